@@ -17,14 +17,14 @@ src_tools_peerpin_config_LDADD += $(JANSSON_STATIC_LIBS)
 else
 src_tools_peerpin_config_CPPFLAGS = $(AM_CPPFLAGS)
 endif
-include src/tools/doctor/readers.mk
-include src/tools/doctor/local.mk
-if HAVE_JANSSON
 # What processes left behind, read and put together.
 tools_records = src/tools/records.h src/tools/records.c src/tools/record_check.c \
 	src/tools/segment_json.c src/tools/rows.h src/tools/rows.c src/tools/metrics.def \
 	src/tools/units.h src/tools/units.c src/tools/options.h src/tools/options.c
 
+include src/tools/doctor/readers.mk
+include src/tools/doctor/local.mk
+if HAVE_JANSSON
 pkglibexec_PROGRAMS += src/tools/peerpin-report
 src_tools_peerpin_report_SOURCES = $(tools_records) \
 	src/tools/jobs.h src/tools/jobs.c src/tools/outliers.c src/tools/timeline.c \

@@ -1,10 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_doctor.sh -- peerpin doctor over test hosts: its text, its JSON, its exit status, and that each check can fail
+# check_doctor.sh -- text, JSON and exit status of peerpin doctor over test hosts; each check can
+# fail
 #
-# hosts/NAME.expected is what it prints of NAME.dump, with "=> STATUS" behind it. With REWRITE=1 they are written
-# anew; then they have to be read. hosts/ has the dumps of real machines. make_hosts.py generates the other dumps below
-# the build folder.
+# hosts/NAME.expected is the output for NAME.dump, followed by "=> STATUS". REWRITE=1 writes these
+# files: review each change. hosts/ has dumps of real machines; make_hosts.py generates the other
+# dumps in the build folder.
 set -u
 folder=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=tests/launcher/checks
@@ -42,7 +43,7 @@ for dump in "${dumps[@]}"; do
 	code=${found##*=> }
 	same "$name: status with --json" "$code" "$(status "$work/$name.json" --json --from "$dump")"
 	same "$name: --quiet is the last line" "$(tail -n 2 <<<"$found")" "$(outcome "$doctor" --quiet --from "$dump")"
-	same "$name: written down again it says the same" "$found" \
+	same "$name: a dump of a dump has the same output" "$found" \
 		"$("$doctor" --quiet --from "$dump" --dump "$work/again" >/dev/null 2>&1
 			outcome "$doctor" --from "$work/again")"
 done
@@ -50,20 +51,20 @@ if [ "$python" ]; then
 	same 'each host has an expected output, and each expected output has a host' '' \
 		"$(diff <(cd "$folder/hosts" && printf '%s\n' *.expected | sort) \
 			<(printf '%s\n' "${dumps[@]##*/}" | sed 's/dump$/expected/' | sort))"
-	same 'JSON has the same verdicts, each check is OK and something else' '' \
-		"$("$python" "$folder/check_verdicts.py" "$folder/hosts" "$work" 2>&1)"
-	same 'what cannot be read is taken for no fact' '' "$(nice "$python" "$folder/check_unreadable.py" "$doctor" 2>&1)"
+	same 'JSON has the same results; each check is OK on one host, and not OK on another' '' \
+		"$("$python" "$folder/check_results.py" "$folder/hosts" "$work" 2>&1)"
+	same 'unreadable data are neither OK nor a failure' '' "$(nice "$python" "$folder/check_unreadable.py" "$doctor" 2>&1)"
 fi
 
 # ---- this machine ----
 live=$(status "$work/live" --no-probe --dump "$work/live.dump")
 same 'a recorded run has the same status' "$live" "$(status "$work/replayed" --from "$work/live.dump")"
-same 'and the same words' "$(cat "$work/live")" "$(cat "$work/replayed")"
+same 'and the same output' "$(cat "$work/live")" "$(cat "$work/replayed")"
 status "$work/live.verbose" --no-probe --verbose --only kernel,limits >/dev/null
 status "$work/replayed.verbose" --verbose --only kernel,limits --from "$work/live.dump" >/dev/null
-same 'also those of --verbose' "$(cat "$work/live.verbose")" "$(cat "$work/replayed.verbose")"
+same 'also with --verbose' "$(cat "$work/live.verbose")" "$(cat "$work/replayed.verbose")"
 same 'no colour in a file' '' "$(grep -c $'\033' "$work/live" | grep -v '^0$')"
-same 'only its owner reads what was written down' 600 "$(stat -c %a "$work/live.dump")"
+same 'only the owner can read a dump' 600 "$(stat -c %a "$work/live.dump")"
 
 # ---- a simulated driver and adapter ----
 simulated=$PWD/src/sim/adapter/.libs:$PWD/src/sim/.libs
@@ -71,20 +72,21 @@ if [ -e "$PWD/src/sim/.libs/libcuda.so.1" ] && [ -e "$PWD/src/sim/adapter/.libs/
 	export PEERPIN_SIM_DEVICES=2 PEERPIN_SIM_ADAPTER_DEVICES=2
 	found=$(LD_LIBRARY_PATH=$simulated outcome "$doctor" --dump "$work/simulated.dump")
 	matches 'simulated GPUs work' '*GPUDirect RDMA works on this host (GPU0-sim0 GPU1-sim?)*=> 0' "$found"
-	matches 'and were registered' '*OK *probe *GPU0-sim0 *dma-buf 64 MiB * ms/GiB*' "$found"
+	matches 'and the probe registers memory' '*OK *probe *GPU0-sim0 *dma-buf 64 MiB * ms/GiB*' "$found"
 	same 'a recorded registration has the same times' "$found" "$(outcome "$doctor" --from "$work/simulated.dump")"
 	same 'the port of a simulated adapter' 'ACTIVE InfiniBand' "$(sed -n '/^== verbs.sim1.port.1/{n;p}' "$work/simulated.dump")"
 	found=$(LD_LIBRARY_PATH=$simulated outcome "$doctor" --no-probe)
-	matches 'without the probe it is undecided' '*[?] *probe *left out*Undecided: *=> 3' "$found"
+	matches 'without the probe the conclusion is undecided' '*[?] *probe *skipped*Undecided: *=> 3' "$found"
 	found=$(LD_LIBRARY_PATH=$simulated outcome "$doctor" --limit 0 "$(command -v bash)")
 	for check in gpu verbs dma-buf program; do
 		matches "without time $check is unknown" "*[?] *$check *no time was left*" "$found"
 	done
-	same 'without time nothing is said to fail, and it is undecided' '=> 3' "$(grep -e ^FAIL -e '^=>' <<<"$found")"
+	same 'without time no check fails, and the conclusion is undecided' '=> 3' "$(grep -e ^FAIL -e '^=>' <<<"$found")"
 	readings=$PWD/tests/readings/readings
 	if [ -x "$readings" ]; then
-		# Of eight times as long as each call may take, opening two adapters takes twice that, and each pair as much: the last one
-		# is not tried. More of it where the machine stood still before a call had come to hang.
+		# The limit is 8 times the limit of a child. Two adapters take 2, each hanging pair
+		# 2: no time is left for the last pair. Longer limits follow on a machine that
+		# stalls before the call hangs.
 		for seconds in 1 4 16; do
 			wanted="probe/0/sim0/dma-buf/2097152 = fail timeout $seconds in ibv_reg_dmabuf_mr
 probe/1/sim0/ended !ETIME no time was left: Timer expired
@@ -95,10 +97,10 @@ probe/1/sim1/dma-buf/2097152 = fail timeout $seconds in ibv_reg_dmabuf_mr"
 				-e ^probe/1/sim1/dma-buf/2097152 <<<"$found")
 			[ "$told" != "$wanted" ] || break
 		done
-		same 'a pair that hangs is given up, what there is no time for is not begun, and each GPU has its turn first' \
+		same 'a hanging pair is stopped, pairs without time are skipped, and each GPU is tried before any second adapter' \
 			"$wanted" "$told"
 		sed -n 's/^\([^ ]*\) = /== \1\n/p;s/^\([^ ]*\) !/== \1\n!/p' <<<"$found" | tr '|' '\n' | sed "1i# peerpin doctor: readings of a host, version 1" >"$work/late.dump"
-		matches 'which leaves it open' '*FAIL *probe *GPU? was not tried with each adapter: no time was left*timeout '"$seconds"'*do: *--limit*' \
+		matches 'skipped pairs are unknown' '*FAIL *probe *GPU? was not tried with each adapter: no time was left*timeout '"$seconds"'*fix: *--limit*' \
 			"$(outcome "$doctor" --only probe --from "$work/late.dump")"
 	else
 		skip 'no time was left: the readers are not built'
@@ -121,15 +123,15 @@ printf '0x00000000e0000000 0x00000000e0ffffff 0x0\n0x0000002000000000 0x0000003f
 found=$(outcome "$doctor" --sysroot "$root" --only driver,bar1)
 matches 'a driver below a root' '*OK *driver *580.95.05, open kernel module, Linux*' "$found"
 matches 'a GPU below a root' '*OK *bar1 *0000:00:04.0 128 GiB*' "$found"
-same 'the same by the environment' "$found" "$(PEERPIN_SYSROOT=$root outcome "$doctor" --only driver,bar1)"
+same 'PEERPIN_SYSROOT does the same' "$found" "$(PEERPIN_SYSROOT=$root outcome "$doctor" --only driver,bar1)"
 "$doctor" --sysroot "$root" --dump "$work/root.dump" >/dev/null
-same 'a link is written down below the root' '/sys/devices/pci0000:00/0000:00:04.0' \
+same 'the target of a link is below the root' '/sys/devices/pci0000:00/0000:00:04.0' \
 	"$(sed -n '/^== .*04.0@$/{n;p}' "$work/root.dump")"
 mkdir -p "$root/sys/kernel" "$root/lib/modules/$(uname -r)"
-matches 'no list of the modules is not no module' '*[?] *peermem-install *no list (modules.dep)*=> 3' \
+matches 'without a list of modules, the module is unknown' '*[?] *peermem-install *no list (modules.dep)*=> 3' \
 	"$(outcome "$doctor" --sysroot "$root" --only peermem-install)"
 echo 'updates/dkms/nvidia-peermem.ko.zst:' >"$root/lib/modules/$(uname -r)/modules.dep"
-matches 'no /proc/kallsyms is not no symbol' '*[?] *peermem-install *is not known: no /proc/kallsyms*=> 3' \
+matches 'without /proc/kallsyms, the symbol is unknown' '*[?] *peermem-install *is not known: no /proc/kallsyms*=> 3' \
 	"$(outcome "$doctor" --sysroot "$root" --only peermem-install)"
 echo '0000000000000000 T ib_register_client' >"$root/proc/kallsyms"
 matches 'without the symbol there is no interface' '*[?] *peermem-install *has no peer-memory interface*=> 3' \
@@ -144,25 +146,25 @@ for file in text:'echo a script' other:$'\001\002' unrunnable:"#!$work/none"; do
 	chmod +x "$work/${file%%:*}"
 done
 : >"$work/data"
-matches 'a script without a first line is a script' '*WARN *program *text; a script without a first line: *do: *#!/bin/sh*=> 0' \
+matches 'a script without #! line is a script' '*WARN *program *text; a script without #! line: *fix: *#!/bin/sh*=> 0' \
 	"$(outcome "$doctor" --only program "$work/text")"
-matches 'what is no text is none' '*FAIL *program *other; neither a program nor a script*=> 1' \
+matches 'a binary file is no script' '*FAIL *program *other; neither a program nor a script*=> 1' \
 	"$(outcome "$doctor" --only program "$work/other")"
-matches 'a script that nothing runs' '*FAIL *program *unrunnable *interpreter cannot be found*do: *first line*=> 1' \
+matches 'a script with a missing interpreter' '*FAIL *program *unrunnable *interpreter cannot be found*fix: *first line*=> 1' \
 	"$(outcome "$doctor" --only program "$work/unrunnable")"
 for file in "$work/data" "$work"; do
 	matches "$file is no program" "*FAIL *program *$file: not an executable file*=> 1" "$(outcome "$doctor" --only program "$file")"
 done
-# A sanitizer's library is not for programs without it.
+# A library built with a sanitizer cannot be loaded into programs without it.
 if grep -qa -e __asan_init -e __tsan_init "$(readlink -f src/.libs/libpeerpin.so)"; then
 	skip 'programs that are run: the library has a sanitizer'
 else
-	matches 'one that goes on' '*run *ended by SIGTERM after its second; *' "$(outcome "$doctor" --only run --run /bin/sleep 100)"
-	matches 'one that ends' '*run *ended with status 3; *' "$(outcome "$doctor" --only run --run /bin/sh -c 'exit 3')"
+	matches 'a program that does not end' '*run *ended by SIGTERM after 1 s; *' "$(outcome "$doctor" --only run --run /bin/sleep 100)"
+	matches 'a program that ends' '*run *ended with status 3; *' "$(outcome "$doctor" --only run --run /bin/sh -c 'exit 3')"
 fi
 
-# ---- a libibverbs that tells of no devices ----
-# made ERROR: one whose list of devices fails so
+# ---- a libibverbs that lists no devices ----
+# made ERROR: builds a libibverbs whose device list fails with ERROR
 made() {
 	mkdir "$work/$1"
 	{
@@ -172,20 +174,20 @@ made() {
 	} | gcc -shared -fPIC -x c -o "$work/$1/libibverbs.so.1" - 2>/dev/null
 }
 if made ENOSYS && made EIO; then
-	same 'a kernel without RDMA is no list that cannot be read' '' \
+	same 'a kernel without RDMA support is not an unreadable list' '' \
 		"$(LD_LIBRARY_PATH=$work/ENOSYS "$doctor" --no-probe | grep 'devices (')"
-	matches 'one that cannot be read is called by who has it' "*[?] *limits *libibverbs' devices (EIO) cannot be read*" \
+	matches 'an unreadable list is named with its source' "*[?] *limits *libibverbs' devices (EIO) cannot be read*" \
 		"$(LD_LIBRARY_PATH=$work/EIO "$doctor" --only limits)"
 	for check in verbs limits iommu; do
-		same "$check says the same whether others are asked or not" \
+		same "$check has the same output alone and with other checks" \
 			"$(LD_LIBRARY_PATH=$work/EIO "$doctor" --no-probe | grep "^.\{6\}$check ")" \
 			"$(LD_LIBRARY_PATH=$work/EIO "$doctor" --no-probe --only "$check" | grep "^.\{6\}$check ")"
 	done
 else
-	skip 'a libibverbs that tells of no devices: no gcc'
+	skip 'a libibverbs that lists no devices: no gcc'
 fi
 
-# ---- its words ----
+# ---- messages ----
 for word in --help --version "--from $recorded"; do
 	# shellcheck disable=SC2086 # words
 	same "$word that cannot be written" $'peerpin doctor: standard output: No space left on device\n=> 2' \
@@ -195,7 +197,7 @@ matches '--help' 'usage: peerpin doctor *Exit status: *=> 0' "$(outcome "$doctor
 matches '--version' 'peerpin [0-9]*=> 0' "$(outcome "$doctor" --version)"
 same 'an unknown option' $'peerpin doctor: unknown option: --nothing (see peerpin doctor --help)\n=> 2' \
 	"$(outcome "$doctor" --nothing)"
-same 'an unknown check' $'peerpin doctor: --only: there is no group or check "nothing" (groups: kernel,gpu,rdma,limits,path,probe,software,program; without --only each check is named)\n=> 2' \
+same 'an unknown check' $'peerpin doctor: --only: there is no group or check "nothing" (groups: kernel,gpu,rdma,limits,path,probe,software,program; run without --only to list the checks)\n=> 2' \
 	"$(outcome "$doctor" --only limits,nothing)"
 for word in "" "," " , ,"; do
 	same "--only of nothing: \"$word\"" \
@@ -204,22 +206,22 @@ for word in "" "," " , ,"; do
 done
 same 'a value is missing' $'peerpin doctor: a value is missing after --only (see peerpin doctor --help)\n=> 2' \
 	"$(outcome "$doctor" --only)"
-same 'a limit that is none' $'peerpin doctor: --limit takes a number of seconds, not "1m"\n=> 2' "$(outcome "$doctor" --limit 1m)"
-same 'no such record' $'peerpin doctor: /nowhere: No such file or directory\n=> 2' "$(outcome "$doctor" --from /nowhere)"
-same 'no record' "peerpin doctor: $folder/check_doctor.sh: not written by peerpin doctor --dump"$'\n=> 2' \
+same 'a malformed limit' $'peerpin doctor: --limit requires a number of seconds, not "1m"\n=> 2' "$(outcome "$doctor" --limit 1m)"
+same 'a missing dump' $'peerpin doctor: /nowhere: No such file or directory\n=> 2' "$(outcome "$doctor" --from /nowhere)"
+same 'a file that is no dump' "peerpin doctor: $folder/check_doctor.sh: not written by peerpin doctor --dump"$'\n=> 2' \
 	"$(outcome "$doctor" --from "$folder/check_doctor.sh")"
-same 'a program beside a record' 2 "$(status "$work/words" --from "$recorded" ./app)"
+same 'a program with --from' 2 "$(status "$work/words" --from "$recorded" ./app)"
 same 'an option behind the program' \
-	'peerpin doctor: --only stands behind /bin/true and is taken for its argument: doctor'"'"'s own options come in front' \
+	'peerpin doctor: --only follows /bin/true, and is an argument of it: options of doctor precede the program' \
 	"$("$doctor" --only program /bin/true --only program 2>&1 >/dev/null)"
 same '--run without a program' 2 "$(status "$work/words" --run)"
 same 'a dump that cannot be written' 2 "$(status "$work/words" --only limits --dump /nowhere/file --from "$recorded")"
 first='# peerpin doctor: readings of a host, version 1'
 printf '%s\n== a\n!bytes 4\nzz: 00\n' "$first" >"$work/bad"
-same 'a record that makes no sense' "peerpin doctor: $work/bad: line 4 makes no sense"$'\n=> 2' \
+same 'a malformed dump' "peerpin doctor: $work/bad: line 4 is malformed"$'\n=> 2' \
 	"$(outcome "$doctor" --from "$work/bad")"
 printf '%s\n== a\n!EIO words\nmore\n' "$first" >"$work/bad"
-same 'a text behind an error makes no sense' "peerpin doctor: $work/bad: line 4 makes no sense"$'\n=> 2' \
+same 'a text behind an error is malformed' "peerpin doctor: $work/bad: line 4 is malformed"$'\n=> 2' \
 	"$(outcome "$doctor" --from "$work/bad")"
 printf '%s\n== identity/host\nwild \\\\ \\x07 name\n\\=\n== x\n!EACCES no\n' "$first" >"$work/wild"
 "$doctor" --from "$work/wild" --dump "$work/wild.again" >/dev/null
@@ -227,7 +229,7 @@ same 'bytes of any kind come back' $'== identity/host\nwild \\\\ \\x07 name\n\\=
 same 'errors come back' $'== x\n!EACCES no' "$(sed -n '/^== x/,$p' "$work/wild.again")"
 
 config=$PWD/src/tools/peerpin-config
-[ ! -x "$config" ] || same 'PEERPIN_SYSROOT is a variable that is known, others are not' \
+[ ! -x "$config" ] || same 'PEERPIN_SYSROOT is a known variable' \
 	'peerpin: environment: PEERPIN_SYSROO is unknown: it is ignored' \
 	"$(PEERPIN_SYSROOT=$root PEERPIN_SYSROO=/ "$config" 2>&1 | grep 'is unknown')"
 
@@ -235,24 +237,24 @@ peerpin=$PWD/scripts/peerpin
 [ ! -x "$peerpin" ] || same 'peerpin doctor' "$(outcome "$doctor" --version)" "$(outcome "$peerpin" doctor --version)"
 
 printf '%s\n== cuda/init\nCUDA_SUCCESS\n== cuda/count\n9999999999999\n' "$first" >"$work/many"
-matches 'a count of GPUs that cannot be is cut' '*64 GPUs*Undecided for GPU0..63: *=> 3' "$(outcome timeout 120 "$doctor" --from "$work/many")"
+matches 'an impossible number of GPUs is cut' '*64 GPUs*Undecided for GPU0..63: *=> 3' "$(outcome timeout 120 "$doctor" --from "$work/many")"
 
 # ---- a program ----
 found=$(outcome "$doctor" --only program "$(command -v bash)")
 matches 'a program of this machine' '*OK *program *bash*=> 0' "$found"
-matches 'a program that is not there' '*FAIL *program *no-such-program: no such program*=> 1' \
+matches 'a missing program' '*FAIL *program *no-such-program: no such program*=> 1' \
 	"$(outcome "$doctor" --only program no-such-program)"
 [ "$python" ] || finish
 
-# ---- its words over generated hosts ----
-same 'of a check that is OK it is said once' $'Only the checks asked for: 1 OK.\n=> 0' \
+# ---- messages over generated hosts ----
+same 'an OK check is counted once' $'Selected checks: 1 OK.\n=> 0' \
 	"$(outcome "$doctor" --quiet --only gpu-mode --from "$generated/dgx.dump")"
 sed 's/cuda_support:value:true/cuda_support:value:false/' "$generated/dgx.dump" >"$work/over-ucx.dump"
-matches 'Open MPI without CUDA is as good over UCX with CUDA' \
-	'*OK    software         Open MPI without CUDA of its own, which UCX has; UCX with CUDA*=> 0' \
+matches 'Open MPI without CUDA is OK over UCX with CUDA' \
+	'*OK    software         Open MPI without CUDA support, which UCX has; UCX with CUDA*=> 0' \
 	"$(outcome "$doctor" --only software --from "$work/over-ucx.dump")"
 sed 's/Transport: cuda_copy/none/' "$work/over-ucx.dump" >"$work/without.dump"
-matches 'but not over one without' '*WARN  software         Open MPI without CUDA of its own; UCX without CUDA*=> 0' \
+matches 'Open MPI without CUDA is a warning over UCX without CUDA' '*WARN  software         Open MPI without CUDA support; UCX without CUDA*=> 0' \
 	"$(outcome "$doctor" --only software --from "$work/without.dump")"
 
 without_gpu=$work/without-gpu.dump
@@ -260,16 +262,16 @@ without_gpu=$work/without-gpu.dump
 	cat "$generated/no-gpu.dump"
 	sed -n '/^== command/,/^[^=]/p' "$work/without.dump"
 } >"$without_gpu"
-matches 'without a GPU UCX does not show its CUDA' \
-	'*[?] *software *Open MPI without CUDA of its own, which UCX may have; *no CUDA transport, but without a GPU it would not*=> 3' \
+matches 'without a GPU, CUDA support of UCX is unknown' \
+	'*[?] *software *Open MPI without CUDA support, which UCX may have; *no CUDA transport, as always without a GPU*=> 3' \
 	"$(outcome "$doctor" --only software --from "$without_gpu")"
 named=$("$doctor" --verbose --from "$generated/dgx.dump" | sed -n 's/^ *more: //p' | sort -u)
-matches 'documents that are named were found' '*docs/faq.md#acs*docs/limits.md*' "$named"
-same 'each document that is named is there' '' "$(cd "$folder/../.." && while IFS='#' read -r file _; do
+matches '--verbose names documents' '*docs/faq.md#acs*docs/limits.md*' "$named"
+same 'each named document exists' '' "$(cd "$folder/../.." && while IFS='#' read -r file _; do
 	[ -e "$file" ] || echo "$file"
 done <<<"$named")"
 
-# A host that would paint the terminal of whoever looks at it, by each of its names.
+# Names of a host with control sequences for the reader's terminal.
 sed -e 's/^DGXH100$/\\x1b[31mDGX\\x9b/;s/^580.95.05$/580\\x1b]0;title\\x07/;s/^NVIDIA H100.*$/H100\\xc2\\x9b31m\\x7f/' \
 	-e 's/mlx5_7/mlx5_\x1b[7m/g' -e '/^== identity.host/{n;s/.*/\\x1b[2Jhost\\x0d\\x0asecond/}' "$generated/dgx.dump" >"$work/painted.dump"
 {
@@ -278,12 +280,12 @@ sed -e 's/^DGXH100$/\\x1b[31mDGX\\x9b/;s/^580.95.05$/580\\x1b]0;title\\x07/;s/^N
 } >>"$work/painted.dump"
 for option in --verbose --quiet --json; do
 	found=$(outcome "$doctor" "$option" --from "$work/painted.dump")
-	matches "$option of a painted host: it is looked at" '*mlx5_*' "$found"
-	same "$option of a painted host: no control character" 0 \
+	matches "$option of a host with control sequences: it is examined" '*mlx5_*' "$found"
+	same "$option of a host with control sequences: no control character" 0 \
 		"$(tr -d '\n' <<<"$found" | LC_ALL=C grep -caP '[\x00-\x1f\x7f]|\xc2[\x80-\x9f]')"
 done
-matches 'in the text each is a mark' '*peerpin doctor  ?\[2Jhost??second *580?\]0;title? *H100??31m?*libtrace*' \
+matches 'in the text, each is replaced' '*peerpin doctor  ?\[2Jhost??second *580?\]0;title? *H100??31m?*libtrace*' \
 	"$(outcome "$doctor" --from "$work/painted.dump" | tr '\n' ' ')"
-same 'in the JSON they are escaped' $'\x1b[2Jhost\r\nsecond' "$("$doctor" --json --from "$work/painted.dump" |
+same 'in JSON, each is escaped' $'\x1b[2Jhost\r\nsecond' "$("$doctor" --json --from "$work/painted.dump" |
 	"$python" -c 'import json, sys; print(json.load(sys.stdin)["host"])')"
 finish

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Says where peerpin doctor takes what it cannot read for a fact: check_unreadable.py DOCTOR
+"""Reports where peerpin doctor takes an unreadable reading for a fact: check_unreadable.py DOCTOR
 
-Each reading of a recorded host, also of what the host does not have, is refused in turn, with EACCES and with EIO. Which
-checks use it is found out by giving it other texts: a check whose words change uses it. One that uses it
-may not be OK without it, and may not fail where it does not fail with some text of it.
+Each reading of a test host, present or absent, becomes unreadable in turn, with EACCES and with
+EIO. A check whose output changes with other texts of the reading uses it. Such a check must not be
+OK without the reading, and must not fail unless it fails with each text.
 """
 
 import json
@@ -18,16 +18,17 @@ from make_hosts import Error
 
 TEXTS = ("0", "1", "fail x EIO", "libx.so rw", "mlx5_0 hca_handle=2 hca_object=2000", Error("ENOENT"))
 
-# What fails in these tells something of the host: an adapter that may not be opened, a file that is no program.
+# Errors of these readings are facts about the host: an adapter without access, a file that is no
+# program.
 ERRORS_ARE_FACTS = r"identity/host|verbs/[^/]*/open|program/path|program/run|command/.*|option/.*"
 
 
 def good():
-    """Each check has something to look at, and all is well."""
+    """A host with a reading for each check, without problems."""
     host = next(make_hosts.programs())[0]
     for name, text in make_hosts.dgx()[0].readings.items():
         if name.startswith("command/"):
-            host.say(name, text)
+            host.set(name, text)
     return host
 
 
@@ -48,16 +49,16 @@ class Doctor:
         self.program = program
         self.folder = folder
 
-    def ask(self, host, *options):
-        host.readings["identity/host"] = "asked"
-        host.write(self.folder, "asked")
-        command = [self.program, "--json", "--from", f"{self.folder}/asked.dump", *options]
+    def results(self, host, *options):
+        host.readings["identity/host"] = "host"
+        host.write(self.folder, "test")
+        command = [self.program, "--json", "--from", f"{self.folder}/host.dump", *options]
         whole = json.loads(subprocess.run(command, capture_output=True, check=False).stdout)
-        return {check["id"]: (check["verdict"], check["found"]) for check in whole["checks"]}, whole["status"]
+        return {check["id"]: (check["result"], check["found"]) for check in whole["checks"]}, whole["status"]
 
     def names(self, host):
-        """All that is asked for."""
-        self.ask(host, "--dump", f"{self.folder}/names")
+        """Names of all readings that the checks use."""
+        self.results(host, "--dump", f"{self.folder}/names")
         with open(f"{self.folder}/names", encoding="utf-8") as lines:
             return [line[3:-1] for line in lines if line.startswith("== ") and not line.startswith("== option/")]
 
@@ -66,14 +67,14 @@ class Doctor:
         host.readings[name] = value
         if isinstance(value, Error) and value == "ENOENT":
             del host.readings[name]
-        told = self.ask(host)
+        results = self.results(host)
         host.readings = kept
-        return told
+        return results
 
 
 def examine(doctor, host, thorough, least):
-    """What is wrong. Not thorough: only of what fails. At least so often a check has to change its words."""
-    base, status = doctor.ask(host)
+    """Yields defects; without `thorough` only of failing checks. At least `least` results must change."""
+    base, status = doctor.results(host)
     count = 0
     for name in doctor.names(host):
         if re.fullmatch(ERRORS_ARE_FACTS, name):
@@ -87,14 +88,14 @@ def examine(doctor, host, thorough, least):
             if error == "EACCES":
                 others = [doctor.with_reading(host, name, text)[0] for text in TEXTS] if doubtful else []
             for check in doubtful:
-                verdict, found = refused[check]
+                result, found = refused[check]
                 used = [other[check] for other in others if other[check] != base[check]] + [base[check]]
-                if verdict == "OK" and len(used) > 1:
+                if result == "OK" and len(used) > 1:
                     yield f"{check} is OK without {name} ({error}): {found}"
-                if verdict == "FAIL" and any(other[0] != "FAIL" for other in used):
+                if result == "FAIL" and any(other[0] != "FAIL" for other in used):
                     yield f"{check} fails without {name} ({error}): {found}"
     if count < least:
-        yield f"only {count} checks changed their words"
+        yield f"only {count} results changed"
 
 
 def main():

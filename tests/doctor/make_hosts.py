@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Writes the made-up hosts that peerpin doctor is tested with: make_hosts.py FOLDER
+"""Writes generated hosts for the tests of peerpin doctor: make_hosts.py FOLDER
 
-No machine is behind them: each host is a good one that was thought out, changed in what it is named for. The texts are
-those of the kernel and of the drivers; addresses and times are made up. hosts/h200-no-adapter.dump is a real machine's:
-peerpin doctor --dump wrote it. A host with a real adapter has not been recorded yet. What a host does not have is not
-written: a reading that is missing is an error ENOENT.
+Each host is a host without problems, with the change that it is named after. Texts are those of
+kernel and drivers; addresses and times are invented. hosts/h200-no-adapter.dump is from a real
+machine: peerpin doctor --dump wrote it. No host with a real adapter has been recorded. A missing
+reading is an error ENOENT.
 """
 
 import pathlib
@@ -23,7 +23,6 @@ CLOSED_DRIVER = (
     "GCC version:  gcc version 12.3.0 (Ubuntu 12.3.0-1ubuntu1~22.04)"
 )
 RELAXED = 0x10
-WAYS = ("dma-buf", "peermem")
 
 
 class Error(str):
@@ -48,77 +47,77 @@ class Host:
         self.readings = {}
         self.gpus = 0
         self.adapters = []
-        self.say("identity/host", name)
-        self.say("identity/kernel", kernel)
-        self.say("identity/machine", machine)
-        self.say("identity/glibc", "2.39")
-        self.say("identity/uid", "0")
-        self.say("/proc/version", f"Linux version {kernel} (buildd@lcy02-amd64-080)")
-        self.say("/proc/cmdline", "BOOT_IMAGE=/vmlinuz root=/dev/md0 ro iommu=pt")
-        self.say("/proc/self/status", "Name:\tpeerpin-doctor\nCapEff:\t000001ffffffffff")
-        self.say("/proc/self/uid_map", "         0          0 4294967295")
-        self.say("/proc/self/cgroup", "0::/user.slice")
-        self.say("/proc/sys/vm/max_map_count", "262144")
-        self.say("/sys/kernel/security/lockdown", "[none] integrity confidentiality")
-        self.say("/sys/class/dmi/id/sys_vendor", "NVIDIA")
-        self.say("/sys/class/dmi/id/product_name", "DGXH100")
-        self.say("/sys/kernel/", "iommu_groups\nmm")
-        self.say("/sys/kernel/iommu_groups/", "0\n1")
-        self.say("/sys/module/", "ib_uverbs\nmlx5_ib\nnvidia")
-        self.say(f"/lib/modules/{kernel}/", "kernel\nmodules.dep")
-        self.say("kernel/module/nvidia-peermem", "updates/dkms/nvidia-peermem.ko.zst")
-        self.say("kernel/symbol/ib_register_peer_memory_client", "1")
-        self.say("limits/memlock", "unlimited")
-        self.say("limits/nofile", "65536")
+        self.set("identity/host", name)
+        self.set("identity/kernel", kernel)
+        self.set("identity/machine", machine)
+        self.set("identity/glibc", "2.39")
+        self.set("identity/uid", "0")
+        self.set("/proc/version", f"Linux version {kernel} (buildd@lcy02-amd64-080)")
+        self.set("/proc/cmdline", "BOOT_IMAGE=/vmlinuz root=/dev/md0 ro iommu=pt")
+        self.set("/proc/self/status", "Name:\tpeerpin-doctor\nCapEff:\t000001ffffffffff")
+        self.set("/proc/self/uid_map", "         0          0 4294967295")
+        self.set("/proc/self/cgroup", "0::/user.slice")
+        self.set("/proc/sys/vm/max_map_count", "262144")
+        self.set("/sys/kernel/security/lockdown", "[none] integrity confidentiality")
+        self.set("/sys/class/dmi/id/sys_vendor", "NVIDIA")
+        self.set("/sys/class/dmi/id/product_name", "DGXH100")
+        self.set("/sys/kernel/", "iommu_groups\nmm")
+        self.set("/sys/kernel/iommu_groups/", "0\n1")
+        self.set("/sys/module/", "ib_uverbs\nmlx5_ib\nnvidia")
+        self.set(f"/lib/modules/{kernel}/", "kernel\nmodules.dep")
+        self.set("kernel/module/nvidia-peermem", "updates/dkms/nvidia-peermem.ko.zst")
+        self.set("kernel/symbol/ib_register_peer_memory_client", "1")
+        self.set("limits/memlock", "unlimited")
+        self.set("limits/nofile", "65536")
         self.kernel = kernel
 
-    def say(self, name, text):
+    def set(self, name, text):
         self.readings[name] = text
 
     def drop(self, *prefixes):
         self.readings = {n: t for n, t in self.readings.items() if not n.startswith(prefixes)}
 
     def line(self, name, text):
-        """One more line of a folder or a list."""
+        """Adds a line to a folder or a list."""
         lines = self.readings.get(name, "").split("\n") if self.readings.get(name) else []
-        self.say(name, "\n".join(lines + [text]))
+        self.set(name, "\n".join(lines + [text]))
 
     def driver(self, version="580.95.05", text=OPEN_DRIVER):
-        self.say("/proc/driver/nvidia/version", text.format(version))
-        self.say("/sys/module/nvidia/version", version)
-        self.say("/proc/driver/nvidia/params", "EnableResizableBar: 0\nGrdmaPciTopoCheckOverride: 0")
+        self.set("/proc/driver/nvidia/version", text.format(version))
+        self.set("/sys/module/nvidia/version", version)
+        self.set("/proc/driver/nvidia/params", "EnableResizableBar: 0\nGrdmaPciTopoCheckOverride: 0")
         for name, text in (("ended", "ok"), ("library", "/usr/lib/x86_64-linux-gnu/libcuda.so.1"),
                            ("init", "CUDA_SUCCESS"), ("driver_version", "13000"), ("count", str(self.gpus))):
-            self.say(f"cuda/{name}", text)
+            self.set(f"cuda/{name}", text)
 
     def peermem(self, version="580.95.05", client="nvidia-peermem"):
-        self.say("/sys/module/nvidia_peermem/version", version)
-        self.say("/sys/module/nvidia_peermem/parameters/persistent_api_support", "0")
-        self.say("/sys/module/nvidia_peermem/parameters/peerdirect_support", "0")
+        self.set("/sys/module/nvidia_peermem/version", version)
+        self.set("/sys/module/nvidia_peermem/parameters/persistent_api_support", "0")
+        self.set("/sys/module/nvidia_peermem/parameters/peerdirect_support", "0")
         if client:
-            self.say(f"/sys/kernel/mm/memory_peers/{client}/version", version)
-        self.say("/etc/modules-load.d/", "nvidia.conf")
-        self.say("/etc/modules-load.d/nvidia.conf", "nvidia-peermem")
+            self.set(f"/sys/kernel/mm/memory_peers/{client}/version", version)
+        self.set("/etc/modules-load.d/", "nvidia.conf")
+        self.set("/etc/modules-load.d/nvidia.conf", "nvidia-peermem")
 
     def device(self, path, node, bar_bytes=None, vendor="0x15b3", pci_class="0x020700", group="identity"):
         pci = path.rsplit("/", 1)[1]
         self.line(f"{DEVICES}/", pci)
-        self.say(f"{DEVICES}/{pci}@", path)
-        self.say(f"{DEVICES}/{pci}/vendor", vendor)
-        self.say(f"{DEVICES}/{pci}/class", pci_class)
-        self.say(f"{DEVICES}/{pci}/numa_node", str(node))
-        self.say(f"{DEVICES}/{pci}/config", config_space())
-        self.say(f"{DEVICES}/{pci}/iommu_group/", "devices\ntype")
-        self.say(f"{DEVICES}/{pci}/iommu_group/type", group)
+        self.set(f"{DEVICES}/{pci}@", path)
+        self.set(f"{DEVICES}/{pci}/vendor", vendor)
+        self.set(f"{DEVICES}/{pci}/class", pci_class)
+        self.set(f"{DEVICES}/{pci}/numa_node", str(node))
+        self.set(f"{DEVICES}/{pci}/config", config_space())
+        self.set(f"{DEVICES}/{pci}/iommu_group/", "devices\ntype")
+        self.set(f"{DEVICES}/{pci}/iommu_group/type", group)
         if bar_bytes:
             first = 0x2E000000000
-            self.say(f"{DEVICES}/{pci}/resource",
+            self.set(f"{DEVICES}/{pci}/resource",
                      f"0x00000000e0000000 0x00000000e0ffffff 0x0000000000040200\n"
                      f"0x{first:016x} 0x{first + bar_bytes - 1:016x} 0x000000000014220c\n"
                      "0x0000000000000000 0x0000000000000000 0x0000000000000000\n"
                      "0x0000030000000000 0x0000030001ffffff 0x000000000014220c")
         for bridge in path.split("/")[4:-1]:
-            self.say(f"{DEVICES}/{bridge}/config", config_space(acs=0x0001))
+            self.set(f"{DEVICES}/{bridge}/config", config_space(acs=0x0001))
         return pci
 
     def gpu(self, path, node=0, name="NVIDIA H100 80GB HBM3", memory=81559 << 20, bar=128 << 30, compute="9.0",
@@ -126,21 +125,21 @@ class Host:
         n = self.gpus
         self.gpus += 1
         pci = self.device(path, node, bar, "0x10de", "0x030200")
-        self.say("cuda/count", str(self.gpus))
+        self.set("cuda/count", str(self.gpus))
         for key, value in (("name", name), ("pci", pci), ("memory", str(memory)), ("compute", compute),
                            ("context", "CUDA_SUCCESS"), ("bar1", f"{bar} 1048576"), ("mig", "0"),
                            ("persistence", "1"), ("ecc_pending", "0")):
-            self.say(f"cuda/{n}/{key}", value)
+            self.set(f"cuda/{n}/{key}", value)
         for attribute, value in ((18, 0), (110, 1), (116, 1), (117, 1), (118, 0), (124, int(dma_buf))):
-            self.say(f"cuda/{n}/attribute/{attribute}", str(value))
+            self.set(f"cuda/{n}/attribute/{attribute}", str(value))
         plain = "ok" if dma_buf else "cuMemGetHandleForAddressRange CUDA_ERROR_NOT_SUPPORTED"
         pcie = "cuMemGetHandleForAddressRange CUDA_ERROR_NOT_SUPPORTED"
         for kind, value in (("device", plain), ("device_pcie", pcie), ("mapped", plain), ("mapped_plain", plain),
                             ("pool", plain)):
-            self.say(f"cuda/{n}/export/{kind}", value)
+            self.set(f"cuda/{n}/export/{kind}", value)
         for kind, value in (("device", 1), ("mapped", 1), ("mapped_plain", 0), ("pool", 0)):
-            self.say(f"cuda/{n}/capable/{kind}", str(value))
-        self.say(f"cuda/{n}/virtualization", "0")
+            self.set(f"cuda/{n}/capable/{kind}", str(value))
+        self.set(f"cuda/{n}/virtualization", "0")
         return n
 
     def adapter(self, name, path, node=0, layer="InfiniBand", rate="400 Gb/sec (4X NDR)", dma_buf="EBADF",
@@ -148,46 +147,46 @@ class Host:
         n = len(self.adapters)
         self.adapters.append(name)
         self.line(f"{CLASS}/", name)
-        self.say(f"{CLASS}/{name}/ports/", "1")
-        self.say(f"{CLASS}/{name}/ports/1/state", "4: ACTIVE")
-        self.say(f"{CLASS}/{name}/ports/1/link_layer", layer)
-        self.say(f"{CLASS}/{name}/ports/1/rate", rate)
+        self.set(f"{CLASS}/{name}/ports/", "1")
+        self.set(f"{CLASS}/{name}/ports/1/state", "4: ACTIVE")
+        self.set(f"{CLASS}/{name}/ports/1/link_layer", layer)
+        self.set(f"{CLASS}/{name}/ports/1/rate", rate)
         if path:
             self.device(path, node)
-            self.say(f"{CLASS}/{name}/device@", path)
-            self.say(f"{CLASS}/{name}/device/numa_node", str(node))
-            self.say(f"{CLASS}/{name}/device/driver@", f"/sys/bus/pci/drivers/{driver}")
+            self.set(f"{CLASS}/{name}/device@", path)
+            self.set(f"{CLASS}/{name}/device/numa_node", str(node))
+            self.set(f"{CLASS}/{name}/device/driver@", f"/sys/bus/pci/drivers/{driver}")
             for key, value in (("current_link_speed", "32.0 GT/s PCIe"), ("max_link_speed", "32.0 GT/s PCIe"),
                                ("current_link_width", "16"), ("max_link_width", "16")):
-                self.say(f"{CLASS}/{name}/device/{key}", value)
+                self.set(f"{CLASS}/{name}/device/{key}", value)
         else:
-            self.say(f"{CLASS}/{name}/parent", "eth0")
+            self.set(f"{CLASS}/{name}/parent", "eth0")
         self.line("/dev/infiniband/", f"uverbs{n}")
-        self.say(f"/dev/infiniband/uverbs{n}?", "020666 0 0 rw")
-        self.say("verbs/ended", "ok")
-        self.say("verbs/library", "/usr/lib/x86_64-linux-gnu/libibverbs.so.1")
-        self.say("verbs/symbol/ibv_reg_dmabuf_mr", "IBVERBS_1.12")
-        self.say("verbs/symbol/mlx5dv_reg_dmabuf_mr", "MLX5_1.25")
-        self.say("verbs/fork", "disabled")
+        self.set(f"/dev/infiniband/uverbs{n}?", "020666 0 0 rw")
+        self.set("verbs/ended", "ok")
+        self.set("verbs/library", "/usr/lib/x86_64-linux-gnu/libibverbs.so.1")
+        self.set("verbs/symbol/ibv_reg_dmabuf_mr", "IBVERBS_1.12")
+        self.set("verbs/symbol/mlx5dv_reg_dmabuf_mr", "MLX5_1.25")
+        self.set("verbs/fork", "disabled")
         self.line("verbs/devices", name)
-        self.say(f"verbs/{name}/open", "ok")
-        self.say(f"verbs/{name}/limits", "max_mr 16777216\nmax_mr_size 18446744073709551615")
-        self.say(f"verbs/{name}/dmabuf", dma_buf)
+        self.set(f"verbs/{name}/open", "ok")
+        self.set(f"verbs/{name}/limits", "max_mr 16777216\nmax_mr_size 18446744073709551615")
+        self.set(f"verbs/{name}/dmabuf", dma_buf)
 
-    def probe(self, **ways):
-        """What came of registering, for each pair: dma_buf and peermem, "ok" or "fail ..."."""
-        self.say("probe/ended", "ok")
+    def probe(self, **methods):
+        """Results of the probe for each pair, by method (dma_buf, peermem): "ok" or "fail ..."."""
+        self.set("probe/ended", "ok")
         for gpu in range(self.gpus):
             for number, adapter in enumerate(self.adapters):
-                for way, result in ways.items():
-                    place = f"probe/{gpu}/{adapter}/{way.replace('_', '-')}"
+                for method, result in methods.items():
+                    place = f"probe/{gpu}/{adapter}/{method.replace('_', '-')}"
                     near = gpu == number
                     for size, time in ((67108864, 2900000), (2097152, 310000)):
                         shown = result if result != "ok" else f"ok {time + (0 if near else 250000)}"
-                        self.say(f"{place}/{size}", shown)
+                        self.set(f"{place}/{size}", shown)
                     if result == "ok":
-                        self.say(f"{place}/relaxed", "ok 2800000")
-                        self.say(f"{place}/returned", "ok")
+                        self.set(f"{place}/relaxed", "ok 2800000")
+                        self.set(f"{place}/returned", "ok")
 
     def write(self, folder, about):
         lines = [FIRST_LINE, f"# {about}"]
@@ -234,9 +233,9 @@ def without_peermem(host):
 def closed(host):
     host.driver(text=CLOSED_DRIVER)
     for gpu in range(host.gpus):
-        host.say(f"cuda/{gpu}/attribute/124", "0")
+        host.set(f"cuda/{gpu}/attribute/124", "0")
         for kind in ("device", "device_pcie", "mapped", "mapped_plain", "pool"):
-            host.say(f"cuda/{gpu}/export/{kind}", "cuMemGetHandleForAddressRange CUDA_ERROR_NOT_SUPPORTED")
+            host.set(f"cuda/{gpu}/export/{kind}", "cuMemGetHandleForAddressRange CUDA_ERROR_NOT_SUPPORTED")
 
 
 NO_EXPORT = "fail cuMemGetHandleForAddressRange CUDA_ERROR_NOT_SUPPORTED"
@@ -251,25 +250,25 @@ def dgx():
     host.driver()
     host.peermem()
     host.probe(dma_buf="ok", peermem="ok")
-    host.say("command/ompi_info --parsable --all | grep mpi_built_with_cuda_support:value",
+    host.set("command/ompi_info --parsable --all | grep mpi_built_with_cuda_support:value",
              "mca:mpi:base:param:mpi_built_with_cuda_support:value:true")
-    host.say("command/ucx_info -v | grep version", "# Library version: 1.19.0")
-    host.say("command/ucx_info -d | grep cuda", "# Memory domain: cuda_cpy\n#      Transport: cuda_copy")
-    return host, "eight GPUs, eight adapters, all well"
+    host.set("command/ucx_info -v | grep version", "# Library version: 1.19.0")
+    host.set("command/ucx_info -d | grep cuda", "# Memory domain: cuda_cpy\n#      Transport: cuda_copy")
+    return host, "8 GPUs, 8 adapters, no problem"
 
 
 def no_gpu():
     host = Host("no-gpu")
     host.adapter("mlx5_0", switch("15", 1, 1))
-    host.say("cuda/ended", "ok")
-    host.say("cuda/library", Error("ENOENT libcuda.so.1: cannot open shared object file"))
+    host.set("cuda/ended", "ok")
+    host.set("cuda/library", Error("ENOENT libcuda.so.1: cannot open shared object file"))
     return host, "a node with an adapter and no GPU"
 
 
 def peermem_missing():
     host = small("peermem-missing", kernel="5.4.0-200-generic")
     without_peermem(host)
-    host.say("verbs/mlx5_0/dmabuf", "EOPNOTSUPP")
+    host.set("verbs/mlx5_0/dmabuf", "EOPNOTSUPP")
     host.probe(dma_buf="fail ibv_reg_dmabuf_mr EOPNOTSUPP", peermem="fail ibv_reg_mr EFAULT")
     host.drop("probe/0/mlx5_0/dma-buf/re", "probe/0/mlx5_0/peermem/re", "verbs/symbol/mlx5dv", "kernel/symbol")
     return host, "an old kernel without dma-buf registration; nvidia-peermem is not loaded, and cannot be"
@@ -286,7 +285,7 @@ def peermem_not_needed():
 def both_modules():
     host = small("both-modules")
     closed(host)
-    host.say("/sys/module/nv_peer_mem/version", "1.3-0")
+    host.set("/sys/module/nv_peer_mem/version", "1.3-0")
     host.drop("/sys/kernel/mm/memory_peers")
     host.probe(dma_buf=NO_EXPORT, peermem="fail ibv_reg_mr EFAULT")
     host.drop("probe/0/mlx5_0/dma-buf/re", "probe/0/mlx5_0/peermem/re")
@@ -295,15 +294,15 @@ def both_modules():
 
 def translating():
     host = small("translating-iommu")
-    host.say("/proc/cmdline", "BOOT_IMAGE=/vmlinuz root=/dev/sda1 ro intel_iommu=on")
+    host.set("/proc/cmdline", "BOOT_IMAGE=/vmlinuz root=/dev/sda1 ro intel_iommu=on")
     for pci in host.readings[f"{DEVICES}/"].split("\n"):
-        host.say(f"{DEVICES}/{pci}/iommu_group/type", "DMA-FQ")
+        host.set(f"{DEVICES}/{pci}/iommu_group/type", "DMA-FQ")
     return host, "an IOMMU that translates; dma-buf works through it"
 
 
 def translating_peermem():
     host, _ = translating()
-    host.say("identity/host", "translating-iommu-peermem")
+    host.set("identity/host", "translating-iommu-peermem")
     closed(host)
     host.probe(dma_buf=NO_EXPORT, peermem="fail ibv_reg_mr EFAULT")
     host.drop("probe/0/mlx5_0/dma-buf/re", "probe/0/mlx5_0/peermem/re")
@@ -313,7 +312,7 @@ def translating_peermem():
 def acs():
     host = small("acs-on")
     for bridge in ("0000:17:00.0", "0000:17:01.0"):
-        host.say(f"{DEVICES}/{bridge}/config", config_space(acs=0x001D))
+        host.set(f"{DEVICES}/{bridge}/config", config_space(acs=0x001D))
     return host, "the switch's ports redirect peer traffic"
 
 
@@ -329,17 +328,17 @@ def bar1():
 
 def data_direct():
     host = Host("data-direct", kernel="6.11.0-1010-nvidia-64k", machine="aarch64")
-    host.say("/sys/class/dmi/id/product_name", "GB300 NVL")
+    host.set("/sys/class/dmi/id/product_name", "GB300 NVL")
     for gpu in range(2):
         host.gpu(f"/sys/devices/pci000{gpu + 8}:00/000{gpu + 8}:00:00.0/000{gpu + 8}:01:00.0", node=gpu,
                  name="NVIDIA GB300", memory=288 << 30, bar=512 << 30, compute="10.3")
         host.adapter(f"mlx5_{gpu}", f"/sys/devices/pci000{gpu * 2}:00/000{gpu * 2}:00:00.0/000{gpu * 2}:03:00.0",
                      node=gpu, rate="800 Gb/sec (4X XDR)")
-        host.say(f"verbs/mlx5_{gpu}/data_direct", f"/sys/devices/pci000{gpu + 8}:00/000{gpu + 8}:01:00.1")
-        host.say(f"verbs/mlx5_{gpu}/dmabuf_data_direct", "EBADF")
-        host.say(f"cuda/{gpu}/export/device_pcie", "ok")
+        host.set(f"verbs/mlx5_{gpu}/data_direct", f"/sys/devices/pci000{gpu + 8}:00/000{gpu + 8}:01:00.1")
+        host.set(f"verbs/mlx5_{gpu}/dmabuf_data_direct", "EBADF")
+        host.set(f"cuda/{gpu}/export/device_pcie", "ok")
     host.driver(text=OPEN_DRIVER.replace("x86_64", "aarch64"))
-    host.say("/sys/module/", "mlx5_ib\nnvidia")
+    host.set("/sys/module/", "mlx5_ib\nnvidia")
     host.probe(dma_buf="ok", data_direct="ok")
     host.drop("kernel/symbol", "probe/0/mlx5_1/data", "probe/1/mlx5_0/data")
     return host, "adapters with a second function next to the GPU"
@@ -347,17 +346,17 @@ def data_direct():
 
 def container():
     host = small("container")
-    host.say("/.dockerenv?", "100755 0 0 r-")
-    host.say("identity/uid", "1000")
-    host.say("/proc/self/status", "Name:\tpeerpin-doctor\nCapEff:\t0000000000000000")
-    host.say("limits/memlock", "8388608")
+    host.set("/.dockerenv?", "100755 0 0 r-")
+    host.set("identity/uid", "1000")
+    host.set("/proc/self/status", "Name:\tpeerpin-doctor\nCapEff:\t0000000000000000")
+    host.set("limits/memlock", "8388608")
     host.drop("/dev/infiniband", "/lib/modules", "kernel/", "/etc/modules-load.d", "probe/", "verbs/mlx5_0",
               "/proc/sys")
     for name in list(host.readings):
         if name.endswith("/config"):
-            host.say(name, host.readings[name][:64])
-    host.say("verbs/mlx5_0/open", Error("ENOENT"))
-    host.say("probe/ended", "ok")
+            host.set(name, host.readings[name][:64])
+    host.set("verbs/mlx5_0/open", Error("ENOENT"))
+    host.set("probe/ended", "ok")
     return host, "a container that was given GPUs, but neither /dev/infiniband nor memlock"
 
 
@@ -367,8 +366,18 @@ def soft_roce():
     host.adapter("rxe0", None, layer="Ethernet", rate="10 Gb/sec (1X)", dma_buf="EOPNOTSUPP")
     host.driver()
     host.probe(dma_buf="fail ibv_reg_dmabuf_mr EOPNOTSUPP", peermem="fail ibv_reg_mr EFAULT")
-    host.say("/sys/kernel/iommu_groups/", "")
+    host.set("/sys/kernel/iommu_groups/", "")
     return host, "the only adapter is Soft-RoCE"
+
+
+def software_first():
+    host = Host("software-first", kernel="5.4.0-200-generic")
+    host.gpu(switch("15", 0, 0))
+    host.adapter("rxe0", None, layer="Ethernet", rate="10 Gb/sec (1X)", dma_buf="EOPNOTSUPP")
+    host.adapter("mlx5_0", switch("15", 1, 1), dma_buf="EOPNOTSUPP")
+    host.driver()
+    host.probe(dma_buf="fail ibv_reg_dmabuf_mr EOPNOTSUPP", peermem="fail ibv_reg_mr EFAULT")
+    return host, "Soft-RoCE stands before an adapter whose kernel driver has no dma-buf registration"
 
 
 def proprietary():
@@ -376,18 +385,18 @@ def proprietary():
     closed(host)
     host.probe(dma_buf=NO_EXPORT, peermem="ok")
     host.drop("probe/0/mlx5_0/dma-buf/re")
-    host.say("/sys/module/nvidia_peermem/parameters/persistent_api_support", "1")
+    host.set("/sys/module/nvidia_peermem/parameters/persistent_api_support", "1")
     host.drop("/etc/modules-load.d")
     return host, "the proprietary kernel module: peer memory works"
 
 
 def no_root():
     host = small("no-root")
-    host.say("identity/uid", "1000")
-    host.say("/proc/self/status", "Name:\tpeerpin-doctor\nCapEff:\t0000000000000000")
+    host.set("identity/uid", "1000")
+    host.set("/proc/self/status", "Name:\tpeerpin-doctor\nCapEff:\t0000000000000000")
     for name in list(host.readings):
         if name.endswith("/config"):
-            host.say(name, host.readings[name][:64])
+            host.set(name, host.readings[name][:64])
     return host, "a user who may not read the configuration space"
 
 
@@ -397,8 +406,8 @@ def unreadable():
     for name in ("/sys/module/", "/sys/kernel/", "/sys/kernel/iommu_groups/", f"{DEVICES}/", f"{CLASS}/",
                  f"{DEVICES}/0000:18:00.0@", f"{DEVICES}/0000:18:00.0/numa_node",
                  f"{DEVICES}/0000:18:00.0/resource", f"{DEVICES}/0000:18:00.0/config"):
-        host.say(name, Error("EACCES"))
-    host.say("/etc/ld.so.preload", Error("EACCES"))
+        host.set(name, Error("EACCES"))
+    host.set("/etc/ld.so.preload", Error("EACCES"))
     host.drop("cuda/0/bar1", "cuda/0/mig", "cuda/0/persistence", "cuda/0/export")
     return host, "/sys cannot be read"
 
@@ -407,8 +416,8 @@ def no_adapter():
     host = Host("no-adapter")
     host.gpu(switch("15", 0, 0))
     host.driver()
-    host.say("verbs/ended", "ok")
-    host.say("verbs/library", Error("ENOENT libibverbs.so.1: cannot open shared object file"))
+    host.set("verbs/ended", "ok")
+    host.set("verbs/library", Error("ENOENT libibverbs.so.1: cannot open shared object file"))
     return host, "a GPU and no adapter"
 
 
@@ -417,14 +426,14 @@ def no_driver():
     host.gpu(switch("15", 0, 0))
     host.adapter("mlx5_0", switch("15", 1, 1))
     host.drop("cuda/")
-    host.say("cuda/ended", "ok")
-    host.say("cuda/library", Error("ENOENT libcuda.so.1: cannot open shared object file"))
+    host.set("cuda/ended", "ok")
+    host.set("cuda/library", Error("ENOENT libcuda.so.1: cannot open shared object file"))
     return host, "a GPU whose driver is not installed"
 
 
 def old_kernel():
     host = small("old-kernel", kernel="5.10.0-30-amd64")
-    host.say("verbs/mlx5_0/dmabuf", "EOPNOTSUPP")
+    host.set("verbs/mlx5_0/dmabuf", "EOPNOTSUPP")
     host.drop("verbs/symbol")
     host.probe(dma_buf="fail ibv_reg_dmabuf_mr EOPNOTSUPP", peermem="ok")
     host.drop("probe/0/mlx5_0/dma-buf/re")
@@ -447,10 +456,10 @@ def wsl():
              bar=256 << 20, compute="8.9", dma_buf=False)
     host.driver()
     host.drop(f"{DEVICES}/", "/proc/driver", "/sys/module/nvidia", "/lib/modules", "kernel/", "cuda/0/export", "cuda/0/bar1")
-    host.say("/sys/bus/pci/devices/", "0000:00:00.0")
-    host.say("cuda/0/attribute/116", "0")
+    host.set("/sys/bus/pci/devices/", "0000:00:00.0")
+    host.set("cuda/0/attribute/116", "0")
     host.drop("/sys/class/dmi", "/sys/kernel/security")
-    host.say("/proc/version", "Linux version 5.15.167.4-microsoft-standard-WSL2 (root@f9c826d3017f)")
+    host.set("/proc/version", "Linux version 5.15.167.4-microsoft-standard-WSL2 (root@f9c826d3017f)")
     return host, "Windows below: a GeForce, and no adapter"
 
 
@@ -462,23 +471,23 @@ def misconfigured():
     host.adapter("mlx5_1", switch("95", 1, 1), node=1)
     host.driver()
     host.probe(dma_buf="ok")
-    host.say(f"{CLASS}/mlx5_1/ports/1/state", "1: DOWN")
-    host.say(f"{CLASS}/mlx5_0/device/current_link_width", "8")
-    host.say("cuda/1/mig", "1")
-    host.say("cuda/0/persistence", "0")
-    host.say("/dev/infiniband/uverbs1?", "020600 0 0 --")
-    host.say("/proc/driver/nvidia/params", "EnableResizableBar: 1\nGrdmaPciTopoCheckOverride: 2")
-    host.say("/sys/kernel/security/lockdown", "none [integrity] confidentiality")
-    host.say("/proc/self/cgroup", "0::/system.slice/job_7")
-    host.say("/sys/fs/cgroup/system.slice/job_7/rdma.max", "mlx5_0 hca_handle=2 hca_object=2000")
-    host.say("limits/nofile", "256")
-    host.say("environment/LD_PRELOAD", "/usr/lib/libvgpu.so /opt/site/libtrace.so")
-    host.say("environment/UCX_IB_GPU_DIRECT_RDMA", "no")
-    host.say("environment/PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
-    host.say("command/ompi_info --parsable --all | grep mpi_built_with_cuda_support:value",
+    host.set(f"{CLASS}/mlx5_1/ports/1/state", "1: DOWN")
+    host.set(f"{CLASS}/mlx5_0/device/current_link_width", "8")
+    host.set("cuda/1/mig", "1")
+    host.set("cuda/0/persistence", "0")
+    host.set("/dev/infiniband/uverbs1?", "020600 0 0 --")
+    host.set("/proc/driver/nvidia/params", "EnableResizableBar: 1\nGrdmaPciTopoCheckOverride: 2")
+    host.set("/sys/kernel/security/lockdown", "none [integrity] confidentiality")
+    host.set("/proc/self/cgroup", "0::/system.slice/job_7")
+    host.set("/sys/fs/cgroup/system.slice/job_7/rdma.max", "mlx5_0 hca_handle=2 hca_object=2000")
+    host.set("limits/nofile", "256")
+    host.set("environment/LD_PRELOAD", "/usr/lib/libvgpu.so /opt/site/libtrace.so")
+    host.set("environment/UCX_IB_GPU_DIRECT_RDMA", "no")
+    host.set("environment/PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
+    host.set("command/ompi_info --parsable --all | grep mpi_built_with_cuda_support:value",
              "mca:mpi:base:param:mpi_built_with_cuda_support:value:false")
-    host.say("command/ucx_info -v | grep version", "# Library version: 1.12.1")
-    host.say("command/ucx_info -d | grep cuda", "")
+    host.set("command/ucx_info -v | grep version", "# Library version: 1.12.1")
+    host.set("command/ucx_info -d | grep cuda", "")
     return host, "it works, and much of it is badly set"
 
 
@@ -490,9 +499,9 @@ def one_of_two():
     host.driver()
     host.probe(dma_buf="ok")
     for size in (2097152, 67108864):
-        host.say(f"probe/1/mlx5_0/dma-buf/{size}", "fail ibv_reg_dmabuf_mr ENOTSUPP")
-        host.say(f"probe/1/mlx5_0/peermem/{size}", "fail ibv_reg_mr EFAULT")
-    host.say("probe/0/mlx5_0/dma-buf/returned", "lost 2097152")
+        host.set(f"probe/1/mlx5_0/dma-buf/{size}", "fail ibv_reg_dmabuf_mr ENOTSUPP")
+        host.set(f"probe/1/mlx5_0/peermem/{size}", "fail ibv_reg_mr EFAULT")
+    host.set("probe/0/mlx5_0/dma-buf/returned", "lost 2097152")
     host.drop("probe/1/mlx5_0/dma-buf/re")
     return host, "the second GPU's path to the only adapter crosses the sockets and is refused"
 
@@ -500,18 +509,18 @@ def one_of_two():
 def not_probed():
     host = small("not-probed")
     host.drop("probe/")
-    host.say("option/probe", "off")
-    return host, "all parts say yes, and nothing was registered"
+    host.set("option/probe", "off")
+    return host, "driver and adapter report support, and nothing was registered"
 
 
 def user_namespace():
     host = small("user-namespace")
     without_peermem(host)
     host.drop("probe/", "verbs/")
-    host.say("/run/.containerenv?", "100644 0 0 r-")
-    host.say("/proc/self/uid_map", "         0       1000          1")
-    host.say("limits/memlock", "8388608")
-    host.say("environment/LD_PRELOAD", "/opt/site/libtrace.so")
+    host.set("/run/.containerenv?", "100644 0 0 r-")
+    host.set("/proc/self/uid_map", "         0       1000          1")
+    host.set("limits/memlock", "8388608")
+    host.set("environment/LD_PRELOAD", "/opt/site/libtrace.so")
     return host, "root of a user namespace only, and nothing could be asked of the adapter"
 
 
@@ -532,38 +541,38 @@ def deep():
     host = small("deep")
     host.adapter("mlx5_1", switch("15", 2, 2))
     host.probe(dma_buf="ok")
-    host.say("option/deep", "on")
-    host.say("probe/0/mlx5_0/dma-buf/transfer", "fail 4096 of 65536 bytes differ")
-    host.say("probe/0/mlx5_1/dma-buf/transfer", "ok")
+    host.set("option/deep", "on")
+    host.set("probe/0/mlx5_0/dma-buf/transfer", "fail 4096 of 65536 bytes differ")
+    host.set("probe/0/mlx5_1/dma-buf/transfer", "ok")
     return host, "data was sent: it does not arrive by one adapter, and does by the other"
 
 
 def deep_fails():
     host = small("deep-fails")
-    host.say("option/deep", "on")
-    host.say("probe/0/mlx5_0/dma-buf/transfer", "fail 4096 of 65536 bytes differ")
-    host.say("probe/0/mlx5_0/peermem/transfer", "fail 4096 of 65536 bytes differ")
+    host.set("option/deep", "on")
+    host.set("probe/0/mlx5_0/dma-buf/transfer", "fail 4096 of 65536 bytes differ")
+    host.set("probe/0/mlx5_0/peermem/transfer", "fail 4096 of 65536 bytes differ")
     return host, "memory is registered, and data does not arrive"
 
 
 def crashed():
     host = small("crashed")
     host.drop("cuda/", "probe/", "verbs/")
-    host.say("cuda/ended", "signal 11 in cuInit")
-    host.say("verbs/ended", "timeout 10 in ibv_open_device mlx5_0")
-    host.say("probe/ended", "ok")
+    host.set("cuda/ended", "signal 11 in cuInit")
+    host.set("verbs/ended", "timeout 10 in ibv_open_device mlx5_0")
+    host.set("probe/ended", "ok")
     return host, "the CUDA driver crashes, and libibverbs hangs"
 
 
 def program(name, about, **readings):
     host = small(name)
-    host.say("option/program", "./app")
+    host.set("option/program", "./app")
     for key, value in {"path": "/home/user/app", "kind": "elf", "class": "64", "machine": "x86_64",
                        "loader": "/lib64/ld-linux-x86-64.so.2", "privilege": "none", "glibc": "2.34",
                        "needed": "libmpi.so.40\nlibcudart.so.13\nlibc.so.6"}.items():
-        host.say(f"program/{key}", value)
+        host.set(f"program/{key}", value)
     for key, value in readings.items():
-        host.say(f"program/{key}", value)
+        host.set(f"program/{key}", value)
         if value is None:
             host.drop(f"program/{key}")
     return host, about
@@ -571,13 +580,13 @@ def program(name, about, **readings):
 
 def programs():
     host, about = program("program-good", "an MPI program, started for a second")
-    host.say("option/run", "on")
-    host.say("program/run", "ended after 1.0 s\nlinked 12\ncuGetProcAddress 3")
+    host.set("option/run", "on")
+    host.set("program/run", "ended after 1.0 s\nlinked 12\ncuGetProcAddress 3")
     yield host, about
     host, about = program("program-silent", "a program of which nothing was seen, with a library missing", missing="libmpi.so.40",
                           needed="libmpi.so.40\nlibc.so.6", deepbind="1")
-    host.say("option/run", "on")
-    host.say("program/run", "ended after 1.0 s")
+    host.set("option/run", "on")
+    host.set("program/run", "ended after 1.0 s")
     yield host, about
     yield program("program-static", "a static program", loader=None, needed=None)
     yield program("program-setuid", "a setuid program", privilege="setuid")
@@ -587,7 +596,7 @@ def programs():
     yield program("program-newer", "a program that was built against a newer glibc", glibc="2.41")
     host, about = program("program-missing", "a program that is not there")
     host.drop("program/")
-    host.say("program/path", Error("ENOENT"))
+    host.set("program/path", Error("ENOENT"))
     yield host, about
 
 
@@ -596,7 +605,7 @@ def ports_down():
     for number, root in enumerate(("15", "95")):
         host.gpu(switch(root, 0, 0), node=number)
         host.adapter(f"mlx5_{number}", switch(root, 1, 1), node=number)
-        host.say(f"{CLASS}/mlx5_{number}/ports/1/state", "1: DOWN")
+        host.set(f"{CLASS}/mlx5_{number}/ports/1/state", "1: DOWN")
     host.driver()
     host.peermem()
     host.probe(dma_buf="ok", peermem="ok")
@@ -605,35 +614,35 @@ def ports_down():
 
 def port_unreadable():
     host = small("port-unreadable")
-    host.say(f"{CLASS}/mlx5_0/ports/1/state", Error("EACCES"))
+    host.set(f"{CLASS}/mlx5_0/ports/1/state", Error("EACCES"))
     return host, "memory is registered, and the state of the only port cannot be read"
 
 
 def kallsyms_unreadable():
     host, _ = peermem_missing()
-    host.say("identity/host", "kallsyms-unreadable")
-    host.say("kernel/symbol/ib_register_peer_memory_client", Error("EACCES"))
+    host.set("identity/host", "kallsyms-unreadable")
+    host.set("kernel/symbol/ib_register_peer_memory_client", Error("EACCES"))
     return host, "as peermem-missing, and /proc/kallsyms cannot be read"
 
 
 def groups_unreadable():
     host = small("iommu-unreadable")
     for pci in host.readings[f"{DEVICES}/"].split("\n"):
-        host.say(f"{DEVICES}/{pci}/iommu_group/", Error("EACCES"))
-        host.say(f"{DEVICES}/{pci}/iommu_group/type", Error("EACCES"))
+        host.set(f"{DEVICES}/{pci}/iommu_group/", Error("EACCES"))
+        host.set(f"{DEVICES}/{pci}/iommu_group/type", Error("EACCES"))
     return host, "an IOMMU is on, and what it does with the GPU and the adapter cannot be read"
 
 
 def virtual():
     host = small("virtual", kernel="6.8.0-60-generic")
-    host.say("cuda/0/name", "NVIDIA H100-80C")
-    host.say("cuda/0/virtualization", "2")
-    host.say("cuda/0/capable/mapped", "0")
+    host.set("cuda/0/name", "NVIDIA H100-80C")
+    host.set("cuda/0/virtualization", "2")
+    host.set("cuda/0/capable/mapped", "0")
     for attribute in (110, 117, 118):
-        host.say(f"cuda/0/attribute/{attribute}", "0")
-    host.say("/proc/self/cgroup", "0::/slurm/job_7/step_0")
-    host.say("/sys/fs/cgroup/slurm/job_7/rdma.max", "mlx5_0 hca_handle=2 hca_object=2000")
-    host.say("verbs/mlx5_0/limits", "max_mr 8192\nmax_mr_size 1073741824")
+        host.set(f"cuda/0/attribute/{attribute}", "0")
+    host.set("/proc/self/cgroup", "0::/slurm/job_7/step_0")
+    host.set("/sys/fs/cgroup/slurm/job_7/rdma.max", "mlx5_0 hca_handle=2 hca_object=2000")
+    host.set("verbs/mlx5_0/limits", "max_mr 8192\nmax_mr_size 1073741824")
     return host, "a virtual GPU, an adapter with few registrations, a cgroup that is limited further up"
 
 
@@ -641,21 +650,21 @@ def namespaces():
     host = Host("namespaces")
     host.gpu(switch("15", 0, 0))
     host.driver()
-    host.say(f"{CLASS}/", "")
-    host.say("/sys/module/ib_core/parameters/netns_mode", "N")
-    host.say("verbs/ended", "ok")
-    host.say("verbs/library", "/usr/lib/x86_64-linux-gnu/libibverbs.so.1")
-    host.say("verbs/devices", "")
+    host.set(f"{CLASS}/", "")
+    host.set("/sys/module/ib_core/parameters/netns_mode", "N")
+    host.set("verbs/ended", "ok")
+    host.set("verbs/library", "/usr/lib/x86_64-linux-gnu/libibverbs.so.1")
+    host.set("verbs/devices", "")
     return host, "RDMA devices belong to one network namespace each, and none to this one"
 
 
 def newest():
     host = small("compute-10")
-    host.say("cuda/0/name", "NVIDIA B200")
-    host.say("cuda/0/compute", "10.0")
+    host.set("cuda/0/name", "NVIDIA B200")
+    host.set("cuda/0/compute", "10.0")
     closed(host)
     host.drop("probe/")
-    host.say("option/probe", "off")
+    host.set("option/probe", "off")
     return host, "a GPU of compute capability 10 with peer memory alone, and nothing registered"
 
 
@@ -672,8 +681,8 @@ def not_installed():
 def main():
     folder = sys.argv[1]
     for make in (dgx, no_gpu, peermem_missing, peermem_not_needed, both_modules, translating, translating_peermem, acs,
-                 bar1, data_direct, container, soft_roce, proprietary, no_root, unreadable, no_adapter, no_driver,
-                 old_kernel, unregistered, wsl, misconfigured, one_of_two, not_probed, user_namespace, distances, deep,
+                 bar1, data_direct, container, soft_roce, software_first, proprietary, no_root, unreadable, no_adapter,
+                 no_driver, old_kernel, unregistered, wsl, misconfigured, one_of_two, not_probed, user_namespace, distances, deep,
                  deep_fails, crashed, ports_down, port_unreadable, not_installed,
                  kallsyms_unreadable, groups_unreadable, virtual, namespaces, newest):
         host, about = make()

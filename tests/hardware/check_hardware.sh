@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_hardware.sh -- tests/hardware/run and read on a host without GPU and adapter, and over programs that only pretend
+# check_hardware.sh -- tests/hardware/run and read without GPU and adapter, and with stubs of all
+# programs
 set -u
 here=${srcdir:-.}/tests/hardware
 # shellcheck source=tests/launcher/checks
@@ -9,11 +10,11 @@ for name in ${!PEERPIN_@}; do unset "$name"; done
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
-# A build folder of programs that say what they are told to.
+# A build folder of stubs, controlled by STUB_ variables.
 mkdir -p "$tmp/bin" "$tmp/build/src/.libs" "$tmp/build/src/tools" "$tmp/build/scripts" "$tmp/build/tests/rdma" \
 	"$tmp/build/tests/hardware/.libs" "$tmp/build/tests/bench"
 : >"$tmp/build/src/.libs/libpeerpin.so"
-stub() { # stub FILE: the text on standard input, as a program
+stub() { # stub FILE: makes a program of the text on standard input
 	{ printf '#!/bin/sh\n' && cat; } >"$tmp/$1"
 	chmod +x "$tmp/$1"
 }
@@ -24,17 +25,17 @@ stub build/src/tools/peerpin-doctor <<'TEXT'
 printf '{\n  "conclusion": "A \\"pretended\\" host.",\n}\n'
 exit "${STUB_DOCTOR:-0}"
 TEXT
-stub build/tests/hardware/ways <<'TEXT'
+stub build/tests/hardware/methods <<'TEXT'
 echo "dma-buf: ${STUB_DMA_BUF:-yes}"
 echo "peer memory: ${STUB_PEER:-yes}"
 TEXT
 stub build/tests/hardware/.libs/without_dma_buf.so </dev/null
 cat >"$tmp/client" <<'TEXT'
-way=registrations_dma_buf
-case $LD_PRELOAD in *without_dma_buf*) way=registrations_peer_memory ;; esac
-[ "${STUB_WRONG_WAY:-}" != yes ] || way=registrations_peer_memory
+method=registrations_dma_buf
+case $LD_PRELOAD in *without_dma_buf*) method=registrations_peer_memory ;; esac
+[ "${STUB_WRONG_METHOD:-}" != yes ] || method=registrations_peer_memory
 unset LD_PRELOAD
-printf '{\n  "%s": 3,\n}\n' "$way" >"$(echo "$PEERPIN_STATS_FILE" | sed "s/%p/$$/")"
+printf '{\n  "%s": 3,\n}\n' "$method" >"$(echo "$PEERPIN_STATS_FILE" | sed "s/%p/$$/")"
 echo '100%: Checks: 2, Failures: 0, Errors: 0'
 TEXT
 stub build/tests/rdma/check_rdma <"$tmp/client"
@@ -46,7 +47,7 @@ TEXT
 echo 'driver=/bin/sh driver_kind=real adapter=mlx5_9 adapter_kind=hardware' >"$tmp/machine"
 : >"$tmp/output"
 
-pretend() { # pretend [VARIABLE=VALUE...] [OPTION...]: leaves its output in $tmp/output, its file in $tmp/file
+pretend() { # pretend [VARIABLE=VALUE...] [OPTION...]: runs the stubs; output: $tmp/output, file: $file
 	local -a settings=()
 
 	while [[ ${1:-} == [A-Z]*=* ]]; do
@@ -60,7 +61,7 @@ pretend() { # pretend [VARIABLE=VALUE...] [OPTION...]: leaves its output in $tmp
 	file=$(echo "$tmp"/out/peerpin-hardware-*.tar.*)
 }
 
-step() { # step NAME: its line, without the seconds
+step() { # step NAME: its result and reason
 	sed -n "s/^$1 \\{2,\\}\\(.*[^ ]\\) \\{2,\\}[0-9][0-9]*  \\(.*\\)/\\1: \\2/p" "$tmp/output"
 }
 
@@ -76,13 +77,13 @@ matches 'an unknown option' '*unknown option: --fast*=> 2' "$(outcome "$here/run
 matches 'a value that is missing' '*--only needs a value*=> 2' "$(outcome "$here/run" --only)"
 matches 'no time' '*1 to 600 seconds*=> 2' "$(outcome "$here/run" --timeout 0)"
 matches 'too much time' '*1 to 600 seconds*=> 2' "$(outcome "$here/run" --timeout 601)"
-matches 'more of it for what is simulated' '*1 to 3600 seconds*=> 2' "$(outcome "$here/run" --simulated --timeout 3601)"
+matches 'a higher limit with --simulated' '*1 to 3600 seconds*=> 2' "$(outcome "$here/run" --simulated --timeout 3601)"
 matches 'an unknown step' "*no step 'clients'*=> 2" "$(outcome "$here/run" --build "$tmp/build" --only clients)"
 matches 'nothing built' '*nothing is built in*=> 2' "$(outcome "$here/run" --build "$tmp")"
-matches 'no place for the file' '*nothing can be written*=> 2' \
+matches 'an output folder that is a file' '*nothing can be written*=> 2' \
 	"$(outcome "$here/run" --build "$tmp/build" --output "$tmp/build/scripts/peerpin")"
 
-# ---- what docs/hardware.md names ----
+# ---- names in docs/hardware.md ----
 
 document=${srcdir:-.}/docs/hardware.md
 # shellcheck disable=SC2016 # the document's own backquotes
@@ -95,9 +96,9 @@ done < <(grep -o '\(tests\|scripts\|docs\)/[a-zA-Z0-9_./-]*[a-zA-Z0-9_]' "$docum
 while read -r target; do
 	grep -qs "^$target:" "${srcdir:-.}"/tests/*/local.mk || same "docs/hardware.md: make $target" there missing
 done <<<"$targets"
-same 'it has each step' "$("$here/run" --list | awk '{ print $1 }' | sort)" "$steps"
+same 'docs/hardware.md has each step' "$("$here/run" --list | awk '{ print $1 }' | sort)" "$steps"
 
-# ---- what is missing is never OK ----
+# ---- missing parts are never OK ----
 
 echo "driver='' driver_kind=none adapter='' adapter_kind=none" >"$tmp/nothing"
 pretend HARDWARE_MACHINE="$tmp/nothing"
@@ -108,36 +109,36 @@ same 'nothing is OK but the doctor' 2 "$(grep -c '  OK' "$tmp/output")"
 same 'the verdict' 'NOT PROVED: the decisive steps could not be run' "$(verdict)"
 rm -rf "$tmp/out"
 status=0
-"$here/run" --build "$PWD" --output "$tmp/out" --simulated --adapter no-such --only ways,readings >"$tmp/output" 2>&1 || status=$?
+"$here/run" --build "$PWD" --output "$tmp/out" --simulated --adapter no-such --only methods,readings >"$tmp/output" 2>&1 || status=$?
 same 'the build itself, without an adapter' 3 "$status"
-matches 'its driver is seen to be simulated' '*GPU driver: simulated  adapter: none (none)*' "$(<"$tmp/output")"
-matches 'the adapter that was named is missing' 'NOT POSSIBLE: no-such is not active here*' "$(step ways)"
+matches 'the simulated driver is detected' '*GPU driver: simulated  adapter: none (none)*' "$(<"$tmp/output")"
+matches 'the adapter that was named is missing' 'NOT POSSIBLE: no-such is not active here*' "$(step methods)"
 
 # ---- steps and verdict ----
 
 pretend
-same 'all steps pass, but on nothing real' 3 "$status"
-same 'a pretended verdict' 'SIMULATED ONLY: by dma-buf and by peer memory; nothing is proved about hardware' "$(verdict)"
-same 'each is marked so' 'OK (simulated): 2 passed; 3 regions' "$(step clients-peer-memory)"
-same 'what a hit takes' 'OK (simulated): 1MiB 90.0 us, 0.05 us when it hits; 1MiB 90.0 us, 0.05 us when it hits' "$(step cost)"
+same 'all steps pass, on stubs' 3 "$status"
+same 'the verdict on stubs' 'SIMULATED ONLY: by dma-buf and by peer memory; nothing is proved about hardware' "$(verdict)"
+same 'each step is marked as simulated' 'OK (simulated): 2 passed; 3 regions' "$(step clients-peer-memory)"
+same 'the cost of a hit' 'OK (simulated): 1MiB 90.0 us, hit 0.05 us; 1MiB 90.0 us, hit 0.05 us' "$(step cost)"
 whole=$tmp/whole
 cp "$file" "$whole"
 
 pretend STUB_DMA_BUF='no: ibv_reg_dmabuf_mr: Operation not supported'
-same 'a way that is not there' 'NOT POSSIBLE: without peerpin, too: no: ibv_reg_dmabuf_mr: Operation not supported' \
+same 'a method that is not there' 'NOT POSSIBLE: without peerpin, too: no: ibv_reg_dmabuf_mr: Operation not supported' \
 	"$(step leak-dma-buf)"
-same 'the other one counts' 'SIMULATED ONLY: by peer memory; nothing is proved about hardware' "$(verdict)"
+same 'the other method counts' 'SIMULATED ONLY: by peer memory; nothing is proved about hardware' "$(verdict)"
 pretend STUB_DMA_BUF=no STUB_PEER=no
-same 'and no doctor' 'FAIL: the doctor says that it works, but it does not without peerpin: A \"pretended\" host.' "$(step doctor)"
+same 'no method, and a doctor that reports one' 'FAIL: the doctor reports that it works, but it fails without peerpin: A \"pretended\" host.' "$(step doctor)"
 pretend STUB_DMA_BUF=no STUB_PEER=no STUB_DOCTOR=1
-same 'no way at all' '3 NOT PROVED: the decisive steps could not be run' "$status $(verdict)"
-same 'of which the doctor knew' 'NOT POSSIBLE: A \"pretended\" host.' "$(step doctor)"
+same 'no method at all' '3 NOT PROVED: the decisive steps could not be run' "$status $(verdict)"
+same 'no method, and a doctor that reports none' 'NOT POSSIBLE: A \"pretended\" host.' "$(step doctor)"
 pretend STUB_DOCTOR=1 --only doctor
-same 'a doctor who has not seen the way' 'FAIL: A \"pretended\" host.' "$(step doctor)"
-pretend STUB_WRONG_WAY=yes
+same 'a method, and a doctor that reports none' 'FAIL: A \"pretended\" host.' "$(step doctor)"
+pretend STUB_WRONG_METHOD=yes
 cp "$file" "$tmp/failed"
-same 'by another way than was meant' 'FAIL: of the regions 0 were registered by dma-buf, 3 by peer memory' "$(step traffic-dma-buf)"
-same 'is a failure' '1 FAILED: clients-dma-buf leak-dma-buf traffic-dma-buf (simulated)' \
+same 'a wrong method' 'FAIL: of the regions 0 were registered by dma-buf, 3 by peer memory' "$(step traffic-dma-buf)"
+same 'a wrong method is a failure' '1 FAILED: clients-dma-buf leak-dma-buf traffic-dma-buf (simulated)' \
 	"$status $(verdict | tr ' ' '\n' | sed '1d;$d' | sort | tr '\n' ' ' | sed 's/^/FAILED: /;s/$/(simulated)/')"
 
 stub build/tests/rdma/check_rdma <<'TEXT'
@@ -147,25 +148,25 @@ exit 1
 TEXT
 pretend --only clients-dma-buf,leak-dma-buf
 same 'a step that fails' '1 FAILED: clients-dma-buf (simulated)' "$status $(verdict)"
-matches 'says what failed' 'FAIL: status 1: failed: a_test:0: Assertion failed' "$(step clients-dma-buf)"
-same 'and stops no other' 'OK (simulated): 2 passed; 3 regions' "$(step leak-dma-buf)"
-same 'others were not asked for' 'NOT POSSIBLE: not asked for' "$(step mpi)"
+matches 'the failed test is named' 'FAIL: status 1: failed: a_test:0: Assertion failed' "$(step clients-dma-buf)"
+same 'other steps run' 'OK (simulated): 2 passed; 3 regions' "$(step leak-dma-buf)"
+same 'steps that are not selected' 'NOT POSSIBLE: not selected' "$(step mpi)"
 
 stub build/tests/rdma/check_rdma <<'TEXT'
 echo 'check_rdma: error while loading shared libraries: libsubunit.so.0: cannot open shared object file' >&2
 exit 127
 TEXT
 pretend --only clients-dma-buf
-matches 'what cannot be started' 'NOT POSSIBLE: a program or library is missing: *libsubunit*' "$(step clients-dma-buf)"
+matches 'a program with a missing library' 'NOT POSSIBLE: a program or library is missing: *libsubunit*' "$(step clients-dma-buf)"
 
 rm "$tmp/build/tests/rdma/check_rdma"
-pretend --only ways,clients-dma-buf
-same 'what is not built' 'NOT POSSIBLE: tests/rdma/check_rdma is not built (make hardware-programs)' "$(step clients-dma-buf)"
+pretend --only methods,clients-dma-buf
+same 'a program that is not built' 'NOT POSSIBLE: tests/rdma/check_rdma is not built (make hardware-programs)' "$(step clients-dma-buf)"
 
 # ---- time ----
 
-# in_seconds NUMBER STEP OPTION...: as pretend, in so much time for all of it; in more where the machine stood still and left
-# the step none
+# in_seconds NUMBER STEP OPTION...: pretend with a time limit; again with a longer one if a stalled
+# machine left STEP no time
 in_seconds() {
 	local name=$2
 
@@ -173,7 +174,7 @@ in_seconds() {
 	[[ $(step "$name") != *'no time was left'* ]] || pretend --timeout $(($1 * 4)) "${@:3}"
 }
 
-# What ssh has started on the other host goes on when ssh is ended, and holds no output open that anybody waits for.
+# The remote command of ssh continues after the end of ssh, without its output.
 stub bin/ib_write_bw <<TEXT
 [ "\$1" != --help ] || { echo --use_cuda; exit; }
 case "\$*" in *other) exit 1 ;; esac
@@ -186,7 +187,7 @@ setsid sh -c "$command" >/dev/null 2>&1 &
 wait
 TEXT
 in_seconds 6 perftest --only perftest --host other
-matches 'the two ends do not meet' 'NOT POSSIBLE: ib_write_bw fails with GPU memory without peerpin, too: *' "$(step perftest)"
+matches 'the client finds no server' 'NOT POSSIBLE: ib_write_bw fails with GPU memory without peerpin, too: *' "$(step perftest)"
 for ((tries = 0; tries < 200; tries++)); do
 	kill -0 "$(<"$tmp/server")" 2>/dev/null || break
 	sleep 0.1
@@ -195,16 +196,16 @@ same 'nothing is left on the other host' gone "$(kill -0 "$(<"$tmp/server")" 2>/
 kill "$(<"$tmp/server")" 2>/dev/null
 rm "$tmp/bin/ib_write_bw" "$tmp/bin/ssh"
 
-# Which process it was is left behind; it must not be.
+# A step that hangs, and writes its process id.
 stub build/tests/rdma/check_rdma <<<"unset LD_PRELOAD; echo \$\$ >'$tmp/hanging'; exec sleep 1000"
 rm -f "$tmp/hanging"
 in_seconds 8 clients-dma-buf --only clients-dma-buf,perftest
-matches 'what hangs is stopped' 'FAIL: it was stopped*' "$(step clients-dma-buf)"
-# The step by itself may take two minutes.
+matches 'a hanging step is stopped' 'FAIL: it was stopped*' "$(step clients-dma-buf)"
+# The limit of the step is 120 s.
 same 'in time' yes "$( (($(tar -xOf "$file" results.json | sed -n 's/^  "seconds": \([0-9]*\),$/\1/p') < 100)) && echo yes)"
-same 'nothing is begun afterwards' 'NOT POSSIBLE: no time was left for it' "$(step perftest)"
-same 'nor left behind' gone "$(kill -0 "$(<"$tmp/hanging")" 2>/dev/null || echo gone)"
-# It is told to end, and takes its time.
+same 'no step starts afterwards' 'NOT POSSIBLE: no time was left' "$(step perftest)"
+same 'its process is gone' gone "$(kill -0 "$(<"$tmp/hanging")" 2>/dev/null || echo gone)"
+# A step that ends 1 s after SIGTERM.
 stub build/tests/rdma/check_rdma <<TEXT
 unset LD_PRELOAD
 trap 'sleep 1; exit 3' TERM
@@ -218,17 +219,17 @@ while [[ ! -s $tmp/hanging ]] && kill -0 $! 2>/dev/null; do sleep 0.05; done
 kill "$!"
 status=0
 wait "$!" || status=$?
-same 'who interrupts it has his file' '3 NOT POSSIBLE: interrupted' "$status $(step clients-dma-buf)"
-same 'and the program is gone' gone "$(kill -0 "$(<"$tmp/hanging")" 2>/dev/null || echo gone)"
+same 'an interrupted run writes its file' '3 NOT POSSIBLE: interrupted' "$status $(step clients-dma-buf)"
+same 'its process is gone' gone "$(kill -0 "$(<"$tmp/hanging")" 2>/dev/null || echo gone)"
 file=$(echo "$tmp"/out/peerpin-hardware-*.tar.*)
 
-# ---- what is read ----
+# ---- reading files ----
 
 if ! command -v python3 >/dev/null; then
 	skip 'tests/hardware/read: there is no python3'
 	finish
 fi
-matches 'an interrupted run is whole' '*NOT POSSIBLE *interrupted*NOT PROVED*=> 3' "$(outcome "$here/read" "$file")"
+matches 'the file of an interrupted run' '*NOT POSSIBLE *interrupted*NOT PROVED*=> 3' "$(outcome "$here/read" "$file")"
 matches 'a file is read' '*clients-dma-buf  *OK (simulated) *2 passed*verdict: SIMULATED ONLY: *=> 3' "$(outcome "$here/read" "$whole")"
 matches 'text is escaped' '*A \\"pretended\\" host.*' "$(outcome "$here/read" "$whole")"
 matches 'the output of a step' '*tests/rdma/check_rdma*Checks: 2*OK (simulated)*=> 0' \
@@ -239,7 +240,7 @@ matches 'use' 'usage: *=> 2' "$(outcome "$here/read")"
 head -c 1500 "$whole" >"$tmp/cut"
 matches 'a file that is cut' '*damaged*=> 2' "$(outcome "$here/read" "$tmp/cut")"
 
-# What somebody may send who wishes no good; nothing of it is taken in.
+# Malicious files are rejected.
 hostile() {
 	python3 - "$tmp/hostile.tar.gz" "$1" <<'TEXT'
 import io, sys, tarfile
@@ -274,22 +275,22 @@ changed() {
 }
 real='s/"kind": "simulated",/"kind": "hardware",/; s/"verdict": "[^"]*"/"verdict": "PROVED ON HARDWARE: by dma-buf"/; s/"status": 3/"status": 0/'
 matches 'a log that is missing' '*the output of the step cost is missing*=> 2' "$(changed '' logs/cost.log)"
-matches 'what is proved' '*verdict: PROVED ON HARDWARE: by dma-buf and by peer memory*=> 0' \
+matches 'a file with a proof' '*verdict: PROVED ON HARDWARE: by dma-buf and by peer memory*=> 0' \
 	"$(changed "${real/by dma-buf/by dma-buf and by peer memory}")"
-matches 'a simulated run that calls itself proved' '*its steps say SIMULATED ONLY*=> 2' "$(changed "${real#*;}")"
+matches 'a simulated run with a verdict of hardware' '*its steps say SIMULATED ONLY*=> 2' "$(changed "${real#*;}")"
 matches 'a simulated driver, too' '*its steps say SIMULATED ONLY*=> 2' "$(changed "$real; s/\"gpu_driver\": \"real\"/\"gpu_driver\": \"simulated\"/")"
 matches 'a software adapter, too' '*its steps say SIMULATED ONLY*=> 2' \
 	"$(changed "$real; s/\"adapter_kind\": \"hardware\"/\"adapter_kind\": \"software\"/")"
-matches 'a failure that calls itself proved' '*its steps say FAILED*=> 2' \
+matches 'a failed run with a verdict of hardware' '*its steps say FAILED*=> 2' \
 	"$(changed "$real; /\"leak-dma-buf\"/s/\"OK\"/\"FAIL\"/")"
 matches 'a step that did not run' '*its steps say NOT PROVED*=> 2' \
 	"$(changed "$real; /\"leak-/s/\"OK\"/\"NOT POSSIBLE\"/")"
 matches 'a failed run' '*verdict: FAILED: *traffic-dma-buf*(simulated)*=> 1' "$(outcome "$here/read" "$tmp/failed")"
-matches 'a way that did not run' '*its steps say PROVED ON HARDWARE: by dma-buf*=> 2' \
+matches 'a method that did not run' '*its steps say PROVED ON HARDWARE: by dma-buf*=> 2' \
 	"$(changed "${real/by dma-buf/by dma-buf and by peer memory}; /\"leak-peer/s/\"OK\"/\"NOT POSSIBLE\"/")"
-matches 'a step that is taken out' '*the step leak-peer-memory is missing*=> 2' "$(changed "$real; /\"leak-peer-memory\"/d")"
+matches 'a missing step' '*the step leak-peer-memory is missing*=> 2' "$(changed "$real; /\"leak-peer-memory\"/d")"
 
-# ---- the one verdict that pretending does not get ----
+# ---- the verdict of hardware, which stubs cannot get ----
 
 conclusion() { # conclusion KIND RESULT...: of clients, traffic and leak by dma-buf
 	bash -c '. "$0/steps"; declare -A results; kind=$1; results[clients-dma-buf]=$2 results[traffic-dma-buf]=$3

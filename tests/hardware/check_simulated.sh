@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_simulated.sh -- the steps of tests/hardware/run on the adapter that there is, with the simulated driver
+# check_simulated.sh -- steps of tests/hardware/run on this machine's adapter, with the simulated
+# driver
 #
-# Run in a build folder, below tests/rdma/run. All that is decisive runs by peer memory; the verdict says what it is worth.
+# Run in a build folder, under tests/rdma/run. The decisive steps run by peer memory.
 set -u
 here=${srcdir:-$(dirname "$0")/../..}/tests/hardware
 # shellcheck source=tests/launcher/checks
@@ -12,28 +13,28 @@ trap 'rm -rf "$tmp"' EXIT
 
 status=0
 "$here/run" --build "$PWD" --simulated --timeout 1200 --output "$tmp" \
-	--only readings,ways,clients-peer-memory,traffic-peer-memory,leak-peer-memory,cost >"$tmp/output" 2>&1 || status=$?
+	--only readings,methods,clients-peer-memory,traffic-peer-memory,leak-peer-memory,cost >"$tmp/output" 2>&1 || status=$?
 cat "$tmp/output"
 same 'nothing about hardware' 3 "$status"
 matches 'the verdict' '*verdict: SIMULATED ONLY: *by peer memory; nothing is proved about hardware*' "$(<"$tmp/output")"
-for step in readings ways clients-peer-memory traffic-peer-memory leak-peer-memory cost; do
+for step in readings methods clients-peer-memory traffic-peer-memory leak-peer-memory cost; do
 	same "$step" 1 "$(grep -c "^$step  *OK (simulated)" "$tmp/output")"
 done
 if command -v python3 >/dev/null; then
-	matches 'the file says the same' '*verdict: SIMULATED ONLY*=> 3' "$(outcome "$here/read" "$tmp"/peerpin-hardware-*-simulated.tar.*)"
+	matches 'the file has that verdict' '*verdict: SIMULATED ONLY*=> 3' "$(outcome "$here/read" "$tmp"/peerpin-hardware-*-simulated.tar.*)"
 	matches 'the output of the leak check is in it' '*10 passed, 0 failed*=> 0' \
 		"$(outcome "$here/read" "$tmp"/peerpin-hardware-*-simulated.tar.* leak-peer-memory)"
 else
 	skip 'tests/hardware/read: there is no python3'
 fi
 
-# What leaves peer memory alone refuses libibverbs that one system call, and no other.
+# without_dma_buf.so rejects one system call of libibverbs, and no other.
 without=$PWD/tests/hardware/.libs/without_dma_buf.so
 bound=$(LD_DEBUG=bindings LD_BIND_NOW=1 LD_PRELOAD="$PWD/src/.libs/libpeerpin.so:$without:libibverbs.so.1" /bin/true 2>&1 |
 	grep "libibverbs.*symbol .ioctl'")
-matches 'libibverbs calls it' "* to $without *" "$bound"
+matches 'libibverbs calls its ioctl' "* to $without *" "$bound"
 if command -v python3 >/dev/null; then
-	same 'a dma-buf is refused, another call is not' $'Operation not supported\nInappropriate ioctl for device' \
+	same 'the registration of a dma-buf is rejected, another call is not' $'Operation not supported\nInappropriate ioctl for device' \
 		"$(LD_PRELOAD=$without python3 - <<'TEXT'
 import ctypes, os, struct
 libc = ctypes.CDLL(None, use_errno=True)

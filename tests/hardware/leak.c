@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* leak.c -- GPU memory that was registered with the adapter that is there comes back when it is
- * freed
+/* leak.c -- registered GPU memory is free again after its free
  *
- * Runs under the preload with PEERPIN_PREREGISTER=all, since sizes that nobody asks for are
- * otherwise no longer registered ahead; on the driver and the adapter that are found. Free memory
- * and the kernel's regions are compared before and after many cycles of allocation, registration
- * and free. Other programs on the same GPU disturb the measure: what differs is measured again, and
- * a leak differs each time. The last row shows that the measure would tell.
+ * Runs under the preload with PEERPIN_PREREGISTER=all: otherwise background registration ends for
+ * sizes without client requests. Compares free memory and the kernel's regions before and after
+ * many cycles of allocation, registration and free. Other programs on the GPU disturb the
+ * measurement: the program repeats a measurement that differs, and a leak differs each time. The
+ * last row shows that the measurement detects a leak.
  */
 #include <stdbool.h>
 
@@ -17,7 +16,7 @@
 #define KIB   ((size_t)1 << 10)
 #define MIB   ((size_t)1 << 20)
 #define TRIES 3
-#define RIGHTS                                                                                     \
+#define ACCESS                                                                                     \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
 	 IBV_ACCESS_REMOTE_ATOMIC)
 
@@ -26,7 +25,7 @@ static int passed, failed;
 
 static struct ibv_mr *registered(uint64_t address, size_t size)
 {
-	struct ibv_mr *mr = ibv_reg_mr(loopback.pd, (void *)address, size, RIGHTS);
+	struct ibv_mr *mr = ibv_reg_mr(loopback.pd, (void *)address, size, ACCESS);
 
 	must(mr);
 	return mr;
@@ -34,7 +33,7 @@ static struct ibv_mr *registered(uint64_t address, size_t size)
 
 /* ---- one cycle of each kind ---- */
 
-static void give_back_before(size_t size)
+static void deregister_before(size_t size)
 {
 	uint64_t address = gpu_allocate(size);
 
@@ -42,8 +41,8 @@ static void give_back_before(size_t size)
 	gpu_free(address);
 }
 
-/* As MPI libraries do: their caches hear of the free later. */
-static void give_back_after(size_t size)
+/* As MPI libraries, whose caches are notified of the free later. */
+static void deregister_after(size_t size)
 {
 	uint64_t address = gpu_allocate(size);
 	struct ibv_mr *mr = registered(address, size);
@@ -52,7 +51,7 @@ static void give_back_after(size_t size)
 	must(!ibv_dereg_mr(mr));
 }
 
-static void leave_to_worker(size_t size)
+static void register_in_background(size_t size)
 {
 	uint64_t before = statistic("registrations_background");
 	uint64_t address = gpu_allocate(size);
@@ -63,7 +62,8 @@ static void leave_to_worker(size_t size)
 
 /* ---- rows ---- */
 
-static void tell(bool good, const char *name, size_t size, int cycles, size_t before, size_t after)
+static void report(bool good, const char *name, size_t size, int cycles, size_t before,
+		   size_t after)
 {
 	printf("%s %s, %zu bytes, %d cycles: free memory %zu before, %zu after, %d regions in the "
 	       "kernel\n",
@@ -77,7 +77,7 @@ static void row(const char *name, void (*cycle)(size_t size), size_t size, int c
 {
 	size_t before = 0, after = 1;
 
-	/* What the driver keeps for itself it keeps from the first cycle on. */
+	/* The driver allocates memory of its own in the first cycle. */
 	cycle(size);
 	for (int i = 0; i < TRIES && before != after; i++) {
 		before = gpu_free_memory();
@@ -85,10 +85,10 @@ static void row(const char *name, void (*cycle)(size_t size), size_t size, int c
 			cycle(size);
 		after = gpu_free_memory();
 	}
-	tell(before == after && !loopback_kernel_regions(), name, size, cycles, before, after);
+	report(before == after && !loopback_kernel_regions(), name, size, cycles, before, after);
 }
 
-/* What is not freed is missed. */
+/* The measurement detects memory that is not freed. */
 static void control(size_t size)
 {
 	size_t before = gpu_free_memory(), held;
@@ -101,9 +101,7 @@ static void control(size_t size)
 	must(!ibv_dereg_mr(mr));
 	gpu_free(address);
 	good = held >= size && regions == 1;
-	printf("%s the measure tells: of what is not freed %zu of %zu bytes are missed, and %d "
-	       "regions "
-	       "seen\n",
+	printf("%s the measurement detects a leak: %zu of %zu bytes missing, %d regions\n",
 	       good ? "ok" : "not ok", held, size, regions);
 	passed += good;
 	failed += !good;
@@ -111,7 +109,7 @@ static void control(size_t size)
 
 int main(int argc, char **argv)
 {
-	/* The largest takes a tenth of the cycles. */
+	/* The largest has 1/10 of the cycles. */
 	static const size_t sizes[] = { 64 * KIB, 3 * MIB, 64 * MIB };
 	int cycles = argc == 2 ? atoi(argv[1]) : 0, often;
 	char name[128];
@@ -126,9 +124,9 @@ int main(int argc, char **argv)
 	printf("GPU: %s\nadapter: %s\n", name, ibv_get_device_name(loopback.context->device));
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		often = sizes[i] < 64 * MIB ? cycles : (cycles + 9) / 10;
-		row("given back before the free", give_back_before, sizes[i], often);
-		row("given back after the free", give_back_after, sizes[i], often);
-		row("registered in the background", leave_to_worker, sizes[i], often);
+		row("deregistered before the free", deregister_before, sizes[i], often);
+		row("deregistered after the free", deregister_after, sizes[i], often);
+		row("registered in the background", register_in_background, sizes[i], often);
 	}
 	control(64 * MIB);
 	loopback_close(&loopback);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* without_dma_buf.c -- an adapter whose driver cannot register dma-bufs, as libibverbs sees it
+/* without_dma_buf.c -- makes the adapter's driver appear to have no dma-buf registration
  *
- * Preloaded behind libpeerpin.so it refuses the one system call by which libibverbs registers a
- * dma-buf, with the errno of drivers that have none. So GPU memory can only be registered by peer
- * memory, and what is seen then was seen by that way. peerpin has no setting for this: users gain
- * nothing by it.
+ * Preloaded behind libpeerpin.so, it rejects the system call by which libibverbs registers a
+ * dma-buf, with the errno of drivers without support. Only peer memory can then register GPU
+ * memory. peerpin has no setting for this, because users have no use for it.
  */
 #include <errno.h>
 #include <rdma/rdma_user_ioctl_cmds.h>

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_readings.sh -- doctor's live readers on the simulated driver and adapter, whole and with parts that do wrong
+# check_readings.sh -- doctor's live readers on the simulated driver and adapter, with and without
+# defective parts
 # shellcheck disable=SC2016 # $ORIGIN is the dynamic linker's
 set -u
 folder=$(cd "$(dirname "$0")" && pwd)
@@ -18,21 +19,22 @@ library=$PWD/src/.libs/libpeerpin.so
 compiler=${CC:-cc}
 unset CUDA_VISIBLE_DEVICES LD_PRELOAD
 
-# readings of a machine with these folders of libraries: [limit=SECONDS] ask FOLDERS ARGUMENT...
-# What each child may take, and all of them together, only a hang takes.
+# [limit=SECONDS] ask FOLDERS ARGUMENT...: readings with these folders of libraries. Only a hang
+# reaches the time limits.
 ask() {
 	LD_LIBRARY_PATH=$1 "$readings" option/limit=36000 option/seconds="${limit:-300}" "${@:2}" </dev/null
 }
 
-# So long may take what is to run out of time: longer where the machine stood still before it had come to where it hangs.
+# Time limits in s of calls that hang, in turn: a stalled machine needs longer to reach the hang.
 patience='5 20 80'
 
-# value NAME: of what was asked last, in $out
+# value NAME: value of a reading in $out
 value() {
 	sed -n "s|^$1 ||p" <<<"$out"
 }
 
-# standin NAME FUNCTION WRONG [INNER]: a library of that name whose function does wrong, in front of another one
+# standin NAME FUNCTION DEFECT [INNER]: a library NAME with a defective FUNCTION, in front of
+# library INNER
 standin() {
 	mkdir -p "$work/$3-$2"
 	# shellcheck disable=SC2086 # the compiler's name may have options
@@ -41,7 +43,7 @@ standin() {
 	echo "$work/$3-$2"
 }
 
-# ---- a machine on which all is well ----
+# ---- a machine without problems ----
 out=$(PEERPIN_SIM_DEVICES=2 PEERPIN_SIM_ADAPTER_DEVICES=2 ask "$adapter:$simulated" cuda/count verbs/devices probe/ended)
 same 'the driver answers' '= CUDA_SUCCESS' "$(value cuda/init)"
 same 'GPUs' '= 2' "$(value cuda/count)"
@@ -86,7 +88,7 @@ same 'that it is a virtual one' '= 2' "$(value cuda/0/virtualization)"
 same 'what it does not know' '   = ok' \
 	"$(value cuda/0/mig) $(value cuda/1/bar1) $(value cuda/1/persistence) $(value cuda/nvml/ended)"
 
-# ---- what is missing ----
+# ---- missing parts ----
 out=$(PEERPIN_SIM_ADAPTER_DMABUF=0 ask "$adapter:$simulated" probe/ended)
 same 'no dma-buf on the adapter' '= EOPNOTSUPP = fail ibv_reg_dmabuf_mr EOPNOTSUPP' \
 	"$(value verbs/sim0/dmabuf) $(value probe/0/sim0/dma-buf/2097152)"
@@ -100,20 +102,20 @@ matches 'dma-buf stays' '= ok *' "$(value probe/0/sim0/dma-buf/2097152)"
 out=$(PEERPIN_SIM_ADAPTER_MEMORY=8M ask "$adapter:$simulated" probe/ended)
 matches 'no room for 64 MiB: 2 MiB' '= ok *' "$(value probe/0/sim0/dma-buf/2097152)"
 same 'no room for 64 MiB' '= fail ibv_reg_dmabuf_mr ENOMEM' "$(value probe/0/sim0/dma-buf/67108864)"
-same 'what failed has kept nothing' '= ok' "$(value probe/0/sim0/dma-buf/returned)"
+same 'a failed registration keeps no memory' '= ok' "$(value probe/0/sim0/dma-buf/returned)"
 out=$(ask "$adapter:$simulated" option/probe=off probe/ended)
-same 'nothing is registered unasked' '!ENOENT ' "$(value probe/ended)"
-same 'and no driver is asked for it' '' "$(value cuda/count)"
+same 'option/probe=off registers nothing' '!ENOENT ' "$(value probe/ended)"
+same 'and queries no driver' '' "$(value cuda/count)"
 if ! LD_LIBRARY_PATH='' ldconfig -p 2>/dev/null | grep -q libcuda.so.1; then
 	out=$(ask "$adapter" cuda/count probe/ended)
 	matches 'no driver at all' '!ENOENT libcuda.so.1: *' "$(value cuda/library)"
-	same 'no driver at all: the child is well' '= ok' "$(value cuda/ended)"
+	same 'no driver at all: the child ends' '= ok' "$(value cuda/ended)"
 	same 'no GPU, no probe' '!ENOENT ' "$(value probe/ended)"
 else
 	skip 'no driver at all: this machine has one'
 fi
 
-# ---- a driver that does wrong ----
+# ---- defective drivers ----
 for wrong in HANGS:timeout CRASHES:'signal 11' ABORTS:'signal 6' EXITS:'exit 7' LEAVES:'exit 7'; do
 	[[ $wrong == HANGS:* ]] && limits=$patience || limits=300
 	bad=$(standin libcuda.so.1 cuInit "${wrong%%:*}")
@@ -127,21 +129,21 @@ for wrong in HANGS:timeout CRASHES:'signal 11' ABORTS:'signal 6' EXITS:'exit 7' 
 	same "a driver that ${wrong%%:*}: adapters" '= sim0' "$(value verbs/devices)"
 done
 out=$(ask "$adapter:$work/ABORTS-cuInit" cuda/count)
-same 'its last words' '= standin: this is the end' "$(value cuda/said)"
+same 'its output' '= standin: this is the end' "$(value cuda/output)"
 
-# The simulated ones under other names, to stand behind.
+# The simulated driver under another name, behind the stand-in.
 mkdir "$work/inner"
 sed 's/libcuda\.so\.1/libinnr.so.1/g' "$simulated/libcuda.so.1" >"$work/inner/libinnr.so.1"
 inner=$work/inner/libinnr.so.1
 out=$(ask "$adapter:$(standin libcuda.so.1 cuMemFree_v2 KEEPS "$inner"):$work/inner:$simulated" cuda/count probe/ended)
 matches 'a driver that keeps memory' '= lost [1-9]*' "$(value cuda/0/leak)"
-matches 'the probe sees it, too' '= lost [1-9]*' "$(value probe/0/sim0/dma-buf/returned)"
+matches 'the probe reports it, too' '= lost [1-9]*' "$(value probe/0/sim0/dma-buf/returned)"
 out=$(ask "$adapter:$(standin libcuda.so.1 cuMemAlloc_v2 CRASHES "$inner"):$work/inner:$simulated" cuda/count)
 same 'a GPU that crashes: the driver' '= ok' "$(value cuda/ended)"
 same 'a GPU that crashes' '= signal 11 in cuMemAlloc' "$(value cuda/0/ended)"
 same 'a GPU that crashes: its name' '= peerpin simulated GPU' "$(value cuda/0/name)"
 
-# ---- adapters that do wrong ----
+# ---- defective adapters ----
 for limit in $patience; do
 	out=$(PEERPIN_SIM_ADAPTER_HOLD=1 ask "$adapter:$simulated" probe/ended)
 	wanted="= fail timeout $limit in ibv_reg_dmabuf_mr = fail timeout $limit in ibv_reg_mr"
@@ -150,12 +152,12 @@ for limit in $patience; do
 	[ "$told $before" != "$wanted = ok = EBADF" ] || break
 done
 same 'a registration that hangs' "$wanted" "$told"
-same 'what was found before it' '= ok = EBADF' "$before"
-same 'the probe says so' "= timeout $limit in ibv_reg_dmabuf_mr" "$(value probe/ended)"
+same 'earlier readings stay' '= ok = EBADF' "$before"
+same 'probe/ended names it' "= timeout $limit in ibv_reg_dmabuf_mr" "$(value probe/ended)"
 limit=
 out=$(ask "$(standin libibverbs.so.1 ibv_get_device_list EXITS):$simulated" verbs/devices)
-same 'a libibverbs that is none' '!ENOENT it lacks functions that every libibverbs has' "$(value verbs/library)"
-# Of ours: what is run from $work or with libraries out of it.
+same 'a libibverbs without functions' '!ENOENT it lacks functions that every libibverbs has' "$(value verbs/library)"
+# Processes of this test: readings, with libraries of $work.
 left() {
 	for process in /proc/[0-9]*; do
 		if [ "$(readlink "$process/exe")" = "$(readlink -f "$readings")" ] &&
@@ -164,12 +166,12 @@ left() {
 		fi
 	done 2>/dev/null
 }
-# Who has been killed goes when the kernel comes to it.
+# The kernel removes killed processes later.
 for _ in {1..600}; do
 	[ -n "$(left)" ] || break
 	sleep 0.1
 done
-same 'no child is left, and nothing that a child has started' '' "$(left)"
+same 'neither children nor their children are left' '' "$(left)"
 
 # ---- a real adapter, if there is one: the simulated driver's memory is the host's ----
 out=$(ask "$adapter:$simulated" option/deep=on probe/ended)
@@ -177,7 +179,7 @@ same 'no data without ports' '!EOPNOTSUPP' "$(value probe/0/sim0/peermem/transfe
 if ls /sys/class/infiniband/* >/dev/null 2>&1; then
 	out=$(ask "$simulated" option/deep=on probe/ended)
 	real=$(value verbs/devices | sed 's/^= //;s/|.*//')
-	same 'data goes into memory and back' '= ok' "$(value "probe/0/$real/peermem/transfer")"
+	same 'a transfer to memory and back' '= ok' "$(value "probe/0/$real/peermem/transfer")"
 	matches 'its port' '= ACTIVE *' "$(value "verbs/$real/port/1")"
 	matches 'it registers memory' '= ok *' "$(value "probe/0/$real/peermem/67108864")"
 else
@@ -203,7 +205,7 @@ matches 'its loader' '= /*ld-linux*' "$(value program/loader)"
 matches 'its libraries' '*libm.so.6*libc.so.6*' "$(value program/needed)"
 same 'none is missing' '= ' "$(value program/missing)"
 matches 'its glibc' '= 2.*' "$(value program/glibc)"
-same 'it is none of ours' '' "$(value program/static_cuda)"
+same 'it has no CUDA runtime' '' "$(value program/static_cuda)"
 if build -static -o "$work/static" "$work/main.c" 2>/dev/null; then
 	out=$(program "$work/static")
 	same 'a static program' '= elf  = ' "$(value program/kind) $(value program/loader) $(value program/needed)"
@@ -213,10 +215,10 @@ fi
 if build -m32 -o "$work/old" "$work/main.c" 2>/dev/null; then
 	same 'a program of 32 bits' '= 32' "$(out=$(program "$work/old") && value program/class)"
 else
-	# Its class is told by one byte.
+	# One byte holds the class.
 	{ head -c 4 "$work/dynamic"; printf '\1'; tail -c +6 "$work/dynamic"; } >"$work/old"
 	chmod +x "$work/old"
-	same 'a program of 32 bits, more or less' '= 32' "$(out=$(program "$work/old") && value program/class)"
+	same 'a program with class 32' '= 32' "$(out=$(program "$work/old") && value program/class)"
 fi
 cp "$work/dynamic" "$work/setuid" && chmod u+s "$work/setuid"
 out=$(program "$work/setuid")
@@ -238,7 +240,7 @@ same 'all of them are found' '= ' "$(value program/missing)"
 rm "$work/lib/sub/libinner.so"
 out=$(program "$work/nested")
 same 'one that is missing' '= libinner.so' "$(value program/missing)"
-same 'it is found elsewhere, too' '= ' "$(mkdir "$work/other" && echo 'int inner;' |
+same 'LD_LIBRARY_PATH is searched, too' '= ' "$(mkdir "$work/other" && echo 'int inner;' |
 	build -shared -fPIC -x c - -o "$work/other/libinner.so" && out=$(folders=$work/other program "$work/nested") &&
 	value program/missing)"
 echo 'const char *name = "cuGetProcAddress_v2"; int main(void) { return !name; }' | build -x c - -o "$work/runtime"
@@ -257,7 +259,7 @@ out=$(program "$work/main.c")
 matches 'no program, but a file' '!EACCES *' "$(value program/path)"
 mkfifo "$work/pipe" && chmod +x "$work/pipe"
 out=$(program "$work/pipe")
-matches 'a pipe is not waited for' '!EACCES *' "$(value program/path)"
+matches 'a FIFO does not block' '!EACCES *' "$(value program/path)"
 cp "$work/dynamic" "$work/apptainer"
 out=$(program "$work/apptainer")
 same 'a launcher of containers' '= container' "$(value program/launcher)"
@@ -270,26 +272,26 @@ for seconds in $patience; do
 	told=$(value program/run | sed 's/|linked [1-9][0-9]*//;s/|dlsym [0-9]*//')
 	[ "$told" != "$wanted" ] || break
 done
-same 'a program that does not end: what it did is there' "$wanted" "$told"
+same 'a program that does not end: its statistics' "$wanted" "$told"
 matches 'its calls are bound to the library' '*|linked [1-9]*' "$(value program/run)"
 out=$(TMPDIR=$work program "$work/dynamic" option/run=on option/run_seconds=60 option/library="$library")
-matches 'a program that does nothing of it' '= ended exit 0*' "$(value program/run)"
-same 'its way in' 'no' "$([[ $(value program/run) == *linked* ]] && echo yes || echo no)"
+matches 'a program without CUDA calls' '= ended exit 0*' "$(value program/run)"
+same 'it uses no entry point' 'no' "$([[ $(value program/run) == *linked* ]] && echo yes || echo no)"
 printf '#!/bin/sh\ntrap "" TERM\nwhile :; do sleep 0.1; done\n' >"$work/stubborn" && chmod +x "$work/stubborn"
 for seconds in $patience; do
 	out=$(TMPDIR=$work program "$work/stubborn" option/run=on option/run_seconds="$seconds" option/library="$library")
 	[[ $(value program/run) != '= ended killed'* ]] || break
 done
-matches 'a program that does not want to end' '= ended killed*' "$(value program/run)"
-same 'nothing is left of it' '' "$(ls -d "$work"/peerpin-doctor-* 2>/dev/null)"
+matches 'a program that ignores SIGTERM' '= ended killed*' "$(value program/run)"
+same 'no folder is left' '' "$(ls -d "$work"/peerpin-doctor-* 2>/dev/null)"
 out=$(program "$work/dynamic" option/run=on option/library="$work/nowhere.so")
 matches 'no library to run it with' '!ENOENT *' "$(value program/run)"
 
-# ---- files that are made to harm ----
+# ---- hostile files ----
 seed=${PEERPIN_TEST_SEED:-$RANDOM}
 matches "hostile files, seed $seed" '* read, * refused => 0' "$("$here/hostile" "$work/nested" "$seed" 20000 2>&1) => $?"
 if build -g -fsanitize=address,undefined -fno-sanitize-recover=all -D_GNU_SOURCE -I"$sources" -o "$work/hostile" \
-	"$folder/hostile.c" "$sources/tools/doctor/elf_file.c" "$sources/tools/doctor/libraries.c" 2>/dev/null; then
+	"$folder/hostile.c" "$sources/tools/elf_file.c" "$sources/tools/doctor/libraries.c" 2>/dev/null; then
 	matches "hostile files under sanitizers, seed $seed" '* read, * refused => 0' \
 		"$("$work/hostile" "$work/nested" "$seed" 20000 2>&1) => $?"
 else

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* hostile.c -- ELF files that are cut off, or in which bits are turned, are read without harm
+/* hostile.c -- reads truncated ELF files, and ELF files with inverted bits
  *
- * hostile FILE SEED ROUNDS: FILE cut at each length, then ROUNDS times with some bits turned, most
- * of them in the headers and in the dynamic section. What is read of a damaged file must be whole
- * strings; the sanitizers see to the rest.
+ * hostile FILE SEED ROUNDS: reads FILE cut at each length, then ROUNDS times with inverted bits,
+ * most of them in the headers and in the dynamic section. Texts of a damaged file must be
+ * terminated; sanitizers report other errors.
  */
 #include <elf.h>
 #include <stdio.h>
@@ -58,7 +58,7 @@ static void read_once(void)
 	elf_file_free(&elf);
 }
 
-/* The libraries that a damaged file names. */
+/* Searches the libraries that a damaged file names. */
 static void search_once(void)
 {
 	struct libraries libraries;
@@ -80,7 +80,7 @@ static char *load(const char *name, size_t *length)
 	return bytes;
 }
 
-/* Where the dynamic section is, or the beginning. */
+/* Offset of the dynamic section; 0: none. */
 static size_t dynamic_of(const char *bytes, size_t length, size_t *size)
 {
 	Elf64_Ehdr header;
@@ -98,7 +98,7 @@ static size_t dynamic_of(const char *bytes, size_t length, size_t *size)
 	return 0;
 }
 
-static void turn_bits(char *bytes, size_t length)
+static void invert_bits(char *bytes, size_t length)
 {
 	size_t size, dynamic = dynamic_of(bytes, length, &size);
 	size_t headers = sizeof(Elf64_Ehdr) + 14 * sizeof(Elf64_Phdr);
@@ -136,7 +136,7 @@ int main(int argc, char **argv)
 		read_once();
 	}
 	for (unsigned long i = 0; i < rounds; i++) {
-		turn_bits(bytes, length);
+		invert_bits(bytes, length);
 		read_once();
 		if (i % 64 == 0)
 			search_once();

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* nvml.c -- a libnvidia-ml.so.1 that knows one GPU, at 0000:01:00.0, with a small BAR1 and rows to
- * be remapped */
+/* nvml.c -- a libnvidia-ml.so.1 with one GPU, 0000:01:00.0, of small BAR1 and pending row remaps */
 #include <string.h>
 
 struct bar1_memory {

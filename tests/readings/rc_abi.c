@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* rc_abi.c -- rc_abi.h says of libibverbs what verbs.h says: it does not build otherwise */
+/* rc_abi.c -- compares rc_abi.h with verbs.h at compile time */
 #include <stddef.h>
 
 #include "tools/doctor/rc_abi.h"
@@ -29,7 +29,7 @@ SAME(rc_address, hop_limit, ibv_ah_attr, grh.hop_limit);
 SAME(rc_address, lid, ibv_ah_attr, dlid);
 SAME(rc_address, is_global, ibv_ah_attr, is_global);
 SAME(rc_address, port, ibv_ah_attr, port_num);
-/* Its last field came later, and is not asked for. */
+/* Newer versions append a field, which doctor does not use. */
 SIZE(rc_attributes, ibv_qp_attr);
 SAME(rc_attributes, path_mtu, ibv_qp_attr, path_mtu);
 SAME(rc_attributes, rq_psn, ibv_qp_attr, rq_psn);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* readings.c -- prints what doctor's live readers find on this machine
+/* readings.c -- prints readings of doctor's live readers on this machine
  *
- * readings [NAME=VALUE...] NAME...: says the former ones (option/deep=on), asks for the latter, and
- * prints all that is recorded then, one a line: its name, "=" or "!ERROR", its text with "|" for
- * line ends.
+ * readings [NAME=VALUE...] NAME...: records each NAME=VALUE (option/deep=on), reads each NAME, and
+ * prints all recorded readings, one per line: name, "=" or "!ERROR", text with "|" for line ends.
  */
 #include <stdio.h>
 #include <string.h>
@@ -36,7 +35,7 @@ int main(int argc, char **argv)
 
 		if (value) {
 			*value = '\0';
-			host_say(host, argv[i], "%s", value + 1);
+			host_record(host, argv[i], "%s", value + 1);
 		} else {
 			host_read(host, "%s", argv[i]);
 		}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* standin.c -- a library with one function that does wrong: built by check_readings.sh with
- * -DNAME=cuInit -DWRONG */
+/* standin.c -- a library with one defective function; check_readings.sh sets its name
+ * (-DNAME=cuInit) and the defect (-DCRASHES) */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ int NAME(void)
 #elif defined(EXITS)
 	_exit(7);
 #elif defined(LEAVES)
-	/* What is started, and holds the pipes, outlives who started it, and what that may take. */
+	/* The child holds all descriptors, and outlives its parent and the time limit. */
 	if (fork() == 0)
 		sleep(600);
 	_exit(7);

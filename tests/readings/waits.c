@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* waits.c -- a program that makes one allocation and one that is no more, and then waits for what
- * never comes */
+/* waits.c -- a program with one allocation, and one freed allocation, that never ends */
 #include <unistd.h>
 
 #include "memory/cuda_abi.h"

@@ -137,7 +137,7 @@ faq_shows_what_is_printed() {
 		pattern=$(sed -E 's/[][\.*^$+?(){}|]/\\&/g; s/ *\\\[\\\.\\\.\\\.\\\] */.*/g' <<<"$line")
 		grep -qE -e "$pattern" "$tmp/printed" || same 'a line of docs/faq.md is one that the doctor prints' "$line" 'not printed'
 		count=$((count + 1))
-	done < <(sed -n '/^```/,/^```/p' "$srcdir/docs/faq.md" | grep -E '^(OK|WARN|FAIL|\?|-) +[a-z]|^ +do:  |^GPU[0-9]  ')
+	done < <(sed -n '/^```/,/^```/p' "$srcdir/docs/faq.md" | grep -E '^(OK|WARN|FAIL|\?|-) +[a-z]|^ +fix:  |^GPU[0-9]  ')
 	matches 'lines of the doctor were found' '[1-9][0-9]' "$count"
 }
 

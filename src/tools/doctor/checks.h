@@ -11,65 +11,88 @@
 #include "tools/doctor/host.h"
 #include "tools/doctor/machine.h"
 
-enum verdict { VERDICT_OK, VERDICT_NOT_NEEDED, VERDICT_UNKNOWN, VERDICT_WARN, VERDICT_FAIL };
+enum result { OK, NOT_NEEDED, UNKNOWN, WARN, FAIL };
+#define RESULTS 5
+
+#define GROUPS_MAX 16
 
 struct finding {
-	enum verdict verdict;
+	enum result result;
 	char *text;   /* one line: the observation */
-	char *read;   /* sources of the reading, separated by commas */
 	char **fixes; /* one fix per cause: a command, or "ask your administrator: ..." */
 	unsigned int fix_count;
-	bool undecided; /* finding_fix adds nothing: the need for the missing part is unknown */
+	bool undecided; /* fixes are dropped: the need for the missing part is unknown */
+	struct group {	/* items with one text, not yet in `text` */
+		enum result result;
+		char *words, *items;
+	} groups[GROUPS_MAX];
+	unsigned int group_count;
 };
+
+/* Replaces result and text. */
+void finding_set(struct finding *finding, enum result result, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+/* Raises the result if it is lower, and appends to the text behind "; ". */
+void finding_add(struct finding *finding, enum result result, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+/* finding_add with a fix; NULL: none. */
+void finding_problem(struct finding *finding, enum result result, const char *fix,
+		     const char *format, ...) __attribute__((format(printf, 4, 5)));
+/* Appends to the text without a separator. */
+void finding_append(struct finding *finding, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+/* finding_add for one GPU, adapter or pair. Items with equal text and result are merged: "GPU0
+ * GPU1 dma-buf; GPU2 nothing". */
+void finding_item(struct finding *finding, enum result result, const char *item, const char *format,
+		  ...) __attribute__((format(printf, 4, 5)));
+/* Adds the fix of one cause. A fix with identical text is added once. */
+void finding_fix(struct finding *finding, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+/* Text with all items. NULL: nothing was added. */
+const char *finding_text(struct finding *finding);
+void finding_free(struct finding *finding);
+
+/* "OK", "NOT NEEDED", ... */
+const char *result_name(enum result result);
 
 /* True if reading `ended` is ETIME (no time was left). Sets the finding to UNKNOWN then. */
 bool had_no_time(struct host *host, struct finding *finding, const char *ended);
 
-/* Replaces verdict and text. */
-void finding_set(struct finding *finding, enum verdict verdict, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
-/* Raises the verdict if it is lower, and appends to the text behind "; ". */
-void finding_add(struct finding *finding, enum verdict verdict, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
-/* Appends to the text without a separator. */
-void finding_append(struct finding *finding, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
-/* Adds a source to the list of sources read. */
-void finding_read(struct finding *finding, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
-/* Adds the fix of one cause. A fix with identical text is added once. */
-void finding_fix(struct finding *finding, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
-
-/* "OK", "NOT NEEDED", ... */
-const char *verdict_name(enum verdict verdict);
-
-void finding_free(struct finding *finding);
-
 /* Reports a missing part of one registration method. NOT NEEDED: method `other` reaches every
- * GPU; FAIL: it does not; UNKNOWN: undecidable here. */
-void finding_without(struct host *host, struct finding *finding, enum way other,
-		     const char *missing);
+ * GPU; FAIL: it does not; UNKNOWN: undecidable here. NULL: no fix. */
+void finding_without(struct host *host, struct finding *finding, enum method other, const char *fix,
+		     const char *format, ...) __attribute__((format(printf, 5, 6)));
 
-/* Fix for a registration that needs nvidia-peermem and fails. Shared by all checks. */
+/* Fix for a registration that needs nvidia-peermem and fails. */
 const char *peermem_fix(struct host *host);
 
-/* Appends a word to a list, which starts as NULL. The caller frees the list. */
+#define FIX_OPEN_MODULES                                                                           \
+	"ask your administrator: install the driver's open kernel modules (package nvidia-open)"
+#define FIX_HARDWARE	 "use a hardware RDMA adapter"
+#define FIX_SYSFS	 "give this container /sys, or run it on the host"
+#define FIX_NO_CONTAINER "run it on the host itself, outside of the container"
+
+/* Appends a word to a list, which starts as NULL; list_append puts `between` before all but the
+ * first. The caller frees the list. */
 void list_add(char **list, const char *item);
+void list_append(char **list, const char *between, const char *text);
+/* Shortens "GPU0 GPU1 GPU2 GPU5" to "GPU0..2 GPU5". The caller frees the result. */
+char *list_shorten(const char *items);
 
 struct check {
 	const char *id;
 	const char *group;
 	const char *privilege; /* "none", "root", "gpu", ...: required for a full result */
+	const char *read;      /* sources of the readings, separated by commas */
 	const char *why;       /* one sentence: why the check matters */
 	const char *link;      /* page in the documentation */
-	void (*look)(struct host *host, struct finding *finding);
+	void (*run)(struct host *host, struct finding *finding);
 };
 
 extern const struct check checks[];
 extern const unsigned int check_count;
 
-#define CHECK(id, group, function, privilege, why, link)                                           \
+#define CHECK(id, group, function, privilege, read, why, link)                                     \
 	void function(struct host *host, struct finding *finding);
 #include "tools/doctor/doctor_checks.def"
 #undef CHECK

@@ -8,8 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/doctor/groups.h"
-#include "tools/doctor/host_internal.h"
+#include "tools/doctor/checks.h"
 
 #define HEADER_BYTES	64
 #define FIRST_EXTENDED	0x100
@@ -56,40 +55,33 @@ static size_t checks_acs_find_capability(const struct reading *config, unsigned 
 
 /* ---- ACS ---- */
 
-struct bridges {
-	struct host *host;
-	char *redirecting; /* addresses, each once */
-	char *hidden;
-	unsigned int seen;
-};
-
 static void checks_acs_add_once(char **list, const char *pci)
 {
 	if (!*list || !strstr(*list, pci))
 		list_add(list, pci);
 }
 
-static void checks_acs_bridge(const char *pci, void *argument)
+/* Adds each bridge between GPU and adapter that redirects, or whose capabilities are hidden.
+ * Returns the number of bridges. */
+static unsigned int checks_acs_bridges(struct host *host, const struct gpu *gpu,
+				       const struct adapter *adapter, char **redirecting,
+				       char **hidden)
 {
-	struct bridges *bridges = argument;
-	const struct reading *config =
-		host_read(bridges->host, "/sys/bus/pci/devices/%s/config", pci);
-	size_t acs;
+	char bridges[BRIDGES_SIZE], pci[24];
+	const char *at = bridges;
+	unsigned int seen = 0;
 
-	bridges->seen++;
-	if (config->error || config->length <= HEADER_BYTES) {
-		checks_acs_add_once(&bridges->hidden, pci);
-		return;
+	for (bridges_between(gpu, adapter, bridges); host_line(&at, pci, sizeof(pci)); seen++) {
+		const struct reading *config =
+			host_read(host, "/sys/bus/pci/devices/%s/config", pci);
+		size_t acs = checks_acs_find_extended(config, EXTENDED_ACS);
+
+		if (config->error || config->length <= HEADER_BYTES)
+			checks_acs_add_once(hidden, pci);
+		else if (acs && (checks_acs_word(config, acs + ACS_CONTROL) & ACS_REDIRECTS))
+			checks_acs_add_once(redirecting, pci);
 	}
-	acs = checks_acs_find_extended(config, EXTENDED_ACS);
-	if (acs && (checks_acs_word(config, acs + ACS_CONTROL) & ACS_REDIRECTS))
-		checks_acs_add_once(&bridges->redirecting, pci);
-}
-
-/* Copy of the list's first word; the caller frees it. */
-static char *checks_acs_first_word(const char *list)
-{
-	return need_text("%.*s", (int)strcspn(list, " "), list);
+	return seen;
 }
 
 /* Cuts the list to 4 words and the number of further words. */
@@ -109,102 +101,80 @@ static void checks_acs_shorten(char *list)
 
 void check_acs(struct host *host, struct finding *finding)
 {
-	const struct machine *machine = machine_of(host);
-	struct bridges bridges = { .host = host };
-	bool known = false;
+	char *redirecting = NULL, *hidden = NULL;
+	bool known = false, seen = false;
+	struct support support;
 
-	finding_read(finding, "/sys/bus/pci/devices/*/config: ACS control of each bridge between");
-	for (unsigned int i = 0; i < machine->gpu_count; i++) {
-		struct answered answered;
-		const struct adapter *chosen = adapter_of_gpu(host, &machine->gpus[i], &answered);
+	EACH_GPU(host, gpu) {
+		const struct adapter *chosen = adapter_of_gpu(host, gpu, &support);
+		enum pci_path distance = chosen ? distance_between(gpu, chosen) : PCI_PATH_UNKNOWN;
 
-		known |= chosen && distance_between(&machine->gpus[i], chosen) != PCI_PATH_UNKNOWN;
-		if (chosen && distance_between(&machine->gpus[i], chosen) <= PCI_PATH_PHB)
-			each_bridge_between(&machine->gpus[i], chosen, checks_acs_bridge, &bridges);
+		known |= distance != PCI_PATH_UNKNOWN;
+		if (distance <= PCI_PATH_PHB)
+			seen |= checks_acs_bridges(host, gpu, chosen, &redirecting, &hidden);
 	}
 	if (!known) {
-		finding_set(finding, VERDICT_UNKNOWN,
-			    "there is no path between a GPU and an adapter to look at");
-	} else if (bridges.redirecting) {
-		char *first = checks_acs_first_word(bridges.redirecting);
-
-		checks_acs_shorten(bridges.redirecting);
-		finding_set(finding, VERDICT_WARN,
-			    "peer traffic is sent up to the root complex by %s",
-			    bridges.redirecting);
+		finding_add(finding, UNKNOWN,
+			    "no PCIe path between a GPU and an adapter is visible");
+	} else if (redirecting) {
 		finding_fix(finding,
-			    "sudo setpci -s %s ECAP_ACS+6.w=0000 (each of them; on virtual "
-			    "machines, Grace and "
-			    "data-direct adapters ask rdma_topo check first)",
-			    first);
-		free(first);
-	} else if (bridges.hidden) {
-		checks_acs_shorten(bridges.hidden);
-		finding_set(finding, VERDICT_UNKNOWN, "needs root to read the configuration of %s",
-			    bridges.hidden);
-		finding_fix(finding, "sudo peerpin doctor --only acs");
-	} else if (!bridges.seen) {
-		finding_set(finding, VERDICT_OK,
-			    "no bridge that could redirect is visible between GPU and adapter");
+			    "sudo setpci -s %.*s ECAP_ACS+6.w=0000 (each of them; on virtual "
+			    "machines, Grace and data-direct adapters run rdma_topo check first)",
+			    (int)strcspn(redirecting, " "), redirecting);
+		checks_acs_shorten(redirecting);
+		finding_add(finding, WARN, "peer traffic is sent up to the root complex by %s",
+			    redirecting);
+		if (hidden)
+			finding_add(finding, WARN, "others could not be read");
+	} else if (hidden) {
+		checks_acs_shorten(hidden);
+		finding_problem(finding, UNKNOWN, "sudo peerpin doctor --only acs",
+				"needs root to read the configuration of %s", hidden);
 	} else {
-		finding_set(finding, VERDICT_OK, "no bridge between GPU and adapter redirects");
+		finding_add(
+			finding, OK, "%s",
+			seen ? "no bridge between GPU and adapter redirects"
+			     : "no bridge that could redirect is visible between GPU and adapter");
 	}
-	if (bridges.redirecting && bridges.hidden)
-		finding_add(finding, VERDICT_WARN, "others could not be read");
-	free(bridges.redirecting);
-	free(bridges.hidden);
+	free(redirecting);
+	free(hidden);
 }
 
 /* ---- ordering ---- */
 
 static void checks_acs_device(struct host *host, const char *pci, const char *label,
-			      struct groups *groups, struct finding *finding)
+			      struct finding *finding)
 {
-	const struct reading *config = host_read(host, "/sys/bus/pci/devices/%s/config", pci);
-	unsigned int control, payload, request;
+	const struct reading *config;
+	unsigned int control;
 	size_t at;
 
-	if (config->error) {
-		groups_add(groups, VERDICT_UNKNOWN, label, "cannot be read");
+	if (!*pci)
 		return;
-	}
-	if (config->length <= HEADER_BYTES) {
-		groups_add(groups, VERDICT_UNKNOWN, label, "needs root");
-		finding_fix(finding, "sudo peerpin doctor --only ordering");
-		return;
-	}
+	config = host_read(host, "/sys/bus/pci/devices/%s/config", pci);
 	at = checks_acs_find_capability(config, CAPABILITY_PCIE);
-	if (!at) {
-		groups_add(groups, VERDICT_UNKNOWN, label, "is not shown as PCI Express");
-		return;
-	}
 	control = checks_acs_word(config, at + DEVICE_CONTROL);
-	payload = 128u << (control >> 5 & 7);
-	request = 128u << (control >> 12 & 7);
-	groups_add(groups, VERDICT_OK, label, "relaxed ordering %s, payload %u, requests of %u",
-		   control & RELAXED_ORDERING ? "on" : "off", payload, request);
+	if (config->error) {
+		finding_item(finding, UNKNOWN, label, "cannot be read");
+	} else if (config->length <= HEADER_BYTES) {
+		finding_item(finding, UNKNOWN, label, "needs root");
+		finding_fix(finding, "sudo peerpin doctor --only ordering");
+	} else if (!at) {
+		finding_item(finding, UNKNOWN, label, "is not shown as PCI Express");
+	} else {
+		finding_item(finding, OK, label, "relaxed ordering %s, payload %u, requests of %u",
+			     control & RELAXED_ORDERING ? "on" : "off", 128u << (control >> 5 & 7),
+			     128u << (control >> 12 & 7));
+	}
 }
 
 void check_ordering(struct host *host, struct finding *finding)
 {
-	const struct machine *machine = machine_of(host);
-	struct groups groups = { .count = 0 };
-
-	finding_read(finding,
-		     "/sys/bus/pci/devices/*/config: device control of the PCI Express capability");
-	for (unsigned int i = 0; i < machine->gpu_count; i++) {
-		if (*machine->gpus[i].pci)
-			checks_acs_device(host, machine->gpus[i].pci, machine->gpus[i].label,
-					  &groups, finding);
-	}
-	for (unsigned int i = 0; i < machine->adapter_count; i++) {
-		if (*machine->adapters[i].pci)
-			checks_acs_device(host, machine->adapters[i].pci, machine->adapters[i].name,
-					  &groups, finding);
-	}
-	if (groups.count)
-		groups_say(&groups, finding);
-	else
-		finding_set(finding, VERDICT_UNKNOWN,
+	EACH_GPU(host, gpu)
+		checks_acs_device(host, gpu->pci, gpu->label, finding);
+	EACH_ADAPTER(host, adapter)
+		checks_acs_device(host, adapter->pci, adapter->name, finding);
+	if (!finding_text(finding))
+		finding_add(finding, UNKNOWN,
 			    "neither a GPU nor an adapter is visible on the PCI bus");
 }

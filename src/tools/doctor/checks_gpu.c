@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "base/pci_resource.h"
-#include "tools/doctor/groups.h"
+#include "tools/doctor/checks.h"
 
-#define GIB (1ULL << 30)
+#define GIB (1LL << 30)
 
 #define DRIVER_FIX "nvidia-smi, and sudo dmesg | grep NVRM: the driver or the GPU is in a bad state"
 
@@ -28,27 +28,26 @@ static bool checks_gpu_driver_answers(struct host *host, struct finding *finding
 	const struct reading *library = host_read(host, "cuda/library");
 	const struct reading *init = host_read(host, "cuda/init");
 	const char *ended = host_text(host, "cuda/ended");
-	enum verdict verdict = machine->gpu_count ? VERDICT_FAIL : VERDICT_UNKNOWN;
+	bool lost = ended && strcmp(ended, "ok");
+	enum result result = machine->gpu_count ? FAIL : UNKNOWN;
 
 	if (machine->driver_answers && machine->gpu_count)
 		return true;
 	if (had_no_time(host, finding, "cuda/ended"))
 		return false;
 	if (!init->error)
-		finding_set(finding, verdict, "cuInit: %s",
+		finding_add(finding, result, "cuInit: %s",
 			    machine->driver_answers ? "no device is visible" : init->text);
-	else if (ended && strcmp(ended, "ok"))
-		finding_set(finding, verdict, "asking the driver ended with %s", ended);
+	else if (lost)
+		finding_add(finding, result, "the CUDA probe process %s", end_words(ended).text);
 	else if (library->error && !reading_is_refused(library) && ended)
-		finding_set(finding, verdict, "libcuda.so.1 cannot be loaded");
+		finding_add(finding, result, "libcuda.so.1 cannot be loaded");
 	else
-		finding_set(finding, VERDICT_UNKNOWN, "the CUDA driver was not asked");
-	if (machine->driver_answers && machine->hidden_gpus) {
-		finding_add(finding, VERDICT_UNKNOWN, "%u on the PCI bus are hidden from it",
-			    machine->hidden_gpus);
-		finding_fix(finding, "unset CUDA_VISIBLE_DEVICES");
-	}
-	if (ended && strcmp(ended, "ok"))
+		finding_add(finding, UNKNOWN, "the CUDA driver was not queried");
+	if (machine->driver_answers && machine->hidden_gpus)
+		finding_problem(finding, UNKNOWN, "unset CUDA_VISIBLE_DEVICES",
+				"%u on the PCI bus are hidden from it", machine->hidden_gpus);
+	if (lost)
 		finding_fix(finding, DRIVER_FIX);
 	else if (!machine->hidden_gpus)
 		finding_fix(finding, "run it where a GPU and its driver are: docker run --gpus "
@@ -67,291 +66,243 @@ static int64_t checks_gpu_attribute(struct host *host, const struct gpu *gpu, in
 		return atoi(reading->text);
 	if (strstr(reading->text, "INVALID_VALUE"))
 		return 0;
-	host_has(host, "cuda/%d/attribute/%d", gpu->ordinal, which); /* notes the error */
+	host_read_noting(host, "cuda/%d/attribute/%d", gpu->ordinal, which);
 	return -1;
 }
 
-static void checks_gpu_device(struct host *host, const struct gpu *gpu, struct groups *groups,
-			      struct finding *finding)
+/* Methods that the driver reports for a GPU. */
+static const char *checks_gpu_methods(struct host *host, const struct gpu *gpu,
+				      struct finding *finding, enum result *result)
+{
+	int64_t direct = checks_gpu_attribute(host, gpu, GPU_DIRECT_RDMA);
+	int64_t buffer = checks_gpu_attribute(host, gpu, DMA_BUF);
+
+	*result = UNKNOWN;
+	if (direct < 0 && buffer < 0)
+		return "the driver reports no attribute (116 and 124)";
+	if (direct < 0)
+		return "the driver does not report support of peer memory (attribute 116)";
+	if (buffer < 0)
+		return "the driver does not report support of dma-buf (attribute 124)";
+	*result = OK;
+	if (!direct && buffer)
+		return "dma-buf only";
+	if (!direct) {
+		*result = FAIL;
+		finding_fix(finding, "use a data centre or workstation GPU: GeForce and integrated "
+				     "ones have none");
+		return checks_gpu_attribute(host, gpu, INTEGRATED) > 0
+			       ? "integrated: no GPUDirect RDMA"
+			       : "no GPUDirect RDMA";
+	}
+	if (!is_past_peer_memory(host, gpu))
+		return buffer ? "dma-buf and peer memory" : "peer memory only (attribute 124 is 0)";
+	if (buffer)
+		return "dma-buf; peer memory is unproven from compute capability 10 on";
+	*result = WARN;
+	finding_fix(finding, FIX_OPEN_MODULES);
+	return "peer memory only (attribute 124 is 0), unproven from compute capability 10 on";
+}
+
+static void checks_gpu_device(struct host *host, const struct gpu *gpu, struct finding *finding)
 {
 	const char *name = host_text(host, "cuda/%d/name", gpu->ordinal);
 	const char *context = host_text(host, "cuda/%d/context", gpu->ordinal);
-	int64_t direct = checks_gpu_attribute(host, gpu, GPU_DIRECT_RDMA),
-		buffer = checks_gpu_attribute(host, gpu, DMA_BUF);
-	enum verdict verdict = VERDICT_OK;
-	const char *words = "dma-buf and peer memory";
+	enum result result;
+	const char *methods = checks_gpu_methods(host, gpu, finding, &result);
+	bool direct = checks_gpu_attribute(host, gpu, GPU_DIRECT_RDMA) > 0;
 
-	if (!name)
-		name = "(no name)";
-	if (direct < 0 && buffer < 0) {
-		verdict = VERDICT_UNKNOWN;
-		words = "the driver does not say what it supports";
-	} else if (direct < 0 || buffer < 0) {
-		verdict = VERDICT_UNKNOWN;
-		words = direct < 0
-				? "the driver does not say whether it has peer memory (attribute "
-				  "116)"
-				: "the driver does not say whether it has dma-buf (attribute 124)";
-	} else if (direct < 1 && buffer < 1) {
-		verdict = VERDICT_FAIL;
-		words = checks_gpu_attribute(host, gpu, INTEGRATED) > 0
-				? "integrated: no GPUDirect RDMA"
-				: "no GPUDirect RDMA";
-		finding_fix(finding, "use a data centre or workstation GPU: GeForce and integrated "
-				     "ones have none");
-	} else if (direct < 1) {
-		words = "dma-buf only";
-	} else if (is_past_peer_memory(host, gpu)) {
-		verdict = buffer < 1 ? VERDICT_WARN : VERDICT_OK;
-		words = buffer < 1 ? "peer memory only (attribute 124 is 0), which is not known to "
-				     "work from "
-				     "compute capability 10 on"
-				   : "dma-buf; from compute capability 10 on peer memory is not "
-				     "known to work";
-	} else if (buffer < 1) {
-		words = "peer memory only (attribute 124 is 0)";
-	}
-	if (verdict == VERDICT_WARN)
-		finding_fix(finding,
-			    "ask your administrator: install the driver's open kernel modules "
-			    "(package nvidia-open)");
-	if (direct > 0 && !checks_gpu_attribute(host, gpu, MAPPED))
-		groups_add(groups, VERDICT_OK, gpu->label,
-			   "peer memory takes no mapped memory (attribute 110 is 0)");
-	if (direct > 0 && !checks_gpu_attribute(host, gpu, FLUSH_WRITES) &&
+	if (direct && !checks_gpu_attribute(host, gpu, MAPPED))
+		finding_item(finding, OK, gpu->label,
+			     "peer memory cannot register VMM memory (attribute 110 is 0)");
+	if (direct && !checks_gpu_attribute(host, gpu, FLUSH_WRITES) &&
 	    !checks_gpu_attribute(host, gpu, WRITES_ORDERING)) {
-		groups_add(
-			groups, VERDICT_WARN, gpu->label,
-			"what adapters write is neither ordered nor flushed for kernels that run "
-			"(attributes 117 and 118 are 0)");
+		finding_item(finding, WARN, gpu->label,
+			     "adapter writes are neither ordered nor flushed for running kernels "
+			     "(attributes 117 and 118 are 0)");
 		finding_fix(finding, "ask your administrator: update the driver");
 	}
+	if (!name)
+		name = "(no name)";
 	if (context && strcmp(context, "CUDA_SUCCESS")) {
-		groups_add(groups, VERDICT_WARN, gpu->label, "%s: %s; no context: %s", name, words,
-			   context);
-		finding_fix(finding,
-			    "nvidia-smi -q -d COMPUTE; nvidia-smi pmon -c 1 (who uses it?)");
+		finding_item(finding, WARN, gpu->label, "%s: %s; no context: %s", name, methods,
+			     context);
+		finding_fix(
+			finding,
+			"nvidia-smi -q -d COMPUTE; nvidia-smi pmon -c 1 (processes that use it)");
 	} else {
-		groups_add(groups, verdict, gpu->label, "%s: %s", name, words);
+		finding_item(finding, result, gpu->label, "%s: %s", name, methods);
 	}
 }
 
 void check_gpu(struct host *host, struct finding *finding)
 {
-	const struct machine *machine = machine_of(host);
-	const char *ended;
-	struct groups groups = { .count = 0 };
+	const char *ended = host_text(host, "cuda/ended");
 
-	finding_read(finding,
-		     "cuInit, cuDeviceGetAttribute 18 110 116 117 118 124, compute capability");
 	if (!checks_gpu_driver_answers(host, finding))
 		return;
-	for (unsigned int i = 0; i < machine->gpu_count; i++)
-		checks_gpu_device(host, &machine->gpus[i], &groups, finding);
-	groups_say(&groups, finding);
-	if (machine->hidden_gpus)
-		finding_add(finding, VERDICT_OK, "%u more on the PCI bus are not visible to CUDA",
-			    machine->hidden_gpus);
-	ended = host_text(host, "cuda/ended");
-	if (ended && strcmp(ended, "ok")) {
-		finding_add(finding, VERDICT_WARN, "asking the driver ended with %s", ended);
-		finding_fix(finding, DRIVER_FIX);
-	}
+	EACH_GPU(host, gpu)
+		checks_gpu_device(host, gpu, finding);
+	if (machine_of(host)->hidden_gpus)
+		finding_add(finding, OK, "%u more on the PCI bus are not visible to CUDA",
+			    machine_of(host)->hidden_gpus);
+	if (ended && strcmp(ended, "ok"))
+		finding_problem(finding, WARN, DRIVER_FIX, "the CUDA probe process %s",
+				end_words(ended).text);
 }
 
 /* ---- BAR1 ---- */
 
-static void checks_gpu_print_size(char *to, size_t size, uint64_t bytes)
+static void checks_gpu_print_size(char to[32], int64_t bytes)
 {
-	if (bytes >= GIB)
-		snprintf(to, size, "%llu GiB", (unsigned long long)(bytes / GIB));
-	else
-		snprintf(to, size, "%llu MiB", (unsigned long long)(bytes >> 20));
+	snprintf(to, 32, bytes >= GIB ? "%lld GiB" : "%lld MiB",
+		 (long long)(bytes >= GIB ? bytes / GIB : bytes >> 20));
 }
 
-static void checks_gpu_bar1(struct host *host, const struct gpu *gpu, struct groups *groups,
-			    struct finding *finding)
+static void checks_gpu_bar1(struct host *host, const struct gpu *gpu, struct finding *finding)
 {
 	const char *resource =
 		*gpu->pci ? host_text(host, "/sys/bus/pci/devices/%s/resource", gpu->pci) : NULL;
-	uint64_t bytes = resource ? pci_resource_bar1(resource) : 0;
-	int64_t memory = 0, total = 0;
+	int64_t bytes = resource ? (int64_t)pci_resource_bar1(resource) : 0, memory = 0, total = 0;
 	char bar1[32], whole[32];
 
 	if (gpu->ordinal >= 0 && host_number(host, &total, "cuda/%d/bar1", gpu->ordinal) && !bytes)
-		bytes = (uint64_t)total;
+		bytes = total;
 	if (gpu->ordinal >= 0 && !host_number(host, &memory, "cuda/%d/memory", gpu->ordinal))
 		memory = 0;
-	checks_gpu_print_size(bar1, sizeof(bar1), bytes);
-	checks_gpu_print_size(whole, sizeof(whole), (uint64_t)memory);
+	checks_gpu_print_size(bar1, bytes);
+	checks_gpu_print_size(whole, memory);
 	if (!bytes) {
-		groups_add(groups, VERDICT_UNKNOWN, gpu->label, "tells no BAR1");
+		finding_item(finding, UNKNOWN, gpu->label, "reports no BAR1");
 	} else if (bytes < GIB) {
-		groups_add(groups, VERDICT_WARN, gpu->label,
-			   "%s: only that much can be registered at a time", bar1);
+		finding_item(finding, WARN, gpu->label, "%s: registrations cannot exceed it", bar1);
 		finding_fix(finding,
 			    "ask your administrator: above 4G decoding and resizable BAR on in the "
-			    "firmware; "
-			    "else PEERPIN_PIN_LIMIT=%s",
+			    "firmware; else PEERPIN_PIN_LIMIT=%s",
 			    bytes >= 256 << 20 ? "128M" : "64M");
-	} else if (memory && bytes < (uint64_t)memory) {
-		groups_add(groups, VERDICT_WARN, gpu->label,
-			   "%s of %s: not all memory can be registered at a time", bar1, whole);
+	} else if (memory && bytes < memory) {
+		finding_item(finding, WARN, gpu->label,
+			     "%s of %s: registrations cannot cover all memory", bar1, whole);
 		finding_fix(finding, "ask your administrator: resizable BAR on in the firmware");
 	} else {
-		groups_add(groups, VERDICT_OK, gpu->label, "%s%s", bar1,
-			   memory ? ", all of its memory" : "");
+		finding_item(finding, OK, gpu->label, "%s%s", bar1,
+			     memory ? ", all of its memory" : "");
 	}
 }
 
 void check_bar1(struct host *host, struct finding *finding)
 {
-	const struct machine *machine = machine_of(host);
-	struct groups groups = { .count = 0 };
-
-	finding_read(finding, "/sys/bus/pci/devices/GPU/resource, nvmlDeviceGetBAR1MemoryInfo");
-	if (!machine->gpu_count) {
-		finding_set(finding, VERDICT_UNKNOWN, "no GPU is visible");
-		return;
-	}
-	for (unsigned int i = 0; i < machine->gpu_count; i++)
-		checks_gpu_bar1(host, &machine->gpus[i], &groups, finding);
-	groups_say(&groups, finding);
+	if (!machine_of(host)->gpu_count)
+		finding_add(finding, UNKNOWN, "no GPU is visible");
+	EACH_GPU(host, gpu)
+		checks_gpu_bar1(host, gpu, finding);
 }
 
 /* ---- modes ---- */
 
+static void checks_gpu_mode(struct host *host, const struct gpu *gpu, struct finding *finding)
+{
+	int64_t mig = -1, persistence = -1, pending = 0;
+	bool known = host_number(host, &mig, "cuda/%d/mig", gpu->ordinal);
+
+	known |= host_number(host, &persistence, "cuda/%d/persistence", gpu->ordinal);
+	if (host_number(host, &pending, "cuda/%d/ecc_pending", gpu->ordinal) && pending) {
+		finding_item(finding, WARN, gpu->label, "has memory errors that wait for a reset");
+		finding_fix(finding, "ask your administrator: nvidia-smi --gpu-reset");
+	}
+	if (mig > 0) {
+		finding_item(finding, WARN, gpu->label,
+			     "is in MIG mode: its instances may not be reachable");
+		finding_fix(finding, "sudo nvidia-smi -mig 0");
+	} else if (!known) {
+		finding_item(finding, UNKNOWN, gpu->label, "NVML reports no mode");
+	} else {
+		finding_item(finding, OK, gpu->label, "whole, persistence mode %s",
+			     persistence ? "on" : "off");
+	}
+}
+
 void check_gpu_mode(struct host *host, struct finding *finding)
 {
-	const struct machine *machine = machine_of(host);
-	struct groups groups = { .count = 0 };
-
-	finding_read(finding,
-		     "nvmlDeviceGetMigMode, nvmlDeviceGetPersistenceMode, pending page retirement");
 	if (!checks_gpu_driver_answers(host, finding)) {
-		finding_set(finding, VERDICT_UNKNOWN, "no GPU is visible to the driver");
+		finding_set(finding, UNKNOWN, "no GPU is visible to the driver");
 		return;
 	}
-	for (unsigned int i = 0; i < machine->gpu_count; i++) {
-		const struct gpu *gpu = &machine->gpus[i];
-		int64_t mig = -1, persistence = -1, pending = 0;
-		bool known = host_number(host, &mig, "cuda/%d/mig", gpu->ordinal);
-
-		known |= host_number(host, &persistence, "cuda/%d/persistence", gpu->ordinal);
-		if (host_number(host, &pending, "cuda/%d/ecc_pending", gpu->ordinal) && pending) {
-			groups_add(&groups, VERDICT_WARN, gpu->label,
-				   "has memory errors that wait for a reset");
-			finding_fix(finding, "ask your administrator: nvidia-smi --gpu-reset");
-		}
-		if (mig > 0) {
-			groups_add(&groups, VERDICT_WARN, gpu->label,
-				   "is in MIG mode: its instances may not be reachable");
-			finding_fix(finding, "sudo nvidia-smi -mig 0");
-		} else if (!persistence) {
-			groups_add(&groups, VERDICT_OK, gpu->label, "whole, persistence mode off");
-		} else {
-			groups_add(&groups, known ? VERDICT_OK : VERDICT_UNKNOWN, gpu->label, "%s",
-				   known ? "whole, persistence mode on" : "NVML does not say");
-		}
-	}
-	groups_say(&groups, finding);
+	EACH_GPU(host, gpu)
+		checks_gpu_mode(host, gpu, finding);
 }
 
 /* ---- dma-buf ---- */
 
+/* Kinds of memory in the readings cuda/N/export and cuda/N/capable. */
+static const struct kind {
+	const char *name, *words;
+} kinds[] = { { "mapped", "VMM" },
+	      { "mapped_plain", "VMM without gpuDirectRDMACapable" },
+	      { "pool", "pool" },
+	      { "device_pcie", "PCIe mapping" } };
+
 /* Pointer attribute of new memory of each kind: supported by peer memory or not. */
-static void checks_gpu_capable(struct host *host, const struct gpu *gpu, struct groups *groups,
-			       struct finding *finding)
+static void checks_gpu_capable(struct host *host, const struct gpu *gpu, struct finding *finding)
 {
-	static const struct {
-		const char *kind, *words;
-	} kinds[] = { { "mapped_plain", "mapped without gpuDirectRDMACapable" },
-		      { "pool", "pool" } };
-	char words[100] = "";
+	static const struct kind expected[] = { { "device", "device" }, { "mapped", "VMM" } };
+	char *words = NULL;
 	int64_t capable;
 
-	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-		size_t length = strlen(words);
-
-		if (host_number(host, &capable, "cuda/%d/capable/%s", gpu->ordinal,
-				kinds[i].kind) &&
+	for (const struct kind *kind = kinds + 1; kind < kinds + 3; kind++) {
+		if (host_number(host, &capable, "cuda/%d/capable/%s", gpu->ordinal, kind->name) &&
 		    !capable)
-			snprintf(words + length, sizeof(words) - length, "%s%s", length ? ", " : "",
-				 kinds[i].words);
+			list_append(&words, ", ", kind->words);
 	}
-	if (*words)
-		groups_add(groups, VERDICT_OK, gpu->label, "peer memory takes none that is: %s",
-			   words);
+	if (words)
+		finding_item(finding, OK, gpu->label, "peer memory cannot register: %s", words);
+	free(words);
 	for (size_t i = 0; i < 2; i++) {
-		const char *kind = i ? "mapped" : "device";
-
-		if (!host_number(host, &capable, "cuda/%d/capable/%s", gpu->ordinal, kind) ||
+		if (!host_number(host, &capable, "cuda/%d/capable/%s", gpu->ordinal,
+				 expected[i].name) ||
 		    capable)
 			continue;
-		groups_add(groups, VERDICT_WARN, gpu->label,
-			   "%s memory is out of adapters' reach (IS_GPU_DIRECT_RDMA_CAPABLE is 0)",
-			   kind);
+		finding_item(
+			finding, WARN, gpu->label,
+			"%s memory is out of adapters' reach (IS_GPU_DIRECT_RDMA_CAPABLE is 0)",
+			expected[i].words);
 		finding_fix(finding,
 			    "nvidia-smi -q: a GPU in MIG mode, a virtual or an integrated one");
 	}
 }
 
-static void checks_gpu_export(struct host *host, const struct gpu *gpu, struct groups *groups)
+static void checks_gpu_export(struct host *host, const struct gpu *gpu, struct finding *finding)
 {
-	static const struct {
-		const char *kind, *words;
-	} others[] = { { "mapped", "mapped" },
-		       { "mapped_plain", "mapped without gpuDirectRDMACapable" },
-		       { "pool", "pool" },
-		       { "device_pcie", "the PCIe mapping" } };
 	const char *plain = host_text(host, "cuda/%d/export/device", gpu->ordinal);
-	char words[200] = "";
+	char *words = NULL;
 
-	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
-		const char *result =
-			host_text(host, "cuda/%d/export/%s", gpu->ordinal, others[i].kind);
-		size_t length = strlen(words);
+	for (const struct kind *kind = kinds; kind < kinds + 4; kind++) {
+		const char *result = host_text(host, "cuda/%d/export/%s", gpu->ordinal, kind->name);
 
 		if (result && strcmp(result, "ok"))
-			snprintf(words + length, sizeof(words) - length, "%s%s",
-				 length ? ", " : " (not: ", others[i].words);
+			list_append(&words, ", ", kind->words);
 	}
-	if (*words)
-		strncat(words, ")", sizeof(words) - strlen(words) - 1);
 	if (!plain)
-		groups_add(groups, VERDICT_UNKNOWN, gpu->label, "was not tried");
-	else if (!strcmp(plain, "ok"))
-		groups_add(groups, VERDICT_OK, gpu->label, "device memory is exported%s", words);
+		finding_item(finding, UNKNOWN, gpu->label, "was not tried");
+	else if (strcmp(plain, "ok"))
+		finding_item(finding, FAIL, gpu->label, "device memory is not exported: %s", plain);
 	else
-		groups_add(groups, VERDICT_FAIL, gpu->label, "device memory is not exported: %s",
-			   plain);
+		finding_item(finding, OK, gpu->label, "device memory is exported%s%s%s",
+			     words ? " (not: " : "", words ? words : "", words ? ")" : "");
+	free(words);
 }
 
 void check_export(struct host *host, struct finding *finding)
 {
-	const struct machine *machine = machine_of(host);
-	struct groups groups = { .count = 0 };
-	char *text;
-
-	finding_read(
-		finding,
-		"cuMemAlloc, cuMemGetHandleForAddressRange of 2 MiB, IS_GPU_DIRECT_RDMA_CAPABLE");
 	if (!checks_gpu_driver_answers(host, finding)) {
-		finding_set(finding, VERDICT_UNKNOWN, "no GPU is visible to the driver");
+		finding_set(finding, UNKNOWN, "no GPU is visible to the driver");
 		return;
 	}
-	for (unsigned int i = 0; i < machine->gpu_count; i++) {
-		checks_gpu_export(host, &machine->gpus[i], &groups);
-		checks_gpu_capable(host, &machine->gpus[i], &groups, finding);
+	EACH_GPU(host, gpu) {
+		checks_gpu_export(host, gpu, finding);
+		checks_gpu_capable(host, gpu, finding);
 	}
-	groups_say(&groups, finding);
-	if (finding->verdict == VERDICT_FAIL) {
-		text = finding->text;
-		finding->text = NULL;
-		finding_without(host, finding, WAY_PEER_MEMORY, text);
-		free(text);
-		finding_fix(finding,
-			    "ask your administrator: install the driver's open kernel modules "
-			    "(package nvidia-open)");
-	}
+	if (finding->result == FAIL)
+		finding_without(host, finding, METHOD_PEER_MEMORY, FIX_OPEN_MODULES, "%s",
+				finding_text(finding));
 }

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/doctor/groups.h"
+#include "tools/doctor/checks.h"
 
 #define CAP_IPC_LOCK   14
 #define MEMLOCK_LITTLE (1LL << 30) /* host buffers of one job reach this size */
@@ -32,31 +32,28 @@ static void checks_limits_memlock(struct host *host, struct finding *finding)
 	int64_t bytes;
 
 	if (!text) {
-		finding_set(finding, VERDICT_UNKNOWN, "the memlock limit cannot be read");
+		finding_add(finding, UNKNOWN, "the memlock limit cannot be read");
 		return;
 	}
 	if (!strcmp(text, "unlimited")) {
-		finding_set(finding, VERDICT_OK, "memlock unlimited");
+		finding_add(finding, OK, "memlock unlimited");
 		return;
 	}
 	bytes = strtoll(text, NULL, 10);
-	if (bytes < 1 << 20)
-		snprintf(amount, sizeof(amount), "%lld KiB", (long long)bytes >> 10);
+	snprintf(amount, sizeof(amount), bytes < 1 << 20 ? "%lld KiB" : "%lld MiB",
+		 (long long)bytes >> (bytes < 1 << 20 ? 10 : 20));
+	if (checks_limits_has_lock_capability(host))
+		finding_add(finding, OK, "memlock %s, which CAP_IPC_LOCK lifts", amount);
+	else if (bytes >= MEMLOCK_LITTLE)
+		finding_add(finding, OK, "memlock %s", amount);
 	else
-		snprintf(amount, sizeof(amount), "%lld MiB", (long long)bytes >> 20);
-	if (checks_limits_has_lock_capability(host)) {
-		finding_set(finding, VERDICT_OK, "memlock %s, which CAP_IPC_LOCK lifts", amount);
-	} else if (bytes >= MEMLOCK_LITTLE) {
-		finding_set(finding, VERDICT_OK, "memlock %s", amount);
-	} else {
-		finding_set(finding, VERDICT_WARN,
-			    "memlock %s: registrations of host memory fail with ENOMEM beyond it",
-			    amount);
-		finding_fix(finding,
-			    "ask your administrator: \"* - memlock unlimited\" in "
-			    "/etc/security/limits.conf and "
-			    "LimitMEMLOCK=infinity for slurmd; in a container --ulimit memlock=-1");
-	}
+		finding_problem(
+			finding, WARN,
+			"ask your administrator: \"* - memlock unlimited\" in "
+			"/etc/security/limits.conf and LimitMEMLOCK=infinity for slurmd; in a "
+			"container --ulimit memlock=-1",
+			"memlock %s: registrations of host memory fail with ENOMEM beyond it",
+			amount);
 }
 
 static void checks_limits_rdma_max(struct host *host, const char *cgroup, bool own,
@@ -68,7 +65,7 @@ static void checks_limits_rdma_max(struct host *host, const char *cgroup, bool o
 	while (host_line(&device, line, sizeof(line))) {
 		if (strstr(line, "=max hca_object=max"))
 			continue;
-		finding_add(finding, VERDICT_WARN, "%s%s limits %s",
+		finding_add(finding, WARN, "%s%s limits %s",
 			    own ? "this cgroup" : "the cgroup above, ", own ? "" : cgroup, line);
 		finding_fix(finding, "ask your administrator: rdma.max of %s",
 			    own ? "this job's cgroup" : cgroup);
@@ -109,70 +106,46 @@ static int64_t checks_limits_of_adapter(struct host *host, const struct adapter 
 	return -1;
 }
 
-static int64_t checks_limits_largest_memory(struct host *host)
+static void checks_limits_adapter(struct host *host, const struct adapter *adapter, int64_t memory,
+				  struct finding *finding)
 {
-	const struct machine *machine = machine_of(host);
-	int64_t largest = 0, bytes;
+	long long regions = checks_limits_of_adapter(host, adapter, "max_mr");
+	long long bytes = checks_limits_of_adapter(host, adapter, "max_mr_size");
 
-	for (unsigned int i = 0; i < machine->gpu_count; i++) {
-		if (host_number(host, &bytes, "cuda/%d/memory", machine->gpus[i].ordinal) &&
-		    bytes > largest)
-			largest = bytes;
+	if (regions > 0 && regions < REGIONS_FEW) {
+		finding_item(finding, WARN, adapter->name, "supports only %lld registrations",
+			     regions);
+		finding_fix(
+			finding,
+			"PEERPIN_MIN_SIZE=2M, and UCX_RCACHE_MAX_REGIONS=%lld: fewer registrations",
+			regions / 2);
 	}
-	return largest;
-}
-
-static void checks_limits_adapters(struct host *host, struct finding *finding)
-{
-	const struct machine *machine = machine_of(host);
-	struct groups groups = { .count = 0 };
-
-	for (unsigned int i = 0; i < machine->adapter_count; i++) {
-		const struct adapter *adapter = &machine->adapters[i];
-		int64_t regions = checks_limits_of_adapter(host, adapter, "max_mr");
-		int64_t bytes = checks_limits_of_adapter(host, adapter, "max_mr_size"),
-			memory = checks_limits_largest_memory(host);
-
-		if (regions > 0 && regions < REGIONS_FEW) {
-			groups_add(&groups, VERDICT_WARN, adapter->name,
-				   "takes only %lld registrations", (long long)regions);
-			finding_fix(finding,
-				    "PEERPIN_MIN_SIZE=2M, and UCX_RCACHE_MAX_REGIONS=%lld: fewer "
-				    "registrations",
-				    (long long)regions / 2);
-		}
-		if (bytes > 0 && bytes < memory) {
-			groups_add(&groups, VERDICT_WARN, adapter->name,
-				   "registers at most %lld MiB at a time", (long long)bytes >> 20);
-			finding_fix(finding, "allocate in pieces of at most %lld MiB",
-				    (long long)bytes >> 20);
-		}
+	if (bytes > 0 && bytes < memory) {
+		finding_item(finding, WARN, adapter->name, "registers at most %lld MiB at a time",
+			     bytes >> 20);
+		finding_fix(finding, "allocate in pieces of at most %lld MiB", bytes >> 20);
 	}
-	groups_say(&groups, finding);
 }
 
 void check_limits(struct host *host, struct finding *finding)
 {
-	int64_t files, maps;
+	int64_t files, maps, memory = 0, bytes;
 
-	finding_read(finding,
-		     "getrlimit, CapEff in /proc/self/status, /proc/sys/vm/max_map_count, rdma.max "
-		     "of the cgroup and those "
-		     "above, ibv_query_device");
 	checks_limits_memlock(host, finding);
 	if (host_number(host, &files, "limits/nofile")) {
-		if (files < FILES_FEW) {
-			finding_add(finding, VERDICT_WARN, "only %lld open files",
-				    (long long)files);
-			finding_fix(finding, "ulimit -n 65536");
-		} else {
-			finding_add(finding, VERDICT_OK, "%lld open files", (long long)files);
-		}
+		bool few = files < FILES_FEW;
+
+		finding_problem(finding, few ? WARN : OK, few ? "ulimit -n 65536" : NULL,
+				"%s%lld open files", few ? "only " : "", (long long)files);
 	}
-	if (host_number(host, &maps, "/proc/sys/vm/max_map_count") && maps < 65530) {
-		finding_add(finding, VERDICT_WARN, "vm.max_map_count %lld", (long long)maps);
-		finding_fix(finding, "sudo sysctl vm.max_map_count=262144");
-	}
+	if (host_number(host, &maps, "/proc/sys/vm/max_map_count") && maps < 65530)
+		finding_problem(finding, WARN, "sudo sysctl vm.max_map_count=262144",
+				"vm.max_map_count %lld", (long long)maps);
 	checks_limits_cgroups(host, finding);
-	checks_limits_adapters(host, finding);
+	EACH_GPU(host, gpu) {
+		if (host_number(host, &bytes, "cuda/%d/memory", gpu->ordinal) && bytes > memory)
+			memory = bytes;
+	}
+	EACH_ADAPTER(host, adapter)
+		checks_limits_adapter(host, adapter, memory, finding);
 }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/doctor/groups.h"
+#include "tools/doctor/checks.h"
 
 #define CLASS "/sys/class/infiniband"
 
@@ -16,11 +16,10 @@ static bool checks_rdma_has_adapters(struct host *host, struct finding *finding)
 
 	if (machine->adapter_count)
 		return true;
-	if (had_no_time(host, finding, "verbs/ended"))
-		return false;
-	finding_set(finding, VERDICT_UNKNOWN,
-		    machine->adapters_are_known ? "no RDMA adapter is visible"
-						: CLASS " cannot be read");
+	if (!had_no_time(host, finding, "verbs/ended"))
+		finding_add(finding, UNKNOWN,
+			    machine->adapters_are_known ? "no RDMA adapter is visible"
+							: CLASS " cannot be read");
 	return false;
 }
 
@@ -45,43 +44,35 @@ static const char *checks_rdma_state(struct host *host, const char *adapter, con
 }
 
 static void checks_rdma_ports(struct host *host, const struct adapter *adapter,
-			      struct groups *groups)
+			      struct finding *finding)
 {
-	const char *port_state = host_text(host, "verbs/%s/port/1", adapter->name);
+	enum result down = adapter->ports == PORTS_ACTIVE    ? OK
+			   : adapter->ports == PORTS_UNKNOWN ? UNKNOWN
+							     : WARN;
+	const char *at = host_text(host, CLASS "/%s/ports/", adapter->name), *layer, *state;
 	char port[16], item[96], rate[32];
-	const char *layer, *state;
 
-	if (!host_has(host, CLASS "/%s/ports/", adapter->name)) {
-		groups_add(groups,
-			   adapter->ports == PORTS_UNKNOWN  ? VERDICT_UNKNOWN
-			   : adapter->ports == PORTS_ACTIVE ? VERDICT_OK
-							    : VERDICT_WARN,
-			   adapter->name, "%s (libibverbs alone tells of it)",
-			   port_state ? port_state : "of unknown state");
-		return;
+	if (!at) {
+		state = host_text(host, "verbs/%s/port/1", adapter->name);
+		finding_item(finding, down, adapter->name, "%s (reported by libibverbs alone)",
+			     state ? state : "of unknown state");
 	}
-	for (const char *at = host_text(host, CLASS "/%s/ports/", adapter->name);
-	     host_line(&at, port, sizeof(port));) {
+	while (host_line(&at, port, sizeof(port))) {
 		layer = host_text(host, CLASS "/%s/ports/%s/link_layer", adapter->name, port);
 		state = checks_rdma_state(host, adapter->name, port);
-		snprintf(item, sizeof(item), strcmp(port, "1") ? "%s:%s" : "%s", adapter->name,
-			 port);
+		snprintf(item, sizeof(item), strcmp(port, "1") ? "%.63s:%s" : "%.63s",
+			 adapter->name, port);
 		if (!strcmp(state, "ACTIVE")) {
 			checks_rdma_rate(host, adapter->name, port, rate);
-			groups_add(groups, VERDICT_OK, item, "%s %s",
-				   layer ? layer : "link unknown", rate);
-		} else {
-			groups_add(groups,
-				   adapter->ports == PORTS_ACTIVE    ? VERDICT_OK
-				   : adapter->ports == PORTS_UNKNOWN ? VERDICT_UNKNOWN
-								     : VERDICT_WARN,
-				   item, "%s %s", layer ? layer : "link unknown", state);
+			state = rate;
 		}
+		finding_item(finding, state == rate ? OK : down, item, "%s %s",
+			     layer ? layer : "link unknown", state);
 	}
 }
 
 static void checks_rdma_link(struct host *host, const struct adapter *adapter,
-			     struct groups *groups, struct finding *finding)
+			     struct finding *finding)
 {
 	const char *speed = host_text(host, CLASS "/%s/device/current_link_speed", adapter->name);
 	const char *most = host_text(host, CLASS "/%s/device/max_link_speed", adapter->name);
@@ -91,9 +82,8 @@ static void checks_rdma_link(struct host *host, const struct adapter *adapter,
 		host_number(host, &widest, CLASS "/%s/device/max_link_width", adapter->name);
 
 	if ((known && width < widest) || (speed && most && atof(speed) < atof(most))) {
-		groups_add(groups, VERDICT_WARN, adapter->name,
-			   "PCIe link %s x%d, it could do %s x%d", speed ? speed : "?", (int)width,
-			   most ? most : "?", (int)widest);
+		finding_item(finding, WARN, adapter->name, "PCIe link %s x%d, it could do %s x%d",
+			     speed ? speed : "?", (int)width, most ? most : "?", (int)widest);
 		finding_fix(finding,
 			    "ask your administrator: another slot, or reseat the adapter (lspci "
 			    "-vv -s %s)",
@@ -101,117 +91,95 @@ static void checks_rdma_link(struct host *host, const struct adapter *adapter,
 	}
 }
 
+static void checks_rdma_no_adapter(struct host *host, struct finding *finding)
+{
+	const char *shared = host_text(host, "/sys/module/ib_core/parameters/netns_mode");
+
+	if (!machine_of(host)->adapters_are_known) {
+		if (host_read(host, "verbs/ended")->error != ETIME)
+			finding_fix(finding, FIX_SYSFS);
+	} else if (shared && *shared == 'N') {
+		finding_problem(finding, FAIL,
+				"ask your administrator: rdma system set netns shared, or rdma dev "
+				"set ADAPTER netns NAME",
+				"each adapter is in one network namespace alone");
+	} else {
+		finding->result = FAIL;
+		finding_fix(finding, "ask your administrator: load the adapter's driver (modprobe "
+				     "mlx5_ib); a container needs the host's network: docker run "
+				     "--net host --device /dev/infiniband");
+	}
+}
+
 void check_adapter(struct host *host, struct finding *finding)
 {
-	const struct machine *machine = machine_of(host);
-	struct groups groups = { .count = 0 };
-	unsigned int active = 0, known = 0;
-	bool down = false;
+	unsigned int inactive = 0;
 
-	finding_read(
-		finding, CLASS
-		"/*/{ports/*/{state,link_layer,rate},device/{current,max}_link_{speed,width}}, "
-		"/sys/module/ib_core/parameters/netns_mode");
 	if (!checks_rdma_has_adapters(host, finding)) {
-		const char *shared = host_text(host, "/sys/module/ib_core/parameters/netns_mode");
-
-		if (machine->adapters_are_known && shared && *shared == 'N') {
-			finding_add(finding, VERDICT_FAIL,
-				    "each adapter is in one network namespace alone");
-			finding_fix(
-				finding,
-				"ask your administrator: rdma system set netns shared, or rdma dev "
-				"set ADAPTER netns NAME");
-		} else if (machine->adapters_are_known) {
-			finding->verdict = VERDICT_FAIL;
-			finding_fix(finding, "ask your administrator: load the adapter's driver "
-					     "(modprobe mlx5_ib); "
-					     "a container needs the host's network: docker run "
-					     "--net host --device "
-					     "/dev/infiniband");
-		} else if (host_read(host, "verbs/ended")->error != ETIME) {
-			finding_fix(finding, "give this container /sys, or run it on the host");
-		}
+		checks_rdma_no_adapter(host, finding);
 		return;
 	}
-	for (unsigned int i = 0; i < machine->adapter_count; i++) {
-		checks_rdma_ports(host, &machine->adapters[i], &groups);
-		known += machine->adapters[i].ports != PORTS_UNKNOWN;
-		down |= machine->adapters[i].ports == PORTS_INACTIVE;
-		active += machine->adapters[i].ports == PORTS_ACTIVE;
+	EACH_ADAPTER(host, adapter) {
+		checks_rdma_ports(host, adapter, finding);
+		inactive += adapter->ports == PORTS_INACTIVE;
 	}
-	for (unsigned int i = 0; i < machine->adapter_count; i++)
-		checks_rdma_link(host, &machine->adapters[i], &groups, finding);
-	groups_say(&groups, finding);
-	if (!active && known == machine->adapter_count)
-		finding_add(finding, VERDICT_FAIL, "no port is active");
-	if (down)
-		finding_fix(finding,
-			    "ask your administrator: the cable, the switch's port, or the subnet "
-			    "manager (ibstat)");
+	EACH_ADAPTER(host, adapter)
+		checks_rdma_link(host, adapter, finding);
+	if (inactive == machine_of(host)->adapter_count)
+		finding_add(finding, FAIL, "no port is active");
+	if (inactive)
+		finding_fix(finding, "ask your administrator: the cable, the switch's port, or the "
+				     "subnet manager (ibstat)");
 }
 
 /* First adapter that libibverbs opened; NULL: none. */
 static const char *checks_rdma_opened_adapter(struct host *host)
 {
-	const struct machine *machine = machine_of(host);
-
-	for (unsigned int i = 0; i < machine->adapter_count; i++) {
-		if (!host_read(host, "verbs/%s/open", machine->adapters[i].name)->error)
-			return machine->adapters[i].name;
+	EACH_ADAPTER(host, adapter) {
+		if (!host_read(host, "verbs/%s/open", adapter->name)->error)
+			return adapter->name;
 	}
 	return NULL;
 }
 
 void check_uverbs(struct host *host, struct finding *finding)
 {
-	const struct machine *machine = machine_of(host);
 	const struct reading *folder = host_read(host, "/dev/infiniband/");
 	bool container = host_has(host, "/.dockerenv?") || host_has(host, "/run/.containerenv?");
-	const char *opened = checks_rdma_opened_adapter(host);
+	const char *opened = checks_rdma_opened_adapter(host), *status;
 	char name[64];
-	struct groups groups = { .count = 0 };
-	unsigned int devices = 0;
 
-	finding_read(finding, "/dev/infiniband/uverbs*, /sys/module/ib_uverbs");
-	if (!machine->adapter_count && folder->error) {
+	if (!machine_of(host)->adapter_count && folder->error) {
 		checks_rdma_has_adapters(host, finding);
 		return;
 	}
 	for (const char *at = folder->error ? NULL : folder->text;
 	     host_line(&at, name, sizeof(name));) {
-		const char *status;
-
 		if (strncmp(name, "uverbs", 6))
 			continue;
-		devices++;
 		status = host_text(host, "/dev/infiniband/%s?", name);
 		if (!status)
-			groups_add(&groups, VERDICT_UNKNOWN, name, "cannot be looked at");
+			finding_item(finding, UNKNOWN, name, "cannot be read");
 		else if (strlen(status) > 2 && !strcmp(status + strlen(status) - 2, "rw"))
-			groups_add(&groups, VERDICT_OK, name, "can be opened");
+			finding_item(finding, OK, name, "can be opened");
 		else
-			groups_add(&groups, VERDICT_FAIL, name, "cannot be opened by this user");
+			finding_item(finding, FAIL, name, "cannot be opened by this user");
 	}
-	groups_say(&groups, finding);
-	if (finding->verdict == VERDICT_FAIL)
-		finding_fix(finding,
-			    "ask your administrator: mode 0666 for /dev/infiniband/uverbs* (udev "
-			    "rules of rdma-core)");
-	if (devices)
+	if (finding->result == FAIL)
+		finding_fix(finding, "ask your administrator: mode 0666 for "
+				     "/dev/infiniband/uverbs* (udev rules of rdma-core)");
+	if (finding_text(finding))
 		return;
-	if (opened) {
-		finding_set(finding, VERDICT_UNKNOWN,
-			    "no uverbs device is visible, but %s can be opened", opened);
-		return;
-	}
-	finding_set(finding, VERDICT_FAIL, "/dev/infiniband has no uverbs device%s",
-		    container ? ": this container was not given it" : "");
-	if (container)
-		finding_fix(finding, "docker run --device /dev/infiniband --cap-add IPC_LOCK, or "
-				     "Kubernetes' RDMA device plugin");
+	if (opened)
+		finding_add(finding, UNKNOWN, "no uverbs device is visible, but %s can be opened",
+			    opened);
 	else
-		finding_fix(finding, "sudo modprobe ib_uverbs");
+		finding_problem(finding, FAIL,
+				container ? "docker run --device /dev/infiniband --cap-add "
+					    "IPC_LOCK, or Kubernetes' RDMA device plugin"
+					  : "sudo modprobe ib_uverbs",
+				"/dev/infiniband has no uverbs device%s",
+				container ? ": this container was not given it" : "");
 }
 
 /* False: libibverbs is missing or was not loaded; the finding has the reason. */
@@ -225,17 +193,18 @@ static bool checks_rdma_has_verbs(struct host *host, struct finding *finding)
 	if (had_no_time(host, finding, "verbs/ended"))
 		return false;
 	if (reading_is_refused(library))
-		finding_set(finding, VERDICT_UNKNOWN, "libibverbs could not be asked: %s",
+		finding_add(finding, UNKNOWN, "libibverbs could not be queried: %s",
 			    host_error_name(library->error));
 	else if (!ended && !*library->text)
-		finding_set(finding, VERDICT_UNKNOWN, "libibverbs was not asked");
+		finding_add(finding, UNKNOWN, "libibverbs was not queried");
 	else if (ended && strcmp(ended, "ok"))
-		finding_set(finding, VERDICT_UNKNOWN, "asking libibverbs ended with %s", ended);
+		finding_add(finding, UNKNOWN, "the libibverbs probe process %s",
+			    end_words(ended).text);
 	else
-		finding_set(finding, VERDICT_FAIL, "libibverbs.so.1 cannot be loaded");
-	if (finding->verdict == VERDICT_FAIL)
-		finding_fix(finding, "sudo apt install libibverbs1 ibverbs-providers (or dnf "
-				     "install libibverbs)");
+		finding_problem(finding, FAIL,
+				"sudo apt install libibverbs1 ibverbs-providers (or dnf install "
+				"libibverbs)",
+				"libibverbs.so.1 cannot be loaded");
 	return false;
 }
 
@@ -243,106 +212,92 @@ void check_verbs(struct host *host, struct finding *finding)
 {
 	const char *version, *fork;
 
-	finding_read(finding, "libibverbs.so.1 and its symbols, ibv_is_fork_initialized");
 	if (!checks_rdma_has_verbs(host, finding))
 		return;
 	version = host_text(host, "verbs/symbol/ibv_reg_dmabuf_mr");
-	if (version) {
-		finding_set(finding, VERDICT_OK, "libibverbs has ibv_reg_dmabuf_mr (%s)", version);
-	} else {
-		finding_without(host, finding, WAY_PEER_MEMORY,
+	if (version)
+		finding_add(finding, OK, "libibverbs has ibv_reg_dmabuf_mr (%s)", version);
+	else
+		finding_without(host, finding, METHOD_PEER_MEMORY,
+				"ask your administrator: rdma-core 34 or newer",
 				"libibverbs has no ibv_reg_dmabuf_mr");
-		finding_fix(finding, "ask your administrator: rdma-core 34 or newer");
-	}
 	if (host_has(host, "verbs/symbol/ibv_reg_mr_ex"))
-		finding_add(finding, VERDICT_OK, "ibv_reg_mr_ex");
+		finding_add(finding, OK, "ibv_reg_mr_ex");
 	if (host_has(host, "verbs/symbol/mlx5dv_reg_dmabuf_mr"))
-		finding_add(finding, VERDICT_OK, "mlx5dv_reg_dmabuf_mr");
+		finding_add(finding, OK, "mlx5dv_reg_dmabuf_mr");
 	fork = host_text(host, "verbs/fork");
 	if (fork && !strcmp(fork, "enabled"))
-		finding_add(finding, VERDICT_OK, "fork support is on");
+		finding_add(finding, OK, "fork support is on");
 }
 
+/* `without`: result for an adapter without dma-buf. */
 static void checks_rdma_dma_buf(struct host *host, const struct adapter *adapter,
-				struct groups *groups)
+				enum result without, struct finding *finding)
 {
 	const struct reading *opened = host_read(host, "verbs/%s/open", adapter->name);
 	const char *error = host_text(host, "verbs/%s/dmabuf", adapter->name);
 	const char *direct = host_text(host, "verbs/%s/dmabuf_data_direct", adapter->name);
 
 	if (host_read(host, "verbs/%s/ended", adapter->name)->error == ETIME)
-		groups_add(groups, VERDICT_UNKNOWN, adapter->name, NO_TIME);
+		finding_item(finding, UNKNOWN, adapter->name, NO_TIME);
 	else if (opened->error && !error)
-		groups_add(groups, VERDICT_UNKNOWN, adapter->name, "could not be asked%s%s",
-			   opened->error == ENOENT ? "" : ": ibv_open_device: ",
-			   opened->error == ENOENT ? "" : host_error_name(opened->error));
+		finding_item(finding, UNKNOWN, adapter->name, "could not be queried%s%s",
+			     opened->error == ENOENT ? "" : ": ibv_open_device: ",
+			     opened->error == ENOENT ? "" : host_error_name(opened->error));
 	else if (!error)
-		groups_add(groups, VERDICT_UNKNOWN, adapter->name, "was not asked");
+		finding_item(finding, UNKNOWN, adapter->name, "was not queried");
 	else if (!strcmp(error, "EBADF"))
-		groups_add(groups, VERDICT_OK, adapter->name, "dma-buf%s",
-			   direct && !strcmp(direct, "EBADF") ? " and data direct" : "");
-	else if (!strcmp(error, "EOPNOTSUPP") || !strcmp(error, "EPROTONOSUPPORT") ||
-		 !strcmp(error, "ENOSYS"))
-		groups_add(groups, VERDICT_FAIL, adapter->name, "no dma-buf (%s)", error);
+		finding_item(finding, OK, adapter->name, "dma-buf%s",
+			     direct && !strcmp(direct, "EBADF") ? " and data direct" : "");
+	else if (is_unsupported(error))
+		finding_item(finding, without, adapter->name, "no dma-buf (%s)", error);
 	else
-		groups_add(groups, VERDICT_UNKNOWN, adapter->name, "answers %s", error);
+		finding_item(finding, UNKNOWN, adapter->name, "rejects a dma-buf with %s", error);
 }
 
+/* Software adapters count where no other adapter is. */
 void check_dma_buf(struct host *host, struct finding *finding)
 {
-	const struct machine *machine = machine_of(host);
-	struct groups groups = { .count = 0 };
-	char *text;
+	bool hardware = false;
 
-	finding_read(finding, "ibv_reg_dmabuf_mr with descriptor -1: EBADF means that it is there");
 	if (!checks_rdma_has_adapters(host, finding) || !checks_rdma_has_verbs(host, finding))
 		return;
-	for (unsigned int i = 0; i < machine->adapter_count; i++)
-		checks_rdma_dma_buf(host, &machine->adapters[i], &groups);
-	groups_say(&groups, finding);
-	if (finding->verdict != VERDICT_FAIL)
+	EACH_ADAPTER(host, adapter)
+		hardware |= !adapter->software;
+	EACH_ADAPTER(host, adapter)
+		checks_rdma_dma_buf(host, adapter, adapter->software && hardware ? OK : FAIL,
+				    finding);
+	if (finding->result != FAIL)
 		return;
-	if (way_suffices(host, WAY_DMA_BUF)) {
-		finding->verdict = VERDICT_OK; /* each GPU has another adapter with dma-buf */
-		return;
-	}
-	text = finding->text;
-	finding->text = NULL;
-	finding_without(host, finding, WAY_PEER_MEMORY, text);
-	free(text);
-	if (machine->adapters[0].software)
-		finding_fix(finding, "use an RDMA adapter of hardware");
+	finding_text(finding);
+	if (method_suffices(host, METHOD_DMA_BUF))
+		finding->result = OK; /* each GPU has another adapter with dma-buf */
 	else
-		finding_fix(finding, "ask your administrator: a kernel from 5.12 on with the "
-				     "adapter's own driver, "
-				     "or nvidia-peermem");
+		finding_without(host, finding, METHOD_PEER_MEMORY,
+				hardware ? "ask your administrator: a kernel from 5.12 on with the "
+					   "adapter's own driver, or nvidia-peermem"
+					 : FIX_HARDWARE,
+				"%s", finding->text);
 }
 
 void check_provider(struct host *host, struct finding *finding)
 {
-	const struct machine *machine = machine_of(host);
-	struct groups groups = { .count = 0 };
-
-	finding_read(finding, CLASS "/*/{device/driver,parent}, /sys/module/efa_nv_peermem");
 	if (!checks_rdma_has_adapters(host, finding))
 		return;
-	for (unsigned int i = 0; i < machine->adapter_count; i++) {
-		const struct adapter *adapter = &machine->adapters[i];
+	EACH_ADAPTER(host, adapter) {
 		const char *path = host_text(host, CLASS "/%s/device/driver@", adapter->name);
 		const char *name = path ? strrchr(path, '/') : NULL;
 
-		if (adapter->software)
-			groups_add(&groups, VERDICT_WARN, adapter->name,
-				   "is made of software: it copies, and cannot reach GPU memory by "
-				   "itself");
-		else
-			groups_add(&groups, name ? VERDICT_OK : VERDICT_UNKNOWN, adapter->name,
-				   "%s%s", name ? "by " : "tells no driver", name ? name + 1 : "");
-		if (adapter->software)
-			finding_fix(finding,
-				    "use an RDMA adapter of hardware; this one is for tests");
+		if (adapter->software) {
+			finding_item(
+				finding, WARN, adapter->name,
+				"is a software adapter: it copies, and cannot access GPU memory");
+			finding_fix(finding, FIX_HARDWARE "; a software adapter is for tests");
+		} else {
+			finding_item(finding, name ? OK : UNKNOWN, adapter->name, "%s%s",
+				     name ? "by " : "reports no driver", name ? name + 1 : "");
+		}
 	}
-	groups_say(&groups, finding);
 	if (host_has(host, "/sys/module/efa_nv_peermem/version"))
-		finding_add(finding, VERDICT_OK, "efa_nv_peermem is loaded");
+		finding_add(finding, OK, "efa_nv_peermem is loaded");
 }

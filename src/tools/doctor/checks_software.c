@@ -44,28 +44,25 @@ static bool checks_software_is_set_to(const char *value, const char *off)
 
 static void checks_software_settings(struct host *host, struct finding *finding)
 {
+	const char *torch = host_text(host, "environment/PYTORCH_CUDA_ALLOC_CONF");
+
 	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
 		const char *value = host_text(host, "environment/%s", settings[i].variable);
+		const char *off = settings[i].turns_off;
 
-		if (!value)
-			continue;
-		if (settings[i].turns_off &&
-		    checks_software_is_set_to(value, settings[i].turns_off)) {
-			finding_add(finding, VERDICT_WARN, "%s=%s: %s", settings[i].variable, value,
+		if (value && off && checks_software_is_set_to(value, off)) {
+			finding_add(finding, WARN, "%s=%s: %s", settings[i].variable, value,
 				    settings[i].words);
 			finding_fix(finding, "unset %s", settings[i].variable);
-		} else {
-			finding_add(finding, VERDICT_OK, "%s=%s", settings[i].variable, value);
+		} else if (value) {
+			finding_add(finding, OK, "%s=%s", settings[i].variable, value);
 		}
 	}
-	if (host_text(host, "environment/PYTORCH_CUDA_ALLOC_CONF") &&
-	    strstr(host_text(host, "environment/PYTORCH_CUDA_ALLOC_CONF"),
-		   "expandable_segments:True") &&
-	    !way_suffices(host, WAY_DMA_BUF)) {
-		finding_add(finding, VERDICT_WARN,
-			    "expandable segments cannot be registered by peer memory");
-		finding_fix(finding, "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False");
-	}
+	if (torch && strstr(torch, "expandable_segments:True") &&
+	    !method_suffices(host, METHOD_DMA_BUF))
+		finding_problem(finding, WARN,
+				"export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False",
+				"expandable segments cannot be registered by peer memory");
 }
 
 enum ucx { UCX_WITHOUT_CUDA, UCX_WITH_CUDA, UCX_UNSEEN };
@@ -90,56 +87,51 @@ static void checks_software_open_mpi(struct host *host, struct finding *finding)
 
 	if (support->error == ENOENT)
 		return;
-	if (support->error) {
-		finding_add(finding, VERDICT_UNKNOWN, "ompi_info failed: %s", support->text);
-	} else if (strstr(support->text, ":value:true")) {
-		finding_add(finding, VERDICT_OK, "Open MPI with CUDA");
-	} else if (checks_software_cuda_of_ucx(host) == UCX_WITH_CUDA) {
+	if (support->error)
+		finding_add(finding, UNKNOWN, "ompi_info failed: %s", support->text);
+	else if (strstr(support->text, ":value:true"))
+		finding_add(finding, OK, "Open MPI with CUDA");
+	else if (checks_software_cuda_of_ucx(host) == UCX_WITH_CUDA)
 		/* Over UCX, Open MPI sends GPU memory without CUDA support of its own. */
-		finding_add(finding, VERDICT_OK, "Open MPI without CUDA of its own, which UCX has");
-	} else if (checks_software_cuda_of_ucx(host) == UCX_UNSEEN) {
-		finding_add(finding, VERDICT_UNKNOWN,
-			    "Open MPI without CUDA of its own, which UCX may have");
-	} else {
-		finding_add(finding, VERDICT_WARN, "Open MPI without CUDA of its own");
-		finding_fix(finding, "use an Open MPI that was configured --with-cuda, or one over "
-				     "UCX with CUDA");
-	}
+		finding_add(finding, OK, "Open MPI without CUDA support, which UCX has");
+	else if (checks_software_cuda_of_ucx(host) == UCX_UNSEEN)
+		finding_add(finding, UNKNOWN, "Open MPI without CUDA support, which UCX may have");
+	else
+		finding_problem(finding, WARN,
+				"use an Open MPI that was configured --with-cuda, or one over UCX "
+				"with CUDA",
+				"Open MPI without CUDA support");
 }
 
 static void checks_software_ucx(struct host *host, struct finding *finding)
 {
-	const struct reading *version = host_read(host, "command/ucx_info -v | grep version");
 	const struct reading *cuda = host_read(host, "command/ucx_info -d | grep cuda");
 
-	if (version->error == ENOENT)
+	if (host_read(host, "command/ucx_info -v | grep version")->error == ENOENT)
 		return;
-	if (cuda->error) {
-		finding_add(finding, VERDICT_UNKNOWN, "ucx_info -d failed: %s", cuda->text);
-	} else if (checks_software_cuda_of_ucx(host) == UCX_WITH_CUDA) {
-		finding_add(finding, VERDICT_OK, "UCX with CUDA");
-	} else if (checks_software_cuda_of_ucx(host) == UCX_UNSEEN) {
-		finding_add(finding, VERDICT_UNKNOWN,
-			    "UCX shows no CUDA transport, but without a GPU it would not");
-	} else {
-		finding_add(finding, VERDICT_WARN, "UCX without CUDA");
-		finding_fix(finding, "install UCX with CUDA (package libucx-cuda or ucx-cuda)");
-	}
+	if (cuda->error)
+		finding_add(finding, UNKNOWN, "ucx_info -d failed: %s", cuda->text);
+	else if (checks_software_cuda_of_ucx(host) == UCX_WITH_CUDA)
+		finding_add(finding, OK, "UCX with CUDA");
+	else if (checks_software_cuda_of_ucx(host) == UCX_UNSEEN)
+		finding_add(finding, UNKNOWN,
+			    "UCX lists no CUDA transport, as always without a GPU");
+	else
+		finding_problem(finding, WARN,
+				"install UCX with CUDA (package libucx-cuda or ucx-cuda)",
+				"UCX without CUDA");
 }
 
 void check_software(struct host *host, struct finding *finding)
 {
-	finding_read(
-		finding,
-		"ompi_info --parsable --all, ucx_info -v and -d, the environment, /dev/gdrdrv");
 	checks_software_open_mpi(host, finding);
 	checks_software_ucx(host, finding);
 	if (host_has(host, "/dev/gdrdrv?"))
-		finding_add(finding, VERDICT_OK, "gdrcopy's driver");
+		finding_add(finding, OK, "gdrcopy's driver");
 	checks_software_settings(host, finding);
 	if (!finding->text)
-		finding_set(finding, VERDICT_OK,
-			    "neither Open MPI nor UCX is on PATH, and no setting is made");
+		finding_add(finding, OK,
+			    "neither Open MPI nor UCX is on PATH, and no known variable is set");
 }
 
 /* ---- preloads ---- */
@@ -149,14 +141,14 @@ static const struct {
 	const char *words;
 } known[] = {
 	{ "peerpin", "peerpin itself" },
-	{ "vgpu", "HAMi: it answers the driver's calls, put it behind peerpin" },
-	{ "nvshare", "nvshare: it answers the driver's calls, put it behind peerpin" },
-	{ "heaptrack", "heaptrack: it follows malloc only" },
-	{ "darshan", "darshan: it follows files only" },
+	{ "vgpu", "HAMi: it intercepts driver calls, put it behind peerpin" },
+	{ "nvshare", "nvshare: it intercepts driver calls, put it behind peerpin" },
+	{ "heaptrack", "heaptrack: it intercepts malloc only" },
+	{ "darshan", "darshan: it intercepts file calls only" },
 	{ "jemalloc", "an allocator: it does not touch GPU memory" },
 	{ "tcmalloc", "an allocator: it does not touch GPU memory" },
-	{ "sanitizer", "a sanitizer: it has to come first" },
-	{ "asan", "a sanitizer: it has to come first" },
+	{ "sanitizer", "a sanitizer: it must come first" },
+	{ "asan", "a sanitizer: it must come first" },
 };
 
 static const char *checks_software_describe(const char *library)
@@ -180,18 +172,19 @@ static void checks_software_preloads(const char *list, const char *from, struct 
 		const char *words = checks_software_describe(word);
 
 		if (!words) {
-			finding_add(finding, VERDICT_WARN, "%s has %s, which peerpin does not know",
-				    from, word);
+			finding_add(finding, WARN, "%s has %s, unknown to peerpin", from, word);
 			finding_fix(finding, "run once without %s: %s", word,
 				    *from == '/'
 					    ? "ask your administrator to take it out of that file"
 					    : "env -u LD_PRELOAD peerpin ...");
-		} else if (strstr(words, "put it behind")) {
-			finding_add(finding, VERDICT_WARN, "%s has %s (%s)", from, word, words);
-			finding_fix(finding,
-				    "start the program by peerpin, which puts itself in front");
 		} else {
-			finding_add(finding, VERDICT_OK, "%s has %s (%s)", from, word, words);
+			bool behind = strstr(words, "put it behind");
+
+			finding_problem(finding, behind ? WARN : OK,
+					behind ? "start the program with peerpin, which precedes "
+						 "other preloads"
+					       : NULL,
+					"%s has %s (%s)", from, word, words);
 		}
 	}
 	free(copy);
@@ -202,16 +195,13 @@ void check_preloads(struct host *host, struct finding *finding)
 	const struct reading *file = host_read(host, "/etc/ld.so.preload");
 	const char *audit = host_text(host, "environment/LD_AUDIT");
 
-	finding_read(finding, "LD_PRELOAD, LD_AUDIT, /etc/ld.so.preload");
 	checks_software_preloads(host_text(host, "environment/LD_PRELOAD"), "LD_PRELOAD", finding);
 	if (!file->error)
 		checks_software_preloads(file->text, "/etc/ld.so.preload", finding);
 	else if (file->error != ENOENT)
-		finding_add(finding, VERDICT_UNKNOWN, "/etc/ld.so.preload cannot be read");
-	if (audit && *audit) {
-		finding_add(finding, VERDICT_WARN, "LD_AUDIT is %s", audit);
-		finding_fix(finding, "unset LD_AUDIT");
-	}
+		finding_add(finding, UNKNOWN, "/etc/ld.so.preload cannot be read");
+	if (audit && *audit)
+		finding_problem(finding, WARN, "unset LD_AUDIT", "LD_AUDIT is %s", audit);
 	if (!finding->text)
-		finding_set(finding, VERDICT_OK, "none");
+		finding_add(finding, OK, "none");
 }

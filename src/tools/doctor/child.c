@@ -1,30 +1,33 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* child.c -- runs calls that may crash or hang in a forked child, with a time limit
  *
- * Two pipes lead from child to parent: one for readings, one for output that libraries print.
- * The parent polls both and sets no timer and no signal handler. A child hung inside a broken
+ * The child writes readings, and the output of libraries, to two memory files, which the parent
+ * reads after its end. The parent sets no timer and no signal handler. A child hung inside a broken
  * kernel module cannot be killed: the parent reports and abandons it.
  */
 #include "tools/doctor/child.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "tools/doctor/host.h"
+#include "tools/doctor/clock.h"
+#include "tools/doctor/host_internal.h"
 
-/* Pipe format: this header, the name, the text. An empty name announces the child's next call. */
+#define NS_OF_MS 1000000ull
+
+/* File format: this header, the name, the text. An empty name announces the child's next call. */
 struct message {
 	uint32_t name_length;
 	uint32_t text_length;
@@ -43,7 +46,7 @@ bool child_is_child(void)
 	return readings_fd >= 0;
 }
 
-/* Drops data when the write fails: the parent no longer reads then. */
+/* Drops data when the write fails: no memory is left then. */
 static void child_write(const void *data, size_t length)
 {
 	for (const char *at = data; length;) {
@@ -100,7 +103,7 @@ static void child_close_others(unsigned int first)
 static void child_set_up(pid_t parent, int readings, int output)
 {
 	const struct rlimit no_core = { 0, 0 };
-	int null = open("/dev/null", O_RDONLY);
+	int null = open("/dev/null", O_RDWR);
 	sigset_t none;
 
 	setpgid(0, 0);
@@ -114,7 +117,7 @@ static void child_set_up(pid_t parent, int readings, int output)
 	/* The parent may have ended before PR_SET_PDEATHSIG took effect. */
 	if (getppid() != parent)
 		_exit(1);
-	/* Duplicate above 9 first, so that dup2 to 0..3 cannot overwrite either pipe. */
+	/* Duplicate above 9 first, so that dup2 to 0..3 cannot overwrite either file. */
 	readings = fcntl(readings, F_DUPFD, 10);
 	output = fcntl(output, F_DUPFD, 10);
 	dup2(null, 0);
@@ -127,108 +130,6 @@ static void child_set_up(pid_t parent, int readings, int output)
 
 /* ---- parent ---- */
 
-struct receiver {
-	struct host *host;
-	char *pending; /* received bytes, up to an incomplete message */
-	size_t pending_length, pending_size;
-	char does[200];
-	char output[400];
-	size_t output_length;
-};
-
-static char *child_copy(const char *text, size_t length)
-{
-	char *copy = malloc(length + 1);
-
-	if (copy) {
-		memcpy(copy, text, length);
-		copy[length] = 0;
-	}
-	return copy;
-}
-
-static void child_take_message(struct receiver *receiver, const struct message *message,
-			       const char *body)
-{
-	char *name = child_copy(body, message->name_length);
-	char *text = child_copy(body + message->name_length, message->text_length);
-
-	if (name && text && *name)
-		host_record(receiver->host, name, message->error, text, message->text_length);
-	else if (name && text)
-		snprintf(receiver->does, sizeof(receiver->does), "%s", text);
-	free(name);
-	free(text);
-}
-
-/* Returns false for malformed data, which a child with corrupted memory may send. */
-static bool child_take_messages(struct receiver *receiver)
-{
-	struct message message;
-	size_t at = 0, length;
-
-	while (receiver->pending_length - at >= sizeof(message)) {
-		memcpy(&message, receiver->pending + at, sizeof(message));
-		if (message.name_length > MESSAGE_LENGTH || message.text_length > MESSAGE_LENGTH)
-			return false;
-		length = sizeof(message) + message.name_length + message.text_length;
-		if (receiver->pending_length - at < length)
-			break;
-		child_take_message(receiver, &message, receiver->pending + at + sizeof(message));
-		at += length;
-	}
-	memmove(receiver->pending, receiver->pending + at, receiver->pending_length - at);
-	receiver->pending_length -= at;
-	return true;
-}
-
-static bool child_take_readings(struct receiver *receiver, const char *bytes, size_t length)
-{
-	if (receiver->pending_length + length > receiver->pending_size) {
-		size_t size = 2 * (receiver->pending_length + length);
-		char *pending = realloc(receiver->pending, size);
-
-		if (!pending)
-			return false;
-		receiver->pending = pending;
-		receiver->pending_size = size;
-	}
-	memcpy(receiver->pending + receiver->pending_length, bytes, length);
-	receiver->pending_length += length;
-	return child_take_messages(receiver);
-}
-
-/* Reads and drops output beyond the buffer, so that the child never blocks. */
-static bool child_take_output(struct receiver *receiver, const char *bytes, size_t length)
-{
-	for (size_t i = 0; i < length && receiver->output_length + 1 < sizeof(receiver->output);
-	     i++)
-		receiver->output[receiver->output_length++] = bytes[i] ? bytes[i] : ' ';
-	return true;
-}
-
-static long child_now_ms(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return time.tv_sec * 1000 + time.tv_nsec / 1000000;
-}
-
-/* Returns true if more data may follow. */
-static bool child_drain(struct receiver *receiver, int fd,
-			bool take(struct receiver *, const char *, size_t))
-{
-	char bytes[4096];
-	ssize_t length;
-
-	while ((length = read(fd, bytes, sizeof(bytes))) > 0) {
-		if (!take(receiver, bytes, (size_t)length))
-			return false;
-	}
-	return length < 0 && (errno == EAGAIN || errno == EINTR);
-}
-
 /* WNOWAIT leaves the zombie to waitpid: the pid, also the process group's id, is not reused
  * meanwhile. */
 static bool child_has_ended(pid_t pid)
@@ -239,40 +140,13 @@ static bool child_has_ended(pid_t pid)
 	       info.si_pid == pid;
 }
 
-/* Waits for the child's end, not for the close of its pipes: grandchildren may hold them open.
- * Returns false at the time limit. The last check follows the deadline, because the machine may
- * have been suspended. */
-static bool child_wait(struct receiver *receiver, pid_t pid, int readings, int output,
-		       long deadline)
-{
-	bool readings_open = true, output_open = true, ended;
-	long left;
-
-	do {
-		struct pollfd polled[2] = { { readings_open ? readings : -1, POLLIN, 0 },
-					    { output_open ? output : -1, POLLIN, 0 } };
-
-		left = deadline - child_now_ms();
-		/* 10 ms slices: a pipe that a grandchild holds open does not report the child's
-		 * end. */
-		poll(polled, 2, left > 10 ? 10 : left > 0 ? (int)left : 0);
-		ended = child_has_ended(pid);
-		readings_open =
-			readings_open && child_drain(receiver, readings, child_take_readings);
-		output_open = output_open && child_drain(receiver, output, child_take_output);
-	} while (!ended && left > 0);
-	return ended;
-}
-
-/* Kills the whole process group. Returns false if the child is still there after 2 s. */
-static bool child_kill(pid_t pid, int *status)
+/* The last check follows the deadline, because the machine may have been suspended. */
+bool child_ends_within(pid_t pid, unsigned int milliseconds)
 {
 	const struct timespec slice = { 0, 2000000 };
-	long now = child_now_ms(), deadline = now + 2000;
+	uint64_t now = clock_ns(), deadline = now + milliseconds * NS_OF_MS;
 
-	kill(-pid, SIGKILL);
-	kill(pid, SIGKILL);
-	for (; waitpid(pid, status, WNOHANG) != pid; now = child_now_ms()) {
+	for (; !child_has_ended(pid); now = clock_ns()) {
 		if (now > deadline)
 			return false;
 		nanosleep(&slice, NULL);
@@ -280,111 +154,124 @@ static bool child_kill(pid_t pid, int *status)
 	return true;
 }
 
-static void child_record_end(struct receiver *receiver, const char *prefix, const char *how)
+/* Records the messages of a child, which may have corrupted its memory, up to an incomplete one. */
+static void child_take_readings(struct child *child, int fd)
 {
-	char name[200];
+	char *body = need(malloc(MESSAGE_LENGTH + 1));
+	struct message message;
+	ssize_t length;
+	off_t at = 0;
 
-	snprintf(name, sizeof(name), "%sended", prefix);
-	host_say(receiver->host, name, "%s%s%s", how, *receiver->does ? " in " : "",
-		 receiver->does);
+	while (pread(fd, &message, sizeof(message), at) == sizeof(message) &&
+	       message.name_length < MESSAGE_LENGTH &&
+	       message.text_length <= MESSAGE_LENGTH - message.name_length) {
+		char *text = body + message.name_length;
+
+		length = message.name_length + message.text_length;
+		if (pread(fd, body, (size_t)length, at + (off_t)sizeof(message)) != length)
+			break;
+		text[message.text_length] = '\0';
+		at += (off_t)sizeof(message) + length;
+		if (message.name_length) {
+			char *name = need_text("%.*s", (int)message.name_length, body);
+
+			host_record_bytes(child->host, name, message.error, text,
+					  message.text_length);
+			free(name);
+		} else {
+			snprintf(child->call, sizeof(child->call), "%s", text);
+		}
+	}
+	free(body);
 }
 
-static void child_record_output(struct receiver *receiver, const char *prefix)
+static void child_watch(struct child *child, pid_t pid)
 {
-	char name[200];
-
-	while (receiver->output_length && receiver->output[receiver->output_length - 1] == '\n')
-		receiver->output_length--;
-	if (!receiver->output_length)
-		return;
-	snprintf(name, sizeof(name), "%ssaid", prefix);
-	host_record(receiver->host, name, 0, receiver->output, receiver->output_length);
-}
-
-static void child_watch(struct receiver *receiver, const char *prefix, unsigned int seconds,
-			pid_t pid, int readings, int output)
-{
-	bool ended, gone;
+	bool ended = child_ends_within(pid, child->seconds * 1000), gone;
 	int status = 0;
-	char how[60];
 
-	ended = child_wait(receiver, pid, readings, output, child_now_ms() + seconds * 1000L);
-	gone = child_kill(pid, &status);
+	kill(-pid, SIGKILL);
+	kill(pid, SIGKILL);
+	gone = child_ends_within(pid, 2000) && waitpid(pid, &status, WNOHANG) == pid;
 	if (!ended)
-		snprintf(how, sizeof(how), "timeout %u%s", seconds,
+		snprintf(child->end, sizeof(child->end), "timeout %u%s", child->seconds,
 			 gone ? "" : ", cannot be killed,");
 	else if (WIFSIGNALED(status))
-		snprintf(how, sizeof(how), "signal %d", WTERMSIG(status));
+		snprintf(child->end, sizeof(child->end), "signal %d", WTERMSIG(status));
 	else if (WEXITSTATUS(status))
-		snprintf(how, sizeof(how), "exit %d", WEXITSTATUS(status));
-	else {
-		strcpy(how, "ok");
-		*receiver->does = 0;
-	}
-	child_record_end(receiver, prefix, how);
-	child_record_output(receiver, prefix);
+		snprintf(child->end, sizeof(child->end), "exit %d", WEXITSTATUS(status));
+	else
+		strcpy(child->end, "ok");
 }
 
-static void child_fail(struct host *host, const char *prefix, const char *call)
+int child_run(struct child *child, void (*body)(struct host *host))
 {
-	int error = errno;
-	char name[200];
+	int readings = memfd_create("readings", MFD_CLOEXEC);
+	int output = memfd_create("output", MFD_CLOEXEC), error = 0;
+	pid_t parent = getpid(), pid = -1;
+	const char *call = "memfd_create";
+	ssize_t length;
 
-	snprintf(name, sizeof(name), "%sended", prefix);
-	host_fail(host, name, error, "%s: %s", call, strerror(error));
-}
-
-void host_ask_child(struct host *host, const char *prefix, unsigned int seconds,
-		    void (*body)(struct host *child))
-{
-	struct receiver receiver = { .host = host };
-	int64_t limit;
-	int readings[2], output[2];
-	pid_t parent = getpid(), pid;
-
-	if (host_number(host, &limit, "option/seconds") && limit > 0 && limit < 3600)
-		seconds = (unsigned int)limit;
-	if (!host_has_time(host, seconds)) {
-		errno = ETIME;
-		child_fail(host, prefix, NO_TIME);
-		return;
+	if (!host_has_time(child->host, child->seconds)) {
+		call = NO_TIME;
+		error = ETIME;
+	} else if (readings < 0 || output < 0) {
+		error = errno;
+	} else {
+		/* The child would write buffered output a second time. */
+		fflush(NULL);
+		call = "fork";
+		pid = fork();
+		error = pid < 0 ? errno : 0;
 	}
-	if (pipe2(readings, O_CLOEXEC | O_NONBLOCK)) {
-		child_fail(host, prefix, "pipe2");
-		return;
-	}
-	if (pipe2(output, O_CLOEXEC | O_NONBLOCK)) {
-		child_fail(host, prefix, "pipe2");
-		close(readings[0]);
-		close(readings[1]);
-		return;
-	}
-	fcntl(readings[1], F_SETFL, 0);
-	fcntl(output[1], F_SETFL, 0);
-	/* The child would write buffered output a second time. */
-	fflush(NULL);
-	pid = fork();
 	if (pid == 0) {
-		child_set_up(parent, readings[1], output[1]);
-		body(host);
+		child_set_up(parent, readings, output);
+		body(child->host);
 		/* _exit skips exit handlers of libraries, which may hang. */
 		fflush(NULL);
 		_exit(0);
 	}
-	if (pid < 0) {
-		child_fail(host, prefix, "fork");
-	} else {
+	if (error)
+		snprintf(child->call, sizeof(child->call), "%s", call);
+	if (pid > 0) {
 		setpgid(pid, pid);
-		close(readings[1]);
-		close(output[1]);
-		readings[1] = output[1] = -1;
-		child_watch(&receiver, prefix, seconds, pid, readings[0], output[0]);
+		child_watch(child, pid);
+		child_take_readings(child, readings);
+		length = pread(output, child->output, child->output_size, 0);
+		child->output_length = length > 0 ? (size_t)length : 0;
+		for (size_t i = 0; i < child->output_length; i++)
+			child->output[i] = child->output[i] ? child->output[i] : ' ';
 	}
-	for (int i = 0; i < 2; i++) {
-		if (readings[i] >= 0)
-			close(readings[i]);
-		if (output[i] >= 0)
-			close(output[i]);
+	close(readings);
+	close(output);
+	return error;
+}
+
+void host_run_child(struct host *host, const char *prefix, unsigned int seconds,
+		    void (*body)(struct host *child))
+{
+	char output[400];
+	struct child child = {
+		.host = host, .seconds = seconds, .output = output, .output_size = sizeof(output)
+	};
+	int64_t limit;
+	int error;
+
+	if (host_number(host, &limit, "option/seconds") && limit > 0 && limit < 3600)
+		child.seconds = (unsigned int)limit;
+	error = child_run(&child, body);
+	if (error) {
+		host_record_error(host, reading_name("%sended", prefix), error, "%s: %s",
+				  child.call, strerror(error));
+		return;
 	}
-	free(receiver.pending);
+	if (!strcmp(child.end, "ok"))
+		*child.call = '\0';
+	host_record(host, reading_name("%sended", prefix), "%s%s%s", child.end,
+		    *child.call ? " in " : "", child.call);
+	while (child.output_length && output[child.output_length - 1] == '\n')
+		child.output_length--;
+	if (child.output_length)
+		host_record_bytes(host, reading_name("%soutput", prefix), 0, output,
+				  child.output_length);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* child.h -- runs calls that may crash or hang in a forked child, with a time limit
  *
- * A driver may crash, abort or hang in the calls that doctor makes. host_ask_child therefore
+ * A driver may crash, abort or hang in the calls that doctor makes. host_run_child therefore
  * runs each group of calls in a child. Readings that the child recorded before its end are kept.
  * The parent adds:
  *
@@ -9,7 +9,7 @@
  *                 " in CALL" if the child announced a call (child_does); ", cannot be killed"
  *                 if the child hangs inside the kernel. Error ETIME: no time was left
  *                 (host_has_time)
- *   PREFIXsaid    start of the output that libraries printed in the child, if any
+ *   PREFIXoutput  start of the output that libraries printed in the child, if any
  *
  * option/seconds overrides the time limit that the caller passes.
  *
@@ -21,8 +21,26 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
-/* True in a child of host_ask_child. */
+struct host;
+
+struct child {
+	struct host *host;
+	unsigned int seconds; /* time limit */
+	char *output;	      /* start of what the child prints, NUL bytes replaced */
+	size_t output_size, output_length;
+	char call[200]; /* last call announced (child_does); of child_run, after an error */
+	char end[60];	/* "ok", "signal N", ...: as PREFIXended, without the call */
+};
+
+/* Runs `body` in a child. Returns 0 after its end, or an errno; ETIME: no time was left. */
+int child_run(struct child *child, void (*body)(struct host *host));
+
+/* False: the process still runs. It stays a zombie otherwise. */
+bool child_ends_within(pid_t pid, unsigned int milliseconds);
+
+/* True in a child of host_run_child. */
 bool child_is_child(void);
 
 /* Child only: sends a reading to the parent. */

@@ -9,6 +9,7 @@
 
 #include "memory/cuda_abi.h"
 #include "tools/doctor/child.h"
+#include "tools/doctor/host.h"
 
 #define CUDA_CALLS(CALL)                                                                           \
 	CALL(cuInit)                                                                               \
@@ -66,6 +67,12 @@ const char *cuda_load(void);
 
 /* Path of the loaded libcuda.so.1. */
 const char *cuda_file(void);
+
+/* Runs `round` up to 4 times, because other processes may allocate meanwhile. The first round is no
+ * measurement: the driver allocates memory of its own then. Records "ok" or "lost BYTES" of the
+ * GPU's free memory as `name`. */
+void cuda_record_lost(struct host *host, const char *name, void (*round)(void *argument),
+		      void *argument);
 
 /* Name without version suffix: "cuMemAlloc" for cuMemAlloc_v2. Not thread-safe; valid until the
  * next call. */

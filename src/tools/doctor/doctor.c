@@ -11,41 +11,39 @@
 #include <unistd.h>
 
 #include "tools/doctor/host_internal.h"
-#include "tools/doctor/result.h"
+#include "tools/doctor/diagnosis.h"
 
 #define GROUPS "kernel,gpu,rdma,limits,path,probe,software,program"
 
 static const char usage[] =
 	"usage: peerpin doctor [options] [PROGRAM [ARGUMENT...]]\n"
 	"\n"
-	"Says whether GPUDirect RDMA works on this host, why not, and what to do; with PROGRAM "
-	"also\n"
-	"whether peerpin can do anything for it.\n"
+	"Reports whether GPUDirect RDMA works on this host, the reason if not, and the fix; with\n"
+	"PROGRAM also whether peerpin can be loaded into it.\n"
 	"\n"
-	"  -v, --verbose    also say what was read where, and why it matters\n"
-	"  -q, --quiet      only the last line\n"
-	"      --json       one JSON object\n"
-	"      --only LIST  only these groups or checks (" GROUPS ")\n"
+	"  -v, --verbose    also print the sources of each check, and why it matters\n"
+	"  -q, --quiet      print only the last line\n"
+	"      --json       print one JSON object\n"
+	"      --only LIST  run only these groups or checks (" GROUPS ")\n"
 	"      --no-probe   do not register GPU memory\n"
-	"      --deep       also write into GPU memory through the adapter, read it back and "
-	"compare\n"
-	"      --limit S    spend at most S seconds on what may hang (120); the rest is unknown "
-	"then\n"
-	"      --run        start PROGRAM for a second, and see which ways in it uses\n"
+	"      --deep       also transfer data to and from GPU memory by RDMA, and compare it\n"
+	"      --limit S    limit calls that may hang to S seconds in sum (120); then: unknown\n"
+	"      --run        run PROGRAM for 1 s, and report the entry points that it uses\n"
 	"      --dump FILE  write all readings to FILE, for --from\n"
-	"      --from FILE  judge the readings in FILE in place of this host\n"
+	"      --from FILE  examine the readings in FILE instead of this host\n"
 	"      --sysroot D  read /sys, /proc, /dev and /etc below D (PEERPIN_SYSROOT)\n"
-	"  -h, --help       print this\n"
+	"  -h, --help       print this help\n"
 	"      --version    print the version\n"
 	"\n"
-	"Exit status: 0 it works for each GPU, 1 it does not for at least one, 3 undecided, 2 "
-	"wrong usage.\n"
-	"With --only: 0 all are OK, not needed or warnings, 1 one failed, 3 one is unknown.\n";
+	"Exit status: 0 it works for each GPU, 1 it fails for a GPU, 3 undecided, 2 wrong usage.\n"
+	"With --only: 0 no check failed or is unknown, 1 a check failed, 3 a check is unknown.\n";
 
 struct options {
-	bool verbose, quiet, json, no_probe, deep, run;
+	int verbose, quiet, json, no_probe, deep, run;
 	const char *only, *dump, *from, *sysroot, *limit;
 };
+
+static struct options options;
 
 __attribute__((noreturn, format(printf, 1, 2))) static void doctor_refuse(const char *format, ...)
 {
@@ -68,13 +66,13 @@ static void doctor_finish(void)
 
 /* ---- selection of checks ---- */
 
-static bool doctor_select_word(struct result *result, const char *word)
+static bool doctor_select_word(struct diagnosis *diagnosis, const char *word)
 {
 	bool found = false;
 
 	for (unsigned int i = 0; i < check_count; i++) {
 		if (!strcmp(word, checks[i].id) || !strcmp(word, checks[i].group)) {
-			result->shown[i] = true;
+			diagnosis->shown[i] = true;
 			found = true;
 		}
 	}
@@ -82,30 +80,29 @@ static bool doctor_select_word(struct result *result, const char *word)
 }
 
 /* Omits the checks of a program if none is named. */
-static void doctor_select_all(struct result *result)
+static void doctor_select_all(struct diagnosis *diagnosis)
 {
-	bool has_program = host_has(result->host, "option/program");
+	bool has_program = host_has(diagnosis->host, "option/program");
 
 	for (unsigned int i = 0; i < check_count; i++)
-		result->shown[i] = has_program || strcmp(checks[i].group, "program") != 0;
+		diagnosis->shown[i] = has_program || strcmp(checks[i].group, "program") != 0;
 }
 
-static void doctor_select_checks(struct result *result, const char *only)
+static void doctor_select_checks(struct diagnosis *diagnosis, const char *only)
 {
 	char *list, *rest = NULL;
 	bool any = false;
 
 	if (!only) {
-		doctor_select_all(result);
+		doctor_select_all(diagnosis);
 		return;
 	}
-	result->partial = true;
+	diagnosis->partial = true;
 	list = need_text("%s", only);
 	for (char *word = strtok_r(list, ", ", &rest); word; word = strtok_r(NULL, ", ", &rest)) {
-		if (!doctor_select_word(result, word))
-			doctor_refuse("--only: there is no group or check \"%s\" (groups: %s; "
-				      "without --only each "
-				      "check is named)",
+		if (!doctor_select_word(diagnosis, word))
+			doctor_refuse("--only: there is no group or check \"%s\" (groups: %s; run "
+				      "without --only to list the checks)",
 				      word, GROUPS);
 		any = true;
 	}
@@ -134,45 +131,37 @@ static struct host *doctor_open_recorded(const char *file)
 	if (length < 0 || strncmp(text, RECORD_FIRST_LINE, strlen(RECORD_FIRST_LINE)))
 		doctor_refuse("%s: not written by peerpin doctor --dump", file);
 	if (!record_parse(host, text, &line))
-		doctor_refuse("%s: line %u makes no sense", file, line);
+		doctor_refuse("%s: line %u is malformed", file, line);
 	free(text);
 	return host;
 }
 
-static void doctor_add_line(char **list, const char *line)
+static struct host *doctor_open_live(char **program)
 {
-	char *longer = need_text("%s%s%s", *list ? *list : "", *list ? "\n" : "", line);
-
-	free(*list);
-	*list = longer;
-}
-
-static struct host *doctor_open_live(const struct options *options, char **program)
-{
-	const char *root = options->sysroot ? options->sysroot : getenv("PEERPIN_SYSROOT");
+	const char *root = options.sysroot ? options.sysroot : getenv("PEERPIN_SYSROOT");
 	struct host *host = host_live(root ? root : "");
 	char *arguments = NULL;
 
 	if (program[0])
-		host_say(host, "option/program", "%s", program[0]);
+		host_record(host, "option/program", "%s", program[0]);
 	for (int i = 1; program[0] && program[i]; i++)
-		doctor_add_line(&arguments, program[i]);
+		list_append(&arguments, "\n", program[i]);
 	if (arguments)
-		host_say(host, "option/arguments", "%s", arguments);
+		host_record(host, "option/arguments", "%s", arguments);
 	free(arguments);
-	if (options->no_probe)
-		host_say(host, "option/probe", "off");
-	if (options->deep)
-		host_say(host, "option/deep", "on");
-	if (options->limit)
-		host_say(host, "option/limit", "%s", options->limit);
-	if (options->run)
-		host_say(host, "option/run", "on");
+	if (options.no_probe)
+		host_record(host, "option/probe", "off");
+	if (options.deep)
+		host_record(host, "option/deep", "on");
+	if (options.limit)
+		host_record(host, "option/limit", "%s", options.limit);
+	if (options.run)
+		host_record(host, "option/run", "on");
 	if (root && *root)
 		return host;
 	driver_add(host);
 	verbs_add(host);
-	if (!options->no_probe)
+	if (!options.no_probe)
 		probe_add(host);
 	program_add(host);
 	return host;
@@ -193,15 +182,15 @@ static void doctor_dump(struct host *host, const char *file)
 /* ---- run ---- */
 
 /* Lowers FAIL to WARN if each GPU has a proved method: the failure prevents nothing then. */
-static void doctor_soften(struct result *result, unsigned int which)
+static void doctor_soften(struct diagnosis *diagnosis, unsigned int which)
 {
 	static const char *const groups[] = { "kernel", "gpu", "rdma", "limits", "path" };
-	struct finding *finding = &result->findings[which];
+	struct finding *finding = &diagnosis->findings[which];
 
 	for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++) {
-		if (!strcmp(checks[which].group, groups[i]) && finding->verdict == VERDICT_FAIL &&
-		    every_gpu_works(result->host))
-			finding->verdict = VERDICT_WARN;
+		if (!strcmp(checks[which].group, groups[i]) && finding->result == FAIL &&
+		    every_gpu_works(diagnosis->host))
+			finding->result = WARN;
 	}
 }
 
@@ -210,32 +199,32 @@ static void doctor_doubt(struct host *host, struct finding *finding)
 {
 	char *refused = host_take_refused(host);
 
-	if (refused && finding->verdict == VERDICT_OK)
-		finding_add(finding, VERDICT_UNKNOWN, "%s cannot be read", refused);
+	if (refused && finding->result == OK)
+		finding_add(finding, UNKNOWN, "%s cannot be read", refused);
 	free(refused);
 }
 
-static void doctor_check(struct result *result, unsigned int which)
+static void doctor_check(struct diagnosis *diagnosis, unsigned int which)
 {
-	struct finding *finding = &result->findings[which];
+	struct finding *finding = &diagnosis->findings[which];
 
-	free(host_take_refused(result->host));
-	checks[which].look(result->host, finding);
-	doctor_doubt(result->host, finding);
-	if (!finding->text)
-		finding_set(finding, VERDICT_UNKNOWN, "nothing could be read");
-	doctor_soften(result, which);
+	free(host_take_refused(diagnosis->host));
+	checks[which].run(diagnosis->host, finding);
+	doctor_doubt(diagnosis->host, finding);
+	if (!finding_text(finding))
+		finding_set(finding, UNKNOWN, "nothing could be read");
+	doctor_soften(diagnosis, which);
 }
 
 /* --dump runs all checks, so that the file holds the readings of every check and of the
  * conclusion. */
-static void doctor_check_host(struct result *result, bool all)
+static void doctor_check_host(struct diagnosis *diagnosis, bool all)
 {
 	for (unsigned int i = 0; i < check_count; i++) {
-		if (all || result->shown[i])
-			doctor_check(result, i);
+		if (all || diagnosis->shown[i])
+			doctor_check(diagnosis, i);
 	}
-	host_read(result->host, "identity/host");
+	host_read(diagnosis->host, "identity/host");
 }
 
 static bool doctor_uses_colour(void)
@@ -245,59 +234,48 @@ static bool doctor_uses_colour(void)
 	return isatty(STDOUT_FILENO) && (!none || !*none) && terminal && strcmp(terminal, "dumb");
 }
 
-static int doctor_run(const struct options *options, char **program)
+static int doctor_run(char **program)
 {
-	struct result result = { .host = options->from ? doctor_open_recorded(options->from)
-						       : doctor_open_live(options, program) };
+	struct diagnosis diagnosis = { .host = options.from ? doctor_open_recorded(options.from)
+							    : doctor_open_live(program) };
 	bool written = true;
 
-	result.findings = need(calloc(check_count, sizeof(*result.findings)));
-	result.shown = need(calloc(check_count, sizeof(*result.shown)));
-	doctor_select_checks(&result, options->only);
-	doctor_check_host(&result, options->dump);
-	conclude(&result);
-	if (options->json)
-		written = print_json(&result);
-	else if (options->quiet)
-		print_conclusion(&result);
+	diagnosis.findings = need(calloc(check_count, sizeof(*diagnosis.findings)));
+	diagnosis.shown = need(calloc(check_count, sizeof(*diagnosis.shown)));
+	doctor_select_checks(&diagnosis, options.only);
+	doctor_check_host(&diagnosis, options.dump);
+	conclude(&diagnosis);
+	if (options.json)
+		written = print_json(&diagnosis);
+	else if (options.quiet)
+		print_conclusion(&diagnosis);
 	else
-		print_result(&result, options->verbose, doctor_uses_colour());
-	if (options->dump)
-		doctor_dump(result.host, options->dump);
+		print_diagnosis(&diagnosis, options.verbose, doctor_uses_colour());
+	if (options.dump)
+		doctor_dump(diagnosis.host, options.dump);
 	if (!written)
 		doctor_refuse("standard output: %s", strerror(errno));
 	doctor_finish();
 	for (unsigned int i = 0; i < check_count; i++)
-		finding_free(&result.findings[i]);
-	free(result.findings);
-	free(result.shown);
-	free(result.conclusion);
-	host_free(result.host);
-	return result.status;
+		finding_free(&diagnosis.findings[i]);
+	free(diagnosis.findings);
+	free(diagnosis.shown);
+	free(diagnosis.conclusion);
+	host_free(diagnosis.host);
+	return diagnosis.status;
 }
 
-enum {
-	OPTION_JSON = 256,
-	OPTION_ONLY,
-	OPTION_NO_PROBE,
-	OPTION_DEEP,
-	OPTION_LIMIT,
-	OPTION_RUN,
-	OPTION_DUMP,
-	OPTION_FROM,
-	OPTION_SYSROOT,
-	OPTION_VERSION
-};
+enum { OPTION_ONLY = 256, OPTION_LIMIT, OPTION_DUMP, OPTION_FROM, OPTION_SYSROOT, OPTION_VERSION };
 
 static const struct option long_options[] = {
-	{ "verbose", no_argument, NULL, 'v' },
-	{ "quiet", no_argument, NULL, 'q' },
-	{ "json", no_argument, NULL, OPTION_JSON },
+	{ "verbose", no_argument, &options.verbose, true },
+	{ "quiet", no_argument, &options.quiet, true },
+	{ "json", no_argument, &options.json, true },
+	{ "no-probe", no_argument, &options.no_probe, true },
+	{ "deep", no_argument, &options.deep, true },
+	{ "run", no_argument, &options.run, true },
 	{ "only", required_argument, NULL, OPTION_ONLY },
-	{ "no-probe", no_argument, NULL, OPTION_NO_PROBE },
-	{ "deep", no_argument, NULL, OPTION_DEEP },
 	{ "limit", required_argument, NULL, OPTION_LIMIT },
-	{ "run", no_argument, NULL, OPTION_RUN },
 	{ "dump", required_argument, NULL, OPTION_DUMP },
 	{ "from", required_argument, NULL, OPTION_FROM },
 	{ "sysroot", required_argument, NULL, OPTION_SYSROOT },
@@ -306,58 +284,35 @@ static const struct option long_options[] = {
 	{ NULL, 0, NULL, 0 },
 };
 
-static void doctor_take_option(struct options *options, int which, const char *word)
+__attribute__((noreturn)) static void doctor_print_and_exit(const char *text)
 {
-	switch (which) {
-	case 'v':
-		options->verbose = true;
-		break;
-	case 'q':
-		options->quiet = true;
-		break;
-	case OPTION_JSON:
-		options->json = true;
-		break;
-	case OPTION_ONLY:
-		options->only = optarg;
-		break;
-	case OPTION_NO_PROBE:
-		options->no_probe = true;
-		break;
-	case OPTION_DEEP:
-		options->deep = true;
-		break;
-	case OPTION_LIMIT:
-		if (!*optarg || strlen(optarg) > 6 ||
-		    strspn(optarg, "0123456789") != strlen(optarg))
-			doctor_refuse("--limit takes a number of seconds, not \"%s\"", optarg);
-		options->limit = optarg;
-		break;
-	case OPTION_RUN:
-		options->run = true;
-		break;
-	case OPTION_DUMP:
-		options->dump = optarg;
-		break;
-	case OPTION_FROM:
-		options->from = optarg;
-		break;
-	case OPTION_SYSROOT:
-		options->sysroot = optarg;
-		break;
-	case 'h':
-		fputs(usage, stdout);
-		doctor_finish();
-		exit(0);
-	case OPTION_VERSION:
-		puts("peerpin " PACKAGE_VERSION);
-		doctor_finish();
-		exit(0);
-	case ':':
+	fputs(text, stdout);
+	doctor_finish();
+	exit(0);
+}
+
+static void doctor_take_option(int which, const char *word)
+{
+	const char **const texts[] = { &options.only, &options.limit, &options.dump, &options.from,
+				       &options.sysroot };
+
+	if (which >= OPTION_ONLY && which <= OPTION_SYSROOT)
+		*texts[which - OPTION_ONLY] = optarg;
+	else if (which == 'v')
+		options.verbose = true;
+	else if (which == 'q')
+		options.quiet = true;
+	else if (which == 'h')
+		doctor_print_and_exit(usage);
+	else if (which == OPTION_VERSION)
+		doctor_print_and_exit("peerpin " PACKAGE_VERSION "\n");
+	else if (which == ':')
 		doctor_refuse("a value is missing after %s (see peerpin doctor --help)", word);
-	default:
+	else if (which)
 		doctor_refuse("unknown option: %s (see peerpin doctor --help)", word);
-	}
+	if (which == OPTION_LIMIT &&
+	    (!*optarg || strlen(optarg) > 6 || strspn(optarg, "0123456789") != strlen(optarg)))
+		doctor_refuse("--limit requires a number of seconds, not \"%s\"", optarg);
 }
 
 /* Warns of doctor options behind the program's name: they are the program's arguments, unused
@@ -368,9 +323,8 @@ static void doctor_warn_of_late_options(char *const *program)
 		for (const struct option *known = long_options; known->name; known++) {
 			if (!strncmp(word[1], "--", 2) && !strcmp(word[1] + 2, known->name))
 				fprintf(stderr,
-					"peerpin doctor: %s stands behind %s and is taken for its "
-					"argument: "
-					"doctor's own options come in front\n",
+					"peerpin doctor: %s follows %s, and is an argument of it: "
+					"options of doctor precede the program\n",
 					word[1], program[0]);
 		}
 	}
@@ -378,21 +332,20 @@ static void doctor_warn_of_late_options(char *const *program)
 
 int main(int count, char **words)
 {
-	struct options options = { .only = NULL };
 	int which, at = 1;
 
 	opterr = 0;
 	while ((which = getopt_long(count, words, "+:vqh", long_options, NULL)) != -1) {
-		doctor_take_option(&options, which, words[at]);
+		doctor_take_option(which, words[at]);
 		at = optind;
 	}
 	if (options.from && words[optind])
-		doctor_refuse("--from tells of its own program, %s is one too many", words[optind]);
+		doctor_refuse("--from excludes a program: remove %s", words[optind]);
 	if (options.from && options.sysroot)
 		doctor_refuse("--from and --sysroot exclude each other");
 	if (options.run && !words[optind] && !options.from)
 		doctor_refuse("--run needs a program");
 	if (!options.run)
 		doctor_warn_of_late_options(words + optind);
-	return doctor_run(&options, words + optind);
+	return doctor_run(words + optind);
 }

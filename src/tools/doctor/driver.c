@@ -6,7 +6,7 @@
  * beside those of host.h:
  *
  *   cuda/N/uuid             "GPU-5b1ab2a1-..."
- *   cuda/N/ended            end of that GPU's child; cuda/N/said: its output (child.h)
+ *   cuda/N/ended            end of that GPU's child; cuda/N/output: its output (child.h)
  *   cuda/N/export/managed   as for the other kinds; a failure is expected
  *   cuda/N/capable/managed  as for the other kinds; a failure is expected
  *   cuda/N/leak             "ok" | "lost BYTES": the GPU's free memory after all memory was freed
@@ -19,8 +19,7 @@
 #include <unistd.h>
 
 #include "tools/doctor/cuda_calls.h"
-#include "tools/doctor/host.h"
-#include "tools/doctor/nvml.h"
+#include "tools/doctor/host_internal.h"
 
 /* GPUs without persistence mode may take seconds to start. */
 #define START_SECONDS 20
@@ -44,21 +43,21 @@ static int driver_device_attribute(int device, int attribute)
 
 static void driver_read_attribute(struct host *host, int device, int attribute)
 {
-	char name[60];
 	int value = 0;
 	CUresult result = CUDA(cuDeviceGetAttribute, &value, (CUdevice_attribute)attribute, device);
 
-	snprintf(name, sizeof(name), "cuda/%d/attribute/%d", device, attribute);
 	if (result == CUDA_SUCCESS)
-		host_say(host, name, "%d", value);
+		host_record(host, reading_name("cuda/%d/attribute/%d", device, attribute), "%d",
+			    value);
 	else
-		host_fail(host, name, EINVAL, "%s", cuda_result(result));
+		host_record_error(host, reading_name("cuda/%d/attribute/%d", device, attribute),
+				  EINVAL, "%s", cuda_result(result));
 }
 
 static void driver_read_uuid(struct host *host, int device)
 {
 	static const char dashes[16] = { [4] = 1, [6] = 1, [8] = 1, [10] = 1 };
-	char name[60], text[60] = "GPU-";
+	char text[60] = "GPU-";
 	CUuuid uuid;
 
 	if (CUDA(cuDeviceGetUuid, &uuid, device) != CUDA_SUCCESS)
@@ -66,30 +65,26 @@ static void driver_read_uuid(struct host *host, int device)
 	for (int i = 0; i < 16; i++)
 		sprintf(text + strlen(text), "%s%02x", dashes[i] ? "-" : "",
 			(unsigned char)uuid.bytes[i]);
-	snprintf(name, sizeof(name), "cuda/%d/uuid", device);
-	host_say(host, name, "%s", text);
+	host_record(host, reading_name("cuda/%d/uuid", device), "%s", text);
 }
 
 static void driver_read_device(struct host *host, int device)
 {
-	char name[60], text[200] = "";
+	char text[200] = "";
 	size_t bytes;
 
-	snprintf(name, sizeof(name), "cuda/%d/name", device);
 	if (CUDA(cuDeviceGetName, text, sizeof(text) - 1, device) == CUDA_SUCCESS)
-		host_say(host, name, "%s", text);
-	snprintf(name, sizeof(name), "cuda/%d/pci", device);
-	host_say(host, name, "%04x:%02x:%02x.0",
-		 (unsigned int)driver_device_attribute(device, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID),
-		 (unsigned int)driver_device_attribute(device, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID),
-		 (unsigned int)driver_device_attribute(device, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID));
-	snprintf(name, sizeof(name), "cuda/%d/compute", device);
-	host_say(host, name, "%d.%d",
-		 driver_device_attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
-		 driver_device_attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
-	snprintf(name, sizeof(name), "cuda/%d/memory", device);
+		host_record(host, reading_name("cuda/%d/name", device), "%s", text);
+	host_record(
+		host, reading_name("cuda/%d/pci", device), "%04x:%02x:%02x.0",
+		(unsigned int)driver_device_attribute(device, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID),
+		(unsigned int)driver_device_attribute(device, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID),
+		(unsigned int)driver_device_attribute(device, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID));
+	host_record(host, reading_name("cuda/%d/compute", device), "%d.%d",
+		    driver_device_attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
+		    driver_device_attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
 	if (CUDA(cuDeviceTotalMem_v2, &bytes, device) == CUDA_SUCCESS)
-		host_say(host, name, "%zu", bytes);
+		host_record(host, reading_name("cuda/%d/memory", device), "%zu", bytes);
 	driver_read_uuid(host, device);
 	for (size_t i = 0; i < sizeof(attributes) / sizeof(*attributes); i++)
 		driver_read_attribute(host, device, attributes[i]);
@@ -102,17 +97,17 @@ static void driver_query(struct host *host)
 	CUresult result;
 
 	if (error) {
-		host_fail(host, "cuda/library", ENOENT, "%s", error);
+		host_record_error(host, "cuda/library", ENOENT, "%s", error);
 		return;
 	}
-	host_say(host, "cuda/library", "%s", cuda_file());
+	host_record(host, "cuda/library", "%s", cuda_file());
 	result = CUDA(cuInit, 0);
-	host_say(host, "cuda/init", "%s", cuda_result(result));
+	host_record(host, "cuda/init", "%s", cuda_result(result));
 	if (CUDA(cuDriverGetVersion, &version) == CUDA_SUCCESS)
-		host_say(host, "cuda/driver_version", "%d", version);
+		host_record(host, "cuda/driver_version", "%d", version);
 	if (result != CUDA_SUCCESS || CUDA(cuDeviceGetCount, &count) != CUDA_SUCCESS)
 		return;
-	host_say(host, "cuda/count", "%d", count);
+	host_record(host, "cuda/count", "%d", count);
 	for (int device = 0; device < count; device++)
 		driver_read_device(host, device);
 }
@@ -124,6 +119,7 @@ struct piece {
 	CUdeviceptr address;
 	size_t length;
 	CUmemGenericAllocationHandle handle;
+	bool capable; /* VMM memory: with gpuDirectRDMACapable */
 };
 
 /* Result and function of the last failed MADE. */
@@ -183,12 +179,12 @@ static bool driver_map(struct piece *piece)
 	return false;
 }
 
-static bool driver_make_mapped_as(struct piece *piece, bool capable)
+static bool driver_make_mapped(struct piece *piece)
 {
 	const CUmemAllocationProp properties = {
 		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
 		.location = { CU_MEM_LOCATION_TYPE_DEVICE, piece->device },
-		.allocFlags = { .gpuDirectRDMACapable = capable }
+		.allocFlags = { .gpuDirectRDMACapable = piece->capable }
 	};
 	size_t granule = 0;
 
@@ -205,16 +201,6 @@ static bool driver_make_mapped_as(struct piece *piece, bool capable)
 	return false;
 }
 
-static bool driver_make_mapped(struct piece *piece)
-{
-	return driver_make_mapped_as(piece, true);
-}
-
-static bool driver_make_mapped_plain(struct piece *piece)
-{
-	return driver_make_mapped_as(piece, false);
-}
-
 static void driver_free_mapped(struct piece *piece)
 {
 	CUDA(cuMemUnmap, piece->address, piece->length);
@@ -229,7 +215,7 @@ static const struct kind {
 } kinds[] = {
 	{ "device", driver_make_device, driver_free_device },
 	{ "mapped", driver_make_mapped, driver_free_mapped },
-	{ "mapped_plain", driver_make_mapped_plain, driver_free_mapped },
+	{ "mapped_plain", driver_make_mapped, driver_free_mapped },
 	{ "pool", driver_make_pool, driver_free_pool },
 	{ "managed", driver_make_managed, driver_free_device },
 };
@@ -237,41 +223,42 @@ static const struct kind {
 static void driver_read_export(struct host *host, const struct piece *piece, const char *kind,
 			       unsigned long long flags)
 {
-	char name[60];
 	CUresult result;
 	int fd = -1;
 
 	result = CUDA(cuMemGetHandleForAddressRange, &fd, piece->address, piece->length,
 		      CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, flags);
-	snprintf(name, sizeof(name), "cuda/%d/export/%s", piece->device, kind);
 	if (result == CUDA_SUCCESS) {
-		host_say(host, name, "ok");
+		host_record(host, reading_name("cuda/%d/export/%s", piece->device, kind), "ok");
 		/* An open descriptor keeps the memory. */
 		close(fd);
 	} else {
-		host_say(host, name, "cuMemGetHandleForAddressRange %s", cuda_result(result));
+		host_record(host, reading_name("cuda/%d/export/%s", piece->device, kind),
+			    "cuMemGetHandleForAddressRange %s", cuda_result(result));
 	}
 }
 
 static void driver_read_kind(struct host *host, const struct kind *kind, int device)
 {
-	struct piece piece = { .device = device, .length = LENGTH };
+	struct piece piece = { .device = device,
+			       .length = LENGTH,
+			       .capable = strcmp(kind->name, "mapped_plain") };
 	unsigned int capable = 0;
 	CUresult result;
-	char name[60];
 
 	if (!kind->make(&piece)) {
-		snprintf(name, sizeof(name), "cuda/%d/export/%s", device, kind->name);
-		host_say(host, name, "%s %s", cuda_name(failed_call), cuda_result(failure));
+		host_record(host, reading_name("cuda/%d/export/%s", device, kind->name), "%s %s",
+			    cuda_name(failed_call), cuda_result(failure));
 		return;
 	}
-	snprintf(name, sizeof(name), "cuda/%d/capable/%s", device, kind->name);
 	result = CUDA(cuPointerGetAttribute, &capable,
 		      CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, piece.address);
 	if (result == CUDA_SUCCESS)
-		host_say(host, name, "%u", capable & 0xff ? 1 : 0);
+		host_record(host, reading_name("cuda/%d/capable/%s", device, kind->name), "%u",
+			    capable & 0xff ? 1 : 0);
 	else
-		host_fail(host, name, EINVAL, "%s", cuda_result(result));
+		host_record_error(host, reading_name("cuda/%d/capable/%s", device, kind->name),
+				  EINVAL, "%s", cuda_result(result));
 	driver_read_export(host, &piece, kind->name, 0);
 	if (kind == kinds)
 		driver_read_export(host, &piece, "device_pcie", PCIE_MAPPING);
@@ -282,49 +269,29 @@ static void driver_read_kind(struct host *host, const struct kind *kind, int dev
 
 static int current_device; /* GPU of the next child, set before the fork */
 
-static size_t driver_free_bytes(void)
+/* The first record of a reading stays (host_record). */
+static void driver_read_kinds(void *host)
 {
-	size_t free_bytes = 0, total;
-
-	return CUDA(cuMemGetInfo_v2, &free_bytes, &total) == CUDA_SUCCESS ? free_bytes : 0;
-}
-
-/* Repeats up to 4 times, because other processes may allocate meanwhile. The first round is no
- * measurement: the driver allocates memory of its own then. The first record of a reading stays
- * (host_record). */
-static void driver_read_memory(struct host *host, int device)
-{
-	size_t before = 0, after = 0;
-	char name[60];
-
-	for (int round = 0; round < 4 && (round < 2 || after < before); round++) {
-		before = driver_free_bytes();
-		for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
-			driver_read_kind(host, &kinds[i], device);
-		after = driver_free_bytes();
-	}
-	snprintf(name, sizeof(name), "cuda/%d/leak", device);
-	if (after < before)
-		host_say(host, name, "lost %zu", before - after);
-	else
-		host_say(host, name, "ok");
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
+		driver_read_kind(host, &kinds[i], current_device);
 }
 
 static void driver_query_device(struct host *host)
 {
 	CUcontext context;
 	CUresult result;
-	char name[60];
+	char leak[40];
 
 	if (cuda_load() || CUDA(cuInit, 0) != CUDA_SUCCESS)
 		return;
 	result = CUDA(cuDevicePrimaryCtxRetain, &context, current_device);
 	if (result == CUDA_SUCCESS)
 		result = CUDA(cuCtxSetCurrent, context);
-	snprintf(name, sizeof(name), "cuda/%d/context", current_device);
-	host_say(host, name, "%s", cuda_result(result));
+	host_record(host, reading_name("cuda/%d/context", current_device), "%s",
+		    cuda_result(result));
+	snprintf(leak, sizeof(leak), "cuda/%d/leak", current_device);
 	if (result == CUDA_SUCCESS)
-		driver_read_memory(host, current_device);
+		cuda_record_lost(host, leak, driver_read_kinds, host);
 	CUDA(cuDevicePrimaryCtxRelease_v2, current_device);
 }
 
@@ -333,11 +300,11 @@ static void driver_fill(struct host *host)
 	int64_t count = 0;
 	char prefix[40];
 
-	host_ask_child(host, "cuda/", START_SECONDS, driver_query);
+	host_run_child(host, "cuda/", START_SECONDS, driver_query);
 	host_number(host, &count, "cuda/count");
 	for (current_device = 0; current_device < count; current_device++) {
 		snprintf(prefix, sizeof(prefix), "cuda/%d/", current_device);
-		host_ask_child(host, prefix, START_SECONDS, driver_query_device);
+		host_run_child(host, prefix, START_SECONDS, driver_query_device);
 	}
 	nvml_fill(host);
 }

@@ -10,109 +10,208 @@
 #include "tools/doctor/host_internal.h"
 
 const struct check checks[] = {
-#define CHECK(id, group, function, privilege, why, link)                                           \
-	{ id, group, privilege, why, link, function },
+#define CHECK(id, group, function, privilege, read, why, link)                                     \
+	{ id, group, privilege, read, why, link, function },
 #include "tools/doctor/doctor_checks.def"
 #undef CHECK
 };
 const unsigned int check_count = sizeof(checks) / sizeof(checks[0]);
 
-static const char *const names[] = { "OK", "NOT NEEDED", "UNKNOWN", "WARN", "FAIL" };
-
-const char *verdict_name(enum verdict verdict)
+const char *result_name(enum result result)
 {
-	return names[verdict];
+	static const char *const names[RESULTS] = { "OK", "NOT NEEDED", "UNKNOWN", "WARN", "FAIL" };
+
+	return names[result];
 }
 
-static char *finding_print(const char *format, va_list arguments)
-{
-	char *text = NULL;
+/* Sets TEXT to the printed arguments behind `format`; the caller frees it. */
+#define PRINT(text, format)                                                                        \
+	do {                                                                                       \
+		va_list arguments;                                                                 \
+		va_start(arguments, format);                                                       \
+		text = need_print(format, arguments);                                              \
+		va_end(arguments);                                                                 \
+	} while (0)
 
-	if (vasprintf(&text, format, arguments) < 0)
-		text = NULL;
-	return need(text);
-}
+/* ---- lists of words ---- */
 
-/* Appends `text` behind `between` and frees `text`. */
-static void finding_append_text(char **to, const char *between, char *text)
+void list_append(char **to, const char *between, const char *text)
 {
-	char *whole = *to && **to ? need_text("%s%s%s", *to, between, text) : need_text("%s", text);
+	char *whole = need_text("%s%s%s", *to ? *to : "", *to && **to ? between : "", text);
 
 	free(*to);
-	free(text);
 	*to = whole;
 }
 
-void finding_set(struct finding *finding, enum verdict verdict, const char *format, ...)
+void list_add(char **list, const char *item)
 {
-	va_list arguments;
-
-	free(finding->text);
-	va_start(arguments, format);
-	finding->text = finding_print(format, arguments);
-	va_end(arguments);
-	finding->verdict = verdict;
+	list_append(list, " ", item);
 }
 
-void finding_add(struct finding *finding, enum verdict verdict, const char *format, ...)
+/* Start of the number at the end of a word; the word's end if there is none. */
+static const char *list_number(const char *word)
 {
-	va_list arguments;
+	const char *at = word + strcspn(word, " ");
 
-	va_start(arguments, format);
-	finding_append_text(&finding->text, "; ", finding_print(format, arguments));
-	va_end(arguments);
-	if (verdict > finding->verdict)
-		finding->verdict = verdict;
+	while (at > word && at[-1] >= '0' && at[-1] <= '9')
+		at--;
+	return at;
+}
+
+/* True if `word` is `before` plus one: GPU1 after GPU0. Pairs ("GPU0-mlx5_0") never match. */
+static bool list_follows(const char *before, const char *word)
+{
+	const char *number = list_number(word), *number_before = list_number(before);
+	size_t prefix = (size_t)(number - word);
+
+	return *number && *number != ' ' && *number_before && *number_before != ' ' &&
+	       prefix == (size_t)(number_before - before) && !strncmp(before, word, prefix) &&
+	       !memchr(word, '-', prefix) && atoi(number) == atoi(number_before) + 1;
+}
+
+char *list_shorten(const char *items)
+{
+	char *text = NULL, *part;
+
+	for (const char *first = items, *next; *first; first = next + (*next == ' ')) {
+		const char *last = first;
+		unsigned int count = 1;
+
+		next = first + strcspn(first, " ");
+		for (; *next == ' ' && list_follows(last, next + 1); count++) {
+			last = next + 1;
+			next = last + strcspn(last, " ");
+		}
+		if (count > 2)
+			part = need_text("%.*s..%.*s", (int)strcspn(first, " "), first,
+					 (int)(next - list_number(last)), list_number(last));
+		else
+			part = need_text("%.*s", (int)(next - first), first);
+		list_add(&text, part);
+		free(part);
+	}
+	return text;
+}
+
+/* ---- text ---- */
+
+static void finding_join(struct finding *finding, enum result result, const char *text)
+{
+	list_append(&finding->text, "; ", text);
+	if (result > finding->result)
+		finding->result = result;
+}
+
+/* Moves all items to the text, in order of their creation. */
+const char *finding_text(struct finding *finding)
+{
+	for (unsigned int i = 0; i < finding->group_count; i++) {
+		struct group *group = &finding->groups[i];
+		char *items = list_shorten(group->items);
+
+		list_append(&items, *group->words ? " " : "", group->words);
+		finding_join(finding, group->result, items);
+		free(items);
+		free(group->items);
+		free(group->words);
+	}
+	finding->group_count = 0;
+	return finding->text;
+}
+
+void finding_set(struct finding *finding, enum result result, const char *format, ...)
+{
+	char *text;
+
+	PRINT(text, format);
+	finding_text(finding);
+	free(finding->text);
+	finding->text = text;
+	finding->result = result;
+}
+
+void finding_add(struct finding *finding, enum result result, const char *format, ...)
+{
+	char *text;
+
+	PRINT(text, format);
+	finding_text(finding);
+	finding_join(finding, result, text);
+	free(text);
+}
+
+void finding_problem(struct finding *finding, enum result result, const char *fix,
+		     const char *format, ...)
+{
+	char *text;
+
+	PRINT(text, format);
+	finding_add(finding, result, "%s", text);
+	free(text);
+	if (fix)
+		finding_fix(finding, "%s", fix);
 }
 
 void finding_append(struct finding *finding, const char *format, ...)
 {
-	va_list arguments;
+	char *text;
 
-	va_start(arguments, format);
-	finding_append_text(&finding->text, "", finding_print(format, arguments));
-	va_end(arguments);
+	PRINT(text, format);
+	list_append(&finding->text, "", text);
+	free(text);
 }
 
-void finding_read(struct finding *finding, const char *format, ...)
+void finding_item(struct finding *finding, enum result result, const char *item, const char *format,
+		  ...)
 {
-	va_list arguments;
+	struct group *group = finding->groups;
+	char *words;
 
-	va_start(arguments, format);
-	finding_append_text(&finding->read, ", ", finding_print(format, arguments));
-	va_end(arguments);
+	PRINT(words, format);
+	while (group < finding->groups + finding->group_count &&
+	       (group->result != result || strcmp(group->words, words)))
+		group++;
+	if (group == finding->groups + GROUPS_MAX)
+		group--; /* the last group takes the rest, with the worst result */
+	if (group == finding->groups + finding->group_count) {
+		*group = (struct group){ .result = result, .words = words };
+		finding->group_count++;
+	} else {
+		free(words);
+	}
+	if (result > group->result)
+		group->result = result;
+	if (result > finding->result)
+		finding->result = result;
+	list_add(&group->items, item);
 }
 
 void finding_fix(struct finding *finding, const char *format, ...)
 {
 	unsigned int known = 0;
-	va_list arguments;
 	char *fix;
 
-	if (finding->undecided)
-		return;
-	va_start(arguments, format);
-	fix = finding_print(format, arguments);
-	va_end(arguments);
+	PRINT(fix, format);
 	while (known < finding->fix_count && strcmp(finding->fixes[known], fix))
 		known++;
-	if (known < finding->fix_count) {
+	if (finding->undecided || known < finding->fix_count) {
 		free(fix);
 		return;
 	}
-	finding->fixes = need(reallocarray(finding->fixes, finding->fix_count + 1, sizeof(char *)));
+	finding->fixes = need(reallocarray(finding->fixes, known + 1, sizeof(char *)));
 	finding->fixes[finding->fix_count++] = fix;
 }
 
 void finding_free(struct finding *finding)
 {
+	finding_text(finding);
 	free(finding->text);
-	free(finding->read);
-	for (unsigned int i = 0; i < finding->fix_count; i++)
-		free(finding->fixes[i]);
+	while (finding->fix_count)
+		free(finding->fixes[--finding->fix_count]);
 	free(finding->fixes);
-	*finding = (struct finding){ .verdict = VERDICT_OK };
 }
+
+/* ---- findings of several checks ---- */
 
 /* True if there is a GPU with a driver, and an adapter that is not software. */
 static bool finding_has_hardware(struct host *host)
@@ -121,45 +220,44 @@ static bool finding_has_hardware(struct host *host)
 
 	if (driver_flavour(host) == FLAVOUR_NONE && !machine->driver_answers)
 		return false;
-	for (unsigned int i = 0; machine->gpu_count && i < machine->adapter_count; i++) {
-		if (!machine->adapters[i].software)
+	EACH_ADAPTER(host, adapter) {
+		if (machine->gpu_count && !adapter->software)
 			return true;
 	}
 	return false;
 }
 
-void finding_without(struct host *host, struct finding *finding, enum way other,
-		     const char *missing)
+void finding_without(struct host *host, struct finding *finding, enum method other, const char *fix,
+		     const char *format, ...)
 {
 	bool decided = finding_has_hardware(host);
-	char *refused = host_take_refused(host);
+	char *refused = host_take_refused(host), *missing;
 
-	if (way_suffices(host, other))
-		finding_set(finding, VERDICT_NOT_NEEDED, "%s; not needed, %s works", missing,
-			    way_name(other));
+	PRINT(missing, format);
+	if (method_suffices(host, other))
+		finding_set(finding, NOT_NEEDED, "%s; not needed, %s works", missing,
+			    method_name(other));
 	else if (refused)
-		finding_set(finding, VERDICT_UNKNOWN,
-			    "%s, if that could be seen: %s cannot be read", missing, refused);
-	else if (decided && !way_is_open(host, other))
-		finding_set(finding, VERDICT_FAIL, "%s", missing);
+		finding_set(finding, UNKNOWN, "%s, as far as readable: %s cannot be read", missing,
+			    refused);
+	else if (decided && !method_is_open(host, other))
+		finding_set(finding, FAIL, "%s", missing);
 	else
-		finding_set(finding, VERDICT_UNKNOWN,
-			    "%s; whether it is needed cannot be said here", missing);
-	finding->undecided = finding->verdict == VERDICT_UNKNOWN;
+		finding_set(finding, UNKNOWN, "%s; this host does not show whether it is needed",
+			    missing);
+	finding->undecided = finding->result == UNKNOWN;
+	if (fix)
+		finding_fix(finding, "%s", fix);
 	host_note_refused(host, refused);
 	free(refused);
+	free(missing);
 }
 
 bool had_no_time(struct host *host, struct finding *finding, const char *ended)
 {
 	if (host_read(host, "%s", ended)->error != ETIME)
 		return false;
-	finding_set(finding, VERDICT_UNKNOWN, NO_TIME);
+	finding_set(finding, UNKNOWN, NO_TIME);
 	finding_fix(finding, "peerpin doctor --limit 1200");
 	return true;
-}
-
-void list_add(char **list, const char *item)
-{
-	finding_append_text(list, " ", need_text("%s", item));
 }

@@ -44,13 +44,11 @@ void *need(void *memory)
 	exit(3);
 }
 
-static char *host_print(const char *format, va_list arguments)
+char *need_print(const char *format, va_list arguments)
 {
-	char *text = NULL;
+	char *text;
 
-	if (vasprintf(&text, format, arguments) < 0)
-		text = NULL;
-	return need(text);
+	return need(vasprintf(&text, format, arguments) < 0 ? NULL : text);
 }
 
 char *need_text(const char *format, ...)
@@ -59,7 +57,7 @@ char *need_text(const char *format, ...)
 	char *text;
 
 	va_start(arguments, format);
-	text = host_print(format, arguments);
+	text = need_print(format, arguments);
 	va_end(arguments);
 	return text;
 }
@@ -99,11 +97,6 @@ void host_free(struct host *host)
 	free(host);
 }
 
-bool host_is_live(const struct host *host)
-{
-	return host->live;
-}
-
 const char *host_root(const struct host *host)
 {
 	return host->root;
@@ -140,7 +133,8 @@ static struct entry *host_find(const struct host *host, const char *name)
 	return found ? host->entries[slot] : NULL;
 }
 
-void host_record(struct host *host, const char *name, int error, const char *text, size_t length)
+void host_record_bytes(struct host *host, const char *name, int error, const char *text,
+		       size_t length)
 {
 	struct entry *entry;
 	char *copy;
@@ -168,27 +162,38 @@ void host_record(struct host *host, const char *name, int error, const char *tex
 		child_forward(name, error, text, length);
 }
 
-void host_say(struct host *host, const char *name, const char *format, ...)
+void host_record(struct host *host, const char *name, const char *format, ...)
 {
 	va_list arguments;
 	char *text;
 
 	va_start(arguments, format);
-	text = host_print(format, arguments);
+	text = need_print(format, arguments);
 	va_end(arguments);
-	host_record(host, name, 0, text, strlen(text));
+	host_record_bytes(host, name, 0, text, strlen(text));
 	free(text);
 }
 
-void host_fail(struct host *host, const char *name, int error, const char *format, ...)
+const char *reading_name(const char *format, ...)
+{
+	static char name[300];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(name, sizeof(name), format, arguments);
+	va_end(arguments);
+	return name;
+}
+
+void host_record_error(struct host *host, const char *name, int error, const char *format, ...)
 {
 	va_list arguments;
 	char *text;
 
 	va_start(arguments, format);
-	text = host_print(format, arguments);
+	text = need_print(format, arguments);
 	va_end(arguments);
-	host_record(host, name, error ? error : EINVAL, text, strlen(text));
+	host_record_bytes(host, name, error ? error : EINVAL, text, strlen(text));
 	free(text);
 }
 
@@ -236,7 +241,7 @@ static const struct reading *host_read_once(struct host *host, const char *name)
 		entry = host_find(host, name);
 	}
 	if (!entry) {
-		host_record(host, name, ENOENT, "", 0);
+		host_record_bytes(host, name, ENOENT, "", 0);
 		entry = host_find(host, name);
 	}
 	return &entry->reading;
@@ -289,67 +294,46 @@ static char *host_display_name(const char *name)
 	return need_text("%s", name);
 }
 
-static const struct reading *host_read_printed(struct host *host, const char *format,
-					       va_list arguments, bool notes)
+const struct reading *host_read(struct host *host, const char *format, ...)
 {
-	char *name = host_print(format, arguments), *plain, *refused;
-	const struct reading *reading = host_read_once(host, name);
+	const struct reading *reading;
+	va_list arguments;
+	char *name;
 
-	if (notes && reading_is_refused(reading)) {
-		plain = host_display_name(name);
-		refused = need_text("%s (%s)", plain, host_error_name(reading->error));
+	va_start(arguments, format);
+	name = need_print(format, arguments);
+	va_end(arguments);
+	reading = host_read_once(host, name);
+	free(name);
+	return reading;
+}
+
+const struct reading *host_read_noting(struct host *host, const char *format, ...)
+{
+	char *name, *display, *refused;
+	const struct reading *reading;
+	va_list arguments;
+
+	va_start(arguments, format);
+	name = need_print(format, arguments);
+	va_end(arguments);
+	reading = host_read_once(host, name);
+	if (reading_is_refused(reading)) {
+		display = host_display_name(name);
+		refused = need_text("%s (%s)", display, host_error_name(reading->error));
 		host_note_refused(host, refused);
 		free(refused);
-		free(plain);
+		free(display);
 	}
 	free(name);
 	return reading;
 }
 
-const struct reading *host_read(struct host *host, const char *format, ...)
+bool reading_number(const struct reading *reading, int64_t *value)
 {
-	const struct reading *reading;
-	va_list arguments;
-
-	va_start(arguments, format);
-	reading = host_read_printed(host, format, arguments, false);
-	va_end(arguments);
-	return reading;
-}
-
-const char *host_text(struct host *host, const char *format, ...)
-{
-	const struct reading *reading;
-	va_list arguments;
-
-	va_start(arguments, format);
-	reading = host_read_printed(host, format, arguments, true);
-	va_end(arguments);
-	return reading->error ? NULL : reading->text;
-}
-
-bool host_has(struct host *host, const char *format, ...)
-{
-	const struct reading *reading;
-	va_list arguments;
-
-	va_start(arguments, format);
-	reading = host_read_printed(host, format, arguments, true);
-	va_end(arguments);
-	return !reading->error;
-}
-
-bool host_number(struct host *host, int64_t *value, const char *format, ...)
-{
-	const struct reading *reading;
-	va_list arguments;
-	const char *text;
+	const char *text = reading->text;
 	char *end;
 
-	va_start(arguments, format);
-	reading = host_read_printed(host, format, arguments, true);
-	va_end(arguments);
-	text = reading->text;
 	if (reading->error || !*text)
 		return false;
 	*value = strtoll(text, &end, !strncmp(text, "0x", 2) ? 16 : 10);

@@ -60,13 +60,13 @@
  *     NAME/data_direct "PATH": mlx5dv_get_data_direct_sysfs_path; error: not supported
  *     NAME/dmabuf_data_direct   mlx5dv_reg_dmabuf_mr with descriptor -1: the errno's name
  *   probe/...      real registrations (probe.c). GPU: N of cuda/;
- *                  WAY: the method, "dma-buf", "peermem" or "data-direct"
+ *                  METHOD: "dma-buf", "peermem" or "data-direct"
  *     ended            as cuda/ended
- *     GPU/ADAPTER/WAY/BYTES      "ok NANOSECONDS" (duration of the registering call) |
+ *     GPU/ADAPTER/METHOD/BYTES      "ok NANOSECONDS" (duration of the registering call) |
  *                                "fail CALL ERRNO" (a name: "EFAULT")
- *     GPU/ADAPTER/WAY/relaxed    as BYTES, with relaxed ordering
- *     GPU/ADAPTER/WAY/returned   "ok" | "lost BYTES": the GPU's free memory afterwards
- *     GPU/ADAPTER/WAY/transfer   --deep: "ok" | "fail WHAT"; error EOPNOTSUPP with a reason:
+ *     GPU/ADAPTER/METHOD/relaxed    as BYTES, with relaxed ordering
+ *     GPU/ADAPTER/METHOD/returned   "ok" | "lost BYTES": the GPU's free memory afterwards
+ *     GPU/ADAPTER/METHOD/transfer   --deep: "ok" | "fail ERROR"; error EOPNOTSUPP with a reason:
  *                                no transfer was possible
  *   program/...    the program on the command line (program.c)
  *     path             resolved on PATH; error ENOENT
@@ -111,25 +111,30 @@ void host_free(struct host *host);
 const struct reading *host_read(struct host *host, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* Text of a reading. NULL: error. */
-const char *host_text(struct host *host, const char *format, ...)
+/* host_read for the macros below, which do not distinguish unreadable from absent data: it notes
+ * unreadable readings (host_take_refused). */
+const struct reading *host_read_noting(struct host *host, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
+/* Text of a reading. NULL: error. */
+#define host_text(host, ...) reading_text(host_read_noting(host, __VA_ARGS__))
 /* Number in a reading, base 10, or 16 after "0x". False: error, or not a number. */
-bool host_number(struct host *host, int64_t *value, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
-
+#define host_number(host, value, ...) reading_number(host_read_noting(host, __VA_ARGS__), value)
 /* True if the reading has no error. For a path: it exists and is readable. */
-bool host_has(struct host *host, const char *format, ...) __attribute__((format(printf, 2, 3)));
+#define host_has(host, ...) (!host_read_noting(host, __VA_ARGS__)->error)
+
+static inline const char *reading_text(const struct reading *reading)
+{
+	return reading->error ? NULL : reading->text;
+}
+
+bool reading_number(const struct reading *reading, int64_t *value);
 
 /* True if the error is neither ENOENT nor ENOTDIR. */
 bool reading_is_refused(const struct reading *reading);
 
-/* host_text, host_number and host_has return one result for unreadable and absent data. They
- * note each unreadable reading here: "NAME (ERROR)", separated by commas.
- *
- * Returns and clears the notes; NULL: none since the last call. The caller frees the text.
- */
+/* Returns and clears the notes on unreadable readings: "NAME (ERROR)", separated by commas; NULL:
+ * none since the last call. The caller frees the text. */
 char *host_take_refused(struct host *host);
 /* Adds taken notes again, for a caller that caches readings. */
 void host_note_refused(struct host *host, const char *names);
@@ -140,12 +145,16 @@ void host_note_refused(struct host *host, const char *names);
 bool host_line(const char **text, char *line, size_t size);
 
 /* Records a reading, for sources, options and recorded hosts. The first record of a name stays.
- * A child of host_ask_child also sends the reading to the parent at once. */
-void host_record(struct host *host, const char *name, int error, const char *text, size_t length);
-void host_say(struct host *host, const char *name, const char *format, ...)
+ * A child of host_run_child also sends the reading to the parent at once. */
+void host_record_bytes(struct host *host, const char *name, int error, const char *text,
+		       size_t length);
+void host_record(struct host *host, const char *name, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
-void host_fail(struct host *host, const char *name, int error, const char *format, ...)
+void host_record_error(struct host *host, const char *name, int error, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
+
+/* Formats a reading's name, in a buffer that the next call overwrites. */
+const char *reading_name(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Registers `fill` for names that begin with `prefix` ("cuda/"). The first read of such a name
  * calls `fill` once; names that `fill` does not record are errors ENOENT.
@@ -157,7 +166,7 @@ void host_add_source(struct host *host, const char *prefix, void (*fill)(struct 
 /* Runs `body` in a child process. The host keeps all readings that the child records before it
  * ends, crashes or is killed after `seconds`. Records "PREFIXended"; error ETIME: NO_TIME
  * (child.h). `body` need not close its descriptors. */
-void host_ask_child(struct host *host, const char *prefix, unsigned int seconds,
+void host_run_child(struct host *host, const char *prefix, unsigned int seconds,
 		    void (*body)(struct host *child));
 
 /* True if `seconds` remain of the time limit for calls that may hang: option/limit, or
@@ -171,9 +180,23 @@ void host_each(struct host *host,
 	       bool (*visit)(const char *name, const struct reading *reading, void *argument),
 	       void *argument);
 
-/* Converts an errno to its name and back: "ENOENT"; a number if the name is not in the table. */
+/* Name of an errno: "ENOENT"; its number if the name is not in the table. */
 const char *host_error_name(int error);
-int host_error_number(const char *name);
+
+/* Registration methods, by their names in probe/. */
+enum method { METHOD_DMA_BUF, METHOD_PEER_MEMORY, METHOD_DATA_DIRECT };
+#define METHODS 3
+
+static inline const char *method_name(enum method method)
+{
+	static const char *const names[METHODS] = { "dma-buf", "peermem", "data-direct" };
+
+	return names[method];
+}
+
+/* Sizes of the probe's registrations, as in its readings. */
+#define PROBE_SMALL "2097152"
+#define PROBE_LARGE "67108864"
 
 /* Sources: each function calls host_add_source for its prefix. */
 void driver_add(struct host *host);  /* driver.c: cuda/ */

@@ -3,6 +3,7 @@
 #ifndef PEERPIN_DOCTOR_HOST_INTERNAL_H
 #define PEERPIN_DOCTOR_HOST_INTERNAL_H
 
+#include <stdarg.h>
 #include <stdio.h>
 
 #include "tools/doctor/host.h"
@@ -11,12 +12,12 @@
 
 /* Host without sources: an unrecorded reading is an error ENOENT. */
 struct host *host_empty(void);
-bool host_is_live(const struct host *host);
 const char *host_root(const struct host *host);
 
 /* Returns `memory`. Out of memory (NULL): prints one line and exits with status 3. */
 void *need(void *memory);
 char *need_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
+char *need_print(const char *format, va_list arguments) __attribute__((format(printf, 1, 0)));
 
 /* ---- live.c ---- */
 
@@ -29,11 +30,17 @@ void live_read(struct host *host, const char *name);
  * or only its lines with WORD, as `name`. */
 void command_read(struct host *host, const char *name, const char *line, unsigned int seconds);
 
+/* ---- nvml.c, program_run.c ---- */
+
+/* Records cuda/ of NVML, after the driver's readings: cuda/N/pci selects NVML's devices. */
+void nvml_fill(struct host *host);
+/* Records program/run. */
+void program_run(struct host *host);
+
 /* ---- record.c ---- */
 
 #define RECORD_FIRST_LINE "# peerpin doctor: readings of a host, version 1"
 
-void record_write(FILE *to, const char *name, const struct reading *reading);
 void record_write_all(FILE *to, struct host *host);
 
 /* Records all readings of a text written by record_write_all. False: malformed text; *line is

@@ -1,185 +1,126 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* json.c -- the result as one JSON object, with the texts and verdicts of the printed result */
+/* json.c -- the diagnosis as one JSON object, with the texts and results of the printed form */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/doctor/diagnosis.h"
 #include "tools/doctor/host_internal.h"
-#include "tools/doctor/result.h"
 
 /* Readings may hold any bytes. Invalid UTF-8: bytes above 127 become "?". jansson escapes
- * control characters on output, except 0x7f: replaced here. */
+ * control characters on output, except 0x7f: replaced here. NULL becomes null. */
 static json_t *print_json_text(const char *text)
 {
 	char *copy = text ? need_text("%s", text) : NULL;
 	json_t *value;
 
-	for (char *at = copy; at && *at; at++) {
-		if (*at == 0x7f)
-			*at = '?';
-	}
+	for (char *at = copy; at && (at = strchr(at, 0x7f));)
+		*at = '?';
 	value = copy ? json_string(copy) : json_null();
 	for (char *at = value ? NULL : copy; at && *at; at++) {
 		if (*at & 0x80)
 			*at = '?';
 	}
 	if (!value)
-		value = need(json_string(copy));
+		value = json_string(copy);
 	free(copy);
 	return value;
 }
 
-static json_t *print_json_fixes(const struct finding *finding)
+/* "o" members steal their reference. A failed allocation makes the whole NULL. */
+static json_t *print_json_checks(const struct diagnosis *diagnosis)
 {
-	json_t *list = need(json_array());
-
-	for (unsigned int i = 0; i < finding->fix_count; i++)
-		json_array_append_new(list, print_json_text(finding->fixes[i]));
-	return list;
-}
-
-static json_t *print_json_checks(const struct result *result)
-{
-	json_t *list = need(json_array());
+	json_t *list = json_array();
 
 	for (unsigned int i = 0; i < check_count; i++) {
-		const struct finding *finding = &result->findings[i];
-		json_t *check;
+		const struct finding *finding = &diagnosis->findings[i];
+		const struct check *check = &checks[i];
+		json_t *fixes;
 
-		if (!result->shown[i])
+		if (!diagnosis->shown[i])
 			continue;
-		check = need(json_object());
-		json_object_set_new(check, "id", json_string(checks[i].id));
-		json_object_set_new(check, "group", json_string(checks[i].group));
-		json_object_set_new(check, "verdict", json_string(verdict_name(finding->verdict)));
-		json_object_set_new(check, "found", print_json_text(finding->text));
-		json_object_set_new(check, "read", print_json_text(finding->read));
-		json_object_set_new(check, "why", json_string(checks[i].why));
-		json_object_set_new(check, "do", print_json_fixes(finding));
-		json_object_set_new(check, "needs", json_string(checks[i].privilege));
-		json_object_set_new(check, "more", json_string(checks[i].link));
-		json_array_append_new(list, check);
+		fixes = json_array();
+		for (unsigned int j = 0; j < finding->fix_count; j++)
+			json_array_append_new(fixes, print_json_text(finding->fixes[j]));
+		json_array_append_new(
+			list, json_pack("{ss ss ss so ss ss so ss ss}", "id", check->id, "group",
+					check->group, "result", result_name(finding->result),
+					"found", print_json_text(finding->text), "read",
+					check->read, "why", check->why, "fixes", fixes, "needs",
+					check->privilege, "more", check->link));
 	}
 	return list;
 }
 
-/* Registration times of the probe in ns, by method and size. */
+/* Registration times of the probe in ns, by size; NULL: none. */
 static json_t *print_json_times(struct host *host, const struct gpu *gpu,
-				const struct adapter *adapter)
+				const struct adapter *adapter, enum method method)
 {
-	static const char *const sizes[] = { "2097152", "67108864" };
-	json_t *all = need(json_object());
+	const char *small = probe_text(host, gpu, adapter, method, PROBE_SMALL, "ok");
+	const char *large = probe_text(host, gpu, adapter, method, PROBE_LARGE, "ok");
 
-	for (enum way way = 0; way < WAYS; way++) {
-		json_t *times = need(json_object());
-
-		for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-			const char *text = host_text(host, "probe/%d/%s/%s/%s", gpu->ordinal,
-						     adapter->name, way_name(way), sizes[i]);
-
-			if (text && !strncmp(text, "ok ", 3))
-				json_object_set_new(times, sizes[i], json_integer(atoll(text + 3)));
-		}
-		if (json_object_size(times))
-			json_object_set(all, way_name(way), times);
-		json_decref(times);
-	}
-	return all;
+	if (!small && !large)
+		return NULL;
+	return json_pack("{so* so*}", PROBE_SMALL, small ? json_integer(atoll(small)) : NULL,
+			 PROBE_LARGE, large ? json_integer(atoll(large)) : NULL);
 }
 
 static json_t *print_json_pair(struct host *host, const struct gpu *gpu,
 			       const struct adapter *adapter, bool chosen)
 {
-	static const char *const answers[] = { "no", "unknown", "expected", "proved" };
-	json_t *pair = need(json_object()), *ways = need(json_object());
+	static const char *const levels[] = { "no", "unknown", "expected", "proved" };
+	json_t *methods = json_object(), *times = json_object();
 
-	for (enum way way = 0; way < WAYS; way++)
-		json_object_set_new(
-			ways, way_name(way),
-			json_string(answers[way_between(host, gpu, adapter, way).answer]));
-	json_object_set_new(pair, "gpu", print_json_text(gpu->label));
-	json_object_set_new(pair, "adapter", print_json_text(adapter->name));
-	json_object_set_new(pair, "distance",
-			    json_string(distance_name(distance_between(gpu, adapter))));
-	json_object_set_new(pair, "chosen", json_boolean(chosen));
-	json_object_set_new(pair, "ways", ways);
-	json_object_set_new(pair, "registration_ns", print_json_times(host, gpu, adapter));
-	return pair;
-}
+	for (enum method method = 0; method < METHODS; method++) {
+		enum level level = support_between(host, gpu, adapter, method).level;
 
-static json_t *print_json_pairs(struct host *host)
-{
-	const struct machine *machine = machine_of(host);
-	json_t *list = need(json_array());
-
-	for (unsigned int i = 0; i < machine->gpu_count; i++) {
-		struct answered answered;
-		const struct adapter *chosen = adapter_of_gpu(host, &machine->gpus[i], &answered);
-
-		for (unsigned int j = 0; j < machine->adapter_count; j++)
-			json_array_append_new(list,
-					      print_json_pair(host, &machine->gpus[i],
-							      &machine->adapters[j],
-							      chosen == &machine->adapters[j]));
+		json_object_set_new(methods, method_name(method), json_string(levels[level]));
+		json_object_set_new(times, method_name(method),
+				    print_json_times(host, gpu, adapter, method));
 	}
-	return list;
+	return json_pack("{so so ss sb so so}", "gpu", print_json_text(gpu->label), "adapter",
+			 print_json_text(adapter->name), "distance",
+			 distance_name(distance_between(gpu, adapter)), "chosen", chosen, "methods",
+			 methods, "registration_ns", times);
 }
 
-static json_t *print_json_gpus(struct host *host)
+static json_t *print_json_adapter(const struct adapter *adapter)
 {
-	const struct machine *machine = machine_of(host);
-	json_t *list = need(json_array());
-
-	for (unsigned int i = 0; i < machine->gpu_count; i++) {
-		const struct gpu *gpu = &machine->gpus[i];
-		json_t *one = need(json_object());
-
-		json_object_set_new(one, "label", print_json_text(gpu->label));
-		json_object_set_new(one, "pci", print_json_text(gpu->pci));
-		json_object_set_new(one, "name",
-				    print_json_text(host_text(host, "cuda/%d/name", gpu->ordinal)));
-		json_array_append_new(list, one);
-	}
-	return list;
+	return json_pack("{so so so sb}", "name", print_json_text(adapter->name), "pci",
+			 print_json_text(adapter->pci), "active",
+			 adapter->ports == PORTS_UNKNOWN
+				 ? json_null()
+				 : json_boolean(adapter->ports == PORTS_ACTIVE),
+			 "software", adapter->software);
 }
 
-static json_t *print_json_adapters(struct host *host)
+bool print_json(const struct diagnosis *diagnosis)
 {
-	const struct machine *machine = machine_of(host);
-	json_t *list = need(json_array());
-
-	for (unsigned int i = 0; i < machine->adapter_count; i++) {
-		const struct adapter *adapter = &machine->adapters[i];
-		json_t *one = need(json_object());
-
-		json_object_set_new(one, "name", print_json_text(adapter->name));
-		json_object_set_new(one, "pci", print_json_text(adapter->pci));
-		json_object_set_new(one, "active",
-				    adapter->ports == PORTS_UNKNOWN
-					    ? json_null()
-					    : json_boolean(adapter->ports == PORTS_ACTIVE));
-		json_object_set_new(one, "software", json_boolean(adapter->software));
-		json_array_append_new(list, one);
-	}
-	return list;
-}
-
-bool print_json(const struct result *result)
-{
-	json_t *whole = need(json_object());
+	json_t *gpus = json_array(), *adapters = json_array(), *pairs = json_array(), *whole;
+	struct host *host = diagnosis->host;
+	struct support support;
 	bool written;
 
-	json_object_set_new(whole, "doctor", json_integer(1));
-	json_object_set_new(whole, "version", json_string(PACKAGE_VERSION));
-	json_object_set_new(whole, "host",
-			    print_json_text(host_text(result->host, "identity/host")));
-	json_object_set_new(whole, "status", json_integer(result->status));
-	json_object_set_new(whole, "conclusion", print_json_text(result->conclusion));
-	json_object_set_new(whole, "gpus", print_json_gpus(result->host));
-	json_object_set_new(whole, "adapters", print_json_adapters(result->host));
-	json_object_set_new(whole, "pairs", print_json_pairs(result->host));
-	json_object_set_new(whole, "checks", print_json_checks(result));
+	EACH_GPU(host, gpu) {
+		const struct adapter *chosen = adapter_of_gpu(host, gpu, &support);
+
+		json_array_append_new(
+			gpus,
+			json_pack("{so so so}", "label", print_json_text(gpu->label), "pci",
+				  print_json_text(gpu->pci), "name",
+				  print_json_text(host_text(host, "cuda/%d/name", gpu->ordinal))));
+		EACH_ADAPTER(host, adapter)
+			json_array_append_new(
+				pairs, print_json_pair(host, gpu, adapter, chosen == adapter));
+	}
+	EACH_ADAPTER(host, adapter)
+		json_array_append_new(adapters, print_json_adapter(adapter));
+	whole = json_pack("{si ss so si so so so so so}", "doctor", 1, "version", PACKAGE_VERSION,
+			  "host", print_json_text(host_text(host, "identity/host")), "status",
+			  diagnosis->status, "conclusion", print_json_text(diagnosis->conclusion),
+			  "gpus", gpus, "adapters", adapters, "pairs", pairs, "checks",
+			  print_json_checks(diagnosis));
 	written = !json_dumpf(whole, stdout, JSON_INDENT(2) | JSON_ENSURE_ASCII) &&
 		  putchar('\n') != EOF;
 	json_decref(whole);

@@ -97,36 +97,26 @@ static bool libraries_is_usable(const char *path, const struct elf_file *like, s
  * variable occurs. */
 static bool libraries_expand(const char *folder, size_t length, const char *origin, char *to)
 {
+	static const char *const names[] = { "$ORIGIN", "${ORIGIN}", "$LIB", "${LIB}" };
 	size_t at = 0;
 
-	for (size_t i = 0; i < length;) {
-		const char *text = folder + i;
+	*to = '\0';
+	for (size_t i = 0, skip = 1; i < length; i += skip, skip = 1) {
 		const char *value = NULL;
-		size_t skip = 0, braces;
 
-		if (*text == '$') {
-			braces = text[1] == '{';
-			if (length - i >= 7 + 2 * braces &&
-			    strncmp(text + 1 + braces, "ORIGIN", 6) == 0) {
-				value = origin;
-				skip = 7 + 2 * braces;
-			} else if (length - i >= 4 + 2 * braces &&
-				   strncmp(text + 1 + braces, "LIB", 3) == 0) {
-				value = "lib/" MULTIARCH;
-				skip = 4 + 2 * braces;
-			} else {
-				return false;
-			}
+		for (size_t k = 0; k < 4 && !value; k++) {
+			skip = strlen(names[k]);
+			if (skip <= length - i && !strncmp(folder + i, names[k], skip))
+				value = k < 2 ? origin : "lib/" MULTIARCH;
 		}
-		if (at + (value ? strlen(value) : 1) >= PATH_MAX)
+		if (!value && folder[i] == '$')
 			return false;
-		if (value)
-			at += (size_t)sprintf(to + at, "%s", value);
-		else
-			to[at++] = *text;
-		i += value ? skip : 1;
+		skip = value ? skip : 1;
+		at += (size_t)snprintf(to + at, PATH_MAX - at, "%.*s",
+				       value ? (int)strlen(value) : 1, value ? value : folder + i);
+		if (at >= PATH_MAX)
+			return false;
 	}
-	to[at] = '\0';
 	return true;
 }
 

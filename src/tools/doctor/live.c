@@ -21,7 +21,7 @@
 
 static void live_fail(struct host *host, const char *name, int error)
 {
-	host_fail(host, name, error, "%s", "");
+	host_record_error(host, name, error, "%s", "");
 }
 
 static void live_read_file(struct host *host, const char *name, const char *path)
@@ -38,7 +38,7 @@ static void live_read_file(struct host *host, const char *name, const char *path
 	} else {
 		if (length && text[length - 1] == '\n' && !memchr(text, '\0', (size_t)length))
 			length--;
-		host_record(host, name, 0, text, (size_t)length);
+		host_record_bytes(host, name, 0, text, (size_t)length);
 	}
 	if (fd >= 0)
 		close(fd);
@@ -69,7 +69,7 @@ static void live_read_folder(struct host *host, const char *name, const char *pa
 	}
 	fclose(to);
 	free(entries);
-	host_record(host, name, 0, text, size);
+	host_record_bytes(host, name, 0, text, size);
 	free(text);
 }
 
@@ -82,9 +82,9 @@ static void live_read_link(struct host *host, const char *name, const char *path
 	if (!end || !base)
 		live_fail(host, name, errno);
 	else if (root && !strncmp(end, base, strlen(base)))
-		host_say(host, name, "%s", end + strlen(base));
+		host_record(host, name, "%s", end + strlen(base));
 	else
-		host_say(host, name, "%s", end);
+		host_record(host, name, "%s", end);
 	free(end);
 	free(base);
 }
@@ -100,8 +100,8 @@ static void live_read_status(struct host *host, const char *name, const char *pa
 	}
 	reads = !faccessat(AT_FDCWD, path, R_OK, AT_EACCESS);
 	writes = !faccessat(AT_FDCWD, path, W_OK, AT_EACCESS);
-	host_say(host, name, "%06o %u %u %c%c", status.st_mode, status.st_uid, status.st_gid,
-		 reads ? 'r' : '-', writes ? 'w' : '-');
+	host_record(host, name, "%06o %u %u %c%c", status.st_mode, status.st_uid, status.st_gid,
+		    reads ? 'r' : '-', writes ? 'w' : '-');
 }
 
 static void live_read_path(struct host *host, const char *name)
@@ -134,29 +134,32 @@ static void live_read_limit(struct host *host, const char *name, const char *whi
 	if (resource < 0 || getrlimit((unsigned int)resource, &limit))
 		live_fail(host, name, resource < 0 ? ENOENT : errno);
 	else if (limit.rlim_cur == RLIM_INFINITY)
-		host_say(host, name, "unlimited");
+		host_record(host, name, "unlimited");
 	else
-		host_say(host, name, "%llu", (unsigned long long)limit.rlim_cur);
+		host_record(host, name, "%llu", (unsigned long long)limit.rlim_cur);
 }
 
 static void live_read_identity(struct host *host, const char *name, const char *which)
 {
 	struct utsname system;
+	char uid[16];
+	const struct {
+		const char *which, *text;
+	} facts[] = { { "host", system.nodename },
+		      { "kernel", system.release },
+		      { "machine", system.machine },
+		      { "glibc", gnu_get_libc_version() },
+		      { "uid", uid } };
 
-	if (uname(&system))
+	snprintf(uid, sizeof(uid), "%u", geteuid());
+	if (uname(&system)) {
 		live_fail(host, name, errno);
-	else if (!strcmp(which, "host"))
-		host_say(host, name, "%s", system.nodename);
-	else if (!strcmp(which, "kernel"))
-		host_say(host, name, "%s", system.release);
-	else if (!strcmp(which, "machine"))
-		host_say(host, name, "%s", system.machine);
-	else if (!strcmp(which, "glibc"))
-		host_say(host, name, "%s", gnu_get_libc_version());
-	else if (!strcmp(which, "uid"))
-		host_say(host, name, "%u", geteuid());
-	else
-		live_fail(host, name, ENOENT);
+		return;
+	}
+	for (size_t i = 0; i < sizeof(facts) / sizeof(*facts); i++) {
+		if (!strcmp(which, facts[i].which))
+			host_record(host, name, "%s", facts[i].text);
+	}
 }
 
 /* Searches /proc/kallsyms or modules.dep line by line: both are too long for a reading. Records
@@ -171,14 +174,14 @@ static void live_search(struct host *host, const char *name, const char *path, c
 	bool found = false;
 
 	if (!from) {
-		host_fail(host, name, errno == ENOENT ? ENODATA : errno, "%s: %s", path,
-			  strerror(errno));
+		host_record_error(host, name, errno == ENOENT ? ENODATA : errno, "%s: %s", path,
+				  strerror(errno));
 		return;
 	}
 	while (!found && getline(&line, &size, from) > 0)
 		found = is(line, wanted);
 	if (found)
-		host_say(host, name, "%s", line);
+		host_record(host, name, "%s", line);
 	else
 		live_fail(host, name, ENOENT);
 	free(line);
@@ -236,7 +239,7 @@ static void live_read_variable(struct host *host, const char *name, const char *
 	const char *value = getenv(variable);
 
 	if (value)
-		host_say(host, name, "%s", value);
+		host_record(host, name, "%s", value);
 	else
 		live_fail(host, name, ENOENT);
 }

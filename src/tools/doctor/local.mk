@@ -1,19 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# peerpin doctor: readings of the machine (host.h, readers.mk), checks over them (checks.h), and their ways out.
+# peerpin doctor: readings of the machine (host.h, readers.mk), checks over them (checks.h), and their output forms.
 if HAVE_JANSSON
 pkglibexec_PROGRAMS += src/tools/peerpin-doctor
 src_tools_peerpin_doctor_SOURCES = $(doctor_host) $(doctor_readers) \
-	src/tools/doctor/machine.h src/tools/doctor/machine.c src/tools/doctor/ways.c \
+	src/tools/doctor/machine.h src/tools/doctor/machine.c src/tools/doctor/methods.c \
 	src/tools/doctor/meaning.h src/tools/doctor/meaning.c \
 	src/tools/doctor/checks.h src/tools/doctor/doctor_checks.def src/tools/doctor/finding.c \
-	src/tools/doctor/groups.h src/tools/doctor/groups.c \
-	src/tools/doctor/checks_kernel.c src/tools/doctor/checks_gpu.c src/tools/doctor/checks_rdma.c \
+	src/tools/doctor/checks_kernel.c src/tools/doctor/checks_peermem.c src/tools/doctor/checks_gpu.c src/tools/doctor/checks_rdma.c \
 	src/tools/doctor/checks_limits.c src/tools/doctor/checks_path.c src/tools/doctor/checks_acs.c \
 	src/tools/doctor/checks_probe.c src/tools/doctor/checks_software.c src/tools/doctor/checks_program.c \
-	src/tools/units.h src/tools/units.c \
-	src/tools/doctor/result.h src/tools/doctor/conclusion.c \
+	src/tools/doctor/diagnosis.h src/tools/doctor/conclusion.c \
 	src/tools/doctor/print.c src/tools/doctor/json.c src/tools/doctor/doctor.c
 src_tools_peerpin_doctor_CPPFLAGS = $(doctor_cppflags)
 src_tools_peerpin_doctor_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
-src_tools_peerpin_doctor_LDADD = $(JANSSON_STATIC_LIBS)
+src_tools_peerpin_doctor_LDADD = $(doctor_libraries)
 endif

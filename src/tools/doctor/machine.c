@@ -136,6 +136,10 @@ static void machine_add_adapter(struct host *host, const char *name)
 	struct adapter *adapter = &machine.adapters[machine.adapter_count];
 	const char *end;
 
+	for (unsigned int i = 0; i < machine.adapter_count; i++) {
+		if (!strcmp(machine.adapters[i].name, name))
+			return;
+	}
 	if (machine.adapter_count == ADAPTERS_MAX)
 		return;
 	machine.adapter_count++;
@@ -154,15 +158,6 @@ static void machine_add_adapter(struct host *host, const char *name)
 	}
 	adapter->software = host_has(host, CLASS "/%s/parent", name) || !strncmp(name, "rxe", 3) ||
 			    !strncmp(name, "siw", 3);
-}
-
-static bool machine_is_listed(const char *name)
-{
-	for (unsigned int i = 0; i < machine.adapter_count; i++) {
-		if (!strcmp(machine.adapters[i].name, name))
-			return true;
-	}
-	return false;
 }
 
 /* True if the folder is readable, or absent from a readable /sys. */
@@ -188,11 +183,8 @@ const struct machine *machine_of(struct host *host)
 		host_read(host, "verbs/ended")->error != ETIME && machine_adapters_are_listed(host);
 	for (const char *at = host_text(host, CLASS "/"); host_line(&at, name, sizeof(name));)
 		machine_add_adapter(host, name);
-	for (const char *at = host_text(host, "verbs/devices");
-	     host_line(&at, name, sizeof(name));) {
-		if (!machine_is_listed(name))
-			machine_add_adapter(host, name);
-	}
+	for (const char *at = host_text(host, "verbs/devices"); host_line(&at, name, sizeof(name));)
+		machine_add_adapter(host, name);
 	free(machine_refused);
 	machine_refused = host_take_refused(host);
 	host_note_refused(host, before);
@@ -231,35 +223,34 @@ const char *distance_name(enum pci_path distance)
 	return distance == PCI_PATH_UNKNOWN ? "?" : pci_path_name(distance);
 }
 
-/* Matches "0000:17:00.0". */
-static bool machine_is_address(const char *component, size_t length)
+struct pair_name pair_name(const struct gpu *gpu, const struct adapter *adapter)
 {
-	return length >= 12 && component[length - 2] == '.' && component[length - 5] == ':';
+	struct pair_name name;
+
+	snprintf(name.text, sizeof(name.text), "%s-%s", gpu->label, adapter->name);
+	return name;
 }
 
-/* Visits the bridges of a path behind offset `from`; the device at the end is no bridge. */
-static void machine_visit_bridges(const char *path, size_t from,
-				  void (*visit)(const char *pci, void *argument), void *argument)
+/* Appends the addresses ("0000:17:00.0") of a path behind offset `from`; the device at the end is
+ * no bridge. */
+static void machine_add_bridges(char list[BRIDGES_SIZE], const char *path, size_t from)
 {
-	char pci[24];
-
 	for (const char *at = path + from; *at == '/'; at += 1 + strcspn(at + 1, "/")) {
-		size_t length = strcspn(at + 1, "/");
+		size_t length = strcspn(at + 1, "/"), end = strlen(list);
 
-		if (at[1 + length] && machine_is_address(at + 1, length) && length < sizeof(pci)) {
-			snprintf(pci, sizeof(pci), "%.*s", (int)length, at + 1);
-			visit(pci, argument);
-		}
+		if (at[1 + length] && length >= 12 && at[length - 1] == '.' &&
+		    at[length - 4] == ':')
+			snprintf(list + end, BRIDGES_SIZE - end, "%.*s\n", (int)length, at + 1);
 	}
 }
 
 /* Ports below the common ancestor redirect: downstream ports of a switch, root ports of a host
  * bridge. */
-void each_bridge_between(const struct gpu *gpu, const struct adapter *adapter,
-			 void (*visit)(const char *pci, void *argument), void *argument)
+void bridges_between(const struct gpu *gpu, const struct adapter *adapter, char list[BRIDGES_SIZE])
 {
 	size_t common = pci_path_common(gpu->path, adapter->path);
 
-	machine_visit_bridges(gpu->path, common, visit, argument);
-	machine_visit_bridges(adapter->path, common, visit, argument);
+	*list = '\0';
+	machine_add_bridges(list, gpu->path, common);
+	machine_add_bridges(list, adapter->path, common);
 }

@@ -46,55 +46,69 @@ struct machine {
 
 const struct machine *machine_of(struct host *host);
 
+#define EACH_GPU(host, name)                                                                       \
+	for (const struct gpu *name = machine_of(host)->gpus;                                      \
+	     name < machine_of(host)->gpus + machine_of(host)->gpu_count; name++)
+#define EACH_ADAPTER(host, name)                                                                   \
+	for (const struct adapter *name = machine_of(host)->adapters;                              \
+	     name < machine_of(host)->adapters + machine_of(host)->adapter_count; name++)
+
 enum pci_path distance_between(const struct gpu *gpu, const struct adapter *adapter);
 const char *distance_name(enum pci_path distance); /* "?": unknown */
 
-/* Visits the bridges on the PCIe path between GPU and adapter, strictly below the common
- * ancestor. */
-void each_bridge_between(const struct gpu *gpu, const struct adapter *adapter,
-			 void (*visit)(const char *pci, void *argument), void *argument);
+/* "GPU0-mlx5_0" */
+struct pair_name {
+	char text[96];
+};
+struct pair_name pair_name(const struct gpu *gpu, const struct adapter *adapter);
+
+/* Lists the bridges on the PCIe path between GPU and adapter, strictly below the common ancestor:
+ * one address per line. The list never exceeds both paths. */
+#define BRIDGES_SIZE (2 * PATH_SIZE)
+void bridges_between(const struct gpu *gpu, const struct adapter *adapter, char list[BRIDGES_SIZE]);
 
 /* ---- registration methods ---- */
 
-enum way { WAY_DMA_BUF, WAY_PEER_MEMORY, WAY_DATA_DIRECT };
-#define WAYS 3
-
-const char *way_name(enum way way);
-
 /* Support of a method. PROVED: the probe registered memory; EXPECTED: driver and adapter report
  * support. */
-enum answer { ANSWER_NO, ANSWER_UNKNOWN, ANSWER_EXPECTED, ANSWER_PROVED };
+enum level { SUPPORT_NO, SUPPORT_UNKNOWN, SUPPORT_EXPECTED, SUPPORT_PROVED };
 
-struct answered {
-	enum answer answer;
+struct support {
+	enum level level;
 	char reason[272]; /* set for NO and UNKNOWN */
 };
 
-struct answered way_between(struct host *host, const struct gpu *gpu, const struct adapter *adapter,
-			    enum way way);
+/* Reading probe/GPU/ADAPTER/METHOD/NAME. */
+const struct reading *probe_reading(struct host *host, const struct gpu *gpu,
+				    const struct adapter *adapter, enum method method,
+				    const char *name);
+
+/* Text behind "ok " ("fail") of a probe's reading. NULL: it begins otherwise, or is an error. */
+const char *probe_text(struct host *host, const struct gpu *gpu, const struct adapter *adapter,
+		       enum method method, const char *name, const char *begin);
+
+struct support support_between(struct host *host, const struct gpu *gpu,
+			       const struct adapter *adapter, enum method method);
 
 /* Error of the --deep transfer over registered memory. NULL: data arrived, or no transfer ran. */
 const char *transfer_failure(struct host *host, const struct gpu *gpu,
-			     const struct adapter *adapter, enum way way);
+			     const struct adapter *adapter, enum method method);
 
-/* Best support by dma-buf or peer memory (peerpin does not use data direct). NO for an adapter
- * without an active port, even if it registered memory: it cannot send. */
-struct answered ways_of_pair(struct host *host, const struct gpu *gpu,
-			     const struct adapter *adapter);
-
-/* Adapter to use: best support, then shortest distance. NULL: there is no adapter. */
+/* Adapter to use: best support by dma-buf or peer memory (peerpin does not use data direct), then
+ * shortest distance. SUPPORT_NO for an adapter without an active port, even if it registered
+ * memory: it cannot send. NULL: there is no adapter. */
 const struct adapter *adapter_of_gpu(struct host *host, const struct gpu *gpu,
-				     struct answered *answered);
+				     struct support *support);
 
 /* True if each GPU has an adapter with this method proved or expected. Other methods are not
  * needed then. */
-bool way_suffices(struct host *host, enum way way);
+bool method_suffices(struct host *host, enum method method);
 
 /* True if the probe registered memory of each GPU with an adapter that has an active port. */
 bool every_gpu_works(struct host *host);
 
-/* True unless some GPU has answer NO for this method with every adapter. */
-bool way_is_open(struct host *host, enum way way);
+/* True unless some GPU has no support for this method with every adapter. */
+bool method_is_open(struct host *host, enum method method);
 
 /* ---- facts shared by several checks ---- */
 
@@ -106,8 +120,17 @@ enum flavour driver_flavour(struct host *host);
 /* True if the running kernel is this version or newer. */
 bool kernel_is_at_least(struct host *host, int major, int minor);
 
-/* True from compute capability 10 on: only dma-buf registrations were seen to work there. */
+/* True from compute capability 10 on: only dma-buf registrations are proved there. */
 bool is_past_peer_memory(struct host *host, const struct gpu *gpu);
+
+/* End of a probe process, from a reading `ended` (child.h): "was killed by signal 11 in cuInit". */
+struct end_words {
+	char text[300];
+};
+struct end_words end_words(const char *ended);
+
+/* True if the errno's name means that a call is not supported. */
+bool is_unsupported(const char *error);
 
 /* Folder name of a peer-memory client registered with the RDMA stack. NULL: none. */
 const char *peer_memory_client(struct host *host);

@@ -12,19 +12,19 @@ static const struct meaning meanings[] = {
 	{ "dmabuf", "EPROTONOSUPPORT", "the adapter's driver has no dma-buf", NULL },
 	{ "dmabuf", "ENOMEM", "no room: RLIMIT_MEMLOCK, BAR1 or the adapter's tables",
 	  "peerpin doctor --only limits,bar1" },
-	{ "cuMemGetHandleForAddressRange", "", "the driver gives no dma-buf",
+	{ "cuMemGetHandleForAddressRange", "", "the driver exports no dma-buf",
 	  "ask your administrator: install the driver's open kernel modules (package "
 	  "nvidia-open)" },
-	{ "ibv_reg_mr", "EFAULT", "no peer-memory client takes it", NULL },
+	{ "ibv_reg_mr", "EFAULT", "no peer-memory client accepts it", NULL },
 	{ "ibv_reg_mr", "ENOMEM", "no room: RLIMIT_MEMLOCK, BAR1 or the adapter's tables",
 	  "peerpin doctor --only limits,bar1" },
 	{ "ibv_open_device", "", "the adapter cannot be opened", "peerpin doctor --only uverbs" },
 	{ "cuMemAlloc", "CUDA_ERROR_OUT_OF_MEMORY", "the GPU has no 64 MiB left",
-	  "nvidia-smi (who uses it?)" },
+	  "nvidia-smi (processes that use it)" },
 	{ "timeout", "", "it did not end in time", "dmesg | tail (as root)" },
-	{ "", "EINVAL", "the rights or the range are refused",
+	{ "", "EINVAL", "the access flags or the range are refused",
 	  "peerpin doctor --verbose --dump host.txt" },
-	{ "", "", "", "peerpin doctor --verbose --dump host.txt, and look into it" },
+	{ "", "", "", "peerpin doctor --verbose --dump host.txt, and read it" },
 };
 
 const struct meaning *meaning_of(const char *failure)

@@ -9,8 +9,6 @@
  *   cuda/nvml/count     devices, including those hidden by CUDA_VISIBLE_DEVICES
  *   cuda/nvml/ended     end of the child (child.h)
  */
-#include "tools/doctor/nvml.h"
-
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
@@ -18,6 +16,7 @@
 #include <stdlib.h>
 
 #include "tools/doctor/child.h"
+#include "tools/doctor/host_internal.h"
 
 #define SECONDS 10
 
@@ -27,19 +26,24 @@ struct bar1_memory {
 	unsigned long long total, free, used;
 };
 
+#define NVML_CALLS(CALL)                                                                           \
+	CALL(nvmlInit_v2, (void))                                                                  \
+	CALL(nvmlSystemGetDriverVersion, (char *version, unsigned int length))                     \
+	CALL(nvmlDeviceGetCount_v2, (unsigned int *count))                                         \
+	CALL(nvmlDeviceGetHandleByPciBusId_v2, (const char *pci, nvml_device *device))             \
+	CALL(nvmlDeviceGetBAR1MemoryInfo, (nvml_device device, struct bar1_memory * memory))       \
+	CALL(nvmlDeviceGetMigMode, (nvml_device device, unsigned int *now, unsigned int *pending)) \
+	CALL(nvmlDeviceGetPersistenceMode, (nvml_device device, int *mode))                        \
+	CALL(nvmlDeviceGetVirtualizationMode, (nvml_device device, int *mode))                     \
+	CALL(nvmlDeviceGetRetiredPagesPendingStatus, (nvml_device device, int *pending))           \
+	CALL(nvmlDeviceGetRemappedRows,                                                            \
+	     (nvml_device device, unsigned int *corrected, unsigned int *uncorrected,              \
+	      unsigned int *pending, unsigned int *failed))
+
 static struct {
-	int (*nvmlInit_v2)(void);
-	int (*nvmlSystemGetDriverVersion)(char *version, unsigned int length);
-	int (*nvmlDeviceGetCount_v2)(unsigned int *count);
-	int (*nvmlDeviceGetHandleByPciBusId_v2)(const char *pci, nvml_device *device);
-	int (*nvmlDeviceGetBAR1MemoryInfo)(nvml_device device, struct bar1_memory *memory);
-	int (*nvmlDeviceGetMigMode)(nvml_device device, unsigned int *now, unsigned int *pending);
-	int (*nvmlDeviceGetPersistenceMode)(nvml_device device, int *mode);
-	int (*nvmlDeviceGetVirtualizationMode)(nvml_device device, int *mode);
-	int (*nvmlDeviceGetRetiredPagesPendingStatus)(nvml_device device, int *pending);
-	int (*nvmlDeviceGetRemappedRows)(nvml_device device, unsigned int *corrected,
-					 unsigned int *uncorrected, unsigned int *pending,
-					 unsigned int *failed);
+#define CALL(name, parameters) int(*name) parameters;
+	NVML_CALLS(CALL)
+#undef CALL
 } nvml;
 
 /* 0: success; -1: NVML lacks the function. */
@@ -52,24 +56,15 @@ static bool nvml_load(struct host *host)
 	Dl_info info;
 
 	if (!library) {
-		host_fail(host, "cuda/nvml/library", ENOENT, "%s", dlerror());
+		host_record_error(host, "cuda/nvml/library", ENOENT, "%s", dlerror());
 		return false;
 	}
-#define LOAD(call) nvml.call = (__typeof__(nvml.call))dlsym(library, #call)
-	LOAD(nvmlInit_v2);
-	LOAD(nvmlSystemGetDriverVersion);
-	LOAD(nvmlDeviceGetCount_v2);
-	LOAD(nvmlDeviceGetHandleByPciBusId_v2);
-	LOAD(nvmlDeviceGetBAR1MemoryInfo);
-	LOAD(nvmlDeviceGetMigMode);
-	LOAD(nvmlDeviceGetPersistenceMode);
-	LOAD(nvmlDeviceGetVirtualizationMode);
-	LOAD(nvmlDeviceGetRetiredPagesPendingStatus);
-	LOAD(nvmlDeviceGetRemappedRows);
-#undef LOAD
+#define CALL(name, parameters) nvml.name = (__typeof__(nvml.name))dlsym(library, #name);
+	NVML_CALLS(CALL)
+#undef CALL
 	if (nvml.nvmlInit_v2 && dladdr((void *)nvml.nvmlInit_v2, &info) &&
 	    realpath(info.dli_fname, file))
-		host_say(host, "cuda/nvml/library", "%s", file);
+		host_record(host, "cuda/nvml/library", "%s", file);
 	return true;
 }
 
@@ -78,27 +73,23 @@ static void nvml_read_device(struct host *host, int64_t number, nvml_device devi
 	unsigned int now, pending, corrected, uncorrected, rows = 0, failed;
 	int mode, pages = 0, known;
 	struct bar1_memory bar1;
-	char name[60];
 
-	snprintf(name, sizeof(name), "cuda/%d/bar1", (int)number);
 	if (NVML(nvmlDeviceGetBAR1MemoryInfo, device, &bar1) == 0)
-		host_say(host, name, "%llu %llu", bar1.total, bar1.used);
-	snprintf(name, sizeof(name), "cuda/%d/mig", (int)number);
+		host_record(host, reading_name("cuda/%d/bar1", (int)number), "%llu %llu",
+			    bar1.total, bar1.used);
 	if (NVML(nvmlDeviceGetMigMode, device, &now, &pending) == 0)
-		host_say(host, name, "%u", now);
-	snprintf(name, sizeof(name), "cuda/%d/persistence", (int)number);
+		host_record(host, reading_name("cuda/%d/mig", (int)number), "%u", now);
 	if (NVML(nvmlDeviceGetPersistenceMode, device, &mode) == 0)
-		host_say(host, name, "%d", mode);
-	snprintf(name, sizeof(name), "cuda/%d/virtualization", (int)number);
+		host_record(host, reading_name("cuda/%d/persistence", (int)number), "%d", mode);
 	if (NVML(nvmlDeviceGetVirtualizationMode, device, &mode) == 0)
-		host_say(host, name, "%d", mode);
+		host_record(host, reading_name("cuda/%d/virtualization", (int)number), "%d", mode);
 	/* Older GPUs retire pages, newer GPUs remap rows. */
 	known = NVML(nvmlDeviceGetRetiredPagesPendingStatus, device, &pages) == 0;
 	known |= NVML(nvmlDeviceGetRemappedRows, device, &corrected, &uncorrected, &rows,
 		      &failed) == 0;
-	snprintf(name, sizeof(name), "cuda/%d/ecc_pending", (int)number);
 	if (known)
-		host_say(host, name, "%d", pages || rows);
+		host_record(host, reading_name("cuda/%d/ecc_pending", (int)number), "%d",
+			    pages || rows);
 }
 
 static void nvml_query(struct host *host)
@@ -113,13 +104,13 @@ static void nvml_query(struct host *host)
 	if (!nvml_load(host))
 		return;
 	result = NVML(nvmlInit_v2);
-	host_say(host, "cuda/nvml/init", "%d", result);
+	host_record(host, "cuda/nvml/init", "%d", result);
 	if (result)
 		return;
 	if (NVML(nvmlSystemGetDriverVersion, version, sizeof(version)) == 0)
-		host_say(host, "cuda/nvml/driver", "%s", version);
+		host_record(host, "cuda/nvml/driver", "%s", version);
 	if (NVML(nvmlDeviceGetCount_v2, &devices) == 0)
-		host_say(host, "cuda/nvml/count", "%u", devices);
+		host_record(host, "cuda/nvml/count", "%u", devices);
 	host_number(host, &count, "cuda/count");
 	for (number = 0; number < count; number++) {
 		pci = host_text(host, "cuda/%d/pci", (int)number);
@@ -130,5 +121,5 @@ static void nvml_query(struct host *host)
 
 void nvml_fill(struct host *host)
 {
-	host_ask_child(host, "cuda/nvml/", SECONDS, nvml_query);
+	host_run_child(host, "cuda/nvml/", SECONDS, nvml_query);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* print.c -- the printed result: a line for each check, the matrix, the conclusion */
+/* print.c -- the printed diagnosis: a line for each check, the matrix, the conclusion */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "tools/doctor/host_internal.h"
-#include "tools/doctor/result.h"
+#include "tools/doctor/diagnosis.h"
 #include "tools/units.h"
 
 #define INDENT 23 /* columns before the text of a finding */
@@ -16,9 +16,9 @@ static const struct {
 	const char *sign;
 	const char *colour;
 } looks[] = {
-	[VERDICT_OK] = { "OK", "\033[32m" },	 [VERDICT_NOT_NEEDED] = { "-", "\033[2m" },
-	[VERDICT_UNKNOWN] = { "?", "\033[36m" }, [VERDICT_WARN] = { "WARN", "\033[33m" },
-	[VERDICT_FAIL] = { "FAIL", "\033[31m" },
+	[OK] = { "OK", "\033[32m" },	 [NOT_NEEDED] = { "-", "\033[2m" },
+	[UNKNOWN] = { "?", "\033[36m" }, [WARN] = { "WARN", "\033[33m" },
+	[FAIL] = { "FAIL", "\033[31m" },
 };
 
 /* Prints a line without control sequences: its text may come from another machine. */
@@ -37,10 +37,10 @@ __attribute__((format(printf, 1, 2))) static void print_line(const char *format,
 	free(text);
 }
 
-static void print_head(const struct result *result)
+static void print_head(const struct diagnosis *diagnosis)
 {
-	const struct machine *machine = machine_of(result->host);
-	const char *name = host_text(result->host, "identity/host");
+	const struct machine *machine = machine_of(diagnosis->host);
+	const char *name = host_text(diagnosis->host, "identity/host");
 
 	print_line("peerpin doctor  %s  %u GPU%s, %u adapter%s", name ? name : "unknown host",
 		   machine->gpu_count, machine->gpu_count == 1 ? "" : "s", machine->adapter_count,
@@ -48,13 +48,13 @@ static void print_head(const struct result *result)
 }
 
 /* First earlier check with an identical fix; NULL: none. */
-static const struct check *print_earlier_fix(const struct result *result, unsigned int which,
+static const struct check *print_earlier_fix(const struct diagnosis *diagnosis, unsigned int which,
 					     const char *fix)
 {
 	for (unsigned int i = 0; i < which; i++) {
-		const struct finding *before = &result->findings[i];
+		const struct finding *before = &diagnosis->findings[i];
 
-		if (!result->shown[i] || before->verdict < VERDICT_UNKNOWN)
+		if (!diagnosis->shown[i] || before->result < UNKNOWN)
 			continue;
 		for (unsigned int j = 0; j < before->fix_count; j++) {
 			if (!strcmp(before->fixes[j], fix))
@@ -66,19 +66,19 @@ static const struct check *print_earlier_fix(const struct result *result, unsign
 
 /* Prints the fixes of a finding. Without --verbose, a fix that an earlier check printed becomes
  * a reference to that check. */
-static void print_fixes(const struct result *result, unsigned int which, bool verbose)
+static void print_fixes(const struct diagnosis *diagnosis, unsigned int which, bool verbose)
 {
-	const struct finding *finding = &result->findings[which];
+	const struct finding *finding = &diagnosis->findings[which];
 	const struct check *before, *named = NULL;
 
-	if (!verbose && finding->verdict < VERDICT_UNKNOWN)
+	if (!verbose && finding->result < UNKNOWN)
 		return;
 	for (unsigned int i = 0; i < finding->fix_count; i++) {
-		before = verbose ? NULL : print_earlier_fix(result, which, finding->fixes[i]);
+		before = verbose ? NULL : print_earlier_fix(diagnosis, which, finding->fixes[i]);
 		if (!before) {
-			print_line("%*sdo:   %s", INDENT, "", finding->fixes[i]);
-		} else if (finding->verdict > VERDICT_UNKNOWN && before != named) {
-			printf("%*sdo:   (see %s above)\n", INDENT, "", before->id);
+			print_line("%*sfix:  %s", INDENT, "", finding->fixes[i]);
+		} else if (finding->result > UNKNOWN && before != named) {
+			printf("%*sfix:  (see %s above)\n", INDENT, "", before->id);
 			named = before;
 		}
 	}
@@ -93,19 +93,20 @@ static void print_document(const char *link)
 	free(installed);
 }
 
-static void print_check(const struct result *result, unsigned int which, bool verbose, bool colour)
+static void print_check(const struct diagnosis *diagnosis, unsigned int which, bool verbose,
+			bool colour)
 {
-	const struct finding *finding = &result->findings[which];
+	const struct finding *finding = &diagnosis->findings[which];
 	const struct check *check = &checks[which];
 
-	printf("%s%-4s%s", colour ? looks[finding->verdict].colour : "",
-	       looks[finding->verdict].sign, colour ? "\033[0m" : "");
+	printf("%s%-4s%s", colour ? looks[finding->result].colour : "", looks[finding->result].sign,
+	       colour ? "\033[0m" : "");
 	print_line("  %-15s  %s", check->id, finding->text);
 	if (verbose) {
-		print_line("%*sread: %s", INDENT, "", finding->read ? finding->read : "nothing");
+		printf("%*sread: %s\n", INDENT, "", check->read);
 		printf("%*swhy:  %s\n", INDENT, "", check->why);
 	}
-	print_fixes(result, which, verbose);
+	print_fixes(diagnosis, which, verbose);
 	if (verbose)
 		print_document(check->link);
 }
@@ -116,97 +117,83 @@ static void print_check(const struct result *result, unsigned int which, bool ve
 static void print_format_cell(struct host *host, const struct gpu *gpu,
 			      const struct adapter *adapter, bool chosen, char cell[16])
 {
-	static const char letters[WAYS] = { 'd', 'p', 'x' };
-	char ways[WAYS + 2] = "";
+	static const char letters[][METHODS + 1] = {
+		[SUPPORT_EXPECTED] = "dpx", [SUPPORT_PROVED] = "DPX"
+	};
+	char methods[METHODS + 2] = "";
 	unsigned int count = 0;
 	bool unknown = false;
 
-	for (enum way way = 0; way < WAYS; way++) {
-		enum answer answer = way_between(host, gpu, adapter, way).answer;
+	for (enum method method = 0; method < METHODS; method++) {
+		enum level level = support_between(host, gpu, adapter, method).level;
 
-		if (answer >= ANSWER_EXPECTED)
-			ways[count++] = (char)(answer == ANSWER_PROVED ? letters[way] - 'a' + 'A'
-								       : letters[way]);
-		unknown |= answer == ANSWER_UNKNOWN && way != WAY_DATA_DIRECT;
+		if (level >= SUPPORT_EXPECTED)
+			methods[count++] = letters[level][method];
+		unknown |= level == SUPPORT_UNKNOWN && method != METHOD_DATA_DIRECT;
 	}
 	if (!count)
-		ways[0] = unknown ? '?' : '-';
+		methods[0] = unknown ? '?' : '-';
 	snprintf(cell, 16, "%s%s %s", distance_name(distance_between(gpu, adapter)),
-		 chosen ? "*" : "", ways);
-}
-
-static int print_label_width(const struct machine *machine)
-{
-	int width = 4;
-
-	for (unsigned int i = 0; i < machine->gpu_count; i++) {
-		int length = (int)strlen(machine->gpus[i].label);
-
-		width = length > width ? length : width;
-	}
-	return width;
+		 chosen ? "*" : "", methods);
 }
 
 /* Column width: the adapter's name, at least one cell. */
-static void print_column(const struct machine *machine, unsigned int which, const char *text)
+static void print_column(const struct machine *machine, const struct adapter *adapter,
+			 const char *text)
 {
-	int width = (int)strlen(machine->adapters[which].name);
+	bool last = adapter == &machine->adapters[machine->adapter_count - 1];
+	int width = (int)strlen(adapter->name);
 	char *clean = clean_text(text);
 
-	if (which + 1 == machine->adapter_count)
-		printf("  %s\n", clean);
-	else
-		printf("  %-*s", width > 8 ? width : 8, clean);
+	printf("  %-*s%s", last ? 0 : width > 8 ? width : 8, clean, last ? "\n" : "");
 	free(clean);
 }
 
-static void print_matrix(const struct result *result)
+static void print_matrix(struct host *host)
 {
-	const struct machine *machine = machine_of(result->host);
-	int width = print_label_width(machine);
+	const struct machine *machine = machine_of(host);
+	struct support support;
 	char cell[16], *label;
+	int width = 4;
 
 	if (!machine->gpu_count || !machine->adapter_count)
 		return;
+	EACH_GPU(host, gpu)
+		width = (int)strlen(gpu->label) > width ? (int)strlen(gpu->label) : width;
 	printf("\n%*s", width, "");
-	for (unsigned int j = 0; j < machine->adapter_count; j++)
-		print_column(machine, j, machine->adapters[j].name);
-	for (unsigned int i = 0; i < machine->gpu_count; i++) {
-		struct answered answered;
-		const struct adapter *chosen =
-			adapter_of_gpu(result->host, &machine->gpus[i], &answered);
+	EACH_ADAPTER(host, adapter)
+		print_column(machine, adapter, adapter->name);
+	EACH_GPU(host, gpu) {
+		const struct adapter *chosen = adapter_of_gpu(host, gpu, &support);
 
-		label = clean_text(machine->gpus[i].label);
+		label = clean_text(gpu->label);
 		printf("%-*s", width, label);
 		free(label);
-		for (unsigned int j = 0; j < machine->adapter_count; j++) {
-			print_format_cell(result->host, &machine->gpus[i], &machine->adapters[j],
-					  chosen == &machine->adapters[j], cell);
-			print_column(machine, j, cell);
+		EACH_ADAPTER(host, adapter) {
+			print_format_cell(host, gpu, adapter, chosen == adapter, cell);
+			print_column(machine, adapter, cell);
 		}
 	}
-	printf("PIX one bridge, PXB several, PHB a host bridge, NODE a NUMA node, SYS across "
-	       "sockets; * the "
-	       "one to use\n"
-	       "d dma-buf, p peermem, x data direct; capitals: memory was registered; - no way, ? "
-	       "not "
-	       "known\n");
+	puts("PIX one bridge, PXB several, PHB a host bridge, NODE a NUMA node, SYS across "
+	     "sockets; * the adapter to use\n"
+	     "d dma-buf, p peermem, x data direct; capitals: memory was registered; - no method, ? "
+	     "unknown");
 }
 
-void print_conclusion(const struct result *result)
+void print_conclusion(const struct diagnosis *diagnosis)
 {
-	print_line("%s", result->conclusion);
+	print_line("%s", diagnosis->conclusion);
 }
 
-void print_result(const struct result *result, bool verbose, bool colour)
+void print_diagnosis(const struct diagnosis *diagnosis, bool verbose, bool colour)
 {
-	print_head(result);
+	print_head(diagnosis);
 	for (unsigned int i = 0; i < check_count; i++) {
-		if (result->shown[i])
-			print_check(result, i, verbose, colour);
+		if (diagnosis->shown[i])
+			print_check(diagnosis, i, verbose, colour);
 	}
-	if (!result->partial || verbose)
-		print_matrix(result);
+	if (!diagnosis->partial || verbose)
+		print_matrix(diagnosis->host);
 	putchar('\n');
-	print_conclusion(result);
+	print_conclusion(diagnosis);
 }

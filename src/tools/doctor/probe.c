@@ -7,18 +7,14 @@
  *
  * Readings beside those of host.h, all below probe/GPU/ADAPTER/:
  *
- *   ended               end of the pair's child; said: its output. probe/ended is the first that is
- *                       not "ok", absent if no pair was tried. If the child is lost during a
- *                       method, another child continues with the next one: WAY/ended, WAY/said
- *   WAY/begun           "1": the method was started
- *   WAY/transfer        error EOPNOTSUPP with a reason: no transfer was possible, for example
- *                       without an active port
- *   WAY/export          cuMemGetHandleForAddressRange of 2 MiB, before the registration:
- *                       "ok NANOSECONDS"
- *   WAY/BYTES           "fail CALL ERRNO" may name a call before the registration:
- *                       "fail ibv_open_device EACCES",
- *                       "fail cuMemGetHandleForAddressRange CUDA_ERROR_NOT_SUPPORTED";
- *                       or the end of a lost child: "fail timeout 10 in ibv_reg_mr"
+ *   ended               end of the pair's child; output: its output. probe/ended is the first that
+ * is not "ok", absent if no pair was tried. If the child is lost during a method, another child
+ * continues with the next one: METHOD/ended, METHOD/output METHOD/begun           "1": the method
+ * was started METHOD/transfer        error EOPNOTSUPP with a reason: no transfer was possible, for
+ * example without an active port METHOD/export          cuMemGetHandleForAddressRange of 2 MiB,
+ * before the registration: "ok NANOSECONDS" METHOD/BYTES           "fail CALL ERRNO" may name a
+ * call before the registration: "fail ibv_open_device EACCES", "fail cuMemGetHandleForAddressRange
+ * CUDA_ERROR_NOT_SUPPORTED"; or the end of a lost child: "fail timeout 10 in ibv_reg_mr"
  */
 #include <errno.h>
 #include <stdio.h>
@@ -31,25 +27,13 @@
 
 static bool probe_note_begun(const char *name, const struct reading *reading, void *last)
 {
-	char begun[160];
-
-	for (int method = probe_pair.first_way; method <= PROBE_DATA_DIRECT; method++) {
-		snprintf(begun, sizeof(begun), "probe/%d/%s/%s/begun", probe_pair.gpu,
-			 probe_pair.adapter, probe_way_name(method));
-		if (!reading->error && strcmp(name, begun) == 0 && *(int *)last < method)
-			*(int *)last = method;
+	for (enum method method = probe_pair.first; method < METHODS; method++) {
+		if (!reading->error && *(int *)last < (int)method &&
+		    !strcmp(name, reading_name("probe/%d/%s/%s/begun", probe_pair.gpu,
+					       probe_pair.adapter, method_name(method))))
+			*(int *)last = (int)method;
 	}
 	return true;
-}
-
-/* Index of the last method that was started; -1: none. host_each instead of host_read: reading
- * an absent name would record ENOENT for it. */
-static int probe_begun_method(struct host *host)
-{
-	int last = -1;
-
-	host_each(host, probe_note_begun, &last);
-	return last;
 }
 
 static void probe_try_pair(struct host *host, char ended[100])
@@ -57,12 +41,11 @@ static void probe_try_pair(struct host *host, char ended[100])
 	const struct reading *reading;
 	const char *how;
 	char prefix[120];
-	int method;
+	int lost;
 
 	snprintf(prefix, sizeof(prefix), "probe/%d/%s/", probe_pair.gpu, probe_pair.adapter);
-	for (probe_pair.first_way = 0; probe_pair.first_way <= PROBE_DATA_DIRECT;
-	     probe_pair.first_way = method + 1) {
-		host_ask_child(host, prefix, SECONDS, probe_pair_ask);
+	for (probe_pair.first = 0; probe_pair.first < METHODS; probe_pair.first = lost + 1) {
+		host_run_child(host, prefix, SECONDS, probe_pair_query);
 		reading = host_read(host, "%sended", prefix);
 		/* A pair skipped for lack of time has not failed. */
 		if (reading->error == ETIME)
@@ -72,17 +55,20 @@ static void probe_try_pair(struct host *host, char ended[100])
 			snprintf(ended, 100, "%s", how);
 		if (strcmp(how, "ok") == 0)
 			return;
-		method = probe_begun_method(host);
-		if (method < 0) {
+		/* Last method that was started. host_each instead of host_read: reading an absent
+		 * name would record ENOENT for it. */
+		lost = -1;
+		host_each(host, probe_note_begun, &lost);
+		if (lost < 0) {
 			/* The child was lost while opening GPU or adapter. */
-			probe_pair_lost(host, 0, how);
-			probe_pair_lost(host, 1, how);
+			probe_pair_lost(host, METHOD_DMA_BUF, how);
+			probe_pair_lost(host, METHOD_PEER_MEMORY, how);
 			return;
 		}
-		probe_pair_lost(host, method, how);
-		if (method < PROBE_DATA_DIRECT)
+		probe_pair_lost(host, (enum method)lost, how);
+		if (lost < METHOD_DATA_DIRECT)
 			snprintf(prefix, sizeof(prefix), "probe/%d/%s/%s/", probe_pair.gpu,
-				 probe_pair.adapter, probe_way_name(method + 1));
+				 probe_pair.adapter, method_name((enum method)lost + 1));
 	}
 }
 
@@ -119,7 +105,7 @@ static void probe_fill(struct host *host)
 		}
 	}
 	if (*ended)
-		host_say(host, "probe/ended", "%s", ended);
+		host_record(host, "probe/ended", "%s", ended);
 }
 
 void probe_add(struct host *host)

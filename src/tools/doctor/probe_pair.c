@@ -22,7 +22,10 @@
 
 #define PCIE_MAPPING 1ULL /* CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE */
 
-static const size_t sizes[] = { (size_t)2 << 20, (size_t)64 << 20 };
+static const struct {
+	const char *name;
+	size_t length;
+} sizes[] = { { PROBE_SMALL, (size_t)2 << 20 }, { PROBE_LARGE, (size_t)64 << 20 } };
 
 /* ---- state of the child ---- */
 
@@ -133,16 +136,16 @@ static struct ibv_mr *probe_pair_register_address(const struct memory *memory, i
 	return VERBS(ibv_reg_mr, pd, address, memory->length, access);
 }
 
-static const struct method {
-	const char *name;
+static const struct pinning {
 	const char *call;
 	bool (*export)(struct memory *memory); /* NULL: no export */
 	struct ibv_mr *(*register_it)(const struct memory *memory, int access);
-} methods[] = {
-	{ "dma-buf", "ibv_reg_dmabuf_mr", probe_pair_export_plain, probe_pair_register_dma_buf },
-	{ "peermem", "ibv_reg_mr", NULL, probe_pair_register_address },
-	{ "data-direct", "mlx5dv_reg_dmabuf_mr", probe_pair_export_direct,
-	  probe_pair_register_direct },
+} pinnings[METHODS] = {
+	[METHOD_DMA_BUF] = { "ibv_reg_dmabuf_mr", probe_pair_export_plain,
+			     probe_pair_register_dma_buf },
+	[METHOD_PEER_MEMORY] = { "ibv_reg_mr", NULL, probe_pair_register_address },
+	[METHOD_DATA_DIRECT] = { "mlx5dv_reg_dmabuf_mr", probe_pair_export_direct,
+				 probe_pair_register_direct },
 };
 
 /* ---- one method ---- */
@@ -155,19 +158,20 @@ static int probe_pair_compare(const void *a, const void *b)
 }
 
 /* Median duration of the registering call in ns. 0: a call failed, see `failure`. */
-static uint64_t probe_pair_time_registration(const struct method *method,
-					     const struct memory *memory, int access)
+static uint64_t probe_pair_time_registration(enum method method, const struct memory *memory,
+					     int access)
 {
+	const struct pinning *pinning = &pinnings[method];
 	uint64_t times[TIMES], start;
 	struct ibv_mr *mr;
 
 	for (int i = 0; i < TIMES; i++) {
 		errno = 0;
 		start = clock_ns();
-		mr = method->register_it(memory, access);
+		mr = pinning->register_it(memory, access);
 		times[i] = clock_ns() - start;
 		if (!mr)
-			return probe_pair_failed_verbs(method->call);
+			return probe_pair_failed_verbs(pinning->call);
 		errno = VERBS(ibv_dereg_mr, mr);
 		if (errno)
 			return probe_pair_failed_verbs("ibv_dereg_mr");
@@ -176,44 +180,51 @@ static uint64_t probe_pair_time_registration(const struct method *method,
 	return times[TIMES / 2] ? times[TIMES / 2] : 1;
 }
 
-static void probe_pair_record(struct host *host, const struct method *method, const char *what,
+/* In a buffer that the next call overwrites. */
+static const char *probe_pair_name(enum method method, const char *what)
+{
+	return reading_name("probe/%d/%s/%s/%s", probe_pair.gpu, probe_pair.adapter,
+			    method_name(method), what);
+}
+
+static void probe_pair_record(struct host *host, enum method method, const char *what,
 			      uint64_t time)
 {
-	char name[160];
-
-	snprintf(name, sizeof(name), "probe/%d/%s/%s/%s", probe_pair.gpu, probe_pair.adapter,
-		 method->name, what);
 	if (time)
-		host_say(host, name, "ok %llu", (unsigned long long)time);
+		host_record(host, probe_pair_name(method, what), "ok %llu",
+			    (unsigned long long)time);
 	else
-		host_say(host, name, "fail %s", failure);
+		host_record(host, probe_pair_name(method, what), "fail %s", failure);
+}
+
+/* Records `failure` for all sizes. */
+static void probe_pair_record_failure(struct host *host, enum method method)
+{
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
+		probe_pair_record(host, method, sizes[i].name, 0);
 }
 
 /* Runs the --deep transfer and records its result. */
-static void probe_pair_try_transfer(struct host *host, const struct method *method,
+static void probe_pair_try_transfer(struct host *host, enum method method,
 				    const struct memory *memory)
 {
-	const char *error = failure;
+	const char *error = failure, *name;
 	bool tried = true;
 	struct ibv_mr *mr;
-	char name[160];
 
 	errno = 0;
-	mr = method->register_it(memory, ACCESS_FLAGS);
+	mr = pinnings[method].register_it(memory, ACCESS_FLAGS);
 	if (mr) {
 		error = transfer_check(pd, mr, memory->address, memory->length, &tried);
 		VERBS(ibv_dereg_mr, mr);
 	} else {
-		probe_pair_failed_verbs(method->call);
+		probe_pair_failed_verbs(pinnings[method].call);
 	}
-	snprintf(name, sizeof(name), "probe/%d/%s/%s/transfer", probe_pair.gpu, probe_pair.adapter,
-		 method->name);
+	name = probe_pair_name(method, "transfer");
 	if (!tried)
-		host_fail(host, name, EOPNOTSUPP, "%s", error);
-	else if (error)
-		host_say(host, name, "fail %s", error);
+		host_record_error(host, name, EOPNOTSUPP, "%s", error);
 	else
-		host_say(host, name, "ok");
+		host_record(host, name, error ? "fail %s" : "ok", error);
 }
 
 /* True with --deep, for the smaller size only. */
@@ -221,23 +232,20 @@ static bool probe_pair_is_deep(struct host *host, const struct memory *memory)
 {
 	const char *option = host_text(host, "option/deep");
 
-	return option && !strcmp(option, "on") && memory->length == sizes[0];
+	return option && !strcmp(option, "on") && memory->length == sizes[0].length;
 }
 
-/* Records each reading once per round; the record of the first round stays (host_record). */
-static void probe_pair_try_memory(struct host *host, const struct method *method,
+static void probe_pair_try_memory(struct host *host, enum method method, const char *bytes,
 				  struct memory *memory)
 {
-	char bytes[40];
-	uint64_t time;
+	const struct pinning *pinning = &pinnings[method];
+	uint64_t time = clock_ns();
 
-	snprintf(bytes, sizeof(bytes), "%zu", memory->length);
-	time = clock_ns();
-	if (method->export && !method->export(memory)) {
+	if (pinning->export && !pinning->export(memory)) {
 		probe_pair_record(host, method, bytes, 0);
 		return;
 	}
-	if (method->export)
+	if (pinning->export)
 		probe_pair_record(host, method, "export", clock_ns() - time);
 	time = probe_pair_time_registration(method, memory, ACCESS_FLAGS);
 	probe_pair_record(host, method, bytes, time);
@@ -252,62 +260,37 @@ static void probe_pair_try_memory(struct host *host, const struct method *method
 		close(memory->fd);
 }
 
-static void probe_pair_try_size(struct host *host, const struct method *method, size_t length)
+/* Host and method of a round of measurements. */
+struct round {
+	struct host *host;
+	enum method method;
+};
+
+/* The record of a reading's first round stays (host_record). */
+static void probe_pair_try_sizes(void *argument)
 {
-	struct memory memory = { .length = length, .fd = -1 };
-	char bytes[40];
+	const struct round *round = argument;
 
-	if (MADE(cuMemAlloc_v2, &memory.address, length)) {
-		probe_pair_try_memory(host, method, &memory);
-		CUDA(cuMemFree_v2, memory.address);
-	} else {
-		snprintf(bytes, sizeof(bytes), "%zu", length);
-		probe_pair_record(host, method, bytes, 0);
-	}
-}
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+		struct memory memory = { .length = sizes[i].length, .fd = -1 };
 
-static size_t probe_pair_free_bytes(void)
-{
-	size_t free_bytes = 0, total;
-
-	return CUDA(cuMemGetInfo_v2, &free_bytes, &total) == CUDA_SUCCESS ? free_bytes : 0;
-}
-
-/* Repeats up to 4 times, because other processes may allocate meanwhile. The first round is no
- * measurement: the driver allocates memory of its own then. */
-static void probe_pair_try_method(struct host *host, const struct method *method)
-{
-	size_t before = 0, after = 0;
-	char name[160];
-
-	snprintf(name, sizeof(name), "probe/%d/%s/%s/begun", probe_pair.gpu, probe_pair.adapter,
-		 method->name);
-	host_say(host, name, "1");
-	for (int round = 0; round < 4 && (round < 2 || after < before); round++) {
-		before = probe_pair_free_bytes();
-		for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
-			probe_pair_try_size(host, method, sizes[i]);
-		after = probe_pair_free_bytes();
-	}
-	snprintf(name, sizeof(name), "probe/%d/%s/%s/returned", probe_pair.gpu, probe_pair.adapter,
-		 method->name);
-	if (after < before)
-		host_say(host, name, "lost %zu", before - after);
-	else
-		host_say(host, name, "ok");
-}
-
-/* Records `failure` for dma-buf and peer memory: GPU or adapter could not be opened. */
-static void probe_pair_record_none(struct host *host)
-{
-	char bytes[40];
-
-	for (int method = 0; method < PROBE_DATA_DIRECT; method++) {
-		for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
-			snprintf(bytes, sizeof(bytes), "%zu", sizes[i]);
-			probe_pair_record(host, &methods[method], bytes, 0);
+		if (MADE(cuMemAlloc_v2, &memory.address, memory.length)) {
+			probe_pair_try_memory(round->host, round->method, sizes[i].name, &memory);
+			CUDA(cuMemFree_v2, memory.address);
+		} else {
+			probe_pair_record(round->host, round->method, sizes[i].name, 0);
 		}
 	}
+}
+
+static void probe_pair_try_method(struct host *host, enum method method)
+{
+	struct round round = { host, method };
+	char name[160];
+
+	host_record(host, probe_pair_name(method, "begun"), "1");
+	snprintf(name, sizeof(name), "%s", probe_pair_name(method, "returned"));
+	cuda_record_lost(host, name, probe_pair_try_sizes, &round);
 }
 
 static bool probe_pair_has_data_direct(struct ibv_device *device)
@@ -319,35 +302,26 @@ static bool probe_pair_has_data_direct(struct ibv_device *device)
 	       VERBS(mlx5dv_get_data_direct_sysfs_path, context, path, sizeof(path)) == 0;
 }
 
-void probe_pair_ask(struct host *host)
+void probe_pair_query(struct host *host)
 {
 	struct ibv_device *device = NULL;
 
 	if (!probe_pair_open_gpu() || !probe_pair_open_adapter(&device)) {
-		probe_pair_record_none(host);
+		probe_pair_record_failure(host, METHOD_DMA_BUF);
+		probe_pair_record_failure(host, METHOD_PEER_MEMORY);
 		return;
 	}
-	for (int method = probe_pair.first_way; method < PROBE_DATA_DIRECT; method++)
-		probe_pair_try_method(host, &methods[method]);
+	for (enum method method = probe_pair.first; method < METHOD_DATA_DIRECT; method++)
+		probe_pair_try_method(host, method);
 	if (probe_pair_has_data_direct(device))
-		probe_pair_try_method(host, &methods[PROBE_DATA_DIRECT]);
+		probe_pair_try_method(host, METHOD_DATA_DIRECT);
 	VERBS(ibv_dealloc_pd, pd);
 	VERBS(ibv_close_device, context);
 	CUDA(cuDevicePrimaryCtxRelease_v2, probe_pair.gpu);
 }
 
-void probe_pair_lost(struct host *host, int method, const char *how)
+void probe_pair_lost(struct host *host, enum method method, const char *how)
 {
-	char bytes[40];
-
 	snprintf(failure, sizeof(failure), "%s", how);
-	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
-		snprintf(bytes, sizeof(bytes), "%zu", sizes[i]);
-		probe_pair_record(host, &methods[method], bytes, 0);
-	}
-}
-
-const char *probe_way_name(int method)
-{
-	return methods[method].name;
+	probe_pair_record_failure(host, method);
 }

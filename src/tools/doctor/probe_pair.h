@@ -5,25 +5,20 @@
 
 #include "tools/doctor/host.h"
 
-/* Index of the last method; the first is 0. */
-#define PROBE_DATA_DIRECT 2
-
 /* Parameters of the next child, set before the fork. */
 struct probe_pair {
 	int gpu;
 	char adapter[64];
-	int first_way; /* earlier methods are done */
+	enum method first; /* earlier methods are done */
 };
 
 extern struct probe_pair probe_pair;
 
 /* In the child. */
-void probe_pair_ask(struct host *host);
+void probe_pair_query(struct host *host);
 
 /* Parent only: records failure `how` of the lost child for this method. Readings already
  * recorded stay (host_record). */
-void probe_pair_lost(struct host *host, int way, const char *how);
-
-const char *probe_way_name(int way);
+void probe_pair_lost(struct host *host, enum method method, const char *how);
 
 #endif

@@ -25,9 +25,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tools/doctor/host.h"
+#include "tools/doctor/host_internal.h"
 #include "tools/doctor/libraries.h"
-#include "tools/doctor/program.h"
 #include "tools/program_file.h"
 
 #define SECONDS 20
@@ -35,20 +34,7 @@
 /* Limit for the bytes of all files searched. */
 #define SEARCH_MAX ((size_t)4 << 30)
 
-#define TEXT_MAX ((size_t)1 << 16)
-
 /* ---- program and libraries ---- */
-
-static void program_add_line(char *text, const char *format, const char *first, const char *second)
-{
-	size_t length = strlen(text);
-
-	if (length + strlen(first) + strlen(second) + strlen(format) < TEXT_MAX) {
-		if (length)
-			text[length++] = '\n';
-		sprintf(text + length, format, first, second);
-	}
-}
 
 /* True if the base name is the library's: "libmpi" matches libmpi.so.40, not libmpi_cxx.so. */
 static bool program_is_library(const char *name, const char *library)
@@ -60,35 +46,45 @@ static bool program_is_library(const char *name, const char *library)
 	return strncmp(base, library, length) == 0 && (base[length] == '.' || base[length] == '-');
 }
 
-static void program_record_uses(struct host *host, const struct libraries *libraries, char *text)
+/* Text of a stream as a reading; closes the stream. */
+static void program_record_stream(struct host *host, const char *name, FILE *to, char **text)
+{
+	fclose(to);
+	host_record(host, name, "%s", **text ? *text + 1 : "");
+	free(*text);
+}
+
+static void program_record_uses(struct host *host, const struct libraries *libraries)
 {
 	static const char *const known[] = { "libcuda",	  "libcudart",	"libibverbs",
 					     "libmlx5",	  "libmpi",	"libmpich",
 					     "libucp",	  "libnccl",	"libnvshmem_host",
 					     "libfabric", "libopen-pal" };
+	char *text;
+	size_t size;
+	FILE *to = need(open_memstream(&text, &size));
 
-	*text = '\0';
 	for (int i = 1; i < libraries->count; i++) {
 		const struct library *library = &libraries->list[i];
 
 		for (size_t k = 0; k < sizeof(known) / sizeof(*known); k++) {
 			if (program_is_library(library->name, known[k]))
-				program_add_line(text, "%s %s", known[k],
-						 library->path ? library->path : "?");
+				fprintf(to, "\n%s %s", known[k],
+					library->path ? library->path : "?");
 		}
 	}
-	host_say(host, "program/uses", "%s", text);
+	program_record_stream(host, "program/uses", to, &text);
 }
 
 /* A statically linked CUDA runtime looks up this name in the driver, as do programs without the
  * runtime. */
-static void program_record_linked_in(struct host *host, const struct libraries *libraries,
-				     char *text)
+static void program_record_linked_in(struct host *host, const struct libraries *libraries)
 {
 	static const char *const words[] = { "cuGetProcAddress_v2", "RTLD_DEEPBIND" };
-	size_t left = SEARCH_MAX;
+	size_t left = SEARCH_MAX, size;
+	char *text;
+	FILE *to = need(open_memstream(&text, &size));
 
-	*text = '\0';
 	for (int i = 0; i < libraries->count; i++) {
 		const struct library *library = &libraries->list[i];
 		unsigned int found;
@@ -102,39 +98,38 @@ static void program_record_linked_in(struct host *host, const struct libraries *
 		left -= (size_t)status.st_size;
 		found = elf_file_search(library->path, words, 2, (size_t)status.st_size);
 		if (found & 1 && i == 0)
-			host_say(host, "program/static_cuda", "1");
+			host_record(host, "program/static_cuda", "1");
 		else if (found & 1)
-			program_add_line(text, "%s%s", library->name, "");
+			fprintf(to, "\n%s", library->name);
 		if (found & 2 && i == 0)
-			host_say(host, "program/deepbind", "1");
+			host_record(host, "program/deepbind", "1");
 	}
-	host_say(host, "program/cuda_in", "%s", text);
+	program_record_stream(host, "program/cuda_in", to, &text);
 }
 
 static void program_record_libraries(struct host *host, const struct libraries *libraries)
 {
-	char *needed = calloc(1, TEXT_MAX), *missing = calloc(1, TEXT_MAX),
-	     *found = calloc(1, TEXT_MAX);
+	static const char *const names[] = { "program/needed", "program/missing",
+					     "program/libraries" };
+	char *texts[3];
+	size_t sizes[3];
+	FILE *to[3];
 
-	for (int i = 1; needed && missing && found && i < libraries->count; i++) {
+	for (int i = 0; i < 3; i++)
+		to[i] = need(open_memstream(&texts[i], &sizes[i]));
+	for (int i = 1; i < libraries->count; i++) {
 		const struct library *library = &libraries->list[i];
 
-		program_add_line(needed, "%s%s", library->name, "");
+		fprintf(to[0], "\n%s", library->name);
 		if (library->path)
-			program_add_line(found, "%s %s", library->name, library->path);
+			fprintf(to[2], "\n%s %s", library->name, library->path);
 		else
-			program_add_line(missing, "%s%s", library->name, "");
+			fprintf(to[1], "\n%s", library->name);
 	}
-	if (needed && missing && found) {
-		host_say(host, "program/needed", "%s", needed);
-		host_say(host, "program/missing", "%s", missing);
-		host_say(host, "program/libraries", "%s", found);
-		program_record_uses(host, libraries, found);
-		program_record_linked_in(host, libraries, found);
-	}
-	free(needed);
-	free(missing);
-	free(found);
+	for (int i = 0; i < 3; i++)
+		program_record_stream(host, names[i], to[i], &texts[i]);
+	program_record_uses(host, libraries);
+	program_record_linked_in(host, libraries);
 }
 
 static void program_record_privilege(struct host *host, const char *path)
@@ -146,7 +141,7 @@ static void program_record_privilege(struct host *host, const char *path)
 		return;
 	snprintf(text, sizeof(text), "%s%s%s", rights.setuid ? " setuid" : "",
 		 rights.setgid ? " setgid" : "", rights.capability ? " capability" : "");
-	host_say(host, "program/privilege", "%s", *text ? text + 1 : "none");
+	host_record(host, "program/privilege", "%s", *text ? text + 1 : "none");
 }
 
 static void program_record_interpreter(struct host *host, const char *path)
@@ -163,7 +158,7 @@ static void program_record_interpreter(struct host *host, const char *path)
 		/* matches python3.11, lua5.4 */
 		if (!strncmp(base, known[i], length) &&
 		    !base[length + strspn(base + length, "0123456789.")]) {
-			host_say(host, "program/interpreter", "%s", base);
+			host_record(host, "program/interpreter", "%s", base);
 			return;
 		}
 	}
@@ -178,22 +173,22 @@ static void program_record_elf(struct host *host, const char *path)
 
 	if (!realpath(path, real))
 		snprintf(real, sizeof(real), "%s", path);
-	host_say(host, "program/file", "%s", real);
+	host_record(host, "program/file", "%s", real);
 	program_record_privilege(host, path);
 	if (error) {
-		host_say(host, "program/error", "%s: %s", path,
-			 error == ENOEXEC ? "it begins like an ELF file, and is damaged or of "
-					    "another byte order"
-					  : strerror(error));
+		host_record(host, "program/error", "%s: %s", path,
+			    error == ENOEXEC ? "it begins like an ELF file, and is damaged or of "
+					       "another byte order"
+					     : strerror(error));
 		return;
 	}
 	elf = &libraries.list[0].elf;
-	host_say(host, "program/class", "%d", elf->class);
-	host_say(host, "program/machine", "%s", elf_machine_name(elf->machine));
+	host_record(host, "program/class", "%d", elf->class);
+	host_record(host, "program/machine", "%s", elf_machine_name(elf->machine));
 	if (*elf->interpreter)
-		host_say(host, "program/loader", "%s", elf->interpreter);
+		host_record(host, "program/loader", "%s", elf->interpreter);
 	if (*elf->glibc)
-		host_say(host, "program/glibc", "%s", elf->glibc);
+		host_record(host, "program/glibc", "%s", elf->glibc);
 	program_record_interpreter(host, real);
 	program_record_libraries(host, &libraries);
 	libraries_free(&libraries);
@@ -204,38 +199,21 @@ static void program_record_elf(struct host *host, const char *path)
 static void program_record_launcher(struct host *host, const char *name)
 {
 	static const struct {
-		const char *name, *kind;
+		const char *kind, *names; /* each name between blanks */
 	} launchers[] = {
-		{ "apptainer", "container" },
-		{ "singularity", "container" },
-		{ "docker", "container" },
-		{ "podman", "container" },
-		{ "nerdctl", "container" },
-		{ "enroot", "container" },
-		{ "shifter", "container" },
-		{ "ch-run", "container" },
-		{ "sarus", "container" },
-		{ "pcocc", "container" },
-		{ "mpirun", "mpi" },
-		{ "mpiexec", "mpi" },
-		{ "mpiexec.hydra", "mpi" },
-		{ "orterun", "mpi" },
-		{ "prterun", "mpi" },
-		{ "prun", "mpi" },
-		{ "srun", "job" },
-		{ "sbatch", "job" },
-		{ "jsrun", "job" },
-		{ "aprun", "job" },
-		{ "flux", "job" },
-		{ "torchrun", "mpi" },
+		{ "container", " apptainer singularity docker podman nerdctl enroot shifter ch-run "
+			       "sarus pcocc " },
+		{ "mpi", " mpirun mpiexec mpiexec.hydra orterun prterun prun torchrun " },
+		{ "job", " srun sbatch jsrun aprun flux " },
 	};
 	const char *base = strrchr(name, '/');
+	char *word = need_text(" %s ", base ? base + 1 : name);
 
-	base = base ? base + 1 : name;
 	for (size_t i = 0; i < sizeof(launchers) / sizeof(*launchers); i++) {
-		if (strcmp(base, launchers[i].name) == 0)
-			host_say(host, "program/launcher", "%s", launchers[i].kind);
+		if (!strpbrk(base ? base + 1 : name, " ") && strstr(launchers[i].names, word))
+			host_record(host, "program/launcher", "%s", launchers[i].kind);
 	}
+	free(word);
 }
 
 /* Number of bytes read from the file's start; negative: unreadable. */
@@ -276,32 +254,32 @@ static void program_query(struct host *host)
 	if (!program_find(name, path)) {
 		int error = access(path, F_OK) ? errno : EACCES;
 
-		host_fail(host, "program/path", error, "%s: %s", path, strerror(error));
+		host_record_error(host, "program/path", error, "%s: %s", path, strerror(error));
 		return;
 	}
-	host_say(host, "program/path", "%s", path);
+	host_record(host, "program/path", "%s", path);
 	if (access(path, R_OK)) {
-		host_say(host, "program/error", "%s: %s: it may be run but not read", path,
-			 strerror(errno));
+		host_record(host, "program/error", "%s: %s: it may be run but not read", path,
+			    strerror(errno));
 		return;
 	}
 	while (script_line(path, line, sizeof(line))) {
 		if (!scripts++) {
-			host_say(host, "program/kind", "script");
-			host_say(host, "program/interpreter_line", "%s", line);
+			host_record(host, "program/kind", "script");
+			host_record(host, "program/interpreter_line", "%s", line);
 		}
 		if (scripts > SCRIPTS_MAX || !script_follow(line, path)) {
-			host_say(host, "program/error",
-				 "%s: the script's interpreter cannot be found", line);
-			host_say(host, "program/unrunnable", "1");
+			host_record(host, "program/error",
+				    "%s: the script's interpreter cannot be found", line);
+			host_record(host, "program/unrunnable", "1");
 			return;
 		}
 	}
 	if (program_is_elf(path)) {
-		host_say(host, "program/kind", "elf"); /* the first record stays: "script" */
+		host_record(host, "program/kind", "elf"); /* the first record stays: "script" */
 		program_record_elf(host, path);
 	} else {
-		host_say(host, "program/kind", program_is_text(path) ? "text" : "other");
+		host_record(host, "program/kind", program_is_text(path) ? "text" : "other");
 	}
 }
 
@@ -311,7 +289,7 @@ static void program_fill(struct host *host)
 
 	if (!name || !*name)
 		return;
-	host_ask_child(host, "program/", SECONDS, program_query);
+	host_run_child(host, "program/", SECONDS, program_query);
 	if (run && strcmp(run, "on") == 0 && host_text(host, "program/path"))
 		program_run(host);
 }

@@ -27,12 +27,11 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "tools/doctor/clock.h"
-#include "tools/doctor/program.h"
-#include "tools/doctor/program_seen.h"
+#include "tools/doctor/child.h"
+#include "tools/doctor/host_internal.h"
+#include "tools/doctor/program_statistics.h"
 
 /* Further arguments are dropped. */
 #define ARGUMENTS_MAX 500
@@ -98,57 +97,21 @@ static void program_run_start(const char *path, char **arguments, const char *li
 	_exit(127);
 }
 
-/* WNOWAIT leaves the zombie to waitpid: the pid, also the process group's id, is not reused
- * meanwhile. The last check follows the deadline, because the machine may have been suspended. */
-static bool program_run_ends_within(pid_t pid, double seconds)
-{
-	const struct timespec slice = { 0, 5000000 };
-	uint64_t now = clock_ns(), end = now + (uint64_t)(seconds * 1e9);
-	siginfo_t info = { .si_pid = 0 };
-
-	for (; waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-	       info.si_pid != pid;
-	     now = clock_ns()) {
-		if (now > end)
-			return false;
-		nanosleep(&slice, NULL);
-	}
-	return true;
-}
-
-static void program_run_watch(pid_t pid, double seconds, char ended[40])
+static void program_run_watch(pid_t pid, unsigned int seconds, char ended[40])
 {
 	int status = 0;
 
 	*ended = '\0';
-	if (!program_run_ends_within(pid, seconds)) {
+	if (!child_ends_within(pid, seconds * 1000)) {
 		kill(-pid, SIGTERM);
-		strcpy(ended, program_run_ends_within(pid, 1) ? "terminated" : "killed");
+		strcpy(ended, child_ends_within(pid, 1000) ? "terminated" : "killed");
 	}
 	/* Kills the whole process group. */
 	kill(-pid, SIGKILL);
-	if (!program_run_ends_within(pid, 2) || waitpid(pid, &status, WNOHANG) != pid || *ended)
+	if (!child_ends_within(pid, 2000) || waitpid(pid, &status, WNOHANG) != pid || *ended)
 		return;
 	snprintf(ended, 40, WIFSIGNALED(status) ? "signal %d" : "exit %d",
 		 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
-}
-
-static void program_run_record(struct host *host, const struct seen *seen, const char *ended)
-{
-	char text[2000];
-	size_t length = (size_t)snprintf(text, sizeof(text), "ended %s", ended);
-
-#define ADD(name, number)                                                                          \
-	(void)((number) && length < sizeof(text) &&                                                \
-	       (length += (size_t)snprintf(text + length, sizeof(text) - length, "\n%s %llu",      \
-					   name, (unsigned long long)(number))))
-	ADD("processes", seen->processes);
-	ADD("linked", seen->linked);
-	ADD("dlsym", seen->dlsym);
-	for (int i = 0; i < COUNTER_COUNT; i++)
-		ADD(program_counter_name((enum counter)i), seen->counters[i]);
-#undef ADD
-	host_say(host, "program/run", "%s", text);
 }
 
 void program_run(struct host *host)
@@ -158,36 +121,42 @@ void program_run(struct host *host)
 	const char *temporary = getenv("TMPDIR");
 	char library[PATH_MAX], ended[40], line[4096],
 		*arguments[ARGUMENTS_MAX + 2] = { (char *)path };
-	struct seen seen = { .processes = 0 };
+	char folder[PATH_MAX - 300], *text = NULL;
+	size_t length;
+	FILE *to;
 	int64_t seconds = 1;
 	pid_t pid;
 
 	if (!program_run_find_library(host, library)) {
-		host_fail(host, "program/run", ENOENT, "libpeerpin.so is not found");
+		host_record_error(host, "program/run", ENOENT, "libpeerpin.so is not found");
 		return;
 	}
 	host_number(host, &seconds, "option/run_seconds");
 	for (int i = 1; i <= ARGUMENTS_MAX && host_line(&more, line, sizeof(line)); i++)
 		arguments[i] = strdup(line);
-	snprintf(seen.folder, sizeof(seen.folder), "%s/peerpin-doctor-XXXXXX",
+	snprintf(folder, sizeof(folder), "%s/peerpin-doctor-XXXXXX",
 		 temporary && *temporary ? temporary : "/tmp");
-	if (!mkdtemp(seen.folder)) {
-		host_fail(host, "program/run", errno, "%s: %s", seen.folder, strerror(errno));
+	if (!mkdtemp(folder)) {
+		host_record_error(host, "program/run", errno, "%s: %s", folder, strerror(errno));
 		return;
 	}
 	fflush(NULL);
 	pid = fork();
 	if (pid == 0)
-		program_run_start(path, arguments, library, seen.folder);
+		program_run_start(path, arguments, library, folder);
 	if (pid > 0) {
 		setpgid(pid, pid);
-		program_run_watch(pid, (double)seconds, ended);
+		program_run_watch(pid, (unsigned int)seconds, ended);
 	}
-	program_seen_take(&seen);
+	to = need(open_memstream(&text, &length));
+	fprintf(to, "ended %s", pid > 0 ? ended : "");
+	program_statistics_take(folder, to);
+	fclose(to);
 	for (int i = 1; arguments[i]; i++)
 		free(arguments[i]);
 	if (pid > 0)
-		program_run_record(host, &seen, ended);
+		host_record(host, "program/run", "%s", text);
 	else
-		host_fail(host, "program/run", EAGAIN, "fork failed");
+		host_record_error(host, "program/run", EAGAIN, "fork failed");
+	free(text);
 }

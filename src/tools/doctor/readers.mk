@@ -3,16 +3,16 @@
 doctor_readers = \
 	src/tools/doctor/child.h src/tools/doctor/child.c src/tools/doctor/clock.h \
 	src/tools/doctor/cuda_calls.h src/tools/doctor/cuda_calls.c src/tools/doctor/driver.c \
-	src/tools/doctor/nvml.h src/tools/doctor/nvml.c \
+	src/tools/doctor/nvml.c \
 	src/tools/doctor/verbs_calls.h src/tools/doctor/verbs_calls.c src/tools/doctor/verbs.c \
 	src/tools/doctor/probe.c src/tools/doctor/probe_pair.h src/tools/doctor/probe_pair.c \
 	src/tools/doctor/rc_abi.h src/tools/doctor/transfer.h src/tools/doctor/transfer.c \
-	src/tools/doctor/program.h src/tools/doctor/program.c src/tools/doctor/program_run.c \
-	src/tools/doctor/program_seen.h src/tools/doctor/program_seen.c \
+	src/tools/doctor/program.c src/tools/doctor/program_run.c \
+	src/tools/doctor/program_statistics.h src/tools/doctor/program_statistics.c \
 	$(tools_program_files) \
-	src/tools/doctor/libraries.h src/tools/doctor/libraries.c \
-	src/report/segment.h src/report/segment.c
+	src/tools/doctor/libraries.h src/tools/doctor/libraries.c $(tools_records)
 doctor_host = \
 	src/tools/doctor/host.h src/tools/doctor/host_internal.h src/tools/doctor/host.c \
 	src/tools/doctor/live.c src/tools/doctor/command.c src/tools/doctor/record.c
-doctor_cppflags = $(AM_CPPFLAGS) -DPKGLIBDIR='"$(pkglibdir)"' -DDOCDIR='"$(docdir)"'
+doctor_libraries = src/libcore.la $(JANSSON_STATIC_LIBS) -lm -ldl
+doctor_cppflags = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) -DPKGLIBDIR='"$(pkglibdir)"' -DDOCDIR='"$(docdir)"'

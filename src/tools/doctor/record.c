@@ -43,7 +43,8 @@ const char *host_error_name(int error)
 	return number;
 }
 
-int host_error_number(const char *name)
+/* Errno of a name, or a number. */
+static int record_error_number(const char *name)
 {
 	size_t length = strcspn(name, " \n");
 
@@ -91,8 +92,10 @@ static void record_write_bytes(FILE *to, const struct reading *reading)
 	}
 }
 
-void record_write(FILE *to, const char *name, const struct reading *reading)
+static bool record_write(const char *name, const struct reading *reading, void *argument)
 {
+	FILE *to = argument;
+
 	fprintf(to, "== %s\n", name);
 	if (reading->error) {
 		fprintf(to, "!%s%s", host_error_name(reading->error), *reading->text ? " " : "");
@@ -105,18 +108,13 @@ void record_write(FILE *to, const char *name, const struct reading *reading)
 		record_write_text(to, reading->text);
 		fputc('\n', to);
 	}
-}
-
-static bool record_write_one(const char *name, const struct reading *reading, void *to)
-{
-	record_write(to, name, reading);
 	return true;
 }
 
 void record_write_all(FILE *to, struct host *host)
 {
 	fprintf(to, "%s\n", RECORD_FIRST_LINE);
-	host_each(host, record_write_one, to);
+	host_each(host, record_write, to);
 }
 
 /* ---- reading ---- */
@@ -135,10 +133,10 @@ struct part {
 static void record_end_part(struct host *host, struct part *part)
 {
 	if (part->name && part->bytes)
-		host_record(host, part->name, 0, part->bytes, part->byte_count);
+		host_record_bytes(host, part->name, 0, part->bytes, part->byte_count);
 	else if (part->name)
-		host_record(host, part->name, part->error, part->text ? part->text : "",
-			    part->length);
+		host_record_bytes(host, part->name, part->error, part->text ? part->text : "",
+				  part->length);
 	free(part->bytes);
 	*part = (struct part){ .name = NULL };
 }
@@ -154,7 +152,7 @@ static bool record_parse_error(struct part *part, char *line)
 		part->bytes = need(calloc(1, part->byte_count + 1));
 		return true;
 	}
-	part->error = host_error_number(line);
+	part->error = record_error_number(line);
 	part->text = words + (*words == ' ');
 	part->length = strlen(part->text);
 	return part->error > 0;

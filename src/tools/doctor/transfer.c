@@ -49,7 +49,7 @@ static const char *transfer_find_port(struct connection *connection)
 	struct rc_gid none = { .raw = { 0 } };
 
 	if (!verbs.ibv_query_port || !verbs.ibv_query_gid)
-		return "libibverbs cannot be asked for ports";
+		return "libibverbs has no port queries";
 	for (int port = 1; port < 16; port++) {
 		connection->port = (uint8_t)port;
 		if (VERBS(ibv_query_port, connection->pd->context, connection->port,

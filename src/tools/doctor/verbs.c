@@ -6,7 +6,7 @@
  *
  *   verbs/mlx5           path of libmlx5.so.1; error ENOENT: absent
  *   verbs/symbol/mlx5dv_get_data_direct_sysfs_path   as the other symbols
- *   verbs/NAME/ended     end of that adapter's child; verbs/NAME/said: its output (child.h)
+ *   verbs/NAME/ended     end of that adapter's child; verbs/NAME/output: its output (child.h)
  *   verbs/NAME/guid      node GUID: "0002:c903:0000:1234"
  *   verbs/NAME/port/N    "STATE LAYER" of port N, from 1 on: "ACTIVE Ethernet"; STATE as printed by
  *                        ibv_devinfo, without PORT_
@@ -39,37 +39,31 @@ static const char *const symbols[] = { "ibv_reg_dmabuf_mr", "ibv_reg_mr_ex", "ml
 /* Adapter of the next child, set before the fork. */
 static char current_adapter[64];
 
-static const char *verbs_reading_name(const char *name)
-{
-	static char text[200];
-
-	snprintf(text, sizeof(text), "verbs/%s/%s", current_adapter, name);
-	return text;
-}
+/* Name of a reading of the current adapter. */
+#define NAME(name) reading_name("verbs/%s/" name, current_adapter)
 
 /* ---- library and adapters ---- */
 
 static void verbs_read_library(struct host *host)
 {
 	static const char *const forks[] = { "disabled", "enabled", "unneeded" };
-	char name[80];
 	int fork;
 
-	host_say(host, "verbs/library", "%s", verbs_file());
+	host_record(host, "verbs/library", "%s", verbs_file());
 	if (*verbs_mlx5_file())
-		host_say(host, "verbs/mlx5", "%s", verbs_mlx5_file());
+		host_record(host, "verbs/mlx5", "%s", verbs_mlx5_file());
 	for (size_t i = 0; i < sizeof(symbols) / sizeof(*symbols); i++) {
 		const char *version = verbs_symbol_version(symbols[i]);
 
-		snprintf(name, sizeof(name), "verbs/symbol/%s", symbols[i]);
 		if (version)
-			host_say(host, name, "%s", version);
+			host_record(host, reading_name("verbs/symbol/%s", symbols[i]), "%s",
+				    version);
 	}
 	if (!verbs.ibv_is_fork_initialized)
 		return;
 	fork = VERBS(ibv_is_fork_initialized);
 	if (fork >= 0 && fork < 3)
-		host_say(host, "verbs/fork", "%s", forks[fork]);
+		host_record(host, "verbs/fork", "%s", forks[fork]);
 }
 
 static void verbs_query_library(struct host *host)
@@ -80,7 +74,7 @@ static void verbs_query_library(struct host *host)
 	int count = 0;
 
 	if (error) {
-		host_fail(host, "verbs/library", ENOENT, "%s", error);
+		host_record_error(host, "verbs/library", ENOENT, "%s", error);
 		return;
 	}
 	verbs_read_library(host);
@@ -88,11 +82,11 @@ static void verbs_query_library(struct host *host)
 	list = VERBS(ibv_get_device_list, &count);
 	if (!list) {
 		/* ENOSYS: the kernel has no RDMA support. Record ENOENT, as for an empty list. */
-		host_fail(host, "verbs/devices",
-			  errno == ENOSYS ? ENOENT
-			  : errno	  ? errno
-					  : EIO,
-			  "ibv_get_device_list");
+		host_record_error(host, "verbs/devices",
+				  errno == ENOSYS ? ENOENT
+				  : errno	  ? errno
+						  : EIO,
+				  "ibv_get_device_list");
 		return;
 	}
 	for (int i = 0; i < count; i++) {
@@ -101,7 +95,7 @@ static void verbs_query_library(struct host *host)
 		if (strlen(names) + strlen(name) + 2 < sizeof(names))
 			sprintf(names + strlen(names), "%s%s", i ? "\n" : "", name);
 	}
-	host_say(host, "verbs/devices", "%s", names);
+	host_record(host, "verbs/devices", "%s", names);
 }
 
 /* ---- each adapter ---- */
@@ -111,22 +105,22 @@ static void verbs_read_ports(struct host *host, struct ibv_context *context, int
 	static const char *const states[] = { "NOP",   "DOWN",	 "INIT",
 					      "ARMED", "ACTIVE", "ACTIVE_DEFER" };
 	static const char *const layers[] = { "unspecified", "InfiniBand", "Ethernet" };
-	char name[20];
 
 	for (int port = 1; verbs.ibv_query_port && port <= ports; port++) {
 		struct verbs_port attributes = { .state = -1 };
 		int error = VERBS(ibv_query_port, context, (uint8_t)port, &attributes);
 
-		snprintf(name, sizeof(name), "port/%d", port);
 		if (error)
-			host_fail(host, verbs_reading_name(name), error > 0 ? error : EIO,
-				  "ibv_query_port");
+			host_record_error(host,
+					  reading_name("verbs/%s/port/%d", current_adapter, port),
+					  error > 0 ? error : EIO, "ibv_query_port");
 		else if (attributes.state >= 0 && attributes.state < 6 && attributes.link_layer < 3)
-			host_say(host, verbs_reading_name(name), "%s %s", states[attributes.state],
-				 layers[attributes.link_layer]);
+			host_record(host, reading_name("verbs/%s/port/%d", current_adapter, port),
+				    "%s %s", states[attributes.state],
+				    layers[attributes.link_layer]);
 		else
-			host_say(host, verbs_reading_name(name), "%d %d", attributes.state,
-				 attributes.link_layer);
+			host_record(host, reading_name("verbs/%s/port/%d", current_adapter, port),
+				    "%d %d", attributes.state, attributes.link_layer);
 	}
 }
 
@@ -137,12 +131,12 @@ static void verbs_read_limits(struct host *host, struct ibv_context *context)
 	uint8_t tail[4];
 
 	if (error) {
-		host_fail(host, verbs_reading_name("limits"), error > 0 ? error : EIO,
-			  "ibv_query_device");
+		host_record_error(host, NAME("limits"), error > 0 ? error : EIO,
+				  "ibv_query_device");
 		return;
 	}
-	host_say(host, verbs_reading_name("limits"), "max_mr %d\nmax_mr_size %llu",
-		 attributes.max_mr, (unsigned long long)attributes.sizes[0]);
+	host_record(host, NAME("limits"), "max_mr %d\nmax_mr_size %llu", attributes.max_mr,
+		    (unsigned long long)attributes.sizes[0]);
 	/* layout: max_pkeys (2 bytes), local_ca_ack_delay, phys_port_cnt */
 	memcpy(tail, &attributes.others[21], sizeof(tail));
 	verbs_read_ports(host, context, tail[3]);
@@ -157,8 +151,8 @@ static void verbs_read_guid(struct host *host, struct ibv_device *device)
 		return;
 	guid = VERBS(ibv_get_device_guid, device);
 	memcpy(bytes, &guid, sizeof(bytes));
-	host_say(host, verbs_reading_name("guid"), "%02x%02x:%02x%02x:%02x%02x:%02x%02x", bytes[0],
-		 bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7]);
+	host_record(host, NAME("guid"), "%02x%02x:%02x%02x:%02x%02x:%02x%02x", bytes[0], bytes[1],
+		    bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7]);
 }
 
 /* A driver with dma-buf support rejects descriptor -1 with EBADF; a driver without it rejects
@@ -170,8 +164,7 @@ static void verbs_read_dma_buf(struct host *host, struct ibv_device *device, str
 	if (verbs.ibv_reg_dmabuf_mr) {
 		errno = 0;
 		mr = VERBS(ibv_reg_dmabuf_mr, pd, 0, PAGE, 0, -1, IBV_ACCESS_LOCAL_WRITE);
-		host_say(host, verbs_reading_name("dmabuf"), "%s",
-			 mr ? "ok" : host_error_name(errno));
+		host_record(host, NAME("dmabuf"), "%s", mr ? "ok" : host_error_name(errno));
 	}
 	if (!verbs.mlx5dv_is_supported || !verbs.mlx5dv_reg_dmabuf_mr ||
 	    !VERBS(mlx5dv_is_supported, device))
@@ -179,8 +172,7 @@ static void verbs_read_dma_buf(struct host *host, struct ibv_device *device, str
 	errno = 0;
 	mr = VERBS(mlx5dv_reg_dmabuf_mr, pd, 0, PAGE, 0, -1, IBV_ACCESS_LOCAL_WRITE,
 		   MLX5DV_ACCESS_DATA_DIRECT);
-	host_say(host, verbs_reading_name("dmabuf_data_direct"), "%s",
-		 mr ? "ok" : host_error_name(errno));
+	host_record(host, NAME("dmabuf_data_direct"), "%s", mr ? "ok" : host_error_name(errno));
 }
 
 static void verbs_read_data_direct(struct host *host, struct ibv_device *device,
@@ -194,10 +186,10 @@ static void verbs_read_data_direct(struct host *host, struct ibv_device *device,
 		return;
 	error = VERBS(mlx5dv_get_data_direct_sysfs_path, context, path, sizeof(path));
 	if (error)
-		host_fail(host, verbs_reading_name("data_direct"), error > 0 ? error : ENODEV,
-			  "mlx5dv_get_data_direct_sysfs_path");
+		host_record_error(host, NAME("data_direct"), error > 0 ? error : ENODEV,
+				  "mlx5dv_get_data_direct_sysfs_path");
 	else
-		host_say(host, verbs_reading_name("data_direct"), "%s", path);
+		host_record(host, NAME("data_direct"), "%s", path);
 }
 
 /* Registers host memory: a failure here is not caused by the GPU. */
@@ -209,18 +201,17 @@ static void verbs_read_host(struct host *host, struct ibv_pd *pd)
 	uint64_t start;
 
 	if (memory == MAP_FAILED) {
-		host_fail(host, verbs_reading_name("host"), errno, "mmap");
+		host_record_error(host, NAME("host"), errno, "mmap");
 		return;
 	}
 	start = clock_ns();
 	errno = 0;
 	mr = VERBS(ibv_reg_mr, pd, memory, HOST_LENGTH, ACCESS_FLAGS);
 	if (!mr) {
-		host_fail(host, verbs_reading_name("host"), errno ? errno : EIO, "ibv_reg_mr");
+		host_record_error(host, NAME("host"), errno ? errno : EIO, "ibv_reg_mr");
 		return;
 	}
-	host_say(host, verbs_reading_name("host"), "ok %llu",
-		 (unsigned long long)(clock_ns() - start));
+	host_record(host, NAME("host"), "ok %llu", (unsigned long long)(clock_ns() - start));
 	VERBS(ibv_dereg_mr, mr);
 }
 
@@ -234,27 +225,26 @@ static void verbs_query_adapter(struct host *host)
 		return;
 	device = verbs_find(current_adapter);
 	if (!device) {
-		host_fail(host, verbs_reading_name("open"), ENODEV,
-			  "it is not in the list any more");
+		host_record_error(host, NAME("open"), ENODEV, "it is not in the list any more");
 		return;
 	}
 	verbs_read_guid(host, device);
 	errno = 0;
 	context = VERBS(ibv_open_device, device);
 	if (!context) {
-		host_fail(host, verbs_reading_name("open"), errno ? errno : EIO, "ibv_open_device");
+		host_record_error(host, NAME("open"), errno ? errno : EIO, "ibv_open_device");
 		return;
 	}
-	host_say(host, verbs_reading_name("open"), "ok");
+	host_record(host, NAME("open"), "ok");
 	verbs_read_limits(host, context);
 	verbs_read_data_direct(host, device, context);
 	errno = 0;
 	pd = VERBS(ibv_alloc_pd, context);
 	if (!pd) {
-		host_fail(host, verbs_reading_name("pd"), errno ? errno : EIO, "ibv_alloc_pd");
+		host_record_error(host, NAME("pd"), errno ? errno : EIO, "ibv_alloc_pd");
 		return;
 	}
-	host_say(host, verbs_reading_name("pd"), "ok");
+	host_record(host, NAME("pd"), "ok");
 	verbs_read_dma_buf(host, device, pd);
 	verbs_read_host(host, pd);
 	VERBS(ibv_dealloc_pd, pd);
@@ -266,13 +256,13 @@ static void verbs_fill(struct host *host)
 	const char *names;
 	char prefix[100];
 
-	host_ask_child(host, "verbs/", LIST_SECONDS, verbs_query_library);
+	host_run_child(host, "verbs/", LIST_SECONDS, verbs_query_library);
 	for (names = host_text(host, "verbs/devices");
 	     host_line(&names, current_adapter, sizeof(current_adapter));) {
 		if (!*current_adapter)
 			continue;
 		snprintf(prefix, sizeof(prefix), "verbs/%s/", current_adapter);
-		host_ask_child(host, prefix, ADAPTER_SECONDS, verbs_query_adapter);
+		host_run_child(host, prefix, ADAPTER_SECONDS, verbs_query_adapter);
 	}
 }
 

@@ -21,17 +21,15 @@ static void verbs_calls_find_file(char path[PATH_MAX], void *function)
 		snprintf(path, PATH_MAX, "%s", info.dli_fname);
 }
 
-#define LOAD(library, call) verbs.call = (__typeof__(verbs.call))dlsym(library, #call)
-
 static void verbs_calls_load_mlx5(void)
 {
 	child_does("dlopen of libmlx5.so.1");
 	mlx5 = dlopen("libmlx5.so.1", RTLD_NOW | RTLD_LOCAL);
 	if (!mlx5)
 		return;
-	LOAD(mlx5, mlx5dv_is_supported);
-	LOAD(mlx5, mlx5dv_get_data_direct_sysfs_path);
-	LOAD(mlx5, mlx5dv_reg_dmabuf_mr);
+#define CALL(type, name, parameters) verbs.name = (__typeof__(verbs.name))dlsym(mlx5, #name);
+	MLX5_CALLS(CALL)
+#undef CALL
 	verbs_calls_find_file(mlx5_file, (void *)verbs.mlx5dv_is_supported);
 }
 
@@ -41,27 +39,9 @@ const char *verbs_load(void)
 	ibverbs = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL);
 	if (!ibverbs)
 		return dlerror();
-	LOAD(ibverbs, ibv_get_device_list);
-	LOAD(ibverbs, ibv_free_device_list);
-	LOAD(ibverbs, ibv_get_device_name);
-	LOAD(ibverbs, ibv_get_device_guid);
-	LOAD(ibverbs, ibv_open_device);
-	LOAD(ibverbs, ibv_close_device);
-	LOAD(ibverbs, ibv_query_device);
-	LOAD(ibverbs, ibv_query_port);
-	LOAD(ibverbs, ibv_alloc_pd);
-	LOAD(ibverbs, ibv_dealloc_pd);
-	LOAD(ibverbs, ibv_reg_mr);
-	LOAD(ibverbs, ibv_reg_mr_iova2);
-	LOAD(ibverbs, ibv_reg_dmabuf_mr);
-	LOAD(ibverbs, ibv_dereg_mr);
-	LOAD(ibverbs, ibv_is_fork_initialized);
-	LOAD(ibverbs, ibv_query_gid);
-	LOAD(ibverbs, ibv_create_cq);
-	LOAD(ibverbs, ibv_destroy_cq);
-	LOAD(ibverbs, ibv_create_qp);
-	LOAD(ibverbs, ibv_modify_qp);
-	LOAD(ibverbs, ibv_destroy_qp);
+#define CALL(type, name, parameters) verbs.name = (__typeof__(verbs.name))dlsym(ibverbs, #name);
+	IBVERBS_CALLS(CALL)
+#undef CALL
 	verbs_calls_find_file(file, (void *)verbs.ibv_get_device_list);
 	if (!verbs.ibv_get_device_list || !verbs.ibv_free_device_list ||
 	    !verbs.ibv_get_device_name || !verbs.ibv_open_device || !verbs.ibv_close_device ||

@@ -24,39 +24,53 @@ struct verbs_port {
 	uint8_t more[64];
 };
 
+/* The last six are for transfers (rc_abi.h). */
+#define IBVERBS_CALLS(CALL)                                                                        \
+	CALL(struct ibv_device **, ibv_get_device_list, (int *count))                              \
+	CALL(void, ibv_free_device_list, (struct ibv_device * *list))                              \
+	CALL(const char *, ibv_get_device_name, (struct ibv_device * device))                      \
+	CALL(uint64_t, ibv_get_device_guid, (struct ibv_device * device))                          \
+	CALL(struct ibv_context *, ibv_open_device, (struct ibv_device * device))                  \
+	CALL(int, ibv_close_device, (struct ibv_context * context))                                \
+	CALL(int, ibv_query_device,                                                                \
+	     (struct ibv_context * context, struct ibv_device_attr * attributes))                  \
+	CALL(int, ibv_query_port,                                                                  \
+	     (struct ibv_context * context, uint8_t port, struct verbs_port * attributes))         \
+	CALL(struct ibv_pd *, ibv_alloc_pd, (struct ibv_context * context))                        \
+	CALL(int, ibv_dealloc_pd, (struct ibv_pd * pd))                                            \
+	CALL(struct ibv_mr *, ibv_reg_mr,                                                          \
+	     (struct ibv_pd * pd, void *address, size_t length, int access))                       \
+	CALL(struct ibv_mr *, ibv_reg_mr_iova2,                                                    \
+	     (struct ibv_pd * pd, void *address, size_t length, uint64_t iova,                     \
+	      unsigned int access))                                                                \
+	CALL(struct ibv_mr *, ibv_reg_dmabuf_mr,                                                   \
+	     (struct ibv_pd * pd, uint64_t offset, size_t length, uint64_t iova, int fd,           \
+	      int access))                                                                         \
+	CALL(int, ibv_dereg_mr, (struct ibv_mr * mr))                                              \
+	CALL(int, ibv_is_fork_initialized, (void))                                                 \
+	CALL(int, ibv_query_gid,                                                                   \
+	     (struct ibv_context * context, uint8_t port, int index, void *gid))                   \
+	CALL(void *, ibv_create_cq,                                                                \
+	     (struct ibv_context * context, int entries, void *user, void *channel, int vector))   \
+	CALL(int, ibv_destroy_cq, (void *cq))                                                      \
+	CALL(void *, ibv_create_qp, (struct ibv_pd * pd, void *init))                              \
+	CALL(int, ibv_modify_qp, (void *pair, void *attributes, int mask))                         \
+	CALL(int, ibv_destroy_qp, (void *pair))
+
+/* All NULL without libmlx5. */
+#define MLX5_CALLS(CALL)                                                                           \
+	CALL(bool, mlx5dv_is_supported, (struct ibv_device * device))                              \
+	CALL(int, mlx5dv_get_data_direct_sysfs_path,                                               \
+	     (struct ibv_context * context, char *path, size_t size))                              \
+	CALL(struct ibv_mr *, mlx5dv_reg_dmabuf_mr,                                                \
+	     (struct ibv_pd * pd, uint64_t offset, size_t length, uint64_t iova, int fd,           \
+	      int access, int mlx5_access))
+
 struct verbs_calls {
-	struct ibv_device **(*ibv_get_device_list)(int *count);
-	void (*ibv_free_device_list)(struct ibv_device **list);
-	const char *(*ibv_get_device_name)(struct ibv_device *device);
-	uint64_t (*ibv_get_device_guid)(struct ibv_device *device);
-	struct ibv_context *(*ibv_open_device)(struct ibv_device *device);
-	int (*ibv_close_device)(struct ibv_context *context);
-	int (*ibv_query_device)(struct ibv_context *context, struct ibv_device_attr *attributes);
-	int (*ibv_query_port)(struct ibv_context *context, uint8_t port,
-			      struct verbs_port *attributes);
-	struct ibv_pd *(*ibv_alloc_pd)(struct ibv_context *context);
-	int (*ibv_dealloc_pd)(struct ibv_pd *pd);
-	struct ibv_mr *(*ibv_reg_mr)(struct ibv_pd *pd, void *address, size_t length, int access);
-	struct ibv_mr *(*ibv_reg_mr_iova2)(struct ibv_pd *pd, void *address, size_t length,
-					   uint64_t iova, unsigned int access);
-	struct ibv_mr *(*ibv_reg_dmabuf_mr)(struct ibv_pd *pd, uint64_t offset, size_t length,
-					    uint64_t iova, int fd, int access);
-	int (*ibv_dereg_mr)(struct ibv_mr *mr);
-	int (*ibv_is_fork_initialized)(void);
-	/* for transfers: rc_abi.h */
-	int (*ibv_query_gid)(struct ibv_context *context, uint8_t port, int index, void *gid);
-	void *(*ibv_create_cq)(struct ibv_context *context, int entries, void *user, void *channel,
-			       int vector);
-	int (*ibv_destroy_cq)(void *cq);
-	void *(*ibv_create_qp)(struct ibv_pd *pd, void *init);
-	int (*ibv_modify_qp)(void *pair, void *attributes, int mask);
-	int (*ibv_destroy_qp)(void *pair);
-	/* libmlx5; all NULL without it */
-	bool (*mlx5dv_is_supported)(struct ibv_device *device);
-	int (*mlx5dv_get_data_direct_sysfs_path)(struct ibv_context *context, char *path,
-						 size_t size);
-	struct ibv_mr *(*mlx5dv_reg_dmabuf_mr)(struct ibv_pd *pd, uint64_t offset, size_t length,
-					       uint64_t iova, int fd, int access, int mlx5_access);
+#define CALL(type, name, parameters) type(*name) parameters;
+	IBVERBS_CALLS(CALL)
+	MLX5_CALLS(CALL)
+#undef CALL
 };
 
 #define MLX5DV_ACCESS_DATA_DIRECT 1

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ways.c -- by which ways this adapter registers this GPU's memory when nothing stands between
+/* methods.c -- methods by which this adapter registers this GPU's memory without peerpin
  *
- * Runs without peerpin: what it finds is what peerpin has to reach as well. One line for each way,
- * "yes" or "no" with the call that refused and its error.
+ * peerpin must reach the same methods. Prints a line per method: "yes", or "no" with the failed
+ * call and its error.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -13,16 +13,16 @@
 #include "rdma/loopback.h"
 
 #define SIZE   ((size_t)2 << 20)
-#define RIGHTS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
+#define ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
 
-static void tell(const char *way, struct ibv_mr *mr, const char *call)
+static void report(const char *method, struct ibv_mr *mr, const char *call)
 {
 	if (mr)
-		printf("%s: yes\n", way);
+		printf("%s: yes\n", method);
 	else
-		printf("%s: no: %s: %s\n", way, call, strerror(errno));
+		printf("%s: no: %s: %s\n", method, call, strerror(errno));
 	if (mr && ibv_dereg_mr(mr))
-		printf("%s: its region could not be given back: %s\n", way, strerror(errno));
+		printf("%s: its region could not be deregistered: %s\n", method, strerror(errno));
 }
 
 int main(void)
@@ -43,12 +43,12 @@ int main(void)
 		printf("dma-buf: no: cuMemGetHandleForAddressRange: error %d\n", error);
 	} else {
 		errno = 0;
-		tell("dma-buf", ibv_reg_dmabuf_mr(loopback.pd, 0, SIZE, address, fd, RIGHTS),
-		     "ibv_reg_dmabuf_mr");
+		report("dma-buf", ibv_reg_dmabuf_mr(loopback.pd, 0, SIZE, address, fd, ACCESS),
+		       "ibv_reg_dmabuf_mr");
 		close(fd);
 	}
 	errno = 0;
-	tell("peer memory", ibv_reg_mr(loopback.pd, (void *)address, SIZE, RIGHTS), "ibv_reg_mr");
+	report("peer memory", ibv_reg_mr(loopback.pd, (void *)address, SIZE, ACCESS), "ibv_reg_mr");
 	gpu_free(address);
 	loopback_close(&loopback);
 	return 0;

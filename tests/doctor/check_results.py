@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Says what is wrong with doctor's JSON and with the recorded hosts: check_verdicts.py EXPECTED-FOLDER JSON-FOLDER
+"""Reports defects of doctor's JSON and of the test hosts: check_results.py EXPECTED-FOLDER JSON-FOLDER
 
-The JSON has the verdicts of the text. Over all hosts each check is OK at least once and something else at least once: one
-that cannot say both says nothing.
+JSON and text have equal results. Over all hosts, each check is OK at least once and not OK at least
+once: otherwise the hosts do not test it.
 """
 
 import collections
@@ -13,15 +13,15 @@ import re
 import sys
 
 SIGNS = {"OK": "OK", "-": "NOT NEEDED", "?": "UNKNOWN", "WARN": "WARN", "FAIL": "FAIL"}
-KEYS = {"id", "group", "verdict", "found", "read", "why", "do", "needs", "more"}
+KEYS = {"id", "group", "result", "found", "read", "why", "fixes", "needs", "more"}
 
-# What is found, and what then has to be done: of each check.
+# Causes and fixes of each check: part of the text, part of the fix.
 CAUSES = {
     "driver": [("no NVIDIA driver is loaded", "install the NVIDIA driver"),
                ("proprietary kernel module", "open kernel modules"),
                ("older than 5.12", "a kernel from 5.12 on")],
     "peermem": [("both loaded", "sudo rmmod nv_peer_mem$"),
-                ("is not of the driver's version", "rmmod nvidia_peermem && .*modprobe nvidia-peermem"),
+                ("differs from the driver's version", "rmmod nvidia_peermem && .*modprobe nvidia-peermem"),
                 ("is not loaded", "modprobe nvidia-peermem$|--only peermem-install")],
     "peermem-client": [("no peer-memory module is", "modprobe nvidia-peermem$|--only peermem-install"),
                        ("is loaded, but not registered", "reinstall the driver after")],
@@ -29,13 +29,13 @@ CAUSES = {
     "peermem-install": [("no peer-memory interface", "install MLNX_OFED or DOCA-OFED"),
                         ("is not installed for this kernel", "kernel modules for this kernel")],
     "peer-mapping": [("GrdmaPciTopoCheckOverride is 2", "remove NVreg_GrdmaPciTopoCheckOverride=2")],
-    "platform": [("locked down", "ACS in the firmware"), ("WSL2", "use Linux without Windows"),
+    "platform": [("locked down", "ACS in the firmware"), ("WSL2", "use Linux on the hardware"),
                  ("GPU0 virtual", "pass the whole GPU through")],
-    "gpu": [("no GPUDirect RDMA", "data centre or workstation GPU"), ("asking the driver ended", "nvidia-smi"),
-            ("neither ordered nor flushed", "update the driver"), ("not known to work from", "open kernel modules"),
+    "gpu": [("no GPUDirect RDMA", "data centre or workstation GPU"), ("the CUDA probe process was killed", "nvidia-smi"),
+            ("neither ordered nor flushed", "update the driver"), ("unproven from", "open kernel modules"),
             ("libcuda.so.1 cannot be loaded", "run it where a GPU and its driver are")],
     "gpu-mode": [("MIG mode", "nvidia-smi -mig 0")],
-    "bar1": [("MiB: only that much", "above 4G decoding and resizable BAR")],
+    "bar1": [("MiB: registrations cannot exceed", "above 4G decoding and resizable BAR")],
     "export": [("is not exported", "open kernel modules"), ("is out of adapters' reach", "nvidia-smi -q")],
     "adapter": [("PCIe link .* it could do", "another slot"), (r"\b(DOWN|INIT)\b", "the cable, the switch's port"),
                 ("no RDMA adapter is visible$", "load the adapter's driver"),
@@ -43,41 +43,41 @@ CAUSES = {
     "uverbs": [("cannot be opened by this user", "mode 0666"), ("this container was not given it", "--device /dev/infiniband")],
     "verbs": [("no ibv_reg_dmabuf_mr", "rdma-core 34"), ("cannot be loaded", "apt install libibverbs1")],
     "dma-buf": [("mlx5_0 no dma-buf", "a kernel from 5.12 on")],
-    "provider": [("made of software", "adapter of hardware")],
+    "provider": [("is a software adapter", "hardware RDMA adapter")],
     "limits": [("memlock [0-9]+ MiB: registrations", "memlock unlimited"), ("only [0-9]+ open files", "ulimit -n 65536"),
                ("this cgroup limits", "rdma.max of this job"), ("the cgroup above, /slurm/job_7 limits", "rdma.max of /slurm/job_7$"),
-               ("takes only 8192 registrations", "PEERPIN_MIN_SIZE"), ("at most 1024 MiB at a time", "allocate in pieces")],
-    "path": [("is closer to", "why is mlx5_1 not used"), (r"SYS \(crosses sockets\)$", "adapter of its own socket")],
+               ("supports only 8192 registrations", "PEERPIN_MIN_SIZE"), ("at most 1024 MiB at a time", "allocate in pieces")],
+    "path": [("is closer to", "reason against mlx5_1"), (r"SYS \(crosses sockets\)$", "adapter of its own socket")],
     "acs": [("sent up to the root complex", "setpci -s")],
     "iommu": [("translated", "iommu=pt")],
-    "probe": [("ibv_reg_dmabuf_mr EOPNOTSUPP|ibv_reg_mr EFAULT", "modprobe nvidia-peermem|--only peermem|adapter of hardware"),
+    "probe": [("ibv_reg_dmabuf_mr EOPNOTSUPP|ibv_reg_mr EFAULT", "modprobe nvidia-peermem|--only peermem|hardware RDMA adapter"),
               ("cuMemGetHandleForAddressRange", "open kernel modules"), ("the kernel refuses the PCIe path", "--only path"),
-              ("are not given back", "update the driver"), ("but data does not arrive", "--only acs,iommu,path")],
-    "software": [("Open MPI without CUDA of its own(;|$)", "Open MPI that was configured --with-cuda"),
+              ("are not freed", "update the driver"), ("but data does not arrive", "--only acs,iommu,path")],
+    "software": [("Open MPI without CUDA support(;|$)", "Open MPI that was configured --with-cuda"),
                  ("UCX without CUDA", "install UCX with CUDA"),
                  ("UCX_IB_GPU_DIRECT_RDMA=no", "unset UCX_IB_GPU_DIRECT_RDMA")],
-    "preloads": [("HAMi", "which puts itself in front"), ("libtrace.so, which peerpin does not know", "run once without .*libtrace")],
-    "program": [("of 32 bits", "build it for 64 bits"), ("on a machine that is", "build it for x86_64"),
-                ("static:", "link it dynamically"), ("of musl", "against glibc"), ("leaves LD_PRELOAD out", "a copy without"),
-                ("is not found", "LD_LIBRARY_PATH"), ("RTLD_DEEPBIND", "whether allocations are seen"),
+    "preloads": [("HAMi", "which precedes other preloads"), ("libtrace.so, unknown to peerpin", "run once without .*libtrace")],
+    "program": [("32-bit program", "build it for 64 bits"), ("on a machine of", "build it for x86_64"),
+                ("static:", "link it dynamically"), ("to musl", "against glibc"), ("leaves LD_PRELOAD out", "a copy without"),
+                ("is not found", "LD_LIBRARY_PATH"), ("RTLD_DEEPBIND", "each intercepted allocation"),
                 ("no such program", "give its path"), ("it needs glibc", "build it on this machine")],
-    "run": [("none of its calls was seen", "look at the end of a whole run")],
+    "run": [("peerpin intercepted no call", "statistics of a whole run")],
 }
 
 
-def check_mends(host, check, met):
-    """Of a check that warns or fails: each cause's mend is there, and each mend's cause."""
-    found = [(cause, mend) for cause, mend in CAUSES[check["id"]] if re.search(cause, check["found"])]
+def check_fixes(host, check, met):
+    """Reports a cause without its fix, or a fix without its cause, in a check that warns or fails."""
+    found = [(cause, fix) for cause, fix in CAUSES[check["id"]] if re.search(cause, check["found"])]
     met.update((check["id"], cause) for cause, _ in found)
-    for cause, mend in found:
-        if not any(re.search(mend, done) for done in check["do"]):
-            print(f"{host}: {check['id']} does not say what to do about {cause!r}")
-    for done in check["do"]:
-        if not any(re.search(mend, done) for _, mend in found):
-            print(f"{host}: {check['id']} says {done!r}, and of no cause that is known here")
+    for cause, fix in found:
+        if not any(re.search(fix, done) for done in check["fixes"]):
+            print(f"{host}: {check['id']} has no fix for {cause!r}")
+    for done in check["fixes"]:
+        if not any(re.search(fix, done) for _, fix in found):
+            print(f"{host}: {check['id']} has the fix {done!r} without a known cause")
 
 
-def verdicts_of_text(text):
+def results_of_text(text):
     lines = (re.match(r"(OK|-|\?|WARN|FAIL) +([a-z0-9-]+)  +\S", line) for line in text.split("\n"))
     return {found[2]: SIGNS[found[1]] for found in lines if found}
 
@@ -89,27 +89,27 @@ def main():
     for file in sorted(expected.glob("*.expected")):
         text = file.read_text(encoding="utf-8")
         whole = json.loads((written / f"{file.stem}.json").read_text(encoding="utf-8"))
-        told = {check["id"]: check["verdict"] for check in whole["checks"]}
-        if told != verdicts_of_text(text):
-            print(f"{file.stem}: JSON and text differ: {set(told.items()) ^ set(verdicts_of_text(text).items())}")
+        written_results = {check["id"]: check["result"] for check in whole["checks"]}
+        if written_results != results_of_text(text):
+            print(f"{file.stem}: JSON and text differ: {set(written_results.items()) ^ set(results_of_text(text).items())}")
         if text.rsplit("=> ", 1)[1].strip() != str(whole["status"]) or whole["conclusion"] not in text:
             print(f"{file.stem}: JSON has another conclusion")
         for check in whole["checks"]:
-            seen[check["id"]].add(check["verdict"])
+            seen[check["id"]].add(check["result"])
             if set(check) != KEYS or not check["found"] or not check["read"] or not check["why"]:
                 print(f"{file.stem}: {check['id']} lacks something")
-            if check["verdict"] in ("WARN", "FAIL") and not check["do"]:
-                print(f"{file.stem}: {check['id']} does not say what to do")
-            if check["verdict"] in ("WARN", "FAIL"):
-                check_mends(file.stem, check, met)
-    for name, verdicts in seen.items():
-        # How devices order and split requests is told, and not judged.
-        if "OK" not in verdicts or not verdicts & ({"UNKNOWN"} if name == "ordering" else {"WARN", "FAIL"}):
-            print(f"{name} is only ever {sorted(verdicts)}")
+            if check["result"] in ("WARN", "FAIL") and not check["fixes"]:
+                print(f"{file.stem}: {check['id']} has no fix")
+            if check["result"] in ("WARN", "FAIL"):
+                check_fixes(file.stem, check, met)
+    for name, results in seen.items():
+        # The check "ordering" reports values and never warns.
+        if "OK" not in results or not results & ({"UNKNOWN"} if name == "ordering" else {"WARN", "FAIL"}):
+            print(f"{name} is only ever {sorted(results)}")
     for missed in {(name, cause) for name, causes in CAUSES.items() for cause, _ in causes} - met:
         print(f"no host has this cause: {missed}")
     if len(seen) != 26:
-        print(f"{len(seen)} checks were seen")
+        print(f"{len(seen)} checks were found")
 
 
 if __name__ == "__main__":

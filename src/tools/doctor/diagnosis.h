@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* result.h -- result of a doctor run, for the printers */
-#ifndef PEERPIN_DOCTOR_RESULT_H
-#define PEERPIN_DOCTOR_RESULT_H
+/* diagnosis.h -- result of a doctor run, for the printers */
+#ifndef PEERPIN_DOCTOR_DIAGNOSIS_H
+#define PEERPIN_DOCTOR_DIAGNOSIS_H
 
 #include "tools/doctor/checks.h"
 
@@ -11,7 +11,7 @@
 #define DOCTOR_USAGE	 2
 #define DOCTOR_UNDECIDED 3
 
-struct result {
+struct diagnosis {
 	struct host *host;
 	struct finding *findings; /* one per check, in order of `checks` */
 	bool *shown;		  /* checks that the user selected */
@@ -21,17 +21,14 @@ struct result {
 };
 
 /* Sets conclusion and status. */
-void conclude(struct result *result);
+void conclude(struct diagnosis *diagnosis);
 
-/* Number of shown checks with this verdict. */
-unsigned int count_verdicts(const struct result *result, enum verdict verdict);
+void print_diagnosis(const struct diagnosis *diagnosis, bool verbose, bool colour);
 
-void print_result(const struct result *result, bool verbose, bool colour);
-
-/* Prints the last line of the result. */
-void print_conclusion(const struct result *result);
+/* Prints the last line. */
+void print_conclusion(const struct diagnosis *diagnosis);
 
 /* False: writing failed. */
-bool print_json(const struct result *result);
+bool print_json(const struct diagnosis *diagnosis);
 
 #endif

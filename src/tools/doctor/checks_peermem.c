@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* checks_peermem.c -- checks of the peer-memory modules: loaded, registered, mode, installed */
+#include <errno.h>
+#include <string.h>
+
+#include "tools/doctor/checks.h"
+
+static bool checks_peermem_is_readable(struct host *host, struct finding *finding)
+{
+	if (host_has(host, "/sys/module/"))
+		return true;
+	finding_problem(finding, UNKNOWN, FIX_SYSFS, "/sys/module cannot be read");
+	return false;
+}
+
+static bool checks_peermem_is_loaded(struct host *host, const char *module)
+{
+	return host_has(host, "/sys/module/%s/", module) ||
+	       host_has(host, "/sys/module/%s/version", module);
+}
+
+#define NEW "nvidia_peermem"
+#define OLD "nv_peer_mem"
+
+/* Unreadable data make no other fix: host_read notes none. */
+const char *peermem_fix(struct host *host)
+{
+	bool can_be = !host_read(host, "kernel/module/nvidia-peermem")->error &&
+		      !host_read(host, "kernel/symbol/ib_register_peer_memory_client")->error;
+
+	if (checks_peermem_is_loaded(host, NEW) || checks_peermem_is_loaded(host, OLD))
+		return "peerpin doctor --only peermem,peermem-client: it is loaded, but registers "
+		       "nothing";
+	return can_be ? "sudo modprobe nvidia-peermem"
+		      : "peerpin doctor --only peermem-install: make it loadable first";
+}
+
+void check_peermem(struct host *host, struct finding *finding)
+{
+	const char *driver = host_text(host, "/sys/module/nvidia/version");
+	const char *version = host_text(host, "/sys/module/nvidia_peermem/version");
+	bool loaded = checks_peermem_is_loaded(host, NEW),
+	     old = checks_peermem_is_loaded(host, OLD);
+
+	if (!checks_peermem_is_readable(host, finding))
+		return;
+	if (loaded && old)
+		finding_problem(
+			finding, FAIL, "sudo rmmod nv_peer_mem",
+			"nvidia_peermem and the older nv_peer_mem are both loaded: they conflict");
+	else if (old)
+		finding_problem(finding, WARN,
+				"sudo rmmod nv_peer_mem && sudo modprobe nvidia-peermem",
+				"the older nv_peer_mem is loaded in place of nvidia_peermem");
+	else if (!loaded)
+		finding_without(host, finding, METHOD_DMA_BUF, peermem_fix(host),
+				"nvidia_peermem is not loaded");
+	else if (version && driver && strcmp(version, driver))
+		finding_problem(finding, FAIL,
+				"sudo rmmod nvidia_peermem && sudo depmod -a && sudo modprobe "
+				"nvidia-peermem",
+				"nvidia_peermem %s differs from the driver's version %s", version,
+				driver);
+	else
+		finding_add(finding, OK, "nvidia_peermem %s is loaded",
+			    version ? version : "(no version)");
+}
+
+void check_peermem_client(struct host *host, struct finding *finding)
+{
+	const char *client;
+
+	if (!checks_peermem_is_readable(host, finding))
+		return;
+	client = peer_memory_client(host);
+	if (client)
+		finding_add(finding, OK, "registered with the RDMA stack as %s", client);
+	else if (!checks_peermem_is_loaded(host, NEW) && !checks_peermem_is_loaded(host, OLD))
+		finding_without(host, finding, METHOD_DMA_BUF, peermem_fix(host),
+				"no peer-memory module is registered with the RDMA stack");
+	else
+		finding_without(
+			host, finding, METHOD_DMA_BUF,
+			"ask your administrator: reinstall the driver after MLNX_OFED or "
+			"DOCA-OFED; it was built without their peer-memory interface",
+			"a peer-memory module is loaded, but not registered with the RDMA stack");
+}
+
+void check_peermem_mode(struct host *host, struct finding *finding)
+{
+	const char *folder = "/sys/module/nvidia_peermem/parameters";
+	int64_t persistent, direct;
+
+	if (!checks_peermem_is_readable(host, finding))
+		return;
+	if (!checks_peermem_is_loaded(host, NEW)) {
+		bool needed = !method_suffices(host, METHOD_DMA_BUF);
+
+		finding_add(finding, needed ? UNKNOWN : NOT_NEEDED,
+			    needed ? "nvidia_peermem is not loaded, so it has no mode"
+				   : "nvidia_peermem is not loaded; not needed, dma-buf works");
+		return;
+	}
+	if (!host_number(host, &persistent, "%s/persistent_api_support", folder))
+		finding_add(finding, UNKNOWN, "nvidia_peermem reports no persistent_api_support");
+	else if (persistent)
+		finding_problem(
+			finding, WARN,
+			"ask your administrator: options nvidia_peermem persistent_api_support=0 "
+			"in /etc/modprobe.d, unless dma-buf is used",
+			"persistent: a registration outlives its memory until it is deregistered");
+	else
+		finding_add(finding, OK,
+			    "registrations are invalidated when their memory is freed");
+	if (host_number(host, &direct, "%s/peerdirect_support", folder) && direct)
+		finding_add(finding, OK, "peerdirect_support is %d", (int)direct);
+}
+
+static bool checks_peermem_is_loaded_at_boot(struct host *host)
+{
+	char name[128];
+	const char *text;
+
+	for (const char *at = host_text(host, "/etc/modules-load.d/");
+	     host_line(&at, name, sizeof(name));) {
+		text = host_text(host, "/etc/modules-load.d/%s", name);
+		if (text && (strstr(text, "nvidia-peermem") || strstr(text, "nvidia_peermem")))
+			return true;
+	}
+	return false;
+}
+
+/* Reports unreadable data: NOT NEEDED if dma-buf works for every GPU, else UNKNOWN. */
+static void checks_peermem_unreadable(struct host *host, struct finding *finding, const char *fix,
+				      const char *text, const struct reading *reading)
+{
+	bool needed = !method_suffices(host, METHOD_DMA_BUF);
+
+	finding_problem(finding, needed ? UNKNOWN : NOT_NEEDED, fix, "%s%s%s%s", text,
+			reading ? ": " : "", reading ? host_error_name(reading->error) : "",
+			needed ? "" : "; not needed, dma-buf works");
+}
+
+void check_peermem_install(struct host *host, struct finding *finding)
+{
+	const struct reading *symbol =
+		host_read(host, "kernel/symbol/ib_register_peer_memory_client");
+	const struct reading *module = host_read(host, "kernel/module/nvidia-peermem");
+	const char *kernel = host_text(host, "identity/kernel");
+
+	if (checks_peermem_is_loaded(host, NEW))
+		finding_add(finding, OK, "installed%s",
+			    checks_peermem_is_loaded_at_boot(host)
+				    ? ", and loaded when the machine starts"
+				    : "; nothing in /etc/modules-load.d loads it at start");
+	else if (reading_is_refused(module) && module->error != ENODATA)
+		checks_peermem_unreadable(host, finding, NULL,
+					  "the list of this kernel's modules cannot be read",
+					  module);
+	else if (module->error && !host_has(host, "/lib/modules/%s/", kernel ? kernel : "?"))
+		checks_peermem_unreadable(host, finding, FIX_NO_CONTAINER,
+					  "this kernel's modules are not visible here", NULL);
+	else if (module->error == ENODATA)
+		checks_peermem_unreadable(host, finding, "ask your administrator: sudo depmod -a",
+					  "this kernel's modules have no list (modules.dep)", NULL);
+	else if (module->error)
+		finding_without(host, finding, METHOD_DMA_BUF,
+				"ask your administrator: install the driver's kernel modules for "
+				"this kernel",
+				"nvidia-peermem is not installed for this kernel");
+	else if (symbol->error == ENODATA)
+		checks_peermem_unreadable(host, finding, FIX_NO_CONTAINER,
+					  "whether the RDMA stack has a peer-memory interface is "
+					  "not known: no /proc/kallsyms",
+					  NULL);
+	else if (reading_is_refused(symbol))
+		checks_peermem_unreadable(host, finding,
+					  "sudo peerpin doctor --only peermem-install",
+					  "whether the RDMA stack has a peer-memory interface is "
+					  "not known: /proc/kallsyms cannot be read",
+					  symbol);
+	else if (symbol->error)
+		finding_without(host, finding, METHOD_DMA_BUF,
+				"ask your administrator: install MLNX_OFED or DOCA-OFED and then "
+				"the driver, or use dma-buf",
+				"the RDMA stack has no peer-memory interface "
+				"(ib_register_peer_memory_client)");
+	else
+		finding_add(finding, OK, "can be loaded: %s", module->text);
+}

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* methods.c -- registration methods of each pair: proved by the probe, or expected from readings */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/doctor/machine.h"
+#include "tools/doctor/meaning.h"
+
+__attribute__((format(printf, 2, 3))) static struct support methods_support(enum level level,
+									    const char *format, ...)
+{
+	struct support support = { .level = level };
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(support.reason, sizeof(support.reason), format, arguments);
+	va_end(arguments);
+	return support;
+}
+
+/* ---- facts ---- */
+
+enum flavour driver_flavour(struct host *host)
+{
+	const struct reading *version = host_read(host, "/proc/driver/nvidia/version");
+
+	if (!version->error)
+		return strstr(version->text, "Open Kernel Module") ? FLAVOUR_OPEN
+								   : FLAVOUR_PROPRIETARY;
+	if (version->error == ENOENT && host_has(host, "/proc/version"))
+		return FLAVOUR_NONE;
+	return FLAVOUR_UNKNOWN;
+}
+
+bool kernel_is_at_least(struct host *host, int major, int minor)
+{
+	const char *text = host_text(host, "identity/kernel");
+	int first = 0, second = 0;
+
+	return text && sscanf(text, "%d.%d", &first, &second) == 2 &&
+	       (first > major || (first == major && second >= minor));
+}
+
+static const char *const clients[] = { "nvidia-peermem", "nv_mem", "nv_mem_nc", "nvidia_peermem" };
+
+bool is_past_peer_memory(struct host *host, const struct gpu *gpu)
+{
+	const char *compute = host_text(host, "cuda/%d/compute", gpu->ordinal);
+
+	return compute && atoi(compute) >= 10;
+}
+
+struct end_words end_words(const char *ended)
+{
+	struct end_words words;
+	const char *number = strpbrk(ended, "0123456789");
+
+	if (number && !strncmp(ended, "timeout", 7))
+		snprintf(words.text, sizeof(words.text), "exceeded %.*s s%s",
+			 (int)strspn(number, "0123456789"), number,
+			 number + strspn(number, "0123456789"));
+	else if (number && !strncmp(ended, "exit", 4))
+		snprintf(words.text, sizeof(words.text), "exited with status %s", number);
+	else
+		snprintf(words.text, sizeof(words.text), "was killed by %s", ended);
+	return words;
+}
+
+bool is_unsupported(const char *error)
+{
+	return !strcmp(error, "EOPNOTSUPP") || !strcmp(error, "EPROTONOSUPPORT") ||
+	       !strcmp(error, "ENOSYS");
+}
+
+static bool methods_clients_are_hidden(struct host *host)
+{
+	for (size_t i = 0; i < sizeof(clients) / sizeof(clients[0]); i++) {
+		if (reading_is_refused(
+			    host_read(host, "/sys/kernel/mm/memory_peers/%s/version", clients[i])))
+			return true;
+	}
+	return false;
+}
+
+const char *peer_memory_client(struct host *host)
+{
+	for (size_t i = 0; i < sizeof(clients) / sizeof(clients[0]); i++) {
+		if (host_has(host, "/sys/kernel/mm/memory_peers/%s/version", clients[i]))
+			return clients[i];
+	}
+	return NULL;
+}
+
+/* ---- one method ---- */
+
+const struct reading *probe_reading(struct host *host, const struct gpu *gpu,
+				    const struct adapter *adapter, enum method method,
+				    const char *name)
+{
+	return host_read(host, "probe/%d/%s/%s/%s", gpu->ordinal, adapter->name,
+			 method_name(method), name);
+}
+
+const char *probe_text(struct host *host, const struct gpu *gpu, const struct adapter *adapter,
+		       enum method method, const char *name, const char *begin)
+{
+	const char *text = host_text(host, "probe/%d/%s/%s/%s", gpu->ordinal, adapter->name,
+				     method_name(method), name);
+	size_t length = strlen(begin);
+
+	if (!text || strncmp(text, begin, length))
+		return NULL;
+	return text + length + (text[length] == ' ');
+}
+
+const char *transfer_failure(struct host *host, const struct gpu *gpu,
+			     const struct adapter *adapter, enum method method)
+{
+	/* EOPNOTSUPP: no transfer was possible; the memory is neither good nor bad. */
+	if (probe_reading(host, gpu, adapter, method, "transfer")->error == EOPNOTSUPP)
+		return NULL;
+	return probe_text(host, gpu, adapter, method, "transfer", "fail");
+}
+
+/* "the adapter's driver has no dma-buf (EOPNOTSUPP)" */
+static struct support methods_failure(const char *text)
+{
+	const struct meaning *meaning = meaning_of(text);
+	const char *error = strrchr(text, ' ');
+
+	if (!*meaning->words || !error)
+		return methods_support(SUPPORT_NO, "%s", text);
+	return methods_support(SUPPORT_NO, "%s (%s)", meaning->words, error + 1);
+}
+
+/* Result of the probe for any size. UNKNOWN: not tried. */
+static struct support methods_probed(struct host *host, const struct gpu *gpu,
+				     const struct adapter *adapter, enum method method)
+{
+	static const char *const sizes[] = { PROBE_LARGE, PROBE_SMALL };
+	const char *broken = transfer_failure(host, gpu, adapter, method);
+	struct support best = methods_support(SUPPORT_UNKNOWN, "nothing was registered");
+
+	for (size_t i = 0; gpu->ordinal >= 0 && i < 2; i++) {
+		const char *failure = probe_text(host, gpu, adapter, method, sizes[i], "fail");
+
+		if (probe_text(host, gpu, adapter, method, sizes[i], "ok"))
+			return broken ? methods_support(SUPPORT_NO, "data does not arrive in "
+								    "memory that was registered")
+				      : methods_support(SUPPORT_PROVED, "%s", "");
+		if (failure)
+			best = methods_failure(failure);
+	}
+	return best;
+}
+
+static struct support methods_gpu_exports(struct host *host, const struct gpu *gpu)
+{
+	const char *exported = host_text(host, "cuda/%d/export/device", gpu->ordinal);
+	int64_t supported;
+
+	if (exported && !strcmp(exported, "ok"))
+		return methods_support(SUPPORT_EXPECTED, "%s", "");
+	if (driver_flavour(host) == FLAVOUR_PROPRIETARY)
+		return methods_support(SUPPORT_NO,
+				       "the driver's kernel module is the proprietary one");
+	if (exported)
+		return methods_support(SUPPORT_NO, "%s cannot be exported: %s", gpu->label,
+				       exported);
+	if (host_number(host, &supported, "cuda/%d/attribute/124", gpu->ordinal) && !supported)
+		return methods_support(SUPPORT_NO,
+				       "the driver has no dma-buf for %s (attribute 124 is 0)",
+				       gpu->label);
+	return methods_support(SUPPORT_UNKNOWN, "no dma-buf of %s was requested", gpu->label);
+}
+
+static struct support methods_adapter_takes(struct host *host, const struct adapter *adapter,
+					    const char *probe)
+{
+	const char *error = host_text(host, "verbs/%s/%s", adapter->name, probe);
+
+	if (error && !strcmp(error, "EBADF"))
+		return methods_support(SUPPORT_EXPECTED, "%s", "");
+	if (error && is_unsupported(error))
+		return methods_support(SUPPORT_NO, "%s has no dma-buf (%s)", adapter->name, error);
+	if (error)
+		return methods_support(SUPPORT_UNKNOWN, "%s rejects a dma-buf with %s",
+				       adapter->name, error);
+	return methods_support(SUPPORT_UNKNOWN, "dma-buf support of %s was not queried",
+			       adapter->name);
+}
+
+static struct support methods_worse(struct support one, struct support other)
+{
+	return other.level < one.level ? other : one;
+}
+
+static struct support methods_expect_peer_memory(struct host *host, const struct gpu *gpu)
+{
+	int64_t supported;
+
+	if (host_number(host, &supported, "cuda/%d/attribute/116", gpu->ordinal) && !supported)
+		return methods_support(SUPPORT_NO, "%s has no GPUDirect RDMA (attribute 116 is 0)",
+				       gpu->label);
+	if (peer_memory_client(host) && is_past_peer_memory(host, gpu))
+		return methods_support(SUPPORT_UNKNOWN,
+				       "peer memory is unproven from compute capability 10 on");
+	if (peer_memory_client(host))
+		return methods_support(SUPPORT_EXPECTED, "%s", "");
+	if (!host_has(host, "/sys/module/"))
+		return methods_support(SUPPORT_UNKNOWN, "/sys/module cannot be read");
+	if (methods_clients_are_hidden(host))
+		return methods_support(SUPPORT_UNKNOWN,
+				       "/sys/kernel/mm/memory_peers cannot be read");
+	return methods_support(SUPPORT_NO, host_has(host, "/sys/module/nvidia_peermem/version")
+						   ? "nvidia_peermem is loaded, but not registered"
+						   : "no peer-memory module is loaded");
+}
+
+/* True if libibverbs listed the adapters and could not open this one. */
+static bool methods_is_closed(struct host *host, const struct adapter *adapter)
+{
+	const char *ended = host_text(host, "verbs/ended");
+
+	return ended && !strcmp(ended, "ok") &&
+	       host_read(host, "verbs/%s/open", adapter->name)->error;
+}
+
+/* Support for a GPU that is on the bus but hidden from CUDA. */
+static struct support methods_without_driver(struct host *host, const struct gpu *gpu)
+{
+	const char *ended = host_text(host, "cuda/ended");
+
+	if (driver_flavour(host) == FLAVOUR_NONE)
+		return methods_support(SUPPORT_NO, "no NVIDIA driver is loaded");
+	if (ended && strcmp(ended, "ok"))
+		return methods_support(SUPPORT_UNKNOWN, "the CUDA probe process %s",
+				       end_words(ended).text);
+	return methods_support(SUPPORT_UNKNOWN, "the CUDA driver does not list GPU %s", gpu->label);
+}
+
+struct support support_between(struct host *host, const struct gpu *gpu,
+			       const struct adapter *adapter, enum method method)
+{
+	struct support found = methods_probed(host, gpu, adapter, method);
+
+	if (adapter->software && found.level != SUPPORT_PROVED)
+		return methods_support(SUPPORT_NO,
+				       "%s is a software adapter, which cannot access GPU memory",
+				       adapter->name);
+	if (found.level != SUPPORT_UNKNOWN)
+		return found;
+	if (gpu->ordinal < 0)
+		return methods_without_driver(host, gpu);
+	if (methods_is_closed(host, adapter))
+		return methods_support(SUPPORT_NO, "%s cannot be opened", adapter->name);
+	if (method == METHOD_PEER_MEMORY)
+		return methods_expect_peer_memory(host, gpu);
+	found = methods_worse(
+		methods_gpu_exports(host, gpu),
+		methods_adapter_takes(host, adapter,
+				      method == METHOD_DMA_BUF ? "dmabuf" : "dmabuf_data_direct"));
+	return found;
+}
+
+/* ---- over methods, adapters, GPUs ---- */
+
+static struct support methods_of_pair(struct host *host, const struct gpu *gpu,
+				      const struct adapter *adapter)
+{
+	struct support buffer = support_between(host, gpu, adapter, METHOD_DMA_BUF);
+	struct support peer = support_between(host, gpu, adapter, METHOD_PEER_MEMORY);
+	struct support best = peer.level > buffer.level ? peer : buffer;
+
+	if (best.level == SUPPORT_NO && strcmp(buffer.reason, peer.reason))
+		return methods_support(SUPPORT_NO, "dma-buf: %.120s; peermem: %.120s",
+				       buffer.reason, peer.reason);
+	if (best.level == SUPPORT_NO || adapter->ports == PORTS_ACTIVE)
+		return best;
+	if (adapter->ports == PORTS_INACTIVE)
+		return methods_support(SUPPORT_NO, "%s%s has no active port",
+				       best.level == SUPPORT_PROVED ? "memory is registered, but "
+								    : "",
+				       adapter->name);
+	if (best.level == SUPPORT_UNKNOWN)
+		return best;
+	return methods_support(SUPPORT_UNKNOWN, "whether a port of %s is active could not be read",
+			       adapter->name);
+}
+
+const struct adapter *adapter_of_gpu(struct host *host, const struct gpu *gpu,
+				     struct support *support)
+{
+	const struct adapter *best = NULL;
+	long best_rank = -1;
+
+	*support = methods_support(SUPPORT_NO, "there is no RDMA adapter");
+	EACH_ADAPTER(host, adapter) {
+		struct support now = methods_of_pair(host, gpu, adapter);
+		long rank = now.level * 100 + (adapter->ports == PORTS_ACTIVE) * 50 +
+			    !adapter->software * 20 +
+			    (PCI_PATH_UNKNOWN - distance_between(gpu, adapter));
+
+		if (rank > best_rank) {
+			best_rank = rank;
+			best = adapter;
+			*support = now;
+		}
+	}
+	if (!best && !machine_of(host)->adapters_are_known)
+		*support = methods_support(SUPPORT_UNKNOWN, "/sys/class/infiniband cannot be read");
+	return best;
+}
+
+/* True if each GPU has an adapter with at least this support. */
+static bool methods_reach_all(struct host *host, enum method method, enum level least)
+{
+	EACH_GPU(host, gpu) {
+		bool works = false;
+
+		EACH_ADAPTER(host, adapter)
+			works = works || support_between(host, gpu, adapter, method).level >= least;
+		if (!works)
+			return false;
+	}
+	return machine_of(host)->gpu_count > 0;
+}
+
+bool method_suffices(struct host *host, enum method method)
+{
+	return methods_reach_all(host, method, SUPPORT_EXPECTED);
+}
+
+bool method_is_open(struct host *host, enum method method)
+{
+	return methods_reach_all(host, method, SUPPORT_UNKNOWN);
+}
+
+bool every_gpu_works(struct host *host)
+{
+	struct support support;
+
+	EACH_GPU(host, gpu) {
+		adapter_of_gpu(host, gpu, &support);
+		if (support.level != SUPPORT_PROVED)
+			return false;
+	}
+	return machine_of(host)->gpu_count > 0;
+}
