@@ -98,9 +98,9 @@ fi
 optimise=-O0
 lower=(-DRANGES=2 -DADDRESS=3)
 breaks 'second generation check left out' "${lower[@]}" -DMUTANT=1
-breaks 'slots node recycled while a living allocation is in it' "${lower[@]}" -DMUTANT=2
+breaks 'slots node recycled while a live allocation is in it' "${lower[@]}" -DMUTANT=2
 breaks 'no try of before after a candidate that failed' -DRANGES=1 -DADDRESS=2 "${all[@]}" -DMUTANT=3
-breaks 'slot moved while its allocation lives' "${lower[@]}" -DMUTANT=4
+breaks 'slot moved while its allocation is live' "${lower[@]}" -DMUTANT=4
 breaks 'old slots node cleared at the split' "${lower[@]}" -DMUTANT=5
 breaks 'generation reused' "${lower[@]}" -DMUTANT=6
 breaks 'record given back before it is unlinked' "${lower[@]}" -DMUTANT=7 -DWRITERS=2
@@ -114,10 +114,10 @@ model=leases.pml
 holds 'leases, with membarrier'
 holds 'leases, with a fence on both sides' -DFENCE
 breaks 'no membarrier' -DMUTANT=1
-breaks 'who stops all does not wait' -DMUTANT=2
-breaks 'the owner does not look' -DMUTANT=3
-breaks 'it goes on before the decision' -DMUTANT=4
-breaks 'what is leased is not brought in' -DMUTANT=5
+breaks 'the stop does not wait for the owner' -DMUTANT=2
+breaks 'the owner does not check for a stop' -DMUTANT=3
+breaks 'the owner continues before the decision' -DMUTANT=4
+breaks 'leases are not collected' -DMUTANT=5
 breaks 'a grant outlives its region' -DMUTANT=6
 breaks 'the owner has no fence, and there is no membarrier' -DFENCE -DMUTANT=7
 

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* leases.pml -- leases (registration/leases.c): an owner that hits and gives back without the lock, and a thread that
- * evicts what nobody holds, for spin
+/* leases.pml -- leases (registration/leases.c): an owner that hits and releases without the lock, and a thread that
+ * evicts idle regions, for spin
  *
  * One region, which the owner holds or does not. The owner's stores go through a buffer that the processor empties in their
  * order, whenever it likes: memory of TSO, as x86's. Its loads see its own stores first. The other side's stores are followed by
- * a full barrier in the code, so they are steps. What must hold in each state: what the owner holds is registered.
+ * a full barrier in the code, so they are steps. In each state a region that the owner holds must be registered.
  *
  * The owner's lock is taken by an atomic operation, which empties its buffer; membarrier empties it from outside. With FENCE
  * there is no membarrier, and the owner empties it by a fence of its own.
  *
- * MUTANT: 1 no membarrier; 2 nobody waits for the owner; 3 the owner does not look whether it is stopped; 4 it goes on
- * between what is brought in and the decision; 5 what is leased is not brought in; 6 the grant outlives the region; 7 with
- * FENCE, the owner has none
+ * MUTANT: 1 no membarrier; 2 no wait for the owner; 3 the owner does not check for a stop; 4 it continues between the
+ * collection of leases and the decision; 5 leases are not collected; 6 the grant outlives the region; 7 with FENCE, the
+ * owner has none
  */
 #ifndef MUTANT
 #define MUTANT 0

@@ -3,26 +3,26 @@
  *
  * One top entry covers 8 units; a split node has 2 entries of half the range, a slots node 2 slots. So entries are
  * of 8, 4 and 2 units, and a third start splits, also two levels at once. There are 2 slots nodes, 2 split nodes, and 3
- * or 4 records: what dies comes back at once, nodes at the other level too. A birth for which none are left is refused.
+ * or 4 records: freed ones are reused at once, nodes at the other level too. An allocation without a free node is refused.
  *
- * The model allows a single record as what is inside of an entry, which the table does not make use of.
+ * Here an entry may hold a single record; the table does not use that.
  *
- * Every load of the reader and every store of a writer that a reader can see is a step of its own; what only the
- * writer sees happens within such a step. spin's memory is sequentially consistent: orders.py is about the rest.
+ * Every load of the reader and every store of a writer that a reader can observe is a step of its own; a writer's private
+ * state changes within such a step. spin's memory is sequentially consistent: orders.py covers the rest.
  *
- * A generation is modelled without a number: a reader compares two loads of one record's generation, so what
- * matters is whether the record's generation changed in between (`changed`), and whether it is odd (`alive`). This
- * is what "never used twice" means, and it makes births and deaths without end a finite number of states.
+ * A generation has no number here: a reader compares two loads of one record's generation, so it matters only whether
+ * the generation changed in between (`changed`), and whether it is odd (`alive`). That is the meaning of "never used
+ * twice", and makes the states of endless allocations and frees finite.
  *
- * A reader stores nothing: what holds for one holds for any number. One lock serialises the writers: two differ from
- * one only where the lock is let go half-way (MUTANT 7).
+ * A reader stores nothing: a proof for one holds for any number. One lock serialises the writers: two differ from
+ * one only where the lock is released half-way (MUTANT 7).
  *
  * Switches, besides MUTANT (each has its number where it acts; check_model.sh names them):
- *   EMPTY_BY_STARTS  a split node is empty when nothing that lives begins inside its range, though something may reach
- *                    into it. Without: when all its words are zero, so that what reaches into it keeps it.
+ *   EMPTY_BY_STARTS  a split node is empty when no live allocation begins inside its range, though one may reach into
+ *                    it. Without: when all its words are zero, so that an allocation reaching into it keeps it.
  *   TRY_ALL          the reader tries the `before` of every entry on its way. Without: of the last one only.
  * With neither the look-up is right, with both too; with EMPTY_BY_STARTS alone it is not.
- *   RANGES, ADDRESS  what is born, and what is looked for
+ *   RANGES, ADDRESS  ranges of allocations; address of the look-up
  */
 #ifndef MUTANT
 #define MUTANT 0
@@ -60,13 +60,13 @@ byte slot[4];
 byte base[RECORDS + 1], size[RECORDS + 1];
 bit alive[RECORDS + 1];
 
-/* The writers' own: which record has a unit, what is in use, which slots node a split node keeps. */
+/* The writers' own: owners of units, records and nodes in use, the slots node that a split node keeps. */
 byte owner[8];
 bit record_used[RECORDS + 1], slots_used[2], split_used[2], locked;
 byte kept[2];
 
-/* For what is asserted and for fewer states; but for `changed` (see above) no look-up depends on it. */
-bit born[RECORDS + 1];
+/* For assertions and for fewer states; except for `changed` (see above) no look-up depends on it. */
+bit allocated[RECORDS + 1];
 byte whole[READERS];   /* the record that has contained the address, alive, since the look-up began */
 byte tracked[READERS]; /* whose copy is being made */
 bit changed[READERS];
@@ -76,8 +76,8 @@ byte within[READERS];  /* the node that a reader will load from next */
 #define COVERS(x)	(b <= (x) && (x) < b + n)
 #define STRICTLY(lo, width) (b > (lo) && b < (lo) + (width))
 
-/* What is left in a record or node that is in no use and that no reader is in cannot be seen: whoever takes it fills
- * it first. It is zeroed, so that states which differ in nothing else are one. */
+/* The contents of an unused record or node without a reader are invisible: its next user fills it first. It is zeroed,
+ * so that states which differ in nothing else are one. */
 #if READERS == 2
 #define IN_NODE(inside)	  (within[0] == (inside) || within[1] == (inside))
 #define IN_RECORD(record) (tracked[0] == (record) || tracked[1] == (record))
@@ -122,8 +122,8 @@ inline forget_record(record)
 	fi
 #endif
 
-/* Four loads, four steps: the generation, two fields, the generation again. Of the copy is kept what the record truly
- * was in the life that the first generation stands for, and whether a field was loaded that is not of that life. */
+/* Four loads, four steps: the generation, two fields, the generation again. Kept with the copy: the record's
+ * true fields in the first generation, and whether a field of another generation was loaded. */
 inline validate(record)
 {
 	if
@@ -191,7 +191,7 @@ inline leave_node()
 	seen = 0
 }
 
-/* One load of an entry's word, and what the reader makes of it. */
+/* One load of an entry's word, and its meaning to the reader. */
 inline load_entry(e)
 {
 	seen = entry[e];
@@ -222,7 +222,7 @@ proctype reader(byte me)
 
 end:	do
 	:: d_step {
-		whole[me] = (born[owner[ADDRESS]] -> owner[ADDRESS] : 0);
+		whole[me] = (allocated[owner[ADDRESS]] -> owner[ADDRESS] : 0);
 		length = 8;
 		load_entry(0)
 	   }
@@ -278,7 +278,7 @@ end:	do
 	od
 }
 
-/* ---- the writer: what follows runs with the lock ---- */
+/* ---- the writer, with the lock held ---- */
 
 /* Either node may come. Two that are free, with no reader in them, differ in nothing: then the first will do. */
 inline take_slots(k)
@@ -457,8 +457,8 @@ inline link_high(i)
 	u = 0
 }
 
-/* The first step of a birth, the store of `base`, is in writer(). */
-inline birth()
+/* The first step of an allocation, the store of `base`, is in writer(). */
+inline allocation()
 {
 #if MUTANT == 8 /* generation odd before the fields are there */
 	d_step { generation_changes(r, 1) }
@@ -502,7 +502,7 @@ inline take_out(e, kind)
 			fi;
 			x = (slot[PLACE(kind, 0)] != 0) + 2 * (slot[PLACE(kind, 1)] != 0)
 		}
-#if MUTANT == 4 /* slot moved while its allocation lives */
+#if MUTANT == 4 /* slot moved while its allocation is live */
 		if
 		:: x == 2 ->
 			slot[PLACE(kind, 0)] = slot[PLACE(kind, 1)];
@@ -512,7 +512,7 @@ inline take_out(e, kind)
 #endif
 		if
 		:: x == 0 -> d_step { entry[e] = WORD(BEFORE(entry[e]), 0); slots_used[kind - 5] = 0 }
-#if MUTANT == 2 /* node recycled while a living allocation is in it */
+#if MUTANT == 2 /* node recycled while a live allocation is in it */
 		:: x == 1 || x == 2 ->
 			d_step {
 				entry[e] = WORD(BEFORE(entry[e]), slot[PLACE(kind, x - 1)] & 7);
@@ -584,15 +584,15 @@ inline unlink()
 	fi
 }
 
-/* What is born. RANGES 1: one lasts, at the range's first byte, and three begin in the other half: under it both split
- * nodes come and go, each now above, now below. 2: three begin in one half, so that two split nodes are made at once;
+/* Ranges of allocations. RANGES 1: one lasts, at the range's first byte, and three begin in the other half: under it both
+ * split nodes come and go, each now above, now below. 2: three begin in one half, so that two split nodes are made at once;
  * ranges overlap, and one reaches over the middle. 3: three in one half, one over them at the first byte. */
 #if RANGES == 1
-#define BIRTHS :: BIRTH(5, 1) :: BIRTH(6, 1) :: BIRTH(7, 1)
+#define ALLOCATIONS :: ALLOCATION(5, 1) :: ALLOCATION(6, 1) :: ALLOCATION(7, 1)
 #elif RANGES == 2
-#define BIRTHS :: BIRTH(1, 1) :: BIRTH(2, 1) :: BIRTH(2, 3) :: BIRTH(3, 1)
+#define ALLOCATIONS :: ALLOCATION(1, 1) :: ALLOCATION(2, 1) :: ALLOCATION(2, 3) :: ALLOCATION(3, 1)
 #elif RANGES == 3
-#define BIRTHS :: BIRTH(0, 3) :: BIRTH(1, 1) :: BIRTH(2, 1) :: BIRTH(3, 1)
+#define ALLOCATIONS :: ALLOCATION(0, 3) :: ALLOCATION(1, 1) :: ALLOCATION(2, 1) :: ALLOCATION(3, 1)
 #endif
 
 #define FREE(x, first, length) (x < (first) || x >= (first) + (length) || !owner[x])
@@ -608,8 +608,8 @@ inline unlink()
 	 (record <= 3 || record_used[3]))
 #endif
 
-/* Takes the lock for a birth, and does its first step: the store of `base`. Without nodes for it nothing happens. */
-#define BIRTH_IN(record, first, length) \
+/* Lock for an allocation, and its first step: the store of `base`. Without nodes for it nothing happens. */
+#define ALLOCATION_IN(record, first, length) \
 	d_step { \
 		!locked && CHOOSES(record) && ALL_FREE(first, length) -> \
 		r = record; \
@@ -625,24 +625,24 @@ inline unlink()
 		ok = 0 \
 	}
 #if RECORDS == 4
-#define BIRTH(first, length) \
-	BIRTH_IN(1, first, length) :: BIRTH_IN(2, first, length) :: BIRTH_IN(3, first, length) :: \
-	BIRTH_IN(4, first, length)
+#define ALLOCATION(first, length) \
+	ALLOCATION_IN(1, first, length) :: ALLOCATION_IN(2, first, length) :: ALLOCATION_IN(3, first, length) :: \
+	ALLOCATION_IN(4, first, length)
 #else
-#define BIRTH(first, length) BIRTH_IN(1, first, length) :: BIRTH_IN(2, first, length) :: BIRTH_IN(3, first, length)
+#define ALLOCATION(first, length) ALLOCATION_IN(1, first, length) :: ALLOCATION_IN(2, first, length) :: ALLOCATION_IN(3, first, length)
 #endif
 
-/* Takes the lock for a death, and does its first step: the generation changes. */
-#define DEATH(record) \
+/* Lock for a free, and its first step: the generation changes. */
+#define FREE_OF(record) \
 	d_step { \
-		!locked && born[record] -> \
+		!locked && allocated[record] -> \
 		locked = 1; \
 		r = record; \
 		b = base[r]; \
 		n = size[r]; \
 		t = INSIDE(entry[0]); \
 		generation_changes(r, 0); \
-		born[r] = 0; \
+		allocated[r] = 0; \
 		lasts_no_longer() \
 	}
 
@@ -661,22 +661,22 @@ proctype writer()
 
 end:	do
 	:: if
-	   BIRTHS
+	   ALLOCATIONS
 	   fi;
 	   if
 	   :: r ->
-		birth();
-		d_step { born[r] = 1; b = 0; n = 0; r = 0; t = 0; locked = 0 }
+		allocation();
+		d_step { allocated[r] = 1; b = 0; n = 0; r = 0; t = 0; locked = 0 }
 	   :: else
 	   fi
 	:: if
 #if RANGES != 1
-	   :: DEATH(1)
+	   :: FREE_OF(1)
 #endif
-	   :: DEATH(2)
-	   :: DEATH(3)
+	   :: FREE_OF(2)
+	   :: FREE_OF(3)
 #if RECORDS == 4
-	   :: DEATH(4)
+	   :: FREE_OF(4)
 #endif
 	   fi;
 #if MUTANT == 7 /* record given back, and the lock let go, before it is unlinked */
@@ -699,7 +699,7 @@ init {
 		owner[2] = 1;
 		size[1] = 3;
 		alive[1] = 1;
-		born[1] = 1;
+		allocated[1] = 1;
 		record_used[1] = 1;
 		entry[0] = WORD(1, 0);
 #endif

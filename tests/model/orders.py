@@ -191,13 +191,13 @@ def swing(store=RELEASE, load=ACQUIRE):
     return {"slot": 0, "entry": 0}, [writer, reader], lambda r: r["entry"] == 1 and r["slot"] == 0
 
 
-# ---- a free and a user: whoever comes second sees the first ----
+# ---- a free and a user: the second observes the first ----
 
 def missed(free=SEQ_CST, look=SEQ_CST, announce=SEQ_CST, check=SEQ_CST, fences=None):
     between = [("F", fences)] if fences else []
-    dies = [("W", "g", 2, free)] + between + [("R", "user", look, "user")]
+    freeing = [("W", "g", 2, free)] + between + [("R", "user", look, "user")]
     uses = [("W", "user", 1, announce)] + between + [("R", "g", check, "g")]
-    return {"g": 1, "user": 0}, [dies, uses], lambda r: r["user"] == 0 and r["g"] == 1
+    return {"g": 1, "user": 0}, [freeing, uses], lambda r: r["user"] == 0 and r["g"] == 1
 
 
 # ---- programs whose outcome is known, to check the models themselves ----
