@@ -27,9 +27,9 @@ static void access_set(const struct allocation *mapping, bool accessible)
 	if (error == -ENOENT)
 		return;
 	if (accessible)
-		statistics_count(access_begun);
+		statistics_count(access_granted);
 	else
-		statistics_count(access_ended);
+		statistics_count(access_removed);
 	if (error)
 		events_untracked(&before, error);
 	if (error || !accessible)

@@ -20,7 +20,7 @@ void region_count_failure(int error)
 	switch (error) {
 	case ENOMEM:
 	case ENOSPC:
-		statistics_count(failed_room);
+		statistics_count(failed_resources);
 		break;
 	case EFAULT:
 		statistics_count(failed_address);

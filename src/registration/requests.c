@@ -23,9 +23,9 @@
 	REASON(capability)                                                                         \
 	REASON(verify)                                                                             \
 	REASON(domain)                                                                             \
-	REASON(ended)                                                                              \
+	REASON(freed)                                                                              \
 	REASON(pin_limit)                                                                          \
-	REASON(held)                                                                               \
+	REASON(keys)                                                                               \
 	REASON(failed)
 
 enum outcome {
@@ -105,10 +105,10 @@ static void requests_count_served(enum service service)
 		statistics_count(waited);
 		break;
 	case SYNCHRONOUS_QUEUED:
-		statistics_count(taken_over);
+		statistics_count(synchronous_queued);
 		break;
 	case SYNCHRONOUS:
-		statistics_count(on_demand);
+		statistics_count(synchronous);
 		break;
 	}
 }
@@ -163,7 +163,7 @@ struct serving {
 static enum outcome requests_outcome_of(const struct region *region)
 {
 	if (region->ended)
-		return BYPASSED_ended;
+		return BYPASSED_freed;
 	return region->state == REGION_IDLE ? BYPASSED_pin_limit : BYPASSED_failed;
 }
 
@@ -187,7 +187,7 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	/* A free is visible before events_freeing() takes the lock. Either this check finds it, or
 	 * events_freeing() finds the reference created below. */
 	if (!memory_is_live(&serving->allocation))
-		return BYPASSED_ended;
+		return BYPASSED_freed;
 	reference = region_for(&serving->allocation, domain);
 	if (!reference)
 		return BYPASSED_failed;
@@ -201,11 +201,11 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	/* The lock was dropped: the region may remain for a neighbour alone. No free would then
 	 * revoke the client MR. */
 	if (!memory_is_live(&serving->allocation))
-		outcome = BYPASSED_ended;
+		outcome = BYPASSED_freed;
 	else if (region->state != REGION_READY || region->ended)
 		outcome = requests_outcome_of(region);
 	else if (requests_keys_are_taken(region))
-		outcome = BYPASSED_held;
+		outcome = BYPASSED_keys;
 	else if (client_mr_insert(request->client_mr, region, serving->allocation.id))
 		outcome = BYPASSED_failed;
 	if (outcome == SERVED) {
@@ -257,7 +257,7 @@ static enum outcome requests_check(const struct registration_request *request,
 
 	/* The memory was freed, or allocated after the client's dma-buf was exported. */
 	if (request->youngest && (!found || request->youngest < allocation->id))
-		return BYPASSED_ended;
+		return BYPASSED_freed;
 	if (!found || request->length > allocation->size - (request->address - allocation->base))
 		return BYPASSED_range;
 	if (!domain_may_share(request->access))
@@ -284,7 +284,7 @@ static enum outcome requests_try(struct serving *serving, struct registration_ke
 	 * neighbour's free. */
 	do
 		outcome = requests_serve(serving, keys);
-	while (outcome == BYPASSED_ended && tries++ < TRIES && memory_is_live(allocation));
+	while (outcome == BYPASSED_freed && tries++ < TRIES && memory_is_live(allocation));
 	pthread_mutex_unlock(&registration_lock);
 	if (serving->enabled)
 		domain_log_enabled(request->access);

@@ -82,7 +82,7 @@ void emit_json_begin(struct emitter *emitter)
 	usage_write(source->segment, usage, sizeof(usage));
 	output_add(emitter->output, "  \"used\": %s,\n",
 		   usage_is_used(source->segment) ? "true" : "false");
-	emit_json_add_text(emitter, "verdict", usage);
+	emit_json_add_text(emitter, "usage", usage);
 }
 
 void emit_json_row(void *argument, const struct emit_row *row)

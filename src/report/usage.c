@@ -36,7 +36,7 @@ void usage_time(uint64_t nanoseconds, char *to, size_t size)
 static uint64_t usage_served(const struct segment *segment)
 {
 	return segment_tallied(segment, TALLY_hits) + count(segment, waited) +
-	       count(segment, taken_over) + count(segment, on_demand);
+	       count(segment, synchronous_queued) + count(segment, synchronous);
 }
 
 bool usage_is_used(const struct segment *segment)

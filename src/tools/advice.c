@@ -33,7 +33,7 @@ static bool facts_has_setting(const struct job *job, const char *name, const cha
 static bool facts_is_common_usage(const struct job *job, const char *usage)
 {
 	for (size_t i = 0; i < job->count; i++) {
-		const char *other = record_text(job->ranks[i], "verdict");
+		const char *other = record_text(job->ranks[i], "usage");
 
 		if (!record_used(job->ranks[i]) && other && strcmp(other, usage))
 			return false;
@@ -67,7 +67,7 @@ static void facts_find_use(json_t *facts, const struct job *job)
 	facts_set(facts, "passive", passive);
 	if (!unused)
 		return;
-	usage = record_text(unused, "verdict") ?: "no reason was recorded";
+	usage = record_text(unused, "usage") ?: "no reason was recorded";
 	reason = strstr(usage, ": ");
 	facts_set_text(
 		facts, "reason",
@@ -163,7 +163,7 @@ static void facts_find_failures(json_t *facts, const struct job *job)
 	static const struct {
 		const char *key, *name, *fix;
 	} reasons[] = {
-		{ "failed_room", "out of resources",
+		{ "failed_resources", "out of resources",
 		  "raise RLIMIT_MEMLOCK (ulimit -l unlimited, inside the job), or lower "
 		  "PEERPIN_PIN_LIMIT below the size of BAR1" },
 		{ "failed_address", "bad address",
@@ -255,8 +255,9 @@ static json_t *facts_find(const struct job *job)
 	facts_set(facts, "unused", job->count - job->used);
 	facts_set(facts, "killed", job->ends[RECORD_KILLED]);
 	facts_set(facts, "versions", json_array_size(job->versions));
-	facts_set(facts, "early",
-		  (size_t)add_capped(job_total(job, "waited"), job_total(job, "taken_over")));
+	facts_set(
+		facts, "early",
+		(size_t)add_capped(job_total(job, "waited"), job_total(job, "synchronous_queued")));
 	facts_find_use(facts, job);
 	facts_find_ranks(facts, job);
 	facts_find_settings(facts, job);

@@ -116,7 +116,7 @@ static void outliers_find_killed(json_t *list, const struct job *job, bool *name
 
 static const char *outliers_usage(const struct job *job, size_t rank)
 {
-	return record_text(job->ranks[rank], "verdict") ?: "not used";
+	return record_text(job->ranks[rank], "usage") ?: "not used";
 }
 
 /* Group ranks without GPUDirect RDMA by their usage line. */

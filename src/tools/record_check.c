@@ -123,7 +123,7 @@ static const char *record_check_process(const json_t *json)
 		return text_of("version %.60s: this command reads " SCHEMA, clean(schema));
 	wrong = record_check_fields(json, "version T program t host t job T pid n rank N "
 					  "local_rank N ended T started_ns N elapsed_ns N "
-					  "verdict T");
+					  "usage T");
 	return wrong ? wrong + 1 : NULL;
 }
 

@@ -93,7 +93,7 @@ static const char *report_json_usage(const struct job *job)
 
 	for (size_t i = 0; i < job->count && !usage; i++) {
 		if (record_used(job->ranks[i]) == (job->used > 0))
-			usage = record_text(job->ranks[i], "verdict");
+			usage = record_text(job->ranks[i], "usage");
 	}
 	if (!usage)
 		usage = job->used ? "used" : "not used";

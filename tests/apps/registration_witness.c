@@ -40,8 +40,8 @@ struct counts {
 	unsigned long other;
 };
 
-static const char *const noted_names[] = { "requests",	 "hits",      "waited",
-					   "taken_over", "on_demand", "bypassed" };
+static const char *const noted_names[] = { "requests",		 "hits",	"waited",
+					   "synchronous_queued", "synchronous", "bypassed" };
 #define NOTED (sizeof(noted_names) / sizeof(noted_names[0]))
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

@@ -22,7 +22,7 @@ struct counts {
 static struct counts counts_now(void)
 {
 	uint64_t hits = client_statistic("hits");
-	uint64_t made = client_statistic("taken_over") + client_statistic("on_demand");
+	uint64_t made = client_statistic("synchronous_queued") + client_statistic("synchronous");
 
 	return (struct counts){
 		.allocations = client_statistic("allocations"),

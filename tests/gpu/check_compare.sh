@@ -43,7 +43,7 @@ statistics() {
     local name text='{"pid": 1, "settings": {"PEERPIN_VERIFY": true}, "allocations": 3, "frees": 2, "allocations_device": 2, "allocations_mapped": 1,
 "allocations_pool": 0, "allocated_bytes": 2109440, "missed_frees": 0, "verify_disagreements": 0, "verify_checks": 4, "bypasses": 0,
 "untracked": 0, "untracked_frees": 1, "graph_allocations": 1, "handles_created": 1, "handles_released": 1, "host_allocations": 1,
-"host_frees": 1, "captures": 0, "access_begun": 0, "access_ended": 0, "queries_answered": 1,
+"host_frees": 1, "captures": 0, "access_granted": 0, "access_removed": 0, "queries_answered": 1,
 "queries_forwarded": 1, "host_requests": 0, "registrations": 0, "internal_errors": 0, "histograms": {"allocation_bytes": [0, 2, 1], "free_ns": []}}'
 
     for name in $counters; do
@@ -93,7 +93,7 @@ expect 'a run in which nothing happened' 1 'begin 0x0 0 oracle 1' '' "$(statisti
 expect 'an oracle that did not begin' 1 "$(tail -n +2 <<<"$good_oracle")" "$good_trace" "$good"
 # Each counter, one above its explanation, and the expected line.
 for counter in allocations:4 frees:4 allocations_device:3 allocations_mapped:2 allocations_pool:1 allocated_bytes:2109441 untracked_frees:2 \
-    handles_created:2 handles_released:2 host_allocations:2 host_frees:2 captures:1 access_begun:1 access_ended:1 \
+    handles_created:2 handles_released:2 host_allocations:2 host_frees:2 captures:1 access_granted:1 access_removed:1 \
     queries_answered:3 queries_forwarded:4 internal_errors:1 bypasses:1; do
     expect "too many ${counter%:*}" 1 "$good_oracle" "$good_trace" "$(statistics "${counter%:*}" "${counter#*:}")" \
         "${counter%:*}: ${counter#*:}, explained "

@@ -18,7 +18,7 @@
 /* ---- rows ---- */
 
 struct counts {
-	uint64_t requests, hits, waited, taken_over, on_demand, bypassed, failed, dma_buf,
+	uint64_t requests, hits, waited, synchronous_queued, synchronous, bypassed, failed, dma_buf,
 		peer_memory;
 };
 
@@ -27,8 +27,8 @@ static struct counts counted(void)
 	return (struct counts){ .requests = statistic("requests"),
 				.hits = statistic("hits"),
 				.waited = statistic("waited"),
-				.taken_over = statistic("taken_over"),
-				.on_demand = statistic("on_demand"),
+				.synchronous_queued = statistic("synchronous_queued"),
+				.synchronous = statistic("synchronous"),
 				.bypassed = statistic("bypassed"),
 				.failed = statistic("registrations_failed"),
 				.dma_buf = statistic("registrations_dma_buf"),
@@ -58,8 +58,8 @@ static bool row(const struct pattern *pattern, int cycles)
 	after.requests -= before.requests;
 	after.hits -= before.hits;
 	after.dma_buf -= before.dma_buf;
-	others = after.waited + after.taken_over + after.on_demand - before.waited -
-		 before.taken_over - before.on_demand;
+	others = after.waited + after.synchronous_queued + after.synchronous - before.waited -
+		 before.synchronous_queued - before.synchronous;
 	good = free_before == free_after && after.requests == seen.requests &&
 	       after.hits >= seen.due && after.hits + others == seen.requests &&
 	       after.bypassed == before.bypassed && after.failed == before.failed && !seen.wrong &&

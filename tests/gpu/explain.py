@@ -23,10 +23,10 @@ CAPTURES = ("cuStreamBeginCapture", "cuStreamBeginCaptureToGraph")
 # Whatever the program, none of these happens.
 NEVER = ("missed_frees", "untracked", "undelivered", "verify_disagreements", "bypasses", "internal_errors")
 REGISTRATIONS = frozenset(
-    """protection_domains look_ups registrations registrations_background requests hits waited taken_over on_demand bypassed
-    bypassed_flags bypassed_address bypassed_range bypassed_ended bypassed_capability bypassed_domain
-    bypassed_failed bypassed_pin_limit bypassed_version bypassed_private bypassed_form bypassed_verify bypassed_held imports
-    host_requests registrations_dma_buf registrations_peer_memory pinning_fallbacks registrations_failed failed_room
+    """protection_domains look_ups registrations registrations_background requests hits waited synchronous_queued synchronous bypassed
+    bypassed_flags bypassed_address bypassed_range bypassed_freed bypassed_capability bypassed_domain
+    bypassed_failed bypassed_pin_limit bypassed_version bypassed_private bypassed_form bypassed_verify bypassed_keys imports
+    host_requests registrations_dma_buf registrations_peer_memory pinning_fallbacks registrations_failed failed_resources
     failed_address failed_argument failed_support failed_other over_pin_limit evictions registered_bytes pinned_bytes
     pinned_bytes_peak deregistrations deregistrations_failed invalidated never_used never_used_bytes never_used_ns
     never_used_sizes never_used_pinned never_used_pinned_bytes requested_bytes cancelled revoked late_deregistrations background_ns program_ns waited_ns free_ns saved_ns""".split()
@@ -68,12 +68,12 @@ def rules(seen, statistics):
             did["cuMemRelease"], max(did["cuMemRelease"], min(did["cuMemRelease"] + late, handles)), f"cuMemRelease{end}"
         ),
         "reservations": exactly(did["cuMemAddressReserve"], "cuMemAddressReserve"),
-        "access_begun": between(
+        "access_granted": between(
             0,
-            statistics["allocations_mapped"] + statistics["access_ended"] if did["cuMemSetAccess"] else 0,
+            statistics["allocations_mapped"] + statistics["access_removed"] if did["cuMemSetAccess"] else 0,
             "mappings made accessible, once each",
         ),
-        "access_ended": between(0, statistics["access_begun"] if did["cuMemSetAccess"] else 0, "cuMemSetAccess"),
+        "access_removed": between(0, statistics["access_granted"] if did["cuMemSetAccess"] else 0, "cuMemSetAccess"),
         "host_allocations": exactly(host_allocations, "host memory that CUPTI saw begin"),
         "host_frees": between(
             min(sum(did[name] for name in HOST_FREES), host_allocations), host_allocations, f"host memory that ended{end}"

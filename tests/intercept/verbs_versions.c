@@ -43,7 +43,7 @@ START_TEST(only_known_versions_are_served)
 	}
 	if (known) {
 		ck_assert_uint_eq(standin_kernel_regions(), 1);
-		ck_assert_uint_eq(statistic("on_demand"), 1);
+		ck_assert_uint_eq(statistic("synchronous"), 1);
 		ck_assert_uint_eq(statistic("hits"), 3);
 		ck_assert_uint_eq(handles[3]->rkey, handles[0]->rkey);
 	} else {

@@ -83,7 +83,7 @@ static void must_count(const char *name, uint64_t at_least, uint64_t at_most)
 
 static void check_counters(const struct model_totals *totals)
 {
-	static const char *const ways[] = { "hits", "waited", "taken_over", "on_demand" };
+	static const char *const ways[] = { "hits", "waited", "synchronous_queued", "synchronous" };
 	static const char *const never[] = { "missed_frees",	       "untracked",
 					     "untracked_frees",	       "verify_disagreements",
 					     "deregistrations_failed", "bypassed_verify",
@@ -108,7 +108,7 @@ static void check_counters(const struct model_totals *totals)
 	must_count("bypassed_address", totals->address, bypassed);
 	must_count("bypassed_capability", totals->capability, bypassed);
 	must_count("bypassed_domain", totals->domain, bypassed);
-	must_count("bypassed_ended", totals->ended, bypassed);
+	must_count("bypassed_freed", totals->ended, bypassed);
 	must_count("revoked", totals->revoked, totals->revoked + totals->perhaps);
 	must_count("late_deregistrations", totals->late, totals->late + totals->perhaps);
 	/* After a failure for lack of room, retry. */

@@ -139,8 +139,8 @@ START_TEST(data_through_keys_is_right_while_addresses_are_reused)
 	}
 	/* Otherwise this test shows nothing. */
 	ck_assert_uint_gt(again, ROUNDS);
-	ck_assert_uint_ge(statistic("hits") + statistic("waited") + statistic("taken_over") +
-				  statistic("on_demand"),
+	ck_assert_uint_ge(statistic("hits") + statistic("waited") +
+				  statistic("synchronous_queued") + statistic("synchronous"),
 			  3 * ROUNDS);
 	ck_assert_uint_eq(statistic("internal_errors"), 0);
 	ck_assert_uint_eq(statistic("pinned_bytes"), 0);

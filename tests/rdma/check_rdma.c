@@ -159,7 +159,7 @@ START_TEST(allocations_after_the_first_request_are_registered_in_the_background)
 		ck_assert_int_eq(ibv_dereg_mr(must_register(loopback.pd, later[i], (i + 1) * MIB)),
 				 0);
 	ck_assert_uint_eq(statistic("hits"), 4);
-	ck_assert_uint_eq(statistic("on_demand"), 1);
+	ck_assert_uint_eq(statistic("synchronous"), 1);
 	loopback_close(&loopback);
 }
 END_TEST
@@ -187,7 +187,7 @@ START_TEST(registered_memory_does_not_keep_a_protection_domain_busy)
 	pd = ibv_alloc_pd(loopback.context);
 	ck_assert_ptr_nonnull(pd);
 	held = must_register(pd, address, MIB);
-	ck_assert_uint_eq(statistic("on_demand"), 2);
+	ck_assert_uint_eq(statistic("synchronous"), 2);
 	ck_assert_int_eq(ibv_dereg_mr(held), 0);
 	ck_assert_int_eq(ibv_dealloc_pd(pd), 0);
 	loopback_close(&loopback);
@@ -332,7 +332,7 @@ START_TEST(a_client_by_dlopen_hits_like_a_linked_one)
 		ck_assert_uint_eq(handles[i]->length, 4096);
 		ck_assert_uint_eq(handles[i]->lkey, handles[0]->lkey);
 	}
-	ck_assert_uint_eq(statistic("on_demand"), 1);
+	ck_assert_uint_eq(statistic("synchronous"), 1);
 	ck_assert_uint_eq(statistic("hits"), 7);
 	ck_assert_int_eq(loopback_kernel_regions(), 1);
 	for (int i = 0; i < 8; i++)

@@ -77,7 +77,7 @@ gpu_row() {
 		[[ $mode == without ]] || echo 'peerpin: host GPUDirect RDMA used, hits 3/5' >>"$tmp/$1/$mode/client.err"
 		witness "$tmp/$1/$mode/witness.1" gpu_by_program=1 asked_gpu=1 host=0 registered=2 deregistered=2
 	done
-	statistics "$tmp/$1/with/peerpin.1" requests=5 hits=3 on_demand=1 bypassed=1 bypassed_flags=1 verify_checks=0
+	statistics "$tmp/$1/with/peerpin.1" requests=5 hits=3 synchronous=1 bypassed=1 bypassed_flags=1 verify_checks=0
 	statistics "$tmp/$1/verified/peerpin.1" requests=5 hits=5 verify_checks=7 verify_disagreements=0
 }
 
@@ -93,7 +93,7 @@ host_row host
 same 'a row with host memory passes' 'passed' "$(judged host)"
 gpu_row gpu
 same 'a row with GPU memory passes' 'passed' "$(judged gpu)"
-matches 'the table has its numbers' "*gpu*yes*6/6*3*2*0/0*1.5/1.5*1.00*    peerpin: host GPUDirect RDMA used, hits 3/5*misses: on_demand 1, \
+matches 'the table has its numbers' "*gpu*yes*6/6*3*2*0/0*1.5/1.5*1.00*    peerpin: host GPUDirect RDMA used, hits 3/5*misses: synchronous 1, \
 bypassed_flags 1*1 passed, 0 failed, 0 skipped*=> 0" \
 	"$(outcome "$here/judge" "$tmp" gpu)"
 
@@ -150,12 +150,12 @@ echo 'peerpin: a line of its own' >>"$tmp/heard/with/client.err"
 matches 'and have said nothing' 'failed: with: other error output: *a line of its own*' "$(judged heard)"
 
 gpu_row missing
-statistics "$tmp/missing/with/peerpin.1" requests=5 hits=0 on_demand=5 verify_checks=0
+statistics "$tmp/missing/with/peerpin.1" requests=5 hits=0 synchronous=5 verify_checks=0
 same 'a row whose buffers are used once may miss each time' 'passed' "$(judged missing)"
 echo yes >"$tmp/missing/hits"
 same 'one whose buffers come again may not' 'failed: with: nothing hit, though its buffers come again' "$(judged missing)"
 gpu_row unexplained
-statistics "$tmp/unexplained/with/peerpin.1" requests=5 hits=3 on_demand=1
+statistics "$tmp/unexplained/with/peerpin.1" requests=5 hits=3 synchronous=1
 same 'a miss without a reason fails' 'failed: with: 5 requests, of which hits and reasons explain 4' "$(judged unexplained)"
 gpu_row unheard
 statistics "$tmp/unheard/with/peerpin.1" requests=0
@@ -176,9 +176,9 @@ same 'as do verbs calls that fail only with peerpin' \
 gpu_row broken
 statistics "$tmp/broken/with/peerpin.1" requests=5 hits=5 internal_errors=1
 same 'as does an error inside of peerpin' 'failed: with: internal errors' "$(judged broken)"
-gpu_row untold
-rm "$tmp/untold/with/peerpin.1"
-same 'as do missing statistics' 'failed: with: no statistics' "$(judged untold)"
+gpu_row undelivered
+rm "$tmp/undelivered/with/peerpin.1"
+same 'as do missing statistics' 'failed: with: no statistics' "$(judged undelivered)"
 gpu_row alone
 for mode in without with verified; do
 	witness "$tmp/alone/$mode/witness.2" gpu_by_program=1

@@ -68,7 +68,7 @@ alone() {
 hostile() {
 	mkdir "$tmp/bad"
 	python3 "$here/records.py" "$tmp/bad" 2 '*:program="</script><script>document.title=1</script><img src=x onerror=alert(1)>"' \
-		'*:job="<!--<script>"' '*:verdict="used: /*REPORT*/ /*CHART_JS*/"'
+		'*:job="<!--<script>"' '*:usage="used: /*REPORT*/ /*CHART_JS*/"'
 	"$report" --html "$tmp/bad.html" "$tmp/bad" >/dev/null
 	same 'record texts end no script' 3 "$(grep -oi '</script' "$tmp/bad.html" | wc -l)"
 	same 'record texts begin no script' 3 "$(grep -oi '<script' "$tmp/bad.html" | wc -l)"

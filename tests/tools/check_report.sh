@@ -51,15 +51,15 @@ options_and_statuses() {
 golden_output() {
 	golden one 1
 	golden four 4
-	golden troubled 4 '2:ended="killed"' '2:complete=false' '3:hits=1300' '3:on_demand=905' '3:evictions=880' \
+	golden troubled 4 '2:ended="killed"' '2:complete=false' '3:hits=1300' '3:synchronous=905' '3:evictions=880' \
 		'*:never_used=6' '*:never_used_bytes=24576' '*:never_used_ns=1200000' \
 		'*:histograms.never_used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,6]'
 	golden wide 64 '17:hits=1100' '17:bypassed=1100' '17:bypassed_range=1100' '33:used=false' \
-		'33:verdict="not used: only host memory was registered"' '40:ended="killed"' \
-		'41:registrations_failed=40' '41:failed_room=40' '20:internal_errors=1' '21:internal_errors=2' \
+		'33:usage="not used: only host memory was registered"' '40:ended="killed"' \
+		'41:registrations_failed=40' '41:failed_resources=40' '20:internal_errors=1' '21:internal_errors=2' \
 		'22:internal_errors=1' '23:internal_errors=1'
-	golden unused 2 '*:used=false' '*:verdict="not used: the driver exports no dma-bufs, and nvidia-peermem is not loaded"' \
-		'*:hits=0' '*:waited=0' '*:on_demand=0' '*:bypassed=2201' '*:bypassed_failed=2201' \
+	golden unused 2 '*:used=false' '*:usage="not used: the driver exports no dma-bufs, and nvidia-peermem is not loaded"' \
+		'*:hits=0' '*:waited=0' '*:synchronous=0' '*:bypassed=2201' '*:bypassed_failed=2201' \
 		'*:registrations=0' '*:registrations_failed=3' '*:failed_address=3' '*:pairs=[]' '*:histograms={}' \
 		'*:timeline=[]' '*:pinned_bytes_peak=0'
 	golden no_ranks 2 '*:rank=null' '*:job=null'
@@ -126,7 +126,7 @@ killed 1:ended="killed"
 killed_alone 0:ended="killed"
 missing_ranks 3:rank=9
 doubled_ranks 3:rank=2
-failed 0:registrations_failed=2 0:failed_room=2
+failed 0:registrations_failed=2 0:failed_resources=2
 deregistrations_failed 0:deregistrations_failed=1
 untracked 0:untracked=1
 bypassed_version 0:bypassed_version=1
@@ -134,7 +134,7 @@ bypassed_private 0:bypassed_private=1
 bypassed_flags 0:bypassed_flags=1
 bypassed_address 0:bypassed_address=1
 bypassed_range 0:bypassed_range=1
-bypassed_ended 0:bypassed_ended=1
+bypassed_freed 0:bypassed_freed=1
 bypassed_capability 0:bypassed_capability=1
 bypassed_domain 0:bypassed_domain=1
 bypassed_failed 0:bypassed_failed=1
@@ -143,7 +143,7 @@ bypassed_verify 0:bypassed_verify=1
 pin_limit *:evictions=10
 over_pin_limit 0:over_pin_limit=3
 waited *:waited=900
-on_demand *:on_demand=900
+synchronous *:synchronous=900
 never_used *:never_used=9
 far_path 1:pairs=[{"gpu":1,"adapter":"mlx5_3","method":"dma-buf","path":"SYS","registrations":7}]
 settings_differ 2:settings={"PEERPIN_PREREGISTER":"off"}
@@ -175,7 +175,7 @@ advice() {
 	same 'one process has no outliers' '[]' "$("$report" --json "$tmp/alone" | jq -c .jobs[0].outliers)"
 	make_job all_killed 3 '*:ended="killed"'
 	same 'properties of all ranks are no outliers' '[]' "$("$report" --json "$tmp/all_killed" | jq -c .jobs[0].outliers)"
-	make_job unnumbered 2 '*:rank=null' '*:job=null' '1:used=false' '1:verdict="not used: no registration was requested"'
+	make_job unnumbered 2 '*:rank=null' '*:job=null' '1:used=false' '1:usage="not used: no registration was requested"'
 	matches 'processes without ranks are processes' \
 		'*1 of 2 processes did not use GPUDirect RDMA: no registration was requested.*' "$("$report" "$tmp/unnumbered")"
 }
@@ -189,30 +189,30 @@ advice_of() {
 
 # Advice names only settings that are not in effect.
 advice_that_helps() {
-	local late=('*:on_demand=900')
+	local late=('*:synchronous=900')
 
 	same 'key look-ups are use: no advice about missing requests' '' \
 		"$(advice_of no_requests '*:requests=0' '*:hits=0' '*:look_ups=7')"
 	matches 'synchronous registrations: the fix is PEERPIN_DOMAIN_POLICY=near' '3 600 of 8 813 requests were registered synchronously: *PEERPIN_DOMAIN_POLICY=near *' \
-		"$(advice_of on_demand "${late[@]}")"
+		"$(advice_of synchronous "${late[@]}")"
 	matches 'a setting in effect is no fix' '3 600 of 8 813 requests were registered synchronously: *[^=]' \
-		"$(advice_of on_demand "${late[@]}" '*:settings={"PEERPIN_DOMAIN_POLICY":"near"}' | sed 's/.*PEERPIN_DOMAIN_POLICY=near.*/=/')"
+		"$(advice_of synchronous "${late[@]}" '*:settings={"PEERPIN_DOMAIN_POLICY":"near"}' | sed 's/.*PEERPIN_DOMAIN_POLICY=near.*/=/')"
 	matches 'with background registration off, the fix is to enable it' '*PEERPIN_PREREGISTER=auto, the default, *' \
-		"$(advice_of on_demand "${late[@]}" '*:settings={"PEERPIN_PREREGISTER":"off"}')"
-	same 'queued registrations are no synchronous ones' '' "$(advice_of on_demand '*:on_demand=0' '*:taken_over=900')"
+		"$(advice_of synchronous "${late[@]}" '*:settings={"PEERPIN_PREREGISTER":"off"}')"
+	same 'queued registrations are no synchronous ones' '' "$(advice_of synchronous '*:synchronous=0' '*:synchronous_queued=900')"
 	matches 'queued registrations and waits are early requests' '3 603 of 8 813 requests preceded *PEERPIN_PREREGISTER=sync *' \
-		"$(advice_of waited '*:on_demand=0' '*:taken_over=900')"
+		"$(advice_of waited '*:synchronous=0' '*:synchronous_queued=900')"
 	matches 'PREREGISTER=sync in effect is no fix' '3 600 of 8 813 requests preceded *
 allocate earlier' "$(advice_of waited '*:waited=900' '*:settings={"PEERPIN_PREREGISTER":"sync"}')"
 	for id in pin_limit over_pin_limit; do
 		matches "$id: raise the pin limit that is set" '*
-raise PEERPIN_PIN_LIMIT, *' "$(advice_of $id '*:on_demand=9' "*:evictions=$([[ $id == pin_limit ]] && echo 10 || echo 0)" \
+raise PEERPIN_PIN_LIMIT, *' "$(advice_of $id '*:synchronous=9' "*:evictions=$([[ $id == pin_limit ]] && echo 10 || echo 0)" \
 			'*:over_pin_limit=3' '*:settings={"PEERPIN_PIN_LIMIT":"1G"}')"
 		matches "$id: without a pin limit another limit applies" '*
-PEERPIN_PIN_LIMIT is not set: *' "$(advice_of $id '*:on_demand=9' "*:evictions=$([[ $id == pin_limit ]] && echo 10 || echo 0)" '*:over_pin_limit=3')"
+PEERPIN_PIN_LIMIT is not set: *' "$(advice_of $id '*:synchronous=9' "*:evictions=$([[ $id == pin_limit ]] && echo 10 || echo 0)" '*:over_pin_limit=3')"
 	done
 	matches 'the fix is that of the most frequent reason' '12 registrations failed: 4 out of resources, 8 other reasons.
-PEERPIN_LOG_LEVEL=info *' "$(advice_of failed '*:registrations_failed=3' '*:failed_room=1' '*:failed_other=2')"
+PEERPIN_LOG_LEVEL=info *' "$(advice_of failed '*:registrations_failed=3' '*:failed_resources=1' '*:failed_other=2')"
 	matches 'key look-ups record no sizes: no PEERPIN_MIN_SIZE' '*
 PEERPIN_PIN_LIMIT bounds *' "$(advice_of never_used '*:settings={}' '*:never_used=9' '*:look_ups=7' \
 		'*:histograms.never_used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,9]')"
@@ -230,17 +230,17 @@ outliers() {
 	same 'missed frees of all ranks are no outlier' '' "$(outliers_of '*:missed_frees=3')"
 	same 'ranks are grouped by reason' 'rank 1: not used: only host memory was registered
 ranks 2, 3: not used: no registration was requested' "$(outliers_of '1:used=false' '2:used=false' '3:used=false' \
-		'1:verdict="not used: only host memory was registered"' '2:verdict="not used: no registration was requested"' \
-		'3:verdict="not used: no registration was requested"')"
+		'1:usage="not used: only host memory was registered"' '2:usage="not used: no registration was requested"' \
+		'3:usage="not used: no registration was requested"')"
 	same 'one of several reasons is marked as such' \
 		'2 of 4 ranks did not use GPUDirect RDMA: only host memory was registered (others: other reasons).' \
-		"$(advice_of partly_used '1:used=false' '1:verdict="not used: only host memory was registered"' '2:used=false' \
-			'2:verdict="not used: no registration was requested"' | head -1)"
+		"$(advice_of partly_used '1:used=false' '1:usage="not used: only host memory was registered"' '2:used=false' \
+			'2:usage="not used: no registration was requested"' | head -1)"
 	same 'requests on host memory are requests: the first reason with one is shown' \
 		'2 of 4 ranks did not use GPUDirect RDMA: only host memory was registered (others: other reasons).' \
 		"$(advice_of partly_used '1:used=false' '1:requests=0' '1:host_requests=3' \
-			'1:verdict="not used: only host memory was registered"' '2:used=false' '2:requests=0' '2:host_requests=3' \
-			'2:verdict="not used: no method works"' | head -1)"
+			'1:usage="not used: only host memory was registered"' '2:used=false' '2:requests=0' '2:host_requests=3' \
+			'2:usage="not used: no method works"' | head -1)"
 	rm -rf "$tmp/paths"
 	make_job paths 2 '1:pairs=[{"gpu":0,"adapter":"mlx5_0","method":"dma-buf","path":"SYS","registrations":7}]'
 	same 'equal GPU numbers with different paths are two pairs' '["PIX 24","SYS 7"]' \
@@ -373,7 +373,7 @@ hostile_input() {
 	mkfifo "$tmp/fifo.json"
 	matches 'a FIFO' '*fifo.json: not a regular file*=> 1' "$(outcome timeout 120 "$report" "$tmp/fifo.json")"
 	make_job odd 2 '*:program="\u001b[31mred\u009b"' '*:host="a\nb"' '0:elapsed_ns=0' '*:started_ns=9223372036854775807' \
-		'*:rank=9223372036854775807' '*:verdict="used: \u0007"'
+		'*:rank=9223372036854775807' '*:usage="used: \u0007"'
 	same 'no control character reaches the terminal' '' "$("$report" "$tmp/odd" | LC_ALL=C grep -P '[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]' || true)"
 	for option in --help --version; do
 		for tool in report top; do

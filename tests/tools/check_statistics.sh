@@ -18,7 +18,7 @@ at_exit() {
 	matches 'never used regions' *$'\nnever used             13 regions  13.0 MiB'* "$table"
 	matches 'never used regions: the hint with PREREGISTER=all' *'registering them  -> PEERPIN_PREREGISTER=auto registers requested sizes only'* "$table"
 	same 'no file is left in the runtime folder' '' "$(left)"
-	for expected in allocations=20 frees=20 allocations_device=20 requests=7 hits=6 on_demand=1 registrations_background=19 \
+	for expected in allocations=20 frees=20 allocations_device=20 requests=7 hits=6 synchronous=1 registrations_background=19 \
 		invalidated=20 never_used=13 never_used_bytes=13631488 never_used_pinned=0 pinned_bytes=0 pinned_bytes_peak=20971520 complete=True ended=exit \
 		protection_domains=1 used=True; do
 		same "JSON: $expected" "$expected" "${expected%%=*}=$(number "${expected%%=*}" "$tmp/exit.json")"

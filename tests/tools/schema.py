@@ -58,7 +58,7 @@ def main():
             {"type": "object", "additionalProperties": TEXT}, "those that differ from their defaults"
         ),
         "used": described({"type": "boolean"}, "whether GPUDirect RDMA was used through peerpin"),
-        "verdict": described(TEXT, "`used` in words, with methods or fallback reason"),
+        "usage": described(TEXT, "`used` in words, with methods or fallback reason"),
         **counters,
         "histograms": described(
             record(histograms), "entry i counts values from 2^i up to 2^(i+1) - 1, entry 0 also zeros"

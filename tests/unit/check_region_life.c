@@ -96,7 +96,7 @@ START_TEST(nor_is_one_that_a_client_has_taken_over)
 	begin(HOME, BLOCK);
 	begin(HOME + 4 * BLOCK, BLOCK);
 	ck_assert_uint_ne(ask(0, HOME, 1000), 0);
-	ck_assert_uint_eq(statistics_get(taken_over), 1);
+	ck_assert_uint_eq(statistics_get(synchronous_queued), 1);
 	end(HOME);
 	ck_assert_uint_eq(statistics_get(cancelled), 0);
 	end(HOME + 4 * BLOCK);
@@ -129,7 +129,7 @@ START_TEST(what_found_the_queue_full_is_neither_cancelled_nor_taken_over)
 	standin_block(false);
 	for (unsigned int i = QUEUED + OTHERS + 1; i <= QUEUED + 2 * OTHERS; i++)
 		ask(0, buffer(i), 1000);
-	ck_assert_uint_eq(statistics_get(taken_over), 0);
+	ck_assert_uint_eq(statistics_get(synchronous_queued), 0);
 }
 END_TEST
 

@@ -27,7 +27,7 @@ START_TEST(the_first_request_registers_the_whole_allocation_and_activates_the_do
 	key = ask(0, HOME + 100, 1000);
 	ck_assert(standin_covers(key, HOME));
 	ck_assert(standin_covers(key, HOME + BLOCK - 1));
-	ck_assert_uint_eq(statistics_get(on_demand), 1);
+	ck_assert_uint_eq(statistics_get(synchronous), 1);
 	await("registrations_background", 1);
 	ck_assert(
 		standin_covers(ask(1, HOME + 4 * BLOCK + 2999999, 1), HOME + 4 * BLOCK + 2999999));

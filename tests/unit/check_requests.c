@@ -296,7 +296,7 @@ START_TEST(no_handle_is_given_for_what_was_freed_while_its_region_was_in_the_mak
 	pthread_join(threads[0], NULL);
 	pthread_join(threads[1], NULL);
 	ck_assert_uint_eq(first.key, 0);
-	ck_assert_uint_eq(statistics_get(bypassed_ended), 1);
+	ck_assert_uint_eq(statistics_get(bypassed_freed), 1);
 	ck_assert(!registration_holds(&handles[0]));
 	ck_assert(standin_covers(neighbour.key, neighbour.address));
 	end(neighbour.address);

@@ -165,7 +165,7 @@ START_TEST(all_paths_to_an_adapter_are_named)
 	segment_pair(&other, 1, segment_adapter(&other, "mlx5_0"), "PIX", "dma-buf")
 		->registrations = 4;
 	segment_add(&segment, &other);
-	segment.counters.on_demand = segment.counters.registrations_dma_buf = 9;
+	segment.counters.synchronous = segment.counters.registrations_dma_buf = 9;
 	ck_assert_ptr_nonnull(strstr(emitted(EMIT_TABLE), " used: dma-buf; mlx5_0 (PIX, SYS); "));
 	ck_assert_uint_eq(
 		segment_value(&segment_pair(&segment, 0, 0, "PIX", "dma-buf")->registrations), 2);

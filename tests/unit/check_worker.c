@@ -66,7 +66,7 @@ START_TEST(a_client_takes_a_queued_region_over)
 	standin_block(false);
 	pthread_join(thread, NULL);
 	ck_assert(standin_covers(asking.key, HOME + BLOCK));
-	ck_assert_uint_eq(statistics_get(taken_over), 1);
+	ck_assert_uint_eq(statistics_get(synchronous_queued), 1);
 	await("registrations_background", 1);
 	ck_assert_uint_eq(standin_registrations(), 3);
 }
@@ -293,7 +293,7 @@ START_TEST(nothing_leaks_and_nothing_is_stale_under_load)
 	ck_assert_uint_eq(statistics_get(internal_errors), 0);
 	ck_assert_uint_eq(statistics_tallied(TALLY_requests),
 			  statistics_tallied(TALLY_hits) + statistics_get(waited) +
-				  statistics_get(taken_over) + statistics_get(on_demand) +
+				  statistics_get(synchronous_queued) + statistics_get(synchronous) +
 				  statistics_get(bypassed));
 }
 END_TEST

@@ -110,7 +110,7 @@ static void off_registers_on_request(unsigned int unused)
 	activate();
 	memory = allocate(UNIT);
 	require(sim("live") == 1);
-	require(!ibv_dereg_mr(registered(memory)) && own("on_demand") == 2 &&
+	require(!ibv_dereg_mr(registered(memory)) && own("synchronous") == 2 &&
 		own("registrations_background") == 0);
 	require(!ibv_dereg_mr(registered(memory)) && own("hits") == 1 && sim("live") == 2);
 }
@@ -177,7 +177,7 @@ static void two_parts(unsigned int alone)
 		require(can_read(first->rkey, memory) && can_read(second->rkey, memory + SIZE));
 		require(!ibv_dereg_mr(first) && !ibv_dereg_mr(second) && sim("live") == 1);
 	}
-	require(own("bypassed_held") == 3 * alone && own("hits") == (alone ? 2 : 5));
+	require(own("bypassed_keys") == 3 * alone && own("hits") == (alone ? 2 : 5));
 	require(!ibv_dealloc_pd(pd) && sim("live") == 0);
 }
 

@@ -207,7 +207,7 @@ static void a_cache_deregisters_inside_a_registration(unsigned int unused)
 	more = allocate(UNIT);
 	hook_at = own("requests") + 1;
 	mr = registered(more);
-	require(!hook_at && own("on_demand") == 2);
+	require(!hook_at && own("synchronous") == 2);
 	require(own("deregistrations") == 0 && sim("deregistrations") == 0 &&
 		can_read(other->rkey, memory));
 	require(!ibv_dereg_mr(other) && !ibv_dereg_mr(mr));

@@ -76,9 +76,9 @@ bool test_cuMemSetAccess(void)
 	CUdeviceptr address;
 
 	NEED(map(&address, &handle));
-	NEED(RISES("access_ended", f->cuMemSetAccess(address, UNIT, &access, 1)));
+	NEED(RISES("access_removed", f->cuMemSetAccess(address, UNIT, &access, 1)));
 	access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-	NEED(RISES("access_begun", f->cuMemSetAccess(address, UNIT, &access, 1)));
+	NEED(RISES("access_granted", f->cuMemSetAccess(address, UNIT, &access, 1)));
 	return unmap(address, handle);
 }
 

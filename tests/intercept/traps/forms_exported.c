@@ -86,7 +86,7 @@ void export_and_end(void)
 	pages = export_pages(exported, SIZE);
 	*when_exported = NULL;
 	trap("export", "what begins after the driver's export is not taken for what was exported",
-	     PART(exported == pages.base) && is_passed(&pages, exported, SIZE, "bypassed_ended"));
+	     PART(exported == pages.base) && is_passed(&pages, exported, SIZE, "bypassed_freed"));
 	close(pages.file);
 	cuMemFree_v2(exported);
 }
@@ -119,14 +119,14 @@ void exports_of_pages(void)
 	cuMemFree_v2(small[0]);
 	cuMemFree_v2(large[0]);
 	kept &= is_served(&of_small, small[1], SMALL) && is_served(&of_large, large[1], LARGE);
-	kept &= is_passed(&of_small, small[0], SMALL, "bypassed_ended");
+	kept &= is_passed(&of_small, small[0], SMALL, "bypassed_freed");
 	/* A later allocation at the address is not in the dma-buf. */
 	cuMemFree_v2(large[1]);
-	kept &= is_passed(&of_large, large[1], LARGE, "bypassed_ended");
+	kept &= is_passed(&of_large, large[1], LARGE, "bypassed_freed");
 	large[0] = allocate_bytes(LARGE);
 	large[1] = allocate_bytes(LARGE);
 	kept &= PART(large[1] == of_large.base + 0x800) &&
-		is_passed(&of_large, large[1], LARGE, "bypassed_ended");
+		is_passed(&of_large, large[1], LARGE, "bypassed_freed");
 	trap("pages",
 	     "of an export of whole pages each allocation is served that has lived since before",
 	     kept);
@@ -175,7 +175,7 @@ void several_mappings(void)
 	/* A later mapping at the second place is not in the dma-buf. */
 	cuMemUnmap(address + UNIT, UNIT);
 	kept &= map(address + UNIT) && is_served(&pages, address, UNIT) &&
-		is_passed(&pages, address + UNIT, UNIT, "bypassed_ended");
+		is_passed(&pages, address + UNIT, UNIT, "bypassed_freed");
 	trap("trap p", "of memory in several mappings each is served on its own", kept);
 	close(pages.file);
 	cuMemUnmap(address, 2 * UNIT);

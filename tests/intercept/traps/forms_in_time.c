@@ -222,7 +222,7 @@ static void *without_context(void *address)
 void recursion(void)
 {
 	CUdeviceptr address = allocate();
-	uint64_t on_demand = statistic("on_demand");
+	uint64_t synchronous = statistic("synchronous");
 	pthread_t thread;
 	struct ibv_mr *mr;
 	uint32_t key;
@@ -230,7 +230,8 @@ void recursion(void)
 
 	standin_in_register = register_inside;
 	mr = request(address, ACCESS);
-	kept = PART(mr && inner && inner_domain) && PART(statistic("on_demand") == on_demand + 1);
+	kept = PART(mr && inner && inner_domain) &&
+	       PART(statistic("synchronous") == synchronous + 1);
 	key = inner->lkey;
 	kept &= PART(own(inner, (uint64_t)host, sizeof(host))) && PART(!ibv_dereg_mr(inner)) &&
 		PART(!standin_find(key)) && PART(!ibv_dealloc_pd(inner_domain)) &&
