@@ -81,7 +81,7 @@ static void domains_are_learned_on_the_named_adapter(unsigned int unused)
 	require(registered(memory) && registered_in(second_pd, memory, UNIT, CHOSEN));
 	next = allocate(UNIT);
 	until(own("registrations_background") == 1);
-	require(sim("living") == 3);
+	require(sim("live") == 3);
 	require(!ibv_dereg_mr(registered_in(second_pd, next, UNIT, CHOSEN)) && own("hits") == 1);
 }
 
