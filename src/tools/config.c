@@ -7,13 +7,13 @@
  * --check, --check-environment, --nearest and --inspect.
  */
 #include <errno.h>
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "tools/config.h"
+#include "tools/config_nearest.h"
 #include "tools/units.h"
 
 #define COMPLAINTS_MAX 256
@@ -66,7 +66,7 @@ static const char help[] =
 	"unknown NAME, an unknown option or a bad value of one, or standard output that cannot be "
 	"written.\n";
 
-static _Noreturn void wrong_use(const char *what, const char *word, const char *hint)
+static _Noreturn void config_wrong_use(const char *what, const char *word, const char *hint)
 {
 	fprintf(stderr, "peerpin config: %s%s%s%s%s\n", what, word, hint ? ": did you mean " : "",
 		hint ? hint : " (see peerpin config --help)", hint ? "?" : "");
@@ -74,7 +74,7 @@ static _Noreturn void wrong_use(const char *what, const char *word, const char *
 }
 
 /* Report a failed write to standard output. */
-static int finish(int status)
+static int config_finish(int status)
 {
 	if (!fflush(stdout) && !ferror(stdout))
 		return status;
@@ -82,78 +82,15 @@ static int finish(int status)
 	return 2;
 }
 
-static void keep_complaint(const char *line)
+static void config_keep_complaint(const char *line)
 {
 	if (complaint_count < COMPLAINTS_MAX)
 		complaints[complaint_count++] = strdup(line);
 }
 
-/* Search for the candidate most similar to the word, up to its equals sign. */
-struct nearest {
-	const char *word;
-	size_t length;
-	unsigned int best;
-	const char *answer;
-};
-
-static void compare(struct nearest *nearest, const char *candidate)
-{
-	unsigned int apart = config_distance(nearest->word, nearest->length, candidate);
-
-	if (apart < nearest->best) {
-		nearest->best = apart;
-		nearest->answer = candidate;
-	}
-}
-
-/* The limit of the distance excludes that any two words of 3 letters are similar. */
-static struct nearest begin_nearest(const char *word)
-{
-	size_t length = strcspn(word, "=");
-
-	return (struct nearest){ .word = word, .length = length, .best = length < 8 ? 3 : 4 };
-}
-
-/* Write the variable of an option: "PEERPIN_MIN_SIZE" for "--min-size=1". */
-static void name_variable(const char *option, size_t length, char *to, size_t size)
-{
-	size_t used = (size_t)snprintf(to, size, "PEERPIN_");
-
-	for (size_t i = strspn(option, "-"); i < length && used < size - 1; i++)
-		to[used++] = option[i] == '-' ? '_' : (char)toupper((unsigned char)option[i]);
-	to[used] = '\0';
-}
-
-static void compare_settings(struct nearest *nearest)
-{
-	static char negated[CONFIG_ROWS + 1][80];
-	char variable[80];
-	const char *renamed;
-
-	name_variable(nearest->word, nearest->length, variable, sizeof(variable));
-	renamed = config_renamed(variable, strlen(variable));
-	for (int i = CONFIG_ITSELF; renamed && i < CONFIG_ROWS; i++) {
-		const char *variable = setting_get(i)->variable;
-
-		if (!strncmp(variable, renamed, strlen(variable))) {
-			nearest->answer = setting_get(i)->option;
-			nearest->best = 0;
-		}
-	}
-	for (int i = CONFIG_ITSELF; i < CONFIG_ROWS; i++) {
-		const struct setting *setting = setting_get(i);
-
-		compare(nearest, setting->option);
-		if (setting->takes_value)
-			continue;
-		snprintf(negated[i + 1], sizeof(negated[0]), "--no-%s", setting->option + 2);
-		compare(nearest, negated[i + 1]);
-	}
-}
-
 /* Return the setting of an option; CONFIG_ROWS: none. *value: value after the equals sign, or of a
  * switch; else NULL. */
-static int find_option(const char *word, const char **value)
+static int config_find_option(const char *word, const char **value)
 {
 	size_t length = strcspn(word, "=");
 
@@ -176,7 +113,7 @@ static int find_option(const char *word, const char **value)
 }
 
 /* `name`: PEERPIN_MIN_SIZE, MIN_SIZE, min_size or min-size. */
-static void select_name(const char *name)
+static void config_select_name(const char *name)
 {
 	struct nearest nearest;
 	char option[80] = "--", *to = option + 2;
@@ -198,30 +135,30 @@ static void select_name(const char *name)
 			return;
 		}
 	}
-	nearest = begin_nearest(option);
+	nearest = nearest_begin(option);
 	for (int i = CONFIG_ITSELF; i < CONFIG_ROWS; i++)
-		compare(&nearest, setting_get(i)->option);
+		nearest_compare(&nearest, setting_get(i)->option);
 	for (int i = CONFIG_ITSELF; i < CONFIG_ROWS; i++) {
 		if (nearest.answer == setting_get(i)->option)
 			nearest.answer = setting_get(i)->variable;
 	}
-	wrong_use("unknown setting: ", name, nearest.answer);
+	config_wrong_use("unknown setting: ", name, nearest.answer);
 }
 
-static _Noreturn void unknown_option(const char *word)
+static _Noreturn void config_unknown_option(const char *word)
 {
-	struct nearest nearest = begin_nearest(word);
+	struct nearest nearest = nearest_begin(word);
 
-	compare_settings(&nearest);
+	nearest_compare_settings(&nearest);
 	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++)
-		compare(&nearest, forms[i].option);
+		nearest_compare(&nearest, forms[i].option);
 	for (size_t i = 0; i < sizeof(other_options) / sizeof(other_options[0]); i++)
-		compare(&nearest, other_options[i]);
-	wrong_use("unknown option: ", word, nearest.answer);
+		nearest_compare(&nearest, other_options[i]);
+	config_wrong_use("unknown option: ", word, nearest.answer);
 }
 
 /* Read an option and its value. Return the number of words. */
-static int read_option(char *const *words)
+static int config_read_option(char *const *words)
 {
 	const char *value;
 	int row;
@@ -234,11 +171,11 @@ static int read_option(char *const *words)
 	}
 	if (!strcmp(*words, "--help") || !strcmp(*words, "-h")) {
 		fputs(help, stdout);
-		exit(finish(0));
+		exit(config_finish(0));
 	}
 	if (!strcmp(*words, "--version")) {
 		puts("peerpin " PACKAGE_VERSION);
-		exit(finish(0));
+		exit(config_finish(0));
 	}
 	if (!strcmp(*words, "--changed")) {
 		request.changed = true;
@@ -248,15 +185,15 @@ static int read_option(char *const *words)
 		request.system = *words + 14;
 		return 1;
 	}
-	row = strcmp(*words, "--system-file") ? find_option(*words, &value) : CONFIG_ROWS;
+	row = strcmp(*words, "--system-file") ? config_find_option(*words, &value) : CONFIG_ROWS;
 	if (row == CONFIG_ROWS && strcmp(*words, "--system-file"))
-		unknown_option(*words);
+		config_unknown_option(*words);
 	if (row != CONFIG_ROWS && value) {
 		*(row == CONFIG_ITSELF ? &request.file : &request.values[row]) = value;
 		return 1;
 	}
 	if (!words[1])
-		wrong_use("a value is missing after ", *words, NULL);
+		config_wrong_use("a value is missing after ", *words, NULL);
 	if (row == CONFIG_ROWS)
 		request.system = words[1];
 	else
@@ -265,7 +202,7 @@ static int read_option(char *const *words)
 }
 
 /* An invalid option is a wrong use: the user is present. */
-static void read_values(struct config_reader *reader)
+static void config_read_values(struct config_reader *reader)
 {
 	size_t before = complaint_count;
 
@@ -285,7 +222,7 @@ static void read_values(struct config_reader *reader)
 
 /* Check the settings in the environment that no option replaces, and print invalid ones. The
  * library reports unknown names. */
-static bool check_environment(void)
+static bool config_check_environment(void)
 {
 	struct config config;
 	struct config_reader reader = { .config = &config };
@@ -305,35 +242,35 @@ static bool check_environment(void)
 	return allowed;
 }
 
-static void complain_of_file(const char *name, int error)
+static void config_complain_of_file(const char *name, int error)
 {
 	char line[4200];
 
 	if (!error)
 		return;
 	snprintf(line, sizeof(line), "%s: cannot be read: %s", name, strerror(error));
-	keep_complaint(line);
+	config_keep_complaint(line);
 }
 
-static int show_settings(void)
+static int config_show_settings(void)
 {
 	static char system_text[CONFIG_FILE_MOST + 1], own_text[CONFIG_FILE_MOST + 1];
 	static struct config_place places[CONFIG_ROWS];
 	struct config config = config_defaults;
 	struct config_reader reader = { .config = &config,
 					.places = places,
-					.complain = keep_complaint };
+					.complain = config_keep_complaint };
 	const char *file = request.file ? request.file : getenv("PEERPIN_CONFIG_FILE");
 	int error = config_read_file(&reader, request.system, system_text);
 
 	if (error != ENOENT && error != ENOTDIR)
-		complain_of_file(request.system, error);
+		config_complain_of_file(request.system, error);
 	if (file && *file)
-		complain_of_file(file, config_read_file(&reader, file, own_text));
+		config_complain_of_file(file, config_read_file(&reader, file, own_text));
 	else
 		file = NULL;
 	config_read_environment(&reader, environ);
-	read_values(&reader);
+	config_read_values(&reader);
 	settings_fill(&config, places, file,
 		      request.file ? CONFIG_FROM_OPTION : CONFIG_FROM_ENVIRONMENT);
 	for (int i = CONFIG_ITSELF; request.changed && i < CONFIG_ROWS; i++) {
@@ -374,11 +311,11 @@ static int show_settings(void)
 int main(int count, char **words)
 {
 	if (count > 2 && !strcmp(words[1], "--nearest")) {
-		struct nearest nearest = begin_nearest(words[2]);
+		struct nearest nearest = nearest_begin(words[2]);
 
-		compare_settings(&nearest);
+		nearest_compare_settings(&nearest);
 		for (int i = 3; i < count; i++)
-			compare(&nearest, words[i]);
+			nearest_compare(&nearest, words[i]);
 		if (nearest.answer)
 			puts(nearest.answer);
 		return 0;
@@ -388,20 +325,21 @@ int main(int count, char **words)
 	if (count > 1 &&
 	    (!strcmp(words[1], "--check") || !strcmp(words[1], "--check-environment"))) {
 		struct config config;
-		struct config_reader reader = { .config = &config, .complain = keep_complaint };
+		struct config_reader reader = { .config = &config,
+						.complain = config_keep_complaint };
 
 		for (int i = 2; i < count;)
-			i += read_option(words + i);
-		read_values(&reader);
-		return words[1][7] && !check_environment() ? 2 : 0;
+			i += config_read_option(words + i);
+		config_read_values(&reader);
+		return words[1][7] && !config_check_environment() ? 2 : 0;
 	}
 	for (int i = 1; i < count;) {
 		if (words[i][0] == '-') {
-			i += read_option(words + i);
+			i += config_read_option(words + i);
 			continue;
 		}
-		select_name(words[i]);
+		config_select_name(words[i]);
 		i++;
 	}
-	return finish(show_settings());
+	return config_finish(config_show_settings());
 }

@@ -7,12 +7,12 @@
 #ifdef WITH_JANSSON
 #include <jansson.h>
 
-static json_t *text_or_null(const char *text)
+static json_t *config_json_text_or_null(const char *text)
 {
 	return *text ? json_string(text) : json_null();
 }
 
-static json_t *describe(const struct setting *setting)
+static json_t *config_json_describe(const struct setting *setting)
 {
 	json_t *words = json_array();
 	const char *word;
@@ -21,10 +21,10 @@ static json_t *describe(const struct setting *setting)
 		json_array_append_new(words, json_string(word));
 	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:s, s:b, s:s, s:o, s:s}", "name",
 			 setting->variable, "option", setting->option, "group", setting->group,
-			 "value", text_or_null(setting->value), "default",
-			 text_or_null(setting->initial), "source", setting->source, "differs",
-			 setting->differs, "allowed", setting->allowed, "words", words, "meaning",
-			 setting->meaning);
+			 "value", config_json_text_or_null(setting->value), "default",
+			 config_json_text_or_null(setting->initial), "source", setting->source,
+			 "differs", setting->differs, "allowed", setting->allowed, "words", words,
+			 "meaning", setting->meaning);
 }
 
 bool print_json(char *const *complaints, size_t count)
@@ -33,7 +33,7 @@ bool print_json(char *const *complaints, size_t count)
 
 	for (int i = CONFIG_ITSELF; i < CONFIG_ROWS; i++) {
 		if (setting_get(i)->selected)
-			json_array_append_new(settings, describe(setting_get(i)));
+			json_array_append_new(settings, config_json_describe(setting_get(i)));
 	}
 	for (size_t i = 0; i < count; i++)
 		json_array_append_new(lines, json_string(complaints[i]));

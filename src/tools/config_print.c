@@ -9,12 +9,12 @@
 
 #define WIDTH 100
 
-static const char *or_none(const char *value)
+static const char *config_print_or_none(const char *value)
 {
 	return *value ? value : "-";
 }
 
-static int width_of(const char *text, int least)
+static int config_print_width_of(const char *text, int least)
 {
 	int length = (int)strlen(text);
 
@@ -22,7 +22,7 @@ static int width_of(const char *text, int least)
 }
 
 /* Print words up to column WIDTH, each line indented. */
-static void print_wrapped(const char *text, int indent)
+static void config_print_wrapped(const char *text, int indent)
 {
 	int column = indent;
 
@@ -46,8 +46,10 @@ static void print_wrapped(const char *text, int indent)
 	putchar('\n');
 }
 
-/* Call `print` for each selected setting, and `head`, if any, before the first of each group. */
-static void each(void (*head)(const char *group), void (*print)(const struct setting *setting))
+/* Call `print` for each selected setting, and `head`, if any, before the first of
+ * each group. */
+static void config_print_each(void (*head)(const char *group),
+			      void (*print)(const struct setting *setting))
 {
 	const char *group = NULL;
 
@@ -65,29 +67,29 @@ static void each(void (*head)(const char *group), void (*print)(const struct set
 
 static int name_width, value_width, source_width;
 
-static void print_row(const struct setting *setting)
+static void config_print_row(const struct setting *setting)
 {
 	char allowed[400], *value, *source;
 
 	/* Values may contain control characters. */
-	value = clean_text(or_none(setting->value));
+	value = clean_text(config_print_or_none(setting->value));
 	source = clean_text(setting->source);
 	printf("%c %-*s  %-*s  %-*s  %s\n", setting->differs ? '*' : ' ', name_width,
 	       setting->variable, value_width, value, source_width, source,
-	       or_none(setting->initial));
+	       config_print_or_none(setting->initial));
 	free(value);
 	free(source);
-	print_wrapped(setting->meaning, 6);
+	config_print_wrapped(setting->meaning, 6);
 	snprintf(allowed, sizeof(allowed), "Allowed: %s", setting->allowed);
-	print_wrapped(allowed, 6);
+	config_print_wrapped(allowed, 6);
 }
 
-static void print_heading(const char *group)
+static void config_print_heading(const char *group)
 {
 	printf("\n%s\n", group);
 }
 
-static bool none_is_selected(void)
+static bool config_print_none_is_selected(void)
 {
 	for (int i = CONFIG_ITSELF; i < CONFIG_ROWS; i++) {
 		if (setting_get(i)->selected)
@@ -98,40 +100,40 @@ static bool none_is_selected(void)
 
 void print_table(void)
 {
-	if (none_is_selected()) {
+	if (config_print_none_is_selected()) {
 		puts("All settings are at their defaults.");
 		return;
 	}
-	name_width = width_of("NAME", 0);
-	value_width = width_of("VALUE", 0);
-	source_width = width_of("SOURCE", 0);
+	name_width = config_print_width_of("NAME", 0);
+	value_width = config_print_width_of("VALUE", 0);
+	source_width = config_print_width_of("SOURCE", 0);
 	for (int i = CONFIG_ITSELF; i < CONFIG_ROWS; i++) {
 		const struct setting *setting = setting_get(i);
 
 		if (!setting->selected)
 			continue;
-		name_width = width_of(setting->variable, name_width);
-		value_width = width_of(setting->value, value_width);
-		source_width = width_of(setting->source, source_width);
+		name_width = config_print_width_of(setting->variable, name_width);
+		value_width = config_print_width_of(setting->value, value_width);
+		source_width = config_print_width_of(setting->source, source_width);
 	}
 	printf("  %-*s  %-*s  %-*s  DEFAULT\n", name_width, "NAME", value_width, "VALUE",
 	       source_width, "SOURCE");
-	each(print_heading, print_row);
+	config_print_each(config_print_heading, config_print_row);
 	puts("\n* differs from the default");
 }
 
-static void print_value(const struct setting *setting)
+static void config_print_value(const struct setting *setting)
 {
 	puts(setting->value);
 }
 
 void print_values(void)
 {
-	each(NULL, print_value);
+	config_print_each(NULL, config_print_value);
 }
 
 /* Escape a bar, which would end the column. */
-static void put_cell(const char *text)
+static void config_print_put_cell(const char *text)
 {
 	fputs("| ", stdout);
 	for (; *text; text++) {
@@ -142,7 +144,7 @@ static void put_cell(const char *text)
 	putchar(' ');
 }
 
-static void print_markdown_row(const struct setting *setting)
+static void config_print_markdown_row(const struct setting *setting)
 {
 	printf("| `%s` | `%s%s` ", setting->variable, setting->option,
 	       setting->takes_value ? "=VALUE" : "");
@@ -150,8 +152,8 @@ static void print_markdown_row(const struct setting *setting)
 		printf("| `%s` ", setting->initial);
 	else
 		fputs("| - ", stdout);
-	put_cell(setting->allowed);
-	put_cell(setting->meaning);
+	config_print_put_cell(setting->allowed);
+	config_print_put_cell(setting->meaning);
 	puts("|");
 }
 
@@ -159,11 +161,11 @@ void print_markdown(void)
 {
 	puts("| variable | option | default | allowed | meaning |\n| --- | --- | --- | --- | --- "
 	     "|");
-	each(NULL, print_markdown_row);
+	config_print_each(NULL, config_print_markdown_row);
 }
 
 /* Escape characters that begin a request, and hyphens. */
-static void put_roff(const char *text)
+static void config_print_put_roff(const char *text)
 {
 	if (*text == '.' || *text == '\'')
 		fputs("\\&", stdout);
@@ -177,32 +179,32 @@ static void put_roff(const char *text)
 	}
 }
 
-static void print_manual_row(const struct setting *setting)
+static void config_print_manual_row(const struct setting *setting)
 {
 	fputs(".TP\n\\fB", stdout);
-	put_roff(setting->variable);
+	config_print_put_roff(setting->variable);
 	fputs("\\fR, \\fB", stdout);
-	put_roff(setting->option);
+	config_print_put_roff(setting->option);
 	puts(setting->takes_value ? "=\\fR\\fIVALUE\\fR" : "\\fR");
-	put_roff(setting->meaning);
+	config_print_put_roff(setting->meaning);
 	fputs("\nAllowed: ", stdout);
-	put_roff(setting->allowed);
+	config_print_put_roff(setting->allowed);
 	fputs(".\nDefault: ", stdout);
-	put_roff(*setting->initial ? setting->initial : "none");
+	config_print_put_roff(*setting->initial ? setting->initial : "none");
 	puts(".");
 }
 
-static void print_manual_heading(const char *group)
+static void config_print_manual_heading(const char *group)
 {
 	printf(".SS \"%s\"\n", group);
 }
 
 void print_manual(void)
 {
-	each(print_manual_heading, print_manual_row);
+	config_print_each(config_print_manual_heading, config_print_manual_row);
 }
 
-static void print_option(const struct setting *setting)
+static void config_print_option(const struct setting *setting)
 {
 	if (setting->takes_value)
 		printf("%s=\n", setting->option);
@@ -212,5 +214,5 @@ static void print_option(const struct setting *setting)
 
 void print_options(void)
 {
-	each(NULL, print_option);
+	config_print_each(NULL, config_print_option);
 }

@@ -23,7 +23,7 @@ static const struct {
 static struct setting settings[CONFIG_ROWS + 1]; /* the first is PEERPIN_CONFIG_FILE */
 
 /* "PEERPIN_MIN_SIZE": "--min-size" */
-static void name_option(struct setting *setting)
+static void setting_name_option(struct setting *setting)
 {
 	char *to = setting->option;
 
@@ -33,7 +33,7 @@ static void name_option(struct setting *setting)
 		*to++ = *from == '_' ? '-' : (char)(*from - 'A' + 'a');
 }
 
-static void describe(void)
+static void setting_describe(void)
 {
 	const char *group = NULL;
 	int row = 0;
@@ -60,19 +60,19 @@ static void describe(void)
 		setting->allowed = lines[i].allowed;
 		setting->meaning = lines[i].meaning;
 		setting->selected = true;
-		name_option(setting);
+		setting_name_option(setting);
 	}
 }
 
 struct setting *setting_get(int number)
 {
 	if (!settings[0].variable)
-		describe();
+		setting_describe();
 	return &settings[number + 1];
 }
 
 /* Format a size as a setting. */
-static void format_size(uint64_t size, char *text, size_t length)
+static void setting_format_size(uint64_t size, char *text, size_t length)
 {
 	static const char suffixes[] = " KMGT";
 	size_t i = 0;
@@ -84,7 +84,7 @@ static void format_size(uint64_t size, char *text, size_t length)
 	snprintf(text, length, "%" PRIu64 "%.*s", size, i ? 1 : 0, &suffixes[i]);
 }
 
-static void format_value(const struct config *config, int row, char *text, size_t length)
+static void setting_format_value(const struct config *config, int row, char *text, size_t length)
 {
 	const void *field = (const char *)config + config_table[row].offset;
 	const char *string;
@@ -100,7 +100,7 @@ static void format_value(const struct config *config, int row, char *text, size_
 		}
 		/* fall through */
 	case SIZE:
-		format_size(*(const uint64_t *)field, text, length);
+		setting_format_size(*(const uint64_t *)field, text, length);
 		break;
 	case TEXT:
 	case FILE_NAME:
@@ -113,7 +113,7 @@ static void format_value(const struct config *config, int row, char *text, size_
 	}
 }
 
-static void format_place(const struct config_place *place, char *text, size_t length)
+static void setting_format_place(const struct config_place *place, char *text, size_t length)
 {
 	static const char *const names[] = {
 		[CONFIG_BUILT_IN] = "built in",
@@ -137,12 +137,12 @@ void settings_fill(const struct config *config, const struct config_place *place
 			snprintf(setting->value, sizeof(setting->value), "%s", file ? file : "");
 			setting->place.origin = file ? origin : CONFIG_BUILT_IN;
 		} else {
-			format_value(config, i, setting->value, sizeof(setting->value));
-			format_value(&config_defaults, i, setting->initial,
-				     sizeof(setting->initial));
+			setting_format_value(config, i, setting->value, sizeof(setting->value));
+			setting_format_value(&config_defaults, i, setting->initial,
+					     sizeof(setting->initial));
 			setting->place = places[i];
 		}
-		format_place(&setting->place, setting->source, sizeof(setting->source));
+		setting_format_place(&setting->place, setting->source, sizeof(setting->source));
 		setting->differs = strcmp(setting->value, setting->initial) != 0;
 	}
 }

@@ -8,7 +8,7 @@ tools_program_files = src/tools/program_file.h src/tools/program_file.c src/tool
 # Built with --disable-tools, too: scripts/peerpin requires it. Its --json is omitted then.
 pkglibexec_PROGRAMS += src/tools/peerpin-config
 src_tools_peerpin_config_SOURCES = src/tools/config.h src/tools/config.c src/tools/config_settings.c \
-	src/tools/config_print.c src/tools/config_json.c src/tools/inspect.c src/tools/units.c src/tools/units.h \
+	src/tools/config_print.c src/tools/config_json.c src/tools/config_nearest.h src/tools/config_nearest.c src/tools/inspect.c src/tools/units.c src/tools/units.h \
 	$(tools_program_files)
 src_tools_peerpin_config_LDADD = src/libcore.la -lpthread
 if HAVE_JANSSON

@@ -10,7 +10,7 @@
 
 /* Readings may hold any bytes. Invalid UTF-8: bytes above 127 become "?". jansson escapes
  * control characters on output, except 0x7f: replaced here. NULL becomes null. */
-static json_t *print_json_text(const char *text)
+static json_t *json_print_text(const char *text)
 {
 	char *copy = text ? need_text("%s", text) : NULL;
 	json_t *value;
@@ -29,7 +29,7 @@ static json_t *print_json_text(const char *text)
 }
 
 /* "o" members steal their reference. A failed allocation makes the whole NULL. */
-static json_t *print_json_checks(const struct diagnosis *diagnosis)
+static json_t *json_print_checks(const struct diagnosis *diagnosis)
 {
 	json_t *list = json_array();
 
@@ -42,11 +42,11 @@ static json_t *print_json_checks(const struct diagnosis *diagnosis)
 			continue;
 		fixes = json_array();
 		for (unsigned int j = 0; j < finding->fix_count; j++)
-			json_array_append_new(fixes, print_json_text(finding->fixes[j]));
+			json_array_append_new(fixes, json_print_text(finding->fixes[j]));
 		json_array_append_new(
 			list, json_pack("{ss ss ss so ss ss so ss ss}", "id", check->id, "group",
 					check->group, "result", result_name(finding->result),
-					"found", print_json_text(finding->text), "read",
+					"found", json_print_text(finding->text), "read",
 					check->read, "why", check->why, "fixes", fixes, "needs",
 					check->privilege, "more", check->link));
 	}
@@ -54,7 +54,7 @@ static json_t *print_json_checks(const struct diagnosis *diagnosis)
 }
 
 /* Registration times of the probe in ns, by size; NULL: none. */
-static json_t *print_json_times(struct host *host, const struct gpu *gpu,
+static json_t *json_print_times(struct host *host, const struct gpu *gpu,
 				const struct adapter *adapter, enum method method)
 {
 	const char *small = probe_text(host, gpu, adapter, method, PROBE_SMALL, "ok");
@@ -66,7 +66,7 @@ static json_t *print_json_times(struct host *host, const struct gpu *gpu,
 			 PROBE_LARGE, large ? json_integer(atoll(large)) : NULL);
 }
 
-static json_t *print_json_pair(struct host *host, const struct gpu *gpu,
+static json_t *json_print_pair(struct host *host, const struct gpu *gpu,
 			       const struct adapter *adapter, bool chosen)
 {
 	static const char *const levels[] = { "no", "unknown", "expected", "proved" };
@@ -77,18 +77,18 @@ static json_t *print_json_pair(struct host *host, const struct gpu *gpu,
 
 		json_object_set_new(methods, method_name(method), json_string(levels[level]));
 		json_object_set_new(times, method_name(method),
-				    print_json_times(host, gpu, adapter, method));
+				    json_print_times(host, gpu, adapter, method));
 	}
-	return json_pack("{so so ss sb so so}", "gpu", print_json_text(gpu->label), "adapter",
-			 print_json_text(adapter->name), "distance",
+	return json_pack("{so so ss sb so so}", "gpu", json_print_text(gpu->label), "adapter",
+			 json_print_text(adapter->name), "distance",
 			 distance_name(distance_between(gpu, adapter)), "chosen", chosen, "methods",
 			 methods, "registration_ns", times);
 }
 
-static json_t *print_json_adapter(const struct adapter *adapter)
+static json_t *json_print_adapter(const struct adapter *adapter)
 {
-	return json_pack("{so so so sb}", "name", print_json_text(adapter->name), "pci",
-			 print_json_text(adapter->pci), "active",
+	return json_pack("{so so so sb}", "name", json_print_text(adapter->name), "pci",
+			 json_print_text(adapter->pci), "active",
 			 adapter->ports == PORTS_UNKNOWN
 				 ? json_null()
 				 : json_boolean(adapter->ports == PORTS_ACTIVE),
@@ -107,20 +107,20 @@ bool print_json(const struct diagnosis *diagnosis)
 
 		json_array_append_new(
 			gpus,
-			json_pack("{so so so}", "label", print_json_text(gpu->label), "pci",
-				  print_json_text(gpu->pci), "name",
-				  print_json_text(host_text(host, "cuda/%d/name", gpu->ordinal))));
+			json_pack("{so so so}", "label", json_print_text(gpu->label), "pci",
+				  json_print_text(gpu->pci), "name",
+				  json_print_text(host_text(host, "cuda/%d/name", gpu->ordinal))));
 		EACH_ADAPTER(host, adapter)
 			json_array_append_new(
-				pairs, print_json_pair(host, gpu, adapter, chosen == adapter));
+				pairs, json_print_pair(host, gpu, adapter, chosen == adapter));
 	}
 	EACH_ADAPTER(host, adapter)
-		json_array_append_new(adapters, print_json_adapter(adapter));
+		json_array_append_new(adapters, json_print_adapter(adapter));
 	whole = json_pack("{si ss so si so so so so so}", "doctor", 1, "version", PACKAGE_VERSION,
-			  "host", print_json_text(host_text(host, "identity/host")), "status",
-			  diagnosis->status, "conclusion", print_json_text(diagnosis->conclusion),
+			  "host", json_print_text(host_text(host, "identity/host")), "status",
+			  diagnosis->status, "conclusion", json_print_text(diagnosis->conclusion),
 			  "gpus", gpus, "adapters", adapters, "pairs", pairs, "checks",
-			  print_json_checks(diagnosis));
+			  json_print_checks(diagnosis));
 	written = !json_dumpf(whole, stdout, JSON_INDENT(2) | JSON_ENSURE_ASCII) &&
 		  putchar('\n') != EOF;
 	json_decref(whole);
