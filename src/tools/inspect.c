@@ -65,11 +65,12 @@ static const char *inspect_machine_name(const struct elf_file *elf, char *text, 
  * has them anyway. */
 static bool inspect_is_privileged(const char *name)
 {
-	struct program_rights rights;
+	struct program_privileges privileges;
 
-	return program_rights(name, &rights) &&
-	       ((rights.setuid && rights.owner != getuid()) ||
-		(rights.setgid && rights.group != getgid()) || (rights.capability && getuid()));
+	return program_privileges(name, &privileges) &&
+	       ((privileges.setuid && privileges.owner != getuid()) ||
+		(privileges.setgid && privileges.group != getgid()) ||
+		(privileges.capability && getuid()));
 }
 
 /* Report a program of another architecture than the library's, and return false. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* program_file.c -- finds the file that a program name runs, and its rights */
+/* program_file.c -- finds the file that a program name runs, and its privileges */
 #include "tools/program_file.h"
 
 #include <fcntl.h>
@@ -96,22 +96,22 @@ bool script_follow(const char *line, char path[PATH_MAX])
 	return program_is_runnable(path);
 }
 
-/* ---- rights ---- */
+/* ---- privileges ---- */
 
-bool program_rights(const char *path, struct program_rights *rights)
+bool program_privileges(const char *path, struct program_privileges *privileges)
 {
 	struct statvfs system;
 	struct stat status;
 
-	*rights = (struct program_rights){ 0 };
+	*privileges = (struct program_privileges){ 0 };
 	if (stat(path, &status))
 		return false;
-	rights->owner = status.st_uid;
-	rights->group = status.st_gid;
+	privileges->owner = status.st_uid;
+	privileges->group = status.st_gid;
 	if (!statvfs(path, &system) && (system.f_flag & ST_NOSUID))
 		return true;
-	rights->setuid = status.st_mode & S_ISUID;
-	rights->setgid = (status.st_mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP);
-	rights->capability = getxattr(path, "security.capability", NULL, 0) > 0;
+	privileges->setuid = status.st_mode & S_ISUID;
+	privileges->setgid = (status.st_mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP);
+	privileges->capability = getxattr(path, "security.capability", NULL, 0) > 0;
 	return true;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* program_file.h -- finds the file that a program name runs, and its rights
+/* program_file.h -- finds the file that a program name runs, and its privileges
  *
  * The search follows the kernel, the shell and env, and runs nothing: PATH, then the #! line of a
  * script, then the argument of env.
@@ -26,13 +26,13 @@ bool script_line(const char *path, char *line, size_t size);
 bool script_follow(const char *line, char path[PATH_MAX]);
 
 /* Causes of AT_SECURE, under which the loader ignores LD_PRELOAD. */
-struct program_rights {
+struct program_privileges {
 	bool setuid, setgid, capability; /* all false on a nosuid file system */
 	uid_t owner;
 	gid_t group;
 };
 
 /* False: stat() failed. */
-bool program_rights(const char *path, struct program_rights *rights);
+bool program_privileges(const char *path, struct program_privileges *privileges);
 
 #endif

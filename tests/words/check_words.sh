@@ -37,8 +37,9 @@ same 'headers use the terms' '' "$(lines "${headers[@]}" | found)"
 mapfile -t documents < <(printf '%s\n' README.md CONTRIBUTING.md src/README.md docs/*.md docs/man/*.in docs/man/*.[13] | grep -vx docs/coverage.md)
 matches 'there are documents' '1[5-9]' "${#documents[@]}"
 same 'documents use the terms' '' "$(lines "${documents[@]}" | found)"
-same 'tables of messages use the terms' '' "$(literals src/base/config.def src/report/{statistics,errors}.def | found)"
-same 'messages use the terms' '' "$(literals src/{base,report,memory,registration,intercept}/*.c | found)"
+same 'tables of messages use the terms' '' "$(literals src/base/config.def src/report/{statistics,errors}.def src/tools/{advice,metrics}.def \
+	src/tools/doctor/doctor_checks.def src/intercept/entry_points.def | found)"
+same 'messages use the terms' '' "$(literals src/{base,report,memory,registration,intercept}/*.c src/tools/{,doctor/}*.c | found)"
 
 same 'a word of the list is found, in any case' 'a.h:2:Born a.h:2:budget' \
 	"$(printf 'a.h:1:The driver frees it.\na.h:2:Born in the budget.\n' | found | paste -sd' ')"

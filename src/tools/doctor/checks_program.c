@@ -67,7 +67,7 @@ static void checks_program_loading(struct host *host, struct finding *finding)
 				"linked to musl, not glibc");
 	if (privilege && strcmp(privilege, "none"))
 		finding_problem(finding, FAIL,
-				"use a copy without these rights: cp ./app ./app.plain",
+				"use a copy without these privileges: cp ./app ./app.plain",
 				"%s: the loader leaves LD_PRELOAD out", privilege);
 	if (wanted && glibc && strverscmp(wanted, glibc) > 0) {
 		finding_add(finding, FAIL, "it needs glibc %s, this machine has %s", wanted, glibc);

@@ -134,13 +134,13 @@ static void program_record_libraries(struct host *host, const struct libraries *
 
 static void program_record_privilege(struct host *host, const char *path)
 {
-	struct program_rights rights;
+	struct program_privileges privileges;
 	char text[60];
 
-	if (!program_rights(path, &rights))
+	if (!program_privileges(path, &privileges))
 		return;
-	snprintf(text, sizeof(text), "%s%s%s", rights.setuid ? " setuid" : "",
-		 rights.setgid ? " setgid" : "", rights.capability ? " capability" : "");
+	snprintf(text, sizeof(text), "%s%s%s", privileges.setuid ? " setuid" : "",
+		 privileges.setgid ? " setgid" : "", privileges.capability ? " capability" : "");
 	host_record(host, "program/privilege", "%s", *text ? text + 1 : "none");
 }
 
