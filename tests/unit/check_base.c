@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_base.c -- counters, pools, and the beginning of all */
+/* check_base.c -- counters, pools, activation */
 #include "suite.h"
 
 #include <errno.h>
@@ -105,8 +105,7 @@ static void *activate_too(void *unused)
 	return NULL;
 }
 
-/* Waiting is yielding, which costs time of a processor, and less than so much goes by for somebody
- * who does not wait. */
+/* A waiting thread yields in a loop: 10 ms of processor time show that the second thread waits. */
 static bool has_had_its_chance(void)
 {
 	struct timespec spent;
@@ -116,7 +115,7 @@ static bool has_had_its_chance(void)
 	       spent.tv_sec || spent.tv_nsec > 10000000;
 }
 
-/* While it begins, another thread begins, too. */
+/* A second thread activates the library during the activation by the first. */
 static void begin_slowly(void)
 {
 	ck_assert_int_eq(pthread_create(&second, NULL, activate_too, NULL), 0);

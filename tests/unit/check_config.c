@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_config.c -- settings from each source, what is said of bad ones, and which of them holds */
+/* check_config.c -- settings from each source: messages about bad values, precedence */
 #include "suite.h"
 
 #include <errno.h>
@@ -318,7 +318,7 @@ START_TEST(a_file_is_read_up_to_its_limit_and_its_last_whole_line)
 	ck_assert(config.verify);
 	ck_assert_uint_eq(config.min_size, 0);
 	unlink(name);
-	/* Exactly as long as it may be. */
+	/* The longest permitted file. */
 	memcpy(long_text + CONFIG_FILE_MOST - 26, "\nPEERPIN_LOG_LEVEL = trace", 26);
 	name = write_file(long_text, CONFIG_FILE_MOST);
 	begin();
@@ -353,8 +353,7 @@ START_TEST(programs_are_included_and_excluded_by_name)
 }
 END_TEST
 
-/* The words that a row names in its text are those that are understood, so that nobody is told of
- * another. */
+/* The description of a setting lists all accepted words. */
 START_TEST(what_is_said_to_be_allowed_is)
 {
 	for (size_t i = 0; i < CONFIG_ROWS; i++) {

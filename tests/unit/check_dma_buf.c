@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_dma_buf.c -- in which context memory is exported as a dma-buf, and in what state the thread
- * is left */
+/* check_dma_buf.c -- dma-buf exports: the context that is current, the thread's state afterwards */
 #include "suite.h"
 
 #include "pinning_fixture.h"
@@ -88,7 +87,7 @@ START_TEST(nobody_brings_a_primary_context_to_life)
 	ck_assert_int_eq(pin_by(dma_buf_pin, &request), PINNING_NO_CONTEXT);
 	ck_assert_uint_eq(gpu.exports, 0);
 	ck_assert(!primary.alive);
-	/* That is no fault of the pair's. */
+	/* A missing context does not mark dma-buf as failed for the pair (GPU, adapter). */
 	ck_assert_int_eq(pin(NULL), 0);
 	ck_assert_uint_eq(nic.peers, 1);
 	ck_assert_uint_eq(statistics_get(pinning_fallbacks), 1);
@@ -117,7 +116,7 @@ static void program_releases(void)
 {
 	release(0);
 	ck_assert(primary.alive);
-	/* The driver ends it with the last release. */
+	/* The driver frees a context's memory with the last release of the context. */
 	standin_free(HOME + 8 * BLOCK);
 }
 
@@ -129,8 +128,8 @@ START_TEST(memory_that_our_own_release_has_ended_is_not_recorded_any_longer)
 	memory_allocated(ALLOCATION_DEVICE, HOME + 8 * BLOCK, BLOCK);
 	standin_allocate(HOME + 9 * BLOCK, BLOCK, &own, true);
 	memory_allocated(ALLOCATION_DEVICE, HOME + 9 * BLOCK, BLOCK);
-	/* Without a context, and unknown to the driver: not to be told of, since it may be what is
-	 * being registered. */
+	/* No event for an allocation without a context and unknown to the driver: it may be the
+	 * one in flight. */
 	standin_allocate(HOME, BLOCK, NULL, true);
 	memory_allocated(ALLOCATION_POOL, HOME, BLOCK);
 	standin_free(HOME);

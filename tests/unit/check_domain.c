@@ -36,7 +36,7 @@ static void *ask_first(void *unused)
 
 static _Atomic bool pinning, let_end;
 
-/* As dma_buf.c, when it finds that its release of the primary context was the last one. */
+/* Like dma_buf.c after the last release of the primary context: it frees other memory. */
 static int pin_and_end_another(const struct pin_request *request, struct ibv_mr **mr)
 {
 	if (request->base == HOME) {
@@ -71,7 +71,7 @@ START_TEST(a_free_inside_of_a_registration_does_not_meet_a_close)
 	ck_assert_uint_ne(ask(1, HOME + 4 * BLOCK, 4096), 0);
 	registration_drop(&handles[1]);
 	pthread_create(&closing, NULL, close_on_thread, NULL);
-	/* With the lock held it ends one region, and waits for the other one. */
+	/* The closing thread holds the lock, ends one region and waits for the other. */
 	while (!statistics_get(bypassed_domain))
 		ask(2, HOME + 8 * BLOCK, 4096), registration_drop(&handles[2]);
 	let_end = true;
@@ -98,7 +98,7 @@ static void *hold_often(void *unused)
 	return unused;
 }
 
-/* The program has never called CUDA: nobody has told us of forks. */
+/* Without a CUDA call process.c has not installed its fork handler. */
 START_TEST(a_child_of_a_program_without_cuda_does_not_hang)
 {
 	struct ibv_pd own = { .context = DEVICE, .handle = 77 };
@@ -111,7 +111,7 @@ START_TEST(a_child_of_a_program_without_cuda_does_not_hang)
 		child = fork();
 		if (!child) {
 			signal(SIGALRM, SIG_DFL);
-			alarm(60); /* a hang ends */
+			alarm(60); /* kills a child that hangs */
 			registration_drop(&handles[3]);
 			registration_pd_opened(&own);
 			registration_pd_closing(&own);
@@ -140,7 +140,7 @@ static void fork_in_handler(int unused)
 		_exit(1);
 }
 
-/* Crash reporters and the like do. */
+/* Crash reporters fork in signal handlers. */
 START_TEST(a_fork_in_a_handler_that_interrupts_who_has_the_lock_does_not_hang)
 {
 	struct sigaction action = { .sa_handler = fork_in_handler };
@@ -151,12 +151,12 @@ START_TEST(a_fork_in_a_handler_that_interrupts_who_has_the_lock_does_not_hang)
 	pthread_mutex_lock(&registration_lock);
 	raise(SIGUSR1);
 	pthread_mutex_unlock(&registration_lock);
-	/* The child goes on, too. */
+	/* Parent and child both continue from here. */
 	alarm(60);
 	registration_pd_opened(&other);
 	if (getpid() != parent)
 		_exit(0);
-	/* The next one is as any other. */
+	/* A later fork, without the lock. */
 	fork_in_handler(0);
 	if (getpid() != parent)
 		_exit(0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_errors.c -- every failure has a cause and a cure that fit in a line; readings decide what
- * numbers leave open */
+/* check_errors.c -- each failure has a cause and a fix that fit in a line; an ambiguous error
+ * number is explained by further readings */
 #include "suite.h"
 
 #include <errno.h>
@@ -11,8 +11,8 @@
 #include "base/log.h"
 #include "report/errors.h"
 
-/* What else is in the longest line: who says it, addresses, lengths, the consequence, another
- * cause. */
+/* Bytes of the longest line beside cause and fix: prefix, addresses, lengths, the consequence, a
+ * second cause. */
 #define REST 560
 
 START_TEST(every_row_has_cause_and_cure_that_fit)
@@ -57,7 +57,7 @@ START_TEST(a_call_has_its_own_rows_and_those_of_its_family)
 	ck_assert_int_eq((int)text.call, ERRORS_REG_MR);
 	ck_assert_str_eq(text.cause, errors_cause(ERRORS_KERNEL, ENODEV));
 	ck_assert_str_eq(errors_fix(ERRORS_EXPORT, 802), errors_fix(ERRORS_CUDA, 802));
-	/* One family's numbers are not the other's. */
+	/* Each call has its own family of error numbers. */
 	ck_assert_str_eq(errors_look_up(ERRORS_EXPORT, ENODEV).name, "");
 }
 END_TEST
@@ -141,7 +141,7 @@ START_TEST(the_limit_of_locked_memory_is_read)
 	bool all = errors_lockable() == UINT64_MAX;
 
 	ck_assert_int_eq(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
-	/* Who may lock all is not bound by it. */
+	/* The limit does not bind a privileged process. */
 	ck_assert(errors_lockable() == 4096 || (all && errors_lockable() == UINT64_MAX));
 }
 END_TEST

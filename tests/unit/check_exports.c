@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_exports.c -- which allocations a dma-buf of the program's own holds */
+/* check_exports.c -- which allocations a dma-buf of the program contains */
 #include "suite.h"
 
 #include <pthread.h>
@@ -13,8 +13,8 @@
 #define SMALL ((uint64_t)1000)
 #define PAGE  ((uint64_t)4096)
 
-/* As the driver's caller sees it: a descriptor of the pages at `address`, which held what was there
- * by then. */
+/* Returns a descriptor for a dma-buf of the page at `address`, with the allocations up to the id
+ * `youngest`. */
 static int export_page(uint64_t address, uint64_t youngest)
 {
 	int fd = fileno(tmpfile());
@@ -36,7 +36,7 @@ static bool ask_exported(int fd, uint64_t address)
 	return registration_request(&request, &keys) && standin_covers(keys.lkey, address);
 }
 
-/* The first of its block has been freed. */
+/* The first allocation of the block has been freed. */
 START_TEST(an_export_may_begin_where_nothing_is)
 {
 	int fd;
@@ -58,7 +58,7 @@ START_TEST(what_an_export_begins_with_may_end)
 	fd = export_page(HOME, memory_youngest());
 	end(HOME);
 	ck_assert(ask_exported(fd, HOME + 0x400));
-	/* What comes there is other memory. */
+	/* Later memory at the address is not in the dma-buf. */
 	begin(HOME, SMALL);
 	ck_assert(!ask_exported(fd, HOME));
 	ck_assert_uint_eq(statistics_get(bypassed_freed), 1);
@@ -93,7 +93,7 @@ START_TEST(a_dma_buf_is_bypassed_from_other_memory_at_its_address)
 	begin(HOME, BLOCK);
 	ck_assert(memory_find_export(export_page(HOME, memory_youngest()), &found));
 	request.youngest = found.youngest;
-	/* Another thread, before the request is served. */
+	/* As another thread may do before peerpin serves the request. */
 	end(HOME);
 	begin(HOME, BLOCK);
 	ck_assert(!registration_request(&request, &keys));
@@ -122,7 +122,8 @@ static void *find_again_and_again(void *file)
 	return NULL;
 }
 
-/* A program that registers dma-bufs of other devices: nobody has told us of its forks. */
+/* A program that registers dma-bufs of other devices: without a CUDA call process.c has not
+ * installed its fork handler. */
 START_TEST(a_child_of_a_program_without_cuda_does_not_hang)
 {
 	struct found_export found;
@@ -136,7 +137,7 @@ START_TEST(a_child_of_a_program_without_cuda_does_not_hang)
 		child = fork();
 		if (!child) {
 			signal(SIGALRM, SIG_DFL);
-			alarm(60); /* a hang ends */
+			alarm(60); /* kills a child that hangs */
 			_exit(memory_find_export(fileno(file), &found));
 		}
 		waitpid(child, &status, 0);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_identity.c -- which rank of which job a process takes itself for, and the names of its
- * files
+/* check_identity.c -- rank and job of a process, names of its files
  *
- * What the environment says is read once for each process, and each test is a process.
+ * A process reads the environment once; each test is a process.
  */
 #include "suite.h"
 
@@ -18,7 +17,7 @@ static const char *own_file;
 struct environment {
 	const char *variables[8];
 	int rank, local_rank;
-	const char *job; /* DERIVED: of who has started this process */
+	const char *job; /* DERIVED: from the launcher process */
 };
 
 #define DERIVED NULL
@@ -55,15 +54,15 @@ static const struct environment environments[] = {
 	  12,
 	  6,
 	  "40.2" },
-	/* In a batch script there is no step, or one that is not srun's. */
+	/* A batch script has no step, or a step not started by srun. */
 	{ { "SLURM_PROCID=0", "SLURM_LOCALID=0", "SLURM_JOB_ID=40" }, -1, -1, "40" },
 	{ { "SLURM_PROCID=0", "SLURM_LOCALID=0", "SLURM_JOB_ID=40", "SLURM_STEP_ID=4294967291" },
 	  -1,
 	  -1,
 	  "40" },
-	/* mpirun in such a script, whose variables its ranks inherit. */
+	/* mpirun in a batch script: its ranks inherit Slurm's variables. */
 	{ { "PMI_RANK=1", "SLURM_PROCID=0", "SLURM_LOCALID=0", "SLURM_JOB_ID=40" }, 1, -1, "40" },
-	/* What is no number is no rank. */
+	/* A rank is a number. */
 	{ { "PMI_RANK=x", "SLURM_PROCID=3", "SLURM_STEP_ID=0" }, 3, -1, DERIVED },
 	{ { "OMPI_COMM_WORLD_RANK=-1", "PMIX_RANK=99999999999" }, -1, -1, "" },
 };
@@ -123,9 +122,8 @@ START_TEST(each_launcher_is_understood)
 }
 END_TEST
 
-/* A program between launcher and rank, as a shell is, has the variable, too: what it is called is
- * not the job. The environment of a process is what it was started with, so one that has it must be
- * started. */
+/* A program between launcher and rank, such as a shell, has the variable, too: its name is not the
+ * job. /proc/PID/environ shows the initial environment only, so the test starts such a program. */
 START_TEST(who_hands_the_rank_on_is_not_the_launcher)
 {
 	char command[4096], expected[64], found[128] = "";
@@ -153,7 +151,6 @@ START_TEST(what_was_read_stays)
 }
 END_TEST
 
-/* The name that the pattern becomes. */
 static const char *named(const char *pattern)
 {
 	static char name[256];

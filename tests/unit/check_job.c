@@ -63,7 +63,7 @@ static void end_now(void)
 	atomic_store(&statistics_segment.header.state, SEGMENT_ENDED);
 }
 
-/* A process of the job leaves its file, changed like this. Returns its status. */
+/* A process of the job calls `change` on its header and leaves its file. Returns its status. */
 static int other_leaves(void (*change)(struct segment_header *header))
 {
 	int status;
@@ -149,7 +149,7 @@ static void be_elsewhere(struct segment_header *header)
 	strcpy(header->host, "elsewhere");
 }
 
-/* A folder that hosts share has the files of all. */
+/* A folder on a shared file system has the files of all hosts. */
 START_TEST(ranks_of_another_host_are_not)
 {
 	ck_assert_int_eq(other_leaves(be_elsewhere), 0);
@@ -157,7 +157,7 @@ START_TEST(ranks_of_another_host_are_not)
 }
 END_TEST
 
-/* Killed an hour ago; its number is that of a process that lives: the first one always does. */
+/* Killed an hour ago; its process id has been reused by a live process: 1 always exists. */
 static void have_a_number_that_came_back(struct segment_header *header)
 {
 	header->process = 1;
@@ -172,7 +172,7 @@ START_TEST(a_killed_rank_of_a_former_job_is_not_reported)
 }
 END_TEST
 
-/* Who was killed stays until its parent has noticed. */
+/* A killed process stays a zombie until its parent waits for it. */
 START_TEST(a_zombie_is_not_waited_for)
 {
 	siginfo_t info;
@@ -321,7 +321,7 @@ START_TEST(a_leader_that_was_killed_blocks_nobody)
 }
 END_TEST
 
-static int hold[2]; /* children of ranks live until both ends are closed */
+static int hold[2]; /* children of ranks exit when both ends are closed */
 
 /* No fork handler runs for a plain system call. */
 static int leave_a_child(void)
@@ -347,7 +347,7 @@ START_TEST(a_child_that_lives_on_holds_no_lock)
 }
 END_TEST
 
-/* The numbers of closed descriptors belong to the program's own files. */
+/* The program's own files reuse the numbers of closed descriptors. */
 static int close_all_descriptors(void)
 {
 	char name[64];
@@ -393,7 +393,7 @@ START_TEST(ranks_one_after_another_report_one_each)
 }
 END_TEST
 
-/* The last lines are those of threads for whom there is none of their own. */
+/* The last tallies are shared by threads without one of their own. */
 START_TEST(what_was_counted_before_there_was_a_file_is_in_it)
 {
 	statistics_segment.header.threads = TALLIES_OWN;
@@ -412,8 +412,8 @@ static void *count_often(void *unused)
 	return unused;
 }
 
-/* Another thread may be the one that makes the process active. For ThreadSanitizer; what is counted
- * in the instant between copy and file is lost. */
+/* Another thread may activate the process. For ThreadSanitizer: counts between the copy and the
+ * mapping of the file are lost. */
 START_TEST(threads_count_while_it_begins)
 {
 	pthread_t thread;
@@ -422,12 +422,12 @@ START_TEST(threads_count_while_it_begins)
 	statistics_begin();
 	pthread_join(thread, NULL);
 	ck_assert(statistics_has_file());
-	/* Of how long the host has been up nothing is in there. */
+	/* The timeline does not include the host's uptime. */
 	ck_assert_uint_le(statistics_segment.timeline.shift, 32);
 }
 END_TEST
 
-/* The file cannot have its name: its pages are there all the same. */
+/* The file cannot get its name: the segment's pages exist nevertheless. */
 START_TEST(a_child_counts_for_itself_whatever_became_of_the_file)
 {
 	char name[64];
@@ -451,7 +451,7 @@ START_TEST(a_child_counts_for_itself_whatever_became_of_the_file)
 }
 END_TEST
 
-/* As a file system that has none answers. */
+/* EPERM, as from a file system without hard links. */
 static bool take_links_away(void)
 {
 	struct sock_filter steps[] = {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_keys.c -- keys that are handed out on each use, without a handle */
+/* check_keys.c -- keys looked up at each use, without a client MR */
 #include "suite.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include "registration/internal.h"
 #include "registration_fixture.h"
 
-/* The key that a look-up gives; 0: none. */
+/* The local key from a look-up; 0: none. */
 static uint32_t look(const struct domain *domain, uint64_t address, uint64_t length)
 {
 	uint32_t lkey, rkey;
@@ -33,7 +33,7 @@ START_TEST(what_is_registered_is_found_with_the_keys_that_clients_get)
 	ck_assert_uint_eq(look(domain, HOME - 1, 2), 0);
 	ck_assert_uint_eq(look(domain, HOME, UINT64_MAX), 0);
 	ck_assert_uint_eq(look(domain, HOME + 2999, 1), keys.lkey);
-	/* The handle goes, the region stays. */
+	/* The client MR is deregistered, the region stays. */
 	ck_assert(registration_drop(&handles[0]));
 	ck_assert_uint_eq(look(domain, HOME, 3000), keys.lkey);
 	ck_assert_uint_eq(statistics_tallied(TALLY_look_ups), 3);
@@ -53,7 +53,7 @@ START_TEST(what_is_registered_ahead_is_found_by_who_asked_for_the_domain)
 	ck_assert(standin_covers(look(domain, HOME, BLOCK), HOME));
 	ck_assert(standin_covers(look(domain, HOME + BLOCK, BLOCK), HOME + BLOCK));
 	ck_assert_ptr_eq(registration_domain(&pd, RIGHTS), domain);
-	/* Nobody sees which of them are looked up. */
+	/* peerpin does not record look-ups for each region. */
 	ck_assert_uint_eq(statistics_get(never_used), 0);
 }
 END_TEST
@@ -90,12 +90,12 @@ START_TEST(nothing_is_found_of_what_has_ended_or_was_never_registered)
 	ck_assert_uint_ne(key, 0);
 	end(HOME);
 	ck_assert_uint_eq(look(domain, HOME, 1), 0);
-	/* The same address, and the same slot in the table. */
+	/* Equal address, equal slot in the table. */
 	begin(HOME, BLOCK);
 	await("registrations_background", 2);
 	ck_assert_uint_ne(look(domain, HOME, 1), key);
 	ck_assert(standin_covers(look(domain, HOME, 1), HOME));
-	/* No adapter may have this one. */
+	/* Memory without RDMA support. */
 	standin_allocate(HOME + BLOCK, BLOCK, NULL, false);
 	memory_allocated(ALLOCATION_DEVICE, HOME + BLOCK, BLOCK);
 	ck_assert_uint_eq(look(domain, HOME + BLOCK, 1), 0);
@@ -113,7 +113,7 @@ START_TEST(a_protection_domain_s_end_withdraws_its_keys)
 	registration_pd_closing(&pd);
 	ck_assert_uint_eq(look(domain, HOME, 1), 0);
 	registration_pd_closed(&pd, true);
-	/* The domain's memory is another's now, with rights in which nothing is registered yet. */
+	/* The domain's struct is reused for a domain without regions. */
 	registration_pd_opened(&next);
 	standin_fail_with(-ENOMEM);
 	domain = registration_domain(&next, RIGHTS);
@@ -122,7 +122,7 @@ START_TEST(a_protection_domain_s_end_withdraws_its_keys)
 }
 END_TEST
 
-/* The worker comes to it. */
+/* Wait for the worker. */
 static uint32_t await_key(const struct domain *domain, uint64_t address)
 {
 	uint32_t key;
@@ -144,17 +144,17 @@ START_TEST(allocations_that_share_a_region_are_found_each_while_it_lives)
 	end(HOME);
 	ck_assert_uint_eq(look(domain, HOME, 1), 0);
 	ck_assert_uint_eq(look(domain, HOME + 1024, 1000), key);
-	/* It comes to a region that is registered already. */
+	/* The new allocation lies in an existing region. */
 	begin(HOME + 2048, 1000);
 	ck_assert_uint_eq(await_key(domain, HOME + 2048), key);
 	ck_assert_uint_eq(standin_registrations(), 1);
 }
 END_TEST
 
-/* The third domain of a process, which has no note beside each record. */
+/* The third domain of a process has no user words beside the records: its keys are in an array. */
 #define THIRD (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ)
 
-/* A client's own registration is left in it. */
+/* The kernel refuses: a registration of the client's own remains in the protection domain. */
 START_TEST(a_refused_end_of_a_protection_domain_brings_other_keys)
 {
 	struct domain *domain = registration_domain(&pd, RIGHTS);
@@ -200,7 +200,8 @@ static void *begin_next(void *unused)
 	return unused;
 }
 
-/* Its keys go by a place, which is another's before the last one's end has come to them. */
+/* The array of keys is indexed by slot. A slot is reused before the last allocation's keys are
+ * withdrawn. */
 START_TEST(what_has_ended_takes_nothing_from_who_has_its_slot)
 {
 	struct domain *domain = third_domain();
@@ -217,14 +218,14 @@ START_TEST(what_has_ended_takes_nothing_from_who_has_its_slot)
 	ck_assert_int_eq(pthread_create(&thread, NULL, end_home, NULL), 0);
 	while (memory_is_live(&last))
 		sched_yield();
-	/* Not here, with the lock: what begins is asked about of the driver. */
+	/* On another thread: an allocation queries the driver, which this thread's lock forbids. */
 	ck_assert_int_eq(pthread_create(&beginning, NULL, begin_next, NULL), 0);
 	pthread_join(beginning, NULL);
 	ck_assert(memory_find(HOME + 1024, &next));
 	ck_assert_uint_eq(next.slot, last.slot);
 	reference = region_for(&next, domain);
 	ck_assert_uint_eq(look_in_third(domain, HOME + 1024), keys.lkey);
-	/* As when the region settles. */
+	/* As after the region's registration. */
 	keys_publish_all(reference->region);
 	ck_assert_uint_eq(look_in_third(domain, HOME + 1024), keys.lkey);
 	pthread_mutex_unlock(&registration_lock);
@@ -234,8 +235,8 @@ START_TEST(what_has_ended_takes_nothing_from_who_has_its_slot)
 }
 END_TEST
 
-/* Keys are numbered, so whoever has read that a key is of the past must never be given it, nor an
- * older one. */
+/* Keys are numbered in order: after a thread has read that a key has ended, no look-up returns that
+ * key or an older one. */
 static _Atomic uint32_t newest_ended;
 static _Atomic bool stop;
 static _Atomic unsigned int looks;

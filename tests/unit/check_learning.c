@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_learning.c -- what is registered ahead of use, and what no longer is, for kinds of program
+/* check_learning.c -- which allocations get speculative registrations, for kinds of programs
  *
- * In sync mode everything that is registered ahead is registered when begin() returns.
+ * In sync mode every speculative registration is complete when begin() returns.
  */
 #include "suite.h"
 
@@ -9,9 +9,8 @@
 
 #define KIB ((uint64_t)1024)
 
-/* What has been counted since the warm-up. */
 struct counted {
-	/* The last of regions that have ended: others may still be asked for. */
+	/* `unused` counts ended regions only: a live one may still be used. */
 	uint64_t requests, hits, made, unused;
 };
 
@@ -120,7 +119,7 @@ START_TEST(message_sizes_stand_out_of_a_class_of_random_scratch)
 }
 END_TEST
 
-/* A program that sends of every size there is, and then does something else. */
+/* A program with messages of 2000 sizes, then another phase. */
 START_TEST(sizes_of_a_phase_that_is_over_do_not_stand_in_the_way)
 {
 	activate();
@@ -195,7 +194,7 @@ START_TEST(a_kind_comes_back_when_one_is_asked_for)
 	begin(HOME + 8 * BLOCK, 3 * BLOCK);
 	since = count_since(&before);
 	ck_assert_uint_eq(since.made, 0);
-	/* The one that is asked for, and the other one that lives. */
+	/* A request registers its allocation and the other live one of that kind. */
 	ck_assert_uint_ne(ask(0, HOME, BLOCK), 0);
 	since = count_since(&before);
 	ck_assert_uint_eq(since.made, 2);
@@ -216,8 +215,7 @@ START_TEST(a_domain_learns_for_itself)
 	activate();
 	begin(HOME + 900 * BLOCK, BLOCK);
 	ck_assert(ask_in(&other, 100, HOME + 900 * BLOCK, 64, RIGHTS, &keys));
-	/* Asked for in the first one only: 40 each are registered in the first, and soon none in
-	 * the second. */
+	/* Requests in the first domain only: it registers all 40, the second soon none. */
 	for (unsigned int i = 0; i < 40; i++) {
 		begin(HOME, 5 * BLOCK);
 		ck_assert_uint_ne(ask(0, HOME, 64), 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_leases.c -- hits without the lock: what is held so is held like anything else, and what
- * goes first is the same */
+/* check_leases.c -- hits without the lock: leases protect regions like references, and the order of
+ * eviction is unchanged */
 #include "suite.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@
 #include "registration_fixture.h"
 
 #define BUFFERS 16u
-#define FIT	8u /* as many have room in the pin limit */
+#define FIT	8u /* buffers within the pin limit */
 #define ROUNDS	5000u
 
 extern pthread_mutex_t registration_lock; /* registration/internal.h */
@@ -33,7 +33,7 @@ void leases_stop(void);
 void leases_go(void);
 
 static struct {
-	char bytes[64]; /* as providers' structs lie in memory */
+	char bytes[64]; /* the spacing of providers' structs */
 } structs[256];
 
 static uint64_t buffer(unsigned int i)
@@ -64,7 +64,7 @@ static void set_up_block(void)
 	set_up();
 }
 
-/* The kernel has no membarrier from now on: the same as an old one, or a container's filter. */
+/* ENOSYS from membarrier, as from an old kernel or a container's filter. */
 static void take_membarrier_away(void)
 {
 	struct sock_filter steps[] = {
@@ -85,7 +85,7 @@ static void set_up_without_membarrier(void)
 	take_membarrier_away();
 }
 
-/* As a wrapper asks. The key; 0: it was not served. */
+/* A request as from a wrapper. Returns the local key; 0: bypassed. */
 static uint32_t get_at(unsigned int handle, uint64_t address, uint64_t length)
 {
 	struct registration_request request = request_in(&pd, 0, address, length, RIGHTS);
@@ -107,7 +107,7 @@ static bool drop(unsigned int handle)
 	return registration_drop(&structs[handle]);
 }
 
-/* The first is served, the second is granted: the third will need no lock. */
+/* The first request registers, the second creates a grant: the third needs no lock. */
 static void prime(unsigned int handle, unsigned int i)
 {
 	for (unsigned int times = 0; times < 2; times++) {
@@ -205,7 +205,7 @@ START_TEST(what_is_leased_is_never_evicted)
 }
 END_TEST
 
-/* The least recently used goes first, as an array in the order of use tells it. */
+/* Model: buffers in order of use; the least recently used is evicted first. */
 static unsigned int order[FIT], in_order, misses;
 
 static void model_use(unsigned int which)
@@ -232,7 +232,7 @@ START_TEST(what_was_used_last_stays_longest)
 
 	for (unsigned int i = 0; i < 10000; i++) {
 		which = (unsigned int)rand_r(&seed);
-		/* Some more often than others, so that most hit. */
+		/* Use some buffers more often, so that most requests hit. */
 		which = which % 16 ? which / 16 % FIT : which / 16 % BUFFERS;
 		ck_assert(standin_covers(get(0, which), buffer(which)));
 		ck_assert(drop(0));
@@ -253,8 +253,7 @@ static void *use_elsewhere(void *unused)
 	return NULL;
 }
 
-/* Registers buffers that are used for the first time, and held, until the most recently used one of
- * the others goes. */
+/* Holds FIT - 1 new buffers: only the most recently used one of the others stays. */
 static void evict_all_but_one(void)
 {
 	for (unsigned int i = 0; i < FIT - 1; i++)
@@ -323,7 +322,7 @@ START_TEST(so_is_what_shares_its_region_with_others)
 	end(HOME);
 	ck_assert_uint_eq(statistics_get(revoked), 1);
 	ck_assert_uint_eq(standin_registered(), 1);
-	/* Nobody holds the region any more. */
+	/* The region is idle. */
 	ck_assert(registration_evict(DEVICE, 1));
 	ck_assert_uint_eq(standin_registered(), 0);
 	ck_assert(drop(0));
@@ -343,7 +342,7 @@ START_TEST(what_one_thread_took_another_may_give_back)
 }
 END_TEST
 
-/* Without a lease, whether one could be had or not. */
+/* A request that never takes a lease. */
 static bool ask_at(unsigned int handle, unsigned int i, int access)
 {
 	struct registration_request request = request_in(&pd, 0, buffer(i), BLOCK, access);
@@ -370,12 +369,12 @@ START_TEST(a_struct_that_comes_again_stands_for_the_newer_alone)
 	ck_assert(held);
 	ck_assert(drop(0));
 	ck_assert(!drop(0));
-	/* And on one thread, at once. */
+	/* Likewise on one thread. */
 	lease(1, 0);
 	ck_assert_uint_ne(get(1, 1), 0);
 	ck_assert(drop(1));
 	ck_assert(!drop(1));
-	/* Also where the older one is in the table. */
+	/* Likewise if the older client MR is in the table. */
 	prime(2, 0);
 	ck_assert(ask_at(2, 1, RIGHTS));
 	ck_assert_uint_ne(get(2, 0), 0);
@@ -469,7 +468,7 @@ START_TEST(as_much_can_be_held_as_anybody_likes)
 }
 END_TEST
 
-/* One after the other: the later ones go on with what the others left. */
+/* One after another: a new thread takes over the holder of an ended one, with its leases. */
 #define THREADS 300u
 
 static void *lease_and_end(void *number)
@@ -496,7 +495,6 @@ START_TEST(what_threads_that_have_ended_leased_stays_until_somebody_gives_it_bac
 }
 END_TEST
 
-/* Whoever holds something sees it registered, whatever else is evicted meanwhile. */
 static _Atomic unsigned int wrong;
 
 static void *hit_and_evict(void *argument)
@@ -509,7 +507,7 @@ static void *hit_and_evict(void *argument)
 		which = i % 8 ? number * 2 + which % 2 : which % BUFFERS;
 		key = get(number, which);
 		if (!key)
-			continue; /* the others hold what there is */
+			continue; /* the other threads hold all regions */
 		if (!standin_covers(key, buffer(which)) || !registration_holds(&structs[number]) ||
 		    !standin_covers(key, buffer(which)))
 			wrong++;
@@ -536,9 +534,8 @@ START_TEST(who_holds_something_has_it_while_others_evict)
 }
 END_TEST
 
-/* The same with threads that are held up anywhere, so also between two steps that take some ten
- * nanoseconds: signals come at any time, and their handler takes longer than the other thread
- * needs. */
+/* Threads that are held up at any instruction, also between two steps some 10 ns apart: signals
+ * arrive at any time, and their handler takes longer than the other thread needs. */
 #define SIGNALS 900u
 #define HELD_UP 200000 /* ns */
 
@@ -552,8 +549,7 @@ static void wait_for(long ns)
 
 	clock_gettime(CLOCK_MONOTONIC, &start);
 	do {
-		sched_yield(); /* where one thread runs at a time, as under Valgrind, the other one
-				  has to get its turn */
+		sched_yield(); /* Valgrind runs one thread at a time: let the other one run */
 		clock_gettime(CLOCK_MONOTONIC, &now);
 	} while ((now.tv_sec - start.tv_sec) * 1000000000 + now.tv_nsec - start.tv_nsec < ns);
 }
@@ -567,8 +563,8 @@ static void hold_up(int signal)
 	signals++;
 }
 
-/* Whether what it got reaches the memory, when the other thread may just have taken it away; if it
- * is held up, when it goes on. */
+/* Whether the key reaches the memory. The other thread may just have evicted the region: wait until
+ * it continues if it is held up. */
 static bool reaches(uint32_t key, unsigned int before)
 {
 	if (!held_up && tries == before)
@@ -579,7 +575,7 @@ static bool reaches(uint32_t key, unsigned int before)
 	return standin_covers(key, buffer(0));
 }
 
-/* Keys that reach nothing are wrong, unless the memory has ended and the handle with it. */
+/* A key that reaches no memory is wrong, unless the memory was freed and the client MR revoked. */
 static void *hit_one(void *may_be_freed)
 {
 	unsigned int before;
@@ -611,8 +607,8 @@ static void *free_one(void *unused)
 	return NULL;
 }
 
-/* By the pin limit, with one that is larger than what is left, or for the client's own
- * registration. */
+/* Evicts by the pin limit, with a region larger than the rest of it, or as for a registration of
+ * the client's own. */
 static void *evict_one(void *by_pin_limit)
 {
 	struct registration_request request =
@@ -629,7 +625,7 @@ static void *evict_one(void *by_pin_limit)
 	return NULL;
 }
 
-/* A loaded machine may hold up one of the two for most of the signals. */
+/* Enough evictions and hits? A loaded machine may hold up one thread for most of the signals. */
 static bool has_come_to_it(int variant)
 {
 	uint64_t taken = variant == 2 ? statistics_get(revoked) : statistics_get(evictions);
@@ -637,7 +633,7 @@ static bool has_come_to_it(int variant)
 	return taken > SIGNALS / 100 && statistics_tallied(TALLY_hits) > SIGNALS;
 }
 
-/* Until its handler has come back. */
+/* Returns after the handler. */
 static void interrupt(pthread_t thread)
 {
 	unsigned int before = signals;
@@ -674,8 +670,8 @@ END_TEST
 
 #define FORKS 100u
 
-/* Who looks for what a process has lost at its end, as Valgrind does, finds none of the other
- * threads' stacks in the child. */
+/* The child has no stacks of other threads, so a leak checker such as Valgrind would report losses
+ * at its exit: kill it. */
 static void fork_and_go_on(int signal)
 {
 	int status = -1;
@@ -698,7 +694,7 @@ static void *hit_again_and_again(void *unused)
 	return unused;
 }
 
-/* Each end of memory that a client has used stops all who hit. */
+/* Each free of memory that a client has used stops all holders. */
 static void *stop_again_and_again(void *unused)
 {
 	while (!over) {
@@ -710,13 +706,13 @@ static void *stop_again_and_again(void *unused)
 	return unused;
 }
 
-/* Who stops all has the lock, and waits for the one that the signal has come upon. */
+/* The thread that stops all holders has the lock and waits for the interrupted thread. */
 START_TEST(a_fork_in_a_handler_that_interrupts_a_hit_does_not_hang)
 {
 	struct sigaction action = { .sa_handler = fork_and_go_on, .sa_flags = SA_RESTART };
 	pthread_t threads[2];
 
-	alarm(100); /* a hang ends */
+	alarm(100); /* kills a hang */
 	ck_assert(!sigaction(SIGUSR1, &action, NULL));
 	ck_assert(!pthread_create(&threads[0], NULL, hit_again_and_again, NULL));
 	ck_assert(!pthread_create(&threads[1], NULL, stop_again_and_again, NULL));
@@ -727,7 +723,7 @@ START_TEST(a_fork_in_a_handler_that_interrupts_a_hit_does_not_hang)
 }
 END_TEST
 
-/* A sanitizer is left in the middle of its own, too. */
+/* Not with sanitizers: the cancelled thread may be inside the sanitizer's own code. */
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
 #define ENDS 50u
 
@@ -747,13 +743,13 @@ static void *hit_until_cancelled(void *handle)
 	return NULL;
 }
 
-/* As one does that leaves a signal handler by pthread_exit: wherever it is at that moment. */
+/* As by pthread_exit in a signal handler: a thread ends at any instruction. */
 START_TEST(a_thread_that_ends_in_the_middle_of_a_hit_is_waited_for_by_nobody)
 {
 	pthread_t thread;
 	void *result;
 
-	alarm(100); /* a hang ends */
+	alarm(100); /* kills a hang */
 	for (uintptr_t i = 0; i < ENDS; i++) {
 		hits = 0;
 		ck_assert(!pthread_create(&thread, NULL, hit_until_cancelled, (void *)(i + 1)));
@@ -799,8 +795,7 @@ int main(void)
 	TCase *wider = tcase_create("wider rights");
 	TCase *old = tcase_create("without membarrier");
 
-	tcase_set_timeout(leases,
-			  900); /* threads that wait for each other a thousand times, by yielding */
+	tcase_set_timeout(leases, 900); /* threads wait for each other 1000 times, by yielding */
 	tcase_set_timeout(old, 300);
 	tcase_add_checked_fixture(leases, set_up_with_pin_limit, NULL);
 	tcase_add_test(leases, a_hit_and_its_end_need_no_lock);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_log.c -- what is said, where, how often, and by which of the ranks of a host */
+/* check_log.c -- messages: content, destination, number, and the reporting rank of a host */
 #include "suite.h"
 
 #include <dlfcn.h>
@@ -22,7 +22,7 @@
 #define RANKS 4
 
 static char folder[] = "/tmp/check_log.XXXXXX";
-static char output[64]; /* what is written to standard error */
+static char output[64]; /* path of the file behind standard error */
 static int true_stderr = -1;
 
 static const char *in_folder(const char *name)
@@ -97,7 +97,7 @@ static unsigned int lines_with(const char *path, const char *part)
 	return count;
 }
 
-/* The sum of what lines say behind `before`. */
+/* The sum of the numbers that follow `before` in the file. */
 static unsigned int sum_of(const char *path, const char *before)
 {
 	const char *text = text_of(path);
@@ -276,7 +276,7 @@ START_TEST(no_file_is_written_over)
 }
 END_TEST
 
-/* What closes files or limits them does so in a process of its own: Check has files, too. */
+/* Close or limit files in a child process: Check has open files, too. */
 static int in_a_process(int (*act)(void))
 {
 	int status = -1;
@@ -301,7 +301,7 @@ static int close_all_and_go_on(void)
 	log_message(LOG_INFO, "second");
 	for (int fd = 3; fd < 64; fd++)
 		close(fd);
-	/* Nothing is in its place. */
+	/* No file has the number of the log's descriptor. */
 	log_message(LOG_INFO, "third");
 	return 0;
 }
@@ -320,8 +320,7 @@ START_TEST(the_programs_own_files_are_never_written_to)
 }
 END_TEST
 
-/* As a daemon does: closes all three, says something, and opens them again, the lowest number
- * first. */
+/* As a daemon does: close all 3, log a message, and open them again, the lowest number first. */
 static int close_the_first_three(void)
 {
 	for (int fd = 0; fd < 3; fd++)
@@ -375,8 +374,7 @@ static int close_while_others_write(void)
 		if (pthread_create(&threads[i], NULL, say_often, (void *)&numbers[i]))
 			return 1;
 	}
-	/* Nothing of the program's is opened meanwhile, so every line finds its file, again and
-	 * again. */
+	/* The program opens no files meanwhile, so the log can reopen its file for every line. */
 	for (int i = 0; i < 50; i++)
 		close(3 + i % 20);
 	for (int i = 0; i < THREADS; i++)
@@ -404,9 +402,8 @@ static void *load(void *name)
 	return dlopen(name, RTLD_NOW);
 }
 
-/* Who loads something holds the dynamic linker's lock while constructors run, and these may have
- * something to say: whoever waited for that lock while others wait for the file would hold them up
- * for ever. */
+/* dlopen holds the dynamic linker's lock while constructors run, and a constructor may log. So
+ * waiting for the linker's lock while holding the file's would be a deadlock. */
 START_TEST(the_file_s_name_is_found_without_the_dynamic_linker)
 {
 	pthread_t loader;
@@ -417,7 +414,7 @@ START_TEST(the_file_s_name_is_found_without_the_dynamic_linker)
 	ck_assert_int_eq(mkfifo(in_folder("library"), 0600), 0);
 	ck_assert_int_eq(
 		pthread_create(&loader, NULL, load, (void *)(uintptr_t)in_folder("library")), 0);
-	/* Now it reads what does not come. */
+	/* The loader now blocks in a read of the empty pipe, with the linker's lock. */
 	pipe = open(in_folder("library"), O_WRONLY);
 	ck_assert_int_ge(pipe, 0);
 	log_message(LOG_WARN, "said meanwhile");
@@ -450,7 +447,7 @@ static int fill(void)
 		log_message(LOG_INFO, "fits");
 	if (setrlimit(RLIMIT_FSIZE, &limit) || truncate(in_folder("log"), 200))
 		return 1;
-	/* SIGXFSZ would end it. */
+	/* An unhandled SIGXFSZ would kill the process. */
 	log_message(LOG_INFO, "too much");
 	return 0;
 }
@@ -486,9 +483,8 @@ END_TEST
 
 /* ---- the ranks of a host ---- */
 
-/* As many processes at once as there are ranks, each saying what `say` says; waits for all. Their
- * job has that name, or, if it is empty, none that they were told; NULL: no launcher has started
- * them. */
+/* Runs `say` in RANKS processes at once and waits for all. `job`: name of their job; empty: a job
+ * without a name; NULL: no launcher. */
 static void all_ranks(const char *job, void (*say)(int rank))
 {
 	char rank[16], byte = 0;
@@ -541,7 +537,7 @@ START_TEST(a_warning_comes_once_for_each_host)
 	ck_assert_uint_eq(what.st_mode & 0777, 0700);
 	ck_assert_int_eq(stat(lock_file("f1_x"), &what), 0);
 	ck_assert_uint_eq(what.st_mode & 0777, 0600);
-	/* Another job has its own. */
+	/* A second job reports its own. */
 	all_ranks("f2", say_alike);
 	ck_assert_uint_eq(lines_with(output, "alike, seen by"), 2);
 }
@@ -555,7 +551,7 @@ START_TEST(without_a_job_everybody_tells)
 }
 END_TEST
 
-/* They know each other by who has started them. */
+/* Such ranks identify their job by the launcher process. */
 START_TEST(of_ranks_whose_job_has_no_name_one_tells)
 {
 	all_ranks("", say_alike);
@@ -579,7 +575,7 @@ START_TEST(in_files_each_rank_has_its_own)
 }
 END_TEST
 
-/* The name of the folder that is used. */
+/* Stores the name of the runtime folder in `path` and returns 0; negative: no folder. */
 static int find_folder(char path[256])
 {
 	int folder = runtime_folder();
@@ -614,8 +610,8 @@ START_TEST(a_folder_that_others_could_have_made_is_not_used)
 }
 END_TEST
 
-/* Whether a process of the job is the first to claim. If `held` it lives on, with the file, until
- * that is closed. */
+/* Whether a process of the job is the first to claim. If `held`, the process keeps the file open
+ * until that pipe is closed. */
 static bool first_to_claim(uint64_t hash, const int held[2])
 {
 	int told[2];
@@ -638,7 +634,7 @@ static bool first_to_claim(uint64_t hash, const int held[2])
 	return first;
 }
 
-/* Latest start or claim: long ago. */
+/* Set the latest start or claim to long ago. */
 static void make_old(void)
 {
 	const struct timespec long_ago[2] = { { .tv_sec = 1000 }, { .tv_sec = 1000 } };
@@ -657,7 +653,7 @@ START_TEST(what_a_former_job_of_that_name_said_is_forgotten)
 	make_old();
 	ck_assert_int_eq(pipe(held), 0);
 	ck_assert(first_to_claim(5, held));
-	/* But not while one of the job lives. */
+	/* Not while a rank of the job is live. */
 	make_old();
 	ck_assert(!first_to_claim(5, NULL));
 	close(held[1]);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* pinning_fixture.h -- a driver with contexts and dma-bufs and an adapter that takes them, of
- * variables
+/* pinning_fixture.h -- simulated driver with contexts and dma-bufs, simulated adapter that
+ * registers them
  *
- * Both fail as told, both leave errno changed, as real ones do. pin() asks for a registration and
- * looks whether the thread was left as it came: current context, capture mode, errno, descriptors,
- * retains of the primary context.
+ * Both fail as configured and change errno, as real ones do. pin() requests a registration and
+ * checks that the thread's state is unchanged: current context, capture mode, errno, descriptors.
  */
 #ifndef PEERPIN_TESTS_PINNING_FIXTURE_H
 #define PEERPIN_TESTS_PINNING_FIXTURE_H
@@ -40,11 +39,11 @@ static __thread CUstreamCaptureMode capture_mode;
 static unsigned int retains; /* of the primary context, the program's among them */
 
 static struct {
-	_Atomic int dma_buf, peer, peer_mapped; /* what the GPU says */
+	_Atomic int dma_buf, peer, peer_mapped; /* attributes of the GPU */
 	_Atomic unsigned int exports, pushes;
 	CUresult result;	  /* of exports */
-	void (*during)(void);	  /* called in the middle of one */
-	bool pop_fails_once_dead; /* what was destroyed is not popped */
+	void (*during)(void);	  /* called during an export */
+	bool pop_fails_once_dead; /* no pop of a destroyed context */
 } gpu;
 
 static CUcontext current(void)
@@ -171,17 +170,15 @@ static struct {
 	_Atomic unsigned int probes, dma_bufs, peers, ended;
 	_Atomic int access;
 	int end_error;
-	unsigned int end_errors; /* so many before it works; 0: it never does */
+	unsigned int end_errors; /* failures before success; 0: always fails */
 } nic;
 
-/* Negative: it fails, and does not say why. */
+/* Negative: fails with errno 0. */
 static struct ibv_mr *answer(int error)
 {
 	static struct ibv_mr mr;
 
-	errno = error > 0 ? error
-		: error	  ? 0
-			  : EBADF; /* what a success leaves there means nothing */
+	errno = error > 0 ? error : error ? 0 : EBADF; /* errno is undefined after success */
 	return error ? NULL : &mr;
 }
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* registration_fixture.h -- memory that begins and ends, and a client that asks for it, on the
- * stand-ins */
+/* registration_fixture.h -- allocations, frees and client requests on the stand-ins */
 #ifndef PEERPIN_TESTS_REGISTRATION_FIXTURE_H
 #define PEERPIN_TESTS_REGISTRATION_FIXTURE_H
 
@@ -58,7 +57,7 @@ static inline bool ask_in(struct ibv_pd *in, int handle, uint64_t address, uint6
 	return registration_request(&request, keys);
 }
 
-/* The key of a served request; 0 if it was not served. */
+/* The local key of a served request; 0: bypassed. */
 static inline uint32_t ask(int handle, uint64_t address, uint64_t length)
 {
 	struct registration_keys keys;
@@ -84,7 +83,6 @@ static inline void set_up(void)
 	registration_pd_opened(&pd);
 }
 
-/* By when memory is registered. */
 static inline void set_up_off(void)
 {
 	setenv("PEERPIN_PREREGISTER", "off", 1);
@@ -103,7 +101,7 @@ static inline void set_up_all(void)
 	set_up();
 }
 
-/* What follows a first request: every later allocation is registered before anybody asks. */
+/* Enables the domain by a first request: later allocations are registered in the background. */
 static inline void activate(void)
 {
 	begin(HOME + 1000 * BLOCK, BLOCK);

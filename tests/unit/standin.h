@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* standin.h -- below and beside the layers in unit tests: a driver and an adapter of variables
+/* standin.h -- stand-ins of driver and adapter for unit tests
  *
- * The driver has one allocation for each standin_allocate(); the adapter counts registrations, and
- * fails, delays or blocks on request. standin_reset() resets everything.
+ * The driver has one allocation for each standin_allocate(). The adapter counts registrations;
+ * tests make it fail or block. standin_reset() resets everything.
  */
 #ifndef PEERPIN_TESTS_STANDIN_H
 #define PEERPIN_TESTS_STANDIN_H
@@ -18,18 +18,18 @@
 
 /* Add memory to the driver; returns its BUFFER_ID. */
 uint64_t standin_allocate(uint64_t base, uint64_t size, CUcontext context, bool rdma_capable);
-/* Remove it. */
+/* Remove memory from the driver. */
 void standin_free(uint64_t base);
-/* If not NULL, answers instead of the driver, for more memory than it holds. */
+/* If not NULL, answers instead of the driver, for more memory than the driver has. */
 extern CUresult (*standin_attributes)(unsigned int count, CUpointer_attribute *attributes,
 				      void **data, CUdeviceptr address);
-/* The driver's and libibverbs' functions for the layers: tests add their own. */
+/* The driver's and libibverbs' functions for the layers; tests add further ones. */
 extern struct driver_calls standin_driver;
 extern struct verbs_calls standin_verbs;
 /* Calls that set SYNC_MEMOPS. */
 unsigned int standin_sync_memops(void);
 
-/* ---- subscriber: counts what it hears, and passes it on to the registration layer if told ---- */
+/* ---- subscriber: counts events; forwards them if standin_with_registration ---- */
 
 struct standin_events {
 	_Atomic unsigned int allocated, freeing;
@@ -46,15 +46,15 @@ unsigned int standin_registered(void);	  /* live regions */
 unsigned int standin_registrations(void); /* since the reset */
 bool standin_covers(uint32_t key,
 		    uint64_t address); /* a live region with this key holds the address */
-unsigned int standin_attempts(void);   /* registrations with the failed ones */
-void standin_limit(uint64_t bytes);    /* ENOMEM beyond so many registered bytes; 0: no limit */
+unsigned int standin_attempts(void);   /* registrations, failed ones included */
+void standin_limit(uint64_t bytes);    /* ENOMEM beyond `bytes` registered; 0: no limit */
 void standin_fail_with(int error);     /* errno of registrations; 0: success */
 
 /* Registrations block until released; standin_await_blocked waits until `count` of them do. */
 void standin_block(bool blocked);
 void standin_await_blocked(unsigned int count);
 
-/* The same for deregistrations. */
+/* Deregistrations block until released. */
 void standin_block_unpin(bool blocked);
 void standin_await_blocked_unpin(void);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* sysfs_fixture.h -- a /sys of the test's own, in a temporary folder */
+/* sysfs_fixture.h -- a simulated /sys, in a temporary folder */
 #ifndef PEERPIN_TESTS_SYSFS_FIXTURE_H
 #define PEERPIN_TESTS_SYSFS_FIXTURE_H
 
@@ -23,7 +23,7 @@ static inline const char *sysfs_path(const char *name)
 	return path;
 }
 
-/* All folders on the way to `name`, and that one if it ends in a slash. */
+/* Makes all parent folders of `name`, and `name` if it ends in a slash. */
 static inline void sysfs_make_folders(const char *name)
 {
 	char path[512];
@@ -67,7 +67,7 @@ static inline void sysfs_remove(const char *name)
 	ck_assert_int_eq(nftw(sysfs_path(name), sysfs_remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
 }
 
-/* Empty, and another one each time: what is remembered is remembered of one sysfs. */
+/* A new, empty folder each time: cached readings belong to one sysfs path. */
 static inline void sysfs_begin(void)
 {
 	snprintf(sysfs_root, sizeof(sysfs_root), "/tmp/peerpin-sysfs-XXXXXX");
