@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* abi_adapter_ours.c -- the facts as the simulated adapter's header has them */
+/* abi_adapter_ours.c -- the facts from the simulated adapter's header */
 #include "sim/adapter_verbs.h"
 
 #include "abi_adapter.h"

@@ -58,7 +58,7 @@
 _Static_assert(sizeof(struct CUuuid_st) == 16 && offsetof(struct CUuuid_st, bytes) == 0 &&
 		       sizeof(((struct CUuuid_st *)NULL)->bytes) == 16,
 	       "CUuuid");
-/* Ours have some enumerators only, and may be smaller. */
+/* cuda_abi.h declares some enumerators only: its enums may be smaller. */
 #define SAME_SIZE(tag) _Static_assert(sizeof(enum tag) == sizeof(int), #tag)
 SAME_SIZE(cudaError_enum);
 SAME_SIZE(CUpointer_attribute_enum);

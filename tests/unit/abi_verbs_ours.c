@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* abi_verbs_ours.c -- the facts as verbs_abi.h has them */
+/* abi_verbs_ours.c -- the facts from verbs_abi.h */
 #include "registration/verbs_abi.h"
 
 #include "abi_verbs.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_memory.c -- allocations and frees as the driver tells them */
+/* check_memory.c -- records of allocations and frees, against the stand-in driver */
 #include "suite.h"
 
 #include <sys/mman.h>
@@ -114,7 +114,7 @@ START_TEST(an_integrated_gpu_s_host_memory_is_for_adapters)
 	ck_assert(memory_freeing(FREE_HOST, HOME, &ended));
 	ck_assert_int_eq(ended.integrated, _i);
 	ck_assert_uint_eq(standin_events.freeing, (unsigned int)_i);
-	/* Refused: it lives on as what it was. */
+	/* A refused free restores the record with all its attributes. */
 	memory_free_refused(&ended);
 	ck_assert_uint_eq(standin_events.allocated, 3 * (unsigned int)_i);
 	ck_assert(memory_freeing(FREE_HOST, HOME + 8192, &ended));
@@ -204,9 +204,9 @@ START_TEST(a_refused_free_brings_the_allocation_back_if_the_driver_still_knows_i
 }
 END_TEST
 
-static unsigned int opens_at; /* so many questions from now on; 0: it does not */
+static unsigned int opens_at; /* queries until the concurrent open; 0: none */
 
-/* Another thread opens the same memory, and is told of it, before the question is answered. */
+/* During the query, another thread opens the same memory and records the allocation. */
 static CUresult answer_while_it_is_opened(unsigned int count, CUpointer_attribute *attributes,
 					  void **data, CUdeviceptr address)
 {
@@ -222,7 +222,7 @@ static CUresult answer_while_it_is_opened(unsigned int count, CUpointer_attribut
 	return CUDA_SUCCESS;
 }
 
-/* Opened again it has the same address and the same BUFFER_ID, and one record. */
+/* Shared memory that is opened twice has one address, one BUFFER_ID and one record. */
 START_TEST(what_two_threads_open_or_close_at_once_is_no_missed_free)
 {
 	struct allocation ended;
@@ -242,8 +242,7 @@ START_TEST(what_two_threads_open_or_close_at_once_is_no_missed_free)
 }
 END_TEST
 
-/* A driver that says of one piece of a larger range, as of memory that was handed out from the
- * middle of a block. */
+/* The driver reports the larger range, as for memory suballocated from the middle of a block. */
 static struct pointer_attributes answer;
 
 static CUresult tell_all(unsigned int count, CUpointer_attribute *attributes, void **data,
@@ -269,15 +268,14 @@ START_TEST(what_is_as_large_as_the_driver_says_ends_with_the_range_that_it_is_in
 	ck_assert_uint_eq(found.size, UNIT - 4096);
 	ck_assert(is_tracked(HOME + UNIT));
 	ck_assert_uint_eq(statistics_get(missed_frees), 0);
-	/* Nor is it known at all if it lies elsewhere. */
+	/* An address outside the reported range gets no record. */
 	memory_allocated(ALLOCATION_SHARED, HOME - 4096, 0);
 	ck_assert(!is_tracked(HOME - 4096));
 	ck_assert_uint_eq(statistics_get(missed_frees), 0);
 }
 END_TEST
 
-/* Pools and mappings may be of the host's memory, and pools of managed memory: of those nothing has
- * been measured. */
+/* Pools and mappings may contain host memory, pools also managed memory: neither was measured. */
 START_TEST(only_a_device_s_pools_and_mappings_are_described)
 {
 	static const enum allocation_kind kinds[] = { ALLOCATION_POOL, ALLOCATION_MAPPED };
@@ -312,7 +310,7 @@ START_TEST(a_context_takes_its_own_memory_and_no_more)
 }
 END_TEST
 
-/* The addresses may be another thread's allocation as soon as the driver has them back. */
+/* Addresses may belong to another thread's allocation as soon as the driver has freed them. */
 START_TEST(of_addresses_that_were_given_back_only_what_the_driver_has_forgotten_ends)
 {
 	begin(HOME, 5000, FIRST);
@@ -337,7 +335,7 @@ START_TEST(the_driver_has_the_last_word_on_what_ended)
 		begin(HOME + i * 8192, 5000, FIRST);
 	for (uint64_t i = 0; i < COUNT; i += 3)
 		standin_free(HOME + i * 8192);
-	/* Freed and given out again meanwhile: not what was recorded. */
+	/* Freed and reused: the address is valid, the record is stale. */
 	standin_free(HOME + 8192);
 	standin_allocate(HOME + 8192, 5000, FIRST, true);
 	memory_end_unreported();
@@ -355,7 +353,7 @@ static CUresult tell_access(unsigned long long *flags, const CUmemLocation *loca
 	return CUDA_SUCCESS;
 }
 
-/* Not at the beginning of a block, so that each needs a node of the index's own. */
+/* Not at the start of a block: each allocation needs an index node. */
 static uint64_t mapped(unsigned int i)
 {
 	uint64_t base = HOME + i * ((uint64_t)2 << 20) + 4096;
@@ -365,7 +363,7 @@ static uint64_t mapped(unsigned int i)
 	return base;
 }
 
-/* Valgrind does not keep to the limit. */
+/* Valgrind does not enforce the limit. */
 static bool there_is_more(void)
 {
 	void *more =
@@ -442,7 +440,7 @@ int main(void)
 	tcase_add_test(tests,
 		       of_addresses_that_were_given_back_only_what_the_driver_has_forgotten_ends);
 	tcase_add_test(tests, the_driver_has_the_last_word_on_what_ended);
-#ifndef __SANITIZE_THREAD__ /* which needs memory itself */
+#ifndef __SANITIZE_THREAD__ /* TSan itself needs memory */
 	tcase_add_test(tests,
 		       what_cannot_be_recorded_again_when_its_access_ends_is_told_as_freeing);
 #else

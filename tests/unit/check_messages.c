@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_messages.c -- what registering says: failures with cause, consequence and mend, once; and
- * what it does, to who asks */
+/* check_messages.c -- messages of registration: each failure once, with cause, consequence and fix;
+ * operations at the info, debug and trace levels */
 #include "suite.h"
 
 #include <errno.h>
@@ -50,7 +50,7 @@ static void tear_down(void)
 	fclose(told);
 }
 
-/* How many lines have both texts. */
+/* Number of lines that contain both texts. */
 static unsigned int heard(const char *text, const char *and)
 {
 	unsigned int lines = 0;

@@ -43,7 +43,7 @@ static int third_unpin(struct ibv_mr *mr)
 	return 0;
 }
 
-/* In place of the library's table. */
+/* Replaces the library's table. */
 const struct registration_method registration_methods[] = {
 #define METHOD(id, text, of, end)                                                                  \
 	{ .name = (text),                                                                          \
@@ -96,7 +96,7 @@ START_TEST(it_registers_where_the_others_fail_and_has_its_own_counters)
 	ck_assert_ptr_eq(method_used, &registration_methods[2]);
 	ck_assert_uint_eq(nic.dma_bufs, 1);
 	ck_assert_uint_eq(nic.peers, 1);
-	/* The pair's method from now on. */
+	/* The pair keeps the method that succeeded. */
 	ck_assert_int_eq(pin(&own), 0);
 	ck_assert_uint_eq(nic.dma_bufs + nic.peers, 2);
 	ck_assert_uint_eq(third.registrations, 2);
@@ -138,7 +138,7 @@ START_TEST(the_error_of_three_failures_is_that_of_the_last_expected)
 	fail_first_two();
 	third.error = -EPERM;
 	ck_assert_int_eq(pin(&own), -EPERM);
-	/* The probe expects nothing of it for memory without a context. */
+	/* Memory without a context: the probe does not expect the third method to succeed. */
 	ck_assert_int_eq(pin(NULL), -EFAULT);
 }
 END_TEST

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_pinning.c -- which way registers GPU memory, what follows from failures, and what is told
- * of it */
+/* check_pinning.c -- the choice of registration method, its fallbacks, and their messages */
 #include "suite.h"
 
 #include <pthread.h>
@@ -8,7 +7,7 @@
 #include "base/config.h"
 #include "pinning_fixture.h"
 
-/* ---- what is found out beforehand ---- */
+/* ---- capability probe ---- */
 
 START_TEST(dma_buf_is_used_where_gpu_and_adapter_have_it)
 {
@@ -23,7 +22,7 @@ START_TEST(dma_buf_is_used_where_gpu_and_adapter_have_it)
 }
 END_TEST
 
-/* Of each of these alone it is certain. */
+/* Each case alone rules dma-buf out. */
 static void take_dma_buf_away(int which)
 {
 	if (which == 0)
@@ -49,7 +48,7 @@ START_TEST(peer_memory_is_used_where_one_of_them_has_no_dma_buf)
 	ck_assert_uint_eq(gpu.exports, 0);
 	ck_assert_uint_eq(nic.dma_bufs, 0);
 	ck_assert_uint_eq(nic.probes, _i == 1 || _i == 5);
-	ck_assert_uint_eq(nic.ended, _i == 5); /* registered though there was nothing to register */
+	ck_assert_uint_eq(nic.ended, _i == 5); /* the probe's unexpected MR */
 	ck_assert_uint_eq(statistics_get(registrations_peer_memory), 2);
 	ck_assert_uint_eq(statistics_get(pinning_fallbacks), 0);
 }
@@ -108,7 +107,7 @@ END_TEST
 
 /* ---- the other method ---- */
 
-/* Either half of the method may fail. */
+/* Export or registration may fail. */
 static void break_dma_buf(int which)
 {
 	if (which == 0)
@@ -119,7 +118,7 @@ static void break_dma_buf(int which)
 		nic.dma_buf = EFAULT;
 }
 
-/* So many in turn say that a way which worked does not any more. */
+/* Consecutive failures after which a pair abandons a method that has worked. */
 #define IN_TURN 4u
 
 START_TEST(what_fails_by_dma_buf_is_done_by_peer_memory_from_then_on)
@@ -226,7 +225,7 @@ START_TEST(where_both_fail_the_error_is_that_of_the_last_that_was_meant_to_work)
 	ck_assert_int_eq(pin(mapped ? NULL : &own), _i == 0 || _i == 4 ? -EFAULT : -EIO);
 	ck_assert_uint_eq(nic.dma_bufs, 1);
 	ck_assert_uint_eq(nic.peers, 1);
-	/* Nothing has changed by that. */
+	/* The pair keeps its method. */
 	ck_assert_int_eq(pin(mapped ? NULL : &own), _i == 0 || _i == 4 ? -EFAULT : -EIO);
 	ck_assert_uint_eq(nic.dma_bufs, 2);
 	ck_assert_uint_eq(nic.peers, 2);
@@ -262,7 +261,7 @@ START_TEST(a_failure_without_a_reason_is_one)
 }
 END_TEST
 
-/* ---- what a request may not have ---- */
+/* ---- requests that restrict the method ---- */
 
 START_TEST(memory_without_gpudirect_rdma_goes_by_dma_buf_alone)
 {
@@ -275,7 +274,7 @@ START_TEST(memory_without_gpudirect_rdma_goes_by_dma_buf_alone)
 	for (unsigned int i = 0; i < IN_TURN; i++)
 		ck_assert_int_eq(pin(&own), 0);
 	ck_assert_uint_eq(nic.peers, IN_TURN);
-	/* The pair is peer memory's now, this memory is not. */
+	/* The pair has switched to peer memory; dma-buf-only memory has not. */
 	nic.dma_buf = 0;
 	request.dma_buf_only = true;
 	ck_assert_int_eq(pin(&own), 0);
@@ -314,7 +313,7 @@ START_TEST(rights_that_a_dma_buf_cannot_have_go_by_peer_memory)
 }
 END_TEST
 
-/* ---- ends ---- */
+/* ---- deregistration ---- */
 
 START_TEST(a_registration_is_ended_in_a_call_of_our_own)
 {
@@ -331,7 +330,7 @@ START_TEST(a_registration_is_ended_in_a_call_of_our_own)
 }
 END_TEST
 
-/* What is left registered keeps the memory, or reaches what comes after it. */
+/* A registration left behind keeps the memory pinned, or reaches the next allocation there. */
 START_TEST(an_end_that_fails_for_a_reason_of_the_moment_is_tried_again)
 {
 	static const int errors[] = { EINTR, EAGAIN };
@@ -342,14 +341,14 @@ START_TEST(an_end_that_fails_for_a_reason_of_the_moment_is_tried_again)
 	errno = ERRNO;
 	ck_assert_int_eq(pinning_unpin(&mr), 0);
 	ck_assert_uint_eq(nic.ended, 4);
-	/* Not for ever. */
+	/* The number of retries is bounded. */
 	nic.end_error = errors[_i];
 	ck_assert_int_eq(pinning_unpin(&mr), -errors[_i]);
 	ck_assert_int_eq(errno, ERRNO);
 }
 END_TEST
 
-/* ---- what is told ---- */
+/* ---- messages ---- */
 
 static FILE *told;
 static int stderr_before;
@@ -362,7 +361,7 @@ static void begin_listening(void)
 	dup2(fileno(told), STDERR_FILENO);
 }
 
-/* How many lines have `text`. */
+/* Number of lines that contain `text`. */
 static unsigned int heard(const char *text)
 {
 	unsigned int lines = 0;
@@ -450,7 +449,7 @@ static void tear_down_with_results(void)
 	unlink(RESULTS);
 }
 
-/* As a text: what is written at exit. */
+/* True if the results file, written at exit, contains `text`. */
 static bool results_have(const char *text)
 {
 	static char results[65536];
@@ -475,7 +474,7 @@ START_TEST(the_summary_and_the_results_tell_reason_it_was_not_the_other_method)
 		nic.probe = EOPNOTSUPP;
 	ck_assert_int_eq(pin(&own), 0);
 	ck_assert_int_eq(pin(&own), 0);
-	/* And back. */
+	/* To peer memory and back to dma-buf. */
 	if (_i == 3) {
 		nic.dma_buf = EFAULT;
 		for (unsigned int i = 0; i < IN_TURN; i++)

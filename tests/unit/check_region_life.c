@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_region_life.c -- counters and pin limit when threads meet at one region */
+/* check_region_life.c -- counters and pin limit with concurrent use of a region */
 #include "suite.h"
 
 #include <errno.h>
@@ -50,7 +50,7 @@ static pthread_t begin_thread(void *(*act)(void *unused))
 	return thread;
 }
 
-/* ---- cancelled, taken over ---- */
+/* ---- cancelled; registered synchronously while queued ---- */
 
 START_TEST(a_region_in_the_making_is_not_cancelled)
 {
@@ -70,7 +70,7 @@ START_TEST(a_region_in_the_making_is_not_cancelled)
 }
 END_TEST
 
-/* The worker, and nobody else. */
+/* Holds up the worker, not clients. */
 #define BUSY (HOME + 2 * BLOCK)
 static _Atomic bool is_busy, may_go_on;
 
@@ -106,7 +106,7 @@ START_TEST(nor_is_one_that_a_client_has_taken_over)
 }
 END_TEST
 
-#define QUEUED 4096u /* registration/background.c: so many have room */
+#define QUEUED 4096u /* capacity in registration/background.c */
 #define OTHERS 8u
 
 static uint64_t buffer(unsigned int number)
@@ -114,7 +114,7 @@ static uint64_t buffer(unsigned int number)
 	return HOME + (2000 + number * 2) * BLOCK;
 }
 
-/* What found the queue full was never queued, and is looked at with all that lives. */
+/* A region that does not fit in the queue is left to the scan of all allocations. */
 START_TEST(what_found_the_queue_full_is_neither_cancelled_nor_taken_over)
 {
 	activate();
@@ -133,10 +133,10 @@ START_TEST(what_found_the_queue_full_is_neither_cancelled_nor_taken_over)
 }
 END_TEST
 
-/* ---- invalidated, in frees ---- */
+/* ---- invalidated; time in frees ---- */
 
-/* Of two regions that end with HOME, the one that is registered ends first, and the other one is in
- * the making: then whoever frees deregisters the first one before it waits for the second. */
+/* Of HOME's two regions one is registered, the other in flight: a free deregisters the first before
+ * it waits for the second. */
 static pthread_t begin_making_one_of_two(void)
 {
 	pthread_t asking;
@@ -182,8 +182,8 @@ START_TEST(what_is_deregistered_for_another_reason_is_not)
 }
 END_TEST
 
-/* A neighbour has the region of HOME in the second domain, too, so that the free revokes its handle
- * there and no more: with the lock held, which it then drops only to wait. */
+/* A neighbour shares HOME's region in the second domain: there a free only revokes the client MR,
+ * with the lock held. The free drops the lock only to wait. */
 static void begin_neighbours(void)
 {
 	begin(HOME, 1000);
@@ -287,7 +287,7 @@ START_TEST(of_what_is_looked_up_nobody_knows_that_it_was_never_used)
 	begin(HOME + 2 * BLOCK, BLOCK);
 	end(HOME + 2 * BLOCK);
 	ck_assert_uint_eq(statistics_get(never_used), 1);
-	begin(HOME + 4 * BLOCK, BLOCK); /* before anybody looks up */
+	begin(HOME + 4 * BLOCK, BLOCK); /* before any lookup */
 	domain = registration_domain(&pd, RIGHTS);
 	begin(HOME, BLOCK);
 	ck_assert(registration_find(domain, HOME, BLOCK, RIGHTS, &lkey, &rkey));
@@ -312,7 +312,7 @@ static int unpins;
 
 static int unpin_and_ask(struct ibv_mr *mr)
 {
-	/* What another client does meanwhile. */
+	/* A concurrent request of another client. */
 	if (++unpins == 2)
 		ask(9, HOME + 20 * BLOCK, 4096);
 	return standin_method.unpin(mr);
@@ -348,7 +348,7 @@ START_TEST(two_clients_that_make_room_keep_to_the_pin_limit)
 	pinned_now = pinned_most = 0;
 	ask(1, HOME + 10 * BLOCK, 4096);
 	ck_assert_int_eq(unpins, 2);
-	/* Only what has been pinned since: both of the first have gone. */
+	/* Counted from 0: both earlier regions have been evicted. */
 	ck_assert_uint_le(pinned_most, 2 * BLOCK);
 }
 END_TEST

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_registration.c -- domains, regions and handles against an adapter that counts */
+/* check_registration.c -- domains, regions and client MRs against an adapter that counts */
 #include "suite.h"
 
 #include <errno.h>
@@ -60,7 +60,7 @@ START_TEST(each_handle_is_its_own_and_all_share_the_key)
 		ck_assert(registration_drop(&handles[i]));
 		ck_assert(!registration_drop(&handles[i]));
 	}
-	/* Lazy unpinning: the region waits for the next request. */
+	/* Lazy unpinning: the idle region stays registered. */
 	ck_assert_uint_eq(standin_registered(), 1);
 	ck_assert_uint_eq(ask(3, HOME, 1), key);
 }
@@ -106,8 +106,8 @@ START_TEST(allocations_of_one_granule_share_a_region_until_the_last_is_freed)
 }
 END_TEST
 
-/* B reaches into a granule of its own. Were A served from B's region, or did B's region outlive B,
- * the granules that only B touches could be given to others under a living key. */
+/* B also covers granules without A. If A used B's region, or the region outlived B, a valid key
+ * would cover the next owner of those granules. */
 START_TEST(a_region_never_outlives_the_last_allocation_in_one_of_its_granules)
 {
 	uint32_t key_a, key_b;
@@ -211,7 +211,7 @@ START_TEST(a_failed_registration_is_left_to_the_client)
 }
 END_TEST
 
-/* Of a thread without a context, say: the next one has it. */
+/* For example a thread without a context: another thread may have one. */
 START_TEST(what_fails_for_a_reason_of_the_moment_is_tried_at_each_request)
 {
 	static const int errors[] = { PINNING_NO_CONTEXT, -EAGAIN, -EINTR };
@@ -251,8 +251,7 @@ START_TEST(a_handle_given_out_again_while_its_owner_is_being_closed_is_another_s
 	begin(HOME, BLOCK);
 	ck_assert_uint_ne(ask(0, HOME, 4096), 0);
 	ck_assert(registration_drop(&handles[0]));
-	/* The kernel has ended it, and another thread gets its number before this one has said so.
-	 */
+	/* The kernel reuses the pd's handle before the closing thread reports the close. */
 	registration_pd_closing(&pd);
 	registration_pd_opened(&next);
 	ck_assert(registration_request(&request, &keys));

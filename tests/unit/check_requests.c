@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_requests.c -- which requests a region serves: small allocations, access flags, forms,
+/* check_requests.c -- requests that a region serves: small allocations, access flags, forms,
  * repeated requests, and requests during a free */
 #include "suite.h"
 
@@ -30,7 +30,7 @@ static void set_up_superset(void)
 	set_up();
 }
 
-/* Asks for each of many small allocations; returns the registrations that it took. */
+/* One request for each of SMALL allocations; returns the number of registrations. */
 static unsigned int ask_for_small(void)
 {
 	for (unsigned int i = 0; i < SMALL; i++)
@@ -83,7 +83,7 @@ START_TEST(a_wider_region_serves_where_it_may)
 	ck_assert(
 		ask_in(&pd, 1, HOME, 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ, &keys));
 	ck_assert_uint_eq(keys.lkey, wide.lkey);
-	/* Again: at once, too. */
+	/* A repeated request is a hit. */
 	ck_assert(ask_in(&pd, 2, HOME, 64, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ, &keys));
 	ck_assert_uint_eq(keys.lkey, wide.lkey);
 	/* Relaxed ordering is neither wider nor narrower. */
@@ -249,7 +249,7 @@ START_TEST(no_client_gets_keys_before_sync_memops_is_set)
 }
 END_TEST
 
-/* ---- a neighbour keeps the region ---- */
+/* ---- a region kept by a neighbour ---- */
 
 struct asking {
 	int handle;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_statistics.c -- a segment as table, JSON and Prometheus' text; sums; damaged ones; how it
- * went over time */
+/* check_statistics.c -- statistics segments: output as table, JSON and Prometheus text; sums;
+ * damaged files; the timeline */
 #include "suite.h"
 
 #include <errno.h>
@@ -38,7 +38,7 @@ static const char *emitted(enum emit_form form)
 	return text;
 }
 
-/* Everything counted at once. */
+/* Set all counters to `value`. */
 static void fill(struct segment *what, uint64_t value)
 {
 #define STATISTIC(name, unit, line, label, meaning) what->counters.name = value;
@@ -75,7 +75,7 @@ static unsigned int lines_of(const char *of)
 	return lines;
 }
 
-/* Each pair for a reason of its own. */
+/* Each pair has its own fallback reason. */
 static void add_pairs(unsigned int count, const char *method)
 {
 	char reason[32];
@@ -128,7 +128,7 @@ START_TEST(the_line_says_reason_it_is_not_used)
 }
 END_TEST
 
-/* What is rounded says no more than is true. */
+/* Percentages are rounded down: 100.0 % means no miss. */
 START_TEST(one_miss_of_many_requests_is_seen)
 {
 	segment.header.threads = 1;
@@ -155,7 +155,7 @@ START_TEST(no_number_reaches_the_next_unit_by_being_rounded)
 }
 END_TEST
 
-/* Each rank may call another GPU its first one. */
+/* GPU 0 may be a different GPU in each rank. */
 START_TEST(all_paths_to_an_adapter_are_named)
 {
 	segment_pair(&segment, 0, segment_adapter(&segment, "mlx5_0"), "PIX", "dma-buf")
@@ -207,7 +207,7 @@ START_TEST(names_that_are_no_utf_8_and_quotes_are_still_json)
 }
 END_TEST
 
-/* Overlong, half of a pair of UTF-16, beyond the last character: strict readers refuse them. */
+/* Overlong forms, UTF-16 surrogates and values above U+10FFFF: strict parsers reject them. */
 START_TEST(what_only_looks_like_utf_8_is_none)
 {
 	strcpy(segment.header.program, "\xe0\x80\x80\xed\xa0\x80\xf0\x80\x80\x80\xf4\x90\x80\x80.");
@@ -270,7 +270,7 @@ START_TEST(a_sum_has_both_and_adapters_by_name)
 	ck_assert_int_eq(segment.pairs[0].adapter, 0);
 	ck_assert_uint_eq(segment_value(&segment.pairs[0].registrations), 4);
 	ck_assert_str_eq(segment_reason(&segment.pairs[0], reason), "it is so");
-	/* One reason for each GPU and adapter, the latest. */
+	/* A GPU and an adapter have one fallback reason, the latest. */
 	segment_set_reason(&segment, segment_pair(&segment, 0, 0, "", "peer memory"),
 			   "not any more");
 	ck_assert_ptr_null(segment_reason(&segment.pairs[0], reason));
@@ -296,7 +296,6 @@ START_TEST(a_damaged_file_is_refused_with_the_reason)
 }
 END_TEST
 
-/* What would have been skipped, and nothing that was used. */
 START_TEST(the_smallest_size_leaves_out_no_region_that_was_used)
 {
 	uint64_t bytes, skipped;
@@ -309,7 +308,7 @@ START_TEST(the_smallest_size_leaves_out_no_region_that_was_used)
 	ck_assert(usage_smallest_size(&segment, &bytes, &skipped));
 	ck_assert_uint_eq(bytes, 1 << 13);
 	ck_assert_uint_eq(skipped, 40);
-	/* Of what size, nobody knows. */
+	/* Lookups do not record sizes. */
 	segment.header.threads = 1;
 	segment.tallies[0].counts[TALLY_look_ups] = 1;
 	ck_assert(!usage_smallest_size(&segment, &bytes, &skipped));
@@ -334,7 +333,7 @@ START_TEST(values_are_sorted_by_their_highest_bit)
 }
 END_TEST
 
-/* However long it has gone on, samples are in order, and the last ones are among them. */
+/* At any length, samples are in order and include the latest. */
 START_TEST(samples_of_any_length_of_time_have_room)
 {
 	struct segment_timeline *timeline = &statistics_segment.timeline;
@@ -360,7 +359,7 @@ START_TEST(samples_of_any_length_of_time_have_room)
 }
 END_TEST
 
-/* Whatever comes after it, or nothing for a long time. */
+/* The latest sample must not depend on a later event. */
 START_TEST(a_sample_has_the_last_of_what_happened_at_once)
 {
 	const struct segment_timeline *timeline = &statistics_segment.timeline;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_table.c -- from any address to its allocation, also while others are allocated and die */
+/* check_table.c -- lookup from any address to its allocation, also during allocations and frees */
 #include "suite.h"
 
 #include <errno.h>
@@ -130,19 +130,20 @@ START_TEST(an_id_never_comes_back)
 END_TEST
 
 /* Random allocations and frees in `blocks` blocks, on multiples of `unit`, mostly up to `small`
- * bytes long, against a list that is searched the slow way. */
+ * bytes long, against a list with linear search. */
 struct mix {
 	unsigned int live, rounds, blocks, unit, small,
-		large_of; /* one of so many is up to five blocks long */
+		large_of; /* one in large_of is up to 5 blocks long; 0: none */
 };
 
 static const struct mix mixes[] = {
 	{ 200, 5000, 32, 512, 20000, 4 },
 	{ 200, 5000, 32, 512, 20000, 4 },
-	{ 1500, 4000, 2, 512, 1500,
-	  0 }, /* many in one block: its parts are divided again and again */
+	/* Many in one block: repeated divisions. */
+	{ 1500, 4000, 2, 512, 1500, 0 },
 	{ 1500, 4000, 2, 1, 1500, 50 },
-	{ 600, 6000, 1, 1, 3, 0 }, /* side by side, down to single bytes */
+	/* Adjacent, down to 1 byte. */
+	{ 600, 6000, 1, 1, 3, 0 },
 };
 
 static void run_mix(const struct mix *mix, unsigned int seed)
@@ -151,7 +152,7 @@ static void run_mix(const struct mix *mix, unsigned int seed)
 		uint64_t base, size;
 	} list[1500];
 	struct allocation taken;
-	/* The smallest ones stand together. */
+	/* The smallest allocations share one page. */
 	uint64_t extent = mix->small < 8 ? 4096 : mix->blocks * BLOCK;
 
 	for (unsigned int round = 0; round < mix->rounds; round++) {
@@ -203,8 +204,7 @@ START_TEST(what_ends_leaves_its_memory_to_what_begins)
 {
 	uint32_t before = 0;
 
-	/* The second time nothing is new: a node lost with each division would be some hundreds of
-	 * them. */
+	/* The second pass makes no node. A node lost per division would add some hundreds. */
 	for (int pass = 0; pass < 2; pass++) {
 		before = index_nodes_made();
 		for (unsigned int round = 0; round < 6; round++)
@@ -265,9 +265,8 @@ START_TEST(what_a_call_set_is_known_only_if_no_other_was_under_way)
 }
 END_TEST
 
-/* Readers look at an allocation that lives throughout, and at one whose address is used again and
- * again, each time with another size and BUFFER_ID: they must always find the first, and never a
- * mixture. */
+/* Readers look up permanent allocations, and addresses that are reused with other sizes and
+ * BUFFER_IDs: they must always find the former, and never a mixture of two records. */
 static _Atomic bool stop;
 static _Atomic unsigned int looks;
 
@@ -302,7 +301,7 @@ START_TEST(readers_are_right_while_addresses_are_used_again)
 	ck_assert_int_eq(put(HOME + 8 * BLOCK, 2 * BLOCK), 0);
 	for (int i = 0; i < 2; i++)
 		ck_assert_int_eq(pthread_create(&threads[i], NULL, read_all, NULL), 0);
-	/* Until the readers have really been at it meanwhile. */
+	/* At least 2000 lookups must have run concurrently. */
 	for (; rounds < 5000 || atomic_load(&looks) < 2000; rounds++) {
 		require(!put(HOME + 8192, 512 + rounds % 4096));
 		require(!put(HOME + 4 * BLOCK, BLOCK + rounds % 4096));
@@ -319,8 +318,8 @@ START_TEST(readers_are_right_while_addresses_are_used_again)
 }
 END_TEST
 
-/* The same where nodes come and go: in one block a population that lives throughout, and beside it
- * others that make its parts be divided, emptied and used again for another block. */
+/* Readers while nodes are reused: one block has permanent allocations, and others beside them force
+ * its parts to be divided, emptied and reused for another block. */
 #define PEOPLE 24
 static uint64_t person(unsigned int i)
 {
@@ -337,7 +336,7 @@ static void *look_for_people(void *argument)
 
 		if (base_of(person(i) + offset) != person(i))
 			return (void *)"a living allocation among others was not found";
-		/* What lives throughout reaches over blocks in which others come and go. */
+		/* A permanent allocation extends into blocks with short-lived ones. */
 		if (base_of(HOME + 32 * BLOCK + offset * 512) != HOME + 30 * BLOCK)
 			return (void *)"an allocation that reaches into the block was not found";
 		atomic_fetch_add_explicit(&looks, 1, memory_order_relaxed);
@@ -364,7 +363,7 @@ START_TEST(readers_are_right_while_nodes_are_used_again)
 		uint64_t made[180];
 		unsigned int count = 0;
 
-		/* More than a node holds, of which some divide further. */
+		/* More than fit in a node; some parts divide further. */
 		for (unsigned int i = 0; i < 180; i++) {
 			uint64_t address = at[i % 3] + (uint64_t)rand_r(&seed) % 100000;
 

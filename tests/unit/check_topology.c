@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_topology.c -- where GPUs and adapters are, as a sysfs of the test's own tells it */
+/* check_topology.c -- distances of GPUs and adapters, from a simulated sysfs */
 #include "suite.h"
 
 #include <errno.h>
@@ -8,9 +8,9 @@
 #include "standin.h"
 #include "sysfs_fixture.h"
 
-#define ERRNO 77 /* whatever the caller's was */
+#define ERRNO 77 /* the caller's, to be preserved */
 
-/* A device stands for its name. */
+/* A device pointer points to the device's name. */
 static char near_name[] = "mlx5_0", far_name[] = "mlx5_1", soft_name[] = "rxe0";
 static struct ibv_context near = { (struct ibv_device *)near_name };
 static struct ibv_context far = { (struct ibv_device *)far_name };
@@ -120,7 +120,7 @@ END_TEST
 START_TEST(adapters_at_the_same_distance_are_both_near)
 {
 	make_adapter("mlx5_0", NEAR);
-	/* A function of it that other drivers share: its path is longer, the way is not. */
+	/* A subfunction of the adapter: a longer sysfs path, the same PCIe distance. */
 	make_adapter("mlx5_1", NEAR "/mlx5_core.sf.4");
 	ck_assert(is_near(&near));
 	ck_assert(is_near(&far));
@@ -177,7 +177,7 @@ START_TEST(the_way_over_pci_has_the_name_that_nvidia_smi_gives_it)
 		sysfs_make_file(file, ways[_i].adapter_node);
 	}
 	ck_assert_str_eq(topology_path(&near, 0), ways[_i].path);
-	/* Remembered. */
+	/* Cached. */
 	ck_assert_str_eq(topology_path(&near, 0), ways[_i].path);
 }
 END_TEST

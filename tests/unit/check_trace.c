@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_trace.c -- a trace ends with its bracket, wherever other threads are: the order of their
- * writes is made here
+/* check_trace.c -- a trace ends with its bracket at any interleaving of writers
  *
- * Writes come here instead of to a file. One of them can be held while it is under way.
+ * own_file_write is replaced: it appends to `text`, and can hold one write in progress.
  */
 #include "suite.h"
 
@@ -17,8 +16,8 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char text[8192];
-static bool holds;	   /* the next line but the first */
-static sem_t held, let_go; /* it is under way; it may go on */
+static bool holds;	   /* hold the next write */
+static sem_t held, let_go; /* write in progress; write may continue */
 
 int own_file_write(struct own_file *file, const char *pattern, const char *line, size_t length)
 {
@@ -72,7 +71,7 @@ static bool ends_with(const char *wanted)
 	       !strcmp(text + strlen(text) - strlen(wanted), wanted);
 }
 
-/* It has looked whether the trace is on before the end, and comes to write after it. */
+/* A writer checks trace_is_on() before trace_end(), and writes after it. */
 START_TEST(who_comes_after_the_end_writes_nothing)
 {
 	trace_span("register", 1, 0x1000, 0x1000, 0, "done");
@@ -86,8 +85,7 @@ START_TEST(who_comes_after_the_end_writes_nothing)
 }
 END_TEST
 
-/* Once the trace is off, the end has begun: it must still wait for the line that is under way then.
- */
+/* trace_end() switches the trace off first, then waits for the write in progress. */
 START_TEST(the_end_waits_for_who_writes)
 {
 	pthread_t writer, ender;
@@ -111,7 +109,7 @@ START_TEST(the_end_waits_for_who_writes)
 }
 END_TEST
 
-/* It is the exiting thread's own line, say, in which a signal's handler has called exit. */
+/* For example, a signal handler calls exit() during a write of its own thread. */
 START_TEST(for_who_never_comes_back_the_bracket_is_left_out)
 {
 	pthread_t writer;

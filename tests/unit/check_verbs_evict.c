@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_verbs_evict.c -- a client's own registration is called again as often as something of ours
- * made way, and no oftener */
+/* check_verbs_evict.c -- repeats of a forwarded registration: one per eviction, at most 3 */
 #include "suite.h"
 
 #include <check.h>
@@ -40,7 +39,7 @@ static void set_up(void)
 	times = 0;
 }
 
-/* How often the call is made if it always ends so. */
+/* Number of calls if each one fails with `error`. */
 static unsigned int calls(uint64_t bytes, int error)
 {
 	struct verbs_evict room = { .context = DEVICE, .bytes = bytes };

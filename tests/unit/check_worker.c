@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_worker.c -- registration ahead of time, and what clients and frees do while it goes on */
+/* check_worker.c -- background registration with concurrent requests and frees */
 #include "suite.h"
 
 #include <dlfcn.h>
@@ -38,10 +38,10 @@ START_TEST(a_client_waits_for_the_region_in_the_making_alone)
 	activate();
 	standin_block(true);
 	begin(HOME, BLOCK);
-	standin_await_blocked(1); /* the worker is at HOME */
+	standin_await_blocked(1); /* the worker registers HOME */
 	ck_assert_int_eq(pthread_create(&thread, NULL, ask_on_thread, &asking), 0);
 	await("requests", 2);
-	/* Another region, finished long ago, is served meanwhile. */
+	/* A ready region is a hit meanwhile. */
 	ck_assert_uint_ne(ask(1, HOME + 1000 * BLOCK, 4096), 0);
 	standin_block(false);
 	pthread_join(thread, NULL);
@@ -59,7 +59,7 @@ START_TEST(a_client_takes_a_queued_region_over)
 	activate();
 	standin_block(true);
 	begin(HOME, BLOCK);
-	standin_await_blocked(1); /* the worker is busy with HOME, so this one stays queued */
+	standin_await_blocked(1); /* the worker registers HOME; HOME + BLOCK stays queued */
 	begin(HOME + BLOCK, BLOCK);
 	ck_assert_int_eq(pthread_create(&thread, NULL, ask_on_thread, &asking), 0);
 	standin_await_blocked(2);
@@ -107,7 +107,7 @@ START_TEST(a_free_waits_until_the_region_in_the_making_is_gone)
 }
 END_TEST
 
-/* In front of libc's: the worker is started by what dlsym finds. */
+/* Overrides libc's: peerpin starts the worker through dlsym. */
 static _Atomic bool refusing;
 static _Atomic unsigned int refused;
 
@@ -131,7 +131,7 @@ START_TEST(a_thread_that_cannot_be_started_is_tried_again)
 	ck_assert_uint_eq(refused, 1);
 	while (allocations < 1000)
 		begin(HOME + (uint64_t)allocations++ * 2 * BLOCK + 2000 * BLOCK, BLOCK);
-	/* Ever more rarely. */
+	/* Retries with increasing intervals. */
 	ck_assert_uint_ge(refused, 5);
 	ck_assert_uint_le(refused, 12);
 	ck_assert_uint_eq(statistics_get(registrations_background), 0);
@@ -142,14 +142,13 @@ START_TEST(a_thread_that_cannot_be_started_is_tried_again)
 }
 END_TEST
 
-/* Two ends of one region meet: whoever comes second finds it gone from every index, and must not go
- * on before it is deregistered. */
+/* Two threads end one region: the second finds no index entry, and must not return before the
+ * deregistration. */
 static void must_not_end(pthread_t thread)
 {
 	struct timespec deadline;
 
-	/* A chance for what must not happen: too short a time can only miss a fault, never see one.
-	 */
+	/* Too short a timeout can only miss a fault, never report a false one. */
 	clock_gettime(CLOCK_REALTIME, &deadline);
 	deadline.tv_nsec += 200000000;
 	deadline.tv_sec += deadline.tv_nsec / 1000000000;
@@ -174,7 +173,7 @@ START_TEST(a_protection_domain_waits_for_a_free_that_deregisters_in_it)
 	ck_assert_int_eq(pthread_create(&freeing, NULL, free_on_thread, &address), 0);
 	standin_await_blocked_unpin();
 	ck_assert_int_eq(pthread_create(&closing, NULL, close_on_thread, NULL), 0);
-	/* It has begun when requests are refused for the sake of their domain. */
+	/* The close has begun once requests are bypassed for their domain. */
 	standin_fail_with(-EIO);
 	begin(HOME + 2 * BLOCK, BLOCK);
 	while (!statistics_get(bypassed_domain))
@@ -235,7 +234,7 @@ START_TEST(an_allocation_waits_for_who_has_taken_it_from_the_queue)
 	ck_assert_int_eq(pthread_create(&allocating, NULL, begin_on_thread, &address), 0);
 	while (!background_has_more())
 		sched_yield();
-	/* As another thread that allocates does. */
+	/* Act as another allocating thread. */
 	ck_assert(background_step());
 	pthread_mutex_unlock(&registration_lock);
 	pthread_join(allocating, NULL);
@@ -243,8 +242,8 @@ START_TEST(an_allocation_waits_for_who_has_taken_it_from_the_queue)
 }
 END_TEST
 
-/* Threads allocate, ask and free at random over the same few addresses. At the end nothing is left,
- * and no served request ever got a key that did not cover its memory. */
+/* Threads allocate, request and free at random over a few shared addresses. No region is left, and
+ * each key covers its request's memory. */
 #define STRESS_THREADS 4
 
 static pthread_mutex_t slots[8];

@@ -18,7 +18,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 
-/* ---- who calls ---- */
+/* ---- caller ---- */
 
 /* Cached: Valgrind switches threads at each system call. A forked child has another id. */
 static __thread pid_t self;
@@ -227,7 +227,7 @@ static int pin(const struct pin_request *request, struct ibv_mr **mr)
 		regions[i].base = request->base;
 		regions[i].length = request->length;
 		registered_bytes += request->length;
-		/* No key returns within a test: a stale one differs from a new one. */
+		/* Keys are never reused within a test: a stale key differs from a new one. */
 		regions[i].mr = (struct ibv_mr){ .context = request->pd->context,
 						 .pd = request->pd,
 						 .handle = i,
