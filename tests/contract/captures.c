@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* captures.c -- what captured streams and graphs do with memory, and what disturbs them */
+/* captures.c -- memory in captured streams and graphs; calls that invalidate a capture */
 #include "driver.h"
 
 #include <pthread.h>
@@ -151,7 +151,7 @@ START_TEST(a_call_in_relaxed_mode_leaves_a_capture_alone_and_another_ends_it)
 }
 END_TEST
 
-/* What a capture refuses; 1 is an address that nothing stands at. */
+/* Calls that a capture refuses; nothing is allocated at address 1. */
 static struct {
 	CUdeviceptr address, pooled;
 	CUmemoryPool pool, own;
@@ -216,7 +216,7 @@ static void prepare_forbidden(void)
 	ck_cuda(driver.cuMemAllocAsync(&forbidden.pooled, 4096, forbidden.other));
 }
 
-/* Until the lost capture has been ended, and whatever the address is. */
+/* Until the end of the invalidated capture, at every address. */
 START_TEST(a_capture_refuses_every_free_and_is_lost)
 {
 	CUgraph graph;
@@ -235,8 +235,8 @@ START_TEST(a_capture_refuses_every_free_and_is_lost)
 		ck_assert_int_eq(driver.cuStreamEndCapture(stream, &graph),
 				 CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 	}
-	/* Without a capture nothing comes of such an address, and a captured stream itself does not
-	 * mind it. */
+	/* Without a capture address 1 is an error; a free on the captured stream itself does not
+	 * invalidate the capture. */
 	for (int way = 1; way < 9; way += 2)
 		ck_assert_int_ne(forbidden_call(way), CUDA_SUCCESS);
 	ck_cuda(driver.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));

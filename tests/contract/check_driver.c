@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_driver.c -- what the library relies on a CUDA driver for, held by the driver that is found
+/* check_driver.c -- requirements of the library on a CUDA driver, tested on the installed driver
  *
- * The simulated driver has to pass these because a real one does. All tests run in one process:
+ * The simulated driver must pass each test that a real driver passes. All tests run in one process:
  * CUDA does not survive a fork.
  */
 #include "driver.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* contexts.c -- what the end of a context ends, and what it leaves */
+/* contexts.c -- effects of the end of a context on memory */
 #include "driver.h"
 
 #include <pthread.h>
@@ -78,7 +78,7 @@ START_TEST(a_reset_ends_the_memory_of_the_primary_context_whoever_retains_it)
 	ck_cuda(driver.cuDevicePrimaryCtxReset_v2(device));
 	ck_assert_int_eq(query_buffer_id(address), CUDA_ERROR_INVALID_VALUE);
 	ck_assert(!primary_is_active());
-	/* It is retained as before. */
+	/* A reset releases no reference to the context. */
 	ck_cuda(driver.cuDevicePrimaryCtxRelease_v2(device));
 	ck_assert_int_eq(driver.cuDevicePrimaryCtxRelease_v2(device), CUDA_ERROR_INVALID_CONTEXT);
 }
@@ -93,7 +93,7 @@ START_TEST(what_is_not_there_cannot_be_ended)
 }
 END_TEST
 
-/* They are what the runtime calls. */
+/* The CUDA runtime calls these forms. */
 START_TEST(the_old_forms_of_release_and_reset_end_memory_too)
 {
 	CUcontext primary, popped;
@@ -157,8 +157,8 @@ static void *stand_by(void *argument)
 	CUdeviceptr address;
 
 	bystander->push = driver.cuCtxPushCurrent_v2(bystander->context);
-	pthread_barrier_wait(&bystander->barrier); /* it is current here */
-	pthread_barrier_wait(&bystander->barrier); /* it has been destroyed there */
+	pthread_barrier_wait(&bystander->barrier); /* the context is current here */
+	pthread_barrier_wait(&bystander->barrier); /* the other thread has destroyed it */
 	driver.cuCtxGetCurrent(&bystander->current);
 	bystander->allocate = driver.cuMemAlloc_v2(&address, 4096);
 	return NULL;

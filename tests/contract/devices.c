@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* devices.c -- initialisation, and what a device says of itself
+/* devices.c -- initialisation, and attributes of devices
  *
- * What a device can do is its own; held here is what its answers have to do with each other.
+ * Attributes differ between devices; the tests require that they are consistent with each other.
  */
 #include "driver.h"
 

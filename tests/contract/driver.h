@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* driver.h -- the driver under test, every function found as a client finds it: by dlopen and dlsym
- */
+/* driver.h -- the driver under test, with functions looked up as by clients: dlopen and dlsym */
 #ifndef PEERPIN_TESTS_DRIVER_H
 #define PEERPIN_TESTS_DRIVER_H
 
@@ -16,17 +15,17 @@ struct driver {
 };
 
 extern struct driver driver;
-extern CUdevice device; /* the first */
+extern CUdevice device; /* the first GPU */
 
-/* Opens libcuda.so.1 and says which; false if there is none, or no GPU. */
+/* Open libcuda.so.1 and print its version; false: no driver, or no GPU. */
 bool driver_open(void);
 
-/* What was answered before cuInit. */
+/* Results before cuInit. */
 extern struct before_init {
 	CUresult count, allocate, range, no_range, query, list;
 } before_init;
 
-/* What the old interface answered in a context of its own, the first of the process. */
+/* Results of the old interface in its own context, the first of the process. */
 extern struct old_interface {
 	unsigned int version, type;
 	CUresult query_list, range, allocate, query, free, free_nothing, free_unknown,
@@ -44,7 +43,7 @@ CUdeviceptr allocate(size_t size);
 uint64_t buffer_id(CUdeviceptr address);
 CUresult query_buffer_id(CUdeviceptr address);
 
-/* What a pointer query says, all in one. */
+/* All pointer attributes of an address. */
 struct attributes {
 	CUcontext context;
 	unsigned int type, managed, ipc_capable, rdma_capable, mapped;
@@ -56,7 +55,7 @@ struct attributes {
 };
 struct attributes attributes_of(CUdeviceptr address);
 
-/* Another process, begun before CUDA is: it allocates, exports, and ends with this one. */
+/* A process forked before cuInit: it allocates, exports, and exits with this one. */
 struct exporter {
 	CUipcMemHandle handle;
 	CUdeviceptr address;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* host.c -- what the driver says of page-locked memory of the host, and when that ends */
+/* host.c -- queries of page-locked host memory, before and after its end */
 #include "driver.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@ static CUdeviceptr address_of(void *memory)
 	return (CUdeviceptr)(uintptr_t)memory;
 }
 
-/* Of an attribute of up to 8 bytes. */
+/* For attributes of up to 8 bytes. */
 static uint64_t query(CUpointer_attribute attribute, void *memory)
 {
 	uint64_t value = 0;
@@ -101,7 +101,7 @@ START_TEST(host_memory_can_be_copied_from_and_to)
 }
 END_TEST
 
-/* The driver knows registered memory to the byte: a page may be partly its own. */
+/* Registered ranges are exact to the byte: a page may be registered in part. */
 START_TEST(registered_memory_is_known_to_the_byte)
 {
 	char *pages = aligned_alloc(4096, 8192), *first = pages + 100, *second = pages + 1200;

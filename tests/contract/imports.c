@@ -39,7 +39,7 @@ void exporter_begin(void)
 	if (pipe(from_exporter) || pipe(to_exporter) || fork())
 		goto parent;
 	close(to_exporter[1]);
-	/* Only when it is asked: a process that wants nothing of this one starts no driver here. */
+	/* Start the driver only if a test needs the exporter. */
 	if (read(to_exporter[0], &byte, 1) == 1) {
 		memset(&exporter, 0, sizeof(exporter));
 		export(&exporter);
@@ -199,7 +199,7 @@ END_TEST
 
 static CUgreenCtx make_green(CUcontext *current)
 {
-	/* Of a size that differs by version, and surely less. */
+	/* The size of a CUdevResource differs by version; 1024 bytes exceed all. */
 	_Alignas(64) static unsigned char resource[1024];
 	CUdevResourceDesc description;
 	CUgreenCtx green;

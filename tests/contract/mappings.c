@@ -7,7 +7,7 @@
 #define UNITS 8
 
 static size_t unit;
-static CUdeviceptr home; /* UNITS units, reserved */
+static CUdeviceptr home; /* reserved range of UNITS units */
 
 static const CUmemAllocationProp capable = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
 					     .requestedHandleTypes =
@@ -40,7 +40,7 @@ static CUmemGenericAllocationHandle make(size_t units, const CUmemAllocationProp
 	return handle;
 }
 
-/* Maps new physical memory and leaves it to the mapping. */
+/* Map new physical memory; only the mapping holds it. */
 static CUdeviceptr map(size_t at, size_t units)
 {
 	CUmemGenericAllocationHandle handle = make(units, &capable);
@@ -176,7 +176,7 @@ START_TEST(other_memory_at_the_same_address_is_another_allocation)
 }
 END_TEST
 
-/* Unlike a free, which loses it. */
+/* Unlike a free, which invalidates the capture. */
 START_TEST(what_unmaps_disturbs_no_capture)
 {
 	CUdeviceptr address = map(0, 1);

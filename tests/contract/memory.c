@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* memory.c -- where allocations are, how they end, and when their addresses come back */
+/* memory.c -- placement and end of allocations, reuse of addresses */
 #include "driver.h"
 
 #include <pthread.h>
@@ -76,7 +76,7 @@ START_TEST(freeing_null_succeeds_and_freeing_what_is_no_allocation_does_not)
 }
 END_TEST
 
-/* Sizes that nothing else in the process uses, so that they stand side by side. */
+/* Sizes without other uses in the process, so that the allocations are adjacent. */
 START_TEST(small_allocations_are_carved_from_one_block_at_multiples_of_512)
 {
 	CUdeviceptr small[4], medium[4];
@@ -248,7 +248,7 @@ static bool holds(CUdeviceptr address, size_t size, unsigned char value)
 	       ends[0] == value && ends[1] == value;
 }
 
-/* Sizes that share blocks and granules, and one that does not. Returns NULL if all went well. */
+/* Sizes with shared blocks and granules, and one without. Returns NULL on success. */
 static void *allocate_and_free(void *argument)
 {
 	static const size_t sizes[] = { 1, 1000, 40000, 100000, 3000000 };

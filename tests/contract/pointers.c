@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* pointers.c -- what the driver says of addresses, inside allocations and elsewhere */
+/* pointers.c -- queries of addresses, inside allocations and elsewhere */
 #include "driver.h"
 
 #include <stdlib.h>
@@ -17,7 +17,7 @@ START_TEST(a_buffer_id_is_the_allocation_s_and_ends_with_it)
 }
 END_TEST
 
-/* The library tells by the BUFFER_ID of 0 that there is no such memory any more. */
+/* The library detects freed memory by its BUFFER_ID of 0. */
 START_TEST(a_list_for_what_is_no_memory_is_no_error_and_all_null)
 {
 	CUdeviceptr address = allocate(4 << 20);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* pools.c -- memory in the order of a stream, and managed memory */
+/* pools.c -- stream-ordered memory, and managed memory */
 #include "driver.h"
 
 static CUstream stream;
@@ -57,7 +57,7 @@ START_TEST(either_free_takes_memory_of_either_kind)
 	CUdeviceptr pool = from_pool(100000), plain = allocate(100000);
 
 	ck_cuda(driver.cuMemFree_v2(pool));
-	/* Of this memory the free happens when the stream gets there. */
+	/* The free of this memory takes effect in stream order. */
 	ck_cuda(driver.cuMemFreeAsync(plain, stream));
 	ck_cuda(driver.cuStreamSynchronize(stream));
 	ck_assert_int_eq(query_buffer_id(pool), CUDA_ERROR_INVALID_VALUE);

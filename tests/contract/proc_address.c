@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* proc_address.c -- by which name, version and flag the driver means which of its functions */
+/* proc_address.c -- functions that cuGetProcAddress returns by name, version and flag */
 #include "driver.h"
 
 #include <stdlib.h>
@@ -96,7 +96,7 @@ START_TEST(the_per_thread_flag_means_another_function)
 		ask("cuMemFreeAsync", 11020, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM),
 		(void *)driver.cuMemFreeAsync_ptsz);
 	ck_assert_ptr_ne((void *)driver.cuMemFreeAsync, (void *)driver.cuMemFreeAsync_ptsz);
-	/* Where there is one form only, the flag changes nothing. */
+	/* The flag has no effect on a function with one form. */
 	ck_assert_ptr_eq(ask("cuMemAlloc", 3020, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM),
 			 (void *)driver.cuMemAlloc_v2);
 }
@@ -120,7 +120,7 @@ START_TEST(a_version_above_the_driver_s_own_is_refused)
 }
 END_TEST
 
-/* An exported symbol without what tells its form. */
+/* An exported symbol without the suffix of its form. */
 static char *base_of(const char *symbol)
 {
 	char *name = strdup(symbol), *end = strstr(name, "_ptsz");
@@ -135,7 +135,7 @@ static char *base_of(const char *symbol)
 
 static bool can_be_asked_for(const char *symbol, void *function)
 {
-	/* With which CUDA something that is declared in cuda_abi.h came. */
+	/* CUDA versions that introduced functions of cuda_abi.h. */
 	static const int versions[] = { 2000,  2020,  3000,  3020,  4000,  4010,  5050,	 6000,
 					7000,  9020,  10000, 10010, 10020, 11000, 11020, 11030,
 					11040, 11070, 12000, 12010, 12020, 12040, 12050, 13000 };

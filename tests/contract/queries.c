@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* queries.c -- what a query of an address returns and writes, to the byte: errors write, too */
+/* queries.c -- results of queries and each byte that they write; failed queries write, too */
 #include "driver.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 #define MAPPING ((size_t)2 << 20)
 
-/* One address of each kind, and what the driver says of it. */
+/* One address of each kind, and its attributes. */
 static struct kind {
 	const char *name;
 	CUdeviceptr address;
@@ -116,7 +116,7 @@ static void tear_down(void)
 	free(pages);
 }
 
-/* What one query leaves of a pattern. */
+/* A query into a buffer with a pattern, which shows the written bytes. */
 static CUresult ask(CUpointer_attribute attribute, CUdeviceptr address, uint64_t value[3])
 {
 	memset(value, 0xaa, 3 * sizeof(*value));
@@ -131,7 +131,7 @@ static CUresult list_one(CUpointer_attribute attribute, CUdeviceptr address, uin
 	return driver.cuPointerGetAttributes(1, &attribute, &data, address);
 }
 
-/* In the last arguments: the result, and the low bytes of what is then there. */
+/* `result`: of the query; `wanted`: the low `bytes` of the buffer afterwards. */
 static void expect(const struct kind *kind, CUpointer_attribute attribute, CUresult result,
 		   size_t bytes, uint64_t wanted)
 {
@@ -292,8 +292,8 @@ START_TEST(sync_memops_reads_one_after_any_value_but_zero)
 }
 END_TEST
 
-/* So who remembers SYNC_MEMOPS has to forget it then, also of memory that refuses to have it set.
- */
+/* A cache of SYNC_MEMOPS must be invalidated by a token query, even for memory that refuses to set
+ * it. */
 START_TEST(who_asks_for_the_tokens_of_device_memory_sets_sync_memops)
 {
 	const struct kind *kind = &kinds[_i];

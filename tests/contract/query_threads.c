@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* query_threads.c -- queries by threads without a context of use, and beside a capture */
+/* query_threads.c -- queries by threads without a usable context, and during a capture */
 #include "driver.h"
 
 #include <pthread.h>
@@ -11,7 +11,7 @@
 static CUdeviceptr address, mapped;
 static CUcontext other;
 
-/* What a thread found. */
+/* Results of a thread's calls. */
 static struct found {
 	CUresult pointer, range, nothing, retain, set, version, alloc, registering, unregister,
 		free;
@@ -29,8 +29,7 @@ static void *host;
 
 #define PATTERN 0xaaaaaaaaaaaaaaaaull
 
-/* Addresses that CUDA does not know: null, wild, heap, stack, freed; then addresses that it does.
- */
+/* Addresses unknown to CUDA: null, wild, heap, stack, freed; then known addresses. */
 enum { UNKNOWN = 7, ADDRESSES = UNKNOWN + 4 };
 static CUdeviceptr addresses[ADDRESSES];
 static void *heap;
@@ -60,7 +59,7 @@ static void set_up_addresses(void)
 	       sizeof(addresses));
 }
 
-/* Memory type 0 in a list means: a single query is refused and stores nothing. */
+/* Memory type 0 in a list implies that a single query fails and stores nothing. */
 static void compare_with_single(CUpointer_attribute attribute, CUdeviceptr at, bool unknown)
 {
 	CUpointer_attribute names[] = { CU_POINTER_ATTRIBUTE_MEMORY_TYPE, attribute };
@@ -88,7 +87,7 @@ static void compare_lists_with_singles(void)
 	ck_cuda(driver.cuDeviceGetAttribute(&pageable, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS,
 					    device));
 	if (pageable)
-		return; /* CUDA knows every host address */
+		return; /* every host address is known to CUDA */
 	addresses[3] = (uintptr_t)&stack;
 	for (int i = 0; i < ADDRESSES; i++) {
 		for (int name = CU_POINTER_ATTRIBUTE_CONTEXT;
@@ -190,7 +189,7 @@ static void expect_no_device_pointer(void)
 	ck_assert_int_eq(found.pointer, CUDA_ERROR_INVALID_CONTEXT);
 	ck_assert_uint_eq(found.pointer_value, 0);
 	ck_assert_uint_eq(found.listed, 0);
-	ck_assert_uint_eq(found.access, 0); /* which is the current context's */
+	ck_assert_uint_eq(found.access, 0); /* of the current context */
 	ck_assert_uint_eq(found.base, 0);
 	ck_assert_uint_eq(found.size, 0);
 	ck_assert_ptr_null(found.host);
@@ -236,7 +235,7 @@ END_TEST
 
 static CUstream stream;
 
-/* Whether the capture outlives what is done in it. */
+/* Whether a capture stays valid after `what`. */
 static bool survives(void (*what)(void))
 {
 	CUgraph graph;
@@ -306,7 +305,7 @@ START_TEST(a_capture_survives_queries_and_no_set_whatever_the_address)
 	ck_assert(survives(all_queries));
 	to_set = address; /* already set */
 	ck_assert(!survives(set_sync_memops));
-	to_set = (uintptr_t)&on; /* nothing of CUDA's */
+	to_set = (uintptr_t)&on; /* not memory of CUDA */
 	ck_assert(!survives(set_sync_memops));
 	ck_assert(!survives(allocate_host));
 	ck_assert(!survives(register_host));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* streams.c -- work on streams happens in their order, and events tell when */
+/* streams.c -- work runs in stream order, and events report its completion */
 #include "driver.h"
 
 #include <string.h>

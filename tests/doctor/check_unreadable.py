@@ -18,8 +18,8 @@ from make_hosts import Error
 
 TEXTS = ("0", "1", "fail x EIO", "libx.so rw", "mlx5_0 hca_handle=2 hca_object=2000", Error("ENOENT"))
 
-# Errors of these readings are facts about the host: an adapter without access, a file that is no
-# program.
+# Errors of these readings are facts about the host: an adapter without access, a file that is not
+# a program.
 ERRORS_ARE_FACTS = r"identity/host|verbs/[^/]*/open|program/path|program/run|command/.*|option/.*"
 
 

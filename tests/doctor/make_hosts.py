@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Writes generated hosts for the tests of peerpin doctor: make_hosts.py FOLDER
 
-Each host is a host without problems, with the change that it is named after. Texts are those of
+Each host has one change to a host without problems, and the change's name. Texts are those of
 kernel and drivers; addresses and times are invented. hosts/h200-no-adapter.dump is from a real
 machine: peerpin doctor --dump wrote it. No host with a real adapter has been recorded. A missing
 reading is an error ENOENT.

@@ -73,7 +73,7 @@ static unsigned int open_files(void)
 	return count;
 }
 
-/* ---- what works ---- */
+/* ---- supported calls ---- */
 
 static void keys_reach_their_range(void)
 {
@@ -94,7 +94,7 @@ static void keys_reach_their_range(void)
 	require(sim_adapter_read(device, key, memory, read, 1) == -ESTALE);
 	require(sim("stale_keys") == 1);
 
-	/* As of a real adapter: the same index, another variant. */
+	/* As on a real adapter: equal index, different variant. */
 	mr = ibv_reg_mr(pd, (void *)memory, SIZE, IBV_ACCESS_REMOTE_READ);
 	require(mr && mr->rkey >> 8 == key >> 8 && (mr->rkey & 0xff) == ((key + 1) & 0xff));
 	require(sim_adapter_read(device, key, memory, read, 1) == -ESTALE);
@@ -370,7 +370,7 @@ static void registrations_are_held_until_they_are_let_go(void)
 	require(!pthread_create(&thread, NULL, register_host, NULL));
 	while (sim("reg_mr") == begun)
 		sched_yield();
-	/* Window for the registration that must not happen. */
+	/* Time in which a wrong registration would appear. */
 	for (int i = 0; i < 1000; i++)
 		sched_yield();
 	require(sim("registrations") == made);
@@ -406,7 +406,7 @@ static void unknown_names_are_refused(void)
 	require(sim_adapter_statistic("nothing", &value) == -ENOENT);
 }
 
-/* ---- memory that ends ---- */
+/* ---- freed memory ---- */
 
 static void freed_with_its_registration(void)
 {
@@ -592,7 +592,7 @@ static void settings_come_from_the_environment(void)
 	"PEERPIN_SIM_ADAPTER_DEVICES=3 PEERPIN_SIM_ADAPTER_MEMORY=1M "                             \
 	"PEERPIN_SIM_ADAPTER_FAIL_AT=2"
 
-/* X(name, run, settings, message of the abort that ends it) */
+/* X(name, run, settings, expected abort message) */
 #define TESTS(X)                                                                                   \
 	X(keys_reach_their_range, run_set_up, NULL, NULL)                                          \
 	X(a_shifted_address_reaches_the_same_memory, run_set_up, NULL, NULL)                       \

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_adapter.sh -- adapter.c: the simulated adapter's faults and assertions, with the preload and without it
+# check_adapter.sh -- adapter.c: the simulated adapter's faults and assertions, with the preload and
+# without it
 set -u
 program=tests/intercept/adapter
 [ -x tests/intercept/.libs/adapter ] && program=tests/intercept/.libs/adapter

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""check_cuda_h.py TABLE [CUDA_H] -- what an installed cuda.h declares that may allocate, free, map, or end contexts,
-and that the table neither wraps nor names as passed through
+"""check_cuda_h.py TABLE [CUDA_H] -- functions of an installed cuda.h outside of the table
 
-A driver of tomorrow may have a new door that memory can leave by. Whoever builds with its header hears of it here.
+The check selects functions that may allocate, free, map, or end contexts, and that the table
+neither intercepts nor lists as forwarded.
+
+A newer driver may have new entry points that free memory. A build with its header fails here.
 """
 import re
 import sys
 
-# By its name, or because it gives out an address, a pool or a handle of memory.
+# Suspect by name, or by an output parameter: an address, a pool or a handle of memory.
 NAMES = re.compile(
     r"Alloc|Free|(?<!Tensor)Map|Unmap|Reserve|ImportExternalMemory|MemImport|MemPoolImport|Export|IpcOpenMem|IpcCloseMem|Trim|Unload"
     r"|HostUnregister|HostRegister|GraphicsUnregister|CheckpointProcess(Checkpoint|Restore)"
@@ -37,7 +39,8 @@ def suspects(header):
 
 def named(table):
     rows = set(re.findall(r"^(?:ENTRY|FORWARDED)_CUDA\((\w+),", table, re.M))
-    # A header declares the newest form under the plain name, and the default stream's under that, too.
+    # A header declares the newest form, and the per-thread default stream's form, under the plain
+    # name.
     return rows | {re.sub(r"(_v\d+)?(_ptsz|_ptds)?$", "", row) for row in rows}
 
 
@@ -51,7 +54,7 @@ def main():
     table = open(sys.argv[1], encoding="utf-8").read()
     passed = failed = 0
 
-    # The check itself: a header of tomorrow must be caught, one of today's words in a comment must not.
+    # The check itself: it must find new functions, and ignore declarations in comments.
     tomorrow = """
     CUresult CUDAAPI cuMemAllocFromTomorrow(CUdeviceptr *dptr, size_t bytesize);
     CUresult CUDAAPI cuTomorrow(int a, CUdeviceptr *dptr);

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# check_effects.sh -- effects.c under the preload, with verification and without, in each eager mode
+# check_effects.sh -- effects.c under the preload, with verification and without, in each mode of
+# PEERPIN_PREREGISTER
 [ -x tests/intercept/effects ] || exit 77
 program=tests/intercept/effects
 [ -x tests/intercept/.libs/effects ] && program=tests/intercept/.libs/effects

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # check_ends.sh -- ends/: ends of registrations, waits for the worker, settings
 #
-# Arguments: a part of the names of tests to run.
+# Arguments: substrings of the names of tests to run.
 set -u
 program=tests/intercept/ends/ends
 [ -x tests/intercept/ends/.libs/ends ] && program=tests/intercept/ends/.libs/ends

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """check_entries.py LIBRARY -- UCX could patch the entries of the wrappers
 
-UCX moves the first bytes of a function elsewhere and puts a jump in their place: on x86-64 5 bytes, or 12 where the
-target is far; on aarch64 16. It refuses a function that begins with an instruction that it does not know, and works
-without its GPU caches from then on (sheet on interception, 8: what it knows).
+UCX moves the first bytes of a function elsewhere and writes a jump in their place: on x86-64 5
+bytes, or 12 for a distant target; on aarch64 16. UCX refuses a function that begins with an unknown
+instruction, and then disables its GPU caches (facts sheet on interception, 8: supported
+instructions).
 """
 import re
 import struct
@@ -13,7 +14,7 @@ import sys
 
 
 def length_x86_64(code):
-    """The length of the first instruction, 0 if UCX does not know it."""
+    """The length of the first instruction, 0 if UCX does not support it."""
     if 0x50 <= code[0] <= 0x5F:  # push, pop
         return 1
     if code[0] == 0x41 and 0x50 <= code[1] <= 0x5F:
@@ -64,7 +65,7 @@ def can_be_patched(code, length_of, room):
 
 
 def segments(image):
-    """(offset in the file, address, size) of what is loaded."""
+    """(offset in the file, address, size) of each loaded segment."""
     (start,) = struct.unpack_from("<Q", image, 32)
     size, count = struct.unpack_from("<HH", image, 54)
     for i in range(count):
@@ -89,7 +90,7 @@ def main():
         failed += not good
         if not good:
             print(f"FAILED: {name} begins with {image[offset:offset + 16].hex()}")
-    # Code of a compiler is refused, or this decoder is wrong.
+    # Compiled prologues that UCX refuses: the decoder must refuse them, too.
     refused = (b"\xf3\x0f\x1e\xfa\x55\x48\x89\xe5" + bytes(24), b"\x48\x89\xfd\x55\x48\x89\xe5" + bytes(24))
     if any(can_be_patched(code, length_x86_64, 5) for code in refused) or len(entries) < 80:
         print(f"FAILED: the decoder takes anything, or {len(entries)} entries are too few")

@@ -1,10 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# check_lookups.sh -- look-ups that depend on the caller's address find the same with the preload and without
+# check_lookups.sh -- look-ups that depend on the caller's address have equal results with the
+# preload and without
 without=$(tests/intercept/lookups) || exit 99
 with=$(LD_PRELOAD=$PWD/src/.libs/libpeerpin.so tests/intercept/lookups) || with="status $?"
 
-# Not a comparison of two empty listings: the library must have found libc's, and its own definition no longer.
+# Not a comparison of two empty listings: the library must find libc's definition, and not its own.
 if ! echo "$without" | grep -q '^library next malloc: libc' || ! echo "$without" | grep -q '^program next tool_of_library: liblookup'; then
     echo "the program does not show what it is for:"
     echo "$without"

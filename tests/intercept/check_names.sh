@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# check_names.sh -- names.c on the simulated driver, and on a toolkit's stub of the real one where there is one: that
-# has every name
+# check_names.sh -- names.c on the simulated driver, and on a toolkit's driver stub, if any, which
+# has every name of the real driver
 [ -x tests/intercept/names ] || exit 77
 library=$PWD/src/.libs/libpeerpin.so
 export PEERPIN_SUMMARY=0 PEERPIN_LOG_LEVEL=error

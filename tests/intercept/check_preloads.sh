@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_preloads.sh -- beside other preloads, before and after them: overrides of dlsym, jemalloc, libasan
+# check_preloads.sh -- beside other preloads, before and after them: overrides of dlsym, jemalloc,
+# libasan
 set -u
 [ -x tests/intercept/lookups_in_allocations ] || exit 77
 library=$PWD/src/.libs/libpeerpin.so
@@ -21,7 +22,7 @@ seen() {
     ends "$1, $3" 0 ' 0 failed' env LD_PRELOAD="$2" timeout 3000 "$matrix" "$3"
 }
 
-# alike NAME PRELOADS [EXCEPT]: look-ups find the same as without peerpin; EXCEPT: except these
+# alike NAME PRELOADS [EXCEPT]: look-ups have the results of a run without peerpin, except EXCEPT
 alike() {
     except=${3:-^no such line}
     without=$(LD_PRELOAD=$(echo "$2" | sed "s|$library||; s|^:||; s|:\$||") "$next" 2>&1 | grep -vE "$except")
@@ -41,8 +42,9 @@ both() {
 chaining=$libs/chaining.so
 reaching=$libs/reaching.so
 both 'an override that passes on to the next' "$chaining"
-# One that forwards to libc directly bypasses every library behind it: look-ups are then as without peerpin, except
-# that its exports are found without a driver. In front, peerpin forwards to it.
+# A dlsym that forwards to libc directly bypasses every library behind it: look-ups are then as
+# without peerpin, except that peerpin's exports are found without a driver. In front of it, peerpin
+# forwards to it.
 alike 'an override that goes past the next, in front' "$reaching:$library" '(cuMemFree_v2|ibv_cmd_reg_mr|mlx5dv_[a-z_]*):'
 alike 'an override that goes past the next, behind' "$library:$reaching"
 seen 'an override that goes past the next, behind' "$library:$reaching" linked

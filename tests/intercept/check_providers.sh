@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_providers.sh -- every installed provider calls libibverbs through peerpin, and uses no registration function
-# outside of the table
+# check_providers.sh -- every installed provider calls libibverbs through peerpin, and uses no
+# registration function outside of the table
 set -u
 library=$PWD/src/.libs/libpeerpin.so
 table=${srcdir:-.}/src/intercept/entry_points.def
 rows=$(sed -n 's/^ENTRY_VERBS(\([a-z0-9_]*\),.*/\1/p' "$table")
-# Of the adapter's own memory, of windows, and advice: nothing that a registration of GPU memory begins or ends by.
+# Adapter memory, memory windows and advice: these calls neither begin nor end a registration of GPU
+# memory.
 left_alone='ibv_cmd_reg_dm_mr ibv_cmd_advise_mr ibv_cmd_alloc_mw ibv_cmd_dealloc_mw ibv_cmd_alloc_dm ibv_cmd_free_dm'
 bindings=$(mktemp)
 # shellcheck source=tests/launcher/checks

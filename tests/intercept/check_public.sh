@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_public.sh -- the public interface: linked clients, clients with dlsym, the example, header and manual
+# check_public.sh -- the public interface: linked clients, clients with dlsym, the example, header
+# and manual
 set -euo pipefail
 
 # shellcheck source=tests/launcher/checks
@@ -14,7 +15,8 @@ trap 'rm -rf "$tmp"' EXIT
 for name in ${!PEERPIN_@}; do unset "$name"; done
 export PEERPIN_SUMMARY=0
 
-# The promises, in each mode. The driver itself answers which memory is live: PEERPIN_POINTER_QUERIES=0.
+# The promises, in each mode. PEERPIN_POINTER_QUERIES=0: the driver itself answers which memory is
+# live.
 program=tests/intercept/public/.libs/public
 if [[ -x $program ]]; then
 	for settings in PEERPIN_PREREGISTER=auto PEERPIN_PREREGISTER=sync PEERPIN_PREREGISTER=off PEERPIN_VERIFY=1; do
@@ -22,7 +24,7 @@ if [[ -x $program ]]; then
 		env $settings PEERPIN_POINTER_QUERIES=0 LD_LIBRARY_PATH="$standins" LD_PRELOAD="$library" "$program" || status=$?
 		same "promises with $settings" 0 "$status"
 	done
-	# Without a preload, since the program is linked with it, and before the driver.
+	# Without a preload: the program is linked with the library, which precedes the driver.
 	status=0
 	LD_LIBRARY_PATH="$standins:${library%/*}" "$program" || status=$?
 	same 'promises to a program that is linked' 0 "$status"
@@ -30,7 +32,7 @@ else
 	skip 'the promises: there is no Check'
 fi
 
-# The example has the same work to do in each case: 100 buffers, used ten times each.
+# The example's work in each case: 100 buffers, used 10 times each.
 example() {
 	env "$@" LD_LIBRARY_PATH="$standins" tests/intercept/.libs/cache
 }
@@ -46,7 +48,7 @@ for eager in async sync all; do
 		"$(example LD_PRELOAD="$library" PEERPIN_PREREGISTER=$eager)"
 done
 
-# compiles NAME WORDS...: without a word from the compiler
+# compiles NAME WORDS...: without compiler messages
 compiles() {
 	local name=$1
 	shift
@@ -78,7 +80,7 @@ else
 	skip 'the example with the real header: there is none'
 fi
 
-# The manual has every function, and is set without a warning.
+# The manual has every function, and formats without warnings.
 manual=$source/docs/man/peerpin.3
 functions=$(sed -n 's/^[a-z].*[ *]\(peerpin_[a-z]*\)(.*/\1/p' "$source/include/peerpin.h" | LC_ALL=C sort)
 same 'the manual has what the header has' "$functions" \

@@ -8,7 +8,8 @@ export PEERPIN_SUMMARY=0 LD_LIBRARY_PATH="$PWD/src/sim/.libs"
 library=$PWD/src/.libs/libpeerpin.so
 status=0
 
-# STEPS LIST_ANSWERS [SETTING...]: before any allocation, LIST_ANSWERS of 248 single queries need a list query only
+# STEPS LIST_ANSWERS [SETTING...]: before any allocation, LIST_ANSWERS of 248 single queries need a
+# list query only
 run() {
     steps=$1 answers=$2
     shift 2

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_table.sh -- the built library against its table: exports, needed libraries, and properties for the loader
+# check_table.sh -- the built library against its table: exports, needed libraries, and properties
+# for the loader
 set -u
 source=${srcdir:-.}
 library=src/.libs/libpeerpin.so

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_traps.sh -- the 36 traps of other interceptors (the facts sheet on interception, T1 to T36), and those of
-# registrations (the facts sheet on registration caches, a to p): each has a test, which fails without its fix
+# check_traps.sh -- the 36 traps of other interceptors (the facts sheet on interception, T1 to T36),
+# and those of registrations (the facts sheet on registration caches, a to p): each has a test,
+# which fails without its fix
 set -u
 [ -x tests/intercept/ordinary ] || exit 77
 library=$PWD/src/.libs/libpeerpin.so
@@ -15,7 +16,7 @@ export MATRIX_EXPORTER=$PWD/tests/intercept/exporter
 out=$(mktemp)
 trap 'rm -f "$out"' EXIT
 
-program() { # program NAME: where libtool put what can be run under a preload
+program() { # program NAME: the path of the executable that libtool built, not of its wrapper script
     if [ -x "tests/intercept/.libs/$1" ]; then echo "tests/intercept/.libs/$1"; else echo "tests/intercept/$1"; fi
 }
 

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# check_verbs_versions.sh -- verbs_versions.c under the preload, with a libibverbs of each sort
+# check_verbs_versions.sh -- verbs_versions.c under the preload, with known, newest, unknown and
+# changed libibverbs
 program=tests/intercept/.libs/verbs_versions
 [ -x "$program" ] || exit 77
 failed=0

@@ -153,7 +153,7 @@ START_TEST(access_of_another_device_changes_nothing)
 	mr = registered(address, UNIT);
 	ck_cuda(cuMemSetAccess(address, UNIT, &other, 1));
 	ck_assert_uint_eq(standin_kernel_regions(), 1);
-	/* Nor does a host location: its number is no device's. */
+	/* Access for a host location changes no region: its number is not a device's. */
 	other.location.type = (CUmemLocationType)2;
 	other.location.id = device;
 	ck_cuda(cuMemSetAccess(address, UNIT, &other, 1));
@@ -163,8 +163,7 @@ START_TEST(access_of_another_device_changes_nothing)
 }
 END_TEST
 
-/* Number of regions when `living` allocations exist, the client has requested one, and the worker
- * is idle. */
+/* Number of regions for `living` allocations, one of them requested, after the worker is idle. */
 static unsigned int settled_regions(unsigned int living)
 {
 	const char *preregister = getenv("PEERPIN_PREREGISTER");
@@ -319,8 +318,8 @@ START_TEST(memory_of_another_process_ends_with_the_last_of_its_openings)
 }
 END_TEST
 
-/* After a query of the tokens only the driver knows SYNC_MEMOPS; the same for memory that survives
- * a free. */
+/* Only the driver has the value of SYNC_MEMOPS after a query of the tokens, also for memory that
+ * survives a free. */
 START_TEST(attributes_of_memory_that_survives_a_free_are_queried_anew)
 {
 	const char *path = getenv("MATRIX_EXPORTER");
@@ -587,8 +586,7 @@ START_TEST(a_context_ends_with_its_last_attachment_or_retain)
 }
 END_TEST
 
-/* The memory that a reset ends outside of a context is undocumented; a missed free stands for it.
- */
+/* Undocumented: the memory without a context that a reset frees. A missed free simulates it. */
 START_TEST(after_a_reset_memory_without_a_context_is_checked_with_the_driver)
 {
 	__typeof__(cuMemUnmap) *unmap = (__typeof__(unmap))bypass("cuMemUnmap");
@@ -668,7 +666,7 @@ START_TEST(look_ups_answer_as_without_the_library)
 	ck_assert_ptr_nonnull(strstr(dlerror(), "cuMemFree_v9"));
 	ck_assert_ptr_nonnull(dlsym(library, "cuMemFree_v2"));
 	ck_assert_ptr_null(dlerror());
-	/* As the CUDA runtime does: one dlsym, then each function through what that returned. */
+	/* As the CUDA runtime does: one dlsym, then each function by cuGetProcAddress. */
 	ck_cuda(proc_address("", &again, 0, 0, NULL));
 	ck_assert_ptr_null(again);
 	ck_cuda(proc_address("cuGetProcAddress", &again, 12000, 0, NULL));
@@ -799,7 +797,7 @@ START_TEST(host_memory_of_an_integrated_gpu_is_registered_in_the_background)
 	ck_cuda(cuMemAlloc_v2(&address, SIZE));
 	registered(address, SIZE);
 	regions = standin_kernel_regions();
-	/* Were it recorded, the worker would register it before the next one. */
+	/* If recorded, the worker would register this allocation before the next one. */
 	ck_cuda(cuMemHostRegister_v2(pages, SIZE, 0));
 	ck_cuda(allocate_host(_i, &host));
 	await_statistic("registrations_background", 1);

@@ -5,10 +5,9 @@
  * constructor PLUGIN: a plug-in's constructor allocates while another thread, in the first
  * allocation, needs the dynamic linker's lock (first_plugin.c)
  *
- * pipe: a log line of the library waits for the reader of standard error, who allocates first
+ * pipe: a log line of the library waits for the reader of standard error, which allocates first
  *
- * allocator: the first allocation needs memory of the program's allocator, which gets it from the
- * driver
+ * allocator: the first allocation calls the program's allocator, which allocates from the driver
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -36,8 +35,7 @@ static volatile bool from_driver, is_inside;
 static volatile unsigned int zeroed, taken;
 static size_t last, piece; /* sizes: of the last request, and of a block of exit handlers */
 
-/* As a preloaded allocator that places memory for the GPU; but the simulated driver allocates too.
- */
+/* As a preloaded allocator with memory from the driver; but the simulated driver allocates too. */
 void *calloc(size_t count, size_t size)
 {
 	CUdeviceptr address;

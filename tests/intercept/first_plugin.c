@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* first_plugin.c -- a plug-in whose constructor waits for an allocation, inside the dynamic linker,
- * while another thread makes the first one of the process */
+ * while another thread makes the first allocation of the process */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The interception as a whole: the built library, and programs that run under it on the simulated driver.
+# Tests of interception: the built library, and programs that run under it on the simulated driver.
 intercept_checks = \
 	tests/intercept/check_adapter.sh \
 	tests/intercept/check_ends.sh \
@@ -27,7 +27,7 @@ EXTRA_DIST += tests/intercept/check_aarch64 docs/coverage.md docs/registration.m
 # A libibverbs of a known version, one of an unknown version, one with another layout of its struct.
 verbs_sources = tests/intercept/verbs/libibverbs.h tests/intercept/verbs/kernel.c tests/intercept/verbs/provider.c \
 	src/sim/adapter_library.c src/sim/adapter_faults.c
-# As the real one, it calls its own functions through the dynamic linker.
+# Like the real libibverbs, it calls its own functions through the dynamic linker.
 verbs_cflags = $(AM_CFLAGS) -fsemantic-interposition
 verbs_ldflags = -shared -version-info 1:0:0 -rpath /nowhere -Wl,--version-script=tests/intercept/verbs/version_
 tests/intercept/verbs/version_%.map: tests/intercept/verbs/version.map
@@ -83,7 +83,7 @@ tests_intercept_ends_ends_SOURCES = tests/intercept/ends/ends.c tests/intercept/
 	tests/intercept/ends/settings.c
 tests_intercept_ends_ends_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -lpthread -ldl
 
-# Nothing but a name that is loaded.
+# An empty library, loaded for its name.
 check_LTLIBRARIES += tests/intercept/fabric/libfabric.la
 tests_intercept_fabric_libfabric_la_SOURCES = tests/intercept/fabric/fabric.c
 tests_intercept_fabric_libfabric_la_LDFLAGS = -shared -version-info 1:0:0 -rpath /nowhere
@@ -98,8 +98,8 @@ tests_intercept_verbs_known_libibverbs_la_CFLAGS = $(verbs_cflags)
 tests_intercept_verbs_known_libibverbs_la_LDFLAGS = $(verbs_ldflags)34.map
 tests_intercept_verbs_known_libibverbs_la_DEPENDENCIES = tests/intercept/verbs/version_34.map
 
-# The example, with declarations of the few functions that the stand-in has; check_public.sh compiles it with the real
-# ones, too.
+# The example, with declarations of the stand-in's few functions; check_public.sh also compiles it
+# with the real ones.
 check_PROGRAMS += tests/intercept/cache
 tests_intercept_cache_SOURCES = docs/examples/cache.c tests/apps/include/infiniband/verbs.h
 tests_intercept_cache_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests/apps/include
@@ -159,7 +159,8 @@ tests_intercept_libmpi_hook_la_SOURCES = tests/intercept/traps/mpi.c
 tests_intercept_libmpi_hook_la_LDFLAGS = -shared -avoid-version -rpath /nowhere
 tests_intercept_libmpi_hook_la_LIBADD = src/sim/libcuda.la -ldl
 
-# The driver in front of another, which must have another name; and a run path: not libtool's to lay.
+# A driver in front of another, which must have another name; and a library on a run path. libtool
+# can build neither.
 check_DATA += tests/intercept/shim/libcuda.so.1 tests/intercept/inner/libinner.so \
 	tests/intercept/folder/libtrap_runpath.so
 EXTRA_DIST += tests/intercept/traps/shim.c
@@ -178,7 +179,7 @@ tests_intercept_runpath_LDFLAGS = -Wl,-rpath,$(abs_top_builddir)/tests/intercept
 CLEANFILES += tests/intercept/shim/libcuda.so.1 tests/intercept/inner/libinner.so \
 	tests/intercept/folder/libtrap_runpath.so
 
-# Another override of dlsym, in both common forms; and every name of a driver.
+# Another override of dlsym, in both common forms; and look-ups of every name of a driver.
 check_LTLIBRARIES += tests/intercept/chaining.la tests/intercept/reaching.la
 other_ldflags = -module -shared -avoid-version -rpath /nowhere
 tests_intercept_chaining_la_SOURCES = tests/intercept/other_preload.c
@@ -192,7 +193,7 @@ tests_intercept_names_LDADD = -ldl
 tests_intercept_lookups_in_allocations_SOURCES = tests/intercept/lookups_in_allocations.c
 tests_intercept_lookups_in_allocations_LDADD = -ldl
 
-# The first memory of a process.
+# The first allocation of a process.
 check_PROGRAMS += tests/intercept/first
 tests_intercept_first_SOURCES = tests/intercept/first.c tests/intercept/first.h
 tests_intercept_first_LDADD = src/sim/libcuda.la -lpthread -ldl
@@ -224,7 +225,7 @@ tests_intercept_effects_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
 tests_intercept_effects_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_intercept_effects_LDADD = tests/intercept/verbs/known/libibverbs.la src/sim/libcuda.la $(CHECK_LIBS) -lpthread -ldl
 
-# check_public.sh: linked with the library, as a client of its public interface may be.
+# check_public.sh: linked with the library, as clients of the public interface may be.
 check_PROGRAMS += tests/intercept/public/public
 tests_intercept_public_public_SOURCES = tests/intercept/public/public.c tests/intercept/public/ledger.c \
 	tests/intercept/public/ledger.h

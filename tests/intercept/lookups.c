@@ -7,7 +7,7 @@
 
 #include "lookup_library.h"
 
-/* Found before that of liblookup, and not next from there. */
+/* Precedes liblookup's definition, so that RTLD_NEXT from liblookup does not find it. */
 const char *tool_of_library(void)
 {
 	return "program";
@@ -19,8 +19,7 @@ static void print(const char *how, const char *symbol, void *found)
 	Dl_info object;
 
 	if (!found) {
-		/* The text before names the caller; of names that only the preload has, the
-		 * preload. */
+		/* Omit the beginning, which names the caller, or the preload for its own names. */
 		error = error && strstr(error, "undefined symbol")
 				? strstr(error, "undefined symbol")
 				: error;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* names.c -- under the preload: look-ups of every exported driver function except those of the
- * table return the driver's own
+/* names.c -- under the preload: look-ups of every exported driver function outside of the table
+ * return the driver's own
  *
  * The names come from the driver's symbol table, so an installed driver is tested as a whole.
  */
@@ -128,7 +128,7 @@ int main(void)
 			printf("%s is not the driver's own\n", name);
 			bad++;
 		}
-		/* By its name the driver may mean a newer variant, which may be in the table. */
+		/* The plain name may select a newer variant, which may be in the table. */
 		if (get_address && get_address(name, &by_name, 13000, 0, NULL) == CUDA_SUCCESS &&
 		    by_name) {
 			by_names++;

@@ -47,7 +47,7 @@ START_TEST(only_known_versions_are_served)
 		ck_assert_uint_eq(statistic("hits"), 3);
 		ck_assert_uint_eq(handles[3]->rkey, handles[0]->rkey);
 	} else {
-		/* Each request has a region of its own. */
+		/* A region for each request. */
 		ck_assert_uint_ge(standin_kernel_regions(), 4);
 		ck_assert_uint_ne(handles[3]->rkey, handles[2]->rkey);
 		ck_assert_uint_ge(statistic("bypassed_version"), 3);

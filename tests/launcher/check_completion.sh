@@ -34,7 +34,7 @@ lacks() {
 	esac
 }
 
-# Once more with bash-completion, which completes the command behind peerpin.
+# A second run with bash-completion, which completes the command behind peerpin.
 if [[ -z $with && -r /usr/share/bash-completion/bash_completion ]]; then
 	# Skipped: the options of doctor, report and top in a build with --disable-tools.
 	matches 'with bash-completion' '0 failed, [03] skipped' \
@@ -43,8 +43,8 @@ elif [[ -n $with ]]; then
 	set +eu
 	# shellcheck source=/dev/null
 	. /usr/share/bash-completion/bash_completion
-	# There is no readline here, which offers files where a completion sets -o default and offers nothing itself.
-	# shellcheck disable=SC2317 # called by what is sourced
+	# Stands for readline, which offers files for an empty completion with -o default.
+	# shellcheck disable=SC2317 # called by bash-completion
 	compopt() { [[ " $*" != *' -o default'* ]] || defaults=yes; }
 fi
 cd "$tmp"
@@ -61,7 +61,7 @@ has 'a command' peer-program "$(offered peerpin peer-pro)"
 same 'the beginning of a subcommand' 'config ' "$(offered peerpin confi)"
 has 'a command behind run' peer-program "$(offered peerpin run peer-pro)"
 
-# The options of the table, and those of the command.
+# The options of the table of settings, and those of the command.
 same 'options' "$({
 	"$config" --options
 	printf '%s\n' --sim --dry-run --print-env --help --version

@@ -37,9 +37,9 @@ else
 	skip 'the library needs libc alone: no readelf'
 fi
 
-# Cost in a program without CUDA: bash -c true, without a preload, with the library, and with an empty preload.
-# Instruction counts are exact. Times are medians of 200 processes; the best of up to 10 runs counts, since other load
-# only adds.
+# Cost in a program without CUDA: bash -c true, without a preload, with the library, and with an
+# empty preload. Instruction counts are exact. Times are medians of 200 processes; the best of up to
+# 10 runs counts, since other load only adds time.
 limited() { # limited NAME VALUE LIMIT
 	same "$1: $2" "less than $3" "$(awk -v value="$2" -v limit="$3" \
 		'BEGIN { print (value != "" && value + 0 < limit + 0 ? "" : "not ") "less than " limit }')"
@@ -54,7 +54,8 @@ instructions() {
 if [[ -n ${VALGRIND_LIB:-} || -n ${LD_PRELOAD:-} ]] || ! command -v valgrind >/dev/null; then
 	skip 'instructions of bash -c true: there is no valgrind'
 else
-	# The loader goes through a name's letters: what is measured is not to hang on where the tree lies.
+	# The loader reads each character of a path: short paths keep the count independent of the
+	# build folder.
 	cp "$library" "$tmp/libpeerpin.so"
 	cp tests/launcher/empty.so "$tmp/empty.so"
 	without=$(instructions '') with=$(instructions "$tmp/libpeerpin.so") empty=$(instructions "$tmp/empty.so")
@@ -62,7 +63,8 @@ else
 	echo "instructions of bash -c true: $without, with the library $with (+$more %), with an empty one $empty"
 	limited 'instructions of bash -c true, per cent more' "$more" 4.5
 fi
-# With more processes than processors any preload costs more in the kernel. The alternating empty preload shows how much.
+# With more processes than processors any preload costs more in the kernel. The alternating empty
+# preload shows how much.
 best=
 for _ in {1..10}; do
 	line=$(tests/launcher/inert_cost "$library" "$PWD/tests/launcher/empty.so")

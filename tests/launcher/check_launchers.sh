@@ -122,7 +122,8 @@ slurm() {
 	same 'a program behind two hyphens' "${ours}[--][./a]$end" "$(outcome "$peerpin" srun -- ./a)"
 }
 
-# The options of srun(1) in the form of getopt: one colon: a value; two: an optional value in the same word.
+# The options of srun(1) in the form of getopt: one colon: a value; two: an optional value in the
+# same word.
 srun_letters=A:B:c:C:d:D:e:F:G:i:J:L:m:M:n:N:o:p:q:r:S:t:T:w:W:x:EhHlOQsuvVXZI::k::K::
 srun_options='accel-bind: account: acctg-freq: bb: bbf: bcast:: bcast-exclude: begin: cluster-constraint: clusters: comment:
 	compress:: consolidate-segments constraint: container: container-id: contiguous core-spec: cores-per-socket: cpu-bind:
@@ -138,7 +139,8 @@ srun_options='accel-bind: account: acctg-freq: bb: bbf: bcast:: bcast-exclude: b
 	thread-spec: threads: threads-per-core: time: time-min: tmp: treewidth: tres-bind: tres-per-task: uid: unbuffered usage
 	use-min-nodes verbose version wait: wckey: whole x11::'
 
-# A srun that parses its line as the real one does, and prints each program with its last list.
+# A srun that parses its arguments as the real one does, and prints each program with its last
+# export list.
 parsing_srun() {
 	cat >"$tmp/bin/srun" <<TEXT
 #!/usr/bin/env bash
@@ -173,7 +175,8 @@ is_unique() {
 	[[ $(tr -s ' \n\t' '\n' <<<"$srun_options" | grep -c -- "^${1#--}") -eq 1 ]]
 }
 
-# Each option precedes two programs, the second with a list of the caller; no program loses or gains a word.
+# Each option precedes two programs, the second with a list of the caller; no program loses or gains
+# a word.
 each_option_of_srun() {
 	local option name expected='' line=() forms=()
 
@@ -237,7 +240,8 @@ open_mpi_5_options=('--overs' '--timeout=600' '--display-topo 0' '--display topo
 	'--gomca a b' '--parsable' '-p' '--bind-to none' '--map-by :oversubscribe' '--stdin none' '--initial-errhandler mpi_abort'
 	'--x A=9' '--x=A=9' '-x=A=9')
 
-# After each option the caller's preload follows peerpin's, and the program's arguments are unchanged.
+# After each option the caller's preload follows peerpin's, and the program's arguments are
+# unchanged.
 each_option_of_open_mpi() {
 	local option form
 
@@ -290,8 +294,8 @@ real_open_mpi() {
 	expected="[0 $library info]
 [1 $library info]"
 	same 'two ranks' "$expected" "$(ranks "$peerpin" --log-level info mpirun -n 2 sh -c "$show")"
-	# Open MPI 5 of Debian 13 ends by a segmentation fault with two programs, also without peerpin (open-mpi/ompi#13303),
-	# unless this component of PMIx is left out.
+	# Open MPI 5 of Debian 13 ends by a segmentation fault with two programs, also without
+	# peerpin (open-mpi/ompi#13303), unless this component of PMIx is left out.
 	mpirun -n 1 true : -n 1 true >/dev/null 2>&1 || export PMIX_MCA_pmdl=^ompi
 	same 'two programs' "$expected" \
 		"$(ranks "$peerpin" --log-level info mpirun -n 1 sh -c "$show" : -n 1 sh -c "$show")"
@@ -362,8 +366,8 @@ long_lines() {
 		fi
 		same "a long line stays as it is in $shell" "$(printf '[%s]' -x "LD_PRELOAD=$library" ./a "${words[@]}" "it's") preload="$'\n=> 9' \
 			"$(outcome "$shell" "$peerpin" mpirun ./a "${words[@]}" "it's")"
-		# Of processor time, each of two lengths; a quadratic one takes 16 times as long for four times as many. The least of
-		# some rounds: whatever else the machine does only adds to it.
+		# Processor time for two lengths: quadratic work takes 16 times as long for 4 times
+		# as many words. The least of 20 rounds counts, since other load only adds time.
 		: >"$tmp/took"
 		for round in {1..20}; do
 			for count in 5000 20000; do
@@ -411,7 +415,8 @@ real_hydra() {
 	one_job Hydra '*-*' mpiexec.hydra -n 3
 }
 
-# run_together LAUNCHER...: all ranks use memory before the first one ends. Their error output is in $tmp/errors.
+# run_together LAUNCHER...: all ranks use memory before the first one ends. Their error output is in
+# $tmp/errors.
 run_together() {
 	local together=0
 
@@ -425,8 +430,8 @@ run_together() {
 	same 'three ranks ran at one time' 3 "$together"
 }
 
-# one_job NAME PATTERN LAUNCHER...: the ranks of a run share a job name of this pattern, and runs have different ones, with
-# peerpin before the launcher and before the program.
+# one_job NAME PATTERN LAUNCHER...: the ranks of a run share a job name of this pattern, and runs
+# have different ones, with peerpin before the launcher and before the program.
 one_job() {
 	local client=$PWD/tests/tools/client name=$1 pattern=$2 form run
 

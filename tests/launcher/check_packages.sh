@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_packages.sh -- scripts/install-packages with stand-ins for apt-get and dpkg-query: no package is installed
+# check_packages.sh -- scripts/install-packages with stand-ins for apt-get and dpkg-query: no
+# package is installed
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_peerpin.sh -- the command peerpin: options, statuses, what a program gets, where it finds its parts
+# check_peerpin.sh -- the command peerpin: options, statuses, the environment of programs, paths of
+# its parts
 set -euo pipefail
 
 # Run by make check in the build folder.
@@ -61,7 +62,7 @@ options_and_statuses() {
 	same 'a subcommand behind an option is a command' \
 		$'peerpin: doctor: command not found (a subcommand must be the first word)\n=> 127' \
 		"$(PATH=/usr/bin:/bin outcome "$peerpin" --sim doctor)"
-	# What the script itself, or the shell that runs it, has by that name is no program.
+	# Functions and builtins of the shell that runs the script are not programs.
 	same 'a function of the script is no command' $'peerpin: start: command not found\n=> 127' "$(PATH=/usr/bin:/bin outcome "$peerpin" start)"
 	same 'a shell builtin' $'peerpin: umask is a shell builtin: peerpin sh -c \'umask ...\'\n=> 127' \
 		"$(outcome "$peerpin" umask 22)"
@@ -133,13 +134,13 @@ what_a_program_gets() {
 	same 'the driver alone when disabled' " $simulated  "$'\n=> 0' \
 		"$(PEERPIN_DISABLE=1 outcome "$peerpin" --sim sh -c "$show")"
 	same 'a file of settings' $'/dev/null\n=> 0' "$(outcome "$peerpin" --config-file /dev/null printenv PEERPIN_CONFIG_FILE)"
-	# The ranks of a job may be somewhere else.
+	# The ranks of a job may have another working folder.
 	: >"$tmp/rel.conf"
 	same 'a file of settings gets an absolute path' "$tmp/rel.conf"$'\n=> 0' \
 		"$(cd "$tmp" && outcome "$peerpin" --config-file rel.conf printenv PEERPIN_CONFIG_FILE)"
 	same 'a file of settings in the environment, too' "$tmp/rel.conf"$'\n=> 0' \
 		"$(cd "$tmp" && PEERPIN_CONFIG_FILE=rel.conf outcome "$peerpin" printenv PEERPIN_CONFIG_FILE)"
-	# Each that the table has is one of the command's, too.
+	# The command has each option of the table of settings.
 	while read -r option; do
 		variable=PEERPIN_$(tr a-z- A-Z_ <<<"${option//[=]/}" | sed 's/^__\(NO_\)\{0,1\}//')
 		case $option in
@@ -186,7 +187,7 @@ installed_places() {
 
 	# Relative to the script, so that a moved or staged tree works.
 	mkdir -p "$root/bin"
-	# What may be installed already where it was configured for is not meant.
+	# Another prefix, so that an installed peerpin is not found.
 	sed "s|^prefix=.*|prefix=$tmp/nowhere|" "$peerpin" >"$root/bin/peerpin"
 	chmod +x "$root/bin/peerpin"
 	matches 'without the library the program runs' $'peerpin: libpeerpin.so is missing: *\n[[]a]\n=> 3' \

@@ -27,7 +27,7 @@ setuid() {
 	fi
 	chmod 755 "$tmp"
 	chmod 4755 "$tmp/setuid"
-	# Whom it runs as may not be able to reach the libraries of this machine.
+	# The other user may have no access to the libraries of this machine.
 	alone=$(outcome "$tmp/setuid")
 	matches 'a set-uid program is named' "peerpin: */setuid runs with other privileges *=> ${alone##*=> }" \
 		"$(outcome "$peerpin" "$tmp/setuid")"
@@ -102,7 +102,7 @@ other_architectures() {
 damaged() {
 	local size
 
-	# Whatever a file has for headers, it is looked at and not believed.
+	# Inspection of a truncated file ends with an ordinary status.
 	for size in 3 4 19 20 40 63 64 100; do
 		head -c "$size" /bin/true >"$tmp/cut"
 		chmod +x "$tmp/cut"

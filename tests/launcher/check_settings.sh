@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_settings.sh -- settings from every source: what peerpin config says of them, and what the library does
+# check_settings.sh -- settings from every source: output of peerpin config, effects in the library
 set -euo pipefail
 
 # shellcheck source=tests/launcher/command
@@ -165,7 +165,7 @@ library_reads() {
 	same 'nor by a program that has the driver loaded and does nothing with it' 0 "$(opened "$program" load)"
 }
 
-# A program that gets other rights is not told what to do by its caller.
+# A program that gains privileges ignores settings from its caller.
 trusts_nobody() {
 	local program=$tmp/other
 

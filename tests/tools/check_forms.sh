@@ -78,7 +78,8 @@ job = json.load(sys.stdin)["jobs"][0]
 print(job["totals"]["allocations"], job["processes"], job["killed"], job["running"])'
 }
 
-# If the statistics file cannot be written, the segment stays, also that of a rank that the host leader has reported.
+# If the statistics file cannot be written, the segment stays, also that of a rank that the host
+# leader has reported.
 unwritten() {
 	local text where rank
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_man.sh -- manual and documents cover the programs, format without warnings, and refer to existing things only
+# check_man.sh -- manual and documents cover the programs, format without warnings, and refer to
+# existing things only
 set -euo pipefail
 
 srcdir=$(cd "$(dirname "$0")/../.." && pwd)
@@ -19,7 +20,7 @@ explained() {
 	plain "$1" | awk '/^\.(TP|TQ)/ { getline; sub(/^\.[BIR]+ /, ""); print } sub(/^\.IP /, "")' | tr -d '"'
 }
 
-# missing PAGE: lines of standard input that are no tag of the page
+# missing PAGE: lines of standard input that are not tags of the page
 missing() {
 	local text line
 
@@ -141,7 +142,8 @@ faq_shows_what_is_printed() {
 	matches 'lines of the doctor were found' '[1-9][0-9]' "$count"
 }
 
-# each LABEL LEAST COMMAND...: COMMAND PLACE NAME succeeds for each line "PLACE NAME" of standard input, LEAST lines or more
+# each LABEL LEAST COMMAND...: COMMAND PLACE NAME succeeds for each line "PLACE NAME" of standard
+# input, LEAST lines or more
 each() {
 	local what=$1 least=$2 place name wrong='' count=0
 

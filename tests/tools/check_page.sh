@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_page.sh -- the page of peerpin report --html: self-contained, safe against hostile records, replaced only with --force
+# check_page.sh -- the page of peerpin report --html: self-contained, safe against hostile records,
+# replaced only with --force
 # With Chromium, the test opens the page.
 set -euo pipefail
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_report.sh -- peerpin report over generated statistics: golden output, sums, advice, hostile input
+# check_report.sh -- peerpin report over generated statistics: golden output, sums, advice, hostile
+# input
 # UPDATE=1 rewrites the golden files: read them line by line before the commit.
 set -euo pipefail
 
@@ -315,7 +316,8 @@ unnamed_runs() {
 peerpin_processes{started_ns="1011000000000",program="lammps"} 1' "$(grep '^peerpin_processes{' <<<"$text")"
 }
 
-# hostile NAME REASON CONTENT: the report names file and reason, exits with 1, and still has the good file
+# hostile NAME REASON CONTENT: the report names file and reason, exits with 1, and still has the
+# good file
 hostile() {
 	printf '%s' "$3" >"$tmp/hostile/bad.json"
 	matches "$1: name and reason" "*$tmp/hostile/bad.json: $2*=> 1" "$(outcome "$report" "$tmp/hostile")"
@@ -323,7 +325,8 @@ hostile() {
 	same "$1: a problem in JSON" bad.json "$("$report" --json "$tmp/hostile" 2>/dev/null | jq -r '.problems[0].file | split("/")[-1]')"
 }
 
-# twisted NAME REASON FILTER: the good record, damaged by a filter of jq. jq would write the start time with an exponent.
+# twisted NAME REASON FILTER: the good record, damaged by a filter of jq. jq would write the start
+# time with an exponent.
 twisted() {
 	hostile "$1" "$2" "$(jq -c ".started_ns = 1 | $3" "$tmp/one/0000.json")"
 }

@@ -185,7 +185,7 @@ one_table_for_each_host() {
 	matches 'which who comes later still tells' '*3 processes, 1 of them killed job job7 *allocations 30 allocated *requests 6 *' \
 		"$(tr -s ' \n' ' ' <"$tmp/table3")"
 	same 'the file of who was killed stays' 'PID.stats ' "$(left)"
-	# Files of jobs whose ranks were all killed, and whose names are not used again.
+	# Files of jobs with only killed ranks, and job names that are not reused.
 	touch -d '2 hours ago' "$tmp/run/peerpin/job.job1.$HOSTNAME.lock"
 	touch "$tmp/run/peerpin/job.job2.$HOSTNAME.lock"
 	with "$client" allocated=1 exit
@@ -201,7 +201,8 @@ one_table_for_each_host() {
 	same 'and nothing is left' '' "$(left)"
 }
 
-# A folder that is somebody else's, or has no room: the numbers stay in memory, and the program runs.
+# A folder with wrong permissions or without room: the statistics stay in memory, and the program
+# runs.
 without_a_folder() {
 	afresh
 	mkdir -m 755 "$tmp/run/peerpin"
@@ -214,7 +215,7 @@ without_a_folder() {
 		matches 'full' *$'\nallocations             3 allocated'*'=> 0 '$'\n' "$(with unshare -rm bash -c '
 			mount -t tmpfs -o size=64k none "$1" && "$2" adapter allocated=3 exit; echo "=> $? $(ls "$1/peerpin")"' \
 			- "$tmp/run" "$client" 2>&1)"$'\n'
-		# 100 that were killed just now, on a file system that they all but fill.
+		# Files of 100 recently killed processes almost fill the file system.
 		same 'what is left is not let grow where there is little room' '64 PID.stats' "$(with unshare -rm bash -c '
 			mount -t tmpfs -o size=16m none "$1" && mkdir -m 700 "$1/peerpin" && cd "$1/peerpin" || exit
 			for i in {1..100}; do head -c 150000 /dev/zero >"999999$i.stats"; done
@@ -230,7 +231,7 @@ without_a_folder() {
 	fi
 }
 
-# What cannot be written is left out, and the program's status is its own.
+# Failed writes are skipped, and the exit status of the program is unchanged.
 nowhere_to_write() {
 	same 'nobody reads standard error' 0 "$(LD_LIBRARY_PATH="$PWD/src/sim/adapter/.libs:$PWD/src/sim/.libs" \
 		python3 - "$library" "$client" <<-'PYTHON'

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_top.sh -- peerpin top and peerpin report over statistics segments of running, exited and killed processes
+# check_top.sh -- peerpin top and peerpin report over statistics segments of running, exited and
+# killed processes
 set -euo pipefail
 
 here=$(dirname "$0")

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* client.c -- a program that uses GPU memory and an adapter by its words, and ends in any way
+/* client.c -- a program that uses GPU memory and an adapter as its arguments request, and ends in
+ * any way
  *
- * usage: client WORD...  in their order, each one of
+ * usage: client WORD...  executed in order, each one of
  *   adapter      opens the first adapter and allocates a protection domain
  *   size=BYTES   size of later buffers (1 MiB)
  *   allocated=N  allocates N buffers

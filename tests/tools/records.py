@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""records.py FOLDER RANKS [TWIST...] -- writes the statistics of a job of that many ranks, the same each time
+"""records.py FOLDER RANKS [TWIST...] -- reproducible statistics of a job
 
-Ranks do alike, with small differences that follow from their number. A twist is RANK:KEY=JSON, with * for every
-rank; KEY may have a dot for what lies inside of an object. A null takes the key away."""
+Ranks differ slightly, by their number. A twist is RANK:KEY=JSON, with * for every rank; KEY may
+have a dot for a key of an object. A null removes the key."""
 import json
 import sys
 

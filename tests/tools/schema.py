@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Prints docs/stats.schema.json: what a file of statistics holds, out of src/report/statistics.def.
+"""Prints docs/stats.schema.json: the schema of statistics files, from src/report/statistics.def.
 
 usage: schema.py STATISTICS.DEF
 """
@@ -86,7 +86,7 @@ def main():
             "maxItems": 129,
         },
     }
-    # Where there is one: why it was not the other way.
+    # Optional: the reason why the other registration method was not used.
     properties["pairs"]["items"]["properties"]["reason"] = TEXT
     schema = {
         "$schema": "http://json-schema.org/draft-07/schema#",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* domains.c -- protection domains and devices end, with regions in them in each state */
+/* domains.c -- ends of protection domains and devices with regions in each state */
 #include "ends.h"
 
 #include <errno.h>

@@ -24,7 +24,7 @@
 #define UNIT   ((size_t)2 << 20)
 #define ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
 
-/* Microseconds of a delay; a correct library passes also when it is over. */
+/* Delay in µs; a correct library passes also after its end. */
 #define WHILE	 ((uint64_t)1000000)
 #define TIME_OUT 300 /* seconds */
 
@@ -78,11 +78,11 @@ bool cannot_read(uint32_t key, CUdeviceptr address);
 /* Registrations that the adapter began. */
 uint64_t begun(void);
 
-/* A client registers memory of its own: enables background registration. */
+/* Register client memory: enables background registration. */
 void activate(void);
 
-/* activate(), then the worker is inside the registration of the returned memory: the adapter's
- * setting is "hold" or "delay". */
+/* activate(), then wait until the worker is inside the registration of the returned memory. The
+ * adapter's setting is "hold" or "delay". */
 CUdeviceptr occupy_worker(const char *setting, uint64_t value);
 
 /* Release held registrations once the calling thread waits. */

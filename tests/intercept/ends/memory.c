@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* memory.c -- memory is freed, by each call and in each state of its region; client MRs outlive it
- */
+/* memory.c -- frees by each call, in each state of the region; client MRs that outlive memory */
 #include "ends.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Regions without a waiter: activate()'s, the one that occupies the worker, and the marker. */
+/* Regions without a waiter: from activate(), the worker's current one, and the marker's. */
 struct scene {
 	CUdeviceptr victim, marker;
 	struct ibv_mr *mr; /* the victim's client MR; NULL: none */
 	uint32_t key;	   /* 0: unknown */
-	uint64_t living;   /* after the free of the victim */
+	uint64_t living;   /* allocations after the free of the victim */
 	CUcontext own;
 };
 
-/* ---- ways to be allocated and to end ---- */
+/* ---- calls that allocate and free ---- */
 
 static CUdeviceptr allocated_plainly(struct scene *scene)
 {
@@ -100,8 +99,8 @@ static void end_with_reset(struct scene *scene)
 	require_cuda(cuDevicePrimaryCtxReset_v2(0));
 }
 
-/* Only the driver knows the last release, so these regions end after it: on hardware the kernel
- * keeps the pages until then. */
+/* Only the driver counts the references of the primary context, so these regions end after the
+ * release: on hardware the kernel keeps the pages until then. */
 static void end_with_release(struct scene *scene)
 {
 	(void)scene;
@@ -118,7 +117,7 @@ static const struct way {
 	{ allocated_in_primary, end_with_reset }, { allocated_in_primary, end_with_release },
 };
 
-/* ---- the state of its region ---- */
+/* ---- states of the victim's region ---- */
 
 static void check_end(struct scene *scene, bool held)
 {
@@ -200,7 +199,7 @@ static void while_held(unsigned int way)
 	check_end(&scene, true);
 }
 
-/* ---- memory that is never registered ahead ---- */
+/* ---- memory without background registration ---- */
 
 static void pool_memory_is_freed(unsigned int held)
 {
@@ -264,7 +263,7 @@ static void opened_memory_is_closed(unsigned int unused)
 	require(write(to_child[1], &byte, 1) == 1 && await_child(child) == 0);
 }
 
-/* ---- handles of what has ended ---- */
+/* ---- client MRs of freed memory ---- */
 
 static struct ibv_mr *revoked(void)
 {

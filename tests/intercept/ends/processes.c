@@ -51,7 +51,7 @@ static void be_grandchild(void)
 	_exit(ibv_dereg_mr(held) ? 1 : 3);
 }
 
-/* The driver decides what a child may do with device memory. */
+/* The driver defines which calls on device memory a child may make. */
 static void be(enum child child)
 {
 	uint64_t frees = own("frees"), ended = own("deregistrations"),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* worker.c -- the registering thread: CPU binding, signals, sleep, influence on other threads */
+/* worker.c -- the worker: CPU binding, signals, sleep, effects on other threads */
 #include "ends.h"
 
 #include <sched.h>

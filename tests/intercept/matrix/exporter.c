@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* exporter.c -- another process with GPU memory: writes its handle, and ends with its reader */
+/* exporter.c -- a process with GPU memory: writes the handle, and exits with the reader */
 #include <poll.h>
 #include <stdio.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* matrix.c -- every lookup path, times every row of the table
+/* matrix.c -- every lookup path with every row of the table
  *
  * Each path in a process of its own: "matrix PATH". Without an argument: all.
  */
@@ -65,7 +65,7 @@ static void *by_proc_address_v2(const struct row *row)
 	cuuint64_t flags;
 	char name[64];
 
-	/* As the CUDA runtime: one dlsym, then each function through what that returned. */
+	/* As the CUDA runtime: one dlsym, then each function by cuGetProcAddress. */
 	if (!get_address) {
 		get_address =
 			(__typeof__(get_address))dlsym(driver_handle(), "cuGetProcAddress_v2");

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""matrix.py -- the rows of the table, each function got by Python's ctypes from the driver"""
+"""matrix.py -- the rows of the table, with each function looked up by Python's ctypes"""
 import ctypes
 import sys
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* plugin.c -- linked to the driver: the functions that its references are bound to */
+/* plugin.c -- a library linked to the driver: the targets of its references */
 #include "rows.h"
 
 extern const struct functions plugin_functions;

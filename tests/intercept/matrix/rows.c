@@ -109,9 +109,9 @@ bool test_cuMemFree_v2(void)
 	return RISES("frees", f->cuMemFree_v2(address));
 }
 
-/* ---- the old interface: its memory is known to nobody, but its calls are seen ---- */
+/* ---- the old interface: calls are intercepted, memory is not recorded ---- */
 
-/* By a bypassing call: an intercepted one ends answers to queries. */
+/* By a bypassing call: after an intercepted one, queries are forwarded. */
 bool in_old_context(bool (*run)(void))
 {
 	__typeof__(cuCtxCreate) *create = (__typeof__(create))bypass("cuCtxCreate");
@@ -254,7 +254,7 @@ bool test_cuGreenCtxDestroy(void)
 	return RISES("frees", f->cuGreenCtxDestroy(green));
 }
 
-/* ---- look-up: what it hands out is seen, too ---- */
+/* ---- look-ups: returned functions are intercepted, too ---- */
 
 static bool frees_seen(void *function)
 {
@@ -281,7 +281,7 @@ bool test_cuGetProcAddress(void)
 	return frees_seen(found);
 }
 
-/* ---- all of them ---- */
+/* ---- all rows ---- */
 
 struct test {
 	const char *symbol;
@@ -319,10 +319,10 @@ static bool is_one_of(const char *symbol, const char *const *symbols)
 	return *symbols != NULL;
 }
 
-/* On a device the first context of the old interface has to be the first of all. */
+/* The old interface needs the first context of a device. */
 static const char *const first[] = { "cuMemAlloc", "cuMemAllocPitch", "cuMemFree", "cuMemAllocHost",
 				     NULL };
-/* After the first intercepted one, queries are no longer answered. */
+/* After the first intercepted call, queries are forwarded. */
 static const char *const last[] = { "cuCtxCreate", NULL };
 static const char *const finds_missed_frees[] = { "cuMemPoolTrimTo", "cuMemPoolDestroy",
 						  "cuDeviceGraphMemTrim", NULL };

@@ -14,7 +14,7 @@ bool test_cuMemAllocHost_v2(void)
 	return OK(driver.cuMemFreeHost(address));
 }
 
-/* Not measured: whether a real driver's queries know allocations of the old interface. */
+/* Not measured: a real driver's answers to queries of the old interface's allocations. */
 static bool old_allocate_host(void)
 {
 	uint64_t before = count("host_allocations") + count("untracked");

@@ -62,7 +62,7 @@ bool test_cuPointerSetAttribute(void)
 
 /* ---- captures ---- */
 
-/* A capture has to end, or the library answers no more attribute settings. */
+/* Until the capture ends, the library forwards attribute settings. */
 static bool end_capture(CUstream stream)
 {
 	CUgraph graph;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* driver.c -- a driver from before cuGetProcAddress: it lacks many rows of the table */
+/* driver.c -- a driver without cuGetProcAddress and many other rows of the table */
 #include "memory/cuda_abi.h"
 
 #define BASE ((CUdeviceptr)0x7f1200000000)
@@ -30,7 +30,7 @@ CUresult cuMemFree_v2(CUdeviceptr address)
 	return CUDA_SUCCESS;
 }
 
-/* It lacks IS_GPU_DIRECT_RDMA_CAPABLE: a list with it is refused. */
+/* Without IS_GPU_DIRECT_RDMA_CAPABLE: a list query with it fails. */
 CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attributes, void **data,
 				CUdeviceptr address)
 {

@@ -164,7 +164,7 @@ START_TEST(no_key_of_freed_memory_is_found_while_others_are_allocated_at_its_add
 	ck_cuda(cuMemFree_v2(reuse.address));
 	for (int i = 0; i < 3; i++)
 		ck_assert_int_eq(pthread_create(&threads[i], NULL, look_up, NULL), 0);
-	/* Until look-ups have found it often enough. */
+	/* Until look-ups have had enough hits. */
 	for (int i = 0; i < 2000 || reuse.found < 1000; i++) {
 		CUdeviceptr address = allocate(SIZE);
 		uint32_t key = registered(address, SIZE);
@@ -285,7 +285,7 @@ static void come_and_go(void)
 
 	while (allocations < 200)
 		sched_yield();
-	/* The first receives live memory and what follows; the second stays. */
+	/* Each subscription receives live memory, then new events; the last one stays. */
 	while (allocations < 1000 || !rounds++) {
 		ck_assert_int_eq(ledger_open(&second), 0);
 		ck_assert_int_eq(peerpin_unsubscribe(second.subscription), 0);
@@ -631,8 +631,7 @@ START_TEST(memory_that_the_driver_keeps_is_delivered_as_allocated_again)
 }
 END_TEST
 
-/* ---- while an allocation is on its way: the memory is recorded, and registered inside the
- * allocation ---- */
+/* ---- inside an allocation: its memory is recorded and registered before the call returns ---- */
 
 static void subscribe_now(void)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ask.c -- one query, asked twice */
+/* ask.c -- one query to the client's function and to the driver's own, compared */
 #include <stdio.h>
 #include <string.h>
 
 #include "queries.h"
 
 #define PATTERN	   0xa5
-#define SLOT_BYTES 32 /* the widest answer has 12 */
+#define SLOT_BYTES 32 /* the largest answer has 12 */
 
 struct answer {
 	CUresult result;
@@ -22,7 +22,7 @@ static CUpointer_attribute any_attribute(struct dice *dice)
 	return (CUpointer_attribute)(1 + throw(dice, 21));
 }
 
-/* A list with tokens is refused, so that most have none. */
+/* The driver refuses lists with tokens: most lists have none. */
 static CUpointer_attribute listed_attribute(struct dice *dice)
 {
 	CUpointer_attribute attribute =
@@ -47,7 +47,7 @@ void query_make(struct query *query, struct dice *dice, uint64_t address)
 			query->form == LIST ? listed_attribute(dice) : any_attribute(dice);
 		query->slots[i] = (int)i;
 		if (query->form == LIST && i && chance(dice, 3))
-			query->slots[i] = (int) throw(dice, i); /* as another's */
+			query->slots[i] = (int) throw(dice, i); /* shared output */
 		if (chance(dice, query->form == LIST ? 1 : query->form == RANGE ? 20 : 6))
 			query->slots[i] = -1;
 	}
@@ -98,7 +98,7 @@ static void ask_one(const struct functions *functions, const struct query *query
 		if (answer->result == CUDA_SUCCESS) {
 			memcpy(&handle, answer->slots[0], sizeof(handle));
 			if (client.cuMemRelease(handle) != CUDA_SUCCESS)
-				answer->result = CUDA_ERROR_NOT_READY; /* which no query returns */
+				answer->result = CUDA_ERROR_NOT_READY; /* not a query result */
 		}
 		break;
 	case FORMS:

@@ -17,7 +17,7 @@ static void *pointer(uint64_t address)
 	return (void *)(uintptr_t)address;
 }
 
-/* From one byte to 8 MiB, each magnitude as often. */
+/* From 1 byte to 8 MiB, uniform in powers of 2. */
 static uint64_t any_size(struct dice *dice)
 {
 	uint64_t most = (uint64_t)1 << throw(dice, 24);
@@ -35,7 +35,7 @@ static uint64_t map_pages(struct dice *dice)
 	return (uintptr_t)pages;
 }
 
-/* Parts of the pages that touch each other at most, neither on a page's boundary but by chance. */
+/* Disjoint, possibly adjacent parts of the pages; page boundaries occur by chance only. */
 static void register_parts(struct member *member, struct dice *dice)
 {
 	uint64_t at = member->address + throw(dice, 5000), size;
@@ -238,7 +238,7 @@ static uint64_t address_in(const struct member *member, struct dice *dice, bool 
 		address = member->parts[part].address;
 		size = member->parts[part].size;
 		if (chance(dice, 20))
-			return address + size; /* of our own pages still */
+			return address + size; /* after the part, inside the pages */
 	}
 	if (member->kind == MAPPED)
 		address += throw(dice, 3) * MAPPING, size = MAPPING;
@@ -258,7 +258,7 @@ uint64_t population_address(const struct population *population, struct dice *di
 	uint64_t on_the_stack;
 
 	if (chance(dice, 3))
-		return throw(dice, 2); /* null, and next to it */
+		return throw(dice, 2); /* null, or 1 */
 	if (chance(dice, 3))
 		return (uintptr_t)&on_the_stack;
 	if (!settled && chance(dice, 1))

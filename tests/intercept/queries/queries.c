@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* queries.c -- check_queries [STEPS [SEED]]: what clients are answered is what the driver says, to
- * the byte
+/* queries.c -- check_queries [STEPS [SEED]]: answers to clients equal the driver's, to the byte
  *
- * Under the preload the two may differ; without it they are the same function. A run is repeated by
- * its seed as far as its first part goes, in which one thing happens at a time.
+ * Under the preload the answers may differ; without it both come from one function. The seed
+ * reproduces the first part of a run, in which one thread acts at a time.
  */
 #include <dlfcn.h>
 #include <link.h>
@@ -26,7 +25,7 @@ struct functions client, own;
 static CUcontext context;
 static CUstream stream;
 static unsigned long steps = 3000;
-static struct population shared; /* of the threads of the second part, which only ask */
+static struct population shared; /* second part: threads query it, and change nothing */
 
 uint64_t throw(struct dice * dice, uint64_t below)
 {
@@ -42,7 +41,7 @@ void fail(const struct dice *dice, const char *format, ...)
 	static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
 	va_list arguments;
 
-	pthread_mutex_lock(&once); /* and keeps it: the first difference is the one to look at */
+	pthread_mutex_lock(&once); /* never released: only the first difference is printed */
 	printf("seed %llu, %s, step %lu: ", (unsigned long long)dice->seed, dice->phase,
 	       dice->step);
 	va_start(arguments, format);
@@ -53,7 +52,7 @@ void fail(const struct dice *dice, const char *format, ...)
 	_exit(EXIT_FAILURE);
 }
 
-/* The driver's own functions, past whatever overrides dlsym. */
+/* The driver's own functions, without dlsym, which may be overridden. */
 static int read_own(struct dl_phdr_info *object, size_t size, void *driver)
 {
 	struct object_tables tables;
@@ -99,7 +98,7 @@ static uint64_t list_answers(void)
 	return read && !read("host_answers", &value) ? value : 0;
 }
 
-/* Every attribute at addresses that CUDA does not know. Prints how many answers came from the
+/* Every attribute at addresses unknown to CUDA. Prints the number of answers that needed the
  * driver's list query. */
 static void ask_before_memory(struct dice *dice)
 {
@@ -121,14 +120,14 @@ static void ask_before_memory(struct dice *dice)
 	printf("list answers: %llu\n", (unsigned long long)list_answers());
 }
 
-/* ---- threads that ask for the first part, one at a time ---- */
+/* ---- querying threads of the first part, one at a time ---- */
 
 static struct asker {
 	pthread_t thread;
 	sem_t asked, answered;
 	const struct query *query; /* NULL: end */
 	const struct dice *dice;
-	bool destroyed; /* its current context is */
+	bool destroyed; /* its current context has been destroyed */
 	CUcontext context;
 } askers[2];
 
@@ -178,7 +177,7 @@ static void end_askers(struct dice *dice)
 	}
 }
 
-/* ---- what happens in a step ---- */
+/* ---- steps ---- */
 
 static void ask(const struct population *population, struct dice *dice, bool settled)
 {
@@ -203,7 +202,7 @@ static void set_sync_memops(const struct population *population, struct dice *di
 
 	if (chance(dice, 50))
 		client.cuPointerSetAttribute(&value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address);
-	else /* whose query sets it as well */
+	else /* a token query sets SYNC_MEMOPS as well */
 		client.cuPointerGetAttribute(tokens, CU_POINTER_ATTRIBUTE_P2P_TOKENS, address);
 	query_attribute(CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address, dice);
 }
@@ -219,7 +218,7 @@ static void capture(const struct population *population, struct dice *dice)
 	MUST(dice, client.cuGraphDestroy(graph));
 }
 
-/* Whether it would change anything or not. */
+/* Also a setting that would change nothing. */
 static void refuse_set_in_capture(struct dice *dice)
 {
 	unsigned int on = 1;
@@ -305,7 +304,7 @@ static void *live_beside_others(void *argument)
 	return NULL;
 }
 
-/* The tokens are asked for first, so that who asks later changes nothing any more. */
+/* Query the tokens first, so that later token queries change nothing. */
 static void settle(struct dice *dice)
 {
 	unsigned char tokens[32];

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* queries.h -- a random population of memory, and queries of it that are asked twice
+/* queries.h -- a random population of memory, and each query of it twice
  *
- * Once through the function that a client finds, which the preload answers, and once through the
- * driver's own: results and every byte that is written have to agree. Nothing here is shared by
- * threads but what says so.
+ * First through the client's function, which the preload intercepts, then through the driver's own:
+ * results and all written bytes must agree. Threads share nothing here except where noted.
  */
 #ifndef PEERPIN_TESTS_QUERIES_H
 #define PEERPIN_TESTS_QUERIES_H
@@ -20,10 +19,10 @@ struct functions {
 #undef FUNCTION
 };
 
-/* Filled before any thread begins. */
+/* Shared by threads; filled before the first one starts. */
 extern struct functions client, own;
 
-/* A source of numbers, and where it stands, for the report of a difference. */
+/* Random numbers; step and phase for the report of a difference. */
 struct dice {
 	uint64_t state, seed;
 	unsigned long step;
@@ -36,7 +35,7 @@ static inline bool chance(struct dice *dice, unsigned int percent)
 	return throw(dice, 100) < percent;
 }
 
-/* Ends the program, with the place and what is wrong there. */
+/* Print seed, phase, step and message; exit. */
 void fail(const struct dice *dice, const char *format, ...)
 	__attribute__((format(printf, 2, 3), noreturn));
 #define MUST(dice, call)                                                                           \
@@ -53,9 +52,9 @@ enum kind {
 	PITCHED,
 	MANAGED,
 	POOL,
-	MAPPED, /* and beside it without access, and reserved */
+	MAPPED, /* beside it: a mapping without access, and a reserved range */
 	HOST,
-	REGISTERED, /* parts of pages of our own */
+	REGISTERED, /* parts of mmap()ed pages */
 	HEAP,
 	PAGES,
 	VARIABLE,
@@ -68,19 +67,19 @@ enum kind {
 
 struct member {
 	enum kind kind;
-	uint64_t address, size; /* of REGISTERED: of all of the pages */
+	uint64_t address, size; /* REGISTERED: of all pages */
 	struct {
 		uint64_t address, size;
 	} parts[PARTS_MAX];
 	int part_count;
 	CUmodule module;
-	bool in_context; /* that will be destroyed */
+	bool in_context; /* allocated in a context that will be destroyed */
 };
 
 struct population {
 	struct member members[POPULATION];
 	int count;
-	uint64_t gone[GONE_MAX]; /* where something was */
+	uint64_t gone[GONE_MAX]; /* addresses of freed memory */
 	int gone_count;
 };
 
@@ -90,10 +89,9 @@ void population_free(struct population *population, struct dice *dice);
 void population_end(struct population *population, struct dice *dice);
 /* The context that these members were allocated in has been destroyed. */
 void population_lose(struct population *population);
-/* Pages are registered that were nobody's, or the other way around. */
+/* Register pages that were not registered, or unregister registered ones. */
 void population_turn(struct population *population, struct dice *dice);
-/* An address to ask about; `settled`: inside living memory, so that no other thread can change what
- * it is. */
+/* An address to query; `settled`: inside live memory, which no other thread changes. */
 uint64_t population_address(const struct population *population, struct dice *dice, bool settled);
 
 /* ---- ask.c ---- */
@@ -107,14 +105,14 @@ struct query {
 	uint64_t address;
 	unsigned int count;
 	CUpointer_attribute names[LIST_MAX];
-	int slots[LIST_MAX]; /* where the answer goes; -1: null */
+	int slots[LIST_MAX]; /* indices of the outputs; -1: null */
 	bool null_names, null_data;
 };
 
 void query_make(struct query *query, struct dice *dice, uint64_t address);
-/* Asks both and compares; fails the program if they differ. */
+/* Query both and compare; fail() on a difference. */
 void query_ask(const struct query *query, const struct dice *dice);
-/* That a single attribute reads the same by both ways. */
+/* Compare a single attribute. */
 void query_attribute(CUpointer_attribute attribute, uint64_t address, const struct dice *dice);
 
 #endif

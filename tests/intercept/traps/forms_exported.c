@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* forms_exported.c -- traps of dma-bufs: exports are of whole pages, allocations need not begin on
- * one
+/* forms_exported.c -- traps of dma-bufs: exports consist of whole pages, allocations need not begin
+ * on a page
  *
  * The driver's layout (measured): 1000 bytes each at +0, +0x400, ..., then 100 000 bytes at
  * +0x1000, +0x19800.
@@ -172,7 +172,7 @@ void several_mappings(void)
 	kept &= PART(pages.file >= 0) && is_served(&pages, address, UNIT) &&
 		is_served(&pages, address + UNIT, UNIT) &&
 		is_passed(&pages, address, 2 * UNIT, "bypassed_range");
-	/* A later mapping at the second place is not in the dma-buf. */
+	/* A later mapping at the second address is not in the dma-buf. */
 	cuMemUnmap(address + UNIT, UNIT);
 	kept &= map(address + UNIT) && is_served(&pages, address, UNIT) &&
 		is_passed(&pages, address + UNIT, UNIT, "bypassed_freed");

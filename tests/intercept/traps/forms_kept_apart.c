@@ -173,7 +173,7 @@ static void labels(CUdeviceptr address)
 	       PART(known && known->rkey == plain->rkey) &&
 	       PART(extended && extended->rkey == plain->rkey) && PART(own(lied, 0, SIZE)) &&
 	       PART(own(long_one, 4096, SIZE));
-	/* The descriptor now is another file's; the dma-buf lives in its copy. */
+	/* The descriptor now refers to another file; its copy keeps the dma-buf. */
 	dup2(other, file);
 	reused = ibv_reg_dmabuf_mr(pd, 0, SIZE, address, file, ACCESS);
 	ibv_dereg_mr(known);

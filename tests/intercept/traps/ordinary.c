@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ordinary.c -- traps that show on an ordinary driver */
+/* ordinary.c -- traps on an ordinary driver */
 #include "traps.h"
 
 #include <pthread.h>
@@ -16,7 +16,7 @@ static void *(*real)(const char *symbol); /* the driver's own */
 static CUcontext context;
 static CUdevice device;
 
-/* ---- what is counted while dlsym runs ---- */
+/* ---- counters of calls inside dlsym ---- */
 
 static __thread bool counting;
 static __thread unsigned int mallocs, getenvs;
@@ -235,8 +235,7 @@ static void t8(void)
 	uint64_t allocations = statistic("allocations"), frees = statistic("frees");
 	CUdeviceptr address;
 
-	/* dlsym once, then each function through what that returned, as runtimes since CUDA 11.3.
-	 */
+	/* dlsym once, then each function by cuGetProcAddress, as runtimes since CUDA 11.3. */
 	get_address("cuMemAlloc", (void **)&allocate, 3020, 0, NULL);
 	get_address("cuMemFree", (void **)&release, 3020, 0, NULL);
 	trap("T8", "a runtime that takes every function from cuGetProcAddress is intercepted",

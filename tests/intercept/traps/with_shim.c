@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* with_shim.c -- traps that show in the calls that reach the driver */
+/* with_shim.c -- traps in the calls that reach the driver */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>

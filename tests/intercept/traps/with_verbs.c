@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* with_verbs.c -- traps that show in registrations */
+/* with_verbs.c -- traps in registrations */
 #include <string.h>
 
 #include "../verbs/libibverbs.h"

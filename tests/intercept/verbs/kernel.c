@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* kernel.c -- ibv_cmd_* on a kernel that only keeps lists
+/* kernel.c -- ibv_cmd_* on a simulated kernel, which only keeps lists
  *
  * As the kernel, it gives each region the lowest free handle, refuses unknown handles, and keeps a
  * protection domain with regions. Each call fills the fields that the real one fills
@@ -266,7 +266,7 @@ int ibv_cmd_dealloc_pd(struct ibv_pd *pd)
 	return 0;
 }
 
-/* Regions that remain are counted: nobody can deregister them. */
+/* Count the remaining regions, which can no longer be deregistered. */
 void verbs_uninit_context(struct verbs_context *context)
 {
 	struct ibv_context *device =

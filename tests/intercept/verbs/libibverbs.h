@@ -22,7 +22,7 @@ static inline struct ibv_context *standin_open_device(void)
 	return context;
 }
 
-/* Inline in verbs.h, by a table of the provider's. */
+/* Inline in verbs.h, through the provider's table. */
 struct ibv_mr *standin_alloc_null_mr(struct ibv_pd *pd);
 int standin_bind_mw(struct ibv_mr *mr);
 
@@ -57,8 +57,8 @@ struct standin_region {
 
 struct standin_counts {
 	unsigned int requests;	  /* registrations that reached the kernel */
-	unsigned int changed;	  /* changes of one */
-	unsigned int unknown;	  /* deregistrations of none */
+	unsigned int changed;	  /* changes of a registration */
+	unsigned int unknown;	  /* deregistrations of unknown regions */
 	unsigned int left_behind; /* regions on a closed device */
 };
 
@@ -76,7 +76,7 @@ extern int standin_fails_with;	      /* error of all registrations; 0: none */
 extern void (*standin_in_register)(void);
 extern void (*standin_in_deregister)(void);
 
-/* Last argument of a dma-buf registration: the provider's, and what reached the kernel. */
+/* Last argument of a dma-buf registration: from the provider, and as received by the kernel. */
 extern struct ibv_command_buffer *provider_attributes, *standin_attributes_seen;
 
 #endif

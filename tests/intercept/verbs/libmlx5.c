@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* libmlx5.c -- the one function of libmlx5 that has attributes of its own for a dma-buf
+/* libmlx5.c -- the function of libmlx5 with its own attributes for a dma-buf
  * (_mlx5dv_reg_dmabuf_mr) */
 #include <stdlib.h>
 
