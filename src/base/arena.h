@@ -3,7 +3,7 @@
  *
  * An index takes 32 bits, a pointer 64; one addition turns an index into an address. The range is
  * reserved once, without memory: mlockall() locks nothing in it and a core dump writes nothing.
- * Memory is committed from the front on demand and never released: wait-free readers rely on its
+ * Memory is committed from the front as needed and never released: wait-free readers rely on its
  * type. Pages come from the kernel directly, as in pool.h.
  *
  * The owner's lock guards an arena. Readers may use `base` and committed objects without the lock.

@@ -67,8 +67,8 @@ static inline __attribute__((always_inline)) void biased_leave(_Atomic uint32_t 
 void biased_begin(struct biased *all);
 
 /* biased_stop(): no owner enters from now on; without owners it needs no barrier. biased_await():
- * waits until one owner has left. An owner whose `thread` (gettid()) ended inside, cancelled or
- * from a signal handler, counts as left. */
+ * waits until one owner has left. An owner counts as left if its `thread` (gettid()) ended inside,
+ * cancelled or from a signal handler. */
 void biased_stop(struct biased *all, bool has_owners);
 void biased_await(_Atomic uint32_t *busy, int thread);
 void biased_go(struct biased *all);

@@ -4,7 +4,7 @@
  * Sources in order of precedence, lowest first: defaults, /etc/peerpin.conf, the file of
  * PEERPIN_CONFIG_FILE, the environment. The launcher turns options into variables. An invalid value
  * is ignored, so the next lower source applies; it never stops the program. A setuid program gets
- * the defaults: its environment and files are the caller's.
+ * the defaults: its caller controls environment and files.
  *
  * config_early() reads the environment alone. It may run in the first dlsym of the process, before
  * any constructor: it allocates nothing, takes no lock, calls neither libc nor the kernel, nor a

@@ -31,8 +31,8 @@ bool job_file_claim(uint64_t hash);
  * below 0: no lock. Call at exit. */
 int job_file_lead(void);
 
-/* Close the file; remove it if no other rank holds a lock and no message was claimed. A removed
- * file would allow messages again that ranks print which start one after another. */
+/* Close the file; remove it if no other rank holds a lock and no message was claimed. Without the
+ * file, a rank that starts later would repeat messages of earlier ranks. */
 void job_file_leave(void);
 
 #endif

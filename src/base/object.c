@@ -97,7 +97,7 @@ void *object_find(const struct object_tables *tables, const char *name)
 
 struct object_search {
 	const char *beginning;
-	uint64_t known, changes; /* loads + unloads: cached << 1 | answer; now */
+	uint64_t known, changes; /* loads + unloads, known: << 1 | cached answer */
 	bool found;
 };
 

@@ -15,7 +15,7 @@
 
 #define ONCE_DONE (-1)
 
-/* 0: not begun; ONCE_DONE; else the process whose thread computes. */
+/* 0: not begun; ONCE_DONE; else the process number of the computing thread. */
 typedef _Atomic int once;
 
 static inline bool once_is_done(const once *state)

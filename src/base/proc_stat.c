@@ -81,7 +81,7 @@ bool proc_stat_is_live(int process, uint64_t start)
 	char file[32];
 
 	system_format(file, sizeof(file), "/proc/%d/stat", process);
-	/* State Z with several threads is a live process whose first thread has ended. */
+	/* State Z with several threads: a live process after the end of its first thread. */
 	if (live && proc_stat_read(file, &stat))
 		live = (!start || stat.start == start) && stat.state != 'X' &&
 		       (stat.state != 'Z' || stat.threads > 1);

@@ -54,9 +54,9 @@ static void process_log_settings(void)
 		    PACKAGE_VERSION, process_program(), changed ? settings : "none");
 }
 
-/* Do not serialize the threads here. Both calls may wait for a libc lock whose holder may allocate
- * GPU memory (a plug-in's constructor, under the dynamic linker's lock). Each thread registers the
- * handlers itself; registering twice is harmless. */
+/* Do not serialize the threads here. Both calls may wait for a libc lock, and its holder may
+ * allocate GPU memory (a plug-in's constructor, under the dynamic linker's lock). Each thread
+ * registers the handlers itself; registering twice is harmless. */
 static void process_watch(void)
 {
 	static _Atomic bool watching;

@@ -66,7 +66,7 @@ int runtime_folder_named(char path[RUNTIME_PATH])
 	int saved_errno = errno;
 	int folder = -ENOENT;
 
-	/* Ignore the environment of a setuid program: the user who starts it controls it. */
+	/* Ignore the environment of a setuid program: its user controls it. */
 	if (getauxval(AT_SECURE))
 		return -EPERM;
 	for (unsigned int i = 0; i < 2 && folder < 0; i++) {

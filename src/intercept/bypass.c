@@ -63,8 +63,8 @@ static _Atomic unsigned int settled_count;
 static _Atomic bool plain_loads_bind_here;
 static unsigned long long objects_seen, objects_loaded; /* in this namespace; in all namespaces */
 
-/* The driver's own libraries; UCX's hooks, which get the driver's functions on purpose; libc and
- * the dynamic linker, which use their own dlsym. */
+/* The driver's own libraries; UCX's hooks, which look up the driver's functions on purpose; libc
+ * and the dynamic linker, which use their own dlsym. */
 static bool bypass_is_exempt(const char *name)
 {
 	static const char prefixes[][16] = {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* cuda_context.c -- ends of contexts, which free the memory allocated in them
  *
- * If peerpin can determine beforehand what ends, registrations are removed first, as for a free.
- * Only the driver detects the end of the last attachment or retain, since some may be
+ * If peerpin can determine the ending allocations beforehand, registrations are removed first, as
+ * for a free. Only the driver detects the end of the last attachment or retain, since some may be
  * unintercepted: there peerpin queries the driver afterwards. This is safe: the kernel keeps the
  * pages of a registration until its deregistration.
  */

@@ -91,7 +91,7 @@ static inline void **entry_next_of(const struct entry_point *row)
 /* Row with exactly this name, or NULL. Takes no lock and reads only the table. */
 const struct entry_point *entry_find(const char *symbol);
 
-/* Row whose driver function is at `address`, or NULL. */
+/* Row of the driver function at `address`, or NULL. */
 const struct entry_point *entry_of_driver(const void *address);
 
 /* True if this library exports the symbol and no other definition is visible. RTLD_DEFAULT and

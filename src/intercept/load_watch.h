@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* load_watch.h -- notes loads whose calls may bypass peerpin
+/* load_watch.h -- notes loads that may bypass peerpin
  *
  * dlopen binds an object to the program's scope first, where this library's exports are, except
  * with RTLD_DEEPBIND or dlmopen. So dlopen and dlmopen are exported: they note such a load before

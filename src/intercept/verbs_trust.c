@@ -99,7 +99,7 @@ void verbs_record_layout(bool right)
 
 /* Libraries with and without the parameter share one version node. libmlx5 got its function for
  * private attributes in the same release, and no other provider has private attributes. Without
- * that function the value is never intended. */
+ * that function the value is arbitrary. */
 static bool verbs_trust_has_driver_parameter(void)
 {
 	int trust = __atomic_load_n(&attributes_trust, __ATOMIC_RELAXED);

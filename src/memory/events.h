@@ -21,7 +21,7 @@ bool attributes_integrated(int device);
 /* True if the BUFFER_ID from the driver still is the recorded one. */
 bool attributes_match(const struct allocation *allocation);
 
-/* Count and log an allocation without a record, for want of memory or because of an unusual
+/* Count and log an allocation without a record, for lack of memory or because of an unusual
  * address. */
 void events_untracked(const struct allocation *allocation, int error);
 

@@ -55,7 +55,7 @@ struct details {
 	_Atomic uint64_t words[2];
 };
 
-/* Entry: a range whose length is a power of 2: 2 MiB, or a part of the parent's range. One word
+/* Entry: a range with a power of 2 as length: 2 MiB, or a part of the parent's range. One word
  * holds both halves, so that a load reads both at one moment:
  *   low   record that covers the first byte of the range
  *   high  allocations that begin at a later byte: none, a bucket of up to 8 words, or 64 parts */
@@ -147,7 +147,7 @@ LOOKUP_INLINE uint32_t lookup_in_bucket(const struct bucket *bucket, uint64_t of
 }
 
 /* Follow the path from the entry of the block. Returns the first candidate and leaves the last
- * entry in *word, whose low half is the second candidate. */
+ * entry in *word; its low half is the second candidate. */
 LOOKUP_INLINE uint32_t lookup_inside(uint64_t *word, uint64_t address)
 {
 	unsigned int shift = BLOCK_SHIFT;

@@ -90,7 +90,7 @@ static CUresult queries_context_state(void)
 					  : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-/* ---- addresses that CUDA does not know ----
+/* ---- addresses unknown to CUDA ----
  *
  * There the driver answers a list query with CUDA_SUCCESS and memory type 0, and refuses a single
  * query with CUDA_ERROR_INVALID_VALUE without storing a value (measured, tests/contract). The list
@@ -122,7 +122,7 @@ static bool queries_is_host_memory_unknown(const struct driver_calls *driver)
 
 /* True if the driver refuses the query of `attribute` at `address`, and stores nothing. False: the
  * driver has to answer. The driver also refuses a list with an attribute that it does not support.
- * Queries in a context whose kernel has failed were not measured. */
+ * Queries in a context after a failed kernel were not measured. */
 static bool queries_is_refused(CUpointer_attribute attribute, uint64_t address)
 {
 	const struct driver_calls *driver = driver_calls();
@@ -152,7 +152,7 @@ static CUresult queries_verify_refusal(CUresult result, uint64_t address)
 
 /* ---- one attribute ---- */
 
-/* Attributes whose list query has no side effect: a query of the tokens sets SYNC_MEMOPS. */
+/* Attributes with a list query free of side effects: a query of the tokens sets SYNC_MEMOPS. */
 static bool queries_is_listable(CUpointer_attribute attribute)
 {
 	return (unsigned int)attribute < QUERY_ATTRIBUTES && query_attributes[attribute].bytes &&

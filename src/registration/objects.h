@@ -16,9 +16,9 @@
  * region, or its one block, holds a part of each of its allocations. While one of them is live the
  * driver cannot have replaced a page. Allocations that round to the same range share one region.
  *
- * registration_lock guards every field below unless its comment says otherwise. Lock order:
- * registration_lock, then the memory table's lock. With registration_lock held, no code calls
- * malloc or free (see base/pool.h), the driver or verbs. A region being registered has state
+ * registration_lock guards every field below, except where a comment names another rule. Lock
+ * order: registration_lock, then the memory table's lock. With registration_lock held, no code
+ * calls malloc or free (see base/pool.h), the driver or verbs. A region being registered has state
  * REGION_REGISTERING and stays in its indexes until it settles; region_settled is signalled then.
  */
 #ifndef PEERPIN_REGISTRATION_OBJECTS_H

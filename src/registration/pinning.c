@@ -5,7 +5,7 @@
  * possible. The first registration tests it. If the method fails and another one succeeds, the pair
  * changes to that one, and back by the same rule. A method that has worked before is replaced only
  * after MISSES failures in turn, because one region may have a cause of its own. A lack of memory
- * and temporary errors say nothing about a method: the caller gets the error, and evicts or
+ * and temporary errors are no evidence against a method: the caller gets the error, and evicts or
  * retries.
  */
 #include "registration/pinning.h"
@@ -26,7 +26,7 @@ struct pair {
 	const struct ibv_context *context; /* NULL: unused */
 	int device;
 	unsigned int method;   /* tried first: index in the table, as all below */
-	unsigned int replaced; /* the method before; as `method`: none */
+	unsigned int replaced; /* former method; equal to `method`: none */
 	unsigned int missed;   /* consecutive registrations by another method */
 	struct method_support support[METHODS_MAX];
 	bool works[METHODS_MAX];    /* has registered at least once */
@@ -136,7 +136,7 @@ static const char *pinning_reason(const struct method_support *support,
 	return description;
 }
 
-/* The method which the pair would use but for `reason`; as the pair's method: none. */
+/* Index of the method that `reason` excludes; equal to the pair's method: none. */
 static unsigned int pinning_preferred(const struct pair *pair)
 {
 	return pair->replaced != pair->method ? pair->replaced : 0;

@@ -88,8 +88,8 @@ static enum service requests_make_ready(struct region *region, const struct allo
 	}
 	if (region->ended || region->state == REGION_READY)
 		return service;
-	/* A background registration never evicts for itself; this one may, so it can succeed where
-	 * the worker's failed. */
+	/* A background registration never evicts. A synchronous one may, so it can succeed after
+	 * the worker's failure. */
 	region->state = REGION_REGISTERING;
 	statistics_time(program_ns, region_register(region, true), registration_program_ns);
 	return service;

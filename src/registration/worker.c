@@ -94,7 +94,7 @@ static int worker_create(void)
 
 static _Atomic bool started; /* or a thread is starting it */
 
-/* Call only after setting `started`. A failure for want of threads may be temporary: skip some
+/* Call only after setting `started`. A failure for lack of threads may be temporary: skip some
  * wakes before the next attempt, twice as many each time, up to TRY_EVERY. */
 static __attribute__((noinline)) void worker_start(void)
 {

@@ -28,7 +28,7 @@ struct errors_text {
 	int number;
 	const char *name;  /* EFAULT; "" if the number is unknown */
 	const char *cause; /* without a full stop */
-	const char *fix;   /* what removes the cause, in sentences */
+	const char *fix;   /* removes the cause; in sentences */
 };
 
 /* `number` is a positive errno value or a CUresult. */

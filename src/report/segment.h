@@ -67,7 +67,7 @@ enum histogram {
 	HISTOGRAM_COUNT
 };
 
-/* Bucket i counts values whose highest bit is bit i; bucket 0 also counts 0. */
+/* Bucket i counts values with bit i as highest bit; bucket 0 also counts 0. */
 #define HISTOGRAM_BUCKETS 64
 
 /* Pinned bytes of a GPU (index: ordinal), or on an adapter (by name). */
@@ -161,8 +161,8 @@ const char *segment_reason(const struct segment_pair *pair, char to[SEGMENT_REAS
 /* Add the numbers of another process. The sum of peaks is an upper bound of the common peak. */
 void segment_add(struct segment *sum, const struct segment *other);
 
-/* Return why `size` bytes at `segment` are no valid segment; NULL: valid. All texts of a valid
- * segment are terminated. */
+/* Validate `size` bytes at `segment`: return the reason for a refusal; NULL: valid. All texts of a
+ * valid segment are terminated. */
 const char *segment_refused(const struct segment *segment, size_t size);
 
 #endif

@@ -34,10 +34,10 @@
 
 static char file_name[32]; /* name in the runtime folder; "": no file */
 static bool mapped;	   /* pages of a file are mapped, named or unlinked */
-static int refused;	   /* 0, or -errno: why there is no file */
+static int refused;	   /* 0, or -errno: reason for no file */
 
 static char results[4096]; /* absolute name from PEERPIN_STATS_FILE */
-static int results_error;  /* 0, or -errno: why there is no such name */
+static int results_error;  /* 0, or -errno: reason for no name */
 
 static void segment_file_describe(struct segment_header *header)
 {

@@ -90,7 +90,7 @@ int statistics_adapter(const char *name);
 void statistics_pinned(int gpu, int adapter, int64_t bytes);
 
 /* Count a region of the GPU that `method` registered on the adapter. `path`: PCI path (topology.h).
- * `reason`: why another method was not used; NULL: recorded before, or none. */
+ * `reason`: fallback reason; NULL: recorded before, or none. */
 void statistics_registered_by(int gpu, int adapter, const char *path, const char *method,
 			      const char *reason);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* adapter_verbs.h -- libibverbs.so.1 declarations that the simulated and the real adapter share
  *
- * Duplicates registration/verbs_abi.h on purpose: a mistake in one shows against the other. The
+ * Duplicates registration/verbs_abi.h on purpose: a difference reveals a mistake in either. The
  * public half is verbs.h since IBVERBS_1.1, with names up to IBVERBS_1.15. The private half is
  * IBVERBS_PRIVATE_59. Include this header where verbs.h may be missing, and beside neither verbs.h
  * nor verbs_abi.h.

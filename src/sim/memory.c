@@ -148,7 +148,7 @@ CUresult cuMemGetAddressRange(CUdeviceptr_v1 *base, unsigned int *size, CUdevice
 	return cuMemGetAddressRange_v2(&wide_base, NULL, address);
 }
 
-/* Memory that a copy accepts: the driver's only, or also host memory. */
+/* Memory accepted by a copy: the driver's only, or also host memory. */
 enum side { DEVICE, EITHER };
 
 /* Allow a copy across adjacent mappings: frameworks' pools map pieces one after another. */

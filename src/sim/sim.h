@@ -52,7 +52,7 @@ extern bool sim_dma_buf;     /* memory can be exported as a dma-buf */
 CUresult sim_enter(void);
 CUresult sim_leave(CUresult result); /* unlock; return the argument */
 
-/* Define a driver call, whose body runs with sim_lock held and returns the call's result:
+/* Define a driver call. Its body runs with sim_lock held and returns the call's result:
  *
  *	SIM_CALL(cuX, (argument), CUtype argument)
  *	{

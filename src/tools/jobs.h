@@ -16,7 +16,7 @@ struct job {
 	const struct record **ranks; /* by rank, host, process; without rank and job: by start */
 	size_t count;
 	json_t *totals;	    /* sum of each counter */
-	json_t *histograms; /* sums; bucket i counts values whose log2 is i */
+	json_t *histograms; /* sums; bucket i counts values from 2^i on */
 	json_t *hosts, *versions;
 	size_t used, ends[RECORD_KILLED + 1];
 	int64_t started_ns; /* earliest of the ranks */

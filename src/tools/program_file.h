@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* Depth to which Linux follows scripts whose interpreters are scripts. */
+/* Linux's limit on nesting: scripts as interpreters of scripts. */
 #define SCRIPTS_MAX 5
 
 /* Searches PATH as a shell does. False: no runnable file; `path` is then `name`. */

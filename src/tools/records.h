@@ -77,7 +77,7 @@ static inline const char *record_text(const struct record *record, const char *k
 int64_t record_rank(const struct record *record);
 const char *record_end_name(enum record_end end);
 
-/* The statistics segment that `fd` has open for reading as a record, whose member "ended" is
+/* The statistics segment that `fd` has open for reading, as a record. Its member "ended" is
  * "exit", "running" or "killed". NULL: `*wrong` is the reason (segment_json.c). */
 json_t *segment_to_json(const char *path, int fd, const char **wrong);
 

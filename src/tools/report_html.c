@@ -93,7 +93,7 @@ static void report_html_print_page(FILE *out, const char *page, const char *char
 	fputs(chart_at + strlen(CHART_MARK), out);
 }
 
-/* Follow no link. Replace a file only on request, atomically. */
+/* Follow no link. With `replace`, replace a file atomically. */
 static bool report_html_write_page(const char *path, bool replace, const char *page,
 				   const char *chart, const json_t *report)
 {

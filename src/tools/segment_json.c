@@ -113,7 +113,7 @@ json_t *segment_to_json(const char *path, int fd, const char **wrong)
 		segment->header.process > 0 && segment_json_may_be_running(path, &segment->header);
 	refused = segment_refused(segment, records_read_bytes(fd, segment, sizeof(*segment)));
 	if (refused) {
-		/* Only the other build has the layout of the file. */
+		/* The layout is of another build and unknown here. */
 		*wrong = text_of("statistics segment: %s%s", refused,
 				 strstr(refused, "another build")
 					 ? ": use that build, or delete the file"

@@ -61,7 +61,7 @@ static void checks_acs_add_once(char **list, const char *pci)
 		list_add(list, pci);
 }
 
-/* Adds each bridge between GPU and adapter that redirects, or whose capabilities are hidden.
+/* Adds each bridge between GPU and adapter that redirects or hides its capabilities.
  * Returns the number of bridges. */
 static unsigned int checks_acs_bridges(struct host *host, const struct gpu *gpu,
 				       const struct adapter *adapter, char **redirecting,

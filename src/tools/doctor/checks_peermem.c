@@ -22,7 +22,7 @@ static bool checks_peermem_is_loaded(struct host *host, const char *module)
 #define NEW "nvidia_peermem"
 #define OLD "nv_peer_mem"
 
-/* Unreadable data make no other fix: host_read notes none. */
+/* host_read notes no unreadable reading: the fix is equal for absent and unreadable data. */
 const char *peermem_fix(struct host *host)
 {
 	bool can_be = !host_read(host, "kernel/module/nvidia-peermem")->error &&

@@ -28,7 +28,7 @@ struct host;
 struct child {
 	struct host *host;
 	unsigned int seconds; /* time limit */
-	char *output;	      /* start of what the child prints, NUL bytes replaced */
+	char *output;	      /* start of the child's output, NUL bytes replaced */
 	size_t output_size, output_length;
 	char call[200]; /* last call announced (child_does); of child_run, after an error */
 	char end[60];	/* "ok", "signal N", ...: as PREFIXended, without the call */

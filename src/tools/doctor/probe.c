@@ -7,14 +7,19 @@
  *
  * Readings beside those of host.h, all below probe/GPU/ADAPTER/:
  *
- *   ended               end of the pair's child; output: its output. probe/ended is the first that
- * is not "ok", absent if no pair was tried. If the child is lost during a method, another child
- * continues with the next one: METHOD/ended, METHOD/output METHOD/begun           "1": the method
- * was started METHOD/transfer        error EOPNOTSUPP with a reason: no transfer was possible, for
- * example without an active port METHOD/export          cuMemGetHandleForAddressRange of 2 MiB,
- * before the registration: "ok NANOSECONDS" METHOD/BYTES           "fail CALL ERRNO" may name a
- * call before the registration: "fail ibv_open_device EACCES", "fail cuMemGetHandleForAddressRange
- * CUDA_ERROR_NOT_SUPPORTED"; or the end of a lost child: "fail timeout 10 in ibv_reg_mr"
+ *   ended               end of the pair's child; output: its output. probe/ended is the first
+ *                       that is not "ok", absent if no pair was tried. If the child is lost
+ *                       during a method, another child continues with the next one:
+ *                       METHOD/ended, METHOD/output
+ *   METHOD/begun        "1": the method was started
+ *   METHOD/transfer     error EOPNOTSUPP with a reason: no transfer was possible, for example
+ *                       without an active port
+ *   METHOD/export       cuMemGetHandleForAddressRange of 2 MiB, before the registration:
+ *                       "ok NANOSECONDS"
+ *   METHOD/BYTES        "fail CALL ERRNO" may name a call before the registration:
+ *                       "fail ibv_open_device EACCES",
+ *                       "fail cuMemGetHandleForAddressRange CUDA_ERROR_NOT_SUPPORTED";
+ *                       or the end of a lost child: "fail timeout 10 in ibv_reg_mr"
  */
 #include <errno.h>
 #include <stdio.h>

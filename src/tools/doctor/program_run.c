@@ -11,7 +11,7 @@
  * 	ended exit N | signal N | terminated | killed
  * 	processes N       processes with statistics
  * 	linked N          driver and verbs functions bound to libpeerpin.so by program and libraries
- * 	dlsym N           objects whose dlsym is bound to peerpin's: their later look-ups use it
+ * 	dlsym N           objects with dlsym bound to peerpin's: their later look-ups use it
  * 	allocations N, requests N, ...   counters of statistics.def, summed over all processes
  *
  * Error ENOENT with a message: libpeerpin.so was not found. option/library overrides the

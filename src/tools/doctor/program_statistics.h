@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* program_statistics.h -- collects what a run under peerpin wrote: ld.PID, PID.json,
+/* program_statistics.h -- collects the files of a run under peerpin: ld.PID, PID.json,
  * peerpin/PID.stats */
 #ifndef PEERPIN_TOOLS_DOCTOR_PROGRAM_STATISTICS_H
 #define PEERPIN_TOOLS_DOCTOR_PROGRAM_STATISTICS_H

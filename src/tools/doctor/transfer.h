@@ -11,7 +11,7 @@
  * as well.
  *
  * Returns NULL if every byte matches, else the error. *tried == false: no transfer was possible,
- * and the error says why.
+ * and the error is the reason.
  */
 const char *transfer_check(struct ibv_pd *pd, const struct ibv_mr *mr, CUdeviceptr address,
 			   size_t length, bool *tried);
