@@ -237,6 +237,11 @@ ranks 2, 3: not used: no registration was requested' "$(outliers_of '1:used=fals
 		'2 of 4 ranks did not use GPUDirect RDMA: only host memory was registered (others: other reasons).' \
 		"$(advice_of partly_used '1:used=false' '1:usage="not used: only host memory was registered"' '2:used=false' \
 			'2:usage="not used: no registration was requested"' | head -1)"
+	same 'a process with requests on host memory precedes one without requests' \
+		'2 of 4 ranks did not use GPUDirect RDMA: only host memory was registered (others: other reasons).' \
+		"$(advice_of partly_used '1:used=false' '1:requests=0' '1:host_requests=0' \
+			'1:usage="not used: no registration was requested"' '2:used=false' '2:requests=0' '2:host_requests=3' \
+			'2:usage="not used: only host memory was registered"' | head -1)"
 	same 'requests on host memory are requests: the first reason with one is shown' \
 		'2 of 4 ranks did not use GPUDirect RDMA: only host memory was registered (others: other reasons).' \
 		"$(advice_of partly_used '1:used=false' '1:requests=0' '1:host_requests=3' \
