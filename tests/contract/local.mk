@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The driver's contract, held by whichever libcuda the program finds: the simulated one in "make check", a real
-# one on a GPU machine. Linked statically to Check, so that the program alone can be taken there.
+# The driver's contract, tested on the libcuda that the program finds: the simulated one in "make
+# check", a real one on a GPU machine. Linked statically to Check: no library to copy there.
 if HAVE_CHECK
 check_PROGRAMS += tests/contract/check_driver
 TESTS += tests/contract/check_driver.sh

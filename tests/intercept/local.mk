@@ -83,7 +83,7 @@ tests_intercept_ends_ends_SOURCES = tests/intercept/ends/ends.c tests/intercept/
 	tests/intercept/ends/settings.c
 tests_intercept_ends_ends_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -lpthread -ldl
 
-# Nothing but a name that is loaded.
+# An empty library, loaded by its name.
 check_LTLIBRARIES += tests/intercept/fabric/libfabric.la
 tests_intercept_fabric_libfabric_la_SOURCES = tests/intercept/fabric/fabric.c
 tests_intercept_fabric_libfabric_la_LDFLAGS = -shared -version-info 1:0:0 -rpath /nowhere
@@ -159,7 +159,7 @@ tests_intercept_libmpi_hook_la_SOURCES = tests/intercept/traps/mpi.c
 tests_intercept_libmpi_hook_la_LDFLAGS = -shared -avoid-version -rpath /nowhere
 tests_intercept_libmpi_hook_la_LIBADD = src/sim/libcuda.la -ldl
 
-# The driver in front of another, which must have another name; and a run path: not libtool's to lay.
+# Built without libtool: a driver in front of a renamed one, and a library found by a run path.
 check_DATA += tests/intercept/shim/libcuda.so.1 tests/intercept/inner/libinner.so \
 	tests/intercept/folder/libtrap_runpath.so
 EXTRA_DIST += tests/intercept/traps/shim.c
@@ -178,7 +178,7 @@ tests_intercept_runpath_LDFLAGS = -Wl,-rpath,$(abs_top_builddir)/tests/intercept
 CLEANFILES += tests/intercept/shim/libcuda.so.1 tests/intercept/inner/libinner.so \
 	tests/intercept/folder/libtrap_runpath.so
 
-# Another override of dlsym, in both common forms; and every name of a driver.
+# Another override of dlsym, in both common forms, and every name of a driver.
 check_LTLIBRARIES += tests/intercept/chaining.la tests/intercept/reaching.la
 other_ldflags = -module -shared -avoid-version -rpath /nowhere
 tests_intercept_chaining_la_SOURCES = tests/intercept/other_preload.c
