@@ -89,7 +89,7 @@ src_libpeerpin_la_LDFLAGS += -Wl,-z,defs
 endif
 EXTRA_src_libpeerpin_la_DEPENDENCIES = src/intercept/exports.map
 
-# From the table, so that what is exported and what is intercepted cannot differ.
+# From the table: exported and intercepted functions cannot differ.
 src/intercept/exports.map: $(top_srcdir)/src/intercept/exports.map.in \
 		$(top_srcdir)/src/intercept/entry_points.def
 	$(AM_V_GEN)$(MKDIR_P) src/intercept && \
@@ -102,7 +102,7 @@ include_HEADERS = include/peerpin.h
 pkgconfigdir = $(libdir)/pkgconfig
 pkgconfig_DATA = src/peerpin.pc
 
-# One page for all functions, and each of their names leads to it.
+# One manual page for all functions, with a link for each name.
 dist_man_MANS = docs/man/peerpin.3
 man_links = peerpin_version peerpin_statistic peerpin_domain peerpin_lookup peerpin_subscribe peerpin_unsubscribe
 install-data-hook:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The simulated driver, under the real one's name and in a folder of its own, so that nothing finds it by chance.
+# The simulated driver has the real one's name, and a folder of its own to prevent accidental use.
 simdir = $(pkglibdir)/sim
 sim_LTLIBRARIES = src/sim/libcuda.la
 src_sim_libcuda_la_SOURCES = \
@@ -32,8 +32,8 @@ if !SANITIZER
 src_sim_libcuda_la_LDFLAGS += -Wl,-z,defs -Wl,-Bsymbolic
 endif
 
-# The simulated adapter, in another folder: not every user of the simulated driver wants it. Its parts call each other by
-# way of the dynamic linker, as in rdma-core, so that a preload is in between.
+# The simulated adapter, in another folder: the simulated driver is also used without it. Its parts
+# call each other by way of the dynamic linker, as in rdma-core, so that a preload is in between.
 simadapterdir = $(pkglibdir)/sim/adapter
 simadapter_LTLIBRARIES = src/sim/adapter/libibverbs.la
 src_sim_adapter_libibverbs_la_SOURCES = \

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The subcommands of peerpin that are programs of their own: peerpin-NAME in $(pkglibexecdir), found by scripts/peerpin.
-# They read what the library leaves, and may link what the library may not.
+# They read the library's files, and may link libraries that the library may not.
 
-# What a program's files say of it.
+# Static properties of a program, from its ELF files.
 tools_program_files = src/tools/program_file.h src/tools/program_file.c src/tools/elf_file.h src/tools/elf_file.c
 
 # Built with --disable-tools, too: scripts/peerpin requires it. Its --json is omitted then.
@@ -17,7 +17,7 @@ src_tools_peerpin_config_LDADD += $(JANSSON_STATIC_LIBS)
 else
 src_tools_peerpin_config_CPPFLAGS = $(AM_CPPFLAGS)
 endif
-# What processes left behind, read and put together.
+# Records of ended processes: reading and merging.
 tools_records = src/tools/records.h src/tools/records.c src/tools/record_check.c \
 	src/tools/segment_json.c src/tools/rows.h src/tools/rows.c src/tools/metrics.def \
 	src/tools/units.h src/tools/units.c src/tools/options.h src/tools/options.c

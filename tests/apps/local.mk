@@ -16,7 +16,7 @@ else
 exchange_cppflags = -idirafter $(srcdir)/tests/apps/include
 endif
 
-# Linked to the driver by its name alone, so that it runs on whichever is found.
+# Linked to the driver by its name alone: it runs on any driver.
 tests/apps/exchange: tests/apps/exchange.c tests/apps/include/cuda.h src/sim/libcuda.la
 	$(AM_V_CCLD)$(MKDIR_P) tests/apps && $(MPICC) $(exchange_cppflags) $(CPPFLAGS) $(AM_CFLAGS) $(CFLAGS) \
 		-o $@ $(srcdir)/tests/apps/exchange.c $(LDFLAGS) -Lsrc/sim/.libs -l:libcuda.so.1

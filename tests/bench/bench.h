@@ -41,8 +41,8 @@ struct bench_row {
 	double goal_most, goal_least; /* of the figure */
 };
 
-/* A row's goal: the first whose pattern (as of a shell) matches the name and whose bounds match the
- * row. 0: no bound, no goal. */
+/* A row's goal: the first with a pattern (as of a shell) that matches the name and bounds that
+ * match the row. 0: no bound, no goal. */
 struct bench_goal {
 	const char *pattern;
 	unsigned int threads_from, threads_to;
@@ -80,7 +80,7 @@ void bench_measure(const struct bench_operation *ours, const struct bench_operat
 
 void bench_report(struct bench_row row);
 
-/* Run `part` in a forked process, whose rows are reported here. */
+/* Run `part` in a forked process; this process reports its rows. */
 void bench_apart(void (*part)(void *argument), void *argument);
 
 /* Start this program again with `changes` to its environment ("NAME=value", or "NAME" to unset;

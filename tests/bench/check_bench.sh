@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_bench.sh -- the benches run to their end, all answers are right, and a page comes of their results
+# check_bench.sh -- the benches complete, all answers are right, and their results make a page
 #
 # On the simulated driver; times are not checked.
 set -u
@@ -10,7 +10,7 @@ folder=$(mktemp -d)
 trap 'rm -r "$folder"' EXIT
 # shellcheck source=tests/launcher/checks
 . "${srcdir:-.}/tests/launcher/checks"
-# 1000 registrations by dma-buf are as many descriptors of the simulated adapter's; many systems allow 1024.
+# 1000 registrations by dma-buf: 1000 descriptors in the simulated adapter; a common limit is 1024.
 ulimit -S -n "$(ulimit -H -n)" 2>/dev/null || :
 
 ends 'all benches run' 0 'tests/bench/run: registration' "$here/run" --sim "$folder/results" --quick
@@ -24,7 +24,7 @@ if command -v python3 >/dev/null; then
 	ends 'the memory of an allocation is on it' 0 '| memory, 2MiB | 10,000 |' \
 		"$here/page" "$folder/results"/*.json
 fi
-# Each kind of row is there: a hit beside the same without the preload, times of the driver's functions, counts.
+# Every kind of row: hits with and without the preload, times of the driver's functions, counts.
 ends 'hits have something beside them' 0 '"case": ' grep -E '"case": "hit, 64KiB".*"peer": "without peerpin", "peer_ns": [1-9]' \
 	"$folder/results/registration.json"
 ends 'and so has the part of them that is the provider'"'"'s' 0 '"case": ' grep -E "\"case\": \"of these, the provider's struct: calloc and free\".*\"ns\": [0-9.]*[1-9].*\"peer\": \"without peerpin\", \"peer_ns\": [0-9.]*[1-9]" \

@@ -15,7 +15,7 @@ expect() {
 	ends "$1" 0 "$2" grep -xF -- "$2" "$folder/page"
 }
 
-# refuses NAME TEXT FILE: no page comes of the file, and the reason has TEXT in it.
+# refuses NAME TEXT FILE: the script rejects the file, with TEXT in the reason.
 refuses() {
 	ends "$1" 1 "$2" "$here/page" "$3"
 }
@@ -64,7 +64,7 @@ expect 'other benches beside it' '### some CPU, 2 CPUs, Linux 6.1, Soft-RoCE'
 expect 'the plot' '![ratio of times without and with peerpin, by pattern and size](performance/worth.svg)'
 same 'nothing is left beside the sources' '' "$(ls -d "$here/__pycache__" 2>/dev/null)"
 
-# Of each row two dots; and it can be read.
+# Two dots per row, in valid SVG.
 "${srcdir:-.}/tests/stacks/worth_plot" "$recorded/worth.json" >"$folder/plot" || exit 1
 python3 -c 'import sys, xml.dom.minidom as dom; print(len(dom.parse(sys.argv[1]).getElementsByTagName("circle")))' \
 	"$folder/plot" >"$folder/page"

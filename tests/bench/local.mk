@@ -3,7 +3,7 @@
 bench_sources = tests/bench/bench.h tests/bench/bench.c tests/bench/measure.h tests/bench/measure.c \
 	tests/bench/print.h tests/bench/print.c
 
-# Not with a sanitizer: times would mean nothing, and UCX is not built with it.
+# Not with a sanitizer: times would be meaningless, and UCX is not built with it.
 if !SANITIZER
 BENCHES = tests/bench/lookup tests/bench/queries tests/bench/registration
 check_PROGRAMS += $(BENCHES)
@@ -44,8 +44,8 @@ bench:
 	@echo 'with a sanitizer there is nothing to measure' >&2; exit 1
 endif
 
-# Other machines' results first: of one machine's results the newest counts. The worth of peerpin is recorded, with
-# its plot.
+# Other machines' results first: of one machine's results the newest counts. The results of
+# "make worth" are recorded, with their plot.
 performance:
 	@recorded=$(top_srcdir)/docs/performance; \
 	if test -e bench/worth.json; then cp bench/worth.json $$recorded/worth.json; fi; \

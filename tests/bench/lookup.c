@@ -322,7 +322,7 @@ int main(int argc, char **argv)
 	bench_begin(&bench, argc, argv);
 	if (bench_wants("calculation alone"))
 		bench_each_threads(measure_calculation, (void *)"calculation alone");
-	/* Registered on request only. */
+	/* Synchronous registrations only. */
 	setenv("PEERPIN_PREREGISTER", "off", 1);
 	setenv("PEERPIN_SUMMARY", "0", 1);
 	for (unsigned int shape = 0; shape < SHAPES; shape++) {

@@ -20,7 +20,7 @@
 
 const char *const shape_names[SHAPES] = { "small", "2MiB", "mixed" };
 
-/* ---- driver: all that is allocated is there, and is what it is said to be ---- */
+/* ---- driver: every address is allocated GPU memory ---- */
 
 static CUresult answer(CUpointer_attribute attribute, void *value, CUdeviceptr address)
 {

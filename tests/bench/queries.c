@@ -180,7 +180,7 @@ static inline uint64_t ask_as_open_mpi(const struct functions *functions, uint64
 	return mix(answer, (uint64_t)current);
 }
 
-/* ---- where they are asked ---- */
+/* ---- queried addresses ---- */
 
 struct place {
 	const struct functions *functions;
@@ -188,7 +188,7 @@ struct place {
 	uint64_t answer; /* the driver's */
 };
 
-/* A loop for each question, so that only the calls differ. */
+/* A loop for each query, so that only the calls differ. */
 #define RUN(ask)                                                                                   \
 	static uint64_t run_##ask(void *context, unsigned int thread, uint64_t count)              \
 	{                                                                                          \

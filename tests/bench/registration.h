@@ -89,7 +89,7 @@ uint64_t client_statistic(const char *name);
 
 void client_pause(uint64_t microseconds);
 
-/* ---- registration_allocating.c: what cuMemAlloc and cuMemFree take ---- */
+/* ---- registration_allocating.c: times of cuMemAlloc and cuMemFree ---- */
 
 bool allocating_is_wanted(const char *mode); /* whether any of its rows is selected */
 void run_allocations(void);

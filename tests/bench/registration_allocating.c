@@ -119,7 +119,7 @@ static void one_pair(const struct domains *domains, unsigned int count, double p
 		one_side(domains, first == OURS ? DRIVERS : OURS, count, pause, times);
 }
 
-/* ---- what comes of it ---- */
+/* ---- rows ---- */
 
 static const char *const paces[] = { "at once", "with pauses" };
 static const unsigned int domain_counts[] = { 0, 1, 4, 16 };

@@ -117,8 +117,7 @@ static void run_pytorch(const struct pattern *pattern)
 	report_counts(pattern, &counts, sends - warm_up);
 }
 
-/* ---- iterations, at whose ends all is freed: nine of ten allocations are scratch, one is sent
- * ---- */
+/* ---- iterations that end with freeing all: 9 of 10 allocations are scratch, 1 is sent ---- */
 
 /* Scratch of all sizes except 512 KiB to 4 MiB, where messages are. */
 static size_t other_size(uint64_t *state)
@@ -220,7 +219,7 @@ static void run_many_small(const struct pattern *pattern)
 #define PIN_LIMIT ((uint64_t)32 << 20)
 #define PIECES	  (2 * PIN_LIMIT / MIB)
 
-/* Registrations of an LRU cache of BUDGET bytes. */
+/* Registrations of an LRU cache of PIN_LIMIT bytes. */
 struct lru {
 	uint64_t used[PIECES]; /* time; 0: not in the cache */
 	uint64_t now, held, misses;

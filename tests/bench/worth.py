@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The section of docs/performance.md on what peerpin is worth, from the JSON that tests/stacks/worth_table describes."""
+"""The section of docs/performance.md on "make worth", from the JSON of tests/stacks/worth_table."""
 
 NEEDED = ("case", "bytes", "cache", "without_us", "with_us", "ratio", "low_ratio", "high_ratio", "first_ratio",
           "first_low_ratio", "first_high_ratio", "registrations_without", "registrations_with",

@@ -108,7 +108,7 @@ expect 'a counter that is not there' 1 "$good_oracle" "$good_trace" "${good/'"al
     'allocations_pool: not among the statistics'
 expect 'a histogram of allocations' 1 "$good_oracle" "$good_trace" "${good/'[0, 2, 1]'/'[0, 2, 2]'}" 'histogram allocation_bytes: 4'
 
-# Two processes, whose lines stand in the same files and whose addresses are the same.
+# Two processes with lines in the same files, and equal addresses.
 both() {
     printf '%s\n' "$1"
     sed 's/ 1$/ 2/; s/vm:1]/vm:2]/; s/"pid": 1/"pid": 2/' <<<"$1"

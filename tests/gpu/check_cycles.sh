@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# check_cycles.sh -- cycles.c under the preload, with the simulated adapter: on the real driver where there is a GPU,
-# with as many cycles as GPU_CYCLES says (there 10 000, on the simulated driver fewer); first a few of them verified
+# check_cycles.sh -- cycles.c under the preload, with the simulated adapter; on a GPU machine with
+# the real driver
+# GPU_CYCLES: number of cycles (default 10 000; simulated: 200). 20 cycles in verify mode precede.
 program=tests/gpu/cycles
 [ -x tests/gpu/.libs/cycles ] && program=tests/gpu/.libs/cycles
 [ -x "$program" ] || exit 77

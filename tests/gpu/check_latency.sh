@@ -23,13 +23,13 @@ judged() {
 	echo "=> $?"
 }
 
-# measured WITHOUT WITH [EMPTY]: nanoseconds of one case, each number as often as stands before it
+# measured WITHOUT WITH [EMPTY]: nanoseconds of one case; 7x100: 7 times 100
 measured() {
 	{ side without "$1" && side with "$2" && side empty "${3:-}"; } >"$folder/measured"
 	judged
 }
 
-# many CASES NOISE FACTOR [EMPTY_FACTOR]: 18 processes of each side, each case in each of them with a noise of its own
+# many CASES NOISE FACTOR [EMPTY_FACTOR]: 18 processes of each side, with independent noise per case
 many() {
 	awk -v cases="$1" -v noise="$2" -v with_it="$3" -v empty="${4:-1}" 'BEGIN {
 		seed = 2026
@@ -56,7 +56,7 @@ matches 'a ratio of 1.00' $'ok *=> 0' "$(measured 10x1000 10x1004)"
 matches 'slower' $'not ok *a call*1.070*0 passed, 1 failed*\n=> 1' "$(measured "$quiet" 10x107)"
 matches 'one slow process without it is no noise' '*=> 1' "$(measured "$quiet 1x900" 11x107)"
 matches 'one slow process with it' $'ok *=> 0' "$(measured "$quiet 1x100" "$quiet 1x200")"
-# A process is quick or slow, for reasons of the machine's.
+# The machine makes some processes slower than others.
 matches 'two steps' $'ok *=> 0' "$(measured "$steps" "$steps")"
 matches 'two steps, 50 % slower' 'not ok *=> 1' "$(measured "$steps" '10x150 10x210')"
 matches 'two steps, 20 % slower, are not ok' $'*[!k] *0 passed, *=> 1' "$(measured "$steps" '10x120 10x168')"
@@ -74,7 +74,7 @@ matches 'the same beside both' $'ok *a call*1.000 *beside nothing 1.000, *beside
 matches 'so few that slower could not be told are not ok' $'unsure *=> 1' "$(measured 7x100 7x100)"
 matches 'as many as one pass has' $'ok *=> 0' "$(measured 8x100 8x100 8x100)"
 matches 'as many as one pass has, and slower' $'not ok *=> 1' "$(measured 8x100 8x105 8x100)"
-# No single case shows it: a bias of all of them.
+# A bias common to all cases, too small to be significant in a single one.
 matches 'nothing in common' $'*\nok     all cases *\n23 passed, 0 failed, 0 skipped\n=> 0' "$(many 22 0.07 1)"
 matches '3 % more in all cases, and surely in none' $'*\nnot ok all cases  *1.0[23]*, 1 failed, *=> 1' "$(many 22 0.08 1.03)"
 matches '3 % more than an empty preload in all cases' $'*\nnot ok all cases  *beside an empty preload 1.0[23]*, 1 failed, *=> 1' \
@@ -87,7 +87,7 @@ measured "$quiet" 10x107 >/dev/null
 matches 'as JSON' '{"rows": *{"case": "a call", "ok": false, "result": "not ok", *"ratio": 1.07, *' \
 	"$("$here/gpu/latencies" --json --from "$folder/measured")"
 
-# On the simulated driver times mean nothing: here every case just has to be measured.
+# Times on the simulated driver are meaningless: every case only has to run.
 if [[ -x tests/gpu/latency && ! -e /dev/nvidiactl ]]; then
 	GPU_BUILD=$PWD LD_LIBRARY_PATH=$PWD/src/sim/.libs "$here/gpu/latencies" --rounds 1 --seconds 0 >"$folder/out" 2>&1
 	for case in 'event record ' 'all cases ' 'event query ' 'copy to device, 8 B' 'copy to host, 64 KiB' 'copy inside, 16 MiB' \

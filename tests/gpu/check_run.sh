@@ -10,7 +10,7 @@ command -v python3 >/dev/null || exit 77
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
-# A toolkit without anything in it, and a compiler that makes an empty watcher.
+# An empty toolkit, and a mock compiler that builds an empty oracle.
 mkdir -p "$folder/cuda/lib64" "$folder/samples" "$folder/bin"
 : >"$folder/cuda/lib64/libcupti.so"
 cat >"$folder/bin/gcc" <<'TEXT'
@@ -45,7 +45,7 @@ matches 'memory of which peerpin has heard nothing' $'*vectorAdd no *there are n
 
 # ---- times ----
 
-# A clock that only the program moves on, by the next of the times that its side has; the last one comes back.
+# A mock clock: each run advances it by the next time of its side; the last time repeats.
 cat >"$folder/bin/date" <<TEXT
 #!/bin/sh
 cat "$folder/clock"

@@ -43,13 +43,13 @@ running() {
 	echo running
 }
 
-# As tests/gpu/run starts its programs: in a process group of their own.
+# In a process group of its own, as the programs of tests/gpu/run.
 cat >"$folder/moved/tests/gpu/check_leak.sh" <<TEXT
 #!/bin/sh
 timeout 100 sh -c 'echo \$\$ >"$folder/hanging"; sleep 100 & wait'
 TEXT
 chmod +x "$folder/moved/tests/gpu/check_leak.sh"
-# More of it where the machine stood still before the step could begin.
+# Longer limits for a machine that stalls before the step starts.
 for total in 9 40 160; do
 	late=$(GPU_TOTAL=$total lines leak)
 	[[ $late == *'out of time'* ]] || break

@@ -99,7 +99,7 @@ static void find_out_about_neighbours(void)
 	       client_neighbours_share ? "shares" : "keeps apart");
 }
 
-/* ---- what clients do ---- */
+/* ---- client calls ---- */
 
 CUdeviceptr client_obtain(size_t size)
 {

@@ -61,7 +61,7 @@ static void computed_first(int cycles)
 {
 	int late = 0;
 
-	/* A request, so that the background knows the size. */
+	/* First a request: background registration needs its size. */
 	for (int cycle = -1; cycle < cycles; cycle++) {
 		uint64_t before = statistic("registrations_background");
 		CUdeviceptr buffer = client_obtain(3 * MIB);
@@ -295,8 +295,8 @@ static void threads(int cycles)
 
 /* ---- all ---- */
 
-/* The simulated driver does not export a granule whose first allocation is freed (unknown for the
- * real one): registered by peer memory. */
+/* The simulated driver does not export a granule after its first allocation is freed (unknown for
+ * the real one): registered by peer memory. */
 const struct pattern patterns[] = {
 	{ .name = "fixed", .run = fixed },
 	{ .name = "reallocated", .run = reallocated },

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""explain.py -- why each counter of peerpin's statistics has the value that it has
+"""explain.py -- expected values of peerpin's statistics
 
-Each counter has a rule: a number that CUPTI saw, other counters that it follows from, or a named reason. What no rule
-knows, what a rule does not allow, and a rule whose counter is not there are problems. What is counted of registrations
-has to be 0, unless the host has an adapter.
+Each counter has a rule: a number from CUPTI, other counters that it follows from, or a named
+reason. Problems: a counter without a rule, a value that its rule does not allow, and a rule without
+a counter. Counters of registrations must be 0 unless the host has an adapter.
 """
 import os
 
@@ -20,7 +20,7 @@ HANDLES = ("cuMemCreate", "cuMemImportFromShareableHandle")
 HOST_ALLOCATIONS = ("cuMemHostAlloc", "cuMemAllocHost", "cuMemHostRegister")
 HOST_FREES = ("cuMemFreeHost", "cuMemHostUnregister")
 CAPTURES = ("cuStreamBeginCapture", "cuStreamBeginCaptureToGraph")
-# Whatever the program, none of these happens.
+# Always 0.
 NEVER = ("missed_frees", "untracked", "undelivered", "verify_disagreements", "bypasses", "internal_errors")
 REGISTRATIONS = frozenset(
     """protection_domains look_ups registrations registrations_background requests hits waited synchronous_queued synchronous bypassed
@@ -45,12 +45,12 @@ def between(least, most, why):
 
 
 def rules(seen, statistics):
-    """For each counter of memory and queries: what it is at least and at most, and by what."""
+    """For each counter of memory and queries: minimum, maximum and reason."""
     allocations = sum(seen.allocations.values())
     frees = sum(seen.frees.values())
     did = seen.done
     asked = sum(seen.asked.values())
-    late = 10**9 if seen.exits else 0  # CUPTI falls silent at the exit, the program does not
+    late = 10**9 if seen.exits else 0  # CUPTI reports no calls during exit
     end = ", and what was freed at the exit" if seen.exits else ""
     host_allocations = sum(did[name] for name in HOST_ALLOCATIONS)
     handles = sum(did[name] for name in HANDLES) + did["cuMemRetainAllocationHandle"]
@@ -112,7 +112,7 @@ def adapters():
 
 
 def explain(seen, statistics):
-    """What is not explained, and how many counters are that are not 0."""
+    """Unexplained counters, and the number of counters that are not 0."""
     table = rules(seen, statistics)
     told = dict(counters(statistics))
     problems = [f"{name}: not among the statistics" for name in (*table, *NEVER) if name not in told]

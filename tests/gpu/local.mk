@@ -7,8 +7,8 @@ EXTRA_DIST += tests/gpu/run tests/gpu/oracle.c tests/gpu/compare tests/gpu/expla
 	tests/gpu/programs/jax_program.py tests/gpu/programs/numba_program.py tests/gpu/programs/runtime.c \
 	tests/gpu/programs/distributed.py tests/gpu/programs/cuda_python_program.py
 
-# Registrations' hold on GPU memory: with the simulated adapter, on the real driver if present. Not with a sanitizer,
-# whose run-time library would have to come before the preload.
+# Registrations' hold on GPU memory: with the simulated adapter, on the real driver if present. Not
+# with a sanitizer: its run-time library would have to precede the preload.
 if !SANITIZER
 check_PROGRAMS += tests/gpu/leak tests/gpu/cycles tests/gpu/latency
 TESTS += tests/gpu/check_leak.sh tests/gpu/check_cycles.sh tests/gpu/check_stage.sh tests/gpu/check_run.sh

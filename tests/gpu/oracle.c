@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* oracle.c -- what the driver itself says happens to memory, by way of CUPTI
+/* oracle.c -- records the driver's allocations, frees and queries by CUPTI
  *
- * A subscriber to every call of the driver API, loaded by the driver (CUDA_INJECTION64_PATH): it
- * sees what is called in whatever way. It writes a line for each call that succeeded to the file
+ * A subscriber to every call of the driver API, loaded by the driver (CUDA_INJECTION64_PATH):
+ * independent of the lookup path. It writes a line for each call that succeeded to the file
  * ORACLE_LOG, to which all processes append, with the process's id behind it: allocation ADDRESS
  * SIZE NAME     graph ADDRESS SIZE NAME (an address without memory yet) free ADDRESS 0 NAME
  * graph-free ADDRESS 0 NAME range-free ADDRESS SIZE NAME context-end 0 0 NAME call 0 0 NAME (others
  * that peerpin counts) and for some calls also if they were refused: query 0 0 NAME, query-refused
  * 0 0 NAME refused ADDRESS 0 NAME (a free) Names are without the form (_v2, _ptsz). Only for tests:
- * CUPTI has one subscriber for each process, and a price for each call.
+ * CUPTI has one subscriber for each process, and slows each call.
  */
 #include <cupti.h>
 #include <dlfcn.h>

@@ -41,7 +41,7 @@ static void deregister_before(size_t size)
 	gpu_free(address);
 }
 
-/* As MPI libraries, whose caches are notified of the free later. */
+/* As MPI libraries: their caches are notified of the free later. */
 static void deregister_after(size_t size)
 {
 	uint64_t address = gpu_allocate(size);

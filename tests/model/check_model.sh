@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_model -- the table's look-up and the leases hold their promises in every state of their models, and each mutant
-# breaks one
+# check_model -- the assertions of the models of the table's look-up and of the leases hold in every
+# state, and each mutant breaks one
 set -euo pipefail
 
 usage() {

@@ -68,7 +68,7 @@ byte kept[2];
 /* For assertions and for fewer states; except for `changed` (see above) no look-up depends on it. */
 bit allocated[RECORDS + 1];
 byte whole[READERS];   /* the record that has contained the address, alive, since the look-up began */
-byte tracked[READERS]; /* whose copy is being made */
+byte tracked[READERS]; /* the record that the reader copies */
 bit changed[READERS];
 byte within[READERS];  /* the node that a reader will load from next */
 

@@ -3,9 +3,10 @@
 # orders.py -- which memory orders the look-up needs: every execution of small programs, in C11's model and AArch64's
 """The C model is RC11 (C11 repaired: no value out of thin air), the other AArch64's as other-multi-copy-atomic axioms
 without dependencies, which only makes it allow more. A program is compiled for it as GCC does: acquire LDAR, release
-STLR, sequentially consistent LDAR and STLR, an acquire fence DMB ISHLD, other fences DMB ISH. For each program every
-choice of which store each load reads from and in what order the stores to one place come is tried. The models are
-written out here since Debian 12 has no tool that brings them; the last programs below are ones of known outcome.
+STLR, sequentially consistent LDAR and STLR, an acquire fence DMB ISHLD, other fences DMB ISH.
+For each program all choices of a store for each load, and all orders of the stores to one place,
+are tried. The models are written out here since Debian 12 has no tool that includes them; the last
+programs below have known outcomes.
 
 A thread is a list: ("W", place, value, order), ("R", place, order, register), ("F", order).
 """
@@ -200,7 +201,7 @@ def missed(free=SEQ_CST, look=SEQ_CST, announce=SEQ_CST, check=SEQ_CST, fences=N
     return {"g": 1, "user": 0}, [freeing, uses], lambda r: r["user"] == 0 and r["g"] == 1
 
 
-# ---- programs whose outcome is known, to check the models themselves ----
+# ---- programs with known outcomes, to check the models themselves ----
 
 def far_apart(loads, stores=RELAXED):
     """Two stores by two threads, seen by two others in opposite orders."""

@@ -25,7 +25,7 @@ void call_close_device(struct client *client);
 
 /* ---- registrations (calls.c) ---- */
 
-/* Register for `handle`. `pd`: one of the client's; PDS_OF_ONE: one that nobody opened. An earlier
+/* Register for `handle`. `pd`: one of the client's; PDS_OF_ONE: one that is not open. An earlier
  * registration of the handle is deregistered first; with `over` it was dropped without a call. */
 void call_request(struct client *client, unsigned int handle, bool over, unsigned int pd,
 		  bool by_parent, uint64_t address, uint64_t length, uint64_t iova, int access);

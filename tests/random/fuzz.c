@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* fuzz.c -- random programs of one thread, whose choices are a fuzzer's bytes
+/* fuzz.c -- random programs of one thread, with choices from a fuzzer's bytes
  *
  * Any bytes are a program; each program ends with nothing left. The target of libFuzzer. With
  * PLAIN_MAIN a program that runs the files in its arguments, or generated ones: a fuzzer's finding
  * is a test everywhere.
  *
- * Allocations register synchronously unless PEERPIN_PREREGISTER says otherwise: the same bytes
+ * Allocations register synchronously unless PEERPIN_PREREGISTER is set: the same bytes
  * repeat the run.
  */
 #include <stdio.h>

@@ -28,7 +28,7 @@ static struct {
 	uint64_t carved_bytes;
 } blocks[BLOCKS];
 
-/* A part of the address space, and its last freed place. */
+/* A part of the address space. `recent`: the block of its last free. */
 struct window {
 	uint32_t first, count, recent;
 };
@@ -236,7 +236,7 @@ void world_set_access(uint64_t base, bool accessible)
 	pthread_mutex_unlock(&world_lock);
 }
 
-/* ---- what it says ---- */
+/* ---- answers to queries ---- */
 
 static CUresult get_attributes(unsigned int count, CUpointer_attribute *attributes, void **data,
 			       CUdeviceptr address)

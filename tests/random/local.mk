@@ -13,7 +13,7 @@ tests_random_check_random_SOURCES = tests/random/check_random.c $(random_sources
 tests_random_check_random_CPPFLAGS = $(random_cppflags)
 tests_random_check_random_LDADD = src/libcore.la -lpthread
 
-# What a sanitizer finds most in, and of it the tests with threads.
+# The tests for "make check" with sanitizers; check-threads: those with threads.
 check-units: SHORT = $(UNIT_CHECKS) tests/random/check_random
 check-threads: SHORT = tests/unit/check_leases tests/unit/check_table tests/unit/check_registration \
 	tests/unit/check_worker tests/unit/check_log tests/unit/check_statistics tests/random/check_random
@@ -26,8 +26,8 @@ check-long: tests/random/check_random
 	tests/random/check_random --operations $(LONG_OPERATIONS)
 .PHONY: check-long
 
-# The same operations out of bytes: where clang has libFuzzer, "make fuzz" looks for bytes that break something, from those
-# that the plain program generates on.
+# Operations from bytes: where clang has libFuzzer, "make fuzz" searches for failing bytes, starting
+# with those that the plain program generates.
 check_PROGRAMS += tests/random/check_fuzz
 TESTS += tests/random/check_fuzz
 tests_random_check_fuzz_SOURCES = tests/random/fuzz.c $(random_sources)

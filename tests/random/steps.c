@@ -9,7 +9,7 @@
 #define PHASE	   256 /* allocations and frees until the target changes */
 #define TARGET_MAX (ALLOCATIONS - 8)
 
-/* ---- what to do it with ---- */
+/* ---- operands ---- */
 
 static struct model_memory *choose_memory(struct client *client)
 {
@@ -229,7 +229,7 @@ static void make_room(struct client *client)
 static void request_in_vain(struct client *client)
 {
 	static const int private_flags[] = { IBV_ACCESS_ON_DEMAND, IBV_ACCESS_ZERO_BASED,
-					      IBV_ACCESS_MW_BIND };
+					     IBV_ACCESS_MW_BIND };
 	struct source *source = &client->source;
 	struct model_memory *memory = choose_memory(client);
 	unsigned int pd = choose_open_pd(client), handle = choose(source, HANDLES);

@@ -29,7 +29,7 @@ _Noreturn void broken(const char *format, ...)
 	abort();
 }
 
-/* ---- what the layers ask of who puts them together ---- */
+/* ---- connections of the layers ---- */
 
 const struct memory_subscriber *const memory_subscribers[] = { &registration_subscriber, NULL };
 
@@ -64,7 +64,7 @@ const char *peerpin_version(void)
 	return "test";
 }
 
-/* ---- units: what may only be registered while it holds living memory ---- */
+/* ---- units: may only be registered while they contain an allocation ---- */
 
 static struct {
 	uint32_t living;  /* allocations with a part of it */
@@ -153,7 +153,7 @@ static struct device {
 	} pds[PDS];
 } devices[DEVICES];
 
-static char names[DEVICES][16]; /* of the adapters; also what stands for each */
+static char names[DEVICES][16]; /* of the adapters; their addresses identify them */
 static unsigned int adapters = DEVICES, region_limit;
 
 struct ibv_context *world_device(unsigned int number)

@@ -115,7 +115,7 @@ struct world_counts {
 };
 struct world_counts world_counts(void);
 
-/* ---- between the three files; the lock is held, but where nobody is there yet ---- */
+/* ---- between the three files; the caller holds world_lock once threads run ---- */
 
 void world_plug_in(unsigned int threads);
 

@@ -36,7 +36,7 @@ static struct ibv_mr *must_register(struct ibv_pd *pd, uint64_t address, size_t 
 	return mr;
 }
 
-/* The choice of tests/rdma/run: host, or Soft-RoCE, whose keys differ each time. */
+/* Chosen by tests/rdma/run: host, or Soft-RoCE (its keys differ each time). */
 static const char *kind_of_adapter(void)
 {
 	const char *kind = getenv("RDMA_TEST_KIND");

@@ -3,7 +3,7 @@
 EXTRA_DIST += tests/rdma/run tests/rdma/vm tests/rdma/adapter tests/rdma/each tests/rdma/check_rdma.sh \
 	tests/rdma/check_pressure.sh tests/rdma/bench_registration
 
-# Programs and scripts, as the build folder names them; their number is theirs to print.
+# Programs and scripts, by their paths in the build folder; each prints its own counts.
 RDMA_TESTS =
 EXTRA_PROGRAMS =
 
@@ -24,7 +24,7 @@ tests_rdma_check_pressure_CFLAGS = $(tests_rdma_check_rdma_CFLAGS)
 tests_rdma_check_pressure_LDADD = $(tests_rdma_check_rdma_LDADD)
 CLEANFILES += tests/rdma/check_rdma tests/rdma/check_pressure
 
-# The public half of our declarations, and of the simulated adapter's, against the header that is there.
+# Compares public declarations of peerpin and of the simulated adapter with the installed header.
 check_PROGRAMS += tests/unit/abi_verbs tests/unit/abi_adapter
 TESTS += tests/unit/abi_verbs tests/unit/abi_adapter
 tests_unit_abi_verbs_SOURCES = tests/unit/abi_verbs.c tests/unit/abi_verbs.h tests/unit/abi_verbs_ours.c

@@ -30,7 +30,7 @@ has_ended() {
 	! kill -0 "$1" 2>/dev/null
 }
 
-# started FILE: the process whose id is written there has been started
+# started FILE: the process with the id in FILE has started
 started() {
 	wait_until has_started "$1" && echo started
 }
@@ -51,7 +51,7 @@ program() {
 
 # ---- a server that listens ----
 
-# The function, with other files than the kernel's.
+# The function of "inside", with mock files instead of the kernel's.
 # shellcheck source=/dev/null
 . <(sed -n '/^listens() {/,/^}/p' "$here/inside" | sed "s,/proc/net,$tmp/net,g")
 mkdir "$tmp/net"
@@ -72,13 +72,13 @@ same 'of this port alone' no "$(PATH=$tmp/bin:$PATH is listens cm 717)"
 
 mkdir -p "$tmp/built/tests/stacks/.libs"
 : >"$tmp/built/tests/stacks/.libs/verbs_witness.so"
-# inside's own copy, so that it can have less time.
+# A copy of "inside" with a shorter time limit.
 mkdir -p "$tmp/short/tests/stacks"
 cp "$here/rows" "$tmp/short/tests/stacks"
 
 adapter=(env PATH="$tmp/bin:$PATH" RDMA_TEST_DEVICE=none RDMA_TEST_GID_INDEX=0)
 program "$tmp/bin/ibv_rc_pingpong" '[[ ${*: -1} == localhost ]] || exit 0' 'exec sleep 600'
-# More of it where the machine is so slow that the server does not come to its end.
+# Longer limits for a machine that is too slow for the server to end.
 for limit in 1 8 64; do
 	rm -rf "$tmp/slow"
 	sed "s/^limit=300 .*/limit=$limit/" "$here/inside" >"$tmp/short/tests/stacks/inside"
@@ -103,7 +103,7 @@ kill "$row"
 wait "$row"
 same 'a program ends with the run that is ended' ended "$(ended "$tmp/pid")"
 
-# ---- those that give the adapter ----
+# ---- scripts that provide the adapter ----
 
 # The programs below end slowly, and report their end.
 last=("trap 'kill \$child 2>/dev/null; sleep 1; : >$tmp/last; exit 143' TERM" 'sleep 100 &' 'child=$!' "echo \$\$ >$tmp/pid" 'wait')

@@ -59,7 +59,7 @@ same 'behind peerpin the client is the same' 0 "$(run "$PWD/src/.libs/libpeerpin
 same 'asks for the same' 'asked 8 asked_gpu 5 posted 5 ' "$(counts asked asked_gpu posted)"
 same 'and peerpin has heard of it' yes "$(grep -q '"peerpin_requests": [1-9]' "$tmp/result" && echo yes)"
 
-# Without libibverbs, and with one that lacks the function, there is nothing to hand the call on to.
+# Without libibverbs, or with one that lacks the function, the call has no next definition.
 if command -v python3 >/dev/null; then
 	same 'a function that libibverbs lacks fails as where the adapter lacks it' 'None True' \
 		"$(LD_PRELOAD=$witness python3 -c '
@@ -68,7 +68,7 @@ function = ctypes.CDLL(None, use_errno=True).ibv_reg_dmabuf_mr
 function.restype = ctypes.c_void_p
 print(function(None, 0, 0, 0, 0, 0), ctypes.get_errno() == errno.EOPNOTSUPP)' 2>&1)"
 	phases=$(sed -n 's/^#define PHASES[[:space:]]*//p' "$here/../apps/registration_witness.c")
-	# phase NUMBER: a program comes to it
+	# phase NUMBER: a program that reaches this phase
 	phase() {
 		outcome env REGISTRATION_WITNESS="$tmp/phases" LD_PRELOAD="$PWD/tests/apps/.libs/registration_witness.so" \
 			python3 -c "import ctypes; ctypes.CDLL(None).MPI_Pcontrol($1)"

@@ -10,8 +10,8 @@ command -v python3 >/dev/null || { echo 'SKIPPED: no python3'; exit 77; }
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
-# Three patterns, of which the one in the middle is skipped, two sizes, two repeats: a case is (repeat * 2 + size) * 3 +
-# pattern, and has two phases. The numbers of a phase come of its own.
+# Three patterns (the second is skipped), two sizes, two repeats: a case is
+# (repeat * 2 + size) * 3 + pattern, and has two phases. Figures depend on the phase alone.
 python3 - "$tmp" <<'PYTHON'
 import json, os, sys
 
@@ -68,8 +68,8 @@ print(len(rows), *(row.get(name) for name in sys.argv[2:]))' "$tmp/table" "$@"
 
 "$here/worth_table" "$tmp" >"$tmp/table" 2>"$tmp/complaint"
 same 'a pattern that was skipped is named' 'worth_table: without results, and left out: threads' "$(<"$tmp/complaint")"
-# Cases 5 and 11, whose later phases are 11 and 23 and whose first ones 10 and 22, of 2 ranks: 2 * (12 + 24) in 8 rounds,
-# 2 * (11 + 23) in 4.
+# Cases 5 and 11 of 2 ranks: first phases 10 and 22, later ones 11 and 23. 2 * (12 + 24) in
+# 8 rounds, 2 * (11 + 23) in 4.
 same 'registrations are those of its phases' '8 9.0 17.0 9.0 17.0' "$(fields registrations_without \
 	first_registrations_without registrations_with first_registrations_with)"
 same 'as is the time that they took' '8 9.0 9.0' "$(fields registering_without_us registering_with_us)"
@@ -91,13 +91,13 @@ mkdir -p "$tmp/copy/tests/"{rdma,stacks,apps} "$tmp/build/tests/stacks"
 cp "$here/worth" "$here/worth_jobs" "$tmp/copy/tests/stacks"
 cp "$here/../apps/registration_witness.c" "$tmp/copy/tests/apps"
 printf '#!/bin/sh\necho it runs >&2\nexit 125\n' >"$tmp/copy/tests/rdma/run"
-# patterns NUMBER: that there are so many beside the one that ends its job
+# patterns NUMBER: a mock program with this number of patterns, and "crash"
 patterns() {
 	printf '#!/bin/sh\nseq %s\necho crash\n' "$1" >"$tmp/build/tests/stacks/patterns"
 	chmod +x "$tmp/build/tests/stacks/patterns" "$tmp/copy/tests/rdma/run"
 }
 room=$(sed -n 's/^#define PHASES[[:space:]]*//p' "$here/../apps/registration_witness.c")
-# Of one pattern, one size: 2 phases for each repeat, and one more.
+# One pattern, one size: 2 phases for each repeat, and one more.
 patterns 1
 matches 'as many phases are run as there is room for' '*it runs*=> 125' \
 	"$(outcome "$tmp/copy/tests/stacks/worth" --sizes 64 --repeats $(((room - 1) / 2)) "$tmp/build")"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* crash.c -- the last rank dies while messages are in flight */
+/* crash.c -- the last rank crashes while messages are in flight */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,8 +23,8 @@ static void die_under_way(const struct channel *channel)
 	raise(SIGKILL);
 }
 
-/* New buffers in each round. Each rank's results tell its checked rounds; a wrong byte ends the job
- * before its rank dies, with another status, since no sum follows. */
+/* New buffers in each round. Each rank's results contain its checked rounds. A wrong byte ends the
+ * job before its last rank ends, with another status, since no sum follows. */
 int run_crash(void)
 {
 	struct channel channel = pair_channel(job.bytes, 0);
@@ -52,7 +52,7 @@ int run_crash(void)
 	if (job.rank == job.ranks - 1)
 		die_under_way(&channel);
 	use_channels(&channel, 1);
-	/* Ranks with live partners; the job cannot continue. */
+	/* Ranks without a crashed partner: the job cannot continue. */
 	MPI_Barrier(MPI_COMM_WORLD);
 	fail("crash", "the job went on without its last rank");
 }

@@ -4,11 +4,11 @@
  *
  * Distributions build programs without CUDA. Allocations by their own code with malloc, memalign,
  * posix_memalign, aligned_alloc or valloc, from GPU_BUFFERS_MIN bytes (default 4096) to
- * GPU_BUFFERS_MAX (default: any), come from cuMemAlloc, and free returns them there. GPU_BUFFERS_OF
- * names libraries, by prefixes of file names separated by commas, whose allocations are replaced as
- * well. All others are forwarded to libc.
+ * GPU_BUFFERS_MAX (default: any), come from cuMemAlloc, and free returns them there. The same for
+ * libraries in GPU_BUFFERS_OF: prefixes of file names, separated by commas. All others are
+ * forwarded to libc.
  *
- * Only for the simulated driver, whose device memory the processor may access. Without room in the
+ * Only for the simulated driver: the processor may access its device memory. Without room in the
  * driver the buffer is libc's, and a line reports it.
  */
 #include <dlfcn.h>

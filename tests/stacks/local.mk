@@ -30,7 +30,7 @@ tests_stacks_verbs_witness_la_CFLAGS = $(AM_CFLAGS) -fvisibility=hidden
 tests_stacks_verbs_witness_la_LDFLAGS = $(stacks_module)
 tests_stacks_verbs_witness_la_LIBADD = -ldl -lpthread
 
-# check_witness.sh: a client whose calls are known, on the simulated adapter.
+# check_witness.sh: a client with known calls, on the simulated adapter.
 if HAVE_VERBS
 if !SANITIZER
 check_DATA += tests/stacks/verbs_witness.la tests/apps/registration_witness.la
@@ -63,7 +63,7 @@ tests_stacks_one_thread_la_LDFLAGS = $(stacks_module)
 endif
 endif
 
-# A row whose program could not be built is skipped, with that reason.
+# A row without a built program is skipped, with that reason.
 stacks_programs = tests/stacks/gpu_buffers.la
 if HAVE_VERBS
 stacks_programs += tests/stacks/verbs_witness.la

@@ -8,7 +8,7 @@ patterns_sources = tests/stacks/patterns.c tests/stacks/buffers.c tests/stacks/c
 EXTRA_DIST += $(patterns_sources) tests/stacks/patterns.h tests/stacks/worth tests/stacks/worth_jobs \
 	tests/stacks/worth_table tests/stacks/worth_plot
 
-# Linked to the driver by its name alone, so that it runs on whichever is found.
+# Linked to the driver by its name alone: it runs on any driver.
 $(PATTERNS): $(patterns_sources) tests/stacks/patterns.h tests/apps/include/cuda.h src/sim/libcuda.la
 	$(AM_V_CCLD)$(MKDIR_P) $(@D) && sources=; \
 	for source in $(patterns_sources); do sources="$$sources $(srcdir)/$$source"; done; \

@@ -175,7 +175,7 @@ EXPORT int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 	return status;
 }
 
-/* ---- in front: what is asked for ---- */
+/* ---- in front: requests ---- */
 
 static void was_asked(bool gpu)
 {
@@ -253,7 +253,7 @@ EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size
 	return leave_front(next(pd, offset, length, iova, fd, access));
 }
 
-/* ---- behind: what is done ---- */
+/* ---- behind: calls into the kernel ---- */
 
 EXPORT int ibv_cmd_alloc_pd(void *context, void *pd, void *cmd, size_t cmd_size, void *resp,
 			    size_t resp_size)

@@ -3,7 +3,7 @@
  * (check_witness.sh)
  *
  * Memory is registered with the simulated adapter, which has no queue pairs: those here are
- * structs, whose calls witness_queue.c answers. Prints the least and the most ns between the first
+ * structs, with functions in witness_queue.c. Prints the least and the most ns between the first
  * request for GPU memory and the first work request.
  */
 #include <inttypes.h>

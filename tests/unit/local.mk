@@ -68,7 +68,7 @@ tests_unit_check_statistics_LDADD = tests/unit/libstandin.la $(unit_ldadd)
 tests_unit_check_keys_SOURCES = tests/unit/check_keys.c tests/unit/registration_fixture.h tests/unit/suite.h
 tests_unit_check_keys_CFLAGS = $(unit_cflags)
 tests_unit_check_keys_LDADD = tests/unit/libstandin.la $(unit_ldadd)
-# Alone with what it asks of the layers below.
+# Linked alone: the test defines the functions of the layers below.
 tests_unit_check_verbs_evict_SOURCES = tests/unit/check_verbs_evict.c tests/unit/suite.h src/intercept/verbs_evict.c
 tests_unit_check_verbs_evict_CFLAGS = $(unit_cflags)
 tests_unit_check_verbs_evict_LDADD = $(unit_ldadd)
@@ -87,7 +87,7 @@ tests_unit_check_pinning_LDADD = tests/unit/libstandin.la $(unit_ldadd)
 tests_unit_check_topology_SOURCES = tests/unit/check_topology.c tests/unit/sysfs_fixture.h tests/unit/suite.h
 tests_unit_check_topology_CFLAGS = $(unit_cflags)
 tests_unit_check_topology_LDADD = tests/unit/libstandin.la $(unit_ldadd)
-# Alone with what writes for it.
+# Linked alone: see check_trace.c.
 tests_unit_check_trace_SOURCES = tests/unit/check_trace.c tests/unit/suite.h
 tests_unit_check_trace_CFLAGS = $(unit_cflags)
 tests_unit_check_trace_LDADD = $(unit_ldadd)

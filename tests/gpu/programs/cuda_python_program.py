@@ -7,7 +7,7 @@ except ImportError:
 
 
 def done(result):
-    """What a call gives besides its error: nothing, one thing, or several."""
+    """Results of a call without its error: a value, or a tuple unless there is exactly one."""
     error, *rest = result
     if error != driver.CUresult.CUDA_SUCCESS:
         raise RuntimeError(str(error))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """distributed.py -- a process for each of two GPUs, and NCCL between them: the same sums each time
 
-Whole numbers, so that no order of additions matters. Rank 0 prints what all of them have got. Without GPUs it runs by
-gloo on the host's memory, which only shows that the program is right.
+Whole numbers: sums do not depend on the order of additions. Rank 0 prints the results of all ranks.
+Without GPUs it runs by gloo on host memory, which only tests the program.
 """
 import os
 import sys

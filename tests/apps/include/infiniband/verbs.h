@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* verbs.h -- declarations of libibverbs for docs/examples/cache.c
  *
- * Names, values and layouts are the real header's, whose functions are macros over a table of
+ * Names, values and layouts are the real header's. Its functions are macros over a table of
  * functions.
  */
 #ifndef PEERPIN_TESTS_VERBS_H
