@@ -2,6 +2,7 @@
 /* job.c -- chooses the host leader; reports and removes the files of other processes */
 #include "report/job.h"
 
+#include <errno.h>
 #include <sys/mman.h>
 
 #include "base/atomics.h"
@@ -17,10 +18,15 @@ static bool leads_others;
 bool job_leads(void)
 {
 	int last = job_file_lead();
+	bool has_file = statistics_has_file();
 
+	/* The leader may be done, or report this process now. Its mark precedes the removal of the
+	 * file: check the mark last. */
+	if (load_seq_cst(&statistics_segment.header.state) == SEGMENT_REPORTED)
+		return false;
 	leads_others = last > 0;
 	/* No leader can report a process without a file. */
-	return last || !statistics_has_file();
+	return last || !has_file;
 }
 
 void job_end(void)
@@ -49,7 +55,21 @@ static bool job_includes(const struct segment_header *header)
 {
 	return header->process != kernel_process() && text_equals(header->job, process_job()) &&
 	       text_equals(header->host, statistics_segment.header.host) &&
-	       job_was_concurrent(header);
+	       load_seq_cst(&header->state) != SEGMENT_REPORTED && job_was_concurrent(header);
+}
+
+/* The process sees the mark in its own memory. Mark it before its file is removed. */
+static void job_mark_reported(int folder, const char *name)
+{
+	const uint32_t reported = SEGMENT_REPORTED;
+	int fd = kernel_open_at(folder, name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
+
+	if (fd < 0)
+		return;
+	if (kernel_write_at(fd, &reported, sizeof(reported),
+			    offsetof(struct segment, header.state)) < 0)
+		errno = 0;
+	kernel_close(fd);
 }
 
 struct report {
@@ -78,8 +98,10 @@ static bool job_report_file(const char *name, void *argument)
 		return true;
 	if (!segment_refused(segment, sizeof(*segment)) && job_includes(&segment->header)) {
 		report->take(segment, report->argument);
-		if (load_seq_cst(&segment->header.state) == SEGMENT_ENDED)
+		if (load_seq_cst(&segment->header.state) == SEGMENT_ENDED) {
+			job_mark_reported(report->folder, name);
 			kernel_unlink_at(report->folder, name);
+		}
 	}
 	kernel_unmap(segment, sizeof(*segment));
 	return true;

@@ -19,7 +19,8 @@
 
 #define SEGMENT_MAGIC "PEERPIN1"
 
-enum segment_state { SEGMENT_RUNNING, SEGMENT_ENDED };
+/* SEGMENT_REPORTED: the host leader has reported the process, and removes its file. */
+enum segment_state { SEGMENT_RUNNING, SEGMENT_ENDED, SEGMENT_REPORTED };
 
 /* Written once before the file has its name, except the last 3 fields. Fields with concurrent
  * readers are atomic. */

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
@@ -274,7 +275,7 @@ END_TEST
 START_TEST(of_ranks_that_end_at_once_exactly_one_leads)
 {
 	struct rank ranks[RANKS];
-	int leaders;
+	int leaders, others;
 
 	for (int round = 0; round < 20; round++) {
 		for (int i = 0; i < RANKS; i++)
@@ -285,11 +286,61 @@ START_TEST(of_ranks_that_end_at_once_exactly_one_leads)
 			let_end(&ranks[i]);
 		for (int i = 0; i < RANKS; i++)
 			kill(ranks[i].process, SIGCONT);
-		leaders = 0;
-		for (int i = 0; i < RANKS; i++)
-			leaders += WEXITSTATUS(status_of(&ranks[i])) == 10 + RANKS - 1;
+		leaders = others = 0;
+		for (int i = 0; i < RANKS; i++) {
+			int status = WEXITSTATUS(status_of(&ranks[i]));
+
+			leaders += status != 9;
+			others += status - 9;
+		}
 		ck_assert_int_eq(leaders, 1);
+		ck_assert_int_eq(others, RANKS);
 	}
+}
+END_TEST
+
+static int held_up[2], resumed[2];
+
+static bool drop_lock(void)
+{
+	glob_t found;
+	char pattern[64];
+	int fd = -1;
+
+	snprintf(pattern, sizeof(pattern), "%s/peerpin/job.again.*.lock", folder);
+	if (glob(pattern, 0, NULL, &found))
+		return false;
+	fd = open(found.gl_pathv[0], O_RDONLY);
+	globfree(&found);
+	return fd >= 0 && !close(fd);
+}
+
+/* As a rank that is held up between the drop of its lock and the try for the exclusive one: a close
+ * of any descriptor of the file drops the lock. */
+static int be_reported_before_the_try(void)
+{
+	char byte;
+
+	end_now();
+	if (!drop_lock())
+		return 102;
+	if (write(held_up[1], "", 1) != 1 || read(resumed[0], &byte, 1) < 0)
+		return 103;
+	return job_leads() ? 10 : 9;
+}
+
+START_TEST(a_rank_that_a_leader_reported_does_not_lead)
+{
+	struct rank late;
+	char byte;
+
+	ck_assert_int_eq(pipe(held_up) | pipe(resumed), 0);
+	late = start_rank(be_reported_before_the_try);
+	let_end(&late);
+	ck_assert_int_eq(read(held_up[0], &byte, 1), 1);
+	ck_assert_int_eq(report(), 1);
+	ck_assert_int_eq(write(resumed[1], "", 1), 1);
+	ck_assert_int_eq(WEXITSTATUS(status_of(&late)), 9);
 }
 END_TEST
 
@@ -532,6 +583,7 @@ int main(void)
 	tcase_add_test(tests, a_child_counts_for_itself_whatever_became_of_the_file);
 	tcase_add_test(tests, the_last_rank_that_ends_leads);
 	tcase_add_test(tests, of_ranks_that_end_at_once_exactly_one_leads);
+	tcase_add_test(tests, a_rank_that_a_leader_reported_does_not_lead);
 	tcase_add_test(tests, a_killed_rank_is_not_waited_for);
 	tcase_add_test(tests, a_leader_that_was_killed_blocks_nobody);
 	tcase_add_test(tests, a_child_that_lives_on_holds_no_lock);
