@@ -7,7 +7,6 @@ noinst_LTLIBRARIES += src/libcore.la
 src_libcore_la_SOURCES = \
 	include/peerpin.h \
 	src/base/arena.h src/base/arena.c src/base/atomics.h \
-	src/base/biased.h src/base/biased.c \
 	src/base/config.def src/base/config.h src/base/config.c \
 	src/base/config_reader.h src/base/config_reader.c \
 	src/base/config_text.h src/base/config_text.c \
@@ -34,16 +33,17 @@ src_libcore_la_SOURCES = \
 	src/memory/cuda_abi.h src/memory/driver.h src/memory/memory.h \
 	src/memory/access.c src/memory/attributes.c src/memory/allocate.c src/memory/checks.c \
 	src/memory/free.c src/memory/events.h src/memory/exports.c \
-	src/memory/index.h src/memory/index.c src/memory/lookup.h \
+	src/memory/index.h src/memory/index.c src/memory/keep.h src/memory/keep.c src/memory/keep_watch.h src/memory/keep_watch.c \
+	src/memory/kept.h src/memory/kept.c src/memory/kept_limit.c src/memory/lookup.h src/memory/record_side.h \
 	src/memory/queries.h src/memory/queries.c src/memory/query_lists.c \
 	src/memory/query_target.h src/memory/query_target.c \
-	src/memory/table.h src/memory/table.c src/memory/trace_events.h src/memory/trace_events.c src/memory/use.c \
+	src/memory/table.h src/memory/table.c src/memory/table_changes.c src/memory/trace_events.h src/memory/trace_events.c src/memory/use.c \
 	src/registration/internal.h src/registration/objects.h src/registration/registration.h src/registration/topology.h \
 	src/registration/verbs_abi.h \
 	src/registration/domain_enable.c src/registration/adapter.c src/registration/background.c \
 	src/registration/pin_limit.c src/registration/domain.c src/registration/events.c \
-	src/registration/client_mr.c src/registration/keys.c \
-	src/registration/learning.c src/registration/leases.h src/registration/leases.c \
+	src/registration/client_mr.h src/registration/client_mr.c src/registration/holds.h src/registration/keys.c \
+	src/registration/learning.c \
 	src/registration/pinning.h src/registration/pinning.c src/registration/methods.c \
 	src/registration/dma_buf.c src/registration/peer_memory.c src/registration/own_calls.c \
 	src/registration/sysfs.h src/registration/sysfs.c src/registration/topology.c \

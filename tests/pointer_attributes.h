@@ -5,11 +5,11 @@
 
 #include "memory/cuda_abi.h"
 
-/* Of the first device. */
 struct pointer_attributes {
 	CUcontext context;
 	uint64_t buffer_id, base, size;
 	unsigned int memory_type, managed, rdma_capable;
+	int device;
 };
 
 /* Other attributes keep the caller's value. */
@@ -24,7 +24,7 @@ static inline void pointer_attributes_read(const struct pointer_attributes *attr
 		*(uint64_t *)to = attributes->buffer_id;
 		break;
 	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-		*(int *)to = 0;
+		*(int *)to = attributes->device;
 		break;
 	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
 		*(unsigned int *)to = attributes->rdma_capable;

@@ -24,6 +24,9 @@
 /* A LIMIT that peerpin determines itself. */
 #define CONFIG_AUTO UINT64_MAX
 
+/* Flag of a SHARE that is a percentage; the other bits are its number. */
+#define CONFIG_SHARE (UINT64_C(1) << 63)
+
 enum preregister { PREREGISTER_AUTO, PREREGISTER_ALL, PREREGISTER_SYNC, PREREGISTER_OFF };
 enum summary_mode { SUMMARY_NONE, SUMMARY_AUTO, SUMMARY_TABLE, SUMMARY_LINE };
 enum granularity { GRANULARITY_64K, GRANULARITY_2M };
@@ -45,6 +48,8 @@ struct config {
 	enum domain_policy domain_policy;
 	const char *devices; /* NULL: all */
 	uint64_t pin_limit;  /* bytes, or CONFIG_AUTO: the size of the GPU's BAR1 */
+	uint64_t keep;	     /* bytes, or CONFIG_SHARE and a percentage of the GPU's memory */
+	uint64_t keep_host;  /* bytes */
 	bool pointer_queries;
 	enum log_level log_level;
 	const char *log_file; /* a pattern; NULL: standard error */

@@ -20,6 +20,7 @@ enum config_kind {
 	BOOL,
 	SIZE,
 	LIMIT,
+	SHARE,
 	TEXT,
 	FILE_NAME,
 	PREREGISTER,

@@ -75,6 +75,22 @@ static bool config_text_parse_size(const char *value, uint64_t *size)
 	return *size <= CONFIG_SIZE_MOST;
 }
 
+/* A size, or a percentage without a fraction. */
+static bool config_text_parse_share(const char *value, uint64_t *share)
+{
+	const char *end = value;
+	uint64_t percent;
+
+	if (text_is_digit(*value)) {
+		percent = text_number(&end);
+		if (*end == '%' && !end[1] && percent <= 100) {
+			*share = percent ? CONFIG_SHARE | percent : 0;
+			return true;
+		}
+	}
+	return config_text_parse_size(value, share);
+}
+
 /* Enumerations have the order of their words. PEERPIN_SUMMARY is also a boolean. */
 static bool config_text_parse_word(void *field, const char *value, enum config_kind kind)
 {
@@ -105,6 +121,8 @@ bool config_parse(struct config *config, const struct config_row *row, const cha
 		return true;
 	case SIZE:
 		return config_text_parse_size(value, field);
+	case SHARE:
+		return config_text_parse_share(value, field);
 	case LIMIT:
 		if (!text_equals_in_any_case(value, "auto"))
 			return config_text_parse_size(value, field);
@@ -129,6 +147,7 @@ static const char *config_text_value(const struct config *config, const struct c
 				     char *room, size_t size)
 {
 	const void *field = config_text_field(config, row);
+	uint64_t number;
 	const char *text;
 
 	switch (row->kind) {
@@ -138,8 +157,11 @@ static const char *config_text_value(const struct config *config, const struct c
 		if (*(const uint64_t *)field == CONFIG_AUTO)
 			return "auto";
 		/* fall through */
+	case SHARE:
 	case SIZE:
-		system_format(room, size, "%llu", (unsigned long long)*(const uint64_t *)field);
+		number = *(const uint64_t *)field;
+		system_format(room, size, "%llu%s", (unsigned long long)(number & ~CONFIG_SHARE),
+			      number & CONFIG_SHARE ? "%" : "");
 		return room;
 	case TEXT:
 	case FILE_NAME:

@@ -222,12 +222,6 @@ static inline void kernel_set_cpus(const struct kernel_cpus *cpus)
 	syscall(SYS_sched_setaffinity, 0, sizeof(*cpus), cpus);
 }
 
-/* As membarrier(2). */
-static inline int kernel_barrier(int command)
-{
-	return (int)syscall(SYS_membarrier, command, 0, 0);
-}
-
 static inline void kernel_sleep(long nanoseconds)
 {
 	struct timespec time = { .tv_nsec = nanoseconds };

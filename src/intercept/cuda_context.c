@@ -9,12 +9,28 @@
 #include "base/process.h"
 #include "intercept/entry_points.h"
 #include "memory/driver.h"
+#include "memory/keep.h"
 #include "memory/memory.h"
 
 static CUresult cuda_context_settle(struct pending_frees *frees, CUresult result)
 {
 	memory_frees_settled(frees, result != CUDA_SUCCESS);
 	return result;
+}
+
+static void cuda_context_end_unreported(void)
+{
+	memory_end_unreported();
+	if (keep_is_on())
+		keep_forget_ended();
+}
+
+/* Kept memory of the context is released first: its end frees the rest. */
+static struct pending_frees *cuda_context_ending(CUcontext context)
+{
+	if (context && keep_is_on())
+		keep_release_context(context);
+	return memory_context_freeing(context);
 }
 
 /* Counting retains is not enough: the runtime has retain calls that peerpin does not intercept. */
@@ -29,7 +45,7 @@ static void cuda_context_after_release(CUdevice device)
 	if (driver->cuDevicePrimaryCtxGetState &&
 	    driver->cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && active)
 		return;
-	memory_end_unreported();
+	cuda_context_end_unreported();
 }
 
 /* Handle of a device's primary context, or NULL if inactive. A retain is the only call that returns
@@ -57,7 +73,7 @@ static CUcontext cuda_context_primary(CUdevice device)
  * and registrations must not outlive their memory. */
 static struct pending_frees *cuda_context_before_destroy(CUcontext context)
 {
-	return process_is_passive() ? NULL : memory_context_freeing(context);
+	return process_is_passive() ? NULL : cuda_context_ending(context);
 }
 
 /* memory_context_released() ends allocations made after memory_context_freeing(): the context's end
@@ -84,13 +100,13 @@ WRAP(cuCtxDetach, (context), CUcontext context)
 	CUresult result = forward(context);
 
 	if (!process_is_passive())
-		memory_end_unreported();
+		cuda_context_end_unreported();
 	return result;
 }
 
 static struct pending_frees *cuda_context_before_reset(CUdevice device)
 {
-	return process_is_passive() ? NULL : memory_context_freeing(cuda_context_primary(device));
+	return process_is_passive() ? NULL : cuda_context_ending(cuda_context_primary(device));
 }
 
 /* The driver decides whether memory without a context (pools, mappings) outlives the context, and
@@ -98,7 +114,7 @@ static struct pending_frees *cuda_context_before_reset(CUdevice device)
 static CUresult cuda_context_after_reset(struct pending_frees *frees, CUresult result)
 {
 	if (result == CUDA_SUCCESS && !process_is_passive())
-		memory_end_unreported();
+		cuda_context_end_unreported();
 	return cuda_context_settle(frees, result);
 }
 
@@ -126,6 +142,6 @@ WRAP(cuGreenCtxDestroy, (context), CUgreenCtx context)
 	CUresult result = forward(context);
 
 	if (!process_is_passive())
-		memory_end_unreported();
+		cuda_context_end_unreported();
 	return result;
 }

@@ -17,15 +17,41 @@ static CUresult cuda_host_allocated(CUresult result, void *const *address, size_
 {
 	if (result == CUDA_SUCCESS && address && *address && !process_is_passive()) {
 		memory_host_allocated((uintptr_t)*address, size);
-		if (queries_are_on())
-			bypass_scan();
+		wrapper_scan();
 	}
+	return result;
+}
+
+static inline __attribute__((always_inline)) bool
+cuda_host_reuse(const struct keep_request *request, void **address)
+{
+	CUdeviceptr kept;
+
+	if (!keep_is_on() || !address || !wrapper_reuse(request, &kept, NULL))
+		return false;
+	*address = (void *)(uintptr_t)kept;
+	return true;
+}
+
+static CUresult cuda_host_keepable(CUresult result, const struct keep_request *request,
+				   void *const *address)
+{
+	result = cuda_host_allocated(result, address, request->width);
+	if (result == CUDA_SUCCESS && address && keep_is_on())
+		keep_allocated(request, (uintptr_t)*address, 0);
 	return result;
 }
 
 WRAP(cuMemAllocHost_v2, (address, size), void **address, size_t size)
 {
-	return cuda_host_allocated(forward(address, size), address, size);
+	const struct keep_request request = { .kind = ALLOCATION_HOST,
+					      .detail = KEEP_ALLOC_HOST,
+					      .width = size };
+
+	if (cuda_host_reuse(&request, address))
+		return CUDA_SUCCESS;
+	return cuda_host_keepable(WRAPPER_RETRY(KEEP_HOST, size, forward(address, size)), &request,
+				  address);
 }
 
 WRAP(cuMemAllocHost, (address, size), void **address, unsigned int size)
@@ -35,7 +61,14 @@ WRAP(cuMemAllocHost, (address, size), void **address, unsigned int size)
 
 WRAP(cuMemHostAlloc, (address, size, flags), void **address, size_t size, unsigned int flags)
 {
-	return cuda_host_allocated(forward(address, size, flags), address, size);
+	const struct keep_request request = { .kind = ALLOCATION_HOST,
+					      .detail = flags,
+					      .width = size };
+
+	if (cuda_host_reuse(&request, address))
+		return CUDA_SUCCESS;
+	return cuda_host_keepable(WRAPPER_RETRY(KEEP_HOST, size, forward(address, size, flags)),
+				  &request, address);
 }
 
 WRAP(cuMemHostRegister_v2, (address, size, flags), void *address, size_t size, unsigned int flags)
@@ -53,6 +86,12 @@ WRAP(cuMemFreeHost, (address), void *address)
 	struct pending_free pending;
 	CUresult probe;
 
+	if (keep_is_on()) {
+		if (keep_free(FREE_HOST, (uintptr_t)address,
+			      (union keep_target){ .host = forward }))
+			return CUDA_SUCCESS;
+		address = (void *)(uintptr_t)keep_visible((uintptr_t)address);
+	}
 	if (wrapper_needs_probe((uintptr_t)address)) {
 		probe = forward((void *)1);
 		if (wrapper_is_capture_refusal(probe))
@@ -66,6 +105,7 @@ WRAP(cuMemHostUnregister, (address), void *address)
 {
 	struct pending_free pending;
 
+	address = (void *)(uintptr_t)keep_visible((uintptr_t)address);
 	wrapper_before_free_by(FREE_HOST, &pending, (uintptr_t)address);
 	return wrapper_after_free(&pending, forward(address));
 }

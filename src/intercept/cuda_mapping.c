@@ -86,7 +86,12 @@ static CUresult cuda_mapping_count_handle(CUresult result, bool released)
 WRAP(cuMemCreate, (handle, size, properties, flags), CUmemGenericAllocationHandle *handle,
      size_t size, const CUmemAllocationProp *properties, unsigned long long flags)
 {
-	return cuda_mapping_count_handle(forward(handle, size, properties, flags), false);
+	int device = properties && properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE
+			     ? properties->location.id
+			     : KEEP_HOST;
+
+	return cuda_mapping_count_handle(
+		WRAPPER_RETRY(device, size, forward(handle, size, properties, flags)), false);
 }
 
 WRAP(cuMemImportFromShareableHandle, (handle, shareable, type),

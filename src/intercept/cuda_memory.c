@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* cuda_memory.c -- allocations and frees of GPU memory
  *
- * The first pair is the reference; the others repeat it for other forms.
+ * The first pair is the reference; the others repeat it for other forms. The interface with 32-bit
+ * addresses keeps no memory.
  */
 #include "intercept/wrappers.h"
+#include "memory/keep_watch.h"
+#include "report/statistics.h"
 
 /*
  * The allocated event follows the driver's success; the freeing event precedes the driver's free.
@@ -14,12 +17,37 @@
  * any other, and the driver's result is the caller's. If the driver refuses a free, memory that the
  * driver still has is recorded again; if a capture causes the refusal, no record ends at all.
  */
-WRAP(cuMemAlloc_v2, (address, size), CUdeviceptr *address, size_t size)
+static inline __attribute__((always_inline)) CUresult
+cuda_memory_allocate(__typeof__(cuMemAlloc_v2) *forward, CUdeviceptr *address, size_t size)
 {
-	return wrapper_allocated(forward(address, size), ALLOCATION_DEVICE, address, size);
+	return wrapper_allocated(WRAPPER_RETRY(KEEP_CURRENT, size, forward(address, size)),
+				 ALLOCATION_DEVICE, address, size);
 }
 
-WRAP(cuMemFree_v2, (address), CUdeviceptr address)
+static __attribute__((noinline)) CUresult
+cuda_memory_allocate_kept(__typeof__(cuMemAlloc_v2) *forward, CUdeviceptr *address, size_t size)
+{
+	const struct keep_request request = { .kind = ALLOCATION_DEVICE, .width = size };
+	uint64_t start;
+	CUresult result;
+
+	if (wrapper_reuse(&request, address, NULL))
+		return CUDA_SUCCESS;
+	start = keep_watch_begin();
+	result = cuda_memory_allocate(forward, address, size);
+	if (start && result == CUDA_SUCCESS)
+		keep_watch_allocated(size, start);
+	return result;
+}
+
+WRAP(cuMemAlloc_v2, (address, size), CUdeviceptr *address, size_t size)
+{
+	return keep_is_concerned() ? cuda_memory_allocate_kept(forward, address, size)
+				   : cuda_memory_allocate(forward, address, size);
+}
+
+static inline __attribute__((always_inline)) CUresult
+cuda_memory_free(__typeof__(cuMemFree_v2) *forward, CUdeviceptr address)
 {
 	struct pending_free pending;
 	CUresult probe;
@@ -31,6 +59,28 @@ WRAP(cuMemFree_v2, (address), CUdeviceptr address)
 	}
 	wrapper_before_free(&pending, address);
 	return wrapper_after_free(&pending, forward(address));
+}
+
+static __attribute__((noinline)) CUresult cuda_memory_free_kept(__typeof__(cuMemFree_v2) *forward,
+								CUdeviceptr address)
+{
+	uint64_t start, size;
+	CUresult result;
+
+	if (keep_free(FREE_DEVICE, address, (union keep_target){ .device = forward }))
+		return CUDA_SUCCESS;
+	start = keep_watch_begin();
+	size = start ? keep_watch_size(address) : 0;
+	result = cuda_memory_free(forward, keep_visible(address));
+	if (size && result == CUDA_SUCCESS)
+		keep_watch_freed(size, start);
+	return result;
+}
+
+WRAP(cuMemFree_v2, (address), CUdeviceptr address)
+{
+	return keep_is_concerned() ? cuda_memory_free_kept(forward, address)
+				   : cuda_memory_free(forward, address);
 }
 
 WRAP(cuMemAlloc, (address, size), CUdeviceptr_v1 *address, unsigned int size)
@@ -59,10 +109,20 @@ WRAP(cuMemFree, (address), CUdeviceptr_v1 address)
 WRAP(cuMemAllocPitch_v2, (address, pitch, width, height, element), CUdeviceptr *address,
      size_t *pitch, size_t width, size_t height, unsigned int element)
 {
-	CUresult result = forward(address, pitch, width, height, element);
+	const struct keep_request request = {
+		.kind = ALLOCATION_PITCHED, .detail = element, .width = width, .height = height
+	};
+	CUresult result;
 
-	return wrapper_allocated(result, ALLOCATION_PITCHED, address,
-				 pitch && result == CUDA_SUCCESS ? *pitch * height : 0);
+	if (keep_is_on() && pitch && wrapper_reuse(&request, address, pitch))
+		return CUDA_SUCCESS;
+	result = WRAPPER_RETRY(KEEP_CURRENT, width * height,
+			       forward(address, pitch, width, height, element));
+	result = wrapper_allocated(result, ALLOCATION_PITCHED, address,
+				   pitch && result == CUDA_SUCCESS ? *pitch * height : 0);
+	if (result == CUDA_SUCCESS && address && pitch && keep_is_on())
+		keep_allocated(&request, *address, *pitch);
+	return result;
 }
 
 WRAP(cuMemAllocPitch, (address, pitch, width, height, element), CUdeviceptr_v1 *address,
@@ -80,7 +140,8 @@ WRAP(cuMemAllocPitch, (address, pitch, width, height, element), CUdeviceptr_v1 *
 WRAP(cuMemAllocManaged, (address, size, flags), CUdeviceptr *address, size_t size,
      unsigned int flags)
 {
-	return wrapper_allocated(forward(address, size, flags), ALLOCATION_MANAGED, address, size);
+	return wrapper_allocated(WRAPPER_RETRY(KEEP_CURRENT, size, forward(address, size, flags)),
+				 ALLOCATION_MANAGED, address, size);
 }
 
 /* The program may register this dma-buf later, when only its descriptor identifies it. With flags,
@@ -91,10 +152,22 @@ WRAP(cuMemGetHandleForAddressRange, (handle, address, size, type, flags), void *
 {
 	bool passive = process_is_passive();
 	uint64_t youngest = passive ? 0 : memory_youngest();
-	CUresult result = forward(handle, address, size, type, flags);
+	CUresult result = forward(handle, keep_visible(address), size, type, flags);
 
 	if (result == CUDA_SUCCESS && handle && type == CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD &&
 	    !passive)
 		memory_exported(*(const int *)handle, address, flags ? 0 : size, youngest);
+	return result;
+}
+
+/* Kept memory is free memory to the program. */
+WRAP(cuMemGetInfo_v2, (free, total), size_t *free, size_t *total)
+{
+	CUresult result = forward(free, total);
+
+	if (result == CUDA_SUCCESS && free && keep_is_on()) {
+		statistics_count(memory_queries);
+		*free += keep_free_bytes();
+	}
 	return result;
 }

@@ -11,7 +11,8 @@
 
 WRAP(cuMemAllocAsync, (address, size, stream), CUdeviceptr *address, size_t size, CUstream stream)
 {
-	return wrapper_allocated(forward(address, size, stream), ALLOCATION_POOL, address, size);
+	return wrapper_allocated(WRAPPER_RETRY(KEEP_CURRENT, size, forward(address, size, stream)),
+				 ALLOCATION_POOL, address, size);
 }
 
 WRAP_LIKE(cuMemAllocAsync_ptsz, cuMemAllocAsync, (address, size, stream), CUdeviceptr *address,
@@ -20,8 +21,9 @@ WRAP_LIKE(cuMemAllocAsync_ptsz, cuMemAllocAsync, (address, size, stream), CUdevi
 WRAP(cuMemAllocFromPoolAsync, (address, size, pool, stream), CUdeviceptr *address, size_t size,
      CUmemoryPool pool, CUstream stream)
 {
-	return wrapper_allocated(forward(address, size, pool, stream), ALLOCATION_POOL, address,
-				 size);
+	return wrapper_allocated(
+		WRAPPER_RETRY(KEEP_CURRENT, size, forward(address, size, pool, stream)),
+		ALLOCATION_POOL, address, size);
 }
 
 WRAP_LIKE(cuMemAllocFromPoolAsync_ptsz, cuMemAllocFromPoolAsync, (address, size, pool, stream),
@@ -45,18 +47,19 @@ static CUresult cuda_pool_free_async(__typeof__(cuMemFreeAsync) *forward,
 				     __typeof__(cuStreamIsCapturing) *query, CUdeviceptr address,
 				     CUstream stream)
 {
-	struct allocation kept;
+	struct allocation live;
 	struct pending_free pending;
 	CUresult result;
 
+	address = keep_visible(address);
 	/* A captured stream refuses this memory. The effect of a null address on a captured stream
 	 * is unknown, so no probe call is made. */
-	if (!process_is_passive() && memory_find(address, &kept) &&
+	if (!process_is_passive() && memory_find(address, &live) &&
 	    cuda_pool_is_captured(query, stream)) {
 		result = forward(address, stream);
 		/* Another thread may have ended the capture before the driver handled the call. */
 		if (result == CUDA_SUCCESS)
-			memory_freed(&kept);
+			memory_freed(&live);
 		return result;
 	}
 	if (wrapper_needs_probe(address)) {
@@ -88,8 +91,11 @@ static CUresult cuda_pool_after_trim(CUresult result)
 	return result;
 }
 
+/* A program that trims a pool wants memory back. */
 WRAP(cuMemPoolTrimTo, (pool, bytes), CUmemoryPool pool, size_t bytes)
 {
+	if (keep_is_on())
+		keep_release_context(NULL);
 	return cuda_pool_after_trim(forward(pool, bytes));
 }
 

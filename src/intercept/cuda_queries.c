@@ -6,6 +6,7 @@
  */
 #include "intercept/entry_points.h"
 #include "memory/driver.h"
+#include "memory/keep.h"
 #include "memory/memory.h"
 #include "memory/queries.h"
 #include "report/statistics.h"
@@ -14,7 +15,7 @@ WRAP(cuPointerGetAttribute, (data, attribute, address), void *data, CUpointer_at
      CUdeviceptr address)
 {
 	if (!queries_are_on())
-		return forward(data, attribute, address);
+		return forward(data, attribute, keep_visible(address));
 	return queries_get(forward, data, attribute, address);
 }
 
@@ -22,7 +23,7 @@ WRAP(cuPointerGetAttributes, (count, attributes, data, address), unsigned int co
      CUpointer_attribute *attributes, void **data, CUdeviceptr address)
 {
 	if (!queries_are_on())
-		return forward(count, attributes, data, address);
+		return queries_forward_list(forward, count, attributes, data, address);
 	return queries_get_list(forward, count, attributes, data, address);
 }
 
@@ -30,7 +31,7 @@ WRAP(cuMemGetAddressRange_v2, (base, size, address), CUdeviceptr *base, size_t *
      CUdeviceptr address)
 {
 	if (!queries_are_on())
-		return forward(base, size, address);
+		return forward(base, size, keep_visible(address));
 	return queries_get_range(forward, base, size, address);
 }
 
@@ -38,7 +39,7 @@ WRAP(cuPointerSetAttribute, (value, attribute, address), const void *value,
      CUpointer_attribute attribute, CUdeviceptr address)
 {
 	if (!queries_are_on())
-		return forward(value, attribute, address);
+		return forward(value, attribute, keep_visible(address));
 	return queries_set(forward, value, attribute, address);
 }
 
@@ -46,8 +47,10 @@ WRAP(cuPointerSetAttribute, (value, attribute, address), const void *value,
 WRAP(cuMemRetainAllocationHandle, (handle, address), CUmemGenericAllocationHandle *handle,
      void *address)
 {
-	CUresult result = queries_are_on() ? queries_get_handle(forward, handle, address)
-					   : forward(handle, address);
+	CUresult result =
+		queries_are_on()
+			? queries_get_handle(forward, handle, address)
+			: forward(handle, (void *)(uintptr_t)keep_visible((uintptr_t)address));
 
 	if (result == CUDA_SUCCESS && !process_is_passive())
 		statistics_count(handles_created);

@@ -56,7 +56,7 @@ static struct delivery *deliveries_make(const struct allocation *allocation)
 	first = deliveries_at(allocation->slot);
 	*delivery = (struct delivery){ .next = *first,
 				       .allocation = { .struct_size = sizeof(delivery->allocation),
-						       .id = allocation->id,
+						       .id = allocation->event_id,
 						       .base = allocation->base,
 						       .size = allocation->size,
 						       .device = allocation->device,
@@ -80,7 +80,7 @@ void delivery_forget(uint32_t slot, uint64_t id)
 
 uint8_t delivery_owe(const struct allocation *allocation, uint8_t receivers)
 {
-	struct delivery *delivery = delivery_find(allocation->slot, allocation->id);
+	struct delivery *delivery = delivery_find(allocation->slot, allocation->event_id);
 
 	if (!delivery && receivers)
 		delivery = deliveries_make(allocation);

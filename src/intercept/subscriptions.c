@@ -56,7 +56,8 @@ static _Atomic unsigned int subscribed; /* number; written under the lock, read 
 static __thread struct frame *innermost __attribute__((tls_model("initial-exec")));
 
 #define SAME_KIND(ours, theirs)                                                                    \
-	_Static_assert((int)(ours) == (int)(theirs), "kinds are told as they are")
+	_Static_assert((int)(ours) == (int)(theirs),                                               \
+		       "the public kinds have the values of the internal ones")
 SAME_KIND(ALLOCATION_DEVICE, PEERPIN_DEVICE);
 SAME_KIND(ALLOCATION_PITCHED, PEERPIN_PITCHED);
 SAME_KIND(ALLOCATION_MANAGED, PEERPIN_MANAGED);
@@ -172,11 +173,11 @@ subscriptions_report_allocated(const struct allocation *allocation)
 	}
 	/* Another thread may have freed the allocation already; its freeing event then found no
 	 * delivery. */
-	receivers = memory_is_live(allocation) ? delivery_owe(allocation, receivers) : 0;
+	receivers = memory_is_visible(allocation) ? delivery_owe(allocation, receivers) : 0;
 	for (unsigned int index = 0; index < SLOTS; index++) {
 		if (receivers & 1u << index)
-			subscriptions_deliver_allocated(allocation->slot, allocation->id, index,
-							numbers[index]);
+			subscriptions_deliver_allocated(allocation->slot, allocation->event_id,
+							index, numbers[index]);
 	}
 	pthread_mutex_unlock(&subscription_lock);
 }
@@ -187,12 +188,12 @@ subscriptions_report_freeing(const struct allocation *allocation)
 	struct delivery *delivery;
 
 	pthread_mutex_lock(&subscription_lock);
-	delivery = delivery_find(allocation->slot, allocation->id);
+	delivery = delivery_find(allocation->slot, allocation->event_id);
 	if (delivery)
 		delivery->pending = 0;
 	for (unsigned int index = 0; delivery && index < SLOTS; index++)
-		subscriptions_deliver_freeing(allocation->slot, allocation->id, index);
-	delivery_forget(allocation->slot, allocation->id);
+		subscriptions_deliver_freeing(allocation->slot, allocation->event_id, index);
+	delivery_forget(allocation->slot, allocation->event_id);
 	pthread_mutex_unlock(&subscription_lock);
 }
 
@@ -209,7 +210,8 @@ static void subscriptions_freeing(const struct allocation *allocation)
 		subscriptions_report_freeing(allocation);
 }
 
-const struct memory_subscriber subscriptions_subscriber = { .allocated = subscriptions_allocated,
+const struct memory_subscriber subscriptions_subscriber = { .of_program = true,
+							    .allocated = subscriptions_allocated,
 							    .freeing = subscriptions_freeing };
 
 /* ---- subscriptions ---- */
@@ -238,7 +240,7 @@ static void subscriptions_queue_live(unsigned int index)
 
 	while ((count = memory_next(&cursor, batch, BATCH))) {
 		for (unsigned int i = 0; i < count; i++) {
-			if (memory_is_for_adapters(&batch[i]))
+			if (memory_is_for_adapters(&batch[i]) && !batch[i].hidden)
 				delivery_owe(&batch[i], (uint8_t)(1u << index));
 		}
 	}

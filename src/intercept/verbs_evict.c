@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* verbs_evict.c -- evicts idle regions for a client's own registration */
+/* verbs_evict.c -- evicts idle regions, and releases kept memory, for a client's own registration */
 #include "intercept/verbs.h"
 
 #include <errno.h>
 
 #include "base/process.h"
+#include "memory/keep.h"
 
 /* An adapter out of room reports only the failure, not the missing bytes: double them for each
  * attempt. */
@@ -35,6 +36,9 @@ bool verbs_evicted(struct verbs_evict *eviction, int error)
 	if (error != ENOMEM || eviction->times++ >= ATTEMPTS || verbs_is_internal())
 		return false;
 	evicted = registration_evict(eviction->context, eviction->bytes);
+	/* Regions of kept memory are not idle while a client caches its client MRs. */
+	if ((!evicted || eviction->times == ATTEMPTS) && keep_is_on())
+		evicted |= keep_release(KEEP_ANY, eviction->bytes);
 	eviction->bytes = eviction->bytes > UINT64_MAX / 2 ? UINT64_MAX : eviction->bytes * 2;
 	errno = saved_errno;
 	return evicted;

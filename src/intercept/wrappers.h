@@ -6,8 +6,17 @@
 #include "base/process.h"
 #include "intercept/entry_points.h"
 #include "intercept/bypass.h"
+#include "memory/keep.h"
 #include "memory/memory.h"
 #include "memory/queries.h"
+
+/* Detect bypassing callers before answering a query and before keeping memory: both require every
+ * free to be intercepted. */
+static inline void wrapper_scan(void)
+{
+	if (queries_are_on() || keep_is_on())
+		bypass_scan();
+}
 
 /* Call with the driver's result, which it returns. Out-parameters are read only after CUDA_SUCCESS,
  * and may be null. `size` in bytes; 0: the driver's size counts. */
@@ -17,12 +26,37 @@ static inline CUresult wrapper_allocated(CUresult result, enum allocation_kind k
 	if (result != CUDA_SUCCESS || !address || !*address || process_is_passive())
 		return result;
 	memory_allocated(kind, *address, size);
-	/* Detect bypassing callers before answering a query: a recorded answer requires every free
-	 * to be intercepted. Pool allocations are too frequent for a scan each. */
-	if (kind != ALLOCATION_POOL && queries_are_on())
-		bypass_scan();
+	/* Pool allocations are too frequent for a scan each. */
+	if (kind != ALLOCATION_POOL)
+		wrapper_scan();
 	return result;
 }
+
+/* True: the request is served from kept memory. `pitch` may be NULL. */
+static inline bool wrapper_reuse(const struct keep_request *request, CUdeviceptr *address,
+				 size_t *pitch)
+{
+	if (!address || !keep_allocate(request, address, pitch))
+		return false;
+	wrapper_scan();
+	return true;
+}
+
+/* The result of `call`, which allocates `bytes` on the device (KEEP_CURRENT, KEEP_HOST). While it
+ * fails for want of memory, and memory is kept there, release memory and repeat the call. */
+#define WRAPPER_RETRY(device, bytes, call)                                                         \
+	({                                                                                         \
+		CUresult result_;                                                                  \
+		uint64_t ended_;                                                                   \
+                                                                                                   \
+		do {                                                                               \
+			ended_ = load_relaxed(&keep_releases_ended);                               \
+			result_ = (call);                                                          \
+		} while (__builtin_expect(result_ == CUDA_ERROR_OUT_OF_MEMORY, 0) &&               \
+			 keep_is_on() &&                                                           \
+			 (keep_release(device, bytes) || keep_await_release(ended_)));             \
+		result_;                                                                           \
+	})
 
 /* State of a free between memory_freeing() and the driver's result. */
 struct pending_free {

@@ -79,7 +79,7 @@ void memory_reserved(uint64_t base, uint64_t size)
 		memory_missed_free(&ended);
 }
 
-static void allocate_count(enum allocation_kind kind, uint64_t size)
+void events_count_allocation(enum allocation_kind kind, uint64_t size)
 {
 	if (kind == ALLOCATION_HOST) {
 		statistics_count(host_allocations);
@@ -124,7 +124,7 @@ static void allocate_record(enum allocation_kind kind, uint64_t base, uint64_t s
 	}
 	allocation.integrated = host_allocated && attributes_integrated(allocation.device);
 	if (memory_insert(&allocation))
-		allocate_count(kind, size);
+		events_count_allocation(kind, size);
 }
 
 void memory_allocated(enum allocation_kind kind, uint64_t base, uint64_t size)

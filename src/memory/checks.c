@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "memory/events.h"
+#include "memory/keep.h"
 #include "memory/queries.h"
 #include "memory/table.h"
 #include "report/statistics.h"
@@ -15,6 +16,7 @@ void memory_verify_always(void)
 {
 	store_relaxed(&memory_verify_mode, true);
 	queries_end();
+	keep_end();
 }
 
 bool memory_check(const struct allocation *allocation)

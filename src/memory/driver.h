@@ -23,6 +23,8 @@
 	CALL(cuCtxPopCurrent_v2)                                                                   \
 	CALL(cuCtxGetDevice)                                                                       \
 	CALL(cuCtxGetApiVersion)                                                                   \
+	CALL(cuCtxSynchronize)                                                                     \
+	CALL(cuDeviceTotalMem_v2)                                                                  \
 	CALL(cuDeviceGetCount)                                                                     \
 	CALL(cuDeviceGetAttribute)                                                                 \
 	CALL(cuStreamIsCapturing)                                                                  \

@@ -10,6 +10,13 @@ void events_allocated(const struct allocation *allocation);
 /* Returns after every subscriber has stopped using the allocation. */
 void events_freeing(const struct allocation *allocation);
 
+/* The program has freed memory that peerpin keeps; the program has been given kept memory. */
+void events_hidden(const struct allocation *allocation);
+void events_shown(const struct allocation *allocation);
+
+/* Count an allocation of `size` bytes of the program. */
+void events_count_allocation(enum allocation_kind kind, uint64_t size);
+
 /* Read the constant attributes of the memory at `address`; false if the driver reports no memory
  * there. The caller sets the kind of *allocation, and its size, or 0: then the size is read,
  * too. */

@@ -25,31 +25,73 @@ static const char *free_kind_name(enum allocation_kind kind)
 	return names[kind];
 }
 
-void events_allocated(const struct allocation *allocation)
+static void events_log(const char *event, const struct allocation *allocation)
 {
-	log_message(LOG_TRACE, "allocated 0x%llx %llu %s id %llu%s",
+	log_message(LOG_TRACE, "%s 0x%llx %llu %s id %llu%s", event,
 		    (unsigned long long)allocation->base, (unsigned long long)allocation->size,
-		    free_kind_name(allocation->kind), (unsigned long long)allocation->id,
+		    free_kind_name(allocation->kind), (unsigned long long)allocation->event_id,
 		    memory_is_for_adapters(allocation) ? "" : ", not for adapters");
-	if (!memory_is_for_adapters(allocation))
-		return;
-	for (size_t i = 0; memory_subscribers[i]; i++)
-		memory_subscribers[i]->allocated(allocation);
 }
 
-void events_freeing(const struct allocation *allocation)
+/* Subscribers of an event: the driver's events concern those that follow the memory, the program's
+ * events those that follow the program. */
+enum { OF_DRIVER = 1, OF_PROGRAM = 2 };
+
+static bool events_concerns(const struct memory_subscriber *subscriber, unsigned int of)
+{
+	return of & (subscriber->of_program ? OF_PROGRAM : OF_DRIVER);
+}
+
+static void events_emit_allocated(const struct allocation *allocation, unsigned int of)
+{
+	if (!memory_is_for_adapters(allocation))
+		return;
+	for (size_t i = 0; memory_subscribers[i]; i++) {
+		if (events_concerns(memory_subscribers[i], of))
+			memory_subscribers[i]->allocated(allocation);
+	}
+}
+
+static inline __attribute__((always_inline)) void
+events_emit_freeing(const struct allocation *allocation, unsigned int of)
 {
 	size_t count = 0;
 
-	log_message(LOG_TRACE, "freeing 0x%llx %llu %s id %llu",
-		    (unsigned long long)allocation->base, (unsigned long long)allocation->size,
-		    free_kind_name(allocation->kind), (unsigned long long)allocation->id);
 	if (!memory_is_for_adapters(allocation))
 		return;
 	while (memory_subscribers[count])
 		count++;
-	while (count--)
-		memory_subscribers[count]->freeing(allocation);
+	while (count--) {
+		if (events_concerns(memory_subscribers[count], of))
+			memory_subscribers[count]->freeing(allocation);
+	}
+}
+
+void events_allocated(const struct allocation *allocation)
+{
+	events_log("allocated", allocation);
+	events_emit_allocated(allocation, OF_DRIVER | OF_PROGRAM);
+}
+
+void events_freeing(const struct allocation *allocation)
+{
+	events_log(allocation->hidden ? "releasing" : "freeing", allocation);
+	if (__builtin_expect(allocation->hidden, false))
+		events_emit_freeing(allocation, OF_DRIVER);
+	else
+		events_emit_freeing(allocation, OF_DRIVER | OF_PROGRAM);
+}
+
+void events_hidden(const struct allocation *allocation)
+{
+	events_log("keeping", allocation);
+	events_emit_freeing(allocation, OF_PROGRAM);
+}
+
+void events_shown(const struct allocation *allocation)
+{
+	events_log("reused", allocation);
+	events_emit_allocated(allocation, OF_PROGRAM);
 }
 
 void events_count_free(const struct allocation *ended, int number)
@@ -92,7 +134,8 @@ static bool free_ends_kind(enum memory_free call, enum allocation_kind kind)
 
 static void free_end(const struct allocation *ended)
 {
-	events_count_free(ended, 1);
+	if (!ended->hidden)
+		events_count_free(ended, 1);
 	events_freeing(ended);
 }
 
@@ -123,7 +166,7 @@ void memory_free_refused(const struct allocation *ended)
 {
 	struct allocation again = *ended;
 
-	if (!attributes_match(ended))
+	if (ended->hidden || !attributes_match(ended))
 		return;
 	/* Without a record, peerpin misses calls that set SYNC_MEMOPS. */
 	again.sync_known = false;
@@ -180,12 +223,13 @@ struct pending_frees *memory_context_freeing(CUcontext context)
 }
 
 /* True if an allocation crosses either end of the range, or if the allocation at `base` is no VMM
- * memory. */
+ * memory. Kept memory is none. */
 static bool free_is_cut(uint64_t base, uint64_t size)
 {
 	struct allocation at;
 
-	return (memory_find(base, &at) && (at.base < base || at.kind != ALLOCATION_MAPPED)) ||
+	return table_is_address_hidden(base) || table_is_address_hidden(base + size - 1) ||
+	       (memory_find(base, &at) && (at.base < base || at.kind != ALLOCATION_MAPPED)) ||
 	       (memory_find(base + size - 1, &at) && at.base + at.size > base + size);
 }
 

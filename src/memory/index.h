@@ -17,8 +17,6 @@ struct range {
  * -ENOMEM. */
 int index_prepare(struct range range);
 
-/* Prefetch data for a coming index_link(), assumed near the last one. Callable without the lock. */
-
 /* Link the range to the record `slot`, which has base and size already. No linked range
  * overlaps. */
 void index_link(struct range range, uint32_t slot);

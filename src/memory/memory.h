@@ -38,12 +38,14 @@ enum allocation_kind {
 struct allocation {
 	uint64_t base;	    /* address of the first byte */
 	uint64_t size;	    /* bytes, as requested */
-	uint64_t id;	    /* unique in the process, never reused */
+	uint64_t id;	    /* of the memory: unique in the process, never reused */
+	uint64_t event_id;  /* for subscribers; kept memory gets a new one when it is reused */
 	uint64_t buffer_id; /* BUFFER_ID of the driver */
 	CUcontext context;
 	CUmemoryPool pool;
 	uint64_t range_base; /* RANGE_START_ADDR and RANGE_SIZE; of VMM memory, the reservation */
 	uint64_t range_size;
+	uint64_t keep_key; /* what distinguishes it from others of its kind and size (keep.h) */
 	int device;    /* ordinal */
 	uint32_t slot; /* unique while live, reused after free; 1 to the peak of live ones */
 	enum allocation_kind kind;
@@ -53,6 +55,7 @@ struct allocation {
 	bool managed, ipc_capable, mapped;
 	bool integrated;       /* host memory for an integrated GPU: adapters may register it */
 	bool described;	       /* the driver reported all fields above, as expected for the kind */
+	bool hidden;	       /* freed by the program, and kept (keep.h) */
 	bool sync, sync_known; /* SYNC_MEMOPS, valid if sync_known: no set missed or in progress */
 };
 
@@ -82,6 +85,7 @@ static inline bool memory_is_for_adapters(const struct allocation *allocation)
  * `freeing` returns only after the subscriber has stopped using the memory: the driver's free
  * follows. */
 struct memory_subscriber {
+	bool of_program; /* kept memory is freed and allocated anew: keep.h */
 	void (*allocated)(const struct allocation *allocation);
 	void (*freeing)(const struct allocation *allocation);
 };
@@ -94,11 +98,19 @@ extern const struct memory_subscriber *const memory_subscribers[];
 /* Find the live allocation that contains `address`. */
 bool memory_find(uint64_t address, struct allocation *found);
 
-/* True while the allocation is live: false before any subscriber receives `freeing`. */
+/* True while the allocation is live: false before any subscriber receives `freeing`. Kept memory is
+ * live; memory_find() does not find it. */
 bool memory_is_live(const struct allocation *allocation);
 
+/* True if the program has not freed the allocation since the event with this event_id. */
+bool memory_is_visible(const struct allocation *allocation);
+
+/* Find a live allocation by its first byte and id, also kept memory. Takes the table's lock. */
+bool memory_find_live(uint64_t base, uint64_t id, struct allocation *found);
+
 /* Walk over all live allocations: copies up to `count` records after *cursor and advances *cursor,
- * 0 at first. The walk returns each allocation that is live throughout once, and may miss others.
+ * 0 at first. The walk returns each allocation that is live throughout once, kept memory included, and
+ * may miss others.
  * Returns the number of copies; 0 ends the walk. */
 unsigned int memory_next(uint32_t *cursor, struct allocation *batch, unsigned int count);
 

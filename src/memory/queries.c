@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "memory/driver.h"
 #include "memory/events.h"
+#include "memory/keep.h"
 #include "memory/query_target.h"
 #include "report/statistics.h"
 
@@ -80,7 +81,7 @@ void queries_compare(const struct query_target *target, const char *query, bool 
 }
 
 /* State of the calling thread's context: CUDA_SUCCESS if it is usable; INVALID_CONTEXT if there is
- * none; CONTEXT_IS_DESTROYED; or the error of a kernel that has failed in it. */
+ * none; CONTEXT_IS_DESTROYED; or the error of a kernel that has failed. */
 static CUresult queries_context_state(void)
 {
 	const struct driver_calls *driver = driver_calls();
@@ -176,18 +177,19 @@ static __attribute__((noinline)) CUresult
 queries_get_unrecorded(__typeof__(cuPointerGetAttribute) *forward, void *data,
 		       CUpointer_attribute attribute, const struct query_target *target)
 {
+	uint64_t address = keep_visible(target->address);
+
 	if (data && !target->record && queries_is_listable(attribute) &&
-	    queries_is_refused(attribute, target->address)) {
+	    queries_is_refused(attribute, address)) {
 		statistics_tally(TALLY_host_answers);
 		if (!queries_are_verified())
 			return CUDA_ERROR_INVALID_VALUE;
-		return queries_verify_refusal(forward(data, attribute, target->address),
-					      target->address);
+		return queries_verify_refusal(forward(data, attribute, address), address);
 	}
 	statistics_tally(TALLY_queries_forwarded);
 	if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
-		return queries_get_tokens(forward, data, attribute, target->address);
-	return forward(data, attribute, target->address);
+		return queries_get_tokens(forward, data, attribute, address);
+	return forward(data, attribute, address);
 }
 
 static bool queries_is_stored(const void *data, uint64_t value, unsigned int size)
@@ -261,7 +263,7 @@ CUresult queries_get_range(__typeof__(cuMemGetAddressRange_v2) *forward, CUdevic
 	return CUDA_SUCCESS;
 unanswered:
 	statistics_tally(TALLY_queries_forwarded);
-	return forward(base, size, address);
+	return forward(base, size, keep_visible(address));
 }
 
 /* Only VMM memory has a handle. Shared and external memory may be VMM memory, unknown to
@@ -282,7 +284,7 @@ CUresult queries_get_handle(__typeof__(cuMemRetainAllocationHandle) *forward,
 
 	if (!query_target_find(&target, (uintptr_t)address) || !queries_has_no_handle(&target)) {
 		statistics_tally(TALLY_queries_forwarded);
-		return forward(handle, address);
+		return forward(handle, (void *)(uintptr_t)keep_visible((uintptr_t)address));
 	}
 	statistics_tally(TALLY_queries_answered);
 	if (queries_are_verified()) {
@@ -331,7 +333,7 @@ CUresult queries_set(__typeof__(cuPointerSetAttribute) *forward, const void *val
 		memcpy(&on, value, sizeof(on));
 		memory_setting_sync(&sync, address);
 	}
-	result = forward(value, attribute, address);
+	result = forward(value, attribute, keep_visible(address));
 	memory_sync_settled(&sync, result == CUDA_SUCCESS, on != 0);
 	return result;
 }

@@ -5,6 +5,7 @@
  * wrong argument is forwarded whole.
  */
 #include "base/atomics.h"
+#include "memory/keep.h"
 #include "memory/queries.h"
 #include "memory/query_target.h"
 #include "report/statistics.h"
@@ -103,6 +104,13 @@ struct answer_buffer {
 
 #define PATTERN 0xa5a5a5a5a5a5a5a5u
 
+static void *query_lists_clear(struct answer_buffer *buffer)
+{
+	for (unsigned int i = 0; i < 4; i++)
+		buffer->words[i] = PATTERN;
+	return buffer;
+}
+
 static bool query_lists_are_equal(const struct answer_buffer *own,
 				  const struct answer_buffer *driver_values, unsigned int count)
 {
@@ -127,8 +135,8 @@ query_lists_get_verified(__typeof__(cuPointerGetAttributes) *forward, unsigned i
 	bool answered;
 
 	for (unsigned int i = 0; i < count; i++) {
-		for (unsigned int j = 0; j < 4; j++)
-			own[i].words[j] = driver_values[i].words[j] = PATTERN;
+		query_lists_clear(&own[i]);
+		query_lists_clear(&driver_values[i]);
 		own_data[i] = data[i] ? &own[i] : NULL;
 		driver_data[i] = data[i] ? &driver_values[i] : NULL;
 	}
@@ -143,6 +151,55 @@ query_lists_get_verified(__typeof__(cuPointerGetAttributes) *forward, unsigned i
 		statistics_tally(TALLY_queries_forwarded);
 	}
 	return forward(count, attributes, data, target->address);
+}
+
+/* ---- kept memory ---- */
+
+#define HIDDEN_LIST_MAX 64 /* entries of a longer list go to the driver as they are */
+
+/* The driver stores values also before an attribute that it refuses (measured). */
+static bool query_lists_is_stored(const struct answer_buffer *value)
+{
+	return value->words[0] != PATTERN;
+}
+
+/* For an unknown address a list stores the address itself as the host pointer (measured). Outputs
+ * may overlap: the values go to buffers first, and from there in the driver's order. */
+static __attribute__((noinline)) CUresult
+query_lists_forward_hidden(__typeof__(cuPointerGetAttributes) *forward, unsigned int count,
+			   CUpointer_attribute *attributes, void **data, CUdeviceptr address,
+			   CUdeviceptr absent)
+{
+	struct answer_buffer values[HIDDEN_LIST_MAX];
+	void *buffers[HIDDEN_LIST_MAX];
+	CUresult result;
+
+	if (!attributes || !data || count > HIDDEN_LIST_MAX)
+		return forward(count, attributes, data, absent);
+	for (unsigned int i = 0; i < count; i++)
+		buffers[i] = data[i] ? query_lists_clear(&values[i]) : NULL;
+	result = forward(count, attributes, buffers, absent);
+	for (unsigned int i = 0; i < count; i++) {
+		if (!data[i] || (unsigned int)attributes[i] >= QUERY_ATTRIBUTES ||
+		    !query_lists_is_stored(&values[i]))
+			continue;
+		if (attributes[i] == CU_POINTER_ATTRIBUTE_HOST_POINTER &&
+		    values[i].words[0] == absent)
+			values[i].words[0] = address;
+		memcpy(data[i], &values[i], query_attributes[attributes[i]].bytes);
+	}
+	return result;
+}
+
+CUresult queries_forward_list(__typeof__(cuPointerGetAttributes) *forward, unsigned int count,
+			      CUpointer_attribute *attributes, void **data, CUdeviceptr address)
+{
+	uint64_t visible = keep_visible(address);
+
+	if (visible != address)
+		return query_lists_forward_hidden(forward, count, attributes, data, address,
+						  visible);
+	return forward(count, attributes, data, address);
 }
 
 CUresult queries_get_list(__typeof__(cuPointerGetAttributes) *forward, unsigned int count,
@@ -161,5 +218,5 @@ CUresult queries_get_list(__typeof__(cuPointerGetAttributes) *forward, unsigned 
 		}
 	}
 	statistics_tally(TALLY_queries_forwarded);
-	return forward(count, attributes, data, address);
+	return queries_forward_list(forward, count, attributes, data, address);
 }

@@ -9,34 +9,21 @@
 #include "base/atomics.h"
 #include "base/arena.h"
 #include "memory/index.h"
-#include "memory/lookup.h"
+#include "memory/record_side.h"
 
 #define LIVE_MAX (1u << 22)
 
-/* Fields of a record that readers do not load. */
-struct record_side {
-	uint32_t next_unused;
-	uint32_t setting; /* SYNC_MEMOPS calls in progress */
-	uint32_t sets;	  /* SYNC_MEMOPS calls so far, numbered from 1 */
-	uint32_t padding;
-};
-
 pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct arena record_arena = ARENA_INITIALIZER(struct record, LIVE_MAX);
-static struct arena side_arena = ARENA_INITIALIZER(struct record_side, LIVE_MAX);
+struct arena table_sides = ARENA_INITIALIZER(struct record_side, LIVE_MAX);
 static uint32_t unused; /* first of the list */
-static uint64_t last_id = 1;
+static uint64_t last_id = RECORD_HIDDEN;
 
 static struct arena details_arena = ARENA_INITIALIZER(struct details, LIVE_MAX);
 _Atomic(struct details *) lookup_details;
 
 /* Release order: a reader that loads a field of a reused record also sees the end of the last
  * allocation. */
-
-static struct record_side *table_side(uint32_t slot)
-{
-	return (struct record_side *)side_arena.base + slot;
-}
 
 static uint32_t table_slot(const struct record *record)
 {
@@ -69,24 +56,27 @@ static void table_unpack_traits(uint64_t traits, struct allocation *to)
 	to->described = traits & TRAIT_DESCRIBED;
 	to->sync = traits & TRAIT_SYNC;
 	to->sync_known = traits & TRAIT_SYNC_KNOWN;
+	to->hidden = traits & TRAIT_HIDDEN;
 }
 
-static void table_copy(struct record *record, struct allocation *to)
+static void table_copy(struct record *record, uint64_t traits, struct allocation *to)
 {
 	struct details *details = lookup_detail(table_slot(record));
 
-	table_unpack_traits(load_acquire(&record->traits), to);
+	table_unpack_traits(traits, to);
 	to->base = load_acquire(&record->base);
 	to->size = load_acquire(&record->size);
 	to->buffer_id = load_acquire(&record->buffer_id);
 	to->context = (CUcontext)(uintptr_t)load_acquire(&record->context);
 	to->slot = table_slot(record);
+	to->keep_key = 0;
 	if (to->kind == ALLOCATION_MAPPED) {
 		to->pool = NULL;
 		to->range_base = load_acquire(&details->words[0]);
 		to->range_size = load_acquire(&details->words[1]);
 	} else {
 		to->pool = (CUmemoryPool)(uintptr_t)load_acquire(&details->words[0]);
+		to->keep_key = load_acquire(&details->words[1]);
 		to->range_base = to->base;
 		to->range_size = to->size;
 	}
@@ -100,9 +90,17 @@ bool memory_find(uint64_t address, struct allocation *found)
 
 	if (!lookup(address, &at))
 		return false;
-	table_copy(at.record, found);
+	table_copy(at.record, load_acquire(&at.record->traits), found);
 	found->id = at.generation;
-	return lookup_is_same(&at);
+	return lookup_is_same(&at) && !found->hidden;
+}
+
+bool table_is_address_hidden(uint64_t address)
+{
+	struct found at;
+
+	return lookup(address, &at) && (load_acquire(&at.record->traits) & TRAIT_HIDDEN) &&
+	       lookup_is_same(&at);
 }
 
 bool memory_is_live(const struct allocation *allocation)
@@ -123,8 +121,19 @@ static struct range table_range(const struct allocation *allocation)
 
 static void table_copy_live(uint32_t slot, struct allocation *to)
 {
-	table_copy(lookup_record(slot), to);
-	to->id = load_acquire(&lookup_record(slot)->generation);
+	struct record *record = lookup_record(slot);
+	uint64_t event_id = load_acquire(&table_side(slot)->event_id);
+	bool hidden = event_id == RECORD_HIDDEN;
+
+	table_copy(record, load_acquire(hidden ? &table_side(slot)->traits : &record->traits), to);
+	to->id = load_acquire(&record->generation);
+	to->event_id = event_id ? event_id : to->id;
+	to->hidden = hidden;
+}
+
+uint64_t table_next_id(void)
+{
+	return last_id += 2;
 }
 
 /* Requires table_prepare(), which made sure of a free record. */
@@ -144,11 +153,23 @@ static int table_prepare(struct range range)
 {
 	if (!unused && (arena_grow(&record_arena, record_arena.used + 1) ||
 			arena_grow(&details_arena, record_arena.used + 1) ||
-			arena_grow(&side_arena, record_arena.used + 1)))
+			arena_grow(&table_sides, record_arena.used + 1)))
 		return -ENOMEM;
 	store_release(&lookup_records, (struct record *)record_arena.base);
 	store_release(&lookup_details, (struct details *)details_arena.base);
 	return index_prepare(range);
+}
+
+/* A reader of event_id 0 also sees the end: memory_is_visible(). */
+static void table_clear_side(struct record_side *side)
+{
+	side->setting = side->sets = 0;
+	if (!load_relaxed(&side->event_id))
+		return;
+	store_release(&side->event_id, 0);
+	store_release(&side->traits, 0);
+	for (unsigned int i = 0; i < MEMORY_USER_WORDS; i++)
+		store_release(&side->user_words[i], 0);
 }
 
 static void table_take_locked(uint32_t slot, struct allocation *taken)
@@ -156,7 +177,8 @@ static void table_take_locked(uint32_t slot, struct allocation *taken)
 	table_copy_live(slot, taken);
 	store_seq_cst(&lookup_record(slot)->generation, taken->id & ~(uint64_t)1);
 	index_unlink(table_range(taken), slot);
-	*table_side(slot) = (struct record_side){ .next_unused = unused };
+	table_clear_side(table_side(slot));
+	table_side(slot)->next_unused = unused;
 	unused = slot;
 }
 
@@ -171,9 +193,9 @@ static int table_insert_locked(struct allocation *allocation)
 	if (table_prepare(table_range(allocation)))
 		return -ENOMEM;
 	slot = table_take_unused();
-	last_id += 2;
-	allocation->id = last_id;
+	allocation->id = allocation->event_id = table_next_id();
 	allocation->slot = slot;
+	allocation->hidden = false;
 	record = lookup_record(slot);
 	details = lookup_detail(slot);
 	store_release(&record->base, allocation->base);
@@ -186,6 +208,7 @@ static int table_insert_locked(struct allocation *allocation)
 		store_release(&details->words[1], allocation->range_size);
 	} else {
 		store_release(&details->words[0], (uintptr_t)allocation->pool);
+		store_release(&details->words[1], allocation->keep_key);
 	}
 	for (unsigned int i = 0; i < MEMORY_USER_WORDS; i++)
 		store_release(&record->user_words[i], 0);
@@ -257,6 +280,19 @@ bool table_take_overlapping(uint64_t base, uint64_t size, struct allocation *tak
 	return slot;
 }
 
+bool memory_find_live(uint64_t base, uint64_t id, struct allocation *found)
+{
+	struct found at;
+	bool live;
+
+	pthread_mutex_lock(&table_lock);
+	live = lookup(base, &at) && !at.offset && at.generation == id;
+	if (live)
+		table_copy_live(at.slot, found);
+	pthread_mutex_unlock(&table_lock);
+	return live;
+}
+
 bool table_overlaps(uint64_t base, uint64_t size)
 {
 	uint32_t slot;
@@ -298,82 +334,4 @@ unsigned int memory_next(uint32_t *cursor, struct allocation *batch, unsigned in
 		got += table_copy_if_live(++*cursor, &batch[got]);
 	pthread_mutex_unlock(&table_lock);
 	return got;
-}
-
-/* ---- changes of live records ---- */
-
-static void table_change_traits(uint32_t slot, uint64_t remove, uint64_t add)
-{
-	struct record *record = lookup_record(slot);
-
-	store_release(&record->traits, (load_acquire(&record->traits) & ~remove) | add);
-}
-
-void memory_set_user_word(const struct allocation *allocation, unsigned int which, uint64_t value)
-{
-	pthread_mutex_lock(&table_lock);
-	if (memory_is_live(allocation))
-		store_release(&lookup_record(allocation->slot)->user_words[which], value);
-	pthread_mutex_unlock(&table_lock);
-}
-
-bool table_is_used(const struct allocation *allocation)
-{
-	uint64_t traits;
-
-	if (!allocation->slot)
-		return true;
-	traits = load_acquire(&lookup_record(allocation->slot)->traits);
-	return (traits & TRAIT_USED) || !memory_is_live(allocation);
-}
-
-bool table_mark_used(const struct allocation *allocation)
-{
-	bool first;
-
-	if (!allocation->slot ||
-	    (load_acquire(&lookup_record(allocation->slot)->traits) & TRAIT_USED))
-		return false;
-	pthread_mutex_lock(&table_lock);
-	first = memory_is_live(allocation) &&
-		!(load_acquire(&lookup_record(allocation->slot)->traits) & TRAIT_USED);
-	if (first)
-		table_change_traits(allocation->slot, 0, TRAIT_USED);
-	pthread_mutex_unlock(&table_lock);
-	return first;
-}
-
-bool table_setting_sync(const struct allocation *allocation, uint32_t *token)
-{
-	struct record_side *side;
-	bool live;
-
-	pthread_mutex_lock(&table_lock);
-	live = memory_is_live(allocation);
-	if (live) {
-		side = table_side(allocation->slot);
-		side->sets++;
-		/* The order of concurrent calls in the driver is unknown: token 0 leaves the value
-		 * unknown. */
-		*token = side->setting++ ? 0 : side->sets;
-		table_change_traits(allocation->slot, TRAIT_SYNC_KNOWN | TRAIT_SYNC_SET, 0);
-	}
-	pthread_mutex_unlock(&table_lock);
-	return live;
-}
-
-void table_set_sync(const struct allocation *allocation, uint32_t token, bool taken, bool value)
-{
-	struct record_side *side;
-
-	pthread_mutex_lock(&table_lock);
-	if (memory_is_live(allocation)) {
-		side = table_side(allocation->slot);
-		side->setting--;
-		if (taken && side->sets == token)
-			table_change_traits(allocation->slot, TRAIT_SYNC,
-					    TRAIT_SYNC_KNOWN |
-						    (value ? TRAIT_SYNC | TRAIT_SYNC_SET : 0));
-	}
-	pthread_mutex_unlock(&table_lock);
 }

@@ -15,9 +15,6 @@
  * for checks that the caller does not hold it. */
 extern pthread_mutex_t table_lock __attribute__((visibility("hidden")));
 
-/* Prefetch data for a coming insertion. Returns the slot that the insertion will probably get; 0: a
- * fresh slot. */
-
 /* Insert a copy of *allocation and set its id and slot. Returns 0; -EEXIST if a live allocation
  * overlaps; -EINVAL if the range is empty or beyond 48 bits; -ENOMEM. */
 int table_insert(struct allocation *allocation);
@@ -37,6 +34,19 @@ bool table_overlaps(uint64_t base, uint64_t size);
  * invalid. */
 int table_set_access(uint64_t base, uint64_t id, bool accessible, struct allocation *before,
 		     struct allocation *after);
+
+/* Hide the allocation from queries and requests: the program has freed it, and peerpin keeps it.
+ * Stores its event_id in *allocation. False: it has ended, or is hidden already. */
+bool table_hide(struct allocation *allocation);
+
+/* Show it again, with a new event_id, which is stored in *allocation. False: it has ended. */
+bool table_show(struct allocation *allocation);
+
+/* True if `address` lies in a hidden allocation. Wait-free. */
+bool table_is_address_hidden(uint64_t address);
+
+/* Set keep_key of the allocation that begins at `base`; not of VMM memory. */
+void table_set_keep_key(uint64_t base, uint64_t key);
 
 /* True if an adapter uses the allocation, or if the allocation has ended. Wait-free. */
 bool table_is_used(const struct allocation *allocation);

@@ -14,7 +14,7 @@ static void trace_events_write(const struct allocation *allocation, bool is_begi
 	};
 
 	if (trace_is_on())
-		trace_allocation(is_begin, allocation->id, allocation->base, allocation->size,
+		trace_allocation(is_begin, allocation->event_id, allocation->base, allocation->size,
 				 allocation->device, names[allocation->kind]);
 }
 
@@ -28,5 +28,6 @@ static void trace_events_freeing(const struct allocation *allocation)
 	trace_events_write(allocation, false);
 }
 
-const struct memory_subscriber trace_subscriber = { .allocated = trace_events_allocated,
+const struct memory_subscriber trace_subscriber = { .of_program = true,
+						    .allocated = trace_events_allocated,
 						    .freeing = trace_events_freeing };

@@ -195,7 +195,7 @@ static void background_process(const struct queued *queued)
 {
 	struct allocation allocation;
 
-	if (!memory_find(queued->base, &allocation) || allocation.id != queued->id ||
+	if (!memory_find_live(queued->base, queued->id, &allocation) ||
 	    !region_is_queued(&allocation))
 		return;
 	background_register_in_all(&allocation);

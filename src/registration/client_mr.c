@@ -1,197 +1,115 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* client_mr.c -- table of client MRs, by address of the provider's struct
- *
- * The kernel's handle cannot be the key: the kernel reuses it as soon as a registration ends.
- */
-#include "base/atomics.h"
-#include "registration/internal.h"
+/* client_mr.c -- table of client MRs, and the client's calls with one */
+#include "registration/client_mr.h"
 
 #include <errno.h>
 
-#include "base/pool.h"
+#include "base/atomics.h"
 #include "base/process.h"
-#include "registration/leases.h"
+#include "registration/holds.h"
+#include "registration/internal.h"
 #include "report/statistics.h"
 
-#define BUCKETS (1u << 18)
+#define BUCKETS (1u << 16)
+#define ENTRIES 8 /* 100 000 client MRs: a full bucket for one of 30 000 */
 
-/* A client MR is revoked when its memory ends: it has no region, and stays in the table until its
- * client deregisters it. */
-struct client_mr {
-	struct client_mr *next_free;
-	_Atomic(const void *) key;
-	struct region *region; /* NULL: revoked */
-	uint64_t allocation;
-	_Atomic(struct client_mr *) bucket_next;
-	LIST_ENTRY(client_mr) in_region;
+/* Flag of a key, which is the address of a struct and therefore even: the hold is not stored yet.
+ */
+#define CLAIMED ((uintptr_t)1)
+
+struct entry {
+	_Atomic uintptr_t key; /* 0: free */
+	_Atomic uint64_t hold;
 };
 
-/* Single pointer stores change a chain, so a forked child finds every chain intact. */
-static _Atomic(struct client_mr *) buckets[BUCKETS];
-static struct pool client_mr_pool = POOL_INITIALIZER(struct client_mr);
+static struct bucket {
+	struct entry entries[ENTRIES];
+} buckets[BUCKETS] __attribute__((aligned(64)));
 
 /* Providers allocate their structs with malloc. Adjacent structs have adjacent buckets, so few
  * client MRs touch little of the table. */
-static _Atomic(struct client_mr *) *client_mr_bucket(const void *key)
+static struct bucket *client_mr_bucket(const void *key)
 {
 	uintptr_t line = (uintptr_t)key >> 6;
 
-	return &buckets[(line ^ (line >> 18) * 0x9e3779b1u) % BUCKETS];
+	return &buckets[(line ^ (line >> 16) * 0x9e3779b1u) % BUCKETS];
 }
 
-/* Links are stored with release, so a reader without the lock, in a forked child, finds complete
- * client MRs. No stronger order is needed. */
-
-/* The link to the key's client MR, or the empty end of its chain. */
-static _Atomic(struct client_mr *) *client_mr_link(const void *key)
+static struct entry *client_mr_find(const void *key)
 {
-	_Atomic(struct client_mr *) *link = client_mr_bucket(key);
-	struct client_mr *client_mr;
+	struct bucket *bucket = client_mr_bucket(key);
 
-	while ((client_mr = load_relaxed(link)) && load_relaxed(&client_mr->key) != key)
-		link = &client_mr->bucket_next;
-	return link;
-}
-
-static void client_mr_leave_region(struct client_mr *client_mr)
-{
-	struct region *region = client_mr->region;
-
-	if (!region)
-		return;
-	LIST_REMOVE(client_mr, in_region);
-	client_mr->region = NULL;
-	if (!--region->client_mrs)
-		pin_limit_set_idle(region);
-}
-
-static bool client_mr_take_out(const void *key, bool *revoked)
-{
-	_Atomic(struct client_mr *) *link = client_mr_link(key);
-	struct client_mr *client_mr = load_relaxed(link);
-
-	if (!client_mr)
-		return false;
-	*revoked = !client_mr->region;
-	client_mr_leave_region(client_mr);
-	store_release(link, load_relaxed(&client_mr->bucket_next));
-	pool_put(&client_mr_pool, client_mr);
-	return true;
-}
-
-bool client_mr_remove(const void *key, bool *revoked)
-{
-	/* Search the leases last: that search visits each thread's. */
-	if (client_mr_take_out(key, revoked))
-		return true;
-	leases_return(key);
-	return client_mr_take_out(key, revoked);
-}
-
-struct client_mr *client_mr_spare(void)
-{
-	return pool_get(&client_mr_pool);
-}
-
-void client_mr_adopt(struct client_mr *client_mr, const void *key, struct region *region,
-		     uint64_t allocation)
-{
-	bool revoked;
-
-	client_mr_take_out(key, &revoked);
-	store_release(&client_mr->key, key);
-	client_mr->region = region;
-	client_mr->allocation = allocation;
-	store_release(&client_mr->bucket_next, load_relaxed(client_mr_bucket(key)));
-	LIST_INSERT_HEAD(&region->held, client_mr, in_region);
-	region->client_mrs++;
-	pin_limit_set_busy(region);
-	store_release(client_mr_bucket(key), client_mr);
-}
-
-int client_mr_insert(const void *key, struct region *region, uint64_t allocation)
-{
-	struct client_mr *client_mr;
-
-	leases_return(key);
-	client_mr = client_mr_spare();
-	if (!client_mr)
-		return -ENOMEM;
-	client_mr_adopt(client_mr, key, region, allocation);
-	return 0;
-}
-
-bool client_mr_may_exist(const void *key)
-{
-	return load_relaxed(client_mr_bucket(key));
-}
-
-/* A forked child needs no lock here: it has no other thread, and chains are always intact. */
-static bool client_mr_exists(const void *key)
-{
-	return load_relaxed(client_mr_link(key)) || leases_have(key);
-}
-
-/* False: there is none. */
-static bool client_mr_forget(const void *key)
-{
-	struct client_mr *client_mr = load_relaxed(client_mr_link(key));
-
-	/* The provider frees its struct after this call and may reuse the address for a
-	 * registration of the child. */
-	if (client_mr)
-		store_release(&client_mr->key, NULL);
-	return leases_forget(key) || client_mr;
-}
-
-void client_mr_revoke(struct region *region, uint64_t allocation)
-{
-	struct client_mr *next;
-
-	for (struct client_mr *client_mr = LIST_FIRST(&region->held); client_mr; client_mr = next) {
-		next = LIST_NEXT(client_mr, in_region);
-		if (allocation && client_mr->allocation != allocation)
-			continue;
-		client_mr_leave_region(client_mr);
-		statistics_count(revoked);
+	for (unsigned int i = 0; i < ENTRIES; i++) {
+		if (load_acquire(&bucket->entries[i].key) == (uintptr_t)key)
+			return &bucket->entries[i];
 	}
+	return NULL;
+}
+
+/* A plain store suffices: a client deregisters a client MR once, and its address has no other use
+ * before that. */
+uint64_t client_mr_remove(const void *key)
+{
+	struct entry *entry = client_mr_find(key);
+	uint64_t hold;
+
+	if (!entry)
+		return 0;
+	hold = load_relaxed(&entry->hold);
+	store_release(&entry->key, 0);
+	return hold;
+}
+
+/* The provider has reused the address without a deregistration that peerpin intercepted. */
+static void client_mr_drop_older(uint64_t hold)
+{
+	if (hold)
+		holds_drop(hold);
+}
+
+bool client_mr_add(const void *key, uint64_t hold)
+{
+	struct bucket *bucket = client_mr_bucket(key);
+	struct entry *free = NULL;
+	uintptr_t other;
+
+	for (unsigned int i = ENTRIES; i--;) {
+		other = load_relaxed(&bucket->entries[i].key);
+		if (other == (uintptr_t)key)
+			client_mr_drop_older(client_mr_remove(key));
+		if (!other || other == (uintptr_t)key)
+			free = &bucket->entries[i];
+	}
+	/* Another thread may take the entry first: then the next one from here, if any. */
+	for (; free && free < bucket->entries + ENTRIES; free++) {
+		other = 0;
+		if (!replace_seq_cst(&free->key, &other, (uintptr_t)key | CLAIMED))
+			continue;
+		store_relaxed(&free->hold, hold);
+		store_release(&free->key, (uintptr_t)key);
+		return true;
+	}
+	return false;
 }
 
 /* ---- calls of clients ---- */
 
 bool registration_drop(const void *client_mr)
 {
-	bool found, revoked = false;
+	uint64_t hold;
 
-	/* In a forked child, too: its copy of the parent's leases is its own memory. */
-	if (leases_drop(client_mr))
-		return true;
-	/* Without CUDA there is no client MR. */
+	/* Without CUDA there is no client MR. In a forked child the tables are its own memory. */
 	if (!process_is_active())
 		return false;
-	if (process_is_forked())
-		return client_mr_forget(client_mr);
-	pthread_mutex_lock(&registration_lock);
-	found = leases_give(client_mr) || client_mr_remove(client_mr, &revoked);
-	pthread_mutex_unlock(&registration_lock);
-	if (found && revoked)
+	hold = client_mr_remove(client_mr);
+	if (hold && !holds_drop(hold))
 		statistics_count(late_deregistrations);
-	return found;
+	return hold;
 }
 
 bool registration_holds(const void *client_mr)
 {
-	bool found;
-
-	if (!process_is_active())
-		return false;
-	/* A thread that the child does not have may have held the parent's lock at the fork. */
-	if (process_is_forked())
-		return client_mr_exists(client_mr);
-	pthread_mutex_lock(&registration_lock);
-	found = client_mr_exists(client_mr);
-	pthread_mutex_unlock(&registration_lock);
-	return found;
+	return process_is_active() && client_mr_find(client_mr);
 }
 
 /* With the lock held. NULL: not a region of peerpin's. */
@@ -223,7 +141,7 @@ void registration_imported(const void *client_mr, const struct ibv_context *cont
 	pthread_mutex_lock(&registration_lock);
 	region = client_mr_find_region(context, kernel_handle);
 	if (region)
-		client_mr_insert(client_mr, region, 0);
+		region_import(region, client_mr);
 	pthread_mutex_unlock(&registration_lock);
 	errno = saved_errno;
 }

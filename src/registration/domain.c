@@ -8,7 +8,6 @@
 #include "base/pool.h"
 #include "base/process.h"
 #include "base/system.h"
-#include "registration/leases.h"
 #include "registration/pinning.h"
 #include "report/statistics.h"
 
@@ -49,6 +48,67 @@ bool domain_may_exist(void)
 	       (adapter_has_selection() && load_relaxed(&owner_count));
 }
 
+/* ---- domains for hits, by context, handle and access flags ----
+ *
+ * A domain is in the table from its first request until its protection domain begins to close.
+ * Structs of domains are type-stable: the struct that a hit has found may be reused, with a hold of
+ * another domain. So a hit compares again after it has taken the hold, which keeps the domain.
+ */
+
+#define TABLE 1024u
+#define PROBE 4u
+
+static _Atomic(struct domain *) table[TABLE];
+
+static _Atomic(struct domain *) *domain_table_at(const struct ibv_context *context, uint32_t handle,
+						 int access, unsigned int probe)
+{
+	uint64_t mixed = ((uintptr_t)context >> 4 ^ (uint64_t)handle << 32 ^
+			  (uint64_t)(unsigned int)access << 20) *
+			 0x9e3779b97f4a7c15u;
+
+	return &table[((mixed >> 40) + probe) % TABLE];
+}
+
+struct domain *domain_for_hit(const struct ibv_pd *pd, int access)
+{
+	struct domain *domain;
+
+	for (unsigned int i = 0; i < PROBE; i++) {
+		domain = load_acquire(domain_table_at(pd->context, pd->handle, access, i));
+		if (domain && domain_is_of(domain, pd, access))
+			return domain;
+	}
+	return NULL;
+}
+
+void domain_enter_table(struct domain *domain)
+{
+	struct protection_domain *owner = domain->owner;
+	_Atomic(struct domain *) *entry, *free = NULL;
+
+	for (unsigned int i = PROBE; i--;) {
+		entry = domain_table_at(owner->context, owner->handle, domain->access, i);
+		if (load_relaxed(entry) == domain)
+			return;
+		if (!load_relaxed(entry) || !free)
+			free = entry;
+	}
+	store_release(free, domain);
+}
+
+static void domain_leave_table(const struct domain *domain)
+{
+	const struct protection_domain *owner = domain->owner;
+	_Atomic(struct domain *) *entry;
+
+	for (unsigned int i = 0; i < PROBE; i++) {
+		entry = domain_table_at(owner->context, owner->handle, domain->access, i);
+		if (load_relaxed(entry) == domain)
+			store_release(entry, NULL);
+	}
+}
+
 struct domain *domain_after(uint64_t number)
 {
 	struct domain *domain = domains;
@@ -67,13 +127,15 @@ struct domain *domain_create(struct protection_domain *owner, int access)
 	if (!domain)
 		return NULL;
 	/* The array of keys stays with the struct, empty: each region has withdrawn its keys. */
-	*domain = (struct domain){
-		.owner = owner,
-		.access = access,
-		.number = ++last_number,
-		.next = owner->domains,
-		.keys = domain->keys,
-	};
+	domain->owner = owner;
+	store_release(&domain->context, owner->context);
+	store_release(&domain->handle, owner->handle);
+	store_release(&domain->access, access);
+	domain->enabled = domain->looked_up = false;
+	domain->number = ++last_number;
+	LIST_INIT(&domain->regions);
+	domain->next = owner->domains;
+	domain->all_next = NULL;
 	owner->domains = domain;
 	while (*link)
 		link = &(*link)->all_next;
@@ -94,7 +156,7 @@ static void protection_domain_end_regions(struct protection_domain *owner, bool 
 		/* region_end() may drop the lock, so restart from the head of the list. */
 		do {
 			LIST_FOREACH(region, &domain->regions, in_domain) {
-				if (held_too || !region->client_mrs)
+				if (held_too || region_claim(region))
 					break;
 			}
 			if (region)
@@ -103,18 +165,12 @@ static void protection_domain_end_regions(struct protection_domain *owner, bool 
 	}
 }
 
-/* From now on the protection domain serves no request, and all its leases are in the table. */
+/* From now on the protection domain serves no request, except hits that have begun. */
 static void protection_domain_begin_closing(struct protection_domain *owner)
 {
-	struct region *region;
-
-	leases_stop();
 	owner->closing = true;
-	for (struct domain *domain = owner->domains; domain; domain = domain->next) {
-		LIST_FOREACH(region, &domain->regions, in_domain)
-			leases_end(region);
-	}
-	leases_go();
+	for (struct domain *domain = owner->domains; domain; domain = domain->next)
+		domain_leave_table(domain);
 }
 
 static void protection_domain_forget(struct protection_domain *owner)
@@ -160,9 +216,8 @@ static __thread bool is_guarded __attribute__((tls_model("initial-exec")));
  * the lock from a thread that only its parent has, so the fork takes the lock.
  *
  * The child of a program that has used CUDA is passive and never takes the lock. The fork does not
- * wait there: a signal handler may fork, and the lock's holder may wait for the interrupted thread
- * (base/biased.h). A lock that the forking thread holds itself is released in parent and child, as
- * both return from the handler. */
+ * wait there: a signal handler may fork. A lock that the forking thread holds itself is released in
+ * parent and child, as both return from the handler. */
 static void domain_before_fork(void)
 {
 	is_guarded = !process_is_active() && registration_lock.__data.__owner != kernel_thread();

@@ -122,10 +122,8 @@ struct domain *registration_domain(const struct ibv_pd *pd, int access)
 		domain->looked_up = true;
 		learning_reconsider();
 		newly = true;
-		LIST_FOREACH(region, &domain->regions, in_domain) {
+		LIST_FOREACH(region, &domain->regions, in_domain)
 			region_set_used(region);
-			pin_limit_set_busy(region);
-		}
 	}
 	go = newly && background_queue_all();
 	pthread_mutex_unlock(&registration_lock);

@@ -3,6 +3,7 @@
 #ifndef PEERPIN_REGISTRATION_INTERNAL_H
 #define PEERPIN_REGISTRATION_INTERNAL_H
 
+#include "base/atomics.h"
 #include "registration/objects.h"
 
 /* ---- domain.c; with the lock held ---- */
@@ -19,6 +20,21 @@ bool domain_may_exist(void);
 
 /* The first of `domains` with a greater number; NULL: none. */
 struct domain *domain_after(uint64_t number);
+
+/* The domain of exactly these access flags, if hits may be served there; NULL: none. Without the
+ * lock. */
+struct domain *domain_for_hit(const struct ibv_pd *pd, int access);
+
+/* The second look: it is still that domain. Stores to the fields precede the first hold there. */
+static inline bool domain_is_of(const struct domain *domain, const struct ibv_pd *pd, int access)
+{
+	return load_relaxed(&domain->context) == pd->context &&
+	       load_relaxed(&domain->handle) == pd->handle &&
+	       load_relaxed(&domain->access) == access;
+}
+
+/* Hits may be served in the domain from now on. */
+void domain_enter_table(struct domain *domain);
 
 /* ---- domain_enable.c ---- */
 
@@ -106,7 +122,7 @@ uint64_t pin_limit_bar1(int device); /* bytes; 0: unknown */
 /* True if the region fits within the pin limit and the adapter's region limit. */
 bool pin_limit_allows(const struct region *region);
 
-/* For a client's request: evicts idle regions to *ending, least recently used first, until the
+/* For a client's request: evicts idle regions to *ending, by their last use, until the
  * region fits or is worth a try. False: it cannot fit within PEERPIN_PIN_LIMIT; nothing was
  * evicted. */
 bool pin_limit_evict_for(const struct region *region, struct region **ending);
@@ -125,11 +141,8 @@ void pin_limit_granted(const struct region *region);
 void pin_limit_add(struct region *region);
 void pin_limit_remove(struct region *region);
 
-/* pin_limit_set_idle(): puts a region without client MRs at the end of its GPU's idle list.
- * pin_limit_set_busy(): takes the region from that list, for a new client MR or the region's
- * end. */
-void pin_limit_set_idle(struct region *region);
-void pin_limit_set_busy(struct region *region);
+/* Puts a registered region in its GPU's list of regions, or takes it out. */
+void pin_limit_set_evictable(struct region *region, bool evictable);
 
 /* ---- keys.c; with the lock held ---- */
 
@@ -137,6 +150,12 @@ void pin_limit_set_busy(struct region *region);
  * cannot be stored are not found. */
 void keys_publish(const struct region *region, const struct region_reference *reference);
 void keys_publish_all(const struct region *region);
+
+/* The hold of the found allocation's region in the domain, and its keys; 0: none, or not for hits.
+ * Wait-free. Keys are valid once the hold is taken and the allocation was looked at again. */
+struct found;
+uint64_t keys_find_hold(const struct domain *domain, const struct found *found,
+			struct registration_keys *keys);
 
 /* A domain begins, or has ended. Before keys_end() every region of the domain has withdrawn its
  * keys. */
@@ -166,7 +185,19 @@ bool region_set_queued(const struct allocation *allocation);
 
 void region_release_user(struct region *region);
 
-/* Takes the region and its references out of every index. */
+/* True if a client MR holds the region. */
+bool region_is_held(const struct region *region);
+
+/* True if no client MR holds the region: hits take none from now on. The caller ends the region. */
+bool region_claim(struct region *region);
+
+/* The last use of the region by a client, in evictions (holds.h). */
+uint32_t region_used_at(const struct region *region);
+
+/* Add a client MR whose allocation is unknown. */
+void region_import(struct region *region, const void *client_mr);
+
+/* Takes the region and its references out of every index, and revokes its client MRs. */
 void region_leave_indexes(struct region *region);
 
 /* Ends the references of an allocation, and with region_end() the regions left without any. False:
@@ -224,29 +255,6 @@ void region_report_pin_limit(int device, uint64_t learnt);
 /* Logs a failed registration. `room` holds the known limits; the function completes it. */
 struct errors_room;
 void region_log_failure(const struct region *region, int error, struct errors_room *room);
-
-/* ---- client_mr.c; with the lock held ---- */
-
-struct client_mr;
-
-/* A spare object for client_mr_adopt(); NULL: out of memory. */
-struct client_mr *client_mr_spare(void);
-
-/* Replaces an older client MR with an equal key. Returns 0 or -ENOMEM. */
-int client_mr_insert(const void *key, struct region *region, uint64_t allocation);
-
-/* client_mr_insert() that cannot fail; not for a leased key (leases.h). */
-void client_mr_adopt(struct client_mr *spare, const void *key, struct region *region,
-		     uint64_t allocation);
-
-/* False: the table has no such client MR. Without the lock; the answer may be outdated at once. */
-bool client_mr_may_exist(const void *key);
-
-/* Removes the client MR; false if there is none. *revoked: its memory had ended before. */
-bool client_mr_remove(const void *key, bool *revoked);
-
-/* Revokes the region's client MRs: of one allocation, or all if `allocation` is 0. */
-void client_mr_revoke(struct region *region, uint64_t allocation);
 
 /* ---- background.c: background registration ---- */
 

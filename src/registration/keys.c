@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* keys.c -- wait-free look-up from an address to the keys of its region
  *
- * The first MEMORY_USER_WORDS domains keep their keys in user words beside each allocation's
+ * Each domain has an array, indexed by the allocation's slot. A slot may be reused before the keys
+ * of its last allocation are withdrawn, because the memory layer ends a record before it calls
+ * subscribers. So array entries carry the allocation's id.
+ *
+ * The first MEMORY_USER_WORDS domains also keep their keys in user words beside each allocation's
  * record: a look-up touches one cache line for the allocation and its keys. The memory layer stores
  * a user word only while the allocation is live, and a reader checks at the end that it still is.
  * So no look-up returns keys of a freed allocation.
- *
- * Each further domain has an array, indexed by the allocation's slot. A slot may be reused before
- * the keys of its last allocation are withdrawn, because the memory layer ends a record before it
- * calls subscribers. So array entries carry the allocation's id.
  */
 #include "base/atomics.h"
 #include "registration/internal.h"
 
 #include "memory/lookup.h"
+#include "registration/holds.h"
 #include "report/statistics.h"
 
 #define KEYS_MAX (1u << 22)
@@ -57,21 +58,26 @@ static uint64_t keys_value(const struct region *region)
 /* The allocation may have been freed, with its events_freeing() waiting for the lock: a new
  * allocation's keys in the slot must stay. A live allocation has had the slot since before this
  * lock was taken. Equal keys are not stored again, so that concurrent look-ups keep finding
- * them. */
-static void keys_publish_in_array(struct domain *domain, const struct region_reference *reference,
-				  uint64_t value)
+ * them. Store the hold after the keys: a hit reads it before them. */
+static void keys_publish_in_array(const struct region *region,
+				  const struct region_reference *reference)
 {
 	struct allocation allocation = { .id = reference->allocation, .slot = reference->slot };
+	struct domain *domain = region->domain;
+	uint64_t value = keys_value(region), hold;
 	struct keys *keys;
 
 	if (!memory_is_live(&allocation) || arena_grow(&domain->keys, reference->slot + 1))
 		return;
 	keys = keys_at(domain, reference->slot);
+	hold = reference->used && !region->owner->own_keys ? holds_of(reference) : 0;
 	if (load_acquire(&keys->allocation) == reference->allocation &&
-	    load_acquire(&keys->keys) == value)
+	    load_acquire(&keys->keys) == value && load_acquire(&keys->hold) == hold)
 		return;
 	store_release(&keys->allocation, 0);
 	store_release(&keys->keys, value);
+	store_release(&keys->kernel_handle, region->keys.kernel_handle);
+	store_release(&keys->hold, hold);
 	store_release(&keys->allocation, reference->allocation);
 }
 
@@ -91,8 +97,7 @@ void keys_publish(const struct region *region, const struct region_reference *re
 		return;
 	if (which < MEMORY_USER_WORDS)
 		keys_set_word(reference, which, keys_value(region));
-	else
-		keys_publish_in_array(region->domain, reference, keys_value(region));
+	keys_publish_in_array(region, reference);
 }
 
 void keys_publish_all(const struct region *region)
@@ -108,15 +113,31 @@ void keys_withdraw(const struct region *region, const struct region_reference *r
 	unsigned int which = load_relaxed(&region->domain->user_word);
 	struct keys *keys;
 
-	if (which < MEMORY_USER_WORDS) {
+	if (which < MEMORY_USER_WORDS)
 		keys_set_word(reference, which, 0);
-		return;
-	}
 	if (reference->slot >= load_relaxed(&region->domain->keys.ready))
 		return;
 	keys = keys_at(region->domain, reference->slot);
 	if (load_acquire(&keys->allocation) == reference->allocation)
 		store_release(&keys->allocation, 0);
+}
+
+uint64_t keys_find_hold(const struct domain *domain, const struct found *found,
+			struct registration_keys *to)
+{
+	struct keys *keys;
+	uint64_t hold;
+
+	if (found->slot >= load_acquire(&domain->keys.ready))
+		return 0;
+	keys = keys_at(domain, found->slot);
+	if (load_acquire(&keys->allocation) != found->generation)
+		return 0;
+	hold = load_acquire(&keys->hold);
+	*to = (struct registration_keys){ .kernel_handle = load_acquire(&keys->kernel_handle),
+					  .lkey = (uint32_t)(load_acquire(&keys->keys) >> 32),
+					  .rkey = (uint32_t)load_acquire(&keys->keys) };
+	return hold;
 }
 
 /* Verify mode: compare with the driver. */
@@ -142,7 +163,7 @@ LOOKUP_INLINE uint64_t keys_read_word(const struct domain *domain, unsigned int 
 	return lookup_is_same(&found) ? value : 0;
 }
 
-/* The keys in the domain's array; 0: none. */
+/* The keys in the domain's array; 0: none. Kept memory hides the user words alone. */
 static uint64_t keys_read_array(const struct domain *domain, uint64_t address, uint64_t length,
 				int access)
 {
@@ -155,7 +176,8 @@ static uint64_t keys_read_array(const struct domain *domain, uint64_t address, u
 	    found.slot >= load_acquire(&domain->keys.ready))
 		return 0;
 	keys = keys_at(domain, found.slot);
-	if (load_acquire(&keys->allocation) != found.generation)
+	if (load_acquire(&keys->allocation) != found.generation ||
+	    (load_acquire(&found.record->traits) & TRAIT_HIDDEN))
 		return 0;
 	value = load_acquire(&keys->keys);
 	return lookup_is_same(&found) ? value : 0;

@@ -71,42 +71,48 @@ struct region {
 	bool dma_buf_only;
 	bool ended;	    /* out of every index; freed with the last user */
 	bool used;	    /* a client has requested it */
-	bool idle;	    /* in its GPU's list of idle regions */
 	bool counted;	    /* part of the pinned bytes */
 	bool evicted;	    /* ended by an eviction */
 	bool freed;	    /* ended by a free */
 	uint8_t failures;   /* failed registrations, temporary errors excluded */
 	struct kind kind;   /* of the allocation registered in the background */
 	unsigned int users; /* threads that use it without the lock, or wait */
-	unsigned int client_mrs;
-	struct ibv_mr *mr;			  /* the region's registration, while READY */
+	struct ibv_mr *mr;  /* the region's registration, while READY */
 	const struct registration_method *method; /* of `mr` */
 	struct registration_keys keys;
 	LIST_HEAD(, region_reference) references;
-	LIST_HEAD(, client_mr) held;  /* its client MRs */
-	LIST_ENTRY(region) in_domain; /* ended: in the list of retiring regions */
-	struct region *range_next;    /* equal hash of the base */
-	struct region *ending_next;   /* in a list to deregister */
-	TAILQ_ENTRY(region) in_idle;
+	struct region_reference *imported; /* of client MRs without an allocation; NULL: none yet */
+	LIST_ENTRY(region) in_domain;	   /* ended: in the list of retiring regions */
+	struct region *range_next;	   /* equal hash of the base */
+	struct region *ending_next;	   /* in a list to deregister */
+	TAILQ_ENTRY(region) in_gpu;	   /* while READY: in the order of evictions */
+	bool evictable;			   /* in that list */
+	uint32_t used_at;		   /* last use known there (holds.h) */
 };
 
+/* Type-stable: `holds` keeps its value when the struct is reused (holds.h). */
 struct region_reference {
-	struct region_reference *next_free;
-	uint64_t allocation; /* its id */
+	_Atomic uint64_t holds;
+	uint32_t number;     /* index in region_references */
 	uint32_t slot;	     /* the allocation's slot */
-	bool used;	     /* a client has requested the allocation in this domain */
+	uint64_t allocation; /* its id; 0: imports */
 	struct region *region;
-	struct region_reference *bucket_next; /* in the slot's chain */
+	struct region_reference *bucket_next; /* in the slot's chain; unused: the next unused one */
 	LIST_ENTRY(region_reference) in_region;
+	bool used;		  /* a client has requested the allocation in this domain */
+	_Atomic uint32_t used_at; /* last use (holds.h) */
 };
 
 struct domain {
 	struct domain *next_free;
 	struct protection_domain *owner;
-	_Atomic int access; /* look-ups read it without the lock */
-	bool enabled;	    /* enabled: a client has requested memory in it */
-	bool looked_up;	    /* look-ups give out keys, with unknown lifetime: its regions stay */
-	uint64_t number;    /* in order of creation; never reused */
+	/* Look-ups and hits read these without the lock: context and handle of `owner`. */
+	_Atomic(struct ibv_context *) context;
+	_Atomic uint32_t handle;
+	_Atomic int access;
+	bool enabled;	 /* enabled: a client has requested memory in it */
+	bool looked_up;	 /* look-ups give out keys, with unknown lifetime: its regions stay */
+	uint64_t number; /* in order of creation; never reused */
 	LIST_HEAD(, region) regions;
 	struct domain *next;	 /* in its protection domain */
 	struct domain *all_next; /* all domains, by number */
@@ -115,12 +121,14 @@ struct domain {
 	struct arena keys;		/* of struct keys, by slot; survives reuse of the struct */
 };
 
-/* Keys for look-ups in a domain without a user word. Valid if `allocation` is the id of the live
- * allocation at this slot. A reader loads the id, then the keys, then checks that the allocation
- * still has its record. */
+/* Keys of an allocation in a domain. Valid if `allocation` is the id of the live allocation at this
+ * slot. A look-up loads the id, then the keys, then checks that the allocation still has its
+ * record; a hit follows holds.h. */
 struct keys {
 	_Atomic uint64_t allocation; /* 0: none */
 	_Atomic uint64_t keys;	     /* lkey in the upper half, rkey in the lower */
+	_Atomic uint64_t hold;	     /* 0: no hit */
+	_Atomic uint32_t kernel_handle;
 };
 
 struct protection_domain {

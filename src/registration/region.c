@@ -9,11 +9,13 @@
 #include "base/config.h"
 #include "base/pool.h"
 #include "base/system.h"
-#include "registration/leases.h"
+#include "registration/client_mr.h"
+#include "registration/holds.h"
 #include "report/statistics.h"
 
-#define RANGES	 (1u << 20)
-#define LIVE_MAX (1u << 22)
+#define RANGES	       (1u << 20)
+#define LIVE_MAX       (1u << 22)
+#define REFERENCES_MAX (1u << 24) /* of all domains */
 
 /* By the allocation's slot. Usually a chain holds the references of one allocation. While an ended
  * allocation still has references, its slot may be reused already. */
@@ -25,7 +27,9 @@ struct reference_chain {
 static struct arena reference_chains = ARENA_INITIALIZER(struct reference_chain, LIVE_MAX);
 static struct region *ranges[RANGES]; /* by base */
 static struct pool region_pool = POOL_INITIALIZER(struct region);
-static struct pool reference_pool = POOL_INITIALIZER(struct region_reference);
+struct arena region_references = ARENA_INITIALIZER(struct region_reference, REFERENCES_MAX);
+_Atomic uint32_t holds_time;
+static struct region_reference *unused_reference;
 
 /* NULL: the slot has never had a reference. */
 static struct reference_chain *region_chain_at(uint32_t slot)
@@ -113,18 +117,43 @@ struct region_reference *region_find_reference(const struct domain *domain, uint
 	return reference;
 }
 
+/* A reference that is in no chain. */
+static struct region_reference *region_take_reference(struct region *region)
+{
+	struct region_reference *reference = unused_reference;
+
+	if (reference) {
+		unused_reference = reference->bucket_next;
+	} else {
+		if (arena_grow(&region_references, region_references.used + 1))
+			return NULL;
+		reference =
+			(struct region_reference *)region_references.base + region_references.used;
+		reference->number = arena_next(&region_references);
+	}
+	reference->region = region;
+	reference->used = false;
+	store_relaxed(&reference->used_at, load_relaxed(&holds_time));
+	return reference;
+}
+
+static void region_put_reference(struct region_reference *reference)
+{
+	reference->bucket_next = unused_reference;
+	unused_reference = reference;
+}
+
 static struct region_reference *region_add_reference(struct region *region,
 						     const struct allocation *allocation)
 {
 	struct reference_chain *chain = region_chain_at(allocation->slot);
-	struct region_reference *reference = pool_get(&reference_pool);
+	struct region_reference *reference = region_take_reference(region);
 
 	if (!reference)
 		return NULL;
-	*reference = (struct region_reference){ .allocation = allocation->id,
-						.slot = allocation->slot,
-						.region = region,
-						.bucket_next = chain->first };
+	reference->allocation = allocation->id;
+	reference->slot = allocation->slot;
+	reference->bucket_next = chain->first;
 	chain->first = reference;
 	LIST_INSERT_HEAD(&region->references, reference, in_region);
 	return reference;
@@ -139,12 +168,68 @@ static void region_leave_chain(const struct region_reference *reference)
 	*link = reference->bucket_next;
 }
 
+/* Revokes its client MRs. */
 static void region_remove_reference(struct region_reference *reference)
 {
+	statistics_add(revoked, holds_end(reference));
 	keys_withdraw(reference->region, reference);
 	region_leave_chain(reference);
 	LIST_REMOVE(reference, in_region);
-	pool_put(&reference_pool, reference);
+	region_put_reference(reference);
+}
+
+void region_import(struct region *region, const void *client_mr)
+{
+	uint64_t hold;
+
+	if (!region->imported)
+		region->imported = region_take_reference(region);
+	if (!region->imported)
+		return;
+	hold = holds_of(region->imported);
+	if (holds_take(hold) && !client_mr_add(client_mr, hold))
+		holds_drop(hold);
+}
+
+bool region_is_held(const struct region *region)
+{
+	const struct region_reference *reference;
+
+	if (region->imported && holds_count(region->imported))
+		return true;
+	LIST_FOREACH(reference, &region->references, in_region) {
+		if (holds_count(reference))
+			return true;
+	}
+	return false;
+}
+
+/* A hit may take a hold at any time, until its generation has ended. */
+bool region_claim(struct region *region)
+{
+	struct region_reference *reference;
+
+	if (region_is_held(region))
+		return false;
+	LIST_FOREACH(reference, &region->references, in_region) {
+		if (!holds_claim(reference))
+			break;
+	}
+	if (reference)
+		keys_publish_all(region);
+	return !reference;
+}
+
+uint32_t region_used_at(const struct region *region)
+{
+	const struct region_reference *reference;
+	uint32_t now = load_relaxed(&holds_time), age, least = UINT32_MAX;
+
+	LIST_FOREACH(reference, &region->references, in_region) {
+		age = now - load_relaxed(&reference->used_at);
+		least = age < least ? age : least;
+	}
+	return now - least;
 }
 
 void region_leave_indexes(struct region *region)
@@ -157,6 +242,11 @@ void region_leave_indexes(struct region *region)
 	LIST_REMOVE(region, in_domain);
 	while (!LIST_EMPTY(&region->references))
 		region_remove_reference(LIST_FIRST(&region->references));
+	if (region->imported) {
+		statistics_add(revoked, holds_end(region->imported));
+		region_put_reference(region->imported);
+		region->imported = NULL;
+	}
 }
 
 static void region_drop_unused(struct region *region)
@@ -245,10 +335,8 @@ bool region_end_references(const struct allocation *allocation, struct region **
 		}
 		any = true;
 		region = reference->region;
-		leases_end_reference(reference);
 		region_remove_reference(reference);
 		if (!LIST_EMPTY(&region->references)) {
-			client_mr_revoke(region, allocation->id);
 			reference = next;
 			continue;
 		}

@@ -10,7 +10,6 @@
 #include <errno.h>
 
 #include "base/system.h"
-#include "registration/leases.h"
 #include "registration/pinning.h"
 #include "report/errors.h"
 #include "report/statistics.h"
@@ -69,7 +68,8 @@ static void region_settle(struct region *region, int error, struct ibv_mr *mr)
 							   .lkey = mr->lkey,
 							   .rkey = mr->rkey };
 		keys_publish_all(region);
-		pin_limit_set_idle(region);
+		if (!region->ended)
+			pin_limit_set_evictable(region, true);
 		statistics_count(registrations);
 		if (!region->used)
 			region_count_unused(region, 1);
@@ -197,8 +197,7 @@ void region_end(struct region *region, struct region **ending)
 {
 	region->users++;
 	region->ended = true;
-	leases_end(region);
-	pin_limit_set_busy(region);
+	pin_limit_set_evictable(region, false);
 	region_leave_indexes(region);
 	LIST_INSERT_HEAD(&retiring, region, in_domain);
 	/* Deregister the regions ended so far before waiting: the registering thread may wait for
@@ -216,7 +215,6 @@ void region_end(struct region *region, struct region **ending)
 	region_await_settled(region);
 	if (!region->used)
 		learning_unused(region->domain, &region->kind);
-	client_mr_revoke(region, 0);
 	if (region->mr) {
 		region->ending_next = *ending;
 		*ending = region;

@@ -8,7 +8,8 @@
 #include "base/object.h"
 #include "memory/lookup.h"
 #include "registration/internal.h"
-#include "registration/leases.h"
+#include "registration/client_mr.h"
+#include "registration/holds.h"
 #include "report/statistics.h"
 #include "report/trace.h"
 
@@ -144,10 +145,27 @@ static bool requests_need_own_keys(void)
 }
 
 /* Another client MR has the keys, in a protection domain with unique keys. Such a domain has no
- * leases, so its client MRs are all in the table. */
+ * hits: all its holds are taken with the lock held. */
 static bool requests_keys_are_taken(const struct region *region)
 {
-	return region->client_mrs && region->owner->own_keys;
+	return region->owner->own_keys && region_is_held(region);
+}
+
+/* Hits may follow, because the reference has been used. */
+static bool requests_add_client_mr(const struct registration_request *request,
+				   struct region_reference *reference)
+{
+	uint64_t hold = holds_of(reference);
+
+	if (!holds_take(hold))
+		return false;
+	if (!client_mr_add(request->client_mr, hold)) {
+		holds_drop(hold);
+		return false;
+	}
+	domain_enter_table(reference->region->domain);
+	keys_publish(reference->region, reference);
+	return true;
 }
 
 struct serving {
@@ -182,7 +200,7 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	if (!domain)
 		return BYPASSED_domain;
 	serving->enabled |= rescan;
-	/* Set own_keys before the first lease in the protection domain. */
+	/* Set own_keys before the first hold in the protection domain. */
 	domain->owner->own_keys |= rescan && serving->own_keys;
 	/* A free is visible before events_freeing() takes the lock. Either this check finds it, or
 	 * events_freeing() finds the reference created below. */
@@ -206,7 +224,7 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 		outcome = requests_outcome_of(region);
 	else if (requests_keys_are_taken(region))
 		outcome = BYPASSED_keys;
-	else if (client_mr_insert(request->client_mr, region, serving->allocation.id))
+	else if (!requests_add_client_mr(request, reference))
 		outcome = BYPASSED_failed;
 	if (outcome == SERVED) {
 		*keys = region->keys;
@@ -320,44 +338,27 @@ static bool requests_may_hit(uint64_t traits)
 	       (traits & (TRAIT_RDMA_CAPABLE | TRAIT_INTEGRATED));
 }
 
-static bool requests_hit_locked(const struct registration_request *request,
-				const struct found *found, struct registration_keys *keys)
-{
-	struct protection_domain *owner;
-	struct region_reference *reference = NULL;
-	struct domain *domain = NULL;
-	struct region *region;
-	bool served = false;
-
-	pthread_mutex_lock(&registration_lock);
-	owner = protection_domain_find(request->pd->context, request->pd->handle);
-	if (owner && !owner->closing)
-		domain = domain_serving(owner, request->access);
-	if (domain)
-		reference = region_find_reference(domain, found->slot, found->generation);
-	/* The first request for an allocation has more to do: registration_request() serves it. */
-	if (reference && reference->used && lookup_is_same(found)) {
-		region = reference->region;
-		served = region->state == REGION_READY && !requests_keys_are_taken(region) &&
-			 (leases_take(request, found, region) ||
-			  !client_mr_insert(request->client_mr, region, found->generation));
-		*keys = region->keys;
-	}
-	pthread_mutex_unlock(&registration_lock);
-	return served;
-}
-
 bool registration_hit(const struct registration_request *request, struct registration_keys *keys)
 {
+	const struct domain *domain;
 	struct found found;
+	uint64_t hold;
 
 	/* Memory that adapters reach only by dma-buf has no hit by address. */
 	if (!lookup(request->address, &found) || !request->length ||
 	    request->length > found.size - found.offset || request->iova != request->address ||
 	    memory_is_verified() || !requests_may_hit(load_acquire(&found.record->traits)))
 		return false;
-	if (!leases_hit(request, &found, keys) && !requests_hit_locked(request, &found, keys))
+	domain = domain_for_hit(request->pd, request->access);
+	hold = domain ? keys_find_hold(domain, &found, keys) : 0;
+	if (!hold || !holds_take(hold))
 		return false;
+	/* The second look: the keys and the hold are of this allocation, in this domain. */
+	if (!lookup_is_same(&found) || !domain_is_of(domain, request->pd, request->access) ||
+	    !client_mr_add(request->client_mr, hold)) {
+		holds_drop(hold);
+		return false;
+	}
 	statistics_tally(TALLY_requests);
 	statistics_tally(TALLY_hits);
 	requests_log(request, service_names[HIT]);

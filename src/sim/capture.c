@@ -89,6 +89,21 @@ CUresult sim_check_uncaptured(void)
 	return result;
 }
 
+CUresult sim_lose_captures(void)
+{
+	CUresult result = CUDA_SUCCESS;
+
+	for (struct sim_object *object = streams; object; object = object->next) {
+		struct CUstream_st *stream = (struct CUstream_st *)object;
+
+		if (stream->status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
+			continue;
+		stream->status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
+		result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	}
+	return result;
+}
+
 CUresult sim_uncaptured(CUresult entered)
 {
 	CUresult result;

@@ -219,12 +219,16 @@ SIM_CONTEXT_CALL(cuCtxSetFlags, (flags), unsigned int flags)
 	return CUDA_SUCCESS;
 }
 
+/* Any capture fails the call, in each mode of the thread, and is lost (measured). */
 CUresult cuCtxSynchronize(void)
 {
 	CUcontext context;
 	CUresult result = sim_enter_context(&context);
 
-	return result != CUDA_SUCCESS ? result : sim_leave(CUDA_SUCCESS);
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = sim_lose_captures();
+	return sim_leave(result != CUDA_SUCCESS ? result : sim_await_work(context));
 }
 
 /* NULL: the current context. */

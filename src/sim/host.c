@@ -138,8 +138,10 @@ CUresult cuMemFreeHost(void *address)
 	allocation = sim_find_attached((uintptr_t)address);
 	if (!allocation || allocation->kind != SIM_HOST || allocation->base != (uintptr_t)address)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	sim_detach(allocation, false);
-	return sim_leave(CUDA_SUCCESS);
+	result = sim_await_work(allocation->context);
+	if (result == CUDA_SUCCESS)
+		sim_detach(allocation, false);
+	return sim_leave(result);
 }
 
 SIM_CONTEXT_CALL(cuMemHostRegister_v2, (address, size, flags), void *address, size_t size,

@@ -24,7 +24,9 @@ src_sim_libcuda_la_SOURCES = \
 	src/sim/primary.c \
 	src/sim/proc_address.c \
 	src/sim/shared.c \
-	src/sim/stream.c
+	src/sim/stream.c \
+	src/sim/work.h \
+	src/sim/work.c
 EXTRA_DIST += src/memory/cuda_abi.def
 src_sim_libcuda_la_LDFLAGS = -version-info 1:0:0 -shared -export-symbols-regex '^(cu[A-Z]|sim_driver_)'
 src_sim_libcuda_la_LIBADD = -lpthread

@@ -65,14 +65,11 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width, s
 	return cuMemAlloc_v2(address, size);
 }
 
-SIM_CALL(cuMemFree_v2, (address), CUdeviceptr address)
+static CUresult memory_free(CUdeviceptr address)
 {
 	struct sim_allocation *allocation;
-	/* A forbidding capture fails the call for any address (measured). */
-	CUresult result = sim_check_uncaptured();
+	CUresult result;
 
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!address)
 		return CUDA_SUCCESS;
 	allocation = sim_find(address);
@@ -80,8 +77,19 @@ SIM_CALL(cuMemFree_v2, (address), CUdeviceptr address)
 	    allocation->kind == SIM_MAPPED || allocation->kind == SIM_OPENED ||
 	    allocation->kind == SIM_GLOBAL)
 		return CUDA_ERROR_INVALID_VALUE;
-	sim_free_any(allocation);
-	return CUDA_SUCCESS;
+	result = sim_await_work(allocation->context);
+	if (result == CUDA_SUCCESS)
+		sim_free_any(allocation);
+	return result;
+}
+
+/* A destroyed current context and a forbidding capture fail the call for any address (measured). */
+CUresult cuMemFree_v2(CUdeviceptr address)
+{
+	CUcontext context;
+	CUresult result = sim_uncaptured(sim_enter_any_context(&context));
+
+	return result != CUDA_SUCCESS ? result : sim_leave(memory_free(address));
 }
 
 SIM_CONTEXT_CALL(cuMemGetInfo_v2, (free, total), size_t *free, size_t *total)

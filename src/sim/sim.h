@@ -254,6 +254,11 @@ uint64_t sim_reserve_addresses(uint64_t size);
  */
 void sim_report_free(const struct sim_allocation *allocation);
 
+/* ---- work.c ---- */
+
+/* Wait for all work of the context (NULL: none), and return its result. */
+CUresult sim_await_work(CUcontext context);
+
 /* ---- host.c ---- */
 
 /* Release a detached cuMemHostAlloc allocation's space in its block. */
@@ -302,6 +307,8 @@ CUresult sim_uncaptured(CUresult entered);
 /* Check a call that cannot be captured. Return CUDA_SUCCESS, or the error after invalidating each
  * capture that forbids the call. */
 CUresult sim_check_uncaptured(void);
+/* Invalidate each capture. Return CUDA_SUCCESS if there is none, or the error. */
+CUresult sim_lose_captures(void);
 /* Check a stream-ordered call. *captured: the call becomes a graph node. */
 CUresult sim_check_stream(CUstream stream, bool *captured);
 bool sim_stream_exists(CUstream stream);

@@ -99,6 +99,13 @@ static void setting_format_value(const struct config *config, int row, char *tex
 			break;
 		}
 		/* fall through */
+	case SHARE:
+		if (*(const uint64_t *)field & CONFIG_SHARE) {
+			snprintf(text, length, "%d%%",
+				 (int)(*(const uint64_t *)field & ~CONFIG_SHARE));
+			break;
+		}
+		/* fall through */
 	case SIZE:
 		setting_format_size(*(const uint64_t *)field, text, length);
 		break;

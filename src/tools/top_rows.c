@@ -109,7 +109,7 @@ void snapshot_free(struct snapshot *snapshot)
 	texts_free();
 }
 
-/* Pinned memory ends with its process; counters remain. */
+/* Pinned and kept memory end with their process; counters remain. */
 static json_t *rows_values(const struct record *record)
 {
 	json_t *values = json_copy(record->json);
@@ -117,6 +117,8 @@ static json_t *rows_values(const struct record *record)
 	json_object_set_new(values, "ended", json_string(record_end_name(record->end)));
 	if (record->end != RECORD_RUNNING) {
 		json_object_set_new(values, "pinned_bytes", json_integer(0));
+		json_object_set_new(values, "kept_bytes", json_integer(0));
+		json_object_set_new(values, "kept_host_bytes", json_integer(0));
 		json_object_set_new(values, "elapsed_ns", json_null());
 	}
 	return values;
@@ -129,6 +131,7 @@ static const struct column columns[] = {
 	{ "program", "program", 0, -14 },
 	{ "pinned", "pinned_bytes", UNIT_BYTES, 9 },
 	{ "peak", "pinned_bytes_peak", UNIT_BYTES, 9 },
+	{ "kept", "kept_bytes", UNIT_BYTES, 9 },
 	{ "regs", "registrations", UNIT_COUNT, 8 },
 	{ "/s", "registrations_per_1000_s", UNIT_RATE, 7 },
 	{ "requests/s", "requests_per_1000_s", UNIT_RATE, 10 },
@@ -140,26 +143,45 @@ static const struct column columns[] = {
 	{ 0 },
 };
 
-/* Columns that a narrow terminal omits, in this order. Without a width (--once), all are shown. */
-static unsigned int rows_omit(int width)
+/* A peak, since kept bytes come and go: a column should not. */
+static bool rows_have_kept_memory(const struct snapshot *now)
 {
-	static const char *const least[] = {
-		"age", "/s", "peak", "waited", "regs", "job", "program"
-	};
+	for (size_t i = 0; i < now->records.count; i++) {
+		if (record_number(&now->records.list[i], "kept_bytes_peak"))
+			return true;
+	}
+	return false;
+}
+
+static size_t rows_find_column(const char *title)
+{
+	size_t i = 0;
+
+	while (strcmp(columns[i].title, title))
+		i++;
+	return i;
+}
+
+/* Columns to omit: of kept memory, if no process has kept any; and those that a narrow terminal
+ * omits, in the order of `least`. Without a width (--once), none for that reason. */
+static unsigned int rows_omit(const struct snapshot *now, int width)
+{
+	static const char *const least[] = { "age",  "/s",  "peak", "waited",
+					     "regs", "job", "kept", "program" };
 	/* Each column follows a blank, except the first one; the last one needs room for a state.
 	 */
 	int needed = (int)strlen(" running") - 1;
-	unsigned int omitted = 0;
+	unsigned int omitted = rows_have_kept_memory(now) ? 0 : 1U << rows_find_column("kept");
 
 	for (size_t i = 0; columns[i].title; i++)
-		needed += abs(columns[i].width) + 1;
+		needed += omitted & 1U << i ? 0 : abs(columns[i].width) + 1;
 	for (size_t k = 0; width && needed > width && k < sizeof(least) / sizeof(*least); k++) {
-		for (size_t i = 0; columns[i].title; i++) {
-			if (strcmp(columns[i].title, least[k]))
-				continue;
-			omitted |= 1U << i;
-			needed -= abs(columns[i].width) + 1;
-		}
+		size_t i = rows_find_column(least[k]);
+
+		if (omitted & 1U << i)
+			continue;
+		omitted |= 1U << i;
+		needed -= abs(columns[i].width) + 1;
 	}
 	return omitted;
 }
@@ -189,36 +211,65 @@ static void rows_print_line(struct screen *screen, const char *line)
 		screen->left--;
 }
 
-static void rows_print_totals(struct screen *screen, const struct snapshot *now)
+/* Sums over all processes, with `running`, the number of running ones. */
+static json_t *rows_sum(const struct snapshot *now)
 {
 	static const char *const keys[] = {
-		"pinned_bytes", "registrations", "registrations_per_1000_s", "registrations_failed",
-		"missed_frees", "requests",	 "requests_per_1000_s",	     "hits",
-		"waited",	"bypassed"
+		"pinned_bytes",
+		"registrations",
+		"registrations_per_1000_s",
+		"requests",
+		"hits",
+		"requests_per_1000_s",
+		"waited",
+		"bypassed",
+		"registrations_failed",
+		"missed_frees",
+		"kept",
+		"reused",
+		"kept_bytes",
+		"kept_host_bytes",
+		"kept_released",
 	};
-	size_t count = now->records.count, running = 0;
 	json_t *sums = json_object();
-	char clock[32], host[65] = "";
-	time_t second = time(NULL);
-	struct tm local;
-	int64_t share;
 
-	for (size_t i = 0; i < count; i++) {
+	for (size_t i = 0; i < now->records.count; i++) {
 		json_t *values = rows_values(&now->records.list[i]);
 
-		running += now->records.list[i].end == RECORD_RUNNING;
+		add_number(sums, "running", now->records.list[i].end == RECORD_RUNNING);
 		for (size_t k = 0; k < sizeof(keys) / sizeof(*keys); k++)
 			add_number(sums, keys[k], number_of(values, keys[k]));
 		json_decref(values);
 	}
+	return sums;
+}
+
+#define SUM(unit, key) show(UNIT_##unit, number_of(sums, key))
+
+static void rows_print_first_line(struct screen *screen, const struct snapshot *now,
+				  const json_t *sums)
+{
+	size_t running = (size_t)number_of(sums, "running");
+	char clock[32], host[65] = "";
+	time_t second = time(NULL);
+	struct tm local;
+
 	localtime_r(&second, &local);
 	strftime(clock, sizeof(clock), "%H:%M:%S", &local);
 	gethostname(host, sizeof(host) - 1);
 	host[strcspn(host, ".")] = '\0';
-#define SUM(unit, key) show(UNIT_##unit, number_of(sums, key))
 	rows_print_line(screen,
 			text_of("peerpin top  %.16s  %s  %zu running, %zu killed  pinned %s", host,
-				clock, running, count - running, SUM(BYTES, "pinned_bytes")));
+				clock, running, now->records.count - running,
+				SUM(BYTES, "pinned_bytes")));
+}
+
+static void rows_print_totals(struct screen *screen, const struct snapshot *now)
+{
+	json_t *sums = rows_sum(now);
+	int64_t share;
+
+	rows_print_first_line(screen, now, sums);
 	rows_print_line(screen,
 			text_of("registrations %s (%s/s)  failed %s  missed frees %s",
 				SUM(COUNT, "registrations"), SUM(RATE, "registrations_per_1000_s"),
@@ -229,9 +280,17 @@ static void rows_print_totals(struct screen *screen, const struct snapshot *now)
 			SUM(COUNT, "requests"), SUM(RATE, "requests_per_1000_s"),
 			metric_value(sums, "hit_rate", &share) ? show(UNIT_SHARE, share) : "-",
 			SUM(COUNT, "waited"), SUM(COUNT, "bypassed")));
-#undef SUM
+	if (number_of(sums, "kept"))
+		rows_print_line(screen,
+				text_of("frees kept %s  reused %s  released %s  kept now %s  of "
+					"the host %s",
+					SUM(COUNT, "kept"), SUM(COUNT, "reused"),
+					SUM(COUNT, "kept_released"), SUM(BYTES, "kept_bytes"),
+					SUM(BYTES, "kept_host_bytes")));
 	json_decref(sums);
 }
+
+#undef SUM
 
 static void rows_print_empty(struct screen *screen, const struct snapshot *now)
 {
@@ -261,7 +320,7 @@ void top_rows(const struct snapshot *now, int width, int height, const char *end
 	struct screen screen = {
 		.out = out, .width = width, .left = height ? height : -1, .end = end
 	};
-	unsigned int omitted = rows_omit(width);
+	unsigned int omitted = rows_omit(now, width);
 
 	rows_print_totals(&screen, now);
 	rows_print_line(&screen, "");

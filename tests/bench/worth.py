@@ -127,7 +127,31 @@ def table(result):
                   "| --- | ---: | ---: | ---: | ---: | --- | ---: | --- | ---: | ---: | ---: | ---: |"]
         lines += [line(row) for row in rows]
         lines.append("")
+        lines += kept_table(rows)
     return lines
+
+
+def kept_table(rows):
+    """The job with kept memory, which ran after a job without peerpin and before another."""
+    rows = [row for row in rows if "keep_ratio" in row]
+    if not rows:
+        return []
+    lines = ["**UCX as it is, with kept memory.** The job with `--keep 1G` ran after a job without peerpin and before the "
+             "second one: a ratio to each, and between the two. Memory of earlier patterns and repetitions is reused, so "
+             "that few buffers are new in a first round.", "",
+             "| pattern | message | without | kept | ratio, after | ratio, before | without, twice | registrations: first, "
+             "later, in the background | deregistrations | allocating: without, again, kept | ratio | without, twice |",
+             "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"]
+    for row in rows:
+        cells = (row["case"], size(row["bytes"]), milliseconds(row["keep_without_us"]), milliseconds(row["keep_with_us"]),
+                 ratios(row, "keep_"), ratios(row, "keep_again_"), ratios(row, "again_"),
+                 ", ".join(count(row[name]) for name in ("first_registrations_keep", "registrations_keep",
+                                                         "background_keep")),
+                 count(row["deregistrations_keep"]),
+                 ", ".join(milliseconds(row[f"allocating_{name}_us"]) for name in ("without", "again", "keep")),
+                 ratios(row, "allocating_keep_"), ratios(row, "allocating_again_"))
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines + [""]
 
 
 def section(results):

@@ -151,6 +151,38 @@ START_TEST(a_call_in_relaxed_mode_leaves_a_capture_alone_and_another_ends_it)
 }
 END_TEST
 
+static void *synchronize_relaxed(void *unused)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	CUresult result;
+
+	(void)unused;
+	ck_cuda(driver.cuCtxSetCurrent(context));
+	driver.cuThreadExchangeStreamCaptureMode(&mode);
+	result = driver.cuCtxSynchronize();
+	driver.cuThreadExchangeStreamCaptureMode(&mode);
+	return (void *)(intptr_t)result;
+}
+
+START_TEST(a_free_in_relaxed_mode_leaves_a_capture_alone_and_a_wait_for_the_context_ends_it)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	CUdeviceptr address = allocate(4 << 20);
+	CUgraph graph;
+
+	ck_cuda(driver.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	ck_cuda(driver.cuThreadExchangeStreamCaptureMode(&mode));
+	ck_cuda(driver.cuMemFree_v2(address));
+	ck_cuda(driver.cuThreadExchangeStreamCaptureMode(&mode));
+	ck_assert_int_eq(status_of(stream), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+	ck_assert_int_eq(on_a_thread(synchronize_relaxed, 0),
+			 CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	ck_assert_int_eq(status_of(stream), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+	ck_assert_int_eq(driver.cuStreamEndCapture(stream, &graph),
+			 CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}
+END_TEST
+
 /* Calls that a capture refuses; nothing is allocated at address 1. */
 static struct {
 	CUdeviceptr address, pooled;
@@ -329,6 +361,9 @@ TCase *captures_tests(void)
 		tests,
 		a_free_on_the_legacy_stream_beside_a_captured_one_ends_nothing_but_the_capture);
 	tcase_add_test(tests, a_call_in_relaxed_mode_leaves_a_capture_alone_and_another_ends_it);
+	tcase_add_test(
+		tests,
+		a_free_in_relaxed_mode_leaves_a_capture_alone_and_a_wait_for_the_context_ends_it);
 	tcase_add_test(tests, a_capture_in_thread_local_mode_is_ended_by_its_own_thread_alone);
 	tcase_add_test(tests, a_capture_refuses_every_free_and_is_lost);
 	tcase_add_test(tests, the_end_of_another_context_disturbs_no_capture);

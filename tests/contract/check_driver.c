@@ -6,7 +6,24 @@
  */
 #include "driver.h"
 
+#include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
+
+/* With PEERPIN_KEEP the tests have tested kept memory, of the device and of the host. */
+static bool keeps_as_set(void)
+{
+	int (*statistic)(const char *, uint64_t *) =
+		(__typeof__(statistic))dlsym(RTLD_DEFAULT, "peerpin_statistic");
+	uint64_t kept = 0, reused = 0;
+
+	if (!driver_keeps())
+		return true;
+	statistic("kept", &kept);
+	statistic("reused", &reused);
+	printf("kept %llu, reused %llu\n", (unsigned long long)kept, (unsigned long long)reused);
+	return kept > 0 && reused > 0;
+}
 
 int main(void)
 {
@@ -33,7 +50,7 @@ int main(void)
 	runner = srunner_create(suite);
 	srunner_set_fork_status(runner, CK_NOFORK);
 	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
+	failed = srunner_ntests_failed(runner) || !keeps_as_set();
 	srunner_free(runner);
 	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

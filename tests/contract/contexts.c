@@ -148,7 +148,8 @@ END_TEST
 struct bystander {
 	CUcontext context, current;
 	pthread_barrier_t barrier;
-	CUresult push, allocate;
+	CUdeviceptr address; /* of another context */
+	CUresult push, allocate, free, free_nothing;
 };
 
 static void *stand_by(void *argument)
@@ -161,6 +162,8 @@ static void *stand_by(void *argument)
 	pthread_barrier_wait(&bystander->barrier); /* the other thread has destroyed it */
 	driver.cuCtxGetCurrent(&bystander->current);
 	bystander->allocate = driver.cuMemAlloc_v2(&address, 4096);
+	bystander->free = driver.cuMemFree_v2(bystander->address);
+	bystander->free_nothing = driver.cuMemFree_v2(0);
 	return NULL;
 }
 
@@ -169,6 +172,8 @@ START_TEST(a_destroyed_context_stays_current_to_other_threads_and_is_of_no_use_t
 	struct bystander bystander = { .push = CUDA_ERROR_NOT_READY };
 	pthread_t thread;
 
+	context_set_up();
+	bystander.address = allocate(4096);
 	ck_cuda(driver.cuCtxCreate_v2(&bystander.context, 0, device));
 	pthread_barrier_init(&bystander.barrier, NULL, 2);
 	ck_assert_int_eq(pthread_create(&thread, NULL, stand_by, &bystander), 0);
@@ -180,6 +185,10 @@ START_TEST(a_destroyed_context_stays_current_to_other_threads_and_is_of_no_use_t
 	ck_cuda(bystander.push);
 	ck_assert_ptr_eq(bystander.current, bystander.context);
 	ck_assert_int_eq(bystander.allocate, CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	ck_assert_int_eq(bystander.free, CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	ck_assert_int_eq(bystander.free_nothing, CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	ck_cuda(driver.cuMemFree_v2(bystander.address));
+	context_tear_down();
 }
 END_TEST
 

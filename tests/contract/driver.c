@@ -4,7 +4,10 @@
 
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 struct driver driver;
 CUdevice device;
@@ -39,6 +42,37 @@ static void try_old_interface(void)
 	driver.cuCtxDestroy_v2(old);
 }
 
+/* A context of the old interface ends peerpin's answers to queries in the process. With PEERPIN_KEEP
+ * another process creates it: there peerpin answers about kept memory. Called before cuInit. */
+static void try_old_interface_elsewhere(void)
+{
+	int pipe_ends[2];
+	ssize_t got;
+	pid_t child;
+
+	if (pipe(pipe_ends))
+		return;
+	child = fork();
+	if (!child) {
+		if (driver.cuInit(0) == CUDA_SUCCESS &&
+		    driver.cuDeviceGet(&device, 0) == CUDA_SUCCESS)
+			try_old_interface();
+		_exit(write(pipe_ends[1], &old_interface, sizeof(old_interface)) < 0);
+	}
+	close(pipe_ends[1]);
+	got = read(pipe_ends[0], &old_interface, sizeof(old_interface));
+	close(pipe_ends[0]);
+	if (child > 0)
+		waitpid(child, NULL, 0);
+	if (got != sizeof(old_interface))
+		printf("no results of the old interface\n");
+}
+
+bool driver_keeps(void)
+{
+	return getenv("PEERPIN_KEEP") && dlsym(RTLD_DEFAULT, "peerpin_statistic");
+}
+
 bool driver_open(void)
 {
 	void *handle = dlopen("libcuda.so.1", RTLD_NOW);
@@ -53,6 +87,8 @@ bool driver_open(void)
 #define FUNCTION(symbol, ...) driver.symbol = (__typeof__(driver.symbol))dlsym(handle, #symbol);
 #include "memory/cuda_abi.def"
 #undef FUNCTION
+	if (driver_keeps() && driver.cuInit && driver.cuDeviceGet && driver.cuCtxCreate)
+		try_old_interface_elsewhere();
 	if (driver.cuDeviceGetCount && driver.cuMemAlloc_v2) {
 		CUpointer_attribute names[] = { CU_POINTER_ATTRIBUTE_MEMORY_TYPE };
 		unsigned int type;
@@ -72,7 +108,8 @@ bool driver_open(void)
 		printf("no GPU\n");
 		return false;
 	}
-	try_old_interface();
+	if (!driver_keeps())
+		try_old_interface();
 	driver.cuDriverGetVersion(&version);
 	driver.cuDeviceGetName(name, sizeof(name), device);
 	dladdr((void *)driver.cuInit, &object);

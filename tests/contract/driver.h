@@ -20,6 +20,10 @@ extern CUdevice device; /* the first GPU */
 /* Open libcuda.so.1 and print its version; false: no driver, or no GPU. */
 bool driver_open(void);
 
+/* True if peerpin is preloaded and keeps freed memory. The tests state the differences: kept memory
+ * has its BUFFER_ID and its address again, and other memory is elsewhere. */
+bool driver_keeps(void);
+
 /* Results before cuInit. */
 extern struct before_init {
 	CUresult count, allocate, range, no_range, query, list;

@@ -5,6 +5,9 @@
 if HAVE_CHECK
 check_PROGRAMS += tests/contract/check_driver
 TESTS += tests/contract/check_driver.sh
+if !SANITIZER
+TESTS += tests/contract/check_kept.sh
+endif
 endif
 tests_contract_check_driver_SOURCES = tests/contract/check_driver.c tests/contract/driver.h tests/contract/driver.c \
 	tests/contract/contexts.c tests/contract/devices.c tests/contract/host.c tests/contract/memory.c \
@@ -12,7 +15,7 @@ tests_contract_check_driver_SOURCES = tests/contract/check_driver.c tests/contra
 	tests/contract/pointers.c tests/contract/queries.c tests/contract/query_threads.c tests/contract/proc_address.c tests/contract/streams.c
 tests_contract_check_driver_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_contract_check_driver_LDADD = $(CHECK_STATIC_LIBS) -lpthread -ldl
-EXTRA_DIST += tests/contract/check_driver.sh
+EXTRA_DIST += tests/contract/check_driver.sh tests/contract/check_kept.sh
 
 if HAVE_CUDA_H
 check_PROGRAMS += tests/unit/abi_cuda

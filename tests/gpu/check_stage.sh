@@ -27,6 +27,8 @@ matches 'all that is written comes along' $'*cycles *ok*\n=> 0' "$(OUT=$folder/o
 matches 'in one file' '*out/cycles.log*' "$(tar -tzf "$folder/out/gpu.tar.gz")"
 matches 'the rows of programs need a GPU' $'*run *skipped *there is no GPU\n=> 0' "$(lines run)"
 matches 'out of time' $'*leak *skipped *out of time\n=> 0' "$(GPU_TOTAL=1 lines leak)"
+matches 'kept memory' $'*\n9 passed, 0 failed, 0 skipped\n=> 0' "$(GPU_BUILD=$folder/moved LD_LIBRARY_PATH=$folder/moved/src/sim/.libs \
+	outcome "$folder/moved/tests/gpu/keep" memory latency)"
 rm "$folder/moved/tests/gpu/.libs/cycles"
 matches 'a step that cannot run' $'*cycles *skipped *\n=> 0' "$(lines cycles)"
 echo 'exit 3' >"$folder/moved/tests/gpu/check_leak.sh"

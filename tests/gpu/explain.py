@@ -21,7 +21,11 @@ HOST_ALLOCATIONS = ("cuMemHostAlloc", "cuMemAllocHost", "cuMemHostRegister")
 HOST_FREES = ("cuMemFreeHost", "cuMemHostUnregister")
 CAPTURES = ("cuStreamBeginCapture", "cuStreamBeginCaptureToGraph")
 # Always 0.
-NEVER = ("missed_frees", "untracked", "undelivered", "verify_disagreements", "bypasses", "internal_errors")
+NEVER = (
+    "missed_frees untracked undelivered verify_disagreements bypasses internal_errors "
+    # Without PEERPIN_KEEP.
+    "kept reused kept_released kept_bytes kept_bytes_peak kept_host_bytes kept_host_bytes_peak memory_queries"
+).split()
 REGISTRATIONS = frozenset(
     """protection_domains look_ups registrations registrations_background requests hits waited synchronous_queued synchronous bypassed
     bypassed_flags bypassed_address bypassed_range bypassed_freed bypassed_capability bypassed_domain
@@ -74,6 +78,9 @@ def rules(seen, statistics):
             "mappings made accessible, once each",
         ),
         "access_removed": between(0, statistics["access_granted"] if did["cuMemSetAccess"] else 0, "cuMemSetAccess"),
+        "repeated": between(0, did["cuMemAlloc"], "of cuMemAlloc"),
+        "repeated_ns": between(0, 10**12, "a time"),
+        "repeated_bytes": between(0, allocated_bytes, "of allocations that CUPTI saw"),
         "host_allocations": exactly(host_allocations, "host memory that CUPTI saw begin"),
         "host_frees": between(
             min(sum(did[name] for name in HOST_FREES), host_allocations), host_allocations, f"host memory that ended{end}"

@@ -2,18 +2,22 @@
 # Third-party programs on a real GPU; without one only the comparison is tested.
 TESTS += tests/gpu/check_compare.sh tests/gpu/check_latency.sh
 EXTRA_DIST += tests/gpu/run tests/gpu/oracle.c tests/gpu/compare tests/gpu/explain.py tests/gpu/check_compare.sh \
-	tests/gpu/latencies tests/gpu/check_latency.sh tests/gpu/stage tests/gpu/all \
+	tests/gpu/latencies tests/gpu/check_latency.sh tests/gpu/stage tests/gpu/all tests/gpu/keep tests/gpu/keep_latencies \
 	tests/gpu/programs/training.py tests/gpu/programs/graphs.py tests/gpu/programs/cupy_program.py \
 	tests/gpu/programs/jax_program.py tests/gpu/programs/numba_program.py tests/gpu/programs/runtime.c \
-	tests/gpu/programs/distributed.py tests/gpu/programs/cuda_python_program.py
+	tests/gpu/programs/distributed.py tests/gpu/programs/cuda_python_program.py tests/gpu/programs/keep_training.py \
+	tests/gpu/programs/keep_cupy.py tests/gpu/programs/one_way.c
+
+keep_programs = tests/gpu/keep_latency tests/gpu/keep_reuse tests/gpu/keep_memory
 
 # Registrations' hold on GPU memory: with the simulated adapter, on the real driver if present. Not
 # with a sanitizer: its run-time library would have to precede the preload.
 if !SANITIZER
-check_PROGRAMS += tests/gpu/leak tests/gpu/cycles tests/gpu/latency
-TESTS += tests/gpu/check_leak.sh tests/gpu/check_cycles.sh tests/gpu/check_stage.sh tests/gpu/check_run.sh
+check_PROGRAMS += tests/gpu/leak tests/gpu/cycles tests/gpu/latency $(keep_programs)
+TESTS += tests/gpu/check_leak.sh tests/gpu/check_cycles.sh tests/gpu/check_stage.sh tests/gpu/check_run.sh \
+	tests/gpu/check_keep.sh
 endif
-EXTRA_DIST += tests/gpu/check_leak.sh tests/gpu/check_cycles.sh tests/gpu/check_stage.sh tests/gpu/check_run.sh
+EXTRA_DIST += tests/gpu/check_leak.sh tests/gpu/check_cycles.sh tests/gpu/check_stage.sh tests/gpu/check_run.sh tests/gpu/check_keep.sh
 tests_gpu_leak_SOURCES = tests/gpu/leak.c tests/gpu/statistic.h
 tests_gpu_leak_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -ldl
 # Reads the driver's symbol table, not the preload's wrappers.
@@ -24,6 +28,13 @@ tests_gpu_cycles_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -lpthr
 # The driver is found when it runs.
 tests_gpu_latency_SOURCES = tests/gpu/latency.c
 tests_gpu_latency_LDADD = -ldl
+# Kept memory.
+tests_gpu_keep_latency_SOURCES = tests/gpu/keep.h tests/gpu/statistic.h tests/gpu/keep_latency.c
+tests_gpu_keep_latency_LDADD = src/sim/libcuda.la -ldl
+tests_gpu_keep_reuse_SOURCES = tests/gpu/keep.h tests/gpu/statistic.h tests/gpu/keep_reuse.c tests/gpu/keep_work.c
+tests_gpu_keep_reuse_LDADD = src/sim/libcuda.la -lpthread -ldl
+tests_gpu_keep_memory_SOURCES = tests/gpu/keep.h tests/gpu/statistic.h tests/gpu/keep_memory.c
+tests_gpu_keep_memory_LDADD = src/sim/libcuda.la -ldl
 
 # Everything that a GPU machine needs of this build, in one folder.
 GPU_STAGE = h200
@@ -32,7 +43,7 @@ if HAVE_CHECK
 GPU_STAGED += tests/contract/check_driver
 endif
 if !SANITIZER
-GPU_STAGED += tests/gpu/leak tests/gpu/cycles tests/gpu/latency tests/bench/registration
+GPU_STAGED += tests/gpu/leak tests/gpu/cycles tests/gpu/latency $(keep_programs) tests/bench/registration
 endif
 stage-gpu: all $(GPU_STAGED) tests/intercept/check_queries tests/launcher/empty.so
 	$(top_srcdir)/tests/gpu/stage . $(GPU_STAGE)

@@ -17,6 +17,7 @@ intercept_checks = \
 	tests/intercept/check_matrix.sh \
 	tests/intercept/check_queries.sh \
 	tests/intercept/check_public.sh \
+	tests/intercept/check_keep.sh \
 	tests/intercept/check_traps.sh \
 	tests/intercept/check_old_driver.sh \
 	tests/intercept/check_verbs_versions.sh
@@ -82,6 +83,16 @@ tests_intercept_ends_ends_SOURCES = tests/intercept/ends/ends.c tests/intercept/
 	tests/intercept/ends/exits.c tests/intercept/ends/threads.c tests/intercept/ends/worker.c \
 	tests/intercept/ends/settings.c
 tests_intercept_ends_ends_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -lpthread -ldl
+
+check_PROGRAMS += tests/intercept/keep/keep
+tests_intercept_keep_keep_SOURCES = tests/intercept/ends/ends.c tests/intercept/ends/ends.h \
+	tests/intercept/keep/keep.c tests/intercept/keep/keep.h tests/intercept/keep/reuse.c \
+	tests/intercept/keep/hidden.c tests/intercept/keep/states.c tests/intercept/keep/captures.c \
+	tests/intercept/keep/limits.c tests/intercept/keep/pressure.c tests/intercept/keep/contexts.c \
+	tests/intercept/keep/parallel.c tests/intercept/keep/events.c tests/intercept/keep/regions.c \
+	src/base/object.c
+tests_intercept_keep_keep_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests/intercept/keep
+tests_intercept_keep_keep_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -lpthread -ldl
 
 # An empty library, loaded for its name.
 check_LTLIBRARIES += tests/intercept/fabric/libfabric.la

@@ -68,6 +68,7 @@ same 'options' "$({
 } | sort -u | tr '\n' ' ')" "$(offered peerpin --)"
 same 'the beginning of an option' '--pointer-queries ' "$(offered peerpin --pointer)"
 same 'several options with a common beginning' '--log-file= --log-level= ' "$(offered peerpin --log)"
+same 'an option that begins another' '--keep-host= --keep= ' "$(offered peerpin --keep)"
 has 'an option behind an option' --preregister= "$(offered peerpin --verify --pr)"
 has 'an option behind one with its value' --preregister= "$(offered peerpin --log-level info --pr)"
 same 'the words of an option' 'all auto off sync ' "$(offered peerpin --preregister '')"

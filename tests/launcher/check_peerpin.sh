@@ -33,6 +33,12 @@ options_and_statuses() {
 	same 'an unknown short option' $'peerpin: unknown option: -n (see peerpin --help)\n=> 2' "$(outcome "$peerpin" -n true)"
 	same 'a bad value' $'peerpin: --pin-limit=much is not allowed (auto, or a size such as 64K, 1.5G or inf; 0: none)\n=> 2' \
 		"$(outcome "$peerpin" --pin-limit much true)"
+	for word in 101% lots; do
+		same "a bad value: $word" "peerpin: --keep=$word is not allowed (a size such as 64K, 1.5G or inf; or a percentage from 1% to 100%; 0: none)"$'\n=> 2' \
+			"$(outcome "$peerpin" --keep $word true)"
+	done
+	same 'a percentage where only sizes are allowed' $'peerpin: --keep-host=10% is not allowed (a size such as 64K, 1.5G or inf; 0: none)\n=> 2' \
+		"$(outcome "$peerpin" --keep-host 10% true)"
 	same 'a bad word' $'peerpin: --preregister=never is not allowed (auto, all, sync or off)\n=> 2' \
 		"$(outcome "$peerpin" --preregister=never true)"
 	same 'a bad word in the environment' $'peerpin: PEERPIN_PREREGISTER=fast is not allowed (auto, all, sync or off)\n=> 2' \

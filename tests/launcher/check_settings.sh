@@ -38,6 +38,10 @@ sources() {
 	same 'the name of the file itself' "$own|environment|-" "$(PEERPIN_CONFIG_FILE=$own row config-file)"
 	same 'a switch' '1|option|0' "$(row verify --verify)"
 	same 'off' '0|option|1' "$(row pointer-queries --no-pointer-queries)"
+	same 'a size that may be a percentage' '4G|option|0' "$(row keep --keep 4G)"
+	same 'a percentage' '10%|environment|0' "$(PEERPIN_KEEP=10% row PEERPIN_KEEP)"
+	same 'a percentage of 0 is none' '0|option|0' "$(row keep --keep 0%)"
+	same 'one setting of two with a common beginning' '1G|option|0' "$(row keep-host --keep-host 1G)"
 	same 'what differs' 'PEERPIN_PREREGISTER PEERPIN_MIN_SIZE PEERPIN_GRANULARITY ' \
 		"$("$peerpin" config --system-file="$system" --changed | sed -n 's/^\* \(PEERPIN_[A-Z_]*\) .*/\1/p' | tr '\n' ' ')"
 	same 'nothing differs' $'All settings are at their defaults.\n=> 0' \
@@ -67,6 +71,9 @@ auto
 		"$(outcome "$peerpin" config --system-file "$tmp" --value preregister)"
 	same 'a bad option' $'peerpin: --preregister=never is not allowed (auto, all, sync or off)\n=> 2' \
 		"$(outcome "$peerpin" config --preregister=never)"
+	same 'a percentage above 100' \
+		$'peerpin: --keep=101% is not allowed (a size such as 64K, 1.5G or inf; or a percentage from 1% to 100%; 0: none)\n=> 2' \
+		"$(outcome "$peerpin" config --keep=101%)"
 	same 'an unknown option' $'peerpin config: unknown option: --jsn: did you mean --json?\n=> 2' \
 		"$(outcome "$peerpin" config --jsn)"
 	same 'an unknown setting' $'peerpin config: unknown setting: preregistr: did you mean PEERPIN_PREREGISTER?\n=> 2' \

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_model -- the assertions of the models of the table's look-up and of the leases hold in every
+# check_model -- the assertions of the models of the table's look-up and of hits hold in every
 # state, and each mutant breaks one
 set -euo pipefail
 
@@ -8,7 +8,7 @@ usage() {
 	cat <<'TEXT'
 usage: check_model.sh [--long]
 
-Explores lookup.pml and leases.pml with spin, and small programs with orders.py. --long: larger configurations too, some
+Explores lookup.pml and hits.pml with spin, and small programs with orders.py. --long: larger configurations too, some
 minutes and up to 4 GB of memory. Ends with "N passed, N failed, N skipped"; 77 when spin is not installed.
 TEXT
 }
@@ -110,16 +110,21 @@ breaks 'not the highest start at or below the address' "${lower[@]}" -DMUTANT=10
 breaks 'the walk down not bounded by the address bits' -DRANGES=2 -DADDRESS=1 -DMUTANT=11
 breaks 'only starts keep a node, and only the last before tried' -DRANGES=1 -DADDRESS=2 -DEMPTY_BY_STARTS
 
-model=leases.pml
-holds 'leases, with membarrier'
-holds 'leases, with a fence on both sides' -DFENCE
-breaks 'no membarrier' -DMUTANT=1
-breaks 'the stop does not wait for the owner' -DMUTANT=2
-breaks 'the owner does not check for a stop' -DMUTANT=3
-breaks 'the owner continues before the decision' -DMUTANT=4
-breaks 'leases are not collected' -DMUTANT=5
-breaks 'a grant outlives its region' -DMUTANT=6
-breaks 'the owner has no fence, and there is no membarrier' -DFENCE -DMUTANT=7
+model=hits.pml
+optimise=-O2
+breaks 'no second look at the allocation' -DMUTANT=1
+breaks 'the keys are read before the hold' -DMUTANT=2
+breaks 'a free deregisters before it revokes' -DMUTANT=3
+breaks 'a client MR at a reused address does not drop the older one' -DMUTANT=4
+breaks 'an eviction does not check the count' -DMUTANT=5
+breaks 'the generation ends after the next keys are stored' -DMUTANT=6
+breaks 'a hit does not take the hold' -DMUTANT=7
+breaks 'a region is deregistered before its generations end' -DMUTANT=8
+holds 'hits beside an eviction and a free'
+if [[ $long ]]; then
+	holds 'hits beside two frees' -DFREES=2 -DEVICTIONS=0
+	holds 'hits beside two evictions' -DEVICTIONS=2 -DFREES=0 -DREGISTRATIONS=3
+fi
 
 if command -v python3 >/dev/null; then
 	"$srcdir/orders.py" >orders || :

@@ -3,4 +3,4 @@
 if !SANITIZER
 TESTS += tests/model/check_model.sh
 endif
-EXTRA_DIST += tests/model/check_model.sh tests/model/leases.pml tests/model/lookup.pml tests/model/orders.py
+EXTRA_DIST += tests/model/check_model.sh tests/model/hits.pml tests/model/lookup.pml tests/model/orders.py

@@ -131,6 +131,12 @@ static int pin(const struct pin_request *request, struct ibv_mr **mr)
 	failing = is_to_fail(request->length);
 	yields = delay();
 	pthread_mutex_unlock(&world_lock);
+	world_own_pins++;
+	world_watched_pins += world_watched && world_watched->pd == request->pd &&
+			      world_watched->access == request->access &&
+			      world_watched->address - request->base < request->length;
+	if (failing)
+		world_may_evict();
 
 	yield(yields);
 
@@ -237,6 +243,7 @@ void world_begin(uint64_t seed, unsigned int threads)
 							   .unpin = unpin };
 
 	world_plug_in(threads);
+	world_begin_contexts(threads);
 	luck = source_of_seed(seed, WORLD_THREADS);
 	fault.kind = FAULT_NONE;
 	for (unsigned int i = 0; i < WORLD_THREADS; i++)

@@ -6,16 +6,61 @@
 
 #include "random/model.h"
 
+/* Between the library's part and the driver's or the kernel's: let other threads run, sometimes for
+ * long. */
+void let_others_go_first(struct client *client, uint32_t one_time_in);
+
 /* ---- memory (events.c) ---- */
 
-void call_allocate(struct client *client, bool own, uint64_t size, enum allocation_kind kind,
+void call_allocate(struct client *client, bool own, const struct keep_request *request,
 		   CUcontext context, bool rdma_capable);
 void call_take_offer(unsigned int thread); /* frees this thread's allocation in progress, if any */
-void call_free(struct client *client, struct model_memory *memory, bool refused);
-void call_end_context(struct client *client, CUcontext context, bool refused);
 void call_map(struct client *client, unsigned int first, unsigned int blocks, bool rdma_capable);
 void call_unmap(struct client *client, uint64_t base, uint64_t size, bool refused);
 void call_set_access(struct client *client, struct model_memory *memory, bool accessible);
+
+/* ---- frees (frees.c) ---- */
+
+/* Keys of the memory are valid up to here. */
+void call_ending(struct client *client, struct model_memory *memory);
+
+void call_free(struct client *client, struct model_memory *memory, bool refused);
+
+/* Of an address that holds no memory of the program, or by the wrong call. */
+void call_free_in_vain(struct client *client, enum memory_free call, uint64_t address);
+
+/* `by_query`: by a call after which peerpin queries the driver. */
+void call_end_context(struct client *client, CUcontext context, bool refused, bool by_query);
+
+/* Let the memory be freed, and its request allocated, while a stream is captured. */
+void call_capture(struct client *client, struct model_memory *memory);
+
+/* ---- reuse (reuse.c) ---- */
+
+/* True: the library keeps the freed memory. */
+bool call_keep(struct client *client, struct model_memory *memory);
+
+/* True: *memory is kept memory, allocated for the request. */
+bool call_reuse(struct client *client, struct model_memory *memory,
+		const struct keep_request *request, CUcontext context);
+
+/* The driver has no room: true if the library releases kept memory. */
+bool call_release(struct client *client, bool host, uint64_t bytes);
+
+/* Nothing more is kept from now on. */
+void call_end_keeping(void);
+
+/* Count the end of a registration whose memory was kept. `before`: the state of the memory before
+ * the call. */
+void call_settle_kept(struct client *client, const struct model_handle *held,
+		      enum world_life before, bool dropped);
+enum world_life call_life(const struct model_handle *held);
+
+/* Check that no memory and no keys exist. */
+void call_see_end(struct client *client, uint64_t base, uint64_t size);
+
+/* Queries at an address of freed memory of the thread. */
+void call_query_freed(struct client *client, uint64_t address);
 
 /* ---- protection domains and devices (events.c) ---- */
 
@@ -43,6 +88,8 @@ void call_change(struct client *client, unsigned int handle, unsigned int flags,
 /* A forwarded registration failed: the device has no room. */
 void call_make_room(struct client *client, unsigned int device, uint64_t bytes);
 
+/* ---- look-ups (lookups.c) ---- */
+
 /* Access flags: model_access[access_index]; `requested`: the look-up's. */
 void call_find(struct client *client, unsigned int pd, unsigned int access_index, int requested,
 	       uint64_t address, uint64_t length);
@@ -57,9 +104,6 @@ void call_request_anywhere(struct client *client, unsigned int pd, uint64_t addr
 /* Check that the client's keys reach their ranges. */
 void call_use(struct client *client, unsigned int handle);
 void call_use_found(struct client *client, const struct model_memory *memory);
-
-/* Check that no memory and no keys exist. */
-void call_see_end(struct client *client, uint64_t base, uint64_t size);
 
 /* A forked child, which must be inert. */
 void call_fork(struct client *client);

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* events.c -- allocations and frees, protection domains, devices */
+/* events.c -- allocations, mappings, protection domains, devices */
 #include <sched.h>
 #include <stdatomic.h>
 #include <stddef.h>
 
 #include "random/calls.h"
 
-/* Between the library's part and the driver's or the kernel's: let other threads run, sometimes for
- * long. */
-static void let_others_go_first(struct client *client, uint32_t one_time_in)
+void let_others_go_first(struct client *client, uint32_t one_time_in)
 {
 	if (!one_in(&client->source, one_time_in))
 		return;
@@ -58,89 +56,67 @@ static bool withdraw_offer(unsigned int thread, uint64_t base)
 	return freed;
 }
 
-void call_allocate(struct client *client, bool own, uint64_t size, enum allocation_kind kind,
+/* As the wrappers of the driver's allocations. 0: no room. */
+static uint64_t allocate(struct client *client, bool own, const struct keep_request *request,
+			 CUcontext context, bool rdma_capable, uint64_t *pitch)
+{
+	uint64_t base;
+
+	do
+		base = world_allocate(own, request, context, rdma_capable, pitch);
+	while (!base && client->keeps && context &&
+	       call_release(client, request->kind == ALLOCATION_HOST,
+			    request->width * (request->height ? request->height : 1)));
+	return base;
+}
+
+static void record(const struct client *client, const struct keep_request *request, uint64_t base,
+		   uint64_t pitch)
+{
+	if (request->kind == ALLOCATION_HOST)
+		memory_host_allocated(base, request->width);
+	else
+		memory_allocated(request->kind, base,
+				 pitch ? pitch * request->height : request->width);
+	if (client->keeps && (pitch || request->kind == ALLOCATION_HOST))
+		keep_allocated(request, base, pitch);
+}
+
+void call_allocate(struct client *client, bool own, const struct keep_request *request,
 		   CUcontext context, bool rdma_capable)
 {
 	struct model_memory *memory = model_unused_memory(client);
-	uint64_t base;
+	bool is_offered =
+		!own && (request->kind == ALLOCATION_DEVICE || request->kind == ALLOCATION_POOL);
+	uint64_t base, pitch;
 
 	if (!memory)
 		return;
-	base = world_allocate(own, size, context, rdma_capable);
+	if (context)
+		world_enter(context);
+	if (context && client->keeps && call_reuse(client, memory, request, context))
+		return;
+	base = allocate(client, own, request, context, rdma_capable, &pitch);
 	if (!base)
 		return;
 	*memory = (struct model_memory){ .base = base,
-					 .size = size,
+					 .size = pitch ? pitch * request->height : request->width,
 					 .context = context,
-					 .kind = kind,
+					 .kind = request->kind,
 					 .own = own,
 					 .rdma_capable = rdma_capable,
 					 .accessible = true };
-	client->totals.allocations++;
+	if (request->kind == ALLOCATION_HOST)
+		client->totals.host_allocations++;
+	else
+		client->totals.allocations++;
 	atomic_store_explicit(&world_recent[client->number], base, memory_order_relaxed);
-	if (!own)
+	if (is_offered)
 		offers[client->number] = base;
 	let_others_go_first(client, 8);
-	memory_allocated(kind, base, size);
-	if (!own && withdraw_offer(client->number, base))
+	record(client, request, base, pitch);
+	if (is_offered && withdraw_offer(client->number, base))
 		model_memory_freed(client, memory);
-}
-
-/* Keys are valid up to here. */
-static void ending(struct client *client, struct model_memory *memory)
-{
-	if (memory->found.pd)
-		call_use_found(client, memory);
-	model_memory_ending(client, memory);
-}
-
-void call_free(struct client *client, struct model_memory *memory, bool refused)
-{
-	struct allocation ended, found;
-	uint64_t base = memory->base, size = memory->size;
-	bool own = memory->own;
-
-	ending(client, memory);
-	atomic_store_explicit(&world_recent[client->number], base, memory_order_relaxed);
-	if (!memory_freeing(FREE_DEVICE, base, &ended))
-		broken("memory at 0x%llx is not known at its end", (unsigned long long)base);
-	if (ended.base != base || ended.size != size)
-		broken("memory at 0x%llx, %llu bytes, ends as that at 0x%llx, %llu bytes",
-		       (unsigned long long)base, (unsigned long long)size,
-		       (unsigned long long)ended.base, (unsigned long long)ended.size);
-	let_others_go_first(client, 8);
-	if (refused) {
-		memory_free_refused(&ended);
-		if (!memory_find(base, &found) || found.base != base)
-			broken("memory at 0x%llx is not known after the driver refused its end",
-			       (unsigned long long)base);
-		client->totals.refused_ends++;
-		return;
-	}
-	world_free(base);
-	model_memory_freed(client, memory);
-	if (own)
-		call_see_end(client, base, size);
-}
-
-void call_end_context(struct client *client, CUcontext context, bool refused)
-{
-	struct pending_frees *frees;
-
-	for (unsigned int i = 0; i < ALLOCATIONS; i++) {
-		if (client->memories[i].size && client->memories[i].context == context)
-			ending(client, &client->memories[i]);
-	}
-	frees = memory_context_freeing(context);
-	let_others_go_first(client, 8);
-	client->totals.refused_ends += refused;
-	for (unsigned int i = 0; !refused && i < ALLOCATIONS; i++) {
-		if (!client->memories[i].size || client->memories[i].context != context)
-			continue;
-		world_free(client->memories[i].base);
-		model_memory_freed(client, &client->memories[i]);
-	}
-	memory_frees_settled(frees, refused);
 }
 
 void call_map(struct client *client, unsigned int first, unsigned int blocks, bool rdma_capable)
@@ -177,7 +153,7 @@ void call_unmap(struct client *client, uint64_t base, uint64_t size, bool refuse
 
 	for (unsigned int i = 0; !cut && i < ALLOCATIONS; i++) {
 		if (client->memories[i].size && client->memories[i].base - base < size)
-			ending(client, &client->memories[i]);
+			call_ending(client, &client->memories[i]);
 	}
 	frees = memory_range_freeing(base, size);
 	let_others_go_first(client, 8);
@@ -201,7 +177,7 @@ void call_set_access(struct client *client, struct model_memory *memory, bool ac
 {
 	if (!accessible) {
 		if (memory->accessible)
-			ending(client, memory);
+			call_ending(client, memory);
 		memory->exported = false;
 		memory_access_ending(memory->base, memory->size, 0);
 		let_others_go_first(client, 8);
@@ -226,7 +202,7 @@ void call_close_pd(struct client *client, unsigned int which)
 {
 	struct model_pd *pd = client->pds[which];
 	struct model_memory *memory = &client->memories[0];
-	unsigned int held;
+	unsigned int least, most;
 	bool ended;
 
 	for (unsigned int i = 0; i < ALLOCATIONS; i++) {
@@ -237,7 +213,8 @@ void call_close_pd(struct client *client, unsigned int which)
 		}
 	}
 	call_drop(client, 0); /* used below */
-	held = model_held_in(client, &pd->pd);
+	least = model_held_in(client, &pd->pd, false);
+	most = model_held_in(client, &pd->pd, true);
 	registration_pd_closing(&pd->pd);
 	pd->open = false;
 	if (registration_domain(&pd->pd, model_access[0]))
@@ -246,7 +223,7 @@ void call_close_pd(struct client *client, unsigned int which)
 		call_request(client, 0, false, which, false, memory->base, memory->size,
 			     memory->base, model_access[0]);
 	let_others_go_first(client, 1);
-	ended = world_pd_end(&pd->pd, held);
+	ended = world_pd_end(&pd->pd, least, most);
 	let_others_go_first(client, 1);
 	registration_pd_closed(&pd->pd, ended);
 	if (ended)

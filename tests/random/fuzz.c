@@ -5,8 +5,8 @@
  * PLAIN_MAIN a program that runs the files in its arguments, or generated ones: a fuzzer's finding
  * is a test everywhere.
  *
- * Allocations register synchronously unless PEERPIN_PREREGISTER is set: the same bytes
- * repeat the run.
+ * Allocations register synchronously unless PEERPIN_PREREGISTER is set: the same bytes repeat the
+ * run. The first byte decides whether frees keep memory.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,20 +4,13 @@
 #include <stdlib.h>
 
 #include "memory/driver.h"
-#include "random/world.h"
+#include "random/heap.h"
 #include "pointer_attributes.h"
 
 #define MEMORIES 16384
 #define ALIGN	 512	     /* of small allocations (measured) */
 #define CARVED	 (BLOCK / 2) /* largest small allocation */
 #define TRIES	 4	     /* blocks searched for a gap */
-
-struct memory {
-	struct memory *next; /* in its block, by address; or the next free one */
-	uint64_t base, size, buffer_id;
-	CUcontext context;
-	bool rdma_capable, mapped, accessible;
-};
 
 static struct memory memories[MEMORIES], *unused;
 static size_t ever_used;
@@ -71,7 +64,7 @@ static struct memory *memory_new(uint64_t base, uint64_t size)
 	return memory;
 }
 
-static struct memory *memory_at(uint64_t address)
+struct memory *heap_at(uint64_t address)
 {
 	struct memory *memory;
 
@@ -147,20 +140,37 @@ static struct memory *allocate_whole(const struct window *window, uint64_t size)
 	return NULL;
 }
 
-uint64_t world_allocate(bool own, uint64_t size, CUcontext context, bool rdma_capable)
+/* Rows are padded, as the driver does. */
+static uint64_t size_of(const struct keep_request *request, uint64_t *pitch)
 {
-	struct memory *memory;
-	uint64_t base = 0;
+	*pitch = request->kind == ALLOCATION_PITCHED ? round_up(request->width, ALIGN) : 0;
+	return *pitch ? *pitch * request->height : request->width;
+}
+
+uint64_t world_allocate(bool own, const struct keep_request *request, CUcontext context,
+			bool rdma_capable, uint64_t *pitch)
+{
+	unsigned int gpu = context ? context->gpu : 0;
+	uint64_t size = size_of(request, pitch), base = 0;
+	bool is_host = request->kind == ALLOCATION_HOST;
+	struct memory *memory = NULL;
 
 	pthread_mutex_lock(&world_lock);
-	memory = size <= CARVED ? allocate_carved(window_of(own), size)
-				: allocate_whole(window_of(own), size);
+	if (is_host || gpu_has_room(gpu, size))
+		memory = size <= CARVED ? allocate_carved(window_of(own), size)
+					: allocate_whole(window_of(own), size);
 	if (memory) {
 		memory->context = context;
+		memory->gpu = gpu;
 		memory->rdma_capable = rdma_capable;
-		memory->accessible = true;
+		memory->request = *request;
+		memory->pitch = *pitch;
 		base = memory->base;
+	}
+	if (memory && !is_host) {
+		memory->accessible = true;
 		world_units_begin(base, size);
+		gpu_use(gpu, size, true);
 	}
 	pthread_mutex_unlock(&world_lock);
 	return base;
@@ -182,26 +192,77 @@ static void leave_blocks(struct memory *memory)
 	blocks[first].carved_bytes -= memory->size;
 }
 
+/* Blocks whose frees go to the window of a thread. */
+static void remember_block(uint32_t block, bool mapped)
+{
+	if (block < SHARED_BLOCKS)
+		windows[0].recent = block;
+	else if (!mapped)
+		windows[1 + (block - SHARED_BLOCKS) / (OWN_BLOCKS + MAPPED_BLOCKS)].recent = block;
+}
+
+void heap_end(struct memory *memory)
+{
+	if (memory->accessible)
+		world_units_end(memory->base, memory->size);
+	if (memory->accessible && !memory->mapped)
+		gpu_use(memory->gpu, memory->size, false);
+	if (memory->kept.given_up)
+		kept_count(memory, false);
+	leave_blocks(memory);
+	remember_block(block_of(memory->base), memory->mapped);
+	*memory = (struct memory){ .next = unused };
+	unused = memory;
+}
+
 void world_free(uint64_t base)
 {
 	struct memory *memory;
-	uint32_t block = block_of(base);
 
 	pthread_mutex_lock(&world_lock);
-	memory = memory_at(base);
+	memory = heap_at(base);
 	if (!memory || memory->base != base)
 		broken("the test frees what it has not allocated: 0x%llx",
 		       (unsigned long long)base);
-	if (memory->accessible)
-		world_units_end(base, memory->size);
-	leave_blocks(memory);
-	memory->next = unused;
-	unused = memory;
-	if (block < SHARED_BLOCKS)
-		windows[0].recent = block;
-	else if (!memory->mapped)
-		windows[1 + world_thread].recent = block;
+	if (memory->kept.given_up)
+		broken("kept memory at 0x%llx is freed by the program's own call",
+		       (unsigned long long)base);
+	heap_end(memory);
 	pthread_mutex_unlock(&world_lock);
+}
+
+void heap_each(CUcontext context, void (*act)(struct memory *memory))
+{
+	for (size_t i = 0; i < ever_used; i++) {
+		if (memories[i].size && memories[i].context == context)
+			act(&memories[i]);
+	}
+}
+
+const struct memory *heap_last_kept(CUcontext context, const struct keep_request *request)
+{
+	const struct memory *last = NULL;
+
+	for (size_t i = 0; i < ever_used; i++) {
+		const struct memory *memory = &memories[i];
+
+		if (memory->kept.given_up && memory->context == context &&
+		    world_is_same_request(&memory->request, request) &&
+		    (!last || memory->kept.serial > last->kept.serial))
+			last = memory;
+	}
+	return last;
+}
+
+const struct memory *heap_find(bool (*is_one)(const struct memory *memory,
+					      const struct memory *data),
+			       const struct memory *data)
+{
+	for (size_t i = 0; i < ever_used; i++) {
+		if (memories[i].size && is_one(&memories[i], data))
+			return &memories[i];
+	}
+	return NULL;
 }
 
 uint64_t world_reserved(void)
@@ -226,7 +287,7 @@ void world_set_access(uint64_t base, bool accessible)
 	struct memory *memory;
 
 	pthread_mutex_lock(&world_lock);
-	memory = memory_at(base);
+	memory = heap_at(base);
 	if (accessible && !memory->accessible)
 		world_units_begin(base, memory->size);
 	/* An adapter cannot reach memory without its device's access. */
@@ -245,8 +306,13 @@ static CUresult get_attributes(unsigned int count, CUpointer_attribute *attribut
 	struct pointer_attributes answer = { .memory_type = CU_MEMORYTYPE_DEVICE };
 
 	pthread_mutex_lock(&world_lock);
-	memory = memory_at(address);
+	memory = heap_at(address);
+	if (memory && memory->gone)
+		memory = NULL;
 	if (memory) {
+		if (memory->request.kind == ALLOCATION_HOST)
+			answer.memory_type = CU_MEMORYTYPE_HOST;
+		answer.device = (int)memory->gpu;
 		answer.context = memory->context;
 		answer.buffer_id = memory->buffer_id;
 		answer.base = memory->base;
@@ -277,7 +343,7 @@ static CUresult get_access(unsigned long long *flags, const CUmemLocation *locat
 
 	(void)location;
 	pthread_mutex_lock(&world_lock);
-	memory = memory_at(address);
+	memory = heap_at(address);
 	*flags = memory && memory->accessible ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : 0;
 	pthread_mutex_unlock(&world_lock);
 	return memory ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -287,4 +353,12 @@ const struct driver_calls world_driver = {
 	.cuPointerGetAttributes = get_attributes,
 	.cuPointerSetAttribute = set_attribute,
 	.cuMemGetAccess = get_access,
+	.cuCtxGetCurrent = context_get_current,
+	.cuCtxGetDevice = context_get_device,
+	.cuCtxGetApiVersion = context_get_version,
+	.cuCtxPushCurrent_v2 = context_push,
+	.cuCtxPopCurrent_v2 = context_pop,
+	.cuCtxSynchronize = context_synchronize,
+	.cuThreadExchangeStreamCaptureMode = context_exchange_mode,
+	.cuDeviceTotalMem_v2 = context_total,
 };

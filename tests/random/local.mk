@@ -2,9 +2,10 @@
 # Random programs against a sequential model: "make check" runs a few seconds' worth of them, "make check-long"
 # LONG_OPERATIONS.
 random_sources = tests/random/source.h tests/random/world.h tests/random/world.c tests/random/adapter.c \
-	tests/random/heap.c tests/pointer_attributes.h tests/random/steps.h tests/random/steps.c \
-	tests/random/model.h tests/random/model.c tests/random/calls.h tests/random/calls.c tests/random/events.c \
-	tests/random/program.h tests/random/program.c
+	tests/random/heap.h tests/random/heap.c tests/random/contexts.c tests/random/kept.c tests/random/subscribers.c \
+	tests/pointer_attributes.h tests/random/steps.h tests/random/steps.c tests/random/steps_requests.c \
+	tests/random/model.h tests/random/model.c tests/random/calls.h tests/random/calls.c tests/random/lookups.c \
+	tests/random/events.c tests/random/frees.c tests/random/reuse.c tests/random/program.h tests/random/program.c
 random_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
 
 check_PROGRAMS += tests/random/check_random
@@ -15,7 +16,7 @@ tests_random_check_random_LDADD = src/libcore.la -lpthread
 
 # The tests for "make check" with sanitizers; check-threads: those with threads.
 check-units: SHORT = $(UNIT_CHECKS) tests/random/check_random
-check-threads: SHORT = tests/unit/check_leases tests/unit/check_table tests/unit/check_registration \
+check-threads: SHORT = tests/unit/check_hits tests/unit/check_hit_races tests/unit/check_table tests/unit/check_registration \
 	tests/unit/check_worker tests/unit/check_log tests/unit/check_statistics tests/random/check_random
 check-units check-threads:
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(SHORT)' check_PROGRAMS='$(SHORT)'

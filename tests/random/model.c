@@ -86,7 +86,7 @@ bool model_must_find(struct client *client, const struct ibv_pd *pd, int access,
 	for (unsigned int i = 0; i < HANDLES; i++) {
 		const struct model_handle *handle = &client->handles[i];
 
-		if (handle->known && handle->alive && handle->memory == memory &&
+		if (handle->known && handle->alive && !handle->kept && handle->memory == memory &&
 		    handle->pd == pd && handle->access == access)
 			return length <= memory->size - (address - memory->base);
 	}
@@ -99,10 +99,25 @@ void model_memory_ending(struct client *client, struct model_memory *memory)
 	for (unsigned int i = 0; i < HANDLES; i++) {
 		struct model_handle *handle = &client->handles[i];
 
-		if (!handle->known || !handle->alive || handle->memory != memory)
+		if (!handle->known || !handle->alive || handle->kept || handle->memory != memory)
 			continue;
 		handle->alive = false;
 		client->totals.revoked++;
+	}
+}
+
+void model_memory_kept(struct client *client, const struct model_memory *memory, uint64_t buffer_id,
+		       uint64_t record)
+{
+	for (unsigned int i = 0; i < HANDLES; i++) {
+		struct model_handle *handle = &client->handles[i];
+
+		if (!handle->known || !handle->alive || handle->kept || handle->memory != memory)
+			continue;
+		handle->kept = true;
+		handle->memory = NULL;
+		handle->buffer_id = buffer_id;
+		handle->record = record;
 	}
 }
 
@@ -114,16 +129,22 @@ void model_memory_freed(struct client *client, struct model_memory *memory)
 		client->freed_next = (client->freed_next + 1) % REMEMBERED;
 	}
 	memory->size = 0;
-	client->totals.frees++;
+	if (memory->kind == ALLOCATION_HOST)
+		client->totals.host_frees++;
+	else
+		client->totals.frees++;
 }
 
-unsigned int model_held_in(const struct client *client, const struct ibv_pd *pd)
+unsigned int model_held_in(const struct client *client, const struct ibv_pd *pd, bool kept)
 {
 	unsigned int held = 0;
 
-	for (unsigned int i = 0; i < HANDLES; i++)
-		held += client->handles[i].known && client->handles[i].alive &&
-			client->handles[i].pd == pd;
+	for (unsigned int i = 0; i < HANDLES; i++) {
+		const struct model_handle *handle = &client->handles[i];
+
+		held += handle->known && handle->alive && handle->pd == pd &&
+			(kept || !handle->kept);
+	}
 	return held;
 }
 

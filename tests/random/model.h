@@ -19,7 +19,6 @@
 #define SHARED_PDS  2
 #define OWN_PDS	    2
 #define PDS_OF_ONE  (SHARED_PDS + OWN_PDS)
-#define CONTEXTS    2
 #define REMEMBERED  16 /* last freed ranges of the thread's own heap */
 
 /* Access flags of regions; the first are the most frequent. */
@@ -30,9 +29,10 @@ struct model_memory {
 	uint64_t base, size; /* size 0: no memory */
 	CUcontext context;
 	enum allocation_kind kind;
-	bool own; /* no other thread gets its addresses */
+	uint64_t event_id; /* of the last event; 0: of the record */
+	bool own;	   /* no other thread gets its addresses */
 	bool rdma_capable, accessible;
-	bool exported; /* served by dma-buf since it became accessible */
+	bool exported; /* requested by dma-buf since it became accessible */
 	/* Keys of the last look-up: valid until the memory or the protection domain ends. */
 	struct model_found {
 		const struct ibv_pd *pd; /* NULL: none */
@@ -45,6 +45,9 @@ struct model_memory {
 struct model_handle {
 	bool known; /* served, not yet deregistered */
 	bool alive; /* memory and protection domain are live */
+	/* The program has freed the memory, and it was kept: it is live until its release. */
+	bool kept;
+	uint64_t buffer_id, record;
 	struct model_memory *memory;
 	const struct ibv_pd *pd;
 	uint64_t address, length;
@@ -75,6 +78,7 @@ struct model_totals {
 	uint64_t range, flags, address, capability, domain,
 		ended; /* bypassed for this reason alone */
 	uint64_t allocations, frees, revoked, late, found, not_found, forks, refused_ends, perhaps;
+	uint64_t host_allocations, host_frees, untracked_frees, kept, reused;
 };
 
 struct client {
@@ -82,7 +86,10 @@ struct client {
 	struct source source;
 	struct model_memory memories[ALLOCATIONS];
 	struct model_handle handles[HANDLES];
-	char structs[HANDLES + 1]; /* their addresses stand for the provider's structs */
+	/* Their addresses stand for the provider's structs. */
+	struct {
+		char bytes[64];
+	} structs[HANDLES + 1];
 	struct model_pd *pds[PDS_OF_ONE];
 	struct model_pd own_pds[OWN_PDS];
 	struct domain *domains[PDS_OF_ONE][RIGHTS_OF_REGIONS];
@@ -91,7 +98,7 @@ struct client {
 	} freed[REMEMBERED];
 	unsigned int freed_next;
 	unsigned int target; /* bytes of memory that the program aims at */
-	char contexts[CONTEXTS];
+	bool keeps;	     /* frees may keep memory */
 	struct model_totals totals;
 };
 
@@ -116,8 +123,12 @@ bool model_must_find(struct client *client, const struct ibv_pd *pd, int access,
 void model_memory_ending(struct client *client, struct model_memory *memory);
 void model_memory_freed(struct client *client, struct model_memory *memory);
 
-/* The client's live registrations in this protection domain. */
-unsigned int model_held_in(const struct client *client, const struct ibv_pd *pd);
+/* The memory was freed, and kept: its registrations stay. */
+void model_memory_kept(struct client *client, const struct model_memory *memory, uint64_t buffer_id,
+		       uint64_t record);
+
+/* The client's live registrations in this protection domain; `kept`: with those of kept memory. */
+unsigned int model_held_in(const struct client *client, const struct ibv_pd *pd, bool kept);
 void model_pd_ended(struct client *client, unsigned int which);
 
 void model_add(struct model_totals *to, const struct model_totals *totals);

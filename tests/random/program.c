@@ -84,10 +84,11 @@ static void must_count(const char *name, uint64_t at_least, uint64_t at_most)
 static void check_counters(const struct model_totals *totals)
 {
 	static const char *const ways[] = { "hits", "waited", "synchronous_queued", "synchronous" };
-	static const char *const never[] = { "missed_frees",	       "untracked",
-					     "untracked_frees",	       "verify_disagreements",
-					     "deregistrations_failed", "bypassed_verify",
-					     "internal_errors",	       "pinned_bytes" };
+	static const char *const never[] = { "missed_frees",	     "untracked",
+					     "verify_disagreements", "deregistrations_failed",
+					     "bypassed_verify",	     "internal_errors",
+					     "pinned_bytes",	     "kept_bytes",
+					     "kept_host_bytes" };
 	uint64_t bypassed = totals->bypassed, served = 0, value = 0;
 
 	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
@@ -101,6 +102,12 @@ static void check_counters(const struct model_totals *totals)
 		must_count(never[i], 0, 0);
 	must_count("allocations", totals->allocations, totals->allocations);
 	must_count("frees", totals->frees, totals->frees);
+	must_count("host_allocations", totals->host_allocations, totals->host_allocations);
+	must_count("host_frees", totals->host_frees, totals->host_frees);
+	must_count("untracked_frees", totals->untracked_frees, totals->untracked_frees);
+	must_count("kept", totals->kept, totals->kept);
+	must_count("reused", totals->reused, totals->reused);
+	must_count("kept_released", world_kept_counts().released, world_kept_counts().released);
 	must_count("requests", totals->requests, totals->requests);
 	must_count("bypassed", bypassed, bypassed);
 	must_count("bypassed_range", totals->range, bypassed);
@@ -143,9 +150,14 @@ void program_run(const struct program *program, struct model_totals *totals)
 		model_add(totals, &threads[i].client.totals);
 	}
 	pthread_barrier_destroy(&all_are_here);
+	world_keep_begin();
+	world_order = WORLD_ANY_ORDER;
+	keep_release_context(NULL);
+	world_keep_end();
+	world_must_keep_nothing(NULL);
 	for (unsigned int i = 0; i < SHARED_PDS; i++) {
 		registration_pd_closing(&shared_pds[i].pd);
-		if (!world_pd_end(&shared_pds[i].pd, 0))
+		if (!world_pd_end(&shared_pds[i].pd, 0, 0))
 			broken("a protection domain cannot be closed after all has ended");
 		registration_pd_closed(&shared_pds[i].pd, true);
 	}

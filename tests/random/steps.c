@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 
+#include "base/config.h"
 #include "random/calls.h"
 
 #define PHASE	   256 /* allocations and frees until the target changes */
@@ -11,17 +12,23 @@
 
 /* ---- operands ---- */
 
-static struct model_memory *choose_memory(struct client *client)
+/* NULL: the client has none. */
+static struct model_memory *choose_memory(struct client *client, bool of_gpu)
 {
 	unsigned int start = choose(&client->source, ALLOCATIONS);
 
 	for (unsigned int i = 0; i < ALLOCATIONS; i++) {
 		struct model_memory *memory = &client->memories[(start + i) % ALLOCATIONS];
 
-		if (memory->size)
+		if (memory->size && !(of_gpu && memory->kind == ALLOCATION_HOST))
 			return memory;
 	}
 	return NULL;
+}
+
+struct model_memory *steps_choose_memory(struct client *client)
+{
+	return choose_memory(client, true);
 }
 
 static unsigned int count_memory(const struct client *client)
@@ -48,50 +55,70 @@ static uint64_t choose_size(struct source *source)
 	return 1 + choose(source, (uint32_t)(kind < 127 ? 3 * BLOCK : 8 * BLOCK));
 }
 
-/* A part of it, or all. */
-static void choose_range(struct source *source, const struct model_memory *memory,
-			 uint64_t *address, uint64_t *length)
+/* Often equal to another's, so that kept memory is reused. */
+static uint64_t choose_kept_size(struct source *source)
 {
-	uint64_t offset = one_in(source, 2) ? choose(source, (uint32_t)memory->size) : 0;
+	static const uint32_t sizes[] = {
+		512,	 4096,		65536,		 100000,
+		1 << 20, (1 << 20) + 1, (uint32_t)BLOCK, 3 * (uint32_t)BLOCK
+	};
 
-	*address = memory->base + offset;
-	*length = memory->size - offset;
-	if (one_in(source, 2))
-		*length = 1 + choose(source, (uint32_t)*length);
+	return one_in(source, 4) ? choose_size(source) : sizes[choose(source, 8)];
 }
 
-/* Fewer where many exist: an allocation is registered for the access flags of each protection
- * domain. */
-static unsigned int choose_access(struct source *source, unsigned int pd)
+static CUcontext choose_own_context(struct client *client)
 {
-	if (pd < SHARED_PDS)
-		return one_in(source, 4) ? choose(source, RIGHTS_OF_REGIONS) : 0;
-	return one_in(source, 8);
-}
-
-static CUcontext choose_context(struct client *client)
-{
-	return (CUcontext)&client->contexts[choose(&client->source, CONTEXTS)];
+	return world_context(client->number, choose(&client->source, CONTEXTS));
 }
 
 /* ---- memory ---- */
 
+static struct keep_request choose_request(struct client *client)
+{
+	struct source *source = &client->source;
+
+	if (!client->keeps)
+		return (struct keep_request){ .kind = ALLOCATION_DEVICE,
+					      .width = choose_size(source) };
+	switch (choose(source, 8)) {
+	case 0:
+		return (struct keep_request){ .kind = ALLOCATION_PITCHED,
+					      .detail = 4u << choose(source, 3),
+					      .width = 100 << choose(source, 6),
+					      .height = 1 + choose(source, 3) * 40 };
+	case 1:
+		return (struct keep_request){ .kind = ALLOCATION_HOST,
+					      .detail = one_in(source, 2) ? KEEP_ALLOC_HOST
+									  : choose(source, 8),
+					      .width = choose_kept_size(source) };
+	default:
+		return (struct keep_request){ .kind = ALLOCATION_DEVICE,
+					      .width = choose_kept_size(source) };
+	}
+}
+
 static void allocate(struct client *client)
 {
 	struct source *source = &client->source;
-	uint64_t size = choose_size(source);
+	struct keep_request request = choose_request(client);
 	bool own = one_in(source, 4), capable = !one_in(source, 32);
+	CUcontext context = choose_own_context(client);
 
-	if (one_in(source, 8))
-		call_allocate(client, own, size, ALLOCATION_POOL, NULL, capable);
-	else
-		call_allocate(client, own, size, ALLOCATION_DEVICE, choose_context(client),
-			      capable);
+	if (one_in(source, 8)) {
+		request = (struct keep_request){ .kind = ALLOCATION_POOL,
+						 .width = choose_size(source) };
+		context = NULL;
+	} else if (client->keeps && one_in(source, 2)) {
+		/* All threads reuse its memory. */
+		context = world_shared_context(choose(source, SHARED_CONTEXTS));
+		own = false;
+	}
+	call_allocate(client, own, &request, context, capable && request.kind != ALLOCATION_HOST);
 }
 
 static void end_one(struct client *client)
 {
-	struct model_memory *memory = choose_memory(client);
+	struct model_memory *memory = choose_memory(client, false);
 
 	if (memory && memory->kind != ALLOCATION_MAPPED)
 		call_free(client, memory, one_in(&client->source, 32));
@@ -135,19 +162,54 @@ static void change_mapping(struct client *client)
 
 static void end_context(struct client *client)
 {
+	/* Other threads' requests would find the memory missing. */
+	bool by_query = !config_get()->verify && one_in(&client->source, 2);
+
 	/* Rare: little is left afterwards. */
 	if (one_in(&client->source, 8))
-		call_end_context(client, choose_context(client), one_in(&client->source, 4));
+		call_end_context(client, choose_own_context(client), one_in(&client->source, 4),
+				 by_query);
+}
+
+/* ---- kept memory ---- */
+
+static void free_in_vain(struct client *client)
+{
+	struct model_memory *memory = choose_memory(client, false);
+	unsigned int which = choose(&client->source, REMEMBERED);
+	uint64_t base = client->freed[which].base, size = client->freed[which].size;
+
+	if (!client->keeps)
+		return;
+	if (size && !model_overlaps(client, base, size)) {
+		call_query_freed(client, base + choose(&client->source, (uint32_t)size));
+		call_free_in_vain(client, one_in(&client->source, 2) ? FREE_DEVICE : FREE_HOST,
+				  base);
+	}
+	if (memory && memory->size > 1)
+		call_free_in_vain(client, FREE_DEVICE, memory->base + 1);
+	if (memory && memory->kind == ALLOCATION_DEVICE)
+		call_free_in_vain(client, FREE_HOST, memory->base);
+}
+
+static void capture(struct client *client)
+{
+	struct model_memory *memory = steps_choose_memory(client);
+
+	if (client->keeps && memory && memory->kind == ALLOCATION_DEVICE)
+		call_capture(client, memory);
+}
+
+/* Before the program asks for more memory than there is. */
+static void release(struct client *client)
+{
+	world_enter(choose_own_context(client));
+	if (client->keeps)
+		call_release(client, one_in(&client->source, 4),
+			     choose(&client->source, 8 * (uint32_t)BLOCK));
 }
 
 /* ---- protection domains ---- */
-
-static unsigned int choose_open_pd(struct client *client)
-{
-	unsigned int which = choose(&client->source, PDS_OF_ONE);
-
-	return client->pds[which]->open ? which : 0;
-}
 
 static void open_or_close(struct client *client)
 {
@@ -165,205 +227,9 @@ static void close_device(struct client *client)
 		call_close_device(client);
 }
 
-/* ---- registrations ---- */
-
-static void request(struct client *client)
-{
-	struct source *source = &client->source;
-	struct model_memory *memory = choose_memory(client);
-	unsigned int pd = choose_open_pd(client);
-	uint64_t address, length;
-
-	if (!memory)
-		return;
-	choose_range(source, memory, &address, &length);
-	call_request(client, choose(source, HANDLES), one_in(source, 16), pd, one_in(source, 8),
-		     address, length, address, model_access[choose_access(source, pd)]);
-}
-
-static void drop(struct client *client)
-{
-	call_drop(client, choose(&client->source, HANDLES));
-}
-
-static void request_by_dma_buf(struct client *client)
-{
-	struct source *source = &client->source;
-	struct model_memory *memory = choose_memory(client);
-	unsigned int pd = choose_open_pd(client);
-	uint64_t address, length;
-
-	/* Memory without access is not exported. */
-	if (!memory || !memory->accessible)
-		return;
-	choose_range(source, memory, &address, &length);
-	call_request_by_dma_buf(client, choose(source, HANDLES), pd, address, length,
-				model_access[choose_access(source, pd)], one_in(source, 8));
-}
-
-static void change(struct client *client)
-{
-	struct source *source = &client->source;
-	struct model_memory *memory = choose_memory(client);
-	unsigned int pd = choose_open_pd(client), flags = 1 + choose(source, 7);
-	uint64_t address, length;
-
-	if (!memory)
-		return;
-	choose_range(source, memory, &address, &length);
-	if (one_in(source, 8))
-		length += memory->size;
-	call_change(client, choose(source, HANDLES), flags, one_in(source, 2), pd, address, length,
-		    model_access[choose_access(source, pd)]);
-}
-
-static void make_room(struct client *client)
-{
-	unsigned int device = one_in(&client->source, 2) ? SHARED_DEVICE : 1 + client->number;
-
-	call_make_room(client, device,
-		       choose(&client->source, 1 << 30) >> choose(&client->source, 30));
-}
-
-/* Requests that must not be served, for one reason each. */
-static void request_in_vain(struct client *client)
-{
-	static const int private_flags[] = { IBV_ACCESS_ON_DEMAND, IBV_ACCESS_ZERO_BASED,
-					     IBV_ACCESS_MW_BIND };
-	struct source *source = &client->source;
-	struct model_memory *memory = choose_memory(client);
-	unsigned int pd = choose_open_pd(client), handle = choose(source, HANDLES);
-	int access = model_access[choose_access(source, pd)];
-	uint64_t address, length, iova;
-
-	if (!memory)
-		return;
-	choose_range(source, memory, &address, &length);
-	iova = address;
-	switch (choose(source, 5)) {
-	case 0:
-		length = memory->base + memory->size - address + 1 + choose(source, 1 << 20);
-		break;
-	case 1:
-		access |= private_flags[choose(source, 3)];
-		break;
-	case 2:
-		iova += 1 + choose(source, 1 << 20);
-		break;
-	case 3:
-		pd = PDS_OF_ONE;
-		break;
-	default:
-		/* From this memory into the next. */
-		address = iova = memory->base - 1;
-		length = 2;
-		if (model_memory_at(client, address))
-			return;
-	}
-	call_request(client, handle, false, pd, false, address, length, iova, access);
-}
-
-static void see_end(struct client *client)
-{
-	unsigned int which = choose(&client->source, REMEMBERED);
-	uint64_t base = client->freed[which].base, size = client->freed[which].size;
-
-	if (!size)
-		return;
-	call_see_end(client, base, size);
-	if (!model_overlaps(client, base, size))
-		call_request(client, choose(&client->source, HANDLES), false,
-			     choose_open_pd(client), false, base, size, base, model_access[0]);
-}
-
-static void find(struct client *client)
-{
-	struct source *source = &client->source;
-	struct model_memory *memory = choose_memory(client);
-	unsigned int pd = choose_open_pd(client), access_index = choose_access(source, pd);
-	int requested = model_access[one_in(source, 16) ? choose_access(source, pd) : access_index];
-	uint64_t address, length;
-
-	if (!memory)
-		return;
-	choose_range(source, memory, &address, &length);
-	if (one_in(source, 16))
-		length = memory->base + memory->size - address + 1 + choose(source, 1 << 20);
-	call_find(client, pd, access_index, requested, address, length);
-}
-
-static void find_held(struct client *client)
-{
-	const struct model_handle *held = &client->handles[choose(&client->source, HANDLES)];
-	unsigned int access_index = 0, which = 0;
-
-	if (!held->known || !held->alive)
-		return;
-	while (model_access[access_index] != held->access)
-		access_index++;
-	while (&client->pds[which]->pd != held->pd)
-		which++;
-	call_find(client, which, access_index, held->access, held->address, held->length);
-}
-
-/* Near a current event, or in the heap of all threads. */
-static uint64_t choose_anywhere(struct source *source)
-{
-	uint64_t recent = atomic_load_explicit(&world_recent[choose(source, WORLD_THREADS)],
-					       memory_order_relaxed);
-	uint64_t block = one_in(source, 4) ? choose(source, SHARED_BLOCKS / 2) : choose(source, 8);
-
-	if (recent && !one_in(source, 4))
-		return recent;
-	return HOME + block * BLOCK + choose(source, (uint32_t)(BLOCK / 512)) * 512;
-}
-
-static void ask_anywhere(struct client *client)
-{
-	uint64_t address = choose_anywhere(&client->source);
-	unsigned int pd = choose_open_pd(client);
-
-	if (one_in(&client->source, 4))
-		call_take_offer(choose(&client->source, WORLD_THREADS));
-	if (one_in(&client->source, 2))
-		call_find_anywhere(client, pd, address);
-	else
-		call_request_anywhere(client, pd, address, 1 + choose(&client->source, 100));
-}
-
-static void use(struct client *client)
-{
-	struct model_memory *memory = choose_memory(client);
-
-	call_use(client, choose(&client->source, HANDLES));
-	if (memory)
-		call_use_found(client, memory);
-}
-
-static void change_fault(struct client *client)
-{
-	struct source *source = &client->source;
-
-	switch (choose(source, 8)) {
-	case 0:
-		world_set_fault(FAULT_CALL, choose(source, 8));
-		break;
-	case 1:
-		world_set_fault(FAULT_BYTES, choose(source, 1 << 30) >> choose(source, 16));
-		break;
-	case 2:
-		world_set_fault(FAULT_RANDOM, 2 + choose(source, 16));
-		break;
-	case 3:
-		world_set_fault(FAULT_DELAY, 1 + choose(source, 3));
-		break;
-	default:
-		world_set_fault(FAULT_NONE, 0);
-	}
-}
-
 void steps_begin(struct client *client)
 {
+	client->keeps = keep_is_on() && (!client->source.bytes || one_in(&client->source, 2));
 	client->target = choose(&client->source, TARGET_MAX);
 }
 
@@ -379,18 +245,21 @@ static const struct {
 	{ 1, end_context },
 	{ 4, open_or_close },
 	{ 1, close_device },
-	{ 44, request },
-	{ 26, drop },
-	{ 14, request_in_vain },
-	{ 4, see_end },
-	{ 22, find },
-	{ 18, find_held },
-	{ 10, ask_anywhere },
-	{ 13, use },
-	{ 1, change_fault },
-	{ 6, request_by_dma_buf },
-	{ 7, change },
-	{ 1, make_room },
+	{ 44, step_request },
+	{ 26, step_drop },
+	{ 14, step_request_in_vain },
+	{ 4, step_see_end },
+	{ 19, step_find },
+	{ 18, step_find_held },
+	{ 10, step_ask_anywhere },
+	{ 11, step_use },
+	{ 1, step_change_fault },
+	{ 6, step_request_by_dma_buf },
+	{ 7, step_change },
+	{ 1, step_make_room },
+	{ 3, free_in_vain },
+	{ 1, capture },
+	{ 1, release },
 };
 
 void steps_take_one(struct client *client)
@@ -398,6 +267,8 @@ void steps_take_one(struct client *client)
 	uint32_t chosen = choose(&client->source, 256);
 	unsigned int i = 0;
 
+	if (world_operation == world_keep_end_at())
+		call_end_keeping();
 	while (chosen >= steps[i].weight)
 		chosen -= steps[i++].weight;
 	steps[i].act(client);

@@ -8,6 +8,24 @@
 void steps_begin(struct client *client);
 void steps_take_one(struct client *client);
 
+/* ---- between the files ---- */
+
+/* Memory of a GPU; NULL: the client has none. */
+struct model_memory *steps_choose_memory(struct client *client);
+
+void step_request(struct client *client);
+void step_drop(struct client *client);
+void step_request_by_dma_buf(struct client *client);
+void step_change(struct client *client);
+void step_make_room(struct client *client);
+void step_request_in_vain(struct client *client);
+void step_see_end(struct client *client);
+void step_find(struct client *client);
+void step_find_held(struct client *client);
+void step_ask_anywhere(struct client *client);
+void step_use(struct client *client);
+void step_change_fault(struct client *client);
+
 /* End everything that the client has. */
 void steps_finish(struct client *client);
 

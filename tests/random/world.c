@@ -31,7 +31,10 @@ _Noreturn void broken(const char *format, ...)
 
 /* ---- connections of the layers ---- */
 
-const struct memory_subscriber *const memory_subscribers[] = { &registration_subscriber, NULL };
+/* Frees reach the last one first. */
+const struct memory_subscriber *const memory_subscribers[] = { &registration_subscriber,
+							       &world_program, &world_memory,
+							       NULL };
 
 const struct driver_calls *driver_calls(void)
 {
@@ -176,7 +179,7 @@ unsigned int world_region_limit(void)
 	return region_limit;
 }
 
-static unsigned int from_environment(const char *name, unsigned int otherwise)
+unsigned int world_from_environment(const char *name, unsigned int otherwise)
 {
 	const char *value = getenv(name);
 
@@ -185,8 +188,8 @@ static unsigned int from_environment(const char *name, unsigned int otherwise)
 
 void world_plug_in(unsigned int threads)
 {
-	adapters = from_environment("CHECK_RANDOM_ADAPTERS", DEVICES);
-	region_limit = threads * from_environment("CHECK_RANDOM_REGIONS", 0);
+	adapters = world_from_environment("CHECK_RANDOM_ADAPTERS", DEVICES);
+	region_limit = threads * world_from_environment("CHECK_RANDOM_REGIONS", 0);
 	for (unsigned int i = 0; i < DEVICES; i++) {
 		snprintf(names[i], sizeof(names[i]), "world%u", i);
 		devices[i].context.device = (struct ibv_device *)names[i % adapters];
@@ -216,7 +219,7 @@ static struct kernel_pd *kernel_pd_of(const struct ibv_pd *pd)
 								    : NULL;
 }
 
-bool world_pd_end(const struct ibv_pd *pd, unsigned int held)
+bool world_pd_end(const struct ibv_pd *pd, unsigned int least, unsigned int most)
 {
 	struct kernel_pd *kernel_pd;
 	unsigned int regions;
@@ -224,15 +227,15 @@ bool world_pd_end(const struct ibv_pd *pd, unsigned int held)
 	pthread_mutex_lock(&world_lock);
 	kernel_pd = kernel_pd_of(pd);
 	regions = kernel_pd->regions;
-	if (regions > held)
+	if (regions > most)
 		broken("a protection domain is to end with %u regions in it, and clients hold %u "
 		       "registrations",
-		       regions, held);
-	if (held && !regions)
+		       regions, most);
+	if (least && !regions)
 		broken("the regions of %u registrations that clients hold were ended before their "
 		       "protection "
 		       "domain",
-		       held);
+		       least);
 	if (!regions)
 		kernel_pd->pd = NULL;
 	pthread_mutex_unlock(&world_lock);

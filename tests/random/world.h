@@ -16,6 +16,9 @@
  *
  * - Adapters that PEERPIN_DEVICES excludes have no background registrations.
  *
+ * - Kept memory (keep.h) that is handed out is of that context and request, and has no other owner. The
+ * library frees no other memory, and the program's own frees reach no kept memory.
+ *
  * One lock; any thread.
  */
 #ifndef PEERPIN_TESTS_RANDOM_WORLD_H
@@ -25,7 +28,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "memory/memory.h"
+#include "memory/keep.h"
 #include "random/source.h"
 #include "registration/registration.h"
 
@@ -46,11 +49,16 @@ extern __thread uint64_t world_operation;
 extern _Atomic uint64_t world_recent[WORLD_THREADS];
 
 /* From the environment: CHECK_RANDOM_ADAPTERS, number of adapters, devices distributed over them
- * (unset: one each); CHECK_RANDOM_REGIONS, an adapter's limit of regions for each thread. */
+ * (unset: one each); CHECK_RANDOM_REGIONS, an adapter's limit of regions for each thread;
+ * CHECK_RANDOM_GPU, bytes of each GPU; CHECK_RANDOM_FAULTS=0, no registration fails and none is
+ * evicted; CHECK_RANDOM_KEEP_END, operation at which nothing more is kept. */
 void world_begin(uint64_t seed, unsigned int threads);
 
 /* An adapter's limit of regions; 0: none. */
 unsigned int world_region_limit(void);
+
+bool world_has_faults(void);
+uint64_t world_keep_end_at(void);
 
 /* Check that nothing is registered or in flight. */
 void world_must_be_empty(void);
@@ -61,7 +69,8 @@ void world_in_child(void);
 /* ---- driver ---- */
 
 /* From the heap of all threads, or the thread's own. 0: no room. */
-uint64_t world_allocate(bool own, uint64_t size, CUcontext context, bool rdma_capable);
+uint64_t world_allocate(bool own, const struct keep_request *request, CUcontext context,
+			bool rdma_capable, uint64_t *pitch);
 
 /* Right after the library released it: no region may remain. */
 void world_free(uint64_t base);
@@ -80,8 +89,8 @@ struct ibv_context *world_device(unsigned int number);
 
 void world_pd_open(unsigned int device, struct ibv_pd *pd);
 
-/* The kernel ends it; `held`: registrations of clients in it. True: ended. */
-bool world_pd_end(const struct ibv_pd *pd, unsigned int held);
+/* The kernel ends it; clients hold `least` to `most` registrations in it. True: ended. */
+bool world_pd_end(const struct ibv_pd *pd, unsigned int least, unsigned int most);
 
 /* Adapter of the device. */
 unsigned int world_adapter(const struct ibv_context *context);
@@ -115,9 +124,130 @@ struct world_counts {
 };
 struct world_counts world_counts(void);
 
-/* ---- between the three files; the caller holds world_lock once threads run ---- */
+/* ---- contexts (contexts.c) ---- */
+
+#define GPUS		2
+#define CONTEXTS	2 /* of each thread */
+#define SHARED_CONTEXTS 2 /* never end */
+
+struct CUctx_st {
+	unsigned int gpu;
+	bool alive;
+	unsigned int reusing; /* threads that may reuse kept memory of it */
+	uint64_t reuses;      /* so far */
+};
+
+CUcontext world_context(unsigned int thread, unsigned int which);
+CUcontext world_shared_context(unsigned int which);
+
+/* Make it current; an ended one begins again. */
+void world_enter(CUcontext context);
+
+/* Whether the calling thread's cuCtxSynchronize fails. */
+void world_fail_synchronize(bool failing);
+
+/* The context that cuCtxSynchronize last waited for, in this thread. */
+extern __thread CUcontext world_waited;
+
+/* The context has ended. `settled`: all of its memory was freed before. Else its memory is unknown
+ * to the driver, and its addresses stay taken until world_context_settled(). */
+void world_context_ended(CUcontext context, bool settled);
+void world_context_settled(CUcontext context);
+
+/* ---- kept memory (kept.c) ---- */
+
+/* Keys of a region of the memory, in a protection domain that stays open. */
+struct world_keys {
+	const struct ibv_pd *pd; /* NULL: none */
+	int access;
+	uint64_t address, length;
+	uint32_t lkey, rkey;
+};
+
+struct world_kept {
+	bool given_up; /* freed by the program */
+	bool surely;   /* kept: the call has returned */
+	bool exported; /* of the program's state of the memory */
+	uint64_t serial;
+	uint64_t ending, ended; /* records of the memory, until this id */
+	uint64_t failures;	/* of the world, when it was given up */
+	struct world_keys keys;
+};
+
+/* Order of the releases by one thread; of programs with one thread. */
+enum world_order { WORLD_OLDEST_FIRST, WORLD_LARGEST_FIRST, WORLD_ANY_ORDER };
+extern _Atomic enum world_order world_order;
+
+/* The driver's functions for kept memory. */
+extern const union keep_target world_free_kept, world_free_kept_host;
+
+/* Bracket calls that may change kept memory. Between them nothing changes: the counters are then
+ * compared with the kept memory, and the limits hold. */
+void world_keep_begin(void);
+void world_keep_end(void);
+
+bool world_is_same_request(const struct keep_request *one, const struct keep_request *other);
+
+/* True if memory of the request fits within the limit. */
+bool world_is_keepable(uint64_t base);
+
+/* The program frees it, and the library may keep it. Returns its number. */
+uint64_t world_give_up(uint64_t base, bool exported, const struct world_keys *keys);
+void world_take_back(uint64_t base);
+void world_has_kept(uint64_t base, uint64_t number);
+
+/* Bracket an allocation that may reuse. The single thread knows the address: 0 if there is none. */
+uint64_t world_reuse_begins(CUcontext context, const struct keep_request *request);
+void world_reuse_ends(CUcontext context);
+
+struct world_reused {
+	uint64_t size;
+	bool own, rdma_capable, exported;
+	struct world_keys keys; /* registered still */
+};
+struct world_reused world_reuse(uint64_t base, CUcontext context,
+				const struct keep_request *request, const size_t *pitch);
+
+/* Not 0 while the address is in kept memory, which nobody reuses; another number after a reuse. */
+uint64_t world_hidden(uint64_t address);
+
+/* The program's own call reaches the driver with the address: it must not be kept memory's. */
+void world_must_not_be_kept(uint64_t address);
+
+/* No memory of the context is kept (NULL: of any). */
+void world_must_keep_nothing(CUcontext context);
+
+/* State of the memory that had these ids. */
+enum world_life { WORLD_LIVES, WORLD_ENDING, WORLD_GONE };
+enum world_life world_life(uint64_t address, uint64_t buffer_id, uint64_t id);
+void world_record_ended(uint64_t base, uint64_t id);
+
+/* An eviction, or a failure of a registration: idle regions may end, now or soon. */
+void world_may_evict(void);
+
+/* keep_end() has returned. */
+extern _Atomic bool world_keeps_no_more;
+
+/* Registrations by this thread: all, and those of the watched keys' memory in their domain. */
+extern __thread uint64_t world_own_pins, world_watched_pins;
+extern __thread const struct world_keys *world_watched; /* NULL: none */
+
+/* Program's events of this thread. */
+extern __thread struct world_events {
+	unsigned int allocated, freeing;
+	uint64_t base, allocated_id, freeing_id;
+} world_events;
+
+struct world_kept_counts {
+	uint64_t released;
+};
+struct world_kept_counts world_kept_counts(void);
+
+/* ---- between the files; the caller holds world_lock once threads run ---- */
 
 void world_plug_in(unsigned int threads);
+void world_begin_contexts(unsigned int threads);
+extern unsigned int world_threads;
 
 #define HOME	      ((uint64_t)0x7f1200000000)
 #define SHARED_BLOCKS 512
@@ -128,6 +258,8 @@ extern pthread_mutex_t world_lock;
 void world_units_begin(uint64_t base, uint64_t size);
 void world_units_end(uint64_t base, uint64_t size);
 extern const struct driver_calls world_driver;
+extern const struct memory_subscriber world_program, world_memory;
+unsigned int world_from_environment(const char *name, unsigned int otherwise);
 
 /* Count a region's units, from before its registration to after its end or failure. */
 void world_hold(const struct pin_request *request);

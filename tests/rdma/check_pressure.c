@@ -6,15 +6,12 @@
  */
 #include <check.h>
 #include <errno.h>
-#include <linux/capability.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "gpu.h"
@@ -150,19 +147,6 @@ END_TEST
 
 /* ---- no room ---- */
 
-/* From now on the kernel limits pinned memory of this process; not with CAP_IPC_LOCK. */
-static void limit_pinned(size_t bytes)
-{
-	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
-	struct __user_cap_data_struct data[2];
-	struct rlimit limit = { .rlim_cur = bytes, .rlim_max = bytes };
-
-	ck_assert_int_eq(syscall(SYS_capget, &header, data), 0);
-	data[0].effective &= ~(1u << CAP_IPC_LOCK);
-	ck_assert_int_eq(syscall(SYS_capset, &header, data), 0);
-	ck_assert_int_eq(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
-}
-
 START_TEST(an_adapter_out_of_room_is_given_some)
 {
 	struct loopback loopback;
@@ -173,7 +157,7 @@ START_TEST(an_adapter_out_of_room_is_given_some)
 	loopback_open(&loopback);
 	for (int i = 0; i < 8; i++)
 		buffers[i] = gpu_allocate(2 * MIB);
-	limit_pinned(8 * MIB);
+	loopback_limit_pinned(8 * MIB);
 	for (int i = 0; i < 24; i++) {
 		mr = ibv_reg_mr(loopback.pd, (void *)buffers[i % 8], 2 * MIB, ACCESS);
 		ck_assert_msg(mr, "request %d: %s", i, strerror(errno));
@@ -198,7 +182,7 @@ START_TEST(a_client_s_own_registration_does_not_fail_for_idle_regions)
 	gpu_open();
 	loopback_open(&loopback);
 	address = gpu_allocate(6 * MIB);
-	limit_pinned(8 * MIB);
+	loopback_limit_pinned(8 * MIB);
 	mr = ibv_reg_mr(loopback.pd, (void *)address, 6 * MIB, ACCESS);
 	ck_assert_ptr_nonnull(mr);
 	/* While it is held the kernel refuses, as without peerpin. */
@@ -210,7 +194,8 @@ START_TEST(a_client_s_own_registration_does_not_fail_for_idle_regions)
 	mr = ibv_reg_mr(loopback.pd, host, 6 * MIB, ACCESS);
 	ck_assert_msg(mr, "%s", strerror(errno));
 	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
-	ck_assert_uint_eq(statistic("evictions"), 1);
+	/* More than one if the worker registers the memory again before the client tries again. */
+	ck_assert_uint_ge(statistic("evictions"), 1);
 	gpu_free(address);
 	free(host);
 	loopback_close(&loopback);
@@ -226,7 +211,7 @@ START_TEST(an_impossible_size_fails_as_without_the_library)
 	gpu_open();
 	loopback_open(&loopback);
 	address = gpu_allocate(16 * MIB);
-	limit_pinned(8 * MIB);
+	loopback_limit_pinned(8 * MIB);
 	errno = 0;
 	ck_assert_ptr_null(ibv_reg_mr(loopback.pd, (void *)address, 16 * MIB, ACCESS));
 	ck_assert_int_eq(errno, ENOMEM);

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Tests over real verbs: "make check-rdma" runs them all with one adapter.
 EXTRA_DIST += tests/rdma/run tests/rdma/vm tests/rdma/adapter tests/rdma/each tests/rdma/check_rdma.sh \
-	tests/rdma/check_pressure.sh tests/rdma/bench_registration
+	tests/rdma/check_pressure.sh tests/rdma/check_keep.sh tests/rdma/bench_registration
 
 # Programs and scripts, by their paths in the build folder; each prints its own counts.
 RDMA_TESTS =
@@ -9,9 +9,10 @@ EXTRA_PROGRAMS =
 
 if HAVE_CHECK
 if HAVE_VERBS
-EXTRA_PROGRAMS += tests/rdma/check_rdma tests/rdma/check_pressure
-RDMA_TESTS += $(srcdir)/tests/rdma/check_rdma.sh $(srcdir)/tests/rdma/check_pressure.sh
-rdma_programs = tests/rdma/check_rdma tests/rdma/check_pressure
+EXTRA_PROGRAMS += tests/rdma/check_rdma tests/rdma/check_pressure tests/rdma/check_keep
+RDMA_TESTS += $(srcdir)/tests/rdma/check_rdma.sh $(srcdir)/tests/rdma/check_pressure.sh \
+	$(srcdir)/tests/rdma/check_keep.sh
+rdma_programs = tests/rdma/check_rdma tests/rdma/check_pressure tests/rdma/check_keep
 tests_rdma_check_rdma_SOURCES = tests/rdma/check_rdma.c tests/rdma/gpu.h tests/rdma/gpu.c \
 	tests/rdma/loopback.h tests/rdma/loopback.c
 tests_rdma_check_rdma_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
@@ -22,7 +23,12 @@ tests_rdma_check_pressure_SOURCES = tests/rdma/check_pressure.c tests/rdma/gpu.h
 tests_rdma_check_pressure_CPPFLAGS = $(tests_rdma_check_rdma_CPPFLAGS)
 tests_rdma_check_pressure_CFLAGS = $(tests_rdma_check_rdma_CFLAGS)
 tests_rdma_check_pressure_LDADD = $(tests_rdma_check_rdma_LDADD)
-CLEANFILES += tests/rdma/check_rdma tests/rdma/check_pressure
+tests_rdma_check_keep_SOURCES = tests/rdma/check_keep.c tests/rdma/gpu.h tests/rdma/gpu.c \
+	tests/rdma/loopback.h tests/rdma/loopback.c
+tests_rdma_check_keep_CPPFLAGS = $(tests_rdma_check_rdma_CPPFLAGS)
+tests_rdma_check_keep_CFLAGS = $(tests_rdma_check_rdma_CFLAGS)
+tests_rdma_check_keep_LDADD = $(tests_rdma_check_rdma_LDADD)
+CLEANFILES += tests/rdma/check_rdma tests/rdma/check_pressure tests/rdma/check_keep
 
 # Compares public declarations of peerpin and of the simulated adapter with the installed header.
 check_PROGRAMS += tests/unit/abi_verbs tests/unit/abi_adapter

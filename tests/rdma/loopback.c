@@ -3,10 +3,13 @@
 #include "loopback.h"
 
 #include <dirent.h>
+#include <linux/capability.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 static void refuse(const char *what)
@@ -197,4 +200,16 @@ int loopback_kernel_regions(void)
 	count = atoi(line);
 	pclose(listing);
 	return count;
+}
+
+void loopback_limit_pinned(size_t bytes)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[2];
+	struct rlimit limit = { .rlim_cur = bytes, .rlim_max = bytes };
+
+	must(!syscall(SYS_capget, &header, data));
+	data[0].effective &= ~(1u << CAP_IPC_LOCK);
+	must(!syscall(SYS_capset, &header, data));
+	must(!setrlimit(RLIMIT_MEMLOCK, &limit));
 }

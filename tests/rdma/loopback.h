@@ -37,4 +37,7 @@ void loopback_close(struct loopback *loopback);
 /* Memory regions in the kernel that live threads of this process registered. */
 int loopback_kernel_regions(void);
 
+/* From now on the kernel limits pinned memory of this process; not with CAP_IPC_LOCK. */
+void loopback_limit_pinned(size_t bytes);
+
 #endif

@@ -22,13 +22,17 @@ def write(name, value):
     with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
         file.write(value if isinstance(value, str) else json.dumps(value))
 
-def result(first, later):
-    return {"first_send_ns": first * 1000, "send_ns": [us * 1000 for us in later], "allocation_ns": 12000}
+def result(first, later, allocating=12):
+    return {"first_send_ns": first * 1000, "send_ns": [us * 1000 for us in later], "allocation_ns": allocating * 1000}
 
 def results(job, pattern, size, repeat):
     """Of both ranks; a round is over when the slower one has done."""
     if pattern != "pool" or size != 128:
         return [result(1000000, [999999, 999999])] * 2
+    if job == "cache.keep":
+        return [result(1000, [(1000, 2000)[repeat]] * 2, (3, 6)[repeat]), result(1000, [500, 1500], (3, 6)[repeat])]
+    if job == "cache.again":
+        return [result(9000, [4000, 4000], (12, 24)[repeat])] * 2
     if job.endswith(".with"):
         return [result((3000, 16000)[repeat], [(1750, 2500)[repeat]] * 2)] * 2
     if repeat:
@@ -36,7 +40,7 @@ def results(job, pattern, size, repeat):
     return [result(4000, [2000, 4000]), result(6000, [3000, 1000])]
 
 write("plan", f"patterns {','.join(PATTERNS)}\nsizes 64,128\nrepeats {REPEATS}\nrounds {ROUNDS}\nkind vm\nload 0\n")
-for job in ("cache.without", "cache.again", "cache.with", "direct.with", "direct.without"):
+for job in ("cache.without", "cache.keep", "cache.again", "cache.with", "direct.with", "direct.without"):
     witness, requests, hits = {}, 0, 0
     for case in range(REPEATS * len(SIZES) * len(PATTERNS)):
         pattern = PATTERNS[case % 3]
@@ -45,7 +49,7 @@ for job in ("cache.without", "cache.again", "cache.with", "direct.with", "direct
             skipped = pattern == "threads"
             number = 0 if skipped else phase + 1
             witness |= {f"phase{phase}_gpu_by_program": number, f"phase{phase}_gpu_by_worker": 10 * number,
-                        f"phase{phase}_gpu_program_ns": 1000 * number}
+                        f"phase{phase}_gpu_program_ns": 1000 * number, f"phase{phase}_gpu_deregistrations": 3 * number}
             requests, hits = requests + number, hits + (number > 0)
             if not (skipped and phase % 2):
                 witness |= {f"phase{phase}_peerpin_requests": requests, f"phase{phase}_peerpin_hits": hits}
@@ -56,14 +60,19 @@ for job in ("cache.without", "cache.again", "cache.with", "direct.with", "direct
         write(f"{job}.witness.{rank}", witness)
 PYTHON
 
-# field NAME...: of the row of pool with 128 bytes, without a cache
+# fields NAME...: of the row of pool with 128 bytes, without a cache
 fields() {
+	fields_of False "$@"
+}
+
+# fields_of CACHE NAME...
+fields_of() {
 	python3 -c '
 import json, sys
 with open(sys.argv[1], encoding="utf-8") as file:
     rows = json.load(file)["rows"]
-row, = (row for row in rows if (row["case"], row["bytes"], row["cache"]) == ("pool", 128, False))
-print(len(rows), *(row.get(name) for name in sys.argv[2:]))' "$tmp/table" "$@"
+row, = (row for row in rows if (row["case"], row["bytes"], str(row["cache"])) == ("pool", 128, sys.argv[2]))
+print(len(rows), *(row.get(name) for name in sys.argv[3:]))' "$tmp/table" "$@"
 }
 
 "$here/worth_table" "$tmp" >"$tmp/table" 2>"$tmp/complaint"
@@ -80,6 +89,17 @@ same 'ratios are of each repeat' '8 2.0 2.0 2.0 1.25 0.5 2.0' \
 	"$(fields ratio low_ratio high_ratio first_ratio first_low_ratio first_high_ratio)"
 same 'allocating is of each rank and round' '8 4.0 4.0' "$(fields allocating_without_us allocating_with_us)"
 same 'a second job without peerpin there is only with the cache' '8 None' "$(fields again_ratio)"
+# Median round of each repetition: without 3500 and 5000 us, with kept memory 1250 and 2000, again without 4000.
+same 'kept memory is compared with the job before it' '8 4250.0 1625.0 2.65 2.5 2.8' \
+	"$(fields_of True keep_without_us keep_with_us keep_ratio keep_low_ratio keep_high_ratio)"
+same 'and with the job after it' '8 4000.0 2.6 2.0 3.2' \
+	"$(fields_of True keep_again_without_us keep_again_ratio keep_again_low_ratio keep_again_high_ratio)"
+same 'in allocating and freeing, too' '8 1.5 3.0 2.0 4.0 0.75 0.5 1.0' "$(fields_of True allocating_keep_us \
+	allocating_keep_ratio allocating_keep_low_ratio allocating_keep_high_ratio allocating_again_ratio allocating_again_low_ratio \
+	allocating_again_high_ratio)"
+same 'its registrations and requests are those of its phases' '8 17.0 9.0 116.667 35.0 72' "$(fields_of True first_registrations_keep \
+	registrations_keep background_keep deregistrations_keep requests_keep)"
+same 'without a cache of registrations there is none' '8 None' "$(fields keep_ratio)"
 rm "$tmp"/direct.with.pool.128.1.*
 "$here/worth_table" "$tmp" >"$tmp/table" 2>"$tmp/complaint"
 same 'one that has run to its half is left out, too, and named' \

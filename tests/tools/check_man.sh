@@ -184,14 +184,14 @@ references_exist() {
 		"$srcdir/src/tools/doctor/doctor_checks.def" | tr -d '"' | sed 's/#/ /; / /!s/$/ -/' | sort -u)
 	each 'docs/faq.md leads to headings of its own' 4 is_heading < <(grep -oE '\(#[a-z0-9-]*\)' "$srcdir/docs/faq.md" |
 		tr -d '(#)' | sort -u | sed 's|^|docs/faq.md |')
-	each 'files that the documents name exist' 6 is_in_source < <(for file in faq limits security; do
+	each 'files that the documents name exist' 6 is_in_source < <(for file in faq keep limits security; do
 		of "docs/$file.md" '(\]\(|\b(docs|tests|include|scripts|src)/)[A-Za-z0-9_./-]*\.[a-z]+' "$srcdir/docs/$file.md" | sed 's/ \](/ /'
 	done)
-	each 'variables that the documents name exist' 15 is_variable < <(for file in faq limits security; do
+	each 'variables that the documents name exist' 15 is_variable < <(for file in faq keep limits security; do
 		of "docs/$file.md" 'PEERPIN_[A-Z_]*[A-Z]' "$srcdir/docs/$file.md"
 	done)
 	# shellcheck disable=SC2016 # backquotes of Markdown
-	each 'counters that the documents name exist' 15 is_counter < <(for file in faq limits security; do
+	each 'counters that the documents name exist' 15 is_counter < <(for file in faq keep limits security; do
 		of "docs/$file.md" '`[a-z]+(_[a-z]+)+`' "$srcdir/docs/$file.md"
 	done | tr -d '`' | grep -vE ' (ibv_.*|mlx5dv_.*|ompi_info|ucx_info|max_mr|env_keep|_exit)$')
 }

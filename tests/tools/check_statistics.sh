@@ -63,6 +63,36 @@ import json,sys
 print(json.load(open(sys.argv[1]))["histograms"]["never_used_bytes"])' "$tmp/used.json")"
 }
 
+kept_memory() {
+	local table
+
+	afresh
+	table=$(with PEERPIN_KEEP=10% PEERPIN_STATS_FILE="$tmp/kept.json" "$client" adapter allocated=3 free allocated=2 exit 2>&1)
+	matches 'kept memory is on the line of allocations' \
+		*$'\nallocations             5 allocated  3 freed  0 missed frees  3 kept  2 reused  3.0 MiB kept at peak\n'* "$table"
+	for expected in kept=3 reused=2 kept_released=0 kept_bytes=1048576 kept_bytes_peak=3145728 kept_host_bytes=0; do
+		same "JSON, kept: $expected" "$expected" "${expected%%=*}=$(number "${expected%%=*}" "$tmp/kept.json")"
+	done
+	same 'the settings have the percentage' "{'PEERPIN_PREREGISTER': 'all', 'PEERPIN_KEEP': '10%'}" \
+		"$(number settings "$tmp/kept.json" | sed "s/, 'PEERPIN_STATS_FILE[^}]*//")"
+	matches 'kept host memory, too' *'  2 kept  1 reused  1.0 MiB of host memory kept at peak'$'\n'* \
+		"$(with PEERPIN_KEEP_HOST=8M "$client" adapter allocated=1 locked=2 free exit 2>&1)"
+	with PEERPIN_SUMMARY=none PEERPIN_KEEP=1M PEERPIN_KEEP_HOST=8M PEERPIN_STATS_FILE="$tmp/kept.prom" "$client" allocated=3 free locked=1 exit
+	# Each free of 1 MiB releases the memory of the one before: a limit holds for the peak, too.
+	same 'Prometheus has kept memory, with its types, within its limit' '# TYPE peerpin_kept_bytes gauge
+# TYPE peerpin_kept_bytes_peak gauge
+# TYPE peerpin_kept_host_bytes gauge
+# TYPE peerpin_kept_host_bytes_peak gauge
+# TYPE peerpin_kept_released_total counter
+# TYPE peerpin_kept_total counter
+peerpin_kept_bytes 1048576
+peerpin_kept_bytes_peak 1048576
+peerpin_kept_host_bytes 1048576
+peerpin_kept_host_bytes_peak 1048576
+peerpin_kept_released_total 2
+peerpin_kept_total 4' "$(sed 's/{.*}//' "$tmp/kept.prom" | grep -v HELP | grep -w 'peerpin_kept[a-z_]*' | sort)"
+}
+
 reasons() {
 	matches 'host memory alone' *$'\nGPUDirect RDMA   not used: only host memory was registered\n'* \
 		"$(with "$client" adapter allocated=1 host=2 exit 2>&1)"
@@ -250,6 +280,7 @@ nowhere_to_write() {
 
 at_exit
 never_used
+kept_memory
 nowhere_to_write
 reasons
 adapters_chosen

@@ -120,12 +120,10 @@ stream() {
 		"$(outcome bash -c "timeout 120 '$top' --interval 0.05 | head -1; [[ \${PIPESTATUS[0]} != 124 ]]")"
 }
 
-# At every width no line is cut, and the most important columns remain.
-narrow() {
-	local columns left
-
-	for columns in 200 80 60 0; do
-		left=$(timeout 300 python3 - "$top" $columns <<'TEXT'
+# titles COLUMNS PROCESSES: titles of the columns on a terminal, the number of their line, and lines
+# that are too wide or lack the state of their process
+titles() {
+	timeout 300 python3 - "$top" "$1" "$2" <<'TEXT'
 import fcntl, os, pty, re, struct, sys, termios
 
 pid, fd = pty.fork()
@@ -143,10 +141,17 @@ print(" ".join(titles[0].split()), lines.index(titles[0]))
 for line in lines[1:]:
     if len(line) > (int(sys.argv[2]) or 80):
         print("too wide:", line)
-if sum(line.endswith("  running") for line in lines) != 2:
+if sum(line.endswith("  running") for line in lines) != int(sys.argv[3]):
     print("no state:", lines)
 TEXT
-)
+}
+
+# At every width no line is cut, and the most important columns remain.
+narrow() {
+	local columns left
+
+	for columns in 200 80 60 0; do
+		left=$(titles $columns 2)
 		case $columns in
 		200) same '200 columns show everything' 'rank pid job program pinned peak regs /s requests/s hits waited failed age state 4' "$left" ;;
 		# A terminal of unknown size counts as 80 columns wide.
@@ -220,6 +225,28 @@ open_folder() {
 		same "a folder with mode ${mode%:*}" "${mode#*:}" \
 			"$({ XDG_RUNTIME_DIR=$tmp/open "$report" --json || true; } 2>/dev/null | jq "$count")"
 	done
+}
+
+# A process that keeps memory, in a runtime folder of its own.
+kept() {
+	local watched=(adapter size=2097152 allocated=3 free allocated=1 locked=1 locked=1 asked)
+	local -x XDG_RUNTIME_DIR=$tmp/keeping PEERPIN_KEEP=64M PEERPIN_KEEP_HOST=1G
+
+	mkdir "$tmp/keeping"
+	start 5 4713
+	matches 'kept memory has a line of sums and a column' '*
+frees kept 5  reused 2  released 0  kept now 4.00 MiB  of the host 2.00 MiB
+
+ rank *  pinned      peak      kept     regs *
+    5 *  4.00 MiB *' "$("$top" --once)"
+	same '200 columns show kept memory' 'rank pid job program pinned peak kept regs /s requests/s hits waited failed age state 5' "$(titles 200 1)"
+	same '84 columns show kept memory' 'rank pid program pinned kept requests/s hits failed state 5' "$(titles 84 1)"
+	same '80 columns show the sums' 'rank pid program pinned requests/s hits failed state 5' "$(titles 80 1)"
+	kill -9 "${pids[5]}"
+	wait "${pids[5]}" 2>/dev/null || true
+	matches 'a killed process keeps nothing' '*
+frees kept 5  reused 2  released 0  kept now 0 B  of the host 0 B
+*' "$("$top" --once --job 4713)"
 }
 
 # Rank 1 is killed, rank 0 continues.
@@ -335,6 +362,7 @@ start 1 4711
 running
 stream
 narrow
+kept
 on_a_terminal
 killed
 zombie

@@ -9,6 +9,7 @@
  *   sent=N       registers and deregisters the newest N buffers, one by one
  *   waited       requests a buffer while its background registration is in flight
  *   host=N       registers and deregisters N buffers of host memory
+ *   locked=N     allocates and frees N buffers of page-locked host memory, one by one
  *   free         frees all buffers
  *   to=FOLDER    changes the working folder
  *   ready        prints "ready"
@@ -104,6 +105,17 @@ static void register_host(unsigned int number)
 
 		require(mr && !ibv_dereg_mr(mr));
 		free(memory);
+	}
+}
+
+static void lock_host(unsigned int number)
+{
+	void *memory;
+
+	open_gpu();
+	for (; number; number--) {
+		require(cuMemHostAlloc(&memory, size, 0) == CUDA_SUCCESS);
+		require(cuMemFreeHost(memory) == CUDA_SUCCESS);
 	}
 }
 
@@ -232,6 +244,8 @@ static void do_word(const char *word)
 		send_newest((unsigned int)number);
 	else if (!strncmp(word, "host=", 5))
 		register_host((unsigned int)number);
+	else if (!strncmp(word, "locked=", 7))
+		lock_host((unsigned int)number);
 	else if (!strncmp(word, "limit=", 6))
 		limit_files(number);
 	else if (!strncmp(word, "to=", 3))

@@ -123,6 +123,53 @@ START_TEST(sizes_have_units_fractions_and_words)
 }
 END_TEST
 
+START_TEST(a_share_is_a_size_or_a_percentage)
+{
+	static const struct {
+		const char *value;
+		uint64_t share;
+	} cases[] = {
+		{ "0", 0 },
+		{ "0%", 0 },
+		{ "4G", UINT64_C(4) << 30 },
+		{ "100", 100 },
+		{ "1%", CONFIG_SHARE | 1 },
+		{ "10%", CONFIG_SHARE | 10 },
+		{ "100%", CONFIG_SHARE | 100 },
+		{ "inf", CONFIG_SIZE_MOST },
+	};
+	static char *const bad[] = { "PEERPIN_KEEP=101%",
+				     "PEERPIN_KEEP=lots",
+				     "PEERPIN_KEEP=%",
+				     "PEERPIN_KEEP=-1%",
+				     "PEERPIN_KEEP=10%%",
+				     "PEERPIN_KEEP=10.5%",
+				     "PEERPIN_KEEP=10 %",
+				     "PEERPIN_KEEP=10%G",
+				     "PEERPIN_KEEP=",
+				     "PEERPIN_KEEP=auto",
+				     "PEERPIN_KEEP=18446744073709551617%" };
+	char variable[64];
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		snprintf(variable, sizeof(variable), "PEERPIN_KEEP=%s", cases[i].value);
+		ck_assert_uint_eq(read_variable(variable), 0);
+		ck_assert_uint_eq(config.keep, cases[i].share);
+	}
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		ck_assert_uint_eq(read_variable(bad[i]), 1);
+		ck_assert_uint_eq(config.keep, 0);
+		ck_assert_ptr_nonnull(strstr(complaint, bad[i]));
+		ck_assert_ptr_nonnull(
+			strstr(complaint, "or a percentage from 1% to 100%; 0: none"));
+	}
+	ck_assert_uint_eq(read_variable("PEERPIN_KEEP_HOST=1G"), 0);
+	ck_assert_uint_eq(config.keep_host, UINT64_C(1) << 30);
+	ck_assert_uint_eq(read_variable("PEERPIN_KEEP_HOST=10%"), 1);
+	ck_assert_uint_eq(config.keep_host, 0);
+}
+END_TEST
+
 START_TEST(the_summary_has_words_and_is_still_yes_or_no)
 {
 	static const struct {
@@ -381,6 +428,7 @@ int main(void)
 	tcase_add_test(values, what_is_built_in_holds_in_an_empty_environment);
 	tcase_add_test(values, values_are_read);
 	tcase_add_test(values, sizes_have_units_fractions_and_words);
+	tcase_add_test(values, a_share_is_a_size_or_a_percentage);
 	tcase_add_test(values, the_summary_has_words_and_is_still_yes_or_no);
 	tcase_add_test(values, a_bad_value_is_named_with_what_is_allowed_and_is_ignored);
 	tcase_add_test(values, what_stands_for_itself_in_a_file_s_name_is_named_and_stays);

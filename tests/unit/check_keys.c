@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <pthread.h>
 
+#include "memory/table.h"
 #include "registration/internal.h"
 #include "registration_fixture.h"
 
@@ -55,6 +56,30 @@ START_TEST(what_is_registered_ahead_is_found_by_who_asked_for_the_domain)
 	ck_assert_ptr_eq(registration_domain(&pd, RIGHTS), domain);
 	/* peerpin does not record look-ups for each region. */
 	ck_assert_uint_eq(statistics_get(never_used), 0);
+}
+END_TEST
+
+/* The first two domains look in user words, the third in an array. */
+START_TEST(keys_of_kept_memory_are_hidden_in_every_domain)
+{
+	static const int access[] = { RIGHTS, IBV_ACCESS_LOCAL_WRITE, 0 };
+	struct registration_keys keys;
+	struct domain *domains[3];
+	struct allocation kept;
+	uint32_t lkey, rkey;
+
+	for (int i = 0; i < 3; i++)
+		domains[i] = registration_domain(&pd, access[i]);
+	begin(HOME, 3000);
+	for (int i = 0; i < 3; i++)
+		ck_assert(ask_in(&pd, i, HOME, 3000, access[i], &keys));
+	ck_assert(memory_find(HOME, &kept));
+	ck_assert(table_hide(&kept));
+	for (int i = 0; i < 3; i++)
+		ck_assert(!registration_find(domains[i], HOME, 1, access[i], &lkey, &rkey));
+	ck_assert(table_show(&kept));
+	for (int i = 0; i < 3; i++)
+		ck_assert(registration_find(domains[i], HOME, 1, access[i], &lkey, &rkey));
 }
 END_TEST
 
@@ -307,6 +332,7 @@ int main(void)
 	tcase_add_checked_fixture(single, set_up, NULL);
 	tcase_add_test(single, what_is_registered_is_found_with_the_keys_that_clients_get);
 	tcase_add_test(single, what_is_registered_ahead_is_found_by_who_asked_for_the_domain);
+	tcase_add_test(single, keys_of_kept_memory_are_hidden_in_every_domain);
 	tcase_add_test(single, rights_and_domains_are_not_mixed_up);
 	tcase_add_test(single, nothing_is_found_of_what_has_ended_or_was_never_registered);
 	tcase_add_test(single, a_protection_domain_s_end_withdraws_its_keys);

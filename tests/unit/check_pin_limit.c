@@ -79,25 +79,72 @@ static void model_use(struct model *model, unsigned int which)
 	model->order[model->held - 1] = which;
 }
 
-START_TEST(a_working_set_of_twice_the_pin_limit_is_registered_as_often_as_lru_must)
+static unsigned int pick_in_turn(unsigned int i, unsigned int random)
+{
+	(void)random;
+	return i % BUFFERS;
+}
+
+static unsigned int pick_any(unsigned int i, unsigned int random)
+{
+	(void)i;
+	return random % BUFFERS;
+}
+
+static unsigned int pick_skewed(unsigned int i, unsigned int random)
+{
+	(void)i;
+	return random % 3 ? random / 3 % (FIT / 2) : random / 3 % BUFFERS;
+}
+
+/* The number of buffers with about the same number of uses doubles at each step. */
+static unsigned int pick_zipf(unsigned int i, unsigned int random)
+{
+	unsigned int below = 2u << random % 4;
+
+	(void)i;
+	return random / 4 % below;
+}
+
+/* The working set changes. */
+static unsigned int pick_drifting(unsigned int i, unsigned int random)
+{
+	return (i / (4 * FIT) * 7 + random % (FIT * 3 / 4)) % BUFFERS;
+}
+
+/* As a wrapper: a hit needs no lock. */
+static void use_as_wrappers_do(unsigned int which)
+{
+	struct registration_request request = request_in(&pd, 0, buffer(which), BLOCK, RIGHTS);
+	struct registration_keys keys;
+
+	ck_assert(registration_hit(&request, &keys) || registration_request(&request, &keys));
+	ck_assert(standin_covers(keys.lkey, buffer(which)));
+	ck_assert(registration_drop(&handles[0]));
+	ck_assert_uint_le(standin_registered(), FIT);
+}
+
+static const struct {
+	unsigned int (*pick)(unsigned int i, unsigned int random);
+	unsigned int percent; /* registrations, at most, of those with the exact order */
+} patterns[] = { { pick_in_turn, 100 },
+		 { pick_any, 105 },
+		 { pick_skewed, 105 },
+		 { pick_zipf, 105 },
+		 { pick_drifting, 105 } };
+
+START_TEST(a_working_set_of_twice_the_pin_limit_is_registered_hardly_more_often_than_lru_must)
 {
 	struct model model = { .held = 0 };
-	unsigned int seed = 7;
+	unsigned int seed = 7, which;
 
-	for (unsigned int i = 0; i < 10 * BUFFERS; i++) {
-		use(i % BUFFERS);
-		model_use(&model, i % BUFFERS);
-	}
-	ck_assert_uint_eq(standin_registrations(), model.registrations);
 	for (unsigned int i = 0; i < 5000; i++) {
-		unsigned int which = (unsigned int)rand_r(&seed);
-
-		/* A skewed distribution. */
-		which = which % 3 ? which / 3 % (FIT / 2) : which / 3 % BUFFERS;
-		use(which);
+		which = patterns[_i].pick(i, (unsigned int)rand_r(&seed));
+		use_as_wrappers_do(which);
 		model_use(&model, which);
 	}
-	ck_assert_uint_eq(standin_registrations(), model.registrations);
+	ck_assert_uint_le(standin_registrations(),
+			  model.registrations * patterns[_i].percent / 100);
 	ck_assert_uint_gt(statistics_get(evictions), 0);
 }
 END_TEST
@@ -401,7 +448,7 @@ static int unpin_many(struct ibv_mr *mr)
 	return 0;
 }
 
-/* The scan for victims stops all hits. */
+/* A scan for victims holds the lock. */
 START_TEST(what_others_have_registered_is_passed_by_once)
 {
 	struct registration_method method = { .name = "many",
@@ -460,8 +507,10 @@ int main(void)
 	tcase_add_test(none, a_pin_limit_of_0_registers_nothing);
 	suite_add_tcase(suite, none);
 	tcase_add_checked_fixture(pin_limit, set_up_with_pin_limit, NULL);
-	tcase_add_test(pin_limit,
-		       a_working_set_of_twice_the_pin_limit_is_registered_as_often_as_lru_must);
+	tcase_add_loop_test(
+		pin_limit,
+		a_working_set_of_twice_the_pin_limit_is_registered_hardly_more_often_than_lru_must,
+		0, sizeof(patterns) / sizeof(patterns[0]));
 	tcase_add_test(pin_limit, what_a_client_holds_is_never_evicted);
 	tcase_add_test(pin_limit, what_is_larger_than_the_pin_limit_is_the_client_s_own_affair);
 	tcase_add_test(pin_limit, what_is_looked_up_without_a_handle_is_never_evicted);

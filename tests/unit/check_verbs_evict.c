@@ -6,6 +6,7 @@
 #include <errno.h>
 
 #include "intercept/verbs.h"
+#include "memory/keep.h"
 
 #define DEVICE ((struct ibv_context *)0x5000)
 
@@ -19,6 +20,24 @@ bool registration_evict(struct ibv_context *context, uint64_t bytes)
 	asked[times++] = bytes;
 	errno = EIO;
 	return gives;
+}
+
+_Atomic int keep_mode;
+static bool keeps;
+static unsigned int releases;
+static uint64_t released[8];
+
+bool keep_has_begun(void)
+{
+	return true;
+}
+
+bool keep_release(int device, uint64_t bytes)
+{
+	ck_assert_int_eq(device, KEEP_ANY);
+	released[releases++] = bytes;
+	errno = EIO;
+	return keeps;
 }
 
 bool registration_is_own_call(void)
@@ -37,6 +56,9 @@ static void set_up(void)
 	own_call = false;
 	gives = true;
 	times = 0;
+	store_relaxed(&keep_mode, KEEP_OFF);
+	keeps = true;
+	releases = 0;
 }
 
 /* Number of calls if each one fails with `error`. */
@@ -99,6 +121,37 @@ START_TEST(nothing_makes_way_for_our_own_or_what_was_passed_through_once)
 }
 END_TEST
 
+START_TEST(kept_memory_is_released_where_no_region_is_idle)
+{
+	store_relaxed(&keep_mode, KEEP_ON);
+	gives = false;
+	ck_assert_uint_eq(calls(1000, ENOMEM), 4);
+	ck_assert_uint_eq(releases, 3);
+	ck_assert_uint_eq(released[0], 1000);
+	ck_assert_uint_eq(released[2], 4000);
+	keeps = false;
+	ck_assert_uint_eq(calls(1000, ENOMEM), 1);
+}
+END_TEST
+
+START_TEST(kept_memory_is_released_before_the_last_attempt)
+{
+	store_relaxed(&keep_mode, KEEP_ON);
+	ck_assert_uint_eq(calls(1000, ENOMEM), 4);
+	ck_assert_uint_eq(times, 3);
+	ck_assert_uint_eq(releases, 1);
+	ck_assert_uint_eq(released[0], 4000);
+}
+END_TEST
+
+START_TEST(without_peerpin_keep_nothing_is_released)
+{
+	gives = false;
+	ck_assert_uint_eq(calls(1000, ENOMEM), 1);
+	ck_assert_uint_eq(releases, 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("verbs_evict");
@@ -110,6 +163,9 @@ int main(void)
 	tcase_add_test(tests, it_is_not_repeated_if_nothing_made_way);
 	tcase_add_test(tests, nothing_makes_way_for_another_error_or_a_success);
 	tcase_add_test(tests, nothing_makes_way_for_our_own_or_what_was_passed_through_once);
+	tcase_add_test(tests, kept_memory_is_released_where_no_region_is_idle);
+	tcase_add_test(tests, kept_memory_is_released_before_the_last_attempt);
+	tcase_add_test(tests, without_peerpin_keep_nothing_is_released);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

@@ -10,10 +10,14 @@ UNIT_CHECKS = \
 	tests/unit/check_errors \
 	tests/unit/check_exports \
 	tests/unit/check_identity \
+	tests/unit/check_hit_races \
+	tests/unit/check_hits \
 	tests/unit/check_job \
+	tests/unit/check_hidden \
+	tests/unit/check_keep \
+	tests/unit/check_kept \
 	tests/unit/check_keys \
 	tests/unit/check_learning \
-	tests/unit/check_leases \
 	tests/unit/check_log \
 	tests/unit/check_messages \
 	tests/unit/check_methods \
@@ -105,9 +109,14 @@ tests_unit_check_worker_SOURCES = tests/unit/check_worker.c tests/unit/registrat
 tests_unit_check_worker_CFLAGS = $(unit_cflags)
 tests_unit_check_worker_LDADD = tests/unit/libstandin.la $(unit_ldadd)
 tests_unit_check_worker_LDFLAGS = -rdynamic
-tests_unit_check_leases_SOURCES = tests/unit/check_leases.c tests/unit/registration_fixture.h tests/unit/suite.h
-tests_unit_check_leases_CFLAGS = $(unit_cflags)
-tests_unit_check_leases_LDADD = tests/unit/libstandin.la $(unit_ldadd)
+tests_unit_check_hits_SOURCES = tests/unit/check_hits.c tests/unit/hits_fixture.h tests/unit/registration_fixture.h \
+	tests/unit/suite.h
+tests_unit_check_hits_CFLAGS = $(unit_cflags)
+tests_unit_check_hits_LDADD = tests/unit/libstandin.la $(unit_ldadd)
+tests_unit_check_hit_races_SOURCES = tests/unit/check_hit_races.c tests/unit/hits_fixture.h tests/unit/registration_fixture.h \
+	tests/unit/suite.h
+tests_unit_check_hit_races_CFLAGS = $(unit_cflags)
+tests_unit_check_hit_races_LDADD = tests/unit/libstandin.la $(unit_ldadd)
 tests_unit_check_pin_limit_SOURCES = tests/unit/check_pin_limit.c tests/unit/registration_fixture.h tests/unit/suite.h
 tests_unit_check_pin_limit_CFLAGS = $(unit_cflags)
 tests_unit_check_pin_limit_LDADD = tests/unit/libstandin.la $(unit_ldadd)
@@ -123,3 +132,12 @@ tests_unit_check_region_life_LDADD = tests/unit/libstandin.la $(unit_ldadd)
 tests_unit_check_domain_SOURCES = tests/unit/check_domain.c tests/unit/registration_fixture.h tests/unit/suite.h
 tests_unit_check_domain_CFLAGS = $(unit_cflags)
 tests_unit_check_domain_LDADD = tests/unit/libstandin.la $(unit_ldadd)
+tests_unit_check_hidden_SOURCES = tests/unit/check_hidden.c tests/unit/keep_fixture.h tests/unit/suite.h
+tests_unit_check_hidden_CFLAGS = $(unit_cflags)
+tests_unit_check_hidden_LDADD = tests/unit/libstandin.la $(unit_ldadd)
+tests_unit_check_keep_SOURCES = tests/unit/check_keep.c tests/unit/keep_fixture.h tests/unit/suite.h
+tests_unit_check_keep_CFLAGS = $(unit_cflags)
+tests_unit_check_keep_LDADD = tests/unit/libstandin.la $(unit_ldadd)
+tests_unit_check_kept_SOURCES = tests/unit/check_kept.c tests/unit/keep_fixture.h tests/unit/suite.h
+tests_unit_check_kept_CFLAGS = $(unit_cflags)
+tests_unit_check_kept_LDADD = tests/unit/libstandin.la $(unit_ldadd)

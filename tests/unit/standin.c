@@ -57,6 +57,8 @@ static struct {
 	uint64_t base, size, buffer_id;
 	CUcontext context;
 	bool rdma_capable;
+	bool described, host;
+	int device;
 } memories[MEMORIES];
 static uint64_t last_buffer_id;
 static _Atomic unsigned int sync_memops;
@@ -73,12 +75,27 @@ uint64_t standin_allocate(uint64_t base, uint64_t size, CUcontext context, bool 
 		memories[i].size = size;
 		memories[i].context = context;
 		memories[i].rdma_capable = rdma_capable;
+		memories[i].described = memories[i].host = false;
+		memories[i].device = 0;
 		id = memories[i].buffer_id = ++last_buffer_id;
 	}
 	pthread_mutex_unlock(&lock);
 	if (!id)
 		abort();
 	return id;
+}
+
+void standin_describe(uint64_t base, int device, bool host)
+{
+	pthread_mutex_lock(&lock);
+	for (size_t i = 0; i < MEMORIES; i++) {
+		if (!memories[i].size || memories[i].base != base)
+			continue;
+		memories[i].described = true;
+		memories[i].device = device;
+		memories[i].host = host;
+	}
+	pthread_mutex_unlock(&lock);
 }
 
 void standin_free(uint64_t base)
@@ -99,6 +116,17 @@ unsigned int standin_sync_memops(void)
 CUresult (*standin_attributes)(unsigned int count, CUpointer_attribute *attributes, void **data,
 			       CUdeviceptr address);
 
+static void describe(size_t i, CUpointer_attribute attribute, void *data)
+{
+	if (attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR)
+		*(uint64_t *)data = memories[i].base;
+	else if (attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE)
+		*(uint64_t *)data = memories[i].size;
+	else if (attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE)
+		*(unsigned int *)data =
+			memories[i].host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+}
+
 static CUresult get_attributes(unsigned int count, CUpointer_attribute *attributes, void **data,
 			       CUdeviceptr address)
 {
@@ -117,9 +145,11 @@ static CUresult get_attributes(unsigned int count, CUpointer_attribute *attribut
 			else if (attributes[j] == CU_POINTER_ATTRIBUTE_BUFFER_ID)
 				*(uint64_t *)data[j] = memories[i].buffer_id;
 			else if (attributes[j] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
-				*(int *)data[j] = 0;
+				*(int *)data[j] = memories[i].device;
 			else if (attributes[j] == CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE)
 				*(unsigned int *)data[j] = memories[i].rdma_capable;
+			else if (memories[i].described)
+				describe(i, attributes[j], data[j]);
 		}
 		result = CUDA_SUCCESS;
 		break;
@@ -166,7 +196,7 @@ const char *peerpin_version(void)
 
 /* ---- subscriber ---- */
 
-struct standin_events standin_events;
+struct standin_events standin_events, standin_program_events;
 bool standin_with_registration;
 
 static void allocated(const struct allocation *allocation)
@@ -187,8 +217,25 @@ static void freeing(const struct allocation *allocation)
 		standin_events.last_freeing = *allocation;
 }
 
+static void program_allocated(const struct allocation *allocation)
+{
+	standin_program_events.allocated++;
+	if (!standin_with_registration)
+		standin_program_events.last_allocated = *allocation;
+}
+
+static void program_freeing(const struct allocation *allocation)
+{
+	standin_program_events.freeing++;
+	if (!standin_with_registration)
+		standin_program_events.last_freeing = *allocation;
+}
+
 static const struct memory_subscriber subscriber = { .allocated = allocated, .freeing = freeing };
-const struct memory_subscriber *const memory_subscribers[] = { &subscriber, NULL };
+static const struct memory_subscriber program = { .of_program = true,
+						  .allocated = program_allocated,
+						  .freeing = program_freeing };
+const struct memory_subscriber *const memory_subscribers[] = { &subscriber, &program, NULL };
 
 /* ---- adapter ---- */
 
@@ -370,7 +417,7 @@ void standin_reset(void)
 	blocked = unpin_blocked = in_blocked_unpin = false;
 	failure = 0;
 	pthread_mutex_unlock(&lock);
-	standin_events = (struct standin_events){ 0 };
+	standin_events = standin_program_events = (struct standin_events){ 0 };
 	standin_with_registration = false;
 	standin_attributes = NULL;
 	standin_driver = (struct driver_calls)DRIVER;

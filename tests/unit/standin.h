@@ -18,6 +18,8 @@
 
 /* Add memory to the driver; returns its BUFFER_ID. */
 uint64_t standin_allocate(uint64_t base, uint64_t size, CUcontext context, bool rdma_capable);
+/* Make the driver report all attributes of the memory: its range, GPU and type. */
+void standin_describe(uint64_t base, int device, bool host);
 /* Remove memory from the driver. */
 void standin_free(uint64_t base);
 /* If not NULL, answers instead of the driver, for more memory than the driver has. */
@@ -36,6 +38,7 @@ struct standin_events {
 	struct allocation last_allocated, last_freeing;
 };
 extern struct standin_events standin_events;
+extern struct standin_events standin_program_events; /* of the program's events */
 extern bool standin_with_registration;
 
 /* ---- adapter ---- */

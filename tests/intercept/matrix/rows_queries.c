@@ -47,6 +47,15 @@ bool test_cuMemGetAddressRange_v2(void)
 	return OK(driver.cuMemFree_v2(address));
 }
 
+/* The test runs with a PEERPIN_KEEP that no allocation fits in. */
+bool test_cuMemGetInfo_v2(void)
+{
+	size_t free = 0, total = 0;
+
+	NEED(RISES("memory_queries", f->cuMemGetInfo_v2(&free, &total)));
+	return free && free <= total;
+}
+
 static const unsigned int on = 1;
 
 bool test_cuPointerSetAttribute(void)

@@ -8,6 +8,8 @@
 #define PATTERN	   0xa5
 #define SLOT_BYTES 32 /* the largest answer has 12 */
 
+unsigned long kept_queries;
+
 struct answer {
 	CUresult result;
 	unsigned char slots[LIST_MAX][SLOT_BYTES];
@@ -106,6 +108,62 @@ static void ask_one(const struct functions *functions, const struct query *query
 	}
 }
 
+/* ---- freed memory ---- */
+
+#define ABSENT ((uint64_t)0x2000) /* no process has memory there */
+
+/* True if the program has freed the memory and the driver still reports it. */
+static bool is_kept(uint64_t address)
+{
+	CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_BUFFER_ID;
+	uint64_t id = 0;
+	void *data = &id;
+
+	return whole_population && !population_has(whole_population, address) &&
+	       own.cuPointerGetAttributes(1, &attribute, &data, address) == CUDA_SUCCESS && id;
+}
+
+/* Store an entry's value as the driver does. No value at an address without memory has a byte of
+ * the pattern, but for the address itself. */
+static void merge(const struct query *query, unsigned int entry, const unsigned char *value,
+		  struct answer *answer)
+{
+	unsigned char *to = answer->slots[query->slots[entry]];
+	uint64_t stored;
+
+	memcpy(&stored, value, sizeof(stored));
+	if (stored == ABSENT && query->names[entry] == CU_POINTER_ATTRIBUTE_HOST_POINTER) {
+		memcpy(to, &query->address, sizeof(query->address));
+		return;
+	}
+	for (int i = 0; i < SLOT_BYTES; i++)
+		to[i] = value[i] == PATTERN ? to[i] : value[i];
+}
+
+/* The driver's answer. At kept memory, its answer at freed memory: the answer at any address
+ * without memory, except that a list stores the address itself as the host pointer (measured). */
+static void ask_driver(const struct query *query, struct answer *answer)
+{
+	struct query absent = *query;
+	struct answer apart;
+
+	if (!is_kept(query->address)) {
+		ask_one(&own, query, answer);
+		return;
+	}
+	kept_queries++;
+	absent.address = ABSENT;
+	for (unsigned int i = 0; i < query->count; i++)
+		absent.slots[i] = query->slots[i] < 0 ? -1 : (int)i;
+	ask_one(&own, &absent, &apart);
+	memset(answer, PATTERN, sizeof(*answer));
+	answer->result = apart.result;
+	for (unsigned int i = 0; i < query->count; i++) {
+		if (query->slots[i] >= 0)
+			merge(query, i, apart.slots[i], answer);
+	}
+}
+
 static const char *bytes(const unsigned char *from, char *text)
 {
 	for (int i = 0; i < 16; i++)
@@ -122,7 +180,7 @@ void query_ask(const struct query *query, const struct dice *dice)
 	char one[40], other[40];
 
 	ask_one(&client, query, &from_client);
-	ask_one(&own, query, &from_driver);
+	ask_driver(query, &from_driver);
 	if (from_client.result != from_driver.result)
 		fail(dice, "%s, %u entries, the first %d, at 0x%llx: %d, but the driver says %d",
 		     forms[query->form], query->count, (int)query->names[0],

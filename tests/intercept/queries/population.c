@@ -228,6 +228,17 @@ void population_turn(struct population *population, struct dice *dice)
 	}
 }
 
+bool population_has(const struct population *population, uint64_t address)
+{
+	for (int i = 0; i < population->count; i++) {
+		const struct member *member = &population->members[i];
+
+		if (address - member->address < member->size)
+			return true;
+	}
+	return false;
+}
+
 static uint64_t address_in(const struct member *member, struct dice *dice, bool settled)
 {
 	uint64_t address = member->address, size = member->size;

@@ -21,6 +21,7 @@
 #define THREADS 4
 
 struct functions client, own;
+const struct population *whole_population;
 
 static CUcontext context;
 static CUstream stream;
@@ -280,12 +281,15 @@ static void one_at_a_time(struct dice *dice)
 {
 	static struct population population;
 
+	whole_population = &population;
 	begin_askers(dice);
 	refuse_set_in_capture(dice);
 	for (; dice->step < steps; dice->step++)
 		live(&population, dice, true);
 	population_end(&population, dice);
 	end_askers(dice);
+	whole_population = NULL;
+	printf("queries of kept memory: %s\n", kept_queries ? "some" : "none");
 }
 
 static void *live_beside_others(void *argument)

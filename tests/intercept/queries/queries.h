@@ -94,7 +94,14 @@ void population_turn(struct population *population, struct dice *dice);
 /* An address to query; `settled`: inside live memory, which no other thread changes. */
 uint64_t population_address(const struct population *population, struct dice *dice, bool settled);
 
+/* In the first part, all memory of the program; else NULL. Memory that the driver reports elsewhere
+ * is kept (PEERPIN_KEEP): freed memory to the program. */
+extern const struct population *whole_population;
+bool population_has(const struct population *population, uint64_t address);
+
 /* ---- ask.c ---- */
+
+extern unsigned long kept_queries; /* so far, of freed memory that the driver still reports */
 
 enum form { SINGLE, LIST, RANGE, RETAIN, FORMS };
 

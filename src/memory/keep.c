@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* keep.c -- frees that keep memory, and allocations that reuse it */
+#include "memory/keep.h"
+
+#include "base/config.h"
+#include "base/log.h"
+#include "base/object.h"
+#include "base/process.h"
+#include "base/system.h"
+#include "memory/driver.h"
+#include "memory/events.h"
+#include "memory/kept.h"
+#include "memory/queries.h"
+#include "memory/table.h"
+#include "report/statistics.h"
+
+_Atomic int keep_mode = KEEP_UNDECIDED;
+
+/* compute-sanitizer has to see each allocation and each free. */
+static bool keep_is_sanitized(void)
+{
+	static _Atomic uint64_t answer;
+
+	return object_is_loaded("libsanitizer-collection.so", &answer);
+}
+
+static void keep_begin(void)
+{
+	const struct config *config = config_get();
+	int undecided = KEEP_UNDECIDED, mode = config->stats_file ? KEEP_WATCHING : KEEP_OFF;
+
+	if (config->keep || config->keep_host) {
+		mode = keep_is_sanitized() ? KEEP_OFF : KEEP_ON;
+		if (mode != KEEP_ON)
+			log_once(LOG_WARN,
+				 "PEERPIN_KEEP has no effect under compute-sanitizer, which "
+				 "checks each allocation and each free.");
+	}
+	replace_seq_cst(&keep_mode, &undecided, mode);
+}
+
+bool keep_has_begun(void)
+{
+	if (process_is_passive() || process_is_done())
+		return false;
+	if (load_relaxed(&keep_mode) == KEEP_UNDECIDED)
+		keep_begin();
+	return load_relaxed(&keep_mode) != KEEP_OFF;
+}
+
+void keep_end(void)
+{
+	int on = KEEP_ON;
+
+	replace_seq_cst(&keep_mode, &on, KEEP_ENDED);
+}
+
+/* True while memory may be kept and reused. */
+static bool keep_is_possible(void)
+{
+	switch (load_relaxed(&keep_mode)) {
+	case KEEP_ON:
+		return !queries_may_be_captured();
+	case KEEP_ENDED:
+		keep_release_context(NULL);
+		return false;
+	default:
+		return false;
+	}
+}
+
+/* ---- requests ----
+ *
+ * The key of a record restores the request, which its size does not describe: of pitched memory the
+ * pitch (31 bits), the padding of a row (31 bits) and the element (2 bits); of host memory the
+ * flags. 0: other memory.
+ */
+
+#define PITCH_MAX ((uint64_t)1 << 31)
+
+static uint64_t keep_key_of(const struct keep_request *request, uint64_t pitch)
+{
+	if (request->kind == ALLOCATION_HOST)
+		return (uint64_t)request->detail << 1 | 1;
+	if (pitch >= PITCH_MAX || request->width > pitch ||
+	    (request->detail != 4 && request->detail != 8 && request->detail != 16))
+		return 0;
+	return pitch << 33 | (pitch - request->width) << 2 |
+	       (uint64_t)(__builtin_ctz(request->detail) - 1);
+}
+
+static uint64_t keep_pitch_of(const struct allocation *allocation)
+{
+	return allocation->keep_key >> 33;
+}
+
+/* False: memory that is never kept. */
+static bool keep_request_of(const struct allocation *allocation, struct keep_request *request)
+{
+	uint64_t key = allocation->keep_key, pitch = keep_pitch_of(allocation);
+
+	*request = (struct keep_request){ .kind = allocation->kind };
+	switch (allocation->kind) {
+	case ALLOCATION_DEVICE:
+		request->width = allocation->size;
+		return true;
+	case ALLOCATION_PITCHED:
+		request->width = pitch - (key >> 2 & (PITCH_MAX - 1));
+		request->height = pitch ? allocation->size / pitch : 0;
+		request->detail = 2u << (key & 3);
+		return key;
+	case ALLOCATION_HOST:
+		request->width = allocation->size;
+		request->detail = (unsigned int)(key >> 1);
+		return key;
+	default:
+		return false;
+	}
+}
+
+void keep_allocated(const struct keep_request *request, uint64_t base, uint64_t pitch)
+{
+	table_set_keep_key(base, keep_key_of(request, pitch));
+}
+
+/* CUDA_SUCCESS: today's interface may be used in the calling thread's context. */
+static CUresult keep_context_state(void)
+{
+	const struct driver_calls *driver = driver_calls();
+	unsigned int version = 0;
+	CUresult result = driver->cuCtxGetApiVersion ? driver->cuCtxGetApiVersion(NULL, &version)
+						     : CUDA_ERROR_NOT_SUPPORTED;
+
+	return result == CUDA_SUCCESS && version < 3020 ? CUDA_ERROR_NOT_SUPPORTED : result;
+}
+
+/* ---- frees ---- */
+
+/* Wait for all work of the context, as the driver's free does: for no other context (measured, also
+ * for a context with peer access, whose kernel then fails). */
+static CUresult keep_wait(CUcontext context)
+{
+	const struct driver_calls *driver = driver_calls();
+	CUcontext current = NULL;
+	CUresult result;
+
+	if (!driver->cuCtxSynchronize || driver->cuCtxGetCurrent(&current) != CUDA_SUCCESS)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	if (current == context)
+		return driver->cuCtxSynchronize();
+	result = driver->cuCtxPushCurrent_v2(context);
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = driver->cuCtxSynchronize();
+	driver->cuCtxPopCurrent_v2(&current);
+	return result;
+}
+
+/* The driver refuses a free with a destroyed context, in a context of the interface before
+ * CUDA 3.2, and after a failed kernel (measured). */
+static bool keep_may_free(void)
+{
+	CUresult state = keep_context_state();
+
+	return state == CUDA_SUCCESS || state == CUDA_ERROR_INVALID_CONTEXT;
+}
+
+/* The caller has hidden the allocation. */
+static bool keep_hidden(struct kept *kept)
+{
+	events_hidden(&kept->allocation);
+	if (keep_wait(kept->allocation.context) == CUDA_SUCCESS && kept_add(kept))
+		return true;
+	/* The driver's own free decides. */
+	if (table_show(&kept->allocation))
+		events_shown(&kept->allocation);
+	return false;
+}
+
+bool keep_free(enum memory_free call, uint64_t address, union keep_target target)
+{
+	struct kept kept = { .target = target };
+	int held;
+	bool keeps;
+
+	if (!keep_is_possible() || !memory_find(address, &kept.allocation) ||
+	    kept.allocation.base != address ||
+	    (kept.allocation.kind == ALLOCATION_HOST) != (call == FREE_HOST) ||
+	    !keep_request_of(&kept.allocation, &kept.request) || !kept.allocation.described ||
+	    !kept.allocation.context || !kept_is_within_limit(&kept.allocation) ||
+	    !keep_may_free() || (memory_is_verified() && !memory_check(&kept.allocation)) ||
+	    !table_hide(&kept.allocation))
+		return false;
+	held = system_hold_cancellation();
+	keeps = keep_hidden(&kept);
+	if (keeps) {
+		statistics_count(kept);
+		events_count_free(&kept.allocation, 1);
+		kept_apply_limit(&kept.allocation);
+	}
+	system_release_cancellation(held);
+	return keeps;
+}
+
+uint64_t keep_visible_slowly(uint64_t address)
+{
+	return table_is_address_hidden(address) || kept_is_releasing(address) ? KEEP_ABSENT
+									      : address;
+}
+
+/* ---- allocations ---- */
+
+/* The context of the calling thread, if the driver would allocate there. */
+static CUcontext keep_current_context(void)
+{
+	const struct driver_calls *driver = driver_calls();
+	CUcontext context = NULL;
+
+	return driver->cuCtxGetCurrent && keep_context_state() == CUDA_SUCCESS &&
+			       driver->cuCtxGetCurrent(&context) == CUDA_SUCCESS
+		       ? context
+		       : NULL;
+}
+
+bool keep_allocate(const struct keep_request *request, CUdeviceptr *address, size_t *pitch)
+{
+	CUcontext context;
+	struct kept kept;
+
+	if (!statistics_get(kept) || !keep_is_possible())
+		return false;
+	context = keep_current_context();
+	while (context && kept_take(context, request, &kept)) {
+		/* A context may have ended in a call that peerpin does not intercept. */
+		if (!memory_check(&kept.allocation) || !table_show(&kept.allocation))
+			continue;
+		statistics_count(reused);
+		events_count_allocation(kept.allocation.kind, kept.allocation.size);
+		events_shown(&kept.allocation);
+		if (pitch)
+			*pitch = keep_pitch_of(&kept.allocation);
+		*address = kept.allocation.base;
+		return true;
+	}
+	return false;
+}
+
+/* ---- memory pressure, and ends ---- */
+
+static int keep_current_device(void)
+{
+	const struct driver_calls *driver = driver_calls();
+	CUdevice device = -1;
+
+	return driver->cuCtxGetDevice && driver->cuCtxGetDevice(&device) == CUDA_SUCCESS ? device
+											 : -1;
+}
+
+uint64_t keep_free_bytes(void)
+{
+	return kept_block_bytes(keep_current_device());
+}
+
+bool keep_release(int device, uint64_t bytes)
+{
+	if (device == KEEP_CURRENT)
+		device = keep_current_device();
+	return device != KEEP_CURRENT && kept_release(device, bytes);
+}
+
+bool keep_await_release(uint64_t ended)
+{
+	kept_await_releases(NULL);
+	return load_relaxed(&keep_releases_ended) != ended;
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* keep_watch.c -- measures what PEERPIN_KEEP would save */
+#include "memory/keep_watch.h"
+
+#include <pthread.h>
+
+#include "memory/keep.h"
+#include "report/statistics.h"
+
+#define SIZES 1024u
+
+/* A size of which memory was freed. A repeated size keeps its entry: others of that entry are not
+ * measured. */
+static struct size {
+	uint64_t bytes;
+	uint64_t freed;	  /* frees without a repeated allocation yet */
+	uint64_t free_ns; /* their time */
+	uint64_t repeated;
+	uint64_t needed; /* allocations of this size to keep */
+} sizes[SIZES];
+static pthread_mutex_t watch_lock = PTHREAD_MUTEX_INITIALIZER; /* guards sizes; taken alone */
+
+uint64_t keep_watch_begin(void)
+{
+	return load_relaxed(&keep_mode) == KEEP_WATCHING ? statistics_clock() : 0;
+}
+
+uint64_t keep_watch_size(uint64_t base)
+{
+	struct allocation allocation;
+
+	return memory_find(base, &allocation) && allocation.base == base &&
+			       allocation.kind == ALLOCATION_DEVICE
+		       ? allocation.size
+		       : 0;
+}
+
+static struct size *keep_watch_find(uint64_t bytes)
+{
+	return &sizes[(bytes * 0x9e3779b97f4a7c15u >> 48) % SIZES];
+}
+
+void keep_watch_freed(uint64_t size, uint64_t start)
+{
+	uint64_t duration = statistics_clock() - start;
+	struct size *entry = keep_watch_find(size);
+
+	pthread_mutex_lock(&watch_lock);
+	if (entry->bytes != size && !entry->repeated)
+		*entry = (struct size){ .bytes = size };
+	if (entry->bytes == size) {
+		entry->freed++;
+		entry->free_ns += duration;
+	}
+	pthread_mutex_unlock(&watch_lock);
+}
+
+/* A program that frees many allocations once and then repeats a few needs to keep those few. */
+static uint64_t keep_watch_needed(const struct size *entry)
+{
+	return entry->freed < entry->repeated ? entry->freed : entry->repeated;
+}
+
+void keep_watch_allocated(uint64_t size, uint64_t start)
+{
+	uint64_t duration = statistics_clock() - start, free_ns, needed;
+	struct size *entry = keep_watch_find(size);
+
+	pthread_mutex_lock(&watch_lock);
+	if (entry->bytes == size && entry->freed) {
+		free_ns = entry->free_ns / entry->freed;
+		entry->repeated++;
+		needed = keep_watch_needed(entry);
+		if (needed > entry->needed) {
+			statistics_add(repeated_bytes, (needed - entry->needed) * size);
+			entry->needed = needed;
+		}
+		entry->free_ns -= free_ns;
+		entry->freed--;
+		statistics_count(repeated);
+		statistics_add(repeated_ns, duration + free_ns);
+	}
+	pthread_mutex_unlock(&watch_lock);
+}

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* kept.c -- the list of kept allocations and its order
+ *
+ * One list for each GPU and one for the host, in the order of the frees; and a hash table by
+ * context and request. An allocation that is taken out is in no list; while its memory is released
+ * it is in `releasing`, because its record ends before the driver frees it.
+ */
+#include "memory/kept.h"
+
+#include <pthread.h>
+#include <sys/queue.h>
+
+#include "base/log.h"
+#include "base/pool.h"
+#include "base/system.h"
+#include "memory/driver.h"
+#include "memory/events.h"
+#include "memory/table.h"
+#include "report/statistics.h"
+
+#define DEVICES_MAX 64
+#define HOST	    DEVICES_MAX /* number of the host's list */
+#define BUCKETS	    4096u
+
+struct entry {
+	struct entry *next_free;
+	struct kept kept;
+	LIST_ENTRY(entry) in_bucket;
+	TAILQ_ENTRY(entry) in_list; /* of the device; or releasing */
+};
+
+TAILQ_HEAD(entries, entry);
+
+static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct pool entry_pool = POOL_INITIALIZER(struct entry);
+static LIST_HEAD(, entry) buckets[BUCKETS];
+static struct entries releasing = TAILQ_HEAD_INITIALIZER(releasing);
+static _Atomic unsigned int releases; /* number in `releasing` */
+static pthread_cond_t release_ended = PTHREAD_COND_INITIALIZER;
+_Atomic uint64_t keep_releases_ended;
+static __thread unsigned int own_releases __attribute__((tls_model("initial-exec")));
+
+static struct list {
+	struct entries entries;	 /* the least recently kept first; set up by the first one */
+	uint64_t bytes;		 /* as the driver counts them */
+	_Atomic uint64_t blocks; /* of them, bytes in blocks of their own */
+} lists[HOST + 1];
+
+/* Higher ordinals share the last list of a device. */
+static unsigned int kept_list_of(int device)
+{
+	if (device == KEEP_HOST)
+		return HOST;
+	return device < 0 || device >= DEVICES_MAX ? DEVICES_MAX - 1 : (unsigned int)device;
+}
+
+static unsigned int kept_list_number(const struct allocation *allocation)
+{
+	return kept_list_of(allocation->kind == ALLOCATION_HOST ? KEEP_HOST : allocation->device);
+}
+
+/* ---- the list; with the lock held ---- */
+
+static unsigned int kept_bucket(CUcontext context, const struct keep_request *request)
+{
+	uint64_t mixed = (uintptr_t)context >> 4;
+
+	mixed = (mixed ^ request->kind ^ (uint64_t)request->detail << 8) * 0x9e3779b97f4a7c15u;
+	mixed = (mixed ^ mixed >> 29 ^ request->width) * 0x9e3779b97f4a7c15u;
+	mixed = (mixed ^ mixed >> 29 ^ request->height) * 0x9e3779b97f4a7c15u;
+	return (unsigned int)(mixed >> 52) % BUCKETS;
+}
+
+static bool kept_is_for(const struct entry *entry, CUcontext context,
+			const struct keep_request *request)
+{
+	const struct keep_request *other = &entry->kept.request;
+
+	return entry->kept.allocation.context == context && other->kind == request->kind &&
+	       other->detail == request->detail && other->width == request->width &&
+	       other->height == request->height;
+}
+
+/* Count the entry's bytes as kept, or no longer. */
+static void kept_count(const struct entry *entry, bool added)
+{
+	const struct allocation *allocation = &entry->kept.allocation;
+	struct list *list = &lists[kept_list_number(allocation)];
+	uint64_t sign = added ? 1 : UINT64_MAX, bytes = sign * kept_bytes_of(allocation);
+
+	list->bytes += bytes;
+	add_relaxed(&list->blocks, sign * kept_block_bytes_of(allocation));
+	if (allocation->kind == ALLOCATION_HOST)
+		statistics_add(kept_host_bytes, bytes);
+	else
+		statistics_add(kept_bytes, bytes);
+}
+
+/* Count within the limits: an added allocation exceeds them until others are released. */
+static void kept_count_peaks(void)
+{
+	uint64_t bytes = statistics_get(kept_bytes), peak = statistics_get(kept_bytes_peak),
+		 host_bytes = statistics_get(kept_host_bytes),
+		 host_peak = statistics_get(kept_host_bytes_peak);
+
+	if (bytes > peak)
+		statistics_add(kept_bytes_peak, bytes - peak);
+	if (host_bytes > host_peak)
+		statistics_add(kept_host_bytes_peak, host_bytes - host_peak);
+}
+
+static void kept_unlink(struct entry *entry)
+{
+	LIST_REMOVE(entry, in_bucket);
+	TAILQ_REMOVE(&lists[kept_list_number(&entry->kept.allocation)].entries, entry, in_list);
+	kept_count(entry, false);
+}
+
+bool kept_add(const struct kept *kept)
+{
+	struct list *list = &lists[kept_list_number(&kept->allocation)];
+	struct entry *entry;
+
+	pthread_mutex_lock(&kept_lock);
+	entry = pool_get(&entry_pool);
+	if (entry) {
+		entry->kept = *kept;
+		if (!list->entries.tqh_last)
+			TAILQ_INIT(&list->entries);
+		LIST_INSERT_HEAD(&buckets[kept_bucket(kept->allocation.context, &kept->request)],
+				 entry, in_bucket);
+		TAILQ_INSERT_TAIL(&list->entries, entry, in_list);
+		kept_count(entry, true);
+	}
+	pthread_mutex_unlock(&kept_lock);
+	return entry;
+}
+
+bool kept_take(CUcontext context, const struct keep_request *request, struct kept *taken)
+{
+	struct entry *entry;
+
+	pthread_mutex_lock(&kept_lock);
+	LIST_FOREACH(entry, &buckets[kept_bucket(context, request)], in_bucket) {
+		if (kept_is_for(entry, context, request))
+			break;
+	}
+	if (entry) {
+		kept_unlink(entry);
+		*taken = entry->kept;
+		pool_put(&entry_pool, entry);
+	}
+	pthread_mutex_unlock(&kept_lock);
+	return entry;
+}
+
+/* ---- releases ---- */
+
+/* A free in relaxed mode disturbs no capture of another thread (measured). */
+static void kept_free(const struct kept *kept)
+{
+	const struct allocation *allocation = &kept->allocation;
+	CUstreamCaptureMode mode;
+	bool relaxed = driver_relax_capture(&mode);
+	CUresult result = allocation->kind == ALLOCATION_HOST
+				  ? kept->target.host((void *)(uintptr_t)allocation->base)
+				  : kept->target.device(allocation->base);
+
+	driver_restore_capture(relaxed, &mode);
+	statistics_count(kept_released);
+	if (result != CUDA_SUCCESS)
+		log_once(LOG_WARN,
+			 "kept memory at 0x%llx, %llu bytes, could not be freed: the driver "
+			 "returned %d. The memory stays allocated.",
+			 (unsigned long long)allocation->base, (unsigned long long)allocation->size,
+			 (int)result);
+}
+
+/* The entry is in `releasing`. */
+static void kept_release_entry(struct entry *entry)
+{
+	const struct allocation *allocation = &entry->kept.allocation;
+	struct allocation ended;
+
+	/* Otherwise the memory has ended with its context. In a call that ends a context after a
+	 * count, it may just have: other memory may have the address. */
+	if (table_take(allocation->base, allocation->id, &ended)) {
+		events_freeing(&ended);
+		if (attributes_match(&ended))
+			kept_free(&entry->kept);
+	}
+	pthread_mutex_lock(&kept_lock);
+	TAILQ_REMOVE(&releasing, entry, in_list);
+	subtract_seq_cst(&releases, 1);
+	pool_put(&entry_pool, entry);
+	add_relaxed(&keep_releases_ended, 1);
+	pthread_mutex_unlock(&kept_lock);
+	system_wake(&release_ended);
+}
+
+/* What to release: an entry of one list at a time. */
+struct choice {
+	unsigned int from, to; /* lists; `to` excluded */
+	CUcontext context;     /* NULL: of any context */
+	uint64_t above;	       /* only while the list has more bytes */
+	bool largest;	       /* first; else the least recently kept */
+};
+
+/* With the lock held. */
+static struct entry *kept_choose(const struct choice *choice)
+{
+	struct entry *entry, *best = NULL;
+
+	for (unsigned int i = choice->from; i < choice->to && !best; i++) {
+		if (lists[i].bytes <= choice->above)
+			continue;
+		TAILQ_FOREACH(entry, &lists[i].entries, in_list) {
+			if ((!choice->context ||
+			     entry->kept.allocation.context == choice->context) &&
+			    (!best || entry->kept.allocation.size > best->kept.allocation.size))
+				best = entry;
+			if (best && !choice->largest)
+				break;
+		}
+	}
+	return best;
+}
+
+/* Release one entry. Returns its bytes; 0: there is none. */
+static uint64_t kept_release_one(const struct choice *choice)
+{
+	struct entry *entry;
+	uint64_t bytes = 0;
+	int held;
+
+	pthread_mutex_lock(&kept_lock);
+	entry = kept_choose(choice);
+	if (entry) {
+		bytes = kept_bytes_of(&entry->kept.allocation);
+		kept_unlink(entry);
+		add_seq_cst(&releases, 1);
+		TAILQ_INSERT_TAIL(&releasing, entry, in_list);
+	} else {
+		kept_count_peaks();
+	}
+	pthread_mutex_unlock(&kept_lock);
+	if (entry) {
+		held = system_hold_cancellation();
+		own_releases++;
+		kept_release_entry(entry);
+		own_releases--;
+		system_release_cancellation(held);
+	}
+	return bytes;
+}
+
+/* A subscriber's call inside a release does not wait: two of them would wait for each other. */
+void kept_await_releases(CUcontext context)
+{
+	struct entry *entry;
+
+	if (own_releases || !load_seq_cst(&releases))
+		return;
+	pthread_mutex_lock(&kept_lock);
+	do {
+		TAILQ_FOREACH(entry, &releasing, in_list) {
+			if (!context || entry->kept.allocation.context == context)
+				break;
+		}
+		if (entry)
+			system_wait(&release_ended, &kept_lock);
+	} while (entry && context);
+	pthread_mutex_unlock(&kept_lock);
+}
+
+void kept_apply_limit(const struct allocation *allocation)
+{
+	unsigned int list = kept_list_number(allocation);
+	struct choice choice = { list, list + 1, .above = kept_limit(allocation) };
+
+	while (kept_release_one(&choice))
+		;
+}
+
+bool kept_release(int device, uint64_t bytes)
+{
+	unsigned int list = kept_list_of(device);
+	struct choice choice = { list, list + 1, .largest = true };
+	uint64_t released = 0, one;
+
+	if (device == KEEP_ANY)
+		choice = (struct choice){ 0, HOST + 1, .largest = true };
+	do
+		released += one = kept_release_one(&choice);
+	while (one && released < bytes);
+	return released;
+}
+
+void keep_release_context(CUcontext context)
+{
+	struct choice choice = { 0, HOST + 1, .context = context };
+
+	while (kept_release_one(&choice))
+		;
+	kept_await_releases(context);
+}
+
+void keep_forget_ended(void)
+{
+	struct entry *entry, *next;
+
+	pthread_mutex_lock(&kept_lock);
+	for (unsigned int i = 0; i <= HOST; i++) {
+		for (entry = TAILQ_FIRST(&lists[i].entries); entry; entry = next) {
+			next = TAILQ_NEXT(entry, in_list);
+			if (memory_is_live(&entry->kept.allocation))
+				continue;
+			kept_unlink(entry);
+			pool_put(&entry_pool, entry);
+		}
+	}
+	pthread_mutex_unlock(&kept_lock);
+}
+
+/* ---- for queries ---- */
+
+uint64_t kept_block_bytes(int device)
+{
+	return device < 0 || device >= DEVICES_MAX ? 0 : load_relaxed(&lists[device].blocks);
+}
+
+bool kept_is_releasing(uint64_t address)
+{
+	struct allocation released;
+	struct entry *entry;
+
+	if (!load_seq_cst(&releases))
+		return false;
+	pthread_mutex_lock(&kept_lock);
+	TAILQ_FOREACH(entry, &releasing, in_list) {
+		if (address - entry->kept.allocation.base < entry->kept.allocation.size)
+			break;
+	}
+	if (entry)
+		released = entry->kept.allocation;
+	pthread_mutex_unlock(&kept_lock);
+	if (!entry)
+		return false;
+	/* Once the driver has freed it, there may be other memory, also without a record. */
+	released.base = address;
+	return attributes_match(&released);
+}

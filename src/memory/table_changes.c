@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* table_changes.c -- changes of live records: user words, use, SYNC_MEMOPS, kept memory */
+#include "memory/table.h"
+
+#include "base/atomics.h"
+#include "memory/record_side.h"
+
+static bool table_is_hidden(uint32_t slot)
+{
+	return load_relaxed(&table_side(slot)->event_id) == RECORD_HIDDEN;
+}
+
+static void table_change_traits(uint32_t slot, uint64_t remove, uint64_t add)
+{
+	_Atomic uint64_t *traits =
+		table_is_hidden(slot) ? &table_side(slot)->traits : &lookup_record(slot)->traits;
+
+	store_release(traits, (load_acquire(traits) & ~remove) | add);
+}
+
+void memory_set_user_word(const struct allocation *allocation, unsigned int which, uint64_t value)
+{
+	uint32_t slot = allocation->slot;
+
+	pthread_mutex_lock(&table_lock);
+	if (memory_is_live(allocation))
+		store_release(table_is_hidden(slot) ? &table_side(slot)->user_words[which]
+						    : &lookup_record(slot)->user_words[which],
+			      value);
+	pthread_mutex_unlock(&table_lock);
+}
+
+bool memory_is_visible(const struct allocation *allocation)
+{
+	uint64_t event_id = load_acquire(&table_side(allocation->slot)->event_id);
+
+	return memory_is_live(allocation) &&
+	       allocation->event_id == (event_id ? event_id : allocation->id);
+}
+
+void table_set_keep_key(uint64_t base, uint64_t key)
+{
+	struct found at;
+
+	pthread_mutex_lock(&table_lock);
+	if (lookup(base, &at) && !at.offset)
+		store_release(&lookup_detail(at.slot)->words[1], key);
+	pthread_mutex_unlock(&table_lock);
+}
+
+/* Words are moved one by one: a reader that sees some of them only is concurrent with the free. */
+static void table_move(_Atomic uint64_t *from, _Atomic uint64_t *to, uint64_t left)
+{
+	store_release(to, load_acquire(from));
+	store_release(from, left);
+}
+
+bool table_hide(struct allocation *allocation)
+{
+	struct record_side *side = table_side(allocation->slot);
+	struct record *record = lookup_record(allocation->slot);
+	uint64_t traits;
+	bool hides;
+
+	pthread_mutex_lock(&table_lock);
+	hides = memory_is_live(allocation) && !table_is_hidden(allocation->slot);
+	if (hides) {
+		allocation->event_id = load_relaxed(&side->event_id);
+		if (!allocation->event_id)
+			allocation->event_id = allocation->id;
+		traits = load_acquire(&record->traits);
+		table_move(&record->traits, &side->traits,
+			   (traits & TRAITS_SHOWN_WHILE_HIDDEN) | TRAIT_HIDDEN);
+		for (unsigned int i = 0; i < MEMORY_USER_WORDS; i++)
+			table_move(&record->user_words[i], &side->user_words[i], 0);
+		store_release(&side->event_id, RECORD_HIDDEN);
+	}
+	pthread_mutex_unlock(&table_lock);
+	return hides;
+}
+
+bool table_show(struct allocation *allocation)
+{
+	struct record_side *side = table_side(allocation->slot);
+	struct record *record = lookup_record(allocation->slot);
+	bool shows;
+
+	pthread_mutex_lock(&table_lock);
+	shows = memory_is_live(allocation) && table_is_hidden(allocation->slot);
+	if (shows) {
+		allocation->event_id = table_next_id();
+		allocation->hidden = false;
+		store_release(&side->event_id, allocation->event_id);
+		for (unsigned int i = 0; i < MEMORY_USER_WORDS; i++)
+			table_move(&side->user_words[i], &record->user_words[i], 0);
+		table_move(&side->traits, &record->traits, 0);
+	}
+	pthread_mutex_unlock(&table_lock);
+	return shows;
+}
+
+bool table_is_used(const struct allocation *allocation)
+{
+	uint64_t traits;
+
+	if (!allocation->slot)
+		return true;
+	traits = load_acquire(&lookup_record(allocation->slot)->traits);
+	return (traits & TRAIT_USED) || !memory_is_live(allocation);
+}
+
+bool table_mark_used(const struct allocation *allocation)
+{
+	bool first;
+
+	if (!allocation->slot ||
+	    (load_acquire(&lookup_record(allocation->slot)->traits) & TRAIT_USED))
+		return false;
+	pthread_mutex_lock(&table_lock);
+	first = memory_is_live(allocation) &&
+		!(load_acquire(&lookup_record(allocation->slot)->traits) & TRAIT_USED);
+	if (first)
+		table_change_traits(allocation->slot, 0, TRAIT_USED);
+	pthread_mutex_unlock(&table_lock);
+	return first;
+}
+
+bool table_setting_sync(const struct allocation *allocation, uint32_t *token)
+{
+	struct record_side *side;
+	bool live;
+
+	pthread_mutex_lock(&table_lock);
+	live = memory_is_live(allocation);
+	if (live) {
+		side = table_side(allocation->slot);
+		side->sets++;
+		/* The order of concurrent calls in the driver is unknown: token 0 leaves the value
+		 * unknown. */
+		*token = side->setting++ ? 0 : side->sets;
+		table_change_traits(allocation->slot, TRAIT_SYNC_KNOWN | TRAIT_SYNC_SET, 0);
+	}
+	pthread_mutex_unlock(&table_lock);
+	return live;
+}
+
+void table_set_sync(const struct allocation *allocation, uint32_t token, bool taken, bool value)
+{
+	struct record_side *side;
+
+	pthread_mutex_lock(&table_lock);
+	if (memory_is_live(allocation)) {
+		side = table_side(allocation->slot);
+		side->setting--;
+		if (taken && side->sets == token)
+			table_change_traits(allocation->slot, TRAIT_SYNC,
+					    TRAIT_SYNC_KNOWN |
+						    (value ? TRAIT_SYNC | TRAIT_SYNC_SET : 0));
+	}
+	pthread_mutex_unlock(&table_lock);
+}

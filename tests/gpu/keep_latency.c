@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* keep_latency.c -- latency of an allocation and its free, and of an idle cuCtxSynchronize, in one
+ * process; tests/gpu/keep_latencies compares processes
+ *
+ * A line for each case: its name and the median ns. Sizes that this GPU lacks are skipped.
+ */
+#include <string.h>
+
+#include "keep.h"
+#include "statistic.h"
+
+#define SAMPLES 501
+#define LEAST	5
+#define CASE_S	0.4 /* of each case at most; fewer samples then, LEAST at least */
+#define WARM_UP 2
+#define MIB	((size_t)1 << 20)
+
+static size_t size; /* of the measured allocation */
+
+static void synchronize(void)
+{
+	must_cuda(cuCtxSynchronize());
+}
+
+static void allocate_and_free(void)
+{
+	CUdeviceptr address;
+
+	must_cuda(cuMemAlloc_v2(&address, size));
+	must_cuda(cuMemFree_v2(address));
+}
+
+static void allocate_and_free_host(void)
+{
+	void *address;
+
+	must_cuda(cuMemHostAlloc(&address, size, 0));
+	must_cuda(cuMemFreeHost(address));
+}
+
+static int by_value(const void *left, const void *right)
+{
+	double one = *(const double *)left, other = *(const double *)right;
+
+	return (one > other) - (one < other);
+}
+
+static double median(void (*call)(void))
+{
+	static double samples[SAMPLES];
+	double end = seconds() + CASE_S, start;
+	size_t count = 0;
+
+	for (int i = 0; i < WARM_UP; i++)
+		call();
+	while (count < SAMPLES && (count < LEAST || seconds() < end)) {
+		start = seconds();
+		call();
+		samples[count++] = (seconds() - start) * 1e9;
+	}
+	qsort(samples, count, sizeof(samples[0]), by_value);
+	return samples[count / 2];
+}
+
+int main(void)
+{
+	static const struct {
+		const char *name;
+		void (*call)(void);
+		size_t size;
+	} cases[] = {
+		{ "idle cuCtxSynchronize", synchronize, 0 },
+		{ "cuMemAlloc + cuMemFree, 64 KiB", allocate_and_free, 64 << 10 },
+		{ "cuMemAlloc + cuMemFree, 2 MiB", allocate_and_free, 2 * MIB },
+		{ "cuMemAlloc + cuMemFree, 64 MiB", allocate_and_free, 64 * MIB },
+		{ "cuMemAlloc + cuMemFree, 1 GiB", allocate_and_free, 1024 * MIB },
+		{ "cuMemAlloc + cuMemFree, 16 GiB", allocate_and_free, 16384 * MIB },
+		{ "cuMemHostAlloc + cuMemFreeHost, 2 MiB", allocate_and_free_host, 2 * MIB },
+		{ "cuMemHostAlloc + cuMemFreeHost, 64 MiB", allocate_and_free_host, 64 * MIB },
+	};
+	bool preloaded = dlsym(RTLD_DEFAULT, "peerpin_statistic");
+	CUcontext context;
+	size_t free, total;
+
+	must_cuda(cuInit(0));
+	must_cuda(cuCtxCreate_v2(&context, 0, 0));
+	must_cuda(cuMemGetInfo_v2(&free, &total));
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		size = cases[i].size;
+		if (cases[i].call == allocate_and_free && size > free / 8 * 7)
+			printf("# %s: not on this GPU\n", cases[i].name);
+		else
+			printf("%s\t%.1f\n", cases[i].name, median(cases[i].call));
+	}
+	if (preloaded)
+		printf("# reused: %llu\n", (unsigned long long)statistic("reused"));
+	else
+		printf("# peerpin: no\n");
+	return 0;
+}

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* one_way.c -- two MPI ranks send GPU memory to and fro: fixed buffers, and fresh ones each time
+ *
+ * A fresh buffer is allocated, sent or received into, and freed: all of that counts. For each size
+ * a line with the least of the medians of several turns, one way. Each message is checked in
+ * untimed exchanges of both kinds.
+ *
+ * one_way [EXCHANGES]: to and fro, of each turn (default and limit: 60)
+ */
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include <cuda.h>
+#include <mpi.h>
+
+#define LARGEST	  ((size_t)4 << 20)
+#define EXCHANGES 60
+#define TURNS	  5
+#define CHECKED	  6
+
+static int rank, exchanges = EXCHANGES;
+
+#define must(condition)                                                                            \
+	do {                                                                                       \
+		if (!(condition)) {                                                                \
+			fprintf(stderr, "one_way: rank %d, line %d: not so: %s\n", rank, __LINE__, \
+				#condition);                                                       \
+			MPI_Abort(MPI_COMM_WORLD, 1);                                              \
+		}                                                                                  \
+	} while (0)
+
+static double now_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
+}
+
+static void transfer(bool sends, CUdeviceptr buffer, size_t size)
+{
+	void *address = (void *)(size_t)buffer;
+
+	if (sends)
+		must(!MPI_Send(address, (int)size, MPI_BYTE, 1 - rank, 0, MPI_COMM_WORLD));
+	else
+		must(!MPI_Recv(address, (int)size, MPI_BYTE, 1 - rank, 0, MPI_COMM_WORLD,
+			       MPI_STATUS_IGNORE));
+}
+
+/* One message of an exchange. fixed: 0, or the buffer. value: 0, or the bytes of the message. */
+static void message(bool sends, CUdeviceptr fixed, size_t size, unsigned char value)
+{
+	static unsigned char bytes[LARGEST];
+	CUdeviceptr buffer = fixed;
+
+	if (!fixed)
+		must(!cuMemAlloc(&buffer, size));
+	if (value)
+		must(!cuMemsetD8(buffer, sends ? value : 0, size) && !cuCtxSynchronize());
+	transfer(sends, buffer, size);
+	if (value && !sends) {
+		must(!cuMemcpyDtoH(bytes, buffer, size));
+		for (size_t i = 0; i < size; i++)
+			must(bytes[i] == value);
+	}
+	if (!fixed)
+		must(!cuMemFree(buffer));
+}
+
+static int by_value(const void *left, const void *right)
+{
+	double one = *(const double *)left, other = *(const double *)right;
+
+	return (one > other) - (one < other);
+}
+
+/* us of one message, the median */
+static double turn(CUdeviceptr fixed, size_t size)
+{
+	double times[EXCHANGES], start;
+
+	MPI_Barrier(MPI_COMM_WORLD);
+	for (int i = 0; i < exchanges; i++) {
+		start = now_us();
+		message(rank == 0, fixed, size, 0);
+		message(rank == 1, fixed, size, 0);
+		times[i] = (now_us() - start) / 2;
+	}
+	qsort(times, (size_t)exchanges, sizeof(times[0]), by_value);
+	return times[exchanges / 2];
+}
+
+static void measure(CUdeviceptr fixed, size_t size)
+{
+	double least[2] = { 1e9, 1e9 }, us;
+
+	for (int i = 0; i < CHECKED; i++) {
+		message(rank == 0, i % 2 ? fixed : 0, size, (unsigned char)(i + 1));
+		message(rank == 1, i % 2 ? fixed : 0, size, (unsigned char)(i + 101));
+	}
+	/* Alternating; the first turns warm up. */
+	for (int i = 0; i < 2 * TURNS; i++) {
+		us = turn(i % 2 ? 0 : fixed, size);
+		if (i > 1 && us < least[i % 2])
+			least[i % 2] = us;
+	}
+	if (rank == 0)
+		printf("%zu bytes: fixed %.1f us, fresh %.1f us\n", size, least[0], least[1]);
+}
+
+int main(int argc, char **argv)
+{
+	static const size_t sizes[] = { 8, 64 << 10, 1 << 20, LARGEST };
+	CUdeviceptr fixed;
+	CUcontext context;
+	int ranks;
+
+	must(!cuInit(0) && !cuDevicePrimaryCtxRetain(&context, 0) && !cuCtxSetCurrent(context));
+	MPI_Init(&argc, &argv);
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+	if (argc > 1)
+		exchanges = atoi(argv[1]);
+	must(ranks == 2 && exchanges > 0 && exchanges <= EXCHANGES);
+	must(!cuMemAlloc(&fixed, LARGEST));
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+		measure(fixed, sizes[i]);
+	must(!cuMemFree(fixed));
+	MPI_Finalize();
+	return 0;
+}

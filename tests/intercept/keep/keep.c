@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* keep.c -- the list of tests, and their helpers */
+#include "keep.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <string.h>
+
+#include "base/object.h"
+
+const struct test *const test_files[] = {
+	reuse_tests,   hidden_tests,   state_tests, capture_tests, limit_tests, pressure_tests,
+	context_tests, parallel_tests, event_tests, region_tests,  NULL
+};
+
+struct functions raw;
+
+/* Without dlsym, which peerpin intercepts. */
+static int read_raw(struct dl_phdr_info *object, size_t size, void *driver)
+{
+	struct object_tables tables;
+
+	(void)size;
+	if (object->dlpi_addr != ((struct link_map *)driver)->l_addr ||
+	    !object_read(object, &tables))
+		return 0;
+#define FUNCTION(symbol, ...) raw.symbol = (__typeof__(raw.symbol))object_find(&tables, #symbol);
+#include "memory/cuda_abi.def"
+#undef FUNCTION
+	return 1;
+}
+
+static void find_raw(void)
+{
+	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+
+	require(driver && dl_iterate_phdr(read_raw, driver) && raw.cuMemAlloc_v2);
+	require(raw.cuMemAlloc_v2 != cuMemAlloc_v2);
+}
+
+void begin(void)
+{
+	CUdevice gpu;
+
+	find_raw();
+	require_cuda(cuInit(0));
+	require_cuda(cuDeviceGet(&gpu, 0));
+	require_cuda(cuCtxCreate_v2(&context, 0, gpu));
+}
+
+static void *by_proc_address(const char *symbol)
+{
+	CUdriverProcAddressQueryResult status;
+	void *found = NULL;
+
+	require_cuda(cuGetProcAddress_v2(symbol, &found, 13000, 0, &status));
+	require(found);
+	return found;
+}
+
+struct calls calls_by(enum path path)
+{
+	struct calls calls = { cuMemAlloc_v2,	  cuMemFree_v2,	  cuMemAllocPitch_v2,
+			       cuMemAllocHost_v2, cuMemHostAlloc, cuMemFreeHost };
+	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+
+	if (path == BY_DLSYM) {
+		calls.alloc = (__typeof__(calls.alloc))dlsym(driver, "cuMemAlloc_v2");
+		calls.free = (__typeof__(calls.free))dlsym(driver, "cuMemFree_v2");
+		calls.pitch = (__typeof__(calls.pitch))dlsym(driver, "cuMemAllocPitch_v2");
+		calls.alloc_host = (__typeof__(calls.alloc_host))dlsym(driver, "cuMemAllocHost_v2");
+		calls.host_alloc = (__typeof__(calls.host_alloc))dlsym(driver, "cuMemHostAlloc");
+		calls.free_host = (__typeof__(calls.free_host))dlsym(driver, "cuMemFreeHost");
+	} else if (path == BY_PROC_ADDRESS) {
+		calls.alloc = (__typeof__(calls.alloc))by_proc_address("cuMemAlloc");
+		calls.free = (__typeof__(calls.free))by_proc_address("cuMemFree");
+		calls.pitch = (__typeof__(calls.pitch))by_proc_address("cuMemAllocPitch");
+		calls.alloc_host = (__typeof__(calls.alloc_host))by_proc_address("cuMemAllocHost");
+		calls.host_alloc = (__typeof__(calls.host_alloc))by_proc_address("cuMemHostAlloc");
+		calls.free_host = (__typeof__(calls.free_host))by_proc_address("cuMemFreeHost");
+	}
+	return calls;
+}
+
+uint64_t tag(CUdeviceptr address)
+{
+	CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_BUFFER_ID;
+	uint64_t id = 0;
+	void *value = &id;
+
+	require_cuda(raw.cuPointerGetAttributes(1, &attribute, &value, address));
+	return id;
+}
+
+CUdeviceptr allocate_host(size_t size)
+{
+	void *address;
+
+	require_cuda(cuMemHostAlloc(&address, size, 0));
+	return address_of(address);
+}
+
+void free_host(CUdeviceptr address)
+{
+	require_cuda(cuMemFreeHost(pointer_to(address)));
+}
+
+CUdeviceptr obtain(bool host, size_t size)
+{
+	return host ? allocate_host(size) : allocate(size);
+}
+
+void give_up(bool host, CUdeviceptr address)
+{
+	require_cuda(host ? cuMemFreeHost(pointer_to(address)) : cuMemFree_v2(address));
+}
+
+static CUdeviceptr keep_of(bool host, size_t size)
+{
+	CUdeviceptr address = obtain(host, size);
+	uint64_t id = tag(address);
+
+	give_up(host, address);
+	require(id && tag(address) == id);
+	return address;
+}
+
+CUdeviceptr keep(size_t size)
+{
+	return keep_of(false, size);
+}
+
+CUdeviceptr keep_host(size_t size)
+{
+	return keep_of(true, size);
+}
+
+size_t free_bytes(void)
+{
+	size_t bytes, total;
+
+	require_cuda(raw.cuMemGetInfo_v2(&bytes, &total));
+	return bytes;
+}
+
+void release_all(void)
+{
+	CUmemoryPool pool;
+
+	require_cuda(cuDeviceGetDefaultMemPool(&pool, 0));
+	require_cuda(cuMemPoolTrimTo(pool, 0));
+}
+
+void expect_no_kept(void)
+{
+	require(own("kept_bytes") == 0 && own("kept_host_bytes") == 0);
+	expect_no_errors();
+}
+
+void expect_no_errors(void)
+{
+	require(own("internal_errors") == 0 && own("missed_frees") == 0);
+	require(own("verify_disagreements") == 0 && own("untracked") == 0);
+}
+
+uint64_t query_tag(CUdeviceptr address)
+{
+	CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_BUFFER_ID;
+	uint64_t id = 0;
+	void *value = &id;
+
+	require_cuda(cuPointerGetAttributes(1, &attribute, &value, address));
+	return id;
+}

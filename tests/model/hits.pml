@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* hits.pml -- hits without a lock (registration/holds.h) beside evictions and frees, for spin
+ *
+ * Two slots of allocations share one region, with a reference each; both references are reused, for either allocation of
+ * the next region. Each load of a hit, and each store that a hit can observe, is a step of its own. spin's memory is
+ * sequentially consistent. Numbers of allocations and of registrations do not repeat, and are few.
+ *
+ * A client MR that a client holds is of a registered region of the allocation that was requested, or revoked, by a free.
+ * At the end no hold is left.
+ *
+ * MUTANT: 1 no second look; 2 the keys are read before the hold; 3 a free deregisters before it revokes; 4 a client MR at a
+ * reused address does not drop the older one; 5 an eviction does not check the count; 6 the generation ends after the next
+ * keys are stored; 7 a hit does not take; 8 a claim that fails leaves the old hold published, and its generation
+ * not ended
+ */
+#ifndef MUTANT
+#define MUTANT 0
+#endif
+#ifndef FREES
+#define FREES 1
+#endif
+#ifndef REGISTRATIONS
+#define REGISTRATIONS 2
+#endif
+#ifndef EVICTIONS
+#define EVICTIONS 1
+#endif
+#ifndef ROUNDS
+#define ROUNDS 2
+#endif
+#define IDS (2 + FREES)
+
+#define NONE 15
+
+byte record[2];			 /* id of the live allocation; 0: none */
+byte last_id = 2;
+byte keys_id[2], keys_key[2];	 /* published, by slot */
+byte keys_ref[2], keys_generation[2];
+byte generation[2], count[2];	 /* of a reference */
+byte reference_of[2], slot_of[2]; /* of a reference: id of its allocation; 0: unused */
+byte region;			 /* number of the registration; 0: none */
+byte last_region;
+byte covers[REGISTRATIONS + 1];	 /* ids, as bits */
+bit lock;
+
+/* Of the two clients. */
+bit holding[2];
+byte key[2], ref[2], gen[2], id[2], slot[2];
+byte table_ref[2], table_gen[2]; /* the client MR's hold; NONE */
+byte ended;
+
+#define TAKE_LOCK  atomic { !lock -> lock = 1 }
+#define REVOKED(i) (generation[ref[i]] != gen[i])
+#define FREED(i)   (record[slot[i]] != id[i])
+#define PROMISE(i) \
+	assert(!holding[i] || (REVOKED(i) && FREED(i)) || \
+	       (!REVOKED(i) && key[i] == region && (covers[key[i]] & (1 << id[i]))))
+
+inline drop(r, g) {
+	atomic {
+		if
+		:: r != NONE && generation[r] == g -> assert(count[r]); count[r]--
+		:: else
+		fi
+	}
+}
+
+/* The provider has reused the address if there is an older one. */
+inline add(i) {
+	if
+	:: table_ref[i] != NONE && MUTANT != 4 -> drop(table_ref[i], table_gen[i])
+	:: else
+	fi;
+	atomic { table_ref[i] = ref[i]; table_gen[i] = gen[i]; holding[i] = 1; PROMISE(i) }
+}
+
+inline publish(s, r) {
+	keys_id[s] = 0;
+	keys_key[s] = region;
+	if
+	:: MUTANT == 6 -> generation[r]++
+	:: else
+	fi;
+	atomic { keys_ref[s] = r; keys_generation[s] = generation[r] };
+	if
+	:: record[s] == reference_of[r] -> keys_id[s] = reference_of[r]
+	:: else
+	fi
+}
+
+/* With the lock held. */
+inline request(i) {
+	if
+	:: !FREED(i) && (region || last_region < REGISTRATIONS) &&
+		(!reference_of[0] || !reference_of[1] || reference_of[0] == id[i] || reference_of[1] == id[i]) ->
+		atomic {
+			if
+			:: !region -> last_region++; region = last_region
+			:: else
+			fi;
+			if
+			:: reference_of[0] == id[i] -> r = 0
+			:: reference_of[1] == id[i] -> r = 1
+			:: else ->
+				if
+				:: !reference_of[0] -> r = 0
+				:: !reference_of[1] -> r = 1
+				fi;
+				reference_of[r] = id[i];
+				slot_of[r] = slot[i];
+				covers[region] = covers[region] | (1 << id[i])
+			fi;
+			ref[i] = r
+		};
+		if
+		:: MUTANT == 6 && (keys_id[slot[i]] != id[i] || keys_key[slot[i]] != region) ->
+			publish(slot[i], r)
+		:: else
+		fi;
+		atomic { gen[i] = generation[r]; count[r]++; key[i] = region };
+		add(i);
+		if
+		:: MUTANT != 6 -> publish(slot[i], r)
+		:: else
+		fi
+	:: else
+	fi
+}
+
+/* Fewer states. */
+inline forget(i) { key[i] = 0; ref[i] = 0; gen[i] = 0; id[i] = 0; slot[i] = 0 }
+
+proctype client(byte i) {
+	byte r, rounds;
+	bit taken;
+
+	do
+	:: !holding[i] && rounds < ROUNDS - i ->
+		atomic {
+			rounds++;
+			if /* by symmetry client 1, with one request, may use slot 0 */
+			:: slot[i] = 0
+			:: !i -> slot[i] = 1
+			fi;
+			id[i] = record[slot[i]];
+			taken = 0;
+			if
+			:: id[i] -> skip
+			:: else -> goto next
+			fi
+		};
+		if
+		:: keys_id[slot[i]] == id[i] ->
+			if
+			:: MUTANT == 2 -> key[i] = keys_key[slot[i]]
+			:: else
+			fi;
+			atomic { ref[i] = keys_ref[slot[i]]; gen[i] = keys_generation[slot[i]] };
+			if
+			:: MUTANT != 2 -> key[i] = keys_key[slot[i]]
+			:: else
+			fi;
+			atomic {
+				if
+				:: generation[ref[i]] == gen[i] ->
+					taken = 1;
+					if
+					:: MUTANT != 7 -> count[ref[i]]++
+					:: else
+					fi
+				:: else
+				fi
+			};
+			if
+			:: taken && (MUTANT == 1 || !FREED(i)) -> add(i)
+			:: taken && MUTANT != 1 && FREED(i) -> drop(ref[i], gen[i])
+			:: else
+			fi
+		:: else
+		fi;
+		if
+		:: !taken -> TAKE_LOCK; request(i); lock = 0
+		:: else
+		fi;
+next:		atomic {
+			if
+			:: !holding[i] -> forget(i); r = 0; taken = 0
+			:: else
+			fi
+		}
+	:: holding[i] ->
+		atomic { PROMISE(i); holding[i] = 0 };
+		if
+		:: atomic { forget(i); r = 0 } /* without a deregistration */
+		:: atomic { r = table_ref[i]; table_ref[i] = NONE; forget(i) };
+			drop(r, table_gen[i]);
+			r = 0
+		fi
+	:: !holding[i] && rounds == ROUNDS - i -> break
+	od;
+	drop(table_ref[i], table_gen[i]);
+	ended++
+}
+
+/* No unrevoked client MR is left in the region. */
+inline deregister() {
+	atomic {
+		assert(!(holding[0] && key[0] == region && !REVOKED(0)));
+		assert(!(holding[1] && key[1] == region && !REVOKED(1)));
+		region = 0
+	}
+}
+
+inline remove_reference(r) {
+	atomic {
+		if
+		:: MUTANT != 6 -> generation[r]++; count[r] = 0
+		:: else
+		fi
+	};
+	atomic {
+		if
+		:: keys_id[slot_of[r]] == reference_of[r] && MUTANT != 6 -> keys_id[slot_of[r]] = 0
+		:: else
+		fi;
+		reference_of[r] = 0
+	}
+}
+
+inline claim(r) {
+	atomic {
+		if
+		:: claimed && reference_of[r] ->
+			if
+			:: count[r] && MUTANT != 5 -> claimed = 0
+			:: else ->
+				if
+				:: MUTANT != 8 && MUTANT != 6 -> generation[r]++; count[r] = 0
+				:: else
+				fi
+			fi
+		:: else
+		fi
+	}
+}
+
+proctype evictor() {
+	bit claimed;
+	byte tries;
+
+	do
+	:: tries < EVICTIONS && region ->
+		TAKE_LOCK;
+		tries++;
+		if
+		:: region ->
+			claimed = 1;
+			claim(0);
+			claim(1);
+			if
+			:: claimed && MUTANT == 8 -> deregister()
+			:: else
+			fi;
+			if
+			:: claimed ->
+				if
+				:: reference_of[0] -> remove_reference(0)
+				:: else
+				fi;
+				if
+				:: reference_of[1] -> remove_reference(1)
+				:: else
+				fi;
+				if
+				:: MUTANT != 8 -> deregister()
+				:: else
+				fi
+			:: else ->
+				if
+				:: reference_of[0] && MUTANT != 8 -> publish(slot_of[0], 0)
+				:: else
+				fi;
+				if
+				:: reference_of[1] && MUTANT != 8 -> publish(slot_of[1], 1)
+				:: else
+				fi
+			fi
+		:: else
+		fi;
+		lock = 0
+	:: break
+	od
+}
+
+/* The slot may have its next allocation before the lock is taken. */
+proctype freer() {
+	byte s, freed, r;
+
+	do
+	:: last_id < IDS ->
+		atomic {
+			if
+			:: s = 0
+			:: s = 1
+			fi;
+			freed = record[s];
+			record[s] = 0
+		};
+		if
+		:: atomic { last_id++; record[s] = last_id }
+		:: skip
+		fi;
+		TAKE_LOCK;
+		atomic {
+			r = NONE;
+			if
+			:: reference_of[0] == freed -> r = 0
+			:: reference_of[1] == freed -> r = 1
+			:: else
+			fi
+		};
+		if
+		:: r != NONE && !reference_of[1 - r] && MUTANT == 3 ->
+			deregister();
+			remove_reference(r)
+		:: r != NONE && !reference_of[1 - r] && MUTANT != 3 ->
+			remove_reference(r);
+			deregister()
+		:: r != NONE && reference_of[1 - r] -> remove_reference(r)
+		:: else
+		fi;
+		lock = 0;
+		atomic {
+			if
+			:: !record[s] && last_id < IDS -> last_id++; record[s] = last_id
+			:: else
+			fi
+		}
+	:: break
+	od
+}
+
+init {
+	atomic {
+		record[0] = 1;
+		record[1] = 2;
+		last_region = 1;
+		region = 1;
+		covers[1] = 6;
+		reference_of[0] = 1;
+		reference_of[1] = 2;
+		slot_of[1] = 1;
+		keys_id[0] = 1;
+		keys_id[1] = 2;
+		keys_key[0] = 1;
+		keys_key[1] = 1;
+		keys_ref[1] = 1;
+		table_ref[0] = NONE;
+		table_ref[1] = NONE;
+		run client(0);
+		run client(1);
+		run evictor();
+		run freer()
+	};
+	atomic {
+		ended == 2 && !lock ->
+		assert(!count[0] && !count[1])
+	}
+}

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* contexts.c -- GPUs and contexts of the driver of random programs */
+#include <sched.h>
+
+#include "memory/driver.h"
+#include "random/heap.h"
+
+#define DEPTH 4
+
+unsigned int world_threads;
+__thread CUcontext world_waited;
+
+static struct CUctx_st contexts[WORLD_THREADS + 1][CONTEXTS];
+static uint64_t gpu_total, gpu_used[GPUS], keep_end_at;
+static bool has_faults;
+static __thread CUcontext stack[DEPTH];
+static __thread unsigned int depth;
+static __thread bool fails;
+static __thread CUstreamCaptureMode capture_mode;
+
+CUcontext world_context(unsigned int thread, unsigned int which)
+{
+	return &contexts[thread][which];
+}
+
+CUcontext world_shared_context(unsigned int which)
+{
+	return &contexts[WORLD_THREADS][which];
+}
+
+/* Called while there is one thread. */
+void world_begin_contexts(unsigned int threads)
+{
+	world_threads = threads;
+	gpu_total = world_from_environment("CHECK_RANDOM_GPU", 0);
+	if (!gpu_total)
+		gpu_total = (uint64_t)64 << 30;
+	has_faults = world_from_environment("CHECK_RANDOM_FAULTS", 1);
+	keep_end_at = world_from_environment("CHECK_RANDOM_KEEP_END", 0);
+	if (!keep_end_at)
+		keep_end_at = UINT64_MAX;
+	for (unsigned int i = 0; i <= WORLD_THREADS; i++) {
+		for (unsigned int j = 0; j < CONTEXTS; j++)
+			contexts[i][j] = (struct CUctx_st){ .gpu = (i + j) % GPUS, .alive = true };
+	}
+}
+
+bool world_has_faults(void)
+{
+	return has_faults;
+}
+
+uint64_t world_keep_end_at(void)
+{
+	return keep_end_at;
+}
+
+void world_enter(CUcontext context)
+{
+	pthread_mutex_lock(&world_lock);
+	context->alive = true;
+	pthread_mutex_unlock(&world_lock);
+	stack[0] = context;
+	depth = 1;
+}
+
+void world_fail_synchronize(bool failing)
+{
+	fails = failing;
+}
+
+static void free_unless_kept(struct memory *memory)
+{
+	if (memory->kept.given_up)
+		broken("a context ended with kept memory at 0x%llx",
+		       (unsigned long long)memory->base);
+	heap_end(memory);
+}
+
+static void make_unknown(struct memory *memory)
+{
+	memory->gone = true;
+}
+
+void world_context_ended(CUcontext context, bool settled)
+{
+	pthread_mutex_lock(&world_lock);
+	context->alive = false;
+	heap_each(context, settled ? free_unless_kept : make_unknown);
+	pthread_mutex_unlock(&world_lock);
+}
+
+void world_context_settled(CUcontext context)
+{
+	pthread_mutex_lock(&world_lock);
+	heap_each(context, heap_end);
+	pthread_mutex_unlock(&world_lock);
+}
+
+/* ---- bytes of GPUs ---- */
+
+uint64_t gpu_bytes(void)
+{
+	return gpu_total;
+}
+
+bool gpu_has_room(unsigned int gpu, uint64_t size)
+{
+	return size <= gpu_total - gpu_used[gpu];
+}
+
+void gpu_use(unsigned int gpu, uint64_t size, bool begins)
+{
+	gpu_used[gpu] += begins ? size : -size;
+}
+
+/* ---- the driver's functions ---- */
+
+static CUresult state(void)
+{
+	bool alive;
+
+	if (!depth)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	pthread_mutex_lock(&world_lock);
+	alive = stack[depth - 1]->alive;
+	pthread_mutex_unlock(&world_lock);
+	return alive ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+CUresult context_get_current(CUcontext *context)
+{
+	CUresult result = state();
+
+	if (result == CUDA_ERROR_CONTEXT_IS_DESTROYED)
+		return result;
+	*context = depth ? stack[depth - 1] : NULL;
+	return CUDA_SUCCESS;
+}
+
+CUresult context_get_device(CUdevice *device)
+{
+	CUresult result = state();
+
+	if (result == CUDA_SUCCESS)
+		*device = (CUdevice)stack[depth - 1]->gpu;
+	return result;
+}
+
+CUresult context_get_version(CUcontext context, unsigned int *version)
+{
+	(void)context;
+	*version = 3020;
+	return state();
+}
+
+CUresult context_push(CUcontext context)
+{
+	bool alive;
+
+	pthread_mutex_lock(&world_lock);
+	alive = context->alive;
+	pthread_mutex_unlock(&world_lock);
+	if (!alive)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (depth == DEPTH)
+		broken("contexts are pushed, and never popped");
+	stack[depth++] = context;
+	return CUDA_SUCCESS;
+}
+
+CUresult context_pop(CUcontext *context)
+{
+	if (!depth)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	*context = stack[--depth];
+	return CUDA_SUCCESS;
+}
+
+CUresult context_synchronize(void)
+{
+	CUresult result = state();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	sched_yield();
+	if (fails)
+		return (CUresult)719; /* a kernel failed */
+	world_waited = stack[depth - 1];
+	return CUDA_SUCCESS;
+}
+
+CUresult context_exchange_mode(CUstreamCaptureMode *mode)
+{
+	CUstreamCaptureMode before = capture_mode;
+
+	capture_mode = *mode;
+	*mode = before;
+	return CUDA_SUCCESS;
+}
+
+bool context_is_relaxed(void)
+{
+	return capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED;
+}
+
+CUresult context_total(size_t *bytes, CUdevice device)
+{
+	(void)device;
+	*bytes = gpu_total;
+	return CUDA_SUCCESS;
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* heap.h -- between the files of the driver; the caller holds world_lock */
+#ifndef PEERPIN_TESTS_RANDOM_HEAP_H
+#define PEERPIN_TESTS_RANDOM_HEAP_H
+
+#include "random/world.h"
+
+struct memory {
+	struct memory *next; /* in its block, by address; or the next free one */
+	uint64_t base, size, buffer_id;
+	CUcontext context;
+	unsigned int gpu;
+	bool rdma_capable, mapped, accessible;
+	bool gone;		     /* ended with its context: unknown to the driver */
+	struct keep_request request; /* of the program */
+	uint64_t pitch;
+	struct world_kept kept;
+};
+
+/* The memory that holds the address, also if it is gone; NULL: none. */
+struct memory *heap_at(uint64_t address);
+
+/* Call `act` for each memory of the context. */
+void heap_each(CUcontext context, void (*act)(struct memory *memory));
+
+void heap_end(struct memory *memory);
+
+/* The most recently kept memory of the context for the request; NULL: none. */
+const struct memory *heap_last_kept(CUcontext context, const struct keep_request *request);
+
+/* A memory with this test true of it and `data`; NULL: none. */
+const struct memory *heap_find(bool (*is_one)(const struct memory *memory,
+					      const struct memory *data),
+			       const struct memory *data);
+
+/* ---- kept.c ---- */
+
+void kept_count(const struct memory *memory, bool begins);
+
+/* ---- contexts.c ---- */
+
+uint64_t gpu_bytes(void); /* of each */
+bool context_is_relaxed(void);
+
+bool gpu_has_room(unsigned int gpu, uint64_t size);
+void gpu_use(unsigned int gpu, uint64_t size, bool begins);
+
+/* The driver's functions for contexts. */
+CUresult context_get_current(CUcontext *context);
+CUresult context_get_device(CUdevice *device);
+CUresult context_get_version(CUcontext context, unsigned int *version);
+CUresult context_push(CUcontext context);
+CUresult context_pop(CUcontext *context);
+CUresult context_synchronize(void);
+CUresult context_exchange_mode(CUstreamCaptureMode *mode);
+CUresult context_total(size_t *bytes, CUdevice device);
+
+#endif

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* kept.c -- kept memory in the driver of random programs: whose it is, and its promises */
+#include <stddef.h>
+
+#include "base/config.h"
+#include "memory/kept.h"
+#include "random/heap.h"
+#include "report/statistics.h"
+
+#define HOST	  GPUS /* number of the host's list */
+#define SMALL_MAX ((uint64_t)1 << 20)
+
+__thread uint64_t world_own_pins, world_watched_pins;
+__thread const struct world_keys *world_watched;
+
+static unsigned int active; /* calls that may change kept memory */
+static uint64_t serial, failures;
+static struct {
+	uint64_t bytes, blocks; /* as the driver counts; of them, in blocks of their own */
+} lists[GPUS + 1];
+static struct world_kept_counts counts;
+
+static unsigned int list_of(const struct memory *memory)
+{
+	return memory->request.kind == ALLOCATION_HOST ? HOST : memory->gpu;
+}
+
+static uint64_t block_bytes_of(const struct memory *memory)
+{
+	return list_of(memory) == HOST || memory->size <= SMALL_MAX
+		       ? 0
+		       : (memory->size + BLOCK - 1) / BLOCK * BLOCK;
+}
+
+static uint64_t bytes_of(const struct memory *memory)
+{
+	uint64_t blocks = block_bytes_of(memory);
+
+	return blocks ? blocks : memory->size;
+}
+
+static uint64_t limit_of(unsigned int list)
+{
+	uint64_t keep = config_get()->keep;
+
+	if (list == HOST)
+		return config_get()->keep_host;
+	return keep & CONFIG_SHARE ? gpu_bytes() / 100 * (keep & ~CONFIG_SHARE) : keep;
+}
+
+void kept_count(const struct memory *memory, bool begins)
+{
+	uint64_t bytes = bytes_of(memory), blocks = block_bytes_of(memory);
+	unsigned int list = list_of(memory);
+
+	lists[list].bytes += begins ? bytes : -bytes;
+	lists[list].blocks += begins ? blocks : -blocks;
+}
+
+/* ---- counters and limits ---- */
+
+void world_keep_begin(void)
+{
+	pthread_mutex_lock(&world_lock);
+	active++;
+	pthread_mutex_unlock(&world_lock);
+}
+
+static void must_be(const char *what, uint64_t value, uint64_t expected)
+{
+	if (value != expected)
+		broken("%s: %llu bytes, and %llu are kept", what, (unsigned long long)value,
+		       (unsigned long long)expected);
+}
+
+static void compare(void)
+{
+	uint64_t sum = 0;
+
+	for (unsigned int i = 0; i < GPUS; i++) {
+		sum += lists[i].bytes;
+		must_be("free memory of a GPU", kept_block_bytes((int)i), lists[i].blocks);
+	}
+	must_be("kept_bytes", statistics_get(kept_bytes), sum);
+	must_be("kept_host_bytes", statistics_get(kept_host_bytes), lists[HOST].bytes);
+	if (statistics_get(kept_bytes_peak) < sum)
+		broken("the peak of the kept bytes is below them");
+	for (unsigned int i = 0; i <= HOST; i++) {
+		if (lists[i].bytes > limit_of(i))
+			broken("%llu bytes are kept, and the limit is %llu",
+			       (unsigned long long)lists[i].bytes, (unsigned long long)limit_of(i));
+	}
+}
+
+void world_keep_end(void)
+{
+	pthread_mutex_lock(&world_lock);
+	if (!--active)
+		compare();
+	pthread_mutex_unlock(&world_lock);
+}
+
+bool world_is_keepable(uint64_t base)
+{
+	const struct memory *memory;
+	bool keepable;
+
+	pthread_mutex_lock(&world_lock);
+	memory = heap_at(base);
+	keepable = bytes_of(memory) <= limit_of(list_of(memory));
+	pthread_mutex_unlock(&world_lock);
+	return keepable;
+}
+
+/* ---- frees ---- */
+
+uint64_t world_give_up(uint64_t base, bool exported, const struct world_keys *keys)
+{
+	struct memory *memory;
+	uint64_t number;
+
+	pthread_mutex_lock(&world_lock);
+	memory = heap_at(base);
+	memory->kept.given_up = true;
+	memory->kept.surely = false;
+	memory->kept.exported = exported;
+	memory->kept.keys = *keys;
+	memory->kept.failures = failures;
+	memory->kept.serial = number = ++serial;
+	kept_count(memory, true);
+	pthread_mutex_unlock(&world_lock);
+	return number;
+}
+
+void world_take_back(uint64_t base)
+{
+	struct memory *memory;
+
+	pthread_mutex_lock(&world_lock);
+	memory = heap_at(base);
+	if (!memory || !memory->kept.given_up)
+		broken("memory at 0x%llx, which was not kept, is not the program's",
+		       (unsigned long long)base);
+	memory->kept.given_up = false;
+	kept_count(memory, false);
+	pthread_mutex_unlock(&world_lock);
+}
+
+void world_has_kept(uint64_t base, uint64_t number)
+{
+	struct memory *memory;
+
+	pthread_mutex_lock(&world_lock);
+	memory = heap_at(base);
+	/* Another thread may have reused it, or made the library release it. */
+	if (memory && memory->base == base && memory->kept.given_up &&
+	    memory->kept.serial == number)
+		memory->kept.surely = true;
+	pthread_mutex_unlock(&world_lock);
+}
+
+/* ---- reuse ---- */
+
+bool world_is_same_request(const struct keep_request *one, const struct keep_request *other)
+{
+	return one->kind == other->kind && one->detail == other->detail &&
+	       one->width == other->width && one->height == other->height;
+}
+
+uint64_t world_reuse_begins(CUcontext context, const struct keep_request *request)
+{
+	const struct memory *last = NULL;
+
+	pthread_mutex_lock(&world_lock);
+	active++;
+	context->reusing++;
+	context->reuses++;
+	if (world_threads == 1)
+		last = heap_last_kept(context, request);
+	pthread_mutex_unlock(&world_lock);
+	return last ? last->base : 0;
+}
+
+void world_reuse_ends(CUcontext context)
+{
+	pthread_mutex_lock(&world_lock);
+	context->reusing--;
+	pthread_mutex_unlock(&world_lock);
+	world_keep_end();
+}
+
+static bool is_alone(void)
+{
+	return world_threads == 1 && (config_get()->preregister == PREREGISTER_SYNC ||
+				      config_get()->preregister == PREREGISTER_OFF);
+}
+
+struct world_reused world_reuse(uint64_t base, CUcontext context,
+				const struct keep_request *request, const size_t *pitch)
+{
+	struct world_reused reused;
+	struct memory *memory;
+
+	pthread_mutex_lock(&world_lock);
+	memory = heap_at(base);
+	if (!memory || memory->base != base || memory->gone)
+		broken("0x%llx is handed out, and no memory is there", (unsigned long long)base);
+	if (!memory->kept.given_up)
+		broken("0x%llx is handed out, and the program has it", (unsigned long long)base);
+	if (memory->context != context || !world_is_same_request(&memory->request, request))
+		broken("0x%llx is handed out for another request, or in another context",
+		       (unsigned long long)base);
+	if (pitch && *pitch != memory->pitch)
+		broken("0x%llx is handed out with another pitch", (unsigned long long)base);
+	memory->kept.given_up = memory->kept.surely = false;
+	kept_count(memory, false);
+	reused = (struct world_reused){ .size = memory->size,
+					.own = base >= HOME + SHARED_BLOCKS * BLOCK,
+					.rdma_capable = memory->rdma_capable,
+					.exported = memory->kept.exported };
+	/* With other threads the eviction may follow. */
+	if (!failures || (is_alone() && memory->kept.failures == failures))
+		reused.keys = memory->kept.keys;
+	pthread_mutex_unlock(&world_lock);
+	return reused;
+}
+
+/* ---- releases ---- */
+
+_Atomic enum world_order world_order;
+
+static bool is_before(const struct memory *memory, const struct memory *released)
+{
+	if (!memory->kept.given_up || list_of(memory) != list_of(released))
+		return false;
+	return world_order == WORLD_OLDEST_FIRST ? memory->kept.serial < released->kept.serial
+						 : memory->size > released->size;
+}
+
+static void must_be_next(const struct memory *released)
+{
+	const struct memory *next;
+
+	if (world_threads > 1 || world_order == WORLD_ANY_ORDER)
+		return;
+	next = heap_find(is_before, released);
+	if (next)
+		broken("kept memory at 0x%llx is released before that at 0x%llx",
+		       (unsigned long long)released->base, (unsigned long long)next->base);
+}
+
+static CUresult release(uint64_t base, bool host)
+{
+	CUresult result = CUDA_ERROR_INVALID_VALUE;
+	struct memory *memory;
+
+	pthread_mutex_lock(&world_lock);
+	memory = heap_at(base);
+	counts.released++;
+	if (!context_is_relaxed())
+		broken("kept memory is freed in a mode that disturbs captures");
+	if (!memory || memory->base != base || !memory->kept.given_up)
+		broken("the library frees 0x%llx, which is not kept", (unsigned long long)base);
+	if (host != (memory->request.kind == ALLOCATION_HOST))
+		broken("the library frees kept memory at 0x%llx by the wrong function",
+		       (unsigned long long)base);
+	must_be_next(memory);
+	if (!memory->gone) {
+		if (!host && memory->kept.ending <= memory->kept.ended)
+			broken("the library frees kept memory at 0x%llx without an event",
+			       (unsigned long long)base);
+		heap_end(memory);
+		result = CUDA_SUCCESS;
+	}
+	pthread_mutex_unlock(&world_lock);
+	return result;
+}
+
+static CUresult release_device(CUdeviceptr address)
+{
+	return release(address, false);
+}
+
+static CUresult release_host(void *address)
+{
+	return release((uintptr_t)address, true);
+}
+
+const union keep_target world_free_kept = { .device = release_device };
+const union keep_target world_free_kept_host = { .host = release_host };
+
+struct world_kept_counts world_kept_counts(void)
+{
+	struct world_kept_counts copy;
+
+	pthread_mutex_lock(&world_lock);
+	copy = counts;
+	pthread_mutex_unlock(&world_lock);
+	return copy;
+}
+
+void world_may_evict(void)
+{
+	pthread_mutex_lock(&world_lock);
+	failures++;
+	pthread_mutex_unlock(&world_lock);
+}
+
+/* ---- hidden memory ---- */
+
+uint64_t world_hidden(uint64_t address)
+{
+	const struct memory *memory;
+	uint64_t number = 0;
+
+	pthread_mutex_lock(&world_lock);
+	memory = heap_at(address);
+	if (memory && memory->kept.given_up && memory->kept.surely && !memory->context->reusing)
+		number = memory->buffer_id * 0x9e3779b97f4a7c15u ^
+			 memory->kept.serial * 0xbf58476d1ce4e5b9u ^
+			 memory->context->reuses * 0x94d049bb133111ebu;
+	pthread_mutex_unlock(&world_lock);
+	return number;
+}
+
+void world_must_not_be_kept(uint64_t address)
+{
+	const struct memory *memory;
+
+	pthread_mutex_lock(&world_lock);
+	memory = heap_at(address);
+	if (memory && memory->kept.given_up && memory->kept.surely)
+		broken("a call of the program reaches kept memory at 0x%llx",
+		       (unsigned long long)address);
+	pthread_mutex_unlock(&world_lock);
+}
+
+static void must_not_be_kept(struct memory *memory)
+{
+	if (memory->kept.given_up)
+		broken("memory at 0x%llx is still kept", (unsigned long long)memory->base);
+}
+
+void world_must_keep_nothing(CUcontext context)
+{
+	pthread_mutex_lock(&world_lock);
+	if (context)
+		heap_each(context, must_not_be_kept);
+	for (unsigned int i = 0; !context && i <= HOST; i++)
+		must_be("what should be released", lists[i].bytes, 0);
+	pthread_mutex_unlock(&world_lock);
+}

@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* reuse.c -- frees that keep memory, allocations that reuse it, and memory hidden meanwhile */
+#include <stddef.h>
+
+#include "base/config.h"
+#include "memory/driver.h"
+#include "memory/queries.h"
+#include "random/calls.h"
+
+/* ---- registrations of kept memory ---- */
+
+enum world_life call_life(const struct model_handle *held)
+{
+	return held->known && held->alive && held->kept
+		       ? world_life(held->address, held->buffer_id, held->record)
+		       : WORLD_GONE;
+}
+
+void call_settle_kept(struct client *client, const struct model_handle *held,
+		      enum world_life before, bool dropped)
+{
+	if (before == WORLD_GONE) {
+		client->totals.revoked++;
+		client->totals.late += dropped;
+	} else if (call_life(held) != WORLD_LIVES) {
+		client->totals.perhaps++;
+	}
+}
+
+/* Keys of the memory in a protection domain of all threads, which stays open. */
+static struct world_keys keys_of(struct client *client, const struct model_memory *memory)
+{
+	const struct model_found *found = &memory->found;
+	const struct model_handle *held = client->handles;
+
+	for (unsigned int i = 0; i < SHARED_PDS; i++) {
+		if (found->pd == &client->pds[i]->pd)
+			return (struct world_keys){ found->pd,	   found->access, found->address,
+						    found->length, found->lkey,	  found->rkey };
+	}
+	for (unsigned int i = 0; i < HANDLES; i++, held++) {
+		if (held->known && held->alive && held->memory == memory && !held->kept &&
+		    (held->pd == &client->pds[0]->pd || held->pd == &client->pds[1]->pd))
+			return (struct world_keys){ held->pd,	  held->access, held->address,
+						    held->length, held->lkey,	held->rkey };
+	}
+	return (struct world_keys){ 0 };
+}
+
+/* Idle regions end only by an eviction. A superset's region may serve or not. */
+static bool is_never_evicted(void)
+{
+	return config_get()->pin_limit == CONFIG_AUTO && !world_region_limit() &&
+	       config_get()->access_match == ACCESS_MATCH_EXACT;
+}
+
+/* A request of the range that is registered needs no registration. */
+static void request_again(struct client *client, const struct world_keys *keys)
+{
+	const char *why = world_reaches(keys->lkey, keys->rkey, keys->pd, keys->access,
+					keys->address, keys->length);
+	unsigned int pd = keys->pd != &client->pds[0]->pd;
+	uint64_t pins = world_watched_pins;
+
+	if (why)
+		broken("reused memory at 0x%llx, %llu bytes, is not registered: %s",
+		       (unsigned long long)keys->address, (unsigned long long)keys->length, why);
+	world_watched = keys;
+	call_request(client, 0, false, pd, false, keys->address, keys->length, keys->address,
+		     keys->access);
+	world_watched = NULL;
+	if (world_watched_pins != pins)
+		broken("reused memory at 0x%llx, %llu bytes, is registered again",
+		       (unsigned long long)keys->address, (unsigned long long)keys->length);
+}
+
+/* ---- events ---- */
+
+static void must_have_events(const char *call, unsigned int freeing, unsigned int allocated,
+			     const struct world_events *before)
+{
+	if (world_events.freeing - before->freeing != freeing ||
+	    world_events.allocated - before->allocated != allocated)
+		broken("%s: the program's subscribers receive %u frees and %u allocations", call,
+		       world_events.freeing - before->freeing,
+		       world_events.allocated - before->allocated);
+}
+
+static bool has_events(const struct model_memory *memory)
+{
+	return memory->kind != ALLOCATION_HOST;
+}
+
+/* ---- frees ---- */
+
+/* Reasons that another thread gives are not known. */
+static bool must_be_kept(const struct client *client, const struct model_memory *memory, bool fails)
+{
+	unsigned int version;
+
+	return world_threads == 1 && client->keeps && !world_keeps_no_more && !fails &&
+	       memory->context && !queries_may_be_captured() &&
+	       (memory->kind == ALLOCATION_DEVICE || memory->kind == ALLOCATION_PITCHED ||
+		memory->kind == ALLOCATION_HOST) &&
+	       world_driver.cuCtxGetApiVersion(NULL, &version) != CUDA_ERROR_CONTEXT_IS_DESTROYED &&
+	       world_is_keepable(memory->base);
+}
+
+static void see_kept(struct client *client, struct model_memory *memory, uint64_t number,
+		     const struct world_events *before, const struct allocation *found)
+{
+	uint64_t base = memory->base, size = memory->size;
+	bool own = memory->own;
+
+	must_have_events("a free that keeps", has_events(memory), 0, before);
+	if (has_events(memory) &&
+	    (world_events.base != base ||
+	     world_events.freeing_id != (memory->event_id ? memory->event_id : found->id)))
+		broken("a free that keeps 0x%llx is reported as that of event id %llu",
+		       (unsigned long long)base, (unsigned long long)world_events.freeing_id);
+	if (world_waited != memory->context)
+		broken("memory at 0x%llx is kept without a wait for its context",
+		       (unsigned long long)base);
+	world_has_kept(base, number);
+	memory->found.pd = NULL;
+	model_memory_kept(client, memory, found->buffer_id, found->id);
+	model_memory_freed(client, memory);
+	client->totals.kept++;
+	if (own)
+		call_see_end(client, base, size);
+}
+
+bool call_keep(struct client *client, struct model_memory *memory)
+{
+	bool is_host = memory->kind == ALLOCATION_HOST, fails = one_in(&client->source, 32);
+	struct world_keys keys = keys_of(client, memory);
+	struct world_events before = world_events;
+	struct allocation found;
+	bool must, keeps, ended = world_keeps_no_more;
+	uint64_t number;
+
+	if (!memory_find(memory->base, &found) || found.base != memory->base)
+		broken("memory at 0x%llx is not known at its free",
+		       (unsigned long long)memory->base);
+	for (unsigned int i = 0; i < HANDLES; i++) {
+		if (client->handles[i].memory == memory)
+			call_use(client, i);
+	}
+	if (memory->found.pd)
+		call_use_found(client, memory);
+	must = must_be_kept(client, memory, fails);
+	world_fail_synchronize(fails);
+	world_waited = NULL;
+	world_keep_begin();
+	world_order = queries_may_be_captured() || ended ? WORLD_ANY_ORDER : WORLD_OLDEST_FIRST;
+	number = world_give_up(memory->base, memory->exported, &keys);
+	keeps = keep_free(is_host ? FREE_HOST : FREE_DEVICE, memory->base,
+			  is_host ? world_free_kept_host : world_free_kept);
+	if (keeps)
+		see_kept(client, memory, number, &before, &found);
+	else
+		world_take_back(memory->base);
+	world_keep_end();
+	if (keeps && ended)
+		broken("memory is kept after keep_end()");
+	if (must && !keeps)
+		broken("a free of 0x%llx keeps nothing, for no reason",
+		       (unsigned long long)memory->base);
+	if (keeps)
+		return true;
+	if (keep_visible(memory->base) != memory->base)
+		broken("memory at 0x%llx, which is not kept, is hidden",
+		       (unsigned long long)memory->base);
+	if (world_events.allocated != before.allocated)
+		memory->event_id = world_events.allocated_id;
+	must_have_events("a free that keeps nothing", world_events.allocated - before.allocated,
+			 world_events.allocated - before.allocated, &before);
+	return false;
+}
+
+bool call_release(struct client *client, bool host, uint64_t bytes)
+{
+	bool released;
+
+	(void)client;
+	world_keep_begin();
+	world_order = WORLD_LARGEST_FIRST;
+	released = keep_release(host, bytes);
+	world_keep_end();
+	return released;
+}
+
+_Atomic bool world_keeps_no_more;
+
+void call_end_keeping(void)
+{
+	keep_end();
+	world_keeps_no_more = true;
+}
+
+/* ---- reuse ---- */
+
+static void see_reused(struct client *client, struct model_memory *memory,
+		       const struct keep_request *request, CUcontext context, uint64_t base,
+		       const size_t *pitch, const struct world_events *before)
+{
+	struct world_reused reused = world_reuse(base, context, request, pitch);
+	struct allocation found;
+
+	*memory = (struct model_memory){ .base = base,
+					 .size = reused.size,
+					 .context = context,
+					 .kind = request->kind,
+					 .own = reused.own,
+					 .rdma_capable = reused.rdma_capable,
+					 .exported = reused.exported,
+					 .accessible = true };
+	must_have_events("an allocation that reuses", 0, has_events(memory), before);
+	if (has_events(memory)) {
+		memory->event_id = world_events.allocated_id;
+		if (world_events.base != base || memory->event_id <= before->allocated_id)
+			broken("a reuse of 0x%llx is reported with event id %llu, after %llu",
+			       (unsigned long long)base, (unsigned long long)memory->event_id,
+			       (unsigned long long)before->allocated_id);
+	}
+	if (!memory_find(base, &found) || found.base != base || found.size != reused.size ||
+	    found.kind != request->kind || found.context != context || found.hidden)
+		broken("reused memory at 0x%llx is not known", (unsigned long long)base);
+	client->totals.reused++;
+	if (request->kind == ALLOCATION_HOST)
+		client->totals.host_allocations++;
+	else
+		client->totals.allocations++;
+	if (reused.keys.pd && is_never_evicted())
+		request_again(client, &reused.keys);
+}
+
+bool call_reuse(struct client *client, struct model_memory *memory,
+		const struct keep_request *request, CUcontext context)
+{
+	struct world_events before = world_events;
+	uint64_t pins = world_own_pins, expected;
+	CUdeviceptr base = 0;
+	size_t pitch = 0;
+	bool reuses, ended = world_keeps_no_more;
+
+	world_order = WORLD_ANY_ORDER;
+	expected = world_reuse_begins(context, request);
+	reuses = keep_allocate(request, &base, request->kind == ALLOCATION_PITCHED ? &pitch : NULL);
+	if (world_own_pins != pins)
+		broken("an allocation that reuses 0x%llx registers", (unsigned long long)base);
+	if (ended || queries_may_be_captured())
+		expected = 0;
+	if (world_threads == 1 && base != expected)
+		broken("an allocation gets kept memory at 0x%llx, and the last equal is at 0x%llx",
+		       (unsigned long long)base, (unsigned long long)expected);
+	if (reuses && ended)
+		broken("kept memory at 0x%llx is reused after keep_end()",
+		       (unsigned long long)base);
+	if (reuses)
+		see_reused(client, memory, request, context, base,
+			   request->kind == ALLOCATION_PITCHED ? &pitch : NULL, &before);
+	world_reuse_ends(context);
+	return reuses;
+}
+
+void call_see_end(struct client *client, uint64_t base, uint64_t size)
+{
+	struct registration_request request = { .address = base, .length = size };
+	struct allocation allocation;
+	uint32_t lkey, rkey;
+
+	if (model_overlaps(client, base, size))
+		return;
+	if (memory_find(base, &allocation) || memory_find(base + size - 1, &allocation))
+		broken("memory at 0x%llx is found after its end", (unsigned long long)base);
+	if (registration_concerns(&request))
+		broken("memory at 0x%llx is a concern after its end", (unsigned long long)base);
+	for (unsigned int i = 0; i < PDS_OF_ONE; i++) {
+		for (unsigned int j = 0; j < RIGHTS_OF_REGIONS; j++) {
+			if (client->domains[i][j] &&
+			    registration_find(client->domains[i][j], base, 1, model_access[j],
+					      &lkey, &rkey))
+				broken("keys of memory at 0x%llx are found after its end",
+				       (unsigned long long)base);
+		}
+	}
+}
+
+/* ---- queries ---- */
+
+static CUresult get_forwarded(void *data, CUpointer_attribute attribute, CUdeviceptr address)
+{
+	void *list[] = { data };
+
+	world_must_not_be_kept(address);
+	return world_driver.cuPointerGetAttributes(1, &attribute, list, address);
+}
+
+static CUresult get_range_forwarded(CUdeviceptr *base, size_t *size, CUdeviceptr address)
+{
+	(void)base;
+	(void)size;
+	world_must_not_be_kept(address);
+	return CUDA_ERROR_NOT_FOUND;
+}
+
+static CUresult get_handle_forwarded(CUmemGenericAllocationHandle *handle, void *address)
+{
+	(void)handle;
+	world_must_not_be_kept((uintptr_t)address);
+	return CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult set_forwarded(const void *value, CUpointer_attribute attribute, CUdeviceptr address)
+{
+	(void)value;
+	(void)attribute;
+	world_must_not_be_kept(address);
+	return CUDA_ERROR_INVALID_VALUE;
+}
+
+void call_query_freed(struct client *client, uint64_t address)
+{
+	CUmemGenericAllocationHandle handle = 0;
+	uint64_t buffer_id = 0;
+	unsigned int on = 1;
+	CUdeviceptr base = 0;
+	size_t size = 0;
+
+	if (model_memory_at(client, address) || !queries_are_on())
+		return;
+	if (queries_get(get_forwarded, &buffer_id, CU_POINTER_ATTRIBUTE_BUFFER_ID, address) !=
+		    CUDA_ERROR_INVALID_VALUE ||
+	    queries_get_range(get_range_forwarded, &base, &size, address) != CUDA_ERROR_NOT_FOUND ||
+	    queries_get_handle(get_handle_forwarded, &handle, (void *)(uintptr_t)address) !=
+		    CUDA_ERROR_INVALID_VALUE ||
+	    queries_set(set_forwarded, &on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address) !=
+		    CUDA_ERROR_INVALID_VALUE ||
+	    buffer_id || base || size)
+		broken("a query finds freed memory at 0x%llx", (unsigned long long)address);
+}

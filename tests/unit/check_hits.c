@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* check_hits.c -- hits without a lock: holds keep regions, frees revoke them
+ * (registration/holds.h); the table of client MRs */
+#include "suite.h"
+
+#include <sys/wait.h>
+
+#include "hits_fixture.h"
+#include "registration/holds.h"
+
+static void set_up_blocks(void)
+{
+	setenv("PEERPIN_GRANULARITY", "2M", 1);
+	set_up_off();
+}
+
+static void set_up_unique_keys(void)
+{
+	setenv("PEERPIN_UNIQUE_KEYS", "yes", 1);
+	set_up_with_pin_limit();
+}
+
+static void in_a_thread(void *(*run)(void *), void *argument)
+{
+	pthread_t thread;
+
+	ck_assert(!pthread_create(&thread, NULL, run, argument));
+	ck_assert(!pthread_join(thread, NULL));
+}
+
+static void *drop_it(void *at)
+{
+	require(registration_holds(at) && registration_drop(at) && !registration_drop(at));
+	return NULL;
+}
+
+static void *hit_buffer_1(void *at)
+{
+	require(hit(at, 1) && registration_drop(at));
+	return NULL;
+}
+
+START_TEST(a_hit_and_its_deregistration_need_no_lock_and_count)
+{
+	uint64_t hits;
+
+	prime(0);
+	hits = statistics_tallied(TALLY_hits);
+	pthread_mutex_lock(&registration_lock);
+	for (unsigned int i = 0; i < 1000; i++) {
+		ck_assert(standin_covers(hit(AT(i % 200), 0), buffer(0)));
+		ck_assert(registration_drop(AT(i % 200)));
+	}
+	pthread_mutex_unlock(&registration_lock);
+	ck_assert_uint_eq(statistics_tallied(TALLY_hits), hits + 1000);
+	ck_assert(!registration_holds(AT(0)) && !registration_drop(AT(0)));
+}
+END_TEST
+
+START_TEST(a_held_region_is_never_evicted_and_any_thread_may_drop_it)
+{
+	for (unsigned int i = 0; i < FIT; i++) {
+		prime(i);
+		ck_assert_uint_ne(hit(AT(i), i), 0);
+	}
+	ck_assert(!evict_all());
+	ck_assert_uint_eq(get(AT(100), FIT), 0);
+	in_a_thread(drop_it, AT(3));
+	ck_assert_uint_ne(get(AT(100), FIT), 0);
+	ck_assert_uint_eq(hit(AT(3), 3), 0);
+	ck_assert_uint_eq(standin_registered(), FIT);
+	ck_assert_uint_eq(statistics_get(evictions), 1);
+}
+END_TEST
+
+START_TEST(a_claim_fails_while_held_and_an_ended_generation_is_neither_taken_nor_dropped)
+{
+	struct region_reference *reference;
+	uint64_t hold;
+
+	prime(0);
+	reference = (struct region_reference *)region_references.base + 1;
+	hold = holds_of(reference);
+	ck_assert_uint_ne(hit(AT(0), 0), 0);
+	ck_assert_uint_eq(holds_count(reference), 1);
+	pthread_mutex_lock(&registration_lock);
+	ck_assert(!holds_claim(reference));
+	ck_assert(holds_take(hold));
+	drop_it(AT(0));
+	ck_assert(!holds_claim(reference));
+	ck_assert(holds_drop(hold));
+	ck_assert(holds_claim(reference));
+	pthread_mutex_unlock(&registration_lock);
+	ck_assert(!holds_take(hold) && !holds_drop(hold));
+	ck_assert_uint_eq(hit(AT(0), 0), 0);
+	ck_assert_uint_ne(get(AT(0), 0), 0);
+	pthread_mutex_lock(&registration_lock);
+	ck_assert_uint_eq(holds_end(reference), 1);
+	pthread_mutex_unlock(&registration_lock);
+	drop_it(AT(0));
+	ck_assert_uint_eq(statistics_get(late_deregistrations), 1);
+}
+END_TEST
+
+START_TEST(a_hit_of_any_thread_counts_as_a_use)
+{
+	for (unsigned int i = 0; i < FIT + 1; i++)
+		prime(i);
+	in_a_thread(hit_buffer_1, AT(0));
+	prime(FIT + 1);
+	ck_assert_uint_ne(hit(AT(0), 1), 0);
+	ck_assert_uint_eq(hit(AT(1), 2), 0);
+}
+END_TEST
+
+START_TEST(a_free_revokes_client_mrs_and_their_deregistration_is_late)
+{
+	uint32_t key;
+
+	prime(0);
+	key = hit(AT(0), 0);
+	end(buffer(0));
+	ck_assert(!standin_covers(key, buffer(0)));
+	ck_assert_uint_eq(hit(AT(1), 0), 0);
+	ck_assert_uint_eq(statistics_get(revoked), 1);
+	begin(buffer(0), BLOCK);
+	ck_assert_uint_eq(hit(AT(1), 0), 0);
+	ck_assert_uint_ne(get(AT(1), 0), key);
+	/* The late one is not a deregistration of the new region, which uses the reference again.
+	 */
+	drop_it(AT(0));
+	ck_assert_uint_eq(statistics_get(late_deregistrations), 1);
+	ck_assert(!evict_all());
+	drop_it(AT(1));
+	ck_assert(evict_all());
+}
+END_TEST
+
+START_TEST(a_free_revokes_only_client_mrs_of_its_allocation)
+{
+	begin(HOME, 1000);
+	begin(HOME + 4096, 1000);
+	ck_assert_uint_ne(get_in(&pd, AT(0), HOME, 1000), 0);
+	ck_assert_uint_ne(get_in(&pd, AT(1), HOME + 4096, 1000), 0);
+	ck_assert_uint_eq(standin_registered(), 1);
+	ck_assert(!evict_all());
+	end(HOME);
+	ck_assert_uint_eq(statistics_get(revoked), 1);
+	ck_assert(!evict_all());
+	drop_it(AT(1));
+	ck_assert_uint_eq(statistics_get(late_deregistrations), 0);
+	ck_assert(evict_all());
+	drop_it(AT(0));
+	ck_assert_uint_eq(statistics_get(late_deregistrations), 1);
+}
+END_TEST
+
+/* _i: client MRs at other addresses of the line, which fill the bucket. */
+START_TEST(a_struct_at_a_reused_address_stands_for_the_newer_client_mr_alone)
+{
+	for (unsigned int i = 0; i < 3; i++)
+		prime(i);
+	for (unsigned int i = 1; i <= (unsigned int)_i; i++)
+		ck_assert_uint_ne(get(&AT(0)[i], 2), 0);
+	for (unsigned int times = 0; times < 3; times++) {
+		ck_assert_uint_ne(get(AT(0), 0), 0);
+		if (_i && !times)
+			drop_it(&AT(0)[1]); /* leaves room in the bucket */
+		ck_assert_uint_ne(get(AT(0), 1), 0);
+		ck_assert_uint_ne(get(AT(0), 1), 0);
+	}
+	drop_it(AT(0));
+	for (unsigned int i = 2; i <= (unsigned int)_i; i++)
+		drop_it(&AT(0)[i]);
+	ck_assert(evict_all());
+	ck_assert_uint_eq(standin_registered(), 0);
+}
+END_TEST
+
+START_TEST(a_request_whose_bucket_is_full_is_forwarded_until_there_is_room)
+{
+	prime(0);
+	for (unsigned int times = 0; times < 3; times++) {
+		for (unsigned int i = 0; i < OF_BUCKET; i++)
+			ck_assert_uint_ne(get(&AT(times)[i], 0), 0);
+		ck_assert_uint_eq(get(&AT(times)[OF_BUCKET], 0), 0);
+		ck_assert(!registration_holds(&AT(times)[OF_BUCKET]));
+		ck_assert_uint_eq(statistics_get(bypassed_failed), times + 1);
+		drop_it(&AT(times)[times]);
+		ck_assert_uint_ne(hit(&AT(times)[OF_BUCKET], 0), 0);
+		ck_assert(!evict_all());
+		for (unsigned int i = 0; i <= OF_BUCKET; i++)
+			ck_assert_int_eq(registration_drop(&AT(times)[i]), i != times);
+	}
+	ck_assert(evict_all());
+}
+END_TEST
+
+START_TEST(an_imported_client_mr_keeps_its_region_until_it_is_dropped_or_the_memory_freed)
+{
+	struct registration_keys keys;
+
+	for (unsigned int i = 0; i < 2; i++) {
+		prime(0);
+		ck_assert(hit_in(&pd, AT(0), buffer(0), BLOCK, &keys));
+		registration_imported(AT(1), DEVICE, keys.kernel_handle);
+		drop_it(AT(0));
+		ck_assert(registration_holds(AT(1)));
+		ck_assert(!evict_all());
+		ck_assert(standin_covers(keys.lkey, buffer(0)));
+		if (i)
+			end(buffer(0));
+		drop_it(AT(1));
+		ck_assert_uint_eq(statistics_get(late_deregistrations), i);
+		ck_assert_int_eq(evict_all(), !i);
+		ck_assert_uint_eq(standin_registered(), 0);
+	}
+}
+END_TEST
+
+START_TEST(a_closing_protection_domain_keeps_held_regions_and_serves_no_hit)
+{
+	uint32_t key;
+
+	prime(1);
+	prime(0);
+	key = hit(AT(0), 0);
+	registration_pd_closing(&pd);
+	ck_assert_uint_eq(standin_registered(), 1);
+	ck_assert(standin_covers(key, buffer(0)));
+	ck_assert_uint_eq(get(AT(2), 0), 0);
+	registration_pd_closed(&pd, false);
+	ck_assert_uint_eq(get(AT(2), 0), key);
+	ck_assert_uint_eq(hit(AT(3), 0), key);
+	for (unsigned int i = 0; i < 4; i++)
+		ck_assert_int_eq(registration_drop(AT(i)), i != 1);
+	registration_pd_closing(&pd);
+	ck_assert_uint_eq(standin_registered(), 0);
+	registration_pd_closed(&pd, true);
+	ck_assert_uint_eq(hit(AT(0), 0), 0);
+}
+END_TEST
+
+START_TEST(unique_keys_are_never_held_twice)
+{
+	prime(0);
+	ck_assert_uint_ne(get(AT(0), 0), 0);
+	ck_assert_uint_eq(get(AT(1), 0), 0);
+	drop_it(AT(0));
+	ck_assert_uint_ne(get(AT(1), 0), 0);
+}
+END_TEST
+
+/* In the child, without the lock, which another thread of the parent may have. */
+static bool child_knows_them(void)
+{
+	for (unsigned int i = 0; i < OF_BUCKET; i++) {
+		if (!registration_holds(&AT(0)[i]) || !registration_drop(&AT(0)[i]) ||
+		    registration_drop(&AT(0)[i]))
+			return false;
+	}
+	return !registration_drop(AT(1)) && standin_registered() == 1;
+}
+
+START_TEST(a_forked_child_has_the_client_mrs_of_its_parent)
+{
+	int status;
+	pid_t child;
+
+	for (unsigned int i = 0; i < OF_BUCKET; i++)
+		ck_assert_uint_ne(get(&AT(0)[i], 0), 0);
+	pthread_mutex_lock(&registration_lock);
+	child = fork();
+	if (!child)
+		_exit(!child_knows_them());
+	pthread_mutex_unlock(&registration_lock);
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert_int_eq(status, 0);
+	for (unsigned int i = 0; i < OF_BUCKET; i++)
+		drop_it(&AT(0)[i]);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("hits");
+	TCase *hits = tcase_create("hits");
+	TCase *blocks = tcase_create("blocks");
+	TCase *unique = tcase_create("unique keys");
+
+	tcase_add_checked_fixture(hits, set_up_with_pin_limit, NULL);
+	tcase_add_test(hits, a_hit_and_its_deregistration_need_no_lock_and_count);
+	tcase_add_test(hits, a_held_region_is_never_evicted_and_any_thread_may_drop_it);
+	tcase_add_test(
+		hits,
+		a_claim_fails_while_held_and_an_ended_generation_is_neither_taken_nor_dropped);
+	tcase_add_test(hits, a_hit_of_any_thread_counts_as_a_use);
+	tcase_add_test(hits, a_free_revokes_client_mrs_and_their_deregistration_is_late);
+	tcase_add_loop_test(hits, a_struct_at_a_reused_address_stands_for_the_newer_client_mr_alone,
+			    0, OF_BUCKET);
+	tcase_add_test(hits, a_request_whose_bucket_is_full_is_forwarded_until_there_is_room);
+	tcase_add_test(
+		hits,
+		an_imported_client_mr_keeps_its_region_until_it_is_dropped_or_the_memory_freed);
+	tcase_add_test(hits, a_closing_protection_domain_keeps_held_regions_and_serves_no_hit);
+	tcase_add_test(hits, a_forked_child_has_the_client_mrs_of_its_parent);
+	suite_add_tcase(suite, hits);
+	tcase_add_checked_fixture(blocks, set_up_blocks, NULL);
+	tcase_add_test(blocks, a_free_revokes_only_client_mrs_of_its_allocation);
+	suite_add_tcase(suite, blocks);
+	tcase_add_checked_fixture(unique, set_up_unique_keys, NULL);
+	tcase_add_test(unique, unique_keys_are_never_held_twice);
+	suite_add_tcase(suite, unique);
+	return suite_run(suite);
+}

@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* check_keep.c -- frees that keep memory, allocations that reuse it, hidden records */
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include "keep_fixture.h"
+
+/* ---- requests ---- */
+
+START_TEST(freed_memory_is_handed_out_to_the_next_equal_request)
+{
+	allocate(HOME, 5000);
+	ck_assert(keeps(HOME));
+	ck_assert(!is_found(HOME));
+	ck_assert_uint_eq(reuse(5000), HOME);
+	ck_assert(is_found(HOME));
+	ck_assert_uint_eq(reuse(5000), 0);
+	ck_assert_uint_eq(gpu.frees, 0);
+	ck_assert_uint_eq(statistics_get(kept), 1);
+	ck_assert_uint_eq(statistics_get(reused), 1);
+	ck_assert_uint_eq(statistics_get(frees), 1);
+	ck_assert_uint_eq(statistics_get(allocations), 2);
+	ck_assert_uint_eq(statistics_get(kept_bytes), 0);
+	ck_assert_uint_eq(statistics_get(kept_bytes_peak), 5000);
+}
+END_TEST
+
+START_TEST(the_last_freed_is_handed_out_first)
+{
+	for (unsigned int i = 0; i < 4; i++)
+		allocate(HOME + i * BLOCK, 4096);
+	for (unsigned int i = 0; i < 4; i++)
+		ck_assert(keeps(HOME + (i ^ 1) * BLOCK));
+	for (unsigned int i = 4; i--;)
+		ck_assert_uint_eq(reuse(4096), HOME + (i ^ 1) * BLOCK);
+}
+END_TEST
+
+START_TEST(memory_of_thousands_of_sizes_is_told_apart)
+{
+	enum { SIZES = 6000 };
+
+	for (uint64_t i = 0; i < SIZES; i++) {
+		allocate(HOME + i * 8192, 1 + i);
+		ck_assert(keeps(HOME + i * 8192));
+	}
+	for (uint64_t i = 0; i < SIZES; i++)
+		require(reuse(1 + i) == HOME + i * 8192);
+}
+END_TEST
+
+/* Requests that share a bucket with kept memory differ from it in one field. */
+START_TEST(memory_in_the_bucket_of_another_request_is_told_apart)
+{
+	enum { SIZES = 4000, OTHERS = 64 };
+	static struct CUctx_st others[OTHERS];
+	struct kept taken;
+
+	for (uint64_t i = 1; i <= SIZES; i++) {
+		allocate_host(HOME + i * 8192, i, 0);
+		require(keeps_host(HOME + i * 8192));
+	}
+	for (unsigned int i = 1; i <= SIZES * OTHERS; i++) {
+		struct keep_request request = { ALLOCATION_HOST, 0, i % SIZES + 1, 0 };
+
+		require(!kept_take(&others[i / SIZES % OTHERS], &request, &taken));
+		request.detail = i / SIZES + 1;
+		require(!kept_take(&first, &request, &taken));
+		request.detail = 0;
+		request.height = i / SIZES + 1;
+		require(!kept_take(&first, &request, &taken));
+		request.height = 0;
+		request.kind = (enum allocation_kind)(ALLOCATION_HOST + 1 + i / SIZES);
+		require(!kept_take(&first, &request, &taken));
+	}
+}
+END_TEST
+
+START_TEST(a_context_gets_its_own_memory_only)
+{
+	allocate(HOME, 4096);
+	ck_assert(keeps(HOME));
+	enter(&second);
+	ck_assert_uint_eq(reuse(4096), 0);
+	enter(NULL);
+	ck_assert_uint_eq(reuse(4096), 0);
+	enter(&first);
+	ck_assert_uint_eq(reuse(4096), HOME);
+}
+END_TEST
+
+START_TEST(a_request_gets_memory_of_an_equal_request_only)
+{
+	static const struct keep_request of = { ALLOCATION_PITCHED, 4, 100, 8 };
+	static const struct keep_request others[] = {
+		{ ALLOCATION_PITCHED, 8, 100, 8 }, { ALLOCATION_PITCHED, 4, 101, 8 },
+		{ ALLOCATION_PITCHED, 4, 100, 7 }, { ALLOCATION_DEVICE, 4, 100, 8 },
+		{ ALLOCATION_DEVICE, 0, 4096, 0 }, { ALLOCATION_HOST, 4, 100, 8 },
+	};
+	size_t pitch = 0;
+
+	allocate_pitched(HOME, &of, 512);
+	ck_assert(keeps(HOME));
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		ck_assert_uint_eq(reuse_request(&others[i], &pitch), 0);
+	ck_assert_uint_eq(reuse_request(&of, &pitch), HOME);
+	ck_assert_uint_eq(pitch, 512);
+}
+END_TEST
+
+START_TEST(pitched_memory_is_kept_up_to_the_limits_of_its_key)
+{
+	static const struct {
+		struct keep_request request;
+		uint64_t pitch;
+		bool keeps;
+	} cases[] = {
+		{ { ALLOCATION_PITCHED, 4, 512, 3 }, 512, true },
+		{ { ALLOCATION_PITCHED, 8, 1, 1 }, 512, true },
+		{ { ALLOCATION_PITCHED, 16, 1, 2 }, ((uint64_t)1 << 31) - 1, true },
+		{ { ALLOCATION_PITCHED, 16, ((uint64_t)1 << 31) - 512, 1 },
+		  ((uint64_t)1 << 31) - 512,
+		  true },
+		{ { ALLOCATION_PITCHED, 4, 512, 1 }, (uint64_t)1 << 31, false },
+		{ { ALLOCATION_PITCHED, 4, 513, 1 }, 512, false },
+		{ { ALLOCATION_PITCHED, 3, 512, 1 }, 512, false },
+		{ { ALLOCATION_PITCHED, 2, 512, 1 }, 512, false },
+		{ { ALLOCATION_PITCHED, 32, 512, 1 }, 512, false },
+		{ { ALLOCATION_PITCHED, 0, 512, 1 }, 512, false },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		uint64_t base = HOME + i * (1024 * 4 * BLOCK);
+		size_t pitch = 0;
+
+		allocate_pitched(base, &cases[i].request, cases[i].pitch);
+		ck_assert_msg(keeps(base) == cases[i].keeps, "case %zu", i);
+		if (!cases[i].keeps)
+			continue;
+		ck_assert_uint_eq(reuse_request(&cases[i].request, &pitch), base);
+		ck_assert_uint_eq(pitch, cases[i].pitch);
+	}
+}
+END_TEST
+
+START_TEST(host_memory_is_reused_for_equal_flags_only)
+{
+	struct keep_request request = { ALLOCATION_HOST, KEEP_ALLOC_HOST, 4096, 0 };
+
+	allocate_host(HOME, 4096, 0);
+	allocate_host(HOME + BLOCK, 4096, 7);
+	allocate_host(HOME + 2 * BLOCK, 4096, KEEP_ALLOC_HOST);
+	for (unsigned int i = 0; i < 3; i++) {
+		ck_assert(!keeps(HOME + i * BLOCK));
+		ck_assert(keeps_host(HOME + i * BLOCK));
+	}
+	ck_assert_uint_eq(statistics_get(kept_host_bytes), 3 * 4096);
+	ck_assert_uint_eq(statistics_get(kept_bytes), 0);
+	ck_assert_uint_eq(reuse(4096), 0);
+	ck_assert_uint_eq(reuse_request(&request, NULL), HOME + 2 * BLOCK);
+	request.detail = 7;
+	ck_assert_uint_eq(reuse_request(&request, NULL), HOME + BLOCK);
+	request.detail = 1;
+	ck_assert_uint_eq(reuse_request(&request, NULL), 0);
+	request.detail = 0;
+	ck_assert_uint_eq(reuse_request(&request, NULL), HOME);
+	ck_assert_uint_eq(statistics_get(host_allocations), 6);
+	ck_assert_uint_eq(statistics_get(host_frees), 3);
+}
+END_TEST
+
+START_TEST(registered_host_memory_is_never_kept)
+{
+	standin_allocate(HOME, 4096, &first, false);
+	standin_describe(HOME, 0, true);
+	memory_allocated(ALLOCATION_HOST, HOME, 4096);
+	ck_assert(!keeps_host(HOME));
+}
+END_TEST
+
+/* ---- frees that are the driver's ---- */
+
+START_TEST(a_free_that_the_driver_refuses_keeps_nothing)
+{
+	allocate(HOME, 4096);
+	ck_assert(!keeps(HOME + 1));
+	ck_assert(!keeps(HOME + BLOCK));
+	ck_assert(!keeps(0));
+	ck_assert(!keeps_host(HOME));
+	ck_assert(keeps(HOME));
+	ck_assert(!keeps(HOME));
+	ck_assert_uint_eq(statistics_get(kept), 1);
+}
+END_TEST
+
+START_TEST(memory_in_doubt_is_not_kept)
+{
+	standin_allocate(HOME, 4096, &first, true); /* without its range */
+	memory_allocated(ALLOCATION_DEVICE, HOME, 4096);
+	ck_assert(!keeps(HOME));
+	standin_allocate(HOME + BLOCK, 4096, NULL, true);
+	standin_describe(HOME + BLOCK, 0, false);
+	memory_allocated(ALLOCATION_DEVICE, HOME + BLOCK, 4096);
+	ck_assert(!keeps(HOME + BLOCK));
+	standin_allocate(HOME + 2 * BLOCK, 4096, &first, true);
+	standin_describe(HOME + 2 * BLOCK, 0, false);
+	memory_allocated(ALLOCATION_MANAGED, HOME + 2 * BLOCK, 4096);
+	ck_assert(!keeps(HOME + 2 * BLOCK));
+	ck_assert_uint_eq(standin_program_events.freeing, 0);
+}
+END_TEST
+
+START_TEST(a_context_that_cannot_free_keeps_nothing)
+{
+	allocate(HOME, 4096);
+	second.alive = false;
+	enter(&second);
+	ck_assert(!keeps(HOME));
+	standin_driver.cuCtxGetApiVersion = NULL;
+	enter(&first);
+	ck_assert(!keeps(HOME));
+	standin_driver.cuCtxGetApiVersion = get_version;
+	enter(NULL);
+	ck_assert(keeps(HOME));
+	ck_assert_uint_eq(depth, 0);
+}
+END_TEST
+
+START_TEST(a_free_waits_for_the_context_of_the_memory)
+{
+	allocate(HOME, 4096);
+	allocate_in(&second, HOME + BLOCK, 4096);
+	ck_assert(keeps(HOME + BLOCK));
+	ck_assert_uint_eq(first.waits, 0);
+	ck_assert_uint_eq(second.waits, 1);
+	ck_assert_ptr_eq(stack[0], &first);
+	ck_assert_uint_eq(depth, 1);
+	ck_assert(keeps(HOME));
+	ck_assert_uint_eq(first.waits, 1);
+	standin_driver.cuCtxSynchronize = NULL;
+	ck_assert_uint_eq(reuse(4096), HOME);
+	ck_assert(!keeps(HOME));
+}
+END_TEST
+
+static void must_be_the_program_s_again(void)
+{
+	struct allocation *freed = &standin_program_events.last_freeing;
+	struct allocation *again = &standin_program_events.last_allocated;
+
+	ck_assert(is_found(HOME));
+	ck_assert_uint_eq(reuse(4096), 0);
+	ck_assert_uint_eq(statistics_get(kept) + statistics_get(frees), 0);
+	ck_assert_uint_eq(statistics_get(kept_bytes), 0);
+	ck_assert_uint_eq(standin_program_events.freeing, 1);
+	ck_assert_uint_eq(standin_program_events.allocated, 2);
+	ck_assert_uint_eq(freed->event_id, freed->id);
+	ck_assert_uint_gt(again->event_id, freed->event_id);
+	ck_assert_uint_eq(again->id, freed->id);
+	ck_assert_uint_eq(standin_events.freeing, 0);
+	ck_assert_uint_eq(standin_events.allocated, 1);
+}
+
+START_TEST(after_a_failed_wait_the_driver_s_free_decides)
+{
+	struct allocation ended;
+
+	allocate(HOME, 4096);
+	gpu.wait_result = (CUresult)719; /* a kernel failed */
+	ck_assert(!keeps(HOME));
+	must_be_the_program_s_again();
+	ck_assert_uint_eq(keep_visible(HOME), HOME);
+	ck_assert(memory_freeing(FREE_DEVICE, HOME, &ended));
+	ck_assert_uint_eq(standin_events.freeing, 1);
+	ck_assert_uint_eq(standin_program_events.freeing, 2);
+	ck_assert_uint_eq(standin_program_events.last_freeing.event_id,
+			  standin_program_events.last_allocated.event_id);
+	ck_assert_uint_eq(statistics_get(frees), 1);
+}
+END_TEST
+
+/* Valgrind does not enforce the limit. */
+static bool there_is_more(void)
+{
+	void *more =
+		mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (more == MAP_FAILED)
+		return false;
+	munmap(more, 1 << 20);
+	return true;
+}
+
+START_TEST(without_memory_for_an_entry_the_driver_s_free_decides)
+{
+	struct rlimit limit, little = { .rlim_cur = 1 };
+	bool kept;
+
+	allocate(HOME, 4096);
+	ck_assert_int_eq(getrlimit(RLIMIT_DATA, &limit), 0);
+	little.rlim_max = limit.rlim_max;
+	ck_assert_int_eq(setrlimit(RLIMIT_DATA, &little), 0);
+	if (there_is_more())
+		return;
+	kept = keeps(HOME);
+	setrlimit(RLIMIT_DATA, &limit);
+	ck_assert(!kept);
+	must_be_the_program_s_again();
+}
+END_TEST
+
+START_TEST(a_capture_keeps_nothing_and_reuses_nothing)
+{
+	static const uint64_t order[] = { HOME };
+	bool counted;
+
+	allocate(HOME, 4096);
+	allocate(HOME + BLOCK, 4096);
+	ck_assert(keeps(HOME));
+	counted = queries_capture_begins();
+	queries_capture_begun(counted, CUDA_SUCCESS);
+	ck_assert_uint_eq(reuse(4096), 0);
+	ck_assert(!keeps(HOME + BLOCK));
+	queries_capture_ended();
+	ck_assert(keeps(HOME + BLOCK));
+	ck_assert_uint_eq(reuse(4096), HOME + BLOCK);
+	ck_assert_uint_le(gpu.frees, 1);
+	must_have_freed(gpu.frees, order);
+}
+END_TEST
+
+START_TEST(after_the_end_of_keeping_all_is_released)
+{
+	static const uint64_t order[] = { HOME };
+
+	allocate(HOME, 4096);
+	allocate(HOME + BLOCK, 4096);
+	ck_assert(keeps(HOME));
+	keep_end();
+	ck_assert_uint_eq(keep_visible(HOME), KEEP_ABSENT);
+	ck_assert(!keeps(HOME + BLOCK));
+	must_have_freed(1, order);
+	ck_assert_uint_eq(reuse(4096), 0);
+}
+END_TEST
+
+static void set_up(void)
+{
+	set_up_with("inf", "64M");
+}
+
+int main(void)
+{
+	Suite *suite = suite_create("keep");
+	TCase *requests = tcase_create("requests"), *frees = tcase_create("frees");
+
+	tcase_add_checked_fixture(requests, set_up, NULL);
+	tcase_add_test(requests, freed_memory_is_handed_out_to_the_next_equal_request);
+	tcase_add_test(requests, the_last_freed_is_handed_out_first);
+	tcase_add_test(requests, memory_of_thousands_of_sizes_is_told_apart);
+	tcase_add_test(requests, memory_in_the_bucket_of_another_request_is_told_apart);
+	tcase_add_test(requests, a_context_gets_its_own_memory_only);
+	tcase_add_test(requests, a_request_gets_memory_of_an_equal_request_only);
+	tcase_add_test(requests, pitched_memory_is_kept_up_to_the_limits_of_its_key);
+	tcase_add_test(requests, host_memory_is_reused_for_equal_flags_only);
+	tcase_add_test(requests, registered_host_memory_is_never_kept);
+	suite_add_tcase(suite, requests);
+	tcase_add_checked_fixture(frees, set_up, NULL);
+	tcase_add_test(frees, a_free_that_the_driver_refuses_keeps_nothing);
+	tcase_add_test(frees, memory_in_doubt_is_not_kept);
+	tcase_add_test(frees, a_context_that_cannot_free_keeps_nothing);
+	tcase_add_test(frees, a_free_waits_for_the_context_of_the_memory);
+	tcase_add_test(frees, after_a_failed_wait_the_driver_s_free_decides);
+	tcase_add_test(frees, without_memory_for_an_entry_the_driver_s_free_decides);
+	tcase_add_test(frees, a_capture_keeps_nothing_and_reuses_nothing);
+	tcase_add_test(frees, after_the_end_of_keeping_all_is_released);
+	suite_add_tcase(suite, frees);
+	return suite_run(suite);
+}

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* keep_fixture.h -- contexts and frees of the stand-in driver, for kept memory */
+#ifndef PEERPIN_TESTS_KEEP_FIXTURE_H
+#define PEERPIN_TESTS_KEEP_FIXTURE_H
+
+#include "suite.h"
+
+#include "memory/keep.h"
+#include "memory/kept.h"
+#include "memory/queries.h"
+#include "memory/table.h"
+#include "report/statistics.h"
+#include "standin.h"
+
+#define HOME  ((uint64_t)0x7f1200000000)
+#define BLOCK ((uint64_t)2 << 20)
+#define FREES 8192
+
+struct CUctx_st {
+	int device;
+	bool alive;
+	unsigned int waits;
+};
+
+static struct CUctx_st first, second, of_second_gpu;
+static __thread CUcontext stack[4];
+static __thread unsigned int depth;
+static __thread CUstreamCaptureMode capture_mode;
+
+static struct {
+	CUresult wait_result, free_result, total_result;
+	uint64_t total;	       /* memory of a GPU */
+	uint64_t freed[FREES]; /* addresses, in order */
+	_Atomic unsigned int frees;
+	void (*during)(uint64_t address); /* called in a free */
+} gpu;
+
+static void enter(CUcontext context)
+{
+	stack[0] = context;
+	depth = context != NULL;
+}
+
+static CUresult state(void)
+{
+	if (!depth)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	return stack[depth - 1]->alive ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+static CUresult get_current(CUcontext *context)
+{
+	standin_called();
+	*context = depth ? stack[depth - 1] : NULL;
+	return CUDA_SUCCESS;
+}
+
+static CUresult get_device(CUdevice *device)
+{
+	if (state() == CUDA_SUCCESS)
+		*device = stack[depth - 1]->device;
+	return state();
+}
+
+static CUresult get_version(CUcontext context, unsigned int *version)
+{
+	ck_assert_ptr_null(context);
+	*version = 3020;
+	return state();
+}
+
+static CUresult push(CUcontext context)
+{
+	if (!context->alive)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	stack[depth++] = context;
+	return CUDA_SUCCESS;
+}
+
+static CUresult pop(CUcontext *context)
+{
+	*context = stack[--depth];
+	return CUDA_SUCCESS;
+}
+
+static CUresult synchronize(void)
+{
+	standin_called();
+	stack[depth - 1]->waits++;
+	return gpu.wait_result;
+}
+
+static CUresult get_total(size_t *bytes, CUdevice device)
+{
+	standin_called();
+	*bytes = device == 1 ? gpu.total / 2 : gpu.total;
+	return gpu.total_result;
+}
+
+static CUresult exchange_mode(CUstreamCaptureMode *mode)
+{
+	CUstreamCaptureMode before = capture_mode;
+
+	capture_mode = *mode;
+	*mode = before;
+	return CUDA_SUCCESS;
+}
+
+static CUresult free_device(CUdeviceptr address)
+{
+	standin_called();
+	require(capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED);
+	if (gpu.during)
+		gpu.during(address);
+	gpu.freed[gpu.frees++ % FREES] = address;
+	if (gpu.free_result == CUDA_SUCCESS)
+		standin_free(address);
+	return gpu.free_result;
+}
+
+static CUresult free_host(void *address)
+{
+	return free_device((uintptr_t)address);
+}
+
+/* ---- the program's calls, as the wrappers make them ---- */
+
+static void allocate_in(CUcontext context, uint64_t base, uint64_t size)
+{
+	standin_allocate(base, size, context, true);
+	standin_describe(base, context->device, false);
+	memory_allocated(ALLOCATION_DEVICE, base, size);
+}
+
+static void allocate(uint64_t base, uint64_t size)
+{
+	allocate_in(&first, base, size);
+}
+
+static inline void allocate_pitched(uint64_t base, const struct keep_request *request,
+				    uint64_t pitch)
+{
+	standin_allocate(base, pitch * request->height, &first, true);
+	standin_describe(base, 0, false);
+	memory_allocated(ALLOCATION_PITCHED, base, pitch * request->height);
+	keep_allocated(request, base, pitch);
+}
+
+static inline void allocate_host(uint64_t base, uint64_t size, unsigned int flags)
+{
+	const struct keep_request request = { ALLOCATION_HOST, flags, size, 0 };
+
+	standin_allocate(base, size, &first, false);
+	standin_describe(base, 0, true);
+	memory_host_allocated(base, size);
+	keep_allocated(&request, base, 0);
+}
+
+static bool keeps(uint64_t base)
+{
+	return keep_free(FREE_DEVICE, base, (union keep_target){ .device = free_device });
+}
+
+static inline bool keeps_host(uint64_t base)
+{
+	return keep_free(FREE_HOST, base, (union keep_target){ .host = free_host });
+}
+
+/* Address of kept memory; 0: none. */
+static uint64_t reuse_request(const struct keep_request *request, size_t *pitch)
+{
+	CUdeviceptr address = 0;
+
+	return keep_allocate(request, &address, pitch) ? address : 0;
+}
+
+static uint64_t reuse(uint64_t size)
+{
+	const struct keep_request request = { .kind = ALLOCATION_DEVICE, .width = size };
+
+	return reuse_request(&request, NULL);
+}
+
+static inline bool is_found(uint64_t base)
+{
+	struct allocation found;
+
+	return memory_find(base, &found) && found.base == base;
+}
+
+/* The driver has freed these, in this order. */
+static inline void must_have_freed(unsigned int count, const uint64_t *bases)
+{
+	ck_assert_uint_eq(gpu.frees, count);
+	for (unsigned int i = 0; i < count; i++)
+		ck_assert_uint_eq(gpu.freed[i], bases[i]);
+}
+
+static void set_up_with(const char *keep, const char *keep_host)
+{
+	setenv("PEERPIN_KEEP", keep, 1);
+	setenv("PEERPIN_KEEP_HOST", keep_host, 1);
+	standin_reset();
+	gpu.total = 100 * BLOCK;
+	first = second = (struct CUctx_st){ .alive = true };
+	of_second_gpu = (struct CUctx_st){ .device = 1, .alive = true };
+	enter(&first);
+	standin_driver.cuCtxGetCurrent = get_current;
+	standin_driver.cuCtxGetDevice = get_device;
+	standin_driver.cuCtxGetApiVersion = get_version;
+	standin_driver.cuCtxPushCurrent_v2 = push;
+	standin_driver.cuCtxPopCurrent_v2 = pop;
+	standin_driver.cuCtxSynchronize = synchronize;
+	standin_driver.cuDeviceTotalMem_v2 = get_total;
+	standin_driver.cuThreadExchangeStreamCaptureMode = exchange_mode;
+	ck_assert(keep_is_on());
+}
+
+#endif
