@@ -156,10 +156,16 @@ bool kept_take(CUcontext context, const struct keep_request *request, struct kep
 
 /* ---- releases ---- */
 
-/* A free in relaxed mode disturbs no capture of another thread (measured). */
+/* In the memory's context: the driver frees nothing while a destroyed context is current, and UCX's
+ * hook queries the range first, which needs the context. A free in relaxed mode disturbs no capture
+ * of another thread (measured). */
 static void kept_free(const struct kept *kept)
 {
+	const struct driver_calls *driver = driver_calls();
 	const struct allocation *allocation = &kept->allocation;
+	CUcontext context = allocation->context;
+	bool entered =
+		driver->cuCtxPushCurrent_v2 && driver->cuCtxPushCurrent_v2(context) == CUDA_SUCCESS;
 	CUstreamCaptureMode mode;
 	bool relaxed = driver_relax_capture(&mode);
 	CUresult result = allocation->kind == ALLOCATION_HOST
@@ -167,6 +173,8 @@ static void kept_free(const struct kept *kept)
 				  : kept->target.device(allocation->base);
 
 	driver_restore_capture(relaxed, &mode);
+	if (entered)
+		driver->cuCtxPopCurrent_v2(&context);
 	statistics_count(kept_released);
 	if (result != CUDA_SUCCESS)
 		log_once(LOG_WARN,
@@ -329,12 +337,13 @@ uint64_t kept_block_bytes(int device)
 	return device < 0 || device >= DEVICES_MAX ? 0 : load_relaxed(&lists[device].blocks);
 }
 
+/* Hooks in the driver's free (UCX) query the memory that this thread is releasing. */
 bool kept_is_releasing(uint64_t address)
 {
 	struct allocation released;
 	struct entry *entry;
 
-	if (!load_seq_cst(&releases))
+	if (own_releases || !load_seq_cst(&releases))
 		return false;
 	pthread_mutex_lock(&kept_lock);
 	TAILQ_FOREACH(entry, &releasing, in_list) {

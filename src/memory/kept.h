@@ -45,8 +45,8 @@ void kept_await_releases(CUcontext context);
 /* Bytes of the driver's blocks that are kept on the device. */
 uint64_t kept_block_bytes(int device);
 
-/* True while an allocation that contains the address is being released: its record has ended, and
- * the driver still has it. */
+/* True while another thread is releasing an allocation that contains the address: its record has
+ * ended, and the driver still has it. */
 bool kept_is_releasing(uint64_t address);
 
 #endif

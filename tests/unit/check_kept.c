@@ -232,15 +232,27 @@ START_TEST(memory_that_the_driver_no_longer_has_is_not_freed)
 }
 END_TEST
 
-static void look_while_releasing(uint64_t address)
+static void *look(void *released)
 {
-	require(address == at(0));
-	require(standin_events.freeing == 1);
-	require(!table_is_address_hidden(address));
+	uint64_t address = *(uint64_t *)released;
+
 	require(keep_visible(address) == KEEP_ABSENT);
 	require(keep_visible(address + 4095) == KEEP_ABSENT);
 	require(keep_visible(address + 4096) == address + 4096);
 	require(keep_visible(address - 1) == address - 1);
+	return NULL;
+}
+
+/* A hook in the driver's free sees the memory. */
+static void look_while_releasing(uint64_t address)
+{
+	pthread_t other;
+
+	require(address == at(0));
+	require(standin_events.freeing == 1);
+	require(!table_is_address_hidden(address));
+	require(keep_visible(address) == address && keep_visible(address + 4095) == address + 4095);
+	require(!pthread_create(&other, NULL, look, &address) && !pthread_join(other, NULL));
 }
 
 START_TEST(an_address_stays_hidden_until_the_driver_has_freed_it)
@@ -252,6 +264,28 @@ START_TEST(an_address_stays_hidden_until_the_driver_has_freed_it)
 	keep_release_context(NULL);
 	ck_assert_uint_eq(gpu.frees, 1);
 	ck_assert_uint_eq(keep_visible(at(0)), at(0));
+}
+END_TEST
+
+static void must_be_entered(uint64_t address)
+{
+	require(stack[depth - 1] == (address == at(0) ? &first : &of_second_gpu));
+}
+
+/* _i: no context is current; another one; a destroyed one. */
+START_TEST(memory_is_released_in_its_context)
+{
+	CUcontext current[] = { NULL, &first, &second };
+
+	keep_one(0, 4096);
+	keep_one_of(&of_second_gpu, 1, 4096);
+	second.alive = false;
+	enter(current[_i]);
+	gpu.during = must_be_entered;
+	keep_release_context(NULL);
+	ck_assert_uint_eq(gpu.frees, 2);
+	ck_assert_uint_eq(depth, _i > 0);
+	ck_assert(!_i || stack[0] == current[_i]);
 }
 END_TEST
 
@@ -388,6 +422,7 @@ int main(void)
 	tcase_add_test(kept, memory_that_ended_with_its_context_is_forgotten);
 	tcase_add_test(kept, memory_that_the_driver_no_longer_has_is_not_freed);
 	tcase_add_test(kept, an_address_stays_hidden_until_the_driver_has_freed_it);
+	tcase_add_loop_test(kept, memory_is_released_in_its_context, 0, 3);
 	tcase_add_test(kept, failed_frees_are_counted_and_logged_once);
 	tcase_add_test(kept, a_context_ends_after_releases_of_its_memory_by_other_threads);
 	tcase_add_test(kept, an_allocation_without_memory_waits_for_a_release_by_another_thread);
