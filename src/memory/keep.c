@@ -50,8 +50,9 @@ bool keep_has_begun(void)
 
 void keep_end(void)
 {
-	int on = KEEP_ON;
+	int undecided = KEEP_UNDECIDED, on = KEEP_ON;
 
+	replace_seq_cst(&keep_mode, &undecided, KEEP_OFF);
 	replace_seq_cst(&keep_mode, &on, KEEP_ENDED);
 }
 
