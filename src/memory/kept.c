@@ -296,8 +296,8 @@ bool kept_release(int device, uint64_t bytes)
 	struct choice choice = { list, list + 1, .largest = true };
 	uint64_t released = 0, one;
 
-	if (device == KEEP_ANY)
-		choice = (struct choice){ 0, HOST + 1, .largest = true };
+	if (device == KEEP_ANY || device == KEEP_POOL)
+		choice = (struct choice){ 0, HOST + (device == KEEP_ANY), .largest = true };
 	do
 		released += one = kept_release_one(&choice);
 	while (one && released < bytes);

@@ -35,7 +35,7 @@ bool kept_is_within_limit(const struct allocation *allocation);
 void kept_apply_limit(const struct allocation *allocation);
 
 /* Release at least `bytes`, the largest allocations first, from the device (ordinal; KEEP_HOST:
- * from the host; KEEP_ANY). False: nothing was kept there. */
+ * from the host; KEEP_ANY; KEEP_POOL: from any device). False: nothing was kept there. */
 bool kept_release(int device, uint64_t bytes);
 
 /* Wait until no other thread is releasing memory of the context; NULL: until a thread has released
