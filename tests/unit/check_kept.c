@@ -175,6 +175,22 @@ START_TEST(for_want_of_memory_the_largest_are_released_first_until_there_is_enou
 }
 END_TEST
 
+/* Of one power of 2. */
+START_TEST(of_similar_sizes_the_largest_is_released_first)
+{
+	const uint64_t order[] = { at(1), at(3), at(0), at(2) };
+
+	keep_one(0, MIB + 4096);
+	keep_one(1, 2 * MIB - 1);
+	keep_one(2, MIB);
+	keep_one(3, 2 * MIB - 2);
+	ck_assert(keep_release(KEEP_CURRENT, 1));
+	must_have_freed(1, order);
+	ck_assert(keep_release(KEEP_CURRENT, 100 * MIB));
+	must_have_freed(4, order);
+}
+END_TEST
+
 START_TEST(for_want_of_host_memory_host_memory_is_released)
 {
 	const uint64_t order[] = { at(1) };
@@ -417,6 +433,7 @@ int main(void)
 	tcase_add_test(kept, high_ordinals_share_the_last_limit);
 	tcase_add_test(kept,
 		       for_want_of_memory_the_largest_are_released_first_until_there_is_enough);
+	tcase_add_test(kept, of_similar_sizes_the_largest_is_released_first);
 	tcase_add_test(kept, for_want_of_host_memory_host_memory_is_released);
 	tcase_add_test(kept, the_memory_of_one_context_is_released_alone);
 	tcase_add_test(kept, memory_that_ended_with_its_context_is_forgotten);
