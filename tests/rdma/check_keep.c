@@ -76,7 +76,9 @@ static uint64_t allocate_again(uint64_t address)
 	return address;
 }
 
-START_TEST(a_client_mr_held_across_free_and_reuse_reaches_the_new_allocation)
+CASE(keys);
+
+TEST(keys, a_client_mr_held_across_free_and_reuse_reaches_the_new_allocation)
 {
 	uint64_t address;
 	struct ibv_mr *mr, *later;
@@ -112,9 +114,8 @@ START_TEST(a_client_mr_held_across_free_and_reuse_reaches_the_new_allocation)
 	gpu_close();
 	close_all();
 }
-END_TEST
 
-START_TEST(a_registration_without_client_mrs_serves_the_next_allocation)
+TEST(keys, a_registration_without_client_mrs_serves_the_next_allocation)
 {
 	uint64_t address;
 	struct ibv_mr *mr;
@@ -145,12 +146,11 @@ START_TEST(a_registration_without_client_mrs_serves_the_next_allocation)
 	gpu_close();
 	close_all();
 }
-END_TEST
 
 /* ---- releases: the key is dead at the adapter; the deregistration of the client MR succeeds ----
  */
 
-START_TEST(a_key_lives_within_the_limit_and_is_dead_beyond_it)
+TEST(keys, a_key_lives_within_the_limit_and_is_dead_beyond_it)
 {
 	uint64_t address[KEPT + 1];
 	struct ibv_mr *mr[KEPT + 1];
@@ -181,7 +181,6 @@ START_TEST(a_key_lives_within_the_limit_and_is_dead_beyond_it)
 	gpu_close();
 	close_all();
 }
-END_TEST
 
 /* More than the driver has without the kept piece. */
 static uint64_t allocate_most(void)
@@ -205,7 +204,8 @@ static uint64_t end_the_context(void)
 /* Each returns new memory, at the address of the kept piece. */
 static uint64_t (*const releases[])(void) = { trim_and_allocate, allocate_most, end_the_context };
 
-START_TEST(the_key_of_released_memory_does_not_reach_the_next_allocation_at_the_address)
+LOOP_TEST(keys, the_key_of_released_memory_does_not_reach_the_next_allocation_at_the_address, 0,
+	  sizeof(releases) / sizeof(releases[0]))
 {
 	uint64_t address, again;
 	struct ibv_mr *mr;
@@ -229,11 +229,10 @@ START_TEST(the_key_of_released_memory_does_not_reach_the_next_allocation_at_the_
 	gpu_close();
 	close_all();
 }
-END_TEST
 
 /* ---- others ---- */
 
-START_TEST(kept_memory_takes_no_room_from_registrations)
+TEST(keys, kept_memory_takes_no_room_from_registrations)
 {
 	uint64_t kept, larger;
 	struct ibv_mr *held, *mr;
@@ -255,9 +254,8 @@ START_TEST(kept_memory_takes_no_room_from_registrations)
 	gpu_close();
 	close_all();
 }
-END_TEST
 
-START_TEST(a_forked_child_leaves_kept_memory_and_its_registration_alone)
+TEST(keys, a_forked_child_leaves_kept_memory_and_its_registration_alone)
 {
 	uint64_t address;
 	struct ibv_mr *mr;
@@ -280,22 +278,5 @@ START_TEST(a_forked_child_leaves_kept_memory_and_its_registration_alone)
 	gpu_close();
 	close_all();
 }
-END_TEST
 
-int main(void)
-{
-	Suite *suite = suite_create("kept memory on a real adapter");
-	TCase *tests = tcase_create("keys");
-
-	tcase_set_timeout(tests, 120);
-	tcase_add_test(tests, a_client_mr_held_across_free_and_reuse_reaches_the_new_allocation);
-	tcase_add_test(tests, a_registration_without_client_mrs_serves_the_next_allocation);
-	tcase_add_test(tests, a_key_lives_within_the_limit_and_is_dead_beyond_it);
-	tcase_add_loop_test(
-		tests, the_key_of_released_memory_does_not_reach_the_next_allocation_at_the_address,
-		0, sizeof(releases) / sizeof(releases[0]));
-	tcase_add_test(tests, kept_memory_takes_no_room_from_registrations);
-	tcase_add_test(tests, a_forked_child_leaves_kept_memory_and_its_registration_alone);
-	suite_add_tcase(suite, tests);
-	return suite_run(suite);
-}
+SUITE("kept memory on a real adapter")

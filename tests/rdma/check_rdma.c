@@ -50,7 +50,9 @@ static const struct memory {
 	void (*end)(uint64_t address);
 } memories[] = { { gpu_allocate, gpu_free }, { gpu_map, gpu_unmap } };
 
-START_TEST(a_stale_address_gets_a_new_registration_and_the_old_key_is_dead)
+CASE(clients);
+
+LOOP_TEST(clients, a_stale_address_gets_a_new_registration_and_the_old_key_is_dead, 0, 2)
 {
 	static char message[4096] = "written by the adapter";
 	char readback[sizeof(message)];
@@ -114,9 +116,8 @@ START_TEST(a_stale_address_gets_a_new_registration_and_the_old_key_is_dead)
 	ck_assert_int_eq(loopback_kernel_regions(), 0);
 	loopback_close(&loopback);
 }
-END_TEST
 
-START_TEST(a_hit_reaches_no_kernel_object_of_its_own)
+TEST(clients, a_hit_reaches_no_kernel_object_of_its_own)
 {
 	struct loopback loopback;
 	struct ibv_mr *handles[8];
@@ -141,9 +142,8 @@ START_TEST(a_hit_reaches_no_kernel_object_of_its_own)
 	ck_assert_int_eq(loopback_kernel_regions(), 0);
 	loopback_close(&loopback);
 }
-END_TEST
 
-START_TEST(allocations_after_the_first_request_are_registered_in_the_background)
+TEST(clients, allocations_after_the_first_request_are_registered_in_the_background)
 {
 	struct loopback loopback;
 	uint64_t first, later[4];
@@ -162,9 +162,8 @@ START_TEST(allocations_after_the_first_request_are_registered_in_the_background)
 	ck_assert_uint_eq(statistic("synchronous"), 1);
 	loopback_close(&loopback);
 }
-END_TEST
 
-START_TEST(registered_memory_does_not_keep_a_protection_domain_busy)
+TEST(clients, registered_memory_does_not_keep_a_protection_domain_busy)
 {
 	struct loopback loopback;
 	struct ibv_mr *held;
@@ -192,9 +191,8 @@ START_TEST(registered_memory_does_not_keep_a_protection_domain_busy)
 	ck_assert_int_eq(ibv_dealloc_pd(pd), 0);
 	loopback_close(&loopback);
 }
-END_TEST
 
-START_TEST(a_device_can_be_closed_with_everything_on_it)
+TEST(clients, a_device_can_be_closed_with_everything_on_it)
 {
 	struct ibv_context *context;
 	struct ibv_pd *pd;
@@ -212,9 +210,8 @@ START_TEST(a_device_can_be_closed_with_everything_on_it)
 	gpu_free(address);
 	ck_assert_uint_eq(statistic("deregistrations"), 1);
 }
-END_TEST
 
-START_TEST(the_end_of_a_context_ends_the_registrations_of_its_memory)
+TEST(clients, the_end_of_a_context_ends_the_registrations_of_its_memory)
 {
 	struct loopback loopback;
 	struct ibv_mr *mr;
@@ -228,9 +225,8 @@ START_TEST(the_end_of_a_context_ends_the_registrations_of_its_memory)
 	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
 	loopback_close(&loopback);
 }
-END_TEST
 
-START_TEST(host_memory_is_registered_as_ever)
+TEST(clients, host_memory_is_registered_as_ever)
 {
 	struct loopback loopback;
 	struct ibv_mr *mr;
@@ -251,9 +247,8 @@ START_TEST(host_memory_is_registered_as_ever)
 	free(memory);
 	loopback_close(&loopback);
 }
-END_TEST
 
-START_TEST(a_forked_child_leaves_its_parent_s_registrations_alone)
+TEST(clients, a_forked_child_leaves_its_parent_s_registrations_alone)
 {
 	struct loopback loopback;
 	struct ibv_mr *mr;
@@ -274,7 +269,6 @@ START_TEST(a_forked_child_leaves_its_parent_s_registrations_alone)
 	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
 	loopback_close(&loopback);
 }
-END_TEST
 
 /* ---- a client that takes verbs by dlopen: as NCCL does, with the version of each symbol, or as
  * NVSHMEM, without ---- */
@@ -298,7 +292,7 @@ static void *must_find(void *handle, const char *symbol, const char *version)
 	return found;
 }
 
-START_TEST(a_client_by_dlopen_hits_like_a_linked_one)
+LOOP_TEST(clients, a_client_by_dlopen_hits_like_a_linked_one, 0, 3)
 {
 	int flags = _i == 1 ? RTLD_NOW | RTLD_DEEPBIND : RTLD_NOW;
 	struct ibv_context *context;
@@ -340,24 +334,5 @@ START_TEST(a_client_by_dlopen_hits_like_a_linked_one)
 	ck_assert_int_eq(client.dealloc_pd(pd), 0);
 	ck_assert_int_eq(ibv_close_device(context), 0);
 }
-END_TEST
 
-int main(void)
-{
-	Suite *suite = suite_create("verbs on a real adapter");
-	TCase *tests = tcase_create("clients");
-
-	tcase_set_timeout(tests, 120);
-	tcase_add_loop_test(tests, a_stale_address_gets_a_new_registration_and_the_old_key_is_dead,
-			    0, 2);
-	tcase_add_test(tests, a_hit_reaches_no_kernel_object_of_its_own);
-	tcase_add_test(tests, allocations_after_the_first_request_are_registered_in_the_background);
-	tcase_add_test(tests, registered_memory_does_not_keep_a_protection_domain_busy);
-	tcase_add_test(tests, a_device_can_be_closed_with_everything_on_it);
-	tcase_add_test(tests, the_end_of_a_context_ends_the_registrations_of_its_memory);
-	tcase_add_test(tests, host_memory_is_registered_as_ever);
-	tcase_add_test(tests, a_forked_child_leaves_its_parent_s_registrations_alone);
-	tcase_add_loop_test(tests, a_client_by_dlopen_hits_like_a_linked_one, 0, 3);
-	suite_add_tcase(suite, tests);
-	return suite_run(suite);
-}
+SUITE("verbs on a real adapter")

@@ -76,7 +76,9 @@ static void fail_often(int error)
 	}
 }
 
-START_TEST(a_failure_is_told_once_with_cause_consequence_and_mend)
+CASE(warnings, .set_up = set_up_warn, .tear_down = tear_down);
+
+TEST(warnings, a_failure_is_told_once_with_cause_consequence_and_mend)
 {
 	fail_often(-EFAULT);
 	ck_assert_uint_eq(heard("peerpin: ", ""), 1);
@@ -85,16 +87,14 @@ START_TEST(a_failure_is_told_once_with_cause_consequence_and_mend)
 			  1);
 	ck_assert_uint_eq(heard("Client registrations are forwarded.", "Load nvidia-peermem"), 1);
 }
-END_TEST
 
-START_TEST(an_unknown_failure_says_its_number)
+TEST(warnings, an_unknown_failure_says_its_number)
 {
 	fail_often(-4711);
 	ck_assert_uint_eq(heard("<warn>", "error 4711"), 1);
 }
-END_TEST
 
-START_TEST(a_lack_of_room_says_which)
+TEST(warnings, a_lack_of_room_says_which)
 {
 	fail_often(-ENOMEM);
 	ck_assert_uint_eq(heard("peerpin: ", ""), 1);
@@ -103,7 +103,6 @@ START_TEST(a_lack_of_room_says_which)
 				errors_lockable() < BLOCK ? "ulimit -l" : "a limit is exhausted"),
 			  1);
 }
-END_TEST
 
 static int pin_and_tell(const struct pin_request *request, struct ibv_mr **mr)
 {
@@ -113,7 +112,7 @@ static int pin_and_tell(const struct pin_request *request, struct ibv_mr **mr)
 	return -EFAULT;
 }
 
-START_TEST(what_the_way_has_told_is_not_told_again)
+TEST(warnings, what_the_way_has_told_is_not_told_again)
 {
 	const struct registration_method method = { .name = "telling", .pin = pin_and_tell };
 
@@ -122,7 +121,6 @@ START_TEST(what_the_way_has_told_is_not_told_again)
 	ck_assert_uint_eq(ask(0, buffer(0), BLOCK), 0);
 	ck_assert_uint_eq(heard("peerpin: ", ""), 0);
 }
-END_TEST
 
 static int pin_by_stand_in(const struct pin_request *request, struct ibv_mr **mr)
 {
@@ -135,7 +133,7 @@ static int refuse_to_unpin(struct ibv_mr *mr)
 	return -EBUSY;
 }
 
-START_TEST(a_registration_that_cannot_be_ended_is_an_error)
+TEST(warnings, a_registration_that_cannot_be_ended_is_an_error)
 {
 	const struct registration_method method = { .name = "clinging",
 						    .pin = pin_by_stand_in,
@@ -155,9 +153,10 @@ START_TEST(a_registration_that_cannot_be_ended_is_an_error)
 		1);
 	ck_assert_uint_eq(heard("may still access", "Let the program deallocate windows"), 1);
 }
-END_TEST
 
-START_TEST(info_tells_of_domains_and_of_pin_limits)
+CASE(info, .set_up = set_up_info, .tear_down = tear_down);
+
+TEST(info, info_tells_of_domains_and_of_pin_limits)
 {
 	struct registration_keys keys;
 
@@ -184,9 +183,10 @@ START_TEST(info_tells_of_domains_and_of_pin_limits)
 		1);
 	ck_assert_uint_eq(heard("<debug>", ""), 0);
 }
-END_TEST
 
-START_TEST(trace_tells_of_each_request_and_what_came_of_it)
+CASE(trace, .set_up = set_up_trace, .tear_down = tear_down);
+
+TEST(trace, trace_tells_of_each_request_and_what_came_of_it)
 {
 	struct registration_keys keys;
 	char address[64];
@@ -215,27 +215,5 @@ START_TEST(trace_tells_of_each_request_and_what_came_of_it)
 	ck_assert_uint_eq(heard("<trace>", "allocated 0x"), 2);
 	ck_assert_uint_eq(heard("<trace>", "freeing 0x"), 1);
 }
-END_TEST
 
-int main(void)
-{
-	Suite *suite = suite_create("messages");
-	TCase *warnings = tcase_create("warnings");
-	TCase *info = tcase_create("info");
-	TCase *trace = tcase_create("trace");
-
-	tcase_add_checked_fixture(warnings, set_up_warn, tear_down);
-	tcase_add_test(warnings, a_failure_is_told_once_with_cause_consequence_and_mend);
-	tcase_add_test(warnings, an_unknown_failure_says_its_number);
-	tcase_add_test(warnings, a_lack_of_room_says_which);
-	tcase_add_test(warnings, what_the_way_has_told_is_not_told_again);
-	tcase_add_test(warnings, a_registration_that_cannot_be_ended_is_an_error);
-	tcase_add_checked_fixture(info, set_up_info, tear_down);
-	tcase_add_test(info, info_tells_of_domains_and_of_pin_limits);
-	tcase_add_checked_fixture(trace, set_up_trace, tear_down);
-	tcase_add_test(trace, trace_tells_of_each_request_and_what_came_of_it);
-	suite_add_tcase(suite, warnings);
-	suite_add_tcase(suite, info);
-	suite_add_tcase(suite, trace);
-	return suite_run(suite);
-}
+SUITE("messages")
