@@ -6,6 +6,7 @@
 #include <check.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* 120 s: only a hang takes so long. A test may share a processor with many others, and run under
  * Valgrind or a sanitizer. Check's own limit is 4 s for each test, read when a case is created.
@@ -51,19 +52,20 @@ struct suite_case {
 struct suite_test {
 	struct suite_case *of;
 	const TTest *test;
-	int line, from, to;
+	int from, to;
 	struct suite_test *next;
 };
 
-/* The tests of this file. */
-static struct suite_test *suite_tests;
+/* The tests of all files of the program, which share this variable. */
+__attribute__((weak)) struct suite_test *suite_tests;
 
-/* In the order of lines: that of constructors is unspecified. */
+/* Tests of a file are in the order of lines: that of its constructors is unspecified. */
 static inline void suite_add(struct suite_test *test)
 {
 	struct suite_test **at = &suite_tests;
 
-	while (*at && (*at)->line < test->line)
+	while (*at && (strcmp((*at)->test->file, test->test->file) ||
+		       (*at)->test->line < test->test->line))
 		at = &(*at)->next;
 	test->next = *at;
 	*at = test;
@@ -74,9 +76,8 @@ static inline void suite_add(struct suite_test *test)
 	static const TTest *name;                                                                  \
 	__attribute__((constructor)) static void name##_add(void)                                  \
 	{                                                                                          \
-		static struct suite_test test = {                                                  \
-			.of = &of_case##_case, .line = __LINE__, .from = (from_i), .to = (to_i)    \
-		};                                                                                 \
+		static struct suite_test test = { &of_case##_case, .from = (from_i),               \
+						  .to = (to_i) };                                  \
 		test.test = name;                                                                  \
 		suite_add(&test);                                                                  \
 	}                                                                                          \
@@ -84,7 +85,6 @@ static inline void suite_add(struct suite_test *test)
 /* TEST(case, name) { ... } */
 #define TEST(of_case, name) LOOP_TEST(of_case, name, 0, 1)
 
-/* Adds this file's tests. */
 static inline void suite_add_tests(Suite *suite)
 {
 	for (struct suite_test *test = suite_tests; test; test = test->next) {
@@ -103,7 +103,6 @@ static inline void suite_add_tests(Suite *suite)
 	}
 }
 
-/* Runs this file's tests. */
 static inline int suite_main(const char *name)
 {
 	Suite *suite = suite_create(name);
