@@ -43,7 +43,7 @@ $(UNIT_CHECKS): LDADD = tests/unit/libstandin.la $(unit_ldadd)
 $(UNIT_CHECKS): tests/unit/libstandin.la src/libcore.la
 
 noinst_LTLIBRARIES += tests/unit/libstandin.la
-tests_unit_libstandin_la_SOURCES = tests/unit/standin.h tests/unit/standin.c
+tests_unit_libstandin_la_SOURCES = tests/unit/standin.h tests/unit/standin.c tests/unit/standin_adapter.c
 EXTRA_DIST += tests/unit/suite.h tests/unit/hits_fixture.h tests/unit/keep_fixture.h tests/unit/pinning_fixture.h \
 	tests/unit/registration_fixture.h tests/unit/sysfs_fixture.h tests/pointer_attributes.h
 

@@ -66,5 +66,6 @@ void standin_await_blocked_unpin(void);
 void standin_called(void);
 
 void standin_reset(void);
+void standin_adapter_reset(void); /* called by standin_reset() */
 
 #endif
