@@ -3,7 +3,6 @@
 #include "suite.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,17 +50,24 @@ static unsigned int read_text(const char *text)
 	return reader.complaints;
 }
 
-static char *write_file(const char *text, size_t size)
+static int read_file(const char *name)
 {
-	static char name[64];
-	int fd;
+	static char text[CONFIG_FILE_MOST + 1];
 
-	strcpy(name, "/tmp/check_config.XXXXXX");
-	fd = mkstemp(name);
-	ck_assert_int_ge(fd, 0);
+	return config_read_file(&reader, name, text);
+}
+
+static int read_file_of(const char *text, size_t size)
+{
+	char name[] = "/tmp/check_config.XXXXXX";
+	int fd = mkstemp(name), error;
+
+	begin();
 	ck_assert_int_eq(write(fd, text, size), (ssize_t)size);
 	close(fd);
-	return name;
+	error = read_file(name);
+	unlink(name);
+	return error;
 }
 
 CASE(config);
@@ -290,9 +296,8 @@ TEST(config, what_is_wrong_in_a_file_is_told_with_its_line)
 
 TEST(config, of_two_sources_the_later_holds_unless_it_is_bad)
 {
-	char *const good[] = { "PEERPIN_PREREGISTER=off", NULL }, *const bad[] = {
-		"PEERPIN_PREREGISTER=none", NULL
-	};
+	char *const good[] = { "PEERPIN_PREREGISTER=off", NULL };
+	char *const bad[] = { "PEERPIN_PREREGISTER=none", NULL };
 
 	read_text("PEERPIN_PREREGISTER = sync\nPEERPIN_GRANULARITY = 2M\n");
 	config_read_environment(&reader, good);
@@ -309,59 +314,46 @@ TEST(config, of_two_sources_the_later_holds_unless_it_is_bad)
 
 TEST(config, a_file_that_cannot_be_read_is_said_to_be)
 {
-	static char text[CONFIG_FILE_MOST + 1];
-	char *name;
-
 	begin();
 	errno = ERANGE;
-	ck_assert_int_eq(config_read_file(&reader, "/no/such/file", text), ENOENT);
-	ck_assert_int_eq(config_read_file(&reader, "/tmp", text), EISDIR);
+	ck_assert_int_eq(read_file("/no/such/file"), ENOENT);
+	ck_assert_int_eq(read_file("/tmp"), EISDIR);
 	ck_assert_int_eq(errno, ERANGE);
 	ck_assert_uint_eq(reader.complaints, 0);
-	name = write_file("PEERPIN_VERIFY=1\n", 17);
-	ck_assert_int_eq(config_read_file(&reader, name, text), 0);
+	ck_assert_int_eq(read_file_of("PEERPIN_VERIFY=1\n", 17), 0);
 	ck_assert(config.verify);
 	ck_assert_int_eq(errno, ERANGE);
-	unlink(name);
 }
 
 TEST(config, a_pipe_that_nobody_writes_to_does_not_hold_the_program_up)
 {
-	static char text[CONFIG_FILE_MOST + 1];
 	char name[64];
 
 	snprintf(name, sizeof(name), "/tmp/check_config.%d", getpid());
 	ck_assert_int_eq(mkfifo(name, 0600), 0);
 	begin();
-	config_read_file(&reader, name, text);
+	read_file(name);
 	ck_assert_uint_eq(reader.complaints, 0);
 	unlink(name);
 }
 
 TEST(config, a_file_is_read_up_to_its_limit_and_its_last_whole_line)
 {
-	static char text[CONFIG_FILE_MOST + 1], long_text[2 * CONFIG_FILE_MOST];
-	char *name;
+	static char long_text[2 * CONFIG_FILE_MOST];
 
 	memset(long_text, '#', sizeof(long_text));
 	memcpy(long_text, "PEERPIN_VERIFY=1\n", 17);
 	memcpy(long_text + CONFIG_FILE_MOST - 20, "\nPEERPIN_MIN_SIZE=12345678\n", 27);
-	name = write_file(long_text, sizeof(long_text));
-	begin();
-	config_read_file(&reader, name, text);
+	read_file_of(long_text, sizeof(long_text));
 	ck_assert_uint_eq(reader.complaints, 1);
 	ck_assert_ptr_nonnull(strstr(complaint, "longer than 16384 bytes"));
 	ck_assert(config.verify);
 	ck_assert_uint_eq(config.min_size, 0);
-	unlink(name);
 	/* The longest permitted file. */
 	memcpy(long_text + CONFIG_FILE_MOST - 26, "\nPEERPIN_LOG_LEVEL = trace", 26);
-	name = write_file(long_text, CONFIG_FILE_MOST);
-	begin();
-	config_read_file(&reader, name, text);
+	read_file_of(long_text, CONFIG_FILE_MOST);
 	ck_assert_uint_eq(reader.complaints, 0);
 	ck_assert_int_eq(config.log_level, LOG_TRACE);
-	unlink(name);
 }
 
 static bool left_out(const char *include, const char *exclude, const char *program)
