@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/identity.h"
+#include "job_fixture.h"
 
 static const char *own_file;
 
@@ -66,43 +67,6 @@ static const struct environment environments[] = {
 	{ { "PMI_RANK=x", "SLURM_PROCID=3", "SLURM_STEP_ID=0" }, 3, -1, DERIVED },
 	{ { "OMPI_COMM_WORLD_RANK=-1", "PMIX_RANK=99999999999" }, -1, -1, "" },
 };
-
-static void forget_launchers(void)
-{
-	static const char *const names[] = {
-		"OMPI_COMM_WORLD_RANK",
-		"OMPI_COMM_WORLD_LOCAL_RANK",
-		"PMIX_RANK",
-		"PMIX_NAMESPACE",
-		"PMI_RANK",
-		"PMI_LOCAL_RANK",
-		"MPI_LOCALRANKID",
-		"MV2_COMM_WORLD_RANK",
-		"MV2_COMM_WORLD_LOCAL_RANK",
-		"PALS_RANKID",
-		"PALS_LOCAL_RANKID",
-		"PBS_JOBID",
-		"FLUX_TASK_RANK",
-		"FLUX_TASK_LOCAL_ID",
-		"FLUX_JOB_ID",
-		"JSM_NAMESPACE_RANK",
-		"JSM_NAMESPACE_LOCAL_RANK",
-		"LSB_JOBID",
-		"ALPS_APP_PE",
-		"RANK",
-		"LOCAL_RANK",
-		"WORLD_SIZE",
-		"TORCHELASTIC_RUN_ID",
-		"SLURM_PROCID",
-		"SLURM_LOCALID",
-		"SLURM_JOB_ID",
-		"SLURM_STEP_ID",
-		"PEERPIN_JOB",
-	};
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		unsetenv(names[i]);
-}
 
 CASE(identity, .set_up = forget_launchers);
 

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/identity.h"
+#include "job_fixture.h"
 #include "peerpin.h"
 #include "report/job.h"
 #include "report/statistics.h"
@@ -30,32 +31,14 @@ const char *peerpin_version(void)
 
 #define HOUR_NS (3600 * (uint64_t)1000000000)
 
-static char folder[32];
-
 static void set_up(void)
 {
-	static const char *const launchers[] = {
-		"OMPI_COMM_WORLD_RANK", "PMIX_RANK",	"PMI_RANK",
-		"FLUX_JOB_ID",		"SLURM_PROCID", "SLURM_JOB_ID"
-	};
-
-	strcpy(folder, "/tmp/check_job.XXXXXX");
-	ck_assert_ptr_nonnull(mkdtemp(folder));
-	for (size_t i = 0; i < sizeof(launchers) / sizeof(launchers[0]); i++)
-		unsetenv(launchers[i]);
-	setenv("XDG_RUNTIME_DIR", folder, 1);
+	forget_launchers();
+	make_folder();
 	setenv("PEERPIN_SUMMARY", "none", 1);
 	unsetenv("PEERPIN_STATS_FILE");
 	setenv("OMPI_COMM_WORLD_RANK", "1", 1);
 	setenv("PMIX_NAMESPACE", "again", 1);
-}
-
-static void tear_down(void)
-{
-	char command[64];
-
-	snprintf(command, sizeof(command), "rm -rf '%s'", folder);
-	ck_assert_int_eq(system(command), 0);
 }
 
 static void end_now(void)
@@ -129,7 +112,7 @@ static void end_an_hour_after_the_start(struct segment_header *header)
 	header->ended_clock_ns = header->clock_ns + HOUR_NS;
 }
 
-CASE(job, .set_up = set_up, .tear_down = tear_down);
+CASE(job, .set_up = set_up, .tear_down = remove_folder);
 
 TEST(job, ended_ranks_are_reported)
 {

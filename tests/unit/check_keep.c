@@ -272,18 +272,6 @@ TEST(keep, after_a_failed_wait_the_driver_s_free_decides)
 	ck_assert_uint_eq(statistics_get(frees), 1);
 }
 
-/* Valgrind does not enforce the limit. */
-static bool there_is_more(void)
-{
-	void *more =
-		mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	if (more == MAP_FAILED)
-		return false;
-	munmap(more, 1 << 20);
-	return true;
-}
-
 TEST(keep, without_memory_for_an_entry_the_driver_s_free_decides)
 {
 	struct rlimit limit, little = { .rlim_cur = 1 };
@@ -293,7 +281,7 @@ TEST(keep, without_memory_for_an_entry_the_driver_s_free_decides)
 	ck_assert_int_eq(getrlimit(RLIMIT_DATA, &limit), 0);
 	little.rlim_max = limit.rlim_max;
 	ck_assert_int_eq(setrlimit(RLIMIT_DATA, &little), 0);
-	if (there_is_more())
+	if (standin_more_memory())
 		return;
 	kept = keeps(HOME);
 	setrlimit(RLIMIT_DATA, &limit);

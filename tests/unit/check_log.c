@@ -18,10 +18,10 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "base/runtime.h"
+#include "job_fixture.h"
 
 #define RANKS 4
 
-static char folder[] = "/tmp/check_log.XXXXXX";
 static char output[64]; /* path of the file behind standard error */
 static int true_stderr = -1;
 
@@ -45,18 +45,8 @@ static const char *lock_file(const char *job)
 
 static void set_up(void)
 {
-	static const char *const launchers[] = { "OMPI_COMM_WORLD_RANK", "PMIX_RANK",
-						 "PMIX_NAMESPACE",	 "PMI_RANK",
-						 "FLUX_TASK_RANK",	 "FLUX_JOB_ID",
-						 "SLURM_PROCID",	 "SLURM_JOB_ID" };
-	static char template[sizeof(folder)];
-
-	memcpy(template, "/tmp/check_log.XXXXXX", sizeof(template));
-	memcpy(folder, template, sizeof(folder));
-	ck_assert_ptr_nonnull(mkdtemp(folder));
-	for (size_t i = 0; i < sizeof(launchers) / sizeof(launchers[0]); i++)
-		unsetenv(launchers[i]);
-	setenv("XDG_RUNTIME_DIR", folder, 1);
+	forget_launchers();
+	make_folder();
 	setenv("PEERPIN_LOG_LEVEL", "info", 1);
 	unsetenv("PEERPIN_LOG_FILE");
 	snprintf(output, sizeof(output), "%s/stderr", folder);
@@ -66,11 +56,8 @@ static void set_up(void)
 
 static void tear_down(void)
 {
-	char command[128];
-
 	dup2(true_stderr, STDERR_FILENO);
-	snprintf(command, sizeof(command), "rm -rf '%s'", folder);
-	ck_assert_int_eq(system(command), 0);
+	remove_folder();
 }
 
 static const char *text_of(const char *path)

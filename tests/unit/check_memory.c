@@ -349,18 +349,6 @@ static uint64_t mapped(unsigned int i)
 	return base;
 }
 
-/* Valgrind does not enforce the limit. */
-static bool there_is_more(void)
-{
-	void *more =
-		mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	if (more == MAP_FAILED)
-		return false;
-	munmap(more, 1 << 20);
-	return true;
-}
-
 TEST(memory, what_cannot_be_recorded_again_when_its_access_ends_is_told_as_freeing)
 {
 	struct rlimit little = { .rlim_cur = 4096 }, limit;
@@ -373,7 +361,7 @@ TEST(memory, what_cannot_be_recorded_again_when_its_access_ends_is_told_as_freei
 	ck_assert_int_eq(getrlimit(RLIMIT_DATA, &limit), 0);
 	little.rlim_max = limit.rlim_max;
 	ck_assert_int_eq(setrlimit(RLIMIT_DATA, &little), 0);
-	if (there_is_more())
+	if (standin_more_memory())
 		return;
 	for (; i < 10000 && !statistics_get(untracked); i++)
 		mapped(i);

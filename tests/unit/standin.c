@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "memory/table.h"
@@ -233,6 +234,14 @@ static const struct memory_subscriber program = { .of_program = true,
 						  .allocated = program_allocated,
 						  .freeing = program_freeing };
 const struct memory_subscriber *const memory_subscribers[] = { &subscriber, &program, NULL };
+
+bool standin_more_memory(void)
+{
+	void *more =
+		mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return more != MAP_FAILED && !munmap(more, 1 << 20);
+}
 
 void standin_reset(void)
 {
