@@ -65,7 +65,7 @@ TEST(contexts, the_last_release_of_the_primary_context_ends_its_memory)
 	ck_assert_int_eq(query_buffer_id(address), CUDA_ERROR_INVALID_VALUE);
 }
 
-TEST(contexts, a_reset_ends_the_memory_of_the_primary_context_whoever_retains_it)
+TEST(contexts, a_reset_ends_the_memory_of_a_retained_primary_context)
 {
 	CUcontext primary, popped;
 	CUdeviceptr address;

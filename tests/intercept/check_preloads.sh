@@ -45,11 +45,11 @@ both 'an override that passes on to the next' "$chaining"
 # A dlsym that forwards to libc directly bypasses every library behind it: look-ups are then as
 # without peerpin, except that peerpin's exports are found without a driver. In front of it, peerpin
 # forwards to it.
-alike 'an override that goes past the next, in front' "$reaching:$library" '(cuMemFree_v2|ibv_cmd_reg_mr|mlx5dv_[a-z_]*):'
-alike 'an override that goes past the next, behind' "$library:$reaching"
-seen 'an override that goes past the next, behind' "$library:$reaching" linked
-seen 'an override that goes past the next, behind' "$library:$reaching" 'dlsym on a handle'
-seen 'an override that goes past the next, behind' "$library:$reaching" 'cuGetProcAddress_v2'
+alike 'an override that skips the next, in front' "$reaching:$library" '(cuMemFree_v2|ibv_cmd_reg_mr|mlx5dv_[a-z_]*):'
+alike 'an override that skips the next, behind' "$library:$reaching"
+seen 'an override that skips the next, behind' "$library:$reaching" linked
+seen 'an override that skips the next, behind' "$library:$reaching" 'dlsym on a handle'
+seen 'an override that skips the next, behind' "$library:$reaching" 'cuGetProcAddress_v2'
 
 for name in libjemalloc.so.2 libasan.so.8 libasan.so.6; do
     found=$(ldconfig -p 2>/dev/null | sed -n "s|.*\b$name .*x86-64.*=> ||p; s|.*\b$name .*AArch64.*=> ||p" | head -n 1)

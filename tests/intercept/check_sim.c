@@ -18,15 +18,15 @@
 #define MIB ((size_t)1 << 20)
 
 /* Interposes libc's function as a memory hook does; records the last released range. */
-static uintptr_t heard_from, heard_to;
+static uintptr_t advised_from, advised_to;
 
 int madvise(void *address, size_t length, int advice)
 {
 	if (advice == MADV_REMOVE || advice == MADV_DONTNEED) {
-		if ((uintptr_t)address < heard_from)
-			heard_from = (uintptr_t)address;
-		if ((uintptr_t)address + length > heard_to)
-			heard_to = (uintptr_t)address + length;
+		if ((uintptr_t)address < advised_from)
+			advised_from = (uintptr_t)address;
+		if ((uintptr_t)address + length > advised_to)
+			advised_to = (uintptr_t)address + length;
 	}
 	return (int)syscall(SYS_madvise, address, length, advice);
 }
@@ -43,13 +43,13 @@ void *calloc(size_t count, size_t size)
 
 static void listen(void)
 {
-	heard_from = UINTPTR_MAX;
-	heard_to = 0;
+	advised_from = UINTPTR_MAX;
+	advised_to = 0;
 }
 
-static bool has_heard(CUdeviceptr address, size_t size)
+static bool was_advised(CUdeviceptr address, size_t size)
 {
-	return heard_from <= address && address + size <= heard_to;
+	return advised_from <= address && address + size <= advised_to;
 }
 
 /* Bytes that the kernel keeps for device memory. */
@@ -105,7 +105,7 @@ TEST(pages, pages_of_whole_blocks_go_back_to_the_kernel)
 	listen();
 	ck_assert_int_eq(cuMemFree_v2(address), CUDA_SUCCESS);
 	ck_assert_uint_eq(kept(), 0);
-	ck_assert(has_heard(address, 8 * MIB));
+	ck_assert(was_advised(address, 8 * MIB));
 }
 
 TEST(pages, pages_of_a_freed_granule_in_a_live_block_go_back_too)
@@ -116,7 +116,7 @@ TEST(pages, pages_of_a_freed_granule_in_a_live_block_go_back_too)
 
 	listen();
 	ck_assert_int_eq(cuMemFree_v2(large), CUDA_SUCCESS);
-	ck_assert(has_heard(large, 512 * KIB));
+	ck_assert(was_advised(large, 512 * KIB));
 	/* Except the 2 granules that the neighbours use. */
 	ck_assert_uint_ge(before - kept(), (512 - 128) * KIB);
 	ck_assert_uint_gt(kept(), 0);
@@ -133,7 +133,7 @@ TEST(pages, a_neighbour_s_bytes_survive_a_free_on_its_page)
 
 	listen();
 	ck_assert_int_eq(cuMemFree_v2(one), CUDA_SUCCESS);
-	ck_assert(has_heard(one, 1000));
+	ck_assert(was_advised(one, 1000));
 	ck_assert_int_eq(cuMemcpyDtoH_v2(bytes, other, sizeof(bytes)), CUDA_SUCCESS);
 	for (size_t i = 0; i < sizeof(bytes); i++)
 		ck_assert_uint_eq(bytes[i], 0x5a);

@@ -431,10 +431,10 @@ TEST(effects, after_a_missed_capture_queries_go_to_the_driver)
 	ck_cuda(cuMemAlloc_v2(&address, SIZE));
 	ck_cuda(begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
 	ck_cuda(cuStreamEndCapture(stream, &graph));
-	for (int unseen = 0; unseen < 2; unseen++) {
+	for (int bypassing = 0; bypassing < 2; bypassing++) {
 		ck_cuda(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address));
-		ck_cuda((unseen ? begin : cuStreamBeginCapture_v2)(stream,
-								   CU_STREAM_CAPTURE_MODE_GLOBAL));
+		ck_cuda((bypassing ? begin : cuStreamBeginCapture_v2)(
+			stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
 		ck_assert_int_eq(
 			cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address),
 			CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);

@@ -124,7 +124,7 @@ static void begin_slowly(void)
 	has_overtaken = returned;
 }
 
-TEST(base, whoever_begins_meanwhile_waits_until_the_statistics_have_their_place)
+TEST(base, a_second_begin_waits_until_the_statistics_have_their_place)
 {
 	process_begins = begin_slowly;
 	process_activate();

@@ -13,7 +13,7 @@
 
 CASE(sync, .set_up = set_up_sync);
 
-TEST(sync, rights_that_the_kernel_refuses_make_no_domain)
+TEST(sync, access_flags_that_the_kernel_refuses_make_no_domain)
 {
 	struct registration_keys keys;
 	unsigned int attempts;

@@ -175,7 +175,7 @@ TEST(hidden, new_memory_over_kept_memory_ends_it_as_a_missed_free)
 	ck_assert_uint_eq(gpu.frees, 0);
 }
 
-TEST(hidden, memory_that_ended_with_its_context_is_not_handed_out)
+TEST(hidden, memory_that_ended_with_its_context_is_not_reused)
 {
 	allocate_4096();
 	ck_assert(keeps(HOME));

@@ -14,7 +14,7 @@ CASE(keep, .set_up = set_up);
 
 /* ---- requests ---- */
 
-TEST(keep, freed_memory_is_handed_out_to_the_next_equal_request)
+TEST(keep, freed_memory_serves_the_next_equal_request)
 {
 	allocate(HOME, 5000);
 	ck_assert(keeps(HOME));
@@ -31,7 +31,7 @@ TEST(keep, freed_memory_is_handed_out_to_the_next_equal_request)
 	ck_assert_uint_eq(statistics_get(kept_bytes_peak), 5000);
 }
 
-TEST(keep, the_last_freed_is_handed_out_first)
+TEST(keep, the_last_freed_is_reused_first)
 {
 	for (unsigned int i = 0; i < 4; i++)
 		allocate(HOME + i * BLOCK, 4096);

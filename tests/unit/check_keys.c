@@ -42,7 +42,7 @@ TEST(single, what_is_registered_is_found_with_the_keys_that_clients_get)
 	ck_assert_uint_eq(statistics_tallied(TALLY_look_ups), 3);
 }
 
-TEST(single, what_is_registered_ahead_is_found_by_who_asked_for_the_domain)
+TEST(single, background_registrations_are_found_in_their_domain)
 {
 	struct domain *domain;
 	uint64_t done;
@@ -82,7 +82,7 @@ TEST(single, keys_of_kept_memory_are_hidden_in_every_domain)
 		ck_assert(registration_find(domains[i], HOME, 1, access[i], &lkey, &rkey));
 }
 
-TEST(single, rights_and_domains_are_not_mixed_up)
+TEST(single, access_flags_and_domains_are_distinguished)
 {
 	struct ibv_pd other = { .context = DEVICE, .handle = 2 };
 	struct domain *domain = registration_domain(&pd, RIGHTS), *narrow, *elsewhere;
@@ -281,7 +281,7 @@ static void *use(void *argument)
 
 CASE(many, .set_up = set_up, .timeout = 300);
 
-TEST(many, no_key_of_freed_memory_is_handed_out_while_addresses_are_used_again)
+TEST(many, no_key_of_freed_memory_is_found_while_addresses_are_reused)
 {
 	struct domain *domain = registration_domain(&pd, RIGHTS);
 	unsigned int found = 0;

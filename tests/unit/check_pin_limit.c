@@ -212,7 +212,7 @@ TEST(pin_limit, room_is_made_for_a_client_s_own_registration)
 
 CASE(preregister, .set_up = set_up_preregister);
 
-TEST(preregister, what_found_no_room_ahead_is_looked_at_again)
+TEST(preregister, memory_beyond_the_pin_limit_is_registered_when_there_is_room)
 {
 	struct domain *domain = registration_domain(&pd, RIGHTS);
 	struct registration_keys keys;
@@ -232,7 +232,7 @@ TEST(preregister, what_found_no_room_ahead_is_looked_at_again)
 	ck_assert(standin_covers(lkey, buffer(FIT)));
 }
 
-TEST(preregister, what_is_registered_ahead_evicts_nothing)
+TEST(preregister, background_registrations_evict_nothing)
 {
 	uint64_t registered;
 
@@ -289,7 +289,7 @@ TEST(refusals, an_adapter_that_never_has_room_is_asked_a_bounded_number_of_times
 }
 
 /* Regions of one adapter may exhaust a limit that another adapter shares. */
-TEST(refusals, room_is_made_whoever_has_it)
+TEST(refusals, a_region_of_any_domain_is_evicted)
 {
 	struct ibv_pd other = { .context = OTHER_DEVICE, .handle = 1 };
 	struct registration_keys keys;
@@ -345,7 +345,7 @@ TEST(refusals, one_that_is_too_large_says_little_of_the_others)
 	ck_assert_uint_eq(standin_registrations() - before, FIT);
 }
 
-TEST(refusals, what_is_believed_of_the_gpu_ends_nothing_before_it_is_tried)
+TEST(refusals, an_assumed_limit_of_the_gpu_evicts_nothing_before_an_attempt)
 {
 	/* A failure at 1 pinned block, then no limit any more. */
 	standin_limit(BLOCK);
@@ -443,7 +443,7 @@ static int unpin_many(struct ibv_mr *mr)
 }
 
 /* A scan for victims holds the lock. */
-TEST(refusals, what_others_have_registered_is_passed_by_once)
+TEST(refusals, one_scan_skips_the_regions_of_other_adapters)
 {
 	struct registration_method method = { .name = "many",
 					      .pin = pin_many,

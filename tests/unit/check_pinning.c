@@ -280,7 +280,7 @@ LOOP_TEST(methods, and_not_at_all_where_there_is_none, 0, 6)
 	ck_assert_uint_eq(gpu.exports, 0);
 }
 
-TEST(methods, rights_that_a_dma_buf_cannot_have_go_by_peer_memory)
+TEST(methods, access_flags_that_a_dma_buf_cannot_have_go_by_peer_memory)
 {
 	request.access = RIGHTS | IBV_ACCESS_MW_BIND;
 	ck_assert_int_eq(pin(&own), 0);
@@ -335,7 +335,7 @@ LOOP_TEST(methods, an_end_that_fails_for_a_reason_of_the_moment_is_tried_again, 
 static FILE *told;
 static int stderr_before;
 
-static void begin_listening(void)
+static void begin_logging(void)
 {
 	told = tmpfile();
 	ck_assert_ptr_nonnull(told);
@@ -344,7 +344,7 @@ static void begin_listening(void)
 }
 
 /* Number of lines that contain `text`. */
-static unsigned int heard(const char *text)
+static unsigned int logged(const char *text)
 {
 	unsigned int lines = 0;
 	char line[1024];
@@ -355,7 +355,7 @@ static unsigned int heard(const char *text)
 	return lines;
 }
 
-static void end_listening(void)
+static void end_logging(void)
 {
 	dup2(stderr_before, STDERR_FILENO);
 	close(stderr_before);
@@ -380,21 +380,21 @@ CASE(told, .set_up = set_up_with_results, .tear_down = tear_down_with_results);
 
 TEST(told, each_method_of_a_pair_is_told_once_with_its_reason)
 {
-	begin_listening();
+	begin_logging();
 	for (int i = 0; i < 3; i++)
 		ck_assert_int_eq(pin(&own), 0);
-	ck_assert_uint_eq(heard("GPU 0, mlx5_7: memory is registered by dma-buf"), 1);
+	ck_assert_uint_eq(logged("GPU 0, mlx5_7: memory is registered by dma-buf"), 1);
 	nic.dma_buf = EFAULT;
 	for (unsigned int i = 0; i < IN_TURN; i++) {
-		ck_assert_uint_eq(heard("GPU 0, mlx5_7: memory is registered by peer memory"), 0);
+		ck_assert_uint_eq(logged("GPU 0, mlx5_7: memory is registered by peer memory"), 0);
 		ck_assert_int_eq(pin(&own), 0);
 	}
 	ck_assert_int_eq(pin(&own), 0);
-	ck_assert_uint_eq(heard("GPU 0, mlx5_7: memory is registered by peer memory"), 1);
+	ck_assert_uint_eq(logged("GPU 0, mlx5_7: memory is registered by peer memory"), 1);
 	ck_assert_uint_eq(
-		heard("not by dma-buf: ibv_reg_dmabuf_mr: EFAULT (14): the adapter cannot"), 1);
-	ck_assert_uint_eq(heard("registered by"), 2);
-	end_listening();
+		logged("not by dma-buf: ibv_reg_dmabuf_mr: EFAULT (14): the adapter cannot"), 1);
+	ck_assert_uint_eq(logged("registered by"), 2);
+	end_logging();
 }
 
 LOOP_TEST(told, the_mode_of_the_module_is_told, 0, 2)
@@ -403,31 +403,31 @@ LOOP_TEST(told, the_mode_of_the_module_is_told, 0, 2)
 
 	sysfs_make_file("module/nvidia_peermem/parameters/persistent_api_support", files[_i]);
 	gpu.dma_buf = 0;
-	begin_listening();
+	begin_logging();
 	ck_assert_int_eq(pin(&own), 0);
 	ck_assert_uint_eq(
-		heard(_i ? "not in its persistent mode" : "loaded, in its persistent mode"), 1);
-	ck_assert_uint_eq(heard("not by dma-buf: the GPU's driver does not support"), 1);
-	end_listening();
+		logged(_i ? "not in its persistent mode" : "loaded, in its persistent mode"), 1);
+	ck_assert_uint_eq(logged("not by dma-buf: the GPU's driver does not support"), 1);
+	end_logging();
 }
 
-TEST(told, where_nothing_works_the_mend_is_told_once)
+TEST(told, where_nothing_works_the_fix_is_logged_once)
 {
 	sysfs_remove("module");
 	nic.probe = EOPNOTSUPP;
 	nic.peer = EFAULT;
-	begin_listening();
+	begin_logging();
 	for (int i = 0; i < 3; i++)
 		ck_assert_int_eq(pin(&own), -EFAULT);
-	ck_assert_uint_eq(heard("<warn>"), 1);
+	ck_assert_uint_eq(logged("<warn>"), 1);
 	ck_assert_uint_eq(
-		heard("By dma-buf: the adapter does not support dma-buf. By peer memory: "
-		      "ibv_reg_mr: "
-		      "EFAULT (14): nvidia-peermem is not loaded, so the kernel cannot find the "
-		      "GPU's pages. "
-		      "Load it (modprobe nvidia-peermem), or "),
+		logged("By dma-buf: the adapter does not support dma-buf. By peer memory: "
+		       "ibv_reg_mr: "
+		       "EFAULT (14): nvidia-peermem is not loaded, so the kernel cannot find the "
+		       "GPU's pages. "
+		       "Load it (modprobe nvidia-peermem), or "),
 		1);
-	end_listening();
+	end_logging();
 }
 
 /* True if the results file, written at exit, contains `text`. */
@@ -465,16 +465,16 @@ LOOP_TEST(told, the_summary_and_the_results_tell_reason_it_was_not_the_other_met
 		for (unsigned int i = 0; i < IN_TURN; i++)
 			ck_assert_int_eq(pin(&own), 0);
 	}
-	begin_listening();
+	begin_logging();
 	statistics_finish();
-	ck_assert_uint_eq(heard("not by dma-buf   GPU 0, mlx5_7: ibv_reg_dmabuf_mr: EFAULT (14)"),
+	ck_assert_uint_eq(logged("not by dma-buf   GPU 0, mlx5_7: ibv_reg_dmabuf_mr: EFAULT (14)"),
 			  _i == 0);
 	ck_assert_uint_eq(
-		heard("not by dma-buf   GPU 0, mlx5_7: the adapter does not support dma-buf"),
+		logged("not by dma-buf   GPU 0, mlx5_7: the adapter does not support dma-buf"),
 		_i == 1);
-	ck_assert_uint_eq(heard("not by peer mem. GPU 0, mlx5_7: ibv_reg_mr: EFAULT (14)"),
+	ck_assert_uint_eq(logged("not by peer mem. GPU 0, mlx5_7: ibv_reg_mr: EFAULT (14)"),
 			  _i == 3);
-	ck_assert_uint_eq(heard("not by dma-buf") + heard("not by peer mem."), _i != 2);
+	ck_assert_uint_eq(logged("not by dma-buf") + logged("not by peer mem."), _i != 2);
 	ck_assert(results_have("\"peer memory\", \"path\": null, \"reason\": \"ibv_reg_dmabuf_mr: "
 			       "EFAULT") == (_i == 0));
 	ck_assert(results_have("\"reason\": \"the adapter does not support dma-buf\"") ==
@@ -482,7 +482,7 @@ LOOP_TEST(told, the_summary_and_the_results_tell_reason_it_was_not_the_other_met
 	ck_assert(results_have("\"dma-buf\", \"path\": null, \"reason\": \"ibv_reg_mr: EFAULT") ==
 		  (_i == 3));
 	ck_assert(results_have("\"reason\"") == (_i != 2));
-	end_listening();
+	end_logging();
 }
 
 LOOP_TEST(told, the_summary_tells_which_methods_were_used, 0, 3)
@@ -498,10 +498,10 @@ LOOP_TEST(told, the_summary_tells_which_methods_were_used, 0, 3)
 	nic.probe = EOPNOTSUPP;
 	if (_i != 1)
 		ck_assert_int_eq(pin(&own), 0);
-	begin_listening();
+	begin_logging();
 	statistics_finish();
-	ck_assert_uint_eq(heard(verdicts[_i]), 1);
-	end_listening();
+	ck_assert_uint_eq(logged(verdicts[_i]), 1);
+	end_logging();
 }
 
 /* ---- threads ---- */

@@ -119,7 +119,7 @@ TEST(registration, a_region_never_outlives_the_last_allocation_in_one_of_its_gra
 	ck_assert(!standin_covers(key_a, HOME + 65536));
 }
 
-TEST(registration, rights_are_kept_apart)
+TEST(registration, access_flags_are_kept_apart)
 {
 	struct registration_keys keys, other;
 

@@ -106,7 +106,7 @@ TEST(verbs_evict, nothing_makes_way_for_another_error_or_a_success)
 	ck_assert_uint_eq(times, 0);
 }
 
-TEST(verbs_evict, nothing_makes_way_for_our_own_or_what_was_passed_through_once)
+TEST(verbs_evict, nothing_makes_way_for_our_own_or_a_forwarded_request)
 {
 	own_call = true;
 	ck_assert_uint_eq(calls(1000, ENOMEM), 1);

@@ -32,7 +32,7 @@ static void *free_on_thread(void *argument)
 
 CASE(worker, .set_up = set_up, .timeout = 300);
 
-TEST(worker, a_client_waits_for_the_region_in_the_making_alone)
+TEST(worker, a_client_waits_for_the_region_in_flight_alone)
 {
 	struct asking asking = { .handle = 0, .address = HOME };
 	pthread_t thread;
@@ -86,7 +86,7 @@ TEST(worker, a_free_cancels_a_queued_region)
 	ck_assert_uint_eq(standin_registrations(), 2);
 }
 
-TEST(worker, a_free_waits_until_the_region_in_the_making_is_gone)
+TEST(worker, a_free_waits_until_the_region_in_flight_is_gone)
 {
 	uint64_t address = HOME;
 	pthread_t thread;

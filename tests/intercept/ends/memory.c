@@ -152,7 +152,7 @@ static void while_queued(unsigned int way)
 	check_end(&scene, false);
 }
 
-static void while_in_the_making(unsigned int way)
+static void while_in_flight(unsigned int way)
 {
 	struct scene scene = { .living = 1 };
 	uint64_t before, dereg;
@@ -346,7 +346,7 @@ static void revoked_handles_are_unlimited(unsigned int unused)
 		name(way);                                                                         \
 	}
 SCENE(while_queued)
-SCENE(while_in_the_making)
+SCENE(while_in_flight)
 SCENE(while_ready)
 SCENE(while_held)
 SCENE(pool_memory_is_freed)
@@ -362,7 +362,7 @@ SCENE(pool_memory_is_freed)
 
 const struct test memory_tests[] = {
 	EACH_WAY(while_queued),
-	EACH_WAY(while_in_the_making),
+	EACH_WAY(while_in_flight),
 	EACH_WAY(while_ready),
 	EACH_WAY(while_held),
 	{ pool_memory_is_freed_in_set_up, "pool_memory_is_freed", 0, ALL, 0, 0 },
