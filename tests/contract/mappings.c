@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* mappings.c -- physical memory at reserved addresses */
 #include "driver.h"
+#include "../vmm.h"
 
 #include <unistd.h>
 
@@ -9,18 +10,10 @@
 static size_t unit;
 static CUdeviceptr home; /* reserved range of UNITS units */
 
-static const CUmemAllocationProp capable = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-					     .requestedHandleTypes =
-						     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-					     .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
-					     .allocFlags = { .gpuDirectRDMACapable = 1 } };
-static const CUmemAllocationProp plain = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-					   .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
-
 static void set_up(void)
 {
 	context_set_up();
-	ck_cuda(driver.cuMemGetAllocationGranularity(&unit, &capable,
+	ck_cuda(driver.cuMemGetAllocationGranularity(&unit, &vmm_shared,
 						     CU_MEM_ALLOC_GRANULARITY_MINIMUM));
 	ck_cuda(driver.cuMemAddressReserve(&home, UNITS * unit, 0, 0, 0));
 }
@@ -43,7 +36,7 @@ static CUmemGenericAllocationHandle make(size_t units, const CUmemAllocationProp
 /* Map new physical memory; only the mapping holds it. */
 static CUdeviceptr map(size_t at, size_t units)
 {
-	CUmemGenericAllocationHandle handle = make(units, &capable);
+	CUmemGenericAllocationHandle handle = make(units, &vmm_shared);
 
 	ck_cuda(driver.cuMemMap(home + at * unit, units * unit, 0, handle, 0));
 	ck_cuda(driver.cuMemRelease(handle));
@@ -188,7 +181,7 @@ TEST(mappings, what_unmaps_disturbs_no_capture)
 
 TEST(mappings, a_handle_can_be_mapped_twice_and_shows_the_same_bytes)
 {
-	CUmemGenericAllocationHandle handle = make(1, &capable);
+	CUmemGenericAllocationHandle handle = make(1, &vmm_shared);
 	unsigned char byte = 0;
 
 	ck_cuda(driver.cuMemMap(home, unit, 0, handle, 0));
@@ -219,7 +212,7 @@ TEST(mappings, copies_and_fills_reach_over_adjacent_mappings)
 
 TEST(mappings, the_handle_of_a_mapping_is_given_out_again_and_counted)
 {
-	CUmemGenericAllocationHandle handle = make(1, &capable), again = 0;
+	CUmemGenericAllocationHandle handle = make(1, &vmm_shared), again = 0;
 
 	ck_cuda(driver.cuMemMap(home, unit, 0, handle, 0));
 	ck_cuda(driver.cuMemRetainAllocationHandle(&again, (void *)(home + 4096)));
@@ -231,8 +224,8 @@ TEST(mappings, the_handle_of_a_mapping_is_given_out_again_and_counted)
 
 TEST(mappings, imported_memory_and_memory_made_without_the_flag_are_not_for_adapters)
 {
-	CUmemGenericAllocationHandle handle = make(1, &capable), imported,
-				     without = make(1, &plain);
+	CUmemGenericAllocationHandle handle = make(1, &vmm_shared), imported,
+				     without = make(1, &vmm_plain);
 	int file = -1;
 
 	ck_cuda(driver.cuMemExportToShareableHandle(&file, handle,
@@ -276,7 +269,7 @@ TEST(mappings, one_dmabuf_may_reach_over_adjacent_mappings_but_not_into_a_hole)
 
 TEST(mappings, memory_is_mapped_as_a_whole_and_to_free_addresses)
 {
-	CUmemGenericAllocationHandle handle = make(2, &capable);
+	CUmemGenericAllocationHandle handle = make(2, &vmm_shared);
 	uint64_t id = buffer_id(map(0, 1));
 
 	ck_assert_int_eq(driver.cuMemMap(home, unit, 0, handle, 0), CUDA_ERROR_NOT_SUPPORTED);

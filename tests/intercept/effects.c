@@ -16,6 +16,7 @@
 #include "unit/preload.h"
 #include "unit/suite.h"
 #include "verbs/libibverbs.h"
+#include "../vmm.h"
 
 #define UNIT ((size_t)2 << 20)
 #define SIZE ((size_t)1 << 20)
@@ -55,17 +56,11 @@ static void *bypass(const char *name)
 
 /* ---- mappings ---- */
 
-static const CUmemAllocationProp capable = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-					     .requestedHandleTypes =
-						     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-					     .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
-					     .allocFlags = { .gpuDirectRDMACapable = 1 } };
-
 static void map(CUdeviceptr at)
 {
 	CUmemGenericAllocationHandle handle;
 
-	ck_cuda(cuMemCreate(&handle, UNIT, &capable, 0));
+	ck_cuda(cuMemCreate(&handle, UNIT, &vmm_shared, 0));
 	ck_cuda(cuMemMap(at, UNIT, 0, handle, 0));
 	ck_cuda(cuMemRelease(handle));
 }
@@ -210,7 +205,7 @@ TEST(effects, an_unmap_beside_a_missed_one_ends_its_own_mapping)
 	struct ibv_mr *mr;
 
 	map(address);
-	ck_cuda(cuMemCreate(&handle, 2 * UNIT, &capable, 0));
+	ck_cuda(cuMemCreate(&handle, 2 * UNIT, &vmm_shared, 0));
 	ck_cuda(cuMemMap(address + UNIT, 2 * UNIT, 0, handle, 0));
 	ck_cuda(cuMemRelease(handle));
 	set_access(address, 3, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
@@ -248,7 +243,7 @@ TEST(effects, releasing_a_handle_ends_no_mapping)
 	CUdeviceptr address = reserve();
 	struct ibv_mr *mr;
 
-	ck_cuda(cuMemCreate(&handle, UNIT, &capable, 0));
+	ck_cuda(cuMemCreate(&handle, UNIT, &vmm_shared, 0));
 	ck_cuda(cuMemMap(address, UNIT, 0, handle, 0));
 	set_access(address, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 	mr = registered(address, UNIT);
@@ -267,7 +262,7 @@ TEST(effects, a_reservation_ends_a_record_of_a_missed_free)
 	struct ibv_mr *mr;
 	bool again = false;
 
-	ck_cuda(cuMemCreate(&handle, 8 * UNIT, &capable, 0));
+	ck_cuda(cuMemCreate(&handle, 8 * UNIT, &vmm_shared, 0));
 	ck_cuda(cuMemMap(address, 8 * UNIT, 0, handle, 0));
 	set_access(address, 8, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 	mr = registered(address, UNIT);

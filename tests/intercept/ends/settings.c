@@ -291,11 +291,6 @@ static void background_registration_never_evicts(unsigned int unused)
 
 #define TWO "PEERPIN_SIM_ADAPTER_DEVICES=2 "
 
-#define TEST(name, variant, settings)                                                              \
-	{                                                                                          \
-		name, #name, variant, settings, 0, 0                                               \
-	}
-
 const struct test setting_tests[] = {
 	TEST(memory_is_registered_before_the_first_request, 2, TWO "PEERPIN_DOMAIN_POLICY=all"),
 	TEST(memory_is_registered_before_the_first_request, 2, TWO "PEERPIN_DOMAIN_POLICY=near"),
