@@ -10,12 +10,10 @@ export PEERPIN_SUMMARY=0 PEERPIN_LOG_LEVEL=error PEERPIN_KEEP=1 LD_LIBRARY_PATH=
 export MATRIX_EXPORTER="$PWD/tests/intercept/exporter"
 # Leaks at the end of a test program are not under test.
 export ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0
-matrix=tests/intercept/.libs/matrix_paths
-[ -x "$matrix" ] || matrix=tests/intercept/matrix_paths
-next=tests/intercept/lookups
-[ -x tests/intercept/.libs/lookups ] && next=tests/intercept/.libs/lookups
 # shellcheck source=tests/launcher/checks
 . "${srcdir:-.}/tests/launcher/checks"
+matrix=$(built tests/intercept/matrix_paths)
+next=$(built tests/intercept/lookups)
 
 # seen NAME PRELOADS PATH: every call by that lookup path is intercepted
 seen() {
