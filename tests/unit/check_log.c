@@ -102,6 +102,18 @@ static bool exists(const char *path)
 	return !lstat(path, &what);
 }
 
+static void log_to(const char *name)
+{
+	setenv("PEERPIN_LOG_FILE", in_folder(name), 1);
+	config_get();
+}
+
+static void be_rank_of(const char *job)
+{
+	setenv("FLUX_TASK_RANK", "0", 1);
+	setenv("FLUX_JOB_ID", job, 1);
+}
+
 CASE(log, .set_up = set_up, .tear_down = tear_down);
 
 /* ---- lines ---- */
@@ -314,16 +326,14 @@ static int close_the_first_three(void)
 
 TEST(log, standard_input_output_and_error_are_left_to_the_program)
 {
-	setenv("PEERPIN_LOG_FILE", in_folder("log"), 1);
-	config_get();
+	log_to("log");
 	ck_assert_int_eq(in_a_process(close_the_first_three), 0);
 	ck_assert_uint_eq(lines_with(in_folder("log"), "\n"), 2);
 }
 
 TEST(log, so_are_they_where_ranks_share_what_was_told)
 {
-	setenv("FLUX_TASK_RANK", "0", 1);
-	setenv("FLUX_JOB_ID", "f3", 1);
+	be_rank_of("f3");
 	config_get();
 	ck_assert_int_eq(in_a_process(close_the_first_three), 0);
 	ck_assert(exists(lock_file("f3")));
@@ -360,8 +370,7 @@ static int close_while_others_write(void)
 
 TEST(log, threads_write_whole_lines_each_once)
 {
-	setenv("PEERPIN_LOG_FILE", in_folder("log"), 1);
-	config_get();
+	log_to("log");
 	ck_assert_int_eq(in_a_process(close_while_others_write), 0);
 	ck_assert_uint_eq(lines_with(in_folder("log"), " of thread ") +
 				  lines_with(output, " of thread "),
@@ -384,8 +393,7 @@ TEST(log, the_file_s_name_is_found_without_the_dynamic_linker)
 	pthread_t loader;
 	int pipe;
 
-	setenv("PEERPIN_LOG_FILE", in_folder("%e.log"), 1);
-	config_get();
+	log_to("%e.log");
 	ck_assert_int_eq(mkfifo(in_folder("library"), 0600), 0);
 	ck_assert_int_eq(
 		pthread_create(&loader, NULL, load, (void *)(uintptr_t)in_folder("library")), 0);
@@ -402,8 +410,7 @@ TEST(log, without_the_file_messages_come_on_standard_error)
 {
 	char expected[320];
 
-	setenv("PEERPIN_LOG_FILE", in_folder("nowhere/log"), 1);
-	config_get();
+	log_to("nowhere/log");
 	log_message(LOG_INFO, "first");
 	log_message(LOG_INFO, "second");
 	snprintf(expected, sizeof(expected), "PEERPIN_LOG_FILE=%s cannot be written: No such file",
@@ -438,16 +445,14 @@ static int fill_within_a_line(void)
 
 TEST(log, a_line_that_fits_in_part_comes_on_standard_error)
 {
-	setenv("PEERPIN_LOG_FILE", in_folder("log"), 1);
-	config_get();
+	log_to("log");
 	ck_assert_int_eq(in_a_process(fill_within_a_line), 0);
 	ck_assert_uint_eq(lines_with(output, "fits in part"), 1);
 }
 
 TEST(log, a_full_file_ends_nobody)
 {
-	setenv("PEERPIN_LOG_FILE", in_folder("log"), 1);
-	config_get();
+	log_to("log");
 	ck_assert_int_eq(in_a_process(fill), 0);
 	ck_assert_uint_eq(lines_with(in_folder("log"), "too much"), 0);
 }
@@ -612,8 +617,7 @@ TEST(log, what_a_former_job_of_that_name_said_is_forgotten)
 {
 	int held[2];
 
-	setenv("FLUX_TASK_RANK", "0", 1);
-	setenv("FLUX_JOB_ID", "f1", 1);
+	be_rank_of("f1");
 	ck_assert(first_to_claim(5, NULL));
 	ck_assert(!first_to_claim(5, NULL));
 	make_old();
@@ -641,8 +645,7 @@ TEST(log, files_of_former_jobs_are_removed)
 {
 	int held[2];
 
-	setenv("FLUX_TASK_RANK", "0", 1);
-	setenv("FLUX_JOB_ID", "f1", 1);
+	be_rank_of("f1");
 	ck_assert_int_eq(pipe(held), 0);
 	ck_assert(first_to_claim(5, held));
 	setenv("FLUX_JOB_ID", "f2", 1);
@@ -667,8 +670,7 @@ TEST(log, a_rank_does_not_join_by_a_removed_file)
 	int locked[2], fd;
 	char byte = 0;
 
-	setenv("FLUX_TASK_RANK", "0", 1);
-	setenv("FLUX_JOB_ID", "f1", 1);
+	be_rank_of("f1");
 	ck_assert_int_eq(pipe(locked) | close(runtime_folder()), 0);
 	if (!fork()) {
 		fd = open(lock_file("f1"), O_RDWR | O_CREAT, 0600);
@@ -686,8 +688,7 @@ TEST(log, a_rank_does_not_join_by_a_removed_file)
 
 TEST(log, a_file_with_messages_outlives_the_job)
 {
-	setenv("FLUX_TASK_RANK", "0", 1);
-	setenv("FLUX_JOB_ID", "f1", 1);
+	be_rank_of("f1");
 	job_file_join();
 	ck_assert(job_file_claim(5));
 	ck_assert_int_eq(job_file_lead(), 1);
@@ -705,16 +706,14 @@ static int claim_without_room(void)
 
 TEST(log, without_room_everybody_tells)
 {
-	setenv("FLUX_TASK_RANK", "0", 1);
-	setenv("FLUX_JOB_ID", "f1", 1);
+	be_rank_of("f1");
 	ck_assert_int_eq(in_a_process(claim_without_room), 0);
 	ck_assert(exists(lock_file("f1")));
 }
 
 TEST(log, a_full_table_lets_everybody_tell)
 {
-	setenv("FLUX_TASK_RANK", "0", 1);
-	setenv("FLUX_JOB_ID", "f1", 1);
+	be_rank_of("f1");
 	for (uint64_t i = 1; i <= 600; i++)
 		ck_assert(job_file_claim(i * 7919));
 	ck_assert(!job_file_claim(7919));
