@@ -50,20 +50,32 @@ static const struct memory {
 	void (*end)(uint64_t address);
 } memories[] = { { gpu_allocate, gpu_free }, { gpu_map, gpu_unmap } };
 
-CASE(clients);
+static struct loopback loopback;
+
+static void open_all(void)
+{
+	gpu_open();
+	loopback_open(&loopback);
+}
+
+static void close_all(void)
+{
+	loopback_close(&loopback);
+}
+
+CASE(clients, .set_up = open_all, .tear_down = close_all);
+/* Tests that open the device themselves. */
+CASE(devices, .set_up = gpu_open);
 
 LOOP_TEST(clients, a_stale_address_gets_a_new_registration_and_the_old_key_is_dead, 0, 2)
 {
 	static char message[4096] = "written by the adapter";
 	char readback[sizeof(message)];
-	struct loopback loopback;
 	struct ibv_mr *first, *second, *source;
 	uint64_t address, again;
 	const struct memory *memory = &memories[_i];
 	uint32_t old_key;
 
-	gpu_open();
-	loopback_open(&loopback);
 	source = ibv_reg_mr(loopback.pd, message, sizeof(message), IBV_ACCESS_LOCAL_WRITE);
 	ck_assert_ptr_nonnull(source);
 
@@ -114,17 +126,13 @@ LOOP_TEST(clients, a_stale_address_gets_a_new_registration_and_the_old_key_is_de
 	memory->end(again);
 	ck_assert_int_eq(ibv_dereg_mr(source), 0);
 	ck_assert_int_eq(loopback_kernel_regions(), 0);
-	loopback_close(&loopback);
 }
 
 TEST(clients, a_hit_reaches_no_kernel_object_of_its_own)
 {
-	struct loopback loopback;
 	struct ibv_mr *handles[8];
 	uint64_t address;
 
-	gpu_open();
-	loopback_open(&loopback);
 	address = gpu_allocate(4 * MIB);
 	for (int i = 0; i < 8; i++) {
 		handles[i] =
@@ -140,16 +148,12 @@ TEST(clients, a_hit_reaches_no_kernel_object_of_its_own)
 	ck_assert_int_eq(loopback_kernel_regions(), 1);
 	gpu_free(address);
 	ck_assert_int_eq(loopback_kernel_regions(), 0);
-	loopback_close(&loopback);
 }
 
 TEST(clients, allocations_after_the_first_request_are_registered_in_the_background)
 {
-	struct loopback loopback;
 	uint64_t first, later[4];
 
-	gpu_open();
-	loopback_open(&loopback);
 	first = gpu_allocate(MIB);
 	ck_assert_int_eq(ibv_dereg_mr(must_register(loopback.pd, first, MIB)), 0);
 	for (size_t i = 0; i < 4; i++)
@@ -160,18 +164,14 @@ TEST(clients, allocations_after_the_first_request_are_registered_in_the_backgrou
 				 0);
 	ck_assert_uint_eq(statistic("hits"), 4);
 	ck_assert_uint_eq(statistic("synchronous"), 1);
-	loopback_close(&loopback);
 }
 
 TEST(clients, registered_memory_does_not_keep_a_protection_domain_busy)
 {
-	struct loopback loopback;
 	struct ibv_mr *held;
 	struct ibv_pd *pd;
 	uint64_t address;
 
-	gpu_open();
-	loopback_open(&loopback);
 	pd = ibv_alloc_pd(loopback.context);
 	ck_assert_ptr_nonnull(pd);
 	address = gpu_allocate(MIB);
@@ -189,16 +189,14 @@ TEST(clients, registered_memory_does_not_keep_a_protection_domain_busy)
 	ck_assert_uint_eq(statistic("synchronous"), 2);
 	ck_assert_int_eq(ibv_dereg_mr(held), 0);
 	ck_assert_int_eq(ibv_dealloc_pd(pd), 0);
-	loopback_close(&loopback);
 }
 
-TEST(clients, a_device_can_be_closed_with_everything_on_it)
+TEST(devices, a_device_can_be_closed_with_everything_on_it)
 {
 	struct ibv_context *context;
 	struct ibv_pd *pd;
 	uint64_t address;
 
-	gpu_open();
 	context = loopback_open_device();
 	pd = ibv_alloc_pd(context);
 	ck_assert_ptr_nonnull(pd);
@@ -213,27 +211,20 @@ TEST(clients, a_device_can_be_closed_with_everything_on_it)
 
 TEST(clients, the_end_of_a_context_ends_the_registrations_of_its_memory)
 {
-	struct loopback loopback;
 	struct ibv_mr *mr;
 
-	gpu_open();
-	loopback_open(&loopback);
 	mr = must_register(loopback.pd, gpu_allocate(MIB), MIB);
 	ck_assert_int_eq(loopback_kernel_regions(), 1);
 	gpu_close();
 	ck_assert_int_eq(loopback_kernel_regions(), 0);
 	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
-	loopback_close(&loopback);
 }
 
 TEST(clients, host_memory_is_registered_as_ever)
 {
-	struct loopback loopback;
 	struct ibv_mr *mr;
 	char *memory = malloc(MIB);
 
-	gpu_open();
-	loopback_open(&loopback);
 	gpu_allocate(MIB);
 	mr = must_register(loopback.pd, (uint64_t)(uintptr_t)memory, MIB);
 	ck_assert_int_eq(loopback_kernel_regions(), 1);
@@ -245,19 +236,15 @@ TEST(clients, host_memory_is_registered_as_ever)
 	ck_assert_ptr_null(ibv_reg_mr(loopback.pd, (void *)4096, 4096, ACCESS));
 	ck_assert_int_eq(errno, EFAULT);
 	free(memory);
-	loopback_close(&loopback);
 }
 
 TEST(clients, a_forked_child_leaves_its_parent_s_registrations_alone)
 {
-	struct loopback loopback;
 	struct ibv_mr *mr;
 	uint64_t address;
 	int status;
 	pid_t child;
 
-	gpu_open();
-	loopback_open(&loopback);
 	address = gpu_allocate(MIB);
 	mr = must_register(loopback.pd, address, MIB);
 	child = fork();
@@ -267,7 +254,6 @@ TEST(clients, a_forked_child_leaves_its_parent_s_registrations_alone)
 	ck_assert_int_eq(status, 0);
 	ck_assert_int_eq(loopback_kernel_regions(), 1);
 	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
-	loopback_close(&loopback);
 }
 
 /* ---- a client that takes verbs by dlopen: as NCCL does, with the version of each symbol, or as
@@ -292,7 +278,7 @@ static void *must_find(void *handle, const char *symbol, const char *version)
 	return found;
 }
 
-LOOP_TEST(clients, a_client_by_dlopen_hits_like_a_linked_one, 0, 3)
+LOOP_TEST(devices, a_client_by_dlopen_hits_like_a_linked_one, 0, 3)
 {
 	int flags = _i == 1 ? RTLD_NOW | RTLD_DEEPBIND : RTLD_NOW;
 	struct ibv_context *context;
@@ -302,7 +288,6 @@ LOOP_TEST(clients, a_client_by_dlopen_hits_like_a_linked_one, 0, 3)
 	uint64_t address;
 	void *library;
 
-	gpu_open();
 	without_versions = _i == 2;
 	library = dlopen("libibverbs.so.1", flags);
 	ck_assert_ptr_nonnull(library);

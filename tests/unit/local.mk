@@ -37,6 +37,7 @@ check_PROGRAMS += $(UNIT_CHECKS)
 TESTS += $(UNIT_CHECKS)
 endif
 unit_ldadd = src/libcore.la $(CHECK_LIBS) -lpthread
+unit_cflags = $(AM_CFLAGS) $(CHECK_CFLAGS)
 unit_objects = $(UNIT_CHECKS:=.$(OBJEXT))
 $(unit_objects): AM_CFLAGS += $(CHECK_CFLAGS)
 $(UNIT_CHECKS): LDADD = tests/unit/libstandin.la $(unit_ldadd)
@@ -51,7 +52,7 @@ EXTRA_DIST += tests/unit/suite.h tests/unit/hits_fixture.h tests/unit/job_fixtur
 tests_unit_check_job_LDADD = $(unit_ldadd)
 tests_unit_check_trace_LDADD = $(unit_ldadd)
 tests_unit_check_verbs_evict_SOURCES = tests/unit/check_verbs_evict.c src/intercept/verbs_evict.c
-tests_unit_check_verbs_evict_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_unit_check_verbs_evict_CFLAGS = $(unit_cflags)
 tests_unit_check_verbs_evict_LDADD = $(unit_ldadd)
 # Its pthread_create overrides libc's for dlsym too.
 tests_unit_check_worker_LDFLAGS = -rdynamic
