@@ -5,14 +5,7 @@
 #include "report/statistics.h"
 
 const struct registration_method registration_methods[] = {
-#define METHOD(id, text, of, end)                                                                  \
-	{ .name = (text),                                                                          \
-	  .pin = id##_pin,                                                                         \
-	  .unpin = (end),                                                                          \
-	  .probe = id##_probe,                                                                     \
-	  .accepts = id##_accepts,                                                                 \
-	  .registrations = &statistics_segment.counters.registrations_##id,                        \
-	  .call = ERRORS_##of },
+#define METHOD REGISTRATION_METHOD
 #include "report/methods.def"
 #undef METHOD
 	{ .name = NULL },

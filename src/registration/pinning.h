@@ -38,6 +38,16 @@ extern const struct registration_method registration_methods[];
 #include "report/methods.def"
 #undef METHOD
 
+/* A row of the table, from one of methods.def. */
+#define REGISTRATION_METHOD(id, text, of, end)                                                     \
+	{ .name = (text),                                                                          \
+	  .pin = id##_pin,                                                                         \
+	  .unpin = (end),                                                                          \
+	  .probe = id##_probe,                                                                     \
+	  .accepts = id##_accepts,                                                                 \
+	  .registrations = &statistics_segment.counters.registrations_##id,                        \
+	  .call = ERRORS_##of },
+
 /* Deregisters by ibv_dereg_mr(), in a call marked as the library's own. Returns 0 or -errno. */
 int pinning_unpin(struct ibv_mr *mr);
 

@@ -34,19 +34,8 @@ int main(void)
 	exporter_begin();
 	if (!driver_open())
 		return 77;
-	suite_add_tcase(suite, memory_tests());
-	suite_add_tcase(suite, devices_tests());
-	suite_add_tcase(suite, host_tests());
-	suite_add_tcase(suite, pointers_tests());
-	suite_add_tcase(suite, queries_tests());
-	suite_add_tcase(suite, query_threads_tests());
-	suite_add_tcase(suite, streams_tests());
-	suite_add_tcase(suite, pools_tests());
-	suite_add_tcase(suite, mappings_tests());
+	suite_add_tests(suite);
 	suite_add_tcase(suite, captures_tests());
-	suite_add_tcase(suite, imports_tests());
-	suite_add_tcase(suite, contexts_tests());
-	suite_add_tcase(suite, proc_address_tests());
 	runner = srunner_create(suite);
 	srunner_set_fork_status(runner, CK_NOFORK);
 	srunner_run_all(runner, CK_ENV);

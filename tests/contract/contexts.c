@@ -4,7 +4,9 @@
 
 #include <pthread.h>
 
-START_TEST(destroying_a_context_ends_its_memory_and_no_other_s)
+CASE(contexts);
+
+TEST(contexts, destroying_a_context_ends_its_memory_and_no_other_s)
 {
 	CUcontext one, other;
 	CUdeviceptr in_one, in_other;
@@ -19,9 +21,8 @@ START_TEST(destroying_a_context_ends_its_memory_and_no_other_s)
 	ck_cuda(driver.cuCtxDestroy_v2(other));
 	ck_assert_int_eq(query_buffer_id(in_other), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
-START_TEST(a_context_ends_with_its_last_attachment)
+TEST(contexts, a_context_ends_with_its_last_attachment)
 {
 	CUcontext created, attached;
 	CUdeviceptr address;
@@ -35,7 +36,6 @@ START_TEST(a_context_ends_with_its_last_attachment)
 	ck_cuda(driver.cuCtxDetach(created));
 	ck_assert_int_eq(query_buffer_id(address), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
 static int primary_is_active(void)
 {
@@ -46,7 +46,7 @@ static int primary_is_active(void)
 	return active;
 }
 
-START_TEST(the_last_release_of_the_primary_context_ends_its_memory)
+TEST(contexts, the_last_release_of_the_primary_context_ends_its_memory)
 {
 	CUcontext primary, again;
 	CUdeviceptr address;
@@ -64,9 +64,8 @@ START_TEST(the_last_release_of_the_primary_context_ends_its_memory)
 	ck_assert(!primary_is_active());
 	ck_assert_int_eq(query_buffer_id(address), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
-START_TEST(a_reset_ends_the_memory_of_the_primary_context_whoever_retains_it)
+TEST(contexts, a_reset_ends_the_memory_of_a_retained_primary_context)
 {
 	CUcontext primary, popped;
 	CUdeviceptr address;
@@ -82,19 +81,17 @@ START_TEST(a_reset_ends_the_memory_of_the_primary_context_whoever_retains_it)
 	ck_cuda(driver.cuDevicePrimaryCtxRelease_v2(device));
 	ck_assert_int_eq(driver.cuDevicePrimaryCtxRelease_v2(device), CUDA_ERROR_INVALID_CONTEXT);
 }
-END_TEST
 
-START_TEST(what_is_not_there_cannot_be_ended)
+TEST(contexts, what_is_not_there_cannot_be_ended)
 {
 	ck_assert(!primary_is_active());
 	ck_assert_int_eq(driver.cuDevicePrimaryCtxRelease_v2(device), CUDA_ERROR_INVALID_CONTEXT);
 	ck_cuda(driver.cuDevicePrimaryCtxReset_v2(device));
 	ck_assert_int_eq(driver.cuCtxDestroy_v2(NULL), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
 /* The CUDA runtime calls these forms. */
-START_TEST(the_old_forms_of_release_and_reset_end_memory_too)
+TEST(contexts, the_old_forms_of_release_and_reset_end_memory_too)
 {
 	CUcontext primary, popped;
 	CUdeviceptr address;
@@ -113,7 +110,6 @@ START_TEST(the_old_forms_of_release_and_reset_end_memory_too)
 	}
 	ck_cuda(driver.cuDevicePrimaryCtxRelease(device));
 }
-END_TEST
 
 static void *current_of_a_thread(void *current)
 {
@@ -121,7 +117,7 @@ static void *current_of_a_thread(void *current)
 	return NULL;
 }
 
-START_TEST(each_thread_has_a_stack_of_contexts)
+TEST(contexts, each_thread_has_a_stack_of_contexts)
 {
 	CUcontext one, other, current;
 	pthread_t thread;
@@ -143,7 +139,6 @@ START_TEST(each_thread_has_a_stack_of_contexts)
 	ck_cuda(driver.cuCtxDestroy_v2(other));
 	ck_cuda(driver.cuCtxDestroy_v2(one));
 }
-END_TEST
 
 struct bystander {
 	CUcontext context, current;
@@ -167,7 +162,7 @@ static void *stand_by(void *argument)
 	return NULL;
 }
 
-START_TEST(a_destroyed_context_stays_current_to_other_threads_and_is_of_no_use_to_them)
+TEST(contexts, a_destroyed_context_stays_current_to_other_threads_and_is_of_no_use_to_them)
 {
 	struct bystander bystander = { .push = CUDA_ERROR_NOT_READY };
 	pthread_t thread;
@@ -189,22 +184,4 @@ START_TEST(a_destroyed_context_stays_current_to_other_threads_and_is_of_no_use_t
 	ck_assert_int_eq(bystander.free_nothing, CUDA_ERROR_CONTEXT_IS_DESTROYED);
 	ck_cuda(driver.cuMemFree_v2(bystander.address));
 	context_tear_down();
-}
-END_TEST
-
-TCase *contexts_tests(void)
-{
-	TCase *tests = tcase_create("contexts");
-
-	tcase_set_timeout(tests, 60);
-	tcase_add_test(tests, destroying_a_context_ends_its_memory_and_no_other_s);
-	tcase_add_test(tests, a_context_ends_with_its_last_attachment);
-	tcase_add_test(tests, the_last_release_of_the_primary_context_ends_its_memory);
-	tcase_add_test(tests, a_reset_ends_the_memory_of_the_primary_context_whoever_retains_it);
-	tcase_add_test(tests, what_is_not_there_cannot_be_ended);
-	tcase_add_test(tests, the_old_forms_of_release_and_reset_end_memory_too);
-	tcase_add_test(tests, each_thread_has_a_stack_of_contexts);
-	tcase_add_test(tests,
-		       a_destroyed_context_stays_current_to_other_threads_and_is_of_no_use_to_them);
-	return tests;
 }

@@ -15,7 +15,9 @@ static int attribute(CUdevice_attribute which)
 	return value;
 }
 
-START_TEST(nothing_works_before_initialisation_but_asking_for_nothing)
+CASE(devices, .set_up = context_set_up, .tear_down = context_tear_down);
+
+TEST(devices, nothing_works_before_initialisation_but_asking_for_nothing)
 {
 	ck_assert_int_eq(before_init.count, CUDA_ERROR_NOT_INITIALIZED);
 	ck_assert_int_eq(before_init.allocate, CUDA_ERROR_NOT_INITIALIZED);
@@ -24,15 +26,13 @@ START_TEST(nothing_works_before_initialisation_but_asking_for_nothing)
 	ck_assert_int_eq(before_init.query, CUDA_ERROR_NOT_INITIALIZED);
 	ck_assert_int_eq(before_init.list, CUDA_ERROR_NOT_INITIALIZED);
 }
-END_TEST
 
-START_TEST(the_driver_can_be_initialised_again)
+TEST(devices, the_driver_can_be_initialised_again)
 {
 	ck_cuda(driver.cuInit(0));
 }
-END_TEST
 
-START_TEST(devices_are_numbered_from_0_to_their_count)
+TEST(devices, devices_are_numbered_from_0_to_their_count)
 {
 	CUdevice each;
 	int count = 0;
@@ -43,9 +43,8 @@ START_TEST(devices_are_numbered_from_0_to_their_count)
 		ck_cuda(driver.cuDeviceGet(&each, i));
 	ck_assert_int_eq(driver.cuDeviceGet(&each, count), CUDA_ERROR_INVALID_DEVICE);
 }
-END_TEST
 
-START_TEST(a_device_s_address_on_the_bus_is_the_one_of_its_attributes)
+TEST(devices, a_device_s_address_on_the_bus_is_the_one_of_its_attributes)
 {
 	unsigned int domain = 99, bus = 99, slot = 99;
 	char id[32] = "";
@@ -56,9 +55,8 @@ START_TEST(a_device_s_address_on_the_bus_is_the_one_of_its_attributes)
 	ck_assert_int_eq(attribute(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID), (int)bus);
 	ck_assert_int_eq(attribute(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID), (int)slot);
 }
-END_TEST
 
-START_TEST(the_compute_capability_is_the_one_of_its_attributes)
+TEST(devices, the_compute_capability_is_the_one_of_its_attributes)
 {
 	int major = -1, minor = -1;
 
@@ -66,9 +64,8 @@ START_TEST(the_compute_capability_is_the_one_of_its_attributes)
 	ck_assert_int_eq(attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR), major);
 	ck_assert_int_eq(attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR), minor);
 }
-END_TEST
 
-START_TEST(memory_of_a_device_that_can_do_rdma_is_capable_of_it)
+TEST(devices, memory_of_a_device_that_can_do_rdma_is_capable_of_it)
 {
 	CUdeviceptr address = allocate(4 << 20);
 	unsigned int capable = 0;
@@ -79,9 +76,8 @@ START_TEST(memory_of_a_device_that_can_do_rdma_is_capable_of_it)
 	ck_assert_int_eq((int)capable, attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED));
 	ck_cuda(driver.cuMemFree_v2(address));
 }
-END_TEST
 
-START_TEST(no_more_memory_is_free_than_the_device_has)
+TEST(devices, no_more_memory_is_free_than_the_device_has)
 {
 	size_t all = 0, free = 0, total = 0;
 
@@ -90,21 +86,4 @@ START_TEST(no_more_memory_is_free_than_the_device_has)
 	ck_assert_uint_gt(free, 0);
 	ck_assert_uint_le(free, total);
 	ck_assert_uint_le(free, all);
-}
-END_TEST
-
-TCase *devices_tests(void)
-{
-	TCase *tests = tcase_create("devices");
-
-	tcase_add_checked_fixture(tests, context_set_up, context_tear_down);
-	tcase_set_timeout(tests, 60);
-	tcase_add_test(tests, nothing_works_before_initialisation_but_asking_for_nothing);
-	tcase_add_test(tests, the_driver_can_be_initialised_again);
-	tcase_add_test(tests, devices_are_numbered_from_0_to_their_count);
-	tcase_add_test(tests, a_device_s_address_on_the_bus_is_the_one_of_its_attributes);
-	tcase_add_test(tests, the_compute_capability_is_the_one_of_its_attributes);
-	tcase_add_test(tests, memory_of_a_device_that_can_do_rdma_is_capable_of_it);
-	tcase_add_test(tests, no_more_memory_is_free_than_the_device_has);
-	return tests;
 }

@@ -3,10 +3,10 @@
 #ifndef PEERPIN_TESTS_DRIVER_H
 #define PEERPIN_TESTS_DRIVER_H
 
-#include <check.h>
 #include <stdbool.h>
 
 #include "memory/cuda_abi.h"
+#include "unit/suite.h"
 
 struct driver {
 #define FUNCTION(symbol, ...) CUresult (*symbol)(__VA_ARGS__);
@@ -69,17 +69,5 @@ void exporter_begin(void);
 const struct exporter *exporter_ask(void);
 
 TCase *captures_tests(void);
-TCase *contexts_tests(void);
-TCase *devices_tests(void);
-TCase *host_tests(void);
-TCase *imports_tests(void);
-TCase *mappings_tests(void);
-TCase *memory_tests(void);
-TCase *pointers_tests(void);
-TCase *pools_tests(void);
-TCase *proc_address_tests(void);
-TCase *queries_tests(void);
-TCase *query_threads_tests(void);
-TCase *streams_tests(void);
 
 #endif

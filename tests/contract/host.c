@@ -21,7 +21,9 @@ static uint64_t query(CUpointer_attribute attribute, void *memory)
 	return value;
 }
 
-START_TEST(host_memory_is_described_as_such)
+CASE(host, .set_up = context_set_up, .tear_down = context_tear_down);
+
+TEST(host, host_memory_is_described_as_such)
 {
 	char *memory = NULL;
 
@@ -39,9 +41,8 @@ START_TEST(host_memory_is_described_as_such)
 	}
 	ck_cuda(driver.cuMemFreeHost(memory));
 }
-END_TEST
 
-START_TEST(host_memory_takes_sync_memops_and_ends_when_it_is_freed)
+TEST(host, host_memory_takes_sync_memops_and_ends_when_it_is_freed)
 {
 	unsigned int on = 1;
 	void *memory = NULL;
@@ -54,9 +55,8 @@ START_TEST(host_memory_takes_sync_memops_and_ends_when_it_is_freed)
 	ck_cuda(driver.cuMemFreeHost(memory));
 	ck_assert_int_eq(query_buffer_id(address_of(memory)), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
-START_TEST(what_is_not_host_memory_is_not_freed_as_such)
+TEST(host, what_is_not_host_memory_is_not_freed_as_such)
 {
 	CUdeviceptr address = allocate(SIZE);
 	char mine[64];
@@ -66,9 +66,8 @@ START_TEST(what_is_not_host_memory_is_not_freed_as_such)
 	buffer_id(address);
 	ck_cuda(driver.cuMemFree_v2(address));
 }
-END_TEST
 
-START_TEST(host_memory_ends_with_its_context)
+TEST(host, host_memory_ends_with_its_context)
 {
 	CUcontext other;
 	void *memory = NULL;
@@ -81,9 +80,8 @@ START_TEST(host_memory_ends_with_its_context)
 	ck_assert_int_eq(query_buffer_id(address_of(pages)), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(query_buffer_id(address_of(memory)), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
-START_TEST(host_memory_can_be_copied_from_and_to)
+TEST(host, host_memory_can_be_copied_from_and_to)
 {
 	CUdeviceptr address = allocate(SIZE);
 	char *memory = NULL;
@@ -99,10 +97,9 @@ START_TEST(host_memory_can_be_copied_from_and_to)
 	ck_cuda(driver.cuMemFreeHost(memory));
 	ck_cuda(driver.cuMemFree_v2(address));
 }
-END_TEST
 
 /* Registered ranges are exact to the byte: a page may be registered in part. */
-START_TEST(registered_memory_is_known_to_the_byte)
+TEST(host, registered_memory_is_known_to_the_byte)
 {
 	char *pages = aligned_alloc(4096, 8192), *first = pages + 100, *second = pages + 1200;
 
@@ -127,9 +124,8 @@ START_TEST(registered_memory_is_known_to_the_byte)
 	ck_cuda(driver.cuMemHostUnregister(second));
 	free(pages);
 }
-END_TEST
 
-START_TEST(what_is_registered_is_not_registered_again)
+TEST(host, what_is_registered_is_not_registered_again)
 {
 	char *pages = aligned_alloc(4096, 8192);
 	void *memory = NULL;
@@ -147,9 +143,8 @@ START_TEST(what_is_registered_is_not_registered_again)
 	ck_cuda(driver.cuMemFreeHost(memory));
 	free(pages);
 }
-END_TEST
 
-START_TEST(only_the_beginning_of_registered_memory_unregisters_it)
+TEST(host, only_the_beginning_of_registered_memory_unregisters_it)
 {
 	char *pages = aligned_alloc(4096, 8192);
 	void *memory = NULL;
@@ -169,9 +164,8 @@ START_TEST(only_the_beginning_of_registered_memory_unregisters_it)
 	ck_cuda(driver.cuMemFreeHost(NULL));
 	free(pages);
 }
-END_TEST
 
-START_TEST(small_host_allocations_share_what_backs_them)
+TEST(host, small_host_allocations_share_what_backs_them)
 {
 	void *one = NULL, *other = NULL, *nothing = &one;
 
@@ -188,9 +182,8 @@ START_TEST(small_host_allocations_share_what_backs_them)
 	ck_cuda(driver.cuMemHostAlloc(&nothing, 0, 0));
 	ck_assert_ptr_null(nothing);
 }
-END_TEST
 
-START_TEST(host_memory_has_a_device_pointer_which_is_its_address)
+TEST(host, host_memory_has_a_device_pointer_which_is_its_address)
 {
 	char *memory = NULL, *pages = aligned_alloc(4096, 4096);
 	CUdeviceptr pointer = 7, address = allocate(SIZE);
@@ -214,9 +207,8 @@ START_TEST(host_memory_has_a_device_pointer_which_is_its_address)
 	ck_cuda(driver.cuMemFree_v2(address));
 	free(pages);
 }
-END_TEST
 
-START_TEST(sync_memops_of_host_memory_is_off_until_it_is_set)
+TEST(host, sync_memops_of_host_memory_is_off_until_it_is_set)
 {
 	unsigned int on = 2;
 	void *memory = NULL;
@@ -227,25 +219,4 @@ START_TEST(sync_memops_of_host_memory_is_off_until_it_is_set)
 					     address_of(memory)));
 	ck_assert_uint_eq(query(CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, memory), 1);
 	ck_cuda(driver.cuMemFreeHost(memory));
-}
-END_TEST
-
-TCase *host_tests(void)
-{
-	TCase *tests = tcase_create("host memory");
-
-	tcase_add_checked_fixture(tests, context_set_up, context_tear_down);
-	tcase_set_timeout(tests, 60);
-	tcase_add_test(tests, host_memory_is_described_as_such);
-	tcase_add_test(tests, host_memory_takes_sync_memops_and_ends_when_it_is_freed);
-	tcase_add_test(tests, what_is_not_host_memory_is_not_freed_as_such);
-	tcase_add_test(tests, host_memory_ends_with_its_context);
-	tcase_add_test(tests, host_memory_can_be_copied_from_and_to);
-	tcase_add_test(tests, registered_memory_is_known_to_the_byte);
-	tcase_add_test(tests, what_is_registered_is_not_registered_again);
-	tcase_add_test(tests, only_the_beginning_of_registered_memory_unregisters_it);
-	tcase_add_test(tests, small_host_allocations_share_what_backs_them);
-	tcase_add_test(tests, host_memory_has_a_device_pointer_which_is_its_address);
-	tcase_add_test(tests, sync_memops_of_host_memory_is_off_until_it_is_set);
-	return tests;
 }

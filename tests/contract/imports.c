@@ -66,7 +66,9 @@ const struct exporter *exporter_ask(void)
 	return &exporter;
 }
 
-START_TEST(memory_of_another_process_is_opened_twice_and_closed_twice)
+CASE(imports, .set_up = context_set_up, .tear_down = context_tear_down);
+
+TEST(imports, memory_of_another_process_is_opened_twice_and_closed_twice)
 {
 	const struct exporter *exporter = exporter_ask();
 	CUdeviceptr address, again;
@@ -91,9 +93,8 @@ START_TEST(memory_of_another_process_is_opened_twice_and_closed_twice)
 	ck_assert_int_eq(query_buffer_id(address), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(driver.cuIpcCloseMemHandle(address), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
-START_TEST(a_buffer_of_external_memory_is_freed_like_any_other)
+TEST(imports, a_buffer_of_external_memory_is_freed_like_any_other)
 {
 	CUmemAllocationProp properties = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
 					   .requestedHandleTypes =
@@ -126,7 +127,6 @@ START_TEST(a_buffer_of_external_memory_is_freed_like_any_other)
 	ck_cuda(driver.cuMemFree_v2(kept));
 	ck_cuda(driver.cuMemRelease(physical));
 }
-END_TEST
 
 /* ---- dma-bufs ---- */
 
@@ -136,7 +136,7 @@ static CUresult export_range(int *file, CUdeviceptr address, size_t size)
 						    CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
 }
 
-START_TEST(each_export_is_a_dmabuf_of_its_own_and_a_copy_is_the_same)
+TEST(imports, each_export_is_a_dmabuf_of_its_own_and_a_copy_is_the_same)
 {
 	CUdeviceptr address = allocate(3000000);
 	struct stat first, second, copied;
@@ -153,9 +153,8 @@ START_TEST(each_export_is_a_dmabuf_of_its_own_and_a_copy_is_the_same)
 	close(copy);
 	ck_cuda(driver.cuMemFree_v2(address));
 }
-END_TEST
 
-START_TEST(what_cannot_be_exported_gives_no_descriptor)
+TEST(imports, what_cannot_be_exported_gives_no_descriptor)
 {
 	CUdeviceptr address = allocate(3000000);
 	int file = -5;
@@ -172,11 +171,10 @@ START_TEST(what_cannot_be_exported_gives_no_descriptor)
 	ck_cuda(driver.cuCtxPushCurrent_v2(context));
 	ck_cuda(driver.cuMemFree_v2(address));
 }
-END_TEST
 
 /* ---- contexts of special kinds ---- */
 
-START_TEST(memory_of_the_old_interface_is_unknown_to_pointer_queries)
+TEST(imports, memory_of_the_old_interface_is_unknown_to_pointer_queries)
 {
 	ck_assert_uint_eq(old_interface.version, 3010);
 	ck_cuda(old_interface.allocate);
@@ -187,15 +185,13 @@ START_TEST(memory_of_the_old_interface_is_unknown_to_pointer_queries)
 	ck_assert_int_eq(old_interface.allocate_today, CUDA_ERROR_INVALID_CONTEXT);
 	ck_assert_int_eq(driver.cuMemFree(0x1000), CUDA_ERROR_INVALID_CONTEXT);
 }
-END_TEST
 
-START_TEST(in_an_old_context_pointer_queries_leave_their_results_alone)
+TEST(imports, in_an_old_context_pointer_queries_leave_their_results_alone)
 {
 	ck_assert_int_eq(old_interface.query_list, CUDA_ERROR_INVALID_VALUE);
 	ck_assert_uint_eq(old_interface.type, 99);
 	ck_assert_int_eq(old_interface.range, CUDA_ERROR_INVALID_CONTEXT);
 }
-END_TEST
 
 static CUgreenCtx make_green(CUcontext *current)
 {
@@ -222,7 +218,7 @@ static CUdeviceptr allocate_in(CUcontext where)
 	return address;
 }
 
-START_TEST(memory_of_a_green_context_is_the_primary_s_and_ends_with_that)
+TEST(imports, memory_of_a_green_context_is_the_primary_s_and_ends_with_that)
 {
 	CUcontext current, primary;
 	CUgreenCtx green = make_green(&current);
@@ -239,21 +235,4 @@ START_TEST(memory_of_a_green_context_is_the_primary_s_and_ends_with_that)
 	ck_cuda(driver.cuDevicePrimaryCtxRelease_v2(device));
 	ck_assert_int_eq(query_buffer_id(address), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(driver.cuGreenCtxDestroy(NULL), CUDA_ERROR_INVALID_CONTEXT);
-}
-END_TEST
-
-TCase *imports_tests(void)
-{
-	TCase *tests = tcase_create("imports");
-
-	tcase_add_checked_fixture(tests, context_set_up, context_tear_down);
-	tcase_set_timeout(tests, 60);
-	tcase_add_test(tests, memory_of_another_process_is_opened_twice_and_closed_twice);
-	tcase_add_test(tests, a_buffer_of_external_memory_is_freed_like_any_other);
-	tcase_add_test(tests, each_export_is_a_dmabuf_of_its_own_and_a_copy_is_the_same);
-	tcase_add_test(tests, what_cannot_be_exported_gives_no_descriptor);
-	tcase_add_test(tests, memory_of_the_old_interface_is_unknown_to_pointer_queries);
-	tcase_add_test(tests, in_an_old_context_pointer_queries_leave_their_results_alone);
-	tcase_add_test(tests, memory_of_a_green_context_is_the_primary_s_and_ends_with_that);
-	return tests;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* mappings.c -- physical memory at reserved addresses */
 #include "driver.h"
+#include "../vmm.h"
 
 #include <unistd.h>
 
@@ -9,18 +10,10 @@
 static size_t unit;
 static CUdeviceptr home; /* reserved range of UNITS units */
 
-static const CUmemAllocationProp capable = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-					     .requestedHandleTypes =
-						     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-					     .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
-					     .allocFlags = { .gpuDirectRDMACapable = 1 } };
-static const CUmemAllocationProp plain = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-					   .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
-
 static void set_up(void)
 {
 	context_set_up();
-	ck_cuda(driver.cuMemGetAllocationGranularity(&unit, &capable,
+	ck_cuda(driver.cuMemGetAllocationGranularity(&unit, &vmm_shared,
 						     CU_MEM_ALLOC_GRANULARITY_MINIMUM));
 	ck_cuda(driver.cuMemAddressReserve(&home, UNITS * unit, 0, 0, 0));
 }
@@ -43,7 +36,7 @@ static CUmemGenericAllocationHandle make(size_t units, const CUmemAllocationProp
 /* Map new physical memory; only the mapping holds it. */
 static CUdeviceptr map(size_t at, size_t units)
 {
-	CUmemGenericAllocationHandle handle = make(units, &capable);
+	CUmemGenericAllocationHandle handle = make(units, &vmm_shared);
 
 	ck_cuda(driver.cuMemMap(home + at * unit, units * unit, 0, handle, 0));
 	ck_cuda(driver.cuMemRelease(handle));
@@ -66,7 +59,9 @@ static unsigned long long access_of(CUdeviceptr address)
 	return flags;
 }
 
-START_TEST(reserved_addresses_are_no_memory)
+CASE(mappings, .set_up = set_up, .tear_down = tear_down);
+
+TEST(mappings, reserved_addresses_are_no_memory)
 {
 	struct attributes a = attributes_of(home);
 
@@ -76,9 +71,8 @@ START_TEST(reserved_addresses_are_no_memory)
 	ck_assert_uint_eq(a.range_base, home);
 	ck_assert_uint_eq(a.range_size, UNITS * unit);
 }
-END_TEST
 
-START_TEST(a_mapping_is_known_before_anybody_may_use_it)
+TEST(mappings, a_mapping_is_known_before_anybody_may_use_it)
 {
 	CUdeviceptr address = map(0, 1), base;
 	struct attributes a = attributes_of(address);
@@ -101,9 +95,8 @@ START_TEST(a_mapping_is_known_before_anybody_may_use_it)
 	ck_assert_uint_eq(base, address);
 	ck_assert_uint_eq(size, unit);
 }
-END_TEST
 
-START_TEST(each_mapping_has_a_buffer_id_that_access_does_not_change)
+TEST(mappings, each_mapping_has_a_buffer_id_that_access_does_not_change)
 {
 	CUdeviceptr one = map(0, 1), other = map(1, 2);
 	uint64_t id = buffer_id(one);
@@ -117,9 +110,8 @@ START_TEST(each_mapping_has_a_buffer_id_that_access_does_not_change)
 	ck_cuda(set_access(0, 1, CU_MEM_ACCESS_FLAGS_PROT_READ));
 	ck_assert_uint_eq(access_of(one), CU_MEM_ACCESS_FLAGS_PROT_READ);
 }
-END_TEST
 
-START_TEST(access_is_set_on_whole_mappings_without_holes)
+TEST(mappings, access_is_set_on_whole_mappings_without_holes)
 {
 	map(0, 1);
 	map(1, 2);
@@ -129,9 +121,8 @@ START_TEST(access_is_set_on_whole_mappings_without_holes)
 			 CUDA_ERROR_INVALID_VALUE);
 	ck_assert_uint_eq(access_of(home), CU_MEM_ACCESS_FLAGS_PROT_NONE);
 }
-END_TEST
 
-START_TEST(one_call_unmaps_several_mappings_and_holes_but_no_part)
+TEST(mappings, one_call_unmaps_several_mappings_and_holes_but_no_part)
 {
 	CUdeviceptr one = map(0, 1), two = map(1, 2), far = map(5, 1);
 
@@ -144,9 +135,8 @@ START_TEST(one_call_unmaps_several_mappings_and_holes_but_no_part)
 	ck_assert_int_eq(query_buffer_id(far), CUDA_ERROR_INVALID_VALUE);
 	ck_cuda(driver.cuMemUnmap(home, unit));
 }
-END_TEST
 
-START_TEST(what_is_mapped_is_neither_freed_nor_unreserved)
+TEST(mappings, what_is_mapped_is_neither_freed_nor_unreserved)
 {
 	CUdeviceptr address = map(0, 1);
 	uint64_t id = buffer_id(address);
@@ -156,9 +146,8 @@ START_TEST(what_is_mapped_is_neither_freed_nor_unreserved)
 	ck_assert_int_eq(driver.cuMemAddressFree(home, UNITS * unit), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_uint_eq(buffer_id(address), id);
 }
-END_TEST
 
-START_TEST(other_memory_at_the_same_address_is_another_allocation)
+TEST(mappings, other_memory_at_the_same_address_is_another_allocation)
 {
 	CUdeviceptr address = map(0, 1);
 	uint64_t id = buffer_id(address);
@@ -174,10 +163,9 @@ START_TEST(other_memory_at_the_same_address_is_another_allocation)
 	ck_cuda(driver.cuMemcpyDtoH_v2(&byte, address, 1));
 	ck_assert_uint_eq(byte, 0x33);
 }
-END_TEST
 
 /* Unlike a free, which invalidates the capture. */
-START_TEST(what_unmaps_disturbs_no_capture)
+TEST(mappings, what_unmaps_disturbs_no_capture)
 {
 	CUdeviceptr address = map(0, 1);
 	CUstream stream;
@@ -190,11 +178,10 @@ START_TEST(what_unmaps_disturbs_no_capture)
 	ck_cuda(driver.cuGraphDestroy(graph));
 	ck_cuda(driver.cuStreamDestroy_v2(stream));
 }
-END_TEST
 
-START_TEST(a_handle_can_be_mapped_twice_and_shows_the_same_bytes)
+TEST(mappings, a_handle_can_be_mapped_twice_and_shows_the_same_bytes)
 {
-	CUmemGenericAllocationHandle handle = make(1, &capable);
+	CUmemGenericAllocationHandle handle = make(1, &vmm_shared);
 	unsigned char byte = 0;
 
 	ck_cuda(driver.cuMemMap(home, unit, 0, handle, 0));
@@ -206,9 +193,8 @@ START_TEST(a_handle_can_be_mapped_twice_and_shows_the_same_bytes)
 	ck_assert_uint_eq(byte, 0x5a);
 	ck_assert_uint_ne(buffer_id(home), buffer_id(home + unit));
 }
-END_TEST
 
-START_TEST(copies_and_fills_reach_over_adjacent_mappings)
+TEST(mappings, copies_and_fills_reach_over_adjacent_mappings)
 {
 	const unsigned char written[8] = { 1, 2, 3, 4, 5, 6, 7, 8 };
 	unsigned char read[8] = { 0 };
@@ -223,11 +209,10 @@ START_TEST(copies_and_fills_reach_over_adjacent_mappings)
 	ck_cuda(driver.cuMemcpyDtoH_v2(read, home + unit + 4, 1));
 	ck_assert_uint_eq(read[0], 0x5a);
 }
-END_TEST
 
-START_TEST(the_handle_of_a_mapping_is_given_out_again_and_counted)
+TEST(mappings, the_handle_of_a_mapping_is_given_out_again_and_counted)
 {
-	CUmemGenericAllocationHandle handle = make(1, &capable), again = 0;
+	CUmemGenericAllocationHandle handle = make(1, &vmm_shared), again = 0;
 
 	ck_cuda(driver.cuMemMap(home, unit, 0, handle, 0));
 	ck_cuda(driver.cuMemRetainAllocationHandle(&again, (void *)(home + 4096)));
@@ -236,12 +221,11 @@ START_TEST(the_handle_of_a_mapping_is_given_out_again_and_counted)
 	ck_cuda(driver.cuMemRelease(again));
 	ck_assert_int_eq(query_buffer_id(home), CUDA_SUCCESS);
 }
-END_TEST
 
-START_TEST(imported_memory_and_memory_made_without_the_flag_are_not_for_adapters)
+TEST(mappings, imported_memory_and_memory_made_without_the_flag_are_not_for_adapters)
 {
-	CUmemGenericAllocationHandle handle = make(1, &capable), imported,
-				     without = make(1, &plain);
+	CUmemGenericAllocationHandle handle = make(1, &vmm_shared), imported,
+				     without = make(1, &vmm_plain);
 	int file = -1;
 
 	ck_cuda(driver.cuMemExportToShareableHandle(&file, handle,
@@ -257,9 +241,8 @@ START_TEST(imported_memory_and_memory_made_without_the_flag_are_not_for_adapters
 	ck_cuda(driver.cuMemRelease(imported));
 	ck_cuda(driver.cuMemRelease(without));
 }
-END_TEST
 
-START_TEST(mappings_outlive_contexts)
+TEST(mappings, mappings_outlive_contexts)
 {
 	CUcontext other;
 
@@ -268,9 +251,8 @@ START_TEST(mappings_outlive_contexts)
 	ck_cuda(driver.cuCtxDestroy_v2(other));
 	ck_assert_int_eq(query_buffer_id(home), CUDA_SUCCESS);
 }
-END_TEST
 
-START_TEST(one_dmabuf_may_reach_over_adjacent_mappings_but_not_into_a_hole)
+TEST(mappings, one_dmabuf_may_reach_over_adjacent_mappings_but_not_into_a_hole)
 {
 	int file = -1;
 
@@ -284,11 +266,10 @@ START_TEST(one_dmabuf_may_reach_over_adjacent_mappings_but_not_into_a_hole)
 				 &file, home, 4 * unit, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0),
 			 CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
-START_TEST(memory_is_mapped_as_a_whole_and_to_free_addresses)
+TEST(mappings, memory_is_mapped_as_a_whole_and_to_free_addresses)
 {
-	CUmemGenericAllocationHandle handle = make(2, &capable);
+	CUmemGenericAllocationHandle handle = make(2, &vmm_shared);
 	uint64_t id = buffer_id(map(0, 1));
 
 	ck_assert_int_eq(driver.cuMemMap(home, unit, 0, handle, 0), CUDA_ERROR_NOT_SUPPORTED);
@@ -299,30 +280,4 @@ START_TEST(memory_is_mapped_as_a_whole_and_to_free_addresses)
 	ck_assert_uint_eq(buffer_id(home), id);
 	ck_assert_int_eq(query_buffer_id(home + 2 * unit), CUDA_ERROR_INVALID_VALUE);
 	ck_cuda(driver.cuMemRelease(handle));
-}
-END_TEST
-
-TCase *mappings_tests(void)
-{
-	TCase *tests = tcase_create("mappings");
-
-	tcase_add_checked_fixture(tests, set_up, tear_down);
-	tcase_set_timeout(tests, 60);
-	tcase_add_test(tests, reserved_addresses_are_no_memory);
-	tcase_add_test(tests, a_mapping_is_known_before_anybody_may_use_it);
-	tcase_add_test(tests, each_mapping_has_a_buffer_id_that_access_does_not_change);
-	tcase_add_test(tests, access_is_set_on_whole_mappings_without_holes);
-	tcase_add_test(tests, one_call_unmaps_several_mappings_and_holes_but_no_part);
-	tcase_add_test(tests, what_is_mapped_is_neither_freed_nor_unreserved);
-	tcase_add_test(tests, other_memory_at_the_same_address_is_another_allocation);
-	tcase_add_test(tests, what_unmaps_disturbs_no_capture);
-	tcase_add_test(tests, a_handle_can_be_mapped_twice_and_shows_the_same_bytes);
-	tcase_add_test(tests, copies_and_fills_reach_over_adjacent_mappings);
-	tcase_add_test(tests, the_handle_of_a_mapping_is_given_out_again_and_counted);
-	tcase_add_test(tests,
-		       imported_memory_and_memory_made_without_the_flag_are_not_for_adapters);
-	tcase_add_test(tests, mappings_outlive_contexts);
-	tcase_add_test(tests, one_dmabuf_may_reach_over_adjacent_mappings_but_not_into_a_hole);
-	tcase_add_test(tests, memory_is_mapped_as_a_whole_and_to_free_addresses);
-	return tests;
 }

@@ -8,16 +8,37 @@
 
 #define BLOCK ((size_t)2 << 20)
 
-START_TEST(nothing_is_not_allocated)
+CASE(memory, .set_up = context_set_up, .tear_down = context_tear_down);
+
+/* The first test of the process, and sizes without other uses: the allocations are adjacent. */
+TEST(memory, small_allocations_are_carved_from_one_block_at_multiples_of_512)
+{
+	CUdeviceptr small[4], medium[4];
+
+	for (int i = 0; i < 4; i++)
+		small[i] = allocate(1000);
+	for (int i = 0; i < 4; i++)
+		medium[i] = allocate(100000);
+	for (int i = 1; i < 4; i++) {
+		ck_assert_uint_eq(small[i] - small[i - 1], 0x400);
+		ck_assert_uint_eq(medium[i] - medium[i - 1], 0x18800);
+	}
+	ck_assert_uint_eq(small[0] / BLOCK, medium[3] / BLOCK);
+	for (int i = 0; i < 4; i++) {
+		ck_cuda(driver.cuMemFree_v2(small[i]));
+		ck_cuda(driver.cuMemFree_v2(medium[i]));
+	}
+}
+
+TEST(memory, nothing_is_not_allocated)
 {
 	CUdeviceptr address;
 
 	ck_assert_int_eq(driver.cuMemAlloc_v2(&address, 0), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(driver.cuMemAlloc_v2(NULL, 4096), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
-START_TEST(a_failed_allocation_leaves_a_null_address)
+TEST(memory, a_failed_allocation_leaves_a_null_address)
 {
 	CUdeviceptr address = 0x1234;
 	CUcontext popped;
@@ -43,26 +64,23 @@ START_TEST(a_failed_allocation_leaves_a_null_address)
 	ck_assert_uint_eq(address, 0);
 	ck_cuda(driver.cuCtxPushCurrent_v2(popped));
 }
-END_TEST
 
-START_TEST(the_interface_with_32_bit_addresses_refuses_today_s_contexts)
+TEST(memory, the_interface_with_32_bit_addresses_refuses_today_s_contexts)
 {
 	CUdeviceptr_v1 address = 0x1234;
 
 	ck_assert_int_eq(driver.cuMemAlloc(&address, 4096), CUDA_ERROR_INVALID_CONTEXT);
 	ck_assert_uint_eq(address, 0);
 }
-END_TEST
 
-START_TEST(a_pebibyte_is_out_of_memory)
+TEST(memory, a_pebibyte_is_out_of_memory)
 {
 	CUdeviceptr address;
 
 	ck_assert_int_eq(driver.cuMemAlloc_v2(&address, (size_t)1 << 50), CUDA_ERROR_OUT_OF_MEMORY);
 }
-END_TEST
 
-START_TEST(freeing_null_succeeds_and_freeing_what_is_no_allocation_does_not)
+TEST(memory, freeing_null_succeeds_and_freeing_what_is_no_allocation_does_not)
 {
 	CUdeviceptr address = allocate(1 << 16);
 	char host[64];
@@ -74,30 +92,8 @@ START_TEST(freeing_null_succeeds_and_freeing_what_is_no_allocation_does_not)
 	ck_cuda(driver.cuMemFree_v2(address));
 	ck_assert_int_eq(driver.cuMemFree_v2(address), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
-/* Sizes without other uses in the process, so that the allocations are adjacent. */
-START_TEST(small_allocations_are_carved_from_one_block_at_multiples_of_512)
-{
-	CUdeviceptr small[4], medium[4];
-
-	for (int i = 0; i < 4; i++)
-		small[i] = allocate(1000);
-	for (int i = 0; i < 4; i++)
-		medium[i] = allocate(100000);
-	for (int i = 1; i < 4; i++) {
-		ck_assert_uint_eq(small[i] - small[i - 1], 0x400);
-		ck_assert_uint_eq(medium[i] - medium[i - 1], 0x18800);
-	}
-	ck_assert_uint_eq(small[0] / BLOCK, medium[3] / BLOCK);
-	for (int i = 0; i < 4; i++) {
-		ck_cuda(driver.cuMemFree_v2(small[i]));
-		ck_cuda(driver.cuMemFree_v2(medium[i]));
-	}
-}
-END_TEST
-
-START_TEST(large_allocations_begin_on_a_block)
+TEST(memory, large_allocations_begin_on_a_block)
 {
 	static const size_t sizes[] = { 2 << 20, 3000000, 16 << 20 };
 
@@ -108,9 +104,8 @@ START_TEST(large_allocations_begin_on_a_block)
 		ck_cuda(driver.cuMemFree_v2(address));
 	}
 }
-END_TEST
 
-START_TEST(a_freed_address_comes_back_at_once_with_a_new_buffer_id)
+TEST(memory, a_freed_address_comes_back_at_once_with_a_new_buffer_id)
 {
 	CUdeviceptr first = allocate(4 << 20), again;
 	uint64_t id = buffer_id(first);
@@ -127,9 +122,8 @@ START_TEST(a_freed_address_comes_back_at_once_with_a_new_buffer_id)
 	}
 	ck_cuda(driver.cuMemFree_v2(first));
 }
-END_TEST
 
-START_TEST(the_address_range_is_the_allocation_as_it_was_asked_for)
+TEST(memory, the_address_range_is_the_allocation_as_it_was_asked_for)
 {
 	CUdeviceptr address = allocate(100000), base = 0;
 	size_t size = 0;
@@ -145,9 +139,8 @@ START_TEST(the_address_range_is_the_allocation_as_it_was_asked_for)
 	ck_assert_uint_eq(base, 0);
 	ck_assert_uint_eq(size, 0);
 }
-END_TEST
 
-START_TEST(rows_are_padded_to_the_pitch_and_the_range_holds_them_all)
+TEST(memory, rows_are_padded_to_the_pitch_and_the_range_holds_them_all)
 {
 	CUdeviceptr address, base;
 	size_t pitch = 0, size;
@@ -162,9 +155,8 @@ START_TEST(rows_are_padded_to_the_pitch_and_the_range_holds_them_all)
 			 CUDA_ERROR_INVALID_VALUE);
 	ck_cuda(driver.cuMemFree_v2(base));
 }
-END_TEST
 
-START_TEST(free_memory_shrinks_and_grows_by_what_is_allocated)
+TEST(memory, free_memory_shrinks_and_grows_by_what_is_allocated)
 {
 	size_t before, during, after, total;
 	CUdeviceptr address;
@@ -178,9 +170,8 @@ START_TEST(free_memory_shrinks_and_grows_by_what_is_allocated)
 	ck_assert_uint_eq(before, after);
 	ck_assert_uint_le(before, total);
 }
-END_TEST
 
-START_TEST(bytes_come_back_as_they_were_copied)
+TEST(memory, bytes_come_back_as_they_were_copied)
 {
 	enum { SIZE = 3000000 };
 	CUdeviceptr one = allocate(SIZE), other = allocate(SIZE);
@@ -202,7 +193,6 @@ START_TEST(bytes_come_back_as_they_were_copied)
 	free(out);
 	free(in);
 }
-END_TEST
 
 struct findings {
 	CUdeviceptr address;
@@ -225,7 +215,7 @@ static void *without_context(void *argument)
 	return NULL;
 }
 
-START_TEST(a_thread_without_a_context_may_query_and_free_but_not_allocate_or_ask_for_ranges)
+TEST(memory, a_thread_without_a_context_may_query_and_free_but_not_allocate_or_ask_for_ranges)
 {
 	struct findings findings = { .address = allocate(4096) };
 	pthread_t thread;
@@ -238,7 +228,6 @@ START_TEST(a_thread_without_a_context_may_query_and_free_but_not_allocate_or_ask
 	ck_cuda(findings.set);
 	ck_cuda(findings.free);
 }
-END_TEST
 
 enum { THREADS = 8, ROUNDS = 50, HELD = 8 };
 
@@ -275,7 +264,7 @@ static void *allocate_and_free(void *argument)
 	return NULL;
 }
 
-START_TEST(threads_that_allocate_and_free_at_once_keep_out_of_each_other_s_memory)
+TEST(memory, threads_that_allocate_and_free_at_once_keep_out_of_each_other_s_memory)
 {
 	unsigned char values[THREADS];
 	pthread_t threads[THREADS];
@@ -294,42 +283,12 @@ START_TEST(threads_that_allocate_and_free_at_once_keep_out_of_each_other_s_memor
 	}
 	ck_assert_int_eq(failed, 0);
 }
-END_TEST
 
-START_TEST(memory_of_cumemalloc_may_be_freed_on_a_stream)
+TEST(memory, memory_of_cumemalloc_may_be_freed_on_a_stream)
 {
 	CUdeviceptr address = allocate(1 << 20);
 
 	ck_cuda(driver.cuMemFreeAsync(address, NULL));
 	ck_cuda(driver.cuCtxSynchronize());
 	ck_assert_int_eq(query_buffer_id(address), CUDA_ERROR_INVALID_VALUE);
-}
-END_TEST
-
-TCase *memory_tests(void)
-{
-	TCase *tests = tcase_create("memory");
-
-	tcase_add_checked_fixture(tests, context_set_up, context_tear_down);
-	tcase_set_timeout(tests, 60);
-	/* First, while the context's blocks are untouched. */
-	tcase_add_test(tests, small_allocations_are_carved_from_one_block_at_multiples_of_512);
-	tcase_add_test(tests, nothing_is_not_allocated);
-	tcase_add_test(tests, a_pebibyte_is_out_of_memory);
-	tcase_add_test(tests, a_failed_allocation_leaves_a_null_address);
-	tcase_add_test(tests, the_interface_with_32_bit_addresses_refuses_today_s_contexts);
-	tcase_add_test(tests, freeing_null_succeeds_and_freeing_what_is_no_allocation_does_not);
-	tcase_add_test(tests, large_allocations_begin_on_a_block);
-	tcase_add_test(tests, a_freed_address_comes_back_at_once_with_a_new_buffer_id);
-	tcase_add_test(tests, the_address_range_is_the_allocation_as_it_was_asked_for);
-	tcase_add_test(tests, rows_are_padded_to_the_pitch_and_the_range_holds_them_all);
-	tcase_add_test(tests, free_memory_shrinks_and_grows_by_what_is_allocated);
-	tcase_add_test(tests, bytes_come_back_as_they_were_copied);
-	tcase_add_test(
-		tests,
-		a_thread_without_a_context_may_query_and_free_but_not_allocate_or_ask_for_ranges);
-	tcase_add_test(tests,
-		       threads_that_allocate_and_free_at_once_keep_out_of_each_other_s_memory);
-	tcase_add_test(tests, memory_of_cumemalloc_may_be_freed_on_a_stream);
-	return tests;
 }

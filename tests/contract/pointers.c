@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-START_TEST(a_buffer_id_is_the_allocation_s_and_ends_with_it)
+CASE(pointers, .set_up = context_set_up, .tear_down = context_tear_down);
+
+TEST(pointers, a_buffer_id_is_the_allocation_s_and_ends_with_it)
 {
 	CUdeviceptr one = allocate(1000), other = allocate(1000);
 
@@ -15,10 +17,9 @@ START_TEST(a_buffer_id_is_the_allocation_s_and_ends_with_it)
 	ck_assert_int_eq(query_buffer_id(one), CUDA_ERROR_INVALID_VALUE);
 	ck_cuda(driver.cuMemFree_v2(other));
 }
-END_TEST
 
 /* The library detects freed memory by its BUFFER_ID of 0. */
-START_TEST(a_list_for_what_is_no_memory_is_no_error_and_all_null)
+TEST(pointers, a_list_for_what_is_no_memory_is_no_error_and_all_null)
 {
 	CUdeviceptr address = allocate(4 << 20);
 	CUpointer_attribute attributes[] = { CU_POINTER_ATTRIBUTE_CONTEXT,
@@ -41,9 +42,8 @@ START_TEST(a_list_for_what_is_no_memory_is_no_error_and_all_null)
 	ck_assert_ptr_null(owner);
 	ck_assert_uint_eq(id, 0);
 }
-END_TEST
 
-START_TEST(sync_memops_can_be_set_again_and_ends_with_the_allocation)
+TEST(pointers, sync_memops_can_be_set_again_and_ends_with_the_allocation)
 {
 	CUdeviceptr address = allocate(4 << 20);
 	unsigned int on = 1;
@@ -54,17 +54,4 @@ START_TEST(sync_memops_can_be_set_again_and_ends_with_the_allocation)
 	ck_assert_int_eq(
 		driver.cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address),
 		CUDA_ERROR_INVALID_VALUE);
-}
-END_TEST
-
-TCase *pointers_tests(void)
-{
-	TCase *tests = tcase_create("pointers");
-
-	tcase_add_checked_fixture(tests, context_set_up, context_tear_down);
-	tcase_set_timeout(tests, 60);
-	tcase_add_test(tests, a_buffer_id_is_the_allocation_s_and_ends_with_it);
-	tcase_add_test(tests, a_list_for_what_is_no_memory_is_no_error_and_all_null);
-	tcase_add_test(tests, sync_memops_can_be_set_again_and_ends_with_the_allocation);
-	return tests;
 }

@@ -25,7 +25,9 @@ static CUdeviceptr from_pool(size_t size)
 	return address;
 }
 
-START_TEST(pool_memory_has_a_pool_and_no_context)
+CASE(pools, .set_up = set_up, .tear_down = tear_down);
+
+TEST(pools, pool_memory_has_a_pool_and_no_context)
 {
 	CUdeviceptr address = from_pool(100000);
 	struct attributes a = attributes_of(address);
@@ -39,9 +41,8 @@ START_TEST(pool_memory_has_a_pool_and_no_context)
 	ck_assert_uint_eq(a.range_size, 100000);
 	ck_cuda(driver.cuMemFreeAsync(address, stream));
 }
-END_TEST
 
-START_TEST(from_the_call_of_its_free_on_it_is_unknown)
+TEST(pools, from_the_call_of_its_free_on_it_is_unknown)
 {
 	CUdeviceptr address = from_pool(100000);
 
@@ -50,9 +51,8 @@ START_TEST(from_the_call_of_its_free_on_it_is_unknown)
 	ck_assert_int_eq(driver.cuMemFreeAsync(address, stream), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(driver.cuMemFree_v2(address), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
-START_TEST(either_free_takes_memory_of_either_kind)
+TEST(pools, either_free_takes_memory_of_either_kind)
 {
 	CUdeviceptr pool = from_pool(100000), plain = allocate(100000);
 
@@ -63,9 +63,8 @@ START_TEST(either_free_takes_memory_of_either_kind)
 	ck_assert_int_eq(query_buffer_id(pool), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(query_buffer_id(plain), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
-START_TEST(only_the_beginning_of_pool_memory_can_be_freed)
+TEST(pools, only_the_beginning_of_pool_memory_can_be_freed)
 {
 	CUdeviceptr address = from_pool(100000);
 
@@ -75,9 +74,8 @@ START_TEST(only_the_beginning_of_pool_memory_can_be_freed)
 	ck_cuda(driver.cuMemFreeAsync(0, stream));
 	ck_cuda(driver.cuMemFreeAsync(address, stream));
 }
-END_TEST
 
-START_TEST(a_failed_allocation_in_order_leaves_a_null_address)
+TEST(pools, a_failed_allocation_in_order_leaves_a_null_address)
 {
 	CUdeviceptr address = 0x1234;
 
@@ -89,7 +87,6 @@ START_TEST(a_failed_allocation_in_order_leaves_a_null_address)
 	ck_assert_uint_eq(address, 0);
 	ck_assert_int_eq(driver.cuMemAllocAsync(NULL, 100, stream), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
 static CUmemoryPool make_pool(void)
 {
@@ -102,7 +99,7 @@ static CUmemoryPool make_pool(void)
 	return pool;
 }
 
-START_TEST(what_is_in_use_outlives_its_pool)
+TEST(pools, what_is_in_use_outlives_its_pool)
 {
 	CUmemoryPool pool = make_pool();
 	CUdeviceptr address;
@@ -116,9 +113,8 @@ START_TEST(what_is_in_use_outlives_its_pool)
 	ck_cuda(driver.cuMemFreeAsync(address, stream));
 	ck_assert_int_eq(query_buffer_id(address), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
-START_TEST(pool_memory_outlives_contexts_and_is_freed_without_one)
+TEST(pools, pool_memory_outlives_contexts_and_is_freed_without_one)
 {
 	CUdeviceptr address;
 	CUcontext other;
@@ -133,9 +129,8 @@ START_TEST(pool_memory_outlives_contexts_and_is_freed_without_one)
 	ck_assert_int_eq(query_buffer_id(address), CUDA_ERROR_INVALID_VALUE);
 	ck_cuda(driver.cuCtxPushCurrent_v2(context));
 }
-END_TEST
 
-START_TEST(an_imported_pointer_is_another_allocation)
+TEST(pools, an_imported_pointer_is_another_allocation)
 {
 	CUmemoryPool pool = make_pool(), imported;
 	CUmemPoolPtrExportData data;
@@ -161,9 +156,8 @@ START_TEST(an_imported_pointer_is_another_allocation)
 	ck_cuda(driver.cuMemPoolDestroy(imported));
 	ck_cuda(driver.cuMemPoolDestroy(pool));
 }
-END_TEST
 
-START_TEST(managed_memory_is_the_context_s_and_not_for_adapters)
+TEST(pools, managed_memory_is_the_context_s_and_not_for_adapters)
 {
 	CUdeviceptr address, bad = 0x1234;
 	struct attributes a;
@@ -183,23 +177,4 @@ START_TEST(managed_memory_is_the_context_s_and_not_for_adapters)
 	ck_assert_int_eq(query_buffer_id(address), CUDA_SUCCESS);
 	ck_cuda(driver.cuCtxDestroy_v2(other));
 	ck_assert_int_eq(query_buffer_id(address), CUDA_ERROR_INVALID_VALUE);
-}
-END_TEST
-
-TCase *pools_tests(void)
-{
-	TCase *tests = tcase_create("pools");
-
-	tcase_add_checked_fixture(tests, set_up, tear_down);
-	tcase_set_timeout(tests, 60);
-	tcase_add_test(tests, pool_memory_has_a_pool_and_no_context);
-	tcase_add_test(tests, from_the_call_of_its_free_on_it_is_unknown);
-	tcase_add_test(tests, either_free_takes_memory_of_either_kind);
-	tcase_add_test(tests, only_the_beginning_of_pool_memory_can_be_freed);
-	tcase_add_test(tests, a_failed_allocation_in_order_leaves_a_null_address);
-	tcase_add_test(tests, what_is_in_use_outlives_its_pool);
-	tcase_add_test(tests, pool_memory_outlives_contexts_and_is_freed_without_one);
-	tcase_add_test(tests, an_imported_pointer_is_another_allocation);
-	tcase_add_test(tests, managed_memory_is_the_context_s_and_not_for_adapters);
-	return tests;
 }

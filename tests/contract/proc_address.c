@@ -15,7 +15,9 @@ static void *ask(const char *name, int version, cuuint64_t flags)
 	return function;
 }
 
-START_TEST(names_and_versions_mean_the_exported_functions)
+CASE(proc_address);
+
+TEST(proc_address, names_and_versions_mean_the_exported_functions)
 {
 	static const struct {
 		const char *name;
@@ -52,15 +54,13 @@ START_TEST(names_and_versions_mean_the_exported_functions)
 		ck_assert_ptr_eq(function, *cases[i].function);
 	}
 }
-END_TEST
 
-START_TEST(a_name_with_its_suffix_is_no_name)
+TEST(proc_address, a_name_with_its_suffix_is_no_name)
 {
 	ck_assert_ptr_null(ask("cuMemAlloc_v2", 13000, 0));
 }
-END_TEST
 
-START_TEST(what_is_missing_is_told_by_the_status_or_by_an_error)
+TEST(proc_address, what_is_missing_is_told_by_the_status_or_by_an_error)
 {
 	static const struct {
 		const char *name;
@@ -88,9 +88,8 @@ START_TEST(what_is_missing_is_told_by_the_status_or_by_an_error)
 		ck_assert_ptr_eq(function, &anything);
 	}
 }
-END_TEST
 
-START_TEST(the_per_thread_flag_means_another_function)
+TEST(proc_address, the_per_thread_flag_means_another_function)
 {
 	ck_assert_ptr_eq(
 		ask("cuMemFreeAsync", 11020, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM),
@@ -100,15 +99,13 @@ START_TEST(the_per_thread_flag_means_another_function)
 	ck_assert_ptr_eq(ask("cuMemAlloc", 3020, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM),
 			 (void *)driver.cuMemAlloc_v2);
 }
-END_TEST
 
-START_TEST(a_version_before_the_function_finds_nothing)
+TEST(proc_address, a_version_before_the_function_finds_nothing)
 {
 	ck_assert_ptr_null(ask("cuMemFreeAsync", 10000, 0));
 }
-END_TEST
 
-START_TEST(a_version_above_the_driver_s_own_is_refused)
+TEST(proc_address, a_version_above_the_driver_s_own_is_refused)
 {
 	void *function = NULL;
 	int version = 0;
@@ -118,7 +115,6 @@ START_TEST(a_version_above_the_driver_s_own_is_refused)
 			 CUDA_ERROR_INVALID_VALUE);
 	ck_cuda(driver.cuGetProcAddress_v2("cuMemAlloc", &function, version, 0, NULL));
 }
-END_TEST
 
 /* An exported symbol without the suffix of its form. */
 static char *base_of(const char *symbol)
@@ -154,7 +150,7 @@ static bool can_be_asked_for(const char *symbol, void *function)
 	return found;
 }
 
-START_TEST(every_exported_function_can_be_asked_for_by_its_name_and_version)
+TEST(proc_address, every_exported_function_can_be_asked_for_by_its_name_and_version)
 {
 #define FUNCTION(symbol, ...)                                                                      \
 	if (driver.symbol)                                                                         \
@@ -162,18 +158,16 @@ START_TEST(every_exported_function_can_be_asked_for_by_its_name_and_version)
 #include "memory/cuda_abi.def"
 #undef FUNCTION
 }
-END_TEST
 
-START_TEST(the_status_may_be_null)
+TEST(proc_address, the_status_may_be_null)
 {
 	void *function = NULL;
 
 	ck_cuda(driver.cuGetProcAddress_v2("cuMemAlloc", &function, 12000, 0, NULL));
 	ck_assert_ptr_eq(function, (void *)driver.cuMemAlloc_v2);
 }
-END_TEST
 
-START_TEST(errors_have_names)
+TEST(proc_address, errors_have_names)
 {
 	const char *text = NULL;
 
@@ -183,9 +177,8 @@ START_TEST(errors_have_names)
 	ck_assert_str_eq(text, "invalid argument");
 	ck_assert_int_eq(driver.cuGetErrorName((CUresult)77777, &text), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
-START_TEST(the_capture_mode_is_exchanged)
+TEST(proc_address, the_capture_mode_is_exchanged)
 {
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 
@@ -193,22 +186,4 @@ START_TEST(the_capture_mode_is_exchanged)
 	ck_assert_int_eq(mode, CU_STREAM_CAPTURE_MODE_GLOBAL);
 	ck_cuda(driver.cuThreadExchangeStreamCaptureMode(&mode));
 	ck_assert_int_eq(mode, CU_STREAM_CAPTURE_MODE_RELAXED);
-}
-END_TEST
-
-TCase *proc_address_tests(void)
-{
-	TCase *tests = tcase_create("entry points");
-
-	tcase_add_test(tests, names_and_versions_mean_the_exported_functions);
-	tcase_add_test(tests, a_name_with_its_suffix_is_no_name);
-	tcase_add_test(tests, what_is_missing_is_told_by_the_status_or_by_an_error);
-	tcase_add_test(tests, the_per_thread_flag_means_another_function);
-	tcase_add_test(tests, a_version_before_the_function_finds_nothing);
-	tcase_add_test(tests, a_version_above_the_driver_s_own_is_refused);
-	tcase_add_test(tests, every_exported_function_can_be_asked_for_by_its_name_and_version);
-	tcase_add_test(tests, the_status_may_be_null);
-	tcase_add_test(tests, errors_have_names);
-	tcase_add_test(tests, the_capture_mode_is_exchanged);
-	return tests;
 }

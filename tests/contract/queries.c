@@ -150,7 +150,9 @@ static void expect(const struct kind *kind, CUpointer_attribute attribute, CUres
 		      (int)attribute, (unsigned long long)value[0], (unsigned long long)is);
 }
 
-START_TEST(every_kind_of_memory_is_described_to_the_byte)
+CASE(queries, .set_up = set_up, .tear_down = tear_down);
+
+LOOP_TEST(queries, every_kind_of_memory_is_described_to_the_byte, 0, RESERVED)
 {
 	const struct kind *kind = &kinds[_i];
 	CUdeviceptr at = kind->address;
@@ -173,9 +175,8 @@ START_TEST(every_kind_of_memory_is_described_to_the_byte)
 	expect(kind, CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, CUDA_SUCCESS, 4, kind->rdma);
 	expect(kind, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, CUDA_SUCCESS, 4, access ? 3 : 0);
 }
-END_TEST
 
-START_TEST(device_memory_has_its_range_and_no_pool_at_every_address_inside)
+TEST(queries, device_memory_has_its_range_and_no_pool_at_every_address_inside)
 {
 	struct kind inside = kinds[DEVICE];
 
@@ -193,16 +194,14 @@ START_TEST(device_memory_has_its_range_and_no_pool_at_every_address_inside)
 		expect(&inside, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, CUDA_SUCCESS, 8, 0);
 	}
 }
-END_TEST
 
-START_TEST(a_single_query_of_what_is_no_memory_writes_nothing)
+LOOP_TEST(queries, a_single_query_of_what_is_no_memory_writes_nothing, RESERVED, KINDS)
 {
 	for (int attribute = -1; attribute < 30; attribute++)
 		expect(&kinds[_i], (CUpointer_attribute)attribute, CUDA_ERROR_INVALID_VALUE, 0, 0);
 }
-END_TEST
 
-START_TEST(a_list_for_what_is_no_memory_leaves_the_range_alone)
+LOOP_TEST(queries, a_list_for_what_is_no_memory_leaves_the_range_alone, RESERVED, KINDS)
 {
 	CUdeviceptr at = kinds[_i].address;
 	bool reserved = _i == RESERVED;
@@ -225,9 +224,8 @@ START_TEST(a_list_for_what_is_no_memory_leaves_the_range_alone)
 			ck_assert_msg((unsigned int)value == 0, "attribute %d", attribute);
 	}
 }
-END_TEST
 
-START_TEST(a_list_ends_at_a_bad_attribute_and_does_not_begin_with_a_null_place)
+LOOP_TEST(queries, a_list_ends_at_a_bad_attribute_and_does_not_begin_with_a_null_place, 0, KINDS)
 {
 	CUpointer_attribute names[] = { CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUpointer_attribute)99,
 					CU_POINTER_ATTRIBUTE_BUFFER_ID };
@@ -264,9 +262,8 @@ START_TEST(a_list_ends_at_a_bad_attribute_and_does_not_begin_with_a_null_place)
 	ck_assert_int_eq(driver.cuPointerGetAttribute(NULL, names[0], at),
 			 CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
-START_TEST(sync_memops_reads_one_after_any_value_but_zero)
+LOOP_TEST(queries, sync_memops_reads_one_after_any_value_but_zero, 0, KINDS)
 {
 	static const unsigned int values[] = { 1, 1, 0, 2, 0xffffffff, 0x100, 0 };
 	const struct kind *kind = &kinds[_i];
@@ -290,11 +287,10 @@ START_TEST(sync_memops_reads_one_after_any_value_but_zero)
 			 kind->set == CUDA_ERROR_NOT_SUPPORTED ? kind->set
 							       : CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
 /* A cache of SYNC_MEMOPS must be invalidated by a token query, even for memory that refuses to set
  * it. */
-START_TEST(who_asks_for_the_tokens_of_device_memory_sets_sync_memops)
+LOOP_TEST(queries, who_asks_for_the_tokens_of_device_memory_sets_sync_memops, 0, RESERVED)
 {
 	const struct kind *kind = &kinds[_i];
 	bool device_memory = kind->type == CU_MEMORYTYPE_DEVICE;
@@ -309,7 +305,6 @@ START_TEST(who_asks_for_the_tokens_of_device_memory_sets_sync_memops)
 	ck_cuda(ask(CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, kind->address, value));
 	ck_assert_uint_eq((unsigned int)value[0], device_memory);
 }
-END_TEST
 
 static CUresult range_of(CUdeviceptr address, CUdeviceptr *base, size_t *size)
 {
@@ -317,7 +312,7 @@ static CUresult range_of(CUdeviceptr address, CUdeviceptr *base, size_t *size)
 	return driver.cuMemGetAddressRange_v2(base, size, address);
 }
 
-START_TEST(a_range_is_null_after_an_error_and_may_be_asked_for_in_parts)
+LOOP_TEST(queries, a_range_is_null_after_an_error_and_may_be_asked_for_in_parts, 0, KINDS)
 {
 	const struct kind *kind = &kinds[_i];
 	CUdeviceptr base;
@@ -330,9 +325,8 @@ START_TEST(a_range_is_null_after_an_error_and_may_be_asked_for_in_parts)
 	ck_assert_int_eq(driver.cuMemGetAddressRange_v2(NULL, &size, kind->address), kind->range);
 	ck_cuda(driver.cuMemGetAddressRange_v2(NULL, NULL, kind->address));
 }
-END_TEST
 
-START_TEST(only_mapped_memory_gives_its_handle_and_never_to_null)
+LOOP_TEST(queries, only_mapped_memory_gives_its_handle_and_never_to_null, 0, KINDS)
 {
 	bool mapped = _i == MAPPED || _i == NO_ACCESS;
 	CUmemGenericAllocationHandle handle = 0xaa;
@@ -346,9 +340,8 @@ START_TEST(only_mapped_memory_gives_its_handle_and_never_to_null)
 	else
 		ck_assert_uint_eq(handle, 0xaa);
 }
-END_TEST
 
-START_TEST(a_variable_ends_with_its_module)
+TEST(queries, a_variable_ends_with_its_module)
 {
 	CUmodule mine;
 	CUdeviceptr address = 0;
@@ -367,30 +360,4 @@ START_TEST(a_variable_ends_with_its_module)
 	ck_cuda(driver.cuModuleGetGlobal_v2(&address, NULL, mine, "gvar"));
 	ck_cuda(driver.cuModuleUnload(mine));
 	ck_assert_int_eq(query_buffer_id(address), CUDA_ERROR_INVALID_VALUE);
-}
-END_TEST
-
-TCase *queries_tests(void)
-{
-	TCase *tests = tcase_create("queries");
-
-	tcase_add_checked_fixture(tests, set_up, tear_down);
-	tcase_set_timeout(tests, 60);
-	tcase_add_loop_test(tests, every_kind_of_memory_is_described_to_the_byte, 0, RESERVED);
-	tcase_add_test(tests, device_memory_has_its_range_and_no_pool_at_every_address_inside);
-	tcase_add_loop_test(tests, a_single_query_of_what_is_no_memory_writes_nothing, RESERVED,
-			    KINDS);
-	tcase_add_loop_test(tests, a_list_for_what_is_no_memory_leaves_the_range_alone, RESERVED,
-			    KINDS);
-	tcase_add_loop_test(tests,
-			    a_list_ends_at_a_bad_attribute_and_does_not_begin_with_a_null_place, 0,
-			    KINDS);
-	tcase_add_loop_test(tests, sync_memops_reads_one_after_any_value_but_zero, 0, KINDS);
-	tcase_add_loop_test(tests, who_asks_for_the_tokens_of_device_memory_sets_sync_memops, 0,
-			    RESERVED);
-	tcase_add_loop_test(tests, a_range_is_null_after_an_error_and_may_be_asked_for_in_parts, 0,
-			    KINDS);
-	tcase_add_loop_test(tests, only_mapped_memory_gives_its_handle_and_never_to_null, 0, KINDS);
-	tcase_add_test(tests, a_variable_ends_with_its_module);
-	return tests;
 }

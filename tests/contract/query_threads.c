@@ -176,13 +176,14 @@ static void set_up(void)
 	set_up_addresses();
 }
 
-START_TEST(a_list_of_memory_type_0_stands_for_the_refusal_of_a_single_query)
+CASE(query_threads, .set_up = set_up, .tear_down = tear_down);
+
+TEST(query_threads, a_list_of_memory_type_0_stands_for_the_refusal_of_a_single_query)
 {
 	compare_lists_with_singles();
 	ck_cuda(driver.cuMemHostUnregister(mine));
 	ck_cuda(driver.cuMemFreeHost(host));
 }
-END_TEST
 
 static void expect_no_device_pointer(void)
 {
@@ -197,7 +198,7 @@ static void expect_no_device_pointer(void)
 	ck_assert_int_eq(found.retain, CUDA_ERROR_INVALID_VALUE);
 }
 
-START_TEST(a_thread_without_a_context_is_told_all_but_the_device_pointer_and_the_range)
+TEST(query_threads, a_thread_without_a_context_is_told_all_but_the_device_pointer_and_the_range)
 {
 	on_a_thread(query_without_context, NULL);
 	expect_no_device_pointer();
@@ -209,9 +210,8 @@ START_TEST(a_thread_without_a_context_is_told_all_but_the_device_pointer_and_the
 	ck_cuda(found.unregister);
 	ck_cuda(found.free);
 }
-END_TEST
 
-START_TEST(a_destroyed_context_is_in_the_way_of_sets_ranges_and_host_memory)
+TEST(query_threads, a_destroyed_context_is_in_the_way_of_sets_ranges_and_host_memory)
 {
 	unsigned int flags;
 	CUdevice of;
@@ -231,7 +231,6 @@ START_TEST(a_destroyed_context_is_in_the_way_of_sets_ranges_and_host_memory)
 	ck_assert_int_eq(found.free, CUDA_ERROR_CONTEXT_IS_DESTROYED);
 	ck_cuda(driver.cuCtxPopCurrent_v2(&other));
 }
-END_TEST
 
 static CUstream stream;
 
@@ -297,7 +296,7 @@ static void end_host(void)
 	ck_assert_int_eq(driver.cuMemFreeHost(host), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 }
 
-START_TEST(a_capture_survives_queries_and_no_set_whatever_the_address)
+TEST(query_threads, a_capture_survives_queries_and_no_set_whatever_the_address)
 {
 	unsigned int on = 1;
 
@@ -310,19 +309,4 @@ START_TEST(a_capture_survives_queries_and_no_set_whatever_the_address)
 	ck_assert(!survives(allocate_host));
 	ck_assert(!survives(register_host));
 	ck_assert(!survives(end_host));
-}
-END_TEST
-
-TCase *query_threads_tests(void)
-{
-	TCase *tests = tcase_create("queries of threads");
-
-	tcase_add_checked_fixture(tests, set_up, tear_down);
-	tcase_set_timeout(tests, 60);
-	tcase_add_test(tests, a_list_of_memory_type_0_stands_for_the_refusal_of_a_single_query);
-	tcase_add_test(tests,
-		       a_thread_without_a_context_is_told_all_but_the_device_pointer_and_the_range);
-	tcase_add_test(tests, a_destroyed_context_is_in_the_way_of_sets_ranges_and_host_memory);
-	tcase_add_test(tests, a_capture_survives_queries_and_no_set_whatever_the_address);
-	return tests;
 }

@@ -29,7 +29,9 @@ static void tear_down(void)
 	context_tear_down();
 }
 
-START_TEST(what_is_asked_for_on_a_stream_happens_in_order)
+CASE(streams, .set_up = set_up, .tear_down = tear_down);
+
+TEST(streams, what_is_asked_for_on_a_stream_happens_in_order)
 {
 	ck_cuda(driver.cuMemsetD32Async(one, 0x01020304, SIZE / 4, stream));
 	ck_cuda(driver.cuMemsetD8Async(one + 1, 0x5a, 1, stream));
@@ -42,9 +44,8 @@ START_TEST(what_is_asked_for_on_a_stream_happens_in_order)
 	ck_assert_uint_eq(memory[2], 2);
 	ck_assert_uint_eq(memory[SIZE - 1], 1);
 }
-END_TEST
 
-START_TEST(a_stream_waits_for_an_event_of_another)
+TEST(streams, a_stream_waits_for_an_event_of_another)
 {
 	CUstream waiting;
 	CUevent event;
@@ -60,9 +61,8 @@ START_TEST(a_stream_waits_for_an_event_of_another)
 	ck_cuda(driver.cuEventDestroy_v2(event));
 	ck_cuda(driver.cuStreamDestroy_v2(waiting));
 }
-END_TEST
 
-START_TEST(events_tell_the_time_between_them)
+TEST(streams, events_tell_the_time_between_them)
 {
 	CUevent start, end;
 	float milliseconds = -1;
@@ -78,17 +78,4 @@ START_TEST(events_tell_the_time_between_them)
 	ck_assert(milliseconds >= 0);
 	ck_cuda(driver.cuEventDestroy_v2(start));
 	ck_cuda(driver.cuEventDestroy_v2(end));
-}
-END_TEST
-
-TCase *streams_tests(void)
-{
-	TCase *tests = tcase_create("streams");
-
-	tcase_add_checked_fixture(tests, set_up, tear_down);
-	tcase_set_timeout(tests, 60);
-	tcase_add_test(tests, what_is_asked_for_on_a_stream_happens_in_order);
-	tcase_add_test(tests, a_stream_waits_for_an_event_of_another);
-	tcase_add_test(tests, events_tell_the_time_between_them);
-	return tests;
 }

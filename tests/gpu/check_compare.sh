@@ -69,7 +69,7 @@ expect() {
 }
 
 good=$(statistics)
-expect 'all is heard' 0 "$good_oracle" "$good_trace" "$good" 'verification 0 disagreements in 4 checks; counters explained'
+expect 'all is intercepted' 0 "$good_oracle" "$good_trace" "$good" 'verification 0 disagreements in 4 checks; counters explained'
 expect 'an allocation is missing' 1 "$good_oracle" "$(grep -v 'allocated 0x200000' <<<"$good_trace")" "$(statistics allocations 2)"
 expect 'an allocation of another size' 1 "$good_oracle" "$(sed 's/0x1000 8192/0x1000 8191/' <<<"$good_trace")" "$good"
 expect 'an end is missing' 1 "$good_oracle" "$(grep -v 'freeing 0x1000' <<<"$good_trace")" "$good"
@@ -116,7 +116,7 @@ both() {
 
 other=${good/'"pid": 1'/'"pid": 2'}
 expect 'two processes' 0 "$(both "$good_oracle")" "$(both "$good_trace")" "$good" 'events 6 allocations, 4 frees' "$other"
-expect 'what one has not heard' 1 "$(both "$good_oracle")" "$(both "$good_trace" | grep -v 'vm:2. allocated 0x200000')" \
+expect 'a missed allocation' 1 "$(both "$good_oracle")" "$(both "$good_trace" | grep -v 'vm:2. allocated 0x200000')" \
     "$good" 'process 2: 0x200000' "$other"
 idle=$(statistics allocations 0 frees 0 allocations_device 0 allocations_mapped 0 allocated_bytes 0 verify_checks 0 untracked_frees 0 \
     graph_allocations 0 handles_created 0 handles_released 0 host_allocations 0 host_frees 0 queries_answered 0 \

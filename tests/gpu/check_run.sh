@@ -40,7 +40,7 @@ if 'ORACLE_LOG' in os.environ:
 matches 'a sample that takes no memory' $'*sample:vectorAdd yes *no memory*1 passed, 0 failed*=> 0' "$(row <<<"$idle")"
 matches 'a program that nobody watches, or that is none of CUDA' \
 	$'*vectorAdd no *CUPTI has told nothing\n0 passed, 1 failed*=> 1' "$(row <<<$'#!/bin/sh\necho')"
-matches 'memory of which peerpin has heard nothing' $'*vectorAdd no *there are no statistics\n0 passed, 1 failed*=> 1' \
+matches 'memory that peerpin has not intercepted' $'*vectorAdd no *there are no statistics\n0 passed, 1 failed*=> 1' \
 	"$(row <<<"${idle/begin 0x0 0 oracle %d/begin 0x0 0 oracle %d\\nallocation 0x1000 1 cuMemAlloc 1}")"
 
 # ---- times ----

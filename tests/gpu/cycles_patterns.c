@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* cycles_patterns.c -- how MPI programs use their buffers */
 #include "cycles.h"
+#include "../vmm.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -200,19 +201,14 @@ static void two_domains(int cycles)
 /* The driver refuses SYNC_MEMOPS on VMM memory; the client sees no error. */
 static void mapped(int cycles)
 {
-	CUmemAllocationProp properties = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-					   .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
-					   .allocFlags = { .gpuDirectRDMACapable = 1 } };
-	CUmemAccessDesc access = { .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
-				   .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
 	CUmemGenericAllocationHandle handle;
 	CUdeviceptr address;
 
 	must_cuda(cuMemAddressReserve(&address, 4 * MIB, 0, 0, 0));
-	must_cuda(cuMemCreate(&handle, 4 * MIB, &properties, 0));
+	must_cuda(cuMemCreate(&handle, 4 * MIB, &vmm_rdma, 0));
 	for (int cycle = 0; cycle < cycles; cycle++) {
 		must_cuda(cuMemMap(address, 4 * MIB, 0, handle, 0));
-		must_cuda(cuMemSetAccess(address, 4 * MIB, &access, 1));
+		must_cuda(cuMemSetAccess(address, 4 * MIB, &vmm_access, 1));
 		client_use(address, 4 * MIB, false);
 		client_use(address, 4 * MIB, true);
 		client_look(address, false);

@@ -9,6 +9,7 @@
 
 #include "keep.h"
 #include "statistic.h"
+#include "../vmm.h"
 
 #define MOST  65536
 #define BLOCK ((size_t)2 << 20)
@@ -97,12 +98,8 @@ static CUresult by_pitch(size_t size)
 
 static CUresult by_create(size_t size)
 {
-	CUmemAllocationProp properties = {
-		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-		.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE },
-	};
 	CUmemGenericAllocationHandle handle;
-	CUresult result = cuMemCreate(&handle, size, &properties, 0);
+	CUresult result = cuMemCreate(&handle, size, &vmm_plain, 0);
 
 	if (result == CUDA_SUCCESS)
 		must_cuda(cuMemRelease(handle));

@@ -15,6 +15,7 @@
 #include "memory/cuda_abi.h"
 #include "sim/adapter_verbs.h"
 #include "sim/sim_adapter.h"
+#include "../vmm.h"
 
 #define CYCLES 50
 #define TRIES  3
@@ -83,21 +84,16 @@ static void leave_to_worker(size_t size)
 static void map(size_t size)
 {
 	static const size_t unit = (size_t)2 << 20;
-	CUmemAllocationProp properties = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-					   .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
-					   .allocFlags = { .gpuDirectRDMACapable = 1 } };
-	CUmemAccessDesc access = { .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
-				   .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
 	CUmemGenericAllocationHandle handle;
 	CUdeviceptr address;
 	struct ibv_mr *mr;
 
 	size = (size + unit - 1) / unit * unit;
 	must_cuda(cuMemAddressReserve(&address, size, 0, 0, 0));
-	must_cuda(cuMemCreate(&handle, size, &properties, 0));
+	must_cuda(cuMemCreate(&handle, size, &vmm_rdma, 0));
 	must_cuda(cuMemMap(address, size, 0, handle, 0));
 	must_cuda(cuMemRelease(handle));
-	must_cuda(cuMemSetAccess(address, size, &access, 1));
+	must_cuda(cuMemSetAccess(address, size, &vmm_access, 1));
 	mr = registered(address, size);
 	must_cuda(cuMemUnmap(address, size));
 	must_cuda(cuMemAddressFree(address, size));

@@ -4,6 +4,7 @@
  * Run with the preload and without it.
  */
 #include "ends/ends.h"
+#include "../vmm.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -433,21 +434,16 @@ static void ended_with_its_context(void)
 
 static void unmapped_with_its_registration(void)
 {
-	static const CUmemAllocationProp capable = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-						     .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
-						     .allocFlags = { .gpuDirectRDMACapable = 1 } };
-	CUmemAccessDesc access = { .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
-				   .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
 	CUmemGenericAllocationHandle handle;
 	CUdeviceptr memory;
 
 	require_cuda(cuMemAddressReserve(&memory, 4 * UNIT, 0, 0, 0));
 	for (int i = 0; i < 2; i++) {
-		require_cuda(cuMemCreate(&handle, UNIT, &capable, 0));
+		require_cuda(cuMemCreate(&handle, UNIT, &vmm_rdma, 0));
 		require_cuda(cuMemMap(memory + (size_t)i * UNIT, UNIT, 0, handle, 0));
 		require_cuda(cuMemRelease(handle));
 	}
-	require_cuda(cuMemSetAccess(memory, 2 * UNIT, &access, 1));
+	require_cuda(cuMemSetAccess(memory, 2 * UNIT, &vmm_access, 1));
 	require(!ibv_reg_mr_iova(pd, (void *)memory, 3 * UNIT, memory + SIZE, ACCESS) &&
 		errno == EFAULT);
 	forwarded(memory, 2 * UNIT);

@@ -10,12 +10,10 @@ export PEERPIN_SUMMARY=0 PEERPIN_LOG_LEVEL=error PEERPIN_KEEP=1 LD_LIBRARY_PATH=
 export MATRIX_EXPORTER="$PWD/tests/intercept/exporter"
 # Leaks at the end of a test program are not under test.
 export ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0
-matrix=tests/intercept/.libs/matrix_paths
-[ -x "$matrix" ] || matrix=tests/intercept/matrix_paths
-next=tests/intercept/lookups
-[ -x tests/intercept/.libs/lookups ] && next=tests/intercept/.libs/lookups
 # shellcheck source=tests/launcher/checks
 . "${srcdir:-.}/tests/launcher/checks"
+matrix=$(built tests/intercept/matrix_paths)
+next=$(built tests/intercept/lookups)
 
 # seen NAME PRELOADS PATH: every call by that lookup path is intercepted
 seen() {
@@ -45,11 +43,11 @@ both 'an override that passes on to the next' "$chaining"
 # A dlsym that forwards to libc directly bypasses every library behind it: look-ups are then as
 # without peerpin, except that peerpin's exports are found without a driver. In front of it, peerpin
 # forwards to it.
-alike 'an override that goes past the next, in front' "$reaching:$library" '(cuMemFree_v2|ibv_cmd_reg_mr|mlx5dv_[a-z_]*):'
-alike 'an override that goes past the next, behind' "$library:$reaching"
-seen 'an override that goes past the next, behind' "$library:$reaching" linked
-seen 'an override that goes past the next, behind' "$library:$reaching" 'dlsym on a handle'
-seen 'an override that goes past the next, behind' "$library:$reaching" 'cuGetProcAddress_v2'
+alike 'an override that skips the next, in front' "$reaching:$library" '(cuMemFree_v2|ibv_cmd_reg_mr|mlx5dv_[a-z_]*):'
+alike 'an override that skips the next, behind' "$library:$reaching"
+seen 'an override that skips the next, behind' "$library:$reaching" linked
+seen 'an override that skips the next, behind' "$library:$reaching" 'dlsym on a handle'
+seen 'an override that skips the next, behind' "$library:$reaching" 'cuGetProcAddress_v2'
 
 for name in libjemalloc.so.2 libasan.so.8 libasan.so.6; do
     found=$(ldconfig -p 2>/dev/null | sed -n "s|.*\b$name .*x86-64.*=> ||p; s|.*\b$name .*AArch64.*=> ||p" | head -n 1)

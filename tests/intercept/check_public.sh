@@ -43,9 +43,9 @@ same 'the example without what peerpin does' '0 answered, 900 found, 100 registe
 same 'the example registers once and compares nothing, where nothing is registered ahead' \
 	'900 answered, 0 found, 100 registered, 0 tag checks' "$(example LD_PRELOAD="$library" PEERPIN_PREREGISTER=off)"
 # The number of background registrations depends on learning and on timing.
-for eager in async sync all; do
-	matches "the example compares nothing with PEERPIN_PREREGISTER=$eager" '* answered, 0 found, * registered, 0 tag checks' \
-		"$(example LD_PRELOAD="$library" PEERPIN_PREREGISTER=$eager)"
+for mode in async sync all; do
+	matches "the example compares nothing with PEERPIN_PREREGISTER=$mode" '* answered, 0 found, * registered, 0 tag checks' \
+		"$(example LD_PRELOAD="$library" PEERPIN_PREREGISTER=$mode)"
 done
 
 # compiles NAME WORDS...: without compiler messages

@@ -18,15 +18,15 @@
 #define MIB ((size_t)1 << 20)
 
 /* Interposes libc's function as a memory hook does; records the last released range. */
-static uintptr_t heard_from, heard_to;
+static uintptr_t advised_from, advised_to;
 
 int madvise(void *address, size_t length, int advice)
 {
 	if (advice == MADV_REMOVE || advice == MADV_DONTNEED) {
-		if ((uintptr_t)address < heard_from)
-			heard_from = (uintptr_t)address;
-		if ((uintptr_t)address + length > heard_to)
-			heard_to = (uintptr_t)address + length;
+		if ((uintptr_t)address < advised_from)
+			advised_from = (uintptr_t)address;
+		if ((uintptr_t)address + length > advised_to)
+			advised_to = (uintptr_t)address + length;
 	}
 	return (int)syscall(SYS_madvise, address, length, advice);
 }
@@ -43,13 +43,13 @@ void *calloc(size_t count, size_t size)
 
 static void listen(void)
 {
-	heard_from = UINTPTR_MAX;
-	heard_to = 0;
+	advised_from = UINTPTR_MAX;
+	advised_to = 0;
 }
 
-static bool has_heard(CUdeviceptr address, size_t size)
+static bool was_advised(CUdeviceptr address, size_t size)
 {
-	return heard_from <= address && address + size <= heard_to;
+	return advised_from <= address && address + size <= advised_to;
 }
 
 /* Bytes that the kernel keeps for device memory. */
@@ -95,7 +95,9 @@ static void set_up(void)
 	ck_assert_int_eq(cuCtxCreate_v2(&context, 0, device), CUDA_SUCCESS);
 }
 
-START_TEST(pages_of_whole_blocks_go_back_to_the_kernel)
+CASE(pages, .set_up = set_up);
+
+TEST(pages, pages_of_whole_blocks_go_back_to_the_kernel)
 {
 	CUdeviceptr address = allocate(8 * MIB);
 
@@ -103,11 +105,10 @@ START_TEST(pages_of_whole_blocks_go_back_to_the_kernel)
 	listen();
 	ck_assert_int_eq(cuMemFree_v2(address), CUDA_SUCCESS);
 	ck_assert_uint_eq(kept(), 0);
-	ck_assert(has_heard(address, 8 * MIB));
+	ck_assert(was_advised(address, 8 * MIB));
 }
-END_TEST
 
-START_TEST(pages_of_a_freed_granule_in_a_live_block_go_back_too)
+TEST(pages, pages_of_a_freed_granule_in_a_live_block_go_back_too)
 {
 	CUdeviceptr first = allocate(1000), large = allocate(512 * KIB), last = allocate(1000);
 	unsigned char byte;
@@ -115,7 +116,7 @@ START_TEST(pages_of_a_freed_granule_in_a_live_block_go_back_too)
 
 	listen();
 	ck_assert_int_eq(cuMemFree_v2(large), CUDA_SUCCESS);
-	ck_assert(has_heard(large, 512 * KIB));
+	ck_assert(was_advised(large, 512 * KIB));
 	/* Except the 2 granules that the neighbours use. */
 	ck_assert_uint_ge(before - kept(), (512 - 128) * KIB);
 	ck_assert_uint_gt(kept(), 0);
@@ -124,23 +125,23 @@ START_TEST(pages_of_a_freed_granule_in_a_live_block_go_back_too)
 	ck_assert_int_eq(cuMemcpyDtoH_v2(&byte, last, 1), CUDA_SUCCESS);
 	ck_assert_uint_eq(byte, 0x5a);
 }
-END_TEST
 
-START_TEST(a_neighbour_s_bytes_survive_a_free_on_its_page)
+TEST(pages, a_neighbour_s_bytes_survive_a_free_on_its_page)
 {
 	CUdeviceptr one = allocate(1000), other = allocate(1000);
 	unsigned char bytes[1000];
 
 	listen();
 	ck_assert_int_eq(cuMemFree_v2(one), CUDA_SUCCESS);
-	ck_assert(has_heard(one, 1000));
+	ck_assert(was_advised(one, 1000));
 	ck_assert_int_eq(cuMemcpyDtoH_v2(bytes, other, sizeof(bytes)), CUDA_SUCCESS);
 	for (size_t i = 0; i < sizeof(bytes); i++)
 		ck_assert_uint_eq(bytes[i], 0x5a);
 }
-END_TEST
 
-START_TEST(a_bad_setting_is_named_and_the_default_holds)
+CASE(settings);
+
+LOOP_TEST(settings, a_bad_setting_is_named_and_the_default_holds, 0, 8)
 {
 	static const char *const bad[] = { "",	 "x",	"-1",	"0",
 					   "1K", "64X", "64MM", "99999999999999999999" };
@@ -153,9 +154,8 @@ START_TEST(a_bad_setting_is_named_and_the_default_holds)
 	ck_assert_int_eq(cuDeviceTotalMem_v2(&total, device), CUDA_SUCCESS);
 	ck_assert_uint_eq(total, (size_t)8 << 30);
 }
-END_TEST
 
-START_TEST(its_memory_can_be_set)
+TEST(settings, its_memory_can_be_set)
 {
 	size_t total = 0;
 	CUdevice device;
@@ -170,9 +170,8 @@ START_TEST(its_memory_can_be_set)
 	ck_assert_int_eq(cuDeviceTotalMem_v2(&total, device), CUDA_SUCCESS);
 	ck_assert_uint_eq(total, 128 * MIB);
 }
-END_TEST
 
-START_TEST(access_to_pageable_memory_can_be_set)
+LOOP_TEST(settings, access_to_pageable_memory_can_be_set, 0, 2)
 {
 	int value = -1;
 
@@ -184,9 +183,8 @@ START_TEST(access_to_pageable_memory_can_be_set)
 		CUDA_SUCCESS);
 	ck_assert_int_eq(value, _i);
 }
-END_TEST
 
-START_TEST(dma_bufs_can_be_taken_away)
+LOOP_TEST(settings, dma_bufs_can_be_taken_away, 0, 2)
 {
 	CUdeviceptr address;
 	CUcontext context;
@@ -206,9 +204,8 @@ START_TEST(dma_bufs_can_be_taken_away)
 	ck_assert_int_eq(result, _i ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED);
 	ck_assert_int_eq(file >= 0, _i);
 }
-END_TEST
 
-START_TEST(devices_can_be_part_of_the_processor)
+LOOP_TEST(settings, devices_can_be_part_of_the_processor, 0, 2)
 {
 	int value = -1;
 
@@ -219,9 +216,8 @@ START_TEST(devices_can_be_part_of_the_processor)
 			 CUDA_SUCCESS);
 	ck_assert_int_eq(value, _i);
 }
-END_TEST
 
-START_TEST(a_green_context_exists_completely_or_not_at_all)
+TEST(settings, a_green_context_exists_completely_or_not_at_all)
 {
 	uint64_t resource[32];
 	CUdevResourceDesc description;
@@ -254,27 +250,5 @@ START_TEST(a_green_context_exists_completely_or_not_at_all)
 	ck_assert_ptr_nonnull(context);
 	ck_assert_int_eq(cuGreenCtxDestroy(green), CUDA_SUCCESS);
 }
-END_TEST
 
-int main(void)
-{
-	Suite *suite = suite_create("simulated driver");
-	TCase *pages = tcase_create("pages");
-	TCase *settings = tcase_create("settings");
-	TCase *contexts = tcase_create("contexts");
-
-	tcase_add_checked_fixture(pages, set_up, NULL);
-	tcase_add_test(pages, pages_of_whole_blocks_go_back_to_the_kernel);
-	tcase_add_test(pages, pages_of_a_freed_granule_in_a_live_block_go_back_too);
-	tcase_add_test(pages, a_neighbour_s_bytes_survive_a_free_on_its_page);
-	tcase_add_loop_test(settings, a_bad_setting_is_named_and_the_default_holds, 0, 8);
-	tcase_add_test(settings, its_memory_can_be_set);
-	tcase_add_loop_test(settings, access_to_pageable_memory_can_be_set, 0, 2);
-	tcase_add_loop_test(settings, dma_bufs_can_be_taken_away, 0, 2);
-	tcase_add_loop_test(settings, devices_can_be_part_of_the_processor, 0, 2);
-	suite_add_tcase(suite, pages);
-	tcase_add_test(contexts, a_green_context_exists_completely_or_not_at_all);
-	suite_add_tcase(suite, settings);
-	suite_add_tcase(suite, contexts);
-	return suite_run(suite);
-}
+SUITE("simulated driver")

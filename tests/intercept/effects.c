@@ -16,6 +16,7 @@
 #include "unit/preload.h"
 #include "unit/suite.h"
 #include "verbs/libibverbs.h"
+#include "../vmm.h"
 
 #define UNIT ((size_t)2 << 20)
 #define SIZE ((size_t)1 << 20)
@@ -55,17 +56,11 @@ static void *bypass(const char *name)
 
 /* ---- mappings ---- */
 
-static const CUmemAllocationProp capable = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-					     .requestedHandleTypes =
-						     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-					     .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
-					     .allocFlags = { .gpuDirectRDMACapable = 1 } };
-
 static void map(CUdeviceptr at)
 {
 	CUmemGenericAllocationHandle handle;
 
-	ck_cuda(cuMemCreate(&handle, UNIT, &capable, 0));
+	ck_cuda(cuMemCreate(&handle, UNIT, &vmm_shared, 0));
 	ck_cuda(cuMemMap(at, UNIT, 0, handle, 0));
 	ck_cuda(cuMemRelease(handle));
 }
@@ -86,7 +81,9 @@ static CUdeviceptr reserve(void)
 	return address;
 }
 
-START_TEST(a_mapping_is_registered_only_while_its_device_may_use_it)
+CASE(effects, .set_up = set_up);
+
+TEST(effects, a_mapping_is_registered_only_while_its_device_may_use_it)
 {
 	CUdeviceptr address = reserve();
 	struct ibv_mr *before, *served, *again;
@@ -114,7 +111,6 @@ START_TEST(a_mapping_is_registered_only_while_its_device_may_use_it)
 	ck_assert_uint_eq(standin_kernel_regions(), 0);
 	ck_assert_uint_eq(statistic("frees"), 1);
 }
-END_TEST
 
 static CUdeviceptr watched;
 static unsigned long long access_at_deregistration;
@@ -126,7 +122,7 @@ static void look_at_access(void)
 	cuMemGetAccess(&access_at_deregistration, &location, watched);
 }
 
-START_TEST(a_registration_goes_before_the_access_does)
+TEST(effects, a_registration_goes_before_the_access_does)
 {
 	struct ibv_mr *mr;
 
@@ -140,9 +136,8 @@ START_TEST(a_registration_goes_before_the_access_does)
 	ck_assert_uint_eq(access_at_deregistration, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 	ibv_dereg_mr(mr);
 }
-END_TEST
 
-START_TEST(access_of_another_device_changes_nothing)
+TEST(effects, access_of_another_device_changes_nothing)
 {
 	CUmemAccessDesc other = { .location = { CU_MEM_LOCATION_TYPE_DEVICE, device + 1 } };
 	CUdeviceptr address = reserve();
@@ -161,7 +156,6 @@ START_TEST(access_of_another_device_changes_nothing)
 	ck_assert_uint_eq(statistic("revoked"), 0);
 	ibv_dereg_mr(mr);
 }
-END_TEST
 
 /* Number of regions for `living` allocations, one of them requested, after the worker is idle. */
 static unsigned int settled_regions(unsigned int living)
@@ -174,7 +168,7 @@ static unsigned int settled_regions(unsigned int living)
 	return living;
 }
 
-START_TEST(one_unmap_ends_several_mappings_and_a_refused_one_none)
+TEST(effects, one_unmap_ends_several_mappings_and_a_refused_one_none)
 {
 	CUdeviceptr address = reserve(), plain;
 	unsigned int regions;
@@ -201,10 +195,9 @@ START_TEST(one_unmap_ends_several_mappings_and_a_refused_one_none)
 	ck_assert_uint_eq(standin_kernel_regions(), 0);
 	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
 }
-END_TEST
 
 /* A missed unmap that reaches past the range must not look like a refusal by the driver. */
-START_TEST(an_unmap_beside_a_missed_one_ends_its_own_mapping)
+TEST(effects, an_unmap_beside_a_missed_one_ends_its_own_mapping)
 {
 	__typeof__(cuMemUnmap) *unmap = (__typeof__(unmap))bypass("cuMemUnmap");
 	CUmemGenericAllocationHandle handle;
@@ -212,7 +205,7 @@ START_TEST(an_unmap_beside_a_missed_one_ends_its_own_mapping)
 	struct ibv_mr *mr;
 
 	map(address);
-	ck_cuda(cuMemCreate(&handle, 2 * UNIT, &capable, 0));
+	ck_cuda(cuMemCreate(&handle, 2 * UNIT, &vmm_shared, 0));
 	ck_cuda(cuMemMap(address + UNIT, 2 * UNIT, 0, handle, 0));
 	ck_cuda(cuMemRelease(handle));
 	set_access(address, 3, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
@@ -223,9 +216,8 @@ START_TEST(an_unmap_beside_a_missed_one_ends_its_own_mapping)
 	ck_assert_uint_eq(standin_kernel_regions(), 0);
 	ibv_dereg_mr(mr);
 }
-END_TEST
 
-START_TEST(other_memory_at_the_same_address_is_registered_anew)
+TEST(effects, other_memory_at_the_same_address_is_registered_anew)
 {
 	CUdeviceptr address = reserve();
 	struct ibv_mr *first, *second;
@@ -244,15 +236,14 @@ START_TEST(other_memory_at_the_same_address_is_registered_anew)
 	ibv_dereg_mr(first);
 	ibv_dereg_mr(second);
 }
-END_TEST
 
-START_TEST(releasing_a_handle_ends_no_mapping)
+TEST(effects, releasing_a_handle_ends_no_mapping)
 {
 	CUmemGenericAllocationHandle handle;
 	CUdeviceptr address = reserve();
 	struct ibv_mr *mr;
 
-	ck_cuda(cuMemCreate(&handle, UNIT, &capable, 0));
+	ck_cuda(cuMemCreate(&handle, UNIT, &vmm_shared, 0));
 	ck_cuda(cuMemMap(address, UNIT, 0, handle, 0));
 	set_access(address, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 	mr = registered(address, UNIT);
@@ -261,9 +252,8 @@ START_TEST(releasing_a_handle_ends_no_mapping)
 	ck_assert_uint_eq(statistic("frees"), 0);
 	ibv_dereg_mr(mr);
 }
-END_TEST
 
-START_TEST(a_reservation_ends_a_record_of_a_missed_free)
+TEST(effects, a_reservation_ends_a_record_of_a_missed_free)
 {
 	__typeof__(cuMemAddressFree) *give_back = (__typeof__(give_back))bypass("cuMemAddressFree");
 	__typeof__(cuMemUnmap) *unmap = (__typeof__(unmap))bypass("cuMemUnmap");
@@ -272,7 +262,7 @@ START_TEST(a_reservation_ends_a_record_of_a_missed_free)
 	struct ibv_mr *mr;
 	bool again = false;
 
-	ck_cuda(cuMemCreate(&handle, 8 * UNIT, &capable, 0));
+	ck_cuda(cuMemCreate(&handle, 8 * UNIT, &vmm_shared, 0));
 	ck_cuda(cuMemMap(address, 8 * UNIT, 0, handle, 0));
 	set_access(address, 8, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 	mr = registered(address, UNIT);
@@ -290,11 +280,10 @@ START_TEST(a_reservation_ends_a_record_of_a_missed_free)
 	ck_assert_uint_eq(standin_kernel_regions(), 0);
 	ibv_dereg_mr(mr);
 }
-END_TEST
 
 /* ---- other processes ---- */
 
-START_TEST(memory_of_another_process_ends_with_the_last_of_its_openings)
+TEST(effects, memory_of_another_process_ends_with_the_last_of_its_openings)
 {
 	FILE *exporter = popen(getenv("MATRIX_EXPORTER"), "r");
 	CUdeviceptr address, again;
@@ -316,11 +305,10 @@ START_TEST(memory_of_another_process_ends_with_the_last_of_its_openings)
 	ck_assert_uint_eq(statistic("frees"), 1);
 	pclose(exporter);
 }
-END_TEST
 
 /* Only the driver has the value of SYNC_MEMOPS after a query of the tokens, also for memory that
  * survives a free. */
-START_TEST(attributes_of_memory_that_survives_a_free_are_queried_anew)
+TEST(effects, attributes_of_memory_that_survives_a_free_are_queried_anew)
 {
 	const char *path = getenv("MATRIX_EXPORTER");
 	FILE *exporter = path ? popen(path, "r") : NULL;
@@ -346,9 +334,8 @@ START_TEST(attributes_of_memory_that_survives_a_free_are_queried_anew)
 	ck_assert_uint_eq(statistic("frees"), 0);
 	pclose(exporter);
 }
-END_TEST
 
-START_TEST(attributes_of_memory_that_loses_access_are_queried_anew)
+TEST(effects, attributes_of_memory_that_loses_access_are_queried_anew)
 {
 	CUdeviceptr address = reserve();
 	unsigned int sync = 9;
@@ -362,11 +349,10 @@ START_TEST(attributes_of_memory_that_loses_access_are_queried_anew)
 	ck_assert_uint_eq(sync, 1);
 	ck_assert_uint_eq(statistic("verify_disagreements"), 0);
 }
-END_TEST
 
 /* ---- streams ---- */
 
-START_TEST(a_free_into_a_capture_ends_nothing)
+TEST(effects, a_free_into_a_capture_ends_nothing)
 {
 	CUdeviceptr plain, pool, captured;
 	struct ibv_mr *mr;
@@ -390,9 +376,8 @@ START_TEST(a_free_into_a_capture_ends_nothing)
 	ck_assert_uint_eq(standin_kernel_regions(), 0);
 	ibv_dereg_mr(mr);
 }
-END_TEST
 
-START_TEST(a_free_that_a_capture_refuses_ends_nothing)
+TEST(effects, a_free_that_a_capture_refuses_ends_nothing)
 {
 	CUstreamCaptureMode mode;
 	CUdeviceptr address, pool;
@@ -428,10 +413,9 @@ START_TEST(a_free_that_a_capture_refuses_ends_nothing)
 	ck_assert_uint_eq(standin_kernel_regions(), 0);
 	ibv_dereg_mr(mr);
 }
-END_TEST
 
 /* A newer driver may have entry points that begin a capture and are not in the table. */
-START_TEST(after_a_missed_capture_queries_go_to_the_driver)
+TEST(effects, after_a_missed_capture_queries_go_to_the_driver)
 {
 	__typeof__(cuStreamBeginCapture_v2) *begin =
 		(__typeof__(begin))bypass("cuStreamBeginCapture_v2");
@@ -442,10 +426,10 @@ START_TEST(after_a_missed_capture_queries_go_to_the_driver)
 	ck_cuda(cuMemAlloc_v2(&address, SIZE));
 	ck_cuda(begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
 	ck_cuda(cuStreamEndCapture(stream, &graph));
-	for (int unseen = 0; unseen < 2; unseen++) {
+	for (int bypassing = 0; bypassing < 2; bypassing++) {
 		ck_cuda(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address));
-		ck_cuda((unseen ? begin : cuStreamBeginCapture_v2)(stream,
-								   CU_STREAM_CAPTURE_MODE_GLOBAL));
+		ck_cuda((bypassing ? begin : cuStreamBeginCapture_v2)(
+			stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
 		ck_assert_int_eq(
 			cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address),
 			CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
@@ -455,9 +439,8 @@ START_TEST(after_a_missed_capture_queries_go_to_the_driver)
 	ck_assert_uint_eq(statistic("verify_disagreements"), 0);
 	ck_cuda(cuMemFree_v2(address));
 }
-END_TEST
 
-START_TEST(a_capture_is_not_disturbed_by_registering)
+TEST(effects, a_capture_is_not_disturbed_by_registering)
 {
 	CUstreamCaptureStatus status;
 	CUdeviceptr address;
@@ -474,11 +457,10 @@ START_TEST(a_capture_is_not_disturbed_by_registering)
 	ck_assert_uint_eq(standin_kernel_regions(), 0);
 	ibv_dereg_mr(mr);
 }
-END_TEST
 
 /* ---- contexts ---- */
 
-START_TEST(the_end_of_a_context_leaves_pools_mappings_and_other_contexts)
+TEST(effects, the_end_of_a_context_leaves_pools_mappings_and_other_contexts)
 {
 	CUdeviceptr own, pool, mapped = reserve(), before;
 	struct ibv_mr *kept, *gone, *first;
@@ -507,7 +489,6 @@ START_TEST(the_end_of_a_context_leaves_pools_mappings_and_other_contexts)
 	ibv_dereg_mr(kept);
 	ibv_dereg_mr(gone);
 }
-END_TEST
 
 static CUdeviceptr late;
 
@@ -518,7 +499,7 @@ static void allocate_late(void)
 }
 
 /* Another thread, or a hook, may allocate before the driver's call. */
-START_TEST(an_allocation_while_its_context_ends_ends_with_it)
+LOOP_TEST(effects, an_allocation_while_its_context_ends_ends_with_it, 0, 2)
 {
 	CUcontext other;
 	CUdeviceptr address;
@@ -539,9 +520,8 @@ START_TEST(an_allocation_while_its_context_ends_ends_with_it)
 	ck_assert_uint_eq(statistic("verify_disagreements"), 0);
 	ibv_dereg_mr(mr);
 }
-END_TEST
 
-START_TEST(a_refused_end_of_a_context_leaves_its_memory_recorded)
+LOOP_TEST(effects, a_refused_end_of_a_context_leaves_its_memory_recorded, 0, 2)
 {
 	struct ibv_mr *before, *after;
 	CUdeviceptr address;
@@ -561,9 +541,8 @@ START_TEST(a_refused_end_of_a_context_leaves_its_memory_recorded)
 	ibv_dereg_mr(before);
 	ibv_dereg_mr(after);
 }
-END_TEST
 
-START_TEST(a_context_ends_with_its_last_attachment_or_retain)
+TEST(effects, a_context_ends_with_its_last_attachment_or_retain)
 {
 	CUcontext attached, primary;
 	CUdeviceptr address;
@@ -584,10 +563,9 @@ START_TEST(a_context_ends_with_its_last_attachment_or_retain)
 	ck_cuda(cuDevicePrimaryCtxRelease(device));
 	ck_assert_uint_eq(statistic("frees"), 2);
 }
-END_TEST
 
 /* Undocumented: the memory without a context that a reset frees. A missed free simulates it. */
-START_TEST(after_a_reset_memory_without_a_context_is_checked_with_the_driver)
+LOOP_TEST(effects, after_a_reset_memory_without_a_context_is_checked_with_the_driver, 0, 2)
 {
 	__typeof__(cuMemUnmap) *unmap = (__typeof__(unmap))bypass("cuMemUnmap");
 	CUdeviceptr gone = reserve(), kept = reserve();
@@ -607,11 +585,10 @@ START_TEST(after_a_reset_memory_without_a_context_is_checked_with_the_driver)
 	ibv_dereg_mr(of_gone);
 	ibv_dereg_mr(of_kept);
 }
-END_TEST
 
 /* ---- the driver's answers (matrix/ calls each function by each lookup path) ---- */
 
-START_TEST(errors_are_the_driver_s_and_record_nothing)
+TEST(effects, errors_are_the_driver_s_and_record_nothing)
 {
 	CUdeviceptr address = 0x1234;
 
@@ -633,9 +610,8 @@ START_TEST(errors_are_the_driver_s_and_record_nothing)
 	ck_assert_uint_eq(statistic("allocations"), 1);
 	ck_assert_uint_eq(statistic("frees"), 1);
 }
-END_TEST
 
-START_TEST(a_forked_child_finds_the_driver_s_own_functions)
+TEST(effects, a_forked_child_finds_the_driver_s_own_functions)
 {
 	void *library = dlopen("libcuda.so.1", RTLD_NOW);
 	CUdeviceptr address;
@@ -653,9 +629,8 @@ START_TEST(a_forked_child_finds_the_driver_s_own_functions)
 	ck_cuda(cuMemFree_v2(address));
 	ck_assert_uint_eq(statistic("frees"), 1);
 }
-END_TEST
 
-START_TEST(look_ups_answer_as_without_the_library)
+TEST(effects, look_ups_answer_as_without_the_library)
 {
 	void *library = dlopen("libcuda.so.1", RTLD_NOW), *again = library;
 	__typeof__(cuGetProcAddress_v2) *proc_address =
@@ -672,11 +647,10 @@ START_TEST(look_ups_answer_as_without_the_library)
 	ck_cuda(proc_address("cuGetProcAddress", &again, 12000, 0, NULL));
 	ck_assert_ptr_eq(again, (void *)proc_address);
 }
-END_TEST
 
 /* ---- forms of registration ---- */
 
-START_TEST(a_client_s_own_dmabuf_is_identified_by_its_export)
+TEST(effects, a_client_s_own_dmabuf_is_identified_by_its_export)
 {
 	CUdeviceptr address;
 	struct ibv_mr *mr;
@@ -706,7 +680,6 @@ START_TEST(a_client_s_own_dmabuf_is_identified_by_its_export)
 	ck_assert_uint_eq(statistic("bypassed_freed"), 1);
 	close(copy);
 }
-END_TEST
 
 static unsigned int descriptors(void)
 {
@@ -717,7 +690,7 @@ static unsigned int descriptors(void)
 	return open;
 }
 
-START_TEST(memory_is_registered_by_dmabuf_where_gpu_and_adapter_have_it)
+TEST(effects, memory_is_registered_by_dmabuf_where_gpu_and_adapter_have_it)
 {
 	unsigned int open = descriptors();
 	CUdeviceptr address;
@@ -741,9 +714,8 @@ START_TEST(memory_is_registered_by_dmabuf_where_gpu_and_adapter_have_it)
 	ck_cuda(cuMemFree_v2(address));
 	ck_assert_uint_eq(standin_kernel_regions(), 0);
 }
-END_TEST
 
-START_TEST(extended_registrations_are_served_and_imports_and_devx_counted_and_forwarded)
+TEST(effects, extended_registrations_are_served_and_imports_and_devx_counted_and_forwarded)
 {
 	struct ibv_mr_init_attr attributes = { .length = SIZE, .comp_mask = 2 };
 	struct mlx5dv_devx_umem_in in = { .size = SIZE };
@@ -770,7 +742,6 @@ START_TEST(extended_registrations_are_served_and_imports_and_devx_counted_and_fo
 	ck_assert_uint_eq(statistic("requests"), 3);
 	ck_cuda(cuMemFree_v2(address));
 }
-END_TEST
 
 /* ---- GPUs that are part of the processor ---- */
 
@@ -786,7 +757,14 @@ static CUresult allocate_host(int way, void **address)
 	return way ? cuMemAllocHost_v2(address, SIZE) : cuMemHostAlloc(address, SIZE, 0);
 }
 
-START_TEST(host_memory_of_an_integrated_gpu_is_registered_in_the_background)
+static bool preregister_is_default(void)
+{
+	return !getenv("PEERPIN_PREREGISTER");
+}
+
+CASE(integrated, .set_up = set_up_integrated, .applies = preregister_is_default);
+
+LOOP_TEST(integrated, host_memory_of_an_integrated_gpu_is_registered_in_the_background, 0, 2)
 {
 	void *pages = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	unsigned int regions;
@@ -811,9 +789,15 @@ START_TEST(host_memory_of_an_integrated_gpu_is_registered_in_the_background)
 	ck_assert_uint_eq(statistic("deregistrations"), 1);
 	ck_assert_uint_eq(standin_kernel_regions(), regions);
 }
-END_TEST
 
-START_TEST(verification_finds_a_missed_free)
+static bool verifies(void)
+{
+	return getenv("PEERPIN_VERIFY");
+}
+
+CASE(verify, .set_up = set_up, .applies = verifies);
+
+TEST(verify, verification_finds_a_missed_free)
 {
 	CUdeviceptr address, again;
 	CUresult (*bypassing_free)(CUdeviceptr);
@@ -833,7 +817,6 @@ START_TEST(verification_finds_a_missed_free)
 	ck_cuda(cuMemFree_v2(again));
 	ck_assert_uint_eq(statistic("verify_disagreements"), 1);
 }
-END_TEST
 
 /* ---- all at once ---- */
 
@@ -892,7 +875,7 @@ static void *begin_and_end(void *argument)
 	return NULL;
 }
 
-START_TEST(many_threads_allocate_and_free_memory_of_all_kinds)
+TEST(effects, many_threads_allocate_and_free_memory_of_all_kinds)
 {
 	pthread_t threads[4];
 
@@ -908,53 +891,5 @@ START_TEST(many_threads_allocate_and_free_memory_of_all_kinds)
 	ck_assert_uint_eq(statistic("internal_errors"), 0);
 	ck_assert_uint_eq(standin_kernel_regions(), 0);
 }
-END_TEST
 
-int main(void)
-{
-	Suite *suite = suite_create("effects");
-	TCase *tests = tcase_create("effects"), *integrated = tcase_create("integrated");
-
-	tcase_add_checked_fixture(tests, set_up, NULL);
-	tcase_set_timeout(tests, 120);
-	tcase_add_test(tests, a_mapping_is_registered_only_while_its_device_may_use_it);
-	tcase_add_test(tests, a_registration_goes_before_the_access_does);
-	tcase_add_test(tests, access_of_another_device_changes_nothing);
-	tcase_add_test(tests, one_unmap_ends_several_mappings_and_a_refused_one_none);
-	tcase_add_test(tests, an_unmap_beside_a_missed_one_ends_its_own_mapping);
-	tcase_add_test(tests, other_memory_at_the_same_address_is_registered_anew);
-	tcase_add_test(tests, releasing_a_handle_ends_no_mapping);
-	tcase_add_test(tests, a_reservation_ends_a_record_of_a_missed_free);
-	tcase_add_test(tests, memory_of_another_process_ends_with_the_last_of_its_openings);
-	tcase_add_test(tests, attributes_of_memory_that_survives_a_free_are_queried_anew);
-	tcase_add_test(tests, attributes_of_memory_that_loses_access_are_queried_anew);
-	tcase_add_test(tests, a_free_into_a_capture_ends_nothing);
-	tcase_add_test(tests, a_free_that_a_capture_refuses_ends_nothing);
-	tcase_add_test(tests, after_a_missed_capture_queries_go_to_the_driver);
-	tcase_add_test(tests, a_capture_is_not_disturbed_by_registering);
-	tcase_add_test(tests, the_end_of_a_context_leaves_pools_mappings_and_other_contexts);
-	tcase_add_loop_test(tests, an_allocation_while_its_context_ends_ends_with_it, 0, 2);
-	tcase_add_loop_test(tests, a_refused_end_of_a_context_leaves_its_memory_recorded, 0, 2);
-	tcase_add_test(tests, a_context_ends_with_its_last_attachment_or_retain);
-	tcase_add_loop_test(
-		tests, after_a_reset_memory_without_a_context_is_checked_with_the_driver, 0, 2);
-	tcase_add_test(tests, errors_are_the_driver_s_and_record_nothing);
-	tcase_add_test(tests, a_forked_child_finds_the_driver_s_own_functions);
-	tcase_add_test(tests, look_ups_answer_as_without_the_library);
-	tcase_add_test(tests, a_client_s_own_dmabuf_is_identified_by_its_export);
-	tcase_add_test(tests, memory_is_registered_by_dmabuf_where_gpu_and_adapter_have_it);
-	tcase_add_test(
-		tests,
-		extended_registrations_are_served_and_imports_and_devx_counted_and_forwarded);
-	tcase_add_test(tests, many_threads_allocate_and_free_memory_of_all_kinds);
-	if (getenv("PEERPIN_VERIFY"))
-		tcase_add_test(tests, verification_finds_a_missed_free);
-	suite_add_tcase(suite, tests);
-	tcase_add_checked_fixture(integrated, set_up_integrated, NULL);
-	if (!getenv("PEERPIN_PREREGISTER"))
-		tcase_add_loop_test(
-			integrated,
-			host_memory_of_an_integrated_gpu_is_registered_in_the_background, 0, 2);
-	suite_add_tcase(suite, integrated);
-	return suite_run(suite);
-}
+SUITE("effects")

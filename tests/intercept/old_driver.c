@@ -17,16 +17,17 @@ static void set_up(void)
 	ck_assert_msg(library, "%s", dlerror());
 }
 
+CASE(old_driver, .set_up = set_up);
+
 /* First: a look-up resolves the driver's functions. */
-START_TEST(a_name_that_is_found_leaves_no_error)
+TEST(old_driver, a_name_that_is_found_leaves_no_error)
 {
 	dlerror();
 	ck_assert_ptr_nonnull(dlsym(library, "cuMemFree_v2"));
 	ck_assert_ptr_null(dlerror());
 }
-END_TEST
 
-START_TEST(a_name_that_the_driver_lacks_is_not_offered)
+TEST(old_driver, a_name_that_the_driver_lacks_is_not_offered)
 {
 	static const char *const lacking[] = { "cuGetProcAddress_v2", "cuGetProcAddress",
 					       "cuMemFreeAsync", "cuMemFree" };
@@ -40,9 +41,8 @@ START_TEST(a_name_that_the_driver_lacks_is_not_offered)
 		ck_assert_msg(strstr(error, lacking[i]), "%s: %s", lacking[i], error);
 	}
 }
-END_TEST
 
-START_TEST(present_functions_are_intercepted_and_memory_counts_as_capable)
+TEST(old_driver, present_functions_are_intercepted_and_memory_counts_as_capable)
 {
 	__typeof__(cuMemAlloc_v2) *allocate = (__typeof__(allocate))dlsym(library, "cuMemAlloc_v2");
 	__typeof__(cuMemFree_v2) *release = (__typeof__(release))dlsym(library, "cuMemFree_v2");
@@ -54,17 +54,5 @@ START_TEST(present_functions_are_intercepted_and_memory_counts_as_capable)
 	ck_assert_int_eq(release(address), CUDA_SUCCESS);
 	ck_assert_uint_eq(statistic("frees"), 1);
 }
-END_TEST
 
-int main(void)
-{
-	Suite *suite = suite_create("old driver");
-	TCase *tests = tcase_create("old driver");
-
-	tcase_add_checked_fixture(tests, set_up, NULL);
-	tcase_add_test(tests, a_name_that_is_found_leaves_no_error);
-	tcase_add_test(tests, a_name_that_the_driver_lacks_is_not_offered);
-	tcase_add_test(tests, present_functions_are_intercepted_and_memory_counts_as_capable);
-	suite_add_tcase(suite, tests);
-	return suite_run(suite);
-}
+SUITE("old driver")

@@ -23,8 +23,10 @@ static bool is_known(void)
 	return !strcmp(library, "known") || !strcmp(library, "newest");
 }
 
+CASE(versions);
+
 /* The kernel of each of these libraries fills the handle correctly. */
-START_TEST(only_known_versions_are_served)
+TEST(versions, only_known_versions_are_served)
 {
 	struct ibv_context *device = standin_open_device();
 	bool known = is_known();
@@ -58,10 +60,9 @@ START_TEST(only_known_versions_are_served)
 	ck_assert_int_eq(cuMemFree_v2(address), CUDA_SUCCESS);
 	ck_assert_uint_eq(standin_kernel_regions(), 0);
 }
-END_TEST
 
 /* The offset of the context differs between versions. */
-START_TEST(a_closed_device_has_nothing_of_ours_left)
+TEST(versions, a_closed_device_has_nothing_of_ours_left)
 {
 	struct ibv_context *device = standin_open_device();
 	CUdeviceptr address;
@@ -82,10 +83,9 @@ START_TEST(a_closed_device_has_nothing_of_ours_left)
 	ck_assert_int_eq(cuMemFree_v2(address), CUDA_SUCCESS);
 	ck_assert_uint_eq(standin_counts.unknown, 0);
 }
-END_TEST
 
 /* A version that has the argument uses it; dma-bufs are known in both. */
-START_TEST(attributes_of_the_provider_s_own_count_where_the_library_has_them)
+TEST(versions, attributes_of_the_provider_s_own_count_where_the_library_has_them)
 {
 	struct ibv_pd *pd = ibv_alloc_pd(standin_open_device());
 	CUdeviceptr address;
@@ -113,17 +113,9 @@ START_TEST(attributes_of_the_provider_s_own_count_where_the_library_has_them)
 	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
 	close(file);
 }
-END_TEST
 
 int main(int count, char **arguments)
 {
-	Suite *suite = suite_create("versions of libibverbs");
-	TCase *tests = tcase_create("versions");
-
 	library = count > 1 ? arguments[1] : "known";
-	tcase_add_test(tests, only_known_versions_are_served);
-	tcase_add_test(tests, a_closed_device_has_nothing_of_ours_left);
-	tcase_add_test(tests, attributes_of_the_provider_s_own_count_where_the_library_has_them);
-	suite_add_tcase(suite, tests);
-	return suite_run(suite);
+	return suite_main("versions of libibverbs");
 }

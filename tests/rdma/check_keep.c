@@ -37,6 +37,7 @@ static void open_all(void)
 
 static void close_all(void)
 {
+	gpu_close();
 	ck_assert_int_eq(ibv_dereg_mr(host), 0);
 	ck_assert_int_eq(loopback_kernel_regions(), 0);
 	ck_assert_uint_eq(statistic("internal_errors"), 0);
@@ -76,12 +77,13 @@ static uint64_t allocate_again(uint64_t address)
 	return address;
 }
 
-START_TEST(a_client_mr_held_across_free_and_reuse_reaches_the_new_allocation)
+CASE(keys, .set_up = open_all, .tear_down = close_all);
+
+TEST(keys, a_client_mr_held_across_free_and_reuse_reaches_the_new_allocation)
 {
 	uint64_t address;
 	struct ibv_mr *mr, *later;
 
-	open_all();
 	address = gpu_allocate(PIECE);
 	mr = must_register(address, PIECE);
 	for (int round = 0; round < 3; round++) {
@@ -109,18 +111,14 @@ START_TEST(a_client_mr_held_across_free_and_reuse_reaches_the_new_allocation)
 	ck_assert_int_eq(write_by(later->rkey, address, 0xb0), IBV_WC_SUCCESS);
 	ck_assert_int_eq(ibv_dereg_mr(later), 0);
 	gpu_free(address);
-	gpu_close();
-	close_all();
 }
-END_TEST
 
-START_TEST(a_registration_without_client_mrs_serves_the_next_allocation)
+TEST(keys, a_registration_without_client_mrs_serves_the_next_allocation)
 {
 	uint64_t address;
 	struct ibv_mr *mr;
 	uint32_t key;
 
-	open_all();
 	address = gpu_allocate(PIECE);
 	mr = must_register(address, PIECE);
 	key = mr->rkey;
@@ -142,20 +140,16 @@ START_TEST(a_registration_without_client_mrs_serves_the_next_allocation)
 	ck_assert_uint_eq(statistic("deregistrations"), 0);
 	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
 	gpu_free(address);
-	gpu_close();
-	close_all();
 }
-END_TEST
 
 /* ---- releases: the key is dead at the adapter; the deregistration of the client MR succeeds ----
  */
 
-START_TEST(a_key_lives_within_the_limit_and_is_dead_beyond_it)
+TEST(keys, a_key_lives_within_the_limit_and_is_dead_beyond_it)
 {
 	uint64_t address[KEPT + 1];
 	struct ibv_mr *mr[KEPT + 1];
 
-	open_all();
 	for (int i = 0; i <= KEPT; i++) {
 		address[i] = gpu_allocate(PIECE);
 		mr[i] = must_register(address[i], PIECE);
@@ -178,10 +172,7 @@ START_TEST(a_key_lives_within_the_limit_and_is_dead_beyond_it)
 	for (int i = 0; i <= KEPT; i++)
 		ck_assert_int_eq(ibv_dereg_mr(mr[i]), 0);
 	ck_assert_uint_eq(statistic("late_deregistrations"), 1);
-	gpu_close();
-	close_all();
 }
-END_TEST
 
 /* More than the driver has without the kept piece. */
 static uint64_t allocate_most(void)
@@ -205,12 +196,12 @@ static uint64_t end_the_context(void)
 /* Each returns new memory, at the address of the kept piece. */
 static uint64_t (*const releases[])(void) = { trim_and_allocate, allocate_most, end_the_context };
 
-START_TEST(the_key_of_released_memory_does_not_reach_the_next_allocation_at_the_address)
+LOOP_TEST(keys, the_key_of_released_memory_does_not_reach_the_next_allocation_at_the_address, 0,
+	  sizeof(releases) / sizeof(releases[0]))
 {
 	uint64_t address, again;
 	struct ibv_mr *mr;
 
-	open_all();
 	address = gpu_allocate(PIECE);
 	mr = must_register(address, PIECE);
 	gpu_free(address);
@@ -226,21 +217,24 @@ START_TEST(the_key_of_released_memory_does_not_reach_the_next_allocation_at_the_
 	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
 	ck_assert_uint_eq(statistic("late_deregistrations"), 1);
 	gpu_free(again);
-	gpu_close();
-	close_all();
 }
-END_TEST
 
 /* ---- others ---- */
 
-START_TEST(kept_memory_takes_no_room_from_registrations)
+/* The kernel takes no work requests by a file that was opened with other capabilities. */
+static void open_with_limit(void)
+{
+	loopback_limit_pinned(2 * PIECE);
+	open_all();
+}
+
+CASE(limit, .set_up = open_with_limit, .tear_down = close_all);
+
+TEST(limit, kept_memory_takes_no_room_from_registrations)
 {
 	uint64_t kept, larger;
 	struct ibv_mr *held, *mr;
 
-	/* The kernel takes no work requests by a file that was opened with other capabilities. */
-	loopback_limit_pinned(2 * PIECE);
-	open_all();
 	kept = gpu_allocate(PIECE);
 	larger = gpu_allocate(PIECE + MIB);
 	held = must_register(kept, PIECE);
@@ -252,19 +246,15 @@ START_TEST(kept_memory_takes_no_room_from_registrations)
 	ck_assert_int_eq(ibv_dereg_mr(held), 0);
 	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
 	gpu_free(larger);
-	gpu_close();
-	close_all();
 }
-END_TEST
 
-START_TEST(a_forked_child_leaves_kept_memory_and_its_registration_alone)
+TEST(keys, a_forked_child_leaves_kept_memory_and_its_registration_alone)
 {
 	uint64_t address;
 	struct ibv_mr *mr;
 	int status;
 	pid_t child;
 
-	open_all();
 	address = gpu_allocate(PIECE);
 	mr = must_register(address, PIECE);
 	gpu_free(address);
@@ -277,25 +267,6 @@ START_TEST(a_forked_child_leaves_kept_memory_and_its_registration_alone)
 	ck_assert_int_eq(write_by(mr->rkey, address, 0xa0), IBV_WC_SUCCESS);
 	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
 	gpu_free(address);
-	gpu_close();
-	close_all();
 }
-END_TEST
 
-int main(void)
-{
-	Suite *suite = suite_create("kept memory on a real adapter");
-	TCase *tests = tcase_create("keys");
-
-	tcase_set_timeout(tests, 120);
-	tcase_add_test(tests, a_client_mr_held_across_free_and_reuse_reaches_the_new_allocation);
-	tcase_add_test(tests, a_registration_without_client_mrs_serves_the_next_allocation);
-	tcase_add_test(tests, a_key_lives_within_the_limit_and_is_dead_beyond_it);
-	tcase_add_loop_test(
-		tests, the_key_of_released_memory_does_not_reach_the_next_allocation_at_the_address,
-		0, sizeof(releases) / sizeof(releases[0]));
-	tcase_add_test(tests, kept_memory_takes_no_room_from_registrations);
-	tcase_add_test(tests, a_forked_child_leaves_kept_memory_and_its_registration_alone);
-	suite_add_tcase(suite, tests);
-	return suite_run(suite);
-}
+SUITE("kept memory on a real adapter")

@@ -120,7 +120,9 @@ static void *exchange(void *argument)
 	return NULL;
 }
 
-START_TEST(data_through_keys_is_right_while_addresses_are_reused)
+CASE(traffic, .timeout = 300);
+
+TEST(traffic, data_through_keys_is_right_while_addresses_are_reused)
 {
 	struct traffic traffic[3];
 	pthread_t threads[3];
@@ -143,11 +145,12 @@ START_TEST(data_through_keys_is_right_while_addresses_are_reused)
 	ck_assert_uint_eq(statistic("pinned_bytes"), 0);
 	ck_assert_int_eq(loopback_kernel_regions(), 0);
 }
-END_TEST
+
+CASE(room);
 
 /* ---- no room ---- */
 
-START_TEST(an_adapter_out_of_room_is_given_some)
+TEST(room, an_adapter_out_of_room_is_given_some)
 {
 	struct loopback loopback;
 	uint64_t buffers[8];
@@ -170,9 +173,8 @@ START_TEST(an_adapter_out_of_room_is_given_some)
 	ck_assert_int_le(loopback_kernel_regions(), 4);
 	loopback_close(&loopback);
 }
-END_TEST
 
-START_TEST(a_client_s_own_registration_does_not_fail_for_idle_regions)
+TEST(room, a_client_s_own_registration_does_not_fail_for_idle_regions)
 {
 	struct loopback loopback;
 	char *host = malloc(6 * MIB);
@@ -200,9 +202,8 @@ START_TEST(a_client_s_own_registration_does_not_fail_for_idle_regions)
 	free(host);
 	loopback_close(&loopback);
 }
-END_TEST
 
-START_TEST(an_impossible_size_fails_as_without_the_library)
+TEST(room, an_impossible_size_fails_as_without_the_library)
 {
 	struct loopback loopback;
 	uint64_t address;
@@ -223,21 +224,5 @@ START_TEST(an_impossible_size_fails_as_without_the_library)
 	ck_assert_int_eq(loopback_kernel_regions(), 0);
 	loopback_close(&loopback);
 }
-END_TEST
 
-int main(void)
-{
-	Suite *suite = suite_create("pressure on a real adapter");
-	TCase *traffic = tcase_create("traffic");
-	TCase *room = tcase_create("room");
-
-	tcase_set_timeout(traffic, 300);
-	tcase_add_test(traffic, data_through_keys_is_right_while_addresses_are_reused);
-	suite_add_tcase(suite, traffic);
-	tcase_set_timeout(room, 120);
-	tcase_add_test(room, an_adapter_out_of_room_is_given_some);
-	tcase_add_test(room, a_client_s_own_registration_does_not_fail_for_idle_regions);
-	tcase_add_test(room, an_impossible_size_fails_as_without_the_library);
-	suite_add_tcase(suite, room);
-	return suite_run(suite);
-}
+SUITE("pressure on a real adapter")

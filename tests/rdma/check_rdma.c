@@ -50,18 +50,32 @@ static const struct memory {
 	void (*end)(uint64_t address);
 } memories[] = { { gpu_allocate, gpu_free }, { gpu_map, gpu_unmap } };
 
-START_TEST(a_stale_address_gets_a_new_registration_and_the_old_key_is_dead)
+static struct loopback loopback;
+
+static void open_all(void)
+{
+	gpu_open();
+	loopback_open(&loopback);
+}
+
+static void close_all(void)
+{
+	loopback_close(&loopback);
+}
+
+CASE(clients, .set_up = open_all, .tear_down = close_all);
+/* Tests that open the device themselves. */
+CASE(devices, .set_up = gpu_open);
+
+LOOP_TEST(clients, a_stale_address_gets_a_new_registration_and_the_old_key_is_dead, 0, 2)
 {
 	static char message[4096] = "written by the adapter";
 	char readback[sizeof(message)];
-	struct loopback loopback;
 	struct ibv_mr *first, *second, *source;
 	uint64_t address, again;
 	const struct memory *memory = &memories[_i];
 	uint32_t old_key;
 
-	gpu_open();
-	loopback_open(&loopback);
 	source = ibv_reg_mr(loopback.pd, message, sizeof(message), IBV_ACCESS_LOCAL_WRITE);
 	ck_assert_ptr_nonnull(source);
 
@@ -112,18 +126,13 @@ START_TEST(a_stale_address_gets_a_new_registration_and_the_old_key_is_dead)
 	memory->end(again);
 	ck_assert_int_eq(ibv_dereg_mr(source), 0);
 	ck_assert_int_eq(loopback_kernel_regions(), 0);
-	loopback_close(&loopback);
 }
-END_TEST
 
-START_TEST(a_hit_reaches_no_kernel_object_of_its_own)
+TEST(clients, a_hit_reaches_no_kernel_object_of_its_own)
 {
-	struct loopback loopback;
 	struct ibv_mr *handles[8];
 	uint64_t address;
 
-	gpu_open();
-	loopback_open(&loopback);
 	address = gpu_allocate(4 * MIB);
 	for (int i = 0; i < 8; i++) {
 		handles[i] =
@@ -139,17 +148,12 @@ START_TEST(a_hit_reaches_no_kernel_object_of_its_own)
 	ck_assert_int_eq(loopback_kernel_regions(), 1);
 	gpu_free(address);
 	ck_assert_int_eq(loopback_kernel_regions(), 0);
-	loopback_close(&loopback);
 }
-END_TEST
 
-START_TEST(allocations_after_the_first_request_are_registered_in_the_background)
+TEST(clients, allocations_after_the_first_request_are_registered_in_the_background)
 {
-	struct loopback loopback;
 	uint64_t first, later[4];
 
-	gpu_open();
-	loopback_open(&loopback);
 	first = gpu_allocate(MIB);
 	ck_assert_int_eq(ibv_dereg_mr(must_register(loopback.pd, first, MIB)), 0);
 	for (size_t i = 0; i < 4; i++)
@@ -160,19 +164,14 @@ START_TEST(allocations_after_the_first_request_are_registered_in_the_background)
 				 0);
 	ck_assert_uint_eq(statistic("hits"), 4);
 	ck_assert_uint_eq(statistic("synchronous"), 1);
-	loopback_close(&loopback);
 }
-END_TEST
 
-START_TEST(registered_memory_does_not_keep_a_protection_domain_busy)
+TEST(clients, registered_memory_does_not_keep_a_protection_domain_busy)
 {
-	struct loopback loopback;
 	struct ibv_mr *held;
 	struct ibv_pd *pd;
 	uint64_t address;
 
-	gpu_open();
-	loopback_open(&loopback);
 	pd = ibv_alloc_pd(loopback.context);
 	ck_assert_ptr_nonnull(pd);
 	address = gpu_allocate(MIB);
@@ -190,17 +189,14 @@ START_TEST(registered_memory_does_not_keep_a_protection_domain_busy)
 	ck_assert_uint_eq(statistic("synchronous"), 2);
 	ck_assert_int_eq(ibv_dereg_mr(held), 0);
 	ck_assert_int_eq(ibv_dealloc_pd(pd), 0);
-	loopback_close(&loopback);
 }
-END_TEST
 
-START_TEST(a_device_can_be_closed_with_everything_on_it)
+TEST(devices, a_device_can_be_closed_with_everything_on_it)
 {
 	struct ibv_context *context;
 	struct ibv_pd *pd;
 	uint64_t address;
 
-	gpu_open();
 	context = loopback_open_device();
 	pd = ibv_alloc_pd(context);
 	ck_assert_ptr_nonnull(pd);
@@ -212,32 +208,23 @@ START_TEST(a_device_can_be_closed_with_everything_on_it)
 	gpu_free(address);
 	ck_assert_uint_eq(statistic("deregistrations"), 1);
 }
-END_TEST
 
-START_TEST(the_end_of_a_context_ends_the_registrations_of_its_memory)
+TEST(clients, the_end_of_a_context_ends_the_registrations_of_its_memory)
 {
-	struct loopback loopback;
 	struct ibv_mr *mr;
 
-	gpu_open();
-	loopback_open(&loopback);
 	mr = must_register(loopback.pd, gpu_allocate(MIB), MIB);
 	ck_assert_int_eq(loopback_kernel_regions(), 1);
 	gpu_close();
 	ck_assert_int_eq(loopback_kernel_regions(), 0);
 	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
-	loopback_close(&loopback);
 }
-END_TEST
 
-START_TEST(host_memory_is_registered_as_ever)
+TEST(clients, host_memory_is_registered_as_ever)
 {
-	struct loopback loopback;
 	struct ibv_mr *mr;
 	char *memory = malloc(MIB);
 
-	gpu_open();
-	loopback_open(&loopback);
 	gpu_allocate(MIB);
 	mr = must_register(loopback.pd, (uint64_t)(uintptr_t)memory, MIB);
 	ck_assert_int_eq(loopback_kernel_regions(), 1);
@@ -249,20 +236,15 @@ START_TEST(host_memory_is_registered_as_ever)
 	ck_assert_ptr_null(ibv_reg_mr(loopback.pd, (void *)4096, 4096, ACCESS));
 	ck_assert_int_eq(errno, EFAULT);
 	free(memory);
-	loopback_close(&loopback);
 }
-END_TEST
 
-START_TEST(a_forked_child_leaves_its_parent_s_registrations_alone)
+TEST(clients, a_forked_child_leaves_its_parent_s_registrations_alone)
 {
-	struct loopback loopback;
 	struct ibv_mr *mr;
 	uint64_t address;
 	int status;
 	pid_t child;
 
-	gpu_open();
-	loopback_open(&loopback);
 	address = gpu_allocate(MIB);
 	mr = must_register(loopback.pd, address, MIB);
 	child = fork();
@@ -272,9 +254,7 @@ START_TEST(a_forked_child_leaves_its_parent_s_registrations_alone)
 	ck_assert_int_eq(status, 0);
 	ck_assert_int_eq(loopback_kernel_regions(), 1);
 	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
-	loopback_close(&loopback);
 }
-END_TEST
 
 /* ---- a client that takes verbs by dlopen: as NCCL does, with the version of each symbol, or as
  * NVSHMEM, without ---- */
@@ -298,7 +278,7 @@ static void *must_find(void *handle, const char *symbol, const char *version)
 	return found;
 }
 
-START_TEST(a_client_by_dlopen_hits_like_a_linked_one)
+LOOP_TEST(devices, a_client_by_dlopen_hits_like_a_linked_one, 0, 3)
 {
 	int flags = _i == 1 ? RTLD_NOW | RTLD_DEEPBIND : RTLD_NOW;
 	struct ibv_context *context;
@@ -308,7 +288,6 @@ START_TEST(a_client_by_dlopen_hits_like_a_linked_one)
 	uint64_t address;
 	void *library;
 
-	gpu_open();
 	without_versions = _i == 2;
 	library = dlopen("libibverbs.so.1", flags);
 	ck_assert_ptr_nonnull(library);
@@ -340,24 +319,5 @@ START_TEST(a_client_by_dlopen_hits_like_a_linked_one)
 	ck_assert_int_eq(client.dealloc_pd(pd), 0);
 	ck_assert_int_eq(ibv_close_device(context), 0);
 }
-END_TEST
 
-int main(void)
-{
-	Suite *suite = suite_create("verbs on a real adapter");
-	TCase *tests = tcase_create("clients");
-
-	tcase_set_timeout(tests, 120);
-	tcase_add_loop_test(tests, a_stale_address_gets_a_new_registration_and_the_old_key_is_dead,
-			    0, 2);
-	tcase_add_test(tests, a_hit_reaches_no_kernel_object_of_its_own);
-	tcase_add_test(tests, allocations_after_the_first_request_are_registered_in_the_background);
-	tcase_add_test(tests, registered_memory_does_not_keep_a_protection_domain_busy);
-	tcase_add_test(tests, a_device_can_be_closed_with_everything_on_it);
-	tcase_add_test(tests, the_end_of_a_context_ends_the_registrations_of_its_memory);
-	tcase_add_test(tests, host_memory_is_registered_as_ever);
-	tcase_add_test(tests, a_forked_child_leaves_its_parent_s_registrations_alone);
-	tcase_add_loop_test(tests, a_client_by_dlopen_hits_like_a_linked_one, 0, 3);
-	suite_add_tcase(suite, tests);
-	return suite_run(suite);
-}
+SUITE("verbs on a real adapter")

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "memory/cuda_abi.h"
+#include "../vmm.h"
 
 #define must(call)                                                                                 \
 	do {                                                                                       \
@@ -55,21 +56,16 @@ static size_t reserved_size;
 
 uint64_t gpu_map(size_t size)
 {
-	CUmemAllocationProp properties = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-					   .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
-					   .allocFlags = { .gpuDirectRDMACapable = 1 } };
-	CUmemAccessDesc access = { .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
-				   .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
 	CUmemGenericAllocationHandle handle;
 
 	if (!reserved) {
 		must(cuMemAddressReserve(&reserved, size, 0, 0, 0));
 		reserved_size = size;
 	}
-	must(cuMemCreate(&handle, reserved_size, &properties, 0));
+	must(cuMemCreate(&handle, reserved_size, &vmm_rdma, 0));
 	must(cuMemMap(reserved, reserved_size, 0, handle, 0));
 	must(cuMemRelease(handle));
-	must(cuMemSetAccess(reserved, reserved_size, &access, 1));
+	must(cuMemSetAccess(reserved, reserved_size, &vmm_access, 1));
 	return reserved;
 }
 

@@ -11,8 +11,7 @@ command -v python3 >/dev/null && command -v jq >/dev/null || exit 77
 
 top=$PWD/src/tools/peerpin-top
 report=$PWD/src/tools/peerpin-report
-client=$PWD/tests/tools/client
-[[ ! -x tests/tools/.libs/client ]] || client=$PWD/tests/tools/.libs/client
+client=$(built "$PWD/tests/tools/client")
 watched=(adapter size=2097152 allocated=1 asked)
 library=$(readlink -f src/.libs/libpeerpin.so)
 simulated=$PWD/src/sim/adapter/.libs:$PWD/src/sim/.libs

@@ -15,7 +15,9 @@
 #include "base/text.h"
 #include "report/statistics.h"
 
-START_TEST(counters_are_found_by_name)
+CASE(base);
+
+TEST(base, counters_are_found_by_name)
 {
 	uint64_t value = 99;
 
@@ -25,9 +27,8 @@ START_TEST(counters_are_found_by_name)
 	ck_assert_uint_eq(value, 5);
 	ck_assert_int_eq(statistics_find("allocation", &value), -ENOENT);
 }
-END_TEST
 
-START_TEST(the_peak_of_pinned_bytes_stays)
+TEST(base, the_peak_of_pinned_bytes_stays)
 {
 	statistics_pinned(0, -1, 100);
 	statistics_pinned(0, -1, 50);
@@ -35,9 +36,8 @@ START_TEST(the_peak_of_pinned_bytes_stays)
 	ck_assert_uint_eq(statistics_get(pinned_bytes), 30);
 	ck_assert_uint_eq(statistics_get(pinned_bytes_peak), 150);
 }
-END_TEST
 
-START_TEST(a_number_ends_where_its_digits_do)
+TEST(base, a_number_ends_where_its_digits_do)
 {
 	static const struct {
 		const char *text;
@@ -64,14 +64,13 @@ START_TEST(a_number_ends_where_its_digits_do)
 		ck_assert_uint_eq((size_t)(at - rows[i].text), rows[i].digits);
 	}
 }
-END_TEST
 
 struct thing {
 	void *next_free;
 	char bytes[1000];
 };
 
-START_TEST(a_pool_gives_distinct_objects_and_reuses_them)
+TEST(base, a_pool_gives_distinct_objects_and_reuses_them)
 {
 	enum { COUNT = 2000 };
 	static struct thing *things[COUNT];
@@ -90,7 +89,6 @@ START_TEST(a_pool_gives_distinct_objects_and_reuses_them)
 	ck_assert_ptr_eq(pool_get(&pool), things[5]);
 	ck_assert_ptr_eq(pool_get(&pool), things[3]);
 }
-END_TEST
 
 static pthread_t second;
 static _Atomic bool called, returned;
@@ -126,7 +124,7 @@ static void begin_slowly(void)
 	has_overtaken = returned;
 }
 
-START_TEST(whoever_begins_meanwhile_waits_until_the_statistics_have_their_place)
+TEST(base, a_second_begin_waits_until_the_statistics_have_their_place)
 {
 	process_begins = begin_slowly;
 	process_activate();
@@ -135,20 +133,5 @@ START_TEST(whoever_begins_meanwhile_waits_until_the_statistics_have_their_place)
 	ck_assert(returned);
 	ck_assert(process_is_active());
 }
-END_TEST
 
-int main(void)
-{
-	Suite *suite = suite_create("base");
-	TCase *counters = tcase_create("counters and pools"), *texts = tcase_create("texts");
-
-	tcase_add_test(counters, counters_are_found_by_name);
-	tcase_add_test(counters, the_peak_of_pinned_bytes_stays);
-	tcase_add_test(counters, a_pool_gives_distinct_objects_and_reuses_them);
-	tcase_add_test(counters,
-		       whoever_begins_meanwhile_waits_until_the_statistics_have_their_place);
-	suite_add_tcase(suite, counters);
-	tcase_add_test(texts, a_number_ends_where_its_digits_do);
-	suite_add_tcase(suite, texts);
-	return suite_run(suite);
-}
+SUITE("base")

@@ -3,7 +3,6 @@
 #include "suite.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,20 +50,29 @@ static unsigned int read_text(const char *text)
 	return reader.complaints;
 }
 
-static char *write_file(const char *text, size_t size)
+static int read_file(const char *name)
 {
-	static char name[64];
-	int fd;
+	static char text[CONFIG_FILE_MOST + 1];
 
-	strcpy(name, "/tmp/check_config.XXXXXX");
-	fd = mkstemp(name);
-	ck_assert_int_ge(fd, 0);
-	ck_assert_int_eq(write(fd, text, size), (ssize_t)size);
-	close(fd);
-	return name;
+	return config_read_file(&reader, name, text);
 }
 
-START_TEST(what_is_built_in_holds_in_an_empty_environment)
+static int read_file_of(const char *text, size_t size)
+{
+	char name[] = "/tmp/check_config.XXXXXX";
+	int fd = mkstemp(name), error;
+
+	begin();
+	ck_assert_int_eq(write(fd, text, size), (ssize_t)size);
+	close(fd);
+	error = read_file(name);
+	unlink(name);
+	return error;
+}
+
+CASE(config);
+
+TEST(config, what_is_built_in_holds_in_an_empty_environment)
 {
 	char *const environment[] = { NULL };
 
@@ -78,9 +86,8 @@ START_TEST(what_is_built_in_holds_in_an_empty_environment)
 	ck_assert_ptr_null(config.stats_file);
 	ck_assert_int_eq(places[CONFIG_ROW_log_level].origin, CONFIG_BUILT_IN);
 }
-END_TEST
 
-START_TEST(values_are_read)
+TEST(config, values_are_read)
 {
 	ck_assert_uint_eq(read_variable("PEERPIN_PREREGISTER=sync"), 0);
 	ck_assert_int_eq(config.preregister, PREREGISTER_SYNC);
@@ -96,9 +103,8 @@ START_TEST(values_are_read)
 	ck_assert_uint_eq(read_variable("PEERPIN_STATS_FILE=/x/%r"), 0);
 	ck_assert_str_eq(config.stats_file, "/x/%r");
 }
-END_TEST
 
-START_TEST(sizes_have_units_fractions_and_words)
+TEST(config, sizes_have_units_fractions_and_words)
 {
 	static const struct {
 		const char *value;
@@ -121,9 +127,8 @@ START_TEST(sizes_have_units_fractions_and_words)
 		ck_assert_uint_eq(config.pin_limit, cases[i].size);
 	}
 }
-END_TEST
 
-START_TEST(a_share_is_a_size_or_a_percentage)
+TEST(config, a_share_is_a_size_or_a_percentage)
 {
 	static const struct {
 		const char *value;
@@ -168,9 +173,8 @@ START_TEST(a_share_is_a_size_or_a_percentage)
 	ck_assert_uint_eq(read_variable("PEERPIN_KEEP_HOST=10%"), 1);
 	ck_assert_uint_eq(config.keep_host, 0);
 }
-END_TEST
 
-START_TEST(the_summary_has_words_and_is_still_yes_or_no)
+TEST(config, the_summary_has_words_and_is_still_yes_or_no)
 {
 	static const struct {
 		char *variable;
@@ -190,9 +194,8 @@ START_TEST(the_summary_has_words_and_is_still_yes_or_no)
 	}
 	ck_assert_uint_eq(read_variable("PEERPIN_SUMMARY=2"), 1);
 }
-END_TEST
 
-START_TEST(a_bad_value_is_named_with_what_is_allowed_and_is_ignored)
+TEST(config, a_bad_value_is_named_with_what_is_allowed_and_is_ignored)
 {
 	static char *const bad[] = { "PEERPIN_MIN_SIZE=2X",
 				     "PEERPIN_MIN_SIZE=-1",
@@ -219,9 +222,8 @@ START_TEST(a_bad_value_is_named_with_what_is_allowed_and_is_ignored)
 	ck_assert_str_eq(complaint, "environment: PEERPIN_PREREGISTER=eager is not allowed "
 				    "(auto, all, sync or off): it is ignored");
 }
-END_TEST
 
-START_TEST(what_stands_for_itself_in_a_file_s_name_is_named_and_stays)
+TEST(config, what_stands_for_itself_in_a_file_s_name_is_named_and_stays)
 {
 	ck_assert_uint_eq(read_variable("PEERPIN_STATS_FILE=/x/%d.json"), 1);
 	ck_assert_str_eq(config.stats_file, "/x/%d.json");
@@ -234,9 +236,8 @@ START_TEST(what_stands_for_itself_in_a_file_s_name_is_named_and_stays)
 	ck_assert_uint_eq(read_variable("PEERPIN_LOG_FILE=%h-%q{A}-%%d"), 0);
 	ck_assert_uint_eq(read_variable("PEERPIN_INCLUDE=%d"), 0);
 }
-END_TEST
 
-START_TEST(an_unknown_name_gets_the_nearest_one)
+TEST(config, an_unknown_name_gets_the_nearest_one)
 {
 	ck_assert_uint_eq(read_variable("PEERPIN_MINSIZE=1"), 1);
 	ck_assert_str_eq(complaint,
@@ -256,9 +257,8 @@ START_TEST(an_unknown_name_gets_the_nearest_one)
 	ck_assert_uint_eq(read_variable("PEERPIN_SYSROOT=/x"), 0);
 	ck_assert_uint_eq(read_variable("PEERPIN_SYSROOTS=/x"), 1);
 }
-END_TEST
 
-START_TEST(a_file_has_lines_of_name_and_value)
+TEST(config, a_file_has_lines_of_name_and_value)
 {
 	ck_assert_uint_eq(read_text("# a comment\n\n  PEERPIN_PREREGISTER = sync "
 				    "\t\r\nPEERPIN_STATS_FILE=a b#c\n"
@@ -273,9 +273,8 @@ START_TEST(a_file_has_lines_of_name_and_value)
 	ck_assert_uint_eq(places[CONFIG_ROW_stats_file].line, 4);
 	ck_assert_uint_eq(places[CONFIG_ROW_verify].line, 7);
 }
-END_TEST
 
-START_TEST(what_is_wrong_in_a_file_is_told_with_its_line)
+TEST(config, what_is_wrong_in_a_file_is_told_with_its_line)
 {
 	ck_assert_uint_eq(read_text("\nPEERPIN_PREREGISTER = never\n"), 1);
 	ck_assert_str_eq(complaint, "/a/file:2: PEERPIN_PREREGISTER=never is not allowed "
@@ -294,13 +293,11 @@ START_TEST(what_is_wrong_in_a_file_is_told_with_its_line)
 		read_text("PEERPIN_PREREGISTER = never\nPEERPIN_VERIFY = 1\nPEERPIN_X = 2"), 2);
 	ck_assert(config.verify);
 }
-END_TEST
 
-START_TEST(of_two_sources_the_later_holds_unless_it_is_bad)
+TEST(config, of_two_sources_the_later_holds_unless_it_is_bad)
 {
-	char *const good[] = { "PEERPIN_PREREGISTER=off", NULL }, *const bad[] = {
-		"PEERPIN_PREREGISTER=none", NULL
-	};
+	char *const good[] = { "PEERPIN_PREREGISTER=off", NULL };
+	char *const bad[] = { "PEERPIN_PREREGISTER=none", NULL };
 
 	read_text("PEERPIN_PREREGISTER = sync\nPEERPIN_GRANULARITY = 2M\n");
 	config_read_environment(&reader, good);
@@ -314,67 +311,50 @@ START_TEST(of_two_sources_the_later_holds_unless_it_is_bad)
 	ck_assert_int_eq(places[CONFIG_ROW_preregister].origin, CONFIG_FROM_FILE);
 	ck_assert_uint_eq(reader.complaints, 1);
 }
-END_TEST
 
-START_TEST(a_file_that_cannot_be_read_is_said_to_be)
+TEST(config, a_file_that_cannot_be_read_is_said_to_be)
 {
-	static char text[CONFIG_FILE_MOST + 1];
-	char *name;
-
 	begin();
 	errno = ERANGE;
-	ck_assert_int_eq(config_read_file(&reader, "/no/such/file", text), ENOENT);
-	ck_assert_int_eq(config_read_file(&reader, "/tmp", text), EISDIR);
+	ck_assert_int_eq(read_file("/no/such/file"), ENOENT);
+	ck_assert_int_eq(read_file("/tmp"), EISDIR);
 	ck_assert_int_eq(errno, ERANGE);
 	ck_assert_uint_eq(reader.complaints, 0);
-	name = write_file("PEERPIN_VERIFY=1\n", 17);
-	ck_assert_int_eq(config_read_file(&reader, name, text), 0);
+	ck_assert_int_eq(read_file_of("PEERPIN_VERIFY=1\n", 17), 0);
 	ck_assert(config.verify);
 	ck_assert_int_eq(errno, ERANGE);
-	unlink(name);
 }
-END_TEST
 
-START_TEST(a_pipe_that_nobody_writes_to_does_not_hold_the_program_up)
+TEST(config, a_pipe_that_nobody_writes_to_does_not_hold_the_program_up)
 {
-	static char text[CONFIG_FILE_MOST + 1];
 	char name[64];
 
 	snprintf(name, sizeof(name), "/tmp/check_config.%d", getpid());
 	ck_assert_int_eq(mkfifo(name, 0600), 0);
 	begin();
-	config_read_file(&reader, name, text);
+	read_file(name);
 	ck_assert_uint_eq(reader.complaints, 0);
 	unlink(name);
 }
-END_TEST
 
-START_TEST(a_file_is_read_up_to_its_limit_and_its_last_whole_line)
+TEST(config, a_file_is_read_up_to_its_limit_and_its_last_whole_line)
 {
-	static char text[CONFIG_FILE_MOST + 1], long_text[2 * CONFIG_FILE_MOST];
-	char *name;
+	static char long_text[2 * CONFIG_FILE_MOST];
 
 	memset(long_text, '#', sizeof(long_text));
 	memcpy(long_text, "PEERPIN_VERIFY=1\n", 17);
 	memcpy(long_text + CONFIG_FILE_MOST - 20, "\nPEERPIN_MIN_SIZE=12345678\n", 27);
-	name = write_file(long_text, sizeof(long_text));
-	begin();
-	config_read_file(&reader, name, text);
+	read_file_of(long_text, sizeof(long_text));
 	ck_assert_uint_eq(reader.complaints, 1);
 	ck_assert_ptr_nonnull(strstr(complaint, "longer than 16384 bytes"));
 	ck_assert(config.verify);
 	ck_assert_uint_eq(config.min_size, 0);
-	unlink(name);
 	/* The longest permitted file. */
 	memcpy(long_text + CONFIG_FILE_MOST - 26, "\nPEERPIN_LOG_LEVEL = trace", 26);
-	name = write_file(long_text, CONFIG_FILE_MOST);
-	begin();
-	config_read_file(&reader, name, text);
+	read_file_of(long_text, CONFIG_FILE_MOST);
 	ck_assert_uint_eq(reader.complaints, 0);
 	ck_assert_int_eq(config.log_level, LOG_TRACE);
-	unlink(name);
 }
-END_TEST
 
 static bool left_out(const char *include, const char *exclude, const char *program)
 {
@@ -383,7 +363,7 @@ static bool left_out(const char *include, const char *exclude, const char *progr
 	return config_excludes(&some, program);
 }
 
-START_TEST(programs_are_included_and_excluded_by_name)
+TEST(config, programs_are_included_and_excluded_by_name)
 {
 	ck_assert(!left_out(NULL, NULL, "app"));
 	ck_assert(!left_out("app", NULL, "app"));
@@ -398,10 +378,9 @@ START_TEST(programs_are_included_and_excluded_by_name)
 	ck_assert(!left_out(NULL, "bash,*sh", "app"));
 	ck_assert(left_out("app", "app", "app"));
 }
-END_TEST
 
 /* The description of a setting lists all accepted words. */
-START_TEST(what_is_said_to_be_allowed_is)
+TEST(config, what_is_said_to_be_allowed_is)
 {
 	for (size_t i = 0; i < CONFIG_ROWS; i++) {
 		const struct config_row *row = &config_table[i];
@@ -417,31 +396,5 @@ START_TEST(what_is_said_to_be_allowed_is)
 				 row->variable);
 	}
 }
-END_TEST
 
-int main(void)
-{
-	Suite *suite = suite_create("config");
-	TCase *values = tcase_create("values");
-	TCase *files = tcase_create("files");
-
-	tcase_add_test(values, what_is_built_in_holds_in_an_empty_environment);
-	tcase_add_test(values, values_are_read);
-	tcase_add_test(values, sizes_have_units_fractions_and_words);
-	tcase_add_test(values, a_share_is_a_size_or_a_percentage);
-	tcase_add_test(values, the_summary_has_words_and_is_still_yes_or_no);
-	tcase_add_test(values, a_bad_value_is_named_with_what_is_allowed_and_is_ignored);
-	tcase_add_test(values, what_stands_for_itself_in_a_file_s_name_is_named_and_stays);
-	tcase_add_test(values, an_unknown_name_gets_the_nearest_one);
-	tcase_add_test(values, programs_are_included_and_excluded_by_name);
-	tcase_add_test(values, what_is_said_to_be_allowed_is);
-	tcase_add_test(files, a_file_has_lines_of_name_and_value);
-	tcase_add_test(files, what_is_wrong_in_a_file_is_told_with_its_line);
-	tcase_add_test(files, of_two_sources_the_later_holds_unless_it_is_bad);
-	tcase_add_test(files, a_file_that_cannot_be_read_is_said_to_be);
-	tcase_add_test(files, a_pipe_that_nobody_writes_to_does_not_hold_the_program_up);
-	tcase_add_test(files, a_file_is_read_up_to_its_limit_and_its_last_whole_line);
-	suite_add_tcase(suite, values);
-	suite_add_tcase(suite, files);
-	return suite_run(suite);
-}
+SUITE("config")

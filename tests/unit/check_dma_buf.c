@@ -4,7 +4,9 @@
 
 #include "pinning_fixture.h"
 
-START_TEST(the_allocation_s_context_is_current_during_the_export_alone)
+CASE(dma_buf, .set_up = set_up, .tear_down = tear_down);
+
+LOOP_TEST(dma_buf, the_allocation_s_context_is_current_during_the_export_alone, 0, 3)
 {
 	static const CUcontext before[] = { NULL, &other, &of_other_device };
 
@@ -15,9 +17,8 @@ START_TEST(the_allocation_s_context_is_current_during_the_export_alone)
 	ck_assert_uint_eq(gpu.pushes, 1);
 	ck_assert_uint_eq(retains, 1);
 }
-END_TEST
 
-START_TEST(a_destroyed_context_stays_current)
+TEST(dma_buf, a_destroyed_context_stays_current)
 {
 	stack[depth++] = &other;
 	other.alive = false;
@@ -25,31 +26,28 @@ START_TEST(a_destroyed_context_stays_current)
 	ck_assert_int_eq(pin(NULL), 0);
 	ck_assert_uint_eq(nic.dma_bufs, 2);
 }
-END_TEST
 
-START_TEST(what_is_current_already_is_not_pushed)
+TEST(dma_buf, what_is_current_already_is_not_pushed)
 {
 	stack[depth++] = &own;
 	ck_assert_int_eq(pin(&own), 0);
 	ck_assert_uint_eq(gpu.pushes, 0);
 }
-END_TEST
 
 static void destroy_own(void)
 {
 	own.alive = false;
 }
 
-START_TEST(a_context_that_is_destroyed_meanwhile_does_not_stay_current)
+LOOP_TEST(dma_buf, a_context_that_is_destroyed_meanwhile_does_not_stay_current, 0, 2)
 {
 	stack[depth++] = &other;
 	gpu.during = destroy_own;
 	gpu.pop_fails_once_dead = _i;
 	ck_assert_int_eq(pin(&own), 0);
 }
-END_TEST
 
-START_TEST(memory_of_a_destroyed_context_is_not_exported)
+TEST(dma_buf, memory_of_a_destroyed_context_is_not_exported)
 {
 	stack[depth++] = &other;
 	own.alive = false;
@@ -57,18 +55,16 @@ START_TEST(memory_of_a_destroyed_context_is_not_exported)
 	ck_assert_int_eq(pin_by(dma_buf_pin, &request), PINNING_NO_CONTEXT);
 	ck_assert_uint_eq(gpu.exports, 0);
 }
-END_TEST
 
-START_TEST(memory_without_a_context_takes_the_current_one_of_its_device)
+TEST(dma_buf, memory_without_a_context_takes_the_current_one_of_its_device)
 {
 	stack[depth++] = &other;
 	ck_assert_int_eq(pin(NULL), 0);
 	ck_assert_uint_eq(gpu.pushes, 0);
 	ck_assert_uint_eq(nic.dma_bufs, 1);
 }
-END_TEST
 
-START_TEST(otherwise_it_takes_the_primary_one)
+LOOP_TEST(dma_buf, otherwise_it_takes_the_primary_one, 0, 2)
 {
 	if (_i)
 		stack[depth++] = &of_other_device;
@@ -77,9 +73,8 @@ START_TEST(otherwise_it_takes_the_primary_one)
 	ck_assert_uint_eq(retains, 1);
 	ck_assert_uint_eq(nic.dma_bufs, 1);
 }
-END_TEST
 
-START_TEST(nobody_brings_a_primary_context_to_life)
+TEST(dma_buf, nobody_brings_a_primary_context_to_life)
 {
 	primary.alive = false;
 	retains = 0;
@@ -94,9 +89,8 @@ START_TEST(nobody_brings_a_primary_context_to_life)
 	ck_assert_int_eq(pin(&own), 0);
 	ck_assert_uint_eq(nic.dma_bufs, 1);
 }
-END_TEST
 
-START_TEST(a_driver_that_lacks_contexts_calls_exports_in_the_current_one)
+TEST(dma_buf, a_driver_that_lacks_contexts_calls_exports_in_the_current_one)
 {
 	standin_driver.cuCtxPushCurrent_v2 = NULL;
 	standin_driver.cuDevicePrimaryCtxRetain = NULL;
@@ -110,7 +104,6 @@ START_TEST(a_driver_that_lacks_contexts_calls_exports_in_the_current_one)
 	request.context = NULL;
 	ck_assert_int_eq(pin_by(dma_buf_pin, &request), PINNING_NO_CONTEXT);
 }
-END_TEST
 
 static void program_releases(void)
 {
@@ -120,7 +113,7 @@ static void program_releases(void)
 	standin_free(HOME + 8 * BLOCK);
 }
 
-START_TEST(memory_that_our_own_release_has_ended_is_not_recorded_any_longer)
+TEST(dma_buf, memory_that_our_own_release_has_ended_is_not_recorded_any_longer)
 {
 	struct allocation found;
 
@@ -144,17 +137,15 @@ START_TEST(memory_that_our_own_release_has_ended_is_not_recorded_any_longer)
 	ck_assert(memory_find(HOME, &found));
 	ck_assert_uint_eq(standin_events.freeing, 1);
 }
-END_TEST
 
-START_TEST(captures_are_not_disturbed_where_the_driver_knows_them)
+TEST(dma_buf, captures_are_not_disturbed_where_the_driver_knows_them)
 {
 	standin_driver.cuThreadExchangeStreamCaptureMode = NULL;
 	ck_assert_int_eq(pin(&own), 0);
 	ck_assert_uint_eq(nic.dma_bufs, 1);
 }
-END_TEST
 
-START_TEST(only_whole_pages_are_exported)
+TEST(dma_buf, only_whole_pages_are_exported)
 {
 	request.context = &own;
 	request.length = BLOCK - 1000;
@@ -164,28 +155,5 @@ START_TEST(only_whole_pages_are_exported)
 	ck_assert_int_eq(pin_by(dma_buf_pin, &request), -EINVAL);
 	ck_assert_uint_eq(gpu.exports, 0);
 }
-END_TEST
 
-int main(void)
-{
-	Suite *suite = suite_create("dma-buf");
-	TCase *contexts = tcase_create("contexts");
-
-	tcase_add_checked_fixture(contexts, set_up, tear_down);
-	tcase_add_loop_test(contexts, the_allocation_s_context_is_current_during_the_export_alone,
-			    0, 3);
-	tcase_add_test(contexts, a_destroyed_context_stays_current);
-	tcase_add_test(contexts, what_is_current_already_is_not_pushed);
-	tcase_add_loop_test(contexts, a_context_that_is_destroyed_meanwhile_does_not_stay_current,
-			    0, 2);
-	tcase_add_test(contexts, memory_of_a_destroyed_context_is_not_exported);
-	tcase_add_test(contexts, memory_without_a_context_takes_the_current_one_of_its_device);
-	tcase_add_loop_test(contexts, otherwise_it_takes_the_primary_one, 0, 2);
-	tcase_add_test(contexts, nobody_brings_a_primary_context_to_life);
-	tcase_add_test(contexts, a_driver_that_lacks_contexts_calls_exports_in_the_current_one);
-	tcase_add_test(contexts, memory_that_our_own_release_has_ended_is_not_recorded_any_longer);
-	tcase_add_test(contexts, captures_are_not_disturbed_where_the_driver_knows_them);
-	tcase_add_test(contexts, only_whole_pages_are_exported);
-	suite_add_tcase(suite, contexts);
-	return suite_run(suite);
-}
+SUITE("dma-buf")

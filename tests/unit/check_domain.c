@@ -11,7 +11,9 @@
 #include "registration/internal.h"
 #include "registration_fixture.h"
 
-START_TEST(rights_that_the_kernel_refuses_make_no_domain)
+CASE(sync, .set_up = set_up_sync);
+
+TEST(sync, access_flags_that_the_kernel_refuses_make_no_domain)
 {
 	struct registration_keys keys;
 	unsigned int attempts;
@@ -24,7 +26,6 @@ START_TEST(rights_that_the_kernel_refuses_make_no_domain)
 		begin(HOME + 2 * i * BLOCK, BLOCK);
 	ck_assert_uint_eq(standin_attempts(), attempts);
 }
-END_TEST
 
 /* ---- closing ---- */
 
@@ -54,7 +55,9 @@ static void *close_on_thread(void *unused)
 	return unused;
 }
 
-START_TEST(a_free_inside_of_a_registration_does_not_meet_a_close)
+CASE(off, .set_up = set_up_off, .timeout = 300);
+
+TEST(off, a_free_inside_of_a_registration_does_not_meet_a_close)
 {
 	struct registration_method method = { .name = "ending",
 					      .pin = pin_and_end_another,
@@ -79,7 +82,6 @@ START_TEST(a_free_inside_of_a_registration_does_not_meet_a_close)
 	pthread_join(closing, NULL);
 	ck_assert_uint_eq(standin_registered(), 0);
 }
-END_TEST
 
 /* ---- fork ---- */
 
@@ -99,7 +101,7 @@ static void *hold_often(void *unused)
 }
 
 /* Without a CUDA call process.c has not installed its fork handler. */
-START_TEST(a_child_of_a_program_without_cuda_does_not_hang)
+TEST(off, a_child_of_a_program_without_cuda_does_not_hang)
 {
 	struct ibv_pd own = { .context = DEVICE, .handle = 77 };
 	int status, hung = 0;
@@ -126,7 +128,6 @@ START_TEST(a_child_of_a_program_without_cuda_does_not_hang)
 	pthread_join(thread, NULL);
 	ck_assert_int_eq(hung, 0);
 }
-END_TEST
 
 static void fork_in_handler(int unused)
 {
@@ -141,7 +142,7 @@ static void fork_in_handler(int unused)
 }
 
 /* Crash reporters fork in signal handlers. */
-START_TEST(a_fork_in_a_handler_that_interrupts_who_has_the_lock_does_not_hang)
+TEST(off, a_fork_in_a_handler_that_interrupts_who_has_the_lock_does_not_hang)
 {
 	struct sigaction action = { .sa_handler = fork_in_handler };
 	struct ibv_pd other = { .context = DEVICE, .handle = 77 };
@@ -162,21 +163,5 @@ START_TEST(a_fork_in_a_handler_that_interrupts_who_has_the_lock_does_not_hang)
 		_exit(0);
 	registration_pd_opened(&other);
 }
-END_TEST
 
-int main(void)
-{
-	Suite *suite = suite_create("domain");
-	TCase *off = tcase_create("off"), *sync = tcase_create("sync");
-
-	tcase_add_checked_fixture(off, set_up_off, NULL);
-	tcase_set_timeout(off, 300);
-	tcase_add_test(off, a_free_inside_of_a_registration_does_not_meet_a_close);
-	tcase_add_test(off, a_child_of_a_program_without_cuda_does_not_hang);
-	tcase_add_test(off, a_fork_in_a_handler_that_interrupts_who_has_the_lock_does_not_hang);
-	suite_add_tcase(suite, off);
-	tcase_add_checked_fixture(sync, set_up_sync, NULL);
-	tcase_add_test(sync, rights_that_the_kernel_refuses_make_no_domain);
-	suite_add_tcase(suite, sync);
-	return suite_run(suite);
-}
+SUITE("domain")

@@ -15,7 +15,9 @@
  * second cause. */
 #define REST 560
 
-START_TEST(every_row_has_cause_and_cure_that_fit)
+CASE(errors);
+
+TEST(errors, every_row_has_cause_and_cure_that_fit)
 {
 	struct errors_text text;
 	unsigned int rows = 0;
@@ -42,9 +44,8 @@ START_TEST(every_row_has_cause_and_cure_that_fit)
 	for (unsigned int call = 0; call < ERRORS_CALLS; call++)
 		ck_assert(*errors_call_name((enum errors_call)call));
 }
-END_TEST
 
-START_TEST(a_call_has_its_own_rows_and_those_of_its_family)
+TEST(errors, a_call_has_its_own_rows_and_those_of_its_family)
 {
 	struct errors_text text = errors_look_up(ERRORS_REG_DMABUF, 524);
 
@@ -60,9 +61,8 @@ START_TEST(a_call_has_its_own_rows_and_those_of_its_family)
 	/* Each call has its own family of error numbers. */
 	ck_assert_str_eq(errors_look_up(ERRORS_EXPORT, ENODEV).name, "");
 }
-END_TEST
 
-START_TEST(what_is_unknown_says_its_number)
+TEST(errors, what_is_unknown_says_its_number)
 {
 	struct errors_text text = errors_look_up(ERRORS_REG_MR, 4711);
 	char description[128], small[8];
@@ -80,11 +80,10 @@ START_TEST(what_is_unknown_says_its_number)
 	errors_describe(&text, small, sizeof(small));
 	ck_assert_str_eq(small, "cuMemGe");
 }
-END_TEST
 
 #define GIB ((uint64_t)1 << 30)
 
-START_TEST(readings_tell_which_room_is_missing)
+TEST(errors, readings_tell_which_room_is_missing)
 {
 	static const struct {
 		struct errors_room room;
@@ -106,9 +105,8 @@ START_TEST(readings_tell_which_room_is_missing)
 		ck_assert_uint_lt(strlen(text.cause) + strlen(text.fix) + REST, LOG_LINE_LENGTH);
 	}
 }
-END_TEST
 
-START_TEST(readings_tell_why_there_are_no_pages)
+TEST(errors, readings_tell_why_there_are_no_pages)
 {
 	ck_assert_ptr_nonnull(
 		strstr(errors_no_pages(false, false, true).cause, "nvidia-peermem is not loaded"));
@@ -119,9 +117,8 @@ START_TEST(readings_tell_why_there_are_no_pages)
 	ck_assert_str_eq(errors_no_pages(true, false, true).cause,
 			 errors_cause(ERRORS_REG_MR, EFAULT));
 }
-END_TEST
 
-START_TEST(the_last_failure_is_kept_until_it_is_forgotten)
+TEST(errors, the_last_failure_is_kept_until_it_is_forgotten)
 {
 	errors_forget();
 	ck_assert_int_eq(errors_noted(ERRORS_REG_MR, EIO).number, EIO);
@@ -133,9 +130,8 @@ START_TEST(the_last_failure_is_kept_until_it_is_forgotten)
 	ck_assert(!errors_is_reported());
 	ck_assert_int_eq((int)errors_noted(ERRORS_REG_MR, EIO).call, ERRORS_REG_MR);
 }
-END_TEST
 
-START_TEST(the_limit_of_locked_memory_is_read)
+TEST(errors, the_limit_of_locked_memory_is_read)
 {
 	struct rlimit limit = { 4096, 4096 };
 	bool all = errors_lockable() == UINT64_MAX;
@@ -144,20 +140,5 @@ START_TEST(the_limit_of_locked_memory_is_read)
 	/* The limit does not bind a privileged process. */
 	ck_assert(errors_lockable() == 4096 || (all && errors_lockable() == UINT64_MAX));
 }
-END_TEST
 
-int main(void)
-{
-	Suite *suite = suite_create("errors");
-	TCase *table = tcase_create("table");
-
-	tcase_add_test(table, every_row_has_cause_and_cure_that_fit);
-	tcase_add_test(table, a_call_has_its_own_rows_and_those_of_its_family);
-	tcase_add_test(table, what_is_unknown_says_its_number);
-	tcase_add_test(table, readings_tell_which_room_is_missing);
-	tcase_add_test(table, readings_tell_why_there_are_no_pages);
-	tcase_add_test(table, the_last_failure_is_kept_until_it_is_forgotten);
-	tcase_add_test(table, the_limit_of_locked_memory_is_read);
-	suite_add_tcase(suite, table);
-	return suite_run(suite);
-}
+SUITE("errors")

@@ -36,8 +36,10 @@ static bool ask_exported(int fd, uint64_t address)
 	return registration_request(&request, &keys) && standin_covers(keys.lkey, address);
 }
 
+CASE(exports, .set_up = set_up_off);
+
 /* The first allocation of the block has been freed. */
-START_TEST(an_export_may_begin_where_nothing_is)
+TEST(exports, an_export_may_begin_where_nothing_is)
 {
 	int fd;
 
@@ -47,9 +49,8 @@ START_TEST(an_export_may_begin_where_nothing_is)
 	ck_assert(!ask_exported(fd, HOME));
 	ck_assert_uint_eq(statistics_get(bypassed_freed), 1);
 }
-END_TEST
 
-START_TEST(what_an_export_begins_with_may_end)
+TEST(exports, what_an_export_begins_with_may_end)
 {
 	int fd;
 
@@ -64,9 +65,8 @@ START_TEST(what_an_export_begins_with_may_end)
 	ck_assert_uint_eq(statistics_get(bypassed_freed), 1);
 	ck_assert(ask_exported(fd, HOME + 0x400));
 }
-END_TEST
 
-START_TEST(what_begins_during_an_export_is_perhaps_not_in_it)
+TEST(exports, what_begins_during_an_export_is_perhaps_not_in_it)
 {
 	uint64_t youngest;
 	int fd;
@@ -81,9 +81,8 @@ START_TEST(what_begins_during_an_export_is_perhaps_not_in_it)
 	fd = export_page(HOME, memory_youngest());
 	ck_assert(ask_exported(fd, HOME));
 }
-END_TEST
 
-START_TEST(a_dma_buf_is_bypassed_from_other_memory_at_its_address)
+TEST(exports, a_dma_buf_is_bypassed_from_other_memory_at_its_address)
 {
 	struct registration_request request = request_in(&pd, 0, HOME, SMALL, RIGHTS);
 	struct registration_keys keys;
@@ -98,9 +97,8 @@ START_TEST(a_dma_buf_is_bypassed_from_other_memory_at_its_address)
 	begin(HOME, BLOCK);
 	ck_assert(!registration_request(&request, &keys));
 }
-END_TEST
 
-START_TEST(a_file_that_is_no_export_is_not_known)
+TEST(exports, a_file_that_is_no_export_is_not_known)
 {
 	struct found_export found;
 
@@ -109,7 +107,6 @@ START_TEST(a_file_that_is_no_export_is_not_known)
 	ck_assert(!memory_find_export(fileno(tmpfile()), &found));
 	ck_assert(!memory_find_export(-1, &found));
 }
-END_TEST
 
 static _Atomic bool over;
 
@@ -124,7 +121,7 @@ static void *find_again_and_again(void *file)
 
 /* A program that registers dma-bufs of other devices: without a CUDA call process.c has not
  * installed its fork handler. */
-START_TEST(a_child_of_a_program_without_cuda_does_not_hang)
+TEST(exports, a_child_of_a_program_without_cuda_does_not_hang)
 {
 	struct found_export found;
 	FILE *file = tmpfile();
@@ -147,20 +144,5 @@ START_TEST(a_child_of_a_program_without_cuda_does_not_hang)
 	ck_assert(!pthread_join(thread, NULL));
 	ck_assert_int_eq(hung, 0);
 }
-END_TEST
 
-int main(void)
-{
-	Suite *suite = suite_create("exports");
-	TCase *exports = tcase_create("exports");
-
-	tcase_add_checked_fixture(exports, set_up_off, NULL);
-	tcase_add_test(exports, an_export_may_begin_where_nothing_is);
-	tcase_add_test(exports, what_an_export_begins_with_may_end);
-	tcase_add_test(exports, what_begins_during_an_export_is_perhaps_not_in_it);
-	tcase_add_test(exports, a_dma_buf_is_bypassed_from_other_memory_at_its_address);
-	tcase_add_test(exports, a_file_that_is_no_export_is_not_known);
-	tcase_add_test(exports, a_child_of_a_program_without_cuda_does_not_hang);
-	suite_add_tcase(suite, exports);
-	return suite_run(suite);
-}
+SUITE("exports")

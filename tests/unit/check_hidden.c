@@ -24,7 +24,14 @@ static struct allocation allocate_4096(void)
 	return allocation;
 }
 
-START_TEST(each_free_and_each_reuse_has_the_event_id_of_its_allocation)
+static void set_up(void)
+{
+	set_up_with("64M", "0");
+}
+
+CASE(hidden, .set_up = set_up);
+
+TEST(hidden, each_free_and_each_reuse_has_the_event_id_of_its_allocation)
 {
 	struct allocation *allocated = &standin_program_events.last_allocated;
 	struct allocation *freed = &standin_program_events.last_freeing;
@@ -54,9 +61,8 @@ START_TEST(each_free_and_each_reuse_has_the_event_id_of_its_allocation)
 	ck_assert_uint_eq(standin_program_events.allocated, 3);
 	ck_assert_uint_eq(standin_program_events.freeing, 2);
 }
-END_TEST
 
-START_TEST(a_release_is_an_event_of_the_driver_alone)
+TEST(hidden, a_release_is_an_event_of_the_driver_alone)
 {
 	struct allocation allocation = allocate_4096();
 
@@ -70,9 +76,8 @@ START_TEST(a_release_is_an_event_of_the_driver_alone)
 	ck_assert(!memory_is_live(&allocation));
 	ck_assert_uint_eq(statistics_get(frees), 1);
 }
-END_TEST
 
-START_TEST(a_hidden_record_serves_no_query)
+TEST(hidden, a_hidden_record_serves_no_query)
 {
 	struct allocation allocation = allocate_4096(), found;
 	struct query_target target;
@@ -93,9 +98,8 @@ START_TEST(a_hidden_record_serves_no_query)
 	ck_assert(query_target_find(&target, HOME));
 	ck_assert(!table_is_address_hidden(HOME));
 }
-END_TEST
 
-START_TEST(user_words_are_hidden_and_come_back_with_what_was_set_meanwhile)
+TEST(hidden, user_words_are_hidden_and_come_back_with_what_was_set_meanwhile)
 {
 	struct allocation allocation = allocate_4096();
 	struct record *at = record();
@@ -113,9 +117,8 @@ START_TEST(user_words_are_hidden_and_come_back_with_what_was_set_meanwhile)
 	memory_set_user_word(&allocation, 1, 14);
 	ck_assert_uint_eq(load_acquire(&at->user_words[1]), 14);
 }
-END_TEST
 
-START_TEST(sync_memops_set_while_hidden_is_known_after_a_reuse)
+TEST(hidden, sync_memops_set_while_hidden_is_known_after_a_reuse)
 {
 	struct allocation allocation = allocate_4096(), found;
 	uint64_t traits;
@@ -134,9 +137,8 @@ START_TEST(sync_memops_set_while_hidden_is_known_after_a_reuse)
 	ck_assert(traits & TRAIT_SYNC_SET);
 	ck_assert(traits & TRAIT_USED);
 }
-END_TEST
 
-START_TEST(a_walk_returns_kept_memory_as_hidden_with_its_attributes)
+TEST(hidden, a_walk_returns_kept_memory_as_hidden_with_its_attributes)
 {
 	struct allocation batch[4], before = allocate_4096();
 	uint32_t cursor = 0;
@@ -152,9 +154,8 @@ START_TEST(a_walk_returns_kept_memory_as_hidden_with_its_attributes)
 	ck_assert(!batch[1].hidden);
 	ck_assert_int_eq(batch[1].device, 1);
 }
-END_TEST
 
-START_TEST(new_memory_over_kept_memory_ends_it_as_a_missed_free)
+TEST(hidden, new_memory_over_kept_memory_ends_it_as_a_missed_free)
 {
 	struct allocation before = allocate_4096();
 
@@ -173,9 +174,8 @@ START_TEST(new_memory_over_kept_memory_ends_it_as_a_missed_free)
 	keep_release_context(NULL);
 	ck_assert_uint_eq(gpu.frees, 0);
 }
-END_TEST
 
-START_TEST(memory_that_ended_with_its_context_is_not_handed_out)
+TEST(hidden, memory_that_ended_with_its_context_is_not_reused)
 {
 	allocate_4096();
 	ck_assert(keeps(HOME));
@@ -185,9 +185,8 @@ START_TEST(memory_that_ended_with_its_context_is_not_handed_out)
 	ck_assert_uint_eq(statistics_get(reused), 0);
 	ck_assert_uint_eq(statistics_get(kept_bytes), 0);
 }
-END_TEST
 
-START_TEST(memory_whose_free_the_driver_refused_is_kept_later)
+TEST(hidden, memory_whose_free_the_driver_refused_is_kept_later)
 {
 	static const struct keep_request request = { ALLOCATION_PITCHED, 4, 100, 8 };
 	struct allocation ended;
@@ -200,28 +199,5 @@ START_TEST(memory_whose_free_the_driver_refused_is_kept_later)
 	ck_assert_uint_eq(reuse_request(&request, &pitch), HOME);
 	ck_assert_uint_eq(pitch, 512);
 }
-END_TEST
 
-static void set_up(void)
-{
-	set_up_with("64M", "0");
-}
-
-int main(void)
-{
-	Suite *suite = suite_create("hidden");
-	TCase *hidden = tcase_create("hidden");
-
-	tcase_add_checked_fixture(hidden, set_up, NULL);
-	tcase_add_test(hidden, each_free_and_each_reuse_has_the_event_id_of_its_allocation);
-	tcase_add_test(hidden, a_release_is_an_event_of_the_driver_alone);
-	tcase_add_test(hidden, a_hidden_record_serves_no_query);
-	tcase_add_test(hidden, user_words_are_hidden_and_come_back_with_what_was_set_meanwhile);
-	tcase_add_test(hidden, sync_memops_set_while_hidden_is_known_after_a_reuse);
-	tcase_add_test(hidden, a_walk_returns_kept_memory_as_hidden_with_its_attributes);
-	tcase_add_test(hidden, new_memory_over_kept_memory_ends_it_as_a_missed_free);
-	tcase_add_test(hidden, memory_that_ended_with_its_context_is_not_handed_out);
-	tcase_add_test(hidden, memory_whose_free_the_driver_refused_is_kept_later);
-	suite_add_tcase(suite, hidden);
-	return suite_run(suite);
-}
+SUITE("hidden")

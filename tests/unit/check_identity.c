@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/identity.h"
+#include "job_fixture.h"
 
 static const char *own_file;
 
@@ -67,44 +68,9 @@ static const struct environment environments[] = {
 	{ { "OMPI_COMM_WORLD_RANK=-1", "PMIX_RANK=99999999999" }, -1, -1, "" },
 };
 
-static void forget_launchers(void)
-{
-	static const char *const names[] = {
-		"OMPI_COMM_WORLD_RANK",
-		"OMPI_COMM_WORLD_LOCAL_RANK",
-		"PMIX_RANK",
-		"PMIX_NAMESPACE",
-		"PMI_RANK",
-		"PMI_LOCAL_RANK",
-		"MPI_LOCALRANKID",
-		"MV2_COMM_WORLD_RANK",
-		"MV2_COMM_WORLD_LOCAL_RANK",
-		"PALS_RANKID",
-		"PALS_LOCAL_RANKID",
-		"PBS_JOBID",
-		"FLUX_TASK_RANK",
-		"FLUX_TASK_LOCAL_ID",
-		"FLUX_JOB_ID",
-		"JSM_NAMESPACE_RANK",
-		"JSM_NAMESPACE_LOCAL_RANK",
-		"LSB_JOBID",
-		"ALPS_APP_PE",
-		"RANK",
-		"LOCAL_RANK",
-		"WORLD_SIZE",
-		"TORCHELASTIC_RUN_ID",
-		"SLURM_PROCID",
-		"SLURM_LOCALID",
-		"SLURM_JOB_ID",
-		"SLURM_STEP_ID",
-		"PEERPIN_JOB",
-	};
+CASE(identity, .set_up = forget_launchers);
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		unsetenv(names[i]);
-}
-
-START_TEST(each_launcher_is_understood)
+LOOP_TEST(identity, each_launcher_is_understood, 0, sizeof(environments) / sizeof(environments[0]))
 {
 	const struct environment *given = &environments[_i];
 	char expected[64];
@@ -120,11 +86,10 @@ START_TEST(each_launcher_is_understood)
 		ck_assert_int_eq(strncmp(process_job(), expected, strlen(expected)), 0);
 	}
 }
-END_TEST
 
 /* A program between launcher and rank, such as a shell, has the variable, too: its name is not the
  * job. /proc/PID/environ shows the initial environment only, so the test starts such a program. */
-START_TEST(who_hands_the_rank_on_is_not_the_launcher)
+TEST(identity, who_hands_the_rank_on_is_not_the_launcher)
 {
 	char command[4096], expected[64], found[128] = "";
 	FILE *output;
@@ -139,9 +104,8 @@ START_TEST(who_hands_the_rank_on_is_not_the_launcher)
 	snprintf(expected, sizeof(expected), "%.24s-%d-", process_host(), (int)getpid());
 	ck_assert_int_eq(strncmp(found, expected, strlen(expected)), 0);
 }
-END_TEST
 
-START_TEST(what_was_read_stays)
+TEST(identity, what_was_read_stays)
 {
 	setenv("PMI_RANK", "3", 1);
 	ck_assert_int_eq(process_rank(), 3);
@@ -149,7 +113,6 @@ START_TEST(what_was_read_stays)
 	unsetenv("PMI_RANK");
 	ck_assert_int_eq(process_rank(), 3);
 }
-END_TEST
 
 static const char *named(const char *pattern)
 {
@@ -159,7 +122,7 @@ static const char *named(const char *pattern)
 	return name;
 }
 
-START_TEST(without_a_launcher_a_name_stays_as_it_is)
+TEST(identity, without_a_launcher_a_name_stays_as_it_is)
 {
 	char own[64];
 
@@ -169,9 +132,8 @@ START_TEST(without_a_launcher_a_name_stays_as_it_is)
 	ck_assert_str_eq(named("%p-%e"), own);
 	ck_assert_str_eq(named("%h"), process_host());
 }
-END_TEST
 
-START_TEST(a_rank_gets_a_file_of_its_own)
+TEST(identity, a_rank_gets_a_file_of_its_own)
 {
 	char small[5];
 
@@ -193,9 +155,8 @@ START_TEST(a_rank_gets_a_file_of_its_own)
 	ck_assert_int_eq(process_file_name("abc", small, 5), -ENAMETOOLONG);
 	ck_assert_int_eq(process_file_name("a-%r", small, 4), 0);
 }
-END_TEST
 
-START_TEST(what_stands_for_itself_is_known_before)
+TEST(identity, what_stands_for_itself_is_known_before)
 {
 	char pattern[] = "a%?b";
 
@@ -210,9 +171,8 @@ START_TEST(what_stands_for_itself_is_known_before)
 	ck_assert_str_eq(identity_unknown_conversion("%q{A}%"), "%");
 	ck_assert_str_eq(identity_unknown_conversion("%%%q{A"), "%q{A");
 }
-END_TEST
 
-START_TEST(what_comes_from_the_environment_leads_nowhere_else)
+TEST(identity, what_comes_from_the_environment_leads_nowhere_else)
 {
 	setenv("PMIX_NAMESPACE", "../x", 1);
 	setenv("PMIX_RANK", "1", 1);
@@ -229,32 +189,13 @@ START_TEST(what_comes_from_the_environment_leads_nowhere_else)
 	ck_assert_str_eq(named("%r%q{}%q"), "1%q{}%q");
 	ck_assert_str_eq(named("%j.%r"), ".._x.1");
 }
-END_TEST
 
 int main(int count, char **words)
 {
-	Suite *suite;
-	TCase *launchers, *names;
-
 	own_file = words[0];
 	if (count > 1) {
 		puts(process_job());
 		return 0;
 	}
-	suite = suite_create("identity");
-	launchers = tcase_create("launchers");
-	names = tcase_create("names");
-	tcase_add_checked_fixture(launchers, forget_launchers, NULL);
-	tcase_add_checked_fixture(names, forget_launchers, NULL);
-	tcase_add_loop_test(launchers, each_launcher_is_understood, 0,
-			    (int)(sizeof(environments) / sizeof(environments[0])));
-	tcase_add_test(launchers, who_hands_the_rank_on_is_not_the_launcher);
-	tcase_add_test(launchers, what_was_read_stays);
-	tcase_add_test(names, without_a_launcher_a_name_stays_as_it_is);
-	tcase_add_test(names, a_rank_gets_a_file_of_its_own);
-	tcase_add_test(names, what_stands_for_itself_is_known_before);
-	tcase_add_test(names, what_comes_from_the_environment_leads_nowhere_else);
-	suite_add_tcase(suite, launchers);
-	suite_add_tcase(suite, names);
-	return suite_run(suite);
+	return suite_main("identity");
 }

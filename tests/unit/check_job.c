@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/identity.h"
+#include "job_fixture.h"
 #include "peerpin.h"
 #include "report/job.h"
 #include "report/statistics.h"
@@ -30,32 +31,14 @@ const char *peerpin_version(void)
 
 #define HOUR_NS (3600 * (uint64_t)1000000000)
 
-static char folder[32];
-
 static void set_up(void)
 {
-	static const char *const launchers[] = {
-		"OMPI_COMM_WORLD_RANK", "PMIX_RANK",	"PMI_RANK",
-		"FLUX_JOB_ID",		"SLURM_PROCID", "SLURM_JOB_ID"
-	};
-
-	strcpy(folder, "/tmp/check_job.XXXXXX");
-	ck_assert_ptr_nonnull(mkdtemp(folder));
-	for (size_t i = 0; i < sizeof(launchers) / sizeof(launchers[0]); i++)
-		unsetenv(launchers[i]);
-	setenv("XDG_RUNTIME_DIR", folder, 1);
+	forget_launchers();
+	make_folder();
 	setenv("PEERPIN_SUMMARY", "none", 1);
 	unsetenv("PEERPIN_STATS_FILE");
 	setenv("OMPI_COMM_WORLD_RANK", "1", 1);
 	setenv("PMIX_NAMESPACE", "again", 1);
-}
-
-static void tear_down(void)
-{
-	char command[64];
-
-	snprintf(command, sizeof(command), "rm -rf '%s'", folder);
-	ck_assert_int_eq(system(command), 0);
 }
 
 static void end_now(void)
@@ -129,20 +112,20 @@ static void end_an_hour_after_the_start(struct segment_header *header)
 	header->ended_clock_ns = header->clock_ns + HOUR_NS;
 }
 
-START_TEST(ended_ranks_are_reported)
+CASE(job, .set_up = set_up, .tear_down = remove_folder);
+
+TEST(job, ended_ranks_are_reported)
 {
 	ck_assert_int_eq(other_leaves(end_just_now), 0);
 	ck_assert_int_eq(other_leaves(end_an_hour_after_the_start), 0);
 	ck_assert_int_eq(report(), 2);
 }
-END_TEST
 
-START_TEST(ranks_of_a_former_job_are_not)
+TEST(job, ranks_of_a_former_job_are_not)
 {
 	ck_assert_int_eq(other_leaves(end_an_hour_ago), 0);
 	ck_assert_int_eq(report(), 0);
 }
-END_TEST
 
 static void be_elsewhere(struct segment_header *header)
 {
@@ -151,12 +134,11 @@ static void be_elsewhere(struct segment_header *header)
 }
 
 /* A folder on a shared file system has the files of all hosts. */
-START_TEST(ranks_of_another_host_are_not)
+TEST(job, ranks_of_another_host_are_not)
 {
 	ck_assert_int_eq(other_leaves(be_elsewhere), 0);
 	ck_assert_int_eq(report(), 0);
 }
-END_TEST
 
 /* Killed an hour ago; its process id has been reused by a live process: 1 always exists. */
 static void have_a_number_that_came_back(struct segment_header *header)
@@ -166,15 +148,14 @@ static void have_a_number_that_came_back(struct segment_header *header)
 	header->started_ns -= HOUR_NS;
 }
 
-START_TEST(a_killed_rank_of_a_former_job_is_not_reported)
+TEST(job, a_killed_rank_of_a_former_job_is_not_reported)
 {
 	ck_assert_int_eq(other_leaves(have_a_number_that_came_back), 0);
 	ck_assert_int_eq(report(), 0);
 }
-END_TEST
 
 /* A killed process stays a zombie until its parent waits for it. */
-START_TEST(a_zombie_is_not_waited_for)
+TEST(job, a_zombie_is_not_waited_for)
 {
 	siginfo_t info;
 	pid_t child = fork();
@@ -187,7 +168,6 @@ START_TEST(a_zombie_is_not_waited_for)
 	ck_assert_int_eq(report(), 1);
 	ck_assert_int_eq(waitpid(child, NULL, 0), child);
 }
-END_TEST
 
 /* A live process of the job, up to its end in `end`. */
 struct rank {
@@ -258,7 +238,7 @@ static bool has_lock_file(void)
 	return !system(command);
 }
 
-START_TEST(the_last_rank_that_ends_leads)
+TEST(job, the_last_rank_that_ends_leads)
 {
 	struct rank one = start_rank(leads), other = start_rank(leads);
 
@@ -268,11 +248,10 @@ START_TEST(the_last_rank_that_ends_leads)
 	ck_assert_int_eq(WEXITSTATUS(end_rank(&other)), 12);
 	ck_assert(!has_lock_file());
 }
-END_TEST
 
 #define RANKS 8
 
-START_TEST(of_ranks_that_end_at_once_exactly_one_leads)
+TEST(job, of_ranks_that_end_at_once_exactly_one_leads)
 {
 	struct rank ranks[RANKS];
 	int leaders, others;
@@ -297,7 +276,6 @@ START_TEST(of_ranks_that_end_at_once_exactly_one_leads)
 		ck_assert_int_eq(others, RANKS);
 	}
 }
-END_TEST
 
 static int held_up[2], resumed[2];
 
@@ -329,7 +307,7 @@ static int be_reported_before_the_try(void)
 	return job_leads() ? 10 : 9;
 }
 
-START_TEST(a_rank_that_a_leader_reported_does_not_lead)
+TEST(job, a_rank_that_a_leader_reported_does_not_lead)
 {
 	struct rank late;
 	char byte;
@@ -342,9 +320,8 @@ START_TEST(a_rank_that_a_leader_reported_does_not_lead)
 	ck_assert_int_eq(write(resumed[1], "", 1), 1);
 	ck_assert_int_eq(WEXITSTATUS(status_of(&late)), 9);
 }
-END_TEST
 
-START_TEST(a_killed_rank_is_not_waited_for)
+TEST(job, a_killed_rank_is_not_waited_for)
 {
 	struct rank killed = start_rank(leads);
 
@@ -353,7 +330,6 @@ START_TEST(a_killed_rank_is_not_waited_for)
 	ck_assert_int_eq(report(), 1);
 	ck_assert(!has_lock_file());
 }
-END_TEST
 
 static int be_killed_while_leading(void)
 {
@@ -363,14 +339,13 @@ static int be_killed_while_leading(void)
 	return 0;
 }
 
-START_TEST(a_leader_that_was_killed_blocks_nobody)
+TEST(job, a_leader_that_was_killed_blocks_nobody)
 {
 	struct rank killed = start_rank(be_killed_while_leading);
 
 	ck_assert(WIFSIGNALED(end_rank(&killed)));
 	ck_assert_int_eq(report(), 1);
 }
-END_TEST
 
 static int hold[2]; /* children of ranks exit when both ends are closed */
 
@@ -386,7 +361,7 @@ static int leave_a_child(void)
 	return leads();
 }
 
-START_TEST(a_child_that_lives_on_holds_no_lock)
+TEST(job, a_child_that_lives_on_holds_no_lock)
 {
 	struct rank rank;
 
@@ -396,7 +371,6 @@ START_TEST(a_child_that_lives_on_holds_no_lock)
 	ck_assert_int_eq(report(), 0);
 	close(hold[1]);
 }
-END_TEST
 
 /* The program's own files reuse the numbers of closed descriptors. */
 static int close_all_descriptors(void)
@@ -415,26 +389,24 @@ static int close_all_descriptors(void)
 	return own ? 10 : 99;
 }
 
-START_TEST(a_program_that_closed_all_descriptors_reports_itself)
+TEST(job, a_program_that_closed_all_descriptors_reports_itself)
 {
 	struct rank rank = start_rank(close_all_descriptors);
 
 	ck_assert_int_eq(WEXITSTATUS(end_rank(&rank)), 10);
 	ck_assert(!has_lock_file());
 }
-END_TEST
 
-START_TEST(a_program_without_a_job_reports_itself_alone)
+TEST(job, a_program_without_a_job_reports_itself_alone)
 {
 	ck_assert_int_eq(other_leaves(end_just_now), 0);
 	unsetenv("PMIX_NAMESPACE");
 	unsetenv("OMPI_COMM_WORLD_RANK");
 	ck_assert_int_eq(report(), 0);
 }
-END_TEST
 
 /* Rank 1 begins after rank 0 has ended: each reports itself. */
-START_TEST(ranks_one_after_another_report_one_each)
+TEST(job, ranks_one_after_another_report_one_each)
 {
 	for (int i = 0; i < 2; i++) {
 		struct rank rank = start_rank(leads);
@@ -442,10 +414,9 @@ START_TEST(ranks_one_after_another_report_one_each)
 		ck_assert_int_eq(WEXITSTATUS(end_rank(&rank)), 10);
 	}
 }
-END_TEST
 
 /* The last tallies are shared by threads without one of their own. */
-START_TEST(what_was_counted_before_there_was_a_file_is_in_it)
+TEST(job, what_was_counted_before_there_was_a_file_is_in_it)
 {
 	statistics_segment.header.threads = TALLIES_OWN;
 	statistics_segment.tallies[1].counts[TALLY_hits] = 2;
@@ -454,7 +425,6 @@ START_TEST(what_was_counted_before_there_was_a_file_is_in_it)
 	ck_assert(statistics_has_file());
 	ck_assert_uint_eq(statistics_tallied(TALLY_hits), 5);
 }
-END_TEST
 
 static void *count_often(void *unused)
 {
@@ -465,7 +435,7 @@ static void *count_often(void *unused)
 
 /* Another thread may activate the process. For ThreadSanitizer: counts between the copy and the
  * mapping of the file are lost. */
-START_TEST(threads_count_while_it_begins)
+TEST(job, threads_count_while_it_begins)
 {
 	pthread_t thread;
 
@@ -476,10 +446,9 @@ START_TEST(threads_count_while_it_begins)
 	/* The timeline does not include the host's uptime. */
 	ck_assert_uint_le(statistics_segment.timeline.shift, 32);
 }
-END_TEST
 
 /* The file cannot get its name: the segment's pages exist nevertheless. */
-START_TEST(a_child_counts_for_itself_whatever_became_of_the_file)
+TEST(job, a_child_counts_for_itself_whatever_became_of_the_file)
 {
 	char name[64];
 	pid_t child;
@@ -500,7 +469,6 @@ START_TEST(a_child_counts_for_itself_whatever_became_of_the_file)
 	ck_assert_int_eq(waitpid(child, NULL, 0), child);
 	ck_assert_uint_eq(statistics_get(allocations), 1);
 }
-END_TEST
 
 /* EPERM, as from a file system without hard links. */
 static bool take_links_away(void)
@@ -524,7 +492,7 @@ static bool has_content(const char *name)
 	return !stat(name, &status) && status.st_size > 0;
 }
 
-START_TEST(results_are_written_where_there_are_no_links)
+TEST(job, results_are_written_where_there_are_no_links)
 {
 	char name[64], wanted[96];
 
@@ -547,7 +515,6 @@ START_TEST(results_are_written_where_there_are_no_links)
 	snprintf(wanted, sizeof(wanted), "%s/results.1-1.json", folder);
 	ck_assert(has_content(wanted));
 }
-END_TEST
 
 static void lose_the_file(struct segment_header *header)
 {
@@ -559,37 +526,9 @@ static void lose_the_file(struct segment_header *header)
 		_exit(1);
 }
 
-START_TEST(a_process_that_lost_its_file_reports_itself)
+TEST(job, a_process_that_lost_its_file_reports_itself)
 {
 	ck_assert_int_eq(other_leaves(lose_the_file), 0);
 }
-END_TEST
 
-int main(void)
-{
-	Suite *suite = suite_create("job");
-	TCase *tests = tcase_create("job");
-
-	tcase_add_checked_fixture(tests, set_up, tear_down);
-	tcase_add_test(tests, ended_ranks_are_reported);
-	tcase_add_test(tests, ranks_of_a_former_job_are_not);
-	tcase_add_test(tests, ranks_of_another_host_are_not);
-	tcase_add_test(tests, a_killed_rank_of_a_former_job_is_not_reported);
-	tcase_add_test(tests, a_zombie_is_not_waited_for);
-	tcase_add_test(tests, a_process_that_lost_its_file_reports_itself);
-	tcase_add_test(tests, what_was_counted_before_there_was_a_file_is_in_it);
-	tcase_add_test(tests, threads_count_while_it_begins);
-	tcase_add_test(tests, results_are_written_where_there_are_no_links);
-	tcase_add_test(tests, a_child_counts_for_itself_whatever_became_of_the_file);
-	tcase_add_test(tests, the_last_rank_that_ends_leads);
-	tcase_add_test(tests, of_ranks_that_end_at_once_exactly_one_leads);
-	tcase_add_test(tests, a_rank_that_a_leader_reported_does_not_lead);
-	tcase_add_test(tests, a_killed_rank_is_not_waited_for);
-	tcase_add_test(tests, a_leader_that_was_killed_blocks_nobody);
-	tcase_add_test(tests, a_child_that_lives_on_holds_no_lock);
-	tcase_add_test(tests, a_program_that_closed_all_descriptors_reports_itself);
-	tcase_add_test(tests, a_program_without_a_job_reports_itself_alone);
-	tcase_add_test(tests, ranks_one_after_another_report_one_each);
-	suite_add_tcase(suite, tests);
-	return suite_run(suite);
-}
+SUITE("job")

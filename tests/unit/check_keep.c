@@ -5,9 +5,16 @@
 
 #include "keep_fixture.h"
 
+static void set_up(void)
+{
+	set_up_with("inf", "64M");
+}
+
+CASE(keep, .set_up = set_up);
+
 /* ---- requests ---- */
 
-START_TEST(freed_memory_is_handed_out_to_the_next_equal_request)
+TEST(keep, freed_memory_serves_the_next_equal_request)
 {
 	allocate(HOME, 5000);
 	ck_assert(keeps(HOME));
@@ -23,9 +30,8 @@ START_TEST(freed_memory_is_handed_out_to_the_next_equal_request)
 	ck_assert_uint_eq(statistics_get(kept_bytes), 0);
 	ck_assert_uint_eq(statistics_get(kept_bytes_peak), 5000);
 }
-END_TEST
 
-START_TEST(the_last_freed_is_handed_out_first)
+TEST(keep, the_last_freed_is_reused_first)
 {
 	for (unsigned int i = 0; i < 4; i++)
 		allocate(HOME + i * BLOCK, 4096);
@@ -34,9 +40,8 @@ START_TEST(the_last_freed_is_handed_out_first)
 	for (unsigned int i = 4; i--;)
 		ck_assert_uint_eq(reuse(4096), HOME + (i ^ 1) * BLOCK);
 }
-END_TEST
 
-START_TEST(memory_of_thousands_of_sizes_is_told_apart)
+TEST(keep, memory_of_thousands_of_sizes_is_told_apart)
 {
 	enum { SIZES = 6000 };
 
@@ -47,10 +52,9 @@ START_TEST(memory_of_thousands_of_sizes_is_told_apart)
 	for (uint64_t i = 0; i < SIZES; i++)
 		require(reuse(1 + i) == HOME + i * 8192);
 }
-END_TEST
 
 /* Requests that share a bucket with kept memory differ from it in one field. */
-START_TEST(memory_in_the_bucket_of_another_request_is_told_apart)
+TEST(keep, memory_in_the_bucket_of_another_request_is_told_apart)
 {
 	enum { SIZES = 4000, OTHERS = 64 };
 	static struct CUctx_st others[OTHERS];
@@ -74,9 +78,8 @@ START_TEST(memory_in_the_bucket_of_another_request_is_told_apart)
 		require(!kept_take(&first, &request, &taken));
 	}
 }
-END_TEST
 
-START_TEST(a_context_gets_its_own_memory_only)
+TEST(keep, a_context_gets_its_own_memory_only)
 {
 	allocate(HOME, 4096);
 	ck_assert(keeps(HOME));
@@ -87,9 +90,8 @@ START_TEST(a_context_gets_its_own_memory_only)
 	enter(&first);
 	ck_assert_uint_eq(reuse(4096), HOME);
 }
-END_TEST
 
-START_TEST(a_request_gets_memory_of_an_equal_request_only)
+TEST(keep, a_request_gets_memory_of_an_equal_request_only)
 {
 	static const struct keep_request of = { ALLOCATION_PITCHED, 4, 100, 8 };
 	static const struct keep_request others[] = {
@@ -106,9 +108,8 @@ START_TEST(a_request_gets_memory_of_an_equal_request_only)
 	ck_assert_uint_eq(reuse_request(&of, &pitch), HOME);
 	ck_assert_uint_eq(pitch, 512);
 }
-END_TEST
 
-START_TEST(pitched_memory_is_kept_up_to_the_limits_of_its_key)
+TEST(keep, pitched_memory_is_kept_up_to_the_limits_of_its_key)
 {
 	static const struct {
 		struct keep_request request;
@@ -141,9 +142,8 @@ START_TEST(pitched_memory_is_kept_up_to_the_limits_of_its_key)
 		ck_assert_uint_eq(pitch, cases[i].pitch);
 	}
 }
-END_TEST
 
-START_TEST(host_memory_is_reused_for_equal_flags_only)
+TEST(keep, host_memory_is_reused_for_equal_flags_only)
 {
 	struct keep_request request = { ALLOCATION_HOST, KEEP_ALLOC_HOST, 4096, 0 };
 
@@ -167,20 +167,18 @@ START_TEST(host_memory_is_reused_for_equal_flags_only)
 	ck_assert_uint_eq(statistics_get(host_allocations), 6);
 	ck_assert_uint_eq(statistics_get(host_frees), 3);
 }
-END_TEST
 
-START_TEST(registered_host_memory_is_never_kept)
+TEST(keep, registered_host_memory_is_never_kept)
 {
 	standin_allocate(HOME, 4096, &first, false);
 	standin_describe(HOME, 0, true);
 	memory_allocated(ALLOCATION_HOST, HOME, 4096);
 	ck_assert(!keeps_host(HOME));
 }
-END_TEST
 
 /* ---- frees that are the driver's ---- */
 
-START_TEST(a_free_that_the_driver_refuses_keeps_nothing)
+TEST(keep, a_free_that_the_driver_refuses_keeps_nothing)
 {
 	allocate(HOME, 4096);
 	ck_assert(!keeps(HOME + 1));
@@ -191,9 +189,8 @@ START_TEST(a_free_that_the_driver_refuses_keeps_nothing)
 	ck_assert(!keeps(HOME));
 	ck_assert_uint_eq(statistics_get(kept), 1);
 }
-END_TEST
 
-START_TEST(memory_in_doubt_is_not_kept)
+TEST(keep, memory_in_doubt_is_not_kept)
 {
 	standin_allocate(HOME, 4096, &first, true); /* without its range */
 	memory_allocated(ALLOCATION_DEVICE, HOME, 4096);
@@ -208,9 +205,8 @@ START_TEST(memory_in_doubt_is_not_kept)
 	ck_assert(!keeps(HOME + 2 * BLOCK));
 	ck_assert_uint_eq(standin_program_events.freeing, 0);
 }
-END_TEST
 
-START_TEST(a_context_that_cannot_free_keeps_nothing)
+TEST(keep, a_context_that_cannot_free_keeps_nothing)
 {
 	allocate(HOME, 4096);
 	second.alive = false;
@@ -224,9 +220,8 @@ START_TEST(a_context_that_cannot_free_keeps_nothing)
 	ck_assert(keeps(HOME));
 	ck_assert_uint_eq(depth, 0);
 }
-END_TEST
 
-START_TEST(a_free_waits_for_the_context_of_the_memory)
+TEST(keep, a_free_waits_for_the_context_of_the_memory)
 {
 	allocate(HOME, 4096);
 	allocate_in(&second, HOME + BLOCK, 4096);
@@ -241,7 +236,6 @@ START_TEST(a_free_waits_for_the_context_of_the_memory)
 	ck_assert_uint_eq(reuse(4096), HOME);
 	ck_assert(!keeps(HOME));
 }
-END_TEST
 
 static void must_be_the_program_s_again(void)
 {
@@ -261,7 +255,7 @@ static void must_be_the_program_s_again(void)
 	ck_assert_uint_eq(standin_events.allocated, 1);
 }
 
-START_TEST(after_a_failed_wait_the_driver_s_free_decides)
+TEST(keep, after_a_failed_wait_the_driver_s_free_decides)
 {
 	struct allocation ended;
 
@@ -277,21 +271,8 @@ START_TEST(after_a_failed_wait_the_driver_s_free_decides)
 			  standin_program_events.last_allocated.event_id);
 	ck_assert_uint_eq(statistics_get(frees), 1);
 }
-END_TEST
 
-/* Valgrind does not enforce the limit. */
-static bool there_is_more(void)
-{
-	void *more =
-		mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	if (more == MAP_FAILED)
-		return false;
-	munmap(more, 1 << 20);
-	return true;
-}
-
-START_TEST(without_memory_for_an_entry_the_driver_s_free_decides)
+TEST(keep, without_memory_for_an_entry_the_driver_s_free_decides)
 {
 	struct rlimit limit, little = { .rlim_cur = 1 };
 	bool kept;
@@ -300,16 +281,15 @@ START_TEST(without_memory_for_an_entry_the_driver_s_free_decides)
 	ck_assert_int_eq(getrlimit(RLIMIT_DATA, &limit), 0);
 	little.rlim_max = limit.rlim_max;
 	ck_assert_int_eq(setrlimit(RLIMIT_DATA, &little), 0);
-	if (there_is_more())
+	if (standin_more_memory())
 		return;
 	kept = keeps(HOME);
 	setrlimit(RLIMIT_DATA, &limit);
 	ck_assert(!kept);
 	must_be_the_program_s_again();
 }
-END_TEST
 
-START_TEST(a_capture_keeps_nothing_and_reuses_nothing)
+TEST(keep, a_capture_keeps_nothing_and_reuses_nothing)
 {
 	static const uint64_t order[] = { HOME };
 	bool counted;
@@ -327,9 +307,8 @@ START_TEST(a_capture_keeps_nothing_and_reuses_nothing)
 	ck_assert_uint_le(gpu.frees, 1);
 	must_have_freed(gpu.frees, order);
 }
-END_TEST
 
-START_TEST(after_the_end_of_keeping_all_is_released)
+TEST(keep, after_the_end_of_keeping_all_is_released)
 {
 	static const uint64_t order[] = { HOME };
 
@@ -342,38 +321,5 @@ START_TEST(after_the_end_of_keeping_all_is_released)
 	must_have_freed(1, order);
 	ck_assert_uint_eq(reuse(4096), 0);
 }
-END_TEST
 
-static void set_up(void)
-{
-	set_up_with("inf", "64M");
-}
-
-int main(void)
-{
-	Suite *suite = suite_create("keep");
-	TCase *requests = tcase_create("requests"), *frees = tcase_create("frees");
-
-	tcase_add_checked_fixture(requests, set_up, NULL);
-	tcase_add_test(requests, freed_memory_is_handed_out_to_the_next_equal_request);
-	tcase_add_test(requests, the_last_freed_is_handed_out_first);
-	tcase_add_test(requests, memory_of_thousands_of_sizes_is_told_apart);
-	tcase_add_test(requests, memory_in_the_bucket_of_another_request_is_told_apart);
-	tcase_add_test(requests, a_context_gets_its_own_memory_only);
-	tcase_add_test(requests, a_request_gets_memory_of_an_equal_request_only);
-	tcase_add_test(requests, pitched_memory_is_kept_up_to_the_limits_of_its_key);
-	tcase_add_test(requests, host_memory_is_reused_for_equal_flags_only);
-	tcase_add_test(requests, registered_host_memory_is_never_kept);
-	suite_add_tcase(suite, requests);
-	tcase_add_checked_fixture(frees, set_up, NULL);
-	tcase_add_test(frees, a_free_that_the_driver_refuses_keeps_nothing);
-	tcase_add_test(frees, memory_in_doubt_is_not_kept);
-	tcase_add_test(frees, a_context_that_cannot_free_keeps_nothing);
-	tcase_add_test(frees, a_free_waits_for_the_context_of_the_memory);
-	tcase_add_test(frees, after_a_failed_wait_the_driver_s_free_decides);
-	tcase_add_test(frees, without_memory_for_an_entry_the_driver_s_free_decides);
-	tcase_add_test(frees, a_capture_keeps_nothing_and_reuses_nothing);
-	tcase_add_test(frees, after_the_end_of_keeping_all_is_released);
-	suite_add_tcase(suite, frees);
-	return suite_run(suite);
-}
+SUITE("keep")

@@ -26,9 +26,16 @@ static void keep_one(unsigned int number, uint64_t size)
 	keep_one_of(&first, number, size);
 }
 
+static void set_up(void)
+{
+	set_up_with("8M", "2M");
+}
+
+CASE(kept, .set_up = set_up);
+
 /* ---- limits ---- */
 
-START_TEST(beyond_the_limit_the_least_recently_kept_is_released_first)
+TEST(kept, beyond_the_limit_the_least_recently_kept_is_released_first)
 {
 	const uint64_t order[] = { at(1), at(2), at(0) };
 
@@ -53,9 +60,8 @@ START_TEST(beyond_the_limit_the_least_recently_kept_is_released_first)
 	ck_assert_uint_eq(statistics_get(kept_released), 3);
 	ck_assert_uint_eq(statistics_get(kept_bytes), 8 * MIB);
 }
-END_TEST
 
-START_TEST(large_allocations_count_in_blocks_as_the_driver_counts_them)
+TEST(kept, large_allocations_count_in_blocks_as_the_driver_counts_them)
 {
 	keep_one(0, MIB);
 	ck_assert_uint_eq(statistics_get(kept_bytes), MIB);
@@ -74,9 +80,8 @@ START_TEST(large_allocations_count_in_blocks_as_the_driver_counts_them)
 	ck_assert_uint_eq(kept_block_bytes(-1), 0);
 	ck_assert_uint_eq(kept_block_bytes(KEEP_HOST), 0);
 }
-END_TEST
 
-START_TEST(memory_larger_than_the_limit_is_not_kept)
+TEST(kept, memory_larger_than_the_limit_is_not_kept)
 {
 	keep_one(0, 4096);
 	keep_one(1, 8 * MIB);
@@ -87,9 +92,8 @@ START_TEST(memory_larger_than_the_limit_is_not_kept)
 	allocate_host(at(4), 2 * MIB, 0);
 	ck_assert(keeps_host(at(4)));
 }
-END_TEST
 
-START_TEST(each_gpu_and_the_host_have_limits_of_their_own)
+TEST(kept, each_gpu_and_the_host_have_limits_of_their_own)
 {
 	const uint64_t order[] = { at(2) };
 
@@ -103,9 +107,8 @@ START_TEST(each_gpu_and_the_host_have_limits_of_their_own)
 	ck_assert_uint_eq(statistics_get(kept_bytes), 16 * MIB);
 	ck_assert_uint_eq(statistics_get(kept_host_bytes), 2 * MIB);
 }
-END_TEST
 
-START_TEST(high_ordinals_share_the_last_limit)
+TEST(kept, high_ordinals_share_the_last_limit)
 {
 	struct CUctx_st high = { .device = 64, .alive = true }, higher = high;
 	const uint64_t order[] = { at(0) };
@@ -117,9 +120,15 @@ START_TEST(high_ordinals_share_the_last_limit)
 	enter(&higher);
 	ck_assert_uint_eq(reuse(8 * MIB), at(1));
 }
-END_TEST
 
-START_TEST(a_percentage_is_of_each_gpu_s_memory)
+static void set_up_percentage(void)
+{
+	set_up_with("10%", "0");
+}
+
+CASE(percentages, .set_up = set_up_percentage);
+
+TEST(percentages, a_percentage_is_of_each_gpu_s_memory)
 {
 	const uint64_t order[] = { at(0), at(3) };
 
@@ -135,9 +144,8 @@ START_TEST(a_percentage_is_of_each_gpu_s_memory)
 	allocate_in(&of_second_gpu, at(5), 10 * MIB + 1);
 	ck_assert(!keeps(at(5)));
 }
-END_TEST
 
-START_TEST(a_percentage_of_unknown_memory_keeps_nothing)
+TEST(percentages, a_percentage_of_unknown_memory_keeps_nothing)
 {
 	allocate(at(0), 4096);
 	gpu.total_result = CUDA_ERROR_INVALID_VALUE;
@@ -148,11 +156,10 @@ START_TEST(a_percentage_of_unknown_memory_keeps_nothing)
 	standin_driver.cuDeviceTotalMem_v2 = get_total;
 	ck_assert(keeps(at(0)));
 }
-END_TEST
 
 /* ---- releases ---- */
 
-START_TEST(for_want_of_memory_the_largest_are_released_first_until_there_is_enough)
+TEST(kept, for_want_of_memory_the_largest_are_released_first_until_there_is_enough)
 {
 	const uint64_t order[] = { at(2), at(1), at(0), at(3), at(4) };
 
@@ -173,10 +180,9 @@ START_TEST(for_want_of_memory_the_largest_are_released_first_until_there_is_enou
 	ck_assert(keep_release(KEEP_CURRENT, 0));
 	must_have_freed(5, order);
 }
-END_TEST
 
 /* Of one power of 2. */
-START_TEST(of_similar_sizes_the_largest_is_released_first)
+TEST(kept, of_similar_sizes_the_largest_is_released_first)
 {
 	const uint64_t order[] = { at(1), at(3), at(0), at(2) };
 
@@ -189,9 +195,8 @@ START_TEST(of_similar_sizes_the_largest_is_released_first)
 	ck_assert(keep_release(KEEP_CURRENT, 100 * MIB));
 	must_have_freed(4, order);
 }
-END_TEST
 
-START_TEST(for_want_of_host_memory_host_memory_is_released)
+TEST(kept, for_want_of_host_memory_host_memory_is_released)
 {
 	const uint64_t order[] = { at(1) };
 
@@ -203,9 +208,8 @@ START_TEST(for_want_of_host_memory_host_memory_is_released)
 	ck_assert_uint_eq(statistics_get(kept_host_bytes), 0);
 	ck_assert_uint_eq(statistics_get(kept_bytes), 4096);
 }
-END_TEST
 
-START_TEST(the_memory_of_one_context_is_released_alone)
+TEST(kept, the_memory_of_one_context_is_released_alone)
 {
 	const uint64_t order[] = { at(1), at(3), at(0), at(2) };
 
@@ -218,9 +222,8 @@ START_TEST(the_memory_of_one_context_is_released_alone)
 	keep_release_context(NULL);
 	must_have_freed(4, order);
 }
-END_TEST
 
-START_TEST(memory_that_ended_with_its_context_is_forgotten)
+TEST(kept, memory_that_ended_with_its_context_is_forgotten)
 {
 	keep_one(0, 2 * MIB);
 	keep_one_of(&second, 1, 2 * MIB);
@@ -233,10 +236,9 @@ START_TEST(memory_that_ended_with_its_context_is_forgotten)
 	ck_assert_uint_eq(gpu.frees, 0);
 	ck_assert_uint_eq(reuse(2 * MIB), at(0));
 }
-END_TEST
 
 /* Its address may hold other memory. */
-START_TEST(memory_that_the_driver_no_longer_has_is_not_freed)
+TEST(kept, memory_that_the_driver_no_longer_has_is_not_freed)
 {
 	keep_one(0, 4096);
 	standin_free(at(0));
@@ -246,7 +248,6 @@ START_TEST(memory_that_the_driver_no_longer_has_is_not_freed)
 	ck_assert_uint_eq(standin_events.freeing, 1);
 	ck_assert_uint_eq(statistics_get(kept_released), 0);
 }
-END_TEST
 
 static void *look(void *released)
 {
@@ -271,7 +272,7 @@ static void look_while_releasing(uint64_t address)
 	require(!pthread_create(&other, NULL, look, &address) && !pthread_join(other, NULL));
 }
 
-START_TEST(an_address_stays_hidden_until_the_driver_has_freed_it)
+TEST(kept, an_address_stays_hidden_until_the_driver_has_freed_it)
 {
 	keep_one(0, 4096);
 	ck_assert_uint_eq(keep_visible(at(0)), KEEP_ABSENT);
@@ -281,7 +282,6 @@ START_TEST(an_address_stays_hidden_until_the_driver_has_freed_it)
 	ck_assert_uint_eq(gpu.frees, 1);
 	ck_assert_uint_eq(keep_visible(at(0)), at(0));
 }
-END_TEST
 
 static void must_be_entered(uint64_t address)
 {
@@ -289,7 +289,7 @@ static void must_be_entered(uint64_t address)
 }
 
 /* _i: no context is current; another one; a destroyed one. */
-START_TEST(memory_is_released_in_its_context)
+LOOP_TEST(kept, memory_is_released_in_its_context, 0, 3)
 {
 	CUcontext current[] = { NULL, &first, &second };
 
@@ -303,9 +303,8 @@ START_TEST(memory_is_released_in_its_context)
 	ck_assert_uint_eq(depth, _i > 0);
 	ck_assert(!_i || stack[0] == current[_i]);
 }
-END_TEST
 
-START_TEST(failed_frees_are_counted_and_logged_once)
+TEST(kept, failed_frees_are_counted_and_logged_once)
 {
 	int log = memfd_create("log", 0);
 	char text[4096] = "", *line;
@@ -324,7 +323,6 @@ START_TEST(failed_frees_are_counted_and_logged_once)
 	ck_assert_ptr_null(strstr(line + 1, "could not be freed"));
 	ck_assert_uint_eq(reuse(4096), 0);
 }
-END_TEST
 
 /* ---- releases by two threads ---- */
 
@@ -397,56 +395,15 @@ static void release_beside(void *(*other)(void *nothing))
 	ck_assert_uint_eq(gpu.frees, 1);
 }
 
-START_TEST(a_context_ends_after_releases_of_its_memory_by_other_threads)
+TEST(kept, a_context_ends_after_releases_of_its_memory_by_other_threads)
 {
 	release_beside(release_context);
 }
-END_TEST
 
-START_TEST(an_allocation_without_memory_waits_for_a_release_by_another_thread)
+TEST(kept, an_allocation_without_memory_waits_for_a_release_by_another_thread)
 {
 	release_beside(release_bytes);
 	ck_assert(other_result);
 }
-END_TEST
 
-static void set_up(void)
-{
-	set_up_with("8M", "2M");
-}
-
-static void set_up_percentage(void)
-{
-	set_up_with("10%", "0");
-}
-
-int main(void)
-{
-	Suite *suite = suite_create("kept");
-	TCase *kept = tcase_create("kept"), *percentages = tcase_create("percentages");
-
-	tcase_add_checked_fixture(kept, set_up, NULL);
-	tcase_add_test(kept, beyond_the_limit_the_least_recently_kept_is_released_first);
-	tcase_add_test(kept, large_allocations_count_in_blocks_as_the_driver_counts_them);
-	tcase_add_test(kept, memory_larger_than_the_limit_is_not_kept);
-	tcase_add_test(kept, each_gpu_and_the_host_have_limits_of_their_own);
-	tcase_add_test(kept, high_ordinals_share_the_last_limit);
-	tcase_add_test(kept,
-		       for_want_of_memory_the_largest_are_released_first_until_there_is_enough);
-	tcase_add_test(kept, of_similar_sizes_the_largest_is_released_first);
-	tcase_add_test(kept, for_want_of_host_memory_host_memory_is_released);
-	tcase_add_test(kept, the_memory_of_one_context_is_released_alone);
-	tcase_add_test(kept, memory_that_ended_with_its_context_is_forgotten);
-	tcase_add_test(kept, memory_that_the_driver_no_longer_has_is_not_freed);
-	tcase_add_test(kept, an_address_stays_hidden_until_the_driver_has_freed_it);
-	tcase_add_loop_test(kept, memory_is_released_in_its_context, 0, 3);
-	tcase_add_test(kept, failed_frees_are_counted_and_logged_once);
-	tcase_add_test(kept, a_context_ends_after_releases_of_its_memory_by_other_threads);
-	tcase_add_test(kept, an_allocation_without_memory_waits_for_a_release_by_another_thread);
-	suite_add_tcase(suite, kept);
-	tcase_add_checked_fixture(percentages, set_up_percentage, NULL);
-	tcase_add_test(percentages, a_percentage_is_of_each_gpu_s_memory);
-	tcase_add_test(percentages, a_percentage_of_unknown_memory_keeps_nothing);
-	suite_add_tcase(suite, percentages);
-	return suite_run(suite);
-}
+SUITE("kept")

@@ -17,7 +17,9 @@ static uint32_t look(const struct domain *domain, uint64_t address, uint64_t len
 	return registration_find(domain, address, length, RIGHTS, &lkey, &rkey) ? lkey : 0;
 }
 
-START_TEST(what_is_registered_is_found_with_the_keys_that_clients_get)
+CASE(single, .set_up = set_up);
+
+TEST(single, what_is_registered_is_found_with_the_keys_that_clients_get)
 {
 	struct domain *domain = registration_domain(&pd, RIGHTS);
 	struct registration_keys keys;
@@ -39,9 +41,8 @@ START_TEST(what_is_registered_is_found_with_the_keys_that_clients_get)
 	ck_assert_uint_eq(look(domain, HOME, 3000), keys.lkey);
 	ck_assert_uint_eq(statistics_tallied(TALLY_look_ups), 3);
 }
-END_TEST
 
-START_TEST(what_is_registered_ahead_is_found_by_who_asked_for_the_domain)
+TEST(single, background_registrations_are_found_in_their_domain)
 {
 	struct domain *domain;
 	uint64_t done;
@@ -57,10 +58,9 @@ START_TEST(what_is_registered_ahead_is_found_by_who_asked_for_the_domain)
 	/* peerpin does not record look-ups for each region. */
 	ck_assert_uint_eq(statistics_get(never_used), 0);
 }
-END_TEST
 
 /* The first two domains look in user words, the third in an array. */
-START_TEST(keys_of_kept_memory_are_hidden_in_every_domain)
+TEST(single, keys_of_kept_memory_are_hidden_in_every_domain)
 {
 	static const int access[] = { RIGHTS, IBV_ACCESS_LOCAL_WRITE, 0 };
 	struct registration_keys keys;
@@ -81,9 +81,8 @@ START_TEST(keys_of_kept_memory_are_hidden_in_every_domain)
 	for (int i = 0; i < 3; i++)
 		ck_assert(registration_find(domains[i], HOME, 1, access[i], &lkey, &rkey));
 }
-END_TEST
 
-START_TEST(rights_and_domains_are_not_mixed_up)
+TEST(single, access_flags_and_domains_are_distinguished)
 {
 	struct ibv_pd other = { .context = DEVICE, .handle = 2 };
 	struct domain *domain = registration_domain(&pd, RIGHTS), *narrow, *elsewhere;
@@ -102,9 +101,8 @@ START_TEST(rights_and_domains_are_not_mixed_up)
 	ck_assert(!registration_find(domain, HOME, 1, IBV_ACCESS_LOCAL_WRITE, &lkey, &rkey));
 	ck_assert(!registration_find(narrow, HOME, 1, RIGHTS, &lkey, &rkey));
 }
-END_TEST
 
-START_TEST(nothing_is_found_of_what_has_ended_or_was_never_registered)
+TEST(single, nothing_is_found_of_what_has_ended_or_was_never_registered)
 {
 	struct domain *domain = registration_domain(&pd, RIGHTS);
 	uint32_t key;
@@ -125,9 +123,8 @@ START_TEST(nothing_is_found_of_what_has_ended_or_was_never_registered)
 	memory_allocated(ALLOCATION_DEVICE, HOME + BLOCK, BLOCK);
 	ck_assert_uint_eq(look(domain, HOME + BLOCK, 1), 0);
 }
-END_TEST
 
-START_TEST(a_protection_domain_s_end_withdraws_its_keys)
+TEST(single, a_protection_domain_s_end_withdraws_its_keys)
 {
 	struct domain *domain = registration_domain(&pd, RIGHTS);
 	struct ibv_pd next = { .context = DEVICE, .handle = 7 };
@@ -145,7 +142,6 @@ START_TEST(a_protection_domain_s_end_withdraws_its_keys)
 	await("registrations_failed", 1);
 	ck_assert_uint_eq(look(domain, HOME, 1), 0);
 }
-END_TEST
 
 /* Wait for the worker. */
 static uint32_t await_key(const struct domain *domain, uint64_t address)
@@ -157,7 +153,7 @@ static uint32_t await_key(const struct domain *domain, uint64_t address)
 	return key;
 }
 
-START_TEST(allocations_that_share_a_region_are_found_each_while_it_lives)
+TEST(single, allocations_that_share_a_region_are_found_each_while_it_lives)
 {
 	struct domain *domain = registration_domain(&pd, RIGHTS);
 	uint32_t key;
@@ -174,13 +170,12 @@ START_TEST(allocations_that_share_a_region_are_found_each_while_it_lives)
 	ck_assert_uint_eq(await_key(domain, HOME + 2048), key);
 	ck_assert_uint_eq(standin_registrations(), 1);
 }
-END_TEST
 
 /* The third domain of a process has no user words beside the records: its keys are in an array. */
 #define THIRD (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ)
 
 /* The kernel refuses: a registration of the client's own remains in the protection domain. */
-START_TEST(a_refused_end_of_a_protection_domain_brings_other_keys)
+TEST(single, a_refused_end_of_a_protection_domain_brings_other_keys)
 {
 	struct domain *domain = registration_domain(&pd, RIGHTS);
 	uint32_t key;
@@ -195,7 +190,6 @@ START_TEST(a_refused_end_of_a_protection_domain_brings_other_keys)
 	ck_assert(standin_covers(await_key(domain, HOME + 2 * BLOCK), HOME + 2 * BLOCK));
 	ck_assert_ptr_eq(registration_domain(&pd, RIGHTS), domain);
 }
-END_TEST
 
 static struct domain *third_domain(void)
 {
@@ -227,7 +221,7 @@ static void *begin_next(void *unused)
 
 /* The array of keys is indexed by slot. A slot is reused before the last allocation's keys are
  * withdrawn. */
-START_TEST(what_has_ended_takes_nothing_from_who_has_its_slot)
+TEST(single, what_has_ended_takes_nothing_from_who_has_its_slot)
 {
 	struct domain *domain = third_domain();
 	struct allocation last, next;
@@ -258,7 +252,6 @@ START_TEST(what_has_ended_takes_nothing_from_who_has_its_slot)
 	ck_assert_ptr_null(complaint);
 	ck_assert_uint_eq(look_in_third(domain, HOME + 1024), keys.lkey);
 }
-END_TEST
 
 /* Keys are numbered in order: after a thread has read that a key has ended, no look-up returns that
  * key or an older one. */
@@ -286,7 +279,9 @@ static void *use(void *argument)
 	return NULL;
 }
 
-START_TEST(no_key_of_freed_memory_is_handed_out_while_addresses_are_used_again)
+CASE(many, .set_up = set_up, .timeout = 300);
+
+TEST(many, no_key_of_freed_memory_is_found_while_addresses_are_reused)
 {
 	struct domain *domain = registration_domain(&pd, RIGHTS);
 	unsigned int found = 0;
@@ -321,28 +316,5 @@ START_TEST(no_key_of_freed_memory_is_handed_out_while_addresses_are_used_again)
 		ck_assert_msg(!complaint, "%s", (const char *)complaint);
 	}
 }
-END_TEST
 
-int main(void)
-{
-	Suite *suite = suite_create("keys");
-	TCase *single = tcase_create("one thread");
-	TCase *many = tcase_create("many threads");
-
-	tcase_add_checked_fixture(single, set_up, NULL);
-	tcase_add_test(single, what_is_registered_is_found_with_the_keys_that_clients_get);
-	tcase_add_test(single, what_is_registered_ahead_is_found_by_who_asked_for_the_domain);
-	tcase_add_test(single, keys_of_kept_memory_are_hidden_in_every_domain);
-	tcase_add_test(single, rights_and_domains_are_not_mixed_up);
-	tcase_add_test(single, nothing_is_found_of_what_has_ended_or_was_never_registered);
-	tcase_add_test(single, a_protection_domain_s_end_withdraws_its_keys);
-	tcase_add_test(single, a_refused_end_of_a_protection_domain_brings_other_keys);
-	tcase_add_test(single, allocations_that_share_a_region_are_found_each_while_it_lives);
-	tcase_add_test(single, what_has_ended_takes_nothing_from_who_has_its_slot);
-	suite_add_tcase(suite, single);
-	tcase_add_checked_fixture(many, set_up, NULL);
-	tcase_set_timeout(many, 300);
-	tcase_add_test(many, no_key_of_freed_memory_is_handed_out_while_addresses_are_used_again);
-	suite_add_tcase(suite, many);
-	return suite_run(suite);
-}
+SUITE("keys")

@@ -84,11 +84,12 @@ static uint64_t two_messages(unsigned int round)
 	return round % 2 ? 4096 * KIB : 1024 * KIB;
 }
 
-START_TEST(scratch_of_other_size_classes_stops_being_registered)
+CASE(learning, .set_up = set_up_sync);
+
+TEST(learning, scratch_of_other_size_classes_stops_being_registered)
 {
 	run(random_scratch, two_messages);
 }
-END_TEST
 
 static uint64_t fixed_scratch(unsigned int round, unsigned int which)
 {
@@ -102,25 +103,23 @@ static uint64_t fixed_message(unsigned int round)
 	return 1000 * KIB + 100;
 }
 
-START_TEST(scratch_of_the_same_size_class_is_told_by_its_exact_size)
+TEST(learning, scratch_of_the_same_size_class_is_told_by_its_exact_size)
 {
 	run(fixed_scratch, fixed_message);
 }
-END_TEST
 
 static uint64_t random_near_message(unsigned int round, unsigned int which)
 {
 	return 800 * KIB + (round * 2654435761u + which * 40503u) % (200 * KIB);
 }
 
-START_TEST(message_sizes_stand_out_of_a_class_of_random_scratch)
+TEST(learning, message_sizes_stand_out_of_a_class_of_random_scratch)
 {
 	run(random_near_message, fixed_message);
 }
-END_TEST
 
 /* A program with messages of 2000 sizes, then another phase. */
-START_TEST(sizes_of_a_phase_that_is_over_do_not_stand_in_the_way)
+TEST(learning, sizes_of_a_phase_that_is_over_do_not_stand_in_the_way)
 {
 	activate();
 	for (unsigned int i = 0; i < 2000; i++) {
@@ -131,7 +130,6 @@ START_TEST(sizes_of_a_phase_that_is_over_do_not_stand_in_the_way)
 	}
 	run(random_near_message, fixed_message);
 }
-END_TEST
 
 static uint64_t many_messages(unsigned int round)
 {
@@ -143,30 +141,27 @@ static uint64_t large_scratch(unsigned int round, unsigned int which)
 	return (16 << 20) + round % 11 * 4096 + which * 65536;
 }
 
-START_TEST(many_sizes_of_messages_are_learned)
+TEST(learning, many_sizes_of_messages_are_learned)
 {
 	run(large_scratch, many_messages);
 }
-END_TEST
 
-START_TEST(without_a_client_nothing_is_registered)
+TEST(learning, without_a_client_nothing_is_registered)
 {
 	for (unsigned int i = 0; i < 50; i++)
 		begin(HOME + i * BLOCK, BLOCK);
 	ck_assert_uint_eq(standin_attempts(), 0);
 }
-END_TEST
 
-START_TEST(what_is_never_freed_and_never_asked_for_is_not_registered_without_end)
+TEST(learning, what_is_never_freed_and_never_asked_for_is_not_registered_without_end)
 {
 	activate();
 	for (unsigned int i = 0; i < 500; i++)
 		begin(HOME + i * BLOCK, 300 * KIB + i * 512);
 	ck_assert_uint_lt(standin_registrations(), 50);
 }
-END_TEST
 
-START_TEST(buffers_that_are_all_there_before_the_first_request_are_hit_nearly_all)
+TEST(learning, buffers_that_are_all_there_before_the_first_request_are_hit_nearly_all)
 {
 	struct counted before, since;
 
@@ -178,9 +173,8 @@ START_TEST(buffers_that_are_all_there_before_the_first_request_are_hit_nearly_al
 	since = count_since(&before);
 	must_be_learned(&since);
 }
-END_TEST
 
-START_TEST(a_kind_comes_back_when_one_is_asked_for)
+TEST(learning, a_kind_comes_back_when_one_is_asked_for)
 {
 	struct counted before, since;
 
@@ -203,9 +197,8 @@ START_TEST(a_kind_comes_back_when_one_is_asked_for)
 	since = count_since(&before);
 	ck_assert_uint_eq(since.hits, 1);
 }
-END_TEST
 
-START_TEST(a_domain_learns_for_itself)
+TEST(learning, a_domain_learns_for_itself)
 {
 	struct ibv_pd other = { .context = DEVICE, .handle = 2 };
 	struct registration_keys keys;
@@ -226,16 +219,16 @@ START_TEST(a_domain_learns_for_itself)
 	begin(HOME, 5 * BLOCK);
 	ck_assert_uint_eq(standin_registrations(), made + 1);
 }
-END_TEST
 
-START_TEST(all_registers_whatever_begins)
+CASE(all, .set_up = set_up_all);
+
+TEST(all, all_registers_whatever_begins)
 {
 	activate();
 	for (unsigned int i = 0; i < 200; i++)
 		begin(HOME + i * BLOCK, BLOCK);
 	await("registrations_background", 200);
 }
-END_TEST
 
 static void set_up_small_pin_limit(void)
 {
@@ -244,7 +237,9 @@ static void set_up_small_pin_limit(void)
 	set_up_sync();
 }
 
-START_TEST(what_found_no_room_is_not_outstanding_for_ever)
+CASE(pin_limit, .set_up = set_up_small_pin_limit);
+
+TEST(pin_limit, what_found_no_room_is_not_outstanding_for_ever)
 {
 	unsigned int before;
 
@@ -263,9 +258,8 @@ START_TEST(what_found_no_room_is_not_outstanding_for_ever)
 	begin(HOME + 4 * BLOCK, 1000);
 	ck_assert_uint_eq(standin_registrations() - before, 2);
 }
-END_TEST
 
-START_TEST(look_ups_find_what_learning_has_passed_over)
+TEST(learning, look_ups_find_what_learning_has_passed_over)
 {
 	struct domain *domain;
 	uint32_t lkey, rkey;
@@ -281,38 +275,5 @@ START_TEST(look_ups_find_what_learning_has_passed_over)
 	ck_assert(registration_find(domain, HOME + 8 * BLOCK, 4096, RIGHTS, &lkey, &rkey));
 	ck_assert(registration_find(domain, HOME, 4096, RIGHTS, &lkey, &rkey));
 }
-END_TEST
 
-int main(void)
-{
-	Suite *suite = suite_create("learning");
-	TCase *learning = tcase_create("learning");
-	TCase *all = tcase_create("all");
-	TCase *pin_limit = tcase_create("pin limit");
-
-	tcase_add_checked_fixture(learning, set_up_sync, NULL);
-	tcase_set_timeout(learning, 120);
-	tcase_add_test(learning, scratch_of_other_size_classes_stops_being_registered);
-	tcase_add_test(learning, scratch_of_the_same_size_class_is_told_by_its_exact_size);
-	tcase_add_test(learning, message_sizes_stand_out_of_a_class_of_random_scratch);
-	tcase_add_test(learning, sizes_of_a_phase_that_is_over_do_not_stand_in_the_way);
-	tcase_add_test(learning, many_sizes_of_messages_are_learned);
-	tcase_add_test(learning, without_a_client_nothing_is_registered);
-	tcase_add_test(learning,
-		       what_is_never_freed_and_never_asked_for_is_not_registered_without_end);
-	tcase_add_test(learning,
-		       buffers_that_are_all_there_before_the_first_request_are_hit_nearly_all);
-	tcase_add_test(learning, a_kind_comes_back_when_one_is_asked_for);
-	tcase_add_test(learning, a_domain_learns_for_itself);
-	tcase_add_test(learning, look_ups_find_what_learning_has_passed_over);
-	suite_add_tcase(suite, learning);
-	tcase_add_checked_fixture(all, set_up_all, NULL);
-	tcase_set_timeout(all, 120);
-	tcase_add_test(all, all_registers_whatever_begins);
-	suite_add_tcase(suite, all);
-	tcase_add_checked_fixture(pin_limit, set_up_small_pin_limit, NULL);
-	tcase_set_timeout(pin_limit, 120);
-	tcase_add_test(pin_limit, what_found_no_room_is_not_outstanding_for_ever);
-	suite_add_tcase(suite, pin_limit);
-	return suite_run(suite);
-}
+SUITE("learning")

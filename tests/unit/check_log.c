@@ -18,10 +18,10 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "base/runtime.h"
+#include "job_fixture.h"
 
 #define RANKS 4
 
-static char folder[] = "/tmp/check_log.XXXXXX";
 static char output[64]; /* path of the file behind standard error */
 static int true_stderr = -1;
 
@@ -45,18 +45,8 @@ static const char *lock_file(const char *job)
 
 static void set_up(void)
 {
-	static const char *const launchers[] = { "OMPI_COMM_WORLD_RANK", "PMIX_RANK",
-						 "PMIX_NAMESPACE",	 "PMI_RANK",
-						 "FLUX_TASK_RANK",	 "FLUX_JOB_ID",
-						 "SLURM_PROCID",	 "SLURM_JOB_ID" };
-	static char template[sizeof(folder)];
-
-	memcpy(template, "/tmp/check_log.XXXXXX", sizeof(template));
-	memcpy(folder, template, sizeof(folder));
-	ck_assert_ptr_nonnull(mkdtemp(folder));
-	for (size_t i = 0; i < sizeof(launchers) / sizeof(launchers[0]); i++)
-		unsetenv(launchers[i]);
-	setenv("XDG_RUNTIME_DIR", folder, 1);
+	forget_launchers();
+	make_folder();
 	setenv("PEERPIN_LOG_LEVEL", "info", 1);
 	unsetenv("PEERPIN_LOG_FILE");
 	snprintf(output, sizeof(output), "%s/stderr", folder);
@@ -66,11 +56,8 @@ static void set_up(void)
 
 static void tear_down(void)
 {
-	char command[128];
-
 	dup2(true_stderr, STDERR_FILENO);
-	snprintf(command, sizeof(command), "rm -rf '%s'", folder);
-	ck_assert_int_eq(system(command), 0);
+	remove_folder();
 }
 
 static const char *text_of(const char *path)
@@ -115,9 +102,23 @@ static bool exists(const char *path)
 	return !lstat(path, &what);
 }
 
+static void log_to(const char *name)
+{
+	setenv("PEERPIN_LOG_FILE", in_folder(name), 1);
+	config_get();
+}
+
+static void be_rank_of(const char *job)
+{
+	setenv("FLUX_TASK_RANK", "0", 1);
+	setenv("FLUX_JOB_ID", job, 1);
+}
+
+CASE(log, .set_up = set_up, .tear_down = tear_down);
+
 /* ---- lines ---- */
 
-START_TEST(nothing_is_said_before_the_settings_are_read)
+TEST(log, nothing_is_said_before_the_settings_are_read)
 {
 	log_message(LOG_ERROR, "too early");
 	ck_assert_str_eq(text_of(output), "");
@@ -127,9 +128,8 @@ START_TEST(nothing_is_said_before_the_settings_are_read)
 	ck_assert_uint_eq(lines_with(output, "in time\n"), 1);
 	ck_assert_uint_eq(lines_with(output, "\n"), 1);
 }
-END_TEST
 
-START_TEST(a_line_says_who)
+TEST(log, a_line_says_who)
 {
 	char expected[256];
 
@@ -142,9 +142,8 @@ START_TEST(a_line_says_who)
 		 process_host(), (int)getpid());
 	ck_assert_str_eq(text_of(output), expected);
 }
-END_TEST
 
-START_TEST(a_message_is_one_line)
+TEST(log, a_message_is_one_line)
 {
 	char longer[3 * LOG_LINE_LENGTH];
 	const char *text;
@@ -161,23 +160,21 @@ START_TEST(a_message_is_one_line)
 	ck_assert_uint_gt(strlen(text), LOG_LINE_LENGTH);
 	ck_assert_str_eq(text + strlen(text) - 2, "x\n");
 }
-END_TEST
 
 static void tell_a_cause(int number)
 {
 	log_once(LOG_WARN, "a cause, seen at %d", number);
 }
 
-START_TEST(a_cause_is_told_once)
+TEST(log, a_cause_is_told_once)
 {
 	config_get();
 	tell_a_cause(1);
 	tell_a_cause(2);
 	ck_assert_uint_eq(lines_with(output, "a cause"), 1);
 }
-END_TEST
 
-START_TEST(the_first_line_tells_what_differs_from_the_defaults)
+TEST(log, the_first_line_tells_what_differs_from_the_defaults)
 {
 	setenv("PEERPIN_PREREGISTER", "sync", 1);
 	setenv("PEERPIN_MIN_SIZE", "2M", 1);
@@ -196,9 +193,8 @@ START_TEST(the_first_line_tells_what_differs_from_the_defaults)
 			"PEERPIN_POINTER_QUERIES=0 PEERPIN_LOG_LEVEL=info PEERPIN_STATS_FILE=/x\n"),
 		1);
 }
-END_TEST
 
-START_TEST(what_is_left_out_is_owned_up_to)
+TEST(log, what_is_left_out_is_owned_up_to)
 {
 	unsigned int written;
 
@@ -213,9 +209,8 @@ START_TEST(what_is_left_out_is_owned_up_to)
 	ck_assert_uint_eq(written + sum_of(output, "suppressed "), 20000);
 	ck_assert_uint_eq(lines_with(output, "a warning"), 1);
 }
-END_TEST
 
-START_TEST(who_asks_for_everything_gets_everything)
+TEST(log, who_asks_for_everything_gets_everything)
 {
 	setenv("PEERPIN_LOG_LEVEL", "trace", 1);
 	config_get();
@@ -223,9 +218,8 @@ START_TEST(who_asks_for_everything_gets_everything)
 		log_message(LOG_TRACE, "one of many");
 	ck_assert_uint_eq(lines_with(output, "one of many"), 5000);
 }
-END_TEST
 
-START_TEST(a_reader_that_has_gone_ends_nobody)
+TEST(log, a_reader_that_has_gone_ends_nobody)
 {
 	int ends[2];
 	sigset_t waiting;
@@ -240,11 +234,10 @@ START_TEST(a_reader_that_has_gone_ends_nobody)
 	ck_assert_int_eq(sigprocmask(SIG_BLOCK, NULL, &waiting), 0);
 	ck_assert(!sigismember(&waiting, SIGPIPE));
 }
-END_TEST
 
 /* ---- the file ---- */
 
-START_TEST(the_file_comes_with_the_first_message_and_is_private)
+TEST(log, the_file_comes_with_the_first_message_and_is_private)
 {
 	struct stat what;
 
@@ -261,9 +254,8 @@ START_TEST(the_file_comes_with_the_first_message_and_is_private)
 	ck_assert_uint_eq(lines_with(output, "\n"), 2);
 	ck_assert_str_eq(text_of(in_folder("stderr")), "");
 }
-END_TEST
 
-START_TEST(no_file_is_written_over)
+TEST(log, no_file_is_written_over)
 {
 	setenv("PEERPIN_LOG_FILE", in_folder("log"), 1);
 	ck_assert_int_eq(symlink(in_folder("elsewhere"), in_folder("log")), 0);
@@ -274,7 +266,6 @@ START_TEST(no_file_is_written_over)
 	ck_assert_str_eq(text_of(in_folder("log-1")), "");
 	ck_assert_uint_eq(lines_with(in_folder("log-2"), "text\n"), 1);
 }
-END_TEST
 
 /* Close or limit files in a child process: Check has open files, too. */
 static int in_a_process(int (*act)(void))
@@ -306,7 +297,7 @@ static int close_all_and_go_on(void)
 	return 0;
 }
 
-START_TEST(the_programs_own_files_are_never_written_to)
+TEST(log, the_programs_own_files_are_never_written_to)
 {
 	ck_assert_int_eq(chdir(folder), 0);
 	setenv("PEERPIN_LOG_FILE", "log", 1);
@@ -318,7 +309,6 @@ START_TEST(the_programs_own_files_are_never_written_to)
 	ck_assert_uint_eq(lines_with(in_folder("log"), "third\n"), 1);
 	ck_assert_str_eq(text_of(output), "");
 }
-END_TEST
 
 /* As a daemon does: close all 3, log a message, and open them again, the lowest number first. */
 static int close_the_first_three(void)
@@ -334,24 +324,20 @@ static int close_the_first_three(void)
 	return 0;
 }
 
-START_TEST(standard_input_output_and_error_are_left_to_the_program)
+TEST(log, standard_input_output_and_error_are_left_to_the_program)
 {
-	setenv("PEERPIN_LOG_FILE", in_folder("log"), 1);
-	config_get();
+	log_to("log");
 	ck_assert_int_eq(in_a_process(close_the_first_three), 0);
 	ck_assert_uint_eq(lines_with(in_folder("log"), "\n"), 2);
 }
-END_TEST
 
-START_TEST(so_are_they_where_ranks_share_what_was_told)
+TEST(log, so_are_they_where_ranks_share_what_was_told)
 {
-	setenv("FLUX_TASK_RANK", "0", 1);
-	setenv("FLUX_JOB_ID", "f3", 1);
+	be_rank_of("f3");
 	config_get();
 	ck_assert_int_eq(in_a_process(close_the_first_three), 0);
 	ck_assert(exists(lock_file("f3")));
 }
-END_TEST
 
 #define THREADS 4
 #define LINES	200
@@ -382,10 +368,9 @@ static int close_while_others_write(void)
 	return 0;
 }
 
-START_TEST(threads_write_whole_lines_each_once)
+TEST(log, threads_write_whole_lines_each_once)
 {
-	setenv("PEERPIN_LOG_FILE", in_folder("log"), 1);
-	config_get();
+	log_to("log");
 	ck_assert_int_eq(in_a_process(close_while_others_write), 0);
 	ck_assert_uint_eq(lines_with(in_folder("log"), " of thread ") +
 				  lines_with(output, " of thread "),
@@ -395,7 +380,6 @@ START_TEST(threads_write_whole_lines_each_once)
 	ck_assert_uint_eq(lines_with(in_folder("log"), "peerpin: <warn>"),
 			  lines_with(in_folder("log"), "\n"));
 }
-END_TEST
 
 static void *load(void *name)
 {
@@ -404,13 +388,12 @@ static void *load(void *name)
 
 /* dlopen holds the dynamic linker's lock while constructors run, and a constructor may log. So
  * waiting for the linker's lock while holding the file's would be a deadlock. */
-START_TEST(the_file_s_name_is_found_without_the_dynamic_linker)
+TEST(log, the_file_s_name_is_found_without_the_dynamic_linker)
 {
 	pthread_t loader;
 	int pipe;
 
-	setenv("PEERPIN_LOG_FILE", in_folder("%e.log"), 1);
-	config_get();
+	log_to("%e.log");
 	ck_assert_int_eq(mkfifo(in_folder("library"), 0600), 0);
 	ck_assert_int_eq(
 		pthread_create(&loader, NULL, load, (void *)(uintptr_t)in_folder("library")), 0);
@@ -422,14 +405,12 @@ START_TEST(the_file_s_name_is_found_without_the_dynamic_linker)
 	pthread_join(loader, NULL);
 	ck_assert_uint_eq(lines_with(in_folder("check_log.log"), "said meanwhile"), 1);
 }
-END_TEST
 
-START_TEST(without_the_file_messages_come_on_standard_error)
+TEST(log, without_the_file_messages_come_on_standard_error)
 {
 	char expected[320];
 
-	setenv("PEERPIN_LOG_FILE", in_folder("nowhere/log"), 1);
-	config_get();
+	log_to("nowhere/log");
 	log_message(LOG_INFO, "first");
 	log_message(LOG_INFO, "second");
 	snprintf(expected, sizeof(expected), "PEERPIN_LOG_FILE=%s cannot be written: No such file",
@@ -437,7 +418,6 @@ START_TEST(without_the_file_messages_come_on_standard_error)
 	ck_assert_uint_eq(lines_with(output, expected), 1);
 	ck_assert_uint_eq(lines_with(output, "\n"), 3);
 }
-END_TEST
 
 static int fill(void)
 {
@@ -463,23 +443,19 @@ static int fill_within_a_line(void)
 	return 0;
 }
 
-START_TEST(a_line_that_fits_in_part_comes_on_standard_error)
+TEST(log, a_line_that_fits_in_part_comes_on_standard_error)
 {
-	setenv("PEERPIN_LOG_FILE", in_folder("log"), 1);
-	config_get();
+	log_to("log");
 	ck_assert_int_eq(in_a_process(fill_within_a_line), 0);
 	ck_assert_uint_eq(lines_with(output, "fits in part"), 1);
 }
-END_TEST
 
-START_TEST(a_full_file_ends_nobody)
+TEST(log, a_full_file_ends_nobody)
 {
-	setenv("PEERPIN_LOG_FILE", in_folder("log"), 1);
-	config_get();
+	log_to("log");
 	ck_assert_int_eq(in_a_process(fill), 0);
 	ck_assert_uint_eq(lines_with(in_folder("log"), "too much"), 0);
 }
-END_TEST
 
 /* ---- the ranks of a host ---- */
 
@@ -524,7 +500,7 @@ static void say_alike(int rank)
 	log_message(LOG_INFO, "no warning");
 }
 
-START_TEST(a_warning_comes_once_for_each_host)
+TEST(log, a_warning_comes_once_for_each_host)
 {
 	struct stat what;
 
@@ -541,26 +517,23 @@ START_TEST(a_warning_comes_once_for_each_host)
 	all_ranks("f2", say_alike);
 	ck_assert_uint_eq(lines_with(output, "alike, seen by"), 2);
 }
-END_TEST
 
-START_TEST(without_a_job_everybody_tells)
+TEST(log, without_a_job_everybody_tells)
 {
 	all_ranks(NULL, say_alike);
 	ck_assert_uint_eq(lines_with(output, "alike, seen by"), RANKS);
 	ck_assert(!exists(in_folder("peerpin")));
 }
-END_TEST
 
 /* Such ranks identify their job by the launcher process. */
-START_TEST(of_ranks_whose_job_has_no_name_one_tells)
+TEST(log, of_ranks_whose_job_has_no_name_one_tells)
 {
 	all_ranks("", say_alike);
 	ck_assert_uint_eq(lines_with(output, "alike, seen by"), 1);
 	ck_assert_uint_eq(lines_with(output, "of the words of"), RANKS);
 }
-END_TEST
 
-START_TEST(in_files_each_rank_has_its_own)
+TEST(log, in_files_each_rank_has_its_own)
 {
 	setenv("PEERPIN_LOG_FILE", in_folder("log"), 1);
 	all_ranks("f1", say_alike);
@@ -573,7 +546,6 @@ START_TEST(in_files_each_rank_has_its_own)
 	}
 	ck_assert_str_eq(text_of(output), "");
 }
-END_TEST
 
 /* Stores the name of the runtime folder in `path` and returns 0; negative: no folder. */
 static int find_folder(char path[256])
@@ -591,7 +563,7 @@ static int find_folder(char path[256])
 	return close(folder);
 }
 
-START_TEST(a_folder_that_others_could_have_made_is_not_used)
+TEST(log, a_folder_that_others_could_have_made_is_not_used)
 {
 	char path[256];
 
@@ -608,7 +580,6 @@ START_TEST(a_folder_that_others_could_have_made_is_not_used)
 	ck_assert_int_eq(find_folder(path), 0);
 	ck_assert_str_eq(path, in_folder("peerpin"));
 }
-END_TEST
 
 /* Whether a process of the job is the first to claim. If `held`, the process keeps the file open
  * until that pipe is closed. */
@@ -642,12 +613,11 @@ static void make_old(void)
 	ck_assert_int_eq(utimensat(AT_FDCWD, lock_file("f1"), long_ago, 0), 0);
 }
 
-START_TEST(what_a_former_job_of_that_name_said_is_forgotten)
+TEST(log, what_a_former_job_of_that_name_said_is_forgotten)
 {
 	int held[2];
 
-	setenv("FLUX_TASK_RANK", "0", 1);
-	setenv("FLUX_JOB_ID", "f1", 1);
+	be_rank_of("f1");
 	ck_assert(first_to_claim(5, NULL));
 	ck_assert(!first_to_claim(5, NULL));
 	make_old();
@@ -661,7 +631,6 @@ START_TEST(what_a_former_job_of_that_name_said_is_forgotten)
 	make_old();
 	ck_assert(first_to_claim(5, NULL));
 }
-END_TEST
 
 static void clean(void)
 {
@@ -672,12 +641,11 @@ static void clean(void)
 	close(runtime);
 }
 
-START_TEST(files_of_former_jobs_are_removed)
+TEST(log, files_of_former_jobs_are_removed)
 {
 	int held[2];
 
-	setenv("FLUX_TASK_RANK", "0", 1);
-	setenv("FLUX_JOB_ID", "f1", 1);
+	be_rank_of("f1");
 	ck_assert_int_eq(pipe(held), 0);
 	ck_assert(first_to_claim(5, held));
 	setenv("FLUX_JOB_ID", "f2", 1);
@@ -694,17 +662,15 @@ START_TEST(files_of_former_jobs_are_removed)
 	ck_assert(exists(lock_file("f2")));
 	ck_assert(exists(in_folder("peerpin/job.other")));
 }
-END_TEST
 
 /* A rank joins while another process holds the exclusive lock and removes the file. */
-START_TEST(a_rank_does_not_join_by_a_removed_file)
+TEST(log, a_rank_does_not_join_by_a_removed_file)
 {
 	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
 	int locked[2], fd;
 	char byte = 0;
 
-	setenv("FLUX_TASK_RANK", "0", 1);
-	setenv("FLUX_JOB_ID", "f1", 1);
+	be_rank_of("f1");
 	ck_assert_int_eq(pipe(locked) | close(runtime_folder()), 0);
 	if (!fork()) {
 		fd = open(lock_file("f1"), O_RDWR | O_CREAT, 0600);
@@ -719,12 +685,10 @@ START_TEST(a_rank_does_not_join_by_a_removed_file)
 	wait(NULL);
 	ck_assert_int_eq(job_file_lead(), exists(lock_file("f1")) ? 1 : -ENOENT);
 }
-END_TEST
 
-START_TEST(a_file_with_messages_outlives_the_job)
+TEST(log, a_file_with_messages_outlives_the_job)
 {
-	setenv("FLUX_TASK_RANK", "0", 1);
-	setenv("FLUX_JOB_ID", "f1", 1);
+	be_rank_of("f1");
 	job_file_join();
 	ck_assert(job_file_claim(5));
 	ck_assert_int_eq(job_file_lead(), 1);
@@ -732,7 +696,6 @@ START_TEST(a_file_with_messages_outlives_the_job)
 	ck_assert(exists(lock_file("f1")));
 	ck_assert(!first_to_claim(5, NULL));
 }
-END_TEST
 
 static int claim_without_room(void)
 {
@@ -741,67 +704,20 @@ static int claim_without_room(void)
 	return setrlimit(RLIMIT_FSIZE, &limit) || !job_file_claim(5) || !job_file_claim(5);
 }
 
-START_TEST(without_room_everybody_tells)
+TEST(log, without_room_everybody_tells)
 {
-	setenv("FLUX_TASK_RANK", "0", 1);
-	setenv("FLUX_JOB_ID", "f1", 1);
+	be_rank_of("f1");
 	ck_assert_int_eq(in_a_process(claim_without_room), 0);
 	ck_assert(exists(lock_file("f1")));
 }
-END_TEST
 
-START_TEST(a_full_table_lets_everybody_tell)
+TEST(log, a_full_table_lets_everybody_tell)
 {
-	setenv("FLUX_TASK_RANK", "0", 1);
-	setenv("FLUX_JOB_ID", "f1", 1);
+	be_rank_of("f1");
 	for (uint64_t i = 1; i <= 600; i++)
 		ck_assert(job_file_claim(i * 7919));
 	ck_assert(!job_file_claim(7919));
 	ck_assert(job_file_claim(600 * 7919));
 }
-END_TEST
 
-int main(void)
-{
-	Suite *suite = suite_create("log");
-	TCase *lines = tcase_create("lines");
-	TCase *file = tcase_create("file");
-	TCase *ranks = tcase_create("ranks");
-
-	tcase_add_checked_fixture(lines, set_up, tear_down);
-	tcase_add_checked_fixture(file, set_up, tear_down);
-	tcase_add_checked_fixture(ranks, set_up, tear_down);
-	tcase_add_test(lines, nothing_is_said_before_the_settings_are_read);
-	tcase_add_test(lines, a_line_says_who);
-	tcase_add_test(lines, a_message_is_one_line);
-	tcase_add_test(lines, a_cause_is_told_once);
-	tcase_add_test(lines, the_first_line_tells_what_differs_from_the_defaults);
-	tcase_add_test(lines, what_is_left_out_is_owned_up_to);
-	tcase_add_test(lines, who_asks_for_everything_gets_everything);
-	tcase_add_test(lines, a_reader_that_has_gone_ends_nobody);
-	tcase_add_test(file, the_file_comes_with_the_first_message_and_is_private);
-	tcase_add_test(file, no_file_is_written_over);
-	tcase_add_test(file, the_programs_own_files_are_never_written_to);
-	tcase_add_test(file, standard_input_output_and_error_are_left_to_the_program);
-	tcase_add_test(file, so_are_they_where_ranks_share_what_was_told);
-	tcase_add_test(file, threads_write_whole_lines_each_once);
-	tcase_add_test(file, the_file_s_name_is_found_without_the_dynamic_linker);
-	tcase_add_test(file, without_the_file_messages_come_on_standard_error);
-	tcase_add_test(file, a_full_file_ends_nobody);
-	tcase_add_test(file, a_line_that_fits_in_part_comes_on_standard_error);
-	tcase_add_test(ranks, a_warning_comes_once_for_each_host);
-	tcase_add_test(ranks, without_a_job_everybody_tells);
-	tcase_add_test(ranks, of_ranks_whose_job_has_no_name_one_tells);
-	tcase_add_test(ranks, in_files_each_rank_has_its_own);
-	tcase_add_test(ranks, a_folder_that_others_could_have_made_is_not_used);
-	tcase_add_test(ranks, what_a_former_job_of_that_name_said_is_forgotten);
-	tcase_add_test(ranks, files_of_former_jobs_are_removed);
-	tcase_add_test(ranks, a_rank_does_not_join_by_a_removed_file);
-	tcase_add_test(ranks, a_file_with_messages_outlives_the_job);
-	tcase_add_test(ranks, without_room_everybody_tells);
-	tcase_add_test(ranks, a_full_table_lets_everybody_tell);
-	suite_add_tcase(suite, lines);
-	suite_add_tcase(suite, file);
-	suite_add_tcase(suite, ranks);
-	return suite_run(suite);
-}
+SUITE("log")

@@ -28,7 +28,9 @@ static bool is_tracked(uint64_t base)
 	return memory_find(base, &found) && found.base == base;
 }
 
-START_TEST(an_allocation_is_recorded_with_what_the_driver_says)
+CASE(memory, .set_up = standin_reset);
+
+TEST(memory, an_allocation_is_recorded_with_what_the_driver_says)
 {
 	uint64_t id = standin_allocate(HOME, 5000, FIRST, true);
 	struct allocation found;
@@ -42,9 +44,8 @@ START_TEST(an_allocation_is_recorded_with_what_the_driver_says)
 	ck_assert_uint_eq(standin_events.allocated, 1);
 	ck_assert_uint_eq(standin_events.last_allocated.base, HOME);
 }
-END_TEST
 
-START_TEST(what_no_adapter_may_have_is_recorded_and_told_to_nobody)
+TEST(memory, what_no_adapter_may_have_is_recorded_and_told_to_nobody)
 {
 	struct allocation found;
 
@@ -56,9 +57,8 @@ START_TEST(what_no_adapter_may_have_is_recorded_and_told_to_nobody)
 	ck_assert(memory_freeing(FREE_DEVICE, HOME, &found));
 	ck_assert_uint_eq(standin_events.freeing, 0);
 }
-END_TEST
 
-START_TEST(what_only_a_dma_buf_reaches_is_told)
+TEST(memory, what_only_a_dma_buf_reaches_is_told)
 {
 	struct allocation found;
 
@@ -70,7 +70,6 @@ START_TEST(what_only_a_dma_buf_reaches_is_told)
 	ck_assert(memory_freeing(FREE_DEVICE, HOME, &found));
 	ck_assert_uint_eq(standin_events.freeing, 1);
 }
-END_TEST
 
 static int integrated;
 static unsigned int questions;
@@ -99,7 +98,7 @@ static struct allocation host_memory(uint64_t base, bool allocated)
 	return found;
 }
 
-START_TEST(an_integrated_gpu_s_host_memory_is_for_adapters)
+LOOP_TEST(memory, an_integrated_gpu_s_host_memory_is_for_adapters, 0, 2)
 {
 	struct allocation ended;
 
@@ -123,34 +122,30 @@ START_TEST(an_integrated_gpu_s_host_memory_is_for_adapters)
 	ck_assert(memory_find(HOME + 32768, &ended));
 	ck_assert(!ended.integrated);
 }
-END_TEST
 
-START_TEST(where_the_driver_does_not_say_the_host_s_memory_is_not_for_adapters)
+TEST(memory, where_the_driver_does_not_say_the_host_s_memory_is_not_for_adapters)
 {
 	ck_assert(!host_memory(HOME, true).integrated);
 	ck_assert_uint_eq(standin_events.allocated, 0);
 }
-END_TEST
 
-START_TEST(what_the_driver_does_not_know_is_not_tracked)
+TEST(memory, what_the_driver_does_not_know_is_not_tracked)
 {
 	memory_allocated(ALLOCATION_DEVICE, HOME, 5000);
 	ck_assert(!is_tracked(HOME));
 	ck_assert_uint_eq(standin_events.allocated, 0);
 	ck_assert_uint_eq(statistics_get(untracked), 1);
 }
-END_TEST
 
-START_TEST(an_allocation_told_twice_counts_once)
+TEST(memory, an_allocation_told_twice_counts_once)
 {
 	begin(HOME, 5000, FIRST);
 	memory_allocated(ALLOCATION_DEVICE, HOME, 5000);
 	ck_assert_uint_eq(standin_events.allocated, 1);
 	ck_assert_uint_eq(statistics_get(missed_frees), 0);
 }
-END_TEST
 
-START_TEST(an_allocation_over_living_records_ends_them_as_missed_frees)
+TEST(memory, an_allocation_over_living_records_ends_them_as_missed_frees)
 {
 	begin(HOME, 5000, FIRST);
 	begin(HOME + 8192, 5000, FIRST);
@@ -162,9 +157,8 @@ START_TEST(an_allocation_over_living_records_ends_them_as_missed_frees)
 	ck_assert(!is_tracked(HOME));
 	ck_assert(is_tracked(HOME + 512));
 }
-END_TEST
 
-START_TEST(the_same_address_with_another_buffer_id_is_another_allocation)
+TEST(memory, the_same_address_with_another_buffer_id_is_another_allocation)
 {
 	begin(HOME, 5000, FIRST);
 	standin_free(HOME);
@@ -172,9 +166,8 @@ START_TEST(the_same_address_with_another_buffer_id_is_another_allocation)
 	ck_assert_uint_eq(statistics_get(missed_frees), 1);
 	ck_assert_uint_eq(standin_events.allocated, 2);
 }
-END_TEST
 
-START_TEST(a_free_is_told_before_the_driver_frees)
+TEST(memory, a_free_is_told_before_the_driver_frees)
 {
 	struct allocation ended;
 
@@ -187,9 +180,8 @@ START_TEST(a_free_is_told_before_the_driver_frees)
 	ck_assert(!is_tracked(HOME));
 	ck_assert(!memory_freeing(FREE_DEVICE, HOME, &ended));
 }
-END_TEST
 
-START_TEST(a_refused_free_brings_the_allocation_back_if_the_driver_still_knows_it)
+TEST(memory, a_refused_free_brings_the_allocation_back_if_the_driver_still_knows_it)
 {
 	struct allocation ended;
 
@@ -202,7 +194,6 @@ START_TEST(a_refused_free_brings_the_allocation_back_if_the_driver_still_knows_i
 	memory_free_refused(&ended);
 	ck_assert(!is_tracked(HOME));
 }
-END_TEST
 
 static unsigned int opens_at; /* queries until the concurrent open; 0: none */
 
@@ -223,7 +214,7 @@ static CUresult answer_while_it_is_opened(unsigned int count, CUpointer_attribut
 }
 
 /* Shared memory that is opened twice has one address, one BUFFER_ID and one record. */
-START_TEST(what_two_threads_open_or_close_at_once_is_no_missed_free)
+TEST(memory, what_two_threads_open_or_close_at_once_is_no_missed_free)
 {
 	struct allocation ended;
 
@@ -240,7 +231,6 @@ START_TEST(what_two_threads_open_or_close_at_once_is_no_missed_free)
 	ck_assert(memory_freeing(FREE_SHARED, HOME, &ended));
 	ck_assert(!is_tracked(HOME));
 }
-END_TEST
 
 /* The driver reports the larger range, as for memory suballocated from the middle of a block. */
 static struct pointer_attributes answer;
@@ -254,7 +244,7 @@ static CUresult tell_all(unsigned int count, CUpointer_attribute *attributes, vo
 	return CUDA_SUCCESS;
 }
 
-START_TEST(what_is_as_large_as_the_driver_says_ends_with_the_range_that_it_is_in)
+TEST(memory, what_is_as_large_as_the_driver_says_ends_with_the_range_that_it_is_in)
 {
 	struct allocation found;
 
@@ -273,10 +263,9 @@ START_TEST(what_is_as_large_as_the_driver_says_ends_with_the_range_that_it_is_in
 	ck_assert(!is_tracked(HOME - 4096));
 	ck_assert_uint_eq(statistics_get(missed_frees), 0);
 }
-END_TEST
 
 /* Pools and mappings may contain host memory, pools also managed memory: neither was measured. */
-START_TEST(only_a_device_s_pools_and_mappings_are_described)
+TEST(memory, only_a_device_s_pools_and_mappings_are_described)
 {
 	static const enum allocation_kind kinds[] = { ALLOCATION_POOL, ALLOCATION_MAPPED };
 	struct allocation found;
@@ -295,9 +284,8 @@ START_TEST(only_a_device_s_pools_and_mappings_are_described)
 		ck_assert_int_eq(found.described, i < 2);
 	}
 }
-END_TEST
 
-START_TEST(a_context_takes_its_own_memory_and_no_more)
+TEST(memory, a_context_takes_its_own_memory_and_no_more)
 {
 	begin(HOME, 5000, FIRST);
 	begin(HOME + 8192, 5000, OTHER);
@@ -308,10 +296,9 @@ START_TEST(a_context_takes_its_own_memory_and_no_more)
 	ck_assert(!is_tracked(HOME + 16384));
 	ck_assert_uint_eq(statistics_get(frees), 2);
 }
-END_TEST
 
 /* Addresses may belong to another thread's allocation as soon as the driver has freed them. */
-START_TEST(of_addresses_that_were_given_back_only_what_the_driver_has_forgotten_ends)
+TEST(memory, of_addresses_that_were_given_back_only_what_the_driver_has_forgotten_ends)
 {
 	begin(HOME, 5000, FIRST);
 	begin(HOME + 8192, 5000, FIRST);
@@ -325,9 +312,8 @@ START_TEST(of_addresses_that_were_given_back_only_what_the_driver_has_forgotten_
 	ck_assert_uint_eq(standin_events.freeing, 1);
 	ck_assert_uint_eq(statistics_get(frees), 1);
 }
-END_TEST
 
-START_TEST(the_driver_has_the_last_word_on_what_ended)
+TEST(memory, the_driver_has_the_last_word_on_what_ended)
 {
 	enum { COUNT = 300 }; /* more than one batch */
 
@@ -342,8 +328,8 @@ START_TEST(the_driver_has_the_last_word_on_what_ended)
 	for (uint64_t i = 0; i < COUNT; i++)
 		ck_assert_int_eq(is_tracked(HOME + i * 8192), i % 3 != 0 && i != 1);
 }
-END_TEST
 
+#ifndef __SANITIZE_THREAD__ /* ThreadSanitizer needs memory of its own. */
 static CUresult tell_access(unsigned long long *flags, const CUmemLocation *location,
 			    CUdeviceptr address)
 {
@@ -363,19 +349,7 @@ static uint64_t mapped(unsigned int i)
 	return base;
 }
 
-/* Valgrind does not enforce the limit. */
-static bool there_is_more(void)
-{
-	void *more =
-		mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	if (more == MAP_FAILED)
-		return false;
-	munmap(more, 1 << 20);
-	return true;
-}
-
-START_TEST(what_cannot_be_recorded_again_when_its_access_ends_is_told_as_freeing)
+TEST(memory, what_cannot_be_recorded_again_when_its_access_ends_is_told_as_freeing)
 {
 	struct rlimit little = { .rlim_cur = 4096 }, limit;
 	uint64_t base = mapped(0);
@@ -387,7 +361,7 @@ START_TEST(what_cannot_be_recorded_again_when_its_access_ends_is_told_as_freeing
 	ck_assert_int_eq(getrlimit(RLIMIT_DATA, &limit), 0);
 	little.rlim_max = limit.rlim_max;
 	ck_assert_int_eq(setrlimit(RLIMIT_DATA, &little), 0);
-	if (there_is_more())
+	if (standin_more_memory())
 		return;
 	for (; i < 10000 && !statistics_get(untracked); i++)
 		mapped(i);
@@ -399,9 +373,9 @@ START_TEST(what_cannot_be_recorded_again_when_its_access_ends_is_told_as_freeing
 	ck_assert(!is_tracked(base));
 	ck_assert_uint_eq(statistics_get(untracked), 2);
 }
-END_TEST
+#endif
 
-START_TEST(sync_memops_is_set_once_and_not_at_allocation)
+TEST(memory, sync_memops_is_set_once_and_not_at_allocation)
 {
 	struct allocation found;
 
@@ -412,41 +386,5 @@ START_TEST(sync_memops_is_set_once_and_not_at_allocation)
 	memory_used_by_adapter(&found);
 	ck_assert_uint_eq(standin_sync_memops(), 1);
 }
-END_TEST
 
-int main(void)
-{
-	Suite *suite = suite_create("memory");
-	TCase *tests = tcase_create("allocations and frees");
-
-	tcase_add_checked_fixture(tests, standin_reset, NULL);
-	tcase_add_loop_test(tests, an_integrated_gpu_s_host_memory_is_for_adapters, 0, 2);
-	tcase_add_test(tests, where_the_driver_does_not_say_the_host_s_memory_is_not_for_adapters);
-	tcase_add_test(tests, an_allocation_is_recorded_with_what_the_driver_says);
-	tcase_add_test(tests, what_no_adapter_may_have_is_recorded_and_told_to_nobody);
-	tcase_add_test(tests, what_only_a_dma_buf_reaches_is_told);
-	tcase_add_test(tests, what_the_driver_does_not_know_is_not_tracked);
-	tcase_add_test(tests, an_allocation_told_twice_counts_once);
-	tcase_add_test(tests, an_allocation_over_living_records_ends_them_as_missed_frees);
-	tcase_add_test(tests, the_same_address_with_another_buffer_id_is_another_allocation);
-	tcase_add_test(tests, a_free_is_told_before_the_driver_frees);
-	tcase_add_test(tests,
-		       a_refused_free_brings_the_allocation_back_if_the_driver_still_knows_it);
-	tcase_add_test(tests, what_two_threads_open_or_close_at_once_is_no_missed_free);
-	tcase_add_test(tests,
-		       what_is_as_large_as_the_driver_says_ends_with_the_range_that_it_is_in);
-	tcase_add_test(tests, only_a_device_s_pools_and_mappings_are_described);
-	tcase_add_test(tests, a_context_takes_its_own_memory_and_no_more);
-	tcase_add_test(tests,
-		       of_addresses_that_were_given_back_only_what_the_driver_has_forgotten_ends);
-	tcase_add_test(tests, the_driver_has_the_last_word_on_what_ended);
-#ifndef __SANITIZE_THREAD__ /* TSan itself needs memory */
-	tcase_add_test(tests,
-		       what_cannot_be_recorded_again_when_its_access_ends_is_told_as_freeing);
-#else
-	(void)what_cannot_be_recorded_again_when_its_access_ends_is_told_as_freeing;
-#endif
-	tcase_add_test(tests, sync_memops_is_set_once_and_not_at_allocation);
-	suite_add_tcase(suite, tests);
-	return suite_run(suite);
-}
+SUITE("memory")

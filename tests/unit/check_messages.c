@@ -51,7 +51,7 @@ static void tear_down(void)
 }
 
 /* Number of lines that contain both texts. */
-static unsigned int heard(const char *text, const char *and)
+static unsigned int logged(const char *text, const char *and)
 {
 	unsigned int lines = 0;
 	char line[2048];
@@ -76,34 +76,33 @@ static void fail_often(int error)
 	}
 }
 
-START_TEST(a_failure_is_told_once_with_cause_consequence_and_mend)
+CASE(warnings, .set_up = set_up_warn, .tear_down = tear_down);
+
+TEST(warnings, a_failure_is_logged_once_with_cause_consequence_and_fix)
 {
 	fail_often(-EFAULT);
-	ck_assert_uint_eq(heard("peerpin: ", ""), 1);
-	ck_assert_uint_eq(heard("<warn>", "could not be registered: ibv_reg_mr: EFAULT (14): the "
-					  "kernel found no pages"),
+	ck_assert_uint_eq(logged("peerpin: ", ""), 1);
+	ck_assert_uint_eq(logged("<warn>", "could not be registered: ibv_reg_mr: EFAULT (14): the "
+					   "kernel found no pages"),
 			  1);
-	ck_assert_uint_eq(heard("Client registrations are forwarded.", "Load nvidia-peermem"), 1);
+	ck_assert_uint_eq(logged("Client registrations are forwarded.", "Load nvidia-peermem"), 1);
 }
-END_TEST
 
-START_TEST(an_unknown_failure_says_its_number)
+TEST(warnings, an_unknown_failure_says_its_number)
 {
 	fail_often(-4711);
-	ck_assert_uint_eq(heard("<warn>", "error 4711"), 1);
+	ck_assert_uint_eq(logged("<warn>", "error 4711"), 1);
 }
-END_TEST
 
-START_TEST(a_lack_of_room_says_which)
+TEST(warnings, a_lack_of_room_says_which)
 {
 	fail_often(-ENOMEM);
-	ck_assert_uint_eq(heard("peerpin: ", ""), 1);
-	ck_assert_uint_eq(heard("<warn>", "does not fit on the adapter"), 1);
-	ck_assert_uint_eq(heard("ENOMEM (12)",
-				errors_lockable() < BLOCK ? "ulimit -l" : "a limit is exhausted"),
+	ck_assert_uint_eq(logged("peerpin: ", ""), 1);
+	ck_assert_uint_eq(logged("<warn>", "does not fit on the adapter"), 1);
+	ck_assert_uint_eq(logged("ENOMEM (12)",
+				 errors_lockable() < BLOCK ? "ulimit -l" : "a limit is exhausted"),
 			  1);
 }
-END_TEST
 
 static int pin_and_tell(const struct pin_request *request, struct ibv_mr **mr)
 {
@@ -113,16 +112,15 @@ static int pin_and_tell(const struct pin_request *request, struct ibv_mr **mr)
 	return -EFAULT;
 }
 
-START_TEST(what_the_way_has_told_is_not_told_again)
+TEST(warnings, what_the_way_has_told_is_not_told_again)
 {
 	const struct registration_method method = { .name = "telling", .pin = pin_and_tell };
 
 	registration_forced_method = &method;
 	begin(buffer(0), BLOCK);
 	ck_assert_uint_eq(ask(0, buffer(0), BLOCK), 0);
-	ck_assert_uint_eq(heard("peerpin: ", ""), 0);
+	ck_assert_uint_eq(logged("peerpin: ", ""), 0);
 }
-END_TEST
 
 static int pin_by_stand_in(const struct pin_request *request, struct ibv_mr **mr)
 {
@@ -135,7 +133,7 @@ static int refuse_to_unpin(struct ibv_mr *mr)
 	return -EBUSY;
 }
 
-START_TEST(a_registration_that_cannot_be_ended_is_an_error)
+TEST(warnings, a_registration_that_cannot_be_ended_is_an_error)
 {
 	const struct registration_method method = { .name = "clinging",
 						    .pin = pin_by_stand_in,
@@ -148,16 +146,17 @@ START_TEST(a_registration_that_cannot_be_ended_is_an_error)
 		ck_assert(registration_drop(&handles[0]));
 		end(buffer(i));
 	}
-	ck_assert_uint_eq(heard("peerpin: ", ""), 1);
+	ck_assert_uint_eq(logged("peerpin: ", ""), 1);
 	ck_assert_uint_eq(
-		heard("<error>",
-		      "could not be deregistered: ibv_dereg_mr: EBUSY (16): a memory window"),
+		logged("<error>",
+		       "could not be deregistered: ibv_dereg_mr: EBUSY (16): a memory window"),
 		1);
-	ck_assert_uint_eq(heard("may still access", "Let the program deallocate windows"), 1);
+	ck_assert_uint_eq(logged("may still access", "Let the program deallocate windows"), 1);
 }
-END_TEST
 
-START_TEST(info_tells_of_domains_and_of_pin_limits)
+CASE(info, .set_up = set_up_info, .tear_down = tear_down);
+
+TEST(info, info_tells_of_domains_and_of_pin_limits)
 {
 	struct registration_keys keys;
 
@@ -167,26 +166,27 @@ START_TEST(info_tells_of_domains_and_of_pin_limits)
 		ck_assert_uint_ne(ask(0, buffer(i), BLOCK), 0);
 		ck_assert(registration_drop(&handles[0]));
 	}
-	ck_assert_uint_eq(heard("<info>", "a protection domain is enabled"), 1);
+	ck_assert_uint_eq(logged("<info>", "a protection domain is enabled"), 1);
 	ck_assert(ask_in(&pd, 1, buffer(7), BLOCK, 1, &keys));
-	ck_assert_uint_eq(heard("<info>", "a protection domain is enabled"), 2);
+	ck_assert_uint_eq(logged("<info>", "a protection domain is enabled"), 2);
 	ck_assert_uint_eq(
-		heard("<info>",
-		      "a protection domain is enabled: new GPU memory is registered there "
-		      "synchronously; access flags: local read, local write, remote write, remote "
-		      "read, remote atomic\n"),
+		logged("<info>",
+		       "a protection domain is enabled: new GPU memory is registered there "
+		       "synchronously; access flags: local read, local write, remote write, remote "
+		       "read, remote atomic\n"),
 		1);
-	ck_assert_uint_eq(heard("<info>", "synchronously; access flags: local read, local write\n"),
-			  1);
+	ck_assert_uint_eq(
+		logged("<info>", "synchronously; access flags: local read, local write\n"), 1);
 	ck_assert_uint_ge(
-		heard("<info>",
-		      "GPU 0: a registration was refused; the pin limit is now 8388608 bytes"),
+		logged("<info>",
+		       "GPU 0: a registration was refused; the pin limit is now 8388608 bytes"),
 		1);
-	ck_assert_uint_eq(heard("<debug>", ""), 0);
+	ck_assert_uint_eq(logged("<debug>", ""), 0);
 }
-END_TEST
 
-START_TEST(trace_tells_of_each_request_and_what_came_of_it)
+CASE(trace, .set_up = set_up_trace, .tear_down = tear_down);
+
+TEST(trace, trace_tells_of_each_request_and_what_came_of_it)
 {
 	struct registration_keys keys;
 	char address[64];
@@ -196,46 +196,24 @@ START_TEST(trace_tells_of_each_request_and_what_came_of_it)
 	snprintf(address, sizeof(address), "request 0x%llx, 2097152 bytes",
 		 (unsigned long long)buffer(0));
 	ck_assert_uint_ne(ask(0, buffer(0), BLOCK), 0);
-	ck_assert_uint_eq(heard(address, "registered synchronously"), 1);
+	ck_assert_uint_eq(logged(address, "registered synchronously"), 1);
 	ck_assert_uint_ne(ask(1, buffer(0), BLOCK), 0);
-	ck_assert_uint_eq(heard(address, ": hit"), 1);
+	ck_assert_uint_eq(logged(address, ": hit"), 1);
 	ck_assert_uint_eq(ask(2, buffer(0), 4 * BLOCK), 0);
-	ck_assert_uint_eq(heard("<trace>", "forwarded: range"), 1);
+	ck_assert_uint_eq(logged("<trace>", "forwarded: range"), 1);
 	ck_assert(!ask_in(&pd, 2, buffer(0), BLOCK, 1 << 6, &keys));
-	ck_assert_uint_eq(heard("<trace>", "forwarded: flags"), 1);
-	ck_assert_uint_eq(heard("<debug>", "register 0x"), 1);
+	ck_assert_uint_eq(logged("<trace>", "forwarded: flags"), 1);
+	ck_assert_uint_eq(logged("<debug>", "register 0x"), 1);
 	ck_assert(registration_drop(&handles[0]));
 	ck_assert(registration_drop(&handles[1]));
 	begin(buffer(1), BLOCK);
 	ck_assert_uint_ne(ask(0, buffer(1), BLOCK), 0);
-	ck_assert_uint_eq(heard("<debug> ", "2097152 bytes, evicted, in "), 1);
+	ck_assert_uint_eq(logged("<debug> ", "2097152 bytes, evicted, in "), 1);
 	ck_assert(registration_drop(&handles[0]));
 	end(buffer(1));
-	ck_assert_uint_eq(heard("<debug>", "deregister 0x"), 2);
-	ck_assert_uint_eq(heard("<trace>", "allocated 0x"), 2);
-	ck_assert_uint_eq(heard("<trace>", "freeing 0x"), 1);
+	ck_assert_uint_eq(logged("<debug>", "deregister 0x"), 2);
+	ck_assert_uint_eq(logged("<trace>", "allocated 0x"), 2);
+	ck_assert_uint_eq(logged("<trace>", "freeing 0x"), 1);
 }
-END_TEST
 
-int main(void)
-{
-	Suite *suite = suite_create("messages");
-	TCase *warnings = tcase_create("warnings");
-	TCase *info = tcase_create("info");
-	TCase *trace = tcase_create("trace");
-
-	tcase_add_checked_fixture(warnings, set_up_warn, tear_down);
-	tcase_add_test(warnings, a_failure_is_told_once_with_cause_consequence_and_mend);
-	tcase_add_test(warnings, an_unknown_failure_says_its_number);
-	tcase_add_test(warnings, a_lack_of_room_says_which);
-	tcase_add_test(warnings, what_the_way_has_told_is_not_told_again);
-	tcase_add_test(warnings, a_registration_that_cannot_be_ended_is_an_error);
-	tcase_add_checked_fixture(info, set_up_info, tear_down);
-	tcase_add_test(info, info_tells_of_domains_and_of_pin_limits);
-	tcase_add_checked_fixture(trace, set_up_trace, tear_down);
-	tcase_add_test(trace, trace_tells_of_each_request_and_what_came_of_it);
-	suite_add_tcase(suite, warnings);
-	suite_add_tcase(suite, info);
-	suite_add_tcase(suite, trace);
-	return suite_run(suite);
-}
+SUITE("messages")

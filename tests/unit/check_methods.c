@@ -45,14 +45,7 @@ static int third_unpin(struct ibv_mr *mr)
 
 /* Replaces the library's table. */
 const struct registration_method registration_methods[] = {
-#define METHOD(id, text, of, end)                                                                  \
-	{ .name = (text),                                                                          \
-	  .pin = id##_pin,                                                                         \
-	  .unpin = (end),                                                                          \
-	  .probe = id##_probe,                                                                     \
-	  .accepts = id##_accepts,                                                                 \
-	  .registrations = &statistics_segment.counters.registrations_##id,                        \
-	  .call = ERRORS_##of },
+#define METHOD REGISTRATION_METHOD
 #include "report/methods.def"
 #undef METHOD
 	{ .name = "third",
@@ -78,7 +71,9 @@ static void fail_first_two(void)
 	nic.peer = EFAULT;
 }
 
-START_TEST(it_is_probed_last_and_once)
+CASE(methods, .set_up = set_up_third, .tear_down = tear_down);
+
+TEST(methods, it_is_probed_last_and_once)
 {
 	for (int i = 0; i < 3; i++)
 		ck_assert_int_eq(pin(&own), 0);
@@ -87,9 +82,8 @@ START_TEST(it_is_probed_last_and_once)
 	ck_assert_uint_eq(third.pins, 0);
 	ck_assert_ptr_eq(method_used, &registration_methods[0]);
 }
-END_TEST
 
-START_TEST(it_registers_where_the_others_fail_and_has_its_own_counters)
+TEST(methods, it_registers_where_the_others_fail_and_has_its_own_counters)
 {
 	fail_first_two();
 	ck_assert_int_eq(pin(&own), 0);
@@ -106,9 +100,8 @@ START_TEST(it_registers_where_the_others_fail_and_has_its_own_counters)
 	ck_assert_str_eq(statistics_segment.pairs[0].method, "third");
 	ck_assert_uint_eq(segment_value(&statistics_segment.pairs[0].registrations), 2);
 }
-END_TEST
 
-START_TEST(its_failure_returns_the_pair_to_the_first_method)
+TEST(methods, its_failure_returns_the_pair_to_the_first_method)
 {
 	fail_first_two();
 	ck_assert_int_eq(pin(&own), 0);
@@ -122,18 +115,16 @@ START_TEST(its_failure_returns_the_pair_to_the_first_method)
 	ck_assert_uint_eq(third.pins, 5);
 	ck_assert_uint_eq(nic.peers, 1);
 }
-END_TEST
 
-START_TEST(it_is_not_tried_on_memory_that_it_does_not_accept)
+TEST(methods, it_is_not_tried_on_memory_that_it_does_not_accept)
 {
 	fail_first_two();
 	third.accepts = false;
 	ck_assert_int_eq(pin(&own), -EFAULT);
 	ck_assert_uint_eq(third.pins, 0);
 }
-END_TEST
 
-START_TEST(the_error_of_three_failures_is_that_of_the_last_expected)
+TEST(methods, the_error_of_three_failures_is_that_of_the_last_expected)
 {
 	fail_first_two();
 	third.error = -EPERM;
@@ -141,9 +132,8 @@ START_TEST(the_error_of_three_failures_is_that_of_the_last_expected)
 	/* Memory without a context: the probe does not expect the third method to succeed. */
 	ck_assert_int_eq(pin(NULL), -EFAULT);
 }
-END_TEST
 
-START_TEST(it_deregisters_its_regions_itself)
+TEST(methods, it_deregisters_its_regions_itself)
 {
 	struct registration_request asked = { .pd = &pd,
 					      .address = HOME,
@@ -165,21 +155,9 @@ START_TEST(it_deregisters_its_regions_itself)
 	ck_assert_uint_eq(third.unpins, 1);
 	ck_assert_uint_eq(nic.ended, 0);
 }
-END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("methods");
-	TCase *tests = tcase_create("third");
-
 	setenv("PEERPIN_PREREGISTER", "off", 1);
-	tcase_add_checked_fixture(tests, set_up_third, tear_down);
-	tcase_add_test(tests, it_is_probed_last_and_once);
-	tcase_add_test(tests, it_registers_where_the_others_fail_and_has_its_own_counters);
-	tcase_add_test(tests, its_failure_returns_the_pair_to_the_first_method);
-	tcase_add_test(tests, it_is_not_tried_on_memory_that_it_does_not_accept);
-	tcase_add_test(tests, the_error_of_three_failures_is_that_of_the_last_expected);
-	tcase_add_test(tests, it_deregisters_its_regions_itself);
-	suite_add_tcase(suite, tests);
-	return suite_run(suite);
+	return suite_main("methods");
 }

@@ -133,7 +133,11 @@ static const struct {
 		 { pick_zipf, 105 },
 		 { pick_drifting, 105 } };
 
-START_TEST(a_working_set_of_twice_the_pin_limit_is_registered_hardly_more_often_than_lru_must)
+CASE(pin_limit, .set_up = set_up_with_pin_limit);
+
+LOOP_TEST(pin_limit,
+	  a_working_set_of_twice_the_pin_limit_is_registered_hardly_more_often_than_lru_must, 0,
+	  sizeof(patterns) / sizeof(patterns[0]))
 {
 	struct model model = { .held = 0 };
 	unsigned int seed = 7, which;
@@ -147,9 +151,8 @@ START_TEST(a_working_set_of_twice_the_pin_limit_is_registered_hardly_more_often_
 			  model.registrations * patterns[_i].percent / 100);
 	ck_assert_uint_gt(statistics_get(evictions), 0);
 }
-END_TEST
 
-START_TEST(what_a_client_holds_is_never_evicted)
+TEST(pin_limit, what_a_client_holds_is_never_evicted)
 {
 	uint32_t keys[FIT];
 
@@ -164,9 +167,8 @@ START_TEST(what_a_client_holds_is_never_evicted)
 	ck_assert(!standin_covers(keys[3], buffer(3)));
 	ck_assert_uint_eq(standin_registered(), FIT);
 }
-END_TEST
 
-START_TEST(what_is_larger_than_the_pin_limit_is_the_client_s_own_affair)
+TEST(pin_limit, what_is_larger_than_the_pin_limit_is_the_client_s_own_affair)
 {
 	use(0);
 	begin(HOME + 1000 * BLOCK, 9 * BLOCK);
@@ -176,9 +178,8 @@ START_TEST(what_is_larger_than_the_pin_limit_is_the_client_s_own_affair)
 	ck_assert_uint_eq(standin_registered(), 1);
 	ck_assert_uint_eq(standin_attempts(), 1);
 }
-END_TEST
 
-START_TEST(what_is_looked_up_without_a_handle_is_never_evicted)
+TEST(pin_limit, what_is_looked_up_without_a_handle_is_never_evicted)
 {
 	struct domain *domain = registration_domain(&pd, RIGHTS);
 	uint32_t lkey, rkey;
@@ -193,9 +194,8 @@ START_TEST(what_is_looked_up_without_a_handle_is_never_evicted)
 		ck_assert(standin_covers(lkey, buffer(i)));
 	}
 }
-END_TEST
 
-START_TEST(room_is_made_for_a_client_s_own_registration)
+TEST(pin_limit, room_is_made_for_a_client_s_own_registration)
 {
 	for (unsigned int i = 0; i < 4; i++)
 		use(i);
@@ -209,9 +209,10 @@ START_TEST(room_is_made_for_a_client_s_own_registration)
 	ck_assert_uint_eq(standin_registered(), 0);
 	ck_assert(!registration_evict(DEVICE, 1));
 }
-END_TEST
 
-START_TEST(what_found_no_room_ahead_is_looked_at_again)
+CASE(preregister, .set_up = set_up_preregister);
+
+TEST(preregister, memory_beyond_the_pin_limit_is_registered_when_there_is_room)
 {
 	struct domain *domain = registration_domain(&pd, RIGHTS);
 	struct registration_keys keys;
@@ -230,9 +231,8 @@ START_TEST(what_found_no_room_ahead_is_looked_at_again)
 	ck_assert(registration_find(domain, buffer(FIT), BLOCK, RIGHTS, &lkey, &rkey));
 	ck_assert(standin_covers(lkey, buffer(FIT)));
 }
-END_TEST
 
-START_TEST(what_is_registered_ahead_evicts_nothing)
+TEST(preregister, background_registrations_evict_nothing)
 {
 	uint64_t registered;
 
@@ -253,9 +253,10 @@ START_TEST(what_is_registered_ahead_evicts_nothing)
 	ck_assert_uint_eq(standin_registered(), registered);
 	ck_assert_uint_eq(statistics_get(evictions), 1);
 }
-END_TEST
 
-START_TEST(an_adapter_without_room_gets_some_and_is_asked_again)
+CASE(refusals, .set_up = set_up_without_pin_limit);
+
+TEST(refusals, an_adapter_without_room_gets_some_and_is_asked_again)
 {
 	standin_limit(4 * BLOCK);
 	for (unsigned int i = 0; i < 4; i++) {
@@ -272,9 +273,8 @@ START_TEST(an_adapter_without_room_gets_some_and_is_asked_again)
 	ck_assert(standin_covers(ask(0, buffer(5), BLOCK), buffer(5)));
 	ck_assert_uint_eq(standin_attempts(), 7);
 }
-END_TEST
 
-START_TEST(an_adapter_that_never_has_room_is_asked_a_bounded_number_of_times)
+TEST(refusals, an_adapter_that_never_has_room_is_asked_a_bounded_number_of_times)
 {
 	for (unsigned int i = 0; i < 8; i++) {
 		ck_assert_uint_ne(ask(0, buffer(i), BLOCK), 0);
@@ -287,10 +287,9 @@ START_TEST(an_adapter_that_never_has_room_is_asked_a_bounded_number_of_times)
 	standin_fail_with(0);
 	ck_assert_uint_ne(ask(0, buffer(8), BLOCK), 0);
 }
-END_TEST
 
 /* Regions of one adapter may exhaust a limit that another adapter shares. */
-START_TEST(room_is_made_whoever_has_it)
+TEST(refusals, a_region_of_any_domain_is_evicted)
 {
 	struct ibv_pd other = { .context = OTHER_DEVICE, .handle = 1 };
 	struct registration_keys keys;
@@ -310,10 +309,9 @@ START_TEST(room_is_made_whoever_has_it)
 	ck_assert(standin_covers(ask(0, buffer(3), BLOCK), buffer(3)));
 	ck_assert_uint_eq(statistics_tallied(TALLY_hits), 1);
 }
-END_TEST
 
 /* The adapter has room for FIT buffers without a pin limit: peerpin learns the limit. */
-START_TEST(what_is_learnt_of_a_limit_leaves_as_much_registered_as_fits)
+TEST(refusals, what_is_learnt_of_a_limit_leaves_as_much_registered_as_fits)
 {
 	unsigned int before;
 
@@ -332,9 +330,8 @@ START_TEST(what_is_learnt_of_a_limit_leaves_as_much_registered_as_fits)
 		use(i % (FIT - 1));
 	ck_assert_uint_le(standin_registrations() - before, FIT - 1);
 }
-END_TEST
 
-START_TEST(one_that_is_too_large_says_little_of_the_others)
+TEST(refusals, one_that_is_too_large_says_little_of_the_others)
 {
 	unsigned int before;
 
@@ -347,9 +344,8 @@ START_TEST(one_that_is_too_large_says_little_of_the_others)
 		use(i % FIT);
 	ck_assert_uint_eq(standin_registrations() - before, FIT);
 }
-END_TEST
 
-START_TEST(what_is_believed_of_the_gpu_ends_nothing_before_it_is_tried)
+TEST(refusals, an_assumed_limit_of_the_gpu_evicts_nothing_before_an_attempt)
 {
 	/* A failure at 1 pinned block, then no limit any more. */
 	standin_limit(BLOCK);
@@ -362,7 +358,6 @@ START_TEST(what_is_believed_of_the_gpu_ends_nothing_before_it_is_tried)
 	ck_assert_uint_ne(ask(1, HOME + 1000 * BLOCK, BLOCK), 0);
 	ck_assert_uint_eq(statistics_get(evictions), 0);
 }
-END_TEST
 
 static char adapter; /* stands for the struct of libibverbs */
 #define ADAPTER ((struct ibv_device *)&adapter)
@@ -389,7 +384,7 @@ static int has_room_for_eight(struct ibv_context *context, struct ibv_device_att
 	return 0;
 }
 
-START_TEST(an_adapter_that_is_open_twice_has_its_room_once)
+TEST(refusals, an_adapter_that_is_open_twice_has_its_room_once)
 {
 	struct ibv_context contexts[2] = { { .device = ADAPTER }, { .device = ADAPTER } };
 	struct ibv_pd both[2] = { { .context = &contexts[0], .handle = 1 },
@@ -412,7 +407,6 @@ START_TEST(an_adapter_that_is_open_twice_has_its_room_once)
 	ck_assert_uint_eq(limit_queries, 2);
 	ck_assert_uint_eq(bar1_queries, 1);
 }
-END_TEST
 
 #define MANY 60000u
 
@@ -449,7 +443,7 @@ static int unpin_many(struct ibv_mr *mr)
 }
 
 /* A scan for victims holds the lock. */
-START_TEST(what_others_have_registered_is_passed_by_once)
+TEST(refusals, one_scan_skips_the_regions_of_other_adapters)
 {
 	struct registration_method method = { .name = "many",
 					      .pin = pin_many,
@@ -473,9 +467,8 @@ START_TEST(what_others_have_registered_is_passed_by_once)
 	/* Measured: 0.1 of the registration time; 40 times that time with a scan per victim. */
 	ck_assert_uint_lt(statistics_clock() - registered, registered - began);
 }
-END_TEST
 
-START_TEST(another_failure_evicts_nothing)
+TEST(refusals, another_failure_evicts_nothing)
 {
 	use(0);
 	standin_fail_with(-EINVAL);
@@ -483,9 +476,10 @@ START_TEST(another_failure_evicts_nothing)
 	ck_assert_uint_eq(standin_registered(), 1);
 	ck_assert_uint_eq(standin_attempts(), 2);
 }
-END_TEST
 
-START_TEST(a_pin_limit_of_0_registers_nothing)
+CASE(none, .set_up = set_up_with_pin_limit_0);
+
+TEST(none, a_pin_limit_of_0_registers_nothing)
 {
 	begin(buffer(0), BLOCK);
 	ck_assert_uint_eq(ask(0, buffer(0), 4096), 0);
@@ -494,42 +488,5 @@ START_TEST(a_pin_limit_of_0_registers_nothing)
 	ck_assert_uint_eq(statistics_get(bypassed_pin_limit), 2);
 	ck_assert_uint_eq(standin_attempts(), 0);
 }
-END_TEST
 
-int main(void)
-{
-	Suite *suite = suite_create("pin limit");
-	TCase *pin_limit = tcase_create("pin limit");
-	TCase *preregister = tcase_create("ahead");
-	TCase *refusals = tcase_create("refusals"), *none = tcase_create("none");
-
-	tcase_add_checked_fixture(none, set_up_with_pin_limit_0, NULL);
-	tcase_add_test(none, a_pin_limit_of_0_registers_nothing);
-	suite_add_tcase(suite, none);
-	tcase_add_checked_fixture(pin_limit, set_up_with_pin_limit, NULL);
-	tcase_add_loop_test(
-		pin_limit,
-		a_working_set_of_twice_the_pin_limit_is_registered_hardly_more_often_than_lru_must,
-		0, sizeof(patterns) / sizeof(patterns[0]));
-	tcase_add_test(pin_limit, what_a_client_holds_is_never_evicted);
-	tcase_add_test(pin_limit, what_is_larger_than_the_pin_limit_is_the_client_s_own_affair);
-	tcase_add_test(pin_limit, what_is_looked_up_without_a_handle_is_never_evicted);
-	tcase_add_test(pin_limit, room_is_made_for_a_client_s_own_registration);
-	suite_add_tcase(suite, pin_limit);
-	tcase_add_checked_fixture(preregister, set_up_preregister, NULL);
-	tcase_add_test(preregister, what_found_no_room_ahead_is_looked_at_again);
-	tcase_add_test(preregister, what_is_registered_ahead_evicts_nothing);
-	suite_add_tcase(suite, preregister);
-	tcase_add_checked_fixture(refusals, set_up_without_pin_limit, NULL);
-	tcase_add_test(refusals, an_adapter_without_room_gets_some_and_is_asked_again);
-	tcase_add_test(refusals, an_adapter_that_never_has_room_is_asked_a_bounded_number_of_times);
-	tcase_add_test(refusals, room_is_made_whoever_has_it);
-	tcase_add_test(refusals, what_is_learnt_of_a_limit_leaves_as_much_registered_as_fits);
-	tcase_add_test(refusals, one_that_is_too_large_says_little_of_the_others);
-	tcase_add_test(refusals, what_is_believed_of_the_gpu_ends_nothing_before_it_is_tried);
-	tcase_add_test(refusals, an_adapter_that_is_open_twice_has_its_room_once);
-	tcase_add_test(refusals, what_others_have_registered_is_passed_by_once);
-	tcase_add_test(refusals, another_failure_evicts_nothing);
-	suite_add_tcase(suite, refusals);
-	return suite_run(suite);
-}
+SUITE("pin limit")

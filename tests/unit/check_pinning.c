@@ -7,9 +7,11 @@
 #include "base/config.h"
 #include "pinning_fixture.h"
 
+CASE(methods, .set_up = set_up, .tear_down = tear_down);
+
 /* ---- capability probe ---- */
 
-START_TEST(dma_buf_is_used_where_gpu_and_adapter_have_it)
+TEST(methods, dma_buf_is_used_where_gpu_and_adapter_have_it)
 {
 	for (unsigned int i = 1; i <= 3; i++) {
 		ck_assert_int_eq(pin(&own), 0);
@@ -20,7 +22,6 @@ START_TEST(dma_buf_is_used_where_gpu_and_adapter_have_it)
 	ck_assert_uint_eq(statistics_get(registrations_dma_buf), 3);
 	ck_assert_uint_eq(statistics_get(registrations_peer_memory), 0);
 }
-END_TEST
 
 /* Each case alone rules dma-buf out. */
 static void take_dma_buf_away(int which)
@@ -39,7 +40,7 @@ static void take_dma_buf_away(int which)
 		nic.probe = 0;
 }
 
-START_TEST(peer_memory_is_used_where_one_of_them_has_no_dma_buf)
+LOOP_TEST(methods, peer_memory_is_used_where_one_of_them_has_no_dma_buf, 0, 6)
 {
 	take_dma_buf_away(_i);
 	ck_assert_int_eq(pin(&own), 0);
@@ -52,18 +53,16 @@ START_TEST(peer_memory_is_used_where_one_of_them_has_no_dma_buf)
 	ck_assert_uint_eq(statistics_get(registrations_peer_memory), 2);
 	ck_assert_uint_eq(statistics_get(pinning_fallbacks), 0);
 }
-END_TEST
 
-START_TEST(where_there_is_no_dma_buf_the_error_is_peer_memory_s)
+LOOP_TEST(methods, where_there_is_no_dma_buf_the_error_is_peer_memory_s, 0, 6)
 {
 	take_dma_buf_away(_i);
 	nic.peer = EFAULT;
 	ck_assert_int_eq(pin(&own), -EFAULT);
 	ck_assert_uint_eq(gpu.exports, 0);
 }
-END_TEST
 
-START_TEST(each_pair_is_asked_about_for_itself)
+TEST(methods, each_pair_is_asked_about_for_itself)
 {
 	ck_assert_int_eq(pin(&own), 0);
 	nic.probe = EOPNOTSUPP;
@@ -79,9 +78,8 @@ START_TEST(each_pair_is_asked_about_for_itself)
 	ck_assert_int_eq(pin(&own), 0);
 	ck_assert_uint_eq(nic.peers, 2);
 }
-END_TEST
 
-START_TEST(a_closed_device_is_forgotten_and_no_other_one)
+TEST(methods, a_closed_device_is_forgotten_and_no_other_one)
 {
 	ck_assert_int_eq(pin(&own), 0);
 	request.pd = &second_pd;
@@ -95,15 +93,13 @@ START_TEST(a_closed_device_is_forgotten_and_no_other_one)
 	ck_assert_uint_eq(nic.dma_bufs, 3);
 	ck_assert_uint_eq(nic.peers, 1);
 }
-END_TEST
 
-START_TEST(more_devices_than_there_is_room_for_are_served_too)
+TEST(methods, more_devices_than_there_is_room_for_are_served_too)
 {
 	for (request.device = 0; request.device < 300; request.device++)
 		ck_assert_int_eq(pin(&own), 0);
 	ck_assert_uint_eq(nic.dma_bufs, 300);
 }
-END_TEST
 
 /* ---- the other method ---- */
 
@@ -121,7 +117,7 @@ static void break_dma_buf(int which)
 /* Consecutive failures after which a pair abandons a method that has worked. */
 #define IN_TURN 4u
 
-START_TEST(what_fails_by_dma_buf_is_done_by_peer_memory_from_then_on)
+LOOP_TEST(methods, what_fails_by_dma_buf_is_done_by_peer_memory_from_then_on, 0, 3)
 {
 	break_dma_buf(_i);
 	ck_assert_int_eq(pin(&own), 0);
@@ -135,9 +131,8 @@ START_TEST(what_fails_by_dma_buf_is_done_by_peer_memory_from_then_on)
 	ck_assert_uint_eq(statistics_get(pinning_fallbacks), 1);
 	ck_assert_uint_eq(statistics_get(registrations_peer_memory), 2);
 }
-END_TEST
 
-START_TEST(and_back_by_the_same_rule)
+TEST(methods, and_back_by_the_same_rule)
 {
 	break_dma_buf(2);
 	ck_assert_int_eq(pin(&own), 0);
@@ -152,9 +147,8 @@ START_TEST(and_back_by_the_same_rule)
 	ck_assert_uint_eq(statistics_get(pinning_fallbacks), 1 + IN_TURN);
 	ck_assert_uint_eq(statistics_get(registrations_dma_buf), IN_TURN + 1);
 }
-END_TEST
 
-START_TEST(one_region_that_fails_by_a_method_that_works_says_nothing_of_the_others)
+LOOP_TEST(methods, one_region_that_fails_by_a_method_that_works_says_nothing_of_the_others, 0, 3)
 {
 	ck_assert_int_eq(pin(&own), 0);
 	for (unsigned int i = 0; i < 3 * IN_TURN; i++) {
@@ -169,9 +163,8 @@ START_TEST(one_region_that_fails_by_a_method_that_works_says_nothing_of_the_othe
 	ck_assert_uint_eq(nic.peers, 3 * IN_TURN * (IN_TURN - 1));
 	ck_assert_uint_eq(statistics_get(pinning_fallbacks), nic.peers);
 }
-END_TEST
 
-START_TEST(what_passes_is_returned_as_it_is)
+LOOP_TEST(methods, what_passes_is_returned_as_it_is, 0, 3)
 {
 	static const int passing[] = { ENOMEM, EAGAIN, EINTR };
 
@@ -188,17 +181,15 @@ START_TEST(what_passes_is_returned_as_it_is)
 	ck_assert_uint_eq(gpu.exports, 2);
 	ck_assert_uint_eq(statistics_get(pinning_fallbacks), 0);
 }
-END_TEST
 
-START_TEST(no_room_for_an_export_is_no_memory)
+TEST(methods, no_room_for_an_export_is_no_memory)
 {
 	gpu.result = CUDA_ERROR_OUT_OF_MEMORY;
 	ck_assert_int_eq(pin(&own), -ENOMEM);
 	ck_assert_uint_eq(nic.peers, 0);
 }
-END_TEST
 
-START_TEST(no_memory_by_the_other_method_is_returned_too)
+TEST(methods, no_memory_by_the_other_method_is_returned_too)
 {
 	nic.dma_buf = EFAULT;
 	nic.peer = ENOMEM;
@@ -208,9 +199,8 @@ START_TEST(no_memory_by_the_other_method_is_returned_too)
 	ck_assert_int_eq(pin(&own), 0);
 	ck_assert_uint_eq(nic.dma_bufs, 2);
 }
-END_TEST
 
-START_TEST(where_both_fail_the_error_is_that_of_the_last_that_was_meant_to_work)
+LOOP_TEST(methods, where_both_fail_the_error_is_that_of_the_last_that_was_meant_to_work, 0, 5)
 {
 	bool mapped = _i == 3;
 
@@ -231,9 +221,8 @@ START_TEST(where_both_fail_the_error_is_that_of_the_last_that_was_meant_to_work)
 	ck_assert_uint_eq(nic.peers, 2);
 	ck_assert_uint_eq(statistics_get(pinning_fallbacks), 0);
 }
-END_TEST
 
-START_TEST(the_module_may_have_another_name)
+LOOP_TEST(methods, the_module_may_have_another_name, 0, 2)
 {
 	static const char *const files[] = { "module/nv_peer_mem/version",
 					     "kernel/mm/memory_peers/nv_mem/version" };
@@ -244,9 +233,8 @@ START_TEST(the_module_may_have_another_name)
 	nic.peer = EFAULT;
 	ck_assert_int_eq(pin(&own), -EFAULT);
 }
-END_TEST
 
-START_TEST(a_failure_without_a_reason_is_one)
+TEST(methods, a_failure_without_a_reason_is_one)
 {
 	nic.dma_buf = -1;
 	nic.peer = -1;
@@ -259,11 +247,10 @@ START_TEST(a_failure_without_a_reason_is_one)
 	standin_driver.cuMemGetHandleForAddressRange = NULL;
 	ck_assert_int_eq(pin_by(dma_buf_pin, &request), -EOPNOTSUPP);
 }
-END_TEST
 
 /* ---- requests that restrict the method ---- */
 
-START_TEST(memory_without_gpudirect_rdma_goes_by_dma_buf_alone)
+TEST(methods, memory_without_gpudirect_rdma_goes_by_dma_buf_alone)
 {
 	request.dma_buf_only = true;
 	ck_assert_int_eq(pin(&own), 0);
@@ -283,9 +270,8 @@ START_TEST(memory_without_gpudirect_rdma_goes_by_dma_buf_alone)
 	ck_assert_int_eq(pin(&own), 0);
 	ck_assert_uint_eq(nic.peers, IN_TURN + 1);
 }
-END_TEST
 
-START_TEST(and_not_at_all_where_there_is_none)
+LOOP_TEST(methods, and_not_at_all_where_there_is_none, 0, 6)
 {
 	take_dma_buf_away(_i);
 	request.dma_buf_only = true;
@@ -293,9 +279,8 @@ START_TEST(and_not_at_all_where_there_is_none)
 	ck_assert_uint_eq(nic.peers, 0);
 	ck_assert_uint_eq(gpu.exports, 0);
 }
-END_TEST
 
-START_TEST(rights_that_a_dma_buf_cannot_have_go_by_peer_memory)
+TEST(methods, access_flags_that_a_dma_buf_cannot_have_go_by_peer_memory)
 {
 	request.access = RIGHTS | IBV_ACCESS_MW_BIND;
 	ck_assert_int_eq(pin(&own), 0);
@@ -311,11 +296,10 @@ START_TEST(rights_that_a_dma_buf_cannot_have_go_by_peer_memory)
 	ck_assert_int_eq(pin(&own), 0);
 	ck_assert_uint_eq(nic.dma_bufs, 1);
 }
-END_TEST
 
 /* ---- deregistration ---- */
 
-START_TEST(a_registration_is_ended_in_a_call_of_our_own)
+TEST(methods, a_registration_is_ended_in_a_call_of_our_own)
 {
 	struct ibv_mr mr;
 
@@ -328,10 +312,9 @@ START_TEST(a_registration_is_ended_in_a_call_of_our_own)
 	ck_assert_uint_eq(nic.ended, 3);
 	ck_assert(!registration_is_own_call());
 }
-END_TEST
 
 /* A registration left behind keeps the memory pinned, or reaches the next allocation there. */
-START_TEST(an_end_that_fails_for_a_reason_of_the_moment_is_tried_again)
+LOOP_TEST(methods, an_end_that_fails_for_a_reason_of_the_moment_is_tried_again, 0, 2)
 {
 	static const int errors[] = { EINTR, EAGAIN };
 	struct ibv_mr mr;
@@ -346,14 +329,13 @@ START_TEST(an_end_that_fails_for_a_reason_of_the_moment_is_tried_again)
 	ck_assert_int_eq(pinning_unpin(&mr), -errors[_i]);
 	ck_assert_int_eq(errno, ERRNO);
 }
-END_TEST
 
 /* ---- messages ---- */
 
 static FILE *told;
 static int stderr_before;
 
-static void begin_listening(void)
+static void begin_logging(void)
 {
 	told = tmpfile();
 	ck_assert_ptr_nonnull(told);
@@ -362,7 +344,7 @@ static void begin_listening(void)
 }
 
 /* Number of lines that contain `text`. */
-static unsigned int heard(const char *text)
+static unsigned int logged(const char *text)
 {
 	unsigned int lines = 0;
 	char line[1024];
@@ -373,67 +355,12 @@ static unsigned int heard(const char *text)
 	return lines;
 }
 
-static void end_listening(void)
+static void end_logging(void)
 {
 	dup2(stderr_before, STDERR_FILENO);
 	close(stderr_before);
 	fclose(told);
 }
-
-START_TEST(each_method_of_a_pair_is_told_once_with_its_reason)
-{
-	begin_listening();
-	for (int i = 0; i < 3; i++)
-		ck_assert_int_eq(pin(&own), 0);
-	ck_assert_uint_eq(heard("GPU 0, mlx5_7: memory is registered by dma-buf"), 1);
-	nic.dma_buf = EFAULT;
-	for (unsigned int i = 0; i < IN_TURN; i++) {
-		ck_assert_uint_eq(heard("GPU 0, mlx5_7: memory is registered by peer memory"), 0);
-		ck_assert_int_eq(pin(&own), 0);
-	}
-	ck_assert_int_eq(pin(&own), 0);
-	ck_assert_uint_eq(heard("GPU 0, mlx5_7: memory is registered by peer memory"), 1);
-	ck_assert_uint_eq(
-		heard("not by dma-buf: ibv_reg_dmabuf_mr: EFAULT (14): the adapter cannot"), 1);
-	ck_assert_uint_eq(heard("registered by"), 2);
-	end_listening();
-}
-END_TEST
-
-START_TEST(the_mode_of_the_module_is_told)
-{
-	static const char *const files[] = { "1\n", "0\n" };
-
-	sysfs_make_file("module/nvidia_peermem/parameters/persistent_api_support", files[_i]);
-	gpu.dma_buf = 0;
-	begin_listening();
-	ck_assert_int_eq(pin(&own), 0);
-	ck_assert_uint_eq(
-		heard(_i ? "not in its persistent mode" : "loaded, in its persistent mode"), 1);
-	ck_assert_uint_eq(heard("not by dma-buf: the GPU's driver does not support"), 1);
-	end_listening();
-}
-END_TEST
-
-START_TEST(where_nothing_works_the_mend_is_told_once)
-{
-	sysfs_remove("module");
-	nic.probe = EOPNOTSUPP;
-	nic.peer = EFAULT;
-	begin_listening();
-	for (int i = 0; i < 3; i++)
-		ck_assert_int_eq(pin(&own), -EFAULT);
-	ck_assert_uint_eq(heard("<warn>"), 1);
-	ck_assert_uint_eq(
-		heard("By dma-buf: the adapter does not support dma-buf. By peer memory: "
-		      "ibv_reg_mr: "
-		      "EFAULT (14): nvidia-peermem is not loaded, so the kernel cannot find the "
-		      "GPU's pages. "
-		      "Load it (modprobe nvidia-peermem), or "),
-		1);
-	end_listening();
-}
-END_TEST
 
 #define RESULTS "check_pinning.json"
 
@@ -447,6 +374,60 @@ static void tear_down_with_results(void)
 {
 	tear_down();
 	unlink(RESULTS);
+}
+
+CASE(told, .set_up = set_up_with_results, .tear_down = tear_down_with_results);
+
+TEST(told, each_method_of_a_pair_is_told_once_with_its_reason)
+{
+	begin_logging();
+	for (int i = 0; i < 3; i++)
+		ck_assert_int_eq(pin(&own), 0);
+	ck_assert_uint_eq(logged("GPU 0, mlx5_7: memory is registered by dma-buf"), 1);
+	nic.dma_buf = EFAULT;
+	for (unsigned int i = 0; i < IN_TURN; i++) {
+		ck_assert_uint_eq(logged("GPU 0, mlx5_7: memory is registered by peer memory"), 0);
+		ck_assert_int_eq(pin(&own), 0);
+	}
+	ck_assert_int_eq(pin(&own), 0);
+	ck_assert_uint_eq(logged("GPU 0, mlx5_7: memory is registered by peer memory"), 1);
+	ck_assert_uint_eq(
+		logged("not by dma-buf: ibv_reg_dmabuf_mr: EFAULT (14): the adapter cannot"), 1);
+	ck_assert_uint_eq(logged("registered by"), 2);
+	end_logging();
+}
+
+LOOP_TEST(told, the_mode_of_the_module_is_told, 0, 2)
+{
+	static const char *const files[] = { "1\n", "0\n" };
+
+	sysfs_make_file("module/nvidia_peermem/parameters/persistent_api_support", files[_i]);
+	gpu.dma_buf = 0;
+	begin_logging();
+	ck_assert_int_eq(pin(&own), 0);
+	ck_assert_uint_eq(
+		logged(_i ? "not in its persistent mode" : "loaded, in its persistent mode"), 1);
+	ck_assert_uint_eq(logged("not by dma-buf: the GPU's driver does not support"), 1);
+	end_logging();
+}
+
+TEST(told, where_nothing_works_the_fix_is_logged_once)
+{
+	sysfs_remove("module");
+	nic.probe = EOPNOTSUPP;
+	nic.peer = EFAULT;
+	begin_logging();
+	for (int i = 0; i < 3; i++)
+		ck_assert_int_eq(pin(&own), -EFAULT);
+	ck_assert_uint_eq(logged("<warn>"), 1);
+	ck_assert_uint_eq(
+		logged("By dma-buf: the adapter does not support dma-buf. By peer memory: "
+		       "ibv_reg_mr: "
+		       "EFAULT (14): nvidia-peermem is not loaded, so the kernel cannot find the "
+		       "GPU's pages. "
+		       "Load it (modprobe nvidia-peermem), or "),
+		1);
+	end_logging();
 }
 
 /* True if the results file, written at exit, contains `text`. */
@@ -463,7 +444,7 @@ static bool results_have(const char *text)
 	return strstr(results, text);
 }
 
-START_TEST(the_summary_and_the_results_tell_reason_it_was_not_the_other_method)
+LOOP_TEST(told, the_summary_and_the_results_tell_reason_it_was_not_the_other_method, 0, 4)
 {
 	statistics_begin();
 	statistics_tally(TALLY_requests);
@@ -484,16 +465,16 @@ START_TEST(the_summary_and_the_results_tell_reason_it_was_not_the_other_method)
 		for (unsigned int i = 0; i < IN_TURN; i++)
 			ck_assert_int_eq(pin(&own), 0);
 	}
-	begin_listening();
+	begin_logging();
 	statistics_finish();
-	ck_assert_uint_eq(heard("not by dma-buf   GPU 0, mlx5_7: ibv_reg_dmabuf_mr: EFAULT (14)"),
+	ck_assert_uint_eq(logged("not by dma-buf   GPU 0, mlx5_7: ibv_reg_dmabuf_mr: EFAULT (14)"),
 			  _i == 0);
 	ck_assert_uint_eq(
-		heard("not by dma-buf   GPU 0, mlx5_7: the adapter does not support dma-buf"),
+		logged("not by dma-buf   GPU 0, mlx5_7: the adapter does not support dma-buf"),
 		_i == 1);
-	ck_assert_uint_eq(heard("not by peer mem. GPU 0, mlx5_7: ibv_reg_mr: EFAULT (14)"),
+	ck_assert_uint_eq(logged("not by peer mem. GPU 0, mlx5_7: ibv_reg_mr: EFAULT (14)"),
 			  _i == 3);
-	ck_assert_uint_eq(heard("not by dma-buf") + heard("not by peer mem."), _i != 2);
+	ck_assert_uint_eq(logged("not by dma-buf") + logged("not by peer mem."), _i != 2);
 	ck_assert(results_have("\"peer memory\", \"path\": null, \"reason\": \"ibv_reg_dmabuf_mr: "
 			       "EFAULT") == (_i == 0));
 	ck_assert(results_have("\"reason\": \"the adapter does not support dma-buf\"") ==
@@ -501,11 +482,10 @@ START_TEST(the_summary_and_the_results_tell_reason_it_was_not_the_other_method)
 	ck_assert(results_have("\"dma-buf\", \"path\": null, \"reason\": \"ibv_reg_mr: EFAULT") ==
 		  (_i == 3));
 	ck_assert(results_have("\"reason\"") == (_i != 2));
-	end_listening();
+	end_logging();
 }
-END_TEST
 
-START_TEST(the_summary_tells_which_methods_were_used)
+LOOP_TEST(told, the_summary_tells_which_methods_were_used, 0, 3)
 {
 	static const char *const verdicts[] = { "used: peer memory; ", "used: dma-buf; ",
 						"used: dma-buf and peer memory; " };
@@ -518,12 +498,11 @@ START_TEST(the_summary_tells_which_methods_were_used)
 	nic.probe = EOPNOTSUPP;
 	if (_i != 1)
 		ck_assert_int_eq(pin(&own), 0);
-	begin_listening();
+	begin_logging();
 	statistics_finish();
-	ck_assert_uint_eq(heard(verdicts[_i]), 1);
-	end_listening();
+	ck_assert_uint_eq(logged(verdicts[_i]), 1);
+	end_logging();
 }
-END_TEST
 
 /* ---- threads ---- */
 
@@ -546,7 +525,7 @@ static void *pin_often(void *argument)
 	return NULL;
 }
 
-START_TEST(any_thread_at_any_time)
+TEST(methods, any_thread_at_any_time)
 {
 	pthread_t threads[4];
 
@@ -559,52 +538,11 @@ START_TEST(any_thread_at_any_time)
 				  statistics_get(registrations_peer_memory),
 			  4 * 200);
 }
-END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("pinning");
-	TCase *methods = tcase_create("ways"), *told_ = tcase_create("told");
-
 	setenv("PEERPIN_LOG_LEVEL", "info", 1);
 	setenv("PEERPIN_STATS_FILE", RESULTS, 1);
 	config_get();
-	tcase_add_checked_fixture(methods, set_up, tear_down);
-	tcase_add_test(methods, dma_buf_is_used_where_gpu_and_adapter_have_it);
-	tcase_add_loop_test(methods, peer_memory_is_used_where_one_of_them_has_no_dma_buf, 0, 6);
-	tcase_add_loop_test(methods, where_there_is_no_dma_buf_the_error_is_peer_memory_s, 0, 6);
-	tcase_add_test(methods, each_pair_is_asked_about_for_itself);
-	tcase_add_test(methods, a_closed_device_is_forgotten_and_no_other_one);
-	tcase_add_test(methods, more_devices_than_there_is_room_for_are_served_too);
-	tcase_add_loop_test(methods, what_fails_by_dma_buf_is_done_by_peer_memory_from_then_on, 0,
-			    3);
-	tcase_add_test(methods, and_back_by_the_same_rule);
-	tcase_add_loop_test(methods,
-			    one_region_that_fails_by_a_method_that_works_says_nothing_of_the_others,
-			    0, 3);
-	tcase_add_loop_test(methods, what_passes_is_returned_as_it_is, 0, 3);
-	tcase_add_test(methods, no_room_for_an_export_is_no_memory);
-	tcase_add_test(methods, no_memory_by_the_other_method_is_returned_too);
-	tcase_add_loop_test(methods,
-			    where_both_fail_the_error_is_that_of_the_last_that_was_meant_to_work, 0,
-			    5);
-	tcase_add_loop_test(methods, the_module_may_have_another_name, 0, 2);
-	tcase_add_test(methods, a_failure_without_a_reason_is_one);
-	tcase_add_test(methods, memory_without_gpudirect_rdma_goes_by_dma_buf_alone);
-	tcase_add_loop_test(methods, and_not_at_all_where_there_is_none, 0, 6);
-	tcase_add_test(methods, rights_that_a_dma_buf_cannot_have_go_by_peer_memory);
-	tcase_add_test(methods, a_registration_is_ended_in_a_call_of_our_own);
-	tcase_add_loop_test(methods, an_end_that_fails_for_a_reason_of_the_moment_is_tried_again, 0,
-			    2);
-	tcase_add_test(methods, any_thread_at_any_time);
-	suite_add_tcase(suite, methods);
-	tcase_add_checked_fixture(told_, set_up_with_results, tear_down_with_results);
-	tcase_add_test(told_, each_method_of_a_pair_is_told_once_with_its_reason);
-	tcase_add_loop_test(told_, the_mode_of_the_module_is_told, 0, 2);
-	tcase_add_test(told_, where_nothing_works_the_mend_is_told_once);
-	tcase_add_loop_test(told_, the_summary_tells_which_methods_were_used, 0, 3);
-	tcase_add_loop_test(
-		told_, the_summary_and_the_results_tell_reason_it_was_not_the_other_method, 0, 4);
-	suite_add_tcase(suite, told_);
-	return suite_run(suite);
+	return suite_main("pinning");
 }

@@ -10,15 +10,16 @@
 #include "registration/pinning.h"
 #include "registration_fixture.h"
 
-START_TEST(nothing_is_registered_before_a_client_asks)
+CASE(registration, .set_up = set_up);
+
+TEST(registration, nothing_is_registered_before_a_client_asks)
 {
 	begin(HOME, BLOCK);
 	begin(HOME + BLOCK, BLOCK);
 	ck_assert_uint_eq(standin_registrations(), 0);
 }
-END_TEST
 
-START_TEST(the_first_request_registers_the_whole_allocation_and_activates_the_domain)
+TEST(registration, the_first_request_registers_the_whole_allocation_and_activates_the_domain)
 {
 	uint32_t key;
 
@@ -33,9 +34,8 @@ START_TEST(the_first_request_registers_the_whole_allocation_and_activates_the_do
 		standin_covers(ask(1, HOME + 4 * BLOCK + 2999999, 1), HOME + 4 * BLOCK + 2999999));
 	ck_assert_uint_eq(statistics_tallied(TALLY_hits), 1);
 }
-END_TEST
 
-START_TEST(an_allocation_in_an_active_domain_is_registered_in_the_background)
+TEST(registration, an_allocation_in_an_active_domain_is_registered_in_the_background)
 {
 	activate();
 	begin(HOME, BLOCK);
@@ -44,9 +44,8 @@ START_TEST(an_allocation_in_an_active_domain_is_registered_in_the_background)
 	ck_assert_uint_eq(statistics_tallied(TALLY_hits), 1);
 	ck_assert_uint_eq(standin_registrations(), 2);
 }
-END_TEST
 
-START_TEST(each_handle_is_its_own_and_all_share_the_key)
+TEST(registration, each_handle_is_its_own_and_all_share_the_key)
 {
 	uint32_t key;
 
@@ -64,9 +63,8 @@ START_TEST(each_handle_is_its_own_and_all_share_the_key)
 	ck_assert_uint_eq(standin_registered(), 1);
 	ck_assert_uint_eq(ask(3, HOME, 1), key);
 }
-END_TEST
 
-START_TEST(a_free_revokes_handles_and_deregisters_before_it_returns)
+TEST(registration, a_free_revokes_handles_and_deregisters_before_it_returns)
 {
 	uint32_t before, after;
 
@@ -83,9 +81,8 @@ START_TEST(a_free_revokes_handles_and_deregisters_before_it_returns)
 	ck_assert_uint_eq(statistics_get(revoked), 1);
 	ck_assert(standin_covers(after, HOME));
 }
-END_TEST
 
-START_TEST(allocations_of_one_granule_share_a_region_until_the_last_is_freed)
+TEST(registration, allocations_of_one_granule_share_a_region_until_the_last_is_freed)
 {
 	uint32_t key;
 
@@ -104,11 +101,10 @@ START_TEST(allocations_of_one_granule_share_a_region_until_the_last_is_freed)
 		end(HOME + i * 1024);
 	ck_assert_uint_eq(standin_registered(), 0);
 }
-END_TEST
 
 /* B also covers granules without A. If A used B's region, or the region outlived B, a valid key
  * would cover the next owner of those granules. */
-START_TEST(a_region_never_outlives_the_last_allocation_in_one_of_its_granules)
+TEST(registration, a_region_never_outlives_the_last_allocation_in_one_of_its_granules)
 {
 	uint32_t key_a, key_b;
 
@@ -122,9 +118,8 @@ START_TEST(a_region_never_outlives_the_last_allocation_in_one_of_its_granules)
 	ck_assert(standin_covers(key_a, HOME));
 	ck_assert(!standin_covers(key_a, HOME + 65536));
 }
-END_TEST
 
-START_TEST(rights_are_kept_apart)
+TEST(registration, access_flags_are_kept_apart)
 {
 	struct registration_keys keys, other;
 
@@ -136,9 +131,8 @@ START_TEST(rights_are_kept_apart)
 	ck_assert_uint_ne(keys.lkey, other.lkey);
 	ck_assert_uint_eq(standin_registrations(), 3);
 }
-END_TEST
 
-START_TEST(a_parent_domain_is_known_by_its_handle)
+TEST(registration, a_parent_domain_is_known_by_its_handle)
 {
 	struct ibv_pd parent = pd;
 	struct registration_keys keys, same;
@@ -148,9 +142,8 @@ START_TEST(a_parent_domain_is_known_by_its_handle)
 	ck_assert(ask_in(&parent, 1, HOME, 4096, RIGHTS, &same));
 	ck_assert_uint_eq(keys.lkey, same.lkey);
 }
-END_TEST
 
-START_TEST(what_cannot_be_shared_is_left_to_the_client_and_counted)
+TEST(registration, what_cannot_be_shared_is_left_to_the_client_and_counted)
 {
 	struct registration_request request = request_in(&pd, 0, HOME, 4096, RIGHTS);
 	struct ibv_pd unknown = { .context = DEVICE, .handle = 9 };
@@ -178,9 +171,8 @@ START_TEST(what_cannot_be_shared_is_left_to_the_client_and_counted)
 	ck_assert_uint_eq(standin_registrations(), 0);
 	ck_assert(!registration_holds(&handles[0]));
 }
-END_TEST
 
-START_TEST(host_memory_is_nobody_s_concern)
+TEST(registration, host_memory_is_nobody_s_concern)
 {
 	struct registration_request request = { .pd = &pd, .address = HOME, .length = 4096 };
 
@@ -195,9 +187,8 @@ START_TEST(host_memory_is_nobody_s_concern)
 	request.length = 8192;
 	ck_assert(registration_concerns(&request));
 }
-END_TEST
 
-START_TEST(a_failed_registration_is_left_to_the_client)
+TEST(registration, a_failed_registration_is_left_to_the_client)
 {
 	begin(HOME, BLOCK);
 	standin_fail_with(-ENOMEM);
@@ -209,10 +200,9 @@ START_TEST(a_failed_registration_is_left_to_the_client)
 	begin(HOME, BLOCK);
 	ck_assert_uint_ne(ask(0, HOME, 4096), 0);
 }
-END_TEST
 
 /* For example a thread without a context: another thread may have one. */
-START_TEST(what_fails_for_a_reason_of_the_moment_is_tried_at_each_request)
+LOOP_TEST(registration, what_fails_for_a_reason_of_the_moment_is_tried_at_each_request, 0, 3)
 {
 	static const int errors[] = { PINNING_NO_CONTEXT, -EAGAIN, -EINTR };
 
@@ -225,9 +215,8 @@ START_TEST(what_fails_for_a_reason_of_the_moment_is_tried_at_each_request)
 	standin_fail_with(0);
 	ck_assert_uint_ne(ask(0, HOME, 4096), 0);
 }
-END_TEST
 
-START_TEST(a_protection_domain_is_empty_before_the_kernel_ends_it)
+TEST(registration, a_protection_domain_is_empty_before_the_kernel_ends_it)
 {
 	begin(HOME, BLOCK);
 	ck_assert_uint_ne(ask(0, HOME, 4096), 0);
@@ -240,9 +229,8 @@ START_TEST(a_protection_domain_is_empty_before_the_kernel_ends_it)
 	registration_pd_opened(&pd);
 	ck_assert_uint_ne(ask(0, HOME, 4096), 0);
 }
-END_TEST
 
-START_TEST(a_handle_given_out_again_while_its_owner_is_being_closed_is_another_s)
+TEST(registration, a_handle_given_out_again_while_its_owner_is_being_closed_is_another_s)
 {
 	struct ibv_pd next = pd;
 	struct registration_request request = request_in(&next, 1, HOME, 4096, 1);
@@ -261,9 +249,8 @@ START_TEST(a_handle_given_out_again_while_its_owner_is_being_closed_is_another_s
 	ck_assert_uint_eq(standin_registered(), 1);
 	ck_assert(registration_drop(&handles[1]));
 }
-END_TEST
 
-START_TEST(a_refused_end_leaves_what_clients_hold)
+TEST(registration, a_refused_end_leaves_what_clients_hold)
 {
 	uint32_t key;
 
@@ -278,9 +265,8 @@ START_TEST(a_refused_end_leaves_what_clients_hold)
 	ck_assert_uint_eq(ask(1, HOME, 4096), key);
 	ck_assert_uint_ne(ask(2, HOME + BLOCK, 4096), 0);
 }
-END_TEST
 
-START_TEST(closing_a_device_ends_everything_on_it)
+TEST(registration, closing_a_device_ends_everything_on_it)
 {
 	struct ibv_pd other = { .context = (struct ibv_context *)0x6000, .handle = 1 };
 	struct registration_keys keys;
@@ -294,9 +280,8 @@ START_TEST(closing_a_device_ends_everything_on_it)
 	ck_assert(standin_covers(keys.lkey, HOME));
 	ck_assert(registration_drop(&handles[0]));
 }
-END_TEST
 
-START_TEST(a_forked_child_touches_nothing_of_its_parent_s)
+TEST(registration, a_forked_child_touches_nothing_of_its_parent_s)
 {
 	int status;
 	pid_t child;
@@ -316,37 +301,5 @@ START_TEST(a_forked_child_touches_nothing_of_its_parent_s)
 	ck_assert(!process_is_passive());
 	ck_assert(registration_drop(&handles[0]));
 }
-END_TEST
 
-int main(void)
-{
-	Suite *suite = suite_create("registration");
-	TCase *clients = tcase_create("clients");
-	TCase *ends = tcase_create("ends");
-
-	tcase_add_checked_fixture(clients, set_up, NULL);
-	tcase_add_test(clients, nothing_is_registered_before_a_client_asks);
-	tcase_add_test(clients,
-		       the_first_request_registers_the_whole_allocation_and_activates_the_domain);
-	tcase_add_test(clients, an_allocation_in_an_active_domain_is_registered_in_the_background);
-	tcase_add_test(clients, each_handle_is_its_own_and_all_share_the_key);
-	tcase_add_test(clients, allocations_of_one_granule_share_a_region_until_the_last_is_freed);
-	tcase_add_test(clients, rights_are_kept_apart);
-	tcase_add_test(clients, a_parent_domain_is_known_by_its_handle);
-	tcase_add_test(clients, what_cannot_be_shared_is_left_to_the_client_and_counted);
-	tcase_add_test(clients, host_memory_is_nobody_s_concern);
-	tcase_add_test(clients, a_failed_registration_is_left_to_the_client);
-	tcase_add_loop_test(clients, what_fails_for_a_reason_of_the_moment_is_tried_at_each_request,
-			    0, 3);
-	suite_add_tcase(suite, clients);
-	tcase_add_checked_fixture(ends, set_up, NULL);
-	tcase_add_test(ends, a_free_revokes_handles_and_deregisters_before_it_returns);
-	tcase_add_test(ends, a_region_never_outlives_the_last_allocation_in_one_of_its_granules);
-	tcase_add_test(ends, a_protection_domain_is_empty_before_the_kernel_ends_it);
-	tcase_add_test(ends, a_handle_given_out_again_while_its_owner_is_being_closed_is_another_s);
-	tcase_add_test(ends, a_refused_end_leaves_what_clients_hold);
-	tcase_add_test(ends, closing_a_device_ends_everything_on_it);
-	tcase_add_test(ends, a_forked_child_touches_nothing_of_its_parent_s);
-	suite_add_tcase(suite, ends);
-	return suite_run(suite);
-}
+SUITE("registration")

@@ -91,7 +91,9 @@ static void add_pairs(unsigned int count, const char *method)
 	}
 }
 
-START_TEST(the_table_has_at_most_14_lines_and_a_screen_s_width)
+CASE(statistics, .set_up = set_up);
+
+TEST(statistics, the_table_has_at_most_14_lines_and_a_screen_s_width)
 {
 	size_t width = 0;
 
@@ -110,9 +112,8 @@ START_TEST(the_table_has_at_most_14_lines_and_a_screen_s_width)
 		ck_assert_uint_le(width, 220);
 	}
 }
-END_TEST
 
-START_TEST(without_losses_the_table_has_5_lines)
+TEST(statistics, without_losses_the_table_has_5_lines)
 {
 	segment.header.threads = 1;
 	segment.tallies[0].counts[TALLY_requests] = segment.tallies[0].counts[TALLY_hits] = 4;
@@ -130,9 +131,8 @@ START_TEST(without_losses_the_table_has_5_lines)
 		"registrations    2 in the background (189.2 µs)  0 in the program  0 failed\n"
 		"frees            2 of 2 allocations  0 deregistrations  0 missed\n");
 }
-END_TEST
 
-START_TEST(use_by_some_processes_is_not_called_use_by_all)
+TEST(statistics, use_by_some_processes_is_not_called_use_by_all)
 {
 	segment.header.threads = 1;
 	segment.tallies[0].counts[TALLY_requests] = segment.tallies[0].counts[TALLY_hits] = 4;
@@ -141,9 +141,8 @@ START_TEST(use_by_some_processes_is_not_called_use_by_all)
 	processes = 2;
 	ck_assert_ptr_nonnull(strstr(emitted(EMIT_TABLE), " used: "));
 }
-END_TEST
 
-START_TEST(the_line_says_reason_it_is_not_used)
+TEST(statistics, the_line_says_reason_it_is_not_used)
 {
 	segment.counters.host_requests = 3;
 	ck_assert_str_eq(
@@ -151,10 +150,9 @@ START_TEST(the_line_says_reason_it_is_not_used)
 		"peerpin: node GPUDirect RDMA not used: only host memory was registered, hits 0/0, "
 		"registered 0 B at peak\n");
 }
-END_TEST
 
 /* A software adapter copies by the processor: no claim of GPUDirect RDMA in any form. */
-START_TEST(a_software_adapter_is_no_gpudirect_rdma)
+TEST(statistics, a_software_adapter_is_no_gpudirect_rdma)
 {
 	struct segment_pair *pair;
 
@@ -172,7 +170,6 @@ START_TEST(a_software_adapter_is_no_gpudirect_rdma)
 	ck_assert_ptr_nonnull(
 		strstr(emitted(EMIT_TABLE), " used: peer memory; rxe0, mlx5_0 (PIX); "));
 }
-END_TEST
 
 static const struct hint {
 	unsigned int requests, hits, misses, waited, keys;
@@ -187,7 +184,7 @@ static const struct hint {
 	{ 9, 4, 2, 0, 3, "", "bypassed (keys in use): PEERPIN_UNIQUE_KEYS=no" },
 };
 
-START_TEST(few_hits_bring_their_reason_and_a_hint)
+LOOP_TEST(statistics, few_hits_bring_their_reason_and_a_hint, 0, sizeof(hints) / sizeof(*hints))
 {
 	const struct hint *of = &hints[_i];
 	const char *line;
@@ -203,10 +200,9 @@ START_TEST(few_hits_bring_their_reason_and_a_hint)
 	ck_assert_int_eq(line != NULL, of->hint != NULL);
 	ck_assert(!line || strstr(line, of->hint));
 }
-END_TEST
 
 /* Percentages are rounded down: 100.0 % means no miss. */
-START_TEST(one_miss_of_many_requests_is_seen)
+TEST(statistics, one_miss_of_many_requests_is_seen)
 {
 	segment.header.threads = 1;
 	segment.tallies[0].counts[TALLY_requests] = 100000;
@@ -215,9 +211,8 @@ START_TEST(one_miss_of_many_requests_is_seen)
 	segment.tallies[0].counts[TALLY_hits] = 100000;
 	ck_assert_ptr_nonnull(strstr(emitted(EMIT_TABLE), " hits (100.0 %)  "));
 }
-END_TEST
 
-START_TEST(no_number_reaches_the_next_unit_by_being_rounded)
+TEST(statistics, no_number_reaches_the_next_unit_by_being_rounded)
 {
 	char shown[24];
 
@@ -230,10 +225,9 @@ START_TEST(no_number_reaches_the_next_unit_by_being_rounded)
 	usage_time(999999, shown, sizeof(shown));
 	ck_assert_str_eq(shown, "1.0 ms");
 }
-END_TEST
 
 /* GPU 0 may be a different GPU in each rank. */
-START_TEST(all_paths_to_an_adapter_are_named)
+TEST(statistics, all_paths_to_an_adapter_are_named)
 {
 	segment_pair(&segment, 0, segment_adapter(&segment, "mlx5_0"), "PIX", "dma-buf")
 		->registrations = 2;
@@ -249,9 +243,8 @@ START_TEST(all_paths_to_an_adapter_are_named)
 	ck_assert_uint_eq(
 		segment_value(&segment_pair(&segment, 0, 0, "SYS", "dma-buf")->registrations), 3);
 }
-END_TEST
 
-START_TEST(every_counter_is_in_each_form_for_programs)
+TEST(statistics, every_counter_is_in_each_form_for_programs)
 {
 	fill(&segment, 7);
 	emitted(EMIT_JSON);
@@ -269,19 +262,17 @@ START_TEST(every_counter_is_in_each_form_for_programs)
 #undef TALLY
 #undef STATISTIC
 }
-END_TEST
 
-START_TEST(names_that_are_no_utf_8_and_quotes_are_still_json)
+TEST(statistics, names_that_are_no_utf_8_and_quotes_are_still_json)
 {
 	strcpy(segment.header.program, "a\"b\\c\x01\xff\xc3\xa4\xe2\x82");
 	emitted(EMIT_JSON);
 	ck_assert_ptr_nonnull(
 		strstr(text, "\"program\": \"a\\\"b\\\\c\\u0001\\ufffd\xc3\xa4\\ufffd\\ufffd\","));
 }
-END_TEST
 
 /* Overlong forms, UTF-16 surrogates and values above U+10FFFF: strict parsers reject them. */
-START_TEST(what_only_looks_like_utf_8_is_none)
+TEST(statistics, what_only_looks_like_utf_8_is_none)
 {
 	strcpy(segment.header.program, "\xe0\x80\x80\xed\xa0\x80\xf0\x80\x80\x80\xf4\x90\x80\x80.");
 	strcpy(segment.header.host, "\xed\x9f\xbf\xf4\x8f\xbf\xbf\xf0\x90\x80\x80\xe0\xa0\x80");
@@ -293,9 +284,8 @@ START_TEST(what_only_looks_like_utf_8_is_none)
 	ck_assert_ptr_null(strstr(text, "\xed\xa0"));
 	ck_assert_ptr_nonnull(strstr(text, segment.header.host));
 }
-END_TEST
 
-START_TEST(names_do_not_lengthen_the_table)
+TEST(statistics, names_do_not_lengthen_the_table)
 {
 	strcpy(segment.header.program, "a\nb");
 	strcpy(segment.header.job, "\x1b[2J\n");
@@ -303,9 +293,8 @@ START_TEST(names_do_not_lengthen_the_table)
 	ck_assert_ptr_nonnull(strstr(text, "  a?b  "));
 	ck_assert_ptr_nonnull(strstr(text, "  job ?[2J?  "));
 }
-END_TEST
 
-START_TEST(settings_are_pairs_whatever_is_in_them)
+TEST(statistics, settings_are_pairs_whatever_is_in_them)
 {
 	strcpy(segment.header.settings, "PEERPIN_STATS_FILE=a=b\nno equals\n\nPEERPIN_LOG_LEVEL=");
 	emitted(EMIT_JSON);
@@ -313,9 +302,8 @@ START_TEST(settings_are_pairs_whatever_is_in_them)
 		text,
 		"\"settings\": {\"PEERPIN_STATS_FILE\": \"a=b\", \"PEERPIN_LOG_LEVEL\": \"\"},"));
 }
-END_TEST
 
-START_TEST(a_sum_has_both_and_adapters_by_name)
+TEST(statistics, a_sum_has_both_and_adapters_by_name)
 {
 	char reason[SEGMENT_REASON];
 
@@ -348,9 +336,8 @@ START_TEST(a_sum_has_both_and_adapters_by_name)
 			   "not any more");
 	ck_assert_ptr_null(segment_reason(&segment.pairs[0], reason));
 }
-END_TEST
 
-START_TEST(a_damaged_file_is_refused_with_the_reason)
+TEST(statistics, a_damaged_file_is_refused_with_the_reason)
 {
 	ck_assert_ptr_null(segment_refused(&segment, sizeof(segment)));
 	ck_assert_ptr_nonnull(strstr(segment_refused(&segment, 3), "too short"));
@@ -367,9 +354,8 @@ START_TEST(a_damaged_file_is_refused_with_the_reason)
 	segment.header.magic[7]++;
 	ck_assert_ptr_nonnull(strstr(segment_refused(&segment, sizeof(segment)), "no statistics"));
 }
-END_TEST
 
-START_TEST(the_smallest_size_leaves_out_no_region_that_was_used)
+TEST(statistics, the_smallest_size_leaves_out_no_region_that_was_used)
 {
 	uint64_t bytes, skipped;
 
@@ -390,9 +376,8 @@ START_TEST(the_smallest_size_leaves_out_no_region_that_was_used)
 	segment.histograms[HISTOGRAM_used_bytes][3] = 1;
 	ck_assert(!usage_smallest_size(&segment, &bytes, &skipped));
 }
-END_TEST
 
-START_TEST(values_are_sorted_by_their_highest_bit)
+TEST(statistics, values_are_sorted_by_their_highest_bit)
 {
 	statistics_sort(free_ns, 0);
 	statistics_sort(free_ns, 1);
@@ -404,10 +389,9 @@ START_TEST(values_are_sorted_by_their_highest_bit)
 	ck_assert_uint_eq(segment_value(&statistics_segment.histograms[HISTOGRAM_free_ns][10]), 1);
 	ck_assert_uint_eq(segment_value(&statistics_segment.histograms[HISTOGRAM_free_ns][63]), 1);
 }
-END_TEST
 
 /* At any length, samples are in order and include the latest. */
-START_TEST(samples_of_any_length_of_time_have_room)
+TEST(statistics, samples_of_any_length_of_time_have_room)
 {
 	struct segment_timeline *timeline = &statistics_segment.timeline;
 	uint64_t last = 0, number = 0;
@@ -430,10 +414,9 @@ START_TEST(samples_of_any_length_of_time_have_room)
 	}
 	ck_assert_uint_ge(last, (uint64_t)1 << 49);
 }
-END_TEST
 
 /* The latest sample must not depend on a later event. */
-START_TEST(a_sample_has_the_last_of_what_happened_at_once)
+TEST(statistics, a_sample_has_the_last_of_what_happened_at_once)
 {
 	const struct segment_timeline *timeline = &statistics_segment.timeline;
 	const struct segment_sample *last = NULL;
@@ -449,35 +432,5 @@ START_TEST(a_sample_has_the_last_of_what_happened_at_once)
 	ck_assert_uint_eq(segment_value(&last->registrations), 5);
 	ck_assert_uint_eq(segment_value(&last->pinned_bytes), 5 * 4096);
 }
-END_TEST
 
-int main(void)
-{
-	Suite *suite = suite_create("statistics");
-	TCase *tests = tcase_create("statistics");
-
-	tcase_add_checked_fixture(tests, set_up, NULL);
-	tcase_add_test(tests, the_table_has_at_most_14_lines_and_a_screen_s_width);
-	tcase_add_test(tests, without_losses_the_table_has_5_lines);
-	tcase_add_test(tests, use_by_some_processes_is_not_called_use_by_all);
-	tcase_add_test(tests, the_line_says_reason_it_is_not_used);
-	tcase_add_test(tests, a_software_adapter_is_no_gpudirect_rdma);
-	tcase_add_loop_test(tests, few_hits_bring_their_reason_and_a_hint, 0,
-			    sizeof(hints) / sizeof(*hints));
-	tcase_add_test(tests, one_miss_of_many_requests_is_seen);
-	tcase_add_test(tests, no_number_reaches_the_next_unit_by_being_rounded);
-	tcase_add_test(tests, all_paths_to_an_adapter_are_named);
-	tcase_add_test(tests, every_counter_is_in_each_form_for_programs);
-	tcase_add_test(tests, names_that_are_no_utf_8_and_quotes_are_still_json);
-	tcase_add_test(tests, what_only_looks_like_utf_8_is_none);
-	tcase_add_test(tests, names_do_not_lengthen_the_table);
-	tcase_add_test(tests, settings_are_pairs_whatever_is_in_them);
-	tcase_add_test(tests, a_sum_has_both_and_adapters_by_name);
-	tcase_add_test(tests, a_damaged_file_is_refused_with_the_reason);
-	tcase_add_test(tests, the_smallest_size_leaves_out_no_region_that_was_used);
-	tcase_add_test(tests, values_are_sorted_by_their_highest_bit);
-	tcase_add_test(tests, samples_of_any_length_of_time_have_room);
-	tcase_add_test(tests, a_sample_has_the_last_of_what_happened_at_once);
-	suite_add_tcase(suite, tests);
-	return suite_run(suite);
-}
+SUITE("statistics")

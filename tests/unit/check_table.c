@@ -28,7 +28,9 @@ static uint64_t base_of(uint64_t address)
 	return memory_find(address, &found) ? found.base : 0;
 }
 
-START_TEST(every_address_inside_is_found_and_none_outside)
+CASE(single);
+
+TEST(single, every_address_inside_is_found_and_none_outside)
 {
 	static const struct {
 		uint64_t base, size;
@@ -57,9 +59,8 @@ START_TEST(every_address_inside_is_found_and_none_outside)
 	ck_assert_uint_eq(base_of(0), 0);
 	ck_assert_uint_eq(base_of(UINT64_MAX), 0);
 }
-END_TEST
 
-START_TEST(what_is_taken_is_gone_and_its_neighbours_stay)
+TEST(single, what_is_taken_is_gone_and_its_neighbours_stay)
 {
 	struct allocation taken;
 
@@ -76,9 +77,8 @@ START_TEST(what_is_taken_is_gone_and_its_neighbours_stay)
 		ck_assert_uint_eq(base_of(HOME + 2048 + i * BLOCK), 0);
 	ck_assert_int_eq(put(HOME + 512 * 3, 4 * BLOCK), 0);
 }
-END_TEST
 
-START_TEST(an_overlap_is_refused_and_found)
+TEST(single, an_overlap_is_refused_and_found)
 {
 	static const struct {
 		uint64_t base, size;
@@ -99,18 +99,16 @@ START_TEST(an_overlap_is_refused_and_found)
 	ck_assert_uint_eq(taken.base, HOME + 5 * BLOCK + 512);
 	ck_assert(!table_take_overlapping(HOME, 8 * BLOCK, &taken));
 }
-END_TEST
 
-START_TEST(unusual_addresses_are_refused)
+TEST(single, unusual_addresses_are_refused)
 {
 	ck_assert_int_eq(put(HOME, 0), -EINVAL);
 	ck_assert_int_eq(put((uint64_t)1 << 48, 512), -EINVAL);
 	ck_assert_int_eq(put(((uint64_t)1 << 48) - 512, 1024), -EINVAL);
 	ck_assert_int_eq(put(HOME, UINT64_MAX), -EINVAL);
 }
-END_TEST
 
-START_TEST(an_id_never_comes_back)
+TEST(single, an_id_never_comes_back)
 {
 	struct allocation first = { .base = HOME, .size = 4096 }, second = first, taken;
 
@@ -127,7 +125,6 @@ START_TEST(an_id_never_comes_back)
 	ck_assert(!table_mark_used(&first));
 	ck_assert(table_mark_used(&second));
 }
-END_TEST
 
 /* Random allocations and frees in `blocks` blocks, on multiples of `unit`, mostly up to `small`
  * bytes long, against a list with linear search. */
@@ -194,13 +191,13 @@ static void run_mix(const struct mix *mix, unsigned int seed)
 	ck_assert(!table_overlaps(HOME, 64 * BLOCK));
 }
 
-START_TEST(random_allocations_and_frees_agree_with_a_plain_list)
+LOOP_TEST(single, random_allocations_and_frees_agree_with_a_plain_list, 0,
+	  sizeof(mixes) / sizeof(mixes[0]))
 {
 	run_mix(&mixes[_i], 12345 + (unsigned int)_i);
 }
-END_TEST
 
-START_TEST(what_ends_leaves_its_memory_to_what_begins)
+TEST(single, what_ends_leaves_its_memory_to_what_begins)
 {
 	uint32_t before = 0;
 
@@ -212,9 +209,8 @@ START_TEST(what_ends_leaves_its_memory_to_what_begins)
 	}
 	ck_assert_uint_eq(index_nodes_made(), before);
 }
-END_TEST
 
-START_TEST(a_walk_sees_each_once_while_others_end_and_begin)
+TEST(single, a_walk_sees_each_once_while_others_end_and_begin)
 {
 	struct allocation batch[7], taken;
 	static bool seen[100];
@@ -238,9 +234,8 @@ START_TEST(a_walk_sees_each_once_while_others_end_and_begin)
 	}
 	ck_assert_uint_eq(total, 100);
 }
-END_TEST
 
-START_TEST(what_a_call_set_is_known_only_if_no_other_was_under_way)
+TEST(single, what_a_call_set_is_known_only_if_no_other_was_under_way)
 {
 	struct allocation allocation = { .base = HOME,
 					 .size = 4096,
@@ -263,7 +258,6 @@ START_TEST(what_a_call_set_is_known_only_if_no_other_was_under_way)
 	ck_assert(load_acquire(&lookup_record(allocation.slot)->traits) & TRAIT_SYNC_KNOWN);
 	ck_assert(memory_find(HOME, &found) && !found.sync);
 }
-END_TEST
 
 /* Readers look up permanent allocations, and addresses that are reused with other sizes and
  * BUFFER_IDs: they must always find the former, and never a mixture of two records. */
@@ -290,7 +284,9 @@ static void *read_all(void *unused)
 	return unused;
 }
 
-START_TEST(readers_are_right_while_addresses_are_used_again)
+CASE(many, .timeout = 300);
+
+TEST(many, readers_are_right_while_addresses_are_used_again)
 {
 	struct allocation taken;
 	pthread_t threads[2];
@@ -316,7 +312,6 @@ START_TEST(readers_are_right_while_addresses_are_used_again)
 		ck_assert_msg(!complaint, "%s", (const char *)complaint);
 	}
 }
-END_TEST
 
 /* Readers while nodes are reused: one block has permanent allocations, and others beside them force
  * its parts to be divided, emptied and reused for another block. */
@@ -344,7 +339,7 @@ static void *look_for_people(void *argument)
 	return NULL;
 }
 
-START_TEST(readers_are_right_while_nodes_are_used_again)
+TEST(many, readers_are_right_while_nodes_are_used_again)
 {
 	static unsigned int seeds[2] = { 1, 2 };
 	unsigned int rounds = 0, seed = 3;
@@ -380,29 +375,5 @@ START_TEST(readers_are_right_while_nodes_are_used_again)
 		ck_assert_msg(!complaint, "%s", (const char *)complaint);
 	}
 }
-END_TEST
 
-int main(void)
-{
-	Suite *suite = suite_create("allocation table");
-	TCase *single = tcase_create("one thread");
-	TCase *many = tcase_create("many threads");
-
-	tcase_set_timeout(single, 120);
-	tcase_set_timeout(many, 300);
-	tcase_add_test(single, every_address_inside_is_found_and_none_outside);
-	tcase_add_test(single, what_is_taken_is_gone_and_its_neighbours_stay);
-	tcase_add_test(single, an_overlap_is_refused_and_found);
-	tcase_add_test(single, unusual_addresses_are_refused);
-	tcase_add_test(single, an_id_never_comes_back);
-	tcase_add_loop_test(single, random_allocations_and_frees_agree_with_a_plain_list, 0,
-			    sizeof(mixes) / sizeof(mixes[0]));
-	tcase_add_test(single, what_ends_leaves_its_memory_to_what_begins);
-	tcase_add_test(single, a_walk_sees_each_once_while_others_end_and_begin);
-	tcase_add_test(single, what_a_call_set_is_known_only_if_no_other_was_under_way);
-	tcase_add_test(many, readers_are_right_while_addresses_are_used_again);
-	tcase_add_test(many, readers_are_right_while_nodes_are_used_again);
-	suite_add_tcase(suite, single);
-	suite_add_tcase(suite, many);
-	return suite_run(suite);
-}
+SUITE("allocation table")

@@ -101,23 +101,23 @@ static bool is_near(struct ibv_context *context)
 	return answer;
 }
 
-START_TEST(the_adapter_behind_the_gpu_s_switch_is_near_and_another_is_not)
+CASE(topology, .set_up = set_up, .tear_down = tear_down);
+
+TEST(topology, the_adapter_behind_the_gpu_s_switch_is_near_and_another_is_not)
 {
 	make_adapter("mlx5_0", NEAR);
 	make_adapter("mlx5_1", FAR);
 	ck_assert(is_near(&near));
 	ck_assert(!is_near(&far));
 }
-END_TEST
 
-START_TEST(the_nearest_adapter_is_near_however_far_it_is)
+TEST(topology, the_nearest_adapter_is_near_however_far_it_is)
 {
 	make_adapter("mlx5_1", FAR);
 	ck_assert(is_near(&far));
 }
-END_TEST
 
-START_TEST(adapters_at_the_same_distance_are_both_near)
+TEST(topology, adapters_at_the_same_distance_are_both_near)
 {
 	make_adapter("mlx5_0", NEAR);
 	/* A subfunction of the adapter: a longer sysfs path, the same PCIe distance. */
@@ -125,34 +125,30 @@ START_TEST(adapters_at_the_same_distance_are_both_near)
 	ck_assert(is_near(&near));
 	ck_assert(is_near(&far));
 }
-END_TEST
 
-START_TEST(behind_other_root_complexes_all_are_equally_far)
+TEST(topology, behind_other_root_complexes_all_are_equally_far)
 {
 	make_adapter("mlx5_0", "devices/pci0000:40/0000:40:01.0");
 	make_adapter("mlx5_1", FAR);
 	ck_assert(is_near(&near));
 	ck_assert(is_near(&far));
 }
-END_TEST
 
-START_TEST(names_that_begin_alike_are_not_the_same_place)
+TEST(topology, names_that_begin_alike_are_not_the_same_place)
 {
 	make_adapter("mlx5_0", "devices/pci0000:00/0000:00:01.00/0000:04:00.0");
 	make_adapter("mlx5_1", "devices/pci0000:00/0000:00:02.0/0000:05:00.0");
 	ck_assert(is_near(&near));
 	ck_assert(is_near(&far));
 }
-END_TEST
 
-START_TEST(the_root_complex_of_the_gpu_is_nearer_than_another)
+TEST(topology, the_root_complex_of_the_gpu_is_nearer_than_another)
 {
 	make_adapter("mlx5_0", "devices/pci0000:00/0000:00:02.0/0000:05:00.0");
 	make_adapter("mlx5_1", FAR);
 	ck_assert(is_near(&near));
 	ck_assert(!is_near(&far));
 }
-END_TEST
 
 static const struct {
 	const char *adapter, *gpu_node, *adapter_node, *path;
@@ -166,7 +162,8 @@ static const struct {
 	{ FAR, NULL, NULL, "" },
 };
 
-START_TEST(the_way_over_pci_has_the_name_that_nvidia_smi_gives_it)
+LOOP_TEST(topology, the_way_over_pci_has_the_name_that_nvidia_smi_gives_it, 0,
+	  sizeof(ways) / sizeof(ways[0]))
 {
 	char file[300];
 
@@ -180,9 +177,8 @@ START_TEST(the_way_over_pci_has_the_name_that_nvidia_smi_gives_it)
 	/* Cached. */
 	ck_assert_str_eq(topology_path(&near, 0), ways[_i].path);
 }
-END_TEST
 
-START_TEST(an_adapter_without_pci_is_near_and_makes_no_other_one_far)
+TEST(topology, an_adapter_without_pci_is_near_and_makes_no_other_one_far)
 {
 	make_adapter("mlx5_1", FAR);
 	sysfs_make_folders("devices/virtual/infiniband/rxe0/");
@@ -190,9 +186,8 @@ START_TEST(an_adapter_without_pci_is_near_and_makes_no_other_one_far)
 	ck_assert(is_near(&soft));
 	ck_assert(is_near(&far));
 }
-END_TEST
 
-START_TEST(where_the_gpu_is_unknown_all_are_near)
+TEST(topology, where_the_gpu_is_unknown_all_are_near)
 {
 	make_adapter("mlx5_0", NEAR);
 	make_adapter("mlx5_1", FAR);
@@ -210,9 +205,8 @@ START_TEST(where_the_gpu_is_unknown_all_are_near)
 	standin_driver.cuDeviceGetAttribute = get_attribute;
 	ck_assert(!is_near(&far));
 }
-END_TEST
 
-START_TEST(somebody_else_s_device_at_the_address_is_not_the_gpu)
+TEST(topology, somebody_else_s_device_at_the_address_is_not_the_gpu)
 {
 	make_adapter("mlx5_0", NEAR);
 	make_adapter("mlx5_1", FAR);
@@ -227,9 +221,8 @@ START_TEST(somebody_else_s_device_at_the_address_is_not_the_gpu)
 	ck_assert_uint_eq(topology_bar1_bytes(0), 0);
 	ck_assert_int_eq(errno, ERRNO);
 }
-END_TEST
 
-START_TEST(an_adapter_without_a_name_is_near)
+TEST(topology, an_adapter_without_a_name_is_near)
 {
 	struct ibv_context unknown = { NULL };
 
@@ -241,9 +234,8 @@ START_TEST(an_adapter_without_a_name_is_near)
 	ck_assert_str_eq(topology_adapter_name(&far), "");
 	ck_assert(is_near(&far));
 }
-END_TEST
 
-START_TEST(without_a_sysfs_all_are_near_and_nothing_is_known)
+TEST(topology, without_a_sysfs_all_are_near_and_nothing_is_known)
 {
 	sysfs_remove("bus");
 	sysfs_remove("devices");
@@ -251,16 +243,14 @@ START_TEST(without_a_sysfs_all_are_near_and_nothing_is_known)
 	ck_assert_uint_eq(topology_bar1_bytes(0), 0);
 	ck_assert_int_eq(errno, ERRNO);
 }
-END_TEST
 
-START_TEST(bar1_is_the_second_range_that_is_not_empty)
+TEST(topology, bar1_is_the_second_range_that_is_not_empty)
 {
 	ck_assert_uint_eq(topology_bar1_bytes(0), (uint64_t)64 << 30);
 	ck_assert_int_eq(errno, ERRNO);
 }
-END_TEST
 
-START_TEST(bar1_lies_behind_an_empty_line_where_addresses_are_wide)
+TEST(topology, bar1_lies_behind_an_empty_line_where_addresses_are_wide)
 {
 	sysfs_make_file(GPU "/resource",
 			"0x0000042042000000 0x0000042042ffffff 0x000000000014220c\n" LINE
@@ -268,9 +258,8 @@ START_TEST(bar1_lies_behind_an_empty_line_where_addresses_are_wide)
 			"0x0000042040000000 0x0000042041ffffff 0x000000000014220c\n" LINE);
 	ck_assert_uint_eq(topology_bar1_bytes(0), (uint64_t)256 << 30);
 }
-END_TEST
 
-START_TEST(one_range_and_what_is_no_address_are_no_bar1)
+LOOP_TEST(topology, one_range_and_what_is_no_address_are_no_bar1, 0, 5)
 {
 	static const char *const files[] = {
 		"",
@@ -283,25 +272,22 @@ START_TEST(one_range_and_what_is_no_address_are_no_bar1)
 	sysfs_make_file(GPU "/resource", files[_i]);
 	ck_assert_uint_eq(topology_bar1_bytes(0), 0);
 }
-END_TEST
 
-START_TEST(a_missing_file_is_no_bar1)
+TEST(topology, a_missing_file_is_no_bar1)
 {
 	sysfs_remove(GPU "/resource");
 	ck_assert_uint_eq(topology_bar1_bytes(0), 0);
 }
-END_TEST
 
-START_TEST(the_limit_of_regions_is_the_adapter_s)
+TEST(topology, the_limit_of_regions_is_the_adapter_s)
 {
 	ck_assert_uint_eq(topology_region_limit(&near), 1000);
 	limit = 5;
 	ck_assert_uint_eq(topology_region_limit(&far), 5);
 	ck_assert_int_eq(errno, ERRNO);
 }
-END_TEST
 
-START_TEST(a_limit_that_is_not_told_is_none)
+TEST(topology, a_limit_that_is_not_told_is_none)
 {
 	limit_error = EIO;
 	ck_assert_uint_eq(topology_region_limit(&near), 0);
@@ -312,33 +298,5 @@ START_TEST(a_limit_that_is_not_told_is_none)
 	ck_assert_uint_eq(topology_region_limit(&near), 0);
 	ck_assert_int_eq(errno, ERRNO);
 }
-END_TEST
 
-int main(void)
-{
-	Suite *suite = suite_create("topology");
-	TCase *tests = tcase_create("topology");
-
-	tcase_add_checked_fixture(tests, set_up, tear_down);
-	tcase_add_test(tests, the_adapter_behind_the_gpu_s_switch_is_near_and_another_is_not);
-	tcase_add_test(tests, the_nearest_adapter_is_near_however_far_it_is);
-	tcase_add_test(tests, adapters_at_the_same_distance_are_both_near);
-	tcase_add_test(tests, behind_other_root_complexes_all_are_equally_far);
-	tcase_add_test(tests, names_that_begin_alike_are_not_the_same_place);
-	tcase_add_test(tests, the_root_complex_of_the_gpu_is_nearer_than_another);
-	tcase_add_loop_test(tests, the_way_over_pci_has_the_name_that_nvidia_smi_gives_it, 0,
-			    sizeof(ways) / sizeof(ways[0]));
-	tcase_add_test(tests, an_adapter_without_pci_is_near_and_makes_no_other_one_far);
-	tcase_add_test(tests, where_the_gpu_is_unknown_all_are_near);
-	tcase_add_test(tests, somebody_else_s_device_at_the_address_is_not_the_gpu);
-	tcase_add_test(tests, an_adapter_without_a_name_is_near);
-	tcase_add_test(tests, without_a_sysfs_all_are_near_and_nothing_is_known);
-	tcase_add_test(tests, bar1_is_the_second_range_that_is_not_empty);
-	tcase_add_test(tests, bar1_lies_behind_an_empty_line_where_addresses_are_wide);
-	tcase_add_loop_test(tests, one_range_and_what_is_no_address_are_no_bar1, 0, 5);
-	tcase_add_test(tests, a_missing_file_is_no_bar1);
-	tcase_add_test(tests, the_limit_of_regions_is_the_adapter_s);
-	tcase_add_test(tests, a_limit_that_is_not_told_is_none);
-	suite_add_tcase(suite, tests);
-	return suite_run(suite);
-}
+SUITE("topology")

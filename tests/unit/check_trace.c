@@ -71,8 +71,10 @@ static bool ends_with(const char *wanted)
 	       !strcmp(text + strlen(text) - strlen(wanted), wanted);
 }
 
+CASE(trace, .set_up = set_up);
+
 /* A writer checks trace_is_on() before trace_end(), and writes after it. */
-START_TEST(who_comes_after_the_end_writes_nothing)
+TEST(trace, who_comes_after_the_end_writes_nothing)
 {
 	trace_span("register", 1, 0x1000, 0x1000, 0, "done");
 	trace_end();
@@ -83,10 +85,9 @@ START_TEST(who_comes_after_the_end_writes_nothing)
 	ck_assert_ptr_nonnull(strstr(text, "0x1000"));
 	ck_assert_ptr_null(strstr(text, "0x2000"));
 }
-END_TEST
 
 /* trace_end() switches the trace off first, then waits for the write in progress. */
-START_TEST(the_end_waits_for_who_writes)
+TEST(trace, the_end_waits_for_who_writes)
 {
 	pthread_t writer, ender;
 	bool ended;
@@ -107,10 +108,9 @@ START_TEST(the_end_waits_for_who_writes)
 	ck_assert_ptr_nonnull(strstr(text, "0x1000"));
 	ck_assert(ends_with("}\n]\n"));
 }
-END_TEST
 
 /* For example, a signal handler calls exit() during a write of its own thread. */
-START_TEST(for_who_never_comes_back_the_bracket_is_left_out)
+TEST(trace, for_who_never_comes_back_the_bracket_is_left_out)
 {
 	pthread_t writer;
 
@@ -123,17 +123,5 @@ START_TEST(for_who_never_comes_back_the_bracket_is_left_out)
 	ck_assert_ptr_null(strstr(text, "]\n"));
 	ck_assert(ends_with("},\n"));
 }
-END_TEST
 
-int main(void)
-{
-	Suite *suite = suite_create("trace");
-	TCase *tests = tcase_create("end");
-
-	tcase_add_checked_fixture(tests, set_up, NULL);
-	tcase_add_test(tests, who_comes_after_the_end_writes_nothing);
-	tcase_add_test(tests, the_end_waits_for_who_writes);
-	tcase_add_test(tests, for_who_never_comes_back_the_bracket_is_left_out);
-	suite_add_tcase(suite, tests);
-	return suite_run(suite);
-}
+SUITE("trace")

@@ -75,7 +75,9 @@ static unsigned int calls(uint64_t bytes, int error)
 	return count;
 }
 
-START_TEST(it_is_repeated_three_times_for_twice_as_much_each_time)
+CASE(verbs_evict, .set_up = set_up);
+
+TEST(verbs_evict, it_is_repeated_three_times_for_twice_as_much_each_time)
 {
 	ck_assert_uint_eq(calls(1000, ENOMEM), 4);
 	ck_assert_uint_eq(times, 3);
@@ -83,32 +85,28 @@ START_TEST(it_is_repeated_three_times_for_twice_as_much_each_time)
 	ck_assert_uint_eq(asked[1], 2000);
 	ck_assert_uint_eq(asked[2], 4000);
 }
-END_TEST
 
-START_TEST(what_reaches_over_all_memory_asks_for_all_that_there_is)
+TEST(verbs_evict, what_reaches_over_all_memory_asks_for_all_that_there_is)
 {
 	ck_assert_uint_eq(calls(UINT64_MAX - 1, ENOMEM), 4);
 	ck_assert_uint_eq(asked[2], UINT64_MAX);
 }
-END_TEST
 
-START_TEST(it_is_not_repeated_if_nothing_made_way)
+TEST(verbs_evict, it_is_not_repeated_if_nothing_made_way)
 {
 	gives = false;
 	ck_assert_uint_eq(calls(1000, ENOMEM), 1);
 	ck_assert_uint_eq(times, 1);
 }
-END_TEST
 
-START_TEST(nothing_makes_way_for_another_error_or_a_success)
+TEST(verbs_evict, nothing_makes_way_for_another_error_or_a_success)
 {
 	ck_assert_uint_eq(calls(1000, EINVAL), 1);
 	ck_assert_uint_eq(calls(1000, 0), 1);
 	ck_assert_uint_eq(times, 0);
 }
-END_TEST
 
-START_TEST(nothing_makes_way_for_our_own_or_what_was_passed_through_once)
+TEST(verbs_evict, nothing_makes_way_for_our_own_or_a_forwarded_request)
 {
 	own_call = true;
 	ck_assert_uint_eq(calls(1000, ENOMEM), 1);
@@ -119,9 +117,8 @@ START_TEST(nothing_makes_way_for_our_own_or_what_was_passed_through_once)
 	ck_assert_uint_eq(times, 0);
 	ck_assert_uint_eq(calls(1000, ENOMEM), 4);
 }
-END_TEST
 
-START_TEST(kept_memory_is_released_where_no_region_is_idle)
+TEST(verbs_evict, kept_memory_is_released_where_no_region_is_idle)
 {
 	store_relaxed(&keep_mode, KEEP_ON);
 	gives = false;
@@ -132,9 +129,8 @@ START_TEST(kept_memory_is_released_where_no_region_is_idle)
 	keeps = false;
 	ck_assert_uint_eq(calls(1000, ENOMEM), 1);
 }
-END_TEST
 
-START_TEST(kept_memory_is_released_before_the_last_attempt)
+TEST(verbs_evict, kept_memory_is_released_before_the_last_attempt)
 {
 	store_relaxed(&keep_mode, KEEP_ON);
 	ck_assert_uint_eq(calls(1000, ENOMEM), 4);
@@ -142,30 +138,12 @@ START_TEST(kept_memory_is_released_before_the_last_attempt)
 	ck_assert_uint_eq(releases, 1);
 	ck_assert_uint_eq(released[0], 4000);
 }
-END_TEST
 
-START_TEST(without_peerpin_keep_nothing_is_released)
+TEST(verbs_evict, without_peerpin_keep_nothing_is_released)
 {
 	gives = false;
 	ck_assert_uint_eq(calls(1000, ENOMEM), 1);
 	ck_assert_uint_eq(releases, 0);
 }
-END_TEST
 
-int main(void)
-{
-	Suite *suite = suite_create("verbs_evict");
-	TCase *tests = tcase_create("room");
-
-	tcase_add_checked_fixture(tests, set_up, NULL);
-	tcase_add_test(tests, it_is_repeated_three_times_for_twice_as_much_each_time);
-	tcase_add_test(tests, what_reaches_over_all_memory_asks_for_all_that_there_is);
-	tcase_add_test(tests, it_is_not_repeated_if_nothing_made_way);
-	tcase_add_test(tests, nothing_makes_way_for_another_error_or_a_success);
-	tcase_add_test(tests, nothing_makes_way_for_our_own_or_what_was_passed_through_once);
-	tcase_add_test(tests, kept_memory_is_released_where_no_region_is_idle);
-	tcase_add_test(tests, kept_memory_is_released_before_the_last_attempt);
-	tcase_add_test(tests, without_peerpin_keep_nothing_is_released);
-	suite_add_tcase(suite, tests);
-	return suite_run(suite);
-}
+SUITE("verbs_evict")

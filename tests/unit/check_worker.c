@@ -30,7 +30,9 @@ static void *free_on_thread(void *argument)
 	return NULL;
 }
 
-START_TEST(a_client_waits_for_the_region_in_the_making_alone)
+CASE(worker, .set_up = set_up, .timeout = 300);
+
+TEST(worker, a_client_waits_for_the_region_in_flight_alone)
 {
 	struct asking asking = { .handle = 0, .address = HOME };
 	pthread_t thread;
@@ -49,9 +51,8 @@ START_TEST(a_client_waits_for_the_region_in_the_making_alone)
 	ck_assert_uint_eq(standin_registrations(), 2);
 	ck_assert_uint_eq(statistics_get(waited) + statistics_tallied(TALLY_hits), 2);
 }
-END_TEST
 
-START_TEST(a_client_takes_a_queued_region_over)
+TEST(worker, a_client_takes_a_queued_region_over)
 {
 	struct asking asking = { .handle = 0, .address = HOME + BLOCK };
 	pthread_t thread;
@@ -70,9 +71,8 @@ START_TEST(a_client_takes_a_queued_region_over)
 	await("registrations_background", 1);
 	ck_assert_uint_eq(standin_registrations(), 3);
 }
-END_TEST
 
-START_TEST(a_free_cancels_a_queued_region)
+TEST(worker, a_free_cancels_a_queued_region)
 {
 	activate();
 	standin_block(true);
@@ -85,9 +85,8 @@ START_TEST(a_free_cancels_a_queued_region)
 	await("registrations_background", 1);
 	ck_assert_uint_eq(standin_registrations(), 2);
 }
-END_TEST
 
-START_TEST(a_free_waits_until_the_region_in_the_making_is_gone)
+TEST(worker, a_free_waits_until_the_region_in_flight_is_gone)
 {
 	uint64_t address = HOME;
 	pthread_t thread;
@@ -105,7 +104,6 @@ START_TEST(a_free_waits_until_the_region_in_the_making_is_gone)
 	ck_assert_uint_eq(standin_registered(), 1);
 	ck_assert_uint_eq(statistics_get(never_used), 1);
 }
-END_TEST
 
 /* Overrides libc's: peerpin starts the worker through dlsym. */
 static _Atomic bool refusing;
@@ -122,7 +120,9 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*
 	return EAGAIN;
 }
 
-START_TEST(a_thread_that_cannot_be_started_is_tried_again)
+CASE(all, .set_up = set_up_all, .timeout = 300);
+
+TEST(all, a_thread_that_cannot_be_started_is_tried_again)
 {
 	int allocations = 0;
 
@@ -140,7 +140,6 @@ START_TEST(a_thread_that_cannot_be_started_is_tried_again)
 		begin(HOME + (uint64_t)allocations++ * 2 * BLOCK + 2000 * BLOCK, BLOCK);
 	await("registrations_background", 3000);
 }
-END_TEST
 
 /* Two threads end one region: the second finds no index entry, and must not return before the
  * deregistration. */
@@ -162,7 +161,7 @@ static void *close_on_thread(void *unused)
 	return unused;
 }
 
-START_TEST(a_protection_domain_waits_for_a_free_that_deregisters_in_it)
+TEST(worker, a_protection_domain_waits_for_a_free_that_deregisters_in_it)
 {
 	uint64_t address = HOME;
 	pthread_t freeing, closing;
@@ -184,9 +183,8 @@ START_TEST(a_protection_domain_waits_for_a_free_that_deregisters_in_it)
 	pthread_join(closing, NULL);
 	ck_assert_uint_eq(standin_registered(), 0);
 }
-END_TEST
 
-START_TEST(a_free_waits_for_the_end_of_the_protection_domain_that_deregisters_it)
+TEST(worker, a_free_waits_for_the_end_of_the_protection_domain_that_deregisters_it)
 {
 	uint64_t address = HOME;
 	pthread_t freeing, closing;
@@ -205,7 +203,6 @@ START_TEST(a_free_waits_for_the_end_of_the_protection_domain_that_deregisters_it
 	pthread_join(freeing, NULL);
 	ck_assert_uint_eq(standin_registered(), 0);
 }
-END_TEST
 
 /* ---- in sync mode ---- */
 
@@ -223,7 +220,9 @@ static int pin_meanwhile(const struct pin_request *request, struct ibv_mr **mr)
 	return standin_method.pin(request, mr);
 }
 
-START_TEST(an_allocation_waits_for_who_has_taken_it_from_the_queue)
+CASE(sync, .set_up = set_up_sync, .timeout = 300);
+
+TEST(sync, an_allocation_waits_for_who_has_taken_it_from_the_queue)
 {
 	static const struct registration_method method = { .name = "slow", .pin = pin_meanwhile };
 	uint64_t address = HOME;
@@ -240,7 +239,6 @@ START_TEST(an_allocation_waits_for_who_has_taken_it_from_the_queue)
 	pthread_join(allocating, NULL);
 	ck_assert_uint_eq(standin_registered(), 2);
 }
-END_TEST
 
 /* Threads allocate, request and free at random over a few shared addresses. No region is left, and
  * each key covers its request's memory. */
@@ -272,7 +270,7 @@ static void *stress(void *argument)
 	return NULL;
 }
 
-START_TEST(nothing_leaks_and_nothing_is_stale_under_load)
+TEST(worker, nothing_leaks_and_nothing_is_stale_under_load)
 {
 	pthread_t threads[STRESS_THREADS];
 	void *complaint;
@@ -295,32 +293,5 @@ START_TEST(nothing_leaks_and_nothing_is_stale_under_load)
 				  statistics_get(synchronous_queued) + statistics_get(synchronous) +
 				  statistics_get(bypassed));
 }
-END_TEST
 
-int main(void)
-{
-	Suite *suite = suite_create("worker");
-	TCase *worker = tcase_create("worker"), *all = tcase_create("all"),
-	      *sync = tcase_create("sync");
-
-	tcase_add_checked_fixture(worker, set_up, NULL);
-	tcase_set_timeout(worker, 300);
-	tcase_add_test(worker, a_client_waits_for_the_region_in_the_making_alone);
-	tcase_add_test(worker, a_client_takes_a_queued_region_over);
-	tcase_add_test(worker, a_free_cancels_a_queued_region);
-	tcase_add_test(worker, a_free_waits_until_the_region_in_the_making_is_gone);
-	tcase_add_test(worker, a_protection_domain_waits_for_a_free_that_deregisters_in_it);
-	tcase_add_test(worker,
-		       a_free_waits_for_the_end_of_the_protection_domain_that_deregisters_it);
-	tcase_add_test(worker, nothing_leaks_and_nothing_is_stale_under_load);
-	suite_add_tcase(suite, worker);
-	tcase_add_checked_fixture(all, set_up_all, NULL);
-	tcase_set_timeout(all, 300);
-	tcase_add_test(all, a_thread_that_cannot_be_started_is_tried_again);
-	suite_add_tcase(suite, all);
-	tcase_add_checked_fixture(sync, set_up_sync, NULL);
-	tcase_set_timeout(sync, 300);
-	tcase_add_test(sync, an_allocation_waits_for_who_has_taken_it_from_the_queue);
-	suite_add_tcase(suite, sync);
-	return suite_run(suite);
-}
+SUITE("worker")

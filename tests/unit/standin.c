@@ -1,22 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* standin.c -- a driver and an adapter of variables */
+/* standin.c -- a driver of variables, and a subscriber */
 #include "standin.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "memory/table.h"
 #include "registration/internal.h"
 
 #define MEMORIES 16384
-#define REGIONS	 4096
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 
 /* ---- caller ---- */
 
@@ -53,7 +51,7 @@ void standin_called(void)
 
 /* ---- driver ---- */
 
-static struct {
+static struct memory {
 	uint64_t base, size, buffer_id;
 	CUcontext context;
 	bool rdma_capable;
@@ -71,13 +69,12 @@ uint64_t standin_allocate(uint64_t base, uint64_t size, CUcontext context, bool 
 	for (size_t i = 0; !id && i < MEMORIES; i++) {
 		if (memories[i].size)
 			continue;
-		memories[i].base = base;
-		memories[i].size = size;
-		memories[i].context = context;
-		memories[i].rdma_capable = rdma_capable;
-		memories[i].described = memories[i].host = false;
-		memories[i].device = 0;
-		id = memories[i].buffer_id = ++last_buffer_id;
+		id = ++last_buffer_id;
+		memories[i] = (struct memory){ .base = base,
+					       .size = size,
+					       .buffer_id = id,
+					       .context = context,
+					       .rdma_capable = rdma_capable };
 	}
 	pthread_mutex_unlock(&lock);
 	if (!id)
@@ -116,15 +113,24 @@ unsigned int standin_sync_memops(void)
 CUresult (*standin_attributes)(unsigned int count, CUpointer_attribute *attributes, void **data,
 			       CUdeviceptr address);
 
-static void describe(size_t i, CUpointer_attribute attribute, void *data)
+static void answer(const struct memory *memory, CUpointer_attribute attribute, void *data)
 {
-	if (attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR)
-		*(uint64_t *)data = memories[i].base;
+	if (attribute == CU_POINTER_ATTRIBUTE_CONTEXT)
+		*(CUcontext *)data = memory->context;
+	else if (attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID)
+		*(uint64_t *)data = memory->buffer_id;
+	else if (attribute == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
+		*(int *)data = memory->device;
+	else if (attribute == CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE)
+		*(unsigned int *)data = memory->rdma_capable;
+	else if (!memory->described)
+		return;
+	else if (attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR)
+		*(uint64_t *)data = memory->base;
 	else if (attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE)
-		*(uint64_t *)data = memories[i].size;
+		*(uint64_t *)data = memory->size;
 	else if (attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE)
-		*(unsigned int *)data =
-			memories[i].host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+		*(unsigned int *)data = memory->host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
 }
 
 static CUresult get_attributes(unsigned int count, CUpointer_attribute *attributes, void **data,
@@ -139,18 +145,8 @@ static CUresult get_attributes(unsigned int count, CUpointer_attribute *attribut
 	for (size_t i = 0; i < MEMORIES; i++) {
 		if (!memories[i].size || address - memories[i].base >= memories[i].size)
 			continue;
-		for (unsigned int j = 0; j < count; j++) {
-			if (attributes[j] == CU_POINTER_ATTRIBUTE_CONTEXT)
-				*(CUcontext *)data[j] = memories[i].context;
-			else if (attributes[j] == CU_POINTER_ATTRIBUTE_BUFFER_ID)
-				*(uint64_t *)data[j] = memories[i].buffer_id;
-			else if (attributes[j] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
-				*(int *)data[j] = memories[i].device;
-			else if (attributes[j] == CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE)
-				*(unsigned int *)data[j] = memories[i].rdma_capable;
-			else if (memories[i].described)
-				describe(i, attributes[j], data[j]);
-		}
+		for (unsigned int j = 0; j < count; j++)
+			answer(&memories[i], attributes[j], data[j]);
 		result = CUDA_SUCCESS;
 		break;
 	}
@@ -199,36 +195,38 @@ const char *peerpin_version(void)
 struct standin_events standin_events, standin_program_events;
 bool standin_with_registration;
 
+/* Tests with registration have threads. */
+static void count(_Atomic unsigned int *events, struct allocation *last,
+		  const struct allocation *allocation)
+{
+	(*events)++;
+	if (!standin_with_registration)
+		*last = *allocation;
+}
+
 static void allocated(const struct allocation *allocation)
 {
-	standin_events.allocated++;
+	count(&standin_events.allocated, &standin_events.last_allocated, allocation);
 	if (standin_with_registration)
 		registration_subscriber.allocated(allocation);
-	else
-		standin_events.last_allocated = *allocation;
 }
 
 static void freeing(const struct allocation *allocation)
 {
-	standin_events.freeing++;
+	count(&standin_events.freeing, &standin_events.last_freeing, allocation);
 	if (standin_with_registration)
 		registration_subscriber.freeing(allocation);
-	else
-		standin_events.last_freeing = *allocation;
 }
 
 static void program_allocated(const struct allocation *allocation)
 {
-	standin_program_events.allocated++;
-	if (!standin_with_registration)
-		standin_program_events.last_allocated = *allocation;
+	count(&standin_program_events.allocated, &standin_program_events.last_allocated,
+	      allocation);
 }
 
 static void program_freeing(const struct allocation *allocation)
 {
-	standin_program_events.freeing++;
-	if (!standin_with_registration)
-		standin_program_events.last_freeing = *allocation;
+	count(&standin_program_events.freeing, &standin_program_events.last_freeing, allocation);
 }
 
 static const struct memory_subscriber subscriber = { .allocated = allocated, .freeing = freeing };
@@ -237,186 +235,21 @@ static const struct memory_subscriber program = { .of_program = true,
 						  .freeing = program_freeing };
 const struct memory_subscriber *const memory_subscribers[] = { &subscriber, &program, NULL };
 
-/* ---- adapter ---- */
-
-static struct {
-	struct ibv_mr mr;
-	uint64_t base, length;
-	bool registered;
-} regions[REGIONS];
-static unsigned int registered, registrations, attempts, in_blocked;
-static bool blocked, unpin_blocked, in_blocked_unpin;
-static int failure;
-static uint64_t registered_bytes, limit_bytes;
-
-static int pin(const struct pin_request *request, struct ibv_mr **mr)
+bool standin_more_memory(void)
 {
-	int error = -ENOMEM;
-	bool refused = false;
+	void *more =
+		mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-	standin_called();
-	pthread_mutex_lock(&lock);
-	attempts++;
-	in_blocked++;
-	pthread_cond_broadcast(&changed);
-	while (blocked)
-		pthread_cond_wait(&changed, &lock);
-	in_blocked--;
-	if (failure)
-		error = failure;
-	else if (limit_bytes && registered_bytes + request->length > limit_bytes)
-		refused = true;
-	for (uint32_t i = 0; !failure && !refused && i < REGIONS; i++) {
-		if (regions[i].registered)
-			continue;
-		registrations++;
-		regions[i].registered = true;
-		regions[i].base = request->base;
-		regions[i].length = request->length;
-		registered_bytes += request->length;
-		/* Keys are never reused within a test: a stale key differs from a new one. */
-		regions[i].mr = (struct ibv_mr){ .context = request->pd->context,
-						 .pd = request->pd,
-						 .handle = i,
-						 .lkey = registrations,
-						 .rkey = registrations };
-		registered++;
-		*mr = &regions[i].mr;
-		error = 0;
-		break;
-	}
-	pthread_mutex_unlock(&lock);
-	return error;
-}
-
-static int unpin(struct ibv_mr *mr)
-{
-	int error = -EINVAL;
-
-	standin_called();
-	pthread_mutex_lock(&lock);
-	in_blocked_unpin = unpin_blocked;
-	pthread_cond_broadcast(&changed);
-	while (unpin_blocked)
-		pthread_cond_wait(&changed, &lock);
-	if (regions[mr->handle].registered) {
-		regions[mr->handle].registered = false;
-		registered_bytes -= regions[mr->handle].length;
-		registered--;
-		error = 0;
-	}
-	pthread_mutex_unlock(&lock);
-	return error;
-}
-
-const struct registration_method standin_method = { .name = "stand-in",
-						    .pin = pin,
-						    .unpin = unpin };
-
-static unsigned int read_locked(const unsigned int *value)
-{
-	unsigned int copy;
-
-	pthread_mutex_lock(&lock);
-	copy = *value;
-	pthread_mutex_unlock(&lock);
-	return copy;
-}
-
-unsigned int standin_registered(void)
-{
-	return read_locked(&registered);
-}
-
-unsigned int standin_registrations(void)
-{
-	return read_locked(&registrations);
-}
-
-bool standin_covers(uint32_t key, uint64_t address)
-{
-	bool covers = false;
-
-	pthread_mutex_lock(&lock);
-	for (size_t i = 0; i < REGIONS; i++) {
-		if (regions[i].registered && regions[i].mr.lkey == key &&
-		    address - regions[i].base < regions[i].length)
-			covers = true;
-	}
-	pthread_mutex_unlock(&lock);
-	return covers;
-}
-
-void standin_fail_with(int error)
-{
-	pthread_mutex_lock(&lock);
-	failure = error;
-	pthread_mutex_unlock(&lock);
-}
-
-void standin_block(bool block)
-{
-	pthread_mutex_lock(&lock);
-	blocked = block;
-	pthread_cond_broadcast(&changed);
-	pthread_mutex_unlock(&lock);
-}
-
-void standin_await_blocked(unsigned int count)
-{
-	pthread_mutex_lock(&lock);
-	while (in_blocked < count)
-		pthread_cond_wait(&changed, &lock);
-	pthread_mutex_unlock(&lock);
-}
-
-void standin_block_unpin(bool block)
-{
-	pthread_mutex_lock(&lock);
-	unpin_blocked = block;
-	pthread_cond_broadcast(&changed);
-	pthread_mutex_unlock(&lock);
-}
-
-void standin_await_blocked_unpin(void)
-{
-	pthread_mutex_lock(&lock);
-	while (!in_blocked_unpin)
-		pthread_cond_wait(&changed, &lock);
-	pthread_mutex_unlock(&lock);
-}
-
-void standin_limit(uint64_t bytes)
-{
-	pthread_mutex_lock(&lock);
-	limit_bytes = bytes;
-	pthread_mutex_unlock(&lock);
-}
-
-unsigned int standin_attempts(void)
-{
-	unsigned int count;
-
-	pthread_mutex_lock(&lock);
-	count = attempts;
-	pthread_mutex_unlock(&lock);
-	return count;
+	return more != MAP_FAILED && !munmap(more, 1 << 20);
 }
 
 void standin_reset(void)
 {
 	pthread_mutex_lock(&lock);
 	memset(memories, 0, sizeof(memories));
-	memset(regions, 0, sizeof(regions));
-	registered = 0;
-	registrations = 0;
-	attempts = 0;
-	registered_bytes = 0;
-	limit_bytes = 0;
 	sync_memops = 0;
-	blocked = unpin_blocked = in_blocked_unpin = false;
-	failure = 0;
 	pthread_mutex_unlock(&lock);
+	standin_adapter_reset();
 	standin_events = standin_program_events = (struct standin_events){ 0 };
 	standin_with_registration = false;
 	standin_attributes = NULL;

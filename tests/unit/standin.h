@@ -65,6 +65,10 @@ void standin_await_blocked_unpin(void);
  * tests add. */
 void standin_called(void);
 
+/* False at the process's limit of memory; true under Valgrind, which does not enforce one. */
+bool standin_more_memory(void);
+
 void standin_reset(void);
+void standin_adapter_reset(void); /* called by standin_reset() */
 
 #endif

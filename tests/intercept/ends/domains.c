@@ -139,19 +139,14 @@ static void an_import_of_a_clients_handle(unsigned int memory_first)
 
 #define ALL "PEERPIN_PREREGISTER=all"
 
-#define EACH_STAGE(name)                                                                           \
-	{ name, #name, QUEUED, ALL, 0, 0 }, { name, #name, MAKING, ALL, 0, 0 },                    \
-	{                                                                                          \
-		name, #name, READY, ALL, 0, 0                                                      \
-	}
+#define EACH_STAGE(test) TEST(test, QUEUED, ALL), TEST(test, MAKING, ALL), TEST(test, READY, ALL)
 
 const struct test domain_tests[] = {
 	EACH_STAGE(a_domain_with_our_regions_alone),
 	EACH_STAGE(a_device_with_everything_on_it),
 	EACH_STAGE(a_domain_with_a_clients_handle),
-	{ a_domains_number_is_given_out_again, "a_domains_number_is_given_out_again", 0, ALL, 0,
-	  0 },
-	{ an_import_of_a_clients_handle, "an_import_of_a_clients_handle", 0, NULL, 0, 0 },
+	TEST(a_domains_number_is_given_out_again, 0, ALL),
+	TEST(an_import_of_a_clients_handle, 0, NULL),
 	{ an_import_of_a_clients_handle, "an_import_whose_memory_is_freed", 1, NULL, 0, 0 },
 	{ .name = NULL },
 };

@@ -51,6 +51,12 @@ struct test {
 	int cpu;	      /* 1: bound to one CPU */
 };
 
+/* A row of a list: the test exits with status 0. */
+#define TEST(test, variant, settings)                                                              \
+	{                                                                                          \
+		test, #test, variant, settings, 0, 0                                               \
+	}
+
 /* Tests of each file, the last without a name. The program defines the list. */
 extern const struct test *const test_files[];
 extern const struct test memory_tests[], domain_tests[], process_tests[], exit_tests[],

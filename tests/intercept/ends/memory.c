@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* memory.c -- frees by each call, in each state of the region; client MRs that outlive memory */
 #include "ends.h"
+#include "../../vmm.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -37,15 +38,12 @@ static void set_access(CUdeviceptr address, CUmemAccess_flags flags)
 
 static CUdeviceptr allocated_mapped(struct scene *scene)
 {
-	static const CUmemAllocationProp capable = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-						     .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
-						     .allocFlags = { .gpuDirectRDMACapable = 1 } };
 	CUmemGenericAllocationHandle handle;
 	CUdeviceptr memory;
 
 	(void)scene;
 	require_cuda(cuMemAddressReserve(&memory, UNIT, 0, 0, 0));
-	require_cuda(cuMemCreate(&handle, UNIT, &capable, 0));
+	require_cuda(cuMemCreate(&handle, UNIT, &vmm_rdma, 0));
 	require_cuda(cuMemMap(memory, UNIT, 0, handle, 0));
 	require_cuda(cuMemRelease(handle));
 	set_access(memory, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
@@ -152,7 +150,7 @@ static void while_queued(unsigned int way)
 	check_end(&scene, false);
 }
 
-static void while_in_the_making(unsigned int way)
+static void while_in_flight(unsigned int way)
 {
 	struct scene scene = { .living = 1 };
 	uint64_t before, dereg;
@@ -346,7 +344,7 @@ static void revoked_handles_are_unlimited(unsigned int unused)
 		name(way);                                                                         \
 	}
 SCENE(while_queued)
-SCENE(while_in_the_making)
+SCENE(while_in_flight)
 SCENE(while_ready)
 SCENE(while_held)
 SCENE(pool_memory_is_freed)
@@ -362,17 +360,15 @@ SCENE(pool_memory_is_freed)
 
 const struct test memory_tests[] = {
 	EACH_WAY(while_queued),
-	EACH_WAY(while_in_the_making),
+	EACH_WAY(while_in_flight),
 	EACH_WAY(while_ready),
 	EACH_WAY(while_held),
 	{ pool_memory_is_freed_in_set_up, "pool_memory_is_freed", 0, ALL, 0, 0 },
 	{ pool_memory_is_freed_in_set_up, "pool_memory_is_freed", 1, ALL, 0, 0 },
-	{ opened_memory_is_closed, "opened_memory_is_closed", 0, ALL, 0, 0 },
-	{ a_revoked_handle_is_changed, "a_revoked_handle_is_changed", 0, NULL, 0, 0 },
-	{ a_revoked_handle_outlives_its_domain, "a_revoked_handle_outlives_its_domain", 0, NULL, 0,
-	  0 },
-	{ a_revoked_handle_outlives_its_domain, "a_revoked_handle_outlives_its_domain", 1, NULL, 0,
-	  0 },
-	{ revoked_handles_are_unlimited, "revoked_handles_are_unlimited", 0, NULL, 0, 0 },
+	TEST(opened_memory_is_closed, 0, ALL),
+	TEST(a_revoked_handle_is_changed, 0, NULL),
+	TEST(a_revoked_handle_outlives_its_domain, 0, NULL),
+	TEST(a_revoked_handle_outlives_its_domain, 1, NULL),
+	TEST(revoked_handles_are_unlimited, 0, NULL),
 	{ .name = NULL },
 };

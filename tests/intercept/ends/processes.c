@@ -243,11 +243,7 @@ static void another_program(unsigned int variant)
 #define ALL	  "PEERPIN_PREREGISTER=all"
 #define FORK_SAFE ALL " RDMAV_FORK_SAFE=1"
 
-#define CHILD(name, child)                                                                         \
-	{ name, #name, child << 1, ALL, 0, 0 },                                                    \
-	{                                                                                          \
-		name, #name, child << 1 | 1, FORK_SAFE, 0, 0                                       \
-	}
+#define CHILD(test, child) TEST(test, child << 1, ALL), TEST(test, child << 1 | 1, FORK_SAFE)
 #define EACH_CHILD(name)                                                                           \
 	CHILD(name, EXITS), CHILD(name, LEAVES), CHILD(name, DEREGISTERS), CHILD(name, FREES),     \
 		CHILD(name, CLOSES), CHILD(name, EXECS), CHILD(name, FORKS)
@@ -255,12 +251,12 @@ static void another_program(unsigned int variant)
 const struct test process_tests[] = {
 	EACH_CHILD(a_child),
 	EACH_CHILD(a_child_of_a_busy_parent),
-	{ children_while_the_lock_is_taken, "children_while_the_lock_is_taken", 0, NULL, 0, 0 },
-	{ children_while_the_lock_is_taken, "children_while_the_lock_is_taken", 1, NULL, 0, 0 },
-	{ a_child_that_is_the_first_to_use_cuda, "a_child_that_is_the_first_to_use_cuda", 0,
-	  "PEERPIN_DOMAIN_POLICY=all PEERPIN_PREREGISTER=sync", 0, 0 },
-	{ another_program, "another_program", VFORK, ALL, 0, 0 },
-	{ another_program, "another_program", SPAWN, ALL, 0, 0 },
-	{ another_program, "another_program", SYSTEM, ALL, 0, 0 },
+	TEST(children_while_the_lock_is_taken, 0, NULL),
+	TEST(children_while_the_lock_is_taken, 1, NULL),
+	TEST(a_child_that_is_the_first_to_use_cuda, 0,
+	     "PEERPIN_DOMAIN_POLICY=all PEERPIN_PREREGISTER=sync"),
+	TEST(another_program, VFORK, ALL),
+	TEST(another_program, SPAWN, ALL),
+	TEST(another_program, SYSTEM, ALL),
 	{ .name = NULL },
 };

@@ -100,7 +100,7 @@ static void sync_registers_in_the_allocation(unsigned int unused)
 	require(!ibv_dereg_mr(registered(memory)) && own("hits") == 1);
 }
 
-static void off_registers_on_request(unsigned int unused)
+static void off_registers_synchronously(unsigned int unused)
 {
 	CUdeviceptr memory;
 
@@ -290,11 +290,6 @@ static void background_registration_never_evicts(unsigned int unused)
 
 #define TWO "PEERPIN_SIM_ADAPTER_DEVICES=2 "
 
-#define TEST(name, variant, settings)                                                              \
-	{                                                                                          \
-		name, #name, variant, settings, 0, 0                                               \
-	}
-
 const struct test setting_tests[] = {
 	TEST(memory_is_registered_before_the_first_request, 2, TWO "PEERPIN_DOMAIN_POLICY=all"),
 	TEST(memory_is_registered_before_the_first_request, 2, TWO "PEERPIN_DOMAIN_POLICY=near"),
@@ -309,7 +304,7 @@ const struct test setting_tests[] = {
 	TEST(domains_are_learned_on_the_named_adapter, 0, TWO "PEERPIN_DEVICES=sim1"),
 	TEST(domains_are_learned_on_the_named_adapter, 0, TWO "PEERPIN_DEVICES=^sim0"),
 	TEST(sync_registers_in_the_allocation, 0, "PEERPIN_PREREGISTER=sync"),
-	TEST(off_registers_on_request, 0, "PEERPIN_PREREGISTER=off"),
+	TEST(off_registers_synchronously, 0, "PEERPIN_PREREGISTER=off"),
 	TEST(scratch_is_registered_in_the_background, 0, "PEERPIN_PREREGISTER=auto"),
 	TEST(scratch_is_registered_in_the_background, 1, "PEERPIN_PREREGISTER=all"),
 	TEST(narrower_access, 0, NULL),

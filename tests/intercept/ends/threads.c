@@ -219,11 +219,6 @@ static void a_cache_deregisters_inside_a_registration(unsigned int unused)
 
 #define ALL "PEERPIN_PREREGISTER=all"
 
-#define TEST(name, variant, settings)                                                              \
-	{                                                                                          \
-		name, #name, variant, settings, 0, 0                                               \
-	}
-
 const struct test thread_tests[] = {
 	TEST(cancelled_while_it_waits, 0, ALL),
 	TEST(signalled_while_it_waits, 0, ALL),

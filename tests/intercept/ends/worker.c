@@ -241,11 +241,6 @@ static void it_disturbs_no_capture(unsigned int dma_buf)
 
 #define ALL "PEERPIN_PREREGISTER=all"
 
-#define TEST(name, variant, settings)                                                              \
-	{                                                                                          \
-		name, #name, variant, settings, 0, 0                                               \
-	}
-
 const struct test worker_tests[] = {
 	TEST(it_runs_where_the_program_may, 0, ALL),
 	TEST(it_runs_where_both_threads_may, 0, ALL),

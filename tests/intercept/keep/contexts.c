@@ -15,8 +15,8 @@ enum end {
 	RELEASE,
 	RELEASE_OLD_FORM,
 	GREEN,
-	UNSEEN_DESTROY, /* a call that bypasses peerpin */
-	UNSEEN_RESET,
+	BYPASSING_DESTROY, /* a call that bypasses peerpin */
+	BYPASSING_RESET,
 	ENDS
 };
 
@@ -24,7 +24,8 @@ static CUgreenCtx green;
 
 static bool is_primary(enum end end)
 {
-	return end != DESTROY && end != DESTROY_OLD_FORM && end != DETACH && end != UNSEEN_DESTROY;
+	return end != DESTROY && end != DESTROY_OLD_FORM && end != DETACH &&
+	       end != BYPASSING_DESTROY;
 }
 
 /* Make the context that will end current. The green context holds the primary one's last retain. */
@@ -77,10 +78,10 @@ static void finish(enum end end, CUcontext made)
 	case GREEN:
 		require_cuda(cuGreenCtxDestroy(green));
 		break;
-	case UNSEEN_DESTROY:
+	case BYPASSING_DESTROY:
 		require_cuda(raw.cuCtxDestroy_v2(made));
 		break;
-	case UNSEEN_RESET:
+	case BYPASSING_RESET:
 		require_cuda(raw.cuDevicePrimaryCtxReset_v2(0));
 		break;
 	case ENDS:
@@ -92,7 +93,7 @@ static void finish(enum end end, CUcontext made)
  */
 static void kept_memory_ends_with_its_context(unsigned int end)
 {
-	bool seen = end != UNSEEN_DESTROY && end != UNSEEN_RESET;
+	bool seen = end != BYPASSING_DESTROY && end != BYPASSING_RESET;
 	CUdeviceptr kept, kept_host, other, again, again_host;
 	CUcontext made, next;
 	uint64_t id, id_host;
@@ -241,8 +242,8 @@ static void an_exit_with_kept_memory_is_an_exit(unsigned int variant)
 		TEST(kept_memory_ends_with_its_context, RELEASE, settings),                        \
 		TEST(kept_memory_ends_with_its_context, RELEASE_OLD_FORM, settings),               \
 		TEST(kept_memory_ends_with_its_context, GREEN, settings),                          \
-		TEST(kept_memory_ends_with_its_context, UNSEEN_DESTROY, settings),                 \
-		TEST(kept_memory_ends_with_its_context, UNSEEN_RESET, settings)
+		TEST(kept_memory_ends_with_its_context, BYPASSING_DESTROY, settings),              \
+		TEST(kept_memory_ends_with_its_context, BYPASSING_RESET, settings)
 
 const struct test context_tests[] = {
 	EACH_END(KEEP),

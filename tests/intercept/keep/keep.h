@@ -15,14 +15,7 @@
 #define MIB	    ((size_t)1 << 20)
 
 #define VARIANTS_3(test, settings)                                                                 \
-	{ test, #test, 0, settings, 0, 0 }, { test, #test, 1, settings, 0, 0 },                    \
-	{                                                                                          \
-		test, #test, 2, settings, 0, 0                                                     \
-	}
-#define TEST(test, variant, settings)                                                              \
-	{                                                                                          \
-		test, #test, variant, settings, 0, 0                                               \
-	}
+	TEST(test, 0, settings), TEST(test, 1, settings), TEST(test, 2, settings)
 
 struct functions {
 #define FUNCTION(symbol, ...) CUresult (*symbol)(__VA_ARGS__);

@@ -4,6 +4,7 @@
  * The GPU has 64 MiB: SMALL and LARGE are kept, and WANTED fits after the release of LARGE alone.
  */
 #include "keep.h"
+#include "../../vmm.h"
 
 #include <dlfcn.h>
 
@@ -11,9 +12,6 @@
 #define SMALL  (20 * MIB)
 #define LARGE  (40 * MIB)
 #define WANTED (30 * MIB)
-
-static const CUmemAllocationProp properties = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-						.location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
 
 static CUmemoryPool default_pool(void)
 {
@@ -44,7 +42,7 @@ static CUresult call_for(enum call call, size_t size, CUdeviceptr *address)
 	case MANAGED:
 		return cuMemAllocManaged(address, size, CU_MEM_ATTACH_GLOBAL);
 	case CREATE:
-		result = cuMemCreate(&handle, size, &properties, 0);
+		result = cuMemCreate(&handle, size, &vmm_plain, 0);
 		*address = (CUdeviceptr)handle;
 		return result;
 	case ASYNC:
@@ -142,7 +140,7 @@ static void other_errors_release_nothing(unsigned int unused)
 	require(cuMemAlloc_v2(&address, 0) == CUDA_ERROR_INVALID_VALUE);
 	require(cuMemAllocPitch_v2(&address, &pitch, SIZE_MAX, 2, 4) == CUDA_ERROR_INVALID_VALUE);
 	require(cuMemAllocManaged(&address, 0, CU_MEM_ATTACH_GLOBAL) == CUDA_ERROR_INVALID_VALUE);
-	require(cuMemCreate(NULL, UNIT, &properties, 0) == CUDA_ERROR_INVALID_VALUE);
+	require(cuMemCreate(NULL, UNIT, &vmm_plain, 0) == CUDA_ERROR_INVALID_VALUE);
 	require(own("kept_released") == 0);
 }
 
@@ -167,7 +165,7 @@ static void host_memory_is_released_for_host_memory_alone(unsigned int by_host_a
 /* cuMemCreate names its device. */
 static void memory_is_released_on_the_device_that_needs_it(unsigned int unused)
 {
-	CUmemAllocationProp second = properties;
+	CUmemAllocationProp second = vmm_plain;
 	CUmemGenericAllocationHandle handle;
 	CUdeviceptr here, there;
 	CUcontext other;
@@ -182,7 +180,7 @@ static void memory_is_released_on_the_device_that_needs_it(unsigned int unused)
 	require_cuda(cuMemCreate(&handle, WANTED, &second, 0));
 	require(own("kept_released") == 1 && !tag(there) && tag(here));
 	require_cuda(cuMemRelease(handle));
-	require_cuda(cuMemCreate(&handle, WANTED, &properties, 0));
+	require_cuda(cuMemCreate(&handle, WANTED, &vmm_plain, 0));
 	require(own("kept_released") == 2 && !tag(here));
 	require_cuda(cuMemRelease(handle));
 	expect_no_kept();

@@ -189,7 +189,7 @@ static void a_bypassing_caller_found_first_keeps_all_memory_from_being_kept(unsi
 }
 
 /* A bypassing free of memory that the program has in use again, found at the reuse under VERIFY. */
-static void memory_that_was_freed_past_peerpin_is_not_kept(unsigned int unused)
+static void memory_with_a_missed_free_is_not_kept(unsigned int unused)
 {
 	CUdeviceptr memory, again;
 	uint64_t id;
@@ -207,8 +207,8 @@ static void memory_that_was_freed_past_peerpin_is_not_kept(unsigned int unused)
 	require(own("verify_disagreements") > 0);
 }
 
-/* Kept memory that ends past peerpin is not handed out. */
-static void kept_memory_that_was_freed_past_peerpin_is_not_handed_out(unsigned int host)
+/* Kept memory with a missed free is not reused. */
+static void kept_memory_with_a_missed_free_is_not_reused(unsigned int host)
 {
 	CUdeviceptr memory, again;
 	uint64_t id;
@@ -241,8 +241,8 @@ const struct test region_tests[] = {
 	TEST(a_bypassing_caller_ends_keeping, 0, KEEP),
 	TEST(a_bypassing_caller_ends_keeping, 0, KEEP_PLAIN),
 	TEST(a_bypassing_caller_found_first_keeps_all_memory_from_being_kept, 0, KEEP),
-	TEST(memory_that_was_freed_past_peerpin_is_not_kept, 0, KEEP_VERIFY),
-	TEST(kept_memory_that_was_freed_past_peerpin_is_not_handed_out, 0, KEEP),
-	TEST(kept_memory_that_was_freed_past_peerpin_is_not_handed_out, 1, KEEP),
+	TEST(memory_with_a_missed_free_is_not_kept, 0, KEEP_VERIFY),
+	TEST(kept_memory_with_a_missed_free_is_not_reused, 0, KEEP),
+	TEST(kept_memory_with_a_missed_free_is_not_reused, 1, KEEP),
 	{ .name = NULL },
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* reuse.c -- an equal request gets freed memory without the driver; another one does not */
 #include "keep.h"
+#include "../../vmm.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -231,14 +232,11 @@ static void freed_on_a_stream(void)
 
 static void mapped(void)
 {
-	static const CUmemAllocationProp properties = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-							.location = { CU_MEM_LOCATION_TYPE_DEVICE,
-								      0 } };
 	CUmemGenericAllocationHandle handle;
 	CUdeviceptr address;
 
 	require_cuda(cuMemAddressReserve(&address, UNIT, 0, 0, 0));
-	require_cuda(cuMemCreate(&handle, UNIT, &properties, 0));
+	require_cuda(cuMemCreate(&handle, UNIT, &vmm_plain, 0));
 	require_cuda(cuMemMap(address, UNIT, 0, handle, 0));
 	require_cuda(cuMemRelease(handle));
 	require(cuMemFree_v2(address) == raw.cuMemFree_v2(address));

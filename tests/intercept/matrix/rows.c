@@ -329,11 +329,11 @@ static const char *const finds_missed_frees[] = { "cuMemPoolTrimTo", "cuMemPoolD
 
 static bool passes(const struct test *test)
 {
-	uint64_t unseen = count("missed_frees");
+	uint64_t missed = count("missed_frees");
 
 	if (!test->run())
 		return false;
-	if (is_one_of(test->symbol, finds_missed_frees) || count("missed_frees") == unseen)
+	if (is_one_of(test->symbol, finds_missed_frees) || count("missed_frees") == missed)
 		return true;
 	printf("a free was not seen\n");
 	return false;

@@ -3,12 +3,7 @@
 #include <unistd.h>
 
 #include "steps.h"
-
-static const CUmemAllocationProp capable = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-					     .requestedHandleTypes =
-						     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-					     .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
-					     .allocFlags = { .gpuDirectRDMACapable = 1 } };
+#include "../../vmm.h"
 
 static bool map(CUdeviceptr *address, CUmemGenericAllocationHandle *handle)
 {
@@ -16,7 +11,7 @@ static bool map(CUdeviceptr *address, CUmemGenericAllocationHandle *handle)
 				   .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
 
 	return OK(driver.cuMemAddressReserve(address, 2 * UNIT, 0, 0, 0)) &&
-	       OK(driver.cuMemCreate(handle, UNIT, &capable, 0)) &&
+	       OK(driver.cuMemCreate(handle, UNIT, &vmm_shared, 0)) &&
 	       OK(driver.cuMemMap(*address, UNIT, 0, *handle, 0)) &&
 	       OK(driver.cuMemSetAccess(*address, UNIT, &access, 1));
 }
@@ -41,7 +36,7 @@ bool test_cuMemMap(void)
 	CUdeviceptr address;
 
 	NEED(OK(driver.cuMemAddressReserve(&address, 2 * UNIT, 0, 0, 0)) &&
-	     OK(driver.cuMemCreate(&handle, UNIT, &capable, 0)));
+	     OK(driver.cuMemCreate(&handle, UNIT, &vmm_shared, 0)));
 	NEED(RISES("allocations", f->cuMemMap(address, UNIT, 0, handle, 0)));
 	return unmap(address, handle);
 }
@@ -86,7 +81,7 @@ bool test_cuMemCreate(void)
 {
 	CUmemGenericAllocationHandle handle;
 
-	NEED(RISES("handles_created", f->cuMemCreate(&handle, UNIT, &capable, 0)));
+	NEED(RISES("handles_created", f->cuMemCreate(&handle, UNIT, &vmm_shared, 0)));
 	return OK(driver.cuMemRelease(handle));
 }
 
@@ -94,7 +89,7 @@ bool test_cuMemRelease(void)
 {
 	CUmemGenericAllocationHandle handle;
 
-	NEED(OK(driver.cuMemCreate(&handle, UNIT, &capable, 0)));
+	NEED(OK(driver.cuMemCreate(&handle, UNIT, &vmm_shared, 0)));
 	return RISES("handles_released", f->cuMemRelease(handle));
 }
 
@@ -113,7 +108,7 @@ bool test_cuMemImportFromShareableHandle(void)
 	CUmemGenericAllocationHandle handle, again;
 	int file;
 
-	NEED(OK(driver.cuMemCreate(&handle, UNIT, &capable, 0)));
+	NEED(OK(driver.cuMemCreate(&handle, UNIT, &vmm_shared, 0)));
 	NEED(OK(driver.cuMemExportToShareableHandle(&file, handle,
 						    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)));
 	NEED(RISES("handles_created",

@@ -69,9 +69,11 @@ static uint32_t registered(CUdeviceptr address, size_t size)
 	return key;
 }
 
+CASE(public, .set_up = set_up);
+
 /* ---- keys ---- */
 
-START_TEST(a_domain_is_the_same_for_the_same_question_and_refused_with_a_reason)
+TEST(public, a_domain_is_the_same_for_the_same_question_and_refused_with_a_reason)
 {
 	struct ibv_pd unknown = { .context = pd->context, .handle = 77 };
 	struct peerpin_domain *domain = domain_of(pd, ACCESS), *other;
@@ -84,9 +86,8 @@ START_TEST(a_domain_is_the_same_for_the_same_question_and_refused_with_a_reason)
 	ck_assert_int_eq(peerpin_domain(NULL, ACCESS, &other), -EINVAL);
 	ck_assert_int_eq(peerpin_domain(pd, ACCESS, NULL), -EINVAL);
 }
-END_TEST
 
-START_TEST(keys_are_those_of_the_registration_and_end_with_the_memory)
+TEST(public, keys_are_those_of_the_registration_and_end_with_the_memory)
 {
 	struct peerpin_domain *domain = domain_of(pd, ACCESS);
 	CUdeviceptr address = allocate(SIZE);
@@ -108,9 +109,8 @@ START_TEST(keys_are_those_of_the_registration_and_end_with_the_memory)
 	ck_assert_int_eq(peerpin_lookup(domain, address, SIZE, ACCESS, &keys), -ENOENT);
 	ck_assert_uint_eq(standin_kernel_regions(), 0);
 }
-END_TEST
 
-START_TEST(memory_is_registered_in_the_background_for_clients_without_requests)
+TEST(public, memory_is_registered_in_the_background_for_clients_without_requests)
 {
 	struct peerpin_domain *domain = domain_of(pd, ACCESS);
 	CUdeviceptr address = allocate(SIZE);
@@ -127,7 +127,6 @@ START_TEST(memory_is_registered_in_the_background_for_clients_without_requests)
 	ck_cuda(cuMemFree_v2(address));
 	ck_assert_uint_eq(standin_kernel_regions(), 0);
 }
-END_TEST
 
 static struct {
 	struct peerpin_domain *domain;
@@ -153,7 +152,7 @@ static void *look_up(void *unused)
 	return unused;
 }
 
-START_TEST(no_key_of_freed_memory_is_found_while_others_are_allocated_at_its_address)
+TEST(public, no_key_of_freed_memory_is_found_while_others_are_allocated_at_its_address)
 {
 	struct peerpin_domain *domain = reuse.domain = domain_of(pd, ACCESS);
 	struct peerpin_keys keys;
@@ -185,7 +184,6 @@ START_TEST(no_key_of_freed_memory_is_found_while_others_are_allocated_at_its_add
 	ck_assert_uint_eq(reuse.stale, 0);
 	ck_assert_uint_eq(standin_kernel_regions(), 0);
 }
-END_TEST
 
 /* ---- allocations and frees ---- */
 
@@ -263,7 +261,7 @@ static void compare_with_driver(struct ledger *of)
 	ck_assert_msg(!of->wrong, "not so: %s", of->wrong);
 }
 
-START_TEST(every_allocation_is_delivered_once_allocated_and_once_freeing)
+TEST(public, every_allocation_is_delivered_once_allocated_and_once_freeing)
 {
 	ck_assert_int_eq(ledger_open(&ledger), 0);
 	churn_on_threads(NULL);
@@ -277,7 +275,6 @@ START_TEST(every_allocation_is_delivered_once_allocated_and_once_freeing)
 	ck_assert_int_eq(peerpin_unsubscribe(ledger.subscription), 0);
 	ck_assert_int_eq(peerpin_unsubscribe(ledger.subscription), -ENOENT);
 }
-END_TEST
 
 static void come_and_go(void)
 {
@@ -294,7 +291,7 @@ static void come_and_go(void)
 	ck_assert_int_eq(ledger_open(&second), 0);
 }
 
-START_TEST(a_late_subscriber_misses_nothing_and_receives_nothing_twice)
+TEST(public, a_late_subscriber_misses_nothing_and_receives_nothing_twice)
 {
 	churn_on_threads(come_and_go);
 	compare_with_driver(&second);
@@ -302,7 +299,6 @@ START_TEST(a_late_subscriber_misses_nothing_and_receives_nothing_twice)
 	ck_assert_uint_eq(ledger_living(&second), 0);
 	ck_assert_ptr_null(second.wrong);
 }
-END_TEST
 
 /* ---- one callback at a time ---- */
 
@@ -374,7 +370,7 @@ static void let_go(const struct peerpin_allocation *allocation)
 	ck_assert_int_eq(ibv_dereg_mr(own), 0);
 }
 
-START_TEST(at_a_free_the_memory_is_there_and_its_keys_are_not)
+TEST(public, at_a_free_the_memory_is_there_and_its_keys_are_not)
 {
 	CUdeviceptr address = allocate(SIZE);
 
@@ -387,7 +383,6 @@ START_TEST(at_a_free_the_memory_is_there_and_its_keys_are_not)
 	ck_assert_uint_eq(statistic("revoked"), 0);
 	ck_assert_uint_eq(standin_kernel_regions(), 0);
 }
-END_TEST
 
 static void register_and_allocate(const struct peerpin_allocation *allocation)
 {
@@ -406,7 +401,7 @@ static void register_and_allocate(const struct peerpin_allocation *allocation)
 	depth = 0;
 }
 
-START_TEST(callbacks_may_register_and_allocate)
+TEST(public, callbacks_may_register_and_allocate)
 {
 	CUdeviceptr address;
 
@@ -422,7 +417,6 @@ START_TEST(callbacks_may_register_and_allocate)
 	ck_assert_uint_eq(statistic("bypassed"), 0);
 	ck_assert_uint_eq(standin_kernel_regions(), 0);
 }
-END_TEST
 
 static void *open_scene(void *of)
 {
@@ -444,7 +438,7 @@ static void *allocate_one(void *size)
 	return NULL;
 }
 
-START_TEST(a_free_waits_for_the_delivery_of_its_allocation_to_a_new_subscriber)
+TEST(public, a_free_waits_for_the_delivery_of_its_allocation_to_a_new_subscriber)
 {
 	struct peerpin_domain *domain = domain_of(pd, ACCESS);
 	CUdeviceptr address = allocate(SIZE);
@@ -471,7 +465,6 @@ START_TEST(a_free_waits_for_the_delivery_of_its_allocation_to_a_new_subscriber)
 	ck_assert_uint_eq(scene.died, 1);
 	ck_assert_uint_eq(scene.id, scene.died_id);
 }
-END_TEST
 
 static void *end_scene(void *argument)
 {
@@ -494,7 +487,7 @@ static void block(const struct peerpin_allocation *allocation)
 	scene.went = true;
 }
 
-START_TEST(an_unsubscription_waits_for_callbacks_that_run)
+TEST(public, an_unsubscription_waits_for_callbacks_that_run)
 {
 	pthread_t allocates, ends;
 	unsigned int allocated;
@@ -520,9 +513,8 @@ START_TEST(an_unsubscription_waits_for_callbacks_that_run)
 	ck_assert_int_eq(scene_open(&other_scene), 0);
 	ck_assert_uint_eq(other_scene.allocated, 1);
 }
-END_TEST
 
-START_TEST(an_unsubscription_inside_a_callback_does_not_wait_for_it)
+TEST(public, an_unsubscription_inside_a_callback_does_not_wait_for_it)
 {
 	pthread_t allocates;
 
@@ -548,9 +540,8 @@ START_TEST(an_unsubscription_inside_a_callback_does_not_wait_for_it)
 	allocate(SIZE);
 	ck_assert_uint_eq(other_scene.allocated, 4);
 }
-END_TEST
 
-START_TEST(there_is_room_for_so_many_and_for_as_many_again)
+TEST(public, there_is_room_for_so_many_and_for_as_many_again)
 {
 	struct scene scenes[PEERPIN_SUBSCRIBERS_MAX + 1] = { 0 };
 	CUdeviceptr address = allocate(SIZE);
@@ -569,9 +560,8 @@ START_TEST(there_is_room_for_so_many_and_for_as_many_again)
 	ck_assert_uint_eq(scenes[0].died, 1);
 	ck_assert_uint_eq(scenes[1].died, 0);
 }
-END_TEST
 
-START_TEST(memory_without_access_for_adapters_is_not_delivered)
+TEST(public, memory_without_access_for_adapters_is_not_delivered)
 {
 	CUdeviceptr before, after, plain = allocate(SIZE);
 
@@ -586,9 +576,8 @@ START_TEST(memory_without_access_for_adapters_is_not_delivered)
 	ck_cuda(cuMemFree_v2(plain));
 	ck_assert_uint_eq(scene.died, 1);
 }
-END_TEST
 
-START_TEST(a_newer_header_s_request_is_refused_and_half_a_struct_too)
+TEST(public, a_newer_header_s_request_is_refused_and_half_a_struct_too)
 {
 	struct {
 		struct peerpin_subscriber subscriber;
@@ -608,9 +597,8 @@ START_TEST(a_newer_header_s_request_is_refused_and_half_a_struct_too)
 	ck_assert_int_eq(peerpin_subscribe(&newer.subscriber, NULL), -EINVAL);
 	ck_assert_int_eq(peerpin_unsubscribe(0), -ENOENT);
 }
-END_TEST
 
-START_TEST(memory_that_the_driver_keeps_is_delivered_as_allocated_again)
+TEST(public, memory_that_the_driver_keeps_is_delivered_as_allocated_again)
 {
 	CUcontext primary;
 	CUdeviceptr address;
@@ -629,7 +617,6 @@ START_TEST(memory_that_the_driver_keeps_is_delivered_as_allocated_again)
 	ck_cuda(cuMemFree_v2(address));
 	ck_assert_uint_eq(scene.died, 2);
 }
-END_TEST
 
 /* ---- inside an allocation: its memory is recorded and registered before the call returns ---- */
 
@@ -639,7 +626,14 @@ static void subscribe_now(void)
 	ck_assert_int_eq(scene_open(&scene), 0);
 }
 
-START_TEST(an_allocation_that_a_subscription_delivered_is_not_delivered_again)
+static bool preregister_is_sync(void)
+{
+	return preregister_is("sync");
+}
+
+CASE(sync, .set_up = set_up, .applies = preregister_is_sync);
+
+TEST(sync, an_allocation_that_a_subscription_delivered_is_not_delivered_again)
 {
 	CUdeviceptr address;
 
@@ -653,7 +647,6 @@ START_TEST(an_allocation_that_a_subscription_delivered_is_not_delivered_again)
 	ck_assert_uint_eq(scene.died, 1);
 	ck_assert_uint_eq(other_scene.died, 1);
 }
-END_TEST
 
 static CUdeviceptr expected;
 static pthread_t freeing;
@@ -669,7 +662,7 @@ static void free_now(void)
 		sched_yield();
 }
 
-START_TEST(memory_freed_before_its_delivery_is_not_delivered)
+TEST(sync, memory_freed_before_its_delivery_is_not_delivered)
 {
 	expected = allocate(SIZE);
 	ck_cuda(cuMemFree_v2(expected));
@@ -682,7 +675,6 @@ START_TEST(memory_freed_before_its_delivery_is_not_delivered)
 	ck_assert_uint_eq(scene.died, 0);
 	ck_assert_uint_eq(standin_kernel_regions(), 0);
 }
-END_TEST
 
 static int in_child(struct peerpin_domain *domain, CUdeviceptr address)
 {
@@ -702,7 +694,7 @@ static int in_child(struct peerpin_domain *domain, CUdeviceptr address)
 	return scene.died ? 5 : 0;
 }
 
-START_TEST(in_a_forked_child_nothing_is_found_and_nothing_is_delivered)
+TEST(public, in_a_forked_child_nothing_is_found_and_nothing_is_delivered)
 {
 	struct peerpin_domain *domain = domain_of(pd, ACCESS);
 	CUdeviceptr address = allocate(SIZE);
@@ -722,37 +714,5 @@ START_TEST(in_a_forked_child_nothing_is_found_and_nothing_is_delivered)
 	ck_assert_uint_eq(scene.died, 1);
 	ck_assert_int_eq(peerpin_unsubscribe(scene.subscription), 0);
 }
-END_TEST
 
-int main(void)
-{
-	Suite *suite = suite_create("public");
-	TCase *tests = tcase_create("public");
-
-	tcase_add_checked_fixture(tests, set_up, NULL);
-	tcase_set_timeout(tests, 120);
-	tcase_add_test(tests, a_domain_is_the_same_for_the_same_question_and_refused_with_a_reason);
-	tcase_add_test(tests, keys_are_those_of_the_registration_and_end_with_the_memory);
-	tcase_add_test(tests, memory_is_registered_in_the_background_for_clients_without_requests);
-	tcase_add_test(tests,
-		       no_key_of_freed_memory_is_found_while_others_are_allocated_at_its_address);
-	tcase_add_test(tests, every_allocation_is_delivered_once_allocated_and_once_freeing);
-	tcase_add_test(tests, a_late_subscriber_misses_nothing_and_receives_nothing_twice);
-	tcase_add_test(tests, at_a_free_the_memory_is_there_and_its_keys_are_not);
-	tcase_add_test(tests, callbacks_may_register_and_allocate);
-	tcase_add_test(tests, a_free_waits_for_the_delivery_of_its_allocation_to_a_new_subscriber);
-	tcase_add_test(tests, an_unsubscription_waits_for_callbacks_that_run);
-	tcase_add_test(tests, an_unsubscription_inside_a_callback_does_not_wait_for_it);
-	tcase_add_test(tests, there_is_room_for_so_many_and_for_as_many_again);
-	tcase_add_test(tests, memory_without_access_for_adapters_is_not_delivered);
-	tcase_add_test(tests, a_newer_header_s_request_is_refused_and_half_a_struct_too);
-	tcase_add_test(tests, memory_that_the_driver_keeps_is_delivered_as_allocated_again);
-	tcase_add_test(tests, in_a_forked_child_nothing_is_found_and_nothing_is_delivered);
-	if (preregister_is("sync")) {
-		tcase_add_test(tests,
-			       an_allocation_that_a_subscription_delivered_is_not_delivered_again);
-		tcase_add_test(tests, memory_freed_before_its_delivery_is_not_delivered);
-	}
-	suite_add_tcase(suite, tests);
-	return suite_run(suite);
-}
+SUITE("public")

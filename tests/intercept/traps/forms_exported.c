@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "forms.h"
+#include "../../vmm.h"
 
 #define PAGE  ((uint64_t)4096)
 #define SMALL ((size_t)1000)
@@ -140,16 +141,11 @@ void exports_of_pages(void)
 
 static bool map(CUdeviceptr address)
 {
-	CUmemAllocationProp capable = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-					.location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
-					.allocFlags = { .gpuDirectRDMACapable = 1 } };
-	CUmemAccessDesc access = { .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
-				   .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
 	CUmemGenericAllocationHandle memory;
 
-	return PART(!cuMemCreate(&memory, UNIT, &capable, 0)) &&
+	return PART(!cuMemCreate(&memory, UNIT, &vmm_rdma, 0)) &&
 	       PART(!cuMemMap(address, UNIT, 0, memory, 0)) && PART(!cuMemRelease(memory)) &&
-	       PART(!cuMemSetAccess(address, UNIT, &access, 1));
+	       PART(!cuMemSetAccess(address, UNIT, &vmm_access, 1));
 }
 
 /* Two adjacent mappings; the driver reports the reservation as one range. */

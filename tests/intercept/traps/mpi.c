@@ -4,8 +4,8 @@
 
 #include "memory/cuda_abi.h"
 
-extern unsigned int mpi_heard, mpi_heard_of_null;
-unsigned int mpi_heard, mpi_heard_of_null;
+extern unsigned int mpi_calls, mpi_calls_with_null;
+unsigned int mpi_calls, mpi_calls_with_null;
 extern CUstream mpi_ends_capture;
 CUstream mpi_ends_capture; /* stream to use before a free, as another thread may */
 
@@ -13,7 +13,7 @@ CUresult cuMemFree_v2(CUdeviceptr address)
 {
 	__typeof__(cuMemFree_v2) *next = (__typeof__(next))dlsym(RTLD_NEXT, "cuMemFree_v2");
 
-	mpi_heard++;
+	mpi_calls++;
 	return next(address);
 }
 
@@ -22,7 +22,7 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)
 	__typeof__(cuMemFreeAsync) *next = (__typeof__(next))dlsym(RTLD_NEXT, "cuMemFreeAsync");
 	CUgraph graph;
 
-	mpi_heard_of_null += !address;
+	mpi_calls_with_null += !address;
 	if (mpi_ends_capture)
 		cuStreamEndCapture(mpi_ends_capture, &graph);
 	mpi_ends_capture = NULL;

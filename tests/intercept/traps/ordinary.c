@@ -271,7 +271,7 @@ static void t14(void)
 static void t15(void)
 {
 	CUDA_MEM_ALLOC_NODE_PARAMS parameters = { .bytesize = 100000 };
-	uint64_t unseen = statistic("missed_frees"), frees = statistic("frees");
+	uint64_t missed = statistic("missed_frees"), frees = statistic("frees");
 	CUdeviceptr kinds[6];
 	CUgraphExec exec;
 	CUgraphNode node;
@@ -295,7 +295,7 @@ static void t15(void)
 	for (int i = 0; i < 6; i++)
 		kept &= PART(is_known(kinds[i])) && PART(cuMemFree_v2(kinds[i]) == CUDA_SUCCESS) &&
 			PART(!is_known(kinds[i]));
-	kept &= PART(statistic("frees") == frees + 5) && PART(statistic("missed_frees") == unseen);
+	kept &= PART(statistic("frees") == frees + 5) && PART(statistic("missed_frees") == missed);
 	trap("T15", "one free ends memory of every kind", kept);
 }
 

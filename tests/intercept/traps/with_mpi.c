@@ -3,7 +3,7 @@
 #include "memory/cuda_abi.h"
 #include "traps.h"
 
-extern unsigned int mpi_heard, mpi_heard_of_null;
+extern unsigned int mpi_calls, mpi_calls_with_null;
 extern CUstream mpi_ends_capture;
 
 /* The legacy stream is unusable while a blocking one is captured. */
@@ -18,7 +18,7 @@ static bool ends_with_the_capture_over(CUdeviceptr address)
 	       PART(cuMemFreeAsync(address, blocking) == CUDA_ERROR_INVALID_VALUE) &&
 	       PART(statistic("frees") == frees) && (mpi_ends_capture = blocking, true) &&
 	       PART(cuMemFreeAsync(address, NULL) == CUDA_SUCCESS) &&
-	       PART(statistic("frees") == frees + 1) && PART(mpi_heard_of_null == 0);
+	       PART(statistic("frees") == frees + 1) && PART(mpi_calls_with_null == 0);
 }
 
 int main(void)
@@ -33,7 +33,7 @@ int main(void)
 	cuMemAlloc_v2(&address, 4096);
 	frees = statistic("frees");
 	trap("T18", "a linked call goes on to the next definition, whoever's it is",
-	     PART(cuMemFree_v2(address) == CUDA_SUCCESS) && PART(mpi_heard == 1) &&
+	     PART(cuMemFree_v2(address) == CUDA_SUCCESS) && PART(mpi_calls == 1) &&
 		     PART(statistic("frees") == frees + 1) &&
 		     PART(cuMemFree_v2(address) == CUDA_ERROR_INVALID_VALUE));
 	cuMemAllocAsync(&address, 4096, NULL);
