@@ -180,13 +180,29 @@ int ibv_cmd_rereg_mr(struct verbs_mr *vmr, uint32_t flags, void *addr, size_t le
 	return result;
 }
 
+struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
+{
+	__typeof__(ibv_alloc_pd) *next = next_verbs(ibv_alloc_pd);
+	const void *outer;
+	struct ibv_pd *pd;
+
+	if (!next) {
+		errno = ENOSYS;
+		return NULL;
+	}
+	outer = verbs_client_enter(__builtin_return_address(0));
+	pd = next(context);
+	verbs_client_leave(outer);
+	return pd;
+}
+
 int ibv_cmd_alloc_pd(struct ibv_context *context, struct ibv_pd *pd, struct ibv_alloc_pd *cmd,
 		     size_t cmd_size, struct ib_uverbs_alloc_pd_resp *resp, size_t resp_size)
 {
 	int result = next_verbs(ibv_cmd_alloc_pd)(context, pd, cmd, cmd_size, resp, resp_size);
 
 	if (!result && !process_is_passive())
-		registration_pd_opened(pd);
+		registration_pd_opened(pd, verbs_client_indexes_keys());
 	return result;
 }
 

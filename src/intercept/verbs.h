@@ -25,6 +25,20 @@ bool verbs_is_internal(void);
 void verbs_begin_forwarding(void);
 void verbs_end_forwarding(void);
 
+/* The thread is inside a call of ibv_alloc_pd by `caller`. Returns the outer call's caller. */
+const void *verbs_client_enter(const void *caller);
+void verbs_client_leave(const void *outer);
+
+/* True if registrations in the protection domain that the thread is allocating need unique keys:
+ * its client indexes registrations by key, or may do so. */
+bool verbs_client_indexes_keys(void);
+
+/* True if the name is ibv_alloc_pd, and peerpin is not disabled. */
+bool verbs_client_is_entry(const char *symbol);
+
+/* The wrapper, if `found` is the function that it calls; else `found`. For look-ups. */
+void *verbs_client_entry(void *found);
+
 /* True if peerpin supports this libibverbs. Otherwise counts the request as bypassed. */
 bool verbs_may_serve(void);
 

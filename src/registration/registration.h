@@ -74,8 +74,9 @@ bool registration_is_own_end(const struct ibv_mr *mr);
  * verbs. */
 void registration_log_selection(void);
 
-/* The kernel created a protection domain. `pd` stays usable until registration_pd_closed(). */
-void registration_pd_opened(struct ibv_pd *pd);
+/* The kernel created a protection domain. `pd` stays usable until registration_pd_closed().
+ * `by_key`: its client indexes registrations by key, so each key has at most 1 client MR. */
+void registration_pd_opened(struct ibv_pd *pd, bool by_key);
 
 /* The kernel is about to end the protection domain. Deregisters its regions without client MRs
  * first. */

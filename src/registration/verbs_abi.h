@@ -52,6 +52,7 @@ enum ibv_access_flags {
 	IBV_ACCESS_RELAXED_ORDERING = 1 << 20,
 };
 
+struct ibv_pd *ibv_alloc_pd(struct ibv_context *context);
 struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access);
 struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
 				unsigned int access);

@@ -89,7 +89,7 @@ START_TEST(rights_and_domains_are_not_mixed_up)
 	struct domain *domain = registration_domain(&pd, RIGHTS), *narrow, *elsewhere;
 	uint32_t lkey, rkey;
 
-	registration_pd_opened(&other);
+	registration_pd_opened(&other, false);
 	narrow = registration_domain(&pd, IBV_ACCESS_LOCAL_WRITE);
 	elsewhere = registration_domain(&other, RIGHTS);
 	ck_assert(narrow != domain && elsewhere != domain);
@@ -139,7 +139,7 @@ START_TEST(a_protection_domain_s_end_withdraws_its_keys)
 	ck_assert_uint_eq(look(domain, HOME, 1), 0);
 	registration_pd_closed(&pd, true);
 	/* The domain's struct is reused for a domain without regions. */
-	registration_pd_opened(&next);
+	registration_pd_opened(&next, false);
 	standin_fail_with(-ENOMEM);
 	domain = registration_domain(&next, RIGHTS);
 	await("registrations_failed", 1);
