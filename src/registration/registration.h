@@ -53,6 +53,8 @@ extern const struct registration_method *registration_forced_method;
 struct verbs_calls {
 	__typeof__(ibv_reg_mr) *ibv_reg_mr;
 	__typeof__(ibv_reg_mr_iova2) *ibv_reg_mr_iova2;
+	__typeof__(ibv_reg_mr_ex) *ibv_reg_mr_ex;
+	__typeof__(ibv_rereg_mr) *ibv_rereg_mr;
 	__typeof__(ibv_dereg_mr) *ibv_dereg_mr;
 	__typeof__(ibv_reg_dmabuf_mr) *ibv_reg_dmabuf_mr;
 	__typeof__(ibv_get_device_name) *ibv_get_device_name;

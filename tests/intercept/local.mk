@@ -25,7 +25,7 @@ EXTRA_DIST += tests/intercept/check_aarch64 docs/coverage.md docs/registration.m
 	tests/intercept/lookup_library.c tests/intercept/lookup_library.h \
 	tests/intercept/old/driver.c tests/intercept/old_driver.c tests/intercept/check_sim.c
 
-# A libibverbs of a known version, one of an unknown version, one with another layout of its struct.
+# A libibverbs of the oldest and of the newest known version, and one of an unknown version.
 verbs_sources = tests/intercept/verbs/libibverbs.h tests/intercept/verbs/kernel.c tests/intercept/verbs/provider.c \
 	src/sim/adapter_library.c src/sim/adapter_faults.c
 # Like the real libibverbs, it calls its own functions through the dynamic linker.
@@ -241,9 +241,10 @@ tests_intercept_first_plugin_la_LDFLAGS = -module -shared -avoid-version -rpath 
 tests_intercept_first_plugin_la_LIBADD = src/sim/libcuda.la -lpthread
 
 if HAVE_CHECK
-check_LTLIBRARIES += tests/intercept/verbs/unknown/libibverbs.la tests/intercept/verbs/layout/libibverbs.la
+check_LTLIBRARIES += tests/intercept/verbs/unknown/libibverbs.la
 tests_intercept_verbs_unknown_libibverbs_la_SOURCES = $(verbs_sources)
 tests_intercept_verbs_unknown_libibverbs_la_CFLAGS = $(verbs_cflags)
+tests_intercept_verbs_unknown_libibverbs_la_CPPFLAGS = $(AM_CPPFLAGS) -DSTANDIN_KNOWS_ATTRIBUTES
 tests_intercept_verbs_unknown_libibverbs_la_LDFLAGS = $(verbs_ldflags)99.map
 tests_intercept_verbs_unknown_libibverbs_la_DEPENDENCIES = tests/intercept/verbs/version_99.map
 check_LTLIBRARIES += tests/intercept/verbs/newest/libibverbs.la
@@ -252,11 +253,6 @@ tests_intercept_verbs_newest_libibverbs_la_CFLAGS = $(verbs_cflags)
 tests_intercept_verbs_newest_libibverbs_la_CPPFLAGS = $(AM_CPPFLAGS) -DSTANDIN_KNOWS_ATTRIBUTES -DPROVIDER_FRONT_MORE=48
 tests_intercept_verbs_newest_libibverbs_la_LDFLAGS = $(verbs_ldflags)65.map
 tests_intercept_verbs_newest_libibverbs_la_DEPENDENCIES = tests/intercept/verbs/version_65.map
-tests_intercept_verbs_layout_libibverbs_la_SOURCES = $(verbs_sources)
-tests_intercept_verbs_layout_libibverbs_la_CFLAGS = $(verbs_cflags)
-tests_intercept_verbs_layout_libibverbs_la_CPPFLAGS = $(AM_CPPFLAGS) -DOTHER_LAYOUT
-tests_intercept_verbs_layout_libibverbs_la_LDFLAGS = $(verbs_ldflags)34.map
-tests_intercept_verbs_layout_libibverbs_la_DEPENDENCIES = tests/intercept/verbs/version_34.map
 check_PROGRAMS += tests/intercept/effects
 tests_intercept_effects_SOURCES = tests/intercept/effects.c
 tests_intercept_effects_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
