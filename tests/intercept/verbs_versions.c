@@ -54,7 +54,8 @@ END_TEST
 /* Each context is checked once, at its first request for GPU memory, and leaves nothing. */
 START_TEST(a_context_is_checked_once)
 {
-	struct ibv_pd *first = ibv_alloc_pd(standin_open_device()), *second;
+	enum { MANY = 20 }; /* more than malloc caches in a thread */
+	struct ibv_pd *first = ibv_alloc_pd(standin_open_device()), *others[MANY];
 	unsigned int requests, check;
 	CUdeviceptr address;
 	char host[4096];
@@ -68,15 +69,18 @@ START_TEST(a_context_is_checked_once)
 	ck_assert_uint_eq(standin_kernel_regions(), 2);
 	ck_assert_ptr_nonnull(ibv_reg_mr(first, (void *)address, SIZE, IBV_ACCESS_REMOTE_READ));
 	ck_assert_uint_eq(standin_counts.requests, check + 3);
-	/* The second context may reuse the address of a closed one. */
-	for (int i = 0; i < 2; i++) {
-		second = ibv_alloc_pd(standin_open_device());
-		requests = standin_counts.requests;
-		ck_assert_ptr_nonnull(
-			ibv_reg_mr(second, (void *)address, SIZE, IBV_ACCESS_LOCAL_WRITE));
-		ck_assert_uint_eq(standin_counts.requests, requests + check + 1);
-		ck_assert_uint_eq(standin_kernel_regions(), 4);
-		ck_assert_int_eq(ibv_close_device(second->context), 0);
+	/* Contexts of the second round have addresses of the first one's. */
+	for (int round = 0; round < 2; round++) {
+		for (int i = 0; i < MANY; i++) {
+			others[i] = ibv_alloc_pd(standin_open_device());
+			requests = standin_counts.requests;
+			ck_assert_ptr_nonnull(ibv_reg_mr(others[i], (void *)address, SIZE,
+							 IBV_ACCESS_LOCAL_WRITE));
+			ck_assert_uint_eq(standin_counts.requests, requests + check + 1);
+			ck_assert_uint_eq(standin_kernel_regions(), 4 + (unsigned int)i);
+		}
+		for (int i = 0; i < MANY; i++)
+			ck_assert_int_eq(ibv_close_device(others[i]->context), 0);
 		ck_assert_uint_eq(standin_kernel_regions(), 3);
 	}
 }
