@@ -49,36 +49,48 @@ static bool client_allocates_for_others(const struct object_tables *tables)
 	return object_find(tables, "ibv_alloc_pd") || object_find(tables, "rdma_create_id");
 }
 
-struct client_search {
-	bool libfabric_loaded, other_client;
-};
+enum client { UNIDENTIFIED, LIBFABRIC, OTHER };
 
-static int client_check_object(struct dl_phdr_info *object, size_t size, void *argument)
+static enum client client_of(const struct dl_phdr_info *object)
 {
 	const char *name = text_file_name(object->dlpi_name ? object->dlpi_name : "");
-	struct client_search *search = argument;
 	struct object_tables tables;
-	bool libfabric;
 
-	(void)size;
 	if (!object_read(object, &tables))
+		return OTHER;
+	if (client_is_libfabric(name, &tables))
+		return LIBFABRIC;
+	return client_allocates_for_others(&tables) ? UNIDENTIFIED : OTHER;
+}
+
+/* These two store the client, and end the walk, at the caller's object and at libfabric. */
+static int client_check_caller(struct dl_phdr_info *object, size_t size, void *client)
+{
+	(void)size;
+	if (!object_contains(object, (uintptr_t)client_caller))
 		return 0;
-	libfabric = client_is_libfabric(name, &tables);
-	search->libfabric_loaded |= libfabric;
-	if (!libfabric && object_contains(object, (uintptr_t)client_caller))
-		search->other_client = !client_allocates_for_others(&tables);
-	return 0;
+	*(enum client *)client = client_of(object);
+	return 1;
+}
+
+static int client_check_loaded(struct dl_phdr_info *object, size_t size, void *client)
+{
+	(void)size;
+	*(enum client *)client = client_of(object);
+	return *(enum client *)client == LIBFABRIC;
 }
 
 bool verbs_client_indexes_keys(void)
 {
 	enum unique_keys mode = config_get()->unique_keys;
-	struct client_search search = { .other_client = false };
+	enum client client = UNIDENTIFIED;
 
 	if (mode != UNIQUE_KEYS_AUTO)
 		return mode == UNIQUE_KEYS_YES;
-	dl_iterate_phdr(client_check_object, &search);
-	return search.libfabric_loaded && !search.other_client;
+	dl_iterate_phdr(client_check_caller, &client);
+	if (client == UNIDENTIFIED)
+		dl_iterate_phdr(client_check_loaded, &client);
+	return client == LIBFABRIC;
 }
 
 bool verbs_client_is_entry(const char *symbol)
