@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "sim/adapter.h"
@@ -198,6 +199,8 @@ static uint32_t kernel_next_key(uint32_t slot, uint32_t key)
 static void kernel_count_made(const struct adapter_region *region)
 {
 	adapter_count(registrations);
+	if (syscall(SYS_gettid) == getpid())
+		adapter_count(main_thread);
 	adapter_add(bytes, region->length);
 	if (region->dmabuf >= 0)
 		adapter_count(by_dmabuf);
