@@ -61,7 +61,7 @@ src_libpeerpin_la_SOURCES = \
 	src/intercept/bypass.h src/intercept/bypass.c \
 	src/intercept/load_watch.h src/intercept/load_watch.c \
 	src/intercept/verbs.h src/intercept/verbs.c src/intercept/verbs_forms.c src/intercept/verbs_forwarded.c \
-	src/intercept/verbs_evict.c src/intercept/verbs_trust.c \
+	src/intercept/verbs_check.c src/intercept/verbs_client.c src/intercept/verbs_evict.c src/intercept/verbs_trust.c \
 	src/intercept/deliveries.h src/intercept/deliveries.c src/intercept/public.c \
 	src/intercept/subscriptions.h src/intercept/subscriptions.c \
 	src/intercept/library.c

@@ -95,6 +95,18 @@ void *object_find(const struct object_tables *tables, const char *name)
 	return NULL;
 }
 
+bool object_contains(const struct dl_phdr_info *object, uintptr_t address)
+{
+	for (ElfW(Half) i = 0; i < object->dlpi_phnum; i++) {
+		const ElfW(Phdr) *part = &object->dlpi_phdr[i];
+
+		if (part->p_type == PT_LOAD &&
+		    address - (object->dlpi_addr + part->p_vaddr) < part->p_memsz)
+			return true;
+	}
+	return false;
+}
+
 struct object_search {
 	const char *beginning;
 	uint64_t known, changes; /* loads + unloads, known: << 1 | cached answer */

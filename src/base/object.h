@@ -29,6 +29,9 @@ bool object_read(const struct dl_phdr_info *object, struct object_tables *tables
 /* Return the object's default definition of `name`, as for a program linked today; NULL: none. */
 void *object_find(const struct object_tables *tables, const char *name);
 
+/* Return true if the address lies in the loaded object. */
+bool object_contains(const struct dl_phdr_info *object, uintptr_t address);
+
 /* Return true if a loaded object's file name begins with `beginning`. Takes the dynamic linker's
  * lock. *answer caches the result for this `beginning`, 0 at first: names are compared again only
  * after a load or unload. */

@@ -79,19 +79,6 @@ static bool bypass_is_exempt(const char *name)
 	return false;
 }
 
-/* A call that is not bound yet points into its own object. */
-static bool bypass_is_unbound(const struct dl_phdr_info *object, uintptr_t bound)
-{
-	for (ElfW(Half) i = 0; i < object->dlpi_phnum; i++) {
-		const ElfW(Phdr) *part = &object->dlpi_phdr[i];
-
-		if (part->p_type == PT_LOAD &&
-		    bound - (object->dlpi_addr + part->p_vaddr) < part->p_memsz)
-			return true;
-	}
-	return false;
-}
-
 /* True if the call bound by `relocation` bypasses peerpin. Records a call that is not bound yet. */
 static bool bypass_check_relocation(const struct dl_phdr_info *object,
 				    const struct object_tables *tables,
@@ -113,9 +100,10 @@ static bool bypass_check_relocation(const struct dl_phdr_info *object,
 	target =
 		row ? __atomic_load_n(entry_driver_of(row), __ATOMIC_ACQUIRE) : system_libc_dlsym();
 	word = (const void *const *)(tables->base + relocation->r_offset);
-	/* An object that another thread is loading is not relocated yet. */
-	if (!*word || bypass_is_unbound(object, (uintptr_t)*word) ||
-	    bypass_is_unbound(object, object->dlpi_addr + (uintptr_t)*word)) {
+	/* A call that is not bound yet points into its own object. An object that another thread is
+	 * loading is not relocated yet. */
+	if (!*word || object_contains(object, (uintptr_t)*word) ||
+	    object_contains(object, object->dlpi_addr + (uintptr_t)*word)) {
 		if (unbound_count < UNBOUND_MAX) {
 			store_relaxed(&unbound[unbound_count].word, word);
 			store_relaxed(&unbound[unbound_count].target, target);

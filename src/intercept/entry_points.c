@@ -76,7 +76,7 @@ static const void *entry_export_of(const char *symbol)
 
 	if (row)
 		return entry_exported(row);
-	if (!text_begins(symbol, "ibv_cmd_") && !text_begins(symbol, "mlx5dv_") &&
+	if (!text_begins(symbol, "ibv_") && !text_begins(symbol, "mlx5dv_") &&
 	    !text_begins(symbol, "verbs_"))
 		return NULL;
 	for (size_t i = 0; i < VERBS_ENTRIES; i++) {

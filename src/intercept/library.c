@@ -54,6 +54,8 @@ const struct verbs_calls *verbs_calls(void)
 		return &calls;
 	FILL(calls, handle, ibv_reg_mr);
 	FILL(calls, handle, ibv_reg_mr_iova2);
+	FILL(calls, handle, ibv_reg_mr_ex);
+	FILL(calls, handle, ibv_rereg_mr);
 	FILL(calls, handle, ibv_dereg_mr);
 	FILL(calls, handle, ibv_reg_dmabuf_mr);
 	FILL(calls, handle, ibv_get_device_name);

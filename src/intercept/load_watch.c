@@ -15,6 +15,7 @@
 #include "base/system.h"
 #include "base/text.h"
 #include "intercept/entry_points.h"
+#include "intercept/verbs.h"
 
 _Atomic bool load_watch_go_past;
 
@@ -108,12 +109,31 @@ void *dlmopen_decide(void)
 	return load_watch_next_of(&next, "dlmopen");
 }
 
-void *dlvsym_decide(void *handle, const char *symbol)
+static void *load_watch_next_dlvsym(void)
 {
 	static _Atomic(void *) next;
 
-	(void)handle;
+	return load_watch_next_of(&next, "dlvsym");
+}
+
+/* As NCCL does. Only this library's own dlvsym calls it, so the next one exists. */
+static void *load_watch_alloc_pd(void *handle, const char *symbol, const char *version)
+{
+	void *(*next)(void *, const char *, const char *) = load_watch_next_dlvsym();
+	void *entry = verbs_client_entry(next(handle, symbol, version));
+
+	/* Repeat the look-up for dlerror(), as resolve.c does. */
+	return next(handle, symbol, version) ? entry : NULL;
+}
+
+void *dlvsym_decide(void *handle, const char *symbol)
+{
+	void *next = load_watch_next_dlvsym();
+
 	if (symbol && load_watch_is_loader(symbol))
 		load_watch_note();
-	return load_watch_next_of(&next, "dlvsym");
+	if (next && symbol && handle != RTLD_NEXT && handle != RTLD_DEFAULT &&
+	    verbs_client_is_entry(symbol))
+		return (void *)load_watch_alloc_pd;
+	return next;
 }

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "intercept/entry_points.h"
 #include "intercept/load_watch.h"
+#include "intercept/verbs.h"
 
 typedef void *dlsym_function(void *handle, const char *symbol);
 
@@ -94,6 +95,18 @@ static void *resolve_row(const struct entry_point *row, void *handle, const char
 	return real;
 }
 
+/* ibv_alloc_pd, whose wrapper needs its caller. */
+static void *resolve_alloc_pd(void *handle, const char *symbol)
+{
+	void *entry = verbs_client_entry(system_dlsym(handle, symbol));
+
+	/* A handle of the program itself finds this library's export too. */
+	if (entry == (void *)ibv_alloc_pd && entry_is_only_ours(RTLD_DEFAULT, symbol))
+		return NULL;
+	/* Repeat the look-up for dlerror(): the rows' look-ups left errors of their own. */
+	return system_dlsym(handle, symbol) ? entry : NULL;
+}
+
 struct dlsym_verdict dlsym_decide(void *handle, const char *symbol, void *caller)
 {
 	struct dlsym_verdict verdict = { .jump = resolve_next_dlsym() };
@@ -108,6 +121,10 @@ struct dlsym_verdict dlsym_decide(void *handle, const char *symbol, void *caller
 	if (handle == RTLD_NEXT || handle == RTLD_DEFAULT) {
 		if (entry_is_only_ours(handle, symbol))
 			verdict.jump = NULL;
+		return verdict;
+	}
+	if (verbs_client_is_entry(symbol)) {
+		verdict.jump = resolve_alloc_pd;
 		return verdict;
 	}
 	row = entry_find(symbol);

@@ -60,7 +60,7 @@ int ibv_cmd_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t hca_va
 
 	if ((cmd_size == PLAIN_REQUEST && resp_size == PLAIN_RESPONSE &&
 	     verbs_hit(&request, &keys)) ||
-	    (!verbs_is_internal() && registration_concerns(&request) && verbs_may_serve() &&
+	    (!verbs_is_internal() && registration_concerns(&request) && verbs_may_serve(pd) &&
 	     verbs_is_plain(cmd_size, resp_size) && verbs_serve(&request, &keys))) {
 		*resp = (struct ib_uverbs_reg_mr_resp){ keys.kernel_handle, keys.lkey, keys.rkey };
 		verbs_fill(vmr, pd, IBV_MR_TYPE_MR, &keys);
@@ -71,17 +71,16 @@ int ibv_cmd_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t hca_va
 		result = next_verbs(ibv_cmd_reg_mr)(pd, addr, length, hca_va, access, vmr, cmd,
 						    cmd_size, resp, resp_size);
 	while (verbs_evicted(&eviction, result));
-	if (!result && !process_is_passive()) {
-		verbs_drop_stale(vmr);
-		if (resp_size >= PLAIN_RESPONSE)
-			verbs_record_layout(verbs_is_filled_as_expected(vmr, pd, access, resp));
-	}
+	verbs_record(&request, result,
+		     resp_size < PLAIN_RESPONSE ||
+			     verbs_is_filled_as_expected(vmr, pd, access, resp));
 	return result;
 }
 
 int ibv_cmd_dereg_mr(struct verbs_mr *vmr)
 {
 	int saved_errno = errno;
+	int result;
 
 	/* process_is_passive() does not apply: in a forked child the kernel must not receive a
 	 * deregistration of the parent's regions. */
@@ -90,7 +89,9 @@ int ibv_cmd_dereg_mr(struct verbs_mr *vmr)
 		return 0;
 	}
 	errno = saved_errno;
-	return next_verbs(ibv_cmd_dereg_mr)(vmr);
+	result = next_verbs(ibv_cmd_dereg_mr)(vmr);
+	verbs_check_saw(&(struct registration_request){ .client_mr = vmr }, result);
+	return result;
 }
 
 /* Set errno and return the error, as the real calls do. */
@@ -124,7 +125,8 @@ static int verbs_rereg(struct verbs_mr *vmr, struct registration_request *reques
 	int access = vmr->access;
 	int result;
 
-	if (registration_concerns(request) && verbs_may_serve() && verbs_serve(request, keys)) {
+	if (registration_concerns(request) && verbs_may_serve(request->pd) &&
+	    verbs_serve(request, keys)) {
 		verbs_fill(vmr, request->pd, IBV_MR_TYPE_MR, keys);
 		/* The next ibv_rereg_mr starts from these access flags. */
 		vmr->access = request->access;
@@ -160,9 +162,18 @@ int ibv_cmd_rereg_mr(struct verbs_mr *vmr, uint32_t flags, void *addr, size_t le
 	struct registration_keys keys;
 	int result;
 
-	if (!registration_holds(vmr))
-		return next_verbs(ibv_cmd_rereg_mr)(vmr, flags, addr, length, hca_va, access, pd,
-						    cmd, cmd_size, resp, resp_size);
+	if (!registration_holds(vmr)) {
+		result = next_verbs(ibv_cmd_rereg_mr)(vmr, flags, addr, length, hca_va, access, pd,
+						      cmd, cmd_size, resp, resp_size);
+		request = (struct registration_request){ .pd = pd,
+							 .address = (uint64_t)addr,
+							 .length = length,
+							 .iova = hca_va,
+							 .access = access,
+							 .client_mr = vmr };
+		verbs_check_saw(&request, result);
+		return result;
+	}
 	/* In a forked child the region belongs to the parent and its other users. */
 	if (process_is_passive())
 		return verbs_refuse(EOPNOTSUPP);
@@ -180,13 +191,29 @@ int ibv_cmd_rereg_mr(struct verbs_mr *vmr, uint32_t flags, void *addr, size_t le
 	return result;
 }
 
+struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
+{
+	__typeof__(ibv_alloc_pd) *next = next_verbs(ibv_alloc_pd);
+	const void *outer;
+	struct ibv_pd *pd;
+
+	if (!next) {
+		errno = ENOSYS;
+		return NULL;
+	}
+	outer = verbs_client_enter(__builtin_return_address(0));
+	pd = next(context);
+	verbs_client_leave(outer);
+	return pd;
+}
+
 int ibv_cmd_alloc_pd(struct ibv_context *context, struct ibv_pd *pd, struct ibv_alloc_pd *cmd,
 		     size_t cmd_size, struct ib_uverbs_alloc_pd_resp *resp, size_t resp_size)
 {
 	int result = next_verbs(ibv_cmd_alloc_pd)(context, pd, cmd, cmd_size, resp, resp_size);
 
 	if (!result && !process_is_passive())
-		registration_pd_opened(pd);
+		registration_pd_opened(pd, verbs_client_indexes_keys());
 	return result;
 }
 
@@ -207,7 +234,9 @@ void verbs_uninit_context(struct verbs_context *context)
 {
 	struct ibv_context *device = process_is_passive() ? NULL : verbs_context_of(context);
 
-	if (device)
+	if (device) {
+		verbs_check_forget(device);
 		registration_context_closing(device);
+	}
 	next_verbs(verbs_uninit_context)(context);
 }

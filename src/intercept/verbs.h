@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* verbs.h -- common parts of the wrappers at the boundary between libibverbs and its providers
  *
- * The boundary is private to rdma-core. A request is served only if the version has a known layout
- * and an actual registration has filled the struct as expected.
+ * The boundary is private to rdma-core. A request is served only after a check of the library, and
+ * after an actual registration has filled the struct as assumed.
  *
  * No function here changes errno: a wrapper leaves the real call's errno, or the value from before
  * the call.
@@ -25,8 +25,30 @@ bool verbs_is_internal(void);
 void verbs_begin_forwarding(void);
 void verbs_end_forwarding(void);
 
-/* True if peerpin supports this libibverbs. Otherwise counts the request as bypassed. */
-bool verbs_may_serve(void);
+/* The thread is inside a call of ibv_alloc_pd by `caller`. Returns the outer call's caller. */
+const void *verbs_client_enter(const void *caller);
+void verbs_client_leave(const void *outer);
+
+/* True if registrations in the protection domain that the thread is allocating need unique keys:
+ * its client indexes registrations by key, or may do so. */
+bool verbs_client_indexes_keys(void);
+
+/* True if the name is ibv_alloc_pd, and peerpin is not disabled. */
+bool verbs_client_is_entry(const char *symbol);
+
+/* The wrapper, if `found` is the function that it calls; else `found`. For look-ups. */
+void *verbs_client_entry(void *found);
+
+/* True if peerpin supports this libibverbs, as far as checked. Otherwise counts the request as
+ * bypassed. At the first request in a context, checks it with registrations in `pd`. */
+bool verbs_may_serve(struct ibv_pd *pd);
+
+/* NULL, or what differs from the assumptions in the context of `pd` (verbs_check.c). The thread's
+ * wrappers report each call of the check, here as a request; a deregistration has the struct
+ * alone. The context is being closed: forget it. */
+const char *verbs_check(struct ibv_pd *pd);
+void verbs_check_saw(const struct registration_request *request, int result);
+void verbs_check_forget(const struct ibv_context *context);
 
 /* Fast path for an allocation already served. On false nothing is counted: continue with
  * verbs_may_serve() and verbs_serve(). */
@@ -35,8 +57,10 @@ bool verbs_hit(const struct registration_request *request, struct registration_k
 /* Query the registration layer. False as long as no registration has confirmed the layout. */
 bool verbs_serve(const struct registration_request *request, struct registration_keys *keys);
 
-/* Record the layout check of a registration that the kernel made: `right` is its result. */
-void verbs_record_layout(bool right);
+/* Record the result of a registration that was forwarded. `filled`: the struct is as assumed. On
+ * success the struct is the client's own: drops a client MR of peerpin's at this address, which its
+ * owner abandoned without a deregistration. */
+void verbs_record(const struct registration_request *request, int result, bool filled);
 
 /* True if a dma-buf registration has private attributes of the provider. rdma-core 54 added the
  * parameter `driver`; an older caller leaves an arbitrary value. */

@@ -45,7 +45,7 @@ static bool verbs_forms_serve_dmabuf(int fd, uint64_t offset, bool understood,
 		verbs_count_forwarded(form);
 		return false;
 	}
-	return verbs_may_serve() && verbs_serve(request, keys);
+	return verbs_may_serve(request->pd) && verbs_serve(request, keys);
 }
 
 int ibv_cmd_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
@@ -75,12 +75,10 @@ int ibv_cmd_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uin
 		result = next_verbs(ibv_cmd_reg_dmabuf_mr)(pd, offset, length, iova, fd, access,
 							   vmr, driver);
 	while (verbs_evicted(&eviction, result));
-	if (!result && !process_is_passive()) {
-		verbs_drop_stale(vmr);
-		verbs_record_layout(mr->context == pd->context && mr->pd == pd &&
-				    mr->addr == (void *)offset && mr->length == length &&
-				    vmr->mr_type == IBV_MR_TYPE_DMABUF_MR);
-	}
+	request.address = offset;
+	verbs_record(&request, result,
+		     mr->context == pd->context && mr->pd == pd && mr->addr == (void *)offset &&
+			     mr->length == length && vmr->mr_type == IBV_MR_TYPE_DMABUF_MR);
 	return result;
 }
 
@@ -105,7 +103,7 @@ static bool verbs_forms_serve_extended(const struct ibv_mr_init_attr *attributes
 		verbs_count_forwarded(form);
 		return false;
 	}
-	return verbs_may_serve() && verbs_serve(request, keys);
+	return verbs_may_serve(request->pd) && verbs_serve(request, keys);
 }
 
 int ibv_cmd_reg_mr_ex(struct ibv_pd *pd, struct verbs_mr *vmr, struct ibv_mr_init_attr *attributes)
@@ -139,9 +137,6 @@ int ibv_cmd_reg_mr_ex(struct ibv_pd *pd, struct verbs_mr *vmr, struct ibv_mr_ini
 		result = next_verbs(ibv_cmd_reg_mr_ex)(pd, vmr, attributes);
 		verbs_end_forwarding();
 	} while (verbs_evicted(&eviction, result));
-	if (!result && !process_is_passive()) {
-		verbs_drop_stale(vmr);
-		verbs_record_layout(vmr->ibv_mr.context == pd->context && vmr->mr_type == type);
-	}
+	verbs_record(&request, result, vmr->ibv_mr.context == pd->context && vmr->mr_type == type);
 	return result;
 }

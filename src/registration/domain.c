@@ -251,7 +251,7 @@ static void domain_guard_forks(void)
 		system_at_fork(domain_before_fork, domain_after_fork, domain_after_fork_in_child);
 }
 
-void registration_pd_opened(struct ibv_pd *pd)
+void registration_pd_opened(struct ibv_pd *pd, bool by_key)
 {
 	struct protection_domain *owner;
 	struct adapter *adapter;
@@ -278,6 +278,7 @@ void registration_pd_opened(struct ibv_pd *pd)
 						     .handle = pd->handle,
 						     .pd = pd,
 						     .adapter = adapter,
+						     .own_keys = by_key,
 						     .next = protection_domains };
 		protection_domains = owner;
 		owner_count++;

@@ -137,8 +137,7 @@ struct protection_domain {
 	uint32_t handle;	     /* set once */
 	struct ibv_pd *pd;	     /* set once */
 	struct adapter *adapter;
-	bool own_keys; /* at most 1 client MR per key (PEERPIN_UNIQUE_KEYS); set by the first
-			  request */
+	bool own_keys; /* at most 1 client MR per key; set once */
 	bool closing;
 	struct domain *domains;
 	struct protection_domain *next;

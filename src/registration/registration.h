@@ -53,6 +53,8 @@ extern const struct registration_method *registration_forced_method;
 struct verbs_calls {
 	__typeof__(ibv_reg_mr) *ibv_reg_mr;
 	__typeof__(ibv_reg_mr_iova2) *ibv_reg_mr_iova2;
+	__typeof__(ibv_reg_mr_ex) *ibv_reg_mr_ex;
+	__typeof__(ibv_rereg_mr) *ibv_rereg_mr;
 	__typeof__(ibv_dereg_mr) *ibv_dereg_mr;
 	__typeof__(ibv_reg_dmabuf_mr) *ibv_reg_dmabuf_mr;
 	__typeof__(ibv_get_device_name) *ibv_get_device_name;
@@ -74,8 +76,9 @@ bool registration_is_own_end(const struct ibv_mr *mr);
  * verbs. */
 void registration_log_selection(void);
 
-/* The kernel created a protection domain. `pd` stays usable until registration_pd_closed(). */
-void registration_pd_opened(struct ibv_pd *pd);
+/* The kernel created a protection domain. `pd` stays usable until registration_pd_closed().
+ * `by_key`: its client indexes registrations by key, so each key has at most 1 client MR. */
+void registration_pd_opened(struct ibv_pd *pd, bool by_key);
 
 /* The kernel is about to end the protection domain. Deregisters its regions without client MRs
  * first. */

@@ -5,7 +5,6 @@
 
 #include "base/config.h"
 #include "base/log.h"
-#include "base/object.h"
 #include "memory/lookup.h"
 #include "registration/internal.h"
 #include "registration/client_mr.h"
@@ -133,17 +132,6 @@ static bool requests_learn(struct domain *domain, const struct allocation *alloc
 	return again;
 }
 
-/* libfabric indexes registrations by key (util_mr_map.c) and rejects a duplicate key. Without the
- * lock. */
-static bool requests_need_own_keys(void)
-{
-	static _Atomic uint64_t answer;
-	enum unique_keys mode = config_get()->unique_keys;
-
-	return mode == UNIQUE_KEYS_YES ||
-	       (mode == UNIQUE_KEYS_AUTO && object_is_loaded("libfabric.so", &answer));
-}
-
 /* Another client MR has the keys, in a protection domain with unique keys. Such a domain has no
  * hits: all its holds are taken with the lock held. */
 static bool requests_keys_are_taken(const struct region *region)
@@ -171,7 +159,6 @@ static bool requests_add_client_mr(const struct registration_request *request,
 struct serving {
 	const struct registration_request *request;
 	struct allocation allocation;
-	bool own_keys;
 	bool go;	       /* work is queued */
 	uint64_t waited_since; /* 0: no wait */
 	bool enabled;
@@ -200,8 +187,6 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	if (!domain)
 		return BYPASSED_domain;
 	serving->enabled |= rescan;
-	/* Set own_keys before the first hold in the protection domain. */
-	domain->owner->own_keys |= rescan && serving->own_keys;
 	/* A free is visible before events_freeing() takes the lock. Either this check finds it, or
 	 * events_freeing() finds the reference created below. */
 	if (!memory_is_live(&serving->allocation))
@@ -291,7 +276,6 @@ static enum outcome requests_try(struct serving *serving, struct registration_ke
 	enum outcome outcome;
 	int tries = 0;
 
-	serving->own_keys = requests_need_own_keys();
 	pthread_mutex_lock(&registration_lock);
 	/* Retry: while this thread waited the region may have ended, by an eviction or a
 	 * neighbour's free. */

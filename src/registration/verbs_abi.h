@@ -6,7 +6,7 @@
  * verbs_uninit_context) is for libibverbs' providers; no installed header declares it.
  *
  * The used fields are identical in rdma-core 35 to 65 (facts sheet registration-caches 0.5, 2.5 and
- * 4.4). intercept/verbs_trust.c recognises these versions, and every registration checks the layout
+ * 4.4). intercept/verbs_check.c checks the loaded library, and every registration checks the layout
  * again.
  *
  * Do not include verbs.h beside this header: it makes ibv_reg_mr a macro.
@@ -52,9 +52,12 @@ enum ibv_access_flags {
 	IBV_ACCESS_RELAXED_ORDERING = 1 << 20,
 };
 
+struct ibv_pd *ibv_alloc_pd(struct ibv_context *context);
 struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access);
 struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
 				unsigned int access);
+int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length,
+		 int access);
 int ibv_dereg_mr(struct ibv_mr *mr);
 
 struct ibv_device_attr {
@@ -149,6 +152,8 @@ struct ibv_mr_init_attr {
 	uint64_t fd_offset;
 	void *dmah;
 };
+
+struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *attributes);
 
 /* Public, libmlx5 since MLX5_1.7 and MLX5_1.19. */
 enum mlx5dv_devx_umem_in_mask { MLX5DV_UMEM_MASK_DMABUF = 1 << 0 };

@@ -168,10 +168,15 @@ void usage_write(const struct segment *segment, char *to, size_t size)
 	if (usage_served(segment) || segment_tallied(segment, TALLY_look_ups)) {
 		usage_write_served(segment, to, size);
 	} else if (count(segment, bypassed_version)) {
-		system_format(to, size, "not used by peerpin: unknown libibverbs version");
+		system_format(to, size, "not used by peerpin: unsupported libibverbs");
 	} else if (segment_tallied(segment, TALLY_requests)) {
 		system_format(to, size, "not used by peerpin: %s",
 			      usage_main_reason(segment).label ?: "no request was served");
+	} else if (count(segment, exports) && count(segment, protection_domains)) {
+		/* libibverbs itself refuses the registration if the provider lacks the form. */
+		system_format(to, size,
+			      "not used: dma-bufs of GPU memory were exported, none was "
+			      "registered");
 	} else if (count(segment, host_requests)) {
 		system_format(to, size, "not used: only host memory was registered");
 	} else if (count(segment, protection_domains)) {
@@ -259,6 +264,8 @@ bool usage_registers_all(const struct segment *segment)
 	return usage_has_setting(segment, "PEERPIN_PREREGISTER=all");
 }
 
+#define PAGE_BITS 12
+
 bool usage_smallest_size(const struct segment *segment, uint64_t *bytes, uint64_t *skipped)
 {
 	unsigned int smallest = 0, largest = 0;
@@ -279,9 +286,13 @@ bool usage_smallest_size(const struct segment *segment, uint64_t *bytes, uint64_
 			largest = i;
 	}
 	/* Use the smallest size that suffices, as `peerpin report` does: sizes up to the smallest
-	 * used one are unknown. */
+	 * used one are unknown. Not less than a page, and not for a few regions of many. */
 	*bytes = (uint64_t)2 << largest;
-	return *skipped > 0;
+	if (*bytes < 1 << PAGE_BITS) {
+		*bytes = 1 << PAGE_BITS;
+		*skipped = smallest < PAGE_BITS ? 0 : *skipped;
+	}
+	return *skipped > 0 && *skipped * 20 >= count(segment, registrations);
 }
 
 void usage_setting_of_bytes(uint64_t bytes, char *to, size_t size)

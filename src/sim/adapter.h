@@ -93,8 +93,9 @@ struct adapter_region {
 	uint64_t length; /* bytes */
 	uint64_t iova;
 	int access;
-	int dmabuf;    /* descriptor owned by the region; -1: registered by address */
-	pid_t process; /* registering process */
+	bool uncounted; /* see the setting */
+	int dmabuf;	/* descriptor owned by the region; -1: registered by address */
+	pid_t process;	/* registering process */
 	uint32_t next_free;
 };
 
@@ -137,6 +138,9 @@ void kernel_outlived(struct adapter_region *region);
 
 /* Subscribe to frees by the driver. True: the driver is the simulated one. */
 bool checks_begin(void);
+
+/* True if the simulated driver knows no address of the range. */
+bool checks_is_host(uint64_t start, uint64_t length);
 
 /* Check that an address range can be registered: 0 or an errno. Queries the driver: the caller does
  * not hold adapter_lock. */

@@ -98,6 +98,13 @@ static int checks_host_range(uint64_t start, uint64_t length)
 	return 0;
 }
 
+bool checks_is_host(uint64_t start, uint64_t length)
+{
+	__typeof__(driver_range) range = __atomic_load_n(&driver_range, __ATOMIC_ACQUIRE);
+
+	return !range || range(start, start + length) == SIM_RANGE_OTHER;
+}
+
 int checks_range(uint64_t start, uint64_t length)
 {
 	__typeof__(driver_range) range = __atomic_load_n(&driver_range, __ATOMIC_ACQUIRE);

@@ -81,6 +81,11 @@ static void commands_delay(void)
 		;
 }
 
+static bool commands_is_counted(uint64_t start, uint64_t length)
+{
+	return length > adapter_setting(uncounted) || !checks_is_host(start, length);
+}
+
 static int commands_count_failure(int error)
 {
 	if (error)
@@ -98,6 +103,7 @@ static int commands_reg_address(struct ibv_pd *pd, uint64_t start, uint64_t leng
 	int error;
 
 	checks_begin();
+	wanted.uncounted = !commands_is_counted(start, length);
 	error = commands_check_range(start, length, iova);
 	if (!error)
 		error = commands_check_access(access, ACCESS_FLAGS);
@@ -105,7 +111,8 @@ static int commands_reg_address(struct ibv_pd *pd, uint64_t start, uint64_t leng
 		error = kernel_enter(pd, &wanted, &slot);
 	if (error)
 		return error;
-	commands_delay();
+	if (!wanted.uncounted)
+		commands_delay();
 	error = checks_range(start, length);
 	if (error)
 		kernel_give_up(slot);
@@ -151,13 +158,14 @@ int ibv_cmd_reg_mr(struct ibv_pd *pd, void *address, size_t length, uint64_t hca
 		   struct verbs_mr *vmr, struct ibv_reg_mr *cmd, size_t cmd_size,
 		   struct ib_uverbs_reg_mr_resp *resp, size_t resp_size)
 {
+	bool counted = commands_is_counted((uintptr_t)address, length);
 	int error;
 
-	adapter_count(reg_mr);
-	error = commands_count_failure(
-		commands_reg_address(pd, (uintptr_t)address, length, hca_va, access, vmr));
+	if (counted)
+		adapter_count(reg_mr);
+	error = commands_reg_address(pd, (uintptr_t)address, length, hca_va, access, vmr);
 	if (error)
-		return error;
+		return counted ? commands_count_failure(error) : error;
 	if (cmd_size >= sizeof(*cmd))
 		*cmd = (struct ibv_reg_mr){ .start = (uintptr_t)address,
 					    .length = length,
@@ -193,8 +201,11 @@ int ibv_cmd_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uin
 int ibv_cmd_reg_mr_ex(struct ibv_pd *pd, struct verbs_mr *vmr, struct ibv_mr_init_attr *wanted)
 {
 	bool has_iova = wanted->comp_mask & IBV_REG_MR_MASK_IOVA;
-	uint64_t start = (uintptr_t)wanted->addr;
+	uint64_t start = (uintptr_t)wanted->addr, iova = has_iova ? wanted->iova : start;
 
+	if (!(wanted->comp_mask & (IBV_REG_MR_MASK_DMAH | IBV_REG_MR_MASK_FD)) &&
+	    !commands_is_counted(start, wanted->length))
+		return commands_reg_address(pd, start, wanted->length, iova, wanted->access, vmr);
 	adapter_count(reg_mr_ex);
 	if (wanted->comp_mask & IBV_REG_MR_MASK_DMAH)
 		return commands_count_failure(EOPNOTSUPP);
@@ -202,15 +213,14 @@ int ibv_cmd_reg_mr_ex(struct ibv_pd *pd, struct verbs_mr *vmr, struct ibv_mr_ini
 		return commands_count_failure(commands_reg_dmabuf(pd, wanted->fd_offset,
 								  wanted->length, wanted->iova,
 								  wanted->fd, wanted->access, vmr));
-	return commands_count_failure(commands_reg_address(
-		pd, start, wanted->length, has_iova ? wanted->iova : start, wanted->access, vmr));
+	return commands_count_failure(
+		commands_reg_address(pd, start, wanted->length, iova, wanted->access, vmr));
 }
 
 int ibv_cmd_dereg_mr(struct verbs_mr *vmr)
 {
 	int dmabuf = -1, error;
 
-	adapter_count(dereg_mr);
 	error = kernel_remove(vmr, &dmabuf);
 	if (dmabuf >= 0)
 		close(dmabuf);
@@ -229,6 +239,8 @@ int ibv_cmd_rereg_mr(struct verbs_mr *vmr, uint32_t flags, void *address, size_t
 
 	(void)cmd;
 	(void)cmd_size;
+	if (!flags && !commands_is_counted((uintptr_t)address, length))
+		return error;
 	adapter_count(rereg_mr);
 	checks_begin();
 	if (!error && moves)

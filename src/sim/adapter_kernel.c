@@ -157,7 +157,8 @@ int kernel_enter(const struct ibv_pd *pd, const struct adapter_region *wanted, u
 	domain = kernel_find_domain(pd);
 	if (!domain)
 		error = EINVAL;
-	else if (adapter_fails_now() || !kernel_has_capacity(adapter, wanted->length) ||
+	else if ((!wanted->uncounted &&
+		  (adapter_fails_now() || !kernel_has_capacity(adapter, wanted->length))) ||
 		 !(*slot = kernel_take_slot()))
 		error = ENOMEM;
 	if (!error) {
@@ -169,8 +170,8 @@ int kernel_enter(const struct ibv_pd *pd, const struct adapter_region *wanted, u
 		regions[*slot].key = key;
 		regions[*slot].process = getpid();
 		domain->regions++;
-		used[adapter].regions++;
-		used[adapter].bytes += wanted->length;
+		used[adapter].regions += !wanted->uncounted;
+		used[adapter].bytes += wanted->uncounted ? 0 : wanted->length;
 	}
 	pthread_mutex_unlock(&adapter_lock);
 	return error;
@@ -183,8 +184,8 @@ static void kernel_leave(uint32_t slot)
 	unsigned int adapter = adapter_number(region->context);
 
 	domains[region->pd - 1].regions--;
-	used[adapter].regions--;
-	used[adapter].bytes -= region->length;
+	used[adapter].regions -= !region->uncounted;
+	used[adapter].bytes -= region->uncounted ? 0 : region->length;
 	region->state = ADAPTER_REGION_NONE;
 	region->next_free = free_slot;
 	free_slot = slot;
@@ -193,6 +194,16 @@ static void kernel_leave(uint32_t slot)
 static uint32_t kernel_next_key(uint32_t slot, uint32_t key)
 {
 	return slot << 8 | ((key + 1) & 0xff);
+}
+
+static void kernel_count_made(const struct adapter_region *region)
+{
+	adapter_count(registrations);
+	if (syscall(SYS_gettid) == getpid())
+		adapter_count(main_thread);
+	adapter_add(bytes, region->length);
+	if (region->dmabuf >= 0)
+		adapter_count(by_dmabuf);
 }
 
 static void kernel_count_live(int64_t regions_more, int64_t bytes_more)
@@ -214,13 +225,10 @@ void kernel_complete(uint32_t slot, const struct ibv_pd *pd, enum ibv_mr_type ty
 	region = &regions[slot];
 	region->state = ADAPTER_REGION_LIVE;
 	region->key = kernel_next_key(slot, region->key);
-	kernel_count_live(1, (int64_t)region->length);
-	adapter_count(registrations);
-	if (syscall(SYS_gettid) == getpid())
-		adapter_count(main_thread);
-	adapter_add(bytes, region->length);
-	if (region->dmabuf >= 0)
-		adapter_count(by_dmabuf);
+	if (!region->uncounted) {
+		kernel_count_live(1, (int64_t)region->length);
+		kernel_count_made(region);
+	}
 	vmr->ibv_mr.context = pd->context;
 	vmr->ibv_mr.handle = slot;
 	vmr->ibv_mr.lkey = region->key;
@@ -292,12 +300,16 @@ int kernel_remove(const struct verbs_mr *vmr, int *dmabuf)
 
 	pthread_mutex_lock(&adapter_lock);
 	region = kernel_client_region(vmr);
-	if (region) {
-		*dmabuf = region->dmabuf;
+	if (!region || !region->uncounted)
+		adapter_count(dereg_mr);
+	if (region && !region->uncounted) {
 		if (region->state == ADAPTER_REGION_LIVE)
 			kernel_count_live(-1, -(int64_t)region->length);
-		kernel_leave(vmr->ibv_mr.handle);
 		adapter_count(deregistrations);
+	}
+	if (region) {
+		*dmabuf = region->dmabuf;
+		kernel_leave(vmr->ibv_mr.handle);
 	}
 	pthread_mutex_unlock(&adapter_lock);
 	return region ? 0 : EINVAL;

@@ -34,6 +34,9 @@ struct ibv_pd;
 	SETTING(seed, 1, "seed of fail_rate")                                                      \
 	SETTING(delay, 0, "microseconds added to each registration")                               \
 	SETTING(hold, 0, "1: registrations that have begun wait until it is 0")                    \
+	SETTING(uncounted, 4096,                                                                   \
+		"registrations of host memory of so many bytes or fewer, as for a check of the "   \
+		"library, are neither counted nor limited nor delayed, and never fail by setting") \
 	SETTING(dmabuf, 1, "0: dma-buf is not supported, as by an old kernel: EOPNOTSUPP")         \
 	SETTING(peer, 1, "0: no peer memory: device memory by address is EFAULT")                  \
 	SETTING(outlive, 0,                                                                        \

@@ -43,7 +43,8 @@ static bool facts_is_common_usage(const struct job *job, const char *usage)
 
 static bool facts_has_requests(const struct record *record)
 {
-	return record_number(record, "requests") || record_number(record, "host_requests");
+	return record_number(record, "requests") || record_number(record, "host_requests") ||
+	       record_number(record, "exports");
 }
 
 /* Set the fallback reason, from a process that did not use GPUDirect RDMA. A process with requests
@@ -206,7 +207,8 @@ static const char *facts_propose_size(const struct job *job)
 	for (size_t bits = 1; bits < 62; bits++) {
 		skipped = add_capped(skipped, json_integer_value(json_array_get(unused, bits - 1)));
 		lost = add_capped(lost, json_integer_value(json_array_get(used, bits - 1)));
-		if (skipped <= best_skipped || lost > skipped / 10)
+		/* No allocation is worth a limit below a page. */
+		if (bits < 12 || skipped <= best_skipped || lost > skipped / 10)
 			continue;
 		/* Lose more used registrations only if the number of skipped ones doubles. */
 		if (lost > best_lost && best_skipped && skipped / 2 < best_skipped)

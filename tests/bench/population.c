@@ -198,7 +198,7 @@ void population_make(struct population *population, enum shape shape, uint64_t l
 	standin_with_registration = true;
 	standin_attributes = get_attributes;
 	registration_forced_method = &method;
-	registration_pd_opened(&pd);
+	registration_pd_opened(&pd, false);
 	population->before = resident_bytes();
 	population->domain = registration_domain(&pd, ACCESS);
 	bench_require(population->domain, "no domain");

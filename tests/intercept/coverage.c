@@ -161,7 +161,7 @@ int main(void)
 	       "| function | why it is forwarded | UCX hooks it |\n| --- | --- | --- |\n");
 	for (size_t i = 0; i < COUNT(passed); i++)
 		printf("| `%s` | %s | %s |\n", passed[i].symbol, passed[i].why, yes(passed[i].ucx));
-	printf("\n## libibverbs: functions that its providers call\n\n"
+	printf("\n## libibverbs: functions that its clients or providers call\n\n"
 	       "| function | since rdma-core | effect |\n| --- | --- | --- |\n");
 	for (size_t i = 0; i < COUNT(verbs); i++)
 		printf("| `%s` | %d | %s%s |\n", verbs[i].symbol, verbs[i].since, verbs[i].why,

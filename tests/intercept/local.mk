@@ -25,7 +25,7 @@ EXTRA_DIST += tests/intercept/check_aarch64 docs/coverage.md docs/registration.m
 	tests/intercept/lookup_library.c tests/intercept/lookup_library.h \
 	tests/intercept/old/driver.c tests/intercept/old_driver.c tests/intercept/check_sim.c
 
-# A libibverbs of a known version, one of an unknown version, one with another layout of its struct.
+# A libibverbs of the oldest and of the newest known version, and one of an unknown version.
 verbs_sources = tests/intercept/verbs/libibverbs.h tests/intercept/verbs/kernel.c tests/intercept/verbs/provider.c \
 	src/sim/adapter_library.c src/sim/adapter_faults.c
 # Like the real libibverbs, it calls its own functions through the dynamic linker.
@@ -81,7 +81,7 @@ check_PROGRAMS += tests/intercept/ends/ends
 tests_intercept_ends_ends_SOURCES = tests/intercept/ends/ends.c tests/intercept/ends/ends.h \
 	tests/intercept/ends/memory.c tests/intercept/ends/domains.c tests/intercept/ends/processes.c \
 	tests/intercept/ends/exits.c tests/intercept/ends/threads.c tests/intercept/ends/worker.c \
-	tests/intercept/ends/settings.c
+	tests/intercept/ends/settings.c tests/intercept/ends/clients.c
 tests_intercept_ends_ends_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -lpthread -ldl
 
 check_PROGRAMS += tests/intercept/keep/keep
@@ -94,10 +94,37 @@ tests_intercept_keep_keep_SOURCES = tests/intercept/ends/ends.c tests/intercept/
 tests_intercept_keep_keep_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests/intercept/keep
 tests_intercept_keep_keep_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -lpthread -ldl
 
-# An empty library, loaded for its name.
-check_LTLIBRARIES += tests/intercept/fabric/libfabric.la
-tests_intercept_fabric_libfabric_la_SOURCES = tests/intercept/fabric/fabric.c
-tests_intercept_fabric_libfabric_la_LDFLAGS = -shared -version-info 1:0:0 -rpath /nowhere
+# Clients of libibverbs: libfabric, inside another library, a provider plug-in by its symbol and by its name, a client
+# like UCX; an object that allocates protection domains for others.
+check_LTLIBRARIES += tests/intercept/fabric/libfabric.la tests/intercept/fabric/libmpi_fabric.la \
+	tests/intercept/fabric/libplugin.la tests/intercept/fabric/libname-fi.la tests/intercept/fabric/libother.la \
+	tests/intercept/fabric/libshim.la
+fabric_sources = tests/intercept/fabric/fabric.c
+fabric_ldflags = -shared -version-info 1:0:0 -rpath /nowhere
+tests_intercept_fabric_libfabric_la_SOURCES = $(fabric_sources)
+tests_intercept_fabric_libfabric_la_CPPFLAGS = $(AM_CPPFLAGS) -DDEFINES=fi_getinfo
+tests_intercept_fabric_libfabric_la_LDFLAGS = $(fabric_ldflags)
+tests_intercept_fabric_libfabric_la_LIBADD = src/sim/adapter/libibverbs.la
+tests_intercept_fabric_libmpi_fabric_la_SOURCES = $(fabric_sources)
+tests_intercept_fabric_libmpi_fabric_la_CPPFLAGS = $(AM_CPPFLAGS) -DDEFINES=fi_getinfo
+tests_intercept_fabric_libmpi_fabric_la_LDFLAGS = $(fabric_ldflags)
+tests_intercept_fabric_libmpi_fabric_la_LIBADD = src/sim/adapter/libibverbs.la
+tests_intercept_fabric_libplugin_la_SOURCES = $(fabric_sources)
+tests_intercept_fabric_libplugin_la_CPPFLAGS = $(AM_CPPFLAGS) -DDEFINES=fi_prov_ini
+tests_intercept_fabric_libplugin_la_LDFLAGS = $(fabric_ldflags)
+tests_intercept_fabric_libplugin_la_LIBADD = src/sim/adapter/libibverbs.la
+tests_intercept_fabric_libname_fi_la_SOURCES = $(fabric_sources)
+tests_intercept_fabric_libname_fi_la_CPPFLAGS = $(AM_CPPFLAGS) -DDEFINES=other
+tests_intercept_fabric_libname_fi_la_LDFLAGS = $(fabric_ldflags)
+tests_intercept_fabric_libname_fi_la_LIBADD = src/sim/adapter/libibverbs.la
+tests_intercept_fabric_libother_la_SOURCES = $(fabric_sources)
+tests_intercept_fabric_libother_la_CPPFLAGS = $(AM_CPPFLAGS) -DDEFINES=other
+tests_intercept_fabric_libother_la_LDFLAGS = $(fabric_ldflags)
+tests_intercept_fabric_libother_la_LIBADD = src/sim/adapter/libibverbs.la
+tests_intercept_fabric_libshim_la_SOURCES = $(fabric_sources)
+tests_intercept_fabric_libshim_la_CPPFLAGS = $(AM_CPPFLAGS) -DDEFINES=rdma_create_id
+tests_intercept_fabric_libshim_la_LDFLAGS = $(fabric_ldflags)
+tests_intercept_fabric_libshim_la_LIBADD = src/sim/adapter/libibverbs.la
 
 check_PROGRAMS += tests/intercept/adapter
 tests_intercept_adapter_SOURCES = tests/intercept/adapter.c tests/intercept/ends/ends.c tests/intercept/ends/ends.h
@@ -214,9 +241,10 @@ tests_intercept_first_plugin_la_LDFLAGS = -module -shared -avoid-version -rpath 
 tests_intercept_first_plugin_la_LIBADD = src/sim/libcuda.la -lpthread
 
 if HAVE_CHECK
-check_LTLIBRARIES += tests/intercept/verbs/unknown/libibverbs.la tests/intercept/verbs/layout/libibverbs.la
+check_LTLIBRARIES += tests/intercept/verbs/unknown/libibverbs.la
 tests_intercept_verbs_unknown_libibverbs_la_SOURCES = $(verbs_sources)
 tests_intercept_verbs_unknown_libibverbs_la_CFLAGS = $(verbs_cflags)
+tests_intercept_verbs_unknown_libibverbs_la_CPPFLAGS = $(AM_CPPFLAGS) -DSTANDIN_KNOWS_ATTRIBUTES
 tests_intercept_verbs_unknown_libibverbs_la_LDFLAGS = $(verbs_ldflags)99.map
 tests_intercept_verbs_unknown_libibverbs_la_DEPENDENCIES = tests/intercept/verbs/version_99.map
 check_LTLIBRARIES += tests/intercept/verbs/newest/libibverbs.la
@@ -225,11 +253,6 @@ tests_intercept_verbs_newest_libibverbs_la_CFLAGS = $(verbs_cflags)
 tests_intercept_verbs_newest_libibverbs_la_CPPFLAGS = $(AM_CPPFLAGS) -DSTANDIN_KNOWS_ATTRIBUTES -DPROVIDER_FRONT_MORE=48
 tests_intercept_verbs_newest_libibverbs_la_LDFLAGS = $(verbs_ldflags)65.map
 tests_intercept_verbs_newest_libibverbs_la_DEPENDENCIES = tests/intercept/verbs/version_65.map
-tests_intercept_verbs_layout_libibverbs_la_SOURCES = $(verbs_sources)
-tests_intercept_verbs_layout_libibverbs_la_CFLAGS = $(verbs_cflags)
-tests_intercept_verbs_layout_libibverbs_la_CPPFLAGS = $(AM_CPPFLAGS) -DOTHER_LAYOUT
-tests_intercept_verbs_layout_libibverbs_la_LDFLAGS = $(verbs_ldflags)34.map
-tests_intercept_verbs_layout_libibverbs_la_DEPENDENCIES = tests/intercept/verbs/version_34.map
 check_PROGRAMS += tests/intercept/effects
 tests_intercept_effects_SOURCES = tests/intercept/effects.c
 tests_intercept_effects_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests

@@ -195,7 +195,7 @@ void call_open_pd(struct client *client, unsigned int which, bool own_device)
 	world_pd_open(pd->device, &pd->pd);
 	pd->parent = pd->pd;
 	pd->open = true;
-	registration_pd_opened(&pd->pd);
+	registration_pd_opened(&pd->pd, false);
 }
 
 void call_close_pd(struct client *client, unsigned int which)

@@ -130,7 +130,7 @@ void program_run(const struct program *program, struct model_totals *totals)
 		world_pd_open(SHARED_DEVICE, &shared_pds[i].pd);
 		shared_pds[i].parent = shared_pds[i].pd;
 		shared_pds[i].open = true;
-		registration_pd_opened(&shared_pds[i].pd);
+		registration_pd_opened(&shared_pds[i].pd, false);
 	}
 	pthread_barrier_init(&all_are_here, NULL, program->threads);
 	for (unsigned int i = 0; i < program->threads; i++) {

@@ -154,6 +154,12 @@ statistics "$tmp/missing/with/peerpin.1" requests=5 hits=0 synchronous=5 verify_
 same 'a row whose buffers are used once may miss each time' 'passed' "$(judged missing)"
 echo yes >"$tmp/missing/hits"
 same 'one whose buffers come again may not' 'failed: with: nothing hit, though its buffers come again' "$(judged missing)"
+for name in keyed libfabric-keyed; do
+	gpu_row "$name"
+	statistics "$tmp/$name/with/peerpin.1" requests=5 hits=3 bypassed=2 bypassed_keys=2
+done
+same "unique keys are libfabric's" 'passed' "$(judged libfabric-keyed)"
+same 'and no other client has them' 'failed: with: keys were unique for another client than libfabric' "$(judged keyed)"
 gpu_row unexplained
 statistics "$tmp/unexplained/with/peerpin.1" requests=5 hits=3 synchronous=1
 same 'a miss without a reason fails' 'failed: with: 5 requests, of which hits and reasons explain 4' "$(judged unexplained)"

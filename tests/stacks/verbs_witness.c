@@ -300,6 +300,9 @@ EXPORT int ibv_cmd_reg_mr(void *pd, void *addr, size_t length, uint64_t hca_va, 
 	uint64_t start = now_ns();
 	int status = next(pd, addr, length, hca_va, access, vmr, cmd, cmd_size, resp, resp_size);
 
+	/* The kernel refuses remote write alone: peerpin's check of the library. */
+	if (status && (access & IBV_ACCESS_REMOTE_WRITE) && !(access & IBV_ACCESS_LOCAL_WRITE))
+		return status;
 	return was_registered(status, gpu, worker, start);
 }
 

@@ -198,6 +198,9 @@ advice_that_helps() {
 
 	same 'key look-ups are use: no advice about missing requests' '' \
 		"$(advice_of no_requests '*:requests=0' '*:hits=0' '*:look_ups=7')"
+	matches 'exported dma-bufs are an attempt' '*not used: dma-bufs of GPU memory were exported, none was registered.*' \
+		"$(advice_of not_used '*:used=false' '*:requests=0' '*:hits=0' '*:exports=1' \
+			'*:usage="not used: dma-bufs of GPU memory were exported, none was registered"')"
 	matches 'synchronous registrations: the fix is PEERPIN_DOMAIN_POLICY=near' '3 600 of 8 813 requests were registered synchronously: *PEERPIN_DOMAIN_POLICY=near *' \
 		"$(advice_of synchronous "${late[@]}")"
 	matches 'a setting in effect is no fix' '3 600 of 8 813 requests were registered synchronously: *[^=]' \
@@ -286,6 +289,10 @@ fix_of() {
 smallest_size() {
 	same 'small regions unused, large ones used' 'PEERPIN_MIN_SIZE=8K would have excluded 9 of them and no used one' \
 		"$(fix_of small '0:never_used=9' '0:histograms.never_used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,9]')"
+	same 'the least size is a page' 'PEERPIN_MIN_SIZE=4K would have excluded 9 of them and no used one' \
+		"$(fix_of tiny '0:never_used=9' '0:histograms.never_used_bytes=[9]')"
+	matches 'no size below a page' '*so no PEERPIN_MIN_SIZE is proposed' \
+		"$(fix_of bytes '0:never_used=9' '0:histograms.never_used_bytes=[9]' '0:histograms.used_bytes=[0,0,0,0,1]')"
 	same 'few used regions among many unused' \
 		'PEERPIN_MIN_SIZE=1M would have excluded 90 of them and up to 5 used ones' \
 		"$(fix_of mixed '0:never_used=90' '0:histograms.never_used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,90]' \

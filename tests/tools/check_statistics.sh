@@ -98,6 +98,9 @@ reasons() {
 		"$(with "$client" adapter allocated=1 host=2 exit 2>&1)"
 	matches 'nothing registered' *$'\nGPUDirect RDMA   not used: no registration was requested\n'* \
 		"$(with "$client" adapter allocated=1 exit 2>&1)"
+	matches 'dma-bufs exported, which the provider does not register' \
+		*$'\nGPUDirect RDMA   not used: dma-bufs of GPU memory were exported, none was registered\n'* \
+		"$(with "$client" adapter allocated=1 size=65536 export host=2 exit 2>&1)"
 	matches 'no adapter' *$'\nGPUDirect RDMA   not used: the program opened no RDMA adapter\n'* \
 		"$(with PEERPIN_SUMMARY=table "$client" allocated=1 exit 2>&1)"
 	matches 'a failed registration is a reason' *$'\n  bypassed       1 registration failed\n'* \

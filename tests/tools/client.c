@@ -10,6 +10,7 @@
  *   waited       requests a buffer while its background registration is in flight
  *   host=N       registers and deregisters N buffers of host memory
  *   locked=N     allocates and frees N buffers of page-locked host memory, one by one
+ *   export       exports the newest buffer as a dma-buf
  *   free         frees all buffers
  *   to=FOLDER    changes the working folder
  *   ready        prints "ready"
@@ -210,6 +211,17 @@ static void free_all(void)
 		require(cuMemFree_v2(buffers[--allocated]) == CUDA_SUCCESS);
 }
 
+/* As a program whose adapter then registers none. */
+static void export_newest(void)
+{
+	int file;
+
+	require(allocated && cuMemGetHandleForAddressRange(&file, buffers[allocated - 1], size,
+							   CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
+							   0) == CUDA_SUCCESS);
+	close(file);
+}
+
 static void end(const char *word)
 {
 	fflush(stdout);
@@ -252,6 +264,8 @@ static void do_word(const char *word)
 		require(!chdir(word + 3));
 	else if (!strcmp(word, "adapter"))
 		open_adapter();
+	else if (!strcmp(word, "export"))
+		export_newest();
 	else if (!strcmp(word, "free"))
 		free_all();
 	else if (!strcmp(word, "ready"))

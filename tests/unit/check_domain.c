@@ -92,7 +92,7 @@ static void *hold_often(void *unused)
 	struct ibv_pd other = { .context = DEVICE, .handle = 77 };
 
 	while (!forks_done) {
-		registration_pd_opened(&other);
+		registration_pd_opened(&other, false);
 		registration_pd_closing(&other);
 		registration_pd_closed(&other, true);
 		registration_context_closing(DEVICE);
@@ -115,7 +115,7 @@ TEST(off, a_child_of_a_program_without_cuda_does_not_hang)
 			signal(SIGALRM, SIG_DFL);
 			alarm(60); /* kills a child that hangs */
 			registration_drop(&handles[3]);
-			registration_pd_opened(&own);
+			registration_pd_opened(&own, false);
 			registration_pd_closing(&own);
 			registration_pd_closed(&own, true);
 			registration_context_closing(DEVICE);
@@ -154,14 +154,14 @@ TEST(off, a_fork_in_a_handler_that_interrupts_who_has_the_lock_does_not_hang)
 	pthread_mutex_unlock(&registration_lock);
 	/* Parent and child both continue from here. */
 	alarm(60);
-	registration_pd_opened(&other);
+	registration_pd_opened(&other, false);
 	if (getpid() != parent)
 		_exit(0);
 	/* A later fork, without the lock. */
 	fork_in_handler(0);
 	if (getpid() != parent)
 		_exit(0);
-	registration_pd_opened(&other);
+	registration_pd_opened(&other, false);
 }
 
 SUITE("domain")

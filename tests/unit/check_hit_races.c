@@ -102,7 +102,7 @@ static void *close_domains(void *line)
 	uint32_t key;
 
 	while (!over) {
-		registration_pd_opened(&own);
+		registration_pd_opened(&own, false);
 		for (unsigned int i = 0; i < 3; i++) {
 			key = get_in(&own, AT((uintptr_t)line), buffer(0), BLOCK);
 			if (!key)

@@ -16,7 +16,7 @@ static void set_up_blocks(void)
 
 static void set_up_unique_keys(void)
 {
-	setenv("PEERPIN_UNIQUE_KEYS", "yes", 1);
+	pd_by_key = true;
 	set_up_with_pin_limit();
 }
 

@@ -88,7 +88,7 @@ TEST(single, access_flags_and_domains_are_distinguished)
 	struct domain *domain = registration_domain(&pd, RIGHTS), *narrow, *elsewhere;
 	uint32_t lkey, rkey;
 
-	registration_pd_opened(&other);
+	registration_pd_opened(&other, false);
 	narrow = registration_domain(&pd, IBV_ACCESS_LOCAL_WRITE);
 	elsewhere = registration_domain(&other, RIGHTS);
 	ck_assert(narrow != domain && elsewhere != domain);
@@ -136,7 +136,7 @@ TEST(single, a_protection_domain_s_end_withdraws_its_keys)
 	ck_assert_uint_eq(look(domain, HOME, 1), 0);
 	registration_pd_closed(&pd, true);
 	/* The domain's struct is reused for a domain without regions. */
-	registration_pd_opened(&next);
+	registration_pd_opened(&next, false);
 	standin_fail_with(-ENOMEM);
 	domain = registration_domain(&next, RIGHTS);
 	await("registrations_failed", 1);

@@ -204,7 +204,7 @@ TEST(learning, a_domain_learns_for_itself)
 	struct registration_keys keys;
 	unsigned int made;
 
-	registration_pd_opened(&other);
+	registration_pd_opened(&other, false);
 	activate();
 	begin(HOME + 900 * BLOCK, BLOCK);
 	ck_assert(ask_in(&other, 100, HOME + 900 * BLOCK, 64, RIGHTS, &keys));

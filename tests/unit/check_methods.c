@@ -146,7 +146,7 @@ TEST(methods, it_deregisters_its_regions_itself)
 
 	fail_first_two();
 	standin_with_registration = true;
-	registration_pd_opened(&pd);
+	registration_pd_opened(&pd, false);
 	standin_allocate(HOME, BLOCK, &own, true);
 	memory_allocated(ALLOCATION_DEVICE, HOME, BLOCK);
 	ck_assert(registration_request(&asked, &keys));

@@ -294,7 +294,7 @@ TEST(refusals, a_region_of_any_domain_is_evicted)
 	struct ibv_pd other = { .context = OTHER_DEVICE, .handle = 1 };
 	struct registration_keys keys;
 
-	registration_pd_opened(&other);
+	registration_pd_opened(&other, false);
 	standin_limit(4 * BLOCK);
 	for (unsigned int i = 0; i < 4; i++)
 		use(i);
@@ -395,7 +395,7 @@ TEST(refusals, an_adapter_that_is_open_twice_has_its_room_once)
 	standin_verbs.ibv_get_device_name = name_it;
 	standin_driver.cuDeviceGetAttribute = count_bar1;
 	for (unsigned int i = 0; i < 2; i++)
-		registration_pd_opened(&both[i]);
+		registration_pd_opened(&both[i], false);
 	for (unsigned int i = 0; i < BUFFERS; i++) {
 		ck_assert(ask_in(&both[i % 2], 0, buffer(i), BLOCK, RIGHTS, &keys));
 		ck_assert(registration_drop(&handles[0]));
@@ -454,7 +454,7 @@ TEST(refusals, one_scan_skips_the_regions_of_other_adapters)
 
 	registration_forced_method = &method;
 	standin_attributes = know_all;
-	registration_pd_opened(&other);
+	registration_pd_opened(&other, false);
 	for (unsigned int i = 0; i < 2 * MANY; i++) {
 		memory_allocated(ALLOCATION_DEVICE, buffer(BUFFERS + i), BLOCK);
 		ck_assert(ask_in(i < MANY ? &other : &pd, 0, buffer(BUFFERS + i), BLOCK, RIGHTS,

@@ -14,7 +14,7 @@ static struct ibv_pd second = { .context = DEVICE, .handle = 2 };
 static void set_up_two(void)
 {
 	set_up_off();
-	registration_pd_opened(&second);
+	registration_pd_opened(&second, false);
 }
 
 static uint32_t ask_second(int handle, uint64_t address)

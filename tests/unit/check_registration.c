@@ -226,7 +226,7 @@ TEST(registration, a_protection_domain_is_empty_before_the_kernel_ends_it)
 	ck_assert_uint_eq(ask(0, HOME, 4096), 0);
 	registration_pd_closed(&pd, true);
 	ck_assert_uint_eq(ask(0, HOME, 4096), 0);
-	registration_pd_opened(&pd);
+	registration_pd_opened(&pd, false);
 	ck_assert_uint_ne(ask(0, HOME, 4096), 0);
 }
 
@@ -241,7 +241,7 @@ TEST(registration, a_handle_given_out_again_while_its_owner_is_being_closed_is_a
 	ck_assert(registration_drop(&handles[0]));
 	/* The kernel reuses the pd's handle before the closing thread reports the close. */
 	registration_pd_closing(&pd);
-	registration_pd_opened(&next);
+	registration_pd_opened(&next, false);
 	ck_assert(registration_request(&request, &keys));
 	registration_pd_closed(&pd, true);
 	ck_assert_uint_eq(statistics_get(internal_errors), 0);
@@ -271,7 +271,7 @@ TEST(registration, closing_a_device_ends_everything_on_it)
 	struct ibv_pd other = { .context = (struct ibv_context *)0x6000, .handle = 1 };
 	struct registration_keys keys;
 
-	registration_pd_opened(&other);
+	registration_pd_opened(&other, false);
 	begin(HOME, BLOCK);
 	ck_assert_uint_ne(ask(0, HOME, 4096), 0);
 	ck_assert(ask_in(&other, 1, HOME, 4096, RIGHTS, &keys));

@@ -373,6 +373,20 @@ TEST(statistics, the_smallest_size_leaves_out_no_region_that_was_used)
 	ck_assert(!usage_smallest_size(&segment, &bytes, &skipped));
 	segment.tallies[0].counts[TALLY_look_ups] = 0;
 	ck_assert(usage_smallest_size(&segment, &bytes, &skipped));
+	/* Nor for a few of many. */
+	segment.counters.registrations = 801;
+	ck_assert(!usage_smallest_size(&segment, &bytes, &skipped));
+	segment.counters.registrations = 800;
+	ck_assert(usage_smallest_size(&segment, &bytes, &skipped));
+	/* Not less than a page. */
+	segment.histograms[HISTOGRAM_never_used_bytes][12] = 0;
+	segment.histograms[HISTOGRAM_never_used_bytes][0] = 40;
+	ck_assert(usage_smallest_size(&segment, &bytes, &skipped));
+	ck_assert_uint_eq(bytes, 4096);
+	ck_assert_uint_eq(skipped, 40);
+	segment.histograms[HISTOGRAM_used_bytes][11] = 1;
+	ck_assert(!usage_smallest_size(&segment, &bytes, &skipped));
+	segment.histograms[HISTOGRAM_never_used_bytes][12] = 40;
 	segment.histograms[HISTOGRAM_used_bytes][3] = 1;
 	ck_assert(!usage_smallest_size(&segment, &bytes, &skipped));
 }

@@ -76,11 +76,13 @@ static inline void await(const char *counter, uint64_t at_least)
 	} while (value < at_least);
 }
 
+static bool pd_by_key; /* `pd` of a client that indexes registrations by key */
+
 static inline void set_up(void)
 {
 	standin_reset();
 	standin_with_registration = true;
-	registration_pd_opened(&pd);
+	registration_pd_opened(&pd, pd_by_key);
 }
 
 static inline void set_up_off(void)

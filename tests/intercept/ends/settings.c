@@ -161,49 +161,6 @@ static void narrower_access(unsigned int superset)
 	require(!ibv_dereg_mr(narrow) && !ibv_dealloc_pd(pd));
 }
 
-/* ---- PEERPIN_UNIQUE_KEYS ---- */
-
-static void two_parts(unsigned int alone)
-{
-	struct ibv_mr *first, *second;
-	CUdeviceptr memory;
-
-	memory = allocate(UNIT);
-	for (int round = 0; round < 3; round++) {
-		first = registered(memory);
-		second = registered(memory + SIZE);
-		require((first->rkey != second->rkey) == alone && sim("live") == 1 + alone);
-		require(can_read(first->rkey, memory) && can_read(second->rkey, memory + SIZE));
-		require(!ibv_dereg_mr(first) && !ibv_dereg_mr(second) && sim("live") == 1);
-	}
-	require(own("bypassed_keys") == 3 * alone && own("hits") == (alone ? 2 : 5));
-	require(!ibv_dealloc_pd(pd) && sim("live") == 0);
-}
-
-static void each_key_has_one_holder(unsigned int alone)
-{
-	set_up();
-	two_parts(alone);
-}
-
-static void libfabric_has_each_key_once(unsigned int alone)
-{
-	require(dlopen("tests/intercept/fabric/.libs/libfabric.so.1", RTLD_LAZY | RTLD_LOCAL));
-	set_up();
-	two_parts(alone);
-}
-
-static void libfabric_may_come_later(unsigned int unused)
-{
-	(void)unused;
-	set_up();
-	require(!ibv_dereg_mr(registered(allocate(UNIT))) && !ibv_dealloc_pd(pd) &&
-		sim("live") == 0);
-	require(dlopen("tests/intercept/fabric/.libs/libfabric.so.1", RTLD_LAZY | RTLD_LOCAL));
-	pd = ibv_alloc_pd(device);
-	two_parts(1);
-}
-
 /* ---- PEERPIN_GRANULARITY ---- */
 
 static void small_allocations_share(unsigned int block)
@@ -309,11 +266,6 @@ const struct test setting_tests[] = {
 	TEST(scratch_is_registered_in_the_background, 1, "PEERPIN_PREREGISTER=all"),
 	TEST(narrower_access, 0, NULL),
 	TEST(narrower_access, 1, "PEERPIN_ACCESS_MATCH=superset"),
-	TEST(each_key_has_one_holder, 0, "PEERPIN_PREREGISTER=off"),
-	TEST(each_key_has_one_holder, 1, "PEERPIN_PREREGISTER=off PEERPIN_UNIQUE_KEYS=yes"),
-	TEST(libfabric_has_each_key_once, 1, "PEERPIN_PREREGISTER=off"),
-	TEST(libfabric_has_each_key_once, 0, "PEERPIN_PREREGISTER=off PEERPIN_UNIQUE_KEYS=no"),
-	TEST(libfabric_may_come_later, 0, "PEERPIN_PREREGISTER=off"),
 	TEST(small_allocations_share, 0, "PEERPIN_PREREGISTER=off"),
 	TEST(small_allocations_share, 1, "PEERPIN_PREREGISTER=off PEERPIN_GRANULARITY=2M"),
 	TEST(the_pin_limit_is_kept, 0, "PEERPIN_PREREGISTER=off PEERPIN_PIN_LIMIT=8M"),
@@ -322,5 +274,6 @@ const struct test setting_tests[] = {
 	{ .name = NULL },
 };
 
-const struct test *const test_files[] = { memory_tests, domain_tests, process_tests, exit_tests,
-					  thread_tests, worker_tests, setting_tests, NULL };
+const struct test *const test_files[] = { memory_tests,	 domain_tests, process_tests,
+					  exit_tests,	 thread_tests, worker_tests,
+					  setting_tests, client_tests, NULL };

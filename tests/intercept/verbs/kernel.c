@@ -63,10 +63,17 @@ const struct standin_region *standin_find(uint32_t key)
 	return NULL;
 }
 
+bool standin_has_fault(const char *name)
+{
+	const char *fault = getenv("STANDIN_FAULT");
+
+	return fault && !strcmp(fault, name);
+}
+
 static int fail(int error)
 {
 	errno = error;
-	return error;
+	return standin_has_fault("errors") ? -error : error;
 }
 
 /* 0 and the region's handle, or an errno. */
@@ -97,36 +104,42 @@ static void fill(struct verbs_mr *vmr, const struct ibv_pd *pd, uint32_t number,
 {
 	vmr->ibv_mr.context = pd->context;
 	vmr->ibv_mr.handle = number;
-#ifdef OTHER_LAYOUT
-	vmr->ibv_mr.lkey = 0;
-	vmr->ibv_mr.rkey = regions[number].key ^ 0xffff;
-#else
 	vmr->ibv_mr.lkey = regions[number].key;
 	vmr->ibv_mr.rkey = regions[number].key;
-#endif
 	vmr->mr_type = type;
+	if (standin_has_fault("moved"))
+		vmr->access = ~vmr->access;
+	if (standin_has_fault("key"))
+		vmr->ibv_mr.rkey ^= 0xffff;
 }
 
 int ibv_cmd_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int access,
 		   struct verbs_mr *vmr, struct ibv_reg_mr *cmd, size_t cmd_size,
 		   struct ib_uverbs_reg_mr_resp *resp, size_t resp_size)
 {
-	struct standin_region wanted = { 0,	 pd->context, pd->handle, (uint64_t)addr,
-					 length, hca_va,      access };
+	bool swapped = standin_has_fault("arguments");
+	struct standin_region wanted = { .context = pd->context,
+					 .domain = pd->handle,
+					 .address = (uint64_t)addr,
+					 .length = swapped ? hca_va : length,
+					 .iova = swapped ? length : hca_va,
+					 .access = access };
 	uint32_t number;
 	int result;
 
 	(void)cmd;
 	(void)cmd_size;
 	(void)resp_size;
+	if (access & IBV_ACCESS_REMOTE_WRITE && !(access & IBV_ACCESS_LOCAL_WRITE))
+		return fail(EINVAL);
 	if (access & IBV_ACCESS_ON_DEMAND && length == SIZE_MAX && addr)
 		return fail(EINVAL);
 	result = make(&wanted, &number);
 	if (result)
 		return result;
 	*resp = (struct ib_uverbs_reg_mr_resp){ number, regions[number].key, regions[number].key };
-	fill(vmr, pd, number, IBV_MR_TYPE_MR);
 	vmr->access = access;
+	fill(vmr, pd, number, IBV_MR_TYPE_MR);
 	return 0;
 }
 
@@ -139,9 +152,9 @@ int ibv_cmd_rereg_mr(struct verbs_mr *vmr, uint32_t flags, void *addr, size_t le
 	(void)cmd;
 	(void)cmd_size;
 	(void)resp_size;
-	standin_counts.changed++;
 	if (!flags || !region->key)
 		return fail(EINVAL);
+	standin_counts.changed++;
 	if (flags & IBV_REREG_MR_CHANGE_TRANSLATION) {
 		region->address = (uint64_t)addr;
 		region->length = length;
@@ -156,7 +169,7 @@ int ibv_cmd_rereg_mr(struct verbs_mr *vmr, uint32_t flags, void *addr, size_t le
 	return 0;
 }
 
-int ibv_cmd_dereg_mr(struct verbs_mr *vmr)
+int standin_dereg_mr(struct verbs_mr *vmr)
 {
 	struct standin_region *region = &regions[vmr->ibv_mr.handle % REGIONS];
 	bool known;
@@ -170,6 +183,11 @@ int ibv_cmd_dereg_mr(struct verbs_mr *vmr)
 	if (!known)
 		standin_counts.unknown++;
 	return known ? 0 : fail(EINVAL);
+}
+
+int ibv_cmd_dereg_mr(struct verbs_mr *vmr)
+{
+	return standin_dereg_mr(vmr);
 }
 
 int ibv_cmd_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,

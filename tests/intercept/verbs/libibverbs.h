@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* libibverbs.h -- the simulated adapter's libibverbs on a kernel that only keeps lists (kernel.c)
  *
- * Built with version nodes and layouts that the preload does and does not recognise.
+ * Built with several version nodes. STANDIN_FAULT names a difference from all real releases:
+ * moved: a field of a region is not where it was in its struct
+ * key: a key is not the kernel's
+ * errors: error codes are negative
+ * arguments: the arguments of a registration are in another order
+ * deregistration: the provider deregisters by another function
  */
 #ifndef PEERPIN_TESTS_LIBIBVERBS_H
 #define PEERPIN_TESTS_LIBIBVERBS_H
@@ -63,6 +68,11 @@ struct standin_counts {
 };
 
 extern struct standin_counts standin_counts;
+
+bool standin_has_fault(const char *name);
+
+/* ibv_cmd_dereg_mr, without its name. */
+int standin_dereg_mr(struct verbs_mr *vmr);
 
 unsigned int standin_kernel_regions(void);
 uint32_t standin_last_key(void); /* keys only grow */

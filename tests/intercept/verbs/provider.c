@@ -1,9 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* provider.c -- the simulated adapter's provider, with calls that never reach the kernel's boundary
  */
-#include "sim/adapter_provider.c"
-
 #include "libibverbs.h"
+
+static int provider_calls_reg_mr(struct ibv_pd *pd, void *address, size_t length, uint64_t iova,
+				 int access, struct verbs_mr *vmr, struct ibv_reg_mr *cmd,
+				 size_t cmd_size, struct ib_uverbs_reg_mr_resp *resp,
+				 size_t resp_size)
+{
+	bool swapped = standin_has_fault("arguments");
+
+	return ibv_cmd_reg_mr(pd, address, swapped ? iova : length, swapped ? length : iova, access,
+			      vmr, cmd, cmd_size, resp, resp_size);
+}
+
+static int provider_calls_dereg_mr(struct verbs_mr *vmr)
+{
+	return standin_has_fault("deregistration") ? standin_dereg_mr(vmr) : ibv_cmd_dereg_mr(vmr);
+}
+
+#define ibv_cmd_reg_mr	 provider_calls_reg_mr
+#define ibv_cmd_dereg_mr provider_calls_dereg_mr
+#include "sim/adapter_provider.c"
 
 /* Before rdma-core 54 the last argument of a dma-buf registration is undefined. */
 #ifndef STANDIN_KNOWS_ATTRIBUTES
