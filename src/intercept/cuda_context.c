@@ -225,7 +225,7 @@ static CUresult cuda_context_after_release(const struct release *release, CUresu
 	if (process_is_passive())
 		return result;
 	memory_frees_settled(release->frees, true);
-	if (result == CUDA_SUCCESS && cuda_context_may_have_ended(release))
+	if (cuda_context_may_have_ended(release))
 		cuda_context_end_unreported();
 	if (release->primary)
 		add_seq_cst(&release->primary->state,

@@ -586,6 +586,30 @@ START_TEST(a_context_ends_with_its_last_attachment_or_retain)
 }
 END_TEST
 
+START_TEST(a_refused_release_ends_what_a_missed_one_has_freed)
+{
+	__typeof__(cuDevicePrimaryCtxRelease) *release_unseen =
+		(__typeof__(release_unseen))bypass("cuDevicePrimaryCtxRelease");
+	CUdeviceptr idle, used;
+	CUcontext primary;
+	struct ibv_mr *mr;
+
+	ck_cuda(cuDevicePrimaryCtxRetain(&primary, device));
+	ck_cuda(cuCtxPushCurrent_v2(primary));
+	ck_cuda(cuMemAlloc_v2(&idle, SIZE));
+	ck_cuda(cuMemAlloc_v2(&used, SIZE));
+	ibv_dereg_mr(registered(idle, SIZE));
+	mr = registered(used, SIZE);
+	ck_cuda(cuCtxPopCurrent_v2(NULL));
+	ck_cuda(release_unseen(device));
+	ck_assert_uint_eq(statistic("frees"), 0);
+	ck_assert_int_eq(cuDevicePrimaryCtxRelease(device), CUDA_ERROR_INVALID_CONTEXT);
+	ck_assert_uint_eq(statistic("frees"), 2);
+	ck_assert_uint_eq(standin_kernel_regions(), 0);
+	ibv_dereg_mr(mr);
+}
+END_TEST
+
 /* Undocumented: the memory without a context that a reset frees. A missed free simulates it. */
 START_TEST(after_a_reset_memory_without_a_context_is_checked_with_the_driver)
 {
@@ -936,6 +960,7 @@ int main(void)
 	tcase_add_loop_test(tests, an_allocation_while_its_context_ends_ends_with_it, 0, 2);
 	tcase_add_loop_test(tests, a_refused_end_of_a_context_leaves_its_memory_recorded, 0, 2);
 	tcase_add_test(tests, a_context_ends_with_its_last_attachment_or_retain);
+	tcase_add_test(tests, a_refused_release_ends_what_a_missed_one_has_freed);
 	tcase_add_loop_test(
 		tests, after_a_reset_memory_without_a_context_is_checked_with_the_driver, 0, 2);
 	tcase_add_test(tests, errors_are_the_driver_s_and_record_nothing);
