@@ -146,7 +146,8 @@ struct peerpin_subscriber {
  *     returned, and before other memory at any of its addresses is reported as allocated. No other
  *     memory is reported as freeing: memory freed before its `allocated` callback gets neither.
  *   - If the driver refuses a free, the memory is reported as allocated again, with another id. The
- *     same holds for VMM memory after its access was removed and restored.
+ *     same holds for VMM memory after its access was removed and restored, and for a primary
+ *     context that goes on after the last release that peerpin counts.
  *   - After a missed free, the memory is reported as freeing when peerpin detects it.
  *   - If peerpin lacks memory to record an allocation, the allocation is not reported (counter
  *     `undelivered`). A cache therefore keeps only entries about reported memory.

@@ -29,15 +29,17 @@ WRAP(cuMemAllocFromPoolAsync, (address, size, pool, stream), CUdeviceptr *addres
 WRAP_LIKE(cuMemAllocFromPoolAsync_ptsz, cuMemAllocFromPoolAsync, (address, size, pool, stream),
 	  CUdeviceptr *address, size_t size, CUmemoryPool pool, CUstream stream)
 
-/* True if the stream is captured, or is the legacy stream while a capture blocks it.
+/* State of the stream's capture. ACTIVE also for the legacy stream while a capture blocks it.
  * cuStreamIsCapturing disturbs no capture (measured). */
-static bool cuda_pool_is_captured(__typeof__(cuStreamIsCapturing) *query, CUstream stream)
+static CUstreamCaptureStatus cuda_pool_capture(__typeof__(cuStreamIsCapturing) *query,
+					       CUstream stream)
 {
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
 	CUresult result = query ? query(stream, &status) : CUDA_SUCCESS;
 
-	return result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT ||
-	       (result == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE);
+	if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
+		return CU_STREAM_CAPTURE_STATUS_ACTIVE;
+	return result == CUDA_SUCCESS ? status : CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 /* Work on the stream may still use the memory, but from now on the caller must not send it (cuda.h:
@@ -47,22 +49,25 @@ static CUresult cuda_pool_free_async(__typeof__(cuMemFreeAsync) *forward,
 				     __typeof__(cuStreamIsCapturing) *query, CUdeviceptr address,
 				     CUstream stream)
 {
+	CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
 	struct allocation live;
 	struct pending_free pending;
 	CUresult result;
 
 	address = keep_visible(address);
+	if (!process_is_passive() && memory_find(address, &live))
+		capture = cuda_pool_capture(query, stream);
 	/* A captured stream refuses this memory. The effect of a null address on a captured stream
 	 * is unknown, so no probe call is made. */
-	if (!process_is_passive() && memory_find(address, &live) &&
-	    cuda_pool_is_captured(query, stream)) {
+	if (capture == CU_STREAM_CAPTURE_STATUS_ACTIVE) {
 		result = forward(address, stream);
 		/* Another thread may have ended the capture before the driver handled the call. */
 		if (result == CUDA_SUCCESS)
 			memory_freed(&live);
 		return result;
 	}
-	if (wrapper_needs_probe(address)) {
+	/* A lost capture has no graph. The probe shows whether the driver frees on its stream. */
+	if (capture == CU_STREAM_CAPTURE_STATUS_INVALIDATED || wrapper_needs_probe(address)) {
 		result = forward(0, stream);
 		if (wrapper_is_capture_refusal(result))
 			return result;

@@ -204,6 +204,15 @@ static struct pending_frees *free_add(struct pending_frees *frees, const struct 
 	return added;
 }
 
+static bool free_is_in_use(const struct allocation *allocation)
+{
+	for (size_t i = 0; memory_subscribers[i]; i++) {
+		if (memory_subscribers[i]->in_use && memory_subscribers[i]->in_use(allocation))
+			return true;
+	}
+	return false;
+}
+
 struct pending_frees *memory_context_freeing(CUcontext context)
 {
 	struct allocation batch[BATCH], ended;
@@ -215,6 +224,27 @@ struct pending_frees *memory_context_freeing(CUcontext context)
 	while (context && (count = memory_next(&cursor, batch, BATCH))) {
 		for (unsigned int i = 0; i < count; i++) {
 			if (batch[i].context == context &&
+			    table_take(batch[i].base, batch[i].id, &ended))
+				frees = free_add(frees, &ended);
+		}
+	}
+	return frees;
+}
+
+struct pending_frees *memory_context_releasing(CUcontext context,
+					       const _Atomic unsigned int *retains,
+					       unsigned int unchanged)
+{
+	struct allocation batch[BATCH], ended;
+	uint32_t cursor = 0;
+	struct pending_frees *frees = NULL;
+	unsigned int count;
+
+	while (context && (count = memory_next(&cursor, batch, BATCH)) &&
+	       load_seq_cst(retains) == unchanged) {
+		for (unsigned int i = 0; i < count; i++) {
+			if (batch[i].context == context && !batch[i].hidden &&
+			    !free_is_in_use(&batch[i]) &&
 			    table_take(batch[i].base, batch[i].id, &ended))
 				frees = free_add(frees, &ended);
 		}

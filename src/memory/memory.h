@@ -46,8 +46,8 @@ struct allocation {
 	uint64_t range_base; /* RANGE_START_ADDR and RANGE_SIZE; of VMM memory, the reservation */
 	uint64_t range_size;
 	uint64_t keep_key; /* what distinguishes it from others of its kind and size (keep.h) */
-	int device;    /* ordinal */
-	uint32_t slot; /* unique while live, reused after free; 1 to the peak of live ones */
+	int device;	   /* ordinal */
+	uint32_t slot;	   /* unique while live, reused after free; 1 to the peak of live ones */
 	enum allocation_kind kind;
 	unsigned int memory_type; /* CU_MEMORYTYPE_* */
 	bool rdma_capable;	  /* IS_GPU_DIRECT_RDMA_CAPABLE */
@@ -88,6 +88,8 @@ struct memory_subscriber {
 	bool of_program; /* kept memory is freed and allocated anew: keep.h */
 	void (*allocated)(const struct allocation *allocation);
 	void (*freeing)(const struct allocation *allocation);
+	/* True if `freeing` would revoke what a client uses. NULL: never. */
+	bool (*in_use)(const struct allocation *allocation);
 };
 
 /* Subscribers in list order, ended by NULL: a link-time constant of the intercept layer. */
@@ -109,9 +111,8 @@ bool memory_is_visible(const struct allocation *allocation);
 bool memory_find_live(uint64_t base, uint64_t id, struct allocation *found);
 
 /* Walk over all live allocations: copies up to `count` records after *cursor and advances *cursor,
- * 0 at first. The walk returns each allocation that is live throughout once, kept memory included, and
- * may miss others.
- * Returns the number of copies; 0 ends the walk. */
+ * 0 at first. The walk returns each allocation that is live throughout once, kept memory included,
+ * and may miss others. Returns the number of copies; 0 ends the walk. */
 unsigned int memory_next(uint32_t *cursor, struct allocation *batch, unsigned int count);
 
 /* ---- allocations ---- */
@@ -176,6 +177,14 @@ void memory_range_gone(uint64_t base, uint64_t size);
 
 /* Call before `context` is destroyed. Ends its allocations. Returns NULL if there are none. */
 struct pending_frees *memory_context_freeing(CUcontext context);
+
+/* Call before a release of `context` that seems to be the last one. Ends its allocations as
+ * memory_context_freeing() does, except kept memory and memory in use: its users would lose it if
+ * the context went on. Stops once *retains has changed: another thread has retained the context,
+ * and may have allocated memory in it. */
+struct pending_frees *memory_context_releasing(CUcontext context,
+					       const _Atomic unsigned int *retains,
+					       unsigned int unchanged);
 
 /* Call with the driver's result. After a refusal, memory that the driver still reports gets new
  * records and registrations. */

@@ -42,5 +42,16 @@ static void events_freeing(const struct allocation *allocation)
 		statistics_time(free_ns, statistics_clock() - since, free_ns);
 }
 
+static bool events_in_use(const struct allocation *allocation)
+{
+	bool in_use;
+
+	pthread_mutex_lock(&registration_lock);
+	in_use = region_is_in_use_for(allocation);
+	pthread_mutex_unlock(&registration_lock);
+	return in_use;
+}
+
 const struct memory_subscriber registration_subscriber = { .allocated = events_allocated,
-							   .freeing = events_freeing };
+							   .freeing = events_freeing,
+							   .in_use = events_in_use };

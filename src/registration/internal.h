@@ -188,6 +188,12 @@ void region_release_user(struct region *region);
 /* True if a client MR holds the region. */
 bool region_is_held(const struct region *region);
 
+/* True if neither a client MR nor keys of a look-up are in use. */
+bool region_is_idle(const struct region *region);
+
+/* True if a region of the allocation is not idle. */
+bool region_is_in_use_for(const struct allocation *allocation);
+
 /* True if no client MR holds the region: hits take none from now on. The caller ends the region. */
 bool region_claim(struct region *region);
 

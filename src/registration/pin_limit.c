@@ -91,11 +91,6 @@ bool pin_limit_allows(const struct region *region)
 	       pin_limit_adapter_allows(region->owner->adapter);
 }
 
-static bool pin_limit_is_idle(const struct region *region)
-{
-	return !region->domain->looked_up && !region_is_held(region);
-}
-
 /* Moves the region near the end, behind regions used before it. Few steps approximate the order
  * well: within 2 % of the registrations with the exact order (tests/unit/check_pin_limit). */
 #define STEPS 8
@@ -126,7 +121,7 @@ static struct region *pin_limit_claim(struct gpu *gpu, const struct adapter *ada
 		region = TAILQ_FIRST(&gpu->regions);
 		used_at = region_used_at(region);
 		if ((adapter && !adapter_is_same(region->owner->adapter, adapter)) ||
-		    !pin_limit_is_idle(region))
+		    !region_is_idle(region))
 			used_at = load_relaxed(&holds_time);
 		else if ((int32_t)(used_at - region->used_at) <= 0 && region_claim(region))
 			return region;
@@ -175,7 +170,7 @@ static bool pin_limit_can_fit(const struct gpu *gpu, uint64_t length)
 	TAILQ_FOREACH(region, &gpu->regions, in_gpu) {
 		if (pin_limit_fits_beside(gpu, gpu->pinned - idle, length))
 			return true;
-		if (pin_limit_is_idle(region))
+		if (region_is_idle(region))
 			idle += region->length;
 	}
 	return pin_limit_fits_beside(gpu, gpu->pinned - idle, length);

@@ -204,6 +204,22 @@ bool region_is_held(const struct region *region)
 	return false;
 }
 
+bool region_is_idle(const struct region *region)
+{
+	return !region->domain->looked_up && !region_is_held(region);
+}
+
+bool region_is_in_use_for(const struct allocation *allocation)
+{
+	const struct reference_chain *chain = region_chain_at(allocation->slot);
+	const struct region_reference *reference = chain ? chain->first : NULL;
+
+	while (reference &&
+	       (reference->allocation != allocation->id || region_is_idle(reference->region)))
+		reference = reference->bucket_next;
+	return reference;
+}
+
 /* A hit may take a hold at any time, until its generation has ended. */
 bool region_claim(struct region *region)
 {

@@ -134,10 +134,15 @@ static bool capture_conflicts(CUstream stream, bool invalidate)
 	return found;
 }
 
+/* A lost capture refuses calls on its stream until its end (cuda.h, 901). */
 CUresult sim_check_stream(CUstream stream, bool *captured)
 {
-	*captured =
-		!capture_is_default(stream) && stream->status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
+	bool default_stream = capture_is_default(stream);
+
+	*captured = !default_stream && stream->status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
+	if (!default_stream && stream->status == CU_STREAM_CAPTURE_STATUS_INVALIDATED &&
+	    !sim_lost_accepts)
+		return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 	return capture_conflicts(stream, true) ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS;
 }
 

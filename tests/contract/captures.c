@@ -3,6 +3,7 @@
 #include "driver.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -180,6 +181,67 @@ START_TEST(a_free_in_relaxed_mode_leaves_a_capture_alone_and_a_wait_for_the_cont
 	ck_assert_int_eq(status_of(stream), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
 	ck_assert_int_eq(driver.cuStreamEndCapture(stream, &graph),
 			 CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}
+END_TEST
+
+/* ---- frees on the stream of a lost capture ---- */
+
+/* Modes of the capture, and of the thread that then frees. */
+enum lost { OWN_MODE, OTHER_MODE, RELAXED_CAPTURE, LOST };
+static const char *const lost_names[LOST] = { "global, default thread", "global, relaxed thread",
+					      "relaxed, default thread" };
+
+static void lose_capture(enum lost lost)
+{
+	ck_cuda(driver.cuStreamBeginCapture_v2(stream, lost == RELAXED_CAPTURE
+							       ? CU_STREAM_CAPTURE_MODE_RELAXED
+							       : CU_STREAM_CAPTURE_MODE_GLOBAL));
+	ck_assert_int_eq(lost == RELAXED_CAPTURE ? driver.cuCtxSynchronize()
+						 : driver.cuMemFree_v2(0),
+			 CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	ck_assert_int_eq(status_of(stream), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+}
+
+static CUresult free_in_lost_capture(enum lost lost, CUdeviceptr address)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	CUresult result;
+
+	if (lost == OTHER_MODE)
+		ck_cuda(driver.cuThreadExchangeStreamCaptureMode(&mode));
+	result = driver.cuMemFreeAsync(address, stream);
+	if (lost == OTHER_MODE)
+		ck_cuda(driver.cuThreadExchangeStreamCaptureMode(&mode));
+	ck_assert_int_eq(status_of(stream), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+	return result;
+}
+
+/* A null address is treated as memory: peerpin tries it first. */
+START_TEST(a_stream_whose_capture_is_lost_frees_nothing)
+{
+	CUresult results[LOST][3];
+	CUdeviceptr memory[3] = { 0 };
+	CUgraph graph;
+
+	for (enum lost lost = OWN_MODE; lost < LOST; lost++) {
+		ck_cuda(driver.cuMemAllocAsync(&memory[1], 100000, stream));
+		memory[2] = allocate(100000);
+		lose_capture(lost);
+		for (int i = 0; i < 3; i++)
+			results[lost][i] = free_in_lost_capture(lost, memory[i]);
+		ck_assert_int_eq(driver.cuStreamEndCapture(stream, &graph),
+				 CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+		printf("lost capture, %s: frees of a null address, pool memory and memory of "
+		       "cuMemAlloc return %d, %d, %d; queries of both then return %d, %d\n",
+		       lost_names[lost], results[lost][0], results[lost][1], results[lost][2],
+		       query_buffer_id(memory[1]), query_buffer_id(memory[2]));
+		for (int i = 1; i < 3; i++) {
+			if (query_buffer_id(memory[i]) == CUDA_SUCCESS)
+				ck_cuda(driver.cuMemFreeAsync(memory[i], stream));
+		}
+	}
+	for (int i = 0; i < 3 * LOST; i++)
+		ck_assert_int_eq(results[i / 3][i % 3], CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 }
 END_TEST
 
@@ -366,6 +428,7 @@ TCase *captures_tests(void)
 		a_free_in_relaxed_mode_leaves_a_capture_alone_and_a_wait_for_the_context_ends_it);
 	tcase_add_test(tests, a_capture_in_thread_local_mode_is_ended_by_its_own_thread_alone);
 	tcase_add_test(tests, a_capture_refuses_every_free_and_is_lost);
+	tcase_add_test(tests, a_stream_whose_capture_is_lost_frees_nothing);
 	tcase_add_test(tests, the_end_of_another_context_disturbs_no_capture);
 	tcase_add_test(tests, memory_of_a_graph_begins_with_its_launch);
 	return tests;

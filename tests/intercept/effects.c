@@ -564,6 +564,29 @@ TEST(effects, a_context_ends_with_its_last_attachment_or_retain)
 	ck_assert_uint_eq(statistic("frees"), 2);
 }
 
+TEST(effects, a_refused_release_ends_what_a_missed_one_has_freed)
+{
+	__typeof__(cuDevicePrimaryCtxRelease) *release_unseen =
+		(__typeof__(release_unseen))bypass("cuDevicePrimaryCtxRelease");
+	CUdeviceptr idle, used;
+	CUcontext primary;
+	struct ibv_mr *mr;
+
+	ck_cuda(cuDevicePrimaryCtxRetain(&primary, device));
+	ck_cuda(cuCtxPushCurrent_v2(primary));
+	ck_cuda(cuMemAlloc_v2(&idle, SIZE));
+	ck_cuda(cuMemAlloc_v2(&used, SIZE));
+	ibv_dereg_mr(registered(idle, SIZE));
+	mr = registered(used, SIZE);
+	ck_cuda(cuCtxPopCurrent_v2(NULL));
+	ck_cuda(release_unseen(device));
+	ck_assert_uint_eq(statistic("frees"), 0);
+	ck_assert_int_eq(cuDevicePrimaryCtxRelease(device), CUDA_ERROR_INVALID_CONTEXT);
+	ck_assert_uint_eq(statistic("frees"), 2);
+	ck_assert_uint_eq(standin_kernel_regions(), 0);
+	ibv_dereg_mr(mr);
+}
+
 /* Undocumented: the memory without a context that a reset frees. A missed free simulates it. */
 LOOP_TEST(effects, after_a_reset_memory_without_a_context_is_checked_with_the_driver, 0, 2)
 {

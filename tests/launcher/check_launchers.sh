@@ -226,9 +226,11 @@ others() {
 	matches 'flux as a program' "[[]jobs] preload=$library"$'\n=> 9' "$(outcome "$peerpin" flux jobs)"
 }
 
-# ranks COMMAND...: the output of the ranks, sorted
+# ranks COMMAND...: the output of the ranks, sorted. The launcher's input never ends: Hydra (4.0.2)
+# forwards its end, and SIGPIPE kills the launcher and its output if the ranks have ended by then.
+mkfifo "$tmp/input"
 ranks() {
-	sort <<<"$("$@" 2>&1 </dev/null)"
+	sort <<<"$("$@" 2>&1 <>"$tmp/input")"
 }
 
 # Options of the installed mpirun: those of every version, and those of 5 alone.
@@ -421,7 +423,7 @@ run_together() {
 	local together=0
 
 	mkfifo "$tmp/gate" "$tmp/ready"
-	"$@" "$tmp/rank" >"$tmp/ready" 2>"$tmp/errors" &
+	"$@" "$tmp/rank" <>"$tmp/input" >"$tmp/ready" 2>"$tmp/errors" &
 	exec 8<"$tmp/ready" 9>"$tmp/gate"
 	while [[ $together -lt 3 ]] && read -r -t 600 -u 8; do together=$((together + 1)); done
 	exec 8<&- 9>&-

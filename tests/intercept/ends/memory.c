@@ -97,12 +97,9 @@ static void end_with_reset(struct scene *scene)
 	require_cuda(cuDevicePrimaryCtxReset_v2(0));
 }
 
-/* Only the driver counts the references of the primary context, so these regions end after the
- * release: on hardware the kernel keeps the pages until then. */
 static void end_with_release(struct scene *scene)
 {
 	(void)scene;
-	set("outlive", 1);
 	require_cuda(cuDevicePrimaryCtxRelease_v2(0));
 }
 
@@ -193,6 +190,9 @@ static void while_held(unsigned int way)
 	scene.mr = registered(scene.victim);
 	scene.key = scene.mr->rkey;
 	require(can_read(scene.key, scene.victim));
+	/* Memory in use ends after the release: on hardware the kernel keeps the pages until then.
+	 */
+	set("outlive", ways[way].end == end_with_release);
 	ways[way].end(&scene);
 	check_end(&scene, true);
 }
@@ -224,6 +224,27 @@ static void pool_memory_is_freed(unsigned int held)
 	if (held)
 		require(!ibv_dereg_mr(mr) && own("late_deregistrations") == 1);
 	require(!ibv_dealloc_pd(pd) && !ibv_close_device(device));
+}
+
+/* `accepted`: the driver frees on the stream of a lost capture. */
+static void memory_is_freed_in_a_lost_capture(unsigned int accepted)
+{
+	CUdeviceptr memory = allocate(UNIT);
+	struct ibv_mr *mr = registered(memory);
+	CUstream stream;
+	CUgraph graph;
+
+	require_cuda(cuStreamCreate(&stream, 1));
+	require_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	require(cuCtxSynchronize() == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	require(cuMemFreeAsync(memory, stream) ==
+		(accepted ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED));
+	require(own("revoked") == accepted && own("frees") == accepted);
+	require(cuStreamEndCapture(stream, &graph) != CUDA_SUCCESS);
+	require((accepted || can_read(mr->rkey, memory)) && !ibv_dereg_mr(mr));
+	if (!accepted)
+		require_cuda(cuMemFreeAsync(memory, stream));
+	require(sim("live") == 0 && own("frees") == 1);
 }
 
 /* Not RDMA-capable: the library does not register it. */
@@ -348,23 +369,25 @@ SCENE(while_in_flight)
 SCENE(while_ready)
 SCENE(while_held)
 SCENE(pool_memory_is_freed)
+SCENE(memory_is_freed_in_a_lost_capture)
 
-#define EACH_WAY(name)                                                                             \
-	{ name##_in_set_up, #name, 0, ALL, 0, 0 }, { name##_in_set_up, #name, 1, ALL, 0, 0 },      \
-		{ name##_in_set_up, #name, 2, ALL, 0, 0 },                                         \
-		{ name##_in_set_up, #name, 3, ALL, 0, 0 },                                         \
-		{ name##_in_set_up, #name, 4, ALL, 0, 0 },                                         \
+#define IN_SET_UP(name, variant, settings)                                                         \
 	{                                                                                          \
-		name##_in_set_up, #name, 5, ALL, 0, 0                                              \
+		name##_in_set_up, #name, variant, settings, 0, 0                                   \
 	}
+#define EACH_WAY(name)                                                                             \
+	IN_SET_UP(name, 0, ALL), IN_SET_UP(name, 1, ALL), IN_SET_UP(name, 2, ALL),                 \
+		IN_SET_UP(name, 3, ALL), IN_SET_UP(name, 4, ALL), IN_SET_UP(name, 5, ALL)
 
 const struct test memory_tests[] = {
 	EACH_WAY(while_queued),
 	EACH_WAY(while_in_flight),
 	EACH_WAY(while_ready),
 	EACH_WAY(while_held),
-	{ pool_memory_is_freed_in_set_up, "pool_memory_is_freed", 0, ALL, 0, 0 },
-	{ pool_memory_is_freed_in_set_up, "pool_memory_is_freed", 1, ALL, 0, 0 },
+	IN_SET_UP(pool_memory_is_freed, 0, ALL),
+	IN_SET_UP(pool_memory_is_freed, 1, ALL),
+	IN_SET_UP(memory_is_freed_in_a_lost_capture, 0, ALL),
+	IN_SET_UP(memory_is_freed_in_a_lost_capture, 1, ALL " PEERPIN_SIM_LOST=1"),
 	TEST(opened_memory_is_closed, 0, ALL),
 	TEST(a_revoked_handle_is_changed, 0, NULL),
 	TEST(a_revoked_handle_outlives_its_domain, 0, NULL),

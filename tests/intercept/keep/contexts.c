@@ -108,6 +108,9 @@ static void kept_memory_ends_with_its_context(unsigned int end)
 	id = tag(kept);
 	id_host = tag(kept_host);
 	finish(end, made);
+	/* Freed by calls that UCX's hooks in the driver receive. */
+	if (seen && end != DETACH && end != GREEN)
+		require(own("kept_released") == 2);
 	require_cuda(cuCtxSetCurrent(context));
 	require(tag(kept) != id && tag(kept_host) != id_host && tag(other));
 	if (seen)

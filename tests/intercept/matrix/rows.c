@@ -4,6 +4,7 @@
  * The tests take contexts, streams and physical memory from the driver by dlsym, and only the rows
  * from the path under test.
  */
+#include "peerpin.h"
 #include "steps.h"
 
 #include <dlfcn.h>
@@ -205,6 +206,41 @@ static bool use_primary(void)
 	return OK(driver.cuDevicePrimaryCtxRetain(&primary, device)) &&
 	       OK(driver.cuCtxPushCurrent_v2(primary)) &&
 	       OK(driver.cuMemAlloc_v2(&address, SIZE)) && OK(driver.cuCtxPopCurrent_v2(NULL));
+}
+
+static unsigned int reported_frees;
+
+static void report_free(const struct peerpin_allocation *allocation, void *unused)
+{
+	(void)allocation;
+	(void)unused;
+	reported_frees++;
+}
+
+/* Memory ends before a release that seems to be the last, and goes on if another retain is left. */
+bool test_cuDevicePrimaryCtxRetain(void)
+{
+	__typeof__(peerpin_subscribe) *subscribe =
+		(__typeof__(subscribe))dlsym(RTLD_DEFAULT, "peerpin_subscribe");
+	__typeof__(peerpin_unsubscribe) *unsubscribe =
+		(__typeof__(unsubscribe))dlsym(RTLD_DEFAULT, "peerpin_unsubscribe");
+	__typeof__(cuDevicePrimaryCtxRetain) *retain_unseen =
+		(__typeof__(retain_unseen))bypass("cuDevicePrimaryCtxRetain");
+	const struct peerpin_subscriber subscriber = { .struct_size = sizeof(subscriber),
+						       .freeing = report_free };
+	CUdeviceptr address;
+	CUcontext primary;
+	int subscription;
+
+	NEED(OK(f->cuDevicePrimaryCtxRetain(&primary, device)));
+	NEED(OK(retain_unseen(&primary, device)) && OK(driver.cuCtxPushCurrent_v2(primary)) &&
+	     OK(driver.cuMemAlloc_v2(&address, SIZE)) && OK(driver.cuCtxPopCurrent_v2(NULL)));
+	NEED(!subscribe(&subscriber, &subscription));
+	reported_frees = 0;
+	NEED(OK(driver.cuDevicePrimaryCtxRelease_v2(device)));
+	NEED(!unsubscribe(subscription) && reported_frees == 1);
+	NEED(RISES("frees", driver.cuMemFree_v2(address)));
+	return OK(driver.cuDevicePrimaryCtxRelease_v2(device));
 }
 
 bool test_cuDevicePrimaryCtxRelease_v2(void)
