@@ -414,6 +414,26 @@ START_TEST(sync_memops_is_set_once_and_not_at_allocation)
 }
 END_TEST
 
+START_TEST(sync_memops_of_memory_in_a_reused_record_is_known)
+{
+	struct allocation found;
+
+	for (unsigned int i = 0; i < 4; i++)
+		begin(HOME + i * 8192, 5000, FIRST);
+	for (unsigned int i = 0; i < 4; i++) {
+		ck_assert(memory_freeing(FREE_DEVICE, HOME + i * 8192, &found));
+		standin_free(HOME + i * 8192);
+	}
+	for (unsigned int i = 0; i < 4; i++) {
+		begin(HOME + i * 8192, 5000, FIRST);
+		ck_assert(memory_find(HOME + i * 8192, &found));
+		memory_used_by_adapter(&found);
+		ck_assert(memory_find(HOME + i * 8192, &found));
+		ck_assert(found.sync && found.sync_known);
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("memory");
@@ -447,6 +467,7 @@ int main(void)
 	(void)what_cannot_be_recorded_again_when_its_access_ends_is_told_as_freeing;
 #endif
 	tcase_add_test(tests, sync_memops_is_set_once_and_not_at_allocation);
+	tcase_add_test(tests, sync_memops_of_memory_in_a_reused_record_is_known);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

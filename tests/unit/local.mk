@@ -11,6 +11,7 @@ UNIT_CHECKS = \
 	tests/unit/check_exports \
 	tests/unit/check_identity \
 	tests/unit/check_hit_races \
+	tests/unit/check_hit_steps \
 	tests/unit/check_hits \
 	tests/unit/check_job \
 	tests/unit/check_hidden \
@@ -117,6 +118,10 @@ tests_unit_check_hit_races_SOURCES = tests/unit/check_hit_races.c tests/unit/hit
 	tests/unit/suite.h
 tests_unit_check_hit_races_CFLAGS = $(unit_cflags)
 tests_unit_check_hit_races_LDADD = tests/unit/libstandin.la $(unit_ldadd)
+tests_unit_check_hit_steps_SOURCES = tests/unit/check_hit_steps.c tests/unit/hits_fixture.h tests/unit/registration_fixture.h \
+	tests/unit/suite.h
+tests_unit_check_hit_steps_CFLAGS = $(unit_cflags)
+tests_unit_check_hit_steps_LDADD = tests/unit/libstandin.la $(unit_ldadd)
 tests_unit_check_pin_limit_SOURCES = tests/unit/check_pin_limit.c tests/unit/registration_fixture.h tests/unit/suite.h
 tests_unit_check_pin_limit_CFLAGS = $(unit_cflags)
 tests_unit_check_pin_limit_LDADD = tests/unit/libstandin.la $(unit_ldadd)
