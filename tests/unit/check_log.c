@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "base/runtime.h"
+#include "base/system.h"
 
 #define RANKS 4
 
@@ -252,7 +253,7 @@ START_TEST(the_file_comes_with_the_first_message_and_is_private)
 	umask(0);
 	config_get();
 	log_message(LOG_DEBUG, "not asked for");
-	snprintf(output, sizeof(output), "%s/log.%s", folder, process_program());
+	snprintf(output, sizeof(output), "%s/log.%s", folder, system_program());
 	ck_assert(!exists(output));
 	log_message(LOG_INFO, "first");
 	ck_assert_int_eq(stat(output, &what), 0);
@@ -578,7 +579,7 @@ END_TEST
 /* Stores the name of the runtime folder in `path` and returns 0; negative: no folder. */
 static int find_folder(char path[256])
 {
-	int folder = runtime_folder();
+	int folder = runtime_folder(NULL);
 	char link[64];
 	ssize_t length;
 
@@ -665,7 +666,7 @@ END_TEST
 
 static void clean(void)
 {
-	int runtime = runtime_folder();
+	int runtime = runtime_folder(NULL);
 
 	ck_assert_int_ge(runtime, 0);
 	runtime_clean(runtime);
@@ -705,7 +706,7 @@ START_TEST(a_rank_does_not_join_by_a_removed_file)
 
 	setenv("FLUX_TASK_RANK", "0", 1);
 	setenv("FLUX_JOB_ID", "f1", 1);
-	ck_assert_int_eq(pipe(locked) | close(runtime_folder()), 0);
+	ck_assert_int_eq(pipe(locked) | close(runtime_folder(NULL)), 0);
 	if (!fork()) {
 		fd = open(lock_file("f1"), O_RDWR | O_CREAT, 0600);
 		if (fcntl(fd, F_SETLK, &lock) || write(locked[1], &byte, 1) != 1)
