@@ -98,12 +98,14 @@ static bool client_mr_put_in(struct bucket *bucket, const void *key, uint64_t ho
 
 bool client_mr_add(const void *key, uint64_t hold)
 {
-	/* The provider may have reused the address without a deregistration that peerpin
-	 * intercepted. */
-	uint64_t older = client_mr_remove(key);
+	struct entry *entry = client_mr_find(key);
 
-	if (older)
-		holds_drop(older);
+	/* A change of the client MR, or the provider has reused the address without a
+	 * deregistration that peerpin intercepted. The entry stays: no other thread gets it. */
+	if (entry) {
+		holds_drop(exchange_relaxed(&entry->hold, hold));
+		return true;
+	}
 	if (client_mr_put_in(client_mr_first_bucket(key), key, hold))
 		return true;
 	add_relaxed(&client_mr_displaced, 1);

@@ -177,14 +177,6 @@ START_TEST(a_struct_at_a_reused_address_stands_for_the_newer_client_mr_alone)
 }
 END_TEST
 
-/* An address whose first bucket is the second of `at` (client_mr.c). */
-static const void *beside(const void *at, unsigned int i)
-{
-	uintptr_t bucket = (uint64_t)((uintptr_t)at * 0x9e3779b97f4a7c15u) >> 40 & 0x1ffff;
-
-	return (const void *)((bucket << 8) + i * 16);
-}
-
 START_TEST(a_request_whose_buckets_are_full_is_forwarded_until_there_is_room)
 {
 	const void *at[2 * OF_BUCKET], *more;
