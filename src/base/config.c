@@ -63,7 +63,7 @@ static void config_keep_complaint(const char *line)
 	complaints_used += length;
 }
 
-/* Match a program name with a pattern of a list; the pattern ends at a comma. */
+/* Match a name with a pattern of a list; the pattern ends at a comma. */
 static bool config_matches(const char *name, const char *pattern)
 {
 	for (; *pattern && *pattern != ','; pattern++, name++) {
@@ -80,10 +80,10 @@ static bool config_matches(const char *name, const char *pattern)
 	return !*name;
 }
 
-static bool config_is_listed(const char *program, const char *list)
+bool config_is_listed(const char *name, const char *list)
 {
 	while (list) {
-		if (config_matches(program, list))
+		if (config_matches(name, list))
 			return true;
 		list = text_find(list, ',');
 		list = list ? list + 1 : NULL;

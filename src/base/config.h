@@ -68,6 +68,9 @@ const struct config *config_early(void);
 /* Log each invalid value and each unknown name. Called once, by process_activate(). */
 void config_report(void);
 
+/* Return true if a pattern of the comma-separated list matches: * stands for any text. */
+bool config_is_listed(const char *name, const char *list);
+
 /* Return true if `include` or `exclude` disables peerpin in the program (a base name). */
 bool config_excludes(const struct config *config, const char *program);
 

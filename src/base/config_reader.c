@@ -105,20 +105,15 @@ static void config_reader_report(struct config_reader *reader, const char *what)
 	reader->complaints++;
 	if (!reader->complain)
 		return;
-	switch (reader->place.origin) {
-	case CONFIG_FROM_FILE:
-		if (reader->place.line)
-			system_format(line, sizeof(line), "%s:%u: %s", reader->place.file,
-				      reader->place.line, what);
-		else
-			system_format(line, sizeof(line), "%s: %s", reader->place.file, what);
-		break;
-	case CONFIG_FROM_OPTION:
-		system_format(line, sizeof(line), "option: %s", what);
-		break;
-	default:
-		system_format(line, sizeof(line), "environment: %s", what);
-	}
+	if (reader->place.line)
+		system_format(line, sizeof(line), "%s:%u: %s", reader->place.file,
+			      reader->place.line, what);
+	else
+		system_format(line, sizeof(line), "%s: %s",
+			      reader->place.origin == CONFIG_FROM_FILE	   ? reader->place.file
+			      : reader->place.origin == CONFIG_FROM_OPTION ? "option"
+									   : "environment",
+			      what);
 	reader->complain(line);
 }
 
@@ -128,14 +123,9 @@ static void config_reader_report_unknown(struct config_reader *reader, const cha
 	const char *hint = config_nearest(name, length);
 	char what[256];
 
-	if (length > 80)
-		length = 80;
-	if (hint)
-		system_format(what, sizeof(what), "%.*s is unknown: did you mean %s?", (int)length,
-			      name, hint);
-	else
-		system_format(what, sizeof(what), "%.*s is unknown: it is ignored", (int)length,
-			      name);
+	system_format(what, sizeof(what), "%.*s is unknown: %s%s%s", length > 80 ? 80 : (int)length,
+		      name, hint ? "did you mean " : "it is ignored", hint ? hint : "",
+		      hint ? "?" : "");
 	config_reader_report(reader, what);
 }
 

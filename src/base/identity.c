@@ -231,11 +231,6 @@ const char *process_host(void)
 	return host;
 }
 
-const char *process_program(void)
-{
-	return system_program();
-}
-
 /* ---- file names ---- */
 
 size_t identity_make_safe(const char *text, char *to, size_t size)
@@ -294,7 +289,7 @@ static const char *identity_convert(const char *conversion, size_t *length, char
 	case 'j':
 		return *process_job() ? process_job() : "0";
 	case 'e':
-		return process_program();
+		return system_program();
 	case 'q':
 		return identity_environment_value(conversion, length);
 	case '%':

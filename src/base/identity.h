@@ -14,11 +14,10 @@
 
 #include <stddef.h>
 
-int process_rank(void);		   /* in the job; -1: no launcher variable */
-int process_local_rank(void);	   /* on this host; -1: unknown */
-const char *process_job(void);	   /* as above; "": none */
-const char *process_host(void);	   /* host name up to the first dot */
-const char *process_program(void); /* base name of the executable */
+int process_rank(void);		/* in the job; -1: no launcher variable */
+int process_local_rank(void);	/* on this host; -1: unknown */
+const char *process_job(void);	/* as above; "": none */
+const char *process_host(void); /* host name up to the first dot */
 
 /* Expand %h %p %r %j %e %q{VARIABLE} %% in `pattern` into `name`; other conversions stay. Expanded
  * values contain no slash: they cannot change the folder. Under MPI a pattern without %r and %p

@@ -62,7 +62,7 @@ static int job_file_open_at(int folder)
 
 static void job_file_open(void)
 {
-	int folder = runtime_folder();
+	int folder = runtime_folder(NULL);
 
 	file = -1;
 	if (folder < 0)
@@ -122,7 +122,7 @@ static void job_file_map(void)
 
 	if (!job_file_is_open() || signal_safe_allocate(file, SLOTS * sizeof(*hashes)))
 		return;
-	content = kernel_map_shared(file, SLOTS * sizeof(*hashes));
+	content = kernel_map_shared(file, SLOTS * sizeof(*hashes), PROT_READ | PROT_WRITE);
 	if (content != MAP_FAILED)
 		hashes = content;
 }
@@ -172,7 +172,7 @@ int job_file_lead(void)
 
 void job_file_leave(void)
 {
-	int saved_errno = errno, folder = job_file_is_open() ? runtime_folder() : -1;
+	int saved_errno = errno, folder = job_file_is_open() ? runtime_folder(NULL) : -1;
 	struct stat status;
 
 	if (folder >= 0) {

@@ -48,20 +48,10 @@ static inline int kernel_link(const char *from, const char *to)
 	return (int)syscall(SYS_linkat, AT_FDCWD, from, AT_FDCWD, to, 0);
 }
 
-static inline int kernel_rename(const char *from, const char *to)
-{
-	return (int)syscall(SYS_renameat, AT_FDCWD, from, AT_FDCWD, to);
-}
-
 /* As stat(2): follows symbolic links. */
 static inline int kernel_describe_name(const char *name, struct stat *what)
 {
 	return (int)syscall(SYS_newfstatat, AT_FDCWD, name, what, 0);
-}
-
-static inline int kernel_unlink(const char *name)
-{
-	return (int)syscall(SYS_unlinkat, AT_FDCWD, name, 0);
 }
 
 static inline int kernel_unlink_at(int folder, const char *name)
@@ -72,11 +62,6 @@ static inline int kernel_unlink_at(int folder, const char *name)
 static inline int kernel_rename_at(int folder, const char *from, const char *to)
 {
 	return (int)syscall(SYS_renameat, folder, from, folder, to);
-}
-
-static inline ssize_t kernel_read_at(int fd, void *to, size_t size, size_t offset)
-{
-	return syscall(SYS_pread64, fd, to, size, offset);
 }
 
 static inline ssize_t kernel_write_at(int fd, const void *from, size_t size, size_t offset)
@@ -130,11 +115,6 @@ static inline void *kernel_map_file(void *address, size_t length, int fd)
 {
 	return (void *)syscall(SYS_mmap, address, length, PROT_READ | PROT_WRITE,
 			       MAP_SHARED | MAP_FIXED, fd, 0L);
-}
-
-static inline void *kernel_map_to_read(size_t length, int fd)
-{
-	return (void *)syscall(SYS_mmap, NULL, length, PROT_READ, MAP_SHARED, fd, 0L);
 }
 
 static inline void kernel_unmap(void *address, size_t length)
@@ -320,10 +300,9 @@ static inline int kernel_allocate(int fd, uint64_t length)
 }
 
 /* Return MAP_FAILED on failure. */
-static inline void *kernel_map_shared(int fd, size_t length)
+static inline void *kernel_map_shared(int fd, size_t length, int protection)
 {
-	return (void *)syscall(SYS_mmap, NULL, length, 3 /* PROT_READ | PROT_WRITE */,
-			       1 /* MAP_SHARED */, fd, 0L);
+	return (void *)syscall(SYS_mmap, NULL, length, protection, MAP_SHARED, fd, 0L);
 }
 
 /* As getcwd(2): zero-terminated; below 0 if the folder has no name. */

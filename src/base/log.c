@@ -179,32 +179,18 @@ void log_finish(void)
 
 /* ---- messages ---- */
 
-void log_write(enum log_level level, const char *format, ...)
+void log_write(enum log_level level, bool once, const char *format, ...)
 {
 	int saved_errno = errno; /* hooks keep the caller's errno */
 	struct line line;
 	va_list arguments;
 
-	if (!log_is_over_limit(level)) {
+	if (once || !log_is_over_limit(level)) {
 		log_begin_line(&line, level);
 		va_start(arguments, format);
 		log_extend(&line, format, arguments);
 		va_end(arguments);
-		log_put(&line, level, NULL);
+		log_put(&line, level, once ? format : NULL);
 	}
-	errno = saved_errno;
-}
-
-void log_write_once(enum log_level level, const char *format, ...)
-{
-	int saved_errno = errno;
-	struct line line;
-	va_list arguments;
-
-	log_begin_line(&line, level);
-	va_start(arguments, format);
-	log_extend(&line, format, arguments);
-	va_end(arguments);
-	log_put(&line, level, format);
 	errno = saved_errno;
 }

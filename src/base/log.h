@@ -32,12 +32,10 @@ static inline void log_set_limit(enum log_level level)
 	store_relaxed(&log_limit, (unsigned char)level);
 }
 
-/* Messages are equal by text. Rate-limited, unless LOG_TRACE is on. */
-void log_write(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-/* Messages are equal by format. Not rate-limited. */
-void log_write_once(enum log_level level, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
+/* Messages are equal by text, and rate-limited unless LOG_TRACE is on; `once`: equal by format, and
+ * not rate-limited. */
+void log_write(enum log_level level, bool once, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
 
 /* Log the number of suppressed messages. Call at exit. */
 void log_finish(void);
@@ -45,7 +43,7 @@ void log_finish(void);
 #define log_message(level, ...)                                                                    \
 	do {                                                                                       \
 		if (log_is_on(level))                                                              \
-			log_write((level), __VA_ARGS__);                                           \
+			log_write((level), false, __VA_ARGS__);                                    \
 	} while (0)
 
 /* Log once per call site and process: a cause, not each occurrence. */
@@ -54,7 +52,7 @@ void log_finish(void);
 		static atomic_flag logged_ = ATOMIC_FLAG_INIT;                                     \
 		if (log_is_on(level) &&                                                            \
 		    !atomic_flag_test_and_set_explicit(&logged_, memory_order_relaxed))            \
-			log_write_once((level), __VA_ARGS__);                                      \
+			log_write((level), true, __VA_ARGS__);                                     \
 	} while (0)
 
 #endif

@@ -51,7 +51,7 @@ static void process_log_settings(void)
 	unsigned int changed = config_text_changed(config_get(), ' ', settings, sizeof(settings));
 
 	log_message(LOG_INFO, "peerpin %s, %s; settings other than the defaults: %s",
-		    PACKAGE_VERSION, process_program(), changed ? settings : "none");
+		    PACKAGE_VERSION, system_program(), changed ? settings : "none");
 }
 
 /* Do not serialize the threads here. Both calls may wait for a libc lock, and its holder may

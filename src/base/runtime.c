@@ -54,17 +54,13 @@ static int runtime_open(const char *path)
 	return -EPERM;
 }
 
-int runtime_folder(void)
+int runtime_folder(char *path)
 {
-	char path[RUNTIME_PATH];
+	int saved_errno = errno, folder = -ENOENT;
+	char own[RUNTIME_PATH];
 
-	return runtime_folder_named(path);
-}
-
-int runtime_folder_named(char path[RUNTIME_PATH])
-{
-	int saved_errno = errno;
-	int folder = -ENOENT;
+	if (!path)
+		path = own;
 
 	/* Ignore the environment of a setuid program: its user controls it. */
 	if (getauxval(AT_SECURE))

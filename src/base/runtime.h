@@ -13,12 +13,9 @@
 #include <stdint.h>
 
 /* Open the folder close-on-exec; create it if missing. Return a descriptor, which the caller
- * closes, or -errno. */
-int runtime_folder(void);
-
-/* As runtime_folder(); `path`: name of the folder. */
+ * closes, or -errno. `path`: for its name, RUNTIME_PATH bytes, or NULL. */
 #define RUNTIME_PATH 256
-int runtime_folder_named(char path[RUNTIME_PATH]);
+int runtime_folder(char *path);
 
 /* File names: PROCESS.stats, a statistics segment (report/segment.h); PROCESS.kept.stats if
  * PEERPIN_STATS_FILE could not be written; job.JOB.HOST.lock (job_file.h). */

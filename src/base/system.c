@@ -135,11 +135,6 @@ void *system_find_library(const char *soname)
 	return function ? function(soname, RTLD_LAZY | RTLD_NOLOAD) : NULL;
 }
 
-void *system_own_scope(void)
-{
-	return system_find_library(NULL);
-}
-
 void *system_next(const char *symbol)
 {
 	void *found = system_dlsym(RTLD_NEXT, symbol);

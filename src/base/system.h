@@ -24,11 +24,8 @@ const void *system_libc_dlsym(void);
 bool system_dladdr(const void *address, Dl_info *object);
 
 /* Return a handle of a library if loaded, else NULL. Never close the handle: others hold pointers
- * into the library. */
+ * into the library. Without a name: the program, for look-ups in its scope, in order. */
 void *system_find_library(const char *soname);
-
-/* Return a handle of the program, for look-ups in its scope, in order. */
-void *system_own_scope(void);
 
 /* Return a dynamic linker's function: the definition after this library, or libc's if outside of
  * the program's scope, as libdl may be on an old system. */

@@ -70,7 +70,7 @@ void load_watch_looked_up(void *handle, const char *symbol)
 
 bool load_watch_come_here(void)
 {
-	void *program = system_own_scope();
+	void *program = system_find_library(NULL);
 
 	for (size_t i = 0; program && i < LOADERS; i++) {
 		if (system_dlsym(program, loaders[i].name) != (void *)loaders[i].ours)

@@ -16,6 +16,7 @@
 pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct arena record_arena = ARENA_INITIALIZER(struct record, LIVE_MAX);
 struct arena table_sides = ARENA_INITIALIZER(struct record_side, LIVE_MAX);
+struct arena table_hidden = ARENA_INITIALIZER(struct record_hidden, LIVE_MAX);
 static uint32_t unused; /* first of the list */
 static uint64_t last_id = RECORD_HIDDEN;
 
@@ -125,7 +126,8 @@ static void table_copy_live(uint32_t slot, struct allocation *to)
 	uint64_t event_id = load_acquire(&table_side(slot)->event_id);
 	bool hidden = event_id == RECORD_HIDDEN;
 
-	table_copy(record, load_acquire(hidden ? &table_side(slot)->traits : &record->traits), to);
+	table_copy(record, load_acquire(hidden ? &table_hidden_at(slot)->traits : &record->traits),
+		   to);
 	to->id = load_acquire(&record->generation);
 	to->event_id = event_id ? event_id : to->id;
 	to->hidden = hidden;
@@ -144,6 +146,7 @@ static uint32_t table_take_unused(void)
 	if (!slot)
 		return arena_next(&record_arena);
 	unused = table_side(slot)->next_unused;
+	table_side(slot)->setting = 0;
 	return slot;
 }
 
@@ -153,7 +156,8 @@ static int table_prepare(struct range range)
 {
 	if (!unused && (arena_grow(&record_arena, record_arena.used + 1) ||
 			arena_grow(&details_arena, record_arena.used + 1) ||
-			arena_grow(&table_sides, record_arena.used + 1)))
+			arena_grow(&table_sides, record_arena.used + 1) ||
+			arena_grow(&table_hidden, record_arena.used + 1)))
 		return -ENOMEM;
 	store_release(&lookup_records, (struct record *)record_arena.base);
 	store_release(&lookup_details, (struct details *)details_arena.base);
@@ -161,15 +165,18 @@ static int table_prepare(struct range range)
 }
 
 /* A reader of event_id 0 also sees the end: memory_is_visible(). */
-static void table_clear_side(struct record_side *side)
+static void table_clear_side(uint32_t slot)
 {
-	side->setting = side->sets = 0;
+	struct record_side *side = table_side(slot);
+	struct record_hidden *hidden = table_hidden_at(slot);
+
+	side->sets = 0;
 	if (!load_relaxed(&side->event_id))
 		return;
 	store_release(&side->event_id, 0);
-	store_release(&side->traits, 0);
+	store_release(&hidden->traits, 0);
 	for (unsigned int i = 0; i < MEMORY_USER_WORDS; i++)
-		store_release(&side->user_words[i], 0);
+		store_release(&hidden->user_words[i], 0);
 }
 
 static void table_take_locked(uint32_t slot, struct allocation *taken)
@@ -177,7 +184,7 @@ static void table_take_locked(uint32_t slot, struct allocation *taken)
 	table_copy_live(slot, taken);
 	store_seq_cst(&lookup_record(slot)->generation, taken->id & ~(uint64_t)1);
 	index_unlink(table_range(taken), slot);
-	table_clear_side(table_side(slot));
+	table_clear_side(slot);
 	table_side(slot)->next_unused = unused;
 	unused = slot;
 }

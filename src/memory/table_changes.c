@@ -12,8 +12,8 @@ static bool table_is_hidden(uint32_t slot)
 
 static void table_change_traits(uint32_t slot, uint64_t remove, uint64_t add)
 {
-	_Atomic uint64_t *traits =
-		table_is_hidden(slot) ? &table_side(slot)->traits : &lookup_record(slot)->traits;
+	_Atomic uint64_t *traits = table_is_hidden(slot) ? &table_hidden_at(slot)->traits
+							 : &lookup_record(slot)->traits;
 
 	store_release(traits, (load_acquire(traits) & ~remove) | add);
 }
@@ -24,7 +24,7 @@ void memory_set_user_word(const struct allocation *allocation, unsigned int whic
 
 	pthread_mutex_lock(&table_lock);
 	if (memory_is_live(allocation))
-		store_release(table_is_hidden(slot) ? &table_side(slot)->user_words[which]
+		store_release(table_is_hidden(slot) ? &table_hidden_at(slot)->user_words[which]
 						    : &lookup_record(slot)->user_words[which],
 			      value);
 	pthread_mutex_unlock(&table_lock);
@@ -58,6 +58,7 @@ static void table_move(_Atomic uint64_t *from, _Atomic uint64_t *to, uint64_t le
 bool table_hide(struct allocation *allocation)
 {
 	struct record_side *side = table_side(allocation->slot);
+	struct record_hidden *hidden = table_hidden_at(allocation->slot);
 	struct record *record = lookup_record(allocation->slot);
 	uint64_t traits;
 	bool hides;
@@ -69,10 +70,10 @@ bool table_hide(struct allocation *allocation)
 		if (!allocation->event_id)
 			allocation->event_id = allocation->id;
 		traits = load_acquire(&record->traits);
-		table_move(&record->traits, &side->traits,
+		table_move(&record->traits, &hidden->traits,
 			   (traits & TRAITS_SHOWN_WHILE_HIDDEN) | TRAIT_HIDDEN);
 		for (unsigned int i = 0; i < MEMORY_USER_WORDS; i++)
-			table_move(&record->user_words[i], &side->user_words[i], 0);
+			table_move(&record->user_words[i], &hidden->user_words[i], 0);
 		store_release(&side->event_id, RECORD_HIDDEN);
 	}
 	pthread_mutex_unlock(&table_lock);
@@ -82,6 +83,7 @@ bool table_hide(struct allocation *allocation)
 bool table_show(struct allocation *allocation)
 {
 	struct record_side *side = table_side(allocation->slot);
+	struct record_hidden *hidden = table_hidden_at(allocation->slot);
 	struct record *record = lookup_record(allocation->slot);
 	bool shows;
 
@@ -92,8 +94,8 @@ bool table_show(struct allocation *allocation)
 		allocation->hidden = false;
 		store_release(&side->event_id, allocation->event_id);
 		for (unsigned int i = 0; i < MEMORY_USER_WORDS; i++)
-			table_move(&side->user_words[i], &record->user_words[i], 0);
-		table_move(&side->traits, &record->traits, 0);
+			table_move(&hidden->user_words[i], &record->user_words[i], 0);
+		table_move(&hidden->traits, &record->traits, 0);
 	}
 	pthread_mutex_unlock(&table_lock);
 	return shows;

@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "base/pool.h"
 #include "base/system.h"
-#include "base/text.h"
 #include "registration/topology.h"
 #include "report/statistics.h"
 
@@ -38,16 +37,13 @@ struct adapter *adapter_of(struct ibv_context *context)
 
 void adapter_forget(struct ibv_context *context)
 {
-	struct adapter **link = &adapters, *adapter;
+	struct adapter **link = &adapters, *adapter = adapter_find(context);
 
-	while (*link && (*link)->context != context)
-		link = &(*link)->next;
-	adapter = *link;
 	if (!adapter)
 		return;
 	adapter_await(adapter);
-	for (link = &adapters; *link != adapter; link = &(*link)->next)
-		;
+	while (*link != adapter)
+		link = &(*link)->next;
 	*link = adapter->next;
 	pool_put(&adapter_pool, adapter);
 }
@@ -94,21 +90,6 @@ bool adapter_needs_description(void)
 	return adapter_has_selection() || config_get()->devices;
 }
 
-/* True if `name` is an element of the comma-separated `list`. */
-static bool adapter_is_listed(const char *list, const char *name)
-{
-	size_t length = text_length(name), part;
-
-	while (*list) {
-		for (part = 0; list[part] && list[part] != ','; part++)
-			;
-		if (length && part == length && text_begins(list, name))
-			return true;
-		list += part + (list[part] == ',');
-	}
-	return false;
-}
-
 /* True if an adapter was described, and if PEERPIN_DEVICES names one. Read at exit, when the lock
  * may be held for ever. */
 static _Atomic bool any_described, any_named;
@@ -142,7 +123,7 @@ bool adapter_describe(struct adapter *adapter, int device)
 {
 	bool query_distance = config_get()->domain_policy == DOMAIN_POLICY_NEAR &&
 			      (adapter_gpu_bit(device) & ~adapter->near_known);
-	const char *devices = config_get()->devices;
+	const char *devices = config_get()->devices, *name;
 	bool describe = !adapter->described, excludes = devices && *devices == '^';
 	bool near = true, named = false;
 	uint64_t limit = 0;
@@ -154,10 +135,10 @@ bool adapter_describe(struct adapter *adapter, int device)
 	adapter->users++;
 	pthread_mutex_unlock(&registration_lock);
 	if (describe) {
-		counted_as = statistics_adapter(topology_adapter_name(adapter->context));
+		name = topology_adapter_name(adapter->context);
+		counted_as = statistics_adapter(name);
 		limit = topology_region_limit(adapter->context);
-		named = devices && adapter_is_listed(devices + excludes,
-						     topology_adapter_name(adapter->context));
+		named = devices && *name && config_is_listed(name, devices + excludes);
 	}
 	if (query_distance)
 		near = topology_is_near(adapter->context, device);

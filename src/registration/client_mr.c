@@ -10,8 +10,8 @@
 #include "registration/internal.h"
 #include "report/statistics.h"
 
-#define BUCKETS (1u << 16)
-#define ENTRIES 8 /* 100 000 client MRs: a full bucket for one of 30 000 */
+#define BUCKETS (1u << 17)
+#define ENTRIES 4 /* one cache line */
 
 /* Flag of a key, which is the address of a struct and therefore even: the hold is not stored yet.
  */
@@ -26,24 +26,40 @@ static struct bucket {
 	struct entry entries[ENTRIES];
 } buckets[BUCKETS] __attribute__((aligned(64)));
 
-/* Providers allocate their structs with malloc. Adjacent structs have adjacent buckets, so few
- * client MRs touch little of the table. */
-static struct bucket *client_mr_bucket(const void *key)
-{
-	uintptr_t line = (uintptr_t)key >> 6;
+/* Entries in the second bucket of their key. */
+static _Atomic uint32_t client_mr_displaced;
 
-	return &buckets[(line ^ (line >> 16) * 0x9e3779b1u) % BUCKETS];
+/* Providers allocate their structs with malloc: at least 80 bytes each, so at most 4 begin in 256
+ * bytes. Adjacent blocks have adjacent buckets, so few client MRs touch little of the table. */
+static struct bucket *client_mr_first_bucket(const void *key)
+{
+	uintptr_t block = (uintptr_t)key >> 8;
+
+	return &buckets[(block ^ (block >> 17) * 0x9e3779b1u) % BUCKETS];
 }
 
-static struct entry *client_mr_find(const void *key)
+/* Scattered, because full buckets are adjacent where blocks of two heaps share them. */
+static struct bucket *client_mr_second_bucket(const void *key)
 {
-	struct bucket *bucket = client_mr_bucket(key);
+	return &buckets[((uintptr_t)key * 0x9e3779b97f4a7c15u >> 40) % BUCKETS];
+}
 
+static struct entry *client_mr_find_in(struct bucket *bucket, const void *key)
+{
 	for (unsigned int i = 0; i < ENTRIES; i++) {
 		if (load_acquire(&bucket->entries[i].key) == (uintptr_t)key)
 			return &bucket->entries[i];
 	}
 	return NULL;
+}
+
+static struct entry *client_mr_find(const void *key)
+{
+	struct entry *entry = client_mr_find_in(client_mr_first_bucket(key), key);
+
+	return entry || !load_relaxed(&client_mr_displaced)
+		       ? entry
+		       : client_mr_find_in(client_mr_second_bucket(key), key);
 }
 
 /* A plain store suffices: a client deregisters a client MR once, and its address has no other use
@@ -57,36 +73,45 @@ uint64_t client_mr_remove(const void *key)
 		return 0;
 	hold = load_relaxed(&entry->hold);
 	store_release(&entry->key, 0);
+	if ((uintptr_t)entry / sizeof(struct bucket) !=
+	    (uintptr_t)client_mr_first_bucket(key) / sizeof(struct bucket))
+		subtract_relaxed(&client_mr_displaced, 1);
 	return hold;
+}
+
+static bool client_mr_put_in(struct bucket *bucket, const void *key, uint64_t hold)
+{
+	struct entry *entry = bucket->entries;
+	uintptr_t none;
+
+	for (; entry < bucket->entries + ENTRIES; entry++) {
+		none = 0;
+		if (load_relaxed(&entry->key) ||
+		    !replace_seq_cst(&entry->key, &none, (uintptr_t)key | CLAIMED))
+			continue;
+		store_relaxed(&entry->hold, hold);
+		store_release(&entry->key, (uintptr_t)key);
+		return true;
+	}
+	return false;
 }
 
 bool client_mr_add(const void *key, uint64_t hold)
 {
-	struct bucket *bucket = client_mr_bucket(key);
-	struct entry *free = NULL;
-	uintptr_t other;
+	struct entry *entry = client_mr_find(key);
 
-	for (unsigned int i = ENTRIES; i--;) {
-		other = load_relaxed(&bucket->entries[i].key);
-		/* A change of the client MR, or the provider has reused the address without a
-		 * deregistration that peerpin intercepted. The entry stays: no other thread gets
-		 * it. */
-		if (other == (uintptr_t)key) {
-			holds_drop(exchange_relaxed(&bucket->entries[i].hold, hold));
-			return true;
-		}
-		if (!other)
-			free = &bucket->entries[i];
-	}
-	/* Another thread may take the entry first: then the next one from here, if any. */
-	for (; free && free < bucket->entries + ENTRIES; free++) {
-		other = 0;
-		if (!replace_seq_cst(&free->key, &other, (uintptr_t)key | CLAIMED))
-			continue;
-		store_relaxed(&free->hold, hold);
-		store_release(&free->key, (uintptr_t)key);
+	/* A change of the client MR, or the provider has reused the address without a
+	 * deregistration that peerpin intercepted. The entry stays: no other thread gets it. */
+	if (entry) {
+		holds_drop(exchange_relaxed(&entry->hold, hold));
 		return true;
 	}
+	if (client_mr_put_in(client_mr_first_bucket(key), key, hold))
+		return true;
+	add_relaxed(&client_mr_displaced, 1);
+	if (client_mr_put_in(client_mr_second_bucket(key), key, hold))
+		return true;
+	subtract_relaxed(&client_mr_displaced, 1);
 	return false;
 }
 

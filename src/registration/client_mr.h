@@ -5,8 +5,9 @@
  *
  * Threads add and remove entries of a bucket without a lock: an entry is claimed by its key and
  * gets the hold before other threads can find it. A client that deregisters on another thread has
- * synchronized both threads itself. A client MR that finds its bucket full is not made: its request
- * is forwarded. Any thread; a forked child has a table of its own.
+ * synchronized both threads itself. A key has two buckets; the second is for keys whose first is
+ * full. A client MR that finds both full is not made: its request is forwarded. Any thread; a
+ * forked child has a table of its own.
  */
 #ifndef PEERPIN_REGISTRATION_CLIENT_MR_H
 #define PEERPIN_REGISTRATION_CLIENT_MR_H
@@ -15,7 +16,7 @@
 #include <stdint.h>
 
 /* Add a client MR, which has taken the hold. An older one at the same address is dropped. False:
- * the bucket is full. */
+ * both buckets are full. */
 bool client_mr_add(const void *key, uint64_t hold);
 
 /* Remove the client MR and return its hold; 0: there is none. */

@@ -59,12 +59,17 @@ struct kind {
 enum evidence { EVIDENCE_NONE, EVIDENCE_EXACT, EVIDENCE_CLASS };
 
 struct region {
-	struct region *next_free;
+	union {
+		struct region *next_free;
+		struct region *range_next;  /* equal hash of the base */
+		struct region *ending_next; /* ended: in a list to deregister */
+	};
 	struct domain *domain;		 /* valid until deregistered */
 	struct protection_domain *owner; /* the domain's protection domain */
 	uint64_t base, length;
 	CUcontext context; /* of the region's first allocation, as are `device`, `size` */
 	int device;
+	uint32_t used_at; /* last use known in its GPU's list (holds.h) */
 	uint64_t size;
 	uint64_t background_ns; /* duration of its background registration; 0: synchronous */
 	enum region_state state;
@@ -74,6 +79,7 @@ struct region {
 	bool counted;	    /* part of the pinned bytes */
 	bool evicted;	    /* ended by an eviction */
 	bool freed;	    /* ended by a free */
+	bool evictable;	    /* in its GPU's list */
 	uint8_t failures;   /* failed registrations, temporary errors excluded */
 	struct kind kind;   /* of the allocation registered in the background */
 	unsigned int users; /* threads that use it without the lock, or wait */
@@ -83,11 +89,7 @@ struct region {
 	LIST_HEAD(, region_reference) references;
 	struct region_reference *imported; /* of client MRs without an allocation; NULL: none yet */
 	LIST_ENTRY(region) in_domain;	   /* ended: in the list of retiring regions */
-	struct region *range_next;	   /* equal hash of the base */
-	struct region *ending_next;	   /* in a list to deregister */
 	TAILQ_ENTRY(region) in_gpu;	   /* while READY: in the order of evictions */
-	bool evictable;			   /* in that list */
-	uint32_t used_at;		   /* last use known there (holds.h) */
 };
 
 /* Type-stable: `holds` keeps its value when the struct is reused (holds.h). */

@@ -46,9 +46,9 @@ bool peer_memory_accepts(const struct pin_request *request)
 /* The module that resolves GPU addresses. NULL: none is loaded. */
 static const char *peer_memory_find_module(void)
 {
-	char mode[8];
+	char version[64], mode[8];
 
-	if (sysfs_exists("module/nvidia_peermem/version")) {
+	if (sysfs_read("module/nvidia_peermem/version", version, sizeof(version))) {
 		if (!sysfs_read("module/nvidia_peermem/parameters/persistent_api_support", mode,
 				sizeof(mode)))
 			return "the module is loaded";
@@ -56,8 +56,8 @@ static const char *peer_memory_find_module(void)
 			       ? "nvidia-peermem is loaded, not in its persistent mode"
 			       : "nvidia-peermem is loaded, in its persistent mode";
 	}
-	if (sysfs_exists("module/nv_peer_mem/version") ||
-	    sysfs_exists("kernel/mm/memory_peers/nv_mem/version"))
+	if (sysfs_read("module/nv_peer_mem/version", version, sizeof(version)) ||
+	    sysfs_read("kernel/mm/memory_peers/nv_mem/version", version, sizeof(version)))
 		return "the module is loaded";
 	return NULL;
 }

@@ -21,17 +21,6 @@ static int sysfs_open(const char *name, int flags)
 	return kernel_open(path, flags | O_CLOEXEC, 0);
 }
 
-bool sysfs_exists(const char *name)
-{
-	int saved_errno = errno;
-	int fd = sysfs_open(name, O_PATH);
-
-	if (fd >= 0)
-		kernel_close(fd);
-	errno = saved_errno;
-	return fd >= 0;
-}
-
 bool sysfs_read(const char *name, char *to, size_t size)
 {
 	int saved_errno = errno;

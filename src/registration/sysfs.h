@@ -17,7 +17,6 @@
 /* The folder: /sys; tests set their own. */
 extern const char *topology_sysfs;
 
-bool sysfs_exists(const char *name);
 
 /* Reads the beginning of a file, up to size - 1 bytes, without the final newline, and adds a zero
  * byte. False, and an empty text: unreadable. */

@@ -92,7 +92,7 @@ static bool job_report_file(const char *name, void *argument)
 		return true;
 	if (!kernel_describe(fd, &status) && S_ISREG(status.st_mode) &&
 	    (size_t)status.st_size >= sizeof(*segment))
-		segment = kernel_map_to_read(sizeof(*segment), fd);
+		segment = kernel_map_shared(fd, sizeof(*segment), PROT_READ);
 	kernel_close(fd);
 	if (segment == MAP_FAILED)
 		return true;
@@ -109,7 +109,7 @@ static bool job_report_file(const char *name, void *argument)
 
 void job_each_other(void (*take)(const struct segment *segment, void *argument), void *argument)
 {
-	struct report report = { leads_others ? runtime_folder() : -1, take, argument };
+	struct report report = { leads_others ? runtime_folder(NULL) : -1, take, argument };
 
 	if (report.folder < 0)
 		return;

@@ -53,7 +53,7 @@ static void segment_file_describe(struct segment_header *header)
 	header->clock_ns = statistics_clock();
 	text_copy(header->version, sizeof(header->version), peerpin_version());
 	text_copy(header->host, sizeof(header->host), process_host());
-	text_copy(header->program, sizeof(header->program), process_program());
+	text_copy(header->program, sizeof(header->program), system_program());
 	text_copy(header->job, sizeof(header->job), process_job());
 	config_text_changed(config, '\n', header->settings, sizeof(header->settings));
 	for (size_t i = 0; i < sizeof(header->magic); i++)
@@ -157,7 +157,7 @@ void statistics_begin(void)
 
 	segment_file_describe(&statistics_segment.header);
 	job_file_join();
-	folder = runtime_folder();
+	folder = runtime_folder(NULL);
 	if (folder >= 0)
 		runtime_clean(folder);
 	refused = folder < 0 ? folder : segment_file_begin(folder);
@@ -202,7 +202,7 @@ void statistics_leave(void)
 
 bool statistics_has_file(void)
 {
-	int folder = file_name[0] ? runtime_folder() : -1;
+	int folder = file_name[0] ? runtime_folder(NULL) : -1;
 	struct stat status;
 	bool there;
 
@@ -221,7 +221,7 @@ static int segment_file_take_name(const char *name, const void *own)
 bool statistics_keep_file(char *where, size_t size)
 {
 	char path[RUNTIME_PATH], own[RUNTIME_PATH + sizeof(file_name)];
-	int folder = file_name[0] ? runtime_folder_named(path) : -1;
+	int folder = file_name[0] ? runtime_folder(path) : -1;
 
 	if (folder < 0)
 		return false;
@@ -234,7 +234,7 @@ bool statistics_keep_file(char *where, size_t size)
 
 void statistics_remove_file(void)
 {
-	int folder = file_name[0] ? runtime_folder() : -1;
+	int folder = file_name[0] ? runtime_folder(NULL) : -1;
 
 	if (folder < 0)
 		return;

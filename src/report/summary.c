@@ -41,7 +41,7 @@ static int summary_take_name(const char *name, const void *partial)
 	if (fd < 0)
 		return -1;
 	kernel_close(fd);
-	return kernel_rename(partial, name);
+	return kernel_rename_at(AT_FDCWD, partial, name);
 }
 
 /* Number the name if taken: two processes may use one name. */
@@ -95,10 +95,10 @@ static int summary_write_results(struct output *output, const struct emit_source
 	/* Replace a file for Prometheus: the collector needs the newest. Keep any other existing
 	 * file: a former run's result. */
 	if (!error && prometheus)
-		return kernel_rename(partial, name) ? -errno : 0;
+		return kernel_rename_at(AT_FDCWD, partial, name) ? -errno : 0;
 	if (!error)
 		error = summary_give_name(partial, name);
-	kernel_unlink(partial);
+	kernel_unlink_at(AT_FDCWD, partial);
 	return error;
 }
 

@@ -94,7 +94,7 @@ void trace_begin(void)
 	if (!config_get()->trace_file)
 		return;
 	store_relaxed(&trace_wanted, true);
-	trace_make_plain(process_program(), program, sizeof(program));
+	trace_make_plain(system_program(), program, sizeof(program));
 	if (process_rank() >= 0)
 		system_format(rank, sizeof(rank), "rank %d ", process_rank());
 	refused = trace_add_line(

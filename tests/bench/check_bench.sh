@@ -29,6 +29,15 @@ ends 'hits have something beside them' 0 '"case": ' grep -E '"case": "hit, 64KiB
 	"$folder/results/registration.json"
 ends 'and so has the part of them that is the provider'"'"'s' 0 '"case": ' grep -E "\"case\": \"of these, the provider's struct: calloc and free\".*\"ns\": [0-9.]*[1-9].*\"peer\": \"without peerpin\", \"peer_ns\": [0-9.]*[1-9]" \
 	"$folder/results/registration.json"
+ends 'each thread hits a buffer of its own' 0 '"case": ' grep -E '"case": "hit, 64KiB, own buffer".*"ns": [1-9]' \
+	"$folder/results/registration.json"
+ends 'a free beside hits is beside one without' 0 '"case": ' grep -E \
+	'"case": "cuMemFree, registered, others hit".*"peer": "no thread hits", "peer_ns": [1-9]' "$folder/results/registration.json"
+if grep -q '^#define HAVE_UCX 1' config.h; then
+	ends 'hits are beside the cache of UCX' 0 '"case": ' grep -E \
+		'"case": "hit, 64KiB, beside UCX.s cache", "live": 10000,.*"peer": "UCX [0-9.]*", "peer_ns": [1-9]' \
+		"$folder/results/registration.json"
+fi
 bare=(env PEERPIN_SUMMARY=0 "LD_LIBRARY_PATH=$PWD/src/sim/.libs:$PWD/src/sim/adapter/.libs")
 added=$(grep -c '"case": "cuMem\(Alloc\|Free\) added, .*", "live": 0, "threads": 1, "ns": -\?[0-9.]*, "min_ns": -\?[0-9.]*' "$folder/results/registration.json")
 ends 'what is added to each function is told for each mode, number of domains and pace' 0 '64 rows' echo "$added rows"

@@ -9,19 +9,19 @@ BENCHES = tests/bench/lookup tests/bench/queries tests/bench/registration
 check_PROGRAMS += $(BENCHES)
 tests_bench_lookup_SOURCES = $(bench_sources) tests/bench/lookup.c tests/bench/peer.h \
 	tests/bench/population.h tests/bench/population.c
-tests_bench_lookup_LDADD = tests/unit/libstandin.la src/libcore.la -lpthread -lm
+tests_bench_lookup_LDADD = tests/unit/libstandin.la src/libcore.la -lpthread -ldl -lm
 # For GPU machines too: of the library it has only the reader of symbol tables.
 tests_bench_queries_SOURCES = $(bench_sources) tests/bench/queries.c
 tests_bench_queries_LDADD = src/libcore.la -lpthread -ldl
 # For GPU machines and adapters too: it finds driver and libibverbs at run time.
 tests_bench_registration_SOURCES = $(bench_sources) tests/bench/registration.h tests/bench/registration.c \
-	tests/bench/registration_allocating.c tests/bench/registration_client.c tests/bench/registration_patterns.c \
-	src/base/object.c
+	tests/bench/registration_hits.c tests/bench/registration_allocating.c tests/bench/registration_client.c \
+	tests/bench/registration_patterns.c tests/bench/peer.h src/base/object.c
 tests_bench_registration_CPPFLAGS = $(AM_CPPFLAGS) # an object of its own of base/object.c
 tests_bench_registration_LDADD = -lpthread -ldl -lm
 if HAVE_UCX
 tests_bench_lookup_SOURCES += tests/bench/peer_ucx.c
-tests_bench_lookup_LDADD += -lucs
+tests_bench_registration_SOURCES += tests/bench/peer_ucx.c
 endif
 endif
 EXTRA_DIST += tests/bench/peer_ucx.c

@@ -100,8 +100,10 @@ static void measure_looks(unsigned int threads, void *argument)
 					  .check = check_find,
 					  .context = looks->queries };
 
-	peer = &theirs;
-	snprintf(row.peer, sizeof(row.peer), "%s", PEER_NAME);
+	if (peer_begin()) {
+		peer = &theirs;
+		snprintf(row.peer, sizeof(row.peer), "%s", PEER_NAME);
+	}
 #endif
 	bench_measure(&ours, peer, &row);
 	bench_report(row);
@@ -280,7 +282,8 @@ static void run_part(void *argument)
 	if (has_memory(part) && bench_wants(part->memory_registered))
 		report_bytes(part->memory_registered, population.bytes_registered);
 #ifdef HAVE_UCX
-	peer_make(population.bases, population.sizes, population.keys, population.live);
+	if (peer_begin())
+		peer_make(population.bases, population.sizes, population.keys, population.live);
 #endif
 	if (bench_wants(part->hot))
 		bench_each_threads(measure_looks, &(struct looks){ part->hot, &population.hot });

@@ -3,7 +3,9 @@
  */
 #include "peer.h"
 
+#include <dlfcn.h>
 #include <limits.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <ucs/memory/rcache.h>
 
@@ -23,6 +25,23 @@ struct region {
 };
 
 static ucs_rcache_t *cache;
+static __typeof__(ucs_rcache_create) *create;
+static __typeof__(ucs_rcache_get) *get;
+static __typeof__(ucs_rcache_region_put) *put;
+
+bool peer_begin(void)
+{
+	const char *(*version)(void);
+	void *ucs = dlopen("libucs.so.0", RTLD_NOW), *ucp = dlopen("libucp.so.0", RTLD_NOW);
+
+	if (!ucs || !ucp)
+		return false;
+	create = (__typeof__(create))dlsym(ucs, "ucs_rcache_create");
+	get = (__typeof__(get))dlsym(ucs, "ucs_rcache_get");
+	put = (__typeof__(put))dlsym(ucs, "ucs_rcache_region_put");
+	version = (const char *(*)(void))dlsym(ucp, "ucp_get_version_string");
+	return create && get && put && version && !strcmp(version(), UCX_VERSION);
+}
 
 static ucs_status_t register_region(void *context, ucs_rcache_t *in, void *key,
 				    ucs_rcache_region_t *region, uint16_t flags)
@@ -57,11 +76,11 @@ static inline uint64_t use(uint64_t address, uint64_t length, uint64_t *key)
 	ucs_rcache_region_t *region;
 	uint64_t found;
 
-	if (ucs_rcache_get(cache, (void *)address, length, GET_ALIGNMENT PROT_READ | PROT_WRITE,
-			   key, &region) != UCS_OK)
+	if (get(cache, (void *)address, length, GET_ALIGNMENT PROT_READ | PROT_WRITE, key,
+		&region) != UCS_OK)
 		return 1;
 	found = ((struct region *)region)->key;
-	ucs_rcache_region_put(cache, region);
+	put(cache, region);
 	return found;
 }
 
@@ -77,8 +96,7 @@ void peer_make(const uint64_t *bases, const uint64_t *sizes, uint64_t *keys, uin
 					   .max_size = SIZE_MAX,
 					   .max_unreleased = SIZE_MAX };
 
-	bench_require(ucs_rcache_create(&parameters, "bench", NULL, &cache) == UCS_OK,
-		      "UCX makes no cache");
+	bench_require(create(&parameters, "bench", NULL, &cache) == UCS_OK, "UCX makes no cache");
 	for (uint64_t i = 0; i < count; i++)
 		bench_require(use(bases[i], sizes[i], &keys[i]) == keys[i],
 			      "UCX registers something else");

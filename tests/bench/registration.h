@@ -89,6 +89,10 @@ uint64_t client_statistic(const char *name);
 
 void client_pause(uint64_t microseconds);
 
+/* ---- registration_hits.c ---- */
+
+void run_hits(void);
+
 /* ---- registration_allocating.c: times of cuMemAlloc and cuMemFree ---- */
 
 bool allocating_is_wanted(const char *mode); /* whether any of its rows is selected */

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Random programs against a sequential model: "make check" runs a few seconds' worth of them, "make check-long"
-# LONG_OPERATIONS.
+# LONG_OPERATIONS in one process.
 random_sources = tests/random/source.h tests/random/world.h tests/random/world.c tests/random/adapter.c \
 	tests/random/heap.h tests/random/heap.c tests/random/contexts.c tests/random/kept.c tests/random/subscribers.c \
 	tests/pointer_attributes.h tests/random/steps.h tests/random/steps.c tests/random/steps_requests.c \
@@ -22,9 +22,11 @@ check-units check-threads:
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(SHORT)' check_PROGRAMS='$(SHORT)'
 .PHONY: check-units check-threads
 
+# Eight threads, kept memory, and evictions at a limit of regions; without the worker, which takes most of the time.
 LONG_OPERATIONS = 10000000
+LONG_SETTINGS = PEERPIN_PREREGISTER=off,PEERPIN_KEEP=8M,CHECK_RANDOM_REGIONS=88,CHECK_RANDOM_ADAPTERS=1
 check-long: tests/random/check_random
-	tests/random/check_random --operations $(LONG_OPERATIONS)
+	tests/random/check_random --operations $(LONG_OPERATIONS) --threads 8 --settings $(LONG_SETTINGS)
 .PHONY: check-long
 
 # Operations from bytes: where clang has libFuzzer, "make fuzz" searches for failing bytes, starting

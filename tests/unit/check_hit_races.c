@@ -166,7 +166,7 @@ END_TEST
 
 static uint64_t shared_hold;
 
-/* Takes each entry of the full bucket that becomes free. */
+/* Takes each entry of the full buckets that becomes free. */
 static void *fill_bucket(void *at)
 {
 	while (!over) {
@@ -188,6 +188,7 @@ static void *change_client_mrs(void *bucket)
 START_TEST(a_client_mr_that_changes_in_a_full_bucket_keeps_its_entry)
 {
 	struct sigaction action = { .sa_handler = hold_up };
+	const void *others[(OF_BUCKET + 1) * OF_BUCKET]; /* fill the second buckets */
 	pthread_t changing, filling;
 
 	ck_assert(!sigaction(SIGUSR1, &action, NULL));
@@ -195,6 +196,10 @@ START_TEST(a_client_mr_that_changes_in_a_full_bucket_keeps_its_entry)
 	shared_hold = holds_of((struct region_reference *)region_references.base + 1);
 	for (unsigned int i = 0; i < OF_BUCKET; i++)
 		ck_assert(get(&AT(0)[i], 0));
+	for (unsigned int i = 0; i < (OF_BUCKET + 1) * OF_BUCKET; i++) {
+		others[i] = beside(&AT(0)[i / OF_BUCKET], i % OF_BUCKET);
+		ck_assert(get(others[i], 0));
+	}
 	ck_assert(!pthread_create(&changing, NULL, change_client_mrs, AT(0)));
 	ck_assert(!pthread_create(&filling, NULL, fill_bucket, &AT(0)[OF_BUCKET]));
 	for (unsigned int i = 0; i < SIGNALS && !wrong; i++)
@@ -204,6 +209,8 @@ START_TEST(a_client_mr_that_changes_in_a_full_bucket_keeps_its_entry)
 	ck_assert_uint_eq(wrong, 0);
 	for (unsigned int i = 0; i < OF_BUCKET; i++)
 		ck_assert(registration_drop(&AT(0)[i]));
+	for (unsigned int i = 0; i < (OF_BUCKET + 1) * OF_BUCKET; i++)
+		ck_assert(registration_drop(others[i]));
 	ck_assert_uint_eq(statistics_get(late_deregistrations), 0);
 	ck_assert(evict_all());
 }

@@ -155,7 +155,7 @@ START_TEST(a_free_revokes_only_client_mrs_of_its_allocation)
 }
 END_TEST
 
-/* _i: client MRs at other addresses of the line, which fill the bucket. */
+/* _i: client MRs at other addresses of the block: more than its bucket holds. */
 START_TEST(a_struct_at_a_reused_address_stands_for_the_newer_client_mr_alone)
 {
 	for (unsigned int i = 0; i < 3; i++)
@@ -177,22 +177,31 @@ START_TEST(a_struct_at_a_reused_address_stands_for_the_newer_client_mr_alone)
 }
 END_TEST
 
-START_TEST(a_request_whose_bucket_is_full_is_forwarded_until_there_is_room)
+START_TEST(a_request_whose_buckets_are_full_is_forwarded_until_there_is_room)
 {
+	const void *at[2 * OF_BUCKET], *more;
+
 	prime(0);
-	for (unsigned int times = 0; times < 3; times++) {
-		for (unsigned int i = 0; i < OF_BUCKET; i++)
-			ck_assert_uint_ne(get(&AT(times)[i], 0), 0);
-		ck_assert_uint_eq(get(&AT(times)[OF_BUCKET], 0), 0);
-		ck_assert(!registration_holds(&AT(times)[OF_BUCKET]));
+	for (unsigned int times = 0; times < 2 * OF_BUCKET; times++) {
+		more = &AT(times)[OF_BUCKET];
+		for (unsigned int i = 0; i < OF_BUCKET; i++) {
+			at[i] = &AT(times)[i];
+			at[OF_BUCKET + i] = beside(more, i);
+		}
+		for (unsigned int i = 0; i < 2 * OF_BUCKET; i++)
+			ck_assert_uint_ne(get(at[i], 0), 0);
+		ck_assert_uint_eq(get(more, 0), 0);
+		ck_assert(!registration_holds(more));
 		ck_assert_uint_eq(statistics_get(bypassed_failed), times + 1);
-		drop_it(&AT(times)[times]);
-		ck_assert_uint_ne(hit(&AT(times)[OF_BUCKET], 0), 0);
-		ck_assert(!evict_all());
-		for (unsigned int i = 0; i <= OF_BUCKET; i++)
-			ck_assert_int_eq(registration_drop(&AT(times)[i]), i != times);
+		drop_it((void *)at[times]);
+		ck_assert_uint_ne(hit(more, 0), 0);
+		ck_assert(registration_holds(more) && !evict_all());
+		drop_it((void *)more);
+		for (unsigned int i = 0; i < 2 * OF_BUCKET; i++)
+			ck_assert_int_eq(registration_drop(at[i]), i != times);
+		ck_assert(evict_all());
+		prime(0);
 	}
-	ck_assert(evict_all());
 }
 END_TEST
 
@@ -241,6 +250,26 @@ START_TEST(a_closing_protection_domain_keeps_held_regions_and_serves_no_hit)
 }
 END_TEST
 
+/* The first request counts the region as used, and is evidence for background registration. */
+START_TEST(a_client_s_first_request_in_a_domain_is_no_hit_though_the_region_is_registered)
+{
+	struct ibv_pd second = { .context = DEVICE, .handle = 2 };
+	struct registration_keys keys;
+
+	registration_pd_opened(&second);
+	begin(buffer(0), BLOCK);
+	prime(0);
+	ck_assert_uint_ne(get_in(&second, AT(0), buffer(0), BLOCK), 0);
+	begin(buffer(1), BLOCK);
+	ck_assert_uint_eq(standin_registered(), 4);
+	prime(1);
+	ck_assert(!hit_in(&second, AT(1), buffer(1), BLOCK, &keys));
+	ck_assert_uint_ne(get_in(&second, AT(1), buffer(1), BLOCK), 0);
+	ck_assert(hit_in(&second, AT(2), buffer(1), BLOCK, &keys));
+	ck_assert_uint_eq(standin_registered(), 4);
+}
+END_TEST
+
 START_TEST(unique_keys_are_never_held_twice)
 {
 	prime(0);
@@ -254,7 +283,7 @@ END_TEST
 /* In the child, without the lock, which another thread of the parent may have. */
 static bool child_knows_them(void)
 {
-	for (unsigned int i = 0; i < OF_BUCKET; i++) {
+	for (unsigned int i = 0; i < 2 * OF_BUCKET; i++) {
 		if (!registration_holds(&AT(0)[i]) || !registration_drop(&AT(0)[i]) ||
 		    registration_drop(&AT(0)[i]))
 			return false;
@@ -267,7 +296,7 @@ START_TEST(a_forked_child_has_the_client_mrs_of_its_parent)
 	int status;
 	pid_t child;
 
-	for (unsigned int i = 0; i < OF_BUCKET; i++)
+	for (unsigned int i = 0; i < 2 * OF_BUCKET; i++)
 		ck_assert_uint_ne(get(&AT(0)[i], 0), 0);
 	pthread_mutex_lock(&registration_lock);
 	child = fork();
@@ -276,7 +305,7 @@ START_TEST(a_forked_child_has_the_client_mrs_of_its_parent)
 	pthread_mutex_unlock(&registration_lock);
 	ck_assert_int_eq(waitpid(child, &status, 0), child);
 	ck_assert_int_eq(status, 0);
-	for (unsigned int i = 0; i < OF_BUCKET; i++)
+	for (unsigned int i = 0; i < 2 * OF_BUCKET; i++)
 		drop_it(&AT(0)[i]);
 }
 END_TEST
@@ -286,6 +315,7 @@ int main(void)
 	Suite *suite = suite_create("hits");
 	TCase *hits = tcase_create("hits");
 	TCase *blocks = tcase_create("blocks");
+	TCase *sync = tcase_create("sync");
 	TCase *unique = tcase_create("unique keys");
 
 	tcase_add_checked_fixture(hits, set_up_with_pin_limit, NULL);
@@ -297,8 +327,8 @@ int main(void)
 	tcase_add_test(hits, a_hit_of_any_thread_counts_as_a_use);
 	tcase_add_test(hits, a_free_revokes_client_mrs_and_their_deregistration_is_late);
 	tcase_add_loop_test(hits, a_struct_at_a_reused_address_stands_for_the_newer_client_mr_alone,
-			    0, OF_BUCKET);
-	tcase_add_test(hits, a_request_whose_bucket_is_full_is_forwarded_until_there_is_room);
+			    0, 2 * OF_BUCKET);
+	tcase_add_test(hits, a_request_whose_buckets_are_full_is_forwarded_until_there_is_room);
 	tcase_add_test(
 		hits,
 		an_imported_client_mr_keeps_its_region_until_it_is_dropped_or_the_memory_freed);
@@ -308,6 +338,11 @@ int main(void)
 	tcase_add_checked_fixture(blocks, set_up_blocks, NULL);
 	tcase_add_test(blocks, a_free_revokes_only_client_mrs_of_its_allocation);
 	suite_add_tcase(suite, blocks);
+	tcase_add_checked_fixture(sync, set_up_sync, NULL);
+	tcase_add_test(
+		sync,
+		a_client_s_first_request_in_a_domain_is_no_hit_though_the_region_is_registered);
+	suite_add_tcase(suite, sync);
 	tcase_add_checked_fixture(unique, set_up_unique_keys, NULL);
 	tcase_add_test(unique, unique_keys_are_never_held_twice);
 	suite_add_tcase(suite, unique);

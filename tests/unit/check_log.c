@@ -19,6 +19,7 @@
 #include "base/process.h"
 #include "base/runtime.h"
 #include "job_fixture.h"
+#include "base/system.h"
 
 #define RANKS 4
 
@@ -245,7 +246,7 @@ TEST(log, the_file_comes_with_the_first_message_and_is_private)
 	umask(0);
 	config_get();
 	log_message(LOG_DEBUG, "not asked for");
-	snprintf(output, sizeof(output), "%s/log.%s", folder, process_program());
+	snprintf(output, sizeof(output), "%s/log.%s", folder, system_program());
 	ck_assert(!exists(output));
 	log_message(LOG_INFO, "first");
 	ck_assert_int_eq(stat(output, &what), 0);
@@ -550,7 +551,7 @@ TEST(log, in_files_each_rank_has_its_own)
 /* Stores the name of the runtime folder in `path` and returns 0; negative: no folder. */
 static int find_folder(char path[256])
 {
-	int folder = runtime_folder();
+	int folder = runtime_folder(NULL);
 	char link[64];
 	ssize_t length;
 
@@ -634,7 +635,7 @@ TEST(log, what_a_former_job_of_that_name_said_is_forgotten)
 
 static void clean(void)
 {
-	int runtime = runtime_folder();
+	int runtime = runtime_folder(NULL);
 
 	ck_assert_int_ge(runtime, 0);
 	runtime_clean(runtime);
@@ -671,7 +672,7 @@ TEST(log, a_rank_does_not_join_by_a_removed_file)
 	char byte = 0;
 
 	be_rank_of("f1");
-	ck_assert_int_eq(pipe(locked) | close(runtime_folder()), 0);
+	ck_assert_int_eq(pipe(locked) | close(runtime_folder(NULL)), 0);
 	if (!fork()) {
 		fd = open(lock_file("f1"), O_RDWR | O_CREAT, 0600);
 		if (fcntl(fd, F_SETLK, &lock) || write(locked[1], &byte, 1) != 1)

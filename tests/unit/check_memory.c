@@ -387,4 +387,23 @@ TEST(memory, sync_memops_is_set_once_and_not_at_allocation)
 	ck_assert_uint_eq(standin_sync_memops(), 1);
 }
 
+TEST(memory, sync_memops_of_memory_in_a_reused_record_is_known)
+{
+	struct allocation found;
+
+	for (unsigned int i = 0; i < 4; i++)
+		begin(HOME + i * 8192, 5000, FIRST);
+	for (unsigned int i = 0; i < 4; i++) {
+		ck_assert(memory_freeing(FREE_DEVICE, HOME + i * 8192, &found));
+		standin_free(HOME + i * 8192);
+	}
+	for (unsigned int i = 0; i < 4; i++) {
+		begin(HOME + i * 8192, 5000, FIRST);
+		ck_assert(memory_find(HOME + i * 8192, &found));
+		memory_used_by_adapter(&found);
+		ck_assert(memory_find(HOME + i * 8192, &found));
+		ck_assert(found.sync && found.sync_known);
+	}
+}
+
 SUITE("memory")

@@ -12,6 +12,7 @@ UNIT_CHECKS = \
 	tests/unit/check_exports \
 	tests/unit/check_identity \
 	tests/unit/check_hit_races \
+	tests/unit/check_hit_steps \
 	tests/unit/check_hits \
 	tests/unit/check_job \
 	tests/unit/check_hidden \

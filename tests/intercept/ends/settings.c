@@ -260,6 +260,7 @@ const struct test setting_tests[] = {
 	TEST(domains_are_learned, 1, TWO),
 	TEST(domains_are_learned_on_the_named_adapter, 0, TWO "PEERPIN_DEVICES=sim1"),
 	TEST(domains_are_learned_on_the_named_adapter, 0, TWO "PEERPIN_DEVICES=^sim0"),
+	TEST(domains_are_learned_on_the_named_adapter, 0, TWO "PEERPIN_DEVICES=other,*1"),
 	TEST(sync_registers_in_the_allocation, 0, "PEERPIN_PREREGISTER=sync"),
 	TEST(off_registers_synchronously, 0, "PEERPIN_PREREGISTER=off"),
 	TEST(scratch_is_registered_in_the_background, 0, "PEERPIN_PREREGISTER=auto"),
