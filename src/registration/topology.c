@@ -160,7 +160,7 @@ static bool topology_is_software(const char *name)
 {
 	char path[SYSFS_NAME_MAX];
 
-	return *name && sysfs_exists("class") && !topology_find_adapter(name, path);
+	return *name && sysfs_resolve("class", path) && !topology_find_adapter(name, path);
 }
 
 const char *topology_path(struct ibv_context *context, int device)

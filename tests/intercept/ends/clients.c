@@ -156,26 +156,26 @@ static void libfabric_may_bypass_the_wrapper(unsigned int unused)
 	two_parts(1);
 }
 
-#define TEST(name, variant, settings)                                                              \
+#define SHARED(name, variant, settings)                                                            \
 	{                                                                                          \
 		name, #name, variant, "PEERPIN_PREREGISTER=off" settings, 0, 0                     \
 	}
 
 const struct test client_tests[] = {
-	TEST(each_key_has_one_holder, 0, ""),
-	TEST(each_key_has_one_holder, 1, " PEERPIN_UNIQUE_KEYS=yes"),
-	TEST(libfabric_beside_another_client, 0, ""),
-	TEST(libfabric_beside_another_client, 1, ""),
-	TEST(libfabric_has_each_key_once, FABRIC, ""),
-	TEST(libfabric_has_each_key_once, MPI_FABRIC, ""),
-	TEST(libfabric_has_each_key_once, PLUGIN, ""),
-	TEST(libfabric_has_each_key_once, NAME, ""),
-	TEST(libfabric_may_share_keys, 0, " PEERPIN_UNIQUE_KEYS=no"),
-	TEST(each_client_has_its_own, 0, ""),
-	TEST(a_client_may_look_it_up, 0, ""),
-	TEST(a_client_may_look_it_up, 1, ""),
-	TEST(unidentified_callers_are_cautious, 0, ""),
-	TEST(unidentified_callers_are_cautious, 1, ""),
-	TEST(libfabric_may_bypass_the_wrapper, 0, ""),
+	SHARED(each_key_has_one_holder, 0, ""),
+	SHARED(each_key_has_one_holder, 1, " PEERPIN_UNIQUE_KEYS=yes"),
+	SHARED(libfabric_beside_another_client, 0, ""),
+	SHARED(libfabric_beside_another_client, 1, ""),
+	SHARED(libfabric_has_each_key_once, FABRIC, ""),
+	SHARED(libfabric_has_each_key_once, MPI_FABRIC, ""),
+	SHARED(libfabric_has_each_key_once, PLUGIN, ""),
+	SHARED(libfabric_has_each_key_once, NAME, ""),
+	SHARED(libfabric_may_share_keys, 0, " PEERPIN_UNIQUE_KEYS=no"),
+	SHARED(each_client_has_its_own, 0, ""),
+	SHARED(a_client_may_look_it_up, 0, ""),
+	SHARED(a_client_may_look_it_up, 1, ""),
+	SHARED(unidentified_callers_are_cautious, 0, ""),
+	SHARED(unidentified_callers_are_cautious, 1, ""),
+	SHARED(libfabric_may_bypass_the_wrapper, 0, ""),
 	{ .name = NULL },
 };
