@@ -46,6 +46,7 @@ int main(void)
 	suite_add_tcase(suite, captures_tests());
 	suite_add_tcase(suite, imports_tests());
 	suite_add_tcase(suite, contexts_tests());
+	suite_add_tcase(suite, modules_tests());
 	suite_add_tcase(suite, proc_address_tests());
 	runner = srunner_create(suite);
 	srunner_set_fork_status(runner, CK_NOFORK);

@@ -192,6 +192,49 @@ START_TEST(a_destroyed_context_stays_current_to_other_threads_and_is_of_no_use_t
 }
 END_TEST
 
+START_TEST(each_context_has_an_id_of_its_own)
+{
+	unsigned long long one_id = 0, other_id = 0, current_id = 0;
+	CUcontext one, other;
+
+	ck_cuda(driver.cuCtxCreate_v2(&one, 0, device));
+	ck_cuda(driver.cuCtxCreate_v2(&other, 0, device));
+	ck_cuda(driver.cuCtxGetId(one, &one_id));
+	ck_cuda(driver.cuCtxGetId(other, &other_id));
+	ck_cuda(driver.cuCtxGetId(NULL, &current_id));
+	ck_assert_uint_eq(current_id, other_id);
+	ck_assert_uint_ne(one_id, other_id);
+	ck_assert_int_eq(driver.cuCtxGetId(one, NULL), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(driver.cuCtxDestroy_v2(other));
+	ck_cuda(driver.cuCtxDestroy_v2(one));
+	ck_cuda(driver.cuCtxCreate_v2(&one, 0, device));
+	current_id = 0;
+	ck_cuda(driver.cuCtxGetId(one, &current_id));
+	ck_assert_uint_ne(current_id, one_id);
+	ck_assert_uint_ne(current_id, other_id);
+	ck_cuda(driver.cuCtxDestroy_v2(one));
+}
+END_TEST
+
+static void *ask_for_id(void *result)
+{
+	unsigned long long id;
+
+	*(CUresult *)result = driver.cuCtxGetId(NULL, &id);
+	return NULL;
+}
+
+START_TEST(without_a_context_there_is_no_id)
+{
+	CUresult result = CUDA_SUCCESS;
+	pthread_t thread;
+
+	ck_assert_int_eq(pthread_create(&thread, NULL, ask_for_id, &result), 0);
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	ck_assert_int_eq(result, CUDA_ERROR_INVALID_CONTEXT);
+}
+END_TEST
+
 TCase *contexts_tests(void)
 {
 	TCase *tests = tcase_create("contexts");
@@ -206,5 +249,7 @@ TCase *contexts_tests(void)
 	tcase_add_test(tests, each_thread_has_a_stack_of_contexts);
 	tcase_add_test(tests,
 		       a_destroyed_context_stays_current_to_other_threads_and_is_of_no_use_to_them);
+	tcase_add_test(tests, each_context_has_an_id_of_its_own);
+	tcase_add_test(tests, without_a_context_there_is_no_id);
 	return tests;
 }

@@ -6,6 +6,7 @@
 #include "driver.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static int attribute(CUdevice_attribute which)
 {
@@ -58,6 +59,27 @@ START_TEST(a_device_s_address_on_the_bus_is_the_one_of_its_attributes)
 }
 END_TEST
 
+START_TEST(a_device_is_found_by_its_address_on_the_bus)
+{
+	CUdevice found = 99;
+	char id[32] = "";
+
+	ck_cuda(driver.cuDeviceGetPCIBusId(id, sizeof(id), device));
+	ck_cuda(driver.cuDeviceGetByPCIBusId(&found, id));
+	ck_assert_int_eq(found, device);
+	*strchr(id, '.') = '\0'; /* the function may be left out */
+	found = 99;
+	ck_cuda(driver.cuDeviceGetByPCIBusId(&found, id));
+	ck_assert_int_eq(found, device);
+	ck_assert_int_eq(driver.cuDeviceGetByPCIBusId(NULL, id), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(driver.cuDeviceGetByPCIBusId(&found, NULL), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_ne(driver.cuDeviceGetByPCIBusId(&found, "no address"), CUDA_SUCCESS);
+	/* Bus 0 has no GPU: the host bridge is there. */
+	ck_assert_int_eq(driver.cuDeviceGetByPCIBusId(&found, "0000:00:00.0"),
+			 CUDA_ERROR_INVALID_DEVICE);
+}
+END_TEST
+
 START_TEST(the_compute_capability_is_the_one_of_its_attributes)
 {
 	int major = -1, minor = -1;
@@ -103,6 +125,7 @@ TCase *devices_tests(void)
 	tcase_add_test(tests, the_driver_can_be_initialised_again);
 	tcase_add_test(tests, devices_are_numbered_from_0_to_their_count);
 	tcase_add_test(tests, a_device_s_address_on_the_bus_is_the_one_of_its_attributes);
+	tcase_add_test(tests, a_device_is_found_by_its_address_on_the_bus);
 	tcase_add_test(tests, the_compute_capability_is_the_one_of_its_attributes);
 	tcase_add_test(tests, memory_of_a_device_that_can_do_rdma_is_capable_of_it);
 	tcase_add_test(tests, no_more_memory_is_free_than_the_device_has);

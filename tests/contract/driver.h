@@ -62,6 +62,7 @@ struct attributes attributes_of(CUdeviceptr address);
 /* A process forked before cuInit: it allocates, exports, and exits with this one. */
 struct exporter {
 	CUipcMemHandle handle;
+	CUipcEventHandle event;
 	CUdeviceptr address;
 	bool works;
 };
@@ -75,6 +76,7 @@ TCase *host_tests(void);
 TCase *imports_tests(void);
 TCase *mappings_tests(void);
 TCase *memory_tests(void);
+TCase *modules_tests(void);
 TCase *pointers_tests(void);
 TCase *pools_tests(void);
 TCase *proc_address_tests(void);

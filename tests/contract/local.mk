@@ -11,7 +11,7 @@ endif
 endif
 tests_contract_check_driver_SOURCES = tests/contract/check_driver.c tests/contract/driver.h tests/contract/driver.c \
 	tests/contract/contexts.c tests/contract/devices.c tests/contract/host.c tests/contract/memory.c \
-	tests/contract/captures.c tests/contract/imports.c tests/contract/mappings.c tests/contract/pools.c \
+	tests/contract/captures.c tests/contract/imports.c tests/contract/mappings.c tests/contract/modules.c tests/contract/pools.c \
 	tests/contract/pointers.c tests/contract/queries.c tests/contract/query_threads.c tests/contract/proc_address.c tests/contract/streams.c
 tests_contract_check_driver_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_contract_check_driver_LDADD = $(CHECK_STATIC_LIBS) -lpthread -ldl

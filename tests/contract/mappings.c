@@ -2,6 +2,7 @@
 /* mappings.c -- physical memory at reserved addresses */
 #include "driver.h"
 
+#include <string.h>
 #include <unistd.h>
 
 #define UNITS 8
@@ -259,6 +260,30 @@ START_TEST(imported_memory_and_memory_made_without_the_flag_are_not_for_adapters
 }
 END_TEST
 
+START_TEST(a_handle_returns_the_properties_that_it_was_made_with)
+{
+	CUmemGenericAllocationHandle handle = make(1, &capable), without = make(1, &plain);
+	CUmemAllocationProp got;
+
+	memset(&got, 0x55, sizeof(got));
+	ck_cuda(driver.cuMemGetAllocationPropertiesFromHandle(&got, handle));
+	ck_assert_int_eq(got.type, CU_MEM_ALLOCATION_TYPE_PINNED);
+	ck_assert_int_eq(got.requestedHandleTypes, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+	ck_assert_int_eq(got.location.type, CU_MEM_LOCATION_TYPE_DEVICE);
+	ck_assert_int_eq(got.location.id, device);
+	ck_assert_uint_eq(got.allocFlags.gpuDirectRDMACapable, 1);
+	ck_cuda(driver.cuMemGetAllocationPropertiesFromHandle(&got, without));
+	ck_assert_int_eq(got.requestedHandleTypes, CU_MEM_HANDLE_TYPE_NONE);
+	ck_assert_uint_eq(got.allocFlags.gpuDirectRDMACapable, 0);
+	ck_assert_int_eq(driver.cuMemGetAllocationPropertiesFromHandle(NULL, handle),
+			 CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(driver.cuMemGetAllocationPropertiesFromHandle(&got, 0),
+			 CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(driver.cuMemRelease(handle));
+	ck_cuda(driver.cuMemRelease(without));
+}
+END_TEST
+
 START_TEST(mappings_outlive_contexts)
 {
 	CUcontext other;
@@ -321,6 +346,7 @@ TCase *mappings_tests(void)
 	tcase_add_test(tests, the_handle_of_a_mapping_is_given_out_again_and_counted);
 	tcase_add_test(tests,
 		       imported_memory_and_memory_made_without_the_flag_are_not_for_adapters);
+	tcase_add_test(tests, a_handle_returns_the_properties_that_it_was_made_with);
 	tcase_add_test(tests, mappings_outlive_contexts);
 	tcase_add_test(tests, one_dmabuf_may_reach_over_adjacent_mappings_but_not_into_a_hole);
 	tcase_add_test(tests, memory_is_mapped_as_a_whole_and_to_free_addresses);

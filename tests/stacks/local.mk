@@ -7,6 +7,13 @@ EXTRA_DIST += tests/stacks/run tests/stacks/inside tests/stacks/rows tests/stack
 TESTS += tests/stacks/check_stacks.sh tests/stacks/check_ends.sh tests/stacks/check_patterns.sh \
 	tests/stacks/check_witness.sh tests/stacks/check_worth.sh
 
+# The simulated driver with the entries of drivers 575 and newer.
+check_LTLIBRARIES += tests/stacks/newer/libcuda.la
+tests_stacks_newer_libcuda_la_SOURCES = src/sim/entries_x86_64.S
+tests_stacks_newer_libcuda_la_CPPFLAGS = $(AM_CPPFLAGS) -DSIM_NEWER_ENTRIES
+tests_stacks_newer_libcuda_la_LDFLAGS = $(sim_ldflags) -rpath /nowhere
+tests_stacks_newer_libcuda_la_LIBADD = $(sim_libadd)
+
 EXTRA_LTLIBRARIES += tests/stacks/verbs_witness.la
 # A sanitizer has an allocator of its own.
 if SANITIZER
