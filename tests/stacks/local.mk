@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Third-party programs over real verbs: tests/stacks/run. Not in "make" and "make check", since they need MPI and
 # verbs; check_*.sh test the parts without an adapter.
+EXTRA_DIST += tests/stacks/ucx/build tests/stacks/ucx/runtime.c tests/stacks/ucx/nvml.h tests/stacks/ucx/nvml.c \
+	tests/stacks/ucx/peer_memory.c
 EXTRA_DIST += tests/stacks/run tests/stacks/inside tests/stacks/rows tests/stacks/judge tests/stacks/check_stacks.sh \
 	tests/stacks/check_ends.sh tests/stacks/check_patterns.sh tests/stacks/check_witness.sh \
 	tests/stacks/check_worth.sh tests/stacks/onesided.c
@@ -71,7 +73,7 @@ endif
 endif
 
 # A row without a built program is skipped, with that reason.
-stacks_programs = tests/stacks/gpu_buffers.la
+stacks_programs = tests/stacks/gpu_buffers.la tests/stacks/newer/libcuda.la
 if HAVE_VERBS
 stacks_programs += tests/stacks/verbs_witness.la
 endif
