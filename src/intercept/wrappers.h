@@ -42,7 +42,7 @@ static inline bool wrapper_reuse(const struct keep_request *request, CUdeviceptr
 	return true;
 }
 
-/* The result of `call`, which allocates `bytes` on the device (KEEP_CURRENT, KEEP_HOST). While it
+/* The result of `call`, which allocates `bytes` on the device (an ordinal, or KEEP_*). While it
  * fails for want of memory, and memory is kept there, release memory and repeat the call. */
 #define WRAPPER_RETRY(device, bytes, call)                                                         \
 	({                                                                                         \

@@ -50,8 +50,9 @@ bool keep_has_begun(void)
 
 void keep_end(void)
 {
-	int on = KEEP_ON;
+	int undecided = KEEP_UNDECIDED, on = KEEP_ON;
 
+	replace_seq_cst(&keep_mode, &undecided, KEEP_OFF);
 	replace_seq_cst(&keep_mode, &on, KEEP_ENDED);
 }
 
@@ -263,6 +264,8 @@ uint64_t keep_free_bytes(void)
 
 bool keep_release(int device, uint64_t bytes)
 {
+	if (device == KEEP_POOL && keep_release(KEEP_CURRENT, bytes))
+		return true;
 	if (device == KEEP_CURRENT)
 		device = keep_current_device();
 	return device != KEEP_CURRENT && kept_release(device, bytes);

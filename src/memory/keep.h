@@ -97,6 +97,7 @@ uint64_t keep_free_bytes(void);
 #define KEEP_CURRENT (-1) /* the current context's device */
 #define KEEP_HOST    (-2) /* host memory */
 #define KEEP_ANY     (-3) /* all devices, and the host */
+#define KEEP_POOL    (-4) /* the current device, then all: the driver does not report a pool's */
 bool keep_release(int device, uint64_t bytes);
 
 /* Nothing is kept: wait for memory that other threads are releasing. `ended`:

@@ -26,6 +26,7 @@ struct entry {
 	struct entry *next_free;
 	struct kept kept;
 	LIST_ENTRY(entry) in_bucket;
+	LIST_ENTRY(entry) in_class;
 	TAILQ_ENTRY(entry) in_list; /* of the device; or releasing */
 };
 
@@ -41,9 +42,10 @@ _Atomic uint64_t keep_releases_ended;
 static __thread unsigned int own_releases __attribute__((tls_model("initial-exec")));
 
 static struct list {
-	struct entries entries;	 /* the least recently kept first; set up by the first one */
-	uint64_t bytes;		 /* as the driver counts them */
-	_Atomic uint64_t blocks; /* of them, bytes in blocks of their own */
+	struct entries entries;		/* the least recently kept first; set up by the first one */
+	LIST_HEAD(, entry) classes[64]; /* by the logarithm of the size */
+	uint64_t bytes;			/* as the driver counts them */
+	_Atomic uint64_t blocks;	/* of them, bytes in blocks of their own */
 } lists[HOST + 1];
 
 /* Higher ordinals share the last list of a device. */
@@ -112,6 +114,7 @@ static void kept_count_peaks(void)
 static void kept_unlink(struct entry *entry)
 {
 	LIST_REMOVE(entry, in_bucket);
+	LIST_REMOVE(entry, in_class);
 	TAILQ_REMOVE(&lists[kept_list_number(&entry->kept.allocation)].entries, entry, in_list);
 	kept_count(entry, false);
 }
@@ -129,6 +132,8 @@ bool kept_add(const struct kept *kept)
 			TAILQ_INIT(&list->entries);
 		LIST_INSERT_HEAD(&buckets[kept_bucket(kept->allocation.context, &kept->request)],
 				 entry, in_bucket);
+		LIST_INSERT_HEAD(&list->classes[63 - __builtin_clzll(kept->allocation.size)], entry,
+				 in_class);
 		TAILQ_INSERT_TAIL(&list->entries, entry, in_list);
 		kept_count(entry, true);
 	}
@@ -156,10 +161,16 @@ bool kept_take(CUcontext context, const struct keep_request *request, struct kep
 
 /* ---- releases ---- */
 
-/* A free in relaxed mode disturbs no capture of another thread (measured). */
+/* In the memory's context: the driver frees nothing while a destroyed context is current, and UCX's
+ * hook queries the range first, which needs the context. A free in relaxed mode disturbs no capture
+ * of another thread (measured). */
 static void kept_free(const struct kept *kept)
 {
+	const struct driver_calls *driver = driver_calls();
 	const struct allocation *allocation = &kept->allocation;
+	CUcontext context = allocation->context;
+	bool entered =
+		driver->cuCtxPushCurrent_v2 && driver->cuCtxPushCurrent_v2(context) == CUDA_SUCCESS;
 	CUstreamCaptureMode mode;
 	bool relaxed = driver_relax_capture(&mode);
 	CUresult result = allocation->kind == ALLOCATION_HOST
@@ -167,6 +178,8 @@ static void kept_free(const struct kept *kept)
 				  : kept->target.device(allocation->base);
 
 	driver_restore_capture(relaxed, &mode);
+	if (entered)
+		driver->cuCtxPopCurrent_v2(&context);
 	statistics_count(kept_released);
 	if (result != CUDA_SUCCESS)
 		log_once(LOG_WARN,
@@ -203,27 +216,43 @@ struct choice {
 	unsigned int from, to; /* lists; `to` excluded */
 	CUcontext context;     /* NULL: of any context */
 	uint64_t above;	       /* only while the list has more bytes */
-	bool largest;	       /* first; else the least recently kept */
+	bool largest;	       /* first, of any context; else the least recently kept */
 };
+
+/* Thousands may have to go, one after the other: look at few of a class. The list is not empty. */
+static struct entry *kept_find_largest(const struct list *list)
+{
+	unsigned int class = 63, left = 64;
+	struct entry *entry, *best;
+
+	while (!LIST_FIRST(&list->classes[class]))
+		class --;
+	best = LIST_FIRST(&list->classes[class]);
+	LIST_FOREACH(entry, &list->classes[class], in_class) {
+		if (entry->kept.allocation.size > best->kept.allocation.size)
+			best = entry;
+		if (!--left)
+			break;
+	}
+	return best;
+}
 
 /* With the lock held. */
 static struct entry *kept_choose(const struct choice *choice)
 {
-	struct entry *entry, *best = NULL;
+	struct entry *entry = NULL;
 
-	for (unsigned int i = choice->from; i < choice->to && !best; i++) {
+	for (unsigned int i = choice->from; i < choice->to && !entry; i++) {
 		if (lists[i].bytes <= choice->above)
 			continue;
+		if (choice->largest)
+			return kept_find_largest(&lists[i]);
 		TAILQ_FOREACH(entry, &lists[i].entries, in_list) {
-			if ((!choice->context ||
-			     entry->kept.allocation.context == choice->context) &&
-			    (!best || entry->kept.allocation.size > best->kept.allocation.size))
-				best = entry;
-			if (best && !choice->largest)
+			if (!choice->context || entry->kept.allocation.context == choice->context)
 				break;
 		}
 	}
-	return best;
+	return entry;
 }
 
 /* Release one entry. Returns its bytes; 0: there is none. */
@@ -288,8 +317,8 @@ bool kept_release(int device, uint64_t bytes)
 	struct choice choice = { list, list + 1, .largest = true };
 	uint64_t released = 0, one;
 
-	if (device == KEEP_ANY)
-		choice = (struct choice){ 0, HOST + 1, .largest = true };
+	if (device == KEEP_ANY || device == KEEP_POOL)
+		choice = (struct choice){ 0, HOST + (device == KEEP_ANY), .largest = true };
 	do
 		released += one = kept_release_one(&choice);
 	while (one && released < bytes);
@@ -329,12 +358,13 @@ uint64_t kept_block_bytes(int device)
 	return device < 0 || device >= DEVICES_MAX ? 0 : load_relaxed(&lists[device].blocks);
 }
 
+/* Hooks in the driver's free (UCX) query the memory that this thread is releasing. */
 bool kept_is_releasing(uint64_t address)
 {
 	struct allocation released;
 	struct entry *entry;
 
-	if (!load_seq_cst(&releases))
+	if (own_releases || !load_seq_cst(&releases))
 		return false;
 	pthread_mutex_lock(&kept_lock);
 	TAILQ_FOREACH(entry, &releasing, in_list) {

@@ -35,7 +35,7 @@ bool kept_is_within_limit(const struct allocation *allocation);
 void kept_apply_limit(const struct allocation *allocation);
 
 /* Release at least `bytes`, the largest allocations first, from the device (ordinal; KEEP_HOST:
- * from the host; KEEP_ANY). False: nothing was kept there. */
+ * from the host; KEEP_ANY; KEEP_POOL: from any device). False: nothing was kept there. */
 bool kept_release(int device, uint64_t bytes);
 
 /* Wait until no other thread is releasing memory of the context; NULL: until a thread has released
@@ -45,8 +45,8 @@ void kept_await_releases(CUcontext context);
 /* Bytes of the driver's blocks that are kept on the device. */
 uint64_t kept_block_bytes(int device);
 
-/* True while an allocation that contains the address is being released: its record has ended, and
- * the driver still has it. */
+/* True while another thread is releasing an allocation that contains the address: its record has
+ * ended, and the driver still has it. */
 bool kept_is_releasing(uint64_t address);
 
 #endif

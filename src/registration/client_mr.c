@@ -60,13 +60,6 @@ uint64_t client_mr_remove(const void *key)
 	return hold;
 }
 
-/* The provider has reused the address without a deregistration that peerpin intercepted. */
-static void client_mr_drop_older(uint64_t hold)
-{
-	if (hold)
-		holds_drop(hold);
-}
-
 bool client_mr_add(const void *key, uint64_t hold)
 {
 	struct bucket *bucket = client_mr_bucket(key);
@@ -75,9 +68,14 @@ bool client_mr_add(const void *key, uint64_t hold)
 
 	for (unsigned int i = ENTRIES; i--;) {
 		other = load_relaxed(&bucket->entries[i].key);
-		if (other == (uintptr_t)key)
-			client_mr_drop_older(client_mr_remove(key));
-		if (!other || other == (uintptr_t)key)
+		/* A change of the client MR, or the provider has reused the address without a
+		 * deregistration that peerpin intercepted. The entry stays: no other thread gets
+		 * it. */
+		if (other == (uintptr_t)key) {
+			holds_drop(exchange_relaxed(&bucket->entries[i].hold, hold));
+			return true;
+		}
+		if (!other)
 			free = &bucket->entries[i];
 	}
 	/* Another thread may take the entry first: then the next one from here, if any. */

@@ -175,6 +175,22 @@ START_TEST(for_want_of_memory_the_largest_are_released_first_until_there_is_enou
 }
 END_TEST
 
+/* Of one power of 2. */
+START_TEST(of_similar_sizes_the_largest_is_released_first)
+{
+	const uint64_t order[] = { at(1), at(3), at(0), at(2) };
+
+	keep_one(0, MIB + 4096);
+	keep_one(1, 2 * MIB - 1);
+	keep_one(2, MIB);
+	keep_one(3, 2 * MIB - 2);
+	ck_assert(keep_release(KEEP_CURRENT, 1));
+	must_have_freed(1, order);
+	ck_assert(keep_release(KEEP_CURRENT, 100 * MIB));
+	must_have_freed(4, order);
+}
+END_TEST
+
 START_TEST(for_want_of_host_memory_host_memory_is_released)
 {
 	const uint64_t order[] = { at(1) };
@@ -232,15 +248,27 @@ START_TEST(memory_that_the_driver_no_longer_has_is_not_freed)
 }
 END_TEST
 
-static void look_while_releasing(uint64_t address)
+static void *look(void *released)
 {
-	require(address == at(0));
-	require(standin_events.freeing == 1);
-	require(!table_is_address_hidden(address));
+	uint64_t address = *(uint64_t *)released;
+
 	require(keep_visible(address) == KEEP_ABSENT);
 	require(keep_visible(address + 4095) == KEEP_ABSENT);
 	require(keep_visible(address + 4096) == address + 4096);
 	require(keep_visible(address - 1) == address - 1);
+	return NULL;
+}
+
+/* A hook in the driver's free sees the memory. */
+static void look_while_releasing(uint64_t address)
+{
+	pthread_t other;
+
+	require(address == at(0));
+	require(standin_events.freeing == 1);
+	require(!table_is_address_hidden(address));
+	require(keep_visible(address) == address && keep_visible(address + 4095) == address + 4095);
+	require(!pthread_create(&other, NULL, look, &address) && !pthread_join(other, NULL));
 }
 
 START_TEST(an_address_stays_hidden_until_the_driver_has_freed_it)
@@ -252,6 +280,28 @@ START_TEST(an_address_stays_hidden_until_the_driver_has_freed_it)
 	keep_release_context(NULL);
 	ck_assert_uint_eq(gpu.frees, 1);
 	ck_assert_uint_eq(keep_visible(at(0)), at(0));
+}
+END_TEST
+
+static void must_be_entered(uint64_t address)
+{
+	require(stack[depth - 1] == (address == at(0) ? &first : &of_second_gpu));
+}
+
+/* _i: no context is current; another one; a destroyed one. */
+START_TEST(memory_is_released_in_its_context)
+{
+	CUcontext current[] = { NULL, &first, &second };
+
+	keep_one(0, 4096);
+	keep_one_of(&of_second_gpu, 1, 4096);
+	second.alive = false;
+	enter(current[_i]);
+	gpu.during = must_be_entered;
+	keep_release_context(NULL);
+	ck_assert_uint_eq(gpu.frees, 2);
+	ck_assert_uint_eq(depth, _i > 0);
+	ck_assert(!_i || stack[0] == current[_i]);
 }
 END_TEST
 
@@ -383,11 +433,13 @@ int main(void)
 	tcase_add_test(kept, high_ordinals_share_the_last_limit);
 	tcase_add_test(kept,
 		       for_want_of_memory_the_largest_are_released_first_until_there_is_enough);
+	tcase_add_test(kept, of_similar_sizes_the_largest_is_released_first);
 	tcase_add_test(kept, for_want_of_host_memory_host_memory_is_released);
 	tcase_add_test(kept, the_memory_of_one_context_is_released_alone);
 	tcase_add_test(kept, memory_that_ended_with_its_context_is_forgotten);
 	tcase_add_test(kept, memory_that_the_driver_no_longer_has_is_not_freed);
 	tcase_add_test(kept, an_address_stays_hidden_until_the_driver_has_freed_it);
+	tcase_add_loop_test(kept, memory_is_released_in_its_context, 0, 3);
 	tcase_add_test(kept, failed_frees_are_counted_and_logged_once);
 	tcase_add_test(kept, a_context_ends_after_releases_of_its_memory_by_other_threads);
 	tcase_add_test(kept, an_allocation_without_memory_waits_for_a_release_by_another_thread);

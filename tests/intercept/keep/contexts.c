@@ -214,7 +214,7 @@ static void free_late(void)
 	uint64_t id = tag(live);
 
 	require_cuda(cuMemFree_v2(live));
-	require(!id || tag(live) != id || own("kept") > 0);
+	require(id && (tag(live) != id || own("kept") == 3));
 }
 
 /* Frees of exit functions, too; the simulated adapter aborts on registrations that outlive memory.

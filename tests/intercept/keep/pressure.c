@@ -188,6 +188,28 @@ static void memory_is_released_on_the_device_that_needs_it(unsigned int unused)
 	expect_no_kept();
 }
 
+/* A pool's memory may be on another device than the current one. */
+static void memory_is_released_on_the_device_of_the_pool(unsigned int unused)
+{
+	CUdeviceptr there, host, got;
+	CUmemoryPool pool;
+	CUcontext other;
+	uint64_t id;
+
+	(void)unused;
+	begin();
+	host = keep_host(UNIT);
+	require_cuda(cuCtxCreate_v2(&other, 0, 1));
+	there = keep(LARGE);
+	id = tag(there);
+	require_cuda(cuCtxSetCurrent(context));
+	require_cuda(cuDeviceGetDefaultMemPool(&pool, 1));
+	require_cuda(cuMemAllocFromPoolAsync(&got, WANTED, pool, NULL));
+	require(own("kept_released") == 1 && tag(there) != id && tag(host));
+	require_cuda(cuMemFreeAsync(got, NULL));
+	expect_no_errors();
+}
+
 /* Blocks above 1 MiB; smaller memory shares a block with live memory here. */
 static void free_memory_is_what_the_driver_would_report_after_a_free(unsigned int unused)
 {
@@ -233,6 +255,7 @@ const struct test pressure_tests[] = {
 	TEST(host_memory_is_released_for_host_memory_alone, 0, TIGHT),
 	TEST(host_memory_is_released_for_host_memory_alone, 1, TIGHT),
 	TEST(memory_is_released_on_the_device_that_needs_it, 0, TIGHT " PEERPIN_SIM_DEVICES=2"),
+	TEST(memory_is_released_on_the_device_of_the_pool, 0, TIGHT " PEERPIN_SIM_DEVICES=2"),
 	TEST(free_memory_is_what_the_driver_would_report_after_a_free, 0, TIGHT),
 	{ .name = NULL },
 };

@@ -172,6 +172,22 @@ static void a_bypassing_caller_ends_keeping(unsigned int unused)
 	expect_no_kept();
 }
 
+/* Managed memory is never kept: its allocation finds the caller before any memory could be kept. */
+static void a_bypassing_caller_found_first_keeps_all_memory_from_being_kept(unsigned int unused)
+{
+	CUdeviceptr managed, memory;
+
+	(void)unused;
+	begin();
+	require(dlopen(getenv("KEEP_DEEPBIND"), RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND));
+	require_cuda(cuMemAllocManaged(&managed, UNIT, CU_MEM_ATTACH_GLOBAL));
+	require(own("bypasses") > 0);
+	memory = allocate(UNIT);
+	require_cuda(cuMemFree_v2(memory));
+	require(!tag(memory) && own("kept") == 0);
+	expect_no_kept();
+}
+
 /* A bypassing free of memory that the program has in use again, found at the reuse under VERIFY. */
 static void memory_that_was_freed_past_peerpin_is_not_kept(unsigned int unused)
 {
@@ -224,6 +240,7 @@ const struct test region_tests[] = {
 	TEST(a_release_ends_regions_first, 2, KEEP),
 	TEST(a_bypassing_caller_ends_keeping, 0, KEEP),
 	TEST(a_bypassing_caller_ends_keeping, 0, KEEP_PLAIN),
+	TEST(a_bypassing_caller_found_first_keeps_all_memory_from_being_kept, 0, KEEP),
 	TEST(memory_that_was_freed_past_peerpin_is_not_kept, 0, KEEP_VERIFY),
 	TEST(kept_memory_that_was_freed_past_peerpin_is_not_handed_out, 0, KEEP),
 	TEST(kept_memory_that_was_freed_past_peerpin_is_not_handed_out, 1, KEEP),
