@@ -15,7 +15,7 @@ static const struct {
 	const char *words;
 } settings[] = {
 	{ "UCX_IB_GPU_DIRECT_RDMA", "n", "UCX then copies through the host" },
-	{ "UCX_MEM_CUDA_HOOK_MODE", "none", "UCX then requests a registration in each send" },
+	{ "UCX_MEM_CUDA_HOOK_MODE", NULL, NULL },
 	{ "UCX_MEMTYPE_CACHE", NULL, NULL },
 	{ "UCX_TLS", NULL, NULL },
 	{ "UCX_NET_DEVICES", NULL, NULL },
