@@ -16,7 +16,7 @@ function option_of(variable) {
 # The default: the word of an enumerator, a text, or "on" for a switch.
 function default_of(kind, initial) {
 	gsub(/ /, "", initial)
-	if (kind in words)
+	if (kind in words || initial ~ /^CONFIG_/)
 		sub(/^[A-Z_]*_/, "", initial)
 	return kind == "BOOL" ? (initial + 0 ? "on" : "") : kind == "SIZE" || initial ~ /NULL/ ? "" : initial ~ /^[0-9]/ ? initial : tolower(initial)
 }

@@ -21,6 +21,9 @@ enum pci_path {
 		PCI_PATH_UNKNOWN
 };
 
+/* Name where the adapter is software: it has no PCI function. */
+#define PCI_PATH_NONE "none"
+
 /* Return the name; "" for PCI_PATH_UNKNOWN. */
 static inline const char *pci_path_name(enum pci_path path)
 {

@@ -193,7 +193,7 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	struct region_reference *reference;
 	struct domain *domain;
 	struct region *region;
-	bool rescan = false, first;
+	bool rescan = false;
 	enum service service;
 
 	domain = domain_enable(request->pd, request->access, false, &rescan);
@@ -210,7 +210,6 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	if (!reference)
 		return BYPASSED_failed;
 	region = reference->region;
-	first = !region->used;
 	rescan |= requests_learn(domain, &serving->allocation, reference);
 	if (rescan)
 		serving->go |= background_queue_all();
@@ -229,10 +228,6 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	if (outcome == SERVED) {
 		*keys = region->keys;
 		requests_count_served(service);
-		/* Without peerpin this client would have spent the registration time here. In sync
-		 * mode the allocation has spent it already. */
-		if (first && service == HIT && config_get()->preregister != PREREGISTER_SYNC)
-			statistics_add(saved_ns, region->background_ns);
 		serving->service = service;
 	}
 	region_release_user(region);

@@ -155,6 +155,14 @@ static size_t topology_host_bridge_end(const char *path)
 	return 0;
 }
 
+/* Soft-RoCE has a name below class/infiniband without a device, a simulated adapter no name. */
+static bool topology_is_software(const char *name)
+{
+	char path[SYSFS_NAME_MAX];
+
+	return *name && sysfs_exists("class") && !topology_find_adapter(name, path);
+}
+
 const char *topology_path(struct ibv_context *context, int device)
 {
 	const char *name = topology_adapter_name(context);
@@ -162,6 +170,8 @@ const char *topology_path(struct ibv_context *context, int device)
 	enum pci_path path = PCI_PATH_UNKNOWN;
 	size_t common, host;
 
+	if (topology_is_software(name))
+		return PCI_PATH_NONE;
 	if (topology_find_adapter(name, adapter) && topology_find_gpu(device, folder) &&
 	    sysfs_resolve(folder, gpu)) {
 		common = pci_path_common(gpu, adapter);

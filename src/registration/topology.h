@@ -22,8 +22,8 @@ uint64_t topology_region_limit(struct ibv_context *context);
 /* True if no other adapter of the machine has a shorter PCI path to the GPU `device` (ordinal). */
 bool topology_is_near(struct ibv_context *context, int device);
 
-/* The PCI path between both, as nvidia-smi topo -m names it: PIX, PXB, PHB, NODE or SYS; "":
- * unknown. */
+/* The PCI path between both, as nvidia-smi topo -m names it: PIX, PXB, PHB, NODE or SYS;
+ * PCI_PATH_NONE: the adapter is software; "": unknown. */
 const char *topology_path(struct ibv_context *context, int device);
 
 /* Bytes of the GPU that the PCI bus can address at once (its BAR1); 0: unknown. */

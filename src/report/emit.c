@@ -9,14 +9,25 @@
 void emit_walk(const struct segment *segment,
 	       void (*take)(void *argument, const struct emit_row *row), void *argument)
 {
-#define STATISTIC(name, unit, line, label, meaning)                                                \
-	take(argument, &(struct emit_row){ #name, UNIT_##unit, LINE_##line, label, meaning,        \
+#define STATISTIC(name, unit, meaning)                                                             \
+	take(argument, &(struct emit_row){ #name, UNIT_##unit, NULL, meaning,                      \
 					   segment_value(&segment->counters.name) });
-#define TALLY(name, unit, line, label, meaning)                                                    \
-	take(argument, &(struct emit_row){ #name, UNIT_##unit, LINE_##line, label, meaning,        \
+#define TALLY(name, unit, meaning)                                                                 \
+	take(argument, &(struct emit_row){ #name, UNIT_##unit, NULL, meaning,                      \
 					   segment_tallied(segment, TALLY_##name) });
 #include "report/statistics.def"
 #undef TALLY
+#undef STATISTIC
+}
+
+void emit_walk_reasons(const struct segment *segment,
+		       void (*take)(void *argument, const struct emit_row *row), void *argument)
+{
+#define STATISTIC(name, unit, meaning)
+#define REASON(name, label, meaning)                                                               \
+	take(argument, &(struct emit_row){ #name, UNIT_COUNT, label, meaning,                      \
+					   segment_value(&segment->counters.name) });
+#include "report/statistics.def"
 #undef STATISTIC
 }
 
@@ -87,8 +98,7 @@ void emit(struct output *output, const struct emit_source *source, enum emit_for
 
 	switch (form) {
 	case EMIT_TABLE:
-		emit_walk(source->segment, emit_table_row, &emitter);
-		emit_table_end(&emitter);
+		emit_table(&emitter);
 		break;
 	case EMIT_JSON:
 		emit_json_begin(&emitter);

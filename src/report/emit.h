@@ -28,11 +28,20 @@ void emit(struct output *output, const struct emit_source *source, enum emit_for
 
 /* ---- shared by the forms (usage.c) ---- */
 
-/* Return true if a request was served or a key looked up. */
+/* Return true if a request was served or a key looked up, unless every adapter is software. */
 bool usage_is_used(const struct segment *segment);
 
-/* Write "used: ..." or "not used: REASON". */
+/* Write "used: ...", "no request hit: ..." or "not used: REASON". */
 void usage_write(const struct segment *segment, char *to, size_t size);
+
+/* Write " (98.9 %)", or nothing without a request. */
+void usage_hit_rate(const struct segment *segment, char *to, size_t size);
+
+/* Write why fewer than half of the requests hit, and what may change it. False: they do. */
+bool usage_hint(const struct segment *segment, char *to, size_t size);
+
+/* Write bytes as a value of a setting: "2M". */
+void usage_setting_of_bytes(uint64_t bytes, char *to, size_t size);
 
 /* Compute the PEERPIN_MIN_SIZE that excludes most regions that were never used. *skipped: number of
  * excluded regions. Return false if there is no such size. */

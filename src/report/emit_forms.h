@@ -15,26 +15,11 @@ enum emit_unit {
 	UNIT_BYTES_PEAK
 };
 
-/* Lines of the table, in printed order. */
-enum emit_line {
-	LINE_ALLOCATIONS,
-	LINE_QUERIES,
-	LINE_REGISTRATIONS,
-	LINE_FAILURES,
-	LINE_REQUESTS,
-	LINE_REASONS,
-	LINE_TIME,
-	LINE_FREES,
-	LINE_NEVER_USED,
-	LINE_COUNT,
-	LINE_NO_LINE = LINE_COUNT
-};
-
 struct emit_row {
 	const char *name;
 	enum emit_unit unit;
-	enum emit_line line;
-	const char *label, *meaning;
+	const char *label; /* of a reason; NULL: none */
+	const char *meaning;
 	uint64_t value;
 };
 
@@ -60,24 +45,23 @@ struct emit_pair {
 	uint64_t registrations;
 };
 
-#define EMIT_LINE_LENGTH 200
+/* For output_add(). */
+#define llu(value) ((unsigned long long)(value))
 
 struct emitter {
 	struct output *output;
 	const struct emit_source *source;
 	const char *separator; /* printed before each member of a list */
 	const char *family;    /* Prometheus metric of GPU or adapter rows */
-	/* Lines of the table; the walk appends cells. */
-	struct {
-		char text[EMIT_LINE_LENGTH];
-		size_t used;
-		bool shown; /* a value is not 0 */
-	} lines[LINE_COUNT];
 };
 
 /* Call `take` once per row, in the order of statistics.def. */
 void emit_walk(const struct segment *segment,
 	       void (*take)(void *argument, const struct emit_row *row), void *argument);
+
+/* Only the rows REASON. */
+void emit_walk_reasons(const struct segment *segment,
+		       void (*take)(void *argument, const struct emit_row *row), void *argument);
 
 void emit_walk_histograms(const struct segment *segment,
 			  void (*take)(void *argument, const struct emit_histogram *histogram),
@@ -91,8 +75,7 @@ void emit_walk_pairs(const struct segment *segment,
 		     void (*take)(void *argument, const struct emit_pair *pair), void *argument);
 
 /* `argument` of the row functions: a struct emitter. */
-void emit_table_row(void *argument, const struct emit_row *row);
-void emit_table_end(struct emitter *emitter);
+void emit_table(struct emitter *emitter);
 void emit_table_line(struct emitter *emitter);
 
 void emit_json_begin(struct emitter *emitter);

@@ -5,8 +5,6 @@
 #include "base/system.h"
 #include "base/text.h"
 
-#define llu(value) ((unsigned long long)(value))
-
 static void emit_json_add_text(struct emitter *emitter, const char *key, const char *value)
 {
 	output_add(emitter->output, "  \"%s\": ", key);

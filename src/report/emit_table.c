@@ -1,151 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* emit_table.c -- statistics as a table of at most MOST_LINES lines */
+/* emit_table.c -- statistics as a table: 5 lines, and further lines for losses and errors */
 #include "report/emit_forms.h"
 
 #include "base/system.h"
 #include "base/text.h"
 
 #define LABEL_WIDTH 17
-#define MOST_LINES  14
+#define MOST_PAIRS  2 /* lines of reasons against a registration method */
+#define MOST_NAMED  4 /* reasons of failed registrations, or of bypassed requests */
 
-/* Print 4 lines always, the others only with a nonzero value. */
-static bool emit_table_is_shown(const struct emitter *emitter, enum emit_line line)
-{
-	return line == LINE_ALLOCATIONS || line == LINE_REGISTRATIONS || line == LINE_REQUESTS ||
-	       line == LINE_TIME || emitter->lines[line].shown;
-}
-
-static const char *emit_table_title(enum emit_line line)
-{
-	switch (line) {
-	case LINE_ALLOCATIONS:
-		return "allocations";
-	case LINE_QUERIES:
-		return "pointer queries";
-	case LINE_REGISTRATIONS:
-		return "registrations";
-	case LINE_FAILURES:
-		return "  failed";
-	case LINE_REQUESTS:
-		return "requests";
-	case LINE_REASONS:
-		return "  bypassed";
-	case LINE_TIME:
-		return "registering";
-	case LINE_FREES:
-		return "at free";
-	case LINE_NEVER_USED:
-		return "never used";
-	case LINE_COUNT:
-		break;
-	}
-	return "";
-}
-
-static void emit_table_format_value(const struct emit_row *row, char *to, size_t size)
-{
-	switch (row->unit) {
-	case UNIT_COUNT:
-	case UNIT_COUNT_NOW:
-		system_format(to, size, "%llu", (unsigned long long)row->value);
-		break;
-	case UNIT_BYTES:
-	case UNIT_BYTES_NOW:
-	case UNIT_BYTES_PEAK:
-		usage_bytes(row->value, to, size);
-		break;
-	case UNIT_NS:
-	case UNIT_NS_NOW:
-		usage_time(row->value, to, size);
-		break;
-	}
-}
-
-/* Omit a cell that does not fit: a cut number would be wrong. */
-static void emit_table_add_cell(struct emitter *emitter, enum emit_line line, const char *value,
-				const char *label)
-{
-	char *text = emitter->lines[line].text;
-	size_t used = emitter->lines[line].used, room = EMIT_LINE_LENGTH - used;
-	int length = system_format(text + used, room, used ? "  %s%s%s" : "%8s%s%s", value,
-				   *label ? " " : "", label);
-
-	if (length > 0 && (size_t)length < room)
-		emitter->lines[line].used += (size_t)length;
-	else
-		text[used] = '\0';
-}
-
-void emit_table_row(void *argument, const struct emit_row *row)
-{
-	struct emitter *emitter = argument;
-	const char *label = row->label;
-	char value[32];
-
-	if (row->line == LINE_NO_LINE)
-		return;
-	if (row->value)
-		emitter->lines[row->line].shown = true;
-	/* Omit reasons and failures with 0: many kinds exist, few occur. */
-	if (!row->value &&
-	    (*label == '+' || row->line == LINE_REASONS || row->line == LINE_FAILURES))
-		return;
-	if (*label == '+')
-		label++;
-	emit_table_format_value(row, value, sizeof(value));
-	emit_table_add_cell(emitter, row->line, value, label);
-}
-
-static void emit_table_add_share(struct emitter *emitter)
-{
-	const struct segment *segment = emitter->source->segment;
-	uint64_t requests = segment_tallied(segment, TALLY_requests),
-		 hits = segment_tallied(segment, TALLY_hits);
-	double percent;
-	char share[16];
-
-	if (!requests)
-		return;
-	percent = 100.0 * (double)hits / (double)requests;
-	/* Print 100 % only if every request hit. */
-	if (hits < requests && percent > 99.9)
-		percent = 99.9;
-	system_format(share, sizeof(share), "%.1f %%", percent);
-	emit_table_add_cell(emitter, LINE_REQUESTS, share, "hit");
-}
-
-static void emit_table_add_saved(struct emitter *emitter)
-{
-	uint64_t saved = segment_value(&emitter->source->segment->counters.saved_ns);
-	char time[32];
-
-	if (!saved)
-		return;
-	usage_time(saved, time, sizeof(time));
-	emit_table_add_cell(emitter, LINE_TIME, time, "saved (estimate: first uses that hit)");
-}
-
-/* Add the setting that excludes the regions that were never used. */
-static void emit_table_add_setting(struct emitter *emitter)
-{
-	uint64_t bytes, skipped;
-	char size[24], text[64];
-
-	if (usage_registers_all(emitter->source->segment))
-		emit_table_add_cell(emitter, LINE_NEVER_USED, "-> PEERPIN_PREREGISTER=auto",
-				    "registers requested sizes only");
-	if (!usage_smallest_size(emitter->source->segment, &bytes, &skipped))
-		return;
-	if (bytes >= 1 << 20)
-		system_format(size, sizeof(size), "%lluM", (unsigned long long)bytes >> 20);
-	else if (bytes >= 1 << 10)
-		system_format(size, sizeof(size), "%lluK", (unsigned long long)bytes >> 10);
-	else
-		system_format(size, sizeof(size), "%llu", (unsigned long long)bytes);
-	system_format(text, sizeof(text), "-> PEERPIN_MIN_SIZE=%s excludes", size);
-	system_format(size, sizeof(size), "%llu", (unsigned long long)skipped);
-	emit_table_add_cell(emitter, LINE_NEVER_USED, text, size);
-}
+#define count(emitter, name)   segment_value(&(emitter)->source->segment->counters.name)
+#define tallied(emitter, name) segment_tallied((emitter)->source->segment, TALLY_##name)
 
 /* Replace control characters: a name must not break the line. */
 static const char *emit_table_clean(const char *text, char to[128])
@@ -158,6 +23,11 @@ static const char *emit_table_clean(const char *text, char to[128])
 				     : text[length];
 	to[length] = '\0';
 	return to;
+}
+
+static void emit_table_begin_line(struct emitter *emitter, const char *title)
+{
+	output_add(emitter->output, "%-*s", LABEL_WIDTH, title);
 }
 
 static void emit_table_add_header(struct emitter *emitter)
@@ -245,62 +115,200 @@ static void emit_table_add_usage(struct emitter *emitter)
 	char usage[400];
 
 	usage_write(source->segment, usage, sizeof(usage));
-	output_add(emitter->output, "%-*s", LABEL_WIDTH, "GPUDirect RDMA");
+	emit_table_begin_line(emitter, "GPUDirect RDMA");
 	/* A plain "used" would claim use by all processes. */
-	if (source->processes > 1 && source->used && source->used < source->processes)
+	if (source->processes > 1 && source->used && source->used < source->processes &&
+	    text_begins(usage, "used"))
 		output_add(emitter->output, "used by %u of %u processes%s\n", source->used,
 			   source->processes, usage + text_length("used"));
 	else
 		output_add(emitter->output, "%s\n", usage);
 }
 
-void emit_table_end(struct emitter *emitter)
+static void emit_table_add_requests(struct emitter *emitter)
+{
+	uint64_t misses = count(emitter, synchronous) + count(emitter, synchronous_queued);
+	char share[16];
+
+	usage_hit_rate(emitter->source->segment, share, sizeof(share));
+	emit_table_begin_line(emitter, "requests");
+	output_add(emitter->output, "%llu  %llu hits%s", llu(tallied(emitter, requests)),
+		   llu(tallied(emitter, hits)), share);
+	if (count(emitter, waited))
+		output_add(emitter->output, "  %llu waited", llu(count(emitter, waited)));
+	output_add(emitter->output, "  %llu %s  %llu bypassed", llu(misses),
+		   misses == 1 ? "miss" : "misses", llu(count(emitter, bypassed)));
+	if (tallied(emitter, look_ups))
+		output_add(emitter->output, "  %llu key look-ups", llu(tallied(emitter, look_ups)));
+	if (count(emitter, ucx_unhooked))
+		output_add(emitter->output, "  %llu UCX without hooks (use UCX 1.18.1)",
+			   llu(count(emitter, ucx_unhooked)));
+	output_add(emitter->output, "\n");
+}
+
+/* A number, and the time that it took, if any. */
+static void emit_table_add_timed(struct emitter *emitter, uint64_t number, const char *words,
+				 uint64_t nanoseconds)
+{
+	char time[32];
+
+	usage_time(nanoseconds, time, sizeof(time));
+	output_add(emitter->output, "%llu %s", llu(number), words);
+	if (nanoseconds)
+		output_add(emitter->output, " (%s)", time);
+	output_add(emitter->output, "  ");
+}
+
+static void emit_table_add_registrations(struct emitter *emitter)
+{
+	uint64_t background = count(emitter, registrations_background);
+
+	emit_table_begin_line(emitter, "registrations");
+	emit_table_add_timed(emitter, background, "in the background",
+			     count(emitter, background_ns));
+	emit_table_add_timed(emitter, count(emitter, registrations) - background, "in the program",
+			     count(emitter, program_ns));
+	output_add(emitter->output, "%llu failed", llu(count(emitter, registrations_failed)));
+	if (count(emitter, evictions))
+		output_add(emitter->output, "  %llu evicted", llu(count(emitter, evictions)));
+	output_add(emitter->output, "\n");
+}
+
+static void emit_table_add_frees(struct emitter *emitter)
+{
+	emit_table_begin_line(emitter, "frees");
+	output_add(emitter->output, "%llu of %llu allocations  ", llu(count(emitter, frees)),
+		   llu(count(emitter, allocations)));
+	emit_table_add_timed(emitter, count(emitter, invalidated), "deregistrations",
+			     count(emitter, free_ns));
+	output_add(emitter->output, "%llu missed\n", llu(count(emitter, missed_frees)));
+}
+
+static void emit_table_add_kept(struct emitter *emitter)
+{
+	char device[32], host[32];
+
+	if (!count(emitter, kept))
+		return;
+	usage_bytes(count(emitter, kept_bytes_peak), device, sizeof(device));
+	usage_bytes(count(emitter, kept_host_bytes_peak), host, sizeof(host));
+	emit_table_begin_line(emitter, "kept memory");
+	output_add(emitter->output, "%llu kept  %llu reused  %s at peak", llu(count(emitter, kept)),
+		   llu(count(emitter, reused)), device);
+	if (count(emitter, kept_host_bytes_peak))
+		output_add(emitter->output, "  %s of host memory", host);
+	output_add(emitter->output, "\n");
+}
+
+struct named {
+	struct emitter *emitter;
+	const char *group, *title; /* title: NULL after the first reason */
+	unsigned int left, more;   /* reasons that fit; others */
+};
+
+static void emit_table_name_reason(void *argument, const struct emit_row *row)
+{
+	struct named *named = argument;
+
+	if (!row->value || !text_begins(row->name, named->group))
+		return;
+	if (!named->left) {
+		named->more++;
+		return;
+	}
+	named->left--;
+	if (named->title)
+		emit_table_begin_line(named->emitter, named->title);
+	output_add(named->emitter->output, "%s%llu %s", named->title ? "" : "  ", llu(row->value),
+		   row->label);
+	named->title = NULL;
+}
+
+/* Names the reasons of one group that have a number. */
+static void emit_table_add_named(struct emitter *emitter, const char *title, const char *group)
+{
+	struct named named = { emitter, group, title, MOST_NAMED, 0 };
+
+	emit_walk_reasons(emitter->source->segment, emit_table_name_reason, &named);
+	if (named.title)
+		return;
+	if (named.more)
+		output_add(emitter->output, "  and %u more", named.more);
+	output_add(emitter->output, "\n");
+}
+
+/* Without a setting that excludes them, unused regions are in the statistics alone. */
+static void emit_table_add_never_used(struct emitter *emitter)
 {
 	const struct segment *segment = emitter->source->segment;
-	unsigned int lines = 2; /* header and usage */
+	bool all = usage_registers_all(segment);
+	uint64_t size, excluded;
+	char bytes[24], text[24];
 
-	for (enum emit_line line = 0; line < LINE_COUNT; line++)
-		lines += emit_table_is_shown(emitter, line);
-	lines += segment_value(&segment->counters.missed_frees) != 0;
-	lines += segment_value(&segment->counters.internal_errors) != 0;
-	emit_table_add_header(emitter);
-	emit_table_add_usage(emitter);
-	emit_table_add_reasons(emitter, MOST_LINES - lines);
-	emit_table_add_share(emitter);
-	emit_table_add_saved(emitter);
-	emit_table_add_setting(emitter);
-	for (enum emit_line line = 0; line < LINE_COUNT; line++) {
-		if (emit_table_is_shown(emitter, line))
-			output_add(emitter->output, "%-*s%s\n", LABEL_WIDTH, emit_table_title(line),
-				   emitter->lines[line].text);
+	if (!count(emitter, never_used) ||
+	    (!usage_smallest_size(segment, &size, &excluded) && !all))
+		return;
+	usage_bytes(count(emitter, never_used_bytes), bytes, sizeof(bytes));
+	emit_table_begin_line(emitter, "never used");
+	output_add(emitter->output, "%llu regions, %s", llu(count(emitter, never_used)), bytes);
+	if (all)
+		output_add(emitter->output,
+			   "  PEERPIN_PREREGISTER=auto registers requested sizes only");
+	if (excluded) {
+		usage_setting_of_bytes(size, text, sizeof(text));
+		output_add(emitter->output, "  PEERPIN_MIN_SIZE=%s excludes %llu", text,
+			   llu(excluded));
 	}
-	if (segment_value(&segment->counters.missed_frees))
+	output_add(emitter->output, "\n");
+}
+
+/* Lines that are there only after a loss or an error. */
+static void emit_table_add_problems(struct emitter *emitter)
+{
+	char hint[300];
+
+	emit_table_add_never_used(emitter);
+	if (usage_hint(emitter->source->segment, hint, sizeof(hint)))
+		output_add(emitter->output, "%-*s%s\n", LABEL_WIDTH, "hint", hint);
+	if (count(emitter, missed_frees))
 		output_add(emitter->output,
 			   "Missed frees: run with PEERPIN_VERIFY=1 PEERPIN_LOG_LEVEL=debug, "
 			   "and report the log.\n");
-	if (segment_value(&segment->counters.internal_errors))
+	if (count(emitter, internal_errors))
 		output_add(emitter->output,
 			   "Internal consistency checks failed: %llu. Please report the log.\n",
-			   (unsigned long long)segment_value(&segment->counters.internal_errors));
+			   llu(count(emitter, internal_errors)));
 }
 
+void emit_table(struct emitter *emitter)
+{
+	emit_table_add_header(emitter);
+	emit_table_add_usage(emitter);
+	emit_table_add_reasons(emitter, MOST_PAIRS);
+	emit_table_add_requests(emitter);
+	emit_table_add_named(emitter, "  bypassed", "bypassed_");
+	emit_table_add_registrations(emitter);
+	emit_table_add_named(emitter, "  failed", "failed_");
+	emit_table_add_frees(emitter);
+	emit_table_add_kept(emitter);
+	emit_table_add_problems(emitter);
+}
+
+/* One process of many: without the numbers that the table has. */
 void emit_table_line(struct emitter *emitter)
 {
-	const struct segment *segment = emitter->source->segment;
-	const struct segment_header *header = &segment->header;
-	char bytes[24], saved[24], usage[400] = "used";
+	const struct segment_header *header = &emitter->source->segment->header;
+	char bytes[24], usage[400] = "used";
 
-	if (!usage_is_used(segment))
-		usage_write(segment, usage, sizeof(usage));
-	usage_bytes(segment_value(&segment->counters.pinned_bytes_peak), bytes, sizeof(bytes));
-	usage_time(segment_value(&segment->counters.saved_ns), saved, sizeof(saved));
+	if (!usage_is_used(emitter->source->segment))
+		usage_write(emitter->source->segment, usage, sizeof(usage));
+	usage_bytes(count(emitter, pinned_bytes_peak), bytes, sizeof(bytes));
 	output_add(emitter->output, "peerpin: ");
 	if (emitter->source->processes > 1)
 		output_add(emitter->output, "%u processes ", emitter->source->processes);
 	else if (header->rank >= 0)
 		output_add(emitter->output, "rank %d ", header->rank);
-	output_add(emitter->output,
-		   "%s GPUDirect RDMA %s, hits %llu/%llu, registered %s at peak, saved about %s\n",
-		   header->host, usage, (unsigned long long)segment_tallied(segment, TALLY_hits),
-		   (unsigned long long)segment_tallied(segment, TALLY_requests), bytes, saved);
+	output_add(emitter->output, "%s GPUDirect RDMA %s, hits %llu/%llu, registered %s at peak\n",
+		   header->host, usage, llu(tallied(emitter, hits)),
+		   llu(tallied(emitter, requests)), bytes);
 }

@@ -7,9 +7,9 @@
 
 /* A change of this text or of the segment's size changes the layout number. */
 static const char names[] =
-#define STATISTIC(name, unit, line, label, meaning) #name " "
-#define TALLY(name, unit, line, label, meaning)	    #name "t "
-#define HISTOGRAM(name, sum, meaning)		    #name "h "
+#define STATISTIC(name, unit, meaning) #name " "
+#define TALLY(name, unit, meaning)     #name "t "
+#define HISTOGRAM(name, sum, meaning)  #name "h "
 #include "report/statistics.def"
 #undef HISTOGRAM
 #undef TALLY
@@ -139,7 +139,7 @@ static void segment_add_devices(struct segment *sum, const struct segment *other
 
 void segment_add(struct segment *sum, const struct segment *other)
 {
-#define STATISTIC(name, unit, line, label, meaning)                                                \
+#define STATISTIC(name, unit, meaning)                                                             \
 	segment_add_value(&sum->counters.name, &other->counters.name);
 #include "report/statistics.def"
 #undef STATISTIC

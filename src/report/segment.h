@@ -40,13 +40,13 @@ struct segment_header {
 };
 
 struct segment_counters {
-#define STATISTIC(name, unit, line, label, meaning) _Atomic uint64_t name;
+#define STATISTIC(name, unit, meaning) _Atomic uint64_t name;
 #include "report/statistics.def"
 #undef STATISTIC
 };
 
 enum tally {
-#define TALLY(name, unit, line, label, meaning) TALLY_##name,
+#define TALLY(name, unit, meaning) TALLY_##name,
 #include "report/statistics.def"
 #undef TALLY
 	TALLY_COUNT
@@ -93,7 +93,7 @@ struct segment_adapter {
 struct segment_pair {
 	_Atomic bool known;   /* gpu, adapter, path and method are complete */
 	int32_t gpu, adapter; /* adapter: index into `adapters` */
-	char path[8];	      /* as in nvidia-smi: PIX, PXB, PHB, NODE, SYS; "": unknown */
+	char path[8]; /* topology_path() */
 	char method[SEGMENT_METHOD];
 	_Atomic uint64_t registrations;
 	/* Latest reason against another method; "": none. A concurrent reader may see parts of two

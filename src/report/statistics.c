@@ -68,7 +68,7 @@ void statistics_tally_shared(enum tally tally)
 #define NAME_MAX_LENGTH 32
 
 static const char tally_names[][NAME_MAX_LENGTH] = {
-#define TALLY(name, unit, line, label, meaning) #name,
+#define TALLY(name, unit, meaning) #name,
 #include "report/statistics.def"
 #undef TALLY
 };
@@ -77,8 +77,7 @@ static const struct {
 	char name[NAME_MAX_LENGTH]; /* a pointer would be relocated at each process start */
 	size_t offset;
 } rows[] = {
-#define STATISTIC(name, unit, line, label, meaning)                                                \
-	{ #name, offsetof(struct segment_counters, name) },
+#define STATISTIC(name, unit, meaning) { #name, offsetof(struct segment_counters, name) },
 #include "report/statistics.def"
 #undef STATISTIC
 };

@@ -2,6 +2,7 @@
 /* usage.c -- whether GPUDirect RDMA was used and why not; other conclusions from the counters */
 #include "report/emit.h"
 
+#include "base/pci_path.h"
 #include "base/system.h"
 #include "base/text.h"
 #include "report/emit_forms.h"
@@ -22,7 +23,7 @@ void usage_bytes(uint64_t bytes, char *to, size_t size)
 
 void usage_time(uint64_t nanoseconds, char *to, size_t size)
 {
-	static const char units[][3] = { "ns", "us", "ms", "s" };
+	static const char units[][4] = { "ns", "µs", "ms", "s" };
 	double amount = (double)nanoseconds;
 	unsigned int unit = 0;
 
@@ -37,11 +38,6 @@ static uint64_t usage_served(const struct segment *segment)
 {
 	return segment_tallied(segment, TALLY_hits) + count(segment, waited) +
 	       count(segment, synchronous_queued) + count(segment, synchronous);
-}
-
-bool usage_is_used(const struct segment *segment)
-{
-	return usage_served(segment) || segment_tallied(segment, TALLY_look_ups);
 }
 
 /* Write "dma-buf and peer memory": the methods with registrations. */
@@ -67,7 +63,8 @@ static void usage_name_paths(const struct segment *segment, int adapter, char *t
 	*to = '\0';
 	for (int i = 0; i < SEGMENT_PAIRS && segment->pairs[i].known; i++) {
 		const struct segment_pair *pair = &segment->pairs[i];
-		bool skip = pair->adapter != adapter || !pair->path[0];
+		bool skip = pair->adapter != adapter || !pair->path[0] ||
+			    text_equals(pair->path, PCI_PATH_NONE);
 		int length;
 
 		for (int j = 0; j < i && !skip; j++)
@@ -111,42 +108,70 @@ static void usage_add_adapters(const struct segment *segment, char *to, size_t s
 	}
 }
 
-struct reason {
-	const char *label;
-	uint64_t number;
-};
-
 static void usage_take_commonest(void *argument, const struct emit_row *row)
 {
-	struct reason *reason = argument;
+	struct emit_row *commonest = argument;
 
-	if (row->line == LINE_REASONS && row->value > reason->number)
-		*reason = (struct reason){ row->label, row->value };
+	if (row->value > commonest->value && text_begins(row->name, "bypassed_"))
+		*commonest = *row;
 }
 
-/* Return the most frequent reason of bypassed requests. */
-static const char *usage_main_reason(const struct segment *segment)
+/* The most frequent reason of bypassed requests; without a label: none. */
+static struct emit_row usage_main_reason(const struct segment *segment)
 {
-	struct reason reason = { "no request was served", 0 };
+	struct emit_row commonest = { .value = 0 };
 
-	emit_walk(segment, usage_take_commonest, &reason);
-	return reason.label;
+	emit_walk_reasons(segment, usage_take_commonest, &commonest);
+	return commonest;
+}
+
+/* True if each adapter with registrations is one without hardware (topology.h). */
+static bool usage_is_software(const struct segment *segment)
+{
+	bool any = false;
+
+	for (int i = 0; i < SEGMENT_PAIRS && segment->pairs[i].known; i++) {
+		if (!segment_value(&segment->pairs[i].registrations))
+			continue;
+		if (!text_equals(segment->pairs[i].path, PCI_PATH_NONE))
+			return false;
+		any = true;
+	}
+	return any;
+}
+
+bool usage_is_used(const struct segment *segment)
+{
+	return (usage_served(segment) || segment_tallied(segment, TALLY_look_ups)) &&
+	       !usage_is_software(segment);
+}
+
+static void usage_write_served(const struct segment *segment, char *to, size_t size)
+{
+	bool hit = segment_tallied(segment, TALLY_hits) || count(segment, waited) ||
+		   segment_tallied(segment, TALLY_look_ups);
+	char methods[64], adapters[256], bytes[24];
+
+	usage_bytes(count(segment, pinned_bytes_peak), bytes, sizeof(bytes));
+	usage_add_adapters(segment, adapters, sizeof(adapters));
+	usage_name_methods(segment, methods, sizeof(methods));
+	if (usage_is_software(segment))
+		system_format(to, size, "not used: software adapter%s; %s; %s registered at peak",
+			      *adapters ? adapters + 1 : "", methods, bytes);
+	else
+		system_format(to, size, "%s: %s%s; %s registered at peak",
+			      hit ? "used" : "no request hit", methods, adapters, bytes);
 }
 
 void usage_write(const struct segment *segment, char *to, size_t size)
 {
-	char methods[64], adapters[256], bytes[24];
-
-	if (usage_is_used(segment)) {
-		usage_bytes(count(segment, pinned_bytes_peak), bytes, sizeof(bytes));
-		usage_add_adapters(segment, adapters, sizeof(adapters));
-		usage_name_methods(segment, methods, sizeof(methods));
-		system_format(to, size, "used: %s%s; %s registered at peak", methods, adapters,
-			      bytes);
+	if (usage_served(segment) || segment_tallied(segment, TALLY_look_ups)) {
+		usage_write_served(segment, to, size);
 	} else if (count(segment, bypassed_version)) {
 		system_format(to, size, "not used by peerpin: unknown libibverbs version");
 	} else if (segment_tallied(segment, TALLY_requests)) {
-		system_format(to, size, "not used by peerpin: %s", usage_main_reason(segment));
+		system_format(to, size, "not used by peerpin: %s",
+			      usage_main_reason(segment).label ?: "no request was served");
 	} else if (count(segment, host_requests)) {
 		system_format(to, size, "not used: only host memory was registered");
 	} else if (count(segment, protection_domains)) {
@@ -156,15 +181,82 @@ void usage_write(const struct segment *segment, char *to, size_t size)
 	}
 }
 
+void usage_hit_rate(const struct segment *segment, char *to, size_t size)
+{
+	uint64_t requests = segment_tallied(segment, TALLY_requests),
+		 hits = segment_tallied(segment, TALLY_hits);
+	double percent = requests ? 100.0 * (double)hits / (double)requests : 0;
+
+	/* 100 % only if every request hit. */
+	if (hits < requests && percent > 99.9)
+		percent = 99.9;
+	*to = '\0';
+	if (requests)
+		system_format(to, size, " (%.1f %%)", percent);
+}
+
+/* Fixes by the reason of most bypassed requests. */
+static const char *usage_fix_bypassed(const char *reason)
+{
+	static const struct {
+		char reason[24], fix[72];
+	} fixes[] = {
+		{ "bypassed_keys", "PEERPIN_UNIQUE_KEYS=no, if no client indexes them by key" },
+		{ "bypassed_pin_limit", "raise PEERPIN_PIN_LIMIT, up to the GPU's BAR1" },
+		{ "bypassed_failed", "run 'peerpin doctor' on this host" },
+		{ "bypassed_capability", "cuMemCreate with allocFlags.gpuDirectRDMACapable = 1" },
+	};
+
+	for (size_t i = 0; i < sizeof(fixes) / sizeof(*fixes); i++) {
+		if (text_equals(fixes[i].reason, reason))
+			return fixes[i].fix;
+	}
+	return "see 'man 7 peerpin', BYPASSED REQUESTS";
+}
+
 /* The settings are NAME=VALUE lines. */
-bool usage_registers_all(const struct segment *segment)
+static bool usage_has_setting(const struct segment *segment, const char *setting)
 {
 	for (const char *at = segment->header.settings; at; at = text_find(at, '\n')) {
 		at += *at == '\n';
-		if (text_begins(at, "PEERPIN_PREREGISTER=all"))
+		if (text_begins(at, setting))
 			return true;
 	}
 	return false;
+}
+
+bool usage_hint(const struct segment *segment, char *to, size_t size)
+{
+	uint64_t requests = segment_tallied(segment, TALLY_requests),
+		 misses = count(segment, synchronous) + count(segment, synchronous_queued);
+	struct emit_row reason = usage_main_reason(segment);
+
+	if (2 * segment_tallied(segment, TALLY_hits) >= requests)
+		return false;
+	if (reason.value > misses && reason.value > count(segment, waited))
+		system_format(to, size, "few hits, since most requests are bypassed (%s): %s",
+			      reason.label, usage_fix_bypassed(reason.name));
+	else if (count(segment, waited) > misses)
+		system_format(to, size,
+			      "few hits, since requests closely follow allocations: "
+			      "PEERPIN_PREREGISTER=sync registers inside them");
+	else if (usage_has_setting(segment, "PEERPIN_PREREGISTER=off"))
+		system_format(to, size,
+			      "few hits, since PEERPIN_PREREGISTER=off registers only "
+			      "what clients request");
+	else
+		system_format(to, size,
+			      "few hits, since most requests were the first for their "
+			      "memory%s",
+			      usage_registers_all(segment)
+				      ? " and came before the worker"
+				      : ": PEERPIN_PREREGISTER=all registers every size early");
+	return true;
+}
+
+bool usage_registers_all(const struct segment *segment)
+{
+	return usage_has_setting(segment, "PEERPIN_PREREGISTER=all");
 }
 
 bool usage_smallest_size(const struct segment *segment, uint64_t *bytes, uint64_t *skipped)
@@ -190,4 +282,14 @@ bool usage_smallest_size(const struct segment *segment, uint64_t *bytes, uint64_
 	 * used one are unknown. */
 	*bytes = (uint64_t)2 << largest;
 	return *skipped > 0;
+}
+
+void usage_setting_of_bytes(uint64_t bytes, char *to, size_t size)
+{
+	unsigned int shift = bytes >= 1 << 20 ? 20 : bytes >= 1 << 10 ? 10 : 0;
+
+	system_format(to, size, "%llu%s", llu(bytes >> shift),
+		      shift == 20 ? "M"
+		      : shift	  ? "K"
+				  : "");
 }

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "sim/adapter.h"
@@ -215,6 +216,8 @@ void kernel_complete(uint32_t slot, const struct ibv_pd *pd, enum ibv_mr_type ty
 	region->key = kernel_next_key(slot, region->key);
 	kernel_count_live(1, (int64_t)region->length);
 	adapter_count(registrations);
+	if (syscall(SYS_gettid) == getpid())
+		adapter_count(main_thread);
 	adapter_add(bytes, region->length);
 	if (region->dmabuf >= 0)
 		adapter_count(by_dmabuf);

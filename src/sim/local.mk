@@ -58,3 +58,7 @@ src_sim_adapter_libibverbs_la_CFLAGS = $(AM_CFLAGS) -fsemantic-interposition
 src_sim_adapter_libibverbs_la_LDFLAGS = -version-info 1:0:0 -shared \
 	-Wl,--version-script=$(top_srcdir)/src/sim/adapter.map
 src_sim_adapter_libibverbs_la_LIBADD = -lpthread -ldl
+
+pkglibexec_PROGRAMS += src/sim/peerpin-demo
+src_sim_peerpin_demo_SOURCES = src/sim/demo.c
+src_sim_peerpin_demo_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la

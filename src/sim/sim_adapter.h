@@ -53,6 +53,7 @@ struct ibv_pd;
 	STATISTIC(query_mr, "calls to import a registration")                                      \
 	STATISTIC(registrations, "successful registrations of all forms")                          \
 	STATISTIC(by_dmabuf, "of registrations: by dma-buf")                                       \
+	STATISTIC(main_thread, "of registrations: by the process's main thread")                   \
 	STATISTIC(bytes, "bytes of all registrations")                                             \
 	STATISTIC(deregistrations, "successful deregistrations")                                   \
 	STATISTIC(failed, "registrations that failed, for any reason")                             \

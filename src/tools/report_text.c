@@ -84,11 +84,11 @@ static void report_text_print_rows(const json_t *job, FILE *out)
 			    &variation);
 		while (strcmp(metric->key, key))
 			metric++;
-		fprintf(out, "%-24s %14s", metric->label, show(metric->unit, total));
+		fprintf(out, "%-24s %s", metric->label, padded(14, show(metric->unit, total)));
 		if (!alone)
-			fprintf(out, " %12s %12s %12s %8.1f %%", show(metric->unit, min),
-				show(metric->unit, median), show(metric->unit, max),
-				(double)variation / 10);
+			fprintf(out, " %s %s %s %8.1f %%", padded(12, show(metric->unit, min)),
+				padded(12, show(metric->unit, median)),
+				padded(12, show(metric->unit, max)), (double)variation / 10);
 		fputc('\n', out);
 	}
 }

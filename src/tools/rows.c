@@ -68,11 +68,12 @@ char *row_of(const struct column *columns, const json_t *process, unsigned int o
 	for (const struct column *column = columns; column->title; column++) {
 		if (omitted & 1U << (column - columns))
 			continue;
-		row = text_of("%s%s%*s", row,
+		row = text_of("%s%s%s", row,
 			      column == columns ? ""
 			      : column->width	? " "
 						: "  ",
-			      column->width, process ? row_cell(process, column) : column->title);
+			      padded(column->width,
+				     process ? row_cell(process, column) : column->title));
 	}
 	return row;
 }

@@ -101,7 +101,7 @@ static char *units_show_time(int64_t nanoseconds)
 		double end, one;
 		const char *name;
 	} units[] = {
-		{ 999.5e3, 1e3, "us" },	  { 999.5e6, 1e6, "ms" },    { 600e9, 1e9, "s" },
+		{ 999.5e3, 1e3, "µs" },	  { 999.5e6, 1e6, "ms" },    { 600e9, 1e9, "s" },
 		{ 36000e9, 60e9, "min" }, { INFINITY, 3600e9, "h" },
 	};
 	size_t unit = 0;
@@ -111,6 +111,15 @@ static char *units_show_time(int64_t nanoseconds)
 	while ((double)nanoseconds >= units[unit].end)
 		unit++;
 	return units_show_scaled((double)nanoseconds / units[unit].one, units[unit].name);
+}
+
+char *padded(int width, const char *text)
+{
+	int others = 0; /* bytes that continue a character */
+
+	for (const char *at = text; *at; at++)
+		others += (*at & 0xc0) == 0x80;
+	return text_of("%*s", width < 0 ? width - others : width + others, text);
 }
 
 char *show(enum unit unit, int64_t value)

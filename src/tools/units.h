@@ -20,6 +20,9 @@ enum unit {
 };
 
 /* Texts of show(), text_of() and clean() last until texts_free(). */
+/* The text, padded to so many characters: at its left; negative: at its right. */
+char *padded(int width, const char *text);
+
 char *show(enum unit unit, int64_t value);
 char *text_of(const char *format, ...) __attribute__((format(printf, 1, 2)));
 char *clean(const char *text);

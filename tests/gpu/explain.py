@@ -33,7 +33,7 @@ REGISTRATIONS = frozenset(
     host_requests registrations_dma_buf registrations_peer_memory pinning_fallbacks registrations_failed failed_resources
     failed_address failed_argument failed_support failed_other over_pin_limit evictions registered_bytes pinned_bytes
     pinned_bytes_peak deregistrations deregistrations_failed invalidated never_used never_used_bytes never_used_ns
-    never_used_sizes never_used_pinned never_used_pinned_bytes requested_bytes cancelled revoked late_deregistrations background_ns program_ns waited_ns free_ns saved_ns""".split()
+    never_used_sizes never_used_pinned never_used_pinned_bytes requested_bytes cancelled revoked late_deregistrations background_ns program_ns waited_ns free_ns""".split()
 ) | {
     f"histogram {name}"
     for name in "registration_background_ns registration_program_ns wait_ns free_ns used_bytes never_used_bytes".split()

@@ -54,7 +54,7 @@ printf '#!/bin/sh\n' >bin/peer-program
 chmod +x bin/peer-program
 shopt -u progcomp_alias 2>/dev/null || :
 
-for word in run config doctor report top; do
+for word in run config demo doctor report top; do
 	has "the subcommand $word" "$word" "$(offered peerpin '')"
 done
 has 'a command' peer-program "$(offered peerpin peer-pro)"
@@ -64,7 +64,7 @@ has 'a command behind run' peer-program "$(offered peerpin run peer-pro)"
 # The options of the table of settings, and those of the command.
 same 'options' "$({
 	"$config" --options
-	printf '%s\n' --sim --dry-run --print-env --help --version
+	printf '%s\n' --sim --sim=driver --dry-run --print-env --help --help=settings --version
 } | sort -u | tr '\n' ' ')" "$(offered peerpin --)"
 same 'the beginning of an option' '--pointer-queries ' "$(offered peerpin --pointer)"
 same 'several options with a common beginning' '--log-file= --log-level= ' "$(offered peerpin --log)"

@@ -16,7 +16,7 @@ open_mpi() {
 		"$(outcome "$peerpin" --log-level warn mpirun -n 1 './a b' : ./c)"
 	same 'simulated driver, older preload' \
 		"[-x][LD_LIBRARY_PATH=$simulated][-x][LD_PRELOAD=$library:libc.so.6][./a] preload=libc.so.6
-=> 9" "$(LD_PRELOAD=libc.so.6 outcome "$peerpin" --sim mpirun ./a)"
+=> 9" "$(LD_PRELOAD=libc.so.6 outcome "$peerpin" --sim=driver mpirun ./a)"
 	same "the caller's preload follows peerpin's" \
 		"[-x][LD_PRELOAD=$library][-x][LD_PRELOAD=$library:/other.so][./a] preload=
 => 9" "$(outcome "$peerpin" mpirun -x LD_PRELOAD=/other.so ./a)"
@@ -25,7 +25,7 @@ open_mpi() {
 => 9" "$(LD_PRELOAD=libc.so.6 outcome "$peerpin" mpirun -x LD_PRELOAD ./a)"
 	matches 'the simulated driver before the libraries of the caller' \
 		"*[[]-x][[]LD_LIBRARY_PATH=$simulated:/other][[]./a]*" \
-		"$(outcome "$peerpin" --sim mpirun -x LD_LIBRARY_PATH=/other ./a)"
+		"$(outcome "$peerpin" --sim=driver mpirun -x LD_LIBRARY_PATH=/other ./a)"
 	same 'disabled' $'[./a] preload=\n=> 9' "$(PEERPIN_DISABLE=1 outcome "$peerpin" mpirun ./a)"
 	same 'a list of variables as an option is extended' \
 		"[--mca][mca_base_env_list][A;B=c;PEERPIN_LOG_LEVEL;LD_PRELOAD=$library][./a] preload="$'\n=> 9' \
@@ -447,7 +447,7 @@ one_job() {
 	for form in first second; do
 		mkdir -p "$tmp/$name/$form"
 		for run in 1 2; do
-			local ours=("$peerpin" --sim --summary table --stats-file "$tmp/$name/$form/%j") line
+			local ours=("$peerpin" --sim=driver --summary table --stats-file "$tmp/$name/$form/%j") line
 			if [[ $form = first ]]; then
 				line=("${ours[@]}" "$@")
 			else

@@ -20,7 +20,10 @@ options_and_statuses() {
 			"$(PATH=/usr/bin:/bin outcome "$peerpin" "$word")"
 	done
 	same 'run is a subcommand once' $'peerpin: run: command not found\n=> 127' "$(PATH=/usr/bin:/bin outcome "$peerpin" run run)"
-	matches 'help lists the settings' '*--min-size VALUE*--\[no-\]verify*=> 0' "$(outcome "$peerpin" --help)"
+	matches 'help lists the settings' '*--min-size VALUE*--\[no-\]verify*=> 0' "$(outcome "$peerpin" --help=settings)"
+	same 'help fits on a screen' 0 "$("$peerpin" --help | awk 'NR > 40 { more++ } END { print more + 0 }')"
+	same 'help names settings that exist' '' "$("$peerpin" --help | sed -n '/^Often used/,/^$/s/^  \(--[a-z-]*\).*/\1/p' |
+		grep -vxFf <("$peerpin" --help=settings | sed -nE 's/^  --(\[no-\])?([a-z-]*).*/--\2/p'))"
 	matches 'version' 'peerpin [0-9]*.[0-9]*=> 0' "$(outcome "$peerpin" --version)"
 	same 'an unknown option' $'peerpin: unknown option: --bogus (see peerpin --help)\n=> 2' \
 		"$(outcome "$peerpin" --bogus true)"
@@ -84,7 +87,7 @@ options_and_statuses() {
 		"$(outcome "$peerpin" docter)"
 	same 'a program with the name of a misspelt subcommand' $'\n=> 0' "$(ln -s /bin/true "$tmp/bin/docter"; outcome "$peerpin" docter)"
 	rm "$tmp/bin/usage" "$tmp/bin/say" "$tmp/bin/docter"
-	for word in --help --version --print-env '--dry-run true' 'config --help' 'config --version' config \
+	for word in --help --help=settings --version --print-env '--dry-run true' 'config --help' 'config --version' config \
 		'config --value' 'config --json' 'config --md'; do
 		# A build with --disable-tools has no config --json.
 		[[ $word != 'config --json' || -x src/tools/peerpin-doctor ]] || continue
@@ -92,11 +95,11 @@ options_and_statuses() {
 		matches "$word without output" 'peerpin*standard output*=> [12]' \
 			"$(status=0; "$peerpin" $word 2>&1 >/dev/full || status=$?; echo "=> $status")"
 	done
-	matches 'help has allowed values' "*--domain-policy*from the start all:*learned, all or near*--devices*--pin-limit*the size of the GPU's BAR1*as for --log-file*" \
-		"$("$peerpin" --help | tr -s ' \n' ' ')"
+	matches 'help has allowed values' "*--domain-policy*from the start all:*learned, all or near*--devices*--pin-limit*the size of the GPU's BAR1*default: auto)*as for --log-file*" \
+		"$("$peerpin" --help=settings | tr -s ' \n' ' ')"
 	matches 'help has defaults' \
 		"*--preregister*(auto, all, sync or off; default: auto)*--domain-policy*; default: learned)*pointer-queries*(default: on)*--log-level V*trace; default: warn)*" \
-		"$("$peerpin" --help | tr -s ' \n' ' ')"
+		"$("$peerpin" --help=settings | tr -s ' \n' ' ')"
 	same 'a missing file' $'peerpin: ./no-such-file: no such file\n=> 127' \
 		"$(outcome "$peerpin" ./no-such-file)"
 	: >"$tmp/data"
@@ -129,7 +132,9 @@ what_a_program_gets() {
 	same 'an option overrides the environment' "$library   info"$'\n=> 0' \
 		"$(PEERPIN_LOG_LEVEL=trace outcome "$peerpin" --log-level info sh -c "$show")"
 	same 'the simulated driver before an older path' "$library $simulated:/old  "$'\n=> 0' \
-		"$(LD_LIBRARY_PATH=/old outcome "$peerpin" --sim sh -c "$show")"
+		"$(LD_LIBRARY_PATH=/old outcome "$peerpin" --sim=driver sh -c "$show")"
+	same 'the simulated adapter, too' "$library $simulated_adapter:$simulated  "$'\n=> 0' \
+		"$(LD_LIBRARY_PATH='' outcome "$peerpin" --sim sh -c "$show")"
 	same 'nothing when disabled' $'   \n=> 0' \
 		"$(PEERPIN_DISABLE=1 outcome "$peerpin" sh -c "$show")"
 	same 'nothing when disabled by an option' $'   \n=> 0' "$(outcome "$peerpin" --disable sh -c "$show")"
@@ -138,7 +143,7 @@ what_a_program_gets() {
 	same 'an option enables again' "$library   "$'\n=> 0' \
 		"$(PEERPIN_DISABLE=1 outcome "$peerpin" --no-disable sh -c "$show")"
 	same 'the driver alone when disabled' " $simulated  "$'\n=> 0' \
-		"$(PEERPIN_DISABLE=1 outcome "$peerpin" --sim sh -c "$show")"
+		"$(PEERPIN_DISABLE=1 outcome "$peerpin" --sim=driver sh -c "$show")"
 	same 'a file of settings' $'/dev/null\n=> 0' "$(outcome "$peerpin" --config-file /dev/null printenv PEERPIN_CONFIG_FILE)"
 	# The ranks of a job may have another working folder.
 	: >"$tmp/rel.conf"
@@ -183,9 +188,21 @@ export LD_PRELOAD=$library\"\${LD_PRELOAD:+:\$LD_PRELOAD}\"
 	same 'such a line is no setting of the ranks' "mpirun -x LD_PRELOAD=$library ./a
 => 0" "$(OTHER=$'a\nPEERPIN_FOO=1' outcome "$peerpin" --dry-run mpirun ./a)"
 	matches '--print-env with the simulated driver' "*export LD_LIBRARY_PATH=$simulated\"*=> 0" \
-		"$(outcome "$peerpin" --sim --print-env)"
+		"$(outcome "$peerpin" --sim=driver --print-env)"
 	same '--print-env takes no command' $'peerpin: --print-env takes no command: true\n=> 2' \
 		"$(outcome "$peerpin" --print-env true)"
+}
+
+demonstration() {
+	local text
+
+	text=$(outcome "$peerpin" demo)
+	matches 'demo: the first run registers on each send' $'*\nsends *\nregistrations on the send path  *64 *' "$text"
+	matches 'demo: no byte is wrong' '*bytes wrong  *0  *0*' "$text"
+	same 'demo: fewer registrations with peerpin' fewer "$(awk '/on the send path/ { print $6 < $5 ? "fewer" : $0 }' <<<"$text")"
+	matches 'demo: the summary, and its lines explained' $'*\npeerpin [0-9]*\nGPUDirect RDMA   *\nrequests  *64 *\nfrees *\nfrees           each *=> 0' "$text"
+	same 'demo takes no argument' $'peerpin: demo takes no argument: x\n=> 2' "$(outcome "$peerpin" demo x)"
+	matches 'demo: the environment of the caller does not matter' '*=> 0' "$(PEERPIN_DISABLE=1 outcome "$peerpin" demo)"
 }
 
 installed_places() {
@@ -230,6 +247,7 @@ installed_places() {
 
 options_and_statuses
 what_a_program_gets
+demonstration
 dry_run_and_print_env
 installed_places
 finish

@@ -133,7 +133,7 @@ valid_records() {
 		    jsonschema.validate(record, schema)
 		alone, rank, peer = (records[name] for name in ("exit.json", "form.5.json", "peer.json"))
 		assert alone["rank"] is alone["job"] is None and (rank["rank"], rank["job"]) == (5, "job5")
-		assert peer["pairs"][0]["method"] == "peer memory" and rank["pairs"][0]["path"] is None
+		assert peer["pairs"][0]["method"] == "peer memory" and rank["pairs"][0]["path"] == "none"
 		for name, end in ("runs.json", "running"), ("killed.json", "killed"):
 		    if name in records:
 		        assert (records[name]["ended"], records[name]["complete"]) == (end, False)

@@ -42,7 +42,7 @@ page_of() {
 
 # options [SUBCOMMAND]: the options in its --help
 options() {
-	"$peerpin" ${1:+"$1"} --help | sed -nE 's/^ +(-.*)/\1/p' | sed 's/   *.*//; s/--\[no-\]/--/' |
+	{ "$peerpin" ${1:+"$1"} --help; [[ ${1:-} ]] || "$peerpin" --help=settings; } | sed -nE 's/^ +(-.*)/\1/p' | sed 's/   *.*//; s/--\[no-\]/--/' |
 		tr ',' '\n' | sed -E 's/^ +//; s/[ =].*//' | grep '^-' | sort -u
 }
 
@@ -74,21 +74,21 @@ tables_are_explained() {
 	)"
 	same 'every check of the doctor' '' "$(sed -n 's/^CHECK("\([^"]*\)".*/\1/p' "$srcdir/src/tools/doctor/doctor_checks.def" |
 		missing "$(page_of doctor)")"
-	titles=$(sed -n '/^static const char \*emit_table_title/,/^}/s/.*return " *\([^"][^"]*\)".*/\1/p' "$srcdir/src/report/emit_table.c")
+	titles=$(sed -nE 's/.*emit_table_(begin_line|add_named)\(emitter, " *([^"]+)".*/\2/p' "$srcdir/src/report/emit_table.c")
 	titles+=$'\n'$(grep -o '"not by [^"]*"' "$srcdir/src/report/emit_table.c" | tr -d '"')
-	matches 'lines of the table at exit were found' '*allocations*bypassed*never used*not by *' "$titles"
-	same 'every line of the table at exit' '' "$({
-		echo 'GPUDirect RDMA'
-		echo "$titles"
-	} | missing docs/man/peerpin.7)"
+	matches 'lines of the table at exit were found' '*GPUDirect RDMA*bypassed*frees*never used*not by *' "$titles $(sort <<<"$titles")"
+	same 'every line of the table at exit' '' "$(missing docs/man/peerpin.7 <<<"$titles")"
 	text=$(plain docs/man/peerpin.7 | sed -n '/^\.SH THE TABLE/,/^\.SH STATISTICS/p' | sed 's/^\.[A-Z]* //' | tr -d '"' | tr -s ' \n' ' ')
 	same 'every word beside a number there' '' "$(
-		sed -nE '/, NO_LINE,/d; s/^(STATISTIC|TALLY)\(([^,]*,){3} *"\+?([^"(]*[^"( ]).*/\3/p' "$srcdir/src/report/statistics.def" |
-			while IFS= read -r words; do [[ $text == *"$words"* ]] || echo "$words"; done
+		{
+			sed -nE 's/^REASON\([^"]*"([^"(]*[^"( ]).*/\1/p' "$srcdir/src/report/statistics.def"
+			grep -oE '(%llu [a-z -]*[a-z]|"in the [a-z]+")' "$srcdir/src/report/emit_table.c" |
+				sed 's/^%llu \(of \)\?//; s/"//g' | grep -v '^more'
+		} | while IFS= read -r words; do [[ $text == *"$words"* ]] || echo "$words"; done
 	)"
-	same 'every counter' '' "$(sed -nE 's/^(STATISTIC|TALLY|HISTOGRAM)\(([a-z_0-9]+),.*/\2/p' \
+	same 'every counter' '' "$(sed -nE 's/^(STATISTIC|REASON|TALLY|HISTOGRAM)\(([a-z_0-9]+),.*/\2/p' \
 		"$srcdir/src/report/statistics.def" | missing docs/man/peerpin.7)"
-	same 'every reason for which requests are bypassed' '' "$(sed -nE 's/^STATISTIC\(.*, REASONS, "([^"]*)".*/\1/p' \
+	same 'every reason for which requests are bypassed' '' "$(sed -nE 's/^REASON\(bypassed_[a-z_]*, *"([^"]*)".*/\1/p' \
 		"$srcdir/src/report/statistics.def" | missing docs/man/peerpin.7)"
 	same 'every level of the log' '' "$(sed -n 's/^CONFIG_WORDS(LEVEL, *\(.*\))/\1/p' "$srcdir/src/base/config.def" |
 		tr -d '" ' | tr ',' '\n' | missing docs/man/peerpin.7)"

@@ -89,7 +89,7 @@ running() {
 	matches 'another job' '*No process of job 4712 uses peerpin on this host now.*=> 1' "$(outcome "$top" --once --job 4712)"
 	matches 'another process' '*That process does not use peerpin on this host now.*=> 1' "$(outcome "$top" --once $$)"
 	matches 'other processes' '*None of these processes uses peerpin on this host now.*=> 1' "$(outcome "$top" --once $$ 1)"
-	matches 'report of a running job' '*client  job 4711  2 processes *  2 running*used by all 2 ranks: *=> 0' "$(outcome "$report")"
+	matches 'report of a running job' '*client  job 4711  2 processes *  2 running*not used: software adapter sim0; *=> 0' "$(outcome "$report")"
 	# Offset 40: process_start (src/report/segment.h).
 	python3 - "$tmp/run/peerpin/${pids[0]}.stats" "$tmp/later.stats" <<'TEXT'
 import sys

@@ -49,7 +49,7 @@ def record(rank, ranks):
         "registrations_failed": 0, "registered_bytes": pinned + GIB, "pinned_bytes": 0, "pinned_bytes_peak": pinned,
         "never_used": 0, "never_used_bytes": 0, "never_used_ns": 0, "evictions": 0, "over_pin_limit": 0,
         "background_ns": 103_000_000 + rank * 10_000, "program_ns": 800_000 + late * 40_000, "free_ns": 2_100_000,
-        "saved_ns": 99_000_000, "internal_errors": 0,
+        "internal_errors": 0,
         "histograms": {
             "registration_background_ns": log2_buckets([(900_000, 5), (2_000_000, 15), (9_000_000, registrations - 21)]),
             "registration_program_ns": log2_buckets([(800_000, 1)]),

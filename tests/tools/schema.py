@@ -35,7 +35,7 @@ def main():
         text = re.sub(r"/\*.*?\*/", "", file.read(), flags=re.S)
     counters = {
         name: described(COUNT, meaning)
-        for name, meaning in rows(text, "STATISTIC") + rows(text, "TALLY")
+        for name, meaning in rows(text, "STATISTIC") + rows(text, "REASON") + rows(text, "TALLY")
     }
     buckets = {"type": "array", "items": COUNT, "maxItems": 64}
     histograms = {name: described(buckets, meaning) for name, meaning in rows(text, "HISTOGRAM")}
@@ -72,7 +72,7 @@ def main():
                     "gpu": {"type": "integer"},
                     "adapter": TEXT,
                     "method": {"enum": ["dma-buf", "peer memory"]},
-                    "path": {"enum": ["PIX", "PXB", "PHB", "NODE", "SYS", None]},
+                    "path": {"enum": ["PIX", "PXB", "PHB", "NODE", "SYS", "none", None]},
                     "registrations": COUNT,
                 }
             ),

@@ -24,12 +24,14 @@ static int take(void *argument, const char *bytes, size_t length)
 	return 0;
 }
 
+static unsigned int processes = 1;
+
 static const char *emitted(enum emit_form form)
 {
 	static struct output output;
-	struct emit_source source = { .segment = &segment,
-				      .elapsed_ns = 5000000000,
-				      .processes = 1 };
+	struct emit_source source = {
+		.segment = &segment, .elapsed_ns = 5000000000, .processes = processes, .used = 2
+	};
 
 	used = 0;
 	output = (struct output){ .take = take };
@@ -41,7 +43,7 @@ static const char *emitted(enum emit_form form)
 /* Set all counters to `value`. */
 static void fill(struct segment *what, uint64_t value)
 {
-#define STATISTIC(name, unit, line, label, meaning) what->counters.name = value;
+#define STATISTIC(name, unit, meaning) what->counters.name = value;
 #include "report/statistics.def"
 #undef STATISTIC
 	what->header.threads = 1;
@@ -94,27 +96,50 @@ START_TEST(the_table_has_at_most_14_lines_and_a_screen_s_width)
 	size_t width = 0;
 
 	fill(&segment, 123456789012);
+	segment.tallies[0].counts[TALLY_hits] = 1;
+	strcpy(segment.header.settings, "PEERPIN_PREREGISTER=all\n");
 	add_pairs(8, "dma-buf");
 	add_pairs(4, "peer memory");
 	emitted(EMIT_TABLE);
 	ck_assert_uint_eq(lines_of(text), 14);
-	ck_assert_ptr_nonnull(strstr(text, "\nnot by dma-buf   GPU 0, mlx5_0: reason 0; 7 more in "
+	ck_assert_ptr_nonnull(strstr(text, "\nnot by dma-buf   GPU 0, mlx5_0: reason 0\n"
+					   "not by dma-buf   GPU 1, mlx5_0: reason 1; 6 more in "
 					   "PEERPIN_STATS_FILE=FILE\n"));
 	for (const char *line = text; *line; line += width + 1) {
 		width = strcspn(line, "\n");
 		ck_assert_uint_le(width, 220);
 	}
-	memset(&segment.counters, 0, sizeof(segment.counters));
-	memset(segment.tallies, 0, sizeof(segment.tallies[0]));
-	memset(segment.histograms, 0, sizeof(segment.histograms));
-	emitted(EMIT_TABLE);
-	ck_assert_uint_eq(lines_of(text), 14);
-	ck_assert_ptr_nonnull(
-		strstr(text, "\nnot by dma-buf   GPU 3, mlx5_0: reason 3\nnot by peer mem. "));
-	ck_assert_ptr_nonnull(
-		strstr(text, "\nnot by peer mem. GPU 7, mlx5_0: reason 7\nallocations "));
-	memset(segment.pairs, 0, sizeof(segment.pairs));
-	ck_assert_uint_le(lines_of(emitted(EMIT_TABLE)), 7);
+}
+END_TEST
+
+START_TEST(without_losses_the_table_has_5_lines)
+{
+	segment.header.threads = 1;
+	segment.tallies[0].counts[TALLY_requests] = segment.tallies[0].counts[TALLY_hits] = 4;
+	segment.counters.allocations = segment.counters.frees = 2;
+	segment.counters.registrations = segment.counters.registrations_background = 2;
+	segment.counters.background_ns = 189200;
+	segment.counters.never_used = 1;
+	segment_pair(&segment, 0, segment_adapter(&segment, "mlx5_0"), "PIX", "peer memory")
+		->registrations = 2;
+	ck_assert_str_eq(
+		emitted(EMIT_TABLE),
+		"peerpin 0  app  host node  process 0  5.0 s\n"
+		"GPUDirect RDMA   used: peer memory; mlx5_0 (PIX); 0 B registered at peak\n"
+		"requests         4  4 hits (100.0 %)  0 misses  0 bypassed\n"
+		"registrations    2 in the background (189.2 µs)  0 in the program  0 failed\n"
+		"frees            2 of 2 allocations  0 deregistrations  0 missed\n");
+}
+END_TEST
+
+START_TEST(use_by_some_processes_is_not_called_use_by_all)
+{
+	segment.header.threads = 1;
+	segment.tallies[0].counts[TALLY_requests] = segment.tallies[0].counts[TALLY_hits] = 4;
+	processes = 3;
+	ck_assert_ptr_nonnull(strstr(emitted(EMIT_TABLE), " used by 2 of 3 processes: "));
+	processes = 2;
+	ck_assert_ptr_nonnull(strstr(emitted(EMIT_TABLE), " used: "));
 }
 END_TEST
 
@@ -124,7 +149,59 @@ START_TEST(the_line_says_reason_it_is_not_used)
 	ck_assert_str_eq(
 		emitted(EMIT_LINE),
 		"peerpin: node GPUDirect RDMA not used: only host memory was registered, hits 0/0, "
-		"registered 0 B at peak, saved about 0 s\n");
+		"registered 0 B at peak\n");
+}
+END_TEST
+
+/* A software adapter copies by the processor: no claim of GPUDirect RDMA in any form. */
+START_TEST(a_software_adapter_is_no_gpudirect_rdma)
+{
+	struct segment_pair *pair;
+
+	segment.header.threads = 1;
+	segment.tallies[0].counts[TALLY_requests] = segment.tallies[0].counts[TALLY_hits] = 4;
+	pair = segment_pair(&segment, 0, segment_adapter(&segment, "rxe0"), "none", "peer memory");
+	pair->registrations = 2;
+	ck_assert_ptr_nonnull(strstr(emitted(EMIT_TABLE),
+				     "\nGPUDirect RDMA   not used: software adapter rxe0; peer "
+				     "memory; 0 B registered at peak\n"));
+	ck_assert_ptr_nonnull(strstr(emitted(EMIT_JSON), "\"used\": false"));
+	ck_assert_ptr_nonnull(strstr(emitted(EMIT_LINE), "RDMA not used: software adapter rxe0;"));
+	pair = segment_pair(&segment, 0, segment_adapter(&segment, "mlx5_0"), "PIX", "dma-buf");
+	pair->registrations = 1;
+	ck_assert_ptr_nonnull(
+		strstr(emitted(EMIT_TABLE), " used: peer memory; rxe0, mlx5_0 (PIX); "));
+}
+END_TEST
+
+static const struct hint {
+	unsigned int requests, hits, misses, waited, keys;
+	const char *setting, *hint;
+} hints[] = {
+	{ 4, 2, 2, 0, 0, "", NULL },
+	{ 0, 0, 0, 0, 0, "", NULL },
+	{ 4, 1, 3, 0, 0, "", "the first for their memory: PEERPIN_PREREGISTER=all registers" },
+	{ 4, 1, 3, 0, 0, "PEERPIN_PREREGISTER=all\n", "and came before the worker\n" },
+	{ 4, 1, 3, 0, 0, "PEERPIN_PREREGISTER=off\n", "since PEERPIN_PREREGISTER=off registers" },
+	{ 4, 1, 1, 2, 0, "", "PEERPIN_PREREGISTER=sync" },
+	{ 9, 4, 2, 0, 3, "", "bypassed (keys in use): PEERPIN_UNIQUE_KEYS=no" },
+};
+
+START_TEST(few_hits_bring_their_reason_and_a_hint)
+{
+	const struct hint *of = &hints[_i];
+	const char *line;
+
+	segment.header.threads = 1;
+	segment.tallies[0].counts[TALLY_requests] = of->requests;
+	segment.tallies[0].counts[TALLY_hits] = of->hits;
+	segment.counters.synchronous = of->misses;
+	segment.counters.waited = of->waited;
+	segment.counters.bypassed_keys = of->keys;
+	strcpy(segment.header.settings, of->setting);
+	line = strstr(emitted(EMIT_TABLE), "\nhint             few hits, since ");
+	ck_assert_int_eq(line != NULL, of->hint != NULL);
+	ck_assert(!line || strstr(line, of->hint));
 }
 END_TEST
 
@@ -134,9 +211,9 @@ START_TEST(one_miss_of_many_requests_is_seen)
 	segment.header.threads = 1;
 	segment.tallies[0].counts[TALLY_requests] = 100000;
 	segment.tallies[0].counts[TALLY_hits] = 99999;
-	ck_assert_ptr_nonnull(strstr(emitted(EMIT_TABLE), "  99.9 % hit\n"));
+	ck_assert_ptr_nonnull(strstr(emitted(EMIT_TABLE), " hits (99.9 %)  "));
 	segment.tallies[0].counts[TALLY_hits] = 100000;
-	ck_assert_ptr_nonnull(strstr(emitted(EMIT_TABLE), "  100.0 % hit\n"));
+	ck_assert_ptr_nonnull(strstr(emitted(EMIT_TABLE), " hits (100.0 %)  "));
 }
 END_TEST
 
@@ -165,7 +242,7 @@ START_TEST(all_paths_to_an_adapter_are_named)
 	segment_pair(&other, 1, segment_adapter(&other, "mlx5_0"), "PIX", "dma-buf")
 		->registrations = 4;
 	segment_add(&segment, &other);
-	segment.counters.synchronous = segment.counters.registrations_dma_buf = 9;
+	segment.counters.waited = segment.counters.registrations_dma_buf = 9;
 	ck_assert_ptr_nonnull(strstr(emitted(EMIT_TABLE), " used: dma-buf; mlx5_0 (PIX, SYS); "));
 	ck_assert_uint_eq(
 		segment_value(&segment_pair(&segment, 0, 0, "PIX", "dma-buf")->registrations), 2);
@@ -178,20 +255,16 @@ START_TEST(every_counter_is_in_each_form_for_programs)
 {
 	fill(&segment, 7);
 	emitted(EMIT_JSON);
-#define STATISTIC(name, unit, line, label, meaning)                                                \
-	ck_assert_ptr_nonnull(strstr(text, "\"" #name "\": 7,"));
-#define TALLY(name, unit, line, label, meaning)                                                    \
-	ck_assert_ptr_nonnull(strstr(text, "\"" #name "\": 7,"));
-#define HISTOGRAM(name, sum, meaning) ck_assert_ptr_nonnull(strstr(text, "\"" #name "\": [7, 7,"));
+#define STATISTIC(name, unit, meaning) ck_assert_ptr_nonnull(strstr(text, "\"" #name "\": 7,"));
+#define TALLY(name, unit, meaning)     ck_assert_ptr_nonnull(strstr(text, "\"" #name "\": 7,"));
+#define HISTOGRAM(name, sum, meaning)  ck_assert_ptr_nonnull(strstr(text, "\"" #name "\": [7, 7,"));
 #include "report/statistics.def"
 #undef HISTOGRAM
 #undef TALLY
 #undef STATISTIC
 	emitted(EMIT_PROMETHEUS);
-#define STATISTIC(name, unit, line, label, meaning)                                                \
-	ck_assert_ptr_nonnull(strstr(text, "\npeerpin_" #name));
-#define TALLY(name, unit, line, label, meaning)                                                    \
-	ck_assert_ptr_nonnull(strstr(text, "\npeerpin_" #name));
+#define STATISTIC(name, unit, meaning) ck_assert_ptr_nonnull(strstr(text, "\npeerpin_" #name));
+#define TALLY(name, unit, meaning)     ck_assert_ptr_nonnull(strstr(text, "\npeerpin_" #name));
 #include "report/statistics.def"
 #undef TALLY
 #undef STATISTIC
@@ -385,7 +458,12 @@ int main(void)
 
 	tcase_add_checked_fixture(tests, set_up, NULL);
 	tcase_add_test(tests, the_table_has_at_most_14_lines_and_a_screen_s_width);
+	tcase_add_test(tests, without_losses_the_table_has_5_lines);
+	tcase_add_test(tests, use_by_some_processes_is_not_called_use_by_all);
 	tcase_add_test(tests, the_line_says_reason_it_is_not_used);
+	tcase_add_test(tests, a_software_adapter_is_no_gpudirect_rdma);
+	tcase_add_loop_test(tests, few_hits_bring_their_reason_and_a_hint, 0,
+			    sizeof(hints) / sizeof(*hints));
 	tcase_add_test(tests, one_miss_of_many_requests_is_seen);
 	tcase_add_test(tests, no_number_reaches_the_next_unit_by_being_rounded);
 	tcase_add_test(tests, all_paths_to_an_adapter_are_named);
