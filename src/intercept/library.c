@@ -5,6 +5,7 @@
 #include "base/process.h"
 #include "base/system.h"
 #include "intercept/entry_points.h"
+#include "intercept/resolve.h"
 #include "intercept/subscriptions.h"
 #include "memory/driver.h"
 #include "memory/memory.h"
@@ -98,6 +99,8 @@ static __attribute__((destructor)) void library_finish(void)
 		return;
 	process_begin_exit();
 	registration_log_selection();
+	if (resolve_ucx_is_unhooked())
+		statistics_count(ucx_unhooked);
 	trace_end();
 	statistics_finish();
 	log_finish();

@@ -55,19 +55,40 @@ static bool resolve_is_in_object(const void *address, const char *const *prefixe
 static const char *const driver_objects[] = { "libcuda.so", NULL };
 static const char *const ucx_objects[] = { "libucm", "libucs", NULL };
 
-/* UCX patches the code at the address it gets. It cannot patch a wrapper, and then silently runs
- * without its GPU caches (measured, sheet interception 8). In reloc mode UCX calls the address it
- * gets. */
-static bool resolve_needs_driver_address(const void *caller)
+/* Last function that UCX looked up to patch it; stored atomically. UCX stops at the first function
+ * that it cannot patch. */
+static const struct entry_point *ucx_target;
+
+/* UCX patches the code at the address it gets. A wrapper's address would leave callers that bypass
+ * peerpin without UCX's hooks. In reloc mode UCX calls the address it gets. */
+static bool resolve_is_for_patching(const struct entry_point *row, const void *caller)
 {
 	const char *mode;
 
-	if (resolve_is_in_object(caller, driver_objects))
-		return true;
 	if (!resolve_is_in_object(caller, ucx_objects))
 		return false;
 	mode = system_environment("UCX_MEM_CUDA_HOOK_MODE");
-	return !mode || !text_equals_in_any_case(mode, "reloc");
+	if (mode && text_equals_in_any_case(mode, "reloc"))
+		return false;
+	__atomic_store_n(&ucx_target, row, __ATOMIC_RELAXED);
+	return true;
+}
+
+bool resolve_ucx_is_unhooked(void)
+{
+#ifdef __x86_64__
+	/* `sub $imm8, %rsp`, with which functions of drivers 575 and newer begin. UCX 1.13.1 to
+	 * 1.18.0 cannot move it (openucx/ucx#10627). */
+	static const unsigned char begin[] = { 0x48, 0x83, 0xec };
+	const struct entry_point *row = __atomic_load_n(&ucx_target, __ATOMIC_RELAXED);
+	const void *code = row ? __atomic_load_n(entry_driver_of(row), __ATOMIC_ACQUIRE) : NULL;
+
+	/* The driver may have been unloaded. */
+	return code && resolve_is_in_object(code, driver_objects) &&
+	       __builtin_memcmp(code, begin, sizeof(begin)) == 0;
+#else
+	return false;
+#endif
 }
 
 static void *resolve_row(const struct entry_point *row, void *handle, const char *symbol,
@@ -88,7 +109,10 @@ static void *resolve_row(const struct entry_point *row, void *handle, const char
 		real = system_dlsym(handle, symbol);
 	}
 	if (real == __atomic_load_n(entry_driver_of(row), __ATOMIC_ACQUIRE))
-		return resolve_needs_driver_address(caller) ? real : entry_through_pointer(row);
+		return resolve_is_for_patching(row, caller) ||
+				       resolve_is_in_object(caller, driver_objects)
+			       ? real
+			       : entry_through_pointer(row);
 	/* A function of another copy of the driver: calls of it bypass peerpin. */
 	if (real != entry_exported(row) && resolve_is_in_object(real, driver_objects))
 		load_watch_note();
@@ -118,16 +142,19 @@ struct dlsym_verdict dlsym_decide(void *handle, const char *symbol, void *caller
 		return verdict;
 	if (load_watch_is_loader(symbol))
 		load_watch_looked_up(handle, symbol);
+	row = entry_find(symbol);
 	if (handle == RTLD_NEXT || handle == RTLD_DEFAULT) {
 		if (entry_is_only_ours(handle, symbol))
 			verdict.jump = NULL;
+		/* UCX 1.13 looks up functions by RTLD_NEXT, and finds the driver's. */
+		else if (row)
+			(void)resolve_is_for_patching(row, caller);
 		return verdict;
 	}
 	if (verbs_client_is_entry(symbol)) {
 		verdict.jump = resolve_alloc_pd;
 		return verdict;
 	}
-	row = entry_find(symbol);
 	if (!row || process_is_passive_early())
 		return verdict;
 	verdict.jump = NULL;

@@ -8,6 +8,10 @@
 /* True if both addresses lie in one loaded object. */
 bool resolve_same_object(const void *one, const void *other);
 
+/* True if UCX tried to hook CUDA, and a driver function begins with an instruction that this UCX
+ * cannot patch: UCX then has no cache of GPU registrations. */
+bool resolve_ucx_is_unhooked(void);
+
 /* Decision for one dlsym call: jump to `jump` with unchanged arguments or, if NULL, return
  * `answer`. The assembly calls dlsym_decide() on every look-up in the process. For names outside
  * the table it takes no lock, allocates nothing and reads only the table. */

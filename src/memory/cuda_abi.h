@@ -88,6 +88,12 @@ enum CUexternalMemoryHandleType_enum {
 #undef EXTERNAL_HANDLE_TYPE
 };
 
+enum CUmem_range_attribute_enum {
+#define RANGE_ATTRIBUTE(name, value) name = value,
+#include "memory/cuda_abi.def"
+#undef RANGE_ATTRIBUTE
+};
+
 enum {
 #define CONSTANT(name, value) name = value,
 #include "memory/cuda_abi.def"
@@ -144,8 +150,12 @@ struct CUmemPoolProps_st {
 	unsigned char reserved[54];
 };
 
-/* H:349, H:3737, H:3853, H:4516, H:4650 */
+/* H:341, H:349, H:3737, H:3853, H:4516, H:4650 */
 struct CUipcMemHandle_st {
+	char reserved[64];
+};
+
+struct CUipcEventHandle_st {
 	char reserved[64];
 };
 

@@ -11,6 +11,7 @@ static __thread CUcontext stack[STACK_DEPTH];
 static __thread int depth;
 
 static struct sim_object *contexts;
+static unsigned long long last_id;
 
 /* The thread's current context, maybe destroyed by another thread. NULL: none. */
 static CUcontext context_current(void)
@@ -64,6 +65,7 @@ CUcontext sim_make_context(CUdevice device, unsigned int flags, bool primary)
 	context->device = device;
 	context->flags = flags;
 	context->usage = 1;
+	context->id = ++last_id;
 	context->primary = primary;
 	return context;
 }
@@ -228,6 +230,7 @@ CUresult cuCtxSynchronize(void)
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = sim_lose_captures();
+	sim_await_callbacks(sim_enqueued_callbacks());
 	return sim_leave(result != CUDA_SUCCESS ? result : sim_await_work(context));
 }
 
@@ -243,5 +246,20 @@ CUresult cuCtxGetApiVersion(CUcontext context, unsigned int *version)
 	if (!sim_is_live(contexts, context))
 		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
 	*version = context->old ? 3010 : 3020;
+	return sim_leave(CUDA_SUCCESS);
+}
+
+/* NULL: the current context. */
+CUresult cuCtxGetId(CUcontext context, unsigned long long *id)
+{
+	CUresult result = context ? sim_enter() : sim_enter_context(&context);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!id)
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	if (!sim_is_live(contexts, context))
+		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
+	*id = context->id;
 	return sim_leave(CUDA_SUCCESS);
 }

@@ -280,6 +280,35 @@ CUresult cuDeviceGetPCIBusId(char *id, int length, CUdevice device)
 	return result;
 }
 
+/* [domain:]bus:slot[.function], all hexadecimal (cuda.h of 13.0). */
+static bool device_parse_bus_id(const char *id, unsigned int *domain, unsigned int *bus,
+				unsigned int *slot, unsigned int *function)
+{
+	int end = 0;
+
+	*domain = *function = 0;
+	if (sscanf(id, "%x:%x:%x%n", domain, bus, slot, &end) != 3) {
+		*domain = 0;
+		if (sscanf(id, "%x:%x%n", bus, slot, &end) != 2)
+			return false;
+	}
+	id += end;
+	end = 0;
+	return !*id || (sscanf(id, ".%x%n", function, &end) == 1 && !id[end]);
+}
+
+SIM_CALL(cuDeviceGetByPCIBusId, (device, id), CUdevice *device, const char *id)
+{
+	unsigned int domain, bus, slot, function;
+
+	if (!device || !id || !device_parse_bus_id(id, &domain, &bus, &slot, &function))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (domain || slot || function || bus < 1 || bus > (unsigned int)sim_device_count)
+		return CUDA_ERROR_INVALID_DEVICE;
+	*device = (CUdevice)bus - 1;
+	return CUDA_SUCCESS;
+}
+
 CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice device)
 {
 	CUresult result =

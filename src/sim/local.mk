@@ -2,10 +2,13 @@
 # The simulated driver has the real one's name, and a folder of its own to prevent accidental use.
 simdir = $(pkglibdir)/sim
 sim_LTLIBRARIES = src/sim/libcuda.la
-src_sim_libcuda_la_SOURCES = \
+noinst_LTLIBRARIES += src/sim/libsim.la
+src_sim_libcuda_la_SOURCES = src/sim/entries_x86_64.S
+src_sim_libsim_la_SOURCES = \
 	src/sim/sim.h \
 	src/sim/allocator.c \
 	src/sim/attached.c \
+	src/sim/callbacks.c \
 	src/sim/capture.c \
 	src/sim/context.c \
 	src/sim/device.c \
@@ -28,11 +31,13 @@ src_sim_libcuda_la_SOURCES = \
 	src/sim/work.h \
 	src/sim/work.c
 EXTRA_DIST += src/memory/cuda_abi.def
-src_sim_libcuda_la_LDFLAGS = -version-info 1:0:0 -shared -export-symbols-regex '^(cu[A-Z]|sim_driver_)'
-src_sim_libcuda_la_LIBADD = -lpthread
+sim_ldflags = -version-info 1:0:0 -shared -export-symbols-regex '^(cu[A-Z]|sim_driver_)'
 if !SANITIZER
-src_sim_libcuda_la_LDFLAGS += -Wl,-z,defs -Wl,-Bsymbolic
+sim_ldflags += -Wl,-z,defs -Wl,-Bsymbolic
 endif
+sim_libadd = src/sim/libsim.la -lpthread
+src_sim_libcuda_la_LDFLAGS = $(sim_ldflags)
+src_sim_libcuda_la_LIBADD = $(sim_libadd)
 
 # The simulated adapter, in another folder: the simulated driver is also used without it. Its parts
 # call each other by way of the dynamic linker, as in rdma-core, so that a preload is in between.

@@ -206,14 +206,32 @@ SIM_FORWARD(cuMemcpyDtoD_v2, memory_copy, (DEVICE, to, DEVICE, from, size), CUde
 	    CUdeviceptr from, size_t size);
 SIM_FORWARD(cuMemcpy, memory_copy, (EITHER, to, EITHER, from, size), CUdeviceptr to,
 	    CUdeviceptr from, size_t size);
-SIM_FORWARD(cuMemcpyHtoDAsync_v2, cuMemcpyHtoD_v2, (to, from, size), CUdeviceptr to,
-	    const void *from, size_t size, CUstream stream);
-SIM_FORWARD(cuMemcpyDtoHAsync_v2, cuMemcpyDtoH_v2, (to, from, size), void *to, CUdeviceptr from,
-	    size_t size, CUstream stream);
-SIM_FORWARD(cuMemcpyDtoDAsync_v2, cuMemcpyDtoD_v2, (to, from, size), CUdeviceptr to,
-	    CUdeviceptr from, size_t size, CUstream stream);
-SIM_FORWARD(cuMemcpyAsync, cuMemcpy, (to, from, size), CUdeviceptr to, CUdeviceptr from,
-	    size_t size, CUstream stream);
+/* Stream work runs after the host functions ahead of it. */
+static void memory_await_stream(void)
+{
+	if (sim_enter() != CUDA_SUCCESS)
+		return;
+	sim_await_callbacks(sim_enqueued_callbacks());
+	sim_leave(CUDA_SUCCESS);
+}
+
+/* Define the form of `target` that runs in stream order. */
+#define MEMORY_ASYNC(symbol, target, arguments, ...)                                               \
+	CUresult symbol(__VA_ARGS__)                                                               \
+	{                                                                                          \
+		(void)stream;                                                                      \
+		memory_await_stream();                                                             \
+		return target arguments;                                                           \
+	}
+
+MEMORY_ASYNC(cuMemcpyHtoDAsync_v2, cuMemcpyHtoD_v2, (to, from, size), CUdeviceptr to,
+	     const void *from, size_t size, CUstream stream)
+MEMORY_ASYNC(cuMemcpyDtoHAsync_v2, cuMemcpyDtoH_v2, (to, from, size), void *to, CUdeviceptr from,
+	     size_t size, CUstream stream)
+MEMORY_ASYNC(cuMemcpyDtoDAsync_v2, cuMemcpyDtoD_v2, (to, from, size), CUdeviceptr to,
+	     CUdeviceptr from, size_t size, CUstream stream)
+MEMORY_ASYNC(cuMemcpyAsync, cuMemcpy, (to, from, size), CUdeviceptr to, CUdeviceptr from,
+	     size_t size, CUstream stream)
 
 /* Require that `count` units of `unit` bytes at `to` are writable. */
 static CUresult memory_check_fill(CUdeviceptr to, size_t unit, size_t count)
@@ -249,7 +267,7 @@ CUresult cuMemsetD32_v2(CUdeviceptr to, unsigned int value, size_t count)
 	return result;
 }
 
-SIM_FORWARD(cuMemsetD8Async, cuMemsetD8_v2, (to, value, count), CUdeviceptr to, unsigned char value,
-	    size_t count, CUstream stream);
-SIM_FORWARD(cuMemsetD32Async, cuMemsetD32_v2, (to, value, count), CUdeviceptr to,
-	    unsigned int value, size_t count, CUstream stream);
+MEMORY_ASYNC(cuMemsetD8Async, cuMemsetD8_v2, (to, value, count), CUdeviceptr to,
+	     unsigned char value, size_t count, CUstream stream)
+MEMORY_ASYNC(cuMemsetD32Async, cuMemsetD32_v2, (to, value, count), CUdeviceptr to,
+	     unsigned int value, size_t count, CUstream stream)

@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* module.c -- modules: each has a variable "gvar", whatever the image */
+/* module.c -- modules: each has a variable "gvar", whatever the image, and the functions of its
+ * PTX, which cannot be launched */
 #include <stdlib.h>
 #include <string.h>
 
 #include "sim.h"
 
 #define GLOBAL_SIZE 4096
+
+struct CUfunc_st {
+	CUmodule module;
+};
 
 /* Never freed: a stale handle is recognised. */
 struct CUmod_st {
@@ -14,6 +19,8 @@ struct CUmod_st {
 	 * the earlier of both. */
 	uint64_t base, id;
 	bool alive;
+	char *text;		   /* the image, if it is PTX; else NULL */
+	struct CUfunc_st function; /* handle of each function */
 };
 
 static struct CUmod_st *modules;
@@ -34,7 +41,13 @@ static struct sim_allocation *module_global(CUmodule module)
 	return allocation && allocation->buffer_id == module->id ? allocation : NULL;
 }
 
-static CUresult module_load(CUcontext context, CUmodule *module)
+/* PTX begins with a directive or a comment. */
+static bool module_is_text(const char *image)
+{
+	return *image == '.' || *image == '/' || *image == '\n';
+}
+
+static CUresult module_load(CUcontext context, CUmodule *module, const char *image)
 {
 	struct sim_allocation *allocation =
 		sim_allocate(context->device, context, SIM_GLOBAL, GLOBAL_SIZE);
@@ -48,7 +61,9 @@ static CUresult module_load(CUcontext context, CUmodule *module)
 	*made = (struct CUmod_st){ .next = modules,
 				   .base = allocation->base,
 				   .id = allocation->buffer_id,
-				   .alive = true };
+				   .alive = true,
+				   .text = module_is_text(image) ? strdup(image) : NULL,
+				   .function.module = made };
 	modules = made;
 	*module = made;
 	return CUDA_SUCCESS;
@@ -61,7 +76,8 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image)
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	return sim_leave(module && image ? module_load(context, module) : CUDA_ERROR_INVALID_VALUE);
+	return sim_leave(module && image ? module_load(context, module, image)
+					 : CUDA_ERROR_INVALID_VALUE);
 }
 
 CUresult cuModuleUnload(CUmodule module)
@@ -99,4 +115,61 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *size, CUmodule modul
 	if (size)
 		*size = allocation ? allocation->size : 0;
 	return sim_leave(allocation ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND);
+}
+
+static bool module_has_function(const struct CUmod_st *module, const char *name)
+{
+	static const char entry[] = ".entry";
+	const char *at = module->text;
+	size_t length = strlen(name);
+
+	while (at && (at = strstr(at, entry))) {
+		at += sizeof(entry) - 1;
+		at += strspn(at, " \t\n");
+		if (!strncmp(at, name, length) && strchr("( \t\n", at[length]))
+			return true;
+	}
+	return false;
+}
+
+CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
+{
+	CUcontext context;
+	CUresult result = sim_enter_any_context(&context);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!function || !name)
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	if (!module_is_live(module))
+		return sim_leave(CUDA_ERROR_INVALID_HANDLE);
+	if (!module_has_function(module, name))
+		return sim_leave(CUDA_ERROR_NOT_FOUND);
+	*function = &module->function;
+	return sim_leave(CUDA_SUCCESS);
+}
+
+static bool module_is_function(CUfunction function)
+{
+	const struct CUmod_st *module = modules;
+
+	while (module && &module->function != function)
+		module = module->next;
+	return module && module->alive;
+}
+
+SIM_CONTEXT_CALL(cuLaunchKernel,
+		 (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream,
+		  parameters, extra),
+		 CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
+		 unsigned int block_x, unsigned int block_y, unsigned int block_z,
+		 unsigned int shared_bytes, CUstream stream, void **parameters, void **extra)
+{
+	(void)shared_bytes;
+	if (!module_is_function(function) || !sim_stream_exists(stream))
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (!grid_x || !grid_y || !grid_z || !block_x || !block_y || !block_z ||
+	    (parameters && extra))
+		return CUDA_ERROR_INVALID_VALUE;
+	return CUDA_ERROR_NOT_SUPPORTED;
 }

@@ -69,6 +69,7 @@ SIM_CALL(cuMemCreate, (handle, size, properties, flags), CUmemGenericAllocationH
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	physical->rdma_capable = properties->allocFlags.gpuDirectRDMACapable;
+	physical->handle_types = properties->requestedHandleTypes;
 	device->used_blocks += size / SIM_BLOCK;
 	*handle = (uintptr_t)physical;
 	return CUDA_SUCCESS;
@@ -126,6 +127,22 @@ struct sim_physical *sim_open_physical(int file)
 		}
 	}
 	return NULL;
+}
+
+SIM_CALL(cuMemGetAllocationPropertiesFromHandle, (properties, handle),
+	 CUmemAllocationProp *properties, CUmemGenericAllocationHandle handle)
+{
+	const struct sim_physical *physical = sim_find_physical(handle);
+
+	if (!properties || !physical)
+		return CUDA_ERROR_INVALID_VALUE;
+	*properties = (CUmemAllocationProp){
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.requestedHandleTypes = physical->handle_types,
+		.location = { CU_MEM_LOCATION_TYPE_DEVICE, physical->device },
+		.allocFlags.gpuDirectRDMACapable = sim_physical_is_rdma_capable(physical),
+	};
+	return CUDA_SUCCESS;
 }
 
 SIM_CALL(cuMemRelease, (handle), CUmemGenericAllocationHandle handle)
@@ -186,6 +203,7 @@ SIM_CALL(cuMemImportFromShareableHandle, (handle, shareable, type),
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	physical->origin = origin;
+	physical->handle_types = origin->handle_types;
 	*handle = (uintptr_t)physical;
 	return CUDA_SUCCESS;
 }

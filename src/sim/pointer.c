@@ -240,3 +240,38 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
 	allocation->sync_memops = on != 0;
 	return sim_leave(CUDA_SUCCESS);
 }
+
+/* Of managed memory that has had no advice and no prefetch: neither is simulated. */
+SIM_CALL(cuMemRangeGetAttribute, (data, size, attribute, address, count), void *data, size_t size,
+	 CUmem_range_attribute attribute, CUdeviceptr address, size_t count)
+{
+	const struct sim_allocation *allocation = sim_find(address);
+	size_t numbers = size / sizeof(int);
+	int value = CU_DEVICE_INVALID;
+
+	if (!data || !size || size % sizeof(int) || !allocation ||
+	    allocation->kind != SIM_MANAGED || !count ||
+	    count > allocation->base + allocation->size - address)
+		return CUDA_ERROR_INVALID_VALUE;
+	switch (attribute) {
+	case CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY:
+		break;
+	case CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY:
+	case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE:
+	case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE:
+		value = 0;
+		/* fall through */
+	case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION:
+	case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION:
+	case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID:
+	case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID:
+		if (numbers != 1)
+			return CUDA_ERROR_INVALID_VALUE;
+		break;
+	default:
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	for (size_t i = 0; i < numbers; i++)
+		((int *)data)[i] = value;
+	return CUDA_SUCCESS;
+}

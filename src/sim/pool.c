@@ -75,6 +75,22 @@ SIM_CALL(cuMemPoolDestroy, (pool), CUmemoryPool pool)
 	return CUDA_SUCCESS;
 }
 
+/* Access of the pool's own device cannot be withdrawn. Other devices' access is not simulated. */
+SIM_CALL(cuMemPoolSetAccess, (pool, access, count), CUmemoryPool pool,
+	 const CUmemAccessDesc *access, size_t count)
+{
+	if (!sim_is_live(pools, pool) || (count && !access))
+		return CUDA_ERROR_INVALID_VALUE;
+	for (size_t i = 0; i < count; i++) {
+		if (access[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+		    sim_check_device(access[i].location.id) != CUDA_SUCCESS ||
+		    (access[i].location.id == pool->device &&
+		     access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE))
+			return CUDA_ERROR_INVALID_VALUE;
+	}
+	return CUDA_SUCCESS;
+}
+
 /* No freed memory is cached: nothing to trim. */
 SIM_CALL(cuMemPoolTrimTo, (pool, bytes), CUmemoryPool pool, size_t bytes)
 {

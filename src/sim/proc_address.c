@@ -12,9 +12,14 @@
 
 #include "sim.h"
 
+/* The exported entries. */
+#define FUNCTION(symbol, ...) extern char entry_##symbol[] __asm__(#symbol);
+#include "memory/cuda_abi.def"
+#undef FUNCTION
+
 #define ROW(name, symbol, since, per_thread)                                                       \
 	{                                                                                          \
-		name, (void *)(symbol), since, per_thread                                          \
+		name, entry_##symbol, since, per_thread                                            \
 	}
 
 static const struct row {
@@ -39,6 +44,7 @@ static const struct row {
 	ROW("cuDeviceTotalMem", cuDeviceTotalMem_v2, 3020, false),
 	ROW("cuDeviceGetAttribute", cuDeviceGetAttribute, 2000, false),
 	ROW("cuDeviceGetPCIBusId", cuDeviceGetPCIBusId, 4010, false),
+	ROW("cuDeviceGetByPCIBusId", cuDeviceGetByPCIBusId, 4010, false),
 	ROW("cuDeviceComputeCapability", cuDeviceComputeCapability, 2000, false),
 	ROW("cuCtxCreate", cuCtxCreate, 2000, false),
 	ROW("cuCtxCreate", cuCtxCreate_v2, 3020, false),
@@ -58,6 +64,7 @@ static const struct row {
 	ROW("cuCtxGetFlags", cuCtxGetFlags, 7000, false),
 	ROW("cuCtxSetFlags", cuCtxSetFlags, 12010, false),
 	ROW("cuCtxGetApiVersion", cuCtxGetApiVersion, 3020, false),
+	ROW("cuCtxGetId", cuCtxGetId, 12000, false),
 	ROW("cuCtxSynchronize", cuCtxSynchronize, 2000, false),
 	ROW("cuDevicePrimaryCtxRetain", cuDevicePrimaryCtxRetain, 7000, false),
 	ROW("cuDevicePrimaryCtxRelease", cuDevicePrimaryCtxRelease, 7000, false),
@@ -92,6 +99,8 @@ static const struct row {
 	ROW("cuModuleLoadData", cuModuleLoadData, 2000, false),
 	ROW("cuModuleUnload", cuModuleUnload, 2000, false),
 	ROW("cuModuleGetGlobal", cuModuleGetGlobal_v2, 3020, false),
+	ROW("cuModuleGetFunction", cuModuleGetFunction, 2000, false),
+	ROW("cuLaunchKernel", cuLaunchKernel, 4000, false),
 	ROW("cuMemcpyHtoD", cuMemcpyHtoD, 2000, false),
 	ROW("cuMemcpyHtoD", cuMemcpyHtoD_v2, 3020, false),
 	ROW("cuMemcpyDtoH", cuMemcpyDtoH, 2000, false),
@@ -116,6 +125,7 @@ static const struct row {
 	ROW("cuMemPoolCreate", cuMemPoolCreate, 11020, false),
 	ROW("cuMemPoolDestroy", cuMemPoolDestroy, 11020, false),
 	ROW("cuMemPoolTrimTo", cuMemPoolTrimTo, 11020, false),
+	ROW("cuMemPoolSetAccess", cuMemPoolSetAccess, 11020, false),
 	ROW("cuMemPoolExportToShareableHandle", cuMemPoolExportToShareableHandle, 11020, false),
 	ROW("cuMemPoolImportFromShareableHandle", cuMemPoolImportFromShareableHandle, 11020, false),
 	ROW("cuMemPoolExportPointer", cuMemPoolExportPointer, 11020, false),
@@ -125,6 +135,8 @@ static const struct row {
 	ROW("cuMemAddressFree", cuMemAddressFree, 10020, false),
 	ROW("cuMemGetAllocationGranularity", cuMemGetAllocationGranularity, 10020, false),
 	ROW("cuMemCreate", cuMemCreate, 10020, false),
+	ROW("cuMemGetAllocationPropertiesFromHandle", cuMemGetAllocationPropertiesFromHandle, 10020,
+	    false),
 	ROW("cuMemRelease", cuMemRelease, 10020, false),
 	ROW("cuMemExportToShareableHandle", cuMemExportToShareableHandle, 10020, false),
 	ROW("cuMemImportFromShareableHandle", cuMemImportFromShareableHandle, 10020, false),
@@ -136,6 +148,8 @@ static const struct row {
 	ROW("cuIpcOpenMemHandle", cuIpcOpenMemHandle, 4010, false),
 	ROW("cuIpcOpenMemHandle", cuIpcOpenMemHandle_v2, 11000, false),
 	ROW("cuIpcCloseMemHandle", cuIpcCloseMemHandle, 4010, false),
+	ROW("cuIpcGetEventHandle", cuIpcGetEventHandle, 4010, false),
+	ROW("cuIpcOpenEventHandle", cuIpcOpenEventHandle, 4010, false),
 	ROW("cuImportExternalMemory", cuImportExternalMemory, 10000, false),
 	ROW("cuExternalMemoryGetMappedBuffer", cuExternalMemoryGetMappedBuffer, 10000, false),
 	ROW("cuDestroyExternalMemory", cuDestroyExternalMemory, 10000, false),
@@ -165,6 +179,7 @@ static const struct row {
 	ROW("cuPointerGetAttribute", cuPointerGetAttribute, 4000, false),
 	ROW("cuPointerGetAttributes", cuPointerGetAttributes, 7000, false),
 	ROW("cuPointerSetAttribute", cuPointerSetAttribute, 6000, false),
+	ROW("cuMemRangeGetAttribute", cuMemRangeGetAttribute, 8000, false),
 	ROW("cuThreadExchangeStreamCaptureMode", cuThreadExchangeStreamCaptureMode, 10010, false),
 	ROW("cuStreamCreate", cuStreamCreate, 2000, false),
 	ROW("cuStreamCreateWithPriority", cuStreamCreateWithPriority, 5050, false),
@@ -173,6 +188,8 @@ static const struct row {
 	ROW("cuStreamSynchronize", cuStreamSynchronize, 2000, false),
 	ROW("cuStreamQuery", cuStreamQuery, 2000, false),
 	ROW("cuStreamWaitEvent", cuStreamWaitEvent, 3020, false),
+	ROW("cuLaunchHostFunc", cuLaunchHostFunc, 10000, false),
+	ROW("cuStreamAddCallback", cuStreamAddCallback, 5000, false),
 	ROW("cuEventCreate", cuEventCreate, 2000, false),
 	ROW("cuEventDestroy", cuEventDestroy, 2000, false),
 	ROW("cuEventDestroy", cuEventDestroy_v2, 4000, false),

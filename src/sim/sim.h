@@ -27,6 +27,13 @@
 
 #include "memory/cuda_abi.h"
 
+/* The exported names are entries (entries_x86_64.S), which jump to these definitions. */
+#ifdef __x86_64__
+#define FUNCTION(symbol, ...) extern __typeof__(symbol) symbol __asm__("sim_" #symbol);
+#include "memory/cuda_abi.def"
+#undef FUNCTION
+#endif
+
 #define SIM_DEVICES_MAX 8
 #define SIM_VERSION	13000
 
@@ -118,6 +125,7 @@ struct CUctx_st {
 	int device;
 	unsigned int flags;
 	unsigned int usage; /* attachments (cuCtxAttach, cuCtxDetach) */
+	unsigned long long id;
 	bool primary;
 	bool old; /* created by the interface before CUDA 3.2: only its calls allocate here */
 	/* Owner of allocations made here: a green context's primary context; NULL: this context. */
@@ -261,6 +269,15 @@ void sim_report_free(const struct sim_allocation *allocation);
 /* Wait for all work of the context (NULL: none), and return its result. */
 CUresult sim_await_work(CUcontext context);
 
+/* ---- callbacks.c ---- */
+
+/* Host functions enqueued in any stream so far. */
+uint64_t sim_enqueued_callbacks(void);
+bool sim_callbacks_are_done(uint64_t count);
+/* Wait for the first `count` host functions. sim_lock is released meanwhile: what the caller looked
+ * up before may have ended. */
+void sim_await_callbacks(uint64_t count);
+
 /* ---- host.c ---- */
 
 /* Release a detached cuMemHostAlloc allocation's space in its block. */
@@ -281,6 +298,7 @@ struct sim_physical {
 	int file;
 	int device;
 	unsigned int handles, uses; /* uses: mappings, buffers, imports */
+	CUmemAllocationHandleType handle_types;
 	bool rdma_capable;
 };
 

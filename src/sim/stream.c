@@ -1,13 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* stream.c -- streams and events of a device that runs all work at once */
+/* stream.c -- streams and events of a device that runs all work but host functions at once
+ *
+ * An event and a stream are complete when the host functions that were enqueued before are.
+ */
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "sim.h"
 
 struct CUevent_st {
 	struct sim_object object;
 	struct timespec when;
+	uint64_t callbacks; /* enqueued before the record */
+	uint64_t id;
+	unsigned int flags;
 	bool recorded;
 };
 
@@ -36,18 +44,21 @@ SIM_CALL(cuStreamDestroy_v2, (stream), CUstream stream)
 
 SIM_FORWARD(cuStreamDestroy, cuStreamDestroy_v2, (stream), CUstream stream);
 
-static CUresult stream_check(CUstream stream)
+SIM_CONTEXT_CALL(cuStreamSynchronize, (stream), CUstream stream)
 {
-	CUcontext context;
-	CUresult result = sim_enter_context(&context);
-
-	if (result != CUDA_SUCCESS)
-		return result;
-	return sim_leave(sim_stream_exists(stream) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE);
+	if (!sim_stream_exists(stream))
+		return CUDA_ERROR_INVALID_HANDLE;
+	sim_await_callbacks(sim_enqueued_callbacks());
+	return CUDA_SUCCESS;
 }
 
-SIM_FORWARD(cuStreamSynchronize, stream_check, (stream), CUstream stream);
-SIM_FORWARD(cuStreamQuery, stream_check, (stream), CUstream stream);
+SIM_CONTEXT_CALL(cuStreamQuery, (stream), CUstream stream)
+{
+	if (!sim_stream_exists(stream))
+		return CUDA_ERROR_INVALID_HANDLE;
+	return sim_callbacks_are_done(sim_enqueued_callbacks()) ? CUDA_SUCCESS
+								: CUDA_ERROR_NOT_READY;
+}
 
 SIM_CONTEXT_CALL(cuStreamWaitEvent, (stream, event, flags), CUstream stream, CUevent event,
 		 unsigned int flags)
@@ -57,13 +68,25 @@ SIM_CONTEXT_CALL(cuStreamWaitEvent, (stream, event, flags), CUstream stream, CUe
 								       : CUDA_ERROR_INVALID_HANDLE;
 }
 
+static CUresult stream_make_event(CUevent *event, unsigned int flags)
+{
+	static uint64_t last_id;
+
+	*event = sim_make_object(&events, sizeof(**event));
+	if (!*event)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	(*event)->flags = flags;
+	(*event)->id = ++last_id;
+	return CUDA_SUCCESS;
+}
+
+/* An event between processes has no times (cuda.h of 13.0, cuEventCreate). */
 SIM_CONTEXT_CALL(cuEventCreate, (event, flags), CUevent *event, unsigned int flags)
 {
-	(void)flags;
-	if (!event)
+	if (!event || flags > 7 ||
+	    ((flags & CU_EVENT_INTERPROCESS) && !(flags & CU_EVENT_DISABLE_TIMING)))
 		return CUDA_ERROR_INVALID_VALUE;
-	*event = sim_make_object(&events, sizeof(**event));
-	return *event ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+	return stream_make_event(event, flags);
 }
 
 SIM_CALL(cuEventDestroy_v2, (event), CUevent event)
@@ -81,21 +104,25 @@ SIM_CONTEXT_CALL(cuEventRecord, (event, stream), CUevent event, CUstream stream)
 	if (!sim_is_live(events, event) || !sim_stream_exists(stream))
 		return CUDA_ERROR_INVALID_HANDLE;
 	clock_gettime(CLOCK_MONOTONIC, &event->when);
+	event->callbacks = sim_enqueued_callbacks();
 	event->recorded = true;
 	return CUDA_SUCCESS;
 }
 
-static CUresult stream_check_event(CUevent event)
+SIM_CALL(cuEventQuery, (event), CUevent event)
 {
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
-	return sim_leave(sim_is_live(events, event) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE);
+	if (!sim_is_live(events, event))
+		return CUDA_ERROR_INVALID_HANDLE;
+	return sim_callbacks_are_done(event->callbacks) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
-SIM_FORWARD(cuEventQuery, stream_check_event, (event), CUevent event);
-SIM_FORWARD(cuEventSynchronize, stream_check_event, (event), CUevent event);
+SIM_CALL(cuEventSynchronize, (event), CUevent event)
+{
+	if (!sim_is_live(events, event))
+		return CUDA_ERROR_INVALID_HANDLE;
+	sim_await_callbacks(event->callbacks);
+	return CUDA_SUCCESS;
+}
 
 SIM_CALL(cuEventElapsedTime, (milliseconds, start, end), float *milliseconds, CUevent start,
 	 CUevent end)
@@ -103,9 +130,49 @@ SIM_CALL(cuEventElapsedTime, (milliseconds, start, end), float *milliseconds, CU
 	if (!milliseconds)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!sim_is_live(events, start) || !sim_is_live(events, end) || !start->recorded ||
-	    !end->recorded)
+	    !end->recorded || ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING))
 		return CUDA_ERROR_INVALID_HANDLE;
+	if (!sim_callbacks_are_done(end->callbacks))
+		return CUDA_ERROR_NOT_READY;
 	*milliseconds = (float)((double)(end->when.tv_sec - start->when.tv_sec) * 1e3 +
 				(double)(end->when.tv_nsec - start->when.tv_nsec) / 1e6);
 	return CUDA_SUCCESS;
+}
+
+/* ---- between processes ---- */
+
+struct stream_event_handle {
+	uint64_t magic, event;
+	uint64_t process;
+};
+_Static_assert(sizeof(struct stream_event_handle) <= sizeof(CUipcEventHandle),
+	       "a handle has room for ours");
+#define STREAM_EVENT_MAGIC 0x746e657665706970
+
+SIM_CALL(cuIpcGetEventHandle, (handle, event), CUipcEventHandle *handle, CUevent event)
+{
+	struct stream_event_handle content = { .magic = STREAM_EVENT_MAGIC,
+					       .process = (uint64_t)getpid() };
+
+	if (!handle)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!sim_is_live(events, event) || !(event->flags & CU_EVENT_INTERPROCESS))
+		return CUDA_ERROR_INVALID_HANDLE;
+	content.event = event->id;
+	memset(handle, 0, sizeof(*handle));
+	memcpy(handle, &content, sizeof(content));
+	return CUDA_SUCCESS;
+}
+
+/* An opened event is complete from the beginning: host functions of its process do not delay it. */
+SIM_CONTEXT_CALL(cuIpcOpenEventHandle, (event, handle), CUevent *event, CUipcEventHandle handle)
+{
+	struct stream_event_handle content;
+
+	memcpy(&content, &handle, sizeof(content));
+	if (!event || content.magic != STREAM_EVENT_MAGIC)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (content.process == (uint64_t)getpid())
+		return CUDA_ERROR_INVALID_CONTEXT;
+	return stream_make_event(event, CU_EVENT_DISABLE_TIMING);
 }

@@ -36,6 +36,7 @@ int main(void)
 		return 77;
 	suite_add_tests(suite);
 	suite_add_tcase(suite, captures_tests());
+	suite_add_tcase(suite, modules_tests());
 	runner = srunner_create(suite);
 	srunner_set_fork_status(runner, CK_NOFORK);
 	srunner_run_all(runner, CK_ENV);

@@ -185,3 +185,44 @@ TEST(contexts, a_destroyed_context_stays_current_to_other_threads_and_is_of_no_u
 	ck_cuda(driver.cuMemFree_v2(bystander.address));
 	context_tear_down();
 }
+
+TEST(contexts, each_context_has_an_id_of_its_own)
+{
+	unsigned long long one_id = 0, other_id = 0, current_id = 0;
+	CUcontext one, other;
+
+	ck_cuda(driver.cuCtxCreate_v2(&one, 0, device));
+	ck_cuda(driver.cuCtxCreate_v2(&other, 0, device));
+	ck_cuda(driver.cuCtxGetId(one, &one_id));
+	ck_cuda(driver.cuCtxGetId(other, &other_id));
+	ck_cuda(driver.cuCtxGetId(NULL, &current_id));
+	ck_assert_uint_eq(current_id, other_id);
+	ck_assert_uint_ne(one_id, other_id);
+	ck_assert_int_eq(driver.cuCtxGetId(one, NULL), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(driver.cuCtxDestroy_v2(other));
+	ck_cuda(driver.cuCtxDestroy_v2(one));
+	ck_cuda(driver.cuCtxCreate_v2(&one, 0, device));
+	current_id = 0;
+	ck_cuda(driver.cuCtxGetId(one, &current_id));
+	ck_assert_uint_ne(current_id, one_id);
+	ck_assert_uint_ne(current_id, other_id);
+	ck_cuda(driver.cuCtxDestroy_v2(one));
+}
+
+static void *ask_for_id(void *result)
+{
+	unsigned long long id;
+
+	*(CUresult *)result = driver.cuCtxGetId(NULL, &id);
+	return NULL;
+}
+
+TEST(contexts, without_a_context_there_is_no_id)
+{
+	CUresult result = CUDA_SUCCESS;
+	pthread_t thread;
+
+	ck_assert_int_eq(pthread_create(&thread, NULL, ask_for_id, &result), 0);
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	ck_assert_int_eq(result, CUDA_ERROR_INVALID_CONTEXT);
+}

@@ -6,6 +6,7 @@
 #include "driver.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static int attribute(CUdevice_attribute which)
 {
@@ -54,6 +55,26 @@ TEST(devices, a_device_s_address_on_the_bus_is_the_one_of_its_attributes)
 	ck_assert_int_eq(attribute(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID), (int)domain);
 	ck_assert_int_eq(attribute(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID), (int)bus);
 	ck_assert_int_eq(attribute(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID), (int)slot);
+}
+
+TEST(devices, a_device_is_found_by_its_address_on_the_bus)
+{
+	CUdevice found = 99;
+	char id[32] = "";
+
+	ck_cuda(driver.cuDeviceGetPCIBusId(id, sizeof(id), device));
+	ck_cuda(driver.cuDeviceGetByPCIBusId(&found, id));
+	ck_assert_int_eq(found, device);
+	*strchr(id, '.') = '\0'; /* the function may be left out */
+	found = 99;
+	ck_cuda(driver.cuDeviceGetByPCIBusId(&found, id));
+	ck_assert_int_eq(found, device);
+	ck_assert_int_eq(driver.cuDeviceGetByPCIBusId(NULL, id), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(driver.cuDeviceGetByPCIBusId(&found, NULL), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_ne(driver.cuDeviceGetByPCIBusId(&found, "no address"), CUDA_SUCCESS);
+	/* Bus 0 has no GPU: the host bridge is there. */
+	ck_assert_int_eq(driver.cuDeviceGetByPCIBusId(&found, "0000:00:00.0"),
+			 CUDA_ERROR_INVALID_DEVICE);
 }
 
 TEST(devices, the_compute_capability_is_the_one_of_its_attributes)

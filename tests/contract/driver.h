@@ -62,6 +62,7 @@ struct attributes attributes_of(CUdeviceptr address);
 /* A process forked before cuInit: it allocates, exports, and exits with this one. */
 struct exporter {
 	CUipcMemHandle handle;
+	CUipcEventHandle event;
 	CUdeviceptr address;
 	bool works;
 };
@@ -69,5 +70,6 @@ void exporter_begin(void);
 const struct exporter *exporter_ask(void);
 
 TCase *captures_tests(void);
+TCase *modules_tests(void);
 
 #endif

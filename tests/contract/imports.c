@@ -17,6 +17,7 @@ static void export(struct exporter *exporter)
 {
 	void *handle = dlopen("libcuda.so.1", RTLD_NOW);
 	CUcontext own;
+	CUevent event;
 	CUdevice first;
 
 	if (!handle)
@@ -28,7 +29,12 @@ static void export(struct exporter *exporter)
 		driver.cuInit(0) == CUDA_SUCCESS && driver.cuDeviceGet(&first, 0) == CUDA_SUCCESS &&
 		driver.cuCtxCreate_v2(&own, 0, first) == CUDA_SUCCESS &&
 		driver.cuMemAlloc_v2(&exporter->address, 5000000) == CUDA_SUCCESS &&
-		driver.cuIpcGetMemHandle(&exporter->handle, exporter->address) == CUDA_SUCCESS;
+		driver.cuIpcGetMemHandle(&exporter->handle, exporter->address) == CUDA_SUCCESS &&
+		driver.cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING) ==
+			CUDA_SUCCESS &&
+		driver.cuEventRecord(event, NULL) == CUDA_SUCCESS &&
+		driver.cuEventSynchronize(event) == CUDA_SUCCESS &&
+		driver.cuIpcGetEventHandle(&exporter->event, event) == CUDA_SUCCESS;
 }
 
 void exporter_begin(void)
@@ -92,6 +98,25 @@ TEST(imports, memory_of_another_process_is_opened_twice_and_closed_twice)
 	ck_cuda(driver.cuIpcCloseMemHandle(address));
 	ck_assert_int_eq(query_buffer_id(address), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(driver.cuIpcCloseMemHandle(address), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST(imports, an_event_of_another_process_is_opened_and_waited_for)
+{
+	const struct exporter *exporter = exporter_ask();
+	CUevent event;
+	CUstream stream;
+
+	ck_assert(exporter->works);
+	ck_cuda(driver.cuIpcOpenEventHandle(&event, exporter->event));
+	ck_assert_int_eq(driver.cuIpcOpenEventHandle(NULL, exporter->event),
+			 CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(driver.cuEventSynchronize(event));
+	ck_cuda(driver.cuEventQuery(event));
+	ck_cuda(driver.cuStreamCreate(&stream, 1));
+	ck_cuda(driver.cuStreamWaitEvent(stream, event, 0));
+	ck_cuda(driver.cuStreamSynchronize(stream));
+	ck_cuda(driver.cuStreamDestroy_v2(stream));
+	ck_cuda(driver.cuEventDestroy_v2(event));
 }
 
 TEST(imports, a_buffer_of_external_memory_is_freed_like_any_other)

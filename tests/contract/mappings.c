@@ -3,6 +3,7 @@
 #include "driver.h"
 #include "../vmm.h"
 
+#include <string.h>
 #include <unistd.h>
 
 #define UNITS 8
@@ -239,6 +240,29 @@ TEST(mappings, imported_memory_and_memory_made_without_the_flag_are_not_for_adap
 	ck_assert_uint_eq(attributes_of(home + unit).rdma_capable, 0);
 	ck_cuda(driver.cuMemRelease(handle));
 	ck_cuda(driver.cuMemRelease(imported));
+	ck_cuda(driver.cuMemRelease(without));
+}
+
+TEST(mappings, a_handle_returns_the_properties_that_it_was_made_with)
+{
+	CUmemGenericAllocationHandle handle = make(1, &capable), without = make(1, &plain);
+	CUmemAllocationProp got;
+
+	memset(&got, 0x55, sizeof(got));
+	ck_cuda(driver.cuMemGetAllocationPropertiesFromHandle(&got, handle));
+	ck_assert_int_eq(got.type, CU_MEM_ALLOCATION_TYPE_PINNED);
+	ck_assert_int_eq(got.requestedHandleTypes, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+	ck_assert_int_eq(got.location.type, CU_MEM_LOCATION_TYPE_DEVICE);
+	ck_assert_int_eq(got.location.id, device);
+	ck_assert_uint_eq(got.allocFlags.gpuDirectRDMACapable, 1);
+	ck_cuda(driver.cuMemGetAllocationPropertiesFromHandle(&got, without));
+	ck_assert_int_eq(got.requestedHandleTypes, CU_MEM_HANDLE_TYPE_NONE);
+	ck_assert_uint_eq(got.allocFlags.gpuDirectRDMACapable, 0);
+	ck_assert_int_eq(driver.cuMemGetAllocationPropertiesFromHandle(NULL, handle),
+			 CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(driver.cuMemGetAllocationPropertiesFromHandle(&got, 0),
+			 CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(driver.cuMemRelease(handle));
 	ck_cuda(driver.cuMemRelease(without));
 }
 

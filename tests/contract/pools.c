@@ -130,6 +130,54 @@ TEST(pools, pool_memory_outlives_contexts_and_is_freed_without_one)
 	ck_cuda(driver.cuCtxPushCurrent_v2(context));
 }
 
+TEST(pools, access_to_a_pool_is_given_and_its_own_device_s_is_not_taken)
+{
+	CUmemAccessDesc access = { { CU_MEM_LOCATION_TYPE_DEVICE, device },
+				   CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+	CUmemoryPool pool = make_pool();
+
+	ck_cuda(driver.cuMemPoolSetAccess(pool, &access, 1));
+	access.flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+	ck_assert_int_ne(driver.cuMemPoolSetAccess(pool, &access, 1), CUDA_SUCCESS);
+	access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+	access.location.id = 99;
+	ck_assert_int_ne(driver.cuMemPoolSetAccess(pool, &access, 1), CUDA_SUCCESS);
+	ck_assert_int_eq(driver.cuMemPoolSetAccess(pool, NULL, 1), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(driver.cuMemPoolDestroy(pool));
+}
+
+TEST(pools, managed_memory_has_neither_advice_nor_a_place_at_first)
+{
+	static const CUmem_range_attribute places[] = {
+		CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION,
+		CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION,
+		CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY,
+	};
+	CUdeviceptr address, plain = allocate(4096);
+	int value = 99;
+
+	ck_cuda(driver.cuMemAllocManaged(&address, 8192, CU_MEM_ATTACH_GLOBAL));
+	ck_cuda(driver.cuMemRangeGetAttribute(&value, sizeof(value),
+					      CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, address, 8192));
+	ck_assert_int_eq(value, 0);
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		value = 99;
+		ck_cuda(driver.cuMemRangeGetAttribute(&value, sizeof(value), places[i], address,
+						      8192));
+		ck_assert_int_eq(value, CU_DEVICE_INVALID);
+	}
+	ck_assert_int_eq(driver.cuMemRangeGetAttribute(&value, 3, places[0], address, 8192),
+			 CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(driver.cuMemRangeGetAttribute(NULL, 4, places[0], address, 8192),
+			 CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(driver.cuMemRangeGetAttribute(&value, 4, places[0], address, 0),
+			 CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(driver.cuMemRangeGetAttribute(&value, 4, places[0], plain, 4096),
+			 CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(driver.cuMemFree_v2(address));
+	ck_cuda(driver.cuMemFree_v2(plain));
+}
+
 TEST(pools, an_imported_pointer_is_another_allocation)
 {
 	CUmemoryPool pool = make_pool(), imported;

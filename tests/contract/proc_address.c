@@ -132,9 +132,10 @@ static char *base_of(const char *symbol)
 static bool can_be_asked_for(const char *symbol, void *function)
 {
 	/* CUDA versions that introduced functions of cuda_abi.h. */
-	static const int versions[] = { 2000,  2020,  3000,  3020,  4000,  4010,  5050,	 6000,
-					7000,  9020,  10000, 10010, 10020, 11000, 11020, 11030,
-					11040, 11070, 12000, 12010, 12020, 12040, 12050, 13000 };
+	static const int versions[] = { 2000,  2020,  3000,  3020,  4000,  4010,  5000,
+					5050,  6000,  7000,  8000,  9020,  10000, 10010,
+					10020, 11000, 11020, 11030, 11040, 11070, 12000,
+					12010, 12020, 12040, 12050, 13000 };
 	cuuint64_t flag =
 		strstr(symbol, "_ptsz") ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM : 0;
 	char *name = base_of(symbol);

@@ -56,6 +56,30 @@ if [ "$python" ]; then
 	same 'unreadable data are neither OK nor a failure' '' "$(nice "$python" "$folder/check_unreadable.py" "$doctor" 2>&1)"
 fi
 
+# ---- versions of UCX and of the driver ----
+# hooks UCX-LINE DRIVER MACHINE MODE: "unhooked" if the doctor reports that this UCX cannot hook this driver
+hooks() {
+	sed -e "s/^.# Version 1.13.1$/\\\\$1/; s/^580.95.05$/$2/; s/^x86_64$/$3/; s/^bistro$/$4/" "$generated/ucx-unhooked.dump" >"$work/hooks.dump"
+	"$doctor" --only software --from "$work/hooks.dump" | grep -q 'cannot hook driver' && echo unhooked || echo hooked
+}
+if [ "$python" ]; then
+	while read -r wanted version driver machine mode; do
+		same "UCX $version, driver $driver, $machine, $mode" "$wanted" "$(hooks "# Library version: $version" "$driver" "$machine" "$mode")"
+	done <<-'TEXT'
+		hooked 1.13.0 580.95.05 x86_64 bistro
+		unhooked 1.13.1 580.95.05 x86_64 bistro
+		unhooked 1.17.0 575.51.03 x86_64 bistro
+		unhooked 1.18.0 580.95.05 x86_64 BISTRO
+		hooked 1.18.1 580.95.05 x86_64 bistro
+		hooked 1.20.0 595.45.04 x86_64 bistro
+		hooked 1.18.0 570.124.06 x86_64 bistro
+		hooked 1.18.0 580.95.05 aarch64 bistro
+		hooked 1.18.0 580.95.05 x86_64 reloc
+		hooked nothing 580.95.05 x86_64 bistro
+	TEXT
+	same 'the line of UCX 1.13' unhooked "$(hooks '# Version 1.13.1' 580.95.05 x86_64 bistro)"
+fi
+
 # ---- this machine ----
 live=$(status "$work/live" --no-probe --dump "$work/live.dump")
 same 'a recorded run has the same status' "$live" "$(status "$work/replayed" --from "$work/live.dump")"

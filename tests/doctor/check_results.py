@@ -55,6 +55,7 @@ CAUSES = {
               ("are not freed", "update the driver"), ("but data does not arrive", "--only acs,iommu,path")],
     "software": [("Open MPI without CUDA support(;|$)", "Open MPI that was configured --with-cuda"),
                  ("UCX without CUDA", "install UCX with CUDA"),
+                 ("UCX 1.13.1 cannot hook driver 580.95.05", "use UCX 1.18.1 or newer"),
                  ("UCX_IB_GPU_DIRECT_RDMA=no", "unset UCX_IB_GPU_DIRECT_RDMA")],
     "preloads": [("HAMi", "which precedes other preloads"), ("libtrace.so, unknown to peerpin", "run once without .*libtrace")],
     "program": [("32-bit program", "build it for 64 bits"), ("on a machine of", "build it for x86_64"),

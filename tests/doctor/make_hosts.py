@@ -252,7 +252,7 @@ def dgx():
     host.probe(dma_buf="ok", peermem="ok")
     host.set("command/ompi_info --parsable --all | grep mpi_built_with_cuda_support:value",
              "mca:mpi:base:param:mpi_built_with_cuda_support:value:true")
-    host.set("command/ucx_info -v | grep version", "# Library version: 1.19.0")
+    host.set("command/ucx_info -v | grep ersion", "# Library version: 1.19.0")
     host.set("command/ucx_info -d | grep cuda", "# Memory domain: cuda_cpy\n#      Transport: cuda_copy")
     return host, "8 GPUs, 8 adapters, no problem"
 
@@ -486,9 +486,17 @@ def misconfigured():
     host.set("environment/PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
     host.set("command/ompi_info --parsable --all | grep mpi_built_with_cuda_support:value",
              "mca:mpi:base:param:mpi_built_with_cuda_support:value:false")
-    host.set("command/ucx_info -v | grep version", "# Library version: 1.12.1")
+    host.set("command/ucx_info -v | grep ersion", "# Library version: 1.12.1")
     host.set("command/ucx_info -d | grep cuda", "")
     return host, "it works, and much of it is badly set"
+
+
+def ucx_unhooked():
+    host = small("ucx-unhooked")
+    host.set("command/ucx_info -v | grep ersion", "# Version 1.13.1")
+    host.set("command/ucx_info -d | grep cuda", "# Memory domain: cuda_cpy\n#      Transport: cuda_copy")
+    host.set("environment/UCX_MEM_CUDA_HOOK_MODE", "bistro")
+    return host, "a UCX that cannot patch the functions of its driver"
 
 
 def one_of_two():
@@ -682,7 +690,7 @@ def main():
     folder = sys.argv[1]
     for make in (dgx, no_gpu, peermem_missing, peermem_not_needed, both_modules, translating, translating_peermem, acs,
                  bar1, data_direct, container, soft_roce, software_first, proprietary, no_root, unreadable, no_adapter,
-                 no_driver, old_kernel, unregistered, wsl, misconfigured, one_of_two, not_probed, user_namespace, distances, deep,
+                 no_driver, old_kernel, unregistered, wsl, misconfigured, ucx_unhooked, one_of_two, not_probed, user_namespace, distances, deep,
                  deep_fails, crashed, ports_down, port_unreadable, not_installed,
                  kallsyms_unreadable, groups_unreadable, virtual, namespaces, newest):
         host, about = make()

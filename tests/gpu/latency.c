@@ -305,8 +305,12 @@ static void prepare(void)
 	result = (int)cuda.cuModuleLoadData(&module, kernel_text);
 	if (!result)
 		result = cuda.cuModuleGetFunction(&kernel, module, "nothing");
+	if (!result)
+		result = cuda.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL);
+	if (result && result != CUDA_ERROR_NOT_SUPPORTED)
+		printf("# the kernel cannot be launched: error %d\n", result);
 	if (result)
-		printf("# the kernel cannot be loaded: error %d\n", result);
+		kernel = NULL;
 }
 
 /* Equal in every process. */

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""check_entries.py LIBRARY -- UCX could patch the entries of the wrappers
+"""check_entries.py LIBRARY DRIVER NEWER-DRIVER -- UCX could patch the entries of the wrappers and of simulated drivers
 
 UCX moves the first bytes of a function elsewhere and writes a jump in their place: on x86-64 5
 bytes, or 12 for a distant target; on aarch64 16. UCX refuses a function that begins with an unknown
 instruction, and then disables its GPU caches (facts sheet on interception, 8: supported
-instructions).
+instructions). UCX 1.13.1 to 1.18.0 does not support the first instruction of drivers 575 and newer.
 """
 import re
 import struct
@@ -15,13 +15,17 @@ import sys
 
 def length_x86_64(code):
     """The length of the first instruction, 0 if UCX does not support it."""
+    if code[:3] == b"\x48\x83\xec":  # sub $imm8, %rsp
+        return 4
+    return length_before_1_18_1(code)
+
+
+def length_before_1_18_1(code):
     if 0x50 <= code[0] <= 0x5F:  # push, pop
         return 1
     if code[0] == 0x41 and 0x50 <= code[1] <= 0x5F:
         return 2
-    if code[:3] == b"\x48\x83\xec":  # sub $imm, %rsp
-        return 4
-    if code[:3] == b"\x48\x81\xec":
+    if code[:3] == b"\x48\x81\xec":  # sub $imm32, %rsp
         return 7
     if code[:3] == b"\x48\x89\xe5":  # mov %rsp, %rbp
         return 3
@@ -74,28 +78,41 @@ def segments(image):
             yield offset, address, length
 
 
-def main():
-    library = sys.argv[1]
+def entries_of(library):
+    """(machine, [(name, first bytes)]) of the exported functions of CUDA."""
     with open(library, "rb") as file:
         image = file.read()
-    length_of, rooms = MACHINES[struct.unpack_from("<H", image, 18)[0]]
     names = subprocess.run(["nm", library], check=True, capture_output=True, text=True).stdout
-    entries = re.findall(r"^([0-9a-f]+) [Tt] (cu[A-Z]\w+?)(?<!_linked)(?<!_pointed)$", names, re.M)
-    passed = failed = 0
-    for address, name in entries:
+    entries = []
+    for address, name in re.findall(r"^([0-9a-f]+) [Tt] (cu[A-Z]\w+?)(?<!_linked)(?<!_pointed)$", names, re.M):
         where = int(address, 16)
         offset = next(o + where - a for o, a, size in segments(image) if a <= where < a + size)
-        good = all(can_be_patched(image[offset : offset + 32], length_of, room) for room in rooms)
-        passed += good
-        failed += not good
-        if not good:
-            print(f"FAILED: {name} begins with {image[offset:offset + 16].hex()}")
+        entries.append((name, image[offset : offset + 32]))
+    return struct.unpack_from("<H", image, 18)[0], entries
+
+
+def main():
+    ours, driver, newer = sys.argv[1:]
+    machine, entries = entries_of(ours)
+    length_of, rooms = MACHINES[machine]
+    checks = [(name, code, length_of, room, True) for name, code in entries for room in rooms]
+    if machine == 62:
+        older = length_before_1_18_1
+        checks += [(n, code, older, room, True) for n, code in entries_of(driver)[1] for room in rooms]
+        for name, code in entries_of(newer)[1]:
+            checks += [(name, code, older, 5, False)] + [(name, code, length_of, room, True) for room in rooms]
     # Compiled prologues that UCX refuses: the decoder must refuse them, too.
-    refused = (b"\xf3\x0f\x1e\xfa\x55\x48\x89\xe5" + bytes(24), b"\x48\x89\xfd\x55\x48\x89\xe5" + bytes(24))
-    if any(can_be_patched(code, length_x86_64, 5) for code in refused) or len(entries) < 80:
-        print(f"FAILED: the decoder takes anything, or {len(entries)} entries are too few")
+    for code in (b"\xf3\x0f\x1e\xfa\x55\x48\x89\xe5", b"\x48\x89\xfd\x55\x48\x89\xe5"):
+        checks.append(("compiled code", code + bytes(24), length_x86_64, 5, False))
+    failed = 0
+    for name, code, length_of, room, wanted in checks:
+        if can_be_patched(code, length_of, room) != wanted:
+            print(f"FAILED: {name} begins with {code[:16].hex()}")
+            failed += 1
+    if len(entries) < 80:
+        print(f"FAILED: {len(entries)} entries are too few")
         failed += 1
-    print(f"{passed} passed, {failed} failed, 0 skipped")
+    print(f"{len(checks) - failed} passed, {failed} failed, 0 skipped")
     return failed != 0
 
 

@@ -97,6 +97,15 @@ matches 'the table has its numbers' "*gpu*yes*6/6*3*2*0/0*1.5/1.5*1.00*    peerp
 bypassed_flags 1*1 passed, 0 failed, 0 skipped*=> 0" \
 	"$(outcome "$here/judge" "$tmp" gpu)"
 
+gpu_row registers
+echo 1-1 >"$tmp/registers/registers"
+same 'the promised number of registrations' 'passed' "$(judged registers)"
+matches 'the table has it, without and with peerpin' '*registrations of GPU memory: 1/1*' "$("$here/judge" "$tmp" registers)"
+echo 2- >"$tmp/registers/registers"
+same 'too few registrations' 'failed: without peerpin 1 registrations of GPU memory, not 2-' "$(judged registers)"
+echo 0-0 >"$tmp/registers/registers"
+same 'too many registrations' 'failed: without peerpin 1 registrations of GPU memory, not 0-0' "$(judged registers)"
+
 host_row silent
 rm "$tmp"/silent/*/witness.*
 same 'a program that made no verbs call fails' 'failed: it made no verbs call that registers' "$(judged silent)"

@@ -1,11 +1,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Third-party programs over real verbs: tests/stacks/run. Not in "make" and "make check", since they need MPI and
 # verbs; check_*.sh test the parts without an adapter.
+EXTRA_DIST += tests/stacks/ucx/build tests/stacks/ucx/runtime.c tests/stacks/ucx/nvml.h tests/stacks/ucx/nvml.c \
+	tests/stacks/ucx/peer_memory.c
 EXTRA_DIST += tests/stacks/run tests/stacks/inside tests/stacks/rows tests/stacks/judge tests/stacks/check_stacks.sh \
 	tests/stacks/check_ends.sh tests/stacks/check_patterns.sh tests/stacks/check_witness.sh \
 	tests/stacks/check_worth.sh tests/stacks/onesided.c
 TESTS += tests/stacks/check_stacks.sh tests/stacks/check_ends.sh tests/stacks/check_patterns.sh \
 	tests/stacks/check_witness.sh tests/stacks/check_worth.sh
+
+# The simulated driver with the entries of drivers 575 and newer.
+check_LTLIBRARIES += tests/stacks/newer/libcuda.la
+tests_stacks_newer_libcuda_la_SOURCES = src/sim/entries_x86_64.S
+tests_stacks_newer_libcuda_la_CPPFLAGS = $(AM_CPPFLAGS) -DSIM_NEWER_ENTRIES
+tests_stacks_newer_libcuda_la_LDFLAGS = $(sim_ldflags) -rpath /nowhere
+tests_stacks_newer_libcuda_la_LIBADD = $(sim_libadd)
 
 EXTRA_LTLIBRARIES += tests/stacks/verbs_witness.la
 # A sanitizer has an allocator of its own.
@@ -64,7 +73,7 @@ endif
 endif
 
 # A row without a built program is skipped, with that reason.
-stacks_programs = tests/stacks/gpu_buffers.la
+stacks_programs = tests/stacks/gpu_buffers.la tests/stacks/newer/libcuda.la
 if HAVE_VERBS
 stacks_programs += tests/stacks/verbs_witness.la
 endif

@@ -123,6 +123,7 @@ missed_frees 0:missed_frees=1
 verify_disagreements 1:verify_disagreements=2
 internal_errors 0:internal_errors=1
 bypasses 0:bypasses=1
+ucx_unhooked 0:ucx_unhooked=1
 not_used *:used=false
 no_requests *:used=false *:requests=0 *:hits=0
 partly_used 2:used=false

@@ -108,6 +108,25 @@ reasons() {
 			"$client" adapter allocated=1 sent=1 exit 2>&1 || :)"
 }
 
+# ucx WORD [NAME=VALUE...]: the end of the table of a program with UCX, on a driver with new entries
+ucx() {
+	with LD_LIBRARY_PATH="$build/src/sim/adapter/.libs:$build/tests/stacks/newer/.libs:$build/tests/intercept/.libs" \
+		PEERPIN_STATS_FILE="$tmp/ucx.$1.json" "${@:2}" "$client" adapter allocated=1 "$1" sent=1 exit 2>&1 | grep UCX
+}
+
+hooks_of_ucx() {
+	local line='*  0 bypassed  1 UCX without hooks (use UCX 1.18.1)'
+
+	[[ $(uname -m) == x86_64 ]] || { skip 'hooks of UCX: not x86-64'; return; }
+	matches 'UCX that did not patch a new driver' "$line" "$(ucx unhooked)"
+	same 'JSON: its number' 1 "$(number ucx_unhooked "$tmp/ucx.unhooked.json")"
+	same 'UCX that patched it' '' "$(ucx hooked)"
+	same 'JSON: that has none' 0 "$(number ucx_unhooked "$tmp/ucx.hooked.json")"
+	same 'UCX that patches nothing' '' "$(ucx unhooked UCX_MEM_CUDA_HOOK_MODE=reloc)"
+	same 'UCX on an older driver' '' "$(ucx unhooked \
+		LD_LIBRARY_PATH="$build/src/sim/adapter/.libs:$build/src/sim/.libs:$build/tests/intercept/.libs")"
+}
+
 adapters_chosen() {
 	local devices=PEERPIN_DEVICES
 
@@ -286,6 +305,7 @@ never_used
 kept_memory
 nowhere_to_write
 reasons
+hooks_of_ucx
 adapters_chosen
 in_silence
 however_it_ends

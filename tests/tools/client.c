@@ -19,6 +19,8 @@
  *                times, then prints "done"
  *   limit=BYTES  opens the GPU, then limits the size of files
  *   settled      waits until every buffer is registered (PEERPIN_PREREGISTER=all)
+ *   unhooked     looks up a driver function in a library of UCX's name (libucm_bypass.so)
+ *   hooked       and patches the function, as UCX does
  * and at last exit, _exit, abort, segfault, terminate, kill, or throw (abort in a thread).
  */
 #include <dlfcn.h>
@@ -28,6 +30,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
@@ -169,6 +172,27 @@ static void wait_in_flight(void)
 	}
 }
 
+/* The program calls the patched function nowhere. */
+static unsigned char *look_up_as_ucx(void)
+{
+	void *plugin = dlopen("libucm_bypass.so", RTLD_NOW);
+	void *(*driver_function)(const char *);
+
+	require(plugin);
+	driver_function = (__typeof__(driver_function))dlsym(plugin, "driver_function");
+	require(driver_function);
+	return driver_function("cuMemAllocManaged");
+}
+
+static void patch_as_ucx(void)
+{
+	unsigned char *code = look_up_as_ucx();
+	uintptr_t page = (uintptr_t)code & ~(uintptr_t)4095;
+
+	require(!mprotect((void *)page, 8192, PROT_READ | PROT_WRITE | PROT_EXEC));
+	*code = 0xe9; /* a near jump */
+}
+
 static void wait_for_end(void)
 {
 	char byte;
@@ -278,6 +302,10 @@ static void do_word(const char *word)
 		wait_in_flight();
 	else if (!strcmp(word, "settled"))
 		settle();
+	else if (!strcmp(word, "unhooked"))
+		require(look_up_as_ucx());
+	else if (!strcmp(word, "hooked"))
+		patch_as_ucx();
 	else
 		end(word);
 }

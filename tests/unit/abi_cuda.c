@@ -28,6 +28,7 @@
 #define ACCESS_FLAGS(name, value)	    SAME_VALUE(name, value)
 #define RANGE_HANDLE_TYPE(name, value)	    SAME_VALUE(name, value)
 #define EXTERNAL_HANDLE_TYPE(name, value)   SAME_VALUE(name, value)
+#define RANGE_ATTRIBUTE(name, value)	    SAME_VALUE(name, value)
 #define CONSTANT(name, value)		    SAME_VALUE(name, value)
 #define FUNCTION(symbol, ...)                                                                      \
 	_Static_assert(__builtin_types_compatible_p(__typeof__(symbol), CUresult(__VA_ARGS__)),    \
@@ -52,6 +53,7 @@
 #undef ACCESS_FLAGS
 #undef RANGE_HANDLE_TYPE
 #undef EXTERNAL_HANDLE_TYPE
+#undef RANGE_ATTRIBUTE
 #undef CONSTANT
 #undef FUNCTION
 
@@ -74,6 +76,7 @@ SAME_SIZE(CUmemAllocationGranularity_flags_enum);
 SAME_SIZE(CUmemAccess_flags_enum);
 SAME_SIZE(CUmemRangeHandleType_enum);
 SAME_SIZE(CUexternalMemoryHandleType_enum);
+SAME_SIZE(CUmem_range_attribute_enum);
 
 int main(void)
 {
@@ -94,6 +97,7 @@ int main(void)
 #define ACCESS_FLAGS(name, value)	    rows++;
 #define RANGE_HANDLE_TYPE(name, value)	    rows++;
 #define EXTERNAL_HANDLE_TYPE(name, value)   rows++;
+#define RANGE_ATTRIBUTE(name, value)	    rows++;
 #define CONSTANT(name, value)		    rows++;
 #define FUNCTION(symbol, ...)		    rows++;
 #define FIELD(tag, field, offset, size)	    rows++;

@@ -133,7 +133,7 @@ static void replace_domain(void)
 	static struct ibv_pd second = { .context = DEVICE, .handle = 2 };
 
 	close_domain();
-	registration_pd_opened(&second);
+	registration_pd_opened(&second, false);
 	require(get_in(&second, AT(255), buffer(0), BLOCK));
 	require(registration_drop(AT(255)));
 }
