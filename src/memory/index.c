@@ -289,21 +289,37 @@ int index_prepare(struct range range)
 	return 0;
 }
 
-static void index_change_blocks(change_entry *change, struct range range, uint32_t slot)
+/* The entry of the block after that of `entry` (NULL: none). */
+static entry_word *index_next_entry(entry_word *entry, uint64_t block)
 {
+	return entry && block % LEAF_ENTRIES ? entry + 1 : index_entry(block);
+}
+
+/* Most blocks of a large allocation are its own alone: their entries change from `from` to `to`
+ * without a call of `change`. */
+static void index_change_blocks(change_entry *change, struct range range, uint32_t slot,
+				uint64_t from, uint64_t to)
+{
+	entry_word *entry = NULL;
+
 	for (uint64_t block = range.base >> BLOCK_SHIFT; block <= range.last >> BLOCK_SHIFT;
-	     block++)
-		change(index_entry(block), block << BLOCK_SHIFT, BLOCK_SHIFT, range, slot);
+	     block++) {
+		entry = index_next_entry(entry, block);
+		if (load_relaxed(entry) == from && block << BLOCK_SHIFT >= range.base)
+			store_release(entry, to);
+		else
+			change(entry, block << BLOCK_SHIFT, BLOCK_SHIFT, range, slot);
+	}
 }
 
 void index_link(struct range range, uint32_t slot)
 {
-	index_change_blocks(index_link_entry, range, slot);
+	index_change_blocks(index_link_entry, range, slot, 0, slot);
 }
 
 void index_unlink(struct range range, uint32_t slot)
 {
-	index_change_blocks(index_unlink_entry, range, slot);
+	index_change_blocks(index_unlink_entry, range, slot, slot, 0);
 }
 
 /* ---- overlaps ---- */
@@ -344,23 +360,26 @@ static uint32_t index_overlapping_entry(uint64_t word, uint64_t first, unsigned 
 
 uint32_t index_overlapping(struct range range)
 {
+	entry_word *entry = NULL;
 	struct found at;
+	uint64_t word;
 	uint32_t found;
 
 	if (lookup(range.base, &at))
 		return at.slot;
 	for (uint64_t block = range.base >> BLOCK_SHIFT; block <= range.last >> BLOCK_SHIFT;
 	     block++) {
-		entry_word *entry = index_entry(block);
-
+		entry = index_next_entry(entry, block);
 		if (!entry) {
 			/* No allocation has ever been in this leaf: skip it, because callers choose
 			 * the size of ranges. */
 			block |= LEAF_ENTRIES - 1;
 			continue;
 		}
-		found = index_overlapping_entry(load_acquire(entry), block << BLOCK_SHIFT,
-						BLOCK_SHIFT, range);
+		word = load_acquire(entry);
+		found = word ? index_overlapping_entry(word, block << BLOCK_SHIFT, BLOCK_SHIFT,
+						       range)
+			     : 0;
 		if (found)
 			return found;
 	}
