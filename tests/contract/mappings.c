@@ -245,7 +245,7 @@ TEST(mappings, imported_memory_and_memory_made_without_the_flag_are_not_for_adap
 
 TEST(mappings, a_handle_returns_the_properties_that_it_was_made_with)
 {
-	CUmemGenericAllocationHandle handle = make(1, &capable), without = make(1, &plain);
+	CUmemGenericAllocationHandle handle = make(1, &vmm_shared), without = make(1, &vmm_plain);
 	CUmemAllocationProp got;
 
 	memset(&got, 0x55, sizeof(got));

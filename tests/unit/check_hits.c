@@ -256,7 +256,7 @@ START_TEST(a_client_s_first_request_in_a_domain_is_no_hit_though_the_region_is_r
 	struct ibv_pd second = { .context = DEVICE, .handle = 2 };
 	struct registration_keys keys;
 
-	registration_pd_opened(&second);
+	registration_pd_opened(&second, false);
 	begin(buffer(0), BLOCK);
 	prime(0);
 	ck_assert_uint_ne(get_in(&second, AT(0), buffer(0), BLOCK), 0);
