@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* latency.c -- latency of kernel launches, copies and events in one process; tests/gpu/latencies
- * compares processes
+/* latency.c -- latency of kernel launches, copies and events in one process, or with the argument
+ * "pairs" of allocations with their frees; tests/gpu/latencies compares processes
  *
  * A line for each case: its name and the ns of a call. Cases that this driver lacks (the simulated
  * one has no kernels) are reported and skipped. Needs a driver and libc alone.
@@ -12,6 +12,7 @@
  */
 #include <dlfcn.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -141,6 +142,14 @@ static void query(void)
 	must_cuda(cuda.cuEventQuery(event));
 }
 
+static void allocate_and_free(void)
+{
+	CUdeviceptr address;
+
+	must_cuda(cuda.cuMemAlloc_v2(&address, size));
+	must_cuda(cuda.cuMemFree_v2(address));
+}
+
 static const struct kind {
 	const char *name;
 	void (*call)(void);
@@ -262,6 +271,31 @@ static void measure_kind(const struct kind *kind)
 	}
 }
 
+static void measure_pairs(void)
+{
+	static const struct {
+		const char *name;
+		size_t size;
+	} pairs[] = { { "64 KiB", 65536 },
+		      { "1 MiB", (size_t)1 << 20 },
+		      { "16 MiB", LARGE },
+		      { "256 MiB", (size_t)256 << 20 },
+		      { "4 GiB", (size_t)4 << 30 } };
+	char name[80];
+	CUdeviceptr address;
+
+	for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
+		size = pairs[i].size;
+		snprintf(name, sizeof(name), "allocate and free, %s", pairs[i].name);
+		if (cuda.cuMemAlloc_v2(&address, size)) {
+			printf("# %s: not on this GPU\n", name);
+			continue;
+		}
+		must_cuda(cuda.cuMemFree_v2(address));
+		measure(name, allocate_and_free);
+	}
+}
+
 /* ---- */
 
 static void find(void *library)
@@ -331,8 +365,9 @@ static void find_places(void)
 	}
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+	bool pairs = argc > 1 && !strcmp(argv[1], "pairs");
 	void *library = dlopen("libcuda.so.1", RTLD_NOW);
 
 	if (!library) {
@@ -343,8 +378,10 @@ int main(void)
 	find_places();
 	prepare();
 	printf("# peerpin: %s\n", dlsym(RTLD_DEFAULT, "peerpin_statistic") ? "yes" : "no");
-	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+	for (size_t i = 0; !pairs && i < sizeof(kinds) / sizeof(kinds[0]); i++)
 		measure_kind(&kinds[i]);
+	if (pairs)
+		measure_pairs();
 	must_cuda(cuda.cuMemFree_v2(here));
 	must_cuda(cuda.cuMemFree_v2(there));
 	must_cuda(cuda.cuMemFreeHost(pinned));
