@@ -23,7 +23,7 @@ EXTRA_DIST += $(manual_checks)
 # Documents that the command, the manual and their links name, at the same relative paths as in the source.
 dist_doc_DATA = README.md CONTRIBUTING.md
 docsdir = $(docdir)/docs
-dist_docs_DATA = docs/faq.md docs/keep.md docs/limits.md docs/security.md docs/registration.md docs/queries.md docs/hardware.md \
+dist_docs_DATA = docs/README.md docs/worth.md docs/faq.md docs/keep.md docs/limits.md docs/security.md docs/registration.md docs/queries.md docs/hardware.md \
 	docs/coverage.md docs/performance.md docs/stats.schema.json docs/report.schema.json
 performancedir = $(docdir)/docs/performance
 dist_performance_DATA = docs/performance/worth.svg docs/performance/h200-programs.txt
