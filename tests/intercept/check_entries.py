@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""check_entries.py LIBRARY DRIVER NEWER-DRIVER -- UCX could patch the entries of the wrappers and of simulated drivers
+"""check_entries.py LIBRARY [DRIVER NEWER-DRIVER] -- UCX could patch the entries of the wrappers and of simulated drivers
 
 UCX moves the first bytes of a function elsewhere and writes a jump in their place: on x86-64 5
 bytes, or 12 for a distant target; on aarch64 16. UCX refuses a function that begins with an unknown
 instruction, and then disables its GPU caches (facts sheet on interception, 8: supported
-instructions). UCX 1.13.1 to 1.18.0 does not support the first instruction of drivers 575 and newer.
+instructions). UCX 1.13.1 to 1.18.0 does not support the first instruction of drivers 575 and newer. Only drivers for x86-64 have such entries, and are required there.
 """
 import re
 import struct
@@ -92,11 +92,12 @@ def entries_of(library):
 
 
 def main():
-    ours, driver, newer = sys.argv[1:]
+    ours, *drivers = sys.argv[1:]
     machine, entries = entries_of(ours)
     length_of, rooms = MACHINES[machine]
     checks = [(name, code, length_of, room, True) for name, code in entries for room in rooms]
     if machine == 62:
+        driver, newer = drivers
         older = length_before_1_18_1
         checks += [(n, code, older, room, True) for n, code in entries_of(driver)[1] for room in rooms]
         for name, code in entries_of(newer)[1]:
