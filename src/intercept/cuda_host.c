@@ -90,7 +90,7 @@ WRAP(cuMemFreeHost, (address), void *address)
 		if (keep_free(FREE_HOST, (uintptr_t)address,
 			      (union keep_target){ .host = forward }))
 			return CUDA_SUCCESS;
-		address = (void *)(uintptr_t)keep_visible((uintptr_t)address);
+		address = keep_visible_pointer(address);
 	}
 	if (wrapper_needs_probe((uintptr_t)address)) {
 		probe = forward((void *)1);
@@ -105,7 +105,7 @@ WRAP(cuMemHostUnregister, (address), void *address)
 {
 	struct pending_free pending;
 
-	address = (void *)(uintptr_t)keep_visible((uintptr_t)address);
+	address = keep_visible_pointer(address);
 	wrapper_before_free_by(FREE_HOST, &pending, (uintptr_t)address);
 	return wrapper_after_free(&pending, forward(address));
 }

@@ -47,10 +47,8 @@ WRAP(cuPointerSetAttribute, (value, attribute, address), const void *value,
 WRAP(cuMemRetainAllocationHandle, (handle, address), CUmemGenericAllocationHandle *handle,
      void *address)
 {
-	CUresult result =
-		queries_are_on()
-			? queries_get_handle(forward, handle, address)
-			: forward(handle, (void *)(uintptr_t)keep_visible((uintptr_t)address));
+	CUresult result = queries_are_on() ? queries_get_handle(forward, handle, address)
+					   : forward(handle, keep_visible_pointer(address));
 
 	if (result == CUDA_SUCCESS && !process_is_passive())
 		statistics_count(handles_created);

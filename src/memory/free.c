@@ -213,27 +213,16 @@ static bool free_is_in_use(const struct allocation *allocation)
 	return false;
 }
 
-struct pending_frees *memory_context_freeing(CUcontext context)
-{
-	struct allocation batch[BATCH], ended;
-	uint32_t cursor = 0;
-	struct pending_frees *frees = NULL;
-	unsigned int count;
+/* Counter of intercepted retains, and its value at which the context may still be ended. */
+struct retains {
+	const _Atomic unsigned int *count;
+	unsigned int unchanged;
+};
 
-	/* Memory of pools and VMM memory has no context, and outlives all contexts (measured). */
-	while (context && (count = memory_next(&cursor, batch, BATCH))) {
-		for (unsigned int i = 0; i < count; i++) {
-			if (batch[i].context == context &&
-			    table_take(batch[i].base, batch[i].id, &ended))
-				frees = free_add(frees, &ended);
-		}
-	}
-	return frees;
-}
-
-struct pending_frees *memory_context_releasing(CUcontext context,
-					       const _Atomic unsigned int *retains,
-					       unsigned int unchanged)
+/* Ends the context's allocations. With `retains`: only those of the program that no client uses,
+ * until a retain begins. Memory of pools and VMM memory has no context, and outlives all contexts
+ * (measured). */
+static struct pending_frees *free_context(CUcontext context, const struct retains *retains)
 {
 	struct allocation batch[BATCH], ended;
 	uint32_t cursor = 0;
@@ -241,15 +230,27 @@ struct pending_frees *memory_context_releasing(CUcontext context,
 	unsigned int count;
 
 	while (context && (count = memory_next(&cursor, batch, BATCH)) &&
-	       load_seq_cst(retains) == unchanged) {
+	       (!retains || load_seq_cst(retains->count) == retains->unchanged)) {
 		for (unsigned int i = 0; i < count; i++) {
-			if (batch[i].context == context && !batch[i].hidden &&
-			    !free_is_in_use(&batch[i]) &&
+			if (batch[i].context == context &&
+			    (!retains || (!batch[i].hidden && !free_is_in_use(&batch[i]))) &&
 			    table_take(batch[i].base, batch[i].id, &ended))
 				frees = free_add(frees, &ended);
 		}
 	}
 	return frees;
+}
+
+struct pending_frees *memory_context_freeing(CUcontext context)
+{
+	return free_context(context, NULL);
+}
+
+struct pending_frees *memory_context_releasing(CUcontext context,
+					       const _Atomic unsigned int *retains,
+					       unsigned int unchanged)
+{
+	return free_context(context, &(struct retains){ retains, unchanged });
 }
 
 /* True if an allocation crosses either end of the range, or if the allocation at `base` is no VMM

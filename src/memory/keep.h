@@ -88,6 +88,11 @@ static inline uint64_t keep_visible(uint64_t address)
 	return keep_is_on() ? keep_visible_slowly(address) : address;
 }
 
+static inline void *keep_visible_pointer(void *address)
+{
+	return (void *)(uintptr_t)keep_visible((uintptr_t)address);
+}
+
 /* Bytes that the driver would report as free memory of the current context's device. */
 uint64_t keep_free_bytes(void);
 

@@ -222,13 +222,13 @@ struct choice {
 /* Thousands may have to go, one after the other: look at few of a class. The list is not empty. */
 static struct entry *kept_find_largest(const struct list *list)
 {
-	unsigned int class = 63, left = 64;
+	unsigned int logarithm = 63, left = 64;
 	struct entry *entry, *best;
 
-	while (!LIST_FIRST(&list->classes[class]))
-		class --;
-	best = LIST_FIRST(&list->classes[class]);
-	LIST_FOREACH(entry, &list->classes[class], in_class) {
+	while (!LIST_FIRST(&list->classes[logarithm]))
+		logarithm--;
+	best = LIST_FIRST(&list->classes[logarithm]);
+	LIST_FOREACH(entry, &list->classes[logarithm], in_class) {
 		if (entry->kept.allocation.size > best->kept.allocation.size)
 			best = entry;
 		if (!--left)

@@ -284,7 +284,7 @@ CUresult queries_get_handle(__typeof__(cuMemRetainAllocationHandle) *forward,
 
 	if (!query_target_find(&target, (uintptr_t)address) || !queries_has_no_handle(&target)) {
 		statistics_tally(TALLY_queries_forwarded);
-		return forward(handle, (void *)(uintptr_t)keep_visible((uintptr_t)address));
+		return forward(handle, keep_visible_pointer(address));
 	}
 	statistics_tally(TALLY_queries_answered);
 	if (queries_are_verified()) {

@@ -208,7 +208,7 @@ struct world_reused {
 struct world_reused world_reuse(uint64_t base, CUcontext context,
 				const struct keep_request *request, const size_t *pitch);
 
-/* Not 0 while the address is in kept memory, which nobody reuses; another number after a reuse. */
+/* Not 0 while the address is in kept memory that is not reused; another number after a reuse. */
 uint64_t world_hidden(uint64_t address);
 
 /* The program's own call reaches the driver with the address: it must not be kept memory's. */

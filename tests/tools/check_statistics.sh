@@ -211,7 +211,7 @@ one_table_for_each_host() {
 	end 1
 	same 'who ends first leaves the telling to the last' '' "$(cat "$tmp/table2" "$tmp/table1")"
 	end 3
-	matches 'who ends last tells of all' '*3 processes job job7 *requests 6 * 30 allocations *' \
+	matches 'the last process to exit prints the table for all' '*3 processes job job7 *requests 6 * 30 allocations *' \
 		"$(tr -s ' \n' ' ' <"$tmp/table3")"
 	matches 'all of whom use it' '*GPUDirect RDMA not used: software adapter sim0; *' "$(tr -s ' \n' ' ' <"$tmp/table3")"
 	same 'nothing is left' '' "$(left)"
@@ -234,7 +234,7 @@ one_table_for_each_host() {
 	same 'but both have left their numbers' "PID.stats PID.stats $lock " "$(left)"
 	start 3
 	end 3
-	matches 'which who comes later still tells' '*3 processes, 1 of them killed job job7 *requests 6 * 30 allocations *' \
+	matches 'a later process of the job prints them' '*3 processes, 1 of them killed job job7 *requests 6 * 30 allocations *' \
 		"$(tr -s ' \n' ' ' <"$tmp/table3")"
 	same 'the file of who was killed stays' 'PID.stats ' "$(left)"
 	# Files of jobs with only killed ranks, and job names that are not reused.

@@ -376,9 +376,9 @@ static void tear_down_with_results(void)
 	unlink(RESULTS);
 }
 
-CASE(told, .set_up = set_up_with_results, .tear_down = tear_down_with_results);
+CASE(reports, .set_up = set_up_with_results, .tear_down = tear_down_with_results);
 
-TEST(told, each_method_of_a_pair_is_told_once_with_its_reason)
+TEST(reports, each_method_of_a_pair_is_reported_once_with_its_reason)
 {
 	begin_logging();
 	for (int i = 0; i < 3; i++)
@@ -397,7 +397,7 @@ TEST(told, each_method_of_a_pair_is_told_once_with_its_reason)
 	end_logging();
 }
 
-LOOP_TEST(told, the_mode_of_the_module_is_told, 0, 2)
+LOOP_TEST(reports, the_mode_of_the_module_is_logged, 0, 2)
 {
 	static const char *const files[] = { "1\n", "0\n" };
 
@@ -411,7 +411,7 @@ LOOP_TEST(told, the_mode_of_the_module_is_told, 0, 2)
 	end_logging();
 }
 
-TEST(told, where_nothing_works_the_fix_is_logged_once)
+TEST(reports, where_nothing_works_the_fix_is_logged_once)
 {
 	sysfs_remove("module");
 	nic.probe = EOPNOTSUPP;
@@ -444,7 +444,7 @@ static bool results_have(const char *text)
 	return strstr(results, text);
 }
 
-LOOP_TEST(told, the_summary_and_the_results_tell_reason_it_was_not_the_other_method, 0, 4)
+LOOP_TEST(reports, the_summary_and_the_results_have_the_fallback_reason, 0, 4)
 {
 	statistics_begin();
 	statistics_tally(TALLY_requests);
@@ -485,7 +485,7 @@ LOOP_TEST(told, the_summary_and_the_results_tell_reason_it_was_not_the_other_met
 	end_logging();
 }
 
-LOOP_TEST(told, the_summary_tells_which_methods_were_used, 0, 3)
+LOOP_TEST(reports, the_summary_names_the_methods_used, 0, 3)
 {
 	static const char *const verdicts[] = { "used: peer memory; ", "used: dma-buf; ",
 						"used: dma-buf and peer memory; " };
