@@ -14,18 +14,26 @@ docs/man/peerpin.1: $(srcdir)/docs/man/peerpin.1.in $(srcdir)/docs/man/rows.awk 
 docs/man/peerpin.7: $(srcdir)/docs/man/peerpin.7.in $(srcdir)/docs/man/rows.awk $(manual_rows)
 	$(AM_V_GEN)awk -f $(srcdir)/docs/man/rows.awk $(manual_rows) $(srcdir)/docs/man/peerpin.7.in >$@.tmp && mv $@.tmp $@
 CLEANFILES += docs/man/statistics $(manual_made)
-EXTRA_DIST += docs/man/statistics.in docs/man/rows.awk docs/man/peerpin.1.in docs/man/peerpin.7.in
+EXTRA_DIST += docs/support/debian12.json docs/support/debian13.json docs/errors.awk tests/tools/messages.py docs/man/statistics.in docs/man/rows.awk docs/man/peerpin.1.in docs/man/peerpin.7.in
 
-manual_checks = tests/tools/check_man.sh
+manual_checks = tests/tools/check_man.sh tests/tools/check_support.sh
 check_SCRIPTS += $(manual_checks)
 TESTS += $(manual_checks)
 EXTRA_DIST += $(manual_checks)
 # Documents that the command, the manual and their links name, at the same relative paths as in the source.
 dist_doc_DATA = README.md CONTRIBUTING.md
 docsdir = $(docdir)/docs
-dist_docs_DATA = docs/README.md docs/worth.md docs/faq.md docs/keep.md docs/limits.md docs/security.md docs/registration.md docs/queries.md docs/hardware.md \
-	docs/coverage.md docs/performance.md docs/stats.schema.json docs/report.schema.json
+dist_docs_DATA = docs/README.md docs/quickstart.md docs/deployment.md docs/worth.md \
+	docs/troubleshooting.md docs/keep.md docs/limits.md docs/security.md docs/hardware.md \
+	docs/performance.md docs/support.md docs/stats.schema.json docs/report.schema.json
+internalsdir = $(docdir)/docs/internals
+dist_internals_DATA = docs/internals/architecture.md docs/internals/coverage.md docs/internals/queries.md docs/internals/registration.md
 performancedir = $(docdir)/docs/performance
-dist_performance_DATA = docs/performance/worth.svg docs/performance/h200-programs.txt
+dist_performance_DATA = docs/performance/worth.svg docs/performance/worth.json docs/performance/notes.md \
+	docs/performance/h200-cycles.json docs/performance/h200-exchange.json docs/performance/h200-keep.json \
+	docs/performance/h200-latency.json docs/performance/h200-pairs.json docs/performance/h200-programs.json \
+	docs/performance/h200-lookup.json docs/performance/h200-queries.json docs/performance/h200-queries-off.json \
+	docs/performance/h200-hits.json docs/performance/h200-registration.json docs/performance/no-gpu-hits.json docs/performance/no-gpu-lookup.json \
+	docs/performance/no-gpu-queries.json docs/performance/no-gpu-registration.json docs/performance/vm-registration.json
 examplesdir = $(docdir)/docs/examples
 dist_examples_DATA = docs/examples/cache.c

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 bin_SCRIPTS += scripts/peerpin
+pkglibexec_SCRIPTS = src/tools/peerpin-site
 CLEANFILES += scripts/peerpin scripts/settings scripts/completion
 
 # From the table of settings, as in the library.
@@ -20,7 +21,7 @@ uninstall-local:
 	rm -f $(DESTDIR)$(completiondir)/peerpin
 all-local: scripts/completion
 EXTRA_DIST += scripts/settings.in scripts/settings.awk scripts/completion.in
-EXTRA_DIST += scripts/install-packages scripts/build scripts/demo scripts/test .ci/run
+EXTRA_DIST += scripts/install-packages scripts/build scripts/demo scripts/test scripts/support .ci/run
 
 launcher_checks = tests/launcher/check_peerpin.sh tests/launcher/check_launchers.sh \
 	tests/launcher/check_programs.sh tests/launcher/check_settings.sh tests/launcher/check_completion.sh \

@@ -23,14 +23,14 @@ src_libcore_la_SOURCES = \
 	src/base/system.h src/base/system.c src/base/text.h \
 	src/report/emit.h src/report/emit.c src/report/emit_forms.h src/report/emit_json.c \
 	src/report/emit_prometheus.c src/report/emit_table.c \
-	src/report/methods.def src/report/errors.def src/report/errors.h src/report/errors.c \
+	src/report/methods.def src/report/fixes.def src/report/errors.def src/report/errors.h src/report/errors.c \
 	src/report/job.h src/report/job.c \
 	src/report/output.h src/report/output.c src/report/pinned.c \
 	src/report/segment.h src/report/segment.c src/report/segment_file.c \
 	src/report/statistics.def src/report/statistics.h src/report/statistics.c \
 	src/report/summary.c src/report/usage.c \
 	src/report/trace.h src/report/trace.c \
-	src/memory/cuda_abi.h src/memory/driver.h src/memory/memory.h \
+	src/memory/cuda_abi.h src/memory/driver.h src/memory/driver.c src/memory/memory.h \
 	src/memory/access.c src/memory/attributes.c src/memory/allocate.c src/memory/checks.c \
 	src/memory/free.c src/memory/events.h src/memory/exports.c \
 	src/memory/index.h src/memory/index.c src/memory/keep.h src/memory/keep.c src/memory/keep_watch.h src/memory/keep_watch.c \
@@ -43,12 +43,14 @@ src_libcore_la_SOURCES = \
 	src/registration/domain_enable.c src/registration/adapter.c src/registration/background.c \
 	src/registration/pin_limit.c src/registration/domain.c src/registration/events.c \
 	src/registration/client_mr.h src/registration/client_mr.c src/registration/holds.h src/registration/keys.c \
+	src/registration/cost.c \
 	src/registration/learning.c \
 	src/registration/pinning.h src/registration/pinning.c src/registration/methods.c \
 	src/registration/dma_buf.c src/registration/peer_memory.c src/registration/own_calls.c \
 	src/registration/sysfs.h src/registration/sysfs.c src/registration/topology.c \
-	src/registration/region.c src/registration/region_life.c src/registration/region_report.c \
-	src/registration/requests.c src/registration/worker.c
+	src/registration/region.c src/registration/region_choice.c src/registration/region_life.c src/registration/region_report.c \
+	src/registration/requests.c src/registration/spans.h src/registration/spans.c src/registration/verbs_calls.c \
+	src/registration/worker.c
 
 pkglib_LTLIBRARIES += src/libpeerpin.la
 src_libpeerpin_la_SOURCES = \

@@ -3,6 +3,7 @@
 #include "base/arena.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <sys/mman.h>
 
 #include "base/atomics.h"
@@ -16,7 +17,8 @@ static size_t arena_round_up(size_t size, size_t to)
 	return (size + to - 1) / to * to;
 }
 
-static int arena_reserve(struct arena *arena)
+/* Without addresses `base` stays NULL. */
+static void arena_reserve(struct arena *arena)
 {
 	char *addresses;
 
@@ -24,14 +26,14 @@ static int arena_reserve(struct arena *arena)
 	 * range. */
 	for (; (size_t)arena->limit * arena->size >= FIRST_STEP; arena->limit /= 2) {
 		addresses = kernel_map(
+			NULL,
 			arena_round_up((size_t)arena->limit * arena->size, HUGE_PAGE) + HUGE_PAGE,
-			PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
+			PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
 		if (addresses != MAP_FAILED) {
 			arena->base = (char *)arena_round_up((uintptr_t)addresses, HUGE_PAGE);
-			return 0;
+			return;
 		}
 	}
-	return -ENOMEM;
 }
 
 /* Growth doubles the arena up to 2 MiB, then adds whole huge pages. Address translation dominates
@@ -39,28 +41,28 @@ static int arena_reserve(struct arena *arena)
 int arena_grow(struct arena *arena, uint32_t count)
 {
 	size_t ready = (size_t)arena->ready * arena->size, target = (size_t)count * arena->size,
-	       step;
-	int saved_errno = errno, error = 0;
+	       step = ready < FIRST_STEP  ? FIRST_STEP
+		      : ready < HUGE_PAGE ? ready
+					  : HUGE_PAGE,
+	       most;
+	int saved_errno = errno;
+	bool grown;
 
 	if (target <= ready)
 		return 0;
 	if (!arena->base)
-		error = arena_reserve(arena);
-	if (!error && count > arena->limit)
-		error = -ENOMEM;
-	if (!error) {
-		step = ready < FIRST_STEP ? FIRST_STEP : ready < HUGE_PAGE ? ready : HUGE_PAGE;
-		target = arena_round_up(target - ready, step) + ready;
-		if (target > arena_round_up((size_t)arena->limit * arena->size, HUGE_PAGE))
-			target = arena_round_up((size_t)arena->limit * arena->size, HUGE_PAGE);
-		if (kernel_protect(arena->base + ready, target - ready, PROT_READ | PROT_WRITE))
-			error = -ENOMEM;
-	}
-	if (!error) {
+		arena_reserve(arena);
+	most = arena_round_up((size_t)arena->limit * arena->size, HUGE_PAGE);
+	target = arena_round_up(target - ready, step) + ready;
+	if (target > most)
+		target = most;
+	grown = arena->base && count <= arena->limit &&
+		!kernel_protect(arena->base + ready, target - ready, PROT_READ | PROT_WRITE);
+	if (grown) {
 		if (ready >= HUGE_PAGE)
 			kernel_advise(arena->base + ready, target - ready, MADV_HUGEPAGE);
 		store_release(&arena->ready, (uint32_t)(target / arena->size));
 	}
 	errno = saved_errno;
-	return error;
+	return grown ? 0 : -ENOMEM;
 }

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 
 #include "base/identity.h"
 #include "base/kernel.h"
@@ -97,36 +98,32 @@ const char *config_nearest(const char *name, size_t length)
 	return best < 4 ? answer : NULL;
 }
 
-/* Prefix the message with its source. */
-static void config_reader_report(struct config_reader *reader, const char *what)
+static void config_reader_report(struct config_reader *reader, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* Prefix the message with its source. Without a receiver do not format: the dlsym path must not
+ * enter libc. */
+static void config_reader_report(struct config_reader *reader, const char *format, ...)
 {
-	char line[512];
+	const struct config_place *place = &reader->place;
+	char line[512], what[384];
+	va_list arguments;
 
 	reader->complaints++;
 	if (!reader->complain)
 		return;
-	if (reader->place.line)
-		system_format(line, sizeof(line), "%s:%u: %s", reader->place.file,
-			      reader->place.line, what);
+	va_start(arguments, format);
+	system_format_list(what, sizeof(what), format, arguments);
+	va_end(arguments);
+	if (place->line)
+		system_format(line, sizeof(line), "%s:%u: %s", place->file, place->line, what);
 	else
 		system_format(line, sizeof(line), "%s: %s",
-			      reader->place.origin == CONFIG_FROM_FILE	   ? reader->place.file
-			      : reader->place.origin == CONFIG_FROM_OPTION ? "option"
-									   : "environment",
+			      place->origin == CONFIG_FROM_FILE	    ? place->file
+			      : place->origin == CONFIG_FROM_OPTION ? "option"
+								    : "environment",
 			      what);
 	reader->complain(line);
-}
-
-static void config_reader_report_unknown(struct config_reader *reader, const char *name,
-					 size_t length)
-{
-	const char *hint = config_nearest(name, length);
-	char what[256];
-
-	system_format(what, sizeof(what), "%.*s is unknown: %s%s%s", length > 80 ? 80 : (int)length,
-		      name, hint ? "did you mean " : "it is ignored", hint ? hint : "",
-		      hint ? "?" : "");
-	config_reader_report(reader, what);
 }
 
 /* Report an unknown conversion; the value is used. */
@@ -134,13 +131,10 @@ static void config_reader_report_doubt(struct config_reader *reader, const struc
 				       const char *value)
 {
 	const char *unknown = row->kind == FILE_NAME ? identity_unknown_conversion(value) : NULL;
-	char what[384];
 
-	if (!unknown)
-		return;
-	system_format(what, sizeof(what), "%s=%.80s: %.2s stands for itself (allowed: %s)",
-		      row->variable, value, unknown, row->allowed);
-	config_reader_report(reader, what);
+	if (unknown)
+		config_reader_report(reader, "%s=%.80s: %.2s stands for itself (allowed: %s)",
+				     row->variable, value, unknown, row->allowed);
 }
 
 static bool config_reader_is_name(const char *name, size_t length, const char *variable)
@@ -150,7 +144,7 @@ static bool config_reader_is_name(const char *name, size_t length, const char *v
 
 bool config_put(struct config_reader *reader, const char *name, size_t length, const char *value)
 {
-	char what[384];
+	const char *hint;
 
 	for (size_t i = 0; i < CONFIG_ROWS; i++) {
 		const struct config_row *row = &config_table[i];
@@ -158,17 +152,11 @@ bool config_put(struct config_reader *reader, const char *name, size_t length, c
 		if (!config_reader_is_name(name, length, row->variable))
 			continue;
 		if (!config_parse(reader->config, row, value)) {
-			/* Without a receiver do not format: the dlsym path must not enter libc. */
-			what[0] = '\0';
-			if (reader->complain)
-				system_format(what, sizeof(what),
-					      "%s=%.80s is not allowed (%s): it is ignored",
-					      row->variable, value, row->allowed);
-			config_reader_report(reader, what);
+			config_reader_report(reader, "%s=%.80s is not allowed (%s): it is ignored",
+					     row->variable, value, row->allowed);
 			return false;
 		}
-		if (reader->complain)
-			config_reader_report_doubt(reader, row, value);
+		config_reader_report_doubt(reader, row, value);
 		if (reader->places)
 			reader->places[i] = reader->place;
 		return true;
@@ -180,10 +168,10 @@ bool config_put(struct config_reader *reader, const char *name, size_t length, c
 				     "PEERPIN_CONFIG_FILE in a file leads nowhere: it is ignored");
 		return false;
 	}
-	if (reader->complain)
-		config_reader_report_unknown(reader, name, length);
-	else
-		reader->complaints++;
+	hint = reader->complain ? config_nearest(name, length) : NULL;
+	config_reader_report(reader, "%.*s is unknown: %s%s%s", length > 80 ? 80 : (int)length,
+			     name, hint ? "did you mean " : "it is ignored", hint ? hint : "",
+			     hint ? "?" : "");
 	return false;
 }
 
@@ -274,7 +262,6 @@ static int config_reader_fill(const char *name, char *text, size_t *used)
 int config_read_file(struct config_reader *reader, const char *name, char *text)
 {
 	int saved_errno = errno, error;
-	char what[80];
 	size_t used;
 
 	error = config_reader_fill(name, text, &used);
@@ -283,9 +270,8 @@ int config_read_file(struct config_reader *reader, const char *name, char *text)
 		return error;
 	if (used > CONFIG_FILE_MOST) {
 		reader->place = (struct config_place){ .origin = CONFIG_FROM_FILE, .file = name };
-		system_format(what, sizeof(what), "longer than %d bytes: what follows is ignored",
-			      CONFIG_FILE_MOST);
-		config_reader_report(reader, what);
+		config_reader_report(reader, "longer than %d bytes: what follows is ignored",
+				     CONFIG_FILE_MOST);
 		used = CONFIG_FILE_MOST;
 		/* Drop the line that was cut. */
 		while (used && text[used - 1] != '\n')

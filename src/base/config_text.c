@@ -137,16 +137,11 @@ bool config_parse(struct config *config, const struct config_row *row, const cha
 	}
 }
 
-static const void *config_text_field(const struct config *config, const struct config_row *row)
-{
-	return (const char *)config + row->offset;
-}
-
 /* Return the value as text; `room` holds the text of a number. */
 static const char *config_text_value(const struct config *config, const struct config_row *row,
 				     char *room, size_t size)
 {
-	const void *field = config_text_field(config, row);
+	const void *field = (const char *)config + row->offset;
 	uint64_t number;
 	const char *text;
 

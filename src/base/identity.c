@@ -91,9 +91,10 @@ static bool identity_has_text(const char *variable)
 	return value && *value && !text_equals(value, "none");
 }
 
+/* The first variable that names the job has precedence. */
 static void identity_name_job(const char *variable)
 {
-	if (identity_has_text(variable))
+	if (!identity.job[0] && identity_has_text(variable))
 		text_copy(identity.job, sizeof(identity.job), system_environment(variable));
 }
 
@@ -159,32 +160,29 @@ static void identity_name_after_launcher(const char *rank)
 
 static void identity_read_environment(void)
 {
-	const struct launcher *launcher;
 	const char *rank_variable = NULL;
 
 	identity = (struct identity){ .rank = -1, .local_rank = -1 };
 	for (size_t i = 0; i < sizeof(launchers) / sizeof(launchers[0]); i++) {
-		launcher = &launchers[i];
-		if (identity.rank >= 0 && identity_number_of(launcher->rank) != identity.rank)
-			continue;
-		if (!identity_accepts(launcher))
-			continue;
+		const struct launcher *launcher = &launchers[i];
+		int rank = identity_number_of(launcher->rank);
+
 		/* Fill missing values from later launchers with an equal rank. */
-		if (identity.rank < 0)
-			identity.rank = identity_number_of(launcher->rank);
-		if (identity.rank >= 0 && !rank_variable)
+		if (rank < 0 || (identity.rank >= 0 && rank != identity.rank) ||
+		    !identity_accepts(launcher))
+			continue;
+		identity.rank = rank;
+		if (!rank_variable)
 			rank_variable = launcher->rank;
-		if (identity.rank >= 0 && identity.local_rank < 0)
+		if (identity.local_rank < 0)
 			identity.local_rank = identity_number_of(launcher->local_rank);
-		if (identity.rank >= 0 && !identity.job[0] && identity_has_text(launcher->rank))
-			identity_name_job(launcher->job);
+		identity_name_job(launcher->job);
 	}
 	if (!identity.job[0])
 		identity_name_slurm_job();
-	for (size_t i = 0; i < sizeof(batch_systems) / sizeof(batch_systems[0]) && !identity.job[0];
-	     i++)
+	for (size_t i = 0; i < sizeof(batch_systems) / sizeof(batch_systems[0]); i++)
 		identity_name_job(batch_systems[i]);
-	if (rank_variable && !identity.job[0])
+	if (rank_variable)
 		identity_name_job("PEERPIN_JOB");
 	if (rank_variable && !identity.job[0])
 		identity_name_after_launcher(rank_variable);
@@ -355,8 +353,8 @@ static bool identity_is_device(const char *name)
 	struct stat status;
 	int saved_errno = errno;
 	bool device = identity_stream(name) >= 0 ||
-		      (!kernel_describe_name(name, &status) && !S_ISREG(status.st_mode) &&
-		       !S_ISDIR(status.st_mode));
+		      (!kernel_describe_at(AT_FDCWD, name, &status, 0) &&
+		       !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode));
 
 	errno = saved_errno;
 	return device;

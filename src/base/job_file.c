@@ -76,13 +76,9 @@ static void job_file_open(void)
 	kernel_close(folder);
 }
 
-/* A program may close all descriptors and reuse the number. */
 static bool job_file_is_open(void)
 {
-	struct stat status;
-
-	return file >= 0 && !kernel_describe(file, &status) && status.st_dev == device &&
-	       status.st_ino == inode;
+	return file >= 0 && kernel_is_file(file, device, inode);
 }
 
 static void job_file_begin(void)
@@ -122,7 +118,8 @@ static void job_file_map(void)
 
 	if (!job_file_is_open() || signal_safe_allocate(file, SLOTS * sizeof(*hashes)))
 		return;
-	content = kernel_map_shared(file, SLOTS * sizeof(*hashes), PROT_READ | PROT_WRITE);
+	content =
+		kernel_map(NULL, SLOTS * sizeof(*hashes), PROT_READ | PROT_WRITE, MAP_SHARED, file);
 	if (content != MAP_FAILED)
 		hashes = content;
 }

@@ -48,12 +48,6 @@ static inline int kernel_link(const char *from, const char *to)
 	return (int)syscall(SYS_linkat, AT_FDCWD, from, AT_FDCWD, to, 0);
 }
 
-/* As stat(2): follows symbolic links. */
-static inline int kernel_describe_name(const char *name, struct stat *what)
-{
-	return (int)syscall(SYS_newfstatat, AT_FDCWD, name, what, 0);
-}
-
 static inline int kernel_unlink_at(int folder, const char *name)
 {
 	return (int)syscall(SYS_unlinkat, folder, name, 0);
@@ -105,16 +99,9 @@ static inline void kernel_walk(int folder, bool (*visit)(const char *name, void 
 }
 
 /* Return MAP_FAILED on failure. Avoid libc's mmap: memory hooks may intercept it. */
-static inline void *kernel_map(size_t length, int protection, int flags)
+static inline void *kernel_map(void *address, size_t length, int protection, int flags, int fd)
 {
-	return (void *)syscall(SYS_mmap, NULL, length, protection, flags, -1, 0L);
-}
-
-/* Map the file, shared and writable, over the pages at `address`. */
-static inline void *kernel_map_file(void *address, size_t length, int fd)
-{
-	return (void *)syscall(SYS_mmap, address, length, PROT_READ | PROT_WRITE,
-			       MAP_SHARED | MAP_FIXED, fd, 0L);
+	return (void *)syscall(SYS_mmap, address, length, protection, flags, fd, 0L);
 }
 
 static inline void kernel_unmap(void *address, size_t length)
@@ -159,17 +146,12 @@ static inline int kernel_host(struct utsname *host)
 	return (int)syscall(SYS_uname, host);
 }
 
-static inline int kernel_clock(struct timespec *now)
-{
-	return (int)syscall(SYS_clock_gettime, CLOCK_MONOTONIC, now);
-}
-
-/* Return nanoseconds since 1970. */
-static inline uint64_t kernel_time(void)
+/* Return nanoseconds; of CLOCK_REALTIME since 1970. */
+static inline uint64_t kernel_time(clockid_t clock)
 {
 	struct timespec now = { 0 };
 
-	syscall(SYS_clock_gettime, CLOCK_REALTIME, &now);
+	syscall(SYS_clock_gettime, clock, &now);
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
@@ -261,15 +243,24 @@ static inline int kernel_make_folder(const char *name, mode_t mode)
 	return (int)syscall(SYS_mkdirat, AT_FDCWD, name, mode);
 }
 
-/* As fstatat(2); does not follow a symbolic link. */
-static inline int kernel_describe_at(int folder, const char *name, struct stat *what)
+/* As fstatat(2). */
+static inline int kernel_describe_at(int folder, const char *name, struct stat *what, int flags)
 {
-	return (int)syscall(SYS_newfstatat, folder, name, what, 0x100 /* AT_SYMLINK_NOFOLLOW */);
+	return (int)syscall(SYS_newfstatat, folder, name, what, flags);
 }
 
 static inline int kernel_describe(int fd, struct stat *what)
 {
 	return (int)syscall(SYS_fstat, fd, what);
+}
+
+/* Return true if the descriptor is that file's. A program may close descriptors that it did not
+ * open, and reuse the numbers. */
+static inline bool kernel_is_file(int fd, dev_t device, ino_t inode)
+{
+	struct stat status;
+
+	return !kernel_describe(fd, &status) && status.st_dev == device && status.st_ino == inode;
 }
 
 /* As fstatfs(2). */
@@ -297,12 +288,6 @@ static inline void kernel_touch(int fd)
 static inline int kernel_allocate(int fd, uint64_t length)
 {
 	return (int)syscall(SYS_fallocate, fd, 0, (off_t)0, (off_t)length);
-}
-
-/* Return MAP_FAILED on failure. */
-static inline void *kernel_map_shared(int fd, size_t length, int protection)
-{
-	return (void *)syscall(SYS_mmap, NULL, length, protection, MAP_SHARED, fd, 0L);
 }
 
 /* As getcwd(2): zero-terminated; below 0 if the folder has no name. */
@@ -342,7 +327,7 @@ static inline bool kernel_may_lock_all(void)
 /* Return seconds since 1970, comparable between the processes of a host. */
 static inline uint64_t kernel_date(void)
 {
-	return kernel_time() / 1000000000u;
+	return kernel_time(CLOCK_REALTIME) / 1000000000u;
 }
 
 static inline void kernel_yield(void)

@@ -67,6 +67,7 @@ static void log_end_line(struct line *line)
 		if ((unsigned char)line->bytes[i] < ' ' || line->bytes[i] == 0x7f)
 			line->bytes[i] = '?';
 	}
+	line->bytes[line->used++] = '\n';
 	line->bytes[line->used] = '\0';
 }
 
@@ -75,8 +76,7 @@ static void log_print(struct line *line, enum log_level level, const char *ident
 {
 	if (level <= LOG_WARN && !job_file_claim(text_hash(identity) + level))
 		return;
-	line->bytes[line->used] = '\n';
-	signal_safe_write(STDERR_FILENO, line->bytes, line->used + 1);
+	signal_safe_write(STDERR_FILENO, line->bytes, line->used);
 }
 
 /* Log once per process and once per host. */
@@ -90,9 +90,7 @@ static void log_report_no_file(int error)
 	log_begin_line(&line, LOG_WARN);
 	log_add(&line,
 		"PEERPIN_LOG_FILE=%.200s cannot be written: %s. Messages come here instead. Name a "
-		"file in a "
-		"folder of this host "
-		"that the program may write to.",
+		"file in a folder of this host that the program may write to.",
 		config_get()->log_file, own_file_error_text(error));
 	log_end_line(&line);
 	log_print(&line, LOG_WARN, "PEERPIN_LOG_FILE");
@@ -112,9 +110,7 @@ static void log_put(struct line *line, enum log_level level, const char *identit
 
 	log_end_line(line);
 	if (pattern) {
-		line->bytes[line->used] = '\n';
-		error = own_file_write(&file, pattern, line->bytes, line->used + 1);
-		line->bytes[line->used] = '\0';
+		error = own_file_write(&file, pattern, line->bytes, line->used);
 		if (!error)
 			return;
 		log_report_no_file(error);
@@ -154,14 +150,12 @@ static void log_report_suppressed(struct window *window, enum log_level level)
 static bool log_is_over_limit(enum log_level level)
 {
 	struct window *window = log_window_of(level);
-	uint64_t second = load_relaxed(&window->second);
-	struct timespec now = { 0 };
+	uint64_t second = load_relaxed(&window->second), now;
 
 	if (log_is_on(LOG_TRACE))
 		return false;
-	kernel_clock(&now);
-	if ((uint64_t)now.tv_sec != second &&
-	    replace_seq_cst(&window->second, &second, (uint64_t)now.tv_sec)) {
+	now = kernel_time(CLOCK_MONOTONIC) / 1000000000u;
+	if (now != second && replace_seq_cst(&window->second, &second, now)) {
 		store_relaxed(&window->written, 0);
 		log_report_suppressed(window, level);
 	}

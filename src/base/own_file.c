@@ -24,7 +24,7 @@ bool own_file_is_special(const char *name)
 {
 	struct stat status;
 
-	return !kernel_describe_name(name, &status) && !S_ISREG(status.st_mode);
+	return !kernel_describe_at(AT_FDCWD, name, &status, 0) && !S_ISREG(status.st_mode);
 }
 
 /* Prefix a relative name with the current folder. */
@@ -96,14 +96,6 @@ static void own_file_open_first(struct own_file *file, const char *pattern)
 	store_seq_cst(&file->fd, fd);
 }
 
-static bool own_file_is_open(const struct own_file *file, int fd)
-{
-	struct stat status;
-
-	return !kernel_describe(fd, &status) && status.st_dev == file->device &&
-	       status.st_ino == file->inode;
-}
-
 /* Return -1 and errno if the file is gone. Two threads may reopen at once: one descriptor is
  * kept. */
 static int own_file_open_again(struct own_file *file, int lost)
@@ -113,7 +105,7 @@ static int own_file_open_again(struct own_file *file, int lost)
 
 	if (fd < 0)
 		return -1;
-	if (!own_file_is_open(file, fd)) {
+	if (!kernel_is_file(fd, file->device, file->inode)) {
 		kernel_close(fd);
 		errno = ESTALE;
 		return -1;
@@ -131,7 +123,7 @@ static int own_file_write_line(struct own_file *file, const char *line, size_t l
 
 	for (int i = 0; i < 3; i++) {
 		fd = load_seq_cst(&file->fd);
-		if (!own_file_is_open(file, fd))
+		if (!kernel_is_file(fd, file->device, file->inode))
 			fd = own_file_open_again(file, fd);
 		if (fd < 0)
 			return errno;

@@ -22,7 +22,8 @@ void *pool_get(struct pool *pool)
 		return object;
 	}
 	if (!pool->chunk || (size_t)(pool->end - pool->chunk) < pool->size) {
-		chunk = kernel_map(length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
+		chunk = kernel_map(NULL, length, PROT_READ | PROT_WRITE,
+				   MAP_PRIVATE | MAP_ANONYMOUS, -1);
 		if (chunk == MAP_FAILED) {
 			errno = saved_errno;
 			return NULL;

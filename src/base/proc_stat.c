@@ -49,23 +49,13 @@ static bool proc_stat_read(const char *file, struct process_stat *stat)
 	return false;
 }
 
-uint64_t proc_stat_own_start(void)
-{
-	struct process_stat stat = { 0 };
-	int saved_errno = errno;
-
-	/* Use /proc/self: /proc may belong to another PID namespace. */
-	proc_stat_read("/proc/self/stat", &stat);
-	errno = saved_errno;
-	return stat.start;
-}
-
 int proc_stat_parent(int process, uint64_t *start)
 {
 	struct process_stat stat = { 0 };
 	int saved_errno = errno;
 	char file[32] = "/proc/self/stat";
 
+	/* Use /proc/self for 0: /proc may belong to another PID namespace. */
 	if (process)
 		system_format(file, sizeof(file), "/proc/%d/stat", process);
 	*start = proc_stat_read(file, &stat) ? stat.start : 0;

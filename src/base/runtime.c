@@ -18,19 +18,6 @@
 /* No process number is larger. */
 #define PROCESS_MAX 999999999
 
-/* Write the name of candidate folder `number`, in order of preference: 0 or 1. */
-static int runtime_path(unsigned int number, char *to, size_t size)
-{
-	const char *folder = system_environment("XDG_RUNTIME_DIR");
-	int length;
-
-	if (number > 1 || (!number && (!folder || *folder != '/')))
-		return -ENOENT;
-	length = number ? system_format(to, size, "/dev/shm/peerpin-%u", kernel_user())
-			: system_format(to, size, "%s/peerpin", folder);
-	return length < 0 || (size_t)length >= size ? -ENAMETOOLONG : 0;
-}
-
 static bool runtime_is_own(int folder)
 {
 	struct stat status;
@@ -39,10 +26,13 @@ static bool runtime_is_own(int folder)
 	       status.st_uid == kernel_user() && !(status.st_mode & 077);
 }
 
-static int runtime_open(const char *path)
+/* `length`: of the whole name, which `path` may not hold. */
+static int runtime_open(const char *path, int length)
 {
 	int folder;
 
+	if (length < 0 || length >= RUNTIME_PATH)
+		return -ENAMETOOLONG;
 	if (kernel_make_folder(path, 0700) && errno != EEXIST)
 		return -errno;
 	folder = kernel_open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
@@ -56,19 +46,21 @@ static int runtime_open(const char *path)
 
 int runtime_folder(char *path)
 {
+	const char *session = system_environment("XDG_RUNTIME_DIR");
 	int saved_errno = errno, folder = -ENOENT;
 	char own[RUNTIME_PATH];
 
 	if (!path)
 		path = own;
-
 	/* Ignore the environment of a setuid program: its user controls it. */
 	if (getauxval(AT_SECURE))
 		return -EPERM;
-	for (unsigned int i = 0; i < 2 && folder < 0; i++) {
-		if (!runtime_path(i, path, RUNTIME_PATH))
-			folder = runtime_open(path);
-	}
+	if (session && *session == '/')
+		folder = runtime_open(path,
+				      system_format(path, RUNTIME_PATH, "%s/peerpin", session));
+	if (folder < 0)
+		folder = runtime_open(path, system_format(path, RUNTIME_PATH, "/dev/shm/peerpin-%u",
+							  kernel_user()));
 	errno = saved_errno;
 	return folder;
 }
@@ -96,7 +88,7 @@ static bool runtime_is_old(int folder, const char *name)
 {
 	struct stat status;
 
-	return !kernel_describe_at(folder, name, &status) &&
+	return !kernel_describe_at(folder, name, &status, AT_SYMLINK_NOFOLLOW) &&
 	       (uint64_t)status.st_mtime + LEFT_SECONDS < kernel_date();
 }
 

@@ -48,55 +48,50 @@ static void *system_search_libc(const char *symbol)
 	return search.found;
 }
 
-static dlsym_function *system_get_dlsym(void)
-{
-	static dlsym_function *libc_dlsym; /* racing threads store equal values */
-	dlsym_function *function = __atomic_load_n(&libc_dlsym, __ATOMIC_ACQUIRE);
-
-	if (!function) {
-		function = (dlsym_function *)system_search_libc("dlsym");
-		__atomic_store_n(&libc_dlsym, function, __ATOMIC_RELEASE);
+/* Defines system_find_name(), which returns the result of `search` and keeps it if not NULL. All
+ * callers share one pointer, so that system_prepare() serves all. */
+#define CACHED(name, type, search)                                                                 \
+	static type *system_find_##name(void)                                                      \
+	{                                                                                          \
+		static type *cached; /* racing threads store equal values */                       \
+		type *found = __atomic_load_n(&cached, __ATOMIC_ACQUIRE);                          \
+                                                                                                   \
+		if (!found) {                                                                      \
+			found = (type *)(search);                                                  \
+			__atomic_store_n(&cached, found, __ATOMIC_RELEASE);                        \
+		}                                                                                  \
+		return found;                                                                      \
 	}
-	return function;
-}
+
+CACHED(dlsym, dlsym_function, system_search_libc("dlsym"))
 
 const void *system_libc_dlsym(void)
 {
-	return (const void *)system_get_dlsym();
+	return (const void *)system_find_dlsym();
 }
 
 void *system_dlsym(void *handle, const char *symbol)
 {
-	dlsym_function *function = system_get_dlsym();
+	dlsym_function *function = system_find_dlsym();
 
 	return function ? function(handle, symbol) : NULL;
 }
 
-/* Find a function of the dynamic linker or libpthread: the first definition in the program's scope,
- * so that a sanitizer's or profiler's functions are called. On an old system a plug-in may have
- * loaded libdl outside that scope: search libc's objects then. */
-static void *system_find_function(const char *symbol)
+/* Find a function of the dynamic linker or libpthread: the first definition in `scope`, so that a
+ * sanitizer's or profiler's functions are called. On an old system a plug-in may have loaded libdl
+ * outside the program's scope: search libc's objects then. */
+static void *system_find_in(void *scope, const char *symbol)
 {
-	void *found = system_dlsym(RTLD_DEFAULT, symbol);
+	void *found = system_dlsym(scope, symbol);
 
 	return found ? found : system_search_libc(symbol);
 }
 
-/* FUNCTION(name, result, parameters...) defines system_find_name(), which returns that function or
- * NULL. All callers share one cached pointer, so that system_prepare() serves all. */
+/* FUNCTION(name, result, parameters...) defines system_find_name(), which returns that function of
+ * the program's scope or NULL. */
 #define FUNCTION(name, result, ...)                                                                \
 	typedef result name##_function(__VA_ARGS__);                                               \
-	static name##_function *system_find_##name(void)                                           \
-	{                                                                                          \
-		static name##_function *cached; /* racing threads store equal values */            \
-		name##_function *function = __atomic_load_n(&cached, __ATOMIC_ACQUIRE);            \
-                                                                                                   \
-		if (!function) {                                                                   \
-			function = (name##_function *)system_find_function(#name);                 \
-			__atomic_store_n(&cached, function, __ATOMIC_RELEASE);                     \
-		}                                                                                  \
-		return function;                                                                   \
-	}
+	CACHED(name, name##_function, system_find_in(RTLD_DEFAULT, #name))
 
 FUNCTION(dlvsym, void *, void *handle, const char *symbol, const char *version)
 FUNCTION(dladdr, int, const void *address, Dl_info *object)
@@ -137,9 +132,7 @@ void *system_find_library(const char *soname)
 
 void *system_next(const char *symbol)
 {
-	void *found = system_dlsym(RTLD_NEXT, symbol);
-
-	return found ? found : system_search_libc(symbol);
+	return system_find_in(RTLD_NEXT, symbol);
 }
 
 int system_format_list(char *to, size_t size, const char *format, va_list arguments)
@@ -171,15 +164,12 @@ const char *system_error_text(int error)
 	return function ? function(error) : "unknown error";
 }
 
+CACHED(program, char *, system_dlsym(RTLD_DEFAULT, "program_invocation_short_name"))
+
 const char *system_program(void)
 {
-	static char **cached;
-	char **name = __atomic_load_n(&cached, __ATOMIC_ACQUIRE);
+	char **name = system_find_program();
 
-	if (!name) {
-		name = system_dlsym(RTLD_DEFAULT, "program_invocation_short_name");
-		__atomic_store_n(&cached, name, __ATOMIC_RELEASE);
-	}
 	return name && *name ? *name : "unknown";
 }
 

@@ -27,6 +27,13 @@ bool system_dladdr(const void *address, Dl_info *object);
  * into the library. Without a name: the program, for look-ups in its scope, in order. */
 void *system_find_library(const char *soname);
 
+/* Fill one pointer of a table from an open library, with libc's own dlsym: no wrapper. All threads
+ * that race here store equal values. */
+#define SYSTEM_FILL(calls, handle, symbol)                                                         \
+	__atomic_store_n(&(calls).symbol,                                                          \
+			 (__typeof__((calls).symbol))system_dlsym(handle, #symbol),                \
+			 __ATOMIC_RELAXED)
+
 /* Return a dynamic linker's function: the definition after this library, or libc's if outside of
  * the program's scope, as libdl may be on an old system. */
 void *system_next(const char *symbol);

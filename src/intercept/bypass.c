@@ -131,6 +131,26 @@ static bool bypass_was_reported(ElfW(Addr) base)
 	return true;
 }
 
+/* Logs an object once. */
+static void bypass_report(ElfW(Addr) base, const char *file, const char *reason)
+{
+	if (bypass_was_reported(base))
+		return;
+	memory_verify_always();
+	statistics_count(bypasses);
+	log_message(LOG_WARN,
+		    "%s %s. From now on peerpin verifies each use of memory with the driver.",
+		    text_file_name(file ? file : ""), reason);
+}
+
+static void bypass_report_owner(const void *address, const char *reason)
+{
+	Dl_info object;
+
+	if (address && system_dladdr(address, &object))
+		bypass_report((ElfW(Addr))object.dli_fbase, object.dli_fname, reason);
+}
+
 static int bypass_check_object(struct dl_phdr_info *object, size_t size, void *argument)
 {
 	const char *name = text_file_name(object->dlpi_name ? object->dlpi_name : "");
@@ -147,18 +167,10 @@ static int bypass_check_object(struct dl_phdr_info *object, size_t size, void *a
 		found |= bypass_check_relocation(object, &tables, &tables.calls[i]);
 	for (size_t i = 0; i < tables.data_count; i++)
 		found |= bypass_check_relocation(object, &tables, &tables.data[i]);
-	if (!found)
-		return 0;
-	if (bypass_was_reported(object->dlpi_addr))
-		return 0;
-	memory_verify_always();
-	statistics_count(bypasses);
-	log_message(
-		LOG_WARN,
-		"%s was opened with RTLD_DEEPBIND: its calls to the CUDA driver bypass peerpin. "
-		"From now on peerpin verifies each use of memory with the driver. Open it without "
-		"RTLD_DEEPBIND.",
-		name);
+	if (found)
+		bypass_report(object->dlpi_addr, name,
+			      "was opened with RTLD_DEEPBIND: its calls to the CUDA driver bypass "
+			      "peerpin. Open it without RTLD_DEEPBIND");
 	return 0;
 }
 
@@ -233,6 +245,38 @@ static void bypass_check_namespaces(void)
 			      "From now on peerpin verifies each use of memory with the driver.");
 }
 
+/* Another preload's function that a look-up returned; its calls bypass peerpin. The first alone:
+ * look-ups must not log, and one report turns verification on. */
+static _Atomic(const void *) noted_wrapper;
+
+void bypass_note(const void *wrapper)
+{
+	const void *none = NULL;
+
+	atomic_compare_exchange_strong_explicit(&noted_wrapper, &none, wrapper,
+						memory_order_release, memory_order_relaxed);
+	load_watch_note();
+}
+
+/* Other preloads: one that precedes this library receives linked calls and look-ups. Whether it
+ * hands them on is its own decision. */
+static void bypass_check_preloads(void)
+{
+	static const char reason[] =
+		"precedes libpeerpin.so: peerpin does not see the calls to the CUDA driver that it "
+		"does not hand on. Put libpeerpin.so first in LD_PRELOAD";
+	void *program = system_find_library(NULL);
+	const void *first;
+
+	for (const struct entry_point *row = cuda_entries; row < cuda_entries + CUDA_ENTRIES;
+	     row++) {
+		first = system_dlsym(program, row->symbol);
+		if (first != entry_exported(row))
+			bypass_report_owner(first, reason);
+	}
+	bypass_report_owner(load_watch_skipping_dlsym(), reason);
+}
+
 /* Computed once: the order of the program's scope never changes. */
 static bool bypass_plain_loads_bind_here(void)
 {
@@ -242,6 +286,8 @@ static bool bypass_plain_loads_bind_here(void)
 	if (!bind_here) {
 		bind_here = load_watch_come_here() ? 1 : -1;
 		store_relaxed(&known, bind_here);
+		if (bind_here < 0)
+			bypass_check_preloads();
 	}
 	return bind_here > 0;
 }
@@ -258,11 +304,14 @@ static __attribute__((noinline, cold)) void bypass_rescan(void)
 	static bool first = true;
 	bool changed = false, bind_here;
 
-	/* Keep these 3 calls outside scan_lock: a look-up takes the lock that dlopen holds while
+	/* Keep these calls outside scan_lock: a look-up takes the lock that dlopen holds while
 	 * constructors run, and a constructor may call this function. */
 	system_prepare();    /* for log_message() inside the lock */
 	entry_find_driver(); /* a program that only links has not triggered this yet */
 	bind_here = bypass_plain_loads_bind_here();
+	bypass_report_owner(load_acquire(&noted_wrapper),
+			    "wraps functions of the CUDA driver that it does not export: peerpin "
+			    "does not see their calls. Run without it, or without peerpin");
 	pthread_mutex_lock(&scan_lock);
 	dl_iterate_phdr(bypass_has_changed, &changed);
 	if (changed) {

@@ -5,6 +5,10 @@
 
 #include <stdbool.h>
 
+/* Called with another preload's function, which a look-up is about to return. The next scan reports
+ * it. Takes no lock and allocates nothing. */
+void bypass_note(const void *wrapper);
+
 /* Scan the objects loaded since the last scan. Report each bypassing caller: an object opened with
  * RTLD_DEEPBIND or in a namespace of its own (dlmopen). From the first one on, every record is
  * checked with the driver before use. Called at each registration, which takes longer, and at each

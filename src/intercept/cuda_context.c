@@ -33,17 +33,6 @@ static struct pending_frees *cuda_context_ending(CUcontext context)
 	return memory_context_freeing(context);
 }
 
-static bool cuda_context_is_active(CUdevice device)
-{
-	const struct driver_calls *driver = driver_calls();
-	unsigned int flags;
-	int active = 0;
-
-	return driver->cuDevicePrimaryCtxGetState &&
-	       driver->cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS &&
-	       active;
-}
-
 /* Handle of a device's primary context, or NULL if inactive. A retain is the only call that returns
  * the handle; the release undoes exactly this retain. */
 static CUcontext cuda_context_primary(CUdevice device)
@@ -52,12 +41,12 @@ static CUcontext cuda_context_primary(CUdevice device)
 	CUcontext context = NULL;
 
 	if (!driver->cuDevicePrimaryCtxRetain || !driver->cuDevicePrimaryCtxRelease_v2 ||
-	    !cuda_context_is_active(device))
+	    !driver_primary_is_active(device))
 		return NULL;
 	if (driver->cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS)
 		return NULL;
 	driver->cuDevicePrimaryCtxRelease_v2(device);
-	if (!cuda_context_is_active(device)) /* may be the last retain by now */
+	if (!driver_primary_is_active(device)) /* may be the last retain by now */
 		cuda_context_end_unreported();
 	return context;
 }
@@ -160,7 +149,7 @@ WRAP(cuDevicePrimaryCtxRetain, (context, device), CUcontext *context, CUdevice d
 	if (!primary)
 		return forward(context, device);
 	if (!add_seq_cst(&primary->state, RETAINING))
-		store_relaxed(&primary->exact, !cuda_context_is_active(device));
+		store_relaxed(&primary->exact, !driver_primary_is_active(device));
 	add_seq_cst(&primary->begun, 1);
 	result = forward(context, device);
 	if (result == CUDA_SUCCESS)
@@ -215,7 +204,7 @@ static bool cuda_context_may_have_ended(const struct release *release)
 {
 	return (release->primary &&
 		load_seq_cst(&release->primary->releases) != release->releases) ||
-	       !cuda_context_is_active(release->device);
+	       !driver_primary_is_active(release->device);
 }
 
 /* Memory that the driver still has is recorded again before the check for ended memory: an

@@ -57,17 +57,16 @@ static CUresult cuda_pool_free_async(__typeof__(cuMemFreeAsync) *forward,
 	address = keep_visible(address);
 	if (!process_is_passive() && memory_find(address, &live))
 		capture = cuda_pool_capture(query, stream);
-	/* A captured stream refuses this memory. The effect of a null address on a captured stream
-	 * is unknown, so no probe call is made. */
-	if (capture == CU_STREAM_CAPTURE_STATUS_ACTIVE) {
+	/* A captured stream refuses this memory, and that of a lost capture all memory. The effect
+	 * of a null address on a captured stream is unknown, so no probe call is made. */
+	if (capture != CU_STREAM_CAPTURE_STATUS_NONE) {
 		result = forward(address, stream);
 		/* Another thread may have ended the capture before the driver handled the call. */
 		if (result == CUDA_SUCCESS)
 			memory_freed(&live);
 		return result;
 	}
-	/* A lost capture has no graph. The probe shows whether the driver frees on its stream. */
-	if (capture == CU_STREAM_CAPTURE_STATUS_INVALIDATED || wrapper_needs_probe(address)) {
+	if (wrapper_needs_probe(address)) {
 		result = forward(0, stream);
 		if (wrapper_is_capture_refusal(result))
 			return result;

@@ -3,11 +3,9 @@
 #include "base/config.h"
 #include "base/log.h"
 #include "base/process.h"
-#include "base/system.h"
 #include "intercept/entry_points.h"
 #include "intercept/resolve.h"
 #include "intercept/subscriptions.h"
-#include "memory/driver.h"
 #include "memory/memory.h"
 #include "memory/trace_events.h"
 #include "registration/registration.h"
@@ -17,53 +15,6 @@
 const struct memory_subscriber *const memory_subscribers[] = { &registration_subscriber,
 							       &subscriptions_subscriber,
 							       &trace_subscriber, NULL };
-
-/* Fill a table of pointers from an open library. All threads that race here store equal values. */
-#define FILL(calls, handle, symbol)                                                                \
-	__atomic_store_n(&(calls).symbol,                                                          \
-			 (__typeof__((calls).symbol))system_dlsym(handle, #symbol),                \
-			 __ATOMIC_RELAXED)
-
-const struct driver_calls *driver_calls(void)
-{
-	static struct driver_calls calls;
-	static bool filled;
-	void *handle;
-
-	if (__atomic_load_n(&filled, __ATOMIC_ACQUIRE))
-		return &calls;
-	handle = system_find_library("libcuda.so.1");
-	if (!handle)
-		return &calls;
-#define CALL(symbol) FILL(calls, handle, symbol);
-	DRIVER_CALLS(CALL)
-#undef CALL
-	__atomic_store_n(&filled, true, __ATOMIC_RELEASE);
-	return &calls;
-}
-
-const struct verbs_calls *verbs_calls(void)
-{
-	static struct verbs_calls calls;
-	static bool filled;
-	void *handle;
-
-	if (__atomic_load_n(&filled, __ATOMIC_ACQUIRE))
-		return &calls;
-	handle = system_find_library("libibverbs.so.1");
-	if (!handle)
-		return &calls;
-	FILL(calls, handle, ibv_reg_mr);
-	FILL(calls, handle, ibv_reg_mr_iova2);
-	FILL(calls, handle, ibv_reg_mr_ex);
-	FILL(calls, handle, ibv_rereg_mr);
-	FILL(calls, handle, ibv_dereg_mr);
-	FILL(calls, handle, ibv_reg_dmabuf_mr);
-	FILL(calls, handle, ibv_get_device_name);
-	FILL(calls, handle, ibv_query_device);
-	__atomic_store_n(&filled, true, __ATOMIC_RELEASE);
-	return &calls;
-}
 
 static void library_begin(void)
 {

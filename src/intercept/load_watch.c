@@ -79,6 +79,19 @@ bool load_watch_come_here(void)
 	return program && entry_come_first(program);
 }
 
+const void *load_watch_skipping_dlsym(void)
+{
+	void *(*first)(void *, const char *) = system_dlsym(system_find_library(NULL), "dlsym");
+	void *driver = system_find_library("libcuda.so.1");
+	const struct entry_point *row = entry_find("cuMemFree_v2");
+	const void *found;
+
+	if (!first || !driver || first == (__typeof__(first))exported_dlsym)
+		return NULL;
+	found = first(driver, row->symbol);
+	return found == entry_through_pointer(row) || found == entry_exported(row) ? NULL : first;
+}
+
 /* libc's definition, or that of another preload after this one. */
 static void *load_watch_next_of(_Atomic(void *) *place, const char *symbol)
 {

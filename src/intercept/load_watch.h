@@ -38,6 +38,10 @@ void load_watch_looked_up(void *handle, const char *symbol);
  * exports. */
 bool load_watch_come_here(void);
 
+/* The program's dlsym, if it precedes this library's and returns another function for a row; else
+ * NULL. */
+const void *load_watch_skipping_dlsym(void);
+
 /* Decisions of the exported functions. Each jumps to the returned address with its arguments and
  * its caller's address unchanged; on NULL it returns NULL. These functions take no lock and
  * allocate nothing. */

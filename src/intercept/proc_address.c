@@ -8,8 +8,10 @@
  */
 #include "base/process.h"
 #include "intercept/entry_points.h"
+#include "intercept/resolve.h"
 
-static void proc_address_route(CUresult result, void **function)
+static void proc_address_route(CUresult result, const void *forward, const char *symbol,
+			       void **function)
 {
 	const struct entry_point *row;
 
@@ -19,6 +21,10 @@ static void proc_address_route(CUresult result, void **function)
 	row = entry_of_driver(*function);
 	if (row)
 		*function = entry_through_pointer(row);
+	/* Another preload answered, perhaps with its own function. */
+	else if (!entry_of_driver(forward) && *function && symbol && entry_find(symbol) &&
+		 !resolve_is_in_driver(*function))
+		*function = resolve_of_preload(*function);
 }
 
 WRAP(cuGetProcAddress_v2, (symbol, function, version, flags, status), const char *symbol,
@@ -26,7 +32,7 @@ WRAP(cuGetProcAddress_v2, (symbol, function, version, flags, status), const char
 {
 	CUresult result = forward(symbol, function, version, flags, status);
 
-	proc_address_route(result, function);
+	proc_address_route(result, (void *)forward, symbol, function);
 	return result;
 }
 
@@ -35,6 +41,6 @@ WRAP(cuGetProcAddress, (symbol, function, version, flags), const char *symbol, v
 {
 	CUresult result = forward(symbol, function, version, flags);
 
-	proc_address_route(result, function);
+	proc_address_route(result, (void *)forward, symbol, function);
 	return result;
 }

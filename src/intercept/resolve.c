@@ -9,6 +9,7 @@
 #include "base/process.h"
 #include "base/system.h"
 #include "base/text.h"
+#include "intercept/bypass.h"
 #include "intercept/entry_points.h"
 #include "intercept/load_watch.h"
 #include "intercept/verbs.h"
@@ -27,6 +28,13 @@ static dlsym_function *resolve_next_dlsym(void)
 		__atomic_store_n(&next_dlsym, found, __ATOMIC_RELEASE);
 	}
 	return found;
+}
+
+/* As the caller's look-up would be without peerpin: with another preload's answer, if it has one.
+ */
+static void *resolve_in_chain(void *handle, const char *symbol)
+{
+	return resolve_next_dlsym()(handle, symbol);
 }
 
 bool resolve_same_object(const void *one, const void *other)
@@ -52,7 +60,13 @@ static bool resolve_is_in_object(const void *address, const char *const *prefixe
 	return false;
 }
 
-static const char *const driver_objects[] = { "libcuda.so", NULL };
+bool resolve_is_in_driver(const void *address)
+{
+	static const char *const driver_objects[] = { "libcuda.so", NULL };
+
+	return resolve_is_in_object(address, driver_objects);
+}
+
 static const char *const ucx_objects[] = { "libucm", "libucs", NULL };
 
 /* Last function that UCX looked up to patch it; stored atomically. UCX stops at the first function
@@ -84,17 +98,29 @@ bool resolve_ucx_is_unhooked(void)
 	const void *code = row ? __atomic_load_n(entry_driver_of(row), __ATOMIC_ACQUIRE) : NULL;
 
 	/* The driver may have been unloaded. */
-	return code && resolve_is_in_object(code, driver_objects) &&
+	return code && resolve_is_in_driver(code) &&
 	       __builtin_memcmp(code, begin, sizeof(begin)) == 0;
 #else
 	return false;
 #endif
 }
 
+void *resolve_of_preload(void *wrapper)
+{
+	for (const struct entry_point *row = cuda_entries; row < cuda_entries + CUDA_ENTRIES;
+	     row++) {
+		if (wrapper == entry_exported(row) ||
+		    wrapper == system_dlsym(RTLD_NEXT, row->symbol))
+			return entry_exported(row);
+	}
+	bypass_note(wrapper);
+	return wrapper;
+}
+
 static void *resolve_row(const struct entry_point *row, void *handle, const char *symbol,
 			 void *caller)
 {
-	void *real = system_dlsym(handle, symbol);
+	void *real = resolve_in_chain(handle, symbol), *plain;
 
 	if (!real)
 		return NULL;
@@ -102,21 +128,28 @@ static void *resolve_row(const struct entry_point *row, void *handle, const char
 	if (real == entry_exported(row) && entry_is_only_ours(RTLD_DEFAULT, symbol))
 		return NULL;
 	if (!__atomic_load_n(entry_driver_of(row), __ATOMIC_ACQUIRE) &&
-	    resolve_is_in_object(real, driver_objects)) {
+	    resolve_is_in_driver(real)) {
 		entry_learn_driver(handle, real);
 		/* Repeat the look-up: functions that the driver lacks left an error behind, and
 		 * dlerror() must return that of the caller's own look-up. */
-		real = system_dlsym(handle, symbol);
+		real = resolve_in_chain(handle, symbol);
 	}
 	if (real == __atomic_load_n(entry_driver_of(row), __ATOMIC_ACQUIRE))
-		return resolve_is_for_patching(row, caller) ||
-				       resolve_is_in_object(caller, driver_objects)
+		return resolve_is_for_patching(row, caller) || resolve_is_in_driver(caller)
 			       ? real
 			       : entry_through_pointer(row);
+	if (real == entry_exported(row))
+		return real;
 	/* A function of another copy of the driver: calls of it bypass peerpin. */
-	if (real != entry_exported(row) && resolve_is_in_object(real, driver_objects))
+	if (resolve_is_in_driver(real)) {
 		load_watch_note();
-	return real;
+		return real;
+	}
+	/* A library's own function, or another preload's, which its own look-ups do not return. */
+	plain = system_dlsym(handle, symbol);
+	if (plain == real || resolve_same_object(caller, real))
+		return plain;
+	return resolve_of_preload(real);
 }
 
 /* ibv_alloc_pd, whose wrapper needs its caller. */

@@ -12,6 +12,13 @@ bool resolve_same_object(const void *one, const void *other);
  * cannot patch: UCX then has no cache of GPU registrations. */
 bool resolve_ucx_is_unhooked(void);
 
+/* True if the address lies in a libcuda. */
+bool resolve_is_in_driver(const void *address);
+
+/* Replaces a function of another preload that this preload's look-up returned for a row: by the
+ * exported entry that forwards to it. If there is none, calls of the function bypass peerpin. */
+void *resolve_of_preload(void *wrapper);
+
 /* Decision for one dlsym call: jump to `jump` with unchanged arguments or, if NULL, return
  * `answer`. The assembly calls dlsym_decide() on every look-up in the process. For names outside
  * the table it takes no lock, allocates nothing and reads only the table. */

@@ -109,15 +109,13 @@ bool attributes_read(uint64_t address, struct allocation *allocation)
 bool attributes_integrated(int device)
 {
 	static _Atomic signed char answers[64]; /* 0: not queried; 1: true; -1: false */
-	const struct driver_calls *driver = driver_calls();
-	int value = 0;
+	int value;
 
-	if (device < 0 || !driver->cuDeviceGetAttribute)
+	if (device < 0)
 		return false;
 	if ((size_t)device < sizeof(answers) && answers[device])
 		return answers[device] > 0;
-	if (driver->cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_INTEGRATED, device) !=
-	    CUDA_SUCCESS)
+	if (!driver_device_attribute(device, CU_DEVICE_ATTRIBUTE_INTEGRATED, &value))
 		return false;
 	if ((size_t)device < sizeof(answers))
 		answers[device] = value ? 1 : -1;

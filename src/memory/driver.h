@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* driver.h -- driver functions for the library's own calls, always the real ones
  *
- * The intercept layer fills the table and bypasses every wrapper; NULL where the installed driver
- * lacks a function. Callable on any thread, but never with a lock of the library held.
+ * NULL where the installed driver lacks a function. Callable on any thread, but never with a lock
+ * of the library held.
  */
 #ifndef PEERPIN_MEMORY_DRIVER_H
 #define PEERPIN_MEMORY_DRIVER_H
@@ -40,7 +40,7 @@ struct driver_calls {
 #undef CALL
 };
 
-/* Table of functions, as far as the driver has them; looked up at the first use. */
+/* Looked up at the first use. */
 const struct driver_calls *driver_calls(void);
 
 /* Bracket the library's own driver calls on one thread: in the default mode they would invalidate a
@@ -58,6 +58,34 @@ static inline void driver_restore_capture(bool relaxed, CUstreamCaptureMode *mod
 {
 	if (relaxed)
 		driver_calls()->cuThreadExchangeStreamCaptureMode(mode);
+}
+
+/* False: no such device, or the driver does not know the attribute. */
+static inline bool driver_device_attribute(int device, CUdevice_attribute attribute, int *value)
+{
+	const struct driver_calls *driver = driver_calls();
+
+	return driver->cuDeviceGetAttribute &&
+	       driver->cuDeviceGetAttribute(value, attribute, device) == CUDA_SUCCESS;
+}
+
+/* True if the attribute is known, and not 0. */
+static inline bool driver_device_has(int device, CUdevice_attribute attribute)
+{
+	int value;
+
+	return driver_device_attribute(device, attribute, &value) && value;
+}
+
+static inline bool driver_primary_is_active(CUdevice device)
+{
+	const struct driver_calls *driver = driver_calls();
+	unsigned int flags;
+	int active = 0;
+
+	return driver->cuDevicePrimaryCtxGetState &&
+	       driver->cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS &&
+	       active;
 }
 
 #endif

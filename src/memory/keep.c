@@ -82,12 +82,12 @@ static bool keep_is_possible(void)
 static uint64_t keep_key_of(const struct keep_request *request, uint64_t pitch)
 {
 	if (request->kind == ALLOCATION_HOST)
-		return (uint64_t)request->detail << 1 | 1;
+		return request->detail << 1 | 1;
 	if (pitch >= PITCH_MAX || request->width > pitch ||
 	    (request->detail != 4 && request->detail != 8 && request->detail != 16))
 		return 0;
 	return pitch << 33 | (pitch - request->width) << 2 |
-	       (uint64_t)(__builtin_ctz(request->detail) - 1);
+	       (uint64_t)(__builtin_ctzll(request->detail) - 1);
 }
 
 static uint64_t keep_pitch_of(const struct allocation *allocation)
@@ -112,7 +112,7 @@ static bool keep_request_of(const struct allocation *allocation, struct keep_req
 		return key;
 	case ALLOCATION_HOST:
 		request->width = allocation->size;
-		request->detail = (unsigned int)(key >> 1);
+		request->detail = key >> 1;
 		return key;
 	default:
 		return false;

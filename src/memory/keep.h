@@ -56,11 +56,12 @@ void keep_end(void);
 /* What the program asked for: allocations with equal requests are interchangeable. */
 struct keep_request {
 	enum allocation_kind kind; /* DEVICE, PITCHED or HOST */
-	unsigned int detail;	   /* PITCHED: bytes of an element; HOST: flags */
+	uint64_t detail;	   /* PITCHED: bytes of an element; HOST: flags */
 	uint64_t width, height;	   /* DEVICE, HOST: bytes, and 0 */
 };
 
-#define KEEP_ALLOC_HOST (1u << 30) /* flag: by cuMemAllocHost, whose flags are the driver's */
+/* By cuMemAllocHost, whose flags are the driver's: beyond any flags of cuMemHostAlloc. */
+#define KEEP_ALLOC_HOST ((uint64_t)1 << 32)
 
 /* True: *address is kept memory for the request, and the program's now. *pitch (NULL: not PITCHED):
  * its pitch. */

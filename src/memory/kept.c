@@ -67,7 +67,7 @@ static unsigned int kept_bucket(CUcontext context, const struct keep_request *re
 {
 	uint64_t mixed = (uintptr_t)context >> 4;
 
-	mixed = (mixed ^ request->kind ^ (uint64_t)request->detail << 8) * 0x9e3779b97f4a7c15u;
+	mixed = (mixed ^ request->kind ^ request->detail << 8) * 0x9e3779b97f4a7c15u;
 	mixed = (mixed ^ mixed >> 29 ^ request->width) * 0x9e3779b97f4a7c15u;
 	mixed = (mixed ^ mixed >> 29 ^ request->height) * 0x9e3779b97f4a7c15u;
 	return (unsigned int)(mixed >> 52) % BUCKETS;

@@ -35,14 +35,20 @@ static struct {
 static struct queued queue[QUEUE_SIZE]; /* guarded by ends.lock */
 
 static _Atomic bool rescan;
+static _Atomic bool gives_up;
 static uint32_t cursor; /* of the rescan in progress; guarded by registration_lock */
 
-static bool background_is_eligible(const struct allocation *allocation)
+static bool background_may_take(const struct allocation *allocation)
 {
 	const struct config *config = config_get();
 
-	return config->preregister != PREREGISTER_OFF && memory_is_registrable(allocation) &&
-	       allocation->size >= config->min_size && !process_is_exiting();
+	return config->preregister != PREREGISTER_OFF && allocation->size >= config->min_size &&
+	       !process_is_exiting();
+}
+
+static bool background_is_eligible(const struct allocation *allocation)
+{
+	return background_may_take(allocation) && memory_is_registrable(allocation);
 }
 
 /* False: the queue is full. */
@@ -80,10 +86,15 @@ static bool background_pop(struct queued *queued)
 
 bool background_queue(const struct allocation *allocation)
 {
+	return domain_may_exist() && !learning_is_refused(allocation) &&
+	       memory_is_registrable(allocation) && background_queue_requested(allocation);
+}
+
+bool background_queue_requested(const struct allocation *allocation)
+{
 	struct queued queued = { allocation->base, allocation->id };
 
-	if (!domain_may_exist() || !background_is_eligible(allocation) ||
-	    learning_is_refused(allocation))
+	if (!background_may_take(allocation) || region_is_queued(allocation))
 		return false;
 	/* Another thread may have freed the allocation already; background_process() checks
 	 * that. */
@@ -91,7 +102,10 @@ bool background_queue(const struct allocation *allocation)
 		return background_queue_all();
 	if (background_push(&queued))
 		return true;
+	/* With the lock: a thread may be between its look at the mark and its wait. */
+	pthread_mutex_lock(&registration_lock);
 	region_unqueue(allocation);
+	pthread_mutex_unlock(&registration_lock);
 	return background_queue_all();
 }
 
@@ -102,6 +116,20 @@ bool background_queue_all(void)
 	/* A rescan in progress may be past some allocations already. */
 	store_seq_cst(&rescan, true);
 	return true;
+}
+
+void background_give_up_unknown(void)
+{
+	store_seq_cst(&gives_up, true);
+}
+
+static void background_end_unknown(void)
+{
+	struct region *ending = NULL;
+
+	store_seq_cst(&gives_up, false);
+	pin_limit_evict_unknown(&ending);
+	region_unpin_ended(ending);
 }
 
 /* True for a new region, and for one that did not fit within the pin limit. */
@@ -115,16 +143,20 @@ static bool background_may_begin(const struct region *region)
 static bool background_register_in(struct domain *domain, const struct allocation *allocation)
 {
 	struct region_reference *reference;
-	struct region *region;
-	struct kind kind;
+	struct region *region, *ending = NULL;
+	struct kind kind = { .evidence = EVIDENCE_NONE };
+	enum region_demand demand;
 	uint64_t duration;
 
 	if (domain->owner->closing || !adapter_selects(domain, allocation->device))
 		return true;
-	reference = region_find_reference(domain, allocation->slot, allocation->id);
-	if (reference && !background_may_begin(reference->region))
+	reference = region_find_whole(allocation, domain);
+	demand = region_demand(allocation, domain);
+	if ((reference && !background_may_begin(reference->region)) ||
+	    (demand == DEMAND_ONE_PART && !domain->looked_up) ||
+	    (demand == DEMAND_NONE && !memory_is_registrable(allocation)))
 		return true;
-	if (!learning_is_eligible(domain, allocation, &kind))
+	if (demand == DEMAND_NONE && !learning_is_eligible(domain, allocation, &kind))
 		return false;
 	reference = region_for(allocation, domain);
 	region = reference ? reference->region : NULL;
@@ -132,7 +164,7 @@ static bool background_register_in(struct domain *domain, const struct allocatio
 	if (!region || !background_may_begin(region))
 		return true;
 	/* A region that did not fit before is outstanding already; a requested region never is. */
-	if (!region->used && region->kind.evidence == EVIDENCE_NONE) {
+	if (demand == DEMAND_NONE && !region->used && region->kind.evidence == EVIDENCE_NONE) {
 		region->kind = kind;
 		learning_started(domain, &kind);
 	}
@@ -147,7 +179,11 @@ static bool background_register_in(struct domain *domain, const struct allocatio
 		statistics_count(registrations_background);
 		region_set_background_time(region, duration);
 	}
+	/* The domain may have ended with the region. */
+	if (region->state == REGION_READY && !region->ended)
+		region_end_parts(allocation, domain, &ending);
 	region_release_user(region);
+	region_unpin_ended(ending);
 	return true;
 }
 
@@ -223,6 +259,10 @@ bool background_step(void)
 
 	if (process_is_exiting())
 		return false;
+	if (load_seq_cst(&gives_up)) {
+		background_end_unknown();
+		return true;
+	}
 	if (background_pop(&queued)) {
 		background_process(&queued);
 		return true;
@@ -244,7 +284,7 @@ bool background_has_more(void)
 	pthread_mutex_lock(&ends.lock);
 	any = load_relaxed(&ends.queued) != load_relaxed(&ends.taken);
 	pthread_mutex_unlock(&ends.lock);
-	return (any || load_seq_cst(&rescan)) && !process_is_exiting();
+	return (any || load_seq_cst(&rescan) || load_seq_cst(&gives_up)) && !process_is_exiting();
 }
 
 /* Another thread may have dequeued the allocation. A caller inside a registration of the library's
@@ -257,6 +297,15 @@ void background_await(const struct allocation *allocation)
 	while (region_is_queued(allocation) && memory_is_live(allocation) && !process_is_exiting())
 		system_wait(&region_settled, &registration_lock);
 	pthread_mutex_unlock(&registration_lock);
+}
+
+void background_wake(void)
+{
+	enum preregister preregister = config_get()->preregister;
+
+	if (preregister != PREREGISTER_SYNC && preregister != PREREGISTER_OFF &&
+	    !process_is_exiting())
+		worker_wake();
 }
 
 void background_go(void)

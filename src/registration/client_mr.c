@@ -139,17 +139,19 @@ bool registration_holds(const void *client_mr)
 static struct region *client_mr_find_region(const struct ibv_context *context,
 					    uint32_t kernel_handle)
 {
-	struct region *region = NULL;
+	for (struct protection_domain *owner = protection_domains; owner; owner = owner->next) {
+		struct domain *domain = owner->context == context ? owner->domains : NULL;
+		struct region *region;
 
-	for (struct domain *domain = domains; domain && !region; domain = domain->all_next) {
-		if (domain->owner->context != context)
-			continue;
-		region = LIST_FIRST(&domain->regions);
-		while (region && (region->state != REGION_READY ||
-				  region->keys.kernel_handle != kernel_handle))
-			region = LIST_NEXT(region, in_domain);
+		for (; domain; domain = domain->next) {
+			LIST_FOREACH(region, &domain->regions, in_domain) {
+				if (region->state == REGION_READY &&
+				    region->keys.kernel_handle == kernel_handle)
+					return region;
+			}
+		}
 	}
-	return region;
+	return NULL;
 }
 
 /* The allocation is unknown, so the client MR stays until the region ends. */

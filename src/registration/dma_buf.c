@@ -64,17 +64,6 @@ static CUresult dma_buf_export_in(CUcontext context, const struct pin_request *r
 	return result;
 }
 
-static bool dma_buf_primary_is_active(int device)
-{
-	const struct driver_calls *driver = driver_calls();
-	unsigned int flags;
-	int active = 0;
-
-	return driver->cuDevicePrimaryCtxGetState &&
-	       driver->cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS &&
-	       active;
-}
-
 static CUresult dma_buf_export_in_primary(const struct pin_request *request, int *fd)
 {
 	const struct driver_calls *driver = driver_calls();
@@ -82,7 +71,7 @@ static CUresult dma_buf_export_in_primary(const struct pin_request *request, int
 	CUresult result;
 
 	if (!driver->cuDevicePrimaryCtxRetain || !driver->cuDevicePrimaryCtxRelease_v2 ||
-	    !dma_buf_primary_is_active(request->device))
+	    !driver_primary_is_active(request->device))
 		return CUDA_ERROR_INVALID_CONTEXT;
 	result = driver->cuDevicePrimaryCtxRetain(&context, request->device);
 	if (result != CUDA_SUCCESS)
@@ -91,7 +80,7 @@ static CUresult dma_buf_export_in_primary(const struct pin_request *request, int
 	driver->cuDevicePrimaryCtxRelease_v2(request->device);
 	/* The program may have released its own last reference meanwhile. Then this release was the
 	 * last one, and the driver has freed all allocations of the context. */
-	if (!dma_buf_primary_is_active(request->device))
+	if (!driver_primary_is_active(request->device))
 		memory_context_released(context);
 	return result;
 }
@@ -223,7 +212,7 @@ struct method_support dma_buf_probe(const struct pin_request *request)
 
 	if (!driver_calls()->cuMemGetHandleForAddressRange)
 		missing = "the GPU's driver is too old for dma-buf";
-	else if (!pinning_gpu_has(request->device, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED))
+	else if (!driver_device_has(request->device, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED))
 		missing = "the GPU's driver does not support dma-buf";
 	else if (!verbs_calls()->ibv_reg_dmabuf_mr)
 		missing = "libibverbs is too old for dma-buf";

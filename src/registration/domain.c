@@ -16,7 +16,6 @@ pthread_mutex_t registration_lock = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP;
 pthread_cond_t region_settled = PTHREAD_COND_INITIALIZER;
 
 struct protection_domain *protection_domains;
-struct domain *domains;
 
 static struct pool protection_domain_pool = POOL_INITIALIZER(struct protection_domain);
 static struct pool domain_pool = POOL_INITIALIZER(struct domain);
@@ -111,18 +110,21 @@ static void domain_leave_table(const struct domain *domain)
 
 struct domain *domain_after(uint64_t number)
 {
-	struct domain *domain = domains;
+	struct domain *after = NULL;
 
-	while (domain && domain->number <= number)
-		domain = domain->all_next;
-	return domain;
+	for (struct protection_domain *owner = protection_domains; owner; owner = owner->next) {
+		for (struct domain *domain = owner->domains; domain; domain = domain->next) {
+			if (domain->number > number && (!after || domain->number < after->number))
+				after = domain;
+		}
+	}
+	return after;
 }
 
 struct domain *domain_create(struct protection_domain *owner, int access)
 {
 	static uint64_t last_number;
 	struct domain *domain = pool_get(&domain_pool);
-	struct domain **link = &domains;
 
 	if (!domain)
 		return NULL;
@@ -132,14 +134,11 @@ struct domain *domain_create(struct protection_domain *owner, int access)
 	store_release(&domain->handle, owner->handle);
 	store_release(&domain->access, access);
 	domain->enabled = domain->looked_up = false;
+	domain->span_failures = 0;
 	domain->number = ++last_number;
 	LIST_INIT(&domain->regions);
 	domain->next = owner->domains;
-	domain->all_next = NULL;
 	owner->domains = domain;
-	while (*link)
-		link = &(*link)->all_next;
-	*link = domain;
 	keys_begin(domain);
 	learning_begin(domain);
 	domain_count++;
@@ -176,7 +175,7 @@ static void protection_domain_begin_closing(struct protection_domain *owner)
 static void protection_domain_forget(struct protection_domain *owner)
 {
 	struct protection_domain **link = &protection_domains;
-	struct domain *domain, **other;
+	struct domain *domain;
 
 	while (*link != owner)
 		link = &(*link)->next;
@@ -184,11 +183,7 @@ static void protection_domain_forget(struct protection_domain *owner)
 	owner_count--;
 	while ((domain = owner->domains)) {
 		owner->domains = domain->next;
-		for (other = &domains; *other != domain; other = &(*other)->all_next)
-			;
-		*other = domain->all_next;
 		keys_end(domain);
-		learning_end(domain);
 		domain_count--;
 		pool_put(&domain_pool, domain);
 	}
@@ -202,9 +197,7 @@ static void protection_domain_end(struct protection_domain *owner)
 
 	protection_domain_begin_closing(owner);
 	protection_domain_end_regions(owner, true, &ending);
-	pthread_mutex_unlock(&registration_lock);
-	region_unpin_all(ending);
-	pthread_mutex_lock(&registration_lock);
+	region_unpin_ended(ending);
 	region_await_owner(owner);
 	protection_domain_forget(owner);
 }
@@ -304,9 +297,7 @@ void registration_pd_closing(struct ibv_pd *pd)
 		protection_domain_begin_closing(owner);
 		/* Regions with client MRs stay: the kernel then refuses, as without peerpin. */
 		protection_domain_end_regions(owner, false, &ending);
-		pthread_mutex_unlock(&registration_lock);
-		region_unpin_all(ending);
-		pthread_mutex_lock(&registration_lock);
+		region_unpin_ended(ending);
 		region_await_owner(owner);
 		adapter_await(owner->adapter);
 	}

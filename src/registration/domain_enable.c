@@ -122,8 +122,10 @@ struct domain *registration_domain(const struct ibv_pd *pd, int access)
 		domain->looked_up = true;
 		learning_reconsider();
 		newly = true;
-		LIST_FOREACH(region, &domain->regions, in_domain)
+		LIST_FOREACH(region, &domain->regions, in_domain) {
 			region_set_used(region);
+			keys_withdraw_parts(region);
+		}
 	}
 	go = newly && background_queue_all();
 	pthread_mutex_unlock(&registration_lock);

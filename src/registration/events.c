@@ -31,11 +31,7 @@ static void events_freeing(const struct allocation *allocation)
 	 * is registering it. */
 	if (!region_end_references(allocation, &ending, &since) && queued)
 		statistics_count(cancelled);
-	if (ending) {
-		pthread_mutex_unlock(&registration_lock);
-		region_unpin_all(ending);
-		pthread_mutex_lock(&registration_lock);
-	}
+	region_unpin_ended(ending);
 	region_await_range(allocation->base, allocation->size, &since);
 	pthread_mutex_unlock(&registration_lock);
 	if (since)

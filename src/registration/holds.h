@@ -8,11 +8,13 @@
  * - A hold is published (keys.h) while the region is registered, its allocation live, and a client
  *   has requested it before. The generation ends before the region is deregistered, before the
  *   allocation's free continues, and before the keys of the next generation are stored.
- * - A hit loads the hold, then the keys, then takes the hold: an atomic increment that fails if the
- *   generation has ended. So the keys are of a registered region, which no eviction can end from
- *   then on. A second look at the allocation's record and at the domain follows, because the slot
- *   of the keys may have a new allocation, and the struct of the domain a new domain. A hit that
- *   overlaps the free is either counted as revoked, or undone.
+ * - A hit loads the hold, then range and keys of its reference, then takes the hold: an atomic
+ *   increment that fails if the generation has ended. So range and keys are of a registered region,
+ *   which no eviction can end from then on. An allocation may have several references, for parts
+ *   and the whole, each with its own range and keys; one of their holds is published.
+ * - A second look at the allocation's record and at the domain follows, because the slot of the
+ *   keys may have a new allocation, and the struct of the domain a new domain. A hit that overlaps
+ *   the free is either counted as revoked, or undone.
  * - An eviction ends a generation only if no client MR holds it (holds_claim). A free ends it in
  *   any case and revokes the rest: holds_drop() of a client MR then finds another generation.
  * - Holds are type-stable and generations do not repeat within 2^32 ends of one reference. A thread
@@ -40,7 +42,20 @@ static inline struct region_reference *holds_reference(uint64_t hold)
 /* The hold of the reference in its current generation. */
 static inline uint64_t holds_of(const struct region_reference *reference)
 {
-	return (uint64_t)reference->number << 32 | load_acquire(&reference->holds) >> 32;
+	uint64_t number = (uint64_t)(reference - holds_reference(0));
+
+	return number << 32 | load_acquire(&reference->holds) >> 32;
+}
+
+/* True if the reference serves [address, address + length). Without the lock: only if its hold is
+ * then taken. */
+static inline bool holds_serve(const struct region_reference *reference, uint64_t address,
+			       uint64_t length)
+{
+	uint64_t offset = address - load_acquire(&reference->first);
+	uint64_t extent = load_acquire(&reference->extent);
+
+	return offset < extent && length <= extent - offset;
 }
 
 /* Take a hold. False: its generation has ended. */

@@ -9,7 +9,6 @@
 /* ---- domain.c; with the lock held ---- */
 
 extern struct protection_domain *protection_domains;
-extern struct domain *domains; /* all, by number */
 
 struct protection_domain *protection_domain_find(struct ibv_context *context, uint32_t handle);
 struct domain *domain_find(struct protection_domain *owner, int access);
@@ -18,7 +17,7 @@ struct domain *domain_create(struct protection_domain *owner, int access);
 /* True if a domain exists, or PEERPIN_DOMAIN_POLICY may create one. Without the lock. */
 bool domain_may_exist(void);
 
-/* The first of `domains` with a greater number; NULL: none. */
+/* The domain with the next greater number; NULL: none. */
 struct domain *domain_after(uint64_t number);
 
 /* The domain of exactly these access flags, if hits may be served there; NULL: none. Without the
@@ -85,6 +84,11 @@ bool adapter_has_selection(void);
 /* True if background registration needs adapter_describe() first. */
 bool adapter_needs_description(void);
 
+/* ---- cost.c; with the lock held ---- */
+
+/* A registration took so long. True: from now on adapter->is_steep. */
+bool cost_add(struct adapter *adapter, uint64_t bytes, uint64_t nanoseconds);
+
 /* ---- learning.c: which kinds of allocation clients request; with the lock held ---- */
 
 /* True if such memory should be registered in the background; *kind is then for the region. */
@@ -96,6 +100,9 @@ bool learning_is_eligible(struct domain *domain, const struct allocation *alloca
  * change. */
 bool learning_is_refused(const struct allocation *allocation);
 void learning_set_refused(const struct allocation *allocation);
+
+/* True if no client has requested memory of the speculative region's kind. */
+bool learning_is_unknown(struct domain *domain, const struct kind *kind);
 
 /* learning_started(): a background registration begins. learning_unused(): a region ended before a
  * client requested it. */
@@ -111,7 +118,6 @@ bool learning_requested(struct domain *domain, const struct allocation *allocati
 void learning_reconsider(void);
 
 void learning_begin(struct domain *domain);
-void learning_end(struct domain *domain);
 
 /* ---- pin_limit.c; with the lock held unless noted ---- */
 
@@ -122,6 +128,9 @@ uint64_t pin_limit_bar1(int device); /* bytes; 0: unknown */
 /* True if the region fits within the pin limit and the adapter's region limit. */
 bool pin_limit_allows(const struct region *region);
 
+/* True if a region of that length may fit within PEERPIN_PIN_LIMIT or BAR1, after evictions. */
+bool pin_limit_may_hold(int device, uint64_t length);
+
 /* For a client's request: evicts idle regions to *ending, by their last use, until the
  * region fits or is worth a try. False: it cannot fit within PEERPIN_PIN_LIMIT; nothing was
  * evicted. */
@@ -131,6 +140,12 @@ bool pin_limit_evict_for(const struct region *region, struct region **ending);
  * lack of space. Evicts at least `bytes`, likely causes first. False: no region was idle. */
 bool pin_limit_evict(const struct adapter *adapter, int device, uint64_t bytes,
 		     struct region **ending);
+
+/* Evicts a region that region_claim() returned true for. */
+void pin_limit_evict_region(struct region *region, struct region **ending);
+
+/* Evicts regions of kinds that no client has requested, on adapters with `is_steep`. */
+void pin_limit_evict_unknown(struct region **ending);
 
 /* Correct the pin limit after a refusal and after a success. pin_limit_refused() returns the new
  * pin limit; 0: unchanged. */
@@ -148,14 +163,15 @@ void pin_limit_set_evictable(struct region *region, bool evictable);
 
 /* Publish a registered region's keys for look-ups of its allocations in its domain. Keys that
  * cannot be stored are not found. */
-void keys_publish(const struct region *region, const struct region_reference *reference);
+void keys_publish(const struct region *region, struct region_reference *reference);
 void keys_publish_all(const struct region *region);
 
-/* The hold of the found allocation's region in the domain, and its keys; 0: none, or not for hits.
- * Wait-free. Keys are valid once the hold is taken and the allocation was looked at again. */
+/* The hold for [address, address + length) of the found allocation in the domain, and its keys; 0:
+ * none, or not for hits. Wait-free. Keys and range are valid once the hold is taken and the
+ * allocation was looked at again. */
 struct found;
-uint64_t keys_find_hold(const struct domain *domain, const struct found *found,
-			struct registration_keys *keys);
+uint64_t keys_find_hold(const struct domain *domain, const struct found *found, uint64_t address,
+			uint64_t length, struct registration_keys *keys);
 
 /* A domain begins, or has ended. Before keys_end() every region of the domain has withdrawn its
  * keys. */
@@ -165,18 +181,30 @@ void keys_end(struct domain *domain);
 /* Withdraws the keys; call before deregistering the region. */
 void keys_withdraw(const struct region *region, const struct region_reference *reference);
 
+/* In a domain with look-ups the next request registers the whole: hits in parts end. */
+void keys_withdraw_parts(const struct region *region);
+
 /* ---- region.c; with the lock held unless noted ---- */
 
-/* The reference of the allocation at `slot` in the domain; NULL: none. */
+/* A reference of the allocation at `slot` in the domain, and each further one; NULL: none. */
 struct region_reference *region_find_reference(const struct domain *domain, uint32_t slot,
 					       uint64_t allocation);
+struct region_reference *region_next_reference(const struct region_reference *reference);
 
-/* The allocation's reference in the domain, created if missing. A region created for it is in state
- * REGION_IDLE. NULL: out of memory. */
-struct region_reference *region_for(const struct allocation *allocation, struct domain *domain);
+/* Creates the allocation's reference to the region of a range in the domain. A region created for
+ * it is in state REGION_IDLE. NULL: out of memory. */
+struct region_range {
+	uint64_t base, length;	/* whole granules */
+	uint64_t first, extent; /* the reference's bytes: those of the allocation; of a span none */
+	bool whole;
+	bool spans; /* over several mappings */
+};
+struct region_reference *region_refer(const struct allocation *allocation, struct domain *domain,
+				      const struct region_range *range);
 
 /* region_is_queued(): true while the allocation is queued, or a thread works on it.
- * region_unqueue() ends that and signals region_settled; it needs no lock. */
+ * region_unqueue() ends that and signals region_settled; a waiting thread misses it without the
+ * lock. */
 bool region_is_queued(const struct allocation *allocation);
 void region_unqueue(const struct allocation *allocation);
 
@@ -197,6 +225,9 @@ bool region_is_in_use_for(const struct allocation *allocation);
 /* True if no client MR holds the region: hits take none from now on. The caller ends the region. */
 bool region_claim(struct region *region);
 
+/* True if several allocations refer to the region. */
+bool region_is_shared(const struct region *region);
+
 /* The last use of the region by a client, in evictions (holds.h). */
 uint32_t region_used_at(const struct region *region);
 
@@ -211,6 +242,58 @@ void region_leave_indexes(struct region *region);
  * region began to end. */
 bool region_end_references(const struct allocation *allocation, struct region **ending,
 			   uint64_t *since);
+
+/* ---- region_choice.c: what to register; with the lock held ---- */
+
+/* The reference of the whole allocation in the domain; NULL: none. region_for() creates a missing
+ * one; NULL: out of memory. */
+struct region_reference *region_find_whole(const struct allocation *allocation,
+					   const struct domain *domain);
+struct region_reference *region_for(const struct allocation *allocation, struct domain *domain);
+
+/* Parts, and spans, of one allocation in a domain. Requests walk them with the lock held. */
+#define REGION_PARTS_MAX 32u
+
+/* Failed parts, or spans, after which requests for further ones are forwarded. */
+#define REGION_FAILURES_MAX 3u
+
+/* Parts or the whole, for one request. */
+struct region_parts {
+	bool only;	/* in: the whole did not fit within the pin limit */
+	bool suffice;	/* out: a part contains the request */
+	bool whole_too; /* out: the whole should be registered in the background as well */
+};
+
+/* The reference that serves a request inside the allocation. NULL: out of memory, or no region for
+ * the request. */
+struct region_reference *region_choose(const struct allocation *allocation, struct domain *domain,
+				       const struct registration_request *request,
+				       struct region_parts *parts);
+
+/* The reason for background registration of the whole allocation in the domain. */
+enum region_demand {
+	DEMAND_NONE,	 /* no request yet: by the learning */
+	DEMAND_ONE_PART, /* in one part only, for spans, or with unique keys: these suffice */
+	DEMAND_WHOLE,	 /* requests in several parts */
+};
+enum region_demand region_demand(const struct allocation *allocation, const struct domain *domain);
+
+/* A client requests the allocation in this domain, before `used` of a reference is set. True: for
+ * the first time, which is counted. */
+bool region_count_request(const struct allocation *allocation, const struct domain *domain);
+
+/* Ends the allocation's parts that no client MR holds: all that are its alone, as the whole serves
+ * their requests; or the least recently used one if there are too many parts, or too many spans. */
+void region_end_parts(const struct allocation *allocation, struct domain *domain,
+		      struct region **ending);
+void region_limit_parts(const struct allocation *allocation, struct domain *domain, bool spans,
+			struct region **ending);
+
+/* ---- requests.c ---- */
+
+/* True if the request may be served from such memory, as far as the memory decides. No lock. */
+bool requests_may_serve(const struct registration_request *request,
+			const struct allocation *allocation);
 
 /* ---- region_life.c; with the lock held unless noted ---- */
 
@@ -237,6 +320,9 @@ void region_end(struct region *region, struct region **ending);
 /* Deregisters the regions on the list. Without the lock. */
 void region_unpin_all(struct region *ending);
 
+/* As region_unpin_all(), with the lock held: dropped meanwhile if the list is not empty. */
+void region_unpin_ended(struct region *ending);
+
 /* Two ends may meet: memory is freed while its protection domain is closed. Only one thread finds
  * the region; the other must not continue before it is deregistered. These functions wait for
  * regions that other threads ended; a caller deregisters its own first. *since, if 0, becomes the
@@ -255,6 +341,9 @@ bool region_is_reported(void);
 void region_report_registered(const struct pin_request *request, int error, uint64_t start);
 void region_report_ended(const struct region *region, int error, uint64_t start);
 
+/* Registrations on the region's adapter take longer, the more is registered (cost.c). */
+void region_report_steep(const struct region *region, uint64_t nanoseconds);
+
 /* A refusal set the GPU's pin limit to `learnt` bytes; 0: unchanged. */
 void region_report_pin_limit(int device, uint64_t learnt);
 
@@ -268,9 +357,20 @@ void region_log_failure(const struct region *region, int error, struct errors_ro
  * background_go(). */
 bool background_queue(const struct allocation *allocation);
 
+/* As background_queue(), for a requested allocation: the learning has no say, and a client's
+ * dma-buf has shown that memory which adapters do not reach by address can be registered. */
+bool background_queue_requested(const struct allocation *allocation);
+
 /* Requests a rescan of all live allocations, with or without the lock. True: call
  * background_go(). */
 bool background_queue_all(void);
+
+/* The worker ends the regions of pin_limit_evict_unknown() in its next step. Call background_wake()
+ * without the lock. */
+void background_give_up_unknown(void);
+
+/* Wakes the worker, where one registers. Without the lock. */
+void background_wake(void);
 
 /* Works on one queued allocation or one batch of the rescan; drops the lock meanwhile. False: no
  * work. */

@@ -57,28 +57,50 @@ static uint64_t keys_value(const struct region *region)
 
 /* The allocation may have been freed, with its events_freeing() waiting for the lock: a new
  * allocation's keys in the slot must stay. A live allocation has had the slot since before this
- * lock was taken. Equal keys are not stored again, so that concurrent look-ups keep finding
- * them. Store the hold after the keys: a hit reads it before them. */
-static void keys_publish_in_array(const struct region *region,
-				  const struct region_reference *reference)
+ * lock was taken. NULL: no entry for the allocation. */
+static struct keys *keys_claim(const struct region *region,
+			       const struct region_reference *reference)
 {
 	struct allocation allocation = { .id = reference->allocation, .slot = reference->slot };
 	struct domain *domain = region->domain;
-	uint64_t value = keys_value(region), hold;
 	struct keys *keys;
 
 	if (!memory_is_live(&allocation) || arena_grow(&domain->keys, reference->slot + 1))
-		return;
+		return NULL;
 	keys = keys_at(domain, reference->slot);
-	hold = reference->used && !region->owner->own_keys ? holds_of(reference) : 0;
-	if (load_acquire(&keys->allocation) == reference->allocation &&
-	    load_acquire(&keys->keys) == value && load_acquire(&keys->hold) == hold)
+	if (load_acquire(&keys->allocation) != reference->allocation) {
+		store_release(&keys->allocation, 0);
+		store_release(&keys->keys, 0);
+		store_release(&keys->hold, 0);
+		store_release(&keys->allocation, reference->allocation);
+	}
+	return keys;
+}
+
+/* A published hold that serves all bytes of the reference stays: the last one for a part would
+ * otherwise replace the one for the whole. */
+static bool keys_is_served_by(uint64_t hold, const struct region_reference *reference)
+{
+	const struct region_reference *other = hold ? holds_reference(hold) : reference;
+
+	return other != reference && holds_of(other) == hold &&
+	       holds_serve(other, load_relaxed(&reference->first),
+			   load_relaxed(&reference->extent));
+}
+
+static void keys_publish_in_array(const struct region *region,
+				  const struct region_reference *reference)
+{
+	struct keys *keys = keys_claim(region, reference);
+
+	if (!keys)
 		return;
-	store_release(&keys->allocation, 0);
-	store_release(&keys->keys, value);
-	store_release(&keys->kernel_handle, region->keys.kernel_handle);
-	store_release(&keys->hold, hold);
-	store_release(&keys->allocation, reference->allocation);
+	if (reference->whole)
+		store_release(&keys->keys, keys_value(region));
+	if (reference->used && !region->owner->own_keys &&
+	    (reference->whole || !region->domain->looked_up) &&
+	    !keys_is_served_by(load_relaxed(&keys->hold), reference))
+		store_release(&keys->hold, holds_of(reference));
 }
 
 static void keys_set_word(const struct region_reference *reference, unsigned int which,
@@ -89,23 +111,26 @@ static void keys_set_word(const struct region_reference *reference, unsigned int
 	memory_set_user_word(&allocation, which, value);
 }
 
-void keys_publish(const struct region *region, const struct region_reference *reference)
+/* Store the hold after the keys: a hit reads it before them. */
+void keys_publish(const struct region *region, struct region_reference *reference)
 {
 	unsigned int which = load_relaxed(&region->domain->user_word);
 
-	if (region->ended || region->state != REGION_READY)
+	if (region->ended || region->state != REGION_READY || region->spans)
 		return;
-	if (which < MEMORY_USER_WORDS)
+	store_release(&reference->keys, keys_value(region));
+	store_release(&reference->kernel_handle, region->keys.kernel_handle);
+	if (reference->whole && which < MEMORY_USER_WORDS)
 		keys_set_word(reference, which, keys_value(region));
 	keys_publish_in_array(region, reference);
 }
 
 void keys_publish_all(const struct region *region)
 {
-	const struct region_reference *reference;
+	const struct reference_links *links;
 
-	LIST_FOREACH(reference, &region->references, in_region)
-		keys_publish(region, reference);
+	LIST_FOREACH(links, &region->references, in_region)
+		keys_publish(region, links->of);
 }
 
 void keys_withdraw(const struct region *region, const struct region_reference *reference)
@@ -113,20 +138,35 @@ void keys_withdraw(const struct region *region, const struct region_reference *r
 	unsigned int which = load_relaxed(&region->domain->user_word);
 	struct keys *keys;
 
-	if (which < MEMORY_USER_WORDS)
+	if (reference->whole && which < MEMORY_USER_WORDS)
 		keys_set_word(reference, which, 0);
 	if (reference->slot >= load_relaxed(&region->domain->keys.ready))
 		return;
 	keys = keys_at(region->domain, reference->slot);
-	if (load_acquire(&keys->allocation) == reference->allocation)
-		store_release(&keys->allocation, 0);
+	if (load_acquire(&keys->allocation) != reference->allocation)
+		return;
+	if (reference->whole)
+		store_release(&keys->keys, 0);
+	if (holds_reference(load_relaxed(&keys->hold)) == reference)
+		store_release(&keys->hold, 0);
 }
 
-uint64_t keys_find_hold(const struct domain *domain, const struct found *found,
-			struct registration_keys *to)
+void keys_withdraw_parts(const struct region *region)
 {
+	const struct reference_links *links;
+
+	LIST_FOREACH(links, &region->references, in_region) {
+		if (!links->of->whole)
+			keys_withdraw(region, links->of);
+	}
+}
+
+uint64_t keys_find_hold(const struct domain *domain, const struct found *found, uint64_t address,
+			uint64_t length, struct registration_keys *to)
+{
+	const struct region_reference *reference;
+	uint64_t hold, value;
 	struct keys *keys;
-	uint64_t hold;
 
 	if (found->slot >= load_acquire(&domain->keys.ready))
 		return 0;
@@ -134,9 +174,14 @@ uint64_t keys_find_hold(const struct domain *domain, const struct found *found,
 	if (load_acquire(&keys->allocation) != found->generation)
 		return 0;
 	hold = load_acquire(&keys->hold);
-	*to = (struct registration_keys){ .kernel_handle = load_acquire(&keys->kernel_handle),
-					  .lkey = (uint32_t)(load_acquire(&keys->keys) >> 32),
-					  .rkey = (uint32_t)load_acquire(&keys->keys) };
+	reference = holds_reference(hold);
+	/* Reference 0, of no hold, has no bytes. */
+	if (!holds_serve(reference, address, length))
+		return 0;
+	value = load_acquire(&reference->keys);
+	*to = (struct registration_keys){ .kernel_handle = load_acquire(&reference->kernel_handle),
+					  .lkey = (uint32_t)(value >> 32),
+					  .rkey = (uint32_t)value };
 	return hold;
 }
 

@@ -12,6 +12,7 @@
  * - Background registration of a kind stops when clients requested less than LEAST percent of its
  *   recent regions.
  * - A request restarts it. After a wrong restart, the next one takes twice as many requests.
+ * - Unknown kinds are not registered on an adapter where that makes others slower (cost.c).
  */
 #include "base/atomics.h"
 #include "registration/internal.h"
@@ -19,10 +20,7 @@
 #include <stddef.h>
 
 #include "base/config.h"
-#include "base/pool.h"
 
-#define EXACT_SIZES  256u
-#define CLASSES	     128u
 #define MEMORY	     32u /* outcomes; beyond, older ones count half */
 #define ENOUGH	     2u	 /* outcomes before an exact size is judged alone */
 #define UNREQUESTED  8u
@@ -31,24 +29,6 @@
 /* Percentage of background registrations that clients must request. Below one half, the hits save
  * the program less than the frees of the other regions cost. */
 #define LEAST 60u
-
-struct evidence_of {
-	uint32_t tag;
-	uint32_t outstanding; /* speculative regions not yet requested */
-	uint8_t requested, outcomes;
-	uint8_t growth;	  /* limit of outstanding: UNREQUESTED << growth */
-	uint8_t relapses; /* restarts without success */
-	uint8_t requests_since_stop;
-	bool stopped;
-	bool refused; /* an allocation was refused since the last rescan */
-};
-
-struct learned {
-	struct learned *next_free;
-	struct evidence_of exact[EXACT_SIZES], classes[CLASSES];
-};
-
-static struct pool learned_pool = POOL_INITIALIZER(struct learned);
 
 /* Kinds that every domain refuses, so that allocations of scratch memory need not be queued: by
  * exact size, and by class for sizes without evidence. An entry is valid while its number is `era`;
@@ -61,21 +41,12 @@ static _Atomic uint64_t era = 1;
 void learning_begin(struct domain *domain)
 {
 	era++;
-	domain->learned = pool_get(&learned_pool);
-	if (domain->learned)
-		*domain->learned = (struct learned){ 0 };
+	domain->learned = (struct learned){ 0 };
 }
 
 void learning_reconsider(void)
 {
 	era++;
-}
-
-void learning_end(struct domain *domain)
-{
-	if (domain->learned)
-		pool_put(&learned_pool, domain->learned);
-	domain->learned = NULL;
 }
 
 static uint8_t learning_class_of(uint64_t size)
@@ -155,9 +126,11 @@ static struct evidence_of *learning_claim_exact(struct learned *learned, const s
 	return exact;
 }
 
-static bool learning_may_start(struct evidence_of *evidence)
+static bool learning_may_start(const struct domain *domain, struct evidence_of *evidence)
 {
-	bool may = !evidence->stopped && evidence->outstanding < UNREQUESTED << evidence->growth;
+	bool may = !evidence->stopped &&
+		   evidence->outstanding < UNREQUESTED << evidence->growth &&
+		   (evidence->requested || !domain->owner->adapter->is_steep);
 
 	if (!may)
 		evidence->refused = true;
@@ -173,21 +146,21 @@ static bool learning_is_decisive(const struct evidence_of *exact)
 bool learning_is_eligible(struct domain *domain, const struct allocation *allocation,
 			  struct kind *kind)
 {
-	struct learned *learned = domain->learned;
+	struct learned *learned = &domain->learned;
 	struct evidence_of *exact;
 
 	*kind = learning_kind_of(allocation);
 	/* Look-ups without a client MR leave no trace of which regions are used. */
-	if (config_get()->preregister == PREREGISTER_ALL || domain->looked_up || !learned)
+	if (config_get()->preregister == PREREGISTER_ALL || domain->looked_up)
 		return true;
 	exact = learning_find_exact(learned, kind);
 	if (exact && learning_is_decisive(exact)) {
 		kind->evidence = EVIDENCE_EXACT;
-		return learning_may_start(exact);
+		return learning_may_start(domain, exact);
 	}
 	kind->evidence = EVIDENCE_CLASS;
-	return (!exact || learning_may_start(exact)) &&
-	       learning_may_start(&learned->classes[kind->size_class]);
+	return (!exact || learning_may_start(domain, exact)) &&
+	       learning_may_start(domain, &learned->classes[kind->size_class]);
 }
 
 static struct evidence_of *learning_class_if(struct learned *learned, const struct kind *kind)
@@ -195,14 +168,25 @@ static struct evidence_of *learning_class_if(struct learned *learned, const stru
 	return kind->evidence == EVIDENCE_CLASS ? &learned->classes[kind->size_class] : NULL;
 }
 
+bool learning_is_unknown(struct domain *domain, const struct kind *kind)
+{
+	const struct evidence_of *exact, *class;
+
+	if (kind->evidence == EVIDENCE_NONE)
+		return false;
+	exact = learning_find_exact(&domain->learned, kind);
+	class = learning_class_if(&domain->learned, kind);
+	return !(exact && exact->requested) && !(class && class->requested);
+}
+
 void learning_started(struct domain *domain, const struct kind *kind)
 {
 	struct evidence_of *exact, *class;
 
-	if (!domain->learned || kind->evidence == EVIDENCE_NONE)
+	if (kind->evidence == EVIDENCE_NONE)
 		return;
-	exact = learning_claim_exact(domain->learned, kind, false);
-	class = learning_class_if(domain->learned, kind);
+	exact = learning_claim_exact(&domain->learned, kind, false);
+	class = learning_class_if(&domain->learned, kind);
 	if (exact)
 		exact->outstanding++;
 	if (class)
@@ -243,10 +227,10 @@ static void learning_settle(struct evidence_of *evidence, bool requested)
 
 void learning_unused(struct domain *domain, const struct kind *kind)
 {
-	if (!domain->learned || kind->evidence == EVIDENCE_NONE)
+	if (kind->evidence == EVIDENCE_NONE)
 		return;
-	learning_settle(learning_find_exact(domain->learned, kind), false);
-	learning_settle(learning_class_if(domain->learned, kind), false);
+	learning_settle(learning_find_exact(&domain->learned, kind), false);
+	learning_settle(learning_class_if(&domain->learned, kind), false);
 }
 
 /* A client requested an allocation that was not registered in the background: its kind may
@@ -282,13 +266,11 @@ static bool learning_take_refused(struct evidence_of *evidence)
 bool learning_requested(struct domain *domain, const struct allocation *allocation,
 			const struct kind *kind)
 {
-	struct learned *learned = domain->learned;
+	struct learned *learned = &domain->learned;
 	struct evidence_of *exact, *class;
 	struct kind own = learning_kind_of(allocation);
 	bool rescan;
 
-	if (!learned)
-		return false;
 	if (kind->evidence != EVIDENCE_NONE) {
 		exact = learning_find_exact(learned, kind);
 		class = learning_class_if(learned, kind);

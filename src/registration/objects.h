@@ -11,10 +11,13 @@
  *         |- reference      an allocation's share in the region
  *         '- client MR    the registration that a client got
  *
- * Sharing is correct by one rule: an allocation uses only the region of its own range, rounded out
- * to granules (with PEERPIN_GRANULARITY=2M, to the driver's block around it). So every granule of a
- * region, or its one block, holds a part of each of its allocations. While one of them is live the
- * driver cannot have replaced a page. Allocations that round to the same range share one region.
+ * Sharing is correct by one rule: an allocation uses only regions of its own range or of a part of
+ * it, rounded out to granules (with PEERPIN_GRANULARITY=2M, the driver's block). So every granule
+ * of a region, or its one block, holds a part of each of its allocations. While one of them is live
+ * the driver cannot have replaced a page. Allocations that round to the same range share one
+ * region. An allocation may have several references in a domain (region_choice.c); hits use one of
+ * them. A span (spans.c) is a region over several mappings of VMM memory, referenced by each of
+ * them: it serves only requests that need them all, and ends with the first of them.
  *
  * registration_lock guards every field below, except where a comment names another rule. Lock
  * order: registration_lock, then the memory table's lock. With registration_lock held, no code
@@ -58,6 +61,24 @@ struct kind {
 
 enum evidence { EVIDENCE_NONE, EVIDENCE_EXACT, EVIDENCE_CLASS };
 
+#define EXACT_SIZES 256u
+#define CLASSES	    128u
+
+struct evidence_of {
+	uint32_t tag;
+	uint32_t outstanding; /* speculative regions not yet requested */
+	uint8_t requested, outcomes;
+	uint8_t growth;	  /* limit of outstanding: UNREQUESTED << growth */
+	uint8_t relapses; /* restarts without success */
+	uint8_t requests_since_stop;
+	bool stopped;
+	bool refused; /* an allocation was refused since the last rescan */
+};
+
+struct learned {
+	struct evidence_of exact[EXACT_SIZES], classes[CLASSES];
+};
+
 struct region {
 	union {
 		struct region *next_free;
@@ -76,6 +97,7 @@ struct region {
 	bool dma_buf_only;
 	bool ended;	    /* out of every index; freed with the last user */
 	bool used;	    /* a client has requested it */
+	bool spans;	    /* over several mappings: spans.c */
 	bool counted;	    /* part of the pinned bytes */
 	bool evicted;	    /* ended by an eviction */
 	bool freed;	    /* ended by a free */
@@ -86,24 +108,37 @@ struct region {
 	struct ibv_mr *mr;  /* the region's registration, while READY */
 	const struct registration_method *method; /* of `mr` */
 	struct registration_keys keys;
-	LIST_HEAD(, region_reference) references;
+	LIST_HEAD(, reference_links) references;
 	struct region_reference *imported; /* of client MRs without an allocation; NULL: none yet */
 	LIST_ENTRY(region) in_domain;	   /* ended: in the list of retiring regions */
 	TAILQ_ENTRY(region) in_gpu;	   /* while READY: in the order of evictions */
 };
 
-/* Type-stable: `holds` keeps its value when the struct is reused (holds.h). */
+/* Type-stable: `holds` keeps its value when the struct is reused (holds.h). Range and keys are
+ * constant within a generation. One cache line, which is all that a hit reads: with a stride of two
+ * lines, references would share half of the cache's sets. */
 struct region_reference {
 	_Atomic uint64_t holds;
-	uint32_t number;     /* index in region_references */
-	uint32_t slot;	     /* the allocation's slot */
-	uint64_t allocation; /* its id; 0: imports */
-	struct region *region;
-	struct region_reference *bucket_next; /* in the slot's chain; unused: the next unused one */
-	LIST_ENTRY(region_reference) in_region;
-	bool used;		  /* a client has requested the allocation in this domain */
+	_Atomic uint64_t first, extent; /* bytes that the reference serves, within the allocation */
+	_Atomic uint64_t keys;		/* lkey in the upper half, rkey in the lower */
+	_Atomic uint32_t kernel_handle;
 	_Atomic uint32_t used_at; /* last use (holds.h) */
+	struct region *region;
+	uint64_t allocation; /* its id; 0: imports */
+	uint32_t slot;	     /* the allocation's slot */
+	bool used;	     /* a client has requested a part of the range in this domain */
+	bool whole;	     /* serves the whole allocation */
 };
+
+/* Of the reference with the same index. */
+struct reference_links {
+	struct region_reference *of;
+	struct region_reference *bucket_next; /* in the slot's chain; unused: the next unused one */
+	LIST_ENTRY(reference_links) in_region;
+};
+
+/* A value of `span_failures`: a span has been registered. */
+#define SPANS_WORK UINT8_MAX
 
 struct domain {
 	struct domain *next_free;
@@ -112,26 +147,25 @@ struct domain {
 	_Atomic(struct ibv_context *) context;
 	_Atomic uint32_t handle;
 	_Atomic int access;
-	bool enabled;	 /* enabled: a client has requested memory in it */
-	bool looked_up;	 /* look-ups give out keys, with unknown lifetime: its regions stay */
-	uint64_t number; /* in order of creation; never reused */
+	bool enabled;	       /* enabled: a client has requested memory in it */
+	bool looked_up;	       /* look-ups give out keys, with unknown lifetime: its regions stay */
+	uint8_t span_failures; /* failed registrations of spans, or SPANS_WORK */
+	uint64_t number;       /* in order of creation; never reused */
 	LIST_HEAD(, region) regions;
-	struct domain *next;	 /* in its protection domain */
-	struct domain *all_next; /* all domains, by number */
-	struct learned *learned;
+	struct domain *next;		/* in its protection domain */
 	_Atomic unsigned int user_word; /* its index in each record; MEMORY_USER_WORDS: none */
 	struct arena keys;		/* of struct keys, by slot; survives reuse of the struct */
+	struct learned learned;
 };
 
 /* Keys of an allocation in a domain. Valid if `allocation` is the id of the live allocation at this
  * slot. A look-up loads the id, then the keys, then checks that the allocation still has its
- * record; a hit follows holds.h. */
+ * record; a hit follows holds.h. The hold is of one of the allocation's references. */
 struct keys {
 	_Atomic uint64_t allocation; /* 0: none */
-	_Atomic uint64_t keys;	     /* lkey in the upper half, rkey in the lower */
+	_Atomic uint64_t keys;	     /* of the whole allocation; 0: none */
 	_Atomic uint64_t hold;	     /* 0: no hit */
-	_Atomic uint32_t kernel_handle;
-};
+} __attribute__((aligned(32)));
 
 struct protection_domain {
 	struct protection_domain *next_free;
@@ -145,6 +179,8 @@ struct protection_domain {
 	struct protection_domain *next;
 };
 
+#define COST_CLASSES 64u /* one for each logarithm of a length */
+
 /* An open device, until closed. Data from topology.h is queried without the lock and stored with
  * it. */
 struct adapter {
@@ -154,9 +190,13 @@ struct adapter {
 	uint64_t region_limit;	   /* of the adapter, shared by all its users; 0: unknown */
 	int counted_as;		   /* index in the statistics; set once, with `described` */
 	bool described;		   /* region_limit and selected are set */
+	bool is_steep;		   /* see cost.c */
+	uint8_t slow;		   /* registrations in a row */
 	bool selected;		   /* by PEERPIN_DEVICES */
 	unsigned int users;	   /* threads that query it without the lock; a close waits */
 	uint64_t near, near_known; /* one bit per GPU */
+	/* Shortest time of a registration, by the logarithm of its length; 0: unknown. */
+	uint64_t least_ns[COST_CLASSES];
 	struct adapter *next;
 };
 

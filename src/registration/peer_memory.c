@@ -7,6 +7,7 @@
 #include <errno.h>
 
 #include "base/text.h"
+#include "memory/driver.h"
 #include "registration/pinning.h"
 #include "registration/sysfs.h"
 #include "report/errors.h"
@@ -48,16 +49,16 @@ static const char *peer_memory_find_module(void)
 {
 	char version[64], mode[8];
 
-	if (sysfs_read("module/nvidia_peermem/version", version, sizeof(version))) {
-		if (!sysfs_read("module/nvidia_peermem/parameters/persistent_api_support", mode,
-				sizeof(mode)))
+	if (sysfs_read("module", "nvidia_peermem", "version", version, sizeof(version))) {
+		if (!sysfs_read("module", "nvidia_peermem", "parameters/persistent_api_support",
+				mode, sizeof(mode)))
 			return "the module is loaded";
 		return text_equals(mode, "0")
 			       ? "nvidia-peermem is loaded, not in its persistent mode"
 			       : "nvidia-peermem is loaded, in its persistent mode";
 	}
-	if (sysfs_read("module/nv_peer_mem/version", version, sizeof(version)) ||
-	    sysfs_read("kernel/mm/memory_peers/nv_mem/version", version, sizeof(version)))
+	if (sysfs_read("module", "nv_peer_mem", "version", version, sizeof(version)) ||
+	    sysfs_read("kernel/mm/memory_peers", "nv_mem", "version", version, sizeof(version)))
 		return "the module is loaded";
 	return NULL;
 }
@@ -65,7 +66,7 @@ static const char *peer_memory_find_module(void)
 struct method_support peer_memory_probe(const struct pin_request *request)
 {
 	bool by_gpu =
-		pinning_gpu_has(request->device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED);
+		driver_device_has(request->device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED);
 	const char *module = by_gpu ? peer_memory_find_module() : NULL;
 
 	return (struct method_support){
@@ -73,7 +74,7 @@ struct method_support peer_memory_probe(const struct pin_request *request)
 		.expected = module,
 		.expected_vmm =
 			module &&
-			pinning_gpu_has(
+			driver_device_has(
 				request->device,
 				CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED),
 		.text = module	 ? module

@@ -76,6 +76,13 @@ static bool pin_limit_fits_beside(const struct gpu *gpu, uint64_t pinned, uint64
 	return !gpu->pin_limit || (length <= gpu->pin_limit && pinned <= gpu->pin_limit - length);
 }
 
+bool pin_limit_may_hold(int device, uint64_t length)
+{
+	const struct gpu *gpu = pin_limit_gpu(device);
+
+	return !gpu->limit || length <= gpu->limit;
+}
+
 static bool pin_limit_adapter_allows(const struct adapter *adapter)
 {
 	/* Leave a quarter of the regions to the client's own registrations. */
@@ -130,6 +137,14 @@ static struct region *pin_limit_claim(struct gpu *gpu, const struct adapter *ada
 	return NULL;
 }
 
+void pin_limit_evict_region(struct region *region, struct region **ending)
+{
+	statistics_count(evictions);
+	add_relaxed(&holds_time, 1);
+	region->evicted = true;
+	region_end(region, ending);
+}
+
 /* Evicts one idle region. Returns its bytes; 0: there is none. */
 static uint64_t pin_limit_evict_one(struct gpu *gpu, const struct adapter *adapter,
 				    struct region **ending)
@@ -138,10 +153,7 @@ static uint64_t pin_limit_evict_one(struct gpu *gpu, const struct adapter *adapt
 
 	if (!region)
 		return 0;
-	statistics_count(evictions);
-	add_relaxed(&holds_time, 1);
-	region->evicted = true;
-	region_end(region, ending);
+	pin_limit_evict_region(region, ending);
 	return region->length;
 }
 
@@ -159,6 +171,21 @@ static uint64_t pin_limit_evict_from(const struct adapter *adapter, int device, 
 			removed += one;
 	}
 	return removed;
+}
+
+void pin_limit_evict_unknown(struct region **ending)
+{
+	struct region *region, *next;
+
+	for (unsigned int i = 0; i < DEVICES_MAX; i++) {
+		for (region = TAILQ_FIRST(&gpus[i].regions); region; region = next) {
+			next = TAILQ_NEXT(region, in_gpu);
+			if (!region->used && region->owner->adapter->is_steep &&
+			    learning_is_unknown(region->domain, &region->kind) &&
+			    region_is_idle(region) && region_claim(region))
+				pin_limit_evict_region(region, ending);
+		}
+	}
 }
 
 /* True if evictions can make room for `length` bytes. */
@@ -207,14 +234,11 @@ bool pin_limit_evict(const struct adapter *adapter, int device, uint64_t bytes,
 {
 	uint64_t removed = 0;
 
-	if (adapter && device >= 0)
-		removed = pin_limit_evict_from(adapter, device, bytes, ending);
-	if (device >= 0 && removed < bytes)
-		removed += pin_limit_evict_from(NULL, device, bytes - removed, ending);
-	if (adapter && removed < bytes)
-		removed += pin_limit_evict_from(adapter, -1, bytes - removed, ending);
-	if (removed < bytes)
-		removed += pin_limit_evict_from(NULL, -1, bytes - removed, ending);
+	for (unsigned int i = device >= 0 ? 0 : 2; i < 4 && removed < bytes; i++) {
+		if (adapter || i % 2)
+			removed += pin_limit_evict_from(i % 2 ? NULL : adapter, i < 2 ? device : -1,
+							bytes - removed, ending);
+	}
 	return removed > 0;
 }
 

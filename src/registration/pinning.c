@@ -14,7 +14,6 @@
 
 #include "base/log.h"
 #include "base/system.h"
-#include "memory/driver.h"
 #include "registration/topology.h"
 #include "report/statistics.h"
 
@@ -52,15 +51,6 @@ static struct pair *pinning_find(const struct ibv_context *context, int device)
 			return &pairs[i];
 	}
 	return NULL;
-}
-
-bool pinning_gpu_has(int device, CUdevice_attribute attribute)
-{
-	const struct driver_calls *driver = driver_calls();
-	int value = 0;
-
-	return driver->cuDeviceGetAttribute &&
-	       driver->cuDeviceGetAttribute(&value, attribute, device) == CUDA_SUCCESS && value;
 }
 
 static struct pair pinning_probe(const struct pin_request *request)

@@ -51,9 +51,6 @@ extern const struct registration_method registration_methods[];
 /* Deregisters by ibv_dereg_mr(), in a call marked as the library's own. Returns 0 or -errno. */
 int pinning_unpin(struct ibv_mr *mr);
 
-/* True if the device attribute is not 0. */
-bool pinning_gpu_has(int device, CUdevice_attribute attribute);
-
 /* Error without meaning for GPU and adapter: at this moment no context of the device can export. */
 #define PINNING_NO_CONTEXT (-ENXIO)
 

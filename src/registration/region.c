@@ -29,7 +29,13 @@ static struct region *ranges[RANGES]; /* by base */
 static struct pool region_pool = POOL_INITIALIZER(struct region);
 struct arena region_references = ARENA_INITIALIZER(struct region_reference, REFERENCES_MAX);
 _Atomic uint32_t holds_time;
+static struct arena reference_links = ARENA_INITIALIZER(struct reference_links, REFERENCES_MAX);
 static struct region_reference *unused_reference;
+
+static struct reference_links *region_links(const struct region_reference *reference)
+{
+	return (struct reference_links *)reference_links.base + (reference - holds_reference(0));
+}
 
 /* NULL: the slot has never had a reference. */
 static struct reference_chain *region_chain_at(uint32_t slot)
@@ -49,42 +55,18 @@ static struct region **region_range_bucket(uint64_t base)
 	return &ranges[(granule / 32 + granule % 32 * (RANGES / 32 + 1)) % RANGES];
 }
 
-static uint64_t region_round_up(uint64_t value, uint64_t unit)
+static struct region *region_find_by_range(struct domain *domain, const struct region_range *range)
 {
-	return (value + unit - 1) & ~(unit - 1);
-}
+	struct region *region = *region_range_bucket(range->base);
 
-/* PEERPIN_GRANULARITY=2M: allocations that the driver carves from one block share its region. */
-static bool region_shares_block(const struct allocation *allocation)
-{
-	return config_get()->granularity == GRANULARITY_2M &&
-	       (allocation->kind == ALLOCATION_DEVICE || allocation->kind == ALLOCATION_PITCHED) &&
-	       allocation->base / BLOCK == (allocation->base + allocation->size - 1) / BLOCK;
-}
-
-/* The range to register for an allocation. */
-static void region_range(const struct allocation *allocation, uint64_t *base, uint64_t *length)
-{
-	uint64_t unit = region_shares_block(allocation) ? BLOCK
-			: allocation->integrated	? PAGE
-							: GRANULE;
-
-	*base = allocation->base & ~(unit - 1);
-	*length = region_round_up(allocation->base + allocation->size, unit) - *base;
-}
-
-static struct region *region_find_by_range(struct domain *domain, uint64_t base, uint64_t length)
-{
-	struct region *region = *region_range_bucket(base);
-
-	while (region &&
-	       (region->base != base || region->length != length || region->domain != domain))
+	while (region && (region->base != range->base || region->length != range->length ||
+			  region->domain != domain || region->spans != range->spans))
 		region = region->range_next;
 	return region;
 }
 
 static struct region *region_create(struct domain *domain, const struct allocation *allocation,
-				    uint64_t base, uint64_t length)
+				    const struct region_range *range)
 {
 	struct region *region = pool_get(&region_pool);
 
@@ -92,16 +74,16 @@ static struct region *region_create(struct domain *domain, const struct allocati
 		return NULL;
 	*region = (struct region){ .domain = domain,
 				   .owner = domain->owner,
-				   .base = base,
-				   .length = length,
+				   .base = range->base,
+				   .length = range->length,
 				   .context = allocation->context,
 				   .device = allocation->device,
-				   .size = allocation->size,
+				   .size = range->spans ? range->length : allocation->size,
 				   .used = domain->looked_up,
-				   .dma_buf_only = !memory_is_registrable(allocation) };
+				   .spans = range->spans };
 	LIST_INSERT_HEAD(&domain->regions, region, in_domain);
-	region->range_next = *region_range_bucket(base);
-	*region_range_bucket(base) = region;
+	region->range_next = *region_range_bucket(range->base);
+	*region_range_bucket(range->base) = region;
 	return region;
 }
 
@@ -113,8 +95,18 @@ struct region_reference *region_find_reference(const struct domain *domain, uint
 
 	while (reference &&
 	       (reference->allocation != allocation || reference->region->domain != domain))
-		reference = reference->bucket_next;
+		reference = region_links(reference)->bucket_next;
 	return reference;
+}
+
+struct region_reference *region_next_reference(const struct region_reference *reference)
+{
+	struct region_reference *next = region_links(reference)->bucket_next;
+
+	while (next && (next->allocation != reference->allocation ||
+			next->region->domain != reference->region->domain))
+		next = region_links(next)->bucket_next;
+	return next;
 }
 
 /* A reference that is in no chain. */
@@ -123,13 +115,13 @@ static struct region_reference *region_take_reference(struct region *region)
 	struct region_reference *reference = unused_reference;
 
 	if (reference) {
-		unused_reference = reference->bucket_next;
+		unused_reference = region_links(reference)->bucket_next;
 	} else {
-		if (arena_grow(&region_references, region_references.used + 1))
+		if (arena_grow(&reference_links, region_references.used + 1) ||
+		    arena_grow(&region_references, region_references.used + 1))
 			return NULL;
-		reference =
-			(struct region_reference *)region_references.base + region_references.used;
-		reference->number = arena_next(&region_references);
+		reference = holds_reference(0) + arena_next(&region_references);
+		region_links(reference)->of = reference;
 	}
 	reference->region = region;
 	reference->used = false;
@@ -139,12 +131,13 @@ static struct region_reference *region_take_reference(struct region *region)
 
 static void region_put_reference(struct region_reference *reference)
 {
-	reference->bucket_next = unused_reference;
+	region_links(reference)->bucket_next = unused_reference;
 	unused_reference = reference;
 }
 
 static struct region_reference *region_add_reference(struct region *region,
-						     const struct allocation *allocation)
+						     const struct allocation *allocation,
+						     const struct region_range *range)
 {
 	struct reference_chain *chain = region_chain_at(allocation->slot);
 	struct region_reference *reference = region_take_reference(region);
@@ -153,9 +146,12 @@ static struct region_reference *region_add_reference(struct region *region,
 		return NULL;
 	reference->allocation = allocation->id;
 	reference->slot = allocation->slot;
-	reference->bucket_next = chain->first;
+	reference->whole = range->whole;
+	store_release(&reference->first, range->first);
+	store_release(&reference->extent, range->extent);
+	region_links(reference)->bucket_next = chain->first;
 	chain->first = reference;
-	LIST_INSERT_HEAD(&region->references, reference, in_region);
+	LIST_INSERT_HEAD(&region->references, region_links(reference), in_region);
 	return reference;
 }
 
@@ -164,8 +160,8 @@ static void region_leave_chain(const struct region_reference *reference)
 	struct region_reference **link = &region_chain_at(reference->slot)->first;
 
 	while (*link != reference)
-		link = &(*link)->bucket_next;
-	*link = reference->bucket_next;
+		link = &region_links(*link)->bucket_next;
+	*link = region_links(reference)->bucket_next;
 }
 
 /* Revokes its client MRs. */
@@ -174,7 +170,7 @@ static void region_remove_reference(struct region_reference *reference)
 	statistics_add(revoked, holds_end(reference));
 	keys_withdraw(reference->region, reference);
 	region_leave_chain(reference);
-	LIST_REMOVE(reference, in_region);
+	LIST_REMOVE(region_links(reference), in_region);
 	region_put_reference(reference);
 }
 
@@ -193,12 +189,12 @@ void region_import(struct region *region, const void *client_mr)
 
 bool region_is_held(const struct region *region)
 {
-	const struct region_reference *reference;
+	const struct reference_links *links;
 
 	if (region->imported && holds_count(region->imported))
 		return true;
-	LIST_FOREACH(reference, &region->references, in_region) {
-		if (holds_count(reference))
+	LIST_FOREACH(links, &region->references, in_region) {
+		if (holds_count(links->of))
 			return true;
 	}
 	return false;
@@ -206,7 +202,7 @@ bool region_is_held(const struct region *region)
 
 bool region_is_idle(const struct region *region)
 {
-	return !region->domain->looked_up && !region_is_held(region);
+	return (region->spans || !region->domain->looked_up) && !region_is_held(region);
 }
 
 bool region_is_in_use_for(const struct allocation *allocation)
@@ -216,36 +212,43 @@ bool region_is_in_use_for(const struct allocation *allocation)
 
 	while (reference &&
 	       (reference->allocation != allocation->id || region_is_idle(reference->region)))
-		reference = reference->bucket_next;
+		reference = region_links(reference)->bucket_next;
 	return reference;
 }
 
 /* A hit may take a hold at any time, until its generation has ended. */
 bool region_claim(struct region *region)
 {
-	struct region_reference *reference;
+	struct reference_links *links;
 
 	if (region_is_held(region))
 		return false;
-	LIST_FOREACH(reference, &region->references, in_region) {
-		if (!holds_claim(reference))
+	LIST_FOREACH(links, &region->references, in_region) {
+		if (!holds_claim(links->of))
 			break;
 	}
-	if (reference)
+	if (links)
 		keys_publish_all(region);
-	return !reference;
+	return !links;
 }
 
 uint32_t region_used_at(const struct region *region)
 {
-	const struct region_reference *reference;
+	const struct reference_links *links;
 	uint32_t now = load_relaxed(&holds_time), age, least = UINT32_MAX;
 
-	LIST_FOREACH(reference, &region->references, in_region) {
-		age = now - load_relaxed(&reference->used_at);
+	LIST_FOREACH(links, &region->references, in_region) {
+		age = now - load_relaxed(&links->of->used_at);
 		least = age < least ? age : least;
 	}
 	return now - least;
+}
+
+bool region_is_shared(const struct region *region)
+{
+	const struct reference_links *first = LIST_FIRST(&region->references);
+
+	return first && LIST_NEXT(first, in_region);
 }
 
 void region_leave_indexes(struct region *region)
@@ -257,7 +260,7 @@ void region_leave_indexes(struct region *region)
 	*range = region->range_next;
 	LIST_REMOVE(region, in_domain);
 	while (!LIST_EMPTY(&region->references))
-		region_remove_reference(LIST_FIRST(&region->references));
+		region_remove_reference(LIST_FIRST(&region->references)->of);
 	if (region->imported) {
 		statistics_add(revoked, holds_end(region->imported));
 		region_put_reference(region->imported);
@@ -271,26 +274,21 @@ static void region_drop_unused(struct region *region)
 	pool_put(&region_pool, region);
 }
 
-struct region_reference *region_for(const struct allocation *allocation, struct domain *domain)
+struct region_reference *region_refer(const struct allocation *allocation, struct domain *domain,
+				      const struct region_range *range)
 {
-	struct region_reference *reference =
-		region_find_reference(domain, allocation->slot, allocation->id);
+	struct region_reference *reference;
 	struct region *region;
-	uint64_t base, length;
 
-	if (reference) {
-		keys_publish(reference->region, reference);
-		return reference;
-	}
 	if (arena_grow(&reference_chains, allocation->slot + 1))
 		return NULL;
-	region_range(allocation, &base, &length);
-	region = region_find_by_range(domain, base, length);
+	region = region_find_by_range(domain, range);
 	if (!region)
-		region = region_create(domain, allocation, base, length);
+		region = region_create(domain, allocation, range);
 	if (!region)
 		return NULL;
-	reference = region_add_reference(region, allocation);
+	region->dma_buf_only |= !memory_is_registrable(allocation);
+	reference = region_add_reference(region, allocation, range);
 	if (reference)
 		keys_publish(region, reference);
 	else if (LIST_EMPTY(&region->references))
@@ -317,6 +315,7 @@ void region_unqueue(const struct allocation *allocation)
 
 bool region_set_queued(const struct allocation *allocation)
 {
+	uint64_t before;
 	int error = 0;
 
 	if (!region_chain_at(allocation->slot)) {
@@ -324,9 +323,15 @@ bool region_set_queued(const struct allocation *allocation)
 		error = arena_grow(&reference_chains, allocation->slot + 1);
 		pthread_mutex_unlock(&registration_lock);
 	}
-	if (!error)
-		store_relaxed(&region_chain_at(allocation->slot)->queued, allocation->id);
-	return !error;
+	if (error)
+		return false;
+	/* A later allocation, with a greater id, may have the slot already. */
+	before = load_relaxed(&region_chain_at(allocation->slot)->queued);
+	while (before < allocation->id &&
+	       !replace_seq_cst(&region_chain_at(allocation->slot)->queued, &before,
+				allocation->id))
+		;
+	return true;
 }
 
 void region_release_user(struct region *region)
@@ -344,7 +349,7 @@ bool region_end_references(const struct allocation *allocation, struct region **
 	bool any = false;
 
 	while (reference) {
-		next = reference->bucket_next;
+		next = region_links(reference)->bucket_next;
 		if (reference->allocation != allocation->id) {
 			reference = next;
 			continue;
@@ -352,7 +357,7 @@ bool region_end_references(const struct allocation *allocation, struct region **
 		any = true;
 		region = reference->region;
 		region_remove_reference(reference);
-		if (!LIST_EMPTY(&region->references)) {
+		if (!LIST_EMPTY(&region->references) && !region->spans) {
 			reference = next;
 			continue;
 		}

@@ -53,8 +53,21 @@ void region_set_used(struct region *region)
 		region_count_unused(region, -1);
 }
 
+/* A lack of memory is no evidence against spans. */
+static void region_count_span(const struct region *region, int error)
+{
+	uint8_t *failures = &region->domain->span_failures;
+
+	if (!error)
+		*failures = SPANS_WORK;
+	else if (error != -ENOMEM && !pinning_is_of_the_moment(error) && *failures < SPANS_WORK - 1)
+		++*failures;
+}
+
 static void region_settle(struct region *region, int error, struct ibv_mr *mr)
 {
+	if (region->spans)
+		region_count_span(region, error);
 	if (error) {
 		region->state = REGION_FAILED;
 		region->failures +=
@@ -80,11 +93,24 @@ static void region_settle(struct region *region, int error, struct ibv_mr *mr)
 	system_wake(&region_settled);
 }
 
-/* Deregisters evicted regions with the lock dropped. */
-static void region_unpin_evicted(struct region *ending)
+void region_unpin_ended(struct region *ending)
 {
+	if (!ending)
+		return;
 	pthread_mutex_unlock(&registration_lock);
 	region_unpin_all(ending);
+	pthread_mutex_lock(&registration_lock);
+}
+
+/* A slow registration may be a sign: the worker then gives up regions of unknown kinds. */
+static void region_count_cost(const struct region *region, uint64_t nanoseconds)
+{
+	if (!cost_add(region->owner->adapter, region->length, nanoseconds))
+		return;
+	background_give_up_unknown();
+	pthread_mutex_unlock(&registration_lock);
+	region_report_steep(region, nanoseconds);
+	background_wake();
 	pthread_mutex_lock(&registration_lock);
 }
 
@@ -97,14 +123,17 @@ static int region_pin(struct region *region, struct ibv_mr **mr)
 				       .device = region->device,
 				       .context = region->context,
 				       .dma_buf_only = region->dma_buf_only };
-	uint64_t start = statistics_clock();
+	uint64_t start = statistics_clock(), duration;
 	int error;
 
 	pthread_mutex_unlock(&registration_lock);
 	errors_forget();
 	error = pinning_pin(&request, mr, &region->method);
+	duration = statistics_clock() - start;
 	region_report_registered(&request, error, start);
 	pthread_mutex_lock(&registration_lock);
+	if (!error)
+		region_count_cost(region, duration);
 	return error;
 }
 
@@ -123,8 +152,7 @@ static bool region_reserve(struct region *region, bool may_evict)
 	 * region. */
 	if (fits)
 		pin_limit_add(region);
-	if (ending)
-		region_unpin_evicted(ending);
+	region_unpin_ended(ending);
 	return fits;
 }
 
@@ -143,13 +171,13 @@ static void region_make_ready(struct region *region, bool may_evict)
 		return;
 	}
 	error = region_pin(region, &mr);
-	for (int i = 0; error == -ENOMEM && i < EVICTIONS_MAX; i++, bytes *= 2) {
+	for (int i = 0; error == -ENOMEM && !region->ended && i < EVICTIONS_MAX; i++, bytes *= 2) {
 		learnt = pin_limit_refused(region);
 		ending = NULL;
 		if (!may_evict ||
 		    !pin_limit_evict(region->owner->adapter, region->device, bytes, &ending))
 			break;
-		region_unpin_evicted(ending);
+		region_unpin_ended(ending);
 		error = region_pin(region, &mr);
 	}
 	if (!error && may_evict)
@@ -206,9 +234,7 @@ void region_end(struct region *region, struct region **ending)
 		struct region *earlier = *ending;
 
 		*ending = NULL;
-		pthread_mutex_unlock(&registration_lock);
-		region_unpin_all(earlier);
-		pthread_mutex_lock(&registration_lock);
+		region_unpin_ended(earlier);
 	}
 	/* The registering thread is in the kernel with memory and domain, which must stay until it
 	 * returns. */

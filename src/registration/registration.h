@@ -48,19 +48,24 @@ struct registration_method {
 /* The method of all pairs; NULL: chosen by pinning.c. For tests. */
 extern const struct registration_method *registration_forced_method;
 
-/* libibverbs' own functions, without any wrapper. The intercept layer fills the table; NULL:
- * missing in this libibverbs. */
+#define VERBS_CALLS(CALL)                                                                          \
+	CALL(ibv_reg_mr)                                                                           \
+	CALL(ibv_reg_mr_iova2)                                                                     \
+	CALL(ibv_reg_mr_ex)                                                                        \
+	CALL(ibv_rereg_mr)                                                                         \
+	CALL(ibv_dereg_mr)                                                                         \
+	CALL(ibv_reg_dmabuf_mr)                                                                    \
+	CALL(ibv_get_device_name)                                                                  \
+	CALL(ibv_query_device)
+
 struct verbs_calls {
-	__typeof__(ibv_reg_mr) *ibv_reg_mr;
-	__typeof__(ibv_reg_mr_iova2) *ibv_reg_mr_iova2;
-	__typeof__(ibv_reg_mr_ex) *ibv_reg_mr_ex;
-	__typeof__(ibv_rereg_mr) *ibv_rereg_mr;
-	__typeof__(ibv_dereg_mr) *ibv_dereg_mr;
-	__typeof__(ibv_reg_dmabuf_mr) *ibv_reg_dmabuf_mr;
-	__typeof__(ibv_get_device_name) *ibv_get_device_name;
-	__typeof__(ibv_query_device) *ibv_query_device;
+#define CALL(symbol) __typeof__(symbol) *symbol;
+	VERBS_CALLS(CALL)
+#undef CALL
 };
 
+/* libibverbs' own functions, without any wrapper; looked up at the first use. NULL: missing in this
+ * libibverbs. */
 const struct verbs_calls *verbs_calls(void);
 
 /* True while this thread is inside a registration or deregistration of the library's own: the call

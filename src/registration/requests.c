@@ -9,6 +9,7 @@
 #include "registration/internal.h"
 #include "registration/client_mr.h"
 #include "registration/holds.h"
+#include "registration/spans.h"
 #include "report/statistics.h"
 #include "report/trace.h"
 
@@ -72,7 +73,8 @@ static const char service_names[][40] = { "hit", "waited for the worker",
 static enum service requests_make_ready(struct region *region, const struct allocation *allocation,
 					uint64_t *waited_since)
 {
-	enum service service = region_is_queued(allocation) ? SYNCHRONOUS_QUEUED : SYNCHRONOUS;
+	enum service service =
+		!region->spans && region_is_queued(allocation) ? SYNCHRONOUS_QUEUED : SYNCHRONOUS;
 	uint64_t start;
 
 	if (region->state == REGION_READY ||
@@ -119,14 +121,17 @@ static bool requests_learn(struct domain *domain, const struct allocation *alloc
 			   struct region_reference *reference)
 {
 	struct region *region = reference->region;
-	bool again = false;
+	bool again = false, first;
 
-	if (!reference->used && (!region->used || region->kind.evidence == EVIDENCE_NONE))
-		again = learning_requested(domain, allocation, &region->kind);
-	if (!reference->used) {
-		statistics_add(requested_bytes, allocation->size);
-		statistics_sort(used_bytes, allocation->size);
+	/* No background registration would serve such requests. */
+	if (region->spans) {
+		region_set_used(region);
+		return false;
 	}
+	first = region_count_request(allocation, domain);
+	/* A speculative region settles its evidence once. */
+	if (region->kind.evidence == EVIDENCE_NONE ? first : !region->used)
+		again = learning_requested(domain, allocation, &region->kind);
 	reference->used = true;
 	region_set_used(region);
 	return again;
@@ -159,63 +164,96 @@ static bool requests_add_client_mr(const struct registration_request *request,
 struct serving {
 	const struct registration_request *request;
 	struct allocation allocation;
-	bool go;	       /* work is queued */
+	bool go; /* work is queued */
+	struct region_parts parts;
+	struct region *ending; /* to deregister */
 	uint64_t waited_since; /* 0: no wait */
 	bool enabled;
 	enum service service; /* of a served request */
 };
 
-static enum outcome requests_outcome_of(const struct region *region)
+/* After a registration, or a wait for one: the lock was dropped. */
+static enum outcome requests_take(const struct serving *serving, const struct region *region,
+				  struct region_reference *reference)
 {
-	if (region->ended)
+	/* The region may remain for a neighbour alone. No free would then revoke the client MR. */
+	if (!memory_is_live(&serving->allocation) || region->ended ||
+	    (region->spans && !span_is_live(region, serving->request->youngest)))
 		return BYPASSED_freed;
-	return region->state == REGION_IDLE ? BYPASSED_pin_limit : BYPASSED_failed;
+	if (region->state != REGION_READY)
+		return region->state == REGION_IDLE ? BYPASSED_pin_limit : BYPASSED_failed;
+	if (requests_keys_are_taken(region))
+		return BYPASSED_keys;
+	return requests_add_client_mr(serving->request, reference) ? SERVED : BYPASSED_failed;
 }
 
 /* registration_lock is held, and dropped while registering or waiting. */
 static enum outcome requests_serve(struct serving *serving, struct registration_keys *keys)
 {
 	const struct registration_request *request = serving->request;
-	enum outcome outcome = SERVED;
 	struct region_reference *reference;
+	struct allocation last;
 	struct domain *domain;
 	struct region *region;
-	bool rescan = false;
+	bool rescan = false, spans = !span_ends_in(request, &serving->allocation), whole;
 	enum service service;
+	enum outcome outcome;
 
+	pin_limit_describe(serving->allocation.device);
 	domain = domain_enable(request->pd, request->access, false, &rescan);
 	if (!domain)
 		return BYPASSED_domain;
 	serving->enabled |= rescan;
+	if (rescan)
+		serving->go |= background_queue_all();
 	/* A free is visible before events_freeing() takes the lock. Either this check finds it, or
 	 * events_freeing() finds the reference created below. */
 	if (!memory_is_live(&serving->allocation))
 		return BYPASSED_freed;
-	reference = region_for(&serving->allocation, domain);
-	if (!reference)
-		return BYPASSED_failed;
+	reference = spans ? span_choose(&serving->allocation, domain, request, &serving->ending)
+			  : region_choose(&serving->allocation, domain, request, &serving->parts);
+	if (!reference) {
+		region_limit_parts(&serving->allocation, domain, spans, &serving->ending);
+		last = serving->allocation;
+		return span_find_last(request, &last) ? BYPASSED_failed : BYPASSED_freed;
+	}
 	region = reference->region;
-	rescan |= requests_learn(domain, &serving->allocation, reference);
-	if (rescan)
+	whole = reference->whole;
+	if (requests_learn(domain, &serving->allocation, reference))
 		serving->go |= background_queue_all();
 	region->users++;
 	service = requests_make_ready(region, &serving->allocation, &serving->waited_since);
-	/* The lock was dropped: the region may remain for a neighbour alone. No free would then
-	 * revoke the client MR. */
-	if (!memory_is_live(&serving->allocation))
-		outcome = BYPASSED_freed;
-	else if (region->state != REGION_READY || region->ended)
-		outcome = requests_outcome_of(region);
-	else if (requests_keys_are_taken(region))
-		outcome = BYPASSED_keys;
-	else if (!requests_add_client_mr(request, reference))
-		outcome = BYPASSED_failed;
+	outcome = requests_take(serving, region, reference);
 	if (outcome == SERVED) {
 		*keys = region->keys;
 		requests_count_served(service);
 		serving->service = service;
+		if (!spans)
+			region_limit_parts(&serving->allocation, domain, false, &serving->ending);
+		else if (service != HIT)
+			span_limit(region, &serving->ending);
 	}
+	serving->parts.only |= whole && serving->parts.suffice && outcome == BYPASSED_pin_limit;
 	region_release_user(region);
+	return outcome;
+}
+
+/* Retry: while this thread waited the region may have ended, by an eviction or a neighbour's free.
+ * Where the whole did not fit, a part may. registration_lock is held. */
+static enum outcome requests_serve_again(struct serving *serving, struct registration_keys *keys)
+{
+	enum outcome outcome;
+	int tries = 0;
+	bool only;
+
+	do {
+		/* A free may wait for these regions, and the next try for a registration. */
+		region_unpin_ended(serving->ending);
+		serving->ending = NULL;
+		only = serving->parts.only;
+		outcome = requests_serve(serving, keys);
+	} while (serving->parts.only != only || (outcome == BYPASSED_freed && tries++ < TRIES &&
+						 memory_is_live(&serving->allocation)));
 	return outcome;
 }
 
@@ -240,11 +278,25 @@ static void requests_count_bypassed(const struct registration_request *request, 
 
 /* A dma-buf follows the kernel's rules; a request by address needs memory that adapters reach by
  * address. */
-static bool requests_may_serve(const struct registration_request *request,
-			       const struct allocation *allocation)
+bool requests_may_serve(const struct registration_request *request,
+			const struct allocation *allocation)
 {
 	return request->dma_buf ? memory_is_exportable(allocation)
 				: memory_is_registrable(allocation);
+}
+
+/* The mappings behind the first one. No client can use their region before. */
+static enum outcome requests_check_span(const struct registration_request *request,
+					struct allocation piece)
+{
+	while (!span_ends_in(request, &piece)) {
+		if (!span_next(request, &piece))
+			return BYPASSED_range;
+		if (memory_is_verified() && !memory_check(&piece))
+			return BYPASSED_verify;
+		memory_used_by_adapter(&piece);
+	}
+	return SERVED;
 }
 
 /* SERVED: the request may be served. */
@@ -256,7 +308,7 @@ static enum outcome requests_check(const struct registration_request *request,
 	/* The memory was freed, or allocated after the client's dma-buf was exported. */
 	if (request->youngest && (!found || request->youngest < allocation->id))
 		return BYPASSED_freed;
-	if (!found || request->length > allocation->size - (request->address - allocation->base))
+	if (!found || (allocation->kind != ALLOCATION_MAPPED && !span_ends_in(request, allocation)))
 		return BYPASSED_range;
 	if (!domain_may_share(request->access))
 		return BYPASSED_flags;
@@ -266,7 +318,7 @@ static enum outcome requests_check(const struct registration_request *request,
 		return BYPASSED_capability;
 	if (memory_is_verified() && !memory_check(allocation))
 		return BYPASSED_verify;
-	return SERVED;
+	return requests_check_span(request, *allocation);
 }
 
 static enum outcome requests_try(struct serving *serving, struct registration_keys *keys)
@@ -274,17 +326,15 @@ static enum outcome requests_try(struct serving *serving, struct registration_ke
 	const struct registration_request *request = serving->request;
 	const struct allocation *allocation = &serving->allocation;
 	enum outcome outcome;
-	int tries = 0;
 
 	pthread_mutex_lock(&registration_lock);
-	/* Retry: while this thread waited the region may have ended, by an eviction or a
-	 * neighbour's free. */
-	do
-		outcome = requests_serve(serving, keys);
-	while (outcome == BYPASSED_freed && tries++ < TRIES && memory_is_live(allocation));
+	outcome = requests_serve_again(serving, keys);
 	pthread_mutex_unlock(&registration_lock);
+	region_unpin_all(serving->ending);
 	if (serving->enabled)
 		domain_log_enabled(request->access);
+	if (serving->parts.whole_too)
+		serving->go |= background_queue_requested(allocation);
 	if (serving->go)
 		background_go();
 	if (outcome == SERVED) {
@@ -325,11 +375,11 @@ bool registration_hit(const struct registration_request *request, struct registr
 
 	/* Memory that adapters reach only by dma-buf has no hit by address. */
 	if (!lookup(request->address, &found) || !request->length ||
-	    request->length > found.size - found.offset || request->iova != request->address ||
-	    memory_is_verified() || !requests_may_hit(load_acquire(&found.record->traits)))
+	    request->iova != request->address || memory_is_verified() ||
+	    !requests_may_hit(load_acquire(&found.record->traits)))
 		return false;
 	domain = domain_for_hit(request->pd, request->access);
-	hold = domain ? keys_find_hold(domain, &found, keys) : 0;
+	hold = domain ? keys_find_hold(domain, &found, request->address, request->length, keys) : 0;
 	if (!hold || !holds_take(hold))
 		return false;
 	/* The second look: the keys and the hold are of this allocation, in this domain. */

@@ -11,20 +11,22 @@
 const char *topology_sysfs = "/sys";
 
 /* A file descriptor; -1: not found, or the name is too long. */
-static int sysfs_open(const char *name, int flags)
+static int sysfs_open(const char *folder, const char *object, const char *attribute, int flags)
 {
 	char path[SYSFS_NAME_MAX];
-	int length = system_format(path, sizeof(path), "%s/%s", topology_sysfs, name);
+	int length = system_format(path, sizeof(path), "%s/%s/%s/%s", topology_sysfs, folder,
+				   object, attribute);
 
 	if (length < 0 || (size_t)length >= sizeof(path))
 		return -1;
 	return kernel_open(path, flags | O_CLOEXEC, 0);
 }
 
-bool sysfs_read(const char *name, char *to, size_t size)
+bool sysfs_read(const char *folder, const char *object, const char *attribute, char *to,
+		size_t size)
 {
 	int saved_errno = errno;
-	int fd = sysfs_open(name, O_RDONLY);
+	int fd = sysfs_open(folder, object, attribute, O_RDONLY);
 	ssize_t length = -1;
 
 	if (fd >= 0) {
@@ -39,10 +41,11 @@ bool sysfs_read(const char *name, char *to, size_t size)
 }
 
 /* The kernel follows the relative links, and /proc/self/fd gives the resulting path. */
-bool sysfs_resolve(const char *name, char path[SYSFS_NAME_MAX])
+bool sysfs_resolve(const char *folder, const char *object, const char *attribute,
+		   char path[SYSFS_NAME_MAX])
 {
 	int saved_errno = errno;
-	int fd = sysfs_open(name, O_PATH | O_DIRECTORY);
+	int fd = sysfs_open(folder, object, attribute, O_PATH | O_DIRECTORY);
 	ssize_t length = -1;
 	char link[40];
 
@@ -59,10 +62,11 @@ bool sysfs_resolve(const char *name, char path[SYSFS_NAME_MAX])
 	return length > 0;
 }
 
-void sysfs_list(const char *name, bool (*visit)(const char *entry, void *argument), void *argument)
+void sysfs_list(const char *folder, bool (*visit)(const char *entry, void *argument),
+		void *argument)
 {
 	int saved_errno = errno;
-	int fd = sysfs_open(name, O_RDONLY | O_DIRECTORY);
+	int fd = sysfs_open(folder, "", "", O_RDONLY | O_DIRECTORY);
 
 	if (fd >= 0) {
 		kernel_walk(fd, visit, argument);

@@ -12,7 +12,10 @@
 #include "registration/registration.h"
 #include "registration/sysfs.h"
 
-#define VENDOR "0x10de"
+#define VENDOR	 "0x10de"
+#define ADAPTERS "class/infiniband"
+#define DEVICES	 "bus/pci/devices"
+#define GPU_NAME 32 /* bytes of 0000:00:00.0, and of any three numbers */
 
 /* ---- adapters ---- */
 
@@ -43,45 +46,29 @@ uint64_t topology_region_limit(struct ibv_context *context)
 /* No such link: an adapter without a PCI function of its own or above it (Soft-RoCE). */
 static bool topology_find_adapter(const char *name, char path[SYSFS_NAME_MAX])
 {
-	char link[SYSFS_NAME_MAX];
-	int length = system_format(link, sizeof(link), "class/infiniband/%s/device", name);
-
-	return *name && !text_find(name, '/') && length > 0 && (size_t)length < sizeof(link) &&
-	       sysfs_resolve(link, path);
+	return *name && !text_find(name, '/') && sysfs_resolve(ADAPTERS, name, "device", path);
 }
 
 /* ---- GPUs ---- */
 
-static bool topology_query_attribute(CUdevice_attribute attribute, int device, unsigned int *value)
-{
-	const struct driver_calls *driver = driver_calls();
-	int saved_errno = errno;
-	int answer = -1;
-	CUresult result;
-
-	if (!driver->cuDeviceGetAttribute)
-		return false;
-	result = driver->cuDeviceGetAttribute(&answer, attribute, device);
-	errno = saved_errno;
-	*value = (unsigned int)answer;
-	return result == CUDA_SUCCESS && answer >= 0;
-}
-
-/* The GPU's folder among the PCI devices. False: none, or another vendor's device has the driver's
+/* The GPU's name among the PCI devices. False: none, or another vendor's device has the driver's
  * address. Such a GPU is not this machine's (virtual machine, simulated driver). */
-static bool topology_find_gpu(int device, char name[64])
+static bool topology_find_gpu(int device, char name[GPU_NAME])
 {
-	unsigned int domain, bus, slot;
-	char file[80], vendor[16];
+	int domain, bus, slot, saved_errno = errno;
+	bool found = device >= 0 &&
+		     driver_device_attribute(device, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, &domain) &&
+		     driver_device_attribute(device, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, &bus) &&
+		     driver_device_attribute(device, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, &slot);
+	char vendor[16];
 
-	if (device < 0 ||
-	    !topology_query_attribute(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, device, &domain) ||
-	    !topology_query_attribute(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, device, &bus) ||
-	    !topology_query_attribute(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, device, &slot))
+	errno = saved_errno;
+	if (!found)
 		return false;
-	system_format(name, 64, "bus/pci/devices/%04x:%02x:%02x.0", domain, bus, slot);
-	system_format(file, sizeof(file), "%s/vendor", name);
-	return sysfs_read(file, vendor, sizeof(vendor)) && text_equals(vendor, VENDOR);
+	system_format(name, GPU_NAME, "%04x:%02x:%02x.0", (unsigned int)domain, (unsigned int)bus,
+		      (unsigned int)slot);
+	return sysfs_read(DEVICES, name, "vendor", vendor, sizeof(vendor)) &&
+	       text_equals(vendor, VENDOR);
 }
 
 /* ---- distances ---- */
@@ -112,32 +99,25 @@ static bool topology_is_no_closer(const char *name, void *argument)
 
 bool topology_is_near(struct ibv_context *context, int device)
 {
-	char adapter[SYSFS_NAME_MAX], gpu[SYSFS_NAME_MAX], folder[64];
+	char adapter[SYSFS_NAME_MAX], gpu[SYSFS_NAME_MAX], name[GPU_NAME];
 	struct search search = { .gpu = gpu };
 
 	if (!topology_find_adapter(topology_adapter_name(context), adapter) ||
-	    !topology_find_gpu(device, folder) || !sysfs_resolve(folder, gpu))
+	    !topology_find_gpu(device, name) || !sysfs_resolve(DEVICES, name, "", gpu))
 		return true;
 	search.limit = topology_distance(gpu, adapter);
-	sysfs_list("class/infiniband", topology_is_no_closer, &search);
+	sysfs_list(ADAPTERS, topology_is_no_closer, &search);
 	return !search.found;
 }
 
 /* ---- kind of path ---- */
 
-static bool topology_read_node(const char *device, char node[16])
-{
-	char file[SYSFS_NAME_MAX];
-	int length = system_format(file, sizeof(file), "%s/numa_node", device);
-
-	return length > 0 && (size_t)length < sizeof(file) && sysfs_read(file, node, 16);
-}
-
 static enum pci_path topology_path_across_bridges(const char *gpu, const char *adapter)
 {
 	char one[16], other[16];
 
-	if (!topology_read_node(gpu, one) || !topology_read_node(adapter, other))
+	if (!sysfs_read(DEVICES, gpu, "numa_node", one, sizeof(one)) ||
+	    !sysfs_read(ADAPTERS, adapter, "device/numa_node", other, sizeof(other)))
 		return PCI_PATH_UNKNOWN;
 	return text_equals(one, other) && one[0] != '-' ? PCI_PATH_NODE : PCI_PATH_SYS;
 }
@@ -160,25 +140,24 @@ static bool topology_is_software(const char *name)
 {
 	char path[SYSFS_NAME_MAX];
 
-	return *name && sysfs_resolve("class", path) && !topology_find_adapter(name, path);
+	return *name && sysfs_resolve("class", "", "", path) && !topology_find_adapter(name, path);
 }
 
 const char *topology_path(struct ibv_context *context, int device)
 {
 	const char *name = topology_adapter_name(context);
-	char adapter[SYSFS_NAME_MAX], gpu[SYSFS_NAME_MAX], folder[64], link[SYSFS_NAME_MAX];
+	char adapter[SYSFS_NAME_MAX], gpu[SYSFS_NAME_MAX], gpu_name[GPU_NAME];
 	enum pci_path path = PCI_PATH_UNKNOWN;
 	size_t common, host;
 
 	if (topology_is_software(name))
 		return PCI_PATH_NONE;
-	if (topology_find_adapter(name, adapter) && topology_find_gpu(device, folder) &&
-	    sysfs_resolve(folder, gpu)) {
+	if (topology_find_adapter(name, adapter) && topology_find_gpu(device, gpu_name) &&
+	    sysfs_resolve(DEVICES, gpu_name, "", gpu)) {
 		common = pci_path_common(gpu, adapter);
 		host = topology_host_bridge_end(gpu);
-		system_format(link, sizeof(link), "class/infiniband/%s/device", name);
 		if (host && common < host)
-			path = topology_path_across_bridges(folder, link);
+			path = topology_path_across_bridges(gpu_name, name);
 		else if (host && common == host)
 			path = PCI_PATH_PHB;
 		else if (host)
@@ -191,13 +170,10 @@ const char *topology_path(struct ibv_context *context, int device)
 
 uint64_t topology_bar1_bytes(int device)
 {
-	char folder[64], file[80], text[1024];
-	uint64_t bytes = 0;
+	char name[GPU_NAME], text[1024];
 
-	if (!topology_find_gpu(device, folder))
-		return 0;
-	system_format(file, sizeof(file), "%s/resource", folder);
-	if (sysfs_read(file, text, sizeof(text)))
-		bytes = pci_resource_bar1(text);
-	return bytes;
+	return topology_find_gpu(device, name) &&
+			       sysfs_read(DEVICES, name, "resource", text, sizeof(text))
+		       ? pci_resource_bar1(text)
+		       : 0;
 }

@@ -13,11 +13,11 @@
 #define tallied(emitter, name) segment_tallied((emitter)->source->segment, TALLY_##name)
 
 /* Replace control characters: a name must not break the line. */
-static const char *emit_table_clean(const char *text, char to[128])
+static const char *emit_table_clean(const char *text, char *to, size_t size)
 {
 	size_t length = 0;
 
-	for (; text[length] && length < 127; length++)
+	for (; text[length] && length < size - 1; length++)
 		to[length] = (unsigned char)text[length] < ' ' || text[length] == 0x7f
 				     ? '?'
 				     : text[length];
@@ -38,8 +38,8 @@ static void emit_table_add_header(struct emitter *emitter)
 
 	usage_time(source->elapsed_ns, time, sizeof(time));
 	output_add(emitter->output, "peerpin %s  %s  host %s", header->version,
-		   emit_table_clean(header->program, program),
-		   emit_table_clean(header->host, host));
+		   emit_table_clean(header->program, program, sizeof(program)),
+		   emit_table_clean(header->host, host, sizeof(host)));
 	if (source->processes > 1) {
 		output_add(emitter->output, "  %u processes", source->processes);
 		if (source->killed)
@@ -50,7 +50,8 @@ static void emit_table_add_header(struct emitter *emitter)
 		output_add(emitter->output, "  process %d", header->process);
 	}
 	if (header->job[0])
-		output_add(emitter->output, "  job %s", emit_table_clean(header->job, job));
+		output_add(emitter->output, "  job %s",
+			   emit_table_clean(header->job, job, sizeof(job)));
 	output_add(emitter->output, "  %s\n", time);
 }
 
@@ -85,7 +86,7 @@ static const char *emit_table_new_reason(const struct segment *segment, int pair
 static void emit_table_add_reasons(struct emitter *emitter, unsigned int room)
 {
 	const struct segment *segment = emitter->source->segment;
-	char reason[SEGMENT_REASON], line[128], name[128], more[64] = "";
+	char reason[SEGMENT_REASON], line[SEGMENT_REASON], name[128], more[64] = "";
 	unsigned int count = 0, at = 0;
 
 	for (size_t i = 0; i < sizeof(titles) / sizeof(*titles); i++) {
@@ -99,12 +100,12 @@ static void emit_table_add_reasons(struct emitter *emitter, unsigned int room)
 			if (++at == room && count > room)
 				system_format(more, sizeof(more),
 					      "; %u more in PEERPIN_STATS_FILE=FILE", count - room);
-			output_add(
-				emitter->output, "%-*sGPU %d, %s: %s%s\n", LABEL_WIDTH, titles[i],
-				segment->pairs[pair].gpu,
-				emit_table_clean(
-					segment->adapters[segment->pairs[pair].adapter].name, name),
-				emit_table_clean(reason, line), more);
+			output_add(emitter->output, "%-*sGPU %d, %s: %s%s\n", LABEL_WIDTH,
+				   titles[i], segment->pairs[pair].gpu,
+				   emit_table_clean(
+					   segment->adapters[segment->pairs[pair].adapter].name,
+					   name, sizeof(name)),
+				   emit_table_clean(reason, line, sizeof(line)), more);
 		}
 	}
 }
@@ -270,7 +271,13 @@ static void emit_table_add_problems(struct emitter *emitter)
 	emit_table_add_never_used(emitter);
 	if (usage_hint(emitter->source->segment, hint, sizeof(hint)))
 		output_add(emitter->output, "%-*s%s\n", LABEL_WIDTH, "hint", hint);
-	if (count(emitter, missed_frees))
+	/* These explain missed frees. */
+	if (count(emitter, bypasses))
+		output_add(emitter->output,
+			   "Bypassed by %llu: peerpin does not see all calls of CUDA. The log has "
+			   "the names.\n",
+			   llu(count(emitter, bypasses)));
+	else if (count(emitter, missed_frees))
 		output_add(emitter->output,
 			   "Missed frees: run with PEERPIN_VERIFY=1 PEERPIN_LOG_LEVEL=debug, "
 			   "and report the log.\n");

@@ -92,7 +92,7 @@ static bool job_report_file(const char *name, void *argument)
 		return true;
 	if (!kernel_describe(fd, &status) && S_ISREG(status.st_mode) &&
 	    (size_t)status.st_size >= sizeof(*segment))
-		segment = kernel_map_shared(fd, sizeof(*segment), PROT_READ);
+		segment = kernel_map(NULL, sizeof(*segment), PROT_READ, MAP_SHARED, fd);
 	kernel_close(fd);
 	if (segment == MAP_FAILED)
 		return true;

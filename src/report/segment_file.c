@@ -48,8 +48,8 @@ static void segment_file_describe(struct segment_header *header)
 	header->process = kernel_process();
 	header->rank = process_rank();
 	header->local_rank = process_local_rank();
-	header->process_start = proc_stat_own_start();
-	header->started_ns = kernel_time();
+	proc_stat_parent(0, &header->process_start);
+	header->started_ns = kernel_time(CLOCK_REALTIME);
 	header->clock_ns = statistics_clock();
 	text_copy(header->version, sizeof(header->version), peerpin_version());
 	text_copy(header->host, sizeof(header->host), process_host());
@@ -104,7 +104,8 @@ static int segment_file_map(int fd)
 		error = segment_file_copy(fd);
 	if (error)
 		return error;
-	if (kernel_map_file(&statistics_segment, sizeof(statistics_segment), fd) == MAP_FAILED)
+	if (kernel_map(&statistics_segment, sizeof(statistics_segment), PROT_READ | PROT_WRITE,
+		       MAP_SHARED | MAP_FIXED, fd) == MAP_FAILED)
 		return -errno;
 	mapped = true;
 	return 0;
@@ -191,8 +192,8 @@ void statistics_leave(void)
 	mapped = false;
 	/* The mapped pages belong to the parent. If the copy fails, the child's few counts stay in
 	 * them. */
-	copy = kernel_map(sizeof(statistics_segment), PROT_READ | PROT_WRITE,
-			  MAP_PRIVATE | MAP_ANONYMOUS);
+	copy = kernel_map(NULL, sizeof(statistics_segment), PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS, -1);
 	if (copy == MAP_FAILED)
 		return;
 	for (size_t i = 0; i < used; i++)
@@ -208,7 +209,7 @@ bool statistics_has_file(void)
 
 	if (folder < 0)
 		return false;
-	there = !kernel_describe_at(folder, file_name, &status);
+	there = !kernel_describe_at(folder, file_name, &status, AT_SYMLINK_NOFOLLOW);
 	kernel_close(folder);
 	return there;
 }

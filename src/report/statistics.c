@@ -102,8 +102,5 @@ int statistics_find(const char *name, uint64_t *value)
 
 uint64_t statistics_clock(void)
 {
-	struct timespec now;
-
-	kernel_clock(&now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+	return kernel_time(CLOCK_MONOTONIC);
 }

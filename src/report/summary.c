@@ -82,9 +82,9 @@ static int summary_write_results(struct output *output, const struct emit_source
 		return -OWN_FILE_SPECIAL;
 	/* Add the time: containers reuse small process numbers. A killed or a concurrent process
 	 * may have an equal number. */
-	if ((size_t)system_format(partial, sizeof(partial), "%s.partial.%d.%llx", name,
-				  kernel_process(),
-				  (unsigned long long)kernel_time()) >= sizeof(partial))
+	if ((size_t)system_format(
+		    partial, sizeof(partial), "%s.partial.%d.%llx", name, kernel_process(),
+		    (unsigned long long)kernel_time(CLOCK_REALTIME)) >= sizeof(partial))
 		return -ENAMETOOLONG;
 	fd = kernel_open(partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)

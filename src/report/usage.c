@@ -190,32 +190,23 @@ void usage_hit_rate(const struct segment *segment, char *to, size_t size)
 {
 	uint64_t requests = segment_tallied(segment, TALLY_requests),
 		 hits = segment_tallied(segment, TALLY_hits);
-	double percent = requests ? 100.0 * (double)hits / (double)requests : 0;
+	uint64_t tenths = requests ? hits * 1000 / requests : 0;
 
-	/* 100 % only if every request hit. */
-	if (hits < requests && percent > 99.9)
-		percent = 99.9;
+	/* Rounded down, as in the report: 100 % only if every request hit. */
 	*to = '\0';
 	if (requests)
-		system_format(to, size, " (%.1f %%)", percent);
+		system_format(to, size, " (%llu.%llu %%)", (unsigned long long)tenths / 10,
+			      (unsigned long long)tenths % 10);
 }
 
 /* Fixes by the reason of most bypassed requests. */
 static const char *usage_fix_bypassed(const char *reason)
 {
-	static const struct {
-		char reason[24], fix[72];
-	} fixes[] = {
-		{ "bypassed_keys", "PEERPIN_UNIQUE_KEYS=no, if no client indexes them by key" },
-		{ "bypassed_pin_limit", "raise PEERPIN_PIN_LIMIT, up to the GPU's BAR1" },
-		{ "bypassed_failed", "run 'peerpin doctor' on this host" },
-		{ "bypassed_capability", "cuMemCreate with allocFlags.gpuDirectRDMACapable = 1" },
-	};
-
-	for (size_t i = 0; i < sizeof(fixes) / sizeof(*fixes); i++) {
-		if (text_equals(fixes[i].reason, reason))
-			return fixes[i].fix;
-	}
+#define FIX(counter, text)                                                                         \
+	if (text_equals(reason, #counter))                                                         \
+		return text;
+#include "report/fixes.def"
+#undef FIX
 	return "see 'man 7 peerpin', BYPASSED REQUESTS";
 }
 

@@ -66,10 +66,12 @@ static int commands_check_range(uint64_t start, uint64_t length, uint64_t iova)
 
 /* Wait at cancellation points, as drivers may. After a hold, pass one more cancellation point:
  * an earlier cancellation always takes effect. */
-static void commands_delay(void)
+static void commands_delay(uint64_t length)
 {
 	bool held = adapter_setting(hold);
-	uint64_t delay = adapter_setting(delay);
+	uint64_t registered = __atomic_load_n(&adapter_statistics.live_bytes, __ATOMIC_RELAXED);
+	uint64_t delay = adapter_setting(delay) + (adapter_setting(delay_mib) * length >> 20) +
+			 (adapter_setting(delay_registered) * registered >> 20);
 	struct timespec time = { .tv_sec = (time_t)(delay / 1000000),
 				 .tv_nsec = (long)(delay % 1000000) * 1000 };
 
@@ -112,7 +114,7 @@ static int commands_reg_address(struct ibv_pd *pd, uint64_t start, uint64_t leng
 	if (error)
 		return error;
 	if (!wanted.uncounted)
-		commands_delay();
+		commands_delay(length);
 	error = checks_range(start, length);
 	if (error)
 		kernel_give_up(slot);
@@ -149,7 +151,7 @@ static int commands_reg_dmabuf(struct ibv_pd *pd, uint64_t offset, uint64_t leng
 		close(wanted.dmabuf);
 		return error;
 	}
-	commands_delay();
+	commands_delay(length);
 	kernel_complete(slot, pd, IBV_MR_TYPE_DMABUF_MR, vmr);
 	return 0;
 }
@@ -251,7 +253,7 @@ int ibv_cmd_rereg_mr(struct verbs_mr *vmr, uint32_t flags, void *address, size_t
 		error = checks_range((uintptr_t)address, length);
 	if (error)
 		return commands_count_failure(error);
-	commands_delay();
+	commands_delay(length);
 	error = kernel_change(vmr, flags, &wanted, pd);
 	if (!error && resp_size >= sizeof(*resp))
 		*resp = (struct ib_uverbs_rereg_mr_resp){ vmr->ibv_mr.lkey, vmr->ibv_mr.rkey };

@@ -140,8 +140,7 @@ CUresult sim_check_stream(CUstream stream, bool *captured)
 	bool default_stream = capture_is_default(stream);
 
 	*captured = !default_stream && stream->status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
-	if (!default_stream && stream->status == CU_STREAM_CAPTURE_STATUS_INVALIDATED &&
-	    !sim_lost_accepts)
+	if (!default_stream && stream->status == CU_STREAM_CAPTURE_STATUS_INVALIDATED)
 		return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 	return capture_conflicts(stream, true) ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS;
 }

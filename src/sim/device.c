@@ -12,7 +12,7 @@
 pthread_mutex_t sim_lock = PTHREAD_MUTEX_INITIALIZER;
 struct sim_device sim_devices[SIM_DEVICES_MAX];
 int sim_device_count;
-bool sim_dma_buf, sim_lost_accepts;
+bool sim_dma_buf;
 static int pageable;   /* devices access memory from malloc */
 static int integrated; /* devices are part of the processor */
 
@@ -92,7 +92,6 @@ CUresult cuInit(unsigned int flags)
 	pageable = (int)device_setting("PEERPIN_SIM_PAGEABLE", 0, 0, 1);
 	integrated = (int)device_setting("PEERPIN_SIM_INTEGRATED", 0, 0, 1);
 	sim_dma_buf = device_setting("PEERPIN_SIM_DMABUF", 1, 0, 1);
-	sim_lost_accepts = device_setting("PEERPIN_SIM_LOST", 0, 0, 1);
 	for (int i = 0; i < count; i++) {
 		/* Skip devices that an earlier, failed call reserved. */
 		if (sim_devices[i].base)
@@ -306,6 +305,18 @@ SIM_CALL(cuDeviceGetByPCIBusId, (device, id), CUdevice *device, const char *id)
 	if (domain || slot || function || bus < 1 || bus > (unsigned int)sim_device_count)
 		return CUDA_ERROR_INVALID_DEVICE;
 	*device = (CUdevice)bus - 1;
+	return CUDA_SUCCESS;
+}
+
+/* Between devices as on a host with NVLink. */
+SIM_CALL(cuDeviceCanAccessPeer, (can_access, device, peer), int *can_access, CUdevice device,
+	 CUdevice peer)
+{
+	if (!can_access)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (sim_check_device(device) != CUDA_SUCCESS || sim_check_device(peer) != CUDA_SUCCESS)
+		return CUDA_ERROR_INVALID_DEVICE;
+	*can_access = device != peer;
 	return CUDA_SUCCESS;
 }
 

@@ -166,10 +166,11 @@ SIM_CONTEXT_CALL(cuLaunchKernel,
 		 unsigned int shared_bytes, CUstream stream, void **parameters, void **extra)
 {
 	(void)shared_bytes;
+	(void)parameters;
+	(void)extra;
 	if (!module_is_function(function) || !sim_stream_exists(stream))
 		return CUDA_ERROR_INVALID_HANDLE;
-	if (!grid_x || !grid_y || !grid_z || !block_x || !block_y || !block_z ||
-	    (parameters && extra))
+	if (!grid_x || !grid_y || !grid_z || !block_x || !block_y || !block_z)
 		return CUDA_ERROR_INVALID_VALUE;
 	return CUDA_ERROR_NOT_SUPPORTED;
 }

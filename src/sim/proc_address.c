@@ -45,6 +45,7 @@ static const struct row {
 	ROW("cuDeviceGetAttribute", cuDeviceGetAttribute, 2000, false),
 	ROW("cuDeviceGetPCIBusId", cuDeviceGetPCIBusId, 4010, false),
 	ROW("cuDeviceGetByPCIBusId", cuDeviceGetByPCIBusId, 4010, false),
+	ROW("cuDeviceCanAccessPeer", cuDeviceCanAccessPeer, 4000, false),
 	ROW("cuDeviceComputeCapability", cuDeviceComputeCapability, 2000, false),
 	ROW("cuCtxCreate", cuCtxCreate, 2000, false),
 	ROW("cuCtxCreate", cuCtxCreate_v2, 3020, false),

@@ -15,7 +15,6 @@
  * PEERPIN_SIM_PAGEABLE=1: devices access memory from malloc
  * PEERPIN_SIM_DMABUF=0: no dma-buf exports
  * PEERPIN_SIM_INTEGRATED=1: devices are part of the processor
- * PEERPIN_SIM_LOST=1: streams whose capture is lost accept stream-ordered calls
  */
 #ifndef PEERPIN_SIM_SIM_H
 #define PEERPIN_SIM_SIM_H
@@ -55,7 +54,6 @@ struct sim_device {
 extern struct sim_device sim_devices[SIM_DEVICES_MAX];
 extern int sim_device_count;  /* 0: cuInit has not succeeded */
 extern bool sim_dma_buf;      /* memory can be exported as a dma-buf */
-extern bool sim_lost_accepts; /* PEERPIN_SIM_LOST */
 
 /* Take sim_lock. On error (driver not initialised) the lock is not held. */
 CUresult sim_enter(void);

@@ -7,6 +7,10 @@
 
 #include "tools/jobs.h"
 
+#define FIX(counter, text) static const char fix_##counter[] = text;
+#include "report/fixes.def"
+#undef FIX
+
 static void facts_set_text(json_t *facts, const char *name, const char *text)
 {
 	json_object_set_new(facts, name, json_string(text));
@@ -33,7 +37,7 @@ static bool facts_has_setting(const struct job *job, const char *name, const cha
 static bool facts_is_common_usage(const struct job *job, const char *usage)
 {
 	for (size_t i = 0; i < job->count; i++) {
-		const char *other = record_text(job->ranks[i], "usage");
+		const char *other = record_usage(job->ranks[i]);
 
 		if (!record_used(job->ranks[i]) && other && strcmp(other, usage))
 			return false;
@@ -68,7 +72,7 @@ static void facts_find_use(json_t *facts, const struct job *job)
 	facts_set(facts, "passive", passive);
 	if (!unused)
 		return;
-	usage = record_text(unused, "usage") ?: "no reason was recorded";
+	usage = record_usage(unused) ?: "no reason was recorded";
 	reason = strstr(usage, ": ");
 	facts_set_text(
 		facts, "reason",

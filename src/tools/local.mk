@@ -24,6 +24,7 @@ tools_records = src/tools/records.h src/tools/records.c src/tools/record_check.c
 
 include src/tools/doctor/readers.mk
 include src/tools/doctor/local.mk
+EXTRA_DIST += src/tools/page.html src/tools/page.css
 if HAVE_JANSSON
 pkglibexec_PROGRAMS += src/tools/peerpin-report
 src_tools_peerpin_report_SOURCES = $(tools_records) \
@@ -43,10 +44,9 @@ src_tools_peerpin_top_LDADD = src/libcore.la $(JANSSON_STATIC_LIBS) -lm
 
 # Found beside the program while it lies in the build folder, in $(pkgdatadir) afterwards.
 nodist_pkgdata_DATA = src/tools/report_page.html
-src/tools/report_page.html: $(top_srcdir)/src/tools/page.html
-	$(AM_V_GEN)$(MKDIR_P) $(@D) && cp $(top_srcdir)/src/tools/page.html $@
+src/tools/report_page.html: $(top_srcdir)/src/tools/page.html $(top_srcdir)/src/tools/page.css
+	$(AM_V_GEN)$(MKDIR_P) $(@D) && sed -e '/PAGE_CSS/{r $(top_srcdir)/src/tools/page.css' -e 'd;}' $(top_srcdir)/src/tools/page.html >$@
 CLEANFILES += src/tools/report_page.html
-EXTRA_DIST += src/tools/page.html
 if HAVE_CHART_JS
 nodist_pkgdata_DATA += src/tools/chart.min.js
 src/tools/chart.min.js: $(CHART_JS)

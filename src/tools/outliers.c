@@ -111,12 +111,12 @@ static void outliers_find_killed(json_t *list, const struct job *job, bool *name
 	for (size_t i = 0; i < job->count; i++)
 		named[i] = job->ranks[i]->end == RECORD_KILLED;
 	outliers_add(list, job, "killed", named,
-		     "killed (no final record; its last counters are in the sums)");
+		     "killed (no final record: the last counters are in the sums)");
 }
 
 static const char *outliers_usage(const struct job *job, size_t rank)
 {
-	return record_text(job->ranks[rank], "usage") ?: "not used";
+	return record_usage(job->ranks[rank]) ?: "not used";
 }
 
 /* Group ranks without GPUDirect RDMA by their usage line. */

@@ -364,6 +364,16 @@ const char *string_of(const json_t *json, const char *key)
 	return json_string_value(json_object_get(json, key));
 }
 
+const char *record_usage(const struct record *record)
+{
+	const char *usage = record_text(record, "usage"),
+		   *bytes = usage ? strrchr(usage, ';') : NULL;
+
+	return bytes && strstr(bytes, " registered at peak")
+		       ? text_of("%.*s", (int)(bytes - usage), usage)
+		       : usage;
+}
+
 int64_t record_rank(const struct record *record)
 {
 	const json_t *rank = json_object_get(record->json, "rank");

@@ -73,6 +73,10 @@ static inline const char *record_text(const struct record *record, const char *k
 	return string_of(record->json, key);
 }
 
+/* The line "GPUDirect RDMA" of its summary, without the bytes at the end, which are each process's
+ * own; lasts as text_of(). NULL: none. */
+const char *record_usage(const struct record *record);
+
 /* -1: no rank. */
 int64_t record_rank(const struct record *record);
 const char *record_end_name(enum record_end end);

@@ -90,13 +90,22 @@ static const char *report_json_methods(const struct job *job)
 static const char *report_json_usage(const struct job *job)
 {
 	const char *noun = job_has_ranks(job) ? "ranks" : "processes", *usage = NULL, *detail;
+	const char *head = "no request hit, registrations by";
 
-	for (size_t i = 0; i < job->count && !usage; i++) {
-		if (record_used(job->ranks[i]) == (job->used > 0))
-			usage = record_text(job->ranks[i], "usage");
+	for (size_t i = 0; i < job->count; i++) {
+		const char *one = job->count > 1 ? record_usage(job->ranks[i])
+						 : record_text(job->ranks[i], "usage");
+
+		if (record_used(job->ranks[i]) != (job->used > 0) || !one)
+			continue;
+		usage = usage ? usage : one;
+		if (!strncmp(one, "used", 4))
+			head = "used by";
 	}
-	if (!usage)
+	if (!usage) {
 		usage = job->used ? "used" : "not used";
+		head = "used by";
+	}
 	if (job->count == 1 || !job->used)
 		return usage;
 	detail = strstr(usage, ": ");
@@ -104,9 +113,9 @@ static const char *report_json_usage(const struct job *job)
 	if (!*usage)
 		usage = detail ? detail + 2 : "see each";
 	if (job->used == job->count)
-		return text_of("used by all %s %s: %s", show(UNIT_COUNT, (int64_t)job->count), noun,
-			       usage);
-	return text_of("used by %s of %s %s: %s", show(UNIT_COUNT, (int64_t)job->used),
+		return text_of("%s all %s %s: %s", head, show(UNIT_COUNT, (int64_t)job->count),
+			       noun, usage);
+	return text_of("%s %s of %s %s: %s", head, show(UNIT_COUNT, (int64_t)job->used),
 		       show(UNIT_COUNT, (int64_t)job->count), noun, usage);
 }
 

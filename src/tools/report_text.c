@@ -169,9 +169,9 @@ void report_text(const json_t *report, FILE *out)
 		if (at)
 			fputc('\n', out);
 		report_text_print_head(job, out);
+		report_text_print_advice(job, out);
 		report_text_print_rows(job, out);
 		report_text_print_ranks(job, out);
 		report_text_print_outliers(job, out);
-		report_text_print_advice(job, out);
 	}
 }

@@ -132,7 +132,9 @@ char *show(enum unit unit, int64_t value)
 	case UNIT_SHARE:
 		if (value >= 10000)
 			return text_of("100 %%");
-		return text_of("%.*f %%", value > 9900 ? 2 : 1, (double)value / 100);
+		/* Rounded down, as in the summary. */
+		return value > 9900 ? text_of("%.2f %%", (double)value / 100)
+				    : text_of("%.1f %%", (double)(value / 10) / 10);
 	case UNIT_RATE:
 		if (value && value < 99950)
 			return text_of("%.1f", (double)value / 1000);

@@ -61,7 +61,7 @@ expect 'and of one that is faster, too' \
 expect 'how much chance agrees' "3 repetitions of 2 rounds after the first; load of the machine at the end: 0.5. By chance \
 alone the repetitions of 25 % of the cases would agree."
 expect 'other benches beside it' '### some CPU, 2 CPUs, Linux 6.1, Soft-RoCE'
-expect 'the plot' '![ratio of times without and with peerpin, by pattern and size](performance/worth.svg)'
+expect 'the plot' '![ratio of times without and with peerpin, by pattern and size](worth.svg)'
 same 'nothing is left beside the sources' '' "$(ls -d "$here/__pycache__" 2>/dev/null)"
 
 # Two dots per row, in valid SVG.

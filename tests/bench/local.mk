@@ -30,9 +30,11 @@ TESTS += tests/bench/check_page.sh
 EXTRA_DIST += tests/bench/run tests/bench/page tests/bench/worth.py tests/bench/check_page.sh tests/bench/check_bench.sh \
 	tests/bench/recorded/one.json tests/bench/recorded/other.json tests/bench/recorded/again.json \
 	tests/bench/recorded/counts.json tests/bench/recorded/notes.md tests/bench/recorded/worth.json \
-	docs/queries.md docs/performance.md docs/performance.notes.md docs/performance/h200-programs.txt \
+	docs/internals/queries.md docs/performance.md docs/performance/notes.md docs/performance/no-gpu-hits.json \
+	docs/performance/h200-cycles.json docs/performance/h200-exchange.json docs/performance/h200-keep.json \
+	docs/performance/h200-latency.json docs/performance/h200-pairs.json docs/performance/h200-programs.json \
 	docs/performance/worth.svg docs/performance/h200-lookup.json docs/performance/h200-queries.json docs/performance/h200-queries-off.json \
-	docs/performance/h200-registration.json docs/performance/no-gpu-lookup.json docs/performance/no-gpu-queries.json \
+	docs/performance/h200-hits.json docs/performance/h200-registration.json docs/performance/no-gpu-lookup.json docs/performance/no-gpu-queries.json \
 	docs/performance/no-gpu-registration.json docs/performance/vm-registration.json docs/performance/worth.json
 if !SANITIZER
 TESTS += tests/bench/check_bench.sh
@@ -45,7 +47,7 @@ bench:
 endif
 
 # Other machines' results first: of one machine's results the newest counts. The results of
-# "make worth" are recorded, with their plot.
+# "make worth" are recorded, with their plot. All rows as tables: bench/rows.md in the build folder.
 performance:
 	@recorded=$(top_srcdir)/docs/performance; \
 	if test -e bench/worth.json; then cp bench/worth.json $$recorded/worth.json; fi; \
@@ -54,9 +56,9 @@ performance:
 			mv worth.svg.tmp $$recorded/worth.svg || exit 1; \
 	fi; \
 	results=$$(ls $(top_srcdir)/docs/performance/*.json bench/*.json 2>/dev/null); \
-	notes=$(top_srcdir)/docs/performance.notes.md; \
+	notes=$$recorded/notes.md; mkdir -p bench; cp $$recorded/worth.svg bench; \
 	if test -z "$$results"; then echo 'nothing has been measured: make bench' >&2; exit 1; fi; \
 	$(top_srcdir)/tests/bench/page $$(test ! -e $$notes || echo "--notes $$notes") $$results \
-		>performance.md.tmp && mv performance.md.tmp $(top_srcdir)/docs/performance.md
+		>bench/rows.md.tmp && mv bench/rows.md.tmp bench/rows.md && echo bench/rows.md
 .PHONY: bench performance
-CLEANFILES += bench/lookup.json bench/queries.json bench/queries-off.json bench/registration.json
+CLEANFILES += bench/rows.md bench/worth.svg bench/lookup.json bench/queries.json bench/queries-off.json bench/registration.json

@@ -13,7 +13,7 @@
 
 #include "peer.h"
 
-#define MANY_HANDLES 10000
+#define MANY_HELD 10000
 
 #define ORDER ((uint64_t)1 << 14)
 
@@ -126,22 +126,22 @@ static void hits_end(struct hits *hits, uint64_t live)
 static void hits_of(const char *name, size_t size, uint64_t live, unsigned int held)
 {
 	struct hit_case measured = { .name = name, .live = live, .run = do_hits };
-	struct ibv_mr **handles;
+	struct ibv_mr **mrs;
 
 	if (!bench_wants(name))
 		return;
-	handles = bench_memory((held + 1) * sizeof(struct ibv_mr *));
+	mrs = bench_memory((held + 1) * sizeof(struct ibv_mr *));
 	measured.hits = hits_begin(size, live);
 	for (unsigned int i = 0; i < held; i++) {
-		handles[i] = client_register(measured.hits->pd, &measured.hits->buffers[i % live],
-					     0, size);
-		bench_require(handles[i], "a registration failed");
+		mrs[i] = client_register(measured.hits->pd, &measured.hits->buffers[i % live], 0,
+					 size);
+		bench_require(mrs[i], "a registration failed");
 	}
 	bench_each_threads(measure_hits, &measured);
 	for (unsigned int i = 0; i < held; i++)
-		bench_require(!client.ibv_dereg_mr(handles[i]), "a deregistration failed");
+		bench_require(!client.ibv_dereg_mr(mrs[i]), "a deregistration failed");
 	hits_end(measured.hits, live);
-	free(handles);
+	free(mrs);
 }
 
 #define OWN_BUFFERS 1024u /* threads of the harness */
@@ -372,8 +372,8 @@ void run_hits(void)
 	for (unsigned int i = 1; i < 3; i++)
 		hits_of("hit, 64KiB", 64 * KIB, lives[i], 0);
 	for (unsigned int i = 0; i < 3; i++)
-		hits_of("hit, 64KiB, 10000 handles held", 64 * KIB, lives[i],
-			bench_is_quick() ? 1000 : MANY_HANDLES);
+		hits_of("hit, 64KiB, 10000 client MRs held", 64 * KIB, lives[i],
+			bench_is_quick() ? 1000 : MANY_HELD);
 	hits_of_own_buffers();
 	if (client.peerpin_statistic) {
 #ifdef HAVE_UCX

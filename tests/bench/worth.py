@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The section of docs/performance.md on "make worth", from the JSON of tests/stacks/worth_table."""
+"""The section of bench/rows.md on "make worth", from the JSON of tests/stacks/worth_table."""
 
 NEEDED = ("case", "bytes", "cache", "without_us", "with_us", "ratio", "low_ratio", "high_ratio", "first_ratio",
           "first_low_ratio", "first_high_ratio", "registrations_without", "registrations_with",
@@ -26,8 +26,8 @@ with buffers that stay (halo, persistent) none after first use. A program that m
 registers each message. peerpin moves these registrations to the background and to the free, so allocating and freeing take longer.
 UCX registers a message over several mappings of a pool (pool) as without peerpin. With windows the registrations leave the send
 path and its time does not fall: the worker makes them meanwhile, on the processors that the ranks use. At first use of a piece of a
-pool UCX registers the message alone, and peerpin its whole allocation while the request waits: that is slower once, and later messages
-from the same allocation hit.
+pool UCX registers the message alone. peerpin registers the whole of an allocation of up to 2 MiB while the request waits: that is slower
+once, and later messages from the same allocation hit. In a larger one it registers the message, unless that is half of it or more.
 
 Processors, GPU and adapter are emulated here, on two processors that all ranks, the adapter and peerpin's threads share: these are
 ratios of this machine, without meaning for microseconds on hardware. Background registration has no processor of its own here, and is
@@ -158,7 +158,7 @@ def section(results):
     """`results`: {machine: result}. Nothing where nothing was measured."""
     if not results:
         return []
-    lines = [INTRODUCTION, "![ratio of times without and with peerpin, by pattern and size](performance/worth.svg)", ""]
+    lines = [INTRODUCTION, "![ratio of times without and with peerpin, by pattern and size](worth.svg)", ""]
     for machine, result in results.items():
         lines += [f"### {machine}", "",
                   f"{result['repeats']} repetitions of {result['rounds']} rounds after the first; "

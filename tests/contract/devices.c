@@ -77,6 +77,25 @@ TEST(devices, a_device_is_found_by_its_address_on_the_bus)
 			 CUDA_ERROR_INVALID_DEVICE);
 }
 
+TEST(devices, a_device_is_no_peer_of_its_own)
+{
+	int can = 99, back = 99, count = 0;
+
+	ck_cuda(driver.cuDeviceGetCount(&count));
+	for (int peer = 0; peer < count; peer++) {
+		ck_cuda(driver.cuDeviceCanAccessPeer(&can, device, peer));
+		ck_cuda(driver.cuDeviceCanAccessPeer(&back, peer, device));
+		ck_assert(can == 0 || (can == 1 && peer != device));
+		ck_assert_int_eq(can, back);
+	}
+	ck_assert_int_eq(driver.cuDeviceCanAccessPeer(NULL, device, device),
+			 CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(driver.cuDeviceCanAccessPeer(&can, device, count),
+			 CUDA_ERROR_INVALID_DEVICE);
+	ck_assert_int_eq(driver.cuDeviceCanAccessPeer(&can, count, device),
+			 CUDA_ERROR_INVALID_DEVICE);
+}
+
 TEST(devices, the_compute_capability_is_the_one_of_its_attributes)
 {
 	int major = -1, minor = -1;

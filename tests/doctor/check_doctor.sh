@@ -3,8 +3,8 @@
 # check_doctor.sh -- text, JSON and exit status of peerpin doctor over test hosts; each check can
 # fail
 #
-# hosts/NAME.expected is the output for NAME.dump, followed by "=> STATUS". REWRITE=1 writes these
-# files: review each change. hosts/ has dumps of real machines; make_hosts.py generates the other
+# hosts/NAME.expected is the output for NAME.dump, followed by "=> STATUS", and by all fixes and
+# results of --verbose. REWRITE=1 writes these files: review each change. hosts/ has dumps of real machines; make_hosts.py generates the other
 # dumps in the build folder.
 set -u
 folder=$(cd "$(dirname "$0")" && pwd)
@@ -36,13 +36,14 @@ mapfile -t dumps < <(find "$folder/hosts" ${python:+"$generated"} -name '*.dump'
 for dump in "${dumps[@]}"; do
 	name=$(basename "$dump" .dump)
 	found=$(outcome "$doctor" --from "$dump")
+	whole=$found$'\n\n'$("$doctor" --verbose --from "$dump" | grep -E '^(OK|-|[?]|WARN|FAIL|fix) ')
 	if [ "${REWRITE:-}" ]; then
-		printf '%s\n' "$found" >"$folder/hosts/$name.expected"
+		printf '%s\n' "$whole" >"$folder/hosts/$name.expected"
 	fi
-	same "$name" "$(cat "$folder/hosts/$name.expected" 2>&1)" "$found"
+	same "$name" "$(cat "$folder/hosts/$name.expected" 2>&1)" "$whole"
 	code=${found##*=> }
 	same "$name: status with --json" "$code" "$(status "$work/$name.json" --json --from "$dump")"
-	same "$name: --quiet is the last line" "$(tail -n 2 <<<"$found")" "$(outcome "$doctor" --quiet --from "$dump")"
+	same "$name: --quiet is the second line and the status" "$(sed -n '2p;$p' <<<"$found")" "$(outcome "$doctor" --quiet --from "$dump")"
 	same "$name: a dump of a dump has the same output" "$found" \
 		"$("$doctor" --quiet --from "$dump" --dump "$work/again" >/dev/null 2>&1
 			outcome "$doctor" --from "$work/again")"
@@ -96,12 +97,13 @@ if [ -e "$PWD/src/sim/.libs/libcuda.so.1" ] && [ -e "$PWD/src/sim/adapter/.libs/
 	export PEERPIN_SIM_DEVICES=2 PEERPIN_SIM_ADAPTER_DEVICES=2
 	found=$(LD_LIBRARY_PATH=$simulated outcome "$doctor" --dump "$work/simulated.dump")
 	matches 'simulated GPUs work' '*GPUDirect RDMA works on this host (GPU0-sim0 GPU1-sim?)*=> 0' "$found"
-	matches 'and the probe registers memory' '*OK *probe *GPU0-sim0 *dma-buf 64 MiB * ms/GiB*' "$found"
+	matches 'and the probe registers memory' '*OK *probe *GPU0-sim0 *dma-buf 64 MiB * ms/GiB*' \
+		"$("$doctor" --verbose --from "$work/simulated.dump")"
 	same 'a recorded registration has the same times' "$found" "$(outcome "$doctor" --from "$work/simulated.dump")"
 	same 'the port of a simulated adapter' 'ACTIVE InfiniBand' "$(sed -n '/^== verbs.sim1.port.1/{n;p}' "$work/simulated.dump")"
-	found=$(LD_LIBRARY_PATH=$simulated outcome "$doctor" --no-probe)
-	matches 'without the probe the conclusion is undecided' '*[?] *probe *skipped*Undecided: *=> 3' "$found"
-	found=$(LD_LIBRARY_PATH=$simulated outcome "$doctor" --limit 0 "$(command -v bash)")
+	found=$(LD_LIBRARY_PATH=$simulated outcome "$doctor" --verbose --no-probe)
+	matches 'without the probe the conclusion is undecided' '*Undecided: *[?] *probe *skipped*=> 3' "$found"
+	found=$(LD_LIBRARY_PATH=$simulated outcome "$doctor" --verbose --limit 0 "$(command -v bash)")
 	for check in gpu verbs dma-buf program; do
 		matches "without time $check is unknown" "*[?] *$check *no time was left*" "$found"
 	done
@@ -124,7 +126,7 @@ probe/1/sim1/dma-buf/2097152 = fail timeout $seconds in ibv_reg_dmabuf_mr"
 		same 'a hanging pair is stopped, pairs without time are skipped, and each GPU is tried before any second adapter' \
 			"$wanted" "$told"
 		sed -n 's/^\([^ ]*\) = /== \1\n/p;s/^\([^ ]*\) !/== \1\n!/p' <<<"$found" | tr '|' '\n' | sed "1i# peerpin doctor: readings of a host, version 1" >"$work/late.dump"
-		matches 'skipped pairs are unknown' '*FAIL *probe *GPU? was not tried with each adapter: no time was left*timeout '"$seconds"'*fix: *--limit*' \
+		matches 'skipped pairs are unknown' '*fix *probe *--limit*FAIL *probe *GPU? was not tried with each adapter: no time was left*timeout '"$seconds"'*' \
 			"$(outcome "$doctor" --only probe --from "$work/late.dump")"
 	else
 		skip 'no time was left: the readers are not built'
@@ -170,11 +172,11 @@ for file in text:'echo a script' other:$'\001\002' unrunnable:"#!$work/none"; do
 	chmod +x "$work/${file%%:*}"
 done
 : >"$work/data"
-matches 'a script without #! line is a script' '*WARN *program *text; a script without #! line: *fix: *#!/bin/sh*=> 0' \
+matches 'a script without #! line is a script' '*fix *program *#!/bin/sh*WARN *program *text; a script without #! line: *=> 0' \
 	"$(outcome "$doctor" --only program "$work/text")"
 matches 'a binary file is no script' '*FAIL *program *other; neither a program nor a script*=> 1' \
 	"$(outcome "$doctor" --only program "$work/other")"
-matches 'a script with a missing interpreter' '*FAIL *program *unrunnable *interpreter cannot be found*fix: *first line*=> 1' \
+matches 'a script with a missing interpreter' '*fix *program *first line*FAIL *program *unrunnable *interpreter cannot be found*=> 1' \
 	"$(outcome "$doctor" --only program "$work/unrunnable")"
 for file in "$work/data" "$work"; do
 	matches "$file is no program" "*FAIL *program *$file: not an executable file*=> 1" "$(outcome "$doctor" --only program "$file")"
@@ -204,8 +206,8 @@ if made ENOSYS && made EIO; then
 		"$(LD_LIBRARY_PATH=$work/EIO "$doctor" --only limits)"
 	for check in verbs limits iommu; do
 		same "$check has the same output alone and with other checks" \
-			"$(LD_LIBRARY_PATH=$work/EIO "$doctor" --no-probe | grep "^.\{6\}$check ")" \
-			"$(LD_LIBRARY_PATH=$work/EIO "$doctor" --no-probe --only "$check" | grep "^.\{6\}$check ")"
+			"$(LD_LIBRARY_PATH=$work/EIO "$doctor" --verbose --no-probe | grep "^[^f].\{5\}$check ")" \
+			"$(LD_LIBRARY_PATH=$work/EIO "$doctor" --no-probe --only "$check" | grep "^[^f].\{5\}$check ")"
 	done
 else
 	skip 'a libibverbs that lists no devices: no gcc'
@@ -221,7 +223,7 @@ matches '--help' 'usage: peerpin doctor *Exit status: *=> 0' "$(outcome "$doctor
 matches '--version' 'peerpin [0-9]*=> 0' "$(outcome "$doctor" --version)"
 same 'an unknown option' $'peerpin doctor: unknown option: --nothing (see peerpin doctor --help)\n=> 2' \
 	"$(outcome "$doctor" --nothing)"
-same 'an unknown check' $'peerpin doctor: --only: there is no group or check "nothing" (groups: kernel,gpu,rdma,limits,path,probe,software,program; run without --only to list the checks)\n=> 2' \
+same 'an unknown check' $'peerpin doctor: --only: there is no group or check "nothing" (groups: kernel,gpu,rdma,limits,path,probe,software,program; peerpin doctor -v lists the checks)\n=> 2' \
 	"$(outcome "$doctor" --only limits,nothing)"
 for word in "" "," " , ,"; do
 	same "--only of nothing: \"$word\"" \
@@ -290,7 +292,7 @@ matches 'without a GPU, CUDA support of UCX is unknown' \
 	'*[?] *software *Open MPI without CUDA support, which UCX may have; *no CUDA transport, as always without a GPU*=> 3' \
 	"$(outcome "$doctor" --only software --from "$without_gpu")"
 named=$("$doctor" --verbose --from "$generated/dgx.dump" | sed -n 's/^ *more: //p' | sort -u)
-matches '--verbose names documents' '*docs/faq.md#acs*docs/limits.md*' "$named"
+matches '--verbose names documents' '*docs/limits.md*docs/troubleshooting.md#acs*' "$named"
 same 'each named document exists' '' "$(cd "$folder/../.." && while IFS='#' read -r file _; do
 	[ -e "$file" ] || echo "$file"
 done <<<"$named")"
@@ -309,7 +311,7 @@ for option in --verbose --quiet --json; do
 		"$(tr -d '\n' <<<"$found" | LC_ALL=C grep -caP '[\x00-\x1f\x7f]|\xc2[\x80-\x9f]')"
 done
 matches 'in the text, each is replaced' '*peerpin doctor  ?\[2Jhost??second *580?\]0;title? *H100??31m?*libtrace*' \
-	"$(outcome "$doctor" --from "$work/painted.dump" | tr '\n' ' ')"
+	"$(outcome "$doctor" --verbose --from "$work/painted.dump" | tr '\n' ' ')"
 same 'in JSON, each is escaped' $'\x1b[2Jhost\r\nsecond' "$("$doctor" --json --from "$work/painted.dump" |
 	"$python" -c 'import json, sys; print(json.load(sys.stdin)["host"])')"
 finish

@@ -134,4 +134,9 @@ exchange() {
 matches 'fresh buffers as quick as fixed ones' $'*\nok fresh buffers *=> 0' "$(exchange 150 156)"
 matches 'slower fresh buffers' $'*\nnot ok fresh buffers *=> 1' "$(exchange 150 158)"
 matches 'an Open MPI without CUDA' $'skipped: exchange: Open MPI is not CUDA-aware*=> 0' "$(exchange 150 156 false)"
+# An Open MPI in a folder of its own finds its files by OPAL_PREFIX.
+matches 'one that finds its files elsewhere' $'skipped: exchange: *=> 0' "$(exchange 150 156 "\${OPAL_PREFIX:+true}")"
+mkdir "$folder/mpi" && mv "$folder/bin" "$folder/mpi/bin"
+matches 'one in KEEP_MPI' $'*\nok fresh buffers *=> 0' "$(keep KEEP_MPI="$folder/mpi" exchange)"
+matches 'no such folder' $'skipped: exchange: no folder /nowhere\n*=> 0' "$(keep KEEP_MPI=/nowhere exchange)"
 finish

@@ -2,11 +2,12 @@
 # Third-party programs on a real GPU; without one only the comparison is tested.
 TESTS += tests/gpu/check_compare.sh tests/gpu/check_latency.sh
 EXTRA_DIST += tests/gpu/run tests/gpu/oracle.c tests/gpu/compare tests/gpu/explain.py tests/gpu/check_compare.sh \
-	tests/gpu/latencies tests/gpu/check_latency.sh tests/gpu/stage tests/gpu/all tests/gpu/keep tests/gpu/keep_latencies \
+	tests/gpu/latencies tests/gpu/check_latency.sh tests/gpu/stage tests/gpu/suites tests/gpu/exchanges tests/gpu/open_mpi tests/gpu/all tests/gpu/keep tests/gpu/keep_latencies \
 	tests/gpu/programs/training.py tests/gpu/programs/graphs.py tests/gpu/programs/cupy_program.py \
 	tests/gpu/programs/jax_program.py tests/gpu/programs/numba_program.py tests/gpu/programs/runtime.c \
 	tests/gpu/programs/distributed.py tests/gpu/programs/cuda_python_program.py tests/gpu/programs/keep_training.py \
-	tests/gpu/programs/keep_cupy.py tests/gpu/programs/one_way.c
+	tests/gpu/programs/keep_cupy.py tests/gpu/programs/one_way.c \
+	tests/gpu/programs/expandable.py
 
 keep_programs = tests/gpu/keep_latency tests/gpu/keep_reuse tests/gpu/keep_memory
 
@@ -15,9 +16,9 @@ keep_programs = tests/gpu/keep_latency tests/gpu/keep_reuse tests/gpu/keep_memor
 if !SANITIZER
 check_PROGRAMS += tests/gpu/leak tests/gpu/cycles tests/gpu/latency $(keep_programs)
 TESTS += tests/gpu/check_leak.sh tests/gpu/check_cycles.sh tests/gpu/check_stage.sh tests/gpu/check_run.sh \
-	tests/gpu/check_keep.sh
+	tests/gpu/check_keep.sh tests/gpu/check_suites.sh
 endif
-EXTRA_DIST += tests/gpu/check_leak.sh tests/gpu/check_cycles.sh tests/gpu/check_stage.sh tests/gpu/check_run.sh tests/gpu/check_keep.sh
+EXTRA_DIST += tests/gpu/check_suites.sh tests/gpu/check_leak.sh tests/gpu/check_cycles.sh tests/gpu/check_stage.sh tests/gpu/check_run.sh tests/gpu/check_keep.sh
 tests_gpu_leak_SOURCES = tests/gpu/leak.c tests/gpu/statistic.h
 tests_gpu_leak_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -ldl
 # Reads the driver's symbol table, not the preload's wrappers.

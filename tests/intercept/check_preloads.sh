@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_preloads.sh -- beside other preloads, before and after them: overrides of dlsym, jemalloc,
-# libasan
+# check_preloads.sh -- beside other preloads, before and after them: overrides of dlsym, wrappers of
+# the driver, jemalloc, libasan
 set -u
 [ -x tests/intercept/lookups_in_allocations ] || exit 77
 library=$PWD/src/.libs/libpeerpin.so
@@ -48,6 +48,37 @@ alike 'an override that skips the next, behind' "$library:$reaching"
 seen 'an override that skips the next, behind' "$library:$reaching" linked
 seen 'an override that skips the next, behind' "$library:$reaching" 'dlsym on a handle'
 seen 'an override that skips the next, behind' "$library:$reaching" 'cuGetProcAddress_v2'
+
+# calls_of PRELOADS: of stacked/program, the log's line with the file's name alone
+calls_of() {
+    LD_PRELOAD=$1 PEERPIN_LOG_LEVEL=warn timeout 60 "$stacked" 2>&1 | sed 's/^peerpin: <warn> \[[^]]*\] //; s/ From now on.*//'
+}
+
+# stacked PRELOADS OTHER PEERPIN BYPASSES [LOG]: each call arrives OTHER times at the other preload and PEERPIN times at
+# peerpin, for each of the 4 lookup paths in turn; results and memory are as without both
+stacked() {
+    found=$(calls_of "$1") expected='' path=0
+    for name in linked dlsym 'linked cuGetProcAddress' 'cuGetProcAddress of dlsym'; do
+        other=${2:path:1} own=${3:path:1} path=$((path + 1))
+        expected="$expected$name: results 0 0 1, taken 1, left 0, other $other $other, peerpin $own $own"$'\n'
+    done
+    same "calls arrive once: $1" "${expected}bypasses $4" "$(grep -v "$log" <<<"$found")"
+    same "log: $1" "${5:-}" "$(grep "$log" <<<"$found")"
+}
+
+stacked=$(built tests/intercept/stacked_program)
+log='\.so [a-z]* \(libpeerpin\|functions\)'
+precedes='precedes libpeerpin.so: peerpin does not see the calls to the CUDA driver that it does not hand on. Put libpeerpin.so first in LD_PRELOAD.'
+hides='wraps functions of the CUDA driver that it does not export: peerpin does not see their calls. Run without it, or without peerpin.'
+stacked "$library" 0000 1111 0
+stacked "$libs/stacked_chaining.so:$library" 1111 1111 1 "stacked_chaining.so $precedes"
+stacked "$library:$libs/stacked_chaining.so" 1111 1111 0
+stacked "$libs/stacked_reaching.so:$library" 1111 0000 1 "stacked_reaching.so $precedes"
+stacked "$library:$libs/stacked_reaching.so" 1111 1111 0
+stacked "$libs/stacked_private.so:$library" 0101 1111 1 "stacked_private.so $precedes"
+matches 'the table has their number' '*Bypassed by 1: peerpin does not see all calls of CUDA.*' \
+    "$(LD_PRELOAD=$libs/stacked_reaching.so:$library PEERPIN_SUMMARY=table "$stacked" 2>&1)"
+stacked "$library:$libs/stacked_private.so" 0101 1010 1 "stacked_private.so $hides"
 
 for name in libjemalloc.so.2 libasan.so.8 libasan.so.6; do
     found=$(ldconfig -p 2>/dev/null | sed -n "s|.*\b$name .*x86-64.*=> ||p; s|.*\b$name .*AArch64.*=> ||p" | head -n 1)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* coverage.c -- prints docs/coverage.md from the table of entry points */
+/* coverage.c -- prints docs/internals/coverage.md from the table of entry points */
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>

@@ -21,7 +21,7 @@ intercept_checks = \
 	tests/intercept/check_traps.sh \
 	tests/intercept/check_old_driver.sh \
 	tests/intercept/check_verbs_versions.sh
-EXTRA_DIST += tests/intercept/check_aarch64 docs/coverage.md docs/registration.md tests/intercept/check_cuda_h.py tests/intercept/check_entries.py tests/intercept/matrix/matrix.py tests/unit/preload.h $(intercept_checks) \
+EXTRA_DIST += tests/intercept/check_aarch64 docs/internals/coverage.md docs/internals/registration.md tests/intercept/check_cuda_h.py tests/intercept/check_entries.py tests/intercept/matrix/matrix.py tests/unit/preload.h $(intercept_checks) \
 	tests/intercept/lookup_library.c tests/intercept/lookup_library.h \
 	tests/intercept/old/driver.c tests/intercept/old_driver.c tests/intercept/check_sim.c
 
@@ -42,7 +42,7 @@ tests_intercept_coverage_SOURCES = tests/intercept/coverage.c
 
 .PHONY: coverage
 coverage: tests/intercept/coverage
-	tests/intercept/coverage >$(top_srcdir)/docs/coverage.md
+	tests/intercept/coverage >$(top_srcdir)/docs/internals/coverage.md
 
 if !SANITIZER
 TESTS += $(intercept_checks)
@@ -81,7 +81,8 @@ check_PROGRAMS += tests/intercept/ends/ends
 tests_intercept_ends_ends_SOURCES = tests/intercept/ends/ends.c tests/intercept/ends/ends.h \
 	tests/intercept/ends/memory.c tests/intercept/ends/domains.c tests/intercept/ends/processes.c \
 	tests/intercept/ends/exits.c tests/intercept/ends/threads.c tests/intercept/ends/worker.c \
-	tests/intercept/ends/settings.c tests/intercept/ends/clients.c tests/intercept/ends/primary.c
+	tests/intercept/ends/settings.c tests/intercept/ends/clients.c tests/intercept/ends/primary.c tests/intercept/ends/parts.c \
+	tests/intercept/ends/spans.c
 tests_intercept_ends_ends_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -lpthread -ldl
 
 check_PROGRAMS += tests/intercept/keep/keep
@@ -220,11 +221,23 @@ CLEANFILES += tests/intercept/shim/libcuda.so.1 tests/intercept/inner/libinner.s
 # Another override of dlsym, in both common forms; and look-ups of every name of a driver.
 check_LTLIBRARIES += tests/intercept/chaining.la tests/intercept/reaching.la
 other_ldflags = -module -shared -avoid-version -rpath /nowhere
-tests_intercept_chaining_la_SOURCES = tests/intercept/other_preload.c
+tests_intercept_chaining_la_SOURCES = tests/intercept/other_preload.c tests/intercept/next_dlsym.h
 tests_intercept_chaining_la_CPPFLAGS = $(AM_CPPFLAGS) -DCHAINING
 tests_intercept_chaining_la_LDFLAGS = $(other_ldflags)
-tests_intercept_reaching_la_SOURCES = tests/intercept/other_preload.c
+tests_intercept_reaching_la_SOURCES = tests/intercept/other_preload.c tests/intercept/next_dlsym.h
 tests_intercept_reaching_la_LDFLAGS = $(other_ldflags)
+check_LTLIBRARIES += tests/intercept/stacked_chaining.la tests/intercept/stacked_reaching.la tests/intercept/stacked_private.la
+tests_intercept_stacked_chaining_la_SOURCES = tests/intercept/stacked/preload.c tests/intercept/next_dlsym.h
+tests_intercept_stacked_chaining_la_CPPFLAGS = $(AM_CPPFLAGS) -DCHAINING
+tests_intercept_stacked_chaining_la_LDFLAGS = $(other_ldflags)
+tests_intercept_stacked_reaching_la_SOURCES = tests/intercept/stacked/preload.c tests/intercept/next_dlsym.h
+tests_intercept_stacked_reaching_la_LDFLAGS = $(other_ldflags) -Wl,-Bsymbolic
+tests_intercept_stacked_private_la_SOURCES = tests/intercept/stacked/preload.c tests/intercept/next_dlsym.h
+tests_intercept_stacked_private_la_CPPFLAGS = $(AM_CPPFLAGS) -DCHAINING -DPRIVATE
+tests_intercept_stacked_private_la_LDFLAGS = $(other_ldflags)
+check_PROGRAMS += tests/intercept/stacked_program
+tests_intercept_stacked_program_SOURCES = tests/intercept/stacked/program.c
+tests_intercept_stacked_program_LDADD = src/sim/libcuda.la -ldl
 check_PROGRAMS += tests/intercept/names tests/intercept/lookups_in_allocations
 tests_intercept_names_SOURCES = tests/intercept/names.c
 tests_intercept_names_LDADD = -ldl

@@ -54,7 +54,7 @@ printf '#!/bin/sh\n' >bin/peer-program
 chmod +x bin/peer-program
 shopt -u progcomp_alias 2>/dev/null || :
 
-for word in run config demo doctor report top; do
+for word in run config demo doctor report site top; do
 	has "the subcommand $word" "$word" "$(offered peerpin '')"
 done
 has 'a command' peer-program "$(offered peerpin peer-pro)"

@@ -114,6 +114,16 @@ slurm() {
 	same "the caller's own preload stays" \
 		"${ours}[--export=ALL,LD_PRELOAD=/other.so,X,LD_PRELOAD=$library:/other.so][./a]$end" \
 		"$(outcome "$peerpin" srun --export=ALL,LD_PRELOAD=/other.so,X ./a)"
+	same "srun's own environment lacks the caller's preload, which would win over the list" \
+		"[--export=ALL,LD_PRELOAD=$library:libc.so.6][./a]$end" "$(LD_PRELOAD=libc.so.6 outcome "$peerpin" srun ./a)"
+	same 'also one that env sets' "[--export=ALL,LD_PRELOAD=$library:libc.so.6][./a]$end" \
+		"$(outcome "$peerpin" env LD_PRELOAD=libc.so.6 srun ./a)"
+	same 'a preload with peerpin stays' "[--export=ALL,LD_PRELOAD=$library:libc.so.6][./a] preload=$library:libc.so.6"$'\n=> 9' \
+		"$(LD_PRELOAD=$library:libc.so.6 outcome "$peerpin" srun ./a)"
+	same 'the preload stays where peerpin is off' $'[./a] preload=libc.so.6\n=> 9' \
+		"$(LD_PRELOAD=libc.so.6 PEERPIN_DISABLE=1 outcome "$peerpin" srun ./a)"
+	same 'a longer path of libraries, too' "env -u LD_PRELOAD LD_LIBRARY_PATH=$simulated:/old srun --export=ALL,LD_LIBRARY_PATH=$simulated:/old,LD_PRELOAD=$library:libc.so.6 ./a"$'\n=> 0' \
+		"$(LD_PRELOAD=libc.so.6 LD_LIBRARY_PATH=/old outcome "$peerpin" --sim=driver --dry-run srun ./a)"
 	same "what looks like an option behind the program is the program's" "${ours}[-n2][--label][--time][5][./a][--export=FOO]$end" \
 		"$(outcome "$peerpin" srun -n2 --label --time 5 ./a --export=FOO)"
 	same 'each program of the line' \

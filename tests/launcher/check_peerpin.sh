@@ -11,10 +11,14 @@ set -euo pipefail
 options_and_statuses() {
 	matches 'help begins with the usage' 'usage: peerpin *=> 0' "$(outcome "$peerpin" --help)"
 	same '-h is --help' "$("$peerpin" --help)" "$("$peerpin" -h)"
-	for word in config doctor report top; do
-		[[ ! -x src/tools/peerpin-$word ]] ||
-			same "-h of $word is --help" "$("$peerpin" "$word" --help)" "$("$peerpin" "$word" -h 2>&1)"
+	for word in config demo doctor report run site top; do
+		# A build with --disable-tools has no doctor, report and top.
+		[[ $word != @(doctor|report|top) || -x src/tools/peerpin-$word ]] || continue
+		matches "$word --help" 'usage: peerpin *=> 0' "$(outcome "$peerpin" "$word" --help)"
+		same "-h of $word is --help" "$(outcome "$peerpin" "$word" --help)" "$(outcome "$peerpin" "$word" -h)"
+		same "$word --version is --version" "$(outcome "$peerpin" --version)" "$(outcome "$peerpin" "$word" --version)"
 	done
+	same 'site KIND --help is site --help' "$("$peerpin" site --help)" "$("$peerpin" site slurm --help)"
 	for word in help version; do
 		same "$word is no subcommand" "peerpin: $word: command not found: did you mean peerpin --$word?"$'\n=> 127' \
 			"$(PATH=/usr/bin:/bin outcome "$peerpin" "$word")"
@@ -88,6 +92,7 @@ options_and_statuses() {
 	same 'a program with the name of a misspelt subcommand' $'\n=> 0' "$(ln -s /bin/true "$tmp/bin/docter"; outcome "$peerpin" docter)"
 	rm "$tmp/bin/usage" "$tmp/bin/say" "$tmp/bin/docter"
 	for word in --help --help=settings --version --print-env '--dry-run true' 'config --help' 'config --version' config \
+		'demo --help' 'site --help' 'site --version' \
 		'config --value' 'config --json' 'config --md'; do
 		# A build with --disable-tools has no config --json.
 		[[ $word != 'config --json' || -x src/tools/peerpin-doctor ]] || continue

@@ -2,7 +2,8 @@
 /* hits.pml -- hits without a lock (registration/holds.h) beside evictions and frees, for spin
  *
  * Two slots of allocations share one region, with a reference each; both references are reused, for either allocation of
- * the next region. Each load of a hit, and each store that a hit can observe, is a step of its own. spin's memory is
+ * the next region. With PARTS, one allocation may have both references, each to a region of its own, as for a part and
+ * for the whole; either is published. Each load of a hit, and each store that a hit can observe, is a step of its own. spin's memory is
  * sequentially consistent. Numbers of allocations and of registrations do not repeat, and are few.
  *
  * A client MR that a client holds is of a registered region of the allocation that was requested, or revoked, by a free.
@@ -11,7 +12,7 @@
  * MUTANT: 1 no second look; 2 the keys are read before the hold; 3 a free deregisters before it revokes; 4 a client MR at a
  * reused address does not drop the older one; 5 an eviction does not check the count; 6 the generation ends after the next
  * keys are stored; 7 a hit does not take; 8 a claim that fails leaves the old hold published, and its generation
- * not ended
+ * not ended; 9 the keys are of the slot, not of the reference
  */
 #ifndef MUTANT
 #define MUTANT 0
@@ -28,18 +29,24 @@
 #ifndef ROUNDS
 #define ROUNDS 2
 #endif
+#ifndef PARTS
+#define PARTS 0
+#endif
 #define IDS (2 + FREES)
 
 #define NONE 15
 
 byte record[2];			 /* id of the live allocation; 0: none */
 byte last_id = 2;
-byte keys_id[2], keys_key[2];	 /* published, by slot */
-byte keys_ref[2], keys_generation[2];
+byte keys_id[2];		 /* published, by slot */
+byte keys_ref[2], keys_generation[2]; /* the hold; NONE */
+byte keys_key[2];		 /* MUTANT 9 */
 byte generation[2], count[2];	 /* of a reference */
+byte reference_key[2];		 /* of a reference: its keys, for hits */
 byte reference_of[2], slot_of[2]; /* of a reference: id of its allocation; 0: unused */
-byte region;			 /* number of the registration; 0: none */
+byte region_of[2];		 /* of a reference: number of the registration */
 byte last_region;
+bit registered[REGISTRATIONS + 1];
 byte covers[REGISTRATIONS + 1];	 /* ids, as bits */
 bit lock;
 
@@ -54,7 +61,7 @@ byte ended;
 #define FREED(i)   (record[slot[i]] != id[i])
 #define PROMISE(i) \
 	assert(!holding[i] || (REVOKED(i) && FREED(i)) || \
-	       (!REVOKED(i) && key[i] == region && (covers[key[i]] & (1 << id[i]))))
+	       (!REVOKED(i) && registered[key[i]] && (covers[key[i]] & (1 << id[i]))))
 
 inline drop(r, g) {
 	atomic {
@@ -75,49 +82,70 @@ inline add(i) {
 }
 
 inline publish(s, r) {
-	keys_id[s] = 0;
-	keys_key[s] = region;
+	reference_key[r] = region_of[r];
+	if
+	:: MUTANT == 9 -> keys_key[s] = region_of[r]
+	:: else
+	fi;
 	if
 	:: MUTANT == 6 -> generation[r]++
 	:: else
 	fi;
-	atomic { keys_ref[s] = r; keys_generation[s] = generation[r] };
 	if
-	:: record[s] == reference_of[r] -> keys_id[s] = reference_of[r]
+	:: record[s] == reference_of[r] ->
+		if
+		:: keys_id[s] != reference_of[r] ->
+			keys_id[s] = 0;
+			keys_ref[s] = NONE;
+			keys_id[s] = reference_of[r]
+		:: else
+		fi;
+		atomic { keys_ref[s] = r; keys_generation[s] = generation[r] }
 	:: else
 	fi
 }
 
-/* With the lock held. */
+/* With the lock held. Any reference of the allocation, or a new one, of the region of the other allocation or of its own. */
 inline request(i) {
-	if
-	:: !FREED(i) && (region || last_region < REGISTRATIONS) &&
-		(!reference_of[0] || !reference_of[1] || reference_of[0] == id[i] || reference_of[1] == id[i]) ->
-		atomic {
+	atomic {
+		r = NONE;
+		if
+		:: !FREED(i) && reference_of[0] == id[i] -> r = 0
+		:: !FREED(i) && reference_of[1] == id[i] -> r = 1
+		:: !FREED(i) && (PARTS || (reference_of[0] != id[i] && reference_of[1] != id[i])) ->
 			if
-			:: !region -> last_region++; region = last_region
+			:: !reference_of[0] -> r = 0
+			:: !reference_of[1] -> r = 1
 			:: else
 			fi;
 			if
-			:: reference_of[0] == id[i] -> r = 0
-			:: reference_of[1] == id[i] -> r = 1
-			:: else ->
-				if
-				:: !reference_of[0] -> r = 0
-				:: !reference_of[1] -> r = 1
-				fi;
+			:: r != NONE && reference_of[1 - r] && reference_of[1 - r] != id[i] ->
+				region_of[r] = region_of[1 - r]
+			:: r != NONE && (!reference_of[1 - r] || PARTS) && last_region < REGISTRATIONS ->
+				last_region++;
+				region_of[r] = last_region;
+				registered[last_region] = 1
+			:: else -> r = NONE
+			fi;
+			if
+			:: r != NONE ->
 				reference_of[r] = id[i];
 				slot_of[r] = slot[i];
-				covers[region] = covers[region] | (1 << id[i])
-			fi;
-			ref[i] = r
-		};
+				covers[region_of[r]] = covers[region_of[r]] | (1 << id[i])
+			:: else
+			fi
+		:: else
+		fi
+	};
+	if
+	:: r != NONE ->
+		ref[i] = r;
 		if
-		:: MUTANT == 6 && (keys_id[slot[i]] != id[i] || keys_key[slot[i]] != region) ->
+		:: MUTANT == 6 && (keys_id[slot[i]] != id[i] || keys_ref[slot[i]] != r) ->
 			publish(slot[i], r)
 		:: else
 		fi;
-		atomic { gen[i] = generation[r]; count[r]++; key[i] = region };
+		atomic { gen[i] = generation[r]; count[r]++; key[i] = region_of[r] };
 		add(i);
 		if
 		:: MUTANT != 6 -> publish(slot[i], r)
@@ -152,17 +180,18 @@ proctype client(byte i) {
 		if
 		:: keys_id[slot[i]] == id[i] ->
 			if
-			:: MUTANT == 2 -> key[i] = keys_key[slot[i]]
+			:: MUTANT == 2 && keys_ref[slot[i]] != NONE -> key[i] = reference_key[keys_ref[slot[i]]]
 			:: else
 			fi;
 			atomic { ref[i] = keys_ref[slot[i]]; gen[i] = keys_generation[slot[i]] };
 			if
-			:: MUTANT != 2 -> key[i] = keys_key[slot[i]]
+			:: ref[i] != NONE && MUTANT == 9 -> key[i] = keys_key[slot[i]]
+			:: ref[i] != NONE && MUTANT != 2 && MUTANT != 9 -> key[i] = reference_key[ref[i]]
 			:: else
 			fi;
 			atomic {
 				if
-				:: generation[ref[i]] == gen[i] ->
+				:: ref[i] != NONE && generation[ref[i]] == gen[i] ->
 					taken = 1;
 					if
 					:: MUTANT != 7 -> count[ref[i]]++
@@ -203,11 +232,11 @@ next:		atomic {
 }
 
 /* No unrevoked client MR is left in the region. */
-inline deregister() {
+inline deregister(number) {
 	atomic {
-		assert(!(holding[0] && key[0] == region && !REVOKED(0)));
-		assert(!(holding[1] && key[1] == region && !REVOKED(1)));
-		region = 0
+		assert(!(holding[0] && key[0] == number && !REVOKED(0)));
+		assert(!(holding[1] && key[1] == number && !REVOKED(1)));
+		registered[number] = 0
 	}
 }
 
@@ -220,7 +249,8 @@ inline remove_reference(r) {
 	};
 	atomic {
 		if
-		:: keys_id[slot_of[r]] == reference_of[r] && MUTANT != 6 -> keys_id[slot_of[r]] = 0
+		:: keys_id[slot_of[r]] == reference_of[r] && keys_ref[slot_of[r]] == r && MUTANT != 6 ->
+			keys_ref[slot_of[r]] = NONE
 		:: else
 		fi;
 		reference_of[r] = 0
@@ -230,7 +260,7 @@ inline remove_reference(r) {
 inline claim(r) {
 	atomic {
 		if
-		:: claimed && reference_of[r] ->
+		:: claimed && reference_of[r] && region_of[r] == number ->
 			if
 			:: count[r] && MUTANT != 5 -> claimed = 0
 			:: else ->
@@ -246,42 +276,51 @@ inline claim(r) {
 
 proctype evictor() {
 	bit claimed;
-	byte tries;
+	byte tries, number;
 
 	do
-	:: tries < EVICTIONS && region ->
+	:: tries < EVICTIONS ->
 		TAKE_LOCK;
 		tries++;
+		atomic {
+			if
+			:: reference_of[0] -> number = region_of[0]
+			:: reference_of[1] -> number = region_of[1]
+			:: else -> number = 0
+			fi
+		};
 		if
-		:: region ->
+		:: number ->
 			claimed = 1;
 			claim(0);
 			claim(1);
 			if
-			:: claimed && MUTANT == 8 -> deregister()
+			:: claimed && MUTANT == 8 -> deregister(number)
 			:: else
 			fi;
 			if
 			:: claimed ->
 				if
-				:: reference_of[0] -> remove_reference(0)
+				:: reference_of[0] && region_of[0] == number -> remove_reference(0)
 				:: else
 				fi;
 				if
-				:: reference_of[1] -> remove_reference(1)
+				:: reference_of[1] && region_of[1] == number -> remove_reference(1)
 				:: else
 				fi;
 				if
-				:: MUTANT != 8 -> deregister()
+				:: MUTANT != 8 -> deregister(number)
 				:: else
 				fi
 			:: else ->
 				if
-				:: reference_of[0] && MUTANT != 8 -> publish(slot_of[0], 0)
+				:: reference_of[0] && region_of[0] == number && MUTANT != 8 ->
+					publish(slot_of[0], 0)
 				:: else
 				fi;
 				if
-				:: reference_of[1] && MUTANT != 8 -> publish(slot_of[1], 1)
+				:: reference_of[1] && region_of[1] == number && MUTANT != 8 ->
+					publish(slot_of[1], 1)
 				:: else
 				fi
 			fi
@@ -292,9 +331,24 @@ proctype evictor() {
 	od
 }
 
+/* One reference of the freed allocation, and its region if no other has it. */
+inline end_reference(r) {
+	if
+	:: reference_of[r] == freed && (!reference_of[1 - r] || region_of[1 - r] != region_of[r]) && MUTANT == 3 ->
+		deregister(region_of[r]);
+		remove_reference(r)
+	:: reference_of[r] == freed && (!reference_of[1 - r] || region_of[1 - r] != region_of[r]) && MUTANT != 3 ->
+		remove_reference(r);
+		deregister(region_of[r])
+	:: reference_of[r] == freed && reference_of[1 - r] && region_of[1 - r] == region_of[r] ->
+		remove_reference(r)
+	:: else
+	fi
+}
+
 /* The slot may have its next allocation before the lock is taken. */
 proctype freer() {
-	byte s, freed, r;
+	byte s, freed;
 
 	do
 	:: last_id < IDS ->
@@ -311,22 +365,8 @@ proctype freer() {
 		:: skip
 		fi;
 		TAKE_LOCK;
-		atomic {
-			r = NONE;
-			if
-			:: reference_of[0] == freed -> r = 0
-			:: reference_of[1] == freed -> r = 1
-			:: else
-			fi
-		};
 		if
-		:: r != NONE && !reference_of[1 - r] && MUTANT == 3 ->
-			deregister();
-			remove_reference(r)
-		:: r != NONE && !reference_of[1 - r] && MUTANT != 3 ->
-			remove_reference(r);
-			deregister()
-		:: r != NONE && reference_of[1 - r] -> remove_reference(r)
+		:: freed -> end_reference(0); end_reference(1)
 		:: else
 		fi;
 		lock = 0;
@@ -345,16 +385,24 @@ init {
 		record[0] = 1;
 		record[1] = 2;
 		last_region = 1;
-		region = 1;
-		covers[1] = 6;
+		registered[1] = 1;
+		covers[1] = (PARTS -> 2 : 6);
 		reference_of[0] = 1;
-		reference_of[1] = 2;
-		slot_of[1] = 1;
+		region_of[0] = 1;
+		reference_key[0] = 1;
 		keys_id[0] = 1;
-		keys_id[1] = 2;
 		keys_key[0] = 1;
-		keys_key[1] = 1;
-		keys_ref[1] = 1;
+		if
+		:: !PARTS ->
+			reference_of[1] = 2;
+			slot_of[1] = 1;
+			region_of[1] = 1;
+			reference_key[1] = 1;
+			keys_id[1] = 2;
+			keys_key[1] = 1;
+			keys_ref[1] = 1
+		:: else -> keys_ref[1] = NONE
+		fi;
 		table_ref[0] = NONE;
 		table_ref[1] = NONE;
 		run client(0);

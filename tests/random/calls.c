@@ -22,19 +22,25 @@ static void keep(struct client *client, unsigned int handle,
 		 const struct registration_keys *keys, enum world_life before)
 {
 	const struct model_handle *held = &client->handles[handle];
+	struct model_memory *memory = model_memory_at(client, request->address);
+	bool spans = !model_holds(memory, request->address, request->length);
 
 	if (held->known && held->alive && held->kept)
 		call_settle_kept(client, held, before, false);
 	client->handles[handle] =
 		(struct model_handle){ .known = true,
 				       .alive = true,
-				       .memory = model_memory_at(client, request->address),
+				       .memory = memory,
 				       .pd = pd,
 				       .address = request->address,
 				       .length = request->length,
 				       .access = request->access,
 				       .lkey = keys->lkey,
-				       .rkey = keys->rkey };
+				       .rkey = keys->rkey,
+				       .whole = !spans &&
+						model_takes_whole(client, pd, request->address,
+								  request->length, request->access),
+				       .spans = spans };
 	client->totals.served++;
 }
 
@@ -51,6 +57,22 @@ static void settle_unserved(struct client *client, unsigned int handle, const vo
 	registration_drop(key);
 }
 
+/* Failures of parts end further tries in the memory. */
+static bool has_failed(struct client *client, uint64_t address, uint64_t length)
+{
+	const struct model_memory *memory = model_memory_at(client, address);
+
+	if (!model_holds(memory, address, length) &&
+	    has_failed(client, memory->base + memory->size,
+		       length - (memory->base + memory->size - address)))
+		return true;
+	for (uint64_t at = memory->base; at < memory->base + memory->size; at += GRANULE) {
+		if (world_has_failed(at))
+			return true;
+	}
+	return world_has_failed(memory->base + memory->size - 1);
+}
+
 /* Request, and compare the answer with the model's reasons against it. */
 static bool is_served(struct client *client, const struct registration_request *request,
 		      unsigned int reasons, bool at_once, struct registration_keys *keys)
@@ -60,7 +82,7 @@ static bool is_served(struct client *client, const struct registration_request *
 		count_refused(&client->totals, reasons);
 		client->totals.failed += !reasons;
 		/* With a pin limit from the settings, client MRs may leave no room. */
-		if (!reasons && !world_has_failed(request->address) &&
+		if (!reasons && !has_failed(client, request->address, request->length) &&
 		    config_get()->pin_limit == CONFIG_AUTO)
 			broken("a request at 0x%llx, %llu bytes, access flags 0x%x, is not served, "
 			       "though nothing "
@@ -131,7 +153,7 @@ void call_request_by_dma_buf(struct client *client, unsigned int handle, unsigne
 						.client_mr = &client->structs[handle] };
 	unsigned int reasons =
 		model_refuses(client, model_pd, address, length, address, access, true);
-	struct model_memory *memory = model_memory_at(client, address);
+	struct model_memory *memory = model_memory_at(client, address), *next = memory;
 	struct registration_keys keys = { 0 };
 	enum world_life before = WORLD_GONE; /* dropped */
 	struct allocation allocation;
@@ -139,6 +161,13 @@ void call_request_by_dma_buf(struct client *client, unsigned int handle, unsigne
 	if (!memory_find(address, &allocation))
 		broken("memory at 0x%llx is not found", (unsigned long long)address);
 	request.youngest = allocation.id - stale;
+	while (!stale && !model_holds(next, address, length) &&
+	       (next = model_next_mapping(client, next, true))) {
+		if (!memory_find(next->base, &allocation))
+			broken("memory at 0x%llx is not found", (unsigned long long)next->base);
+		if (allocation.id > request.youngest)
+			request.youngest = allocation.id;
+	}
 	reasons |= stale ? REASON_ENDED : 0;
 	/* If there is no room now, the worker may register it later. */
 	memory->exported |= !reasons;

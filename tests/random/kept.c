@@ -125,7 +125,7 @@ uint64_t world_give_up(uint64_t base, bool exported, const struct world_keys *ke
 	memory->kept.surely = false;
 	memory->kept.exported = exported;
 	memory->kept.keys = *keys;
-	memory->kept.failures = failures;
+	memory->kept.evictions = statistics_get(evictions);
 	memory->kept.serial = number = ++serial;
 	kept_count(memory, true);
 	pthread_mutex_unlock(&world_lock);
@@ -218,8 +218,10 @@ struct world_reused world_reuse(uint64_t base, CUcontext context,
 					.own = base >= HOME + SHARED_BLOCKS * BLOCK,
 					.rdma_capable = memory->rdma_capable,
 					.exported = memory->kept.exported };
-	/* With other threads the eviction may follow. */
-	if (!failures || (is_alone() && memory->kept.failures == failures))
+	/* A failure lowers the pin limit, which may evict later. With other threads the eviction
+	 * may follow. */
+	if (!failures ||
+	    (is_alone() && memory->kept.evictions == statistics_get(evictions)))
 		reused.keys = memory->kept.keys;
 	pthread_mutex_unlock(&world_lock);
 	return reused;

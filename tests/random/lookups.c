@@ -46,7 +46,8 @@ void call_find(struct client *client, unsigned int which, unsigned int access_in
 	memory = model_memory_at(client, address);
 	must_not = requested != model_access[access_index] ||
 		   model_refuses(client, pd, address, length, address, requested,
-				 memory && memory->exported);
+				 memory && memory->exported) ||
+		   !model_holds(memory, address, length);
 	if (!registration_find(domain, address, length, requested, &lkey, &rkey)) {
 		client->totals.not_found++;
 		if (!must_not && config_get()->access_match == ACCESS_MATCH_EXACT &&

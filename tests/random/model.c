@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "base/config.h"
+
 const int model_access[RIGHTS_OF_REGIONS] = {
 	IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
 		IBV_ACCESS_REMOTE_ATOMIC,
@@ -56,16 +58,35 @@ bool model_overlaps(struct client *client, uint64_t base, uint64_t size)
 	return false;
 }
 
+bool model_holds(const struct model_memory *memory, uint64_t address, uint64_t length)
+{
+	return length <= memory->size - (address - memory->base);
+}
+
+struct model_memory *model_next_mapping(struct client *client, const struct model_memory *memory,
+					bool dma_buf)
+{
+	struct model_memory *next = model_memory_at(client, memory->base + memory->size);
+
+	return next && memory->kind == ALLOCATION_MAPPED && next->kind == ALLOCATION_MAPPED &&
+			       next->accessible && (next->rdma_capable || dma_buf)
+		       ? next
+		       : NULL;
+}
+
 unsigned int model_refuses(struct client *client, const struct model_pd *pd, uint64_t address,
 			   uint64_t length, uint64_t iova, int access, bool dma_buf)
 {
-	const struct model_memory *memory = model_memory_at(client, address);
+	const struct model_memory *memory = model_memory_at(client, address), *last = memory;
 	unsigned int reasons = 0;
 	bool shared = false;
 
+	while (last && !model_holds(last, address, length))
+		last = model_next_mapping(client, last, dma_buf);
+
 	for (unsigned int i = 0; i < RIGHTS_OF_REGIONS; i++)
 		shared |= model_access[i] == access;
-	if (!memory || length > memory->size - (address - memory->base))
+	if (!last)
 		reasons |= REASON_RANGE;
 	if (!shared)
 		reasons |= REASON_FLAGS;
@@ -78,6 +99,34 @@ unsigned int model_refuses(struct client *client, const struct model_pd *pd, uin
 	return reasons;
 }
 
+bool model_is_looked_up(const struct client *client, const struct ibv_pd *pd, int access)
+{
+	for (unsigned int i = 0; i < PDS_OF_ONE; i++) {
+		for (unsigned int j = 0; j < RIGHTS_OF_REGIONS; j++) {
+			if (&client->pds[i]->pd == pd && model_access[j] == access)
+				return client->domains[i][j];
+		}
+	}
+	return false;
+}
+
+bool model_takes_whole(struct client *client, const struct ibv_pd *pd, uint64_t address,
+		       uint64_t length, int access)
+{
+	const struct model_memory *memory = model_memory_at(client, address);
+	uint64_t first = memory->base / GRANULE,
+		 end = (memory->base + memory->size - 1) / GRANULE + 1,
+		 part = (address + length - 1) / GRANULE + 1 - address / GRANULE;
+
+	if (part >= end - first)
+		return true;
+	/* The whole may not fit beside other regions; then a part serves. */
+	if (config_get()->pin_limit != CONFIG_AUTO)
+		return false;
+	return memory->size <= BLOCK || 2 * part >= end - first ||
+	       model_is_looked_up(client, pd, access);
+}
+
 bool model_must_find(struct client *client, const struct ibv_pd *pd, int access, uint64_t address,
 		     uint64_t length)
 {
@@ -87,10 +136,16 @@ bool model_must_find(struct client *client, const struct ibv_pd *pd, int access,
 		const struct model_handle *handle = &client->handles[i];
 
 		if (handle->known && handle->alive && !handle->kept && handle->memory == memory &&
-		    handle->pd == pd && handle->access == access)
-			return length <= memory->size - (address - memory->base);
+		    handle->pd == pd && handle->access == access && handle->whole)
+			return model_holds(memory, address, length);
 	}
 	return false;
+}
+
+static bool has_mapping(const struct model_handle *handle, const struct model_memory *memory)
+{
+	return handle->spans && memory->base < handle->address + handle->length &&
+	       handle->address < memory->base + memory->size;
 }
 
 void model_memory_ending(struct client *client, struct model_memory *memory)
@@ -99,7 +154,8 @@ void model_memory_ending(struct client *client, struct model_memory *memory)
 	for (unsigned int i = 0; i < HANDLES; i++) {
 		struct model_handle *handle = &client->handles[i];
 
-		if (!handle->known || !handle->alive || handle->kept || handle->memory != memory)
+		if (!handle->known || !handle->alive || handle->kept ||
+		    (handle->memory != memory && !has_mapping(handle, memory)))
 			continue;
 		handle->alive = false;
 		client->totals.revoked++;

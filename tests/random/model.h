@@ -53,6 +53,8 @@ struct model_handle {
 	uint64_t address, length;
 	int access;
 	uint32_t lkey, rkey;
+	bool whole; /* its request registered the whole memory */
+	bool spans; /* `memory` is the first of several mappings */
 };
 
 struct model_pd {
@@ -110,12 +112,27 @@ struct model_memory *model_memory_at(struct client *client, uint64_t address);
 struct model_memory *model_unused_memory(struct client *client);
 bool model_overlaps(struct client *client, uint64_t base, uint64_t size);
 
+/* Whether the memory holds the range, whose first byte it holds. */
+bool model_holds(const struct model_memory *memory, uint64_t address, uint64_t length);
+
+/* The next mapping of a run; NULL: one region cannot serve both. */
+struct model_memory *model_next_mapping(struct client *client, const struct model_memory *memory,
+					bool dma_buf);
+
 /* Reasons against serving a request; 0: it must be served. `pd` NULL: none of that number. A
  * dma-buf may be of memory that is not RDMA-capable. */
 unsigned int model_refuses(struct client *client, const struct model_pd *pd, uint64_t address,
 			   uint64_t length, uint64_t iova, int access, bool dma_buf);
 
-/* Whether a look-up of this range must find keys: the client has a registration of the memory. */
+/* Whether the client has looked up keys in the domain, which needs the whole. */
+bool model_is_looked_up(const struct client *client, const struct ibv_pd *pd, int access);
+
+/* Whether a request in that domain registers the whole memory, not a part of it. */
+bool model_takes_whole(struct client *client, const struct ibv_pd *pd, uint64_t address,
+		       uint64_t length, int access);
+
+/* Whether a look-up of this range must find keys: the client has a registration of the whole
+ * memory. */
 bool model_must_find(struct client *client, const struct ibv_pd *pd, int access, uint64_t address,
 		     uint64_t length);
 

@@ -36,13 +36,15 @@ static struct world_keys keys_of(struct client *client, const struct model_memor
 	for (unsigned int i = 0; i < SHARED_PDS; i++) {
 		if (found->pd == &client->pds[i]->pd)
 			return (struct world_keys){ found->pd,	   found->access, found->address,
-						    found->length, found->lkey,	  found->rkey };
+						    found->length, found->lkey,	  found->rkey,
+						    true };
 	}
 	for (unsigned int i = 0; i < HANDLES; i++, held++) {
 		if (held->known && held->alive && held->memory == memory && !held->kept &&
 		    (held->pd == &client->pds[0]->pd || held->pd == &client->pds[1]->pd))
 			return (struct world_keys){ held->pd,	  held->access, held->address,
-						    held->length, held->lkey,	held->rkey };
+						    held->length, held->lkey,	held->rkey,
+						    held->whole };
 	}
 	return (struct world_keys){ 0 };
 }
@@ -54,7 +56,8 @@ static bool is_never_evicted(void)
 	       config_get()->access_match == ACCESS_MATCH_EXACT;
 }
 
-/* A request of the range that is registered needs no registration. */
+/* A request of the range that is registered needs no registration; of a part in a domain with
+ * look-ups, by any thread, it may register the whole. */
 static void request_again(struct client *client, const struct world_keys *keys)
 {
 	const char *why = world_reaches(keys->lkey, keys->rkey, keys->pd, keys->access,
@@ -69,7 +72,9 @@ static void request_again(struct client *client, const struct world_keys *keys)
 	call_request(client, 0, false, pd, false, keys->address, keys->length, keys->address,
 		     keys->access);
 	world_watched = NULL;
-	if (world_watched_pins != pins)
+	if (world_watched_pins != pins &&
+	    (keys->whole ||
+	     (world_threads == 1 && !model_is_looked_up(client, keys->pd, keys->access))))
 		broken("reused memory at 0x%llx, %llu bytes, is registered again",
 		       (unsigned long long)keys->address, (unsigned long long)keys->length);
 }

@@ -239,13 +239,14 @@ static const struct {
 	unsigned int weight; /* of 256 */
 	void (*act)(struct client *client);
 } steps[] = {
-	{ 72, begin_or_end },
-	{ 6, map },
+	{ 70, begin_or_end },
+	{ 8, map },
 	{ 6, change_mapping },
 	{ 1, end_context },
 	{ 4, open_or_close },
 	{ 1, close_device },
-	{ 44, step_request },
+	{ 34, step_request },
+	{ 10, step_request_mappings },
 	{ 26, step_drop },
 	{ 14, step_request_in_vain },
 	{ 4, step_see_end },

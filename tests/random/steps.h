@@ -15,6 +15,7 @@ struct model_memory *steps_choose_memory(struct client *client);
 
 void step_request(struct client *client);
 void step_drop(struct client *client);
+void step_request_mappings(struct client *client);
 void step_request_by_dma_buf(struct client *client);
 void step_change(struct client *client);
 void step_make_room(struct client *client);

@@ -69,6 +69,30 @@ void step_request_by_dma_buf(struct client *client)
 				model_access[choose_access(source, pd)], one_in(source, 8));
 }
 
+/* Over several mappings where they are adjacent. */
+void step_request_mappings(struct client *client)
+{
+	struct source *source = &client->source;
+	uint64_t at = world_reserved() + choose(source, MAPPED_BLOCKS) * BLOCK, address, length;
+	struct model_memory *memory = model_memory_at(client, at);
+	unsigned int pd = choose_open_pd(client), handle = choose(source, HANDLES);
+	int access = model_access[choose_access(source, pd)];
+
+	if (!memory || !memory->accessible)
+		return;
+	address = memory->base + one_in(source, 2) * choose(source, (uint32_t)memory->size);
+	length = one_in(source, 4) ? 1 + choose(source, 8 * (uint32_t)BLOCK)
+				   : memory->base + memory->size - address;
+	/* To the end of further mappings. */
+	while (one_in(source, 2) && (memory = model_memory_at(client, memory->base + memory->size)))
+		length = memory->base + memory->size - address;
+	if (one_in(source, 2))
+		call_request(client, handle, false, pd, false, address, length, address, access);
+	else
+		call_request_by_dma_buf(client, handle, pd, address, length, access,
+					one_in(source, 8));
+}
+
 void step_change(struct client *client)
 {
 	struct source *source = &client->source;

@@ -162,6 +162,7 @@ struct world_keys {
 	int access;
 	uint64_t address, length;
 	uint32_t lkey, rkey;
+	bool whole; /* of a region of the whole memory */
 };
 
 struct world_kept {
@@ -170,7 +171,7 @@ struct world_kept {
 	bool exported; /* of the program's state of the memory */
 	uint64_t serial;
 	uint64_t ending, ended; /* records of the memory, until this id */
-	uint64_t failures;	/* of the world, when it was given up */
+	uint64_t evictions;	/* until it was given up */
 	struct world_keys keys;
 };
 

@@ -6,7 +6,7 @@
  * posix_memalign, aligned_alloc or valloc, from GPU_BUFFERS_MIN bytes (default 4096) to
  * GPU_BUFFERS_MAX (default: any), come from cuMemAlloc, and free returns them there. The same for
  * libraries in GPU_BUFFERS_OF: prefixes of file names, separated by commas. All others are
- * forwarded to libc.
+ * forwarded to libc; with GPU_BUFFERS_PROGRAM=no the program's own code too.
  *
  * Only for the simulated driver: the processor may access its device memory. Without room in the
  * driver the buffer is libc's, and a line reports it.
@@ -81,11 +81,14 @@ static bool is_named(const char *file)
 
 static bool is_program(const void *caller)
 {
+	const char *excluded = getenv("GPU_BUFFERS_PROGRAM");
 	Dl_info object, program;
 
 	if (!dladdr(caller, &object) || !dladdr((void *)getauxval(AT_ENTRY), &program))
 		return false;
-	return object.dli_fbase == program.dli_fbase || is_named(object.dli_fname);
+	if (object.dli_fbase == program.dli_fbase)
+		return !excluded || strcmp(excluded, "no") != 0;
+	return is_named(object.dli_fname);
 }
 
 /* Called with the lock held; the driver's own allocations are forwarded. */

@@ -45,6 +45,8 @@ static const struct {
 	{ "persistent", run_persistent, "persistent requests" },
 	{ "windows", run_windows,
 	  "one-sided operations with fences and locks, a window for each round" },
+	{ "collectives", run_collectives,
+	  "broadcast, gather, exchange and sum over all ranks, buffers of each round's own" },
 	{ "crash", run_crash, "the last rank dies in the middle" },
 };
 

@@ -144,6 +144,7 @@ int run_freeing(void);
 int run_pool(void);
 int run_threads(void);
 int run_windows(void);
+int run_collectives(void);
 int run_crash(void);
 
 #endif

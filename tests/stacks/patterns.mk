@@ -4,7 +4,7 @@
 PATTERNS = tests/stacks/patterns
 patterns_sources = tests/stacks/patterns.c tests/stacks/buffers.c tests/stacks/channels.c tests/stacks/fixed.c \
 	tests/stacks/allocating.c tests/stacks/pool.c tests/stacks/threads.c tests/stacks/windows.c \
-	tests/stacks/crash.c tests/stacks/results.c tests/stacks/turns.c
+	tests/stacks/collectives.c tests/stacks/crash.c tests/stacks/results.c tests/stacks/turns.c
 EXTRA_DIST += $(patterns_sources) tests/stacks/patterns.h tests/stacks/worth tests/stacks/worth_jobs \
 	tests/stacks/worth_table tests/stacks/worth_plot
 

@@ -114,16 +114,16 @@ pages_format() {
 }
 
 # shellcheck disable=SC2016 # backquotes of Markdown
-# Lines of the doctor in docs/faq.md are printed for a recorded host; "[...]" stands for any text.
-faq_shows_what_is_printed() {
+# Lines of the doctor in docs/troubleshooting.md are printed for a recorded host; "[...]" stands for any text.
+troubleshooting_shows_what_is_printed() {
 	local line pattern count=0
 
 	if [[ ! -x src/tools/peerpin-doctor ]]; then
-		skip 'lines of docs/faq.md: the doctor is not built'
+		skip 'lines of docs/troubleshooting.md: the doctor is not built'
 		return
 	fi
 	if ! command -v python3 >/dev/null; then
-		skip 'lines of docs/faq.md: no python3'
+		skip 'lines of docs/troubleshooting.md: no python3'
 		return
 	fi
 	mkdir "$tmp/hosts"
@@ -136,9 +136,9 @@ faq_shows_what_is_printed() {
 	"$peerpin" doctor --only software --from "$tmp/segments.dump" >>"$tmp/printed" || :
 	while IFS= read -r line; do
 		pattern=$(sed -E 's/[][\.*^$+?(){}|]/\\&/g; s/ *\\\[\\\.\\\.\\\.\\\] */.*/g' <<<"$line")
-		grep -qE -e "$pattern" "$tmp/printed" || same 'a line of docs/faq.md is one that the doctor prints' "$line" 'not printed'
+		grep -qE -e "$pattern" "$tmp/printed" || same 'a line of docs/troubleshooting.md is one that the doctor prints' "$line" 'not printed'
 		count=$((count + 1))
-	done < <(sed -n '/^```/,/^```/p' "$srcdir/docs/faq.md" | grep -E '^(OK|WARN|FAIL|\?|-) +[a-z]|^ +fix:  |^GPU[0-9]  ')
+	done < <(sed -n '/^```/,/^```/p' "$srcdir/docs/troubleshooting.md" | grep -E '^(OK|WARN|FAIL|\?|-|fix) +[a-z]|^GPU[0-9]  ')
 	matches 'lines of the doctor were found' '[1-9][0-9]' "$count"
 }
 
@@ -182,18 +182,33 @@ references_exist() {
 	done)
 	each 'the doctor leads to headings that exist' 10 is_heading < <(grep -oE '"docs/[^"]*"' \
 		"$srcdir/src/tools/doctor/doctor_checks.def" | tr -d '"' | sed 's/#/ /; / /!s/$/ -/' | sort -u)
-	each 'docs/faq.md leads to headings of its own' 4 is_heading < <(grep -oE '\(#[a-z0-9-]*\)' "$srcdir/docs/faq.md" |
-		tr -d '(#)' | sort -u | sed 's|^|docs/faq.md |')
-	each 'files that the documents name exist' 6 is_in_source < <(for file in faq keep limits security; do
+	each 'docs/troubleshooting.md leads to headings of its own' 4 is_heading < <(grep -oE '\(#[a-z0-9-]*\)' "$srcdir/docs/troubleshooting.md" |
+		tr -d '(#)' | sort -u | sed 's|^|docs/troubleshooting.md |')
+	each 'files that the documents name exist' 6 is_in_source < <(for file in troubleshooting keep limits security; do
 		of "docs/$file.md" '(\]\(|\b(docs|tests|include|scripts|src)/)[A-Za-z0-9_./-]*\.[a-z]+' "$srcdir/docs/$file.md" | sed 's/ \](/ /'
 	done)
-	each 'variables that the documents name exist' 15 is_variable < <(for file in faq keep limits security; do
+	each 'variables that the documents name exist' 15 is_variable < <(for file in troubleshooting keep limits security; do
 		of "docs/$file.md" 'PEERPIN_[A-Z_]*[A-Z]' "$srcdir/docs/$file.md"
 	done)
 	# shellcheck disable=SC2016 # backquotes of Markdown
-	each 'counters that the documents name exist' 15 is_counter < <(for file in faq keep limits security; do
+	each 'counters that the documents name exist' 15 is_counter < <(for file in troubleshooting keep limits security; do
 		of "docs/$file.md" '`[a-z]+(_[a-z]+)+`' "$srcdir/docs/$file.md"
 	done | tr -d '`' | grep -vE ' (ibv_.*|mlx5dv_.*|ompi_info|ucx_info|max_mr|env_keep|_exit)$')
+}
+
+# Each warning and error of the library, and each reason in the summary, can be found in the troubleshooting page.
+troubleshooting_has_each_message() {
+	local page=$srcdir/docs/troubleshooting.md
+
+	same 'the table of failed calls is that of errors.def' "$(awk -f "$srcdir/docs/errors.awk" "$srcdir/src/report/errors.def")" \
+		"$(sed -n '/^| message begins with/,$p' "$page")"
+	same 'each reason of the summary' '' "$(sed -nE 's/^REASON\([a-z_]*, *"([^"]*)".*/\1/p' "$srcdir/src/report/statistics.def" |
+		while IFS= read -r text; do grep -qF -e "$text" "$page" || echo "$text"; done)"
+	if ! command -v python3 >/dev/null; then
+		skip 'messages of the library: no python3'
+		return
+	fi
+	same 'each warning and error of the log, each warning of the launcher' '' "$(python3 "$srcdir/tests/tools/messages.py" "$srcdir" "$page")"
 }
 
 # Links of README and documents, in the installed folder.
@@ -213,7 +228,8 @@ links_lead_somewhere() {
 options_are_explained
 tables_are_explained
 pages_format
-faq_shows_what_is_printed
+troubleshooting_shows_what_is_printed
 references_exist
+troubleshooting_has_each_message
 links_lead_somewhere
 finish

@@ -84,6 +84,26 @@ opened() {
 		--dump-dom "file://$1" 2>"$tmp/chromium.log"
 }
 
+# width_in PIXELS PAGE: width of a frame, and whether the page fits into it
+width_in() {
+	sed 's|</body>|<script>top.postMessage(innerWidth + " " + (document.documentElement.scrollWidth <= innerWidth), "*")</script></body>|' \
+		"$2" >"$tmp/framed.html"
+	printf '<body><script>onmessage = (event) => { document.title = event.data; };</script><iframe style="width:%dpx;border:0" src="framed.html">' \
+		"$1" >"$tmp/frame.html"
+	opened "$tmp/frame.html" | sed -n 's|.*<title>\(.*\)</title>.*|\1|p'
+}
+
+# marks_of PAGE: red ticks of the chart of ranks, and the ranks whose bar is red at its top
+marks_of() {
+	sed 's|</body>|<script>{ const { ctx, canvas, scales: { x }, chartArea: { top, height } } = Object.values(Chart.instances)[0];\
+		const red = (at, y) => { const [r, g, b] = ctx.getImageData(x.getPixelForValue(at) * devicePixelRatio, y * devicePixelRatio, 1, 1).data; return r > g + 60 \&\& r > b + 60; };\
+		const ranks = x.getLabels().map((label, at) => at);\
+		document.title = "ticks " + x.ticks.map((tick) => [].concat(tick.label)).filter((lines) => lines.length > 1).join(";") +\
+			" bars " + ranks.filter((at) => red(at, top + 2) \&\& (ranks.length < 40 \|\| red(at, top + height / 2))) }</script></body>|' \
+		"$1" >"$tmp/marks.html"
+	opened "$tmp/marks.html" | sed -n 's|.*<title>\(.*\)</title>.*|\1|p'
+}
+
 in_a_browser() {
 	local page
 
@@ -103,6 +123,24 @@ in_a_browser() {
 	same 'each chart was drawn' '' "$(grep -o '<canvas[^>]*>' <<<"$page" | grep -v 'width="[1-9][0-9]*"' || true)"
 	same 'each chart has a table of its numbers' "$(grep -o '<canvas' <<<"$page" | wc -l)" \
 		"$(grep -o '<summary>numbers</summary><div class="scroll"><table>' <<<"$page" | wc -l)"
+	matches 'verdict, figures and advice come first, histograms last' \
+		'*class="verdict*class="figures"*<h2>Advice*<h2>Requests by rank*<h2>Totals*<details class="card more">*<h2>Size of allocations*' "$page"
+	matches 'figures have the units of the text' '*<b>89.6 %</b><span>hits of 8?813 requests*<b>3.32 ms</b>*<b>412 ms</b>*<b>40.4 GiB</b>*<td>2.10 ms</td>*' "$page"
+	same 'killed and failing ranks are marked, with the reason' $'rank 1 1\nrank 2 1' \
+		"$(grep -o '<tr class="marked"><td>[a-z]* [0-9]*' <<<"$page" | sed 's/.*<td>//' | sort | uniq -c | awk '{ print $2, $3, $1 }')"
+	same 'their bars and ticks are red' 'ticks rank 1,40 failed;rank 2,killed bars 1,2' "$(marks_of "$tmp/page.html")"
+	mkdir "$tmp/wide"
+	python3 "$here/records.py" "$tmp/wide" 200 '117:ended="killed"' '53:registrations_failed=40'
+	"$report" --html "$tmp/wide.html" "$tmp/wide" >/dev/null
+	same 'also among 200 ranks' 'ticks rank 53,40 failed;rank 117,killed bars 53,117' "$(marks_of "$tmp/wide.html")"
+	matches 'a fault has a red figure' '*class="bad"><b>40</b><span>failed registrations*class="bad"><b>1</b><span>killed process<*' "$page"
+	matches 'an empty histogram is explained' '*Empty: *no registration was unused.*' "$page"
+	same 'a page of 420 pixels does not scroll sideways' '420 true' "$(width_in 420 "$tmp/page.html")"
+	same 'a page of 1280 pixels does not scroll sideways' '1280 true' "$(width_in 1280 "$tmp/page.html")"
+	mkdir "$tmp/idle"
+	python3 "$here/records.py" "$tmp/idle" 2 '*:requests=0' '*:hits=0' '*:waited=0' '*:synchronous=0' '*:timeline=null' '*:histograms={}'
+	"$report" --html "$tmp/idle.html" "$tmp/idle" >/dev/null
+	matches 'empty series are explained' '*No process requested a registration*no samples over time*no samples over time*' "$(opened "$tmp/idle.html")"
 	matches 'the script ran to its end' '*<footer>Made by peerpin *' "$page"
 	same 'the console has no error' '' "$(grep -i 'CONSOLE.*error\|Uncaught' "$tmp/chromium.log" || true)"
 	page=$(opened "$tmp/bad.html")
@@ -111,7 +149,8 @@ in_a_browser() {
 }
 
 mkdir "$tmp/job"
-python3 "$here/records.py" "$tmp/job" 4 '3:evictions=880'
+python3 "$here/records.py" "$tmp/job" 4 '3:evictions=880' '3:synchronous=905' '3:hits=1300' '2:ended="killed"' \
+	'1:registrations_failed=40' '1:failed_resources=40'
 without_chart
 if [[ -e src/tools/chart.min.js ]]; then
 	files

@@ -143,6 +143,7 @@ bypassed_freed 0:bypassed_freed=1
 bypassed_capability 0:bypassed_capability=1
 bypassed_domain 0:bypassed_domain=1
 bypassed_failed 0:bypassed_failed=1
+bypassed_keys 0:bypassed_keys=1
 bypassed_form 0:bypassed_form=1
 bypassed_verify 0:bypassed_verify=1
 pin_limit *:evictions=10
@@ -248,6 +249,16 @@ outliers() {
 ranks 2, 3: not used: no registration was requested' "$(outliers_of '1:used=false' '2:used=false' '3:used=false' \
 		'1:usage="not used: only host memory was registered"' '2:usage="not used: no registration was requested"' \
 		'3:usage="not used: no registration was requested"')"
+	make_job software 2 '*:used=false' '0:usage="not used: software adapter rxe0; dma-buf; 2.0 MiB registered at peak"' \
+		'1:usage="not used: software adapter rxe0; dma-buf; 4.0 MiB registered at peak"'
+	same 'the bytes of each process are no reason of their own' 'not used: software adapter rxe0; dma-buf' \
+		"$("$report" --json "$tmp/software" | jq -r '.jobs[0].usage'; "$report" "$tmp/software" | grep 'others: other')"
+	same 'nor of a group' 'ranks 1, 2: not used: software adapter rxe0; dma-buf' "$(outliers_of '1:used=false' '2:used=false' \
+		'1:usage="not used: software adapter rxe0; dma-buf; 2.0 MiB registered at peak"' \
+		'2:usage="not used: software adapter rxe0; dma-buf; 4.0 MiB registered at peak"')"
+	make_job unhit 2 '*:hits=0' '*:usage="no request hit: dma-buf; mlx5_0; 2.0 MiB registered at peak"'
+	matches 'registrations without a hit are no use' '*GPUDirect RDMA   no request hit, registrations by all 2 ranks: dma-buf*' \
+		"$("$report" "$tmp/unhit")"
 	same 'one of several reasons is marked as such' \
 		'2 of 4 ranks did not use GPUDirect RDMA: only host memory was registered (others: other reasons).' \
 		"$(advice_of partly_used '1:used=false' '1:usage="not used: only host memory was registered"' '2:used=false' \

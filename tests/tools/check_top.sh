@@ -266,7 +266,7 @@ killed() {
 		"$("$report" --json "$tmp/results.0.json" | jq -c '[.jobs[0].ranks[] | [.rank, .requests, .ended]]')"
 	same 'such a report is incomplete' 'false 1 1550' \
 		"$("$report" --json "$tmp/results.0.json" | jq -r '.jobs[0] | "\(.complete) \(.killed) \(.totals.requests)"')"
-	matches 'the table names the killed rank' '*rank 1: killed (no final record;*=> 0' "$(outcome "$report" "$tmp/results.0.json")"
+	matches 'the table names the killed rank' '*rank 1: killed (no final record:*=> 0' "$(outcome "$report" "$tmp/results.0.json")"
 	sed 's/"job": "4711"/"job": "4712"/' "$tmp/results.0.json" >"$tmp/other.json"
 	sed 's/"started_ns": [0-9]*/"started_ns": 1/' "$tmp/results.0.json" >"$tmp/old.json"
 	same 'segments are not added to an older job of this name' 1 "$("$report" --json "$tmp/old.json" | jq '.jobs[0].processes')"

@@ -172,7 +172,7 @@ TEST(pin_limit, what_is_larger_than_the_pin_limit_is_the_client_s_own_affair)
 {
 	use(0);
 	begin(HOME + 1000 * BLOCK, 9 * BLOCK);
-	ck_assert_uint_eq(ask(1, HOME + 1000 * BLOCK, 4096), 0);
+	ck_assert_uint_eq(ask(1, HOME + 1000 * BLOCK, 9 * BLOCK), 0);
 	ck_assert_uint_eq(statistics_get(bypassed_pin_limit), 1);
 	/* No eviction, no attempt. */
 	ck_assert_uint_eq(standin_registered(), 1);
@@ -338,7 +338,7 @@ TEST(refusals, one_that_is_too_large_says_little_of_the_others)
 	standin_limit(FIT * BLOCK);
 	use(0);
 	begin(HOME + 1000 * BLOCK, 2 * FIT * BLOCK);
-	ck_assert_uint_eq(ask(1, HOME + 1000 * BLOCK, BLOCK), 0);
+	ck_assert_uint_eq(ask(1, HOME + 1000 * BLOCK, 2 * FIT * BLOCK), 0);
 	before = standin_registrations();
 	for (unsigned int i = 0; i < 10 * FIT; i++)
 		use(i % FIT);
@@ -355,7 +355,7 @@ TEST(refusals, an_assumed_limit_of_the_gpu_evicts_nothing_before_an_attempt)
 	ck_assert(registration_drop(&handles[0]));
 	standin_limit(0);
 	begin(HOME + 1000 * BLOCK, 2 * BLOCK);
-	ck_assert_uint_ne(ask(1, HOME + 1000 * BLOCK, BLOCK), 0);
+	ck_assert_uint_ne(ask(1, HOME + 1000 * BLOCK, 2 * BLOCK), 0);
 	ck_assert_uint_eq(statistics_get(evictions), 0);
 }
 

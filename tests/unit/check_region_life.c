@@ -346,7 +346,7 @@ START_TEST(two_clients_that_make_room_keep_to_the_pin_limit)
 	begin(HOME + 10 * BLOCK, 2 * BLOCK);
 	begin(HOME + 20 * BLOCK, BLOCK);
 	pinned_now = pinned_most = 0;
-	ask(1, HOME + 10 * BLOCK, 4096);
+	ask(1, HOME + 10 * BLOCK, 2 * BLOCK);
 	ck_assert_int_eq(unpins, 2);
 	/* Counted from 0: both earlier regions have been evicted. */
 	ck_assert_uint_le(pinned_most, 2 * BLOCK);

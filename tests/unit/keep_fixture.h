@@ -146,7 +146,7 @@ static inline void allocate_pitched(uint64_t base, const struct keep_request *re
 	keep_allocated(request, base, pitch);
 }
 
-static inline void allocate_host(uint64_t base, uint64_t size, unsigned int flags)
+static inline void allocate_host(uint64_t base, uint64_t size, uint64_t flags)
 {
 	const struct keep_request request = { ALLOCATION_HOST, flags, size, 0 };
 

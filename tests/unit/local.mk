@@ -7,6 +7,7 @@ UNIT_CHECKS = \
 	tests/unit/check_config \
 	tests/unit/check_domain \
 	tests/unit/check_region_life \
+	tests/unit/check_cost \
 	tests/unit/check_dma_buf \
 	tests/unit/check_errors \
 	tests/unit/check_exports \
@@ -23,7 +24,11 @@ UNIT_CHECKS = \
 	tests/unit/check_log \
 	tests/unit/check_messages \
 	tests/unit/check_methods \
+	tests/unit/check_choices \
+	tests/unit/check_parts \
 	tests/unit/check_pinning \
+	tests/unit/check_span_ends \
+	tests/unit/check_spans \
 	tests/unit/check_statistics \
 	tests/unit/check_table \
 	tests/unit/check_topology \
@@ -47,7 +52,7 @@ $(UNIT_CHECKS): tests/unit/libstandin.la src/libcore.la
 noinst_LTLIBRARIES += tests/unit/libstandin.la
 tests_unit_libstandin_la_SOURCES = tests/unit/standin.h tests/unit/standin.c tests/unit/standin_adapter.c
 EXTRA_DIST += tests/unit/suite.h tests/unit/hits_fixture.h tests/unit/job_fixture.h tests/unit/keep_fixture.h tests/unit/pinning_fixture.h \
-	tests/unit/registration_fixture.h tests/unit/sysfs_fixture.h tests/pointer_attributes.h tests/vmm.h
+	tests/unit/registration_fixture.h tests/unit/spans_fixture.h tests/unit/sysfs_fixture.h tests/pointer_attributes.h tests/vmm.h
 
 # Linked without the stand-ins: these tests define functions of the layers themselves.
 tests_unit_check_job_LDADD = $(unit_ldadd)

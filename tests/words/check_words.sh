@@ -33,8 +33,8 @@ cd "$top"
 mapfile -t headers < <(find src include -name '*.h' | LC_ALL=C sort)
 matches 'there are headers' '[5-9][0-9]' "${#headers[@]}"
 same 'headers use the terms' '' "$(lines "${headers[@]}" | found)"
-# docs/coverage.md comes from entry_points.def.
-mapfile -t documents < <(printf '%s\n' README.md CONTRIBUTING.md src/README.md docs/*.md docs/man/*.in docs/man/*.[13] | grep -vx docs/coverage.md)
+# docs/internals/coverage.md comes from entry_points.def.
+mapfile -t documents < <(printf '%s\n' README.md CONTRIBUTING.md src/README.md docs/*.md docs/internals/*.md docs/man/*.in docs/man/*.[13] | grep -vx docs/internals/coverage.md)
 matches 'there are documents' '[12][0-9]' "${#documents[@]}"
 same 'documents use the terms' '' "$(lines "${documents[@]}" | found)"
 same 'tables of messages use the terms' '' "$(literals src/base/config.def src/report/{statistics,errors}.def src/tools/{advice,metrics}.def \

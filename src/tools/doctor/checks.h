@@ -68,9 +68,18 @@ const char *peermem_fix(struct host *host);
 
 #define FIX_OPEN_MODULES                                                                           \
 	"ask your administrator: install the driver's open kernel modules (package nvidia-open)"
+#define FIX_NO_GPU                                                                                 \
+	"run it where a GPU and its driver are: srun -N 1 --gpus 1 peerpin doctor, or docker run " \
+	"--gpus all"
 #define FIX_HARDWARE	 "use a hardware RDMA adapter"
 #define FIX_SYSFS	 "give this container /sys, or run it on the host"
 #define FIX_NO_CONTAINER "run it on the host itself, outside of the container"
+
+/* Reasons that several checks cannot be made: printed once, with the checks. */
+#define NO_GPU	   "no GPU is visible"
+#define NO_ADAPTER "no RDMA adapter is visible"
+/* Reason that no pair of GPU and adapter can be checked. */
+const char *invisible_words(const struct machine *machine);
 
 /* Appends a word to a list, which starts as NULL; list_append puts `between` before all but the
  * first. The caller frees the list. */

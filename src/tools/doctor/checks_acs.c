@@ -114,8 +114,7 @@ void check_acs(struct host *host, struct finding *finding)
 			seen |= checks_acs_bridges(host, gpu, chosen, &redirecting, &hidden);
 	}
 	if (!known) {
-		finding_add(finding, UNKNOWN,
-			    "no PCIe path between a GPU and an adapter is visible");
+		finding_add(finding, UNKNOWN, "%s", invisible_words(machine_of(host)));
 	} else if (redirecting) {
 		finding_fix(finding,
 			    "sudo setpci -s %.*s ECAP_ACS+6.w=0000 (each of them; on virtual "

@@ -50,8 +50,7 @@ static bool checks_gpu_driver_answers(struct host *host, struct finding *finding
 	if (lost)
 		finding_fix(finding, DRIVER_FIX);
 	else if (!machine->hidden_gpus)
-		finding_fix(finding, "run it where a GPU and its driver are: docker run --gpus "
-				     "all, srun --gpus 1");
+		finding_fix(finding, FIX_NO_GPU);
 	return false;
 }
 
@@ -193,7 +192,7 @@ static void checks_gpu_bar1(struct host *host, const struct gpu *gpu, struct fin
 void check_bar1(struct host *host, struct finding *finding)
 {
 	if (!machine_of(host)->gpu_count)
-		finding_add(finding, UNKNOWN, "no GPU is visible");
+		finding_add(finding, UNKNOWN, NO_GPU);
 	EACH_GPU(host, gpu)
 		checks_gpu_bar1(host, gpu, finding);
 }
@@ -225,7 +224,7 @@ static void checks_gpu_mode(struct host *host, const struct gpu *gpu, struct fin
 void check_gpu_mode(struct host *host, struct finding *finding)
 {
 	if (!checks_gpu_driver_answers(host, finding)) {
-		finding_set(finding, UNKNOWN, "no GPU is visible to the driver");
+		finding_set(finding, UNKNOWN, NO_GPU);
 		return;
 	}
 	EACH_GPU(host, gpu)
@@ -295,7 +294,7 @@ static void checks_gpu_export(struct host *host, const struct gpu *gpu, struct f
 void check_export(struct host *host, struct finding *finding)
 {
 	if (!checks_gpu_driver_answers(host, finding)) {
-		finding_set(finding, UNKNOWN, "no GPU is visible to the driver");
+		finding_set(finding, UNKNOWN, NO_GPU);
 		return;
 	}
 	EACH_GPU(host, gpu) {

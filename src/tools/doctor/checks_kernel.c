@@ -41,9 +41,7 @@ static void checks_kernel_report_no_driver(struct host *host, struct finding *fi
 				"kernel modules",
 				"an NVIDIA GPU is on the PCI bus, but no NVIDIA driver is loaded");
 	else
-		finding_problem(finding, UNKNOWN,
-				"run it where the GPUs are: srun -N 1 --gpus 1 peerpin doctor, or "
-				"docker run --gpus all",
+		finding_problem(finding, UNKNOWN, FIX_NO_GPU,
 				"no NVIDIA driver is loaded, and no NVIDIA GPU is visible");
 }
 

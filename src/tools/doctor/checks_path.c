@@ -49,11 +49,7 @@ void check_path(struct host *host, struct finding *finding)
 	bool far = false;
 
 	if (!machine->gpu_count || !machine->adapter_count) {
-		finding_add(finding, UNKNOWN, "there is no path: %s",
-			    machine->gpu_count ? "no RDMA adapter is visible"
-			    : machine->adapter_count
-				    ? "no GPU is visible"
-				    : "neither a GPU nor an RDMA adapter is visible");
+		finding_add(finding, UNKNOWN, "%s", invisible_words(machine));
 		return;
 	}
 	EACH_GPU(host, gpu)

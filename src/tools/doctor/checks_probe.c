@@ -159,15 +159,14 @@ static void checks_probe_report_failure(struct host *host, const struct gpu *gpu
 /* Reports a method that registers memory but loses data, even if another method works: silent
  * data loss is worse than a failed registration. */
 static void checks_probe_report_data_loss(struct host *host, const struct gpu *gpu,
-					  const struct adapter *adapter, enum result result,
-					  struct finding *finding)
+					  const struct adapter *adapter, struct finding *finding)
 {
 	for (enum method method = 0; method < METHODS; method++) {
 		const char *broken = transfer_failure(host, gpu, adapter, method);
 
 		if (!broken)
 			continue;
-		finding_item(finding, result, pair_name(gpu, adapter).text,
+		finding_item(finding, FAIL, pair_name(gpu, adapter).text,
 			     "%s registers memory, but data does not arrive: %s",
 			     method_name(method), broken);
 		finding_fix(finding, "peerpin doctor --only acs,iommu,path --verbose");
@@ -185,7 +184,7 @@ static void checks_probe_report_pairs(struct host *host, const struct gpu *gpu, 
 				      struct finding *finding)
 {
 	EACH_ADAPTER(host, adapter) {
-		checks_probe_report_data_loss(host, gpu, adapter, works ? WARN : FAIL, finding);
+		checks_probe_report_data_loss(host, gpu, adapter, finding);
 		if (checks_probe_proved_method(host, gpu, adapter) == METHODS)
 			checks_probe_report_failure(host, gpu, adapter,
 						    !works		? FAIL
@@ -221,10 +220,7 @@ static void checks_probe_report_untried(struct host *host, struct finding *findi
 		finding_problem(finding, UNKNOWN, "peerpin doctor, without --no-probe",
 				"skipped (--no-probe): nothing was registered");
 	} else if (!machine->gpu_count || !machine->adapter_count) {
-		finding_add(finding, UNKNOWN, "nothing to register: no %s is visible",
-			    machine->gpu_count	     ? "RDMA adapter"
-			    : machine->adapter_count ? "GPU"
-						     : "GPU and no RDMA adapter");
+		finding_add(finding, UNKNOWN, "%s", invisible_words(machine));
 	} else {
 		finding_problem(finding, UNKNOWN, "peerpin doctor --only gpu,uverbs,verbs",
 				"nothing was registered: ");

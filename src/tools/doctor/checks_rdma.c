@@ -18,8 +18,7 @@ static bool checks_rdma_has_adapters(struct host *host, struct finding *finding)
 		return true;
 	if (!had_no_time(host, finding, "verbs/ended"))
 		finding_add(finding, UNKNOWN,
-			    machine->adapters_are_known ? "no RDMA adapter is visible"
-							: CLASS " cannot be read");
+			    machine->adapters_are_known ? NO_ADAPTER : CLASS " cannot be read");
 	return false;
 }
 
@@ -219,7 +218,7 @@ void check_verbs(struct host *host, struct finding *finding)
 		finding_add(finding, OK, "libibverbs has ibv_reg_dmabuf_mr (%s)", version);
 	else
 		finding_without(host, finding, METHOD_PEER_MEMORY,
-				"ask your administrator: rdma-core 34 or newer",
+				"ask your administrator: rdma-core 35 or newer",
 				"libibverbs has no ibv_reg_dmabuf_mr");
 	if (host_has(host, "verbs/symbol/ibv_reg_mr_ex"))
 		finding_add(finding, OK, "ibv_reg_mr_ex");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* conclusion.c -- the last line: does GPUDirect RDMA work, and if not, why */
+/* conclusion.c -- the verdict: does GPUDirect RDMA work, and if not or degraded, why */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,14 +43,62 @@ static char *conclusion_count_words(const struct diagnosis *diagnosis)
 	return part;
 }
 
-static char *conclusion_of_host(struct host *host, int *status)
+static bool conclusion_is_of_program(unsigned int check)
 {
+	return !strcmp(checks[check].group, "program");
+}
+
+/* ", degraded: REASON" if a check of the host warns; several warnings: their ids. */
+static char *conclusion_degraded(const struct diagnosis *diagnosis)
+{
+	const char *only = NULL;
+	char *ids = NULL, *text;
+
+	for (unsigned int i = 0; i < check_count; i++) {
+		if (!diagnosis->shown[i] || diagnosis->findings[i].result != WARN ||
+		    conclusion_is_of_program(i))
+			continue;
+		only = ids ? NULL : diagnosis->findings[i].text;
+		list_append(&ids, ", ", checks[i].id);
+	}
+	text = need_text("%s%s", ids ? ", degraded: " : "", only ? only : ids ? ids : "");
+	free(ids);
+	return text;
+}
+
+/* A program gets wrong data and no error, even if it could use another method or adapter. NULL: no
+ * probe found such a loss. */
+static char *conclusion_of_loss(struct host *host)
+{
+	EACH_GPU(host, gpu) {
+		EACH_ADAPTER(host, adapter) {
+			for (enum method method = 0; method < METHODS; method++) {
+				if (transfer_failure(host, gpu, adapter, method))
+					return need_text("GPUDirect RDMA loses data on this host: "
+							 "%s %s registers memory, but data does "
+							 "not arrive.",
+							 pair_name(gpu, adapter).text,
+							 method_name(method));
+			}
+		}
+	}
+	return NULL;
+}
+
+static char *conclusion_of_host(const struct diagnosis *diagnosis, int *status)
+{
+	struct host *host = diagnosis->host;
 	const struct machine *machine = machine_of(host);
 	char reasons[SUPPORT_PROVED + 1][272];		  /* of the first GPU */
 	unsigned int count[SUPPORT_PROVED + 1] = { 0 };	  /* GPUs with this support */
 	char *list[SUPPORT_PROVED + 1] = { NULL }, *text; /* these GPUs, or pairs */
+	char *degraded;
 	struct support support;
 
+	*status = DOCTOR_FAILS;
+	text = conclusion_of_loss(host);
+	if (text)
+		return text;
 	EACH_GPU(host, gpu) {
 		const struct adapter *adapter = adapter_of_gpu(host, gpu, &support);
 		enum level level = support.level;
@@ -84,7 +132,10 @@ static char *conclusion_of_host(struct host *host, int *status)
 				 list[SUPPORT_EXPECTED]);
 	} else {
 		*status = DOCTOR_WORKS;
-		text = need_text("GPUDirect RDMA works on this host (%s).", list[SUPPORT_PROVED]);
+		degraded = conclusion_degraded(diagnosis);
+		text = need_text("GPUDirect RDMA works on this host (%s)%s.", list[SUPPORT_PROVED],
+				 degraded);
+		free(degraded);
 	}
 	for (enum level level = SUPPORT_NO; level <= SUPPORT_PROVED; level++)
 		free(list[level]);
@@ -102,29 +153,38 @@ static char *conclusion_of_checks(const struct diagnosis *diagnosis, int *status
 	return need_text("Selected checks: %u OK.", good);
 }
 
-/* True if a program is named and peerpin cannot be loaded into it. */
-static bool conclusion_program_fails(const struct diagnosis *diagnosis)
+/* Worst result of the checks of the program; NOT_NEEDED: none is named. */
+static enum result conclusion_of_program(const struct diagnosis *diagnosis)
 {
+	enum result worst = NOT_NEEDED;
+
 	for (unsigned int i = 0; i < check_count; i++) {
-		if (diagnosis->shown[i] && !strcmp(checks[i].group, "program") &&
-		    diagnosis->findings[i].result == FAIL)
-			return true;
+		enum result result = diagnosis->findings[i].result;
+
+		if (diagnosis->shown[i] && conclusion_is_of_program(i) && result != NOT_NEEDED &&
+		    (worst == NOT_NEEDED || result > worst))
+			worst = result;
 	}
-	return false;
+	return worst;
 }
 
 void conclude(struct diagnosis *diagnosis)
 {
 	char *counts = conclusion_count_words(diagnosis);
 	char *text = diagnosis->partial ? conclusion_of_checks(diagnosis, &diagnosis->status)
-					: conclusion_of_host(diagnosis->host, &diagnosis->status);
-	bool fails = !diagnosis->partial && conclusion_program_fails(diagnosis);
+					: conclusion_of_host(diagnosis, &diagnosis->status);
+	enum result program = diagnosis->partial ? NOT_NEEDED : conclusion_of_program(diagnosis);
+	/* A launcher is no proof for the programs that it starts. */
+	bool loads = program == OK && !host_text(diagnosis->host, "program/launcher");
 
-	if (fails)
+	if (program == FAIL)
 		diagnosis->status = DOCTOR_FAILS;
 	diagnosis->conclusion =
 		need_text("%s%s%s", text,
-			  fails ? " But peerpin cannot be loaded into the program." : "", counts);
+			  program == FAIL ? " But peerpin cannot be loaded into the program."
+			  : loads	  ? " peerpin can be loaded into the program."
+					  : "",
+			  counts);
 	free(text);
 	free(counts);
 }

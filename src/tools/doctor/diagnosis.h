@@ -25,7 +25,7 @@ void conclude(struct diagnosis *diagnosis);
 
 void print_diagnosis(const struct diagnosis *diagnosis, bool verbose, bool colour);
 
-/* Prints the last line. */
+/* Prints the verdict. */
 void print_conclusion(const struct diagnosis *diagnosis);
 
 /* False: writing failed. */

@@ -21,8 +21,8 @@ static const char usage[] =
 	"Reports whether GPUDirect RDMA works on this host, the reason if not, and the fix; with\n"
 	"PROGRAM also whether peerpin can be loaded into it.\n"
 	"\n"
-	"  -v, --verbose    also print the sources of each check, and why it matters\n"
-	"  -q, --quiet      print only the last line\n"
+	"  -v, --verbose    print every check, its sources, and why it matters\n"
+	"  -q, --quiet      print only the verdict\n"
 	"      --json       print one JSON object\n"
 	"      --only LIST  run only these groups or checks (" GROUPS ")\n"
 	"      --no-probe   do not register GPU memory\n"
@@ -101,8 +101,8 @@ static void doctor_select_checks(struct diagnosis *diagnosis, const char *only)
 	list = need_text("%s", only);
 	for (char *word = strtok_r(list, ", ", &rest); word; word = strtok_r(NULL, ", ", &rest)) {
 		if (!doctor_select_word(diagnosis, word))
-			doctor_refuse("--only: there is no group or check \"%s\" (groups: %s; run "
-				      "without --only to list the checks)",
+			doctor_refuse("--only: there is no group or check \"%s\" (groups: %s; "
+				      "peerpin doctor -v lists the checks)",
 				      word, GROUPS);
 		any = true;
 	}

@@ -253,6 +253,13 @@ void finding_without(struct host *host, struct finding *finding, enum method oth
 	free(missing);
 }
 
+const char *invisible_words(const struct machine *machine)
+{
+	return !machine->gpu_count	 ? NO_GPU
+	       : !machine->adapter_count ? NO_ADAPTER
+					 : "no PCIe path between a GPU and an adapter is visible";
+}
+
 bool had_no_time(struct host *host, struct finding *finding, const char *ended)
 {
 	if (host_read(host, "%s", ended)->error != ETIME)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* print.c -- the printed diagnosis: a line for each check, the matrix, the conclusion */
+/* print.c -- the printed diagnosis: conclusion, fixes, a line for each check, the matrix */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,48 +40,40 @@ __attribute__((format(printf, 1, 2))) static void print_line(const char *format,
 static void print_head(const struct diagnosis *diagnosis)
 {
 	const struct machine *machine = machine_of(diagnosis->host);
-	const char *name = host_text(diagnosis->host, "identity/host");
+	const char *name = host_text(diagnosis->host, "identity/host"),
+		   *program = host_text(diagnosis->host, "option/program");
 
-	print_line("peerpin doctor  %s  %u GPU%s, %u adapter%s", name ? name : "unknown host",
+	print_line("peerpin doctor  %s  %u GPU%s, %u adapter%s%s%s", name ? name : "unknown host",
 		   machine->gpu_count, machine->gpu_count == 1 ? "" : "s", machine->adapter_count,
-		   machine->adapter_count == 1 ? "" : "s");
+		   machine->adapter_count == 1 ? "" : "s", program ? "  " : "",
+		   program ? program : "");
 }
 
-/* First earlier check with an identical fix; NULL: none. */
-static const struct check *print_earlier_fix(const struct diagnosis *diagnosis, unsigned int which,
-					     const char *fix)
+/* Prints each fix of results from `least` on once, with its first check; worst results first. */
+static void print_fixes(const struct diagnosis *diagnosis, enum result least)
 {
-	for (unsigned int i = 0; i < which; i++) {
-		const struct finding *before = &diagnosis->findings[i];
+	char *printed = NULL;
 
-		if (!diagnosis->shown[i] || before->result < UNKNOWN)
-			continue;
-		for (unsigned int j = 0; j < before->fix_count; j++) {
-			if (!strcmp(before->fixes[j], fix))
-				return &checks[i];
+	for (enum result result = RESULTS; result-- > least;) {
+		for (unsigned int i = 0; i < check_count; i++) {
+			const struct finding *finding = &diagnosis->findings[i];
+
+			for (unsigned int j = 0; diagnosis->shown[i] && finding->result == result &&
+						 j < finding->fix_count;
+			     j++) {
+				char *line = need_text("\n%s\n", finding->fixes[j]);
+
+				if (!printed)
+					puts("\nFixes");
+				if (!printed || !strstr(printed, line))
+					print_line("fix   %-15s  %s", checks[i].id,
+						   finding->fixes[j]);
+				list_append(&printed, "", line);
+				free(line);
+			}
 		}
 	}
-	return NULL;
-}
-
-/* Prints the fixes of a finding. Without --verbose, a fix that an earlier check printed becomes
- * a reference to that check. */
-static void print_fixes(const struct diagnosis *diagnosis, unsigned int which, bool verbose)
-{
-	const struct finding *finding = &diagnosis->findings[which];
-	const struct check *before, *named = NULL;
-
-	if (!verbose && finding->result < UNKNOWN)
-		return;
-	for (unsigned int i = 0; i < finding->fix_count; i++) {
-		before = verbose ? NULL : print_earlier_fix(diagnosis, which, finding->fixes[i]);
-		if (!before) {
-			print_line("%*sfix:  %s", INDENT, "", finding->fixes[i]);
-		} else if (finding->result > UNKNOWN && before != named) {
-			printf("%*sfix:  (see %s above)\n", INDENT, "", before->id);
-			named = before;
-		}
-	}
+	free(printed);
 }
 
 /* Prints the installed document's path, or the path in the source tree if it is not installed. */
@@ -102,13 +94,64 @@ static void print_check(const struct diagnosis *diagnosis, unsigned int which, b
 	printf("%s%-4s%s", colour ? looks[finding->result].colour : "", looks[finding->result].sign,
 	       colour ? "\033[0m" : "");
 	print_line("  %-15s  %s", check->id, finding->text);
-	if (verbose) {
-		printf("%*sread: %s\n", INDENT, "", check->read);
-		printf("%*swhy:  %s\n", INDENT, "", check->why);
+	if (!verbose)
+		return;
+	printf("%*sread: %s\n", INDENT, "", check->read);
+	printf("%*swhy:  %s\n", INDENT, "", check->why);
+	print_document(check->link);
+}
+
+/* Prints the selected results from `least` on, below the headings of their groups. */
+static void print_checks(const struct diagnosis *diagnosis, enum result least, bool verbose,
+			 bool colour)
+{
+	static const char *const headings[][2] = {
+		{ "kernel", "Kernel and driver" }, { "gpu", "GPU" },
+		{ "rdma", "RDMA stack" },	   { "limits", "Limits" },
+		{ "path", "PCIe path" },	   { "probe", "Registration of GPU memory" },
+		{ "software", "Software" },	   { "program", "Program" },
+	};
+	const char *group = "";
+
+	for (unsigned int i = 0; i < check_count; i++) {
+		if (!diagnosis->shown[i] || diagnosis->findings[i].result < least)
+			continue;
+		for (size_t k = 0; k < sizeof(headings) / sizeof(headings[0]); k++) {
+			if (strcmp(group, checks[i].group) &&
+			    !strcmp(headings[k][0], checks[i].group))
+				printf("\n%s\n", headings[k][1]);
+		}
+		group = checks[i].group;
+		print_check(diagnosis, i, verbose, colour);
 	}
-	print_fixes(diagnosis, which, verbose);
-	if (verbose)
-		print_document(check->link);
+}
+
+/* One line for each reason that several checks could not be made. */
+static void print_unknown(const struct diagnosis *diagnosis)
+{
+	bool headed = false;
+
+	for (unsigned int i = 0; i < check_count; i++) {
+		const struct finding *finding = &diagnosis->findings[i];
+		char *ids = NULL;
+
+		for (unsigned int j = 0; j < check_count; j++) {
+			if (!diagnosis->shown[j] || diagnosis->findings[j].result != UNKNOWN ||
+			    finding->result != UNKNOWN ||
+			    strcmp(diagnosis->findings[j].text, finding->text))
+				continue;
+			if (j < i) /* printed already */
+				break;
+			list_append(&ids, ", ", checks[j].id);
+		}
+		if (ids && strchr(ids, ',')) {
+			if (!headed)
+				puts("\nNot checked (-v lists every check)");
+			headed = true;
+			print_line("?     %s: %s", finding->text, ids);
+		}
+		free(ids);
+	}
 }
 
 /* ---- the matrix ---- */
@@ -187,13 +230,16 @@ void print_conclusion(const struct diagnosis *diagnosis)
 
 void print_diagnosis(const struct diagnosis *diagnosis, bool verbose, bool colour)
 {
+	bool all = verbose || diagnosis->partial;
+
 	print_head(diagnosis);
-	for (unsigned int i = 0; i < check_count; i++) {
-		if (diagnosis->shown[i])
-			print_check(diagnosis, i, verbose, colour);
-	}
+	print_conclusion(diagnosis);
+	print_fixes(diagnosis, verbose				       ? OK
+			       : diagnosis->status == DOCTOR_UNDECIDED ? UNKNOWN
+								       : WARN);
+	print_checks(diagnosis, all ? OK : WARN, verbose, colour);
+	if (!all)
+		print_unknown(diagnosis);
 	if (!diagnosis->partial || verbose)
 		print_matrix(diagnosis->host);
-	putchar('\n');
-	print_conclusion(diagnosis);
 }

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* one_way.c -- two MPI ranks send GPU memory to and fro: fixed buffers, and fresh ones each time
+/* one_way.c -- pairs of MPI ranks send GPU memory to and fro: fixed buffers, and fresh ones each time
  *
  * A fresh buffer is allocated, sent or received into, and freed: all of that counts. For each size
- * a line with the least of the medians of several turns, one way. Each message is checked in
- * untimed exchanges of both kinds.
+ * a line with the first pair's least of the medians of several turns, one way. Each message is
+ * checked in untimed exchanges of both kinds.
  *
- * one_way [EXCHANGES]: to and fro, of each turn (default and limit: 60)
+ * one_way [EXCHANGES [host]]: to and fro, of each turn (default and limit: 60); host: memory of malloc
  */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include <cuda.h>
@@ -20,7 +21,8 @@
 #define TURNS	  5
 #define CHECKED	  6
 
-static int rank, exchanges = EXCHANGES;
+static int rank, partner, exchanges = EXCHANGES;
+static bool is_host;
 
 #define must(condition)                                                                            \
 	do {                                                                                       \
@@ -44,10 +46,34 @@ static void transfer(bool sends, CUdeviceptr buffer, size_t size)
 	void *address = (void *)(size_t)buffer;
 
 	if (sends)
-		must(!MPI_Send(address, (int)size, MPI_BYTE, 1 - rank, 0, MPI_COMM_WORLD));
+		must(!MPI_Send(address, (int)size, MPI_BYTE, partner, 0, MPI_COMM_WORLD));
 	else
-		must(!MPI_Recv(address, (int)size, MPI_BYTE, 1 - rank, 0, MPI_COMM_WORLD,
+		must(!MPI_Recv(address, (int)size, MPI_BYTE, partner, 0, MPI_COMM_WORLD,
 			       MPI_STATUS_IGNORE));
+}
+
+static CUdeviceptr allocate(size_t size)
+{
+	CUdeviceptr buffer = is_host ? (CUdeviceptr)(size_t)malloc(size) : 0;
+
+	must(is_host ? buffer != 0 : !cuMemAlloc(&buffer, size));
+	return buffer;
+}
+
+static void release(CUdeviceptr buffer)
+{
+	if (is_host)
+		free((void *)(size_t)buffer);
+	else
+		must(!cuMemFree(buffer));
+}
+
+static void fill(CUdeviceptr buffer, unsigned char value, size_t size)
+{
+	if (is_host)
+		memset((void *)(size_t)buffer, value, size);
+	else
+		must(!cuMemsetD8(buffer, value, size) && !cuCtxSynchronize());
 }
 
 /* One message of an exchange. fixed: 0, or the buffer. value: 0, or the bytes of the message. */
@@ -57,17 +83,20 @@ static void message(bool sends, CUdeviceptr fixed, size_t size, unsigned char va
 	CUdeviceptr buffer = fixed;
 
 	if (!fixed)
-		must(!cuMemAlloc(&buffer, size));
+		buffer = allocate(size);
 	if (value)
-		must(!cuMemsetD8(buffer, sends ? value : 0, size) && !cuCtxSynchronize());
+		fill(buffer, sends ? value : 0, size);
 	transfer(sends, buffer, size);
 	if (value && !sends) {
-		must(!cuMemcpyDtoH(bytes, buffer, size));
+		if (is_host)
+			memcpy(bytes, (void *)(size_t)buffer, size);
+		else
+			must(!cuMemcpyDtoH(bytes, buffer, size));
 		for (size_t i = 0; i < size; i++)
 			must(bytes[i] == value);
 	}
 	if (!fixed)
-		must(!cuMemFree(buffer));
+		release(buffer);
 }
 
 static int by_value(const void *left, const void *right)
@@ -85,8 +114,8 @@ static double turn(CUdeviceptr fixed, size_t size)
 	MPI_Barrier(MPI_COMM_WORLD);
 	for (int i = 0; i < exchanges; i++) {
 		start = now_us();
-		message(rank == 0, fixed, size, 0);
-		message(rank == 1, fixed, size, 0);
+		message(!(rank % 2), fixed, size, 0);
+		message(rank % 2, fixed, size, 0);
 		times[i] = (now_us() - start) / 2;
 	}
 	qsort(times, (size_t)exchanges, sizeof(times[0]), by_value);
@@ -98,8 +127,8 @@ static void measure(CUdeviceptr fixed, size_t size)
 	double least[2] = { 1e9, 1e9 }, us;
 
 	for (int i = 0; i < CHECKED; i++) {
-		message(rank == 0, i % 2 ? fixed : 0, size, (unsigned char)(i + 1));
-		message(rank == 1, i % 2 ? fixed : 0, size, (unsigned char)(i + 101));
+		message(!(rank % 2), i % 2 ? fixed : 0, size, (unsigned char)(i + 1));
+		message(rank % 2, i % 2 ? fixed : 0, size, (unsigned char)(i + 101));
 	}
 	/* Alternating; the first turns warm up. */
 	for (int i = 0; i < 2 * TURNS; i++) {
@@ -124,11 +153,13 @@ int main(int argc, char **argv)
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
 	if (argc > 1)
 		exchanges = atoi(argv[1]);
-	must(ranks == 2 && exchanges > 0 && exchanges <= EXCHANGES);
-	must(!cuMemAlloc(&fixed, LARGEST));
+	is_host = argc > 2 && !strcmp(argv[2], "host");
+	partner = rank ^ 1;
+	must(ranks % 2 == 0 && exchanges > 0 && exchanges <= EXCHANGES);
+	fixed = allocate(LARGEST);
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
 		measure(fixed, sizes[i]);
-	must(!cuMemFree(fixed));
+	release(fixed);
 	MPI_Finalize();
 	return 0;
 }

@@ -60,7 +60,8 @@ struct test {
 /* Tests of each file, the last without a name. The program defines the list. */
 extern const struct test *const test_files[];
 extern const struct test memory_tests[], domain_tests[], process_tests[], exit_tests[],
-	thread_tests[], worker_tests[], setting_tests[], client_tests[], primary_tests[];
+	thread_tests[], worker_tests[], setting_tests[], client_tests[], primary_tests[],
+	part_tests[], span_tests[];
 
 extern struct ibv_context *device;
 extern struct ibv_pd *pd;

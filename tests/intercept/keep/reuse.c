@@ -155,6 +155,23 @@ static void another_context_gets_other_memory(unsigned int kind)
 	expect_no_kept();
 }
 
+/* Also flags with a meaning inside the library. */
+static void invalid_flags_are_refused_beside_kept_memory(unsigned int flag)
+{
+	const struct request kept = { ALLOC_HOST, UNIT, 0, 0 };
+	struct calls calls;
+	void *host = &host;
+
+	begin();
+	calls = calls_by(BY_LINK);
+	give_back(&calls, ALLOC_HOST, request(&calls, &kept).address);
+	require(own("kept") == 1);
+	require(cuMemHostAlloc(&host, UNIT, 1u << flag) == CUDA_ERROR_INVALID_VALUE);
+	require(!host && own("reused") == 0);
+	release_all();
+	expect_no_kept();
+}
+
 /* So many that unequal requests meet in the hash table. */
 static void requests_differ_by_each_of_their_parts(unsigned int part)
 {
@@ -342,6 +359,8 @@ const struct test reuse_tests[] = {
 	TEST(another_context_gets_other_memory, PITCHED, KEEP),
 	TEST(another_context_gets_other_memory, ALLOC_HOST, KEEP),
 	TEST(another_context_gets_other_memory, HOST_ALLOC, KEEP),
+	TEST(invalid_flags_are_refused_beside_kept_memory, 30, KEEP),
+	TEST(invalid_flags_are_refused_beside_kept_memory, 31, KEEP),
 	VARIANTS_3(requests_differ_by_each_of_their_parts, KEEP),
 	TEST(requests_differ_by_each_of_their_parts, 3, KEEP),
 	TEST(other_memory_and_refused_frees_are_the_driver_s, 0, KEEP),

@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# errors.awk -- prints the last table of docs/troubleshooting.md from src/report/errors.def
+
+BEGIN {
+	print "| message begins with | cause | fix |\n| --- | --- | --- |"
+}
+{ row = row $0 }
+/\)$/ {
+	split(row, quoted, "\"")
+	split(row, word, /[(,] */)
+	if (word[1] == "CALL")
+		name[word[2]] = quoted[2]
+	else if (word[1] == "ERROR")
+		print "| `" (word[2] == "KERNEL" || word[2] == "CUDA" ? "any other call" : name[word[2]]) ": " word[3] "` | " quoted[2] " | " quoted[4] " |"
+}
+!/^ERROR/ || /\)$/ { row = "" }

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* region_choice.c -- which range to register for an allocation, and for a client's request
+ *
+ * A request in a small allocation registers the whole. A request in a large one registers a part,
+ * the requested range in whole granules, so the client waits for no more than its own bytes. The
+ * second request elsewhere in the allocation has the worker register the whole; parts without
+ * client MRs end then. A part also serves requests while the whole is being registered, and where
+ * the whole does not fit within the pin limit. With unique keys there are parts alone: one client
+ * MR at a time would have the keys of the whole.
+ */
+#include "registration/internal.h"
+
+#include "base/atomics.h"
+#include "base/config.h"
+#include "registration/holds.h"
+#include "report/statistics.h"
+
+/* Allocations up to one block of the driver register as a whole. */
+#define SMALL BLOCK
+
+static uint64_t choice_round_up(uint64_t value, uint64_t unit)
+{
+	return (value + unit - 1) & ~(unit - 1);
+}
+
+/* PEERPIN_GRANULARITY=2M: allocations that the driver carves from one block share its region. */
+static bool choice_shares_block(const struct allocation *allocation)
+{
+	return config_get()->granularity == GRANULARITY_2M &&
+	       (allocation->kind == ALLOCATION_DEVICE || allocation->kind == ALLOCATION_PITCHED) &&
+	       allocation->base / BLOCK == (allocation->base + allocation->size - 1) / BLOCK;
+}
+
+/* The range to register for [address, address + length) of the allocation. */
+static struct region_range choice_range(const struct allocation *allocation, uint64_t address,
+					uint64_t length)
+{
+	uint64_t unit = choice_shares_block(allocation) ? BLOCK
+			: allocation->integrated	? PAGE
+							: GRANULE;
+	uint64_t end = choice_round_up(address + length, unit), last;
+	struct region_range range = { .base = address & ~(unit - 1), .first = allocation->base };
+
+	range.length = end - range.base;
+	last = allocation->base + allocation->size;
+	if (range.base > range.first)
+		range.first = range.base;
+	range.extent = (end < last ? end : last) - range.first;
+	range.whole = range.extent == allocation->size;
+	return range;
+}
+
+static struct region_range choice_whole(const struct allocation *allocation)
+{
+	return choice_range(allocation, allocation->base, allocation->size);
+}
+
+static struct region_reference *choice_first(const struct allocation *allocation,
+					     const struct domain *domain)
+{
+	return region_find_reference(domain, allocation->slot, allocation->id);
+}
+
+struct region_reference *region_find_whole(const struct allocation *allocation,
+					   const struct domain *domain)
+{
+	struct region_reference *reference;
+
+	for (reference = choice_first(allocation, domain); reference;
+	     reference = region_next_reference(reference)) {
+		if (reference->whole)
+			break;
+	}
+	return reference;
+}
+
+struct region_reference *region_for(const struct allocation *allocation, struct domain *domain)
+{
+	struct region_reference *reference = region_find_whole(allocation, domain);
+	struct region_range whole = choice_whole(allocation);
+
+	if (!reference)
+		return region_refer(allocation, domain, &whole);
+	keys_publish(reference->region, reference);
+	return reference;
+}
+
+/* ---- requests ---- */
+
+/* References of an allocation in a domain, for a request. */
+struct choice {
+	/* Serve the request; `part`: not registered yet, or with keys that are taken. */
+	struct region_reference *ready, *part;
+	unsigned int parts, failures;
+	bool any_ready;
+};
+
+static struct choice choice_look(const struct allocation *allocation, const struct domain *domain,
+				 const struct registration_request *request,
+				 const struct region_range *part)
+{
+	bool own_keys = domain->owner->own_keys;
+	struct region_reference *reference;
+	struct choice choice = { .parts = 0 };
+
+	for (reference = choice_first(allocation, domain); reference;
+	     reference = region_next_reference(reference)) {
+		bool ready = reference->region->state == REGION_READY;
+
+		if (reference->region->spans)
+			continue;
+		choice.any_ready |= ready;
+		if (!reference->whole) {
+			choice.parts++;
+			choice.failures += reference->region->failures;
+		}
+		if (!holds_serve(reference, request->address, request->length))
+			continue;
+		/* Unique keys: the smallest region that no client MR holds, or the one of that very
+		 * part, whose keys are taken. Otherwise the largest. */
+		if (own_keys && region_is_held(reference->region)) {
+			if (reference->region->base == part->base &&
+			    reference->region->length == part->length)
+				choice.part = reference;
+			continue;
+		}
+		if (ready && (!choice.ready || own_keys != (load_relaxed(&reference->extent) >
+							    load_relaxed(&choice.ready->extent))))
+			choice.ready = reference;
+		else if (!ready && !reference->whole)
+			choice.part = reference;
+	}
+	return choice;
+}
+
+/* Look-ups need the keys of the whole. `only`: it did not fit. */
+static bool choice_takes_part(const struct allocation *allocation, const struct domain *domain,
+			      const struct region_range *part, bool only)
+{
+	struct region_range whole = choice_whole(allocation);
+
+	return !part->whole && (only || !pin_limit_may_hold(allocation->device, whole.length) ||
+				(!domain->looked_up && allocation->size > SMALL &&
+				 part->length < whole.length / 2));
+}
+
+struct region_reference *region_choose(const struct allocation *allocation, struct domain *domain,
+				       const struct registration_request *request,
+				       struct region_parts *parts)
+{
+	struct region_range part = choice_range(allocation, request->address, request->length);
+	struct choice choice = choice_look(allocation, domain, request, &part);
+	bool takes_part = choice_takes_part(allocation, domain, &part, parts->only);
+	bool needs_whole = choice.parts && !parts->only && !domain->owner->own_keys &&
+			   pin_limit_may_hold(allocation->device, allocation->size);
+
+	parts->suffice = !part.whole;
+	if (choice.ready && (choice.ready->whole || takes_part || !domain->looked_up)) {
+		keys_publish(choice.ready->region, choice.ready);
+		return choice.ready;
+	}
+	if (!takes_part)
+		return region_for(allocation, domain);
+	if (choice.part)
+		return choice.part;
+	if (choice.parts >= REGION_PARTS_MAX ||
+	    (choice.failures >= REGION_FAILURES_MAX && !choice.any_ready))
+		return NULL;
+	/* Without background registration the second request registers the whole. */
+	if (needs_whole && config_get()->preregister == PREREGISTER_OFF)
+		return region_for(allocation, domain);
+	parts->whole_too |= needs_whole;
+	return region_refer(allocation, domain, &part);
+}
+
+bool region_count_request(const struct allocation *allocation, const struct domain *domain)
+{
+	const struct region_reference *reference = choice_first(allocation, domain);
+
+	while (reference && !reference->used)
+		reference = region_next_reference(reference);
+	if (reference)
+		return false;
+	statistics_add(requested_bytes, allocation->size);
+	statistics_sort(used_bytes, allocation->size);
+	return true;
+}
+
+/* ---- the whole, after requests for parts ---- */
+
+static bool choice_is_part(const struct region_reference *reference)
+{
+	return !reference->whole && !reference->region->spans;
+}
+
+enum region_demand region_demand(const struct allocation *allocation, const struct domain *domain)
+{
+	struct region_reference *reference;
+	enum region_demand demand = DEMAND_NONE;
+	bool spans = false;
+
+	for (reference = choice_first(allocation, domain); reference;
+	     reference = region_next_reference(reference)) {
+		spans |= reference->region->spans;
+		if (choice_is_part(reference) &&
+		    demand < (domain->owner->own_keys ? DEMAND_ONE_PART : DEMAND_WHOLE))
+			demand++;
+	}
+	return spans && demand == DEMAND_NONE ? DEMAND_ONE_PART : demand;
+}
+
+/* A registering part has users. */
+static bool choice_may_end(const struct region_reference *reference)
+{
+	return !reference->region->users && region_is_idle(reference->region);
+}
+
+void region_end_parts(const struct allocation *allocation, struct domain *domain,
+		      struct region **ending)
+{
+	struct region_reference *reference, *next;
+
+	for (reference = choice_first(allocation, domain); reference; reference = next) {
+		next = region_next_reference(reference);
+		if (choice_is_part(reference) && choice_may_end(reference) &&
+		    !region_is_shared(reference->region) && region_claim(reference->region))
+			region_end(reference->region, ending);
+	}
+}
+
+void region_limit_parts(const struct allocation *allocation, struct domain *domain, bool spans,
+			struct region **ending)
+{
+	struct region_reference *reference, *oldest = NULL;
+	uint32_t now = load_relaxed(&holds_time);
+	unsigned int parts = 0;
+
+	for (reference = choice_first(allocation, domain); reference;
+	     reference = region_next_reference(reference))
+		parts += !reference->whole && reference->region->spans == spans;
+	if (parts < REGION_PARTS_MAX)
+		return;
+	for (reference = choice_first(allocation, domain); reference;
+	     reference = region_next_reference(reference)) {
+		if (reference->whole || reference->region->spans != spans)
+			continue;
+		/* The oldest of equal age is the last in the chain. */
+		if (choice_may_end(reference) &&
+		    (!oldest || now - load_relaxed(&reference->used_at) >=
+					now - load_relaxed(&oldest->used_at)))
+			oldest = reference;
+	}
+	if (!oldest || !region_claim(oldest->region))
+		return;
+	pin_limit_evict_region(oldest->region, ending);
+}

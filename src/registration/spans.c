@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* spans.c -- regions over several adjacent mappings of VMM memory
+ *
+ * A request may need several mappings: PyTorch's expandable segments map pieces of 2 and 20 MiB.
+ * One region serves the request, a span, of a range inside these mappings. The driver exports such
+ * a range as one dma-buf (measured).
+ *
+ * The span has a reference from each of its mappings, and ends with the first of them. So a span
+ * serves only requests that need all its mappings: the unmap of another one would revoke their
+ * client MRs. A request for more mappings registers another span; the shorter one stays idle.
+ *
+ * No client MR outlives a mapping. References are created with registration_lock held, each for a
+ * mapping whose record is live then. The end of the mapping (cuMemUnmap, a loss of access) first
+ * ends the record, then takes the lock, finds the reference, ends the holds of all references of
+ * the span, and returns when the region is deregistered. Hits of spans take the hold with the lock
+ * held, before or after that. The wait-free hit sees no span: its references have no bytes and
+ * publish no hold.
+ */
+#include "registration/spans.h"
+
+#include "base/atomics.h"
+#include "registration/holds.h"
+
+static uint64_t span_piece_end(const struct allocation *piece)
+{
+	return piece->base + piece->size;
+}
+
+bool span_ends_in(const struct registration_request *request, const struct allocation *piece)
+{
+	return request->length <= span_piece_end(piece) - request->address;
+}
+
+bool span_next(const struct registration_request *request, struct allocation *piece)
+{
+	uint64_t address = span_piece_end(piece);
+	struct allocation next;
+
+	if (!memory_find(address, &next) || next.base != address ||
+	    next.kind != ALLOCATION_MAPPED || next.device != piece->device ||
+	    !requests_may_serve(request, &next) ||
+	    (request->youngest && request->youngest < next.id))
+		return false;
+	*piece = next;
+	return true;
+}
+
+bool span_find_last(const struct registration_request *request, struct allocation *piece)
+{
+	while (!span_ends_in(request, piece)) {
+		if (!span_next(request, piece))
+			return false;
+	}
+	return true;
+}
+
+/* The requested granules, or all of the mappings if that is at most twice as much, as for parts of
+ * an allocation. */
+static struct region_range span_range(const struct registration_request *request, int device,
+				      const struct region_range *mappings)
+{
+	uint64_t last = (request->address + request->length - 1) | (GRANULE - 1);
+	uint64_t end = mappings->base + mappings->length;
+	struct region_range part = *mappings;
+
+	part.base = request->address & ~(GRANULE - 1);
+	if (part.base < mappings->base)
+		part.base = mappings->base;
+	part.length = (last < end ? last + 1 : end) - part.base;
+	return part.length >= mappings->length / 2 && pin_limit_may_hold(device, mappings->length)
+		       ? *mappings
+		       : part;
+}
+
+/* References from all mappings of the request, or from none. */
+static struct region_reference *span_create(const struct allocation *first, struct domain *domain,
+					    const struct registration_request *request,
+					    const struct region_range *range,
+					    struct region **ending)
+{
+	struct region_reference *reference, *of_first = NULL;
+	struct allocation piece = *first;
+	bool more = true;
+
+	do {
+		reference = region_refer(&piece, domain, range);
+		if (!reference)
+			break;
+		if (!of_first)
+			of_first = reference;
+		region_count_request(&piece, domain);
+		reference->used = true;
+		more = !span_ends_in(request, &piece);
+	} while (more && span_next(request, &piece));
+	/* Another thread may have replaced the last mapping by a shorter one. */
+	if (reference && !more && range->base + range->length <= span_piece_end(&piece))
+		return of_first;
+	if (of_first)
+		region_end(of_first->region, ending);
+	return NULL;
+}
+
+/* In these mappings alone, and around the request. A region of another range that is not registered
+ * may have failed, or be beyond the pin limit. */
+static bool span_serves(const struct region *region, const struct registration_request *request,
+			const struct region_range *mappings, const struct region_range *range)
+{
+	uint64_t offset = request->address - region->base;
+
+	return region->base >= mappings->base &&
+	       region->base + region->length <= mappings->base + mappings->length &&
+	       offset < region->length && request->length <= region->length - offset &&
+	       (region->state == REGION_READY || region->state == REGION_REGISTERING ||
+		(region->base == range->base && region->length == range->length));
+}
+
+struct region_reference *span_choose(const struct allocation *first, struct domain *domain,
+				     const struct registration_request *request,
+				     struct region **ending)
+{
+	struct region_reference *reference, *found = NULL;
+	struct region_range mappings, range;
+	struct allocation last;
+	unsigned int spans = 0, failures = 0;
+	bool any_ready = false;
+
+	/* span_create() looks at those between, as the caller has. */
+	if (!memory_find(request->address + request->length - 1, &last))
+		return NULL;
+	mappings = (struct region_range){ .base = first->base,
+					  .length = span_piece_end(&last) - first->base,
+					  .spans = true };
+	range = span_range(request, first->device, &mappings);
+	for (reference = region_find_reference(domain, first->slot, first->id); reference;
+	     reference = region_next_reference(reference)) {
+		if (!reference->region->spans)
+			continue;
+		spans++;
+		failures += reference->region->failures;
+		any_ready |= reference->region->state == REGION_READY;
+		if (span_serves(reference->region, request, &mappings, &range) &&
+		    (!found || reference->region->state == REGION_READY))
+			found = reference;
+	}
+	if (found)
+		return found;
+	if (domain->span_failures != SPANS_WORK)
+		failures += domain->span_failures;
+	if (spans >= REGION_PARTS_MAX || (failures >= REGION_FAILURES_MAX && !any_ready))
+		return NULL;
+	return span_create(first, domain, request, &range, ending);
+}
+
+bool span_is_live(const struct region *region, uint64_t youngest)
+{
+	const struct reference_links *links;
+	uint32_t now = load_relaxed(&holds_time);
+
+	LIST_FOREACH(links, &region->references, in_region) {
+		if ((youngest && youngest < links->of->allocation) ||
+		    !memory_is_live(&(struct allocation){ .id = links->of->allocation,
+							  .slot = links->of->slot }))
+			return false;
+		store_relaxed(&links->of->used_at, now);
+	}
+	return true;
+}
+
+void span_limit(const struct region *region, struct region **ending)
+{
+	const struct reference_links *links;
+
+	LIST_FOREACH(links, &region->references, in_region)
+		region_limit_parts(&(struct allocation){ .id = links->of->allocation,
+							 .slot = links->of->slot },
+				   region->domain, true, ending);
+}

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# check_cuda.sh -- rows of tests/stacks/run --cuda, without an adapter: names, reasons, verdicts
+set -uo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+# shellcheck source=tests/launcher/checks
+. "$here/../launcher/checks"
+command -v python3 >/dev/null || { echo 'SKIPPED: no python3'; exit 77; }
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+# shellcheck source=tests/stacks/results_of_rows
+. "$here/results_of_rows"
+
+# ---- verdicts ----
+
+gpu_row regions
+: >"$tmp/regions/with/regions"
+same 'no region is left' passed "$(judged regions)"
+echo 'dev rxe0 mrn 0 rkey 0x369 lkey 0x369 mrlen 131072 pdn 2 pid 163 comm patterns' >"$tmp/regions/with/regions"
+same 'a region that the kernel still has fails' 'failed: with: the kernel lists 1 regions after the end' "$(judged regions)"
+
+# Two ranks of a pattern: 10 messages in 5 rounds, of which 4 count, in 8 ms.
+gpu_row messages
+for mode in without with; do
+	for rank in 0 1; do
+		echo '{ "messages": 5, "rounds": 4, "send_ns_total": 4000000 }' >"$tmp/messages/$mode/pattern.$rank"
+	done
+done
+witness "$tmp/messages/without/witness.1" gpu_by_program=20 asked_gpu=1 registered=2 deregistered=2
+matches 'figures of a message' '*    per message: registrations 2.00 and 1000 us, with peerpin 0.10 and 1000 us*' \
+	"$("$here/judge" "$tmp" messages)"
+
+# A row with a small RLIMIT_MEMLOCK: peerpin's own failures are allowed, and required.
+gpu_row limited
+echo 116 >"$tmp/limited/memlock"
+same 'a limit that was not met fails' 'failed: with: no registration met RLIMIT_MEMLOCK: nothing was shown' "$(judged limited)"
+statistics "$tmp/limited/with/peerpin.1" requests=5 hits=3 synchronous=1 bypassed=1 bypassed_flags=1 verify_checks=0 failed_resources=1
+statistics "$tmp/limited/verified/peerpin.1" requests=5 hits=5 verify_checks=7 verify_disagreements=0 failed_resources=1
+same 'a limit that was met passes' passed "$(judged limited)"
+
+# ---- rows ----
+
+# reason ROW: why it cannot run
+reason() {
+	# shellcheck disable=SC2016 # for the shell that is started
+	env STACKS_CUDA="$tmp/cuda" build="$tmp/rows" RDMA_TEST_DEVICE=none RDMA_TEST_GID_INDEX=0 bash -c '. "$0"
+		if row "$1"; then echo "it runs ${client[0]##*/}: ${settings[*]}"; else echo "$note"; fi' "$here/rows" "$1"
+}
+
+same 'a row without the builds says so' 'no mpirun with CUDA (tests/stacks/cuda/build)' "$(reason cuda-halo-bistro)"
+mkdir -p "$tmp/cuda/install/bin" "$tmp/rows/tests/stacks/.libs"
+: >"$tmp/rows/tests/stacks/.libs/verbs_witness.so"
+printf '#!/bin/sh\necho "mpirun (Open MPI) 4"\n' | tee "$tmp/cuda/install/bin/mpirun" "$tmp/rows/tests/stacks/patterns" >/dev/null
+chmod +x "$tmp/cuda/install/bin/mpirun" "$tmp/rows/tests/stacks/patterns"
+matches "a row's mode is UCX's" '*UCX_MEM_CUDA_HOOK_MODE=reloc*' "$(reason cuda-halo-reloc)"
+matches 'or the driver is another' "*LD_LIBRARY_PATH=$tmp/rows/tests/stacks/newer/.libs:*" "$(reason cuda-halo-newer)"
+same 'a row of perftest without it says so' 'no ib_write_bw with CUDA (tests/stacks/cuda/build)' "$(reason cuda-ib_write_bw)"
+matches 'help names the option' '*--cuda*' "$("$here/run" --help)"
+finish

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* check_choices.c -- parts and wholes where the whole cannot serve: keys of their own, limits,
+ * memory for dma-bufs alone, granules of two allocations
+ */
+#include <errno.h>
+
+#include "hits_fixture.h"
+
+#include "registration/internal.h"
+
+#define GIB	((uint64_t)1 << 30)
+#define LARGE	(100 * GIB)
+#define GRANULE ((uint64_t)64 << 10)
+#define PIECES	16
+
+static bool use(int handle, uint64_t address, uint64_t length)
+{
+	return ask(handle, address, length) && registration_drop(&handles[handle]);
+}
+
+static void set_up_own_keys(void)
+{
+	pd_by_key = true;
+	set_up_sync();
+}
+
+CASE(own_keys, .set_up = set_up_own_keys);
+
+TEST(own_keys, each_piece_of_a_large_allocation_has_its_client_mr)
+{
+	begin(HOME, LARGE);
+	for (unsigned int round = 0; round < 3; round++) {
+		for (int i = 0; i < PIECES; i++)
+			ck_assert_uint_ne(ask(i, HOME + (uint64_t)i * GIB, 4096), 0);
+		for (int i = 0; i < PIECES; i++)
+			ck_assert(registration_drop(&handles[i]));
+	}
+	ck_assert_uint_eq(statistics_get(bypassed), 0);
+	ck_assert_uint_eq(statistics_get(registrations), PIECES);
+	ck_assert_uint_eq(statistics_tallied(TALLY_hits), 2 * PIECES);
+}
+
+/* The worker registered the whole before any request: a kind that clients request. */
+TEST(own_keys, the_whole_serves_one_client_mr_and_parts_the_others)
+{
+	begin(HOME, LARGE);
+	ck_assert_uint_ne(ask(PIECES, HOME, LARGE), 0);
+	for (int i = 0; i < PIECES; i++)
+		ck_assert_uint_ne(ask(i, HOME + (uint64_t)i * GIB, 4096), 0);
+	ck_assert_uint_eq(statistics_get(bypassed), 0);
+	ck_assert_uint_eq(standin_registered(), PIECES + 1);
+}
+
+/* libfabric registers one buffer again and again. */
+TEST(own_keys, requests_for_taken_keys_take_no_place_of_other_pieces)
+{
+	begin(HOME, LARGE);
+	ck_assert_uint_ne(ask(0, HOME, 4096), 0);
+	for (unsigned int i = 0; i < 40; i++)
+		ck_assert_uint_eq(ask(1, HOME, 4096), 0);
+	ck_assert_uint_eq(statistics_get(bypassed_keys), 40);
+	ck_assert(use(2, HOME + GIB, 4096));
+	ck_assert(registration_drop(&handles[0]));
+	ck_assert(use(1, HOME, 4096));
+}
+
+static void set_up_limited(void)
+{
+	setenv("PEERPIN_PIN_LIMIT", "64M", 1);
+	set_up();
+}
+
+static void set_up_limited_off(void)
+{
+	setenv("PEERPIN_PREREGISTER", "off", 1);
+	set_up_limited();
+}
+
+/* 10 MiB are held, 60 MiB do not fit beside them. */
+static void serve_beside_held(void)
+{
+	begin(HOME + 200 * BLOCK, 5 * BLOCK);
+	begin(HOME, 30 * BLOCK);
+	ck_assert_uint_ne(ask(1, HOME + 200 * BLOCK, 5 * BLOCK), 0);
+	for (uint64_t i = 0; i < 20; i++)
+		ck_assert(use(2, HOME + i * BLOCK, 4096));
+	ck_assert(use(2, HOME, 20 * BLOCK));
+	ck_assert_uint_eq(statistics_get(bypassed), 0);
+}
+
+CASE(limited, .set_up = set_up_limited);
+CASE(limited_off, .set_up = set_up_limited_off);
+
+TEST(limited, a_part_fits_where_the_whole_does_not)
+{
+	serve_beside_held();
+}
+
+TEST(limited_off, without_the_worker_a_part_fits_where_the_whole_does_not)
+{
+	serve_beside_held();
+}
+
+TEST(limited_off, a_request_for_the_whole_is_tried_once)
+{
+	begin(HOME + 200 * BLOCK, 5 * BLOCK);
+	begin(HOME, 30 * BLOCK);
+	ck_assert_uint_ne(ask(1, HOME + 200 * BLOCK, 5 * BLOCK), 0);
+	ck_assert_uint_eq(ask(2, HOME, 30 * BLOCK), 0);
+	ck_assert_uint_eq(statistics_get(over_pin_limit), 1);
+}
+
+CASE(sync, .set_up = set_up_sync);
+
+static struct ibv_pd other = { .context = (struct ibv_context *)0x6000, .handle = 2 };
+
+/* In the protection domain that has the dma-bufs. */
+TEST(sync, the_whole_of_memory_for_dma_bufs_alone_follows)
+{
+	struct registration_request request;
+	struct registration_keys keys;
+
+	registration_pd_opened(&other, false);
+	begin(HOME + 200 * GIB, BLOCK);
+	ck_assert(ask_in(&other, 1, HOME + 200 * GIB, 4096, RIGHTS, &keys));
+	standin_allocate(HOME, LARGE, NULL, false);
+	memory_allocated(ALLOCATION_POOL, HOME, LARGE);
+	for (uint64_t i = 0; i < 100; i++) {
+		request = request_in(&pd, 9, HOME + i % 50 * GIB, 4096, RIGHTS);
+		request.dma_buf = true;
+		request.youngest = memory_youngest();
+		ck_assert(registration_request(&request, &keys));
+		ck_assert(registration_drop(&handles[9]));
+	}
+	ck_assert_uint_eq(statistics_get(registrations_background), 2);
+	ck_assert_uint_eq(statistics_get(registrations), 5);
+	ck_assert_uint_eq(statistics_get(evictions), 0);
+}
+
+/* The last granule is the first allocation's part, and all of the second one. */
+TEST(sync, the_whole_leaves_a_neighbours_region)
+{
+	const uint64_t neighbour = HOME + LARGE + 4096;
+
+	begin(HOME, LARGE + 4096);
+	begin(neighbour, 4096);
+	ck_assert(use(1, HOME + LARGE, 100));
+	ck_assert(use(2, neighbour, 100));
+	ck_assert_uint_eq(statistics_get(registrations), 1);
+	ck_assert(use(1, HOME + GIB, 100));
+	ck_assert_uint_eq(statistics_get(registrations_background), 1);
+	ck_assert(use(2, neighbour, 100));
+	ck_assert_uint_eq(statistics_get(registrations), 3);
+}
+
+static bool frees;
+
+static CUresult free_in_first_request(int *value, CUdevice_attribute attribute, CUdevice device)
+{
+	(void)value, (void)attribute, (void)device;
+	if (frees) {
+		frees = false;
+		end(HOME);
+	}
+	return CUDA_ERROR_INVALID_VALUE;
+}
+
+/* In the driver's call, without the lock. */
+TEST(sync, a_free_in_the_first_request_loses_no_rescan)
+{
+	begin(HOME, BLOCK);
+	for (uint64_t i = 1; i < 5; i++)
+		begin(HOME + i * 2 * BLOCK, BLOCK);
+	standin_driver.cuDeviceGetAttribute = free_in_first_request;
+	frees = true;
+	ck_assert_uint_eq(ask(1, HOME, 100), 0);
+	ck_assert(!frees);
+	ck_assert(use(1, HOME + 2 * BLOCK, 100));
+	ck_assert_uint_eq(statistics_get(registrations_background), 4);
+}
+
+/* The thread that marked the first one had stopped before. */
+TEST(sync, a_late_mark_leaves_the_slot_to_the_next_allocation)
+{
+	struct allocation first, second;
+
+	begin(HOME, BLOCK);
+	ck_assert(memory_find(HOME, &first));
+	end(HOME);
+	begin(HOME, BLOCK);
+	ck_assert(memory_find(HOME, &second));
+	ck_assert_uint_eq(first.slot, second.slot);
+	ck_assert(region_set_queued(&second));
+	ck_assert(region_set_queued(&first));
+	ck_assert(region_is_queued(&second));
+	region_unqueue(&second);
+}
+
+static struct registration_method method;
+static _Atomic unsigned int attempts;
+static pthread_t freeing;
+
+static bool has_reference(const struct allocation *allocation)
+{
+	bool newly = false, has;
+
+	pthread_mutex_lock(&registration_lock);
+	has = region_find_reference(domain_enable(&pd, RIGHTS, true, &newly), allocation->slot,
+				    allocation->id);
+	pthread_mutex_unlock(&registration_lock);
+	return has;
+}
+
+static void *free_it(void *unused)
+{
+	(void)unused;
+	end(HOME);
+	return NULL;
+}
+
+/* The free waits for this registration, which then has no use. */
+static int pin_without_room(const struct pin_request *request, struct ibv_mr **mr)
+{
+	struct allocation allocation;
+
+	(void)request, (void)mr;
+	if (!attempts++) {
+		require(memory_find(HOME, &allocation));
+		require(!pthread_create(&freeing, NULL, free_it, NULL));
+		while (has_reference(&allocation))
+			sched_yield();
+	}
+	return -ENOMEM;
+}
+
+TEST(limited_off, a_registration_without_room_ends_with_its_allocation)
+{
+	for (uint64_t i = 1; i < 5; i++) {
+		begin(HOME + i * 2 * BLOCK, BLOCK);
+		ck_assert(use(1, HOME + i * 2 * BLOCK, BLOCK));
+	}
+	begin(HOME, BLOCK);
+	method = (struct registration_method){ .name = "full",
+					       .pin = pin_without_room,
+					       .unpin = standin_method.unpin };
+	registration_forced_method = &method;
+	ck_assert_uint_eq(ask(2, HOME, BLOCK), 0);
+	ck_assert_int_eq(pthread_join(freeing, NULL), 0);
+	ck_assert_uint_eq(attempts, 1);
+	ck_assert_uint_eq(standin_registered(), 4);
+}
+
+SUITE("choices")

@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* check_parts.c -- requests in large allocations: which bytes a client waits for, when the whole is
+ * registered, which requests hit, and how parts end
+ */
+#include <errno.h>
+
+#include "hits_fixture.h"
+#include "keep_fixture.h"
+
+#include "registration/internal.h"
+
+#define GIB	((uint64_t)1 << 30)
+#define KIB	((uint64_t)1 << 10)
+#define LARGE	(100 * GIB)
+#define GRANULE ((uint64_t)64 << 10)
+
+static struct registration_method method;
+static _Atomic unsigned int wholes; /* registrations of LARGE bytes, begun */
+static _Atomic bool whole_waits, part_waits;
+#define WAITING (7 * GRANULE) /* bytes of the part that waits */
+static _Atomic bool part_begun;
+
+/* Bytes that the last client waited for. */
+static _Atomic uint64_t last_length;
+
+static int pin(const struct pin_request *request, struct ibv_mr **mr)
+{
+	last_length = request->length;
+	if (request->length >= LARGE) {
+		wholes++;
+		while (whole_waits)
+			sched_yield();
+	}
+	if (request->length == WAITING) {
+		part_begun = true;
+		while (part_waits)
+			sched_yield();
+	}
+	return standin_method.pin(request, mr);
+}
+
+static void set_up_parts(void)
+{
+	set_up();
+	method = (struct registration_method){ .name = "parts",
+					       .pin = pin,
+					       .unpin = standin_method.unpin };
+	registration_forced_method = &method;
+	wholes = 0;
+	begin(HOME, LARGE);
+}
+
+static bool hits(uint64_t address, uint64_t length)
+{
+	struct registration_keys keys;
+
+	if (!hit_in(&pd, AT(200), address, length, &keys))
+		return false;
+	require(standin_covers(keys.lkey, address));
+	require(standin_covers(keys.lkey, address + length - 1));
+	return registration_drop(AT(200));
+}
+
+/* As a client: a registration and its end. */
+static void use(uint64_t address, uint64_t length)
+{
+	uint32_t key = get_in(&pd, AT(100), address, length);
+
+	ck_assert_uint_ne(key, 0);
+	ck_assert(standin_covers(key, address) && standin_covers(key, address + length - 1));
+	ck_assert(registration_drop(AT(100)));
+}
+
+/* A second request elsewhere, whose client MR ends before the worker has registered the whole: a
+ * part with a client MR would stay. */
+static void request_whole(void)
+{
+	whole_waits = true;
+	use(HOME + GIB, 4096);
+	whole_waits = false;
+}
+
+/* The whole is registered, and parts without client MRs have ended. */
+static void await_whole(unsigned int left)
+{
+	await("registrations_background", 1);
+	while (standin_registered() != left)
+		sched_yield();
+}
+
+CASE(parts, .set_up = set_up_parts);
+
+TEST(parts, a_first_request_registers_its_granules_and_no_more)
+{
+	use(HOME + 10 * GIB + 100, 64 * KIB);
+	ck_assert_uint_eq(last_length, 2 * GRANULE);
+	ck_assert_uint_eq(statistics_get(registered_bytes), 2 * GRANULE);
+	ck_assert_uint_eq(statistics_get(requested_bytes), LARGE);
+	use(HOME + 10 * GIB + 200, 60 * KIB);
+	ck_assert_uint_eq(statistics_get(registrations), 1);
+	background_queue_all();
+	background_go();
+	begin(HOME + 200 * GIB, BLOCK);
+	await("registrations_background", 1);
+	ck_assert_uint_eq(wholes, 0);
+}
+
+TEST(parts, hits_are_inside_the_part)
+{
+	const uint64_t at = HOME + GIB;
+
+	use(at + 4096, 1);
+	ck_assert(hits(at, GRANULE));
+	ck_assert(hits(at + GRANULE - 1, 1));
+	ck_assert(!hits(at - 1, 1));
+	ck_assert(!hits(at - 1, 2));
+	ck_assert(!hits(at + GRANULE - 1, 2));
+	ck_assert(!hits(at + GRANULE, 1));
+	ck_assert(!hits(at, UINT64_MAX));
+	ck_assert(!hits(at + 1, UINT64_MAX));
+	ck_assert(!hits(HOME, LARGE));
+}
+
+TEST(parts, the_second_request_elsewhere_has_the_worker_register_the_whole)
+{
+	use(HOME, 4096);
+	request_whole();
+	await_whole(1);
+	ck_assert_uint_eq(wholes, 1);
+	ck_assert_uint_eq(statistics_get(registered_bytes), LARGE + 2 * GRANULE);
+	use(HOME + 50 * GIB, GIB);
+	ck_assert(hits(HOME, 4096) && hits(HOME, LARGE));
+	ck_assert_uint_eq(statistics_get(registrations), 3);
+	ck_assert_uint_eq(statistics_get(evictions), 0);
+}
+
+TEST(parts, a_client_mr_keeps_its_part_beside_the_whole)
+{
+	uint32_t key = get_in(&pd, AT(0), HOME, 4096);
+
+	request_whole();
+	await_whole(2);
+	ck_assert(standin_covers(key, HOME));
+	use(HOME + 2 * GIB, 4096);
+	ck_assert(registration_drop(AT(0)));
+	/* The whole has the hits: no part replaces it. */
+	use(HOME, 4096);
+	ck_assert(hits(HOME, LARGE));
+	end(HOME);
+	ck_assert_uint_eq(standin_registered(), 0);
+}
+
+TEST(parts, a_request_of_a_part_does_not_wait_for_the_whole)
+{
+	whole_waits = true;
+	use(HOME, 4096);
+	use(HOME + GIB, 4096);
+	while (!wholes)
+		sched_yield();
+	use(HOME + 2 * GIB, 4096);
+	ck_assert_uint_eq(statistics_get(waited), 0);
+	whole_waits = false;
+	await_whole(1);
+}
+
+static void *use_waiting_part(void *unused)
+{
+	(void)unused;
+	require(get_in(&pd, AT(50), HOME + 3 * GIB, WAITING));
+	return NULL;
+}
+
+TEST(parts, a_part_does_not_replace_the_whole_for_hits)
+{
+	pthread_t thread;
+
+	part_waits = true;
+	use(HOME, 4096);
+	ck_assert_int_eq(pthread_create(&thread, NULL, use_waiting_part, NULL), 0);
+	while (!part_begun)
+		sched_yield();
+	use(HOME + GIB, 4096);
+	await("registrations_background", 1);
+	use(HOME, LARGE);
+	ck_assert(hits(HOME, LARGE));
+	part_waits = false;
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	ck_assert(hits(HOME, LARGE));
+	ck_assert(registration_drop(AT(50)));
+}
+
+TEST(parts, most_of_an_allocation_registers_the_whole)
+{
+	use(HOME, LARGE / 2);
+	ck_assert_uint_eq(last_length, LARGE);
+	begin(HOME + 200 * GIB, BLOCK);
+	use(HOME + 200 * GIB, 1);
+	ck_assert_uint_eq(last_length, BLOCK);
+}
+
+TEST(parts, a_free_revokes_the_client_mrs_of_parts_and_whole)
+{
+	ck_assert_uint_ne(get_in(&pd, AT(0), HOME, 4096), 0);
+	ck_assert_uint_ne(get_in(&pd, AT(1), HOME + GIB, 4096), 0);
+	await_whole(3);
+	ck_assert_uint_ne(get_in(&pd, AT(2), HOME + 2 * GIB, 4096), 0);
+	end(HOME);
+	ck_assert_uint_eq(standin_registered(), 0);
+	ck_assert_uint_eq(statistics_get(revoked), 3);
+	begin(HOME, LARGE);
+	ck_assert(!hits(HOME, 4096));
+	for (unsigned int i = 0; i < 3; i++)
+		ck_assert(registration_drop(AT(i)));
+	ck_assert_uint_eq(statistics_get(late_deregistrations), 3);
+}
+
+TEST(parts, a_closing_protection_domain_ends_parts)
+{
+	use(HOME, 4096);
+	registration_pd_closing(&pd);
+	ck_assert_uint_eq(standin_registered(), 0);
+	registration_pd_closed(&pd, true);
+	registration_pd_opened(&pd, false);
+	use(HOME, 4096);
+	ck_assert(evict_all());
+	ck_assert(!hits(HOME, 4096));
+	use(HOME, 4096);
+}
+
+TEST(parts, failures_of_parts_are_tried_three_times)
+{
+	standin_fail_with(-EINVAL);
+	for (unsigned int i = 0; i < 10; i++)
+		ck_assert_uint_eq(get_in(&pd, AT(0), HOME + i * GIB, 4096), 0);
+	ck_assert_uint_le(standin_attempts(), 3 + 1); /* the worker's */
+	ck_assert_uint_eq(statistics_get(bypassed_failed), 10);
+}
+
+TEST(parts, look_ups_get_the_whole)
+{
+	struct domain *domain;
+	uint32_t lkey, rkey;
+
+	use(HOME, 4096);
+	use(HOME + 4096, 1);
+	domain = registration_domain(&pd, RIGHTS);
+	ck_assert(!hits(HOME, 4096));
+	ck_assert_uint_ne(get_in(&pd, AT(0), HOME, 4096), 0);
+	ck_assert(registration_find(domain, HOME + GIB, GIB, RIGHTS, &lkey, &rkey));
+	ck_assert(standin_covers(lkey, HOME + GIB));
+}
+
+TEST(parts, look_ups_find_no_part)
+{
+	struct domain *domain = registration_domain(&pd, RIGHTS);
+	uint32_t lkey, rkey;
+
+	await("registrations_background", 1);
+	ck_assert(registration_find(domain, HOME, LARGE, RIGHTS, &lkey, &rkey));
+	end(HOME);
+	ck_assert(!registration_find(domain, HOME, 1, RIGHTS, &lkey, &rkey));
+}
+
+static void set_up_limited(void)
+{
+	setenv("PEERPIN_PIN_LIMIT", "64M", 1);
+	set_up_parts();
+}
+
+CASE(limited, .set_up = set_up_limited);
+
+TEST(limited, requests_beyond_the_pin_limit_register_their_own_bytes)
+{
+	for (unsigned int i = 0; i < 200; i++)
+		use(HOME + i * GIB / 2, 4 * 1024 * KIB);
+	ck_assert_uint_eq(wholes, 0);
+	ck_assert_uint_eq(statistics_get(registered_bytes), 200 * 4 * 1024 * KIB);
+	ck_assert_uint_le(standin_registered(), 16);
+	/* Most of an allocation that does not fit. */
+	begin(HOME + 200 * GIB, 50 * BLOCK);
+	use(HOME + 200 * GIB, 30 * BLOCK);
+	ck_assert_uint_eq(last_length, 30 * BLOCK);
+	ck_assert_uint_eq(statistics_get(bypassed), 0);
+}
+
+TEST(limited, an_allocation_has_few_parts)
+{
+	for (unsigned int i = 0; i < 200; i++)
+		use(HOME + i * GIB / 2, 4096);
+	ck_assert_uint_le(standin_registered(), 32);
+	ck_assert_uint_eq(statistics_get(bypassed), 0);
+	/* The last ones. */
+	for (unsigned int i = 180; i < 200; i++)
+		use(HOME + i * GIB / 2, 4096);
+	ck_assert_uint_eq(statistics_get(registrations), 200);
+}
+
+TEST(limited, client_mrs_of_many_parts_stay_and_further_requests_are_forwarded)
+{
+	uint32_t keys[40];
+
+	for (unsigned int i = 0; i < 40; i++)
+		keys[i] = get_in(&pd, AT(i), HOME + i * GIB, 4096);
+	for (unsigned int i = 0; i < 40; i++)
+		ck_assert_int_eq(standin_covers(keys[i], HOME + i * GIB), i < 32);
+	for (unsigned int i = 0; i < 32; i++)
+		ck_assert(registration_drop(AT(i)));
+	/* Room is made by a request that is forwarded. */
+	ck_assert_uint_eq(get_in(&pd, AT(0), HOME + 50 * GIB, 4096), 0);
+	use(HOME + 50 * GIB, 4096);
+}
+
+static void set_up_parts_off(void)
+{
+	setenv("PEERPIN_PREREGISTER", "off", 1);
+	set_up_parts();
+}
+
+CASE(off, .set_up = set_up_parts_off);
+
+TEST(off, without_background_registration_the_second_request_registers_the_whole)
+{
+	use(HOME, 4096);
+	use(HOME + GIB, 4096);
+	ck_assert_uint_eq(last_length, LARGE);
+	use(HOME + 2 * GIB, 4096);
+	ck_assert_uint_eq(statistics_get(registrations), 2);
+}
+
+/* _i 1: a domain without a user word. */
+LOOP_TEST(off, look_ups_return_no_keys_of_parts, 0, 2)
+{
+	int access = _i ? 7 : RIGHTS;
+	struct registration_keys keys;
+	struct domain *domain;
+	uint32_t lkey, rkey;
+
+	if (_i) {
+		ck_assert_ptr_nonnull(registration_domain(&pd, 1));
+		ck_assert_ptr_nonnull(registration_domain(&pd, 3));
+	}
+	ck_assert(ask_in(&pd, 0, HOME, 4096, access, &keys));
+	domain = registration_domain(&pd, access);
+	ck_assert(!registration_find(domain, HOME, 4096, access, &lkey, &rkey));
+	ck_assert(!registration_find(domain, HOME + GIB, 4096, access, &lkey, &rkey));
+	ck_assert(ask_in(&pd, 1, HOME, 4096, access, &keys));
+	ck_assert(registration_find(domain, HOME + GIB, 4096, access, &lkey, &rkey));
+	ck_assert_uint_eq(lkey, keys.lkey);
+}
+
+static void set_up_kept(void)
+{
+	set_up_with("25%", "0");
+	gpu.total = 1000 * GIB;
+	standin_with_registration = true;
+	registration_pd_opened(&pd, false);
+}
+
+CASE(kept, .set_up = set_up_kept);
+
+TEST(kept, parts_of_kept_memory_serve_its_reuse)
+{
+	allocate(HOME, LARGE);
+	use(HOME + GIB, 4096);
+	ck_assert(keeps(HOME));
+	ck_assert(!hits(HOME + GIB, 4096));
+	ck_assert_uint_eq(get_in(&pd, AT(0), HOME + GIB, 4096), 0);
+	ck_assert_uint_eq(reuse(LARGE), HOME);
+	ck_assert(hits(HOME + GIB, 4096));
+	ck_assert_uint_eq(standin_registrations(), 1);
+	ck_assert(keeps(HOME));
+	keep_release_context(&first);
+	ck_assert_uint_eq(standin_registered(), 0);
+}
+
+SUITE("parts")
