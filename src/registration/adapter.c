@@ -143,7 +143,8 @@ bool adapter_describe(struct adapter *adapter, int device)
 	if (query_distance)
 		near = topology_is_near(adapter->context, device);
 	pthread_mutex_lock(&registration_lock);
-	if (describe) {
+	/* Others read these without the lock once set, so the first of two threads sets them. */
+	if (!adapter->described) {
 		adapter->counted_as = counted_as;
 		adapter->region_limit = limit;
 		adapter->selected = !devices || named != excludes;
