@@ -111,6 +111,15 @@ static inline bool text_equals_in_any_case(const char *one, const char *other)
 	return text_lower(*one) == text_lower(*other);
 }
 
+static inline bool text_begins_in_any_case(const char *text, const char *beginning)
+{
+	while (*beginning && text_lower(*beginning) == text_lower(*text)) {
+		beginning++;
+		text++;
+	}
+	return !*beginning;
+}
+
 /* Return the part after the last slash. */
 static inline const char *text_file_name(const char *path)
 {

@@ -73,19 +73,39 @@ static const char *const ucx_objects[] = { "libucm", "libucs", NULL };
  * that it cannot patch. */
 static const struct entry_point *ucx_target;
 
+/* The mode may be a list. */
+static bool resolve_ucx_relocates(void)
+{
+	const char *mode = system_environment("UCX_MEM_CUDA_HOOK_MODE");
+
+	for (; mode && *mode; mode++) {
+		if (text_begins_in_any_case(mode, "reloc"))
+			return true;
+	}
+	return false;
+}
+
 /* UCX patches the code at the address it gets. A wrapper's address would leave callers that bypass
- * peerpin without UCX's hooks. In reloc mode UCX calls the address it gets. */
+ * peerpin without UCX's hooks. */
 static bool resolve_is_for_patching(const struct entry_point *row, const void *caller)
 {
-	const char *mode;
-
-	if (!resolve_is_in_object(caller, ucx_objects))
-		return false;
-	mode = system_environment("UCX_MEM_CUDA_HOOK_MODE");
-	if (mode && text_equals_in_any_case(mode, "reloc"))
+	if (!resolve_is_in_object(caller, ucx_objects) || resolve_ucx_relocates())
 		return false;
 	__atomic_store_n(&ucx_target, row, __ATOMIC_RELAXED);
 	return true;
+}
+
+/* In mode reloc UCX calls the address it gets, from its own hook, which the program's calls reach
+ * in place of peerpin's: with the driver's address they would bypass peerpin. NULL: not such a
+ * look-up. */
+static void *resolve_for_relocation(const struct entry_point *row, const void *caller)
+{
+	if (!resolve_is_in_object(caller, ucx_objects) || !resolve_ucx_relocates() ||
+	    process_is_passive_early())
+		return NULL;
+	entry_find_driver();
+	return __atomic_load_n(entry_driver_of(row), __ATOMIC_ACQUIRE) ? entry_through_pointer(row)
+								       : NULL;
 }
 
 bool resolve_ucx_is_unhooked(void)
@@ -177,11 +197,12 @@ struct dlsym_verdict dlsym_decide(void *handle, const char *symbol, void *caller
 		load_watch_looked_up(handle, symbol);
 	row = entry_find(symbol);
 	if (handle == RTLD_NEXT || handle == RTLD_DEFAULT) {
+		/* UCX looks up functions by RTLD_NEXT, and finds the driver's. */
 		if (entry_is_only_ours(handle, symbol))
 			verdict.jump = NULL;
-		/* UCX 1.13 looks up functions by RTLD_NEXT, and finds the driver's. */
-		else if (row)
-			(void)resolve_is_for_patching(row, caller);
+		else if (row && !resolve_is_for_patching(row, caller) &&
+			 (verdict.answer = resolve_for_relocation(row, caller)))
+			verdict.jump = NULL;
 		return verdict;
 	}
 	if (verbs_client_is_entry(symbol)) {

@@ -10,7 +10,7 @@ libs=$PWD/tests/intercept/.libs
 sim=$PWD/src/sim/.libs
 source=${srcdir:-.}
 export PEERPIN_SUMMARY=0 PEERPIN_LOG_LEVEL=error PEERPIN_KEEP=1
-export TRAPS_MPI=$libs/libmpi_hook.so MATRIX_BYPASS=$libs/libucm_bypass.so TRAPS_DEEPBIND=$libs/deepbind.so TRAPS_DRIVER=$sim/libcuda.so.1
+export TRAPS_MPI=$libs/libmpi_hook.so MATRIX_BYPASS=$libs/libucm_bypass.so TRAPS_LINKED=$libs/libucm_linked.so TRAPS_DEEPBIND=$libs/deepbind.so TRAPS_DRIVER=$sim/libcuda.so.1
 export TRAPS_INNER=$PWD/tests/intercept/inner/libinner.so
 export MATRIX_EXPORTER=$PWD/tests/intercept/exporter
 out=$(mktemp)

@@ -56,7 +56,8 @@ tests_intercept_liblookup_la_LDFLAGS = -shared -avoid-version -rpath /nowhere
 tests_intercept_liblookup_la_LIBADD = -ldl
 
 matrix_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)/tests/intercept/matrix
-check_LTLIBRARIES += tests/intercept/librows.la tests/intercept/libucm_bypass.la tests/intercept/matrix_plugin.la
+check_LTLIBRARIES += tests/intercept/librows.la tests/intercept/libucm_bypass.la tests/intercept/libucm_linked.la \
+	tests/intercept/matrix_plugin.la
 tests_intercept_librows_la_SOURCES = tests/intercept/matrix/rows.c tests/intercept/matrix/rows.h \
 	tests/intercept/matrix/rows_pool.c tests/intercept/matrix/rows_mapping.c tests/intercept/matrix/rows_shared.c \
 	tests/intercept/matrix/rows_host.c tests/intercept/matrix/rows_queries.c tests/intercept/matrix/steps.h
@@ -66,6 +67,10 @@ tests_intercept_librows_la_LIBADD = -ldl
 tests_intercept_libucm_bypass_la_SOURCES = tests/intercept/matrix/bypass.c
 tests_intercept_libucm_bypass_la_LDFLAGS = -shared -avoid-version -rpath /nowhere
 tests_intercept_libucm_bypass_la_LIBADD = -ldl
+tests_intercept_libucm_linked_la_SOURCES = tests/intercept/matrix/bypass.c
+tests_intercept_libucm_linked_la_CPPFLAGS = $(AM_CPPFLAGS) -DLINKED
+tests_intercept_libucm_linked_la_LDFLAGS = -shared -avoid-version -rpath /nowhere
+tests_intercept_libucm_linked_la_LIBADD = src/sim/libcuda.la -ldl
 tests_intercept_matrix_plugin_la_SOURCES = tests/intercept/matrix/plugin.c
 tests_intercept_matrix_plugin_la_CPPFLAGS = $(matrix_cppflags)
 tests_intercept_matrix_plugin_la_LDFLAGS = -module -shared -avoid-version -rpath /nowhere

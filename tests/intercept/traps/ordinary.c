@@ -418,7 +418,8 @@ static void t16(void)
 
 int main(void)
 {
-	void *plugin = dlopen(getenv("MATRIX_BYPASS"), RTLD_NOW | RTLD_LOCAL);
+	void *plugin = dlopen(getenv("MATRIX_BYPASS"), RTLD_NOW | RTLD_LOCAL), *linked;
+	void *(*next)(const char *);
 
 	t16();
 	library = dlopen("libcuda.so.1", RTLD_NOW);
@@ -437,9 +438,15 @@ int main(void)
 	t21();
 	mappings();
 	t31();
+	linked = dlopen(getenv("TRAPS_LINKED"), RTLD_NOW | RTLD_LOCAL);
+	next = linked ? (void *(*)(const char *))dlsym(linked, "next_function") : NULL;
+	if (!next)
+		return 99;
 	trap("UCX", "gets the driver's own, unless it is told to patch relocations",
 	     PART(real("cuMemFree_v2") != dlsym(library, "cuMemFree_v2")) &&
-		     PART(!setenv("UCX_MEM_CUDA_HOOK_MODE", "reloc", 1)) &&
-		     PART(real("cuMemFree_v2") == dlsym(library, "cuMemFree_v2")));
+		     PART(next("cuMemFree_v2") == real("cuMemFree_v2")) &&
+		     PART(!setenv("UCX_MEM_CUDA_HOOK_MODE", "bistro,Reloc", 1)) &&
+		     PART(real("cuMemFree_v2") == dlsym(library, "cuMemFree_v2")) &&
+		     PART(next("cuMemFree_v2") == dlsym(library, "cuMemFree_v2")));
 	return 0;
 }
