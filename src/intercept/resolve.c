@@ -87,21 +87,20 @@ static bool resolve_ucx_relocates(void)
 
 /* UCX patches the code at the address it gets. A wrapper's address would leave callers that bypass
  * peerpin without UCX's hooks. */
-static bool resolve_is_for_patching(const struct entry_point *row, const void *caller)
+static bool resolve_ucx_patches(const struct entry_point *row)
 {
-	if (!resolve_is_in_object(caller, ucx_objects) || resolve_ucx_relocates())
+	if (resolve_ucx_relocates())
 		return false;
 	__atomic_store_n(&ucx_target, row, __ATOMIC_RELAXED);
 	return true;
 }
 
 /* In mode reloc UCX calls the address it gets, from its own hook, which the program's calls reach
- * in place of peerpin's: with the driver's address they would bypass peerpin. NULL: not such a
- * look-up. */
-static void *resolve_for_relocation(const struct entry_point *row, const void *caller)
+ * in place of peerpin's: with the driver's address they would bypass peerpin. NULL: UCX's look-up
+ * is to find what it finds. */
+static void *resolve_next_for_ucx(const struct entry_point *row)
 {
-	if (!resolve_is_in_object(caller, ucx_objects) || !resolve_ucx_relocates() ||
-	    process_is_passive_early())
+	if (resolve_ucx_patches(row) || process_is_passive_early())
 		return NULL;
 	entry_find_driver();
 	return __atomic_load_n(entry_driver_of(row), __ATOMIC_ACQUIRE) ? entry_through_pointer(row)
@@ -155,7 +154,8 @@ static void *resolve_row(const struct entry_point *row, void *handle, const char
 		real = resolve_in_chain(handle, symbol);
 	}
 	if (real == __atomic_load_n(entry_driver_of(row), __ATOMIC_ACQUIRE))
-		return resolve_is_for_patching(row, caller) || resolve_is_in_driver(caller)
+		return (resolve_is_in_object(caller, ucx_objects) && resolve_ucx_patches(row)) ||
+				       resolve_is_in_driver(caller)
 			       ? real
 			       : entry_through_pointer(row);
 	if (real == entry_exported(row))
@@ -200,8 +200,8 @@ struct dlsym_verdict dlsym_decide(void *handle, const char *symbol, void *caller
 		/* UCX looks up functions by RTLD_NEXT, and finds the driver's. */
 		if (entry_is_only_ours(handle, symbol))
 			verdict.jump = NULL;
-		else if (row && !resolve_is_for_patching(row, caller) &&
-			 (verdict.answer = resolve_for_relocation(row, caller)))
+		else if (row && resolve_is_in_object(caller, ucx_objects) &&
+			 (verdict.answer = resolve_next_for_ucx(row)))
 			verdict.jump = NULL;
 		return verdict;
 	}
