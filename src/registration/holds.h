@@ -1,23 +1,28 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* holds.h -- client MRs of a region, counted without a lock
  *
- * Each region reference has one word: its generation, and the number of client MRs that an
- * allocation's clients hold. A hold names a reference in one generation; a client MR has one
- * (client_mr.h). Rules:
+ * Each region reference has a word in each of STRIPES arrays: its generation, and the number of
+ * client MRs that threads of that stripe hold. A hold names a reference in one generation; that of
+ * a client MR (client_mr.h) names the stripe of its thread, too. So threads that hit the same
+ * memory change different cache lines, and read the rest. Rules:
  *
  * - A hold is published (keys.h) while the region is registered, its allocation live, and a client
- *   has requested it before. The generation ends before the region is deregistered, before the
- *   allocation's free continues, and before the keys of the next generation are stored.
+ *   has requested it before. The generation ends, in each stripe, before the region is
+ *   deregistered, before the allocation's free continues, and before the keys of the next
+ *   generation are stored.
  * - A hit loads the hold, then range and keys of its reference, then takes the hold: an atomic
- *   increment that fails if the generation has ended. So range and keys are of a registered region,
- *   which no eviction can end from then on. An allocation may have several references, for parts
- *   and the whole, each with its own range and keys; one of their holds is published.
+ *   increment that fails if the generation has ended in the stripe. So range and keys are of a
+ *   registered region, which no eviction can end from then on. An allocation may have several
+ *   references, for parts and the whole, each with its own range and keys; one of their holds is
+ *   published.
  * - A second look at the allocation's record and at the domain follows, because the slot of the
  *   keys may have a new allocation, and the struct of the domain a new domain. A hit that overlaps
  *   the free is either counted as revoked, or undone.
- * - An eviction ends a generation only if no client MR holds it (holds_claim). A free ends it in
- *   any case and revokes the rest: holds_drop() of a client MR then finds another generation.
- * - Holds are type-stable and generations do not repeat within 2^32 ends of one reference. A thread
+ * - An eviction ends a generation only if no client MR holds it (holds_claim): stripe by stripe,
+ *   and if a later one is held, it restores those before, which nobody held. A free ends the
+ *   generation in any case and revokes the rest: holds_drop() of a client MR then finds another
+ *   generation.
+ * - Words are type-stable and generations do not repeat within 2^32 ends of one reference. A thread
  *   that ends inside a hit leaves one hold taken: its region is not evicted, and ends with the
  *   allocation. A forked child has a copy of its own.
  */
@@ -25,26 +30,56 @@
 #define PEERPIN_REGISTRATION_HOLDS_H
 
 #include "registration/objects.h"
+#include "report/statistics.h"
 
 #define HOLDS_COUNT ((uint64_t)UINT32_MAX)
+
+/* A hold: the generation in the lower half, above it the reference's number, above that the stripe.
+ */
+#define HOLDS_REFERENCES (1u << 24)
+#define HOLDS_STRIPES	 6u
+
+/* Words of a page. Words of adjacent references are 64 bytes apart: threads with buffers of their
+ * own, allocated one after the other, share no cache line. */
+#define HOLDS_PAGE 512u
 
 /* Evictions so far: the time of a use, for the order of evictions. Guarded by registration_lock;
  * read without. */
 extern _Atomic uint32_t holds_time __attribute__((visibility("hidden")));
 
 extern struct arena region_references __attribute__((visibility("hidden")));
+extern struct arena holds_words[HOLDS_STRIPES] __attribute__((visibility("hidden")));
 
 static inline struct region_reference *holds_reference(uint64_t hold)
 {
-	return (struct region_reference *)region_references.base + (hold >> 32);
+	return (struct region_reference *)region_references.base + (hold >> 32) % HOLDS_REFERENCES;
 }
 
-/* The hold of the reference in its current generation. */
+/* NULL for 0. */
+static inline struct region_reference *holds_at(uint32_t number)
+{
+	return number ? holds_reference(0) + number : NULL;
+}
+
+static inline uint32_t holds_number(const struct region_reference *reference)
+{
+	return (uint32_t)(reference - holds_reference(0));
+}
+
+static inline _Atomic uint64_t *holds_word(const struct region_reference *reference,
+					   unsigned int stripe)
+{
+	uint32_t number = holds_number(reference), in_page = number % HOLDS_PAGE;
+
+	return (_Atomic uint64_t *)holds_words[stripe].base + (number - in_page) +
+	       in_page % 64 * (HOLDS_PAGE / 64) + in_page / 64;
+}
+
+/* The hold of the reference in its current generation, with registration_lock held. */
 static inline uint64_t holds_of(const struct region_reference *reference)
 {
-	uint64_t number = (uint64_t)(reference - holds_reference(0));
-
-	return number << 32 | load_acquire(&reference->holds) >> 32;
+	return (uint64_t)holds_number(reference) << 32 |
+	       load_acquire(holds_word(reference, 0)) >> 32;
 }
 
 /* True if the reference serves [address, address + length). Without the lock: only if its hold is
@@ -58,61 +93,77 @@ static inline bool holds_serve(const struct region_reference *reference, uint64_
 	return offset < extent && length <= extent - offset;
 }
 
-/* Take a hold. False: its generation has ended. */
-static inline bool holds_take(uint64_t hold)
+/* Add `change` client MRs. False: the hold's generation has ended. */
+static inline bool holds_change(uint64_t hold, uint64_t change)
 {
-	struct region_reference *reference = holds_reference(hold);
-	uint64_t value = load_relaxed(&reference->holds);
-	uint32_t now = load_relaxed(&holds_time);
-
-	do {
-		if ((uint32_t)hold != value >> 32)
-			return false;
-	} while (!replace_seq_cst(&reference->holds, &value, value + 1));
-	/* The store is rare, so that threads on one region contend for the word alone. */
-	if (load_relaxed(&reference->used_at) != now)
-		store_relaxed(&reference->used_at, now);
-	return true;
-}
-
-/* Give a taken hold back. False: it was revoked. */
-static inline bool holds_drop(uint64_t hold)
-{
-	_Atomic uint64_t *word = &holds_reference(hold)->holds;
+	_Atomic uint64_t *word = holds_word(holds_reference(hold), (unsigned int)(hold >> 56));
 	uint64_t value = load_relaxed(word);
 
 	do {
 		if ((uint32_t)hold != value >> 32)
 			return false;
-	} while (!replace_seq_cst(word, &value, value - 1));
+	} while (!replace_seq_cst(word, &value, value + change));
 	return true;
 }
 
-static inline unsigned int holds_count(const struct region_reference *reference)
+/* Take a published hold for a client MR. Returns the client MR's hold; 0: the generation has
+ * ended. */
+static inline uint64_t holds_take(uint64_t hold)
 {
-	return (unsigned int)(load_seq_cst(&reference->holds) & HOLDS_COUNT);
+	struct region_reference *reference = holds_reference(hold);
+	uint32_t now = load_relaxed(&holds_time);
+
+	hold |= (uint64_t)(statistics_thread() % HOLDS_STRIPES) << 56;
+	if (!holds_change(hold, 1))
+		return 0;
+	/* The store is rare, so that hits only read the reference. */
+	if (load_relaxed(&reference->used_at) != now)
+		store_relaxed(&reference->used_at, now);
+	return hold;
+}
+
+/* Give a taken hold back. False: it was revoked. */
+static inline bool holds_drop(uint64_t hold)
+{
+	return holds_change(hold, (uint64_t)-1);
+}
+
+static inline bool holds_any(const struct region_reference *reference)
+{
+	unsigned int stripe = 0;
+
+	while (stripe < HOLDS_STRIPES &&
+	       !(load_seq_cst(holds_word(reference, stripe)) & HOLDS_COUNT))
+		stripe++;
+	return stripe < HOLDS_STRIPES;
 }
 
 /* End the generation, with registration_lock held. Returns the number of revoked holds. */
 static inline unsigned int holds_end(struct region_reference *reference)
 {
-	uint64_t value = load_relaxed(&reference->holds);
+	uint64_t next = (holds_of(reference) + 1) << 32, revoked = 0;
 
-	while (!replace_seq_cst(&reference->holds, &value, ((value >> 32) + 1) << 32))
-		;
-	return (unsigned int)(value & HOLDS_COUNT);
+	for (unsigned int stripe = 0; stripe < HOLDS_STRIPES; stripe++)
+		revoked += exchange_seq_cst(holds_word(reference, stripe), next) & HOLDS_COUNT;
+	return (unsigned int)revoked;
 }
 
 /* End the generation unless it is held, with registration_lock held. */
 static inline bool holds_claim(struct region_reference *reference)
 {
-	uint64_t value = load_relaxed(&reference->holds);
+	uint64_t free = holds_of(reference) << 32, value;
+	unsigned int stripe = 0;
 
-	do {
-		if (value & HOLDS_COUNT)
-			return false;
-	} while (!replace_seq_cst(&reference->holds, &value, ((value >> 32) + 1) << 32));
-	return true;
+	for (; stripe < HOLDS_STRIPES; stripe++) {
+		value = free;
+		if (!replace_seq_cst(holds_word(reference, stripe), &value, free + HOLDS_COUNT + 1))
+			break;
+	}
+	if (stripe == HOLDS_STRIPES)
+		return true;
+	while (stripe--)
+		store_release(holds_word(reference, stripe), free);
+	return false;
 }
 
 #endif

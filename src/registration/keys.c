@@ -127,10 +127,10 @@ void keys_publish(const struct region *region, struct region_reference *referenc
 
 void keys_publish_all(const struct region *region)
 {
-	const struct reference_links *links;
+	struct region_reference *reference = holds_at(region->references);
 
-	LIST_FOREACH(links, &region->references, in_region)
-		keys_publish(region, links->of);
+	for (; reference; reference = holds_at(reference->next_in_region))
+		keys_publish(region, reference);
 }
 
 void keys_withdraw(const struct region *region, const struct region_reference *reference)
@@ -153,11 +153,11 @@ void keys_withdraw(const struct region *region, const struct region_reference *r
 
 void keys_withdraw_parts(const struct region *region)
 {
-	const struct reference_links *links;
+	const struct region_reference *reference = holds_at(region->references);
 
-	LIST_FOREACH(links, &region->references, in_region) {
-		if (!links->of->whole)
-			keys_withdraw(region, links->of);
+	for (; reference; reference = holds_at(reference->next_in_region)) {
+		if (!reference->whole)
+			keys_withdraw(region, reference);
 	}
 }
 

@@ -108,17 +108,15 @@ struct region {
 	struct ibv_mr *mr;  /* the region's registration, while READY */
 	const struct registration_method *method; /* of `mr` */
 	struct registration_keys keys;
-	LIST_HEAD(, reference_links) references;
+	uint32_t references;		   /* number of the first (holds.h); 0: none */
 	struct region_reference *imported; /* of client MRs without an allocation; NULL: none yet */
 	LIST_ENTRY(region) in_domain;	   /* ended: in the list of retiring regions */
 	TAILQ_ENTRY(region) in_gpu;	   /* while READY: in the order of evictions */
 };
 
-/* Type-stable: `holds` keeps its value when the struct is reused (holds.h). Range and keys are
- * constant within a generation. One cache line, which is all that a hit reads: with a stride of two
- * lines, references would share half of the cache's sets. */
+/* Type-stable. Range and keys are constant within a generation (holds.h). One cache line: with a
+ * stride of two lines, references would share half of the cache's sets. */
 struct region_reference {
-	_Atomic uint64_t holds;
 	_Atomic uint64_t first, extent; /* bytes that the reference serves, within the allocation */
 	_Atomic uint64_t keys;		/* lkey in the upper half, rkey in the lower */
 	_Atomic uint32_t kernel_handle;
@@ -126,15 +124,10 @@ struct region_reference {
 	struct region *region;
 	uint64_t allocation; /* its id; 0: imports */
 	uint32_t slot;	     /* the allocation's slot */
-	bool used;	     /* a client has requested a part of the range in this domain */
-	bool whole;	     /* serves the whole allocation */
-};
-
-/* Of the reference with the same index. */
-struct reference_links {
-	struct region_reference *of;
-	struct region_reference *bucket_next; /* in the slot's chain; unused: the next unused one */
-	LIST_ENTRY(reference_links) in_region;
+	/* Numbers of references (holds.h); 0: none. next_in_slot also links the unused ones. */
+	uint32_t next_in_slot, next_in_region;
+	bool used;  /* a client has requested a part of the range in this domain */
+	bool whole; /* serves the whole allocation */
 };
 
 /* A value of `span_failures`: a span has been registered. */

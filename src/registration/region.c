@@ -13,29 +13,24 @@
 #include "registration/holds.h"
 #include "report/statistics.h"
 
-#define RANGES	       (1u << 20)
-#define LIVE_MAX       (1u << 22)
-#define REFERENCES_MAX (1u << 24) /* of all domains */
+#define RANGES	 (1u << 20)
+#define LIVE_MAX (1u << 22)
 
 /* By the allocation's slot. Usually a chain holds the references of one allocation. While an ended
  * allocation still has references, its slot may be reused already. */
 struct reference_chain {
-	struct region_reference *first;
+	uint32_t first;		 /* number of a reference (holds.h); 0: none */
 	_Atomic uint64_t queued; /* id of the queued allocation; 0: none; any thread */
 };
 
 static struct arena reference_chains = ARENA_INITIALIZER(struct reference_chain, LIVE_MAX);
 static struct region *ranges[RANGES]; /* by base */
 static struct pool region_pool = POOL_INITIALIZER(struct region);
-struct arena region_references = ARENA_INITIALIZER(struct region_reference, REFERENCES_MAX);
+struct arena region_references = ARENA_INITIALIZER(struct region_reference, HOLDS_REFERENCES);
+struct arena holds_words[HOLDS_STRIPES] = { [0 ... HOLDS_STRIPES - 1] = ARENA_INITIALIZER(
+						    _Atomic uint64_t, HOLDS_REFERENCES) };
 _Atomic uint32_t holds_time;
-static struct arena reference_links = ARENA_INITIALIZER(struct reference_links, REFERENCES_MAX);
-static struct region_reference *unused_reference;
-
-static struct reference_links *region_links(const struct region_reference *reference)
-{
-	return (struct reference_links *)reference_links.base + (reference - holds_reference(0));
-}
+static uint32_t unused_references; /* number of the first */
 
 /* NULL: the slot has never had a reference. */
 static struct reference_chain *region_chain_at(uint32_t slot)
@@ -91,38 +86,46 @@ struct region_reference *region_find_reference(const struct domain *domain, uint
 					       uint64_t allocation)
 {
 	struct reference_chain *chain = region_chain_at(slot);
-	struct region_reference *reference = chain ? chain->first : NULL;
+	struct region_reference *reference = chain ? holds_at(chain->first) : NULL;
 
 	while (reference &&
 	       (reference->allocation != allocation || reference->region->domain != domain))
-		reference = region_links(reference)->bucket_next;
+		reference = holds_at(reference->next_in_slot);
 	return reference;
 }
 
 struct region_reference *region_next_reference(const struct region_reference *reference)
 {
-	struct region_reference *next = region_links(reference)->bucket_next;
+	struct region_reference *next = holds_at(reference->next_in_slot);
 
 	while (next && (next->allocation != reference->allocation ||
 			next->region->domain != reference->region->domain))
-		next = region_links(next)->bucket_next;
+		next = holds_at(next->next_in_slot);
 	return next;
+}
+
+static bool region_grow_references(void)
+{
+	uint32_t count = region_references.used + 1;
+
+	for (unsigned int stripe = 0; stripe < HOLDS_STRIPES; stripe++) {
+		if (arena_grow(&holds_words[stripe], (count | (HOLDS_PAGE - 1)) + 1))
+			return false;
+	}
+	return !arena_grow(&region_references, count);
 }
 
 /* A reference that is in no chain. */
 static struct region_reference *region_take_reference(struct region *region)
 {
-	struct region_reference *reference = unused_reference;
+	struct region_reference *reference = holds_at(unused_references);
 
-	if (reference) {
-		unused_reference = region_links(reference)->bucket_next;
-	} else {
-		if (arena_grow(&reference_links, region_references.used + 1) ||
-		    arena_grow(&region_references, region_references.used + 1))
-			return NULL;
+	if (reference)
+		unused_references = reference->next_in_slot;
+	else if (region_grow_references())
 		reference = holds_reference(0) + arena_next(&region_references);
-		region_links(reference)->of = reference;
-	}
+	else
+		return NULL;
 	reference->region = region;
 	reference->used = false;
 	store_relaxed(&reference->used_at, load_relaxed(&holds_time));
@@ -131,8 +134,8 @@ static struct region_reference *region_take_reference(struct region *region)
 
 static void region_put_reference(struct region_reference *reference)
 {
-	region_links(reference)->bucket_next = unused_reference;
-	unused_reference = reference;
+	reference->next_in_slot = unused_references;
+	unused_references = holds_number(reference);
 }
 
 static struct region_reference *region_add_reference(struct region *region,
@@ -149,19 +152,24 @@ static struct region_reference *region_add_reference(struct region *region,
 	reference->whole = range->whole;
 	store_release(&reference->first, range->first);
 	store_release(&reference->extent, range->extent);
-	region_links(reference)->bucket_next = chain->first;
-	chain->first = reference;
-	LIST_INSERT_HEAD(&region->references, region_links(reference), in_region);
+	reference->next_in_slot = chain->first;
+	reference->next_in_region = region->references;
+	chain->first = region->references = holds_number(reference);
 	return reference;
 }
 
-static void region_leave_chain(const struct region_reference *reference)
+static void region_unlink_reference(const struct region_reference *reference)
 {
-	struct region_reference **link = &region_chain_at(reference->slot)->first;
+	uint32_t number = holds_number(reference);
+	uint32_t *in_slot = &region_chain_at(reference->slot)->first;
+	uint32_t *in_region = &reference->region->references;
 
-	while (*link != reference)
-		link = &region_links(*link)->bucket_next;
-	*link = region_links(reference)->bucket_next;
+	while (*in_slot != number)
+		in_slot = &holds_at(*in_slot)->next_in_slot;
+	*in_slot = reference->next_in_slot;
+	while (*in_region != number)
+		in_region = &holds_at(*in_region)->next_in_region;
+	*in_region = reference->next_in_region;
 }
 
 /* Revokes its client MRs. */
@@ -169,8 +177,7 @@ static void region_remove_reference(struct region_reference *reference)
 {
 	statistics_add(revoked, holds_end(reference));
 	keys_withdraw(reference->region, reference);
-	region_leave_chain(reference);
-	LIST_REMOVE(region_links(reference), in_region);
+	region_unlink_reference(reference);
 	region_put_reference(reference);
 }
 
@@ -182,22 +189,18 @@ void region_import(struct region *region, const void *client_mr)
 		region->imported = region_take_reference(region);
 	if (!region->imported)
 		return;
-	hold = holds_of(region->imported);
-	if (holds_take(hold) && !client_mr_add(client_mr, hold))
+	hold = holds_take(holds_of(region->imported));
+	if (hold && !client_mr_add(client_mr, hold))
 		holds_drop(hold);
 }
 
 bool region_is_held(const struct region *region)
 {
-	const struct reference_links *links;
+	const struct region_reference *reference = holds_at(region->references);
 
-	if (region->imported && holds_count(region->imported))
-		return true;
-	LIST_FOREACH(links, &region->references, in_region) {
-		if (holds_count(links->of))
-			return true;
-	}
-	return false;
+	while (reference && !holds_any(reference))
+		reference = holds_at(reference->next_in_region);
+	return reference || (region->imported && holds_any(region->imported));
 }
 
 bool region_is_idle(const struct region *region)
@@ -208,37 +211,35 @@ bool region_is_idle(const struct region *region)
 bool region_is_in_use_for(const struct allocation *allocation)
 {
 	const struct reference_chain *chain = region_chain_at(allocation->slot);
-	const struct region_reference *reference = chain ? chain->first : NULL;
+	const struct region_reference *reference = chain ? holds_at(chain->first) : NULL;
 
 	while (reference &&
 	       (reference->allocation != allocation->id || region_is_idle(reference->region)))
-		reference = region_links(reference)->bucket_next;
+		reference = holds_at(reference->next_in_slot);
 	return reference;
 }
 
 /* A hit may take a hold at any time, until its generation has ended. */
 bool region_claim(struct region *region)
 {
-	struct reference_links *links;
+	struct region_reference *reference = holds_at(region->references);
 
 	if (region_is_held(region))
 		return false;
-	LIST_FOREACH(links, &region->references, in_region) {
-		if (!holds_claim(links->of))
-			break;
-	}
-	if (links)
+	while (reference && holds_claim(reference))
+		reference = holds_at(reference->next_in_region);
+	if (reference)
 		keys_publish_all(region);
-	return !links;
+	return !reference;
 }
 
 uint32_t region_used_at(const struct region *region)
 {
-	const struct reference_links *links;
+	const struct region_reference *reference = holds_at(region->references);
 	uint32_t now = load_relaxed(&holds_time), age, least = UINT32_MAX;
 
-	LIST_FOREACH(links, &region->references, in_region) {
-		age = now - load_relaxed(&links->of->used_at);
+	for (; reference; reference = holds_at(reference->next_in_region)) {
+		age = now - load_relaxed(&reference->used_at);
 		least = age < least ? age : least;
 	}
 	return now - least;
@@ -246,9 +247,9 @@ uint32_t region_used_at(const struct region *region)
 
 bool region_is_shared(const struct region *region)
 {
-	const struct reference_links *first = LIST_FIRST(&region->references);
+	const struct region_reference *first = holds_at(region->references);
 
-	return first && LIST_NEXT(first, in_region);
+	return first && first->next_in_region;
 }
 
 void region_leave_indexes(struct region *region)
@@ -259,8 +260,8 @@ void region_leave_indexes(struct region *region)
 		range = &(*range)->range_next;
 	*range = region->range_next;
 	LIST_REMOVE(region, in_domain);
-	while (!LIST_EMPTY(&region->references))
-		region_remove_reference(LIST_FIRST(&region->references)->of);
+	while (region->references)
+		region_remove_reference(holds_at(region->references));
 	if (region->imported) {
 		statistics_add(revoked, holds_end(region->imported));
 		region_put_reference(region->imported);
@@ -291,7 +292,7 @@ struct region_reference *region_refer(const struct allocation *allocation, struc
 	reference = region_add_reference(region, allocation, range);
 	if (reference)
 		keys_publish(region, reference);
-	else if (LIST_EMPTY(&region->references))
+	else if (!region->references)
 		region_drop_unused(region);
 	return reference;
 }
@@ -344,12 +345,12 @@ bool region_end_references(const struct allocation *allocation, struct region **
 			   uint64_t *since)
 {
 	struct reference_chain *chain = region_chain_at(allocation->slot);
-	struct region_reference *reference = chain ? chain->first : NULL, *next;
+	struct region_reference *reference = chain ? holds_at(chain->first) : NULL, *next;
 	struct region *region;
 	bool any = false;
 
 	while (reference) {
-		next = region_links(reference)->bucket_next;
+		next = holds_at(reference->next_in_slot);
 		if (reference->allocation != allocation->id) {
 			reference = next;
 			continue;
@@ -357,7 +358,7 @@ bool region_end_references(const struct allocation *allocation, struct region **
 		any = true;
 		region = reference->region;
 		region_remove_reference(reference);
-		if (!LIST_EMPTY(&region->references) && !region->spans) {
+		if (region->references && !region->spans) {
 			reference = next;
 			continue;
 		}
@@ -365,7 +366,7 @@ bool region_end_references(const struct allocation *allocation, struct region **
 		if (!*since && (region->mr || region->state == REGION_REGISTERING))
 			*since = statistics_clock();
 		region_end(region, ending);
-		reference = chain->first; /* region_end() may have dropped the lock */
+		reference = holds_at(chain->first); /* region_end() may have dropped the lock */
 	}
 	return any;
 }

@@ -148,9 +148,9 @@ static bool requests_keys_are_taken(const struct region *region)
 static bool requests_add_client_mr(const struct registration_request *request,
 				   struct region_reference *reference)
 {
-	uint64_t hold = holds_of(reference);
+	uint64_t hold = holds_take(holds_of(reference));
 
-	if (!holds_take(hold))
+	if (!hold)
 		return false;
 	if (!client_mr_add(request->client_mr, hold)) {
 		holds_drop(hold);
@@ -380,7 +380,8 @@ bool registration_hit(const struct registration_request *request, struct registr
 		return false;
 	domain = domain_for_hit(request->pd, request->access);
 	hold = domain ? keys_find_hold(domain, &found, request->address, request->length, keys) : 0;
-	if (!hold || !holds_take(hold))
+	hold = hold ? holds_take(hold) : 0;
+	if (!hold)
 		return false;
 	/* The second look: the keys and the hold are of this allocation, in this domain. */
 	if (!lookup_is_same(&found) || !domain_is_of(domain, request->pd, request->access) ||

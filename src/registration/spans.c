@@ -153,25 +153,25 @@ struct region_reference *span_choose(const struct allocation *first, struct doma
 
 bool span_is_live(const struct region *region, uint64_t youngest)
 {
-	const struct reference_links *links;
+	struct region_reference *reference = holds_at(region->references);
 	uint32_t now = load_relaxed(&holds_time);
 
-	LIST_FOREACH(links, &region->references, in_region) {
-		if ((youngest && youngest < links->of->allocation) ||
-		    !memory_is_live(&(struct allocation){ .id = links->of->allocation,
-							  .slot = links->of->slot }))
+	for (; reference; reference = holds_at(reference->next_in_region)) {
+		if ((youngest && youngest < reference->allocation) ||
+		    !memory_is_live(&(struct allocation){ .id = reference->allocation,
+							  .slot = reference->slot }))
 			return false;
-		store_relaxed(&links->of->used_at, now);
+		store_relaxed(&reference->used_at, now);
 	}
 	return true;
 }
 
 void span_limit(const struct region *region, struct region **ending)
 {
-	const struct reference_links *links;
+	const struct region_reference *reference = holds_at(region->references);
 
-	LIST_FOREACH(links, &region->references, in_region)
-		region_limit_parts(&(struct allocation){ .id = links->of->allocation,
-							 .slot = links->of->slot },
+	for (; reference; reference = holds_at(reference->next_in_region))
+		region_limit_parts(&(struct allocation){ .id = reference->allocation,
+							 .slot = reference->slot },
 				   region->domain, true, ending);
 }

@@ -25,6 +25,12 @@ extern __thread struct tallies *statistics_mine
 	__attribute__((tls_model("initial-exec"), visibility("hidden")));
 void statistics_tally_shared(enum tally tally);
 
+/* A number of the calling thread, to spread shared data over threads; 0 before its first tally. */
+static inline unsigned int statistics_thread(void)
+{
+	return (unsigned int)((uintptr_t)statistics_mine / sizeof(struct tallies));
+}
+
 static inline void statistics_tally_own(struct tallies *own, enum tally tally)
 {
 	store_relaxed(&own->counts[tally], load_relaxed(&own->counts[tally]) + 1);

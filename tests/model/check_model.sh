@@ -121,6 +121,7 @@ breaks 'the generation ends after the next keys are stored' -DMUTANT=6
 breaks 'a hit does not take the hold' -DMUTANT=7
 breaks 'a region is deregistered before its generations end' -DMUTANT=8
 breaks 'the keys of two regions of an allocation have one place' -DMUTANT=9 -DPARTS=1
+breaks 'the generation of one stripe does not end' -DMUTANT=10
 holds 'hits beside an eviction and a free'
 holds 'hits in a part and in the whole' -DPARTS=1
 if [[ $long ]]; then

@@ -2,9 +2,10 @@
 /* hits.pml -- hits without a lock (registration/holds.h) beside evictions and frees, for spin
  *
  * Two slots of allocations share one region, with a reference each; both references are reused, for either allocation of
- * the next region. With PARTS, one allocation may have both references, each to a region of its own, as for a part and
- * for the whole; either is published. Each load of a hit, and each store that a hit can observe, is a step of its own. spin's memory is
- * sequentially consistent. Numbers of allocations and of registrations do not repeat, and are few.
+ * the next region. Each client has a stripe of the counts. With PARTS, one allocation may have both references, each to a
+ * region of its own, as for a part and for the whole; either is published. Each load of a hit, and each store that a hit can
+ * observe, is a step of its own. spin's memory is sequentially consistent. Numbers of allocations and of registrations do not
+ * repeat, and are few.
  *
  * A client MR that a client holds is of a registered region of the allocation that was requested, or revoked, by a free.
  * At the end no hold is left.
@@ -12,7 +13,7 @@
  * MUTANT: 1 no second look; 2 the keys are read before the hold; 3 a free deregisters before it revokes; 4 a client MR at a
  * reused address does not drop the older one; 5 an eviction does not check the count; 6 the generation ends after the next
  * keys are stored; 7 a hit does not take; 8 a claim that fails leaves the old hold published, and its generation
- * not ended; 9 the keys are of the slot, not of the reference
+ * not ended; 9 the keys are of the slot, not of the reference; 10 the generation of one stripe does not end
  */
 #ifndef MUTANT
 #define MUTANT 0
@@ -41,7 +42,7 @@ byte last_id = 2;
 byte keys_id[2];		 /* published, by slot */
 byte keys_ref[2], keys_generation[2]; /* the hold; NONE */
 byte keys_key[2];		 /* MUTANT 9 */
-byte generation[2], count[2];	 /* of a reference */
+byte generation[4], count[4];	 /* of a reference, by AT(reference, stripe) */
 byte reference_key[2];		 /* of a reference: its keys, for hits */
 byte reference_of[2], slot_of[2]; /* of a reference: id of its allocation; 0: unused */
 byte region_of[2];		 /* of a reference: number of the registration */
@@ -57,16 +58,17 @@ byte table_ref[2], table_gen[2]; /* the client MR's hold; NONE */
 byte ended;
 
 #define TAKE_LOCK  atomic { !lock -> lock = 1 }
-#define REVOKED(i) (generation[ref[i]] != gen[i])
+#define AT(r, s)   (2 * (r) + (s))
+#define REVOKED(i) (generation[AT(ref[i], i)] != gen[i])
 #define FREED(i)   (record[slot[i]] != id[i])
 #define PROMISE(i) \
 	assert(!holding[i] || (REVOKED(i) && FREED(i)) || \
 	       (!REVOKED(i) && registered[key[i]] && (covers[key[i]] & (1 << id[i]))))
 
-inline drop(r, g) {
+inline drop(r, g, i) {
 	atomic {
 		if
-		:: r != NONE && generation[r] == g -> assert(count[r]); count[r]--
+		:: r != NONE && generation[AT(r, i)] == g -> assert(count[AT(r, i)]); count[AT(r, i)]--
 		:: else
 		fi
 	}
@@ -75,7 +77,7 @@ inline drop(r, g) {
 /* The provider has reused the address if there is an older one. */
 inline add(i) {
 	if
-	:: table_ref[i] != NONE && MUTANT != 4 -> drop(table_ref[i], table_gen[i])
+	:: table_ref[i] != NONE && MUTANT != 4 -> drop(table_ref[i], table_gen[i], i)
 	:: else
 	fi;
 	atomic { table_ref[i] = ref[i]; table_gen[i] = gen[i]; holding[i] = 1; PROMISE(i) }
@@ -88,7 +90,7 @@ inline publish(s, r) {
 	:: else
 	fi;
 	if
-	:: MUTANT == 6 -> generation[r]++
+	:: MUTANT == 6 -> generation[AT(r, 0)]++; generation[AT(r, 1)]++
 	:: else
 	fi;
 	if
@@ -100,7 +102,7 @@ inline publish(s, r) {
 			keys_id[s] = reference_of[r]
 		:: else
 		fi;
-		atomic { keys_ref[s] = r; keys_generation[s] = generation[r] }
+		atomic { keys_ref[s] = r; keys_generation[s] = generation[AT(r, 0)] }
 	:: else
 	fi
 }
@@ -145,7 +147,7 @@ inline request(i) {
 			publish(slot[i], r)
 		:: else
 		fi;
-		atomic { gen[i] = generation[r]; count[r]++; key[i] = region_of[r] };
+		atomic { gen[i] = generation[AT(r, 0)]; count[AT(r, i)]++; key[i] = region_of[r] };
 		add(i);
 		if
 		:: MUTANT != 6 -> publish(slot[i], r)
@@ -191,10 +193,10 @@ proctype client(byte i) {
 			fi;
 			atomic {
 				if
-				:: ref[i] != NONE && generation[ref[i]] == gen[i] ->
+				:: ref[i] != NONE && generation[AT(ref[i], i)] == gen[i] ->
 					taken = 1;
 					if
-					:: MUTANT != 7 -> count[ref[i]]++
+					:: MUTANT != 7 -> count[AT(ref[i], i)]++
 					:: else
 					fi
 				:: else
@@ -202,7 +204,7 @@ proctype client(byte i) {
 			};
 			if
 			:: taken && (MUTANT == 1 || !FREED(i)) -> add(i)
-			:: taken && MUTANT != 1 && FREED(i) -> drop(ref[i], gen[i])
+			:: taken && MUTANT != 1 && FREED(i) -> drop(ref[i], gen[i], i)
 			:: else
 			fi
 		:: else
@@ -222,12 +224,12 @@ next:		atomic {
 		if
 		:: atomic { forget(i); r = 0 } /* without a deregistration */
 		:: atomic { r = table_ref[i]; table_ref[i] = NONE; forget(i) };
-			drop(r, table_gen[i]);
+			drop(r, table_gen[i], i);
 			r = 0
 		fi
 	:: !holding[i] && rounds == ROUNDS - i -> break
 	od;
-	drop(table_ref[i], table_gen[i]);
+	drop(table_ref[i], table_gen[i], i);
 	ended++
 }
 
@@ -243,7 +245,13 @@ inline deregister(number) {
 inline remove_reference(r) {
 	atomic {
 		if
-		:: MUTANT != 6 -> generation[r]++; count[r] = 0
+		:: MUTANT != 6 -> generation[AT(r, 0)]++; count[AT(r, 0)] = 0
+		:: else
+		fi
+	};
+	atomic {
+		if
+		:: MUTANT != 6 && MUTANT != 10 -> generation[AT(r, 1)] = generation[AT(r, 0)]; count[AT(r, 1)] = 0
 		:: else
 		fi
 	};
@@ -257,25 +265,49 @@ inline remove_reference(r) {
 	}
 }
 
+/* Nobody takes, or holds, a stripe that has ended. So it can be restored. */
 inline claim(r) {
 	atomic {
 		if
 		:: claimed && reference_of[r] && region_of[r] == number ->
 			if
-			:: count[r] && MUTANT != 5 -> claimed = 0
-			:: else ->
+			:: count[AT(r, 0)] && MUTANT != 5 -> claimed = 0
+			:: MUTANT != 8 && MUTANT != 6 && (!count[AT(r, 0)] || MUTANT == 5) ->
+				generation[AT(r, 0)]++;
+				count[AT(r, 0)] = 0
+			:: else
+			fi
+		:: else
+		fi
+	};
+	atomic {
+		if
+		:: claimed && reference_of[r] && region_of[r] == number ->
+			if
+			:: count[AT(r, 1)] && MUTANT != 5 ->
+				claimed = 0;
 				if
-				:: MUTANT != 8 && MUTANT != 6 -> generation[r]++; count[r] = 0
+				:: MUTANT != 8 && MUTANT != 6 -> restore = 1
 				:: else
 				fi
+			:: MUTANT != 8 && MUTANT != 6 && (!count[AT(r, 1)] || MUTANT == 5) ->
+				generation[AT(r, 1)]++;
+				count[AT(r, 1)] = 0
+			:: else
 			fi
+		:: else
+		fi
+	};
+	atomic {
+		if
+		:: restore -> generation[AT(r, 0)]--; restore = 0
 		:: else
 		fi
 	}
 }
 
 proctype evictor() {
-	bit claimed;
+	bit claimed, restore;
 	byte tries, number;
 
 	do
@@ -412,6 +444,6 @@ init {
 	};
 	atomic {
 		ended == 2 && !lock ->
-		assert(!count[0] && !count[1])
+		assert(!count[0] && !count[1] && !count[2] && !count[3])
 	}
 }

@@ -179,8 +179,8 @@ static void *fill_bucket(void *at)
 static void *change_client_mrs(void *bucket)
 {
 	for (unsigned int i = 0; !over; i = (i + 1) % OF_BUCKET)
-		wrong += !holds_take(shared_hold) ||
-			 !client_mr_add(&((__typeof__(&structs[0]))bucket)[i], shared_hold);
+		wrong += !client_mr_add(&((__typeof__(&structs[0]))bucket)[i],
+					holds_take(shared_hold));
 	return NULL;
 }
 

@@ -40,6 +40,13 @@ static void *hit_buffer_1(void *at)
 	return NULL;
 }
 
+/* The first tally gives the thread a number. */
+static void *hit_and_hold_buffer_0(void *at)
+{
+	require(hit(at, 0) && registration_drop(at) && hit(at, 0));
+	return NULL;
+}
+
 START_TEST(a_hit_and_its_deregistration_need_no_lock_and_count)
 {
 	uint64_t hits;
@@ -76,19 +83,20 @@ END_TEST
 START_TEST(a_claim_fails_while_held_and_an_ended_generation_is_neither_taken_nor_dropped)
 {
 	struct region_reference *reference;
-	uint64_t hold;
+	uint64_t hold, taken;
 
 	prime(0);
-	reference = (struct region_reference *)region_references.base + 1;
+	reference = holds_at(1);
 	hold = holds_of(reference);
 	ck_assert_uint_ne(hit(AT(0), 0), 0);
-	ck_assert_uint_eq(holds_count(reference), 1);
+	ck_assert(holds_any(reference));
 	pthread_mutex_lock(&registration_lock);
 	ck_assert(!holds_claim(reference));
-	ck_assert(holds_take(hold));
+	taken = holds_take(hold);
+	ck_assert(taken);
 	drop_it(AT(0));
 	ck_assert(!holds_claim(reference));
-	ck_assert(holds_drop(hold));
+	ck_assert(holds_drop(taken));
 	ck_assert(holds_claim(reference));
 	pthread_mutex_unlock(&registration_lock);
 	ck_assert(!holds_take(hold) && !holds_drop(hold));
@@ -99,6 +107,44 @@ START_TEST(a_claim_fails_while_held_and_an_ended_generation_is_neither_taken_nor
 	pthread_mutex_unlock(&registration_lock);
 	drop_it(AT(0));
 	ck_assert_uint_eq(statistics_get(late_deregistrations), 1);
+}
+END_TEST
+
+START_TEST(a_hold_of_any_stripe_fails_a_claim_and_is_revoked_by_an_end)
+{
+	struct region_reference *reference;
+	uint64_t hold;
+
+	prime(0);
+	reference = holds_at(1);
+	pthread_mutex_lock(&registration_lock);
+	for (uint64_t stripe = 0; stripe < HOLDS_STRIPES; stripe++) {
+		hold = holds_of(reference);
+		ck_assert(holds_change(hold | stripe << 56, 1));
+		ck_assert(holds_any(reference) && !holds_claim(reference));
+		/* The stripes before it are of that generation again. */
+		for (uint64_t other = 0; other < HOLDS_STRIPES; other++)
+			ck_assert(holds_change(hold | other << 56, 1));
+		ck_assert_uint_eq(holds_end(reference), HOLDS_STRIPES + 1);
+		ck_assert(!holds_any(reference) && !holds_drop(hold | stripe << 56));
+	}
+	ck_assert(holds_claim(reference));
+	pthread_mutex_unlock(&registration_lock);
+}
+END_TEST
+
+START_TEST(threads_that_hit_one_region_change_different_words)
+{
+	struct region_reference *reference;
+	unsigned int words = 0;
+
+	prime(0);
+	reference = holds_at(1);
+	for (unsigned int i = 0; i < HOLDS_STRIPES; i++)
+		in_a_thread(hit_and_hold_buffer_0, AT(i));
+	for (unsigned int stripe = 0; stripe < HOLDS_STRIPES; stripe++)
+		words += (load_seq_cst(holds_word(reference, stripe)) & HOLDS_COUNT) != 0;
+	ck_assert_uint_eq(words, HOLDS_STRIPES);
 }
 END_TEST
 
@@ -324,6 +370,8 @@ int main(void)
 	tcase_add_test(
 		hits,
 		a_claim_fails_while_held_and_an_ended_generation_is_neither_taken_nor_dropped);
+	tcase_add_test(hits, a_hold_of_any_stripe_fails_a_claim_and_is_revoked_by_an_end);
+	tcase_add_test(hits, threads_that_hit_one_region_change_different_words);
 	tcase_add_test(hits, a_hit_of_any_thread_counts_as_a_use);
 	tcase_add_test(hits, a_free_revokes_client_mrs_and_their_deregistration_is_late);
 	tcase_add_loop_test(hits, a_struct_at_a_reused_address_stands_for_the_newer_client_mr_alone,
