@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* region_choice.c -- which range to register for an allocation, and for a client's request
  *
- * A request in a small allocation registers the whole. A request in a large one registers a part,
- * the requested range in whole granules, so the client waits for no more than its own bytes. The
+ * A request for at least half of an allocation registers the whole. Any other registers a part, the
+ * requested range in whole granules, so the client waits for no more than its own bytes. The
  * second request elsewhere in the allocation has the worker register the whole; parts without
  * client MRs end then. A part also serves requests while the whole is being registered, and where
  * the whole does not fit within the pin limit. With unique keys there are parts alone: one client
@@ -14,9 +14,6 @@
 #include "base/config.h"
 #include "registration/holds.h"
 #include "report/statistics.h"
-
-/* Allocations up to one block of the driver register as a whole. */
-#define SMALL BLOCK
 
 static uint64_t choice_round_up(uint64_t value, uint64_t unit)
 {
@@ -140,8 +137,7 @@ static bool choice_takes_part(const struct allocation *allocation, const struct 
 	struct region_range whole = choice_whole(allocation);
 
 	return !part->whole && (only || !pin_limit_may_hold(allocation->device, whole.length) ||
-				(!domain->looked_up && allocation->size > SMALL &&
-				 part->length < whole.length / 2));
+				(!domain->looked_up && part->length < whole.length / 2));
 }
 
 struct region_reference *region_choose(const struct allocation *allocation, struct domain *domain,

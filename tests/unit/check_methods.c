@@ -137,7 +137,7 @@ TEST(methods, it_deregisters_its_regions_itself)
 {
 	struct registration_request asked = { .pd = &pd,
 					      .address = HOME,
-					      .length = 4096,
+					      .length = BLOCK,
 					      .iova = HOME,
 					      .access = RIGHTS,
 					      .client_mr = &asked };

@@ -193,9 +193,6 @@ TEST(parts, most_of_an_allocation_registers_the_whole)
 {
 	use(HOME, LARGE / 2);
 	ck_assert_uint_eq(last_length, LARGE);
-	begin(HOME + 200 * GIB, BLOCK);
-	use(HOME + 200 * GIB, 1);
-	ck_assert_uint_eq(last_length, BLOCK);
 }
 
 TEST(parts, a_free_revokes_the_client_mrs_of_parts_and_whole)
@@ -317,6 +314,16 @@ static void set_up_parts_off(void)
 }
 
 CASE(off, .set_up = set_up_parts_off);
+
+TEST(off, an_allocation_of_few_granules_has_parts_too)
+{
+	begin(HOME + 200 * GIB, 3 * GRANULE);
+	use(HOME + 200 * GIB, 1);
+	ck_assert_uint_eq(last_length, GRANULE);
+	begin(HOME + 201 * GIB, 2 * GRANULE);
+	use(HOME + 201 * GIB, 1);
+	ck_assert_uint_eq(last_length, 2 * GRANULE);
+}
 
 TEST(off, without_background_registration_the_second_request_registers_the_whole)
 {

@@ -25,7 +25,7 @@ TEST(registration, the_first_request_registers_the_whole_allocation_and_activate
 
 	begin(HOME, BLOCK);
 	begin(HOME + 4 * BLOCK, 3000000);
-	key = ask(0, HOME + 100, 1000);
+	key = ask(0, HOME + 100, BLOCK / 2);
 	ck_assert(standin_covers(key, HOME));
 	ck_assert(standin_covers(key, HOME + BLOCK - 1));
 	ck_assert_uint_eq(statistics_get(synchronous), 1);
@@ -50,7 +50,7 @@ TEST(registration, each_handle_is_its_own_and_all_share_the_key)
 	uint32_t key;
 
 	begin(HOME, BLOCK);
-	key = ask(0, HOME, 4096);
+	key = ask(0, HOME, BLOCK);
 	ck_assert_uint_eq(ask(1, HOME + 4096, 4096), key);
 	ck_assert_uint_eq(ask(2, HOME, BLOCK), key);
 	ck_assert_uint_eq(standin_registrations(), 1);

@@ -20,7 +20,7 @@ static void *ask_on_thread(void *argument)
 {
 	struct asking *asking = argument;
 
-	asking->key = ask(asking->handle, asking->address, 4096);
+	asking->key = ask(asking->handle, asking->address, BLOCK);
 	return NULL;
 }
 
