@@ -140,13 +140,13 @@ const struct config *config_get(void)
 void config_report(void)
 {
 	config_get();
-	if (system_file_error && system_file_error != ENOENT && system_file_error != ENOTDIR)
+	if (system_file_error && system_file_error != -ENOENT && system_file_error != -ENOTDIR)
 		log_message(LOG_WARN, "%s: cannot be read: %s", CONFIG_SYSTEM_FILE,
-			    system_error_text(system_file_error));
+			    system_error_text(-system_file_error));
 	if (own_file_error)
 		log_message(LOG_WARN,
 			    "PEERPIN_CONFIG_FILE=%s: cannot be read: %s. Name a file of settings.",
-			    own_file, system_error_text(own_file_error));
+			    own_file, system_error_text(-own_file_error));
 	for (const char *line = complaints; line < complaints + complaints_used;
 	     line += text_length(line) + 1)
 		log_message(LOG_WARN, "%s", line);

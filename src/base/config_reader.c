@@ -242,30 +242,26 @@ void config_read_text(struct config_reader *reader, const char *name, char *text
 /* O_NONBLOCK: a pipe without a writer must not block the program. */
 static int config_reader_fill(const char *name, char *text, size_t *used)
 {
-	int fd = kernel_open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0), error = 0;
+	int fd = kernel_open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
 	ssize_t got = 1;
 
 	*used = 0;
 	if (fd < 0)
-		return errno;
-	while (got && !error && *used <= CONFIG_FILE_MOST) {
+		return fd;
+	while ((got > 0 || got == -EINTR) && *used <= CONFIG_FILE_MOST) {
 		got = kernel_read(fd, text + *used, CONFIG_FILE_MOST + 1 - *used);
 		if (got > 0)
 			*used += (size_t)got;
-		else if (got < 0 && errno != EINTR)
-			error = errno;
 	}
 	kernel_close(fd);
-	return error;
+	return got < 0 ? (int)got : 0;
 }
 
 int config_read_file(struct config_reader *reader, const char *name, char *text)
 {
-	int saved_errno = errno, error;
 	size_t used;
+	int error = config_reader_fill(name, text, &used);
 
-	error = config_reader_fill(name, text, &used);
-	errno = saved_errno;
 	if (error)
 		return error;
 	if (used > CONFIG_FILE_MOST) {

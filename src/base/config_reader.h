@@ -87,9 +87,8 @@ void config_read_environment(struct config_reader *reader, char *const *environm
  * values are removed. `text` is modified and must stay: values are referenced. */
 void config_read_text(struct config_reader *reader, const char *name, char *text);
 
-/* Read the file into `text` (CONFIG_FILE_MOST + 1 bytes), as config_read_text(). Return 0 or an
- * errno value. The caller reports the error: its text needs the dynamic linker's lock. errno is
- * kept. */
+/* Read the file into `text` (CONFIG_FILE_MOST + 1 bytes), as config_read_text(). Return 0
+ * or -errno. The caller reports the error: its text needs the dynamic linker's lock. */
 int config_read_file(struct config_reader *reader, const char *name, char *text);
 
 /* Return the current name of a variable of version 0.1, or several: "A or B"; NULL: none. */

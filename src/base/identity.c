@@ -141,7 +141,7 @@ static bool identity_was_started_with(int process, const char *variable)
  * variable `rank`. Each host has another launcher process, hence another job name. */
 static void identity_name_after_launcher(const char *rank)
 {
-	int process = 0, parent, saved_errno = errno;
+	int process = 0, parent;
 	uint64_t start;
 
 	for (unsigned int i = 0; i < ANCESTORS_MAX; i++) {
@@ -149,13 +149,12 @@ static void identity_name_after_launcher(const char *rank)
 		if (process && !identity_was_started_with(process, rank)) {
 			system_format(identity.job, sizeof(identity.job), "%.24s-%d-%llu",
 				      process_host(), process, (unsigned long long)start);
-			break;
+			return;
 		}
 		if (parent <= 0)
-			break;
+			return;
 		process = parent;
 	}
-	errno = saved_errno;
 }
 
 static void identity_read_environment(void)
@@ -351,13 +350,9 @@ int identity_stream(const char *name)
 static bool identity_is_device(const char *name)
 {
 	struct stat status;
-	int saved_errno = errno;
-	bool device = identity_stream(name) >= 0 ||
-		      (!kernel_describe_at(AT_FDCWD, name, &status, 0) &&
-		       !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode));
 
-	errno = saved_errno;
-	return device;
+	return identity_stream(name) >= 0 || (!kernel_describe_at(AT_FDCWD, name, &status, 0) &&
+					      !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode));
 }
 
 int process_file_name(const char *pattern, char *name, size_t size)

@@ -2,7 +2,6 @@
 /* log.c -- formats a message with its origin and writes it at once, within a rate limit */
 #include "base/log.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <unistd.h>
 
@@ -91,7 +90,7 @@ static void log_report_no_file(int error)
 	log_add(&line,
 		"PEERPIN_LOG_FILE=%.200s cannot be written: %s. Messages come here instead. Name a "
 		"file in a folder of this host that the program may write to.",
-		config_get()->log_file, own_file_error_text(error));
+		config_get()->log_file, own_file_error_text(-error));
 	log_end_line(&line);
 	log_print(&line, LOG_WARN, "PEERPIN_LOG_FILE");
 }
@@ -175,16 +174,14 @@ void log_finish(void)
 
 void log_write(enum log_level level, bool once, const char *format, ...)
 {
-	int saved_errno = errno; /* hooks keep the caller's errno */
 	struct line line;
 	va_list arguments;
 
-	if (once || !log_is_over_limit(level)) {
-		log_begin_line(&line, level);
-		va_start(arguments, format);
-		log_extend(&line, format, arguments);
-		va_end(arguments);
-		log_put(&line, level, once ? format : NULL);
-	}
-	errno = saved_errno;
+	if (!once && log_is_over_limit(level))
+		return;
+	log_begin_line(&line, level);
+	va_start(arguments, format);
+	log_extend(&line, format, arguments);
+	va_end(arguments);
+	log_put(&line, level, once ? format : NULL);
 }

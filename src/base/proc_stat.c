@@ -2,8 +2,6 @@
 /* proc_stat.c -- parses /proc/PROCESS/stat */
 #include "base/proc_stat.h"
 
-#include <errno.h>
-
 #include "base/kernel.h"
 #include "base/system.h"
 #include "base/text.h"
@@ -52,21 +50,18 @@ static bool proc_stat_read(const char *file, struct process_stat *stat)
 int proc_stat_parent(int process, uint64_t *start)
 {
 	struct process_stat stat = { 0 };
-	int saved_errno = errno;
 	char file[32] = "/proc/self/stat";
 
 	/* Use /proc/self for 0: /proc may belong to another PID namespace. */
 	if (process)
 		system_format(file, sizeof(file), "/proc/%d/stat", process);
 	*start = proc_stat_read(file, &stat) ? stat.start : 0;
-	errno = saved_errno;
 	return (int)stat.parent;
 }
 
 bool proc_stat_is_live(int process, uint64_t start)
 {
 	struct process_stat stat = { 0 };
-	int saved_errno = errno;
 	bool live = !kernel_is_gone(process);
 	char file[32];
 
@@ -75,6 +70,5 @@ bool proc_stat_is_live(int process, uint64_t start)
 	if (live && proc_stat_read(file, &stat))
 		live = (!start || stat.start == start) && stat.state != 'X' &&
 		       (stat.state != 'Z' || stat.threads > 1);
-	errno = saved_errno;
 	return live;
 }

@@ -9,11 +9,10 @@
 
 #include <stddef.h>
 
-/* Write all bytes: with one write(2), unless that writes less. Return 0 or an errno value. errno
- * may change. */
+/* Write all bytes: with one write(2), unless that writes less. Return 0 or -errno. */
 int signal_safe_write(int fd, const void *bytes, size_t length);
 
-/* Allocate memory of the file for `length` bytes. Return 0 or an errno value. errno may change. */
+/* Allocate memory of the file for `length` bytes. Return 0 or -errno. */
 int signal_safe_allocate(int fd, size_t length);
 
 #endif

@@ -137,13 +137,15 @@ void *system_next(const char *symbol)
 
 int system_format_list(char *to, size_t size, const char *format, va_list arguments)
 {
+	int saved_errno = errno, length = 0;
 	vsnprintf_function *function = system_find_vsnprintf();
 
 	if (function)
-		return function(to, size, format, arguments);
-	if (size)
+		length = function(to, size, format, arguments);
+	else if (size)
 		*to = '\0';
-	return 0;
+	errno = saved_errno;
+	return length;
 }
 
 int system_format(char *to, size_t size, const char *format, ...)
@@ -159,9 +161,12 @@ int system_format(char *to, size_t size, const char *format, ...)
 
 const char *system_error_text(int error)
 {
+	int saved_errno = errno;
 	strerror_function *function = system_find_strerror();
+	const char *text = function ? function(error) : "unknown error";
 
-	return function ? function(error) : "unknown error";
+	errno = saved_errno;
+	return text;
 }
 
 CACHED(program, char *, system_dlsym(RTLD_DEFAULT, "program_invocation_short_name"))

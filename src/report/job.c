@@ -2,9 +2,6 @@
 /* job.c -- chooses the host leader; reports and removes the files of other processes */
 #include "report/job.h"
 
-#include <errno.h>
-#include <sys/mman.h>
-
 #include "base/atomics.h"
 #include "base/identity.h"
 #include "base/job_file.h"
@@ -66,9 +63,7 @@ static void job_mark_reported(int folder, const char *name)
 
 	if (fd < 0)
 		return;
-	if (kernel_write_at(fd, &reported, sizeof(reported),
-			    offsetof(struct segment, header.state)) < 0)
-		errno = 0;
+	kernel_write_at(fd, &reported, sizeof(reported), offsetof(struct segment, header.state));
 	kernel_close(fd);
 }
 
@@ -81,7 +76,7 @@ struct report {
 static bool job_report_file(const char *name, void *argument)
 {
 	const struct report *report = argument;
-	struct segment *segment = MAP_FAILED;
+	struct segment *segment = NULL;
 	struct stat status;
 	int fd = -1;
 
@@ -92,9 +87,9 @@ static bool job_report_file(const char *name, void *argument)
 		return true;
 	if (!kernel_describe(fd, &status) && S_ISREG(status.st_mode) &&
 	    (size_t)status.st_size >= sizeof(*segment))
-		segment = kernel_map(NULL, sizeof(*segment), PROT_READ, MAP_SHARED, fd);
+		segment = kernel_map(sizeof(*segment), PROT_READ, MAP_SHARED, fd);
 	kernel_close(fd);
-	if (segment == MAP_FAILED)
+	if (!segment)
 		return true;
 	if (!segment_refused(segment, sizeof(*segment)) && job_includes(&segment->header)) {
 		report->take(segment, report->argument);

@@ -2,8 +2,6 @@
 /* trace.c -- writes trace events as JSON */
 #include "report/trace.h"
 
-#include <errno.h>
-
 #include "base/atomics.h"
 #include "base/config.h"
 #include "base/identity.h"
@@ -15,7 +13,7 @@
 
 _Atomic bool trace_wanted;
 static struct own_file file;
-static int refused; /* 0, or the error of the first line */
+static int refused; /* 0, or -errno of the first line */
 
 #define LINE 512
 
@@ -25,24 +23,20 @@ static int refused; /* 0, or the error of the first line */
 
 static void trace_log_end(int error)
 {
-	int saved_errno = errno;
-
 	log_once(LOG_WARN, "PEERPIN_TRACE_FILE=%s: %s. The trace ends here; the program continues.",
-		 config_get()->trace_file, own_file_error_text(error));
-	errno = saved_errno;
+		 config_get()->trace_file, own_file_error_text(-error));
 }
 
-/* Return 0, or the error that ends the trace. */
+/* Return 0, or -errno, which ends the trace. */
 static int trace_add_line(const char *line, int length)
 {
-	int saved_errno = errno, error;
+	int error;
 
 	if (length <= 0 || length >= LINE)
 		return 0;
 	error = own_file_write(&file, config_get()->trace_file, line, (size_t)length);
 	if (error)
 		store_relaxed(&trace_wanted, false);
-	errno = saved_errno;
 	return error;
 }
 
