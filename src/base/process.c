@@ -4,7 +4,7 @@
 
 #include "base/atomics.h"
 #include "base/config.h"
-#include "base/config_text.h"
+#include "base/config_reader.h"
 #include "base/log.h"
 #include "base/once.h"
 #include "base/system.h"

@@ -17,7 +17,7 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
-#include "base/config_text.h"
+#include "base/config_reader.h"
 #include "base/identity.h"
 #include "base/job_file.h"
 #include "base/kernel.h"
