@@ -49,20 +49,24 @@ static struct identity {
 } identity;
 static once known;
 
-/* Parse a decimal number of at most 9 digits; -1: anything else. */
-static int identity_number(const char *text)
+/* Return the value of a variable; NULL: unset or empty, or `variable` is "". */
+static const char *identity_value(const char *variable)
 {
+	const char *value = *variable ? system_environment(variable) : NULL;
+
+	return value && *value ? value : NULL;
+}
+
+/* Return a decimal number of at most 9 digits; -1: anything else. */
+static int identity_number_of(const char *variable)
+{
+	const char *text = identity_value(variable);
 	int value;
 
-	if (!text || !*text || text_length(text) > 9)
+	if (!text || text_length(text) > 9)
 		return -1;
 	value = (int)text_number(&text);
 	return *text ? -1 : value;
-}
-
-static int identity_number_of(const char *variable)
-{
-	return *variable ? identity_number(system_environment(variable)) : -1;
 }
 
 /* Steps without srun, above all the batch script's, have 10-digit numbers: identity_number_of()
@@ -83,19 +87,14 @@ static bool identity_accepts(const struct launcher *launcher)
 	return true;
 }
 
-static bool identity_has_text(const char *variable)
-{
-	const char *value = *variable ? system_environment(variable) : NULL;
-
-	/* torchrun sets "none" for a job without a name. */
-	return value && *value && !text_equals(value, "none");
-}
-
-/* The first variable that names the job has precedence. */
+/* The first variable that names the job has precedence. torchrun sets "none" for a job without a
+ * name. */
 static void identity_name_job(const char *variable)
 {
-	if (!identity.job[0] && identity_has_text(variable))
-		text_copy(identity.job, sizeof(identity.job), system_environment(variable));
+	const char *value = identity_value(variable);
+
+	if (!identity.job[0] && value && !text_equals(value, "none"))
+		text_copy(identity.job, sizeof(identity.job), value);
 }
 
 static void identity_name_slurm_job(void)
