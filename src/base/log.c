@@ -37,10 +37,8 @@ static void log_extend(struct line *line, const char *format, va_list arguments)
 		line->used += (size_t)added < room ? (size_t)added : room - 1;
 }
 
-static void log_add(struct line *line, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
-
-static void log_add(struct line *line, const char *format, ...)
+static __attribute__((format(printf, 2, 3))) void log_add(struct line *line, const char *format,
+							  ...)
 {
 	va_list arguments;
 
@@ -127,11 +125,6 @@ struct window {
 /* Separate windows: debug and info messages must not crowd out warnings and errors. */
 static struct window windows[2];
 
-static struct window *log_window_of(enum log_level level)
-{
-	return &windows[level <= LOG_WARN];
-}
-
 static void log_report_suppressed(struct window *window, enum log_level level)
 {
 	uint32_t suppressed = exchange_relaxed(&window->suppressed, 0);
@@ -148,7 +141,7 @@ static void log_report_suppressed(struct window *window, enum log_level level)
 /* Level trace has no rate limit. */
 static bool log_is_over_limit(enum log_level level)
 {
-	struct window *window = log_window_of(level);
+	struct window *window = &windows[level <= LOG_WARN];
 	uint64_t second = load_relaxed(&window->second), now;
 
 	if (log_is_on(LOG_TRACE))
