@@ -52,10 +52,10 @@ int arena_grow(struct arena *arena, uint32_t count)
 	if (target > most)
 		target = most;
 	if (!arena->base || count > arena->limit ||
-	    kernel_protect(arena->base + ready, target - ready, PROT_READ | PROT_WRITE))
+	    kernel_call(SYS_mprotect, arena->base + ready, target - ready, PROT_READ | PROT_WRITE))
 		return -ENOMEM;
 	if (ready >= HUGE_PAGE)
-		kernel_advise(arena->base + ready, target - ready, MADV_HUGEPAGE);
+		kernel_call(SYS_madvise, arena->base + ready, target - ready, MADV_HUGEPAGE);
 	store_release(&arena->ready, (uint32_t)(target / arena->size));
 	return 0;
 }

@@ -6,7 +6,7 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "base/kernel.h"
@@ -219,7 +219,8 @@ const char *process_host(void)
 
 	if (!host[0]) {
 		text_copy(host, sizeof(host),
-			  kernel_host(&names) || !names.nodename[0] ? "localhost" : names.nodename);
+			  kernel_call(SYS_uname, &names) || !names.nodename[0] ? "localhost"
+									       : names.nodename);
 		dot = (char *)text_find(host, '.');
 		if (dot)
 			*dot = '\0';

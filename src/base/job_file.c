@@ -101,7 +101,7 @@ static void job_file_begin(void)
 static void job_file_touch(void)
 {
 	if (job_file_is_open())
-		kernel_touch(file);
+		kernel_call(SYS_utimensat, file, NULL, NULL, 0);
 }
 
 void job_file_join(void)

@@ -3,7 +3,8 @@
  *
  * Each libc symbol that a preloaded library references is looked up at the start of every process
  * of a job, for about 770 instructions (tests/launcher/check_inert.sh limits the sum). Rare calls
- * therefore use syscall(2). They return -errno on failure, and keep errno for the caller of a hook.
+ * therefore use syscall(2), those of one caller by kernel_call(). They return -errno on failure,
+ * and keep errno for the caller of a hook.
  */
 #ifndef PEERPIN_BASE_KERNEL_H
 #define PEERPIN_BASE_KERNEL_H
@@ -18,8 +19,6 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
-#include <sys/utsname.h>
-#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -43,11 +42,6 @@ static inline int kernel_open(const char *name, int flags, mode_t mode)
 static inline ssize_t kernel_read(int fd, void *to, size_t size)
 {
 	return kernel_call(SYS_read, fd, to, size);
-}
-
-static inline ssize_t kernel_write(int fd, const void *from, size_t size)
-{
-	return kernel_call(SYS_write, fd, from, size);
 }
 
 static inline int kernel_close(int fd)
@@ -139,16 +133,6 @@ static inline void kernel_move(void *from, size_t length, void *to)
 	kernel_call(SYS_mremap, from, length, length, 3 /* MREMAP_MAYMOVE | MREMAP_FIXED */, to);
 }
 
-static inline int kernel_protect(void *address, size_t length, int protection)
-{
-	return (int)kernel_call(SYS_mprotect, address, length, protection);
-}
-
-static inline int kernel_advise(void *address, size_t length, int advice)
-{
-	return (int)kernel_call(SYS_madvise, address, length, advice);
-}
-
 static inline int kernel_process(void)
 {
 	return (int)kernel_call(SYS_getpid);
@@ -163,11 +147,6 @@ static inline int kernel_thread(void)
 static inline bool kernel_has_ended(int thread)
 {
 	return kernel_call(SYS_tgkill, kernel_process(), thread, 0) == -ESRCH;
-}
-
-static inline int kernel_host(struct utsname *host)
-{
-	return (int)kernel_call(SYS_uname, host);
 }
 
 /* Return nanoseconds; of CLOCK_REALTIME since 1970. */
@@ -260,11 +239,6 @@ static inline int kernel_keep_clear(int fd)
 	return kept;
 }
 
-static inline int kernel_make_folder(const char *name, mode_t mode)
-{
-	return (int)kernel_call(SYS_mkdirat, AT_FDCWD, name, mode);
-}
-
 /* As fstatat(2). */
 static inline int kernel_describe_at(int folder, const char *name, struct stat *what, int flags)
 {
@@ -285,12 +259,6 @@ static inline bool kernel_is_file(int fd, dev_t device, ino_t inode)
 	return !kernel_describe(fd, &status) && status.st_dev == device && status.st_ino == inode;
 }
 
-/* As fstatfs(2). */
-static inline int kernel_describe_room(int fd, struct statfs *what)
-{
-	return (int)kernel_call(SYS_fstatfs, fd, what);
-}
-
 /* Lock the file for this process, without waiting: F_RDLCK, F_WRLCK or F_UNLCK. EAGAIN or EACCES:
  * another process holds a lock; this process keeps its former lock. */
 static inline int kernel_lock(int fd, short type)
@@ -298,24 +266,6 @@ static inline int kernel_lock(int fd, short type)
 	struct flock lock = { .l_type = type, .l_whence = SEEK_SET };
 
 	return (int)kernel_call(SYS_fcntl, fd, F_SETLK, &lock);
-}
-
-/* Set the file's times to now. */
-static inline void kernel_touch(int fd)
-{
-	kernel_call(SYS_utimensat, fd, NULL, NULL, 0);
-}
-
-/* Allocate the file's memory now: a full file system fails here, not with SIGBUS in the mapping. */
-static inline int kernel_allocate(int fd, uint64_t length)
-{
-	return (int)kernel_call(SYS_fallocate, fd, 0, (off_t)0, (off_t)length);
-}
-
-/* As getcwd(2): zero-terminated; below 0 if the folder has no name. */
-static inline ssize_t kernel_current_folder(char *to, size_t size)
-{
-	return kernel_call(SYS_getcwd, to, size);
 }
 
 /* ---- this process ---- */
@@ -350,11 +300,6 @@ static inline bool kernel_may_lock_all(void)
 static inline uint64_t kernel_date(void)
 {
 	return kernel_time(CLOCK_REALTIME) / 1000000000u;
-}
-
-static inline void kernel_yield(void)
-{
-	kernel_call(SYS_sched_yield);
 }
 
 #endif

@@ -33,7 +33,7 @@ static inline bool once_begin(once *state)
 	process = kernel_process();
 	while (seen != ONCE_DONE) {
 		if (seen == process) {
-			kernel_yield();
+			kernel_call(SYS_sched_yield);
 			seen = load_acquire(state);
 		} else if (replace_seq_cst(state, &seen, process)) {
 			return true;

@@ -27,13 +27,13 @@ bool own_file_is_special(const char *name)
 	return !kernel_describe_at(AT_FDCWD, name, &status, 0) && !S_ISREG(status.st_mode);
 }
 
-/* Prefix a relative name with the current folder. */
+/* Prefix a relative name with the current folder; getcwd(2) counts the terminating zero byte. */
 int own_file_name(const char *pattern, char *name, size_t size)
 {
 	ssize_t length = 0;
 
 	if (*pattern != '/') {
-		length = kernel_current_folder(name, size);
+		length = kernel_call(SYS_getcwd, name, size);
 		if (length < 0)
 			return (int)length;
 		if ((size_t)length >= size)

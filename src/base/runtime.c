@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <sys/auxv.h>
-#include <sys/stat.h>
+#include <sys/vfs.h>
 
 #include "base/kernel.h"
 #include "base/system.h"
@@ -33,7 +33,7 @@ static int runtime_open(const char *path, int length)
 
 	if (length < 0 || length >= RUNTIME_PATH)
 		return -ENAMETOOLONG;
-	error = kernel_make_folder(path, 0700);
+	error = (int)kernel_call(SYS_mkdirat, AT_FDCWD, path, 0700);
 	if (error && error != -EEXIST)
 		return error;
 	folder = kernel_open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
@@ -96,7 +96,7 @@ static bool runtime_has_free(int folder, uint64_t bytes, uint64_t part)
 {
 	struct statfs room;
 
-	return kernel_describe_room(folder, &room) || !room.f_blocks ||
+	return kernel_call(SYS_fstatfs, folder, &room) || !room.f_blocks ||
 	       (uint64_t)room.f_bavail * (uint64_t)room.f_bsize >=
 		       bytes + (uint64_t)room.f_blocks / part * (uint64_t)room.f_bsize;
 }

@@ -46,7 +46,7 @@ int signal_safe_write(int fd, const void *bytes, size_t length)
 	int error = 0;
 
 	while (length && !error) {
-		written = kernel_write(fd, rest, length);
+		written = kernel_call(SYS_write, fd, rest, length);
 		if (written > 0) {
 			rest += written;
 			length -= (size_t)written;
@@ -64,7 +64,7 @@ int signal_safe_allocate(int fd, size_t length)
 	int error;
 
 	do {
-		error = kernel_allocate(fd, length);
+		error = (int)kernel_call(SYS_fallocate, fd, 0, (off_t)0, (off_t)length);
 	} while (error == -EINTR);
 	signal_safe_release(&held, error);
 	return error;
