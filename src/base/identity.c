@@ -109,27 +109,25 @@ static void identity_name_slurm_job(void)
 /* Return true if the process started with `variable` in its environment; false if unreadable. */
 static bool identity_was_started_with(int process, const char *variable)
 {
-	char file[32], text[512];
-	bool matches = true, found = false;
-	size_t matched = 0;
+	char file[32], text[512], wanted[NAME_SIZE + 1];
+	const char *rest = wanted; /* NULL: the entry is of another variable */
+	bool found = false;
 	ssize_t length;
 	int fd;
 
+	system_format(wanted, sizeof(wanted), "%s=", variable);
 	system_format(file, sizeof(file), "/proc/%d/environ", process);
 	fd = kernel_open(file, O_RDONLY | O_CLOEXEC, 0);
 	if (fd < 0)
 		return false;
 	while (!found && (length = kernel_read(fd, text, sizeof(text))) > 0) {
 		for (ssize_t i = 0; i < length; i++) {
-			if (!text[i]) {
-				matches = true;
-				matched = 0;
-			} else if (matches && !variable[matched]) {
-				found |= text[i] == '=';
-				matches = false;
-			} else if (matches) {
-				matches = text[i] == variable[matched++];
-			}
+			if (!text[i])
+				rest = wanted;
+			else if (rest && *rest == text[i])
+				found |= !*++rest;
+			else
+				rest = NULL;
 		}
 	}
 	kernel_close(fd);
