@@ -24,11 +24,6 @@ static unsigned int complaints_lost;
 static const char *own_file; /* PEERPIN_CONFIG_FILE */
 static int system_file_error, own_file_error;
 
-static char *const *config_environment(void)
-{
-	return getauxval(AT_SECURE) ? NULL : environ;
-}
-
 const struct config *config_early(void)
 {
 	int state = 0;
@@ -40,10 +35,9 @@ const struct config *config_early(void)
 		struct config_reader reader = { .config = &early };
 
 		early = config_defaults;
-		config_read_environment(&reader, config_environment());
+		config_read_environment(&reader, getauxval(AT_SECURE) ? NULL : environ);
 		log_set_limit(early.log_level);
 		__atomic_store_n(&reading, 2, __ATOMIC_RELEASE);
-		return &early;
 	}
 	/* The reading thread calls nothing that could wait for this thread. */
 	while (__atomic_load_n(&reading, __ATOMIC_ACQUIRE) != 2)
