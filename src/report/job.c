@@ -26,11 +26,6 @@ bool job_leads(void)
 	return last || !has_file;
 }
 
-void job_end(void)
-{
-	job_file_leave();
-}
-
 /* Job names are reused. An ended process is of another job if it ended 60 s or more before this one
  * started; a killed process, if the two starts are 60 s or more apart. */
 #define TOGETHER_NS 60000000000u

@@ -14,6 +14,7 @@
 
 #include "base/config.h"
 #include "base/identity.h"
+#include "base/job_file.h"
 #include "base/kernel.h"
 #include "base/log.h"
 #include "base/own_file.h"
@@ -212,6 +213,6 @@ void statistics_finish(void)
 	if (summary_is_for_host() && !job_leads())
 		return;
 	summary_print_table(&output, &source);
-	job_end();
+	job_file_leave();
 	statistics_remove_file();
 }
