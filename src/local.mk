@@ -9,7 +9,7 @@ src_libcore_la_SOURCES = \
 	src/base/arena.h src/base/arena.c src/base/atomics.h \
 	src/base/config.def src/base/config.h src/base/config.c \
 	src/base/config_reader.h src/base/config_reader.c \
-	src/base/config_text.h src/base/config_text.c \
+	src/base/config_text.c \
 	src/base/job_file.h src/base/job_file.c \
 	src/base/identity.h src/base/identity.c \
 	src/base/kernel.h src/base/once.h \

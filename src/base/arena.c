@@ -3,8 +3,6 @@
 #include "base/arena.h"
 
 #include <errno.h>
-#include <stdbool.h>
-#include <sys/mman.h>
 
 #include "base/atomics.h"
 #include "base/kernel.h"
@@ -20,16 +18,15 @@ static size_t arena_round_up(size_t size, size_t to)
 /* Without addresses `base` stays NULL. */
 static void arena_reserve(struct arena *arena)
 {
-	char *addresses;
+	void *addresses;
 
 	/* Halve the limit on failure: a limit on addresses (ulimit -v) may not allow the whole
 	 * range. */
 	for (; (size_t)arena->limit * arena->size >= FIRST_STEP; arena->limit /= 2) {
 		addresses = kernel_map(
-			NULL,
 			arena_round_up((size_t)arena->limit * arena->size, HUGE_PAGE) + HUGE_PAGE,
 			PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
-		if (addresses != MAP_FAILED) {
+		if (addresses) {
 			arena->base = (char *)arena_round_up((uintptr_t)addresses, HUGE_PAGE);
 			return;
 		}
@@ -45,8 +42,6 @@ int arena_grow(struct arena *arena, uint32_t count)
 		      : ready < HUGE_PAGE ? ready
 					  : HUGE_PAGE,
 	       most;
-	int saved_errno = errno;
-	bool grown;
 
 	if (target <= ready)
 		return 0;
@@ -56,13 +51,11 @@ int arena_grow(struct arena *arena, uint32_t count)
 	target = arena_round_up(target - ready, step) + ready;
 	if (target > most)
 		target = most;
-	grown = arena->base && count <= arena->limit &&
-		!kernel_protect(arena->base + ready, target - ready, PROT_READ | PROT_WRITE);
-	if (grown) {
-		if (ready >= HUGE_PAGE)
-			kernel_advise(arena->base + ready, target - ready, MADV_HUGEPAGE);
-		store_release(&arena->ready, (uint32_t)(target / arena->size));
-	}
-	errno = saved_errno;
-	return grown ? 0 : -ENOMEM;
+	if (!arena->base || count > arena->limit ||
+	    kernel_call(SYS_mprotect, arena->base + ready, target - ready, PROT_READ | PROT_WRITE))
+		return -ENOMEM;
+	if (ready >= HUGE_PAGE)
+		kernel_call(SYS_madvise, arena->base + ready, target - ready, MADV_HUGEPAGE);
+	store_release(&arena->ready, (uint32_t)(target / arena->size));
+	return 0;
 }

@@ -24,11 +24,6 @@ static unsigned int complaints_lost;
 static const char *own_file; /* PEERPIN_CONFIG_FILE */
 static int system_file_error, own_file_error;
 
-static char *const *config_environment(void)
-{
-	return getauxval(AT_SECURE) ? NULL : environ;
-}
-
 const struct config *config_early(void)
 {
 	int state = 0;
@@ -40,10 +35,9 @@ const struct config *config_early(void)
 		struct config_reader reader = { .config = &early };
 
 		early = config_defaults;
-		config_read_environment(&reader, config_environment());
+		config_read_environment(&reader, getauxval(AT_SECURE) ? NULL : environ);
 		log_set_limit(early.log_level);
 		__atomic_store_n(&reading, 2, __ATOMIC_RELEASE);
-		return &early;
 	}
 	/* The reading thread calls nothing that could wait for this thread. */
 	while (__atomic_load_n(&reading, __ATOMIC_ACQUIRE) != 2)
@@ -140,13 +134,13 @@ const struct config *config_get(void)
 void config_report(void)
 {
 	config_get();
-	if (system_file_error && system_file_error != ENOENT && system_file_error != ENOTDIR)
+	if (system_file_error && system_file_error != -ENOENT && system_file_error != -ENOTDIR)
 		log_message(LOG_WARN, "%s: cannot be read: %s", CONFIG_SYSTEM_FILE,
-			    system_error_text(system_file_error));
+			    system_error_text(-system_file_error));
 	if (own_file_error)
 		log_message(LOG_WARN,
 			    "PEERPIN_CONFIG_FILE=%s: cannot be read: %s. Name a file of settings.",
-			    own_file, system_error_text(own_file_error));
+			    own_file, system_error_text(-own_file_error));
 	for (const char *line = complaints; line < complaints + complaints_used;
 	     line += text_length(line) + 1)
 		log_message(LOG_WARN, "%s", line);

@@ -56,6 +56,11 @@ unsigned int config_distance(const char *one, size_t length, const char *other)
 	return row[other_length];
 }
 
+static bool config_reader_is_name(const char *name, size_t length, const char *variable)
+{
+	return text_length(variable) == length && text_begins(name, variable);
+}
+
 const char *config_renamed(const char *name, size_t length)
 {
 	static const char names[][2][44] = {
@@ -73,7 +78,7 @@ const char *config_renamed(const char *name, size_t length)
 	};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		if (text_length(names[i][0]) == length && text_begins(name, names[i][0]))
+		if (config_reader_is_name(name, length, names[i][0]))
 			return names[i][1];
 	}
 	return NULL;
@@ -98,12 +103,10 @@ const char *config_nearest(const char *name, size_t length)
 	return best < 4 ? answer : NULL;
 }
 
-static void config_reader_report(struct config_reader *reader, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
-
 /* Prefix the message with its source. Without a receiver do not format: the dlsym path must not
  * enter libc. */
-static void config_reader_report(struct config_reader *reader, const char *format, ...)
+static __attribute__((format(printf, 2, 3))) void config_reader_report(struct config_reader *reader,
+								       const char *format, ...)
 {
 	const struct config_place *place = &reader->place;
 	char line[512], what[384];
@@ -135,11 +138,6 @@ static void config_reader_report_doubt(struct config_reader *reader, const struc
 	if (unknown)
 		config_reader_report(reader, "%s=%.80s: %.2s stands for itself (allowed: %s)",
 				     row->variable, value, unknown, row->allowed);
-}
-
-static bool config_reader_is_name(const char *name, size_t length, const char *variable)
-{
-	return text_length(variable) == length && text_begins(name, variable);
 }
 
 bool config_put(struct config_reader *reader, const char *name, size_t length, const char *value)
@@ -195,29 +193,29 @@ static bool config_reader_is_blank(char character)
 	return character == ' ' || character == '\t' || character == '\r';
 }
 
+static char *config_reader_skip_blanks(char *text)
+{
+	while (config_reader_is_blank(*text))
+		text++;
+	return text;
+}
+
 /* `line` is terminated. */
 static void config_reader_read_line(struct config_reader *reader, char *line)
 {
-	char *name, *name_end, *value, *end;
+	char *name = config_reader_skip_blanks(line), *name_end = name, *value, *end;
 
-	while (config_reader_is_blank(*line))
-		line++;
-	if (!*line || *line == '#')
+	if (!*name || *name == '#')
 		return;
-	name = line;
-	while (*line && *line != '=' && !config_reader_is_blank(*line))
-		line++;
-	name_end = line;
-	while (config_reader_is_blank(*line))
-		line++;
-	if (*line != '=') {
+	while (*name_end && *name_end != '=' && !config_reader_is_blank(*name_end))
+		name_end++;
+	value = config_reader_skip_blanks(name_end);
+	if (*value != '=') {
 		config_reader_report(reader,
 				     "no setting: a line is NAME = VALUE, or a # and a comment");
 		return;
 	}
-	value = line + 1;
-	while (config_reader_is_blank(*value))
-		value++;
+	value = config_reader_skip_blanks(value + 1);
 	end = value + text_length(value);
 	while (end > value && config_reader_is_blank(end[-1]))
 		*--end = '\0';
@@ -242,30 +240,26 @@ void config_read_text(struct config_reader *reader, const char *name, char *text
 /* O_NONBLOCK: a pipe without a writer must not block the program. */
 static int config_reader_fill(const char *name, char *text, size_t *used)
 {
-	int fd = kernel_open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0), error = 0;
+	int fd = kernel_open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
 	ssize_t got = 1;
 
 	*used = 0;
 	if (fd < 0)
-		return errno;
-	while (got && !error && *used <= CONFIG_FILE_MOST) {
+		return fd;
+	while ((got > 0 || got == -EINTR) && *used <= CONFIG_FILE_MOST) {
 		got = kernel_read(fd, text + *used, CONFIG_FILE_MOST + 1 - *used);
 		if (got > 0)
 			*used += (size_t)got;
-		else if (got < 0 && errno != EINTR)
-			error = errno;
 	}
 	kernel_close(fd);
-	return error;
+	return got < 0 ? (int)got : 0;
 }
 
 int config_read_file(struct config_reader *reader, const char *name, char *text)
 {
-	int saved_errno = errno, error;
 	size_t used;
+	int error = config_reader_fill(name, text, &used);
 
-	error = config_reader_fill(name, text, &used);
-	errno = saved_errno;
 	if (error)
 		return error;
 	if (used > CONFIG_FILE_MOST) {

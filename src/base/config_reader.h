@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* config_reader.h -- reads settings from the environment and from files
+/* config_reader.h -- settings as text: reads them from the environment and from files
  *
  * Read the sources in order, the one of least precedence first. An invalid or unknown setting
  * changes nothing; one line reports its source, its value and the allowed values. Nothing is
@@ -56,6 +56,11 @@ const char *config_word(enum config_kind kind, unsigned int value);
 /* Set the field of the row. `value` must stay. Return false if invalid. */
 bool config_parse(struct config *config, const struct config_row *row, const char *value);
 
+/* Write VARIABLE=VALUE for each setting that differs from its default, separated by `separator`;
+ * omit those that do not fit. Return the number of such settings, omitted ones included. */
+unsigned int config_text_changed(const struct config *config, char separator, char *to,
+				 size_t size);
+
 enum config_origin {
 	CONFIG_BUILT_IN,
 	CONFIG_FROM_FILE,
@@ -87,9 +92,8 @@ void config_read_environment(struct config_reader *reader, char *const *environm
  * values are removed. `text` is modified and must stay: values are referenced. */
 void config_read_text(struct config_reader *reader, const char *name, char *text);
 
-/* Read the file into `text` (CONFIG_FILE_MOST + 1 bytes), as config_read_text(). Return 0 or an
- * errno value. The caller reports the error: its text needs the dynamic linker's lock. errno is
- * kept. */
+/* Read the file into `text` (CONFIG_FILE_MOST + 1 bytes), as config_read_text(). Return 0
+ * or -errno. The caller reports the error: its text needs the dynamic linker's lock. */
 int config_read_file(struct config_reader *reader, const char *name, char *text);
 
 /* Return the current name of a variable of version 0.1, or several: "A or B"; NULL: none. */

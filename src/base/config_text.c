@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* config_text.c -- converts values of settings from and to text */
-#include "base/config_text.h"
-
 #include "base/config_reader.h"
+
 #include "base/system.h"
 #include "base/text.h"
 
@@ -20,23 +19,20 @@ const char *config_word(enum config_kind kind, unsigned int value)
 	}
 }
 
-static bool config_text_is_any_of(const char *value, const char words[][8], size_t count)
-{
-	for (size_t i = 0; i < count; i++) {
-		if (text_equals_in_any_case(value, words[i]))
-			return true;
-	}
-	return false;
-}
-
+/* Return 0 or 1; -1: no boolean. */
 static int config_text_parse_bool(const char *value)
 {
-	static const char yes[][8] = { "1", "y", "yes", "on", "true" };
-	static const char no[][8] = { "0", "n", "no", "off", "false" };
+	static const char words[][2][8] = {
+		{ "0", "1" }, { "n", "y" }, { "no", "yes" }, { "off", "on" }, { "false", "true" }
+	};
 
-	if (config_text_is_any_of(value, yes, sizeof(yes) / sizeof(yes[0])))
-		return 1;
-	return config_text_is_any_of(value, no, sizeof(no) / sizeof(no[0])) ? 0 : -1;
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		if (text_equals_in_any_case(value, words[i][0]))
+			return 0;
+		if (text_equals_in_any_case(value, words[i][1]))
+			return 1;
+	}
+	return -1;
 }
 
 /* K, KB and KiB are 1024 bytes; a fraction has up to 9 digits. */

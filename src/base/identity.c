@@ -6,7 +6,7 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "base/kernel.h"
@@ -49,20 +49,24 @@ static struct identity {
 } identity;
 static once known;
 
-/* Parse a decimal number of at most 9 digits; -1: anything else. */
-static int identity_number(const char *text)
+/* Return the value of a variable; NULL: unset or empty, or `variable` is "". */
+static const char *identity_value(const char *variable)
 {
+	const char *value = *variable ? system_environment(variable) : NULL;
+
+	return value && *value ? value : NULL;
+}
+
+/* Return a decimal number of at most 9 digits; -1: anything else. */
+static int identity_number_of(const char *variable)
+{
+	const char *text = identity_value(variable);
 	int value;
 
-	if (!text || !*text || text_length(text) > 9)
+	if (!text || text_length(text) > 9)
 		return -1;
 	value = (int)text_number(&text);
 	return *text ? -1 : value;
-}
-
-static int identity_number_of(const char *variable)
-{
-	return *variable ? identity_number(system_environment(variable)) : -1;
 }
 
 /* Steps without srun, above all the batch script's, have 10-digit numbers: identity_number_of()
@@ -83,19 +87,14 @@ static bool identity_accepts(const struct launcher *launcher)
 	return true;
 }
 
-static bool identity_has_text(const char *variable)
-{
-	const char *value = *variable ? system_environment(variable) : NULL;
-
-	/* torchrun sets "none" for a job without a name. */
-	return value && *value && !text_equals(value, "none");
-}
-
-/* The first variable that names the job has precedence. */
+/* The first variable that names the job has precedence. torchrun sets "none" for a job without a
+ * name. */
 static void identity_name_job(const char *variable)
 {
-	if (!identity.job[0] && identity_has_text(variable))
-		text_copy(identity.job, sizeof(identity.job), system_environment(variable));
+	const char *value = identity_value(variable);
+
+	if (!identity.job[0] && value && !text_equals(value, "none"))
+		text_copy(identity.job, sizeof(identity.job), value);
 }
 
 static void identity_name_slurm_job(void)
@@ -110,27 +109,25 @@ static void identity_name_slurm_job(void)
 /* Return true if the process started with `variable` in its environment; false if unreadable. */
 static bool identity_was_started_with(int process, const char *variable)
 {
-	char file[32], text[512];
-	bool matches = true, found = false;
-	size_t matched = 0;
+	char file[32], text[512], wanted[NAME_SIZE + 1];
+	const char *rest = wanted; /* NULL: the entry is of another variable */
+	bool found = false;
 	ssize_t length;
 	int fd;
 
+	system_format(wanted, sizeof(wanted), "%s=", variable);
 	system_format(file, sizeof(file), "/proc/%d/environ", process);
 	fd = kernel_open(file, O_RDONLY | O_CLOEXEC, 0);
 	if (fd < 0)
 		return false;
 	while (!found && (length = kernel_read(fd, text, sizeof(text))) > 0) {
 		for (ssize_t i = 0; i < length; i++) {
-			if (!text[i]) {
-				matches = true;
-				matched = 0;
-			} else if (matches && !variable[matched]) {
-				found |= text[i] == '=';
-				matches = false;
-			} else if (matches) {
-				matches = text[i] == variable[matched++];
-			}
+			if (!text[i])
+				rest = wanted;
+			else if (rest && *rest == text[i])
+				found |= !*++rest;
+			else
+				rest = NULL;
 		}
 	}
 	kernel_close(fd);
@@ -141,7 +138,7 @@ static bool identity_was_started_with(int process, const char *variable)
  * variable `rank`. Each host has another launcher process, hence another job name. */
 static void identity_name_after_launcher(const char *rank)
 {
-	int process = 0, parent, saved_errno = errno;
+	int process = 0, parent;
 	uint64_t start;
 
 	for (unsigned int i = 0; i < ANCESTORS_MAX; i++) {
@@ -149,13 +146,12 @@ static void identity_name_after_launcher(const char *rank)
 		if (process && !identity_was_started_with(process, rank)) {
 			system_format(identity.job, sizeof(identity.job), "%.24s-%d-%llu",
 				      process_host(), process, (unsigned long long)start);
-			break;
+			return;
 		}
 		if (parent <= 0)
-			break;
+			return;
 		process = parent;
 	}
-	errno = saved_errno;
 }
 
 static void identity_read_environment(void)
@@ -221,7 +217,8 @@ const char *process_host(void)
 
 	if (!host[0]) {
 		text_copy(host, sizeof(host),
-			  kernel_host(&names) || !names.nodename[0] ? "localhost" : names.nodename);
+			  kernel_call(SYS_uname, &names) || !names.nodename[0] ? "localhost"
+									       : names.nodename);
 		dot = (char *)text_find(host, '.');
 		if (dot)
 			*dot = '\0';
@@ -351,13 +348,9 @@ int identity_stream(const char *name)
 static bool identity_is_device(const char *name)
 {
 	struct stat status;
-	int saved_errno = errno;
-	bool device = identity_stream(name) >= 0 ||
-		      (!kernel_describe_at(AT_FDCWD, name, &status, 0) &&
-		       !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode));
 
-	errno = saved_errno;
-	return device;
+	return identity_stream(name) >= 0 || (!kernel_describe_at(AT_FDCWD, name, &status, 0) &&
+					      !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode));
 }
 
 int process_file_name(const char *pattern, char *name, size_t size)

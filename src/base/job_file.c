@@ -9,7 +9,6 @@
 #include "base/job_file.h"
 
 #include <errno.h>
-#include <sys/mman.h>
 
 #include "base/atomics.h"
 #include "base/identity.h"
@@ -44,11 +43,13 @@ static int job_file_open_at(int folder)
 	int error;
 
 	if (fd < 0)
-		return -errno;
+		return fd;
 	former = !kernel_describe(fd, &status) && status.st_size &&
 		 (uint64_t)status.st_mtime + FORMER_SECONDS <= kernel_date() &&
 		 !kernel_lock(fd, F_WRLCK);
-	error = !former && kernel_lock(fd, F_RDLCK) ? errno : kernel_describe(fd, &status);
+	error = former ? 0 : kernel_lock(fd, F_RDLCK);
+	if (!error)
+		error = kernel_describe(fd, &status);
 	if (!error && !former && status.st_nlink) {
 		device = status.st_dev;
 		inode = status.st_ino;
@@ -57,7 +58,7 @@ static int job_file_open_at(int folder)
 	if (!error && former && status.st_nlink)
 		kernel_unlink_at(folder, name);
 	kernel_close(fd);
-	return error && error != EACCES ? -error : -EAGAIN;
+	return error && error != -EACCES ? error : -EAGAIN;
 }
 
 static void job_file_open(void)
@@ -100,33 +101,24 @@ static void job_file_begin(void)
 static void job_file_touch(void)
 {
 	if (job_file_is_open())
-		kernel_touch(file);
+		kernel_call(SYS_utimensat, file, NULL, NULL, 0);
 }
 
 void job_file_join(void)
 {
-	int saved_errno = errno;
-
 	job_file_begin();
 	job_file_touch();
-	errno = saved_errno;
 }
 
 static void job_file_map(void)
 {
-	void *content;
-
-	if (!job_file_is_open() || signal_safe_allocate(file, SLOTS * sizeof(*hashes)))
-		return;
-	content =
-		kernel_map(NULL, SLOTS * sizeof(*hashes), PROT_READ | PROT_WRITE, MAP_SHARED, file);
-	if (content != MAP_FAILED)
-		hashes = content;
+	if (job_file_is_open() && !signal_safe_allocate(file, SLOTS * sizeof(*hashes)))
+		hashes = kernel_map(SLOTS * sizeof(*hashes), PROT_READ | PROT_WRITE, MAP_SHARED,
+				    file);
 }
 
 bool job_file_claim(uint64_t hash)
 {
-	int saved_errno = errno;
 	bool first = true, done;
 	uint64_t seen;
 
@@ -144,42 +136,38 @@ bool job_file_claim(uint64_t hash)
 		else if (seen == hash)
 			done = !(first = false);
 	}
-	errno = saved_errno;
 	return first;
 }
 
 int job_file_lead(void)
 {
-	int saved_errno = errno, leads = -ENOENT;
+	int error;
 
 	if (*name && !job_file_is_open())
 		job_file_open();
-	if (file >= 0) {
-		kernel_lock(file, F_UNLCK);
-		leads = !kernel_lock(file, F_WRLCK)	     ? 1
-			: errno == EAGAIN || errno == EACCES ? 0
-							     : -errno;
-		/* Let ranks join while this one reports. */
-		if (leads > 0)
-			kernel_lock(file, F_RDLCK);
-	}
-	errno = saved_errno;
-	return leads;
+	if (file < 0)
+		return -ENOENT;
+	kernel_lock(file, F_UNLCK);
+	error = kernel_lock(file, F_WRLCK);
+	if (error)
+		return error == -EAGAIN || error == -EACCES ? 0 : error;
+	/* Let ranks join while this one reports. */
+	kernel_lock(file, F_RDLCK);
+	return 1;
 }
 
 void job_file_leave(void)
 {
-	int saved_errno = errno, folder = job_file_is_open() ? runtime_folder(NULL) : -1;
+	int folder = job_file_is_open() ? runtime_folder(NULL) : -1;
 	struct stat status;
 
-	if (folder >= 0) {
-		kernel_lock(file, F_UNLCK);
-		if (!kernel_lock(file, F_WRLCK) && !kernel_describe(file, &status) &&
-		    status.st_nlink && !status.st_size)
-			kernel_unlink_at(folder, name);
-		kernel_close(folder);
-		kernel_close(file);
-		file = -1;
-	}
-	errno = saved_errno;
+	if (folder < 0)
+		return;
+	kernel_lock(file, F_UNLCK);
+	if (!kernel_lock(file, F_WRLCK) && !kernel_describe(file, &status) && status.st_nlink &&
+	    !status.st_size)
+		kernel_unlink_at(folder, name);
+	kernel_close(folder);
+	kernel_close(file);
+	file = -1;
 }

@@ -3,7 +3,8 @@
  *
  * Each libc symbol that a preloaded library references is looked up at the start of every process
  * of a job, for about 770 instructions (tests/launcher/check_inert.sh limits the sum). Rare calls
- * therefore use syscall(2). Errors as in libc: -1 and errno.
+ * therefore use syscall(2), those of one caller by kernel_call(). They return -errno on failure,
+ * and keep errno for the caller of a hook.
  */
 #ifndef PEERPIN_BASE_KERNEL_H
 #define PEERPIN_BASE_KERNEL_H
@@ -18,55 +19,60 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
-#include <sys/utsname.h>
-#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
+#define kernel_call(...)                                                                           \
+	({                                                                                         \
+		int saved_errno = errno;                                                           \
+		long result = syscall(__VA_ARGS__);                                                \
+                                                                                                   \
+		if (result == -1) {                                                                \
+			result = -errno;                                                           \
+			errno = saved_errno;                                                       \
+		}                                                                                  \
+		result;                                                                            \
+	})
+
 static inline int kernel_open(const char *name, int flags, mode_t mode)
 {
-	return (int)syscall(SYS_openat, AT_FDCWD, name, flags, mode);
+	return (int)kernel_call(SYS_openat, AT_FDCWD, name, flags, mode);
 }
 
 static inline ssize_t kernel_read(int fd, void *to, size_t size)
 {
-	return syscall(SYS_read, fd, to, size);
-}
-
-static inline ssize_t kernel_write(int fd, const void *from, size_t size)
-{
-	return syscall(SYS_write, fd, from, size);
+	return kernel_call(SYS_read, fd, to, size);
 }
 
 static inline int kernel_close(int fd)
 {
-	return (int)syscall(SYS_close, fd);
+	return (int)kernel_call(SYS_close, fd);
 }
 
 static inline int kernel_link(const char *from, const char *to)
 {
-	return (int)syscall(SYS_linkat, AT_FDCWD, from, AT_FDCWD, to, 0);
+	return (int)kernel_call(SYS_linkat, AT_FDCWD, from, AT_FDCWD, to, 0);
 }
 
 static inline int kernel_unlink_at(int folder, const char *name)
 {
-	return (int)syscall(SYS_unlinkat, folder, name, 0);
+	return (int)kernel_call(SYS_unlinkat, folder, name, 0);
 }
 
 static inline int kernel_rename_at(int folder, const char *from, const char *to)
 {
-	return (int)syscall(SYS_renameat, folder, from, folder, to);
+	return (int)kernel_call(SYS_renameat, folder, from, folder, to);
 }
 
 static inline ssize_t kernel_write_at(int fd, const void *from, size_t size, size_t offset)
 {
-	return syscall(SYS_pwrite64, fd, from, size, offset);
+	return kernel_call(SYS_pwrite64, fd, from, size, offset);
 }
 
 /* As readlink(2): no terminating zero byte. */
 static inline ssize_t kernel_read_link(const char *name, char *to, size_t size)
 {
-	return syscall(SYS_readlinkat, AT_FDCWD, name, to, size);
+	return kernel_call(SYS_readlinkat, AT_FDCWD, name, to, size);
 }
 
 /* As in getdents64(2). */
@@ -86,7 +92,8 @@ static inline void kernel_walk(int folder, bool (*visit)(const char *name, void 
 	bool more = true;
 	ssize_t length;
 
-	while (more && (length = syscall(SYS_getdents64, folder, entries, sizeof(entries))) > 0) {
+	while (more &&
+	       (length = kernel_call(SYS_getdents64, folder, entries, sizeof(entries))) > 0) {
 		for (ssize_t at = 0; more && at < length;) {
 			struct kernel_entry *entry = (struct kernel_entry *)(entries + at);
 			const char *dots = entry->name;
@@ -98,52 +105,48 @@ static inline void kernel_walk(int folder, bool (*visit)(const char *name, void 
 	}
 }
 
-/* Return MAP_FAILED on failure. Avoid libc's mmap: memory hooks may intercept it. */
-static inline void *kernel_map(void *address, size_t length, int protection, int flags, int fd)
+/* Return NULL on failure. Avoid libc's mmap: memory hooks may intercept it. */
+static inline void *kernel_map(size_t length, int protection, int flags, int fd)
 {
-	return (void *)syscall(SYS_mmap, address, length, protection, flags, fd, 0L);
+	long address = kernel_call(SYS_mmap, NULL, length, protection, flags, fd, 0L);
+
+	return address < 0 ? NULL : (void *)address;
+}
+
+/* Map the file over pages of this process, writable. */
+static inline int kernel_map_over(void *pages, size_t length, int fd)
+{
+	long address = kernel_call(SYS_mmap, pages, length, PROT_READ | PROT_WRITE,
+				   MAP_SHARED | MAP_FIXED, fd, 0L);
+
+	return address < 0 ? (int)address : 0;
 }
 
 static inline void kernel_unmap(void *address, size_t length)
 {
-	syscall(SYS_munmap, address, length);
+	kernel_call(SYS_munmap, address, length);
 }
 
 /* Move pages of this process over those at `to`. */
 static inline void kernel_move(void *from, size_t length, void *to)
 {
-	syscall(SYS_mremap, from, length, length, 3 /* MREMAP_MAYMOVE | MREMAP_FIXED */, to);
-}
-
-static inline int kernel_protect(void *address, size_t length, int protection)
-{
-	return (int)syscall(SYS_mprotect, address, length, protection);
-}
-
-static inline int kernel_advise(void *address, size_t length, int advice)
-{
-	return (int)syscall(SYS_madvise, address, length, advice);
+	kernel_call(SYS_mremap, from, length, length, 3 /* MREMAP_MAYMOVE | MREMAP_FIXED */, to);
 }
 
 static inline int kernel_process(void)
 {
-	return (int)syscall(SYS_getpid);
+	return (int)kernel_call(SYS_getpid);
 }
 
 static inline int kernel_thread(void)
 {
-	return (int)syscall(SYS_gettid);
+	return (int)kernel_call(SYS_gettid);
 }
 
 /* Return true if this process has no such thread. */
 static inline bool kernel_has_ended(int thread)
 {
-	return syscall(SYS_tgkill, kernel_process(), thread, 0) == -1 && errno == ESRCH;
-}
-
-static inline int kernel_host(struct utsname *host)
-{
-	return (int)syscall(SYS_uname, host);
+	return kernel_call(SYS_tgkill, kernel_process(), thread, 0) == -ESRCH;
 }
 
 /* Return nanoseconds; of CLOCK_REALTIME since 1970. */
@@ -151,19 +154,19 @@ static inline uint64_t kernel_time(clockid_t clock)
 {
 	struct timespec now = { 0 };
 
-	syscall(SYS_clock_gettime, clock, &now);
+	kernel_call(SYS_clock_gettime, clock, &now);
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
 /* Return true if the process does not exist; a process of another user exists. */
 static inline bool kernel_is_gone(int process)
 {
-	return syscall(SYS_kill, process, 0) == -1 && errno == ESRCH;
+	return kernel_call(SYS_kill, process, 0) == -ESRCH;
 }
 
 static inline void kernel_name_thread(const char *name)
 {
-	syscall(SYS_prctl, PR_SET_NAME, name, 0, 0, 0);
+	kernel_call(SYS_prctl, PR_SET_NAME, name, 0, 0, 0);
 }
 
 /* CPUs that a thread may run on. Thread 0: the calling thread; the process number: the first
@@ -176,19 +179,19 @@ struct kernel_cpus {
 static inline bool kernel_get_cpus(int thread, struct kernel_cpus *cpus)
 {
 	*cpus = (struct kernel_cpus){ 0 };
-	return syscall(SYS_sched_getaffinity, thread, sizeof(*cpus), cpus) > 0;
+	return kernel_call(SYS_sched_getaffinity, thread, sizeof(*cpus), cpus) > 0;
 }
 
 static inline void kernel_set_cpus(const struct kernel_cpus *cpus)
 {
-	syscall(SYS_sched_setaffinity, 0, sizeof(*cpus), cpus);
+	kernel_call(SYS_sched_setaffinity, 0, sizeof(*cpus), cpus);
 }
 
 static inline void kernel_sleep(long nanoseconds)
 {
 	struct timespec time = { .tv_nsec = nanoseconds };
 
-	syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &time, NULL);
+	kernel_call(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &time, NULL);
 }
 
 /* Wait while *word == value, at most `nanoseconds` (below 1 s); negative: no limit. Spurious
@@ -197,13 +200,13 @@ static inline void kernel_futex_wait(_Atomic uint32_t *word, uint32_t value, lon
 {
 	struct timespec time = { .tv_nsec = nanoseconds };
 
-	syscall(SYS_futex, word, 128 /* FUTEX_WAIT_PRIVATE */, value,
-		nanoseconds < 0 ? NULL : &time, NULL, 0);
+	kernel_call(SYS_futex, word, 128 /* FUTEX_WAIT_PRIVATE */, value,
+		    nanoseconds < 0 ? NULL : &time, NULL, 0);
 }
 
 static inline void kernel_futex_wake(_Atomic uint32_t *word)
 {
-	syscall(SYS_futex, word, 129 /* FUTEX_WAKE_PRIVATE */, 1, NULL, NULL, 0);
+	kernel_call(SYS_futex, word, 129 /* FUTEX_WAKE_PRIVATE */, 1, NULL, NULL, 0);
 }
 
 /* Set the calling thread's mask of blocked signals: bit N - 1 for signal N. Return the former
@@ -212,7 +215,7 @@ static inline uint64_t kernel_block_signals(uint64_t mask)
 {
 	uint64_t before = 0;
 
-	syscall(SYS_rt_sigprocmask, 2 /* SIG_SETMASK */, &mask, &before, sizeof(mask));
+	kernel_call(SYS_rt_sigprocmask, 2 /* SIG_SETMASK */, &mask, &before, sizeof(mask));
 	return before;
 }
 
@@ -220,38 +223,31 @@ static inline uint64_t kernel_block_signals(uint64_t mask)
 
 static inline int kernel_open_at(int folder, const char *name, int flags, mode_t mode)
 {
-	return (int)syscall(SYS_openat, folder, name, flags, mode);
+	return (int)kernel_call(SYS_openat, folder, name, flags, mode);
 }
 
 /* Move a descriptor that stays open above 2. A program that closed a standard stream may open the
- * stream again, or write to its number. Return -1 on failure; `fd` is closed in any case. */
+ * stream again, or write to its number. On failure, too, `fd` is closed. */
 static inline int kernel_keep_clear(int fd)
 {
-	int kept, error;
+	int kept;
 
 	if (fd < 0 || fd > 2)
 		return fd;
-	kept = (int)syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 3);
-	error = errno;
+	kept = (int)kernel_call(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 3);
 	kernel_close(fd);
-	errno = error;
 	return kept;
-}
-
-static inline int kernel_make_folder(const char *name, mode_t mode)
-{
-	return (int)syscall(SYS_mkdirat, AT_FDCWD, name, mode);
 }
 
 /* As fstatat(2). */
 static inline int kernel_describe_at(int folder, const char *name, struct stat *what, int flags)
 {
-	return (int)syscall(SYS_newfstatat, folder, name, what, flags);
+	return (int)kernel_call(SYS_newfstatat, folder, name, what, flags);
 }
 
 static inline int kernel_describe(int fd, struct stat *what)
 {
-	return (int)syscall(SYS_fstat, fd, what);
+	return (int)kernel_call(SYS_fstat, fd, what);
 }
 
 /* Return true if the descriptor is that file's. A program may close descriptors that it did not
@@ -263,50 +259,26 @@ static inline bool kernel_is_file(int fd, dev_t device, ino_t inode)
 	return !kernel_describe(fd, &status) && status.st_dev == device && status.st_ino == inode;
 }
 
-/* As fstatfs(2). */
-static inline int kernel_describe_room(int fd, struct statfs *what)
-{
-	return (int)syscall(SYS_fstatfs, fd, what);
-}
-
 /* Lock the file for this process, without waiting: F_RDLCK, F_WRLCK or F_UNLCK. EAGAIN or EACCES:
  * another process holds a lock; this process keeps its former lock. */
 static inline int kernel_lock(int fd, short type)
 {
 	struct flock lock = { .l_type = type, .l_whence = SEEK_SET };
 
-	return (int)syscall(SYS_fcntl, fd, F_SETLK, &lock);
-}
-
-/* Set the file's times to now. */
-static inline void kernel_touch(int fd)
-{
-	syscall(SYS_utimensat, fd, NULL, NULL, 0);
-}
-
-/* Allocate the file's memory now: a full file system fails here, not with SIGBUS in the mapping. */
-static inline int kernel_allocate(int fd, uint64_t length)
-{
-	return (int)syscall(SYS_fallocate, fd, 0, (off_t)0, (off_t)length);
-}
-
-/* As getcwd(2): zero-terminated; below 0 if the folder has no name. */
-static inline ssize_t kernel_current_folder(char *to, size_t size)
-{
-	return syscall(SYS_getcwd, to, size);
+	return (int)kernel_call(SYS_fcntl, fd, F_SETLK, &lock);
 }
 
 /* ---- this process ---- */
 
 static inline uid_t kernel_user(void)
 {
-	return (uid_t)syscall(SYS_geteuid);
+	return (uid_t)kernel_call(SYS_geteuid);
 }
 
 /* As getrlimit(2). */
 static inline int kernel_limit(int resource, struct rlimit *limit)
 {
-	return (int)syscall(SYS_prlimit64, 0, resource, NULL, limit);
+	return (int)kernel_call(SYS_prlimit64, 0, resource, NULL, limit);
 }
 
 /* Return true if RLIMIT_MEMLOCK does not limit this thread (CAP_IPC_LOCK). */
@@ -320,7 +292,7 @@ static inline bool kernel_may_lock_all(void)
 		uint32_t effective, permitted, inheritable;
 	} capabilities[2] = { { 0, 0, 0 } };
 
-	return !syscall(SYS_capget, &header, capabilities) &&
+	return !kernel_call(SYS_capget, &header, capabilities) &&
 	       (capabilities[0].effective & (1u << 14 /* CAP_IPC_LOCK */));
 }
 
@@ -328,11 +300,6 @@ static inline bool kernel_may_lock_all(void)
 static inline uint64_t kernel_date(void)
 {
 	return kernel_time(CLOCK_REALTIME) / 1000000000u;
-}
-
-static inline void kernel_yield(void)
-{
-	syscall(SYS_sched_yield);
 }
 
 #endif

@@ -2,7 +2,6 @@
 /* log.c -- formats a message with its origin and writes it at once, within a rate limit */
 #include "base/log.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <unistd.h>
 
@@ -38,10 +37,8 @@ static void log_extend(struct line *line, const char *format, va_list arguments)
 		line->used += (size_t)added < room ? (size_t)added : room - 1;
 }
 
-static void log_add(struct line *line, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
-
-static void log_add(struct line *line, const char *format, ...)
+static __attribute__((format(printf, 2, 3))) void log_add(struct line *line, const char *format,
+							  ...)
 {
 	va_list arguments;
 
@@ -91,7 +88,7 @@ static void log_report_no_file(int error)
 	log_add(&line,
 		"PEERPIN_LOG_FILE=%.200s cannot be written: %s. Messages come here instead. Name a "
 		"file in a folder of this host that the program may write to.",
-		config_get()->log_file, own_file_error_text(error));
+		config_get()->log_file, own_file_error_text(-error));
 	log_end_line(&line);
 	log_print(&line, LOG_WARN, "PEERPIN_LOG_FILE");
 }
@@ -128,11 +125,6 @@ struct window {
 /* Separate windows: debug and info messages must not crowd out warnings and errors. */
 static struct window windows[2];
 
-static struct window *log_window_of(enum log_level level)
-{
-	return &windows[level <= LOG_WARN];
-}
-
 static void log_report_suppressed(struct window *window, enum log_level level)
 {
 	uint32_t suppressed = exchange_relaxed(&window->suppressed, 0);
@@ -149,7 +141,7 @@ static void log_report_suppressed(struct window *window, enum log_level level)
 /* Level trace has no rate limit. */
 static bool log_is_over_limit(enum log_level level)
 {
-	struct window *window = log_window_of(level);
+	struct window *window = &windows[level <= LOG_WARN];
 	uint64_t second = load_relaxed(&window->second), now;
 
 	if (log_is_on(LOG_TRACE))
@@ -175,16 +167,14 @@ void log_finish(void)
 
 void log_write(enum log_level level, bool once, const char *format, ...)
 {
-	int saved_errno = errno; /* hooks keep the caller's errno */
 	struct line line;
 	va_list arguments;
 
-	if (once || !log_is_over_limit(level)) {
-		log_begin_line(&line, level);
-		va_start(arguments, format);
-		log_extend(&line, format, arguments);
-		va_end(arguments);
-		log_put(&line, level, once ? format : NULL);
-	}
-	errno = saved_errno;
+	if (!once && log_is_over_limit(level))
+		return;
+	log_begin_line(&line, level);
+	va_start(arguments, format);
+	log_extend(&line, format, arguments);
+	va_end(arguments);
+	log_put(&line, level, once ? format : NULL);
 }

@@ -32,15 +32,12 @@ static inline bool once_begin(once *state)
 		return false;
 	process = kernel_process();
 	while (seen != ONCE_DONE) {
-		if (seen != process) {
-			if (atomic_compare_exchange_strong_explicit(state, &seen, process,
-								    memory_order_acquire,
-								    memory_order_acquire))
-				return true;
-			continue;
+		if (seen == process) {
+			kernel_call(SYS_sched_yield);
+			seen = load_acquire(state);
+		} else if (replace_seq_cst(state, &seen, process)) {
+			return true;
 		}
-		kernel_yield();
-		seen = load_acquire(state);
 	}
 	return false;
 }

@@ -27,15 +27,15 @@ bool own_file_is_special(const char *name)
 	return !kernel_describe_at(AT_FDCWD, name, &status, 0) && !S_ISREG(status.st_mode);
 }
 
-/* Prefix a relative name with the current folder. */
+/* Prefix a relative name with the current folder; getcwd(2) counts the terminating zero byte. */
 int own_file_name(const char *pattern, char *name, size_t size)
 {
 	ssize_t length = 0;
 
 	if (*pattern != '/') {
-		length = kernel_current_folder(name, size);
+		length = kernel_call(SYS_getcwd, name, size);
 		if (length < 0)
-			return -errno;
+			return (int)length;
 		if ((size_t)length >= size)
 			return -ENAMETOOLONG;
 		name[length - 1] = '/';
@@ -54,26 +54,22 @@ int own_file_number(char *name, size_t size, int (*take)(const char *name, const
 		    const void *argument)
 {
 	size_t at = identity_extension(name), put = 0;
-	int taken = take(name, argument), error = errno;
+	int taken = take(name, argument), error;
 	char number[16] = "";
 
-	for (int i = 1; taken < 0 && error == EEXIST && i < NUMBERS; i++) {
+	for (int i = 1; taken == -EEXIST && i < NUMBERS; i++) {
 		if (own_file_is_special(name)) {
-			error = OWN_FILE_SPECIAL;
+			taken = -OWN_FILE_SPECIAL;
 			break;
 		}
 		system_format(number, sizeof(number), "-%d", i);
-		error = -identity_insert(name, size, at, put, number);
-		if (error)
-			break;
-		put = text_length(number);
-		taken = take(name, argument);
-		error = errno;
+		error = identity_insert(name, size, at, put, number);
+		put = error ? put : text_length(number);
+		taken = error ? error : take(name, argument);
 	}
-	if (taken >= 0)
-		return taken;
-	identity_insert(name, size, at, put, "");
-	return -error;
+	if (taken < 0)
+		identity_insert(name, size, at, put, "");
+	return taken;
 }
 
 static void own_file_open_first(struct own_file *file, const char *pattern)
@@ -81,34 +77,31 @@ static void own_file_open_first(struct own_file *file, const char *pattern)
 	struct stat status;
 	int fd;
 
-	file->error = -own_file_name(pattern, file->name, sizeof(file->name));
+	file->error = own_file_name(pattern, file->name, sizeof(file->name));
 	if (file->error)
 		return;
 	fd = identity_stream(file->name);
 	if (fd < 0)
 		fd = own_file_number(file->name, sizeof(file->name), own_file_create, NULL);
-	if (fd < 0 || kernel_describe(fd, &status)) {
-		file->error = fd < 0 ? -fd : errno;
+	file->error = fd < 0 ? fd : kernel_describe(fd, &status);
+	if (file->error)
 		return;
-	}
 	file->device = status.st_dev;
 	file->inode = status.st_ino;
 	store_seq_cst(&file->fd, fd);
 }
 
-/* Return -1 and errno if the file is gone. Two threads may reopen at once: one descriptor is
- * kept. */
+/* Return -errno if the file is gone. Two threads may reopen at once: one descriptor is kept. */
 static int own_file_open_again(struct own_file *file, int lost)
 {
 	int fd = kernel_keep_clear(kernel_open(
 		file->name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_APPEND | O_CLOEXEC, 0));
 
 	if (fd < 0)
-		return -1;
+		return fd;
 	if (!kernel_is_file(fd, file->device, file->inode)) {
 		kernel_close(fd);
-		errno = ESTALE;
-		return -1;
+		return -ESTALE;
 	}
 	if (replace_seq_cst(&file->fd, &lost, fd))
 		return fd;
@@ -126,9 +119,9 @@ static int own_file_write_line(struct own_file *file, const char *line, size_t l
 		if (!kernel_is_file(fd, file->device, file->inode))
 			fd = own_file_open_again(file, fd);
 		if (fd < 0)
-			return errno;
+			return fd;
 		error = signal_safe_write(fd, line, length);
-		if (error != EBADF)
+		if (error != -EBADF)
 			break;
 	}
 	return error;

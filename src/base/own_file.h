@@ -33,7 +33,7 @@ bool own_file_is_special(const char *name);
  * or -errno. */
 int own_file_name(const char *pattern, char *name, size_t size);
 
-/* Call `take` with the name; while it fails with EEXIST for a regular file, retry with "-1", "-2",
+/* Call `take` with the name; while it returns -EEXIST for a regular file, retry with "-1", "-2",
  * ... before the extension. Return the result of `take` and the name used; or -errno and the name
  * unchanged. */
 int own_file_number(char *name, size_t size, int (*take)(const char *name, const void *argument),
@@ -43,14 +43,14 @@ int own_file_number(char *name, size_t size, int (*take)(const char *name, const
 struct own_file {
 	once opened;
 	_Atomic int fd;
-	int error; /* 0, or the error of the first open */
+	int error; /* 0, or -errno of the first open */
 	dev_t device;
 	ino_t inode;
 	char name[4096];
 };
 
 /* Append the line with one write(2); the first call creates the file from the pattern. Return 0 or
- * an errno value (or OWN_FILE_SPECIAL): no such file, or the write failed. errno may change. */
+ * -errno (or -OWN_FILE_SPECIAL): no such file, or the write failed. */
 int own_file_write(struct own_file *file, const char *pattern, const char *line, size_t length);
 
 #endif

@@ -2,9 +2,7 @@
 /* pool.c -- fixed-size objects carved from anonymous mappings */
 #include "base/pool.h"
 
-#include <errno.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/kernel.h"
 
@@ -13,22 +11,17 @@
 void *pool_get(struct pool *pool)
 {
 	size_t length = pool->size > CHUNK_SIZE ? pool->size : CHUNK_SIZE;
-	int saved_errno = errno;
 	void *object = pool->free;
-	void *chunk;
 
 	if (object) {
 		memcpy(&pool->free, object, sizeof(pool->free));
 		return object;
 	}
 	if (!pool->chunk || (size_t)(pool->end - pool->chunk) < pool->size) {
-		chunk = kernel_map(NULL, length, PROT_READ | PROT_WRITE,
-				   MAP_PRIVATE | MAP_ANONYMOUS, -1);
-		if (chunk == MAP_FAILED) {
-			errno = saved_errno;
+		pool->chunk =
+			kernel_map(length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+		if (!pool->chunk)
 			return NULL;
-		}
-		pool->chunk = chunk;
 		pool->end = pool->chunk + length;
 	}
 	object = pool->chunk;

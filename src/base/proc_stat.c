@@ -2,21 +2,16 @@
 /* proc_stat.c -- parses /proc/PROCESS/stat */
 #include "base/proc_stat.h"
 
-#include <errno.h>
-
 #include "base/kernel.h"
 #include "base/system.h"
 #include "base/text.h"
 
 /* Field numbers as in proc(5), from 1. */
-enum field { STATE = 3, PARENT, THREADS = 20, START = 22 };
+enum { STATE = 3, PARENT, THREADS = 20, START = 22, FIELDS };
 
-struct process_stat {
-	char state;
-	uint64_t parent, threads, start;
-};
-
-static bool proc_stat_read(const char *file, struct process_stat *stat)
+/* Fill `fields` from STATE on, as far as the file goes: STATE with a character, others with a
+ * number. */
+static bool proc_stat_read(const char *file, uint64_t fields[FIELDS])
 {
 	char text[1024];
 	const char *at = text;
@@ -33,48 +28,39 @@ static bool proc_stat_read(const char *file, struct process_stat *stat)
 		if (*character == ')')
 			at = character;
 	}
-	for (int field = STATE; (at = text_find(at, ' ')); field++) {
+	for (int field = STATE; field < FIELDS; field++) {
+		at = text_find(at, ' ');
+		if (!at)
+			return false;
 		at++;
-		if (field == STATE)
-			stat->state = *at;
-		else if (field == PARENT)
-			stat->parent = text_number(&at);
-		else if (field == THREADS)
-			stat->threads = text_number(&at);
-		else if (field == START)
-			stat->start = text_number(&at);
-		if (field == START)
-			return true;
+		fields[field] = field == STATE ? (uint64_t)*at : text_number(&at);
 	}
-	return false;
+	return true;
 }
 
 int proc_stat_parent(int process, uint64_t *start)
 {
-	struct process_stat stat = { 0 };
-	int saved_errno = errno;
 	char file[32] = "/proc/self/stat";
+	uint64_t fields[FIELDS] = { 0 };
 
 	/* Use /proc/self for 0: /proc may belong to another PID namespace. */
 	if (process)
 		system_format(file, sizeof(file), "/proc/%d/stat", process);
-	*start = proc_stat_read(file, &stat) ? stat.start : 0;
-	errno = saved_errno;
-	return (int)stat.parent;
+	proc_stat_read(file, fields);
+	*start = fields[START];
+	return (int)fields[PARENT];
 }
 
 bool proc_stat_is_live(int process, uint64_t start)
 {
-	struct process_stat stat = { 0 };
-	int saved_errno = errno;
 	bool live = !kernel_is_gone(process);
+	uint64_t fields[FIELDS];
 	char file[32];
 
 	system_format(file, sizeof(file), "/proc/%d/stat", process);
 	/* State Z with several threads: a live process after the end of its first thread. */
-	if (live && proc_stat_read(file, &stat))
-		live = (!start || stat.start == start) && stat.state != 'X' &&
-		       (stat.state != 'Z' || stat.threads > 1);
-	errno = saved_errno;
+	if (live && proc_stat_read(file, fields))
+		live = (!start || fields[START] == start) && fields[STATE] != 'X' &&
+		       (fields[STATE] != 'Z' || fields[THREADS] > 1);
 	return live;
 }

@@ -4,34 +4,27 @@
 
 #include "base/atomics.h"
 #include "base/config.h"
-#include "base/config_text.h"
+#include "base/config_reader.h"
 #include "base/log.h"
 #include "base/once.h"
 #include "base/system.h"
 
-static _Atomic bool forked, exiting;
 static once activation;
-_Atomic bool process_done;
+_Atomic unsigned char process_ends;
 
 bool process_is_passive(void)
 {
-	return load_relaxed(&forked) || config_get()->disable;
+	return process_is_forked() || config_get()->disable;
 }
 
 bool process_is_passive_early(void)
 {
-	return load_relaxed(&forked) || config_early()->disable;
-}
-
-bool process_is_forked(void)
-{
-	return load_relaxed(&forked);
+	return process_is_forked() || config_early()->disable;
 }
 
 static void process_in_child(void)
 {
-	store_relaxed(&forked, true);
-	store_relaxed(&process_done, true);
+	or_seq_cst(&process_ends, PROCESS_FORKED);
 	if (process_forks)
 		process_forks();
 }
@@ -106,11 +99,5 @@ bool process_is_active(void)
 
 void process_begin_exit(void)
 {
-	store_relaxed(&exiting, true);
-	store_relaxed(&process_done, true);
-}
-
-bool process_is_exiting(void)
-{
-	return load_relaxed(&exiting);
+	or_seq_cst(&process_ends, PROCESS_EXITING);
 }

@@ -22,16 +22,25 @@ bool process_is_passive(void);
  * harmless: each entry point calls process_is_passive() again. */
 bool process_is_passive_early(void);
 
+enum { PROCESS_FORKED = 1, PROCESS_EXITING = 2 };
+extern _Atomic unsigned char process_ends;
+
 /* Return true only in a forked child of a process in which the library was active. */
-bool process_is_forked(void);
+static inline bool process_is_forked(void)
+{
+	return load_relaxed(&process_ends) & PROCESS_FORKED;
+}
 
-/* True in a forked child and as soon as exit handlers run: queries are then forwarded to the
- * driver. For checks on each use. */
-extern _Atomic bool process_done;
+/* Return true once exit handlers run: no new work begins; the kernel releases the rest. */
+static inline bool process_is_exiting(void)
+{
+	return load_relaxed(&process_ends) & PROCESS_EXITING;
+}
 
+/* Return true in both cases: queries are then forwarded to the driver. For checks on each use. */
 static inline bool process_is_done(void)
 {
-	return load_relaxed(&process_done);
+	return load_relaxed(&process_ends);
 }
 
 /* Hooks, set by the layer that assembles the library before activation. process_begins: at
@@ -45,10 +54,8 @@ extern void (*process_begins)(void), (*process_begun)(void), (*process_forks)(vo
 void process_activate(void);
 bool process_is_active(void);
 
-/* Once exit handlers run, no new work begins; the kernel releases the rest. An active process calls
- * process_begin_exit() by itself, before all handlers that existed at activation, hence before the
- * driver's. */
+/* An active process calls process_begin_exit() by itself, before all handlers that existed at
+ * activation, hence before the driver's. */
 void process_begin_exit(void);
-bool process_is_exiting(void);
 
 #endif

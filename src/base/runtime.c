@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <sys/auxv.h>
-#include <sys/stat.h>
+#include <sys/vfs.h>
 
 #include "base/kernel.h"
 #include "base/system.h"
@@ -29,16 +29,15 @@ static bool runtime_is_own(int folder)
 /* `length`: of the whole name, which `path` may not hold. */
 static int runtime_open(const char *path, int length)
 {
-	int folder;
+	int folder, error;
 
 	if (length < 0 || length >= RUNTIME_PATH)
 		return -ENAMETOOLONG;
-	if (kernel_make_folder(path, 0700) && errno != EEXIST)
-		return -errno;
+	error = (int)kernel_call(SYS_mkdirat, AT_FDCWD, path, 0700);
+	if (error && error != -EEXIST)
+		return error;
 	folder = kernel_open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
-	if (folder < 0)
-		return -errno;
-	if (runtime_is_own(folder))
+	if (folder < 0 || runtime_is_own(folder))
 		return folder;
 	kernel_close(folder);
 	return -EPERM;
@@ -47,7 +46,7 @@ static int runtime_open(const char *path, int length)
 int runtime_folder(char *path)
 {
 	const char *session = system_environment("XDG_RUNTIME_DIR");
-	int saved_errno = errno, folder = -ENOENT;
+	int folder = -ENOENT;
 	char own[RUNTIME_PATH];
 
 	if (!path)
@@ -61,7 +60,6 @@ int runtime_folder(char *path)
 	if (folder < 0)
 		folder = runtime_open(path, system_format(path, RUNTIME_PATH, "/dev/shm/peerpin-%u",
 							  kernel_user()));
-	errno = saved_errno;
 	return folder;
 }
 
@@ -97,11 +95,8 @@ static bool runtime_is_old(int folder, const char *name)
 static bool runtime_has_free(int folder, uint64_t bytes, uint64_t part)
 {
 	struct statfs room;
-	int saved_errno = errno;
-	bool known = !kernel_describe_room(folder, &room);
 
-	errno = saved_errno;
-	return !known || !room.f_blocks ||
+	return kernel_call(SYS_fstatfs, folder, &room) || !room.f_blocks ||
 	       (uint64_t)room.f_bavail * (uint64_t)room.f_bsize >=
 		       bytes + (uint64_t)room.f_blocks / part * (uint64_t)room.f_bsize;
 }
@@ -153,8 +148,6 @@ static bool runtime_clean_entry(const char *name, void *argument)
 void runtime_clean(int folder)
 {
 	struct cleaning cleaning = { folder, runtime_has_free(folder, 0, 4), 0 };
-	int saved_errno = errno;
 
 	kernel_walk(folder, runtime_clean_entry, &cleaning);
-	errno = saved_errno;
 }

@@ -22,19 +22,19 @@ static struct held signal_safe_hold(void)
 	struct held held = { 0 };
 	uint64_t both = BROKEN_PIPE | FILE_TOO_LARGE;
 
-	syscall(SYS_rt_sigprocmask, 0 /* SIG_BLOCK */, &both, &held.mask, sizeof(both));
-	syscall(SYS_rt_sigpending, &held.waiting, sizeof(held.waiting));
+	kernel_call(SYS_rt_sigprocmask, 0 /* SIG_BLOCK */, &both, &held.mask, sizeof(both));
+	kernel_call(SYS_rt_sigpending, &held.waiting, sizeof(held.waiting));
 	return held;
 }
 
 static void signal_safe_release(const struct held *held, int error)
 {
-	uint64_t came = error == EPIPE ? BROKEN_PIPE : error == EFBIG ? FILE_TOO_LARGE : 0;
+	uint64_t came = error == -EPIPE ? BROKEN_PIPE : error == -EFBIG ? FILE_TOO_LARGE : 0;
 	struct timespec now = { 0 };
 
 	came &= ~held->waiting;
 	if (came)
-		syscall(SYS_rt_sigtimedwait, &came, NULL, &now, sizeof(came));
+		kernel_call(SYS_rt_sigtimedwait, &came, NULL, &now, sizeof(came));
 	kernel_block_signals(held->mask);
 }
 
@@ -46,13 +46,12 @@ int signal_safe_write(int fd, const void *bytes, size_t length)
 	int error = 0;
 
 	while (length && !error) {
-		written = kernel_write(fd, rest, length);
-		error = written < 0 ? errno : written ? 0 : EIO;
-		if (error == EINTR)
-			error = 0;
+		written = kernel_call(SYS_write, fd, rest, length);
 		if (written > 0) {
 			rest += written;
 			length -= (size_t)written;
+		} else if (written != -EINTR) {
+			error = written ? (int)written : -EIO;
 		}
 	}
 	signal_safe_release(&held, error);
@@ -65,8 +64,8 @@ int signal_safe_allocate(int fd, size_t length)
 	int error;
 
 	do {
-		error = kernel_allocate(fd, length) ? errno : 0;
-	} while (error == EINTR);
+		error = (int)kernel_call(SYS_fallocate, fd, 0, (off_t)0, (off_t)length);
+	} while (error == -EINTR);
 	signal_safe_release(&held, error);
 	return error;
 }

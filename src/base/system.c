@@ -65,6 +65,13 @@ static void *system_search_libc(const char *symbol)
 
 CACHED(dlsym, dlsym_function, system_search_libc("dlsym"))
 
+/* Call the function; `otherwise`: the result where libc lacks it. */
+#define CALL(name, otherwise, ...)                                                                 \
+	({                                                                                         \
+		name##_function *function = system_find_##name();                                  \
+		function ? function(__VA_ARGS__) : (otherwise);                                    \
+	})
+
 const void *system_libc_dlsym(void)
 {
 	return (const void *)system_find_dlsym();
@@ -72,9 +79,7 @@ const void *system_libc_dlsym(void)
 
 void *system_dlsym(void *handle, const char *symbol)
 {
-	dlsym_function *function = system_find_dlsym();
-
-	return function ? function(handle, symbol) : NULL;
+	return CALL(dlsym, NULL, handle, symbol);
 }
 
 /* Find a function of the dynamic linker or libpthread: the first definition in `scope`, so that a
@@ -111,23 +116,17 @@ FUNCTION(__register_atfork, int, void (*before)(void), void (*after)(void), void
 
 void *system_dlvsym(void *handle, const char *symbol, const char *version)
 {
-	dlvsym_function *function = system_find_dlvsym();
-
-	return function ? function(handle, symbol, version) : NULL;
+	return CALL(dlvsym, NULL, handle, symbol, version);
 }
 
 bool system_dladdr(const void *address, Dl_info *object)
 {
-	dladdr_function *function = system_find_dladdr();
-
-	return function && function(address, object);
+	return CALL(dladdr, 0, address, object);
 }
 
 void *system_find_library(const char *soname)
 {
-	dlopen_function *function = system_find_dlopen();
-
-	return function ? function(soname, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+	return CALL(dlopen, NULL, soname, RTLD_LAZY | RTLD_NOLOAD);
 }
 
 void *system_next(const char *symbol)
@@ -137,13 +136,13 @@ void *system_next(const char *symbol)
 
 int system_format_list(char *to, size_t size, const char *format, va_list arguments)
 {
-	vsnprintf_function *function = system_find_vsnprintf();
+	int saved_errno = errno, length;
 
-	if (function)
-		return function(to, size, format, arguments);
 	if (size)
 		*to = '\0';
-	return 0;
+	length = CALL(vsnprintf, 0, to, size, format, arguments);
+	errno = saved_errno;
+	return length;
 }
 
 int system_format(char *to, size_t size, const char *format, ...)
@@ -159,9 +158,11 @@ int system_format(char *to, size_t size, const char *format, ...)
 
 const char *system_error_text(int error)
 {
-	strerror_function *function = system_find_strerror();
+	int saved_errno = errno;
+	const char *text = CALL(strerror, "unknown error", error);
 
-	return function ? function(error) : "unknown error";
+	errno = saved_errno;
+	return text;
 }
 
 CACHED(program, char *, system_dlsym(RTLD_DEFAULT, "program_invocation_short_name"))
@@ -195,20 +196,15 @@ void system_prepare(void)
 
 int system_hold_cancellation(void)
 {
-	pthread_setcancelstate_function *set_state = system_find_pthread_setcancelstate();
 	int state = PTHREAD_CANCEL_ENABLE;
 
-	if (set_state)
-		set_state(PTHREAD_CANCEL_DISABLE, &state);
+	CALL(pthread_setcancelstate, 0, PTHREAD_CANCEL_DISABLE, &state);
 	return state;
 }
 
 void system_release_cancellation(int held)
 {
-	pthread_setcancelstate_function *set_state = system_find_pthread_setcancelstate();
-
-	if (set_state)
-		set_state(held, NULL);
+	CALL(pthread_setcancelstate, 0, held, NULL);
 }
 
 void system_wait(pthread_cond_t *condition, pthread_mutex_t *mutex)
@@ -227,32 +223,21 @@ void system_wake(pthread_cond_t *condition)
 
 void system_at_exit(void (*handler)(void *unused))
 {
-	__cxa_atexit_function *at_exit = system_find___cxa_atexit();
-
 	/* No object handle: the library is never unloaded. */
-	if (at_exit)
-		at_exit(handler, NULL, NULL);
+	CALL(__cxa_atexit, 0, handler, NULL, NULL);
 }
 
 void system_at_fork(void (*before)(void), void (*after)(void), void (*in_child)(void))
 {
-	__register_atfork_function *at_fork = system_find___register_atfork();
-
-	if (at_fork)
-		at_fork(before, after, in_child, NULL);
+	CALL(__register_atfork, 0, before, after, in_child, NULL);
 }
 
 int system_start_thread(void *(*run)(void *))
 {
-	pthread_create_function *create = system_find_pthread_create();
-	pthread_detach_function *detach = system_find_pthread_detach();
 	pthread_t thread;
-	int error;
+	int error = CALL(pthread_create, ENOSYS, &thread, NULL, run, NULL);
 
-	if (!create || !detach)
-		return ENOSYS;
-	error = create(&thread, NULL, run, NULL);
 	if (!error)
-		detach(thread);
+		CALL(pthread_detach, 0, thread);
 	return error;
 }

@@ -38,6 +38,7 @@ void *system_find_library(const char *soname);
  * the program's scope, as libdl may be on an old system. */
 void *system_next(const char *symbol);
 
+/* The formatting functions keep errno. */
 int system_format(char *to, size_t size, const char *format, ...) /* snprintf */
 	__attribute__((format(printf, 3, 4)));
 int system_format_list(char *to, size_t size, const char *format, va_list arguments) /* vsnprintf */

@@ -204,8 +204,8 @@ const char *verbs_check(struct ibv_pd *pd)
 
 	if (!check_is_due(pd->context))
 		return NULL;
-	page = kernel_map(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
-	if (page == MAP_FAILED)
+	page = kernel_map(BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	if (!page)
 		return NULL;
 	for (enum form form = 0; form < FORMS && !difference; form++)
 		difference = check_form(form, pd, (uint64_t)page);

@@ -13,12 +13,9 @@
  */
 #include "memory/memory.h"
 
-#include <errno.h>
 #include <pthread.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
+#include "base/kernel.h"
 #include "memory/table.h"
 #include "report/statistics.h"
 
@@ -42,7 +39,7 @@ static bool exports_identify(int fd, struct export *identity)
 {
 	struct stat status;
 
-	if (fd < 0 || syscall(SYS_fstat, fd, &status))
+	if (fd < 0 || kernel_describe(fd, &status))
 		return false;
 	identity->device = status.st_dev;
 	identity->inode = status.st_ino;
@@ -62,7 +59,6 @@ void memory_exported(int fd, uint64_t address, uint64_t size, uint64_t youngest)
 {
 	struct export made = { .made = { address, size, youngest } };
 	struct export *slot;
-	int saved_errno = errno;
 
 	statistics_count(exports);
 	if (exports_identify(fd, &made)) {
@@ -72,14 +68,12 @@ void memory_exported(int fd, uint64_t address, uint64_t size, uint64_t youngest)
 		has_exports = true;
 		pthread_mutex_unlock(&exports_lock);
 	}
-	errno = saved_errno;
 }
 
 bool memory_find_export(int fd, struct found_export *found)
 {
 	struct export wanted = { 0 };
 	struct export *slot = NULL;
-	int saved_errno = errno;
 
 	if (has_exports && exports_identify(fd, &wanted)) {
 		pthread_mutex_lock(&exports_lock);
@@ -88,7 +82,6 @@ bool memory_find_export(int fd, struct found_export *found)
 			wanted = *slot;
 		pthread_mutex_unlock(&exports_lock);
 	}
-	errno = saved_errno;
 	*found = wanted.made;
 	return slot != NULL;
 }

@@ -42,6 +42,15 @@ static void emit_prometheus_add_labels(struct emitter *emitter)
 		output_add(emitter->output, ",rank=\"%d\"", header->rank);
 }
 
+/* Write a value without labels of its own. */
+static void emit_prometheus_add_value(struct emitter *emitter, const char *name, const char *end,
+				      uint64_t value)
+{
+	output_add(emitter->output, "peerpin_%s%s", name, end);
+	emit_prometheus_add_labels(emitter);
+	output_add(emitter->output, "} %llu\n", llu(value));
+}
+
 const char *emit_prometheus_type(enum emit_unit unit)
 {
 	return unit == UNIT_COUNT || unit == UNIT_BYTES || unit == UNIT_NS ? "counter" : "gauge";
@@ -67,9 +76,8 @@ void emit_prometheus_row(void *argument, const struct emit_row *row)
 	const char *type = emit_prometheus_type(row->unit);
 
 	emit_prometheus_begin_metric(emitter->output, row->name, type, row->meaning);
-	output_add(emitter->output, "peerpin_%s%s", row->name, emit_prometheus_end_of_name(type));
-	emit_prometheus_add_labels(emitter);
-	output_add(emitter->output, "} %llu\n", (unsigned long long)row->value);
+	emit_prometheus_add_value(emitter, row->name, emit_prometheus_end_of_name(type),
+				  row->value);
 }
 
 static void emit_prometheus_add_bucket(struct emitter *emitter, const char *name, const char *bound,
@@ -77,13 +85,12 @@ static void emit_prometheus_add_bucket(struct emitter *emitter, const char *name
 {
 	output_add(emitter->output, "peerpin_%s_distribution_bucket", name);
 	emit_prometheus_add_labels(emitter);
-	output_add(emitter->output, ",le=\"%s\"} %llu\n", bound, (unsigned long long)below);
+	output_add(emitter->output, ",le=\"%s\"} %llu\n", bound, llu(below));
 }
 
 /* Append _distribution to the name: a counter may have the histogram's name. */
 static void emit_prometheus_add_histogram(void *argument, const struct emit_histogram *histogram)
 {
-	static const char ends[][8] = { "_sum", "_count" };
 	struct emitter *emitter = argument;
 	char name[64], bound[24];
 	uint64_t below = 0;
@@ -100,12 +107,8 @@ static void emit_prometheus_add_histogram(void *argument, const struct emit_hist
 		emit_prometheus_add_bucket(emitter, histogram->name, bound, below);
 	}
 	emit_prometheus_add_bucket(emitter, histogram->name, "+Inf", below);
-	for (unsigned int i = 0; i < 2; i++) {
-		output_add(emitter->output, "peerpin_%s%s", name, ends[i]);
-		emit_prometheus_add_labels(emitter);
-		output_add(emitter->output, "} %llu\n",
-			   (unsigned long long)(i ? below : histogram->sum));
-	}
+	emit_prometheus_add_value(emitter, name, "_sum", histogram->sum);
+	emit_prometheus_add_value(emitter, name, "_count", below);
 }
 
 static void emit_prometheus_add_device(struct emitter *emitter, const struct emit_pinned *pinned,
@@ -118,7 +121,7 @@ static void emit_prometheus_add_device(struct emitter *emitter, const struct emi
 		emit_prometheus_add_label(emitter->output, "adapter", pinned->adapter);
 	else
 		output_add(emitter->output, "gpu=\"%d\"", pinned->gpu);
-	output_add(emitter->output, "} %llu\n", (unsigned long long)bytes);
+	output_add(emitter->output, "} %llu\n", llu(bytes));
 }
 
 static void emit_prometheus_add_now(void *argument, const struct emit_pinned *pinned)
@@ -150,7 +153,7 @@ static void emit_prometheus_add_pair(void *argument, const struct emit_pair *pai
 	emit_prometheus_add_label(emitter->output, "method", pair->method);
 	output_add(emitter->output, ",");
 	emit_prometheus_add_label(emitter->output, "path", pair->path);
-	output_add(emitter->output, "} %llu\n", (unsigned long long)pair->registrations);
+	output_add(emitter->output, "} %llu\n", llu(pair->registrations));
 }
 
 void emit_prometheus_end(struct emitter *emitter)
@@ -159,9 +162,7 @@ void emit_prometheus_end(struct emitter *emitter)
 
 	emit_prometheus_begin_metric(emitter->output, "used", "gauge",
 				     "1 if GPUDirect RDMA was used through peerpin");
-	output_add(emitter->output, "peerpin_used");
-	emit_prometheus_add_labels(emitter);
-	output_add(emitter->output, "} %d\n", usage_is_used(segment));
+	emit_prometheus_add_value(emitter, "used", "", usage_is_used(segment));
 	emit_walk_histograms(segment, emit_prometheus_add_histogram, emitter);
 	emit_prometheus_begin_devices(emitter, "gpu_pinned_bytes",
 				      "bytes of the GPU registered at this moment");

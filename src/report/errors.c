@@ -140,14 +140,11 @@ struct errors_text errors_no_room(enum errors_call call, const struct errors_roo
 uint64_t errors_lockable(void)
 {
 	struct rlimit limit;
-	int saved_errno = errno;
-	uint64_t lockable = UINT64_MAX;
 
-	if (!kernel_may_lock_all() && !kernel_limit(RLIMIT_MEMLOCK, &limit) &&
-	    limit.rlim_cur != RLIM_INFINITY)
-		lockable = limit.rlim_cur;
-	errno = saved_errno;
-	return lockable;
+	return !kernel_may_lock_all() && !kernel_limit(RLIMIT_MEMLOCK, &limit) &&
+			       limit.rlim_cur != RLIM_INFINITY
+		       ? limit.rlim_cur
+		       : UINT64_MAX;
 }
 
 struct errors_text errors_no_pages(bool module, bool mapped, bool knows_mapped)

@@ -2,9 +2,6 @@
 /* job.c -- chooses the host leader; reports and removes the files of other processes */
 #include "report/job.h"
 
-#include <errno.h>
-#include <sys/mman.h>
-
 #include "base/atomics.h"
 #include "base/identity.h"
 #include "base/job_file.h"
@@ -27,11 +24,6 @@ bool job_leads(void)
 	leads_others = last > 0;
 	/* No leader can report a process without a file. */
 	return last || !has_file;
-}
-
-void job_end(void)
-{
-	job_file_leave();
 }
 
 /* Job names are reused. An ended process is of another job if it ended 60 s or more before this one
@@ -66,9 +58,7 @@ static void job_mark_reported(int folder, const char *name)
 
 	if (fd < 0)
 		return;
-	if (kernel_write_at(fd, &reported, sizeof(reported),
-			    offsetof(struct segment, header.state)) < 0)
-		errno = 0;
+	kernel_write_at(fd, &reported, sizeof(reported), offsetof(struct segment, header.state));
 	kernel_close(fd);
 }
 
@@ -81,7 +71,7 @@ struct report {
 static bool job_report_file(const char *name, void *argument)
 {
 	const struct report *report = argument;
-	struct segment *segment = MAP_FAILED;
+	struct segment *segment = NULL;
 	struct stat status;
 	int fd = -1;
 
@@ -92,9 +82,9 @@ static bool job_report_file(const char *name, void *argument)
 		return true;
 	if (!kernel_describe(fd, &status) && S_ISREG(status.st_mode) &&
 	    (size_t)status.st_size >= sizeof(*segment))
-		segment = kernel_map(NULL, sizeof(*segment), PROT_READ, MAP_SHARED, fd);
+		segment = kernel_map(sizeof(*segment), PROT_READ, MAP_SHARED, fd);
 	kernel_close(fd);
-	if (segment == MAP_FAILED)
+	if (!segment)
 		return true;
 	if (!segment_refused(segment, sizeof(*segment)) && job_includes(&segment->header)) {
 		report->take(segment, report->argument);

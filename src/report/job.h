@@ -13,14 +13,11 @@
 #include "report/segment.h"
 
 /* Return true if this process reports: the host leader, or a process without a job or file. Call at
- * exit, after the segment's state is SEGMENT_ENDED. */
+ * exit, after the segment's state is SEGMENT_ENDED; job_file_leave() follows the report. */
 bool job_leads(void);
 
 /* Call `take` for each other process of the job on this host; remove the files of ended ones. Does
  * nothing unless the caller leads. */
 void job_each_other(void (*take)(const struct segment *segment, void *argument), void *argument);
-
-/* Leave the job, after the report. */
-void job_end(void);
 
 #endif

@@ -2,7 +2,6 @@
 /* output.c -- buffered text output, UTF-8 and JSON strings */
 #include "report/output.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -88,5 +87,5 @@ int output_end(struct output *output)
 
 int output_to_file(void *argument, const char *bytes, size_t length)
 {
-	return -signal_safe_write((int)(intptr_t)argument, bytes, length);
+	return signal_safe_write((int)(intptr_t)argument, bytes, length);
 }

@@ -15,10 +15,9 @@
 
 #include <errno.h>
 #include <sys/auxv.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/config_text.h"
+#include "base/config_reader.h"
 #include "base/identity.h"
 #include "base/job_file.h"
 #include "base/kernel.h"
@@ -68,7 +67,7 @@ static int segment_file_write_at(int fd, const void *from, size_t size, size_t o
 	for (size_t done = 0; done < size; done += (size_t)now) {
 		now = kernel_write_at(fd, bytes + done, size - done, offset + done);
 		if (now <= 0)
-			return now ? -errno : -EIO;
+			return now ? (int)now : -EIO;
 	}
 	return 0;
 }
@@ -99,16 +98,13 @@ static int segment_file_map(int fd)
 	if (!page || (uintptr_t)&statistics_segment % page || sizeof(statistics_segment) % page)
 		return -EINVAL;
 	/* Suppress SIGXFSZ: a small limit on file sizes would kill the program. */
-	error = -signal_safe_allocate(fd, sizeof(statistics_segment));
+	error = signal_safe_allocate(fd, sizeof(statistics_segment));
 	if (!error)
 		error = segment_file_copy(fd);
-	if (error)
-		return error;
-	if (kernel_map(&statistics_segment, sizeof(statistics_segment), PROT_READ | PROT_WRITE,
-		       MAP_SHARED | MAP_FIXED, fd) == MAP_FAILED)
-		return -errno;
-	mapped = true;
-	return 0;
+	if (!error)
+		error = kernel_map_over(&statistics_segment, sizeof(statistics_segment), fd);
+	mapped = !error;
+	return error;
 }
 
 static int segment_file_begin(int folder)
@@ -124,12 +120,12 @@ static int segment_file_begin(int folder)
 	fd = kernel_open_at(folder, partial, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
 			    0600);
 	if (fd < 0)
-		return -errno;
+		return fd;
 	error = segment_file_map(fd);
 	kernel_close(fd);
 	/* Replace the file of an earlier process with an equal number. */
-	if (!error && kernel_rename_at(folder, partial, file_name))
-		error = -errno;
+	if (!error)
+		error = kernel_rename_at(folder, partial, file_name);
 	if (error)
 		kernel_unlink_at(folder, partial);
 	return error;
@@ -151,11 +147,9 @@ const char *statistics_results(int *error)
 
 void statistics_begin(void)
 {
-	int saved_errno = errno;
 	int folder;
 
 	segment_file_name_results();
-
 	segment_file_describe(&statistics_segment.header);
 	job_file_join();
 	folder = runtime_folder(NULL);
@@ -166,19 +160,15 @@ void statistics_begin(void)
 		file_name[0] = '\0';
 	if (folder >= 0)
 		kernel_close(folder);
-	errno = saved_errno;
 }
 
 void statistics_begun(void)
 {
-	int saved_errno = errno;
-
 	if (refused)
 		log_message(
 			LOG_INFO,
 			"no file for the statistics (%s): they are lost if the program is killed",
 			system_error_text(-refused));
-	errno = saved_errno;
 }
 
 void statistics_leave(void)
@@ -192,9 +182,9 @@ void statistics_leave(void)
 	mapped = false;
 	/* The mapped pages belong to the parent. If the copy fails, the child's few counts stay in
 	 * them. */
-	copy = kernel_map(NULL, sizeof(statistics_segment), PROT_READ | PROT_WRITE,
+	copy = kernel_map(sizeof(statistics_segment), PROT_READ | PROT_WRITE,
 			  MAP_PRIVATE | MAP_ANONYMOUS, -1);
-	if (copy == MAP_FAILED)
+	if (!copy)
 		return;
 	for (size_t i = 0; i < used; i++)
 		copy[i] = ((const volatile char *)&statistics_segment)[i];

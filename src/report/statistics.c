@@ -21,18 +21,17 @@ __thread struct tallies *statistics_mine __attribute__((tls_model("initial-exec"
 static struct tallies *statistics_inherit(int thread)
 {
 	static _Atomic uint32_t next;
-	int saved_errno = errno, owner;
-	struct tallies *found = NULL;
+	struct tallies *found;
+	int owner;
 
-	for (int tries = 0; tries < 64 && !found; tries++) {
+	for (int tries = 0; tries < 64; tries++) {
 		found = &lines[add_relaxed(&next, 1) % TALLIES_OWN];
 		owner = load_relaxed(&found->owner);
-		if (!owner || !kernel_has_ended(owner) ||
-		    !replace_seq_cst(&found->owner, &owner, thread))
-			found = NULL;
+		if (owner && kernel_has_ended(owner) &&
+		    replace_seq_cst(&found->owner, &owner, thread))
+			return found;
 	}
-	errno = saved_errno;
-	return found;
+	return NULL;
 }
 
 static struct tallies *statistics_join(int thread)

@@ -61,9 +61,6 @@ static inline uint64_t statistics_tallied(enum tally tally)
 #define statistics_take(name, amount)                                                              \
 	((void)subtract_relaxed(&statistics_segment.counters.name, (uint64_t)(amount)))
 
-/* Count `value` in the histogram `name`. */
-#define statistics_sort(name, value) statistics_sort_into(HISTOGRAM_##name, (value))
-
 static inline _Atomic uint64_t *statistics_bucket(enum histogram histogram, uint64_t value)
 {
 	unsigned int bucket = value ? 63 - (unsigned int)__builtin_clzll(value) : 0;
@@ -71,10 +68,9 @@ static inline _Atomic uint64_t *statistics_bucket(enum histogram histogram, uint
 	return &statistics_segment.histograms[histogram][bucket];
 }
 
-static inline void statistics_sort_into(enum histogram histogram, uint64_t value)
-{
-	add_relaxed(statistics_bucket(histogram, value), 1);
-}
+/* Count `value` in the histogram `name`. */
+#define statistics_sort(name, value)                                                               \
+	((void)add_relaxed(statistics_bucket(HISTOGRAM_##name, (value)), 1))
 
 /* Remove `value` from the histogram `name`. */
 #define statistics_unsort(name, value)                                                             \

@@ -14,6 +14,7 @@
 
 #include "base/config.h"
 #include "base/identity.h"
+#include "base/job_file.h"
 #include "base/kernel.h"
 #include "base/log.h"
 #include "base/own_file.h"
@@ -27,19 +28,17 @@
 
 /* ---- file of results ---- */
 
-/* Take a free name; fail with EEXIST if the name exists. Some file systems (object stores, foreign
+/* Take a free name; return -EEXIST if the name exists. Some file systems (object stores, foreign
  * systems) have no links: create an empty file there, and rename over that file. */
 static int summary_take_name(const char *name, const void *partial)
 {
-	int fd;
+	int error = kernel_link(partial, name), fd;
 
-	if (!kernel_link(partial, name))
-		return 0;
-	if (errno != EPERM && errno != EOPNOTSUPP && errno != ENOSYS)
-		return -1;
+	if (error != -EPERM && error != -EOPNOTSUPP && error != -ENOSYS)
+		return error;
 	fd = kernel_open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
-		return -1;
+		return fd;
 	kernel_close(fd);
 	return kernel_rename_at(AT_FDCWD, partial, name);
 }
@@ -74,7 +73,7 @@ static int summary_write_results(struct output *output, const struct emit_source
 {
 	bool prometheus = summary_ends_in(name, ".prom");
 	char partial[4096];
-	int fd, error;
+	int fd, error, closed;
 
 	if (identity_stream(name) >= 0)
 		return summary_write_to(output, source, identity_stream(name), EMIT_JSON);
@@ -88,14 +87,15 @@ static int summary_write_results(struct output *output, const struct emit_source
 		return -ENAMETOOLONG;
 	fd = kernel_open(partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
-		return -errno;
+		return fd;
 	error = summary_write_to(output, source, fd, prometheus ? EMIT_PROMETHEUS : EMIT_JSON);
-	if (kernel_close(fd) && !error)
-		error = -errno;
+	closed = kernel_close(fd);
+	if (!error)
+		error = closed;
 	/* Replace a file for Prometheus: the collector needs the newest. Keep any other existing
 	 * file: a former run's result. */
 	if (!error && prometheus)
-		return kernel_rename_at(AT_FDCWD, partial, name) ? -errno : 0;
+		return kernel_rename_at(AT_FDCWD, partial, name);
 	if (!error)
 		error = summary_give_name(partial, name);
 	kernel_unlink_at(AT_FDCWD, partial);
@@ -213,6 +213,6 @@ void statistics_finish(void)
 	if (summary_is_for_host() && !job_leads())
 		return;
 	summary_print_table(&output, &source);
-	job_end();
+	job_file_leave();
 	statistics_remove_file();
 }

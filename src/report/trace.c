@@ -2,7 +2,7 @@
 /* trace.c -- writes trace events as JSON */
 #include "report/trace.h"
 
-#include <errno.h>
+#include <stdarg.h>
 
 #include "base/atomics.h"
 #include "base/config.h"
@@ -15,7 +15,7 @@
 
 _Atomic bool trace_wanted;
 static struct own_file file;
-static int refused; /* 0, or the error of the first line */
+static int refused; /* 0, or -errno of the first line */
 
 #define LINE 512
 
@@ -25,24 +25,32 @@ static int refused; /* 0, or the error of the first line */
 
 static void trace_log_end(int error)
 {
-	int saved_errno = errno;
-
 	log_once(LOG_WARN, "PEERPIN_TRACE_FILE=%s: %s. The trace ends here; the program continues.",
-		 config_get()->trace_file, own_file_error_text(error));
-	errno = saved_errno;
+		 config_get()->trace_file, own_file_error_text(-error));
 }
 
-/* Return 0, or the error that ends the trace. */
-static int trace_add_line(const char *line, int length)
+/* Omit a line that is too long. Return 0, or -errno, which ends the trace. */
+static int trace_add_list(const char *format, va_list arguments)
 {
-	int saved_errno = errno, error;
+	char line[LINE];
+	int length = system_format_list(line, LINE, format, arguments), error;
 
 	if (length <= 0 || length >= LINE)
 		return 0;
 	error = own_file_write(&file, config_get()->trace_file, line, (size_t)length);
 	if (error)
 		store_relaxed(&trace_wanted, false);
-	errno = saved_errno;
+	return error;
+}
+
+static __attribute__((format(printf, 1, 2))) int trace_add(const char *format, ...)
+{
+	va_list arguments;
+	int error;
+
+	va_start(arguments, format);
+	error = trace_add_list(format, arguments);
+	va_end(arguments);
 	return error;
 }
 
@@ -51,13 +59,16 @@ static int trace_add_line(const char *line, int length)
 #define ENDING 0x80000000u
 static _Atomic uint32_t writers;
 
-static void trace_write_line(const char *line, int length)
+static __attribute__((format(printf, 1, 2))) void trace_write(const char *format, ...)
 {
+	va_list arguments;
 	int error = 0;
 
+	va_start(arguments, format);
 	if (!(add_seq_cst(&writers, 1) & ENDING))
-		error = trace_add_line(line, length);
+		error = trace_add_list(format, arguments);
 	subtract_seq_cst(&writers, 1);
+	va_end(arguments);
 	if (error)
 		trace_log_end(error);
 }
@@ -89,7 +100,7 @@ static void trace_make_plain(const char *text, char *to, size_t size)
 
 void trace_begin(void)
 {
-	char line[LINE], program[64], rank[24] = "";
+	char program[64], rank[24] = "";
 
 	if (!config_get()->trace_file)
 		return;
@@ -97,12 +108,9 @@ void trace_begin(void)
 	trace_make_plain(system_program(), program, sizeof(program));
 	if (process_rank() >= 0)
 		system_format(rank, sizeof(rank), "rank %d ", process_rank());
-	refused = trace_add_line(
-		line,
-		system_format(line, LINE,
-			      "[\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"tid\":%d,"
-			      "\"args\":{\"name\":\"%s%s, %s\"}},\n",
-			      kernel_process(), kernel_thread(), rank, program, process_host()));
+	refused = trace_add("[\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"tid\":%d,"
+			    "\"args\":{\"name\":\"%s%s, %s\"}},\n",
+			    kernel_process(), kernel_thread(), rank, program, process_host());
 }
 
 void trace_begun(void)
@@ -113,7 +121,6 @@ void trace_begun(void)
 
 void trace_end(void)
 {
-	char line[LINE];
 	int error = 0;
 
 	if (!trace_is_on())
@@ -121,13 +128,10 @@ void trace_end(void)
 	store_relaxed(&trace_wanted, false);
 	/* Without the bracket the file is like that of a killed process. */
 	if (trace_await_writers())
-		error = trace_add_line(
-			line, system_format(line, LINE,
-					    "{\"ph\":\"i\",\"name\":\"exit\",\"cat\":\"process\","
-					    "\"s\":\"p\",\"pid\":%d,\"tid\":%d,\"ts\":" MICROSECONDS
-					    "}\n]\n",
-					    kernel_process(), kernel_thread(),
-					    microseconds(statistics_clock())));
+		error = trace_add("{\"ph\":\"i\",\"name\":\"exit\",\"cat\":\"process\","
+				  "\"s\":\"p\",\"pid\":%d,\"tid\":%d,\"ts\":" MICROSECONDS "}\n]\n",
+				  kernel_process(), kernel_thread(),
+				  microseconds(statistics_clock()));
 	if (error)
 		trace_log_end(error);
 }
@@ -140,49 +144,34 @@ void trace_leave(void)
 void trace_allocation(bool begins, uint64_t id, uint64_t base, uint64_t size, int gpu,
 		      const char *kind)
 {
-	char line[LINE];
-
-	trace_write_line(
-		line,
-		system_format(
-			line, LINE,
-			"{\"ph\":\"%c\",\"name\":\"%s\",\"cat\":\"allocation\",\"id\":\"%llu\","
-			"\"pid\":%d,\"tid\":%d,\"ts\":" MICROSECONDS
-			",\"args\":{\"address\":\"0x%llx\",\"bytes\":%llu,\"gpu\":%d}},\n",
-			begins ? 'b' : 'e', kind, (unsigned long long)id, kernel_process(),
-			kernel_thread(), microseconds(statistics_clock()), (unsigned long long)base,
-			(unsigned long long)size, gpu));
+	trace_write("{\"ph\":\"%c\",\"name\":\"%s\",\"cat\":\"allocation\",\"id\":\"%llu\","
+		    "\"pid\":%d,\"tid\":%d,\"ts\":" MICROSECONDS
+		    ",\"args\":{\"address\":\"0x%llx\",\"bytes\":%llu,\"gpu\":%d}},\n",
+		    begins ? 'b' : 'e', kind, (unsigned long long)id, kernel_process(),
+		    kernel_thread(), microseconds(statistics_clock()), (unsigned long long)base,
+		    (unsigned long long)size, gpu);
 }
 
 void trace_span(const char *what, uint64_t start, uint64_t base, uint64_t length, int gpu,
 		const char *outcome)
 {
 	uint64_t duration = statistics_clock() - start;
-	char line[LINE], plain[128];
+	char plain[128];
 
 	trace_make_plain(outcome, plain, sizeof(plain));
-	trace_write_line(
-		line,
-		system_format(line, LINE,
-			      "{\"ph\":\"X\",\"name\":\"%s\",\"cat\":\"registration\",\"pid\":%d,"
-			      "\"tid\":%d,\"ts\":" MICROSECONDS ",\"dur\":" MICROSECONDS
-			      ",\"args\":{\"address\":\"0x%llx\",\"bytes\":%llu,\"gpu\":%d,"
-			      "\"outcome\":\"%s\"}},\n",
-			      what, kernel_process(), kernel_thread(), microseconds(start),
-			      microseconds(duration), (unsigned long long)base,
-			      (unsigned long long)length, gpu, plain));
+	trace_write("{\"ph\":\"X\",\"name\":\"%s\",\"cat\":\"registration\",\"pid\":%d,"
+		    "\"tid\":%d,\"ts\":" MICROSECONDS ",\"dur\":" MICROSECONDS
+		    ",\"args\":{\"address\":\"0x%llx\",\"bytes\":%llu,\"gpu\":%d,"
+		    "\"outcome\":\"%s\"}},\n",
+		    what, kernel_process(), kernel_thread(), microseconds(start),
+		    microseconds(duration), (unsigned long long)base, (unsigned long long)length,
+		    gpu, plain);
 }
 
 void trace_pinned(uint64_t bytes)
 {
-	char line[LINE];
-
-	trace_write_line(
-		line,
-		system_format(
-			line, LINE,
-			"{\"ph\":\"C\",\"name\":\"pinned\",\"cat\":\"registration\",\"pid\":%d,"
-			"\"tid\":%d,\"ts\":" MICROSECONDS ",\"args\":{\"bytes\":%llu}},\n",
-			kernel_process(), kernel_thread(), microseconds(statistics_clock()),
-			(unsigned long long)bytes));
+	trace_write("{\"ph\":\"C\",\"name\":\"pinned\",\"cat\":\"registration\",\"pid\":%d,"
+		    "\"tid\":%d,\"ts\":" MICROSECONDS ",\"args\":{\"bytes\":%llu}},\n",
+		    kernel_process(), kernel_thread(), microseconds(statistics_clock()),
+		    (unsigned long long)bytes);
 }

@@ -248,7 +248,7 @@ static void config_complain_of_file(const char *name, int error)
 
 	if (!error)
 		return;
-	snprintf(line, sizeof(line), "%s: cannot be read: %s", name, strerror(error));
+	snprintf(line, sizeof(line), "%s: cannot be read: %s", name, strerror(-error));
 	config_keep_complaint(line);
 }
 
@@ -263,7 +263,7 @@ static int config_show_settings(void)
 	const char *file = request.file ? request.file : getenv("PEERPIN_CONFIG_FILE");
 	int error = config_read_file(&reader, request.system, system_text);
 
-	if (error != ENOENT && error != ENOTDIR)
+	if (error != -ENOENT && error != -ENOTDIR)
 		config_complain_of_file(request.system, error);
 	if (file && *file)
 		config_complain_of_file(file, config_read_file(&reader, file, own_text));

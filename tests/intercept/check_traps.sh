@@ -5,27 +5,20 @@
 # which fails without its fix
 set -u
 [ -x tests/intercept/ordinary ] || exit 77
-library=$PWD/src/.libs/libpeerpin.so
-libs=$PWD/tests/intercept/.libs
-sim=$PWD/src/sim/.libs
 source=${srcdir:-.}
-export PEERPIN_SUMMARY=0 PEERPIN_LOG_LEVEL=error PEERPIN_KEEP=1
-export TRAPS_MPI=$libs/libmpi_hook.so MATRIX_BYPASS=$libs/libucm_bypass.so TRAPS_LINKED=$libs/libucm_linked.so TRAPS_DEEPBIND=$libs/deepbind.so TRAPS_DRIVER=$sim/libcuda.so.1
-export TRAPS_INNER=$PWD/tests/intercept/inner/libinner.so
-export MATRIX_EXPORTER=$PWD/tests/intercept/exporter
+. "$source/tests/intercept/traps/traps_list.sh"
+export "${traps_settings[@]}" MATRIX_EXPORTER="$PWD/tests/intercept/exporter"
 out=$(mktemp)
 trap 'rm -f "$out"' EXIT
 
-program() { # program NAME: the path of the executable that libtool built, not of its wrapper script
-    if [ -x "tests/intercept/.libs/$1" ]; then echo "tests/intercept/.libs/$1"; else echo "tests/intercept/$1"; fi
-}
-
-# under FOLDERS PROGRAM...: under the preload, with libraries found in FOLDERS first
+# under NAME FOLDERS PROGRAM...: under the preload, with libraries found in FOLDERS first
 under() {
-    local folders=$1
-    shift
+    local name=$1 folders=$2 program
+    program=$(place "$3")
+    shift 3
     # A sanitizer or the like in the environment stays in front.
-    LD_LIBRARY_PATH=$folders LD_PRELOAD=${FIRST:+$FIRST:}$library${MORE:+:$MORE} timeout 600 "$@" >>"$out" 2>&1 || echo "FAILED: $* has status $?" >>"$out"
+    LD_LIBRARY_PATH=$folders LD_PRELOAD=${FIRST:+$FIRST:}$library${MORE:+:$MORE} timeout 600 "$program" "$@" >>"$out" 2>&1 ||
+        echo "FAILED: $name: $program $* has status $?" >>"$out"
 }
 
 say() { # say NUMBER PROMISE STATUS
@@ -55,7 +48,7 @@ status=0
 rm -f "$out.old"
 say T13 'what an older driver lacks is not offered' $status
 
-quiet=$(LD_LIBRARY_PATH=$sim LD_PRELOAD=$library "$(program gpu_only)" 2>&1) && [ -z "$quiet" ]
+quiet=$(LD_LIBRARY_PATH=$sim LD_PRELOAD=$library "$(place gpu_only)" 2>&1) && [ -z "$quiet" ]
 say T19 'a GPU program without MPI runs, and nothing is said' $?
 
 silent=$(env -i LD_PRELOAD="$library" /bin/true 2>&1) && [ -z "$silent" ] &&
@@ -68,22 +61,16 @@ say T22 'run paths of who calls dlopen count' $?
 ! echo "$undefined" | grep -qxE 'exit|_exit|_Exit|abort|quick_exit|raise|kill|__assert_fail'
 say T30 'there is nothing in the library that could end the program' $?
 
-under "$sim" "$(program ordinary)"
-under "$PWD/tests/intercept/shim:$PWD/tests/intercept/inner" "$(program with_shim)"
-under "$PWD/tests/intercept/verbs/known/.libs:$sim" "$(program with_verbs)"
+traps_runs under
 copies=$(mktemp -d)
 cp -L "$sim/libcuda.so.1" "$copies/libcuda.so.1"
-for way in plain deep libc version namespace copy; do
-    TRAPS_COPY=$copies/libcuda.so.1 under "$PWD/tests/intercept/verbs/known/.libs:$sim" "$(program with_loads)" "$way"
-done
+TRAPS_COPY=$copies/libcuda.so.1 under 'loads: copy' "$known:$sim" with_loads copy
 rm -r "$copies"
-LD_AUDIT=$libs/auditor.so under "$PWD/tests/intercept/verbs/known/.libs:$sim" "$(program with_loads)" auditor
-FIRST=$libs/reaching.so under "$PWD/tests/intercept/verbs/known/.libs:$sim:$libs" "$(program with_loads_linked)" overridden
-FIRST=$sim/libcuda.so.1 under "$PWD/tests/intercept/verbs/known/.libs:$sim" "$(program with_loads)" behind
+LD_AUDIT=$libs/auditor.so under 'loads: auditor' "$known:$sim" with_loads auditor
+FIRST=$libs/reaching.so under 'loads: overridden' "$known:$sim:$libs" with_loads_linked overridden
+FIRST=$sim/libcuda.so.1 under 'loads: behind' "$known:$sim" with_loads behind
 # Counts are of requests: no background registration.
-PEERPIN_PREREGISTER=off MORE=$libs/mapped.so under "$PWD/tests/intercept/verbs/known/.libs:$PWD/tests/intercept/verbs/mlx5/.libs:$sim" "$(program with_forms)"
-under "$libs:$sim" "$(program with_mpi)"
-under "$sim" tests/intercept/local "$libs/matrix_plugin.so" "$libs/librows.so"
+PEERPIN_PREREGISTER=off MORE=$libs/mapped.so under 'forms' "$known:$PWD/tests/intercept/verbs/mlx5/.libs:$sim" with_forms
 
 for number in $(seq -f T%g 36) T23{b..k} T29b 'trap '{a..p}; do
     [ "$(grep -cE "^(ok|FAILED:) $number " "$out")" -eq 1 ] || echo "FAILED: $number was not tried once" >>"$out"

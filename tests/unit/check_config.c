@@ -316,8 +316,8 @@ TEST(config, a_file_that_cannot_be_read_is_said_to_be)
 {
 	begin();
 	errno = ERANGE;
-	ck_assert_int_eq(read_file("/no/such/file"), ENOENT);
-	ck_assert_int_eq(read_file("/tmp"), EISDIR);
+	ck_assert_int_eq(read_file("/no/such/file"), -ENOENT);
+	ck_assert_int_eq(read_file("/tmp"), -EISDIR);
 	ck_assert_int_eq(errno, ERANGE);
 	ck_assert_uint_eq(reader.complaints, 0);
 	ck_assert_int_eq(read_file_of("PEERPIN_VERIFY=1\n", 17), 0);

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/identity.h"
+#include "base/job_file.h"
 #include "job_fixture.h"
 #include "peerpin.h"
 #include "report/job.h"
@@ -80,7 +81,7 @@ static int end_and_report(void)
 	if (!job_leads())
 		return -1;
 	job_each_other(count, &others);
-	job_end();
+	job_file_leave();
 	statistics_remove_file();
 	return (int)others;
 }
