@@ -2,8 +2,6 @@
 /* sysfs.c -- reads files, links and folders below /sys */
 #include "registration/sysfs.h"
 
-#include <errno.h>
-
 #include "base/kernel.h"
 #include "base/system.h"
 #include "base/text.h"
@@ -25,7 +23,6 @@ static int sysfs_open(const char *folder, const char *object, const char *attrib
 bool sysfs_read(const char *folder, const char *object, const char *attribute, char *to,
 		size_t size)
 {
-	int saved_errno = errno;
 	int fd = sysfs_open(folder, object, attribute, O_RDONLY);
 	ssize_t length = -1;
 
@@ -36,7 +33,6 @@ bool sysfs_read(const char *folder, const char *object, const char *attribute, c
 	to[length > 0 ? length : 0] = '\0';
 	if (length > 0 && to[length - 1] == '\n')
 		to[length - 1] = '\0';
-	errno = saved_errno;
 	return length >= 0;
 }
 
@@ -44,7 +40,6 @@ bool sysfs_read(const char *folder, const char *object, const char *attribute, c
 bool sysfs_resolve(const char *folder, const char *object, const char *attribute,
 		   char path[SYSFS_NAME_MAX])
 {
-	int saved_errno = errno;
 	int fd = sysfs_open(folder, object, attribute, O_PATH | O_DIRECTORY);
 	ssize_t length = -1;
 	char link[40];
@@ -58,19 +53,16 @@ bool sysfs_resolve(const char *folder, const char *object, const char *attribute
 	if (length == SYSFS_NAME_MAX)
 		length = -1;
 	path[length > 0 ? length : 0] = '\0';
-	errno = saved_errno;
 	return length > 0;
 }
 
 void sysfs_list(const char *folder, bool (*visit)(const char *entry, void *argument),
 		void *argument)
 {
-	int saved_errno = errno;
 	int fd = sysfs_open(folder, "", "", O_RDONLY | O_DIRECTORY);
 
 	if (fd >= 0) {
 		kernel_walk(fd, visit, argument);
 		kernel_close(fd);
 	}
-	errno = saved_errno;
 }
