@@ -170,7 +170,7 @@ static bool background_register_in(struct domain *domain, const struct allocatio
 	}
 	region->state = REGION_REGISTERING;
 	region->users++;
-	duration = region_register(region, false);
+	duration = region_register(region, NULL);
 	if (config_get()->preregister == PREREGISTER_SYNC)
 		statistics_time(program_ns, duration, registration_program_ns);
 	else

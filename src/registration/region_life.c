@@ -114,7 +114,8 @@ static void region_count_cost(const struct region *region, uint64_t nanoseconds)
 	pthread_mutex_lock(&registration_lock);
 }
 
-static int region_pin(struct region *region, struct ibv_mr **mr)
+static int region_pin(struct region *region, const struct registration_request *client,
+		      struct ibv_mr **mr)
 {
 	struct pin_request request = { .pd = region->owner->pd,
 				       .base = region->base,
@@ -126,6 +127,8 @@ static int region_pin(struct region *region, struct ibv_mr **mr)
 	uint64_t start = statistics_clock(), duration;
 	int error;
 
+	if (client)
+		request.source = client->source;
 	pthread_mutex_unlock(&registration_lock);
 	errors_forget();
 	error = pinning_pin(&request, mr, &region->method);
@@ -156,7 +159,7 @@ static bool region_reserve(struct region *region, bool may_evict)
 	return fits;
 }
 
-static void region_make_ready(struct region *region, bool may_evict)
+static void region_make_ready(struct region *region, const struct registration_request *client)
 {
 	uint64_t bytes = region->length, learnt = 0;
 	struct region *ending = NULL;
@@ -164,23 +167,23 @@ static void region_make_ready(struct region *region, bool may_evict)
 	struct ibv_mr *mr = NULL;
 	int error;
 
-	if (!region_reserve(region, may_evict)) {
+	if (!region_reserve(region, client)) {
 		region->state = REGION_IDLE;
 		statistics_count(over_pin_limit);
 		system_wake(&region_settled);
 		return;
 	}
-	error = region_pin(region, &mr);
+	error = region_pin(region, client, &mr);
 	for (int i = 0; error == -ENOMEM && !region->ended && i < EVICTIONS_MAX; i++, bytes *= 2) {
 		learnt = pin_limit_refused(region);
 		ending = NULL;
-		if (!may_evict ||
+		if (!client ||
 		    !pin_limit_evict(region->owner->adapter, region->device, bytes, &ending))
 			break;
 		region_unpin_ended(ending);
-		error = region_pin(region, &mr);
+		error = region_pin(region, client, &mr);
 	}
-	if (!error && may_evict)
+	if (!error && client)
 		pin_limit_granted(region);
 	if (error || learnt) {
 		room = (struct errors_room){ .regions = adapter_regions(region->owner->adapter),
@@ -197,12 +200,12 @@ static void region_make_ready(struct region *region, bool may_evict)
 
 /* The driver may reach a cancellation point, and other threads wait for the region: hold
  * cancellation. */
-uint64_t region_register(struct region *region, bool may_evict)
+uint64_t region_register(struct region *region, const struct registration_request *client)
 {
 	uint64_t start = statistics_clock();
 	int held = system_hold_cancellation();
 
-	region_make_ready(region, may_evict);
+	region_make_ready(region, client);
 	system_release_cancellation(held);
 	return statistics_clock() - start;
 }

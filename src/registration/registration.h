@@ -23,6 +23,12 @@
 #include "registration/verbs_abi.h"
 #include "report/errors.h"
 
+/* A client's own dma-buf of [base, base + length), open as `fd`. length 0: none. */
+struct client_dma_buf {
+	int fd;
+	uint64_t base, length;
+};
+
 /* One registration to make: whole granules, all of them in live memory until pin() returns. */
 struct pin_request {
 	struct ibv_pd *pd;
@@ -31,6 +37,7 @@ struct pin_request {
 	int device;	   /* GPU ordinal */
 	CUcontext context; /* of an allocation in the range; NULL: VMM and pool memory have none */
 	bool dma_buf_only; /* no peer memory: the driver does not report the memory as capable */
+	struct client_dma_buf source; /* may hold the range; open until pin() returns */
 };
 
 /* Registration method. pin() and unpin() return 0 or -errno. They run on the client's thread,
@@ -103,9 +110,10 @@ struct registration_request {
 	uint64_t address, length;
 	uint64_t iova; /* address that remote sides will use */
 	int access;
-	bool dma_buf;	       /* from the client's own dma-buf; `address` is the exported one */
-	uint64_t youngest;     /* greatest allocation id in the dma-buf; 0: by address */
-	const void *client_mr; /* address of the provider's struct */
+	bool dma_buf;	   /* from the client's own dma-buf; `address` is the exported one */
+	uint64_t youngest; /* greatest allocation id in the dma-buf; 0: by address */
+	struct client_dma_buf source; /* with `dma_buf` */
+	const void *client_mr;	      /* address of the provider's struct */
 };
 
 struct registration_keys {

@@ -68,20 +68,31 @@ static const char service_names[][40] = { "hit", "waited for the worker",
 					  "registered synchronously, queued before",
 					  "registered synchronously" };
 
+struct serving {
+	const struct registration_request *request;
+	struct allocation allocation;
+	bool go; /* work is queued */
+	struct region_parts parts;
+	struct region *ending; /* to deregister */
+	uint64_t waited_since; /* 0: no wait */
+	bool enabled;
+	enum service service; /* of a served request */
+};
+
 /* Brings the region to READY if possible. registration_lock is held, and dropped meanwhile. The
  * caller is one of the region's users. */
-static enum service requests_make_ready(struct region *region, const struct allocation *allocation,
-					uint64_t *waited_since)
+static enum service requests_make_ready(struct serving *serving, struct region *region)
 {
-	enum service service =
-		!region->spans && region_is_queued(allocation) ? SYNCHRONOUS_QUEUED : SYNCHRONOUS;
+	enum service service = !region->spans && region_is_queued(&serving->allocation)
+				       ? SYNCHRONOUS_QUEUED
+				       : SYNCHRONOUS;
 	uint64_t start;
 
 	if (region->state == REGION_READY ||
 	    (region->state == REGION_FAILED && region->failures >= TRIES))
 		return HIT;
 	if (region->state == REGION_REGISTERING) {
-		start = *waited_since = statistics_clock();
+		start = serving->waited_since = statistics_clock();
 		region_await_settled(region);
 		start = statistics_clock() - start;
 		statistics_add(program_ns, start);
@@ -93,7 +104,8 @@ static enum service requests_make_ready(struct region *region, const struct allo
 	/* A background registration never evicts. A synchronous one may, so it can succeed after
 	 * the worker's failure. */
 	region->state = REGION_REGISTERING;
-	statistics_time(program_ns, region_register(region, true), registration_program_ns);
+	statistics_time(program_ns, region_register(region, serving->request),
+			registration_program_ns);
 	return service;
 }
 
@@ -161,17 +173,6 @@ static bool requests_add_client_mr(const struct registration_request *request,
 	return true;
 }
 
-struct serving {
-	const struct registration_request *request;
-	struct allocation allocation;
-	bool go; /* work is queued */
-	struct region_parts parts;
-	struct region *ending; /* to deregister */
-	uint64_t waited_since; /* 0: no wait */
-	bool enabled;
-	enum service service; /* of a served request */
-};
-
 /* After a registration, or a wait for one: the lock was dropped. */
 static enum outcome requests_take(const struct serving *serving, const struct region *region,
 				  struct region_reference *reference)
@@ -222,7 +223,7 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	if (requests_learn(domain, &serving->allocation, reference))
 		serving->go |= background_queue_all();
 	region->users++;
-	service = requests_make_ready(region, &serving->allocation, &serving->waited_since);
+	service = requests_make_ready(serving, region);
 	outcome = requests_take(serving, region, reference);
 	if (outcome == SERVED) {
 		*keys = region->keys;

@@ -18,6 +18,47 @@ LOOP_TEST(dma_buf, the_allocation_s_context_is_current_during_the_export_alone, 
 	ck_assert_uint_eq(retains, 1);
 }
 
+/* The client's export, before and behind the range. */
+static void set_source(int64_t before, int64_t behind)
+{
+	source_fd = memfd_create("client", MFD_CLOEXEC);
+	request.context = &own;
+	request.source = (struct client_dma_buf){ source_fd, HOME - (uint64_t)before,
+						  BLOCK + (uint64_t)(before + behind) };
+}
+
+static const int64_t around[][2] = { { 0, 0 }, { 4096, 0 }, { 0, 4096 }, { 8192, 4096 } };
+
+LOOP_TEST(dma_buf, a_client_s_own_dma_buf_of_the_range_is_registered_without_an_export, 0, 4)
+{
+	set_source(around[_i][0], around[_i][1]);
+	ck_assert_int_eq(pin_by(dma_buf_pin, &request), 0);
+	ck_assert_uint_eq(gpu.exports, 0);
+	ck_assert_uint_eq(nic.sources, 1);
+	/* It is the client's to close. */
+	ck_assert_int_ge(fcntl(source_fd, F_GETFD), 0);
+}
+
+static const int64_t short_of[][2] = { { -4096, 0 }, { 0, -1 }, { -(int64_t)BLOCK, 0 } };
+
+LOOP_TEST(dma_buf, a_client_s_own_dma_buf_of_less_than_the_range_is_not_used, 0, 3)
+{
+	set_source(short_of[_i][0], short_of[_i][1]);
+	ck_assert_int_eq(pin_by(dma_buf_pin, &request), 0);
+	ck_assert_uint_eq(gpu.exports, 1);
+	ck_assert_uint_eq(nic.sources, 0);
+}
+
+LOOP_TEST(dma_buf, a_failure_of_a_client_s_own_dma_buf_is_followed_by_an_export, 0, 2)
+{
+	set_source(0, 0);
+	nic.dma_buf = _i ? ENOMEM : EINVAL;
+	ck_assert_int_eq(pin_by(dma_buf_pin, &request), -nic.dma_buf);
+	/* Lack of memory has other causes. */
+	ck_assert_uint_eq(gpu.exports, _i ? 0 : 1);
+	ck_assert_uint_eq(nic.dma_bufs, _i ? 1 : 2);
+}
+
 TEST(dma_buf, a_destroyed_context_stays_current)
 {
 	stack[depth++] = &other;

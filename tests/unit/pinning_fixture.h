@@ -167,7 +167,7 @@ static struct ibv_pd second_pd = { .context = &second_adapter, .handle = 1 };
 
 static struct {
 	_Atomic int probe, dma_buf, peer; /* errno of each; 0: it works */
-	_Atomic unsigned int probes, dma_bufs, peers, ended;
+	_Atomic unsigned int probes, dma_bufs, sources, peers, ended;
 	_Atomic int access;
 	int end_error;
 	unsigned int end_errors; /* failures before success; 0: always fails */
@@ -182,12 +182,16 @@ static struct ibv_mr *answer(int error)
 	return error ? NULL : &mr;
 }
 
+static struct pin_request request;
+static int source_fd = -2; /* the client's own dma-buf */
+
 static struct ibv_mr *register_dma_buf(struct ibv_pd *in, uint64_t offset, size_t length,
 				       uint64_t iova, int fd, int access)
 {
 	standin_called();
 	ck_assert(registration_is_own_call());
-	ck_assert_uint_eq(offset, 0);
+	ck_assert_uint_eq(offset, fd == source_fd ? HOME - request.source.base : 0);
+	nic.sources += fd == source_fd;
 	if (fd == -1) {
 		nic.probes++;
 		ck_assert_uint_eq(length, 4096);

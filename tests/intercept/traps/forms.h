@@ -57,6 +57,7 @@ void other_attributes(void);
 
 /* forms_exported.c: a dma-buf of several allocations. */
 void exports_of_pages(void);
+void exports_of_the_client(void);
 void export_and_end(void);
 void several_mappings(void);
 

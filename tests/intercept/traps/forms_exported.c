@@ -10,10 +10,11 @@
 #include "forms.h"
 #include "../../vmm.h"
 
-#define PAGE  ((uint64_t)4096)
-#define SMALL ((size_t)1000)
-#define LARGE ((size_t)100000)
-#define UNIT  ((size_t)2 << 20)
+#define PAGE	((uint64_t)4096)
+#define SMALL	((size_t)1000)
+#define LARGE	((size_t)100000)
+#define UNIT	((size_t)2 << 20)
+#define GRANULE ((size_t)64 << 10)
 
 static CUdeviceptr allocate_bytes(size_t size)
 {
@@ -90,6 +91,31 @@ void export_and_end(void)
 	     PART(exported == pages.base) && is_passed(&pages, exported, SIZE, "bypassed_freed"));
 	close(pages.file);
 	cuMemFree_v2(exported);
+}
+
+/* The driver exports nothing more while the client waits. */
+void exports_of_the_client(void)
+{
+	CUdeviceptr memory = allocate_bytes(4 * UNIT);
+	struct pages pages = export_pages(memory, 4 * UNIT);
+	const struct standin_region *region;
+	struct ibv_context *adapter;
+	struct ibv_pd *own_pd;
+	struct ibv_mr *mr;
+
+	standin_takes_dma_bufs = true;
+	adapter = standin_open_device();
+	own_pd = ibv_alloc_pd(adapter);
+	mr = ibv_reg_dmabuf_mr(own_pd, UNIT, GRANULE, memory + UNIT, pages.file, ACCESS);
+	standin_takes_dma_bufs = false;
+	region = mr ? standin_find(mr->lkey) : NULL;
+	trap("own dma-buf", "a region of a client's dma-buf is registered from that dma-buf",
+	     PART(region) && PART(region->address == UNIT) && PART(region->length == GRANULE) &&
+		     PART(region->iova == memory + UNIT) && PART(!ibv_dereg_mr(mr)));
+	ibv_dealloc_pd(own_pd);
+	ibv_close_device(adapter);
+	close(pages.file);
+	cuMemFree_v2(memory);
 }
 
 void exports_of_pages(void)

@@ -73,6 +73,7 @@ int main(void)
 	other_ranges();
 	other_files();
 	exports_of_pages();
+	exports_of_the_client();
 	export_and_end();
 	several_mappings();
 	memory_ends();
