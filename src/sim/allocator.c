@@ -16,9 +16,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "sim.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
 
 #define ALIGNMENT ((uint64_t)512)
 #define GRANULE	  ((uint64_t)64 << 10)
@@ -156,6 +161,17 @@ static bool allocator_place_small(struct sim_device *device, struct sim_allocati
 	return true;
 }
 
+/* Else the first access of each page takes a fault: in the program, or in a registration. Memory
+ * hooks must not see the call. */
+static void allocator_populate(const struct sim_allocation *allocation)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	uint64_t from = sim_round_down(allocation->base, page);
+
+	syscall(SYS_madvise, from, sim_round_up(allocation->base + allocation->size, page) - from,
+		MADV_POPULATE_WRITE);
+}
+
 uint64_t sim_next_id(void)
 {
 	static uint64_t last;
@@ -187,6 +203,8 @@ struct sim_allocation *sim_allocate(int ordinal, CUcontext context, enum sim_kin
 		free(allocation);
 		return NULL;
 	}
+	if (sim_populates)
+		allocator_populate(allocation);
 	allocation->buffer_id = sim_next_id();
 	allocation->block_base = sim_round_down(allocation->base, SIM_BLOCK);
 	allocation->block_size =

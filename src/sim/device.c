@@ -12,7 +12,7 @@
 pthread_mutex_t sim_lock = PTHREAD_MUTEX_INITIALIZER;
 struct sim_device sim_devices[SIM_DEVICES_MAX];
 int sim_device_count;
-bool sim_dma_buf;
+bool sim_dma_buf, sim_populates;
 static int pageable;   /* devices access memory from malloc */
 static int integrated; /* devices are part of the processor */
 
@@ -92,6 +92,7 @@ CUresult cuInit(unsigned int flags)
 	pageable = (int)device_setting("PEERPIN_SIM_PAGEABLE", 0, 0, 1);
 	integrated = (int)device_setting("PEERPIN_SIM_INTEGRATED", 0, 0, 1);
 	sim_dma_buf = device_setting("PEERPIN_SIM_DMABUF", 1, 0, 1);
+	sim_populates = device_setting("PEERPIN_SIM_POPULATE", 0, 0, 1);
 	for (int i = 0; i < count; i++) {
 		/* Skip devices that an earlier, failed call reserved. */
 		if (sim_devices[i].base)

@@ -54,6 +54,7 @@ struct sim_device {
 extern struct sim_device sim_devices[SIM_DEVICES_MAX];
 extern int sim_device_count;  /* 0: cuInit has not succeeded */
 extern bool sim_dma_buf;      /* memory can be exported as a dma-buf */
+extern bool sim_populates;    /* an allocation gets its pages at once, as on a GPU */
 
 /* Take sim_lock. On error (driver not initialised) the lock is not held. */
 CUresult sim_enter(void);

@@ -184,6 +184,22 @@ LOOP_TEST(settings, access_to_pageable_memory_can_be_set, 0, 2)
 	ck_assert_int_eq(value, _i);
 }
 
+LOOP_TEST(settings, an_allocation_can_get_its_pages_at_once, 0, 2)
+{
+	unsigned char resident[16];
+	CUdeviceptr address;
+	CUcontext context;
+
+	if (_i)
+		setenv("PEERPIN_SIM_POPULATE", "1", 1);
+	ck_assert_int_eq(cuInit(0), CUDA_SUCCESS);
+	ck_assert_int_eq(cuCtxCreate_v2(&context, 0, 0), CUDA_SUCCESS);
+	ck_assert_int_eq(cuMemAlloc_v2(&address, 16 * 4096), CUDA_SUCCESS);
+	ck_assert_int_eq(mincore((void *)(uintptr_t)address, 16 * 4096, resident), 0);
+	for (int i = 0; i < 16; i++)
+		ck_assert_int_eq(resident[i] & 1, _i);
+}
+
 LOOP_TEST(settings, dma_bufs_can_be_taken_away, 0, 2)
 {
 	CUdeviceptr address;
