@@ -2,7 +2,7 @@
 # Third-party programs over real verbs: tests/stacks/run. Not in "make" and "make check", since they need MPI and
 # verbs; check_*.sh test the parts without an adapter.
 EXTRA_DIST += tests/stacks/cuda/build tests/stacks/cuda/rows tests/stacks/results_of_rows tests/stacks/check_cuda.sh \
-	tests/stacks/cuda/runtime.c tests/stacks/cuda/nvml.h tests/stacks/cuda/nvml.c \
+	tests/stacks/cuda/sources tests/stacks/cuda/runtime.c tests/stacks/cuda/nvml.h tests/stacks/cuda/nvml.c \
 	tests/stacks/cuda/peer_memory.c
 EXTRA_DIST += tests/stacks/run tests/stacks/inside tests/stacks/pyverbs tests/stacks/rows tests/stacks/judge \
 	tests/stacks/check_stacks.sh \
