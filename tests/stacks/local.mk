@@ -7,9 +7,10 @@ EXTRA_DIST += tests/stacks/cuda/build tests/stacks/cuda/rows tests/stacks/result
 EXTRA_DIST += tests/stacks/run tests/stacks/inside tests/stacks/pyverbs tests/stacks/rows tests/stacks/judge \
 	tests/stacks/check_stacks.sh \
 	tests/stacks/check_ends.sh tests/stacks/check_patterns.sh tests/stacks/check_witness.sh \
-	tests/stacks/check_worth.sh tests/stacks/onesided.c
+	tests/stacks/check_worth.sh tests/stacks/onesided.c tests/stacks/suites tests/stacks/suites_build tests/stacks/suites_run \
+	tests/stacks/suites_tests tests/stacks/check_suites.sh
 TESTS += tests/stacks/check_stacks.sh tests/stacks/check_ends.sh tests/stacks/check_patterns.sh \
-	tests/stacks/check_witness.sh tests/stacks/check_worth.sh tests/stacks/check_cuda.sh
+	tests/stacks/check_witness.sh tests/stacks/check_worth.sh tests/stacks/check_cuda.sh tests/stacks/check_suites.sh
 
 # The simulated driver with the entries of drivers 575 and newer.
 check_LTLIBRARIES += tests/stacks/newer/libcuda.la
