@@ -40,6 +40,7 @@ line-*libpeerpin*) echo 'Running second [another]...FAIL: a reason' ;;
 esac
 echo 'Running third [one more]...skipped because: a reason'
 case $PLANTED-$VERBS_WITNESS in
+crash-*) [ -e "$VERBS_WITNESS.crashed" ] || { : >"$VERBS_WITNESS.crashed" && kill -11 $$; } ;;
 slow-*) sleep 100 ;;
 status-*/keep/*) exit 3 ;;
 unsteady-*/again/*) exit 4 ;;
@@ -123,6 +124,13 @@ printf 'fabtests pair fi_mr_test 0\n' >"$tmp/tests"
 matches 'a pair has two processes' "ok fabtests peerpin: *
 #   without peerpin 5 passed, 2 skipped, 0 failed, with 5 passed, 2 skipped, 0 failed
 *=> 0" "$(suites none fabtests)"
+matches 'a crash in it is a result' "ok fabtests peerpin: *
+#   without peerpin 4 passed, 2 skipped, 1 failed, with *
+*=> 0" "$(suites crash fabtests)"
+printf 'fabtests pair fi_mr_test 0 verbs;ofi_rxm\n' >"$tmp/tests"
+matches "but for one in libfabric's rxm" "ok fabtests peerpin: *
+#   without peerpin 5 passed, 2 skipped, 0 failed, with 5 passed, 2 skipped, 0 failed
+*=> 0" "$(suites crash fabtests)"
 printf '#!/bin/sh\nexit 125\n' >"$tmp/adapter"
 same 'no adapter' $'skipped: fabtests: no adapter\n0 passed, 0 failed, 1 skipped\n=> 77' "$(suites none fabtests)"
 rm "$tmp/install/bin/fi_mr_test"
