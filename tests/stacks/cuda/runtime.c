@@ -2,7 +2,7 @@
 /* runtime.c -- a libcudart for a UCX that is built with CUDA, over the simulated driver
  *
  * NVIDIA's runtime requires private tables of the driver, which the simulated one lacks. These are
- * the functions that UCX 1.13 calls. Errors are the driver's numbers.
+ * the functions that UCX 1.13 and its tests call. Errors are the driver's numbers.
  */
 #include <cuda.h>
 #include <cuda_runtime_api.h>
@@ -63,6 +63,11 @@ cudaError_t cudaDeviceSynchronize(void)
 cudaError_t cudaMalloc(void **address, size_t size)
 {
 	AFTER_ENTER(cuMemAlloc((CUdeviceptr *)address, size));
+}
+
+cudaError_t cudaMallocPitch(void **address, size_t *pitch, size_t width, size_t height)
+{
+	AFTER_ENTER(cuMemAllocPitch((CUdeviceptr *)address, pitch, width, height, 4));
 }
 
 cudaError_t cudaMallocManaged(void **address, size_t size, unsigned int flags)
