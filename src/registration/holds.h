@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* holds.h -- client MRs of a region, counted without a lock
  *
- * Each region reference has a word in each of STRIPES arrays: its generation, and the number of
- * client MRs that threads of that stripe hold. A hold names a reference in one generation; that of
- * a client MR (client_mr.h) names the stripe of its thread, too. So threads that hit the same
+ * Each region reference has a word in each of HOLDS_STRIPES arrays: its generation, and the number
+ * of client MRs that threads of that stripe hold. A hold names a reference in one generation; that
+ * of a client MR (client_mr.h) names the stripe of its thread, too. So threads that hit the same
  * memory change different cache lines, and read the rest. Rules:
  *
  * - A hold is published (keys.h) while the region is registered, its allocation live, and a client
@@ -128,6 +128,7 @@ static inline bool holds_drop(uint64_t hold)
 	return holds_change(hold, (uint64_t)-1);
 }
 
+/* While hits run, an estimate: holds_claim() decides. */
 static inline bool holds_any(const struct region_reference *reference)
 {
 	unsigned int stripe = 0;
@@ -151,18 +152,20 @@ static inline unsigned int holds_end(struct region_reference *reference)
 /* End the generation unless it is held, with registration_lock held. */
 static inline bool holds_claim(struct region_reference *reference)
 {
-	uint64_t free = holds_of(reference) << 32, value;
+	uint64_t unheld = holds_of(reference) << 32, value;
 	unsigned int stripe = 0;
 
 	for (; stripe < HOLDS_STRIPES; stripe++) {
-		value = free;
-		if (!replace_seq_cst(holds_word(reference, stripe), &value, free + HOLDS_COUNT + 1))
+		value = unheld;
+		if (!replace_seq_cst(holds_word(reference, stripe), &value,
+				     unheld + HOLDS_COUNT + 1))
 			break;
 	}
 	if (stripe == HOLDS_STRIPES)
 		return true;
+	/* No client MR holds a stripe that has ended, and no hold names its next generation. */
 	while (stripe--)
-		store_release(holds_word(reference, stripe), free);
+		store_release(holds_word(reference, stripe), unheld);
 	return false;
 }
 

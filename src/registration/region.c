@@ -106,13 +106,16 @@ struct region_reference *region_next_reference(const struct region_reference *re
 
 static bool region_grow_references(void)
 {
-	uint32_t count = region_references.used + 1;
+	uint32_t number = region_references.used;
 
+	if (arena_grow(&region_references, number + 1))
+		return false;
+	/* The word may be anywhere in its page. */
 	for (unsigned int stripe = 0; stripe < HOLDS_STRIPES; stripe++) {
-		if (arena_grow(&holds_words[stripe], (count | (HOLDS_PAGE - 1)) + 1))
+		if (arena_grow(&holds_words[stripe], (number | (HOLDS_PAGE - 1)) + 1))
 			return false;
 	}
-	return !arena_grow(&region_references, count);
+	return true;
 }
 
 /* A reference that is in no chain. */

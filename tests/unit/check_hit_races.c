@@ -178,9 +178,11 @@ static void *fill_bucket(void *at)
 
 static void *change_client_mrs(void *bucket)
 {
-	for (unsigned int i = 0; !over; i = (i + 1) % OF_BUCKET)
-		wrong += !client_mr_add(&((__typeof__(&structs[0]))bucket)[i],
-					holds_take(shared_hold));
+	for (unsigned int i = 0; !over; i = (i + 1) % OF_BUCKET) {
+		uint64_t hold = holds_take(shared_hold);
+
+		wrong += !hold || !client_mr_add(&((__typeof__(&structs[0]))bucket)[i], hold);
+	}
 	return NULL;
 }
 
