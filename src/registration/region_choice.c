@@ -162,8 +162,8 @@ struct region_reference *region_choose(const struct allocation *allocation, stru
 	if (choice.parts >= REGION_PARTS_MAX ||
 	    (choice.failures >= REGION_FAILURES_MAX && !choice.any_ready))
 		return NULL;
-	/* Without background registration the second request registers the whole. */
-	if (needs_whole && config_get()->preregister == PREREGISTER_OFF)
+	/* The second request registers the whole where the worker would not. */
+	if (needs_whole && !background_registers(allocation, domain))
 		return region_for(allocation, domain);
 	parts->whole_too |= needs_whole;
 	return region_refer(allocation, domain, &part);

@@ -325,13 +325,31 @@ TEST(off, an_allocation_of_few_granules_has_parts_too)
 	ck_assert_uint_eq(last_length, 2 * GRANULE);
 }
 
-TEST(off, without_background_registration_the_second_request_registers_the_whole)
+static void expect_whole_by_second_request(void)
 {
 	use(HOME, 4096);
 	use(HOME + GIB, 4096);
 	ck_assert_uint_eq(last_length, LARGE);
 	use(HOME + 2 * GIB, 4096);
 	ck_assert_uint_eq(statistics_get(registrations), 2);
+}
+
+TEST(off, without_background_registration_the_second_request_registers_the_whole)
+{
+	expect_whole_by_second_request();
+}
+
+static void set_up_parts_too_small(void)
+{
+	setenv("PEERPIN_MIN_SIZE", "200G", 1);
+	set_up_parts();
+}
+
+CASE(too_small, .set_up = set_up_parts_too_small);
+
+TEST(too_small, for_the_worker_the_second_request_registers_the_whole)
+{
+	expect_whole_by_second_request();
 }
 
 /* _i 1: a domain without a user word. */
