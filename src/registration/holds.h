@@ -19,8 +19,8 @@
  *   keys may have a new allocation, and the struct of the domain a new domain. A hit that overlaps
  *   the free is either counted as revoked, or undone.
  * - An eviction ends a generation only if no client MR holds it (holds_claim): stripe by stripe,
- *   and if a later one is held, it restores those before, which nobody held. A free ends the
- *   generation in any case and revokes the rest: holds_drop() of a client MR then finds another
+ *   and if a later one is held, it restores those before, which no client MR holds. A free ends
+ *   the generation in any case and revokes the rest: holds_drop() of a client MR then finds another
  *   generation.
  * - Words are type-stable and generations do not repeat within 2^32 ends of one reference. A thread
  *   that ends inside a hit leaves one hold taken: its region is not evicted, and ends with the

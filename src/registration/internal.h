@@ -298,9 +298,9 @@ bool requests_may_serve(const struct registration_request *request,
 /* ---- region_life.c; with the lock held unless noted ---- */
 
 /* Registers a region in state REGION_REGISTERING; drops the lock meanwhile. The caller is counted
- * in region->users, because the region may end before this returns. `client`: the request that waits,
- * NULL on the worker. For a client that finds the adapter out of space, evicts other regions and
- * retries a few times. Returns the duration in nanoseconds. */
+ * in region->users, because the region may end before this returns. `client`: the request that
+ * waits, NULL on the worker. For a client that finds the adapter out of space, evicts other regions
+ * and retries a few times. Returns the duration in nanoseconds. */
 uint64_t region_register(struct region *region, const struct registration_request *client);
 
 /* A client requests the region, or may use it unobserved from now on: it is no longer

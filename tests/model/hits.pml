@@ -265,7 +265,7 @@ inline remove_reference(r) {
 	}
 }
 
-/* Nobody takes, or holds, a stripe that has ended. So it can be restored. */
+/* No client takes, or holds, a stripe that has ended. So it can be restored. */
 inline claim(r) {
 	atomic {
 		if
