@@ -5,126 +5,131 @@
 #include <errno.h>
 
 #include "base/atomics.h"
+#include "base/kernel.h"
 #include "base/process.h"
 #include "registration/holds.h"
 #include "registration/internal.h"
+#include "registration/verbs_abi.h"
 #include "report/statistics.h"
 
-#define BUCKETS (1u << 17)
-#define ENTRIES 4 /* one cache line */
+/* A radix tree of addresses: root, nodes, leaves. A leaf's entry is for 32 bytes, in which at most
+ * one of a provider's structs begins. Trees of 48 bits have all addresses of user space: the kernel
+ * gives out higher ones only by request. */
+#define ENTRY_BITS   5
+#define LEAF_BITS    13
+#define NODE_BITS    15
+#define ROOT_BITS    15
+#define ADDRESS_BITS (ROOT_BITS + NODE_BITS + LEAF_BITS + ENTRY_BITS)
 
-/* Flag of a key, which is the address of a struct and therefore even: the hold is not stored yet.
- */
-#define CLAIMED ((uintptr_t)1)
+_Static_assert(sizeof(struct ibv_mr) >= 1u << ENTRY_BITS, "two structs may begin in one entry");
+_Static_assert(HOLDS_STRIPES <= 1u << (64 - ENTRY_BITS - 56), "a stripe has too many bits");
 
-struct entry {
-	_Atomic uintptr_t key; /* 0: free */
-	_Atomic uint64_t hold;
+/* 0: free. Else a hold, with the address within the entry in the highest bits: a struct that ended
+ * without a deregistration that peerpin intercepted is not taken for one that begins beside it. */
+typedef _Atomic uint64_t client_mr_entry;
+
+#define HOLD_BITS (64 - ENTRY_BITS)
+
+struct leaf {
+	client_mr_entry entries[1 << LEAF_BITS];
 };
 
-static struct bucket {
-	struct entry entries[ENTRIES];
-} buckets[BUCKETS] __attribute__((aligned(64)));
+struct node {
+	_Atomic(void *) leaves[1 << NODE_BITS];
+};
 
-/* Entries in the second bucket of their key. */
-static _Atomic uint32_t client_mr_displaced;
+static _Atomic(void *) client_mr_root[1 << ROOT_BITS];
 
-/* Providers allocate their structs with malloc: at least 80 bytes each, so at most 4 begin in 256
- * bytes. Adjacent blocks have adjacent buckets, so few client MRs touch little of the table. */
-static struct bucket *client_mr_first_bucket(const void *key)
+static void *client_mr_make(_Atomic(void *) *place, size_t size)
 {
-	uintptr_t block = (uintptr_t)key >> 8;
+	void *found = NULL, *made = kernel_map(size, PROT_READ | PROT_WRITE,
+					       MAP_PRIVATE | MAP_ANONYMOUS, -1);
 
-	return &buckets[(block ^ (block >> 17) * 0x9e3779b1u) % BUCKETS];
+	if (!made || replace_seq_cst(place, &found, made))
+		return made;
+	kernel_unmap(made, size);
+	return found;
 }
 
-/* Scattered, because full buckets are adjacent where blocks of two heaps share them. */
-static struct bucket *client_mr_second_bucket(const void *key)
+/* The node or leaf at `place`. Without one it is made if a size is given. */
+static inline void *client_mr_below(_Atomic(void *) *place, size_t size)
 {
-	return &buckets[((uintptr_t)key * 0x9e3779b97f4a7c15u >> 40) % BUCKETS];
+	void *found = load_acquire(place);
+
+	return found || !size ? found : client_mr_make(place, size);
 }
 
-static struct entry *client_mr_find_in(struct bucket *bucket, const void *key)
+/* The entry for `key`. NULL: there is none, with `make` for want of memory. */
+static inline client_mr_entry *client_mr_at(const void *key, bool make)
 {
-	for (unsigned int i = 0; i < ENTRIES; i++) {
-		if (load_acquire(&bucket->entries[i].key) == (uintptr_t)key)
-			return &bucket->entries[i];
-	}
-	return NULL;
+	uintptr_t at = (uintptr_t)key >> ENTRY_BITS;
+	struct node *node;
+	struct leaf *leaf = NULL;
+
+	if ((uint64_t)(uintptr_t)key >> ADDRESS_BITS)
+		return NULL;
+	node = client_mr_below(&client_mr_root[at >> (LEAF_BITS + NODE_BITS)],
+			       make ? sizeof(*node) : 0);
+	if (node)
+		leaf = client_mr_below(&node->leaves[at >> LEAF_BITS & ((1 << NODE_BITS) - 1)],
+				       make ? sizeof(*leaf) : 0);
+	return leaf ? &leaf->entries[at & ((1 << LEAF_BITS) - 1)] : NULL;
 }
 
-static struct entry *client_mr_find(const void *key)
+static inline uint64_t client_mr_tag(const void *key)
 {
-	struct entry *entry = client_mr_find_in(client_mr_first_bucket(key), key);
-
-	return entry || !load_relaxed(&client_mr_displaced)
-		       ? entry
-		       : client_mr_find_in(client_mr_second_bucket(key), key);
+	return (uint64_t)(uintptr_t)key << HOLD_BITS;
 }
 
-/* A plain store suffices: a client deregisters a client MR once, and its address has no other use
+static inline uint64_t client_mr_hold(uint64_t value)
+{
+	return value & (((uint64_t)1 << HOLD_BITS) - 1);
+}
+
+static client_mr_entry *client_mr_find(const void *key)
+{
+	client_mr_entry *entry = client_mr_at(key, false);
+	uint64_t value = entry ? load_relaxed(entry) : 0;
+
+	return value && client_mr_hold(value) == (value ^ client_mr_tag(key)) ? entry : NULL;
+}
+
+/* Plain stores suffice: a client deregisters a client MR once, and its address has no other use
  * before that. */
 uint64_t client_mr_remove(const void *key)
 {
-	struct entry *entry = client_mr_find(key);
+	client_mr_entry *entry = client_mr_find(key);
 	uint64_t hold;
 
 	if (!entry)
 		return 0;
-	hold = load_relaxed(&entry->hold);
-	store_release(&entry->key, 0);
-	if ((uintptr_t)entry / sizeof(struct bucket) !=
-	    (uintptr_t)client_mr_first_bucket(key) / sizeof(struct bucket))
-		subtract_relaxed(&client_mr_displaced, 1);
+	hold = client_mr_hold(load_relaxed(entry));
+	store_relaxed(entry, 0);
 	return hold;
-}
-
-static bool client_mr_put_in(struct bucket *bucket, const void *key, uint64_t hold)
-{
-	struct entry *entry = bucket->entries;
-	uintptr_t none;
-
-	for (; entry < bucket->entries + ENTRIES; entry++) {
-		none = 0;
-		if (load_relaxed(&entry->key) ||
-		    !replace_seq_cst(&entry->key, &none, (uintptr_t)key | CLAIMED))
-			continue;
-		store_relaxed(&entry->hold, hold);
-		store_release(&entry->key, (uintptr_t)key);
-		return true;
-	}
-	return false;
 }
 
 bool client_mr_add(const void *key, uint64_t hold)
 {
-	struct entry *entry = client_mr_find(key);
+	client_mr_entry *entry = client_mr_at(key, true);
+	uint64_t former;
 
+	if (!entry)
+		return false;
 	/* A change of the client MR, or the provider has reused the address without a
-	 * deregistration that peerpin intercepted. The entry stays: no other thread gets it. */
-	if (entry) {
-		holds_drop(exchange_relaxed(&entry->hold, hold));
-		return true;
-	}
-	if (client_mr_put_in(client_mr_first_bucket(key), key, hold))
-		return true;
-	add_relaxed(&client_mr_displaced, 1);
-	if (client_mr_put_in(client_mr_second_bucket(key), key, hold))
-		return true;
-	subtract_relaxed(&client_mr_displaced, 1);
-	return false;
+	 * deregistration that peerpin intercepted. */
+	former = client_mr_hold(load_relaxed(entry));
+	store_relaxed(entry, hold | client_mr_tag(key));
+	if (former)
+		holds_drop(former);
+	return true;
 }
 
 /* ---- calls of clients ---- */
 
 bool registration_drop(const void *client_mr)
 {
-	uint64_t hold;
+	uint64_t hold = client_mr_remove(client_mr);
 
-	/* Without CUDA there is no client MR. In a forked child the tables are its own memory. */
-	if (!process_is_active())
-		return false;
-	hold = client_mr_remove(client_mr);
 	if (hold && !holds_drop(hold))
 		statistics_count(late_deregistrations);
 	return hold;
@@ -132,7 +137,7 @@ bool registration_drop(const void *client_mr)
 
 bool registration_holds(const void *client_mr)
 {
-	return process_is_active() && client_mr_find(client_mr);
+	return client_mr_find(client_mr);
 }
 
 /* With the lock held. NULL: not a region of peerpin's. */

@@ -34,8 +34,8 @@
 
 #define HOLDS_COUNT ((uint64_t)UINT32_MAX)
 
-/* A hold: the generation in the lower half, above it the reference's number, above that the stripe.
- */
+/* A hold: the generation in the lower half, above it the reference's number, above that the stripe,
+ * in 3 bits (client_mr.c uses the others). */
 #define HOLDS_REFERENCES (1u << 24)
 #define HOLDS_STRIPES	 6u
 

@@ -36,7 +36,7 @@ static inline void statistics_tally_own(struct tallies *own, enum tally tally)
 	store_relaxed(&own->counts[tally], load_relaxed(&own->counts[tally]) + 1);
 }
 
-static inline void statistics_tally(enum tally tally)
+static inline __attribute__((always_inline)) void statistics_tally(enum tally tally)
 {
 	struct tallies *own = statistics_mine;
 

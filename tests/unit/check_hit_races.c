@@ -12,8 +12,6 @@
 #include <time.h>
 
 #include "hits_fixture.h"
-#include "registration/client_mr.h"
-#include "registration/holds.h"
 
 #define SIGNALS 300u
 #define HELD_UP 150000 /* ns: longer than an eviction or a free takes on another thread */
@@ -162,62 +160,6 @@ START_TEST(a_held_region_stays_and_a_freed_one_is_revoked_wherever_threads_are_i
 }
 END_TEST
 
-/* ---- the table of client MRs ---- */
-
-static uint64_t shared_hold;
-
-/* Takes each entry of the full buckets that becomes free. */
-static void *fill_bucket(void *at)
-{
-	while (!over) {
-		if (client_mr_add(at, shared_hold))
-			client_mr_remove(at);
-	}
-	return NULL;
-}
-
-static void *change_client_mrs(void *bucket)
-{
-	for (unsigned int i = 0; !over; i = (i + 1) % OF_BUCKET) {
-		uint64_t hold = holds_take(shared_hold);
-
-		wrong += !hold || !client_mr_add(&((__typeof__(&structs[0]))bucket)[i], hold);
-	}
-	return NULL;
-}
-
-/* Without an entry, its deregistration would reach the kernel with the handle of the region. */
-START_TEST(a_client_mr_that_changes_in_a_full_bucket_keeps_its_entry)
-{
-	struct sigaction action = { .sa_handler = hold_up };
-	const void *others[(OF_BUCKET + 1) * OF_BUCKET]; /* fill the second buckets */
-	pthread_t changing, filling;
-
-	ck_assert(!sigaction(SIGUSR1, &action, NULL));
-	prime(0);
-	shared_hold = holds_of((struct region_reference *)region_references.base + 1);
-	for (unsigned int i = 0; i < OF_BUCKET; i++)
-		ck_assert(get(&AT(0)[i], 0));
-	for (unsigned int i = 0; i < (OF_BUCKET + 1) * OF_BUCKET; i++) {
-		others[i] = beside(&AT(0)[i / OF_BUCKET], i % OF_BUCKET);
-		ck_assert(get(others[i], 0));
-	}
-	ck_assert(!pthread_create(&changing, NULL, change_client_mrs, AT(0)));
-	ck_assert(!pthread_create(&filling, NULL, fill_bucket, &AT(0)[OF_BUCKET]));
-	for (unsigned int i = 0; i < SIGNALS && !wrong; i++)
-		interrupt(changing);
-	over = true;
-	ck_assert(!pthread_join(changing, NULL) && !pthread_join(filling, NULL));
-	ck_assert_uint_eq(wrong, 0);
-	for (unsigned int i = 0; i < OF_BUCKET; i++)
-		ck_assert(registration_drop(&AT(0)[i]));
-	for (unsigned int i = 0; i < (OF_BUCKET + 1) * OF_BUCKET; i++)
-		ck_assert(registration_drop(others[i]));
-	ck_assert_uint_eq(statistics_get(late_deregistrations), 0);
-	ck_assert(evict_all());
-}
-END_TEST
-
 #define LEFT 200u /* hits */
 
 static sigjmp_buf away;
@@ -289,7 +231,6 @@ int main(void)
 		races,
 		a_held_region_stays_and_a_freed_one_is_revoked_wherever_threads_are_interrupted, 0,
 		sizeof(variants) / sizeof(variants[0]));
-	tcase_add_test(races, a_client_mr_that_changes_in_a_full_bucket_keeps_its_entry);
 	tcase_add_test(races, a_thread_that_leaves_a_hit_by_siglongjmp_costs_at_most_its_hold);
 	suite_add_tcase(suite, races);
 	return suite_run(suite);

@@ -12,22 +12,10 @@
 
 extern pthread_mutex_t registration_lock; /* registration/internal.h */
 
-/* Addresses that stand for providers' structs. A block has one first bucket of the table: 4 fit. */
-#define OF_BUCKET 4u
-#define OF_BLOCK  16u
-static struct {
-	char bytes[16];
-} structs[256 * OF_BLOCK] __attribute__((aligned(256)));
+/* Addresses that stand for providers' structs, as near to each other as structs can be. */
+static struct ibv_mr structs[256];
 
-#define AT(block) (&structs[(block)*OF_BLOCK])
-
-/* An address whose first bucket is the second of `at` (client_mr.c). */
-static inline const void *beside(const void *at, unsigned int i)
-{
-	uintptr_t bucket = (uint64_t)((uintptr_t)at * 0x9e3779b97f4a7c15u) >> 40 & 0x1ffff;
-
-	return (const void *)((bucket << 8) + i * 16);
-}
+#define AT(i) ((void *)&structs[i])
 
 static inline uint64_t buffer(unsigned int i)
 {

@@ -22,7 +22,7 @@
 #define DEVICE ((struct ibv_context *)0x5000)
 
 static struct ibv_pd pd = { .context = DEVICE, .handle = 1 };
-static char handles[256]; /* addresses that stand for the provider's structs */
+static struct ibv_mr handles[256]; /* addresses that stand for the provider's structs */
 
 static inline void begin(uint64_t base, uint64_t size)
 {
