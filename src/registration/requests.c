@@ -193,10 +193,10 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 {
 	const struct registration_request *request = serving->request;
 	struct region_reference *reference;
-	struct allocation last;
 	struct domain *domain;
 	struct region *region;
 	bool rescan = false, spans = !span_ends_in(request, &serving->allocation), whole;
+	bool gone = false;
 	enum service service;
 	enum outcome outcome;
 
@@ -211,12 +211,12 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	 * events_freeing() finds the reference created below. */
 	if (!memory_is_live(&serving->allocation))
 		return BYPASSED_freed;
-	reference = spans ? span_choose(&serving->allocation, domain, request, &serving->ending)
+	reference = spans ? span_choose(&serving->allocation, domain, request, &serving->ending,
+					&gone)
 			  : region_choose(&serving->allocation, domain, request, &serving->parts);
 	if (!reference) {
 		region_limit_parts(&serving->allocation, domain, spans, &serving->ending);
-		last = serving->allocation;
-		return span_find_last(request, &last) ? BYPASSED_failed : BYPASSED_freed;
+		return gone ? BYPASSED_freed : BYPASSED_failed;
 	}
 	region = reference->region;
 	whole = reference->whole;

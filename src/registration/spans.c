@@ -45,15 +45,6 @@ bool span_next(const struct registration_request *request, struct allocation *pi
 	return true;
 }
 
-bool span_find_last(const struct registration_request *request, struct allocation *piece)
-{
-	while (!span_ends_in(request, piece)) {
-		if (!span_next(request, piece))
-			return false;
-	}
-	return true;
-}
-
 /* The requested granules, or all of the mappings if that is at most twice as much, as for parts of
  * an allocation. */
 static struct region_range span_range(const struct registration_request *request, int device,
@@ -76,7 +67,7 @@ static struct region_range span_range(const struct registration_request *request
 static struct region_reference *span_create(const struct allocation *first, struct domain *domain,
 					    const struct registration_request *request,
 					    const struct region_range *range,
-					    struct region **ending)
+					    struct region **ending, bool *gone)
 {
 	struct region_reference *reference, *of_first = NULL;
 	struct allocation piece = *first;
@@ -97,6 +88,7 @@ static struct region_reference *span_create(const struct allocation *first, stru
 		return of_first;
 	if (of_first)
 		region_end(of_first->region, ending);
+	*gone = reference;
 	return NULL;
 }
 
@@ -116,7 +108,7 @@ static bool span_serves(const struct region *region, const struct registration_r
 
 struct region_reference *span_choose(const struct allocation *first, struct domain *domain,
 				     const struct registration_request *request,
-				     struct region **ending)
+				     struct region **ending, bool *gone)
 {
 	struct region_reference *reference, *found = NULL;
 	struct region_range mappings, range;
@@ -125,7 +117,8 @@ struct region_reference *span_choose(const struct allocation *first, struct doma
 	bool any_ready = false;
 
 	/* span_create() looks at those between, as the caller has. */
-	if (!memory_find(request->address + request->length - 1, &last))
+	*gone = !memory_find(request->address + request->length - 1, &last);
+	if (*gone)
 		return NULL;
 	mappings = (struct region_range){ .base = first->base,
 					  .length = span_piece_end(&last) - first->base,
@@ -148,7 +141,7 @@ struct region_reference *span_choose(const struct allocation *first, struct doma
 		failures += domain->span_failures;
 	if (spans >= REGION_PARTS_MAX || (failures >= REGION_FAILURES_MAX && !any_ready))
 		return NULL;
-	return span_create(first, domain, request, &range, ending);
+	return span_create(first, domain, request, &range, ending, gone);
 }
 
 bool span_is_live(const struct region *region, uint64_t youngest)

@@ -14,18 +14,14 @@ bool span_ends_in(const struct registration_request *request, const struct alloc
  * both; `piece` is unchanged. */
 bool span_next(const struct registration_request *request, struct allocation *piece);
 
-/* Steps from `piece`, the request's first mapping, to its last one. False: one region cannot serve
- * all of them. */
-bool span_find_last(const struct registration_request *request, struct allocation *piece);
-
 /* ---- regions; with the lock held ---- */
 
 /* The reference of `first`, the request's first mapping, to the region that serves the request.
- * Puts a region that it cannot complete on *ending. NULL: out of memory, or no region for the
- * request. */
+ * Puts a region that it cannot complete on *ending. NULL: out of memory, no region for the request,
+ * or (*gone) a mapping has ended, and may be back already. */
 struct region_reference *span_choose(const struct allocation *first, struct domain *domain,
 				     const struct registration_request *request,
-				     struct region **ending);
+				     struct region **ending, bool *gone);
 
 /* True while each mapping of the span is live, and not younger than the request's dma-buf:
  * `youngest` (registration.h). Counts as a use. */
