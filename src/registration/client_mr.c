@@ -22,7 +22,8 @@
 #define ADDRESS_BITS (ROOT_BITS + NODE_BITS + LEAF_BITS + ENTRY_BITS)
 
 _Static_assert(sizeof(struct ibv_mr) >= 1u << ENTRY_BITS, "two structs may begin in one entry");
-_Static_assert(HOLDS_STRIPES <= 1u << (64 - ENTRY_BITS - 56), "a stripe has too many bits");
+_Static_assert(HOLDS_STRIPES <= 1u << (64 - ENTRY_BITS - HOLDS_STRIPE_SHIFT),
+	       "a stripe has too many bits");
 
 /* 0: free. Else a hold, with the address within the entry in the highest bits: a struct that ended
  * without a deregistration that peerpin intercepted is not taken for one that begins beside it. */

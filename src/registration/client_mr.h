@@ -4,8 +4,8 @@
  * The kernel's handle cannot be the key: the kernel reuses it as soon as a registration ends.
  *
  * No lock, because each struct has an entry of its own. A client that deregisters on another thread
- * has synchronized both threads itself. The tree takes memory with the structs' addresses, a quarter
- * of it, and keeps it; without memory a client MR is not made, and its request is forwarded. Any
+ * has synchronized both threads itself. The table takes a quarter of the memory that the structs
+ * take, and keeps it; without memory a client MR is not made, and its request is forwarded. Any
  * thread; a forked child has a table of its own.
  */
 #ifndef PEERPIN_REGISTRATION_CLIENT_MR_H

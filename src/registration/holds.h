@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* holds.h -- client MRs of a region, counted without a lock
  *
- * Each region reference has a word in each of HOLDS_STRIPES arrays: its generation, and the number
+ * Each region reference has a word in each of HOLDS_STRIPES stripes: its generation, and the number
  * of client MRs that threads of that stripe hold. A hold names a reference in one generation; that
  * of a client MR (client_mr.h) names the stripe of its thread, too. So threads that hit the same
  * memory change different cache lines, and read the rest. Rules:
@@ -36,23 +36,31 @@
 
 /* A hold: the generation in the lower half, above it the reference's number, above that the stripe,
  * in 3 bits (client_mr.c uses the others). */
-#define HOLDS_REFERENCES (1u << 24)
-#define HOLDS_STRIPES	 6u
+#define HOLDS_NUMBER_SHIFT 32
+#define HOLDS_STRIPE_SHIFT 56
+#define HOLDS_REFERENCES   (1u << (HOLDS_STRIPE_SHIFT - HOLDS_NUMBER_SHIFT))
+#define HOLDS_STRIPES	   6u
 
-/* Words of a page. Words of adjacent references are 64 bytes apart: threads with buffers of their
- * own, allocated one after the other, share no cache line. */
+/* Words of a stripe; the pages of all stripes are adjacent. Words of adjacent references are 64
+ * bytes apart: threads with buffers of their own, allocated one after the other, share no cache
+ * line. */
 #define HOLDS_PAGE 512u
+
+struct holds_page {
+	_Atomic uint64_t words[HOLDS_PAGE];
+};
 
 /* Evictions so far: the time of a use, for the order of evictions. Guarded by registration_lock;
  * read without. */
 extern _Atomic uint32_t holds_time __attribute__((visibility("hidden")));
 
 extern struct arena region_references __attribute__((visibility("hidden")));
-extern struct arena holds_words[HOLDS_STRIPES] __attribute__((visibility("hidden")));
+extern struct arena holds_pages __attribute__((visibility("hidden")));
 
 static inline struct region_reference *holds_reference(uint64_t hold)
 {
-	return (struct region_reference *)region_references.base + (hold >> 32) % HOLDS_REFERENCES;
+	return (struct region_reference *)region_references.base +
+	       (hold >> HOLDS_NUMBER_SHIFT) % HOLDS_REFERENCES;
 }
 
 /* NULL for 0. */
@@ -69,16 +77,17 @@ static inline uint32_t holds_number(const struct region_reference *reference)
 static inline _Atomic uint64_t *holds_word(const struct region_reference *reference,
 					   unsigned int stripe)
 {
-	uint32_t number = holds_number(reference), in_page = number % HOLDS_PAGE;
+	uint32_t number = holds_number(reference), place = number % HOLDS_PAGE;
+	struct holds_page *page = (struct holds_page *)holds_pages.base +
+				  number / HOLDS_PAGE * HOLDS_STRIPES + stripe;
 
-	return (_Atomic uint64_t *)holds_words[stripe].base + (number - in_page) +
-	       in_page % 64 * (HOLDS_PAGE / 64) + in_page / 64;
+	return &page->words[place % 64 * (HOLDS_PAGE / 64) + place / 64];
 }
 
 /* The hold of the reference in its current generation, with registration_lock held. */
 static inline uint64_t holds_of(const struct region_reference *reference)
 {
-	return (uint64_t)holds_number(reference) << 32 |
+	return (uint64_t)holds_number(reference) << HOLDS_NUMBER_SHIFT |
 	       load_acquire(holds_word(reference, 0)) >> 32;
 }
 
@@ -96,7 +105,8 @@ static inline bool holds_serve(const struct region_reference *reference, uint64_
 /* Add `change` client MRs. False: the hold's generation has ended. */
 static inline bool holds_change(uint64_t hold, uint64_t change)
 {
-	_Atomic uint64_t *word = holds_word(holds_reference(hold), (unsigned int)(hold >> 56));
+	_Atomic uint64_t *word = holds_word(holds_reference(hold),
+					    (unsigned int)(hold >> HOLDS_STRIPE_SHIFT));
 	uint64_t value = load_relaxed(word);
 
 	do {
@@ -113,7 +123,7 @@ static inline uint64_t holds_take(uint64_t hold)
 	struct region_reference *reference = holds_reference(hold);
 	uint32_t now = load_relaxed(&holds_time);
 
-	hold |= (uint64_t)(statistics_thread() % HOLDS_STRIPES) << 56;
+	hold |= (uint64_t)(statistics_thread() % HOLDS_STRIPES) << HOLDS_STRIPE_SHIFT;
 	if (!holds_change(hold, 1))
 		return 0;
 	/* The store is rare, so that hits only read the reference. */

@@ -27,8 +27,8 @@ static struct arena reference_chains = ARENA_INITIALIZER(struct reference_chain,
 static struct region *ranges[RANGES]; /* by base */
 static struct pool region_pool = POOL_INITIALIZER(struct region);
 struct arena region_references = ARENA_INITIALIZER(struct region_reference, HOLDS_REFERENCES);
-struct arena holds_words[HOLDS_STRIPES] = { [0 ... HOLDS_STRIPES - 1] = ARENA_INITIALIZER(
-						    _Atomic uint64_t, HOLDS_REFERENCES) };
+struct arena holds_pages =
+	ARENA_INITIALIZER(struct holds_page, HOLDS_REFERENCES / HOLDS_PAGE * HOLDS_STRIPES);
 _Atomic uint32_t holds_time;
 static uint32_t unused_references; /* number of the first */
 
@@ -108,14 +108,8 @@ static bool region_grow_references(void)
 {
 	uint32_t number = region_references.used;
 
-	if (arena_grow(&region_references, number + 1))
-		return false;
-	/* The word may be anywhere in its page. */
-	for (unsigned int stripe = 0; stripe < HOLDS_STRIPES; stripe++) {
-		if (arena_grow(&holds_words[stripe], (number | (HOLDS_PAGE - 1)) + 1))
-			return false;
-	}
-	return true;
+	return !arena_grow(&region_references, number + 1) &&
+	       !arena_grow(&holds_pages, (number / HOLDS_PAGE + 1) * HOLDS_STRIPES);
 }
 
 /* A reference that is in no chain. */
