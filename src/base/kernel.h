@@ -113,6 +113,12 @@ static inline void *kernel_map(size_t length, int protection, int flags, int fd)
 	return address < 0 ? NULL : (void *)address;
 }
 
+/* Zeroed memory of this process alone; NULL on failure. */
+static inline void *kernel_map_memory(size_t length)
+{
+	return kernel_map(length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+}
+
 /* Map the file over pages of this process, writable. */
 static inline int kernel_map_over(void *pages, size_t length, int fd)
 {

@@ -18,8 +18,7 @@ void *pool_get(struct pool *pool)
 		return object;
 	}
 	if (!pool->chunk || (size_t)(pool->end - pool->chunk) < pool->size) {
-		pool->chunk =
-			kernel_map(length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+		pool->chunk = kernel_map_memory(length);
 		if (!pool->chunk)
 			return NULL;
 		pool->end = pool->chunk + length;

@@ -204,7 +204,7 @@ const char *verbs_check(struct ibv_pd *pd)
 
 	if (!check_is_due(pd->context))
 		return NULL;
-	page = kernel_map(BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	page = kernel_map_memory(BYTES);
 	if (!page)
 		return NULL;
 	for (enum form form = 0; form < FORMS && !difference; form++)

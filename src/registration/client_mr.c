@@ -13,13 +13,12 @@
 #include "report/statistics.h"
 
 /* A radix tree of addresses: root, nodes, leaves. A leaf's entry is for 32 bytes, in which at most
- * one of a provider's structs begins. Trees of 48 bits have all addresses of user space: the kernel
- * gives out higher ones only by request. */
-#define ENTRY_BITS   5
-#define LEAF_BITS    13
-#define NODE_BITS    15
-#define ROOT_BITS    15
-#define ADDRESS_BITS (ROOT_BITS + NODE_BITS + LEAF_BITS + ENTRY_BITS)
+ * one of a provider's structs begins. The tree has addresses of 48 bits: the kernel gives out
+ * higher ones only by request. */
+#define ENTRY_BITS 5
+#define LEAF_BITS  13
+#define NODE_BITS  15
+#define ROOT_BITS  15
 
 _Static_assert(sizeof(struct ibv_mr) >= 1u << ENTRY_BITS, "two structs may begin in one entry");
 _Static_assert(HOLDS_STRIPES <= 1u << (64 - ENTRY_BITS - HOLDS_STRIPE_SHIFT),
@@ -43,8 +42,7 @@ static _Atomic(void *) client_mr_root[1 << ROOT_BITS];
 
 static void *client_mr_make(_Atomic(void *) *place, size_t size)
 {
-	void *found = NULL, *made = kernel_map(size, PROT_READ | PROT_WRITE,
-					       MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	void *found = NULL, *made = kernel_map_memory(size);
 
 	if (!made || replace_seq_cst(place, &found, made))
 		return made;
@@ -60,14 +58,14 @@ static inline void *client_mr_below(_Atomic(void *) *place, size_t size)
 	return found || !size ? found : client_mr_make(place, size);
 }
 
-/* The entry for `key`. NULL: there is none, with `make` for want of memory. */
+/* The entry for `key`. NULL: there is none; with `make`: no memory, or an address above 48 bits. */
 static inline client_mr_entry *client_mr_at(const void *key, bool make)
 {
 	uintptr_t at = (uintptr_t)key >> ENTRY_BITS;
 	struct node *node;
 	struct leaf *leaf = NULL;
 
-	if ((uint64_t)(uintptr_t)key >> ADDRESS_BITS)
+	if (at >> (ROOT_BITS + NODE_BITS + LEAF_BITS))
 		return NULL;
 	node = client_mr_below(&client_mr_root[at >> (LEAF_BITS + NODE_BITS)],
 			       make ? sizeof(*node) : 0);
@@ -79,7 +77,7 @@ static inline client_mr_entry *client_mr_at(const void *key, bool make)
 
 static inline uint64_t client_mr_tag(const void *key)
 {
-	return (uint64_t)(uintptr_t)key << HOLD_BITS;
+	return (uintptr_t)key << HOLD_BITS;
 }
 
 static inline uint64_t client_mr_hold(uint64_t value)

@@ -182,8 +182,7 @@ void statistics_leave(void)
 	mapped = false;
 	/* The mapped pages belong to the parent. If the copy fails, the child's few counts stay in
 	 * them. */
-	copy = kernel_map(sizeof(statistics_segment), PROT_READ | PROT_WRITE,
-			  MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	copy = kernel_map_memory(sizeof(statistics_segment));
 	if (!copy)
 		return;
 	for (size_t i = 0; i < used; i++)

@@ -201,7 +201,6 @@ START_TEST(a_free_revokes_only_client_mrs_of_its_allocation)
 }
 END_TEST
 
-/* _i: client MRs at other addresses of the block: more than its bucket holds. */
 START_TEST(a_struct_at_a_reused_address_stands_for_the_newer_client_mr_alone)
 {
 	prime(0);

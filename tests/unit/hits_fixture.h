@@ -12,10 +12,7 @@
 
 extern pthread_mutex_t registration_lock; /* registration/internal.h */
 
-/* Addresses that stand for providers' structs, as near to each other as structs can be. */
-static struct ibv_mr structs[256];
-
-#define AT(i) ((void *)&structs[i])
+#define AT(i) ((void *)&handles[i])
 
 static inline uint64_t buffer(unsigned int i)
 {
