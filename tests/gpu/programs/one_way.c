@@ -5,7 +5,9 @@
  * a line with the first pair's least of the medians of several turns, one way. Each message is
  * checked in untimed exchanges of both kinds.
  *
- * one_way [EXCHANGES [host]]: to and fro, of each turn (default and limit: 60); host: memory of malloc
+ * one_way [EXCHANGES [host | devices]]: to and fro, of each turn (default and limit: 60)
+ * host: memory of malloc; devices: the ranks of a pair on two GPUs, and status 77 where there is one.
+ * Each rank is on GPU 0 otherwise.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -140,14 +142,30 @@ static void measure(CUdeviceptr fixed, size_t size)
 		printf("%zu bytes: fixed %.1f us, fresh %.1f us\n", size, least[0], least[1]);
 }
 
+/* The GPU of this rank, current before MPI_Init. */
+static void use_gpu(bool spread)
+{
+	const char *local = getenv("OMPI_COMM_WORLD_LOCAL_RANK");
+	CUcontext context;
+	int gpus, gpu = 0;
+
+	must(!cuInit(0) && !cuDeviceGetCount(&gpus));
+	if (spread) {
+		must(local);
+		if (gpus < 2)
+			exit(77);
+		gpu = atoi(local) % 2;
+	}
+	must(!cuDevicePrimaryCtxRetain(&context, gpu) && !cuCtxSetCurrent(context));
+}
+
 int main(int argc, char **argv)
 {
 	static const size_t sizes[] = { 8, 64 << 10, 1 << 20, LARGEST };
 	CUdeviceptr fixed;
-	CUcontext context;
 	int ranks;
 
-	must(!cuInit(0) && !cuDevicePrimaryCtxRetain(&context, 0) && !cuCtxSetCurrent(context));
+	use_gpu(argc > 2 && !strcmp(argv[2], "devices"));
 	MPI_Init(&argc, &argv);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
