@@ -60,8 +60,10 @@ else
 	cp tests/launcher/empty.so "$tmp/empty.so"
 	without=$(instructions '') with=$(instructions "$tmp/libpeerpin.so") empty=$(instructions "$tmp/empty.so")
 	more=$(awk -v a="$without" -v b="$with" 'BEGIN { printf "%.2f", (b / a - 1) * 100 }')
+	own=$(awk -v a="$without" -v b="$with" -v c="$empty" 'BEGIN { printf "%.2f", (b - c) / a * 100 }')
 	echo "instructions of bash -c true: $without, with the library $with (+$more %), with an empty one $empty"
-	limited 'instructions of bash -c true, per cent more' "$more" 4.5
+	# What the loader does for any preload depends on its version.
+	limited 'instructions of bash -c true, per cent more than with an empty preload' "$own" 1.5
 fi
 # With more processes than processors any preload costs more in the kernel. The alternating empty
 # preload shows how much.

@@ -255,17 +255,20 @@ open_mpi_5_options=('--overs' '--timeout=600' '--display-topo 0' '--display topo
 # After each option the caller's preload follows peerpin's, and the program's arguments are
 # unchanged.
 each_option_of_open_mpi() {
-	local option form
+	local option form count
 
 	for option in "$@"; do
+		count='-n 1'
+		# Open MPI 6 rejects the same option twice.
+		[[ $option != --np* ]] || count=''
 		# shellcheck disable=SC2086 # words
 		for form in "$option -x LD_PRELOAD=" "-x LD_PRELOAD=libc.so.6 $option -x LD_PRELOAD="; do
 			matches "Open MPI: $form" "*[[]0 $library:libc.so.6 info]*" "$(ranks "$peerpin" --log-level info mpirun \
-				${form}libc.so.6 -n 1 sh -c "$show")"
+				${form}libc.so.6 $count sh -c "$show")"
 		done
 		# shellcheck disable=SC2086 # words
 		matches "Open MPI: $option before the program" "*[[]0 $library info]-x LD_PRELOAD=libc.so.6*" \
-			"$(ranks "$peerpin" --log-level info mpirun -n 1 $option sh -c "$show"'"$*"' sh -x LD_PRELOAD=libc.so.6)"
+			"$(ranks "$peerpin" --log-level info mpirun $count $option sh -c "$show"'"$*"' sh -x LD_PRELOAD=libc.so.6)"
 	done
 }
 
@@ -302,7 +305,12 @@ real_open_mpi() {
 		return
 	fi
 	export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
-	export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+	# The name since Open MPI 6; its former one brings a warning there.
+	if [[ $version == *'(Open MPI) '[1-5].* ]]; then
+		export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+	else
+		export PRTE_MCA_mapby=:oversubscribe
+	fi
 	expected="[0 $library info]
 [1 $library info]"
 	same 'two ranks' "$expected" "$(ranks "$peerpin" --log-level info mpirun -n 2 sh -c "$show")"

@@ -8,10 +8,12 @@
 
 #include "abi_adapter.h"
 
-#define ABI_CONTEXT_OFFSET offsetof(struct verbs_context, context)
-#define ABI_CONTEXT_SIZE   sizeof(struct ibv_context)
-#define ABI_REQUEST_SIZE   (2 * sizeof(__u32) + sizeof(struct ib_uverbs_reg_mr))
-#define ABI_ANSWER_SIZE	   sizeof(struct ib_uverbs_reg_mr_resp)
+/* Later releases have further members in front of query_port. */
+#define ABI_CONTEXT_OFFSET                                                                         \
+	(offsetof(struct verbs_context, context) - offsetof(struct verbs_context, query_port))
+#define ABI_CONTEXT_SIZE sizeof(struct ibv_context)
+#define ABI_REQUEST_SIZE (2 * sizeof(__u32) + sizeof(struct ib_uverbs_reg_mr))
+#define ABI_ANSWER_SIZE	 sizeof(struct ib_uverbs_reg_mr_resp)
 
 static const struct abi_fact theirs[] = { ABI_ADAPTER_FACTS };
 

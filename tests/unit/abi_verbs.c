@@ -7,8 +7,10 @@
 
 #include "abi_verbs.h"
 
-#define ABI_CONTEXT_OFFSET offsetof(struct verbs_context, context)
-#define ABI_CONTEXT_SIZE   sizeof(struct ibv_context)
+/* Later releases have further members in front of query_port. */
+#define ABI_CONTEXT_OFFSET                                                                         \
+	(offsetof(struct verbs_context, context) - offsetof(struct verbs_context, query_port))
+#define ABI_CONTEXT_SIZE sizeof(struct ibv_context)
 /* A request has two words before the fields of the kernel's header. */
 #define ABI_REQUEST_SIZE (2 * sizeof(__u32) + sizeof(struct ib_uverbs_reg_mr))
 #define ABI_ANSWER_SIZE	 sizeof(struct ib_uverbs_reg_mr_resp)
