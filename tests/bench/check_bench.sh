@@ -31,6 +31,10 @@ ends 'and so has the part of them that is the provider'"'"'s' 0 '"case": ' grep 
 	"$folder/results/registration.json"
 ends 'each thread hits a buffer of its own' 0 '"case": ' grep -E '"case": "hit, 64KiB, own buffer".*"ns": [1-9]' \
 	"$folder/results/registration.json"
+for mode in off auto; do
+	ends "first requests have something beside them, $mode" 0 '"case": ' grep -E \
+		"\"case\": \"first request by address, 64KiB of 256MiB, $mode\".*\"peer\": \"without peerpin\", \"peer_ns\": [1-9]" "$folder/results/registration.json"
+done
 ends 'a free beside hits is beside one without' 0 '"case": ' grep -E \
 	'"case": "cuMemFree, registered, others hit".*"peer": "no thread hits", "peer_ns": [1-9]' "$folder/results/registration.json"
 if grep -q '^#define HAVE_UCX 1' config.h; then

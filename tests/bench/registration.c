@@ -21,6 +21,9 @@ static const struct bench_goal goals[] = {
 	{ .pattern = "hit, 64KiB", .threads_to = 2, .live_from = 10000, .alone_ratio = 1.2 },
 	{ .pattern = "hit, 64KiB", .threads_from = 16, .live_from = 10000, .ns = 400 },
 	{ .pattern = "cuMemFree, registered, others hit", .over_peer = 1000 },
+	/* 5 % of the shortest measured registration on a real adapter. */
+	{ .pattern = "first request by dma-buf, *, off", .over_peer = 2500 },
+	{ .pattern = "first request by dma-buf, *, auto", .over_peer = 2500 },
 	{ .pattern = "cuMemAlloc added, *, auto", .ns = 1000 },
 	{ .pattern = "per iteration: never used, auto", .most = 10 },
 	{ .pattern = "per iteration: hits, auto", .least = 95 },
@@ -105,6 +108,28 @@ static void run_allocating(bool preloaded)
 	}
 }
 
+/* The simulated adapter registers at once: times show what peerpin adds. A second run without
+ * peerpin, after those with it, shows how much the machine's own times vary. */
+static void run_first(bool preloaded)
+{
+	static const char *const without[] = { "LD_PRELOAD", NULL };
+	static const char *const modes[] = { "off", "auto", NULL };
+	char preregister[32];
+	const char *const with[] = { preregister, NULL };
+
+	bare_count = 0;
+	if (!preloaded && first_is_wanted(BARE))
+		bench_again("first", without, hear_as_bare, NULL);
+	if (!preloaded || !(first_is_wanted("off") || first_is_wanted("auto")))
+		return;
+	bench_again("first", without, hear_bare, NULL);
+	for (const char *const *mode = modes; *mode; mode++) {
+		snprintf(preregister, sizeof(preregister), "PEERPIN_PREREGISTER=%s", *mode);
+		bench_again("first", with, hear, (void *)*mode);
+	}
+	bench_again("first", without, hear, (void *)"again " BARE);
+}
+
 static bool pattern_is_wanted(const struct pattern *pattern, const char *mode)
 {
 	static const char *const figures[] = { "registrations", "never used", "hits",
@@ -137,6 +162,8 @@ static void run_part(const char *part)
 {
 	if (!strcmp(part, "hits"))
 		run_hits();
+	else if (!strcmp(part, "first"))
+		run_first_requests();
 	else if (!strcmp(part, "allocating"))
 		run_allocations();
 	for (const struct pattern *pattern = patterns; pattern->name; pattern++) {
@@ -183,6 +210,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "registration: peerpin is not preloaded: this is what there is "
 				"without it\n");
 	run_hits_apart(preloaded);
+	run_first(preloaded);
 	run_allocating(preloaded);
 	for (const struct pattern *pattern = patterns; preloaded && pattern->name; pattern++)
 		run_pattern(pattern);

@@ -89,9 +89,20 @@ uint64_t client_statistic(const char *name);
 
 void client_pause(uint64_t microseconds);
 
+double client_now(void); /* ns */
+void client_sort(double *times, unsigned int count);
+
+/* Sort them: the row gets their median, minimum and maximum. */
+void client_set_times(struct bench_row *row, double *times, unsigned int count);
+
 /* ---- registration_hits.c ---- */
 
 void run_hits(void);
+
+/* ---- registration_first.c: registrations of new memory ---- */
+
+bool first_is_wanted(const char *mode); /* whether any of its rows is selected */
+void run_first_requests(void);
 
 /* ---- registration_allocating.c: times of cuMemAlloc and cuMemFree ---- */
 

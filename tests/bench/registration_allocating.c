@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define BATCH	    64
 #define PAUSE	    2e6 /* ns */
@@ -42,43 +41,35 @@ struct times {
 	unsigned int pairs;
 };
 
-static double now(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
-}
-
 /* Busy, as a program that waits for its GPU: sleep would measure caches and clocks that wake up. */
 static void compute(double ns)
 {
-	double start = now();
+	double start = client_now();
 
-	while (ns > 0 && now() - start < ns)
+	while (ns > 0 && client_now() - start < ns)
 		;
 }
 
 /* Mean time of `count` allocations, or of their frees. */
 static double allocate(const struct functions *functions, CUdeviceptr *memory, unsigned int count)
 {
-	double start = now();
+	double start = client_now();
 
 	for (unsigned int i = 0; i < count; i++)
 		bench_require(functions->allocate(&memory[i], MIB) == CUDA_SUCCESS,
 			      "no GPU memory");
-	return (now() - start) / count;
+	return (client_now() - start) / count;
 }
 
 static double give_back(const struct functions *functions, const CUdeviceptr *memory,
 			unsigned int count)
 {
-	double start = now();
+	double start = client_now();
 
 	for (unsigned int i = 0; i < count; i++)
 		bench_require(functions->give_back(memory[i]) == CUDA_SUCCESS,
 			      "GPU memory cannot be freed");
-	return (now() - start) / count;
+	return (client_now() - start) / count;
 }
 
 /* So that allocations of this size are requested ones. */
@@ -144,13 +135,6 @@ bool allocating_is_wanted(const char *mode)
 	return false;
 }
 
-static int compare(const void *one, const void *other)
-{
-	double first = *(const double *)one, second = *(const double *)other;
-
-	return first < second ? -1 : first > second;
-}
-
 /* Median of differences; it lies between least and most with 95 % certainty for any distribution
  * (binomial). */
 static void report_added(struct bench_row row, const double *ours, const double *drivers,
@@ -161,7 +145,7 @@ static void report_added(struct bench_row row, const double *ours, const double 
 
 	for (unsigned int i = 0; i < pairs; i++)
 		differences[i] = ours[i] - drivers[i];
-	qsort(differences, pairs, sizeof(*differences), compare);
+	client_sort(differences, pairs);
 	row.ns = differences[middle];
 	row.min_ns = differences[reach < middle ? middle - reach : 0];
 	row.max_ns = differences[middle + reach < pairs ? middle + reach : pairs - 1];
@@ -177,12 +161,9 @@ static void report(bool freeing, unsigned int domains, unsigned int pace, double
 	name_times(added.name, sizeof(added.name), freeing, true, domains, pace);
 	if (client.driver_alloc)
 		report_added(added, of[OURS], of[DRIVERS], pairs);
-	for (enum side side = OURS; side < SIDES; side++)
-		qsort(of[side], pairs, sizeof(**of), compare);
-	row.ns = of[OURS][pairs / 2];
-	row.min_ns = of[OURS][0];
-	row.max_ns = of[OURS][pairs - 1];
+	client_set_times(&row, of[OURS], pairs);
 	if (client.driver_alloc) {
+		client_sort(of[DRIVERS], pairs);
 		snprintf(row.peer, sizeof(row.peer), "the driver's own");
 		row.peer_ns = of[DRIVERS][pairs / 2];
 	}
@@ -198,8 +179,8 @@ static void measure(const struct domains *domains, unsigned int pace)
 
 	times.pairs = 0;
 	one_pair(domains, count, pause, &times); /* discard the first of its kind */
-	for (began = now(); times.pairs < most; times.pairs++) {
-		if (times.pairs >= LEAST && now() - began >= LONG_ENOUGH)
+	for (began = client_now(); times.pairs < most; times.pairs++) {
+		if (times.pairs >= LEAST && client_now() - began >= LONG_ENOUGH)
 			break;
 		one_pair(domains, count, pause, &times);
 	}

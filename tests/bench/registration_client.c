@@ -217,6 +217,34 @@ uint64_t client_statistic(const char *name)
 	return value;
 }
 
+double client_now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
+}
+
+static int by_time(const void *one, const void *other)
+{
+	double first = *(const double *)one, second = *(const double *)other;
+
+	return first < second ? -1 : first > second;
+}
+
+void client_sort(double *times, unsigned int count)
+{
+	qsort(times, count, sizeof(*times), by_time);
+}
+
+void client_set_times(struct bench_row *row, double *times, unsigned int count)
+{
+	client_sort(times, count);
+	row->ns = times[count / 2];
+	row->min_ns = times[0];
+	row->max_ns = times[count - 1];
+}
+
 void client_pause(uint64_t microseconds)
 {
 	struct timespec time = { .tv_sec = (time_t)(microseconds / 1000000),

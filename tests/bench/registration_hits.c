@@ -9,7 +9,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "peer.h"
 
@@ -244,21 +243,13 @@ static void *hit_until_over(void *argument)
 static double time_free(const struct hits *hits)
 {
 	struct buffer buffer = client_allocate(64 * KIB);
-	struct timespec start, end;
+	double start;
 
 	client_use(hits->pd, &buffer, 0, buffer.size);
 	client_end_export(&buffer);
-	clock_gettime(CLOCK_MONOTONIC, &start);
+	start = client_now();
 	bench_require(client.cuMemFree_v2(buffer.address) == CUDA_SUCCESS, "GPU memory stays");
-	clock_gettime(CLOCK_MONOTONIC, &end);
-	return (double)(end.tv_sec - start.tv_sec) * 1e9 + (double)(end.tv_nsec - start.tv_nsec);
-}
-
-static int compare(const void *one, const void *other)
-{
-	double first = *(const double *)one, second = *(const double *)other;
-
-	return first < second ? -1 : first > second;
+	return client_now() - start;
 }
 
 static void measure_frees(unsigned int threads, void *name)
@@ -282,11 +273,8 @@ static void measure_frees(unsigned int threads, void *name)
 	hitters.over = true;
 	for (unsigned int i = 0; i < threads; i++)
 		pthread_join(ids[i], NULL);
-	for (unsigned int i = 0; i < 2; i++)
-		qsort(times[i], count, sizeof(double), compare);
-	row.ns = times[1][count / 2];
-	row.min_ns = times[1][0];
-	row.max_ns = times[1][count - 1];
+	client_sort(times[0], count);
+	client_set_times(&row, times[1], count);
 	snprintf(row.peer, sizeof(row.peer), "no thread hits");
 	row.peer_ns = times[0][count / 2];
 	bench_report(row);

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* registration_first.c -- first requests: the time of a registration of memory just allocated
+ *
+ * Each request has an allocation of its own. With background registration the worker competes for
+ * it: the client registers it, waits for the worker, or hits. Requests by address are measured
+ * where the adapter takes addresses; the client's own export is not part of a time.
+ */
+#include "registration.h"
+
+#include <stdio.h>
+
+#define REQUESTS 400
+#define QUICK	 8
+
+static const struct first {
+	const char *name;
+	size_t size, length; /* of the allocation, of the request inside it */
+	bool by_dmabuf;
+} cases[] = {
+	{ "first request by dma-buf, 64KiB", 64 * KIB, 64 * KIB, true },
+	{ "first request by dma-buf, 1MiB", MIB, MIB, true },
+	{ "first request by dma-buf, 64KiB of 256MiB", 256 * MIB, 64 * KIB, true },
+	{ "first request by address, 64KiB", 64 * KIB, 64 * KIB, false },
+	{ "first request by address, 1MiB", MIB, MIB, false },
+	{ "first request by address, 64KiB of 256MiB", 256 * MIB, 64 * KIB, false },
+};
+
+bool first_is_wanted(const char *mode)
+{
+	char name[80];
+
+	for (unsigned int i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		snprintf(name, sizeof(name), "%s, %s", cases[i].name, mode);
+		if (bench_wants(name))
+			return true;
+	}
+	return false;
+}
+
+static double time_request(const struct first *first, struct ibv_pd *pd)
+{
+	struct buffer buffer = client_allocate(first->size);
+	double start = client_now(), end;
+	struct ibv_mr *mr =
+		client_register(pd, &buffer, first->size / 2 / MIB * MIB, first->length);
+
+	end = client_now();
+	bench_require(mr && mr->length == first->length && !client.ibv_dereg_mr(mr),
+		      "a registration failed");
+	client_free(&buffer);
+	return end - start;
+}
+
+static void measure(const struct first *first)
+{
+	struct bench_row row = bench_row(first->name, 0, 1);
+	unsigned int count = bench_is_quick() ? QUICK : REQUESTS;
+	struct ibv_pd *pd = client_domain();
+	double times[REQUESTS];
+
+	time_request(first, pd); /* discard the first of its kind */
+	for (unsigned int i = 0; i < count; i++)
+		times[i] = time_request(first, pd);
+	client_set_times(&row, times, count);
+	bench_report(row);
+	bench_require(!client.ibv_dealloc_pd(pd), "a protection domain could not be ended");
+}
+
+void run_first_requests(void)
+{
+	bool only_dmabuf = client.by_dmabuf;
+
+	for (unsigned int i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		client.by_dmabuf = cases[i].by_dmabuf;
+		if (cases[i].by_dmabuf || !only_dmabuf)
+			measure(&cases[i]);
+	}
+}
