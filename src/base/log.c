@@ -146,7 +146,7 @@ static bool log_is_over_limit(enum log_level level)
 
 	if (log_is_on(LOG_TRACE))
 		return false;
-	now = kernel_time(CLOCK_MONOTONIC) / 1000000000u;
+	now = system_clock() / 1000000000u;
 	if (now != second && replace_seq_cst(&window->second, &second, now)) {
 		store_relaxed(&window->written, 0);
 		log_report_suppressed(window, level);

@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <unistd.h>
 
+#include "base/kernel.h"
 #include "base/object.h"
 #include "base/text.h"
 
@@ -114,6 +115,10 @@ FUNCTION(__cxa_atexit, int, void (*handler)(void *), void *argument, void *objec
 FUNCTION(__register_atfork, int, void (*before)(void), void (*after)(void), void (*in_child)(void),
 	 void *object)
 
+/* libc's own: a definition in the program's scope may change the time. */
+typedef int clock_gettime_function(clockid_t clock, struct timespec *now);
+CACHED(clock_gettime, clock_gettime_function, system_search_libc("clock_gettime"))
+
 void *system_dlvsym(void *handle, const char *symbol, const char *version)
 {
 	return CALL(dlvsym, NULL, handle, symbol, version);
@@ -185,8 +190,18 @@ const char *system_environment(const char *name)
 	return NULL;
 }
 
+uint64_t system_clock(void)
+{
+	struct timespec now;
+
+	if (CALL(clock_gettime, -1, CLOCK_MONOTONIC, &now))
+		return kernel_time(CLOCK_MONOTONIC);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
 void system_prepare(void)
 {
+	system_find_clock_gettime();
 	system_find_vsnprintf();
 	system_find_strerror();
 	system_find_pthread_setcancelstate();

@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 /* Call libc's own dlsym, not an override. RTLD_NEXT: the object after this library. All functions
  * of this header: any thread, any time, no lock of peerpin, no allocation. */
@@ -49,8 +50,11 @@ const char *system_error_text(int error); /* strerror */
 const char *system_program(void);
 const char *system_environment(const char *name); /* getenv, never an override */
 
-/* Look up the functions behind system_format(), system_error_text() and the 4 functions that
- * follow. Call before a lock of peerpin is held around them. A look-up waits for the dynamic
+/* Return ns of CLOCK_MONOTONIC. Without a system call: a miss takes the time several times. */
+uint64_t system_clock(void);
+
+/* Look up the functions behind system_format(), system_error_text(), system_clock() and the 4
+ * functions that follow. Call before a lock of peerpin is held around them. A look-up waits for the dynamic
  * linker's lock, which is held while constructors of plug-ins run, and these may allocate. */
 void system_prepare(void);
 

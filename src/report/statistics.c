@@ -4,10 +4,10 @@
 
 #include <errno.h>
 #include <stddef.h>
-#include <time.h>
 
 #include "base/atomics.h"
 #include "base/kernel.h"
+#include "base/system.h"
 #include "base/text.h"
 
 struct segment statistics_segment;
@@ -101,5 +101,5 @@ int statistics_find(const char *name, uint64_t *value)
 
 uint64_t statistics_clock(void)
 {
-	return kernel_time(CLOCK_MONOTONIC);
+	return system_clock();
 }
