@@ -31,7 +31,7 @@ struct method_support {
 #define METHODS_MAX 4
 extern const struct registration_method registration_methods[];
 
-#define METHOD(id, text, of, end)                                                                  \
+#define METHOD(id, text, of, address, end)                                                         \
 	struct method_support id##_probe(const struct pin_request *request);                       \
 	bool id##_accepts(const struct pin_request *request);                                      \
 	int id##_pin(const struct pin_request *request, struct ibv_mr **mr);
@@ -39,12 +39,13 @@ extern const struct registration_method registration_methods[];
 #undef METHOD
 
 /* A row of the table, from one of methods.def. */
-#define REGISTRATION_METHOD(id, text, of, end)                                                     \
+#define REGISTRATION_METHOD(id, text, of, address, end)                                            \
 	{ .name = (text),                                                                          \
 	  .pin = id##_pin,                                                                         \
 	  .unpin = (end),                                                                          \
 	  .probe = id##_probe,                                                                     \
 	  .accepts = id##_accepts,                                                                 \
+	  .by_address = (address),                                                                 \
 	  .registrations = &statistics_segment.counters.registrations_##id,                        \
 	  .call = ERRORS_##of },
 

@@ -127,8 +127,10 @@ static int region_pin(struct region *region, const struct registration_request *
 	uint64_t start = statistics_clock(), duration;
 	int error;
 
-	if (client)
+	if (client) {
 		request.source = client->source;
+		request.by_address = !client->dma_buf;
+	}
 	pthread_mutex_unlock(&registration_lock);
 	errors_forget();
 	error = pinning_pin(&request, mr, &region->method);

@@ -37,6 +37,7 @@ struct pin_request {
 	int device;	   /* GPU ordinal */
 	CUcontext context; /* of an allocation in the range; NULL: VMM and pool memory have none */
 	bool dma_buf_only; /* no peer memory: the driver does not report the memory as capable */
+	bool by_address;   /* a client waits, and registers by address without the library */
 	struct client_dma_buf source; /* may hold the range; open until pin() returns */
 };
 
@@ -48,6 +49,7 @@ struct registration_method {
 	int (*unpin)(struct ibv_mr *mr);
 	struct method_support (*probe)(const struct pin_request *request);
 	bool (*accepts)(const struct pin_request *request); /* this memory and access flags */
+	bool by_address;				    /* as a client's own call by address */
 	_Atomic uint64_t *registrations;		    /* its counter */
 	enum errors_call call; /* for failures that it did not record */
 };

@@ -197,4 +197,60 @@ TEST(dma_buf, only_whole_pages_are_exported)
 	ck_assert_uint_eq(gpu.exports, 0);
 }
 
+/* ---- clients that register by address ---- */
+
+TEST(dma_buf, no_export_for_a_client_by_address_where_peer_memory_is_expected)
+{
+	ck_assert_int_eq(pin(&own), 0);
+	ck_assert_uint_eq(gpu.exports, 1);
+	request.by_address = true;
+	ck_assert_int_eq(pin(&own), 0);
+	ck_assert_str_eq(method_used->name, "peer memory");
+	ck_assert_uint_eq(gpu.exports, 1);
+	/* Background registrations of the pair stay as they are. */
+	request.by_address = false;
+	ck_assert_int_eq(pin(&own), 0);
+	ck_assert_uint_eq(gpu.exports, 2);
+	ck_assert_uint_eq(statistics_get(pinning_fallbacks), 0);
+}
+
+TEST(dma_buf, an_export_for_a_client_by_address_once_peer_memory_has_failed)
+{
+	request.by_address = true;
+	nic.peer = EFAULT;
+	ck_assert_int_eq(pin(&own), 0);
+	ck_assert_uint_eq(nic.peers, 1);
+	ck_assert_uint_eq(gpu.exports, 1);
+	nic.peer = 0;
+	ck_assert_int_eq(pin(&own), 0);
+	ck_assert_uint_eq(nic.peers, 1);
+	ck_assert_uint_eq(gpu.exports, 2);
+}
+
+TEST(dma_buf, no_memory_for_a_client_by_address_is_returned)
+{
+	request.by_address = true;
+	nic.peer = ENOMEM;
+	ck_assert_int_eq(pin(&own), -ENOMEM);
+	ck_assert_uint_eq(gpu.exports, 0);
+	nic.peer = 0;
+	ck_assert_int_eq(pin(&own), 0);
+	ck_assert_uint_eq(nic.peers, 2);
+}
+
+/* No module; the GPU's peer memory without VMM memory; memory that the driver reports incapable. */
+LOOP_TEST(dma_buf, an_export_for_a_client_by_address_where_peer_memory_is_not_expected, 0, 3)
+{
+	request.by_address = true;
+	if (_i == 0)
+		sysfs_remove("module");
+	gpu.peer_mapped = _i != 1;
+	request.dma_buf_only = _i == 2;
+	depth = 0;
+	stack[depth++] = &own;
+	ck_assert_int_eq(pin(_i == 1 ? NULL : &own), 0);
+	ck_assert_uint_eq(nic.peers, 0);
+	ck_assert_uint_eq(gpu.exports, 1);
+}
+
 SUITE("dma-buf")
