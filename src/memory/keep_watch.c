@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "base/system.h"
 #include "memory/keep.h"
 #include "report/statistics.h"
 
@@ -22,7 +23,7 @@ static pthread_mutex_t watch_lock = PTHREAD_MUTEX_INITIALIZER; /* guards sizes; 
 
 uint64_t keep_watch_begin(void)
 {
-	return load_relaxed(&keep_mode) == KEEP_WATCHING ? statistics_clock() : 0;
+	return load_relaxed(&keep_mode) == KEEP_WATCHING ? system_clock() : 0;
 }
 
 uint64_t keep_watch_size(uint64_t base)
@@ -42,7 +43,7 @@ static struct size *keep_watch_find(uint64_t bytes)
 
 void keep_watch_freed(uint64_t size, uint64_t start)
 {
-	uint64_t duration = statistics_clock() - start;
+	uint64_t duration = system_clock() - start;
 	struct size *entry = keep_watch_find(size);
 
 	pthread_mutex_lock(&watch_lock);
@@ -63,7 +64,7 @@ static uint64_t keep_watch_needed(const struct size *entry)
 
 void keep_watch_allocated(uint64_t size, uint64_t start)
 {
-	uint64_t duration = statistics_clock() - start, free_ns, needed;
+	uint64_t duration = system_clock() - start, free_ns, needed;
 	struct size *entry = keep_watch_find(size);
 
 	pthread_mutex_lock(&watch_lock);

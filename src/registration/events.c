@@ -6,6 +6,7 @@
  */
 #include "registration/registration.h"
 
+#include "base/system.h"
 #include "registration/internal.h"
 #include "report/statistics.h"
 
@@ -35,7 +36,7 @@ static void events_freeing(const struct allocation *allocation)
 	region_await_range(allocation->base, allocation->size, &since);
 	pthread_mutex_unlock(&registration_lock);
 	if (since)
-		statistics_time(free_ns, statistics_clock() - since, free_ns);
+		statistics_time(free_ns, system_clock() - since, free_ns);
 }
 
 static bool events_in_use(const struct allocation *allocation)

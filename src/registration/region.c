@@ -361,7 +361,7 @@ bool region_end_references(const struct allocation *allocation, struct region **
 		}
 		region->freed = true;
 		if (!*since && (region->mr || region->state == REGION_REGISTERING))
-			*since = statistics_clock();
+			*since = system_clock();
 		region_end(region, ending);
 		reference = holds_at(chain->first); /* region_end() may have dropped the lock */
 	}

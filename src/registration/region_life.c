@@ -124,7 +124,7 @@ static int region_pin(struct region *region, const struct registration_request *
 				       .device = region->device,
 				       .context = region->context,
 				       .dma_buf_only = region->dma_buf_only };
-	uint64_t start = statistics_clock(), duration;
+	uint64_t start = system_clock(), duration;
 	int error;
 
 	if (client) {
@@ -134,7 +134,7 @@ static int region_pin(struct region *region, const struct registration_request *
 	pthread_mutex_unlock(&registration_lock);
 	errors_forget();
 	error = pinning_pin(&request, mr, &region->method);
-	duration = statistics_clock() - start;
+	duration = system_clock() - start;
 	region_report_registered(&request, error, start);
 	pthread_mutex_lock(&registration_lock);
 	if (!error)
@@ -204,12 +204,12 @@ static void region_make_ready(struct region *region, const struct registration_r
  * cancellation. */
 uint64_t region_register(struct region *region, const struct registration_request *client)
 {
-	uint64_t start = statistics_clock();
+	uint64_t start = system_clock();
 	int held = system_hold_cancellation();
 
 	region_make_ready(region, client);
 	system_release_cancellation(held);
-	return statistics_clock() - start;
+	return system_clock() - start;
 }
 
 void region_await_settled(struct region *region)
@@ -256,7 +256,7 @@ void region_end(struct region *region, struct region **ending)
 
 static void region_unpin(struct region *region)
 {
-	uint64_t start = region_is_reported() ? statistics_clock() : 0;
+	uint64_t start = region_is_reported() ? system_clock() : 0;
 	int error = region->method->unpin(region->mr);
 
 	region_report_ended(region, error, start);
@@ -304,7 +304,7 @@ void region_await_range(uint64_t base, uint64_t size, uint64_t *since)
 				break;
 		}
 		if (region && !*since)
-			*since = statistics_clock();
+			*since = system_clock();
 		if (region)
 			system_wait(&region_settled, &registration_lock);
 	} while (region);

@@ -59,7 +59,7 @@ void region_report_registered(const struct pin_request *request, int error, uint
 	failure = errors_noted(ERRORS_REG_MR, -error);
 	log_message(LOG_DEBUG, "register 0x%llx, %llu bytes, access flags 0x%x, in %llu us: %s%s%s",
 		    (unsigned long long)request->base, (unsigned long long)request->length,
-		    request->access, (unsigned long long)(statistics_clock() - start) / 1000,
+		    request->access, (unsigned long long)(system_clock() - start) / 1000,
 		    error ? errors_call_name(failure.call) : "done", error ? ": " : "",
 		    error ? failure.cause : "");
 }
@@ -78,8 +78,7 @@ void region_report_steep(const struct region *region, uint64_t nanoseconds)
 		 "registrations on the adapter take longer, the more is registered (%llu MiB in "
 		 "%llu us beside %llu MiB): from now on only sizes that clients request are "
 		 "registered in the background.",
-		 (unsigned long long)(region->length >> 20),
-		 (unsigned long long)nanoseconds / 1000,
+		 (unsigned long long)(region->length >> 20), (unsigned long long)nanoseconds / 1000,
 		 (unsigned long long)(statistics_get(pinned_bytes) >> 20));
 }
 
@@ -124,7 +123,7 @@ void region_report_ended(const struct region *region, int error, uint64_t start)
 		log_message(LOG_DEBUG, "deregister 0x%llx, %llu bytes%s%s, in %llu us: %s",
 			    (unsigned long long)region->base, (unsigned long long)region->length,
 			    region->evicted ? ", evicted" : "", region->used ? "" : ", never used",
-			    (unsigned long long)(statistics_clock() - start) / 1000, failure.cause);
+			    (unsigned long long)(system_clock() - start) / 1000, failure.cause);
 	if (error) {
 		statistics_count(deregistrations_failed);
 		errors_describe(&failure, description, sizeof(description));

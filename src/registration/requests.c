@@ -5,6 +5,7 @@
 
 #include "base/config.h"
 #include "base/log.h"
+#include "base/system.h"
 #include "memory/lookup.h"
 #include "registration/internal.h"
 #include "registration/client_mr.h"
@@ -92,9 +93,9 @@ static enum service requests_make_ready(struct serving *serving, struct region *
 	    (region->state == REGION_FAILED && region->failures >= TRIES))
 		return HIT;
 	if (region->state == REGION_REGISTERING) {
-		start = serving->waited_since = statistics_clock();
+		start = serving->waited_since = system_clock();
 		region_await_settled(region);
-		start = statistics_clock() - start;
+		start = system_clock() - start;
 		statistics_add(program_ns, start);
 		statistics_time(waited_ns, start, wait_ns);
 		service = WAITED;
@@ -211,9 +212,9 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	 * events_freeing() finds the reference created below. */
 	if (!memory_is_live(&serving->allocation))
 		return BYPASSED_freed;
-	reference = spans ? span_choose(&serving->allocation, domain, request, &serving->ending,
-					&gone)
-			  : region_choose(&serving->allocation, domain, request, &serving->parts);
+	reference =
+		spans ? span_choose(&serving->allocation, domain, request, &serving->ending, &gone)
+		      : region_choose(&serving->allocation, domain, request, &serving->parts);
 	if (!reference) {
 		region_limit_parts(&serving->allocation, domain, spans, &serving->ending);
 		return gone ? BYPASSED_freed : BYPASSED_failed;

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 
+#include "base/system.h"
 #include "base/text.h"
 
 static void pinned_change(_Atomic uint64_t *bytes, _Atomic uint64_t *peak, int64_t amount)
@@ -91,7 +92,7 @@ static void pinned_sample(void)
 	store_seq_cst(&requested, true);
 	while (load_seq_cst(&requested) && !atomic_flag_test_and_set(&sampling)) {
 		store_seq_cst(&requested, false);
-		pinned_take_sample(statistics_clock() - began);
+		pinned_take_sample(system_clock() - began);
 		atomic_flag_clear(&sampling);
 	}
 }

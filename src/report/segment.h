@@ -31,7 +31,7 @@ struct segment_header {
 	int32_t process, rank, local_rank; /* ranks: -1: none */
 	uint64_t process_start;		   /* clock ticks since boot; process numbers are reused */
 	uint64_t started_ns;		   /* activation, by CLOCK_REALTIME */
-	_Atomic uint64_t clock_ns;	   /* activation, by statistics_clock(); 0: not yet */
+	_Atomic uint64_t clock_ns;	   /* activation, by system_clock(); 0: not yet */
 	char version[16], host[64], program[64], job[64];
 	char settings[1024];	  /* NAME=VALUE lines of changed settings */
 	_Atomic uint32_t threads; /* assigned lines of tallies */
@@ -93,7 +93,7 @@ struct segment_adapter {
 struct segment_pair {
 	_Atomic bool known;   /* gpu, adapter, path and method are complete */
 	int32_t gpu, adapter; /* adapter: index into `adapters` */
-	char path[8]; /* topology_path() */
+	char path[8];	      /* topology_path() */
 	char method[SEGMENT_METHOD];
 	_Atomic uint64_t registrations;
 	/* Latest reason against another method; "": none. A concurrent reader may see parts of two

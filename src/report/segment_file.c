@@ -49,7 +49,7 @@ static void segment_file_describe(struct segment_header *header)
 	header->local_rank = process_local_rank();
 	proc_stat_parent(0, &header->process_start);
 	header->started_ns = kernel_time(CLOCK_REALTIME);
-	header->clock_ns = statistics_clock();
+	header->clock_ns = system_clock();
 	text_copy(header->version, sizeof(header->version), peerpin_version());
 	text_copy(header->host, sizeof(header->host), process_host());
 	text_copy(header->program, sizeof(header->program), system_program());

@@ -7,7 +7,6 @@
 
 #include "base/atomics.h"
 #include "base/kernel.h"
-#include "base/system.h"
 #include "base/text.h"
 
 struct segment statistics_segment;
@@ -97,9 +96,4 @@ int statistics_find(const char *name, uint64_t *value)
 		return 0;
 	}
 	return -ENOENT;
-}
-
-uint64_t statistics_clock(void)
-{
-	return system_clock();
 }

@@ -100,9 +100,6 @@ void statistics_registered_by(int gpu, int adapter, const char *path, const char
 /* Read the counter `name` into *value. Return 0 or -ENOENT. */
 int statistics_find(const char *name, uint64_t *value);
 
-/* Return nanoseconds of CLOCK_MONOTONIC. */
-uint64_t statistics_clock(void);
-
 /* Move the segment into a file of the runtime folder. Call once, at activation, while other threads
  * wait. Without a file the counts stay in memory and are lost if the process is killed.
  * statistics_begun() logs that loss afterwards: logging may block. */

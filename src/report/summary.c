@@ -198,7 +198,7 @@ void statistics_finish(void)
 	struct emit_source source = { .segment = &statistics_segment,
 				      .end = EMIT_EXITED,
 				      .processes = 1 };
-	uint64_t now = statistics_clock();
+	uint64_t now = system_clock();
 	int error;
 	const char *name = statistics_results(&error);
 

@@ -130,8 +130,7 @@ void trace_end(void)
 	if (trace_await_writers())
 		error = trace_add("{\"ph\":\"i\",\"name\":\"exit\",\"cat\":\"process\","
 				  "\"s\":\"p\",\"pid\":%d,\"tid\":%d,\"ts\":" MICROSECONDS "}\n]\n",
-				  kernel_process(), kernel_thread(),
-				  microseconds(statistics_clock()));
+				  kernel_process(), kernel_thread(), microseconds(system_clock()));
 	if (error)
 		trace_log_end(error);
 }
@@ -148,14 +147,14 @@ void trace_allocation(bool begins, uint64_t id, uint64_t base, uint64_t size, in
 		    "\"pid\":%d,\"tid\":%d,\"ts\":" MICROSECONDS
 		    ",\"args\":{\"address\":\"0x%llx\",\"bytes\":%llu,\"gpu\":%d}},\n",
 		    begins ? 'b' : 'e', kind, (unsigned long long)id, kernel_process(),
-		    kernel_thread(), microseconds(statistics_clock()), (unsigned long long)base,
+		    kernel_thread(), microseconds(system_clock()), (unsigned long long)base,
 		    (unsigned long long)size, gpu);
 }
 
 void trace_span(const char *what, uint64_t start, uint64_t base, uint64_t length, int gpu,
 		const char *outcome)
 {
-	uint64_t duration = statistics_clock() - start;
+	uint64_t duration = system_clock() - start;
 	char plain[128];
 
 	trace_make_plain(outcome, plain, sizeof(plain));
@@ -172,6 +171,6 @@ void trace_pinned(uint64_t bytes)
 {
 	trace_write("{\"ph\":\"C\",\"name\":\"pinned\",\"cat\":\"registration\",\"pid\":%d,"
 		    "\"tid\":%d,\"ts\":" MICROSECONDS ",\"args\":{\"bytes\":%llu}},\n",
-		    kernel_process(), kernel_thread(), microseconds(statistics_clock()),
+		    kernel_process(), kernel_thread(), microseconds(system_clock()),
 		    (unsigned long long)bytes);
 }

@@ -32,7 +32,7 @@ void trace_leave(void);
 void trace_allocation(bool begins, uint64_t id, uint64_t base, uint64_t size, int gpu,
 		      const char *kind);
 
-/* Record the span `what` of a range, from `start` (statistics_clock()) until now. */
+/* Record the span `what` of a range, from `start` (system_clock()) until now. */
 void trace_span(const char *what, uint64_t start, uint64_t base, uint64_t length, int gpu,
 		const char *outcome);
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/proc_stat.h"
+#include "base/system.h"
 #include "report/emit.h"
 #include "report/statistics.h"
 #include "tools/units.h"
@@ -54,7 +55,7 @@ static struct emit_source segment_json_describe(const struct segment *segment, b
 {
 	const struct segment_header *header = &segment->header;
 	struct emit_source source = { .segment = segment, .processes = 1 };
-	uint64_t end = statistics_clock();
+	uint64_t end = system_clock();
 
 	source.end = running ? EMIT_RUNNING : EMIT_KILLED;
 	if (atomic_load(&header->state) != SEGMENT_RUNNING) {

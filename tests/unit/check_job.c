@@ -19,6 +19,7 @@
 
 #include "base/identity.h"
 #include "base/job_file.h"
+#include "base/system.h"
 #include "job_fixture.h"
 #include "peerpin.h"
 #include "report/job.h"
@@ -44,7 +45,7 @@ static void set_up(void)
 
 static void end_now(void)
 {
-	atomic_store(&statistics_segment.header.ended_clock_ns, statistics_clock());
+	atomic_store(&statistics_segment.header.ended_clock_ns, system_clock());
 	atomic_store(&statistics_segment.header.state, SEGMENT_ENDED);
 }
 

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/system.h"
 #include "report/emit.h"
 #include "report/statistics.h"
 
@@ -411,7 +412,7 @@ TEST(statistics, samples_of_any_length_of_time_have_room)
 	uint64_t last = 0, number = 0;
 
 	for (uint64_t age = 1; age < (uint64_t)1 << 50; age += age / 64 + 1000000) {
-		statistics_segment.header.clock_ns = statistics_clock() - age;
+		statistics_segment.header.clock_ns = system_clock() - age;
 		statistics_count(registrations);
 		statistics_pinned(0, -1, 1);
 		number++;
@@ -435,7 +436,7 @@ TEST(statistics, a_sample_has_the_last_of_what_happened_at_once)
 	const struct segment_timeline *timeline = &statistics_segment.timeline;
 	const struct segment_sample *last = NULL;
 
-	statistics_segment.header.clock_ns = statistics_clock() - ((uint64_t)1 << 30);
+	statistics_segment.header.clock_ns = system_clock() - ((uint64_t)1 << 30);
 	for (int i = 0; i < 5; i++) {
 		statistics_count(registrations);
 		statistics_pinned(0, -1, 4096);
