@@ -37,7 +37,7 @@ struct pin_request {
 	int device;	   /* GPU ordinal */
 	CUcontext context; /* of an allocation in the range; NULL: VMM and pool memory have none */
 	bool dma_buf_only; /* no peer memory: the driver does not report the memory as capable */
-	bool by_address;   /* a client waits, and registers by address without the library */
+	bool by_address;   /* a client waits, whose own call is by address */
 	struct client_dma_buf source; /* may hold the range; open until pin() returns */
 };
 

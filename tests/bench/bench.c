@@ -354,7 +354,7 @@ static void change_environment(const char *const *changes)
 }
 
 void bench_again(const char *part, const char *const *changes,
-		 void (*hear)(struct bench_row row, void *argument), void *argument)
+		 void (*receive)(struct bench_row row, void *argument), void *argument)
 {
 	struct bench_row row;
 	int rows_from = -1;
@@ -370,7 +370,7 @@ void bench_again(const char *part, const char *const *changes,
 		_exit(127);
 	}
 	while (read(rows_from, &row, sizeof(row)) == sizeof(row))
-		hear(row, argument);
+		receive(row, argument);
 	close(rows_from);
 	await_part(child, part);
 }

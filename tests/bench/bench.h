@@ -84,9 +84,9 @@ void bench_report(struct bench_row row);
 void bench_apart(void (*part)(void *argument), void *argument);
 
 /* Start this program again with `changes` to its environment ("NAME=value", or "NAME" to unset;
- * ended by NULL). There bench_part() is `part`, and its rows go to `hear` here. */
+ * ended by NULL). There bench_part() is `part`, and its rows go to `receive` here. */
 void bench_again(const char *part, const char *const *changes,
-		 void (*hear)(struct bench_row row, void *argument), void *argument);
+		 void (*receive)(struct bench_row row, void *argument), void *argument);
 
 /* NULL: not such a child. */
 const char *bench_part(void);

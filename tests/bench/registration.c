@@ -42,7 +42,7 @@ static const struct bench_goal goals[] = {
 static struct bench_row bare[BARE_ROWS];
 static unsigned int bare_count;
 
-static void hear_bare(struct bench_row row, void *unused)
+static void keep_bare(struct bench_row row, void *unused)
 {
 	(void)unused;
 	bench_require(bare_count < BARE_ROWS, "too many rows");
@@ -50,7 +50,7 @@ static void hear_bare(struct bench_row row, void *unused)
 }
 
 /* A row with peerpin; `mode` is appended to its name. */
-static void hear(struct bench_row row, void *mode)
+static void report_with(struct bench_row row, void *mode)
 {
 	char name[sizeof(row.name)];
 
@@ -69,7 +69,7 @@ static void hear(struct bench_row row, void *mode)
 		bench_report(row);
 }
 
-static void hear_as_bare(struct bench_row row, void *unused)
+static void report_bare(struct bench_row row, void *unused)
 {
 	(void)unused;
 	snprintf(row.name + strlen(row.name), sizeof(row.name) - strlen(row.name), ", " BARE);
@@ -83,28 +83,35 @@ static void run_hits_apart(bool preloaded)
 	static const char *const without[] = { "LD_PRELOAD", NULL };
 
 	bare_count = 0;
-	bench_again("hits", without, preloaded ? hear_bare : hear_as_bare, NULL);
+	bench_again("hits", without, preloaded ? keep_bare : report_bare, NULL);
 	if (preloaded)
-		bench_again("hits", without + 1, hear, NULL);
+		bench_again("hits", without + 1, report_with, NULL);
 }
 
 /* A delay in the simulated adapter: as long as the shortest measured registration on a real one. */
 #define DELAY "PEERPIN_SIM_ADAPTER_DELAY=50"
 
+/* With peerpin, in a mode of background registration. `setting`: NULL: none. */
+static void run_in_mode(const char *part, const char *mode, const char *setting)
+{
+	char preregister[32];
+	const char *const with[] = { preregister, setting, NULL };
+
+	snprintf(preregister, sizeof(preregister), "PEERPIN_PREREGISTER=%s", mode);
+	bench_again(part, with, report_with, (void *)mode);
+}
+
 static void run_allocating(bool preloaded)
 {
 	static const char *const modes[] = { "off", "sync", "auto", "all", NULL };
 	static const char *const without[] = { "LD_PRELOAD", DELAY, NULL };
-	char preregister[32];
-	const char *const with[] = { preregister, DELAY, NULL };
 
 	if (!preloaded && allocating_is_wanted(BARE))
-		bench_again("allocating", without, hear_as_bare, NULL);
+		bench_again("allocating", without, report_bare, NULL);
 	bare_count = 0;
 	for (const char *const *mode = modes; preloaded && *mode; mode++) {
-		snprintf(preregister, sizeof(preregister), "PEERPIN_PREREGISTER=%s", *mode);
 		if (allocating_is_wanted(*mode))
-			bench_again("allocating", with, hear, (void *)*mode);
+			run_in_mode("allocating", *mode, DELAY);
 	}
 }
 
@@ -113,21 +120,16 @@ static void run_allocating(bool preloaded)
 static void run_first(bool preloaded)
 {
 	static const char *const without[] = { "LD_PRELOAD", NULL };
-	static const char *const modes[] = { "off", "auto", NULL };
-	char preregister[32];
-	const char *const with[] = { preregister, NULL };
 
 	bare_count = 0;
 	if (!preloaded && first_is_wanted(BARE))
-		bench_again("first", without, hear_as_bare, NULL);
+		bench_again("first", without, report_bare, NULL);
 	if (!preloaded || !(first_is_wanted("off") || first_is_wanted("auto")))
 		return;
-	bench_again("first", without, hear_bare, NULL);
-	for (const char *const *mode = modes; *mode; mode++) {
-		snprintf(preregister, sizeof(preregister), "PEERPIN_PREREGISTER=%s", *mode);
-		bench_again("first", with, hear, (void *)*mode);
-	}
-	bench_again("first", without, hear, (void *)"again " BARE);
+	bench_again("first", without, keep_bare, NULL);
+	run_in_mode("first", "off", NULL);
+	run_in_mode("first", "auto", NULL);
+	bench_again("first", without, report_with, (void *)"again " BARE);
 }
 
 static bool pattern_is_wanted(const struct pattern *pattern, const char *mode)
@@ -147,14 +149,12 @@ static bool pattern_is_wanted(const struct pattern *pattern, const char *mode)
 static void run_pattern(const struct pattern *pattern)
 {
 	static const char *const modes[] = { "auto", "all", NULL };
-	char preregister[32], part[64];
-	const char *const with[] = { preregister, pattern->setting, NULL };
+	char part[64];
 
 	snprintf(part, sizeof(part), "pattern %s", pattern->name);
 	for (const char *const *mode = modes; *mode; mode++) {
-		snprintf(preregister, sizeof(preregister), "PEERPIN_PREREGISTER=%s", *mode);
 		if (pattern_is_wanted(pattern, *mode))
-			bench_again(part, with, hear, (void *)*mode);
+			run_in_mode(part, *mode, pattern->setting);
 	}
 }
 
