@@ -46,11 +46,15 @@ static bool exports_identify(int fd, struct export *identity)
 	return identity->inode != 0;
 }
 
-static struct export *exports_find(const struct export *identity)
+/* The newest first: a client registers what it has just exported. */
+static const struct export *exports_find(const struct export *identity)
 {
-	for (unsigned int i = 0; i < EXPORTS; i++) {
-		if (exports[i].inode == identity->inode && exports[i].device == identity->device)
-			return &exports[i];
+	const struct export *export;
+
+	for (unsigned int i = 1; i <= EXPORTS; i++) {
+		export = &exports[(next_export - i) % EXPORTS];
+		if (export->inode == identity->inode && export->device == identity->device)
+			return export;
 	}
 	return NULL;
 }
@@ -58,13 +62,11 @@ static struct export *exports_find(const struct export *identity)
 void memory_exported(int fd, uint64_t address, uint64_t size, uint64_t youngest)
 {
 	struct export made = { .made = { address, size, youngest } };
-	struct export *slot;
 
 	statistics_count(exports);
 	if (exports_identify(fd, &made)) {
 		pthread_mutex_lock(&exports_lock);
-		slot = exports_find(&made);
-		*(slot ? slot : &exports[next_export++ % EXPORTS]) = made;
+		exports[next_export++ % EXPORTS] = made;
 		has_exports = true;
 		pthread_mutex_unlock(&exports_lock);
 	}
@@ -73,15 +75,15 @@ void memory_exported(int fd, uint64_t address, uint64_t size, uint64_t youngest)
 bool memory_find_export(int fd, struct found_export *found)
 {
 	struct export wanted = { 0 };
-	struct export *slot = NULL;
+	const struct export *known = NULL;
 
 	if (has_exports && exports_identify(fd, &wanted)) {
 		pthread_mutex_lock(&exports_lock);
-		slot = exports_find(&wanted);
-		if (slot)
-			wanted = *slot;
+		known = exports_find(&wanted);
+		if (known)
+			wanted = *known;
 		pthread_mutex_unlock(&exports_lock);
 	}
 	*found = wanted.made;
-	return slot != NULL;
+	return known != NULL;
 }
