@@ -37,8 +37,8 @@ static uint64_t cost_expected(const struct adapter *adapter, unsigned int class)
 bool cost_add(struct adapter *adapter, uint64_t bytes, uint64_t nanoseconds)
 {
 	unsigned int class = 63u - (unsigned int)__builtin_clzll(bytes);
-	uint64_t expected = cost_expected(adapter, class);
-	bool slow = nanoseconds > LEAST_NS && (nanoseconds - LEAST_NS) / FACTOR >= expected;
+	bool slow = nanoseconds > LEAST_NS &&
+		    (nanoseconds - LEAST_NS) / FACTOR >= cost_expected(adapter, class);
 
 	if (!adapter->least_ns[class] || nanoseconds < adapter->least_ns[class])
 		adapter->least_ns[class] = nanoseconds | 1;
