@@ -140,7 +140,24 @@ static void background_end_unknown(void)
 /* True for a new region, and for one that did not fit within the pin limit. */
 static bool background_may_begin(const struct region *region)
 {
-	return region->state == REGION_IDLE && !region->failures;
+	return region->state == REGION_IDLE && !region->failures && !region->with_worker;
+}
+
+/* Drops the lock meanwhile. The caller is one of the region's users. */
+static void background_register(struct region *region)
+{
+	uint64_t duration = region_register_prepared(region);
+
+	if (!duration)
+		return;
+	if (config_get()->preregister == PREREGISTER_SYNC)
+		statistics_time(program_ns, duration, registration_program_ns);
+	else
+		statistics_time(background_ns, duration, registration_background_ns);
+	if (region->state == REGION_READY) {
+		statistics_count(registrations_background);
+		region_set_background_time(region, duration);
+	}
 }
 
 /* Registers the allocation in one domain, if selected and not registered yet. Drops the lock
@@ -151,7 +168,6 @@ static bool background_register_in(struct domain *domain, const struct allocatio
 	struct region *region, *ending = NULL;
 	struct kind kind = { .evidence = EVIDENCE_NONE };
 	enum region_demand demand;
-	uint64_t duration;
 
 	if (domain->owner->closing || !adapter_selects(domain, allocation->device))
 		return true;
@@ -173,17 +189,8 @@ static bool background_register_in(struct domain *domain, const struct allocatio
 		region->kind = kind;
 		learning_started(domain, &kind);
 	}
-	region->state = REGION_REGISTERING;
 	region->users++;
-	duration = region_register(region, NULL);
-	if (config_get()->preregister == PREREGISTER_SYNC)
-		statistics_time(program_ns, duration, registration_program_ns);
-	else
-		statistics_time(background_ns, duration, registration_background_ns);
-	if (region->state == REGION_READY) {
-		statistics_count(registrations_background);
-		region_set_background_time(region, duration);
-	}
+	background_register(region);
 	/* The domain may have ended with the region. */
 	if (region->state == REGION_READY && !region->ended)
 		region_end_parts(allocation, domain, &ending);

@@ -176,12 +176,22 @@ static int dma_buf_export_and_register(const struct pin_request *request, struct
 	return error;
 }
 
+/* The worker's own dma-buf, as its source. */
+void dma_buf_prepare(struct pin_request *request)
+{
+	int saved_errno = errno, fd = -1;
+
+	if (!dma_buf_export_range(request, &fd))
+		request->source = (struct dma_buf){ fd, request->base, request->length };
+	errno = saved_errno;
+}
+
 /* A client's own dma-buf of the range saves a second export: 14 us of the client's time (H200). Its
  * pages are those of the range now: each granule holds a part of the requested allocation, which
  * has been live since before the client's export. */
 int dma_buf_pin(const struct pin_request *request, struct ibv_mr **mr)
 {
-	const struct client_dma_buf *source = &request->source;
+	const struct dma_buf *source = &request->source;
 	uint64_t offset = request->base - source->base;
 	int saved_errno = errno;
 	int error = -EBADF;

@@ -216,8 +216,10 @@ void region_release_user(struct region *region);
 /* True if a client MR holds the region. */
 bool region_is_held(const struct region *region);
 
-/* True if neither a client MR nor keys of a look-up are in use. */
+/* True if neither a client MR nor keys of a look-up are in use; and, with region_may_end(), no
+ * thread: an end keeps the lock. */
 bool region_is_idle(const struct region *region);
+bool region_may_end(const struct region *region);
 
 /* True if a region of the allocation is not idle. */
 bool region_is_in_use_for(const struct allocation *allocation);
@@ -297,23 +299,24 @@ bool requests_may_serve(const struct registration_request *request,
 
 /* ---- region_life.c; with the lock held unless noted ---- */
 
-/* Registers a region in state REGION_REGISTERING; drops the lock meanwhile. The caller is counted
- * in region->users, because the region may end before this returns. `client`: the request that
- * waits, NULL on the worker. For a client that finds the adapter out of space, evicts other regions
- * and retries a few times. Returns the duration in nanoseconds. */
+/* Registers a region in state REGION_REGISTERING for a client that waits; drops the lock meanwhile.
+ * The caller is counted in region->users, because the region may end before this returns. If the
+ * adapter is out of space, evicts other regions and retries. Returns the duration in ns.
+ * region_register_prepared(): the worker's, from REGION_IDLE, without evictions. Exports a dma-buf
+ * first: a client that requests the region meanwhile registers it. Returns 0 then, and if it has
+ * ended. */
 uint64_t region_register(struct region *region, const struct registration_request *client);
+uint64_t region_register_prepared(struct region *region);
 
-/* A client requests the region, or may use it unobserved from now on: it is no longer
- * speculative. */
+/* region_set_used(): no longer speculative, because a client requests the region, or may use it
+ * unobserved. region_set_background_time(): the duration of its background registration. */
 void region_set_used(struct region *region);
-
-/* Sets the duration of its background registration. */
 void region_set_background_time(struct region *region, uint64_t nanoseconds);
 
-/* Waits while the region is being registered; drops the lock meanwhile. */
+/* Waits for a registration; drops the lock meanwhile. */
 void region_await_settled(struct region *region);
 
-/* Takes the region out of every index, waits for its registration, and revokes its client MRs. Puts
+/* Takes the region out of every index, waits while in flight, and revokes its client MRs. Puts
  * it on *ending if it must be deregistered. Drops the lock only to wait. */
 void region_end(struct region *region, struct region **ending);
 
@@ -372,9 +375,6 @@ bool background_queue_all(void);
  * without the lock. */
 void background_give_up_unknown(void);
 
-/* Wakes the worker, where one registers. Without the lock. */
-void background_wake(void);
-
 /* Works on one queued allocation or one batch of the rescan; drops the lock meanwhile. False: no
  * work. */
 bool background_step(void);
@@ -382,9 +382,10 @@ bool background_step(void);
 /* True if a step may find work; for the worker, with the lock held. */
 bool background_has_more(void);
 
-/* Starts work on the queue, without the lock: wakes the worker, or in sync mode works on it
- * here. */
+/* Starts work on the queue, without the lock: wakes the worker, or in sync mode works on it here.
+ * background_wake() wakes the worker, where one registers. */
 void background_go(void);
+void background_wake(void);
 
 /* In sync mode: waits until no thread has the allocation to register. Without the lock. */
 void background_await(const struct allocation *allocation);

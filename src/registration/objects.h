@@ -102,6 +102,7 @@ struct region {
 	bool evicted;	    /* ended by an eviction */
 	bool freed;	    /* ended by a free */
 	bool evictable;	    /* in its GPU's list */
+	bool with_worker;   /* region_register_prepared() has not returned */
 	uint8_t failures;   /* failed registrations, temporary errors excluded */
 	struct kind kind;   /* of the allocation registered in the background */
 	unsigned int users; /* threads that use it without the lock, or wait */

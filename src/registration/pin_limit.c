@@ -128,7 +128,7 @@ static struct region *pin_limit_claim(struct gpu *gpu, const struct adapter *ada
 		region = TAILQ_FIRST(&gpu->regions);
 		used_at = region_used_at(region);
 		if ((adapter && !adapter_is_same(region->owner->adapter, adapter)) ||
-		    !region_is_idle(region))
+		    !region_may_end(region))
 			used_at = load_relaxed(&holds_time);
 		else if ((int32_t)(used_at - region->used_at) <= 0 && region_claim(region))
 			return region;
@@ -182,7 +182,7 @@ void pin_limit_evict_unknown(struct region **ending)
 			next = TAILQ_NEXT(region, in_gpu);
 			if (!region->used && region->owner->adapter->is_steep &&
 			    learning_is_unknown(region->domain, &region->kind) &&
-			    region_is_idle(region) && region_claim(region))
+			    region_may_end(region) && region_claim(region))
 				pin_limit_evict_region(region, ending);
 		}
 	}
@@ -197,7 +197,7 @@ static bool pin_limit_can_fit(const struct gpu *gpu, uint64_t length)
 	TAILQ_FOREACH(region, &gpu->regions, in_gpu) {
 		if (pin_limit_fits_beside(gpu, gpu->pinned - idle, length))
 			return true;
-		if (region_is_idle(region))
+		if (region_may_end(region))
 			idle += region->length;
 	}
 	return pin_limit_fits_beside(gpu, gpu->pinned - idle, length);

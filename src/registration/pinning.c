@@ -262,7 +262,7 @@ static unsigned int pinning_first(const struct pin_request *request, const struc
 	bool by_address = request->by_address && !pair->fails_by_address;
 
 	for (unsigned int i = 0; by_address && registration_methods[i].name; i++) {
-		if (registration_methods[i].by_address &&
+		if (!registration_methods[i].prepare &&
 		    pinning_is_expected(request, &pair->support[i]))
 			return i;
 	}
@@ -371,6 +371,21 @@ static int pinning_pin_by_table(const struct pin_request *request, struct ibv_mr
 		return pinning_failed(request, &pair, &attempts);
 	errors_note(registration_methods[0].call, EOPNOTSUPP);
 	return -EOPNOTSUPP;
+}
+
+void pinning_prepare(struct pin_request *request)
+{
+	const struct registration_method *method = registration_forced_method;
+	const struct pair *pair;
+
+	if (!method) {
+		pthread_mutex_lock(&pairs_lock);
+		pair = pinning_find(request->pd->context, request->device);
+		method = pair ? &registration_methods[pair->method] : NULL;
+		pthread_mutex_unlock(&pairs_lock);
+	}
+	if (method && method->prepare && method->accepts(request))
+		method->prepare(request);
 }
 
 int pinning_pin(const struct pin_request *request, struct ibv_mr **mr,

@@ -13,6 +13,10 @@
 int pinning_pin(const struct pin_request *request, struct ibv_mr **mr,
 		const struct registration_method **method);
 
+/* Does the part of a registration that needs no adapter: may set request->source, which the caller
+ * closes. Logs nothing. Without any lock. */
+void pinning_prepare(struct pin_request *request);
+
 /* The device has been closed. Forgets its pairs: another device may reuse the address. */
 void pinning_device_closed(const struct ibv_context *context);
 
@@ -31,7 +35,10 @@ struct method_support {
 #define METHODS_MAX 4
 extern const struct registration_method registration_methods[];
 
-#define METHOD(id, text, of, address, end)                                                         \
+/* Exports the range to request->source. Nothing changes if it fails. */
+void dma_buf_prepare(struct pin_request *request);
+
+#define METHOD(id, text, of, before, end)                                                          \
 	struct method_support id##_probe(const struct pin_request *request);                       \
 	bool id##_accepts(const struct pin_request *request);                                      \
 	int id##_pin(const struct pin_request *request, struct ibv_mr **mr);
@@ -39,13 +46,13 @@ extern const struct registration_method registration_methods[];
 #undef METHOD
 
 /* A row of the table, from one of methods.def. */
-#define REGISTRATION_METHOD(id, text, of, address, end)                                            \
+#define REGISTRATION_METHOD(id, text, of, before, end)                                             \
 	{ .name = (text),                                                                          \
 	  .pin = id##_pin,                                                                         \
 	  .unpin = (end),                                                                          \
 	  .probe = id##_probe,                                                                     \
 	  .accepts = id##_accepts,                                                                 \
-	  .by_address = (address),                                                                 \
+	  .prepare = (before),                                                                     \
 	  .registrations = &statistics_segment.counters.registrations_##id,                        \
 	  .call = ERRORS_##of },
 

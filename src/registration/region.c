@@ -205,6 +205,11 @@ bool region_is_idle(const struct region *region)
 	return (region->spans || !region->domain->looked_up) && !region_is_held(region);
 }
 
+bool region_may_end(const struct region *region)
+{
+	return !region->users && region_is_idle(region);
+}
+
 bool region_is_in_use_for(const struct allocation *allocation)
 {
 	const struct reference_chain *chain = region_chain_at(allocation->slot);
@@ -360,7 +365,7 @@ bool region_end_references(const struct allocation *allocation, struct region **
 			continue;
 		}
 		region->freed = true;
-		if (!*since && (region->mr || region->state == REGION_REGISTERING))
+		if (!*since && (region->mr || region->users))
 			*since = system_clock();
 		region_end(region, ending);
 		reference = holds_at(chain->first); /* region_end() may have dropped the lock */

@@ -205,12 +205,6 @@ enum region_demand region_demand(const struct allocation *allocation, const stru
 	return spans && demand == DEMAND_NONE ? DEMAND_ONE_PART : demand;
 }
 
-/* A registering part has users. */
-static bool choice_may_end(const struct region_reference *reference)
-{
-	return !reference->region->users && region_is_idle(reference->region);
-}
-
 void region_end_parts(const struct allocation *allocation, struct domain *domain,
 		      struct region **ending)
 {
@@ -218,7 +212,7 @@ void region_end_parts(const struct allocation *allocation, struct domain *domain
 
 	for (reference = choice_first(allocation, domain); reference; reference = next) {
 		next = region_next_reference(reference);
-		if (choice_is_part(reference) && choice_may_end(reference) &&
+		if (choice_is_part(reference) && region_may_end(reference->region) &&
 		    !region_is_shared(reference->region) && region_claim(reference->region))
 			region_end(reference->region, ending);
 	}
@@ -241,7 +235,7 @@ void region_limit_parts(const struct allocation *allocation, struct domain *doma
 		if (reference->whole || reference->region->spans != spans)
 			continue;
 		/* The oldest of equal age is the last in the chain. */
-		if (choice_may_end(reference) &&
+		if (region_may_end(reference->region) &&
 		    (!oldest || now - load_relaxed(&reference->used_at) >=
 					now - load_relaxed(&oldest->used_at)))
 			oldest = reference;

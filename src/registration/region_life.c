@@ -9,6 +9,7 @@
 
 #include <errno.h>
 
+#include "base/kernel.h"
 #include "base/system.h"
 #include "registration/pinning.h"
 #include "report/errors.h"
@@ -114,23 +115,26 @@ static void region_count_cost(const struct region *region, uint64_t nanoseconds)
 	pthread_mutex_lock(&registration_lock);
 }
 
-static int region_pin(struct region *region, const struct registration_request *client,
-		      struct ibv_mr **mr)
+static struct pin_request region_pin_request(const struct region *region)
 {
-	struct pin_request request = { .pd = region->owner->pd,
-				       .base = region->base,
-				       .length = region->length,
-				       .access = region->domain->access,
-				       .device = region->device,
-				       .context = region->context,
-				       .dma_buf_only = region->dma_buf_only };
+	return (struct pin_request){ .pd = region->owner->pd,
+				     .base = region->base,
+				     .length = region->length,
+				     .access = region->domain->access,
+				     .device = region->device,
+				     .context = region->context,
+				     .dma_buf_only = region->dma_buf_only };
+}
+
+static int region_pin(struct region *region, const struct registration_request *client,
+		      const struct dma_buf *source, struct ibv_mr **mr)
+{
+	struct pin_request request = region_pin_request(region);
 	uint64_t start = system_clock(), duration;
 	int error;
 
-	if (client) {
-		request.source = client->source;
-		request.by_address = !client->dma_buf;
-	}
+	request.source = *source;
+	request.by_address = client && !client->dma_buf;
 	pthread_mutex_unlock(&registration_lock);
 	errors_forget();
 	error = pinning_pin(&request, mr, &region->method);
@@ -161,7 +165,8 @@ static bool region_reserve(struct region *region, bool may_evict)
 	return fits;
 }
 
-static void region_make_ready(struct region *region, const struct registration_request *client)
+static void region_make_ready(struct region *region, const struct registration_request *client,
+			      const struct dma_buf *source)
 {
 	uint64_t bytes = region->length, learnt = 0;
 	struct region *ending = NULL;
@@ -175,7 +180,7 @@ static void region_make_ready(struct region *region, const struct registration_r
 		system_wake(&region_settled);
 		return;
 	}
-	error = region_pin(region, client, &mr);
+	error = region_pin(region, client, source, &mr);
 	for (int i = 0; error == -ENOMEM && !region->ended && i < EVICTIONS_MAX; i++, bytes *= 2) {
 		learnt = pin_limit_refused(region);
 		ending = NULL;
@@ -183,7 +188,7 @@ static void region_make_ready(struct region *region, const struct registration_r
 		    !pin_limit_evict(region->owner->adapter, region->device, bytes, &ending))
 			break;
 		region_unpin_ended(ending);
-		error = region_pin(region, client, &mr);
+		error = region_pin(region, client, source, &mr);
 	}
 	if (!error && client)
 		pin_limit_granted(region);
@@ -207,9 +212,38 @@ uint64_t region_register(struct region *region, const struct registration_reques
 	uint64_t start = system_clock();
 	int held = system_hold_cancellation();
 
-	region_make_ready(region, client);
+	region_make_ready(region, client, &client->source);
 	system_release_cancellation(held);
 	return system_clock() - start;
+}
+
+uint64_t region_register_prepared(struct region *region)
+{
+	struct pin_request request = region_pin_request(region);
+	uint64_t start = system_clock(), duration = 0;
+	int held = system_hold_cancellation();
+
+	region->with_worker = true;
+	if (pin_limit_allows(region)) {
+		pthread_mutex_unlock(&registration_lock);
+		pinning_prepare(&request);
+		pthread_mutex_lock(&registration_lock);
+	}
+	if (!region->ended && region->state == REGION_IDLE) {
+		region->state = REGION_REGISTERING;
+		region_make_ready(region, NULL, &request.source);
+		duration = system_clock() - start;
+	}
+	if (request.source.length) {
+		pthread_mutex_unlock(&registration_lock);
+		kernel_close(request.source.fd);
+		pthread_mutex_lock(&registration_lock);
+	}
+	region->with_worker = false;
+	if (region->ended)
+		system_wake(&region_settled);
+	system_release_cancellation(held);
+	return duration;
 }
 
 void region_await_settled(struct region *region)
@@ -226,6 +260,13 @@ static void region_finish_retiring(struct region *region)
 	system_wake(&region_settled);
 }
 
+/* A thread is in the driver or the kernel with the region's memory and domain, or the worker has a
+ * dma-buf open, which would keep freed memory allocated. */
+static bool region_is_in_flight(const struct region *region)
+{
+	return region->state == REGION_REGISTERING || region->with_worker;
+}
+
 void region_end(struct region *region, struct region **ending)
 {
 	region->users++;
@@ -235,15 +276,14 @@ void region_end(struct region *region, struct region **ending)
 	LIST_INSERT_HEAD(&retiring, region, in_domain);
 	/* Deregister the regions ended so far before waiting: the registering thread may wait for
 	 * them, in a free inside pin(). */
-	if (region->state == REGION_REGISTERING && *ending) {
+	if (region_is_in_flight(region) && *ending) {
 		struct region *earlier = *ending;
 
 		*ending = NULL;
 		region_unpin_ended(earlier);
 	}
-	/* The registering thread is in the kernel with memory and domain, which must stay until it
-	 * returns. */
-	region_await_settled(region);
+	while (region_is_in_flight(region))
+		system_wait(&region_settled, &registration_lock);
 	if (!region->used)
 		learning_unused(region->domain, &region->kind);
 	if (region->mr) {

@@ -23,8 +23,8 @@
 #include "registration/verbs_abi.h"
 #include "report/errors.h"
 
-/* A client's own dma-buf of [base, base + length), open as `fd`. length 0: none. */
-struct client_dma_buf {
+/* A dma-buf of [base, base + length), open as `fd`. length 0: none. */
+struct dma_buf {
 	int fd;
 	uint64_t base, length;
 };
@@ -38,7 +38,7 @@ struct pin_request {
 	CUcontext context; /* of an allocation in the range; NULL: VMM and pool memory have none */
 	bool dma_buf_only; /* no peer memory: the driver does not report the memory as capable */
 	bool by_address;   /* a client waits, whose own call is by address */
-	struct client_dma_buf source; /* may hold the range; open until pin() returns */
+	struct dma_buf source; /* may hold the range; open until pin() returns */
 };
 
 /* Registration method. pin() and unpin() return 0 or -errno. They run on the client's thread,
@@ -49,7 +49,7 @@ struct registration_method {
 	int (*unpin)(struct ibv_mr *mr);
 	struct method_support (*probe)(const struct pin_request *request);
 	bool (*accepts)(const struct pin_request *request); /* this memory and access flags */
-	bool by_address;				    /* as a client's own call by address */
+	void (*prepare)(struct pin_request *request);	    /* NULL: registers by address */
 	_Atomic uint64_t *registrations;		    /* its counter */
 	enum errors_call call; /* for failures that it did not record */
 };
@@ -112,10 +112,10 @@ struct registration_request {
 	uint64_t address, length;
 	uint64_t iova; /* address that remote sides will use */
 	int access;
-	bool dma_buf;	   /* from the client's own dma-buf; `address` is the exported one */
-	uint64_t youngest; /* greatest allocation id in the dma-buf; 0: by address */
-	struct client_dma_buf source; /* with `dma_buf` */
-	const void *client_mr;	      /* address of the provider's struct */
+	bool dma_buf;	       /* from the client's own dma-buf; `address` is the exported one */
+	uint64_t youngest;     /* greatest allocation id in the dma-buf; 0: by address */
+	struct dma_buf source; /* with `dma_buf` */
+	const void *client_mr; /* address of the provider's struct */
 };
 
 struct registration_keys {

@@ -45,7 +45,7 @@ static void usage_name_methods(const struct segment *segment, char *to, size_t s
 {
 	size_t used = 0;
 
-#define METHOD(id, name, call, by_address, unpin)                                                  \
+#define METHOD(id, name, call, prepare, unpin)                                                     \
 	if (count(segment, registrations_##id) && used < size)                                     \
 		used += (size_t)system_format(to + used, size - used, "%s%s", used ? " and " : "", \
 					      name);

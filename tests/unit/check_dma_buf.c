@@ -23,8 +23,8 @@ static void set_source(int64_t before, int64_t behind)
 {
 	source_fd = memfd_create("client", MFD_CLOEXEC);
 	request.context = &own;
-	request.source = (struct client_dma_buf){ source_fd, HOME - (uint64_t)before,
-						  BLOCK + (uint64_t)(before + behind) };
+	request.source = (struct dma_buf){ source_fd, HOME - (uint64_t)before,
+					   BLOCK + (uint64_t)(before + behind) };
 }
 
 static const int64_t around[][2] = { { 0, 0 }, { 4096, 0 }, { 0, 4096 }, { 8192, 4096 } };

@@ -4,7 +4,9 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "registration/internal.h"
@@ -103,6 +105,105 @@ TEST(worker, a_free_waits_until_the_region_in_flight_is_gone)
 	ck_assert_uint_eq(standin_registrations(), 2);
 	ck_assert_uint_eq(standin_registered(), 1);
 	ck_assert_uint_eq(statistics_get(never_used), 1);
+}
+
+/* ---- the worker's dma-buf, here a file ---- */
+
+static _Atomic int exported = -1;
+static _Atomic bool export_may_end;
+static _Atomic unsigned int pinned_from_export;
+
+static void export_home(struct pin_request *request)
+{
+	standin_called();
+	if (request->base != HOME)
+		return;
+	request->source = (struct dma_buf){ memfd_create("dma-buf", MFD_CLOEXEC), request->base,
+					    request->length };
+	exported = request->source.fd;
+	while (!export_may_end)
+		sched_yield();
+}
+
+static bool accept_all(const struct pin_request *request)
+{
+	return request->length;
+}
+
+static int pin_from_export(const struct pin_request *request, struct ibv_mr **mr)
+{
+	pinned_from_export += request->source.length && request->source.fd == exported;
+	return standin_method.pin(request, mr);
+}
+
+/* The worker exports HOME until `export_may_end`. */
+static void begin_export(void)
+{
+	static struct registration_method method = { .name = "exporting",
+						     .pin = pin_from_export,
+						     .prepare = export_home,
+						     .accepts = accept_all };
+
+	method.unpin = standin_method.unpin;
+	activate();
+	registration_forced_method = &method;
+	begin(HOME, BLOCK);
+	while (exported < 0)
+		sched_yield();
+}
+
+static bool is_open(int fd)
+{
+	return fcntl(fd, F_GETFD) >= 0;
+}
+
+TEST(worker, a_client_does_not_wait_for_an_export)
+{
+	begin_export();
+	ck_assert_uint_ne(ask(0, HOME, BLOCK), 0);
+	ck_assert_uint_eq(statistics_get(waited), 0);
+	ck_assert_uint_eq(statistics_get(synchronous_queued), 1);
+	export_may_end = true;
+	while (is_open(exported))
+		sched_yield();
+	begin(HOME + 4 * BLOCK, BLOCK);
+	await("registrations_background", 1); /* not of HOME */
+	ck_assert_uint_eq(standin_registrations(), 3);
+	ck_assert_uint_eq(pinned_from_export, 0);
+}
+
+TEST(worker, the_worker_registers_from_its_export)
+{
+	begin_export();
+	export_may_end = true;
+	await("registrations_background", 1);
+	ck_assert_uint_eq(pinned_from_export, 1);
+	ck_assert_uint_ne(ask(0, HOME, BLOCK), 0);
+	ck_assert_uint_eq(statistics_tallied(TALLY_hits), 1);
+	end(HOME);
+	ck_assert(!is_open(exported));
+}
+
+static void *free_exported_on_thread(void *open_after)
+{
+	end(HOME);
+	*(bool *)open_after = is_open(exported);
+	return NULL;
+}
+
+/* An open dma-buf keeps freed memory allocated. */
+TEST(worker, a_free_waits_until_the_export_is_closed)
+{
+	bool open_after = true;
+	pthread_t thread;
+
+	begin_export();
+	ck_assert_int_eq(pthread_create(&thread, NULL, free_exported_on_thread, &open_after), 0);
+	await("frees", 1);
+	export_may_end = true;
+	pthread_join(thread, NULL);
+	ck_assert(!open_after);
+	ck_assert_uint_eq(standin_registrations(), 1);
 }
 
 /* Overrides libc's: peerpin starts the worker through dlsym. */
