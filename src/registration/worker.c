@@ -5,9 +5,13 @@
  * signals. It runs on the CPUs of the program's first thread and of the thread that starts it. Exit
  * does not wait for the worker.
  *
- * Waking a thread costs the allocating thread more than the rest of its work in this library. So an
- * idle worker first dozes: for 1 s it polls the queue, at first more often, and allocations need
- * not wake it. Then it sleeps until an allocation wakes it.
+ * Waking a thread costs the allocating thread more than the rest of its work in this library. So
+ * the worker dozes after work: it polls the queue a few times, and allocations need not wake it.
+ * Then it sleeps. MPI libraries poll, too: a poll of the worker may preempt a thread of the
+ * program.
+ *
+ * A woken worker dozes once before it works: a request that follows the allocation at once would
+ * else compete with it for the same registration.
  */
 #include "base/atomics.h"
 #include "registration/internal.h"
@@ -19,11 +23,9 @@
 #include "report/errors.h"
 #include "report/statistics.h"
 
-#define DOZE_NS	  100000 /* shorter than a synchronous registration */
-#define DOZES	  100
-#define DEEPER_NS 500000
-#define ALL_DOZES 2000
-#define SLEEP	  (-1)
+#define DOZE_NS 100000 /* shorter than a synchronous registration */
+#define DOZES	8
+#define SLEEP	(-1)
 
 #define TRY_EVERY 1023 /* wakes between two attempts to start the thread */
 
@@ -73,10 +75,12 @@ static void *worker_main(void *unused)
 			 * allocations would never drop it. */
 			pthread_mutex_unlock(&registration_lock);
 			pthread_mutex_lock(&registration_lock);
-		} else if (dozes++ < ALL_DOZES && !process_is_exiting())
-			worker_wait(DOZING, dozes <= DOZES ? DOZE_NS : DEEPER_NS);
-		else
+		} else if (dozes++ < DOZES && !process_is_exiting()) {
+			worker_wait(DOZING, DOZE_NS);
+		} else {
 			worker_wait(ASLEEP, SLEEP);
+			worker_wait(DOZING, DOZE_NS);
+		}
 	}
 	return unused;
 }
