@@ -174,7 +174,7 @@ static bool background_register_in(struct domain *domain, const struct allocatio
 	reference = region_find_whole(allocation, domain);
 	demand = region_demand(allocation, domain);
 	if ((reference && !background_may_begin(reference->region)) ||
-	    (demand == DEMAND_ONE_PART && !domain->looked_up) ||
+	    (demand == DEMAND_PARTS && !domain->looked_up) ||
 	    (demand == DEMAND_NONE && !memory_is_registrable(allocation)))
 		return true;
 	if (demand == DEMAND_NONE && !learning_is_eligible(domain, allocation, &kind))

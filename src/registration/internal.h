@@ -253,8 +253,10 @@ struct region_reference *region_find_whole(const struct allocation *allocation,
 					   const struct domain *domain);
 struct region_reference *region_for(const struct allocation *allocation, struct domain *domain);
 
-/* Parts, and spans, of one allocation in a domain. Requests walk them with the lock held. */
-#define REGION_PARTS_MAX 32u
+/* Parts, and spans, of one allocation in a domain. Requests walk them with the lock held. With
+ * REGION_PARTS_ENOUGH parts the worker registers the whole. */
+#define REGION_PARTS_MAX    32u
+#define REGION_PARTS_ENOUGH 8u
 
 /* Failed parts, or spans, after which requests for further ones are forwarded. */
 #define REGION_FAILURES_MAX 3u
@@ -274,9 +276,9 @@ struct region_reference *region_choose(const struct allocation *allocation, stru
 
 /* The reason for background registration of the whole allocation in the domain. */
 enum region_demand {
-	DEMAND_NONE,	 /* no request yet: by the learning */
-	DEMAND_ONE_PART, /* in one part only, for spans, or with unique keys: these suffice */
-	DEMAND_WHOLE,	 /* requests in several parts */
+	DEMAND_NONE,  /* no request yet: by the learning */
+	DEMAND_PARTS, /* in few parts, for spans, or with unique keys: these suffice */
+	DEMAND_WHOLE, /* requests in enough parts */
 };
 enum region_demand region_demand(const struct allocation *allocation, const struct domain *domain);
 

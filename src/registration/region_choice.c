@@ -2,11 +2,12 @@
 /* region_choice.c -- which range to register for an allocation, and for a client's request
  *
  * A request for at least half of an allocation registers the whole. Any other registers a part, the
- * requested range in whole granules, so the client waits for no more than its own bytes. The
- * second request elsewhere in the allocation has the worker register the whole; parts without
- * client MRs end then. A part also serves requests while the whole is being registered, and where
- * the whole does not fit within the pin limit. With unique keys there are parts alone: one client
- * MR at a time would have the keys of the whole.
+ * requested range in whole granules, so the client waits for no more than its own bytes. After
+ * requests for REGION_PARTS_ENOUGH parts the worker registers the whole, and parts without client
+ * MRs end. With fewer parts the registration of unrequested bytes would take CPUs from the program,
+ * and lengthen its frees. A part also serves requests while the whole is being registered, and
+ * where the whole does not fit within the pin limit. With unique keys there are parts alone: one
+ * client MR at a time would have the keys of the whole.
  */
 #include "registration/internal.h"
 
@@ -147,7 +148,8 @@ struct region_reference *region_choose(const struct allocation *allocation, stru
 	struct region_range part = choice_range(allocation, request->address, request->length);
 	struct choice choice = choice_look(allocation, domain, request, &part);
 	bool takes_part = choice_takes_part(allocation, domain, &part, parts->only);
-	bool needs_whole = choice.parts && !parts->only && !domain->owner->own_keys &&
+	bool needs_whole = choice.parts + 1 >= REGION_PARTS_ENOUGH && !parts->only &&
+			   !domain->owner->own_keys &&
 			   pin_limit_may_hold(allocation->device, allocation->size);
 
 	parts->suffice = !part.whole;
@@ -162,7 +164,7 @@ struct region_reference *region_choose(const struct allocation *allocation, stru
 	if (choice.parts >= REGION_PARTS_MAX ||
 	    (choice.failures >= REGION_FAILURES_MAX && !choice.any_ready))
 		return NULL;
-	/* The second request registers the whole where the worker would not. */
+	/* The request registers the whole where the worker would not. */
 	if (needs_whole && !background_registers(allocation, domain))
 		return region_for(allocation, domain);
 	parts->whole_too |= needs_whole;
@@ -191,18 +193,17 @@ static bool choice_is_part(const struct region_reference *reference)
 
 enum region_demand region_demand(const struct allocation *allocation, const struct domain *domain)
 {
-	struct region_reference *reference;
-	enum region_demand demand = DEMAND_NONE;
+	const struct region_reference *reference = choice_first(allocation, domain);
+	unsigned int parts = 0;
 	bool spans = false;
 
-	for (reference = choice_first(allocation, domain); reference;
-	     reference = region_next_reference(reference)) {
+	for (; reference; reference = region_next_reference(reference)) {
+		parts += choice_is_part(reference);
 		spans |= reference->region->spans;
-		if (choice_is_part(reference) &&
-		    demand < (domain->owner->own_keys ? DEMAND_ONE_PART : DEMAND_WHOLE))
-			demand++;
 	}
-	return spans && demand == DEMAND_NONE ? DEMAND_ONE_PART : demand;
+	if (parts >= REGION_PARTS_ENOUGH && !domain->owner->own_keys)
+		return DEMAND_WHOLE;
+	return parts || spans ? DEMAND_PARTS : DEMAND_NONE;
 }
 
 void region_end_parts(const struct allocation *allocation, struct domain *domain,

@@ -71,12 +71,13 @@ static void use(uint64_t address, uint64_t length)
 	ck_assert(registration_drop(AT(100)));
 }
 
-/* A second request elsewhere, whose client MR ends before the worker has registered the whole: a
- * part with a client MR would stay. */
+/* Requests elsewhere until the parts are enough, beside one. Their client MRs end before the worker
+ * has registered the whole: a part with a client MR would stay. */
 static void request_whole(void)
 {
 	whole_waits = true;
-	use(HOME + GIB, 4096);
+	for (unsigned int i = 1; i < REGION_PARTS_ENOUGH; i++)
+		use(HOME + 60 * GIB + i * GIB, 4096);
 	whole_waits = false;
 }
 
@@ -121,16 +122,27 @@ TEST(parts, hits_are_inside_the_part)
 	ck_assert(!hits(HOME, LARGE));
 }
 
-TEST(parts, the_second_request_elsewhere_has_the_worker_register_the_whole)
+TEST(parts, the_eighth_part_has_the_worker_register_the_whole)
 {
+	for (unsigned int i = 1; i < REGION_PARTS_ENOUGH; i++)
+		use(HOME + i * GIB, 4096);
+	background_queue_all();
+	background_go();
+	begin(HOME + 200 * GIB, BLOCK);
+	await("registrations_background", 1); /* not of HOME */
+	ck_assert_uint_eq(wholes, 0);
+	end(HOME + 200 * GIB);
+	whole_waits = true;
 	use(HOME, 4096);
-	request_whole();
+	whole_waits = false;
+	await("registrations_background", 2);
 	await_whole(1);
 	ck_assert_uint_eq(wholes, 1);
-	ck_assert_uint_eq(statistics_get(registered_bytes), LARGE + 2 * GRANULE);
 	use(HOME + 50 * GIB, GIB);
 	ck_assert(hits(HOME, 4096) && hits(HOME, LARGE));
-	ck_assert_uint_eq(statistics_get(registrations), 3);
+	ck_assert_uint_eq(statistics_get(registrations), REGION_PARTS_ENOUGH + 2);
+	ck_assert_uint_eq(statistics_get(registered_bytes),
+			  LARGE + REGION_PARTS_ENOUGH * GRANULE + BLOCK);
 	ck_assert_uint_eq(statistics_get(evictions), 0);
 }
 
@@ -153,11 +165,11 @@ TEST(parts, a_client_mr_keeps_its_part_beside_the_whole)
 TEST(parts, a_request_of_a_part_does_not_wait_for_the_whole)
 {
 	whole_waits = true;
-	use(HOME, 4096);
-	use(HOME + GIB, 4096);
+	for (unsigned int i = 0; i < REGION_PARTS_ENOUGH; i++)
+		use(HOME + i * GIB, 4096);
 	while (!wholes)
 		sched_yield();
-	use(HOME + 2 * GIB, 4096);
+	use(HOME + 50 * GIB, 4096);
 	ck_assert_uint_eq(statistics_get(waited), 0);
 	whole_waits = false;
 	await_whole(1);
@@ -179,7 +191,7 @@ TEST(parts, a_part_does_not_replace_the_whole_for_hits)
 	ck_assert_int_eq(pthread_create(&thread, NULL, use_waiting_part, NULL), 0);
 	while (!part_begun)
 		sched_yield();
-	use(HOME + GIB, 4096);
+	request_whole();
 	await("registrations_background", 1);
 	use(HOME, LARGE);
 	ck_assert(hits(HOME, LARGE));
@@ -199,6 +211,7 @@ TEST(parts, a_free_revokes_the_client_mrs_of_parts_and_whole)
 {
 	ck_assert_uint_ne(get_in(&pd, AT(0), HOME, 4096), 0);
 	ck_assert_uint_ne(get_in(&pd, AT(1), HOME + GIB, 4096), 0);
+	request_whole();
 	await_whole(3);
 	ck_assert_uint_ne(get_in(&pd, AT(2), HOME + 2 * GIB, 4096), 0);
 	end(HOME);
@@ -325,18 +338,20 @@ TEST(off, an_allocation_of_few_granules_has_parts_too)
 	ck_assert_uint_eq(last_length, 2 * GRANULE);
 }
 
-static void expect_whole_by_second_request(void)
+static void expect_whole_by_client(void)
 {
+	for (unsigned int i = 1; i < REGION_PARTS_ENOUGH; i++)
+		use(HOME + i * GIB, 4096);
+	ck_assert_uint_eq(last_length, GRANULE);
 	use(HOME, 4096);
-	use(HOME + GIB, 4096);
 	ck_assert_uint_eq(last_length, LARGE);
-	use(HOME + 2 * GIB, 4096);
-	ck_assert_uint_eq(statistics_get(registrations), 2);
+	use(HOME + 20 * GIB, 4096);
+	ck_assert_uint_eq(statistics_get(registrations), REGION_PARTS_ENOUGH);
 }
 
-TEST(off, without_background_registration_the_second_request_registers_the_whole)
+TEST(off, without_background_registration_a_client_registers_the_whole)
 {
-	expect_whole_by_second_request();
+	expect_whole_by_client();
 }
 
 static void set_up_parts_too_small(void)
@@ -347,9 +362,9 @@ static void set_up_parts_too_small(void)
 
 CASE(too_small, .set_up = set_up_parts_too_small);
 
-TEST(too_small, for_the_worker_the_second_request_registers_the_whole)
+TEST(too_small, for_the_worker_a_client_registers_the_whole)
 {
-	expect_whole_by_second_request();
+	expect_whole_by_client();
 }
 
 /* _i 1: a domain without a user word. */
