@@ -161,15 +161,14 @@ static bool allocator_place_small(struct sim_device *device, struct sim_allocati
 	return true;
 }
 
-/* Else the first access of each page takes a fault: in the program, or in a registration. Memory
- * hooks must not see the call. */
-static void allocator_populate(const struct sim_allocation *allocation)
+/* Memory hooks must not see the call. */
+void sim_populate(uint64_t base, uint64_t size)
 {
-	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-	uint64_t from = sim_round_down(allocation->base, page);
+	uint64_t from = sim_round_down(base, GRANULE);
 
-	syscall(SYS_madvise, from, sim_round_up(allocation->base + allocation->size, page) - from,
-		MADV_POPULATE_WRITE);
+	if (sim_populates)
+		syscall(SYS_madvise, from, sim_round_up(base + size, GRANULE) - from,
+			MADV_POPULATE_WRITE);
 }
 
 uint64_t sim_next_id(void)
@@ -203,8 +202,7 @@ struct sim_allocation *sim_allocate(int ordinal, CUcontext context, enum sim_kin
 		free(allocation);
 		return NULL;
 	}
-	if (sim_populates)
-		allocator_populate(allocation);
+	sim_populate(allocation->base, size);
 	allocation->buffer_id = sim_next_id();
 	allocation->block_base = sim_round_down(allocation->base, SIM_BLOCK);
 	allocation->block_size =

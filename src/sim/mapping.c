@@ -106,6 +106,7 @@ SIM_CALL(cuMemMap, (address, size, offset, handle, flags), CUdeviceptr address, 
 	mapping->range_base = reservation->base;
 	mapping->range_size = reservation->size;
 	physical->uses++;
+	sim_populate(address, size);
 	return CUDA_SUCCESS;
 }
 

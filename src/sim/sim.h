@@ -54,7 +54,7 @@ struct sim_device {
 extern struct sim_device sim_devices[SIM_DEVICES_MAX];
 extern int sim_device_count;  /* 0: cuInit has not succeeded */
 extern bool sim_dma_buf;      /* memory can be exported as a dma-buf */
-extern bool sim_populates;    /* an allocation gets its pages at once, as on a GPU */
+extern bool sim_populates;    /* memory has pages before its first access, as on a GPU */
 
 /* Take sim_lock. On error (driver not initialised) the lock is not held. */
 CUresult sim_enter(void);
@@ -227,6 +227,9 @@ int sim_reserve(struct sim_device *device);
 struct sim_allocation *sim_allocate(int device, CUcontext context, enum sim_kind kind,
 				    uint64_t size);
 void sim_free(struct sim_allocation *allocation);
+/* With `sim_populates`: give mapped memory its pages, and the rest of its granules of 64 KiB. Else
+ * the first access of each page takes a fault: in the program, or in a registration. */
+void sim_populate(uint64_t base, uint64_t size);
 uint64_t sim_next_id(void); /* BUFFER_ID or MEMORY_BLOCK_ID, unique */
 
 /* Allocation of any kind that contains the address; NULL: none. */

@@ -184,20 +184,35 @@ LOOP_TEST(settings, access_to_pageable_memory_can_be_set, 0, 2)
 	ck_assert_int_eq(value, _i);
 }
 
-LOOP_TEST(settings, an_allocation_can_get_its_pages_at_once, 0, 2)
+static void check_resident(CUdeviceptr address, int wanted)
 {
-	unsigned char resident[16];
-	CUdeviceptr address;
+	unsigned char resident[16]; /* of a granule */
+
+	ck_assert_int_eq(mincore((void *)(uintptr_t)address, 16 * 4096, resident), 0);
+	for (int i = 0; i < 16; i++)
+		ck_assert_int_eq(resident[i] & 1, wanted);
+}
+
+/* A registration covers whole granules. */
+LOOP_TEST(settings, memory_can_have_its_pages_before_the_first_access, 0, 2)
+{
+	CUmemAllocationProp properties = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+					   .location.type = CU_MEM_LOCATION_TYPE_DEVICE };
+	CUmemGenericAllocationHandle physical;
+	CUdeviceptr address, mapped;
 	CUcontext context;
 
 	if (_i)
 		setenv("PEERPIN_SIM_POPULATE", "1", 1);
 	ck_assert_int_eq(cuInit(0), CUDA_SUCCESS);
 	ck_assert_int_eq(cuCtxCreate_v2(&context, 0, 0), CUDA_SUCCESS);
-	ck_assert_int_eq(cuMemAlloc_v2(&address, 16 * 4096), CUDA_SUCCESS);
-	ck_assert_int_eq(mincore((void *)(uintptr_t)address, 16 * 4096, resident), 0);
-	for (int i = 0; i < 16; i++)
-		ck_assert_int_eq(resident[i] & 1, _i);
+	ck_assert_int_eq(cuMemAlloc_v2(&address, 4096), CUDA_SUCCESS);
+	check_resident(address, _i);
+	ck_assert_int_eq(cuMemCreate(&physical, 2 * MIB, &properties, 0), CUDA_SUCCESS);
+	ck_assert_int_eq(cuMemAddressReserve(&mapped, 2 * MIB, 0, 0, 0), CUDA_SUCCESS);
+	ck_assert_int_eq(cuMemMap(mapped, 2 * MIB, 0, physical, 0), CUDA_SUCCESS);
+	check_resident(mapped, _i);
+	check_resident(mapped + 2 * MIB - 16 * 4096, _i);
 }
 
 LOOP_TEST(settings, dma_bufs_can_be_taken_away, 0, 2)
