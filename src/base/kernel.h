@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/mman.h>
@@ -191,6 +192,16 @@ static inline bool kernel_get_cpus(int thread, struct kernel_cpus *cpus)
 static inline void kernel_set_cpus(const struct kernel_cpus *cpus)
 {
 	kernel_call(SYS_sched_setaffinity, 0, sizeof(*cpus), cpus);
+}
+
+/* Wake-ups of the calling thread preempt no other thread from now on, unless the program has chosen
+ * a scheduling policy. */
+static inline void kernel_preempt_no_thread(void)
+{
+	struct sched_param priority = { .sched_priority = 0 };
+
+	if (kernel_call(SYS_sched_getscheduler, 0) == SCHED_OTHER)
+		kernel_call(SYS_sched_setscheduler, 0, SCHED_BATCH, &priority);
 }
 
 static inline void kernel_sleep(long nanoseconds)

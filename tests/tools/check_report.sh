@@ -214,6 +214,8 @@ advice_that_helps() {
 		"$(advice_of waited '*:synchronous=0' '*:synchronous_queued=900')"
 	matches 'PREREGISTER=sync in effect is no fix' '3 600 of 8 813 requests preceded *
 allocate earlier' "$(advice_of waited '*:waited=900' '*:settings={"PEERPIN_PREREGISTER":"sync"}')"
+	matches 'early requests beside busy CPUs: the fix is a CPU' '*
+another CPU *delayed 400 times*' "$(advice_of waited '*:waited=900' '*:background_delays=100')"
 	for id in pin_limit over_pin_limit; do
 		matches "$id: raise the pin limit that is set" '*
 raise PEERPIN_PIN_LIMIT, *' "$(advice_of $id '*:synchronous=9' "*:evictions=$([[ $id == pin_limit ]] && echo 10 || echo 0)" \

@@ -177,6 +177,25 @@ static void it_sleeps_when_idle(unsigned int unused)
 	until(switches(thread) > last);
 }
 
+/* Bound to one CPU, which this thread never leaves. */
+static void it_waits_for_an_idle_cpu(unsigned int unused)
+{
+	cpu_set_t program;
+
+	(void)unused;
+	set_up();
+	program = cpus_of(0);
+	require(CPU_COUNT(&program) == 1);
+	start_it(NULL);
+	require(sched_getscheduler(worker()) == SCHED_BATCH);
+	for (int count = 2; own("background_delays") < 10; count++) {
+		allocate(UNIT);
+		/* In the end it registers in any case. */
+		while (own("registrations_background") < count)
+			;
+	}
+}
+
 static void it_is_not_there(unsigned int client)
 {
 	set_up();
@@ -245,6 +264,7 @@ const struct test worker_tests[] = {
 	TEST(it_runs_where_the_program_may, 0, ALL),
 	TEST(it_runs_where_both_threads_may, 0, ALL),
 	{ it_never_runs_elsewhere, "it_never_runs_elsewhere", 0, ALL, 0, 1 },
+	{ it_waits_for_an_idle_cpu, "it_waits_for_an_idle_cpu", 0, ALL, 0, 1 },
 	TEST(it_receives_no_signals, 0, ALL),
 	TEST(it_sleeps_when_idle, 0, ALL),
 	TEST(it_is_not_there, 0, NULL),
