@@ -227,8 +227,8 @@ int sim_reserve(struct sim_device *device);
 struct sim_allocation *sim_allocate(int device, CUcontext context, enum sim_kind kind,
 				    uint64_t size);
 void sim_free(struct sim_allocation *allocation);
-/* With `sim_populates`: give mapped memory its pages, and the rest of its granules of 64 KiB. Else
- * the first access of each page takes a fault: in the program, or in a registration. */
+/* With `sim_populates`: give the range its pages, and the rest of its granules of 64 KiB. Else the
+ * first access of each page takes a fault: in the program, or in a registration. */
 void sim_populate(uint64_t base, uint64_t size);
 uint64_t sim_next_id(void); /* BUFFER_ID or MEMORY_BLOCK_ID, unique */
 
