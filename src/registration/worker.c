@@ -32,8 +32,8 @@
 #define DOZES	8
 #define SLEEP	(-1)
 
-#define PAUSE_NS     (8 * DOZE_NS)
-#define PAUSE_MAX_NS (64 * PAUSE_NS)
+#define PAUSE_NS     (64 * DOZE_NS)
+#define PAUSE_MAX_NS (8 * PAUSE_NS)
 
 #define TRY_EVERY 1023 /* wakes between two attempts to start the thread */
 
@@ -115,7 +115,6 @@ static void *worker_main(void *unused)
 			worker_await_idle_cpu(&pause);
 		} else {
 			worker_wait(ASLEEP, SLEEP);
-			pause = 0;
 			worker_await_idle_cpu(&pause);
 		}
 	}
