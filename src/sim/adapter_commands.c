@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -64,6 +65,34 @@ static int commands_check_range(uint64_t start, uint64_t length, uint64_t iova)
 	return 0;
 }
 
+/* Nanoseconds of the calling thread. */
+static uint64_t commands_cpu_time(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+#define SLEEPS 1000 /* microseconds of a delay from which on it sleeps: tests have longer ones */
+
+/* A registration takes a CPU's time, as pinning in the kernel does. */
+static void commands_take(uint64_t microseconds)
+{
+	struct timespec time = { .tv_sec = (time_t)(microseconds / 1000000),
+				 .tv_nsec = (long)(microseconds % 1000000) * 1000 };
+	uint64_t until;
+
+	if (microseconds < SLEEPS) {
+		until = commands_cpu_time() + microseconds * 1000;
+		while (commands_cpu_time() < until)
+			;
+		return;
+	}
+	while (nanosleep(&time, &time) && errno == EINTR)
+		;
+}
+
 /* Wait at cancellation points, as drivers may. After a hold, pass one more cancellation point:
  * an earlier cancellation always takes effect. */
 static void commands_delay(uint64_t length)
@@ -72,15 +101,14 @@ static void commands_delay(uint64_t length)
 	uint64_t registered = __atomic_load_n(&adapter_statistics.live_bytes, __ATOMIC_RELAXED);
 	uint64_t delay = adapter_setting(delay) + (adapter_setting(delay_mib) * length >> 20) +
 			 (adapter_setting(delay_registered) * registered >> 20);
-	struct timespec time = { .tv_sec = (time_t)(delay / 1000000),
-				 .tv_nsec = (long)(delay % 1000000) * 1000 };
 
 	while (held) {
 		held = adapter_setting(hold);
 		nanosleep(&(struct timespec){ .tv_nsec = 200000 }, NULL);
 	}
-	while (delay && nanosleep(&time, &time) && errno == EINTR)
-		;
+	pthread_testcancel();
+	if (delay)
+		commands_take(delay);
 }
 
 static bool commands_is_counted(uint64_t start, uint64_t length)
