@@ -7,8 +7,9 @@
  *
  * Waking a thread costs the allocating thread more than the rest of its work in this library. So
  * the worker dozes after work: it polls the queue a few times, and allocations need not wake it.
- * Then it sleeps. A woken worker dozes once before it works: a request that follows the allocation
- * at once would else compete with it for the same registration.
+ * Then it sleeps. Each allocation stays in the queue for at least one doze: a request that follows
+ * the allocation at once would else compete with the worker for locks, cache lines and the
+ * registration itself.
  *
  * The worker works while a CPU is idle. On a busy CPU a registration ahead of its request gains
  * nothing, and costs switches between threads and waits for their locks: the client registers on
@@ -60,9 +61,10 @@ static void worker_wait(uint32_t how, long nanoseconds)
  * time slice with the doze, and lets the worker in only after it. */
 static bool worker_doze(void)
 {
-	uint64_t start = system_clock();
+	uint64_t start = system_clock(), queued = background_queued();
 
 	worker_wait(DOZING, DOZE_NS);
+	background_set_due(queued);
 	return system_clock() - start < DOZE_NS + LATE_NS;
 }
 
@@ -104,6 +106,7 @@ static void *worker_main(void *unused)
 	worker_bind_like_program();
 	kernel_preempt_no_thread();
 	pthread_mutex_lock(&registration_lock);
+	background_set_due(0);
 	for (;;) {
 		if (background_step()) {
 			dozes = 0;

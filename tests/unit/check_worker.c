@@ -74,6 +74,35 @@ TEST(worker, a_client_takes_a_queued_region_over)
 	ck_assert_uint_eq(standin_registrations(), 3);
 }
 
+static void *begin_on_thread(void *argument)
+{
+	begin(*(uint64_t *)argument, BLOCK);
+	return NULL;
+}
+
+/* The lock keeps the worker out. */
+TEST(worker, an_allocation_stays_queued_until_it_is_due)
+{
+	uint64_t address = HOME;
+	pthread_t thread;
+
+	activate();
+	pthread_mutex_lock(&registration_lock);
+	while (background_step())
+		; /* the rescan */
+	background_set_due(background_queued());
+	ck_assert_int_eq(pthread_create(&thread, NULL, begin_on_thread, &address), 0);
+	while (!background_has_more())
+		sched_yield();
+	ck_assert(!background_step());
+	background_set_due(background_queued());
+	ck_assert(background_step());
+	ck_assert_uint_eq(standin_registered(), 2);
+	ck_assert(!background_has_more());
+	pthread_mutex_unlock(&registration_lock);
+	pthread_join(thread, NULL);
+}
+
 TEST(worker, a_free_cancels_a_queued_region)
 {
 	activate();
@@ -306,12 +335,6 @@ TEST(worker, a_free_waits_for_the_end_of_the_protection_domain_that_deregisters_
 }
 
 /* ---- in sync mode ---- */
-
-static void *begin_on_thread(void *argument)
-{
-	begin(*(uint64_t *)argument, BLOCK);
-	return NULL;
-}
 
 static pthread_t allocating;
 
