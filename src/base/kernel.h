@@ -204,6 +204,12 @@ static inline void kernel_preempt_no_thread(void)
 		kernel_call(SYS_sched_setscheduler, 0, SCHED_BATCH, &priority);
 }
 
+/* Waits of the calling thread end at their time, not up to 50 µs later. */
+static inline void kernel_wake_on_time(void)
+{
+	kernel_call(SYS_prctl, PR_SET_TIMERSLACK, 1, 0, 0, 0);
+}
+
 static inline void kernel_sleep(long nanoseconds)
 {
 	struct timespec time = { .tv_nsec = nanoseconds };

@@ -13,10 +13,11 @@
  */
 #include "registration/internal.h"
 
-#define FACTOR	  4u
-#define SLOW	  3u
-#define LEAST_NS  20000000u /* added time below it is noise */
-#define SHIFT_MAX 20u
+#define FACTOR	     4u
+#define SLOW	     3u
+#define LEAST_NS     20000000u /* added time below it is noise */
+#define SHIFT_MAX    20u
+#define USUAL_MAX_NS 1000000u
 
 static uint64_t cost_expected(const struct adapter *adapter, unsigned int class)
 {
@@ -34,9 +35,21 @@ static uint64_t cost_expected(const struct adapter *adapter, unsigned int class)
 	return expected;
 }
 
+static unsigned int cost_class(uint64_t bytes)
+{
+	return 63u - (unsigned int)__builtin_clzll(bytes);
+}
+
+uint64_t cost_usual(const struct adapter *adapter, uint64_t bytes)
+{
+	uint64_t expected = cost_expected(adapter, cost_class(bytes));
+
+	return expected < USUAL_MAX_NS ? expected : USUAL_MAX_NS;
+}
+
 bool cost_add(struct adapter *adapter, uint64_t bytes, uint64_t nanoseconds)
 {
-	unsigned int class = 63u - (unsigned int)__builtin_clzll(bytes);
+	unsigned int class = cost_class(bytes);
 	bool slow = nanoseconds > LEAST_NS &&
 		    (nanoseconds - LEAST_NS) / FACTOR >= cost_expected(adapter, class);
 

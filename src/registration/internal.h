@@ -89,6 +89,9 @@ bool adapter_needs_description(void);
 /* A registration took so long. True: from now on adapter->is_steep. */
 bool cost_add(struct adapter *adapter, uint64_t bytes, uint64_t nanoseconds);
 
+/* Nanoseconds of a quick registration of so many bytes; at most 1 ms, also if none is known. */
+uint64_t cost_usual(const struct adapter *adapter, uint64_t bytes);
+
 /* ---- learning.c: which kinds of allocation clients request; with the lock held ---- */
 
 /* True if such memory should be registered in the background; *kind is then for the region. */

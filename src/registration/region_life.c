@@ -5,6 +5,7 @@
  * region waits for its registration first. An ended region is in the list of retiring regions until
  * deregistered: region_await_range() and region_await_owner() wait for that.
  */
+#include "base/atomics.h"
 #include "registration/internal.h"
 
 #include <errno.h>
@@ -21,6 +22,31 @@
 #define EVICTIONS_MAX 4
 
 static LIST_HEAD(, region) retiring; /* ended, possibly still registered */
+
+static _Atomic unsigned int wakes; /* of region_settled; stored with the lock held */
+
+static void region_wake(void)
+{
+	store_release(&wakes, load_relaxed(&wakes) + 1);
+	system_wake(&region_settled);
+}
+
+/* Waits for region_wake(): without sleeping for twice the region's usual time from `since` on, as
+ * the wake-up of a thread may take longer than a registration. */
+static void region_wait(const struct region *region, uint64_t since)
+{
+	uint64_t awake = since + 2 * cost_usual(region->owner->adapter, region->length);
+	unsigned int before = load_relaxed(&wakes);
+
+	if (system_clock() >= awake) {
+		system_wait(&region_settled, &registration_lock);
+		return;
+	}
+	pthread_mutex_unlock(&registration_lock);
+	while (load_acquire(&wakes) == before && system_clock() < awake)
+		;
+	pthread_mutex_lock(&registration_lock);
+}
 
 /* Counts one speculative region more (1) or less (-1). After a kill, or an end with the memory
  * live, the counters keep the values of that moment. */
@@ -91,7 +117,7 @@ static void region_settle(struct region *region, int error, struct ibv_mr *mr)
 		statistics_pinned(region->device, region->owner->adapter->counted_as,
 				  (int64_t)region->length);
 	}
-	system_wake(&region_settled);
+	region_wake();
 }
 
 void region_unpin_ended(struct region *ending)
@@ -177,7 +203,7 @@ static void region_make_ready(struct region *region, const struct registration_r
 	if (!region_reserve(region, client)) {
 		region->state = REGION_IDLE;
 		statistics_count(over_pin_limit);
-		system_wake(&region_settled);
+		region_wake();
 		return;
 	}
 	error = region_pin(region, client, source, &mr);
@@ -241,15 +267,17 @@ uint64_t region_register_prepared(struct region *region)
 	}
 	region->with_worker = false;
 	if (region->ended)
-		system_wake(&region_settled);
+		region_wake();
 	system_release_cancellation(held);
 	return duration;
 }
 
 void region_await_settled(struct region *region)
 {
+	uint64_t since = system_clock();
+
 	while (region->state == REGION_REGISTERING)
-		system_wait(&region_settled, &registration_lock);
+		region_wait(region, since);
 }
 
 static void region_finish_retiring(struct region *region)
@@ -257,7 +285,7 @@ static void region_finish_retiring(struct region *region)
 	LIST_REMOVE(region, in_domain);
 	pin_limit_remove(region);
 	region_release_user(region);
-	system_wake(&region_settled);
+	region_wake();
 }
 
 /* A thread is in the driver or the kernel with the region's memory and domain, or the worker has a
@@ -269,6 +297,8 @@ static bool region_is_in_flight(const struct region *region)
 
 void region_end(struct region *region, struct region **ending)
 {
+	uint64_t since = system_clock();
+
 	region->users++;
 	region->ended = true;
 	pin_limit_set_evictable(region, false);
@@ -283,7 +313,7 @@ void region_end(struct region *region, struct region **ending)
 		region_unpin_ended(earlier);
 	}
 	while (region_is_in_flight(region))
-		system_wait(&region_settled, &registration_lock);
+		region_wait(region, since);
 	if (!region->used)
 		learning_unused(region->domain, &region->kind);
 	if (region->mr) {

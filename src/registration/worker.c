@@ -28,12 +28,11 @@
 #include "report/errors.h"
 #include "report/statistics.h"
 
-#define DOZE_NS 100000 /* shorter than a synchronous registration */
-#define LATE_NS	(5 * DOZE_NS)
-#define DOZES	8
-#define SLEEP	(-1)
-
-#define PAUSE_NS     (64 * DOZE_NS)
+#define DOZE_NS	     50000 /* about a synchronous registration */
+#define DOZES	     16
+#define SLEEP	     (-1)
+#define LATE_NS	     500000
+#define PAUSE_NS     6400000
 #define PAUSE_MAX_NS (8 * PAUSE_NS)
 
 #define TRY_EVERY 1023 /* wakes between two attempts to start the thread */
@@ -105,6 +104,7 @@ static void *worker_main(void *unused)
 	kernel_name_thread("peerpin-worker");
 	worker_bind_like_program();
 	kernel_preempt_no_thread();
+	kernel_wake_on_time();
 	pthread_mutex_lock(&registration_lock);
 	background_set_due(0);
 	for (;;) {

@@ -53,6 +53,18 @@ static uint64_t often_interrupted(unsigned int i, uint64_t mib)
 	return (i % 3 ? 900 + 0 * mib : 5) * MS;
 }
 
+TEST(cost, the_usual_time_is_the_shortest_known_and_short)
+{
+	ck_assert_uint_eq(cost_usual(&adapter, MIB), MS);
+	cost_add(&adapter, MIB, MS / 2);
+	cost_add(&adapter, MIB, MS / 4);
+	cost_add(&adapter, MIB, MS / 3);
+	ck_assert_uint_eq(cost_usual(&adapter, MIB) & ~1ull, MS / 4);
+	ck_assert_uint_le(cost_usual(&adapter, MIB / 2), MS / 4 + 1);
+	cost_add(&adapter, 64 * MIB, 9 * MS);
+	ck_assert_uint_eq(cost_usual(&adapter, 64 * MIB), MS);
+}
+
 TEST(cost, constant_and_proportional_times_are_no_sign)
 {
 	ck_assert_uint_eq(until_steep(50, 1, constant), 0);
