@@ -34,9 +34,6 @@ static struct {
 } __attribute__((aligned(128))) ends = { .lock = PTHREAD_MUTEX_INITIALIZER };
 static struct queued queue[QUEUE_SIZE]; /* guarded by ends.lock */
 
-/* Allocations queued from this one on must wait; guarded by registration_lock. */
-static uint64_t due = UINT64_MAX;
-
 static _Atomic bool rescan;
 static _Atomic bool gives_up;
 static uint32_t cursor; /* of the rescan in progress; guarded by registration_lock */
@@ -83,23 +80,13 @@ static bool background_pop(struct queued *queued)
 
 	pthread_mutex_lock(&ends.lock);
 	position = load_relaxed(&ends.taken);
-	any = position != load_relaxed(&ends.queued) && position < due;
+	any = position != load_relaxed(&ends.queued);
 	if (any) {
 		*queued = queue[position % QUEUE_SIZE];
 		store_relaxed(&ends.taken, position + 1);
 	}
 	pthread_mutex_unlock(&ends.lock);
 	return any;
-}
-
-uint64_t background_queued(void)
-{
-	return load_relaxed(&ends.queued);
-}
-
-void background_set_due(uint64_t queued)
-{
-	due = queued;
 }
 
 bool background_queue(const struct allocation *allocation)

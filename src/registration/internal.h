@@ -384,13 +384,8 @@ void background_give_up_unknown(void);
  * work. */
 bool background_step(void);
 
-/* True if a step finds work, now or once it is due; for the worker, with the lock held. */
+/* True if a step may find work. */
 bool background_has_more(void);
-
-/* Number of allocations queued so far. background_set_due(): only the first `queued` of them are
- * work for background_step(); all, if never set. Call with the lock held. */
-uint64_t background_queued(void);
-void background_set_due(uint64_t queued);
 
 /* Starts work on the queue, without the lock: wakes the worker, or in sync mode works on it here.
  * background_wake() wakes the worker, where one registers. */

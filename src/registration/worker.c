@@ -7,9 +7,8 @@
  *
  * Waking a thread costs the allocating thread more than the rest of its work in this library. So
  * the worker dozes after work: it polls the queue a few times, and allocations need not wake it.
- * Then it sleeps. Each allocation stays in the queue for at least one doze: a request that follows
- * the allocation at once would else compete with the worker for locks, cache lines and the
- * registration itself.
+ * Then it sleeps. A woken worker dozes once before it works: a request that follows the allocation
+ * at once would else compete with it for the same registration.
  *
  * The worker works while a CPU is idle. On a busy CPU a registration ahead of its request gains
  * nothing, and costs switches between threads and waits for their locks: the client registers on
@@ -37,7 +36,7 @@
 
 #define TRY_EVERY 1023 /* wakes between two attempts to start the thread */
 
-/* Futex word of the worker. Stored with registration_lock held; wakers access it without. */
+/* Futex word of the worker, which alone stores it, but for a waker's AWAKE. */
 static _Atomic uint32_t rest;
 enum { AWAKE, DOZING, ASLEEP };
 
@@ -46,13 +45,8 @@ static void worker_wait(uint32_t how, long nanoseconds)
 	store_seq_cst(&rest, how);
 	/* An allocation queued before the store of ASLEEP woke no thread. Check once more: that
 	 * allocation must not wait for a later one. */
-	if (how == ASLEEP && background_has_more()) {
-		store_seq_cst(&rest, AWAKE);
-		return;
-	}
-	pthread_mutex_unlock(&registration_lock);
-	kernel_futex_wait(&rest, how, nanoseconds);
-	pthread_mutex_lock(&registration_lock);
+	if (how != ASLEEP || !background_has_more())
+		kernel_futex_wait(&rest, how, nanoseconds);
 	store_seq_cst(&rest, AWAKE);
 }
 
@@ -60,10 +54,9 @@ static void worker_wait(uint32_t how, long nanoseconds)
  * time slice with the doze, and lets the worker in only after it. */
 static bool worker_doze(void)
 {
-	uint64_t start = system_clock(), queued = background_queued();
+	uint64_t start = system_clock();
 
 	worker_wait(DOZING, DOZE_NS);
-	background_set_due(queued);
 	return system_clock() - start < DOZE_NS + LATE_NS;
 }
 
@@ -96,27 +89,33 @@ static void worker_bind_like_program(void)
 	kernel_set_cpus(&own);
 }
 
+/* Drop the lock after each step: a rescan of a million unregistered allocations would never drop
+ * it. */
+static void worker_work(void)
+{
+	bool worked;
+
+	do {
+		pthread_mutex_lock(&registration_lock);
+		worked = background_step();
+		pthread_mutex_unlock(&registration_lock);
+	} while (worked);
+}
+
 static void *worker_main(void *unused)
 {
-	int dozes = 0;
 	long pause = 0;
 
 	kernel_name_thread("peerpin-worker");
 	worker_bind_like_program();
 	kernel_preempt_no_thread();
 	kernel_wake_on_time();
-	pthread_mutex_lock(&registration_lock);
-	background_set_due(0);
 	for (;;) {
-		if (background_step()) {
-			dozes = 0;
-			/* Drop the lock after each step: a rescan of a million unregistered
-			 * allocations would never drop it. */
-			pthread_mutex_unlock(&registration_lock);
-			pthread_mutex_lock(&registration_lock);
-		} else if (dozes++ < DOZES && !process_is_exiting()) {
+		worker_work();
+		/* Without the lock: requests at the same time take it. */
+		for (int i = 0; i < DOZES && !background_has_more() && !process_is_exiting(); i++)
 			worker_await_idle_cpu(&pause);
-		} else {
+		if (!background_has_more()) {
 			worker_wait(ASLEEP, SLEEP);
 			worker_await_idle_cpu(&pause);
 		}

@@ -80,29 +80,6 @@ static void *begin_on_thread(void *argument)
 	return NULL;
 }
 
-/* The lock keeps the worker out. */
-TEST(worker, an_allocation_stays_queued_until_it_is_due)
-{
-	uint64_t address = HOME;
-	pthread_t thread;
-
-	activate();
-	pthread_mutex_lock(&registration_lock);
-	while (background_step())
-		; /* the rescan */
-	background_set_due(background_queued());
-	ck_assert_int_eq(pthread_create(&thread, NULL, begin_on_thread, &address), 0);
-	while (!background_has_more())
-		sched_yield();
-	ck_assert(!background_step());
-	background_set_due(background_queued());
-	ck_assert(background_step());
-	ck_assert_uint_eq(standin_registered(), 2);
-	ck_assert(!background_has_more());
-	pthread_mutex_unlock(&registration_lock);
-	pthread_join(thread, NULL);
-}
-
 TEST(worker, a_free_cancels_a_queued_region)
 {
 	activate();
