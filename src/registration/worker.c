@@ -13,7 +13,7 @@
  * The worker works while a CPU is idle. On a busy CPU a registration ahead of its request gains
  * nothing, and costs switches between threads and waits for their locks: the client registers on
  * its request instead. The worker's wake-ups preempt no thread, so a doze that ends late has found
- * all CPUs busy, by 2 to 8 ms (Linux 6.1, 6.18; idle: 0.1 to 0.3 ms). The worker then pauses, 8
+ * all CPUs busy, by 2 to 8 ms (Linux 6.1, 6.18; idle: below 0.5 ms). The worker then pauses, 8
  * times as long each time. After the longest pause it works in any case: memory that no client
  * requests for so long is worth a fair share of a CPU.
  */
