@@ -10,12 +10,13 @@
  * Then it sleeps. A woken worker dozes once before it works: a request that follows the allocation
  * at once would else compete with it for the same registration.
  *
- * The worker works while a CPU is idle. On a busy CPU a registration ahead of its request gains
- * nothing, and costs switches between threads and waits for their locks: the client registers on
- * its request instead. The worker's wake-ups preempt no thread, so a doze that ends late has found
- * all CPUs busy, by 2 to 8 ms (Linux 6.1, 6.18; idle: below 0.5 ms). The worker then pauses, 8
- * times as long each time. After the longest pause it works in any case: memory that no client
- * requests for so long is worth a fair share of a CPU.
+ * The worker begins to work while a CPU is idle. On a busy CPU a registration ahead of its request
+ * gains nothing, and costs switches between threads and waits for their locks: the client registers
+ * on its request instead. The worker's wake-ups preempt no thread, so a doze that ends late has
+ * found all CPUs busy, by 2 to 8 ms (Linux 6.1, 6.18; idle: below 0.5 ms). The worker then pauses,
+ * 8 times as long each time. After the longest pause it works in any case: memory that no client
+ * requests for so long is worth a fair share of a CPU. The worker keeps the length of its pause,
+ * also while it sleeps, until a doze ends on time.
  */
 #include "base/atomics.h"
 #include "registration/internal.h"
@@ -69,7 +70,8 @@ static void worker_await_idle_cpu(long *pause)
 			*pause = 0;
 			return;
 		}
-		statistics_count(background_delays);
+		if (background_has_more())
+			statistics_count(background_delays);
 		if (*pause == PAUSE_MAX_NS || process_is_exiting())
 			return;
 		*pause = *pause ? 8 * *pause : PAUSE_NS;

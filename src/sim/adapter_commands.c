@@ -93,8 +93,8 @@ static void commands_take(uint64_t microseconds)
 		;
 }
 
-/* Wait at cancellation points, as drivers may. After a hold, pass one more cancellation point:
- * an earlier cancellation always takes effect. */
+/* Pass a cancellation point, as drivers may, also after a hold: an earlier cancellation always takes
+ * effect. */
 static void commands_delay(uint64_t length)
 {
 	bool held = adapter_setting(hold);

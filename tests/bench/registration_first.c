@@ -2,7 +2,7 @@
 /* registration_first.c -- first requests: the time of a registration of memory just allocated
  *
  * Each request has an allocation of its own. With background registration the worker competes for
- * it: the client registers it, waits for the worker, or hits, more often the later it is. Requests by address are measured
+ * it: the client registers it, waits for the worker, or hits. Requests by address are measured
  * where the adapter takes addresses; the client's own export is not part of a time.
  */
 #include "registration.h"

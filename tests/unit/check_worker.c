@@ -74,12 +74,6 @@ TEST(worker, a_client_takes_a_queued_region_over)
 	ck_assert_uint_eq(standin_registrations(), 3);
 }
 
-static void *begin_on_thread(void *argument)
-{
-	begin(*(uint64_t *)argument, BLOCK);
-	return NULL;
-}
-
 TEST(worker, a_free_cancels_a_queued_region)
 {
 	activate();
@@ -312,6 +306,12 @@ TEST(worker, a_free_waits_for_the_end_of_the_protection_domain_that_deregisters_
 }
 
 /* ---- in sync mode ---- */
+
+static void *begin_on_thread(void *argument)
+{
+	begin(*(uint64_t *)argument, BLOCK);
+	return NULL;
+}
 
 static pthread_t allocating;
 
