@@ -295,10 +295,14 @@ static bool region_is_in_flight(const struct region *region)
 	return region->state == REGION_REGISTERING || region->with_worker;
 }
 
+static void region_await_flight(const struct region *region)
+{
+	for (uint64_t since = system_clock(); region_is_in_flight(region);)
+		region_wait(region, since);
+}
+
 void region_end(struct region *region, struct region **ending)
 {
-	uint64_t since = system_clock();
-
 	region->users++;
 	region->ended = true;
 	pin_limit_set_evictable(region, false);
@@ -312,8 +316,8 @@ void region_end(struct region *region, struct region **ending)
 		*ending = NULL;
 		region_unpin_ended(earlier);
 	}
-	while (region_is_in_flight(region))
-		region_wait(region, since);
+	if (region_is_in_flight(region))
+		region_await_flight(region);
 	if (!region->used)
 		learning_unused(region->domain, &region->kind);
 	if (region->mr) {
