@@ -11,7 +11,7 @@
 #include <cuda.h>
 #include <mpi.h>
 
-#define ROUNDS 4
+#define ROUNDS 24
 #define WORDS  (32 << 10) /* of 8 bytes, in each part of a window */
 #define PARTS  3
 
