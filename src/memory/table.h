@@ -55,6 +55,9 @@ bool table_is_used(const struct allocation *allocation);
  * has ended. */
 bool table_mark_used(const struct allocation *allocation);
 
+/* True if an intercepted call has set SYNC_MEMOPS. Wait-free; for live allocations. */
+bool table_is_sync_set(const struct allocation *allocation);
+
 /* Call before the driver sets SYNC_MEMOPS: the value is unknown until table_set_sync. `token`
  * identifies the call. Returns false if the allocation has ended. */
 bool table_setting_sync(const struct allocation *allocation, uint32_t *token);

@@ -22,6 +22,9 @@ void memory_set_user_word(const struct allocation *allocation, unsigned int whic
 {
 	uint32_t slot = allocation->slot;
 
+	/* A word of another allocation, after a free, is not changed in any case. */
+	if (value && load_relaxed(&lookup_record(slot)->user_words[which]) == value)
+		return;
 	pthread_mutex_lock(&table_lock);
 	if (memory_is_live(allocation))
 		store_release(table_is_hidden(slot) ? &table_hidden_at(slot)->user_words[which]
@@ -125,6 +128,11 @@ bool table_mark_used(const struct allocation *allocation)
 		table_change_traits(allocation->slot, 0, TRAIT_USED);
 	pthread_mutex_unlock(&table_lock);
 	return first;
+}
+
+bool table_is_sync_set(const struct allocation *allocation)
+{
+	return load_acquire(&lookup_record(allocation->slot)->traits) & TRAIT_SYNC_SET;
 }
 
 bool table_setting_sync(const struct allocation *allocation, uint32_t *token)

@@ -31,7 +31,8 @@ static void use_set_sync(const struct allocation *allocation)
 	/* The driver refuses SYNC_MEMOPS for VMM memory (measured). */
 	if (allocation->kind == ALLOCATION_MAPPED || !driver->cuPointerSetAttribute)
 		return;
-	memory_setting_sync(&sync, allocation->base);
+	sync.allocation = *allocation;
+	sync.tracked = table_setting_sync(allocation, &sync.token);
 	relaxed = driver_relax_capture(&mode);
 	result = driver->cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
 					       allocation->base);
@@ -50,6 +51,7 @@ void memory_used_by_adapter(const struct allocation *allocation)
 	if (table_is_used(allocation))
 		return;
 	/* Two threads may both set SYNC_MEMOPS; neither continues before it is set. */
-	use_set_sync(allocation);
+	if (!table_is_sync_set(allocation))
+		use_set_sync(allocation);
 	table_mark_used(allocation);
 }

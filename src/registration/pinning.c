@@ -37,6 +37,7 @@ struct pair {
 	bool reported[METHODS_MAX]; /* logged as the method */
 	struct errors_text reason;  /* failure of `replaced` */
 	const char *path;	    /* topology_path() */
+	int counted_as;		    /* statistics_adapter() */
 };
 
 /* Consecutive failures of a method that has worked, until the pair changes. */
@@ -62,7 +63,9 @@ static struct pair pinning_probe(const struct pin_request *request)
 {
 	struct pair pair = { .context = request->pd->context,
 			     .device = request->device,
-			     .path = topology_path(request->pd->context, request->device) };
+			     .path = topology_path(request->pd->context, request->device),
+			     .counted_as = statistics_adapter(
+				     topology_adapter_name(request->pd->context)) };
 	int saved_errno = errno;
 
 	for (unsigned int i = 0; registration_methods[i].name; i++)
@@ -214,10 +217,9 @@ static void pinning_miss(struct pair *pair, unsigned int method, const struct er
 
 /* `method` has just served a request. `reason`: failure of the pair's method; without a cause: not
  * tried, or the failure has no meaning for the pair. */
-static void pinning_worked(const struct pin_request *request, const char *path, unsigned int method,
-			   const struct errors_text *reason)
+static void pinning_worked(const struct pin_request *request, const struct pair *probed,
+			   unsigned int method, const struct errors_text *reason)
 {
-	int adapter = statistics_adapter(topology_adapter_name(request->pd->context));
 	char description[DESCRIPTION];
 	const char *text = NULL;
 	struct pair *pair, copy;
@@ -244,8 +246,8 @@ static void pinning_worked(const struct pin_request *request, const char *path, 
 	} else if (report && method) {
 		text = pinning_pair_reason(&copy, description);
 	}
-	statistics_registered_by(request->device, adapter, path, registration_methods[method].name,
-				 text);
+	statistics_registered_by(request->device, probed->counted_as, probed->path,
+				 registration_methods[method].name, text);
 	if (report)
 		pinning_report_method(request, &copy);
 }
@@ -360,7 +362,7 @@ static int pinning_pin_by_table(const struct pin_request *request, struct ibv_mr
 				statistics_count(pinning_fallbacks);
 			if (attempts.count && first != pair.method)
 				pinning_failed_by_address(request);
-			pinning_worked(request, pair.path, method,
+			pinning_worked(request, &pair, method,
 				       own ? &attempts.failures[pair.method] : &none);
 			return 0;
 		}

@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 
 #include "memory/memory.h"
+#include "memory/table.h"
 #include "report/statistics.h"
 #include "standin.h"
 #include "../pointer_attributes.h"
@@ -385,6 +386,20 @@ TEST(memory, sync_memops_is_set_once_and_not_at_allocation)
 	memory_used_by_adapter(&found);
 	memory_used_by_adapter(&found);
 	ck_assert_uint_eq(standin_sync_memops(), 1);
+}
+
+TEST(memory, sync_memops_that_the_client_has_set_is_not_set_again)
+{
+	struct allocation found;
+	struct memory_sync sync;
+
+	begin(HOME, 5000, FIRST);
+	ck_assert(memory_find(HOME, &found));
+	memory_setting_sync(&sync, HOME);
+	memory_sync_settled(&sync, true, true);
+	memory_used_by_adapter(&found);
+	ck_assert_uint_eq(standin_sync_memops(), 0);
+	ck_assert(table_is_used(&found));
 }
 
 TEST(memory, sync_memops_of_memory_in_a_reused_record_is_known)
