@@ -2,11 +2,15 @@
 /* registration_witness.c -- counts the registrations that reach the kernel (a preload)
  *
  * It intercepts the calls of libibverbs' providers into libibverbs, behind any other preload: it
- * sees only forwarded ones. Of peerpin it uses the prefix "peerpin" of worker threads' names.
+ * sees only forwarded ones. In front, where clients call libibverbs, it measures the time of their
+ * requests for GPU memory. Of peerpin it uses the prefix "peerpin" of worker threads' names.
  *
  * REGISTRATION_WITNESS=FILE names the result, written at exit as FILE.RANK (or FILE.PID) by a
  * process that registered or called MPI_Pcontrol. The latter's level starts a phase; peerpin's own
  * statistics, if loaded, are recorded for the phase that ended.
+ *
+ * REGISTRATION_WITNESS_US=N: a registration of GPU memory in the kernel takes N microseconds of a
+ * processor longer, for a software adapter whose registrations are quicker than an adapter's.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -14,6 +18,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "apps/witness.h"
@@ -25,11 +30,16 @@
 typedef int reg_fn(void *pd, void *addr, size_t length, uint64_t hca_va, int access, void *vmr,
 		   void *cmd, size_t cmd_size, void *resp, size_t resp_size);
 typedef int dereg_fn(void *vmr);
+typedef void *front_fn(void *pd, void *addr, size_t length, int access);
+typedef void *front_iova_fn(void *pd, void *addr, size_t length, uint64_t iova,
+			    unsigned int access);
 
 typedef int statistic_fn(const char *name, uint64_t *value); /* peerpin_statistic */
 
 reg_fn ibv_cmd_reg_mr;
 dereg_fn ibv_cmd_dereg_mr;
+front_fn ibv_reg_mr;
+front_iova_fn ibv_reg_mr_iova2;
 int MPI_Pcontrol(const int level, ...);
 
 struct counts {
@@ -37,6 +47,8 @@ struct counts {
 	unsigned long gpu_by_worker;
 	unsigned long gpu_program_ns;
 	unsigned long gpu_deregistrations;
+	unsigned long gpu_requests;
+	unsigned long gpu_request_ns;
 	unsigned long other;
 };
 
@@ -75,16 +87,94 @@ static bool forget(void *vmr)
 	return false;
 }
 
+/* ---- in front ---- */
+
+/* The request in progress on this thread, for GPU memory. */
+static __thread struct {
+	uintptr_t address;
+	size_t length;
+} request;
+
+static bool is_requested(const void *addr)
+{
+	return (uintptr_t)addr - request.address < request.length;
+}
+
+static uint64_t begin_request(const void *addr, size_t length)
+{
+	if (!is_gpu_memory(addr))
+		return 0;
+	request.address = (uintptr_t)addr;
+	request.length = length;
+	return now_ns();
+}
+
+static void end_request(uint64_t start)
+{
+	uint64_t ns = now_ns() - start;
+
+	if (!start)
+		return;
+	request.length = 0;
+	pthread_mutex_lock(&lock);
+	counts[phase].gpu_requests++;
+	counts[phase].gpu_request_ns += ns;
+	pthread_mutex_unlock(&lock);
+}
+
+EXPORT void *ibv_reg_mr(void *pd, void *addr, size_t length, int access)
+{
+	front_fn *next = (front_fn *)next_definition("ibv_reg_mr");
+	uint64_t start = begin_request(addr, length);
+	void *mr = next(pd, addr, length, access);
+
+	end_request(start);
+	return mr;
+}
+
+EXPORT void *ibv_reg_mr_iova2(void *pd, void *addr, size_t length, uint64_t iova,
+			      unsigned int access)
+{
+	front_iova_fn *next = (front_iova_fn *)next_definition("ibv_reg_mr_iova2");
+	uint64_t start = begin_request(addr, length);
+	void *mr = next(pd, addr, length, iova, access);
+
+	end_request(start);
+	return mr;
+}
+
+/* ---- behind ---- */
+
+/* Of the thread's processor. */
+static uint64_t thread_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+	return now.tv_sec * 1000000000ULL + now.tv_nsec;
+}
+
+static void spend_added_time(void)
+{
+	const char *added = getenv("REGISTRATION_WITNESS_US");
+	uint64_t until = thread_ns() + (added ? strtoull(added, NULL, 10) : 0) * 1000;
+
+	while (added && thread_ns() < until)
+		;
+}
+
 EXPORT int ibv_cmd_reg_mr(void *pd, void *addr, size_t length, uint64_t hca_va, int access,
 			  void *vmr, void *cmd, size_t cmd_size, void *resp, size_t resp_size)
 {
 	reg_fn *next = (reg_fn *)next_definition("ibv_cmd_reg_mr");
-	bool gpu = is_gpu_memory(addr), worker = on_worker();
+	bool gpu = is_requested(addr) || is_gpu_memory(addr), worker = on_worker();
 	uint64_t start = now_ns(), ns;
 	struct counts *now;
 	int status;
 
 	status = next(pd, addr, length, hca_va, access, vmr, cmd, cmd_size, resp, resp_size);
+	if (gpu)
+		spend_added_time();
 	ns = now_ns() - start;
 
 	pthread_mutex_lock(&lock);
@@ -173,6 +263,8 @@ static void write_counts(FILE *file)
 		fprintf(file, "  \"phase%d_gpu_program_ns\": %lu,\n", i, counts[i].gpu_program_ns);
 		fprintf(file, "  \"phase%d_gpu_deregistrations\": %lu,\n", i,
 			counts[i].gpu_deregistrations);
+		fprintf(file, "  \"phase%d_gpu_requests\": %lu,\n", i, counts[i].gpu_requests);
+		fprintf(file, "  \"phase%d_gpu_request_ns\": %lu,\n", i, counts[i].gpu_request_ns);
 		fprintf(file, "  \"phase%d_other\": %lu,\n", i, counts[i].other);
 		for (size_t j = 0; has_noted[i] && j < NOTED; j++)
 			fprintf(file, "  \"phase%d_peerpin_%s\": %llu,\n", i, noted_names[j],

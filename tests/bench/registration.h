@@ -13,6 +13,7 @@
 
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
+#define GIB ((size_t)1 << 30)
 
 /* ---- registration_client.c ---- */
 
@@ -25,6 +26,7 @@
 	X(cuCtxSetCurrent)                                                                         \
 	X(cuMemAlloc_v2)                                                                           \
 	X(cuMemFree_v2)                                                                            \
+	X(cuPointerSetAttribute)                                                                   \
 	X(cuMemGetHandleForAddressRange)
 
 #define VERBS_FUNCTIONS(X)                                                                         \

@@ -78,9 +78,17 @@ def ratios(row, prefix=""):
     return f"{row[f'{prefix}ratio']:.2f} ({row[f'{prefix}low_ratio']:.2f} to {row[f'{prefix}high_ratio']:.2f})"
 
 
+def requests(row):
+    """The time in requests, and its ratio."""
+    if "requesting_ratio" not in row:
+        return "-"
+    return (f"{milliseconds(row['requesting_without_us'])}, {milliseconds(row['requesting_with_us'])}: "
+            f"{ratios(row, 'requesting_')} {verdict(row, 'requesting_')}").strip()
+
+
 def line(row):
     cells = (row["case"], size(row["bytes"]), milliseconds(row["without_us"]), milliseconds(row["with_us"]),
-             ratios(row), words(row), ratios(row, "first_"), words(row, "first_"),
+             ratios(row), words(row), ratios(row, "first_"), words(row, "first_"), requests(row),
              f"{count(row['first_registrations_without'])}, {count(row['registrations_without'])}",
              f"{count(row['first_registrations_with'])}, {count(row['registrations_with'])}",
              count(row["background_with"]),
@@ -105,6 +113,14 @@ def summary(rows):
                      "ratios are noise, or cost.")
     if again:
         lines.append(f"Between two jobs without it the second one is {tally(again, 'again_')}: that is the machine.")
+    timed = [row for row in rows if "requesting_ratio" in row]
+    if timed:
+        took = [sum(row[f"requesting_{name}_us"] for row in timed) for name in ("without", "with")]
+        lines.append(f"UCX's requests for GPU memory, in all rounds, are {tally(timed, 'requesting_')}, and take "
+                     f"{took[1] / took[0]:.2f} times as long, all in all.")
+        nulls = [row for row in timed if "requesting_again_ratio" in row]
+        if nulls:
+            lines.append(f"Between the two jobs without it those of the second one are {tally(nulls, 'requesting_again_')}.")
     if before:
         lines.append(f"Of the registrations in the send path after first use {100 * after / before:.0f} % are left.")
     if requests:
@@ -122,9 +138,9 @@ def table(result):
         if not rows:
             continue
         lines += [f"**{title}.** {summary(rows)}", "",
-                  "| pattern | message | without | with | ratio | | first use | | registrations without: first, later "
+                  "| pattern | message | without | with | ratio | | first use | | requests: without, with: ratio | registrations without: first, later "
                   "| with: first, later | in the background | allocating: without, with |",
-                  "| --- | ---: | ---: | ---: | ---: | --- | ---: | --- | ---: | ---: | ---: | ---: |"]
+                  "| --- | ---: | ---: | ---: | ---: | --- | ---: | --- | --- | ---: | ---: | ---: | ---: |"]
         lines += [line(row) for row in rows]
         lines.append("")
         lines += kept_table(rows)
@@ -162,6 +178,7 @@ def section(results):
     for machine, result in results.items():
         lines += [f"### {machine}", "",
                   f"{result['repeats']} repetitions of {result['rounds']} rounds after the first; "
-                  f"load of the machine at the end: {result['load']}. By chance alone the repetitions of "
+                  f"load of the machine at the end: {result['load']}. "
+                  f"Added to each registration of GPU memory: {result.get('added_us', 0)} us. By chance alone the repetitions of "
                   f"{100 * min(1, 2 * 0.5 ** result['repeats']):.0f} % of the cases would agree.", "", *table(result)]
     return lines

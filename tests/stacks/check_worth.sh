@@ -39,7 +39,7 @@ def results(job, pattern, size, repeat):
         return [result(8000, [5000, 5000]), result(2000, [100, 100])]
     return [result(4000, [2000, 4000]), result(6000, [3000, 1000])]
 
-write("plan", f"patterns {','.join(PATTERNS)}\nsizes 64,128\nrepeats {REPEATS}\nrounds {ROUNDS}\nkind vm\nload 0\n")
+write("plan", f"patterns {','.join(PATTERNS)}\nsizes 64,128\nrepeats {REPEATS}\nrounds {ROUNDS}\nkind vm\nadded_us 7\nload 0\n")
 for job in ("cache.without", "cache.keep", "cache.again", "cache.with", "direct.with", "direct.without"):
     witness, requests, hits = {}, 0, 0
     for case in range(REPEATS * len(SIZES) * len(PATTERNS)):
@@ -49,7 +49,8 @@ for job in ("cache.without", "cache.keep", "cache.again", "cache.with", "direct.
             skipped = pattern == "threads"
             number = 0 if skipped else phase + 1
             witness |= {f"phase{phase}_gpu_by_program": number, f"phase{phase}_gpu_by_worker": 10 * number,
-                        f"phase{phase}_gpu_program_ns": 1000 * number, f"phase{phase}_gpu_deregistrations": 3 * number}
+                        f"phase{phase}_gpu_program_ns": 1000 * number,
+                        f"phase{phase}_gpu_request_ns": number * (1000 if job.endswith("without") else 500), f"phase{phase}_gpu_deregistrations": 3 * number}
             requests, hits = requests + number, hits + (number > 0)
             if not (skipped and phase % 2):
                 witness |= {f"phase{phase}_peerpin_requests": requests, f"phase{phase}_peerpin_hits": hits}
@@ -87,6 +88,11 @@ same 'and what peerpin counted in them' '8 72 4' "$(fields requests hits)"
 same 'a time is the median of both repeats' '8 4250.0 2125.0 7000.0 9500.0' "$(fields without_us with_us first_without_us first_with_us)"
 same 'ratios are of each repeat' '8 2.0 2.0 2.0 1.25 0.5 2.0' \
 	"$(fields ratio low_ratio high_ratio first_ratio first_low_ratio first_high_ratio)"
+# (11 + 12) * 2 ranks / 2, and half of that; (23 + 24) in the second repetition.
+same 'as is the time of requests, of all rounds' '8 35.0 17.5 2.0 2.0 2.0' "$(fields requesting_without_us requesting_with_us \
+	requesting_ratio requesting_low_ratio requesting_high_ratio)"
+same 'also between both jobs without peerpin' '8 35.0 17.5 2.0' "$(fields_of True requesting_again_without_us \
+	requesting_again_with_us requesting_again_ratio)"
 same 'allocating is of each rank and round' '8 4.0 4.0' "$(fields allocating_without_us allocating_with_us)"
 same 'a second job without peerpin there is only with the cache' '8 None' "$(fields again_ratio)"
 # Median round of each repetition: without 3500 and 5000 us, with kept memory 1250 and 2000, again without 4000.
