@@ -87,9 +87,21 @@ static bool forget(void *vmr)
 	return false;
 }
 
+/* The next definition, looked up once: a look-up takes longer than a request that hits. */
+#define NEXT(type, name)                                                                           \
+	({                                                                                         \
+		static type *_Atomic known;                                                        \
+		if (!known)                                                                        \
+			known = (type *)next_definition(#name);                                    \
+		known;                                                                             \
+	})
+
 /* ---- in front ---- */
 
-/* The request in progress on this thread, for GPU memory. */
+#define GRANULE 65536 /* peerpin registers whole ones */
+
+/* The request in progress on this thread, for GPU memory, in whole granules: a query of the driver
+ * inside it would be in its time. */
 static __thread struct {
 	uintptr_t address;
 	size_t length;
@@ -104,8 +116,8 @@ static uint64_t begin_request(const void *addr, size_t length)
 {
 	if (!is_gpu_memory(addr))
 		return 0;
-	request.address = (uintptr_t)addr;
-	request.length = length;
+	request.address = (uintptr_t)addr / GRANULE * GRANULE;
+	request.length = (uintptr_t)addr + length - request.address;
 	return now_ns();
 }
 
@@ -124,7 +136,7 @@ static void end_request(uint64_t start)
 
 EXPORT void *ibv_reg_mr(void *pd, void *addr, size_t length, int access)
 {
-	front_fn *next = (front_fn *)next_definition("ibv_reg_mr");
+	front_fn *next = NEXT(front_fn, ibv_reg_mr);
 	uint64_t start = begin_request(addr, length);
 	void *mr = next(pd, addr, length, access);
 
@@ -135,7 +147,7 @@ EXPORT void *ibv_reg_mr(void *pd, void *addr, size_t length, int access)
 EXPORT void *ibv_reg_mr_iova2(void *pd, void *addr, size_t length, uint64_t iova,
 			      unsigned int access)
 {
-	front_iova_fn *next = (front_iova_fn *)next_definition("ibv_reg_mr_iova2");
+	front_iova_fn *next = NEXT(front_iova_fn, ibv_reg_mr_iova2);
 	uint64_t start = begin_request(addr, length);
 	void *mr = next(pd, addr, length, iova, access);
 
@@ -166,7 +178,7 @@ static void spend_added_time(void)
 EXPORT int ibv_cmd_reg_mr(void *pd, void *addr, size_t length, uint64_t hca_va, int access,
 			  void *vmr, void *cmd, size_t cmd_size, void *resp, size_t resp_size)
 {
-	reg_fn *next = (reg_fn *)next_definition("ibv_cmd_reg_mr");
+	reg_fn *next = NEXT(reg_fn, ibv_cmd_reg_mr);
 	bool gpu = is_requested(addr) || is_gpu_memory(addr), worker = on_worker();
 	uint64_t start = now_ns(), ns;
 	struct counts *now;
@@ -196,7 +208,7 @@ EXPORT int ibv_cmd_reg_mr(void *pd, void *addr, size_t length, uint64_t hca_va, 
 
 EXPORT int ibv_cmd_dereg_mr(void *vmr)
 {
-	dereg_fn *next = (dereg_fn *)next_definition("ibv_cmd_dereg_mr");
+	dereg_fn *next = NEXT(dereg_fn, ibv_cmd_dereg_mr);
 	bool known;
 	int status;
 
