@@ -73,14 +73,14 @@ static bool background_push(const struct queued *queued)
 	return fits;
 }
 
-static bool background_pop(struct queued *queued)
+static bool background_pop(struct queued *queued, uint64_t until)
 {
 	uint64_t position;
 	bool any;
 
 	pthread_mutex_lock(&ends.lock);
 	position = load_relaxed(&ends.taken);
-	any = position != load_relaxed(&ends.queued);
+	any = position != load_relaxed(&ends.queued) && position < until;
 	if (any) {
 		*queued = queue[position % QUEUE_SIZE];
 		store_relaxed(&ends.taken, position + 1);
@@ -264,7 +264,12 @@ static void background_rescan_batch(void)
 		cursor = 0;
 }
 
-bool background_step(void)
+uint64_t background_queued(void)
+{
+	return load_relaxed(&ends.queued);
+}
+
+bool background_step(uint64_t until)
 {
 	static bool walking;
 	struct queued queued;
@@ -275,7 +280,7 @@ bool background_step(void)
 		background_end_unknown();
 		return true;
 	}
-	if (background_pop(&queued)) {
+	if (background_pop(&queued, until)) {
 		background_process(&queued);
 		return true;
 	}
@@ -327,7 +332,7 @@ void background_go(void)
 		return;
 	}
 	pthread_mutex_lock(&registration_lock);
-	while (background_step()) {
+	while (background_step(BACKGROUND_ALL)) {
 		pthread_mutex_unlock(&registration_lock);
 		pthread_mutex_lock(&registration_lock);
 	}

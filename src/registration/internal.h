@@ -380,9 +380,13 @@ bool background_queue_all(void);
  * without the lock. */
 void background_give_up_unknown(void);
 
-/* Works on one queued allocation or one batch of the rescan; drops the lock meanwhile. False: no
- * work. */
-bool background_step(void);
+/* Works on one queued allocation, of the first `until` in the queue, or one batch of the rescan;
+ * drops the lock meanwhile. False: no work. */
+bool background_step(uint64_t until);
+#define BACKGROUND_ALL UINT64_MAX
+
+/* Number of allocations queued so far. Without the lock. */
+uint64_t background_queued(void);
 
 /* True if a step may find work. */
 bool background_has_more(void);

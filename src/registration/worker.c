@@ -14,9 +14,10 @@
  * gains nothing, and costs switches between threads and waits for their locks: the client registers
  * on its request instead. The worker's wake-ups preempt no thread, so a doze that ends late has
  * found all CPUs busy, by 2 to 8 ms (Linux 6.1, 6.18; idle: below 0.5 ms). The worker then pauses,
- * 8 times as long each time. After the longest pause it works in any case: memory that no client
- * requests for so long is worth a fair share of a CPU. The worker keeps the length of its pause,
- * also while it sleeps, until a doze ends on time.
+ * 8 times as long each time. After the longest pause it works on memory queued before that pause:
+ * what no client has requested for so long is worth a fair share of a CPU, and younger memory's
+ * request would wait for a thread that gets no CPU. The worker keeps the length of its pause, also
+ * while it sleeps, until a doze ends on time.
  */
 #include "base/atomics.h"
 #include "registration/internal.h"
@@ -61,19 +62,24 @@ static bool worker_doze(void)
 	return system_clock() - start < DOZE_NS + LATE_NS;
 }
 
-static void worker_await_idle_cpu(long *pause)
+/* Returns the number of queued allocations on which to work: all if a CPU is idle, else those from
+ * before the longest pause. */
+static uint64_t worker_await_idle_cpu(long *pause)
 {
+	uint64_t until;
+
 	for (;;) {
+		until = background_queued();
 		if (*pause)
 			worker_wait(DOZING, *pause);
 		if (worker_doze()) {
 			*pause = 0;
-			return;
+			return BACKGROUND_ALL;
 		}
 		if (background_has_more())
 			statistics_count(background_delays);
 		if (*pause == PAUSE_MAX_NS || process_is_exiting())
-			return;
+			return until;
 		*pause = *pause ? 8 * *pause : PAUSE_NS;
 	}
 }
@@ -91,17 +97,19 @@ static void worker_bind_like_program(void)
 	kernel_set_cpus(&own);
 }
 
-/* Drop the lock after each step: a rescan of a million unregistered allocations would never drop
- * it. */
-static void worker_work(void)
+/* Drops the lock after each step: a rescan of a million unregistered allocations would never drop
+ * it. True: there was work. */
+static bool worker_work(uint64_t until)
 {
-	bool worked;
+	bool worked, any = false;
 
 	do {
 		pthread_mutex_lock(&registration_lock);
-		worked = background_step();
+		worked = background_step(until);
 		pthread_mutex_unlock(&registration_lock);
+		any |= worked;
 	} while (worked);
+	return any;
 }
 
 static void *worker_main(void *unused)
@@ -112,14 +120,13 @@ static void *worker_main(void *unused)
 	worker_bind_like_program();
 	kernel_preempt_no_thread();
 	kernel_wake_on_time();
-	for (;;) {
-		worker_work();
+	for (int dozes = 0;; dozes++) {
 		/* Without the lock: requests at the same time take it. */
-		for (int i = 0; i < DOZES && !background_has_more() && !process_is_exiting(); i++)
-			worker_await_idle_cpu(&pause);
-		if (!background_has_more()) {
+		if (worker_work(worker_await_idle_cpu(&pause)))
+			dozes = 0;
+		if (dozes >= DOZES && !background_has_more()) {
 			worker_wait(ASLEEP, SLEEP);
-			worker_await_idle_cpu(&pause);
+			dozes = 0;
 		}
 	}
 	return unused;

@@ -335,10 +335,36 @@ TEST(sync, an_allocation_waits_for_who_has_taken_it_from_the_queue)
 	while (!background_has_more())
 		sched_yield();
 	/* Act as another allocating thread. */
-	ck_assert(background_step());
+	ck_assert(background_step(BACKGROUND_ALL));
 	pthread_mutex_unlock(&registration_lock);
 	pthread_join(allocating, NULL);
 	ck_assert_uint_eq(standin_registered(), 2);
+}
+
+/* On busy CPUs the worker leaves young memory to its first request. */
+TEST(sync, a_step_takes_no_memory_queued_later_than_it_may)
+{
+	uint64_t addresses[] = { HOME, HOME + BLOCK }, older;
+	pthread_t threads[2];
+
+	activate();
+	pthread_mutex_lock(&registration_lock);
+	ck_assert_int_eq(pthread_create(&threads[0], NULL, begin_on_thread, &addresses[0]), 0);
+	while (!background_has_more())
+		sched_yield();
+	older = background_queued();
+	ck_assert_int_eq(pthread_create(&threads[1], NULL, begin_on_thread, &addresses[1]), 0);
+	while (background_queued() == older)
+		sched_yield();
+	ck_assert(background_step(older));
+	ck_assert_uint_eq(standin_registered(), 2);
+	ck_assert(!background_step(older));
+	ck_assert(background_has_more());
+	ck_assert(background_step(BACKGROUND_ALL));
+	pthread_mutex_unlock(&registration_lock);
+	pthread_join(threads[0], NULL);
+	pthread_join(threads[1], NULL);
+	ck_assert_uint_eq(standin_registered(), 3);
 }
 
 /* Threads allocate, request and free at random over a few shared addresses. No region is left, and
