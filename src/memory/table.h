@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* table.h -- live allocations: look-up by any interior address, and walks
  *
- * memory_find, memory_is_live and table_is_used are wait-free (lookup.h). All other functions take
- * table_lock, and call only the index and the arenas while holding the lock.
+ * memory_find, memory_is_live, table_is_used and table_is_sync_set are wait-free (lookup.h). All
+ * other functions take table_lock, and call only the index and the arenas while holding the lock.
  */
 #ifndef PEERPIN_MEMORY_TABLE_H
 #define PEERPIN_MEMORY_TABLE_H

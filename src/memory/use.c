@@ -33,6 +33,9 @@ static void use_set_sync(const struct allocation *allocation)
 		return;
 	sync.allocation = *allocation;
 	sync.tracked = table_setting_sync(allocation, &sync.token);
+	/* The allocation has ended: its address may be another's. */
+	if (!sync.tracked)
+		return;
 	relaxed = driver_relax_capture(&mode);
 	result = driver->cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
 					       allocation->base);

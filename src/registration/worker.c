@@ -15,9 +15,10 @@
  * on its request instead. The worker's wake-ups preempt no thread, so a doze that ends late has
  * found all CPUs busy, by 2 to 8 ms (Linux 6.1, 6.18; idle: below 0.5 ms). The worker then pauses,
  * 8 times as long each time. After the longest pause it works on memory queued before that pause:
- * what no client has requested for so long is worth a fair share of a CPU, and younger memory's
- * request would wait for a thread that gets no CPU. The worker keeps the length of its pause, also
- * while it sleeps, until a doze ends on time.
+ * memory that no client has requested for so long is worth a fair share of a CPU, and a request for
+ * younger memory would wait for a thread that gets no CPU. A rescan takes younger memory, too: it
+ * follows few first requests. The worker keeps the length of its pause, also while it sleeps, until
+ * a doze ends on time.
  */
 #include "base/atomics.h"
 #include "registration/internal.h"
@@ -62,7 +63,7 @@ static bool worker_doze(void)
 	return system_clock() - start < DOZE_NS + LATE_NS;
 }
 
-/* Returns the number of queued allocations on which to work: all if a CPU is idle, else those from
+/* Returns the position in the queue up to which to work: all if a CPU is idle, else those from
  * before the longest pause. */
 static uint64_t worker_await_idle_cpu(long *pause)
 {

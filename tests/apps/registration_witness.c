@@ -2,8 +2,8 @@
 /* registration_witness.c -- counts the registrations that reach the kernel (a preload)
  *
  * It intercepts the calls of libibverbs' providers into libibverbs, behind any other preload: it
- * sees only forwarded ones. In front, where clients call libibverbs, it measures the time of their
- * requests for GPU memory. Of peerpin it uses the prefix "peerpin" of worker threads' names.
+ * intercepts forwarded ones only. In front, where clients call libibverbs, it measures the time of
+ * their requests for GPU memory. Of peerpin it uses the prefix "peerpin" of worker threads' names.
  *
  * REGISTRATION_WITNESS=FILE names the result, written at exit as FILE.RANK (or FILE.PID) by a
  * process that registered or called MPI_Pcontrol. The latter's level starts a phase; peerpin's own
@@ -157,7 +157,7 @@ EXPORT void *ibv_reg_mr_iova2(void *pd, void *addr, size_t length, uint64_t iova
 
 /* ---- behind ---- */
 
-/* Of the thread's processor. */
+/* Time of the thread on a processor. */
 static uint64_t thread_ns(void)
 {
 	struct timespec now;
@@ -185,7 +185,7 @@ EXPORT int ibv_cmd_reg_mr(void *pd, void *addr, size_t length, uint64_t hca_va, 
 	int status;
 
 	status = next(pd, addr, length, hca_va, access, vmr, cmd, cmd_size, resp, resp_size);
-	if (gpu)
+	if (gpu && !status)
 		spend_added_time();
 	ns = now_ns() - start;
 

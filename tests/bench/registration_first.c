@@ -61,13 +61,14 @@ static bool has_memory(size_t size)
 static double time_request(const struct first *first, struct ibv_pd *pd)
 {
 	struct buffer buffer = client_allocate(first->size);
-	double start = client_now(), end = start;
 	unsigned int on = first->sets_sync;
+	double start, end;
 	struct ibv_mr *mr;
 
 	bench_require(!on || client.cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
 							  buffer.address) == CUDA_SUCCESS,
 		      "SYNC_MEMOPS could not be set");
+	start = end = client_now();
 	while (end < start + first->after * 1e3)
 		end = client_now();
 	start = end;

@@ -87,6 +87,10 @@ statistics "$tmp/missing/with/peerpin.1" requests=5 hits=0 synchronous=5 verify_
 same 'a row whose buffers are used once may miss each time' 'passed' "$(judged missing)"
 echo yes >"$tmp/missing/hits"
 same 'one whose buffers come again may not' 'failed: with: nothing hit, though its buffers come again' "$(judged missing)"
+echo idle >"$tmp/missing/hits"
+same 'nor buffers that are all new' 'failed: with: nothing hit, though its buffers come again' "$(judged missing)"
+statistics "$tmp/missing/with/peerpin.1" requests=5 hits=0 synchronous=5 background_delays=1 verify_checks=0
+same 'unless no processor was idle' 'passed' "$(judged missing)"
 for name in keyed libfabric-keyed; do
 	gpu_row "$name"
 	statistics "$tmp/$name/with/peerpin.1" requests=5 hits=3 bypassed=2 bypassed_keys=2
