@@ -18,7 +18,7 @@
  * memory that no client has requested for so long is worth a fair share of a CPU, and a request for
  * younger memory would wait for a thread that gets no CPU. A rescan takes younger memory, too: it
  * follows few first requests. The worker keeps the length of its pause, also while it sleeps, until
- * a doze ends on time.
+ * dozes end on time.
  */
 #include "base/atomics.h"
 #include "registration/internal.h"
@@ -32,6 +32,7 @@
 
 #define DOZE_NS	     50000 /* about a synchronous registration */
 #define DOZES	     16
+#define SURE	     4
 #define SLEEP	     (-1)
 #define LATE_NS	     500000
 #define PAUSE_NS     6400000
@@ -63,6 +64,16 @@ static bool worker_doze(void)
 	return system_clock() - start < DOZE_NS + LATE_NS;
 }
 
+/* On busy CPUs a doze ends on time now and then: then only several in a row show an idle one. */
+static bool worker_finds_idle_cpu(bool were_busy)
+{
+	for (int i = 0; i < (were_busy ? SURE : 1); i++) {
+		if (!worker_doze())
+			return false;
+	}
+	return true;
+}
+
 /* Returns the position in the queue up to which to work: all if a CPU is idle, else those from
  * before the longest pause. */
 static uint64_t worker_await_idle_cpu(long *pause)
@@ -73,7 +84,7 @@ static uint64_t worker_await_idle_cpu(long *pause)
 		until = background_queued();
 		if (*pause)
 			worker_wait(DOZING, *pause);
-		if (worker_doze()) {
+		if (worker_finds_idle_cpu(*pause)) {
 			*pause = 0;
 			return BACKGROUND_ALL;
 		}
