@@ -250,14 +250,14 @@ static void background_process(const struct queued *queued)
 	region_unqueue(&allocation);
 }
 
-/* Works on the next batch of live allocations. */
-static void background_rescan_batch(void)
+/* Works on the next batch of live allocations; without `all` it leaves queued ones to the queue. */
+static void background_rescan_batch(bool all)
 {
 	static struct allocation batch[BATCH]; /* 1 thread at a time: see `walking` */
 	unsigned int count = memory_next(&cursor, batch, BATCH);
 
 	for (unsigned int i = 0; i < count; i++) {
-		if (background_is_eligible(&batch[i]))
+		if (background_is_eligible(&batch[i]) && (all || !region_is_queued(&batch[i])))
 			background_register_in_all(&batch[i]);
 	}
 	if (!count)
@@ -289,7 +289,7 @@ bool background_step(uint64_t until)
 	if (!cursor)
 		store_seq_cst(&rescan, false);
 	walking = true;
-	background_rescan_batch();
+	background_rescan_batch(until == BACKGROUND_ALL);
 	walking = false;
 	return true;
 }

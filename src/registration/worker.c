@@ -16,9 +16,8 @@
  * found all CPUs busy, by 2 to 8 ms (Linux 6.1, 6.18; idle: below 0.5 ms). The worker then pauses,
  * 8 times as long each time. After the longest pause it works on memory queued before that pause:
  * memory that no client has requested for so long is worth a fair share of a CPU, and a request for
- * younger memory would wait for a thread that gets no CPU. A rescan takes younger memory, too: it
- * follows few first requests. The worker keeps the length of its pause, also while it sleeps, until
- * dozes end on time.
+ * younger memory would wait for a thread that gets no CPU. The worker keeps the length of its
+ * pause, also while it sleeps, until dozes end on time.
  */
 #include "base/atomics.h"
 #include "registration/internal.h"
