@@ -22,7 +22,7 @@ void memory_set_user_word(const struct allocation *allocation, unsigned int whic
 {
 	uint32_t slot = allocation->slot;
 
-	/* After a free the slot may hold another allocation, whose words stay. */
+	/* Stored before; or after a free the slot holds another allocation, whose words stay. */
 	if (value && load_relaxed(&lookup_record(slot)->user_words[which]) == value)
 		return;
 	pthread_mutex_lock(&table_lock);

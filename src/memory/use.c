@@ -23,24 +23,22 @@ static void use_set_sync(const struct allocation *allocation)
 {
 	const struct driver_calls *driver = driver_calls();
 	CUstreamCaptureMode mode;
-	struct memory_sync sync;
-	bool relaxed;
 	unsigned int on = 1;
+	uint32_t token;
+	bool relaxed;
 	CUresult result;
 
 	/* The driver refuses SYNC_MEMOPS for VMM memory (measured). */
 	if (allocation->kind == ALLOCATION_MAPPED || !driver->cuPointerSetAttribute)
 		return;
-	sync.allocation = *allocation;
-	sync.tracked = table_setting_sync(allocation, &sync.token);
 	/* The allocation has ended: its address may be another's. */
-	if (!sync.tracked)
+	if (!table_setting_sync(allocation, &token))
 		return;
 	relaxed = driver_relax_capture(&mode);
 	result = driver->cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
 					       allocation->base);
 	driver_restore_capture(relaxed, &mode);
-	memory_sync_settled(&sync, result == CUDA_SUCCESS, true);
+	table_set_sync(allocation, token, result == CUDA_SUCCESS, true);
 	if (result != CUDA_SUCCESS)
 		log_once(LOG_INFO,
 			 "CU_POINTER_ATTRIBUTE_SYNC_MEMOPS could not be set at 0x%llx: %s. %s",

@@ -169,9 +169,12 @@ static uint64_t thread_ns(void)
 static void spend_added_time(void)
 {
 	const char *added = getenv("REGISTRATION_WITNESS_US");
-	uint64_t until = thread_ns() + (added ? strtoull(added, NULL, 10) : 0) * 1000;
+	uint64_t until;
 
-	while (added && thread_ns() < until)
+	if (!added)
+		return;
+	until = thread_ns() + strtoull(added, NULL, 10) * 1000;
+	while (thread_ns() < until)
 		;
 }
 
