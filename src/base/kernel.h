@@ -210,6 +210,15 @@ static inline void kernel_wake_on_time(void)
 	kernel_call(SYS_prctl, PR_SET_TIMERSLACK, 1, 0, 0, 0);
 }
 
+/* Return how often another thread has taken the calling thread's CPU. */
+static inline long kernel_preemptions(void)
+{
+	struct rusage usage = { .ru_nivcsw = 0 };
+
+	kernel_call(SYS_getrusage, 1 /* RUSAGE_THREAD */, &usage);
+	return usage.ru_nivcsw;
+}
+
 static inline void kernel_sleep(long nanoseconds)
 {
 	struct timespec time = { .tv_nsec = nanoseconds };
@@ -217,11 +226,10 @@ static inline void kernel_sleep(long nanoseconds)
 	kernel_call(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &time, NULL);
 }
 
-/* Wait while *word == value, at most `nanoseconds` (below 1 s); negative: no limit. Spurious
- * returns occur. */
+/* Wait while *word == value, at most `nanoseconds`; negative: no limit. Spurious returns occur. */
 static inline void kernel_futex_wait(_Atomic uint32_t *word, uint32_t value, long nanoseconds)
 {
-	struct timespec time = { .tv_nsec = nanoseconds };
+	struct timespec time = { nanoseconds / 1000000000, nanoseconds % 1000000000 };
 
 	kernel_call(SYS_futex, word, 128 /* FUTEX_WAIT_PRIVATE */, value,
 		    nanoseconds < 0 ? NULL : &time, NULL, 0);

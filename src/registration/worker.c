@@ -15,9 +15,12 @@
  * on its request instead. The worker's wake-ups preempt no thread, so a doze that ends late has
  * found all CPUs busy, by 2 to 8 ms (Linux 6.1, 6.18; idle: below 0.5 ms). The worker then pauses,
  * 8 times as long each time. After the longest pause it works on memory queued before that pause:
- * memory that no client has requested for so long is worth a fair share of a CPU, and a request for
- * younger memory would wait for a thread that gets no CPU. The worker keeps the length of its
- * pause, also while it sleeps, until dozes end on time.
+ * a request for younger memory would wait for a thread that gets no CPU. The worker keeps the
+ * length of its pause, also while it sleeps, until dozes end on time.
+ *
+ * A CPU found idle may be busy a moment later: other threads then preempt the worker, which pauses,
+ * too. A pause is at least SHARE times as long as the work before it: whatever a registration takes,
+ * it takes the program's threads no more than a 20th of their time.
  */
 #include "base/atomics.h"
 #include "registration/internal.h"
@@ -36,6 +39,8 @@
 #define LATE_NS	     500000
 #define PAUSE_NS     6400000
 #define PAUSE_MAX_NS (8 * PAUSE_NS)
+#define SHARE	     20
+#define SLICE_NS     16000000 /* threads that share a CPU take turns at least so often */
 
 #define TRY_EVERY 1023 /* wakes between two attempts to start the thread */
 
@@ -57,10 +62,10 @@ static void worker_wait(uint32_t how, long nanoseconds)
  * time slice with the doze, and lets the worker in only after it. */
 static bool worker_doze(void)
 {
-	uint64_t start = system_clock();
+	uint64_t start = kernel_time(CLOCK_MONOTONIC);
 
 	worker_wait(DOZING, DOZE_NS);
-	return system_clock() - start < DOZE_NS + LATE_NS;
+	return kernel_time(CLOCK_MONOTONIC) - start < DOZE_NS + LATE_NS;
 }
 
 /* On busy CPUs a doze ends on time now and then: then only several in a row show an idle one. */
@@ -89,9 +94,13 @@ static uint64_t worker_await_idle_cpu(long *pause)
 		}
 		if (background_has_more())
 			statistics_count(background_delays);
-		if (*pause == PAUSE_MAX_NS || process_is_exiting())
+		if (*pause >= PAUSE_MAX_NS || process_is_exiting()) {
+			*pause = PAUSE_MAX_NS;
 			return until;
+		}
 		*pause = *pause ? 8 * *pause : PAUSE_NS;
+		if (*pause > PAUSE_MAX_NS)
+			*pause = PAUSE_MAX_NS;
 	}
 }
 
@@ -108,23 +117,37 @@ static void worker_bind_like_program(void)
 	kernel_set_cpus(&own);
 }
 
-/* Drops the lock after each step: a rescan of a million unregistered allocations would never drop
- * it. True: there was work. */
-static bool worker_work(uint64_t until)
+/* Nanoseconds on a CPU. */
+static long worker_time(void)
 {
-	bool worked, any = false;
+	return (long)kernel_time(CLOCK_THREAD_CPUTIME_ID);
+}
+
+/* Drops the lock after each step: a rescan of a million unregistered allocations would never drop
+ * it. On busy CPUs, ends when the pause that is due gets longer. True: there was work. */
+static bool worker_work(uint64_t until, long *pause)
+{
+	long least = *pause ? *pause : PAUSE_NS;
+	long start = worker_time(), spent, before = kernel_preemptions();
+	bool worked, busy, any = false;
 
 	do {
 		pthread_mutex_lock(&registration_lock);
 		worked = background_step(until);
 		pthread_mutex_unlock(&registration_lock);
 		any |= worked;
-	} while (worked);
+		spent = worker_time() - start;
+		/* An idle CPU has other threads, too, but rarely. */
+		busy = until != BACKGROUND_ALL || (kernel_preemptions() - before) * SLICE_NS > spent;
+	} while (worked && !(busy && SHARE * spent > least));
+	if (any && busy)
+		*pause = SHARE * spent > least ? SHARE * spent : least;
 	return any;
 }
 
 static void *worker_main(void *unused)
 {
+	uint64_t until;
 	long pause = 0;
 
 	kernel_name_thread("peerpin-worker");
@@ -132,8 +155,9 @@ static void *worker_main(void *unused)
 	kernel_preempt_no_thread();
 	kernel_wake_on_time();
 	for (int dozes = 0;; dozes++) {
+		until = worker_await_idle_cpu(&pause);
 		/* Without the lock: requests at the same time take it. */
-		if (worker_work(worker_await_idle_cpu(&pause)))
+		if (worker_work(until, &pause))
 			dozes = 0;
 		if (dozes >= DOZES && !background_has_more()) {
 			worker_wait(ASLEEP, SLEEP);
