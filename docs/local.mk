@@ -30,7 +30,7 @@ internalsdir = $(docdir)/docs/internals
 dist_internals_DATA = docs/internals/architecture.md docs/internals/coverage.md docs/internals/queries.md docs/internals/registration.md
 performancedir = $(docdir)/docs/performance
 dist_performance_DATA = docs/performance/worth.svg docs/performance/worth.json docs/performance/notes.md \
-	docs/performance/h100-exchange.json docs/performance/h100-first.json \
+	docs/performance/h100-exchange.json docs/performance/h100-first.json docs/performance/h100-first-500.json \
 	docs/performance/h200-cycles.json docs/performance/h200-exchange.json docs/performance/h200-keep.json \
 	docs/performance/h200-latency.json docs/performance/h200-pairs.json docs/performance/h200-programs.json \
 	docs/performance/h200-lookup.json docs/performance/h200-queries.json docs/performance/h200-queries-off.json \

@@ -43,7 +43,7 @@ static void print_goals(FILE *file, const struct bench_row *row)
 	char words[2][160] = { "", "" };
 
 	judge(words, row->goal_ns, row->ns - row->goal_ns, "%.1f ns");
-	judge(words, row->goal_ratio, row->goal_ratio - ratio_of(row), "ratio %.0f");
+	judge(words, row->goal_ratio, row->goal_ratio - ratio_of(row), "ratio %.2g");
 	judge(words, row->goal_alone_ratio, row->alone_ratio - row->goal_alone_ratio,
 	      "%.1f of alone");
 	judge(words, row->goal_bytes, row->bytes - row->goal_bytes, "%.0f B");
