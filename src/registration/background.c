@@ -269,28 +269,37 @@ uint64_t background_queued(void)
 	return load_relaxed(&ends.queued);
 }
 
-bool background_step(uint64_t until)
+/* True: there was work. */
+static bool background_rescan_step(bool all)
 {
 	static bool walking;
-	struct queued queued;
 
-	if (process_is_exiting())
-		return false;
-	if (load_seq_cst(&gives_up)) {
-		background_end_unknown();
-		return true;
-	}
-	if (background_pop(&queued, until)) {
-		background_process(&queued);
-		return true;
-	}
 	if (walking || (!load_seq_cst(&rescan) && !cursor))
 		return false;
 	if (!cursor)
 		store_seq_cst(&rescan, false);
 	walking = true;
-	background_rescan_batch(until == BACKGROUND_ALL);
+	background_rescan_batch(all);
 	walking = false;
+	return true;
+}
+
+bool background_step(uint64_t until)
+{
+	struct queued queued;
+	bool worked;
+
+	if (process_is_exiting())
+		return false;
+	worked = background_pop(&queued, until);
+	if (worked)
+		background_process(&queued);
+	else
+		worked = background_rescan_step(until == BACKGROUND_ALL);
+	/* Last: that work may be the reason, and the worker may pause after the step. */
+	if (!load_seq_cst(&gives_up))
+		return worked;
+	background_end_unknown();
 	return true;
 }
 
