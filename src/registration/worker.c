@@ -134,26 +134,32 @@ static long worker_pause_after(long spent)
 	return spent < DUE_MAX_NS / SHARE ? SHARE * spent : DUE_MAX_NS;
 }
 
+/* Returns true if other threads have needed the CPU in `spent` ns of work. */
+static bool worker_was_in_the_way(long preemptions, long spent)
+{
+	/* A single preemption occurs on idle CPUs, too. */
+	return (preemptions - 1) * SLICE_NS > spent ||
+	       (preemptions && !worker_finds_idle_cpu(true));
+}
+
 /* Drops the lock after each step: a rescan of a million unregistered allocations would never drop
  * it. On busy CPUs, returns once a longer pause than the last one is due. True: there was work. */
 static bool worker_work(uint64_t until, long *pause)
 {
 	long least = *pause ? *pause : PAUSE_NS;
-	long start = worker_time(), before = kernel_preemptions(), spent, due;
-	bool worked, busy, any = false;
+	long start = worker_time(), before = kernel_preemptions(), preemptions, spent, due;
+	bool worked, any = false;
 
 	do {
 		pthread_mutex_lock(&registration_lock);
 		worked = background_step(until);
 		pthread_mutex_unlock(&registration_lock);
 		any |= worked;
+		preemptions = kernel_preemptions() - before;
 		spent = worker_time() - start;
 		due = worker_pause_after(spent);
-		/* A single preemption occurs on idle CPUs, too. */
-		busy = until != BACKGROUND_ALL ||
-		       (kernel_preemptions() - before - 1) * SLICE_NS > spent;
-	} while (worked && !(busy && due > least));
-	if (any && busy) {
+	} while (worked && !((until != BACKGROUND_ALL || preemptions) && due > least));
+	if (any && (until != BACKGROUND_ALL || worker_was_in_the_way(preemptions, spent))) {
 		*pause = due > least ? due : least;
 		if (background_has_more())
 			statistics_count(background_delays);

@@ -318,19 +318,28 @@ TEST(pauses, short_registrations_that_are_preempted_share_one)
 	registered(3);
 }
 
-TEST(pauses, rare_preemptions_show_no_busy_cpu)
+TEST(pauses, after_one_preemption_dozes_show_an_idle_cpu)
 {
 	each.cpu = 26 * MS;
 	each.preemptions = 1;
-	allocate(3);
+	allocate(2);
 	dozes_end_on_time(1);
 	waits(DOZE);
-	registered(3);
+	registered(1);
+	dozes_end_on_time(SURE + 1);
+	waits(DOZE);
+	registered(2);
+}
+
+TEST(pauses, after_one_preemption_dozes_show_a_busy_cpu)
+{
 	each.cpu = 10 * MS;
-	allocate(1);
-	dozes_end_on_time(1);
-	waits(DOZE);
-	registered(4);
+	each.preemptions = 1;
+	allocate(2);
+	dozes_end_on_time(1 + SURE - 1);
+	wait_ends(DOZE, LATE);
+	waits(200 * MS);
+	registered(1);
 }
 
 TEST(pauses, preemptions_at_each_time_slice_show_a_busy_cpu)
