@@ -20,7 +20,7 @@
  *
  * A CPU found idle may be busy a moment later: other threads then preempt the worker. On busy CPUs
  * the worker pauses at least SHARE times as long as its work took of a CPU, up to 1 s. So it takes
- * a 20th of a CPU from the program's threads, however long a registration is. Time in which a
+ * a 40th of a CPU from the program's threads, however long a registration is. Time in which a
  * registration waits, as for the adapter, does not count.
  */
 #include "base/atomics.h"
@@ -40,7 +40,7 @@
 #define LATE_NS	     500000
 #define PAUSE_NS     6400000
 #define PAUSE_MAX_NS (8 * PAUSE_NS)
-#define SHARE	     20
+#define SHARE	     40
 #define DUE_MAX_NS   1000000000
 
 /* Threads that share a CPU preempt each other more often than that: 190 to 310 times per second of

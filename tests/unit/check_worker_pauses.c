@@ -270,14 +270,14 @@ TEST(pauses, a_sleeping_worker_keeps_its_pause)
 	waits(MAX_PAUSE);
 }
 
-TEST(pauses, preempted_work_makes_a_pause_20_times_as_long)
+TEST(pauses, preempted_work_makes_a_pause_40_times_as_long)
 {
 	each.cpu = 10 * MS;
 	each.waits = 30 * MS;
 	each.preemptions = 2;
 	allocate(2);
 	dozes_end_on_time(1);
-	wait_ends(200 * MS, 0);
+	wait_ends(400 * MS, 0);
 	registered(1);
 	ck_assert_uint_eq(statistics_get(background_delays), 1);
 	each.preemptions = 0;
@@ -299,7 +299,7 @@ TEST(pauses, after_long_work_the_pause_is_1_s)
 /* The longest pause of late dozes is not 8 times as long as this one. */
 TEST(pauses, after_a_late_doze_no_pause_is_longer_than_the_longest)
 {
-	each.cpu = 1 * MS;
+	each.cpu = 500 * US;
 	each.preemptions = 2;
 	allocate(1);
 	dozes_end_on_time(1);
@@ -338,7 +338,7 @@ TEST(pauses, after_one_preemption_dozes_show_a_busy_cpu)
 	allocate(2);
 	dozes_end_on_time(1 + SURE - 1);
 	wait_ends(DOZE, LATE);
-	waits(200 * MS);
+	waits(400 * MS);
 	registered(1);
 }
 
@@ -348,13 +348,13 @@ TEST(pauses, preemptions_at_each_time_slice_show_a_busy_cpu)
 	each.preemptions = 2;
 	allocate(3);
 	dozes_end_on_time(1);
-	waits(480 * MS);
+	waits(960 * MS);
 	registered(1);
 }
 
-TEST(pauses, old_memory_is_registered_for_a_20th_of_the_time)
+TEST(pauses, old_memory_is_registered_for_a_40th_of_the_time)
 {
-	each.cpu = 1 * MS;
+	each.cpu = 500 * US;
 	allocate(5);
 	reach_longest_pause();
 	go_on(0);
@@ -375,7 +375,7 @@ TEST(learning, unknown_sizes_end_on_a_steep_adapter_before_the_pause)
 	each.is_steep = true;
 	begin(HOME, 3 * BLOCK);
 	dozes_end_on_time(1);
-	waits(200 * MS);
+	waits(400 * MS);
 	registered(1);
 	ck_assert_uint_eq(statistics_get(evictions), 1);
 	ck_assert_uint_eq(standin_registered(), 1);
