@@ -15,6 +15,7 @@
 #include "registration/internal.h"
 
 #include "base/config.h"
+#include "base/kernel.h"
 #include "base/process.h"
 #include "base/system.h"
 #include "report/statistics.h"
@@ -36,6 +37,7 @@ static struct queued queue[QUEUE_SIZE]; /* guarded by ends.lock */
 
 static _Atomic bool rescan;
 static _Atomic bool gives_up;
+static _Atomic uint64_t speculated; /* see background_speculated() */
 static uint32_t cursor; /* of the rescan in progress; guarded by registration_lock */
 
 static bool background_may_take(const struct allocation *allocation)
@@ -144,10 +146,13 @@ static bool background_may_begin(const struct region *region)
 }
 
 /* Drops the lock meanwhile. The caller is one of the region's users. */
-static void background_register(struct region *region)
+static void background_register(struct region *region, bool is_sure)
 {
+	uint64_t start = is_sure ? 0 : kernel_time(CLOCK_THREAD_CPUTIME_ID);
 	uint64_t duration = region_register_prepared(region);
 
+	if (!is_sure)
+		add_relaxed(&speculated, kernel_time(CLOCK_THREAD_CPUTIME_ID) - start);
 	if (!duration)
 		return;
 	if (config_get()->preregister == PREREGISTER_SYNC)
@@ -190,7 +195,7 @@ static bool background_register_in(struct domain *domain, const struct allocatio
 		learning_started(domain, &kind);
 	}
 	region->users++;
-	background_register(region);
+	background_register(region, learning_is_sure(domain, &kind));
 	/* The domain may have ended with the region. */
 	if (region->state == REGION_READY && !region->ended)
 		region_end_parts(allocation, domain, &ending);
@@ -262,6 +267,11 @@ static void background_rescan_batch(bool all)
 	}
 	if (!count)
 		cursor = 0;
+}
+
+uint64_t background_speculated(void)
+{
+	return load_relaxed(&speculated);
 }
 
 uint64_t background_queued(void)

@@ -107,6 +107,9 @@ void learning_set_refused(const struct allocation *allocation);
 /* True if no client has requested memory of the speculative region's kind. */
 bool learning_is_unknown(struct domain *domain, const struct kind *kind);
 
+/* False if clients may not request memory of that kind: a registration may be waste. */
+bool learning_is_sure(struct domain *domain, const struct kind *kind);
+
 /* learning_started(): a background registration begins. learning_unused(): a region ended before a
  * client requested it. */
 void learning_started(struct domain *domain, const struct kind *kind);
@@ -384,6 +387,10 @@ void background_give_up_unknown(void);
  * drops the lock meanwhile. False: no work. */
 bool background_step(uint64_t until);
 #define BACKGROUND_ALL UINT64_MAX
+
+/* CPU time of speculative registrations so far, in ns, of kinds that clients may not request.
+ * Without the lock. */
+uint64_t background_speculated(void);
 
 /* Number of allocations queued so far. Without the lock. */
 uint64_t background_queued(void);

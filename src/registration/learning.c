@@ -30,6 +30,10 @@
  * the program less than the frees of the other regions cost. */
 #define LEAST 60u
 
+/* From this percentage on, registrations in the background are hardly more than those that clients
+ * would request. */
+#define SURE 90u
+
 /* Kinds that every domain refuses, so that allocations of scratch memory need not be queued: by
  * exact size, and by class for sizes without evidence. An entry is valid while its number is `era`;
  * every change that could reverse a refusal increments `era`. */
@@ -177,6 +181,19 @@ bool learning_is_unknown(struct domain *domain, const struct kind *kind)
 	exact = learning_find_exact(&domain->learned, kind);
 	class = learning_class_if(&domain->learned, kind);
 	return !(exact && exact->requested) && !(class && class->requested);
+}
+
+bool learning_is_sure(struct domain *domain, const struct kind *kind)
+{
+	const struct evidence_of *evidence;
+
+	if (kind->evidence == EVIDENCE_NONE)
+		return true;
+	evidence = learning_class_if(&domain->learned, kind);
+	if (!evidence)
+		evidence = learning_find_exact(&domain->learned, kind);
+	return evidence && evidence->requested &&
+	       evidence->requested * 100u >= evidence->outcomes * SURE;
 }
 
 void learning_started(struct domain *domain, const struct kind *kind)

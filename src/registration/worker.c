@@ -19,9 +19,10 @@
  * length of its pause, also while it sleeps, until dozes end on time.
  *
  * A CPU found idle may be busy a moment later: other threads then preempt the worker. On busy CPUs
- * the worker pauses at least SHARE times as long as its work took of a CPU, up to 1 s. So it takes
- * a 40th of a CPU from the program's threads, however long a registration is. Time in which a
- * registration waits, as for the adapter, does not count.
+ * the worker pauses at least SHARE times as long as its speculative registrations took of a CPU, up
+ * to 1 s. So those that no client requests take a 40th of a CPU from the program's threads, however
+ * long a registration is. Time in which a registration waits, as for the adapter, does not count.
+ * Kinds that clients request nearly always do not count either: the client would else register them.
  */
 #include "base/atomics.h"
 #include "registration/internal.h"
@@ -122,19 +123,13 @@ static void worker_bind_like_program(void)
 	kernel_set_cpus(&own);
 }
 
-/* Nanoseconds of CPU time. */
-static long worker_time(void)
+/* Returns the pause that is due after `speculated` ns of CPU time. */
+static long worker_pause_after(uint64_t speculated)
 {
-	return (long)kernel_time(CLOCK_THREAD_CPUTIME_ID);
+	return speculated < DUE_MAX_NS / SHARE ? SHARE * (long)speculated : DUE_MAX_NS;
 }
 
-/* Returns the pause that is due after `spent` ns of CPU time. */
-static long worker_pause_after(long spent)
-{
-	return spent < DUE_MAX_NS / SHARE ? SHARE * spent : DUE_MAX_NS;
-}
-
-/* Returns true if other threads have needed the CPU in `spent` ns of work. */
+/* Returns true if other threads have needed the CPU in `spent` ns of its time. */
 static bool worker_was_in_the_way(long preemptions, long spent)
 {
 	/* A single preemption occurs on idle CPUs, too. */
@@ -146,8 +141,9 @@ static bool worker_was_in_the_way(long preemptions, long spent)
  * it. On busy CPUs, returns once a longer pause than the last one is due. True: there was work. */
 static bool worker_work(uint64_t until, long *pause)
 {
-	long least = *pause ? *pause : PAUSE_NS;
-	long start = worker_time(), before = kernel_preemptions(), preemptions, spent, due;
+	uint64_t start = kernel_time(CLOCK_THREAD_CPUTIME_ID), before = background_speculated();
+	long least = *pause ? *pause : PAUSE_NS, due;
+	long preemptions, preemptions_before = kernel_preemptions();
 	bool worked, any = false;
 
 	do {
@@ -155,11 +151,12 @@ static bool worker_work(uint64_t until, long *pause)
 		worked = background_step(until);
 		pthread_mutex_unlock(&registration_lock);
 		any |= worked;
-		preemptions = kernel_preemptions() - before;
-		spent = worker_time() - start;
-		due = worker_pause_after(spent);
+		preemptions = kernel_preemptions() - preemptions_before;
+		due = worker_pause_after(background_speculated() - before);
 	} while (worked && !((until != BACKGROUND_ALL || preemptions) && due > least));
-	if (any && (until != BACKGROUND_ALL || worker_was_in_the_way(preemptions, spent))) {
+	if (any && (until != BACKGROUND_ALL ||
+		    worker_was_in_the_way(preemptions,
+					  (long)(kernel_time(CLOCK_THREAD_CPUTIME_ID) - start)))) {
 		*pause = due > least ? due : least;
 		if (background_has_more())
 			statistics_count(background_delays);

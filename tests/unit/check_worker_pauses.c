@@ -166,12 +166,15 @@ static void dozes_end_on_time(int count)
 		wait_ends(DOZE, ON_TIME);
 }
 
+/* Of a size that no client has requested, or of the requested one. */
+static uint64_t size = 3 * BLOCK;
+
 static void allocate(int count)
 {
 	static uint64_t next = HOME;
 
-	for (int i = 0; i < count; i++, next += BLOCK)
-		begin(next, BLOCK);
+	for (int i = 0; i < count; i++, next += 4 * BLOCK)
+		begin(next, size);
 }
 
 static void registered(uint64_t expected)
@@ -180,7 +183,7 @@ static void registered(uint64_t expected)
 }
 
 /* The worker sleeps. A client has registered the only allocation. */
-static void set_up_auto(void)
+static void set_up_worker(void)
 {
 	set_up();
 	method = standin_method;
@@ -190,12 +193,6 @@ static void set_up_auto(void)
 	dozes_end_on_time(1 + DOZES);
 	waits(SLEEP);
 	registered(0);
-}
-
-static void set_up_worker(void)
-{
-	setenv("PEERPIN_PREREGISTER", "all", 1);
-	set_up_auto();
 }
 
 static void reach_longest_pause(void)
@@ -366,14 +363,23 @@ TEST(pauses, old_memory_is_registered_for_a_40th_of_the_time)
 	registered(5);
 }
 
-CASE(learning, .set_up = set_up_auto);
+TEST(pauses, kinds_that_clients_request_are_registered_at_once)
+{
+	each.cpu = 10 * MS;
+	each.preemptions = 3;
+	size = BLOCK;
+	allocate(3);
+	dozes_end_on_time(1);
+	waits(PAUSE);
+	registered(3);
+}
 
-TEST(learning, unknown_sizes_end_on_a_steep_adapter_before_the_pause)
+TEST(pauses, unknown_sizes_end_on_a_steep_adapter_before_the_pause)
 {
 	each.cpu = 10 * MS;
 	each.preemptions = 2;
 	each.is_steep = true;
-	begin(HOME, 3 * BLOCK);
+	allocate(1);
 	dozes_end_on_time(1);
 	waits(400 * MS);
 	registered(1);
