@@ -123,6 +123,12 @@ static void worker_bind_like_program(void)
 	kernel_set_cpus(&own);
 }
 
+/* Nanoseconds of CPU time. */
+static long worker_time(void)
+{
+	return (long)kernel_time(CLOCK_THREAD_CPUTIME_ID);
+}
+
 /* Returns the pause that is due after `speculated` ns of CPU time. */
 static long worker_pause_after(uint64_t speculated)
 {
@@ -138,13 +144,14 @@ static bool worker_was_in_the_way(long preemptions, long spent)
 }
 
 /* Drops the lock after each step: a rescan of a million unregistered allocations would never drop
- * it. On busy CPUs, returns once a longer pause than the last one is due. True: there was work. */
+ * it. Returns early on busy CPUs: once a longer pause than the last one is due, or if a CPU found
+ * idle is no longer. True: there was work. */
 static bool worker_work(uint64_t until, long *pause)
 {
-	uint64_t start = kernel_time(CLOCK_THREAD_CPUTIME_ID), before = background_speculated();
-	long least = *pause ? *pause : PAUSE_NS, due;
-	long preemptions, preemptions_before = kernel_preemptions();
-	bool worked, any = false;
+	uint64_t before = background_speculated();
+	long start = worker_time(), preemptions_before = kernel_preemptions();
+	long least = *pause ? *pause : PAUSE_NS, due, preemptions, spent;
+	bool worked, any = false, ends;
 
 	do {
 		pthread_mutex_lock(&registration_lock);
@@ -152,11 +159,11 @@ static bool worker_work(uint64_t until, long *pause)
 		pthread_mutex_unlock(&registration_lock);
 		any |= worked;
 		preemptions = kernel_preemptions() - preemptions_before;
+		spent = worker_time() - start;
 		due = worker_pause_after(background_speculated() - before);
-	} while (worked && !((until != BACKGROUND_ALL || preemptions) && due > least));
-	if (any && (until != BACKGROUND_ALL ||
-		    worker_was_in_the_way(preemptions,
-					  (long)(kernel_time(CLOCK_THREAD_CPUTIME_ID) - start)))) {
+		ends = until == BACKGROUND_ALL ? preemptions && SHARE * spent > least : due > least;
+	} while (worked && !ends);
+	if (any && (until != BACKGROUND_ALL || worker_was_in_the_way(preemptions, spent))) {
 		*pause = due > least ? due : least;
 		if (background_has_more())
 			statistics_count(background_delays);

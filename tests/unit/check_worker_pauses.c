@@ -363,15 +363,20 @@ TEST(pauses, old_memory_is_registered_for_a_40th_of_the_time)
 	registered(5);
 }
 
-TEST(pauses, kinds_that_clients_request_are_registered_at_once)
+TEST(pauses, old_memory_of_kinds_that_clients_request_is_registered_at_once)
 {
 	each.cpu = 10 * MS;
 	each.preemptions = 3;
 	size = BLOCK;
-	allocate(3);
+	allocate(4);
 	dozes_end_on_time(1);
-	waits(PAUSE);
-	registered(3);
+	wait_ends(PAUSE, 0);
+	registered(1);
+	wait_ends(DOZE, LATE);
+	wait_ends(MAX_PAUSE, 0);
+	wait_ends(DOZE, LATE);
+	waits(MAX_PAUSE);
+	registered(4);
 }
 
 TEST(pauses, unknown_sizes_end_on_a_steep_adapter_before_the_pause)
