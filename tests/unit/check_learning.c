@@ -5,6 +5,7 @@
  */
 #include "suite.h"
 
+#include "registration/internal.h"
 #include "registration_fixture.h"
 
 #define KIB ((uint64_t)1024)
@@ -274,6 +275,26 @@ TEST(learning, look_ups_find_what_learning_has_passed_over)
 	begin(HOME, 3 * BLOCK);
 	ck_assert(registration_find(domain, HOME + 8 * BLOCK, 4096, RIGHTS, &lkey, &rkey));
 	ck_assert(registration_find(domain, HOME, 4096, RIGHTS, &lkey, &rkey));
+}
+
+/* 10 regions of a size; clients request all but `_i` of these. */
+LOOP_TEST(learning, speculation_is_of_sizes_that_clients_request_less_than_nine_times_of_ten, 1, 3)
+{
+	uint64_t before;
+
+	activate();
+	for (int round = 0; round < 10; round++) {
+		begin(HOME, 3 * BLOCK);
+		if (round < 10 - _i) {
+			ck_assert_uint_ne(ask(0, HOME, 3 * BLOCK), 0);
+			ck_assert(registration_drop(&handles[0]));
+		}
+		end(HOME);
+	}
+	before = background_speculated();
+	begin(HOME, 3 * BLOCK);
+	ck_assert_uint_eq(statistics_get(registrations_background), 11);
+	ck_assert_int_eq(background_speculated() > before, _i > 1);
 }
 
 SUITE("learning")
