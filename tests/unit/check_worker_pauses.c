@@ -195,6 +195,15 @@ static void set_up_worker(void)
 	registered(0);
 }
 
+/* The worker has found an idle CPU for so many new allocations. */
+static void begin_work(long cpu, long preemptions, int allocations)
+{
+	each.cpu = cpu;
+	each.preemptions = preemptions;
+	allocate(allocations);
+	dozes_end_on_time(1);
+}
+
 static void reach_longest_pause(void)
 {
 	wait_ends(DOZE, LATE);
@@ -269,11 +278,8 @@ TEST(pauses, a_sleeping_worker_keeps_its_pause)
 
 TEST(pauses, preempted_work_makes_a_pause_40_times_as_long)
 {
-	each.cpu = 10 * MS;
 	each.waits = 30 * MS;
-	each.preemptions = 2;
-	allocate(2);
-	dozes_end_on_time(1);
+	begin_work(10 * MS, 2, 2);
 	wait_ends(400 * MS, 0);
 	registered(1);
 	ck_assert_uint_eq(statistics_get(background_delays), 1);
@@ -285,10 +291,7 @@ TEST(pauses, preempted_work_makes_a_pause_40_times_as_long)
 
 TEST(pauses, after_long_work_the_pause_is_1_s)
 {
-	each.cpu = 100 * MS;
-	each.preemptions = 20;
-	allocate(2);
-	dozes_end_on_time(1);
+	begin_work(100 * MS, 20, 2);
 	waits(1000 * MS);
 	registered(1);
 }
@@ -296,10 +299,7 @@ TEST(pauses, after_long_work_the_pause_is_1_s)
 /* The longest pause of late dozes is not 8 times as long as this one. */
 TEST(pauses, after_a_late_doze_no_pause_is_longer_than_the_longest)
 {
-	each.cpu = 500 * US;
-	each.preemptions = 2;
-	allocate(1);
-	dozes_end_on_time(1);
+	begin_work(500 * US, 2, 1);
 	wait_ends(20 * MS, 0);
 	wait_ends(DOZE, LATE);
 	waits(MAX_PAUSE);
@@ -307,20 +307,14 @@ TEST(pauses, after_a_late_doze_no_pause_is_longer_than_the_longest)
 
 TEST(pauses, short_registrations_that_are_preempted_share_one)
 {
-	each.cpu = 50 * US;
-	each.preemptions = 1;
-	allocate(3);
-	dozes_end_on_time(1);
+	begin_work(50 * US, 1, 3);
 	waits(PAUSE);
 	registered(3);
 }
 
 TEST(pauses, after_one_preemption_dozes_show_an_idle_cpu)
 {
-	each.cpu = 26 * MS;
-	each.preemptions = 1;
-	allocate(2);
-	dozes_end_on_time(1);
+	begin_work(26 * MS, 1, 2);
 	waits(DOZE);
 	registered(1);
 	dozes_end_on_time(SURE + 1);
@@ -330,10 +324,8 @@ TEST(pauses, after_one_preemption_dozes_show_an_idle_cpu)
 
 TEST(pauses, after_one_preemption_dozes_show_a_busy_cpu)
 {
-	each.cpu = 10 * MS;
-	each.preemptions = 1;
-	allocate(2);
-	dozes_end_on_time(1 + SURE - 1);
+	begin_work(10 * MS, 1, 2);
+	dozes_end_on_time(SURE - 1);
 	wait_ends(DOZE, LATE);
 	waits(400 * MS);
 	registered(1);
@@ -341,10 +333,7 @@ TEST(pauses, after_one_preemption_dozes_show_a_busy_cpu)
 
 TEST(pauses, preemptions_at_each_time_slice_show_a_busy_cpu)
 {
-	each.cpu = 24 * MS;
-	each.preemptions = 2;
-	allocate(3);
-	dozes_end_on_time(1);
+	begin_work(24 * MS, 2, 3);
 	waits(960 * MS);
 	registered(1);
 }
@@ -365,11 +354,8 @@ TEST(pauses, old_memory_is_registered_for_a_40th_of_the_time)
 
 TEST(pauses, old_memory_of_kinds_that_clients_request_is_registered_at_once)
 {
-	each.cpu = 10 * MS;
-	each.preemptions = 3;
 	size = BLOCK;
-	allocate(4);
-	dozes_end_on_time(1);
+	begin_work(10 * MS, 3, 4);
 	wait_ends(PAUSE, 0);
 	registered(1);
 	wait_ends(DOZE, LATE);
@@ -381,11 +367,8 @@ TEST(pauses, old_memory_of_kinds_that_clients_request_is_registered_at_once)
 
 TEST(pauses, unknown_sizes_end_on_a_steep_adapter_before_the_pause)
 {
-	each.cpu = 10 * MS;
-	each.preemptions = 2;
 	each.is_steep = true;
-	allocate(1);
-	dozes_end_on_time(1);
+	begin_work(10 * MS, 2, 1);
 	waits(400 * MS);
 	registered(1);
 	ck_assert_uint_eq(statistics_get(evictions), 1);
