@@ -37,7 +37,7 @@ static struct queued queue[QUEUE_SIZE]; /* guarded by ends.lock */
 
 static _Atomic bool rescan;
 static _Atomic bool gives_up;
-static _Atomic uint64_t speculated; /* see background_speculated() */
+static _Atomic uint64_t speculated, last_speculated; /* see background_speculated() */
 static uint32_t cursor; /* of the rescan in progress; guarded by registration_lock */
 
 static bool background_may_take(const struct allocation *allocation)
@@ -150,9 +150,10 @@ static void background_register(struct region *region, bool is_sure)
 {
 	uint64_t start = is_sure ? 0 : kernel_time(CLOCK_THREAD_CPUTIME_ID);
 	uint64_t duration = region_register_prepared(region);
+	uint64_t spent = is_sure ? 0 : kernel_time(CLOCK_THREAD_CPUTIME_ID) - start;
 
-	if (!is_sure)
-		add_relaxed(&speculated, kernel_time(CLOCK_THREAD_CPUTIME_ID) - start);
+	add_relaxed(&speculated, spent);
+	store_relaxed(&last_speculated, spent);
 	if (!duration)
 		return;
 	if (config_get()->preregister == PREREGISTER_SYNC)
@@ -195,7 +196,7 @@ static bool background_register_in(struct domain *domain, const struct allocatio
 		learning_started(domain, &kind);
 	}
 	region->users++;
-	background_register(region, learning_is_sure(domain, &kind));
+	background_register(region, kind.evidence == EVIDENCE_NONE || learning_is_sure(domain));
 	/* The domain may have ended with the region. */
 	if (region->state == REGION_READY && !region->ended)
 		region_end_parts(allocation, domain, &ending);
@@ -272,6 +273,11 @@ static void background_rescan_batch(bool all)
 uint64_t background_speculated(void)
 {
 	return load_relaxed(&speculated);
+}
+
+uint64_t background_last_speculated(void)
+{
+	return load_relaxed(&last_speculated);
 }
 
 uint64_t background_queued(void)

@@ -107,8 +107,8 @@ void learning_set_refused(const struct allocation *allocation);
 /* True if no client has requested memory of the speculative region's kind. */
 bool learning_is_unknown(struct domain *domain, const struct kind *kind);
 
-/* False if clients may not request memory of that kind: a registration may be waste. */
-bool learning_is_sure(struct domain *domain, const struct kind *kind);
+/* True while clients request each of the domain's regions. */
+bool learning_is_sure(const struct domain *domain);
 
 /* learning_started(): a background registration begins. learning_unused(): a region ended before a
  * client requested it. */
@@ -388,9 +388,10 @@ void background_give_up_unknown(void);
 bool background_step(uint64_t until);
 #define BACKGROUND_ALL UINT64_MAX
 
-/* CPU time of speculative registrations so far, in ns, of kinds that clients may not request.
- * Without the lock. */
+/* CPU time of speculative registrations so far, in ns, in domains that are not sure; and of the
+ * last background registration, 0 if its domain was sure. Without the lock. */
 uint64_t background_speculated(void);
+uint64_t background_last_speculated(void);
 
 /* Number of allocations queued so far. Without the lock. */
 uint64_t background_queued(void);

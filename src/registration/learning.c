@@ -13,6 +13,8 @@
  *   recent regions.
  * - A request restarts it. After a wrong restart, the next one takes twice as many requests.
  * - Unknown kinds are not registered on an adapter where that makes others slower (cost.c).
+ * - A domain is sure while clients request each of its regions. On busy CPUs the worker limits its
+ *   time for others (worker.c).
  */
 #include "base/atomics.h"
 #include "registration/internal.h"
@@ -30,9 +32,9 @@
  * the program less than the frees of the other regions cost. */
 #define LEAST 60u
 
-/* From this percentage on, registrations in the background are hardly more than those that clients
- * would request. */
-#define SURE 90u
+/* Requests in a row that make a domain sure; 16 times as many after each time that it was wrong. */
+#define SURE	   2u
+#define LAPSES_MAX 6u
 
 /* Kinds that every domain refuses, so that allocations of scratch memory need not be queued: by
  * exact size, and by class for sizes without evidence. An entry is valid while its number is `era`;
@@ -183,17 +185,22 @@ bool learning_is_unknown(struct domain *domain, const struct kind *kind)
 	return !(exact && exact->requested) && !(class && class->requested);
 }
 
-bool learning_is_sure(struct domain *domain, const struct kind *kind)
+bool learning_is_sure(const struct domain *domain)
 {
-	const struct evidence_of *evidence;
+	return domain->learned.requests_in_a_row >= SURE << 4 * domain->learned.lapses;
+}
 
-	if (kind->evidence == EVIDENCE_NONE)
-		return true;
-	evidence = learning_class_if(&domain->learned, kind);
-	if (!evidence)
-		evidence = learning_find_exact(&domain->learned, kind);
-	return evidence && evidence->requested &&
-	       evidence->requested * 100u >= evidence->outcomes * SURE;
+static void learning_count_in_a_row(struct domain *domain, bool requested)
+{
+	struct learned *learned = &domain->learned;
+
+	if (requested) {
+		learned->requests_in_a_row += learned->requests_in_a_row < UINT32_MAX;
+		return;
+	}
+	if (learning_is_sure(domain) && learned->lapses < LAPSES_MAX)
+		learned->lapses++;
+	learned->requests_in_a_row = 0;
 }
 
 void learning_started(struct domain *domain, const struct kind *kind)
@@ -246,6 +253,7 @@ void learning_unused(struct domain *domain, const struct kind *kind)
 {
 	if (kind->evidence == EVIDENCE_NONE)
 		return;
+	learning_count_in_a_row(domain, false);
 	learning_settle(learning_find_exact(&domain->learned, kind), false);
 	learning_settle(learning_class_if(&domain->learned, kind), false);
 }
@@ -288,6 +296,7 @@ bool learning_requested(struct domain *domain, const struct allocation *allocati
 	struct kind own = learning_kind_of(allocation);
 	bool rescan;
 
+	learning_count_in_a_row(domain, true);
 	if (kind->evidence != EVIDENCE_NONE) {
 		exact = learning_find_exact(learned, kind);
 		class = learning_class_if(learned, kind);

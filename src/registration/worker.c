@@ -19,10 +19,12 @@
  * length of its pause, also while it sleeps, until dozes end on time.
  *
  * A CPU found idle may be busy a moment later: other threads then preempt the worker. On busy CPUs
- * the worker pauses at least SHARE times as long as its speculative registrations took of a CPU, up
+ * the worker pauses at least SHARE times as long as its speculative registrations take of a CPU, up
  * to 1 s. So those that no client requests take a 40th of a CPU from the program's threads, however
- * long a registration is. Time in which a registration waits, as for the adapter, does not count.
- * Kinds that clients request nearly always do not count either: the client would else register them.
+ * long a registration is. The pause comes before the registration, which is expected to take as
+ * long as the last one: a program that begins to use memory differently has freed it by then. Time
+ * in which a registration waits, as for the adapter, does not count. Regions of domains that are
+ * sure do not count either (learning.c): clients would register them.
  */
 #include "base/atomics.h"
 #include "registration/internal.h"
@@ -84,11 +86,25 @@ static bool worker_finds_idle_cpu(bool were_busy)
 	return true;
 }
 
+/* Returns the pause that is due for `speculated` ns of CPU time. */
+static long worker_pause_for(uint64_t speculated)
+{
+	return speculated < DUE_MAX_NS / SHARE ? SHARE * (long)speculated : DUE_MAX_NS;
+}
+
+static long worker_longest_pause(void)
+{
+	long due = worker_pause_for(background_last_speculated());
+
+	return due > PAUSE_MAX_NS ? due : PAUSE_MAX_NS;
+}
+
 /* Returns the position in the queue up to which to work: all if a CPU is idle, else those from
  * before the longest pause. */
 static uint64_t worker_await_idle_cpu(long *pause)
 {
 	uint64_t until;
+	long longest;
 
 	for (;;) {
 		until = background_queued();
@@ -100,13 +116,14 @@ static uint64_t worker_await_idle_cpu(long *pause)
 		}
 		if (background_has_more())
 			statistics_count(background_delays);
-		if (*pause >= PAUSE_MAX_NS || process_is_exiting()) {
-			*pause = PAUSE_MAX_NS;
+		longest = worker_longest_pause();
+		if (*pause >= longest || process_is_exiting()) {
+			*pause = longest;
 			return until;
 		}
 		*pause = *pause ? 8 * *pause : PAUSE_NS;
-		if (*pause > PAUSE_MAX_NS)
-			*pause = PAUSE_MAX_NS;
+		if (*pause > longest)
+			*pause = longest;
 	}
 }
 
@@ -127,12 +144,6 @@ static void worker_bind_like_program(void)
 static long worker_time(void)
 {
 	return (long)kernel_time(CLOCK_THREAD_CPUTIME_ID);
-}
-
-/* Returns the pause that is due after `speculated` ns of CPU time. */
-static long worker_pause_after(uint64_t speculated)
-{
-	return speculated < DUE_MAX_NS / SHARE ? SHARE * (long)speculated : DUE_MAX_NS;
 }
 
 /* Returns true if other threads have needed the CPU in `spent` ns of its time. */
@@ -160,7 +171,7 @@ static bool worker_work(uint64_t until, long *pause)
 		any |= worked;
 		preemptions = kernel_preemptions() - preemptions_before;
 		spent = worker_time() - start;
-		due = worker_pause_after(background_speculated() - before);
+		due = worker_pause_for(background_speculated() - before);
 		ends = until == BACKGROUND_ALL ? preemptions && SHARE * spent > least : due > least;
 	} while (worked && !ends);
 	if (any && (until != BACKGROUND_ALL || worker_was_in_the_way(preemptions, spent))) {

@@ -277,24 +277,59 @@ TEST(learning, look_ups_find_what_learning_has_passed_over)
 	ck_assert(registration_find(domain, HOME, 4096, RIGHTS, &lkey, &rkey));
 }
 
-/* 10 regions of a size; clients request all but `_i` of these. */
-LOOP_TEST(learning, speculation_is_of_sizes_that_clients_request_less_than_nine_times_of_ten, 1, 3)
+/* Returns true if the registration is speculation. Clients request it. */
+static bool is_speculation(void)
 {
-	uint64_t before;
+	uint64_t before = background_speculated(), made = statistics_get(registrations_background);
+	bool is;
 
-	activate();
-	for (int round = 0; round < 10; round++) {
-		begin(HOME, 3 * BLOCK);
-		if (round < 10 - _i) {
-			ck_assert_uint_ne(ask(0, HOME, 3 * BLOCK), 0);
-			ck_assert(registration_drop(&handles[0]));
-		}
-		end(HOME);
-	}
-	before = background_speculated();
 	begin(HOME, 3 * BLOCK);
-	ck_assert_uint_eq(statistics_get(registrations_background), 11);
-	ck_assert_int_eq(background_speculated() > before, _i > 1);
+	is = background_speculated() > before;
+	ck_assert_uint_eq(statistics_get(registrations_background), made + 1);
+	ck_assert_uint_ne(ask(0, HOME, 3 * BLOCK), 0);
+	ck_assert(registration_drop(&handles[0]));
+	end(HOME);
+	return is;
+}
+
+static unsigned int requests_until_sure(void)
+{
+	unsigned int count = 0;
+
+	while (is_speculation())
+		count++;
+	return count;
+}
+
+static void register_in_vain(uint64_t size)
+{
+	uint64_t before = statistics_get(registrations_background);
+
+	begin(HOME, size);
+	ck_assert_uint_eq(statistics_get(registrations_background), before + 1);
+	end(HOME);
+}
+
+TEST(learning, a_domain_is_sure_after_16_times_as_many_requests_for_each_lapse)
+{
+	activate();
+	ck_assert_uint_le(requests_until_sure(), 2);
+	register_in_vain(5 * BLOCK);
+	ck_assert_uint_eq(requests_until_sure(), 32);
+	register_in_vain(10 * BLOCK);
+	ck_assert_uint_eq(requests_until_sure(), 512);
+}
+
+TEST(learning, a_domain_that_is_not_sure_has_no_lapses)
+{
+	activate();
+	requests_until_sure();
+	for (int i = 0; i < 4; i++)
+		register_in_vain((5 * BLOCK) << i);
+	for (int i = 0; i < 31; i++)
+		ck_assert(is_speculation());
+	register_in_vain((5 * BLOCK) << 5);
+	ck_assert_uint_eq(requests_until_sure(), 32);
 }
 
 SUITE("learning")

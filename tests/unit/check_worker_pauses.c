@@ -352,17 +352,36 @@ TEST(pauses, old_memory_is_registered_for_a_40th_of_the_time)
 	registered(5);
 }
 
-TEST(pauses, old_memory_of_kinds_that_clients_request_is_registered_at_once)
+TEST(pauses, old_memory_is_registered_at_once_in_a_domain_whose_clients_request_all)
 {
 	size = BLOCK;
+	begin_work(10 * MS, 0, 1);
+	waits(DOZE);
+	ck_assert_uint_ne(ask(1, HOME, BLOCK), 0);
 	begin_work(10 * MS, 3, 4);
 	wait_ends(PAUSE, 0);
-	registered(1);
+	registered(2);
 	wait_ends(DOZE, LATE);
 	wait_ends(MAX_PAUSE, 0);
 	wait_ends(DOZE, LATE);
 	waits(MAX_PAUSE);
-	registered(4);
+	registered(5);
+}
+
+TEST(pauses, on_busy_cpus_a_pause_for_the_next_registration_comes_first)
+{
+	begin_work(10 * MS, 0, 1);
+	waits(DOZE);
+	registered(1);
+	allocate(1);
+	reach_longest_pause();
+	go_on(0);
+	wait_ends(DOZE, LATE);
+	wait_ends(400 * MS, 0);
+	registered(1);
+	wait_ends(DOZE, LATE);
+	waits(400 * MS);
+	registered(2);
 }
 
 TEST(pauses, unknown_sizes_end_on_a_steep_adapter_before_the_pause)
