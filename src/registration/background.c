@@ -153,9 +153,9 @@ static void background_register(struct region *region, bool is_sure)
 	uint64_t spent = is_sure ? 0 : kernel_time(CLOCK_THREAD_CPUTIME_ID) - start;
 
 	add_relaxed(&speculated, spent);
-	store_relaxed(&last_speculated, spent);
 	if (!duration)
 		return;
+	store_relaxed(&last_speculated, spent);
 	if (config_get()->preregister == PREREGISTER_SYNC)
 		statistics_time(program_ns, duration, registration_program_ns);
 	else
@@ -196,7 +196,7 @@ static bool background_register_in(struct domain *domain, const struct allocatio
 		learning_started(domain, &kind);
 	}
 	region->users++;
-	background_register(region, kind.evidence == EVIDENCE_NONE || learning_is_sure(domain));
+	background_register(region, region->used || learning_is_sure(domain, &kind));
 	/* The domain may have ended with the region. */
 	if (region->state == REGION_READY && !region->ended)
 		region_end_parts(allocation, domain, &ending);

@@ -107,8 +107,9 @@ void learning_set_refused(const struct allocation *allocation);
 /* True if no client has requested memory of the speculative region's kind. */
 bool learning_is_unknown(struct domain *domain, const struct kind *kind);
 
-/* True while clients request each of the domain's regions. */
-bool learning_is_sure(const struct domain *domain);
+/* True if clients request memory of that kind, and enough requests have followed the last region of
+ * the domain that ended unused. */
+bool learning_is_sure(struct domain *domain, const struct kind *kind);
 
 /* learning_started(): a background registration begins. learning_unused(): a region ended before a
  * client requested it. */
@@ -388,8 +389,8 @@ void background_give_up_unknown(void);
 bool background_step(uint64_t until);
 #define BACKGROUND_ALL UINT64_MAX
 
-/* CPU time of speculative registrations so far, in ns, in domains that are not sure; and of the
- * last background registration, 0 if its domain was sure. Without the lock. */
+/* CPU time in ns, without the lock: of all speculative registrations so far that were not sure, and
+ * of the last background registration; 0 if that one was sure, or requested. */
 uint64_t background_speculated(void);
 uint64_t background_last_speculated(void);
 

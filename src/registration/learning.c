@@ -13,8 +13,8 @@
  *   recent regions.
  * - A request restarts it. After a wrong restart, the next one takes twice as many requests.
  * - Unknown kinds are not registered on an adapter where that makes others slower (cost.c).
- * - A domain is sure while clients request each of its regions. On busy CPUs the worker limits its
- *   time for others (worker.c).
+ * - On busy CPUs the worker limits the CPU time of registrations that are not sure (worker.c). Sure
+ *   are kinds that clients request, while no region of the domain ends unused.
  */
 #include "base/atomics.h"
 #include "registration/internal.h"
@@ -32,9 +32,10 @@
  * the program less than the frees of the other regions cost. */
 #define LEAST 60u
 
-/* Requests in a row that make a domain sure; 16 times as many after each time that it was wrong. */
-#define SURE	   2u
-#define LAPSES_MAX 6u
+/* Requests in a row after which a domain is sure; 16 times as many after each doubt: a region that
+ * ended unused while it was. */
+#define SURE_AFTER 2u
+#define DOUBTS_MAX 4u
 
 /* Kinds that every domain refuses, so that allocations of scratch memory need not be queued: by
  * exact size, and by class for sizes without evidence. An entry is valid while its number is `era`;
@@ -185,21 +186,33 @@ bool learning_is_unknown(struct domain *domain, const struct kind *kind)
 	return !(exact && exact->requested) && !(class && class->requested);
 }
 
-bool learning_is_sure(const struct domain *domain)
+static bool learning_is_row_long(const struct learned *learned)
 {
-	return domain->learned.requests_in_a_row >= SURE << 4 * domain->learned.lapses;
+	return learned->requests_in_a_row >= SURE_AFTER << 4 * learned->doubts;
 }
 
-static void learning_count_in_a_row(struct domain *domain, bool requested)
+bool learning_is_sure(struct domain *domain, const struct kind *kind)
 {
-	struct learned *learned = &domain->learned;
+	const struct evidence_of *evidence;
 
+	if (kind->evidence == EVIDENCE_NONE)
+		return true;
+	evidence = learning_class_if(&domain->learned, kind);
+	if (!evidence)
+		evidence = learning_find_exact(&domain->learned, kind);
+	/* Regions that no client has requested yet may all end unused. */
+	return evidence && evidence->requested && evidence->outstanding <= UNREQUESTED &&
+	       learning_is_row_long(&domain->learned);
+}
+
+static void learning_count_in_a_row(struct learned *learned, bool requested)
+{
 	if (requested) {
 		learned->requests_in_a_row += learned->requests_in_a_row < UINT32_MAX;
 		return;
 	}
-	if (learning_is_sure(domain) && learned->lapses < LAPSES_MAX)
-		learned->lapses++;
+	if (learning_is_row_long(learned) && learned->doubts < DOUBTS_MAX)
+		learned->doubts++;
 	learned->requests_in_a_row = 0;
 }
 
@@ -253,7 +266,7 @@ void learning_unused(struct domain *domain, const struct kind *kind)
 {
 	if (kind->evidence == EVIDENCE_NONE)
 		return;
-	learning_count_in_a_row(domain, false);
+	learning_count_in_a_row(&domain->learned, false);
 	learning_settle(learning_find_exact(&domain->learned, kind), false);
 	learning_settle(learning_class_if(&domain->learned, kind), false);
 }
@@ -296,7 +309,8 @@ bool learning_requested(struct domain *domain, const struct allocation *allocati
 	struct kind own = learning_kind_of(allocation);
 	bool rescan;
 
-	learning_count_in_a_row(domain, true);
+	/* Also if it was not registered ahead: that it would not have been unused is evidence. */
+	learning_count_in_a_row(learned, true);
 	if (kind->evidence != EVIDENCE_NONE) {
 		exact = learning_find_exact(learned, kind);
 		class = learning_class_if(learned, kind);

@@ -19,12 +19,11 @@
  * length of its pause, also while it sleeps, until dozes end on time.
  *
  * A CPU found idle may be busy a moment later: other threads then preempt the worker. On busy CPUs
- * the worker pauses at least SHARE times as long as its speculative registrations take of a CPU, up
- * to 1 s. So those that no client requests take a 40th of a CPU from the program's threads, however
- * long a registration is. The pause comes before the registration, which is expected to take as
- * long as the last one: a program that begins to use memory differently has freed it by then. Time
- * in which a registration waits, as for the adapter, does not count. Regions of domains that are
- * sure do not count either (learning.c): clients would register them.
+ * the worker pauses at least SHARE times as long as its speculative registrations take of a CPU.
+ * It pauses before each, as long as for the last one: a program that begins to use memory
+ * differently has freed it by then. Unused registrations take 1/40 of a CPU, more where they take
+ * longer than 25 ms: no pause is longer than 1 s. Waits of a registration, as for the adapter, do
+ * not count, nor do registrations that are sure (learning.c): clients would register that memory.
  */
 #include "base/atomics.h"
 #include "registration/internal.h"
@@ -38,7 +37,7 @@
 
 #define DOZE_NS	     50000 /* about a synchronous registration */
 #define DOZES	     16
-#define SURE	     4
+#define IDLE_DOZES   4
 #define SLEEP	     (-1)
 #define LATE_NS	     500000
 #define PAUSE_NS     6400000
@@ -55,6 +54,9 @@
 /* Futex word of the worker, which alone stores it, but for a waker's AWAKE. */
 static _Atomic uint32_t rest;
 enum { AWAKE, DOZING, ASLEEP };
+
+/* The worker's own, in ns: its next pause, and the sum of those since its last work. */
+static long next_pause, paused;
 
 static void worker_wait(uint32_t how, long nanoseconds)
 {
@@ -79,7 +81,7 @@ static bool worker_doze(void)
 /* On busy CPUs a doze ends on time now and then: then only several in a row show an idle one. */
 static bool worker_finds_idle_cpu(bool were_busy)
 {
-	for (int i = 0; i < (were_busy ? SURE : 1); i++) {
+	for (int i = 0; i < (were_busy ? IDLE_DOZES : 1); i++) {
 		if (!worker_doze())
 			return false;
 	}
@@ -92,7 +94,8 @@ static long worker_pause_for(uint64_t speculated)
 	return speculated < DUE_MAX_NS / SHARE ? SHARE * (long)speculated : DUE_MAX_NS;
 }
 
-static long worker_longest_pause(void)
+/* Returns how long memory waits for busy CPUs: as long as its registration is paid for. */
+static long worker_longest_wait(void)
 {
 	long due = worker_pause_for(background_last_speculated());
 
@@ -100,30 +103,28 @@ static long worker_longest_pause(void)
 }
 
 /* Returns the position in the queue up to which to work: all if a CPU is idle, else those from
- * before the longest pause. */
-static uint64_t worker_await_idle_cpu(long *pause)
+ * before the pauses. */
+static uint64_t worker_await_idle_cpu(void)
 {
 	uint64_t until;
-	long longest;
 
-	for (;;) {
-		until = background_queued();
-		if (*pause)
-			worker_wait(DOZING, *pause);
-		if (worker_finds_idle_cpu(*pause)) {
-			*pause = 0;
+	for (paused = 0;;) {
+		if (!paused)
+			until = background_queued();
+		if (next_pause)
+			worker_wait(DOZING, next_pause);
+		paused += next_pause;
+		if (worker_finds_idle_cpu(next_pause)) {
+			next_pause = 0;
 			return BACKGROUND_ALL;
 		}
+		next_pause = next_pause ? 8 * next_pause : PAUSE_NS;
+		if (next_pause > PAUSE_MAX_NS)
+			next_pause = PAUSE_MAX_NS;
 		if (background_has_more())
 			statistics_count(background_delays);
-		longest = worker_longest_pause();
-		if (*pause >= longest || process_is_exiting()) {
-			*pause = longest;
+		if (paused >= worker_longest_wait() || process_is_exiting())
 			return until;
-		}
-		*pause = *pause ? 8 * *pause : PAUSE_NS;
-		if (*pause > longest)
-			*pause = longest;
 	}
 }
 
@@ -154,15 +155,24 @@ static bool worker_was_in_the_way(long preemptions, long spent)
 	       (preemptions && !worker_finds_idle_cpu(true));
 }
 
-/* Drops the lock after each step: a rescan of a million unregistered allocations would never drop
- * it. Returns early on busy CPUs: once a longer pause than the last one is due, or if a CPU found
- * idle is no longer. True: there was work. */
-static bool worker_work(uint64_t until, long *pause)
+/* Returns true if the worker must pause after `spent` ns of CPU time and `speculated` ns of those
+ * for speculative registrations. `until`: see worker_work(). */
+static bool worker_must_end(uint64_t until, long preemptions, long spent, uint64_t speculated)
 {
-	uint64_t before = background_speculated();
+	/* On busy CPUs the pauses have paid for what follows, too. */
+	if (until != BACKGROUND_ALL)
+		return SHARE * (speculated + background_last_speculated()) > (uint64_t)paused;
+	return preemptions && SHARE * spent > PAUSE_NS;
+}
+
+/* Drops the lock after each step: a rescan of a million unregistered allocations would never drop
+ * it. Works up to position `until`; returns early on busy CPUs. True: there was work. */
+static bool worker_work(uint64_t until)
+{
+	uint64_t before = background_speculated(), speculated;
 	long start = worker_time(), preemptions_before = kernel_preemptions();
-	long least = *pause ? *pause : PAUSE_NS, due, preemptions, spent;
-	bool worked, any = false, ends;
+	long least = next_pause ? next_pause : PAUSE_NS, due, preemptions, spent;
+	bool worked, any = false;
 
 	do {
 		pthread_mutex_lock(&registration_lock);
@@ -171,11 +181,11 @@ static bool worker_work(uint64_t until, long *pause)
 		any |= worked;
 		preemptions = kernel_preemptions() - preemptions_before;
 		spent = worker_time() - start;
-		due = worker_pause_for(background_speculated() - before);
-		ends = until == BACKGROUND_ALL ? preemptions && SHARE * spent > least : due > least;
-	} while (worked && !ends);
+		speculated = background_speculated() - before;
+	} while (worked && !worker_must_end(until, preemptions, spent, speculated));
 	if (any && (until != BACKGROUND_ALL || worker_was_in_the_way(preemptions, spent))) {
-		*pause = due > least ? due : least;
+		due = worker_pause_for(speculated) - paused;
+		next_pause = due > least ? due : least;
 		if (background_has_more())
 			statistics_count(background_delays);
 	}
@@ -185,16 +195,16 @@ static bool worker_work(uint64_t until, long *pause)
 static void *worker_main(void *unused)
 {
 	uint64_t until;
-	long pause = 0;
 
+	next_pause = 0;
 	kernel_name_thread("peerpin-worker");
 	worker_bind_like_program();
 	kernel_preempt_no_thread();
 	kernel_wake_on_time();
 	for (int dozes = 0;; dozes++) {
-		until = worker_await_idle_cpu(&pause);
+		until = worker_await_idle_cpu();
 		/* Without the lock: requests at the same time take it. */
-		if (worker_work(until, &pause))
+		if (worker_work(until))
 			dozes = 0;
 		if (dozes >= DOZES && !background_has_more()) {
 			worker_wait(ASLEEP, SLEEP);

@@ -277,8 +277,8 @@ TEST(learning, look_ups_find_what_learning_has_passed_over)
 	ck_assert(registration_find(domain, HOME, 4096, RIGHTS, &lkey, &rkey));
 }
 
-/* Returns true if the registration is speculation. Clients request it. */
-static bool is_speculation(void)
+/* Returns true if the registration is not sure. A client then requests the region. */
+static bool is_unsure(void)
 {
 	uint64_t before = background_speculated(), made = statistics_get(registrations_background);
 	bool is;
@@ -296,12 +296,12 @@ static unsigned int requests_until_sure(void)
 {
 	unsigned int count = 0;
 
-	while (is_speculation())
+	while (is_unsure())
 		count++;
 	return count;
 }
 
-static void register_in_vain(uint64_t size)
+static void register_unused(uint64_t size)
 {
 	uint64_t before = statistics_get(registrations_background);
 
@@ -310,25 +310,52 @@ static void register_in_vain(uint64_t size)
 	end(HOME);
 }
 
-TEST(learning, a_domain_is_sure_after_16_times_as_many_requests_for_each_lapse)
+TEST(learning, a_domain_is_sure_after_16_times_as_many_requests_for_each_doubt)
 {
 	activate();
-	ck_assert_uint_le(requests_until_sure(), 2);
-	register_in_vain(5 * BLOCK);
+	ck_assert_uint_eq(requests_until_sure(), 1);
+	register_unused(5 * BLOCK);
 	ck_assert_uint_eq(requests_until_sure(), 32);
-	register_in_vain(10 * BLOCK);
+	register_unused(10 * BLOCK);
 	ck_assert_uint_eq(requests_until_sure(), 512);
+	register_unused(20 * BLOCK);
+	ck_assert_uint_eq(requests_until_sure(), 8192);
 }
 
-TEST(learning, a_domain_that_is_not_sure_has_no_lapses)
+TEST(learning, a_size_is_not_sure_before_a_client_requests_it)
+{
+	uint64_t before;
+
+	activate();
+	requests_until_sure();
+	before = background_speculated();
+	begin(HOME, 5 * BLOCK);
+	ck_assert_uint_gt(background_speculated(), before);
+}
+
+TEST(learning, eight_regions_that_wait_for_requests_are_sure)
+{
+	uint64_t before;
+
+	activate();
+	requests_until_sure();
+	before = background_speculated();
+	for (uint64_t i = 0; i < 8; i++)
+		begin(HOME + 8 * i * BLOCK, 3 * BLOCK);
+	ck_assert_uint_eq(background_speculated(), before);
+	begin(HOME + 64 * BLOCK, 3 * BLOCK);
+	ck_assert_uint_gt(background_speculated(), before);
+}
+
+TEST(learning, unused_regions_of_a_domain_that_is_not_sure_are_no_doubts)
 {
 	activate();
 	requests_until_sure();
 	for (int i = 0; i < 4; i++)
-		register_in_vain((5 * BLOCK) << i);
+		register_unused((5 * BLOCK) << i);
 	for (int i = 0; i < 31; i++)
-		ck_assert(is_speculation());
-	register_in_vain((5 * BLOCK) << 5);
+		ck_assert(is_unsure());
+	register_unused((5 * BLOCK) << 5);
 	ck_assert_uint_eq(requests_until_sure(), 32);
 }
 

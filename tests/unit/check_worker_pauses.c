@@ -21,14 +21,14 @@
 #define US 1000L
 #define MS 1000000L
 
-#define DOZE	  (50 * US)
-#define ON_TIME	  (450 * US)
-#define LATE	  (550 * US)
-#define PAUSE	  (6400 * US)
-#define MAX_PAUSE (51200 * US)
-#define SLEEP	  0
-#define SURE	  4
-#define DOZES	  16
+#define DOZE	   (50 * US)
+#define ON_TIME	   (450 * US)
+#define LATE	   (550 * US)
+#define PAUSE	   (6400 * US)
+#define MAX_PAUSE  (51200 * US)
+#define SLEEP	   0
+#define IDLE_DOZES 4
+#define DOZES	   16
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
@@ -249,13 +249,13 @@ TEST(pauses, after_one_several_dozes_must_end_on_time)
 	allocate(1);
 	wait_ends(DOZE, LATE);
 	wait_ends(PAUSE, 0);
-	dozes_end_on_time(SURE - 1);
+	dozes_end_on_time(IDLE_DOZES - 1);
 	wait_ends(DOZE, LATE);
 	waits(MAX_PAUSE);
 	registered(0);
 	allocate(1); /* younger than the pause */
 	go_on(0);
-	dozes_end_on_time(SURE);
+	dozes_end_on_time(IDLE_DOZES);
 	waits(DOZE);
 	registered(2);
 }
@@ -284,7 +284,7 @@ TEST(pauses, preempted_work_makes_a_pause_40_times_as_long)
 	registered(1);
 	ck_assert_uint_eq(statistics_get(background_delays), 1);
 	each.preemptions = 0;
-	dozes_end_on_time(SURE);
+	dozes_end_on_time(IDLE_DOZES);
 	waits(DOZE);
 	registered(2);
 }
@@ -317,7 +317,7 @@ TEST(pauses, after_one_preemption_dozes_show_an_idle_cpu)
 	begin_work(26 * MS, 1, 2);
 	waits(DOZE);
 	registered(1);
-	dozes_end_on_time(SURE + 1);
+	dozes_end_on_time(IDLE_DOZES + 1);
 	waits(DOZE);
 	registered(2);
 }
@@ -325,7 +325,7 @@ TEST(pauses, after_one_preemption_dozes_show_an_idle_cpu)
 TEST(pauses, after_one_preemption_dozes_show_a_busy_cpu)
 {
 	begin_work(10 * MS, 1, 2);
-	dozes_end_on_time(SURE - 1);
+	dozes_end_on_time(IDLE_DOZES - 1);
 	wait_ends(DOZE, LATE);
 	waits(400 * MS);
 	registered(1);
@@ -338,18 +338,82 @@ TEST(pauses, preemptions_at_each_time_slice_show_a_busy_cpu)
 	registered(1);
 }
 
+/* Late dozes end pauses of at most MAX_PAUSE, `all` in sum. */
+static void pauses_end(long all)
+{
+	wait_ends(DOZE, LATE);
+	wait_ends(PAUSE, 0);
+	wait_ends(DOZE, LATE);
+	for (long sum = PAUSE; sum < all; sum += MAX_PAUSE) {
+		wait_ends(MAX_PAUSE, 0);
+		wait_ends(DOZE, LATE);
+	}
+}
+
 TEST(pauses, old_memory_is_registered_for_a_40th_of_the_time)
 {
 	each.cpu = 500 * US;
 	allocate(5);
-	reach_longest_pause();
-	go_on(0);
+	pauses_end(MAX_PAUSE);
+	wait_ends(MAX_PAUSE, 0);
+	registered(2);
 	wait_ends(DOZE, LATE);
-	wait_ends(60 * MS, 0);
-	registered(3);
+	wait_ends(MAX_PAUSE, 0);
+	registered(4);
 	wait_ends(DOZE, LATE);
 	waits(MAX_PAUSE);
 	registered(5);
+}
+
+TEST(pauses, old_memory_that_takes_long_is_registered_each_1_s)
+{
+	each.cpu = 100 * MS;
+	allocate(3);
+	pauses_end(MAX_PAUSE);
+	waits(1000 * MS - PAUSE - MAX_PAUSE);
+	registered(1);
+	go_on(0);
+	for (int i = 0; i < 2; i++) {
+		wait_ends(DOZE, LATE);
+		wait_ends(MAX_PAUSE, 0);
+	}
+	registered(1);
+	wait_ends(DOZE, LATE);
+	waits(MAX_PAUSE);
+	registered(2);
+}
+
+TEST(pauses, on_busy_cpus_a_pause_for_the_next_registration_comes_first)
+{
+	begin_work(10 * MS, 0, 1);
+	waits(DOZE);
+	registered(1);
+	allocate(2);
+	pauses_end(400 * MS);
+	waits(MAX_PAUSE);
+	registered(2);
+	for (int i = 0; i < 7; i++) {
+		wait_ends(MAX_PAUSE, 0);
+		wait_ends(DOZE, LATE);
+	}
+	wait_ends(MAX_PAUSE, 0);
+	registered(2);
+	wait_ends(DOZE, LATE);
+	waits(MAX_PAUSE);
+	registered(3);
+}
+
+TEST(pauses, a_long_wait_for_busy_cpus_ends_when_one_is_idle)
+{
+	begin_work(10 * MS, 0, 1);
+	waits(DOZE);
+	allocate(2);
+	pauses_end(2 * MAX_PAUSE);
+	wait_ends(MAX_PAUSE, 0);
+	registered(1);
+	dozes_end_on_time(IDLE_DOZES);
+	waits(DOZE);
+	registered(3);
 }
 
 TEST(pauses, old_memory_is_registered_at_once_in_a_domain_whose_clients_request_all)
@@ -366,22 +430,6 @@ TEST(pauses, old_memory_is_registered_at_once_in_a_domain_whose_clients_request_
 	wait_ends(DOZE, LATE);
 	waits(MAX_PAUSE);
 	registered(5);
-}
-
-TEST(pauses, on_busy_cpus_a_pause_for_the_next_registration_comes_first)
-{
-	begin_work(10 * MS, 0, 1);
-	waits(DOZE);
-	registered(1);
-	allocate(1);
-	reach_longest_pause();
-	go_on(0);
-	wait_ends(DOZE, LATE);
-	wait_ends(400 * MS, 0);
-	registered(1);
-	wait_ends(DOZE, LATE);
-	waits(400 * MS);
-	registered(2);
 }
 
 TEST(pauses, unknown_sizes_end_on_a_steep_adapter_before_the_pause)
