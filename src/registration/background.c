@@ -37,7 +37,7 @@ static struct queued queue[QUEUE_SIZE]; /* guarded by ends.lock */
 
 static _Atomic bool rescan;
 static _Atomic bool gives_up;
-static _Atomic uint64_t speculated, last_speculated; /* see background_speculated() */
+static _Atomic uint64_t unsure, last_unsure; /* see background_unsure() */
 static uint32_t cursor; /* of the rescan in progress; guarded by registration_lock */
 
 static bool background_may_take(const struct allocation *allocation)
@@ -152,10 +152,10 @@ static void background_register(struct region *region, bool is_sure)
 	uint64_t duration = region_register_prepared(region);
 	uint64_t spent = is_sure ? 0 : kernel_time(CLOCK_THREAD_CPUTIME_ID) - start;
 
-	add_relaxed(&speculated, spent);
+	add_relaxed(&unsure, spent);
 	if (!duration)
 		return;
-	store_relaxed(&last_speculated, spent);
+	store_relaxed(&last_unsure, spent);
 	if (config_get()->preregister == PREREGISTER_SYNC)
 		statistics_time(program_ns, duration, registration_program_ns);
 	else
@@ -270,14 +270,14 @@ static void background_rescan_batch(bool all)
 		cursor = 0;
 }
 
-uint64_t background_speculated(void)
+uint64_t background_unsure(void)
 {
-	return load_relaxed(&speculated);
+	return load_relaxed(&unsure);
 }
 
-uint64_t background_last_speculated(void)
+uint64_t background_last_unsure(void)
 {
-	return load_relaxed(&last_speculated);
+	return load_relaxed(&last_unsure);
 }
 
 uint64_t background_queued(void)

@@ -107,8 +107,9 @@ void learning_set_refused(const struct allocation *allocation);
 /* True if no client has requested memory of the speculative region's kind. */
 bool learning_is_unknown(struct domain *domain, const struct kind *kind);
 
-/* True if clients request memory of that kind, and enough requests have followed the last region of
- * the domain that ended unused. */
+/* True if a client will request the region almost certainly: it has requested that exact size, few
+ * other regions of that size wait for a request, and enough requests have followed the last region
+ * of the domain that ended unused. True for regions that are no speculation. */
 bool learning_is_sure(struct domain *domain, const struct kind *kind);
 
 /* learning_started(): a background registration begins. learning_unused(): a region ended before a
@@ -389,10 +390,10 @@ void background_give_up_unknown(void);
 bool background_step(uint64_t until);
 #define BACKGROUND_ALL UINT64_MAX
 
-/* CPU time in ns, without the lock: of all speculative registrations so far that were not sure, and
- * of the last background registration; 0 if that one was sure, or requested. */
-uint64_t background_speculated(void);
-uint64_t background_last_speculated(void);
+/* CPU time in ns, without the lock: of all unsure registrations so far, and of the last background
+ * registration; 0 if that one was sure, or requested. */
+uint64_t background_unsure(void);
+uint64_t background_last_unsure(void);
 
 /* Number of allocations queued so far. Without the lock. */
 uint64_t background_queued(void);

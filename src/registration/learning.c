@@ -13,8 +13,8 @@
  *   recent regions.
  * - A request restarts it. After a wrong restart, the next one takes twice as many requests.
  * - Unknown kinds are not registered on an adapter where that makes others slower (cost.c).
- * - On busy CPUs the worker limits the CPU time of registrations that are not sure (worker.c). Sure
- *   are kinds that clients request, while no region of the domain ends unused.
+ * - On busy CPUs the worker limits the CPU time of unsure registrations (worker.c). A registration
+ *   is sure if clients have requested its size, and no region of the domain ends unused.
  */
 #include "base/atomics.h"
 #include "registration/internal.h"
@@ -32,10 +32,10 @@
  * the program less than the frees of the other regions cost. */
 #define LEAST 60u
 
-/* Requests in a row after which a domain is sure; 16 times as many after each doubt: a region that
- * ended unused while it was. */
+/* Requests in a row from which on registrations are sure; 16 times as many after each error: a
+ * region that ended unused after so many. */
 #define SURE_AFTER 2u
-#define DOUBTS_MAX 4u
+#define ERRORS_MAX 4u
 
 /* Kinds that every domain refuses, so that allocations of scratch memory need not be queued: by
  * exact size, and by class for sizes without evidence. An entry is valid while its number is `era`;
@@ -188,20 +188,18 @@ bool learning_is_unknown(struct domain *domain, const struct kind *kind)
 
 static bool learning_is_row_long(const struct learned *learned)
 {
-	return learned->requests_in_a_row >= SURE_AFTER << 4 * learned->doubts;
+	return learned->requests_in_a_row >= SURE_AFTER << 4 * learned->errors;
 }
 
 bool learning_is_sure(struct domain *domain, const struct kind *kind)
 {
-	const struct evidence_of *evidence;
+	const struct evidence_of *exact;
 
 	if (kind->evidence == EVIDENCE_NONE)
 		return true;
-	evidence = learning_class_if(&domain->learned, kind);
-	if (!evidence)
-		evidence = learning_find_exact(&domain->learned, kind);
+	exact = learning_find_exact(&domain->learned, kind);
 	/* Regions that no client has requested yet may all end unused. */
-	return evidence && evidence->requested && evidence->outstanding <= UNREQUESTED &&
+	return exact && exact->requested && exact->outstanding <= UNREQUESTED &&
 	       learning_is_row_long(&domain->learned);
 }
 
@@ -211,8 +209,8 @@ static void learning_count_in_a_row(struct learned *learned, bool requested)
 		learned->requests_in_a_row += learned->requests_in_a_row < UINT32_MAX;
 		return;
 	}
-	if (learning_is_row_long(learned) && learned->doubts < DOUBTS_MAX)
-		learned->doubts++;
+	if (learning_is_row_long(learned) && learned->errors < ERRORS_MAX)
+		learned->errors++;
 	learned->requests_in_a_row = 0;
 }
 
@@ -309,7 +307,7 @@ bool learning_requested(struct domain *domain, const struct allocation *allocati
 	struct kind own = learning_kind_of(allocation);
 	bool rescan;
 
-	/* Also if it was not registered ahead: that it would not have been unused is evidence. */
+	/* Synchronous registrations count as well: a client requested that memory. */
 	learning_count_in_a_row(learned, true);
 	if (kind->evidence != EVIDENCE_NONE) {
 		exact = learning_find_exact(learned, kind);

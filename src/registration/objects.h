@@ -78,7 +78,7 @@ struct evidence_of {
 struct learned {
 	struct evidence_of exact[EXACT_SIZES], classes[CLASSES];
 	uint32_t requests_in_a_row; /* since a region ended unused */
-	uint8_t doubts;		    /* such ends after enough requests */
+	uint8_t errors;		    /* such ends after enough requests */
 };
 
 struct region {

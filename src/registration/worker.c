@@ -14,16 +14,16 @@
  * gains nothing, and costs switches between threads and waits for their locks: the client registers
  * on its request instead. The worker's wake-ups preempt no thread, so a doze that ends late has
  * found all CPUs busy, by 2 to 8 ms (Linux 6.1, 6.18; idle: below 0.5 ms). The worker then pauses,
- * 8 times as long each time. After the longest such pause the worker registers memory queued before
- * it: a request for younger memory would wait for a thread that gets no CPU. The worker keeps the
- * length of its pause, also while it sleeps, until dozes end on time.
+ * first for PAUSE_NS, then for PAUSE_MAX_NS each. After enough pauses it registers memory queued
+ * before the first of them: a request for younger memory would wait for a thread that gets no CPU.
+ * The worker keeps the length of its pause, also while it sleeps, until dozes end on time.
  *
  * A CPU found idle may be busy a moment later: other threads then preempt the worker. On busy CPUs
- * the worker pauses at least SHARE times as long as its speculative registrations take of a CPU.
- * It pauses before each, as long as for the last one: a program that begins to use memory
- * differently has freed it by then. Unused registrations take 1/40 of a CPU, more where they take
- * longer than 25 ms: no pause is longer than 1 s. Waits of a registration, as for the adapter, do
- * not count, nor do registrations that are sure (learning.c): clients would register that memory.
+ * the worker pauses at least SHARE times as long as its unsure registrations take of a CPU, but at
+ * most 1 s for each. It pauses before them, as long as the last one requires: a program that begins
+ * to use memory differently has freed it by then. So unused memory takes 1/40 of a CPU. Waits of a
+ * registration, as for the adapter, do not count, nor do sure registrations (learning.c): clients
+ * would register that memory.
  */
 #include "base/atomics.h"
 #include "registration/internal.h"
@@ -45,8 +45,8 @@
 #define SHARE	     40
 #define DUE_MAX_NS   1000000000
 
-/* Threads that share a CPU preempt each other more often than that: 190 to 310 times per second of
- * CPU time (Linux 6.18, 2 and 16 CPUs); on an idle CPU 1 to 8 times. */
+/* CPU time between two preemptions, at most, of threads that share a CPU: these are 190 to 310 per
+ * second (Linux 6.18, 2 and 16 CPUs); on an idle CPU 1 to 8. */
 #define SLICE_NS 25000000
 
 #define TRY_EVERY 1023 /* wakes between two attempts to start the thread */
@@ -55,8 +55,9 @@
 static _Atomic uint32_t rest;
 enum { AWAKE, DOZING, ASLEEP };
 
-/* The worker's own, in ns: its next pause, and the sum of those since its last work. */
-static long next_pause, paused;
+/* The worker's own, in ns: its next pause; pauses that its last work still requires; pauses before
+ * its work, beyond those. */
+static long next_pause, owed, paid;
 
 static void worker_wait(uint32_t how, long nanoseconds)
 {
@@ -88,42 +89,49 @@ static bool worker_finds_idle_cpu(bool were_busy)
 	return true;
 }
 
-/* Returns the pause that is due for `speculated` ns of CPU time. */
-static long worker_pause_for(uint64_t speculated)
+/* Returns the pause for `unsure` ns of CPU time. */
+static long worker_pause_for(uint64_t unsure)
 {
-	return speculated < DUE_MAX_NS / SHARE ? SHARE * (long)speculated : DUE_MAX_NS;
+	return unsure < DUE_MAX_NS / SHARE ? SHARE * (long)unsure : DUE_MAX_NS;
 }
 
-/* Returns how long memory waits for busy CPUs: as long as its registration is paid for. */
-static long worker_longest_wait(void)
+/* Returns the sum of pauses that precedes work on busy CPUs. */
+static long worker_required_pauses(void)
 {
-	long due = worker_pause_for(background_last_speculated());
+	long due = worker_pause_for(background_last_unsure());
 
-	return due > PAUSE_MAX_NS ? due : PAUSE_MAX_NS;
+	return due > PAUSE_MAX_NS && background_has_more() ? due : PAUSE_MAX_NS;
+}
+
+static void worker_lengthen_pause(void)
+{
+	next_pause = next_pause ? 8 * next_pause : PAUSE_NS;
+	if (next_pause > PAUSE_MAX_NS)
+		next_pause = PAUSE_MAX_NS;
+	if (background_has_more())
+		statistics_count(background_delays);
 }
 
 /* Returns the position in the queue up to which to work: all if a CPU is idle, else those from
  * before the pauses. */
 static uint64_t worker_await_idle_cpu(void)
 {
-	uint64_t until;
+	uint64_t until = 0;
+	bool paused = false;
 
-	for (paused = 0;;) {
+	for (paid = -owed, owed = 0;;) {
 		if (!paused)
 			until = background_queued();
 		if (next_pause)
 			worker_wait(DOZING, next_pause);
-		paused += next_pause;
+		paused |= next_pause;
+		paid += next_pause;
 		if (worker_finds_idle_cpu(next_pause)) {
 			next_pause = 0;
 			return BACKGROUND_ALL;
 		}
-		next_pause = next_pause ? 8 * next_pause : PAUSE_NS;
-		if (next_pause > PAUSE_MAX_NS)
-			next_pause = PAUSE_MAX_NS;
-		if (background_has_more())
-			statistics_count(background_delays);
-		if (paused >= worker_longest_wait() || process_is_exiting())
+		worker_lengthen_pause();
+		if (paid >= worker_required_pauses() || process_is_exiting())
 			return until;
 	}
 }
@@ -155,23 +163,37 @@ static bool worker_was_in_the_way(long preemptions, long spent)
 	       (preemptions && !worker_finds_idle_cpu(true));
 }
 
-/* Returns true if the worker must pause after `spent` ns of CPU time and `speculated` ns of those
- * for speculative registrations. `until`: see worker_work(). */
-static bool worker_must_end(uint64_t until, long preemptions, long spent, uint64_t speculated)
+/* Returns true if the worker must pause after `spent` ns of CPU time, with `unsure` ns of those for
+ * unsure registrations. `until`: see worker_work(). */
+static bool worker_must_pause(uint64_t until, long preemptions, long spent, uint64_t unsure)
 {
-	/* On busy CPUs the pauses have paid for what follows, too. */
+	/* On busy CPUs the pauses must suffice for one more like the last. */
 	if (until != BACKGROUND_ALL)
-		return SHARE * (speculated + background_last_speculated()) > (uint64_t)paused;
+		return worker_pause_for(unsure) + worker_pause_for(background_last_unsure()) > paid;
 	return preemptions && SHARE * spent > PAUSE_NS;
+}
+
+/* After work on busy CPUs. Where a CPU was found idle, the whole pause is next: the next idle one
+ * would mislead, too. */
+static void worker_owe(uint64_t until, uint64_t unsure)
+{
+	long due = worker_pause_for(unsure) - paid;
+
+	owed = due < 0 ? 0 : due < DUE_MAX_NS ? due : DUE_MAX_NS;
+	if (!next_pause)
+		next_pause = PAUSE_NS;
+	if (until == BACKGROUND_ALL && owed > next_pause)
+		next_pause = owed;
+	if (background_has_more())
+		statistics_count(background_delays);
 }
 
 /* Drops the lock after each step: a rescan of a million unregistered allocations would never drop
  * it. Works up to position `until`; returns early on busy CPUs. True: there was work. */
 static bool worker_work(uint64_t until)
 {
-	uint64_t before = background_speculated(), speculated;
-	long start = worker_time(), preemptions_before = kernel_preemptions();
-	long least = next_pause ? next_pause : PAUSE_NS, due, preemptions, spent;
+	uint64_t before = background_unsure(), unsure;
+	long start = worker_time(), preemptions_before = kernel_preemptions(), preemptions, spent;
 	bool worked, any = false;
 
 	do {
@@ -181,14 +203,10 @@ static bool worker_work(uint64_t until)
 		any |= worked;
 		preemptions = kernel_preemptions() - preemptions_before;
 		spent = worker_time() - start;
-		speculated = background_speculated() - before;
-	} while (worked && !worker_must_end(until, preemptions, spent, speculated));
-	if (any && (until != BACKGROUND_ALL || worker_was_in_the_way(preemptions, spent))) {
-		due = worker_pause_for(speculated) - paused;
-		next_pause = due > least ? due : least;
-		if (background_has_more())
-			statistics_count(background_delays);
-	}
+		unsure = background_unsure() - before;
+	} while (worked && !worker_must_pause(until, preemptions, spent, unsure));
+	if (any && (until != BACKGROUND_ALL || worker_was_in_the_way(preemptions, spent)))
+		worker_owe(until, unsure);
 	return any;
 }
 
@@ -196,7 +214,7 @@ static void *worker_main(void *unused)
 {
 	uint64_t until;
 
-	next_pause = 0;
+	next_pause = owed = 0;
 	kernel_name_thread("peerpin-worker");
 	worker_bind_like_program();
 	kernel_preempt_no_thread();

@@ -280,11 +280,11 @@ TEST(learning, look_ups_find_what_learning_has_passed_over)
 /* Returns true if the registration is not sure. A client then requests the region. */
 static bool is_unsure(void)
 {
-	uint64_t before = background_speculated(), made = statistics_get(registrations_background);
+	uint64_t before = background_unsure(), made = statistics_get(registrations_background);
 	bool is;
 
 	begin(HOME, 3 * BLOCK);
-	is = background_speculated() > before;
+	is = background_unsure() > before;
 	ck_assert_uint_eq(statistics_get(registrations_background), made + 1);
 	ck_assert_uint_ne(ask(0, HOME, 3 * BLOCK), 0);
 	ck_assert(registration_drop(&handles[0]));
@@ -310,7 +310,7 @@ static void register_unused(uint64_t size)
 	end(HOME);
 }
 
-TEST(learning, a_domain_is_sure_after_16_times_as_many_requests_for_each_doubt)
+TEST(learning, a_domain_is_sure_after_16_times_as_many_requests_for_each_error)
 {
 	activate();
 	ck_assert_uint_eq(requests_until_sure(), 1);
@@ -328,9 +328,9 @@ TEST(learning, a_size_is_not_sure_before_a_client_requests_it)
 
 	activate();
 	requests_until_sure();
-	before = background_speculated();
+	before = background_unsure();
 	begin(HOME, 5 * BLOCK);
-	ck_assert_uint_gt(background_speculated(), before);
+	ck_assert_uint_gt(background_unsure(), before);
 }
 
 TEST(learning, eight_regions_that_wait_for_requests_are_sure)
@@ -339,15 +339,15 @@ TEST(learning, eight_regions_that_wait_for_requests_are_sure)
 
 	activate();
 	requests_until_sure();
-	before = background_speculated();
+	before = background_unsure();
 	for (uint64_t i = 0; i < 8; i++)
 		begin(HOME + 8 * i * BLOCK, 3 * BLOCK);
-	ck_assert_uint_eq(background_speculated(), before);
+	ck_assert_uint_eq(background_unsure(), before);
 	begin(HOME + 64 * BLOCK, 3 * BLOCK);
-	ck_assert_uint_gt(background_speculated(), before);
+	ck_assert_uint_gt(background_unsure(), before);
 }
 
-TEST(learning, unused_regions_of_a_domain_that_is_not_sure_are_no_doubts)
+TEST(learning, unused_regions_are_no_errors_before_a_domain_is_sure)
 {
 	activate();
 	requests_until_sure();

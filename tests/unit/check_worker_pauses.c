@@ -338,23 +338,28 @@ TEST(pauses, preemptions_at_each_time_slice_show_a_busy_cpu)
 	registered(1);
 }
 
-/* Late dozes end pauses of at most MAX_PAUSE, `all` in sum. */
-static void pauses_end(long all)
+static void longest_pauses_end(int count)
+{
+	for (int i = 0; i < count; i++) {
+		wait_ends(MAX_PAUSE, 0);
+		wait_ends(DOZE, LATE);
+	}
+}
+
+/* Late dozes end the first pauses, of `all` ns in sum. */
+static void first_pauses_end(long all)
 {
 	wait_ends(DOZE, LATE);
 	wait_ends(PAUSE, 0);
 	wait_ends(DOZE, LATE);
-	for (long sum = PAUSE; sum < all; sum += MAX_PAUSE) {
-		wait_ends(MAX_PAUSE, 0);
-		wait_ends(DOZE, LATE);
-	}
+	longest_pauses_end((int)((all - PAUSE + MAX_PAUSE - 1) / MAX_PAUSE));
 }
 
 TEST(pauses, old_memory_is_registered_for_a_40th_of_the_time)
 {
 	each.cpu = 500 * US;
 	allocate(5);
-	pauses_end(MAX_PAUSE);
+	first_pauses_end(MAX_PAUSE);
 	wait_ends(MAX_PAUSE, 0);
 	registered(2);
 	wait_ends(DOZE, LATE);
@@ -365,20 +370,31 @@ TEST(pauses, old_memory_is_registered_for_a_40th_of_the_time)
 	registered(5);
 }
 
+/* The first was not paid for: 942 ms more. */
 TEST(pauses, old_memory_that_takes_long_is_registered_each_1_s)
 {
 	each.cpu = 100 * MS;
 	allocate(3);
-	pauses_end(MAX_PAUSE);
-	waits(1000 * MS - PAUSE - MAX_PAUSE);
+	first_pauses_end(MAX_PAUSE);
+	longest_pauses_end(37);
+	waits(MAX_PAUSE);
 	registered(1);
-	go_on(0);
-	for (int i = 0; i < 2; i++) {
-		wait_ends(DOZE, LATE);
-		wait_ends(MAX_PAUSE, 0);
-	}
-	registered(1);
-	wait_ends(DOZE, LATE);
+	longest_pauses_end(1 + 19);
+	waits(MAX_PAUSE);
+	registered(2);
+	longest_pauses_end(1);
+	waits(MAX_PAUSE);
+	registered(3);
+}
+
+TEST(pauses, freed_memory_takes_no_pauses_from_others)
+{
+	begin_work(30 * MS, 0, 1);
+	waits(DOZE);
+	allocate(3);
+	end(HOME + 4 * BLOCK);
+	end(HOME + 8 * BLOCK);
+	first_pauses_end(1000 * MS);
 	waits(MAX_PAUSE);
 	registered(2);
 }
@@ -389,16 +405,13 @@ TEST(pauses, on_busy_cpus_a_pause_for_the_next_registration_comes_first)
 	waits(DOZE);
 	registered(1);
 	allocate(2);
-	pauses_end(400 * MS);
+	first_pauses_end(400 * MS);
 	waits(MAX_PAUSE);
 	registered(2);
-	for (int i = 0; i < 7; i++) {
-		wait_ends(MAX_PAUSE, 0);
-		wait_ends(DOZE, LATE);
-	}
-	wait_ends(MAX_PAUSE, 0);
+	longest_pauses_end(7);
+	waits(MAX_PAUSE);
 	registered(2);
-	wait_ends(DOZE, LATE);
+	longest_pauses_end(1);
 	waits(MAX_PAUSE);
 	registered(3);
 }
@@ -408,7 +421,7 @@ TEST(pauses, a_long_wait_for_busy_cpus_ends_when_one_is_idle)
 	begin_work(10 * MS, 0, 1);
 	waits(DOZE);
 	allocate(2);
-	pauses_end(2 * MAX_PAUSE);
+	first_pauses_end(2 * MAX_PAUSE);
 	wait_ends(MAX_PAUSE, 0);
 	registered(1);
 	dozes_end_on_time(IDLE_DOZES);
