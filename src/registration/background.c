@@ -37,8 +37,8 @@ static struct queued queue[QUEUE_SIZE]; /* guarded by ends.lock */
 
 static _Atomic bool rescan;
 static _Atomic bool gives_up;
-static _Atomic uint64_t unsure, last_unsure; /* see background_unsure() */
-static uint32_t cursor; /* of the rescan in progress; guarded by registration_lock */
+static _Atomic uint64_t unsure; /* see background_unsure() */
+static uint32_t cursor;		/* of the rescan in progress; guarded by registration_lock */
 
 static bool background_may_take(const struct allocation *allocation)
 {
@@ -155,7 +155,8 @@ static void background_register(struct region *region, bool is_sure)
 	add_relaxed(&unsure, spent);
 	if (!duration)
 		return;
-	store_relaxed(&last_unsure, spent);
+	if (!is_sure)
+		region->domain->learned.last_unsure = spent;
 	if (config_get()->preregister == PREREGISTER_SYNC)
 		statistics_time(program_ns, duration, registration_program_ns);
 	else
@@ -273,11 +274,6 @@ static void background_rescan_batch(bool all)
 uint64_t background_unsure(void)
 {
 	return load_relaxed(&unsure);
-}
-
-uint64_t background_last_unsure(void)
-{
-	return load_relaxed(&last_unsure);
 }
 
 uint64_t background_queued(void)

@@ -112,6 +112,10 @@ bool learning_is_unknown(struct domain *domain, const struct kind *kind);
  * of the domain that ended unused. True for regions that are no speculation. */
 bool learning_is_sure(struct domain *domain, const struct kind *kind);
 
+/* Returns the CPU time of the last unsure registration, in ns, of domains whose registrations are
+ * not sure at present. Takes the lock. */
+uint64_t learning_last_unsure(void);
+
 /* learning_started(): a background registration begins. learning_unused(): a region ended before a
  * client requested it. */
 void learning_started(struct domain *domain, const struct kind *kind);
@@ -390,10 +394,8 @@ void background_give_up_unknown(void);
 bool background_step(uint64_t until);
 #define BACKGROUND_ALL UINT64_MAX
 
-/* CPU time in ns, without the lock: of all unsure registrations so far, and of the last background
- * registration; 0 if that one was sure, or requested. */
+/* CPU time of unsure registrations so far, in ns. Without the lock. */
 uint64_t background_unsure(void);
-uint64_t background_last_unsure(void);
 
 /* Number of allocations queued so far. Without the lock. */
 uint64_t background_queued(void);

@@ -203,6 +203,20 @@ bool learning_is_sure(struct domain *domain, const struct kind *kind)
 	       learning_is_row_long(&domain->learned);
 }
 
+uint64_t learning_last_unsure(void)
+{
+	struct domain *domain;
+	uint64_t longest = 0;
+
+	pthread_mutex_lock(&registration_lock);
+	for (uint64_t number = 0; (domain = domain_after(number)); number = domain->number) {
+		if (!learning_is_row_long(&domain->learned) && domain->learned.last_unsure > longest)
+			longest = domain->learned.last_unsure;
+	}
+	pthread_mutex_unlock(&registration_lock);
+	return longest;
+}
+
 static void learning_count_in_a_row(struct learned *learned, bool requested)
 {
 	if (requested) {

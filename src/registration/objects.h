@@ -77,6 +77,7 @@ struct evidence_of {
 
 struct learned {
 	struct evidence_of exact[EXACT_SIZES], classes[CLASSES];
+	uint64_t last_unsure;	    /* CPU time of the last unsure registration, in ns */
 	uint32_t requests_in_a_row; /* since a region ended unused */
 	uint8_t errors;		    /* such ends after enough requests */
 };

@@ -98,7 +98,7 @@ static long worker_pause_for(uint64_t unsure)
 /* Returns the sum of pauses that precedes work on busy CPUs. */
 static long worker_required_pauses(void)
 {
-	long due = worker_pause_for(background_last_unsure());
+	long due = worker_pause_for(learning_last_unsure());
 
 	return due > PAUSE_MAX_NS && background_has_more() ? due : PAUSE_MAX_NS;
 }
@@ -169,7 +169,7 @@ static bool worker_must_pause(uint64_t until, long preemptions, long spent, uint
 {
 	/* On busy CPUs the pauses must suffice for one more like the last. */
 	if (until != BACKGROUND_ALL)
-		return worker_pause_for(unsure) + worker_pause_for(background_last_unsure()) > paid;
+		return worker_pause_for(unsure) + worker_pause_for(learning_last_unsure()) > paid;
 	return preemptions && SHARE * spent > PAUSE_NS;
 }
 

@@ -435,12 +435,8 @@ TEST(pauses, old_memory_is_registered_at_once_in_a_domain_whose_clients_request_
 	begin_work(10 * MS, 0, 1);
 	waits(DOZE);
 	ck_assert_uint_ne(ask(1, HOME, BLOCK), 0);
-	begin_work(10 * MS, 3, 4);
-	wait_ends(PAUSE, 0);
-	registered(2);
-	wait_ends(DOZE, LATE);
-	wait_ends(MAX_PAUSE, 0);
-	wait_ends(DOZE, LATE);
+	allocate(4);
+	first_pauses_end(MAX_PAUSE);
 	waits(MAX_PAUSE);
 	registered(5);
 }
