@@ -24,8 +24,9 @@ rounds: peerpin could save nothing, and the ratio is noise, or the cost of its o
 UCX caches registrations itself, and its memory hooks report their end. peerpin can save only registrations that UCX would repeat:
 with buffers that stay (halo, persistent) none after first use. A program that may not trust that cache, or has switched it off,
 registers each message. peerpin moves these registrations to the background and to the free, so allocating and freeing take longer.
-UCX registers a message over several mappings of a pool (pool) as without peerpin. At first use of a piece of a pool UCX registers the message alone. peerpin registers the whole of an allocation of up to 2 MiB while the request waits: that is slower
-once, and later messages from the same allocation hit. In a larger one it registers the message, unless that is half of it or more.
+UCX registers a message over several mappings of a pool (pool) as without peerpin. At first use of a piece of a pool UCX registers
+the message alone. peerpin registers the whole of an allocation of up to 2 MiB while the request waits: that is slower once, and later
+messages from the same allocation hit. In a larger one it registers the message, unless that is half of it or more.
 
 Processors, GPU and adapter are emulated here, on two processors that all ranks, the adapter and peerpin's threads share: these are
 ratios of this machine, without meaning for microseconds on hardware. Background registration has no processor of its own here, and is

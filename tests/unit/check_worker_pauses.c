@@ -349,9 +349,7 @@ static void longest_pauses_end(int count)
 /* Late dozes end the first pauses, of `all` ns in sum. */
 static void first_pauses_end(long all)
 {
-	wait_ends(DOZE, LATE);
-	wait_ends(PAUSE, 0);
-	wait_ends(DOZE, LATE);
+	reach_longest_pause();
 	longest_pauses_end((int)((all - PAUSE + MAX_PAUSE - 1) / MAX_PAUSE));
 }
 
