@@ -40,7 +40,7 @@ src_libcore_la_SOURCES = \
 	src/memory/table.h src/memory/table.c src/memory/table_changes.c src/memory/trace_events.h src/memory/trace_events.c src/memory/use.c \
 	src/registration/internal.h src/registration/objects.h src/registration/registration.h src/registration/topology.h \
 	src/registration/verbs_abi.h \
-	src/registration/domain_enable.c src/registration/adapter.c src/registration/background.c \
+	src/registration/domain_enable.c src/registration/adapter.c src/registration/background.h src/registration/background.c \
 	src/registration/pin_limit.c src/registration/domain.c src/registration/events.c \
 	src/registration/client_mr.h src/registration/client_mr.c src/registration/holds.h src/registration/keys.c \
 	src/registration/cost.c \

@@ -12,6 +12,7 @@
  * queue's lock. No function is called with the queue's lock held.
  */
 #include "base/atomics.h"
+#include "registration/background.h"
 #include "registration/internal.h"
 
 #include "base/config.h"

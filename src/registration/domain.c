@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* domain.c -- protection domains, their domains, and the end of both */
 #include "base/atomics.h"
+#include "registration/background.h"
 #include "registration/internal.h"
 
 #include "base/kernel.h"

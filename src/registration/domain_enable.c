@@ -9,6 +9,7 @@
 #include "base/config.h"
 #include "base/log.h"
 #include "base/system.h"
+#include "registration/background.h"
 #include "registration/internal.h"
 
 /* Access flags that regions may have. Domains differ by relaxed ordering, as by every other

@@ -9,6 +9,7 @@
  * where the whole does not fit within the pin limit. With unique keys there are parts alone: one
  * client MR at a time would have the keys of the whole.
  */
+#include "registration/background.h"
 #include "registration/internal.h"
 
 #include "base/atomics.h"

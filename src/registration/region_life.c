@@ -6,6 +6,7 @@
  * deregistered: region_await_range() and region_await_owner() wait for that.
  */
 #include "base/atomics.h"
+#include "registration/background.h"
 #include "registration/internal.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* requests.c -- client requests, and their service from regions */
 #include "base/atomics.h"
+#include "registration/background.h"
 #include "registration/registration.h"
 
 #include "base/config.h"

@@ -26,6 +26,7 @@
  * would register that memory.
  */
 #include "base/atomics.h"
+#include "registration/background.h"
 #include "registration/internal.h"
 
 #include "base/kernel.h"

@@ -5,6 +5,7 @@
  */
 #include "suite.h"
 
+#include "registration/background.h"
 #include "registration/internal.h"
 #include "registration_fixture.h"
 

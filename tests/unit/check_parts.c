@@ -7,6 +7,7 @@
 #include "hits_fixture.h"
 #include "keep_fixture.h"
 
+#include "registration/background.h"
 #include "registration/internal.h"
 
 #define GIB	((uint64_t)1 << 30)

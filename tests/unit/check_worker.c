@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "registration/background.h"
 #include "registration/internal.h"
 #include "registration_fixture.h"
 

@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "registration/background.h"
 #include "registration/internal.h"
 #include "registration_fixture.h"
 

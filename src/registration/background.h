@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* background.h -- background registration: the queue of allocations, and its worker */
+#ifndef PEERPIN_REGISTRATION_BACKGROUND_H
+#define PEERPIN_REGISTRATION_BACKGROUND_H
+
+#include "registration/objects.h"
+
+/* ---- background.c; the lock is the layer's, and needed only where a comment says so ---- */
+
+/* Queues the allocation for all domains. Without the lock. True: the caller must call
+ * background_go(). */
+bool background_queue(const struct allocation *allocation);
+
+/* True if the settings allow background registration of the allocation in the domain. */
+bool background_registers(const struct allocation *allocation, const struct domain *domain);
+
+/* As background_queue(), for a requested allocation: the learning has no say, and a client's
+ * dma-buf has shown that memory which adapters do not reach by address can be registered. */
+bool background_queue_requested(const struct allocation *allocation);
+
+/* Requests a rescan of all live allocations, with or without the lock. True: call
+ * background_go(). */
+bool background_queue_all(void);
+
+/* The worker ends the regions of pin_limit_evict_unknown() in its next step. Call background_wake()
+ * without the lock. */
+void background_give_up_unknown(void);
+
+/* Works on one queued allocation, of the first `until` in the queue, or one batch of the rescan;
+ * with the lock held, dropped meanwhile. False: no work. */
+bool background_step(uint64_t until);
+#define BACKGROUND_ALL UINT64_MAX
+
+/* CPU time of unsure registrations so far, in ns. Without the lock. */
+uint64_t background_unsure(void);
+
+/* Number of allocations queued so far. Without the lock. */
+uint64_t background_queued(void);
+
+/* True if a step may find work. */
+bool background_has_more(void);
+
+/* Starts work on the queue, without the lock: wakes the worker, or in sync mode works on it here.
+ * background_wake() wakes the worker, where one registers. */
+void background_go(void);
+void background_wake(void);
+
+/* In sync mode: waits until no thread has the allocation to register. Without the lock. */
+void background_await(const struct allocation *allocation);
+
+/* ---- worker.c ---- */
+
+/* Starts the worker if there is none, or wakes it. Without any lock. */
+void worker_wake(void);
+
+#endif
