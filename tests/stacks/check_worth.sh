@@ -132,4 +132,8 @@ matches 'and no more' "*1 patterns, 1 sizes and --repeats * phases, and the witn
 patterns $((room / 2))
 matches 'however many patterns there come to be' "*$((room / 2)) patterns, 3 sizes*=> 2" \
 	"$(outcome "$tmp/copy/tests/stacks/worth" --repeats 1 "$tmp/build")"
+printf '#!/bin/sh\nprintf "%%s\\n" halo pool crash small\n' >"$tmp/build/tests/stacks/patterns"
+same 'all patterns but crash are run' halo,pool,small "$("$here/worth_jobs" --patterns "$tmp/build")"
+same 'with CUDA those alone that UCX 1.13.1 without hooks survives' halo,small \
+	"$(WORTH_CUDA=$tmp/cuda "$here/worth_jobs" --patterns "$tmp/build")"
 finish
