@@ -32,7 +32,8 @@ EXTRA_DIST += tests/bench/run tests/bench/page tests/bench/worth.py tests/bench/
 	tests/bench/recorded/counts.json tests/bench/recorded/notes.md tests/bench/recorded/worth.json \
 	docs/internals/queries.md docs/performance.md docs/performance/notes.md docs/performance/no-gpu-hits.json \
 	docs/performance/h100-exchange.json docs/performance/h100-first.json docs/performance/h100-first-500.json \
-	docs/performance/h200-cycles.json docs/performance/h200-exchange.json docs/performance/h200-keep.json \
+	docs/performance/h200-cycles.json docs/performance/h200-exchange.json docs/performance/h200-first.json \
+	docs/performance/h200-first-400.json docs/performance/h200-first-1400.json docs/performance/h200-keep.json \
 	docs/performance/h200-latency.json docs/performance/h200-pairs.json docs/performance/h200-programs.json \
 	docs/performance/worth.svg docs/performance/h200-lookup.json docs/performance/h200-queries.json docs/performance/h200-queries-off.json \
 	docs/performance/h200-hits.json docs/performance/h200-registration.json docs/performance/no-gpu-lookup.json docs/performance/no-gpu-queries.json \
