@@ -62,7 +62,12 @@ expect 'and of one that is faster, too' \
 "$here/page" "$recorded/one.json" "$recorded/worth.json" >"$folder/page" || exit 1
 expect 'how much chance agrees' "3 repetitions of 2 rounds after the first; load of the machine at the end: 0.5. Added to each registration of GPU memory: 7 us. By chance \
 alone the repetitions of 25 % of the cases would agree."
-expect 'other benches beside it' '### some CPU, 2 CPUs, Linux 6.1, Soft-RoCE'
+expect 'other benches beside it' '### some CPU, 2 CPUs, Linux 6.1, Soft-RoCE; UCX as it is, UCX without its cache and its memory hooks'
+sed 's/"second": "[^"]*"/"second": "UCX otherwise"/' "$recorded/worth.json" >"$folder/otherwise.json"
+"$here/page" "$recorded/worth.json" "$folder/otherwise.json" >"$folder/page" || exit 1
+expect 'one machine has a section for each second way' '### some CPU, 2 CPUs, Linux 6.1, Soft-RoCE; UCX as it is, UCX otherwise'
+expect 'beside the other' '### some CPU, 2 CPUs, Linux 6.1, Soft-RoCE; UCX as it is, UCX without its cache and its memory hooks'
+ends 'whose table has its name' 0 '' grep -F '**UCX otherwise.** Of ' "$folder/page"
 expect 'the plot' '![ratio of times without and with peerpin, by pattern and size](worth.svg)'
 same 'nothing is left beside the sources' '' "$(ls -d "$here/__pycache__" 2>/dev/null)"
 

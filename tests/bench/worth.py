@@ -33,9 +33,6 @@ ratios of this machine, without meaning for microseconds on hardware. Background
 the first to touch the simulated GPU's memory. Registrations are counted, not timed: the counts carry over to hardware.
 """
 
-WAYS = ((True, "UCX as it is"), (False, "UCX without its cache and without memory hooks"))
-
-
 def check_rows(rows):
     """The name of a field that a row lacks; None: all are there."""
     return next((name for row in rows for name in NEEDED if name not in row), None)
@@ -132,7 +129,7 @@ def summary(rows):
 
 def table(result):
     lines = []
-    for cache, title in WAYS:
+    for cache, title in ((True, "UCX as it is"), (False, result["second"])):
         rows = [row for row in result["rows"] if row["cache"] == cache]
         if not rows:
             continue
@@ -170,12 +167,12 @@ def kept_table(rows):
 
 
 def section(results):
-    """`results`: {machine: result}. Nothing where nothing was measured."""
+    """`results`: {machine and ways: result}. Nothing where nothing was measured."""
     if not results:
         return []
     lines = [INTRODUCTION, "![ratio of times without and with peerpin, by pattern and size](worth.svg)", ""]
-    for machine, result in results.items():
-        lines += [f"### {machine}", "",
+    for heading, result in results.items():
+        lines += [f"### {heading}", "",
                   f"{result['repeats']} repetitions of {result['rounds']} rounds after the first; "
                   f"load of the machine at the end: {result['load']}. "
                   f"Added to each registration of GPU memory: {result.get('added_us', 0)} us. By chance alone the repetitions of "

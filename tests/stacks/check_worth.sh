@@ -39,7 +39,7 @@ def results(job, pattern, size, repeat):
         return [result(8000, [5000, 5000]), result(2000, [100, 100])]
     return [result(4000, [2000, 4000]), result(6000, [3000, 1000])]
 
-write("plan", f"patterns {','.join(PATTERNS)}\nsizes 64,128\nrepeats {REPEATS}\nrounds {ROUNDS}\nkind vm\nadded_us 7\nload 0\n")
+write("plan", f"patterns {','.join(PATTERNS)}\nsizes 64,128\nrepeats {REPEATS}\nrounds {ROUNDS}\nkind vm\nadded_us 7\nsecond the second way\nload 0\n")
 for job in ("cache.without", "cache.keep", "cache.again", "cache.with", "direct.with", "direct.without"):
     witness, requests, hits = {}, 0, 0
     for case in range(REPEATS * len(SIZES) * len(PATTERNS)):
@@ -77,6 +77,8 @@ print(len(rows), *(row.get(name) for name in sys.argv[3:]))' "$tmp/table" "$@"
 }
 
 "$here/worth_table" "$tmp" >"$tmp/table" 2>"$tmp/complaint"
+same 'the second way has its name from the jobs' 'the second way' \
+	"$(python3 -c 'import json, sys; print(json.load(sys.stdin)["second"])' <"$tmp/table")"
 same 'a pattern that was skipped is named' 'worth_table: without results, and left out: threads' "$(<"$tmp/complaint")"
 # Cases 5 and 11 of 2 ranks: first phases 10 and 22, later ones 11 and 23. 2 * (12 + 24) in
 # 8 rounds, 2 * (11 + 23) in 4.
