@@ -29,7 +29,8 @@ dist_docs_DATA = docs/README.md docs/quickstart.md docs/deployment.md docs/worth
 internalsdir = $(docdir)/docs/internals
 dist_internals_DATA = docs/internals/architecture.md docs/internals/coverage.md docs/internals/queries.md docs/internals/registration.md
 performancedir = $(docdir)/docs/performance
-dist_performance_DATA = docs/performance/worth.svg docs/performance/worth.json docs/performance/notes.md \
+dist_performance_DATA = docs/performance/worth.svg docs/performance/worth.json docs/performance/worth-cuda.json \
+	docs/performance/notes.md \
 	docs/performance/h100-exchange.json docs/performance/h100-first.json docs/performance/h100-first-500.json \
 	docs/performance/h200-cycles.json docs/performance/h200-exchange.json docs/performance/h200-first.json \
 	docs/performance/h200-first-400.json docs/performance/h200-first-1400.json docs/performance/h200-keep.json \

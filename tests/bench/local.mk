@@ -35,7 +35,7 @@ EXTRA_DIST += tests/bench/run tests/bench/page tests/bench/worth.py tests/bench/
 	docs/performance/h200-cycles.json docs/performance/h200-exchange.json docs/performance/h200-first.json \
 	docs/performance/h200-first-400.json docs/performance/h200-first-1400.json docs/performance/h200-keep.json \
 	docs/performance/h200-latency.json docs/performance/h200-pairs.json docs/performance/h200-programs.json \
-	docs/performance/worth.svg docs/performance/h200-lookup.json docs/performance/h200-queries.json docs/performance/h200-queries-off.json \
+	docs/performance/worth.svg docs/performance/worth-cuda.json docs/performance/h200-lookup.json docs/performance/h200-queries.json docs/performance/h200-queries-off.json \
 	docs/performance/h200-hits.json docs/performance/h200-registration.json docs/performance/no-gpu-lookup.json docs/performance/no-gpu-queries.json \
 	docs/performance/no-gpu-registration.json docs/performance/vm-registration.json docs/performance/worth.json
 if !SANITIZER
@@ -52,7 +52,9 @@ endif
 # "make worth" are recorded, with their plot. All rows as tables: bench/rows.md in the build folder.
 performance:
 	@recorded=$(top_srcdir)/docs/performance; \
-	if test -e bench/worth.json; then cp bench/worth.json $$recorded/worth.json; fi; \
+	for name in worth worth-cuda; do \
+		test ! -e bench/$$name.json || cp bench/$$name.json $$recorded/$$name.json; \
+	done; \
 	if test -e $$recorded/worth.json; then \
 		$(top_srcdir)/tests/stacks/worth_plot $$recorded/worth.json >worth.svg.tmp && \
 			mv worth.svg.tmp $$recorded/worth.svg || exit 1; \
