@@ -29,15 +29,7 @@ EXTRA_DIST += tests/bench/peer_ucx.c
 TESTS += tests/bench/check_page.sh
 EXTRA_DIST += tests/bench/run tests/bench/page tests/bench/worth.py tests/bench/check_page.sh tests/bench/check_bench.sh \
 	tests/bench/recorded/one.json tests/bench/recorded/other.json tests/bench/recorded/again.json \
-	tests/bench/recorded/counts.json tests/bench/recorded/notes.md tests/bench/recorded/worth.json \
-	docs/internals/queries.md docs/performance.md docs/performance/notes.md docs/performance/no-gpu-hits.json \
-	docs/performance/h100-exchange.json docs/performance/h100-first.json docs/performance/h100-first-500.json \
-	docs/performance/h200-cycles.json docs/performance/h200-exchange.json docs/performance/h200-first.json \
-	docs/performance/h200-first-400.json docs/performance/h200-first-1400.json docs/performance/h200-keep.json \
-	docs/performance/h200-latency.json docs/performance/h200-pairs.json docs/performance/h200-programs.json \
-	docs/performance/worth.svg docs/performance/worth-cuda.json docs/performance/h200-lookup.json docs/performance/h200-queries.json docs/performance/h200-queries-off.json \
-	docs/performance/h200-hits.json docs/performance/h200-registration.json docs/performance/no-gpu-lookup.json docs/performance/no-gpu-queries.json \
-	docs/performance/no-gpu-registration.json docs/performance/vm-registration.json docs/performance/worth.json
+	tests/bench/recorded/counts.json tests/bench/recorded/notes.md tests/bench/recorded/worth.json
 if !SANITIZER
 TESTS += tests/bench/check_bench.sh
 

@@ -166,13 +166,18 @@ def kept_table(rows):
     return lines + [""]
 
 
+def heading(result):
+    """Results with one heading are of one kind: the newest counts."""
+    return f"{result['machine']}; UCX as it is, {result['second']}"
+
+
 def section(results):
-    """`results`: {machine and ways: result}. Nothing where nothing was measured."""
+    """`results`: {heading: result}. Nothing where nothing was measured."""
     if not results:
         return []
     lines = [INTRODUCTION, "![ratio of times without and with peerpin, by pattern and size](worth.svg)", ""]
-    for heading, result in results.items():
-        lines += [f"### {heading}", "",
+    for title, result in results.items():
+        lines += [f"### {title}", "",
                   f"{result['repeats']} repetitions of {result['rounds']} rounds after the first; "
                   f"load of the machine at the end: {result['load']}. "
                   f"Added to each registration of GPU memory: {result.get('added_us', 0)} us. By chance alone the repetitions of "

@@ -14,7 +14,7 @@ $(PATTERNS): $(patterns_sources) tests/stacks/patterns.h tests/apps/include/cuda
 	for source in $(patterns_sources); do sources="$$sources $(srcdir)/$$source"; done; \
 	$(MPICC) $(exchange_cppflags) $(CPPFLAGS) $(AM_CFLAGS) $(CFLAGS) -o $@ $$sources \
 		$(LDFLAGS) -Lsrc/sim/.libs -l:libcuda.so.1 -lpthread
-CLEANFILES += tests/stacks/patterns bench/worth.json
+CLEANFILES += tests/stacks/patterns bench/worth.json bench/worth-cuda.json
 
 # Gain by peerpin for each pattern, over the present adapter: to bench/worth.json, which "make performance" records
 # and draws. WORTH_OPTIONS are those of tests/stacks/worth; these are the recorded ones.
