@@ -26,7 +26,7 @@ struct bench_operation {
  * bench_report() fill in the rest. Unknown: NAN, or an empty text. No pointers: rows travel between
  * processes. */
 struct bench_row {
-	char name[80];
+	char name[96];
 	uint64_t live;	      /* allocations */
 	unsigned int threads; /* 0 is taken as 1 */
 	double ns, min_ns, max_ns;

@@ -35,6 +35,8 @@ for mode in off auto; do
 	ends "first requests have something beside them, $mode" 0 '"case": ' grep -E \
 		"\"case\": \"first request by address, 64KiB of 256MiB, $mode\".*\"peer\": \"without peerpin\", \"peer_ns\": [1-9]" "$folder/results/registration.json"
 done
+ends 'exports after an allocation have something beside them' 0 '"case": ' grep -E \
+	'"case": "export of 64KiB of 256MiB, first, again without peerpin".*"peer_ns": [1-9]' "$folder/results/registration.json"
 ends 'a free beside hits is beside one without' 0 '"case": ' grep -E \
 	'"case": "cuMemFree, registered, others hit".*"peer": "no thread hits", "peer_ns": [1-9]' "$folder/results/registration.json"
 if grep -q '^#define HAVE_UCX 1' config.h; then
