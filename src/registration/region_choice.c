@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* region_choice.c -- which range to register for an allocation, and for a client's request
  *
- * A request for at least half of an allocation registers the whole. Any other registers a part, the
- * requested range in whole granules, so the client waits for no more than its own bytes. After
- * requests for REGION_PARTS_ENOUGH parts the worker registers the whole, and parts without client
- * MRs end. With fewer parts the registration of unrequested bytes would take CPUs from the program,
- * and lengthen its frees. A part also serves requests while the whole is being registered, and
- * where the whole does not fit within the pin limit. With unique keys there are parts alone: one
- * client MR at a time would have the keys of the whole.
+ * A request registers a part, the requested range in whole granules, so the client waits for no
+ * more than its own bytes. After requests for REGION_PARTS_ENOUGH parts the worker registers the
+ * whole, and parts without client MRs end. With fewer parts the registration of unrequested bytes
+ * would take CPUs from the program, and lengthen its frees. A part also serves requests while the
+ * whole is being registered, and where the whole does not fit within the pin limit. With unique
+ * keys there are parts alone: one client MR at a time would have the keys of the whole.
  */
 #include "registration/background.h"
 #include "registration/internal.h"
@@ -136,10 +135,8 @@ static struct choice choice_look(const struct allocation *allocation, const stru
 static bool choice_takes_part(const struct allocation *allocation, const struct domain *domain,
 			      const struct region_range *part, bool only)
 {
-	struct region_range whole = choice_whole(allocation);
-
-	return !part->whole && (only || !pin_limit_may_hold(allocation->device, whole.length) ||
-				(!domain->looked_up && part->length < whole.length / 2));
+	return !part->whole && (!domain->looked_up || only ||
+				!pin_limit_may_hold(allocation->device, allocation->size));
 }
 
 struct region_reference *region_choose(const struct allocation *allocation, struct domain *domain,
@@ -151,7 +148,8 @@ struct region_reference *region_choose(const struct allocation *allocation, stru
 	bool takes_part = choice_takes_part(allocation, domain, &part, parts->only);
 	bool needs_whole = choice.parts + 1 >= REGION_PARTS_ENOUGH && !parts->only &&
 			   !domain->owner->own_keys &&
-			   pin_limit_may_hold(allocation->device, allocation->size);
+			   pin_limit_may_hold(allocation->device, allocation->size) &&
+			   background_registers(allocation, domain);
 
 	parts->suffice = !part.whole;
 	if (choice.ready && (choice.ready->whole || takes_part || !domain->looked_up)) {
@@ -165,9 +163,6 @@ struct region_reference *region_choose(const struct allocation *allocation, stru
 	if (choice.parts >= REGION_PARTS_MAX ||
 	    (choice.failures >= REGION_FAILURES_MAX && !choice.any_ready))
 		return NULL;
-	/* The request registers the whole where the worker would not. */
-	if (needs_whole && !background_registers(allocation, domain))
-		return region_for(allocation, domain);
 	parts->whole_too |= needs_whole;
 	return region_refer(allocation, domain, &part);
 }

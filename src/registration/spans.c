@@ -45,9 +45,8 @@ bool span_next(const struct registration_request *request, struct allocation *pi
 	return true;
 }
 
-/* The requested granules, or all of the mappings if that is at most twice as much, as for parts of
- * an allocation. */
-static struct region_range span_range(const struct registration_request *request, int device,
+/* The requested granules inside the mappings, as for parts of an allocation. */
+static struct region_range span_range(const struct registration_request *request,
 				      const struct region_range *mappings)
 {
 	uint64_t last = (request->address + request->length - 1) | (GRANULE - 1);
@@ -58,9 +57,7 @@ static struct region_range span_range(const struct registration_request *request
 	if (part.base < mappings->base)
 		part.base = mappings->base;
 	part.length = (last < end ? last + 1 : end) - part.base;
-	return part.length >= mappings->length / 2 && pin_limit_may_hold(device, mappings->length)
-		       ? *mappings
-		       : part;
+	return part;
 }
 
 /* References from all mappings of the request, or from none. */
@@ -123,7 +120,7 @@ struct region_reference *span_choose(const struct allocation *first, struct doma
 	mappings = (struct region_range){ .base = first->base,
 					  .length = span_piece_end(&last) - first->base,
 					  .spans = true };
-	range = span_range(request, first->device, &mappings);
+	range = span_range(request, &mappings);
 	for (reference = region_find_reference(domain, first->slot, first->id); reference;
 	     reference = region_next_reference(reference)) {
 		if (!reference->region->spans)

@@ -123,7 +123,7 @@ bool model_takes_whole(struct client *client, const struct ibv_pd *pd, uint64_t 
 	/* The whole may not fit beside other regions; then a part serves. */
 	if (config_get()->pin_limit != CONFIG_AUTO)
 		return false;
-	return 2 * part >= end - first || model_is_looked_up(client, pd, access);
+	return model_is_looked_up(client, pd, access);
 }
 
 bool model_must_find(struct client *client, const struct ibv_pd *pd, int access, uint64_t address,

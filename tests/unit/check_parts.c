@@ -202,9 +202,11 @@ TEST(parts, a_part_does_not_replace_the_whole_for_hits)
 	ck_assert(registration_drop(AT(50)));
 }
 
-TEST(parts, most_of_an_allocation_registers_the_whole)
+TEST(parts, a_request_of_most_registers_its_granules_and_no_more)
 {
-	use(HOME, LARGE / 2);
+	use(HOME, LARGE - GRANULE);
+	ck_assert_uint_eq(last_length, LARGE - GRANULE);
+	use(HOME, LARGE - GRANULE + 1);
 	ck_assert_uint_eq(last_length, LARGE);
 }
 
@@ -336,23 +338,23 @@ TEST(off, an_allocation_of_few_granules_has_parts_too)
 	ck_assert_uint_eq(last_length, GRANULE);
 	begin(HOME + 201 * GIB, 2 * GRANULE);
 	use(HOME + 201 * GIB, 1);
+	ck_assert_uint_eq(last_length, GRANULE);
+	use(HOME + 201 * GIB, GRANULE + 1);
 	ck_assert_uint_eq(last_length, 2 * GRANULE);
 }
 
-static void expect_whole_by_client(void)
+static void expect_parts_alone(void)
 {
-	for (unsigned int i = 1; i < REGION_PARTS_ENOUGH; i++)
+	for (unsigned int i = 0; i < 2 * REGION_PARTS_ENOUGH; i++) {
 		use(HOME + i * GIB, 4096);
-	ck_assert_uint_eq(last_length, GRANULE);
-	use(HOME, 4096);
-	ck_assert_uint_eq(last_length, LARGE);
-	use(HOME + 20 * GIB, 4096);
-	ck_assert_uint_eq(statistics_get(registrations), REGION_PARTS_ENOUGH);
+		ck_assert_uint_eq(last_length, GRANULE);
+	}
+	ck_assert_uint_eq(statistics_get(registrations), 2 * REGION_PARTS_ENOUGH);
 }
 
-TEST(off, without_background_registration_a_client_registers_the_whole)
+TEST(off, without_background_registration_there_are_parts_alone)
 {
-	expect_whole_by_client();
+	expect_parts_alone();
 }
 
 static void set_up_parts_too_small(void)
@@ -363,9 +365,9 @@ static void set_up_parts_too_small(void)
 
 CASE(too_small, .set_up = set_up_parts_too_small);
 
-TEST(too_small, for_the_worker_a_client_registers_the_whole)
+TEST(too_small, for_the_worker_there_are_parts_alone)
 {
-	expect_whole_by_client();
+	expect_parts_alone();
 }
 
 /* _i 1: a domain without a user word. */

@@ -19,7 +19,7 @@ TEST(registration, nothing_is_registered_before_a_client_asks)
 	ck_assert_uint_eq(standin_registrations(), 0);
 }
 
-TEST(registration, the_first_request_registers_the_whole_allocation_and_activates_the_domain)
+TEST(registration, the_first_request_registers_its_granules_and_activates_the_domain)
 {
 	uint32_t key;
 
@@ -27,7 +27,8 @@ TEST(registration, the_first_request_registers_the_whole_allocation_and_activate
 	begin(HOME + 4 * BLOCK, 3000000);
 	key = ask(0, HOME + 100, BLOCK / 2);
 	ck_assert(standin_covers(key, HOME));
-	ck_assert(standin_covers(key, HOME + BLOCK - 1));
+	ck_assert(standin_covers(key, HOME + BLOCK / 2 + 65535));
+	ck_assert(!standin_covers(key, HOME + BLOCK / 2 + 65536));
 	ck_assert_uint_eq(statistics_get(synchronous), 1);
 	await("registrations_background", 1);
 	ck_assert(

@@ -87,7 +87,7 @@ struct ibv_mr *registered_in(struct ibv_pd *where, CUdeviceptr address, size_t l
 
 struct ibv_mr *registered(CUdeviceptr address)
 {
-	return registered_in(pd, address, SIZE, ACCESS);
+	return registered_in(pd, address, UNIT, ACCESS);
 }
 
 bool can_read(uint32_t key, CUdeviceptr address)
@@ -186,7 +186,7 @@ static void *wait_for_region(void *argument)
 	struct waiter *waiter = argument;
 
 	waiter->id = gettid();
-	waiter->mr = ibv_reg_mr(pd, (void *)waiter->address, SIZE, ACCESS);
+	waiter->mr = ibv_reg_mr(pd, (void *)waiter->address, UNIT, ACCESS);
 	waiter->done = true;
 	return NULL;
 }

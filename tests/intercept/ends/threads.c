@@ -80,7 +80,7 @@ static void *register_until_cancelled(void *argument)
 	struct waiter *waiter = argument;
 
 	waiter->id = gettid();
-	waiter->mr = ibv_reg_mr(pd, (void *)waiter->address, SIZE, ACCESS);
+	waiter->mr = ibv_reg_mr(pd, (void *)waiter->address, UNIT, ACCESS);
 	waiter->done = true;
 	pthread_testcancel();
 	return NULL;
