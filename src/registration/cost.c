@@ -2,20 +2,23 @@
 /* cost.c -- adapters on which a registration takes longer, the more is registered
  *
  * On EFA 2.79 MB take 70 ms at first, and 2505 ms beside 9 GiB (Mooncake#3210). Each speculative
- * registration there makes the client's own ones slower. So after the first signs of such an
- * adapter only kinds that clients request are registered in the background, and the regions of
- * other kinds end.
+ * registration there makes the client's own ones slower. So on such an adapter only kinds that
+ * clients request are registered in the background, and the regions of other kinds end.
  *
- * The sign: SLOW registrations in a row each take FACTOR times as long as expected. The expectation
- * comes from the shortest times so far: of a range of at least that length, or in proportion to the
- * length of a shorter one. A busy machine may give that sign, too. Then a kind's first request
- * misses, and no request is slower than without peerpin.
+ * The sign: SLOW registrations in a row, each beside more registered bytes than any that took the
+ * expected time, take longer by a tolerance. The expectation comes from the shortest times so far:
+ * of a range of at least that length, or in proportion to the length of a shorter one. Noise only
+ * adds time, so one registration in the expected time shows that the bytes beside it cost nothing.
+ *
+ * A busy machine may give that sign, too. A registration in the expected time beside as many bytes
+ * revokes it. Meanwhile a kind's first request misses, and no request is slower than without
+ * peerpin.
  */
 #include "registration/internal.h"
 
-#define FACTOR	     4u
-#define SLOW	     3u
-#define LEAST_NS     20000000u /* added time below it is noise */
+#define SLOW	     4u
+#define LEAST_NS     1000000u /* added time below it is noise */
+#define PART	     32u      /* of the expected time: a shorter added time is noise, too */
 #define SHIFT_MAX    20u
 #define USUAL_MAX_NS 1000000u
 
@@ -47,17 +50,35 @@ uint64_t cost_usual(const struct adapter *adapter, uint64_t bytes)
 	return expected < USUAL_MAX_NS ? expected : USUAL_MAX_NS;
 }
 
-bool cost_add(struct adapter *adapter, uint64_t bytes, uint64_t nanoseconds)
+static bool cost_is_late(uint64_t nanoseconds, uint64_t expected)
+{
+	uint64_t tolerance = expected / PART > LEAST_NS ? expected / PART : LEAST_NS;
+
+	return nanoseconds > expected && nanoseconds - expected > tolerance;
+}
+
+enum cost_change cost_add(struct adapter *adapter, uint64_t bytes, uint64_t nanoseconds)
 {
 	unsigned int class = cost_class(bytes);
-	bool slow = nanoseconds > LEAST_NS &&
-		    (nanoseconds - LEAST_NS) / FACTOR >= cost_expected(adapter, class);
+	uint64_t least = adapter->least_ns[class], beside = adapter->bytes - bytes;
+	bool late = cost_is_late(nanoseconds, cost_expected(adapter, class));
 
-	if (!adapter->least_ns[class] || nanoseconds < adapter->least_ns[class])
+	if (!least || nanoseconds < least)
 		adapter->least_ns[class] = nanoseconds | 1;
-	adapter->slow = slow ? adapter->slow + 1 : 0;
-	if (adapter->is_steep || adapter->slow < SLOW)
-		return false;
-	adapter->is_steep = true;
-	return true;
+	if (!late) {
+		adapter->slow = 0;
+		/* The expectation for a new length may be a multiple of its time. */
+		if (least && beside > adapter->proven)
+			adapter->proven = beside;
+		if (!adapter->is_steep || adapter->proven < adapter->sign_bytes)
+			return COST_UNCHANGED;
+		adapter->is_steep = false;
+		return COST_FLAT;
+	}
+	if (adapter->is_steep || beside <= adapter->proven)
+		return COST_UNCHANGED;
+	if (!adapter->slow || beside < adapter->sign_bytes)
+		adapter->sign_bytes = beside;
+	adapter->is_steep = ++adapter->slow >= SLOW;
+	return adapter->is_steep ? COST_STEEP : COST_UNCHANGED;
 }

@@ -86,8 +86,10 @@ bool adapter_needs_description(void);
 
 /* ---- cost.c; with the lock held ---- */
 
-/* A registration took so long. True: from now on adapter->is_steep. */
-bool cost_add(struct adapter *adapter, uint64_t bytes, uint64_t nanoseconds);
+/* A registration of bytes that adapter->bytes include took so long: adapter->is_steep is as before,
+ * from now on, or no longer. */
+enum cost_change { COST_UNCHANGED, COST_STEEP, COST_FLAT };
+enum cost_change cost_add(struct adapter *adapter, uint64_t bytes, uint64_t nanoseconds);
 
 /* Nanoseconds of a quick registration of so many bytes; at most 1 ms, also if none is known. */
 uint64_t cost_usual(const struct adapter *adapter, uint64_t bytes);
@@ -358,7 +360,7 @@ bool region_is_reported(void);
 void region_report_registered(const struct pin_request *request, int error, uint64_t start);
 void region_report_ended(const struct region *region, int error, uint64_t start);
 
-/* Registrations on the region's adapter take longer, the more is registered (cost.c). */
+/* Registrations on an adapter take longer, the more is registered (cost.c). */
 void region_report_steep(const struct region *region, uint64_t nanoseconds);
 
 /* A refusal set the GPU's pin limit to `learnt` bytes; 0: unchanged. */

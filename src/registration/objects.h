@@ -183,7 +183,7 @@ struct protection_domain {
 struct adapter {
 	struct adapter *next_free;
 	struct ibv_context *context;
-	uint64_t regions;	   /* peerpin's own in this context, registered or registering */
+	uint64_t regions, bytes;   /* peerpin's own in this context, registered or registering */
 	uint64_t region_limit;	   /* of the adapter, shared by all its users; 0: unknown */
 	int counted_as;		   /* index in the statistics; set once, with `described` */
 	bool described;		   /* region_limit and selected are set */
@@ -192,6 +192,8 @@ struct adapter {
 	bool selected;		   /* by PEERPIN_DEVICES */
 	unsigned int users;	   /* threads that query it without the lock; a close waits */
 	uint64_t near, near_known; /* one bit per GPU */
+	uint64_t proven;	   /* bytes registered beside one that took the expected time */
+	uint64_t sign_bytes;	   /* ... beside the slow ones: the fewest */
 	/* Shortest time of a registration, by the logarithm of its length; 0: unknown. */
 	uint64_t least_ns[COST_CLASSES];
 	struct adapter *next;

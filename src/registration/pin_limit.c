@@ -274,6 +274,7 @@ void pin_limit_add(struct region *region)
 {
 	pin_limit_gpu(region->device)->pinned += region->length;
 	region->owner->adapter->regions++;
+	region->owner->adapter->bytes += region->length;
 	region->counted = true;
 }
 
@@ -283,6 +284,7 @@ void pin_limit_remove(struct region *region)
 		return;
 	pin_limit_gpu(region->device)->pinned -= region->length;
 	region->owner->adapter->regions--;
+	region->owner->adapter->bytes -= region->length;
 	region->counted = false;
 }
 

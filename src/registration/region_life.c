@@ -130,14 +130,22 @@ void region_unpin_ended(struct region *ending)
 	pthread_mutex_lock(&registration_lock);
 }
 
-/* A slow registration may be a sign: the worker then gives up regions of unknown kinds. */
+/* On a steep adapter the worker gives up regions of unknown kinds. */
 static void region_count_cost(const struct region *region, uint64_t nanoseconds)
 {
-	if (!cost_add(region->owner->adapter, region->length, nanoseconds))
+	enum cost_change change = cost_add(region->owner->adapter, region->length, nanoseconds);
+
+	if (change == COST_UNCHANGED)
 		return;
-	background_give_up_unknown();
+	if (change == COST_STEEP) {
+		background_give_up_unknown();
+	} else {
+		learning_reconsider();
+		background_queue_all();
+	}
 	pthread_mutex_unlock(&registration_lock);
-	region_report_steep(region, nanoseconds);
+	if (change == COST_STEEP)
+		region_report_steep(region, nanoseconds);
 	background_wake();
 	pthread_mutex_lock(&registration_lock);
 }

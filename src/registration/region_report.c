@@ -76,8 +76,8 @@ void region_report_steep(const struct region *region, uint64_t nanoseconds)
 {
 	log_once(LOG_INFO,
 		 "registrations on the adapter take longer, the more is registered (%llu MiB in "
-		 "%llu us beside %llu MiB): from now on only sizes that clients request are "
-		 "registered in the background.",
+		 "%llu us beside %llu MiB): only sizes that clients request are registered in the "
+		 "background, until one takes its usual time beside as much.",
 		 (unsigned long long)(region->length >> 20), (unsigned long long)nanoseconds / 1000,
 		 (unsigned long long)(statistics_get(pinned_bytes) >> 20));
 }

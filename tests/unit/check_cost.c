@@ -16,15 +16,24 @@ static void set_up(void)
 
 CASE(cost, .set_up = set_up);
 
-/* Registers `count` ranges of so many MiB. Returns the number until the sign; 0: no sign. */
+/* Registers `count` ranges of so many MiB, each beside all before it. Returns the number until the
+ * sign; 0: no sign. */
 static unsigned int until_steep(unsigned int count, uint64_t mib,
 				uint64_t (*time)(unsigned int i, uint64_t mib))
 {
 	for (unsigned int i = 0; i < count; i++) {
-		if (cost_add(&adapter, mib * MIB, time(i, mib)))
+		adapter.bytes += mib * MIB;
+		if (cost_add(&adapter, mib * MIB, time(i, mib)) == COST_STEEP)
 			return i + 1;
 	}
 	return 0;
+}
+
+/* 1 MiB beside so many MiB. */
+static enum cost_change add_beside(uint64_t mib, uint64_t nanoseconds)
+{
+	adapter.bytes = (mib + 1) * MIB;
+	return cost_add(&adapter, MIB, nanoseconds);
 }
 
 static uint64_t constant(unsigned int i, uint64_t mib)
@@ -37,30 +46,31 @@ static uint64_t by_length(unsigned int i, uint64_t mib)
 	return (mib + 0 * i) * MS;
 }
 
-/* A fixed part of 70 ms, and 260 ms for each GiB of 256 MiB pieces. */
+/* A fixed part of 70 ms, and 264 us for each MiB that is registered. */
 static uint64_t like_efa(unsigned int i, uint64_t mib)
 {
-	return (70 + 65ull * i + 0 * mib) * MS;
+	return 70 * MS + 264000 * i * mib;
 }
 
 static uint64_t short_times(unsigned int i, uint64_t mib)
 {
-	return (1 + i + 0 * mib) * MS;
+	return MS + i * MS / 20 + 0 * mib;
 }
 
 static uint64_t often_interrupted(unsigned int i, uint64_t mib)
 {
-	return (i % 3 ? 900 + 0 * mib : 5) * MS;
+	return (i % 4 ? 900 + 0 * mib : 5) * MS;
 }
 
 TEST(cost, the_usual_time_is_the_shortest_known_and_short)
 {
 	ck_assert_uint_eq(cost_usual(&adapter, MIB), MS);
-	cost_add(&adapter, MIB, MS / 2);
-	cost_add(&adapter, MIB, MS / 4);
-	cost_add(&adapter, MIB, MS / 3);
+	add_beside(0, MS / 2);
+	add_beside(1, MS / 4);
+	add_beside(2, MS / 3);
 	ck_assert_uint_eq(cost_usual(&adapter, MIB) & ~1ull, MS / 4);
 	ck_assert_uint_le(cost_usual(&adapter, MIB / 2), MS / 4 + 1);
+	adapter.bytes = 64 * MIB;
 	cost_add(&adapter, 64 * MIB, 9 * MS);
 	ck_assert_uint_eq(cost_usual(&adapter, 64 * MIB), MS);
 }
@@ -76,30 +86,64 @@ TEST(cost, constant_and_proportional_times_are_no_sign)
 		ck_assert_uint_eq(until_steep(5, mib, by_length), 0);
 }
 
-TEST(cost, times_below_20_ms_and_single_ones_are_no_sign)
+TEST(cost, short_times_and_single_ones_are_no_sign)
 {
 	ck_assert_uint_eq(until_steep(20, 1, short_times), 0);
 	ck_assert_uint_eq(until_steep(50, 64, often_interrupted), 0);
+	ck_assert(!adapter.is_steep);
 }
 
 TEST(cost, growing_times_are_a_sign_once)
 {
-	/* More than 4 * 70 + 20 ms: from the 5th on. */
-	ck_assert_uint_eq(until_steep(20, 256, like_efa), 7);
+	/* More than a 32nd of 70 ms from the second one on. */
+	ck_assert_uint_eq(until_steep(20, 16, like_efa), 5);
 	ck_assert(adapter.is_steep);
-	ck_assert_uint_eq(until_steep(20, 256, like_efa), 0);
+	for (unsigned int i = 5; i < 20; i++) {
+		adapter.bytes += 16 * MIB;
+		ck_assert_int_eq(cost_add(&adapter, 16 * MIB, like_efa(i, 16)), COST_UNCHANGED);
+	}
+	ck_assert(adapter.is_steep);
+}
+
+TEST(cost, a_slow_registration_beside_proven_bytes_is_no_sign)
+{
+	add_beside(0, MS);
+	ck_assert_int_eq(add_beside(1024, MS + MS / 2), COST_UNCHANGED);
+	for (unsigned int i = 0; i < 50; i++)
+		ck_assert_int_eq(add_beside(1024 - i, 9 * MS), COST_UNCHANGED);
+	for (unsigned int i = 0; i < 3; i++)
+		ck_assert_int_eq(add_beside(1025, 9 * MS), COST_UNCHANGED);
+	ck_assert_int_eq(add_beside(1025, 9 * MS), COST_STEEP);
+}
+
+TEST(cost, a_sign_is_revoked_by_the_usual_time_beside_as_much)
+{
+	add_beside(0, MS);
+	for (unsigned int i = 0; i < 4; i++)
+		add_beside(500 + 100 * i, 9 * MS);
+	ck_assert(adapter.is_steep);
+	ck_assert_int_eq(add_beside(499, MS), COST_UNCHANGED);
+	ck_assert_int_eq(add_beside(900, 9 * MS), COST_UNCHANGED);
+	ck_assert(adapter.is_steep);
+	ck_assert_int_eq(add_beside(500, MS), COST_FLAT);
+	ck_assert(!adapter.is_steep);
+	for (unsigned int i = 0; i < 9; i++)
+		ck_assert_int_eq(add_beside(500, 9 * MS), COST_UNCHANGED);
 }
 
 TEST(cost, other_lengths_are_compared)
 {
-	ck_assert(!cost_add(&adapter, 2 * MIB, 1 * MS));
-	/* Up to twice as long as in proportion, times 4, and 20 ms: no sign for 64 MiB. */
+	add_beside(0, MS / 2);
+	adapter.bytes = 1024 * MIB;
+	/* Up to twice as long as in proportion: no sign for 64 MiB, and no proof. */
 	for (int i = 0; i < 5; i++)
-		ck_assert(!cost_add(&adapter, 64 * MIB, 270 * MS));
+		ck_assert_int_eq(cost_add(&adapter, 64 * MIB, 60 * MS), COST_UNCHANGED);
+	/* The second one is beside as much as the first. */
+	ck_assert_uint_eq(adapter.proven, 960 * MIB);
 	/* And no shorter range takes longer. */
-	for (int i = 0; i < 2; i++)
-		ck_assert(!cost_add(&adapter, 1 * MIB, 30 * MS));
-	ck_assert(cost_add(&adapter, 1 * MIB, 30 * MS));
+	for (int i = 0; i < 3; i++)
+		ck_assert_int_eq(add_beside(1024, 100 * MS), COST_UNCHANGED);
+	ck_assert_int_eq(add_beside(1024, 100 * MS), COST_STEEP);
 }
 
 SUITE("cost")

@@ -57,6 +57,7 @@ static int pin_in_time(const struct pin_request *request, struct ibv_mr **mr)
 	pthread_mutex_unlock(&lock);
 	if (each.is_steep) {
 		protection_domains->adapter->is_steep = true;
+		protection_domains->adapter->sign_bytes = UINT64_MAX; /* no proof against it */
 		background_give_up_unknown();
 	}
 	return standin_method.pin(request, mr);
