@@ -11,27 +11,32 @@ INTRODUCTION = """\
 
 The gain or loss of a program: MPI programs that exchange GPU memory as applications do (`tests/stacks/patterns --help` names the
 patterns), run without and with peerpin by `make worth`. Open MPI and UCX over Soft-RoCE, two ranks, GPU memory of the simulated
-driver, every byte checked. The jobs take turns in one run.
+driver, every byte checked. The jobs take turns in one run, a case each; the result names their order.
 
-A time is that of one round in the send path: from the first call that sends or receives to the end of the last, in milliseconds.
-The ratio is the time without peerpin to that with it, so above 1 is a gain: median, smallest and largest of the repetitions. "Faster"
-and "slower" mean that all repetitions agree. "First use" is the round in which all buffers are new. Registrations are those of GPU
-memory in the kernel, per rank and round, in the send path, and peerpin's in the background. Allocating is the time of calls that
-allocate and free, per rank and round. "Nothing registered" means that neither side registered GPU memory in the send path of those
-rounds: peerpin could save nothing, and the ratio is noise, or the cost of its other work. One start runs all patterns of a job, and
-"threads" is one of them, so all run with MPI_THREAD_MULTIPLE: MPI calls include the cost of MPI's locks, on both sides.
+A time is that of one round in the send path: from the first call that sends or receives to the end of the last, in
+milliseconds. The ratio is the time without peerpin to that with it, so above 1 is a gain: median, smallest and largest
+of the repetitions. "Faster" and "slower" mean that all repetitions agree. Bounds and verdicts of more than 8
+repetitions leave out the outermost ones. "First use" is the round in which all buffers are new. Registrations are those
+of GPU memory in the kernel, per rank and round, in the send path, and peerpin's in the background. Allocating is the
+time of calls that allocate and free, per rank and round. "Nothing registered" means that neither side registered GPU
+memory in the send path of those rounds: peerpin could save nothing, and the ratio is noise, or the cost of its other
+work. One start runs all patterns of a job, and "threads" is one of them, so all run with MPI_THREAD_MULTIPLE: MPI calls
+include the cost of MPI's locks, on both sides.
 
 UCX caches registrations itself, and its memory hooks report their end. peerpin can save only registrations that UCX would repeat:
 with buffers that stay (halo, persistent) none after first use. A program that may not trust that cache, or has switched it off,
 registers each message. peerpin moves these registrations to the background and to the free, so allocating and freeing take longer.
-UCX registers a message over several mappings of a pool (pool) as without peerpin. At first use of a piece of a pool UCX registers
-the message alone. peerpin registers the whole of an allocation of up to 2 MiB while the request waits: that is slower once, and later
-messages from the same allocation hit. In a larger one it registers the message, unless that is half of it or more.
+While a request waits, peerpin registers the requested range in whole granules, also over several mappings of a pool
+(pool). Later messages inside that range hit. After eight ranges of an allocation the worker registers the whole.
 
 Processors, GPU and adapter are emulated here, on two processors that all ranks, the adapter and peerpin's threads share: these are
 ratios of this machine, without meaning for microseconds on hardware. Background registration has no processor of its own here, and is
 the first to touch the simulated GPU's memory. Registrations are counted, not timed: the counts carry over to hardware.
 """
+
+# Results recorded before the field exists have one order.
+ORDERS = {1: "The jobs ran in one order.", 2: "Every second repetition had the jobs in reverse order."}
+
 
 def check_rows(rows):
     """The name of a field that a row lacks; None: all are there."""
@@ -144,15 +149,15 @@ def table(result):
 
 
 def kept_table(rows):
-    """The job with kept memory, which ran after a job without peerpin and before another."""
+    """The job with kept memory, whose turn is between those of two jobs without peerpin."""
     rows = [row for row in rows if "keep_ratio" in row]
     if not rows:
         return []
-    lines = ["**UCX as it is, with kept memory.** The job with `--keep 1G` ran after a job without peerpin and before the "
-             "second one: a ratio to each, and between the two. Memory of earlier patterns and repetitions is reused, so "
-             "that few buffers are new in a first round.", "",
-             "| pattern | message | without | kept | ratio, after | ratio, before | without, twice | registrations: first, "
-             "later, in the background | deregistrations | allocating: without, again, kept | ratio | without, twice |",
+    lines = ["**UCX as it is, with kept memory.** The turn of the job with `--keep 1G` is between those of two jobs "
+             "without peerpin: a ratio to each, and between the two. Memory of earlier patterns and repetitions is "
+             "reused, so that few buffers are new in a first round.", "",
+             "| pattern | message | without | kept | ratio to the first | ratio to the second | without, twice "
+             "| registrations: first, later, in the background | deregistrations | allocating: without, again, kept | ratio | without, twice |",
              "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"]
     for row in rows:
         cells = (row["case"], size(row["bytes"]), milliseconds(row["keep_without_us"]), milliseconds(row["keep_with_us"]),
@@ -180,6 +185,7 @@ def section(results):
         lines += [f"### {title}", "",
                   f"{result['repeats']} repetitions of {result['rounds']} rounds after the first; "
                   f"load of the machine at the end: {result['load']}. "
+                  f"{ORDERS[result.get('orders', 1)]} "
                   f"Added to each registration of GPU memory: {result.get('added_us', 0)} us. By chance alone the repetitions of "
                   f"{100 * min(1, 2 * 0.5 ** result['repeats']):.0f} % of the cases would agree.", "", *table(result)]
     return lines

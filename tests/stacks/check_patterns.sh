@@ -73,6 +73,20 @@ same 'receive buffers that are larger change nothing else' 0 \
 	"$(job halo,allocating --rounds 2 --bytes 65536 --receive-more 4096)"
 matches 'and must be larger' '*--receive-more*0*a number from 1*=> 2' "$(outcome "$program" halo --receive-more 0)"
 
+# More turns than cases. Held open here, so that no byte is lost.
+for rank in 0 1; do
+	mkfifo "$tmp/from.$rank" "$tmp/to.$rank"
+	exec {from}<>"$tmp/from.$rank" {to}<>"$tmp/to.$rank"
+	printf 12345 >&"$from"
+	froms+=("$from") tos+=("$to")
+done
+same 'jobs under comparison take turns' 0 \
+	"$(job halo,small --rounds 1 --bytes 65536 --turn-from "$tmp/from" --turn-to "$tmp/to")"
+same 'one for each case, and one to end' '45 45' \
+	"$(for from in "${froms[@]}"; do read -rN2 -t 1 -u "$from" rest; echo "$rest"; done | paste -sd' ')"
+same 'each case reports its end' 'tt tt' \
+	"$(for to in "${tos[@]}"; do read -rN9 -t 1 -u "$to" ends; echo "$ends"; done | paste -sd' ')"
+
 # An MPI library without threads, by a preload.
 if [[ -e tests/stacks/.libs/one_thread.so ]]; then
 	export LD_PRELOAD=$PWD/tests/stacks/.libs/one_thread.so

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_worth.sh -- results of jobs of tests/stacks/worth reach their rows, and no more jobs run than fit
+# check_worth.sh -- results of jobs of tests/stacks/worth reach their rows, no more jobs run than fit, in both orders
 set -uo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -98,9 +98,9 @@ same 'also between both jobs without peerpin' '8 35.0 17.5 2.0' "$(fields_of Tru
 same 'allocating is of each rank and round' '8 4.0 4.0' "$(fields allocating_without_us allocating_with_us)"
 same 'a second job without peerpin there is only with the cache' '8 None' "$(fields again_ratio)"
 # Median round of each repetition: without 3500 and 5000 us, with kept memory 1250 and 2000, again without 4000.
-same 'kept memory is compared with the job before it' '8 4250.0 1625.0 2.65 2.5 2.8' \
+same 'kept memory is compared with the first job without peerpin' '8 4250.0 1625.0 2.65 2.5 2.8' \
 	"$(fields_of True keep_without_us keep_with_us keep_ratio keep_low_ratio keep_high_ratio)"
-same 'and with the job after it' '8 4000.0 2.6 2.0 3.2' \
+same 'and with the second one' '8 4000.0 2.6 2.0 3.2' \
 	"$(fields_of True keep_again_without_us keep_again_ratio keep_again_low_ratio keep_again_high_ratio)"
 same 'in allocating and freeing, too' '8 1.5 3.0 2.0 4.0 0.75 0.5 1.0' "$(fields_of True allocating_keep_us \
 	allocating_keep_ratio allocating_keep_low_ratio allocating_keep_high_ratio allocating_again_ratio allocating_again_low_ratio \
@@ -138,4 +138,59 @@ printf '#!/bin/sh\nprintf "%%s\\n" halo pool crash small\n' >"$tmp/build/tests/s
 same 'all patterns but crash are run' halo,pool,small "$("$here/worth_jobs" --patterns "$tmp/build")"
 same 'with CUDA those alone that UCX 1.13.1 without hooks survives' halo,small \
 	"$(WORTH_CUDA=$tmp/cuda "$here/worth_jobs" --patterns "$tmp/build")"
+
+# A mock mpirun, or peerpin before it, whose two ranks take turns as tests/stacks/turns.c does, and note each case.
+# Rank 1 is slower, so that a turn which starts before both ranks have ended the last one is found.
+mkdir -p "$tmp/turns" "$tmp/build/scripts"
+cat >"$tmp/turns/mpirun" <<'MOCK'
+#!/usr/bin/env bash
+while [[ $1 != -n ]]; do shift; done
+IFS=, read -ra patterns <<<"$4"
+IFS=, read -ra sizes <<<"$6"
+repeats=$8 job=${12} from=${14} to=${16}
+rank() {
+	local case
+	exec {in}<>"$from.$1" {out}<>"$to.$1"
+	read -rN1 -t 30 -u "$in" || exit
+	for ((case = 0; case < repeats * ${#sizes[@]} * ${#patterns[@]}; case++)); do
+		(($1 == 0)) || sleep 0.01
+		echo "$case ${job##*/}" >>"${job%/*}/noted"
+		printf t >&"$out"
+		read -rN1 -t 30 -u "$in" || exit
+	done
+}
+rank 0 &
+rank 1 &
+wait
+MOCK
+chmod +x "$tmp/turns/mpirun"
+cp "$tmp/turns/mpirun" "$tmp/build/scripts/peerpin"
+names=(cache.without cache.keep cache.again cache.with direct.with direct.without)
+
+# turns PATTERNS SIZES REPEATS: status of the jobs; of each turn the number of ranks that took it, case and job
+turns() {
+	local status=0
+
+	rm -rf "$tmp/jobs" && mkdir "$tmp/jobs"
+	PATH=$tmp/turns:$PATH RDMA_TEST_DEVICE=none RDMA_TEST_GID_INDEX=0 timeout 30 \
+		"$here/worth_jobs" "$tmp/build" "$tmp/jobs" "$2" "$3" 1 "$1" >/dev/null 2>&1 || status=$?
+	echo "status $status"
+	uniq -c "$tmp/jobs/noted" | awk '{ print $1, $2, $3 }'
+}
+
+# expected CASES REPEATS: of turns
+expected() {
+	local case turn
+
+	echo 'status 0'
+	for ((case = 0; case < $1 * $2; case++)); do
+		for turn in 0 1 2 3 4 5; do
+			echo "2 $case ${names[case / $1 % 2 ? 5 - turn : turn]}"
+		done
+	done
+}
+same 'every second repetition has the jobs in reverse order' "$(expected 3 3)" "$(turns halo,pool,small 64 3)"
+same 'with an even number of cases, too' "$(expected 4 2)" "$(turns halo,pool 64,128 2)"
+same 'a single repetition has the first order' "$(expected 2 1)" "$(turns halo,pool 64 1)"
+same 'as has a single case' "$(expected 1 1)" "$(turns halo 64 1)"
 finish

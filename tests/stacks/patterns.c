@@ -106,8 +106,9 @@ static void print_usage(void)
 	       "  --repeat N    all of it N times (default 1)\n"
 	       "  --turn-from FILE  do a case for each byte that comes from the named pipe "
 	       "FILE.RANK\n"
-	       "  --turn-to FILE    and tell the next job by a byte to FILE.RANK that it is its "
-	       "turn\n"
+	       "  --turn-to FILE    and report its end by a byte to FILE.RANK; after the last "
+	       "case wait\n"
+	       "                    for one more byte\n"
 	       "  --crash HOW   how the last rank of the pattern crash dies: abort (default) or "
 	       "kill\n"
 	       "  --spoil       spoil a byte in the last round: the program must find it\n"
@@ -344,7 +345,7 @@ int main(int argc, char **argv)
 	connect_ranks();
 	begin_turns();
 	status = run_all();
-	end_turns();
+	yield_turn();
 	close_gpu();
 	MPI_Finalize();
 	return status;

@@ -58,10 +58,8 @@ void write_results(void);
 
 /* Wait for this job's first turn; without turns nothing. */
 void begin_turns(void);
-/* Let the other jobs run. */
+/* Report the end of a turn and wait for the next one; a job ends with one that has no case. */
 void yield_turn(void);
-/* The same, without another turn. */
-void end_turns(void);
 
 /* ---- buffers.c ---- */
 

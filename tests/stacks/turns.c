@@ -62,11 +62,3 @@ void yield_turn(void)
 	pass_turn();
 	take_turn();
 }
-
-void end_turns(void)
-{
-	if (from < 0)
-		return;
-	yield_turn();
-	pass_turn();
-}
