@@ -84,7 +84,7 @@ same 'jobs under comparison take turns' 0 \
 	"$(job halo,small --rounds 1 --bytes 65536 --turn-from "$tmp/from" --turn-to "$tmp/to")"
 same 'one for each case, and one to end' '45 45' \
 	"$(for from in "${froms[@]}"; do read -rN2 -t 1 -u "$from" rest; echo "$rest"; done | paste -sd' ')"
-same 'each case reports its end' 'tt tt' \
+same 'it reports its start and the end of each case' 'ttt ttt' \
 	"$(for to in "${tos[@]}"; do read -rN9 -t 1 -u "$to" ends; echo "$ends"; done | paste -sd' ')"
 
 # An MPI library without threads, by a preload.

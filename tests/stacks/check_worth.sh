@@ -151,7 +151,11 @@ repeats=$8 job=${12} from=${14} to=${16}
 rank() {
 	local case
 	exec {in}<>"$from.$1" {out}<>"$to.$1"
+	[[ $job != */direct.with ]] || sleep 0.3
+	echo "ready ${job##*/}" >>"${job%/*}/ready"
+	printf t >&"$out"
 	read -rN1 -t 30 -u "$in" || exit
+	(($(wc -l <"${job%/*}/ready") == 12)) || echo "${job##*/} is early" >>"${job%/*}/noted"
 	for ((case = 0; case < repeats * ${#sizes[@]} * ${#patterns[@]}; case++)); do
 		(($1 == 0)) || sleep 0.01
 		echo "$case ${job##*/}" >>"${job%/*}/noted"

@@ -56,7 +56,7 @@ void write_results(void);
 
 /* ---- turns.c: jobs that are to be compared do a case each, one after the other ---- */
 
-/* Wait for this job's first turn; without turns nothing. */
+/* Report that this job is ready and wait for its first turn; without turns nothing. */
 void begin_turns(void);
 /* Report the end of a turn and wait for the next one; a job ends with one that has no case. */
 void yield_turn(void);

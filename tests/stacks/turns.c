@@ -52,6 +52,7 @@ void begin_turns(void)
 		return;
 	from = open_pipe(job.turn_from);
 	to = open_pipe(job.turn_to);
+	pass_turn();
 	take_turn();
 }
 
