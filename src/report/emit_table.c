@@ -142,7 +142,7 @@ static void emit_table_add_requests(struct emitter *emitter)
 	if (tallied(emitter, look_ups))
 		output_add(emitter->output, "  %llu key look-ups", llu(tallied(emitter, look_ups)));
 	if (count(emitter, ucx_unhooked))
-		output_add(emitter->output, "  %llu UCX without hooks (use UCX 1.18.1)",
+		output_add(emitter->output, "  %llu UCX without hooks: its requests hit (use UCX 1.18.1)",
 			   llu(count(emitter, ucx_unhooked)));
 	output_add(emitter->output, "\n");
 }

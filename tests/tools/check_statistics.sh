@@ -115,7 +115,7 @@ ucx() {
 }
 
 hooks_of_ucx() {
-	local line='*  0 bypassed  1 UCX without hooks (use UCX 1.18.1)'
+	local line='*  0 bypassed  1 UCX without hooks: its requests hit (use UCX 1.18.1)'
 
 	[[ $(uname -m) == x86_64 ]] || { skip 'hooks of UCX: not x86-64'; return; }
 	matches 'UCX that did not patch a new driver' "$line" "$(ucx unhooked)"
