@@ -45,7 +45,8 @@ same 'a limit that was met passes' passed "$(judged limited)"
 reason() {
 	# shellcheck disable=SC2016 # for the shell that is started
 	env STACKS_CUDA="$tmp/cuda" build="$tmp/rows" RDMA_TEST_DEVICE=none RDMA_TEST_GID_INDEX=0 bash -c '. "$0"
-		if row "$1"; then echo "it runs ${client[0]##*/}: ${settings[*]}"; else echo "$note"; fi' "$here/rows" "$1"
+		if row "$1"; then echo "it runs ${client[0]##*/}: ${settings[*]} share $share"; else echo "$note"; fi' \
+		"$here/rows" "$1"
 }
 
 same 'a row without the builds says so' 'no mpirun with CUDA (tests/stacks/cuda/build)' "$(reason cuda-halo-bistro)"
@@ -54,6 +55,8 @@ mkdir -p "$tmp/cuda/install/bin" "$tmp/rows/tests/stacks/.libs"
 printf '#!/bin/sh\necho "mpirun (Open MPI) 4"\n' | tee "$tmp/cuda/install/bin/mpirun" "$tmp/rows/tests/stacks/patterns" >/dev/null
 chmod +x "$tmp/cuda/install/bin/mpirun" "$tmp/rows/tests/stacks/patterns"
 matches "a row's mode is UCX's" '*UCX_MEM_CUDA_HOOK_MODE=reloc*' "$(reason cuda-halo-reloc)"
+matches 'UCX without a cache registers each buffer again, which a row bounds' '*share 50' "$(reason cuda-halo-unhooked)"
+matches 'with a cache it does not' '*share ' "$(reason cuda-halo-reloc)"
 matches 'or the driver is another' "*LD_LIBRARY_PATH=$tmp/rows/tests/stacks/newer/.libs:*" "$(reason cuda-halo-newer)"
 same 'a row of perftest without it says so' 'no ib_write_bw with CUDA (tests/stacks/cuda/build)' "$(reason cuda-ib_write_bw)"
 matches 'help names the option' '*--cuda*' "$("$here/run" --help)"

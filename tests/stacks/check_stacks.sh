@@ -30,6 +30,21 @@ same 'too few registrations' 'failed: without peerpin 1 registrations of GPU mem
 echo 0-0 >"$tmp/registers/registers"
 same 'too many registrations' 'failed: without peerpin 1 registrations of GPU memory, not 0-0' "$(judged registers)"
 
+# Most requests miss: 9 registrations by the program, 1 by the worker. 5 hits alone are no pass.
+gpu_row share
+echo yes >"$tmp/share/hits"
+for mode in without with verified; do
+	witness "$tmp/share/$mode/witness.1" gpu_by_program=9 gpu_by_worker=1 asked_gpu=20 host=0 registered=2 deregistered=2
+done
+witness "$tmp/share/without/witness.1" gpu_by_program=20 asked_gpu=20 host=0 registered=2 deregistered=2
+echo 50 >"$tmp/share/share"
+same 'half of the registrations where half are allowed' 'passed' "$(judged share)"
+witness "$tmp/share/with/witness.1" gpu_by_program=9 gpu_by_worker=2 asked_gpu=20 host=0 registered=2 deregistered=2
+same 'a row with too few hits fails' \
+	'failed: with: 11 registrations of GPU memory, more than 50 % of 20 without peerpin' "$(judged share)"
+: >"$tmp/share/share"
+same 'unless it promises none' 'passed' "$(judged share)"
+
 host_row silent
 rm "$tmp"/silent/*/witness.*
 same 'a program that made no verbs call fails' 'failed: it made no verbs call that registers' "$(judged silent)"
