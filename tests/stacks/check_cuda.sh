@@ -39,6 +39,55 @@ statistics "$tmp/limited/with/peerpin.1" requests=5 hits=3 synchronous=1 bypasse
 statistics "$tmp/limited/verified/peerpin.1" requests=5 hits=5 verify_checks=7 verify_disagreements=0 failed_resources=1
 same 'a limit that was met passes' passed "$(judged limited)"
 
+# A row whose memory the adapter refuses: it fails equally, and the summary has the reason.
+usage='not used: dma-bufs of GPU memory were exported, none was registered'
+gpu_row refusal
+echo refused >"$tmp/refusal/fails"
+echo 'error=95' >"$tmp/refusal/refusal"
+echo "$usage" >"$tmp/refusal/usage"
+for mode in without with verified; do
+	echo 1 >"$tmp/refusal/$mode/client.status"
+	witness "$tmp/refusal/$mode/witness.1" asked_gpu=1 host=0 registered=0 deregistered=0 posted=0
+	[[ $mode == without ]] || statistics "$tmp/refusal/$mode/peerpin.1" requests=0 exports=1
+	echo 'error=95' >"$tmp/refusal/$mode/client.err"
+	[[ $mode == without ]] || echo "peerpin: host GPUDirect RDMA $usage, hits 0/0" >>"$tmp/refusal/$mode/client.err"
+done
+same 'a row that fails equally, with its reason' passed "$(judged refusal)"
+# spoiled NAME: a copy
+spoiled() {
+	rm -rf "${tmp:?}/$1"
+	cp -r "$tmp/refusal" "$tmp/$1"
+}
+spoiled reason
+sed -i 's/dma-bufs .*registered/no registration was requested/' "$tmp/reason/with/client.err"
+matches 'another reason fails' "failed: with: the summary is '*no registration was requested*', not '$usage'" \
+	"$(judged reason)"
+spoiled summary
+sed -i '/^peerpin/d' "$tmp/summary/with/client.err"
+same 'as does none' 'failed: with: 0 summary lines of 1 processes' "$(judged summary)"
+spoiled success
+echo 0 | tee "$tmp"/success/{without,with,verified}/client.status >/dev/null
+matches 'a program that does not fail' 'failed: without peerpin: status 0*' "$(judged success)"
+spoiled status
+echo 0 >"$tmp/status/with/client.status"
+same 'or not with peerpin' 'failed: with: status 0: nothing was refused' "$(judged status)"
+spoiled status
+echo 2 >"$tmp/status/with/client.status"
+same 'or with another status' 'failed: with: status 2, without peerpin 1' "$(judged status)"
+spoiled other
+echo 'cannot connect' >>"$tmp/other/with/client.err"
+matches 'or with another error besides' 'failed: with: other error output: *cannot connect*' "$(judged other)"
+spoiled errno
+sed -i 's/^error=95/error=14/' "$tmp/errno/with/client.err"
+same 'or another number' "failed: with: not each of 1 processes printed 'error=95'" "$(judged errno)"
+spoiled silent
+witness "$tmp/silent/without/witness.1" asked_gpu=0 host=0 registered=0 deregistered=0 posted=0
+same 'or before it requests' \
+	'failed: without: not each of 1 processes requested a registration of GPU memory' "$(judged silent)"
+spoiled registered
+witness "$tmp/registered/with/witness.1" asked_gpu=1 gpu_by_worker=1 host=0 registered=1 deregistered=1 posted=0
+same 'or after a registration' 'failed: with: GPU memory was registered, or work posted' "$(judged registered)"
+
 # ---- rows ----
 
 # reason ROW: why it cannot run
@@ -59,5 +108,6 @@ matches 'UCX without a cache registers each buffer again, which a row bounds' '*
 matches 'with a cache it does not' '*share ' "$(reason cuda-halo-reloc)"
 matches 'or the driver is another' "*LD_LIBRARY_PATH=$tmp/rows/tests/stacks/newer/.libs:*" "$(reason cuda-halo-newer)"
 same 'a row of perftest without it says so' 'no ib_write_bw with CUDA (tests/stacks/cuda/build)' "$(reason cuda-ib_write_bw)"
+same 'with dma-bufs too' 'no ib_write_bw with CUDA (tests/stacks/cuda/build)' "$(reason cuda-ib_write_bw-dmabuf)"
 matches 'help names the option' '*--cuda*' "$("$here/run" --help)"
 finish
