@@ -112,6 +112,19 @@ for name in keyed libfabric-keyed; do
 done
 same "unique keys are libfabric's" 'passed' "$(judged libfabric-keyed)"
 same 'and no other client has them' 'failed: with: keys were unique for another client than libfabric' "$(judged keyed)"
+# A row that promises that libfabric is loaded.
+gpu_row beside
+echo yes >"$tmp/beside/libfabric"
+same 'a row beside libfabric fails without it' \
+	'failed: without: libfabric was loaded at 0 of 1 requests for GPU memory' "$(judged beside)"
+for mode in without with verified; do
+	witness "$tmp/beside/$mode/witness.1" gpu_by_program=1 asked_gpu=2 asked_gpu_beside_libfabric=2 host=0 \
+		registered=2 deregistered=2
+done
+same 'and passes with it' 'passed' "$(judged beside)"
+witness "$tmp/beside/with/witness.1" gpu_by_program=1 asked_gpu=2 asked_gpu_beside_libfabric=1 host=0 \
+	registered=2 deregistered=2
+same 'at each request' 'failed: with: libfabric was loaded at 1 of 2 requests for GPU memory' "$(judged beside)"
 gpu_row unexplained
 statistics "$tmp/unexplained/with/peerpin.1" requests=5 hits=3 synchronous=1
 same 'a miss without a reason fails' 'failed: with: 5 requests, of which hits and reasons explain 4' "$(judged unexplained)"

@@ -38,6 +38,7 @@ counts() {
 same 'the client does what it is for' 0 "$(run "$witness")"
 same 'domains' 'alloc_pd 2 dealloc_pd 2 ' "$(counts alloc_pd dealloc_pd)"
 same 'what it asked for, its own threads alone' 'asked 8 asked_gpu 5 ' "$(counts asked asked_gpu)"
+same 'none of it beside libfabric' 'asked_gpu_beside_libfabric 0 ' "$(counts asked_gpu_beside_libfabric)"
 same 'what was done' 'registered 8 deregistered 8 reregistered 1 failed 2 ' \
 	"$(counts registered deregistered reregistered failed)"
 same 'of what memory, and by whom' 'gpu_by_program 5 gpu_by_worker 1 host 2 ' \
@@ -54,6 +55,10 @@ export VERBS_WITNESS_LIVE=1
 same 'unless it is written all the while' '137 registered 8 deregistered 0 posted 5 ' \
 	"$(run "$witness" killed) $(counts registered deregistered posted)"
 unset VERBS_WITNESS_LIVE
+
+cp tests/stacks/.libs/libwitness_queue.so "$tmp/libfabric.so.1"
+same 'with a libfabric' '0 asked_gpu 5 asked_gpu_beside_libfabric 5 ' \
+	"$(run "$witness:$tmp/libfabric.so.1") $(counts asked_gpu asked_gpu_beside_libfabric)"
 
 same 'behind peerpin the client is the same' 0 "$(run "$PWD/src/.libs/libpeerpin.so:$witness")"
 same 'asks for the same' 'asked 8 asked_gpu 5 posted 5 ' "$(counts asked asked_gpu posted)"

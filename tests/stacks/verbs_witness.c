@@ -11,17 +11,21 @@
  * registration. With VERBS_WITNESS_LIVE it is also written after each registration and each of the
  * first 64 work requests, for killed processes.
  *
+ * Beside libfabric: requests of any client for GPU memory while a libfabric is loaded.
+ *
  * On the send path: registrations by program threads after the process's first work request. First
  * send: from the first request in front for GPU memory (any memory in a process without it) to the
  * end of the next call that posts work.
  */
 #include <dlfcn.h>
 #include <errno.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <infiniband/verbs.h>
@@ -64,7 +68,7 @@ static struct {
 	unsigned long gpu_by_program, gpu_by_worker, host; /* of those registered */
 	unsigned long send_path, send_path_gpu;
 	unsigned long send_path_ns;
-	unsigned long asked, asked_gpu, posted;
+	unsigned long asked, asked_gpu, asked_gpu_beside_libfabric, posted;
 	unsigned long first_send_ns, first_send_gpu_ns;
 } counts; /* changed by count() alone */
 
@@ -177,6 +181,12 @@ EXPORT int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 
 /* ---- in front: requests ---- */
 
+static int is_libfabric(struct dl_phdr_info *object, size_t size, void *argument)
+{
+	(void)size, (void)argument;
+	return strstr(object->dlpi_name, "/libfabric.so") != NULL;
+}
+
 static void was_asked(bool gpu)
 {
 	uint64_t now = now_ns(), none = 0;
@@ -188,6 +198,7 @@ static void was_asked(bool gpu)
 		return;
 	none = 0;
 	count(&counts.asked_gpu, 1);
+	count(&counts.asked_gpu_beside_libfabric, dl_iterate_phdr(is_libfabric, NULL));
 	__atomic_compare_exchange_n(&asked_gpu_at, &none, now, false, __ATOMIC_RELAXED,
 				    __ATOMIC_RELAXED);
 }
@@ -368,6 +379,8 @@ static void write_counts(FILE *file)
 		counts.send_path_gpu);
 	fprintf(file, "  \"send_path_ns\": %lu,\n", counts.send_path_ns);
 	fprintf(file, "  \"asked\": %lu,\n  \"asked_gpu\": %lu,\n", counts.asked, counts.asked_gpu);
+	fprintf(file, "  \"asked_gpu_beside_libfabric\": %lu,\n",
+		counts.asked_gpu_beside_libfabric);
 	fprintf(file, "  \"posted\": %lu,\n", counts.posted);
 	fprintf(file, "  \"first_send_ns\": %lu",
 		gpu ? counts.first_send_gpu_ns : counts.first_send_ns);
