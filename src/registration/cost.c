@@ -5,20 +5,21 @@
  * registration there makes the client's own ones slower. So on such an adapter only kinds that
  * clients request are registered in the background, and the regions of other kinds end.
  *
- * The sign: SLOW registrations in a row, each beside more registered bytes than any that took the
- * expected time, take longer by a tolerance. The expectation comes from the shortest times so far:
- * of a range of at least that length, or in proportion to the length of a shorter one. Noise only
- * adds time, so one registration in the expected time shows that the bytes beside it cost nothing.
+ * The sign: a row of at least SLOW registrations that take longer than expected, by times in
+ * proportion to the bytes registered beside them, within a factor of 2.5, up to 3 times as many
+ * bytes as at the row's beginning. The expectation comes from the shortest times so far: of a range
+ * of at least that length, or in proportion to the length of a shorter one. Noise only adds time,
+ * so one registration in the expected time shows that the bytes beside it cost nothing.
  *
- * A busy machine may give that sign, too. A registration in the expected time beside as many bytes
- * revokes it. Meanwhile a kind's first request misses, and no request is slower than without
- * peerpin.
+ * A busy machine adds time in proportion to other things, but may give that sign by chance. A
+ * registration in the expected time beside as many bytes revokes it. Meanwhile a kind's first
+ * request misses, and no request is slower than without peerpin.
  */
 #include "registration/internal.h"
 
 #define SLOW	     4u
-#define LEAST_NS     1000000u /* added time below it is noise */
-#define PART	     32u      /* of the expected time: a shorter added time is noise, too */
+#define LEAST_NS     500000u /* added time below it is noise */
+#define PART	     32u     /* of the expected time: a shorter added time is noise, too */
 #define SHIFT_MAX    20u
 #define USUAL_MAX_NS 1000000u
 
@@ -50,35 +51,59 @@ uint64_t cost_usual(const struct adapter *adapter, uint64_t bytes)
 	return expected < USUAL_MAX_NS ? expected : USUAL_MAX_NS;
 }
 
-static bool cost_is_late(uint64_t nanoseconds, uint64_t expected)
+/* Returns the added time; 0: it is noise. */
+static uint64_t cost_added(uint64_t nanoseconds, uint64_t expected)
 {
 	uint64_t tolerance = expected / PART > LEAST_NS ? expected / PART : LEAST_NS;
 
-	return nanoseconds > expected && nanoseconds - expected > tolerance;
+	return nanoseconds > expected && nanoseconds - expected > tolerance ? nanoseconds - expected
+									    : 0;
+}
+
+/* In the expected time. */
+static enum cost_change cost_prove(struct adapter *adapter, uint64_t beside)
+{
+	adapter->slow = 0;
+	if (beside > adapter->proven)
+		adapter->proven = beside;
+	if (!adapter->is_steep || adapter->proven < adapter->sign_bytes)
+		return COST_UNCHANGED;
+	adapter->is_steep = false;
+	return COST_FLAT;
+}
+
+/* `slope`: the added time for each granule beside. */
+static enum cost_change cost_continue_row(struct adapter *adapter, uint64_t beside, uint64_t slope)
+{
+	if (5 * slope < 2 * adapter->most_slope || 5 * adapter->least_slope < 2 * slope)
+		adapter->slow = 0;
+	if (!adapter->slow) {
+		adapter->sign_bytes = beside;
+		adapter->least_slope = adapter->most_slope = slope;
+	}
+	if (slope < adapter->least_slope)
+		adapter->least_slope = slope;
+	if (slope > adapter->most_slope)
+		adapter->most_slope = slope;
+	adapter->slow += adapter->slow < SLOW;
+	adapter->is_steep = adapter->slow == SLOW && beside / 3 >= adapter->sign_bytes;
+	return adapter->is_steep ? COST_STEEP : COST_UNCHANGED;
 }
 
 enum cost_change cost_add(struct adapter *adapter, uint64_t bytes, uint64_t nanoseconds)
 {
 	unsigned int class = cost_class(bytes);
-	uint64_t least = adapter->least_ns[class], beside = adapter->bytes - bytes;
-	bool late = cost_is_late(nanoseconds, cost_expected(adapter, class));
+	uint64_t least = adapter->least_ns[class], beside = adapter->bytes - bytes, added = 0;
 
+	/* Most are too short to be late. */
+	if (nanoseconds > LEAST_NS)
+		added = cost_added(nanoseconds, cost_expected(adapter, class));
 	if (!least || nanoseconds < least)
 		adapter->least_ns[class] = nanoseconds | 1;
-	if (!late) {
-		adapter->slow = 0;
-		/* The expectation for a new length may be a multiple of its time. */
-		if (least && beside > adapter->proven)
-			adapter->proven = beside;
-		if (!adapter->is_steep || adapter->proven < adapter->sign_bytes)
-			return COST_UNCHANGED;
-		adapter->is_steep = false;
-		return COST_FLAT;
-	}
+	/* The expectation for a new length may be a multiple of its time. */
+	if (!added)
+		return least ? cost_prove(adapter, beside) : COST_UNCHANGED;
 	if (adapter->is_steep || beside <= adapter->proven)
 		return COST_UNCHANGED;
-	if (!adapter->slow || beside < adapter->sign_bytes)
-		adapter->sign_bytes = beside;
-	adapter->is_steep = ++adapter->slow >= SLOW;
-	return adapter->is_steep ? COST_STEEP : COST_UNCHANGED;
+	return cost_continue_row(adapter, beside, added / (beside / GRANULE + 1));
 }

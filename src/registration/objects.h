@@ -193,7 +193,8 @@ struct adapter {
 	unsigned int users;	   /* threads that query it without the lock; a close waits */
 	uint64_t near, near_known; /* one bit per GPU */
 	uint64_t proven;	   /* bytes registered beside one that took the expected time */
-	uint64_t sign_bytes;	   /* ... beside the slow ones: the fewest */
+	uint64_t sign_bytes;	   /* ... beside the first of the slow ones in a row */
+	uint64_t least_slope, most_slope; /* of those in the row */
 	/* Shortest time of a registration, by the logarithm of its length; 0: unknown. */
 	uint64_t least_ns[COST_CLASSES];
 	struct adapter *next;

@@ -54,7 +54,7 @@ static uint64_t like_efa(unsigned int i, uint64_t mib)
 
 static uint64_t short_times(unsigned int i, uint64_t mib)
 {
-	return MS + i * MS / 20 + 0 * mib;
+	return MS + i * MS / 40 + 0 * mib;
 }
 
 static uint64_t often_interrupted(unsigned int i, uint64_t mib)
@@ -95,7 +95,7 @@ TEST(cost, short_times_and_single_ones_are_no_sign)
 
 TEST(cost, growing_times_are_a_sign_once)
 {
-	/* More than a 32nd of 70 ms from the second one on. */
+	/* More than a 32nd of 70 ms beside 16 MiB, and then up to 64. */
 	ck_assert_uint_eq(until_steep(20, 16, like_efa), 5);
 	ck_assert(adapter.is_steep);
 	for (unsigned int i = 5; i < 20; i++) {
@@ -105,30 +105,44 @@ TEST(cost, growing_times_are_a_sign_once)
 	ck_assert(adapter.is_steep);
 }
 
-TEST(cost, a_slow_registration_beside_proven_bytes_is_no_sign)
+TEST(cost, added_times_in_proportion_to_nothing_are_no_sign)
 {
 	add_beside(0, MS);
-	ck_assert_int_eq(add_beside(1024, MS + MS / 2), COST_UNCHANGED);
-	for (unsigned int i = 0; i < 50; i++)
-		ck_assert_int_eq(add_beside(1024 - i, 9 * MS), COST_UNCHANGED);
-	for (unsigned int i = 0; i < 3; i++)
-		ck_assert_int_eq(add_beside(1025, 9 * MS), COST_UNCHANGED);
-	ck_assert_int_eq(add_beside(1025, 9 * MS), COST_STEEP);
+	for (uint64_t i = 1; i < 200; i++)
+		ck_assert_int_eq(add_beside(i * i, 9 * MS), COST_UNCHANGED);
+	for (uint64_t i = 0; i < 200; i++)
+		ck_assert_int_eq(add_beside(65536 + i, (i % 2 ? 9 : 90) * MS), COST_UNCHANGED);
+}
+
+/* Added times in proportion, of registrations beside `from` MiB and more. Returns the number until
+ * the sign; 0: no sign. */
+static unsigned int rise(uint64_t from, unsigned int count)
+{
+	for (unsigned int i = 0; i < count; i++) {
+		if (add_beside(from + from / 2 * i, MS + (2 + i) * 2 * MS) == COST_STEEP)
+			return i + 1;
+	}
+	return 0;
+}
+
+TEST(cost, bytes_beside_a_registration_in_the_usual_time_give_no_sign)
+{
+	add_beside(0, MS);
+	ck_assert_int_eq(add_beside(1024, MS + MS / 4), COST_UNCHANGED);
+	ck_assert_uint_eq(rise(256, 7), 0);
+	ck_assert_uint_eq(rise(1028, 9), 5);
 }
 
 TEST(cost, a_sign_is_revoked_by_the_usual_time_beside_as_much)
 {
 	add_beside(0, MS);
-	for (unsigned int i = 0; i < 4; i++)
-		add_beside(500 + 100 * i, 9 * MS);
-	ck_assert(adapter.is_steep);
+	ck_assert_uint_eq(rise(500, 5), 5);
 	ck_assert_int_eq(add_beside(499, MS), COST_UNCHANGED);
 	ck_assert_int_eq(add_beside(900, 9 * MS), COST_UNCHANGED);
 	ck_assert(adapter.is_steep);
 	ck_assert_int_eq(add_beside(500, MS), COST_FLAT);
 	ck_assert(!adapter.is_steep);
-	for (unsigned int i = 0; i < 9; i++)
-		ck_assert_int_eq(add_beside(500, 9 * MS), COST_UNCHANGED);
+	ck_assert_uint_eq(rise(200, 5), 0);
 }
 
 TEST(cost, other_lengths_are_compared)
@@ -136,14 +150,17 @@ TEST(cost, other_lengths_are_compared)
 	add_beside(0, MS / 2);
 	adapter.bytes = 1024 * MIB;
 	/* Up to twice as long as in proportion: no sign for 64 MiB, and no proof. */
-	for (int i = 0; i < 5; i++)
-		ck_assert_int_eq(cost_add(&adapter, 64 * MIB, 60 * MS), COST_UNCHANGED);
-	/* The second one is beside as much as the first. */
+	ck_assert_int_eq(cost_add(&adapter, 64 * MIB, 60 * MS), COST_UNCHANGED);
+	ck_assert_uint_eq(adapter.proven, 0);
+	ck_assert_int_eq(cost_add(&adapter, 64 * MIB, 60 * MS), COST_UNCHANGED);
 	ck_assert_uint_eq(adapter.proven, 960 * MIB);
 	/* And no shorter range takes longer. */
-	for (int i = 0; i < 3; i++)
-		ck_assert_int_eq(add_beside(1024, 100 * MS), COST_UNCHANGED);
-	ck_assert_int_eq(add_beside(1024, 100 * MS), COST_STEEP);
+	for (uint64_t i = 10; i < 31; i += 7) {
+		adapter.bytes = 100 * i * MIB;
+		ck_assert_int_eq(cost_add(&adapter, 2 * MIB, 16 * i * MS), COST_UNCHANGED);
+	}
+	adapter.bytes = 3100 * MIB;
+	ck_assert_int_eq(cost_add(&adapter, 2 * MIB, 500 * MS), COST_STEEP);
 }
 
 SUITE("cost")

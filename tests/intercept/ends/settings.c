@@ -305,11 +305,6 @@ const struct test setting_tests[] = {
 	     "PEERPIN_PREREGISTER=all PEERPIN_PIN_LIMIT=8M"),
 	TEST(a_slope_ends_speculation, 0, NULL),
 	TEST(a_slope_ends_speculation, 1, "PEERPIN_SIM_ADAPTER_DELAY_REGISTERED=2000"),
-	TEST(a_slope_ends_speculation, 1, "PEERPIN_SIM_ADAPTER_DELAY_REGISTERED=200"),
-	TEST(a_slope_ends_speculation, 1, "PEERPIN_SIM_ADAPTER_DELAY_REGISTERED=50"),
-	/* As EFA. */
-	TEST(a_slope_ends_speculation, 1,
-	     "PEERPIN_SIM_ADAPTER_DELAY=70000 PEERPIN_SIM_ADAPTER_DELAY_REGISTERED=264"),
 	{ .name = NULL },
 };
 
