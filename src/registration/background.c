@@ -49,11 +49,6 @@ static bool background_may_take(const struct allocation *allocation)
 	       !process_is_exiting();
 }
 
-bool background_registers(const struct allocation *allocation, const struct domain *domain)
-{
-	return background_may_take(allocation) && adapter_selects(domain, allocation->device);
-}
-
 static bool background_is_eligible(const struct allocation *allocation)
 {
 	return background_may_take(allocation) && memory_is_registrable(allocation);

@@ -11,9 +11,6 @@
  * background_go(). */
 bool background_queue(const struct allocation *allocation);
 
-/* True if the settings allow background registration of the allocation in the domain. */
-bool background_registers(const struct allocation *allocation, const struct domain *domain);
-
 /* As background_queue(), for a requested allocation: the learning has no say, and a client's
  * dma-buf has shown that memory which adapters do not reach by address can be registered. */
 bool background_queue_requested(const struct allocation *allocation);

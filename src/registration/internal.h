@@ -360,7 +360,7 @@ bool region_is_reported(void);
 void region_report_registered(const struct pin_request *request, int error, uint64_t start);
 void region_report_ended(const struct region *region, int error, uint64_t start);
 
-/* Registrations on an adapter take longer, the more is registered (cost.c). */
+/* Registrations on the region's adapter take longer, the more is registered (cost.c). */
 void region_report_steep(const struct region *region, uint64_t nanoseconds);
 
 /* A refusal set the GPU's pin limit to `learnt` bytes; 0: unchanged. */

@@ -8,7 +8,6 @@
  * whole is being registered, and where the whole does not fit within the pin limit. With unique
  * keys there are parts alone: one client MR at a time would have the keys of the whole.
  */
-#include "registration/background.h"
 #include "registration/internal.h"
 
 #include "base/atomics.h"
@@ -146,10 +145,6 @@ struct region_reference *region_choose(const struct allocation *allocation, stru
 	struct region_range part = choice_range(allocation, request->address, request->length);
 	struct choice choice = choice_look(allocation, domain, request, &part);
 	bool takes_part = choice_takes_part(allocation, domain, &part, parts->only);
-	bool needs_whole = choice.parts + 1 >= REGION_PARTS_ENOUGH && !parts->only &&
-			   !domain->owner->own_keys &&
-			   pin_limit_may_hold(allocation->device, allocation->size) &&
-			   background_registers(allocation, domain);
 
 	parts->suffice = !part.whole;
 	if (choice.ready && (choice.ready->whole || takes_part || !domain->looked_up)) {
@@ -163,7 +158,9 @@ struct region_reference *region_choose(const struct allocation *allocation, stru
 	if (choice.parts >= REGION_PARTS_MAX ||
 	    (choice.failures >= REGION_FAILURES_MAX && !choice.any_ready))
 		return NULL;
-	parts->whole_too |= needs_whole;
+	parts->whole_too |= choice.parts + 1 >= REGION_PARTS_ENOUGH && !parts->only &&
+			    !domain->owner->own_keys &&
+			    pin_limit_may_hold(allocation->device, allocation->size);
 	return region_refer(allocation, domain, &part);
 }
 

@@ -149,6 +149,14 @@ bool bench_wants(const char *name)
 	return !fnmatch(pattern, name, 0);
 }
 
+bool bench_wants_in(const char *name, const char *mode)
+{
+	char row[sizeof(((struct bench_row *)0)->name)];
+
+	snprintf(row, sizeof(row), "%s, %s", name, mode);
+	return bench_wants(row);
+}
+
 void bench_each_threads(void (*each)(unsigned int threads, void *argument), void *argument)
 {
 	for (const unsigned int *count = counts; *count; count++)

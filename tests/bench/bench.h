@@ -66,7 +66,8 @@ struct bench {
 void bench_begin(const struct bench *bench, int argc, char **argv);
 
 bool bench_is_quick(void);
-bool bench_wants(const char *name); /* selected by --only */
+bool bench_wants(const char *name);			 /* selected by --only */
+bool bench_wants_in(const char *name, const char *mode); /* of the row "NAME, MODE" */
 
 /* Call `each` for every requested number of threads. */
 void bench_each_threads(void (*each)(unsigned int threads, void *argument), void *argument);

@@ -139,8 +139,8 @@ static bool pattern_is_wanted(const struct pattern *pattern, const char *mode)
 	char name[80];
 
 	for (unsigned int i = 0; i < 4; i++) {
-		snprintf(name, sizeof(name), "%s: %s, %s", pattern->name, figures[i], mode);
-		if (bench_wants(name))
+		snprintf(name, sizeof(name), "%s: %s", pattern->name, figures[i]);
+		if (bench_wants_in(name, mode))
 			return true;
 	}
 	return false;

@@ -128,8 +128,7 @@ bool allocating_is_wanted(const char *mode)
 
 	for (unsigned int i = 0; i < 32; i++) {
 		name_times(name, sizeof(name), i & 1, i >> 1 & 1, domain_counts[i / 8], i >> 2 & 1);
-		snprintf(name + strlen(name), sizeof(name) - strlen(name), ", %s", mode);
-		if (bench_wants(name))
+		if (bench_wants_in(name, mode))
 			return true;
 	}
 	return false;

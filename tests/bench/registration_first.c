@@ -51,6 +51,14 @@ static bool has_memory(size_t size)
 	       client.cuMemFree_v2(address) == CUDA_SUCCESS;
 }
 
+/* `usual` 0: REQUESTS. */
+static unsigned int count_of(unsigned int usual)
+{
+	if (bench_is_quick())
+		return QUICK;
+	return usual ? usual : REQUESTS;
+}
+
 static double time_request(const struct first *first, struct ibv_pd *pd)
 {
 	struct buffer buffer = client_allocate(first->size);
@@ -76,9 +84,7 @@ static double time_request(const struct first *first, struct ibv_pd *pd)
 static void measure(const struct first *first)
 {
 	struct bench_row row = bench_row(first->name, 0, 1);
-	unsigned int count = bench_is_quick()  ? QUICK
-			     : first->requests ? first->requests
-					       : REQUESTS;
+	unsigned int count = count_of(first->requests);
 	struct ibv_pd *pd = client_domain();
 	double times[REQUESTS];
 
@@ -92,11 +98,13 @@ static void measure(const struct first *first)
 
 /* ---- exports, after an allocation ---- */
 
-static const struct export {
+static const struct export
+{
 	const char *first, *fifth;
-	size_t size;	       /* of the allocation */
-	unsigned int requests; /* 0: REQUESTS */
-} exports[] = {
+	size_t size;		  /* of the allocation */
+	unsigned int allocations; /* 0: REQUESTS */
+}
+exports[] = {
 	{ "export of 64KiB of 256MiB, first", "export of 64KiB of 256MiB, fifth", 256 * MIB, 0 },
 	{ "export of 64KiB of 100GiB, first", "export of 64KiB of 100GiB, fifth", 100 * GIB, 20 },
 };
@@ -118,9 +126,7 @@ static void measure_exports(const struct export *export)
 {
 	struct bench_row first = bench_row(export->first, 0, 1);
 	struct bench_row fifth = bench_row(export->fifth, 0, 1);
-	unsigned int count = bench_is_quick()	? QUICK
-			     : export->requests ? export->requests
-						: REQUESTS;
+	unsigned int count = count_of(export->allocations);
 	double firsts[REQUESTS], fifths[REQUESTS];
 	CUdeviceptr address;
 
@@ -142,22 +148,15 @@ static void measure_exports(const struct export *export)
 	bench_report(fifth);
 }
 
-static bool is_wanted(const char *row, const char *mode)
-{
-	char name[96];
-
-	snprintf(name, sizeof(name), "%s, %s", row, mode);
-	return bench_wants(name);
-}
-
 bool first_is_wanted(const char *mode)
 {
 	bool wanted = false;
 
 	for (unsigned int i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-		wanted |= is_wanted(cases[i].name, mode);
+		wanted |= bench_wants_in(cases[i].name, mode);
 	for (unsigned int i = 0; i < sizeof(exports) / sizeof(exports[0]); i++)
-		wanted |= is_wanted(exports[i].first, mode) || is_wanted(exports[i].fifth, mode);
+		wanted |= bench_wants_in(exports[i].first, mode) ||
+			  bench_wants_in(exports[i].fifth, mode);
 	return wanted;
 }
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/process.h"
+#include "registration/internal.h"
 #include "registration/pinning.h"
 #include "registration_fixture.h"
 
@@ -27,8 +28,8 @@ TEST(registration, the_first_request_registers_its_granules_and_activates_the_do
 	begin(HOME + 4 * BLOCK, 3000000);
 	key = ask(0, HOME + 100, BLOCK / 2);
 	ck_assert(standin_covers(key, HOME));
-	ck_assert(standin_covers(key, HOME + BLOCK / 2 + 65535));
-	ck_assert(!standin_covers(key, HOME + BLOCK / 2 + 65536));
+	ck_assert(standin_covers(key, HOME + BLOCK / 2 + GRANULE - 1));
+	ck_assert(!standin_covers(key, HOME + BLOCK / 2 + GRANULE));
 	ck_assert_uint_eq(statistics_get(synchronous), 1);
 	await("registrations_background", 1);
 	ck_assert(
@@ -44,6 +45,30 @@ TEST(registration, an_allocation_in_an_active_domain_is_registered_in_the_backgr
 	ck_assert(standin_covers(ask(0, HOME, BLOCK), HOME));
 	ck_assert_uint_eq(statistics_tallied(TALLY_hits), 1);
 	ck_assert_uint_eq(standin_registrations(), 2);
+}
+
+TEST(registration, a_revoked_sign_of_a_steep_adapter_registers_what_it_held_back)
+{
+	struct allocation unknown;
+	uint64_t at = HOME;
+
+	activate();
+	pthread_mutex_lock(&registration_lock);
+	protection_domains->adapter->is_steep = true;
+	pthread_mutex_unlock(&registration_lock);
+	begin(HOME + 8 * BLOCK, 3 * BLOCK);
+	require(memory_find(HOME + 8 * BLOCK, &unknown));
+	while (region_is_queued(&unknown))
+		sched_yield();
+	ck_assert_uint_eq(statistics_get(registrations), 1);
+	/* The first of these in the usual time revokes it. */
+	for (; statistics_get(never_used_pinned_bytes) < 3 * BLOCK; at -= GRANULE) {
+		begin(at, 1000);
+		ck_assert_uint_ne(ask(0, at, 1000), 0);
+		sched_yield();
+	}
+	ck_assert_uint_ne(ask(1, HOME + 8 * BLOCK, 3 * BLOCK), 0);
+	ck_assert_uint_ge(statistics_tallied(TALLY_hits) + statistics_get(waited), 1);
 }
 
 TEST(registration, each_handle_is_its_own_and_all_share_the_key)
