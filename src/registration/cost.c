@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cost.c -- adapters on which a registration takes longer, the more is registered
+/* cost.c -- what registrations take on an adapter: by their length, and by what is registered
+ *
+ * The shortest time so far of each length is compared, as noise only adds time. Where the whole of
+ * an allocation takes no longer than a part of it, a request registers the whole.
  *
  * On EFA 2.79 MB take 70 ms at first, and 2505 ms beside 9 GiB (Mooncake#3210). Each speculative
  * registration there makes the client's own ones slower. So on such an adapter only kinds that
@@ -23,12 +26,19 @@
 #define SHIFT_MAX    20u
 #define USUAL_MAX_NS 1000000u
 
+/* Equal times: at most a 64th apart. Shorter ones than LEAST_EQUAL_NS vary more, and after fewer
+ * registrations the shortest time may be far from what they take. */
+#define EQUAL_PART     64u
+#define LEAST_EQUAL_NS 100000u
+#define ENOUGH	       4u
+#define RECHECK_EVERY  8u
+
 static uint64_t cost_expected(const struct adapter *adapter, unsigned int class)
 {
 	uint64_t expected = UINT64_MAX, least;
 
 	for (unsigned int i = 0; i < COST_CLASSES; i++) {
-		least = adapter->least_ns[i];
+		least = adapter->costs[i].least_ns;
 		if (!least || i + SHIFT_MAX <= class)
 			continue;
 		if (i < class)
@@ -93,17 +103,46 @@ static enum cost_change cost_continue_row(struct adapter *adapter, uint64_t besi
 enum cost_change cost_add(struct adapter *adapter, uint64_t bytes, uint64_t nanoseconds)
 {
 	unsigned int class = cost_class(bytes);
-	uint64_t least = adapter->least_ns[class], beside = adapter->bytes - bytes, added = 0;
+	struct cost *cost = &adapter->costs[class];
+	uint64_t least = cost->least_ns, beside = adapter->bytes - bytes, added = 0;
 
 	/* Most are too short to be late. */
 	if (nanoseconds > LEAST_NS)
 		added = cost_added(nanoseconds, cost_expected(adapter, class));
-	if (!least || nanoseconds < least)
-		adapter->least_ns[class] = nanoseconds | 1;
+	cost->count += cost->count < UINT8_MAX;
+	if (!least || nanoseconds < least) {
+		cost->least_ns = nanoseconds | 1;
+		cost->bytes = bytes;
+	}
 	/* The expectation for a new length may be a multiple of its time. */
 	if (!added)
 		return least ? cost_prove(adapter, beside) : COST_UNCHANGED;
 	if (adapter->is_steep || beside <= adapter->proven)
 		return COST_UNCHANGED;
 	return cost_continue_row(adapter, beside, added / (beside / GRANULE + 1));
+}
+
+/* The shortest time of registrations of that class; 0: unknown, or not of `from` to `to` bytes. */
+static uint64_t cost_least(const struct adapter *adapter, unsigned int class, uint64_t from,
+			   uint64_t to)
+{
+	const struct cost *cost = &adapter->costs[class % COST_CLASSES];
+
+	return cost->count >= ENOUGH && cost->bytes >= from && cost->bytes <= to ? cost->least_ns
+										 : 0;
+}
+
+bool cost_is_equal(struct adapter *adapter, uint64_t bytes, uint64_t more)
+{
+	unsigned int class = cost_class(bytes);
+	uint64_t short_ns = cost_least(adapter, class, 0, bytes), long_ns;
+
+	if (!short_ns)
+		short_ns = cost_least(adapter, class - 1, 0, bytes);
+	class = cost_class(more);
+	long_ns = cost_least(adapter, class, more, UINT64_MAX);
+	if (!long_ns)
+		long_ns = cost_least(adapter, class + 1, more, UINT64_MAX);
+	return !adapter->is_steep && short_ns >= LEAST_EQUAL_NS && long_ns &&
+	       long_ns <= short_ns + short_ns / EQUAL_PART && ++adapter->equals % RECHECK_EVERY;
 }

@@ -94,6 +94,10 @@ enum cost_change cost_add(struct adapter *adapter, uint64_t bytes, uint64_t nano
 /* Nanoseconds of a quick registration of so many bytes; at most 1 ms, also if none is known. */
 uint64_t cost_usual(const struct adapter *adapter, uint64_t bytes);
 
+/* True if registrations of `more` bytes are known to take as long as those of `bytes`. One in 8
+ * calls returns false all the same: with its registration a wrong answer becomes right. */
+bool cost_is_equal(struct adapter *adapter, uint64_t bytes, uint64_t more);
+
 /* ---- learning.c: which kinds of allocation clients request; with the lock held ---- */
 
 /* True if such memory should be registered in the background; *kind is then for the region. */
@@ -144,6 +148,9 @@ bool pin_limit_allows(const struct region *region);
 
 /* True if a region of that length may fit within PEERPIN_PIN_LIMIT or BAR1, after evictions. */
 bool pin_limit_may_hold(int device, uint64_t length);
+
+/* True if a region of that length fits within the pin limit, without evictions. */
+bool pin_limit_has_room(int device, uint64_t length);
 
 /* For a client's request: evicts idle regions to *ending, by their last use, until the
  * region fits or is worth a try. False: it cannot fit within PEERPIN_PIN_LIMIT; nothing was

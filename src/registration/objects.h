@@ -178,6 +178,12 @@ struct protection_domain {
 
 #define COST_CLASSES 64u /* one for each logarithm of a length */
 
+/* The shortest of `count` registrations. */
+struct cost {
+	uint64_t least_ns, bytes;
+	uint8_t count; /* at most UINT8_MAX */
+};
+
 /* An open device, until closed. Data from topology.h is queried without the lock and stored with
  * it. */
 struct adapter {
@@ -195,8 +201,8 @@ struct adapter {
 	uint64_t proven;	   /* bytes registered beside one that took the expected time */
 	uint64_t sign_bytes;	   /* ... beside the first of the slow ones in a row */
 	uint64_t least_slope, most_slope; /* of those in the row */
-	/* Shortest time of a registration, by the logarithm of its length; 0: unknown. */
-	uint64_t least_ns[COST_CLASSES];
+	struct cost costs[COST_CLASSES];
+	uint8_t equals; /* calls of cost_is_equal() that found equal times */
 	struct adapter *next;
 };
 

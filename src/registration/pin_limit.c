@@ -83,6 +83,13 @@ bool pin_limit_may_hold(int device, uint64_t length)
 	return !gpu->limit || length <= gpu->limit;
 }
 
+bool pin_limit_has_room(int device, uint64_t length)
+{
+	const struct gpu *gpu = pin_limit_gpu(device);
+
+	return pin_limit_fits_beside(gpu, gpu->pinned, length);
+}
+
 static bool pin_limit_adapter_allows(const struct adapter *adapter)
 {
 	/* Leave a quarter of the regions to the client's own registrations. */
@@ -92,9 +99,7 @@ static bool pin_limit_adapter_allows(const struct adapter *adapter)
 
 bool pin_limit_allows(const struct region *region)
 {
-	const struct gpu *gpu = pin_limit_gpu(region->device);
-
-	return pin_limit_fits_beside(gpu, gpu->pinned, region->length) &&
+	return pin_limit_has_room(region->device, region->length) &&
 	       pin_limit_adapter_allows(region->owner->adapter);
 }
 

@@ -2,11 +2,12 @@
 /* region_choice.c -- which range to register for an allocation, and for a client's request
  *
  * A request registers a part, the requested range in whole granules, so the client waits for no
- * more than its own bytes. After requests for REGION_PARTS_ENOUGH parts the worker registers the
- * whole, and parts without client MRs end. With fewer parts the registration of unrequested bytes
- * would take CPUs from the program, and lengthen its frees. A part also serves requests while the
- * whole is being registered, and where the whole does not fit within the pin limit. With unique
- * keys there are parts alone: one client MR at a time would have the keys of the whole.
+ * more than its own bytes; the whole where that is known to take no longer (cost.c). After requests
+ * for REGION_PARTS_ENOUGH parts the worker registers the whole, and parts without client MRs end.
+ * With fewer parts the registration of unrequested bytes would take CPUs from the program, and
+ * lengthen its frees. A part also serves requests while the whole is being registered, and where
+ * the whole does not fit within the pin limit. With unique keys there are parts alone: one client
+ * MR at a time would have the keys of the whole.
  */
 #include "registration/internal.h"
 
@@ -138,6 +139,17 @@ static bool choice_takes_part(const struct allocation *allocation, const struct 
 				!pin_limit_may_hold(allocation->device, allocation->size));
 }
 
+/* The whole takes the client no longer than the part. A whole that exists is being registered by
+ * another thread, or was refused. */
+static bool choice_prefers_whole(const struct allocation *allocation, const struct domain *domain,
+				 const struct region_range *part, const struct region_parts *parts)
+{
+	return !parts->only && !domain->owner->own_keys &&
+	       pin_limit_has_room(allocation->device, allocation->size) &&
+	       !region_find_whole(allocation, domain) &&
+	       cost_is_equal(domain->owner->adapter, part->length, choice_whole(allocation).length);
+}
+
 struct region_reference *region_choose(const struct allocation *allocation, struct domain *domain,
 				       const struct registration_request *request,
 				       struct region_parts *parts)
@@ -155,6 +167,8 @@ struct region_reference *region_choose(const struct allocation *allocation, stru
 		return region_for(allocation, domain);
 	if (choice.part)
 		return choice.part;
+	if (choice_prefers_whole(allocation, domain, &part, parts))
+		return region_for(allocation, domain);
 	if (choice.parts >= REGION_PARTS_MAX ||
 	    (choice.failures >= REGION_FAILURES_MAX && !choice.any_ready))
 		return NULL;
