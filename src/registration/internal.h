@@ -339,6 +339,13 @@ void region_set_background_time(struct region *region, uint64_t nanoseconds);
 /* Waits for a registration; drops the lock meanwhile. */
 void region_await_settled(struct region *region);
 
+/* region_wait(): waits for the next region_wake() of any thread, for the region since `since`
+ * (system_clock()); drops the lock meanwhile. May return early. */
+void region_wake(void);
+void region_wait(const struct region *region, uint64_t since);
+
+/* ---- region_end.c; with the lock held unless noted ---- */
+
 /* Takes the region out of every index, waits while in flight, and revokes its client MRs. Puts
  * it on *ending if it must be deregistered. Drops the lock only to wait. */
 void region_end(struct region *region, struct region **ending);

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* region_life.c -- registration, end and deregistration of a region
+/* region_life.c -- registration of a region
  *
- * A thread registers a region without the lock, and other threads wait for it. A thread that ends a
- * region waits for its registration first. An ended region is in the list of retiring regions until
- * deregistered: region_await_range() and region_await_owner() wait for that.
+ * A thread registers a region without the lock, and other threads wait for it. region_end.c: the end.
  */
 #include "base/atomics.h"
 #include "registration/background.h"
@@ -16,25 +14,22 @@
 #include "registration/pinning.h"
 #include "report/errors.h"
 #include "report/statistics.h"
-#include "report/trace.h"
 
 /* Evictions for one registration that the adapter refuses. Each evicts twice as many bytes as the
  * last. */
 #define EVICTIONS_MAX 4
 
-static LIST_HEAD(, region) retiring; /* ended, possibly still registered */
-
 static _Atomic unsigned int wakes; /* of region_settled; stored with the lock held */
 
-static void region_wake(void)
+void region_wake(void)
 {
 	store_release(&wakes, load_relaxed(&wakes) + 1);
 	system_wake(&region_settled);
 }
 
-/* Waits for region_wake(): without sleeping for twice the region's usual time from `since` on, as
- * the wake-up of a thread may take longer than a registration. */
-static void region_wait(const struct region *region, uint64_t since)
+/* Without sleeping for twice the region's usual time: the wake-up of a thread may take longer than
+ * a registration. */
+void region_wait(const struct region *region, uint64_t since)
 {
 	uint64_t awake = since + 2 * cost_usual(region->owner->adapter, region->length);
 	unsigned int before = load_relaxed(&wakes);
@@ -119,15 +114,6 @@ static void region_settle(struct region *region, int error, struct ibv_mr *mr)
 				  (int64_t)region->length);
 	}
 	region_wake();
-}
-
-void region_unpin_ended(struct region *ending)
-{
-	if (!ending)
-		return;
-	pthread_mutex_unlock(&registration_lock);
-	region_unpin_all(ending);
-	pthread_mutex_lock(&registration_lock);
 }
 
 /* On a steep adapter the worker gives up regions of unknown kinds. */
@@ -287,122 +273,4 @@ void region_await_settled(struct region *region)
 
 	while (region->state == REGION_REGISTERING)
 		region_wait(region, since);
-}
-
-static void region_finish_retiring(struct region *region)
-{
-	LIST_REMOVE(region, in_domain);
-	pin_limit_remove(region);
-	region_release_user(region);
-	region_wake();
-}
-
-/* A thread is in the driver or the kernel with the region's memory and domain, or the worker has a
- * dma-buf open, which would keep freed memory allocated. */
-static bool region_is_in_flight(const struct region *region)
-{
-	return region->state == REGION_REGISTERING || region->with_worker;
-}
-
-static void region_await_flight(const struct region *region)
-{
-	for (uint64_t since = system_clock(); region_is_in_flight(region);)
-		region_wait(region, since);
-}
-
-void region_end(struct region *region, struct region **ending)
-{
-	region->users++;
-	region->ended = true;
-	pin_limit_set_evictable(region, false);
-	region_leave_indexes(region);
-	LIST_INSERT_HEAD(&retiring, region, in_domain);
-	/* Deregister the regions ended so far before waiting: the registering thread may wait for
-	 * them, in a free inside pin(). */
-	if (region_is_in_flight(region) && *ending) {
-		struct region *earlier = *ending;
-
-		*ending = NULL;
-		region_unpin_ended(earlier);
-	}
-	if (region_is_in_flight(region))
-		region_await_flight(region);
-	if (!region->used)
-		learning_unused(region->domain, &region->kind);
-	if (region->mr) {
-		region->ending_next = *ending;
-		*ending = region;
-	} else {
-		region_finish_retiring(region);
-	}
-}
-
-static void region_unpin(struct region *region)
-{
-	uint64_t start = region_is_reported() ? system_clock() : 0;
-	int error = region->method->unpin(region->mr);
-
-	region_report_ended(region, error, start);
-	statistics_count(deregistrations);
-	if (region->freed)
-		statistics_count(invalidated);
-	statistics_pinned(region->device, region->owner->adapter->counted_as,
-			  -(int64_t)region->length);
-	if (trace_is_on())
-		trace_pinned(statistics_get(pinned_bytes));
-	if (region->used)
-		return;
-	statistics_take(never_used_pinned, 1);
-	statistics_take(never_used_pinned_bytes, region->length);
-}
-
-void region_unpin_all(struct region *ending)
-{
-	struct region *region;
-	int held;
-
-	while ((region = ending)) {
-		ending = region->ending_next;
-		held = system_hold_cancellation();
-		region_unpin(region);
-		pthread_mutex_lock(&registration_lock);
-		region_finish_retiring(region);
-		pthread_mutex_unlock(&registration_lock);
-		system_release_cancellation(held);
-	}
-}
-
-static bool region_overlaps(const struct region *region, uint64_t base, uint64_t size)
-{
-	return region->base < base + size && base < region->base + region->length;
-}
-
-void region_await_range(uint64_t base, uint64_t size, uint64_t *since)
-{
-	struct region *region;
-
-	do {
-		LIST_FOREACH(region, &retiring, in_domain) {
-			if (region_overlaps(region, base, size))
-				break;
-		}
-		if (region && !*since)
-			*since = system_clock();
-		if (region)
-			system_wait(&region_settled, &registration_lock);
-	} while (region);
-}
-
-void region_await_owner(const struct protection_domain *owner)
-{
-	struct region *region;
-
-	do {
-		LIST_FOREACH(region, &retiring, in_domain) {
-			if (region->owner == owner)
-				break;
-		}
-		if (region)
-			system_wait(&region_settled, &registration_lock);
-	} while (region);
 }
