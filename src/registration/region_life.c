@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* region_life.c -- registration of a region
  *
- * A thread registers a region without the lock, and other threads wait for it. region_end.c: the end.
+ * A thread registers a region without the lock, and other threads wait for it. region_end.c has its
+ * end.
  */
 #include "base/atomics.h"
 #include "registration/background.h"
