@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cost.c -- what registrations take on an adapter: by their length, and by what is registered
+/* cost.c -- times of registrations on an adapter, by their length and by the registered bytes
  *
- * The shortest time so far of each length is compared, as noise only adds time. Where the whole of
- * an allocation takes no longer than a part of it, a request registers the whole.
+ * A request by address registers the whole allocation where that takes no longer than a part. The
+ * time of the whole is the shortest of the last WINDOW registrations of at least its length, that
+ * of the part the shortest one ever of at most its length: a machine that is busy for a while
+ * lengthens times, and must not make the whole seem quick. Of some requests the part is registered
+ * all the same, since its shortest time may still be unknown. Only registrations for requests by
+ * address are compared: the worker's have no export of a dma-buf in their time, nor have those for
+ * a client's own dma-buf.
  *
  * On EFA 2.79 MB take 70 ms at first, and 2505 ms beside 9 GiB (Mooncake#3210). Each speculative
  * registration there makes the client's own ones slower. So on such an adapter only kinds that
@@ -26,19 +31,18 @@
 #define SHIFT_MAX    20u
 #define USUAL_MAX_NS 1000000u
 
-/* Equal times: at most a 64th apart. Shorter ones than LEAST_EQUAL_NS vary more, and after fewer
- * registrations the shortest time may be far from what they take. */
+/* Equal times: at most a 64th apart. Shorter ones than LEAST_EQUAL_NS vary more. */
 #define EQUAL_PART     64u
 #define LEAST_EQUAL_NS 100000u
-#define ENOUGH	       4u
-#define RECHECK_EVERY  8u
+#define WINDOW	       4u
+#define PART_EVERY     8u
 
 static uint64_t cost_expected(const struct adapter *adapter, unsigned int class)
 {
 	uint64_t expected = UINT64_MAX, least;
 
 	for (unsigned int i = 0; i < COST_CLASSES; i++) {
-		least = adapter->costs[i].least_ns;
+		least = adapter->least_ns[i];
 		if (!least || i + SHIFT_MAX <= class)
 			continue;
 		if (i < class)
@@ -103,17 +107,13 @@ static enum cost_change cost_continue_row(struct adapter *adapter, uint64_t besi
 enum cost_change cost_add(struct adapter *adapter, uint64_t bytes, uint64_t nanoseconds)
 {
 	unsigned int class = cost_class(bytes);
-	struct cost *cost = &adapter->costs[class];
-	uint64_t least = cost->least_ns, beside = adapter->bytes - bytes, added = 0;
+	uint64_t least = adapter->least_ns[class], beside = adapter->bytes - bytes, added = 0;
 
 	/* Most are too short to be late. */
 	if (nanoseconds > LEAST_NS)
 		added = cost_added(nanoseconds, cost_expected(adapter, class));
-	cost->count += cost->count < UINT8_MAX;
-	if (!least || nanoseconds < least) {
-		cost->least_ns = nanoseconds | 1;
-		cost->bytes = bytes;
-	}
+	if (!least || nanoseconds < least)
+		adapter->least_ns[class] = nanoseconds | 1;
 	/* The expectation for a new length may be a multiple of its time. */
 	if (!added)
 		return least ? cost_prove(adapter, beside) : COST_UNCHANGED;
@@ -122,27 +122,51 @@ enum cost_change cost_add(struct adapter *adapter, uint64_t bytes, uint64_t nano
 	return cost_continue_row(adapter, beside, added / (beside / GRANULE + 1));
 }
 
-/* The shortest time of registrations of that class; 0: unknown, or not of `from` to `to` bytes. */
-static uint64_t cost_least(const struct adapter *adapter, unsigned int class, uint64_t from,
-			   uint64_t to)
+void cost_add_request(struct adapter *adapter, uint64_t bytes, uint64_t nanoseconds)
 {
-	const struct cost *cost = &adapter->costs[class % COST_CLASSES];
+	struct cost *cost = &adapter->costs[cost_class(bytes)];
+	bool first = cost->count % WINDOW == 0;
 
-	return cost->count >= ENOUGH && cost->bytes >= from && cost->bytes <= to ? cost->least_ns
-										 : 0;
+	if (!cost->count || nanoseconds < cost->least_ns) {
+		cost->least_ns = nanoseconds;
+		cost->least_bytes = bytes;
+	}
+	if (first || nanoseconds < cost->window_ns)
+		cost->window_ns = nanoseconds;
+	if (first || bytes < cost->window_bytes)
+		cost->window_bytes = bytes;
+	if (++cost->count % WINDOW == 0) {
+		cost->last_ns = cost->window_ns;
+		cost->last_bytes = cost->window_bytes;
+	}
+}
+
+static struct cost *cost_of(struct adapter *adapter, unsigned int class)
+{
+	return &adapter->costs[class % COST_CLASSES];
+}
+
+static bool cost_is_known(const struct cost *cost, uint64_t bytes)
+{
+	return cost->count >= WINDOW && cost->least_bytes <= bytes;
+}
+
+static bool cost_is_known_whole(const struct cost *cost, uint64_t bytes)
+{
+	return cost->last_bytes >= bytes;
 }
 
 bool cost_is_equal(struct adapter *adapter, uint64_t bytes, uint64_t more)
 {
-	unsigned int class = cost_class(bytes);
-	uint64_t short_ns = cost_least(adapter, class, 0, bytes), long_ns;
+	struct cost *part = cost_of(adapter, cost_class(bytes));
+	struct cost *whole = cost_of(adapter, cost_class(more));
 
-	if (!short_ns)
-		short_ns = cost_least(adapter, class - 1, 0, bytes);
-	class = cost_class(more);
-	long_ns = cost_least(adapter, class, more, UINT64_MAX);
-	if (!long_ns)
-		long_ns = cost_least(adapter, class + 1, more, UINT64_MAX);
-	return !adapter->is_steep && short_ns >= LEAST_EQUAL_NS && long_ns &&
-	       long_ns <= short_ns + short_ns / EQUAL_PART && ++adapter->equals % RECHECK_EVERY;
+	if (!cost_is_known(part, bytes))
+		part = cost_of(adapter, cost_class(bytes) - 1);
+	if (!cost_is_known_whole(whole, more))
+		whole = cost_of(adapter, cost_class(more) + 1);
+	return cost_is_known(part, bytes) && cost_is_known_whole(whole, more) &&
+	       !adapter->is_steep && part->least_ns >= LEAST_EQUAL_NS &&
+	       whole->last_ns <= part->least_ns + part->least_ns / EQUAL_PART &&
+	       ++whole->answers % PART_EVERY;
 }

@@ -94,8 +94,10 @@ enum cost_change cost_add(struct adapter *adapter, uint64_t bytes, uint64_t nano
 /* Nanoseconds of a quick registration of so many bytes; at most 1 ms, also if none is known. */
 uint64_t cost_usual(const struct adapter *adapter, uint64_t bytes);
 
-/* True if registrations of `more` bytes are known to take as long as those of `bytes`. One in 8
- * calls returns false all the same: with its registration a wrong answer becomes right. */
+/* A registration for a client's request by address took so long. */
+void cost_add_request(struct adapter *adapter, uint64_t bytes, uint64_t nanoseconds);
+
+/* True if such registrations of `more` bytes lately took as long as the quickest of `bytes`. */
 bool cost_is_equal(struct adapter *adapter, uint64_t bytes, uint64_t more);
 
 /* ---- learning.c: which kinds of allocation clients request; with the lock held ---- */
@@ -284,8 +286,9 @@ struct region_reference *region_for(const struct allocation *allocation, struct 
 
 /* Parts or the whole, for one request. */
 struct region_parts {
-	bool only;	/* in: the whole did not fit within the pin limit */
-	bool suffice;	/* out: a part contains the request */
+	bool only;	/* in: the whole did not fit within the pin limit, or failed */
+	bool suffice;	/* out: the whole is chosen, and a part contains the request */
+	bool replaced;	/* out: the whole is chosen because it takes no longer */
 	bool whole_too; /* out: the whole should be registered in the background as well */
 };
 
@@ -323,12 +326,13 @@ bool requests_may_serve(const struct registration_request *request,
 /* ---- region_life.c; with the lock held unless noted ---- */
 
 /* Registers a region in state REGION_REGISTERING for a client that waits; drops the lock meanwhile.
- * The caller is counted in region->users, because the region may end before this returns. If the
- * adapter is out of space, evicts other regions and retries. Returns the duration in ns.
+ * The caller is counted in region->users, because the region may end before this returns. With
+ * `may_evict`, if there is no space, evicts other regions and retries. Returns the duration in ns.
  * region_register_prepared(): the worker's, from REGION_IDLE, without evictions. Exports a dma-buf
  * first: a client that requests the region meanwhile registers it. Returns 0 then, and if it has
  * ended. */
-uint64_t region_register(struct region *region, const struct registration_request *client);
+uint64_t region_register(struct region *region, const struct registration_request *client,
+			 bool may_evict);
 uint64_t region_register_prepared(struct region *region);
 
 /* region_set_used(): no longer speculative, because a client requests the region, or may use it

@@ -178,10 +178,13 @@ struct protection_domain {
 
 #define COST_CLASSES 64u /* one for each logarithm of a length */
 
-/* The shortest of `count` registrations. */
+/* Registrations of one logarithm of a length, for client requests by address (cost.c). */
 struct cost {
-	uint64_t least_ns, bytes;
-	uint8_t count; /* at most UINT8_MAX */
+	uint64_t least_ns, least_bytes; /* the shortest one */
+	/* The least time and length of a window, and of the one before, which is complete. */
+	uint64_t window_ns, window_bytes, last_ns, last_bytes;
+	uint32_t count;
+	uint32_t answers; /* that the times are equal */
 };
 
 /* An open device, until closed. Data from topology.h is queried without the lock and stored with
@@ -201,8 +204,9 @@ struct adapter {
 	uint64_t proven;	   /* bytes registered beside one that took the expected time */
 	uint64_t sign_bytes;	   /* ... beside the first of the slow ones in a row */
 	uint64_t least_slope, most_slope; /* of those in the row */
+	/* Shortest time of a registration, by the logarithm of its length; 0: unknown. */
+	uint64_t least_ns[COST_CLASSES];
 	struct cost costs[COST_CLASSES];
-	uint8_t equals; /* calls of cost_is_equal() that found equal times */
 	struct adapter *next;
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* region.c -- regions and their references: creation, indexes, removal
  *
- * Registration and end of a region: region_life.c.
+ * Registration of a region: region_life.c. Its end: region_end.c.
  */
 #include "base/atomics.h"
 #include "registration/internal.h"

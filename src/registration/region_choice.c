@@ -2,12 +2,12 @@
 /* region_choice.c -- which range to register for an allocation, and for a client's request
  *
  * A request registers a part, the requested range in whole granules, so the client waits for no
- * more than its own bytes; the whole where that is known to take no longer (cost.c). After requests
- * for REGION_PARTS_ENOUGH parts the worker registers the whole, and parts without client MRs end.
- * With fewer parts the registration of unrequested bytes would take CPUs from the program, and
- * lengthen its frees. A part also serves requests while the whole is being registered, and where
- * the whole does not fit within the pin limit. With unique keys there are parts alone: one client
- * MR at a time would have the keys of the whole.
+ * more than its own bytes; or the whole where that takes no longer (cost.c). After requests for
+ * REGION_PARTS_ENOUGH parts the worker registers the whole, and parts without client MRs end. With
+ * fewer parts the registration of unrequested bytes would take CPUs from the program, and lengthen
+ * its frees. A part also serves requests while the whole is being registered, and where the whole
+ * does not fit within the pin limit. With unique keys there are parts alone: one client MR at a
+ * time would have the keys of the whole.
  */
 #include "registration/internal.h"
 
@@ -139,15 +139,17 @@ static bool choice_takes_part(const struct allocation *allocation, const struct 
 				!pin_limit_may_hold(allocation->device, allocation->size));
 }
 
-/* The whole takes the client no longer than the part. A whole that exists is being registered by
- * another thread, or was refused. */
-static bool choice_prefers_whole(const struct allocation *allocation, const struct domain *domain,
-				 const struct region_range *part, const struct region_parts *parts)
+/* The whole takes the client no longer than the part. If the whole exists, another thread registers
+ * it, or it did not fit, or failed. */
+static bool choice_replaces_part(const struct allocation *allocation, const struct domain *domain,
+				 const struct registration_request *request, uint64_t part_length)
 {
-	return !parts->only && !domain->owner->own_keys &&
-	       pin_limit_has_room(allocation->device, allocation->size) &&
+	uint64_t length = choice_whole(allocation).length;
+
+	return !request->dma_buf && !domain->owner->own_keys &&
+	       pin_limit_has_room(allocation->device, length) &&
 	       !region_find_whole(allocation, domain) &&
-	       cost_is_equal(domain->owner->adapter, part->length, choice_whole(allocation).length);
+	       cost_is_equal(domain->owner->adapter, part_length, length);
 }
 
 struct region_reference *region_choose(const struct allocation *allocation, struct domain *domain,
@@ -158,7 +160,8 @@ struct region_reference *region_choose(const struct allocation *allocation, stru
 	struct choice choice = choice_look(allocation, domain, request, &part);
 	bool takes_part = choice_takes_part(allocation, domain, &part, parts->only);
 
-	parts->suffice = !part.whole;
+	parts->suffice = !takes_part && !part.whole;
+	parts->replaced = false;
 	if (choice.ready && (choice.ready->whole || takes_part || !domain->looked_up)) {
 		keys_publish(choice.ready->region, choice.ready);
 		return choice.ready;
@@ -167,8 +170,10 @@ struct region_reference *region_choose(const struct allocation *allocation, stru
 		return region_for(allocation, domain);
 	if (choice.part)
 		return choice.part;
-	if (choice_prefers_whole(allocation, domain, &part, parts))
+	if (!parts->only && choice_replaces_part(allocation, domain, request, part.length)) {
+		parts->suffice = parts->replaced = true;
 		return region_for(allocation, domain);
+	}
 	if (choice.parts >= REGION_PARTS_MAX ||
 	    (choice.failures >= REGION_FAILURES_MAX && !choice.any_ready))
 		return NULL;

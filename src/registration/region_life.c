@@ -163,6 +163,8 @@ static int region_pin(struct region *region, const struct registration_request *
 	duration = system_clock() - start;
 	region_report_registered(&request, error, start);
 	pthread_mutex_lock(&registration_lock);
+	if (!error && request.by_address)
+		cost_add_request(region->owner->adapter, region->length, duration);
 	if (!error)
 		region_count_cost(region, duration);
 	return error;
@@ -188,7 +190,7 @@ static bool region_reserve(struct region *region, bool may_evict)
 }
 
 static void region_make_ready(struct region *region, const struct registration_request *client,
-			      const struct dma_buf *source)
+			      bool may_evict, const struct dma_buf *source)
 {
 	uint64_t bytes = region->length, learnt = 0;
 	struct region *ending = NULL;
@@ -196,7 +198,7 @@ static void region_make_ready(struct region *region, const struct registration_r
 	struct ibv_mr *mr = NULL;
 	int error;
 
-	if (!region_reserve(region, client)) {
+	if (!region_reserve(region, may_evict)) {
 		region->state = REGION_IDLE;
 		statistics_count(over_pin_limit);
 		region_wake();
@@ -206,7 +208,7 @@ static void region_make_ready(struct region *region, const struct registration_r
 	for (int i = 0; error == -ENOMEM && !region->ended && i < EVICTIONS_MAX; i++, bytes *= 2) {
 		learnt = pin_limit_refused(region);
 		ending = NULL;
-		if (!client ||
+		if (!may_evict ||
 		    !pin_limit_evict(region->owner->adapter, region->device, bytes, &ending))
 			break;
 		region_unpin_ended(ending);
@@ -229,12 +231,13 @@ static void region_make_ready(struct region *region, const struct registration_r
 
 /* The driver may reach a cancellation point, and other threads wait for the region: hold
  * cancellation. */
-uint64_t region_register(struct region *region, const struct registration_request *client)
+uint64_t region_register(struct region *region, const struct registration_request *client,
+			 bool may_evict)
 {
 	uint64_t start = system_clock();
 	int held = system_hold_cancellation();
 
-	region_make_ready(region, client, &client->source);
+	region_make_ready(region, client, may_evict, &client->source);
 	system_release_cancellation(held);
 	return system_clock() - start;
 }
@@ -253,7 +256,7 @@ uint64_t region_register_prepared(struct region *region)
 	}
 	if (!region->ended && region->state == REGION_IDLE) {
 		region->state = REGION_REGISTERING;
-		region_make_ready(region, NULL, &request.source);
+		region_make_ready(region, NULL, false, &request.source);
 		duration = system_clock() - start;
 	}
 	if (request.source.length) {

@@ -106,7 +106,8 @@ static enum service requests_make_ready(struct serving *serving, struct region *
 	/* A background registration never evicts. A synchronous one may, so it can succeed after
 	 * the worker's failure. */
 	region->state = REGION_REGISTERING;
-	statistics_time(program_ns, region_register(region, serving->request),
+	statistics_time(program_ns,
+			region_register(region, serving->request, !serving->parts.replaced),
 			registration_program_ns);
 	return service;
 }
@@ -197,8 +198,7 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	struct region_reference *reference;
 	struct domain *domain;
 	struct region *region;
-	bool rescan = false, spans = !span_ends_in(request, &serving->allocation), whole;
-	bool gone = false;
+	bool rescan = false, gone = false, spans = !span_ends_in(request, &serving->allocation);
 	enum service service;
 	enum outcome outcome;
 
@@ -221,7 +221,6 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 		return gone ? BYPASSED_freed : BYPASSED_failed;
 	}
 	region = reference->region;
-	whole = reference->whole;
 	if (requests_learn(domain, &serving->allocation, reference))
 		serving->go |= background_queue_all();
 	region->users++;
@@ -236,7 +235,9 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 		else if (service != HIT)
 			span_limit(region, &serving->ending);
 	}
-	serving->parts.only |= whole && serving->parts.suffice && outcome == BYPASSED_pin_limit;
+	serving->parts.only |= serving->parts.suffice &&
+			       (outcome == BYPASSED_pin_limit ||
+				(serving->parts.replaced && outcome == BYPASSED_failed));
 	region_release_user(region);
 	return outcome;
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_cost.c -- the sign of an adapter on which registered memory makes registrations slower */
+/* check_cost.c -- the sign of an adapter on which registered memory makes registrations slower, and
+ * equal times of a part and the whole
+ */
 #include "suite.h"
 
 #include "registration/internal.h"
@@ -163,68 +165,99 @@ TEST(cost, other_lengths_are_compared)
 	ck_assert_int_eq(cost_add(&adapter, 2 * MIB, 500 * MS), COST_STEEP);
 }
 
-static void repeat(unsigned int count, uint64_t bytes, uint64_t nanoseconds)
+/* So many registrations for requests. */
+static void request(unsigned int count, uint64_t bytes, uint64_t nanoseconds)
 {
-	for (unsigned int i = 0; i < count; i++) {
-		adapter.bytes = bytes;
-		cost_add(&adapter, bytes, nanoseconds);
-	}
+	for (unsigned int i = 0; i < count; i++)
+		cost_add_request(&adapter, bytes, nanoseconds);
 }
 
-/* Answers in so many calls. */
-static unsigned int found_equal(unsigned int calls, uint64_t bytes, uint64_t more)
+/* The number of calls, of 80, that return true. */
+static unsigned int found_equal(uint64_t bytes, uint64_t more)
 {
 	unsigned int found = 0;
 
-	for (unsigned int i = 0; i < calls; i++)
+	for (unsigned int i = 0; i < 80; i++)
 		found += cost_is_equal(&adapter, bytes, more);
 	return found;
 }
 
+#define EQUAL 70 /* the part is registered in one of 8 */
+
 TEST(cost, equal_times_are_known_after_four_registrations_of_each_length)
 {
-	repeat(4, MIB, MS);
-	repeat(3, 4 * MIB, MS + MS / 65);
-	ck_assert_uint_eq(found_equal(80, MIB, 4 * MIB), 0);
-	repeat(1, 4 * MIB, 9 * MS);
-	/* An eighth of the requests check that it is still so. */
-	ck_assert_uint_eq(found_equal(80, MIB, 4 * MIB), 70);
-	ck_assert_uint_eq(found_equal(80, MIB, 3 * MIB), 70);
-	repeat(1, MIB, MS - MS / 60);
-	ck_assert_uint_eq(found_equal(80, MIB, 4 * MIB), 0);
+	request(3, MIB, MS);
+	request(4, 4 * MIB, MS + MS / 65);
+	ck_assert_uint_eq(found_equal(MIB, 4 * MIB), 0);
+	request(1, MIB, 9 * MS);
+	ck_assert_uint_eq(found_equal(MIB, 4 * MIB), EQUAL);
+	ck_assert_uint_eq(found_equal(MIB, 3 * MIB), EQUAL);
+	ck_assert_uint_eq(found_equal(MIB, 4 * MIB + 1), 0);
+	request(1, MIB, MS - MS / 60);
+	ck_assert_uint_eq(found_equal(MIB, 4 * MIB), 0);
+	set_up();
+	request(4, MIB, MS);
+	request(3, 4 * MIB, MS);
+	ck_assert_uint_eq(found_equal(MIB, 4 * MIB), 0);
+	request(1, 4 * MIB, 9 * MS);
+	ck_assert_uint_eq(found_equal(MIB, 4 * MIB), EQUAL);
 }
 
-TEST(cost, only_longer_ranges_tell_what_the_whole_takes)
+TEST(cost, a_whole_that_takes_longer_lately_is_not_equal)
 {
-	repeat(4, 2 * MIB, MS);
-	repeat(4, 4 * MIB, MS);
-	ck_assert_uint_eq(found_equal(80, 2 * MIB, 4 * MIB + 1), 0);
-	ck_assert_uint_eq(found_equal(80, 2 * MIB - 1, 4 * MIB), 0);
-	ck_assert_uint_eq(found_equal(80, 3 * MIB, 4 * MIB), 70);
-	ck_assert_uint_eq(found_equal(80, 4 * MIB - 1, 4 * MIB), 70);
-	repeat(4, 8 * MIB, MS);
-	ck_assert_uint_eq(found_equal(80, 2 * MIB, 4 * MIB + 1), 70);
-	repeat(4, MIB / 2, MS);
-	ck_assert_uint_eq(found_equal(80, MIB, 2 * MIB), 70);
-	ck_assert_uint_eq(found_equal(80, MIB, UINT64_MAX), 0);
-	set_up();
-	repeat(4, 3 * MIB, MS);
-	repeat(4, 8 * MIB, MS);
-	ck_assert_uint_eq(found_equal(80, 2 * MIB, 8 * MIB), 0);
-	ck_assert_uint_eq(found_equal(80, 3 * MIB, 8 * MIB), 70);
+	request(4, MIB, MS);
+	request(8, 4 * MIB, MS);
+	ck_assert_uint_eq(found_equal(MIB, 4 * MIB), EQUAL);
+	request(3, 4 * MIB, MS + MS / 60);
+	ck_assert_uint_eq(found_equal(MIB, 4 * MIB), EQUAL);
+	request(1, 4 * MIB, MS + MS / 60);
+	ck_assert_uint_eq(found_equal(MIB, 4 * MIB), 0);
+	/* Longer times of the part are other work on the machine. */
+	request(8, MIB, 9 * MS);
+	ck_assert_uint_eq(found_equal(MIB, 4 * MIB), 0);
+	request(4, 4 * MIB, MS);
+	ck_assert_uint_eq(found_equal(MIB, 4 * MIB), EQUAL);
+}
+
+TEST(cost, only_longer_ranges_show_the_time_of_the_whole)
+{
+	request(4, 2 * MIB, MS);
+	request(4, 4 * MIB, MS);
+	ck_assert_uint_eq(found_equal(2 * MIB, 4 * MIB + 1), 0);
+	ck_assert_uint_eq(found_equal(3 * MIB, 4 * MIB), EQUAL);
+	ck_assert_uint_eq(found_equal(3 * MIB, 3 * MIB + 1), EQUAL);
+	request(4, 8 * MIB, MS);
+	ck_assert_uint_eq(found_equal(2 * MIB, 4 * MIB + 1), EQUAL);
+	request(3, 9 * MIB, MS);
+	request(1, 8 * MIB, MS);
+	ck_assert_uint_eq(found_equal(2 * MIB, 8 * MIB + 1), 0);
+	request(4, 9 * MIB, MS);
+	ck_assert_uint_eq(found_equal(2 * MIB, 8 * MIB + 1), EQUAL);
+	ck_assert_uint_eq(found_equal(MIB, UINT64_MAX), 0);
+}
+
+TEST(cost, only_shorter_ranges_show_the_time_of_the_part)
+{
+	request(4, 3 * MIB, MS);
+	request(4, 8 * MIB, MS);
+	ck_assert_uint_eq(found_equal(2 * MIB, 8 * MIB), 0);
+	ck_assert_uint_eq(found_equal(3 * MIB, 8 * MIB), EQUAL);
+	request(4, MIB, MS);
+	ck_assert_uint_eq(found_equal(2 * MIB, 8 * MIB), EQUAL);
+	ck_assert_uint_eq(found_equal(1, 8 * MIB), 0);
 }
 
 TEST(cost, short_times_and_those_of_steep_adapters_are_never_equal)
 {
-	repeat(9, MIB, 99000);
-	repeat(9, 2 * MIB, 99000);
-	ck_assert_uint_eq(found_equal(80, MIB, 2 * MIB), 0);
+	request(9, MIB, 99000);
+	request(9, 2 * MIB, 99000);
+	ck_assert_uint_eq(found_equal(MIB, 2 * MIB), 0);
 	set_up();
-	repeat(9, MIB, MS);
-	repeat(9, 2 * MIB, MS);
-	ck_assert_uint_eq(found_equal(80, MIB, 2 * MIB), 70);
+	request(9, MIB, MS);
+	request(9, 2 * MIB, MS);
+	ck_assert_uint_eq(found_equal(MIB, 2 * MIB), EQUAL);
 	adapter.is_steep = true;
-	ck_assert_uint_eq(found_equal(80, MIB, 2 * MIB), 0);
+	ck_assert_uint_eq(found_equal(MIB, 2 * MIB), 0);
 }
 
 SUITE("cost")

@@ -343,58 +343,6 @@ TEST(off, an_allocation_of_few_granules_has_parts_too)
 	ck_assert_uint_eq(last_length, 2 * GRANULE);
 }
 
-/* Registrations of one granule and of LARGE have taken so long. */
-static void learn_costs(uint64_t part_ns, uint64_t whole_ns)
-{
-	struct adapter *adapter;
-
-	use(HOME, 4096);
-	pthread_mutex_lock(&registration_lock);
-	adapter = adapter_find(pd.context);
-	for (unsigned int i = 0; i < 4; i++) {
-		adapter->bytes += GRANULE + LARGE;
-		/* The first part has taken less than it does from now on. */
-		adapter->costs[16].least_ns = 0;
-		cost_add(adapter, GRANULE, part_ns);
-		cost_add(adapter, LARGE, whole_ns);
-	}
-	pthread_mutex_unlock(&registration_lock);
-	begin(HOME + 200 * GIB, LARGE);
-}
-
-TEST(off, a_request_registers_the_whole_where_that_takes_no_longer)
-{
-	learn_costs(1000000, 1000000);
-	use(HOME + 200 * GIB, 4096);
-	ck_assert_uint_eq(last_length, LARGE);
-	ck_assert(hits(HOME + 200 * GIB, LARGE));
-}
-
-TEST(off, a_request_registers_its_granules_where_the_whole_takes_longer)
-{
-	learn_costs(1000000, 1020000);
-	use(HOME + 200 * GIB, 4096);
-	ck_assert_uint_eq(last_length, GRANULE);
-}
-
-static void set_up_room_for_one(void)
-{
-	setenv("PEERPIN_PIN_LIMIT", "150G", 1);
-	set_up_parts_off();
-}
-
-CASE(room_for_one, .set_up = set_up_room_for_one);
-
-TEST(room_for_one, the_whole_evicts_nothing)
-{
-	use(HOME, LARGE);
-	learn_costs(1000000, 1000000);
-	use(HOME + 200 * GIB, 4096);
-	ck_assert_uint_eq(last_length, GRANULE);
-	ck_assert_uint_eq(statistics_get(evictions), 0);
-	ck_assert(hits(HOME, LARGE));
-}
-
 static void expect_parts_alone(void)
 {
 	for (unsigned int i = 0; i < 2 * REGION_PARTS_ENOUGH; i++) {
