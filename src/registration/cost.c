@@ -2,12 +2,12 @@
 /* cost.c -- times of registrations on an adapter, by their length and by the registered bytes
  *
  * A request by address registers the whole allocation where that takes no longer than a part. The
- * time of the whole is the shortest of the last WINDOW registrations of at least its length, that
- * of the part the shortest one ever of at most its length: a machine that is busy for a while
- * lengthens times, and must not make the whole seem quick. Of some requests the part is registered
- * all the same, since its shortest time may still be unknown. Only registrations for requests by
- * address are compared: the worker's have no export of a dma-buf in their time, nor have those for
- * a client's own dma-buf.
+ * time of the whole is the shortest of the last WINDOW or more registrations of at least its
+ * length, that of the part the shortest one ever of at most its length: a machine that is busy for
+ * a while lengthens times, and must not make the whole seem quick. Of some requests the part is
+ * registered all the same, since its shortest time may still be unknown. Only registrations for
+ * requests by address are compared: the worker's have no export of a dma-buf in their time, nor
+ * have those for a client's own dma-buf.
  *
  * On EFA 2.79 MB take 70 ms at first, and 2505 ms beside 9 GiB (Mooncake#3210). Each speculative
  * registration there makes the client's own ones slower. So on such an adapter only kinds that
@@ -31,10 +31,11 @@
 #define SHIFT_MAX    20u
 #define USUAL_MAX_NS 1000000u
 
-/* Equal times: at most a 64th apart. Shorter ones than LEAST_EQUAL_NS vary more. */
-#define EQUAL_PART     64u
+/* Equal times: at most a 32nd apart. Shorter ones than LEAST_EQUAL_NS vary more. */
+#define EQUAL_PART     32u
 #define LEAST_EQUAL_NS 100000u
-#define WINDOW	       4u
+#define ENOUGH	       4u /* registrations of each length */
+#define WINDOW	       16u
 #define PART_EVERY     8u
 
 static uint64_t cost_expected(const struct adapter *adapter, unsigned int class)
@@ -125,20 +126,21 @@ enum cost_change cost_add(struct adapter *adapter, uint64_t bytes, uint64_t nano
 void cost_add_request(struct adapter *adapter, uint64_t bytes, uint64_t nanoseconds)
 {
 	struct cost *cost = &adapter->costs[cost_class(bytes)];
-	bool first = cost->count % WINDOW == 0;
+	struct window *window = &cost->window;
 
 	if (!cost->count || nanoseconds < cost->least_ns) {
 		cost->least_ns = nanoseconds;
 		cost->least_bytes = bytes;
 	}
-	if (first || nanoseconds < cost->window_ns)
-		cost->window_ns = nanoseconds;
-	if (first || bytes < cost->window_bytes)
-		cost->window_bytes = bytes;
-	if (++cost->count % WINDOW == 0) {
-		cost->last_ns = cost->window_ns;
-		cost->last_bytes = cost->window_bytes;
+	if (cost->count % WINDOW == 0) {
+		cost->last = cost->count ? *window : (struct window){ nanoseconds, bytes };
+		*window = (struct window){ nanoseconds, bytes };
 	}
+	cost->count++;
+	if (nanoseconds < window->ns)
+		window->ns = nanoseconds;
+	if (bytes < window->bytes)
+		window->bytes = bytes;
 }
 
 static struct cost *cost_of(struct adapter *adapter, unsigned int class)
@@ -148,12 +150,17 @@ static struct cost *cost_of(struct adapter *adapter, unsigned int class)
 
 static bool cost_is_known(const struct cost *cost, uint64_t bytes)
 {
-	return cost->count >= WINDOW && cost->least_bytes <= bytes;
+	return cost->count >= ENOUGH && cost->least_bytes <= bytes;
 }
 
 static bool cost_is_known_whole(const struct cost *cost, uint64_t bytes)
 {
-	return cost->last_bytes >= bytes;
+	return cost->count >= ENOUGH && cost->last.bytes >= bytes && cost->window.bytes >= bytes;
+}
+
+static uint64_t cost_lately(const struct cost *cost)
+{
+	return cost->last.ns < cost->window.ns ? cost->last.ns : cost->window.ns;
 }
 
 bool cost_is_equal(struct adapter *adapter, uint64_t bytes, uint64_t more)
@@ -167,6 +174,6 @@ bool cost_is_equal(struct adapter *adapter, uint64_t bytes, uint64_t more)
 		whole = cost_of(adapter, cost_class(more) + 1);
 	return cost_is_known(part, bytes) && cost_is_known_whole(whole, more) &&
 	       !adapter->is_steep && part->least_ns >= LEAST_EQUAL_NS &&
-	       whole->last_ns <= part->least_ns + part->least_ns / EQUAL_PART &&
+	       cost_lately(whole) <= part->least_ns + part->least_ns / EQUAL_PART &&
 	       ++whole->answers % PART_EVERY;
 }

@@ -181,8 +181,9 @@ struct protection_domain {
 /* Registrations of one logarithm of a length, for client requests by address (cost.c). */
 struct cost {
 	uint64_t least_ns, least_bytes; /* the shortest one */
-	/* The least time and length of a window, and of the one before, which is complete. */
-	uint64_t window_ns, window_bytes, last_ns, last_bytes;
+	struct window {
+		uint64_t ns, bytes; /* the least of each */
+	} window, last;		    /* `last`: the one before */
 	uint32_t count;
 	uint32_t answers; /* that the times are equal */
 };

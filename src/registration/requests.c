@@ -235,9 +235,9 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 		else if (service != HIT)
 			span_limit(region, &serving->ending);
 	}
-	serving->parts.only |= serving->parts.suffice &&
-			       (outcome == BYPASSED_pin_limit ||
-				(serving->parts.replaced && outcome == BYPASSED_failed));
+	serving->parts.only |=
+		serving->parts.suffice && (outcome == BYPASSED_pin_limit ||
+					   (serving->parts.replaced && outcome == BYPASSED_failed));
 	region_release_user(region);
 	return outcome;
 }

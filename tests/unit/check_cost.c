@@ -187,13 +187,13 @@ static unsigned int found_equal(uint64_t bytes, uint64_t more)
 TEST(cost, equal_times_are_known_after_four_registrations_of_each_length)
 {
 	request(3, MIB, MS);
-	request(4, 4 * MIB, MS + MS / 65);
+	request(4, 4 * MIB, MS + MS / 33);
 	ck_assert_uint_eq(found_equal(MIB, 4 * MIB), 0);
 	request(1, MIB, 9 * MS);
 	ck_assert_uint_eq(found_equal(MIB, 4 * MIB), EQUAL);
 	ck_assert_uint_eq(found_equal(MIB, 3 * MIB), EQUAL);
 	ck_assert_uint_eq(found_equal(MIB, 4 * MIB + 1), 0);
-	request(1, MIB, MS - MS / 60);
+	request(1, MIB, MS - MS / 40);
 	ck_assert_uint_eq(found_equal(MIB, 4 * MIB), 0);
 	set_up();
 	request(4, MIB, MS);
@@ -206,16 +206,18 @@ TEST(cost, equal_times_are_known_after_four_registrations_of_each_length)
 TEST(cost, a_whole_that_takes_longer_lately_is_not_equal)
 {
 	request(4, MIB, MS);
-	request(8, 4 * MIB, MS);
+	request(31, 4 * MIB, 9 * MS);
+	ck_assert_uint_eq(found_equal(MIB, 4 * MIB), 0);
+	request(1, 4 * MIB, MS);
 	ck_assert_uint_eq(found_equal(MIB, 4 * MIB), EQUAL);
-	request(3, 4 * MIB, MS + MS / 60);
+	request(16, 4 * MIB, MS + MS / 30);
 	ck_assert_uint_eq(found_equal(MIB, 4 * MIB), EQUAL);
-	request(1, 4 * MIB, MS + MS / 60);
+	request(1, 4 * MIB, MS + MS / 30);
 	ck_assert_uint_eq(found_equal(MIB, 4 * MIB), 0);
 	/* Longer times of the part are other work on the machine. */
-	request(8, MIB, 9 * MS);
+	request(40, MIB, 9 * MS);
 	ck_assert_uint_eq(found_equal(MIB, 4 * MIB), 0);
-	request(4, 4 * MIB, MS);
+	request(1, 4 * MIB, MS);
 	ck_assert_uint_eq(found_equal(MIB, 4 * MIB), EQUAL);
 }
 
@@ -228,10 +230,9 @@ TEST(cost, only_longer_ranges_show_the_time_of_the_whole)
 	ck_assert_uint_eq(found_equal(3 * MIB, 3 * MIB + 1), EQUAL);
 	request(4, 8 * MIB, MS);
 	ck_assert_uint_eq(found_equal(2 * MIB, 4 * MIB + 1), EQUAL);
-	request(3, 9 * MIB, MS);
-	request(1, 8 * MIB, MS);
+	request(12 + 16, 9 * MIB, MS);
 	ck_assert_uint_eq(found_equal(2 * MIB, 8 * MIB + 1), 0);
-	request(4, 9 * MIB, MS);
+	request(1, 9 * MIB, MS);
 	ck_assert_uint_eq(found_equal(2 * MIB, 8 * MIB + 1), EQUAL);
 	ck_assert_uint_eq(found_equal(MIB, UINT64_MAX), 0);
 }

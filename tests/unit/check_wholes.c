@@ -82,7 +82,7 @@ TEST(wholes, a_whole_that_takes_no_longer_replaces_the_part)
 
 TEST(wholes, a_whole_that_takes_longer_does_not)
 {
-	learn(MS, MS + MS / 50);
+	learn(MS, MS + MS / 30);
 	begin(OTHER, LARGE);
 	use(OTHER + GIB, 4096);
 	ck_assert_uint_eq(last_length, GRANULE);
