@@ -2,12 +2,14 @@
 /* cost.c -- times of registrations on an adapter, by their length and by the registered bytes
  *
  * A request by address registers the whole allocation where that takes no longer than a part. The
- * time of the whole is the shortest of the last WINDOW or more registrations of at least its
- * length, that of the part the shortest one ever of at most its length: a machine that is busy for
- * a while lengthens times, and must not make the whole seem quick. Of some requests the part is
- * registered all the same, since its shortest time may still be unknown. Only registrations for
- * requests by address are compared: the worker's have no export of a dma-buf in their time, nor
- * have those for a client's own dma-buf.
+ * time of the whole is the shortest of its last registrations, WINDOW or more if there are as many,
+ * that of the part the shortest one ever: a machine that is busy for a while lengthens times, and
+ * must not make the whole seem quick. Of some requests the part is registered all the same, since
+ * its shortest time may still be unknown. If the whole takes longer lately, only requests for such
+ * ranges themselves can show that it no longer does.
+ *
+ * Only registrations for requests by address are compared: the worker's have no export of a dma-buf
+ * in their time, nor have those for a client's own dma-buf.
  *
  * On EFA 2.79 MB take 70 ms at first, and 2505 ms beside 9 GiB (Mooncake#3210). Each speculative
  * registration there makes the client's own ones slower. So on such an adapter only kinds that
@@ -165,15 +167,21 @@ static uint64_t cost_lately(const struct cost *cost)
 
 bool cost_is_equal(struct adapter *adapter, uint64_t bytes, uint64_t more)
 {
-	struct cost *part = cost_of(adapter, cost_class(bytes));
-	struct cost *whole = cost_of(adapter, cost_class(more));
+	const struct cost *part = cost_of(adapter, cost_class(bytes));
+	const struct cost *whole = cost_of(adapter, cost_class(more));
 
 	if (!cost_is_known(part, bytes))
 		part = cost_of(adapter, cost_class(bytes) - 1);
-	if (!cost_is_known_whole(whole, more))
+	if (whole->count < ENOUGH)
 		whole = cost_of(adapter, cost_class(more) + 1);
 	return cost_is_known(part, bytes) && cost_is_known_whole(whole, more) &&
 	       !adapter->is_steep && part->least_ns >= LEAST_EQUAL_NS &&
 	       cost_lately(whole) <= part->least_ns + part->least_ns / EQUAL_PART &&
-	       ++whole->answers % PART_EVERY;
+	       ++cost_of(adapter, cost_class(bytes))->answers % PART_EVERY;
+}
+
+void cost_forget(struct adapter *adapter, uint64_t bytes)
+{
+	*cost_of(adapter, cost_class(bytes)) = (struct cost){ 0 };
+	*cost_of(adapter, cost_class(bytes) + 1) = (struct cost){ 0 };
 }

@@ -97,8 +97,12 @@ uint64_t cost_usual(const struct adapter *adapter, uint64_t bytes);
 /* A registration for a client's request by address took so long. */
 void cost_add_request(struct adapter *adapter, uint64_t bytes, uint64_t nanoseconds);
 
-/* True if such registrations of `more` bytes lately took as long as the quickest of `bytes`. */
+/* True if registrations of `more` bytes for requests by address lately took as long as the quickest
+ * one of `bytes`. One in 8 calls that find so returns false. */
 bool cost_is_equal(struct adapter *adapter, uint64_t bytes, uint64_t more);
+
+/* Forgets those times of `bytes`. */
+void cost_forget(struct adapter *adapter, uint64_t bytes);
 
 /* ---- learning.c: which kinds of allocation clients request; with the lock held ---- */
 
@@ -145,14 +149,13 @@ void learning_begin(struct domain *domain);
 void pin_limit_describe(int device);
 uint64_t pin_limit_bar1(int device); /* bytes; 0: unknown */
 
-/* True if the region fits within the pin limit and the adapter's region limit. */
 bool pin_limit_allows(const struct region *region);
 
 /* True if a region of that length may fit within PEERPIN_PIN_LIMIT or BAR1, after evictions. */
 bool pin_limit_may_hold(int device, uint64_t length);
 
-/* True if a region of that length fits within the pin limit, without evictions. */
-bool pin_limit_has_room(int device, uint64_t length);
+/* True if a region of that length fits within the pin limit and the adapter's region limit. */
+bool pin_limit_has_room(const struct adapter *adapter, int device, uint64_t length);
 
 /* For a client's request: evicts idle regions to *ending, by their last use, until the
  * region fits or is worth a try. False: it cannot fit within PEERPIN_PIN_LIMIT; nothing was
@@ -326,13 +329,14 @@ bool requests_may_serve(const struct registration_request *request,
 /* ---- region_life.c; with the lock held unless noted ---- */
 
 /* Registers a region in state REGION_REGISTERING for a client that waits; drops the lock meanwhile.
- * The caller is counted in region->users, because the region may end before this returns. With
- * `may_evict`, if there is no space, evicts other regions and retries. Returns the duration in ns.
+ * The caller is counted in region->users, because the region may end before this returns. If there
+ * is no space, evicts other regions and retries; if `optional`, neither that nor a warning, because
+ * the caller has a smaller range. Returns the duration in ns.
  * region_register_prepared(): the worker's, from REGION_IDLE, without evictions. Exports a dma-buf
  * first: a client that requests the region meanwhile registers it. Returns 0 then, and if it has
  * ended. */
 uint64_t region_register(struct region *region, const struct registration_request *client,
-			 bool may_evict);
+			 bool optional);
 uint64_t region_register_prepared(struct region *region);
 
 /* region_set_used(): no longer speculative, because a client requests the region, or may use it

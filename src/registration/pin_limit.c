@@ -83,13 +83,6 @@ bool pin_limit_may_hold(int device, uint64_t length)
 	return !gpu->limit || length <= gpu->limit;
 }
 
-bool pin_limit_has_room(int device, uint64_t length)
-{
-	const struct gpu *gpu = pin_limit_gpu(device);
-
-	return pin_limit_fits_beside(gpu, gpu->pinned, length);
-}
-
 static bool pin_limit_adapter_allows(const struct adapter *adapter)
 {
 	/* Leave a quarter of the regions to the client's own registrations. */
@@ -97,10 +90,16 @@ static bool pin_limit_adapter_allows(const struct adapter *adapter)
 	       adapter_regions(adapter) < adapter->region_limit - adapter->region_limit / 4;
 }
 
+bool pin_limit_has_room(const struct adapter *adapter, int device, uint64_t length)
+{
+	const struct gpu *gpu = pin_limit_gpu(device);
+
+	return pin_limit_fits_beside(gpu, gpu->pinned, length) && pin_limit_adapter_allows(adapter);
+}
+
 bool pin_limit_allows(const struct region *region)
 {
-	return pin_limit_has_room(region->device, region->length) &&
-	       pin_limit_adapter_allows(region->owner->adapter);
+	return pin_limit_has_room(region->owner->adapter, region->device, region->length);
 }
 
 /* Moves the region near the end, behind regions used before it. Few steps approximate the order

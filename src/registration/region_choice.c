@@ -131,7 +131,7 @@ static struct choice choice_look(const struct allocation *allocation, const stru
 	return choice;
 }
 
-/* Look-ups need the keys of the whole. `only`: it did not fit. */
+/* Look-ups need the keys of the whole. `only`: it did not fit, or failed. */
 static bool choice_takes_part(const struct allocation *allocation, const struct domain *domain,
 			      const struct region_range *part, bool only)
 {
@@ -145,11 +145,12 @@ static bool choice_replaces_part(const struct allocation *allocation, const stru
 				 const struct registration_request *request, uint64_t part_length)
 {
 	uint64_t length = choice_whole(allocation).length;
+	struct adapter *adapter = domain->owner->adapter;
 
 	return !request->dma_buf && !domain->owner->own_keys &&
-	       pin_limit_has_room(allocation->device, length) &&
+	       pin_limit_has_room(adapter, allocation->device, length) &&
 	       !region_find_whole(allocation, domain) &&
-	       cost_is_equal(domain->owner->adapter, part_length, length);
+	       cost_is_equal(adapter, part_length, length);
 }
 
 struct region_reference *region_choose(const struct allocation *allocation, struct domain *domain,

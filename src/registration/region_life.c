@@ -190,7 +190,7 @@ static bool region_reserve(struct region *region, bool may_evict)
 }
 
 static void region_make_ready(struct region *region, const struct registration_request *client,
-			      bool may_evict, const struct dma_buf *source)
+			      bool optional, const struct dma_buf *source)
 {
 	uint64_t bytes = region->length, learnt = 0;
 	struct region *ending = NULL;
@@ -198,17 +198,18 @@ static void region_make_ready(struct region *region, const struct registration_r
 	struct ibv_mr *mr = NULL;
 	int error;
 
-	if (!region_reserve(region, may_evict)) {
+	if (!region_reserve(region, client && !optional)) {
 		region->state = REGION_IDLE;
 		statistics_count(over_pin_limit);
 		region_wake();
 		return;
 	}
 	error = region_pin(region, client, source, &mr);
-	for (int i = 0; error == -ENOMEM && !region->ended && i < EVICTIONS_MAX; i++, bytes *= 2) {
+	for (int i = optional ? EVICTIONS_MAX : 0;
+	     error == -ENOMEM && !region->ended && i < EVICTIONS_MAX; i++, bytes *= 2) {
 		learnt = pin_limit_refused(region);
 		ending = NULL;
-		if (!may_evict ||
+		if (!client ||
 		    !pin_limit_evict(region->owner->adapter, region->device, bytes, &ending))
 			break;
 		region_unpin_ended(ending);
@@ -216,7 +217,9 @@ static void region_make_ready(struct region *region, const struct registration_r
 	}
 	if (!error && client)
 		pin_limit_granted(region);
-	if (error || learnt) {
+	if (error && optional) {
+		cost_forget(region->owner->adapter, region->length);
+	} else if (error || learnt) {
 		room = (struct errors_room){ .regions = adapter_regions(region->owner->adapter),
 					     .region_limit = region->owner->adapter->region_limit,
 					     .bar1 = pin_limit_bar1(region->device) };
@@ -232,12 +235,12 @@ static void region_make_ready(struct region *region, const struct registration_r
 /* The driver may reach a cancellation point, and other threads wait for the region: hold
  * cancellation. */
 uint64_t region_register(struct region *region, const struct registration_request *client,
-			 bool may_evict)
+			 bool optional)
 {
 	uint64_t start = system_clock();
 	int held = system_hold_cancellation();
 
-	region_make_ready(region, client, may_evict, &client->source);
+	region_make_ready(region, client, optional, &client->source);
 	system_release_cancellation(held);
 	return system_clock() - start;
 }

@@ -103,11 +103,11 @@ static enum service requests_make_ready(struct serving *serving, struct region *
 	}
 	if (region->ended || region->state == REGION_READY)
 		return service;
-	/* A background registration never evicts. A synchronous one may, so it can succeed after
-	 * the worker's failure. */
+	/* A background registration never evicts. A synchronous one may, unless a part would do: it
+	 * can succeed after the worker's failure. */
 	region->state = REGION_REGISTERING;
 	statistics_time(program_ns,
-			region_register(region, serving->request, !serving->parts.replaced),
+			region_register(region, serving->request, serving->parts.replaced),
 			registration_program_ns);
 	return service;
 }
@@ -243,7 +243,7 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 }
 
 /* Retry: while this thread waited the region may have ended, by an eviction or a neighbour's free.
- * Where the whole did not fit, a part may. registration_lock is held. */
+ * Where the whole did not fit, or failed, a part may. registration_lock is held. */
 static enum outcome requests_serve_again(struct serving *serving, struct registration_keys *keys)
 {
 	enum outcome outcome;

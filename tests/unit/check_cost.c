@@ -223,18 +223,42 @@ TEST(cost, a_whole_that_takes_longer_lately_is_not_equal)
 
 TEST(cost, only_longer_ranges_show_the_time_of_the_whole)
 {
-	request(4, 2 * MIB, MS);
-	request(4, 4 * MIB, MS);
-	ck_assert_uint_eq(found_equal(2 * MIB, 4 * MIB + 1), 0);
-	ck_assert_uint_eq(found_equal(3 * MIB, 4 * MIB), EQUAL);
-	ck_assert_uint_eq(found_equal(3 * MIB, 3 * MIB + 1), EQUAL);
+	request(4, MIB, MS);
 	request(4, 8 * MIB, MS);
-	ck_assert_uint_eq(found_equal(2 * MIB, 4 * MIB + 1), EQUAL);
-	request(12 + 16, 9 * MIB, MS);
-	ck_assert_uint_eq(found_equal(2 * MIB, 8 * MIB + 1), 0);
-	request(1, 9 * MIB, MS);
-	ck_assert_uint_eq(found_equal(2 * MIB, 8 * MIB + 1), EQUAL);
+	ck_assert_uint_eq(found_equal(MIB, 4 * MIB + 1), EQUAL);
+	ck_assert_uint_eq(found_equal(MIB, 8 * MIB + 1), 0);
+	ck_assert_uint_eq(found_equal(MIB, 3 * MIB), 0);
 	ck_assert_uint_eq(found_equal(MIB, UINT64_MAX), 0);
+	/* Nearer lengths decide. */
+	request(3, 4 * MIB, MS);
+	ck_assert_uint_eq(found_equal(MIB, 4 * MIB + 1), EQUAL);
+	request(1, 4 * MIB, MS);
+	ck_assert_uint_eq(found_equal(MIB, 4 * MIB + 1), 0);
+	request(12 + 16, 5 * MIB, MS);
+	ck_assert_uint_eq(found_equal(MIB, 4 * MIB + 1), 0);
+	request(1, 5 * MIB, MS);
+	ck_assert_uint_eq(found_equal(MIB, 4 * MIB + 1), EQUAL);
+}
+
+TEST(cost, each_length_of_parts_is_checked)
+{
+	request(4, MIB, MS);
+	request(4, 4 * MIB, MS);
+	request(4, 16 * MIB, MS);
+	for (unsigned int i = 1; i <= 16; i++) {
+		ck_assert(cost_is_equal(&adapter, MIB, 16 * MIB) != (i % 8 == 0));
+		ck_assert(cost_is_equal(&adapter, 4 * MIB, 16 * MIB) != (i % 8 == 0));
+	}
+}
+
+TEST(cost, forgotten_times_are_not_equal)
+{
+	request(4, MIB, MS);
+	request(4, 8 * MIB, MS);
+	cost_forget(&adapter, 5 * MIB);
+	ck_assert_uint_eq(found_equal(MIB, 5 * MIB), 0);
+	request(4, 8 * MIB, MS);
+	ck_assert_uint_eq(found_equal(MIB, 5 * MIB), EQUAL);
 }
 
 TEST(cost, only_shorter_ranges_show_the_time_of_the_part)

@@ -107,14 +107,15 @@ TEST(wholes, a_clients_own_dma_buf_registers_its_part)
 /* _i: the errors of a lack of space, and of an adapter that cannot. */
 LOOP_TEST(wholes, a_part_serves_where_the_whole_fails, 0, 2)
 {
-	begin(HOME + 400 * GIB, BLOCK);
-	use(HOME + 400 * GIB, BLOCK);
+	begin(HOME + 400 * GIB, 2 * LARGE);
+	use(HOME + 400 * GIB, 2 * LARGE);
 	learn(MS, MS);
 	whole_error = _i ? -EINVAL : -ENOMEM;
 	begin(OTHER, LARGE);
 	use(OTHER + GIB, 4096);
 	ck_assert_uint_eq(last_length, GRANULE);
-	/* No second attempt. */
+	/* No second attempt, and none for another allocation. */
+	ck_assert_uint_eq(adapter->costs[36].count, 0);
 	use(OTHER + 2 * GIB, 4096);
 	ck_assert_uint_eq(statistics_get(bypassed), 0);
 	ck_assert_uint_eq(statistics_get(evictions), 0);
