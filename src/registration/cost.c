@@ -125,9 +125,14 @@ enum cost_change cost_add(struct adapter *adapter, uint64_t bytes, uint64_t nano
 	return cost_continue_row(adapter, beside, added / (beside / GRANULE + 1));
 }
 
+static struct cost *cost_of(struct adapter *adapter, unsigned int class)
+{
+	return &adapter->costs[class % COST_CLASSES];
+}
+
 void cost_add_request(struct adapter *adapter, uint64_t bytes, uint64_t nanoseconds)
 {
-	struct cost *cost = &adapter->costs[cost_class(bytes)];
+	struct cost *cost = cost_of(adapter, cost_class(bytes));
 	struct window *window = &cost->window;
 
 	if (!cost->count || nanoseconds < cost->least_ns) {
@@ -143,11 +148,6 @@ void cost_add_request(struct adapter *adapter, uint64_t bytes, uint64_t nanoseco
 		window->ns = nanoseconds;
 	if (bytes < window->bytes)
 		window->bytes = bytes;
-}
-
-static struct cost *cost_of(struct adapter *adapter, unsigned int class)
-{
-	return &adapter->costs[class % COST_CLASSES];
 }
 
 static bool cost_is_known(const struct cost *cost, uint64_t bytes)

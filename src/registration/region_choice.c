@@ -90,7 +90,7 @@ struct choice {
 	/* Serve the request; `part`: not registered yet, or with keys that are taken. */
 	struct region_reference *ready, *part;
 	unsigned int parts, failures;
-	bool any_ready;
+	bool any_ready, any_whole;
 };
 
 static struct choice choice_look(const struct allocation *allocation, const struct domain *domain,
@@ -108,6 +108,7 @@ static struct choice choice_look(const struct allocation *allocation, const stru
 		if (reference->region->spans)
 			continue;
 		choice.any_ready |= ready;
+		choice.any_whole |= reference->whole;
 		if (!reference->whole) {
 			choice.parts++;
 			choice.failures += reference->region->failures;
@@ -139,8 +140,7 @@ static bool choice_takes_part(const struct allocation *allocation, const struct 
 				!pin_limit_may_hold(allocation->device, allocation->size));
 }
 
-/* The whole takes the client no longer than the part. If the whole exists, another thread registers
- * it, or it did not fit, or failed. */
+/* The whole takes the client no longer than the part. */
 static bool choice_replaces_part(const struct allocation *allocation, const struct domain *domain,
 				 const struct registration_request *request, uint64_t part_length)
 {
@@ -149,7 +149,6 @@ static bool choice_replaces_part(const struct allocation *allocation, const stru
 
 	return !request->dma_buf && !domain->owner->own_keys &&
 	       pin_limit_has_room(adapter, allocation->device, length) &&
-	       !region_find_whole(allocation, domain) &&
 	       cost_is_equal(adapter, part_length, length);
 }
 
@@ -171,7 +170,9 @@ struct region_reference *region_choose(const struct allocation *allocation, stru
 		return region_for(allocation, domain);
 	if (choice.part)
 		return choice.part;
-	if (!parts->only && choice_replaces_part(allocation, domain, request, part.length)) {
+	/* If a whole exists, another thread registers it, or it did not fit, or failed. */
+	if (!parts->only && !choice.any_whole &&
+	    choice_replaces_part(allocation, domain, request, part.length)) {
 		parts->suffice = parts->replaced = true;
 		return region_for(allocation, domain);
 	}

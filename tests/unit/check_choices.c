@@ -10,7 +10,6 @@
 
 #define GIB	((uint64_t)1 << 30)
 #define LARGE	(100 * GIB)
-#define GRANULE ((uint64_t)64 << 10)
 #define PIECES	16
 
 static bool use(int handle, uint64_t address, uint64_t length)

@@ -13,7 +13,6 @@
 #define GIB	((uint64_t)1 << 30)
 #define KIB	((uint64_t)1 << 10)
 #define LARGE	(100 * GIB)
-#define GRANULE ((uint64_t)64 << 10)
 
 static struct registration_method method;
 static _Atomic unsigned int wholes; /* registrations of LARGE bytes, begun */

@@ -9,7 +9,6 @@
 #define GIB	((uint64_t)1 << 30)
 #define LARGE	(100 * GIB)
 #define OTHER	(HOME + 200 * GIB)
-#define GRANULE ((uint64_t)64 << 10)
 #define MS	1000000ull
 
 static struct registration_method method;
@@ -68,24 +67,27 @@ static void learn(uint64_t part_ns, uint64_t whole_ns)
 	pthread_mutex_unlock(&registration_lock);
 }
 
+/* A request for a page in OTHER, whose whole takes `whole_ns`, registers `length`. */
+static void check_registers(uint64_t whole_ns, uint64_t length)
+{
+	learn(MS, whole_ns);
+	begin(OTHER, LARGE);
+	use(OTHER + GIB, 4096);
+	ck_assert_uint_eq(last_length, length);
+}
+
 CASE(wholes, .set_up = set_up_wholes);
 
 TEST(wholes, a_whole_that_takes_no_longer_replaces_the_part)
 {
-	learn(MS, MS);
-	begin(OTHER, LARGE);
-	use(OTHER + GIB, 4096);
-	ck_assert_uint_eq(last_length, LARGE);
+	check_registers(MS, LARGE);
 	use(OTHER, LARGE);
 	ck_assert_uint_eq(statistics_tallied(TALLY_hits), 1);
 }
 
 TEST(wholes, a_whole_that_takes_longer_does_not)
 {
-	learn(MS, MS + MS / 30);
-	begin(OTHER, LARGE);
-	use(OTHER + GIB, 4096);
-	ck_assert_uint_eq(last_length, GRANULE);
+	check_registers(MS + MS / 30, GRANULE);
 }
 
 /* The times of requests by address, which may include an export, say nothing of it. */
@@ -109,11 +111,8 @@ LOOP_TEST(wholes, a_part_serves_where_the_whole_fails, 0, 2)
 {
 	begin(HOME + 400 * GIB, 2 * LARGE);
 	use(HOME + 400 * GIB, 2 * LARGE);
-	learn(MS, MS);
 	whole_error = _i ? -EINVAL : -ENOMEM;
-	begin(OTHER, LARGE);
-	use(OTHER + GIB, 4096);
-	ck_assert_uint_eq(last_length, GRANULE);
+	check_registers(MS, GRANULE);
 	/* No second attempt, and none for another allocation. */
 	ck_assert_uint_eq(adapter->costs[36].count, 0);
 	use(OTHER + 2 * GIB, 4096);
@@ -157,10 +156,7 @@ CASE(own_keys, .set_up = set_up_own_keys);
 
 TEST(own_keys, with_unique_keys_there_are_parts_alone)
 {
-	learn(MS, MS);
-	begin(OTHER, LARGE);
-	use(OTHER + GIB, 4096);
-	ck_assert_uint_eq(last_length, GRANULE);
+	check_registers(MS, GRANULE);
 }
 
 static void set_up_room_for_one(void)

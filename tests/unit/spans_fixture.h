@@ -8,7 +8,6 @@
 #include "memory/lookup.h"
 
 #define MAPPINGS 64u
-#define GRANULE	 ((uint64_t)64 << 10)
 
 static _Atomic bool without_access[MAPPINGS];
 static uint64_t piece = BLOCK; /* bytes of a mapping */
