@@ -87,7 +87,8 @@ struct region_reference *region_for(const struct allocation *allocation, struct 
 
 /* References of an allocation in a domain, for a request. */
 struct choice {
-	/* Serve the request; `part`: not registered yet, or with keys that are taken. */
+	/* Serve the request; `part`: its very part, not registered yet, or with keys that are
+	 * taken. */
 	struct region_reference *ready, *part;
 	unsigned int parts, failures;
 	bool any_ready, any_whole;
@@ -103,7 +104,7 @@ static struct choice choice_look(const struct allocation *allocation, const stru
 
 	for (reference = choice_first(allocation, domain); reference;
 	     reference = region_next_reference(reference)) {
-		bool ready = reference->region->state == REGION_READY;
+		bool ready = reference->region->state == REGION_READY, taken;
 
 		if (reference->region->spans)
 			continue;
@@ -115,18 +116,16 @@ static struct choice choice_look(const struct allocation *allocation, const stru
 		}
 		if (!holds_serve(reference, request->address, request->length))
 			continue;
-		/* Unique keys: the smallest region that no client MR holds, or the one of that very
-		 * part, whose keys are taken. Otherwise the largest. */
-		if (own_keys && region_is_held(reference->region)) {
-			if (reference->region->base == part->base &&
-			    reference->region->length == part->length)
-				choice.part = reference;
-			continue;
-		}
-		if (ready && (!choice.ready || own_keys != (load_relaxed(&reference->extent) >
-							    load_relaxed(&choice.ready->extent))))
+		/* Unique keys: the smallest region that no client MR holds. Otherwise the
+		 * largest. */
+		taken = own_keys && region_is_held(reference->region);
+		if (ready && !taken &&
+		    (!choice.ready || own_keys != (load_relaxed(&reference->extent) >
+						   load_relaxed(&choice.ready->extent))))
 			choice.ready = reference;
-		else if (!ready && !reference->whole)
+		/* A longer part may have failed, or not fit, and takes longer. */
+		if ((!ready || taken) && reference->region->base == part->base &&
+		    reference->region->length == part->length)
 			choice.part = reference;
 	}
 	return choice;

@@ -90,7 +90,7 @@ static struct region_reference *span_create(const struct allocation *first, stru
 }
 
 /* In these mappings alone, and around the request. A region of another range that is not registered
- * may have failed, or be beyond the pin limit. */
+ * may have failed, or be beyond the pin limit, and a longer one takes longer. */
 static bool span_serves(const struct region *region, const struct registration_request *request,
 			const struct region_range *mappings, const struct region_range *range)
 {
@@ -99,7 +99,7 @@ static bool span_serves(const struct region *region, const struct registration_r
 	return region->base >= mappings->base &&
 	       region->base + region->length <= mappings->base + mappings->length &&
 	       offset < region->length && request->length <= region->length - offset &&
-	       (region->state == REGION_READY || region->state == REGION_REGISTERING ||
+	       (region->state == REGION_READY ||
 		(region->base == range->base && region->length == range->length));
 }
 

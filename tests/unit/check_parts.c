@@ -10,9 +10,9 @@
 #include "registration/background.h"
 #include "registration/internal.h"
 
-#define GIB	((uint64_t)1 << 30)
-#define KIB	((uint64_t)1 << 10)
-#define LARGE	(100 * GIB)
+#define GIB   ((uint64_t)1 << 30)
+#define KIB   ((uint64_t)1 << 10)
+#define LARGE (100 * GIB)
 
 static struct registration_method method;
 static _Atomic unsigned int wholes; /* registrations of LARGE bytes, begun */
@@ -182,15 +182,48 @@ static void *use_waiting_part(void *unused)
 	return NULL;
 }
 
-TEST(parts, a_part_does_not_replace_the_whole_for_hits)
+/* Returns once another thread registers a part. */
+static pthread_t begin_waiting_part(void)
 {
 	pthread_t thread;
 
 	part_waits = true;
-	use(HOME, 4096);
 	ck_assert_int_eq(pthread_create(&thread, NULL, use_waiting_part, NULL), 0);
 	while (!part_begun)
 		sched_yield();
+	return thread;
+}
+
+TEST(parts, a_request_inside_of_a_part_does_not_wait_for_all_of_it)
+{
+	pthread_t thread = begin_waiting_part();
+
+	use(HOME + 3 * GIB, 4096);
+	ck_assert_uint_eq(last_length, GRANULE);
+	part_waits = false;
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	/* The longer one has the hits, and its client MR. */
+	ck_assert(hits(HOME + 3 * GIB, WAITING));
+	ck_assert(registration_drop(AT(50)));
+}
+
+/* _i: an adapter without space, and one that cannot. */
+LOOP_TEST(parts, a_part_that_failed_serves_no_shorter_request, 0, 2)
+{
+	standin_fail_with(_i ? -EINVAL : -ENOMEM);
+	ck_assert_uint_eq(get_in(&pd, AT(0), HOME, 24 * GIB), 0);
+	standin_fail_with(0);
+	use(HOME + GIB, 4096);
+	ck_assert_uint_eq(last_length, GRANULE);
+	ck_assert_uint_eq(statistics_get(bypassed), 1);
+}
+
+TEST(parts, a_part_does_not_replace_the_whole_for_hits)
+{
+	pthread_t thread;
+
+	use(HOME, 4096);
+	thread = begin_waiting_part();
 	request_whole();
 	await("registrations_background", 1);
 	use(HOME, LARGE);
@@ -293,6 +326,14 @@ TEST(limited, requests_beyond_the_pin_limit_register_their_own_bytes)
 	use(HOME + 200 * GIB, 30 * BLOCK);
 	ck_assert_uint_eq(last_length, 30 * BLOCK);
 	ck_assert_uint_eq(statistics_get(bypassed), 0);
+}
+
+TEST(limited, a_part_beyond_the_pin_limit_serves_no_shorter_request)
+{
+	ck_assert_uint_eq(get_in(&pd, AT(0), HOME, 64 * BLOCK), 0);
+	use(HOME + BLOCK, 4096);
+	ck_assert_uint_eq(last_length, GRANULE);
+	ck_assert_uint_eq(statistics_get(bypassed), 1);
 }
 
 TEST(limited, an_allocation_has_few_parts)

@@ -290,6 +290,30 @@ TEST(large, a_request_registers_its_granules_and_no_more)
 	ck_assert_uint_eq(standin_registered(), 0);
 }
 
+static void *request_around(void *granules)
+{
+	uint64_t bytes = (uintptr_t)granules * GRANULE;
+
+	require(get_in(&pd, AT((uintptr_t)granules), at(1) - bytes / 2, bytes));
+	return NULL;
+}
+
+TEST(large, a_request_does_not_wait_for_a_longer_one)
+{
+	pthread_t longer, shorter;
+
+	map_all(2);
+	standin_block(true);
+	ck_assert_int_eq(pthread_create(&longer, NULL, request_around, (void *)8), 0);
+	standin_await_blocked(1);
+	ck_assert_int_eq(pthread_create(&shorter, NULL, request_around, (void *)2), 0);
+	standin_await_blocked(2);
+	standin_block(false);
+	ck_assert_int_eq(pthread_join(shorter, NULL), 0);
+	ck_assert_int_eq(pthread_join(longer, NULL), 0);
+	ck_assert_uint_eq(statistics_get(waited), 0);
+}
+
 TEST(large, requests_for_parts_do_not_depend_on_it)
 {
 	map_all(2);
