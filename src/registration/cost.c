@@ -9,7 +9,8 @@
  * ranges themselves can show that it no longer does.
  *
  * Only registrations for requests by address are compared: the worker's have no export of a dma-buf
- * in their time, nor have those for a client's own dma-buf.
+ * in their time, nor have those for a client's own dma-buf. And only those of one GPU: the way to
+ * the adapter and the method may differ.
  *
  * On EFA 2.79 MB take 70 ms at first, and 2505 ms beside 9 GiB (Mooncake#3210). Each speculative
  * registration there makes the client's own ones slower. So on such an adapter only kinds that
@@ -32,6 +33,7 @@
 #define PART	     32u     /* of the expected time: a shorter added time is noise, too */
 #define SHIFT_MAX    20u
 #define USUAL_MAX_NS 1000000u
+#define SLOPE_SHIFT  16u /* 0.5 ms beside 100 GiB are a third of a ns for each granule */
 
 /* Equal times: at most a 32nd apart. Shorter ones than LEAST_EQUAL_NS vary more. */
 #define EQUAL_PART     32u
@@ -89,7 +91,7 @@ static enum cost_change cost_prove(struct adapter *adapter, uint64_t beside)
 	return COST_FLAT;
 }
 
-/* `slope`: the added time for each granule beside. */
+/* `slope`: the added time for each granule beside, in ns / 2^SLOPE_SHIFT. */
 static enum cost_change cost_continue_row(struct adapter *adapter, uint64_t beside, uint64_t slope)
 {
 	if (5 * slope < 2 * adapter->most_slope || 5 * adapter->least_slope < 2 * slope)
@@ -122,7 +124,7 @@ enum cost_change cost_add(struct adapter *adapter, uint64_t bytes, uint64_t nano
 		return least ? cost_prove(adapter, beside) : COST_UNCHANGED;
 	if (adapter->is_steep || beside <= adapter->proven)
 		return COST_UNCHANGED;
-	return cost_continue_row(adapter, beside, added / (beside / GRANULE + 1));
+	return cost_continue_row(adapter, beside, (added << SLOPE_SHIFT) / (beside / GRANULE + 1));
 }
 
 static struct cost *cost_of(struct adapter *adapter, unsigned int class)
@@ -130,11 +132,15 @@ static struct cost *cost_of(struct adapter *adapter, unsigned int class)
 	return &adapter->costs[class % COST_CLASSES];
 }
 
-void cost_add_request(struct adapter *adapter, uint64_t bytes, uint64_t nanoseconds)
+void cost_add_request(struct adapter *adapter, int device, uint64_t bytes, uint64_t nanoseconds)
 {
 	struct cost *cost = cost_of(adapter, cost_class(bytes));
 	struct window *window = &cost->window;
 
+	if (!cost->count)
+		cost->device = device;
+	if (cost->device != device)
+		return;
 	if (!cost->count || nanoseconds < cost->least_ns) {
 		cost->least_ns = nanoseconds;
 		cost->least_bytes = bytes;
@@ -150,14 +156,15 @@ void cost_add_request(struct adapter *adapter, uint64_t bytes, uint64_t nanoseco
 		window->bytes = bytes;
 }
 
-static bool cost_is_known(const struct cost *cost, uint64_t bytes)
+static bool cost_is_known(const struct cost *cost, int device, uint64_t bytes)
 {
-	return cost->count >= ENOUGH && cost->least_bytes <= bytes;
+	return cost->count >= ENOUGH && cost->device == device && cost->least_bytes <= bytes;
 }
 
-static bool cost_is_known_whole(const struct cost *cost, uint64_t bytes)
+static bool cost_is_known_whole(const struct cost *cost, int device, uint64_t bytes)
 {
-	return cost->count >= ENOUGH && cost->last.bytes >= bytes && cost->window.bytes >= bytes;
+	return cost->count >= ENOUGH && cost->device == device && cost->last.bytes >= bytes &&
+	       cost->window.bytes >= bytes;
 }
 
 static uint64_t cost_lately(const struct cost *cost)
@@ -165,16 +172,16 @@ static uint64_t cost_lately(const struct cost *cost)
 	return cost->last.ns < cost->window.ns ? cost->last.ns : cost->window.ns;
 }
 
-bool cost_is_equal(struct adapter *adapter, uint64_t bytes, uint64_t more)
+bool cost_is_equal(struct adapter *adapter, int device, uint64_t bytes, uint64_t more)
 {
 	const struct cost *part = cost_of(adapter, cost_class(bytes));
 	const struct cost *whole = cost_of(adapter, cost_class(more));
 
-	if (!cost_is_known(part, bytes))
+	if (!cost_is_known(part, device, bytes))
 		part = cost_of(adapter, cost_class(bytes) - 1);
 	if (whole->count < ENOUGH)
 		whole = cost_of(adapter, cost_class(more) + 1);
-	return cost_is_known(part, bytes) && cost_is_known_whole(whole, more) &&
+	return cost_is_known(part, device, bytes) && cost_is_known_whole(whole, device, more) &&
 	       !adapter->is_steep && part->least_ns >= LEAST_EQUAL_NS &&
 	       cost_lately(whole) <= part->least_ns + part->least_ns / EQUAL_PART &&
 	       ++cost_of(adapter, cost_class(bytes))->answers % PART_EVERY;

@@ -178,7 +178,8 @@ struct protection_domain {
 
 #define COST_CLASSES 64u /* one for each logarithm of a length */
 
-/* Registrations of one logarithm of a length, for client requests by address (cost.c). */
+/* Registrations of one logarithm of a length and one GPU, for client requests by address
+ * (cost.c). */
 struct cost {
 	uint64_t least_ns, least_bytes; /* the shortest one */
 	struct window {
@@ -186,6 +187,7 @@ struct cost {
 	} window, last;		    /* `last`: the one before */
 	uint32_t count;
 	uint32_t answers; /* that the times are equal */
+	int device;	  /* the GPU, that of the first one */
 };
 
 /* An open device, until closed. Data from topology.h is queried without the lock and stored with

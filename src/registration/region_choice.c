@@ -148,7 +148,7 @@ static bool choice_replaces_part(const struct allocation *allocation, const stru
 
 	return !request->dma_buf && !domain->owner->own_keys &&
 	       pin_limit_has_room(adapter, allocation->device, length) &&
-	       cost_is_equal(adapter, part_length, length);
+	       cost_is_equal(adapter, allocation->device, part_length, length);
 }
 
 struct region_reference *region_choose(const struct allocation *allocation, struct domain *domain,

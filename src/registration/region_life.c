@@ -164,7 +164,7 @@ static int region_pin(struct region *region, const struct registration_request *
 	region_report_registered(&request, error, start);
 	pthread_mutex_lock(&registration_lock);
 	if (!error && request.by_address)
-		cost_add_request(region->owner->adapter, region->length, duration);
+		cost_add_request(region->owner->adapter, region->device, region->length, duration);
 	if (!error)
 		region_count_cost(region, duration);
 	return error;

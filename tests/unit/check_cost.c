@@ -88,6 +88,15 @@ TEST(cost, constant_and_proportional_times_are_no_sign)
 		ck_assert_uint_eq(until_steep(5, mib, by_length), 0);
 }
 
+/* 0.52 ms are less than a ns for each granule of 100 GiB. */
+TEST(cost, a_constant_added_time_beside_very_much_is_no_sign)
+{
+	add_beside(0, MS);
+	add_beside(1, MS);
+	for (uint64_t gib = 32; gib < 400; gib++)
+		ck_assert_int_eq(add_beside(gib << 10, MS + 52 * MS / 100), COST_UNCHANGED);
+}
+
 TEST(cost, short_times_and_single_ones_are_no_sign)
 {
 	ck_assert_uint_eq(until_steep(20, 1, short_times), 0);
@@ -169,7 +178,7 @@ TEST(cost, other_lengths_are_compared)
 static void request(unsigned int count, uint64_t bytes, uint64_t nanoseconds)
 {
 	for (unsigned int i = 0; i < count; i++)
-		cost_add_request(&adapter, bytes, nanoseconds);
+		cost_add_request(&adapter, 1, bytes, nanoseconds);
 }
 
 /* The number of calls, of 80, that return true. */
@@ -178,7 +187,7 @@ static unsigned int found_equal(uint64_t bytes, uint64_t more)
 	unsigned int found = 0;
 
 	for (unsigned int i = 0; i < 80; i++)
-		found += cost_is_equal(&adapter, bytes, more);
+		found += cost_is_equal(&adapter, 1, bytes, more);
 	return found;
 }
 
@@ -240,14 +249,28 @@ TEST(cost, only_longer_ranges_show_the_time_of_the_whole)
 	ck_assert_uint_eq(found_equal(MIB, 4 * MIB + 1), EQUAL);
 }
 
+TEST(cost, times_of_other_gpus_are_not_compared)
+{
+	request(4, MIB, MS);
+	request(4, 4 * MIB, MS);
+	ck_assert(!cost_is_equal(&adapter, 0, MIB, 4 * MIB));
+	for (unsigned int i = 0; i < 40; i++) {
+		cost_add_request(&adapter, 0, MIB, MS / 2);
+		cost_add_request(&adapter, 0, 8 * MIB, MS / 2);
+	}
+	ck_assert_uint_eq(found_equal(MIB, 4 * MIB), EQUAL);
+	ck_assert_uint_eq(found_equal(MIB, 8 * MIB), 0);
+	ck_assert(!cost_is_equal(&adapter, 0, MIB, 8 * MIB));
+}
+
 TEST(cost, each_length_of_parts_is_checked)
 {
 	request(4, MIB, MS);
 	request(4, 4 * MIB, MS);
 	request(4, 16 * MIB, MS);
 	for (unsigned int i = 1; i <= 16; i++) {
-		ck_assert(cost_is_equal(&adapter, MIB, 16 * MIB) != (i % 8 == 0));
-		ck_assert(cost_is_equal(&adapter, 4 * MIB, 16 * MIB) != (i % 8 == 0));
+		ck_assert(cost_is_equal(&adapter, 1, MIB, 16 * MIB) != (i % 8 == 0));
+		ck_assert(cost_is_equal(&adapter, 1, 4 * MIB, 16 * MIB) != (i % 8 == 0));
 	}
 }
 

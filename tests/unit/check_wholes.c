@@ -60,10 +60,10 @@ static void learn(uint64_t part_ns, uint64_t whole_ns)
 	for (unsigned int i = 0; i < COST_CLASSES; i++)
 		adapter->costs[i] = (struct cost){ 0 };
 	for (unsigned int i = 0; i < 4; i++) {
-		cost_add_request(adapter, GRANULE, part_ns);
-		cost_add_request(adapter, LARGE + 2 * GRANULE, whole_ns);
+		cost_add_request(adapter, 0, GRANULE, part_ns);
+		cost_add_request(adapter, 0, LARGE + 2 * GRANULE, whole_ns);
 	}
-	ck_assert_int_eq(cost_is_equal(adapter, GRANULE, LARGE), part_ns == whole_ns);
+	ck_assert_int_eq(cost_is_equal(adapter, 0, GRANULE, LARGE), part_ns == whole_ns);
 	pthread_mutex_unlock(&registration_lock);
 }
 
