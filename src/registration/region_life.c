@@ -88,14 +88,15 @@ static void region_count_span(const struct region *region, int error)
 		++*failures;
 }
 
-static void region_settle(struct region *region, int error, struct ibv_mr *mr)
+/* An optional registration that fails leaves the region as it was. */
+static void region_settle(struct region *region, int error, bool optional, struct ibv_mr *mr)
 {
 	if (region->spans)
 		region_count_span(region, error);
 	if (error) {
-		region->state = REGION_FAILED;
-		region->failures +=
-			!pinning_is_of_the_moment(error) && region->failures < UINT8_MAX;
+		region->state = optional ? REGION_IDLE : REGION_FAILED;
+		region->failures += !optional && !pinning_is_of_the_moment(error) &&
+				    region->failures < UINT8_MAX;
 		pin_limit_remove(region);
 		region_count_failure(-error);
 	} else {
@@ -225,11 +226,12 @@ static void region_make_ready(struct region *region, const struct registration_r
 					     .bar1 = pin_limit_bar1(region->device) };
 		pthread_mutex_unlock(&registration_lock);
 		region_report_pin_limit(region->device, learnt);
-		if (error)
+		/* Of the worker's failures clients notice nothing. */
+		if (error && client)
 			region_log_failure(region, error, &room);
 		pthread_mutex_lock(&registration_lock);
 	}
-	region_settle(region, error, mr);
+	region_settle(region, error, optional, mr);
 }
 
 /* The driver may reach a cancellation point, and other threads wait for the region: hold

@@ -15,10 +15,10 @@
 static FILE *told;
 static int stderr_before;
 
-static void listen_at(const char *level)
+static void listen_at(const char *level, const char *preregister)
 {
 	setenv("PEERPIN_LOG_LEVEL", level, 1);
-	setenv("PEERPIN_PREREGISTER", "off", 1);
+	setenv("PEERPIN_PREREGISTER", preregister, 1);
 	unsetenv("PEERPIN_LOG_FILE");
 	config_get();
 	set_up();
@@ -30,17 +30,22 @@ static void listen_at(const char *level)
 
 static void set_up_warn(void)
 {
-	listen_at("warn");
+	listen_at("warn", "off");
+}
+
+static void set_up_background(void)
+{
+	listen_at("warn", "sync");
 }
 
 static void set_up_info(void)
 {
-	listen_at("info");
+	listen_at("info", "off");
 }
 
 static void set_up_trace(void)
 {
-	listen_at("trace");
+	listen_at("trace", "off");
 }
 
 static void tear_down(void)
@@ -120,6 +125,20 @@ TEST(warnings, what_the_way_has_told_is_not_told_again)
 	begin(buffer(0), BLOCK);
 	ck_assert_uint_eq(ask(0, buffer(0), BLOCK), 0);
 	ck_assert_uint_eq(logged("peerpin: ", ""), 0);
+}
+
+CASE(background, .set_up = set_up_background, .tear_down = tear_down);
+
+/* _i: a lack of space, and another cause. */
+LOOP_TEST(background, a_failure_is_logged_when_a_client_notices_it, 0, 2)
+{
+	activate();
+	standin_fail_with(_i ? -EFAULT : -ENOMEM);
+	begin(buffer(0), BLOCK);
+	ck_assert_uint_eq(statistics_get(registrations_failed), 1);
+	ck_assert_uint_eq(logged("peerpin: ", ""), 0);
+	ck_assert_uint_eq(ask(0, buffer(0), BLOCK), 0);
+	ck_assert_uint_eq(logged("<warn>", "forwarded. "), 1);
 }
 
 static int pin_by_stand_in(const struct pin_request *request, struct ibv_mr **mr)

@@ -6,14 +6,14 @@
 
 #include "registration/internal.h"
 
-#define GIB	((uint64_t)1 << 30)
-#define LARGE	(100 * GIB)
-#define OTHER	(HOME + 200 * GIB)
-#define MS	1000000ull
+#define GIB   ((uint64_t)1 << 30)
+#define LARGE (100 * GIB)
+#define OTHER (HOME + 200 * GIB)
+#define MS    1000000ull
 
 static struct registration_method method;
 static _Atomic uint64_t last_length; /* of the last registration, begun */
-static int whole_error;		     /* 0: the whole can be registered */
+static int whole_error;		     /* 0: requests can register the whole */
 static _Atomic bool whole_waits;
 
 static int pin(const struct pin_request *request, struct ibv_mr **mr)
@@ -21,18 +21,24 @@ static int pin(const struct pin_request *request, struct ibv_mr **mr)
 	last_length = request->length;
 	while (request->length >= LARGE && whole_waits)
 		sched_yield();
-	return request->length >= LARGE && whole_error ? whole_error
-						       : standin_method.pin(request, mr);
+	return request->length >= LARGE && request->by_address && whole_error
+		       ? whole_error
+		       : standin_method.pin(request, mr);
 }
 
-static void set_up_wholes(void)
+static void set_up_with_worker(void)
 {
-	setenv("PEERPIN_PREREGISTER", "off", 1);
 	set_up();
 	method = (struct registration_method){ .name = "wholes",
 					       .pin = pin,
 					       .unpin = standin_method.unpin };
 	registration_forced_method = &method;
+}
+
+static void set_up_wholes(void)
+{
+	setenv("PEERPIN_PREREGISTER", "off", 1);
+	set_up_with_worker();
 }
 
 /* As a client: a registration and its end. */
@@ -157,6 +163,20 @@ CASE(own_keys, .set_up = set_up_own_keys);
 TEST(own_keys, with_unique_keys_there_are_parts_alone)
 {
 	check_registers(MS, GRANULE);
+}
+
+CASE(with_worker, .set_up = set_up_with_worker);
+
+TEST(with_worker, a_whole_that_failed_for_a_part_follows_enough_of_them)
+{
+	whole_error = -EAGAIN;
+	begin(OTHER, LARGE);
+	learn(MS, MS);
+	for (unsigned int i = 0; i < REGION_PARTS_ENOUGH; i++)
+		use(OTHER + i * GIB, 4096);
+	ck_assert_uint_eq(statistics_get(registrations_failed), 1);
+	await("registrations_background", 1);
+	ck_assert_uint_ne(get_in(&pd, AT(0), OTHER, LARGE), 0);
 }
 
 static void set_up_room_for_one(void)
