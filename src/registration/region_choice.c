@@ -256,5 +256,8 @@ void region_limit_parts(const struct allocation *allocation, struct domain *doma
 	}
 	if (!oldest || !region_claim(oldest->region))
 		return;
-	pin_limit_evict_region(oldest->region, ending);
+	if (oldest->region->state == REGION_READY)
+		pin_limit_evict_region(oldest->region, ending);
+	else
+		region_end(oldest->region, ending);
 }

@@ -230,11 +230,12 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 		*keys = region->keys;
 		requests_count_served(service);
 		serving->service = service;
-		if (!spans)
-			region_limit_parts(&serving->allocation, domain, false, &serving->ending);
-		else if (service != HIT)
-			span_limit(region, &serving->ending);
 	}
+	/* Also after those that did not fit: the next request finds room. */
+	if (!spans)
+		region_limit_parts(&serving->allocation, domain, false, &serving->ending);
+	else if (service != HIT && outcome != BYPASSED_freed)
+		span_limit(region, &serving->ending);
 	serving->parts.only |=
 		serving->parts.suffice && (outcome == BYPASSED_pin_limit ||
 					   (serving->parts.replaced && outcome == BYPASSED_failed));
