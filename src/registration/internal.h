@@ -314,11 +314,13 @@ enum region_demand region_demand(const struct allocation *allocation, const stru
 bool region_count_request(const struct allocation *allocation, const struct domain *domain);
 
 /* Ends the allocation's parts that no client MR holds: all that are its alone, as the whole serves
- * their requests; or the least recently used one if there are too many parts, or too many spans. */
+ * their requests; or one if there are too many parts, or too many spans: one that did not fit, else
+ * the least recently used one. region_limit_beside(): those of the region's allocations. */
 void region_end_parts(const struct allocation *allocation, struct domain *domain,
 		      struct region **ending);
 void region_limit_parts(const struct allocation *allocation, struct domain *domain, bool spans,
 			struct region **ending);
+void region_limit_beside(const struct region *region, struct region **ending);
 
 /* ---- requests.c ---- */
 

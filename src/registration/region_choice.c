@@ -232,32 +232,55 @@ void region_end_parts(const struct allocation *allocation, struct domain *domain
 	}
 }
 
+/* Without a registration a region has no keys that a look-up may have returned. */
+static bool choice_may_end(const struct region *region)
+{
+	return region->state == REGION_READY ? region_may_end(region)
+					     : !region->users && !region_is_held(region);
+}
+
+/* `reference` is behind `other` in the chain: the older one of equal age. Regions that did not fit
+ * end first. */
+static bool choice_ends_before(const struct region_reference *reference,
+			       const struct region_reference *other)
+{
+	bool is_idle = reference->region->state == REGION_IDLE;
+	uint32_t now = load_relaxed(&holds_time);
+
+	if (is_idle != (other->region->state == REGION_IDLE))
+		return is_idle;
+	return now - load_relaxed(&reference->used_at) >= now - load_relaxed(&other->used_at);
+}
+
 void region_limit_parts(const struct allocation *allocation, struct domain *domain, bool spans,
 			struct region **ending)
 {
-	struct region_reference *reference, *oldest = NULL;
-	uint32_t now = load_relaxed(&holds_time);
+	struct region_reference *reference, *first = NULL;
 	unsigned int parts = 0;
 
-	for (reference = choice_first(allocation, domain); reference;
-	     reference = region_next_reference(reference))
-		parts += !reference->whole && reference->region->spans == spans;
-	if (parts < REGION_PARTS_MAX)
-		return;
 	for (reference = choice_first(allocation, domain); reference;
 	     reference = region_next_reference(reference)) {
 		if (reference->whole || reference->region->spans != spans)
 			continue;
-		/* The oldest of equal age is the last in the chain. */
-		if (region_may_end(reference->region) &&
-		    (!oldest || now - load_relaxed(&reference->used_at) >=
-					now - load_relaxed(&oldest->used_at)))
-			oldest = reference;
+		parts++;
+		if (choice_may_end(reference->region) &&
+		    (!first || choice_ends_before(reference, first)))
+			first = reference;
 	}
-	if (!oldest || !region_claim(oldest->region))
+	if (parts < REGION_PARTS_MAX || !first || !region_claim(first->region))
 		return;
-	if (oldest->region->state == REGION_READY)
-		pin_limit_evict_region(oldest->region, ending);
+	if (first->region->state == REGION_READY)
+		pin_limit_evict_region(first->region, ending);
 	else
-		region_end(oldest->region, ending);
+		region_end(first->region, ending);
+}
+
+void region_limit_beside(const struct region *region, struct region **ending)
+{
+	const struct region_reference *reference = holds_at(region->references);
+
+	for (; reference; reference = holds_at(reference->next_in_region))
+		region_limit_parts(&(struct allocation){ .id = reference->allocation,
+							 .slot = reference->slot },
+				   region->domain, region->spans, ending);
 }

@@ -231,20 +231,17 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 		requests_count_served(service);
 		serving->service = service;
 	}
-	/* Also after those that did not fit: the next request finds room. */
-	if (!spans)
-		region_limit_parts(&serving->allocation, domain, false, &serving->ending);
-	else if (service != HIT && outcome != BYPASSED_freed)
-		span_limit(region, &serving->ending);
-	serving->parts.only |=
-		serving->parts.suffice && (outcome == BYPASSED_pin_limit ||
-					   (serving->parts.replaced && outcome == BYPASSED_failed));
+	/* One that did not fit leaves room for others. Failed ones stay: they count the tries. */
+	if (service != HIT && (outcome == SERVED || outcome == BYPASSED_pin_limit))
+		region_limit_beside(region, &serving->ending);
+	serving->parts.only |= serving->parts.suffice && outcome == BYPASSED_pin_limit;
 	region_release_user(region);
 	return outcome;
 }
 
 /* Retry: while this thread waited the region may have ended, by an eviction or a neighbour's free.
- * Where the whole did not fit, or failed, a part may. registration_lock is held. */
+ * Where the whole did not fit, or failed in place of a part, a part may. registration_lock is held.
+ */
 static enum outcome requests_serve_again(struct serving *serving, struct registration_keys *keys)
 {
 	enum outcome outcome;

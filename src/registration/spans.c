@@ -155,13 +155,3 @@ bool span_is_live(const struct region *region, uint64_t youngest)
 	}
 	return true;
 }
-
-void span_limit(const struct region *region, struct region **ending)
-{
-	const struct region_reference *reference = holds_at(region->references);
-
-	for (; reference; reference = holds_at(reference->next_in_region))
-		region_limit_parts(&(struct allocation){ .id = reference->allocation,
-							 .slot = reference->slot },
-				   region->domain, true, ending);
-}

@@ -27,7 +27,4 @@ struct region_reference *span_choose(const struct allocation *first, struct doma
  * `youngest` (registration.h). Counts as a use. */
 bool span_is_live(const struct region *region, uint64_t youngest);
 
-/* Ends the least recently used span of each of the region's mappings that has too many. */
-void span_limit(const struct region *region, struct region **ending);
-
 #endif

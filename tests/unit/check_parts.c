@@ -328,12 +328,18 @@ TEST(limited, requests_beyond_the_pin_limit_register_their_own_bytes)
 	ck_assert_uint_eq(statistics_get(bypassed), 0);
 }
 
-TEST(limited, a_part_beyond_the_pin_limit_serves_no_shorter_request)
+/* _i 1: in a domain with look-ups, which keeps registered parts. */
+LOOP_TEST(limited, parts_beyond_the_pin_limit_are_not_in_the_way, 0, 2)
 {
+	if (_i)
+		ck_assert_ptr_nonnull(registration_domain(&pd, RIGHTS));
+	use(HOME + 90 * GIB, 4096);
 	for (unsigned int i = 0; i < 40; i++)
 		ck_assert_uint_eq(get_in(&pd, AT(0), HOME + i * GIB, 64 * BLOCK), 0);
-	use(HOME + BLOCK, 4096);
+	use(HOME + 39 * GIB + BLOCK, 4096);
 	ck_assert_uint_eq(last_length, GRANULE);
+	use(HOME + 90 * GIB, 4096);
+	ck_assert_uint_eq(statistics_get(registrations), 2);
 	ck_assert_uint_eq(statistics_get(bypassed), 40);
 	ck_assert_uint_eq(statistics_get(bypassed_pin_limit), 40);
 	ck_assert_uint_eq(statistics_get(evictions), 0);

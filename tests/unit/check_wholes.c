@@ -16,9 +16,15 @@ static _Atomic uint64_t last_length; /* of the last registration, begun */
 static int whole_error;		     /* 0: requests can register the whole */
 static _Atomic bool whole_waits;
 
+#define BUSY (5 * GRANULE) /* a length that holds up the worker */
+static _Atomic bool is_busy, may_go_on;
+
 static int pin(const struct pin_request *request, struct ibv_mr **mr)
 {
 	last_length = request->length;
+	is_busy |= request->length == BUSY;
+	while (request->length == BUSY && !may_go_on)
+		sched_yield();
 	while (request->length >= LARGE && whole_waits)
 		sched_yield();
 	return request->length >= LARGE && request->by_address && whole_error
@@ -170,12 +176,16 @@ CASE(with_worker, .set_up = set_up_with_worker);
 TEST(with_worker, a_whole_that_failed_for_a_part_follows_enough_of_them)
 {
 	whole_error = -EAGAIN;
-	begin(OTHER, LARGE);
 	learn(MS, MS);
+	begin(HOME + 200 * BLOCK, BUSY);
+	while (!is_busy)
+		sched_yield();
+	begin(OTHER, LARGE);
 	for (unsigned int i = 0; i < REGION_PARTS_ENOUGH; i++)
 		use(OTHER + i * GIB, 4096);
 	ck_assert_uint_eq(statistics_get(registrations_failed), 1);
-	await("registrations_background", 1);
+	may_go_on = true;
+	await("registrations_background", 2);
 	ck_assert_uint_ne(get_in(&pd, AT(0), OTHER, LARGE), 0);
 }
 
