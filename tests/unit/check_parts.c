@@ -16,9 +16,8 @@
 
 static struct registration_method method;
 static _Atomic unsigned int wholes; /* registrations of LARGE bytes, begun */
-static _Atomic bool whole_waits, part_waits;
+static _Atomic bool whole_waits;
 #define WAITING (7 * GRANULE) /* bytes of the part that waits */
-static _Atomic bool part_begun;
 
 /* Bytes that the last client waited for. */
 static _Atomic uint64_t last_length;
@@ -29,11 +28,6 @@ static int pin(const struct pin_request *request, struct ibv_mr **mr)
 	if (request->length >= LARGE) {
 		wholes++;
 		while (whole_waits)
-			sched_yield();
-	}
-	if (request->length == WAITING) {
-		part_begun = true;
-		while (part_waits)
 			sched_yield();
 	}
 	return standin_method.pin(request, mr);
@@ -187,10 +181,9 @@ static pthread_t begin_waiting_part(void)
 {
 	pthread_t thread;
 
-	part_waits = true;
+	standin_block_at(HOME + 3 * GIB);
 	ck_assert_int_eq(pthread_create(&thread, NULL, use_waiting_part, NULL), 0);
-	while (!part_begun)
-		sched_yield();
+	standin_await_blocked(1);
 	return thread;
 }
 
@@ -198,9 +191,9 @@ TEST(parts, a_request_inside_of_a_part_does_not_wait_for_all_of_it)
 {
 	pthread_t thread = begin_waiting_part();
 
-	use(HOME + 3 * GIB, 4096);
+	use(HOME + 3 * GIB + GRANULE, 4096);
 	ck_assert_uint_eq(last_length, GRANULE);
-	part_waits = false;
+	standin_block_at(0);
 	ck_assert_int_eq(pthread_join(thread, NULL), 0);
 	/* The longer one has the hits, and its client MR. */
 	ck_assert(hits(HOME + 3 * GIB, WAITING));
@@ -228,7 +221,7 @@ TEST(parts, a_part_does_not_replace_the_whole_for_hits)
 	await("registrations_background", 1);
 	use(HOME, LARGE);
 	ck_assert(hits(HOME, LARGE));
-	part_waits = false;
+	standin_block_at(0);
 	ck_assert_int_eq(pthread_join(thread, NULL), 0);
 	ck_assert(hits(HOME, LARGE));
 	ck_assert(registration_drop(AT(50)));

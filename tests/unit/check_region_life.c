@@ -71,29 +71,10 @@ START_TEST(a_region_in_the_making_is_not_cancelled)
 }
 END_TEST
 
-/* Holds up the worker, not clients. */
-#define BUSY (HOME + 2 * BLOCK)
-static _Atomic bool is_busy, may_go_on;
-
-static int pin_and_be_busy(const struct pin_request *request, struct ibv_mr **mr)
-{
-	is_busy |= request->base == BUSY;
-	while (request->base == BUSY && !may_go_on)
-		sched_yield();
-	return standin_method.pin(request, mr);
-}
-
 START_TEST(nor_is_one_that_a_client_has_taken_over)
 {
-	struct registration_method method = { .name = "keeping busy",
-					      .pin = pin_and_be_busy,
-					      .unpin = standin_method.unpin };
-
 	activate();
-	registration_forced_method = &method;
-	begin(BUSY, BLOCK);
-	while (!is_busy)
-		sched_yield();
+	hold_up_worker();
 	begin(HOME, BLOCK);
 	begin(HOME + 4 * BLOCK, BLOCK);
 	ck_assert_uint_ne(ask(0, HOME, 1000), 0);
@@ -102,7 +83,7 @@ START_TEST(nor_is_one_that_a_client_has_taken_over)
 	ck_assert_uint_eq(statistics_get(cancelled), 0);
 	end(HOME + 4 * BLOCK);
 	ck_assert_uint_eq(statistics_get(cancelled), 1);
-	may_go_on = true;
+	standin_block_at(0);
 	await("registrations_background", 1);
 }
 END_TEST

@@ -14,19 +14,10 @@
 static struct registration_method method;
 static _Atomic uint64_t last_length; /* of the last registration, begun */
 static int whole_error;		     /* 0: requests can register the whole */
-static _Atomic bool whole_waits;
-
-#define BUSY (5 * GRANULE) /* a length that holds up the worker */
-static _Atomic bool is_busy, may_go_on;
 
 static int pin(const struct pin_request *request, struct ibv_mr **mr)
 {
 	last_length = request->length;
-	is_busy |= request->length == BUSY;
-	while (request->length == BUSY && !may_go_on)
-		sched_yield();
-	while (request->length >= LARGE && whole_waits)
-		sched_yield();
 	return request->length >= LARGE && request->by_address && whole_error
 		       ? whole_error
 		       : standin_method.pin(request, mr);
@@ -148,13 +139,12 @@ TEST(wholes, a_request_does_not_wait_for_another_threads_whole)
 
 	learn(MS, MS);
 	begin(OTHER, LARGE);
-	whole_waits = true;
+	standin_block_at(OTHER);
 	ck_assert_int_eq(pthread_create(&thread, NULL, use_whole, NULL), 0);
-	while (last_length != LARGE)
-		sched_yield();
+	standin_await_blocked(1);
 	use(OTHER + GIB, 4096);
 	ck_assert_uint_eq(last_length, GRANULE);
-	whole_waits = false;
+	standin_block_at(0);
 	ck_assert_int_eq(pthread_join(thread, NULL), 0);
 }
 
@@ -177,14 +167,12 @@ TEST(with_worker, a_whole_that_failed_for_a_part_follows_enough_of_them)
 {
 	whole_error = -EAGAIN;
 	learn(MS, MS);
-	begin(HOME + 200 * BLOCK, BUSY);
-	while (!is_busy)
-		sched_yield();
+	hold_up_worker();
 	begin(OTHER, LARGE);
 	for (unsigned int i = 0; i < REGION_PARTS_ENOUGH; i++)
 		use(OTHER + i * GIB, 4096);
 	ck_assert_uint_eq(statistics_get(registrations_failed), 1);
-	may_go_on = true;
+	standin_block_at(0);
 	await("registrations_background", 2);
 	ck_assert_uint_ne(get_in(&pd, AT(0), OTHER, LARGE), 0);
 }

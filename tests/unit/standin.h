@@ -53,8 +53,10 @@ unsigned int standin_attempts(void);   /* registrations, failed ones included */
 void standin_limit(uint64_t bytes);    /* ENOMEM beyond `bytes` registered; 0: no limit */
 void standin_fail_with(int error);     /* errno of registrations; 0: success */
 
-/* Registrations block until released; standin_await_blocked waits until `count` of them do. */
+/* Registrations block until released, or those of one base alone; 0: none.
+ * standin_await_blocked waits until `count` of them do. */
 void standin_block(bool blocked);
+void standin_block_at(uint64_t base);
 void standin_await_blocked(unsigned int count);
 
 /* Deregistrations block until released. */

@@ -22,7 +22,7 @@ static struct {
 	unsigned int registered, registrations, attempts, in_blocked;
 	bool blocked, unpin_blocked, in_blocked_unpin;
 	int failure;
-	uint64_t bytes, limit;
+	uint64_t bytes, limit, blocked_base;
 } adapter;
 
 /* Called with the lock. */
@@ -49,6 +49,11 @@ static int add(const struct pin_request *request, struct ibv_mr **mr)
 	return -ENOMEM;
 }
 
+static bool is_blocked(const struct pin_request *request)
+{
+	return adapter.blocked || (adapter.blocked_base && request->base == adapter.blocked_base);
+}
+
 static int pin(const struct pin_request *request, struct ibv_mr **mr)
 {
 	int error = -ENOMEM;
@@ -56,11 +61,13 @@ static int pin(const struct pin_request *request, struct ibv_mr **mr)
 	standin_called();
 	pthread_mutex_lock(&lock);
 	adapter.attempts++;
-	adapter.in_blocked++;
-	pthread_cond_broadcast(&changed);
-	while (adapter.blocked)
-		pthread_cond_wait(&changed, &lock);
-	adapter.in_blocked--;
+	if (is_blocked(request)) {
+		adapter.in_blocked++;
+		pthread_cond_broadcast(&changed);
+		while (is_blocked(request))
+			pthread_cond_wait(&changed, &lock);
+		adapter.in_blocked--;
+	}
 	if (adapter.failure)
 		error = adapter.failure;
 	else if (!adapter.limit || adapter.bytes + request->length <= adapter.limit)
@@ -150,6 +157,14 @@ static void set_locked(bool *flag, bool value)
 void standin_block(bool block)
 {
 	set_locked(&adapter.blocked, block);
+}
+
+void standin_block_at(uint64_t base)
+{
+	pthread_mutex_lock(&lock);
+	adapter.blocked_base = base;
+	pthread_cond_broadcast(&changed);
+	pthread_mutex_unlock(&lock);
 }
 
 void standin_await_blocked(unsigned int count)
