@@ -156,14 +156,19 @@ void cost_add_request(struct adapter *adapter, int device, uint64_t bytes, uint6
 		window->bytes = bytes;
 }
 
-static bool cost_is_known(const struct cost *cost, int device, uint64_t bytes)
+static bool cost_is_known(const struct cost *cost, int device)
 {
-	return cost->count >= ENOUGH && cost->device == device && cost->least_bytes <= bytes;
+	return cost->count >= ENOUGH && cost->device == device;
 }
 
-static bool cost_is_known_whole(const struct cost *cost, int device, uint64_t bytes)
+static bool cost_is_of_part(const struct cost *cost, int device, uint64_t bytes)
 {
-	return cost->count >= ENOUGH && cost->device == device && cost->last.bytes >= bytes &&
+	return cost_is_known(cost, device) && cost->least_bytes <= bytes;
+}
+
+static bool cost_is_of_whole(const struct cost *cost, int device, uint64_t bytes)
+{
+	return cost_is_known(cost, device) && cost->last.bytes >= bytes &&
 	       cost->window.bytes >= bytes;
 }
 
@@ -177,11 +182,11 @@ bool cost_is_equal(struct adapter *adapter, int device, uint64_t bytes, uint64_t
 	const struct cost *part = cost_of(adapter, cost_class(bytes));
 	const struct cost *whole = cost_of(adapter, cost_class(more));
 
-	if (!cost_is_known(part, device, bytes))
+	if (!cost_is_of_part(part, device, bytes))
 		part = cost_of(adapter, cost_class(bytes) - 1);
-	if (whole->count < ENOUGH)
+	if (!cost_is_known(whole, device))
 		whole = cost_of(adapter, cost_class(more) + 1);
-	return cost_is_known(part, device, bytes) && cost_is_known_whole(whole, device, more) &&
+	return cost_is_of_part(part, device, bytes) && cost_is_of_whole(whole, device, more) &&
 	       !adapter->is_steep && part->least_ns >= LEAST_EQUAL_NS &&
 	       cost_lately(whole) <= part->least_ns + part->least_ns / EQUAL_PART &&
 	       ++cost_of(adapter, cost_class(bytes))->answers % PART_EVERY;

@@ -227,6 +227,7 @@ struct region_range {
 };
 struct region_reference *region_refer(const struct allocation *allocation, struct domain *domain,
 				      const struct region_range *range);
+bool region_is_of(const struct region *region, const struct region_range *range);
 
 /* region_is_queued(): true while the allocation is queued, or a thread works on it.
  * region_unqueue() ends that and signals region_settled; a waiting thread misses it without the

@@ -50,12 +50,17 @@ static struct region **region_range_bucket(uint64_t base)
 	return &ranges[(granule / 32 + granule % 32 * (RANGES / 32 + 1)) % RANGES];
 }
 
+bool region_is_of(const struct region *region, const struct region_range *range)
+{
+	return region->base == range->base && region->length == range->length &&
+	       region->spans == range->spans;
+}
+
 static struct region *region_find_by_range(struct domain *domain, const struct region_range *range)
 {
 	struct region *region = *region_range_bucket(range->base);
 
-	while (region && (region->base != range->base || region->length != range->length ||
-			  region->domain != domain || region->spans != range->spans))
+	while (region && (!region_is_of(region, range) || region->domain != domain))
 		region = region->range_next;
 	return region;
 }

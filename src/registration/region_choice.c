@@ -124,8 +124,7 @@ static struct choice choice_look(const struct allocation *allocation, const stru
 						   load_relaxed(&choice.ready->extent))))
 			choice.ready = reference;
 		/* A longer part may have failed, or not fit, and takes longer. */
-		if ((!ready || taken) && reference->region->base == part->base &&
-		    reference->region->length == part->length)
+		if ((!ready || taken) && region_is_of(reference->region, part))
 			choice.part = reference;
 	}
 	return choice;

@@ -99,8 +99,7 @@ static bool span_serves(const struct region *region, const struct registration_r
 	return region->base >= mappings->base &&
 	       region->base + region->length <= mappings->base + mappings->length &&
 	       offset < region->length && request->length <= region->length - offset &&
-	       (region->state == REGION_READY ||
-		(region->base == range->base && region->length == range->length));
+	       (region->state == REGION_READY || region_is_of(region, range));
 }
 
 struct region_reference *span_choose(const struct allocation *first, struct domain *domain,

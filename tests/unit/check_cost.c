@@ -263,6 +263,16 @@ TEST(cost, times_of_other_gpus_are_not_compared)
 	ck_assert(!cost_is_equal(&adapter, 0, MIB, 8 * MIB));
 }
 
+TEST(cost, a_whole_of_another_gpu_hides_no_longer_one)
+{
+	request(4, MIB, MS);
+	for (unsigned int i = 0; i < 4; i++)
+		cost_add_request(&adapter, 0, 4 * MIB, MS);
+	ck_assert_uint_eq(found_equal(MIB, 4 * MIB), 0);
+	request(4, 8 * MIB, MS);
+	ck_assert_uint_eq(found_equal(MIB, 4 * MIB), EQUAL);
+}
+
 TEST(cost, each_length_of_parts_is_checked)
 {
 	request(4, MIB, MS);
