@@ -120,7 +120,8 @@ struct peerpin_allocation {
  *
  * `allocated` is called after the driver has made the memory and before the program gets its
  * address, on the allocating thread. `freeing` is called before the driver frees the memory, on the
- * freeing thread: when it returns, the subscriber must not use the memory any more. The struct
+ * freeing thread: when it returns, the subscriber must not use the memory any more. At some ends of
+ * contexts it is called after the driver's call (docs/limits.md, Frees). The struct
  * peerpin_allocation is valid only during the callback.
  *
  * Callbacks run on several threads at once, without any lock of peerpin's. They may call every
