@@ -28,7 +28,7 @@
  */
 #include "registration/internal.h"
 
-#define SLOW	     4u
+#define SLOW	     6u /* four come by chance on busy machines, in 1 of 50 runs (check_cost) */
 #define LEAST_NS     500000u /* added time below it is noise */
 #define PART	     32u     /* of the expected time: a shorter added time is noise, too */
 #define SHIFT_MAX    20u
