@@ -7,8 +7,7 @@
 
 #define DEVICES_MAX 64
 
-/* The driver gives an allocation above 1 MiB blocks of its own, which count as used (measured). */
-#define BLOCK	  ((uint64_t)2 << 20)
+/* An allocation above 1 MiB begins blocks of its own, which count as used (measured). */
 #define SMALL_MAX ((uint64_t)1 << 20)
 
 uint64_t kept_block_bytes_of(const struct allocation *allocation)

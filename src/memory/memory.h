@@ -74,6 +74,29 @@ static inline bool memory_is_exportable(const struct allocation *allocation)
 		allocation->kind == ALLOCATION_POOL || allocation->kind == ALLOCATION_MAPPED);
 }
 
+/* The driver carves allocations from blocks (measured), aligned to this many bytes (documented;
+ * measured: 512), and exports whole host pages. */
+#define BLOCK	  ((uint64_t)2 << 20)
+#define ALIGNMENT ((uint64_t)256)
+#define PAGE	  ((uint64_t)4096)
+
+/* Bytes from `base` in which no other allocation can be: at least `size`. Clients round ranges, UCX
+ * to 16 bytes, NCCL to pages. A range in these bytes needs this allocation alone, and ends with
+ * its free. Only device memory larger than a block has its last page to itself: the driver places
+ * small allocations behind the end of one of 1 to 2 MiB, and pools place them anywhere (measured).
+ * Host memory and buffers of another interface have neighbours that the driver did not place. */
+static inline uint64_t memory_extent(const struct allocation *allocation)
+{
+	uint64_t unit = ALIGNMENT;
+
+	if (allocation->kind == ALLOCATION_HOST || allocation->kind == ALLOCATION_EXTERNAL)
+		return allocation->size;
+	if ((allocation->kind == ALLOCATION_DEVICE || allocation->kind == ALLOCATION_PITCHED) &&
+	    allocation->size > BLOCK)
+		unit = PAGE;
+	return (allocation->size + unit - 1) & ~(unit - 1);
+}
+
 /* Subscribers receive events of this memory only. */
 static inline bool memory_is_for_adapters(const struct allocation *allocation)
 {

@@ -16,8 +16,6 @@
 #include "registration/pinning.h"
 #include "report/errors.h"
 
-#define PAGE 4096
-
 static CUresult dma_buf_export_here(const struct pin_request *request, int *fd)
 {
 	return driver_calls()->cuMemGetHandleForAddressRange(

@@ -35,13 +35,10 @@
 
 #define DEVICES_MAX 64 /* GPUs with their own pin limit; higher ordinals share the last entry */
 
-/* The driver pins GPU memory in granules (GPUDirect RDMA guide 3.2) and carves it from blocks
- * (measured). A granule divides the block, so rounding stays inside the block. */
+/* The driver pins GPU memory in granules (GPUDirect RDMA guide 3.2); an integrated GPU's memory is
+ * host memory, pinned in host pages (the guide, Tegra). A granule divides the driver's block, so
+ * rounding stays inside the block. */
 #define GRANULE ((uint64_t)64 << 10)
-#define BLOCK	((uint64_t)2 << 20)
-
-/* An integrated GPU's memory is host memory, pinned in host pages (GPUDirect RDMA guide, Tegra). */
-#define PAGE ((uint64_t)4096)
 
 enum region_state {
 	REGION_IDLE,	    /* created, not registered */
@@ -121,7 +118,7 @@ struct region {
 /* Type-stable. Range and keys are constant within a generation (holds.h). One cache line: with a
  * stride of two lines, references would share half of the cache's sets. */
 struct region_reference {
-	_Atomic uint64_t first, extent; /* bytes that the reference serves, within the allocation */
+	_Atomic uint64_t first, extent; /* bytes that the reference serves: memory_extent() at most */
 	_Atomic uint64_t keys;		/* lkey in the upper half, rkey in the lower */
 	_Atomic uint32_t kernel_handle;
 	_Atomic uint32_t used_at; /* last use (holds.h) */

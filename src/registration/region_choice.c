@@ -40,11 +40,11 @@ static struct region_range choice_range(const struct allocation *allocation, uin
 	struct region_range range = { .base = address & ~(unit - 1), .first = allocation->base };
 
 	range.length = end - range.base;
-	last = allocation->base + allocation->size;
+	last = allocation->base + memory_extent(allocation);
 	if (range.base > range.first)
 		range.first = range.base;
 	range.extent = (end < last ? end : last) - range.first;
-	range.whole = range.extent == allocation->size;
+	range.whole = range.extent == memory_extent(allocation);
 	return range;
 }
 

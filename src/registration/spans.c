@@ -23,7 +23,7 @@
 
 static uint64_t span_piece_end(const struct allocation *piece)
 {
-	return piece->base + piece->size;
+	return piece->base + memory_extent(piece);
 }
 
 bool span_ends_in(const struct registration_request *request, const struct allocation *piece)

@@ -2,7 +2,8 @@
 /* allocator.c -- device memory: 2 MiB blocks of a memory file, split for small allocations
  *
  * Measured: small allocations take the lowest free multiple of 512 bytes in a block, larger ones
- * own whole blocks. A freed address is reused at once with a new BUFFER_ID.
+ * begin a block. Those larger than a block own all of theirs; small ones go behind the end of the
+ * others. A freed address is reused at once with a new BUFFER_ID.
  *
  * A free releases pages: whole blocks when unused, and inside a block the 64 KiB granules without
  * live allocations. As on hardware, a registration that outlives its memory holds pages that belong
@@ -27,8 +28,8 @@
 
 #define ALIGNMENT ((uint64_t)512)
 #define GRANULE	  ((uint64_t)64 << 10)
-/* Size from which an allocation owns whole blocks. */
-#define LARGE ((uint64_t)1 << 20)
+/* Size up to which an allocation begins anywhere in a block. */
+#define SMALL_MAX ((uint64_t)1 << 20)
 
 int sim_reserve(struct sim_device *device)
 {
@@ -137,9 +138,9 @@ static bool allocator_place_large(struct sim_device *device, struct sim_allocati
 	return true;
 }
 
-static bool allocator_place_small(struct sim_device *device, struct sim_allocation *allocation)
+static bool allocator_place_in_block(struct sim_device *device, struct sim_allocation *allocation)
 {
-	uint64_t blocks = device->memory / SIM_BLOCK, base;
+	uint64_t blocks = allocation->size > SMALL_MAX ? 0 : device->memory / SIM_BLOCK, base;
 	struct sim_allocation **link = NULL;
 
 	for (uint64_t i = 0; i < blocks && !link; i++) {
@@ -196,8 +197,8 @@ struct sim_allocation *sim_allocate(int ordinal, CUcontext context, enum sim_kin
 	allocation->kind = kind;
 	allocation->access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 	allocation->sync_memops = kind == SIM_MANAGED;
-	placed = size < LARGE ? allocator_place_small(device, allocation)
-			      : allocator_place_large(device, allocation);
+	placed = size > SIM_BLOCK ? allocator_place_large(device, allocation)
+				  : allocator_place_in_block(device, allocation);
 	if (!placed) {
 		free(allocation);
 		return NULL;

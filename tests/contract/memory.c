@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define BLOCK ((size_t)2 << 20)
+#define PAGE  ((size_t)4096)
 
 CASE(memory, .set_up = context_set_up, .tear_down = context_tear_down);
 
@@ -95,14 +96,42 @@ TEST(memory, freeing_null_succeeds_and_freeing_what_is_no_allocation_does_not)
 
 TEST(memory, large_allocations_begin_on_a_block)
 {
-	static const size_t sizes[] = { 2 << 20, 3000000, 16 << 20 };
+	static const size_t sizes[] = { (1 << 20) + 1, 2 << 20, 3000000, 16 << 20 };
 
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < 4; i++) {
 		CUdeviceptr address = allocate(sizes[i]);
 
 		ck_assert_uint_eq(address % BLOCK, 0);
 		ck_cuda(driver.cuMemFree_v2(address));
 	}
+}
+
+/* Whether any of many small allocations begins in the last page of memory of this size. */
+static bool shares_its_last_page(size_t size)
+{
+	enum { LARGE = 16, SMALL = 4096 };
+	static CUdeviceptr large[LARGE], small[SMALL];
+	bool shares = false;
+
+	for (int i = 0; i < LARGE; i++)
+		large[i] = allocate(size);
+	for (int i = 0; i < SMALL; i++) {
+		small[i] = allocate(512);
+		for (int k = 0; k < LARGE; k++)
+			shares |= small[i] / PAGE == (large[k] + size - 1) / PAGE;
+	}
+	for (int i = 0; i < SMALL; i++)
+		ck_cuda(driver.cuMemFree_v2(small[i]));
+	for (int i = 0; i < LARGE; i++)
+		ck_cuda(driver.cuMemFree_v2(large[i]));
+	return shares;
+}
+
+TEST(memory, only_memory_larger_than_a_block_has_its_last_page_to_itself)
+{
+	ck_assert(shares_its_last_page(BLOCK / 2 + 1));
+	ck_assert(!shares_its_last_page(BLOCK + 1));
+	ck_assert(!shares_its_last_page(3000000));
 }
 
 TEST(memory, a_freed_address_comes_back_at_once_with_a_new_buffer_id)

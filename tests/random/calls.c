@@ -23,7 +23,7 @@ static void keep(struct client *client, unsigned int handle,
 {
 	const struct model_handle *held = &client->handles[handle];
 	struct model_memory *memory = model_memory_at(client, request->address);
-	bool spans = !model_holds(memory, request->address, request->length);
+	bool spans = !model_serves(memory, request->address, request->length);
 
 	if (held->known && held->alive && held->kept)
 		call_settle_kept(client, held, before, false);
@@ -62,7 +62,7 @@ static bool has_failed(struct client *client, uint64_t address, uint64_t length)
 {
 	const struct model_memory *memory = model_memory_at(client, address);
 
-	if (!model_holds(memory, address, length) &&
+	if (!model_serves(memory, address, length) &&
 	    has_failed(client, memory->base + memory->size,
 		       length - (memory->base + memory->size - address)))
 		return true;
@@ -161,7 +161,7 @@ void call_request_by_dma_buf(struct client *client, unsigned int handle, unsigne
 	if (!memory_find(address, &allocation))
 		broken("memory at 0x%llx is not found", (unsigned long long)address);
 	request.youngest = allocation.id - stale;
-	while (!stale && !model_holds(next, address, length) &&
+	while (!stale && !model_serves(next, address, length) &&
 	       (next = model_next_mapping(client, next, true))) {
 		if (!memory_find(next->base, &allocation))
 			broken("memory at 0x%llx is not found", (unsigned long long)next->base);

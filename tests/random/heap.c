@@ -15,7 +15,7 @@
 static struct memory memories[MEMORIES], *unused;
 static size_t ever_used;
 
-/* A small allocation in a block, or the whole block's. */
+/* Allocations of at most a block, in the order of their addresses, or one of more blocks. */
 static struct {
 	struct memory *carved, *whole;
 	uint64_t carved_bytes;
@@ -96,6 +96,21 @@ static struct memory *carve(uint32_t block, uint64_t size)
 	return memory;
 }
 
+static bool block_is_free(uint32_t block)
+{
+	return !blocks[block].carved && !blocks[block].whole;
+}
+
+/* Small ones may go behind it. */
+static struct memory *allocate_at_a_block(const struct window *window, uint64_t size)
+{
+	for (uint32_t block = window->first; block < window->first + window->count; block++) {
+		if (block_is_free(block))
+			return carve(block, size);
+	}
+	return NULL;
+}
+
 static struct memory *allocate_carved(const struct window *window, uint64_t size)
 {
 	unsigned int tries = 0;
@@ -112,11 +127,7 @@ static struct memory *allocate_carved(const struct window *window, uint64_t size
 			return memory;
 		tries++;
 	}
-	for (uint32_t block = window->first; block < window->first + window->count; block++) {
-		if (!blocks[block].carved && !blocks[block].whole)
-			return carve(block, size);
-	}
-	return NULL;
+	return allocate_at_a_block(window, size);
 }
 
 static struct memory *take_blocks(uint32_t first, uint64_t size)
@@ -133,7 +144,7 @@ static struct memory *allocate_whole(const struct window *window, uint64_t size)
 	uint32_t wanted = (uint32_t)(round_up(size, BLOCK) / BLOCK), run = 0;
 
 	for (uint32_t block = window->first; block < window->first + window->count; block++) {
-		run = blocks[block].carved || blocks[block].whole ? 0 : run + 1;
+		run = block_is_free(block) ? run + 1 : 0;
 		if (run == wanted)
 			return take_blocks(block + 1 - wanted, size);
 	}
@@ -157,8 +168,9 @@ uint64_t world_allocate(bool own, const struct keep_request *request, CUcontext 
 
 	pthread_mutex_lock(&world_lock);
 	if (is_host || gpu_has_room(gpu, size))
-		memory = size <= CARVED ? allocate_carved(window_of(own), size)
-					: allocate_whole(window_of(own), size);
+		memory = (size <= CARVED  ? allocate_carved
+			  : size <= BLOCK ? allocate_at_a_block
+					  : allocate_whole)(window_of(own), size);
 	if (memory) {
 		memory->context = context;
 		memory->gpu = gpu;

@@ -63,6 +63,14 @@ bool model_holds(const struct model_memory *memory, uint64_t address, uint64_t l
 	return length <= memory->size - (address - memory->base);
 }
 
+bool model_serves(const struct model_memory *memory, uint64_t address, uint64_t length)
+{
+	bool has_last_page = memory->size > BLOCK && memory->kind != ALLOCATION_POOL;
+	uint64_t unit = has_last_page ? 4096 : 256, end = memory->base + memory->size;
+
+	return address + length <= (end + unit - 1) / unit * unit;
+}
+
 struct model_memory *model_next_mapping(struct client *client, const struct model_memory *memory,
 					bool dma_buf)
 {
@@ -81,7 +89,7 @@ unsigned int model_refuses(struct client *client, const struct model_pd *pd, uin
 	unsigned int reasons = 0;
 	bool shared = false;
 
-	while (last && !model_holds(last, address, length))
+	while (last && !model_serves(last, address, length))
 		last = model_next_mapping(client, last, dma_buf);
 
 	for (unsigned int i = 0; i < RIGHTS_OF_REGIONS; i++)

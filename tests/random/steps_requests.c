@@ -17,6 +17,21 @@ static void choose_range(struct source *source, const struct model_memory *memor
 		*length = 1 + choose(source, (uint32_t)*length);
 }
 
+/* As clients do: UCX to 16 bytes, NCCL to pages, the first byte within the memory. */
+static void choose_request(struct source *source, const struct model_memory *memory,
+			   uint64_t *address, uint64_t *length)
+{
+	static const uint64_t units[] = { 1, 16, 256, 512, 4096 };
+	uint64_t unit = units[choose(source, 5)], end, first;
+
+	choose_range(source, memory, address, length);
+	end = (*address + *length + unit - 1) / unit * unit;
+	first = *address / unit * unit;
+	if (first >= memory->base)
+		*address = first;
+	*length = end - *address;
+}
+
 /* Fewer where many exist: an allocation is registered for the access flags of each protection
  * domain. */
 static unsigned int choose_access(struct source *source, unsigned int pd)
@@ -44,7 +59,7 @@ void step_request(struct client *client)
 
 	if (!memory)
 		return;
-	choose_range(source, memory, &address, &length);
+	choose_request(source, memory, &address, &length);
 	call_request(client, choose(source, HANDLES), one_in(source, 16), pd, one_in(source, 8),
 		     address, length, address, model_access[choose_access(source, pd)]);
 }
@@ -64,7 +79,7 @@ void step_request_by_dma_buf(struct client *client)
 	/* Memory without access is not exported. */
 	if (!memory || !memory->accessible)
 		return;
-	choose_range(source, memory, &address, &length);
+	choose_request(source, memory, &address, &length);
 	call_request_by_dma_buf(client, choose(source, HANDLES), pd, address, length,
 				model_access[choose_access(source, pd)], one_in(source, 8));
 }
@@ -102,7 +117,7 @@ void step_change(struct client *client)
 
 	if (!memory)
 		return;
-	choose_range(source, memory, &address, &length);
+	choose_request(source, memory, &address, &length);
 	if (one_in(source, 8))
 		length += memory->size;
 	call_change(client, choose(source, HANDLES), flags, one_in(source, 2), pd, address, length,
@@ -132,7 +147,7 @@ void step_request_in_vain(struct client *client)
 
 	if (!memory)
 		return;
-	choose_range(source, memory, &address, &length);
+	choose_request(source, memory, &address, &length);
 	iova = address;
 	switch (choose(source, 5)) {
 	case 0:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* allocating.c -- patterns with changing buffers: in every iteration, many small ones, while others
- * send
+/* allocating.c -- patterns with changing buffers: in every iteration, many small ones, of any size,
+ * while others send
  *
  * A driver reuses the last freed address. A stale registration would send or receive freed memory.
  */
@@ -47,6 +47,37 @@ int run_small(void)
 		exchange_channels(channels, SMALL, round);
 	}
 	release_channels(channels, SMALL);
+	return 0;
+}
+
+#define SIZES 8
+
+/* Equal on both ranks of a pair: from 1 KiB or half of the bytes to job.bytes, a multiple of 8, and
+ * rarely of the unit to which clients round. */
+static size_t any_size(int seed)
+{
+	uint64_t number = ((uint64_t)(job.rank / 2) << 32 | (uint32_t)seed) * 0x9e3779b97f4a7c15u;
+	size_t least = 1024, most = job.bytes;
+
+	for (number ^= number >> 29; most > 2 * least && number % 2; number /= 2)
+		most /= 2;
+	least = most > 2 * least ? most / 2 : least < most ? least : most;
+	return (least + number % (most - least + 1)) / sizeof(uint64_t) * sizeof(uint64_t);
+}
+
+/* All buffers are replaced in each round. Half of them have the size of the round before. */
+int run_sizes(void)
+{
+	struct channel channels[SIZES];
+
+	for (int round = 0; round <= job.rounds; round++) {
+		begin_round(round);
+		for (int i = 0; i < SIZES; i++)
+			channels[i] = pair_channel(any_size(i % 2 ? i : SIZES * round + i), i);
+		allocate_channels(channels, SIZES);
+		exchange_channels(channels, SIZES, round);
+		release_channels(channels, SIZES);
+	}
 	return 0;
 }
 

@@ -52,7 +52,7 @@ same 'each has checked bytes, and none is wrong' "$((${#names[@]} - 1))" \
 	"$(grep -c '^patterns: .* [1-9][0-9]* bytes checked, 0 wrong$' "$tmp/out")"
 # Some addresses return, in as many rounds as in tests/stacks/worth.
 anew=''
-for file in "$tmp"/all.{allocating,pool,small,threads,communicators,freeing,persistent,windows,collectives}.65536.0.{0,1}; do
+for file in "$tmp"/all.{allocating,pool,small,sizes,threads,communicators,freeing,persistent,windows,collectives}.65536.0.{0,1}; do
 	(($(number addresses_reused "$file") > 0)) || anew+=" ${file##*/all.}"
 done
 same 'where buffers come and go some have addresses that others had' '' "$anew"

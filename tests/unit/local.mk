@@ -37,6 +37,7 @@ UNIT_CHECKS = \
 	tests/unit/check_registration \
 	tests/unit/check_verbs_evict \
 	tests/unit/check_requests \
+	tests/unit/check_rounded \
 	tests/unit/check_wholes \
 	tests/unit/check_worker \
 	tests/unit/check_worker_pauses
