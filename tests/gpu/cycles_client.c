@@ -116,9 +116,10 @@ void client_free(CUdeviceptr address)
 
 struct ibv_mr *client_register(struct ibv_pd *domain, CUdeviceptr address, size_t size, bool surely)
 {
-	struct ibv_mr *mr = ibv_reg_mr(domain, (void *)address, size, ACCESS);
+	size_t rounded = (size + 15) & ~(size_t)15; /* as UCX does */
+	struct ibv_mr *mr = ibv_reg_mr(domain, (void *)address, rounded, ACCESS);
 
-	must(mr && mr->addr == (void *)address && mr->length == size);
+	must(mr && mr->addr == (void *)address && mr->length == rounded);
 	seen.requests++;
 	seen.due += surely;
 	return mr;

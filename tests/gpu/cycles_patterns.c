@@ -13,7 +13,7 @@
 
 static void fixed(int cycles)
 {
-	static const size_t sizes[] = { 65536, MIB, 3000000, 16 * MIB };
+	static const size_t sizes[] = { 65536, 1000004, 3000004, 16 * MIB };
 	enum { COUNT = sizeof(sizes) / sizeof(sizes[0]) };
 	CUdeviceptr buffers[COUNT], beside[COUNT];
 

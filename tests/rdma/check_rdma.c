@@ -150,6 +150,41 @@ TEST(clients, a_hit_reaches_no_kernel_object_of_its_own)
 	ck_assert_int_eq(loopback_kernel_regions(), 0);
 }
 
+/* Sizes of arrays, rounded as UCX does to 16 bytes, and the last one as NCCL does to pages. */
+LOOP_TEST(clients, a_rounded_range_is_a_hit_and_its_key_is_dead_after_the_free, 0, 4)
+{
+	static const size_t sizes[] = { 8, 1000, 1000004, 3515624 };
+	size_t unit = _i == 3 ? 4096 : 16, length = (sizes[_i] + unit - 1) / unit * unit;
+	char message[8] = "rounded", readback[sizeof(message)];
+	struct ibv_mr *first, *second, *source;
+	uint64_t address = gpu_allocate(sizes[_i]), last = address + sizes[_i] - sizeof(message);
+	uint32_t key;
+
+	source = ibv_reg_mr(loopback.pd, message, sizeof(message), IBV_ACCESS_LOCAL_WRITE);
+	ck_assert_ptr_nonnull(source);
+	first = must_register(loopback.pd, address, length);
+	second = must_register(loopback.pd, address, length);
+	key = first->rkey;
+	ck_assert_uint_eq(second->rkey, key);
+	ck_assert_uint_eq(statistic("hits"), 1);
+	loopback_connect(&loopback);
+	ck_assert_int_eq(loopback_write(&loopback, message, source->lkey, last, key,
+					sizeof(message)),
+			 IBV_WC_SUCCESS);
+	gpu_read(readback, last, sizeof(readback));
+	ck_assert_mem_eq(readback, message, sizeof(message));
+	gpu_free(address);
+	ck_assert_uint_eq(statistic("revoked"), 2);
+	ck_assert_int_eq(loopback_kernel_regions(), 1);
+	loopback_connect(&loopback);
+	ck_assert_int_eq(loopback_write(&loopback, message, source->lkey, last, key,
+					sizeof(message)),
+			 IBV_WC_REM_ACCESS_ERR);
+	ck_assert_int_eq(ibv_dereg_mr(first), 0);
+	ck_assert_int_eq(ibv_dereg_mr(second), 0);
+	ck_assert_int_eq(ibv_dereg_mr(source), 0);
+}
+
 TEST(clients, allocations_after_the_first_request_are_registered_in_the_background)
 {
 	uint64_t first, later[4];
