@@ -112,6 +112,12 @@ for name in keyed libfabric-keyed; do
 done
 same "unique keys are libfabric's" 'passed' "$(judged libfabric-keyed)"
 same 'and no other client has them' 'failed: with: keys were unique for another client than libfabric' "$(judged keyed)"
+for name in ranges pattern-ranges; do
+	gpu_row "$name"
+	statistics "$tmp/$name/with/peerpin.1" requests=5 hits=3 bypassed=2 bypassed_range=2
+done
+same 'a program may request more than its memory' 'passed' "$(judged ranges)"
+same 'but not a pattern' 'failed: with: 2 requests for buffers were beyond their allocation' "$(judged pattern-ranges)"
 # A row that promises that libfabric is loaded.
 gpu_row beside
 echo yes >"$tmp/beside/libfabric"
