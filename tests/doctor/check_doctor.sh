@@ -81,6 +81,39 @@ if [ "$python" ]; then
 	same 'the line of UCX 1.13' unhooked "$(hooks '# Version 1.13.1' 580.95.05 x86_64 bistro)"
 fi
 
+# ---- fixes of limits ----
+# limits NAME SOFT HARD CAPABILITIES: the fixes, by their first words, on a host with these limits
+limits() {
+	sed -e "/^== limits.$1$/{n;s/.*/$2/}" -e "/^== limits.$1.hard$/{n;s/.*/$3/}" -e "s/^\(CapEff:\).*/\1\t$4/" \
+		"$generated/dgx.dump" >"$work/limits.dump"
+	"$doctor" --only limits --from "$work/limits.dump" | sed -n 's/^fix *limits *//p' |
+		sed 's/^\(ask\|ulimit -. [^ ]*\).*/\1/' | paste -sd,
+}
+if [ "$python" ]; then
+	lock=0000000000004000 resource=0000000001000000 none=0000000000000000
+	while IFS='|' read -r name soft hard capabilities wanted; do
+		same "limit $name $soft, hard $hard, capabilities $capabilities" "$wanted" "$(limits "$name" "$soft" "$hard" "$capabilities")"
+	done <<-TEXT
+		memlock|65536|unlimited|$none|ulimit -l unlimited
+		memlock|65536|8388608|$none|ulimit -l 8192,ask
+		memlock|65536|2147483648|$none|ulimit -l 2097152
+		memlock|65536|65536|$none|ask
+		memlock|65536|66000|$none|ask
+		memlock|65536|65536|$resource|ulimit -l unlimited
+		memlock|65536|65536|$lock|
+		nofile|256|1048576|$none|ulimit -n 65536
+		nofile|256|4096|$none|ulimit -n 4096
+		nofile|256|512|$none|ulimit -n 512,ask
+		nofile|256|256|$none|ask
+		nofile|256|512|$resource|ulimit -n 65536
+		nofile|1024|1024|$none|
+	TEXT
+	sed -i '/^== limits.nofile.hard$/,+1d' "$work/limits.dump"
+	same 'a hard limit that was not recorded' 'fix   limits           ask your administrator' \
+		"$(sed '/^== limits.nofile$/{n;s/.*/256/}' "$work/limits.dump" >"$work/unknown.dump"
+			"$doctor" --only limits --from "$work/unknown.dump" | grep '^fix' | cut -d: -f1)"
+fi
+
 # ---- this machine ----
 live=$(status "$work/live" --no-probe --dump "$work/live.dump")
 same 'a recorded run has the same status' "$live" "$(status "$work/replayed" --from "$work/live.dump")"

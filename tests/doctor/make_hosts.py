@@ -68,7 +68,9 @@ class Host:
         self.set("kernel/module/nvidia-peermem", "updates/dkms/nvidia-peermem.ko.zst")
         self.set("kernel/symbol/ib_register_peer_memory_client", "1")
         self.set("limits/memlock", "unlimited")
+        self.set("limits/memlock/hard", "unlimited")
         self.set("limits/nofile", "65536")
+        self.set("limits/nofile/hard", "1048576")
         self.kernel = kernel
 
     def set(self, name, text):
@@ -350,6 +352,7 @@ def container():
     host.set("identity/uid", "1000")
     host.set("/proc/self/status", "Name:\tpeerpin-doctor\nCapEff:\t0000000000000000")
     host.set("limits/memlock", "8388608")
+    host.set("limits/memlock/hard", "8388608")
     host.drop("/dev/infiniband", "/lib/modules", "kernel/", "/etc/modules-load.d", "probe/", "verbs/mlx5_0",
               "/proc/sys")
     for name in list(host.readings):
@@ -528,8 +531,20 @@ def user_namespace():
     host.set("/run/.containerenv?", "100644 0 0 r-")
     host.set("/proc/self/uid_map", "         0       1000          1")
     host.set("limits/memlock", "8388608")
+    host.set("limits/memlock/hard", "8388608")
     host.set("environment/LD_PRELOAD", "/opt/site/libtrace.so")
     return host, "root of a user namespace only, and nothing could be asked of the adapter"
+
+
+def soft_limits():
+    host = small("soft-limits")
+    host.set("identity/uid", "1000")
+    host.set("/proc/self/status", "Name:\tpeerpin-doctor\nCapEff:\t0000000000000000")
+    host.set("limits/memlock", "65536")
+    host.set("limits/memlock/hard", "8388608")
+    host.set("limits/nofile", "256")
+    host.set("limits/nofile/hard", "512")
+    return host, "a user whose soft limits are below the hard ones, which are too low as well"
 
 
 def distances():
@@ -690,7 +705,8 @@ def main():
     folder = sys.argv[1]
     for make in (dgx, no_gpu, peermem_missing, peermem_not_needed, both_modules, translating, translating_peermem, acs,
                  bar1, data_direct, container, soft_roce, software_first, proprietary, no_root, unreadable, no_adapter,
-                 no_driver, old_kernel, unregistered, wsl, misconfigured, ucx_unhooked, one_of_two, not_probed, user_namespace, distances, deep,
+                 no_driver, old_kernel, unregistered, wsl, misconfigured, ucx_unhooked, one_of_two, not_probed, user_namespace,
+                 soft_limits, distances, deep,
                  deep_fails, crashed, ports_down, port_unreadable, not_installed,
                  kallsyms_unreadable, groups_unreadable, virtual, namespaces, newest):
         host, about = make()

@@ -43,6 +43,10 @@ standin() {
 	echo "$work/$3-$2"
 }
 
+# ---- limits ----
+out=$(ulimit -S -n 200 && ask "$adapter" limits/nofile limits/nofile/hard)
+same 'the soft limit and the hard one' "= 200 = $(ulimit -H -n)" "$(value limits/nofile) $(value limits/nofile/hard)"
+
 # ---- a machine without problems ----
 out=$(PEERPIN_SIM_DEVICES=2 PEERPIN_SIM_ADAPTER_DEVICES=2 ask "$adapter:$simulated" cuda/count verbs/devices probe/ended)
 same 'the driver answers' '= CUDA_SUCCESS' "$(value cuda/init)"

@@ -6,13 +6,16 @@
 
 #include "tools/doctor/checks.h"
 
-#define CAP_IPC_LOCK   14
-#define MEMLOCK_LITTLE (1LL << 30) /* host buffers of one job reach this size */
-#define FILES_FEW      1024
-#define REGIONS_FEW    65536 /* one registration cache may need as many */
+#define CAP_IPC_LOCK	 14
+#define CAP_SYS_RESOURCE 24
+#define MEMLOCK_LITTLE	 (1LL << 30) /* host buffers of one job reach this size */
+#define FILES_FEW	 1024
+#define FILES_MANY	 65536
+#define REGIONS_FEW	 65536 /* one registration cache may need as many */
 
-/* True if CAP_IPC_LOCK lifts the memlock limit: only in the initial user namespace. */
-static bool checks_limits_has_lock_capability(struct host *host)
+/* True if this process has the capability in the initial user namespace: limits of the kernel
+ * accept no other. */
+static bool checks_limits_has_capability(struct host *host, int capability)
 {
 	const char *status = host_text(host, "/proc/self/status");
 	const char *map = host_text(host, "/proc/self/uid_map");
@@ -22,7 +25,45 @@ static bool checks_limits_has_lock_capability(struct host *host)
 	if (!at || sscanf(at, "CapEff: %llx", &effective) != 1 || !map ||
 	    sscanf(map, "%llu %llu %llu", &inside, &outside, &count) != 3)
 		return false;
-	return (effective >> CAP_IPC_LOCK & 1) && !inside && !outside && count == 4294967295ULL;
+	return (effective >> capability & 1) && !inside && !outside && count == 4294967295ULL;
+}
+
+/* The limit that the user can set in a shell, at most `wanted`: the hard limit bounds it, unless
+ * CAP_SYS_RESOURCE lifts that. `soft`: nothing higher, or the hard limit is not known. */
+static int64_t checks_limits_reach(struct host *host, const char *name, int64_t soft,
+				   int64_t wanted)
+{
+	const struct reading *hard = host_read(host, "limits/%s/hard", name);
+	int64_t most = soft;
+
+	if (!hard->error && !strcmp(hard->text, "unlimited"))
+		most = wanted;
+	else if (!reading_number(hard, &most))
+		most = soft;
+	if (most < wanted && checks_limits_has_capability(host, CAP_SYS_RESOURCE))
+		most = wanted;
+	return most < soft ? soft : most < wanted ? most : wanted;
+}
+
+#define MEMLOCK_FIX                                                                                \
+	"ask your administrator: \"* - memlock unlimited\" in /etc/security/limits.conf and "      \
+	"LimitMEMLOCK=infinity for slurmd; in a container --ulimit memlock=-1"
+#define FILES_FIX                                                                                  \
+	"ask your administrator: \"* - nofile 65536\" in /etc/security/limits.conf and "           \
+	"LimitNOFILE=65536 for slurmd; in a container --ulimit nofile=65536"
+
+/* Shells take KiB. The administrator's fix follows where the hard limit is too low as well. */
+static void checks_limits_memlock_fix(struct host *host, int64_t bytes, struct finding *finding)
+{
+	int64_t most = checks_limits_reach(host, "memlock", bytes, INT64_MAX);
+
+	if (most == INT64_MAX)
+		finding_fix(finding, "ulimit -l unlimited (in the job's script)");
+	else if (most >> 10 > bytes >> 10)
+		finding_fix(finding, "ulimit -l %lld (the hard limit, in the job's script)",
+			    (long long)most >> 10);
+	if (most < MEMLOCK_LITTLE)
+		finding_fix(finding, MEMLOCK_FIX);
 }
 
 static void checks_limits_memlock(struct host *host, struct finding *finding)
@@ -42,18 +83,33 @@ static void checks_limits_memlock(struct host *host, struct finding *finding)
 	bytes = strtoll(text, NULL, 10);
 	snprintf(amount, sizeof(amount), bytes < 1 << 20 ? "%lld KiB" : "%lld MiB",
 		 (long long)bytes >> (bytes < 1 << 20 ? 10 : 20));
-	if (checks_limits_has_lock_capability(host))
+	if (checks_limits_has_capability(host, CAP_IPC_LOCK)) {
 		finding_add(finding, OK, "memlock %s, which CAP_IPC_LOCK lifts", amount);
-	else if (bytes >= MEMLOCK_LITTLE)
+	} else if (bytes >= MEMLOCK_LITTLE) {
 		finding_add(finding, OK, "memlock %s", amount);
-	else
-		finding_problem(
-			finding, WARN,
-			"ask your administrator: \"* - memlock unlimited\" in "
-			"/etc/security/limits.conf and LimitMEMLOCK=infinity for slurmd; in a "
-			"container --ulimit memlock=-1",
-			"memlock %s: registrations of host memory fail with ENOMEM beyond it",
-			amount);
+	} else {
+		finding_add(finding, WARN,
+			    "memlock %s: registrations of host memory fail with ENOMEM beyond it",
+			    amount);
+		checks_limits_memlock_fix(host, bytes, finding);
+	}
+}
+
+static void checks_limits_files(struct host *host, struct finding *finding)
+{
+	int64_t files, most;
+
+	if (!host_number(host, &files, "limits/nofile"))
+		return;
+	finding_add(finding, files < FILES_FEW ? WARN : OK, "%s%lld open files",
+		    files < FILES_FEW ? "only " : "", (long long)files);
+	if (files >= FILES_FEW)
+		return;
+	most = checks_limits_reach(host, "nofile", files, FILES_MANY);
+	if (most > files)
+		finding_fix(finding, "ulimit -n %lld (in the job's script)", (long long)most);
+	if (most < FILES_FEW)
+		finding_fix(finding, FILES_FIX);
 }
 
 static void checks_limits_rdma_max(struct host *host, const char *cgroup, bool own,
@@ -129,15 +185,10 @@ static void checks_limits_adapter(struct host *host, const struct adapter *adapt
 
 void check_limits(struct host *host, struct finding *finding)
 {
-	int64_t files, maps, memory = 0, bytes;
+	int64_t maps, memory = 0, bytes;
 
 	checks_limits_memlock(host, finding);
-	if (host_number(host, &files, "limits/nofile")) {
-		bool few = files < FILES_FEW;
-
-		finding_problem(finding, few ? WARN : OK, few ? "ulimit -n 65536" : NULL,
-				"%s%lld open files", few ? "only " : "", (long long)files);
-	}
+	checks_limits_files(host, finding);
 	if (host_number(host, &maps, "/proc/sys/vm/max_map_count") && maps < 65530)
 		finding_problem(finding, WARN, "sudo sysctl vm.max_map_count=262144",
 				"vm.max_map_count %lld", (long long)maps);

@@ -14,6 +14,7 @@
  *                  "rw", "r-", "--"
  *   environment/NAME   value of a variable; ENOENT: not set
  *   limits/NAME    memlock, nofile: the soft limit, a number or "unlimited"
+ *   limits/NAME/hard   the hard limit
  *   identity/NAME  host (name), kernel (uname -r), machine (uname -m), glibc (version),
  *                  uid (effective)
  *   option/NAME    user options: probe ("off": register nothing), deep ("on"), run ("on"),

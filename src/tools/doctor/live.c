@@ -124,19 +124,25 @@ static void live_read_path(struct host *host, const char *name)
 
 /* ---- readings without a file ---- */
 
+/* "memlock": the soft limit, "memlock/hard": the hard one. */
 static void live_read_limit(struct host *host, const char *name, const char *which)
 {
-	int resource = !strcmp(which, "memlock")  ? RLIMIT_MEMLOCK
-		       : !strcmp(which, "nofile") ? RLIMIT_NOFILE
-						  : -1;
+	size_t length = strcspn(which, "/");
+	int resource = !strncmp(which, "memlock", length)  ? RLIMIT_MEMLOCK
+		       : !strncmp(which, "nofile", length) ? RLIMIT_NOFILE
+							   : -1;
 	struct rlimit limit;
+	rlim_t value;
 
-	if (resource < 0 || getrlimit((unsigned int)resource, &limit))
+	if (resource < 0 || getrlimit((unsigned int)resource, &limit)) {
 		live_fail(host, name, resource < 0 ? ENOENT : errno);
-	else if (limit.rlim_cur == RLIM_INFINITY)
+		return;
+	}
+	value = which[length] ? limit.rlim_max : limit.rlim_cur;
+	if (value == RLIM_INFINITY)
 		host_record(host, name, "unlimited");
 	else
-		host_record(host, name, "%llu", (unsigned long long)limit.rlim_cur);
+		host_record(host, name, "%llu", (unsigned long long)value);
 }
 
 static void live_read_identity(struct host *host, const char *name, const char *which)
