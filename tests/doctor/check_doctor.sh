@@ -219,7 +219,13 @@ if grep -qa -e __asan_init -e __tsan_init "$(readlink -f src/.libs/libpeerpin.so
 	skip 'programs that are run: the library has a sanitizer'
 else
 	matches 'a program that does not end' '*run *ended by SIGTERM after 1 s; *' "$(outcome "$doctor" --only run --run /bin/sleep 100)"
-	matches 'a program that ends' '*run *ended with status 3; *' "$(outcome "$doctor" --only run --run /bin/sh -c 'exit 3')"
+	matches 'a program that ends' '*run *ended with status 0; *' "$(outcome "$doctor" --only run --run /bin/sh -c 'exit 0')"
+	for case in 'exit 3:ended with status 3' 'exit 127:ended with status 127: it, or *' 'kill -SEGV $$:ended by signal 11 (Segmentation fault)' \
+		'sh -c "kill -ABRT \$\$"; exit $?:ended with status 134, as after signal 6 (Aborted)' \
+		'trap "kill -SEGV \$\$" TERM; while :; do sleep 0.01; done:ended by signal 11 (Segmentation fault)'; do
+		matches "a program that fails: ${case%%:ended*}" "*WARN *run *ended${case##*:ended}*=> 0" \
+			"$(outcome "$doctor" --only run --run /bin/sh -c "${case%%:ended*}")"
+	done
 fi
 
 # ---- a libibverbs that lists no devices ----

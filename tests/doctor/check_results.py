@@ -63,7 +63,9 @@ CAUSES = {
                 ("static:", "link it dynamically"), ("to musl", "against glibc"), ("leaves LD_PRELOAD out", "a copy without"),
                 ("is not found", "LD_LIBRARY_PATH"), ("RTLD_DEEPBIND", "each intercepted allocation"),
                 ("no such program", "give its path"), ("it needs glibc", "build it on this machine")],
-    "run": [("peerpin intercepted no call", "statistics of a whole run")],
+    "run": [("ended by signal 11|ended with status (127|139)", "without peerpin: if it ends differently"),
+            ("ended with status 2", "with the arguments of a run that succeeds"),
+            ("peerpin intercepted no call", "statistics of a whole run")],
 }
 
 

@@ -611,6 +611,14 @@ def programs():
     host.set("option/run", "on")
     host.set("program/run", "ended after 1.0 s")
     yield host, about
+    for name, ended, about in (("crashed", "signal 11", "a program that crashes"),
+                               ("child-crashed", "exit 139", "a program of which a child crashes"),
+                               ("unstarted", "exit 127", "a program whose library is not found"),
+                               ("refused", "exit 2", "a program that lacks an argument")):
+        host, about = program(f"program-{name}", about)
+        host.set("option/run", "on")
+        host.set("program/run", f"ended {ended}\nprocesses 1\nlinked 12")
+        yield host, about
     yield program("program-static", "a static program", loader=None, needed=None)
     yield program("program-setuid", "a setuid program", privilege="setuid")
     yield program("program-musl", "a program of musl", loader="/lib/ld-musl-x86_64.so.1")

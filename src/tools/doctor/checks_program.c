@@ -163,33 +163,60 @@ void check_program(struct host *host, struct finding *finding)
 	}
 }
 
-/* Adds a line of program/run, with the exit in words. */
-static void checks_program_report_line(struct finding *finding, const char *line)
+/* A program that failed is no proof that it works with peerpin, and its counters are those of a
+ * part of it. Shells and launchers end with 128 and the number of the signal that ended a child. */
+static void checks_program_report_failure(struct finding *finding, const char *how, int number,
+					  const char *program)
 {
-	static const struct {
-		const char *line, *words;
-	} ends[] = {
-		{ "ended exit ", "ended with status " },
-		{ "ended signal ", "ended by signal " },
-		{ "ended terminated", "ended by SIGTERM after 1 s" },
-		{ "ended killed", "ended by SIGKILL after 1 s" },
-	};
+	bool is_signal = !strcmp(how, "signal");
+	int signal = is_signal ? number : number - 128;
 
-	for (size_t i = 0; i < sizeof(ends) / sizeof(*ends); i++) {
-		size_t length = strlen(ends[i].line);
+	if (is_signal)
+		finding_add(finding, WARN, "ended by signal %d (%s)", signal, strsignal(signal));
+	else if (number == 126 || number == 127)
+		finding_add(finding, WARN, "ended with status %d: %s", number,
+			    number == 126 ? "it could not be executed"
+					  : "it, or a library or command of it, is not found");
+	else if (signal > 0 && signal < 65)
+		finding_add(finding, WARN, "ended with status %d, as after signal %d (%s)", number,
+			    signal, strsignal(signal));
+	else
+		finding_add(finding, WARN, "ended with status %d", number);
+	if (is_signal || number >= 126)
+		finding_fix(finding,
+			    "run %s without peerpin: if it ends differently, please report it",
+			    program);
+	else
+		finding_fix(finding,
+			    "peerpin doctor --run %s with the arguments of a run that succeeds",
+			    program);
+}
 
-		if (!strncmp(line, ends[i].line, length)) {
-			finding_add(finding, OK, "%s%s", ends[i].words, line + length);
-			return;
-		}
-	}
-	finding_add(finding, OK, "%s", line);
+/* Adds a line of program/run, with the exit in words. */
+static void checks_program_report_line(struct finding *finding, const char *line,
+				       const char *program)
+{
+	char how[12] = "";
+	int number = 0;
+
+	if (sscanf(line, "ended %11s %d", how, &number) == 2 && number &&
+	    (!strcmp(how, "exit") || !strcmp(how, "signal")))
+		checks_program_report_failure(finding, how, number, program);
+	else if (!strcmp(how, "exit"))
+		finding_add(finding, OK, "ended with status 0");
+	else if (!strcmp(line, "ended terminated"))
+		finding_add(finding, OK, "ended by SIGTERM after 1 s");
+	else if (!strcmp(line, "ended killed"))
+		finding_add(finding, OK, "ended by SIGKILL after 1 s");
+	else
+		finding_add(finding, OK, "%s", line);
 }
 
 void check_run(struct host *host, struct finding *finding)
 {
 	const struct reading *run;
-	const char *option = host_text(host, "option/run"), *at;
+	const char *option = host_text(host, "option/run"), *at,
+		   *program = host_text(host, "option/program");
 	bool calls = false;
 	char line[200];
 
@@ -210,10 +237,12 @@ void check_run(struct host *host, struct finding *finding)
 	}
 	for (at = run->text; host_line(&at, line, sizeof(line));) {
 		calls |= strncmp(line, "ended ", 6) && strncmp(line, "processes ", 10);
-		checks_program_report_line(finding, line);
+		checks_program_report_line(finding, line, program ? program : "it");
 	}
 	if (!calls)
 		finding_problem(finding, WARN,
-				"peerpin --stats-file stats.json ./app: statistics of a whole run",
+				finding->result == WARN ? NULL
+							: "peerpin --stats-file stats.json ./app: "
+							  "statistics of a whole run",
 				"peerpin intercepted no call in its first second");
 }

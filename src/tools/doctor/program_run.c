@@ -9,6 +9,7 @@
  * Lines of program/run, each but the first only if N is not 0:
  *
  * 	ended exit N | signal N | terminated | killed
+ * 	                  terminated, killed: by the doctor
  * 	processes N       processes with statistics
  * 	linked N          driver and verbs functions bound to libpeerpin.so by program and libraries
  * 	dlsym N           objects with dlsym bound to peerpin's: their later look-ups use it
@@ -97,21 +98,30 @@ static void program_run_start(const char *path, char **arguments, const char *li
 	_exit(127);
 }
 
+/* A program that crashes when it is stopped ends by that signal, not by the doctor's. */
+static bool program_run_was_stopped(int status)
+{
+	return !WIFSIGNALED(status) || WTERMSIG(status) == SIGTERM || WTERMSIG(status) == SIGKILL;
+}
+
 static void program_run_watch(pid_t pid, unsigned int seconds, char ended[40])
 {
+	const char *stopped = NULL;
 	int status = 0;
 
-	*ended = '\0';
 	if (!child_ends_within(pid, seconds * 1000)) {
 		kill(-pid, SIGTERM);
-		strcpy(ended, child_ends_within(pid, 1000) ? "terminated" : "killed");
+		stopped = child_ends_within(pid, 1000) ? "terminated" : "killed";
 	}
 	/* Kills the whole process group. */
 	kill(-pid, SIGKILL);
-	if (!child_ends_within(pid, 2000) || waitpid(pid, &status, WNOHANG) != pid || *ended)
-		return;
-	snprintf(ended, 40, WIFSIGNALED(status) ? "signal %d" : "exit %d",
-		 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+	if (!child_ends_within(pid, 2000) || waitpid(pid, &status, WNOHANG) != pid)
+		snprintf(ended, 40, "killed");
+	else if (stopped && program_run_was_stopped(status))
+		snprintf(ended, 40, "%s", stopped);
+	else
+		snprintf(ended, 40, WIFSIGNALED(status) ? "signal %d" : "exit %d",
+			 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
 }
 
 void program_run(struct host *host)
