@@ -258,13 +258,15 @@ static bool elf_file_get_dynamic(struct reader *reader, struct elf_file *elf)
 	elf_file_get_strings(reader, strings, size);
 	for (size_t i = 0; i < count && entries[i].d_tag != DT_NULL; i++) {
 		const char *text = elf_file_string(reader, entries[i].d_un.d_val);
+		char **to = entries[i].d_tag == DT_RPATH     ? &elf->rpath
+			    : entries[i].d_tag == DT_RUNPATH ? &elf->runpath
+			    : entries[i].d_tag == DT_SONAME  ? &elf->soname
+							     : NULL;
 
 		if (entries[i].d_tag == DT_NEEDED && text && *text)
 			elf_file_add_line(&elf->needed, text);
-		else if (entries[i].d_tag == DT_RPATH && !elf->rpath)
-			elf->rpath = elf_file_copy(text);
-		else if (entries[i].d_tag == DT_RUNPATH && !elf->runpath)
-			elf->runpath = elf_file_copy(text);
+		else if (to && !*to)
+			*to = elf_file_copy(text);
 	}
 	free(entries);
 	if (versions)
@@ -323,8 +325,7 @@ static int elf_file_read_part(const char *path, struct elf_file *elf,
 		return ENOMEM;
 	error = elf_file_open(path, reader);
 	if (!error) {
-		if (!get_part(reader, elf))
-			error = ENOEXEC;
+		error = get_part(reader, elf) ? 0 : ENOEXEC;
 		close(reader->fd);
 	}
 	free(reader->strings);
@@ -351,6 +352,7 @@ void elf_file_free(struct elf_file *elf)
 	free(elf->needed);
 	free(elf->rpath);
 	free(elf->runpath);
+	free(elf->soname);
 	memset(elf, 0, sizeof(*elf));
 }
 
@@ -371,10 +373,8 @@ unsigned int elf_file_search(const char *path, const char *const *words, unsigne
 	while (limit && (more = read(reader.fd, bytes + kept, PART)) > 0) {
 		size_t length = kept + (size_t)more;
 
-		for (unsigned int i = 0; i < count; i++) {
-			if (memmem(bytes, length, words[i], strlen(words[i])))
-				found |= 1U << i;
-		}
+		for (unsigned int i = 0; i < count; i++)
+			found |= memmem(bytes, length, words[i], strlen(words[i])) ? 1U << i : 0;
 		kept = length < OVERLAP ? length : OVERLAP;
 		memmove(bytes, bytes + length - kept, kept);
 		limit -= (size_t)more < limit ? (size_t)more : limit;

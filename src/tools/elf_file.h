@@ -19,6 +19,7 @@ struct elf_file {
 	char interpreter[PATH_MAX]; /* "": none, a library or a static program */
 	char *needed;		    /* DT_NEEDED, one per line */
 	char *rpath, *runpath;	    /* NULL: none */
+	char *soname;		    /* NULL: none */
 	char glibc[24];		    /* highest GLIBC_ version required: "2.34"; "": none */
 };
 

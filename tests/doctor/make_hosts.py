@@ -611,6 +611,9 @@ def programs():
     host.set("option/run", "on")
     host.set("program/run", "ended after 1.0 s")
     yield host, about
+    host, about = program("program-preloads-driver", "a program with the CUDA driver in LD_PRELOAD", needed="libcuda.so.1\nlibc.so.6")
+    host.set("environment/LD_PRELOAD", "/usr/lib/x86_64-linux-gnu/libcuda.so.1")
+    yield host, about
     for name, ended, about in (("crashed", "signal 11", "a program that crashes"),
                                ("child-crashed", "exit 139", "a program of which a child crashes"),
                                ("unstarted", "exit 127", "a program whose library is not found"),

@@ -247,6 +247,12 @@ same 'one that is missing' '= libinner.so' "$(value program/missing)"
 same 'LD_LIBRARY_PATH is searched, too' '= ' "$(mkdir "$work/other" && echo 'int inner;' |
 	build -shared -fPIC -x c - -o "$work/other/libinner.so" && out=$(folders=$work/other program "$work/nested") &&
 	value program/missing)"
+for soname in libinner.so libother.so; do
+	[ $soname = libinner.so ] && wanted= || wanted=libinner.so
+	echo 'int inner;' | build -shared -fPIC -x c - -o "$work/preloaded.so" -Wl,-soname,$soname
+	same "a preloaded library of DT_SONAME $soname" "= $wanted" \
+		"$(out=$(LD_PRELOAD=$work/preloaded.so program "$work/nested") && value program/missing)"
+done
 echo 'const char *name = "cuGetProcAddress_v2"; int main(void) { return !name; }' | build -x c - -o "$work/runtime"
 out=$(program "$work/runtime")
 same 'the runtime linked in' '= 1' "$(value program/static_cuda)"

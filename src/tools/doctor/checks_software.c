@@ -190,6 +190,9 @@ static const struct {
 	const char *words;
 } known[] = {
 	{ "peerpin", "peerpin itself" },
+	{ "libcuda.so", "the CUDA driver" },
+	{ "libcudart.so", "the CUDA runtime" },
+	{ "libibverbs.so", "libibverbs itself" },
 	{ "vgpu", "HAMi: it intercepts driver calls, put it behind peerpin" },
 	{ "nvshare", "nvshare: it intercepts driver calls, put it behind peerpin" },
 	{ "heaptrack", "heaptrack: it intercepts malloc only" },

@@ -2,8 +2,9 @@
 /* libraries.h -- resolves all libraries that a program links, from ELF files
  *
  * Nothing is executed. ldd runs the loader named in the file, and so may run an untrusted
- * program. Search order is the dynamic linker's: RPATH, LD_LIBRARY_PATH, RUNPATH,
- * /etc/ld.so.cache, default folders. Libraries loaded only with dlopen are missing.
+ * program. Search order is the dynamic linker's: preloaded libraries by their DT_SONAME, RPATH,
+ * LD_LIBRARY_PATH, RUNPATH, /etc/ld.so.cache, default folders. Libraries loaded only with dlopen
+ * are missing.
  */
 #ifndef PEERPIN_TOOLS_DOCTOR_LIBRARIES_H
 #define PEERPIN_TOOLS_DOCTOR_LIBRARIES_H
