@@ -81,6 +81,63 @@ if [ "$python" ]; then
 	same 'the line of UCX 1.13' unhooked "$(hooks '# Version 1.13.1' 580.95.05 x86_64 bistro)"
 fi
 
+# ---- variables ----
+# variable HOST NAME=VALUE: "warns" if the doctor warns of this variable on the host
+variable() {
+	{ cat "$generated/$1.dump"; printf '== environment/%s\n%s\n' "${2%%=*}" "${2#*=}"; } >"$work/variable.dump"
+	"$doctor" --only software --from "$work/variable.dump" >"$work/variable"
+	grep '^WARN  software ' "$work/variable" | grep -qF "$2: " && echo warns && return
+	grep -q "^OK    software .*${2%%=*}=" "$work/variable" && echo 'shows it'
+}
+# Hosts: dgx has both methods and pairs of distance PIX, peer-memory-alone peer memory,
+# peermem-not-needed dma-buf alone; distances has a pair of PXB, one-of-two a pair of SYS.
+if [ "$python" ]; then
+	tested=
+	while read -r host wanted words; do
+		for word in $words; do
+			same "$host with $word" "${wanted/shows/shows it}" "$(variable "$host" "$word")"
+			tested+="$wanted $word"$'\n'
+		done
+	done <<-'TEXT'
+		dgx warns UCX_IB_GPU_DIRECT_RDMA=n UCX_IB_GPU_DIRECT_RDMA=No UCX_IB_GPU_DIRECT_RDMA=off UCX_MEM_CUDA_HOOK_MODE=none
+		dgx shows UCX_IB_GPU_DIRECT_RDMA=try UCX_IB_GPU_DIRECT_RDMA=y UCX_MEM_CUDA_HOOK_MODE=reloc UCX_MEM_EVENTS=n UCX_MEMTYPE_CACHE=n UCX_RCACHE_ENABLE=n UCX_IB_REG_METHODS=direct
+		dgx warns UCX_TLS=rc,sm UCX_TLS=tcp,cuda_copy UCX_TLS=^cuda UCX_TLS=self,^ib UCX_TLS=^sm,ib
+		dgx shows UCX_TLS=all UCX_TLS=rc,cuda UCX_TLS=dc_x,self,cuda_copy UCX_TLS=\\rc_mlx5,cuda_copy UCX_TLS=ib,cuda UCX_TLS=^cuda_ipc UCX_TLS=^tcp
+		dgx warns UCX_NET_DEVICES=eth0 UCX_NET_DEVICES=mlx4_0:1,eth0 NCCL_IB_HCA=mlx4 NCCL_IB_HCA==mlx4_0:1
+		dgx shows UCX_NET_DEVICES=all UCX_NET_DEVICES=mlx5_0:1 UCX_NET_DEVICES=eth0,mlx5_7:1 UCX_NET_DEVICES=^eth0 NCCL_IB_HCA=mlx5 NCCL_IB_HCA==mlx5_3:1 NCCL_IB_HCA=^mlx4
+		dgx warns NCCL_NET_GDR_LEVEL=LOC NCCL_NET_GDR_LEVEL=0 NCCL_NET_GDR_LEVEL=NVL NCCL_IB_GDR_LEVEL=LOC NCCL_IB_GDR_LEVEL=0
+		dgx shows NCCL_NET_GDR_LEVEL=PIX NCCL_NET_GDR_LEVEL=1 NCCL_NET_GDR_LEVEL=SYS NCCL_NET_GDR_LEVEL=9 NCCL_NET_GDR_LEVEL=loc NCCL_IB_GDR_LEVEL=SYS NCCL_IB_GDR_LEVEL=4
+		distances warns NCCL_NET_GDR_LEVEL=PIX NCCL_NET_GDR_LEVEL=1
+		distances shows NCCL_NET_GDR_LEVEL=PXB NCCL_NET_GDR_LEVEL=2
+		one-of-two warns NCCL_NET_GDR_LEVEL=PHB NCCL_NET_GDR_LEVEL=3
+		one-of-two shows NCCL_NET_GDR_LEVEL=SYS NCCL_NET_GDR_LEVEL=4 NCCL_NET_GDR_LEVEL=5
+		dgx warns NCCL_IB_CUDA_SUPPORT=0 NCCL_NET_GDR_READ=0 NCCL_NET_GDR_READ=0x0 NCCL_NET=Socket NCCL_NET=socket NCCL_IB_DISABLE=1 NCCL_IB_DISABLE=2
+		dgx shows NCCL_IB_CUDA_SUPPORT=1 NCCL_NET_GDR_READ=1 NCCL_NET=IB NCCL_NET_PLUGIN=none NCCL_IB_DISABLE=0 NCCL_IB_DISABLE=yes NCCL_NET_GDR_C2C=0 NCCL_IB_DATA_DIRECT=0
+		peermem-not-needed warns NCCL_DMABUF_ENABLE=0 UCX_CUDA_COPY_DMABUF=no NVSHMEM_IB_DISABLE_DMABUF=1 FI_HMEM_CUDA_USE_DMABUF=false
+		peermem-not-needed shows NCCL_DMABUF_ENABLE=1 UCX_CUDA_COPY_DMABUF=try NVSHMEM_IB_DISABLE_DMABUF=0 FI_HMEM_CUDA_USE_DMABUF=1
+		dgx shows NCCL_DMABUF_ENABLE=0 UCX_CUDA_COPY_DMABUF=no NVSHMEM_IB_DISABLE_DMABUF=1 FI_HMEM_CUDA_USE_DMABUF=0
+		dgx warns NVSHMEM_REMOTE_TRANSPORT=none FI_PROVIDER=tcp FI_PROVIDER=tcp;ofi_rxm FI_PROVIDER=shm,sockets FI_HMEM_DISABLE_P2P=1
+		dgx shows NVSHMEM_REMOTE_TRANSPORT=ibrc FI_PROVIDER=verbs FI_PROVIDER=verbs;ofi_rxm FI_PROVIDER=tcp,verbs FI_PROVIDER=^tcp FI_HMEM_DISABLE_P2P=no FI_HMEM=cuda FI_HMEM_CUDA_USE_GDRCOPY=0
+		misconfigured warns OMPI_MCA_opal_cuda_support=false OMPI_MCA_mpi_cuda_support=0
+		dgx shows OMPI_MCA_opal_cuda_support=false OMPI_MCA_opal_cuda_support=1 OMPI_MCA_mpi_cuda_support=0 OMPI_MCA_pml=ob1 OMPI_MCA_btl=tcp,self
+		dgx warns MPIR_CVAR_ENABLE_GPU=0 MPICH_GPU_SUPPORT_ENABLED=0 MV2_USE_CUDA=0 MV2_USE_GPUDIRECT_RDMA=0 MV2_USE_GPUDIRECT=0
+		dgx shows MPIR_CVAR_ENABLE_GPU=1 MPICH_GPU_SUPPORT_ENABLED=1 MV2_USE_CUDA=1 MV2_USE_GPUDIRECT_RDMA=1 MV2_USE_GPUDIRECT=1
+		peer-memory-alone warns PYTORCH_ALLOC_CONF=expandable_segments:True PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:64,expandable_segments:True PYTORCH_ALLOC_CONF=backend:cudaMallocAsync PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync
+		peer-memory-alone shows PYTORCH_ALLOC_CONF=expandable_segments:False PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False PYTORCH_CUDA_ALLOC_CONF=backend:native
+		dgx shows PYTORCH_ALLOC_CONF=expandable_segments:True PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
+		dgx warns PEERPIN_DISABLE=1 PEERPIN_DISABLE=yes
+		dgx shows PEERPIN_DISABLE=no CUDA_VISIBLE_DEVICES=0 RDMAV_FORK_SAFE=1 IBV_FORK_SAFE=1
+	TEXT
+	table=$folder/../../src/tools/doctor/checks_settings.c
+	for wanted in warns shows; do
+		same "each variable of the table $wanted, and none beside it" \
+			"$(sed -n "s/^\t\([A-Z_]*\)(\"\([A-Za-z0-9_]*\)\".*/\1 \2/p" "$table" |
+				if [ $wanted = shows ]; then cat; else grep -v ^SHOWN; fi | cut -d' ' -f2 | sort -u)" \
+			"$(sed -n "s/^$wanted \([^=]*\)=.*/\1/p" <<<"$tested" | sort -u)"
+	done
+	same 'PyTorch with blanks' warns "$(variable peer-memory-alone 'PYTORCH_ALLOC_CONF=max_split_size_mb:64, expandable_segments: True')"
+fi
+
 # ---- fixes of limits ----
 # limits NAME SOFT HARD CAPABILITIES: the fixes, by their first words, on a host with these limits
 limits() {

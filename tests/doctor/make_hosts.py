@@ -440,7 +440,16 @@ def old_kernel():
     host.drop("verbs/symbol")
     host.probe(dma_buf="fail ibv_reg_dmabuf_mr EOPNOTSUPP", peermem="ok")
     host.drop("probe/0/mlx5_0/dma-buf/re")
-    return host, "a kernel and a libibverbs older than dma-buf registration: peer memory works"
+    host.set("environment/PYTORCH_ALLOC_CONF", "expandable_segments:True")
+    host.set("environment/NCCL_NET_GDR_LEVEL", "0")
+    return host, "a kernel and a libibverbs older than dma-buf registration: peer memory works; variables against it"
+
+
+def peer_memory_alone():
+    host, _ = old_kernel()
+    host.set("identity/host", "peer-memory-alone")
+    host.drop("environment/")
+    return host, "as old-kernel, without variables"
 
 
 def unregistered():
@@ -716,7 +725,8 @@ def main():
     folder = sys.argv[1]
     for make in (dgx, no_gpu, peermem_missing, peermem_not_needed, both_modules, translating, translating_peermem, acs,
                  bar1, data_direct, container, soft_roce, software_first, proprietary, no_root, unreadable, no_adapter,
-                 no_driver, old_kernel, unregistered, wsl, misconfigured, ucx_unhooked, one_of_two, not_probed, user_namespace,
+                 no_driver, old_kernel, peer_memory_alone,
+                 unregistered, wsl, misconfigured, ucx_unhooked, one_of_two, not_probed, user_namespace,
                  soft_limits, distances, deep,
                  deep_fails, crashed, ports_down, port_unreadable, not_installed,
                  kallsyms_unreadable, groups_unreadable, virtual, namespaces, newest):

@@ -63,6 +63,11 @@ bool had_no_time(struct host *host, struct finding *finding, const char *ended);
 void finding_without(struct host *host, struct finding *finding, enum method other, const char *fix,
 		     const char *format, ...) __attribute__((format(printf, 5, 6)));
 
+/* Adds the variables that bear on GPUDirect RDMA, a part of check_software: checks_settings.c. */
+void check_settings(struct host *host, struct finding *finding);
+/* True if the ucx_info on PATH lists CUDA's transports. */
+bool ucx_has_cuda(struct host *host);
+
 /* Fix for a registration that needs nvidia-peermem and fails. */
 const char *peermem_fix(struct host *host);
 

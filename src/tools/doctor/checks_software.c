@@ -8,64 +8,6 @@
 
 #include "tools/doctor/checks.h"
 
-/* Settings that disable GPUDirect RDMA, or that the user should see. */
-static const struct {
-	const char *variable;
-	const char *turns_off; /* value that disables; NULL: show only */
-	const char *words;
-} settings[] = {
-	{ "UCX_IB_GPU_DIRECT_RDMA", "n", "UCX then copies through the host" },
-	{ "UCX_MEM_CUDA_HOOK_MODE", NULL, NULL },
-	{ "UCX_MEMTYPE_CACHE", NULL, NULL },
-	{ "UCX_TLS", NULL, NULL },
-	{ "UCX_NET_DEVICES", NULL, NULL },
-	{ "NCCL_NET_GDR_LEVEL", "LOC", "NCCL then copies through the host" },
-	{ "NCCL_IB_DISABLE", "1", "NCCL then uses no adapter" },
-	{ "NCCL_DMABUF_ENABLE", "0", "NCCL then needs nvidia-peermem" },
-	{ "NCCL_IB_DATA_DIRECT", NULL, NULL },
-	{ "FI_HMEM_CUDA_USE_GDRCOPY", NULL, NULL },
-	{ "FI_HMEM_CUDA_USE_DMABUF", "0", "libfabric then needs nvidia-peermem" },
-	{ "FI_HMEM", NULL, NULL },
-	{ "PYTORCH_CUDA_ALLOC_CONF", NULL, NULL },
-	{ "CUDA_VISIBLE_DEVICES", NULL, NULL },
-	{ "RDMAV_FORK_SAFE", NULL, NULL },
-	{ "IBV_FORK_SAFE", NULL, NULL },
-	{ "PEERPIN_DISABLE", "1", "peerpin then does nothing" },
-};
-
-static bool checks_software_is_set_to(const char *value, const char *off)
-{
-	if (!strcasecmp(value, off))
-		return true;
-	if (!strcmp(off, "n") || !strcmp(off, "0"))
-		return !strcasecmp(value, "no") || !strcasecmp(value, "off") ||
-		       !strcasecmp(value, "false") || !strcmp(value, "0");
-	return false;
-}
-
-static void checks_software_settings(struct host *host, struct finding *finding)
-{
-	const char *torch = host_text(host, "environment/PYTORCH_CUDA_ALLOC_CONF");
-
-	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
-		const char *value = host_text(host, "environment/%s", settings[i].variable);
-		const char *off = settings[i].turns_off;
-
-		if (value && off && checks_software_is_set_to(value, off)) {
-			finding_add(finding, WARN, "%s=%s: %s", settings[i].variable, value,
-				    settings[i].words);
-			finding_fix(finding, "unset %s", settings[i].variable);
-		} else if (value) {
-			finding_add(finding, OK, "%s=%s", settings[i].variable, value);
-		}
-	}
-	if (torch && strstr(torch, "expandable_segments:True") &&
-	    !method_suffices(host, METHOD_DMA_BUF))
-		finding_problem(finding, WARN,
-				"export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False",
-				"expandable segments cannot be registered by peer memory");
-}
-
 enum ucx { UCX_WITHOUT_CUDA, UCX_WITH_CUDA, UCX_UNSEEN };
 
 /* ucx_info shows no CUDA transports without a GPU, even if UCX has them. */
@@ -78,6 +20,11 @@ static enum ucx checks_software_cuda_of_ucx(struct host *host)
 	if (cuda->error == ENOENT)
 		return UCX_WITHOUT_CUDA;
 	return cuda->error || !machine_of(host)->driver_answers ? UCX_UNSEEN : UCX_WITHOUT_CUDA;
+}
+
+bool ucx_has_cuda(struct host *host)
+{
+	return checks_software_cuda_of_ucx(host) == UCX_WITH_CUDA;
 }
 
 static void checks_software_open_mpi(struct host *host, struct finding *finding)
@@ -177,7 +124,7 @@ void check_software(struct host *host, struct finding *finding)
 	checks_software_ucx(host, finding);
 	if (host_has(host, "/dev/gdrdrv?"))
 		finding_add(finding, OK, "gdrcopy's driver");
-	checks_software_settings(host, finding);
+	check_settings(host, finding);
 	if (!finding->text)
 		finding_add(finding, OK,
 			    "neither Open MPI nor UCX is on PATH, and no known variable is set");
