@@ -138,6 +138,118 @@ if [ "$python" ]; then
 	same 'PyTorch with blanks' warns "$(variable peer-memory-alone 'PYTORCH_ALLOC_CONF=max_split_size_mb:64, expandable_segments: True')"
 fi
 
+# ---- a measurement outranks what readings imply ----
+# with HOST READING VALUE: a dump of the host with this value; the first record of a name counts
+with() {
+	head -n 1 "$generated/$1.dump"
+	printf '== %s\n%b\n' "$2" "$3"
+	tail -n +2 "$generated/$1.dump"
+}
+# sign CHECK: the sign of this check on the dump
+sign() {
+	"$doctor" --only "$1" --from "$work/claim.dump" | sed -n "s/^\([A-Z?-]*\)  *$1 .*/\1/p"
+}
+# Each reading speaks against a method or a part. Measured: on small hosts, the probe registered by both methods (OK) or
+# nothing was registered.
+if [ "$python" ]; then
+	closed='NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.95.05'
+	refused='cuMemGetHandleForAddressRange CUDA_ERROR_NOT_SUPPORTED'
+	while IFS='|' read -r check reading value; do
+		for host in program-good not-probed; do
+			with $host "$reading" "$value" >"$work/claim.dump"
+			found=$(sign "$check")
+			[ $host = program-good ] && wanted=OK || wanted='[A-Z?-]*'
+			[ $host = not-probed ] && [ "$found" = OK ] && wanted='another verdict'
+			matches "$check on $host with $reading" "$wanted" "$found"
+		done
+	done <<-TEXT
+		driver|identity/kernel|4.18.0-553.el8_10.x86_64
+		driver|/proc/driver/nvidia/version|$closed
+		peermem|/sys/module/nvidia_peermem/version|570.10
+		peermem|/sys/module/nv_peer_mem/version|1.3-0
+		peermem-client|/sys/kernel/mm/memory_peers/nvidia-peermem/version|!ENOENT
+		peer-mapping|/proc/driver/nvidia/params|GrdmaPciTopoCheckOverride: 2
+		platform|/proc/version|Linux version 5.15.167.4-microsoft-standard-WSL2
+		platform|/dev/tdx_guest?|020600 0 0 --
+		platform|cuda/0/virtualization|2
+		gpu|cuda/0/attribute/116|0\\n== cuda/0/attribute/124\\n0
+		gpu-mode|cuda/0/mig|1
+		export|cuda/0/export/device|$refused
+		export|cuda/0/capable/device|0
+		dma-buf|verbs/mlx5_0/dmabuf|EOPNOTSUPP
+		dma-buf|verbs/mlx5_0/dmabuf|EIO
+		verbs|verbs/symbol/ibv_reg_dmabuf_mr|!ENOENT
+		provider|/sys/class/infiniband/mlx5_0/parent|eth0
+	TEXT
+	while IFS='|' read -r wanted check host reading value; do
+		with "$host" "$reading" "$value" >"$work/claim.dump"
+		same "a measurement of its own GPU, adapter and method alone: $check on $host with $reading" "$wanted" "$(sign "$check")"
+	done <<-'TEXT'
+		OK|gpu-mode|one-of-two|cuda/0/mig|1
+		WARN|gpu-mode|one-of-two|cuda/1/mig|1
+		OK|provider|misconfigured|/sys/class/infiniband/mlx5_0/parent|eth0
+		WARN|provider|misconfigured|/sys/class/infiniband/mlx5_1/parent|eth1
+		OK|peermem|program-good|/sys/module/nv_peer_mem/version|1.3-0
+		WARN|peermem|peermem-not-needed|/sys/module/nv_peer_mem/version|1.3-0
+	TEXT
+	with translating-iommu-peermem probe/0/mlx5_0/peermem/2097152 'ok 310000' >"$work/claim.dump"
+	matches 'peer memory through an IOMMU' '*does not work through it, but the probe registered memory*' \
+		"$("$doctor" --only iommu --from "$work/claim.dump")"
+	with compute-10 probe/0/mlx5_0/peermem/2097152 'ok 310000' >"$work/claim.dump"
+	same 'peer memory of compute capability 10' OK "$(sign gpu)"
+	with cgroup-denies verbs/mlx5_0/open 'ok' >"$work/claim.dump"
+	same 'an adapter that was opened' OK "$(sign uverbs)"
+	{ with cgroup-denies verbs/mlx5_0/open 'ok' | sed '1a== /dev/infiniband/uverbs0?\n020600 0 0 --'; } >"$work/claim.dump"
+	same 'an adapter that was opened, whatever its mode' OK "$(sign uverbs)"
+	for registered in ok:OK '!ENOMEM:WARN' '!ENOENT:WARN'; do
+		{ with soft-limits limits/nofile 65536 | sed "1a== verbs/mlx5_0/host\n${registered%:*}"; } >"$work/claim.dump"
+		same "host memory beyond a memlock limit of 64 KiB: ${registered%:*}" "${registered#*:}" "$(sign limits)"
+	done
+	with program-static program/run 'ended terminated\nprocesses 1\nlinked 12' >"$work/claim.dump"
+	same 'a static launcher, into whose processes peerpin was loaded' OK "$(sign program)"
+	with program-unstarted program/run 'ended terminated' >"$work/claim.dump"
+	same 'a library that is missing, and a program that started' OK "$(sign program)"
+fi
+
+# ---- a fix works in the state that was read ----
+# CHECK, HOST, then readings that change it, as for with(), and the beginning of one fix
+if [ "$python" ]; then
+	in_docker='/.dockerenv?|100644 0 0 r-'
+	while IFS='|' read -r check host reading value wanted; do
+		with "$host" "$reading" "$value" >"$work/claim.dump"
+		matches "fix of $check on $host with $reading $value" "*fix   *$check  *$wanted*" \
+			"$("$doctor" --only "$check" --verbose --from "$work/claim.dump")"
+	done <<-TEXT
+		peermem|both-modules|a|b|sudo rmmod nv_peer_mem
+		peermem|both-modules|$in_docker|ask your administrator, on the host: rmmod nv_peer_mem
+		limits|dgx|/proc/sys/vm/max_map_count|1000|sudo sysctl vm.max_map_count=
+		limits|dgx|/proc/sys/vm/max_map_count|1000\\n== /.singularity.d?\\n040755 0 0 r-|ask your administrator, on the host: sysctl
+		acs|no-root|a|b|sudo peerpin doctor --only acs
+		acs|no-root|identity/uid|0|run it as root of the host
+		acs|no-root|identity/uid|0\\n== /.dockerenv?\\n100644 0 0 r-|run it on the host itself
+		iommu|translating-iommu|a|b|ask your administrator: iommu=pt on
+		iommu|translating-iommu|identity/machine|aarch64|ask your administrator: iommu.passthrough=1 on
+		iommu|translating-iommu|/proc/cmdline|ro iommu=pt|ask your administrator: the kernel's command line has the setting already
+		export|not-installed|a|b|ask your administrator: install the driver's open kernel modules
+		export|not-installed|/proc/driver/nvidia/version|Open Kernel Module|ask your administrator: update the driver, or load nvidia-peermem
+		probe|not-installed|a|b|ask your administrator: install the driver's open kernel modules
+		probe|not-installed|/proc/driver/nvidia/version|Open Kernel Module|ask your administrator: update the driver, or load nvidia-peermem
+		path|one-of-two|a|b|run on a GPU that has an adapter of its own socket
+		path|one-of-two|/sys/bus/pci/devices/0000:18:00.0@|/sys/devices/pci0000:95/0000:18:00.0\\n== /sys/bus/pci/devices/0000:18:00.0/numa_node\\n1|ask your administrator: an adapter in a slot
+		gpu|dgx|cuda/init|CUDA_ERROR_NO_DEVICE|run it where a GPU
+		gpu|dgx|cuda/init|CUDA_ERROR_NO_DEVICE\\n== environment/CUDA_VISIBLE_DEVICES\\n|unset CUDA_VISIBLE_DEVICES
+		gpu|no-driver|cuda/ended|!ETIME none|peerpin doctor --limit 1200
+		gpu|no-driver|cuda/ended|!ETIME none\\n== option/limit\\n5000|peerpin doctor --limit 50000
+		uverbs|cgroup-denies|/dev/infiniband/|!ENOENT|sudo modprobe ib_uverbs
+		uverbs|cgroup-denies|/dev/infiniband/|!ENOENT\\n== /sys/module/ib_uverbs/\\nparameters|ask your administrator: the adapter's driver
+		uverbs|cgroup-denies|/dev/infiniband/|!ENOENT\\n== /.dockerenv?\\n100644 0 0 r-|docker run --device
+		adapter|no-adapter|a|b|ask your administrator: load the adapter's driver
+		adapter|no-adapter|$in_docker|docker run --net host
+		acs|acs-on|a|b|sudo setpci
+		acs|acs-locked|a|b|ask your administrator: ACS off in the firmware
+	TEXT
+fi
+
 # ---- fixes of limits ----
 # limits NAME SOFT HARD CAPABILITIES: the fixes, by their first words, on a host with these limits
 limits() {

@@ -165,6 +165,7 @@ class Host:
             self.set(f"{CLASS}/{name}/parent", "eth0")
         self.line("/dev/infiniband/", f"uverbs{n}")
         self.set(f"/dev/infiniband/uverbs{n}?", "020666 0 0 rw")
+        self.set(f"/sys/class/infiniband_verbs/uverbs{n}/ibdev", name)
         self.set("verbs/ended", "ok")
         self.set("verbs/library", "/usr/lib/x86_64-linux-gnu/libibverbs.so.1")
         self.set("verbs/symbol/ibv_reg_dmabuf_mr", "IBVERBS_1.12")
@@ -316,6 +317,13 @@ def acs():
     for bridge in ("0000:17:00.0", "0000:17:01.0"):
         host.set(f"{DEVICES}/{bridge}/config", config_space(acs=0x001D))
     return host, "the switch's ports redirect peer traffic"
+
+
+def acs_locked():
+    host, _ = acs()
+    host.set("identity/host", "acs-locked")
+    host.set("/sys/kernel/security/lockdown", "none [integrity] confidentiality")
+    return host, "as acs-on, and the kernel is locked down"
 
 
 def bar1():
@@ -485,10 +493,11 @@ def misconfigured():
     host.probe(dma_buf="ok")
     host.set(f"{CLASS}/mlx5_1/ports/1/state", "1: DOWN")
     host.set(f"{CLASS}/mlx5_0/device/current_link_width", "8")
-    host.set("cuda/1/mig", "1")
     host.set("cuda/0/persistence", "0")
     host.set("/dev/infiniband/uverbs1?", "020600 0 0 --")
-    host.set("/proc/driver/nvidia/params", "EnableResizableBar: 1\nGrdmaPciTopoCheckOverride: 2")
+    host.set("verbs/mlx5_1/open", Error("EACCES ibv_open_device"))
+    host.drop("verbs/mlx5_1/limits", "verbs/mlx5_1/dmabuf", "probe/0/mlx5_1", "probe/1/mlx5_1")
+    host.set("/proc/driver/nvidia/params", "EnableResizableBar: 1\nGrdmaPciTopoCheckOverride: 0")
     host.set("/sys/kernel/security/lockdown", "none [integrity] confidentiality")
     host.set("/proc/self/cgroup", "0::/system.slice/job_7")
     host.set("/sys/fs/cgroup/system.slice/job_7/rdma.max", "mlx5_0 hca_handle=2 hca_object=2000")
@@ -531,6 +540,40 @@ def not_probed():
     host.drop("probe/")
     host.set("option/probe", "off")
     return host, "driver and adapter report support, and nothing was registered"
+
+
+def claimed():
+    host = not_probed()[0]
+    host.set("identity/host", "claimed")
+    host.set("/proc/driver/nvidia/params", "EnableResizableBar: 0\nGrdmaPciTopoCheckOverride: 2")
+    host.set("cuda/0/mig", "1")
+    host.set("cuda/0/virtualization", "2")
+    host.set("cuda/0/capable/device", "0")
+    host.set("cuda/0/capable/mapped", "0")
+    host.set("cuda/0/export/mapped", "cuMemGetHandleForAddressRange CUDA_ERROR_NOT_SUPPORTED")
+    return host, "readings that speak against GPUDirect RDMA, and nothing was registered"
+
+
+def claims_refuted():
+    host = claimed()[0]
+    host.set("identity/host", "claims-refuted")
+    host.drop("option/probe")
+    host.set("cuda/0/export/mapped", "ok")
+    host.probe(dma_buf="ok", peermem="ok")
+    return host, "as claimed, and the probe registered memory"
+
+
+def cgroup_denies():
+    host = small("cgroup-denies")
+    host.drop("probe/", "verbs/mlx5_0/")
+    host.set("verbs/mlx5_0/open", Error("EPERM ibv_open_device"))
+    return host, "the adapter's device has mode 0666, and its cgroup denies it"
+
+
+def host_memory_refused():
+    host = small("host-memory-refused")
+    host.set("verbs/mlx5_0/host", Error("ENOMEM ibv_reg_mr"))
+    return host, "the memlock limit is unlimited, and host memory cannot be registered"
 
 
 def user_namespace():
@@ -630,6 +673,9 @@ def programs():
         host, about = program(f"program-{name}", about)
         host.set("option/run", "on")
         host.set("program/run", f"ended {ended}\nprocesses 1\nlinked 12")
+        if name == "unstarted":
+            host.set("program/run", f"ended {ended}")
+            host.set("program/missing", "libmpi.so.40")
         yield host, about
     yield program("program-static", "a static program", loader=None, needed=None)
     yield program("program-setuid", "a setuid program", privilege="setuid")
@@ -726,7 +772,8 @@ def main():
     for make in (dgx, no_gpu, peermem_missing, peermem_not_needed, both_modules, translating, translating_peermem, acs,
                  bar1, data_direct, container, soft_roce, software_first, proprietary, no_root, unreadable, no_adapter,
                  no_driver, old_kernel, peer_memory_alone,
-                 unregistered, wsl, misconfigured, ucx_unhooked, one_of_two, not_probed, user_namespace,
+                 unregistered, wsl, misconfigured, ucx_unhooked, one_of_two, not_probed, claimed, claims_refuted,
+                 cgroup_denies, host_memory_refused, acs_locked, user_namespace,
                  soft_limits, distances, deep,
                  deep_fails, crashed, ports_down, port_unreadable, not_installed,
                  kallsyms_unreadable, groups_unreadable, virtual, namespaces, newest):

@@ -38,6 +38,12 @@ void finding_add(struct finding *finding, enum result result, const char *format
 /* finding_add with a fix; NULL: none. */
 void finding_problem(struct finding *finding, enum result result, const char *fix,
 		     const char *format, ...) __attribute__((format(printf, 4, 5)));
+/* Reports what readings imply for an item (NULL: for the host). A measurement outranks it: with
+ * `measured`, the words of one that shows otherwise (proof_of), the text ends with them, the result
+ * is OK, and the fix is left out. */
+void finding_implied(struct finding *finding, const char *item, const char *measured,
+		     enum result result, const char *fix, const char *format, ...)
+	__attribute__((format(printf, 6, 7)));
 /* Appends to the text without a separator. */
 void finding_append(struct finding *finding, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
@@ -58,21 +64,38 @@ const char *result_name(enum result result);
 /* True if reading `ended` is ETIME (no time was left). Sets the finding to UNKNOWN then. */
 bool had_no_time(struct host *host, struct finding *finding, const char *ended);
 
-/* Reports a missing part of one registration method. NOT NEEDED: method `other` reaches every
- * GPU; FAIL: it does not; UNKNOWN: undecidable here. NULL: no fix. */
-void finding_without(struct host *host, struct finding *finding, enum method other, const char *fix,
-		     const char *format, ...) __attribute__((format(printf, 5, 6)));
+/* Reports a missing part of one registration method, and replaces the text. OK: `measured` shows
+ * otherwise, as in finding_implied; NOT NEEDED: method `other` reaches every GPU; FAIL: it does
+ * not; UNKNOWN: undecidable here. NULL: no fix. */
+void finding_without(struct host *host, struct finding *finding, const char *measured,
+		     enum method other, const char *fix, const char *format, ...)
+	__attribute__((format(printf, 6, 7)));
 
 /* Adds the variables that bear on GPUDirect RDMA, a part of check_software: checks_settings.c. */
 void check_settings(struct host *host, struct finding *finding);
 /* True if the ucx_info on PATH lists CUDA's transports. */
 bool ucx_has_cuda(struct host *host);
 
-/* Fix for a registration that needs nvidia-peermem and fails. */
-const char *peermem_fix(struct host *host);
+/* ---- fixes that depend on the state of the host: fixes.c, checks_peermem.c ---- */
 
-#define FIX_OPEN_MODULES                                                                           \
-	"ask your administrator: install the driver's open kernel modules (package nvidia-open)"
+struct fix {
+	char text[300];
+};
+
+/* True if this is known to be a container. */
+bool is_container(struct host *host);
+/* A command for root: "sudo COMMAND", or in a container a request to the administrator. */
+struct fix as_root(struct host *host, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+/* Fix for data that only root can read: these checks again. */
+struct fix fix_as_root_again(struct host *host, const char *checks);
+/* Fix for calls without time: a longer limit than this run had. */
+struct fix fix_limit(struct host *host);
+/* Fix for a registration that needs nvidia-peermem and fails. */
+struct fix peermem_fix(struct host *host);
+/* Fix for GPU memory that the driver does not export as a dma-buf. */
+const char *fix_no_export(struct host *host);
+
 #define FIX_NO_GPU                                                                                 \
 	"run it where a GPU and its driver are: srun -N 1 --gpus 1 peerpin doctor, or docker run " \
 	"--gpus all"

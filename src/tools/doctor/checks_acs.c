@@ -101,6 +101,7 @@ static void checks_acs_shorten(char *list)
 
 void check_acs(struct host *host, struct finding *finding)
 {
+	const char *lockdown = host_text(host, "/sys/kernel/security/lockdown");
 	char *redirecting = NULL, *hidden = NULL;
 	bool known = false, seen = false;
 	struct support support;
@@ -116,10 +117,18 @@ void check_acs(struct host *host, struct finding *finding)
 	if (!known) {
 		finding_add(finding, UNKNOWN, "%s", invisible_words(machine_of(host)));
 	} else if (redirecting) {
-		finding_fix(finding,
-			    "sudo setpci -s %.*s ECAP_ACS+6.w=0000 (each of them; on virtual "
-			    "machines, Grace and data-direct adapters run rdma_topo check first)",
-			    (int)strcspn(redirecting, " "), redirecting);
+		if (lockdown && !strstr(lockdown, "[none]"))
+			finding_fix(
+				finding,
+				"ask your administrator: ACS off in the firmware, or lockdown off "
+				"(the kernel is locked down: it refuses setpci)");
+		else
+			finding_fix(finding,
+				    "%s (each of them; on virtual machines, Grace and data-direct "
+				    "adapters run rdma_topo check first)",
+				    as_root(host, "setpci -s %.*s ECAP_ACS+6.w=0000",
+					    (int)strcspn(redirecting, " "), redirecting)
+					    .text);
 		checks_acs_shorten(redirecting);
 		finding_add(finding, WARN, "peer traffic is sent up to the root complex by %s",
 			    redirecting);
@@ -127,7 +136,7 @@ void check_acs(struct host *host, struct finding *finding)
 			finding_add(finding, WARN, "others could not be read");
 	} else if (hidden) {
 		checks_acs_shorten(hidden);
-		finding_problem(finding, UNKNOWN, "sudo peerpin doctor --only acs",
+		finding_problem(finding, UNKNOWN, fix_as_root_again(host, "acs").text,
 				"needs root to read the configuration of %s", hidden);
 	} else {
 		finding_add(
@@ -157,7 +166,7 @@ static void checks_acs_device(struct host *host, const char *pci, const char *la
 		finding_item(finding, UNKNOWN, label, "cannot be read");
 	} else if (config->length <= HEADER_BYTES) {
 		finding_item(finding, UNKNOWN, label, "needs root");
-		finding_fix(finding, "sudo peerpin doctor --only ordering");
+		finding_fix(finding, "%s", fix_as_root_again(host, "ordering").text);
 	} else if (!at) {
 		finding_item(finding, UNKNOWN, label, "is not shown as PCI Express");
 	} else {

@@ -9,7 +9,8 @@
 
 #define GIB (1LL << 30)
 
-#define DRIVER_FIX "nvidia-smi, and sudo dmesg | grep NVRM: the driver or the GPU is in a bad state"
+#define FIX_OTHER_GPU "use a data centre or workstation GPU: GeForce and integrated ones have none"
+#define DRIVER_FIX    "nvidia-smi, and sudo dmesg | grep NVRM: the driver or the GPU is in a bad state"
 
 /* CUdevice_attribute, numbered as in cuda.h. */
 enum {
@@ -29,6 +30,7 @@ static bool checks_gpu_driver_answers(struct host *host, struct finding *finding
 	const struct reading *init = host_read(host, "cuda/init");
 	const char *ended = host_text(host, "cuda/ended");
 	bool lost = ended && strcmp(ended, "ok");
+	bool no_device = machine->driver_answers || strstr(init->text, "NO_DEVICE");
 	enum result result = machine->gpu_count ? FAIL : UNKNOWN;
 
 	if (machine->driver_answers && machine->gpu_count)
@@ -45,11 +47,13 @@ static bool checks_gpu_driver_answers(struct host *host, struct finding *finding
 	else
 		finding_add(finding, UNKNOWN, "the CUDA driver was not queried");
 	if (machine->driver_answers && machine->hidden_gpus)
-		finding_problem(finding, UNKNOWN, "unset CUDA_VISIBLE_DEVICES",
-				"%u on the PCI bus are hidden from it", machine->hidden_gpus);
+		finding_add(finding, UNKNOWN, "%u on the PCI bus are hidden from it",
+			    machine->hidden_gpus);
 	if (lost)
 		finding_fix(finding, DRIVER_FIX);
-	else if (!machine->hidden_gpus)
+	else if (no_device && host_has(host, "environment/CUDA_VISIBLE_DEVICES"))
+		finding_fix(finding, "unset CUDA_VISIBLE_DEVICES, or name a GPU of this job in it");
+	else
 		finding_fix(finding, FIX_NO_GPU);
 	return false;
 }
@@ -88,8 +92,6 @@ static const char *checks_gpu_methods(struct host *host, const struct gpu *gpu,
 		return "dma-buf only";
 	if (!direct) {
 		*result = FAIL;
-		finding_fix(finding, "use a data centre or workstation GPU: GeForce and integrated "
-				     "ones have none");
 		return checks_gpu_attribute(host, gpu, INTEGRATED) > 0
 			       ? "integrated: no GPUDirect RDMA"
 			       : "no GPUDirect RDMA";
@@ -99,7 +101,7 @@ static const char *checks_gpu_methods(struct host *host, const struct gpu *gpu,
 	if (buffer)
 		return "dma-buf; peer memory is unproven from compute capability 10 on";
 	*result = WARN;
-	finding_fix(finding, FIX_OPEN_MODULES);
+	finding_fix(finding, "%s", fix_no_export(host));
 	return "peer memory only (attribute 124 is 0), unproven from compute capability 10 on";
 }
 
@@ -130,7 +132,9 @@ static void checks_gpu_device(struct host *host, const struct gpu *gpu, struct f
 			finding,
 			"nvidia-smi -q -d COMPUTE; nvidia-smi pmon -c 1 (processes that use it)");
 	} else {
-		finding_item(finding, result, gpu->label, "%s: %s", name, methods);
+		finding_implied(finding, gpu->label,
+				result == FAIL ? proof_of(host, gpu, NULL, METHODS) : NULL, result,
+				result == FAIL ? FIX_OTHER_GPU : NULL, "%s: %s", name, methods);
 	}
 }
 
@@ -210,9 +214,11 @@ static void checks_gpu_mode(struct host *host, const struct gpu *gpu, struct fin
 		finding_fix(finding, "ask your administrator: nvidia-smi --gpu-reset");
 	}
 	if (mig > 0) {
-		finding_item(finding, WARN, gpu->label,
-			     "is in MIG mode: its instances may not be reachable");
-		finding_fix(finding, "sudo nvidia-smi -mig 0");
+		finding_implied(
+			finding, gpu->label, proof_of(host, gpu, NULL, METHODS), WARN,
+			as_root(host, "nvidia-smi%s%s -mig 0", *gpu->pci ? " -i " : "", gpu->pci)
+				.text,
+			"is in MIG mode: its instances may not be reachable");
 	} else if (!known) {
 		finding_item(finding, UNKNOWN, gpu->label, "NVML reports no mode");
 	} else {
@@ -241,6 +247,19 @@ static const struct kind {
 	      { "pool", "pool" },
 	      { "device_pcie", "PCIe mapping" } };
 
+/* The probe registers device memory. VMM memory is measured by its export, where dma-bufs of this
+ * GPU are registered. */
+static const char *checks_gpu_reached(struct host *host, const struct gpu *gpu, const char *kind)
+{
+	const char *exported = host_text(host, "cuda/%d/export/%s", gpu->ordinal, kind);
+
+	if (!strcmp(kind, "device"))
+		return proof_of(host, gpu, NULL, METHODS);
+	return exported && !strcmp(exported, "ok") && proof_of(host, gpu, NULL, METHOD_DMA_BUF)
+		       ? "it is exported as a dma-buf"
+		       : NULL;
+}
+
 /* Pointer attribute of new memory of each kind: supported by peer memory or not. */
 static void checks_gpu_capable(struct host *host, const struct gpu *gpu, struct finding *finding)
 {
@@ -261,12 +280,11 @@ static void checks_gpu_capable(struct host *host, const struct gpu *gpu, struct 
 				 expected[i].name) ||
 		    capable)
 			continue;
-		finding_item(
-			finding, WARN, gpu->label,
+		finding_implied(
+			finding, gpu->label, checks_gpu_reached(host, gpu, expected[i].name), WARN,
+			"nvidia-smi -q: a GPU in MIG mode, a virtual or an integrated one",
 			"%s memory is out of adapters' reach (IS_GPU_DIRECT_RDMA_CAPABLE is 0)",
 			expected[i].words);
-		finding_fix(finding,
-			    "nvidia-smi -q: a GPU in MIG mode, a virtual or an integrated one");
 	}
 }
 
@@ -284,7 +302,8 @@ static void checks_gpu_export(struct host *host, const struct gpu *gpu, struct f
 	if (!plain)
 		finding_item(finding, UNKNOWN, gpu->label, "was not tried");
 	else if (strcmp(plain, "ok"))
-		finding_item(finding, FAIL, gpu->label, "device memory is not exported: %s", plain);
+		finding_implied(finding, gpu->label, proof_of(host, gpu, NULL, METHOD_DMA_BUF),
+				FAIL, NULL, "device memory is not exported: %s", plain);
 	else
 		finding_item(finding, OK, gpu->label, "device memory is exported%s%s%s",
 			     words ? " (not: " : "", words ? words : "", words ? ")" : "");
@@ -302,6 +321,6 @@ void check_export(struct host *host, struct finding *finding)
 		checks_gpu_capable(host, gpu, finding);
 	}
 	if (finding->result == FAIL)
-		finding_without(host, finding, METHOD_PEER_MEMORY, FIX_OPEN_MODULES, "%s",
+		finding_without(host, finding, NULL, METHOD_PEER_MEMORY, fix_no_export(host), "%s",
 				finding_text(finding));
 }

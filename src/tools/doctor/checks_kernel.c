@@ -48,7 +48,8 @@ static void checks_kernel_report_no_driver(struct host *host, struct finding *fi
 void check_driver(struct host *host, struct finding *finding)
 {
 	enum flavour flavour = driver_flavour(host);
-	const char *kernel = host_text(host, "identity/kernel"), *version;
+	const char *kernel = host_text(host, "identity/kernel"), *version,
+		   *measured = proof_of(host, NULL, NULL, METHOD_DMA_BUF);
 	char number[32];
 	int64_t value;
 
@@ -68,10 +69,10 @@ void check_driver(struct host *host, struct finding *finding)
 		finding_append(finding, ", CUDA %d.%d", (int)value / 1000, (int)value % 1000 / 10);
 	finding_append(finding, ", Linux %s", kernel ? kernel : "of unknown version");
 	if (flavour == FLAVOUR_PROPRIETARY)
-		finding_without(host, finding, METHOD_PEER_MEMORY, FIX_OPEN_MODULES,
+		finding_without(host, finding, measured, METHOD_PEER_MEMORY, fix_no_export(host),
 				"%s: no dma-buf", finding->text);
 	else if (kernel && !kernel_is_at_least(host, 5, 12))
-		finding_without(host, finding, METHOD_PEER_MEMORY,
+		finding_without(host, finding, measured, METHOD_PEER_MEMORY,
 				"ask your administrator: a kernel from 5.12 on, or nvidia-peermem",
 				"%s: older than 5.12, no dma-buf", finding->text);
 }
@@ -98,7 +99,7 @@ void check_peer_mapping(struct host *host, struct finding *finding)
 	if (!checks_kernel_parameter(parameters->text, "GrdmaPciTopoCheckOverride", &override))
 		finding_add(finding, OK, "this driver does not check the topology");
 	else if (override == 2)
-		finding_problem(finding, FAIL,
+		finding_implied(finding, NULL, proof_of(host, NULL, NULL, METHODS), FAIL,
 				"ask your administrator: remove NVreg_GrdmaPciTopoCheckOverride=2 "
 				"from /etc/modprobe.d",
 				"GrdmaPciTopoCheckOverride is 2: the driver denies GPUDirect RDMA");
@@ -124,12 +125,11 @@ static void checks_kernel_virtualization(struct host *host, const struct gpu *gp
 		return;
 	if (mode == PASSED_THROUGH)
 		finding_item(finding, OK, gpu->label, "passed through to this virtual machine");
-	if (mode == VIRTUAL_GPU) {
-		finding_item(finding, WARN, gpu->label,
-			     "virtual: adapters can access few kinds of virtual GPUs");
-		finding_fix(finding, "ask your administrator: pass the whole GPU through, or a "
-				     "vGPU type of the C series that has all of its memory");
-	}
+	if (mode == VIRTUAL_GPU)
+		finding_implied(finding, gpu->label, proof_of(host, gpu, NULL, METHODS), WARN,
+				"ask your administrator: pass the whole GPU through, or a vGPU "
+				"type of the C series that has all of its memory",
+				"virtual: adapters can access few kinds of virtual GPUs");
 	if (mode == VIRTUAL_HOST || mode == VIRTUAL_GRAPHICS_HOST)
 		finding_item(finding, OK, gpu->label, "host of virtual GPUs");
 }
@@ -140,7 +140,8 @@ void check_platform(struct host *host, struct finding *finding)
 	const char *lockdown = host_text(host, "/sys/kernel/security/lockdown");
 	const char *vendor = host_text(host, "/sys/class/dmi/id/sys_vendor");
 	const char *product = host_text(host, "/sys/class/dmi/id/product_name");
-	bool container = host_has(host, "/.dockerenv?") || host_has(host, "/run/.containerenv?");
+	const char *measured = proof_of(host, NULL, NULL, METHODS);
+	bool container = is_container(host);
 
 	if (!version) {
 		finding_add(finding, UNKNOWN, "/proc cannot be read");
@@ -154,15 +155,13 @@ void check_platform(struct host *host, struct finding *finding)
 	EACH_GPU(host, gpu)
 		checks_kernel_virtualization(host, gpu, finding);
 	if (strstr(version, "icrosoft"))
-		finding_problem(finding, WARN, "use Linux on the hardware itself",
+		finding_implied(finding, NULL, measured, WARN, "use Linux on the hardware itself",
 				"WSL2 has no GPUDirect RDMA");
 	if (host_has(host, "/dev/tdx_guest?") || host_has(host, "/dev/sev-guest?"))
-		finding_problem(
-			finding, WARN,
+		finding_implied(
+			finding, NULL, measured, WARN,
 			"ask your administrator whether this guest's GPU allows peer access",
 			"a confidential guest: adapters cannot access encrypted memory");
 	if (lockdown && !strstr(lockdown, "[none]"))
-		finding_problem(finding, WARN,
-				"ask your administrator: set ACS in the firmware, or lockdown off",
-				"the kernel is locked down: setpci is refused");
+		finding_add(finding, OK, "the kernel is locked down"); /* check_acs has the fix */
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* checks_limits.c -- checks of process limits where doctor runs; a job may have other limits */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 
 #define CAP_IPC_LOCK	 14
 #define CAP_SYS_RESOURCE 24
+#define HOST_BYTES	 (2LL << 20) /* of the reading verbs/NAME/host */
 #define MEMLOCK_LITTLE	 (1LL << 30) /* host buffers of one job reach this size */
 #define FILES_FEW	 1024
 #define FILES_MANY	 65536
@@ -66,9 +68,38 @@ static void checks_limits_memlock_fix(struct host *host, int64_t bytes, struct f
 		finding_fix(finding, MEMLOCK_FIX);
 }
 
+/* Result of registering HOST_BYTES of host memory: 0 with an adapter; ENOMEM with none, and refused
+ * by one; ENOENT: not tried. */
+static int checks_limits_host_error(struct host *host)
+{
+	int error = ENOENT;
+
+	EACH_ADAPTER(host, adapter) {
+		const struct reading *tried = host_read(host, "verbs/%s/host", adapter->name);
+
+		if (!tried->error)
+			return 0;
+		error = tried->error == ENOMEM ? ENOMEM : error;
+	}
+	return error;
+}
+
+/* "64 KiB", "8 MiB", "unlimited" */
+static void checks_limits_print(char to[32], int64_t bytes)
+{
+	if (bytes == INT64_MAX)
+		snprintf(to, 32, "unlimited");
+	else if (bytes < 1 << 20)
+		snprintf(to, 32, "%lld KiB", (long long)bytes >> 10);
+	else
+		snprintf(to, 32, "%lld MiB", (long long)bytes >> 20);
+}
+
 static void checks_limits_memlock(struct host *host, struct finding *finding)
 {
-	const char *text = host_text(host, "limits/memlock");
+	const char *text = host_text(host, "limits/memlock"), *measured;
+	bool capable = checks_limits_has_capability(host, CAP_IPC_LOCK);
+	int error = checks_limits_host_error(host);
 	char amount[32];
 	int64_t bytes;
 
@@ -76,23 +107,25 @@ static void checks_limits_memlock(struct host *host, struct finding *finding)
 		finding_add(finding, UNKNOWN, "the memlock limit cannot be read");
 		return;
 	}
-	if (!strcmp(text, "unlimited")) {
-		finding_add(finding, OK, "memlock unlimited");
+	bytes = !strcmp(text, "unlimited") ? INT64_MAX : strtoll(text, NULL, 10);
+	checks_limits_print(amount, bytes);
+	measured = bytes < HOST_BYTES && !error ? "2 MiB of it were registered" : NULL;
+	if (!capable && bytes < MEMLOCK_LITTLE) {
+		finding_implied(
+			finding, NULL, measured, WARN, NULL,
+			"memlock %s: registrations of host memory fail with ENOMEM beyond it",
+			amount);
+		if (!measured)
+			checks_limits_memlock_fix(host, bytes, finding);
 		return;
 	}
-	bytes = strtoll(text, NULL, 10);
-	snprintf(amount, sizeof(amount), bytes < 1 << 20 ? "%lld KiB" : "%lld MiB",
-		 (long long)bytes >> (bytes < 1 << 20 ? 10 : 20));
-	if (checks_limits_has_capability(host, CAP_IPC_LOCK)) {
-		finding_add(finding, OK, "memlock %s, which CAP_IPC_LOCK lifts", amount);
-	} else if (bytes >= MEMLOCK_LITTLE) {
-		finding_add(finding, OK, "memlock %s", amount);
-	} else {
-		finding_add(finding, WARN,
-			    "memlock %s: registrations of host memory fail with ENOMEM beyond it",
-			    amount);
-		checks_limits_memlock_fix(host, bytes, finding);
-	}
+	finding_add(finding, error == ENOMEM ? WARN : OK, "memlock %s%s%s", amount,
+		    capable && bytes != INT64_MAX ? ", which CAP_IPC_LOCK lifts" : "",
+		    error == ENOMEM ? ", but 2 MiB of host memory cannot be registered (ENOMEM)"
+				    : "");
+	if (error == ENOMEM)
+		finding_fix(finding, "dmesg | tail (as root), and the memory limit of the job or "
+				     "container");
 }
 
 static void checks_limits_files(struct host *host, struct finding *finding)
@@ -190,7 +223,7 @@ void check_limits(struct host *host, struct finding *finding)
 	checks_limits_memlock(host, finding);
 	checks_limits_files(host, finding);
 	if (host_number(host, &maps, "/proc/sys/vm/max_map_count") && maps < 65530)
-		finding_problem(finding, WARN, "sudo sysctl vm.max_map_count=262144",
+		finding_problem(finding, WARN, as_root(host, "sysctl vm.max_map_count=262144").text,
 				"vm.max_map_count %lld", (long long)maps);
 	checks_limits_cgroups(host, finding);
 	EACH_GPU(host, gpu) {

@@ -46,15 +46,22 @@ static bool checks_path_gpu(struct host *host, const struct gpu *gpu, struct fin
 void check_path(struct host *host, struct finding *finding)
 {
 	const struct machine *machine = machine_of(host);
-	bool far = false;
+	bool far = false, near = false;
 
 	if (!machine->gpu_count || !machine->adapter_count) {
 		finding_add(finding, UNKNOWN, "%s", invisible_words(machine));
 		return;
 	}
-	EACH_GPU(host, gpu)
-		far |= checks_path_gpu(host, gpu, finding);
-	if (far)
+	EACH_GPU(host, gpu) {
+		bool now = checks_path_gpu(host, gpu, finding);
+
+		far |= now;
+		near |= !now;
+	}
+	if (far && !near)
+		finding_fix(finding, "ask your administrator: an adapter in a slot of the GPU's "
+				     "socket");
+	else if (far)
 		finding_fix(finding,
 			    "run on a GPU that has an adapter of its own socket: the matrix of "
 			    "peerpin doctor shows which (CUDA_VISIBLE_DEVICES, UCX_NET_DEVICES)");
@@ -98,6 +105,22 @@ static void checks_path_iommu_group(struct host *host, const char *pci, const ch
 		finding_item(finding, WARN, label, "translated (%s)", type);
 }
 
+/* The parameter has another name on aarch64. Where it is set, it did not reach these devices. */
+static const char *checks_path_iommu_fix(struct host *host)
+{
+	const char *machine = host_text(host, "identity/machine");
+
+	if (checks_path_is_passthrough(host))
+		return "ask your administrator: the kernel's command line has the setting already; "
+		       "write identity to the type of these devices' IOMMU groups (a virtual "
+		       "machine: in its host)";
+	return machine && !strcmp(machine, "aarch64")
+		       ? "ask your administrator: iommu.passthrough=1 on the kernel's command "
+			 "line, then a restart"
+		       : "ask your administrator: iommu=pt on the kernel's command line, then a "
+			 "restart";
+}
+
 void check_iommu(struct host *host, struct finding *finding)
 {
 	const struct machine *machine = machine_of(host);
@@ -120,9 +143,8 @@ void check_iommu(struct host *host, struct finding *finding)
 	if (finding->result != WARN)
 		return;
 	if (!method_is_open(host, METHOD_DMA_BUF))
-		finding_add(finding, FAIL,
-			    "peer memory, the only method here, does not work through it");
-	finding_fix(
-		finding,
-		"ask your administrator: iommu=pt on the kernel's command line, then a restart");
+		finding_implied(finding, NULL, proof_of(host, NULL, NULL, METHOD_PEER_MEMORY), FAIL,
+				NULL,
+				"peer memory, the only method here, does not work through it");
+	finding_fix(finding, "%s", checks_path_iommu_fix(host));
 }

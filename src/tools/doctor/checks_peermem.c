@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* checks_peermem.c -- checks of the peer-memory modules: loaded, registered, mode, installed */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "tools/doctor/checks.h"
@@ -23,42 +24,50 @@ static bool checks_peermem_is_loaded(struct host *host, const char *module)
 #define OLD "nv_peer_mem"
 
 /* host_read notes no unreadable reading: the fix is equal for absent and unreadable data. */
-const char *peermem_fix(struct host *host)
+struct fix peermem_fix(struct host *host)
 {
+	struct fix fix = as_root(host, "modprobe nvidia-peermem");
 	bool can_be = !host_read(host, "kernel/module/nvidia-peermem")->error &&
 		      !host_read(host, "kernel/symbol/ib_register_peer_memory_client")->error;
 
 	if (checks_peermem_is_loaded(host, NEW) || checks_peermem_is_loaded(host, OLD))
-		return "peerpin doctor --only peermem,peermem-client: it is loaded, but registers "
-		       "nothing";
-	return can_be ? "sudo modprobe nvidia-peermem"
-		      : "peerpin doctor --only peermem-install: make it loadable first";
+		snprintf(
+			fix.text, sizeof(fix.text), "%s",
+			"peerpin doctor --only peermem,peermem-client: it is loaded, but registers "
+			"nothing");
+	else if (!can_be)
+		snprintf(fix.text, sizeof(fix.text), "%s",
+			 "peerpin doctor --only peermem-install: make it loadable first");
+	return fix;
 }
 
 void check_peermem(struct host *host, struct finding *finding)
 {
 	const char *driver = host_text(host, "/sys/module/nvidia/version");
 	const char *version = host_text(host, "/sys/module/nvidia_peermem/version");
+	const char *measured = proof_of(host, NULL, NULL, METHOD_PEER_MEMORY);
 	bool loaded = checks_peermem_is_loaded(host, NEW),
 	     old = checks_peermem_is_loaded(host, OLD);
 
 	if (!checks_peermem_is_readable(host, finding))
 		return;
 	if (loaded && old)
-		finding_problem(
-			finding, FAIL, "sudo rmmod nv_peer_mem",
+		finding_implied(
+			finding, NULL, measured, FAIL, as_root(host, "rmmod nv_peer_mem").text,
 			"nvidia_peermem and the older nv_peer_mem are both loaded: they conflict");
 	else if (old)
-		finding_problem(finding, WARN,
-				"sudo rmmod nv_peer_mem && sudo modprobe nvidia-peermem",
-				"the older nv_peer_mem is loaded in place of nvidia_peermem");
+		finding_implied(
+			finding, NULL, measured, WARN,
+			as_root(host, "sh -c 'rmmod nv_peer_mem && modprobe nvidia-peermem'").text,
+			"the older nv_peer_mem is loaded in place of nvidia_peermem");
 	else if (!loaded)
-		finding_without(host, finding, METHOD_DMA_BUF, peermem_fix(host),
+		finding_without(host, finding, measured, METHOD_DMA_BUF, peermem_fix(host).text,
 				"nvidia_peermem is not loaded");
 	else if (version && driver && strcmp(version, driver))
-		finding_problem(finding, FAIL,
-				"sudo rmmod nvidia_peermem && sudo depmod -a && sudo modprobe "
-				"nvidia-peermem",
+		finding_implied(finding, NULL, measured, FAIL,
+				as_root(host, "sh -c 'rmmod nvidia_peermem && depmod -a && "
+					      "modprobe nvidia-peermem'")
+					.text,
 				"nvidia_peermem %s differs from the driver's version %s", version,
 				driver);
 	else
@@ -68,7 +77,7 @@ void check_peermem(struct host *host, struct finding *finding)
 
 void check_peermem_client(struct host *host, struct finding *finding)
 {
-	const char *client;
+	const char *client, *measured = proof_of(host, NULL, NULL, METHOD_PEER_MEMORY);
 
 	if (!checks_peermem_is_readable(host, finding))
 		return;
@@ -76,11 +85,11 @@ void check_peermem_client(struct host *host, struct finding *finding)
 	if (client)
 		finding_add(finding, OK, "registered with the RDMA stack as %s", client);
 	else if (!checks_peermem_is_loaded(host, NEW) && !checks_peermem_is_loaded(host, OLD))
-		finding_without(host, finding, METHOD_DMA_BUF, peermem_fix(host),
+		finding_without(host, finding, measured, METHOD_DMA_BUF, peermem_fix(host).text,
 				"no peer-memory module is registered with the RDMA stack");
 	else
 		finding_without(
-			host, finding, METHOD_DMA_BUF,
+			host, finding, measured, METHOD_DMA_BUF,
 			"ask your administrator: reinstall the driver after MLNX_OFED or "
 			"DOCA-OFED; it was built without their peer-memory interface",
 			"a peer-memory module is loaded, but not registered with the RDMA stack");
@@ -130,15 +139,18 @@ static bool checks_peermem_is_loaded_at_boot(struct host *host)
 	return false;
 }
 
-/* Reports unreadable data: NOT NEEDED if dma-buf works for every GPU, else UNKNOWN. */
+/* Reports unreadable data: NOT NEEDED if dma-buf works for every GPU, or peer memory was measured;
+ * else UNKNOWN. */
 static void checks_peermem_unreadable(struct host *host, struct finding *finding, const char *fix,
 				      const char *text, const struct reading *reading)
 {
-	bool needed = !method_suffices(host, METHOD_DMA_BUF);
+	const char *works = method_suffices(host, METHOD_DMA_BUF)	     ? "dma-buf"
+			    : proof_of(host, NULL, NULL, METHOD_PEER_MEMORY) ? "peermem"
+									     : NULL;
 
-	finding_problem(finding, needed ? UNKNOWN : NOT_NEEDED, fix, "%s%s%s%s", text,
+	finding_problem(finding, works ? NOT_NEEDED : UNKNOWN, fix, "%s%s%s%s%s%s", text,
 			reading ? ": " : "", reading ? host_error_name(reading->error) : "",
-			needed ? "" : "; not needed, dma-buf works");
+			works ? "; not needed, " : "", works ? works : "", works ? " works" : "");
 }
 
 void check_peermem_install(struct host *host, struct finding *finding)
@@ -147,6 +159,7 @@ void check_peermem_install(struct host *host, struct finding *finding)
 		host_read(host, "kernel/symbol/ib_register_peer_memory_client");
 	const struct reading *module = host_read(host, "kernel/module/nvidia-peermem");
 	const char *kernel = host_text(host, "identity/kernel");
+	const char *measured = proof_of(host, NULL, NULL, METHOD_PEER_MEMORY);
 
 	if (checks_peermem_is_loaded(host, NEW))
 		finding_add(finding, OK, "installed%s",
@@ -164,7 +177,7 @@ void check_peermem_install(struct host *host, struct finding *finding)
 		checks_peermem_unreadable(host, finding, "ask your administrator: sudo depmod -a",
 					  "this kernel's modules have no list (modules.dep)", NULL);
 	else if (module->error)
-		finding_without(host, finding, METHOD_DMA_BUF,
+		finding_without(host, finding, measured, METHOD_DMA_BUF,
 				"ask your administrator: install the driver's kernel modules for "
 				"this kernel",
 				"nvidia-peermem is not installed for this kernel");
@@ -175,12 +188,12 @@ void check_peermem_install(struct host *host, struct finding *finding)
 					  NULL);
 	else if (reading_is_refused(symbol))
 		checks_peermem_unreadable(host, finding,
-					  "sudo peerpin doctor --only peermem-install",
+					  fix_as_root_again(host, "peermem-install").text,
 					  "whether the RDMA stack has a peer-memory interface is "
 					  "not known: /proc/kallsyms cannot be read",
 					  symbol);
 	else if (symbol->error)
-		finding_without(host, finding, METHOD_DMA_BUF,
+		finding_without(host, finding, measured, METHOD_DMA_BUF,
 				"ask your administrator: install MLNX_OFED or DOCA-OFED and then "
 				"the driver, or use dma-buf",
 				"the RDMA stack has no peer-memory interface "

@@ -150,9 +150,10 @@ static void checks_probe_report_failure(struct host *host, const struct gpu *gpu
 			     method_name(method), failure, *meaning->words ? ", " : "",
 			     meaning->words);
 		finding_fix(finding, "%s",
-			    adapter->software ? FIX_HARDWARE
-			    : meaning->fix    ? meaning->fix
-					      : peermem_fix(host));
+			    adapter->software				  ? FIX_HARDWARE
+			    : strstr(failure, "cuMemGetHandleForAddress") ? fix_no_export(host)
+			    : meaning->fix				  ? meaning->fix
+									  : peermem_fix(host).text);
 	}
 }
 
@@ -202,7 +203,7 @@ static void checks_probe_report_skipped(struct host *host, const struct gpu *gpu
 	EACH_ADAPTER(host, adapter)
 		skipped |= checks_probe_was_skipped(host, gpu, adapter);
 	if (skipped)
-		finding_problem(finding, UNKNOWN, "peerpin doctor --limit 1200",
+		finding_problem(finding, UNKNOWN, fix_limit(host).text,
 				"%s was not tried with each adapter: %s", gpu->label, NO_TIME);
 	else if (!works && level != SUPPORT_NO)
 		finding_add(finding, UNKNOWN, "%s was not tried", gpu->label);

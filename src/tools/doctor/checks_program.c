@@ -39,6 +39,14 @@ static void checks_program_find_line(const char *list, const char *begin, char *
 	*to = '\0';
 }
 
+/* Words of a measurement: --run saw peerpin in processes of the program. NULL: none. */
+static const char *checks_program_loaded(struct host *host)
+{
+	const char *run = host_text(host, "program/run");
+
+	return run && strchr(run, '\n') ? "peerpin was loaded into its processes" : NULL;
+}
+
 /* Conditions that prevent the preload in any program. */
 static void checks_program_loading(struct host *host, struct finding *finding)
 {
@@ -49,32 +57,33 @@ static void checks_program_loading(struct host *host, struct finding *finding)
 		   *wanted = host_text(host, "program/glibc"),
 		   *glibc = host_text(host, "identity/glibc");
 	const struct reading *loader = host_read(host, "program/loader");
+	const char *loaded = checks_program_loaded(host);
 
 	if (class && strcmp(class, "64"))
-		finding_problem(finding, FAIL, "build it for 64 bits", "a %s-bit program", class);
-	if (machine && own && strcmp(machine, own)) {
-		finding_add(finding, FAIL, "a program for %s on a machine of %s", machine, own);
-		finding_fix(finding, "build it for %s", own);
-	}
+		finding_implied(finding, NULL, loaded, FAIL, "build it for 64 bits",
+				"a %s-bit program", class);
+	if (machine && own && strcmp(machine, own))
+		finding_implied(finding, NULL, loaded, FAIL, "build it for this machine",
+				"a program for %s on a machine of %s", machine, own);
 	if (reading_is_refused(loader))
 		finding_add(finding, UNKNOWN, "its loader cannot be read: %s",
 			    host_error_name(loader->error));
 	else if (loader->error)
-		finding_problem(finding, FAIL, "link it dynamically (without -static)",
+		finding_implied(finding, NULL, loaded, FAIL,
+				"link it dynamically (without -static)",
 				"static: it loads no library, nothing can be intercepted");
 	else if (strstr(loader->text, "musl"))
-		finding_problem(finding, FAIL, "build it against glibc",
+		finding_implied(finding, NULL, loaded, FAIL, "build it against glibc",
 				"linked to musl, not glibc");
 	if (privilege && strcmp(privilege, "none"))
-		finding_problem(finding, FAIL,
+		finding_implied(finding, NULL, loaded, FAIL,
 				"use a copy without these privileges: cp ./app ./app.plain",
 				"%s: the loader leaves LD_PRELOAD out", privilege);
-	if (wanted && glibc && strverscmp(wanted, glibc) > 0) {
-		finding_add(finding, FAIL, "it needs glibc %s, this machine has %s", wanted, glibc);
-		finding_fix(finding,
-			    "build it on this machine, or run it in a container that has glibc %s",
-			    wanted);
-	}
+	if (wanted && glibc && strverscmp(wanted, glibc) > 0)
+		finding_implied(
+			finding, NULL, loaded, FAIL,
+			"build it on this machine, or run it in a container with that glibc",
+			"it needs glibc %s, this machine has %s", wanted, glibc);
 }
 
 /* A launcher's own checks do not apply to the program that it starts. */
@@ -95,6 +104,9 @@ static void checks_program_libraries(struct host *host, struct finding *finding)
 	const char *needed = host_text(host, "program/needed");
 	const char *missing = host_text(host, "program/missing");
 	const char *inside = host_text(host, "program/cuda_in");
+	const char *run = host_text(host, "program/run");
+	/* The dynamic linker ends with 127 where a library is missing. */
+	const char *started = run && strncmp(run, "ended exit 127", 14) ? "it started" : NULL;
 	char runtime[128], driver[128], mpi[128];
 
 	checks_program_find_line(needed, "libcudart", runtime, sizeof(runtime));
@@ -118,8 +130,9 @@ static void checks_program_libraries(struct host *host, struct finding *finding)
 		char first[128];
 
 		checks_program_find_line(missing, "", first, sizeof(first));
-		finding_add(finding, WARN, "%s is not found", first);
-		finding_fix(finding, "LD_LIBRARY_PATH, or module load, for %s", first);
+		finding_implied(finding, NULL, started, WARN, NULL, "%s is not found", first);
+		if (!started)
+			finding_fix(finding, "LD_LIBRARY_PATH, or module load, for %s", first);
 	}
 	if (host_has(host, "program/deepbind"))
 		finding_problem(

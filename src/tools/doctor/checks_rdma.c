@@ -85,8 +85,8 @@ static void checks_rdma_link(struct host *host, const struct adapter *adapter,
 			     speed ? speed : "?", (int)width, most ? most : "?", (int)widest);
 		finding_fix(finding,
 			    "ask your administrator: another slot, or reseat the adapter (lspci "
-			    "-vv -s %s)",
-			    adapter->pci);
+			    "-vv%s%s)",
+			    *adapter->pci ? " -s " : "", adapter->pci);
 	}
 }
 
@@ -104,9 +104,12 @@ static void checks_rdma_no_adapter(struct host *host, struct finding *finding)
 				"each adapter is in one network namespace alone");
 	} else {
 		finding->result = FAIL;
-		finding_fix(finding, "ask your administrator: load the adapter's driver (modprobe "
-				     "mlx5_ib); a container needs the host's network: docker run "
-				     "--net host --device /dev/infiniband");
+		finding_fix(finding, "%s",
+			    is_container(host)
+				    ? "docker run --net host --device /dev/infiniband: a container "
+				      "needs the host's network"
+				    : "ask your administrator: load the adapter's driver (modprobe "
+				      "mlx5_ib)");
 	}
 }
 
@@ -141,11 +144,64 @@ static const char *checks_rdma_opened_adapter(struct host *host)
 	return NULL;
 }
 
+/* Error of opening the adapter of a uverbs device: a measurement, which outranks the device's mode.
+ * ENOENT: it was not tried, or the adapter is not known. */
+static int checks_rdma_open_error(struct host *host, const char *uverbs)
+{
+	const struct reading *adapter =
+		host_read(host, "/sys/class/infiniband_verbs/%s/ibdev", uverbs);
+
+	return adapter->error ? ENOENT : host_read(host, "verbs/%s/open", adapter->text)->error;
+}
+
+static void checks_rdma_uverbs(struct host *host, const char *name, struct finding *finding)
+{
+	const struct reading *status = host_read(host, "/dev/infiniband/%s?", name);
+	bool allowed = !status->error && status->length > 2 &&
+		       !strcmp(status->text + status->length - 2, "rw");
+	int error = checks_rdma_open_error(host, name);
+
+	if (!error || (error == ENOENT && allowed)) {
+		finding_item(finding, OK, name, "can be opened");
+		return;
+	}
+	if (error == ENOENT && status->error) {
+		finding_item(finding, UNKNOWN, name, "cannot be read");
+		return;
+	}
+	finding_item(finding, FAIL, name, "cannot be opened by this user%s%s", allowed ? ": " : "",
+		     allowed ? host_error_name(error) : "");
+	if (!allowed)
+		finding_fix(finding, "ask your administrator: mode 0666 for "
+				     "/dev/infiniband/uverbs* (udev rules of rdma-core)");
+	else if (error == EPERM || error == EACCES)
+		finding_fix(finding, "ask your administrator: the devices cgroup of this job or "
+				     "container has to allow /dev/infiniband (docker run --device "
+				     "/dev/infiniband)");
+	else
+		finding_fix(finding, "dmesg | tail (as root)");
+}
+
+/* The module is loaded: another process of this host has the devices, or there is no adapter. */
+static struct fix checks_rdma_no_uverbs_fix(struct host *host)
+{
+	struct fix fix;
+
+	if (!is_container(host) && !host_has(host, "/sys/module/ib_uverbs/"))
+		return as_root(host, "modprobe ib_uverbs");
+	snprintf(fix.text, sizeof(fix.text), "%s",
+		 is_container(host) ? "docker run --device /dev/infiniband --cap-add IPC_LOCK, or "
+				      "Kubernetes' RDMA device plugin"
+				    : "ask your administrator: the adapter's driver (modprobe "
+				      "mlx5_ib); in a chroot or sandbox, bind /dev/infiniband into "
+				      "it");
+	return fix;
+}
+
 void check_uverbs(struct host *host, struct finding *finding)
 {
 	const struct reading *folder = host_read(host, "/dev/infiniband/");
-	bool container = host_has(host, "/.dockerenv?") || host_has(host, "/run/.containerenv?");
-	const char *opened = checks_rdma_opened_adapter(host), *status;
+	const char *opened = checks_rdma_opened_adapter(host);
 	char name[64];
 
 	if (!machine_of(host)->adapter_count && folder->error) {
@@ -154,31 +210,18 @@ void check_uverbs(struct host *host, struct finding *finding)
 	}
 	for (const char *at = folder->error ? NULL : folder->text;
 	     host_line(&at, name, sizeof(name));) {
-		if (strncmp(name, "uverbs", 6))
-			continue;
-		status = host_text(host, "/dev/infiniband/%s?", name);
-		if (!status)
-			finding_item(finding, UNKNOWN, name, "cannot be read");
-		else if (strlen(status) > 2 && !strcmp(status + strlen(status) - 2, "rw"))
-			finding_item(finding, OK, name, "can be opened");
-		else
-			finding_item(finding, FAIL, name, "cannot be opened by this user");
+		if (!strncmp(name, "uverbs", 6))
+			checks_rdma_uverbs(host, name, finding);
 	}
-	if (finding->result == FAIL)
-		finding_fix(finding, "ask your administrator: mode 0666 for "
-				     "/dev/infiniband/uverbs* (udev rules of rdma-core)");
 	if (finding_text(finding))
 		return;
 	if (opened)
 		finding_add(finding, UNKNOWN, "no uverbs device is visible, but %s can be opened",
 			    opened);
 	else
-		finding_problem(finding, FAIL,
-				container ? "docker run --device /dev/infiniband --cap-add "
-					    "IPC_LOCK, or Kubernetes' RDMA device plugin"
-					  : "sudo modprobe ib_uverbs",
+		finding_problem(finding, FAIL, checks_rdma_no_uverbs_fix(host).text,
 				"/dev/infiniband has no uverbs device%s",
-				container ? ": this container was not given it" : "");
+				is_container(host) ? ": this container was not given it" : "");
 }
 
 /* False: libibverbs is missing or was not loaded; the finding has the reason. */
@@ -201,8 +244,8 @@ static bool checks_rdma_has_verbs(struct host *host, struct finding *finding)
 			    end_words(ended).text);
 	else
 		finding_problem(finding, FAIL,
-				"sudo apt install libibverbs1 ibverbs-providers (or dnf install "
-				"libibverbs)",
+				"apt install libibverbs1 ibverbs-providers, or dnf install "
+				"libibverbs (as root; for a container, where it is built)",
 				"libibverbs.so.1 cannot be loaded");
 	return false;
 }
@@ -217,8 +260,8 @@ void check_verbs(struct host *host, struct finding *finding)
 	if (version)
 		finding_add(finding, OK, "libibverbs has ibv_reg_dmabuf_mr (%s)", version);
 	else
-		finding_without(host, finding, METHOD_PEER_MEMORY,
-				"ask your administrator: rdma-core 35 or newer",
+		finding_without(host, finding, proof_of(host, NULL, NULL, METHOD_DMA_BUF),
+				METHOD_PEER_MEMORY, "ask your administrator: rdma-core 35 or newer",
 				"libibverbs has no ibv_reg_dmabuf_mr");
 	if (host_has(host, "verbs/symbol/ibv_reg_mr_ex"))
 		finding_add(finding, OK, "ibv_reg_mr_ex");
@@ -236,6 +279,7 @@ static void checks_rdma_dma_buf(struct host *host, const struct adapter *adapter
 	const struct reading *opened = host_read(host, "verbs/%s/open", adapter->name);
 	const char *error = host_text(host, "verbs/%s/dmabuf", adapter->name);
 	const char *direct = host_text(host, "verbs/%s/dmabuf_data_direct", adapter->name);
+	const char *measured = proof_of(host, NULL, adapter, METHOD_DMA_BUF);
 
 	if (host_read(host, "verbs/%s/ended", adapter->name)->error == ETIME)
 		finding_item(finding, UNKNOWN, adapter->name, NO_TIME);
@@ -249,9 +293,11 @@ static void checks_rdma_dma_buf(struct host *host, const struct adapter *adapter
 		finding_item(finding, OK, adapter->name, "dma-buf%s",
 			     direct && !strcmp(direct, "EBADF") ? " and data direct" : "");
 	else if (is_unsupported(error))
-		finding_item(finding, without, adapter->name, "no dma-buf (%s)", error);
+		finding_implied(finding, adapter->name, measured, without, NULL, "no dma-buf (%s)",
+				error);
 	else
-		finding_item(finding, UNKNOWN, adapter->name, "rejects a dma-buf with %s", error);
+		finding_implied(finding, adapter->name, measured, UNKNOWN, NULL,
+				"rejects a dma-buf with %s", error);
 }
 
 /* Software adapters count where no other adapter is. */
@@ -272,7 +318,7 @@ void check_dma_buf(struct host *host, struct finding *finding)
 	if (method_suffices(host, METHOD_DMA_BUF))
 		finding->result = OK; /* each GPU has another adapter with dma-buf */
 	else
-		finding_without(host, finding, METHOD_PEER_MEMORY,
+		finding_without(host, finding, NULL, METHOD_PEER_MEMORY,
 				hardware ? "ask your administrator: a kernel from 5.12 on with the "
 					   "adapter's own driver, or nvidia-peermem"
 					 : FIX_HARDWARE,
@@ -287,15 +333,14 @@ void check_provider(struct host *host, struct finding *finding)
 		const char *path = host_text(host, CLASS "/%s/device/driver@", adapter->name);
 		const char *name = path ? strrchr(path, '/') : NULL;
 
-		if (adapter->software) {
-			finding_item(
-				finding, WARN, adapter->name,
+		if (adapter->software)
+			finding_implied(
+				finding, adapter->name, proof_of(host, NULL, adapter, METHODS),
+				WARN, FIX_HARDWARE "; a software adapter is for tests",
 				"is a software adapter: it copies, and cannot access GPU memory");
-			finding_fix(finding, FIX_HARDWARE "; a software adapter is for tests");
-		} else {
+		else
 			finding_item(finding, name ? OK : UNKNOWN, adapter->name, "%s%s",
 				     name ? "by " : "reports no driver", name ? name + 1 : "");
-		}
 	}
 	if (host_has(host, "/sys/module/efa_nv_peermem/version"))
 		finding_add(finding, OK, "efa_nv_peermem is loaded");

@@ -152,6 +152,23 @@ void finding_problem(struct finding *finding, enum result result, const char *fi
 		finding_fix(finding, "%s", fix);
 }
 
+void finding_implied(struct finding *finding, const char *item, const char *measured,
+		     enum result result, const char *fix, const char *format, ...)
+{
+	char *text, *whole;
+
+	PRINT(text, format);
+	whole = need_text("%s%s%s", text, measured ? ", but " : "", measured ? measured : "");
+	if (item)
+		finding_item(finding, measured ? OK : result, item, "%s", whole);
+	else
+		finding_add(finding, measured ? OK : result, "%s", whole);
+	if (fix && !measured)
+		finding_fix(finding, "%s", fix);
+	free(whole);
+	free(text);
+}
+
 void finding_append(struct finding *finding, const char *format, ...)
 {
 	char *text;
@@ -227,14 +244,16 @@ static bool finding_has_hardware(struct host *host)
 	return false;
 }
 
-void finding_without(struct host *host, struct finding *finding, enum method other, const char *fix,
-		     const char *format, ...)
+void finding_without(struct host *host, struct finding *finding, const char *measured,
+		     enum method other, const char *fix, const char *format, ...)
 {
 	bool decided = finding_has_hardware(host);
 	char *refused = host_take_refused(host), *missing;
 
 	PRINT(missing, format);
-	if (method_suffices(host, other))
+	if (measured)
+		finding_set(finding, OK, "%s, but %s", missing, measured);
+	else if (method_suffices(host, other))
 		finding_set(finding, NOT_NEEDED, "%s; not needed, %s works", missing,
 			    method_name(other));
 	else if (refused)
@@ -246,7 +265,7 @@ void finding_without(struct host *host, struct finding *finding, enum method oth
 		finding_set(finding, UNKNOWN, "%s; this host does not show whether it is needed",
 			    missing);
 	finding->undecided = finding->result == UNKNOWN;
-	if (fix)
+	if (fix && !measured)
 		finding_fix(finding, "%s", fix);
 	host_note_refused(host, refused);
 	free(refused);
@@ -265,6 +284,6 @@ bool had_no_time(struct host *host, struct finding *finding, const char *ended)
 	if (host_read(host, "%s", ended)->error != ETIME)
 		return false;
 	finding_set(finding, UNKNOWN, NO_TIME);
-	finding_fix(finding, "peerpin doctor --limit 1200");
+	finding_fix(finding, "%s", fix_limit(host).text);
 	return true;
 }

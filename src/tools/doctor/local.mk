@@ -5,7 +5,7 @@ pkglibexec_PROGRAMS += src/tools/peerpin-doctor
 src_tools_peerpin_doctor_SOURCES = $(doctor_host) $(doctor_readers) \
 	src/tools/doctor/machine.h src/tools/doctor/machine.c src/tools/doctor/methods.c \
 	src/tools/doctor/meaning.h src/tools/doctor/meaning.c \
-	src/tools/doctor/checks.h src/tools/doctor/doctor_checks.def src/tools/doctor/finding.c \
+	src/tools/doctor/checks.h src/tools/doctor/doctor_checks.def src/tools/doctor/finding.c src/tools/doctor/fixes.c \
 	src/tools/doctor/checks_kernel.c src/tools/doctor/checks_peermem.c src/tools/doctor/checks_gpu.c src/tools/doctor/checks_rdma.c \
 	src/tools/doctor/checks_limits.c src/tools/doctor/checks_path.c src/tools/doctor/checks_acs.c \
 	src/tools/doctor/checks_probe.c src/tools/doctor/checks_software.c src/tools/doctor/checks_settings.c \

@@ -94,6 +94,12 @@ struct support support_between(struct host *host, const struct gpu *gpu,
 const char *transfer_failure(struct host *host, const struct gpu *gpu,
 			     const struct adapter *adapter, enum method method);
 
+/* Words of a measurement that refutes what readings imply: the probe registered memory of this GPU
+ * (NULL: of any), with this adapter (NULL: with any), by this method (METHODS: by any), and no
+ * transfer lost data. NULL: no such measurement. */
+const char *proof_of(struct host *host, const struct gpu *gpu, const struct adapter *adapter,
+		     enum method method);
+
 /* Adapter to use: best support by dma-buf or peer memory (peerpin does not use data direct), then
  * shortest distance. SUPPORT_NO for an adapter without an active port, even if it registered
  * memory: it cannot send. NULL: there is no adapter. */
@@ -120,7 +126,8 @@ enum flavour driver_flavour(struct host *host);
 /* True if the running kernel is this version or newer. */
 bool kernel_is_at_least(struct host *host, int major, int minor);
 
-/* True from compute capability 10 on: only dma-buf registrations are proved there. */
+/* True from compute capability 10 on, where only dma-buf registrations are proved, unless the probe
+ * registered this GPU's memory by peer memory. */
 bool is_past_peer_memory(struct host *host, const struct gpu *gpu);
 
 /* End of a probe process, from a reading `ended` (child.h): "was killed by signal 11 in cuInit". */

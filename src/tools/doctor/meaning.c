@@ -12,9 +12,7 @@ static const struct meaning meanings[] = {
 	{ "dmabuf", "EPROTONOSUPPORT", "the adapter's driver has no dma-buf", NULL },
 	{ "dmabuf", "ENOMEM", "no room: RLIMIT_MEMLOCK, BAR1 or the adapter's tables",
 	  "peerpin doctor --only limits,bar1" },
-	{ "cuMemGetHandleForAddressRange", "", "the driver exports no dma-buf",
-	  "ask your administrator: install the driver's open kernel modules (package "
-	  "nvidia-open)" },
+	{ "cuMemGetHandleForAddressRange", "", "the driver exports no dma-buf", NULL },
 	{ "ibv_reg_mr", "EFAULT", "no peer-memory client accepts it", NULL },
 	{ "ibv_reg_mr", "ENOMEM", "no room: RLIMIT_MEMLOCK, BAR1 or the adapter's tables",
 	  "peerpin doctor --only limits,bar1" },

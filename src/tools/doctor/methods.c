@@ -50,7 +50,7 @@ bool is_past_peer_memory(struct host *host, const struct gpu *gpu)
 {
 	const char *compute = host_text(host, "cuda/%d/compute", gpu->ordinal);
 
-	return compute && atoi(compute) >= 10;
+	return compute && atoi(compute) >= 10 && !proof_of(host, gpu, NULL, METHOD_PEER_MEMORY);
 }
 
 struct end_words end_words(const char *ended)
@@ -267,6 +267,28 @@ struct support support_between(struct host *host, const struct gpu *gpu,
 }
 
 /* ---- over methods, adapters, GPUs ---- */
+
+/* Unreadable data only leave the measurement out: they cast no doubt on the caller's check. */
+const char *proof_of(struct host *host, const struct gpu *gpu, const struct adapter *adapter,
+		     enum method method)
+{
+	char *before = host_take_refused(host);
+	bool proved = false;
+
+	EACH_GPU(host, one) {
+		EACH_ADAPTER(host, other) {
+			for (enum method way = 0; way < METHODS; way++)
+				proved |= (!gpu || one == gpu) && (!adapter || other == adapter) &&
+					  (method == METHODS || way == method) &&
+					  methods_probed(host, one, other, way).level ==
+						  SUPPORT_PROVED;
+		}
+	}
+	free(host_take_refused(host));
+	host_note_refused(host, before);
+	free(before);
+	return proved ? "the probe registered memory" : NULL;
+}
 
 static struct support methods_of_pair(struct host *host, const struct gpu *gpu,
 				      const struct adapter *adapter)
