@@ -205,6 +205,9 @@ if [ "$python" ]; then
 		{ with soft-limits limits/nofile 65536 | sed "1a== verbs/mlx5_0/host\n${registered%:*}"; } >"$work/claim.dump"
 		same "host memory beyond a memlock limit of 64 KiB: ${registered%:*}" "${registered#*:}" "$(sign limits)"
 	done
+	with parts-crashed verbs/mlx5_0/ended '!ETIME none' >"$work/claim.dump"
+	matches 'an adapter for which no time was left is not closed' 'Undecided: *=> 3' \
+		"$(outcome "$doctor" --quiet --from "$work/claim.dump")"
 	with program-static program/run 'ended terminated\nprocesses 1\nlinked 12' >"$work/claim.dump"
 	same 'a static launcher, into whose processes peerpin was loaded' OK "$(sign program)"
 	with program-unstarted program/run 'ended terminated' >"$work/claim.dump"

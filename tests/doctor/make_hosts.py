@@ -639,6 +639,15 @@ def crashed():
     return host, "the CUDA driver crashes, and libibverbs hangs"
 
 
+def parts_crashed():
+    host = small("parts-crashed")
+    host.drop("cuda/0/export", "cuda/0/capable", "verbs/mlx5_0/", "probe/")
+    host.set("cuda/0/ended", "signal 11 in cuMemAlloc")
+    host.set("verbs/mlx5_0/ended", "timeout 10 in ibv_open_device mlx5_0")
+    host.set("probe/ended", "ok")
+    return host, "the driver crashes with the only GPU, and libibverbs hangs with the only adapter"
+
+
 def program(name, about, **readings):
     host = small(name)
     host.set("option/program", "./app")
@@ -663,7 +672,8 @@ def programs():
     host.set("option/run", "on")
     host.set("program/run", "ended after 1.0 s")
     yield host, about
-    host, about = program("program-preloads-driver", "a program with the CUDA driver in LD_PRELOAD", needed="libcuda.so.1\nlibc.so.6")
+    host, about = program("program-preloads-driver", "a program with the CUDA driver in LD_PRELOAD",
+                          needed="libcuda.so.1\nlibc.so.6")
     host.set("environment/LD_PRELOAD", "/usr/lib/x86_64-linux-gnu/libcuda.so.1")
     yield host, about
     for name, ended, about in (("crashed", "signal 11", "a program that crashes"),
@@ -775,7 +785,7 @@ def main():
                  unregistered, wsl, misconfigured, ucx_unhooked, one_of_two, not_probed, claimed, claims_refuted,
                  cgroup_denies, host_memory_refused, acs_locked, user_namespace,
                  soft_limits, distances, deep,
-                 deep_fails, crashed, ports_down, port_unreadable, not_installed,
+                 deep_fails, crashed, parts_crashed, ports_down, port_unreadable, not_installed,
                  kallsyms_unreadable, groups_unreadable, virtual, namespaces, newest):
         host, about = make()
         host.write(folder, about)

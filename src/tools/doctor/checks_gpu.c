@@ -291,6 +291,7 @@ static void checks_gpu_capable(struct host *host, const struct gpu *gpu, struct 
 static void checks_gpu_export(struct host *host, const struct gpu *gpu, struct finding *finding)
 {
 	const char *plain = host_text(host, "cuda/%d/export/device", gpu->ordinal);
+	const char *ended = plain ? NULL : host_text(host, "cuda/%d/ended", gpu->ordinal);
 	char *words = NULL;
 
 	for (const struct kind *kind = kinds; kind < kinds + 4; kind++) {
@@ -299,14 +300,19 @@ static void checks_gpu_export(struct host *host, const struct gpu *gpu, struct f
 		if (result && strcmp(result, "ok"))
 			list_append(&words, ", ", kind->words);
 	}
-	if (!plain)
+	if (ended && strcmp(ended, "ok")) {
+		finding_item(finding, WARN, gpu->label, "the CUDA probe process %s",
+			     end_words(ended).text);
+		finding_fix(finding, DRIVER_FIX);
+	} else if (!plain) {
 		finding_item(finding, UNKNOWN, gpu->label, "was not tried");
-	else if (strcmp(plain, "ok"))
+	} else if (strcmp(plain, "ok")) {
 		finding_implied(finding, gpu->label, proof_of(host, gpu, NULL, METHOD_DMA_BUF),
 				FAIL, NULL, "device memory is not exported: %s", plain);
-	else
+	} else {
 		finding_item(finding, OK, gpu->label, "device memory is exported%s%s%s",
 			     words ? " (not: " : "", words ? words : "", words ? ")" : "");
+	}
 	free(words);
 }
 

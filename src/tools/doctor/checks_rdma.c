@@ -277,12 +277,16 @@ static void checks_rdma_dma_buf(struct host *host, const struct adapter *adapter
 				enum result without, struct finding *finding)
 {
 	const struct reading *opened = host_read(host, "verbs/%s/open", adapter->name);
+	const struct reading *ended = host_read(host, "verbs/%s/ended", adapter->name);
 	const char *error = host_text(host, "verbs/%s/dmabuf", adapter->name);
 	const char *direct = host_text(host, "verbs/%s/dmabuf_data_direct", adapter->name);
 	const char *measured = proof_of(host, NULL, adapter, METHOD_DMA_BUF);
 
-	if (host_read(host, "verbs/%s/ended", adapter->name)->error == ETIME)
+	if (ended->error == ETIME)
 		finding_item(finding, UNKNOWN, adapter->name, NO_TIME);
+	else if (!error && !ended->error && strcmp(ended->text, "ok"))
+		finding_implied(finding, adapter->name, measured, WARN, "dmesg | tail (as root)",
+				"the libibverbs probe process %s", end_words(ended->text).text);
 	else if (opened->error && !error)
 		finding_item(finding, UNKNOWN, adapter->name, "could not be queried%s%s",
 			     opened->error == ENOENT ? "" : ": ibv_open_device: ",

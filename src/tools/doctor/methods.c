@@ -220,12 +220,14 @@ static struct support methods_expect_peer_memory(struct host *host, const struct
 						   : "no peer-memory module is loaded");
 }
 
-/* True if libibverbs listed the adapters and could not open this one. */
+/* True if libibverbs listed the adapters and could not open this one. Without time nothing was
+ * tried. */
 static bool methods_is_closed(struct host *host, const struct adapter *adapter)
 {
 	const char *ended = host_text(host, "verbs/ended");
 
 	return ended && !strcmp(ended, "ok") &&
+	       host_read(host, "verbs/%s/ended", adapter->name)->error != ETIME &&
 	       host_read(host, "verbs/%s/open", adapter->name)->error;
 }
 
