@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # peerpin doctor over recorded and generated hosts.
-doctor_checks = tests/doctor/check_doctor.sh
+doctor_checks = tests/doctor/check_doctor.sh tests/doctor/check_states.sh
 if HAVE_JANSSON
 check_SCRIPTS += $(doctor_checks)
 TESTS += $(doctor_checks)
