@@ -5,6 +5,7 @@
  * (memory/queries.h).
  */
 #include "intercept/entry_points.h"
+#include "memory/captures.h"
 #include "memory/driver.h"
 #include "memory/keep.h"
 #include "memory/memory.h"
@@ -84,24 +85,24 @@ static CUresult cuda_queries_capture_ended(CUresult result, __typeof__(cuStreamI
 	if (result == CUDA_SUCCESS ||
 	    (result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED && query &&
 	     query(stream, &status) == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_NONE))
-		queries_capture_ended();
+		captures_ended();
 	return result;
 }
 
 WRAP(cuStreamBeginCapture, (stream), CUstream stream)
 {
-	bool counted = queries_capture_begins();
+	bool counted = captures_begin();
 
-	return queries_capture_begun(counted, forward(stream));
+	return captures_begun(counted, forward(stream));
 }
 
 WRAP_LIKE(cuStreamBeginCapture_ptsz, cuStreamBeginCapture, (stream), CUstream stream)
 
 WRAP(cuStreamBeginCapture_v2, (stream, mode), CUstream stream, CUstreamCaptureMode mode)
 {
-	bool counted = queries_capture_begins();
+	bool counted = captures_begin();
 
-	return queries_capture_begun(counted, forward(stream, mode));
+	return captures_begun(counted, forward(stream, mode));
 }
 
 WRAP_LIKE(cuStreamBeginCapture_v2_ptsz, cuStreamBeginCapture_v2, (stream, mode), CUstream stream,
@@ -111,10 +112,9 @@ WRAP(cuStreamBeginCaptureToGraph, (stream, graph, dependencies, edges, count, mo
      CUstream stream, CUgraph graph, const CUgraphNode *dependencies, const CUgraphEdgeData *edges,
      size_t count, CUstreamCaptureMode mode)
 {
-	bool counted = queries_capture_begins();
+	bool counted = captures_begin();
 
-	return queries_capture_begun(counted,
-				     forward(stream, graph, dependencies, edges, count, mode));
+	return captures_begun(counted, forward(stream, graph, dependencies, edges, count, mode));
 }
 
 WRAP_LIKE(cuStreamBeginCaptureToGraph_ptsz, cuStreamBeginCaptureToGraph,

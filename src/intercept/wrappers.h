@@ -6,6 +6,7 @@
 #include "base/process.h"
 #include "intercept/entry_points.h"
 #include "intercept/bypass.h"
+#include "memory/captures.h"
 #include "memory/keep.h"
 #include "memory/memory.h"
 #include "memory/queries.h"
@@ -96,8 +97,7 @@ static inline bool wrapper_needs_probe(uint64_t address)
 {
 	struct allocation allocation;
 
-	return queries_may_be_captured() && !process_is_passive() &&
-	       memory_find(address, &allocation);
+	return captures_may_be_open() && !process_is_passive() && memory_find(address, &allocation);
 }
 
 static inline bool wrapper_is_capture_refusal(CUresult result)

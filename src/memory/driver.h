@@ -23,7 +23,13 @@
 	CALL(cuCtxPopCurrent_v2)                                                                   \
 	CALL(cuCtxGetDevice)                                                                       \
 	CALL(cuCtxGetApiVersion)                                                                   \
-	CALL(cuCtxSynchronize)                                                                     \
+	CALL(cuCtxGetFlags)                                                                        \
+	CALL(cuCtxRecordEvent)                                                                     \
+	CALL(cuEventCreate)                                                                        \
+	CALL(cuEventSynchronize)                                                                   \
+	CALL(cuEventDestroy_v2)                                                                    \
+	CALL(cuMemAlloc_v2)                                                                        \
+	CALL(cuMemFree_v2)                                                                         \
 	CALL(cuDeviceTotalMem_v2)                                                                  \
 	CALL(cuDeviceGetCount)                                                                     \
 	CALL(cuDeviceGetAttribute)                                                                 \

@@ -7,10 +7,10 @@
 #include "base/object.h"
 #include "base/process.h"
 #include "base/system.h"
+#include "memory/captures.h"
 #include "memory/driver.h"
 #include "memory/events.h"
 #include "memory/kept.h"
-#include "memory/queries.h"
 #include "memory/table.h"
 #include "report/statistics.h"
 
@@ -61,7 +61,7 @@ static bool keep_is_possible(void)
 {
 	switch (load_relaxed(&keep_mode)) {
 	case KEEP_ON:
-		return !queries_may_be_captured();
+		return !captures_may_be_open();
 	case KEEP_ENDED:
 		keep_release_context(NULL);
 		return false;
@@ -136,26 +136,6 @@ static CUresult keep_context_state(void)
 }
 
 /* ---- frees ---- */
-
-/* Wait for all work of the context, as the driver's free does: for no other context (measured, also
- * for a context with peer access, whose kernel then fails). */
-static CUresult keep_wait(CUcontext context)
-{
-	const struct driver_calls *driver = driver_calls();
-	CUcontext current = NULL;
-	CUresult result;
-
-	if (!driver->cuCtxSynchronize || driver->cuCtxGetCurrent(&current) != CUDA_SUCCESS)
-		return CUDA_ERROR_NOT_SUPPORTED;
-	if (current == context)
-		return driver->cuCtxSynchronize();
-	result = driver->cuCtxPushCurrent_v2(context);
-	if (result != CUDA_SUCCESS)
-		return result;
-	result = driver->cuCtxSynchronize();
-	driver->cuCtxPopCurrent_v2(&current);
-	return result;
-}
 
 /* The driver refuses a free with a destroyed context, in a context of the interface before
  * CUDA 3.2, and after a failed kernel (measured). */

@@ -21,6 +21,11 @@ bool kept_add(const struct kept *kept);
 /* Take out the most recently kept allocation of the context for the request. */
 bool kept_take(CUcontext context, const struct keep_request *request, struct kept *taken);
 
+/* Wait for all work of the context, as the driver's free does: for no other context (measured, also
+ * for a context with peer access, whose kernel then fails). Ends no capture. An error: the driver's
+ * own free has to decide. */
+CUresult keep_wait(CUcontext context);
+
 /* Bytes of an allocation: of blocks of its own, or as requested; and those of blocks alone. */
 uint64_t kept_bytes_of(const struct allocation *allocation);
 uint64_t kept_block_bytes_of(const struct allocation *allocation);

@@ -5,6 +5,7 @@
 #include "base/atomics.h"
 #include "base/config.h"
 #include "base/log.h"
+#include "memory/captures.h"
 #include "memory/driver.h"
 #include "memory/events.h"
 #include "memory/keep.h"
@@ -12,7 +13,6 @@
 #include "report/statistics.h"
 
 _Atomic int queries_mode;
-static _Atomic int captures; /* captures in progress; rather too many than too few */
 
 void queries_begin(void)
 {
@@ -27,36 +27,6 @@ void queries_begin(void)
 void queries_end(void)
 {
 	store_seq_cst(&queries_mode, QUERIES_OFF);
-}
-
-bool queries_capture_begins(void)
-{
-	if (process_is_passive())
-		return false;
-	add_seq_cst(&captures, 1);
-	return true;
-}
-
-CUresult queries_capture_begun(bool counted, CUresult result)
-{
-	if (counted && result == CUDA_SUCCESS)
-		statistics_count(captures);
-	else if (counted)
-		queries_capture_ended();
-	return result;
-}
-
-/* An end without a begin reveals a capture call of a newer driver, and others may follow. The count
- * then stays above 0, so that peerpin queries the driver from now on. */
-void queries_capture_ended(void)
-{
-	if (subtract_seq_cst(&captures, 1) <= 0)
-		add_seq_cst(&captures, 2);
-}
-
-bool queries_may_be_captured(void)
-{
-	return load_seq_cst(&captures);
 }
 
 static void queries_disagree(const char *query, uint64_t address)
@@ -305,7 +275,7 @@ static bool queries_is_set_already(const void *value, CUpointer_attribute attrib
 	CUresult context;
 	unsigned int on;
 
-	if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || load_seq_cst(&captures) ||
+	if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || captures_may_be_open() ||
 	    !query_target_find(target, address) || (target->traits & wanted) != wanted)
 		return false;
 	memcpy(&on, value, sizeof(on));

@@ -56,14 +56,4 @@ CUresult queries_get_handle(__typeof__(cuMemRetainAllocationHandle) *forward,
 CUresult queries_set(__typeof__(cuPointerSetAttribute) *forward, const void *value,
 		     CUpointer_attribute attribute, CUdeviceptr address);
 
-/* Call before the program begins to capture a stream, and with its return value and the driver's
- * result, which it returns; and after the end of a capture. During a capture the driver refuses to
- * set SYNC_MEMOPS and to free, and ends the capture (measured). */
-bool queries_capture_begins(void);
-CUresult queries_capture_begun(bool counted, CUresult result);
-void queries_capture_ended(void);
-/* True if a stream may be captured now: rather too often, but false for captures begun by an
- * unknown call. Any thread. */
-bool queries_may_be_captured(void);
-
 #endif

@@ -51,6 +51,11 @@ CUcontext sim_live_context(void)
 	return context_current() && context_current()->object.live ? context_current() : NULL;
 }
 
+bool sim_context_exists(CUcontext context)
+{
+	return sim_is_live(contexts, context);
+}
+
 bool sim_in_old_context(void)
 {
 	return context_current() && context_current()->object.live && context_current()->old;

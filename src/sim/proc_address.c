@@ -67,6 +67,7 @@ static const struct row {
 	ROW("cuCtxGetApiVersion", cuCtxGetApiVersion, 3020, false),
 	ROW("cuCtxGetId", cuCtxGetId, 12000, false),
 	ROW("cuCtxSynchronize", cuCtxSynchronize, 2000, false),
+	ROW("cuCtxRecordEvent", cuCtxRecordEvent, 12050, false),
 	ROW("cuDevicePrimaryCtxRetain", cuDevicePrimaryCtxRetain, 7000, false),
 	ROW("cuDevicePrimaryCtxRelease", cuDevicePrimaryCtxRelease, 7000, false),
 	ROW("cuDevicePrimaryCtxRelease", cuDevicePrimaryCtxRelease_v2, 11000, false),

@@ -137,6 +137,7 @@ void sim_release_primary(CUdevice device);
 /* A new context, on no stack; NULL: out of memory. The caller holds sim_lock. */
 CUcontext sim_make_context(CUdevice device, unsigned int flags, bool primary);
 CUresult sim_check_device(CUdevice device);
+bool sim_context_exists(CUcontext context);
 
 /* sim_enter() that fails without a current context, or with a destroyed one. */
 CUresult sim_enter_context(CUcontext *current);

@@ -13,6 +13,8 @@
 struct CUevent_st {
 	struct sim_object object;
 	struct timespec when;
+	CUcontext context;  /* of its creation */
+	CUcontext awaited;  /* whose work it stands for; NULL: that of a stream */
 	uint64_t callbacks; /* enqueued before the record */
 	uint64_t id;
 	unsigned int flags;
@@ -44,10 +46,18 @@ SIM_CALL(cuStreamDestroy_v2, (stream), CUstream stream)
 
 SIM_FORWARD(cuStreamDestroy, cuStreamDestroy_v2, (stream), CUstream stream);
 
+/* On the legacy stream the call and a capture of a blocking stream would wait for each other: the
+ * capture is lost (measured, also for cuEventRecord). */
 SIM_CONTEXT_CALL(cuStreamSynchronize, (stream), CUstream stream)
 {
+	bool captured;
+	CUresult result;
+
 	if (!sim_stream_exists(stream))
 		return CUDA_ERROR_INVALID_HANDLE;
+	result = sim_check_stream(stream, &captured);
+	if (result != CUDA_SUCCESS)
+		return result;
 	sim_await_callbacks(sim_enqueued_callbacks());
 	return CUDA_SUCCESS;
 }
@@ -68,13 +78,14 @@ SIM_CONTEXT_CALL(cuStreamWaitEvent, (stream, event, flags), CUstream stream, CUe
 								       : CUDA_ERROR_INVALID_HANDLE;
 }
 
-static CUresult stream_make_event(CUevent *event, unsigned int flags)
+static CUresult stream_make_event(CUcontext context, CUevent *event, unsigned int flags)
 {
 	static uint64_t last_id;
 
 	*event = sim_make_object(&events, sizeof(**event));
 	if (!*event)
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	(*event)->context = context;
 	(*event)->flags = flags;
 	(*event)->id = ++last_id;
 	return CUDA_SUCCESS;
@@ -86,7 +97,7 @@ SIM_CONTEXT_CALL(cuEventCreate, (event, flags), CUevent *event, unsigned int fla
 	if (!event || flags > 7 ||
 	    ((flags & CU_EVENT_INTERPROCESS) && !(flags & CU_EVENT_DISABLE_TIMING)))
 		return CUDA_ERROR_INVALID_VALUE;
-	return stream_make_event(event, flags);
+	return stream_make_event(context, event, flags);
 }
 
 SIM_CALL(cuEventDestroy_v2, (event), CUevent event)
@@ -99,14 +110,41 @@ SIM_CALL(cuEventDestroy_v2, (event), CUevent event)
 
 SIM_FORWARD(cuEventDestroy, cuEventDestroy_v2, (event), CUevent event);
 
-SIM_CONTEXT_CALL(cuEventRecord, (event, stream), CUevent event, CUstream stream)
+static void stream_record(CUevent event, CUcontext awaited)
 {
-	if (!sim_is_live(events, event) || !sim_stream_exists(stream))
-		return CUDA_ERROR_INVALID_HANDLE;
 	clock_gettime(CLOCK_MONOTONIC, &event->when);
 	event->callbacks = sim_enqueued_callbacks();
+	event->awaited = awaited;
 	event->recorded = true;
-	return CUDA_SUCCESS;
+}
+
+/* A captured record becomes a graph node. */
+SIM_CONTEXT_CALL(cuEventRecord, (event, stream), CUevent event, CUstream stream)
+{
+	bool captured;
+	CUresult result;
+
+	if (!sim_is_live(events, event) || !sim_stream_exists(stream))
+		return CUDA_ERROR_INVALID_HANDLE;
+	result = sim_check_stream(stream, &captured);
+	if (result == CUDA_SUCCESS && !captured)
+		stream_record(event, NULL);
+	return result;
+}
+
+/* Any capture fails the call, and is lost (cuda.h of 13.0). */
+SIM_CALL(cuCtxRecordEvent, (context, event), CUcontext context, CUevent event)
+{
+	CUresult result;
+
+	if (!sim_context_exists(context))
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (!sim_is_live(events, event) || event->context != context)
+		return CUDA_ERROR_INVALID_HANDLE;
+	result = sim_lose_captures();
+	if (result == CUDA_SUCCESS)
+		stream_record(event, context);
+	return result;
 }
 
 SIM_CALL(cuEventQuery, (event), CUevent event)
@@ -121,7 +159,7 @@ SIM_CALL(cuEventSynchronize, (event), CUevent event)
 	if (!sim_is_live(events, event))
 		return CUDA_ERROR_INVALID_HANDLE;
 	sim_await_callbacks(event->callbacks);
-	return CUDA_SUCCESS;
+	return sim_await_work(event->awaited);
 }
 
 SIM_CALL(cuEventElapsedTime, (milliseconds, start, end), float *milliseconds, CUevent start,
@@ -174,5 +212,5 @@ SIM_CONTEXT_CALL(cuIpcOpenEventHandle, (event, handle), CUevent *event, CUipcEve
 		return CUDA_ERROR_INVALID_VALUE;
 	if (content.process == (uint64_t)getpid())
 		return CUDA_ERROR_INVALID_CONTEXT;
-	return stream_make_event(event, CU_EVENT_DISABLE_TIMING);
+	return stream_make_event(context, event, CU_EVENT_DISABLE_TIMING);
 }

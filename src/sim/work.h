@@ -9,9 +9,9 @@
 
 #include "memory/cuda_abi.h"
 
-/* Wait for all work of the context, in cuCtxSynchronize and in frees of the context's memory.
- * Returns the result of the work, which is the call's if not CUDA_SUCCESS. The driver holds
- * sim_lock: the callback calls no driver function. */
+/* Wait for all work of the context, in cuCtxSynchronize, for an event of cuCtxRecordEvent, and in
+ * frees of the context's memory. Returns the result of the work, which is the call's if not
+ * CUDA_SUCCESS. The driver holds sim_lock: the callback calls no driver function. */
 typedef CUresult sim_driver_work(CUcontext context);
 
 /* Set the callback for all later waits. NULL: none. */

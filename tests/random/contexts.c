@@ -9,6 +9,7 @@
 
 unsigned int world_threads;
 __thread CUcontext world_waited;
+_Atomic int world_captures;
 
 static struct CUctx_st contexts[WORLD_THREADS + 1][CONTEXTS];
 static uint64_t gpu_total, gpu_used[GPUS], keep_end_at;
@@ -64,7 +65,7 @@ void world_enter(CUcontext context)
 	depth = 1;
 }
 
-void world_fail_synchronize(bool failing)
+void world_fail_waits(bool failing)
 {
 	fails = failing;
 }
@@ -177,17 +178,79 @@ CUresult context_pop(CUcontext *context)
 	return CUDA_SUCCESS;
 }
 
-CUresult context_synchronize(void)
-{
-	CUresult result = state();
+/* ---- waits ---- */
 
-	if (result != CUDA_SUCCESS)
-		return result;
+struct CUevent_st {
+	CUcontext of;
+	bool recorded;
+};
+
+CUresult context_create_event(CUevent *event, unsigned int flags)
+{
+	static __thread struct CUevent_st own;
+
+	(void)flags;
+	if (own.of)
+		broken("an event is left");
+	if (state() != CUDA_SUCCESS)
+		return state();
+	own = (struct CUevent_st){ .of = stack[depth - 1] };
+	*event = &own;
+	return CUDA_SUCCESS;
+}
+
+CUresult context_record_event(CUcontext context, CUevent event)
+{
+	int captures = world_captures;
+
+	if (context != event->of)
+		broken("an event of one context is recorded for another");
+	sched_yield();
+	if (captures || world_captures)
+		broken("the record of an event ends a capture");
+	event->recorded = true;
+	return CUDA_SUCCESS;
+}
+
+static CUresult context_wait(CUcontext context)
+{
+	if (!context_is_relaxed())
+		broken("a wait in a mode that disturbs captures");
 	sched_yield();
 	if (fails)
 		return (CUresult)719; /* a kernel failed */
-	world_waited = stack[depth - 1];
+	world_waited = context;
 	return CUDA_SUCCESS;
+}
+
+CUresult context_synchronize_event(CUevent event)
+{
+	if (!event->recorded)
+		broken("a wait for an event that is not recorded");
+	return context_wait(event->of);
+}
+
+CUresult context_destroy_event(CUevent event)
+{
+	event->of = NULL;
+	return CUDA_SUCCESS;
+}
+
+/* Memory of peerpin's own, whose free waits. */
+#define OWN_MEMORY 4096
+
+CUresult context_allocate(CUdeviceptr *address, size_t size)
+{
+	(void)size;
+	*address = OWN_MEMORY;
+	return state();
+}
+
+CUresult context_free(CUdeviceptr address)
+{
+	if (address != OWN_MEMORY)
+		broken("0x%llx is freed by peerpin itself", (unsigned long long)address);
+	return context_wait(stack[depth - 1]);
 }
 
 CUresult context_exchange_mode(CUstreamCaptureMode *mode)

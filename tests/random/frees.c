@@ -3,7 +3,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-#include "memory/queries.h"
+#include "memory/captures.h"
 #include "random/calls.h"
 
 void call_ending(struct client *client, struct model_memory *memory)
@@ -159,12 +159,14 @@ void call_capture(struct client *client, struct model_memory *memory)
 	const struct keep_request request = { .kind = ALLOCATION_DEVICE, .width = memory->size };
 	CUcontext context = memory->context;
 	uint64_t kept = client->totals.kept, reused = client->totals.reused;
-	bool counted = queries_capture_begins();
+	bool counted = captures_begin();
 
-	queries_capture_begun(counted, CUDA_SUCCESS);
+	world_captures++;
+	captures_begun(counted, CUDA_SUCCESS);
 	call_free(client, memory, false);
 	call_allocate(client, false, &request, context, true);
 	if (client->totals.kept != kept || client->totals.reused != reused)
 		broken("memory is kept or reused during a capture");
-	queries_capture_ended();
+	world_captures--;
+	captures_ended();
 }

@@ -370,7 +370,12 @@ const struct driver_calls world_driver = {
 	.cuCtxGetApiVersion = context_get_version,
 	.cuCtxPushCurrent_v2 = context_push,
 	.cuCtxPopCurrent_v2 = context_pop,
-	.cuCtxSynchronize = context_synchronize,
+	.cuEventCreate = context_create_event,
+	.cuCtxRecordEvent = context_record_event,
+	.cuEventSynchronize = context_synchronize_event,
+	.cuEventDestroy_v2 = context_destroy_event,
+	.cuMemAlloc_v2 = context_allocate,
+	.cuMemFree_v2 = context_free,
 	.cuThreadExchangeStreamCaptureMode = context_exchange_mode,
 	.cuDeviceTotalMem_v2 = context_total,
 };

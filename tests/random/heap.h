@@ -51,7 +51,12 @@ CUresult context_get_device(CUdevice *device);
 CUresult context_get_version(CUcontext context, unsigned int *version);
 CUresult context_push(CUcontext context);
 CUresult context_pop(CUcontext *context);
-CUresult context_synchronize(void);
+CUresult context_create_event(CUevent *event, unsigned int flags);
+CUresult context_record_event(CUcontext context, CUevent event);
+CUresult context_synchronize_event(CUevent event);
+CUresult context_destroy_event(CUevent event);
+CUresult context_allocate(CUdeviceptr *address, size_t size);
+CUresult context_free(CUdeviceptr address);
 CUresult context_exchange_mode(CUstreamCaptureMode *mode);
 CUresult context_total(size_t *bytes, CUdevice device);
 

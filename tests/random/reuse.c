@@ -3,6 +3,7 @@
 #include <stddef.h>
 
 #include "base/config.h"
+#include "memory/captures.h"
 #include "memory/driver.h"
 #include "memory/queries.h"
 #include "random/calls.h"
@@ -104,7 +105,7 @@ static bool must_be_kept(const struct client *client, const struct model_memory 
 	unsigned int version;
 
 	return world_threads == 1 && client->keeps && !world_keeps_no_more && !fails &&
-	       memory->context && !queries_may_be_captured() &&
+	       memory->context && !captures_may_be_open() &&
 	       (memory->kind == ALLOCATION_DEVICE || memory->kind == ALLOCATION_PITCHED ||
 		memory->kind == ALLOCATION_HOST) &&
 	       world_driver.cuCtxGetApiVersion(NULL, &version) != CUDA_ERROR_CONTEXT_IS_DESTROYED &&
@@ -154,10 +155,10 @@ bool call_keep(struct client *client, struct model_memory *memory)
 	if (memory->found.pd)
 		call_use_found(client, memory);
 	must = must_be_kept(client, memory, fails);
-	world_fail_synchronize(fails);
+	world_fail_waits(fails);
 	world_waited = NULL;
 	world_keep_begin();
-	world_order = queries_may_be_captured() || ended ? WORLD_ANY_ORDER : WORLD_OLDEST_FIRST;
+	world_order = captures_may_be_open() || ended ? WORLD_ANY_ORDER : WORLD_OLDEST_FIRST;
 	number = world_give_up(memory->base, memory->exported, &keys);
 	keeps = keep_free(is_host ? FREE_HOST : FREE_DEVICE, memory->base,
 			  is_host ? world_free_kept_host : world_free_kept);
@@ -254,7 +255,7 @@ bool call_reuse(struct client *client, struct model_memory *memory,
 	reuses = keep_allocate(request, &base, request->kind == ALLOCATION_PITCHED ? &pitch : NULL);
 	if (world_own_pins != pins)
 		broken("an allocation that reuses 0x%llx registers", (unsigned long long)base);
-	if (ended || queries_may_be_captured())
+	if (ended || captures_may_be_open())
 		expected = 0;
 	if (world_threads == 1 && base != expected)
 		broken("an allocation gets kept memory at 0x%llx, and the last equal is at 0x%llx",

@@ -16,8 +16,8 @@
  *
  * - Adapters that PEERPIN_DEVICES excludes have no background registrations.
  *
- * - Kept memory (keep.h) that is handed out is of that context and request, and has no other owner. The
- * library frees no other memory, and the program's own frees reach no kept memory.
+ * - Kept memory (keep.h) that is handed out is of that context and request, and has no other owner.
+ * The library frees no other memory, and the program's own frees reach no kept memory.
  *
  * One lock; any thread.
  */
@@ -143,11 +143,14 @@ CUcontext world_shared_context(unsigned int which);
 /* Make it current; an ended one begins again. */
 void world_enter(CUcontext context);
 
-/* Whether the calling thread's cuCtxSynchronize fails. */
-void world_fail_synchronize(bool failing);
+/* Whether the calling thread's waits fail. */
+void world_fail_waits(bool failing);
 
-/* The context that cuCtxSynchronize last waited for, in this thread. */
+/* The context that this thread last waited for. */
 extern __thread CUcontext world_waited;
+
+/* Captures in progress, of all threads. */
+extern _Atomic int world_captures;
 
 /* The context has ended. `settled`: all of its memory was freed before. Else its memory is unknown
  * to the driver, and its addresses stay taken until world_context_settled(). */

@@ -221,22 +221,6 @@ TEST(keep, a_context_that_cannot_free_keeps_nothing)
 	ck_assert_uint_eq(depth, 0);
 }
 
-TEST(keep, a_free_waits_for_the_context_of_the_memory)
-{
-	allocate(HOME, 4096);
-	allocate_in(&second, HOME + BLOCK, 4096);
-	ck_assert(keeps(HOME + BLOCK));
-	ck_assert_uint_eq(first.waits, 0);
-	ck_assert_uint_eq(second.waits, 1);
-	ck_assert_ptr_eq(stack[0], &first);
-	ck_assert_uint_eq(depth, 1);
-	ck_assert(keeps(HOME));
-	ck_assert_uint_eq(first.waits, 1);
-	standin_driver.cuCtxSynchronize = NULL;
-	ck_assert_uint_eq(reuse(4096), HOME);
-	ck_assert(!keeps(HOME));
-}
-
 static void must_be_the_program_s_again(void)
 {
 	struct allocation *freed = &standin_program_events.last_freeing;
@@ -297,11 +281,11 @@ TEST(keep, a_capture_keeps_nothing_and_reuses_nothing)
 	allocate(HOME, 4096);
 	allocate(HOME + BLOCK, 4096);
 	ck_assert(keeps(HOME));
-	counted = queries_capture_begins();
-	queries_capture_begun(counted, CUDA_SUCCESS);
+	counted = captures_begin();
+	captures_begun(counted, CUDA_SUCCESS);
 	ck_assert_uint_eq(reuse(4096), 0);
 	ck_assert(!keeps(HOME + BLOCK));
-	queries_capture_ended();
+	captures_ended();
 	ck_assert(keeps(HOME + BLOCK));
 	ck_assert_uint_eq(reuse(4096), HOME + BLOCK);
 	ck_assert_uint_le(gpu.frees, 1);

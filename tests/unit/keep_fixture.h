@@ -5,9 +5,9 @@
 
 #include "suite.h"
 
+#include "memory/captures.h"
 #include "memory/keep.h"
 #include "memory/kept.h"
-#include "memory/queries.h"
 #include "memory/table.h"
 #include "report/statistics.h"
 #include "standin.h"
@@ -22,13 +22,22 @@ struct CUctx_st {
 	unsigned int waits;
 };
 
+struct CUevent_st {
+	CUcontext of, recorded;
+	unsigned int flags;
+};
+
 static struct CUctx_st first, second, of_second_gpu;
 static __thread CUcontext stack[4];
 static __thread unsigned int depth;
 static __thread CUstreamCaptureMode capture_mode;
 
 static struct {
-	CUresult wait_result, free_result, total_result;
+	CUresult wait_result, record_result, free_result, total_result;
+	unsigned int flags;  /* of the contexts */
+	unsigned int events; /* that exist */
+	unsigned int event_flags, probes;
+	void (*before_record)(void), (*in_record)(void), (*in_wait)(void);
 	uint64_t total;	       /* memory of a GPU */
 	uint64_t freed[FREES]; /* addresses, in order */
 	_Atomic unsigned int frees;
@@ -83,9 +92,72 @@ static CUresult pop(CUcontext *context)
 	return CUDA_SUCCESS;
 }
 
-static CUresult synchronize(void)
+static void call(void (*hook)(void))
 {
 	standin_called();
+	require(capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED);
+	if (hook)
+		hook();
+}
+
+static CUresult get_flags(unsigned int *flags)
+{
+	*flags = gpu.flags;
+	return state();
+}
+
+static CUresult create_event(CUevent *event, unsigned int flags)
+{
+	static __thread struct CUevent_st own;
+
+	call(gpu.before_record);
+	require(!own.of && state() == CUDA_SUCCESS);
+	own = (struct CUevent_st){ .of = stack[depth - 1] };
+	gpu.events++;
+	gpu.event_flags = flags;
+	*event = &own;
+	return CUDA_SUCCESS;
+}
+
+static CUresult record_event(CUcontext context, CUevent event)
+{
+	call(gpu.in_record);
+	require(event->of == context);
+	event->recorded = context;
+	return gpu.record_result;
+}
+
+static CUresult synchronize_event(CUevent event)
+{
+	call(gpu.in_wait);
+	event->recorded->waits++;
+	return gpu.wait_result;
+}
+
+static CUresult destroy_event(CUevent event)
+{
+	call(NULL);
+	event->of = NULL;
+	gpu.events--;
+	return CUDA_SUCCESS;
+}
+
+/* peerpin's own memory. */
+#define PROBE (HOME - BLOCK)
+
+static CUresult allocate_probe(CUdeviceptr *address, size_t size)
+{
+	call(NULL);
+	require(size > 0);
+	*address = PROBE;
+	return state();
+}
+
+static CUresult free_probe(CUdeviceptr address)
+{
+	call(gpu.in_wait);
+	require(address == PROBE && state() == CUDA_SUCCESS);
+	gpu.probes++;
 	stack[depth - 1]->waits++;
 	return gpu.wait_result;
 }
@@ -174,7 +246,7 @@ static uint64_t reuse_request(const struct keep_request *request, size_t *pitch)
 	return keep_allocate(request, &address, pitch) ? address : 0;
 }
 
-static uint64_t reuse(uint64_t size)
+static inline uint64_t reuse(uint64_t size)
 {
 	const struct keep_request request = { .kind = ALLOCATION_DEVICE, .width = size };
 
@@ -210,7 +282,13 @@ static void set_up_with(const char *keep, const char *keep_host)
 	standin_driver.cuCtxGetApiVersion = get_version;
 	standin_driver.cuCtxPushCurrent_v2 = push;
 	standin_driver.cuCtxPopCurrent_v2 = pop;
-	standin_driver.cuCtxSynchronize = synchronize;
+	standin_driver.cuCtxGetFlags = get_flags;
+	standin_driver.cuEventCreate = create_event;
+	standin_driver.cuCtxRecordEvent = record_event;
+	standin_driver.cuEventSynchronize = synchronize_event;
+	standin_driver.cuEventDestroy_v2 = destroy_event;
+	standin_driver.cuMemAlloc_v2 = allocate_probe;
+	standin_driver.cuMemFree_v2 = free_probe;
 	standin_driver.cuDeviceTotalMem_v2 = get_total;
 	standin_driver.cuThreadExchangeStreamCaptureMode = exchange_mode;
 	ck_assert(keep_is_on());

@@ -18,6 +18,7 @@ UNIT_CHECKS = \
 	tests/unit/check_job \
 	tests/unit/check_hidden \
 	tests/unit/check_keep \
+	tests/unit/check_keep_wait \
 	tests/unit/check_kept \
 	tests/unit/check_keys \
 	tests/unit/check_learning \

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* keep_wait.c -- a free's wait for the work of its context, which ends no capture
+ *
+ * cuCtxSynchronize ends each capture, in each mode of the calling thread (measured), and no capture
+ * may be made to wait for it: the work could depend on the thread that captures. An event of the
+ * context splits it into a record, which ends captures too, but is short enough to hold them off,
+ * and a wait for the event, which ends none (measured).
+ */
+#include "memory/captures.h"
+#include "memory/driver.h"
+#include "memory/kept.h"
+
+/* The event waits as the context does. */
+static unsigned int keep_wait_flags(const struct driver_calls *driver)
+{
+	unsigned int flags = 0;
+
+	if (driver->cuCtxGetFlags && driver->cuCtxGetFlags(&flags) == CUDA_SUCCESS &&
+	    (flags & CU_CTX_SCHED_MASK) == CU_CTX_SCHED_BLOCKING_SYNC)
+		return CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC;
+	return CU_EVENT_DISABLE_TIMING;
+}
+
+static bool keep_wait_record(const struct driver_calls *driver, CUcontext context, CUevent event)
+{
+	CUresult result;
+
+	if (!captures_hold_off())
+		return false;
+	result = driver->cuCtxRecordEvent(context, event);
+	captures_admit();
+	if (result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
+		captures_are_unknown();
+	return result == CUDA_SUCCESS;
+}
+
+/* True: *result is that of the wait. Drivers before CUDA 12.5 have no events of contexts. */
+static bool keep_wait_by_event(const struct driver_calls *driver, CUcontext context,
+			       CUresult *result)
+{
+	bool recorded;
+	CUevent event;
+
+	if (!driver->cuCtxRecordEvent || !driver->cuEventCreate || !driver->cuEventSynchronize ||
+	    !driver->cuEventDestroy_v2 ||
+	    driver->cuEventCreate(&event, keep_wait_flags(driver)) != CUDA_SUCCESS)
+		return false;
+	recorded = keep_wait_record(driver, context, event);
+	if (recorded)
+		*result = driver->cuEventSynchronize(event);
+	driver->cuEventDestroy_v2(event);
+	return recorded;
+}
+
+/* The driver's own free waits for the context, and ends no capture in relaxed mode (measured): 31
+ * us for memory of any size, and as long for its allocation. */
+static CUresult keep_wait_by_free(const struct driver_calls *driver)
+{
+	CUdeviceptr memory;
+	CUresult result;
+
+	if (!driver->cuMemAlloc_v2 || !driver->cuMemFree_v2)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	result = driver->cuMemAlloc_v2(&memory, 1);
+	return result == CUDA_SUCCESS ? driver->cuMemFree_v2(memory) : result;
+}
+
+static CUresult keep_wait_in_current(const struct driver_calls *driver, CUcontext context)
+{
+	CUstreamCaptureMode mode;
+	bool relaxed = driver_relax_capture(&mode);
+	CUresult result;
+
+	if (!keep_wait_by_event(driver, context, &result))
+		result = keep_wait_by_free(driver);
+	driver_restore_capture(relaxed, &mode);
+	return result;
+}
+
+CUresult keep_wait(CUcontext context)
+{
+	const struct driver_calls *driver = driver_calls();
+	CUcontext current = NULL;
+	CUresult result;
+
+	if (!driver->cuCtxGetCurrent || driver->cuCtxGetCurrent(&current) != CUDA_SUCCESS)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	if (current == context)
+		return keep_wait_in_current(driver, context);
+	result = driver->cuCtxPushCurrent_v2(context);
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = keep_wait_in_current(driver, context);
+	driver->cuCtxPopCurrent_v2(&current);
+	return result;
+}
