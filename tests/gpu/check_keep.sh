@@ -29,6 +29,9 @@ keep() {
 
 found=$(keep reuse)
 matches 'frees wait' $'*\nok a free that keeps memory waits for work on it\n*5 passed, 0 failed, 0 skipped\n=> 0' "$found"
+matches 'each wait waits' $'*\n1 passed, 0 failed, 0 skipped\n=> 0' "$(keep waits)"
+matches 'captures beside frees' $'*\nok no capture is lost with PEERPIN_KEEP=1G\n*\nok no capture is lost with PEERPIN_KEEP_HOST=1G\n*\n8 passed, 0 failed, 0 skipped\n=> 0' \
+	"$(keep KEEP_CAPTURES=30000 captures)"
 found=$(keep memory)
 matches 'memory is complete' $'*\n8 passed, 0 failed, 0 skipped\n=> 0' "$found"
 matches 'each call that allocates has been tried' '*result of cuCtxCreate: without 0 to 0,*' "$found"

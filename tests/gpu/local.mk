@@ -9,7 +9,7 @@ EXTRA_DIST += tests/gpu/run tests/gpu/oracle.c tests/gpu/compare tests/gpu/expla
 	tests/gpu/programs/keep_cupy.py tests/gpu/programs/one_way.c \
 	tests/gpu/programs/expandable.py
 
-keep_programs = tests/gpu/keep_latency tests/gpu/keep_reuse tests/gpu/keep_memory
+keep_programs = tests/gpu/keep_latency tests/gpu/keep_reuse tests/gpu/keep_memory tests/gpu/keep_captures tests/gpu/keep_waits
 
 # Registrations' hold on GPU memory: with the simulated adapter, on the real driver if present. Not
 # with a sanitizer: its run-time library would have to precede the preload.
@@ -36,6 +36,10 @@ tests_gpu_keep_reuse_SOURCES = tests/gpu/keep.h tests/gpu/statistic.h tests/gpu/
 tests_gpu_keep_reuse_LDADD = src/sim/libcuda.la -lpthread -ldl
 tests_gpu_keep_memory_SOURCES = tests/gpu/keep.h tests/gpu/statistic.h tests/gpu/keep_memory.c
 tests_gpu_keep_memory_LDADD = src/sim/libcuda.la -ldl
+tests_gpu_keep_captures_SOURCES = tests/gpu/keep.h tests/gpu/statistic.h tests/gpu/keep_captures.c
+tests_gpu_keep_captures_LDADD = src/sim/libcuda.la -lpthread -ldl
+tests_gpu_keep_waits_SOURCES = tests/gpu/keep.h tests/gpu/statistic.h tests/gpu/keep_waits.c tests/gpu/keep_work.c
+tests_gpu_keep_waits_LDADD = src/sim/libcuda.la -lpthread -ldl
 
 # Everything that a GPU machine needs of this build, in one folder.
 GPU_STAGE = h200

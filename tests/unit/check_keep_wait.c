@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* check_keep_wait.c -- the wait of a free that keeps memory, and captures that begin meanwhile */
 #include <pthread.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "keep_fixture.h"
@@ -144,17 +145,26 @@ TEST(wait, a_capture_begins_after_the_record)
 	end();
 }
 
-static void must_let_the_capture_begin(void)
+static long sleeps(void)
 {
-	begin_beside();
-	pthread_join(capturer, NULL);
-	require(is_open);
+	struct rusage usage;
+
+	require(!getrusage(RUSAGE_THREAD, &usage));
+	return usage.ru_nvcsw;
+}
+
+static void must_let_the_capture_begin_at_once(void)
+{
+	long before = sleeps();
+
+	begin_here();
+	require(sleeps() == before);
 }
 
 TEST(wait, a_capture_begins_during_the_wait)
 {
 	allocate(HOME, 4096);
-	gpu.in_wait = must_let_the_capture_begin;
+	gpu.in_wait = must_let_the_capture_begin_at_once;
 	ck_assert(keeps(HOME));
 	end();
 	allocate(HOME + BLOCK, 4096);
@@ -164,7 +174,14 @@ TEST(wait, a_capture_begins_during_the_wait)
 	end();
 }
 
-/* The work of a record that does not return may wait for the capturing thread. */
+/* A record that does not return may wait for the capturing thread. */
+static void must_let_the_capture_begin(void)
+{
+	begin_beside();
+	pthread_join(capturer, NULL);
+	require(is_open);
+}
+
 TEST(wait, a_capture_waits_for_no_record_for_ever)
 {
 	allocate(HOME, 4096);

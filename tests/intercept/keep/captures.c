@@ -150,6 +150,76 @@ static void after_a_capture_memory_is_kept_again(unsigned int unused)
 	expect_no_errors();
 }
 
+/* ---- captures that begin while a free waits ---- */
+
+static _Atomic bool may_end, waits, returned;
+
+static void work(void *nothing)
+{
+	(void)nothing;
+	waits = true;
+	until(may_end);
+}
+
+static void *free_with_work(void *memory)
+{
+	CUstream stream;
+
+	require_cuda(cuCtxSetCurrent(context));
+	require_cuda(cuStreamCreate(&stream, 1));
+	require_cuda(cuLaunchHostFunc(stream, work, NULL));
+	require_cuda(cuMemFree_v2((uintptr_t)memory));
+	returned = true;
+	return NULL;
+}
+
+static CUresult begin_capture(unsigned int call, CUstream stream, CUstreamCaptureMode mode)
+{
+	CUgraph graph;
+
+	switch (call) {
+	case 0:
+		return cuStreamBeginCapture(stream);
+	case 1:
+		return cuStreamBeginCapture_ptsz(stream);
+	case 2:
+		return cuStreamBeginCapture_v2(stream, mode);
+	case 3:
+		return cuStreamBeginCapture_v2_ptsz(stream, mode);
+	case 4:
+		require_cuda(cuGraphCreate(&graph, 0));
+		return cuStreamBeginCaptureToGraph(stream, graph, NULL, NULL, 0, mode);
+	default:
+		require_cuda(cuGraphCreate(&graph, 0));
+		return cuStreamBeginCaptureToGraph_ptsz(stream, graph, NULL, NULL, 0, mode);
+	}
+}
+
+/* The work may wait for the thread that captures. */
+static void a_capture_neither_waits_for_a_waiting_free_nor_is_lost(unsigned int blocking)
+{
+	CUdeviceptr memory;
+	pthread_t thread;
+	CUstream stream;
+	CUgraph graph;
+
+	begin();
+	require_cuda(cuStreamCreate(&stream, !blocking));
+	memory = allocate(UNIT);
+	require(!pthread_create(&thread, NULL, free_with_work, pointer_to(memory)));
+	until(waits && own("kept_bytes") == 0 && query_tag(memory) == 0);
+	for (unsigned int one = 0; one < 18; one++) {
+		require_cuda(begin_capture(one % 6, stream, one / 6));
+		require_cuda(cuStreamEndCapture(stream, &graph));
+		require_cuda(cuGraphDestroy(graph));
+	}
+	require(!returned);
+	may_end = true;
+	pthread_join(thread, NULL);
+	require(own("kept") == 1 && allocate(UNIT) == memory && own("reused") == 1);
+	expect_no_errors();
+}
+
 static void *destroy(void *of)
 {
 	require_cuda(cuCtxDestroy_v2(of));
@@ -182,6 +252,8 @@ const struct test capture_tests[] = {
 	VARIANTS_3(a_capture_goes_as_without_peerpin, KEEP),
 	TEST(a_capture_goes_as_without_peerpin, 0, KEEP_PLAIN),
 	TEST(after_a_capture_memory_is_kept_again, 0, KEEP),
+	TEST(a_capture_neither_waits_for_a_waiting_free_nor_is_lost, 0, KEEP),
+	TEST(a_capture_neither_waits_for_a_waiting_free_nor_is_lost, 1, KEEP),
 	TEST(a_release_disturbs_no_capture, 0, KEEP),
 	TEST(a_release_disturbs_no_capture, 1, KEEP),
 	{ .name = NULL },
