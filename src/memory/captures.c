@@ -10,6 +10,7 @@
 #include "base/kernel.h"
 #include "base/process.h"
 #include "base/system.h"
+#include "memory/keep.h"
 #include "report/statistics.h"
 
 /* More than a process begins. */
@@ -79,4 +80,5 @@ void captures_admit(void)
 void captures_are_unknown(void)
 {
 	store_seq_cst(&open_captures, UNKNOWN);
+	keep_end();
 }

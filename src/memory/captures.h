@@ -30,8 +30,8 @@ bool captures_may_be_open(void);
 bool captures_hold_off(void);
 void captures_admit(void);
 
-/* The driver has refused a call because of a capture that is not counted: captures count as open
- * from now on. */
+/* The driver has reported a capture that is not counted: captures count as open from now on, and
+ * nothing more is kept. */
 void captures_are_unknown(void);
 
 #endif
