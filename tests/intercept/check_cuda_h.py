@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """check_cuda_h.py TABLE [CUDA_H] -- functions of an installed cuda.h outside of the table
 
-The check selects functions that may allocate, free, map, or end contexts, and that the table
+The check selects functions that may allocate, free, map, end contexts, or begin captures, and that the table
 neither intercepts nor lists as forwarded.
 
 A newer driver may have new entry points that free memory. A build with its header fails here.
@@ -16,7 +16,7 @@ NAMES = re.compile(
     r"|HostUnregister|HostRegister|GraphicsUnregister|CheckpointProcess(Checkpoint|Restore)"
     r"|SetAccess|Discard|Prefetch|Mem\w*(Create|Destroy|Release|Retain|Reset)|(Ctx|PrimaryCtx|GreenCtx)(Create|Destroy|Detach|"
     r"Attach|Release|Retain|Reset$)|Multicast|Array\w*(Create|Destroy)|Module\w*GetGlobal|Library\w*Get(Global|Managed)|"
-    r"ExternalMemory"
+    r"ExternalMemory|(Begin|End)\w*apture"
 )
 PARAMETERS = re.compile(
     r"CUdeviceptr\s*\*|CUmemoryPool\s*\*|CUmemGenericAllocationHandle\s*\*|CUcontext\s*\*"
@@ -60,9 +60,10 @@ def main():
     CUresult CUDAAPI cuTomorrow(int a, CUdeviceptr *dptr);
     CUresult CUDAAPI cuMemVanish(CUdeviceptr dptr); /* not found by its name, and says so */
     CUresult CUDAAPI cuMemFree(CUdeviceptr dptr);
+    CUresult CUDAAPI cuStreamBeginRecaptureOfTomorrow(CUstream hStream);
     /* CUresult CUDAAPI cuMemFreeOfYesterday(CUdeviceptr dptr); */
     """
-    if missing(tomorrow, table) == ["cuMemAllocFromTomorrow", "cuTomorrow"]:
+    if missing(tomorrow, table) == ["cuMemAllocFromTomorrow", "cuStreamBeginRecaptureOfTomorrow", "cuTomorrow"]:
         passed += 1
     else:
         failed += 1
