@@ -205,6 +205,50 @@ LOOP_TEST(capture_calls, another_thread_s_call_ends_a_capture_or_leaves_it_alone
 	ck_cuda(driver.cuStreamDestroy_v2(stream));
 }
 
+static CUdeviceptr memory;
+
+static CUresult use_memory(void)
+{
+	CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_BUFFER_ID;
+	unsigned int on = 1;
+	CUcontext primary;
+	uint64_t id;
+	void *ids = &id;
+	int file;
+
+	if (driver.cuPointerGetAttributes(1, &attribute, &ids, memory) != CUDA_SUCCESS ||
+	    driver.cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, memory) !=
+		    CUDA_SUCCESS)
+		return CUDA_ERROR_INVALID_VALUE;
+	/* Not every host has dma-bufs. */
+	if (driver.cuMemGetHandleForAddressRange(
+		    &file, memory, 2 << 20, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0) == CUDA_SUCCESS)
+		close(file);
+	if (driver.cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS)
+		return CUDA_ERROR_INVALID_VALUE;
+	return driver.cuDevicePrimaryCtxRelease_v2(device);
+}
+
+/* What a registration in the background does. */
+TEST(capture_calls, another_thread_s_use_of_memory_leaves_a_capture_alone)
+{
+	static const struct call call = { "use", use_memory, { CUDA_SUCCESS } };
+	CUcontext primary;
+	CUstream stream;
+
+	memory = allocate(2 << 20);
+	ck_cuda(driver.cuDevicePrimaryCtxRetain(&primary, device));
+	ck_cuda(driver.cuStreamCreate(&stream, 0));
+	for (unsigned int mode = 0; mode < MODES; mode++) {
+		ck_cuda(driver.cuStreamBeginCapture_v2(stream, mode));
+		ck_cuda(run_beside(&call));
+		ck_cuda(end_capture(stream));
+	}
+	ck_cuda(driver.cuStreamDestroy_v2(stream));
+	ck_cuda(driver.cuDevicePrimaryCtxRelease_v2(device));
+	ck_cuda(driver.cuMemFree_v2(memory));
+}
+
 /* ---- events of a context ---- */
 
 static _Atomic bool may_end, has_ended;
