@@ -57,21 +57,30 @@ static void config_keep_complaint(const char *line)
 	complaints_used += length;
 }
 
-/* Match a name with a pattern of a list; the pattern ends at a comma. */
+/* Match a name with a pattern of a list; the pattern ends at a comma. After a mismatch only the last
+ * star takes one more character: the stars before it have the shortest match, which leaves the most.
+ * The time is the product of both lengths at most. */
 static bool config_matches(const char *name, const char *pattern)
 {
-	for (; *pattern && *pattern != ','; pattern++, name++) {
+	const char *star = NULL, *taken = NULL; /* behind the last star; its part of the name ends */
+
+	while (*name) {
 		if (*pattern == '*') {
-			do {
-				if (config_matches(name, pattern + 1))
-					return true;
-			} while (*name++);
+			star = ++pattern;
+			taken = name;
+		} else if (*pattern == *name && *pattern != ',') {
+			pattern++;
+			name++;
+		} else if (star) {
+			pattern = star;
+			name = ++taken;
+		} else {
 			return false;
 		}
-		if (!*name || *name != *pattern)
-			return false;
 	}
-	return !*name;
+	while (*pattern == '*')
+		pattern++;
+	return !*pattern || *pattern == ',';
 }
 
 bool config_is_listed(const char *name, const char *list)

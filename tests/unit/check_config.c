@@ -379,6 +379,55 @@ TEST(config, programs_are_included_and_excluded_by_name)
 	ck_assert(left_out("app", "app", "app"));
 }
 
+static char *stars(char *to, unsigned int count, const char *end)
+{
+	for (unsigned int i = 0; i < count; i++)
+		strcpy(to + 2 * i, "*a");
+	strcpy(to + 2 * count, end);
+	return to;
+}
+
+/* Backtracking over several stars takes longer than this machine lives. */
+TEST(config, many_stars_take_no_time)
+{
+	static char pattern[4096], name[2048];
+
+	memset(name, 'a', 1500);
+	for (unsigned int count = 12; count <= 1000; count += 988) {
+		ck_assert(!left_out(NULL, stars(pattern, count, "*b"), name));
+		ck_assert(!left_out(NULL, stars(pattern, count, "b,*b"), name));
+		ck_assert(left_out(NULL, stars(pattern, count, ""), name));
+		ck_assert(left_out(NULL, stars(pattern, count, "*,b"), name));
+	}
+	ck_assert(!left_out(NULL, stars(pattern, 1501, ""), name));
+}
+
+/* Every pattern of 5 characters against every name of 4, by the definition of a star. */
+static bool matches_by_definition(const char *name, const char *pattern)
+{
+	if (*pattern == '*')
+		return matches_by_definition(name, pattern + 1) ||
+		       (*name && matches_by_definition(name + 1, pattern));
+	return *pattern ? *pattern == *name && matches_by_definition(name + 1, pattern + 1)
+			: !*name;
+}
+
+TEST(config, a_star_stands_for_any_text)
+{
+	char pattern[6] = "", name[5] = "";
+
+	for (unsigned int p = 0; p < 4 * 4 * 4 * 4 * 4; p++) {
+		for (unsigned int i = 0, rest = p; i < 5; i++, rest /= 4)
+			pattern[i] = "ab*"[rest % 4]; /* one of four ends the pattern */
+		for (unsigned int n = 0; n < 3 * 3 * 3 * 3; n++) {
+			for (unsigned int i = 0, rest = n; i < 4; i++, rest /= 3)
+				name[i] = "ab"[rest % 3];
+			ck_assert(left_out(NULL, pattern, name) ==
+				  matches_by_definition(name, pattern));
+		}
+	}
+}
+
 /* The description of a setting lists all accepted words. */
 TEST(config, what_is_said_to_be_allowed_is)
 {
