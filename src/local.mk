@@ -16,7 +16,7 @@ src_libcore_la_SOURCES = \
 	src/base/log.h src/base/log.c src/base/own_file.h src/base/own_file.c \
 	src/base/object.h src/base/object.c \
 	src/base/pci_path.h src/base/pci_resource.h src/base/pool.h src/base/pool.c \
-	src/base/proc_stat.h src/base/proc_stat.c \
+	src/base/plain_text.h src/base/plain_text.c src/base/proc_stat.h src/base/proc_stat.c \
 	src/base/process.h src/base/process.c \
 	src/base/runtime.h src/base/runtime.c \
 	src/base/signal_safe_write.h src/base/signal_safe_write.c \

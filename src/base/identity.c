@@ -11,6 +11,7 @@
 
 #include "base/kernel.h"
 #include "base/once.h"
+#include "base/plain_text.h"
 #include "base/proc_stat.h"
 #include "base/system.h"
 #include "base/text.h"
@@ -230,20 +231,17 @@ const char *process_host(void)
 
 size_t identity_make_safe(const char *text, char *to, size_t size)
 {
-	size_t length = 0;
 	bool dots = text_equals(text, ".") || text_equals(text, "..");
 
-	for (; text[length]; length++) {
-		char character = text[length];
-
-		if (character == '/' || (unsigned char)character < ' ' || character == 0x7f || dots)
-			character = '_';
-		if (length + 1 < size)
-			to[length] = character;
+	if (!size)
+		return text_length(text);
+	text_copy(to, size, text);
+	plain_text(to, '_');
+	for (char *at = to; *at; at++) {
+		if (*at == '/' || dots)
+			*at = '_';
 	}
-	if (size)
-		to[length < size ? length : size - 1] = '\0';
-	return length;
+	return text_length(text);
 }
 
 /* Return the value of q{VARIABLE}, "" if unset; NULL: malformed. *length: bytes of the

@@ -40,8 +40,8 @@ int identity_insert(char *name, size_t size, size_t at, size_t replaced, const c
 /* Return the descriptor for /dev/stdout or /dev/stderr; -1: any other name. */
 int identity_stream(const char *name);
 
-/* Copy `text` as one name of a path: '_' replaces slashes, control characters, and the dots of "."
- * and "..". Truncate to `size`; return the untruncated length. */
+/* Copy `text` as one name of a path: '_' replaces slashes, control characters, invalid UTF-8, and
+ * the dots of "." and "..". Truncate to `size`; return the untruncated length. */
 size_t identity_make_safe(const char *text, char *to, size_t size);
 
 #endif

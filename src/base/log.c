@@ -10,6 +10,7 @@
 #include "base/job_file.h"
 #include "base/kernel.h"
 #include "base/own_file.h"
+#include "base/plain_text.h"
 #include "base/signal_safe_write.h"
 #include "base/system.h"
 #include "base/text.h"
@@ -57,13 +58,10 @@ static void log_begin_line(struct line *line, enum log_level level)
 	line->text = line->used;
 }
 
-/* Replace control characters: a value must not break the line. */
+/* A value must neither break the line nor change the terminal. */
 static void log_end_line(struct line *line)
 {
-	for (size_t i = 0; i < line->used; i++) {
-		if ((unsigned char)line->bytes[i] < ' ' || line->bytes[i] == 0x7f)
-			line->bytes[i] = '?';
-	}
+	plain_text(line->bytes, '?');
 	line->bytes[line->used++] = '\n';
 	line->bytes[line->used] = '\0';
 }

@@ -131,7 +131,9 @@ static void emit_json_add_pair(void *argument, const struct emit_pair *pair)
 
 	output_add(emitter->output, "%s{\"gpu\": %d, \"adapter\": ", emitter->separator, pair->gpu);
 	output_add_string(emitter->output, pair->adapter);
-	output_add(emitter->output, ", \"method\": \"%s\", \"path\": ", pair->method);
+	output_add(emitter->output, ", \"method\": ");
+	output_add_string(emitter->output, pair->method);
+	output_add(emitter->output, ", \"path\": ");
 	if (pair->path[0])
 		output_add_string(emitter->output, pair->path);
 	else

@@ -2,22 +2,21 @@
 /* emit_prometheus.c -- statistics as Prometheus text, for the textfile collector */
 #include "report/emit_forms.h"
 
+#include "base/plain_text.h"
 #include "base/system.h"
 #include "base/text.h"
 
-/* Escape quote, backslash and line feed, as the text format requires. Replace invalid UTF-8: the
- * collector rejects the whole file otherwise. */
+/* Escape quote and backslash, as the text format requires. Replace control characters, and invalid
+ * UTF-8: the collector rejects the whole file otherwise. */
 void emit_prometheus_add_label(struct output *output, const char *name, const char *value)
 {
 	unsigned int length;
 
 	output_add(output, "%s=\"", name);
 	for (; *value; value += length ? length : 1) {
-		length = output_character(value);
+		length = plain_text_printable(value);
 		if (*value == '"' || *value == '\\')
 			output_add(output, "\\%c", *value);
-		else if (*value == '\n')
-			output_add(output, "\\n");
 		else if (!length)
 			output_add(output, "\xef\xbf\xbd"); /* U+FFFD */
 		else

@@ -2,6 +2,7 @@
 /* emit_table.c -- statistics as a table: 5 lines, and further lines for losses and errors */
 #include "report/emit_forms.h"
 
+#include "base/plain_text.h"
 #include "base/system.h"
 #include "base/text.h"
 
@@ -12,17 +13,11 @@
 #define count(emitter, name)   segment_value(&(emitter)->source->segment->counters.name)
 #define tallied(emitter, name) segment_tallied((emitter)->source->segment, TALLY_##name)
 
-/* Replace control characters: a name must not break the line. */
+/* A name must neither break the line nor change the terminal. */
 static const char *emit_table_clean(const char *text, char *to, size_t size)
 {
-	size_t length = 0;
-
-	for (; text[length] && length < size - 1; length++)
-		to[length] = (unsigned char)text[length] < ' ' || text[length] == 0x7f
-				     ? '?'
-				     : text[length];
-	to[length] = '\0';
-	return to;
+	text_copy(to, size, text);
+	return plain_text(to, '?');
 }
 
 static void emit_table_begin_line(struct emitter *emitter, const char *title)
@@ -305,7 +300,7 @@ void emit_table(struct emitter *emitter)
 void emit_table_line(struct emitter *emitter)
 {
 	const struct segment_header *header = &emitter->source->segment->header;
-	char bytes[24], usage[400] = "used";
+	char bytes[24], usage[400] = "used", host[sizeof(header->host)];
 
 	if (!usage_is_used(emitter->source->segment))
 		usage_write(emitter->source->segment, usage, sizeof(usage));
@@ -316,6 +311,6 @@ void emit_table_line(struct emitter *emitter)
 	else if (header->rank >= 0)
 		output_add(emitter->output, "rank %d ", header->rank);
 	output_add(emitter->output, "%s GPUDirect RDMA %s, hits %llu/%llu, registered %s at peak\n",
-		   header->host, usage, llu(tallied(emitter, hits)),
-		   llu(tallied(emitter, requests)), bytes);
+		   emit_table_clean(header->host, host, sizeof(host)), usage,
+		   llu(tallied(emitter, hits)), llu(tallied(emitter, requests)), bytes);
 }

@@ -24,10 +24,7 @@ struct output {
 void output_add(struct output *output, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* Return the bytes of the UTF-8 character at `text`; 0: invalid. */
-unsigned int output_character(const char *text);
-
-/* Append `text` as a JSON string, with quotes. */
+/* Append `text` as a JSON string, with quotes and escaped control characters. */
 void output_add_string(struct output *output, const char *text);
 
 /* Flush the buffer. Return the first error or 0. */

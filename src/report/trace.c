@@ -10,7 +10,9 @@
 #include "base/kernel.h"
 #include "base/log.h"
 #include "base/own_file.h"
+#include "base/plain_text.h"
 #include "base/system.h"
+#include "base/text.h"
 #include "report/statistics.h"
 
 _Atomic bool trace_wanted;
@@ -88,29 +90,27 @@ static bool trace_await_writers(void)
 /* Replace characters that a JSON text may not contain. */
 static void trace_make_plain(const char *text, char *to, size_t size)
 {
-	size_t length = 0;
-
-	for (; text[length] && length < size - 1; length++)
-		to[length] = text[length] < ' ' || text[length] == '"' || text[length] == '\\' ||
-					     text[length] == 127
-				     ? '_'
-				     : text[length];
-	to[length] = '\0';
+	text_copy(to, size, text);
+	for (char *at = plain_text(to, '_'); *at; at++) {
+		if (*at == '"' || *at == '\\')
+			*at = '_';
+	}
 }
 
 void trace_begin(void)
 {
-	char program[64], rank[24] = "";
+	char program[64], host[64], rank[24] = "";
 
 	if (!config_get()->trace_file)
 		return;
 	store_relaxed(&trace_wanted, true);
 	trace_make_plain(system_program(), program, sizeof(program));
+	trace_make_plain(process_host(), host, sizeof(host));
 	if (process_rank() >= 0)
 		system_format(rank, sizeof(rank), "rank %d ", process_rank());
 	refused = trace_add("[\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"tid\":%d,"
 			    "\"args\":{\"name\":\"%s%s, %s\"}},\n",
-			    kernel_process(), kernel_thread(), rank, program, process_host());
+			    kernel_process(), kernel_thread(), rank, program, host);
 }
 
 void trace_begun(void)

@@ -3,6 +3,7 @@
 #include "report/emit.h"
 
 #include "base/pci_path.h"
+#include "base/plain_text.h"
 #include "base/system.h"
 #include "base/text.h"
 #include "report/emit_forms.h"
@@ -184,6 +185,7 @@ void usage_write(const struct segment *segment, char *to, size_t size)
 	} else {
 		system_format(to, size, "not used: the program opened no RDMA adapter");
 	}
+	plain_text(to, '?'); /* names of adapters */
 }
 
 void usage_hit_rate(const struct segment *segment, char *to, size_t size)

@@ -76,10 +76,9 @@ static void facts_find_use(json_t *facts, const struct job *job)
 	reason = strstr(usage, ": ");
 	facts_set_text(
 		facts, "reason",
-		text_of("%s%s",
-			clean(!strncmp(usage, "not used", 8) && reason ? reason + 2 : usage),
+		text_of("%s%s", !strncmp(usage, "not used", 8) && reason ? reason + 2 : usage,
 			facts_is_common_usage(job, usage) ? "" : " (others: other reasons)"));
-	facts_set_text(facts, "unused_host", clean(record_text(unused, "host")));
+	facts_set_text(facts, "unused_host", record_text(unused, "host"));
 }
 
 static void facts_find_ranks(json_t *facts, const struct job *job)
@@ -129,7 +128,7 @@ static void facts_find_settings(json_t *facts, const struct job *job)
 				differs = name;
 		}
 	}
-	facts_set_text(facts, "settings_key", clean(differs));
+	facts_set_text(facts, "settings_key", differs);
 	facts_set(facts, "settings", json_array_size(known));
 	json_decref(known);
 }
@@ -155,8 +154,8 @@ static void facts_find_pairs(json_t *facts, const struct job *job)
 						       "with %s over a "
 						       "path of type %s",
 						       (long long)number_of(pair, "gpu"),
-						       clean(record_text(job->ranks[i], "host")),
-						       clean(string_of(pair, "adapter")), path));
+						       record_text(job->ranks[i], "host"),
+						       string_of(pair, "adapter"), path));
 		}
 	}
 	facts_set(facts, "far_pairs", far_pairs);
@@ -271,7 +270,7 @@ static json_t *facts_find(const struct job *job)
 	json_t *facts = json_copy(job->totals);
 
 	facts_set_text(facts, "ranks_or_processes", job_has_ranks(job) ? "ranks" : "processes");
-	facts_set_text(facts, "program", clean(job->program));
+	facts_set_text(facts, "program", job->program);
 	facts_set(facts, "ranks", job->count);
 	facts_set(facts, "used", job->used);
 	facts_set(facts, "unused", job->count - job->used);

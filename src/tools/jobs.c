@@ -82,7 +82,7 @@ static void jobs_add_histogram(struct job *job, const char *name, const json_t *
 
 void add_distinct(json_t *list, const char *text)
 {
-	json_t *json = text ? json_of_bytes(text) : NULL, *known;
+	json_t *json = text ? json_string(text) : NULL, *known;
 	size_t at;
 
 	json_array_foreach(list, at, known) {
@@ -227,5 +227,5 @@ const char *record_name(const struct record *record)
 	if (record_rank(record) >= 0)
 		return text_of("rank %lld", (long long)record_rank(record));
 	return text_of("process %lld on %s", (long long)record_number(record, "pid"),
-		       clean(record_text(record, "host")));
+		       record_text(record, "host"));
 }

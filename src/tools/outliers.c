@@ -99,7 +99,7 @@ static void outliers_add(json_t *list, const struct job *job, const char *key, c
 	host = outliers_common_host(job, named);
 	if (host && !strstr(names, " on "))
 		names = text_of("%s%s on %s", names, json_array_size(ranks) > 1 ? ", all" : "",
-				clean(host));
+				host);
 	json_array_append_new(list, json_pack("{s:s, s:o, s:s}", "id", key, "ranks", ranks, "text",
 					      text_of("%s: %s", names, finding)));
 }
@@ -134,7 +134,7 @@ static void outliers_find_unused(json_t *list, const struct job *job, bool *name
 			listed |= named[i] && i < first;
 		}
 		if (!listed)
-			outliers_add(list, job, "not_used", named, clean(usage));
+			outliers_add(list, job, "not_used", named, usage);
 	}
 }
 

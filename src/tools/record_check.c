@@ -107,7 +107,7 @@ static const char *record_check_counters(json_t *json)
 	}
 	json_object_foreach(json, key, value) {
 		if (json_is_number(value) && !record_check_is_number(value))
-			return text_of("%.60s: not a " NUMBER, clean(key));
+			return text_of("%.60s: not a " NUMBER, key);
 	}
 	return NULL;
 }
@@ -120,7 +120,7 @@ static const char *record_check_process(const json_t *json)
 		return text_of("not statistics of peerpin: %s",
 			       json_is_object(json) ? "no \"schema\"" : "no JSON object");
 	if (strcmp(schema, SCHEMA))
-		return text_of("version %.60s: this command reads " SCHEMA, clean(schema));
+		return text_of("version %.60s: this command reads " SCHEMA, schema);
 	wrong = record_check_fields(json, "version T program t host t job T pid n rank N "
 					  "local_rank N ended T started_ns N elapsed_ns N "
 					  "usage T");

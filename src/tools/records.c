@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/plain_text.h"
 #include "report/segment.h"
 #include "tools/units.h"
 
@@ -39,17 +40,27 @@ size_t records_read_bytes(int fd, void *to, size_t size)
 
 json_t *json_of_bytes(const char *bytes)
 {
-	json_t *json = json_string(bytes);
-	char *plain;
+	return json_string(clean(bytes));
+}
 
-	if (json)
-		return json;
-	plain = text_of("%s", bytes);
-	for (char *at = plain; *at; at++) {
-		if ((unsigned char)*at >= 0x80)
-			*at = '?';
+/* Clean each text in `json`, so that no output form has to. Return false for a name of a member
+ * that is not clean: no version has such names. */
+static bool records_clean(json_t *json)
+{
+	const char *key;
+	bool clean_keys = true;
+	json_t *value;
+	size_t at;
+
+	if (json_is_string(json) && plain_text_find_other(json_string_value(json)))
+		json_string_set(json, clean(json_string_value(json)));
+	json_array_foreach(json, at, value) {
+		clean_keys &= records_clean(value);
 	}
-	return json_string(plain);
+	json_object_foreach(json, key, value) {
+		clean_keys &= !plain_text_find_other(key) && records_clean(value);
+	}
+	return clean_keys;
 }
 
 static void records_add_problem(struct records *records, const char *source, const char *reason)
@@ -66,8 +77,11 @@ static const char *const end_names[] = { "exit", "running", "killed" };
 /* Take ownership of `json`. */
 static void records_add(struct records *records, const char *source, json_t *json, bool mapped)
 {
-	const char *wrong = record_check(json), *ended = string_of(json, "ended");
 	struct record record = { .json = json, .source = strdup(source), .mapped = mapped };
+	const char *wrong, *ended;
+
+	wrong = records_clean(json) ? record_check(json) : "a member's name has control characters";
+	ended = string_of(json, "ended");
 
 	if (wrong || !record.source) {
 		records_add_problem(records, source, wrong ?: strerror(ENOMEM));
@@ -113,9 +127,8 @@ static void records_read_json(struct records *records, const char *path, int fd)
 	else if (json_error_code(&error) == json_error_premature_end_of_input)
 		records_add_problem(records, path, text_of("truncated in line %d", error.line));
 	else
-		records_add_problem(
-			records, path,
-			text_of("invalid JSON in line %d: %s", error.line, clean(error.text)));
+		records_add_problem(records, path,
+				    text_of("invalid JSON in line %d: %s", error.line, error.text));
 }
 
 static bool records_begins_with(int fd, const char *begins)
@@ -334,7 +347,7 @@ void records_print_problems(const struct records *records, const char *program)
 		if (records_count_alike(records, at) >= MOST_ALIKE)
 			more++;
 		else
-			fprintf(stderr, "%s: %s: %s\n", program, clean(string_of(problem, "file")),
+			fprintf(stderr, "%s: %s: %s\n", program, string_of(problem, "file"),
 				string_of(problem, "reason"));
 	}
 	if (more)

@@ -3,7 +3,8 @@
  *
  * A record comes from the JSON file that a process wrote at its end, or from its statistics
  * segment. An unreadable file becomes a problem with a reason, and reading continues. Input is
- * untrusted. An accepted record holds only whole numbers of 0 or more where the schema has numbers.
+ * untrusted. An accepted record holds only whole numbers of 0 or more where the schema has numbers,
+ * and its texts are clean_text(): output forms need not clean them.
  */
 #ifndef PEERPIN_TOOLS_RECORDS_H
 #define PEERPIN_TOOLS_RECORDS_H
@@ -60,7 +61,7 @@ bool record_is_same_process(const struct record *one, const struct record *other
 int64_t number_of(const json_t *json, const char *key);
 /* NULL: no such text. */
 const char *string_of(const json_t *json, const char *key);
-/* JSON text. File names may hold any bytes, JSON text only UTF-8: other bytes become '?'. */
+/* JSON text of bytes that may be a file name: clean_text(). */
 json_t *json_of_bytes(const char *bytes);
 
 static inline int64_t record_number(const struct record *record, const char *key)

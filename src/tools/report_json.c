@@ -162,15 +162,15 @@ static json_t *report_json_job(const struct job *job)
 	return json_pack(
 		"{s:o, s:o, s:O, s:O, s:I, s:I, s:I, s:b, s:I, s:I, s:b, s:I, s:o, s:O, s:o, s:o, "
 		"s:O, s:o, s:o, s:o, s:o}",
-		"job", job->name ? json_of_bytes(job->name) : json_null(), "program",
-		json_of_bytes(job->program), "hosts", job->hosts, "versions", job->versions,
+		"job", job->name ? json_string(job->name) : json_null(), "program",
+		json_string(job->program), "hosts", job->hosts, "versions", job->versions,
 		"processes", (json_int_t)job->count, "running",
 		(json_int_t)job->ends[RECORD_RUNNING], "killed",
 		(json_int_t)job->ends[RECORD_KILLED], "complete",
 		job->ends[RECORD_EXIT] == job->count, "started_ns", (json_int_t)job->started_ns,
 		"elapsed_ns", (json_int_t)job->elapsed_ns, "elapsed_is_least",
 		job->ends[RECORD_KILLED] > 0, "used", (json_int_t)job->used, "usage",
-		json_of_bytes(clean(report_json_usage(job))), "totals", job->totals, "rows",
+		json_string(report_json_usage(job)), "totals", job->totals, "rows",
 		report_json_rows(job), "pairs", report_json_pairs(job), "histograms",
 		job->histograms, "timeline", job_timeline(job), "ranks", report_json_ranks(job),
 		"outliers", job_outliers(job), "advice", job_advice(job));

@@ -42,11 +42,10 @@ static void report_text_print_head(const json_t *job, FILE *out)
 	int64_t processes = number_of(job, "processes"), running = number_of(job, "running"),
 		killed = number_of(job, "killed");
 
-	fprintf(out, "%s%s%s  %s %s on ", clean(string_of(job, "program")), name ? "  job " : "",
-		name ? clean(name) : "", show(UNIT_COUNT, processes),
-		processes == 1 ? "process" : "processes");
+	fprintf(out, "%s%s%s  %s %s on ", string_of(job, "program"), name ? "  job " : "",
+		name ?: "", show(UNIT_COUNT, processes), processes == 1 ? "process" : "processes");
 	if (json_array_size(hosts) == 1)
-		fprintf(out, "%s", clean(json_string_value(json_array_get(hosts, 0))));
+		fprintf(out, "%s", json_string_value(json_array_get(hosts, 0)));
 	else
 		fprintf(out, "%zu hosts", json_array_size(hosts));
 	fprintf(out, "  %s%s",

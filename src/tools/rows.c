@@ -54,8 +54,9 @@ static char *row_cell(const json_t *process, const struct column *column)
 	int64_t number;
 
 	if (json_is_string(value))
-		return text_of("%.*s", column->width < 0 ? -column->width : 100,
-			       clean(json_string_value(value)));
+		/* The cut may be inside of a character. */
+		return clean(text_of("%.*s", column->width < 0 ? -column->width : 100,
+				     json_string_value(value)));
 	if (json_is_null(value) || !metric_value(process, column->key, &number))
 		return text_of("-");
 	return show(column->unit, number);

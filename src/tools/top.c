@@ -82,7 +82,7 @@ static int top_parse(int count, char **words)
 			return options_refuse(&tool, "--interval takes 0.05 to 86400 seconds, not ",
 					      optarg);
 		if (option == JOB)
-			choice.job = optarg;
+			choice.job = clean_text(optarg); /* as in records */
 	}
 	return status < 0 ? top_parse_processes(words + optind) : status;
 }

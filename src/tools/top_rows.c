@@ -259,8 +259,8 @@ static void rows_print_first_line(struct screen *screen, const struct snapshot *
 	gethostname(host, sizeof(host) - 1);
 	host[strcspn(host, ".")] = '\0';
 	rows_print_line(screen,
-			text_of("peerpin top  %.16s  %s  %zu running, %zu killed  pinned %s", host,
-				clock, running, now->records.count - running,
+			text_of("peerpin top  %.16s  %s  %zu running, %zu killed  pinned %s",
+				clean(host), clock, running, now->records.count - running,
 				SUM(BYTES, "pinned_bytes")));
 }
 
@@ -303,7 +303,7 @@ static void rows_print_empty(struct screen *screen, const struct snapshot *now)
 	else if (choice->job)
 		rows_print_line(screen,
 				text_of("No process of job %s uses peerpin on this host now.",
-					clean(choice->job)));
+					choice->job));
 	else
 		rows_print_line(screen, "No process of yours uses peerpin on this host now.");
 	if (now->omitted)

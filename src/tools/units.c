@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/plain_text.h"
+
 static char **texts;
 static size_t texts_count;
 
@@ -162,13 +164,5 @@ enum unit unit_of_key(const char *key)
 
 char *clean_text(const char *text)
 {
-	char *clean = units_require(strdup(text));
-
-	for (unsigned char *at = (unsigned char *)clean; *at; at++) {
-		if (*at < 0x20 || *at == 0x7f)
-			*at = '?';
-		else if (at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0) /* C1 controls in UTF-8 */
-			at[0] = at[1] = '?';
-	}
-	return clean;
+	return plain_text(units_require(strdup(text)), '?');
 }

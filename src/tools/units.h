@@ -31,8 +31,8 @@ void texts_free(void);
 /* Unit of a statistics key, from its suffix: _bytes, _bytes_peak, _ns. */
 enum unit unit_of_key(const char *key);
 
-/* Copies `text` with control characters replaced, so that no byte moves the cursor or changes the
- * terminal. The caller frees the copy. */
+/* Copies `text` with control characters and invalid UTF-8 replaced (base/plain_text.h). The caller
+ * frees the copy. */
 char *clean_text(const char *text);
 
 /* Zeroed memory, which the caller frees. */

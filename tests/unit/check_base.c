@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_base.c -- counters, pools, activation */
+/* check_base.c -- counters, texts, pools, activation */
 #include "suite.h"
 
 #include <errno.h>
@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/plain_text.h"
 #include "base/pool.h"
 #include "base/process.h"
 #include "base/text.h"
@@ -63,6 +64,44 @@ TEST(base, a_number_ends_where_its_digits_do)
 		ck_assert_uint_eq(text_number(&at), rows[i].number);
 		ck_assert_uint_eq((size_t)(at - rows[i].text), rows[i].digits);
 	}
+}
+
+/* UTF-8 of a code point below U+0800. */
+static const char *encoded(unsigned int code)
+{
+	static char text[3];
+
+	text[0] = (char)(code < 0x80 ? code : 0xc0 | code >> 6);
+	text[1] = (char)(code < 0x80 ? 0 : 0x80 | (code & 0x3f));
+	return text;
+}
+
+TEST(base, a_plain_text_has_no_control_character_and_is_utf_8)
+{
+	char text[64];
+
+	for (unsigned int code = 1; code < 0x800; code++) {
+		bool control = code < 0x20 || (code >= 0x7f && code < 0xa0);
+
+		snprintf(text, sizeof(text), "a%sb", encoded(code));
+		ck_assert_uint_eq(plain_text_character(text + 1), strlen(text) - 2);
+		ck_assert_uint_eq(plain_text_printable(text + 1), control ? 0 : strlen(text) - 2);
+		ck_assert(plain_text_find_other(text) == (control ? text + 1 : NULL));
+		plain_text(text, '?');
+		ck_assert_str_eq(text, !control	   ? text
+				       : code < 0x80 ? "a?b"
+						     : "a??b");
+	}
+	for (unsigned int byte = 0x80; byte < 0x100; byte++) {
+		snprintf(text, sizeof(text), "a%cb", (int)byte);
+		ck_assert_str_eq(plain_text(text, '_'), "a_b");
+		snprintf(text, sizeof(text), "a%c", (int)byte);
+		ck_assert_str_eq(plain_text(text, '_'), "a_");
+	}
+	strcpy(text, "\xe2\x82\xac\xf0\x9f\x98\x80\xe2\x82\xf0\x9f\x98");
+	ck_assert_str_eq(plain_text(text, '?'), "\xe2\x82\xac\xf0\x9f\x98\x80?????");
+	strcpy(text, "");
+	ck_assert_str_eq(plain_text(text, '?'), "");
 }
 
 struct thing {

@@ -152,10 +152,10 @@ TEST(log, a_message_is_one_line)
 	config_get();
 	memset(longer, 'x', sizeof(longer));
 	longer[sizeof(longer) - 1] = '\0';
-	log_message(LOG_WARN, "one\ntwo\t\033[1m");
+	log_message(LOG_WARN, "one\ntwo\t\033[1m\302\23331m\23331m");
 	log_message(LOG_WARN, "%s", longer);
 	text = text_of(output);
-	ck_assert_ptr_nonnull(strstr(text, "one?two??[1m\n"));
+	ck_assert_ptr_nonnull(strstr(text, "one?two??[1m??31m?31m\n"));
 	ck_assert_uint_eq(lines_with(output, "\n"), 2);
 	ck_assert_uint_lt(strlen(text), 2 * LOG_LINE_LENGTH);
 	ck_assert_uint_gt(strlen(text), LOG_LINE_LENGTH);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/plain_text.h"
 #include "base/system.h"
 #include "report/emit.h"
 #include "report/statistics.h"
@@ -293,6 +294,34 @@ TEST(statistics, names_do_not_lengthen_the_table)
 	emitted(EMIT_TABLE);
 	ck_assert_ptr_nonnull(strstr(text, "  a?b  "));
 	ck_assert_ptr_nonnull(strstr(text, "  job ?[2J?  "));
+}
+
+/* No form has a control character but line feeds of its own. */
+TEST(statistics, names_do_not_change_a_terminal)
+{
+	static const char name[] = "\x1b]0;a\x07\x7f\x9b" "2J\xc2\x9b" "31m\n";
+
+	strcpy(segment.header.program, name);
+	strcpy(segment.header.host, name);
+	strcpy(segment.header.job, name);
+	snprintf(segment.header.settings, sizeof(segment.header.settings), "A=%s", name);
+	segment_set_reason(&segment,
+			   segment_pair(&segment, 0, segment_adapter(&segment, name), "P\x9b",
+					"m\x1b"),
+			   name);
+	segment.pairs[0].registrations = 1;
+	segment.counters.waited = segment.counters.registrations_dma_buf = 1;
+	for (enum emit_form form = EMIT_TABLE; form <= EMIT_LINE; form++) {
+		emitted(form);
+		ck_assert_ptr_nonnull(strstr(text, "]0;a"));
+		for (const char *at = text; (at = plain_text_find_other(at)); at++)
+			ck_assert_int_eq(*at, '\n');
+	}
+	emitted(EMIT_LINE);
+	ck_assert_ptr_eq(strchr(text, '\n'), text + strlen(text) - 1);
+	emitted(EMIT_JSON);
+	ck_assert_ptr_nonnull(strstr(text, "\"program\": \"\\u001b]0;a\\u0007\\u007f\\ufffd2J\\u009b"
+					   "31m\\u000a\""));
 }
 
 TEST(statistics, settings_are_pairs_whatever_is_in_them)

@@ -86,6 +86,12 @@ TEST(trace, who_comes_after_the_end_writes_nothing)
 	ck_assert_ptr_null(strstr(text, "0x2000"));
 }
 
+TEST(trace, a_reason_is_a_text_of_json)
+{
+	trace_span("register", 1, 0x1000, 0x1000, 0, "\"a\\b\n\177\302\233\233\303\244");
+	ck_assert_ptr_nonnull(strstr(text, "\"outcome\":\"_a_b_____\303\244\""));
+}
+
 /* trace_end() switches the trace off first, then waits for the write in progress. */
 TEST(trace, the_end_waits_for_who_writes)
 {

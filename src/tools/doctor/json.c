@@ -5,25 +5,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/plain_text.h"
 #include "tools/doctor/diagnosis.h"
 #include "tools/doctor/host_internal.h"
 
-/* Readings may hold any bytes. Invalid UTF-8: bytes above 127 become "?". jansson escapes
- * control characters on output, except 0x7f: replaced here. NULL becomes null. */
+/* Readings may hold any bytes. Invalid UTF-8 becomes "?". jansson escapes control characters on
+ * output, except 0x7f: replaced here. NULL becomes null. */
 static json_t *json_print_text(const char *text)
 {
 	char *copy = text ? need_text("%s", text) : NULL;
+	unsigned int length;
 	json_t *value;
 
-	for (char *at = copy; at && (at = strchr(at, 0x7f));)
-		*at = '?';
-	value = copy ? json_string(copy) : json_null();
-	for (char *at = value ? NULL : copy; at && *at; at++) {
-		if (*at & 0x80)
+	for (char *at = copy; at && *at; at += length ? length : 1) {
+		length = plain_text_character(at);
+		if (!length || *at == 0x7f)
 			*at = '?';
 	}
-	if (!value)
-		value = json_string(copy);
+	value = copy ? json_string(copy) : json_null();
 	free(copy);
 	return value;
 }

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/plain_text.h"
 #include "tools/doctor/host_internal.h"
 
 static const struct {
@@ -60,14 +61,16 @@ static int record_error_number(const char *name)
 static void record_write_text(FILE *to, const char *text)
 {
 	bool begins = true;
+	unsigned int length;
 
-	for (; *text; text++) {
+	for (; *text; text += length ? length : 1) {
 		unsigned char byte = (unsigned char)*text;
 
+		length = byte == '\n' || byte == '\t' ? 1 : plain_text_printable(text);
 		if (byte == '\\' || (begins && strchr("=!#", byte)))
 			fputc('\\', to);
-		if (byte == '\n' || byte == '\t' || (byte >= ' ' && byte != 0x7f))
-			fputc(byte, to);
+		if (length)
+			fwrite(text, 1, length, to);
 		else
 			fprintf(to, "\\x%02x", byte);
 		begins = byte == '\n';
