@@ -169,6 +169,12 @@ else
 		matches "a program that fails: ${case%%:ended*}" "*WARN *run *ended${case##*:ended}*=> 0" \
 			"$(outcome "$doctor" --only run --run /bin/sh -c "${case%%:ended*}")"
 	done
+	mkdir -p "$work/prefix/libexec/.libs" "$work/prefix/libexec/peerpin" "$work/prefix/lib/peerpin"
+	cp "$doctor" "$work/prefix/libexec/peerpin"
+	cp "$(readlink -f src/.libs/libpeerpin.so)" "$work/prefix/libexec/.libs/libpeerpin.so"
+	cp "$work/prefix/libexec/.libs/libpeerpin.so" "$work/prefix/lib/peerpin"
+	"$work/prefix/libexec/peerpin/peerpin-doctor" --only run --run /bin/sh -c "echo \$LD_PRELOAD >'$work/preload'" >/dev/null || :
+	same 'an installed doctor runs with the installed library' "$work/prefix/lib/peerpin/libpeerpin.so" "$(cat "$work/preload")"
 fi
 
 # ---- a libibverbs that lists no devices ----

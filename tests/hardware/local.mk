@@ -37,7 +37,7 @@ check-hardware: hardware-programs
 	$(srcdir)/tests/hardware/run --build $(abs_builddir)
 
 # For hosts without a compiler: unpacked anywhere, its tests/hardware/run finds the rest beside
-# itself.
+# itself. config.status marks a build folder for scripts/peerpin.
 hardware_archived = scripts/peerpin src/.libs/libpeerpin.so src/sim/.libs/libcuda.so.1 src/tools/peerpin-doctor \
 	src/tools/peerpin-config tests/bench/registration tests/apps/exchange tests/hardware/.libs/without_dma_buf.so \
 	tests/hardware/leak tests/hardware/methods tests/rdma/check_rdma tests/rdma/check_pressure \
@@ -46,6 +46,7 @@ hardware-archive: hardware-programs
 	folder=$$(mktemp -d) && mkdir $$folder/peerpin-hardware && \
 	tar -C $(srcdir) -cf - tests/hardware tests/rdma/adapter | tar -C $$folder/peerpin-hardware -xf - && \
 	tar -chf - $$(ls $(hardware_archived) 2>/dev/null) | tar -C $$folder/peerpin-hardware -xf - && \
+	: >$$folder/peerpin-hardware/config.status && \
 	tar -C $$folder -czf peerpin-hardware.tar.gz peerpin-hardware && rm -r $$folder
 CLEANFILES += peerpin-hardware.tar.gz
 .PHONY: hardware-programs hardware-archive check-hardware

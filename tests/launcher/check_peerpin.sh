@@ -224,11 +224,11 @@ installed_places() {
 		"$(OMPI_COMM_WORLD_LOCAL_RANK=1 outcome "$root/bin/peerpin" printf '[a]')"
 	matches 'no simulated driver' 'peerpin: libcuda.so.1 is missing: *=> 1' \
 		"$(PEERPIN_DISABLE=1 outcome "$root/bin/peerpin" --sim true)"
-	matches 'no config' "peerpin: peerpin-config is missing: looked in $root/bin/../src/tools, * and $tmp/nowhere/*: peerpin is incompletely installed
+	matches 'no config' "peerpin: peerpin-config is missing: looked in $root/bin/../* and $tmp/nowhere/*: peerpin is incompletely installed
 => 127" "$(outcome "$root/bin/peerpin" config)"
 	# Status 1 of doctor means that GPUDirect RDMA does not work.
 	for word in doctor report top; do
-		matches "no $word" "peerpin: peerpin-$word is missing: looked in $root/bin/../src/tools, * and $tmp/nowhere/*: peerpin was configured with --disable-tools, or is incompletely installed
+		matches "no $word" "peerpin: peerpin-$word is missing: looked in $root/bin/../* and $tmp/nowhere/*: peerpin was configured with --disable-tools, or is incompletely installed
 => 127" "$(outcome "$root/bin/peerpin" "$word" --help)"
 	done
 	same 'an unknown option without tools' $'peerpin: unknown option: --minsize (see peerpin --help)\n=> 2' \
@@ -242,6 +242,20 @@ installed_places() {
 		"$(outcome "$root/bin/peerpin" sh -c "echo \$LD_PRELOAD")"
 	same 'with an empty PATH' "$root/$relative/libpeerpin.so"$'\n=> 0' \
 		"$(PATH='' outcome "$root/bin/peerpin" /bin/sh -c "echo \$LD_PRELOAD")"
+	# What is beside a prefix is not peerpin's.
+	mkdir -p "$root/src/.libs" "$root/src/tools" "$root/src/sim/.libs"
+	cp "$library" "$root/src/.libs/libpeerpin.so"
+	cp "$library" "$root/src/sim/.libs/libcuda.so.1"
+	printf '#!/bin/sh\necho a tool of another program\n' >"$root/src/tools/peerpin-config"
+	chmod +x "$root/src/tools/peerpin-config"
+	same 'a folder src in the prefix is no build folder' "$root/$relative/libpeerpin.so"$'\n=> 0' \
+		"$(outcome "$root/bin/peerpin" sh -c "echo \$LD_PRELOAD")"
+	matches 'nor for a tool' 'peerpin: peerpin-config is missing: *=> 127' "$(outcome "$root/bin/peerpin" config)"
+	matches 'nor for the simulated driver' 'peerpin: libcuda.so.1 is missing: *=> 1' "$(outcome "$root/bin/peerpin" --sim=driver true)"
+	: >"$root/config.status"
+	same 'nor with a file of that name' "$root/$relative/libpeerpin.so"$'\n=> 0' \
+		"$(outcome "$root/bin/peerpin" sh -c "echo \$LD_PRELOAD")"
+	rm -r "$root/src" "$root/config.status"
 	ln -s "$root/bin/peerpin" "$tmp/bin/linked"
 	same 'called through a link' "$root/$relative/libpeerpin.so"$'\n=> 0' \
 		"$(outcome linked sh -c "echo \$LD_PRELOAD")"

@@ -43,6 +43,7 @@
 
 /* ---- run ---- */
 
+/* An installation has no config.status: its folder .libs is not peerpin's. */
 static bool program_run_find_library(struct host *host, char path[PATH_MAX])
 {
 	static const char *const folders[] = { "../.libs", "../../lib/peerpin",
@@ -57,7 +58,8 @@ static bool program_run_find_library(struct host *host, char path[PATH_MAX])
 	self[length < 0 ? 0 : length] = '\0';
 	if (strrchr(self, '/'))
 		*strrchr(self, '/') = '\0';
-	for (size_t i = 0; i < sizeof(folders) / sizeof(*folders); i++) {
+	snprintf(candidate, sizeof(candidate), "%s/../../config.status", self);
+	for (size_t i = access(candidate, F_OK) != 0; i < sizeof(folders) / sizeof(*folders); i++) {
 		snprintf(candidate, sizeof(candidate), "%s/%s/libpeerpin.so", self, folders[i]);
 		if (realpath(candidate, path))
 			return true;
