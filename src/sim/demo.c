@@ -231,6 +231,10 @@ int main(int count, char **arguments)
 		return 1;
 	demo_print(&without, &with);
 	demo_explain(with.summary);
+	if (fflush(stdout) || ferror(stdout)) {
+		fprintf(stderr, "peerpin demo: standard output: %s\n", strerror(errno));
+		return 1;
+	}
 	/* Without a worker's time slice the figures may differ; wrong data never. */
 	return without.result.wrong || with.result.wrong || !with.summary[0];
 }

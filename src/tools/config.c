@@ -318,7 +318,7 @@ int main(int count, char **words)
 			nearest_compare(&nearest, words[i]);
 		if (nearest.answer)
 			puts(nearest.answer);
-		return 0;
+		return config_finish(0);
 	}
 	if (count == 4 && !strcmp(words[1], "--inspect"))
 		return inspect(words[2], words[3]) ? 0 : 1;

@@ -92,14 +92,22 @@ options_and_statuses() {
 	same 'a program with the name of a misspelt subcommand' $'\n=> 0' "$(ln -s /bin/true "$tmp/bin/docter"; outcome "$peerpin" docter)"
 	rm "$tmp/bin/usage" "$tmp/bin/say" "$tmp/bin/docter"
 	for word in --help --help=settings --version --print-env '--dry-run true' 'config --help' 'config --version' config \
-		'demo --help' 'site --help' 'site --version' \
-		'config --value' 'config --json' 'config --md'; do
-		# A build with --disable-tools has no config --json.
-		[[ $word != 'config --json' || -x src/tools/peerpin-doctor ]] || continue
+		'demo --help' demo 'site --help' 'site --version' 'site slurm' 'site enroot' 'site apptainer' 'site docker' 'site cdi' \
+		'site cdi --preload libc.so.6' 'site lmod' 'config --nearest --sumary' \
+		'config --value' 'config --json' 'config --md' 'config --man' 'config --options' \
+		'doctor --help' 'doctor --version' 'doctor --no-probe' 'doctor --quiet --no-probe' 'doctor --json --only kernel' \
+		'report --help' 'report --version' 'top --help' 'top --version' 'top --once' 'top --json --once'; do
+		# A build with --disable-tools has no config --json, doctor, report and top.
+		case $word in
+		'config --json' | doctor* | report* | top*) [[ -x src/tools/peerpin-doctor ]] || continue ;;
+		esac
 		# shellcheck disable=SC2086 # words
 		matches "$word without output" 'peerpin*standard output*=> [12]' \
-			"$(status=0; "$peerpin" $word 2>&1 >/dev/full || status=$?; echo "=> $status")"
+			"$(status=0; found=$("$peerpin" $word 2>&1 >/dev/full </dev/null) || status=$?
+			[[ $found != *$'\n'* ]] || found="more than a line: $found"; echo "$found=> $status")"
 	done
+	matches 'site --check without output' 'peerpin*standard output*=> 1' \
+		"$(status=0; LD_PRELOAD=$library "$peerpin" site cdi --check 2>&1 >/dev/full || status=$?; echo "=> $status")"
 	matches 'help has allowed values' "*--domain-policy*from the start all:*learned, all or near*--devices*--pin-limit*the size of the GPU's BAR1*default: auto)*as for --log-file*" \
 		"$("$peerpin" --help=settings | tr -s ' \n' ' ')"
 	matches 'help has defaults' \
