@@ -20,11 +20,11 @@ const char *own_file_error_text(int error)
 		       : system_error_text(error);
 }
 
-bool own_file_is_special(const char *name)
+bool own_file_is_special(const char *name, int flags)
 {
 	struct stat status;
 
-	return !kernel_describe_at(AT_FDCWD, name, &status, 0) && !S_ISREG(status.st_mode);
+	return !kernel_describe_at(AT_FDCWD, name, &status, flags) && !S_ISREG(status.st_mode);
 }
 
 /* Prefix a relative name with the current folder; getcwd(2) counts the terminating zero byte. */
@@ -58,7 +58,7 @@ int own_file_number(char *name, size_t size, int (*take)(const char *name, const
 	char number[16] = "";
 
 	for (int i = 1; taken == -EEXIST && i < NUMBERS; i++) {
-		if (own_file_is_special(name)) {
+		if (own_file_is_special(name, 0)) {
 			taken = -OWN_FILE_SPECIAL;
 			break;
 		}

@@ -26,8 +26,9 @@
 /* Return the text of an errno value or of OWN_FILE_SPECIAL. */
 const char *own_file_error_text(int error);
 
-/* Return true if the name exists and is not a regular file. */
-bool own_file_is_special(const char *name);
+/* Return true if the name exists and is not a regular file. `flags`: AT_SYMLINK_NOFOLLOW if a link is
+ * none, for a name that is to be replaced; else 0. */
+bool own_file_is_special(const char *name, int flags);
 
 /* Expand the pattern (identity.h) to an absolute name: the program may change its folder. Return 0
  * or -errno. */

@@ -77,7 +77,7 @@ static int summary_write_results(struct output *output, const struct emit_source
 
 	if (identity_stream(name) >= 0)
 		return summary_write_to(output, source, identity_stream(name), EMIT_JSON);
-	if (own_file_is_special(name))
+	if (own_file_is_special(name, prometheus ? AT_SYMLINK_NOFOLLOW : 0))
 		return -OWN_FILE_SPECIAL;
 	/* Add the time: containers reuse small process numbers. A killed or a concurrent process
 	 * may have an equal number. */

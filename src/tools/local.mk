@@ -31,7 +31,7 @@ src_tools_peerpin_report_SOURCES = $(tools_records) \
 	src/tools/jobs.h src/tools/jobs.c src/tools/outliers.c src/tools/timeline.c \
 	src/tools/advice.def src/tools/advice.c \
 	src/tools/report_json.c src/tools/report_forms.h src/tools/report_text.c \
-	src/tools/report_prometheus.c src/tools/report_html.c src/tools/report.c
+	src/tools/report_prometheus.c src/tools/output_file.h src/tools/output_file.c src/tools/report_html.c src/tools/report.c
 src_tools_peerpin_report_CPPFLAGS = $(AM_CPPFLAGS) -DTOOLS_DATADIR='"$(pkgdatadir)"'
 src_tools_peerpin_report_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
 src_tools_peerpin_report_LDADD = src/libcore.la $(JANSSON_STATIC_LIBS) -lm

@@ -5,14 +5,12 @@
  * which makes only text from them. Each '<' in the data is an escape, so that no text can end the
  * script element.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "tools/output_file.h"
 #include "tools/report_forms.h"
 #include "tools/units.h"
 
@@ -93,35 +91,15 @@ static void report_html_print_page(FILE *out, const char *page, const char *char
 	fputs(chart_at + strlen(CHART_MARK), out);
 }
 
-/* Follow no link. With `replace`, replace a file atomically. */
 static bool report_html_write_page(const char *path, bool replace, const char *page,
 				   const char *chart, const json_t *report)
 {
-	const char *name = replace ? text_of("%s.new", path) : path;
-	int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644), error = 0;
-	FILE *out = fd < 0 ? NULL : fdopen(fd, "w");
+	struct output_file file = { .tool = "report", .path = path };
 
-	if (!out && errno == EEXIST && !replace) {
-		fprintf(stderr, "peerpin report: %s exists (--force replaces it)\n", path);
+	if (!output_file_open(&file, replace, 0644))
 		return false;
-	}
-	if (!out) {
-		fprintf(stderr, "peerpin report: %s: %s\n", name, strerror(errno));
-		return false;
-	}
-	errno = 0;
-	report_html_print_page(out, page, chart, report);
-	if (fflush(out) || ferror(out))
-		error = errno ? errno : EIO;
-	if (fclose(out) && !error)
-		error = errno;
-	if (!error && replace && rename(name, path))
-		error = errno;
-	if (error) {
-		fprintf(stderr, "peerpin report: %s: %s\n", path, strerror(error));
-		unlink(name);
-	}
-	return !error;
+	report_html_print_page(file.to, page, chart, report);
+	return output_file_close(&file);
 }
 
 bool report_html(const json_t *report, const char *path, bool replace)

@@ -66,6 +66,24 @@ status "$work/replayed.verbose" --verbose --only kernel,limits --from "$work/liv
 same 'also with --verbose' "$(cat "$work/live.verbose")" "$(cat "$work/replayed.verbose")"
 same 'no colour in a file' '' "$(grep -c $'\033' "$work/live" | grep -v '^0$')"
 same 'only the owner can read a dump' 600 "$(stat -c %a "$work/live.dump")"
+echo mine >"$work/mine"
+chmod 644 "$work/mine"
+ln -s mine "$work/link.dump"
+mkfifo "$work/fifo.dump"
+mkdir "$work/folder.dump"
+# A copy: root with the rule broken would replace the true one.
+cp -a /dev/null "$work/device.dump" 2>/dev/null || rm -f "$work/device.dump"
+for file in "$work/link.dump" "$work/fifo.dump" "$work/folder.dump" "$work/device.dump"; do
+	[[ -e $file ]] || continue
+	before=$(ls -ld "$file")
+	matches "no dump to $file" "*peerpin doctor: $file is no regular file: name a new or a regular one*=> 2" \
+		"$(outcome timeout 60 "$doctor" --quiet --from "$recorded" --dump "$file")"
+	same "$file stays" "$before" "$(ls -ld "$file")"
+done
+same "a link's target stays" mine "$(cat "$work/mine")"
+status "$work/replaced" --from "$recorded" --dump "$work/mine" >/dev/null
+matches 'a dump replaces a file, which its owner alone can read' "600 $(head -n 1 "$recorded")" \
+	"$(stat -c %a "$work/mine") $(head -n 1 "$work/mine")"
 
 # ---- a simulated driver and adapter ----
 simulated=$PWD/src/sim/adapter/.libs:$PWD/src/sim/.libs

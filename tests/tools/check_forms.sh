@@ -63,11 +63,26 @@ print(sum(job["processes"] for job in report["jobs"]), json.dumps({"problems": l
 		matches "no trace in $file" "*<warn>*PEERPIN_TRACE_FILE=$file: there is something*=> 0" \
 			"$(outcome with PEERPIN_TRACE_FILE="$file" "$client" adapter allocated=1 exit)"
 	done
+	# Names of Prometheus are replaced.
+	echo mine >"$tmp/names/mine"
+	ln -s mine "$tmp/names/link.prom"
+	ln -s none "$tmp/names/dangling.prom"
+	mkfifo "$tmp/names/fifo.prom"
+	mkdir "$tmp/names/elsewhere.prom"
+	for file in link dangling fifo elsewhere; do
+		before_file=$(ls -ld "$tmp/names/$file.prom")
+		matches "no Prometheus text in $file.prom" \
+			"peerpin: <warn>*PEERPIN_STATS_FILE=$tmp/names/$file.prom: no statistics written: there is something *" \
+			"$(with PEERPIN_STATS_FILE="$tmp/names/$file.prom" "$client" adapter allocated=1 exit 2>&1)"
+		same "$file.prom stays" "$before_file" "$(ls -ld "$tmp/names/$file.prom")"
+	done
+	same "a link's target stays" mine "$(cat "$tmp/names/mine")"
 	matches 'no statistics of a rank in /dev/null' '*PEERPIN_STATS_FILE=/dev/null: no statistics written*' \
 		"$(PMIX_RANK=4 with PEERPIN_STATS_FILE=/dev/null "$client" adapter allocated=1 exit 2>&1)"
 	unset PEERPIN_SUMMARY
 	same 'no new file beside the devices' "$before" "$(find /dev -maxdepth 1 -type f | sort)"
-	same 'no new file beside the FIFO' 'elsewhere fifo ' "$(cd "$tmp/names" && printf '%s ' elsewhere* fifo*)"
+	same 'no new file beside the FIFO' 'elsewhere elsewhere.prom fifo fifo.prom ' \
+		"$(cd "$tmp/names" && printf '%s ' elsewhere* fifo*)"
 }
 
 # kept FILE: allocations, processes, killed, running in its report

@@ -40,10 +40,23 @@ files() {
 		"$("$report" --html "$tmp/page.html" "$tmp/job" 2>&1 >/dev/null || true)"
 	echo mine >"$tmp/mine"
 	ln -s mine "$tmp/link.html"
-	matches 'a link is not followed' '*exists*=> 1' "$(outcome "$report" --html "$tmp/link.html" "$tmp/job")"
-	matches '--force replaces the link, not its target' '*=> 0' \
-		"$(outcome "$report" --force --html "$tmp/link.html" "$tmp/job")"
-	same 'the target is unchanged' mine "$(cat "$tmp/mine")"
+	ln -s none "$tmp/dangling.html"
+	mkfifo "$tmp/fifo.html"
+	mkdir "$tmp/folder.html"
+	cp -a /dev/null "$tmp/device.html" 2>/dev/null || rm -f "$tmp/device.html" # root alone may
+	for file in link dangling fifo folder device; do
+		file=$tmp/$file.html
+		[[ -L $file || -e $file ]] || continue
+		found=$(ls -ld "$file")
+		for force in '' --force; do
+			matches "$file is refused ${force:-without --force}" \
+				"*peerpin report: $file is no regular file: name a new or a regular one*=> 1" \
+				"$(outcome timeout 60 "$report" $force --html "$file" "$tmp/job")"
+			same "$file stays" "$found" "$(ls -ld "$file")"
+		done
+	done
+	same 'the target is unchanged' 'mine ' "$(cat "$tmp/mine" "$tmp/none" 2>/dev/null | tr '\n' ' ')"
+	matches '--force replaces a page' '*=> 0' "$(outcome "$report" --force --html "$tmp/page.html" "$tmp/job")"
 	same 'no temporary file is left' '' "$(ls "$tmp"/*.new 2>/dev/null)"
 	same 'a file size limit is reported' "peerpin report: $tmp/large.html: File too large"$'\n=> 1' \
 		"$(outcome bash -c "trap '' XFSZ; ulimit -f 8; exec '$report' --html '$tmp/large.html' '$tmp/job' >/dev/null")"

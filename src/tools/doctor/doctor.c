@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* doctor.c -- peerpin-doctor: does GPUDirect RDMA work on this machine; if not, why, and the fix */
 #include <errno.h>
-#include <fcntl.h>
 #include <getopt.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tools/doctor/host_internal.h"
 #include "tools/doctor/diagnosis.h"
+#include "tools/output_file.h"
 
 #define GROUPS "kernel,gpu,rdma,limits,path,probe,software,program"
 
@@ -169,14 +168,13 @@ static struct host *doctor_open_live(char **program)
 
 static void doctor_dump(struct host *host, const char *file)
 {
-	int fd = open(file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-	FILE *to = fd >= 0 ? fdopen(fd, "w") : NULL;
+	struct output_file dump = { .tool = "doctor", .path = file };
 
-	if (!to)
-		doctor_refuse("%s: %s", file, strerror(errno));
-	record_write_all(to, host);
-	if (ferror(to) || fclose(to))
-		doctor_refuse("%s: %s", file, strerror(errno));
+	if (!output_file_open(&dump, true, 0600))
+		exit(DOCTOR_USAGE);
+	record_write_all(dump.to, host);
+	if (!output_file_close(&dump))
+		exit(DOCTOR_USAGE);
 }
 
 /* ---- run ---- */
