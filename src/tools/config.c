@@ -4,7 +4,7 @@
  * Reads the library's sources, in its order and with its code, then options: to the library these
  * are the environment (`peerpin --pin-limit=1G` sets PEERPIN_PIN_LIMIT). Exit status: 0; 1: an
  * invalid value or name in the environment or a file; 2: wrong use. Only scripts/peerpin uses
- * --check, --check-environment, --nearest and --inspect.
+ * --check, --check-environment, --nearest, --inspect and --has-asan.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -322,6 +322,13 @@ int main(int count, char **words)
 	}
 	if (count == 4 && !strcmp(words[1], "--inspect"))
 		return inspect(words[2], words[3]) ? 0 : 1;
+	if (count > 1 && !strcmp(words[1], "--has-asan")) {
+		for (int i = 2; i < count; i++) {
+			if (inspect_has_asan(words[i]))
+				return 0;
+		}
+		return 1;
+	}
 	if (count > 1 &&
 	    (!strcmp(words[1], "--check") || !strcmp(words[1], "--check-environment"))) {
 		struct config config;

@@ -49,4 +49,8 @@ bool print_json(char *const *complaints, size_t count); /* false: built without 
  * program. */
 bool inspect(const char *program, const char *library);
 
+/* True if the file that `program` names, in PATH or by a path, is linked to a shared runtime of
+ * AddressSanitizer: such a program refuses to start behind another preload. */
+bool inspect_has_asan(const char *program);
+
 #endif

@@ -90,6 +90,26 @@ static bool inspect_check_machine(const char *name, const struct elf_file *elf, 
 	return inspect_report(name, problem);
 }
 
+bool inspect_has_asan(const char *program)
+{
+	char path[PATH_MAX], line[256];
+	struct elf_file elf;
+	bool found = false;
+
+	if (!program_find(program, path))
+		return false;
+	for (int i = 0; i < SCRIPTS_MAX && script_line(path, line, sizeof(line)); i++) {
+		if (!script_follow(line, path))
+			return false;
+	}
+	if (!elf_file_read(path, &elf)) {
+		found = elf.needed && (strstr(elf.needed, "libasan.so") ||
+				       strstr(elf.needed, "libclang_rt.asan"));
+		elf_file_free(&elf);
+	}
+	return found;
+}
+
 bool inspect(const char *program, const char *library)
 {
 	char name[PATH_MAX], line[256];

@@ -484,8 +484,43 @@ one_job() {
 	done
 }
 
+# Programs with AddressSanitizer's shared runtime refuse to start behind another preload, unless told not to look.
+sanitizers() {
+	local flag=verify_asan_link_order=0 asan=$tmp/asan
+
+	if ! command -v gcc >/dev/null; then
+		skip 'ranks with a sanitizer: no gcc'
+		return
+	fi
+	echo 'int main(void) { return 0; }' | gcc -shared -fPIC -Wl,-soname,libasan.so.99 -x c -o "$tmp/runtime.so" -
+	echo 'int main(void) { return 0; }' | gcc -x c -o "$asan" - -x none -Wl,--no-as-needed "$tmp/runtime.so"
+	fake mpirun 'mpirun (Open MPI) 4.1.4'
+	same 'a rank with a sanitizer' "[-x][ASAN_OPTIONS][-x][LD_PRELOAD=$library][-n][2][$asan] preload="$'\n=> 9' \
+		"$(outcome "$peerpin" mpirun -n 2 "$asan")"
+	matches 'in any program of the line, behind any program' "*[[]./a][[]:]*[[]-x][[]ASAN_OPTIONS]*[[]env][[]$asan] *" \
+		"$(outcome "$peerpin" mpirun ./a : env "$asan")"
+	same 'the value is in the environment of the launcher' "ASAN_OPTIONS=a=b:$flag mpirun -x ASAN_OPTIONS -x LD_PRELOAD=$library $asan"$'\n=> 0' \
+		"$(ASAN_OPTIONS=a=b outcome "$peerpin" --dry-run mpirun "$asan")"
+	matches "the caller's options for the ranks stay" "*[[]-x][[]ASAN_OPTIONS=a=b:$flag][[]$asan]*" \
+		"$(outcome "$peerpin" mpirun -x ASAN_OPTIONS=a=b "$asan")"
+	same 'without one, nothing' "[-x][LD_PRELOAD=$library][-x][ASAN_OPTIONS=a=b][./a] preload="$'\n=> 9' \
+		"$(outcome "$peerpin" mpirun -x ASAN_OPTIONS=a=b ./a)"
+	same "a runtime in the caller's list stays first" \
+		"[-x][LD_PRELOAD=$library][-x][LD_PRELOAD=/x/libasan.so.8:$library:/other.so][./a] preload="$'\n=> 9' \
+		"$(outcome "$peerpin" mpirun -x LD_PRELOAD=/x/libasan.so.8:/other.so ./a)"
+	fake mpirun HYDRA
+	matches 'Hydra' "*[[]-genv][[]ASAN_OPTIONS][[]$flag]*[[]-genv][[]ASAN_OPTIONS][[]a=b:$flag][[]$asan]*" \
+		"$(outcome "$peerpin" mpirun -genv ASAN_OPTIONS a=b "$asan")"
+	fake srun slurm
+	matches 'Slurm' "*[[]--export=ALL,ASAN_OPTIONS,LD_PRELOAD=$library][[]$asan]*" "$(outcome "$peerpin" srun "$asan")"
+	matches "Slurm, with the caller's list" \
+		"*,ASAN_OPTIONS,LD_PRELOAD=/x/libasan.so.8:$library,ASAN_OPTIONS=a=b:$flag][[]$asan]*" \
+		"$(outcome "$peerpin" srun --export=ALL,ASAN_OPTIONS=a=b,LD_PRELOAD=/x/libasan.so.8 "$asan")"
+}
+
 open_mpi
 hydra
+sanitizers
 slurm
 each_option_of_srun
 others

@@ -122,8 +122,66 @@ damaged() {
 	same 'no file' $'\n=> 0' "$(outcome "$config" --inspect "$tmp/missing" "$library")"
 }
 
+# sanitized NAME COMPILER OPTION...: runs $tmp/NAME, built so; skips a compiler without that runtime
+sanitized() {
+	if ! "${@:2}" -o "$tmp/$1" "$tmp/parent.c" 2>/dev/null || [[ $(outcome "$tmp/$1" /bin/true) != $'[]0\n=> 4' ]]; then
+		skip "$1: ${*:2} builds no program that runs here"
+		return
+	fi
+	same "$1 starts" $'[with]0\n=> 4' "$(outcome "$peerpin" "$tmp/$1" /bin/true)"
+	# It neither is searched for leaks nor prints a line of the dynamic linker.
+	same "a child of $1 is as without peerpin" $'[with]0\n=> 4' "$(outcome "$peerpin" "$tmp/$1" "$tmp/leaking")"
+	same "$1 behind another program" $'[with]0\n=> 4' "$(outcome "$peerpin" timeout 60 "$tmp/$1" /bin/true)"
+	matches "$1 finds its errors" "*$(outcome "$tmp/$1" | grep -o 'ERROR: AddressSanitizer: [a-z-]*' | tail -n 1)*" \
+		"$(outcome "$peerpin" "$tmp/$1")"
+}
+
+sanitizers() {
+	local runtime
+
+	if ! command -v gcc >/dev/null; then
+		skip 'programs with a sanitizer: no gcc'
+		return
+	fi
+	cat >"$tmp/parent.c" <<'TEXT'
+#include <stdio.h>
+#include <stdlib.h>
+int main(int count, char **words)
+{
+	char *volatile one = malloc(1);
+	int status;
+	if (count < 2)
+		return one[1];
+	free(one);
+	status = system(words[1]);
+	printf("[%s]%d", getenv("LD_PRELOAD") ? "with" : "", status);
+	return 4;
+}
+TEXT
+	printf '#include <stdlib.h>\nint main(void) { void *volatile lost = malloc(10); lost = 0; return 0; }\n' >"$tmp/leaking.c"
+	gcc -o "$tmp/leaking" "$tmp/leaking.c"
+	sanitized address gcc -g -fsanitize=address
+	sanitized undefined gcc -g -fsanitize=undefined
+	if command -v clang >/dev/null; then
+		runtime=$(dirname "$(clang -print-file-name="libclang_rt.asan-$(uname -m).so")")
+		sanitized clang-address clang -g -fsanitize=address -shared-libasan -Wl,-rpath,"$runtime"
+		sanitized clang-static clang -g -fsanitize=address
+	fi
+	if [[ -x $tmp/address ]]; then
+		runtime=$(gcc -print-file-name=libasan.so)
+		same 'with the runtime in LD_PRELOAD' $'[with]0\n=> 4' "$(LD_PRELOAD=$runtime outcome "$peerpin" "$tmp/address" /bin/true)"
+		same 'which stays first' "LD_PRELOAD=$runtime:$library:libc.so.6 true"$'\n=> 0' \
+			"$(LD_PRELOAD="$runtime libc.so.6" outcome "$peerpin" --dry-run true)"
+		same "the caller's options stay" \
+			"ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0 LD_PRELOAD=$library $tmp/address"$'\n=> 0' \
+			"$(ASAN_OPTIONS=detect_leaks=0 outcome "$peerpin" --dry-run "$tmp/address")"
+	fi
+	same 'other programs get no option of sanitizers' $'\n=> 1' "$(outcome "$peerpin" printenv ASAN_OPTIONS)"
+}
+
 setuid
 compiled
+sanitizers
 other_architectures
 damaged
 finish
