@@ -3,13 +3,14 @@
 #include <stdio.h>
 
 #include "tools/config.h"
+#include "tools/units.h"
 
 #ifdef WITH_JANSSON
 #include <jansson.h>
 
 static json_t *config_json_text_or_null(const char *text)
 {
-	return *text ? json_string(text) : json_null();
+	return *text ? json_string(clean(text)) : json_null();
 }
 
 static json_t *config_json_describe(const struct setting *setting)
@@ -22,9 +23,9 @@ static json_t *config_json_describe(const struct setting *setting)
 	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:s, s:b, s:s, s:o, s:s}", "name",
 			 setting->variable, "option", setting->option, "group", setting->group,
 			 "value", config_json_text_or_null(setting->value), "default",
-			 config_json_text_or_null(setting->initial), "source", setting->source,
-			 "differs", setting->differs, "allowed", setting->allowed, "words", words,
-			 "meaning", setting->meaning);
+			 config_json_text_or_null(setting->initial), "source",
+			 clean(setting->source), "differs", setting->differs, "allowed",
+			 setting->allowed, "words", words, "meaning", setting->meaning);
 }
 
 bool print_json(char *const *complaints, size_t count)
@@ -36,12 +37,13 @@ bool print_json(char *const *complaints, size_t count)
 			json_array_append_new(settings, config_json_describe(setting_get(i)));
 	}
 	for (size_t i = 0; i < count; i++)
-		json_array_append_new(lines, json_string(complaints[i]));
+		json_array_append_new(lines, json_string(clean(complaints[i])));
 	document = json_pack("{s:s, s:o, s:o}", "schema", "peerpin-config/1", "settings", settings,
 			     "complaints", lines);
 	json_dumpf(document, stdout, JSON_INDENT(2));
 	putchar('\n');
 	json_decref(document);
+	texts_free();
 	return true;
 }
 #else

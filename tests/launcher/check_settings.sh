@@ -113,6 +113,11 @@ forms() {
 			s = d["settings"][0]
 			assert s["words"] == ["auto", "all", "sync", "off"]
 			print(d["schema"], s["name"], s["value"], s["source"], len(d["settings"]), *d["complaints"])')"
+	same 'JSON of a value with control characters that is no UTF-8' 'a?????b PEERPIN_KEEP=??' \
+		"$(PEERPIN_KEEP=$'\x7f\xff' PEERPIN_STATS_FILE=$'a\xff\xc2\x9b\x7f\x1bb' "$peerpin" config --json 2>/dev/null | python3 -c 'if True:
+			import json, sys
+			d = json.load(sys.stdin)
+			print(*[s["value"] for s in d["settings"] if s["name"] == "PEERPIN_STATS_FILE"], *[c.split(": ")[1].split(" ")[0] for c in d["complaints"]])')"
 }
 
 # The program allocates on the simulated driver, once.
