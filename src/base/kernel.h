@@ -35,11 +35,6 @@
 		result;                                                                            \
 	})
 
-static inline int kernel_open(const char *name, int flags, mode_t mode)
-{
-	return (int)kernel_call(SYS_openat, AT_FDCWD, name, flags, mode);
-}
-
 static inline ssize_t kernel_read(int fd, void *to, size_t size)
 {
 	return kernel_call(SYS_read, fd, to, size);
@@ -48,6 +43,30 @@ static inline ssize_t kernel_read(int fd, void *to, size_t size)
 static inline int kernel_close(int fd)
 {
 	return (int)kernel_call(SYS_close, fd);
+}
+
+/* Move a descriptor above 2. A program that closed a standard stream may open the stream again, or
+ * write to its number. On failure, too, `fd` is closed. */
+static inline int kernel_keep_clear(int fd)
+{
+	int kept;
+
+	if (fd < 0 || fd > 2)
+		return fd;
+	kept = (int)kernel_call(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 3);
+	kernel_close(fd);
+	return kept;
+}
+
+/* `flags`: with O_CLOEXEC. The descriptor is never that of a standard stream. */
+static inline int kernel_open_at(int folder, const char *name, int flags, mode_t mode)
+{
+	return kernel_keep_clear((int)kernel_call(SYS_openat, folder, name, flags, mode));
+}
+
+static inline int kernel_open(const char *name, int flags, mode_t mode)
+{
+	return kernel_open_at(AT_FDCWD, name, flags, mode);
 }
 
 static inline int kernel_link(const char *from, const char *to)
@@ -63,6 +82,11 @@ static inline int kernel_unlink_at(int folder, const char *name)
 static inline int kernel_rename_at(int folder, const char *from, const char *to)
 {
 	return (int)kernel_call(SYS_renameat, folder, from, folder, to);
+}
+
+static inline ssize_t kernel_read_at(int fd, void *to, size_t size, size_t offset)
+{
+	return kernel_call(SYS_pread64, fd, to, size, offset);
 }
 
 static inline ssize_t kernel_write_at(int fd, const void *from, size_t size, size_t offset)
@@ -251,24 +275,6 @@ static inline uint64_t kernel_block_signals(uint64_t mask)
 }
 
 /* ---- files kept open or mapped ---- */
-
-static inline int kernel_open_at(int folder, const char *name, int flags, mode_t mode)
-{
-	return (int)kernel_call(SYS_openat, folder, name, flags, mode);
-}
-
-/* Move a descriptor that stays open above 2. A program that closed a standard stream may open the
- * stream again, or write to its number. On failure, too, `fd` is closed. */
-static inline int kernel_keep_clear(int fd)
-{
-	int kept;
-
-	if (fd < 0 || fd > 2)
-		return fd;
-	kept = (int)kernel_call(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 3);
-	kernel_close(fd);
-	return kept;
-}
 
 /* As fstatat(2). */
 static inline int kernel_describe_at(int folder, const char *name, struct stat *what, int flags)

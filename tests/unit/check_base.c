@@ -7,9 +7,11 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/kernel.h"
 #include "base/plain_text.h"
 #include "base/pool.h"
 #include "base/process.h"
@@ -17,6 +19,24 @@
 #include "report/statistics.h"
 
 CASE(base);
+
+/* A program may have closed its standard streams, and write to their numbers. */
+TEST(base, a_file_is_never_opened_under_the_number_of_a_standard_stream)
+{
+	int status = 1;
+
+	if (!fork()) {
+		for (int fd = 0; fd < 3; fd++)
+			close(fd);
+		status = kernel_open("/dev/null", O_RDONLY | O_CLOEXEC, 0) < 3 ||
+			 kernel_open_at(AT_FDCWD, "/", O_PATH | O_CLOEXEC, 0) < 3;
+		for (int fd = 0; fd < 3; fd++)
+			status |= fcntl(fd, F_GETFD) >= 0;
+		_exit(status);
+	}
+	wait(&status);
+	ck_assert_int_eq(status, 0);
+}
 
 TEST(base, counters_are_found_by_name)
 {
