@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* job_file.c -- locks of the ranks of a job, hashes of printed messages
  *
+ * A rank claims a hash by a record at the end of the file; the first record of a hash has the
+ * claim. The file is never mapped: whoever truncates it would kill the program with SIGBUS.
+ *
  * The file may outlive the job, and a later job may have an equal name. A rank that finds no other
  * rank live, and no claim or start for FORMER_SECONDS, replaces the file. Younger claims stay:
  * ranks may start and exit one after another. The exclusive lock is held for a few system calls
@@ -12,6 +15,7 @@
 
 #include "base/atomics.h"
 #include "base/identity.h"
+#include "base/held_file.h"
 #include "base/kernel.h"
 #include "base/once.h"
 #include "base/runtime.h"
@@ -24,21 +28,23 @@
 #define TRIES	50
 #define WAIT_NS 100000
 
-#define SLOTS 512
+struct claim {
+	uint64_t hash, claimant;
+};
 
-static once opened, mapped;
+#define CLAIMS 512u
+
+static once opened;
 static char name[256];
-static int file = -1; /* -1: no job, or no file */
-static dev_t device;
-static ino_t inode;
-static _Atomic uint64_t *hashes; /* NULL: every rank prints */
+static struct held_file file = { .fd = -1 }; /* no descriptor: no job, or no file */
 
 /* Return a descriptor with a shared lock; -EAGAIN: try again. */
 static int job_file_open_at(int folder)
 {
 	struct stat status = { 0 };
-	int fd = kernel_keep_clear(kernel_open_at(
-		folder, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600));
+	int fd = kernel_open_at(folder, name,
+				O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC,
+				0600);
 	bool former;
 	int error;
 
@@ -50,11 +56,8 @@ static int job_file_open_at(int folder)
 	error = former ? 0 : kernel_lock(fd, F_RDLCK);
 	if (!error)
 		error = kernel_describe(fd, &status);
-	if (!error && !former && status.st_nlink) {
-		device = status.st_dev;
-		inode = status.st_ino;
+	if (!error && !former && status.st_nlink)
 		return fd;
-	}
 	if (!error && former && status.st_nlink)
 		kernel_unlink_at(folder, name);
 	kernel_close(fd);
@@ -63,23 +66,18 @@ static int job_file_open_at(int folder)
 
 static void job_file_open(void)
 {
-	int folder = runtime_folder(NULL);
+	int folder = runtime_folder(NULL), fd = -EAGAIN;
 
-	file = -1;
+	file.fd = -1;
 	if (folder < 0)
 		return;
-	for (int i = 0; i < TRIES; i++) {
-		file = job_file_open_at(folder);
-		if (file != -EAGAIN)
-			break;
-		kernel_sleep(WAIT_NS);
+	for (int i = 0; i < TRIES && fd == -EAGAIN; i++) {
+		if (i)
+			kernel_sleep(WAIT_NS);
+		fd = job_file_open_at(folder);
 	}
+	file = held_file_of(fd);
 	kernel_close(folder);
-}
-
-static bool job_file_is_open(void)
-{
-	return file >= 0 && kernel_is_file(file, device, inode);
 }
 
 static void job_file_begin(void)
@@ -100,8 +98,8 @@ static void job_file_begin(void)
 /* The file's time is that of the latest start or claim. */
 static void job_file_touch(void)
 {
-	if (job_file_is_open())
-		kernel_call(SYS_utimensat, file, NULL, NULL, 0);
+	if (held_file_is_open(&file))
+		kernel_call(SYS_utimensat, file.fd, NULL, NULL, 0);
 }
 
 void job_file_join(void)
@@ -110,64 +108,76 @@ void job_file_join(void)
 	job_file_touch();
 }
 
-static void job_file_map(void)
+/* Return the claimant of the hash, 0: none. *count: claims before that one. */
+static uint64_t job_file_claimant(uint64_t hash, unsigned int *count)
 {
-	if (job_file_is_open() && !signal_safe_allocate(file, SLOTS * sizeof(*hashes)))
-		hashes = kernel_map(SLOTS * sizeof(*hashes), PROT_READ | PROT_WRITE, MAP_SHARED,
-				    file);
+	struct claim claims[64];
+	ssize_t length;
+
+	for (*count = 0; *count < CLAIMS;) {
+		length = kernel_read_at(file.fd, claims, sizeof(claims), *count * sizeof(*claims));
+		if (length < (ssize_t)sizeof(*claims))
+			break;
+		for (size_t i = 0; i < (size_t)length / sizeof(*claims); i++, ++*count) {
+			if (claims[i].hash == hash)
+				return claims[i].claimant;
+		}
+	}
+	return 0;
+}
+
+/* Process numbers do not identify a claimant: ranks may be in containers of their own. */
+static uint64_t job_file_make_claimant(void)
+{
+	return kernel_time(CLOCK_MONOTONIC) ^ (uint64_t)kernel_thread() << 32;
 }
 
 bool job_file_claim(uint64_t hash)
 {
-	bool first = true, done;
-	uint64_t seen;
+	struct claim own = { .hash = hash };
+	uint64_t claimant;
+	unsigned int count;
 
 	job_file_begin();
-	if (once_begin(&mapped)) {
-		job_file_map();
-		once_end(&mapped);
+	if (!held_file_is_open(&file))
+		return true;
+	claimant = job_file_claimant(hash, &count);
+	if (!claimant && count < CLAIMS && held_file_is_open(&file)) {
+		own.claimant = job_file_make_claimant();
+		signal_safe_write(file.fd, &own, sizeof(own));
+		claimant = job_file_claimant(hash, &count);
 	}
-	done = !hashes;
-	for (unsigned int i = 0; i < SLOTS && !done; i++) {
-		seen = 0;
-		done = replace_seq_cst(&hashes[(hash + i) % SLOTS], &seen, hash);
-		if (done)
-			job_file_touch();
-		else if (seen == hash)
-			done = !(first = false);
-	}
-	return first;
+	return !claimant || claimant == own.claimant;
 }
 
 int job_file_lead(void)
 {
 	int error;
 
-	if (*name && !job_file_is_open())
+	if (*name && !held_file_is_open(&file))
 		job_file_open();
-	if (file < 0)
+	if (file.fd < 0)
 		return -ENOENT;
-	kernel_lock(file, F_UNLCK);
-	error = kernel_lock(file, F_WRLCK);
+	kernel_lock(file.fd, F_UNLCK);
+	error = kernel_lock(file.fd, F_WRLCK);
 	if (error)
 		return error == -EAGAIN || error == -EACCES ? 0 : error;
 	/* Let ranks join while this one reports. */
-	kernel_lock(file, F_RDLCK);
+	kernel_lock(file.fd, F_RDLCK);
 	return 1;
 }
 
 void job_file_leave(void)
 {
-	int folder = job_file_is_open() ? runtime_folder(NULL) : -1;
+	int folder = held_file_is_open(&file) ? runtime_folder(NULL) : -1;
 	struct stat status;
 
 	if (folder < 0)
 		return;
-	kernel_lock(file, F_UNLCK);
-	if (!kernel_lock(file, F_WRLCK) && !kernel_describe(file, &status) && status.st_nlink &&
-	    !status.st_size)
+	kernel_lock(file.fd, F_UNLCK);
+	if (!kernel_lock(file.fd, F_WRLCK) && !kernel_describe(file.fd, &status) &&
+	    status.st_nlink && !status.st_size)
 		kernel_unlink_at(folder, name);
 	kernel_close(folder);
-	kernel_close(file);
-	file = -1;
+	held_file_close(&file);
 }

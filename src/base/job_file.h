@@ -24,7 +24,7 @@
 void job_file_join(void);
 
 /* Return true if the caller is the first of its job on this host to claim the hash, or if that
- * cannot be decided. The first claim allocates the content. */
+ * cannot be decided. */
 bool job_file_claim(uint64_t hash);
 
 /* Drop the shared lock. Return 1: no other rank of the job is live on this host; 0: another one is;

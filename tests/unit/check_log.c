@@ -687,20 +687,26 @@ TEST(log, a_rank_does_not_join_by_a_removed_file)
 	ck_assert_int_eq(job_file_lead(), exists(lock_file("f1")) ? 1 : -ENOENT);
 }
 
+static int claim_and_leave(void)
+{
+	job_file_join();
+	if (!job_file_claim(5) || job_file_lead() != 1)
+		return 1;
+	job_file_leave();
+	return 0;
+}
+
 TEST(log, a_file_with_messages_outlives_the_job)
 {
 	be_rank_of("f1");
-	job_file_join();
-	ck_assert(job_file_claim(5));
-	ck_assert_int_eq(job_file_lead(), 1);
-	job_file_leave();
+	ck_assert_int_eq(in_a_process(claim_and_leave), 0);
 	ck_assert(exists(lock_file("f1")));
 	ck_assert(!first_to_claim(5, NULL));
 }
 
 static int claim_without_room(void)
 {
-	struct rlimit limit = { 100, 100 };
+	struct rlimit limit = { 8, 8 }; /* less than a claim */
 
 	return setrlimit(RLIMIT_FSIZE, &limit) || !job_file_claim(5) || !job_file_claim(5);
 }
@@ -710,6 +716,43 @@ TEST(log, without_room_everybody_tells)
 	be_rank_of("f1");
 	ck_assert_int_eq(in_a_process(claim_without_room), 0);
 	ck_assert(exists(lock_file("f1")));
+}
+
+/* Any process of the user can truncate the file. */
+TEST(log, a_truncated_job_file_forgets_and_works_on)
+{
+	be_rank_of("f1");
+	ck_assert(job_file_claim(5));
+	ck_assert(!job_file_claim(5));
+	ck_assert_int_eq(truncate(lock_file("f1"), 0), 0);
+	ck_assert(job_file_claim(5));
+	ck_assert(!job_file_claim(5));
+	ck_assert(!first_to_claim(5, NULL));
+}
+
+static int close_all_and_claim(void)
+{
+	char byte = 0;
+	int own;
+
+	if (!job_file_claim(5))
+		return 1;
+	for (int fd = 3; fd < 64; fd++)
+		close(fd);
+	for (int fd = 3; fd < 64; fd++) {
+		own = open(in_folder("own"), O_RDWR | O_CREAT, 0600);
+		if (own != fd || pwrite(own, "x", 1, 0) != 1)
+			return 2;
+	}
+	if (!job_file_claim(6) || lseek(own, 0, SEEK_END) != 1)
+		return 3;
+	return pread(own, &byte, 1, 0) == 1 && byte == 'x' ? 0 : 4;
+}
+
+TEST(log, a_claim_is_not_written_to_a_file_of_the_program)
+{
+	be_rank_of("f1");
+	ck_assert_int_eq(in_a_process(close_all_and_claim), 0);
 }
 
 TEST(log, a_full_table_lets_everybody_tell)
