@@ -5,6 +5,11 @@
  * the pages. The descriptor is closed at once; from then on the registration alone holds the
  * memory. The thread's current context, capture mode and errno are restored.
  *
+ * The program may close the descriptor meanwhile and reuse its number (base/held_file.h), even for
+ * a dma-buf of other memory. A number that is the export's before and after the registration was
+ * the export's throughout: the export cannot be opened a second time. A private descriptor table of
+ * the worker is no remedy: it would hold the program's files open after their close.
+ *
  * The driver exports only while a context of the device is current (measured). An allocation with a
  * context is exported in that context. Other memory is exported in the thread's current context,
  * else in the device's primary context. Only the program creates a primary context.
@@ -162,15 +167,33 @@ static int dma_buf_register_range(const struct pin_request *request, int fd, uin
 	return -error;
 }
 
+static int dma_buf_register_own(const struct pin_request *request, const struct held_file *file,
+				uint64_t offset, struct ibv_mr **mr)
+{
+	int error;
+
+	if (held_file_is_open(file)) {
+		error = dma_buf_register_range(request, file->fd, offset, mr);
+		if (held_file_is_open(file))
+			return error;
+		if (!error)
+			pinning_unpin(*mr);
+		*mr = NULL;
+	}
+	errors_note(ERRORS_REG_DMABUF, EBADF);
+	return -EAGAIN;
+}
+
 static int dma_buf_export_and_register(const struct pin_request *request, struct ibv_mr **mr)
 {
-	int fd = -1;
-	int error = dma_buf_export_range(request, &fd);
+	struct held_file file;
+	int fd = -1, error = dma_buf_export_range(request, &fd);
 
-	if (!error)
-		error = dma_buf_register_range(request, fd, 0, mr);
-	if (fd >= 0)
-		kernel_close(fd);
+	if (error)
+		return error;
+	file = held_file_of(fd);
+	error = dma_buf_register_own(request, &file, 0, mr);
+	held_file_close(&file);
 	return error;
 }
 
@@ -180,7 +203,8 @@ void dma_buf_prepare(struct pin_request *request)
 	int saved_errno = errno, fd = -1;
 
 	if (!dma_buf_export_range(request, &fd))
-		request->source = (struct dma_buf){ fd, request->base, request->length };
+		request->source =
+			(struct dma_buf){ held_file_of(fd), request->base, request->length };
 	errno = saved_errno;
 }
 
@@ -195,7 +219,9 @@ int dma_buf_pin(const struct pin_request *request, struct ibv_mr **mr)
 	int error = -EBADF;
 
 	if (offset < source->length && request->length <= source->length - offset)
-		error = dma_buf_register_range(request, source->fd, offset, mr);
+		error = source->file.inode
+				? dma_buf_register_own(request, &source->file, offset, mr)
+				: dma_buf_register_range(request, source->file.fd, offset, mr);
 	if (error && error != -ENOMEM)
 		error = dma_buf_export_and_register(request, mr);
 	errno = saved_errno;

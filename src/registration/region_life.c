@@ -266,7 +266,7 @@ uint64_t region_register_prepared(struct region *region)
 	}
 	if (request.source.length) {
 		pthread_mutex_unlock(&registration_lock);
-		kernel_close(request.source.fd);
+		held_file_close(&request.source.file);
 		pthread_mutex_lock(&registration_lock);
 	}
 	region->with_worker = false;

@@ -19,13 +19,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/held_file.h"
 #include "memory/memory.h"
 #include "registration/verbs_abi.h"
 #include "report/errors.h"
 
-/* A dma-buf of [base, base + length), open as `fd`. length 0: none. */
+/* A dma-buf of [base, base + length). length 0: none. The client's own has no inode here: the
+ * client keeps it open during its call. */
 struct dma_buf {
-	int fd;
+	struct held_file file;
 	uint64_t base, length;
 };
 

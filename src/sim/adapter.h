@@ -95,6 +95,7 @@ struct adapter_region {
 	int access;
 	bool uncounted; /* see the setting */
 	int dmabuf;	/* descriptor owned by the region; -1: registered by address */
+	uint64_t inode; /* of the dma-buf: the program may reuse the number */
 	pid_t process;	/* registering process */
 	uint32_t next_free;
 };
@@ -116,7 +117,7 @@ void kernel_give_up(uint32_t slot);
 
 /* Return 0 or an errno. The caller closes the removed region's descriptor, -1 if none. `flags`
  * (IBV_REREG_MR_*) selects the fields of `wanted` and `pd` that kernel_change() applies. */
-int kernel_remove(const struct verbs_mr *vmr, int *dmabuf);
+int kernel_remove(const struct verbs_mr *vmr, int *dmabuf, uint64_t *inode);
 int kernel_change(struct verbs_mr *vmr, uint32_t flags, const struct adapter_region *wanted,
 		  const struct ibv_pd *pd);
 int kernel_query(const struct ibv_pd *pd, uint32_t handle, struct adapter_region *found);

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -151,6 +152,13 @@ static int commands_reg_address(struct ibv_pd *pd, uint64_t start, uint64_t leng
 	return error;
 }
 
+static uint64_t commands_inode(int fd)
+{
+	struct stat status;
+
+	return fstat(fd, &status) ? 0 : status.st_ino;
+}
+
 static int commands_reg_dmabuf(struct ibv_pd *pd, uint64_t offset, uint64_t length, uint64_t iova,
 			       int fd, int access, struct verbs_mr *vmr)
 {
@@ -172,6 +180,7 @@ static int commands_reg_dmabuf(struct ibv_pd *pd, uint64_t offset, uint64_t leng
 	if (address && checks_begin())
 		wanted.start = address + offset;
 	wanted.dmabuf = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	wanted.inode = commands_inode(wanted.dmabuf);
 	if (wanted.dmabuf < 0)
 		return errno;
 	error = kernel_enter(pd, &wanted, &slot);
@@ -249,10 +258,11 @@ int ibv_cmd_reg_mr_ex(struct ibv_pd *pd, struct verbs_mr *vmr, struct ibv_mr_ini
 
 int ibv_cmd_dereg_mr(struct verbs_mr *vmr)
 {
+	uint64_t inode = 0;
 	int dmabuf = -1, error;
 
-	error = kernel_remove(vmr, &dmabuf);
-	if (dmabuf >= 0)
+	error = kernel_remove(vmr, &dmabuf, &inode);
+	if (dmabuf >= 0 && commands_inode(dmabuf) == inode)
 		close(dmabuf);
 	return error;
 }

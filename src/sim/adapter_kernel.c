@@ -294,7 +294,7 @@ static int kernel_apply_change(struct adapter_region *region, uint32_t flags,
 	return 0;
 }
 
-int kernel_remove(const struct verbs_mr *vmr, int *dmabuf)
+int kernel_remove(const struct verbs_mr *vmr, int *dmabuf, uint64_t *inode)
 {
 	struct adapter_region *region;
 
@@ -309,6 +309,7 @@ int kernel_remove(const struct verbs_mr *vmr, int *dmabuf)
 	}
 	if (region) {
 		*dmabuf = region->dmabuf;
+		*inode = region->inode;
 		kernel_leave(vmr->ibv_mr.handle);
 	}
 	pthread_mutex_unlock(&adapter_lock);

@@ -23,7 +23,8 @@ static void set_source(int64_t before, int64_t behind)
 {
 	source_fd = memfd_create("client", MFD_CLOEXEC);
 	request.context = &own;
-	request.source = (struct dma_buf){ source_fd, HOME - (uint64_t)before,
+	request.source = (struct dma_buf){ { .fd = source_fd },
+					   HOME - (uint64_t)before,
 					   BLOCK + (uint64_t)(before + behind) };
 }
 
@@ -57,6 +58,74 @@ LOOP_TEST(dma_buf, a_failure_of_a_client_s_own_dma_buf_is_followed_by_an_export,
 	/* Lack of memory has other causes. */
 	ck_assert_uint_eq(gpu.exports, _i ? 0 : 1);
 	ck_assert_uint_eq(nic.dma_bufs, _i ? 1 : 2);
+}
+
+/* ---- descriptors that the program closes meanwhile ---- */
+
+static int program_fd;
+
+static void program_reuses(int fd)
+{
+	nic.during = NULL;
+	ck_assert_int_eq(close(fd), 0);
+	program_fd = memfd_create("program's", MFD_CLOEXEC);
+	ck_assert_int_eq(program_fd, fd);
+}
+
+static void prepare_source(void)
+{
+	request.context = &own;
+	dma_buf_prepare(&request);
+	ck_assert_uint_eq(request.source.length, BLOCK);
+}
+
+static void assert_program_s_file_is_open(void)
+{
+	ck_assert_int_eq(fcntl(program_fd, F_GETFD), FD_CLOEXEC);
+	ck_assert_int_eq(close(program_fd), 0);
+}
+
+/* The adapter may have found the program's file under the number. */
+TEST(dma_buf, a_registration_during_which_the_export_was_closed_is_not_used)
+{
+	struct ibv_mr *mr = NULL;
+
+	request.context = &own;
+	nic.during = program_reuses;
+	ck_assert_int_eq(dma_buf_pin(&request, &mr), -EAGAIN);
+	ck_assert_ptr_null(mr);
+	ck_assert_uint_eq(nic.ended, 1);
+	assert_program_s_file_is_open();
+}
+
+TEST(dma_buf, a_failure_for_a_closed_export_is_of_the_moment)
+{
+	struct ibv_mr *mr = NULL;
+
+	request.context = &own;
+	nic.during = program_reuses;
+	nic.dma_buf = EINVAL;
+	ck_assert_int_eq(pinning_pin(&request, &mr, &method_used), -EAGAIN);
+	ck_assert_uint_eq(nic.ended + nic.peers, 0);
+	assert_program_s_file_is_open();
+}
+
+/* During the registration, or before it. */
+LOOP_TEST(dma_buf, a_prepared_export_that_was_closed_is_followed_by_another, 0, 2)
+{
+	struct ibv_mr *mr = NULL;
+
+	prepare_source();
+	if (_i)
+		program_reuses(request.source.file.fd);
+	else
+		nic.during = program_reuses;
+	ck_assert_int_eq(dma_buf_pin(&request, &mr), 0);
+	ck_assert_uint_eq(gpu.exports, 2);
+	ck_assert_uint_eq(nic.dma_bufs, _i ? 1 : 2);
+	ck_assert_uint_eq(nic.ended, _i ? 0 : 1);
+	held_file_close(&request.source.file);
+	assert_program_s_file_is_open();
 }
 
 TEST(dma_buf, a_destroyed_context_stays_current)

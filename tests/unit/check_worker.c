@@ -119,9 +119,9 @@ static void export_home(struct pin_request *request)
 	standin_called();
 	if (request->base != HOME)
 		return;
-	request->source = (struct dma_buf){ memfd_create("dma-buf", MFD_CLOEXEC), request->base,
-					    request->length };
-	exported = request->source.fd;
+	request->source = (struct dma_buf){ held_file_of(memfd_create("dma-buf", MFD_CLOEXEC)),
+					    request->base, request->length };
+	exported = request->source.file.fd;
 	while (!export_may_end)
 		sched_yield();
 }
@@ -133,7 +133,7 @@ static bool accept_all(const struct pin_request *request)
 
 static int pin_from_export(const struct pin_request *request, struct ibv_mr **mr)
 {
-	pinned_from_export += request->source.length && request->source.fd == exported;
+	pinned_from_export += request->source.length && request->source.file.fd == exported;
 	return standin_method.pin(request, mr);
 }
 
@@ -183,6 +183,18 @@ TEST(worker, the_worker_registers_from_its_export)
 	ck_assert_uint_eq(statistics_tallied(TALLY_hits), 1);
 	end(HOME);
 	ck_assert(!is_open(exported));
+}
+
+/* The program closes descriptors that it did not open, and opens a file of its own. */
+TEST(worker, a_file_of_the_program_in_the_export_s_place_is_not_closed)
+{
+	begin_export();
+	ck_assert_int_eq(close(exported), 0);
+	ck_assert_int_eq(dup2(STDERR_FILENO, exported), exported);
+	export_may_end = true;
+	await("registrations_background", 1);
+	end(HOME); /* waits for the worker's close */
+	ck_assert(is_open(exported));
 }
 
 static void *free_exported_on_thread(void *open_after)

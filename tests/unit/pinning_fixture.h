@@ -171,6 +171,7 @@ static struct {
 	_Atomic int access;
 	int end_error;
 	unsigned int end_errors; /* failures before success; 0: always fails */
+	void (*during)(int fd);	 /* called during a registration of a dma-buf */
 } nic;
 
 /* Negative: fails with errno 0. */
@@ -203,6 +204,8 @@ static struct ibv_mr *register_dma_buf(struct ibv_pd *in, uint64_t offset, size_
 	ck_assert_uint_eq(iova, HOME);
 	ck_assert_int_eq(access, RIGHTS);
 	ck_assert_int_ge(fcntl(fd, F_GETFD), 0);
+	if (nic.during)
+		nic.during(fd);
 	return answer(nic.dma_buf);
 }
 
