@@ -19,6 +19,7 @@ src_libcore_la_SOURCES = \
 	src/base/plain_text.h src/base/plain_text.c src/base/proc_stat.h src/base/proc_stat.c \
 	src/base/process.h src/base/process.c \
 	src/base/runtime.h src/base/runtime.c \
+	src/base/shared_memory.h src/base/shared_memory.c \
 	src/base/signal_safe_write.h src/base/signal_safe_write.c \
 	src/base/system.h src/base/system.c src/base/text.h \
 	src/report/emit.h src/report/emit.c src/report/emit_forms.h src/report/emit_json.c \

@@ -2,7 +2,7 @@
 /* job_file.c -- locks of the ranks of a job, hashes of printed messages
  *
  * A rank claims a hash by a record at the end of the file; the first record of a hash has the
- * claim. The file is never mapped: whoever truncates it would kill the program with SIGBUS.
+ * claim. The file is never mapped: a truncation would kill the program with SIGBUS.
  *
  * The file may outlive the job, and a later job may have an equal name. A rank that finds no other
  * rank live, and no claim or start for FORMER_SECONDS, replaces the file. Younger claims stay:

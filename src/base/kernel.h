@@ -74,6 +74,11 @@ static inline int kernel_link(const char *from, const char *to)
 	return (int)kernel_call(SYS_linkat, AT_FDCWD, from, AT_FDCWD, to, 0);
 }
 
+static inline int kernel_link_at(int folder, const char *from, const char *to)
+{
+	return (int)kernel_call(SYS_linkat, folder, from, folder, to, 0);
+}
+
 static inline int kernel_unlink_at(int folder, const char *name)
 {
 	return (int)kernel_call(SYS_unlinkat, folder, name, 0);
@@ -144,24 +149,18 @@ static inline void *kernel_map_memory(size_t length)
 	return kernel_map(length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
 }
 
-/* Map the file over pages of this process, writable. */
-static inline int kernel_map_over(void *pages, size_t length, int fd)
-{
-	long address = kernel_call(SYS_mmap, pages, length, PROT_READ | PROT_WRITE,
-				   MAP_SHARED | MAP_FIXED, fd, 0L);
-
-	return address < 0 ? (int)address : 0;
-}
-
 static inline void kernel_unmap(void *address, size_t length)
 {
 	kernel_call(SYS_munmap, address, length);
 }
 
 /* Move pages of this process over those at `to`. */
-static inline void kernel_move(void *from, size_t length, void *to)
+static inline int kernel_move(void *from, size_t length, void *to)
 {
-	kernel_call(SYS_mremap, from, length, length, 3 /* MREMAP_MAYMOVE | MREMAP_FIXED */, to);
+	long address = kernel_call(SYS_mremap, from, length, length,
+				   3 /* MREMAP_MAYMOVE | MREMAP_FIXED */, to);
+
+	return address == (long)to ? 0 : (int)address;
 }
 
 static inline int kernel_process(void)

@@ -8,6 +8,7 @@
 #include <sys/vfs.h>
 
 #include "base/kernel.h"
+#include "base/shared_memory.h"
 #include "base/system.h"
 #include "base/text.h"
 
@@ -67,7 +68,41 @@ int runtime_process_of(const char *name)
 {
 	uint64_t process = text_number(&name);
 
+	if (*name == '-') {
+		name++;
+		text_number(&name);
+	}
 	return process <= PROCESS_MAX && text_equals(name, RUNTIME_STATS) ? (int)process : 0;
+}
+
+/* Return as shared_memory_read(), or the error of the open. */
+static int runtime_read(int folder, const char *name, struct shared_memory *memory)
+{
+	int fd = kernel_open_at(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
+	int error;
+
+	if (fd < 0)
+		return fd;
+	error = shared_memory_read(fd, memory);
+	kernel_close(fd);
+	return error;
+}
+
+bool runtime_is_used(int folder, const char *name)
+{
+	struct shared_memory memory;
+	int error = runtime_read(folder, name, &memory);
+
+	return error == -EXDEV || (!error && shared_memory_is_used(&memory));
+}
+
+int runtime_remove(int folder, const char *name)
+{
+	struct shared_memory memory;
+
+	if (!runtime_read(folder, name, &memory))
+		shared_memory_remove(&memory);
+	return kernel_unlink_at(folder, name);
 }
 
 /* Return the process that left the file, under its usual name or as a kept file; 0: a foreign
@@ -139,9 +174,10 @@ static bool runtime_clean_entry(const char *name, void *argument)
 
 	if (runtime_is_lock(name) && runtime_is_old(cleaning->folder, name))
 		runtime_remove_lock(cleaning->folder, name);
-	if (process && kernel_is_gone(process) && ++cleaning->left > LEFT_MAX &&
+	if (process && kernel_is_gone(process) && !runtime_is_used(cleaning->folder, name) &&
+	    ++cleaning->left > LEFT_MAX &&
 	    (!cleaning->plenty || runtime_is_old(cleaning->folder, name)))
-		kernel_unlink_at(cleaning->folder, name);
+		runtime_remove(cleaning->folder, name);
 	return true;
 }
 

@@ -17,8 +17,10 @@
 #define RUNTIME_PATH 256
 int runtime_folder(char *path);
 
-/* File names: PROCESS.stats, a statistics segment (report/segment.h); PROCESS.kept.stats if
- * PEERPIN_STATS_FILE could not be written; job.JOB.HOST.lock (job_file.h). */
+/* File names: PROCESS.stats, or PROCESS-N.stats beside an equal number in another PID namespace:
+ * the number of a statistics segment in shared memory (shared_memory.h, report/segment.h).
+ * PROCESS.kept.stats: a copy of the segment, if PEERPIN_STATS_FILE could not be written.
+ * job.JOB.HOST.lock (job_file.h). */
 #define RUNTIME_STATS ".stats"
 #define RUNTIME_KEPT  ".kept"
 #define RUNTIME_JOB   "job."
@@ -26,6 +28,12 @@ int runtime_folder(char *path);
 
 /* Return the process number in the name of a segment file; 0: another file. */
 int runtime_process_of(const char *name);
+
+/* Return true if the segment of that file has a live process, or may have one in a container. */
+bool runtime_is_used(int folder, const char *name);
+
+/* Remove a segment file with its segment. Return 0 or -errno. */
+int runtime_remove(int folder, const char *name);
 
 /* Return true if 1/8 of the file system stays free after `bytes` more. Programs need that room:
  * NCCL uses the few MB of /dev/shm in a container. */

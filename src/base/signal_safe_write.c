@@ -57,15 +57,3 @@ int signal_safe_write(int fd, const void *bytes, size_t length)
 	signal_safe_release(&held, error);
 	return error;
 }
-
-int signal_safe_allocate(int fd, size_t length)
-{
-	struct held held = signal_safe_hold();
-	int error;
-
-	do {
-		error = (int)kernel_call(SYS_fallocate, fd, 0, (off_t)0, (off_t)length);
-	} while (error == -EINTR);
-	signal_safe_release(&held, error);
-	return error;
-}

@@ -12,8 +12,4 @@
 /* Write all bytes: with one write(2), unless that writes less. Return 0 or -errno. */
 int signal_safe_write(int fd, const void *bytes, size_t length);
 
-/* Allocate the file's memory now: a full file system fails here, not with SIGBUS in a mapping.
- * Return 0 or -errno. */
-int signal_safe_allocate(int fd, size_t length);
-
 #endif

@@ -7,6 +7,7 @@
 #include "base/job_file.h"
 #include "base/kernel.h"
 #include "base/runtime.h"
+#include "base/shared_memory.h"
 #include "base/text.h"
 #include "report/statistics.h"
 
@@ -42,24 +43,15 @@ static bool job_was_concurrent(const struct segment_header *header)
 	       TOGETHER_NS;
 }
 
-/* Compare hosts: several hosts may share the folder, and process numbers are local to a host. */
+/* Compare hosts: containers with host names of their own may share the folder. Process numbers are
+ * local to a container: compare the start, too. */
 static bool job_includes(const struct segment_header *header)
 {
-	return header->process != kernel_process() && text_equals(header->job, process_job()) &&
-	       text_equals(header->host, statistics_segment.header.host) &&
+	const struct segment_header *own = &statistics_segment.header;
+
+	return (header->process != own->process || header->started_ns != own->started_ns) &&
+	       text_equals(header->job, process_job()) && text_equals(header->host, own->host) &&
 	       load_seq_cst(&header->state) != SEGMENT_REPORTED && job_was_concurrent(header);
-}
-
-/* The process sees the mark in its own memory. Mark it before its file is removed. */
-static void job_mark_reported(int folder, const char *name)
-{
-	const uint32_t reported = SEGMENT_REPORTED;
-	int fd = kernel_open_at(folder, name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
-
-	if (fd < 0)
-		return;
-	kernel_write_at(fd, &reported, sizeof(reported), offsetof(struct segment, header.state));
-	kernel_close(fd);
 }
 
 struct report {
@@ -68,11 +60,24 @@ struct report {
 	void *argument;
 };
 
+static void job_report_segment(const struct report *report, const char *name,
+			       struct segment *segment)
+{
+	if (segment_refused(segment, sizeof(*segment)) || !job_includes(&segment->header))
+		return;
+	report->take(segment, report->argument);
+	if (load_seq_cst(&segment->header.state) != SEGMENT_ENDED)
+		return;
+	/* The process sees the mark in its own memory. Mark it before its file is removed. */
+	store_seq_cst(&segment->header.state, SEGMENT_REPORTED);
+	runtime_remove(report->folder, name);
+}
+
 static bool job_report_file(const char *name, void *argument)
 {
 	const struct report *report = argument;
-	struct segment *segment = NULL;
-	struct stat status;
+	struct shared_memory memory;
+	struct segment *segment;
 	int fd = -1;
 
 	if (runtime_process_of(name))
@@ -80,20 +85,14 @@ static bool job_report_file(const char *name, void *argument)
 				    O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
 	if (fd < 0)
 		return true;
-	if (!kernel_describe(fd, &status) && S_ISREG(status.st_mode) &&
-	    (size_t)status.st_size >= sizeof(*segment))
-		segment = kernel_map(sizeof(*segment), PROT_READ, MAP_SHARED, fd);
-	kernel_close(fd);
-	if (!segment)
-		return true;
-	if (!segment_refused(segment, sizeof(*segment)) && job_includes(&segment->header)) {
-		report->take(segment, report->argument);
-		if (load_seq_cst(&segment->header.state) == SEGMENT_ENDED) {
-			job_mark_reported(report->folder, name);
-			kernel_unlink_at(report->folder, name);
-		}
+	if (!shared_memory_read(fd, &memory) && memory.size == sizeof(*segment)) {
+		segment = shared_memory_map(&memory, true);
+		if (segment)
+			job_report_segment(report, name, segment);
+		if (segment)
+			shared_memory_unmap(segment);
 	}
-	kernel_unmap(segment, sizeof(*segment));
+	kernel_close(fd);
 	return true;
 }
 

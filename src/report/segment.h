@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* segment.h -- statistics segment: all counters, in memory and in the mapped file
+/* segment.h -- statistics segment: all counters, in memory that stays after the process
  *
  * The library counts in one segment (statistics.h). From the first allocation on, the segment's
- * pages are those of PID.stats in the runtime folder (runtime.h). Counts are in the file at once,
- * however the process ends, and readable meanwhile (peerpin top, peerpin report). A reader compares
- * `layout`, a hash of all names and sizes here: the file of another build is refused, not misread.
+ * pages are shared memory (shared_memory.h), named by PID.stats in the runtime folder (runtime.h).
+ * Counts are there at once, however the process ends, and readable meanwhile (peerpin top, peerpin
+ * report). A reader compares `layout`, a hash of all names and sizes here: the segment of another
+ * build is refused, not misread.
  *
  * All counts are relaxed: a reader sees each number right, but not all of one instant.
  */
@@ -27,7 +28,7 @@ enum segment_state { SEGMENT_RUNNING, SEGMENT_ENDED, SEGMENT_REPORTED };
 struct segment_header {
 	char magic[8];
 	uint64_t layout;
-	uint64_t size;			   /* bytes of the file */
+	uint64_t size;			   /* bytes of the segment */
 	int32_t process, rank, local_rank; /* ranks: -1: none */
 	uint64_t process_start;		   /* clock ticks since boot; process numbers are reused */
 	uint64_t started_ns;		   /* activation, by CLOCK_REALTIME */
@@ -116,7 +117,7 @@ struct segment_timeline {
 	struct segment_sample samples[SEGMENT_SAMPLES];
 };
 
-/* Largest page size: pages of the file replace the object's pages. */
+/* Largest page size: pages of shared memory replace the object's pages. */
 #ifdef __aarch64__
 #define SEGMENT_ALIGNMENT 65536
 #else

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* segment_file.c -- maps this process's segment into a file of the runtime folder
+/* segment_file.c -- moves this process's segment into memory that stays after the process
  *
  * The segment is a static object on pages of its own. Every thread can count from the first
- * instruction on, at an address that never changes. At activation the pages of a file are mapped
- * over the object. Hazard: counts are lost if made in the few microseconds between copy and
- * mapping. Threads that allocate wait meanwhile (process_activate()): only requests for host memory
- * and the like are affected.
- *
- * All memory of the file is allocated before the mapping. A runtime folder without room then fails
- * at once, instead of killing the program with SIGBUS later.
+ * instruction on, at an address that never changes. At activation shared memory
+ * (base/shared_memory.h) takes the place of the object's pages, and a file of the runtime folder
+ * names it. Hazard: counts are lost if made in the few microseconds between copy and move. Threads
+ * that allocate wait meanwhile (process_activate()): only requests for host memory and the like are
+ * affected.
  */
 #include "base/atomics.h"
 #include "report/statistics.h"
@@ -26,14 +24,16 @@
 #include "base/proc_stat.h"
 #include "base/process.h"
 #include "base/runtime.h"
+#include "base/shared_memory.h"
 #include "base/signal_safe_write.h"
 #include "base/system.h"
 #include "base/text.h"
 #include "peerpin.h"
 
-static char file_name[32]; /* name in the runtime folder; "": no file */
-static bool mapped;	   /* pages of a file are mapped, named or unlinked */
-static int refused;	   /* 0, or -errno: reason for no file */
+static char file_name[48];	    /* name in the runtime folder; "": no file */
+static struct shared_memory memory; /* of that file */
+static bool mapped;		    /* the segment is shared memory, with or without a file */
+static int refused;		    /* 0, or -errno: reason for no file */
 
 static char results[4096]; /* absolute name from PEERPIN_STATS_FILE */
 static int results_error;  /* 0, or -errno: reason for no name */
@@ -59,19 +59,6 @@ static void segment_file_describe(struct segment_header *header)
 		header->magic[i] = SEGMENT_MAGIC[i];
 }
 
-static int segment_file_write_at(int fd, const void *from, size_t size, size_t offset)
-{
-	const char *bytes = from;
-	ssize_t now;
-
-	for (size_t done = 0; done < size; done += (size_t)now) {
-		now = kernel_write_at(fd, bytes + done, size - done, offset + done);
-		if (now <= 0)
-			return now ? (int)now : -EIO;
-	}
-	return 0;
-}
-
 /* Return the length of the part of the segment that may differ from 0. */
 static size_t segment_file_used_bytes(void)
 {
@@ -83,51 +70,87 @@ static size_t segment_file_used_bytes(void)
 		       : sizeof(statistics_segment);
 }
 
-static int segment_file_copy(int fd)
+/* Threads may count meanwhile. */
+static void segment_file_copy(_Atomic uint64_t *to)
 {
-	return segment_file_write_at(fd, &statistics_segment, segment_file_used_bytes(), 0);
+	const _Atomic uint64_t *from = (const void *)&statistics_segment;
+	size_t words = segment_file_used_bytes() / sizeof(*from);
+
+	for (size_t i = 0; i < words; i++)
+		store_relaxed(&to[i], load_relaxed(&from[i]));
 }
 
-static int segment_file_map(int fd)
+static int segment_file_map(void)
 {
 	size_t page = getauxval(AT_PAGESZ);
+	void *pages;
 	int error;
 
 	/* Check the alignment: dynamic linkers before glibc 2.35 ignore alignments above the page
 	 * size. */
 	if (!page || (uintptr_t)&statistics_segment % page || sizeof(statistics_segment) % page)
 		return -EINVAL;
-	/* Suppress SIGXFSZ: a small limit on file sizes would kill the program. */
-	error = signal_safe_allocate(fd, sizeof(statistics_segment));
-	if (!error)
-		error = segment_file_copy(fd);
-	if (!error)
-		error = kernel_map_over(&statistics_segment, sizeof(statistics_segment), fd);
+	error = shared_memory_make(&memory, sizeof(statistics_segment), SEGMENT_MAGIC, &pages);
+	if (error)
+		return error;
+	segment_file_copy(pages);
+	error = kernel_move(pages, sizeof(statistics_segment), &statistics_segment);
+	if (error) {
+		shared_memory_unmap(pages);
+		shared_memory_remove(&memory);
+	}
 	mapped = !error;
+	return error;
+}
+
+/* Names of one process number, in as many PID namespaces that share the folder. */
+#define NAMES 1000
+
+/* Replace the file of an ended process with an equal number, not that of a live one in another PID
+ * namespace. */
+static int segment_file_take_name(int folder, const char *partial)
+{
+	int error = -EEXIST;
+	char number[16] = "";
+
+	for (int i = 0; i < NAMES && error == -EEXIST; i++) {
+		if (i)
+			system_format(number, sizeof(number), "-%d", i);
+		system_format(file_name, sizeof(file_name), "%d%s" RUNTIME_STATS, kernel_process(),
+			      number);
+		error = kernel_link_at(folder, partial, file_name);
+		if (error != -EEXIST || runtime_is_used(folder, file_name))
+			continue;
+		error = runtime_remove(folder, file_name);
+		if (!error)
+			error = kernel_link_at(folder, partial, file_name);
+	}
 	return error;
 }
 
 static int segment_file_begin(int folder)
 {
-	char partial[sizeof(file_name) + 8];
+	char partial[64];
 	int fd, error;
 
-	if (!runtime_has_room(folder, sizeof(statistics_segment)))
+	if (!runtime_has_room(folder, sizeof(memory)))
 		return -ENOSPC;
-	system_format(file_name, sizeof(file_name), "%d" RUNTIME_STATS, kernel_process());
-	system_format(partial, sizeof(partial), "%s.new", file_name);
-	kernel_unlink_at(folder, partial);
-	fd = kernel_open_at(folder, partial, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+	system_format(partial, sizeof(partial), "%d.%llx.new", kernel_process(),
+		      (unsigned long long)kernel_time(CLOCK_MONOTONIC));
+	fd = kernel_open_at(folder, partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
 			    0600);
 	if (fd < 0)
 		return fd;
-	error = segment_file_map(fd);
-	kernel_close(fd);
-	/* Replace the file of an earlier process with an equal number. */
+	error = segment_file_map();
+	/* Suppress SIGXFSZ: a small limit on file sizes would kill the program. */
 	if (!error)
-		error = kernel_rename_at(folder, partial, file_name);
-	if (error)
-		kernel_unlink_at(folder, partial);
+		error = signal_safe_write(fd, &memory, sizeof(memory));
+	kernel_close(fd);
+	if (!error)
+		error = segment_file_take_name(folder, partial);
+	if (error && mapped)
+		shared_memory_remove(&memory);
+	kernel_unlink_at(folder, partial);
 	return error;
 }
 
@@ -173,59 +196,69 @@ void statistics_begun(void)
 
 void statistics_leave(void)
 {
-	size_t used = segment_file_used_bytes();
-	char *copy;
+	void *pages;
 
 	file_name[0] = '\0';
 	if (!mapped)
 		return;
 	mapped = false;
-	/* The mapped pages belong to the parent. If the copy fails, the child's few counts stay in
-	 * them. */
-	copy = kernel_map_memory(sizeof(statistics_segment));
-	if (!copy)
+	/* The mapped pages belong to the parent. If there is no memory for a copy, the child's few
+	 * counts stay in them. */
+	pages = kernel_map_memory(sizeof(statistics_segment));
+	if (!pages)
 		return;
-	for (size_t i = 0; i < used; i++)
-		copy[i] = ((const volatile char *)&statistics_segment)[i];
-	kernel_move(copy, sizeof(statistics_segment), &statistics_segment);
+	segment_file_copy(pages);
+	kernel_move(pages, sizeof(statistics_segment), &statistics_segment);
 }
 
 bool statistics_has_file(void)
 {
 	int folder = file_name[0] ? runtime_folder(NULL) : -1;
-	struct stat status;
 	bool there;
 
 	if (folder < 0)
 		return false;
-	there = !kernel_describe_at(folder, file_name, &status, AT_SYMLINK_NOFOLLOW);
+	there = runtime_is_used(folder, file_name);
 	kernel_close(folder);
 	return there;
 }
 
-static int segment_file_take_name(const char *name, const void *own)
+static int segment_file_write_copy(const char *name, const void *unused)
 {
-	return kernel_link(own, name);
+	int fd = kernel_open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	int error;
+
+	(void)unused;
+	if (fd < 0)
+		return fd;
+	error = signal_safe_write(fd, &statistics_segment, sizeof(statistics_segment));
+	kernel_close(fd);
+	if (error)
+		kernel_unlink_at(AT_FDCWD, name);
+	return error;
 }
 
 bool statistics_keep_file(char *where, size_t size)
 {
-	char path[RUNTIME_PATH], own[RUNTIME_PATH + sizeof(file_name)];
+	char path[RUNTIME_PATH];
 	int folder = file_name[0] ? runtime_folder(path) : -1;
 
 	if (folder < 0)
 		return false;
 	kernel_close(folder);
-	system_format(own, sizeof(own), "%s/%s", path, file_name);
 	return (size_t)system_format(where, size, "%s/%d" RUNTIME_KEPT RUNTIME_STATS, path,
 				     kernel_process()) < size &&
-	       own_file_number(where, size, segment_file_take_name, own) >= 0;
+	       own_file_number(where, size, segment_file_write_copy, NULL) >= 0;
 }
 
 void statistics_remove_file(void)
 {
 	int folder = file_name[0] ? runtime_folder(NULL) : -1;
 
+	if (!file_name[0])
+		return;
+	/* Its file may be gone or damaged. */
+	shared_memory_remove(&memory);
 	if (folder < 0)
 		return;
 	kernel_unlink_at(folder, file_name);

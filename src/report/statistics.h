@@ -100,9 +100,9 @@ void statistics_registered_by(int gpu, int adapter, const char *path, const char
 /* Read the counter `name` into *value. Return 0 or -ENOENT. */
 int statistics_find(const char *name, uint64_t *value);
 
-/* Move the segment into a file of the runtime folder. Call once, at activation, while other threads
- * wait. Without a file the counts stay in memory and are lost if the process is killed.
- * statistics_begun() logs that loss afterwards: logging may block. */
+/* Move the segment into shared memory, named by a file of the runtime folder. Call once, at
+ * activation, while other threads wait. Without a file the counts stay in memory and are lost if
+ * the process is killed. statistics_begun() logs that loss afterwards: logging may block. */
 void statistics_begin(void);
 void statistics_begun(void);
 
@@ -113,14 +113,15 @@ const char *statistics_results(int *error);
 /* Detach a forked child's counters from the parent's file. Call in the child. */
 void statistics_leave(void);
 
-/* Return true if the segment's file exists. A third party may have cleaned the folder. */
+/* Return true if the segment's file names the segment. A third party may have cleaned the folder.
+ */
 bool statistics_has_file(void);
 
-/* Give the segment's file a second, lasting name, absolute in `where`. Return false without a file
- * or a free name. */
+/* Copy the segment into a lasting file; its absolute name: `where`. Return false without a file of
+ * the segment or a free name. */
 bool statistics_keep_file(char *where, size_t size);
 
-/* Remove the segment's file, after the report. */
+/* Remove the segment's file, and the segment with this process. After the report. */
 void statistics_remove_file(void);
 
 /* Print the summary on standard error and write PEERPIN_STATS_FILE, as set. Call at exit. */

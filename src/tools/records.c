@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/plain_text.h"
+#include "base/shared_memory.h"
 #include "report/segment.h"
 #include "tools/units.h"
 
@@ -153,7 +154,8 @@ static void records_read_file(struct records *records, const char *path, bool fo
 			records_add_problem(records, path, strerror(errno));
 		return;
 	}
-	if (records_begins_with(fd, SEGMENT_MAGIC)) {
+	if (records_begins_with(fd, SEGMENT_MAGIC) ||
+	    records_begins_with(fd, SHARED_MEMORY_MAGIC)) {
 		json_t *json = segment_to_json(path, fd, &wrong);
 
 		if (json)

@@ -4,7 +4,7 @@
  * Exit status: 0 all files were read; 1 a file was unreadable, output failed, or there was no
  * record; 2 wrong usage.
  */
-#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -160,9 +160,13 @@ static void report_remove_mapped(const struct records *records)
 	for (size_t i = 0; i < records->count; i++) {
 		const struct record *record = &records->list[i];
 
-		if (record->mapped && report_is_removable(record) && unlink(record->source))
+		int error = record->mapped && report_is_removable(record)
+				    ? runtime_remove(AT_FDCWD, record->source)
+				    : 0;
+
+		if (error)
 			fprintf(stderr, "peerpin report: %s: %s\n", clean(record->source),
-				strerror(errno));
+				strerror(-error));
 	}
 }
 

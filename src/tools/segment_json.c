@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* segment_json.c -- statistics segment of a process as the JSON object of that process
  *
- * The reader never maps the file: concurrent truncation would raise SIGBUS. The reader checks the
- * process before its counters. In the reverse order, a process that exits in between and removes
- * its file would be reported as killed.
+ * The segment is in shared memory, which the file names, or in the file (a kept copy). The reader
+ * never maps the file: concurrent truncation would raise SIGBUS. The reader checks the process
+ * before its counters. In the reverse order, a process that exits in between and removes its file
+ * would be reported as killed.
  */
 #include "tools/records.h"
 
@@ -14,13 +15,14 @@
 #include <unistd.h>
 
 #include "base/proc_stat.h"
+#include "base/shared_memory.h"
 #include "base/system.h"
 #include "report/emit.h"
 #include "report/statistics.h"
 #include "tools/units.h"
 
-/* A container has its own host name, and its process numbers are invalid here. A container's file
- * in this user's folder may be in use; a copy from another host is not. */
+/* For a copy. A container has its own host name, and its process numbers are invalid here. A
+ * container's file in this user's folder may be in use; a copy from another host is not. */
 static bool segment_json_may_be_running(const char *path, const struct segment_header *header)
 {
 	char host[sizeof(header->host)] = "";
@@ -94,6 +96,36 @@ static json_t *segment_json_emit(const struct emit_source *source, const char **
 	return json;
 }
 
+/* Copy the segment to `segment`; return its bytes, 0: *wrong is the reason. */
+static size_t segment_json_read(const char *path, int fd, struct segment *segment, bool *running,
+				const char **wrong)
+{
+	struct shared_memory memory;
+	int error = shared_memory_read(fd, &memory);
+	const void *mapped;
+	size_t size;
+
+	if (error == -EINVAL) {
+		records_read_bytes(fd, &segment->header, sizeof(segment->header));
+		*running = segment->header.process > 0 &&
+			   segment_json_may_be_running(path, &segment->header);
+		return records_read_bytes(fd, segment, sizeof(*segment));
+	}
+	/* Process numbers may be those of a container. */
+	*running = !error && shared_memory_is_used(&memory);
+	mapped = error ? NULL : shared_memory_map(&memory, false);
+	if (!mapped) {
+		*wrong = error == -EXDEV ? "its shared memory is that of a container: run the "
+					   "command there"
+					 : "its shared memory has been removed";
+		return 0;
+	}
+	size = memory.size < sizeof(*segment) ? memory.size : sizeof(*segment);
+	memcpy(segment, mapped, size);
+	shared_memory_unmap(mapped);
+	return size;
+}
+
 json_t *segment_to_json(const char *path, int fd, const char **wrong)
 {
 	size_t size = (sizeof(struct segment) + SEGMENT_ALIGNMENT - 1) / SEGMENT_ALIGNMENT *
@@ -109,17 +141,15 @@ json_t *segment_to_json(const char *path, int fd, const char **wrong)
 		return NULL;
 	}
 	memset(segment, 0, size);
-	records_read_bytes(fd, &segment->header, sizeof(segment->header));
-	running =
-		segment->header.process > 0 && segment_json_may_be_running(path, &segment->header);
-	refused = segment_refused(segment, records_read_bytes(fd, segment, sizeof(*segment)));
-	if (refused) {
+	*wrong = NULL;
+	refused = segment_refused(segment, segment_json_read(path, fd, segment, &running, wrong));
+	if (!*wrong && refused) {
 		/* The layout is of another build and unknown here. */
 		*wrong = text_of("statistics segment: %s%s", refused,
 				 strstr(refused, "another build")
 					 ? ": use that build, or delete the file"
 					 : "");
-	} else {
+	} else if (!*wrong) {
 		source = segment_json_describe(segment, running);
 		json = segment_json_emit(&source, wrong);
 	}

@@ -275,12 +275,87 @@ without_a_folder() {
 			echo "$(find . -name "999999*" | wc -l) $(find . -name "*.stats" ! -name "999999*" -printf PID.stats)"' \
 			- "$tmp/run" "$client" 2>&1)"
 		same 'the last room is left to the program' '=> 0 other' "$(with unshare -rm bash -c '
-			mount -t tmpfs -o size=1m none "$1" && head -c 800k /dev/zero >"$1/other"
+			mount -t tmpfs -o size=1m none "$1" && head -c 950k /dev/zero >"$1/other"
 			"$2" allocated=3 _exit; echo "=> $? $(find "$1" -type f -printf %f)"' \
 			- "$tmp/run" "$client" 2>&1)"
 	else
 		skip 'a full folder: no user namespaces here'
 	fi
+}
+
+# A file of the runtime folder that anybody of the user truncates or removes costs at most statistics.
+harmed_files() {
+	local -A ranks=()
+	local file id how status
+
+	for how in 'truncate -s 0' 'rm' 'shred -n 1'; do
+		afresh
+		start 1
+		file=$tmp/run/peerpin/${ranks[1]}.stats
+		id=$(segment_number "$file")
+		$how "$tmp"/run/peerpin/*
+		status=0
+		eval 'exec 11>&- 21<&-'
+		wait "${ranks[1]}" || status=$?
+		rm -f "$tmp/in1" "$tmp/out1"
+		same "after $how the program ends as without peerpin" 0 "$status"
+		matches "after $how it reports itself" '* of 10 allocations *' "$(tr -s ' \n' ' ' <"$tmp/table1")"
+		same "after $how no shared memory is left" gone "$(ipcs -m -i "$id" 2>&1 | grep -q "shmid=$id" && echo left || echo gone)"
+	done
+}
+
+# Containers that share the folder and the IPC namespace, and each number their processes from 1.
+equal_numbers() {
+	local rank others=() report=$PWD/src/tools/peerpin-report
+
+	if ! unshare -rpf true 2>/dev/null; then
+		skip 'equal process numbers: no PID namespaces here'
+		return
+	fi
+	afresh
+	for rank in 1 2; do
+		mkfifo "$tmp/in$rank" "$tmp/out$rank"
+		with PEERPIN_SUMMARY=none unshare -rpf "$client" adapter allocated="$rank" ready wait exit \
+			<"$tmp/in$rank" >"$tmp/out$rank" &
+		others[rank]=$!
+		eval "exec 1$rank>'$tmp/in$rank' 2$rank<'$tmp/out$rank'"
+		read -r <&"2$rank"
+	done
+	same 'each has a file' '1-1.stats 1.stats' "$(cd "$tmp/run/peerpin" && echo *)"
+	# Cleans the folder, in which no process of these numbers lives for it.
+	with "$client" allocated=1 exit
+	[[ ! -x $report ]] || same 'a report has both, as running' '[[1,"running"],[2,"running"]]' \
+		"$("$report" --json | python3 -c 'import json,sys; print(json.dumps(sorted([rank["allocations"], rank["ended"]] for job in json.load(sys.stdin)["jobs"] for rank in job["ranks"]), separators=(",", ":")))')"
+	exec 12>&- 22<&-
+	wait "${others[2]}" || :
+	same 'the first to end leaves the file of the other' 1.stats "$(cd "$tmp/run/peerpin" && echo *)"
+	exec 11>&- 21<&-
+	wait "${others[1]}" || :
+	same 'the other removes its own' '' "$(left)"
+}
+
+# A host with 8 segments, of which others use 0 or 4.
+scarce_segments() {
+	local script
+
+	if ! unshare -rim bash -c 'echo 8 >/proc/sys/kernel/shmmni' 2>/dev/null; then
+		skip 'few segments of shared memory: no IPC namespaces here'
+		return
+	fi
+	# shellcheck disable=SC2016 # expanded inside
+	script='echo 8 >/proc/sys/kernel/shmmni
+		segments() { ipcs -m | grep -c ^0x; }
+		for ((i = 0; i < $3; i++)); do ipcmk -M 4096 >/dev/null; done
+		for i in 1 2; do "$2" allocated=3 _exit; rm -rf "$1/peerpin"; done
+		echo -n "$(segments) "
+		"$2" allocated=3 exit
+		segments'
+	afresh
+	same 'segments that killed processes and lost files have left are removed' '2 0' \
+		"$(with unshare -ri bash -c "$script" - "$tmp/run" "$client" 0)"
+	afresh
+	same 'half of the segments stay for others' '4 4' \
+		"$(with unshare -ri bash -c "$script" - "$tmp/run" "$client" 4)"
 }
 
 # Failed writes are skipped, and the exit status of the program is unchanged.
@@ -311,4 +386,7 @@ in_silence
 however_it_ends
 one_table_for_each_host
 without_a_folder
+harmed_files
+equal_numbers
+scarce_segments
 finish

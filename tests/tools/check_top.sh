@@ -7,6 +7,8 @@ set -euo pipefail
 here=$(dirname "$0")
 # shellcheck source=tests/launcher/checks
 . "$here/../launcher/checks"
+# shellcheck source=tests/tools/segments
+. "$here/segments"
 command -v python3 >/dev/null && command -v jq >/dev/null || exit 77
 
 top=$PWD/src/tools/peerpin-top
@@ -20,6 +22,7 @@ pids=()
 # shellcheck disable=SC2317 # by the trap
 clean_up() {
 	((${#pids[@]} == 0)) || kill -9 "${pids[@]}" 2>/dev/null || true
+	remove_segments "$tmp"
 	rm -rf "$tmp"
 }
 trap clean_up EXIT
@@ -90,11 +93,12 @@ running() {
 	matches 'other processes' '*None of these processes uses peerpin on this host now.*=> 1' "$(outcome "$top" --once $$ 1)"
 	matches 'report of a running job' '*client  job 4711  2 processes *  2 running*not used: software adapter sim0; *=> 0' "$(outcome "$report")"
 	# Offset 40: process_start (src/report/segment.h).
-	python3 - "$tmp/run/peerpin/${pids[0]}.stats" "$tmp/later.stats" <<'TEXT'
+	segment_bytes "$tmp/run/peerpin/${pids[0]}.stats" >"$tmp/later.stats"
+	python3 - "$tmp/later.stats" <<'TEXT'
 import sys
 segment = bytearray(open(sys.argv[1], "rb").read())
 segment[40] ^= 1
-open(sys.argv[2], "wb").write(segment)
+open(sys.argv[1], "wb").write(segment)
 TEXT
 	same 'a reused process number is another process' '["killed"]' \
 		"$("$report" --json "$tmp/later.stats" | jq -c '[.jobs[0].ranks[].ended]')"
@@ -297,8 +301,9 @@ zombie() {
 
 # The report names damaged files; top omits them.
 damaged() {
-	local file=$tmp/run/peerpin/${pids[1]}.stats
+	local file=$tmp/segment
 
+	segment_bytes "$tmp/run/peerpin/${pids[1]}.stats" >"$file"
 	head -c 5000 "$file" >"$tmp/run/peerpin/1.stats"
 	{ head -c 8 "$file" && head -c 8 /dev/zero && tail -c +17 "$file"; } >"$tmp/run/peerpin/2.stats"
 	python3 - "$file" "$tmp" <<'TEXT'
@@ -349,7 +354,7 @@ removing() {
 	same '--remove removes the killed process and leaves the running one' "${pids[2]}.stats" "$(files)"
 	kill -9 "${pids[2]}"
 	wait "${pids[2]}" 2>/dev/null || true
-	{ head -c 8 "$tmp/run/peerpin/${pids[2]}.stats" && head -c 200000 /dev/zero; } >"$tmp/run/peerpin/2.stats"
+	{ printf PEERPIN1 && head -c 200000 /dev/zero; } >"$tmp/run/peerpin/2.stats"
 	matches '--remove with an unreadable file' '*another build*=> 1' "$(outcome "$report" --remove)"
 	same '--remove leaves the unreadable file and removes the others' 2.stats "$(files)"
 	rm "$tmp/run/peerpin/2.stats"

@@ -8,4 +8,4 @@ tools_checks = tests/tools/check_statistics.sh tests/tools/check_forms.sh
 check_SCRIPTS += $(tools_checks)
 TESTS += $(tools_checks)
 endif
-EXTRA_DIST += $(tools_checks) tests/tools/preloaded tests/tools/schema.py
+EXTRA_DIST += $(tools_checks) tests/tools/preloaded tests/tools/segments tests/tools/schema.py

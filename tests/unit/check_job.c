@@ -472,6 +472,22 @@ TEST(job, a_child_counts_for_itself_whatever_became_of_the_file)
 	ck_assert_uint_eq(statistics_get(allocations), 1);
 }
 
+/* Any process of the user can truncate the file. */
+TEST(job, a_truncated_file_of_the_segment_leaves_the_counters)
+{
+	char name[64];
+
+	statistics_begin();
+	ck_assert(statistics_has_file());
+	snprintf(name, sizeof(name), "%s/peerpin/%d.stats", folder, getpid());
+	ck_assert_int_eq(truncate(name, 0), 0);
+	statistics_count(allocations);
+	ck_assert_uint_eq(statistics_get(allocations), 1);
+	/* No leader can report the process. */
+	ck_assert(!statistics_has_file());
+	statistics_remove_file();
+}
+
 /* EPERM, as from a file system without hard links. */
 static bool take_links_away(void)
 {
