@@ -19,6 +19,12 @@
 /* No process number is larger. */
 #define PROCESS_MAX 999999999
 
+/* Tries for the lock of another process: 50 times 0.1 ms. */
+#define TRIES	50
+#define WAIT_NS 100000
+
+const char *runtime_shared = "/dev/shm";
+
 static bool runtime_is_own(int folder)
 {
 	struct stat status;
@@ -27,27 +33,133 @@ static bool runtime_is_own(int folder)
 	       status.st_uid == kernel_user() && !(status.st_mode & 077);
 }
 
-/* `length`: of the whole name, which `path` may not hold. */
-static int runtime_open(const char *path, int length)
+/* Return -EPERM for a folder that is not private to this user, or another file of that name. */
+static int runtime_open_existing(int parent, const char *path)
 {
-	int folder, error;
+	int folder =
+		kernel_open_at(parent, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
 
-	if (length < 0 || length >= RUNTIME_PATH)
-		return -ENAMETOOLONG;
-	error = (int)kernel_call(SYS_mkdirat, AT_FDCWD, path, 0700);
-	if (error && error != -EEXIST)
-		return error;
-	folder = kernel_open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
-	if (folder < 0 || runtime_is_own(folder))
+	if (folder < 0)
+		return folder == -ENOENT || folder == -EMFILE || folder == -ENFILE ? folder
+										   : -EPERM;
+	if (runtime_is_own(folder))
 		return folder;
 	kernel_close(folder);
 	return -EPERM;
 }
 
-int runtime_folder(char *path)
+/* Names of the folder, in order of preference. */
+enum { OF_SESSION, SHARED, NAMES };
+
+static bool runtime_name(unsigned int which, char *path)
 {
 	const char *session = system_environment("XDG_RUNTIME_DIR");
+	int length = -1;
+
+	if (which == OF_SESSION && session && *session == '/')
+		length = system_format(path, RUNTIME_PATH, "%s/peerpin", session);
+	if (which == SHARED)
+		length = system_format(path, RUNTIME_PATH, "%s/peerpin-%u", runtime_shared,
+				       kernel_user());
+	return length > 0 && length < RUNTIME_PATH;
+}
+
+static int runtime_open(const char *path)
+{
+	int error = (int)kernel_call(SYS_mkdirat, AT_FDCWD, path, 0700);
+
+	return error && error != -EEXIST ? error : runtime_open_existing(AT_FDCWD, path);
+}
+
+/* ---- private folders: /dev/shm/peerpin-UID.NUMBER, where another user has the usual name ---- */
+
+struct search {
+	int parent;
+	char begins[32];
+	unsigned int number;	   /* private folders that precede the wanted one */
+	char after[64], found[64]; /* names; "": none */
+};
+
+static bool runtime_precedes(const char *one, const char *other)
+{
+	while (*one && *one == *other) {
+		one++;
+		other++;
+	}
+	return (unsigned char)*one < (unsigned char)*other;
+}
+
+/* Find the first name after `after`. Other users may make folders of such names as well. */
+static bool runtime_search_entry(const char *name, void *argument)
+{
+	struct search *search = argument;
+	int folder;
+
+	if (!text_begins(name, search->begins) || text_length(name) >= sizeof(search->found) ||
+	    !runtime_precedes(search->after, name) ||
+	    (*search->found && !runtime_precedes(name, search->found)))
+		return true;
+	folder = runtime_open_existing(search->parent, name);
+	if (folder >= 0) {
+		kernel_close(folder);
+		text_copy(search->found, sizeof(search->found), name);
+	}
+	return true;
+}
+
+/* Find private folder `number`, in the order of names. `parent`: open folder runtime_shared. */
+static bool runtime_search(int parent, unsigned int number, char *path)
+{
+	struct search search = { .parent = parent };
+
+	system_format(search.begins, sizeof(search.begins), "peerpin-%u.", kernel_user());
+	for (unsigned int i = 0; i <= number; i++) {
+		text_copy(search.after, sizeof(search.after), search.found);
+		search.found[0] = '\0';
+		kernel_call(SYS_lseek, parent, 0, SEEK_SET);
+		kernel_walk(parent, runtime_search_entry, &search);
+		if (!*search.found)
+			return false;
+	}
+	return system_format(path, RUNTIME_PATH, "%s/%s", runtime_shared, search.found) <
+	       RUNTIME_PATH;
+}
+
+/* Keeps the ranks of a job together until `parent` is closed. Another user may hold the lock:
+ * without it each rank may make a folder. */
+static void runtime_lock(int parent)
+{
+	for (int i = 0; i < TRIES; i++) {
+		if (!kernel_call(SYS_flock, parent, 2 | 4 /* LOCK_EX | LOCK_NB */))
+			return;
+		kernel_sleep(WAIT_NS);
+	}
+}
+
+/* Other users cannot make the folder in advance: its name has the time in ns. */
+static int runtime_open_private(char *path)
+{
+	int parent = kernel_open(runtime_shared, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0), folder;
+
+	if (parent < 0)
+		return parent;
+	if (!runtime_search(parent, 0, path)) {
+		runtime_lock(parent);
+		if (!runtime_search(parent, 0, path))
+			system_format(path, RUNTIME_PATH, "%s/peerpin-%u.%llx-%x", runtime_shared,
+				      kernel_user(),
+				      (unsigned long long)kernel_time(CLOCK_REALTIME),
+				      (unsigned int)kernel_process());
+	}
+	folder = runtime_open(path);
+	kernel_close(parent);
+	return folder;
+}
+
+int runtime_folder(char *path)
+{
 	int folder = -ENOENT;
+	bool refused = false;
 	char own[RUNTIME_PATH];
 
 	if (!path)
@@ -55,13 +167,45 @@ int runtime_folder(char *path)
 	/* Ignore the environment of a setuid program: its user controls it. */
 	if (getauxval(AT_SECURE))
 		return -EPERM;
-	if (session && *session == '/')
-		folder = runtime_open(path,
-				      system_format(path, RUNTIME_PATH, "%s/peerpin", session));
-	if (folder < 0)
-		folder = runtime_open(path, system_format(path, RUNTIME_PATH, "/dev/shm/peerpin-%u",
-							  kernel_user()));
-	return folder;
+	for (unsigned int i = 0; i < NAMES && folder < 0; i++) {
+		if (!runtime_name(i, path))
+			continue;
+		folder = runtime_open(path);
+		refused = folder == -EPERM;
+	}
+	return refused ? runtime_open_private(path) : folder;
+}
+
+bool runtime_find(unsigned int number, char *path)
+{
+	int parent, folder;
+	bool found;
+
+	if (number < NAMES) {
+		folder = runtime_name(number, path) ? runtime_open_existing(AT_FDCWD, path)
+						    : -ENOENT;
+		if (folder >= 0)
+			kernel_close(folder);
+		return folder >= 0;
+	}
+	parent = kernel_open(runtime_shared, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+	found = parent >= 0 && runtime_search(parent, number - NAMES, path);
+	if (parent >= 0)
+		kernel_close(parent);
+	return found;
+}
+
+bool runtime_is_refused(char *path)
+{
+	int folder = -ENOENT;
+
+	for (unsigned int i = 0; i < NAMES && folder == -ENOENT; i++) {
+		if (runtime_name(i, path))
+			folder = runtime_open_existing(AT_FDCWD, path);
+	}
+	if (folder >= 0)
+		kernel_close(folder);
+	return folder == -EPERM;
 }
 
 int runtime_process_of(const char *name)

@@ -2,8 +2,10 @@
 /* runtime.h -- folder for files of a job: $XDG_RUNTIME_DIR/peerpin, or /dev/shm/peerpin-UID
  *
  * The folder must be a real folder of this user without access for others. Any user can write to
- * /dev/shm, create the folder first, and then read or forge files in it. The folder is created at
- * its first use. Any thread; no lock, no allocation; errno is kept.
+ * /dev/shm, create the folder first, and then read or forge files in it. Then a private folder
+ * takes its place: /dev/shm/peerpin-UID.NUMBER, by a name that nobody can know in advance. All
+ * processes of the user find it by its owner. The folder is created at its first use. Any thread;
+ * no lock, no allocation; errno is kept.
  */
 #ifndef PEERPIN_BASE_RUNTIME_H
 #define PEERPIN_BASE_RUNTIME_H
@@ -16,6 +18,19 @@
  * closes, or -errno. `path`: for its name, RUNTIME_PATH bytes, or NULL. */
 #define RUNTIME_PATH 256
 int runtime_folder(char *path);
+
+/* Put the name of existing folder `number` into `path` (RUNTIME_PATH bytes): 0 and 1 of the usual
+ * names, then private ones. Return false if there is none. For readers, whose environment may
+ * differ from that of the processes. */
+bool runtime_find(unsigned int number, char *path);
+#define RUNTIME_PRIVATE 2u /* number of the first private one */
+
+/* Return true, and the name, of a folder with a usual name that another user can reach, so that it
+ * is not used. */
+bool runtime_is_refused(char *path);
+
+/* Folder of all users. Tests and tools change it. */
+extern const char *runtime_shared;
 
 /* File names: PROCESS.stats, or PROCESS-N.stats beside an equal number in another PID namespace:
  * the number of a statistics segment in shared memory (shared_memory.h, report/segment.h).

@@ -185,6 +185,22 @@ void statistics_begin(void)
 		kernel_close(folder);
 }
 
+static void segment_file_log_refused_folder(void)
+{
+	char refused_path[RUNTIME_PATH], path[RUNTIME_PATH];
+	int folder = -1;
+
+	if (runtime_is_refused(refused_path))
+		folder = runtime_folder(path);
+	if (folder < 0)
+		return;
+	kernel_close(folder);
+	log_once(LOG_WARN,
+		 "%s is not used: others can reach it, or it is another user's. The statistics are "
+		 "in %s. Remove it, or set XDG_RUNTIME_DIR to a folder of your own.",
+		 refused_path, path);
+}
+
 void statistics_begun(void)
 {
 	if (refused)
@@ -192,6 +208,7 @@ void statistics_begun(void)
 			LOG_INFO,
 			"no file for the statistics (%s): they are lost if the program is killed",
 			system_error_text(-refused));
+	segment_file_log_refused_folder();
 }
 
 void statistics_leave(void)

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/plain_text.h"
+#include "base/runtime.h"
 #include "base/shared_memory.h"
 #include "report/segment.h"
 #include "tools/units.h"
@@ -232,31 +233,30 @@ void records_read(struct records *records, const char *path)
 
 const char *records_runtime_folder(unsigned int number)
 {
-	const char *runtime = getenv("XDG_RUNTIME_DIR"), *path;
 	const char *shared = getenv("PEERPIN_SIM_SHM"); /* set by tests, to hide other processes */
-	struct stat stat_of;
+	char path[RUNTIME_PATH];
 
-	if (number)
-		path = text_of("%s/peerpin-%u", shared ?: "/dev/shm", (unsigned)geteuid());
-	else if (runtime && *runtime == '/')
-		path = text_of("%s/peerpin", runtime);
-	else
-		return NULL;
-	/* The library writes only to a folder that is private to its user (base/runtime.c). Any
-	 * other folder is unused or another user's. */
-	return !lstat(path, &stat_of) && S_ISDIR(stat_of.st_mode) && stat_of.st_uid == geteuid() &&
-			       !(stat_of.st_mode & 077)
-		       ? path
+	if (shared)
+		runtime_shared = shared;
+	return runtime_find(number, path) ? text_of("%s", path) : NULL;
+}
+
+const char *records_refused_folder(void)
+{
+	char path[RUNTIME_PATH];
+
+	return runtime_is_refused(path)
+		       ? text_of("%s is not private to you: peerpin uses another folder", path)
 		       : NULL;
 }
 
 bool records_read_runtime(struct records *records)
 {
+	const char *path = NULL;
 	bool found = false;
 
-	for (unsigned int i = 0; i < RECORDS_RUNTIME_FOLDERS; i++) {
-		const char *path = records_runtime_folder(i);
-
+	for (unsigned int i = 0; i <= RUNTIME_PRIVATE || path; i++) {
+		path = records_runtime_folder(i);
 		if (!path)
 			continue;
 		records_read_folder(records, path);

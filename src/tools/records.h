@@ -40,9 +40,11 @@ void records_read(struct records *records, const char *path);
 /* Reads the statistics segments of this user's processes on this host. False: no such folder. */
 bool records_read_runtime(struct records *records);
 /* Folders of statistics segments. Reader and process may differ in environment, so every folder
- * counts. NULL: no such folder, or not private to this user. */
-#define RECORDS_RUNTIME_FOLDERS 2
+ * counts: numbers 0 and 1, then private ones up to the first NULL (base/runtime.h). NULL: no such
+ * folder, or not private to this user. */
 const char *records_runtime_folder(unsigned int number);
+/* A sentence if a folder with a usual name is not used; NULL: none. */
+const char *records_refused_folder(void);
 /* Reads up to `size` bytes from the start of the file, and returns their number. */
 size_t records_read_bytes(int fd, void *to, size_t size);
 /* Keeps one record of each process: the complete one. */

@@ -117,6 +117,10 @@ static void report_add_killed(struct records *records)
 
 static void report_read_all(struct records *records, char **files)
 {
+	const char *refused = records_refused_folder();
+
+	if (refused)
+		fprintf(stderr, "peerpin report: %s\n", clean(refused));
 	if (*files) {
 		for (; *files; files++)
 			records_read(records, *files);

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/proc_stat.h"
+#include "base/runtime.h"
 #include "base/shared_memory.h"
 #include "base/system.h"
 #include "report/emit.h"
@@ -26,13 +27,13 @@
 static bool segment_json_may_be_running(const char *path, const struct segment_header *header)
 {
 	char host[sizeof(header->host)] = "";
-	const char *folder;
+	const char *folder = NULL;
 
 	gethostname(host, sizeof(host) - 1);
 	host[strcspn(host, ".")] = '\0';
 	if (!strncmp(host, header->host, sizeof(header->host)))
 		return proc_stat_is_live(header->process, header->process_start);
-	for (unsigned int i = 0; i < RECORDS_RUNTIME_FOLDERS; i++) {
+	for (unsigned int i = 0; i <= RUNTIME_PRIVATE || folder; i++) {
 		folder = records_runtime_folder(i);
 		if (folder && !strncmp(path, folder, strlen(folder)) && path[strlen(folder)] == '/')
 			return true;

@@ -320,9 +320,12 @@ void top_rows(const struct snapshot *now, int width, int height, const char *end
 	struct screen screen = {
 		.out = out, .width = width, .left = height ? height : -1, .end = end
 	};
+	const char *refused = records_refused_folder();
 	unsigned int omitted = rows_omit(now, width);
 
 	rows_print_totals(&screen, now);
+	if (refused)
+		rows_print_line(&screen, clean(refused));
 	rows_print_line(&screen, "");
 	if (!now->records.count) {
 		rows_print_empty(&screen, now);

@@ -358,6 +358,40 @@ scarce_segments() {
 		"$(with unshare -ri bash -c "$script" - "$tmp/run" "$client" 4)"
 }
 
+# Another user has made the folder in /dev/shm.
+occupied_folder() {
+	local text script
+
+	if ! unshare -rm true 2>/dev/null; then
+		skip 'an occupied folder: no user namespaces here'
+		return
+	fi
+	[[ -x src/tools/peerpin-report ]] || { skip 'an occupied folder: configured with --disable-tools'; return; }
+	# shellcheck disable=SC2016 # expanded inside
+	script='mount -t tmpfs none /dev/shm && mkdir -m 755 "/dev/shm/peerpin-$UID" || exit
+		for rank in 0 1; do
+			OMPI_COMM_WORLD_RANK=$rank PMIX_NAMESPACE=job10 "$1" adapter allocated=3 exit
+		done
+		"$1" allocated=5 _exit
+		unset LD_PRELOAD
+		cd /dev/shm && echo folders: peerpin-*
+		"$2/peerpin-report"
+		"$2/peerpin-top" --once
+		echo "theirs: $(ls "peerpin-$UID")"'
+	text=$(with env -u XDG_RUNTIME_DIR -u PEERPIN_SIM_SHM unshare -rm bash -c "$script" - "$client" "$build/src/tools" 2>&1)
+	matches 'it gets a warning' '*<warn>*/dev/shm/peerpin-0 is not used: *The statistics are in /dev/shm/peerpin-0.*. Remove it, *' "$text"
+	same 'one for the ranks of a job, and one of another process' 2 "$(grep -c 'warn.*is not used' <<<"$text")"
+	matches 'all processes share one private folder' $'folders: peerpin-0 peerpin-0.*[0-9a-f]' "$(grep folders: <<<"$text")"
+	matches 'a report says so, and has what is in the private one' \
+		$'*\npeerpin report: /dev/shm/peerpin-0 is not private to you: *1 killed*' "$text"
+	matches 'top says so' $'*\n/dev/shm/peerpin-0 is not private to you: *' "$text"
+	same 'nothing is in the folder of the other user' 'theirs: ' "$(grep theirs: <<<"$text")"
+	matches 'a folder of the session that others can reach gets a warning' "*<warn>*$tmp/run/peerpin is not used: *" "$(
+		afresh
+		mkdir -m 755 "$tmp/run/peerpin"
+		with unshare -rm bash -c 'mount -t tmpfs none /dev/shm; "$1" allocated=1 exit' - "$client" 2>&1)"
+}
+
 # Failed writes are skipped, and the exit status of the program is unchanged.
 nowhere_to_write() {
 	same 'nobody reads standard error' 0 "$(LD_LIBRARY_PATH="$PWD/src/sim/adapter/.libs:$PWD/src/sim/.libs" \
@@ -387,6 +421,7 @@ however_it_ends
 one_table_for_each_host
 without_a_folder
 harmed_files
+occupied_folder
 equal_numbers
 scarce_segments
 finish
