@@ -6,6 +6,7 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
+#include "base/atomics.h"
 #include "base/config_reader.h"
 #include "base/kernel.h"
 #include "base/log.h"
@@ -13,8 +14,7 @@
 #include "base/system.h"
 #include "base/text.h"
 
-static struct config early, settled;
-static int reading; /* of the environment: 0: not begun, 1: a thread reads, 2: done */
+static struct config settled;
 static once settling;
 
 /* Messages about settings, kept until activation: a process without CUDA logs nothing. */
@@ -24,25 +24,30 @@ static unsigned int complaints_lost;
 static const char *own_file; /* PEERPIN_CONFIG_FILE */
 static int system_file_error, own_file_error;
 
-const struct config *config_early(void)
+static _Atomic unsigned char disabled_early;
+enum { UNKNOWN, ENABLED, DISABLED };
+
+/* Threads at the same time read the same: none waits for another, which a child would not have. */
+static __attribute__((noinline, cold)) unsigned char config_read_early(void)
 {
-	int state = 0;
+	struct config early = config_defaults;
+	struct config_reader reader = { .config = &early };
+	unsigned char answer;
 
-	if (__builtin_expect(__atomic_load_n(&reading, __ATOMIC_ACQUIRE) == 2, 1))
-		return &early;
-	if (__atomic_compare_exchange_n(&reading, &state, 1, false, __ATOMIC_ACQ_REL,
-					__ATOMIC_ACQUIRE)) {
-		struct config_reader reader = { .config = &early };
+	config_read_environment(&reader, getauxval(AT_SECURE) ? NULL : environ);
+	log_set_limit_early(early.log_level);
+	answer = early.disable ? DISABLED : ENABLED;
+	store_relaxed(&disabled_early, answer);
+	return answer;
+}
 
-		early = config_defaults;
-		config_read_environment(&reader, getauxval(AT_SECURE) ? NULL : environ);
-		log_set_limit(early.log_level);
-		__atomic_store_n(&reading, 2, __ATOMIC_RELEASE);
-	}
-	/* The reading thread calls nothing that could wait for this thread. */
-	while (__atomic_load_n(&reading, __ATOMIC_ACQUIRE) != 2)
-		;
-	return &early;
+bool config_is_disabled_early(void)
+{
+	unsigned char answer = load_relaxed(&disabled_early);
+
+	if (__builtin_expect(answer == UNKNOWN, 0))
+		answer = config_read_early();
+	return answer == DISABLED;
 }
 
 static void config_keep_complaint(const char *line)
@@ -110,7 +115,7 @@ static void config_settle(const char *program)
 	complaints_used = 0;
 	complaints_lost = 0;
 	if (getauxval(AT_SECURE))
-		return; /* config_early() set the log limit of the defaults */
+		return; /* config_is_disabled_early() set the log limit of the defaults */
 	system_file_error = config_read_file(&reader, CONFIG_SYSTEM_FILE, system_text);
 	own_file = system_environment("PEERPIN_CONFIG_FILE");
 	if (own_file && *own_file)

@@ -6,11 +6,12 @@
  * is ignored, so the next lower source applies; it never stops the program. A setuid program gets
  * the defaults: its caller controls environment and files.
  *
- * config_early() reads the environment alone. It may run in the first dlsym of the process, before
- * any constructor: it allocates nothing, takes no lock, calls neither libc nor the kernel, nor a
- * function that another preload may replace (bash has a getenv of its own). config_get() adds the
- * files at the first CUDA or verbs call: a process without such calls opens no file. If a file
- * disables peerpin, dlsym still returns the entry points, which then forward every call.
+ * config_is_disabled_early() reads the environment alone. It may run in the first dlsym of the
+ * process, before any constructor: it allocates nothing, takes no lock, waits for no thread, calls
+ * neither libc nor the kernel, nor a function that another preload may replace (bash has a getenv
+ * of its own). config_get() adds the files at the first CUDA or verbs call: a process without such
+ * calls opens no file. If a file disables peerpin, dlsym still returns the entry points, which then
+ * forward every call.
  *
  * Any thread. config_get() waits only for a thread that reads the files, which are short.
  */
@@ -62,8 +63,9 @@ struct config {
 /* Return the settings from all sources. The first caller reads the files. */
 const struct config *config_get(void);
 
-/* Return the settings from the environment alone. For the dlsym path and constructors. */
-const struct config *config_early(void);
+/* Return true if the environment alone disables peerpin. For the dlsym path and constructors. Sets
+ * the limit of log messages until config_get() does. */
+bool config_is_disabled_early(void);
 
 /* Log each invalid value and each unknown name. Called once, by process_activate(). */
 void config_report(void);

@@ -17,7 +17,7 @@
 
 #define LINES_PER_SECOND 1000
 
-_Atomic unsigned char log_limit; /* LOG_NONE */
+_Atomic unsigned char log_limit;
 
 static const char level_names[][8] = { "none", "error", "warn", "info", "debug", "trace" };
 

@@ -19,17 +19,26 @@
 
 #define LOG_LINE_LENGTH 1024
 
-/* Least important level that is written; set when the settings are read. */
+/* First level that is not written. 0: the settings are not read yet. */
 extern _Atomic unsigned char log_limit __attribute__((visibility("hidden")));
 
 static inline bool log_is_on(enum log_level level)
 {
-	return (unsigned char)level <= load_relaxed(&log_limit);
+	return (unsigned char)level < load_relaxed(&log_limit);
 }
 
+/* `level`: the least important level to write. */
 static inline void log_set_limit(enum log_level level)
 {
-	store_relaxed(&log_limit, (unsigned char)level);
+	store_relaxed(&log_limit, (unsigned char)(level + 1));
+}
+
+/* As log_set_limit(), unless a limit is set already. */
+static inline void log_set_limit_early(enum log_level level)
+{
+	unsigned char unset = 0;
+
+	replace_seq_cst(&log_limit, &unset, (unsigned char)(level + 1));
 }
 
 /* Messages are equal by text, and rate-limited unless LOG_TRACE is on; `once`: equal by format, and

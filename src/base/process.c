@@ -19,7 +19,7 @@ bool process_is_passive(void)
 
 bool process_is_passive_early(void)
 {
-	return process_is_forked() || config_early()->disable;
+	return process_is_forked() || config_is_disabled_early();
 }
 
 static void process_in_child(void)

@@ -39,7 +39,7 @@ static __attribute__((constructor)) void library_start(void)
 	process_begins = library_begin;
 	process_begun = library_begun;
 	process_forks = library_forked;
-	config_early();
+	config_is_disabled_early();
 }
 
 /* Call neither CUDA nor verbs: both may be unloaded. The kernel releases the remaining

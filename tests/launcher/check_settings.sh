@@ -185,7 +185,7 @@ trusts_nobody() {
 		skip 'a set-uid program gets what is built in: it takes root, gcc and setpriv'
 		return
 	fi
-	printf '#include "base/config.h"\n#include <stdio.h>\nint main(void) { printf("%%d %%d", config_early()->preregister, config_get()->preregister); return 0; }\n' \
+	printf '#include "base/config.h"\n#include <stdio.h>\nint main(void) { printf("%%d %%d", config_is_disabled_early(), config_get()->preregister); return 0; }\n' \
 		>"$tmp/other.c"
 	if ! gcc -I"${srcdir:-..}/src" -o "$program" "$tmp/other.c" src/.libs/libcore.a -lpthread 2>"$tmp/errors"; then
 		skip "a set-uid program gets what is built in: $(head -n 1 "$tmp/errors")"
@@ -194,14 +194,14 @@ trusts_nobody() {
 	printf 'PEERPIN_PREREGISTER = off\n' >"$tmp/off.conf"
 	chmod 755 "$tmp" "$program"
 	chmod 644 "$tmp/off.conf"
-	same 'an ordinary program heeds both' $'2 2\n=> 0' "$(PEERPIN_PREREGISTER=sync outcome "$program")"
+	same 'an ordinary program heeds both' $'1 2\n=> 0' "$(PEERPIN_DISABLE=1 PEERPIN_PREREGISTER=sync outcome "$program")"
 	same 'and the file later' $'0 3\n=> 0' "$(PEERPIN_CONFIG_FILE=$tmp/off.conf outcome "$program")"
 	chmod 4755 "$program"
 	if [[ $(setpriv --reuid 65534 --clear-groups sh -c "id -u; exec $program" 2>&1) != 65534* ]]; then
 		skip 'a set-uid program gets what is built in: others cannot run it'
 		return
 	fi
-	same 'a set-uid program heeds neither' $'0 0\n=> 0' "$(PEERPIN_PREREGISTER=sync PEERPIN_CONFIG_FILE=$tmp/off.conf \
+	same 'a set-uid program heeds neither' $'0 0\n=> 0' "$(PEERPIN_DISABLE=1 PEERPIN_PREREGISTER=sync PEERPIN_CONFIG_FILE=$tmp/off.conf \
 		outcome setpriv --reuid 65534 --clear-groups "$program")"
 }
 

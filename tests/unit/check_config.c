@@ -3,10 +3,15 @@
 #include "suite.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/config.h"
@@ -444,6 +449,59 @@ TEST(config, what_is_said_to_be_allowed_is)
 		ck_assert_ptr_eq(config_nearest(row->variable, strlen(row->variable)),
 				 row->variable);
 	}
+}
+
+/* ---- at the first dlsym ---- */
+
+static char *page; /* the reader faults at it */
+static _Atomic bool reads, may_go_on;
+
+static void hold_reader(int unused)
+{
+	(void)unused;
+	reads = true;
+	while (!may_go_on)
+		sched_yield();
+	mprotect(page, 4096, PROT_READ);
+}
+
+static void *read_early(void *unused)
+{
+	config_is_disabled_early();
+	return unused;
+}
+
+/* The thread that reads the environment does not exist in the child. */
+TEST(config, a_child_forked_while_a_thread_reads_the_environment_does_not_wait_for_it)
+{
+	static char disable[] = "PEERPIN_DISABLE=1", *held[2], *disabling[] = { disable, NULL };
+	struct sigaction action = { .sa_handler = hold_reader };
+	char **before = environ;
+	pthread_t thread;
+	int status;
+	pid_t child;
+
+	page = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	held[0] = page;
+	ck_assert(page != MAP_FAILED && !sigaction(SIGSEGV, &action, NULL));
+	/* Check reads the environment, too: no ck_assert meanwhile. */
+	environ = held;
+	require(!pthread_create(&thread, NULL, read_early, NULL));
+	while (!reads)
+		sched_yield();
+	environ = before;
+	child = fork();
+	if (!child) {
+		signal(SIGALRM, SIG_DFL);
+		alarm(60); /* kills a child that hangs */
+		environ = disabling;
+		_exit(config_is_disabled_early() && config_is_disabled_early() ? 0 : 1);
+	}
+	ck_assert(waitpid(child, &status, 0) == child);
+	may_go_on = true;
+	pthread_join(thread, NULL);
+	ck_assert_int_eq(status, 0);
+	ck_assert(!config_is_disabled_early());
 }
 
 SUITE("config")
