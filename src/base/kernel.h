@@ -163,6 +163,19 @@ static inline int kernel_move(void *from, size_t length, void *to)
 	return address == (long)to ? 0 : (int)address;
 }
 
+/* Largest page size. */
+#ifdef __aarch64__
+#define KERNEL_PAGE_MAX 65536
+#else
+#define KERNEL_PAGE_MAX 4096
+#endif
+
+/* Children find these pages zeroed (MADV_WIPEONFORK, Linux 4.14). Private memory without a file. */
+static inline int kernel_wipe_on_fork(void *pages, size_t length)
+{
+	return (int)kernel_call(SYS_madvise, pages, length, 18);
+}
+
 static inline int kernel_process(void)
 {
 	return (int)kernel_call(SYS_getpid);

@@ -11,6 +11,7 @@
 #include "base/kernel.h"
 #include "base/own_file.h"
 #include "base/plain_text.h"
+#include "base/process.h"
 #include "base/signal_safe_write.h"
 #include "base/system.h"
 #include "base/text.h"
@@ -168,7 +169,8 @@ void log_write(enum log_level level, bool once, const char *format, ...)
 	struct line line;
 	va_list arguments;
 
-	if (!once && log_is_over_limit(level))
+	/* A child has its parent's log, and may wait for a thread that it lacks. */
+	if (process_is_forked() || (!once && log_is_over_limit(level)))
 		return;
 	log_begin_line(&line, level);
 	va_start(arguments, format);

@@ -23,6 +23,12 @@ static inline bool once_is_done(const once *state)
 	return load_acquire(state) == ONCE_DONE;
 }
 
+/* Return true if a thread of this process, or of one that it descends from, computes or has. */
+static inline bool once_has_begun(const once *state)
+{
+	return load_acquire(state);
+}
+
 /* Return true if the caller must compute and then call once_end(); false if the value is ready. */
 static inline bool once_begin(once *state)
 {

@@ -5,16 +5,21 @@
 #include "base/atomics.h"
 #include "base/config.h"
 #include "base/config_reader.h"
+#include "base/kernel.h"
 #include "base/log.h"
 #include "base/once.h"
 #include "base/system.h"
 
+struct process_page process_page;
+static _Atomic bool any_entered; /* this process, or one that it descends from by forks */
 static once activation;
-_Atomic unsigned char process_ends;
 
-bool process_is_passive(void)
+void (*process_begins)(void), (*process_begun)(void), (*process_renews)(void);
+
+/* A process stores its state before it begins to activate: the order of these loads. */
+bool process_is_forked(void)
 {
-	return process_is_forked() || config_get()->disable;
+	return once_has_begun(&activation) && !(load_acquire(&process_page.state) & PROCESS_OWN);
 }
 
 bool process_is_passive_early(void)
@@ -24,9 +29,39 @@ bool process_is_passive_early(void)
 
 static void process_in_child(void)
 {
-	or_seq_cst(&process_ends, PROCESS_FORKED);
-	if (process_forks)
-		process_forks();
+	store_relaxed(&process_page.state, 0);
+	store_relaxed(&process_page.entered, 0);
+}
+
+/* Do not serialize the threads here: system_at_fork() waits for libc's lock of the fork handlers,
+ * and one of these may allocate GPU memory. Each thread registers the handler itself; registering
+ * twice is harmless. A nested call comes from an allocator of the program's. */
+static void process_wipe_in_children(void)
+{
+	static __thread bool is_inside __attribute__((tls_model("initial-exec")));
+
+	if (!kernel_wipe_on_fork(&process_page, sizeof(process_page)) || is_inside)
+		return;
+	is_inside = true;
+	system_at_fork(NULL, NULL, process_in_child);
+	is_inside = false;
+}
+
+/* No call before this one took a lock or changed any state. So a child forked in here, or before,
+ * has nothing to renew. */
+bool process_enter(void)
+{
+	if (process_is_forked() || config_get()->disable)
+		return false;
+	process_wipe_in_children();
+	if (once_begin(&process_page.entered)) {
+		if (load_relaxed(&any_entered) && process_renews)
+			process_renews();
+		store_relaxed(&any_entered, true);
+		or_seq_cst(&process_page.state, PROCESS_OWN);
+		once_end(&process_page.entered);
+	}
+	return true;
 }
 
 static void process_at_exit(void *unused)
@@ -34,8 +69,6 @@ static void process_at_exit(void *unused)
 	(void)unused;
 	process_begin_exit();
 }
-
-void (*process_begins)(void), (*process_begun)(void), (*process_forks)(void);
 
 /* Log version and settings: the first line of a problem report. */
 static void process_log_settings(void)
@@ -47,16 +80,15 @@ static void process_log_settings(void)
 		    PACKAGE_VERSION, system_program(), changed ? settings : "none");
 }
 
-/* Do not serialize the threads here. Both calls may wait for a libc lock, and its holder may
- * allocate GPU memory (a plug-in's constructor, under the dynamic linker's lock). Each thread
- * registers the handlers itself; registering twice is harmless. */
+/* Do not serialize the threads here. The call may wait for a libc lock, and its holder may allocate
+ * GPU memory (a plug-in's constructor, under the dynamic linker's lock). Each thread registers the
+ * handler itself; registering twice is harmless. */
 static void process_watch(void)
 {
 	static _Atomic bool watching;
 
 	if (load_acquire(&watching))
 		return;
-	system_at_fork(NULL, NULL, process_in_child);
 	system_at_exit(process_at_exit);
 	store_release(&watching, true);
 }
@@ -69,7 +101,7 @@ static __attribute__((noinline)) void process_activate_once(void)
 	 * driver. */
 	static __thread bool is_inside __attribute__((tls_model("initial-exec")));
 
-	if (is_inside)
+	if (is_inside || process_is_passive())
 		return;
 	is_inside = true;
 	process_watch();
@@ -99,5 +131,6 @@ bool process_is_active(void)
 
 void process_begin_exit(void)
 {
-	or_seq_cst(&process_ends, PROCESS_EXITING);
+	if (!process_is_passive())
+		or_seq_cst(&process_page.state, PROCESS_EXITING);
 }

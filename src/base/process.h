@@ -2,9 +2,16 @@
 /* process.h -- states of the library in this process (rank, job and host: identity.h)
  *
  * States: inert (no event yet, nothing is printed), active (from the first allocation or
- * registration on), passive (disabled, or a forked child). A passive library forwards every call
- * and leaves the parent's state alone. Any thread; no function takes a lock of peerpin; only
- * process_activate() may wait.
+ * registration on), passive (disabled, or the child of a process in which it was active). A passive
+ * library forwards every call, counts and logs nothing, and takes no lock. The child of a process
+ * in which the library was inert is a program of its own: its first call makes the state anew. Any
+ * thread; no function takes a lock of peerpin; only process_enter() and process_activate() may
+ * wait.
+ *
+ * A child knows itself by a page that it finds zeroed (MADV_WIPEONFORK), whichever call made it:
+ * fork(), _Fork(), clone(2). A child that shares its parent's memory (vfork(), posix_spawn()) has
+ * the page, too, until it executes a program. On kernels before Linux 4.14 a fork handler zeroes
+ * the page, which only fork() runs.
  */
 #ifndef PEERPIN_BASE_PROCESS_H
 #define PEERPIN_BASE_PROCESS_H
@@ -14,43 +21,58 @@
 
 #include "base/atomics.h"
 #include "base/identity.h"
+#include "base/kernel.h"
+#include "base/once.h"
 
-/* Return true if every call must be forwarded: PEERPIN_DISABLE, or a forked child. */
-bool process_is_passive(void);
+/* The page. A zero is what a process finds that has not entered, and a child. */
+enum { PROCESS_OWN = 1, PROCESS_EXITING = 2 };
+extern struct process_page {
+	_Atomic unsigned char state;
+	once entered;
+} __attribute__((aligned(KERNEL_PAGE_MAX))) process_page __attribute__((visibility("hidden")));
+
+/* Enter, at the first call of the process. Return false if every call must be forwarded. */
+bool process_enter(void);
+
+/* Return true if every call must be forwarded: PEERPIN_DISABLE, or a forked child. Each entry point
+ * calls it before any other function that takes a lock. */
+static inline bool process_is_passive(void)
+{
+	return __builtin_expect(!(load_acquire(&process_page.state) & PROCESS_OWN), 0) &&
+	       !process_enter();
+}
 
 /* process_is_passive() for the dlsym path: reads the environment only, no file. A wrong false is
  * harmless: each entry point calls process_is_passive() again. */
 bool process_is_passive_early(void);
 
-enum { PROCESS_FORKED = 1, PROCESS_EXITING = 2 };
-extern _Atomic unsigned char process_ends;
-
 /* Return true only in a forked child of a process in which the library was active. */
-static inline bool process_is_forked(void)
-{
-	return load_relaxed(&process_ends) & PROCESS_FORKED;
-}
+bool process_is_forked(void);
 
 /* Return true once exit handlers run: no new work begins; the kernel releases the rest. */
 static inline bool process_is_exiting(void)
 {
-	return load_relaxed(&process_ends) & PROCESS_EXITING;
+	return load_relaxed(&process_page.state) & PROCESS_EXITING;
 }
 
-/* Return true in both cases: queries are then forwarded to the driver. For checks on each use. */
+/* Return true if passive or exiting: queries are then forwarded to the driver. For checks on each
+ * use. */
 static inline bool process_is_done(void)
 {
-	return load_relaxed(&process_ends);
+	unsigned char state = load_acquire(&process_page.state);
+
+	return __builtin_expect(state != PROCESS_OWN, 0) && (state || !process_enter());
 }
 
-/* Hooks, set by the layer that assembles the library before activation. process_begins: at
- * activation, other threads wait. process_begun: afterwards, no thread waits. process_forks: in a
- * forked child. */
-extern void (*process_begins)(void), (*process_begun)(void), (*process_forks)(void);
+/* Hooks, set by the layer that assembles the library before its first call. process_begins: at
+ * activation, other threads wait. process_begun: afterwards, no thread waits. process_renews: in a
+ * child that becomes a program of its own. A thread that only the parent has may have held any
+ * lock, and changed the guarded data by half. Other threads of the child wait. */
+extern void (*process_begins)(void), (*process_begun)(void), (*process_renews)(void);
 
-/* Activate the process. The first call registers the fork and exit handlers, moves the statistics
- * into their file and reports invalid settings. Other callers wait until the statistics are in
- * their file. A nested call in the activating thread does nothing. */
+/* Activate the process, unless it is passive. The first call registers the exit handler, moves the
+ * statistics into their file and reports invalid settings. Other callers wait until the statistics
+ * are in their file. A nested call in the activating thread does nothing. */
 void process_activate(void);
 bool process_is_active(void);
 

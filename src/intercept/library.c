@@ -28,17 +28,19 @@ static void library_begun(void)
 	trace_begun();
 }
 
-static void library_forked(void)
+/* In any order: no other thread uses any of it yet. */
+static void library_renew(void)
 {
-	statistics_leave();
-	trace_leave();
+	memory_renew();
+	registration_renew();
+	subscriptions_renew();
 }
 
 static __attribute__((constructor)) void library_start(void)
 {
 	process_begins = library_begin;
 	process_begun = library_begun;
-	process_forks = library_forked;
+	process_renews = library_renew;
 	config_is_disabled_early();
 }
 

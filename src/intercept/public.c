@@ -27,7 +27,7 @@ int peerpin_domain(struct ibv_pd *pd, int access, struct peerpin_domain **domain
 		return -EINVAL;
 	if (process_is_passive())
 		return -EOPNOTSUPP;
-	/* A thread may exist from now on, so a fork must be detected. */
+	/* A thread may exist from now on, so a child must be passive. */
 	process_activate();
 	*domain = (struct peerpin_domain *)registration_domain(pd, access);
 	return *domain ? 0 : -ENOENT;
@@ -37,7 +37,7 @@ int peerpin_lookup(const struct peerpin_domain *domain, uint64_t address, uint64
 		   int access, struct peerpin_keys *keys)
 {
 	/* Regions belong to the parent; after fork's copies the child's memory has other pages. */
-	if (!domain || process_is_forked())
+	if (!domain || process_is_passive())
 		return -ENOENT;
 	return registration_find((const struct domain *)domain, address, length, access,
 				 &keys->lkey, &keys->rkey)

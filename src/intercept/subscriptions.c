@@ -216,6 +216,17 @@ const struct memory_subscriber subscriptions_subscriber = { .of_program = true,
 
 /* ---- subscriptions ---- */
 
+/* The child of a process without allocations has no delivery. Numbers continue: its parent's are
+ * unknown here. */
+void subscriptions_renew(void)
+{
+	subscription_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	callback_returned = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+	for (unsigned int index = 0; index < SLOTS; index++)
+		subscriptions[index] = (struct subscription){ .number = 0 };
+	store_relaxed(&subscribed, 0);
+}
+
 /* Members beyond the known struct must be 0. */
 static int subscriptions_check(const struct peerpin_subscriber *subscriber)
 {
@@ -318,8 +329,8 @@ int peerpin_unsubscribe(int subscription)
 	unsigned int index = 0;
 	int error = -ENOENT;
 
-	if (process_is_forked())
-		return -EOPNOTSUPP;
+	if (process_is_passive())
+		return process_is_forked() ? -EOPNOTSUPP : -ENOENT;
 	pthread_mutex_lock(&subscription_lock);
 	while (index < SLOTS && (!subscription || subscriptions[index].number != subscription))
 		index++;

@@ -8,4 +8,7 @@
 /* Costs one load per event while no subscription exists. */
 extern const struct memory_subscriber subscriptions_subscriber;
 
+/* In a child that starts anew: no subscription, and the lock is free. */
+void subscriptions_renew(void);
+
 #endif

@@ -11,8 +11,16 @@
 #include "base/process.h"
 #include "memory/driver.h"
 #include "memory/events.h"
+#include "memory/kept.h"
 #include "memory/table.h"
 #include "report/statistics.h"
+
+void memory_renew(void)
+{
+	table_renew();
+	exports_renew();
+	kept_renew();
+}
 
 void memory_missed_free(const struct allocation *ended)
 {

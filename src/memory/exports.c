@@ -31,8 +31,12 @@ static pthread_mutex_t exports_lock = PTHREAD_MUTEX_INITIALIZER; /* guards all b
 static struct export exports[EXPORTS];
 static unsigned int next_export;
 
-/* Set at the first export. No lock is taken before: a program without CUDA may fork meanwhile. */
-static _Atomic bool has_exports;
+static _Atomic bool has_exports; /* set at the first export; no lock is taken before */
+
+void exports_renew(void)
+{
+	exports_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+}
 
 /* Direct system call: the symbol fstat needs glibc 2.33, and older versions use a private one. */
 static bool exports_identify(int fd, struct export *identity)

@@ -49,6 +49,12 @@ static struct list {
 } lists[HOST + 1];
 
 /* Higher ordinals share the last list of a device. */
+void kept_renew(void)
+{
+	kept_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	release_ended = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+}
+
 static unsigned int kept_list_of(int device)
 {
 	if (device == KEEP_HOST)

@@ -54,4 +54,7 @@ uint64_t kept_block_bytes(int device);
  * ended, and the driver still has it. */
 bool kept_is_releasing(uint64_t address);
 
+/* memory_renew() of the list: nothing is kept. */
+void kept_renew(void);
+
 #endif

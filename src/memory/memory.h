@@ -242,6 +242,10 @@ static inline bool memory_is_verified(void)
 	return load_relaxed(&memory_verify_mode);
 }
 
+/* In a child that starts anew: its parent recorded no allocation, but another thread of it may have
+ * held a lock of this layer. */
+void memory_renew(void);
+
 /* ---- exports ---- */
 
 /* Id of the youngest allocation. Read before the driver exports a dma-buf. */

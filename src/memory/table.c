@@ -322,6 +322,11 @@ uint64_t memory_youngest(void)
 	return id;
 }
 
+void table_renew(void)
+{
+	table_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+}
+
 /* ---- walks ---- */
 
 static bool table_copy_if_live(uint32_t slot, struct allocation *to)

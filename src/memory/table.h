@@ -66,4 +66,8 @@ bool table_setting_sync(const struct allocation *allocation, uint32_t *token);
  * other call that sets SYNC_MEMOPS overlapped. */
 void table_set_sync(const struct allocation *allocation, uint32_t token, bool taken, bool value);
 
+/* memory_renew() of the table, and of the exports. */
+void table_renew(void);
+void exports_renew(void);
+
 #endif

@@ -48,9 +48,10 @@ void adapter_forget(struct ibv_context *context)
 	pool_put(&adapter_pool, adapter);
 }
 
-void adapters_forget(void)
+void adapters_renew(void)
 {
 	adapters = NULL;
+	adapter_pool = (struct pool)POOL_INITIALIZER(struct adapter);
 }
 
 void adapter_await(const struct adapter *adapter)

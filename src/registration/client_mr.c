@@ -129,7 +129,7 @@ bool registration_drop(const void *client_mr)
 {
 	uint64_t hold = client_mr_remove(client_mr);
 
-	if (hold && !holds_drop(hold))
+	if (hold && !holds_drop(hold) && !process_is_forked())
 		statistics_count(late_deregistrations);
 	return hold;
 }

@@ -4,7 +4,6 @@
 #include "registration/background.h"
 #include "registration/internal.h"
 
-#include "base/kernel.h"
 #include "base/log.h"
 #include "base/pool.h"
 #include "base/process.h"
@@ -203,46 +202,16 @@ static void protection_domain_end(struct protection_domain *owner)
 	protection_domain_forget(owner);
 }
 
-/* True while this fork holds the lock; only the fork handlers access it. */
-static __thread bool is_guarded __attribute__((tls_model("initial-exec")));
-
-/* The child of a program that has not used CUDA may use CUDA itself. Such a child must not inherit
- * the lock from a thread that only its parent has, so the fork takes the lock.
- *
- * The child of a program that has used CUDA is passive and never takes the lock. The fork does not
- * wait there: a signal handler may fork. A lock that the forking thread holds itself is released in
- * parent and child, as both return from the handler. */
-static void domain_before_fork(void)
-{
-	is_guarded = !process_is_active() && registration_lock.__data.__owner != kernel_thread();
-	if (is_guarded)
-		pthread_mutex_lock(&registration_lock);
-}
-
-static void domain_after_fork(void)
-{
-	if (is_guarded)
-		pthread_mutex_unlock(&registration_lock);
-}
-
 /* The open devices are the parent's: a registration that the child made there would outlive the
- * child. */
-static void domain_after_fork_in_child(void)
+ * child. Structs of the pools stay behind. */
+void registration_renew(void)
 {
-	if (!is_guarded)
-		return;
+	registration_lock = (pthread_mutex_t)PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP;
+	region_settled = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
 	protection_domains = NULL;
-	owner_count = 0;
-	adapters_forget();
-	pthread_mutex_unlock(&registration_lock);
-}
-
-static void domain_guard_forks(void)
-{
-	static bool guarded;
-
-	if (!__atomic_exchange_n(&guarded, true, __ATOMIC_RELAXED))
-		system_at_fork(domain_before_fork, domain_after_fork, domain_after_fork_in_child);
+	protection_domain_pool = (struct pool)POOL_INITIALIZER(struct protection_domain);
+	store_relaxed(&owner_count, 0);
+	adapters_renew();
 }
 
 void registration_pd_opened(struct ibv_pd *pd, bool by_key)
@@ -254,7 +223,6 @@ void registration_pd_opened(struct ibv_pd *pd, bool by_key)
 	statistics_count(protection_domains);
 	/* Without a protection domain there is no region, and no thread that waits for one. */
 	system_prepare();
-	domain_guard_forks();
 	pthread_mutex_lock(&registration_lock);
 	/* The kernel reuses a handle after its protection domain ended, so a record with this
 	 * handle is stale. A closing protection domain is only waiting for registration_pd_closed()
@@ -342,7 +310,7 @@ void registration_context_closing(struct ibv_context *context)
 	} while (owner);
 	adapter_forget(context);
 	pthread_mutex_unlock(&registration_lock);
-	/* Without CUDA no region was pinned, and fork handlers do not take the lock of
+	/* Without CUDA no region was pinned, and registration_renew() does not free the lock of
 	 * pinning.c. */
 	if (process_is_active())
 		pinning_device_closed(context);

@@ -59,8 +59,8 @@ struct adapter *adapter_find(const struct ibv_context *context);
 struct adapter *adapter_of(struct ibv_context *context);
 void adapter_forget(struct ibv_context *context);
 
-/* Forgets all adapters in a forked child, which has none of the threads that may query one. */
-void adapters_forget(void);
+/* registration_renew() of the adapters. */
+void adapters_renew(void);
 
 /* Queries missing data of the adapter, and of its distance to that GPU if needed. With the lock
  * held, dropped meanwhile; returns true if dropped. */

@@ -174,4 +174,8 @@ bool registration_find(const struct domain *domain, uint64_t address, uint64_t l
 /* Receives the allocated and freeing events. */
 extern const struct memory_subscriber registration_subscriber;
 
+/* In a child that starts anew: no protection domain, and the lock is free. The parent has
+ * registered nothing. */
+void registration_renew(void);
+
 #endif

@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "base/atomics.h"
+#include "base/kernel.h"
 
 #define SEGMENT_MAGIC "PEERPIN1"
 
@@ -117,12 +118,8 @@ struct segment_timeline {
 	struct segment_sample samples[SEGMENT_SAMPLES];
 };
 
-/* Largest page size: pages of shared memory replace the object's pages. */
-#ifdef __aarch64__
-#define SEGMENT_ALIGNMENT 65536
-#else
-#define SEGMENT_ALIGNMENT 4096
-#endif
+/* Pages of shared memory replace the object's pages. */
+#define SEGMENT_ALIGNMENT KERNEL_PAGE_MAX
 
 struct segment {
 	struct segment_header header;

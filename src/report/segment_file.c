@@ -211,23 +211,6 @@ void statistics_begun(void)
 	segment_file_log_refused_folder();
 }
 
-void statistics_leave(void)
-{
-	void *pages;
-
-	file_name[0] = '\0';
-	if (!mapped)
-		return;
-	mapped = false;
-	/* The mapped pages belong to the parent. If there is no memory for a copy, the child's few
-	 * counts stay in them. */
-	pages = kernel_map_memory(sizeof(statistics_segment));
-	if (!pages)
-		return;
-	segment_file_copy(pages);
-	kernel_move(pages, sizeof(statistics_segment), &statistics_segment);
-}
-
 bool statistics_has_file(void)
 {
 	int folder = file_name[0] ? runtime_folder(NULL) : -1;

@@ -110,9 +110,6 @@ void statistics_begun(void);
  * change its folder. "": none. *error: 0, or -errno if the name is invalid. */
 const char *statistics_results(int *error);
 
-/* Detach a forked child's counters from the parent's file. Call in the child. */
-void statistics_leave(void);
-
 /* Return true if the segment's file names the segment. A third party may have cleaned the folder.
  */
 bool statistics_has_file(void);

@@ -135,11 +135,6 @@ void trace_end(void)
 		trace_log_end(error);
 }
 
-void trace_leave(void)
-{
-	store_relaxed(&trace_wanted, false);
-}
-
 void trace_allocation(bool begins, uint64_t id, uint64_t base, uint64_t size, int gpu,
 		      const char *kind)
 {

@@ -22,11 +22,10 @@ static inline bool trace_is_on(void)
 }
 
 /* trace_begin: at activation, while other threads wait. trace_begun: afterwards, logs a failed
- * begin; logging may block. trace_end: at exit. trace_leave: in a forked child. */
+ * begin; logging may block. trace_end: at exit. */
 void trace_begin(void);
 void trace_begun(void);
 void trace_end(void);
-void trace_leave(void);
 
 /* Record an allocation or its end. Live allocations may overlap: only `id` is unique. */
 void trace_allocation(bool begins, uint64_t id, uint64_t base, uint64_t size, int gpu,

@@ -85,50 +85,6 @@ TEST(off, a_free_inside_of_a_registration_does_not_meet_a_close)
 
 /* ---- fork ---- */
 
-static _Atomic bool forks_done;
-
-static void *hold_often(void *unused)
-{
-	struct ibv_pd other = { .context = DEVICE, .handle = 77 };
-
-	while (!forks_done) {
-		registration_pd_opened(&other, false);
-		registration_pd_closing(&other);
-		registration_pd_closed(&other, true);
-		registration_context_closing(DEVICE);
-	}
-	return unused;
-}
-
-/* Without a CUDA call process.c has not installed its fork handler. */
-TEST(off, a_child_of_a_program_without_cuda_does_not_hang)
-{
-	struct ibv_pd own = { .context = DEVICE, .handle = 77 };
-	int status, hung = 0;
-	pthread_t thread;
-	pid_t child;
-
-	pthread_create(&thread, NULL, hold_often, NULL);
-	for (int i = 0; i < 300 && !hung; i++) {
-		child = fork();
-		if (!child) {
-			signal(SIGALRM, SIG_DFL);
-			alarm(60); /* kills a child that hangs */
-			registration_drop(&handles[3]);
-			registration_pd_opened(&own, false);
-			registration_pd_closing(&own);
-			registration_pd_closed(&own, true);
-			registration_context_closing(DEVICE);
-			_exit(0);
-		}
-		waitpid(child, &status, 0);
-		hung += WIFSIGNALED(status);
-	}
-	forks_done = true;
-	pthread_join(thread, NULL);
-	ck_assert_int_eq(hung, 0);
-}
-
 static void fork_in_handler(int unused)
 {
 	int status = -1;

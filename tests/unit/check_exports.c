@@ -2,10 +2,7 @@
 /* check_exports.c -- which allocations a dma-buf of the program contains */
 #include "suite.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "registration_fixture.h"
@@ -106,43 +103,6 @@ TEST(exports, a_file_that_is_no_export_is_not_known)
 	export_page(HOME, memory_youngest());
 	ck_assert(!memory_find_export(fileno(tmpfile()), &found));
 	ck_assert(!memory_find_export(-1, &found));
-}
-
-static _Atomic bool over;
-
-static void *find_again_and_again(void *file)
-{
-	struct found_export found;
-
-	while (!over)
-		memory_find_export(fileno(file), &found);
-	return NULL;
-}
-
-/* A program that registers dma-bufs of other devices: without a CUDA call process.c has not
- * installed its fork handler. */
-TEST(exports, a_child_of_a_program_without_cuda_does_not_hang)
-{
-	struct found_export found;
-	FILE *file = tmpfile();
-	int status, hung = 0;
-	pthread_t thread;
-	pid_t child;
-
-	ck_assert(!pthread_create(&thread, NULL, find_again_and_again, file));
-	for (int i = 0; i < 300 && !hung; i++) {
-		child = fork();
-		if (!child) {
-			signal(SIGALRM, SIG_DFL);
-			alarm(60); /* kills a child that hangs */
-			_exit(memory_find_export(fileno(file), &found));
-		}
-		waitpid(child, &status, 0);
-		hung += status != 0;
-	}
-	over = true;
-	ck_assert(!pthread_join(thread, NULL));
-	ck_assert_int_eq(hung, 0);
 }
 
 SUITE("exports")

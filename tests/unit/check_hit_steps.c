@@ -18,6 +18,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "base/process.h"
 #include "hits_fixture.h"
 
 #define TRAP_FLAG 0x100
@@ -29,7 +30,7 @@ static void (*other_thread)(void);
 static bool is_copy;
 static unsigned int instructions, verdicts[VERDICTS]; /* of the copies */
 
-/* The system call alone: in a child of fork() the library is passive. */
+/* The library is passive in a child, and goes on in a copy. */
 static void step(int signal, siginfo_t *info, void *interrupted)
 {
 	ucontext_t *context = interrupted;
@@ -40,6 +41,7 @@ static void step(int signal, siginfo_t *info, void *interrupted)
 	(void)info;
 	if (!copy) {
 		is_copy = true;
+		store_relaxed(&process_page.state, PROCESS_OWN);
 		context->uc_mcontext.gregs[REG_EFL] &= ~TRAP_FLAG;
 		other_thread();
 		return;

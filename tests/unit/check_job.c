@@ -449,29 +449,6 @@ TEST(job, threads_count_while_it_begins)
 	ck_assert_uint_le(statistics_segment.timeline.shift, 32);
 }
 
-/* The file cannot get its name: the segment's pages exist nevertheless. */
-TEST(job, a_child_counts_for_itself_whatever_became_of_the_file)
-{
-	char name[64];
-	pid_t child;
-
-	snprintf(name, sizeof(name), "%s/peerpin", folder);
-	ck_assert_int_eq(mkdir(name, 0700), 0);
-	snprintf(name, sizeof(name), "%s/peerpin/%d.stats", folder, getpid());
-	ck_assert_int_eq(mkdir(name, 0700), 0);
-	statistics_begin();
-	ck_assert(!statistics_has_file());
-	statistics_count(allocations);
-	child = fork();
-	if (!child) {
-		statistics_leave();
-		statistics_count(allocations);
-		_exit(statistics_get(allocations) != 2);
-	}
-	ck_assert_int_eq(waitpid(child, NULL, 0), child);
-	ck_assert_uint_eq(statistics_get(allocations), 1);
-}
-
 /* Any process of the user can truncate the file. */
 TEST(job, a_truncated_file_of_the_segment_leaves_the_counters)
 {
@@ -539,7 +516,6 @@ static void lose_the_file(struct segment_header *header)
 	(void)header;
 	end_now();
 	statistics_remove_file();
-	statistics_leave();
 	if (!job_leads())
 		_exit(1);
 }

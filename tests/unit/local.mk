@@ -11,6 +11,7 @@ UNIT_CHECKS = \
 	tests/unit/check_dma_buf \
 	tests/unit/check_errors \
 	tests/unit/check_exports \
+	tests/unit/check_forks \
 	tests/unit/check_identity \
 	tests/unit/check_hit_races \
 	tests/unit/check_hit_steps \
@@ -56,7 +57,7 @@ $(UNIT_CHECKS): tests/unit/libstandin.la src/libcore.la
 noinst_LTLIBRARIES += tests/unit/libstandin.la
 tests_unit_libstandin_la_SOURCES = tests/unit/standin.h tests/unit/standin.c tests/unit/standin_adapter.c
 EXTRA_DIST += tests/unit/suite.h tests/unit/hits_fixture.h tests/unit/job_fixture.h tests/unit/keep_fixture.h tests/unit/pinning_fixture.h \
-	tests/unit/registration_fixture.h tests/unit/spans_fixture.h tests/unit/sysfs_fixture.h tests/pointer_attributes.h tests/vmm.h
+	tests/unit/registration_fixture.h tests/unit/spans_fixture.h tests/unit/sysfs_fixture.h tests/forks.h tests/pointer_attributes.h tests/vmm.h
 
 # Linked without the stand-ins: these tests define functions of the layers themselves.
 tests_unit_check_job_LDADD = $(unit_ldadd)

@@ -1,15 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* processes.c -- forked children are inert; their parents are unaffected */
+/* processes.c -- children are passive, however they are made; their parents are unaffected */
 #include "ends.h"
 
+#include <dlfcn.h>
 #include <spawn.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+
+#include "../../forks.h"
+#include "peerpin.h"
 
 extern char **environ;
 
 static struct ibv_mr *held;
 static CUdeviceptr memory;
+
+/* Variants of a test. */
+#define WITH_FORK_INIT	    1u
+#define VARIANT(child, way) ((unsigned int)(child) << 3 | (unsigned int)(way) << 1)
+#define WAY(variant)	    ((enum fork_way)((variant) >> 1 & 3))
 
 /* A client MR and background regions exist. A child that ends a registration of its parent aborts.
  */
@@ -23,6 +33,7 @@ static void set_up_parent(unsigned int fork_init)
 	held = registered(memory);
 	allocate(UNIT);
 	until(own("registrations_background") == 2 || sim("live") == 3);
+	until(own("registrations") == 3);
 	require(sim("live") == 3);
 }
 
@@ -43,7 +54,39 @@ static void check_parent(void)
 	require(sim("dontfork") == 0);
 }
 
-enum child { EXITS, LEAVES, DEREGISTERS, FREES, CLOSES, EXECS, FORKS };
+enum child { EXITS, LEAVES, DEREGISTERS, FREES, ALLOCATES, REQUESTS, CLOSES, EXECS, FORKS };
+
+/* A child counts nothing: the counters are its parent's. */
+static const char *const counted[] = {
+	"allocations",	  "frees",	     "untracked_frees",	     "requests",
+	"hits",		  "bypassed",	     "protection_domains",   "host_requests",
+	"registrations",  "deregistrations", "late_deregistrations", "queries_forwarded",
+	"internal_errors"
+};
+#define COUNTED (sizeof(counted) / sizeof(*counted))
+
+struct counts {
+	uint64_t of[COUNTED];
+};
+
+static struct counts count_all(void)
+{
+	struct counts counts;
+
+	for (size_t i = 0; i < COUNTED; i++)
+		counts.of[i] = own(counted[i]);
+	return counts;
+}
+
+static void same_counts(struct counts before)
+{
+	for (size_t i = 0; i < COUNTED; i++) {
+		if (own(counted[i]) == before.of[i])
+			continue;
+		fprintf(stderr, "%s has changed\n", counted[i]);
+		_exit(1);
+	}
+}
 
 static void be_grandchild(void)
 {
@@ -54,8 +97,11 @@ static void be_grandchild(void)
 /* The driver defines which calls on device memory a child may make. */
 static void be(enum child child)
 {
-	uint64_t frees = own("frees"), ended = own("deregistrations"),
-		 answered = own("late_deregistrations");
+	struct counts before = count_all();
+	unsigned int type;
+	CUdeviceptr other;
+	struct ibv_mr *mr;
+	uint64_t asked;
 	pid_t next;
 
 	alarm(TIME_OUT);
@@ -73,6 +119,18 @@ static void be(enum child child)
 		cuMemFree_v2(memory);
 		require(!ibv_dereg_mr(held));
 		break;
+	case ALLOCATES:
+		if (cuMemAlloc_v2(&other, UNIT) == CUDA_SUCCESS)
+			cuMemFree_v2(other);
+		cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, memory);
+		break;
+	case REQUESTS:
+		set("hold", 0);
+		asked = begun();
+		mr = registered(memory);
+		require(begun() == asked + 1 && mr->rkey != held->rkey);
+		require(!ibv_dereg_mr(mr) && sim("dereg_mr") == 1);
+		break;
 	case CLOSES:
 		require(!ibv_dereg_mr(held));
 		set("busy", 1);
@@ -88,20 +146,23 @@ static void be(enum child child)
 		require(WEXITSTATUS(await_child(next)) == 3);
 		break;
 	}
-	require(own("frees") == frees && own("deregistrations") == ended &&
-		own("late_deregistrations") == answered && sim("dereg_mr") == 0);
+	require(sim("dereg_mr") == (child == REQUESTS));
+	same_counts(before);
 	_exit(3);
 }
 
 static void a_child(unsigned int variant)
 {
+	struct counts before;
 	pid_t child;
 
-	set_up_parent(variant & 1);
-	child = fork();
+	set_up_parent(variant & WITH_FORK_INIT);
+	before = count_all();
+	child = fork_by(WAY(variant));
 	if (!child)
-		be(variant >> 1);
+		be(variant >> 3);
 	require(await_child(child) == 3 << 8);
+	same_counts(before);
 	check_parent();
 }
 
@@ -113,16 +174,16 @@ static void a_child_of_a_busy_parent(unsigned int variant)
 	CUdeviceptr busy;
 	pid_t child;
 
-	set_up_parent(variant & 1);
+	set_up_parent(variant & WITH_FORK_INIT);
 	set("hold", 1);
 	before = begun();
 	busy = allocate(UNIT);
 	until(begun() > before);
 	waited = own("waited"); /* the client of set_up_parent() has it by chance */
 	begin_waiter(&waiter, busy);
-	child = fork();
+	child = fork_by(WAY(variant));
 	if (!child)
-		be(variant >> 1);
+		be(variant >> 3);
 	require(await_child(child) == 3 << 8);
 	set("hold", 0);
 	pthread_join(waiter.thread, NULL);
@@ -178,16 +239,15 @@ static void children_while_the_lock_is_taken(unsigned int fork_init)
 }
 
 /* Regions of a child in an adapter that the parent opened would outlive the child. */
-static void a_child_that_is_the_first_to_use_cuda(unsigned int unused)
+static void a_child_that_is_the_first_to_use_cuda(unsigned int variant)
 {
 	CUdeviceptr first;
 	pid_t child;
 
-	(void)unused;
 	device = open_device(0);
 	pd = ibv_alloc_pd(device);
 	require(pd);
-	child = fork();
+	child = fork_by(WAY(variant));
 	if (!child) {
 		alarm(TIME_OUT);
 		set_up();
@@ -202,6 +262,146 @@ static void a_child_that_is_the_first_to_use_cuda(unsigned int unused)
 	set_up();
 	allocate(UNIT);
 	require(own("registrations") == 2);
+}
+
+/* ---- locks ---- */
+
+static _Atomic bool forks, answered;
+
+static void await_answer(void)
+{
+	forks = true;
+	until(answered);
+}
+
+static void *answer(void *is_active)
+{
+	struct ibv_pd *other;
+	CUdeviceptr own_memory;
+
+	until(forks);
+	other = ibv_alloc_pd(device);
+	require(other && !ibv_dealloc_pd(other));
+	if (is_active) {
+		require_cuda(cuCtxSetCurrent(context));
+		own_memory = allocate(UNIT);
+		require(!ibv_dereg_mr(registered(own_memory)));
+		require_cuda(cuMemFree_v2(own_memory));
+	}
+	answered = true;
+	return NULL;
+}
+
+/* As for a lock that the program's handler takes, and another thread holds around calls. */
+static void a_fork_handler_may_wait_for_calls_of_other_threads(unsigned int is_active)
+{
+	pthread_t thread;
+	pid_t child;
+
+	require(!pthread_atfork(await_answer, NULL, NULL));
+	if (is_active) {
+		set_up();
+		activate();
+	} else {
+		device = open_device(0);
+		require(ibv_alloc_pd(device));
+	}
+	require(!pthread_create(&thread, NULL, answer, is_active ? &forks : NULL));
+	child = fork();
+	if (!child)
+		_exit(3);
+	require(await_child(child) == 3 << 8);
+	pthread_join(thread, NULL);
+}
+
+static __typeof__(peerpin_subscribe) *begin_subscription;
+static __typeof__(peerpin_unsubscribe) *end_subscription;
+
+static void subscribe(void)
+{
+	struct peerpin_subscriber subscriber = { .struct_size = sizeof(subscriber) };
+	int subscription;
+
+	require(!begin_subscription(&subscriber, &subscription) && !end_subscription(subscription));
+}
+
+static void *subscribe_often(void *unused)
+{
+	while (!stop)
+		subscribe();
+	return unused;
+}
+
+/* Of a program that has not used CUDA. */
+static void children_while_a_thread_subscribes(unsigned int variant)
+{
+	enum { CHILDREN = 200 };
+	pthread_t thread;
+	pid_t child;
+
+	begin_subscription =
+		(__typeof__(begin_subscription))dlsym(RTLD_DEFAULT, "peerpin_subscribe");
+	end_subscription = (__typeof__(end_subscription))dlsym(RTLD_DEFAULT, "peerpin_unsubscribe");
+	require(begin_subscription && end_subscription);
+	/* Look-ups of names take the linker's lock, which only fork() frees in a child. */
+	subscribe();
+	require(!pthread_create(&thread, NULL, subscribe_often, NULL));
+	for (int i = 0; i < CHILDREN; i++) {
+		child = fork_by(WAY(variant));
+		if (!child) {
+			alarm(TIME_OUT);
+			for (int j = 0; j < PEERPIN_SUBSCRIBERS_MAX + 1; j++)
+				subscribe();
+			_exit(3);
+		}
+		require(await_child(child) == 3 << 8);
+	}
+	stop = true;
+	pthread_join(thread, NULL);
+}
+
+/* ---- results ---- */
+
+static bool exists(const char *folder, const char *name)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	return !access(path, F_OK);
+}
+
+static void remove_from(const char *folder, const char *name)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	remove(path);
+}
+
+/* The table, the file of results, and the file of the counters. */
+static void a_child_that_exits_leaves_the_results_to_its_parent(unsigned int variant)
+{
+	char folder[] = "/tmp/peerpin-ends-XXXXXX", results[64], counters[64];
+	struct stat before, after;
+	pid_t child;
+
+	require(mkdtemp(folder) && !setenv("XDG_RUNTIME_DIR", folder, 1));
+	snprintf(results, sizeof(results), "%s/results", folder);
+	snprintf(counters, sizeof(counters), "peerpin/%d.stats", (int)getpid());
+	require(!setenv("PEERPIN_STATS_FILE", results, 1));
+	set_up_parent(0);
+	require(exists(folder, counters) && !fstat(STDERR_FILENO, &before));
+	child = fork_by(WAY(variant));
+	if (!child)
+		exit(3);
+	require(await_child(child) == 3 << 8);
+	require(!fstat(STDERR_FILENO, &after) && after.st_size == before.st_size);
+	require(exists(folder, counters) && !exists(folder, "results"));
+	check_parent();
+	remove_from(folder, counters);
+	remove_from(folder, "peerpin");
+	remove_from(folder, "");
+	_exit(0);
 }
 
 enum program { VFORK, SPAWN, SYSTEM };
@@ -243,18 +443,33 @@ static void another_program(unsigned int variant)
 #define ALL	  "PEERPIN_PREREGISTER=all"
 #define FORK_SAFE ALL " RDMAV_FORK_SAFE=1"
 
-#define CHILD(test, child) TEST(test, child << 1, ALL), TEST(test, child << 1 | 1, FORK_SAFE)
-#define EACH_CHILD(name)                                                                           \
-	CHILD(name, EXITS), CHILD(name, LEAVES), CHILD(name, DEREGISTERS), CHILD(name, FREES),     \
-		CHILD(name, CLOSES), CHILD(name, EXECS), CHILD(name, FORKS)
+#define CHILD(test, child, way)                                                                    \
+	TEST(test, VARIANT(child, way), ALL),                                                      \
+		TEST(test, VARIANT(child, way) | WITH_FORK_INIT, FORK_SAFE)
+#define EACH_CHILD(name, way)                                                                      \
+	CHILD(name, EXITS, way), CHILD(name, LEAVES, way), CHILD(name, DEREGISTERS, way),          \
+		CHILD(name, FREES, way), CHILD(name, ALLOCATES, way), CHILD(name, REQUESTS, way),  \
+		CHILD(name, CLOSES, way), CHILD(name, EXECS, way), CHILD(name, FORKS, way)
+#define EACH_WAY(name, settings)                                                                   \
+	TEST(name, VARIANT(0, FORK), settings),                                                    \
+		TEST(name, VARIANT(0, FORK_WITHOUT_HANDLERS), settings),                           \
+		TEST(name, VARIANT(0, CLONE), settings)
 
 const struct test process_tests[] = {
-	EACH_CHILD(a_child),
-	EACH_CHILD(a_child_of_a_busy_parent),
+	EACH_CHILD(a_child, FORK),
+	EACH_CHILD(a_child, FORK_WITHOUT_HANDLERS),
+	EACH_CHILD(a_child, CLONE),
+	EACH_CHILD(a_child_of_a_busy_parent, FORK),
+	EACH_CHILD(a_child_of_a_busy_parent, FORK_WITHOUT_HANDLERS),
+	EACH_CHILD(a_child_of_a_busy_parent, CLONE),
+	TEST(a_fork_handler_may_wait_for_calls_of_other_threads, 0, NULL),
+	TEST(a_fork_handler_may_wait_for_calls_of_other_threads, 1, ALL),
+	EACH_WAY(children_while_a_thread_subscribes, NULL),
+	EACH_WAY(a_child_that_exits_leaves_the_results_to_its_parent, ALL " PEERPIN_SUMMARY=table"),
 	TEST(children_while_the_lock_is_taken, 0, NULL),
 	TEST(children_while_the_lock_is_taken, 1, NULL),
-	TEST(a_child_that_is_the_first_to_use_cuda, 0,
-	     "PEERPIN_DOMAIN_POLICY=all PEERPIN_PREREGISTER=sync"),
+	EACH_WAY(a_child_that_is_the_first_to_use_cuda,
+		 "PEERPIN_DOMAIN_POLICY=all PEERPIN_PREREGISTER=sync"),
 	TEST(another_program, VFORK, ALL),
 	TEST(another_program, SPAWN, ALL),
 	TEST(another_program, SYSTEM, ALL),
