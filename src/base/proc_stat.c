@@ -64,3 +64,12 @@ bool proc_stat_is_live(int process, uint64_t start)
 		       (fields[STATE] != 'Z' || fields[THREADS] > 1);
 	return live;
 }
+
+/* The first thread stays, as a zombie, until the last one ends. */
+bool proc_stat_is_last_thread(void)
+{
+	uint64_t fields[FIELDS];
+
+	return proc_stat_read("/proc/self/stat", fields) && fields[STATE] == 'Z' &&
+	       fields[THREADS] == 2;
+}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* proc_stat.h -- identifies a process by its number and start time
+/* proc_stat.h -- identifies a process by its number and start time; its threads
  *
  * Process numbers are reused, and a killed process remains until its parent reaps it. Any thread;
  * no lock, no allocation; errno is kept.
@@ -17,5 +17,8 @@ int proc_stat_parent(int process, uint64_t *start);
 /* Return true if `process` runs and started at `start` (0: any time). Without /proc the number
  * alone decides. */
 bool proc_stat_is_live(int process, uint64_t start);
+
+/* Return true if the process has no other thread than the calling one, which is not its first. */
+bool proc_stat_is_last_thread(void);
 
 #endif

@@ -5,9 +5,11 @@
  */
 #include "suite.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -15,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/process.h"
 #include "registration/background.h"
 #include "registration/internal.h"
 #include "registration_fixture.h"
@@ -35,11 +38,12 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static struct {
 	bool waits;
-	long wait;	 /* ns; SLEEP: no limit */
+	long wait;	 /* ns, or SLEEP */
 	long now, spent; /* ns: the clock; CPU time */
 	long preemptions;
 } worker;
 static __thread bool is_worker;
+static unsigned int workers; /* so far */
 
 /* One registration. */
 static struct {
@@ -65,10 +69,17 @@ static int pin_in_time(const struct pin_request *request, struct ibv_mr **mr)
 
 static struct registration_method method;
 
-static void wait_for_test(const struct timespec *time)
+/* `how` is the value that the worker waits with: one for dozes and pauses, one for sleep. */
+static void wait_for_test(uint32_t how, const struct timespec *time)
 {
+	static uint32_t dozing;
+
 	pthread_mutex_lock(&lock);
-	worker.wait = time ? time->tv_sec * 1000 * MS + time->tv_nsec : SLEEP;
+	worker.wait = time->tv_sec * 1000 * MS + time->tv_nsec;
+	if (!dozing && worker.wait == DOZE)
+		dozing = how;
+	if (how != dozing)
+		worker.wait = SLEEP;
 	worker.waits = true;
 	pthread_cond_broadcast(&changed);
 	while (worker.waits)
@@ -101,7 +112,8 @@ static bool simulate(long number, const long *arguments)
 		return false;
 	if (number == SYS_futex && (arguments[1] & ~128) == 0 /* FUTEX_WAIT */) {
 		if (*(const uint32_t *)arguments[0] == (uint32_t)arguments[2])
-			wait_for_test((const struct timespec *)arguments[3]);
+			wait_for_test((uint32_t)arguments[2],
+				      (const struct timespec *)arguments[3]);
 		return true;
 	}
 	pthread_mutex_lock(&lock);
@@ -128,8 +140,10 @@ long syscall(long number, ...)
 	for (int i = 0; i < 6; i++)
 		arguments[i] = va_arg(list, long);
 	va_end(list);
-	if (number == SYS_prctl && (int)arguments[0] == PR_SET_NAME)
+	if (number == SYS_prctl && (int)arguments[0] == PR_SET_NAME) {
 		is_worker = !strcmp((const char *)arguments[1], "peerpin-worker");
+		workers += is_worker;
+	}
 	if (simulate(number, arguments))
 		return 0;
 	return next(number, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4],
@@ -154,6 +168,39 @@ static void go_on(long late)
 	worker.waits = false;
 	pthread_cond_broadcast(&changed);
 	pthread_mutex_unlock(&lock);
+}
+
+static bool sleeps(void)
+{
+	bool asleep;
+
+	pthread_mutex_lock(&lock);
+	while (!worker.waits)
+		pthread_cond_wait(&changed, &lock);
+	asleep = worker.wait == SLEEP;
+	pthread_mutex_unlock(&lock);
+	return asleep;
+}
+
+static bool worker_exists(void)
+{
+	char name[64], text[32];
+	bool exists = false;
+	struct dirent *entry;
+	DIR *tasks = opendir("/proc/self/task");
+	FILE *file;
+
+	require(tasks);
+	while (!exists && (entry = readdir(tasks))) {
+		snprintf(name, sizeof(name), "/proc/self/task/%.20s/comm", entry->d_name);
+		file = fopen(name, "r");
+		exists = file && fgets(text, sizeof(text), file) &&
+			 !strcmp(text, "peerpin-worker\n");
+		if (file)
+			fclose(file);
+	}
+	closedir(tasks);
+	return exists;
 }
 
 static void wait_ends(long expected, long late)
@@ -449,6 +496,61 @@ TEST(pauses, unknown_sizes_end_on_a_steep_adapter_before_the_pause)
 	registered(1);
 	ck_assert_uint_eq(statistics_get(evictions), 1);
 	ck_assert_uint_eq(standin_registered(), 1);
+}
+
+/* ---- the end of the worker ---- */
+
+static void sleep_ends(void)
+{
+	wait_ends(SLEEP, 0);
+	while (worker_exists())
+		sched_yield();
+}
+
+TEST(pauses, a_worker_that_nothing_wakes_ends_and_the_next_work_starts_another)
+{
+	for (unsigned int i = 1; i < 4; i++) {
+		sleep_ends();
+		ck_assert_uint_eq(workers, i);
+		allocate(2);
+		dozes_end_on_time(1);
+		waits(DOZE);
+		registered(2 * i);
+		ck_assert_uint_eq(workers, 1 + i);
+		dozes_end_on_time(DOZES);
+	}
+}
+
+TEST(pauses, a_woken_worker_goes_on)
+{
+	for (unsigned int i = 1; i < 4; i++) {
+		waits(SLEEP);
+		allocate(1);
+		dozes_end_on_time(1 + DOZES);
+		registered(i);
+	}
+	ck_assert_uint_eq(workers, 1);
+}
+
+TEST(pauses, a_worker_stays_during_exit)
+{
+	process_begin_exit();
+	wait_ends(SLEEP, 0);
+	dozes_end_on_time(DOZES);
+	waits(SLEEP);
+	ck_assert(worker_exists());
+}
+
+TEST(pauses, the_next_worker_continues_with_the_pauses_of_the_last)
+{
+	allocate(1);
+	while (!sleeps())
+		go_on(worker.wait == DOZE ? LATE : 0);
+	registered(1);
+	sleep_ends();
+	allocate(1);
+	waits(MAX_PAUSE);
+	ck_assert_uint_eq(workers, 2);
 }
 
 SUITE("worker pauses")

@@ -155,7 +155,7 @@ pid_t worker(void)
 	return found;
 }
 
-void task_line(pid_t thread, const char *key, char *value, size_t size)
+bool task_line(pid_t thread, const char *key, char *value, size_t size)
 {
 	size_t length = strlen(key);
 	char name[64], line[512];
@@ -164,21 +164,22 @@ void task_line(pid_t thread, const char *key, char *value, size_t size)
 
 	snprintf(name, sizeof(name), "/proc/self/task/%d/status", (int)thread);
 	file = fopen(name, "r");
-	require(file);
-	while (!found && fgets(line, sizeof(line), file))
+	while (file && !found && fgets(line, sizeof(line), file))
 		found = !strncmp(line, key, length) && line[length] == ':';
-	fclose(file);
-	require(found);
+	if (file)
+		fclose(file);
+	if (!found)
+		return false;
 	line[strcspn(line, "\n")] = '\0';
 	snprintf(value, size, "%s", line + length + 1 + strspn(line + length + 1, "\t "));
+	return true;
 }
 
 bool is_waiting(pid_t thread)
 {
 	char state[64];
 
-	task_line(thread, "State", state, sizeof(state));
-	return *state == 'S';
+	return task_line(thread, "State", state, sizeof(state)) && *state == 'S';
 }
 
 static void *wait_for_region(void *argument)

@@ -95,9 +95,9 @@ CUdeviceptr occupy_worker(const char *setting, uint64_t value);
 /* Release held registrations once the calling thread waits. */
 void let_go_when_waiting(void);
 
-/* From /proc. */
+/* From /proc. An idle worker ends. False: the thread has ended. */
 pid_t worker(void); /* 0: none */
-void task_line(pid_t thread, const char *key, char *value, size_t size);
+bool task_line(pid_t thread, const char *key, char *value, size_t size);
 bool is_waiting(pid_t thread);
 
 /* A thread that registers `address` and waits for the region. */

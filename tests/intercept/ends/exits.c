@@ -4,6 +4,7 @@
 
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 static CUdeviceptr set_up_busy(void)
 {
@@ -103,6 +104,66 @@ static void exit_handlers_clean_up_after_the_library(unsigned int unused)
 	exit(7);
 }
 
+/* ---- the last thread ends ---- */
+
+static int to_parent;
+
+static void report_signals(void)
+{
+	sigset_t blocked;
+	char byte;
+
+	require(!pthread_sigmask(SIG_BLOCK, NULL, &blocked));
+	byte = sigismember(&blocked, SIGTERM) ? 'b' : sigismember(&blocked, SIGUSR1) ? '+' : '-';
+	require(write(to_parent, &byte, 1) == 1);
+}
+
+static void *work_on(void *unused)
+{
+	require_cuda(cuCtxSetCurrent(context));
+	allocate(UNIT);
+	until(own("registrations_background") > 0);
+	return unused;
+}
+
+static void be_without_main(void)
+{
+	pthread_t thread;
+	sigset_t mine;
+
+	alarm(TIME_OUT);
+	sigemptyset(&mine);
+	sigaddset(&mine, SIGUSR1);
+	require(!pthread_sigmask(SIG_SETMASK, &mine, NULL));
+	set_up();
+	activate();
+	require(!atexit(report_signals));
+	require(!pthread_create(&thread, NULL, work_on, NULL));
+	pthread_exit(NULL);
+}
+
+/* libc runs the exit handlers on the last thread, here the worker: with the program's signals. */
+static void a_process_ends_with_the_last_thread_of_its_program(unsigned int unused)
+{
+	char name[] = "/tmp/peerpin-ends-XXXXXX", results[64], byte = 0;
+	int file = mkstemp(name), ends[2];
+	struct stat status;
+	pid_t child;
+
+	(void)unused;
+	require(file >= 0 && !pipe(ends));
+	to_parent = ends[1];
+	snprintf(results, sizeof(results), "%s.json", name);
+	require(!setenv("PEERPIN_STATS_FILE", results, 1));
+	child = fork();
+	if (!child)
+		be_without_main();
+	require(await_child(child) == 0);
+	require(read(ends[0], &byte, 1) == 1 && byte == '+');
+	require(!stat(results, &status) && status.st_size > 0);
+	require(!unlink(results) && !unlink(name));
+}
+
 #define ALL "PEERPIN_PREREGISTER=all"
 
 #define EACH(name, way, ends)                                                                      \
@@ -123,5 +184,6 @@ const struct test exit_tests[] = {
 	BOTH(EXEC, 7),
 	{ exit_handlers_clean_up_after_the_library, "exit_handlers_clean_up_after_the_library", 0,
 	  "PEERPIN_PREREGISTER=sync", 7, 0 },
+	TEST(a_process_ends_with_the_last_thread_of_its_program, 0, ALL),
 	{ .name = NULL },
 };

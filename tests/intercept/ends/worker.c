@@ -33,14 +33,13 @@ static int first_of(const cpu_set_t *cpus)
 	return cpu;
 }
 
+/* An idle worker ends: this one registers until "hold" is 0. */
 static void *start_it(void *cpu)
 {
 	if (cpu)
 		bind_to(*(int *)cpu);
 	require_cuda(cuCtxSetCurrent(context));
-	activate();
-	allocate(UNIT);
-	until(own("registrations_background") == 1);
+	occupy_worker("hold", 1);
 	return NULL;
 }
 
@@ -126,7 +125,7 @@ static void it_receives_no_signals(unsigned int unused)
 	require(!sigaction(SIGUSR1, &action, NULL));
 	set_up();
 	start_it(NULL);
-	task_line(worker(), "SigBlk", text, sizeof(text));
+	require(task_line(worker(), "SigBlk", text, sizeof(text)));
 	blocked = strtoull(text, NULL, 16);
 	/* 32 and 33 are libc's own (setuid() and others); SIGKILL and SIGSTOP cannot be blocked. */
 	require((blocked | 1ull << (SIGKILL - 1) | 1ull << (SIGSTOP - 1) | 3ull << 31) ==
@@ -143,38 +142,54 @@ static void it_receives_no_signals(unsigned int unused)
 	require(!setuid(getuid()));
 }
 
-static unsigned long switches(pid_t thread)
+/* -1: the thread has ended. */
+static long switches(pid_t thread)
 {
 	char text[64];
 
-	task_line(thread, "voluntary_ctxt_switches", text, sizeof(text));
-	return strtoul(text, NULL, 10);
+	return task_line(thread, "voluntary_ctxt_switches", text, sizeof(text))
+		       ? strtol(text, NULL, 10)
+		       : -1;
+}
+
+/* False: the thread has ended. */
+static bool becomes_quiet(pid_t thread)
+{
+	enum {
+		IN_A_ROW = 100
+	}; /* samples of at least 1 ms without a switch: a pause takes 51 ms */
+	long last = switches(thread), now;
+
+	for (int quiet = 0; quiet < IN_A_ROW; quiet = now == last ? quiet + 1 : 0, last = now) {
+		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+		now = switches(thread);
+		if (now < 0)
+			return false;
+	}
+	return is_waiting(thread);
 }
 
 /* It dozes first. Context switches of other threads are the clock for its sleep. */
 static void it_sleeps_when_idle(unsigned int unused)
 {
-	enum { IN_A_ROW = 500 }; /* samples of at least 1 ms without a switch: part of its dozes */
-	unsigned long last, now;
-	int quiet = 0;
+	uint64_t count = 0;
 	pid_t thread;
+	long last;
 
 	(void)unused;
 	set_up();
-	start_it(NULL);
-	thread = worker();
+	activate();
+	do {
+		allocate(UNIT);
+		until(own("registrations_background") == count + 1);
+		count++;
+		thread = worker();
+	} while (!thread || !becomes_quiet(thread));
 	last = switches(thread);
-	while (quiet < IN_A_ROW) {
-		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
-		now = switches(thread);
-		quiet = now == last ? quiet + 1 : 0;
-		last = now;
-	}
-	require(is_waiting(thread));
 	allocate(UNIT);
-	until(own("registrations_background") == 2);
-	/* It counts before it is idle again. */
-	until(switches(thread) > last);
+	until(own("registrations_background") == count + 1);
+	/* It counts before it is idle again; or another one has. */
+	until(switches(thread) != last);
 }
 
 static long now(void)
@@ -198,6 +213,7 @@ static void it_waits_for_an_idle_cpu(unsigned int unused)
 	require(CPU_COUNT(&program) == 1);
 	start_it(NULL);
 	require(sched_getscheduler(worker()) == SCHED_BATCH);
+	set("hold", 0);
 	for (uint64_t count = 2; own("background_delays") < 10; count++) {
 		if (!first)
 			first = own("background_delays") ? now() : 0;
