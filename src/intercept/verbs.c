@@ -84,7 +84,8 @@ int ibv_cmd_dereg_mr(struct verbs_mr *vmr)
 
 	/* process_is_passive() does not apply: in a forked child the kernel must not receive a
 	 * deregistration of the parent's regions. */
-	if (!registration_is_own_end(&vmr->ibv_mr) && registration_drop(vmr)) {
+	if (!registration_is_own_end(&vmr->ibv_mr) &&
+	    registration_drop_once(vmr, &vmr->ibv_mr.handle)) {
 		errno = saved_errno;
 		return 0;
 	}

@@ -85,26 +85,14 @@ static inline uint64_t client_mr_hold(uint64_t value)
 	return value & (((uint64_t)1 << HOLD_BITS) - 1);
 }
 
-static client_mr_entry *client_mr_find(const void *key)
+/* The hold; 0: there is none. */
+static inline uint64_t client_mr_read(const void *key, client_mr_entry **entry)
 {
-	client_mr_entry *entry = client_mr_at(key, false);
-	uint64_t value = entry ? load_relaxed(entry) : 0;
+	uint64_t value;
 
-	return value && client_mr_hold(value) == (value ^ client_mr_tag(key)) ? entry : NULL;
-}
-
-/* Plain stores suffice: a client deregisters a client MR once, and its address has no other use
- * before that. */
-uint64_t client_mr_remove(const void *key)
-{
-	client_mr_entry *entry = client_mr_find(key);
-	uint64_t hold;
-
-	if (!entry)
-		return 0;
-	hold = client_mr_hold(load_relaxed(entry));
-	store_relaxed(entry, 0);
-	return hold;
+	*entry = client_mr_at(key, false);
+	value = *entry ? load_acquire(*entry) : 0;
+	return client_mr_hold(value) == (value ^ client_mr_tag(key)) ? client_mr_hold(value) : 0;
 }
 
 bool client_mr_add(const void *key, uint64_t hold)
@@ -125,18 +113,41 @@ bool client_mr_add(const void *key, uint64_t hold)
 
 /* ---- calls of clients ---- */
 
+/* The kernel gives out the lowest free handles. */
+#define NO_HANDLE UINT32_MAX
+
+/* Whoever finds no entry finds the handle that is stored before it is removed. */
+static inline bool client_mr_drop(const void *client_mr, uint32_t *kernel_handle)
+{
+	client_mr_entry *entry;
+	uint64_t hold = client_mr_read(client_mr, &entry), value = hold | client_mr_tag(client_mr);
+
+	if (!hold)
+		return false;
+	if (kernel_handle)
+		__atomic_store_n(kernel_handle, NO_HANDLE, __ATOMIC_RELAXED);
+	if (!replace_seq_cst(entry, &value, 0))
+		return false;
+	if (!holds_drop(hold) && !process_is_forked())
+		statistics_count(late_deregistrations);
+	return true;
+}
+
 bool registration_drop(const void *client_mr)
 {
-	uint64_t hold = client_mr_remove(client_mr);
+	return client_mr_drop(client_mr, NULL);
+}
 
-	if (hold && !holds_drop(hold) && !process_is_forked())
-		statistics_count(late_deregistrations);
-	return hold;
+bool registration_drop_once(const void *client_mr, uint32_t *kernel_handle)
+{
+	return client_mr_drop(client_mr, kernel_handle);
 }
 
 bool registration_holds(const void *client_mr)
 {
-	return client_mr_find(client_mr);
+	client_mr_entry *entry;
+
+	return client_mr_read(client_mr, &entry);
 }
 
 /* With the lock held. NULL: not a region of peerpin's. */

@@ -4,7 +4,8 @@
  * The kernel's handle cannot be the key: the kernel reuses it as soon as a registration ends.
  *
  * No lock, because each struct has an entry of its own. A client that deregisters on another thread
- * has synchronized both threads itself. The table takes a quarter of the memory that the structs
+ * has synchronized both threads itself; of threads that deregister one struct at once, one removes
+ * the entry, and with it drops the hold. The table takes a quarter of the memory that the structs
  * take, and keeps it; without memory a client MR is not made, and its request is forwarded. Any
  * thread; a forked child has a table of its own.
  */
@@ -17,8 +18,5 @@
 /* Add a client MR, which has taken the hold. An older one at the same address is dropped. False: no
  * memory, or an address above 48 bits. */
 bool client_mr_add(const void *key, uint64_t hold);
-
-/* Remove the client MR and return its hold; 0: there is none. */
-uint64_t client_mr_remove(const void *key);
 
 #endif

@@ -143,8 +143,13 @@ bool registration_request(const struct registration_request *request,
 bool registration_evict(struct ibv_context *context, uint64_t bytes);
 
 /* The client deregisters a client MR. True if peerpin made it: the kernel has no such object. A
- * forked child shares no region with its parent: there peerpin only removes the client MR. */
+ * forked child shares no region with its parent: there peerpin only removes the client MR.
+ *
+ * registration_drop_once(): from then on *kernel_handle, the handle in the client's struct, is that
+ * of no object. A second deregistration, later or on another thread at once, is forwarded, and
+ * would otherwise end the region that others share: it gets the kernel's error instead. */
 bool registration_drop(const void *client_mr);
+bool registration_drop_once(const void *client_mr, uint32_t *kernel_handle);
 
 /* True if peerpin made the client MR. */
 bool registration_holds(const void *client_mr);
