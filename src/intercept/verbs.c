@@ -153,7 +153,6 @@ int ibv_cmd_rereg_mr(struct verbs_mr *vmr, uint32_t flags, void *addr, size_t le
 {
 	struct ibv_mr *mr = &vmr->ibv_mr;
 	struct registration_request request = {
-		.pd = flags & IBV_REREG_MR_CHANGE_PD ? pd : mr->pd,
 		.address = (uint64_t)mr->addr,
 		.length = mr->length,
 		.iova = (uint64_t)mr->addr,
@@ -179,6 +178,9 @@ int ibv_cmd_rereg_mr(struct verbs_mr *vmr, uint32_t flags, void *addr, size_t le
 	if (process_is_passive())
 		return verbs_refuse(EOPNOTSUPP);
 	result = verbs_check_rereg(vmr, flags);
+	request.pd = flags & IBV_REREG_MR_CHANGE_PD ? pd : registration_pd_of(vmr);
+	if (!result && !request.pd)
+		result = EINVAL;
 	if (result)
 		return verbs_refuse(result);
 	if (flags & IBV_REREG_MR_CHANGE_TRANSLATION) {
@@ -223,8 +225,8 @@ int ibv_cmd_dealloc_pd(struct ibv_pd *pd)
 	bool passive = process_is_passive();
 	int result;
 
-	if (!passive)
-		registration_pd_closing(pd);
+	if (!passive && !registration_pd_closing(pd))
+		return verbs_refuse(EBUSY);
 	result = next_verbs(ibv_cmd_dealloc_pd)(pd);
 	if (!passive)
 		registration_pd_closed(pd, !result);

@@ -150,6 +150,24 @@ bool registration_holds(const void *client_mr)
 	return client_mr_read(client_mr, &entry);
 }
 
+struct ibv_pd *registration_pd_of(const void *client_mr)
+{
+	const struct region_reference *reference;
+	struct ibv_pd *pd = NULL;
+	client_mr_entry *entry;
+	uint64_t hold;
+
+	pthread_mutex_lock(&registration_lock);
+	hold = client_mr_read(client_mr, &entry);
+	reference = holds_reference(hold);
+	if (hold && (uint32_t)holds_of(reference) == (uint32_t)hold)
+		pd = reference->region->owner->pd;
+	else if (hold && (uint32_t)holds_of(reference) == (uint32_t)holds_revoked(hold))
+		pd = reference->owner->pd;
+	pthread_mutex_unlock(&registration_lock);
+	return pd;
+}
+
 /* With the lock held. NULL: not a region of peerpin's. */
 static struct region *client_mr_find_region(const struct ibv_context *context,
 					    uint32_t kernel_handle)

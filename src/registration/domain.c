@@ -9,6 +9,7 @@
 #include "base/process.h"
 #include "base/system.h"
 #include "registration/pinning.h"
+#include "registration/references.h"
 #include "report/statistics.h"
 
 /* Adaptive: the lock is held so briefly that spinning beats sleeping. */
@@ -145,7 +146,8 @@ struct domain *domain_create(struct protection_domain *owner, int access)
 	return domain;
 }
 
-/* Ends the regions of a protection domain; those with client MRs only if `held_too`. */
+/* Ends the regions of a protection domain; those with client MRs, imports aside, only if
+ * `held_too`. */
 static void protection_domain_end_regions(struct protection_domain *owner, bool held_too,
 					  struct region **ending)
 {
@@ -181,6 +183,7 @@ static void protection_domain_forget(struct protection_domain *owner)
 		link = &(*link)->next;
 	*link = owner->next;
 	owner_count--;
+	references_forget_revoked(owner);
 	while ((domain = owner->domains)) {
 		owner->domains = domain->next;
 		keys_end(domain);
@@ -255,22 +258,39 @@ void registration_pd_opened(struct ibv_pd *pd, bool by_key)
 		background_go();
 }
 
-void registration_pd_closing(struct ibv_pd *pd)
+/* The client has a client MR there that it has not deregistered. */
+static bool protection_domain_is_busy(struct protection_domain *owner)
+{
+	const struct region *region = NULL;
+
+	for (struct domain *domain = owner->domains; domain && !region; domain = domain->next) {
+		LIST_FOREACH(region, &domain->regions, in_domain) {
+			if (region_has_client_mrs(region))
+				break;
+		}
+	}
+	return region || references_any_revoked(owner);
+}
+
+bool registration_pd_closing(struct ibv_pd *pd)
 {
 	struct protection_domain *owner;
 	struct region *ending = NULL;
+	bool busy;
 
 	pthread_mutex_lock(&registration_lock);
 	owner = protection_domain_find(pd->context, pd->handle);
-	if (owner) {
+	busy = owner && protection_domain_is_busy(owner);
+	if (owner && !busy) {
 		protection_domain_begin_closing(owner);
-		/* Regions with client MRs stay: the kernel then refuses, as without peerpin. */
+		/* The region of a hit that had begun stays: the kernel then refuses. */
 		protection_domain_end_regions(owner, false, &ending);
 		region_unpin_ended(ending);
 		region_await_owner(owner);
 		adapter_await(owner->adapter);
 	}
 	pthread_mutex_unlock(&registration_lock);
+	return !busy;
 }
 
 /* Compare the struct, which the provider has not freed yet: the kernel may have reused the

@@ -20,11 +20,12 @@
  *   the free is either counted as revoked, or undone.
  * - An eviction ends a generation only if no client MR holds it (holds_claim): stripe by stripe,
  *   and if a later one is held, it restores those before, which no client MR holds. A free ends
- *   the generation in any case and revokes the rest: holds_drop() of a client MR then finds another
- *   generation.
+ *   the generation in any case and revokes the rest: holds_drop() of a client MR then finds the
+ *   next generation, which nobody takes, and counts down there. Until all have counted down the
+ *   reference is not reused, because a protection domain with client MRs cannot be deallocated.
  * - Words are type-stable and generations do not repeat within 2^32 ends of one reference. A thread
  *   that ends inside a hit leaves one hold taken: its region is not evicted, and ends with the
- *   allocation. A forked child has a copy of its own.
+ *   allocation, and its protection domain stays busy. A forked child has a copy of its own.
  */
 #ifndef PEERPIN_REGISTRATION_HOLDS_H
 #define PEERPIN_REGISTRATION_HOLDS_H
@@ -105,8 +106,8 @@ static inline bool holds_serve(const struct region_reference *reference, uint64_
 /* Add `change` client MRs. False: the hold's generation has ended. */
 static inline bool holds_change(uint64_t hold, uint64_t change)
 {
-	_Atomic uint64_t *word = holds_word(holds_reference(hold),
-					    (unsigned int)(hold >> HOLDS_STRIPE_SHIFT));
+	_Atomic uint64_t *word =
+		holds_word(holds_reference(hold), (unsigned int)(hold >> HOLDS_STRIPE_SHIFT));
 	uint64_t value = load_relaxed(word);
 
 	do {
@@ -132,10 +133,19 @@ static inline uint64_t holds_take(uint64_t hold)
 	return hold;
 }
 
+/* The same hold in the next generation: a client MR that was revoked. */
+static inline uint64_t holds_revoked(uint64_t hold)
+{
+	return (hold & ~(uint64_t)UINT32_MAX) | (uint32_t)(hold + 1);
+}
+
 /* Give a taken hold back. False: it was revoked. */
 static inline bool holds_drop(uint64_t hold)
 {
-	return holds_change(hold, (uint64_t)-1);
+	if (holds_change(hold, (uint64_t)-1))
+		return true;
+	holds_change(holds_revoked(hold), (uint64_t)-1);
+	return false;
 }
 
 /* While hits run, an estimate: holds_claim() decides. */
@@ -149,14 +159,26 @@ static inline bool holds_any(const struct region_reference *reference)
 	return stripe < HOLDS_STRIPES;
 }
 
-/* End the generation, with registration_lock held. Returns the number of revoked holds. */
+/* End the generation, with registration_lock held. The reference may be reused once !holds_any().
+ * Returns the number of revoked holds. */
 static inline unsigned int holds_end(struct region_reference *reference)
 {
-	uint64_t next = (holds_of(reference) + 1) << 32, revoked = 0;
+	uint64_t revoked = 0;
 
 	for (unsigned int stripe = 0; stripe < HOLDS_STRIPES; stripe++)
-		revoked += exchange_seq_cst(holds_word(reference, stripe), next) & HOLDS_COUNT;
+		revoked +=
+			add_seq_cst(holds_word(reference, stripe), HOLDS_COUNT + 1) & HOLDS_COUNT;
 	return (unsigned int)revoked;
+}
+
+/* Forget the revoked holds of an ended generation, with registration_lock held: holds_drop()
+ * changes nothing. */
+static inline void holds_forget(struct region_reference *reference)
+{
+	uint64_t next = (holds_of(reference) + 1) << 32;
+
+	for (unsigned int stripe = 0; stripe < HOLDS_STRIPES; stripe++)
+		store_release(holds_word(reference, stripe), next);
 }
 
 /* End the generation unless it is held, with registration_lock held. */

@@ -240,8 +240,9 @@ bool region_set_queued(const struct allocation *allocation);
 
 void region_release_user(struct region *region);
 
-/* True if a client MR holds the region. */
+/* True if a client MR holds the region; region_has_client_mrs(): one that is no import. */
 bool region_is_held(const struct region *region);
+bool region_has_client_mrs(const struct region *region);
 
 /* True if neither a client MR nor keys of a look-up are in use; and, with region_may_end(), no
  * thread: an end keeps the lock. */
@@ -251,7 +252,8 @@ bool region_may_end(const struct region *region);
 /* True if a region of the allocation is not idle. */
 bool region_is_in_use_for(const struct allocation *allocation);
 
-/* True if no client MR holds the region: hits take none from now on. The caller ends the region. */
+/* True if imports alone hold the region, at most: hits take none from now on. The caller ends it.
+ */
 bool region_claim(struct region *region);
 
 /* True if several allocations refer to the region. */

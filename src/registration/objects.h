@@ -122,10 +122,14 @@ struct region_reference {
 	_Atomic uint64_t keys;		/* lkey in the upper half, rkey in the lower */
 	_Atomic uint32_t kernel_handle;
 	_Atomic uint32_t used_at; /* last use (holds.h) */
-	struct region *region;
+	union {
+		struct region *region;
+		struct protection_domain *owner; /* ended, in its list of revoked ones */
+	};
 	uint64_t allocation; /* its id; 0: imports */
 	uint32_t slot;	     /* the allocation's slot */
-	/* Numbers of references (holds.h); 0: none. next_in_slot also links the unused ones. */
+	/* Numbers of references (holds.h); 0: none. next_in_slot also links the unused and the
+	 * revoked ones. */
 	uint32_t next_in_slot, next_in_region;
 	bool used;  /* a client has requested a part of the range in this domain */
 	bool whole; /* serves the whole allocation */
@@ -170,6 +174,9 @@ struct protection_domain {
 	bool own_keys; /* at most 1 client MR per key; set once */
 	bool closing;
 	struct domain *domains;
+	/* Numbers of references whose client MRs were revoked, and may not be deregistered yet: the
+	 * first and the last; 0: none. */
+	uint32_t revoked, last_revoked;
 	struct protection_domain *next;
 };
 

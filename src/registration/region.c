@@ -11,6 +11,7 @@
 #include "base/system.h"
 #include "registration/client_mr.h"
 #include "registration/holds.h"
+#include "registration/references.h"
 #include "report/statistics.h"
 
 #define RANGES	 (1u << 20)
@@ -26,11 +27,6 @@ struct reference_chain {
 static struct arena reference_chains = ARENA_INITIALIZER(struct reference_chain, LIVE_MAX);
 static struct region *ranges[RANGES]; /* by base */
 static struct pool region_pool = POOL_INITIALIZER(struct region);
-struct arena region_references = ARENA_INITIALIZER(struct region_reference, HOLDS_REFERENCES);
-struct arena holds_pages =
-	ARENA_INITIALIZER(struct holds_page, HOLDS_REFERENCES / HOLDS_PAGE * HOLDS_STRIPES);
-_Atomic uint32_t holds_time;
-static uint32_t unused_references; /* number of the first */
 
 /* NULL: the slot has never had a reference. */
 static struct reference_chain *region_chain_at(uint32_t slot)
@@ -109,43 +105,12 @@ struct region_reference *region_next_reference(const struct region_reference *re
 	return next;
 }
 
-static bool region_grow_references(void)
-{
-	uint32_t number = region_references.used;
-
-	return !arena_grow(&region_references, number + 1) &&
-	       !arena_grow(&holds_pages, (number / HOLDS_PAGE + 1) * HOLDS_STRIPES);
-}
-
-/* A reference that is in no chain. */
-static struct region_reference *region_take_reference(struct region *region)
-{
-	struct region_reference *reference = holds_at(unused_references);
-
-	if (reference)
-		unused_references = reference->next_in_slot;
-	else if (region_grow_references())
-		reference = holds_reference(0) + arena_next(&region_references);
-	else
-		return NULL;
-	reference->region = region;
-	reference->used = false;
-	store_relaxed(&reference->used_at, load_relaxed(&holds_time));
-	return reference;
-}
-
-static void region_put_reference(struct region_reference *reference)
-{
-	reference->next_in_slot = unused_references;
-	unused_references = holds_number(reference);
-}
-
 static struct region_reference *region_add_reference(struct region *region,
 						     const struct allocation *allocation,
 						     const struct region_range *range)
 {
 	struct reference_chain *chain = region_chain_at(allocation->slot);
-	struct region_reference *reference = region_take_reference(region);
+	struct region_reference *reference = references_take(region);
 
 	if (!reference)
 		return NULL;
@@ -177,10 +142,12 @@ static void region_unlink_reference(const struct region_reference *reference)
 /* Revokes its client MRs. */
 static void region_remove_reference(struct region_reference *reference)
 {
+	struct protection_domain *owner = reference->region->owner;
+
 	statistics_add(revoked, holds_end(reference));
 	keys_withdraw(reference->region, reference);
 	region_unlink_reference(reference);
-	region_put_reference(reference);
+	references_put(owner, reference);
 }
 
 void region_import(struct region *region, const void *client_mr)
@@ -188,7 +155,7 @@ void region_import(struct region *region, const void *client_mr)
 	uint64_t hold;
 
 	if (!region->imported)
-		region->imported = region_take_reference(region);
+		region->imported = references_take(region);
 	if (!region->imported)
 		return;
 	hold = holds_take(holds_of(region->imported));
@@ -196,13 +163,18 @@ void region_import(struct region *region, const void *client_mr)
 		holds_drop(hold);
 }
 
-bool region_is_held(const struct region *region)
+bool region_has_client_mrs(const struct region *region)
 {
 	const struct region_reference *reference = holds_at(region->references);
 
 	while (reference && !holds_any(reference))
 		reference = holds_at(reference->next_in_region);
-	return reference || (region->imported && holds_any(region->imported));
+	return reference;
+}
+
+bool region_is_held(const struct region *region)
+{
+	return region_has_client_mrs(region) || (region->imported && holds_any(region->imported));
 }
 
 bool region_is_idle(const struct region *region)
@@ -231,7 +203,7 @@ bool region_claim(struct region *region)
 {
 	struct region_reference *reference = holds_at(region->references);
 
-	if (region_is_held(region))
+	if (region_has_client_mrs(region))
 		return false;
 	while (reference && holds_claim(reference))
 		reference = holds_at(reference->next_in_region);
@@ -271,7 +243,7 @@ void region_leave_indexes(struct region *region)
 		region_remove_reference(holds_at(region->references));
 	if (region->imported) {
 		statistics_add(revoked, holds_end(region->imported));
-		region_put_reference(region->imported);
+		references_forget(region->imported);
 		region->imported = NULL;
 	}
 }

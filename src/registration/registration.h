@@ -96,9 +96,10 @@ void registration_log_selection(void);
  * `by_key`: its client indexes registrations by key, so each key has at most 1 client MR. */
 void registration_pd_opened(struct ibv_pd *pd, bool by_key);
 
-/* The kernel is about to end the protection domain. Deregisters its regions without client MRs
- * first. */
-void registration_pd_closing(struct ibv_pd *pd);
+/* The client deallocates the protection domain. False: it has client MRs there, with a region or
+ * revoked, which the kernel would count as memory regions: return EBUSY, nothing has changed. True:
+ * the regions are deregistered, and the kernel decides. */
+bool registration_pd_closing(struct ibv_pd *pd);
 
 /* Result of the kernel's attempt. If the kernel refused, the protection domain serves as before.
  * Background registration then restores the regions without client MRs, with other keys. */
@@ -153,6 +154,10 @@ bool registration_drop_once(const void *client_mr, uint32_t *kernel_handle);
 
 /* True if peerpin made the client MR. */
 bool registration_holds(const void *client_mr);
+
+/* The protection domain of a client MR that peerpin made; NULL: it has ended. The provider's struct
+ * names the one that the client passed, which may have been a parent domain, deallocated since. */
+struct ibv_pd *registration_pd_of(const void *client_mr);
 
 /* The client imported the kernel's object `kernel_handle` as `client_mr`. If that is a region,
  * peerpin records one more client MR; its deregistration must not reach the kernel. */

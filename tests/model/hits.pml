@@ -8,12 +8,13 @@
  * repeat, and are few.
  *
  * A client MR that a client holds is of a registered region of the allocation that was requested, or revoked, by a free.
- * At the end no hold is left.
+ * A revoked one is counted until it is dropped. At the end no hold is left.
  *
  * MUTANT: 1 no second look; 2 the keys are read before the hold; 3 a free deregisters before it revokes; 4 a client MR at a
  * reused address does not drop the older one; 5 an eviction does not check the count; 6 the generation ends after the next
  * keys are stored; 7 a hit does not take; 8 a claim that fails leaves the old hold published, and its generation
- * not ended; 9 the keys are of the slot, not of the reference; 10 the generation of one stripe does not end
+ * not ended; 9 the keys are of the slot, not of the reference; 10 the generation of one stripe does not end; 11 a
+ * reference is reused with revoked client MRs
  */
 #ifndef MUTANT
 #define MUTANT 0
@@ -61,6 +62,8 @@ byte ended;
 #define AT(r, s)   (2 * (r) + (s))
 #define REVOKED(i) (generation[AT(ref[i], i)] != gen[i])
 #define FREED(i)   (record[slot[i]] != id[i])
+#define UNUSED(r)  (!reference_of[r] && ((!count[AT(r, 0)] && !count[AT(r, 1)]) || MUTANT == 11))
+#define COUNTED(i) (table_ref[i] == NONE || count[AT(table_ref[i], i)])
 #define PROMISE(i) \
 	assert(!holding[i] || (REVOKED(i) && FREED(i)) || \
 	       (!REVOKED(i) && registered[key[i]] && (covers[key[i]] & (1 << id[i]))))
@@ -68,7 +71,9 @@ byte ended;
 inline drop(r, g, i) {
 	atomic {
 		if
-		:: r != NONE && generation[AT(r, i)] == g -> assert(count[AT(r, i)]); count[AT(r, i)]--
+		:: r != NONE && (generation[AT(r, i)] == g || generation[AT(r, i)] == g + 1) ->
+			assert(count[AT(r, i)]);
+			count[AT(r, i)]--
 		:: else
 		fi
 	}
@@ -116,8 +121,8 @@ inline request(i) {
 		:: !FREED(i) && reference_of[1] == id[i] -> r = 1
 		:: !FREED(i) && (PARTS || (reference_of[0] != id[i] && reference_of[1] != id[i])) ->
 			if
-			:: !reference_of[0] -> r = 0
-			:: !reference_of[1] -> r = 1
+			:: UNUSED(0) -> r = 0
+			:: UNUSED(1) -> r = 1
 			:: else
 			fi;
 			if
@@ -220,7 +225,7 @@ next:		atomic {
 			fi
 		}
 	:: holding[i] ->
-		atomic { PROMISE(i); holding[i] = 0 };
+		atomic { PROMISE(i); assert(COUNTED(i) || MUTANT == 7); holding[i] = 0 };
 		if
 		:: atomic { forget(i); r = 0 } /* without a deregistration */
 		:: atomic { r = table_ref[i]; table_ref[i] = NONE; forget(i) };
@@ -245,13 +250,13 @@ inline deregister(number) {
 inline remove_reference(r) {
 	atomic {
 		if
-		:: MUTANT != 6 -> generation[AT(r, 0)]++; count[AT(r, 0)] = 0
+		:: MUTANT != 6 -> generation[AT(r, 0)]++
 		:: else
 		fi
 	};
 	atomic {
 		if
-		:: MUTANT != 6 && MUTANT != 10 -> generation[AT(r, 1)] = generation[AT(r, 0)]; count[AT(r, 1)] = 0
+		:: MUTANT != 6 && MUTANT != 10 -> generation[AT(r, 1)] = generation[AT(r, 0)]
 		:: else
 		fi
 	};

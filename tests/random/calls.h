@@ -65,7 +65,7 @@ void call_query_freed(struct client *client, uint64_t address);
 /* ---- protection domains and devices (events.c) ---- */
 
 void call_open_pd(struct client *client, unsigned int which, bool own_device);
-void call_close_pd(struct client *client, unsigned int which);
+void call_close_pd(struct client *client, unsigned int which, bool used);
 void call_close_device(struct client *client);
 
 /* ---- registrations (calls.c) ---- */

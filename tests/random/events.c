@@ -198,12 +198,12 @@ void call_open_pd(struct client *client, unsigned int which, bool own_device)
 	registration_pd_opened(&pd->pd, false);
 }
 
-void call_close_pd(struct client *client, unsigned int which)
+/* `used`: the client has another object there, so the kernel refuses. */
+void call_close_pd(struct client *client, unsigned int which, bool used)
 {
 	struct model_pd *pd = client->pds[which];
 	struct model_memory *memory = &client->memories[0];
-	unsigned int least, most;
-	bool ended;
+	unsigned int held;
 
 	for (unsigned int i = 0; i < ALLOCATIONS; i++) {
 		/* A key without a registration behind it ends now. */
@@ -213,9 +213,12 @@ void call_close_pd(struct client *client, unsigned int which)
 		}
 	}
 	call_drop(client, 0); /* used below */
-	least = model_held_in(client, &pd->pd, false);
-	most = model_held_in(client, &pd->pd, true);
-	registration_pd_closing(&pd->pd);
+	held = model_held_in(client, &pd->pd);
+	if (registration_pd_closing(&pd->pd) != !held)
+		broken("a protection domain with %u client MRs is %sbusy", held,
+		       held ? "not " : "");
+	if (held)
+		return;
 	pd->open = false;
 	if (registration_domain(&pd->pd, model_access[0]))
 		broken("a protection domain that is being closed has a domain");
@@ -223,13 +226,14 @@ void call_close_pd(struct client *client, unsigned int which)
 		call_request(client, 0, false, which, false, memory->base, memory->size,
 			     memory->base, model_access[0]);
 	let_others_go_first(client, 1);
-	ended = world_pd_end(&pd->pd, least, most);
+	if (!used)
+		world_pd_end(&pd->pd);
 	let_others_go_first(client, 1);
-	registration_pd_closed(&pd->pd, ended);
-	if (ended)
-		model_pd_ended(client, which);
-	else
+	registration_pd_closed(&pd->pd, !used);
+	if (used)
 		pd->open = true;
+	else
+		model_pd_ended(client, which);
 }
 
 void call_close_device(struct client *client)

@@ -198,16 +198,12 @@ void model_memory_freed(struct client *client, struct model_memory *memory)
 		client->totals.frees++;
 }
 
-unsigned int model_held_in(const struct client *client, const struct ibv_pd *pd, bool kept)
+unsigned int model_held_in(const struct client *client, const struct ibv_pd *pd)
 {
 	unsigned int held = 0;
 
-	for (unsigned int i = 0; i < HANDLES; i++) {
-		const struct model_handle *handle = &client->handles[i];
-
-		held += handle->known && handle->alive && handle->pd == pd &&
-			(kept || !handle->kept);
-	}
+	for (unsigned int i = 0; i < HANDLES; i++)
+		held += client->handles[i].known && client->handles[i].pd == pd;
 	return held;
 }
 
@@ -218,10 +214,11 @@ void model_pd_ended(struct client *client, unsigned int which)
 	for (unsigned int i = 0; i < HANDLES; i++) {
 		struct model_handle *handle = &client->handles[i];
 
-		if (!handle->known || !handle->alive || handle->pd != pd)
+		if (!handle->known || handle->pd != pd)
 			continue;
+		client->totals.revoked += handle->alive;
 		handle->alive = false;
-		client->totals.revoked++;
+		handle->pd = NULL;
 	}
 	for (unsigned int i = 0; i < ALLOCATIONS; i++) {
 		if (client->memories[i].found.pd == pd)

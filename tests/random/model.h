@@ -148,8 +148,8 @@ void model_memory_freed(struct client *client, struct model_memory *memory);
 void model_memory_kept(struct client *client, const struct model_memory *memory, uint64_t buffer_id,
 		       uint64_t record);
 
-/* The client's live registrations in this protection domain; `kept`: with those of kept memory. */
-unsigned int model_held_in(const struct client *client, const struct ibv_pd *pd, bool kept);
+/* The registrations in this protection domain that the client has not deregistered. */
+unsigned int model_held_in(const struct client *client, const struct ibv_pd *pd);
 void model_pd_ended(struct client *client, unsigned int which);
 
 void model_add(struct model_totals *to, const struct model_totals *totals);

@@ -156,9 +156,9 @@ void program_run(const struct program *program, struct model_totals *totals)
 	world_keep_end();
 	world_must_keep_nothing(NULL);
 	for (unsigned int i = 0; i < SHARED_PDS; i++) {
-		registration_pd_closing(&shared_pds[i].pd);
-		if (!world_pd_end(&shared_pds[i].pd, 0, 0))
+		if (!registration_pd_closing(&shared_pds[i].pd))
 			broken("a protection domain cannot be closed after all has ended");
+		world_pd_end(&shared_pds[i].pd);
 		registration_pd_closed(&shared_pds[i].pd, true);
 	}
 	world_must_be_empty();

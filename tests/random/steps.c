@@ -218,7 +218,7 @@ static void open_or_close(struct client *client)
 	if (!client->pds[which]->open)
 		call_open_pd(client, which, one_in(&client->source, 2));
 	else if (one_in(&client->source, 4))
-		call_close_pd(client, which);
+		call_close_pd(client, which, one_in(&client->source, 4));
 }
 
 static void close_device(struct client *client)
@@ -292,7 +292,7 @@ void steps_finish(struct client *client)
 	for (unsigned int i = SHARED_PDS; i < PDS_OF_ONE; i++) {
 		if (!client->pds[i]->open)
 			continue;
-		call_close_pd(client, i);
+		call_close_pd(client, i, false);
 		if (client->pds[i]->open)
 			broken("a protection domain cannot be closed, with no registration in a "
 			       "client's "

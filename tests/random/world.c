@@ -219,27 +219,17 @@ static struct kernel_pd *kernel_pd_of(const struct ibv_pd *pd)
 								    : NULL;
 }
 
-bool world_pd_end(const struct ibv_pd *pd, unsigned int least, unsigned int most)
+void world_pd_end(const struct ibv_pd *pd)
 {
 	struct kernel_pd *kernel_pd;
-	unsigned int regions;
 
 	pthread_mutex_lock(&world_lock);
 	kernel_pd = kernel_pd_of(pd);
-	regions = kernel_pd->regions;
-	if (regions > most)
-		broken("a protection domain is to end with %u regions in it, and clients hold %u "
-		       "registrations",
-		       regions, most);
-	if (least && !regions)
-		broken("the regions of %u registrations that clients hold were ended before their "
-		       "protection "
-		       "domain",
-		       least);
-	if (!regions)
-		kernel_pd->pd = NULL;
+	if (kernel_pd->regions)
+		broken("a protection domain is to end with %u regions in it, and clients hold none",
+		       kernel_pd->regions);
+	kernel_pd->pd = NULL;
 	pthread_mutex_unlock(&world_lock);
-	return !regions;
 }
 
 void world_device_close(unsigned int number)

@@ -89,8 +89,8 @@ struct ibv_context *world_device(unsigned int number);
 
 void world_pd_open(unsigned int device, struct ibv_pd *pd);
 
-/* The kernel ends it; clients hold `least` to `most` registrations in it. True: ended. */
-bool world_pd_end(const struct ibv_pd *pd, unsigned int least, unsigned int most);
+/* The kernel ends it; clients have no registrations in it. */
+void world_pd_end(const struct ibv_pd *pd);
 
 /* Adapter of the device. */
 unsigned int world_adapter(const struct ibv_context *context);

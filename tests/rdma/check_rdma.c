@@ -226,6 +226,30 @@ TEST(clients, registered_memory_does_not_keep_a_protection_domain_busy)
 	ck_assert_int_eq(ibv_dealloc_pd(pd), 0);
 }
 
+/* As without peerpin, where the kernel's memory region stays until its deregistration. */
+TEST(clients, a_registration_of_freed_memory_keeps_its_protection_domain_busy)
+{
+	struct ibv_mr *one, *other;
+	struct ibv_pd *pd;
+	uint64_t address;
+
+	pd = ibv_alloc_pd(loopback.context);
+	ck_assert_ptr_nonnull(pd);
+	address = gpu_allocate(MIB);
+	one = must_register(pd, address, MIB);
+	other = must_register(pd, address, MIB);
+	gpu_free(address);
+	ck_assert_int_eq(loopback_kernel_regions(), 0);
+	ck_assert_int_eq(ibv_dealloc_pd(pd), EBUSY);
+	ck_assert_int_ne(ibv_rereg_mr(one, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
+				      IBV_ACCESS_LOCAL_WRITE),
+			 0);
+	ck_assert_int_eq(ibv_dereg_mr(one), 0);
+	ck_assert_int_eq(ibv_dealloc_pd(pd), EBUSY);
+	ck_assert_int_eq(ibv_dereg_mr(other), 0);
+	ck_assert_int_eq(ibv_dealloc_pd(pd), 0);
+}
+
 TEST(devices, a_device_can_be_closed_with_everything_on_it)
 {
 	struct ibv_context *context;

@@ -276,7 +276,7 @@ TEST(registration, a_handle_given_out_again_while_its_owner_is_being_closed_is_a
 	ck_assert(registration_drop(&handles[1]));
 }
 
-TEST(registration, a_refused_end_leaves_what_clients_hold)
+TEST(registration, a_protection_domain_serves_as_before_after_a_refused_end)
 {
 	uint32_t key;
 
@@ -284,10 +284,13 @@ TEST(registration, a_refused_end_leaves_what_clients_hold)
 	begin(HOME + BLOCK, BLOCK);
 	key = ask(0, HOME, 4096);
 	await("registrations_background", 1);
-	registration_pd_closing(&pd);
-	ck_assert_uint_eq(standin_registered(), 1);
-	registration_pd_closed(&pd, false);
+	ck_assert(!registration_pd_closing(&pd));
 	ck_assert(standin_covers(key, HOME));
+	ck_assert(registration_drop(&handles[0]));
+	ck_assert(registration_pd_closing(&pd));
+	ck_assert_uint_eq(standin_registered(), 0);
+	registration_pd_closed(&pd, false);
+	key = ask(0, HOME, 4096);
 	ck_assert_uint_eq(ask(1, HOME, 4096), key);
 	ck_assert_uint_ne(ask(2, HOME + BLOCK, 4096), 0);
 }

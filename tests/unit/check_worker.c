@@ -282,6 +282,7 @@ TEST(worker, a_protection_domain_waits_for_a_free_that_deregisters_in_it)
 
 	begin(HOME, BLOCK);
 	ck_assert_uint_ne(ask(0, HOME, 4096), 0);
+	registration_drop(&handles[0]);
 	standin_block_unpin(true);
 	ck_assert_int_eq(pthread_create(&freeing, NULL, free_on_thread, &address), 0);
 	standin_await_blocked_unpin();

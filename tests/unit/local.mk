@@ -5,6 +5,7 @@ UNIT_CHECKS = \
 	tests/unit/check_base \
 	tests/unit/check_pin_limit \
 	tests/unit/check_config \
+	tests/unit/check_busy \
 	tests/unit/check_domain \
 	tests/unit/check_region_life \
 	tests/unit/check_cost \

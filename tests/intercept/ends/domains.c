@@ -66,20 +66,109 @@ static void a_domain_with_a_clients_handle(unsigned int stage)
 	bring_about(stage);
 	memory = allocate(UNIT);
 	mr = registered(memory);
-	set("busy", 1);
-	require(sim("deregistrations") == 0);
-	require(ibv_dealloc_pd(pd) == EBUSY && sim("pds_busy") == 1);
-	/* Client MRs are unaffected. All other regions ended, those in flight too; the worker may
-	 * have registered them again. */
-	require(can_read(mr->rkey, memory) && sim("deregistrations") >= 2);
+	errno = 0;
+	require(ibv_dealloc_pd(pd) == EBUSY && errno == EBUSY);
+	require(can_read(mr->rkey, memory) && sim("deregistrations") == 0);
 	other = registered(memory);
 	require(other->rkey == mr->rkey);
 	require(!ibv_dereg_mr(mr) && ibv_dealloc_pd(pd) == EBUSY && can_read(other->rkey, memory));
-	set("busy", 0);
 	require(!ibv_dereg_mr(other) && !ibv_dealloc_pd(pd));
-	require(sim("live") == 0 && sim("pds") == 0);
+	require(sim("live") == 0 && sim("pds") == 0 && sim("pds_busy") == 0);
 	require_cuda(cuMemFree_v2(memory));
 	require(!ibv_close_device(device) && own("revoked") == 0);
+}
+
+/* The kernel counts a memory region until its deregistration, whatever became of its memory. */
+static void a_domain_with_a_clients_handle_of_freed_memory(unsigned int hits)
+{
+	CUdeviceptr memory;
+	struct ibv_mr *mrs[3];
+
+	set_up();
+	memory = allocate(UNIT);
+	for (unsigned int i = 0; i <= hits; i++)
+		mrs[i] = registered(memory);
+	require_cuda(cuMemFree_v2(memory));
+	require(sim("live") == 0);
+	for (unsigned int i = 0; i <= hits; i++) {
+		require(ibv_dealloc_pd(pd) == EBUSY && sim("pds") == 1 && mrs[i]->pd == pd);
+		/* There is no memory: the change fails, and changes nothing. */
+		require(ibv_rereg_mr(mrs[i], IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
+				     IBV_ACCESS_LOCAL_WRITE) == IBV_REREG_MR_ERR_CMD);
+		require(ibv_dealloc_pd(pd) == EBUSY);
+		require(!ibv_dereg_mr(mrs[i]));
+	}
+	require(!ibv_dealloc_pd(pd) && sim("pds") == 0);
+	require(!ibv_close_device(device) && own("late_deregistrations") == 1 + hits);
+}
+
+/* A change leads a client MR of freed memory to another protection domain. */
+static void a_changed_handle_keeps_its_new_domain_busy(unsigned int unused)
+{
+	struct ibv_pd *other;
+	CUdeviceptr memory;
+	struct ibv_mr *mr;
+
+	(void)unused;
+	set_up();
+	other = ibv_alloc_pd(device);
+	memory = allocate(UNIT);
+	mr = registered(memory);
+	require_cuda(cuMemFree_v2(memory));
+	memory = allocate(UNIT);
+	require(!ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_TRANSLATION, other,
+			      (void *)memory, UNIT, 0));
+	require(can_read(mr->rkey, memory) && !ibv_dealloc_pd(pd));
+	require_cuda(cuMemFree_v2(memory));
+	require(ibv_dealloc_pd(other) == EBUSY && !ibv_dereg_mr(mr) && !ibv_dealloc_pd(other));
+	require(!ibv_close_device(device) && sim("pds") == 0);
+}
+
+/* A parent domain counts no memory regions, and has no part in what they do later. */
+static void a_parent_domain_ends_before_its_clients_handle(unsigned int unused)
+{
+	struct ibv_pd *parent;
+	CUdeviceptr memory;
+	struct ibv_mr *mr;
+	uint32_t key;
+
+	(void)unused;
+	set_up();
+	parent = sim_adapter_parent_domain(pd);
+	memory = allocate(UNIT);
+	mr = registered_in(parent, memory, UNIT, ACCESS);
+	key = mr->rkey;
+	require(ibv_dealloc_pd(pd) == EBUSY && !ibv_dealloc_pd(parent));
+	require(ibv_dealloc_pd(pd) == EBUSY && can_read(key, memory));
+	require(!ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
+			      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ));
+	require(mr->rkey != key && can_read(mr->rkey, memory) && sim("live") == 2);
+	require_cuda(cuMemFree_v2(memory));
+	require(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, ACCESS) ==
+		IBV_REREG_MR_ERR_CMD);
+	require(ibv_dealloc_pd(pd) == EBUSY && !ibv_dereg_mr(mr) && !ibv_dealloc_pd(pd));
+	require(!ibv_close_device(device));
+}
+
+/* A deregistration too many, of the provider's struct: it must not reach the region. */
+static void a_handle_deregistered_twice(unsigned int memory_first)
+{
+	struct ibv_mr *mr, *other;
+	CUdeviceptr memory;
+
+	set_up();
+	memory = allocate(UNIT);
+	mr = registered(memory);
+	other = registered(memory);
+	if (memory_first)
+		require_cuda(cuMemFree_v2(memory));
+	require(!ibv_cmd_dereg_mr((struct verbs_mr *)mr));
+	for (int i = 0; i < 2; i++)
+		require(ibv_cmd_dereg_mr((struct verbs_mr *)mr));
+	require(memory_first || can_read(other->rkey, memory));
+	require(sim("deregistrations") == memory_first && ibv_dealloc_pd(pd) == EBUSY);
+	require(!ibv_dereg_mr(other) && !ibv_dealloc_pd(pd) && !ibv_close_device(device));
+	free(mr);
 }
 
 static void a_domains_number_is_given_out_again(unsigned int unused)
@@ -106,7 +195,6 @@ static void a_domains_number_is_given_out_again(unsigned int unused)
 	pd = ibv_alloc_pd(device);
 	require(pd->handle == number && can_read(mr->rkey, memory));
 	require(registered(memory)->rkey != mr->rkey && sim("live") >= 3);
-	set("busy", 1);
 	require(ibv_dealloc_pd(pd) == EBUSY && own("internal_errors") == 0);
 }
 
@@ -145,6 +233,14 @@ const struct test domain_tests[] = {
 	EACH_STAGE(a_domain_with_our_regions_alone),
 	EACH_STAGE(a_device_with_everything_on_it),
 	EACH_STAGE(a_domain_with_a_clients_handle),
+	TEST(a_domain_with_a_clients_handle_of_freed_memory, 0, NULL),
+	{ a_domain_with_a_clients_handle_of_freed_memory,
+	  "a_domain_with_clients_handles_of_freed_memory", 2, NULL, 0, 0 },
+	TEST(a_changed_handle_keeps_its_new_domain_busy, 0, NULL),
+	TEST(a_parent_domain_ends_before_its_clients_handle, 0, NULL),
+	TEST(a_handle_deregistered_twice, 0, NULL),
+	{ a_handle_deregistered_twice, "a_handle_of_freed_memory_deregistered_twice", 1, NULL, 0,
+	  0 },
 	TEST(a_domains_number_is_given_out_again, 0, ALL),
 	TEST(an_import_of_a_clients_handle, 0, NULL),
 	{ an_import_of_a_clients_handle, "an_import_whose_memory_is_freed", 1, NULL, 0, 0 },

@@ -143,7 +143,7 @@ static void scratch_is_registered_in_the_background(unsigned int always)
 static void narrower_access(unsigned int superset)
 {
 	CUdeviceptr memory;
-	struct ibv_mr *wide, *narrow;
+	struct ibv_mr *wide, *narrow, *chosen;
 	char byte = 1;
 
 	set_up();
@@ -154,11 +154,12 @@ static void narrower_access(unsigned int superset)
 	require(sim_adapter_write(device, narrow->rkey, memory, &byte, 1) ==
 		(superset ? 0 : -EACCES));
 	/* Access flags that no region has are a new registration in both modes. */
-	require(registered_in(pd, memory, SIZE, CHOSEN)->rkey != wide->rkey);
+	chosen = registered_in(pd, memory, SIZE, CHOSEN);
+	require(chosen->rkey != wide->rkey);
 	require(!ibv_dereg_mr(wide) && can_read(narrow->rkey, memory));
 	require_cuda(cuMemFree_v2(memory));
 	require(cannot_read(narrow->rkey, memory) && sim("live") == 0 && own("revoked") == 2);
-	require(!ibv_dereg_mr(narrow) && !ibv_dealloc_pd(pd));
+	require(!ibv_dereg_mr(narrow) && !ibv_dereg_mr(chosen) && !ibv_dealloc_pd(pd));
 }
 
 /* ---- PEERPIN_GRANULARITY ---- */

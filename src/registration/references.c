@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* references.c -- the references of all regions: unused, and ended with revoked client MRs */
+#include "registration/references.h"
+
+#include "base/atomics.h"
+#include "registration/holds.h"
+
+struct arena region_references = ARENA_INITIALIZER(struct region_reference, HOLDS_REFERENCES);
+struct arena holds_pages =
+	ARENA_INITIALIZER(struct holds_page, HOLDS_REFERENCES / HOLDS_PAGE * HOLDS_STRIPES);
+_Atomic uint32_t holds_time;
+static uint32_t unused_references; /* number of the first */
+
+static bool references_grow(void)
+{
+	uint32_t number = region_references.used;
+
+	return !arena_grow(&region_references, number + 1) &&
+	       !arena_grow(&holds_pages, (number / HOLDS_PAGE + 1) * HOLDS_STRIPES);
+}
+
+struct region_reference *references_take(struct region *region)
+{
+	struct region_reference *reference = holds_at(unused_references);
+
+	if (reference)
+		unused_references = reference->next_in_slot;
+	else if (references_grow())
+		reference = holds_reference(0) + arena_next(&region_references);
+	else
+		return NULL;
+	reference->region = region;
+	reference->used = false;
+	store_relaxed(&reference->used_at, load_relaxed(&holds_time));
+	return reference;
+}
+
+static void references_put_unused(struct region_reference *reference)
+{
+	reference->next_in_slot = unused_references;
+	unused_references = holds_number(reference);
+}
+
+/* ---- revoked ---- */
+
+static struct region_reference *references_take_revoked(struct protection_domain *owner)
+{
+	struct region_reference *reference = holds_at(owner->revoked);
+
+	if (reference)
+		owner->revoked = reference->next_in_slot;
+	return reference;
+}
+
+/* Puts the reference at the end of the list; or, without client MRs, among the unused ones: false.
+ */
+static bool references_keep(struct protection_domain *owner, struct region_reference *reference)
+{
+	uint32_t number = holds_number(reference);
+
+	if (!holds_any(reference)) {
+		references_put_unused(reference);
+		return false;
+	}
+	reference->owner = owner;
+	reference->next_in_slot = 0;
+	if (owner->revoked)
+		holds_at(owner->last_revoked)->next_in_slot = number;
+	else
+		owner->revoked = number;
+	owner->last_revoked = number;
+	return true;
+}
+
+/* A deregistration takes no lock, so it leaves the reference in the list. Two others are looked at
+ * for each that ends: the list has no more than the client has had revoked client MRs at once. */
+void references_put(struct protection_domain *owner, struct region_reference *reference)
+{
+	for (int others = 2; reference; others--) {
+		references_keep(owner, reference);
+		reference = others ? references_take_revoked(owner) : NULL;
+	}
+}
+
+void references_forget(struct region_reference *reference)
+{
+	holds_forget(reference);
+	references_put_unused(reference);
+}
+
+bool references_any_revoked(struct protection_domain *owner)
+{
+	struct region_reference *reference = references_take_revoked(owner);
+
+	while (reference && !references_keep(owner, reference))
+		reference = references_take_revoked(owner);
+	return reference;
+}
+
+void references_forget_revoked(struct protection_domain *owner)
+{
+	struct region_reference *reference;
+
+	while ((reference = references_take_revoked(owner)))
+		references_forget(reference);
+}
