@@ -319,6 +319,26 @@ struct sim_allocation *sim_find(uint64_t address)
 	return allocation;
 }
 
+struct sim_allocation *sim_find_in_block(uint64_t address)
+{
+	struct sim_device *device = allocator_device(address);
+	struct sim_allocation *allocation = sim_find(address);
+
+	if (allocation || !device || allocator_block(device, address)->whole)
+		return allocation;
+	return allocator_block(device, address)->first;
+}
+
+bool sim_blocks_are_used(uint64_t from, uint64_t to)
+{
+	struct sim_device *device = allocator_device(from);
+
+	while (device && from < to && from - device->base < device->memory &&
+	       allocator_block(device, from)->used)
+		from = sim_round_down(from, SIM_BLOCK) + SIM_BLOCK;
+	return from >= to;
+}
+
 void sim_free_context(CUcontext context)
 {
 	struct sim_device *device = &sim_devices[context->device];

@@ -196,24 +196,19 @@ SIM_CALL(cuDestroyExternalMemory, (memory), CUexternalMemory memory)
 
 /* ---- exports as dma-buf ---- */
 
-static uint64_t shared_round_up(uint64_t value, uint64_t unit)
+/* Measured: one descriptor may cover adjacent VMM mappings, or blocks that all have memory, with
+ * freed parts. It begins in memory, or anywhere in a block of small allocations. */
+static bool shared_can_export(const struct sim_allocation *allocation, uint64_t from, uint64_t to)
 {
-	return (value + unit - 1) / unit * unit;
-}
-
-/* End of the memory that one descriptor may cover: the last adjacent VMM mapping's end (measured),
- * or the end of the allocation's blocks. */
-static uint64_t shared_range_end(const struct sim_allocation *allocation)
-{
-	const struct sim_allocation *next = allocation;
-
-	if (allocation->kind != SIM_MAPPED)
-		return shared_round_up(allocation->base + allocation->size, SIM_BLOCK);
-	do {
-		allocation = next;
-		next = sim_find_attached(allocation->base + allocation->size);
-	} while (next && next->kind == SIM_MAPPED);
-	return allocation->base + allocation->size;
+	if (!allocation || to <= from)
+		return false;
+	if (allocation->kind == SIM_DEVICE || allocation->kind == SIM_POOL)
+		return sim_blocks_are_used(from, to);
+	while (allocation && allocation->kind == SIM_MAPPED && from < to) {
+		from = allocation->base + allocation->size;
+		allocation = sim_find_attached(from);
+	}
+	return from >= to;
 }
 
 /* The descriptor is a file of its own, like each dma-buf. The file holds a struct sim_dmabuf and
@@ -228,15 +223,11 @@ SIM_CONTEXT_CALL(cuMemGetHandleForAddressRange, (handle, address, size, type, fl
 
 	if (!sim_dma_buf)
 		return CUDA_ERROR_NOT_SUPPORTED;
-	allocation = sim_find(address);
+	allocation = sim_find_in_block(address);
 	if (flags && allocation)
 		return CUDA_ERROR_NOT_SUPPORTED;
-	if (!handle || type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || !allocation || !size ||
-	    address % 4096 || size % 4096 ||
-	    (allocation->kind != SIM_DEVICE && allocation->kind != SIM_POOL &&
-	     allocation->kind != SIM_MAPPED))
-		return CUDA_ERROR_INVALID_VALUE;
-	if (size > shared_range_end(allocation) - address)
+	if (!handle || type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || address % 4096 ||
+	    size % 4096 || !shared_can_export(allocation, address, address + size))
 		return CUDA_ERROR_INVALID_VALUE;
 	content =
 		(struct sim_dmabuf){ .magic = SIM_DMABUF_MAGIC, .address = address, .size = size };

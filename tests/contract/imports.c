@@ -197,6 +197,100 @@ TEST(imports, what_cannot_be_exported_gives_no_descriptor)
 	ck_cuda(driver.cuMemFree_v2(address));
 }
 
+static bool can_export(CUdeviceptr address, size_t size)
+{
+	CUresult result;
+	int file = -1;
+
+	result = export_range(&file, address, size);
+	ck_assert(result == CUDA_SUCCESS || result == CUDA_ERROR_INVALID_VALUE);
+	if (result == CUDA_SUCCESS)
+		close(file);
+	return result == CUDA_SUCCESS;
+}
+
+#define KIB64 ((CUdeviceptr)64 << 10)
+#define MIB2  ((CUdeviceptr)2 << 20)
+#define SMALL 600u
+
+static CUdeviceptr down(CUdeviceptr address, CUdeviceptr unit)
+{
+	return address / unit * unit;
+}
+
+/* The page, the granule and the block of an address. */
+static bool can_export_around(CUdeviceptr address)
+{
+	return can_export(down(address, KIB4), KIB4) && can_export(down(address, KIB64), KIB64) &&
+	       can_export(down(address, MIB2), MIB2);
+}
+
+/* A granule can be exported as long as its block has memory, whichever of it was freed. A
+ * difference: with kept memory no range that begins there is exported. */
+TEST(imports, what_is_freed_in_a_block_of_small_allocations_is_exported_with_the_rest)
+{
+	CUdeviceptr small[SMALL], granule, block;
+	unsigned int kept = SMALL / 2;
+
+	for (unsigned int i = 0; i < SMALL; i++)
+		small[i] = allocate(1000);
+	block = down(small[kept], MIB2);
+	ck_assert(can_export_around(small[0]) && can_export_around(small[kept]));
+	ck_cuda(driver.cuMemFree_v2(small[0]));
+	if (down(small[0], MIB2) == block && !driver_keeps())
+		ck_assert(can_export_around(small[0]));
+	for (unsigned int i = 1; i < SMALL; i++) {
+		if (i != kept)
+			ck_cuda(driver.cuMemFree_v2(small[i]));
+	}
+	for (granule = block; granule < block + MIB2 && !driver_keeps(); granule += KIB64)
+		ck_assert(can_export(granule, KIB64) && can_export(granule, KIB4));
+	ck_assert(driver_keeps() || can_export_around(small[kept]));
+	ck_cuda(driver.cuMemFree_v2(small[kept]));
+	ck_assert(!can_export(down(small[kept], KIB4), KIB4));
+	ck_assert(!can_export(down(small[kept], KIB64), KIB64) && !can_export(block, MIB2));
+}
+
+/* Up to the end of its last block. What lies behind may be memory as well. */
+LOOP_TEST(imports, a_range_is_exported_up_to_the_end_of_the_allocation_s_blocks, 0, 4)
+{
+	static const size_t sizes[] = { 1000, (1 << 20) + 4096, (2 << 20) + 1000, 5000000 };
+	CUdeviceptr address = allocate(sizes[_i]), end = address + sizes[_i];
+	CUdeviceptr first = down(address, KIB4), blocks_end = down(end + MIB2 - 1, MIB2);
+
+	ck_assert(can_export(first, down(end + KIB4 - 1, KIB4) - first));
+	ck_assert(can_export(down(address, KIB64),
+			     down(end + KIB64 - 1, KIB64) - down(address, KIB64)));
+	ck_assert(can_export(first, blocks_end - first));
+	ck_assert(!can_export(first, end % KIB4 ? end - first : end - first - 8));
+	ck_cuda(driver.cuMemFree_v2(address));
+}
+
+TEST(imports, a_range_with_a_block_without_memory_is_not_exported)
+{
+	CUdeviceptr blocks[3];
+
+	for (unsigned int i = 0; i < 3; i++)
+		blocks[i] = allocate(MIB2);
+	ck_cuda(driver.cuMemFree_v2(blocks[1]));
+	ck_assert(!can_export(blocks[1], MIB2));
+	if (blocks[1] == blocks[0] + MIB2 && !driver_keeps())
+		ck_assert(!can_export(blocks[0], MIB2 + KIB4));
+	ck_assert(can_export(blocks[0], MIB2) && can_export(blocks[2], MIB2));
+	ck_cuda(driver.cuMemFree_v2(blocks[0]));
+	ck_cuda(driver.cuMemFree_v2(blocks[2]));
+}
+
+TEST(imports, a_small_allocation_begins_inside_of_a_page_which_is_exported_whole)
+{
+	CUdeviceptr one = allocate(1000), other = allocate(1000);
+
+	ck_assert(one % KIB4 || other % KIB4);
+	ck_assert(can_export(down(one, KIB4), KIB4) && can_export(down(other, KIB4), KIB4));
+	ck_cuda(driver.cuMemFree_v2(one));
+	ck_cuda(driver.cuMemFree_v2(other));
+}
+
 /* ---- contexts of special kinds ---- */
 
 TEST(imports, memory_of_the_old_interface_is_unknown_to_pointer_queries)
