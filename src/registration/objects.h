@@ -147,7 +147,7 @@ struct domain {
 	_Atomic int access;
 	bool enabled;	       /* enabled: a client has requested memory in it */
 	bool looked_up;	       /* look-ups give out keys, with unknown lifetime: its regions stay */
-	uint8_t span_failures; /* failed registrations of spans, or SPANS_WORK */
+	uint8_t span_failures; /* spans that could not be registered, or SPANS_WORK */
 	uint64_t number;       /* in order of creation; never reused */
 	LIST_HEAD(, region) regions;
 	struct domain *next;		/* in its protection domain */

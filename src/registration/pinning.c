@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* pinning.c -- registration method for each pair of GPU and adapter
  *
- * The expected method of a pair is the first one in the table that the capability probe calls
- * possible. The first registration tests it. If the method fails and another one succeeds, the pair
- * changes to that one, and back by the same rule. A method that has worked before is replaced only
- * after MISSES failures in turn, because one region may have a cause of its own. A lack of memory
- * and temporary errors are no evidence against a method: the caller gets the error, and evicts or
- * retries.
+ * A pair's method is the first one in the table that the capability probe calls possible, until it
+ * fails for the pair: before it has ever worked, for memory that stands for all (own_blocks). A
+ * method that has worked for the pair stays. One range may have a cause of its own, so a failure
+ * there is of this range: the other methods are tried for it, and the pair is as before. Neither a
+ * lack of memory nor a temporary error is a failure of a method: the caller gets the error, and
+ * evicts or retries.
  *
  * A client that registers by address does not wait for the export of a dma-buf: 12 to 18 us (H100),
  * beside 50 to 72 us of a registration. Its request is first registered by address, where the
@@ -28,20 +28,14 @@ const struct registration_method *registration_forced_method;
 struct pair {
 	const struct ibv_context *context; /* NULL: unused */
 	int device;
-	unsigned int method;   /* tried first: index in the table, as all below */
-	unsigned int replaced; /* former method; equal to `method`: none */
-	unsigned int missed;   /* consecutive registrations by another method */
+	/* By method: index in the table, as all below. */
 	struct method_support support[METHODS_MAX];
-	bool works[METHODS_MAX];    /* has registered at least once */
-	bool fails_by_address;	    /* a client's request, which another method registered */
-	bool reported[METHODS_MAX]; /* logged as the method */
-	struct errors_text reason;  /* failure of `replaced` */
-	const char *path;	    /* topology_path() */
-	int counted_as;		    /* statistics_adapter() */
+	bool works[METHODS_MAX];		  /* has registered at least once */
+	struct errors_text failures[METHODS_MAX]; /* for the pair; no cause: none */
+	bool reported[METHODS_MAX];		  /* logged as the method */
+	const char *path;			  /* topology_path() */
+	int counted_as;				  /* statistics_adapter() */
 };
-
-/* Consecutive failures of a method that has worked, until the pair changes. */
-#define MISSES 4
 
 /* More than a machine has; a pair without an entry is probed for each registration. */
 #define PAIRS 256
@@ -71,9 +65,6 @@ static struct pair pinning_probe(const struct pin_request *request)
 	for (unsigned int i = 0; registration_methods[i].name; i++)
 		pair.support[i] = registration_methods[i].probe(request);
 	errno = saved_errno;
-	while (!pair.support[pair.method].possible && registration_methods[pair.method + 1].name)
-		pair.method++;
-	pair.replaced = pair.method;
 	return pair;
 }
 
@@ -101,6 +92,21 @@ static struct pair pinning_pair(const struct pin_request *request)
 	}
 	pthread_mutex_unlock(&pairs_lock);
 	return pair;
+}
+
+/* The pair's method: tried first. Where each has failed, the first possible one. */
+static unsigned int pinning_method(const struct pair *pair)
+{
+	unsigned int method = 0;
+
+	while (registration_methods[method].name &&
+	       (!pair->support[method].possible || pair->failures[method].cause))
+		method++;
+	if (registration_methods[method].name)
+		return method;
+	for (method = 0; !pair->support[method].possible && registration_methods[method + 1].name;)
+		method++;
+	return method;
 }
 
 void pinning_device_closed(const struct ibv_context *context)
@@ -134,30 +140,24 @@ static const char *pinning_reason(const struct method_support *support,
 	return description;
 }
 
-/* Index of the method that `reason` excludes; equal to the pair's method: none. */
-static unsigned int pinning_preferred(const struct pair *pair)
-{
-	return pair->replaced != pair->method ? pair->replaced : 0;
-}
-
+/* The reason against the preferred method, which is not the pair's. */
 static const char *pinning_pair_reason(const struct pair *pair, char description[DESCRIPTION])
 {
-	return pinning_reason(&pair->support[pinning_preferred(pair)], &pair->reason, description);
+	return pinning_reason(&pair->support[0], &pair->failures[0], description);
 }
 
-static void pinning_report_method(const struct pin_request *request, const struct pair *pair)
+static void pinning_report_method(const struct pin_request *request, const struct pair *pair,
+				  unsigned int method)
 {
-	unsigned int preferred = pinning_preferred(pair);
 	char description[DESCRIPTION];
-	bool first = preferred == pair->method;
 
 	if (!log_is_on(LOG_INFO))
 		return;
 	log_message(LOG_INFO, "GPU %d, %s: memory is registered by %s (%s)%s%s%s%s; %s",
-		    pair->device, pinning_adapter_name(request),
-		    registration_methods[pair->method].name, pair->support[pair->method].text,
-		    first ? "" : ", not by ", first ? "" : registration_methods[preferred].name,
-		    first ? "" : ": ", first ? "" : pinning_pair_reason(pair, description),
+		    pair->device, pinning_adapter_name(request), registration_methods[method].name,
+		    pair->support[method].text, method ? ", not by " : "",
+		    method ? registration_methods[0].name : "", method ? ": " : "",
+		    method ? pinning_pair_reason(pair, description) : "",
 		    topology_is_near(request->pd->context, request->device)
 			    ? "no other adapter is nearer"
 			    : "another adapter is nearer to it");
@@ -173,7 +173,7 @@ static struct errors_text pinning_explain(const struct pin_request *request,
 	return *failure;
 }
 
-/* Call only while no method has ever worked for this pair. An untried method has no cause: the
+/* No method works for this pair. An untried method has no cause: the
  * probe excludes it, or it does not accept this memory or these access flags. */
 static void pinning_report_failure(const struct pin_request *request, const struct pair *pair,
 				   const struct errors_text failures[METHODS_MAX])
@@ -204,24 +204,11 @@ static void pinning_report_failure(const struct pin_request *request, const stru
 
 /* ---- registration ---- */
 
-/* Another method registered where the pair's own failed. */
-static void pinning_miss(struct pair *pair, unsigned int method, const struct errors_text *reason)
-{
-	if (pair->works[pair->method] && ++pair->missed < MISSES)
-		return;
-	pair->missed = 0;
-	pair->replaced = pair->method;
-	pair->method = method;
-	pair->reason = *reason;
-}
-
-/* `method` has just served a request. `reason`: failure of the pair's method; without a cause: not
- * tried, or the failure has no meaning for the pair. */
+/* `method` has just served a request. */
 static void pinning_worked(const struct pin_request *request, const struct pair *probed,
-			   unsigned int method, const struct errors_text *reason)
+			   unsigned int method)
 {
 	char description[DESCRIPTION];
-	const char *text = NULL;
 	struct pair *pair, copy;
 	bool report = false;
 
@@ -230,26 +217,17 @@ static void pinning_worked(const struct pin_request *request, const struct pair 
 	pair = pinning_find(request->pd->context, request->device);
 	if (pair) {
 		pair->works[method] = true;
-		/* Another thread may have changed the pair's method meanwhile. */
-		if (method == pair->method)
-			pair->missed = 0;
-		else if (reason->cause)
-			pinning_miss(pair, method, reason);
-		report = pair->method == method && !pair->reported[method];
+		pair->failures[method].cause = NULL;
+		report = pinning_method(pair) == method && !pair->reported[method];
 		pair->reported[method] |= report;
 		copy = *pair;
 	}
 	pthread_mutex_unlock(&pairs_lock);
-	if (reason->cause) {
-		errors_describe(reason, description, sizeof(description));
-		text = description;
-	} else if (report && method) {
-		text = pinning_pair_reason(&copy, description);
-	}
 	statistics_registered_by(request->device, probed->counted_as, probed->path,
-				 registration_methods[method].name, text);
+				 registration_methods[method].name,
+				 report && method ? pinning_pair_reason(&copy, description) : NULL);
 	if (report)
-		pinning_report_method(request, &copy);
+		pinning_report_method(request, &copy, method);
 }
 
 static bool pinning_is_expected(const struct pin_request *request,
@@ -258,17 +236,15 @@ static bool pinning_is_expected(const struct pin_request *request,
 	return request->context ? support->expected : support->expected_vmm;
 }
 
-/* The method that is tried first. */
+/* The method that is tried first for the request. */
 static unsigned int pinning_first(const struct pin_request *request, const struct pair *pair)
 {
-	bool by_address = request->by_address && !pair->fails_by_address;
-
-	for (unsigned int i = 0; by_address && registration_methods[i].name; i++) {
-		if (!registration_methods[i].prepare &&
+	for (unsigned int i = 0; request->by_address && registration_methods[i].name; i++) {
+		if (!registration_methods[i].prepare && !pair->failures[i].cause &&
 		    pinning_is_expected(request, &pair->support[i]))
 			return i;
 	}
-	return pair->method;
+	return pinning_method(pair);
 }
 
 /* A lack of memory, or an error that a retry may not meet. */
@@ -302,38 +278,46 @@ static int pinning_try(unsigned int method, const struct pin_request *request,
 	return error;
 }
 
-/* All methods failed. Returns the error of the last one that was expected to work. */
-static int pinning_failed(const struct pin_request *request, const struct pair *pair,
-			  const struct attempts *attempts)
-{
-	unsigned int expected = attempts->count - 1;
-	bool works = false, report = false;
-
-	for (unsigned int i = 0; i < attempts->count; i++) {
-		const struct method_support *support = &pair->support[attempts->methods[i]];
-
-		if (pinning_is_expected(request, support))
-			expected = i;
-		/* A missing context is a temporary state of the program: log nothing. */
-		report |= attempts->errors[i] != PINNING_NO_CONTEXT;
-	}
-	for (unsigned int i = 0; i < METHODS_MAX; i++)
-		works |= pair->works[i];
-	errors_note_text(&attempts->failures[attempts->methods[expected]]);
-	if (!works && report)
-		pinning_report_failure(request, pair, attempts->failures);
-	return attempts->errors[expected];
-}
-
-static void pinning_failed_by_address(const struct pin_request *request)
+/* Methods that failed for the pair, if the request's memory stands for all. */
+static void pinning_learn(const struct pin_request *request, const struct attempts *attempts)
 {
 	struct pair *pair;
 
+	if (!request->own_blocks || !attempts->count)
+		return;
 	pthread_mutex_lock(&pairs_lock);
 	pair = pinning_find(request->pd->context, request->device);
-	if (pair)
-		pair->fails_by_address = true;
+	for (unsigned int i = 0; pair && i < attempts->count; i++) {
+		unsigned int method = attempts->methods[i];
+
+		if (!pair->works[method] && attempts->errors[i] != PINNING_NO_CONTEXT)
+			pair->failures[method] = attempts->failures[method];
+	}
 	pthread_mutex_unlock(&pairs_lock);
+}
+
+/* All methods failed. Returns the error of the last one that was expected to work. A failure of one
+ * range is the caller's to report: here is one of the pair, by the memory or by the probe. */
+static int pinning_failed(const struct pin_request *request, const struct pair *pair,
+			  const struct attempts *attempts)
+{
+	unsigned int last = attempts->count - 1;
+	bool works = false, attempted = false, expected = false;
+
+	for (unsigned int i = 0; i < attempts->count; i++) {
+		if (pinning_is_expected(request, &pair->support[attempts->methods[i]]))
+			last = i;
+		/* A missing context is a temporary state of the program: log nothing. */
+		attempted |= attempts->errors[i] != PINNING_NO_CONTEXT;
+	}
+	for (unsigned int i = 0; i < METHODS_MAX; i++) {
+		works |= pair->works[i];
+		expected |= pinning_is_expected(request, &pair->support[i]);
+	}
+	errors_note_text(&attempts->failures[attempts->methods[last]]);
+	if (!works && attempted && (request->own_blocks || !expected))
+		pinning_report_failure(request, pair, attempts->failures);
+	return attempts->errors[last];
 }
 
 /* One method comes first, then the others in the table's order. */
@@ -342,7 +326,6 @@ static int pinning_pin_by_table(const struct pin_request *request, struct ibv_mr
 {
 	struct pair pair = pinning_pair(request);
 	struct attempts attempts = { .count = 0 };
-	struct errors_text none = { .cause = NULL };
 	unsigned int first = pinning_first(request, &pair);
 	int error;
 
@@ -355,20 +338,16 @@ static int pinning_pin_by_table(const struct pin_request *request, struct ibv_mr
 			continue;
 		error = pinning_try(method, request, &pair, mr, &attempts);
 		if (!error) {
-			bool own = attempts.count && attempts.methods[0] == pair.method &&
-				   attempts.errors[0] != PINNING_NO_CONTEXT;
-
 			if (attempts.count)
 				statistics_count(pinning_fallbacks);
-			if (attempts.count && first != pair.method)
-				pinning_failed_by_address(request);
-			pinning_worked(request, &pair, method,
-				       own ? &attempts.failures[pair.method] : &none);
+			pinning_learn(request, &attempts);
+			pinning_worked(request, &pair, method);
 			return 0;
 		}
 		if (pinning_is_temporary(error))
 			return error;
 	}
+	pinning_learn(request, &attempts);
 	if (attempts.count)
 		return pinning_failed(request, &pair, &attempts);
 	errors_note(registration_methods[0].call, EOPNOTSUPP);
@@ -383,7 +362,7 @@ void pinning_prepare(struct pin_request *request)
 	if (!method) {
 		pthread_mutex_lock(&pairs_lock);
 		pair = pinning_find(request->pd->context, request->device);
-		method = pair ? &registration_methods[pair->method] : NULL;
+		method = pair ? &registration_methods[pinning_method(pair)] : NULL;
 		pthread_mutex_unlock(&pairs_lock);
 	}
 	if (method && method->prepare && method->accepts(request))

@@ -77,14 +77,15 @@ void region_set_used(struct region *region)
 		region_count_unused(region, -1);
 }
 
-/* A lack of memory is no evidence against spans. */
+/* A lack of memory is no evidence against spans, nor are further failures of the same range. */
 static void region_count_span(const struct region *region, int error)
 {
 	uint8_t *failures = &region->domain->span_failures;
 
 	if (!error)
 		*failures = SPANS_WORK;
-	else if (error != -ENOMEM && !pinning_is_of_the_moment(error) && *failures < SPANS_WORK - 1)
+	else if (error != -ENOMEM && !pinning_is_of_the_moment(error) && !region->failures &&
+		 *failures < SPANS_WORK - 1)
 		++*failures;
 }
 
@@ -146,7 +147,9 @@ static struct pin_request region_pin_request(const struct region *region)
 				     .access = region->domain->access,
 				     .device = region->device,
 				     .context = region->context,
-				     .dma_buf_only = region->dma_buf_only };
+				     .dma_buf_only = region->dma_buf_only,
+				     .own_blocks = region->context && !region->dma_buf_only &&
+						   region->size >= BLOCK };
 }
 
 static int region_pin(struct region *region, const struct registration_request *client,

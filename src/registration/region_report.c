@@ -107,7 +107,7 @@ void region_log_failure(const struct region *region, int error, struct errors_ro
 	errors_describe(&failure, description, sizeof(description));
 	log_once(LOG_WARN,
 		 "GPU memory at 0x%llx, %llu bytes, could not be registered: %s. Client "
-		 "registrations are forwarded. %s",
+		 "registrations of this memory are forwarded. %s",
 		 (unsigned long long)region->base, (unsigned long long)region->length, description,
 		 failure.fix);
 }

@@ -40,6 +40,9 @@ struct pin_request {
 	CUcontext context; /* of an allocation in the range; NULL: VMM and pool memory have none */
 	bool dma_buf_only; /* no peer memory: the driver does not report the memory as capable */
 	bool by_address;   /* a client waits, whose own call is by address */
+	/* In blocks of one ordinary allocation alone: no neighbour, no kind of memory and no mapping
+	 * is the cause of a failure, but GPU and adapter. */
+	bool own_blocks;
 	struct dma_buf source; /* may hold the range; open until pin() returns */
 };
 

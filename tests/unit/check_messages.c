@@ -90,7 +90,9 @@ TEST(warnings, a_failure_is_logged_once_with_cause_consequence_and_fix)
 	ck_assert_uint_eq(logged("<warn>", "could not be registered: ibv_reg_mr: EFAULT (14): the "
 					   "kernel found no pages"),
 			  1);
-	ck_assert_uint_eq(logged("Client registrations are forwarded.", "Load nvidia-peermem"), 1);
+	ck_assert_uint_eq(
+		logged("Client registrations of this memory are forwarded.", "Load nvidia-peermem"),
+		1);
 }
 
 TEST(warnings, an_unknown_failure_says_its_number)

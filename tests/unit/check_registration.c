@@ -276,6 +276,38 @@ TEST(registration, a_handle_given_out_again_while_its_owner_is_being_closed_is_a
 	ck_assert(registration_drop(&handles[1]));
 }
 
+static bool stands_for_pair;
+
+static int pin_noted(const struct pin_request *request, struct ibv_mr **mr)
+{
+	stands_for_pair = request->own_blocks;
+	return standin_method.pin(request, mr);
+}
+
+/* What a failure there would say (pinning.c). A small allocation shares its block; VMM and pool
+ * memory has no context. */
+TEST(registration, large_allocations_of_a_context_stand_for_gpu_and_adapter)
+{
+	static struct CUctx_st *const any = (struct CUctx_st *)0x7000;
+	static const struct {
+		uint64_t size;
+		CUcontext context;
+	} memories[] = { { BLOCK, NULL }, { 1000, any }, { BLOCK / 2, any }, { BLOCK, any } };
+	static struct registration_method method = { .name = "noting", .pin = pin_noted };
+
+	method.unpin = standin_method.unpin;
+	registration_forced_method = &method;
+	for (unsigned int i = 0; i < 4; i++) {
+		uint64_t base = HOME + 4 * i * BLOCK;
+
+		standin_allocate(base, memories[i].size, memories[i].context, true);
+		memory_allocated(ALLOCATION_DEVICE, base, memories[i].size);
+		/* By a part as well. */
+		ck_assert_uint_ne(ask((int)i, base, 512), 0);
+		ck_assert_int_eq(stands_for_pair, i == 3);
+	}
+}
+
 TEST(registration, a_protection_domain_serves_as_before_after_a_refused_end)
 {
 	uint32_t key;

@@ -308,8 +308,9 @@ static void set_up(void)
 	gpu.dma_buf = gpu.peer = gpu.peer_mapped = 1;
 	memset(&nic, 0, sizeof(nic));
 	nic.probe = EBADF;
-	request =
-		(struct pin_request){ .pd = &pd, .base = HOME, .length = BLOCK, .access = RIGHTS };
+	request = (struct pin_request){
+		.pd = &pd, .base = HOME, .length = BLOCK, .access = RIGHTS, .own_blocks = true
+	};
 	standin_driver.cuCtxGetCurrent = get_current;
 	standin_driver.cuCtxGetDevice = get_device;
 	standin_driver.cuCtxPushCurrent_v2 = push;
