@@ -82,9 +82,9 @@ static inline bool memory_is_exportable(const struct allocation *allocation)
 
 /* Bytes from `base` in which no other allocation can be: at least `size`. Clients round ranges, UCX
  * to 16 bytes, NCCL to pages. A range in these bytes needs this allocation alone, and ends with
- * its free. Only device memory larger than a block has its last page to itself: the driver places
- * small allocations behind the end of one of 1 to 2 MiB, and pools place them anywhere (measured).
- * Host memory and buffers of another interface have neighbours that the driver did not place. */
+ * its free. Only device memory larger than a block has its last page to itself: smaller memory
+ * shares blocks, also that of 1 to 2 MiB, and pools share theirs (measured). Host memory and
+ * buffers of another interface have neighbours that the driver did not place. */
 static inline uint64_t memory_extent(const struct allocation *allocation)
 {
 	uint64_t unit = ALIGNMENT;

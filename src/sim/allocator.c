@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* allocator.c -- device memory: 2 MiB blocks of a memory file, split for small allocations
  *
- * Measured: small allocations take the lowest free multiple of 512 bytes in a block, larger ones
- * begin a block. Those larger than a block own all of theirs; small ones go behind the end of the
- * others. A freed address is reused at once with a new BUFFER_ID.
+ * Measured: allocations of less than 1.5 MiB take the lowest free multiple of 512 bytes in a block,
+ * larger ones begin a block. Those larger than a block own all of theirs; smaller ones go behind the
+ * end of the others. A freed address is reused at once with a new BUFFER_ID.
  *
  * A free releases pages: whole blocks when unused, and inside a block the 64 KiB granules without
  * live allocations. As on hardware, a registration that outlives its memory holds pages that belong
@@ -28,8 +28,8 @@
 
 #define ALIGNMENT ((uint64_t)512)
 #define GRANULE	  ((uint64_t)64 << 10)
-/* Size up to which an allocation begins anywhere in a block. */
-#define SMALL_MAX ((uint64_t)1 << 20)
+/* Size from which an allocation begins a block. */
+#define LARGE ((uint64_t)3 << 19)
 
 int sim_reserve(struct sim_device *device)
 {
@@ -140,7 +140,7 @@ static bool allocator_place_large(struct sim_device *device, struct sim_allocati
 
 static bool allocator_place_in_block(struct sim_device *device, struct sim_allocation *allocation)
 {
-	uint64_t blocks = allocation->size > SMALL_MAX ? 0 : device->memory / SIM_BLOCK, base;
+	uint64_t blocks = allocation->size >= LARGE ? 0 : device->memory / SIM_BLOCK, base;
 	struct sim_allocation **link = NULL;
 
 	for (uint64_t i = 0; i < blocks && !link; i++) {

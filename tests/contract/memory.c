@@ -96,7 +96,7 @@ TEST(memory, freeing_null_succeeds_and_freeing_what_is_no_allocation_does_not)
 
 TEST(memory, large_allocations_begin_on_a_block)
 {
-	static const size_t sizes[] = { (1 << 20) + 1, 2 << 20, 3000000, 16 << 20 };
+	static const size_t sizes[] = { 3 << 19, 2 << 20, 3000000, 16 << 20 };
 
 	for (int i = 0; i < 4; i++) {
 		CUdeviceptr address = allocate(sizes[i]);

@@ -31,7 +31,7 @@ literals() { grep -HnoP '"([^"\\]|\\.)*"' "$@"; }
 
 cd "$top"
 mapfile -t headers < <(find src include -name '*.h' | LC_ALL=C sort)
-matches 'there are headers' '[5-9][0-9]' "${#headers[@]}"
+same 'there are headers' yes "$( ((${#headers[@]} > 50)) && echo yes)"
 same 'headers use the terms' '' "$(lines "${headers[@]}" | found)"
 # docs/internals/coverage.md comes from entry_points.def.
 mapfile -t documents < <(printf '%s\n' README.md CONTRIBUTING.md src/README.md docs/*.md docs/internals/*.md docs/man/*.in docs/man/*.[13] | grep -vx docs/internals/coverage.md)

@@ -205,7 +205,7 @@ static void *be_busy(void *unused)
 
 	require_cuda(cuCtxSetCurrent(context));
 	while (!stop) {
-		own_memory = allocate(SIZE);
+		own_memory = allocate(UNIT);
 		mr = registered(own_memory);
 		require(!ibv_dereg_mr(mr));
 		require_cuda(cuMemFree_v2(own_memory));
