@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* kernel.h -- system calls by their numbers
  *
- * Each libc symbol that a preloaded library references is looked up at the start of every process
- * of a job, for about 770 instructions (tests/launcher/check_inert.sh limits the sum). Rare calls
- * therefore use syscall(2), those of one caller by kernel_call(). They return -errno on failure,
- * and keep errno for the caller of a hook.
+ * No call of libc: a program or another preload may replace syscall(2), and look up the original
+ * through this library's dlsym. Each libc symbol that a preloaded library references is also looked
+ * up at the start of every process of a job, for about 770 instructions
+ * (tests/launcher/check_inert.sh limits the sum). The functions return -errno on failure, and keep
+ * errno for the caller of a hook.
  */
 #ifndef PEERPIN_BASE_KERNEL_H
 #define PEERPIN_BASE_KERNEL_H
@@ -23,17 +24,40 @@
 #include <time.h>
 #include <unistd.h>
 
-#define kernel_call(...)                                                                           \
-	({                                                                                         \
-		int saved_errno = errno;                                                           \
-		long result = syscall(__VA_ARGS__);                                                \
-                                                                                                   \
-		if (result == -1) {                                                                \
-			result = -errno;                                                           \
-			errno = saved_errno;                                                       \
-		}                                                                                  \
-		result;                                                                            \
-	})
+/* Up to 6 arguments, as the kernel takes them; missing ones are 0. */
+#define kernel_call(...) KERNEL_CALL(__VA_ARGS__, 0, 0, 0, 0, 0, 0, 0)
+#define KERNEL_CALL(number, a, b, c, d, e, f, ...)                                                 \
+	kernel_enter(number, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
+
+static inline long kernel_enter(long number, long a, long b, long c, long d, long e, long f)
+{
+#if defined(__x86_64__)
+	register long fourth __asm__("r10") = d;
+	register long fifth __asm__("r8") = e;
+	register long sixth __asm__("r9") = f;
+	long result;
+
+	__asm__ volatile("syscall"
+			 : "=a"(result)
+			 : "a"(number), "D"(a), "S"(b), "d"(c), "r"(fourth), "r"(fifth), "r"(sixth)
+			 : "rcx", "r11", "memory");
+	return result;
+#elif defined(__aarch64__)
+	register long call __asm__("x8") = number;
+	register long first __asm__("x0") = a;
+	register long second __asm__("x1") = b;
+	register long third __asm__("x2") = c;
+	register long fourth __asm__("x3") = d;
+	register long fifth __asm__("x4") = e;
+	register long sixth __asm__("x5") = f;
+
+	__asm__ volatile("svc #0"
+			 : "+r"(first)
+			 : "r"(call), "r"(second), "r"(third), "r"(fourth), "r"(fifth), "r"(sixth)
+			 : "memory");
+	return first;
+#endif
+}
 
 static inline ssize_t kernel_read(int fd, void *to, size_t size)
 {
