@@ -34,7 +34,7 @@ static __attribute__((noinline, cold)) unsigned char config_read_early(void)
 	struct config_reader reader = { .config = &early };
 	unsigned char answer;
 
-	config_read_environment(&reader, getauxval(AT_SECURE) ? NULL : environ);
+	config_read_environment(&reader, system_auxiliary(AT_SECURE) ? NULL : environ);
 	log_set_limit_early(early.log_level);
 	answer = early.disable ? DISABLED : ENABLED;
 	store_relaxed(&disabled_early, answer);
@@ -114,7 +114,7 @@ static void config_settle(const char *program)
 	settled = config_defaults;
 	complaints_used = 0;
 	complaints_lost = 0;
-	if (getauxval(AT_SECURE))
+	if (system_auxiliary(AT_SECURE))
 		return; /* config_is_disabled_early() set the log limit of the defaults */
 	system_file_error = config_read_file(&reader, CONFIG_SYSTEM_FILE, system_text);
 	own_file = system_environment("PEERPIN_CONFIG_FILE");

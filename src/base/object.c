@@ -2,7 +2,6 @@
 /* object.c -- parses the dynamic section of a loaded object */
 #include "base/object.h"
 
-#include "base/atomics.h"
 #include "base/text.h"
 
 /* glibc relocates the addresses in the dynamic section, except in objects mapped by the kernel. */
@@ -11,18 +10,13 @@ static const void *object_relocated(ElfW(Addr) base, ElfW(Addr) value)
 	return (const void *)(value < base ? value + base : value);
 }
 
-bool object_read(const struct dl_phdr_info *object, struct object_tables *tables)
+bool object_read_dynamic(ElfW(Addr) base, const ElfW(Dyn) * dynamic, struct object_tables *tables)
 {
-	const ElfW(Dyn) *dynamic = NULL;
+	ElfW(Addr) soname = 0;
 
-	*tables = (struct object_tables){ .base = object->dlpi_addr };
-	for (ElfW(Half) i = 0; i < object->dlpi_phnum; i++) {
-		if (object->dlpi_phdr[i].p_type == PT_DYNAMIC)
-			dynamic = (const ElfW(Dyn) *)(object->dlpi_addr +
-						      object->dlpi_phdr[i].p_vaddr);
-	}
+	*tables = (struct object_tables){ .base = base };
 	for (; dynamic && dynamic->d_tag != DT_NULL; dynamic++) {
-		const void *value = object_relocated(object->dlpi_addr, dynamic->d_un.d_ptr);
+		const void *value = object_relocated(base, dynamic->d_un.d_ptr);
 
 		switch (dynamic->d_tag) {
 		case DT_SYMTAB:
@@ -34,8 +28,17 @@ bool object_read(const struct dl_phdr_info *object, struct object_tables *tables
 		case DT_VERSYM:
 			tables->versions = value;
 			break;
+		case DT_SONAME:
+			soname = dynamic->d_un.d_val;
+			break;
+		case DT_VERDEF:
+			tables->defined_versions = value;
+			break;
 		case DT_GNU_HASH:
 			tables->hash = value;
+			break;
+		case DT_HASH:
+			tables->old_hash = value;
 			break;
 		case DT_JMPREL:
 			tables->calls = value;
@@ -53,46 +56,104 @@ bool object_read(const struct dl_phdr_info *object, struct object_tables *tables
 			break;
 		}
 	}
-	return tables->symbols && tables->strings;
+	if (!tables->symbols || !tables->strings)
+		return false;
+	tables->soname = soname ? tables->strings + soname : "";
+	return true;
 }
 
-static uint32_t object_hash_of(const char *name)
+bool object_read(const struct dl_phdr_info *object, struct object_tables *tables)
 {
-	uint32_t hash = 5381;
+	const ElfW(Dyn) *dynamic = NULL;
 
-	for (; *name; name++)
-		hash = hash * 33 + (unsigned char)*name;
-	return hash;
+	for (ElfW(Half) i = 0; i < object->dlpi_phnum; i++) {
+		if (object->dlpi_phdr[i].p_type == PT_DYNAMIC)
+			dynamic = (const ElfW(Dyn) *)(object->dlpi_addr +
+						      object->dlpi_phdr[i].p_vaddr);
+	}
+	return object_read_dynamic(object->dlpi_addr, dynamic, tables);
 }
 
 #define HIDDEN_VERSION 0x8000
 
-void *object_find(const struct object_tables *tables, const char *name)
+/* The address of symbol `i` if it is the default definition of `name`, else NULL. */
+static void *object_definition(const struct object_tables *tables, uint32_t i, const char *name)
 {
-	const uint32_t *bucket, *chain;
-	uint32_t buckets, first, target = object_hash_of(name), i, hash;
+	const ElfW(Sym) *symbol = &tables->symbols[i];
+	unsigned int type = ELF64_ST_TYPE(symbol->st_info);
 
-	if (!tables->hash)
+	if (symbol->st_shndx == SHN_UNDEF || !symbol->st_value || type == STT_TLS ||
+	    type == STT_GNU_IFUNC || (tables->versions && tables->versions[i] & HIDDEN_VERSION) ||
+	    !text_equals(tables->strings + symbol->st_name, name))
 		return NULL;
-	buckets = tables->hash[0];
-	first = tables->hash[1];
-	bucket = tables->hash + 4 + tables->hash[2] * (sizeof(ElfW(Addr)) / sizeof(uint32_t));
-	chain = bucket + buckets;
-	i = buckets ? bucket[target % buckets] : 0;
-	if (i < first || !i)
+	return (void *)(tables->base + symbol->st_value);
+}
+
+/* Words of a GNU hash table: number of buckets, first symbol, words of the filter, its shift; the
+ * filter; the buckets; the hash of each symbol, with bit 0 at the end of a bucket. */
+static void *object_find_by_hash(const struct object_tables *tables, const char *name)
+{
+	const uint32_t *table = tables->hash, *bucket, *chain;
+	const ElfW(Addr) *filter = (const ElfW(Addr) *)(table + 4);
+	uint32_t hash = 5381, i;
+	ElfW(Addr) word;
+	void *found;
+
+	for (const char *rest = name; *rest; rest++)
+		hash = hash * 33 + (unsigned char)*rest;
+	word = filter[hash / 64 & (table[2] - 1)];
+	if (!(word >> hash % 64 & word >> (hash >> table[3]) % 64 & 1))
+		return NULL;
+	bucket = (const uint32_t *)(filter + table[2]);
+	chain = bucket + table[0];
+	i = table[0] ? bucket[hash % table[0]] : 0;
+	if (i < table[1] || !i)
 		return NULL;
 	do {
-		const ElfW(Sym) *symbol = &tables->symbols[i];
+		found = (chain[i - table[1]] | 1) == (hash | 1) ? object_definition(tables, i, name)
+								: NULL;
+	} while (!found && !(chain[i++ - table[1]] & 1));
+	return found;
+}
 
-		hash = chain[i - first];
-		if ((hash | 1) == (target | 1) && symbol->st_shndx != SHN_UNDEF &&
-		    symbol->st_value &&
-		    !(tables->versions && tables->versions[i] & HIDDEN_VERSION) &&
-		    text_equals(tables->strings + symbol->st_name, name))
-			return (void *)(tables->base + symbol->st_value);
-		i++;
-	} while (!(hash & 1));
-	return NULL;
+/* Words: numbers of buckets and of symbols; the buckets; the next symbol of each symbol. */
+static void *object_find_by_old_hash(const struct object_tables *tables, const char *name)
+{
+	const uint32_t *table = tables->old_hash, *bucket = table + 2;
+	const uint32_t *next = bucket + table[0];
+	void *found = NULL;
+	uint32_t hash = 0;
+
+	for (const char *rest = name; *rest; rest++) {
+		hash = (hash << 4) + (unsigned char)*rest;
+		hash = (hash ^ (hash >> 24 & 0xf0)) & 0x0fffffff;
+	}
+	for (uint32_t i = table[0] ? bucket[hash % table[0]] : 0; i && !found; i = next[i])
+		found = object_definition(tables, i, name);
+	return found;
+}
+
+void *object_find(const struct object_tables *tables, const char *name)
+{
+	if (tables->hash)
+		return object_find_by_hash(tables, name);
+	return tables->old_hash ? object_find_by_old_hash(tables, name) : NULL;
+}
+
+bool object_defines_version(const struct object_tables *tables, const char *version)
+{
+	const ElfW(Verdef) *definition = tables->defined_versions;
+	const ElfW(Verdaux) * name;
+
+	while (definition) {
+		name = (const ElfW(Verdaux) *)((const char *)definition + definition->vd_aux);
+		if (text_equals(tables->strings + name->vda_name, version))
+			return true;
+		if (!definition->vd_next)
+			return false;
+		definition = (const ElfW(Verdef) *)((const char *)definition + definition->vd_next);
+	}
+	return false;
 }
 
 bool object_contains(const struct dl_phdr_info *object, uintptr_t address)
@@ -107,32 +168,7 @@ bool object_contains(const struct dl_phdr_info *object, uintptr_t address)
 	return false;
 }
 
-struct object_search {
-	const char *beginning;
-	uint64_t known, changes; /* loads + unloads, known: << 1 | cached answer */
-	bool found;
-};
-
-static int object_look_for(struct dl_phdr_info *object, size_t size, void *argument)
+const char *object_file_name(const struct dl_phdr_info *object)
 {
-	struct object_search *search = argument;
-
-	(void)size;
-	search->changes = object->dlpi_adds + object->dlpi_subs;
-	if (search->changes == search->known >> 1) {
-		search->found = search->known & 1;
-		return 1;
-	}
-	search->found = text_begins(text_file_name(object->dlpi_name ? object->dlpi_name : ""),
-				    search->beginning);
-	return search->found;
-}
-
-bool object_is_loaded(const char *beginning, _Atomic uint64_t *answer)
-{
-	struct object_search search = { .beginning = beginning, .known = load_relaxed(answer) };
-
-	dl_iterate_phdr(object_look_for, &search);
-	store_relaxed(answer, search.changes << 1 | search.found);
-	return search.found;
+	return text_file_name(object->dlpi_name ? object->dlpi_name : "");
 }

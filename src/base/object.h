@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* object.h -- symbol and relocation tables of a loaded object, as the dynamic linker placed them
  *
- * Use inside a callback of dl_iterate_phdr, which prevents the unloading of the object.
+ * Use inside a callback of loaded_walk() (loaded.h), which prevents the unloading of the object.
  */
 #ifndef PEERPIN_BASE_OBJECT_H
 #define PEERPIN_BASE_OBJECT_H
@@ -15,9 +15,12 @@ struct object_tables {
 	ElfW(Addr) base;
 	const ElfW(Sym) * symbols;
 	const char *strings;
+	const char *soname;	     /* "": none */
 	const ElfW(Half) * versions; /* NULL: none */
-	const uint32_t *hash;	     /* GNU hash table; NULL: none */
-	const ElfW(Rela) * calls;    /* relocations of called functions (DT_JMPREL) */
+	const ElfW(Verdef) * defined_versions;
+	const uint32_t *hash;	  /* GNU hash table; NULL: none */
+	const uint32_t *old_hash; /* hash table of System V; NULL: none */
+	const ElfW(Rela) * calls; /* relocations of called functions (DT_JMPREL) */
 	size_t call_count;
 	const ElfW(Rela) * data; /* relocations of data (DT_RELA) */
 	size_t data_count;
@@ -25,16 +28,20 @@ struct object_tables {
 
 /* Return false if the object has no symbols. */
 bool object_read(const struct dl_phdr_info *object, struct object_tables *tables);
+bool object_read_dynamic(ElfW(Addr) base, const ElfW(Dyn) * dynamic, struct object_tables *tables);
 
-/* Return the object's default definition of `name`, as for a program linked today; NULL: none. */
+/* Return the object's default definition of `name`, as for a program linked today; NULL: none.
+ * Functions that choose their code at load (IFUNC) count as none: none of the libraries searched
+ * here has one. */
 void *object_find(const struct object_tables *tables, const char *name);
+
+/* Return true if the object defines the version. */
+bool object_defines_version(const struct object_tables *tables, const char *version);
 
 /* Return true if the address lies in the loaded object. */
 bool object_contains(const struct dl_phdr_info *object, uintptr_t address);
 
-/* Return true if a loaded object's file name begins with `beginning`. Takes the dynamic linker's
- * lock. *answer caches the result for this `beginning`, 0 at first: names are compared again only
- * after a load or unload. */
-bool object_is_loaded(const char *beginning, _Atomic uint64_t *answer);
+/* Return the name of the object's file without its folder; the program's is "". */
+const char *object_file_name(const struct dl_phdr_info *object);
 
 #endif

@@ -165,7 +165,7 @@ int runtime_folder(char *path)
 	if (!path)
 		path = own;
 	/* Ignore the environment of a setuid program: its user controls it. */
-	if (getauxval(AT_SECURE))
+	if (system_auxiliary(AT_SECURE))
 		return -EPERM;
 	for (unsigned int i = 0; i < NAMES && folder < 0; i++) {
 		if (!runtime_name(i, path))

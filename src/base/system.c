@@ -1,53 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* system.c -- finds libc functions in the symbol tables of loaded objects
+/* system.c -- calls libc functions without their names
  *
- * dl_iterate_phdr is the only function of the dynamic linker that has kept its name and version.
- * Its objects are those of this namespace. dlsym is looked up by hand in libc, or in a separate
- * libdl; dlsym then finds all else. No version name and no private function is used: both have come
- * and gone (facts/interception.md, traps T1 and T2).
+ * No version name and no private function is used: both have come and gone (facts/interception.md,
+ * traps T1 and T2).
+ *
+ * Functions about threads are the program's: a sanitizer's or profiler's runtime must see each
+ * thread and each wait. They are called once the program uses CUDA or verbs, never within dlsym.
+ * All others are libc's own: replacements need them before they are ready, or change results.
  */
 #include "base/system.h"
 
 #include <errno.h>
-#include <link.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <unistd.h>
 
 #include "base/kernel.h"
-#include "base/object.h"
+#include "base/loaded.h"
 #include "base/text.h"
-
-typedef void *dlsym_function(void *handle, const char *symbol);
-
-struct search {
-	const char *symbol;
-	void *found;
-};
-
-/* Callback of dl_iterate_phdr: ends the walk once the symbol is found. */
-static int system_search_object(struct dl_phdr_info *object, size_t size, void *argument)
-{
-	static const char *const libraries[] = { "libc.so.6", "libdl.so.2", "libpthread.so.0" };
-	const char *name = text_file_name(object->dlpi_name ? object->dlpi_name : "");
-	struct search *search = argument;
-	struct object_tables tables;
-
-	(void)size;
-	for (size_t i = 0; i < sizeof(libraries) / sizeof(libraries[0]); i++) {
-		if (text_equals(name, libraries[i]) && object_read(object, &tables))
-			search->found = object_find(&tables, search->symbol);
-	}
-	return search->found != NULL;
-}
-
-static void *system_search_libc(const char *symbol)
-{
-	struct search search = { .symbol = symbol };
-
-	dl_iterate_phdr(system_search_object, &search);
-	return search.found;
-}
 
 /* Defines system_find_name(), which returns the result of `search` and keeps it if not NULL. All
  * callers share one pointer, so that system_prepare() serves all. */
@@ -64,14 +34,38 @@ static void *system_search_libc(const char *symbol)
 		return found;                                                                      \
 	}
 
-CACHED(dlsym, dlsym_function, system_search_libc("dlsym"))
-
 /* Call the function; `otherwise`: the result where libc lacks it. */
 #define CALL(name, otherwise, ...)                                                                 \
 	({                                                                                         \
 		name##_function *function = system_find_##name();                                  \
 		function ? function(__VA_ARGS__) : (otherwise);                                    \
 	})
+
+/* OWN(name, result, parameters...) defines system_find_name(), which returns libc's own function or
+ * NULL; FUNCTION() the first one in the program's scope. On an old system a plug-in may have loaded
+ * libpthread outside that scope. */
+#define OWN(name, result, ...)                                                                     \
+	typedef result name##_function(__VA_ARGS__);                                               \
+	CACHED(name, name##_function, loaded_in_libc(#name))
+#define FUNCTION(name, result, ...)                                                                \
+	typedef result name##_function(__VA_ARGS__);                                               \
+	CACHED(name, name##_function, loaded_first(#name))
+
+OWN(dlsym, void *, void *handle, const char *symbol)
+OWN(getauxval, unsigned long, unsigned long type)
+OWN(clock_gettime, int, clockid_t clock, struct timespec *now)
+OWN(vsnprintf, int, char *to, size_t size, const char *format, va_list arguments)
+OWN(strerror, char *, int error)
+OWN(__cxa_atexit, int, void (*handler)(void *), void *argument, void *object)
+/* Target of pthread_atfork, which is linked statically. */
+OWN(__register_atfork, int, void (*before)(void), void (*after)(void), void (*in_child)(void),
+    void *object)
+FUNCTION(pthread_setcancelstate, int, int state, int *before)
+FUNCTION(pthread_cond_wait, int, pthread_cond_t *condition, pthread_mutex_t *mutex)
+FUNCTION(pthread_cond_broadcast, int, pthread_cond_t *condition)
+FUNCTION(pthread_create, int, pthread_t *thread, const pthread_attr_t *attributes,
+	 void *(*run)(void *), void *argument)
+FUNCTION(pthread_detach, int, pthread_t thread)
 
 const void *system_libc_dlsym(void)
 {
@@ -80,63 +74,16 @@ const void *system_libc_dlsym(void)
 
 void *system_dlsym(void *handle, const char *symbol)
 {
-	return CALL(dlsym, NULL, handle, symbol);
+	void *found = CALL(dlsym, NULL, handle, symbol);
+
+	/* No tail call: RTLD_NEXT is relative to this library. */
+	__asm__ volatile("" : "+r"(found));
+	return found;
 }
 
-/* Find a function of the dynamic linker or libpthread: the first definition in `scope`, so that a
- * sanitizer's or profiler's functions are called. On an old system a plug-in may have loaded libdl
- * outside the program's scope: search libc's objects then. */
-static void *system_find_in(void *scope, const char *symbol)
+unsigned long system_auxiliary(unsigned long type)
 {
-	void *found = system_dlsym(scope, symbol);
-
-	return found ? found : system_search_libc(symbol);
-}
-
-/* FUNCTION(name, result, parameters...) defines system_find_name(), which returns that function of
- * the program's scope or NULL. */
-#define FUNCTION(name, result, ...)                                                                \
-	typedef result name##_function(__VA_ARGS__);                                               \
-	CACHED(name, name##_function, system_find_in(RTLD_DEFAULT, #name))
-
-FUNCTION(dlvsym, void *, void *handle, const char *symbol, const char *version)
-FUNCTION(dladdr, int, const void *address, Dl_info *object)
-FUNCTION(dlopen, void *, const char *file, int mode)
-FUNCTION(vsnprintf, int, char *to, size_t size, const char *format, va_list arguments)
-FUNCTION(strerror, char *, int error)
-FUNCTION(pthread_setcancelstate, int, int state, int *before)
-FUNCTION(pthread_cond_wait, int, pthread_cond_t *condition, pthread_mutex_t *mutex)
-FUNCTION(pthread_cond_broadcast, int, pthread_cond_t *condition)
-FUNCTION(pthread_create, int, pthread_t *thread, const pthread_attr_t *attributes,
-	 void *(*run)(void *), void *argument)
-FUNCTION(pthread_detach, int, pthread_t thread)
-FUNCTION(__cxa_atexit, int, void (*handler)(void *), void *argument, void *object)
-/* Target of pthread_atfork, which is linked statically. */
-FUNCTION(__register_atfork, int, void (*before)(void), void (*after)(void), void (*in_child)(void),
-	 void *object)
-
-/* libc's own: a definition in the program's scope may change the time. */
-typedef int clock_gettime_function(clockid_t clock, struct timespec *now);
-CACHED(clock_gettime, clock_gettime_function, system_search_libc("clock_gettime"))
-
-void *system_dlvsym(void *handle, const char *symbol, const char *version)
-{
-	return CALL(dlvsym, NULL, handle, symbol, version);
-}
-
-bool system_dladdr(const void *address, Dl_info *object)
-{
-	return CALL(dladdr, 0, address, object);
-}
-
-void *system_find_library(const char *soname)
-{
-	return CALL(dlopen, NULL, soname, RTLD_LAZY | RTLD_NOLOAD);
-}
-
-void *system_next(const char *symbol)
-{
-	return system_find_in(RTLD_NEXT, symbol);
+	return CALL(getauxval, 0, type);
 }
 
 int system_format_list(char *to, size_t size, const char *format, va_list arguments)
@@ -170,7 +117,8 @@ const char *system_error_text(int error)
 	return text;
 }
 
-CACHED(program, char *, system_dlsym(RTLD_DEFAULT, "program_invocation_short_name"))
+/* The program's copy, if it has one. */
+CACHED(program, char *, loaded_first("program_invocation_short_name"))
 
 const char *system_program(void)
 {

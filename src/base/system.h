@@ -15,29 +15,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Call libc's own dlsym, not an override. RTLD_NEXT: the object after this library. All functions
- * of this header: any thread, any time, no lock of peerpin, no allocation. */
+/* Call libc's own dlsym, not an override; RTLD_NEXT: the object after this library. For the
+ * caller's own look-up alone: it changes what dlerror() returns to the thread (loaded.h). All
+ * functions of this header: any thread, any time, no lock of peerpin, no allocation. */
 void *system_dlsym(void *handle, const char *symbol);
-void *system_dlvsym(void *handle, const char *symbol, const char *version);
 /* Return the address of libc's dlsym; NULL: not found. */
 const void *system_libc_dlsym(void);
 
-bool system_dladdr(const void *address, Dl_info *object);
-
-/* Return a handle of a library if loaded, else NULL. Never close the handle: others hold pointers
- * into the library. Without a name: the program, for look-ups in its scope, in order. */
-void *system_find_library(const char *soname);
-
-/* Fill one pointer of a table from an open library, with libc's own dlsym: no wrapper. All threads
- * that race here store equal values. */
-#define SYSTEM_FILL(calls, handle, symbol)                                                         \
-	__atomic_store_n(&(calls).symbol,                                                          \
-			 (__typeof__((calls).symbol))system_dlsym(handle, #symbol),                \
-			 __ATOMIC_RELAXED)
-
-/* Return a dynamic linker's function: the definition after this library, or libc's if outside of
- * the program's scope, as libdl may be on an old system. */
-void *system_next(const char *symbol);
+unsigned long system_auxiliary(unsigned long type); /* getauxval; 0: not known */
 
 /* The formatting functions keep errno. */
 int system_format(char *to, size_t size, const char *format, ...) /* snprintf */
@@ -54,8 +39,8 @@ const char *system_environment(const char *name); /* getenv, never an override *
 uint64_t system_clock(void);
 
 /* Look up the functions behind system_format(), system_error_text(), system_clock() and the 4
- * functions that follow. Call before a lock of peerpin is held around them. A look-up waits for the dynamic
- * linker's lock, which is held while constructors of plug-ins run, and these may allocate. */
+ * functions that follow. Call before a lock of peerpin is held around them: a look-up waits for the
+ * lock of the dynamic linker's list. */
 void system_prepare(void);
 
 /* Disable cancellation of the thread until the release. For calls that would leave work half done

@@ -16,12 +16,13 @@
 
 #include "base/atomics.h"
 #include "base/kernel.h"
+#include "base/loaded.h"
 #include "base/log.h"
-#include "base/object.h"
 #include "base/system.h"
 #include "base/text.h"
 #include "intercept/entry_points.h"
 #include "intercept/load_watch.h"
+#include "memory/driver.h"
 #include "memory/memory.h"
 #include "report/statistics.h"
 
@@ -115,12 +116,12 @@ static bool bypass_check_relocation(const struct dl_phdr_info *object,
 
 /* True if the object at this load address was reported before; also true beyond 16 objects, to
  * limit the log. */
-static bool bypass_was_reported(ElfW(Addr) base)
+static bool bypass_was_reported(uintptr_t base)
 {
-	static ElfW(Addr) reported[16];
+	static uintptr_t reported[16];
 
 	for (size_t i = 0; i < sizeof(reported) / sizeof(reported[0]); i++) {
-		ElfW(Addr) empty = 0;
+		uintptr_t empty = 0;
 
 		if (__atomic_compare_exchange_n(&reported[i], &empty, base, false, __ATOMIC_RELAXED,
 						__ATOMIC_RELAXED))
@@ -131,29 +132,37 @@ static bool bypass_was_reported(ElfW(Addr) base)
 	return true;
 }
 
-/* Logs an object once. */
-static void bypass_report(ElfW(Addr) base, const char *file, const char *reason)
+static void bypass_report(const char *text)
 {
-	if (bypass_was_reported(base))
-		return;
 	memory_verify_always();
 	statistics_count(bypasses);
 	log_message(LOG_WARN,
-		    "%s %s. From now on peerpin verifies each use of memory with the driver.",
-		    text_file_name(file ? file : ""), reason);
+		    "%s. From now on peerpin verifies each use of memory with the driver.", text);
+}
+
+/* Reports an object once. */
+static void bypass_report_object(uintptr_t base, const char *name, const char *reason)
+{
+	char text[512];
+
+	if (bypass_was_reported(base))
+		return;
+	system_format(text, sizeof(text), "%s %s", *name ? name : system_program(), reason);
+	bypass_report(text);
 }
 
 static void bypass_report_owner(const void *address, const char *reason)
 {
-	Dl_info object;
+	char name[LOADED_NAME];
+	uintptr_t base;
 
-	if (address && system_dladdr(address, &object))
-		bypass_report((ElfW(Addr))object.dli_fbase, object.dli_fname, reason);
+	if (address && loaded_name_at(address, name, &base))
+		bypass_report_object(base, name, reason);
 }
 
 static int bypass_check_object(struct dl_phdr_info *object, size_t size, void *argument)
 {
-	const char *name = text_file_name(object->dlpi_name ? object->dlpi_name : "");
+	const char *name = object_file_name(object);
 	struct object_tables tables;
 	bool found = false;
 
@@ -168,9 +177,9 @@ static int bypass_check_object(struct dl_phdr_info *object, size_t size, void *a
 	for (size_t i = 0; i < tables.data_count; i++)
 		found |= bypass_check_relocation(object, &tables, &tables.data[i]);
 	if (found)
-		bypass_report(object->dlpi_addr, name,
-			      "was opened with RTLD_DEEPBIND: its calls to the CUDA driver bypass "
-			      "peerpin. Open it without RTLD_DEEPBIND");
+		bypass_report_object(object->dlpi_addr, name,
+				     "was opened with RTLD_DEEPBIND: its calls to the CUDA driver "
+				     "bypass peerpin. Open it without RTLD_DEEPBIND");
 	return 0;
 }
 
@@ -265,12 +274,11 @@ static void bypass_check_preloads(void)
 	static const char reason[] =
 		"precedes libpeerpin.so: peerpin does not see the calls to the CUDA driver that it "
 		"does not hand on. Put libpeerpin.so first in LD_PRELOAD";
-	void *program = system_find_library(NULL);
 	const void *first;
 
 	for (const struct entry_point *row = cuda_entries; row < cuda_entries + CUDA_ENTRIES;
 	     row++) {
-		first = system_dlsym(program, row->symbol);
+		first = loaded_first(row->symbol);
 		if (first != entry_exported(row))
 			bypass_report_owner(first, reason);
 	}
@@ -306,20 +314,20 @@ static __attribute__((noinline, cold)) void bypass_rescan(void)
 
 	/* Keep these calls outside scan_lock: a look-up takes the lock that dlopen holds while
 	 * constructors run, and a constructor may call this function. */
-	system_prepare();    /* for log_message() inside the lock */
-	entry_find_driver(); /* a program that only links has not triggered this yet */
+	system_prepare();	 /* for log_message() inside the lock */
+	entry_find_driver(NULL); /* a program that only links has not triggered this yet */
 	bind_here = bypass_plain_loads_bind_here();
 	bypass_report_owner(load_acquire(&noted_wrapper),
 			    "wraps functions of the CUDA driver that it does not export: peerpin "
 			    "does not see their calls. Run without it, or without peerpin");
 	pthread_mutex_lock(&scan_lock);
-	dl_iterate_phdr(bypass_has_changed, &changed);
+	loaded_walk(bypass_has_changed, &changed);
 	if (changed) {
 		store_relaxed(&settled_adds, UNSETTLED);
 		atomic_thread_fence(memory_order_release);
 		unbound_count = 0;
 		objects_seen = 0;
-		dl_iterate_phdr(bypass_check_object, NULL);
+		loaded_walk(bypass_check_object, NULL);
 		bypass_check_namespaces();
 		if (first)
 			store_relaxed(&plain_loads_bind_here,
@@ -361,6 +369,6 @@ bool bypass_is_settled(void)
 
 	if (bypass_is_impossible())
 		return true;
-	dl_iterate_phdr(bypass_matches_settled, &settled);
+	loaded_walk(bypass_matches_settled, &settled);
 	return settled;
 }

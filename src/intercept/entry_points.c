@@ -2,10 +2,13 @@
 /* entry_points.c -- the rows of the table, and the look-up of their pointers */
 #include "intercept/entry_points.h"
 
+#include <dlfcn.h>
+
+#include "base/atomics.h"
+#include "base/loaded.h"
 #include "base/log.h"
-#include "base/system.h"
 #include "base/text.h"
-#include "intercept/resolve.h"
+#include "memory/driver.h"
 
 struct cuda_functions cuda_next, cuda_driver;
 struct verbs_functions verbs_next;
@@ -91,23 +94,18 @@ static const void *entry_export_of(const char *symbol)
 bool entry_is_only_ours(void *handle, const char *symbol)
 {
 	const void *ours = entry_export_of(symbol);
-	void *library;
 
-	if (!ours)
+	if (!ours || loaded_in_library(entry_library_of(symbol), symbol))
 		return false;
-	library = system_find_library(entry_library_of(symbol));
-	if (library && system_dlsym(library, symbol))
+	if (handle == RTLD_DEFAULT && loaded_first(symbol) != ours)
 		return false;
-	if (handle == RTLD_DEFAULT && system_dlsym(RTLD_DEFAULT, symbol) != ours)
-		return false;
-	return !system_dlsym(RTLD_NEXT, symbol);
+	return !loaded_next(symbol, NULL);
 }
 
-bool entry_come_first(void *program)
+bool entry_come_first(void)
 {
 	for (size_t i = 0; i < CUDA_ENTRIES; i++) {
-		if (system_dlsym(program, cuda_entries[i].symbol) !=
-		    entry_exported(&cuda_entries[i]))
+		if (loaded_first(cuda_entries[i].symbol) != entry_exported(&cuda_entries[i]))
 			return false;
 	}
 	return true;
@@ -120,77 +118,84 @@ static CUresult entry_not_initialized(void)
 	return CUDA_ERROR_NOT_INITIALIZED;
 }
 
-void entry_learn_driver(void *handle, const void *inside_driver)
+static void entry_fill_driver(const struct object_tables *tables, void *unused)
 {
-	void *address;
+	(void)unused;
+	for (const struct entry_point *row = cuda_entries; row < cuda_entries + CUDA_ENTRIES; row++)
+		__atomic_store_n(entry_driver_of(row), object_find(tables, row->symbol),
+				 __ATOMIC_RELEASE);
+}
 
-	for (size_t i = 0; i < CUDA_ENTRIES; i++) {
-		if (__atomic_load_n(entry_driver_of(&cuda_entries[i]), __ATOMIC_ACQUIRE))
-			continue;
-		address = system_dlsym(handle, cuda_entries[i].symbol);
-		/* Reject other objects' functions, which a handle of a library that depends on
-		 * libcuda can find. */
-		if (address && resolve_same_object(address, inside_driver))
-			__atomic_store_n(entry_driver_of(&cuda_entries[i]), address,
-					 __ATOMIC_RELEASE);
+void entry_find_driver(const void *seen)
+{
+	static _Atomic uint64_t filled_at;
+	static _Atomic bool final;
+	uint64_t changes;
+	const void *driver;
+	bool stays;
+
+	if (load_acquire(&final))
+		return;
+	stays = driver_stays();
+	changes = loaded_changes();
+	if (load_acquire(&filled_at) != changes || stays) {
+		driver = driver_served(seen);
+		if (!driver || !loaded_read_at(driver, entry_fill_driver, NULL))
+			entry_fill_driver(&(struct object_tables){ .base = 0 }, NULL);
 	}
+	store_release(&filled_at, changes);
+	store_release(&final, stays);
 }
 
-void entry_find_driver(void)
-{
-	static bool found;
-	void *handle;
-	void *anchor;
-
-	if (__atomic_load_n(&found, __ATOMIC_ACQUIRE))
-		return;
-	/* The handle stays open: callers hold pointers into the library. */
-	handle = system_find_library("libcuda.so.1");
-	anchor = handle ? system_dlsym(handle, "cuInit") : NULL;
-	if (!anchor)
-		return;
-	entry_learn_driver(handle, anchor);
-	__atomic_store_n(&found, true, __ATOMIC_RELEASE);
-}
-
-void entry_resolve_next(enum cuda_entry entry)
+void *entry_resolve_next(enum cuda_entry entry)
 {
 	const struct entry_point *row = &cuda_entries[entry];
-	void *address = system_dlsym(RTLD_NEXT, row->symbol);
+	bool stays;
+	void *address = loaded_next(row->symbol, &stays);
 
-	if (!address) {
-		/* With a plug-in that is linked to libcuda and opened RTLD_LOCAL, RTLD_NEXT finds
-		 * nothing. */
-		entry_find_driver();
-		address = __atomic_load_n(entry_driver_of(row), __ATOMIC_ACQUIRE);
+	/* With a plug-in that is linked to libcuda and opened RTLD_LOCAL, the program's scope has
+	 * no next definition. */
+	if (!address || driver_contains(address)) {
+		entry_find_driver(address);
+		driver_check();
+		stays = driver_stays() &&
+			(!address || loaded_share_object(address, driver_served(NULL)));
 	}
+	if (!address)
+		address = __atomic_load_n(entry_driver_of(row), __ATOMIC_ACQUIRE);
 	if (!address) {
 		log_once(LOG_WARN,
 			 "%s was called, but libcuda.so.1 is not loaded: the call returns "
 			 "CUDA_ERROR_NOT_INITIALIZED. "
 			 "Install the NVIDIA driver, or check LD_LIBRARY_PATH.",
 			 row->symbol);
-		address = (void *)entry_not_initialized;
+		return (void *)entry_not_initialized;
 	}
-	__atomic_store_n(entry_next_of(row), address, __ATOMIC_RELEASE);
+	if (stays)
+		__atomic_store_n(entry_next_of(row), address, __ATOMIC_RELEASE);
+	return address;
 }
 
-void entry_resolve_verbs(void)
+void *entry_find_verbs(enum verbs_entry entry)
 {
-	void *handle;
-	void *address;
+	const char *symbol = verbs_entries[entry].symbol;
+	void *address = loaded_next(symbol, NULL);
 
-	for (size_t i = 0; i < VERBS_ENTRIES; i++) {
-		if (__atomic_load_n(entry_verbs_next_of(i), __ATOMIC_ACQUIRE))
-			continue;
-		address = system_dlsym(RTLD_NEXT, verbs_entries[i].symbol);
-		/* Open MPI loads libibverbs through an RTLD_LOCAL plug-in, so RTLD_NEXT finds
-		 * nothing. */
-		if (!address) {
-			handle = system_find_library(entry_library_of(verbs_entries[i].symbol));
-			address = handle ? system_dlsym(handle, verbs_entries[i].symbol) : NULL;
-		}
-		if (address)
-			__atomic_store_n(entry_verbs_next_of(i), address, __ATOMIC_RELEASE);
-	}
+	/* Open MPI loads libibverbs through an RTLD_LOCAL plug-in, so the program's scope has no
+	 * next definition. */
+	return address ? address : loaded_in_library(entry_library_of(symbol), symbol);
+}
+
+void *entry_resolve_verbs(enum verbs_entry entry)
+{
+	void *address = entry_find_verbs(entry);
+
+	__atomic_store_n(entry_verbs_next_of(entry), address, __ATOMIC_RELEASE);
+	return address;
+}
+
+void entry_forget_verbs(void)
+{
+	for (size_t i = 0; i < VERBS_ENTRIES; i++)
+		__atomic_store_n(entry_verbs_next_of(i), NULL, __ATOMIC_RELEASE);
 }

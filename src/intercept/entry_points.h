@@ -8,8 +8,10 @@
  *   function, which the pointer represents.
  * Each CUDA row therefore has 2 entries in this library (WRAP makes both) and 2 targets.
  *
- * Pointers are filled on first use, each by one atomic store of a value that is equal in every
- * thread. No lock and no once: look-ups happen inside the driver's own initialisation.
+ * Pointers are filled at use, each by one atomic store of a value that is equal in every thread. No
+ * lock and no once: look-ups happen inside the driver's own initialisation. A pointer is kept only
+ * as long as its library cannot have left the process: to the driver until it is initialised, at
+ * each look-up anew (memory/driver.h); to libibverbs and its providers until a device is closed.
  */
 #ifndef PEERPIN_INTERCEPT_ENTRY_POINTS_H
 #define PEERPIN_INTERCEPT_ENTRY_POINTS_H
@@ -95,31 +97,32 @@ const struct entry_point *entry_find(const char *symbol);
 const struct entry_point *entry_of_driver(const void *address);
 
 /* True if this library exports the symbol and no other definition is visible. RTLD_DEFAULT and
- * RTLD_NEXT must then find nothing, so that a program that probes for CUDA sees none. On true, the
- * dynamic linker has set the dlerror() text. */
+ * RTLD_NEXT must then find nothing, so that a program that probes for CUDA sees none. */
 bool entry_is_only_ours(void *handle, const char *symbol);
 
-/* True if for each CUDA row this library's export is first in the scope of `program`, a handle of
- * the program itself. */
-bool entry_come_first(void *program);
+/* True if for each CUDA row this library's export is first in the program's scope. */
+bool entry_come_first(void);
 
-/* Fill the missing pointers. A CUDA row without a definition gets a function that returns
+/* Return the next definition. A CUDA row without one gets a function that returns
  * CUDA_ERROR_NOT_INITIALIZED, as an uninitialised driver does. */
-void entry_resolve_next(enum cuda_entry entry);
-void entry_resolve_verbs(void);
+void *entry_resolve_next(enum cuda_entry entry);
+void *entry_find_verbs(enum verbs_entry entry);
 
-/* Fill cuda_driver from `handle`, an open libcuda or a library that depends on it. `inside_driver`
- * is any address in the driver; functions of other objects are rejected. */
-void entry_learn_driver(void *handle, const void *inside_driver);
+/* With a device open, keep the definition as well; forget all when a device has been closed. */
+void *entry_resolve_verbs(enum verbs_entry entry);
+void entry_forget_verbs(void);
 
-/* Fill cuda_driver from the loaded libcuda, if any. */
-void entry_find_driver(void);
+/* Fill cuda_driver from the served driver (memory/driver.h): `seen` is an address that may lie in a
+ * driver, or NULL. */
+void entry_find_driver(const void *seen);
 
 #define entry_next(symbol)                                                                         \
 	({                                                                                         \
-		if (__builtin_expect(!__atomic_load_n(&cuda_next.symbol, __ATOMIC_ACQUIRE), 0))    \
-			entry_resolve_next(ENTRY_##symbol);                                        \
-		__atomic_load_n(&cuda_next.symbol, __ATOMIC_ACQUIRE);                              \
+		__typeof__(symbol) *next_ = __atomic_load_n(&cuda_next.symbol, __ATOMIC_ACQUIRE);  \
+                                                                                                   \
+		__builtin_expect(!!next_, 1)                                                       \
+			? next_                                                                    \
+			: (__typeof__(next_))entry_resolve_next(ENTRY_##symbol);                   \
 	})
 
 /* Not NULL in a pointed call: an entry is returned to the caller only after its driver function is
@@ -127,12 +130,14 @@ void entry_find_driver(void);
 #define entry_driver(symbol) __atomic_load_n(&cuda_driver.symbol, __ATOMIC_ACQUIRE)
 
 /* NULL if no definition exists, which is possible only for functions that libibverbs' providers do
- * not call. */
+ * not call. For calls with an open device. */
 #define next_verbs(symbol)                                                                         \
 	({                                                                                         \
-		if (__builtin_expect(!__atomic_load_n(&verbs_next.symbol, __ATOMIC_ACQUIRE), 0))   \
-			entry_resolve_verbs();                                                     \
-		__atomic_load_n(&verbs_next.symbol, __ATOMIC_ACQUIRE);                             \
+		__typeof__(symbol) *next_ = __atomic_load_n(&verbs_next.symbol, __ATOMIC_ACQUIRE); \
+                                                                                                   \
+		__builtin_expect(!!next_, 1)                                                       \
+			? next_                                                                    \
+			: (__typeof__(next_))entry_resolve_verbs(ENTRY_##symbol);                  \
 	})
 
 /* WRAP(symbol, (arguments), parameters...) { body }

@@ -9,10 +9,11 @@
  */
 #include "intercept/load_watch.h"
 
+#include <dlfcn.h>
 #include <stddef.h>
 
 #include "base/atomics.h"
-#include "base/system.h"
+#include "base/loaded.h"
 #include "base/text.h"
 #include "intercept/entry_points.h"
 #include "intercept/verbs.h"
@@ -49,47 +50,33 @@ bool load_watch_is_loader(const char *symbol)
 	return false;
 }
 
-static bool load_watch_is_export(const void *found, const char *symbol)
+void load_watch_looked_up(const void *found, const char *symbol)
 {
 	for (size_t i = 0; i < LOADERS; i++) {
-		if (text_equals(loaders[i].name, symbol))
-			return found == (const void *)loaders[i].ours;
+		if (text_equals(loaders[i].name, symbol) && found != (void *)loaders[i].ours)
+			load_watch_note();
 	}
-	return false;
-}
-
-void load_watch_looked_up(void *handle, const char *symbol)
-{
-	/* RTLD_DEFAULT finds this library's export. RTLD_NEXT finds another definition, which
-	 * depends on the caller. */
-	if (handle == RTLD_DEFAULT || load_watch_are_noted())
-		return;
-	if (handle == RTLD_NEXT || !load_watch_is_export(system_dlsym(handle, symbol), symbol))
-		load_watch_note();
 }
 
 bool load_watch_come_here(void)
 {
-	void *program = system_find_library(NULL);
-
-	for (size_t i = 0; program && i < LOADERS; i++) {
-		if (system_dlsym(program, loaders[i].name) != (void *)loaders[i].ours)
+	for (size_t i = 0; i < LOADERS; i++) {
+		if (loaded_first(loaders[i].name) != (void *)loaders[i].ours)
 			return false;
 	}
-	return program && entry_come_first(program);
+	return entry_come_first();
 }
+
+const char load_watch_probe[] = "cuMemFree_v2";
 
 const void *load_watch_skipping_dlsym(void)
 {
-	void *(*first)(void *, const char *) = system_dlsym(system_find_library(NULL), "dlsym");
-	void *driver = system_find_library("libcuda.so.1");
-	const struct entry_point *row = entry_find("cuMemFree_v2");
-	const void *found;
+	void *(*first)(void *, const char *) = loaded_first("dlsym");
 
-	if (!first || !driver || first == (__typeof__(first))exported_dlsym)
+	if (!first || first == (__typeof__(first))exported_dlsym ||
+	    first(loaded_program(), load_watch_probe) == (const void *)load_watch_probe)
 		return NULL;
-	found = first(driver, row->symbol);
-	return found == entry_through_pointer(row) || found == entry_exported(row) ? NULL : first;
+	return (const void *)first;
 }
 
 /* libc's definition, or that of another preload after this one. */
@@ -98,7 +85,7 @@ static void *load_watch_next_of(_Atomic(void *) *place, const char *symbol)
 	void *found = load_acquire(place);
 
 	if (!found) {
-		found = system_next(symbol);
+		found = loaded_next_before_libc(symbol);
 		store_release(place, found);
 	}
 	return found;
@@ -109,6 +96,7 @@ void *dlopen_decide(const char *file, int mode)
 	static _Atomic(void *) next;
 
 	(void)file;
+	loaded_begin_load(mode);
 	if (mode & RTLD_DEEPBIND)
 		load_watch_note();
 	return load_watch_next_of(&next, "dlopen");
@@ -118,6 +106,7 @@ void *dlmopen_decide(void)
 {
 	static _Atomic(void *) next;
 
+	loaded_begin_load(0);
 	load_watch_note();
 	return load_watch_next_of(&next, "dlmopen");
 }
@@ -133,10 +122,8 @@ static void *load_watch_next_dlvsym(void)
 static void *load_watch_alloc_pd(void *handle, const char *symbol, const char *version)
 {
 	void *(*next)(void *, const char *, const char *) = load_watch_next_dlvsym();
-	void *entry = verbs_client_entry(next(handle, symbol, version));
 
-	/* Repeat the look-up for dlerror(), as resolve.c does. */
-	return next(handle, symbol, version) ? entry : NULL;
+	return verbs_client_entry(next(handle, symbol, version));
 }
 
 void *dlvsym_decide(void *handle, const char *symbol)

@@ -30,16 +30,18 @@ static inline bool load_watch_are_noted(void)
 /* True if the name is a function that loads objects, or one that looks up such functions. */
 bool load_watch_is_loader(const char *symbol);
 
-/* Called for a dlsym look-up of such a function. Notes a load if the look-up may find another
- * definition than this library's. */
-void load_watch_looked_up(void *handle, const char *symbol);
+/* Called with the result of a look-up of such a function. Notes a load if it is another definition
+ * than this library's. */
+void load_watch_looked_up(const void *found, const char *symbol);
 
 /* True if plainly loaded objects bind to this library first: no other definition precedes its
  * exports. */
 bool load_watch_come_here(void);
 
-/* The program's dlsym, if it precedes this library's and returns another function for a row; else
- * NULL. */
+/* The program's dlsym, if it precedes this library's and does not hand on a look-up of this string;
+ * else NULL. This library's dlsym answers the string, known by its address, with itself, so libc's
+ * state of the thread stays (loaded.h) unless the other dlsym bypasses this one. */
+extern const char load_watch_probe[];
 const void *load_watch_skipping_dlsym(void);
 
 /* Decisions of the exported functions. Each jumps to the returned address with its arguments and

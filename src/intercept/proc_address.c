@@ -15,15 +15,15 @@ static void proc_address_route(CUresult result, const void *forward, const char 
 {
 	const struct entry_point *row;
 
-	if (result != CUDA_SUCCESS || !function || process_is_passive())
+	if (result != CUDA_SUCCESS || !function || !*function || process_is_passive())
 		return;
-	entry_find_driver();
+	entry_find_driver(*function);
 	row = entry_of_driver(*function);
 	if (row)
 		*function = entry_through_pointer(row);
-	/* Another preload answered, perhaps with its own function. */
-	else if (!entry_of_driver(forward) && *function && symbol && entry_find(symbol) &&
-		 !resolve_is_in_driver(*function))
+	else if (symbol && entry_find(symbol) && !resolve_is_known(*function) &&
+		 !entry_of_driver(forward))
+		/* Another preload answered, perhaps with its own function. */
 		*function = resolve_of_preload(*function);
 }
 

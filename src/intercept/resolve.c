@@ -5,7 +5,10 @@
  */
 #include "intercept/resolve.h"
 
+#include <dlfcn.h>
+
 #include "base/config.h"
+#include "base/loaded.h"
 #include "base/process.h"
 #include "base/system.h"
 #include "base/text.h"
@@ -13,6 +16,7 @@
 #include "intercept/entry_points.h"
 #include "intercept/load_watch.h"
 #include "intercept/verbs.h"
+#include "memory/driver.h"
 
 typedef void *dlsym_function(void *handle, const char *symbol);
 
@@ -24,35 +28,35 @@ static dlsym_function *resolve_next_dlsym(void)
 	dlsym_function *found = __atomic_load_n(&next_dlsym, __ATOMIC_ACQUIRE);
 
 	if (!found) {
-		found = (dlsym_function *)system_next("dlsym");
+		found = (dlsym_function *)loaded_next_before_libc("dlsym");
 		__atomic_store_n(&next_dlsym, found, __ATOMIC_RELEASE);
 	}
 	return found;
 }
 
-/* As the caller's look-up would be without peerpin: with another preload's answer, if it has one.
- */
+/* The caller's own look-up, once, as without peerpin: with another preload's answer, if it has one.
+ * libc's state of the thread (dlerror) is then as without peerpin. */
 static void *resolve_in_chain(void *handle, const char *symbol)
 {
 	return resolve_next_dlsym()(handle, symbol);
 }
 
-bool resolve_same_object(const void *one, const void *other)
+/* The caller's look-up finds nothing: it fails as libc's does. */
+static void *resolve_nothing(void *handle, const char *symbol)
 {
-	Dl_info first, second;
+	void *found;
 
-	return system_dladdr(one, &first) && system_dladdr(other, &second) &&
-	       first.dli_fbase == second.dli_fbase;
+	(void)handle;
+	found = system_dlsym(RTLD_NEXT, symbol);
+	return found;
 }
 
 static bool resolve_is_in_object(const void *address, const char *const *prefixes)
 {
-	const char *name;
-	Dl_info object;
+	char name[LOADED_NAME];
 
-	if (!system_dladdr(address, &object) || !object.dli_fname)
+	if (!loaded_name_at(address, name, NULL))
 		return false;
-	name = text_file_name(object.dli_fname);
 	for (; *prefixes; prefixes++) {
 		if (text_begins(name, *prefixes))
 			return true;
@@ -60,11 +64,19 @@ static bool resolve_is_in_object(const void *address, const char *const *prefixe
 	return false;
 }
 
-bool resolve_is_in_driver(const void *address)
+bool resolve_is_known(const void *function)
 {
-	static const char *const driver_objects[] = { "libcuda.so", NULL };
+	const void *driver = driver_served(NULL);
 
-	return resolve_is_in_object(address, driver_objects);
+	if (driver && loaded_share_object(function, driver))
+		return true;
+	/* A function of another copy of the driver, in this namespace or in another one: calls of
+	 * it bypass peerpin. */
+	if (driver_contains(function) || !loaded_name_at(function, NULL, NULL)) {
+		load_watch_note();
+		return true;
+	}
+	return false;
 }
 
 static const char *const ucx_objects[] = { "libucm", "libucs", NULL };
@@ -102,73 +114,77 @@ static void *resolve_next_for_ucx(const struct entry_point *row)
 {
 	if (resolve_ucx_patches(row) || process_is_passive_early())
 		return NULL;
-	entry_find_driver();
+	entry_find_driver(NULL);
 	return __atomic_load_n(entry_driver_of(row), __ATOMIC_ACQUIRE) ? entry_through_pointer(row)
 								       : NULL;
 }
 
+#ifdef __x86_64__
+/* `sub $imm8, %rsp`, with which functions of drivers 575 and newer begin. UCX 1.13.1 to 1.18.0
+ * cannot move it (openucx/ucx#10627). */
+static void resolve_check_beginning(const struct object_tables *tables, void *is_unhooked)
+{
+	static const unsigned char begin[] = { 0x48, 0x83, 0xec };
+	const void *code =
+		object_find(tables, __atomic_load_n(&ucx_target, __ATOMIC_RELAXED)->symbol);
+
+	*(bool *)is_unhooked = code && __builtin_memcmp(code, begin, sizeof(begin)) == 0;
+}
+#endif
+
 bool resolve_ucx_is_unhooked(void)
 {
+	bool is_unhooked = false;
 #ifdef __x86_64__
-	/* `sub $imm8, %rsp`, with which functions of drivers 575 and newer begin. UCX 1.13.1 to
-	 * 1.18.0 cannot move it (openucx/ucx#10627). */
-	static const unsigned char begin[] = { 0x48, 0x83, 0xec };
-	const struct entry_point *row = __atomic_load_n(&ucx_target, __ATOMIC_RELAXED);
-	const void *code = row ? __atomic_load_n(entry_driver_of(row), __ATOMIC_ACQUIRE) : NULL;
+	const void *driver = driver_served(NULL);
 
-	/* The driver may have been unloaded. */
-	return code && resolve_is_in_driver(code) &&
-	       __builtin_memcmp(code, begin, sizeof(begin)) == 0;
-#else
-	return false;
+	if (driver && __atomic_load_n(&ucx_target, __ATOMIC_RELAXED))
+		loaded_read_at(driver, resolve_check_beginning, &is_unhooked);
 #endif
+	return is_unhooked;
 }
 
 void *resolve_of_preload(void *wrapper)
 {
 	for (const struct entry_point *row = cuda_entries; row < cuda_entries + CUDA_ENTRIES;
 	     row++) {
-		if (wrapper == entry_exported(row) ||
-		    wrapper == system_dlsym(RTLD_NEXT, row->symbol))
+		if (wrapper == entry_exported(row) || wrapper == loaded_next(row->symbol, NULL))
 			return entry_exported(row);
 	}
 	bypass_note(wrapper);
 	return wrapper;
 }
 
+/* True if a look-up in the function's own library finds it. An override of dlsym may return another
+ * function than libc's. */
+static bool resolve_is_library_own(const void *function, const char *symbol)
+{
+	return resolve_next_dlsym() == (dlsym_function *)system_libc_dlsym() ||
+	       (loaded_at(function, symbol) == function && !loaded_at(function, "dlsym"));
+}
+
 static void *resolve_row(const struct entry_point *row, void *handle, const char *symbol,
 			 void *caller)
 {
-	void *real = resolve_in_chain(handle, symbol), *plain;
+	void *real = resolve_in_chain(handle, symbol);
 
 	if (!real)
 		return NULL;
 	/* A handle of the program itself finds this library's export too. */
-	if (real == entry_exported(row) && entry_is_only_ours(RTLD_DEFAULT, symbol))
-		return NULL;
-	if (!__atomic_load_n(entry_driver_of(row), __ATOMIC_ACQUIRE) &&
-	    resolve_is_in_driver(real)) {
-		entry_learn_driver(handle, real);
-		/* Repeat the look-up: functions that the driver lacks left an error behind, and
-		 * dlerror() must return that of the caller's own look-up. */
-		real = resolve_in_chain(handle, symbol);
-	}
+	if (real == entry_exported(row))
+		return entry_is_only_ours(RTLD_DEFAULT, symbol) ? resolve_nothing(handle, symbol)
+								: real;
+	entry_find_driver(real);
 	if (real == __atomic_load_n(entry_driver_of(row), __ATOMIC_ACQUIRE))
 		return (resolve_is_in_object(caller, ucx_objects) && resolve_ucx_patches(row)) ||
-				       resolve_is_in_driver(caller)
+				       driver_contains(caller)
 			       ? real
 			       : entry_through_pointer(row);
-	if (real == entry_exported(row))
+	if (resolve_is_known(real) || resolve_is_library_own(real, symbol))
 		return real;
-	/* A function of another copy of the driver: calls of it bypass peerpin. */
-	if (resolve_is_in_driver(real)) {
-		load_watch_note();
-		return real;
-	}
-	/* A library's own function, or another preload's, which its own look-ups do not return. */
-	plain = system_dlsym(handle, symbol);
-	if (plain == real || resolve_same_object(caller, real))
-		return plain;
+	/* Another preload's function. That preload's own look-ups do not return it. */
+	if (loaded_share_object(caller, real))
+		return system_dlsym(handle, symbol);
 	return resolve_of_preload(real);
 }
 
@@ -179,9 +195,17 @@ static void *resolve_alloc_pd(void *handle, const char *symbol)
 
 	/* A handle of the program itself finds this library's export too. */
 	if (entry == (void *)ibv_alloc_pd && entry_is_only_ours(RTLD_DEFAULT, symbol))
-		return NULL;
-	/* Repeat the look-up for dlerror(): the rows' look-ups left errors of their own. */
-	return system_dlsym(handle, symbol) ? entry : NULL;
+		return resolve_nothing(handle, symbol);
+	return entry;
+}
+
+/* A function that loads objects, or one that looks up such functions. */
+static void *resolve_loader(void *handle, const char *symbol)
+{
+	void *found = resolve_in_chain(handle, symbol);
+
+	load_watch_looked_up(found, symbol);
+	return found;
 }
 
 struct dlsym_verdict dlsym_decide(void *handle, const char *symbol, void *caller)
@@ -193,16 +217,27 @@ struct dlsym_verdict dlsym_decide(void *handle, const char *symbol, void *caller
 	 * find this library's export, or a definition after it. */
 	if (!symbol)
 		return verdict;
-	if (load_watch_is_loader(symbol))
-		load_watch_looked_up(handle, symbol);
+	if (symbol == load_watch_probe) {
+		verdict.jump = NULL;
+		verdict.answer = (void *)symbol;
+		return verdict;
+	}
 	row = entry_find(symbol);
 	if (handle == RTLD_NEXT || handle == RTLD_DEFAULT) {
+		/* RTLD_DEFAULT finds this library's export of a loader's function; RTLD_NEXT
+		 * another definition, which depends on the caller. */
+		if (handle == RTLD_NEXT && load_watch_is_loader(symbol))
+			load_watch_note();
 		/* UCX looks up functions by RTLD_NEXT, and finds the driver's. */
 		if (entry_is_only_ours(handle, symbol))
-			verdict.jump = NULL;
+			verdict.jump = resolve_nothing;
 		else if (row && resolve_is_in_object(caller, ucx_objects) &&
 			 (verdict.answer = resolve_next_for_ucx(row)))
 			verdict.jump = NULL;
+		return verdict;
+	}
+	if (load_watch_is_loader(symbol) && !load_watch_are_noted()) {
+		verdict.jump = resolve_loader;
 		return verdict;
 	}
 	if (verbs_client_is_entry(symbol)) {

@@ -5,15 +5,13 @@
 
 #include <stdbool.h>
 
-/* True if both addresses lie in one loaded object. */
-bool resolve_same_object(const void *one, const void *other);
-
 /* True if UCX tried to hook CUDA, and a driver function begins with an instruction that this UCX
  * cannot patch: UCX then has no cache of GPU registrations. */
 bool resolve_ucx_is_unhooked(void);
 
-/* True if the address lies in a libcuda. */
-bool resolve_is_in_driver(const void *address);
+/* True if the function lies in the served driver, or in another copy of the driver. A copy that
+ * peerpin does not serve is noted. */
+bool resolve_is_known(const void *function);
 
 /* Replaces a function of another preload that this preload's look-up returned for a row: by the
  * exported entry that forwards to it. If there is none, calls of the function bypass peerpin. */

@@ -242,4 +242,8 @@ void verbs_uninit_context(struct verbs_context *context)
 		registration_context_closing(device);
 	}
 	next_verbs(verbs_uninit_context)(context);
+	/* Without an open device libibverbs and the provider may leave the process. */
+	entry_forget_verbs();
+	verbs_calls_device_closed();
+	verbs_trust_forget();
 }

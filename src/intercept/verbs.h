@@ -66,6 +66,9 @@ void verbs_record(const struct registration_request *request, int result, bool f
  * parameter `driver`; an older caller leaves an arbitrary value. */
 bool verbs_has_private_attributes(const struct ibv_command_buffer *driver);
 
+/* A device has been closed: another build of libibverbs may follow. */
+void verbs_trust_forget(void);
+
 /* Fields that the real call fills in every form. */
 static inline void verbs_fill(struct verbs_mr *vmr, const struct ibv_pd *pd, enum ibv_mr_type type,
 			      const struct registration_keys *keys)

@@ -12,10 +12,8 @@
  */
 #include "intercept/verbs.h"
 
-#include <link.h>
-
 #include "base/config.h"
-#include "base/object.h"
+#include "base/loaded.h"
 #include "base/process.h"
 #include "base/text.h"
 #include "intercept/entry_points.h"
@@ -53,7 +51,7 @@ enum client { UNIDENTIFIED, LIBFABRIC, OTHER };
 
 static enum client client_of(const struct dl_phdr_info *object)
 {
-	const char *name = text_file_name(object->dlpi_name ? object->dlpi_name : "");
+	const char *name = object_file_name(object);
 	struct object_tables tables;
 
 	if (!object_read(object, &tables))
@@ -87,9 +85,9 @@ bool verbs_client_indexes_keys(void)
 
 	if (mode != UNIQUE_KEYS_AUTO)
 		return mode == UNIQUE_KEYS_YES;
-	dl_iterate_phdr(client_check_caller, &client);
+	loaded_walk(client_check_caller, &client);
 	if (client == UNIDENTIFIED)
-		dl_iterate_phdr(client_check_loaded, &client);
+		loaded_walk(client_check_loaded, &client);
 	return client == LIBFABRIC;
 }
 
@@ -101,5 +99,6 @@ bool verbs_client_is_entry(const char *symbol)
 
 void *verbs_client_entry(void *found)
 {
-	return found && found == (void *)next_verbs(ibv_alloc_pd) ? (void *)ibv_alloc_pd : found;
+	return found && found == entry_find_verbs(ENTRY_ibv_alloc_pd) ? (void *)ibv_alloc_pd
+								      : found;
 }

@@ -5,9 +5,9 @@
 #include <errno.h>
 #include <stddef.h>
 
+#include "base/loaded.h"
 #include "base/log.h"
 #include "base/process.h"
-#include "base/system.h"
 #include "intercept/bypass.h"
 
 enum trust { UNKNOWN, TRUSTED, REFUSED };
@@ -81,26 +81,35 @@ void verbs_record(const struct registration_request *request, int result, bool f
 /* Up to rdma-core 56, libraries with and without the parameter share one version node. libmlx5 got
  * its function for private attributes in the same release, and no other provider has private
  * attributes. Without that function the value is arbitrary. */
+static void verbs_trust_read_version(const struct object_tables *tables, void *is_34)
+{
+	*(bool *)is_34 = object_defines_version(tables, "IBVERBS_PRIVATE_34");
+}
+
+static void verbs_trust_read_mlx5(const struct object_tables *tables, void *trust)
+{
+	*(int *)trust = object_find(tables, "mlx5dv_reg_dmabuf_mr") ? TRUSTED : REFUSED;
+}
+
 static bool verbs_trust_has_driver_parameter(void)
 {
 	int known = __atomic_load_n(&attributes_trust, __ATOMIC_RELAXED);
-	void *handle;
+	bool is_34 = false;
 
 	if (known == UNKNOWN) {
-		handle = system_find_library("libibverbs.so.1");
-		if (handle && system_dlvsym(handle, "ibv_cmd_reg_mr", "IBVERBS_PRIVATE_34")) {
-			handle = system_find_library("libmlx5.so.1");
-			if (!handle)
-				return false;
-			known = system_dlvsym(handle, "mlx5dv_reg_dmabuf_mr", "MLX5_1.25")
-					? TRUSTED
-					: REFUSED;
-		} else {
-			known = TRUSTED;
-		}
+		known = TRUSTED;
+		loaded_read_library("libibverbs.so.1", verbs_trust_read_version, &is_34);
+		if (is_34 && !loaded_read_library("libmlx5.so.1", verbs_trust_read_mlx5, &known))
+			return false;
 		__atomic_store_n(&attributes_trust, known, __ATOMIC_RELAXED);
 	}
 	return known == TRUSTED;
+}
+
+/* The layouts are checked in each new context. */
+void verbs_trust_forget(void)
+{
+	__atomic_store_n(&attributes_trust, UNKNOWN, __ATOMIC_RELAXED);
 }
 
 bool verbs_has_private_attributes(const struct ibv_command_buffer *driver)

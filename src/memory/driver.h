@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* driver.h -- driver functions for the library's own calls, always the real ones
+/* driver.h -- the driver that peerpin serves, and its functions for the library's own calls
  *
- * NULL where the installed driver lacks a function. Callable on any thread, but never with a lock
- * of the library held.
+ * A program may load several drivers: one to query the version, another to use. The first one that
+ * a look-up or a linked call reaches is served, until it leaves the process. A driver can leave
+ * until its cuInit succeeds (measured), and return elsewhere or as another build. Until then no
+ * address in it is kept without a check, and none is kept loaded.
  */
 #ifndef PEERPIN_MEMORY_DRIVER_H
 #define PEERPIN_MEMORY_DRIVER_H
@@ -46,8 +48,23 @@ struct driver_calls {
 #undef CALL
 };
 
-/* Looked up at the first use. */
+/* Always the driver's own functions; NULL where the installed driver lacks one. Any thread, but
+ * never with a lock of the library held. */
 const struct driver_calls *driver_calls(void);
+
+/* An address in the served driver; NULL: none is loaded. If none was served, or it has left, `seen`
+ * selects another one, if it is an address in a driver; otherwise the first one loaded is served.
+ */
+const void *driver_served(const void *seen);
+
+/* True once the served driver is initialised: it never leaves. driver_check() queries the driver,
+ * so it is not for look-ups, which the driver's own initialisation makes too. */
+bool driver_stays(void);
+void driver_check(void);
+
+/* True if the address lies in a libcuda of this namespace; the number of these. */
+bool driver_contains(const void *address);
+unsigned int driver_count(void);
 
 /* Bracket the library's own driver calls on one thread: in the default mode they would invalidate a
  * capture of the application (measured). True: driver_restore_capture() must restore the mode. */

@@ -3,8 +3,8 @@
 #include "memory/keep.h"
 
 #include "base/config.h"
+#include "base/loaded.h"
 #include "base/log.h"
-#include "base/object.h"
 #include "base/process.h"
 #include "base/system.h"
 #include "memory/captures.h"
@@ -21,7 +21,7 @@ static bool keep_is_sanitized(void)
 {
 	static _Atomic uint64_t answer;
 
-	return object_is_loaded("libsanitizer-collection.so", &answer);
+	return loaded_has("libsanitizer-collection.so", &answer);
 }
 
 static void keep_begin(void)

@@ -78,9 +78,10 @@ struct verbs_calls {
 #undef CALL
 };
 
-/* libibverbs' own functions, without any wrapper; looked up at the first use. NULL: missing in this
- * libibverbs. */
+/* libibverbs' own functions, without any wrapper, for callers with an open device. NULL: missing in
+ * this libibverbs. Call verbs_calls_device_closed() after each close of a device. */
 const struct verbs_calls *verbs_calls(void);
+void verbs_calls_device_closed(void);
 
 /* True while this thread is inside a registration or deregistration of the library's own: the call
  * is not a client's. */

@@ -82,7 +82,7 @@ static void segment_file_copy(_Atomic uint64_t *to)
 
 static int segment_file_map(void)
 {
-	size_t page = getauxval(AT_PAGESZ);
+	size_t page = system_auxiliary(AT_PAGESZ);
 	void *pages;
 	int error;
 

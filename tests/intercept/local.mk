@@ -11,6 +11,7 @@ intercept_checks = \
 	tests/intercept/check_preloads.sh \
 	tests/intercept/check_cuda_h.sh \
 	tests/intercept/check_lookups.sh \
+	tests/intercept/check_replaced.sh \
 	tests/intercept/check_first.sh \
 	tests/intercept/check_effects.sh \
 	tests/intercept/check_providers.sh \
@@ -23,6 +24,7 @@ intercept_checks = \
 	tests/intercept/check_verbs_versions.sh
 EXTRA_DIST += tests/intercept/check_aarch64 tests/intercept/traps/traps_list.sh docs/internals/coverage.md docs/internals/registration.md tests/intercept/check_cuda_h.py tests/intercept/check_entries.py tests/intercept/matrix/matrix.py tests/unit/preload.h $(intercept_checks) \
 	tests/intercept/lookup_library.c tests/intercept/lookup_library.h \
+	tests/intercept/replaced/replacement.c \
 	tests/intercept/old/driver.c tests/intercept/old_driver.c tests/intercept/check_sim.c
 
 # A libibverbs of the oldest and of the newest known version, and one of an unknown version.
@@ -243,6 +245,9 @@ tests_intercept_stacked_private_la_LDFLAGS = $(other_ldflags)
 check_PROGRAMS += tests/intercept/stacked_program
 tests_intercept_stacked_program_SOURCES = tests/intercept/stacked/program.c
 tests_intercept_stacked_program_LDADD = src/sim/libcuda.la -ldl
+check_PROGRAMS += tests/intercept/replaced_program
+tests_intercept_replaced_program_SOURCES = tests/intercept/replaced/program.c
+tests_intercept_replaced_program_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -ldl
 check_PROGRAMS += tests/intercept/names tests/intercept/lookups_in_allocations
 tests_intercept_names_SOURCES = tests/intercept/names.c
 tests_intercept_names_LDADD = -ldl

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* loaded.c -- walks over the loaded objects
+ *
+ * dl_iterate_phdr is the only function of the dynamic linker that has kept its name, its version
+ * and its library. It reports the caller's namespace, in whichever namespace its own libc is.
+ */
+#include "base/loaded.h"
+
+#include <dlfcn.h>
+
+#include "base/atomics.h"
+#include "base/text.h"
+
+/* Weak: the library needs libc alone. A program that holds a copy has the same list. */
+extern struct r_debug _r_debug __attribute__((weak));
+
+void *loaded_program(void)
+{
+	return &_r_debug ? _r_debug.r_map : NULL;
+}
+
+typedef int walk_function(loaded_visit *visit, void *argument);
+
+/* Without a lock: the objects up to libc were loaded with the program, and never leave. */
+static walk_function *loaded_find_walk(void)
+{
+	const struct link_map *object = loaded_program();
+	struct object_tables tables;
+
+	while (object && !text_equals(text_file_name(object->l_name), "libc.so.6"))
+		object = object->l_next;
+	if (!object || !object_read_dynamic(object->l_addr, object->l_ld, &tables))
+		return NULL;
+	return (walk_function *)object_find(&tables, "dl_iterate_phdr");
+}
+
+int loaded_walk(loaded_visit *visit, void *argument)
+{
+	static walk_function *cached; /* racing threads store equal values */
+	walk_function *walk = __atomic_load_n(&cached, __ATOMIC_ACQUIRE);
+	int result = 0;
+
+	if (!walk) {
+		walk = loaded_find_walk();
+		__atomic_store_n(&cached, walk, __ATOMIC_RELEASE);
+	}
+	if (walk)
+		result = walk(visit, argument);
+	/* No tail call: libc takes the return address for the caller, and its namespace. */
+	__asm__ volatile("" : "+r"(result));
+	return result;
+}
+
+/* ---- by scope ---- */
+
+static bool loaded_is_libc(const char *name)
+{
+	static const char libraries[][16] = { "libc.so.6", "libdl.so.2", "libpthread.so.0" };
+
+	for (size_t i = 0; i < sizeof(libraries) / sizeof(libraries[0]); i++) {
+		if (text_equals(name, libraries[i]))
+			return true;
+	}
+	return false;
+}
+
+struct scope_search {
+	const char *symbol;
+	bool behind;	/* only objects after this library */
+	bool only_libc; /* only libc's objects; set once libc is passed */
+	bool is_behind;
+	void *found;
+};
+
+static int loaded_search_scope(struct dl_phdr_info *object, size_t size, void *argument)
+{
+	const char *name = object_file_name(object);
+	struct scope_search *search = argument;
+	bool libc = loaded_is_libc(name);
+	struct object_tables tables;
+
+	(void)size;
+	if (object_contains(object, (uintptr_t)&loaded_search_scope) && search->behind)
+		search->is_behind = true;
+	/* The kernel's object is in no scope. */
+	else if ((search->is_behind || !search->behind) && (libc || !search->only_libc) &&
+		 !text_begins(name, "linux-vdso") && object_read(object, &tables))
+		search->found = object_find(&tables, search->symbol);
+	search->only_libc |= libc;
+	return search->found != NULL;
+}
+
+void *loaded_in_libc(const char *symbol)
+{
+	struct scope_search search = { .symbol = symbol, .only_libc = true };
+
+	loaded_walk(loaded_search_scope, &search);
+	return search.found;
+}
+
+void *loaded_first(const char *symbol)
+{
+	struct scope_search search = { .symbol = symbol };
+
+	loaded_walk(loaded_search_scope, &search);
+	return search.found;
+}
+
+void *loaded_next_before_libc(const char *symbol)
+{
+	struct scope_search search = { .symbol = symbol, .behind = true };
+
+	loaded_walk(loaded_search_scope, &search);
+	return search.found ? search.found : loaded_in_libc(symbol);
+}
+
+/* ---- objects loaded with the program ---- */
+
+static _Atomic uint32_t start_objects; /* 0: nothing was loaded since the start */
+static _Atomic bool scope_has_grown;
+
+static int loaded_count(struct dl_phdr_info *object, size_t size, void *count)
+{
+	(void)object;
+	(void)size;
+	++*(uint32_t *)count;
+	return 0;
+}
+
+void loaded_begin_load(int mode)
+{
+	uint32_t count = 0;
+
+	if (!load_relaxed(&start_objects)) {
+		loaded_walk(loaded_count, &count);
+		store_relaxed(&start_objects, count);
+	}
+	if (mode & RTLD_GLOBAL)
+		store_relaxed(&scope_has_grown, true);
+}
+
+struct next_search {
+	const char *symbol;
+	uint32_t visited;
+	bool is_behind, stays;
+	void *found;
+};
+
+static int loaded_search_next(struct dl_phdr_info *object, size_t size, void *argument)
+{
+	struct next_search *search = argument;
+	uint32_t start = load_relaxed(&start_objects);
+	struct object_tables tables;
+
+	(void)size;
+	search->stays = !start || search->visited++ < start;
+	if (!search->stays && !load_relaxed(&scope_has_grown))
+		return 1;
+	if (object_contains(object, (uintptr_t)&loaded_search_next))
+		search->is_behind = true;
+	else if (search->is_behind && object_read(object, &tables))
+		search->found = object_find(&tables, search->symbol);
+	return search->found != NULL;
+}
+
+void *loaded_next(const char *symbol, bool *stays)
+{
+	struct next_search search = { .symbol = symbol };
+
+	loaded_walk(loaded_search_next, &search);
+	if (stays)
+		*stays = search.found && search.stays;
+	return search.found;
+}
+
+/* ---- by soname ---- */
+
+bool loaded_is_library(const struct object_tables *tables, const char *soname)
+{
+	return text_equals(tables->soname, soname);
+}
+
+struct use {
+	const char *soname;
+	const void *address;
+	loaded_use *use;
+	void *argument;
+};
+
+static int loaded_use_library(struct dl_phdr_info *object, size_t size, void *argument)
+{
+	const struct use *use = argument;
+	struct object_tables tables;
+
+	(void)size;
+	if (!object_read(object, &tables) || !loaded_is_library(&tables, use->soname))
+		return 0;
+	use->use(&tables, use->argument);
+	return 1;
+}
+
+bool loaded_read_library(const char *soname, loaded_use *use, void *argument)
+{
+	struct use search = { .soname = soname, .use = use, .argument = argument };
+
+	return loaded_walk(loaded_use_library, &search);
+}
+
+struct definition {
+	const char *symbol;
+	void *found;
+};
+
+static void loaded_define(const struct object_tables *tables, void *argument)
+{
+	struct definition *definition = argument;
+
+	definition->found = object_find(tables, definition->symbol);
+}
+
+void *loaded_in_library(const char *soname, const char *symbol)
+{
+	struct definition definition = { .symbol = symbol };
+
+	loaded_read_library(soname, loaded_define, &definition);
+	return definition.found;
+}
+
+/* ---- by address ---- */
+
+static int loaded_use_at(struct dl_phdr_info *object, size_t size, void *argument)
+{
+	const struct use *use = argument;
+	struct object_tables tables;
+
+	(void)size;
+	if (!object_contains(object, (uintptr_t)use->address))
+		return 0;
+	if (object_read(object, &tables))
+		use->use(&tables, use->argument);
+	return 1;
+}
+
+bool loaded_read_at(const void *address, loaded_use *use, void *argument)
+{
+	struct use search = { .address = address, .use = use, .argument = argument };
+
+	return loaded_walk(loaded_use_at, &search);
+}
+
+void *loaded_at(const void *address, const char *symbol)
+{
+	struct definition definition = { .symbol = symbol };
+
+	loaded_read_at(address, loaded_define, &definition);
+	return definition.found;
+}
+
+struct owner {
+	const void *address;
+	char *name;
+	uintptr_t base;
+};
+
+static int loaded_name_owner(struct dl_phdr_info *object, size_t size, void *argument)
+{
+	struct owner *owner = argument;
+
+	(void)size;
+	if (!object_contains(object, (uintptr_t)owner->address))
+		return 0;
+	owner->base = object->dlpi_addr;
+	if (owner->name)
+		text_copy(owner->name, LOADED_NAME, object_file_name(object));
+	return 1;
+}
+
+bool loaded_name_at(const void *address, char name[LOADED_NAME], uintptr_t *base)
+{
+	struct owner owner = { .address = address, .name = name };
+	bool found = loaded_walk(loaded_name_owner, &owner);
+
+	if (base)
+		*base = owner.base;
+	return found;
+}
+
+bool loaded_share_object(const void *one, const void *other)
+{
+	uintptr_t first, second;
+
+	return loaded_name_at(one, NULL, &first) && loaded_name_at(other, NULL, &second) &&
+	       first == second;
+}
+
+/* ---- changes ---- */
+
+static int loaded_read_changes(struct dl_phdr_info *object, size_t size, void *changes)
+{
+	(void)size;
+	*(uint64_t *)changes = object->dlpi_adds + object->dlpi_subs;
+	return 1;
+}
+
+uint64_t loaded_changes(void)
+{
+	uint64_t changes = 0;
+
+	loaded_walk(loaded_read_changes, &changes);
+	return changes;
+}
+
+struct name_search {
+	const char *beginning;
+	uint64_t known, changes; /* known: changes << 1 | cached answer */
+	bool found;
+};
+
+static int loaded_look_for(struct dl_phdr_info *object, size_t size, void *argument)
+{
+	struct name_search *search = argument;
+
+	(void)size;
+	search->changes = object->dlpi_adds + object->dlpi_subs;
+	if (search->changes == search->known >> 1) {
+		search->found = search->known & 1;
+		return 1;
+	}
+	search->found = text_begins(object_file_name(object), search->beginning);
+	return search->found;
+}
+
+bool loaded_has(const char *beginning, _Atomic uint64_t *answer)
+{
+	struct name_search search = { .beginning = beginning, .known = load_relaxed(answer) };
+
+	loaded_walk(loaded_look_for, &search);
+	store_relaxed(answer, search.changes << 1 | search.found);
+	return search.found;
+}
