@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* device.c -- initialisation, devices and error texts */
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,6 +78,15 @@ static uint64_t device_setting(const char *name, uint64_t fallback, uint64_t lea
 	return fallback;
 }
 
+/* As the real driver: from cuInit on it never leaves the process (measured). */
+static void device_stay(void)
+{
+	Dl_info object;
+
+	if (dladdr((void *)device_stay, &object) && strstr(object.dli_fname, "/libcuda.so"))
+		dlopen(object.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+}
+
 CUresult cuInit(unsigned int flags)
 {
 	uint64_t memory;
@@ -102,7 +112,9 @@ CUresult cuInit(unsigned int flags)
 			return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
 	}
 	sim_device_count = count;
-	return sim_leave(CUDA_SUCCESS);
+	pthread_mutex_unlock(&sim_lock);
+	device_stay();
+	return CUDA_SUCCESS;
 }
 
 CUresult cuDriverGetVersion(int *version)

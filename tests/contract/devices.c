@@ -28,6 +28,12 @@ TEST(devices, nothing_works_before_initialisation_but_asking_for_nothing)
 	ck_assert_int_eq(before_init.list, CUDA_ERROR_NOT_INITIALIZED);
 }
 
+TEST(devices, the_driver_leaves_the_process_until_it_is_initialised)
+{
+	ck_assert(leaves.before_init);
+	ck_assert(!leaves.after_init);
+}
+
 TEST(devices, the_driver_can_be_initialised_again)
 {
 	ck_cuda(driver.cuInit(0));

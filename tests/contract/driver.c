@@ -14,6 +14,7 @@ CUdevice device;
 CUcontext context;
 struct before_init before_init;
 struct old_interface old_interface;
+struct leaves leaves;
 
 /* The old interface gets a context only as the first of all (measured: OUT_OF_MEMORY later). */
 static void try_old_interface(void)
@@ -42,8 +43,9 @@ static void try_old_interface(void)
 	driver.cuCtxDestroy_v2(old);
 }
 
-/* A context of the old interface ends peerpin's answers to queries in the process. With PEERPIN_KEEP
- * another process creates it: there peerpin answers about kept memory. Called before cuInit. */
+/* A context of the old interface ends peerpin's answers to queries in the process. With
+ * PEERPIN_KEEP another process creates it: there peerpin answers about kept memory. Called before
+ * cuInit. */
 static void try_old_interface_elsewhere(void)
 {
 	int pipe_ends[2];
@@ -73,13 +75,36 @@ bool driver_keeps(void)
 	return getenv("PEERPIN_KEEP") && dlsym(RTLD_DEFAULT, "peerpin_statistic");
 }
 
+/* In a child, which can do without the driver. */
+static bool driver_leaves(bool initialized)
+{
+	pid_t child = fork();
+	int status = 0;
+
+	if (!child) {
+		void *handle = dlopen("libcuda.so.1", RTLD_NOW);
+		CUresult (*init)(unsigned int) =
+			handle ? (__typeof__(init))dlsym(handle, "cuInit") : NULL;
+
+		if (!init || (initialized && init(0) != CUDA_SUCCESS))
+			_exit(2);
+		dlclose(handle);
+		_exit(!dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD));
+	}
+	return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&
+	       WEXITSTATUS(status) == 1;
+}
+
 bool driver_open(void)
 {
-	void *handle = dlopen("libcuda.so.1", RTLD_NOW);
+	void *handle;
 	int version = 0;
 	char name[128] = "";
 	Dl_info object;
 
+	leaves.before_init = driver_leaves(false);
+	leaves.after_init = driver_leaves(true);
+	handle = dlopen("libcuda.so.1", RTLD_NOW);
 	if (!handle) {
 		printf("no driver: %s\n", dlerror());
 		return false;

@@ -29,6 +29,11 @@ extern struct before_init {
 	CUresult count, allocate, range, no_range, query, list;
 } before_init;
 
+/* The driver leaves the process when it is closed before cuInit; after cuInit. */
+extern struct leaves {
+	bool before_init, after_init;
+} leaves;
+
 /* Results of the old interface in its own context, the first of the process. */
 extern struct old_interface {
 	unsigned int version, type;

@@ -12,6 +12,7 @@ intercept_checks = \
 	tests/intercept/check_cuda_h.sh \
 	tests/intercept/check_lookups.sh \
 	tests/intercept/check_replaced.sh \
+	tests/intercept/check_reload.sh \
 	tests/intercept/check_first.sh \
 	tests/intercept/check_effects.sh \
 	tests/intercept/check_providers.sh \
@@ -245,6 +246,13 @@ tests_intercept_stacked_private_la_LDFLAGS = $(other_ldflags)
 check_PROGRAMS += tests/intercept/stacked_program
 tests_intercept_stacked_program_SOURCES = tests/intercept/stacked/program.c
 tests_intercept_stacked_program_LDADD = src/sim/libcuda.la -ldl
+check_PROGRAMS += tests/intercept/reload_program
+tests_intercept_reload_program_SOURCES = tests/intercept/reload/reload.c tests/intercept/traps/traps.h
+tests_intercept_reload_program_LDADD = -ldl
+check_LTLIBRARIES += tests/intercept/reload_plugin.la
+tests_intercept_reload_plugin_la_SOURCES = tests/intercept/reload/plugin.c
+tests_intercept_reload_plugin_la_LDFLAGS = -module -shared -avoid-version -rpath /nowhere
+tests_intercept_reload_plugin_la_LIBADD = src/sim/libcuda.la
 check_PROGRAMS += tests/intercept/replaced_program
 tests_intercept_replaced_program_SOURCES = tests/intercept/replaced/program.c
 tests_intercept_replaced_program_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -ldl

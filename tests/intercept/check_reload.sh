@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# check_reload.sh -- a driver or libibverbs that leaves the process and returns is served; what
+# peerpin cannot see is reported once, and files that were asked for are written
+set -u
+[ -x tests/intercept/reload_program ] || exit 77
+library=$PWD/src/.libs/libpeerpin.so
+# shellcheck source=tests/launcher/checks
+. "${srcdir:-.}/tests/launcher/checks"
+program=$(built tests/intercept/reload_program)
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+export RELOAD_PLUGIN=$PWD/tests/intercept/.libs/reload_plugin.so XDG_RUNTIME_DIR=$folder PEERPIN_SUMMARY=none
+driver=$PWD/src/sim/.libs/libcuda.so.1
+old=$PWD/tests/intercept/old/.libs/libcuda.so.1
+cp -L "$driver" "$folder/libcuda.so.1"
+
+reload() { # reload NAME ARGUMENT...
+    ends "$1" 0 '' env LD_PRELOAD="$library" timeout 60 "$program" "${@:2}"
+}
+
+for first in linked dlsym cuGetProcAddress; do
+    for second in linked dlsym cuGetProcAddress; do
+        for place in same elsewhere; do
+            reload "$first, then $second, $place" drivers "$driver" $first "$driver" $second $place
+        done
+        reload "$first, then $second of a copy" drivers "$driver" $first "$folder/libcuda.so.1" $second elsewhere
+    done
+    for place in same elsewhere; do
+        reload "$first, then a linked old build, $place" drivers "$driver" $first "$old" linked $place
+        reload "$first, then dlsym of an old build, $place" drivers "$driver" $first "$old" dlsym $place
+    done
+done
+known=$PWD/tests/intercept/verbs/known/.libs/libibverbs.so.1
+reload 'libibverbs returns elsewhere' verbs "$driver" "$known" "$known"
+reload 'libibverbs returns as another build' verbs "$driver" "$known" "$PWD/tests/intercept/verbs/newest/.libs/libibverbs.so.1"
+finish
