@@ -64,6 +64,7 @@ src_libpeerpin_la_SOURCES = src/base/bytes.c \
 	src/intercept/cuda_shared.c src/intercept/wrappers.h \
 	src/intercept/bypass.h src/intercept/bypass.c \
 	src/intercept/load_watch.h src/intercept/load_watch.c \
+	src/intercept/other_driver.h src/intercept/other_driver.c \
 	src/intercept/verbs.h src/intercept/verbs.c src/intercept/verbs_forms.c src/intercept/verbs_forwarded.c \
 	src/intercept/verbs_check.c src/intercept/verbs_client.c src/intercept/verbs_evict.c src/intercept/verbs_trust.c \
 	src/intercept/deliveries.h src/intercept/deliveries.c src/intercept/public.c \

@@ -3,8 +3,7 @@
  *
  * A plug-in opened with RTLD_DEEPBIND binds to the driver and to libc before the program's scope.
  * So it uses neither the exports nor the dlsym of this library (trap T23). peerpin cannot intercept
- * it correctly, but detects it from its relocations once they are bound. /proc/self/maps shows a
- * second driver in another namespace.
+ * it correctly, but detects it from its relocations once they are bound.
  */
 #include "intercept/bypass.h"
 
@@ -15,14 +14,14 @@
 #include <stdbool.h>
 
 #include "base/atomics.h"
-#include "base/kernel.h"
 #include "base/loaded.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "base/system.h"
 #include "base/text.h"
 #include "intercept/entry_points.h"
 #include "intercept/load_watch.h"
-#include "memory/driver.h"
+#include "intercept/other_driver.h"
 #include "memory/memory.h"
 #include "report/statistics.h"
 
@@ -206,52 +205,16 @@ static int bypass_has_changed(struct dl_phdr_info *object, size_t size, void *ch
 	return 1;
 }
 
-/* Line format: "from-to permissions offset device inode path". True for the first mapping of a
- * driver. */
-static bool bypass_is_driver_line(const char *line)
+void bypass_check_hidden(void)
 {
-	return text_contains(line, "/libcuda.so") && text_contains(line, " 00000000 ");
-}
+	int saved_errno = errno;
+	const char *text = load_watch_are_noted() ? other_driver_find() : NULL;
 
-/* Number of mapped drivers, from /proc/self/maps. */
-static unsigned int bypass_count_drivers(void)
-{
-	int fd = kernel_open("/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);
-	char text[4096], line[512];
-	unsigned int found = 0;
-	size_t length = 0;
-	ssize_t got;
-
-	if (fd < 0)
-		return 0;
-	while ((got = kernel_read(fd, text, sizeof(text))) > 0) {
-		for (ssize_t i = 0; i < got; i++) {
-			if (text[i] != '\n') {
-				/* Discard the rest of a longer line. */
-				if (length < sizeof(line) - 1)
-					line[length++] = text[i];
-				continue;
-			}
-			line[length] = '\0';
-			found += bypass_is_driver_line(line);
-			length = 0;
-		}
+	if (text) {
+		process_activate(); /* for the files that were asked for */
+		bypass_report(text);
 	}
-	kernel_close(fd);
-	return found;
-}
-
-static void bypass_check_namespaces(void)
-{
-	static bool reported;
-
-	if (bypass_count_drivers() < 2 || __atomic_exchange_n(&reported, true, __ATOMIC_RELAXED))
-		return;
-	memory_verify_always();
-	statistics_count(bypasses);
-	log_message(LOG_WARN, "a second libcuda is loaded in another namespace (dlmopen): calls "
-			      "into it bypass peerpin. "
-			      "From now on peerpin verifies each use of memory with the driver.");
+	errno = saved_errno;
 }
 
 /* Another preload's function that a look-up returned; its calls bypass peerpin. The first alone:
@@ -311,6 +274,7 @@ static __attribute__((noinline, cold)) void bypass_rescan(void)
 	int saved_errno = errno;
 	static bool first = true;
 	bool changed = false, bind_here;
+	const char *driver;
 
 	/* Keep these calls outside scan_lock: a look-up takes the lock that dlopen holds while
 	 * constructors run, and a constructor may call this function. */
@@ -328,12 +292,14 @@ static __attribute__((noinline, cold)) void bypass_rescan(void)
 		unbound_count = 0;
 		objects_seen = 0;
 		loaded_walk(bypass_check_object, NULL);
-		bypass_check_namespaces();
 		if (first)
 			store_relaxed(&plain_loads_bind_here,
 				      bind_here && objects_seen == objects_loaded);
 		first = false;
 	}
+	driver = changed || other_driver_is_noted() ? other_driver_find() : NULL;
+	if (driver)
+		bypass_report(driver);
 	store_relaxed(&settled_subs, subs_seen);
 	store_relaxed(&settled_count, unbound_count);
 	store_release(&settled_adds, unbound_count > UNBOUND_MAX ? UNSETTLED : adds_seen);

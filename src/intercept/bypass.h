@@ -9,6 +9,10 @@
  * it. Takes no lock and allocates nothing. */
 void bypass_note(const void *wrapper);
 
+/* Report a driver whose calls bypass peerpin. For events of programs whose allocations peerpin may
+ * not see: a protection domain, exit. Nothing if no load and no look-up was noted. */
+void bypass_check_hidden(void);
+
 /* Scan the objects loaded since the last scan. Report each bypassing caller: an object opened with
  * RTLD_DEEPBIND or in a namespace of its own (dlmopen). From the first one on, every record is
  * checked with the driver before use. Called at each registration, which takes longer, and at each

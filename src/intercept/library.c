@@ -3,7 +3,8 @@
 #include "base/config.h"
 #include "base/log.h"
 #include "base/process.h"
-#include "intercept/entry_points.h"
+#include "intercept/bypass.h"
+#include "intercept/load_watch.h"
 #include "intercept/resolve.h"
 #include "intercept/subscriptions.h"
 #include "memory/memory.h"
@@ -48,7 +49,11 @@ static __attribute__((constructor)) void library_start(void)
  * registrations. */
 static __attribute__((destructor)) void library_finish(void)
 {
-	if (!process_is_active() || process_is_passive())
+	/* An inert process reads no settings here. */
+	if ((!process_is_active() && !load_watch_are_noted()) || process_is_passive())
+		return;
+	bypass_check_hidden();
+	if (!process_is_active())
 		return;
 	process_begin_exit();
 	registration_log_selection();

@@ -15,6 +15,7 @@
 #include "intercept/bypass.h"
 #include "intercept/entry_points.h"
 #include "intercept/load_watch.h"
+#include "intercept/other_driver.h"
 #include "intercept/verbs.h"
 #include "memory/driver.h"
 
@@ -70,9 +71,13 @@ bool resolve_is_known(const void *function)
 
 	if (driver && loaded_share_object(function, driver))
 		return true;
-	/* A function of another copy of the driver, in this namespace or in another one: calls of
-	 * it bypass peerpin. */
-	if (driver_contains(function) || !loaded_name_at(function, NULL, NULL)) {
+	/* A function of another copy of the driver: calls of it bypass peerpin. */
+	if (driver_contains(function)) {
+		other_driver_note();
+		return true;
+	}
+	/* In no object: of another namespace, perhaps its driver's. */
+	if (!loaded_name_at(function, NULL, NULL)) {
 		load_watch_note();
 		return true;
 	}

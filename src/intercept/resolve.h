@@ -9,8 +9,8 @@
  * cannot patch: UCX then has no cache of GPU registrations. */
 bool resolve_ucx_is_unhooked(void);
 
-/* True if the function lies in the served driver, or in another copy of the driver. A copy that
- * peerpin does not serve is noted. */
+/* True if the function lies in the served driver, in another copy of the driver, or in another
+ * namespace. The latter two are noted. */
 bool resolve_is_known(const void *function);
 
 /* Replaces a function of another preload that this preload's look-up returned for a row: by the

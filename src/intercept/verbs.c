@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "base/process.h"
+#include "intercept/bypass.h"
 #include "intercept/entry_points.h"
 
 /* Requests and responses without a provider's private part, in bytes (rdma/ib_user_verbs.h). */
@@ -215,8 +216,10 @@ int ibv_cmd_alloc_pd(struct ibv_context *context, struct ibv_pd *pd, struct ibv_
 {
 	int result = next_verbs(ibv_cmd_alloc_pd)(context, pd, cmd, cmd_size, resp, resp_size);
 
-	if (!result && !process_is_passive())
+	if (!result && !process_is_passive()) {
+		bypass_check_hidden();
 		registration_pd_opened(pd, verbs_client_indexes_keys());
+	}
 	return result;
 }
 

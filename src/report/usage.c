@@ -173,6 +173,9 @@ void usage_write(const struct segment *segment, char *to, size_t size)
 	} else if (segment_tallied(segment, TALLY_requests)) {
 		system_format(to, size, "not used by peerpin: %s",
 			      usage_main_reason(segment).label ?: "no request was served");
+	} else if (count(segment, bypasses)) {
+		system_format(to, size,
+			      "not used by peerpin: it does not see all calls of CUDA (see the log)");
 	} else if (count(segment, exports) && count(segment, protection_domains)) {
 		/* libibverbs itself refuses the registration if the provider lacks the form. */
 		system_format(to, size,

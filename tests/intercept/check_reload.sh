@@ -34,4 +34,19 @@ done
 known=$PWD/tests/intercept/verbs/known/.libs/libibverbs.so.1
 reload 'libibverbs returns elsewhere' verbs "$driver" "$known" "$known"
 reload 'libibverbs returns as another build' verbs "$driver" "$known" "$PWD/tests/intercept/verbs/newest/.libs/libibverbs.so.1"
+
+# hidden NAME WHAT TEXT: one warning, and the files that were asked for, with the reason
+hidden() {
+    rm -f "$folder"/stats.json "$folder"/trace*
+    found=$(env LD_PRELOAD="$library" PEERPIN_STATS_FILE="$folder/stats.json" PEERPIN_TRACE_FILE="$folder/trace" \
+        timeout 60 "$program" "$2" "$driver" "$folder/libcuda.so.1" "$known" 2>&1)
+    same "$1: status" 0 $?
+    same "$1: one warning" 1 "$(grep -c '<warn>' <<<"$found")"
+    matches "$1: its text" "*<warn>*$3*" "$found"
+    matches "$1: the statistics" '*"usage": "not used by peerpin: it does not see all calls of CUDA*' \
+        "$(cat "$folder/stats.json" 2>&1)"
+    matches "$1: the trace" '*trace*' "$(ls "$folder")"
+}
+hidden 'a second driver' second 'a second libcuda is loaded in the process'
+hidden 'a driver in another namespace' namespace 'libcuda is loaded in another namespace (dlmopen)'
 finish

@@ -3,7 +3,7 @@
  * as the same or another build, reached by link, dlsym or cuGetProcAddress
  *
  * usage: reload drivers FIRST-PATH FIRST-WAY SECOND-PATH SECOND-WAY same|elsewhere
- *        reload both FIRST-PATH SECOND-PATH
+ *        reload second|namespace FIRST-PATH SECOND-PATH LIBIBVERBS
  *        reload verbs DRIVER-PATH FIRST-LIBIBVERBS SECOND-LIBIBVERBS
  */
 #include <dlfcn.h>
@@ -110,18 +110,6 @@ static bool drivers(char **arguments)
 	       serves(&life);
 }
 
-/* Two copies at once: the first one that a look-up reaches is served, and the other one is
- * reported. */
-static bool both(char **arguments)
-{
-	struct life first, second;
-	CUdeviceptr address;
-
-	return begin(&first, arguments[0], "dlsym") && begin(&second, arguments[1], "dlsym") &&
-	       PART(make_context(&second.driver == NULL ? &first : &second)) &&
-	       PART(!second.allocate(&address, SIZE)) && PART(!second.give_back(address));
-}
-
 /* An adapter is opened, used and closed. `address`: GPU memory, or 0. */
 static bool use_adapter(void *library, CUdeviceptr address)
 {
@@ -151,6 +139,28 @@ static bool use_adapter(void *library, CUdeviceptr address)
 	       PART(!VERBS(ibv_dealloc_pd)(pd)) && PART(!VERBS(ibv_close_device)(device));
 }
 
+/* Two copies at once, of which the program uses the second: in this namespace, or in another one.
+ */
+static bool second_copy(char **arguments, bool elsewhere)
+{
+	struct life first, second = { .driver = NULL }, *life = &second;
+	CUdeviceptr address;
+	void *library;
+
+	if (!elsewhere && !begin(&first, arguments[0], "dlsym"))
+		return false;
+	if (!elsewhere)
+		return begin(life, arguments[1], "dlsym") && PART(make_context(life)) &&
+		       PART(!life->allocate(&address, SIZE)) && PART(!life->give_back(address));
+	life->driver = dlmopen(LM_ID_NEWLM, arguments[1], RTLD_NOW);
+	life->init = life->driver ? LOOK_UP(cuInit) : NULL;
+	if (!PART(life->init && !life->init(0)))
+		return false;
+	/* Reported when an adapter is used, before the exit. */
+	library = dlopen(arguments[2], RTLD_NOW);
+	return PART(library) && use_adapter(library, 0) && PART(statistic("bypasses") == 1);
+}
+
 static bool verbs(char **arguments)
 {
 	void *library = dlopen(arguments[1], RTLD_NOW);
@@ -177,7 +187,7 @@ int main(int argc, char **argv)
 
 	if (!strcmp(what, "drivers") && argc == 7)
 		return !drivers(argv + 2);
-	if (!strcmp(what, "both"))
-		return !both(argv + 2);
+	if (!strcmp(what, "second") || !strcmp(what, "namespace"))
+		return !second_copy(argv + 2, *what == 'n');
 	return strcmp(what, "verbs") || !verbs(argv + 2);
 }
