@@ -29,35 +29,7 @@
 #define KERNEL_CALL(number, a, b, c, d, e, f, ...)                                                 \
 	kernel_enter(number, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
 
-static inline long kernel_enter(long number, long a, long b, long c, long d, long e, long f)
-{
-#if defined(__x86_64__)
-	register long fourth __asm__("r10") = d;
-	register long fifth __asm__("r8") = e;
-	register long sixth __asm__("r9") = f;
-	long result;
-
-	__asm__ volatile("syscall"
-			 : "=a"(result)
-			 : "a"(number), "D"(a), "S"(b), "d"(c), "r"(fourth), "r"(fifth), "r"(sixth)
-			 : "rcx", "r11", "memory");
-	return result;
-#elif defined(__aarch64__)
-	register long call __asm__("x8") = number;
-	register long first __asm__("x0") = a;
-	register long second __asm__("x1") = b;
-	register long third __asm__("x2") = c;
-	register long fourth __asm__("x3") = d;
-	register long fifth __asm__("x4") = e;
-	register long sixth __asm__("x5") = f;
-
-	__asm__ volatile("svc #0"
-			 : "+r"(first)
-			 : "r"(call), "r"(second), "r"(third), "r"(fourth), "r"(fifth), "r"(sixth)
-			 : "memory");
-	return first;
-#endif
-}
+long kernel_enter(long number, long a, long b, long c, long d, long e, long f);
 
 static inline ssize_t kernel_read(int fd, void *to, size_t size)
 {

@@ -6,9 +6,8 @@
 #include "suite.h"
 
 #include <dirent.h>
-#include <dlfcn.h>
+#include <errno.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -17,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/kernel.h"
 #include "base/process.h"
 #include "registration/background.h"
 #include "registration/internal.h"
@@ -129,25 +129,19 @@ static bool simulate(long number, const long *arguments)
 	return simulated;
 }
 
-/* Overrides libc's. */
-long syscall(long number, ...)
+/* In place of the library's. */
+long kernel_enter(long number, long a, long b, long c, long d, long e, long f)
 {
-	__typeof__(syscall) *next = (__typeof__(next))dlsym(RTLD_NEXT, "syscall");
-	long arguments[6];
-	va_list list;
+	long result;
 
-	va_start(list, number);
-	for (int i = 0; i < 6; i++)
-		arguments[i] = va_arg(list, long);
-	va_end(list);
-	if (number == SYS_prctl && (int)arguments[0] == PR_SET_NAME) {
-		is_worker = !strcmp((const char *)arguments[1], "peerpin-worker");
+	if (number == SYS_prctl && (int)a == PR_SET_NAME) {
+		is_worker = !strcmp((const char *)b, "peerpin-worker");
 		workers += is_worker;
 	}
-	if (simulate(number, arguments))
+	if (simulate(number, (const long[]){ a, b, c, d, e, f }))
 		return 0;
-	return next(number, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4],
-		    arguments[5]);
+	result = syscall(number, a, b, c, d, e, f);
+	return result == -1 ? -errno : result;
 }
 
 /* Requires that the worker waits for `expected` next. */
