@@ -66,52 +66,82 @@ static bool loaded_is_libc(const char *name)
 
 struct scope_search {
 	const char *symbol;
-	bool behind;	/* only objects after this library */
-	bool only_libc; /* only libc's objects; set once libc is passed */
-	bool is_behind;
+	bool behind;	 /* only objects after this library */
+	bool only_libc;	 /* only libc's objects; set once libc is passed */
+	bool has_passed; /* this library */
 	void *found;
 };
 
+/* True: the object may define the symbol. The kernel's object is in no scope. */
+static bool loaded_is_in_scope(struct scope_search *search, const char *name, bool ours)
+{
+	bool libc = loaded_is_libc(name);
+	bool in_scope = (search->behind ? search->has_passed : true) &&
+			(libc || !search->only_libc) && !text_begins(name, "linux-vdso");
+
+	search->has_passed |= ours;
+	search->only_libc |= libc;
+	return in_scope;
+}
+
 static int loaded_search_scope(struct dl_phdr_info *object, size_t size, void *argument)
 {
-	const char *name = object_file_name(object);
 	struct scope_search *search = argument;
-	bool libc = loaded_is_libc(name);
+	bool ours = object_contains(object, (uintptr_t)&loaded_search_scope);
 	struct object_tables tables;
 
 	(void)size;
-	if (object_contains(object, (uintptr_t)&loaded_search_scope) && search->behind)
-		search->is_behind = true;
-	/* The kernel's object is in no scope. */
-	else if ((search->is_behind || !search->behind) && (libc || !search->only_libc) &&
-		 !text_begins(name, "linux-vdso") && object_read(object, &tables))
+	if (loaded_is_in_scope(search, object_file_name(object), ours) &&
+	    object_read(object, &tables))
 		search->found = object_find(&tables, search->symbol);
-	search->only_libc |= libc;
 	return search->found != NULL;
+}
+
+/* Searches the objects from this library, or the program, to libc. They never leave, so no lock is
+ * needed: in a child of fork the thread that held it may be missing. Nothing is found in another
+ * namespace than the program's. */
+static void *loaded_search_start(struct scope_search search)
+{
+	struct object_tables tables;
+	bool libc = false;
+
+	for (const struct link_map *object = loaded_program(); object && !libc;
+	     object = object->l_next) {
+		const char *name = text_file_name(object->l_name);
+
+		libc = text_equals(name, "libc.so.6");
+		if (loaded_is_in_scope(&search, name, object->l_ld == _DYNAMIC) && !search.found &&
+		    object_read_dynamic(object->l_addr, object->l_ld, &tables))
+			search.found = object_find(&tables, search.symbol);
+	}
+	return search.has_passed ? search.found : NULL;
+}
+
+static void *loaded_search(struct scope_search search)
+{
+	void *found = loaded_search_start(search);
+
+	if (found)
+		return found;
+	loaded_walk(loaded_search_scope, &search);
+	return search.found;
 }
 
 void *loaded_in_libc(const char *symbol)
 {
-	struct scope_search search = { .symbol = symbol, .only_libc = true };
-
-	loaded_walk(loaded_search_scope, &search);
-	return search.found;
+	return loaded_search((struct scope_search){ .symbol = symbol, .only_libc = true });
 }
 
 void *loaded_first(const char *symbol)
 {
-	struct scope_search search = { .symbol = symbol };
-
-	loaded_walk(loaded_search_scope, &search);
-	return search.found;
+	return loaded_search((struct scope_search){ .symbol = symbol });
 }
 
 void *loaded_next_before_libc(const char *symbol)
 {
-	struct scope_search search = { .symbol = symbol, .behind = true };
+	void *found = loaded_search((struct scope_search){ .symbol = symbol, .behind = true });
 
-	loaded_walk(loaded_search_scope, &search);
-	return search.found ? search.found : loaded_in_libc(symbol);
+	return found ? found : loaded_in_libc(symbol);
 }
 
 /* ---- objects loaded with the program ---- */

@@ -8,8 +8,9 @@
  * by dlsym, through this library.
  *
  * The objects are those of this library's namespace. All functions: any thread, any time, no lock
- * of peerpin, no allocation. They take the lock of the dynamic linker's list, which is not held
- * while constructors run. A returned address is valid as long as its library stays loaded.
+ * of peerpin, no allocation. Look-ups in libc, and of functions that precede it, take no lock. The
+ * others take that of the dynamic linker's list, which is not held while constructors run. A
+ * returned address is valid as long as its library stays loaded.
  */
 #ifndef PEERPIN_BASE_LOADED_H
 #define PEERPIN_BASE_LOADED_H
