@@ -12,9 +12,16 @@ enum fork_way { FORK, FORK_WITHOUT_HANDLERS, CLONE, FORK_WAYS };
 
 extern pid_t _Fork(void) __attribute__((weak)); /* glibc 2.34 */
 
+/* ThreadSanitizer knows fork() alone: after the others it takes the parent's threads for its own. */
+#ifdef __SANITIZE_THREAD__
+#define FORK_ALONE 1
+#else
+#define FORK_ALONE 0
+#endif
+
 static inline pid_t fork_by(enum fork_way way)
 {
-	if (way == FORK)
+	if (way == FORK || FORK_ALONE)
 		return fork();
 	if (way == FORK_WITHOUT_HANDLERS && _Fork)
 		return _Fork();
