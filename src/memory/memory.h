@@ -94,7 +94,7 @@ static inline uint64_t memory_extent(const struct allocation *allocation)
 	if ((allocation->kind == ALLOCATION_DEVICE || allocation->kind == ALLOCATION_PITCHED) &&
 	    allocation->size > BLOCK)
 		unit = PAGE;
-	return (allocation->size + unit - 1) & ~(unit - 1);
+	return ((allocation->base + allocation->size + unit - 1) & ~(unit - 1)) - allocation->base;
 }
 
 /* Subscribers receive events of this memory only. */
