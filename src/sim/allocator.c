@@ -219,13 +219,14 @@ void sim_free_any(struct sim_allocation *allocation)
 		sim_detach(allocation, allocation->kind == SIM_GRAPH);
 }
 
-static bool allocator_is_used(const struct sim_block *block, uint64_t from, uint64_t to)
+static struct sim_allocation *allocator_find_in(const struct sim_block *block, uint64_t from,
+						uint64_t to)
 {
-	for (const struct sim_allocation *other = block->first; other; other = other->next) {
-		if (other->base < to && from < other->base + other->size)
-			return true;
-	}
-	return false;
+	struct sim_allocation *other = block->first;
+
+	while (other && !(other->base < to && from < other->base + other->size))
+		other = other->next;
+	return other;
 }
 
 /* The block's list lacks the allocation and holds at least one other. */
@@ -237,7 +238,7 @@ static void allocator_release_granules(const struct sim_block *block, uint64_t b
 	madvise(sim_pointer(from), to - from, MADV_DONTNEED);
 	for (uint64_t granule = sim_round_down(base, GRANULE); granule < base + size;
 	     granule += GRANULE) {
-		if (!allocator_is_used(block, granule, granule + GRANULE))
+		if (!allocator_find_in(block, granule, granule + GRANULE))
 			madvise(sim_pointer(granule), GRANULE, MADV_REMOVE);
 	}
 }
@@ -299,7 +300,7 @@ bool sim_blocks_have_memory(uint64_t from, uint64_t to)
 			to < device->base + device->memory ? to : device->base + device->memory;
 
 		for (; at < end; at = sim_round_down(at, SIM_BLOCK) + SIM_BLOCK) {
-			if (allocator_is_used(allocator_block(device, at), at, end))
+			if (allocator_find_in(allocator_block(device, at), at, end))
 				return true;
 		}
 	}
@@ -319,14 +320,16 @@ struct sim_allocation *sim_find(uint64_t address)
 	return allocation;
 }
 
-struct sim_allocation *sim_find_in_block(uint64_t address)
+struct sim_allocation *sim_find_in_range(uint64_t from, uint64_t to)
 {
-	struct sim_device *device = allocator_device(address);
-	struct sim_allocation *allocation = sim_find(address);
+	struct sim_device *device = allocator_device(from);
+	struct sim_allocation *allocation = device ? NULL : sim_find_attached(from);
 
-	if (allocation || !device || allocator_block(device, address)->whole)
-		return allocation;
-	return allocator_block(device, address)->first;
+	while (device && !allocation && from < to && from - device->base < device->memory) {
+		allocation = allocator_find_in(allocator_block(device, from), from, to);
+		from = sim_round_down(from, SIM_BLOCK) + SIM_BLOCK;
+	}
+	return allocation;
 }
 
 bool sim_blocks_are_used(uint64_t from, uint64_t to)

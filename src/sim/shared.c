@@ -196,8 +196,8 @@ SIM_CALL(cuDestroyExternalMemory, (memory), CUexternalMemory memory)
 
 /* ---- exports as dma-buf ---- */
 
-/* Measured: one descriptor may cover adjacent VMM mappings, or blocks that all have memory, with
- * freed parts. It begins in memory, or anywhere in a block of small allocations. */
+/* Measured: one descriptor may cover adjacent VMM mappings, or blocks that all have memory, where a
+ * byte of the range is live. `allocation`: the first in the range. */
 static bool shared_can_export(const struct sim_allocation *allocation, uint64_t from, uint64_t to)
 {
 	if (!allocation || to <= from)
@@ -223,7 +223,7 @@ SIM_CONTEXT_CALL(cuMemGetHandleForAddressRange, (handle, address, size, type, fl
 
 	if (!sim_dma_buf)
 		return CUDA_ERROR_NOT_SUPPORTED;
-	allocation = sim_find_in_block(address);
+	allocation = sim_find_in_range(address, address + size);
 	if (flags && allocation)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	if (!handle || type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || address % 4096 ||

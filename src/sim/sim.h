@@ -235,8 +235,9 @@ uint64_t sim_next_id(void); /* BUFFER_ID or MEMORY_BLOCK_ID, unique */
 
 /* Allocation of any kind that contains the address; NULL: none. */
 struct sim_allocation *sim_find(uint64_t address);
-/* As sim_find(); or, in a block of small allocations, one of the block. */
-struct sim_allocation *sim_find_in_block(uint64_t address);
+/* The first allocation in the range, as far as it lies in one device's; else that at its first
+ * byte. */
+struct sim_allocation *sim_find_in_range(uint64_t from, uint64_t to);
 /* True if each block of [from, to), in one device's range, has memory. */
 bool sim_blocks_are_used(uint64_t from, uint64_t to);
 /* True if the address lies in a device's range, allocated or not. */
