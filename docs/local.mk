@@ -34,7 +34,7 @@ dist_performance_DATA = docs/performance/worth.svg docs/performance/worth.json d
 	docs/performance/h100-exchange.json docs/performance/h100-first.json docs/performance/h100-first-500.json \
 	docs/performance/h200-cycles.json docs/performance/h200-exchange.json docs/performance/h200-exports.json \
 	docs/performance/h200-first.json docs/performance/h200-first-100.json \
-	docs/performance/h200-first-400.json docs/performance/h200-first-1400.json docs/performance/h200-keep.json \
+	docs/performance/h200-first-400.json docs/performance/h200-first-1400.json docs/performance/h100-keep.json \
 	docs/performance/h200-latency.json docs/performance/h200-pairs.json docs/performance/h200-programs.json \
 	docs/performance/h200-lookup.json docs/performance/h200-queries.json docs/performance/h200-queries-off.json \
 	docs/performance/h200-hits.json docs/performance/h200-registration.json docs/performance/no-gpu-hits.json docs/performance/no-gpu-lookup.json \
