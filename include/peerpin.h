@@ -67,9 +67,10 @@ int peerpin_domain(struct ibv_pd *pd, int access, struct peerpin_domain **domain
  *
  * Look-ups never return keys of memory that is being freed. They fail at its addresses from before
  * the first `freeing` callback until other memory is there, which has other keys. Returned keys are
- * valid until the memory is freed or ibv_dealloc_pd is called for the protection domain. That call
- * ends them even if it fails (EBUSY: other objects are left), because peerpin deregisters its
- * regions before the kernel's part. peerpin then registers the memory again, with other keys.
+ * valid until the memory is freed or ibv_dealloc_pd is called for the protection domain. With a
+ * client MR left in the domain that call fails (EBUSY) and changes nothing. Otherwise it ends the
+ * keys, even if it fails (EBUSY: other objects are left), because peerpin deregisters its regions
+ * before the kernel's part. peerpin then registers the memory again, with other keys.
  *
  * The caller must not use keys after their end or outside the range, nor keep them beyond the one
  * use. The caller must not free the memory or deallocate the protection domain while a transfer

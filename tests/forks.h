@@ -13,7 +13,10 @@ enum fork_way { FORK, FORK_WITHOUT_HANDLERS, CLONE, FORK_WAYS };
 extern pid_t _Fork(void) __attribute__((weak)); /* glibc 2.34 */
 
 /* ThreadSanitizer knows fork() alone: after the others it takes the parent's threads for its own. */
-#ifdef __SANITIZE_THREAD__
+#ifndef __has_feature /* gcc's macro is the next one */
+#define __has_feature(name) 0
+#endif
+#if defined(__SANITIZE_THREAD__) || __has_feature(thread_sanitizer)
 #define FORK_ALONE 1
 #else
 #define FORK_ALONE 0

@@ -8,8 +8,8 @@
  * thread; no function takes a lock of peerpin; only process_enter() and process_activate() may
  * wait.
  *
- * A child knows itself by a page that it finds zeroed (MADV_WIPEONFORK), whichever call made it:
- * fork(), _Fork(), clone(2). A child that shares its parent's memory (vfork(), posix_spawn()) has
+ * A child is detected by a page that the kernel zeroes in it (MADV_WIPEONFORK), whichever call made
+ * it: fork(), _Fork(), clone(2). A child that shares its parent's memory (vfork(), posix_spawn()) has
  * the page, too, until it executes a program. On kernels before Linux 4.14 a fork handler zeroes
  * the page, which only fork() runs.
  */
@@ -24,7 +24,7 @@
 #include "base/kernel.h"
 #include "base/once.h"
 
-/* The page. A zero is what a process finds that has not entered, and a child. */
+/* The page: zero in a child, and in a process that has not entered. */
 enum { PROCESS_OWN = 1, PROCESS_EXITING = 2 };
 extern struct process_page {
 	_Atomic unsigned char state;

@@ -19,8 +19,8 @@
 /* No process number is larger. */
 #define PROCESS_MAX 999999999
 
-/* Tries for the lock of another process: 50 times 0.1 ms. */
-#define TRIES	50
+/* Tries for the lock of another process: 1 s. A preempted holder needs more than a few ms. */
+#define TRIES	10000
 #define WAIT_NS 100000
 
 const char *runtime_shared = "/dev/shm";

@@ -211,7 +211,7 @@ void bypass_check_hidden(void)
 	const char *text = load_watch_are_noted() ? other_driver_find() : NULL;
 
 	if (text) {
-		process_activate(); /* for the files that were asked for */
+		process_activate(); /* an active process writes its requested files */
 		bypass_report(text);
 	}
 	errno = saved_errno;

@@ -9,8 +9,8 @@
  * it. Takes no lock and allocates nothing. */
 void bypass_note(const void *wrapper);
 
-/* Report a driver whose calls bypass peerpin. For events of programs whose allocations peerpin may
- * not see: a protection domain, exit. Nothing if no load and no look-up was noted. */
+/* Report a driver whose calls bypass peerpin. For events of programs whose allocations may all
+ * bypass peerpin: a protection domain, exit. Nothing if no load and no look-up was noted. */
 void bypass_check_hidden(void);
 
 /* Scan the objects loaded since the last scan. Report each bypassing caller: an object opened with

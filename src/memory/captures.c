@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* captures.c -- counts captures in progress, and delays their begins for calls that would end them
  *
- * Both sides announce themselves before they look at the other: a begin in `open_captures`, a call
- * in `holds`. At least one of them sees the other; the call gives way, and the begin waits.
+ * A begin counts itself in `open_captures`, a call in `holds`, each before it reads the other
+ * counter. So at least one of them reads the other's count: the call is then not made, or the begin
+ * waits.
  */
 #include "memory/captures.h"
 

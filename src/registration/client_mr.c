@@ -116,7 +116,7 @@ bool client_mr_add(const void *key, uint64_t hold)
 /* The kernel gives out the lowest free handles. */
 #define NO_HANDLE UINT32_MAX
 
-/* Whoever finds no entry finds the handle that is stored before it is removed. */
+/* NO_HANDLE is stored before the entry is removed: a thread that finds no entry reads NO_HANDLE. */
 static inline bool client_mr_drop(const void *client_mr, uint32_t *kernel_handle)
 {
 	client_mr_entry *entry;

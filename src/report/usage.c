@@ -175,7 +175,8 @@ void usage_write(const struct segment *segment, char *to, size_t size)
 			      usage_main_reason(segment).label ?: "no request was served");
 	} else if (count(segment, bypasses)) {
 		system_format(to, size,
-			      "not used by peerpin: it does not see all calls of CUDA (see the log)");
+			      "not used by peerpin: calls of the CUDA driver bypass it (see the "
+			      "log)");
 	} else if (count(segment, exports) && count(segment, protection_domains)) {
 		/* libibverbs itself refuses the registration if the provider lacks the form. */
 		system_format(to, size,

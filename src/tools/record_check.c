@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* record_check.c -- validates the JSON object of one process, so that readers may rely on its types
+/* record_check.c -- validates and cleans the JSON object of one process, so that readers may rely on
+ * its types and its texts
  *
  * record_check() accepts unknown keys: a later version may add keys to the schema. Unknown numbers
  * count as counters and must be whole numbers of 0 or more.
@@ -8,8 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/plain_text.h"
 #include "tools/records.h"
 #include "tools/rows.h"
+#include "tools/units.h"
 
 #define SCHEMA "peerpin-stats/1"
 #define NUMBER "whole number of 0 or more"
@@ -18,6 +21,26 @@ enum {
 	MOST_BUCKETS = 64, /* log2 of 64 bits */
 	MOST_ITEMS = 4096, /* of a list; the library writes 128 samples */
 };
+
+/* Clean each text in `json`, so that no output form has to. Return false for a name of a member
+ * that is not clean: no version has such names. */
+static bool record_check_clean(json_t *json)
+{
+	const char *key;
+	bool clean_keys = true;
+	json_t *value;
+	size_t at;
+
+	if (json_is_string(json) && plain_text_find_other(json_string_value(json)))
+		json_string_set(json, clean(json_string_value(json)));
+	json_array_foreach(json, at, value) {
+		clean_keys &= record_check_clean(value);
+	}
+	json_object_foreach(json, key, value) {
+		clean_keys &= !plain_text_find_other(key) && record_check_clean(value);
+	}
+	return clean_keys;
+}
 
 static bool record_check_is_number(const json_t *value)
 {
@@ -129,6 +152,8 @@ static const char *record_check_process(const json_t *json)
 
 const char *record_check(json_t *json)
 {
+	if (!record_check_clean(json))
+		return "a member's name has control characters";
 	return record_check_process(json)
 		       ?: record_check_list(json, "gpus",
 					    "gpu n pinned_bytes n pinned_bytes_peak n")

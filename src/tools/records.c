@@ -11,7 +11,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/plain_text.h"
 #include "base/runtime.h"
 #include "base/shared_memory.h"
 #include "report/segment.h"
@@ -45,26 +44,6 @@ json_t *json_of_bytes(const char *bytes)
 	return json_string(clean(bytes));
 }
 
-/* Clean each text in `json`, so that no output form has to. Return false for a name of a member
- * that is not clean: no version has such names. */
-static bool records_clean(json_t *json)
-{
-	const char *key;
-	bool clean_keys = true;
-	json_t *value;
-	size_t at;
-
-	if (json_is_string(json) && plain_text_find_other(json_string_value(json)))
-		json_string_set(json, clean(json_string_value(json)));
-	json_array_foreach(json, at, value) {
-		clean_keys &= records_clean(value);
-	}
-	json_object_foreach(json, key, value) {
-		clean_keys &= !plain_text_find_other(key) && records_clean(value);
-	}
-	return clean_keys;
-}
-
 static void records_add_problem(struct records *records, const char *source, const char *reason)
 {
 	if (!records->problems)
@@ -80,10 +59,7 @@ static const char *const end_names[] = { "exit", "running", "killed" };
 static void records_add(struct records *records, const char *source, json_t *json, bool mapped)
 {
 	struct record record = { .json = json, .source = strdup(source), .mapped = mapped };
-	const char *wrong, *ended;
-
-	wrong = records_clean(json) ? record_check(json) : "a member's name has control characters";
-	ended = string_of(json, "ended");
+	const char *wrong = record_check(json), *ended = string_of(json, "ended");
 
 	if (wrong || !record.source) {
 		records_add_problem(records, source, wrong ?: strerror(ENOMEM));

@@ -88,7 +88,8 @@ const char *record_end_name(enum record_end end);
  * "exit", "running" or "killed". NULL: `*wrong` is the reason (segment_json.c). */
 json_t *segment_to_json(const char *path, int fd, const char **wrong);
 
-/* NULL: `json` is a record of this schema version. Otherwise the reason (record_check.c). */
+/* Cleans the texts of `json`. NULL: it is a record of this schema version. Otherwise the reason
+ * (record_check.c). */
 const char *record_check(json_t *json);
 
 #endif

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # check_reload.sh -- a driver or libibverbs that leaves the process and returns is served; what
-# peerpin cannot see is reported once, and files that were asked for are written
+# peerpin does not serve is reported once, and requested files are written
 set -u
 [ -x tests/intercept/reload_program ] || exit 77
 library=$PWD/src/.libs/libpeerpin.so
@@ -35,7 +35,7 @@ known=$PWD/tests/intercept/verbs/known/.libs/libibverbs.so.1
 reload 'libibverbs returns elsewhere' verbs "$driver" "$known" "$known"
 reload 'libibverbs returns as another build' verbs "$driver" "$known" "$PWD/tests/intercept/verbs/newest/.libs/libibverbs.so.1"
 
-# hidden NAME WHAT TEXT: one warning, and the files that were asked for, with the reason
+# hidden NAME WHAT TEXT: one warning, and the requested files, with the reason
 hidden() {
     rm -f "$folder"/stats.json "$folder"/trace*
     found=$(env LD_PRELOAD="$library" PEERPIN_STATS_FILE="$folder/stats.json" PEERPIN_TRACE_FILE="$folder/trace" \
@@ -43,7 +43,7 @@ hidden() {
     same "$1: status" 0 $?
     same "$1: one warning" 1 "$(grep -c '<warn>' <<<"$found")"
     matches "$1: its text" "*<warn>*$3*" "$found"
-    matches "$1: the statistics" '*"usage": "not used by peerpin: it does not see all calls of CUDA*' \
+    matches "$1: the statistics" '*"usage": "not used by peerpin: calls of the CUDA driver bypass it*' \
         "$(cat "$folder/stats.json" 2>&1)"
     matches "$1: the trace" '*trace*' "$(ls "$folder")"
 }

@@ -5,7 +5,6 @@
  */
 #include "suite.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -21,6 +20,7 @@
 #include "registration/background.h"
 #include "registration/internal.h"
 #include "registration_fixture.h"
+#include "../worker_thread.h"
 
 #define US 1000L
 #define MS 1000000L
@@ -174,27 +174,6 @@ static bool sleeps(void)
 	asleep = worker.wait == SLEEP;
 	pthread_mutex_unlock(&lock);
 	return asleep;
-}
-
-static bool worker_exists(void)
-{
-	char name[64], text[32];
-	bool exists = false;
-	struct dirent *entry;
-	DIR *tasks = opendir("/proc/self/task");
-	FILE *file;
-
-	require(tasks);
-	while (!exists && (entry = readdir(tasks))) {
-		snprintf(name, sizeof(name), "/proc/self/task/%.20s/comm", entry->d_name);
-		file = fopen(name, "r");
-		exists = file && fgets(text, sizeof(text), file) &&
-			 !strcmp(text, "peerpin-worker\n");
-		if (file)
-			fclose(file);
-	}
-	closedir(tasks);
-	return exists;
 }
 
 static void wait_ends(long expected, long late)
@@ -497,7 +476,7 @@ TEST(pauses, unknown_sizes_end_on_a_steep_adapter_before_the_pause)
 static void sleep_ends(void)
 {
 	wait_ends(SLEEP, 0);
-	while (worker_exists())
+	while (worker_thread())
 		sched_yield();
 }
 
@@ -532,7 +511,7 @@ TEST(pauses, a_worker_stays_during_exit)
 	wait_ends(SLEEP, 0);
 	dozes_end_on_time(DOZES);
 	waits(SLEEP);
-	ck_assert(worker_exists());
+	ck_assert(worker_thread());
 }
 
 TEST(pauses, the_next_worker_continues_with_the_pauses_of_the_last)

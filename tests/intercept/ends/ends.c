@@ -11,7 +11,6 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-#include <dirent.h>
 
 #define AT_ONCE 6
 
@@ -132,27 +131,6 @@ CUdeviceptr occupy_worker(const char *setting, uint64_t value)
 	memory = allocate(UNIT);
 	until(begun() > before);
 	return memory;
-}
-
-pid_t worker(void)
-{
-	char name[64], text[32];
-	pid_t found = 0;
-	struct dirent *entry;
-	DIR *tasks = opendir("/proc/self/task");
-	FILE *file;
-
-	require(tasks);
-	while (!found && (entry = readdir(tasks))) {
-		snprintf(name, sizeof(name), "/proc/self/task/%.20s/comm", entry->d_name);
-		file = fopen(name, "r");
-		if (file && fgets(text, sizeof(text), file) && !strcmp(text, "peerpin-worker\n"))
-			found = (pid_t)strtol(entry->d_name, NULL, 10);
-		if (file)
-			fclose(file);
-	}
-	closedir(tasks);
-	return found;
 }
 
 bool task_line(pid_t thread, const char *key, char *value, size_t size)

@@ -20,6 +20,8 @@
 #include "sim/adapter_verbs.h"
 #include "sim/sim_adapter.h"
 
+#include "../../worker_thread.h"
+
 #define SIZE   ((size_t)1 << 20)
 #define UNIT   ((size_t)2 << 20)
 #define ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
@@ -96,7 +98,6 @@ CUdeviceptr occupy_worker(const char *setting, uint64_t value);
 void let_go_when_waiting(void);
 
 /* From /proc. An idle worker ends. False: the thread has ended. */
-pid_t worker(void); /* 0: none */
 bool task_line(pid_t thread, const char *key, char *value, size_t size);
 bool is_waiting(pid_t thread);
 

@@ -105,7 +105,7 @@ static void be(enum child child)
 	pid_t next;
 
 	alarm(TIME_OUT);
-	require(!worker());
+	require(!worker_thread());
 	switch (child) {
 	case EXITS:
 		exit(3);

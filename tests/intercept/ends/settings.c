@@ -62,7 +62,7 @@ static void domains_are_learned(unsigned int unused)
 	(void)unused;
 	set_up_two();
 	memory = allocate(UNIT);
-	require(begun() == 0 && !worker());
+	require(begun() == 0 && !worker_thread());
 	require(registered(memory));
 	next = allocate(UNIT);
 	until(own("registrations_background") == 1);

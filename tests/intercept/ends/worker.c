@@ -49,7 +49,7 @@ static void start_on_thread(int *cpu)
 
 	require(!pthread_create(&thread, NULL, start_it, cpu));
 	pthread_join(thread, NULL);
-	require(worker());
+	require(worker_thread());
 }
 
 /* The thread that starts the worker may have a narrower binding than the program. */
@@ -63,7 +63,7 @@ static void it_runs_where_the_program_may(unsigned int unused)
 	program = cpus_of(0);
 	cpu = first_of(&program);
 	start_on_thread(&cpu);
-	its = cpus_of(worker());
+	its = cpus_of(worker_thread());
 	require(CPU_EQUAL(&its, &program));
 }
 
@@ -76,7 +76,7 @@ static void it_never_runs_elsewhere(unsigned int unused)
 	program = cpus_of(0);
 	require(CPU_COUNT(&program) == 1);
 	start_on_thread(NULL);
-	its = cpus_of(worker());
+	its = cpus_of(worker_thread());
 	require(CPU_EQUAL(&its, &program));
 }
 
@@ -96,7 +96,7 @@ static void it_runs_where_both_threads_may(unsigned int unused)
 	}
 	bind_to(first);
 	start_on_thread(&second);
-	its = cpus_of(worker());
+	its = cpus_of(worker_thread());
 	CPU_ZERO(&both);
 	CPU_SET(first, &both);
 	CPU_SET(second, &both);
@@ -125,7 +125,7 @@ static void it_receives_no_signals(unsigned int unused)
 	require(!sigaction(SIGUSR1, &action, NULL));
 	set_up();
 	start_it(NULL);
-	require(task_line(worker(), "SigBlk", text, sizeof(text)));
+	require(task_line(worker_thread(), "SigBlk", text, sizeof(text)));
 	blocked = strtoull(text, NULL, 16);
 	/* 32 and 33 are libc's own (setuid() and others); SIGKILL and SIGSTOP cannot be blocked. */
 	require((blocked | 1ull << (SIGKILL - 1) | 1ull << (SIGSTOP - 1) | 3ull << 31) ==
@@ -183,7 +183,7 @@ static void it_sleeps_when_idle(unsigned int unused)
 		allocate(UNIT);
 		until(own("registrations_background") == count + 1);
 		count++;
-		thread = worker();
+		thread = worker_thread();
 	} while (!thread || !becomes_quiet(thread));
 	last = switches(thread);
 	allocate(UNIT);
@@ -212,7 +212,7 @@ static void it_waits_for_an_idle_cpu(unsigned int unused)
 	program = cpus_of(0);
 	require(CPU_COUNT(&program) == 1);
 	start_it(NULL);
-	require(sched_getscheduler(worker()) == SCHED_BATCH);
+	require(sched_getscheduler(worker_thread()) == SCHED_BATCH);
 	set("hold", 0);
 	for (uint64_t count = 2; own("background_delays") < 10; count++) {
 		if (!first)
@@ -239,7 +239,7 @@ static void it_is_not_there(unsigned int client)
 	} else {
 		require(begun() == 0 && own("allocations") == 100);
 	}
-	require(!worker());
+	require(!worker_thread());
 }
 
 static struct {
