@@ -9,6 +9,7 @@
 #include <dlfcn.h>
 
 #include "base/atomics.h"
+#include "base/kernel.h"
 #include "base/text.h"
 
 /* Weak: the library needs libc alone. A program that holds a copy has the same list. */
@@ -34,12 +35,21 @@ static walk_function *loaded_find_walk(void)
 	return (walk_function *)object_find(&tables, "dl_iterate_phdr");
 }
 
+static _Atomic int owner; /* the process that takes the lock; 0: before the constructor */
+
+void loaded_begin(void)
+{
+	store_relaxed(&owner, kernel_process());
+}
+
 int loaded_walk(loaded_visit *visit, void *argument)
 {
 	static walk_function *cached; /* racing threads store equal values */
 	walk_function *walk = __atomic_load_n(&cached, __ATOMIC_ACQUIRE);
-	int result = 0;
+	int takes_lock = load_relaxed(&owner), result = 0;
 
+	if (takes_lock && takes_lock != kernel_process())
+		return loaded_walk_alone(visit, argument);
 	if (!walk) {
 		walk = loaded_find_walk();
 		__atomic_store_n(&cached, walk, __ATOMIC_RELEASE);
@@ -159,12 +169,14 @@ static int loaded_count(struct dl_phdr_info *object, size_t size, void *count)
 
 void loaded_begin_load(int mode)
 {
-	uint32_t count = 0;
+	uint32_t count = 0, unset = 0;
 
 	if (!load_relaxed(&start_objects)) {
 		loaded_walk(loaded_count, &count);
-		store_relaxed(&start_objects, count);
+		replace_seq_cst(&start_objects, &unset, count);
 	}
+	/* In a child too: a load takes the lock, or waits for it whatever happens here. */
+	loaded_begin();
 	if (mode & RTLD_GLOBAL)
 		store_relaxed(&scope_has_grown, true);
 }

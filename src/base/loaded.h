@@ -8,9 +8,10 @@
  * by dlsym, through this library.
  *
  * The objects are those of this library's namespace. All functions: any thread, any time, no lock
- * of peerpin, no allocation. Look-ups in libc, and of functions that precede it, take no lock. The
- * others take that of the dynamic linker's list, which is not held while constructors run. A
- * returned address is valid as long as its library stays loaded.
+ * of peerpin, no allocation. Look-ups in libc, and of functions that precede it, take no lock, nor do
+ * those of a child that has begun no load. The others take that of the dynamic linker's list, which
+ * is not held while constructors run. A returned address is valid as long as its library stays
+ * loaded.
  */
 #ifndef PEERPIN_BASE_LOADED_H
 #define PEERPIN_BASE_LOADED_H
@@ -24,6 +25,12 @@
 /* dl_iterate_phdr, libc's own. */
 typedef int loaded_visit(struct dl_phdr_info *object, size_t size, void *argument);
 int loaded_walk(loaded_visit *visit, void *argument);
+
+/* The same without a lock: loaded_walk() in a child. */
+int loaded_walk_alone(loaded_visit *visit, void *argument);
+
+/* Call in the constructor: other processes are children of this one. */
+void loaded_begin(void);
 
 /* libc's own definition, or that of a separate libdl or libpthread; NULL: none. */
 void *loaded_in_libc(const char *symbol);

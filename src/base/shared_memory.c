@@ -41,7 +41,7 @@ static bool shared_memory_begins_with(int id, const char start[8])
 	return begins;
 }
 
-/* Remove what ended processes of this user have left, whose files are lost. */
+/* Remove what ended processes of this user have left, also if a file names it. */
 static void shared_memory_clean(int last, size_t size, const char start[8])
 {
 	struct shmid_ds what;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* library.c -- connects the layers; start and exit of the program */
 #include "base/config.h"
+#include "base/loaded.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "intercept/bypass.h"
@@ -42,6 +43,7 @@ static __attribute__((constructor)) void library_start(void)
 	process_begins = library_begin;
 	process_begun = library_begun;
 	process_renews = library_renew;
+	loaded_begin();
 	config_is_disabled_early();
 }
 

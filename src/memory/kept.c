@@ -48,13 +48,13 @@ static struct list {
 	_Atomic uint64_t blocks;	/* of them, bytes in blocks of their own */
 } lists[HOST + 1];
 
-/* Higher ordinals share the last list of a device. */
 void kept_renew(void)
 {
 	kept_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	release_ended = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
 }
 
+/* Higher ordinals share the last list of a device. */
 static unsigned int kept_list_of(int device)
 {
 	if (device == KEEP_HOST)

@@ -104,8 +104,13 @@ bool client_mr_add(const void *key, uint64_t hold)
 		return false;
 	/* A change of the client MR, or the provider has reused the address without a
 	 * deregistration that peerpin intercepted. */
-	former = client_mr_hold(load_relaxed(entry));
-	store_relaxed(entry, hold | client_mr_tag(key));
+	hold |= client_mr_tag(key);
+	if (!client_mr_hold(load_relaxed(entry))) {
+		store_relaxed(entry, hold);
+		return true;
+	}
+	/* Another thread may deregister it. */
+	former = client_mr_hold(exchange_seq_cst(entry, hold));
 	if (former)
 		holds_drop(former);
 	return true;

@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 
 #include "../forks.h"
+#include "base/loaded.h"
 #include "base/log.h"
 #include "base/once.h"
 #include "base/process.h"
@@ -285,6 +286,62 @@ LOOP_TEST(forks, a_child_waits_for_no_lock_that_another_thread_may_hold, 0, FORK
 	ck_assert(!pthread_create(&thread, NULL, use_often, (void *)&uses[_i % USES]));
 	for (int i = 0; i < CHILDREN; i++)
 		require(holds_in_child((enum fork_way)(_i / USES), uses_all_locks));
+	done = true;
+	pthread_join(thread, NULL);
+}
+
+/* ---- the list of loaded objects, whose lock is glibc's ---- */
+
+static _Atomic bool is_inside;
+
+/* Once the child has ended, the thread goes on. */
+static int stay_inside(struct dl_phdr_info *object, size_t size, void *unused)
+{
+	(void)object, (void)size, (void)unused;
+	is_inside = true;
+	while (!done)
+		sched_yield();
+	return 1;
+}
+
+static void *hold_the_list(void *unused)
+{
+	dl_iterate_phdr(stay_inside, NULL);
+	return unused;
+}
+
+static int count_objects(struct dl_phdr_info *object, size_t size, void *count)
+{
+	struct object_tables tables;
+
+	(void)size;
+	*(unsigned int *)count += object->dlpi_phnum && object_read(object, &tables);
+	return 0;
+}
+
+static unsigned int objects;
+
+static bool finds_what_is_loaded(void)
+{
+	unsigned int found = 0;
+
+	loaded_walk(count_objects, &found);
+	return found == objects && loaded_in_library("libpthread.so.0", "nothing") == NULL &&
+	       loaded_in_library("libc.so.6", "getpid") && loaded_at(stdout, "stdout") &&
+	       loaded_share_object(&objects, finds_what_is_loaded);
+}
+
+LOOP_TEST(forks, a_child_looks_up_while_another_thread_reads_the_list_of_objects, 0, FORK_WAYS)
+{
+	pthread_t thread;
+
+	loaded_begin();
+	loaded_walk(count_objects, &objects);
+	ck_assert(objects > 1 && finds_what_is_loaded());
+	ck_assert(!pthread_create(&thread, NULL, hold_the_list, NULL));
+	while (!is_inside)
+		sched_yield();
+	ck_assert(holds_in_child((enum fork_way)_i, finds_what_is_loaded));
 	done = true;
 	pthread_join(thread, NULL);
 }
