@@ -16,6 +16,13 @@ __attribute__((constructor)) static void suite_set_patience(void)
 	setenv("CK_DEFAULT_TIMEOUT", "120", 0);
 }
 
+static inline bool suite_is_under_valgrind(void)
+{
+	const char *preloads = getenv("LD_PRELOAD");
+
+	return preloads && strstr(preloads, "vgpreload");
+}
+
 /* For loops beside other threads. ck_assert writes the test's progress each time. Under Valgrind
  * each write gives the other threads a whole time slice: seconds become many minutes. */
 #define require(condition)                                                                         \
