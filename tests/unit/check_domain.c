@@ -51,7 +51,9 @@ static int pin_and_end_another(const struct pin_request *request, struct ibv_mr 
 
 static void *close_on_thread(void *unused)
 {
-	registration_pd_closing(&pd);
+	/* Busy while the other thread has a client MR. */
+	while (!registration_pd_closing(&pd))
+		sched_yield();
 	return unused;
 }
 
