@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* loaded_alone.c -- the walk over the loaded objects without the lock of their list
  *
- * For a child that has begun no load: if a thread of its parent held the lock at the fork, nobody
- * releases it, and glibc does not renew it. Nothing is loaded or unloaded meanwhile, since both
- * take the lock. An object that the parent was loading or unloading is in the list without its
- * pages: each object's first page and dynamic section are looked for before they are read.
+ * For a child that has begun no load. If a thread of its parent held the lock at the fork, it stays
+ * taken: glibc does not renew it. Nothing is loaded or unloaded meanwhile, since both take the lock.
+ * An object that the parent was loading or unloading is in the list without its pages: each
+ * object's first page and dynamic section are checked before they are read.
  */
 #include "base/loaded.h"
 

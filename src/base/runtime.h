@@ -3,7 +3,7 @@
  *
  * The folder must be a real folder of this user without access for others. Any user can write to
  * /dev/shm, create the folder first, and then read or forge files in it. Then a private folder
- * takes its place: /dev/shm/peerpin-UID.NUMBER, by a name that nobody can know in advance. All
+ * takes its place: /dev/shm/peerpin-UID.NUMBER, by a name that is unknown in advance. All
  * processes of the user find it by its owner. The folder is created at its first use. Any thread;
  * no lock, no allocation; errno is kept.
  */

@@ -21,8 +21,9 @@
  * - An eviction ends a generation only if no client MR holds it (holds_claim): stripe by stripe,
  *   and if a later one is held, it restores those before, which no client MR holds. A free ends
  *   the generation in any case and revokes the rest: holds_drop() of a client MR then finds the
- *   next generation, which nobody takes, and counts down there. Until all have counted down the
- *   reference is not reused, because a protection domain with client MRs cannot be deallocated.
+ *   next generation, of which no hold is taken, and counts down there. Until all have counted down
+ *   the reference is not reused, because a protection domain with client MRs cannot be
+ *   deallocated.
  * - Words are type-stable and generations do not repeat within 2^32 ends of one reference. A thread
  *   that ends inside a hit leaves one hold taken: its region is not evicted, and ends with the
  *   allocation, and its protection domain stays busy. A forked child has a copy of its own.

@@ -484,7 +484,7 @@ one_job() {
 	done
 }
 
-# Programs with AddressSanitizer's shared runtime refuse to start behind another preload, unless told not to look.
+# Programs with AddressSanitizer's shared runtime refuse to start behind another preload, unless an option turns that off.
 sanitizers() {
 	local flag=verify_asan_link_order=0 asan=$tmp/asan
 

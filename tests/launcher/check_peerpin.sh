@@ -250,7 +250,7 @@ installed_places() {
 		"$(outcome "$root/bin/peerpin" sh -c "echo \$LD_PRELOAD")"
 	same 'with an empty PATH' "$root/$relative/libpeerpin.so"$'\n=> 0' \
 		"$(PATH='' outcome "$root/bin/peerpin" /bin/sh -c "echo \$LD_PRELOAD")"
-	# What is beside a prefix is not peerpin's.
+	# Folders beside a prefix are not peerpin's.
 	mkdir -p "$root/src/.libs" "$root/src/tools" "$root/src/sim/.libs"
 	cp "$library" "$root/src/.libs/libpeerpin.so"
 	cp "$library" "$root/src/sim/.libs/libcuda.so.1"

@@ -382,7 +382,7 @@ occupied_folder() {
 	matches 'it gets a warning' '*<warn>*/dev/shm/peerpin-0 is not used: *The statistics are in /dev/shm/peerpin-0.*. Remove it, *' "$text"
 	same 'one for the ranks of a job, and one of another process' 2 "$(grep -c 'warn.*is not used' <<<"$text")"
 	matches 'all processes share one private folder' $'folders: peerpin-0 peerpin-0.*[0-9a-f]' "$(grep folders: <<<"$text")"
-	matches 'a report says so, and has what is in the private one' \
+	matches 'a report names that folder, and has the statistics of the private one' \
 		$'*\npeerpin report: /dev/shm/peerpin-0 is not private to you: *1 killed*' "$text"
 	matches 'top says so' $'*\n/dev/shm/peerpin-0 is not private to you: *' "$text"
 	same 'nothing is in the folder of the other user' 'theirs: ' "$(grep theirs: <<<"$text")"
