@@ -90,11 +90,6 @@ static inline ssize_t kernel_read_at(int fd, void *to, size_t size, size_t offse
 	return kernel_call(SYS_pread64, fd, to, size, offset);
 }
 
-static inline ssize_t kernel_write_at(int fd, const void *from, size_t size, size_t offset)
-{
-	return kernel_call(SYS_pwrite64, fd, from, size, offset);
-}
-
 /* As readlink(2): no terminating zero byte. */
 static inline ssize_t kernel_read_link(const char *name, char *to, size_t size)
 {

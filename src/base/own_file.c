@@ -46,8 +46,8 @@ int own_file_name(const char *pattern, char *name, size_t size)
 static int own_file_create(const char *name, const void *argument)
 {
 	(void)argument;
-	return kernel_keep_clear(kernel_open(
-		name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_APPEND | O_CLOEXEC, 0600));
+	return kernel_open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_APPEND | O_CLOEXEC,
+			   0600);
 }
 
 int own_file_number(char *name, size_t size, int (*take)(const char *name, const void *argument),
@@ -94,8 +94,8 @@ static void own_file_open_first(struct own_file *file, const char *pattern)
 /* Return -errno if the file is gone. Two threads may reopen at once: one descriptor is kept. */
 static int own_file_open_again(struct own_file *file, int lost)
 {
-	int fd = kernel_keep_clear(kernel_open(
-		file->name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_APPEND | O_CLOEXEC, 0));
+	int fd = kernel_open(file->name,
+			     O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_APPEND | O_CLOEXEC, 0);
 
 	if (fd < 0)
 		return fd;

@@ -43,7 +43,7 @@ static void process_wipe_in_children(void)
 	if (!kernel_wipe_on_fork(&process_page, sizeof(process_page)) || is_inside)
 		return;
 	is_inside = true;
-	system_at_fork(NULL, NULL, process_in_child);
+	system_at_fork(process_in_child);
 	is_inside = false;
 }
 

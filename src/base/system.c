@@ -190,9 +190,9 @@ void system_at_exit(void (*handler)(void *unused))
 	CALL(__cxa_atexit, 0, handler, NULL, NULL);
 }
 
-void system_at_fork(void (*before)(void), void (*after)(void), void (*in_child)(void))
+void system_at_fork(void (*in_child)(void))
 {
-	CALL(__register_atfork, 0, before, after, in_child, NULL);
+	CALL(__register_atfork, 0, NULL, NULL, in_child, NULL);
 }
 
 int system_start_thread(void *(*run)(void *))

@@ -55,8 +55,8 @@ void system_wake(pthread_cond_t *condition); /* wake all waiters */
 /* atexit; does nothing if libc has no __cxa_atexit. */
 void system_at_exit(void (*handler)(void *unused));
 
-/* pthread_atfork, until the end of the process. */
-void system_at_fork(void (*before)(void), void (*after)(void), void (*in_child)(void));
+/* pthread_atfork, until the end of the process: a handler in the child alone. */
+void system_at_fork(void (*in_child)(void));
 
 /* Start a detached thread. Return 0 or an errno value; ENOSYS in a program without libpthread. */
 int system_start_thread(void *(*run)(void *));
