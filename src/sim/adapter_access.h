@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* adapter_access.h -- accesses to registered memory by key, as the adapter's DMA engine makes them
+ *
+ * Includes no declaration of verbs: the data plane includes infiniband/verbs.h, the other parts
+ * adapter_verbs.h.
+ */
+#ifndef PEERPIN_SIM_ADAPTER_ACCESS_H
+#define PEERPIN_SIM_ADAPTER_ACCESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct ibv_context;
+
+/* From adapter_use_begin() to adapter_use_end() the deregistration of the region waits, and so does
+ * the free of its memory. */
+struct adapter_use {
+	uint32_t slot;
+	uint64_t memory; /* address of the first byte */
+	/* Memory of a real driver: only the adapter's thread copies, without a lock. */
+	bool device;
+};
+
+/* Any domain of the context. */
+#define ADAPTER_ANY_DOMAIN UINT32_MAX
+
+/* Check an access of `bytes` bytes, at least 1, at `address` (in the region's address space) by
+ * `key`, and begin it. `access` is one IBV_ACCESS_* flag that the region requires, 0: none. `domain`
+ * is the handle of the protection domain that the region must belong to. Return 0, or:
+ * -EINVAL: no such key on this adapter, or in another domain
+ * -ESTALE: the key has ended
+ * -EACCES: access flags forbid the access
+ * -ERANGE: outside of the region
+ * -EOPNOTSUPP: memory of an unknown address (a dma-buf that no driver of this process exported)
+ * Takes adapter_lock. */
+int adapter_use_begin(struct ibv_context *context, uint32_t domain, uint32_t key, uint64_t address,
+		      uint64_t bytes, int access, struct adapter_use *use);
+void adapter_use_end(const struct adapter_use *use);
+
+/* Copy between host memory and the memory of a use, which begins `offset` bytes after its start.
+ * The last bytes of a copy to registered memory are stored last: programs poll them. */
+void adapter_copy_from(const struct adapter_use *use, uint64_t offset, void *to, size_t bytes);
+void adapter_copy_to(const struct adapter_use *use, uint64_t offset, const void *from,
+		     size_t bytes);
+
+#endif
