@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "sim/adapter_access.h"
 #include "sim/adapter_verbs.h"
 #include "sim/sim_adapter.h"
 
@@ -46,15 +47,13 @@ extern struct adapter_statistics adapter_statistics; /* counted atomically */
 /* True if the settings fail this registration. The caller holds adapter_lock. */
 bool adapter_fails_now(void);
 
-/* Report a broken contract and abort. */
-void adapter_die(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
+/* ---- the data plane; adapter_alone.c where the adapter is built without it ---- */
 
-/* ---- adapter_library.c ---- */
+/* Give a new device context what it has of the data plane. Return 0 or an errno. */
+int context_install(struct ibv_context *context);
 
-#define ADAPTERS_MAX 8
-
-/* Index of the context's device. */
-unsigned int adapter_number(const struct ibv_context *context);
+/* False: objects of the context are left, which refer to its memory. */
+bool context_uninstall(struct ibv_context *context);
 
 /* ---- adapter_provider.c ---- */
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* adapter_access.h -- accesses to registered memory by key, as the adapter's DMA engine makes them
+/* adapter_access.h -- what the data plane has of the other parts: accesses to registered memory by
+ * key, as the adapter's DMA engine makes them, protection domains and the device
  *
  * Includes no declaration of verbs: the data plane includes infiniband/verbs.h, the other parts
  * adapter_verbs.h.
@@ -12,6 +13,23 @@
 #include <stdint.h>
 
 struct ibv_context;
+struct ibv_pd;
+
+#define ADAPTERS_MAX 8
+
+/* Index of the context's device. */
+unsigned int adapter_number(const struct ibv_context *context);
+
+/* Number of registrations that an adapter has at most. */
+int adapter_regions_max(void);
+
+/* Report a broken contract and abort. */
+void adapter_die(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
+
+/* Count an object of the data plane in its protection domain: 1, or -1 where it ends.
+ * ibv_dealloc_pd returns EBUSY while any is left. Return 0, or EINVAL: no such domain. Takes
+ * adapter_lock. */
+int adapter_count_object(const struct ibv_pd *pd, int change);
 
 /* From adapter_use_begin() to adapter_use_end() the deregistration of the region waits, and so does
  * the free of its memory. */
@@ -26,8 +44,8 @@ struct adapter_use {
 #define ADAPTER_ANY_DOMAIN UINT32_MAX
 
 /* Check an access of `bytes` bytes, at least 1, at `address` (in the region's address space) by
- * `key`, and begin it. `access` is one IBV_ACCESS_* flag that the region requires, 0: none. `domain`
- * is the handle of the protection domain that the region must belong to. Return 0, or:
+ * `key`, and begin it. `access` is one IBV_ACCESS_* flag that the region requires, 0: none.
+ * `domain` is the handle of the protection domain that the region must belong to. Return 0, or:
  * -EINVAL: no such key on this adapter, or in another domain
  * -ESTALE: the key has ended
  * -EACCES: access flags forbid the access

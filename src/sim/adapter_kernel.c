@@ -19,6 +19,7 @@ pthread_mutex_t adapter_lock = PTHREAD_MUTEX_INITIALIZER;
 struct adapter_domain {
 	struct ibv_context *context; /* NULL: free */
 	unsigned int regions;
+	unsigned int objects; /* of the data plane */
 };
 
 static struct adapter_domain *domains;
@@ -96,20 +97,32 @@ int kernel_end_domain(const struct ibv_pd *pd)
 		left = domain->regions;
 	if (!domain)
 		error = EINVAL;
-	else if (left)
+	else if (left || domain->objects)
 		error = EBUSY;
 	else
 		domain->context = NULL;
 	pthread_mutex_unlock(&adapter_lock);
 	if (error == EBUSY) {
 		adapter_count(pds_busy);
-		if (!adapter_setting(busy))
+		if (left && !adapter_setting(busy))
 			adapter_die("a protection domain is deallocated with %u registrations left",
 				    left);
 	} else if (!error) {
 		adapter_remove(pds, 1);
 	}
 	return error;
+}
+
+int adapter_count_object(const struct ibv_pd *pd, int change)
+{
+	struct adapter_domain *domain;
+
+	pthread_mutex_lock(&adapter_lock);
+	domain = kernel_find_domain(pd);
+	if (domain)
+		domain->objects += (unsigned int)change;
+	pthread_mutex_unlock(&adapter_lock);
+	return domain ? 0 : EINVAL;
 }
 
 /* ---- regions ---- */

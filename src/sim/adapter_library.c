@@ -80,29 +80,11 @@ int ibv_close_device(struct ibv_context *context)
 	return 0;
 }
 
-int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attributes)
+int adapter_regions_max(void)
 {
 	uint64_t regions = adapter_setting(regions);
 
-	memset(attributes, 0, sizeof(*attributes));
-	snprintf(attributes->fw_ver, sizeof(attributes->fw_ver), "simulated %u",
-		 adapter_number(context));
-	attributes->max_mr_size = UINT64_MAX;
-	attributes->page_size_cap = UINT64_MAX & ~(uint64_t)0xfff;
-	attributes->max_mr = regions && regions < 1 << 24 ? (int)regions : 1 << 24;
-	attributes->max_pd = 1 << 16;
-	attributes->phys_port_cnt = 1;
-	return 0;
-}
-
-/* One active port; nothing is ever sent. */
-int ibv_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attributes)
-{
-	(void)context;
-	if (port != 1)
-		return EINVAL;
-	*attributes = (struct ibv_port_attr){ .state = 4, .phys_state = 5, .link_layer = 1 };
-	return 0;
+	return regions && regions < 1 << 24 ? (int)regions : 1 << 24;
 }
 
 /* ---- protection domains ---- */

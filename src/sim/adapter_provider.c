@@ -176,6 +176,7 @@ struct ibv_context *provider_open(struct ibv_device *device)
 {
 	char *memory = calloc(1, PROVIDER_FRONT_MORE + sizeof(struct verbs_context));
 	struct verbs_context *verbs = (struct verbs_context *)(memory + PROVIDER_FRONT_MORE);
+	int error;
 
 	if (!memory)
 		return NULL;
@@ -185,6 +186,12 @@ struct ibv_context *provider_open(struct ibv_device *device)
 	verbs->context.cmd_fd = -1;
 	verbs->context.async_fd = -1;
 	verbs->context.num_comp_vectors = 1;
+	error = context_install(&verbs->context);
+	if (error) {
+		free(memory);
+		errno = error;
+		return NULL;
+	}
 	pthread_mutex_init(&verbs->context.mutex, NULL);
 	return &verbs->context;
 }
@@ -195,6 +202,8 @@ void provider_close(struct ibv_context *context)
 		(char *)context - offsetof(struct verbs_context, context) - PROVIDER_FRONT_MORE;
 
 	verbs_uninit_context((struct verbs_context *)memory);
+	if (!context_uninstall(context))
+		return;
 	pthread_mutex_destroy(&context->mutex);
 	provider_discard(memory, PROVIDER_FRONT_MORE + sizeof(struct verbs_context));
 }

@@ -45,6 +45,7 @@ simadapterdir = $(pkglibdir)/sim/adapter
 simadapter_LTLIBRARIES = src/sim/adapter/libibverbs.la
 src_sim_adapter_libibverbs_la_SOURCES = \
 	src/sim/adapter.h \
+	src/sim/adapter_access.h \
 	src/sim/adapter_verbs.h \
 	src/sim/sim_adapter.h \
 	src/sim/adapter_checks.c \
@@ -53,6 +54,23 @@ src_sim_adapter_libibverbs_la_SOURCES = \
 	src/sim/adapter_kernel.c \
 	src/sim/adapter_library.c \
 	src/sim/adapter_provider.c
+if HAVE_VERBS
+src_sim_adapter_libibverbs_la_SOURCES += \
+	src/sim/plane/context.h \
+	src/sim/plane/plane.h \
+	src/sim/plane/address.c \
+	src/sim/plane/attributes.c \
+	src/sim/plane/channel.c \
+	src/sim/plane/context.c \
+	src/sim/plane/events.c \
+	src/sim/plane/kernel_forms.c \
+	src/sim/plane/missing.c \
+	src/sim/plane/names.c \
+	src/sim/plane/queue.c \
+	src/sim/plane/waiter.c
+else
+src_sim_adapter_libibverbs_la_SOURCES += src/sim/adapter_alone.c
+endif
 EXTRA_DIST += src/sim/adapter.map
 src_sim_adapter_libibverbs_la_CFLAGS = $(AM_CFLAGS) -fsemantic-interposition
 src_sim_adapter_libibverbs_la_LDFLAGS = -version-info 1:0:0 -shared \

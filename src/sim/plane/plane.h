@@ -5,8 +5,9 @@
  * infiniband/verbs.h, and never adapter_verbs.h.
  *
  * verbs calls, top down:
- *   context.c    function tables of a device context, queries of device and port
- *   pair.c, receive.c, queue.c, events.c, address.c: objects of verbs
+ *   context.c    function tables of a device context
+ *   attributes.c, names.c, kernel_forms.c, missing.c: queries of device and port, conversions
+ *   pair.c, receive.c, queue.c, channel.c, events.c, address.c: objects of verbs
  *   post.c       work requests of clients
  *   request.c    requester: sends work requests, completes them
  *   respond.c    responder: checks and executes the requests of other queue pairs
@@ -14,6 +15,7 @@
  *   link.c       rings to and from another process
  *   ring.c       a ring of packets between two processes
  *   segment.c    which processes take part
+ *   waiter.c     a descriptor to wait for events
  *
  * Lock order: plane_lock, then a completion queue's lock, an event list's lock, or adapter_lock.
  * plane_lock guards queue pairs, receive queues and links. No call into the driver is made with it.
@@ -25,13 +27,31 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Limits that device attributes report. */
+enum {
+	PLANE_PAIRS = 1 << 14,
+	PLANE_WORK_REQUESTS = 1 << 14, /* of a queue */
+	PLANE_SEGMENTS = 32,	       /* of a work request */
+	PLANE_QUEUES = 1 << 16,	       /* completion queues, shared receive queues */
+	PLANE_COMPLETIONS = 1 << 22,   /* of a completion queue */
+	PLANE_READS = 16,	       /* RDMA reads and atomics in flight, of a queue pair */
+};
+
 /* ---- context.c ---- */
 
-/* Install the data plane's functions in a new device context. */
-void context_install(struct ibv_context *context);
+/* Install the data plane's functions in a new device context. Return 0 or an errno. */
+int context_install(struct ibv_context *context);
 
-/* End what the data plane has for a context that closes. */
-void context_uninstall(struct ibv_context *context);
+/* End what the data plane has for a context that closes. False: objects of the context are left,
+ * and its memory stays. */
+bool context_uninstall(struct ibv_context *context);
+
+/* Each object that refers to a context holds a reference. */
+void context_reference(struct ibv_context *context);
+void context_release(struct ibv_context *context);
+
+/* True in a forked child of the process that opened the context. */
+bool context_is_inherited(const struct ibv_context *context);
 
 /* ---- queue.c: completion queues ---- */
 
@@ -64,6 +84,12 @@ const struct ibv_ah_attr *address_attributes(const struct ibv_ah *ah);
 /* Local identifier and address of an adapter. */
 uint16_t address_lid(const struct ibv_context *context);
 void address_gid(const struct ibv_context *context, union ibv_gid *gid);
+
+/* ---- post.c ---- */
+
+int post_send(struct ibv_qp *qp, struct ibv_send_wr *request, struct ibv_send_wr **bad);
+int post_receive(struct ibv_qp *qp, struct ibv_recv_wr *request, struct ibv_recv_wr **bad);
+int post_shared_receive(struct ibv_srq *srq, struct ibv_recv_wr *request, struct ibv_recv_wr **bad);
 
 /* ---- progress.c ---- */
 
