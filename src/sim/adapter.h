@@ -6,7 +6,8 @@
  * other through the dynamic linker: a preload library intercepts these calls.
  *
  * adapter_lock guards the kernel's state. Lock order: sim_lock, then adapter_lock, because the
- * driver calls the adapter with sim_lock held. Hold no adapter_lock in a call into the driver.
+ * driver calls the adapter with sim_lock held. Hold no adapter_lock in a call into the driver. A
+ * free in the simulated driver waits for uses (adapter_access.h): a use takes no sim_lock.
  */
 #ifndef PEERPIN_SIM_ADAPTER_PARTS_H
 #define PEERPIN_SIM_ADAPTER_PARTS_H
@@ -73,6 +74,54 @@ int provider_free_pd(struct ibv_pd *pd);
 struct ibv_context *provider_open(struct ibv_device *device);
 void provider_close(struct ibv_context *context);
 
+/* ---- adapter_driver.c: a real driver ---- */
+
+#define DRIVER_ATTRIBUTES 8
+
+/* Device memory at an address. */
+struct driver_memory {
+	uint64_t start, end; /* of the allocation, or of the mapping */
+	uint64_t buffer;     /* BUFFER_ID */
+	uint64_t block;	     /* MEMORY_BLOCK_ID; 0: unknown */
+	int device;	     /* ordinal */
+	bool plain;	     /* of cuMemAlloc: neither VMM nor pool memory */
+};
+
+/* True if an initialised driver is loaded. From then on it stays loaded. The functions below
+ * require it, and that the caller does not hold adapter_lock. */
+bool driver_begin(void);
+
+/* False: no device memory. Managed memory is none: adapters reach it as host memory. */
+bool driver_query(uint64_t address, struct driver_memory *memory);
+
+/* Copy on the device's copy engine, the `last` bytes after the others. False: the driver failed. */
+bool driver_copy(int device, uint64_t to, uint64_t from, size_t bytes, size_t last);
+
+/* ---- adapter_memory.c: device memory of a real driver in a region ---- */
+
+struct adapter_part;
+
+struct adapter_memory {
+	bool device; /* false: host memory, or memory of the simulated driver */
+	/* What the range had at the registration, by address. */
+	uint32_t count;
+	struct adapter_part *parts;
+};
+
+/* True if the range has device memory. `dmabuf`: it can hardly be anything else. */
+bool memory_is_device(uint64_t start, uint64_t length, bool dmabuf);
+
+/* Read the identities of device memory. Return 0 or ENOMEM. */
+int memory_read(uint64_t start, uint64_t length, struct adapter_memory *memory);
+void memory_forget(struct adapter_memory *memory);
+
+/* Memory that was freed after the registration is counted. A read of it gives a poison pattern, a
+ * write changes nothing. */
+void memory_copy_from(const struct adapter_memory *memory, uint64_t address, void *to,
+		      size_t bytes);
+void memory_copy_to(const struct adapter_memory *memory, uint64_t address, const void *from,
+		    size_t bytes);
+
 /* ---- adapter_kernel.c ---- */
 
 enum adapter_region_state {
@@ -87,7 +136,7 @@ struct adapter_region {
 	enum adapter_region_state state;
 	struct ibv_context *context;
 	uint32_t pd, key;
-	/* Address of the memory; 0: unknown (dma-buf not from the simulated driver). */
+	/* Address of the memory; 0: unknown (a dma-buf that no driver of this process exported). */
 	uint64_t start;
 	uint64_t length; /* bytes */
 	uint64_t iova;
@@ -96,6 +145,9 @@ struct adapter_region {
 	int dmabuf;	/* descriptor owned by the region; -1: registered by address */
 	uint64_t inode; /* of the dma-buf: the program may reuse the number */
 	pid_t process;	/* registering process */
+	struct adapter_memory memory;
+	uint32_t uses; /* accesses under way */
+	bool ending;   /* begin no access: a deregistration or a change waits for `uses` */
 	uint32_t next_free;
 };
 
@@ -108,16 +160,17 @@ int kernel_end_domain(const struct ibv_pd *pd);
 /* Add `wanted` to the table as a region in flight. Return 0 or an errno. */
 int kernel_enter(const struct ibv_pd *pd, const struct adapter_region *wanted, uint32_t *slot);
 
-/* Finish a region in flight: kernel_complete() makes it live and fills in the client MR,
- * kernel_give_up() removes it. */
-void kernel_complete(uint32_t slot, const struct ibv_pd *pd, enum ibv_mr_type type,
-		     struct verbs_mr *vmr);
+/* Finish a region in flight: kernel_complete() makes it live with the address and the memory of
+ * `wanted` and fills in the client MR, kernel_give_up() removes it. */
+void kernel_complete(uint32_t slot, const struct adapter_region *wanted, const struct ibv_pd *pd,
+		     enum ibv_mr_type type, struct verbs_mr *vmr);
 void kernel_give_up(uint32_t slot);
 
-/* Return 0 or an errno. The caller closes the removed region's descriptor, -1 if none. `flags`
- * (IBV_REREG_MR_*) selects the fields of `wanted` and `pd` that kernel_change() applies. */
-int kernel_remove(const struct verbs_mr *vmr, int *dmabuf, uint64_t *inode);
-int kernel_change(struct verbs_mr *vmr, uint32_t flags, const struct adapter_region *wanted,
+/* Return 0 or an errno, after uses of the region. The caller closes the removed region's
+ * descriptor, -1 if none, and forgets its memory. `flags` (IBV_REREG_MR_*) selects the fields of
+ * `wanted` and `pd` that kernel_change() applies; the caller forgets the memory left in `wanted`. */
+int kernel_remove(const struct verbs_mr *vmr, struct adapter_region *removed);
+int kernel_change(struct verbs_mr *vmr, uint32_t flags, struct adapter_region *wanted,
 		  const struct ibv_pd *pd);
 int kernel_query(const struct ibv_pd *pd, uint32_t handle, struct adapter_region *found);
 
@@ -134,17 +187,23 @@ uint32_t kernel_slots(void);
 /* Mark the region as outlived, no longer live. The caller holds adapter_lock. */
 void kernel_outlived(struct adapter_region *region);
 
+/* ---- adapter_access.c ---- */
+
+/* Wait until no access to the region is under way. The caller holds adapter_lock, which is released
+ * meanwhile, and prevents new accesses. */
+void access_wait(uint32_t slot);
+
 /* ---- adapter_checks.c ---- */
 
 /* Subscribe to frees by the driver. True: the driver is the simulated one. */
 bool checks_begin(void);
 
-/* True if the simulated driver knows no address of the range. */
+/* True if the driver knows no address of the range. */
 bool checks_is_host(uint64_t start, uint64_t length);
 
 /* Check that an address range can be registered: 0 or an errno. Queries the driver: the caller does
- * not hold adapter_lock. */
-int checks_range(uint64_t start, uint64_t length);
+ * not hold adapter_lock. The caller forgets the memory. */
+int checks_range(uint64_t start, uint64_t length, struct adapter_memory *memory);
 
 /* Address and size behind a dma-buf. An address of 0: the simulated driver did not export it.
  * False: no dma-buf. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* adapter_checks.c -- checks: deregistration before the free, accesses with live keys */
+/* adapter_checks.c -- checks: deregistration before the free, memory that can be registered */
 #include <dlfcn.h>
 #include <errno.h>
 #include <string.h>
@@ -38,9 +38,11 @@ static void checks_memory_freed(uint64_t base, uint64_t size, sim_driver_has_mem
 {
 	struct adapter_region *region, first = { .state = ADAPTER_REGION_NONE };
 	bool aborts = !adapter_setting(outlive);
+	uint32_t slots;
 
 	pthread_mutex_lock(&adapter_lock);
-	for (uint32_t slot = 1; slot < kernel_slots(); slot++) {
+	slots = kernel_slots(); /* later ones do not have this memory */
+	for (uint32_t slot = 1; slot < slots; slot++) {
 		region = kernel_region(slot);
 		if ((region->state != ADAPTER_REGION_LIVE &&
 		     region->state != ADAPTER_REGION_IN_FLIGHT) ||
@@ -52,6 +54,8 @@ static void checks_memory_freed(uint64_t base, uint64_t size, sim_driver_has_mem
 			first = *region;
 		if (region->state == ADAPTER_REGION_LIVE)
 			kernel_outlived(region);
+		/* Accesses under way reach the memory before it goes. */
+		access_wait(slot);
 	}
 	pthread_mutex_unlock(&adapter_lock);
 	if (first.state != ADAPTER_REGION_NONE && aborts)
@@ -72,11 +76,16 @@ bool checks_begin(void)
 
 	if (__atomic_load_n(&driver_range, __ATOMIC_ACQUIRE))
 		return true;
+	if (adapter_setting(real_driver))
+		return false;
 	/* Keep the reference: the driver stays loaded. */
 	driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
 	subscribe = driver ? (__typeof__(subscribe))dlsym(driver, "sim_driver_subscribe") : NULL;
-	if (!subscribe)
+	if (!subscribe) {
+		if (driver)
+			dlclose(driver);
 		return false;
+	}
 	subscribe(checks_memory_freed);
 	__atomic_store_n(&driver_range, (__typeof__(driver_range))dlsym(driver, "sim_driver_range"),
 			 __ATOMIC_RELEASE);
@@ -102,13 +111,17 @@ bool checks_is_host(uint64_t start, uint64_t length)
 {
 	__typeof__(driver_range) range = __atomic_load_n(&driver_range, __ATOMIC_ACQUIRE);
 
-	return !range || range(start, start + length) == SIM_RANGE_OTHER;
+	return range ? range(start, start + length) == SIM_RANGE_OTHER
+		     : !memory_is_device(start, length, false);
 }
 
-int checks_range(uint64_t start, uint64_t length)
+int checks_range(uint64_t start, uint64_t length, struct adapter_memory *memory)
 {
 	__typeof__(driver_range) range = __atomic_load_n(&driver_range, __ATOMIC_ACQUIRE);
 
+	*memory = (struct adapter_memory){ 0 };
+	if (!range && memory_is_device(start, length, false))
+		return adapter_setting(peer) ? memory_read(start, length, memory) : EFAULT;
 	switch (range ? range(start, start + length) : SIM_RANGE_OTHER) {
 	case SIM_RANGE_ALLOCATED:
 		return adapter_setting(peer) ? 0 : EFAULT;
@@ -127,7 +140,7 @@ bool checks_dmabuf(int fd, uint64_t *address, uint64_t *size)
 
 	if (pread(fd, &content, sizeof(content), 0) == sizeof(content) &&
 	    content.magic == SIM_DMABUF_MAGIC) {
-		*address = content.address;
+		*address = adapter_setting(real_driver) ? 0 : content.address;
 		*size = content.size;
 		return true;
 	}
@@ -135,64 +148,4 @@ bool checks_dmabuf(int fd, uint64_t *address, uint64_t *size)
 	*address = 0;
 	*size = end > 0 ? (uint64_t)end : UINT64_MAX;
 	return !fstatfs(fd, &files) && files.f_type == DMABUF_FILES;
-}
-
-/* ---- keys ---- */
-
-/* Find the memory of an access by key. NULL: *error is set. The caller holds adapter_lock. */
-static void *checks_find_memory(struct ibv_context *context, uint32_t key, uint64_t address,
-				size_t bytes, int access, int *error)
-{
-	const struct adapter_region *region = kernel_region(key >> 8);
-
-	if (!region || region->context != context)
-		*error = -EINVAL;
-	else if (region->state != ADAPTER_REGION_LIVE || region->key != key)
-		*error = -ESTALE;
-	else if (!(region->access & access))
-		*error = -EACCES;
-	else if (address < region->iova || bytes > region->length ||
-		 address - region->iova > region->length - bytes)
-		*error = -ERANGE;
-	else if (!region->start)
-		*error = -EOPNOTSUPP;
-	else
-		return (void *)(uintptr_t)(region->start + (address - region->iova));
-	return NULL;
-}
-
-/* Copy with adapter_lock held: a deregistration, and so the free of the memory, waits. */
-static int checks_use_key(struct ibv_context *context, uint32_t key, uint64_t address, void *to,
-			  const void *from, size_t bytes)
-{
-	int access = to ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
-	int error = 0;
-	void *memory;
-
-	pthread_mutex_lock(&adapter_lock);
-	memory = checks_find_memory(context, key, address, bytes, access, &error);
-	if (memory && to)
-		memcpy(to, memory, bytes);
-	else if (memory)
-		memcpy(memory, from, bytes);
-	pthread_mutex_unlock(&adapter_lock);
-	if (error == -ESTALE) {
-		adapter_count(stale_keys);
-		if (adapter_setting(strict))
-			adapter_die("stale key 0x%x is used, for %zu bytes at 0x%llx", key, bytes,
-				    (unsigned long long)address);
-	}
-	return error;
-}
-
-int sim_adapter_read(struct ibv_context *context, uint32_t key, uint64_t address, void *to,
-		     size_t bytes)
-{
-	return checks_use_key(context, key, address, to, NULL, bytes);
-}
-
-int sim_adapter_write(struct ibv_context *context, uint32_t key, uint64_t address, const void *from,
-		      size_t bytes)
-{
-	return checks_use_key(context, key, address, NULL, from, bytes);
 }

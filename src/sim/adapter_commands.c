@@ -144,11 +144,11 @@ static int commands_reg_address(struct ibv_pd *pd, uint64_t start, uint64_t leng
 		return error;
 	if (!wanted.uncounted)
 		commands_delay(length);
-	error = checks_range(start, length);
+	error = checks_range(start, length, &wanted.memory);
 	if (error)
 		kernel_give_up(slot);
 	else
-		kernel_complete(slot, pd, IBV_MR_TYPE_MR, vmr);
+		kernel_complete(slot, &wanted, pd, IBV_MR_TYPE_MR, vmr);
 	return error;
 }
 
@@ -189,8 +189,18 @@ static int commands_reg_dmabuf(struct ibv_pd *pd, uint64_t offset, uint64_t leng
 		return error;
 	}
 	commands_delay(length);
-	kernel_complete(slot, pd, IBV_MR_TYPE_DMABUF_MR, vmr);
-	return 0;
+	/* Clients pass the device address as iova; a real driver's dma-buf does not say it. */
+	if (!address && memory_is_device(iova, length, true)) {
+		wanted.start = iova;
+		error = memory_read(iova, length, &wanted.memory);
+	}
+	if (!error) {
+		kernel_complete(slot, &wanted, pd, IBV_MR_TYPE_DMABUF_MR, vmr);
+		return 0;
+	}
+	kernel_give_up(slot);
+	close(wanted.dmabuf);
+	return error;
 }
 
 int ibv_cmd_reg_mr(struct ibv_pd *pd, void *address, size_t length, uint64_t hca_va, int access,
@@ -258,13 +268,15 @@ int ibv_cmd_reg_mr_ex(struct ibv_pd *pd, struct verbs_mr *vmr, struct ibv_mr_ini
 
 int ibv_cmd_dereg_mr(struct verbs_mr *vmr)
 {
-	uint64_t inode = 0;
-	int dmabuf = -1, error;
+	struct adapter_region removed;
+	int error = kernel_remove(vmr, &removed);
 
-	error = kernel_remove(vmr, &dmabuf, &inode);
-	if (dmabuf >= 0 && commands_inode(dmabuf) == inode)
-		close(dmabuf);
-	return error;
+	if (error)
+		return error;
+	if (removed.dmabuf >= 0 && commands_inode(removed.dmabuf) == removed.inode)
+		close(removed.dmabuf);
+	memory_forget(&removed.memory);
+	return 0;
 }
 
 int ibv_cmd_rereg_mr(struct verbs_mr *vmr, uint32_t flags, void *address, size_t length,
@@ -288,11 +300,12 @@ int ibv_cmd_rereg_mr(struct verbs_mr *vmr, uint32_t flags, void *address, size_t
 	if (!error && flags & IBV_REREG_MR_CHANGE_ACCESS)
 		error = commands_check_access(access, ACCESS_FLAGS);
 	if (!error && moves)
-		error = checks_range((uintptr_t)address, length);
+		error = checks_range((uintptr_t)address, length, &wanted.memory);
 	if (error)
 		return commands_count_failure(error);
 	commands_delay(length);
 	error = kernel_change(vmr, flags, &wanted, pd);
+	memory_forget(&wanted.memory);
 	if (!error && resp_size >= sizeof(*resp))
 		*resp = (struct ib_uverbs_rereg_mr_resp){ vmr->ibv_mr.lkey, vmr->ibv_mr.rkey };
 	return commands_count_failure(error);

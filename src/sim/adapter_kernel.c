@@ -229,14 +229,16 @@ static void kernel_count_live(int64_t regions_more, int64_t bytes_more)
 		__atomic_store_n(&adapter_statistics.live_peak, live, __ATOMIC_RELAXED);
 }
 
-void kernel_complete(uint32_t slot, const struct ibv_pd *pd, enum ibv_mr_type type,
-		     struct verbs_mr *vmr)
+void kernel_complete(uint32_t slot, const struct adapter_region *wanted, const struct ibv_pd *pd,
+		     enum ibv_mr_type type, struct verbs_mr *vmr)
 {
 	struct adapter_region *region;
 
 	pthread_mutex_lock(&adapter_lock);
 	region = &regions[slot];
 	region->state = ADAPTER_REGION_LIVE;
+	region->start = wanted->start;
+	region->memory = wanted->memory;
 	region->key = kernel_next_key(slot, region->key);
 	if (!region->uncounted) {
 		kernel_count_live(1, (int64_t)region->length);
@@ -267,22 +269,26 @@ static void kernel_check_process(const struct adapter_region *region)
 	adapter_die("a forked child deregisters or changes a registration of its parent");
 }
 
-/* Live or outlived region of a client MR; NULL: none. The caller holds adapter_lock. */
+/* Live or outlived region of a client MR, once no access is under way; NULL: none. No other begins
+ * until the caller clears `ending`. The caller holds adapter_lock. */
 static struct adapter_region *kernel_client_region(const struct verbs_mr *vmr)
 {
 	struct adapter_region *region = kernel_region(vmr->ibv_mr.handle);
 
-	if (!region || region->context != vmr->ibv_mr.context ||
+	if (!region || region->context != vmr->ibv_mr.context || region->ending ||
 	    (region->state != ADAPTER_REGION_LIVE && region->state != ADAPTER_REGION_OUTLIVED))
 		return NULL;
 	kernel_check_process(region);
-	return region;
+	region->ending = true;
+	access_wait(vmr->ibv_mr.handle);
+	return kernel_region(vmr->ibv_mr.handle); /* the table may have moved */
 }
 
 /* The caller holds adapter_lock. */
 static int kernel_apply_change(struct adapter_region *region, uint32_t flags,
-			       const struct adapter_region *wanted, const struct ibv_pd *pd)
+			       struct adapter_region *wanted, const struct ibv_pd *pd)
 {
+	struct adapter_memory memory = region->memory;
 	struct adapter_domain *domain =
 		flags & IBV_REREG_MR_CHANGE_PD ? kernel_find_domain(pd) : NULL;
 	unsigned int adapter = adapter_number(region->context);
@@ -302,12 +308,14 @@ static int kernel_apply_change(struct adapter_region *region, uint32_t flags,
 		region->start = wanted->start;
 		region->length = wanted->length;
 		region->iova = wanted->iova;
+		region->memory = wanted->memory;
+		wanted->memory = memory;
 	}
 	region->key = kernel_next_key(region->key >> 8, region->key);
 	return 0;
 }
 
-int kernel_remove(const struct verbs_mr *vmr, int *dmabuf, uint64_t *inode)
+int kernel_remove(const struct verbs_mr *vmr, struct adapter_region *removed)
 {
 	struct adapter_region *region;
 
@@ -321,15 +329,14 @@ int kernel_remove(const struct verbs_mr *vmr, int *dmabuf, uint64_t *inode)
 		adapter_count(deregistrations);
 	}
 	if (region) {
-		*dmabuf = region->dmabuf;
-		*inode = region->inode;
+		*removed = *region;
 		kernel_leave(vmr->ibv_mr.handle);
 	}
 	pthread_mutex_unlock(&adapter_lock);
 	return region ? 0 : EINVAL;
 }
 
-int kernel_change(struct verbs_mr *vmr, uint32_t flags, const struct adapter_region *wanted,
+int kernel_change(struct verbs_mr *vmr, uint32_t flags, struct adapter_region *wanted,
 		  const struct ibv_pd *pd)
 {
 	struct adapter_region *region;
@@ -337,6 +344,8 @@ int kernel_change(struct verbs_mr *vmr, uint32_t flags, const struct adapter_reg
 
 	pthread_mutex_lock(&adapter_lock);
 	region = kernel_client_region(vmr);
+	if (region)
+		region->ending = false;
 	if (!region || region->state != ADAPTER_REGION_LIVE)
 		error = EINVAL;
 	else if (adapter_fails_now())

@@ -48,11 +48,14 @@ src_sim_adapter_libibverbs_la_SOURCES = \
 	src/sim/adapter_access.h \
 	src/sim/adapter_verbs.h \
 	src/sim/sim_adapter.h \
+	src/sim/adapter_access.c \
 	src/sim/adapter_checks.c \
 	src/sim/adapter_commands.c \
+	src/sim/adapter_driver.c \
 	src/sim/adapter_faults.c \
 	src/sim/adapter_kernel.c \
 	src/sim/adapter_library.c \
+	src/sim/adapter_memory.c \
 	src/sim/adapter_provider.c
 if HAVE_VERBS
 src_sim_adapter_libibverbs_la_SOURCES += \
@@ -76,6 +79,7 @@ src_sim_adapter_libibverbs_la_CFLAGS = $(AM_CFLAGS) -fsemantic-interposition
 src_sim_adapter_libibverbs_la_LDFLAGS = -version-info 1:0:0 -shared \
 	-Wl,--version-script=$(top_srcdir)/src/sim/adapter.map
 src_sim_adapter_libibverbs_la_LIBADD = -lpthread -ldl
+EXTRA_src_sim_adapter_libibverbs_la_DEPENDENCIES = $(top_srcdir)/src/sim/adapter.map
 
 pkglibexec_PROGRAMS += src/sim/peerpin-demo
 src_sim_peerpin_demo_SOURCES = src/sim/demo.c

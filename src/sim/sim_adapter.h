@@ -45,6 +45,9 @@ struct ibv_pd;
 	SETTING(outlive, 0,                                                                        \
 		"1: count a registration that outlives its memory, and end its key; do not abort") \
 	SETTING(busy, 0, "1: ibv_dealloc_pd with registrations left returns EBUSY; do not abort")  \
+	SETTING(real_driver, 0,                                                                    \
+		"1: the simulated driver counts as a real one: the adapter copies device memory "  \
+		"by its calls, and compares its identities; frees are not checked")                \
 	SETTING(strict, 1,                                                                         \
 		"0: count the use of a stale key, and let a forked child deregister its parent's " \
 		"registrations; do not abort")
@@ -70,6 +73,10 @@ struct ibv_pd;
 	STATISTIC(pds_busy, "deallocations of protection domains that returned EBUSY")             \
 	STATISTIC(outlived, "registrations that outlived their memory")                            \
 	STATISTIC(stale_keys, "uses of keys after their deregistration")                           \
+	STATISTIC(stale_memory,                                                                    \
+		  "accesses to device memory of a real driver that was freed under its "           \
+		  "registration")                                                                  \
+	STATISTIC(failed_copies, "copies of device memory that a real driver refused")             \
 	STATISTIC(dontfork, "ranges excluded from forked children now")
 
 /* Return 0, or -ENOENT for an unknown name. */

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_adapter.sh -- adapter.c: the simulated adapter's faults and assertions, with the preload and
-# without it
+# check_adapter.sh -- adapter.c, uses.c: the simulated adapter's faults and assertions, and accesses by
+# key, with the preload and without it
 set -u
 # shellcheck source=tests/launcher/checks
 . "${srcdir:-.}/tests/launcher/checks"
@@ -14,6 +14,8 @@ export PEERPIN_SUMMARY=0 PEERPIN_LOG_LEVEL=none LD_LIBRARY_PATH=$adapter:$PWD/sr
 tap timeout 600 "$program"
 tap env LD_PRELOAD="$library" timeout 600 "$program"
 tap env LD_PRELOAD="$library" PEERPIN_PREREGISTER=sync timeout 600 "$program"
+tap timeout 600 "$(built tests/intercept/uses)"
+tap env LD_PRELOAD="$library" timeout 600 "$(built tests/intercept/uses)"
 
 matches 'a setting that is no number is reported' '*PEERPIN_SIM_ADAPTER_DELAY=soon is no number*' \
     "$(PEERPIN_SIM_ADAPTER_DELAY=soon "$program" 2>&1)"

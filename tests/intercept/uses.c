@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* uses.c -- accesses by key: each of their errors, and what waits for them
+ *
+ * Run with the preload and without it.
+ */
+#include "ends/ends.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include "sim/adapter_access.h"
+
+static uint64_t host(size_t size)
+{
+	void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	require(memory != MAP_FAILED);
+	return (uint64_t)memory;
+}
+
+static int try(uint32_t key, uint64_t address)
+{
+	struct adapter_use use;
+	int error = adapter_use_begin(device, ADAPTER_ANY_DOMAIN, key, address, 1, 0, &use);
+
+	if (!error)
+		adapter_use_end(&use);
+	return error;
+}
+
+static struct adapter_use used(uint32_t key, uint64_t address, uint64_t bytes)
+{
+	struct adapter_use use;
+
+	require(!adapter_use_begin(device, pd->handle, key, address, bytes, 0, &use));
+	require(!use.device && use.memory);
+	return use;
+}
+
+/* ---- errors ---- */
+
+static int wrong(uint32_t domain, uint32_t key, uint64_t address, uint64_t bytes, int access)
+{
+	struct adapter_use use;
+	int error = adapter_use_begin(device, domain, key, address, bytes, access, &use);
+
+	if (!error)
+		adapter_use_end(&use);
+	return error;
+}
+
+static void errors_are_told_apart(unsigned int unused)
+{
+	uint64_t memory = (set_up(), host(SIZE)), begin = memory + UNIT;
+	struct ibv_mr *mr = ibv_reg_mr_iova(pd, (void *)memory, SIZE, begin,
+					    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	struct ibv_pd *other = ibv_alloc_pd(device);
+	uint32_t key = mr->rkey;
+
+	(void)unused;
+	require(other);
+	require(!wrong(pd->handle, key, begin, SIZE, IBV_ACCESS_REMOTE_WRITE));
+	require(!wrong(ADAPTER_ANY_DOMAIN, key, begin + SIZE - 1, 1, 0));
+	require(wrong(other->handle, key, begin, 1, 0) == -EINVAL);
+	require(wrong(pd->handle, 0, begin, 1, 0) == -EINVAL);
+	require(wrong(pd->handle, 0xffffff00, begin, 1, 0) == -EINVAL);
+	require(wrong(pd->handle, key, begin, 1, IBV_ACCESS_REMOTE_READ) == -EACCES);
+	require(wrong(pd->handle, key, begin, 1, IBV_ACCESS_REMOTE_ATOMIC) == -EACCES);
+	require(wrong(pd->handle, key, memory, 1, 0) == -ERANGE);
+	require(wrong(pd->handle, key, begin - 1, 2, 0) == -ERANGE);
+	require(wrong(pd->handle, key, begin + SIZE - 1, 2, 0) == -ERANGE);
+	require(wrong(pd->handle, key, begin + 1, UINT64_MAX, 0) == -ERANGE);
+	require(sim("stale_keys") == 0);
+	require(!ibv_dereg_mr(mr));
+	/* A peer's key: nobody here is to blame. */
+	require(wrong(pd->handle, key, begin, 1, 0) == -ESTALE && sim("stale_keys") == 1);
+}
+
+/* ---- what waits ---- */
+
+struct call {
+	pthread_t thread;
+	void (*make)(struct call *call);
+	struct ibv_mr *mr;
+	CUdeviceptr memory;
+	_Atomic pid_t id;
+	_Atomic bool done;
+};
+
+static void *make_call(void *argument)
+{
+	struct call *call = argument;
+
+	require_cuda(cuCtxSetCurrent(context));
+	call->id = gettid();
+	call->make(call);
+	call->done = true;
+	return NULL;
+}
+
+/* Until the call waits for a use: other accesses are refused from then on. */
+static void begin_call(struct call *call, uint32_t key, uint64_t address)
+{
+	require(!pthread_create(&call->thread, NULL, make_call, call));
+	until(try(key, address) == -ESTALE);
+	until(call->done || is_waiting(call->id));
+	require(!call->done);
+}
+
+static void deregister(struct call *call)
+{
+	require(!ibv_dereg_mr(call->mr));
+}
+
+static void change(struct call *call)
+{
+	require(!ibv_rereg_mr(call->mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, ACCESS));
+}
+
+static void free_memory(struct call *call)
+{
+	require_cuda(cuMemFree_v2(call->memory));
+}
+
+static void a_deregistration_waits_for_each_use(unsigned int unused)
+{
+	uint64_t memory = (set_up(), host(SIZE));
+	struct call call = { .make = deregister, .mr = registered_in(pd, memory, SIZE, ACCESS) };
+	uint32_t key = call.mr->rkey;
+	struct adapter_use one = used(key, memory, 1), two = used(key, memory + 1, SIZE - 1);
+
+	(void)unused;
+	begin_call(&call, key, memory);
+	require(ibv_dereg_mr(call.mr) == EINVAL);
+	adapter_use_end(&one);
+	until(call.done || is_waiting(call.id));
+	require(!call.done && sim("live") == 1);
+	adapter_copy_to(&two, 0, "x", 1);
+	adapter_use_end(&two);
+	require(!pthread_join(call.thread, NULL) && sim("live") == 0);
+	require(*(char *)(memory + 1) == 'x');
+}
+
+/* Registrations meanwhile move the table. */
+static void a_deregistration_waits_while_others_come(unsigned int unused)
+{
+	uint64_t memory = (set_up(), host(SIZE));
+	struct call call = { .make = deregister, .mr = registered_in(pd, memory, SIZE, ACCESS) };
+	struct adapter_use use = used(call.mr->rkey, memory, 1);
+
+	(void)unused;
+	begin_call(&call, call.mr->rkey, memory);
+	for (int i = 0; i < 1000; i++)
+		require(registered_in(pd, memory, SIZE, ACCESS));
+	require(!call.done);
+	adapter_use_end(&use);
+	require(!pthread_join(call.thread, NULL) && sim("live") == 1000);
+}
+
+static void a_change_waits_for_a_use(unsigned int unused)
+{
+	uint64_t memory = (set_up(), host(SIZE));
+	struct call call = { .make = change,
+			     .mr = registered_in(pd, memory, SIZE, IBV_ACCESS_LOCAL_WRITE) };
+	uint32_t key = call.mr->rkey;
+	struct adapter_use use = used(key, memory, SIZE);
+
+	(void)unused;
+	begin_call(&call, key, memory);
+	adapter_use_end(&use);
+	require(!pthread_join(call.thread, NULL));
+	require(try(key, memory) == -ESTALE && !try(call.mr->rkey, memory));
+	require(!ibv_dereg_mr(call.mr));
+}
+
+static void a_free_waits_for_a_use(unsigned int unused)
+{
+	CUdeviceptr memory = (set_up(), allocate(UNIT));
+	struct call call = { .make = free_memory, .memory = memory };
+	char text[] = "sixteen letters", read[sizeof(text)];
+	struct adapter_use use;
+
+	(void)unused;
+	/* Another iova: peerpin forwards the request, and does not end the registration. */
+	call.mr = ibv_reg_mr_iova(pd, (void *)memory, UNIT, memory + SIZE, ACCESS);
+	require(call.mr);
+	set("outlive", 1);
+	use = used(call.mr->rkey, memory + SIZE, UNIT);
+	begin_call(&call, call.mr->rkey, memory + SIZE);
+	adapter_copy_to(&use, SIZE, text, sizeof(text));
+	adapter_copy_from(&use, SIZE, read, sizeof(read));
+	require(!memcmp(text, read, sizeof(text)));
+	adapter_use_end(&use);
+	require(!pthread_join(call.thread, NULL) && sim("outlived") == 1);
+	require(!ibv_dereg_mr(call.mr));
+}
+
+static void frees_under_the_preload_wait_for_a_use(unsigned int unused)
+{
+	CUdeviceptr memory = (set_up(), allocate(UNIT));
+	struct call call = { .make = free_memory, .memory = memory };
+	struct adapter_use use;
+	char byte = 5;
+
+	(void)unused;
+	if (!getenv("LD_PRELOAD"))
+		return;
+	call.mr = registered(memory);
+	use = used(call.mr->rkey, memory, UNIT);
+	begin_call(&call, call.mr->rkey, memory);
+	adapter_copy_to(&use, UNIT - 1, &byte, 1);
+	adapter_use_end(&use);
+	require(!pthread_join(call.thread, NULL) && sim("outlived") == 0 && sim("live") == 0);
+}
+
+static void a_child_does_not_wait_for_uses_of_its_parent(unsigned int unused)
+{
+	uint64_t memory = (set_up(), host(SIZE));
+	struct ibv_mr *mr = registered_in(pd, memory, SIZE, ACCESS);
+	struct adapter_use use = used(mr->rkey, memory, SIZE);
+	pid_t child;
+
+	(void)unused;
+	set("strict", 0);
+	child = fork();
+	if (!child)
+		_exit(ibv_dereg_mr(mr));
+	require(await_child(child) == 0);
+	adapter_use_end(&use);
+	require(!ibv_dereg_mr(mr));
+}
+
+/* ---- bytes ---- */
+
+static void copies_have_each_byte_and_no_more(unsigned int unused)
+{
+	uint64_t memory = (set_up(), host(SIZE));
+	struct ibv_mr *mr = registered_in(pd, memory, SIZE, ACCESS);
+	struct adapter_use use = used(mr->rkey, memory, SIZE);
+	char from[512], to[512];
+
+	(void)unused;
+	for (size_t i = 0; i < sizeof(from); i++)
+		from[i] = (char)(i % 127 + 1);
+	for (size_t size = 1; size <= 300; size++) {
+		memset((void *)memory, 0, sizeof(from));
+		adapter_copy_to(&use, 5, from, size);
+		require(!*(char *)(memory + 4) && !*(char *)(memory + 5 + size));
+		require(!memcmp((void *)(memory + 5), from, size));
+		memset(to, 0, sizeof(to));
+		adapter_copy_from(&use, 5, to, size);
+		require(!memcmp(to, from, size) && !to[size]);
+	}
+	adapter_use_end(&use);
+	require(!ibv_dereg_mr(mr));
+}
+
+static const struct test tests[] = {
+	TEST(errors_are_told_apart, 0, NULL),
+	TEST(a_deregistration_waits_for_each_use, 0, NULL),
+	TEST(a_deregistration_waits_while_others_come, 0, NULL),
+	TEST(a_change_waits_for_a_use, 0, NULL),
+	TEST(a_free_waits_for_a_use, 0, NULL),
+	TEST(frees_under_the_preload_wait_for_a_use, 0, NULL),
+	TEST(a_child_does_not_wait_for_uses_of_its_parent, 0, NULL),
+	TEST(copies_have_each_byte_and_no_more, 0, NULL),
+	{ .name = NULL },
+};
+
+const struct test *const test_files[] = { tests, NULL };
