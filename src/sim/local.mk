@@ -60,16 +60,32 @@ src_sim_adapter_libibverbs_la_SOURCES = \
 if HAVE_VERBS
 src_sim_adapter_libibverbs_la_SOURCES += \
 	src/sim/plane/context.h \
+	src/sim/plane/link.h \
+	src/sim/plane/pair.h \
 	src/sim/plane/plane.h \
+	src/sim/plane/ring.h \
+	src/sim/plane/segment.h \
 	src/sim/plane/address.c \
 	src/sim/plane/attributes.c \
 	src/sim/plane/channel.c \
 	src/sim/plane/context.c \
+	src/sim/plane/datagram.c \
 	src/sim/plane/events.c \
 	src/sim/plane/kernel_forms.c \
+	src/sim/plane/link.c \
 	src/sim/plane/missing.c \
 	src/sim/plane/names.c \
+	src/sim/plane/pair.c \
+	src/sim/plane/post.c \
+	src/sim/plane/progress.c \
 	src/sim/plane/queue.c \
+	src/sim/plane/receive.c \
+	src/sim/plane/request.c \
+	src/sim/plane/respond.c \
+	src/sim/plane/response.c \
+	src/sim/plane/ring.c \
+	src/sim/plane/segment.c \
+	src/sim/plane/transfer.c \
 	src/sim/plane/waiter.c
 else
 src_sim_adapter_libibverbs_la_SOURCES += src/sim/adapter_alone.c
