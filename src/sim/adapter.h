@@ -76,11 +76,16 @@ void provider_close(struct ibv_context *context);
 
 /* ---- adapter_driver.c: a real driver ---- */
 
+/* dlopen's handle of the loaded driver, real or simulated; NULL: none is loaded. */
+void *driver_open(void);
+
 #define DRIVER_ATTRIBUTES 8
+#define DRIVER_BLOCK	  ((uint64_t)2 << 20) /* unit of the driver's memory */
 
 /* Device memory at an address. */
 struct driver_memory {
-	uint64_t start, end; /* of the allocation, or of the mapping */
+	/* Of the allocation. VMM and pool memory: until the next block at most. */
+	uint64_t start, end;
 	uint64_t buffer;     /* BUFFER_ID */
 	uint64_t block;	     /* MEMORY_BLOCK_ID; 0: unknown */
 	int device;	     /* ordinal */
@@ -90,6 +95,9 @@ struct driver_memory {
 /* True if an initialised driver is loaded. From then on it stays loaded. The functions below
  * require it, and that the caller does not hold adapter_lock. */
 bool driver_begin(void);
+
+/* The end of the block of an address. */
+uint64_t driver_block_end(uint64_t address);
 
 /* False: no device memory. Managed memory is none: adapters reach it as host memory. */
 bool driver_query(uint64_t address, struct driver_memory *memory);

@@ -79,7 +79,7 @@ bool checks_begin(void)
 	if (adapter_setting(real_driver))
 		return false;
 	/* Keep the reference: the driver stays loaded. */
-	driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+	driver = driver_open();
 	subscribe = driver ? (__typeof__(subscribe))dlsym(driver, "sim_driver_subscribe") : NULL;
 	if (!subscribe) {
 		if (driver)

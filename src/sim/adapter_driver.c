@@ -50,6 +50,29 @@ static struct driver_copier {
 
 /* ---- the driver's functions ---- */
 
+static int driver_count_loads(struct dl_phdr_info *object, size_t size, void *loads)
+{
+	(void)size;
+	*(uint64_t *)loads = object->dlpi_adds;
+	return 1;
+}
+
+void *driver_open(void)
+{
+	static uint64_t absent; /* atomic; number of loads without a driver */
+	uint64_t loads = 0;
+	void *object;
+
+	/* A look-up of what is not loaded searches the file system. */
+	dl_iterate_phdr(driver_count_loads, &loads);
+	if (loads == __atomic_load_n(&absent, __ATOMIC_RELAXED))
+		return NULL;
+	object = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+	if (!object)
+		__atomic_store_n(&absent, loads, __ATOMIC_RELAXED);
+	return object;
+}
+
 /* Tables that the dynamic linker has relocated, as glibc leaves them. */
 struct driver_tables {
 	ElfW(Addr) base;
@@ -96,11 +119,13 @@ static void *driver_find(const struct driver_tables *tables, const char *name)
 	return NULL;
 }
 
+/* False: no such functions, or those of the simulated driver. */
 static bool driver_read(struct link_map *object, struct driver_functions *functions)
 {
 	struct driver_tables tables;
 
-	if (!driver_read_tables(object, &tables))
+	if (!driver_read_tables(object, &tables) ||
+	    (!adapter_setting(real_driver) && driver_find(&tables, "sim_driver_subscribe")))
 		return false;
 #define X(name)                                                                                    \
 	functions->name = (__typeof__(functions->name))driver_find(&tables, #name);                \
@@ -142,7 +167,7 @@ bool driver_begin(void)
 
 	if (__atomic_load_n(&driver_found, __ATOMIC_ACQUIRE))
 		return true;
-	object = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+	object = driver_open();
 	if (!object)
 		return false;
 	/* Before cuInit the driver may leave the process. */
@@ -161,6 +186,11 @@ bool driver_begin(void)
 }
 
 /* ---- queries ---- */
+
+uint64_t driver_block_end(uint64_t address)
+{
+	return (address & ~(DRIVER_BLOCK - 1)) + DRIVER_BLOCK;
+}
 
 bool driver_query(uint64_t address, struct driver_memory *memory)
 {
@@ -184,6 +214,9 @@ bool driver_query(uint64_t address, struct driver_memory *memory)
 					  .end = values[4] + values[5],
 					  .plain = (uint8_t)values[6],
 					  .block = values[7] };
+	/* The range of a mapping is that of its reservation; mappings have whole blocks. */
+	if (!memory->plain && memory->end > driver_block_end(address))
+		memory->end = driver_block_end(address);
 	return true;
 }
 

@@ -12,7 +12,6 @@
 
 #include "sim/adapter.h"
 
-#define BLOCK	  ((uint64_t)2 << 20)
 #define GRANULE	  ((uint64_t)64 << 10)
 #define ALIGNMENT 512 /* of allocations */
 #define LAST	  64  /* bytes that a copy stores last */
@@ -25,11 +24,6 @@ struct adapter_part {
 };
 
 /* ---- registration ---- */
-
-static uint64_t memory_block_end(uint64_t address)
-{
-	return (address & ~(BLOCK - 1)) + BLOCK;
-}
 
 /* The first allocation of a granule may begin anywhere in it: registrations are rounded. */
 static bool memory_is_in_granule(uint64_t start, uint64_t end)
@@ -82,11 +76,11 @@ int memory_read(uint64_t start, uint64_t length, struct adapter_memory *memory)
 
 	*memory = (struct adapter_memory){ .device = true };
 	for (uint64_t at = start; at < start + length; at = next) {
-		next = memory_block_end(at);
+		next = driver_block_end(at);
 		if (!driver_query(at, &found))
 			continue;
-		if (memory_block_end(found.end - 1) > next)
-			next = memory_block_end(found.end - 1);
+		if (driver_block_end(found.end - 1) > next)
+			next = driver_block_end(found.end - 1);
 		part = memory_add_part(memory);
 		if (!part) {
 			memory_forget(memory);
@@ -130,7 +124,7 @@ static bool memory_is_same(const struct adapter_memory *memory, uint64_t address
 
 	if (!then || then->buffer == now->buffer)
 		return true;
-	if (now->plain && now->end - now->start >= BLOCK)
+	if (now->plain && now->end - now->start >= DRIVER_BLOCK)
 		return false;
 	return !then->block || !now->block || then->block == now->block;
 }

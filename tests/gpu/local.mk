@@ -14,11 +14,13 @@ keep_programs = tests/gpu/keep_latency tests/gpu/keep_reuse tests/gpu/keep_memor
 # Registrations' hold on GPU memory: with the simulated adapter, on the real driver if present. Not
 # with a sanitizer: its run-time library would have to precede the preload.
 if !SANITIZER
-check_PROGRAMS += tests/gpu/leak tests/gpu/cycles tests/gpu/latency $(keep_programs)
-TESTS += tests/gpu/check_leak.sh tests/gpu/check_cycles.sh tests/gpu/check_stage.sh tests/gpu/check_run.sh \
+check_PROGRAMS += tests/gpu/access tests/gpu/leak tests/gpu/cycles tests/gpu/latency $(keep_programs)
+TESTS += tests/gpu/check_access.sh tests/gpu/check_leak.sh tests/gpu/check_cycles.sh tests/gpu/check_stage.sh tests/gpu/check_run.sh \
 	tests/gpu/check_keep.sh tests/gpu/check_suites.sh
 endif
-EXTRA_DIST += tests/gpu/check_suites.sh tests/gpu/check_leak.sh tests/gpu/check_cycles.sh tests/gpu/check_stage.sh tests/gpu/check_run.sh tests/gpu/check_keep.sh
+EXTRA_DIST += tests/gpu/check_access.sh tests/gpu/check_suites.sh tests/gpu/check_leak.sh tests/gpu/check_cycles.sh tests/gpu/check_stage.sh tests/gpu/check_run.sh tests/gpu/check_keep.sh
+tests_gpu_access_SOURCES = tests/gpu/access.c tests/gpu/statistic.h
+tests_gpu_access_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -ldl
 tests_gpu_leak_SOURCES = tests/gpu/leak.c tests/gpu/statistic.h
 tests_gpu_leak_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -ldl
 # Reads the driver's symbol table, not the preload's wrappers.
@@ -48,7 +50,7 @@ if HAVE_CHECK
 GPU_STAGED += tests/contract/check_driver
 endif
 if !SANITIZER
-GPU_STAGED += tests/gpu/leak tests/gpu/cycles tests/gpu/latency $(keep_programs) tests/bench/registration
+GPU_STAGED += tests/gpu/access tests/gpu/leak tests/gpu/cycles tests/gpu/latency $(keep_programs) tests/bench/registration
 endif
 stage-gpu: all $(GPU_STAGED) tests/intercept/check_queries tests/launcher/empty.so
 	$(top_srcdir)/tests/gpu/stage . $(GPU_STAGE)
