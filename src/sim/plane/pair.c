@@ -115,19 +115,25 @@ static int pair_make(struct pair *pair, struct ibv_qp_init_attr *wanted)
 	return 0;
 }
 
+/* A forked child has none of its parent's queue pairs. */
+static void pair_forget_all(void)
+{
+	pairs = NULL;
+	link_forget_all();
+	request_forget_all();
+	progress_forget();
+}
+
 static int pair_enter(struct pair *pair)
 {
 	int error;
 
 	pthread_mutex_lock(&plane_lock);
-	/* A forked child has none of its parent's queue pairs. */
-	if (!segment_joined()) {
-		pairs = NULL;
-		link_forget_all();
-		request_forget_all();
-		progress_forget();
-	}
+	if (!segment_joined())
+		pair_forget_all();
 	error = segment_join();
+	if (!error)
+		error = progress_start();
 	if (!error) {
 		pair->qp.qp_num = pair_take_number(pair);
 		error = pair->qp.qp_num ? 0 : ENOMEM;
@@ -135,7 +141,7 @@ static int pair_enter(struct pair *pair)
 	if (!error && pair->shared)
 		pair->shared->pairs++;
 	pthread_mutex_unlock(&plane_lock);
-	return error ? error : progress_start();
+	return error;
 }
 
 static void pair_free(struct pair *pair)
@@ -348,25 +354,32 @@ int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attributes, int mask,
 
 /* ---- end ---- */
 
-static void pair_leave(struct pair *pair)
+/* False: the queue pair is the parent's of this forked child, memory alone. */
+static bool pair_leave(struct pair *pair)
 {
+	bool own;
+
+	if (!segment_joined())
+		return false;
 	pthread_mutex_lock(&plane_lock);
-	pair_await_unused(pair);
-	pairs[pair->qp.qp_num & (PAIR_INDEX_MOST - 1)] = NULL;
-	request_deactivate(pair);
-	respond_forget(pair);
-	if (pair->shared)
-		pair->shared->pairs--;
+	own = pair_find(pair->qp.qp_num) == pair;
+	if (own) {
+		pair_await_unused(pair);
+		pairs[pair->qp.qp_num & (PAIR_INDEX_MOST - 1)] = NULL;
+		request_deactivate(pair);
+		respond_forget(pair);
+		if (pair->shared)
+			pair->shared->pairs--;
+	}
 	pthread_mutex_unlock(&plane_lock);
+	return own;
 }
 
 int ibv_destroy_qp(struct ibv_qp *qp)
 {
 	struct pair *pair = (struct pair *)qp;
 
-	/* In a forked child the parent's queue pair is memory alone. */
-	if (pair_find(qp->qp_num) == pair && segment_joined()) {
-		pair_leave(pair);
+	if (pair_leave(pair)) {
 		events_forget(qp->context, qp);
 		queue_release(qp->send_cq, qp->qp_num);
 		queue_release(qp->recv_cq, qp->qp_num);

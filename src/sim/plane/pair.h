@@ -230,7 +230,8 @@ void respond_forget(struct pair *pair);
 
 /* ---- progress.c ---- */
 
-/* Start the adapter's thread of this process, once. Return 0 or an errno. */
+/* Start the adapter's thread of this process, once. Return 0 or an errno. The caller holds
+ * plane_lock. */
 int progress_start(void);
 
 /* A forked child has no thread. The caller holds plane_lock. */

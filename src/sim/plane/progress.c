@@ -282,7 +282,6 @@ int progress_start(void)
 {
 	int error = 0;
 
-	pthread_mutex_lock(&plane_lock);
 	/* Registered after adapter_lock's: its handler runs before, in lock order. */
 	if (!handles_forks) {
 		pthread_atfork(progress_before_fork, progress_after_fork, progress_after_fork);
@@ -292,7 +291,6 @@ int progress_start(void)
 		error = progress_create_thread();
 		started = !error;
 	}
-	pthread_mutex_unlock(&plane_lock);
 	return error;
 }
 
