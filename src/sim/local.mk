@@ -97,6 +97,21 @@ src_sim_adapter_libibverbs_la_LDFLAGS = -version-info 1:0:0 -shared \
 src_sim_adapter_libibverbs_la_LIBADD = -lpthread -ldl
 EXTRA_src_sim_adapter_libibverbs_la_DEPENDENCIES = $(top_srcdir)/src/sim/adapter.map
 
+# Libraries of providers that clients link, and a preload that shows them the adapters' files.
+simadapter_LTLIBRARIES += src/sim/adapter/libefa.la src/sim/adapter/libhns.la src/sim/adapter/libmlx5.la \
+	src/sim/adapter/libsim_files.la
+stub_ldflags = -version-info 1:0:0 -shared -Wl,--version-script=$(top_srcdir)/src/sim/stubs
+src_sim_adapter_libefa_la_SOURCES = src/sim/stubs/stub.h src/sim/stubs/efa.c
+src_sim_adapter_libefa_la_LDFLAGS = $(stub_ldflags)/efa.map
+src_sim_adapter_libhns_la_SOURCES = src/sim/stubs/stub.h src/sim/stubs/hns.c
+src_sim_adapter_libhns_la_LDFLAGS = $(stub_ldflags)/hns.map
+src_sim_adapter_libmlx5_la_SOURCES = src/sim/stubs/stub.h src/sim/stubs/mlx5.c
+src_sim_adapter_libmlx5_la_LDFLAGS = $(stub_ldflags)/mlx5.map
+EXTRA_DIST += src/sim/stubs/efa.map src/sim/stubs/hns.map src/sim/stubs/mlx5.map
+src_sim_adapter_libsim_files_la_SOURCES = src/sim/adapter_files.c
+src_sim_adapter_libsim_files_la_LDFLAGS = -module -avoid-version -shared
+src_sim_adapter_libsim_files_la_LIBADD = -ldl
+
 pkglibexec_PROGRAMS += src/sim/peerpin-demo
 src_sim_peerpin_demo_SOURCES = src/sim/demo.c
 src_sim_peerpin_demo_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la
