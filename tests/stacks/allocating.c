@@ -27,16 +27,17 @@ int run_allocating(void)
 	return 0;
 }
 
+#define UNIT  sizeof(uint32_t) /* of the size of a buffer */
 #define SMALL 32
 
 /* A round's bytes in many buffers, an allocation each; each round replaces a quarter of them. */
 int run_small(void)
 {
-	size_t bytes = job.bytes / SMALL / sizeof(uint64_t) * sizeof(uint64_t);
+	size_t bytes = job.bytes / SMALL / UNIT * UNIT;
 	struct channel channels[SMALL];
 
 	for (int i = 0; i < SMALL; i++)
-		channels[i] = pair_channel(bytes ? bytes : sizeof(uint64_t), i);
+		channels[i] = pair_channel(bytes ? bytes : UNIT, i);
 	allocate_channels(channels, SMALL);
 	for (int round = 0; round <= job.rounds; round++) {
 		begin_round(round);
@@ -52,7 +53,7 @@ int run_small(void)
 
 #define SIZES 8
 
-/* Equal on both ranks of a pair: from 1 KiB or half of the bytes to job.bytes, a multiple of 8, and
+/* Equal on both ranks of a pair: from 1 KiB or half of the bytes to job.bytes, a multiple of 4, and
  * rarely of the unit to which clients round. */
 static size_t any_size(int seed)
 {
@@ -62,7 +63,7 @@ static size_t any_size(int seed)
 	for (number ^= number >> 29; most > 2 * least && number % 2; number /= 2)
 		most /= 2;
 	least = most > 2 * least ? most / 2 : least < most ? least : most;
-	return (least + number % (most - least + 1)) / sizeof(uint64_t) * sizeof(uint64_t);
+	return (least + number % (most - least + 1)) / UNIT * UNIT;
 }
 
 /* All buffers are replaced in each round. Half of them have the size of the round before. */

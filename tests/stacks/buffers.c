@@ -11,6 +11,7 @@
 #include "patterns.h"
 
 #define CHUNK_WORDS    4096
+#define CHUNK_BYTES    (CHUNK_WORDS * sizeof(uint64_t))
 #define REMEMBERED_MAX 4096
 
 static struct counts all;
@@ -125,21 +126,31 @@ static uint64_t seed_of(struct message message)
 	       mix(((uint64_t)message.round << 32 | (uint32_t)message.number) + 0x10001);
 }
 
-/* Sums of message words from `at` on, as many as fit; returns their number. */
+static size_t words_of(size_t bytes)
+{
+	return (bytes + sizeof(uint64_t) - 1) / sizeof(uint64_t);
+}
+
+/* Each half apart. */
+static uint64_t add_halves(uint64_t a, uint64_t b)
+{
+	return (uint32_t)(a + b) | ((a >> 32) + (b >> 32)) << 32;
+}
+
+/* Sums of message words from the byte `at` on, as many as fit; returns the number of bytes. */
 static size_t make_words(uint64_t *words, size_t at, size_t bytes, const struct message *messages,
 			 int count)
 {
-	size_t left = bytes / sizeof(*words) - at;
-	size_t made = left < CHUNK_WORDS ? left : CHUNK_WORDS;
+	size_t made = bytes - at < CHUNK_BYTES ? bytes - at : CHUNK_BYTES;
 
-	memset(words, 0, made * sizeof(*words));
+	memset(words, 0, words_of(made) * sizeof(*words));
 	for (int m = 0; m < count; m++) {
-		uint64_t seed = seed_of(messages[m]);
+		uint64_t seed = seed_of(messages[m]) + at / sizeof(*words);
 
-		for (size_t i = 0; i < made; i++) {
-			uint64_t word = (seed + at + i) * 0x9e3779b97f4a7c15ULL;
+		for (size_t i = 0; i < words_of(made); i++) {
+			uint64_t word = (seed + i) * 0x9e3779b97f4a7c15ULL;
 
-			words[i] += word ^ (word >> 29);
+			words[i] = add_halves(words[i], word ^ (word >> 29));
 		}
 	}
 	return made;
@@ -148,13 +159,13 @@ static size_t make_words(uint64_t *words, size_t at, size_t bytes, const struct 
 /* `flip` is combined with every word. */
 static void write_message(CUdeviceptr buffer, size_t bytes, struct message message, uint64_t flip)
 {
-	size_t words;
+	size_t made;
 
-	for (size_t at = 0; at < bytes / sizeof(*chunk); at += words) {
-		words = make_words(chunk, at, bytes, &message, 1);
-		for (size_t i = 0; i < words; i++)
+	for (size_t at = 0; at < bytes; at += made) {
+		made = make_words(chunk, at, bytes, &message, 1);
+		for (size_t i = 0; i < words_of(made); i++)
 			chunk[i] ^= flip;
-		CUDA(cuMemcpyHtoD(buffer + at * sizeof(*chunk), chunk, words * sizeof(*chunk)));
+		CUDA(cuMemcpyHtoD(buffer + at, chunk, made));
 	}
 }
 
@@ -173,14 +184,14 @@ struct mistake {
 	unsigned char found, wanted;
 };
 
-/* Differing words. `base`: the place of their first byte. */
+/* Differing bytes. `base`: the place of their first one. */
 static void look_closely(struct mistake *mistake, const uint64_t *found, const uint64_t *wanted,
-			 size_t words, size_t base)
+			 size_t bytes, size_t base)
 {
 	const unsigned char *found_bytes = (const unsigned char *)found;
 	const unsigned char *wanted_bytes = (const unsigned char *)wanted;
 
-	for (size_t i = 0; i < words * sizeof(*found); i++) {
+	for (size_t i = 0; i < bytes; i++) {
 		if (found_bytes[i] == wanted_bytes[i])
 			continue;
 		if (!mistake->wrong++) {
@@ -209,15 +220,15 @@ static int spoiled_round(void)
 void check_sum(CUdeviceptr buffer, size_t bytes, const struct message *messages, int count)
 {
 	struct mistake mistake = { 0 };
-	size_t words;
+	size_t made;
 
 	if (job.spoil && job.rank == job.ranks - 1 && messages[0].round == spoiled_round())
 		spoil_byte(buffer + bytes / 2);
-	for (size_t at = 0; at < bytes / sizeof(*chunk); at += words) {
-		words = make_words(expected, at, bytes, messages, count);
-		CUDA(cuMemcpyDtoH(chunk, buffer + at * sizeof(*chunk), words * sizeof(*chunk)));
-		if (memcmp(chunk, expected, words * sizeof(*chunk)))
-			look_closely(&mistake, chunk, expected, words, at * sizeof(*chunk));
+	for (size_t at = 0; at < bytes; at += made) {
+		made = make_words(expected, at, bytes, messages, count);
+		CUDA(cuMemcpyDtoH(chunk, buffer + at, made));
+		if (memcmp(chunk, expected, made))
+			look_closely(&mistake, chunk, expected, made, at);
 	}
 	add(&all.messages, 1);
 	add(&all.checked_bytes, bytes);

@@ -50,6 +50,15 @@ together=$(printf '%s\n' "${names[@]}" | grep -vx crash | paste -sd,)
 same 'all of them one after the other' 0 "$(job "$together" --rounds 3 --bytes 65536 --json "$tmp/all")"
 same 'each has checked bytes, and none is wrong' "$((${#names[@]} - 1))" \
 	"$(grep -c '^patterns: .* [1-9][0-9]* bytes checked, 0 wrong$' "$tmp/out")"
+# Sizes of arrays: of one number, of three halves, and beyond what clients round to.
+same 'nor in messages of sizes that programs have' "$((5 * (${#names[@]} - 1)))" \
+	"$(job "$together" --rounds 2 --bytes 8,12,1000,99992,1000004 >/dev/null
+		grep -c '^patterns: .* [1-9][0-9]* bytes checked, 0 wrong$' "$tmp/out")"
+for name in halo windows collectives; do
+	same "where the last four bytes are checked, too, $name" '1, found' \
+		"$(job "$name" --rounds 2 --bytes 4 --spoil), $(found "$name")"
+done
+matches 'other sizes are refused' "*--bytes '1002': a multiple of 4*=> 2" "$(outcome "$program" halo --bytes 1002)"
 # Some addresses return, in as many rounds as in tests/stacks/worth.
 anew=''
 for file in "$tmp"/all.{allocating,pool,small,sizes,threads,communicators,freeing,persistent,windows,collectives}.65536.0.{0,1}; do

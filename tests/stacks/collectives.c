@@ -72,8 +72,8 @@ static void sum(CUdeviceptr send, CUdeviceptr receive, int round)
 	fill(send, job.bytes, addends[job.rank]);
 	poison(receive, job.bytes, addends[job.rank]);
 	begin_sending();
-	MPI(MPI_Allreduce(pointer(send), pointer(receive), (int)(job.bytes / sizeof(uint64_t)),
-			  MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD));
+	MPI(MPI_Allreduce(pointer(send), pointer(receive), (int)(job.bytes / sizeof(uint32_t)),
+			  MPI_UINT32_T, MPI_SUM, MPI_COMM_WORLD));
 	end_sending();
 	check_sum(receive, job.bytes, addends, job.ranks);
 }

@@ -95,7 +95,7 @@ static void print_usage(void)
 	       "       patterns --list\n\n"
 	       "Run it with an even number of MPI ranks.\n\n"
 	       "  --rounds N    rounds after a first one (default 4, at most %d)\n"
-	       "  --bytes N     bytes of a message, a multiple of 8 (default 1048576, at most "
+	       "  --bytes N     bytes of a message, a multiple of 4 (default 1048576, at most "
 	       "%zu)\n"
 	       "  --json FILE   each rank's results, times among them, to FILE.RANK, or where "
 	       "there are "
@@ -161,8 +161,8 @@ static void read_sizes(char *text)
 	size_count = split("--bytes", text, words);
 	for (int i = 0; i < size_count; i++) {
 		sizes[i] = read_number("--bytes", words[i], MAX_BYTES);
-		if (sizes[i] % 8)
-			refuse("--bytes", words[i], "a multiple of 8 is wanted");
+		if (sizes[i] % 4)
+			refuse("--bytes", words[i], "a multiple of 4 is wanted");
 	}
 }
 

@@ -82,11 +82,11 @@ void note_allocation(CUdeviceptr at, uint64_t ns);
 void note_release(CUdeviceptr at, uint64_t ns);
 uint64_t now_ns(void);
 
-/* `bytes` is a multiple of 8 everywhere. */
+/* `bytes` is a multiple of 4 everywhere. */
 void fill(CUdeviceptr buffer, size_t bytes, struct message message);
 void poison(CUdeviceptr buffer, size_t bytes, struct message message);
 void check(CUdeviceptr buffer, size_t bytes, struct message message);
-/* Sum of `count` messages, as unsigned numbers of 8 bytes. */
+/* Sum of `count` messages, as unsigned numbers of 4 bytes. */
 void check_sum(CUdeviceptr buffer, size_t bytes, const struct message *messages, int count);
 
 struct counts {

@@ -66,7 +66,7 @@ static void prepare(const struct memory *memory, int round)
 
 static void use(const struct memory *memory)
 {
-	int bytes = (int)job.bytes, words = (int)(job.bytes / sizeof(uint64_t));
+	int bytes = (int)job.bytes, words = (int)(job.bytes / sizeof(uint32_t));
 	MPI_Win window;
 
 	MPI(MPI_Win_create(pointer(memory->window), (MPI_Aint)(PARTS * job.bytes), 1, MPI_INFO_NULL,
@@ -81,8 +81,8 @@ static void use(const struct memory *memory)
 		int to = i ? below() : above();
 
 		MPI(MPI_Win_lock(MPI_LOCK_SHARED, to, 0, window));
-		MPI(MPI_Accumulate(pointer(i ? memory->down : memory->up), words, MPI_UINT64_T, to,
-				   SUM * (MPI_Aint)job.bytes, words, MPI_UINT64_T, MPI_SUM,
+		MPI(MPI_Accumulate(pointer(i ? memory->down : memory->up), words, MPI_UINT32_T, to,
+				   SUM * (MPI_Aint)job.bytes, words, MPI_UINT32_T, MPI_SUM,
 				   window));
 		MPI(MPI_Win_unlock(to, window));
 	}
