@@ -4,4 +4,5 @@
 # adapter
 program=tests/rdma/check_pressure
 [ -x tests/rdma/.libs/check_pressure ] && program=tests/rdma/.libs/check_pressure
-PEERPIN_SUMMARY=0 LD_LIBRARY_PATH=$PWD/src/sim/.libs LD_PRELOAD=$PWD/src/.libs/libpeerpin.so exec "$program"
+PEERPIN_SUMMARY=0 LD_LIBRARY_PATH=$PWD/src/sim/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} \
+	LD_PRELOAD=$PWD/src/.libs/libpeerpin.so${LD_PRELOAD:+:$LD_PRELOAD} exec "$program"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Tests over real verbs: "make check-rdma" runs them all with one adapter.
+# Tests over verbs: "make check-rdma" runs them all with one real adapter.
 EXTRA_DIST += tests/rdma/run tests/rdma/vm tests/rdma/adapter tests/rdma/each tests/rdma/check_rdma.sh \
-	tests/rdma/check_pressure.sh tests/rdma/check_keep.sh tests/rdma/bench_registration
+	tests/rdma/check_pressure.sh tests/rdma/check_keep.sh tests/rdma/check_simulated.sh tests/rdma/bench_registration
 
 # Programs and scripts, by their paths in the build folder; each prints its own counts.
 RDMA_TESTS =
@@ -9,7 +9,13 @@ EXTRA_PROGRAMS =
 
 if HAVE_CHECK
 if HAVE_VERBS
+# "make check" runs them on the simulated adapter.
+if SANITIZER
 EXTRA_PROGRAMS += tests/rdma/check_rdma tests/rdma/check_pressure tests/rdma/check_keep
+else
+check_PROGRAMS += tests/rdma/check_rdma tests/rdma/check_pressure tests/rdma/check_keep
+TESTS += tests/rdma/check_simulated.sh
+endif
 RDMA_TESTS += $(srcdir)/tests/rdma/check_rdma.sh $(srcdir)/tests/rdma/check_pressure.sh \
 	$(srcdir)/tests/rdma/check_keep.sh
 rdma_programs = tests/rdma/check_rdma tests/rdma/check_pressure tests/rdma/check_keep

@@ -34,10 +34,12 @@ enum ibv_wc_status loopback_read(struct loopback *loopback, void *to, uint32_t l
 void loopback_disconnect(struct loopback *loopback);
 void loopback_close(struct loopback *loopback);
 
-/* Memory regions in the kernel that live threads of this process registered. */
+/* Memory regions in the kernel that live threads of this process registered; of the simulated
+ * adapter: all that this process registered. */
 int loopback_kernel_regions(void);
 
-/* From now on the kernel limits pinned memory of this process; not with CAP_IPC_LOCK. */
+/* From now on the kernel limits pinned memory of this process; not with CAP_IPC_LOCK. The simulated
+ * adapter limits what is registered on it. */
 void loopback_limit_pinned(size_t bytes);
 
 #endif
