@@ -74,7 +74,7 @@ mkdir -p "$tmp/built/tests/stacks/.libs"
 : >"$tmp/built/tests/stacks/.libs/verbs_witness.so"
 # A copy of "inside" with a shorter time limit.
 mkdir -p "$tmp/short/tests/stacks"
-cp -r "$here/rows" "$here/cuda" "$tmp/short/tests/stacks"
+cp -r "$here/rows" "$here/pattern_rows" "$here/cuda" "$tmp/short/tests/stacks"
 
 adapter=(env PATH="$tmp/bin:$PATH" RDMA_TEST_DEVICE=none RDMA_TEST_GID_INDEX=0)
 program "$tmp/bin/ibv_rc_pingpong" '[[ ${*: -1} == localhost ]] || exit 0' 'exec sleep 600'
@@ -120,7 +120,7 @@ waits_for_last() {
 }
 
 mkdir -p "$tmp/copy/tests/rdma" "$tmp/copy/tests/stacks" "$tmp/make"
-cp -r "$here/run" "$here/rows" "$here/cuda" "$here/judge" "$tmp/copy/tests/stacks"
+cp -r "$here/run" "$here/rows" "$here/pattern_rows" "$here/cuda" "$here/judge" "$tmp/copy/tests/stacks"
 program "$tmp/copy/tests/rdma/run" "${last[@]}"
 program "$tmp/make/make" 'exit 0'
 waits_for_last tests/stacks/run env PATH="$tmp/make:$PATH" STACKS_BUILD="$tmp" "$tmp/copy/tests/stacks/run" rc_pingpong

@@ -140,6 +140,14 @@ same 'no request at all fails' 'failed: with: no request reached peerpin' "$(jud
 gpu_row wrong
 statistics "$tmp/wrong/verified/peerpin.1" requests=5 hits=5 verify_checks=7 verify_disagreements=1
 same 'a disagreement fails' 'failed: verified: verification disagrees' "$(judged wrong)"
+for counter in stale_keys stale_memory outlived; do
+	gpu_row "$counter"
+	witness "$tmp/$counter/with/witness.1" gpu_by_program=1 registered=2 deregistered=2 "sim_$counter=1"
+	matches "as does what the simulated adapter counts: $counter" 'failed: with: 1 *' "$(judged "$counter")"
+done
+gpu_row outlived
+witness "$tmp/outlived/without/witness.1" gpu_by_program=1 asked_gpu=1 host=0 registered=2 deregistered=2 sim_outlived=1
+same 'but not without peerpin' passed "$(judged outlived)"
 gpu_row unverified
 statistics "$tmp/unverified/verified/peerpin.1" requests=5 hits=5
 same 'as does no verification' 'failed: nothing was verified' "$(judged unverified)"
@@ -296,7 +304,7 @@ reason() {
 
 	rm -rf "$tmp/path"
 	mkdir "$tmp/path"
-	ln -s "$(command -v sed)" "$tmp/path"
+	ln -s "$(command -v sed)" "$(command -v dirname)" "$tmp/path"
 	for program in "${@:2}"; do
 		printf '#!/bin/sh\necho "%s"\n' "$says" >"$tmp/path/$program"
 		chmod +x "$tmp/path/$program"
@@ -329,7 +337,7 @@ same 'or that of no other name' 'it runs mpirun' "$(reason openmpi-rc mpirun)"
 
 # The source of the adapter is replaced, in a copy.
 mkdir -p "$tmp/copy/tests/rdma" "$tmp/copy/tests/stacks" "$tmp/built"
-cp -r "$here/run" "$here/rows" "$here/cuda" "$here/judge" "$tmp/copy/tests/stacks"
+cp -r "$here/run" "$here/rows" "$here/pattern_rows" "$here/cuda" "$here/judge" "$tmp/copy/tests/stacks"
 printf '#!/bin/sh\n' >"$tmp/built/make"
 # shellcheck disable=SC2016 # for the script that is written
 printf '#!/bin/sh\necho "tests/rdma/run: $WORDS" >&2\nexit 125\n' >"$tmp/copy/tests/rdma/run"
@@ -338,7 +346,7 @@ matches 'no adapter is no failure' '*=> 77' "$(PATH=$tmp/built:$PATH STACKS_BUIL
 	outcome "$tmp/copy/tests/stacks/run" openmpi-rc)"
 matches 'an adapter that dies is one' '*0 passed, 1 failed, 0 skipped*=> 1' "$(PATH=$tmp/built:$PATH STACKS_BUILD=$tmp \
 	WORDS='adapter: rxe0' outcome "$tmp/copy/tests/stacks/run" openmpi-rc)"
-matches 'help names the rows' '*openmpi-rc*rping-gpu*pattern-crash*=> 0' "$(outcome "$here/run" --help)"
+matches 'help names the rows' '*openmpi-rc*pattern-crash*rping-gpu*=> 0' "$(outcome "$here/run" --help)"
 
 # scripts/test, on a machine without MPI until this step installs it. Mocks record the order of its helpers' calls.
 mkdir -p "$tmp/tree/scripts" "$tmp/tree/tests/stacks"
@@ -347,19 +355,24 @@ cp "$here/../../scripts/test" "$tmp/tree/scripts/test"
 {
 	printf '#!/bin/sh\n[ "$2" != stacks ] || touch installed\n' >"$tmp/tree/scripts/install-packages"
 	printf '#!/bin/sh\n[ ! -e installed ] || touch configured\n' >"$tmp/tree/scripts/build"
-	printf '#!/bin/sh\necho "$*" >options\n[ -e configured ] || exec echo 0 passed, 0 failed, 1 skipped\necho 1 passed, 0 failed, 0 skipped\n' \
+	printf '#!/bin/sh\necho "rows $*" >>options\n[ -e configured ] || exec echo 0 passed, 0 failed, 1 skipped\necho 1 passed, 0 failed, 0 skipped\n' \
 		>"$tmp/tree/tests/stacks/run"
 }
 chmod +x "$tmp"/tree/scripts/* "$tmp/tree/tests/stacks/run"
-matches 'what scripts/test installs for them is built with' '*1 passed, 0 failed, 0 skipped*=> 0' \
+matches 'what scripts/test installs for them is built with' '*2 passed, 0 failed, 0 skipped*=> 0' \
 	"$(outcome "$tmp/tree/scripts/test" stacks)"
-same 'and it runs one row of each kind' --short "$(cat "$tmp/tree/options")"
-matches 'with --long all' '*stacks: 1 passed*all steps (* s)*=> 0' "$(outcome "$tmp/tree/scripts/test" --long stacks)"
-same 'of them' '' "$(cat "$tmp/tree/options")"
+same 'and it runs all rows natively, and a few where the kernel decides' $'rows \nrows --soft-roce --short' \
+	"$(cat "$tmp/tree/options")"
+rm "$tmp/tree/options"
+matches 'with --long all' '*stacks: 2 passed*all steps (* s)*=> 0' "$(outcome "$tmp/tree/scripts/test" --long stacks)"
+same 'of both' $'rows \nrows --soft-roce' "$(cat "$tmp/tree/options")"
 matches 'an unknown step is named' '*unknown step or option: stack*=> 2' "$(outcome "$tmp/tree/scripts/test" stack)"
 # shellcheck source=tests/stacks/rows
 same 'each row of the short form is a row' '' \
-	"$(. "$here/rows" && comm -23 <(printf '%s\n' "${short_rows[@]}" | sort) <(all_rows | sort))"
+	"$(. "$here/rows" && comm -23 <(printf '%s\n' "${short_rows[@]}" | sort) <(soft_roce_rows | sort))"
+matches 'which is one of Soft-RoCE' '*--short is for --soft-roce*=> 2' "$(outcome "$here/run" --short)"
+matches 'a row that the simulated adapter cannot run says why' 'the simulated adapter lacks *connection manager (--soft-roce)' \
+	"$(RDMA_TEST_KIND=sim reason rping rping)"
 
 # gpu_buffers.c replaces the program's allocations, and frees them.
 if [[ -e tests/stacks/.libs/gpu_buffers.so && -x tests/stacks/allocate ]]; then

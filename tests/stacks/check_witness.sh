@@ -45,6 +45,8 @@ same 'of what memory, and by whom' 'gpu_by_program 5 gpu_by_worker 1 host 2 ' \
 	"$(counts gpu_by_program gpu_by_worker host)"
 same 'what it posted, once it may send' 'posted 5 ' "$(counts posted)"
 same 'and registered after that' 'send_path 3 send_path_gpu 2 ' "$(counts send_path send_path_gpu)"
+same "and what the simulated adapter counts of broken contracts" 'sim_stale_keys 0 sim_outlived 0 ' \
+	"$(counts sim_stale_keys sim_outlived)"
 read -r least most <"$tmp/out"
 read -r _ first < <(counts first_send_ns)
 same "the first send is timed, from the GPU's memory on" yes \

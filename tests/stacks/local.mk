@@ -4,7 +4,7 @@
 EXTRA_DIST += tests/stacks/cuda/build tests/stacks/cuda/rows tests/stacks/results_of_rows tests/stacks/check_cuda.sh \
 	tests/stacks/cuda/sources tests/stacks/cuda/runtime.c tests/stacks/cuda/nvml.h tests/stacks/cuda/nvml.c \
 	tests/stacks/cuda/peer_memory.c
-EXTRA_DIST += tests/stacks/run tests/stacks/inside tests/stacks/pyverbs tests/stacks/rows tests/stacks/judge \
+EXTRA_DIST += tests/stacks/run tests/stacks/inside tests/stacks/pyverbs tests/stacks/rows tests/stacks/pattern_rows tests/stacks/judge \
 	tests/stacks/check_stacks.sh \
 	tests/stacks/check_ends.sh tests/stacks/check_patterns.sh tests/stacks/check_witness.sh \
 	tests/stacks/check_worth.sh tests/stacks/onesided.c tests/stacks/suites tests/stacks/suites_build tests/stacks/suites_run \

@@ -5,7 +5,8 @@
  * In front, where programs and libraries call libibverbs, it measures times. Behind, where
  * providers (rdma-core 35 to 58) call libibverbs back to enter the kernel, and behind any other
  * preload there, it counts actual registrations. Of peerpin it uses the prefix "peerpin" of thread
- * names, and reads 4 statistics at the end.
+ * names, and reads 4 statistics at the end, and those of the simulated adapter about broken
+ * contracts.
  *
  * VERBS_WITNESS=FILE names the result, written at exit as FILE.PID by a process with a domain or a
  * registration. With VERBS_WITNESS_LIVE it is also written after each registration and each of the
@@ -48,7 +49,8 @@ typedef int alloc_pd_fn(void *context, void *pd, void *cmd, size_t cmd_size, voi
 typedef int rereg_fn(void *vmr, uint32_t flags, void *addr, size_t length, uint64_t hca_va,
 		     int access, void *pd, void *cmd, size_t cmd_size, void *resp,
 		     size_t resp_size);
-typedef int statistic_fn(const char *name, uint64_t *value); /* peerpin_statistic */
+/* peerpin_statistic, sim_adapter_statistic */
+typedef int statistic_fn(const char *name, uint64_t *value);
 typedef int post_fn(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 typedef int complete_fn(struct ibv_qp_ex *qp);
 
@@ -362,6 +364,18 @@ static void write_statistics(FILE *file)
 				(unsigned long long)value);
 }
 
+static void write_simulated(FILE *file)
+{
+	static const char *const names[] = { "stale_keys", "stale_memory", "outlived" };
+	statistic_fn *statistic = (statistic_fn *)next_if_any("sim_adapter_statistic");
+	uint64_t value;
+
+	for (size_t i = 0; statistic && i < sizeof(names) / sizeof(names[0]); i++)
+		if (!statistic(names[i], &value))
+			fprintf(file, ",\n  \"sim_%s\": %llu", names[i],
+				(unsigned long long)value);
+}
+
 static void write_counts(FILE *file)
 {
 	bool gpu = counts.asked_gpu;
@@ -385,6 +399,7 @@ static void write_counts(FILE *file)
 	fprintf(file, "  \"first_send_ns\": %lu",
 		gpu ? counts.first_send_gpu_ns : counts.first_send_ns);
 	write_statistics(file);
+	write_simulated(file);
 	fprintf(file, "\n}\n");
 }
 
