@@ -146,7 +146,7 @@ what_a_program_gets() {
 		"$(PEERPIN_LOG_LEVEL=trace outcome "$peerpin" --log-level info sh -c "$show")"
 	same 'the simulated driver before an older path' "$library $simulated:/old  "$'\n=> 0' \
 		"$(LD_LIBRARY_PATH=/old outcome "$peerpin" --sim=driver sh -c "$show")"
-	same 'the simulated adapter, too' "$library $simulated_adapter:$simulated  "$'\n=> 0' \
+	same 'the simulated adapter, too' "$library:$files $simulated_adapter:$simulated  "$'\n=> 0' \
 		"$(LD_LIBRARY_PATH='' outcome "$peerpin" --sim sh -c "$show")"
 	same 'nothing when disabled' $'   \n=> 0' \
 		"$(PEERPIN_DISABLE=1 outcome "$peerpin" sh -c "$show")"
@@ -157,6 +157,8 @@ what_a_program_gets() {
 		"$(PEERPIN_DISABLE=1 outcome "$peerpin" --no-disable sh -c "$show")"
 	same 'the driver alone when disabled' " $simulated  "$'\n=> 0' \
 		"$(PEERPIN_DISABLE=1 outcome "$peerpin" --sim=driver sh -c "$show")"
+	same 'the simulated driver and adapter when disabled' "$files $simulated_adapter:$simulated  "$'\n=> 0' \
+		"$(outcome "$peerpin" --disable --sim sh -c "$show")"
 	same 'a file of settings' $'/dev/null\n=> 0' "$(outcome "$peerpin" --config-file /dev/null printenv PEERPIN_CONFIG_FILE)"
 	# The ranks of a job may have another working folder.
 	: >"$tmp/rel.conf"
@@ -174,6 +176,41 @@ what_a_program_gets() {
 	done < <("$config" --options | grep -v -e --disable -e preregister -e granularity -e access-match -e unique-keys -e domain-policy -e '--log-level=' -e '--config-file=') >"$tmp/options"
 	same 'every option sets its variable' '' "$(tr '\n' ' ' <"$tmp/options" |
 		sed -E 's/([01]) => 0//g; s/ //g')"
+}
+
+# MPI on the simulated adapter: variables of UCX and of Open MPI.
+clients_of_the_adapter() {
+	local name show
+
+	# shellcheck disable=SC2016 # expanded by the program
+	show='echo "$UCX_NET_DEVICES $UCX_TLS $OMPI_MCA_pml $OMPI_MCA_osc $OMPI_MCA_btl"'
+	fake ucx_info ''
+	same 'the simulated adapter: variables of MPI' $'sim0:1 rc_v,ud_v,self ucx ucx ^openib\n=> 0' "$(outcome "$peerpin" --sim sh -c "$show")"
+	same "the caller's variables stay, also empty ones" $'lo tcp  ucx self\n=> 0' \
+		"$(UCX_NET_DEVICES=lo UCX_TLS=tcp OMPI_MCA_pml='' OMPI_MCA_btl=self outcome "$peerpin" --sim sh -c "$show")"
+	for name in --sim=driver --summary=table; do
+		same "without the adapter none is set: $name" $'    \n=> 0' "$(outcome "$peerpin" $name sh -c "$show")"
+	done
+	mkdir -p "$tmp/ucx/ucx" "$tmp/lib/any/ucx"
+	: >"$tmp/ucx/libucp.so.0"
+	: >"$tmp/lib/any/ucx/libuct_cuda.so.0"
+	matches 'UCX beside ucx_info has transports for CUDA' 'sim0:1 rc_v,ud_v,self,cuda_copy *' "$(outcome "$peerpin" --sim sh -c "$show")"
+	matches 'UCX of LD_LIBRARY_PATH has none' 'sim0:1 rc_v,ud_v,self ucx*' \
+		"$(LD_LIBRARY_PATH=/nowhere:$tmp/ucx outcome "$peerpin" --sim sh -c "$show")"
+	: >"$tmp/ucx/ucx/libuct_cuda.so.0"
+	rm "$tmp/lib/any/ucx/libuct_cuda.so.0"
+	matches 'UCX of LD_LIBRARY_PATH has them' 'sim0:1 rc_v,ud_v,self,cuda_copy *' \
+		"$(LD_LIBRARY_PATH=/nowhere:$tmp/ucx outcome "$peerpin" --sim sh -c "$show")"
+	same 'the command stays that of the command line' $'[a]\n=> 0' "$(outcome "$peerpin" --sim printf '[%s]' a)"
+	matches '--print-env with the simulated adapter' "export UCX_NET_DEVICES=sim0:1
+export UCX_TLS=rc_v,ud_v,self
+export OMPI_MCA_pml=ucx
+export OMPI_MCA_osc=ucx
+export OMPI_MCA_btl='^openib'
+export LD_PRELOAD=$library:$files\"*=> 0" "$(outcome "$peerpin" --sim --print-env)"
+	same 'a dry run with the simulated adapter' "UCX_NET_DEVICES=sim0:1 OMPI_MCA_pml=ucx OMPI_MCA_osc=ucx OMPI_MCA_btl='^openib' LD_LIBRARY_PATH=$simulated_adapter:$simulated LD_PRELOAD=$library:$files true
+=> 0" "$(UCX_TLS=all outcome "$peerpin" --sim --dry-run true)"
+	rm "$tmp/bin/ucx_info"
 }
 
 dry_run_and_print_env() {
@@ -275,6 +312,7 @@ installed_places() {
 options_and_statuses
 what_a_program_gets
 demonstration
+clients_of_the_adapter
 dry_run_and_print_env
 installed_places
 finish
