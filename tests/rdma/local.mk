@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Tests over verbs: "make check-rdma" runs them all with one real adapter.
 EXTRA_DIST += tests/rdma/run tests/rdma/vm tests/rdma/adapter tests/rdma/each tests/rdma/check_rdma.sh \
-	tests/rdma/check_pressure.sh tests/rdma/check_keep.sh tests/rdma/check_simulated.sh tests/rdma/bench_registration
+	tests/rdma/check_pressure.sh tests/rdma/check_keep.sh tests/rdma/check_simulated.sh tests/rdma/check_pairs.sh \
+	tests/rdma/bench_registration
 
 # Programs and scripts, by their paths in the build folder; each prints its own counts.
 RDMA_TESTS =
@@ -16,9 +17,11 @@ else
 check_PROGRAMS += tests/rdma/check_rdma tests/rdma/check_pressure tests/rdma/check_keep
 TESTS += tests/rdma/check_simulated.sh
 endif
-RDMA_TESTS += $(srcdir)/tests/rdma/check_rdma.sh $(srcdir)/tests/rdma/check_pressure.sh \
+check_PROGRAMS += tests/rdma/check_pairs
+TESTS += tests/rdma/check_pairs.sh
+RDMA_TESTS += tests/rdma/check_pairs $(srcdir)/tests/rdma/check_rdma.sh $(srcdir)/tests/rdma/check_pressure.sh \
 	$(srcdir)/tests/rdma/check_keep.sh
-rdma_programs = tests/rdma/check_rdma tests/rdma/check_pressure tests/rdma/check_keep
+rdma_programs = tests/rdma/check_pairs tests/rdma/check_rdma tests/rdma/check_pressure tests/rdma/check_keep
 tests_rdma_check_rdma_SOURCES = tests/rdma/check_rdma.c tests/rdma/gpu.h tests/rdma/gpu.c \
 	tests/rdma/loopback.h tests/rdma/loopback.c
 tests_rdma_check_rdma_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
@@ -34,6 +37,11 @@ tests_rdma_check_keep_SOURCES = tests/rdma/check_keep.c tests/rdma/gpu.h tests/r
 tests_rdma_check_keep_CPPFLAGS = $(tests_rdma_check_rdma_CPPFLAGS)
 tests_rdma_check_keep_CFLAGS = $(tests_rdma_check_rdma_CFLAGS)
 tests_rdma_check_keep_LDADD = $(tests_rdma_check_rdma_LDADD)
+tests_rdma_check_pairs_SOURCES = tests/rdma/check_pairs.c tests/rdma/pairs.h tests/rdma/pairs.c \
+	tests/rdma/processes.h tests/rdma/processes.c tests/rdma/pairs_bytes.c
+tests_rdma_check_pairs_CPPFLAGS = $(tests_rdma_check_rdma_CPPFLAGS)
+tests_rdma_check_pairs_CFLAGS = $(tests_rdma_check_rdma_CFLAGS)
+tests_rdma_check_pairs_LDADD = $(CHECK_LIBS) -libverbs -lpthread
 CLEANFILES += tests/rdma/check_rdma tests/rdma/check_pressure tests/rdma/check_keep
 
 # Compares public declarations of peerpin and of the simulated adapter with the installed header.
