@@ -213,8 +213,10 @@ static enum sending request_send_packet(struct pair *pair, struct link *link,
 	case TRANSFER_LATER:
 		return WAITS;
 	case TRANSFER_REFUSED:
+		/* Earlier requests may still fail, and READs among them have no data yet. */
+		if (pair->done != pair->next)
+			return WAITS;
 		/* The responder drops the part of a message that it has. */
-		request_complete_until(pair, pair->next);
 		request_fail(pair, IBV_WC_LOC_PROT_ERR);
 		return FAILED;
 	case TRANSFER_DONE:
