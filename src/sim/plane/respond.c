@@ -296,6 +296,21 @@ bool respond_read(struct link *link, bool in_thread)
 	return true;
 }
 
+/* The access flag that the queue pair requires; 0: none. */
+static unsigned int respond_required(const struct packet *packet)
+{
+	switch (packet->kind) {
+	case PACKET_WRITE:
+		return IBV_ACCESS_REMOTE_WRITE;
+	case PACKET_READ:
+		return IBV_ACCESS_REMOTE_READ;
+	case PACKET_ATOMIC:
+		return IBV_ACCESS_REMOTE_ATOMIC;
+	default:
+		return 0;
+	}
+}
+
 static bool respond_connected(struct link *link, struct pair *pair, const struct packet *packet,
 			      bool in_thread)
 {
@@ -313,6 +328,9 @@ static bool respond_connected(struct link *link, struct pair *pair, const struct
 		respond_owe(link, pair);
 	if (ahead || packet->offset != pair->received)
 		return true;
+	if (respond_required(packet) & ~pair->attributes.qp_access_flags)
+		return respond_refuse_and_fail(link, pair, packet, REFUSED_INVALID,
+					       IBV_EVENT_QP_REQ_ERR);
 	switch (packet->kind) {
 	case PACKET_SEND:
 		return respond_to_send(link, pair, packet, in_thread);

@@ -131,15 +131,13 @@ enum transfer_result transfer_scatter(struct pair *pair, struct link *link,
 	return transfer_copy(&accesses, pair, link, NULL, from, in_thread);
 }
 
-/* The queue pair restricts remote accesses, too. */
 static bool transfer_begin_remote(struct accesses *accesses, const struct pair *pair, uint32_t key,
 				  uint64_t address, uint64_t length, uint64_t offset,
 				  uint64_t bytes, int flag)
 {
 	accesses->count = 0;
 	accesses->device = false;
-	return (int)pair->attributes.qp_access_flags & flag &&
-	       transfer_begin(accesses, pair, key, address, length, offset, bytes, flag);
+	return transfer_begin(accesses, pair, key, address, length, offset, bytes, flag);
 }
 
 enum transfer_result transfer_read(struct pair *pair, struct link *link, uint32_t key,
