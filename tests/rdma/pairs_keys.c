@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* pairs_keys.c -- an access that keys, ranges or access flags forbid moves nothing and ends the
+ * connection
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "pairs.h"
+#include "unit/suite.h"
+
+CASE(keys, .timeout = 300);
+
+#define SIZE	     20000u /* several packets */
+#define TARGET	     (64 * 1024u)
+#define UNUSED	     0x5a
+#define COUNT(array) (sizeof(array) / sizeof(array[0]))
+
+enum flaw {
+	WRONG_KEY,
+	ENDED_KEY,
+	OTHER_DOMAIN,
+	MISSING_FLAG,	   /* of the region */
+	PAIR_MISSING_FLAG, /* of the queue pair */
+	BEYOND_END,	   /* by a byte */
+	BEFORE_START,
+	MISALIGNED,
+	WRONG_LOCAL_KEY,
+	BEYOND_LOCAL,
+	LOCAL_READ_ONLY, /* the target of a READ */
+	BAD_RECEIVE,
+};
+
+static const struct attempt {
+	const char *name;
+	enum flaw flaw;
+	enum ibv_wr_opcode opcode;
+	enum ibv_wc_status status;
+	/* The other process's queue pair enters the error state, too. */
+	bool remote;
+	int event; /* there; -1: none */
+} attempts[] = {
+#define REMOTE(flaw, opcode)                                                                       \
+	{                                                                                          \
+#flaw " " #opcode, flaw, IBV_WR_##opcode, IBV_WC_REM_ACCESS_ERR, true,             \
+			IBV_EVENT_QP_ACCESS_ERR                                                    \
+	}
+#define INVALID(flaw, opcode)                                                                      \
+	{                                                                                          \
+#flaw " " #opcode, flaw, IBV_WR_##opcode, IBV_WC_REM_INV_REQ_ERR, true,            \
+			IBV_EVENT_QP_REQ_ERR                                                       \
+	}
+#define LOCAL(flaw, opcode)                                                                        \
+	{                                                                                          \
+#flaw " " #opcode, flaw, IBV_WR_##opcode, IBV_WC_LOC_PROT_ERR, false, -1           \
+	}
+	REMOTE(WRONG_KEY, RDMA_WRITE),
+	REMOTE(WRONG_KEY, RDMA_READ),
+	REMOTE(WRONG_KEY, ATOMIC_FETCH_AND_ADD),
+	REMOTE(ENDED_KEY, RDMA_WRITE),
+	REMOTE(ENDED_KEY, RDMA_READ),
+	REMOTE(ENDED_KEY, ATOMIC_CMP_AND_SWP),
+	REMOTE(OTHER_DOMAIN, RDMA_WRITE),
+	REMOTE(OTHER_DOMAIN, RDMA_READ),
+	REMOTE(MISSING_FLAG, RDMA_WRITE),
+	REMOTE(MISSING_FLAG, RDMA_READ),
+	REMOTE(MISSING_FLAG, ATOMIC_FETCH_AND_ADD),
+	REMOTE(BEYOND_END, RDMA_WRITE),
+	REMOTE(BEYOND_END, RDMA_READ),
+	REMOTE(BEYOND_END, ATOMIC_FETCH_AND_ADD),
+	REMOTE(BEFORE_START, RDMA_WRITE),
+	REMOTE(BEFORE_START, RDMA_READ),
+	INVALID(PAIR_MISSING_FLAG, RDMA_WRITE),
+	INVALID(PAIR_MISSING_FLAG, RDMA_READ),
+	INVALID(PAIR_MISSING_FLAG, ATOMIC_FETCH_AND_ADD),
+	INVALID(MISALIGNED, ATOMIC_FETCH_AND_ADD),
+	LOCAL(WRONG_LOCAL_KEY, SEND),
+	LOCAL(WRONG_LOCAL_KEY, RDMA_WRITE),
+	LOCAL(WRONG_LOCAL_KEY, RDMA_READ),
+	LOCAL(BEYOND_LOCAL, SEND),
+	LOCAL(BEYOND_LOCAL, RDMA_READ),
+	LOCAL(LOCAL_READ_ONLY, RDMA_READ),
+	{ "BAD_RECEIVE SEND", BAD_RECEIVE, IBV_WR_SEND, IBV_WC_REM_OP_ERR, true, -1 },
+};
+
+static const struct attempt *attempt; /* of the test */
+
+static bool is_atomic(enum ibv_wr_opcode opcode)
+{
+	return opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
+}
+
+static int flag_of(enum ibv_wr_opcode opcode)
+{
+	if (is_atomic(opcode))
+		return IBV_ACCESS_REMOTE_ATOMIC;
+	return opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
+}
+
+/* The region that the access is aimed at. It begins and ends inside of the process's memory. */
+static struct ibv_mr *target_register(const struct device *device, struct ibv_pd **domain)
+{
+	int access = ALL_ACCESS;
+	struct ibv_mr *target;
+
+	*domain = device->pd;
+	if (attempt->flaw == OTHER_DOMAIN)
+		must((*domain = ibv_alloc_pd(device->context)));
+	if (attempt->flaw == MISSING_FLAG)
+		access &= ~flag_of(attempt->opcode);
+	must((target = ibv_reg_mr(*domain, device->memory + TARGET, SIZE, access)));
+	return target;
+}
+
+static uint32_t target_key(const struct device *device, struct ibv_mr **target)
+{
+	uint32_t key = (*target)->rkey;
+	struct ibv_mr *other;
+
+	if (attempt->flaw == ENDED_KEY) {
+		must(!ibv_dereg_mr(*target));
+		/* The index is used again, as far as the adapter does this. */
+		must((other = ibv_reg_mr(device->pd, device->memory + TARGET, SIZE, ALL_ACCESS)));
+		must(other->rkey != key);
+		*target = other;
+	}
+	return attempt->flaw == WRONG_KEY ? key ^ 0x40 : key;
+}
+
+static void await_event(const struct device *device, const struct ibv_qp *pair)
+{
+	struct ibv_async_event event;
+
+	do {
+		must(!ibv_get_async_event(device->context, &event));
+		ibv_ack_async_event(&event);
+	} while (event.event_type == IBV_EVENT_COMM_EST);
+	must((int)event.event_type == attempt->event);
+	must(event.element.qp == pair);
+}
+
+static void suffer(const struct device *device, struct ibv_qp *pair)
+{
+	struct ibv_pd *domain;
+	struct ibv_mr *target = target_register(device, &domain);
+	bool bad = attempt->flaw == BAD_RECEIVE;
+
+	memset(device->memory, UNUSED, device->size);
+	board->keys[1][0] = target_key(device, &target);
+	pair_receive(pair, 8, device->memory, SIZE, device->mr->lkey ^ (bad ? 0x40 : 0), 1);
+	pair_receive(pair, 9, device->memory, SIZE, device->mr->lkey, 1);
+	processes_meet();
+	if (attempt->remote) {
+		cq_expect(device->cq, 8, bad ? IBV_WC_LOC_PROT_ERR : IBV_WC_WR_FLUSH_ERR);
+		cq_expect(device->cq, 9, IBV_WC_WR_FLUSH_ERR);
+		must(pair_state(pair) == IBV_QPS_ERR);
+	}
+	if (attempt->event >= 0)
+		await_event(device, pair);
+	processes_meet();
+	if (!attempt->remote)
+		must(pair_state(pair) == IBV_QPS_RTS);
+	/* A READ fails when its data arrives: those that follow may have been executed before. */
+	if (attempt->opcode == IBV_WR_RDMA_READ && !attempt->remote)
+		memset(device->memory, UNUSED, 8);
+	must(bytes_all(device->memory, device->size, UNUSED));
+	must(!ibv_dereg_mr(target));
+	if (domain != device->pd)
+		must(!ibv_dealloc_pd(domain));
+}
+
+static void work_spoil(struct work *work, const struct device *device)
+{
+	switch (attempt->flaw) {
+	case BEYOND_END:
+		work->remote += is_atomic(work->opcode) ? SIZE : 1;
+		break;
+	case BEFORE_START:
+		work->remote -= 1;
+		break;
+	case MISALIGNED:
+		work->remote += 4;
+		break;
+	case WRONG_LOCAL_KEY:
+		work->lkey ^= 0x40;
+		break;
+	case BEYOND_LOCAL:
+		work->local = device->memory + device->size - SIZE + 1;
+		break;
+	default:
+		break;
+	}
+}
+
+/* Two requests follow in the same call. */
+static void offend(const struct device *device, struct ibv_qp *pair)
+{
+	struct ibv_mr *local;
+	struct work work = { .opcode = attempt->opcode,
+			     .id = 1,
+			     .flags = IBV_SEND_SIGNALED,
+			     .local = device->memory,
+			     .length = is_atomic(attempt->opcode) ? 8 : SIZE,
+			     .remote = board->cards[1][0].address + TARGET };
+
+	must((local = ibv_reg_mr(device->pd, device->memory, device->size,
+				 attempt->flaw == LOCAL_READ_ONLY ? 0 : ALL_ACCESS)));
+	memset(device->memory, UNUSED + 1, device->size);
+	processes_meet();
+	work.lkey = local->lkey;
+	work.rkey = board->keys[1][0];
+	work_spoil(&work, device);
+	pair_post(pair, &work);
+	/* A queue pair in the error state may refuse or flush them. */
+	work = (struct work){ .opcode = IBV_WR_SEND,
+			      .id = 2,
+			      .local = device->memory,
+			      .length = 8,
+			      .lkey = device->mr->lkey };
+	pair_post(pair, &work);
+	work.id = 3;
+	pair_post(pair, &work);
+	cq_expect(device->cq, 1, attempt->status);
+	cq_expect(device->cq, 2, IBV_WC_WR_FLUSH_ERR);
+	cq_expect(device->cq, 3, IBV_WC_WR_FLUSH_ERR);
+	must(pair_state(pair) == IBV_QPS_ERR);
+	processes_meet();
+	must(bytes_all(device->memory, device->size, UNUSED + 1));
+	must(!ibv_dereg_mr(local));
+}
+
+static void attempt_run(unsigned int self)
+{
+	struct connection connection = pairs_defaults;
+	struct ibv_qp *pairs[2];
+	struct device device;
+
+	if (self && attempt->flaw == PAIR_MISSING_FLAG)
+		connection.access &= ~flag_of(attempt->opcode);
+	device_open(&device, 128 * 1024);
+	pairs_mesh(&device, self, pairs, NULL, &connection);
+	if (self)
+		suffer(&device, pairs[0]);
+	else
+		offend(&device, pairs[1]);
+	processes_meet();
+	pairs_end(pairs);
+	device_close(&device);
+}
+
+LOOP_TEST(keys, a_forbidden_access_moves_no_byte_and_ends_both_queue_pairs, 0, COUNT(attempts))
+{
+	attempt = &attempts[_i];
+	printf("%s\n", attempt->name);
+	processes_run(2, attempt_run);
+}
+END_TEST
+
+/* ---- earlier requests ---- */
+
+/* A READ is under way while a later request turns out to be wrong on this side. */
+static void read_then_fail(unsigned int self)
+{
+	struct ibv_qp *pairs[2];
+	struct device device;
+	struct work work = { .opcode = IBV_WR_RDMA_READ, .id = 1, .flags = IBV_SEND_SIGNALED };
+
+	device_open(&device, 4 * MIB);
+	bytes_fill(device.memory, device.size, self);
+	pairs_mesh(&device, self, pairs, NULL, &pairs_defaults);
+	if (!self) {
+		work.local = device.memory;
+		work.length = 3 * MIB;
+		work.lkey = device.mr->lkey;
+		work.remote = board->cards[1][0].address;
+		work.rkey = board->cards[1][0].key;
+		pair_post(pairs[1], &work);
+		work.opcode = IBV_WR_RDMA_WRITE;
+		work.id = 2;
+		work.lkey ^= 0x40;
+		pair_post(pairs[1], &work);
+		cq_expect(device.cq, 1, IBV_WC_SUCCESS);
+		must(bytes_are(device.memory, 3 * MIB, 1));
+		cq_expect(device.cq, 2, IBV_WC_LOC_PROT_ERR);
+	}
+	processes_meet();
+	pairs_end(pairs);
+	device_close(&device);
+}
+
+TEST(keys, a_wrong_local_key_fails_after_the_requests_before_it_are_complete)
+{
+	processes_run(2, read_then_fail);
+}
+END_TEST
+
+/* ---- keys that end during transfers ---- */
+
+#define LONG	(3 * MIB)
+#define REPEATS 8
+
+/* Which end's registration ends, of a WRITE, a READ or a SEND. */
+static const struct ending {
+	enum ibv_wr_opcode opcode;
+	bool local;
+} endings[] = { { IBV_WR_RDMA_WRITE, false },
+		{ IBV_WR_RDMA_READ, false },
+		{ IBV_WR_RDMA_WRITE, true },
+		{ IBV_WR_RDMA_READ, true },
+		{ IBV_WR_SEND, false } };
+static const struct ending *ending;
+
+/* The memory that bytes go to is the process's own. */
+static bool ending_is_target(unsigned int self)
+{
+	return (ending->opcode == IBV_WR_RDMA_READ) == !self;
+}
+
+static enum ibv_wc_status transfer(const struct device *device, struct ibv_qp *pair,
+				   const struct ibv_mr *mr, uint32_t seed)
+{
+	const struct card *peer = &board->cards[1][0];
+	struct work work = { .opcode = ending->opcode,
+			     .id = seed,
+			     .flags = IBV_SEND_SIGNALED,
+			     .local = device->memory,
+			     .length = LONG,
+			     .lkey = mr->lkey,
+			     .remote = peer->address,
+			     .rkey = board->keys[1][0] };
+	struct ibv_wc completion;
+
+	pair_post(pair, &work);
+	cq_next(device->cq, &completion);
+	return completion.status;
+}
+
+/* The end whose registration ends: afterwards other bytes are there, and nobody moves them. */
+static void end_registration(const struct device *device, struct ibv_mr *mr)
+{
+	must(!ibv_dereg_mr(mr));
+	memset(device->memory, 0xee, LONG);
+}
+
+static void end_check(const struct device *device, unsigned int self, bool ended)
+{
+	if (ended)
+		must(bytes_all(device->memory, LONG, 0xee));
+	/* The other end got none of the later bytes. */
+	else if (ending_is_target(self))
+		must(!memchr(device->memory, 0xee, LONG));
+}
+
+static void *end_after_a_while(void *argument)
+{
+	void **both = argument;
+
+	board_await(WORD_STAGE, 3);
+	end_registration(both[0], both[1]);
+	return NULL;
+}
+
+static void transfer_until_refused(const struct device *device, struct ibv_qp *pair,
+				   struct ibv_mr *mr)
+{
+	enum ibv_wc_status status = IBV_WC_SUCCESS;
+	void *both[] = { (void *)(uintptr_t)device, mr };
+	pthread_t thread;
+
+	if (ending->local)
+		must(!pthread_create(&thread, NULL, end_after_a_while, both));
+	for (uint32_t i = 1; status == IBV_WC_SUCCESS; i++) {
+		board_set(WORD_STAGE, i);
+		status = transfer(device, pair, mr, i);
+	}
+	if (ending->local)
+		must(!pthread_join(thread, NULL));
+	must(status == (ending->local			? IBV_WC_LOC_PROT_ERR
+			: ending->opcode == IBV_WR_SEND ? IBV_WC_REM_OP_ERR
+							: IBV_WC_REM_ACCESS_ERR));
+}
+
+/* Bytes of 0 to 0xdd. */
+static void fill_without(char *memory)
+{
+	for (size_t i = 0; i < LONG; i++)
+		memory[i] = (char)(i % 0xdd);
+}
+
+static void end_during_transfers(unsigned int self)
+{
+	bool ends = ending->local == !self;
+	struct ibv_qp *pairs[2];
+	struct device device;
+	struct ibv_mr *mr;
+
+	device_open(&device, LONG);
+	fill_without(device.memory);
+	must((mr = ibv_reg_mr(device.pd, device.memory, LONG, ALL_ACCESS)));
+	board->keys[self][0] = mr->rkey;
+	pairs_mesh(&device, self, pairs, NULL, &pairs_defaults);
+	if (self)
+		for (uint64_t i = 0; ending->opcode == IBV_WR_SEND && i < 1000; i++)
+			pair_receive(pairs[0], i, device.memory, LONG, mr->lkey, 1);
+	processes_meet();
+	if (!self) {
+		transfer_until_refused(&device, pairs[1], mr);
+	} else if (ends) {
+		board_await(WORD_STAGE, 3);
+		end_registration(&device, mr);
+	}
+	processes_meet();
+	end_check(&device, self, ends);
+	if (!ends)
+		must(!ibv_dereg_mr(mr));
+	pairs_end(pairs);
+	device_close(&device);
+}
+
+LOOP_TEST(keys, a_key_that_ends_during_transfers_moves_no_byte_afterwards, 0,
+	  COUNT(endings) * REPEATS)
+{
+	ending = &endings[(size_t)_i % COUNT(endings)];
+	processes_run(2, end_during_transfers);
+}
+END_TEST
