@@ -2,8 +2,8 @@
 /* adapter.h -- the simulated adapter's parts, and the lock that guards them
  *
  * adapter_library.c is libibverbs, adapter_provider.c a provider's library, adapter_commands.c the
- * kernel's commands, adapter_kernel.c the kernel's state. As in rdma-core, the first 3 call each
- * other through the dynamic linker: a preload library intercepts these calls.
+ * kernel's commands, adapter_domain.c and adapter_kernel.c the kernel's state. As in rdma-core, the
+ * first 3 call each other through the dynamic linker: a preload library intercepts these calls.
  *
  * adapter_lock guards the kernel's state. Lock order: sim_lock, then adapter_lock, because the
  * driver calls the adapter with sim_lock held. Hold no adapter_lock in a call into the driver. A
@@ -21,7 +21,7 @@
 
 extern pthread_mutex_t adapter_lock;
 
-/* ---- adapter_faults.c ---- */
+/* ---- adapter_faults.c, adapter_statistics.c ---- */
 
 struct adapter_settings {
 #define SETTING(name, otherwise, meaning) uint64_t name;
@@ -124,11 +124,25 @@ int memory_read(uint64_t start, uint64_t length, struct adapter_memory *memory);
 void memory_forget(struct adapter_memory *memory);
 
 /* Memory that was freed after the registration is counted. A read of it gives a poison pattern, a
- * write changes nothing. */
+ * write changes nothing. `ends`: the last bytes are stored last. */
 void memory_copy_from(const struct adapter_memory *memory, uint64_t address, void *to,
 		      size_t bytes);
 void memory_copy_to(const struct adapter_memory *memory, uint64_t address, const void *from,
-		    size_t bytes);
+		    size_t bytes, bool ends);
+
+/* ---- adapter_domain.c ---- */
+
+/* Handle of a new protection domain; 0: out of memory. */
+uint32_t domain_make(struct ibv_context *context);
+
+/* Return 0, EBUSY or EINVAL. */
+int domain_end(const struct ibv_pd *pd);
+
+/* The caller holds adapter_lock in the 3 functions below. domain_count_region() adds 1 or -1 to the
+ * registrations of a live domain; domain_end_all() ends a context's domains without any. */
+bool domain_is_live(const struct ibv_pd *pd);
+void domain_count_region(uint32_t handle, int change);
+void domain_end_all(const struct ibv_context *context);
 
 /* ---- adapter_kernel.c ---- */
 
@@ -158,12 +172,6 @@ struct adapter_region {
 	bool ending;   /* begin no access: a deregistration or a change waits for `uses` */
 	uint32_t next_free;
 };
-
-/* Handle of a new protection domain; 0: out of memory. */
-uint32_t kernel_make_domain(struct ibv_context *context);
-
-/* Return 0, EBUSY or EINVAL. */
-int kernel_end_domain(const struct ibv_pd *pd);
 
 /* Add `wanted` to the table as a region in flight. Return 0 or an errno. */
 int kernel_enter(const struct ibv_pd *pd, const struct adapter_region *wanted, uint32_t *slot);

@@ -114,18 +114,21 @@ void adapter_copy_from(const struct adapter_use *use, uint64_t offset, void *to,
 	memory_copy_from(&memory, use->memory + offset, to, bytes);
 }
 
-void adapter_copy_to(const struct adapter_use *use, uint64_t offset, const void *from, size_t bytes)
+void adapter_copy_to(const struct adapter_use *use, uint64_t offset, const void *from, size_t bytes,
+		     bool ends)
 {
 	char *to = (char *)(uintptr_t)(use->memory + offset);
-	size_t first = bytes > LAST ? bytes - LAST : 0;
+	size_t first = !ends ? bytes : bytes > LAST ? bytes - LAST : 0;
 	struct adapter_memory memory;
 
 	if (use->device) {
 		memory = access_memory(use);
-		memory_copy_to(&memory, use->memory + offset, from, bytes);
+		memory_copy_to(&memory, use->memory + offset, from, bytes, ends);
 		return;
 	}
 	memcpy(to, from, first);
+	if (!ends)
+		return;
 	atomic_thread_fence(memory_order_release);
 	memcpy(to + first, (const char *)from + first, bytes - first);
 }
@@ -166,7 +169,7 @@ int sim_adapter_write(struct ibv_context *context, uint32_t key, uint64_t addres
 
 	if (error)
 		return error;
-	adapter_copy_to(&use, 0, from, bytes);
+	adapter_copy_to(&use, 0, from, bytes, true);
 	adapter_use_end(&use);
 	return 0;
 }

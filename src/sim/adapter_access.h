@@ -57,9 +57,10 @@ int adapter_use_begin(struct ibv_context *context, uint32_t domain, uint32_t key
 void adapter_use_end(const struct adapter_use *use);
 
 /* Copy between host memory and the memory of a use, which begins `offset` bytes after its start.
- * The last bytes of a copy to registered memory are stored last: programs poll them. */
+ * `ends`: the copy completes a message, whose last bytes are stored last, since programs poll them.
+ * In device memory that takes a copy more. */
 void adapter_copy_from(const struct adapter_use *use, uint64_t offset, void *to, size_t bytes);
-void adapter_copy_to(const struct adapter_use *use, uint64_t offset, const void *from,
-		     size_t bytes);
+void adapter_copy_to(const struct adapter_use *use, uint64_t offset, const void *from, size_t bytes,
+		     bool ends);
 
 #endif

@@ -27,7 +27,7 @@ int ibv_cmd_alloc_pd(struct ibv_context *context, struct ibv_pd *pd, struct ibv_
 
 	(void)cmd;
 	(void)cmd_size;
-	handle = kernel_make_domain(context);
+	handle = domain_make(context);
 	if (!handle)
 		return ENOMEM;
 	pd->context = context;
@@ -39,7 +39,7 @@ int ibv_cmd_alloc_pd(struct ibv_context *context, struct ibv_pd *pd, struct ibv_
 
 int ibv_cmd_dealloc_pd(struct ibv_pd *pd)
 {
-	return kernel_end_domain(pd);
+	return domain_end(pd);
 }
 
 /* ---- registrations ---- */

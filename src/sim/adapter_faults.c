@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* adapter_faults.c -- the simulated adapter's settings, counters and injected failures */
+/* adapter_faults.c -- the simulated adapter's settings and injected failures */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,8 +14,6 @@ struct adapter_settings adapter_settings = {
 #undef SETTING
 };
 
-struct adapter_statistics adapter_statistics;
-
 static const struct {
 	const char *name;
 	uint64_t *value;
@@ -23,15 +21,6 @@ static const struct {
 #define SETTING(name, otherwise, meaning) { #name, &adapter_settings.name },
 	SIM_ADAPTER_SETTINGS(SETTING)
 #undef SETTING
-};
-
-static const struct {
-	const char *name;
-	const uint64_t *value;
-} statistics[] = {
-#define STATISTIC(name, meaning) { #name, &adapter_statistics.name },
-	SIM_ADAPTER_STATISTICS(STATISTIC)
-#undef STATISTIC
 };
 
 /* Guarded by adapter_lock, except in the constructor. */
@@ -111,17 +100,6 @@ int sim_adapter_set(const char *setting, uint64_t value)
 			random_state = value;
 		pthread_mutex_unlock(&adapter_lock);
 		return 0;
-	}
-	return -ENOENT;
-}
-
-int sim_adapter_statistic(const char *name, uint64_t *value)
-{
-	for (size_t i = 0; i < sizeof(statistics) / sizeof(statistics[0]); i++) {
-		if (!strcmp(statistics[i].name, name)) {
-			*value = __atomic_load_n(statistics[i].value, __ATOMIC_RELAXED);
-			return 0;
-		}
 	}
 	return -ENOENT;
 }

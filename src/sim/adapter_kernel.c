@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* adapter_kernel.c -- protection domains and memory regions in the kernel
+/* adapter_kernel.c -- memory regions in the kernel
  *
  * Slots are reused, the last freed first; so are handles and the upper 24 bits of keys. Each new
  * key of a slot increments the variant byte, as real adapters do.
@@ -16,14 +16,6 @@
 
 pthread_mutex_t adapter_lock = PTHREAD_MUTEX_INITIALIZER;
 
-struct adapter_domain {
-	struct ibv_context *context; /* NULL: free */
-	unsigned int regions;
-	unsigned int objects; /* of the data plane */
-};
-
-static struct adapter_domain *domains;
-static uint32_t domain_count; /* handle: index + 1 */
 static struct adapter_region *regions;
 static uint32_t slot_count, slot_capacity;
 /* 0: none. Slot 0 stays unused: no key is 0. */
@@ -41,88 +33,6 @@ struct adapter_region *kernel_region(uint32_t slot)
 uint32_t kernel_slots(void)
 {
 	return slot_count;
-}
-
-/* ---- protection domains ---- */
-
-static struct adapter_domain *kernel_find_domain(const struct ibv_pd *pd)
-{
-	struct adapter_domain *domain;
-
-	if (!pd->handle || pd->handle > domain_count)
-		return NULL;
-	domain = &domains[pd->handle - 1];
-	return domain->context == pd->context ? domain : NULL;
-}
-
-static uint32_t kernel_new_domain(struct ibv_context *context)
-{
-	struct adapter_domain *more;
-	uint32_t slot = 0;
-
-	while (slot < domain_count && domains[slot].context)
-		slot++;
-	if (slot == domain_count) {
-		more = realloc(domains, (domain_count + 1) * sizeof(*domains));
-		if (!more)
-			return 0;
-		domains = more;
-		domain_count++;
-	}
-	domains[slot] = (struct adapter_domain){ .context = context };
-	return slot + 1;
-}
-
-uint32_t kernel_make_domain(struct ibv_context *context)
-{
-	uint32_t handle;
-
-	pthread_mutex_lock(&adapter_lock);
-	handle = kernel_new_domain(context);
-	pthread_mutex_unlock(&adapter_lock);
-	if (handle)
-		adapter_count(pds);
-	return handle;
-}
-
-int kernel_end_domain(const struct ibv_pd *pd)
-{
-	struct adapter_domain *domain;
-	unsigned int left = 0;
-	int error = 0;
-
-	pthread_mutex_lock(&adapter_lock);
-	domain = kernel_find_domain(pd);
-	if (domain)
-		left = domain->regions;
-	if (!domain)
-		error = EINVAL;
-	else if (left || domain->objects)
-		error = EBUSY;
-	else
-		domain->context = NULL;
-	pthread_mutex_unlock(&adapter_lock);
-	if (error == EBUSY) {
-		adapter_count(pds_busy);
-		if (left && !adapter_setting(busy))
-			adapter_die("a protection domain is deallocated with %u registrations left",
-				    left);
-	} else if (!error) {
-		adapter_remove(pds, 1);
-	}
-	return error;
-}
-
-int adapter_count_object(const struct ibv_pd *pd, int change)
-{
-	struct adapter_domain *domain;
-
-	pthread_mutex_lock(&adapter_lock);
-	domain = kernel_find_domain(pd);
-	if (domain)
-		domain->objects += (unsigned int)change;
-	pthread_mutex_unlock(&adapter_lock);
-	return domain ? 0 : EINVAL;
 }
 
 /* ---- regions ---- */
@@ -162,13 +72,11 @@ static bool kernel_has_capacity(unsigned int adapter, uint64_t bytes)
 int kernel_enter(const struct ibv_pd *pd, const struct adapter_region *wanted, uint32_t *slot)
 {
 	unsigned int adapter = adapter_number(pd->context);
-	struct adapter_domain *domain;
 	int error = 0;
 	uint32_t key;
 
 	pthread_mutex_lock(&adapter_lock);
-	domain = kernel_find_domain(pd);
-	if (!domain)
+	if (!domain_is_live(pd))
 		error = EINVAL;
 	else if ((!wanted->uncounted &&
 		  (adapter_fails_now() || !kernel_has_capacity(adapter, wanted->length))) ||
@@ -182,7 +90,7 @@ int kernel_enter(const struct ibv_pd *pd, const struct adapter_region *wanted, u
 		regions[*slot].pd = pd->handle;
 		regions[*slot].key = key;
 		regions[*slot].process = getpid();
-		domain->regions++;
+		domain_count_region(pd->handle, 1);
 		used[adapter].regions += !wanted->uncounted;
 		used[adapter].bytes += wanted->uncounted ? 0 : wanted->length;
 	}
@@ -196,7 +104,7 @@ static void kernel_leave(uint32_t slot)
 	struct adapter_region *region = &regions[slot];
 	unsigned int adapter = adapter_number(region->context);
 
-	domains[region->pd - 1].regions--;
+	domain_count_region(region->pd, -1);
 	used[adapter].regions -= !region->uncounted;
 	used[adapter].bytes -= region->uncounted ? 0 : region->length;
 	region->state = ADAPTER_REGION_NONE;
@@ -289,15 +197,13 @@ static int kernel_apply_change(struct adapter_region *region, uint32_t flags,
 			       struct adapter_region *wanted, const struct ibv_pd *pd)
 {
 	struct adapter_memory memory = region->memory;
-	struct adapter_domain *domain =
-		flags & IBV_REREG_MR_CHANGE_PD ? kernel_find_domain(pd) : NULL;
 	unsigned int adapter = adapter_number(region->context);
 
-	if (flags & IBV_REREG_MR_CHANGE_PD && (!domain || pd->context != region->context))
-		return EINVAL;
-	if (domain) {
-		domains[region->pd - 1].regions--;
-		domain->regions++;
+	if (flags & IBV_REREG_MR_CHANGE_PD) {
+		if (!domain_is_live(pd) || pd->context != region->context)
+			return EINVAL;
+		domain_count_region(region->pd, -1);
+		domain_count_region(pd->handle, 1);
 		region->pd = pd->handle;
 	}
 	if (flags & IBV_REREG_MR_CHANGE_ACCESS)
@@ -395,12 +301,8 @@ uint32_t kernel_end_context(const struct ibv_context *context, uint32_t *key)
 			count++;
 		}
 	}
-	for (uint32_t i = 0; i < domain_count && !count; i++) {
-		if (domains[i].context == context) {
-			domains[i].context = NULL;
-			adapter_remove(pds, 1);
-		}
-	}
+	if (!count)
+		domain_end_all(context);
 	pthread_mutex_unlock(&adapter_lock);
 	return count;
 }

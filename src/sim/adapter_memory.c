@@ -156,10 +156,11 @@ void memory_copy_from(const struct adapter_memory *memory, uint64_t address, voi
 }
 
 void memory_copy_to(const struct adapter_memory *memory, uint64_t address, const void *from,
-		    size_t bytes)
+		    size_t bytes, bool ends)
 {
+	size_t last = !ends ? 0 : bytes < LAST ? bytes : LAST;
 	int device;
 
 	if (memory_lives(memory, address, bytes, &device))
-		driver_copy(device, address, (uintptr_t)from, bytes, bytes < LAST ? bytes : LAST);
+		driver_copy(device, address, (uintptr_t)from, bytes, last);
 }

@@ -2,16 +2,16 @@
 /* allocator.c -- device memory: 2 MiB blocks of a memory file, split for small allocations
  *
  * Measured: allocations of less than 1.5 MiB take the lowest free multiple of 512 bytes in a block,
- * larger ones begin a block. Those larger than a block own all of theirs; smaller ones go behind the
- * end of the others. A freed address is reused at once with a new BUFFER_ID.
+ * larger ones begin a block. Those larger than a block own all of theirs; smaller ones go behind
+ * the end of the others. A freed address is reused at once with a new BUFFER_ID.
  *
  * A free releases pages: whole blocks when unused, and inside a block the 64 KiB granules without
  * live allocations. As on hardware, a registration that outlives its memory holds pages that belong
  * to nothing.
  *
- * Memory hooks of an MPI library intercept each free: libc's madvise is called for the whole range.
- * Pages shared with neighbours get MADV_DONTNEED, which on a shared file mapping changes only page
- * tables.
+ * Memory hooks of an MPI library intercept each free, unless PEERPIN_SIM_HOOKS is 0: libc's madvise
+ * is called for the whole range. Pages shared with neighbours get MADV_DONTNEED, which on a shared
+ * file mapping changes only page tables.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -71,11 +71,26 @@ static struct sim_block *allocator_block(struct sim_device *device, uint64_t add
 	return &device->blocks[(address - device->base) / SIM_BLOCK];
 }
 
+static void allocator_advise(uint64_t from, uint64_t size, int advice)
+{
+	if (sim_hooks)
+		madvise(sim_pointer(from), size, advice);
+	else
+		syscall(SYS_madvise, from, size, advice);
+}
+
+static bool allocator_map(uint64_t at, uint64_t size, int access, int flags, int file, off_t offset)
+{
+	if (sim_hooks)
+		return mmap(sim_pointer(at), size, access, flags, file, offset) != MAP_FAILED;
+	return syscall(SYS_mmap, at, size, access, flags, file, offset) != -1;
+}
+
 /* Map file memory at `count` blocks. */
 static bool allocator_back(struct sim_device *device, uint64_t base, uint64_t count)
 {
-	if (mmap(sim_pointer(base), count * SIM_BLOCK, PROT_READ | PROT_WRITE,
-		 MAP_SHARED | MAP_FIXED, device->file, (off_t)(base - device->base)) == MAP_FAILED)
+	if (!allocator_map(base, count * SIM_BLOCK, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+			   device->file, (off_t)(base - device->base)))
 		return false;
 	for (uint64_t i = 0; i < count; i++)
 		allocator_block(device, base + i * SIM_BLOCK)->id = sim_next_id();
@@ -86,9 +101,9 @@ static bool allocator_back(struct sim_device *device, uint64_t base, uint64_t co
 /* Release pages first: memory hooks run while the range is still mapped. */
 static void allocator_unback(struct sim_device *device, uint64_t base, uint64_t count)
 {
-	madvise(sim_pointer(base), count * SIM_BLOCK, MADV_REMOVE);
-	mmap(sim_pointer(base), count * SIM_BLOCK, PROT_NONE,
-	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+	allocator_advise(base, count * SIM_BLOCK, MADV_REMOVE);
+	allocator_map(base, count * SIM_BLOCK, PROT_NONE,
+		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 	device->used_blocks -= count;
 }
 
@@ -235,11 +250,11 @@ static void allocator_release_granules(const struct sim_block *block, uint64_t b
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 	uint64_t from = sim_round_down(base, page), to = sim_round_up(base + size, page);
 
-	madvise(sim_pointer(from), to - from, MADV_DONTNEED);
+	allocator_advise(from, to - from, MADV_DONTNEED);
 	for (uint64_t granule = sim_round_down(base, GRANULE); granule < base + size;
 	     granule += GRANULE) {
 		if (!allocator_find_in(block, granule, granule + GRANULE))
-			madvise(sim_pointer(granule), GRANULE, MADV_REMOVE);
+			allocator_advise(granule, GRANULE, MADV_REMOVE);
 	}
 }
 

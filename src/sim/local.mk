@@ -51,12 +51,14 @@ src_sim_adapter_libibverbs_la_SOURCES = \
 	src/sim/adapter_access.c \
 	src/sim/adapter_checks.c \
 	src/sim/adapter_commands.c \
+	src/sim/adapter_domain.c \
 	src/sim/adapter_driver.c \
 	src/sim/adapter_faults.c \
 	src/sim/adapter_kernel.c \
 	src/sim/adapter_library.c \
 	src/sim/adapter_memory.c \
-	src/sim/adapter_provider.c
+	src/sim/adapter_provider.c \
+	src/sim/adapter_statistics.c
 if HAVE_VERBS
 src_sim_adapter_libibverbs_la_SOURCES += \
 	src/sim/plane/context.h \

@@ -15,6 +15,7 @@
  * PEERPIN_SIM_PAGEABLE=1: devices access memory from malloc
  * PEERPIN_SIM_DMABUF=0: no dma-buf exports
  * PEERPIN_SIM_INTEGRATED=1: devices are part of the processor
+ * PEERPIN_SIM_HOOKS=0: an MPI library's memory hooks intercept no free of device memory
  */
 #ifndef PEERPIN_SIM_SIM_H
 #define PEERPIN_SIM_SIM_H
@@ -52,9 +53,10 @@ struct sim_device {
 };
 
 extern struct sim_device sim_devices[SIM_DEVICES_MAX];
-extern int sim_device_count;  /* 0: cuInit has not succeeded */
-extern bool sim_dma_buf;      /* memory can be exported as a dma-buf */
-extern bool sim_populates;    /* memory has pages before its first access, as on a GPU */
+extern int sim_device_count; /* 0: cuInit has not succeeded */
+extern bool sim_dma_buf;     /* memory can be exported as a dma-buf */
+extern bool sim_populates;   /* memory has pages before its first access, as on a GPU */
+extern bool sim_hooks;	     /* device memory is released by libc's functions */
 
 /* Take sim_lock. On error (driver not initialised) the lock is not held. */
 CUresult sim_enter(void);

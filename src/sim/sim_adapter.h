@@ -52,7 +52,9 @@ struct ibv_pd;
 		"0: count the use of a stale key, and let a forked child deregister its parent's " \
 		"registrations; do not abort")
 
-/* STATISTIC(name, meaning) */
+/* STATISTIC(name, meaning). A process that counted any appends them at its end, as a line of JSON,
+ * to the file that PEERPIN_SIM_ADAPTER_STATS names; "%p" in the name is the process id. A forked
+ * child writes none, and neither does a process that is killed or calls _exit(). */
 #define SIM_ADAPTER_STATISTICS(STATISTIC)                                                          \
 	STATISTIC(reg_mr, "calls to register by address")                                          \
 	STATISTIC(reg_dmabuf_mr, "calls to register a dma-buf")                                    \

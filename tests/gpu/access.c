@@ -82,7 +82,7 @@ static void send(const struct ibv_mr *mr, CUdeviceptr address, size_t size)
 {
 	struct adapter_use use = used(mr, address, size);
 
-	adapter_copy_to(&use, 0, sent, size);
+	adapter_copy_to(&use, 0, sent, size, true);
 	adapter_use_end(&use);
 }
 

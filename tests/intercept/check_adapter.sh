@@ -20,6 +20,23 @@ tap env LD_PRELOAD="$library" timeout 600 "$(built tests/intercept/uses)"
 matches 'a setting that is no number is reported' '*PEERPIN_SIM_ADAPTER_DELAY=soon is no number*' \
     "$(PEERPIN_SIM_ADAPTER_DELAY=soon "$program" 2>&1)"
 
+# A process appends its counts at its end.
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+export PEERPIN_SIM_ADAPTER_STATS=$folder/%p.json
+if [ -x "$(built tests/gpu/access)" ] && ! [ -e /dev/nvidiactl ]; then
+	PEERPIN_SIM_ADAPTER_REAL_DRIVER=1 "$(built tests/gpu/access)" >"$folder/access"
+	matches 'a file that cannot be written is reported' '*PEERPIN_SIM_ADAPTER_STATS=/nowhere/file: No such file or directory*' \
+		"$(PEERPIN_SIM_ADAPTER_STATS=/nowhere/file PEERPIN_SIM_ADAPTER_REAL_DRIVER=1 "$(built tests/gpu/access)" 2>&1)"
+	matches 'the counts of a process are in the file of its id' '{"program": "access", "pid": [0-9]*, "stale_memory": [1-9]*}' \
+		"$(cat "$folder"/[0-9]*.json)"
+	rm "$folder"/*.json
+fi
+"$program" >"$folder/adapter"
+found=("$folder"/*.json)
+same 'a process without counts writes no file' "$folder/*.json" "${found[*]}"
+unset PEERPIN_SIM_ADAPTER_STATS
+
 # The preload can only be in between if the library's own calls go through the dynamic linker.
 calls=$(readelf -rW "$adapter/libibverbs.so.1" | grep -cE 'JUMP_SLO.* (ibv_cmd_[a-z_]+|verbs_uninit_context|ibv_reg_mr_iova2)@')
 same 'at least 10 of the functions are called through the dynamic linker' yes "$([ "$calls" -ge 10 ] && echo yes || echo "$calls")"

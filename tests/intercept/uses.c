@@ -139,7 +139,7 @@ static void a_deregistration_waits_for_each_use(unsigned int unused)
 	adapter_use_end(&one);
 	until(call.done || is_waiting(call.id));
 	require(!call.done && sim("live") == 1);
-	adapter_copy_to(&two, 0, "x", 1);
+	adapter_copy_to(&two, 0, "x", 1, true);
 	adapter_use_end(&two);
 	require(!pthread_join(call.thread, NULL) && sim("live") == 0);
 	require(*(char *)(memory + 1) == 'x');
@@ -191,7 +191,7 @@ static void a_free_waits_for_a_use(unsigned int unused)
 	set("outlive", 1);
 	use = used(call.mr->rkey, memory + SIZE, UNIT);
 	begin_call(&call, call.mr->rkey, memory + SIZE);
-	adapter_copy_to(&use, SIZE, text, sizeof(text));
+	adapter_copy_to(&use, SIZE, text, sizeof(text), true);
 	adapter_copy_from(&use, SIZE, read, sizeof(read));
 	require(!memcmp(text, read, sizeof(text)));
 	adapter_use_end(&use);
@@ -212,7 +212,7 @@ static void frees_under_the_preload_wait_for_a_use(unsigned int unused)
 	call.mr = registered(memory);
 	use = used(call.mr->rkey, memory, UNIT);
 	begin_call(&call, call.mr->rkey, memory);
-	adapter_copy_to(&use, UNIT - 1, &byte, 1);
+	adapter_copy_to(&use, UNIT - 1, &byte, 1, true);
 	adapter_use_end(&use);
 	require(!pthread_join(call.thread, NULL) && sim("outlived") == 0 && sim("live") == 0);
 }
@@ -248,7 +248,7 @@ static void copies_have_each_byte_and_no_more(unsigned int unused)
 		from[i] = (char)(i % 127 + 1);
 	for (size_t size = 1; size <= 300; size++) {
 		memset((void *)memory, 0, sizeof(from));
-		adapter_copy_to(&use, 5, from, size);
+		adapter_copy_to(&use, 5, from, size, size % 2);
 		require(!*(char *)(memory + 4) && !*(char *)(memory + 5 + size));
 		require(!memcmp((void *)(memory + 5), from, size));
 		memset(to, 0, sizeof(to));

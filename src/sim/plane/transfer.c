@@ -11,6 +11,7 @@ struct access {
 	struct adapter_use use;
 	uint64_t offset; /* in the use */
 	uint64_t bytes;
+	bool ends; /* at the end of the piece, or of the remote range */
 };
 
 /* The accesses of one packet. */
@@ -38,6 +39,7 @@ static bool transfer_begin(struct accesses *accesses, const struct pair *pair, u
 		return false;
 	access->offset = offset;
 	access->bytes = bytes;
+	access->ends = offset + bytes == length;
 	accesses->device |= access->use.device;
 	accesses->count++;
 	return true;
@@ -77,7 +79,8 @@ static void transfer_copy_all(const struct accesses *accesses, char *to, const c
 			adapter_copy_from(&access->use, access->offset, to, access->bytes);
 			to += access->bytes;
 		} else {
-			adapter_copy_to(&access->use, access->offset, from, access->bytes);
+			adapter_copy_to(&access->use, access->offset, from, access->bytes,
+					access->ends);
 			from += access->bytes;
 		}
 	}
@@ -184,7 +187,7 @@ static void transfer_operate_on_copy(const struct adapter_use *use, bool add,
 
 	adapter_copy_from(use, 0, &word, sizeof(word));
 	*former = transfer_operate(&word, add, operands);
-	adapter_copy_to(use, 0, &word, sizeof(word));
+	adapter_copy_to(use, 0, &word, sizeof(word), true);
 }
 
 enum transfer_result transfer_atomic(struct pair *pair, struct link *link, uint32_t key,
