@@ -197,8 +197,7 @@ void ibv_ack_async_event(struct ibv_async_event *event)
 	pthread_mutex_lock(&list->waiter.lock);
 	for (link = &list->read; *link; link = &(*link)->next) {
 		found = *link;
-		if (found->event.event_type != event->event_type ||
-		    !events_is_of(found, event->element.qp))
+		if (!events_is_of(found, event->element.qp))
 			continue;
 		*link = found->next;
 		found->next = list->spare;
