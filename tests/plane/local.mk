@@ -6,8 +6,9 @@ PLANE_CHECKS = \
 	tests/plane/check_queues
 if HAVE_VERBS
 if HAVE_CHECK
-check_PROGRAMS += $(PLANE_CHECKS) tests/plane/check_library
-TESTS += $(PLANE_CHECKS) tests/plane/check_library
+plane_programs = $(PLANE_CHECKS) tests/plane/check_library
+check_PROGRAMS += $(plane_programs)
+TESTS += $(plane_programs)
 check_LTLIBRARIES += tests/plane/libobjects.la
 endif
 endif
