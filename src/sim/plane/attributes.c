@@ -13,7 +13,7 @@
 #define ATTRIBUTES_PKEY	       0xffff /* the default partition */
 #define ATTRIBUTES_MESSAGE_MAX (1u << 30)
 #define ATTRIBUTES_WIDTH_4X    2
-#define ATTRIBUTES_SPEED_EDR   32
+#define ATTRIBUTES_SPEED_NDR   128
 #define ATTRIBUTES_LINK_UP     5
 
 /* ---- device ---- */
@@ -97,7 +97,7 @@ int attributes_query_port(struct ibv_context *context, uint8_t port, struct ibv_
 		.max_vl_num = 1,
 		.subnet_timeout = 18,
 		.active_width = ATTRIBUTES_WIDTH_4X,
-		.active_speed = ATTRIBUTES_SPEED_EDR,
+		.active_speed = ATTRIBUTES_SPEED_NDR,
 		.phys_state = ATTRIBUTES_LINK_UP,
 		.link_layer = IBV_LINK_LAYER_INFINIBAND,
 	};

@@ -14,6 +14,7 @@ STUB_OBJECT(mlx5dv_devx_obj_create)
 STUB_OBJECT(mlx5dv_devx_umem_reg)
 STUB_OBJECT(mlx5dv_open_device)
 STUB_OBJECT(mlx5dv_qp_ex_from_ibv_qp_ex)
+STUB_OBJECT(mlx5dv_reg_dmabuf_mr)
 
 STUB_ERROR(mlx5dv_crypto_login)
 STUB_ERROR(mlx5dv_dek_destroy)
