@@ -235,6 +235,7 @@ static void pair_reset(struct pair *pair)
 	pair->link = NULL;
 	pair->done = pair->next = pair->posted = 0;
 	pair->reads = 0;
+	pair->attempt++; /* refusals of the former connection may be under way */
 	pair->pause_until = pair->give_up = 0;
 	pair->received = 0;
 	pair->receiving = false;

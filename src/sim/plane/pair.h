@@ -85,10 +85,11 @@ struct pair {
 	/* Requester. Sequences: done <= next <= posted. */
 	struct send_work *works;
 	uint32_t capacity;
-	uint32_t done;	 /* oldest that is not complete */
-	uint32_t next;	 /* next to send; the packets of this one are sent in part */
-	uint32_t posted; /* next to post */
-	uint32_t reads;	 /* READs and ATOMICs under way */
+	uint32_t done;	  /* oldest that is not complete */
+	uint32_t next;	  /* next to send; the packets of this one are sent in part */
+	uint32_t posted;  /* next to post */
+	uint32_t reads;	  /* READs and ATOMICs under way */
+	uint32_t attempt; /* counts the times that it went back */
 	unsigned int receive_refusals;
 	uint64_t pause_until; /* ns; after a refusal; 0: none */
 	uint64_t give_up;     /* ns; of requests to a queue pair that is not ready; 0: none */

@@ -162,6 +162,7 @@ static void request_fill(const struct pair *pair, const struct send_work *work,
 		packet->kind == PACKET_DATAGRAM ? work->destination : pair->attributes.dest_qp_num;
 	packet->from = pair->qp.qp_num;
 	packet->sequence = pair->next;
+	packet->attempt = pair->attempt;
 	packet->length = work->length;
 	packet->offset = request_is_read(work) ? 0 : work->moved;
 	packet->address = work->address;

@@ -12,23 +12,18 @@
 /* ---- responses ---- */
 
 /* A response without payload. False: the ring is full. */
-static bool respond_send(struct link *link, const struct pair *pair, uint8_t kind, uint32_t to,
-			 uint32_t from, uint32_t sequence, uint8_t status)
+static bool respond_send(struct link *link, const struct packet *response)
 {
 	struct packet *packet = NULL;
+	uint32_t size;
 
 	if (link_produce(link))
 		packet = ring_reserve(&link->responses, 0);
 	if (!packet)
 		return false;
-	packet->kind = kind;
-	packet->flags = 0;
-	packet->status = status;
-	packet->timer = pair ? pair->attributes.min_rnr_timer : 0;
-	packet->to = to;
-	packet->from = from;
-	packet->sequence = sequence;
-	packet->length = packet->offset = 0;
+	size = packet->size;
+	*packet = *response;
+	packet->size = size;
 	link_publish(link, &link->responses);
 	return true;
 }
@@ -41,8 +36,14 @@ static bool respond_refuse(struct link *link, struct pair *pair, const struct pa
 		pair->received = 0;
 		return true;
 	}
-	if (!respond_send(link, pair, PACKET_REFUSE, packet->from, packet->to, packet->sequence,
-			  status))
+	if (!respond_send(link,
+			  &(struct packet){ .kind = PACKET_REFUSE,
+					    .status = status,
+					    .timer = pair ? pair->attributes.min_rnr_timer : 0,
+					    .to = packet->from,
+					    .from = packet->to,
+					    .sequence = packet->sequence,
+					    .attempt = packet->attempt }))
 		return false;
 	if (pair)
 		pair->received = 0;
@@ -74,8 +75,10 @@ void respond_acknowledge(struct link *link)
 	struct pair *pair;
 
 	while ((pair = link->owed)) {
-		if (!respond_send(link, pair, PACKET_ACKNOWLEDGE, pair->attributes.dest_qp_num,
-				  pair->qp.qp_num, pair->expected - 1, 0))
+		if (!respond_send(link, &(struct packet){ .kind = PACKET_ACKNOWLEDGE,
+							  .to = pair->attributes.dest_qp_num,
+							  .from = pair->qp.qp_num,
+							  .sequence = pair->expected - 1 }))
 			return;
 		link->owed = pair->next_owed;
 		pair->owes = false;
@@ -86,7 +89,9 @@ void respond_forget(struct pair *pair)
 {
 	struct pair **at;
 
-	for (struct link *link = link_first; pair->owes && link; link = link->next) {
+	for (struct link *link = link_first; link; link = link->next) {
+		if (link->reading.pair == pair->qp.qp_num)
+			link->reading.active = false;
 		for (at = &link->owed; *at && *at != pair; at = &(*at)->next_owed)
 			;
 		if (!*at)
@@ -234,7 +239,9 @@ static bool respond_to_atomic(struct link *link, struct pair *pair, const struct
 static bool respond_to_read(struct link *link, struct pair *pair, const struct packet *packet,
 			    bool in_thread)
 {
-	if (!link->reading.active)
+	/* A READ that was not answered to its end belonged to a queue pair that ended. */
+	if (!link->reading.active || link->reading.pair != pair->qp.qp_num ||
+	    link->reading.sequence != packet->sequence)
 		link->reading = (struct link_reading){ .active = true,
 						       .pair = pair->qp.qp_num,
 						       .sequence = packet->sequence };
@@ -363,6 +370,7 @@ bool respond_request(struct link *link, const struct packet *packet, bool in_thr
 	if (receives && pair->qp.qp_type != IBV_QPT_UD && pair->link == link &&
 	    pair->attributes.dest_qp_num == packet->from)
 		return respond_connected(link, pair, packet, in_thread);
-	/* As silence on a wire, which makes the requester try again; its first packet is enough. */
-	return packet->offset || respond_refuse(link, NULL, packet, REFUSED_NOT_READY);
+	/* As silence on a wire, which makes the requester try again. The queue pair may have ended
+	 * in the middle of a message. */
+	return respond_refuse(link, NULL, packet, REFUSED_NOT_READY);
 }

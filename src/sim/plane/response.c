@@ -29,6 +29,7 @@ static void response_go_back(struct pair *pair, uint32_t sequence, uint64_t paus
 	for (uint32_t i = sequence; (int32_t)(pair->next - i) >= 0 && i != pair->posted; i++)
 		request_work(pair, i)->moved = 0;
 	pair->next = sequence;
+	pair->attempt++;
 	pair->pause_until = segment_now() + pause;
 	request_activate(pair);
 }
@@ -65,6 +66,9 @@ static void response_no_receive(struct pair *pair, uint32_t sequence, uint8_t ti
 
 static void response_refused(struct pair *pair, const struct packet *packet)
 {
+	/* Each packet of a message may be refused: the first refusal made the requester go back. */
+	if (packet->attempt != pair->attempt)
+		return;
 	/* Without the reset of counts that a completion makes. */
 	while ((int32_t)(packet->sequence - pair->done) > 0)
 		request_complete(pair, IBV_WC_SUCCESS);

@@ -54,7 +54,8 @@ struct packet {
 	uint64_t address;  /* remote */
 	uint32_t key;	   /* remote key; of a datagram: queue key */
 	uint32_t immediate;
-	uint64_t lid; /* of a datagram: of the sender */
+	uint32_t lid;	  /* of a datagram: of the sender */
+	uint32_t attempt; /* of the requester: responses to earlier ones do not count */
 };
 
 struct ring_indices {
