@@ -310,6 +310,8 @@ static void pair_become(struct pair *pair, enum ibv_qp_state state)
 		pair_connect(pair);
 	else if (state == IBV_QPS_RTS && before == IBV_QPS_RTR)
 		pair->done = pair->next = pair->posted = pair->attributes.sq_psn;
+	else if (state == IBV_QPS_RTS && pair->next != pair->posted)
+		request_activate(pair);
 }
 
 int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *wanted, int mask)
