@@ -9,7 +9,7 @@
 #include "pairs.h"
 #include "unit/suite.h"
 
-CASE(keys, .timeout = 300);
+CASE(keys);
 
 #define SIZE	     20000u /* several packets */
 #define TARGET	     (64 * 1024u)

@@ -5,7 +5,7 @@
 #include "pairs.h"
 #include "unit/suite.h"
 
-CASE(order, .timeout = 300);
+CASE(order);
 
 #define RECEIVES  512	 /* posted at the most */
 #define SLOT	  40000u /* bytes of a message at the most */

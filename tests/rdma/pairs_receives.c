@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* pairs_receives.c -- receives that are late, too short, or shared by several queue pairs */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "pairs.h"
+#include "unit/suite.h"
+
+CASE(receives);
+
+#define SIZE 20000u
+
+static struct work send_of(const struct device *device, uint64_t id, uint32_t length)
+{
+	return (struct work){ .opcode = IBV_WR_SEND,
+			      .id = id,
+			      .flags = IBV_SEND_SIGNALED,
+			      .local = device->memory,
+			      .length = length,
+			      .lkey = device->mr->lkey };
+}
+
+/* ---- late receives ---- */
+
+static enum ibv_wr_opcode late_opcode;
+
+static void late(unsigned int self)
+{
+	struct ibv_qp *pairs[2];
+	struct device device;
+	struct ibv_wc completion;
+	struct work work;
+
+	device_open(&device, MIB);
+	bytes_fill(device.memory, SIZE, self);
+	pairs_mesh(&device, self, pairs, NULL, &pairs_defaults);
+	if (!self) {
+		for (uint64_t i = 0; i < 10; i++) {
+			work = send_of(&device, i, SIZE);
+			work.opcode = late_opcode;
+			work.remote = board->cards[1][0].address;
+			work.rkey = board->cards[1][0].key;
+			pair_post(pairs[1], &work);
+		}
+		/* Refusals come back meanwhile. */
+		for (int i = 0; i < 10000; i++)
+			must(!ibv_poll_cq(device.cq, 1, &completion));
+		board_set(WORD_STAGE, 1);
+		for (uint64_t i = 0; i < 10; i++)
+			cq_expect(device.cq, i, IBV_WC_SUCCESS);
+	} else {
+		board_await(WORD_STAGE, 1);
+		for (uint64_t i = 0; i < 10; i++) {
+			pair_receive(pairs[0], i, device.memory, SIZE, device.mr->lkey, 1);
+			cq_expect(device.cq, i, IBV_WC_SUCCESS);
+			must(bytes_are(device.memory, SIZE, 0));
+		}
+	}
+	processes_meet();
+	pairs_end(pairs);
+	device_close(&device);
+}
+
+LOOP_TEST(receives, with_rnr_retry_7_requests_wait_for_a_late_receive, 0, 2)
+{
+	late_opcode = _i ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_SEND;
+	processes_run(2, late);
+}
+END_TEST
+
+static void never(unsigned int self)
+{
+	struct connection connection = pairs_defaults;
+	struct ibv_qp *pairs[2];
+	struct device device;
+	struct work work;
+
+	connection.rnr_retry = 2;
+	connection.rnr_timer = 1; /* 10 us */
+	device_open(&device, MIB);
+	pairs_mesh(&device, self, pairs, NULL, &connection);
+	if (!self) {
+		work = send_of(&device, 1, SIZE);
+		pair_post(pairs[1], &work);
+		work.id = 2;
+		pair_post(pairs[1], &work);
+		cq_expect(device.cq, 1, IBV_WC_RNR_RETRY_EXC_ERR);
+		cq_expect(device.cq, 2, IBV_WC_WR_FLUSH_ERR);
+		must(pair_state(pairs[1]) == IBV_QPS_ERR);
+	}
+	processes_meet();
+	must(self == 0 || pair_state(pairs[0]) == IBV_QPS_RTS);
+	pairs_end(pairs);
+	device_close(&device);
+}
+
+TEST(receives, a_small_rnr_retry_is_exceeded_without_a_receive)
+{
+	processes_run(2, never);
+}
+END_TEST
+
+/* ---- too short ones ---- */
+
+static void too_long(unsigned int self)
+{
+	struct ibv_qp *pairs[2];
+	struct device device;
+	struct ibv_wc completion;
+	struct work work;
+
+	device_open(&device, MIB);
+	memset(device.memory, 1 + (int)self, MIB);
+	pairs_mesh(&device, self, pairs, NULL, &pairs_defaults);
+	if (self)
+		pair_receive(pairs[0], 1, device.memory, SIZE - 1, device.mr->lkey, 1);
+	processes_meet();
+	if (!self) {
+		work = send_of(&device, 1, SIZE);
+		pair_post(pairs[1], &work);
+		work.id = 2;
+		pair_post(pairs[1], &work);
+		cq_expect(device.cq, 1, IBV_WC_REM_INV_REQ_ERR);
+		cq_expect(device.cq, 2, IBV_WC_WR_FLUSH_ERR);
+	} else {
+		cq_next(device.cq, &completion);
+		must(completion.wr_id == 1);
+		/* Soft-RoCE names the requester's status here, too, and moves the first packets. */
+		must(completion.status == IBV_WC_LOC_LEN_ERR ||
+		     (!pairs_simulated() && completion.status));
+		must(bytes_all(device.memory + SIZE - 1, MIB - SIZE + 1, 2));
+		must(!pairs_simulated() || bytes_all(device.memory, MIB, 2));
+	}
+	must(pair_state(pairs[!self]) == IBV_QPS_ERR);
+	processes_meet();
+	pairs_end(pairs);
+	device_close(&device);
+}
+
+TEST(receives, a_message_that_is_too_long_for_its_receive_ends_both_queue_pairs)
+{
+	processes_run(2, too_long);
+}
+END_TEST
+
+/* ---- shared receive queues ---- */
+
+#define SENDERS	 3
+#define MESSAGES 100u
+#define SLOT	 1024u
+#define DEPTH	 16u
+
+static struct ibv_srq *make_shared(const struct device *device)
+{
+	struct ibv_srq_init_attr wanted = { .attr = { .max_wr = 64, .max_sge = 3 } };
+	struct ibv_srq *srq = ibv_create_srq(device->pd, &wanted);
+
+	must(srq);
+	return srq;
+}
+
+static void shared_receive(const struct device *device, struct ibv_qp *pair, uint32_t slot)
+{
+	pair_receive(pair, slot, device->memory + slot * SLOT, SLOT, device->mr->lkey, 1);
+}
+
+static unsigned int sender_of(struct ibv_qp **pairs, uint32_t number)
+{
+	for (unsigned int i = 0; i < processes_count(); i++) {
+		if (pairs[i] && pairs[i]->qp_num == number)
+			return i;
+	}
+	must(!"a completion of no queue pair");
+	return 0;
+}
+
+static void shared_take(const struct device *device, struct ibv_qp **pairs)
+{
+	uint32_t got[SENDERS + 1] = { 0 };
+	struct ibv_wc completion;
+	unsigned int from;
+
+	for (uint32_t i = 0; i < SENDERS * MESSAGES; i++) {
+		cq_next(device->cq, &completion);
+		must(completion.status == IBV_WC_SUCCESS);
+		from = sender_of(pairs, completion.qp_num);
+		must(completion.byte_len == 8 + got[from]);
+		must(bytes_are(device->memory + completion.wr_id * SLOT, completion.byte_len,
+			       from * MESSAGES + got[from]));
+		got[from]++;
+		shared_receive(device, pairs[1], (uint32_t)completion.wr_id);
+	}
+}
+
+static void shared_send(const struct device *device, struct ibv_qp *pair, unsigned int self)
+{
+	struct work work = send_of(device, 0, 0);
+
+	for (uint32_t i = 0; i < MESSAGES; i++) {
+		work.id = i;
+		work.length = 8 + i;
+		bytes_fill(device->memory, work.length, self * MESSAGES + i);
+		pair_post(pair, &work);
+		cq_expect(device->cq, i, IBV_WC_SUCCESS);
+	}
+}
+
+static void shared(unsigned int self)
+{
+	struct ibv_qp *pairs[SENDERS + 1];
+	struct ibv_srq *srq = NULL;
+	struct device device;
+
+	device_open(&device, MIB);
+	if (!self)
+		srq = make_shared(&device);
+	pairs_mesh(&device, self, pairs, srq, &pairs_defaults);
+	if (!self) {
+		for (uint32_t i = 0; i < DEPTH; i++)
+			shared_receive(&device, pairs[1], i);
+		shared_take(&device, pairs);
+		must(ibv_destroy_srq(srq) == EBUSY);
+	} else {
+		shared_send(&device, pairs[0], self);
+	}
+	processes_meet();
+	pairs_end(pairs);
+	if (srq)
+		must(!ibv_destroy_srq(srq));
+	device_close(&device);
+}
+
+TEST(receives, queue_pairs_share_a_receive_queue_that_is_busy_while_they_use_it)
+{
+	processes_run(SENDERS + 1, shared);
+}
+END_TEST
+
+static void expect_event(const struct device *device, enum ibv_event_type type, const void *element)
+{
+	struct ibv_async_event event;
+
+	do {
+		must(!ibv_get_async_event(device->context, &event));
+		ibv_ack_async_event(&event);
+	} while (event.event_type == IBV_EVENT_COMM_EST);
+	must(event.event_type == type);
+	must((const void *)event.element.qp == element);
+}
+
+static void limit(unsigned int self)
+{
+	struct ibv_srq_attr attributes = { .srq_limit = 4 };
+	struct ibv_srq *srq = NULL;
+	struct ibv_qp *pairs[2];
+	struct ibv_qp_attr error = { .qp_state = IBV_QPS_ERR };
+	struct device device;
+
+	device_open(&device, MIB);
+	if (self)
+		srq = make_shared(&device);
+	pairs_mesh(&device, self, pairs, srq, &pairs_defaults);
+	if (self) {
+		for (uint32_t i = 0; i < 6; i++)
+			shared_receive(&device, pairs[0], i);
+		must(!ibv_modify_srq(srq, &attributes, IBV_SRQ_LIMIT));
+		processes_meet();
+		for (uint64_t i = 0; i < 3; i++)
+			cq_expect(device.cq, i, IBV_WC_SUCCESS);
+		expect_event(&device, IBV_EVENT_SRQ_LIMIT_REACHED, srq);
+		must(!ibv_query_srq(srq, &attributes));
+		must(!attributes.srq_limit); /* disarmed */
+		must(!ibv_modify_qp(pairs[0], &error, IBV_QP_STATE));
+		expect_event(&device, IBV_EVENT_QP_LAST_WQE_REACHED, pairs[0]);
+	} else {
+		struct work work = send_of(&device, 0, 100);
+
+		processes_meet();
+		for (uint64_t i = 0; i < 3; i++) {
+			work.id = i;
+			pair_post(pairs[1], &work);
+			cq_expect(device.cq, i, IBV_WC_SUCCESS);
+		}
+	}
+	processes_meet();
+	pairs_end(pairs);
+	if (srq)
+		must(!ibv_destroy_srq(srq));
+	device_close(&device);
+}
+
+TEST(receives, a_shared_receive_queue_reports_its_limit_and_a_queue_pair_its_last_receive)
+{
+	processes_run(2, limit);
+}
+END_TEST
+
+/* ---- a queue pair that ends ---- */
+
+#define LONG (3 * MIB)
+
+enum leaving { LEAVE_BY_RESET, LEAVE_BY_ERROR, LEAVE_BY_END, LEAVINGS };
+
+static enum leaving leaving;
+static enum ibv_wr_opcode left_opcode;
+
+static void leave(struct ibv_qp **pair)
+{
+	struct ibv_qp_attr attributes = { .qp_state = leaving == LEAVE_BY_RESET ? IBV_QPS_RESET
+										: IBV_QPS_ERR };
+
+	if (leaving != LEAVE_BY_END) {
+		must(!ibv_modify_qp(*pair, &attributes, IBV_QP_STATE));
+		return;
+	}
+	must(!ibv_destroy_qp(*pair));
+	*pair = NULL;
+}
+
+/* Requests of 3 MiB are under way when the other queue pair ends: the time of retries is short. */
+static void left(unsigned int self)
+{
+	struct connection connection = pairs_defaults;
+	struct ibv_wc completion = { .status = IBV_WC_SUCCESS };
+	struct ibv_qp *pairs[2];
+	struct device device;
+	struct work work;
+
+	connection.timeout = 14; /* 67 ms */
+	connection.retries = 1;
+	device_open(&device, LONG);
+	pairs_mesh(&device, self, pairs, NULL, &connection);
+	if (self) {
+		for (uint64_t i = 0; i < 1000 && left_opcode == IBV_WR_SEND; i++)
+			pair_receive(pairs[0], i, device.memory, LONG, device.mr->lkey, 1);
+	}
+	processes_meet();
+	if (!self) {
+		work = send_of(&device, 1, LONG);
+		work.opcode = left_opcode;
+		work.remote = board->cards[1][0].address;
+		work.rkey = board->cards[1][0].key;
+		for (uint32_t i = 1; completion.status == IBV_WC_SUCCESS; i++) {
+			pair_post(pairs[1], &work);
+			board_set(WORD_STAGE, i);
+			cq_next(device.cq, &completion);
+		}
+		must(completion.status == IBV_WC_RETRY_EXC_ERR);
+	} else {
+		board_await(WORD_STAGE, 3);
+		leave(&pairs[0]);
+	}
+	processes_meet();
+	pairs_end(pairs);
+	device_close(&device);
+}
+
+LOOP_TEST(receives, requests_to_a_queue_pair_that_ends_meanwhile_fail, 0, 3 * LEAVINGS * 4)
+{
+	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_SEND, IBV_WR_RDMA_WRITE,
+						      IBV_WR_RDMA_READ };
+
+	left_opcode = opcodes[_i % 3];
+	leaving = _i / 3 % LEAVINGS;
+	processes_run(2, left);
+}
+END_TEST
+
+/* ---- a send queue that drains ---- */
+
+/* A WRITE that was posted before completes; one that is posted meanwhile waits. */
+static void drain(unsigned int self)
+{
+	struct ibv_qp_attr attributes = { .qp_state = IBV_QPS_SQD };
+	struct ibv_wc completion;
+	struct ibv_qp *pairs[2];
+	struct device device;
+	struct work work;
+
+	device_open(&device, LONG);
+	pairs_mesh(&device, self, pairs, NULL, &pairs_defaults);
+	if (!self) {
+		work = send_of(&device, 1, SIZE);
+		work.opcode = IBV_WR_RDMA_READ;
+		work.remote = board->cards[1][0].address;
+		work.rkey = board->cards[1][0].key;
+		pair_post(pairs[1], &work);
+		must(!ibv_modify_qp(pairs[1], &attributes, IBV_QP_STATE));
+		cq_expect(device.cq, 1, IBV_WC_SUCCESS);
+		must(pair_state(pairs[1]) == IBV_QPS_SQD);
+		work.id = 2;
+		pair_post(pairs[1], &work);
+		for (int i = 0; i < 10000; i++)
+			must(!ibv_poll_cq(device.cq, 1, &completion));
+		attributes.qp_state = IBV_QPS_RTS;
+		must(!ibv_modify_qp(pairs[1], &attributes, IBV_QP_STATE));
+		cq_expect(device.cq, 2, IBV_WC_SUCCESS);
+	}
+	processes_meet();
+	pairs_end(pairs);
+	device_close(&device);
+}
+
+TEST(receives, a_queue_pair_that_drains_completes_what_it_has_and_sends_later_requests_afterwards)
+{
+	processes_run(2, drain);
+}
+END_TEST
