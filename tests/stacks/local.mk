@@ -36,7 +36,8 @@ tests_stacks_gpu_buffers_la_SOURCES = tests/stacks/gpu_buffers.c
 tests_stacks_gpu_buffers_la_CFLAGS = $(AM_CFLAGS) $(exchange_cppflags) -fvisibility=hidden -fno-builtin
 tests_stacks_gpu_buffers_la_LDFLAGS = $(stacks_module)
 tests_stacks_gpu_buffers_la_LIBADD = src/sim/libcuda.la -ldl -lpthread
-tests_stacks_verbs_witness_la_SOURCES = tests/stacks/verbs_witness.c tests/apps/witness.h tests/apps/witness.c
+tests_stacks_verbs_witness_la_SOURCES = tests/stacks/verbs_witness.c tests/stacks/verbs_witness.h \
+	tests/stacks/verbs_witness_result.c tests/apps/witness.h tests/apps/witness.c
 tests_stacks_verbs_witness_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
 tests_stacks_verbs_witness_la_CFLAGS = $(AM_CFLAGS) -fvisibility=hidden
 tests_stacks_verbs_witness_la_LDFLAGS = $(stacks_module)
@@ -52,7 +53,8 @@ tests_stacks_libwitness_queue_la_LDFLAGS = -shared -avoid-version -rpath /nowher
 check_PROGRAMS += tests/stacks/witness_client
 tests_stacks_witness_client_SOURCES = tests/stacks/witness_client.c tests/apps/witness.h tests/apps/witness.c
 tests_stacks_witness_client_CPPFLAGS = $(AM_CPPFLAGS) $(exchange_cppflags) -I$(top_srcdir)/tests
-tests_stacks_witness_client_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la tests/stacks/libwitness_queue.la \
+# Its queue pair precedes the adapter's.
+tests_stacks_witness_client_LDADD = tests/stacks/libwitness_queue.la src/sim/adapter/libibverbs.la src/sim/libcuda.la \
 	-ldl -lpthread
 endif
 endif

@@ -32,6 +32,7 @@
 #include <infiniband/verbs.h>
 
 #include "apps/witness.h"
+#include "stacks/verbs_witness.h"
 
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
@@ -39,18 +40,19 @@
 #define EXPORT	  __attribute__((visibility("default")))
 #define MAX_HOOKS 64
 
+#define EXTENDED_FD 4 /* IBV_REG_MR_MASK_FD */
+
 typedef int reg_fn(void *pd, void *addr, size_t length, uint64_t hca_va, int access, void *vmr,
 		   void *cmd, size_t cmd_size, void *resp, size_t resp_size);
 typedef int reg_dmabuf_fn(void *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
 			  int access, void *vmr, void *driver);
+typedef int reg_ex_fn(void *pd, void *vmr, const struct extended *wanted);
 typedef int one_argument_fn(void *object);
 typedef int alloc_pd_fn(void *context, void *pd, void *cmd, size_t cmd_size, void *resp,
 			size_t resp_size);
 typedef int rereg_fn(void *vmr, uint32_t flags, void *addr, size_t length, uint64_t hca_va,
 		     int access, void *pd, void *cmd, size_t cmd_size, void *resp,
 		     size_t resp_size);
-/* peerpin_statistic, sim_adapter_statistic */
-typedef int statistic_fn(const char *name, uint64_t *value);
 typedef int post_fn(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 typedef int complete_fn(struct ibv_qp_ex *qp);
 
@@ -63,18 +65,10 @@ alloc_pd_fn ibv_cmd_alloc_pd;
 one_argument_fn ibv_cmd_dealloc_pd, ibv_cmd_dereg_mr;
 reg_fn ibv_cmd_reg_mr;
 reg_dmabuf_fn ibv_cmd_reg_dmabuf_mr;
+reg_ex_fn ibv_cmd_reg_mr_ex;
 rereg_fn ibv_cmd_rereg_mr;
 
-static struct {
-	unsigned long alloc_pd, dealloc_pd, registered, deregistered, reregistered, failed;
-	unsigned long gpu_by_program, gpu_by_worker, host; /* of those registered */
-	unsigned long send_path, send_path_gpu;
-	unsigned long send_path_ns;
-	unsigned long asked, asked_gpu, asked_gpu_beside_libfabric, posted;
-	unsigned long first_send_ns, first_send_gpu_ns;
-} counts; /* changed by count() alone */
-
-static void write_live(void);
+struct witness_counts counts;
 
 static uint64_t asked_at, asked_gpu_at; /* time of the first request; ~0: its send was timed */
 static __thread int inside_front; /* libibverbs' functions call each other by their public names */
@@ -327,7 +321,23 @@ EXPORT int ibv_cmd_reg_dmabuf_mr(void *pd, uint64_t offset, size_t length, uint6
 	uint64_t start = now_ns();
 	int status = next(pd, offset, length, iova, fd, access, vmr, driver);
 
+	/* UCX and peerpin test by it whether the adapter supports dma-bufs. */
+	if (status && fd < 0)
+		return status;
 	return was_registered(status, true, worker, start);
+}
+
+EXPORT int ibv_cmd_reg_mr_ex(void *pd, void *vmr, const struct extended *wanted)
+{
+	reg_ex_fn *next = (reg_ex_fn *)next_definition("ibv_cmd_reg_mr_ex");
+	bool dma_buf = wanted->mask & EXTENDED_FD, worker = on_worker();
+	bool gpu = dma_buf || is_gpu_memory(wanted->addr);
+	uint64_t start = now_ns();
+	int status = next(pd, vmr, wanted);
+
+	if (status && dma_buf && wanted->fd < 0)
+		return status;
+	return was_registered(status, gpu, worker, start);
 }
 
 EXPORT int ibv_cmd_rereg_mr(void *vmr, uint32_t flags, void *addr, size_t length, uint64_t hca_va,
@@ -347,96 +357,4 @@ EXPORT int ibv_cmd_dereg_mr(void *vmr)
 
 	count(status ? &counts.failed : &counts.deregistered, 1);
 	return status;
-}
-
-/* ---- the result ---- */
-
-/* peerpin's statistics, if loaded: a process without GPU memory leaves no file. */
-static void write_statistics(FILE *file)
-{
-	static const char *const names[] = { "requests", "hits", "registrations", "host_requests" };
-	statistic_fn *statistic = (statistic_fn *)dlsym(RTLD_DEFAULT, "peerpin_statistic");
-	uint64_t value;
-
-	for (size_t i = 0; statistic && i < sizeof(names) / sizeof(names[0]); i++)
-		if (!statistic(names[i], &value))
-			fprintf(file, ",\n  \"peerpin_%s\": %llu", names[i],
-				(unsigned long long)value);
-}
-
-static void write_simulated(FILE *file)
-{
-	static const char *const names[] = { "stale_keys", "stale_memory", "outlived" };
-	statistic_fn *statistic = (statistic_fn *)next_if_any("sim_adapter_statistic");
-	uint64_t value;
-
-	for (size_t i = 0; statistic && i < sizeof(names) / sizeof(names[0]); i++)
-		if (!statistic(names[i], &value))
-			fprintf(file, ",\n  \"sim_%s\": %llu", names[i],
-				(unsigned long long)value);
-}
-
-static void write_counts(FILE *file)
-{
-	bool gpu = counts.asked_gpu;
-
-	fprintf(file, "{\n  \"alloc_pd\": %lu,\n  \"dealloc_pd\": %lu,\n", counts.alloc_pd,
-		counts.dealloc_pd);
-	fprintf(file, "  \"registered\": %lu,\n  \"deregistered\": %lu,\n", counts.registered,
-		counts.deregistered);
-	fprintf(file, "  \"reregistered\": %lu,\n  \"failed\": %lu,\n", counts.reregistered,
-		counts.failed);
-	fprintf(file, "  \"gpu_by_program\": %lu,\n  \"gpu_by_worker\": %lu,\n",
-		counts.gpu_by_program, counts.gpu_by_worker);
-	fprintf(file, "  \"host\": %lu,\n", counts.host);
-	fprintf(file, "  \"send_path\": %lu,\n  \"send_path_gpu\": %lu,\n", counts.send_path,
-		counts.send_path_gpu);
-	fprintf(file, "  \"send_path_ns\": %lu,\n", counts.send_path_ns);
-	fprintf(file, "  \"asked\": %lu,\n  \"asked_gpu\": %lu,\n", counts.asked, counts.asked_gpu);
-	fprintf(file, "  \"asked_gpu_beside_libfabric\": %lu,\n",
-		counts.asked_gpu_beside_libfabric);
-	fprintf(file, "  \"posted\": %lu,\n", counts.posted);
-	fprintf(file, "  \"first_send_ns\": %lu",
-		gpu ? counts.first_send_gpu_ns : counts.first_send_ns);
-	write_statistics(file);
-	write_simulated(file);
-	fprintf(file, "\n}\n");
-}
-
-/* Atomic, even if the process is killed. */
-static void write_result(void)
-{
-	const char *pattern = getenv("VERBS_WITNESS");
-	char name[4096], partial[4200];
-	FILE *file;
-
-	if (!pattern || !(counts.alloc_pd + counts.registered + counts.asked))
-		return;
-	snprintf(name, sizeof(name), "%s.%d", pattern, (int)getpid());
-	snprintf(partial, sizeof(partial), "%s-partial", name);
-	file = fopen(partial, "w");
-	if (!file) {
-		perror(partial);
-		return;
-	}
-	write_counts(file);
-	fclose(file);
-	if (rename(partial, name))
-		perror(name);
-}
-
-static void write_live(void)
-{
-	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-
-	if (!getenv("VERBS_WITNESS_LIVE"))
-		return;
-	pthread_mutex_lock(&lock);
-	write_result();
-	pthread_mutex_unlock(&lock);
-}
-
-static __attribute__((destructor)) void write_at_exit(void)
-{
-	write_result();
 }

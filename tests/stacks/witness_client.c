@@ -2,9 +2,9 @@
 /* witness_client.c -- a known number of verbs calls, for verbs_witness.c to count
  * (check_witness.sh)
  *
- * Memory is registered with the simulated adapter, which has no queue pairs: those here are
- * structs, with functions in witness_queue.c. Prints the least and the most ns between the first
- * request for GPU memory and the first work request.
+ * Memory is registered with the simulated adapter; queue pairs are structs, with functions in
+ * witness_queue.c, so that an extended one is among them. Prints the least and the most ns between
+ * the first request for GPU memory and the first work request.
  */
 #include <inttypes.h>
 #include <pthread.h>
@@ -20,6 +20,10 @@
 #include <infiniband/verbs.h>
 
 #include "apps/witness.h"
+#include "stacks/verbs_witness.h"
+
+/* Headers of rdma-core before 59 do not declare it. */
+struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct extended *wanted);
 
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
@@ -68,9 +72,14 @@ static void open_all(void)
 	require(!cuCtxSetCurrent(context) && !cuMemAlloc(&gpu, SIZE));
 }
 
-/* 5 requests, 1 of them refused by the kernel. */
+/* 6 requests, 1 of them refused by the kernel, and a test for support of dma-bufs; and by
+ * libibverbs' own call of the extended form, in front of which is no witness. */
 static void register_before(void)
 {
+	struct extended extended = { .length = SIZE,
+				     .access = IBV_ACCESS_LOCAL_WRITE,
+				     .mask = 2, /* IBV_REG_MR_MASK_ADDR */
+				     .addr = (void *)(uintptr_t)gpu };
 	int fd = -1;
 
 	keep(ibv_reg_mr(pd, host, SIZE, IBV_ACCESS_LOCAL_WRITE));
@@ -84,6 +93,8 @@ static void register_before(void)
 					       0));
 	keep(ibv_reg_dmabuf_mr(pd, 0, SIZE, gpu, fd, IBV_ACCESS_LOCAL_WRITE));
 	close(fd);
+	require(!ibv_reg_dmabuf_mr(pd, 0, SIZE, 0, -1, IBV_ACCESS_LOCAL_WRITE));
+	keep(ibv_reg_mr_ex(pd, &extended));
 	require(!ibv_rereg_mr(registered[0], IBV_REREG_MR_CHANGE_PD, other_pd, NULL, 0, 0));
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* witness_queue.c -- functions of libibverbs that the simulated adapter lacks: queue pairs, which
- * witness_client.c makes itself */
+/* witness_queue.c -- functions of libibverbs for the queue pairs that witness_client.c makes itself
+ */
 #include <infiniband/verbs.h>
 
 int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
