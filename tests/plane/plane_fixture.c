@@ -54,8 +54,9 @@ int post_shared_receive(struct ibv_srq *srq, struct ibv_recv_wr *request, struct
 	return EOPNOTSUPP;
 }
 
-void progress_poll(void)
+void progress_poll(bool goes_on)
 {
+	(void)goes_on;
 	__atomic_add_fetch(&plane.polls, 1, __ATOMIC_RELAXED);
 	if (plane.progress)
 		plane.progress();

@@ -19,12 +19,12 @@ struct pair *pair_find(uint32_t number)
 {
 	if (!pairs || pair_place(number) != segment_self())
 		return NULL;
-	return pairs[number & (PAIR_INDEX_MOST - 1)];
+	return pairs[number & (PLANE_PAIRS - 1)];
 }
 
 void pair_for_each(void (*visit)(struct pair *pair, void *argument), void *argument)
 {
-	for (unsigned int i = INDEX_FIRST; pairs && i < PAIR_INDEX_MOST; i++) {
+	for (unsigned int i = INDEX_FIRST; pairs && i < PLANE_PAIRS; i++) {
 		if (pairs[i])
 			visit(pairs[i], argument);
 	}
@@ -61,14 +61,14 @@ bool pair_take_receive(struct pair *pair, struct receive_work *work)
 static uint32_t pair_take_number(struct pair *pair)
 {
 	if (!pairs)
-		pairs = calloc(PAIR_INDEX_MOST, sizeof(struct pair *));
-	for (unsigned int tries = 0; pairs && tries < PAIR_INDEX_MOST; tries++) {
+		pairs = calloc(PLANE_PAIRS, sizeof(struct pair *));
+	for (unsigned int tries = 0; pairs && tries < PLANE_PAIRS; tries++) {
 		unsigned int index = next_index;
 
-		next_index = index + 1 < PAIR_INDEX_MOST ? index + 1 : INDEX_FIRST;
+		next_index = index + 1 < PLANE_PAIRS ? index + 1 : INDEX_FIRST;
 		if (!pairs[index]) {
 			pairs[index] = pair;
-			return segment_self() << PAIR_INDEX_BITS | index;
+			return segment_self() << PLANE_PAIR_BITS | index;
 		}
 	}
 	return 0;
@@ -81,8 +81,8 @@ static int pair_check(const struct ibv_qp_init_attr *wanted)
 	if (wanted->qp_type != IBV_QPT_RC && wanted->qp_type != IBV_QPT_UC &&
 	    wanted->qp_type != IBV_QPT_UD)
 		return EOPNOTSUPP;
-	if (!wanted->send_cq || !wanted->recv_cq || cap->max_send_wr > PAIR_MOST_WORKS ||
-	    cap->max_send_sge > PAIR_MOST_PIECES || cap->max_inline_data > PAIR_MOST_INLINE)
+	if (!wanted->send_cq || !wanted->recv_cq || cap->max_send_wr > PLANE_WORK_REQUESTS ||
+	    cap->max_send_sge > PLANE_SEGMENTS || cap->max_inline_data > PLANE_INLINE)
 		return EINVAL;
 	return 0;
 }
@@ -110,8 +110,8 @@ static int pair_make(struct pair *pair, struct ibv_qp_init_attr *wanted)
 		wanted->cap.max_recv_sge = pair->own_receives.most_pieces;
 	}
 	wanted->cap.max_send_wr = capacity;
-	wanted->cap.max_send_sge = PAIR_MOST_PIECES;
-	wanted->cap.max_inline_data = PAIR_MOST_INLINE;
+	wanted->cap.max_send_sge = PLANE_SEGMENTS;
+	wanted->cap.max_inline_data = PLANE_INLINE;
 	return 0;
 }
 
@@ -368,7 +368,7 @@ static bool pair_leave(struct pair *pair)
 	own = pair_find(pair->qp.qp_num) == pair;
 	if (own) {
 		pair_await_unused(pair);
-		pairs[pair->qp.qp_num & (PAIR_INDEX_MOST - 1)] = NULL;
+		pairs[pair->qp.qp_num & (PLANE_PAIRS - 1)] = NULL;
 		request_deactivate(pair);
 		respond_forget(pair);
 		if (pair->shared)

@@ -12,13 +12,8 @@
 #include "sim/plane/link.h"
 #include "sim/plane/plane.h"
 
-#define PAIR_INDEX_BITS	 14
-#define PAIR_INDEX_MOST	 (1u << PAIR_INDEX_BITS)
-#define PAIR_MOST_PIECES 32 /* of a work request */
-#define PAIR_MOST_INLINE 512
-#define PAIR_MOST_WORKS	 16384
-#define PAIR_MTU	 4096 /* bytes of a datagram at most */
-#define PAIR_GRH	 40   /* bytes before a received datagram */
+#define PAIR_MTU 4096 /* bytes of a datagram at most */
+#define PAIR_GRH 40   /* bytes before a received datagram */
 
 extern pthread_mutex_t plane_lock;
 
@@ -28,7 +23,7 @@ struct receive_work {
 	uint64_t id;
 	uint64_t length; /* bytes of all pieces */
 	unsigned int count;
-	struct ibv_sge pieces[PAIR_MOST_PIECES];
+	struct ibv_sge pieces[PLANE_SEGMENTS];
 };
 
 struct receive_queue {
@@ -70,8 +65,8 @@ struct send_work {
 	uint64_t moved;	      /* bytes sent, or received by a READ */
 	unsigned int count;
 	union {
-		struct ibv_sge pieces[PAIR_MOST_PIECES];
-		char data[PAIR_MOST_INLINE]; /* IBV_SEND_INLINE */
+		struct ibv_sge pieces[PLANE_SEGMENTS];
+		char data[PLANE_INLINE]; /* IBV_SEND_INLINE */
 	};
 };
 
@@ -119,7 +114,7 @@ void pair_for_each(void (*visit)(struct pair *pair, void *argument), void *argum
 
 static inline unsigned int pair_place(uint32_t number)
 {
-	return number >> PAIR_INDEX_BITS & (SEGMENT_PROCESSES - 1);
+	return number >> PLANE_PAIR_BITS & (SEGMENT_PROCESSES - 1);
 }
 
 /* Enter the error state: everything posted completes as flushed. Raises `event` unless it is -1. */

@@ -29,9 +29,11 @@
 
 /* Limits that device attributes report. */
 enum {
-	PLANE_PAIRS = 1 << 14,
+	PLANE_PAIR_BITS = 14, /* of the index of a queue pair */
+	PLANE_PAIRS = 1 << PLANE_PAIR_BITS,
 	PLANE_WORK_REQUESTS = 1 << 14, /* of a queue */
 	PLANE_SEGMENTS = 32,	       /* of a work request */
+	PLANE_INLINE = 512,	       /* bytes of a work request */
 	PLANE_QUEUES = 1 << 16,	       /* completion queues, shared receive queues */
 	PLANE_COMPLETIONS = 1 << 22,   /* of a completion queue */
 	PLANE_READS = 16,	       /* RDMA reads and atomics in flight, of a queue pair */
@@ -93,8 +95,9 @@ int post_shared_receive(struct ibv_srq *srq, struct ibv_recv_wr *request, struct
 
 /* ---- progress.c ---- */
 
-/* Called by ibv_poll_cq before it takes completions: makes progress if no other thread does. */
-void progress_poll(void);
+/* Called by ibv_poll_cq before it takes completions: makes progress if no other thread does.
+ * `goes_on`: the client polls again soon, as far as is known: the adapter's thread may sleep. */
+void progress_poll(bool goes_on);
 
 /* The client stops polling (ibv_req_notify_cq): the adapter's thread takes over. */
 void progress_wait(void);

@@ -58,7 +58,7 @@ static int post_copy_pieces(struct send_work *work, const struct ibv_send_wr *re
 		memcpy(work->pieces, request->sg_list, work->count * sizeof(work->pieces[0]));
 		return 0;
 	}
-	if (work->length > PAIR_MOST_INLINE)
+	if (work->length > PLANE_INLINE)
 		return EINVAL;
 	for (int i = 0; i < request->num_sge; i++) {
 		const struct ibv_sge *piece = &request->sg_list[i];
@@ -76,7 +76,7 @@ static int post_add(struct pair *pair, const struct ibv_send_wr *request)
 	int error;
 
 	if (!post_allows(type, request->opcode) || request->num_sge < 0 ||
-	    request->num_sge > PAIR_MOST_PIECES)
+	    request->num_sge > PLANE_SEGMENTS)
 		return EINVAL;
 	if (pair->posted - pair->done == pair->capacity)
 		return ENOMEM;

@@ -106,14 +106,15 @@ static void progress_record_poll(void)
 	__atomic_store_n(&segment_process(segment_self())->polled, now, __ATOMIC_RELAXED);
 }
 
-void progress_poll(void)
+void progress_poll(bool goes_on)
 {
 	uint32_t count = __atomic_add_fetch(&polls, 1, __ATOMIC_RELAXED);
 	bool blocked = false;
 
 	if (!segment_joined())
 		return;
-	progress_record_poll();
+	if (goes_on)
+		progress_record_poll();
 	if (pthread_mutex_trylock(&plane_lock))
 		return;
 	progress_run(false, &blocked);

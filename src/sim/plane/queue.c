@@ -19,7 +19,7 @@ struct queue {
 	struct ibv_wc *completions;
 	uint32_t size;		  /* a power of 2 */
 	uint32_t added, consumed; /* positions; atomic */
-	enum queue_arming arming;
+	enum queue_arming arming; /* written with the lock; atomic */
 	bool overrun;
 	unsigned int references;
 	struct channel_link link;
@@ -197,7 +197,7 @@ static void queue_notify(struct queue *queue, bool solicited)
 	if (queue->arming == QUEUE_UNARMED ||
 	    (queue->arming == QUEUE_ARMED_SOLICITED && !solicited))
 		return;
-	queue->arming = QUEUE_UNARMED;
+	__atomic_store_n(&queue->arming, QUEUE_UNARMED, __ATOMIC_RELAXED);
 	if (queue->cq.channel)
 		channel_raise(queue->cq.channel, &queue->link);
 }
@@ -253,7 +253,8 @@ int queue_poll(struct ibv_cq *cq, int count, struct ibv_wc *completions)
 	if (context_is_inherited(cq->context))
 		return 0;
 	if (queue_is_empty(queue)) {
-		progress_poll();
+		/* A client that has armed the queue polls once more, and then waits. */
+		progress_poll(__atomic_load_n(&queue->arming, __ATOMIC_RELAXED) == QUEUE_UNARMED);
 		if (queue_is_empty(queue))
 			return 0;
 	}
@@ -268,9 +269,9 @@ int queue_arm(struct ibv_cq *cq, int solicited_only)
 		return 0;
 	pthread_mutex_lock(&queue->lock);
 	if (!solicited_only)
-		queue->arming = QUEUE_ARMED;
+		__atomic_store_n(&queue->arming, QUEUE_ARMED, __ATOMIC_RELAXED);
 	else if (queue->arming == QUEUE_UNARMED)
-		queue->arming = QUEUE_ARMED_SOLICITED;
+		__atomic_store_n(&queue->arming, QUEUE_ARMED_SOLICITED, __ATOMIC_RELAXED);
 	pthread_mutex_unlock(&queue->lock);
 	progress_wait();
 	return 0;

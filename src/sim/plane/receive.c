@@ -11,7 +11,7 @@ int receive_make(struct receive_queue *queue, uint32_t capacity, uint32_t pieces
 {
 	uint32_t size = 1;
 
-	if (capacity > PAIR_MOST_WORKS || pieces > PAIR_MOST_PIECES)
+	if (capacity > PLANE_WORK_REQUESTS || pieces > PLANE_SEGMENTS)
 		return EINVAL;
 	while (size < capacity)
 		size *= 2;

@@ -50,8 +50,9 @@ void segment_link_path(unsigned int from, unsigned int place, char *to);
 /* Nanoseconds of CLOCK_MONOTONIC. */
 uint64_t segment_now(void);
 
-#define SEGMENT_FRESH ((uint64_t)50000) /* ns: a process that polled so recently polls again soon  \
-					 */
+#define SEGMENT_FRESH                                                                              \
+	((uint64_t)50000) /* ns: a process that polled so recently polls again soon                \
+			   */
 
 /* Whether threads of a process poll, as far as other processes see. */
 static inline bool segment_polls(const struct segment_process *process, uint64_t now)

@@ -18,7 +18,7 @@ struct access {
 struct accesses {
 	unsigned int count;
 	bool device;
-	struct access one[PAIR_MOST_PIECES];
+	struct access one[PLANE_SEGMENTS];
 };
 
 static void transfer_end(struct accesses *accesses)
