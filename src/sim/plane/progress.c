@@ -162,6 +162,16 @@ static void progress_mark_awaited(struct pair *pair, void *argument)
 		pair->link->awaited = true;
 }
 
+/* A process that ended may have answered just before. */
+static void progress_drain(struct link *link)
+{
+	bool blocked;
+
+	do {
+		blocked = false;
+	} while (progress_link(link, true, &blocked));
+}
+
 /* Of processes that nothing is awaited from, the end does not matter. */
 static void progress_check_peers(void)
 {
@@ -169,8 +179,10 @@ static void progress_check_peers(void)
 	for (struct link *link = link_first; link; link = link->next) {
 		if (link->produces && !link->taken &&
 		    (link->awaited || !ring_is_consumed(&link->requests)) &&
-		    !segment_is_alive(link->place, link->incarnation))
+		    !segment_is_alive(link->place, link->incarnation)) {
+			progress_drain(link);
 			link_close(link);
+		}
 		link->awaited = false;
 	}
 	pair_for_each(progress_check_pair, NULL);
