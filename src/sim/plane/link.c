@@ -203,19 +203,6 @@ struct link *link_to(unsigned int place)
 
 /* ---- rings that this process consumes ---- */
 
-/* Remove the name: a killed process leaves no file. */
-static void link_unlink(const char *path)
-{
-	char target[SEGMENT_PATH_MAX];
-	ssize_t length = readlink(path, target, sizeof(target) - 1);
-
-	if (length > 0) {
-		target[length] = '\0';
-		unlink(target);
-	}
-	unlink(path);
-}
-
 static void link_open(unsigned int place)
 {
 	uint32_t self_incarnation =
@@ -230,7 +217,8 @@ static void link_open(unsigned int place)
 	descriptor = open(path, O_RDWR | O_CLOEXEC);
 	if (descriptor < 0)
 		return;
-	link_unlink(path);
+	/* Now, and not at the end: a killed process leaves no file. */
+	segment_unlink(path);
 	if (!fstat(descriptor, &status) && (uint64_t)status.st_size >= link_file_size(RING_LEAST))
 		header = link_map(descriptor, (size_t)status.st_size);
 	close(descriptor);
@@ -277,7 +265,7 @@ void link_close(struct link *link)
 
 	if (link->produces) {
 		segment_link_path(segment_self(), link->place, path);
-		link_unlink(path);
+		segment_unlink(path);
 		munmap(link->produced, link->produced_size);
 	}
 	if (link->consumes)

@@ -9,6 +9,7 @@
  */
 #include "sim/plane/segment.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -188,15 +189,53 @@ static int segment_take_place(int descriptor)
 	return EAGAIN;
 }
 
-/* Links that a process with this place made, and that were never opened. */
+void segment_unlink(const char *path)
+{
+	char target[SEGMENT_PATH_MAX];
+	ssize_t length = readlink(path, target, sizeof(target) - 1);
+
+	if (length > 0) {
+		target[length] = '\0';
+		unlink(target);
+	}
+	unlink(path);
+}
+
+/* Remove a link of a process that had this place and ended: nobody opened it. The
+ * place is held meanwhile, as the process that takes it makes links at once. */
+static void segment_remove_link_of(int descriptor, unsigned int place, const char *path)
+{
+	struct flock lock = segment_lock_of(place);
+
+	if (place != self && fcntl(descriptor, F_OFD_SETLK, &lock))
+		return;
+	segment_unlink(path);
+	lock.l_type = F_UNLCK;
+	if (place != self)
+		fcntl(descriptor, F_OFD_SETLK, &lock);
+}
+
+/* Processes that were killed leave links behind, half a MiB each. */
 static void segment_remove_links(void)
 {
+	/* A description of its own: locks are the description's. */
+	int descriptor = segment_open_file(0);
+	DIR *files = opendir(folder);
 	char path[SEGMENT_PATH_MAX];
+	unsigned int from, place;
+	struct dirent *file;
 
-	for (unsigned int place = 0; place < SEGMENT_PROCESSES; place++) {
-		segment_link_path(self, place, path);
-		unlink(path);
+	while (files && descriptor >= 0 && (file = readdir(files))) {
+		if (sscanf(file->d_name, "%u.%u", &from, &place) != 2 ||
+		    from >= SEGMENT_PROCESSES || place >= SEGMENT_PROCESSES)
+			continue;
+		segment_link_path(from, place, path);
+		segment_remove_link_of(descriptor, from, path);
 	}
+	if (files)
+		closedir(files);
+	if (descriptor >= 0)
+		close(descriptor);
 }
 
 /* A peer that still has a link to the former process of this place compares incarnations. */

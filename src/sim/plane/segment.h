@@ -47,6 +47,9 @@ void segment_ring(unsigned int place);
 /* Name of the file of a link in the fabric's folder. `to` has SEGMENT_PATH_MAX bytes. */
 void segment_link_path(unsigned int from, unsigned int place, char *to);
 
+/* Remove the name of a link's file, and the file that it is a symbolic link to. */
+void segment_unlink(const char *path);
+
 /* Nanoseconds of CLOCK_MONOTONIC. */
 uint64_t segment_now(void);
 
