@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* pairs_events.c -- completion channels wake a process that waits, and targets serve without calls
+ */
+#include <poll.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "pairs.h"
+#include "unit/suite.h"
+
+CASE(events);
+
+#define SIZE   20000u
+#define ROUNDS 200u
+
+static struct work work_to(const struct device *device, const struct card *to,
+			   enum ibv_wr_opcode opcode)
+{
+	return (struct work){ .opcode = opcode,
+			      .flags = IBV_SEND_SIGNALED,
+			      .local = device->memory,
+			      .length = SIZE,
+			      .lkey = device->mr->lkey,
+			      .remote = to->address,
+			      .rkey = to->key };
+}
+
+/* Wait without a poll, then take the one completion that there is. */
+static void wait_for(const struct device *device, uint64_t id)
+{
+	struct ibv_wc completion;
+	struct ibv_cq *cq;
+	void *cq_context;
+
+	must(!ibv_get_cq_event(device->channel, &cq, &cq_context));
+	must(cq == device->cq && cq_context == device);
+	ibv_ack_cq_events(cq, 1);
+	must(!ibv_req_notify_cq(cq, 0));
+	must(ibv_poll_cq(cq, 1, &completion) == 1);
+	must(completion.status == IBV_WC_SUCCESS && completion.wr_id == id);
+}
+
+/* Neither process polls before it is woken. The queue is armed before its completion can come. */
+static void wake_each_other(unsigned int self)
+{
+	struct ibv_qp *pairs[2];
+	struct device device;
+	struct work work;
+
+	device_open(&device, MIB);
+	pairs_mesh(&device, self, pairs, NULL, &pairs_defaults);
+	work = work_to(&device, &board->cards[!self][self], IBV_WR_SEND);
+	work.flags = 0;
+	must(!ibv_req_notify_cq(device.cq, 0));
+	for (uint32_t i = 0; i < ROUNDS; i++)
+		pair_receive(pairs[!self], i, device.memory + SIZE, SIZE, device.mr->lkey, 1);
+	processes_meet();
+	for (uint32_t i = 0; i < ROUNDS; i++) {
+		if (!self)
+			pair_post(pairs[1], &work);
+		wait_for(&device, i);
+		if (self)
+			pair_post(pairs[0], &work);
+	}
+	processes_meet();
+	pairs_end(pairs);
+	device_close(&device);
+}
+
+TEST(events, a_process_that_waits_for_events_and_never_polls_gets_each)
+{
+	processes_run(2, wake_each_other);
+}
+END_TEST
+
+static bool channel_is_readable(const struct device *device, int timeout)
+{
+	struct pollfd descriptor = { .fd = device->channel->fd, .events = POLLIN };
+
+	return poll(&descriptor, 1, timeout) == 1;
+}
+
+static void solicit(unsigned int self)
+{
+	struct ibv_qp *pairs[2];
+	struct device device;
+	struct work work;
+	struct ibv_cq *cq;
+	void *cq_context;
+
+	device_open(&device, MIB);
+	pairs_mesh(&device, self, pairs, NULL, &pairs_defaults);
+	if (self) {
+		for (uint64_t i = 0; i < 4; i++)
+			pair_receive(pairs[0], i, device.memory, SIZE, device.mr->lkey, 1);
+		must(!ibv_req_notify_cq(device.cq, 1));
+	}
+	processes_meet();
+	if (!self) {
+		work = work_to(&device, &board->cards[1][0], IBV_WR_SEND);
+		for (uint64_t i = 0; i < 4; i++) {
+			work.id = i;
+			if (i == 3) {
+				/* Complete at the requester: they have arrived. */
+				processes_meet();
+				processes_meet();
+				work.flags |= IBV_SEND_SOLICITED;
+			}
+			pair_post(pairs[1], &work);
+			cq_expect(device.cq, i, IBV_WC_SUCCESS);
+		}
+	} else {
+		processes_meet();
+		must(!channel_is_readable(&device, 0));
+		processes_meet();
+		must(channel_is_readable(&device, -1));
+		must(!ibv_get_cq_event(device.channel, &cq, &cq_context));
+		ibv_ack_cq_events(cq, 1);
+		for (uint64_t i = 0; i < 4; i++)
+			cq_expect(device.cq, i, IBV_WC_SUCCESS);
+	}
+	processes_meet();
+	pairs_end(pairs);
+	device_close(&device);
+}
+
+TEST(events, a_queue_armed_for_solicited_completions_wakes_for_no_others)
+{
+	processes_run(2, solicit);
+}
+END_TEST
+
+/* ---- targets that call nothing ---- */
+
+static void serve_without_calls(unsigned int self)
+{
+	struct ibv_qp *pairs[2];
+	struct device device;
+	struct work work;
+
+	device_open(&device, MIB);
+	bytes_fill(device.memory, SIZE, 7);
+	pairs_mesh(&device, self, pairs, NULL, &pairs_defaults);
+	if (!self) {
+		for (uint32_t i = 0; i < 100; i++) {
+			work = work_to(&device, &board->cards[1][0], IBV_WR_RDMA_WRITE);
+			work.remote += 2 * SIZE;
+			bytes_fill(device.memory, SIZE, i);
+			pair_post(pairs[1], &work);
+			work.opcode = IBV_WR_RDMA_READ;
+			work.local = device.memory + 2 * SIZE;
+			pair_post(pairs[1], &work);
+			cq_expect(device.cq, 0, IBV_WC_SUCCESS);
+			cq_expect(device.cq, 0, IBV_WC_SUCCESS);
+			must(bytes_are(device.memory + 2 * SIZE, SIZE, i));
+		}
+		board_set(WORD_STAGE, 1);
+	} else {
+		board_await(WORD_STAGE, 1);
+		must(bytes_are(device.memory + 2 * SIZE, SIZE, 99));
+	}
+	processes_meet();
+	pairs_end(pairs);
+	device_close(&device);
+}
+
+TEST(events, a_target_that_calls_no_verbs_serves_reads_and_writes)
+{
+	processes_run(2, serve_without_calls);
+}
+END_TEST
+
+/* As programs that measure latency do. */
+static void watch_memory(unsigned int self)
+{
+	struct ibv_qp *pairs[2];
+	struct device device;
+	volatile char *last;
+	struct work work;
+
+	device_open(&device, MIB);
+	pairs_mesh(&device, self, pairs, NULL, &pairs_defaults);
+	last = device.memory + 2 * SIZE - 1;
+	for (int i = 1; i <= 50; i++) {
+		work = work_to(&device, &board->cards[!self][self], IBV_WR_RDMA_WRITE);
+		work.remote += SIZE;
+		if (self)
+			while (*last != i)
+				;
+		must(!self || bytes_all(device.memory + SIZE, SIZE, i));
+		memset(device.memory, i, SIZE);
+		pair_post(pairs[!self], &work);
+		if (!self)
+			while (*last != i)
+				;
+		must(bytes_all(device.memory + SIZE, SIZE, i));
+		cq_expect(device.cq, 0, IBV_WC_SUCCESS);
+	}
+	processes_meet();
+	pairs_end(pairs);
+	device_close(&device);
+}
+
+TEST(events, the_last_byte_of_a_write_is_stored_last)
+{
+	processes_run(2, watch_memory);
+}
+END_TEST
