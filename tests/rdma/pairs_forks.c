@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* pairs_forks.c -- children of a process with queue pairs */
+#include <errno.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "forks.h"
+#include "pairs.h"
+#include "unit/suite.h"
+
+/* A real adapter's memory is not in a child unless ibv_fork_init() was called, and its objects are
+ * those of the parent: a child that destroys them does. */
+CASE(forks, .applies = pairs_simulated);
+
+#define SIZE 20000u
+
+enum child {
+	CHILD_EXITS,	     /* without handlers */
+	CHILD_RUNS_HANDLERS, /* of exit */
+	CHILD_DESTROYS,	     /* its parent's queues */
+	CHILD_OPENS,	     /* the device itself, and sends to itself */
+	CHILDREN
+};
+
+static enum fork_way way;
+static enum child child;
+
+static struct work write_to(const struct device *device, const struct card *to)
+{
+	return (struct work){ .opcode = IBV_WR_RDMA_WRITE,
+			      .flags = IBV_SEND_SIGNALED,
+			      .local = device->memory,
+			      .length = SIZE,
+			      .lkey = device->mr->lkey,
+			      .remote = to->address + SIZE,
+			      .rkey = to->key };
+}
+
+/* Two queue pairs of the same process. */
+static void send_to_itself(void)
+{
+	struct ibv_qp *pairs[2];
+	struct device device;
+	struct card cards[2];
+	struct work work;
+
+	device_open(&device, MIB);
+	for (int i = 0; i < 2; i++) {
+		pairs[i] = device_pair(&device, IBV_QPT_RC, NULL, &pairs_defaults);
+		device_card(&device, pairs[i], &cards[i]);
+	}
+	for (int i = 0; i < 2; i++)
+		pair_connect(pairs[i], &cards[!i], &pairs_defaults);
+	bytes_fill(device.memory, SIZE, 3);
+	work = write_to(&device, &cards[1]);
+	pair_post(pairs[0], &work);
+	cq_expect(device.cq, 0, IBV_WC_SUCCESS);
+	must(bytes_are(device.memory + SIZE, SIZE, 3));
+	for (int i = 0; i < 2; i++)
+		must(!ibv_destroy_qp(pairs[i]));
+	device_close(&device);
+}
+
+static void be_child(struct device *device, struct ibv_qp *pair)
+{
+	switch (child) {
+	case CHILD_RUNS_HANDLERS:
+		exit(0);
+	case CHILD_DESTROYS:
+		ibv_destroy_qp(pair);
+		ibv_destroy_cq(device->cq);
+		ibv_destroy_comp_channel(device->channel);
+		break;
+	case CHILD_OPENS:
+		send_to_itself();
+		break;
+	default:
+		break;
+	}
+	_exit(0);
+}
+
+static void make_child(struct device *device, struct ibv_qp *pair)
+{
+	pid_t pid = fork_by(way);
+	int status;
+
+	must(pid >= 0);
+	if (!pid)
+		be_child(device, pair);
+	must(waitpid(pid, &status, 0) == pid);
+	must(!status);
+}
+
+/* The other process writes to this one all the while. */
+static void with_children(unsigned int self)
+{
+	struct ibv_qp *pairs[2];
+	struct device device;
+	struct work work;
+
+	device_open(&device, MIB);
+	pairs_mesh(&device, self, pairs, NULL, &pairs_defaults);
+	work = write_to(&device, &board->cards[!self][self]);
+	if (self) {
+		while (!board_get(WORD_DONE)) {
+			pair_post(pairs[0], &work);
+			cq_expect(device.cq, 0, IBV_WC_SUCCESS);
+		}
+	} else {
+		for (uint32_t i = 0; i < 10; i++) {
+			make_child(&device, pairs[1]);
+			work.id = i;
+			pair_post(pairs[1], &work);
+			cq_expect(device.cq, i, IBV_WC_SUCCESS);
+		}
+		board_set(WORD_DONE, 1);
+	}
+	processes_meet();
+	pairs_end(pairs);
+	device_close(&device);
+}
+
+LOOP_TEST(forks, children_do_not_disturb_the_traffic_of_their_parent, 0, FORK_WAYS *CHILDREN)
+{
+	way = (enum fork_way)(_i / CHILDREN);
+	child = (enum child)(_i % CHILDREN);
+	/* Without handlers a child may find locks of its parent's threads, as malloc's: only
+	 * functions that take none are allowed to it. */
+	if (way != FORK && child >= CHILD_DESTROYS)
+		return;
+	processes_run(2, with_children);
+}
+END_TEST
+
+/* The child goes on, and talks to its parent. */
+static void parent_and_child(unsigned int self)
+{
+	struct ibv_qp *pair;
+	struct device device;
+	struct card cards[2];
+	unsigned int me;
+	struct work work;
+	int status;
+	pid_t pid;
+
+	if (self)
+		return;
+	device_open(&device, MIB);
+	pair = device_pair(&device, IBV_QPT_RC, NULL, &pairs_defaults);
+	device_card(&device, pair, &board->cards[0][1]);
+	pid = fork_by(way);
+	must(pid >= 0);
+	me = !pid;
+	if (me) {
+		device_open(&device, MIB);
+		pair = device_pair(&device, IBV_QPT_RC, NULL, &pairs_defaults);
+		device_card(&device, pair, &board->cards[1][0]);
+		board_set(WORD_STAGE, 1);
+	}
+	board_await(WORD_STAGE, 1);
+	cards[0] = board->cards[0][1];
+	cards[1] = board->cards[1][0];
+	pair_connect(pair, &cards[!me], &pairs_defaults);
+	processes_meet();
+	bytes_fill(device.memory, SIZE, me);
+	work = write_to(&device, &cards[!me]);
+	pair_post(pair, &work);
+	cq_expect(device.cq, 0, IBV_WC_SUCCESS);
+	processes_meet();
+	must(bytes_are(device.memory + SIZE, SIZE, !me));
+	processes_meet();
+	must(!ibv_destroy_qp(pair));
+	device_close(&device);
+	if (me)
+		_exit(0);
+	must(waitpid(pid, &status, 0) == pid && !status);
+}
+
+/* Two meet, of which one is the child: the second process ends at once. */
+LOOP_TEST(forks, a_child_that_opens_the_device_talks_to_its_parent, 0, FORK_WAYS)
+{
+	way = (enum fork_way)_i;
+	processes_run(2, parent_and_child);
+}
+END_TEST
