@@ -2,61 +2,62 @@
 /* fabric.c -- files of the simulated adapter's fabric */
 #include "fabric.h"
 
-#include <dirent.h>
+#include <glob.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "pairs.h"
 #include "sim/plane/segment.h"
 
+#define NUMBER_BITS 14 /* of a queue pair's number, below the place */
+
+static const char *const parents[] = { "/dev/shm", "/tmp" };
+
 unsigned int fabric_place(uint32_t number)
 {
-	return number >> 14 & (SEGMENT_PROCESSES - 1);
+	return number >> NUMBER_BITS & (SEGMENT_PROCESSES - 1);
 }
 
-static int fabric_files_in(const char *folder)
+/* Call `visit` for each file, or folder where `file` is empty, of a fabric. */
+static int fabric_each(const char *segment, const char *file, int (*visit)(const char *path))
 {
-	DIR *files = opendir(folder);
-	struct dirent *file;
-	int count = 0;
+	char pattern[512];
+	glob_t found;
+	int sum = 0;
 
-	while (files && (file = readdir(files))) {
-		if (file->d_name[0] == '.' || !strcmp(file->d_name, "processes"))
+	for (size_t i = 0; i < sizeof(parents) / sizeof(parents[0]); i++) {
+		snprintf(pattern, sizeof(pattern), "%s/peerpin-sim*-%s%s", parents[i], segment,
+			 file);
+		if (glob(pattern, 0, NULL, &found))
 			continue;
-		fprintf(stderr, "left: %s/%s\n", folder, file->d_name);
-		count++;
+		for (size_t j = 0; j < found.gl_pathc; j++)
+			sum += visit(found.gl_pathv[j]);
+		globfree(&found);
 	}
-	if (files)
-		closedir(files);
-	return count;
+	return sum;
 }
 
-/* The folders whose names end with the segment's. */
-static int fabric_files_below(const char *parent)
+static int fabric_count(const char *path)
 {
-	const char *segment = getenv("PEERPIN_SIM_ADAPTER_SEGMENT");
-	DIR *folders = opendir(parent);
-	struct dirent *folder;
-	char path[512];
-	int count = 0;
-
-	must(segment && folders);
-	while ((folder = readdir(folders))) {
-		const char *end = strrchr(folder->d_name, '-');
-
-		if (strncmp(folder->d_name, "peerpin-sim", strlen("peerpin-sim")) || !end ||
-		    !strstr(folder->d_name, segment))
-			continue;
-		snprintf(path, sizeof(path), "%s/%s", parent, folder->d_name);
-		count += fabric_files_in(path);
-	}
-	closedir(folders);
-	return count;
+	if (!strcmp(strrchr(path, '/'), "/processes"))
+		return 0;
+	fprintf(stderr, "left: %s\n", path);
+	return 1;
 }
 
 int fabric_files(void)
 {
-	return fabric_files_below("/dev/shm") + fabric_files_below("/tmp");
+	const char *segment = getenv("PEERPIN_SIM_ADAPTER_SEGMENT");
+
+	must(segment);
+	return fabric_each(segment, "/*", fabric_count);
+}
+
+void fabric_remove(const char *segment)
+{
+	fabric_each(segment, "/*", unlink);
+	fabric_each(segment, "", rmdir);
 }
 
 void fabric_visit(unsigned int self)

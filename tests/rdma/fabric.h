@@ -11,6 +11,9 @@ unsigned int fabric_place(uint32_t number);
 /* Number of files beside the list of processes, in all folders. */
 int fabric_files(void);
 
+/* Remove a fabric that no process uses. */
+void fabric_remove(const char *segment);
+
 /* A process's body: open the device, make a queue pair, and end. */
 void fabric_visit(unsigned int self);
 
