@@ -29,6 +29,8 @@
 
 typedef int reg_fn(void *pd, void *addr, size_t length, uint64_t hca_va, int access, void *vmr,
 		   void *cmd, size_t cmd_size, void *resp, size_t resp_size);
+typedef int reg_dmabuf_fn(void *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
+			  int access, void *vmr, void *driver);
 typedef int dereg_fn(void *vmr);
 typedef void *front_fn(void *pd, void *addr, size_t length, int access);
 typedef void *front_iova_fn(void *pd, void *addr, size_t length, uint64_t iova,
@@ -37,6 +39,7 @@ typedef void *front_iova_fn(void *pd, void *addr, size_t length, uint64_t iova,
 typedef int statistic_fn(const char *name, uint64_t *value); /* peerpin_statistic */
 
 reg_fn ibv_cmd_reg_mr;
+reg_dmabuf_fn ibv_cmd_reg_dmabuf_mr;
 dereg_fn ibv_cmd_dereg_mr;
 front_fn ibv_reg_mr;
 front_iova_fn ibv_reg_mr_iova2;
@@ -178,16 +181,11 @@ static void spend_added_time(void)
 		;
 }
 
-EXPORT int ibv_cmd_reg_mr(void *pd, void *addr, size_t length, uint64_t hca_va, int access,
-			  void *vmr, void *cmd, size_t cmd_size, void *resp, size_t resp_size)
+static int was_registered(int status, bool gpu, bool worker, uint64_t start, void *vmr)
 {
-	reg_fn *next = NEXT(reg_fn, ibv_cmd_reg_mr);
-	bool gpu = is_requested(addr) || is_gpu_memory(addr), worker = on_worker();
-	uint64_t start = now_ns(), ns;
 	struct counts *now;
-	int status;
+	uint64_t ns;
 
-	status = next(pd, addr, length, hca_va, access, vmr, cmd, cmd_size, resp, resp_size);
 	if (gpu && !status)
 		spend_added_time();
 	ns = now_ns() - start;
@@ -207,6 +205,30 @@ EXPORT int ibv_cmd_reg_mr(void *pd, void *addr, size_t length, uint64_t hca_va, 
 		remember(vmr);
 	pthread_mutex_unlock(&lock);
 	return status;
+}
+
+EXPORT int ibv_cmd_reg_mr(void *pd, void *addr, size_t length, uint64_t hca_va, int access,
+			  void *vmr, void *cmd, size_t cmd_size, void *resp, size_t resp_size)
+{
+	reg_fn *next = NEXT(reg_fn, ibv_cmd_reg_mr);
+	bool gpu = is_requested(addr) || is_gpu_memory(addr), worker = on_worker();
+	uint64_t start = now_ns();
+	int status;
+
+	status = next(pd, addr, length, hca_va, access, vmr, cmd, cmd_size, resp, resp_size);
+	return was_registered(status, gpu, worker, start, vmr);
+}
+
+/* Of GPU memory. UCX and peerpin test by a descriptor of -1 whether the adapter supports it. */
+EXPORT int ibv_cmd_reg_dmabuf_mr(void *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
+				 int access, void *vmr, void *driver)
+{
+	reg_dmabuf_fn *next = NEXT(reg_dmabuf_fn, ibv_cmd_reg_dmabuf_mr);
+	bool worker = on_worker();
+	uint64_t start = now_ns();
+	int status = next(pd, offset, length, iova, fd, access, vmr, driver);
+
+	return fd < 0 ? status : was_registered(status, true, worker, start, vmr);
 }
 
 EXPORT int ibv_cmd_dereg_mr(void *vmr)

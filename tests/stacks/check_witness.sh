@@ -52,6 +52,12 @@ read -r _ first < <(counts first_send_ns)
 same "the first send is timed, from the GPU's memory on" yes \
 	"$( ((least <= first && first <= most)) && echo yes || echo "$least, $first, $most")"
 
+# The other witness, of requests by phase, sees no extended form.
+REGISTRATION_WITNESS=$tmp/witness OMPI_COMM_WORLD_RANK=0 run "$PWD/tests/apps/.libs/registration_witness.so" >/dev/null
+same 'by phases: registrations by address and by dma-buf, and their ends' \
+	'phase0_gpu_by_program 5 phase0_gpu_by_worker 1 phase0_gpu_deregistrations 6 ' \
+	"$(counts phase0_gpu_by_program phase0_gpu_by_worker phase0_gpu_deregistrations)"
+
 same 'of one that is killed nothing is left' '137 registered  ' "$(run "$witness" killed) $(counts registered)"
 export VERBS_WITNESS_LIVE=1
 same 'unless it is written all the while' '137 registered 9 deregistered 0 posted 5 ' \
