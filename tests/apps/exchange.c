@@ -2,9 +2,9 @@
 /* exchange.c -- MPI ranks, two by two, exchange GPU buffers and check every byte
  *
  * Each round allocates a send and a receive buffer of every size, as a phase of an application,
- * exchanges them twice and frees them: the next round gets the same addresses for new memory. Round
- * 0 warms up the MPI library, outside of the times. Uses MPI and the CUDA driver alone;
- * MPI_Pcontrol marks the start of the measurement.
+ * computes, exchanges them twice and frees them: the next round gets the same addresses for new
+ * memory. Round 0 warms up the MPI library, outside of the times. Uses MPI and the CUDA driver
+ * alone; MPI_Pcontrol marks the start of the measurement.
  */
 #include <getopt.h>
 #include <stdbool.h>
@@ -20,7 +20,7 @@
 #define SIZES	   5
 #define MAX_ROUNDS 64
 
-static const size_t sizes[SIZES] = { 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20 };
+static const size_t sizes[SIZES] = { 40000, 99992, 1000004, 4000000, 16000000 };
 
 enum pass { FIRST, AGAIN, PASSES };
 
@@ -39,6 +39,7 @@ struct result {
 
 static int rank;
 static int peer;
+static int compute_ms;
 
 static void fail(const char *what, const char *why)
 {
@@ -95,9 +96,14 @@ static uint64_t word_at(uint64_t seed, size_t index)
 	return word ^ (word >> 32);
 }
 
+static size_t words_of(size_t size)
+{
+	return (size + sizeof(uint64_t) - 1) / sizeof(uint64_t);
+}
+
 static void fill(CUdeviceptr buffer, uint64_t *host, size_t size, uint64_t seed)
 {
-	for (size_t i = 0; i < size / sizeof(*host); i++)
+	for (size_t i = 0; i < words_of(size); i++)
 		host[i] = word_at(seed, i);
 	CUDA(cuMemcpyHtoD(buffer, host, size));
 }
@@ -106,8 +112,10 @@ static uint64_t wrong_bytes(CUdeviceptr buffer, uint64_t *host, size_t size, uin
 {
 	uint64_t wrong = 0;
 
+	/* Behind the buffer's end. */
+	host[words_of(size) - 1] = word_at(seed, words_of(size) - 1);
 	CUDA(cuMemcpyDtoH(host, buffer, size));
-	for (size_t i = 0; i < size / sizeof(*host); i++) {
+	for (size_t i = 0; i < words_of(size); i++) {
 		uint64_t difference = host[i] ^ word_at(seed, i);
 
 		for (; difference; difference >>= 8)
@@ -195,9 +203,9 @@ static double median_us(const double *us, int rounds)
 static void print_text(const struct result *result, int rounds)
 {
 	printf("exchange: %d rounds after one to warm up; medians as rank 0 sees them\n", rounds);
-	printf("  %9s  %14s  %14s\n", "size", "first exchange", "same buffers");
+	printf("  %14s  %14s  %14s\n", "size", "first exchange", "same buffers");
 	for (int i = 0; i < SIZES; i++)
-		printf("  %5zu KiB  %11.0f us  %11.0f us\n", sizes[i] >> 10,
+		printf("  %8zu bytes  %11.0f us  %11.0f us\n", sizes[i],
 		       median_us(result->us[FIRST][i], rounds),
 		       median_us(result->us[AGAIN][i], rounds));
 	printf("  %llu of %llu buffers stood where one of the round before had stood\n",
@@ -213,6 +221,10 @@ static void print_json(const char *name, const struct result *result, int rounds
 	if (!file)
 		fail(name, "cannot be written");
 	fprintf(file, "{\n  \"program\": \"exchange\",\n  \"rounds\": %d,\n", rounds);
+	fprintf(file, "  \"sizes\": \"");
+	for (int i = 0; i < SIZES; i++)
+		fprintf(file, "%s%zu", i ? " " : "", sizes[i]);
+	fprintf(file, "\",\n");
 	for (int i = 0; i < SIZES; i++) {
 		fprintf(file, "  \"first_us_%zu\": %.1f,\n", sizes[i],
 			median_us(result->us[FIRST][i], rounds));
@@ -243,17 +255,30 @@ static void sum_ranks(struct result *result)
 	result->addresses_reused = all[3];
 }
 
+/* As a GPU does, and the program waits for it. */
+static void compute(void)
+{
+	struct timespec time = { .tv_sec = compute_ms / 1000,
+				 .tv_nsec = compute_ms % 1000 * 1000000L };
+
+	while (nanosleep(&time, &time))
+		;
+}
+
 static void run_rounds(int rounds, struct result *result)
 {
 	struct buffers buffers, previous = { { 0 }, { 0 } };
-	uint64_t *host = malloc(sizes[SIZES - 1]);
+	uint64_t *host = malloc(words_of(sizes[SIZES - 1]) * sizeof(*host));
 
 	if (!host)
 		fail("malloc", "no memory");
 	for (int round = 0; round <= rounds; round++) {
 		if (round == 1)
 			MPI_Pcontrol(1);
+		if (rank == 0)
+			fprintf(stderr, "exchange: round %d of %d\n", round, rounds);
 		allocate(&buffers, &previous, result);
+		compute();
 		for (enum pass pass = FIRST; pass < PASSES; pass++)
 			exchange_all(&buffers, host, round, pass, result);
 		release(&buffers);
@@ -264,15 +289,18 @@ static void run_rounds(int rounds, struct result *result)
 
 static void usage(void)
 {
-	printf("usage: exchange [--rounds N] [--json FILE]\n"
-	       "Run it with an even number of MPI ranks. N is the number of measured rounds "
-	       "(default 4).\n");
+	printf("usage: exchange [--rounds N] [--compute-ms N] [--json FILE]\n"
+	       "Run it with an even number of MPI ranks.\n"
+	       "  --rounds N      measured rounds (default 4, at most %d)\n"
+	       "  --compute-ms N  milliseconds in each round for which its GPU would compute (0)\n",
+	       MAX_ROUNDS - 1);
 }
 
 static bool read_options(int argc, char **argv, int *rounds, const char **json)
 {
 	static const struct option options[] = {
 		{ "rounds", required_argument, NULL, 'r' },
+		{ "compute-ms", required_argument, NULL, 'c' },
 		{ "json", required_argument, NULL, 'j' },
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
@@ -284,6 +312,9 @@ static bool read_options(int argc, char **argv, int *rounds, const char **json)
 		case 'r':
 			*rounds = atoi(optarg);
 			break;
+		case 'c':
+			compute_ms = atoi(optarg);
+			break;
 		case 'j':
 			*json = optarg;
 			break;
@@ -294,7 +325,7 @@ static bool read_options(int argc, char **argv, int *rounds, const char **json)
 			return false;
 		}
 	}
-	return optind == argc && *rounds >= 1 && *rounds < MAX_ROUNDS;
+	return optind == argc && *rounds >= 1 && *rounds < MAX_ROUNDS && compute_ms >= 0;
 }
 
 static CUdevice open_gpu(void)
