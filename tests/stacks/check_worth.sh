@@ -39,7 +39,7 @@ def results(job, pattern, size, repeat):
         return [result(8000, [5000, 5000]), result(2000, [100, 100])]
     return [result(4000, [2000, 4000]), result(6000, [3000, 1000])]
 
-write("plan", f"patterns {','.join(PATTERNS)}\nsizes 64,128\nrepeats {REPEATS}\nrounds {ROUNDS}\nkind vm\nadded_us 7\nbinding core\nsecond the second way\nload 0\n")
+write("plan", f"patterns {','.join(PATTERNS)}\nsizes 64,128\nrepeats {REPEATS}\nrounds {ROUNDS}\nkind vm\nadded_us 7\nbinding core\nsecond the second way\ngpu \nload 0\n")
 for job in ("cache.without", "cache.keep", "cache.again", "cache.with", "direct.with", "direct.without"):
     witness, requests, hits = {}, 0, 0
     for case in range(REPEATS * len(SIZES) * len(PATTERNS)):

@@ -201,7 +201,7 @@ void segment_unlink(const char *path)
 	unlink(path);
 }
 
-/* Remove a link of a process that had this place and ended: nobody opened it. The
+/* Remove a link of a process that had this place and ended, which was never opened. The
  * place is held meanwhile, as the process that takes it makes links at once. */
 static void segment_remove_link_of(int descriptor, unsigned int place, const char *path)
 {
