@@ -236,4 +236,7 @@ void progress_forget(void);
 /* Wake the adapter's thread, which the caller leaves work to. */
 void progress_leave(void);
 
+/* The adapter's thread takes plane_lock; threads that poll stay away meanwhile. */
+void progress_lock(void);
+
 #endif

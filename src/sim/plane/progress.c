@@ -32,6 +32,9 @@
 static bool started, handles_forks;
 static uint64_t polled; /* last value of segment_process.polled; atomic */
 static uint32_t polls;	/* atomic; approximate */
+/* The thread is about to take plane_lock. A mutex is not fair: threads that poll would take it
+ * again and again before the thread runs. Atomic. */
+static bool thread_waits;
 
 /* ---- rings ---- */
 
@@ -115,6 +118,11 @@ void progress_poll(bool goes_on)
 		return;
 	if (goes_on)
 		progress_record_poll();
+	if (__atomic_load_n(&thread_waits, __ATOMIC_RELAXED)) {
+		/* The processor may be the one that the thread waits for. */
+		sched_yield();
+		return;
+	}
 	if (pthread_mutex_trylock(&plane_lock))
 		return;
 	progress_run(false, &blocked);
@@ -148,6 +156,13 @@ void progress_leave(void)
 }
 
 /* ---- the adapter's thread ---- */
+
+void progress_lock(void)
+{
+	__atomic_store_n(&thread_waits, true, __ATOMIC_RELAXED);
+	pthread_mutex_lock(&plane_lock);
+	__atomic_store_n(&thread_waits, false, __ATOMIC_RELAXED);
+}
 
 static void progress_check_pair(struct pair *pair, void *argument)
 {
@@ -235,7 +250,7 @@ static void *progress_thread(void *argument)
 	(void)argument;
 	for (;;) {
 		doorbell = __atomic_load_n(&process->doorbell, __ATOMIC_ACQUIRE);
-		pthread_mutex_lock(&plane_lock);
+		progress_lock();
 		do {
 			blocked = false;
 		} while (progress_run(true, &blocked));
@@ -310,5 +325,6 @@ int progress_start(void)
 void progress_forget(void)
 {
 	started = false;
+	thread_waits = false;
 	polled = 0;
 }

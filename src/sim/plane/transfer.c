@@ -102,7 +102,7 @@ static enum transfer_result transfer_copy(struct accesses *accesses, struct pair
 		pair->uses++;
 		pthread_mutex_unlock(&plane_lock);
 		transfer_copy_all(accesses, to, from);
-		pthread_mutex_lock(&plane_lock);
+		progress_lock();
 		pair_unuse(pair);
 		link->taken = false;
 	}
@@ -211,7 +211,7 @@ enum transfer_result transfer_atomic(struct pair *pair, struct link *link, uint3
 		pair->uses++;
 		pthread_mutex_unlock(&plane_lock);
 		transfer_operate_on_copy(use, add, operands, former);
-		pthread_mutex_lock(&plane_lock);
+		progress_lock();
 		pair_unuse(pair);
 		link->taken = false;
 	}
