@@ -2,7 +2,7 @@
 # Third-party programs on a real GPU; without one only the comparison is tested.
 TESTS += tests/gpu/check_compare.sh tests/gpu/check_latency.sh
 EXTRA_DIST += tests/gpu/run tests/gpu/oracle.c tests/gpu/compare tests/gpu/explain.py tests/gpu/check_compare.sh \
-	tests/gpu/latencies tests/gpu/check_latency.sh tests/gpu/stage tests/gpu/suites tests/gpu/exchanges tests/gpu/open_mpi tests/gpu/all tests/gpu/keep tests/gpu/keep_latencies \
+	tests/gpu/latencies tests/gpu/check_latency.sh tests/gpu/stage tests/gpu/suites tests/gpu/exchanges tests/gpu/open_mpi tests/gpu/all tests/gpu/keep tests/gpu/keep_latencies tests/gpu/mpi tests/gpu/mpi_table \
 	tests/gpu/programs/training.py tests/gpu/programs/graphs.py tests/gpu/programs/cupy_program.py \
 	tests/gpu/programs/jax_program.py tests/gpu/programs/numba_program.py tests/gpu/programs/runtime.c \
 	tests/gpu/programs/distributed.py tests/gpu/programs/cuda_python_program.py tests/gpu/programs/keep_training.py \
@@ -16,11 +16,16 @@ keep_programs = tests/gpu/keep_latency tests/gpu/keep_reuse tests/gpu/keep_memor
 if !SANITIZER
 check_PROGRAMS += tests/gpu/access tests/gpu/leak tests/gpu/cycles tests/gpu/latency $(keep_programs)
 TESTS += tests/gpu/check_access.sh tests/gpu/check_leak.sh tests/gpu/check_cycles.sh tests/gpu/check_stage.sh tests/gpu/check_run.sh \
-	tests/gpu/check_keep.sh tests/gpu/check_suites.sh
+	tests/gpu/check_keep.sh tests/gpu/check_suites.sh tests/gpu/check_mpi.sh
+if HAVE_VERBS
+check_PROGRAMS += tests/gpu/frees
 endif
-EXTRA_DIST += tests/gpu/check_access.sh tests/gpu/check_suites.sh tests/gpu/check_leak.sh tests/gpu/check_cycles.sh tests/gpu/check_stage.sh tests/gpu/check_run.sh tests/gpu/check_keep.sh
+endif
+EXTRA_DIST += tests/gpu/check_access.sh tests/gpu/check_suites.sh tests/gpu/check_leak.sh tests/gpu/check_cycles.sh tests/gpu/check_stage.sh tests/gpu/check_run.sh tests/gpu/check_keep.sh tests/gpu/check_mpi.sh
 tests_gpu_access_SOURCES = tests/gpu/access.c tests/gpu/statistic.h
 tests_gpu_access_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -ldl
+tests_gpu_frees_SOURCES = tests/gpu/frees.c tests/gpu/statistic.h
+tests_gpu_frees_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -ldl
 tests_gpu_leak_SOURCES = tests/gpu/leak.c tests/gpu/statistic.h
 tests_gpu_leak_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -ldl
 # Reads the driver's symbol table, not the preload's wrappers.
@@ -51,6 +56,12 @@ GPU_STAGED += tests/contract/check_driver
 endif
 if !SANITIZER
 GPU_STAGED += tests/gpu/access tests/gpu/leak tests/gpu/cycles tests/gpu/latency $(keep_programs) tests/bench/registration
+if HAVE_VERBS
+GPU_STAGED += tests/gpu/frees
+if HAVE_MPI
+GPU_STAGED += $(PATTERNS)
+endif
+endif
 endif
 stage-gpu: all $(GPU_STAGED) tests/intercept/check_queries tests/launcher/empty.so
 	$(top_srcdir)/tests/gpu/stage . $(GPU_STAGE)
