@@ -107,7 +107,9 @@ void adapter_copy_from(const struct adapter_use *use, uint64_t offset, void *to,
 	struct adapter_memory memory;
 
 	if (!use->device) {
+		adapter_dma_begin();
 		memcpy(to, (const void *)(uintptr_t)(use->memory + offset), bytes);
+		adapter_dma_end();
 		return;
 	}
 	memory = access_memory(use);
@@ -126,11 +128,13 @@ void adapter_copy_to(const struct adapter_use *use, uint64_t offset, const void 
 		memory_copy_to(&memory, use->memory + offset, from, bytes, ends);
 		return;
 	}
+	adapter_dma_begin();
 	memcpy(to, from, first);
-	if (!ends)
-		return;
-	atomic_thread_fence(memory_order_release);
-	memcpy(to + first, (const char *)from + first, bytes - first);
+	if (ends) {
+		atomic_thread_fence(memory_order_release);
+		memcpy(to + first, (const char *)from + first, bytes - first);
+	}
+	adapter_dma_end();
 }
 
 /* ---- accesses of a test ---- */

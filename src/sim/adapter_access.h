@@ -31,6 +31,35 @@ void adapter_die(const char *format, ...) __attribute__((format(printf, 1, 2), n
  * adapter_lock. */
 int adapter_count_object(const struct ibv_pd *pd, int change);
 
+/* Accesses by an adapter are of no thread: ThreadSanitizer compares none between these two. Programs
+ * order them by completions, or by what other processes say. */
+#ifndef __has_feature /* gcc's macro is the next one */
+#define __has_feature(name) 0
+#endif
+#if defined(__SANITIZE_THREAD__) || __has_feature(thread_sanitizer)
+void AnnotateIgnoreReadsBegin(const char *file, int line);
+void AnnotateIgnoreReadsEnd(const char *file, int line);
+void AnnotateIgnoreWritesBegin(const char *file, int line);
+void AnnotateIgnoreWritesEnd(const char *file, int line);
+static inline void adapter_dma_begin(void)
+{
+	AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
+	AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
+}
+static inline void adapter_dma_end(void)
+{
+	AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
+	AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
+}
+#else
+static inline void adapter_dma_begin(void)
+{
+}
+static inline void adapter_dma_end(void)
+{
+}
+#endif
+
 /* From adapter_use_begin() to adapter_use_end() the deregistration of the region waits, and so does
  * the free of its memory. */
 struct adapter_use {

@@ -58,7 +58,7 @@ static void *post_and_poll(void *argument)
 			     .flags = IBV_SEND_SIGNALED,
 			     .local = memory,
 			     .lkey = job->device->mr->lkey,
-			     .remote = job->peer->address + job->index * SLOT,
+			     .remote = job->peer->address + (THREADS + job->index) * SLOT,
 			     .rkey = job->peer->key };
 
 	bytes_fill(memory, SLOT, job->index);
@@ -105,7 +105,7 @@ static void post_by_threads(unsigned int self)
 		must(!pthread_join(jobs[i].thread, NULL));
 	processes_meet();
 	for (unsigned int i = 0; i < THREADS; i++) {
-		must(bytes_are(device.memory + i * SLOT, SLOT, i));
+		must(bytes_are(device.memory + (THREADS + i) * SLOT, SLOT, i));
 		must(!ibv_destroy_qp(pairs[i]));
 	}
 	device_close(&device);

@@ -172,10 +172,13 @@ static uint64_t transfer_operate(uint64_t *word, bool add, const uint64_t operan
 {
 	uint64_t former = operands[0];
 
+	adapter_dma_begin();
 	if (add)
-		return __atomic_fetch_add(word, operands[0], __ATOMIC_SEQ_CST);
-	__atomic_compare_exchange_n(word, &former, operands[1], false, __ATOMIC_SEQ_CST,
-				    __ATOMIC_SEQ_CST);
+		former = __atomic_fetch_add(word, operands[0], __ATOMIC_SEQ_CST);
+	else
+		__atomic_compare_exchange_n(word, &former, operands[1], false, __ATOMIC_SEQ_CST,
+					    __ATOMIC_SEQ_CST);
+	adapter_dma_end();
 	return former;
 }
 
