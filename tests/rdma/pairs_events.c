@@ -184,16 +184,15 @@ static void watch_memory(unsigned int self)
 	for (int i = 1; i <= 50; i++) {
 		work = work_to(&device, &board->cards[!self][self], IBV_WR_RDMA_WRITE);
 		work.remote += SIZE;
-		if (self)
-			while (*last != i)
-				;
-		must(!self || bytes_all(device.memory + SIZE, SIZE, i));
 		memset(device.memory, i, SIZE);
-		pair_post(pairs[!self], &work);
 		if (!self)
-			while (*last != i)
-				;
+			pair_post(pairs[1], &work);
+		while (*last != i)
+			;
+		/* The other process answers, and writes anew, only after this. */
 		must(bytes_all(device.memory + SIZE, SIZE, i));
+		if (self)
+			pair_post(pairs[0], &work);
 		cq_expect(device.cq, 0, IBV_WC_SUCCESS);
 	}
 	processes_meet();
