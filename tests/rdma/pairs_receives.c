@@ -370,10 +370,12 @@ END_TEST
 
 /* ---- a send queue that drains ---- */
 
-/* A WRITE that was posted before completes; one that is posted meanwhile waits. */
+/* A READ that was posted before completes, one that is posted meanwhile waits, and those of the
+ * other process are answered. */
 static void drain(unsigned int self)
 {
 	struct ibv_qp_attr attributes = { .qp_state = IBV_QPS_SQD };
+	unsigned int other = 1 - self;
 	struct ibv_wc completion;
 	struct ibv_qp *pairs[2];
 	struct device device;
@@ -381,17 +383,24 @@ static void drain(unsigned int self)
 
 	device_open(&device, LONG);
 	pairs_mesh(&device, self, pairs, NULL, &pairs_defaults);
-	if (!self) {
-		work = send_of(&device, 1, SIZE);
-		work.opcode = IBV_WR_RDMA_READ;
-		work.remote = board->cards[1][0].address;
-		work.rkey = board->cards[1][0].key;
-		pair_post(pairs[1], &work);
+	work = send_of(&device, 1, SIZE);
+	work.opcode = IBV_WR_RDMA_READ;
+	work.remote = board->cards[other][self].address;
+	work.rkey = board->cards[other][self].key;
+	if (self)
+		board_await(WORD_STAGE, 1);
+	pair_post(pairs[other], &work);
+	if (self) {
+		cq_expect(device.cq, 1, IBV_WC_SUCCESS);
+		board_set(WORD_STAGE, 2);
+	} else {
 		must(!ibv_modify_qp(pairs[1], &attributes, IBV_QP_STATE));
 		cq_expect(device.cq, 1, IBV_WC_SUCCESS);
 		must(pair_state(pairs[1]) == IBV_QPS_SQD);
 		work.id = 2;
 		pair_post(pairs[1], &work);
+		board_set(WORD_STAGE, 1);
+		board_await(WORD_STAGE, 2);
 		for (int i = 0; i < 10000; i++)
 			must(!ibv_poll_cq(device.cq, 1, &completion));
 		attributes.qp_state = IBV_QPS_RTS;
@@ -403,7 +412,7 @@ static void drain(unsigned int self)
 	device_close(&device);
 }
 
-TEST(receives, a_queue_pair_that_drains_completes_what_it_has_and_sends_later_requests_afterwards)
+TEST(receives, a_queue_pair_that_drains_completes_and_answers_and_sends_later_requests_afterwards)
 {
 	processes_run(2, drain);
 }

@@ -9,6 +9,13 @@
 
 #define FRAGMENT 16384
 
+/* A queue pair that drains its send queue receives and answers. */
+static bool respond_receives(const struct pair *pair)
+{
+	return pair->state == IBV_QPS_RTR || pair->state == IBV_QPS_RTS ||
+	       pair->state == IBV_QPS_SQD;
+}
+
 /* ---- responses ---- */
 
 /* A response without payload. False: the ring is full. */
@@ -293,7 +300,7 @@ bool respond_read(struct link *link, bool in_thread)
 	while (link->reading.active && !ended) {
 		/* The queue pair may have ended, or begun a new connection, meanwhile. */
 		if (!pair || pair->link != link || pair->expected != link->reading.sequence ||
-		    (pair->state != IBV_QPS_RTR && pair->state != IBV_QPS_RTS))
+		    !respond_receives(pair))
 			break;
 		if (!link_produce(link) ||
 		    !respond_read_packet(link, pair, request, in_thread, &ended))
@@ -358,8 +365,7 @@ bool respond_request(struct link *link, const struct packet *packet, bool in_thr
 {
 	struct pair *pair = pair_find(packet->to);
 	bool datagram = packet->kind == PACKET_DATAGRAM;
-	bool receives = pair && (pair->state == IBV_QPS_RTR || pair->state == IBV_QPS_RTS ||
-				 pair->state == IBV_QPS_SQD);
+	bool receives = pair && respond_receives(pair);
 
 	if (datagram)
 		return !receives || pair->qp.qp_type != IBV_QPT_UD ||
