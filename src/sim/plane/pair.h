@@ -173,8 +173,8 @@ void request_run(struct pair *pair, bool in_thread);
 /* Send for all queue pairs with work. */
 void request_run_all(bool in_thread);
 
-/* Whether a queue pair has work to send. */
-bool request_is_active(void);
+/* Whether a queue pair has work to send that waits for anything but the end of a pause. */
+bool request_is_held(void);
 
 /* Put a queue pair on the list of those with work. */
 void request_activate(struct pair *pair);

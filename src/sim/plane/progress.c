@@ -83,7 +83,7 @@ static bool progress_run(bool in_thread, bool *blocked)
 	for (struct link *link = link_first; link; link = link->next)
 		moved |= progress_link(link, in_thread, blocked);
 	request_run_all(in_thread);
-	*blocked |= request_is_active();
+	*blocked |= request_is_held();
 	return moved;
 }
 
@@ -145,6 +145,7 @@ void progress_wait(void)
 	pthread_mutex_lock(&plane_lock);
 	progress_run(false, &blocked);
 	progress_nudge();
+	blocked |= request_next_retry() != UINT64_MAX;
 	pthread_mutex_unlock(&plane_lock);
 	if (blocked)
 		progress_leave();

@@ -314,9 +314,13 @@ void request_run_all(bool in_thread)
 	}
 }
 
-bool request_is_active(void)
+bool request_is_held(void)
 {
-	return active != NULL;
+	const struct pair *pair = active;
+
+	while (pair && pair->pause_until)
+		pair = pair->next_active;
+	return pair;
 }
 
 void request_check_peer(struct pair *pair)
