@@ -259,6 +259,29 @@ void link_accept(void)
 
 /* ---- ends ---- */
 
+void link_refer(struct link **reference, struct link *to)
+{
+	struct link *before = *reference;
+
+	*reference = to;
+	if (to)
+		to->pairs++;
+	if (before && !--before->pairs && before->closed)
+		free(before);
+}
+
+/* Processes come and go: a poll looks at the links of those that live. */
+static void link_remove(struct link *link)
+{
+	struct link **at = &link_first;
+
+	while (*at != link)
+		at = &(*at)->next;
+	*at = link->next;
+	if (links[link->place] == link)
+		links[link->place] = NULL;
+}
+
 void link_close(struct link *link)
 {
 	char path[SEGMENT_PATH_MAX];
@@ -270,8 +293,11 @@ void link_close(struct link *link)
 	}
 	if (link->consumes)
 		munmap(link->consumed, link->consumed_size);
+	link_remove(link);
 	link->produces = link->consumes = false;
-	link->reading.active = false;
+	link->closed = true;
+	if (!link->pairs)
+		free(link);
 }
 
 void link_forget_all(void)

@@ -37,11 +37,13 @@ struct link {
 	struct ring requests, responses;	     /* to the other process */
 	struct ring their_requests, their_responses; /* from it */
 	struct link_reading reading;
-	struct pair *owed; /* queue pairs that owe an acknowledgement; by pair->next_owed */
-	struct link *next; /* all links of this process */
+	struct pair *owed;  /* queue pairs that owe an acknowledgement; by pair->next_owed */
+	unsigned int pairs; /* queue pairs that refer to it */
+	bool closed;	    /* freed with the last reference */
+	struct link *next;  /* all links of this process that are not closed */
 };
 
-/* All links, in the order of the list. */
+/* All links that are not closed. */
 extern struct link *link_first;
 
 /* The link to a process, with rings to it. NULL: no process has this place, or no memory is left
@@ -54,7 +56,10 @@ bool link_produce(struct link *link);
 /* Open the rings that other processes have made since the last call. */
 void link_accept(void);
 
-/* Close the rings of a link whose process has ended. */
+/* Make a queue pair's reference one to another link. NULL: to none. */
+void link_refer(struct link **reference, struct link *to);
+
+/* Close the rings of a link whose process has ended. Frees it if no queue pair refers to it. */
 void link_close(struct link *link);
 
 /* A forked child has none of its parent's links. */

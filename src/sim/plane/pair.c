@@ -42,6 +42,12 @@ void pair_unuse(struct pair *pair)
 		pthread_cond_broadcast(&unused);
 }
 
+void pair_refer(struct pair *pair, struct link *link)
+{
+	respond_forget(pair);
+	link_refer(&pair->link, link);
+}
+
 bool pair_take_receive(struct pair *pair, struct receive_work *work)
 {
 	struct receive_queue *queue = pair_receives(pair);
@@ -231,8 +237,7 @@ void pair_fail(struct pair *pair, int event)
 static void pair_reset(struct pair *pair)
 {
 	request_deactivate(pair);
-	respond_forget(pair);
-	pair->link = NULL;
+	pair_refer(pair, NULL);
 	pair->done = pair->next = pair->posted = 0;
 	pair->reads = 0;
 	pair->attempt++; /* refusals of the former connection may be under way */
@@ -292,7 +297,7 @@ static void pair_connect(struct pair *pair)
 {
 	pair->expected = pair->attributes.rq_psn;
 	if (pair->qp.qp_type != IBV_QPT_UD && address_is_here(&pair->attributes.ah_attr))
-		pair->link = link_to(pair_place(pair->attributes.dest_qp_num));
+		pair_refer(pair, link_to(pair_place(pair->attributes.dest_qp_num)));
 }
 
 static void pair_become(struct pair *pair, enum ibv_qp_state state)
@@ -370,7 +375,7 @@ static bool pair_leave(struct pair *pair)
 		pair_await_unused(pair);
 		pairs[pair->qp.qp_num & (PLANE_PAIRS - 1)] = NULL;
 		request_deactivate(pair);
-		respond_forget(pair);
+		pair_refer(pair, NULL);
 		if (pair->shared)
 			pair->shared->pairs--;
 	}

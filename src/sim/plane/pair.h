@@ -129,6 +129,9 @@ static inline struct receive_queue *pair_receives(struct pair *pair)
 	return pair->shared ? &pair->shared->queue : &pair->own_receives;
 }
 
+/* Refer to another link; NULL: to none. Nothing of the former one goes on. */
+void pair_refer(struct pair *pair, struct link *link);
+
 /* Take a posted receive; false: none. Raises the event of a shared receive queue's limit. */
 bool pair_take_receive(struct pair *pair, struct receive_work *work);
 

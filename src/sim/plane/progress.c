@@ -191,15 +191,20 @@ static void progress_drain(struct link *link)
 /* Of processes that nothing is awaited from, the end does not matter. */
 static void progress_check_peers(void)
 {
+	struct link *next;
+	bool ended;
+
 	pair_for_each(progress_mark_awaited, NULL);
-	for (struct link *link = link_first; link; link = link->next) {
-		if (link->produces && !link->taken &&
-		    (link->awaited || !ring_is_consumed(&link->requests)) &&
-		    !segment_is_alive(link->place, link->incarnation)) {
+	for (struct link *link = link_first; link; link = next) {
+		ended = link->produces && !link->taken &&
+			(link->awaited || !ring_is_consumed(&link->requests)) &&
+			!segment_is_alive(link->place, link->incarnation);
+		if (ended)
 			progress_drain(link);
-			link_close(link);
-		}
 		link->awaited = false;
+		next = link->next; /* after the drain, which may release plane_lock */
+		if (ended)
+			link_close(link);
 	}
 	pair_for_each(progress_check_pair, NULL);
 }

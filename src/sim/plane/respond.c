@@ -101,11 +101,10 @@ void respond_forget(struct pair *pair)
 			link->reading.active = false;
 		for (at = &link->owed; *at && *at != pair; at = &(*at)->next_owed)
 			;
-		if (!*at)
-			continue;
-		*at = pair->next_owed;
-		pair->owes = false;
+		if (*at)
+			*at = pair->next_owed;
 	}
+	pair->owes = false;
 }
 
 /* The message of this packet is complete. */
@@ -372,7 +371,7 @@ bool respond_request(struct link *link, const struct packet *packet, bool in_thr
 		       datagram_receive(link, pair, packet, in_thread);
 	if (receives && pair->qp.qp_type != IBV_QPT_UD && pair->link != link &&
 	    pair->attributes.dest_qp_num == packet->from)
-		pair->link = link; /* the peer's rings came first */
+		pair_refer(pair, link); /* the peer's rings came first */
 	if (receives && pair->qp.qp_type != IBV_QPT_UD && pair->link == link &&
 	    pair->attributes.dest_qp_num == packet->from)
 		return respond_connected(link, pair, packet, in_thread);
