@@ -102,8 +102,9 @@ uint64_t driver_block_end(uint64_t address);
 /* False: no device memory. Managed memory is none: adapters reach it as host memory. */
 bool driver_query(uint64_t address, struct driver_memory *memory);
 
-/* Copy on the device's copy engine, the `last` bytes after the others. False: the driver failed. */
-bool driver_copy(int device, uint64_t to, uint64_t from, size_t bytes, size_t last);
+/* Copy to device memory (`writes`) or from it, on the device's copy engine, the `last` bytes after
+ * the others. False: the driver failed. */
+bool driver_copy(int device, bool writes, uint64_t to, uint64_t from, size_t bytes, size_t last);
 
 /* ---- adapter_memory.c: device memory of a real driver in a region ---- */
 

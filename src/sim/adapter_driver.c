@@ -23,7 +23,8 @@
 	X(cuDeviceGet)                                                                             \
 	X(cuStreamCreate)                                                                          \
 	X(cuStreamSynchronize)                                                                     \
-	X(cuMemcpyAsync)                                                                           \
+	X(cuMemcpyDtoHAsync_v2)                                                                    \
+	X(cuMemcpyHtoDAsync_v2)                                                                    \
 	X(cuThreadExchangeStreamCaptureMode)
 
 struct driver_functions {
@@ -249,9 +250,20 @@ static void driver_drop_copier(struct driver_copier *copier)
 	*copier = (struct driver_copier){ 0 };
 }
 
+/* These functions refuse an address that is no device memory, since it was freed just now;
+ * cuMemcpyAsync would take it for one of the host. */
+static CUresult driver_start_copy(const struct driver_copier *copier, bool writes, uint64_t to,
+				  uint64_t from, size_t bytes)
+{
+	return writes ? driver.cuMemcpyHtoDAsync_v2(to, (const void *)(uintptr_t)from, bytes,
+						    copier->stream)
+		      : driver.cuMemcpyDtoHAsync_v2((void *)(uintptr_t)to, from, bytes,
+						    copier->stream);
+}
+
 /* The caller holds driver_lock. */
-static CUresult driver_copy_locked(int ordinal, uint64_t to, uint64_t from, size_t bytes,
-				   size_t last)
+static CUresult driver_copy_locked(int ordinal, bool writes, uint64_t to, uint64_t from,
+				   size_t bytes, size_t last)
 {
 	struct driver_copier *copier = &copiers[ordinal];
 	CUresult result = copier->context ? CUDA_SUCCESS : driver_make_copier(ordinal, copier);
@@ -262,10 +274,10 @@ static CUresult driver_copy_locked(int ordinal, uint64_t to, uint64_t from, size
 	if (result != CUDA_SUCCESS)
 		return result;
 	if (bytes > last)
-		result = driver.cuMemcpyAsync(to, from, bytes - last, copier->stream);
+		result = driver_start_copy(copier, writes, to, from, bytes - last);
 	if (result == CUDA_SUCCESS && last)
-		result = driver.cuMemcpyAsync(to + bytes - last, from + bytes - last, last,
-					      copier->stream);
+		result = driver_start_copy(copier, writes, to + bytes - last, from + bytes - last,
+					   last);
 	if (result == CUDA_SUCCESS)
 		result = driver.cuStreamSynchronize(copier->stream);
 	driver.cuCtxPopCurrent_v2(&popped);
@@ -274,7 +286,7 @@ static CUresult driver_copy_locked(int ordinal, uint64_t to, uint64_t from, size
 	return result;
 }
 
-bool driver_copy(int ordinal, uint64_t to, uint64_t from, size_t bytes, size_t last)
+bool driver_copy(int ordinal, bool writes, uint64_t to, uint64_t from, size_t bytes, size_t last)
 {
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 	static bool reported; /* guarded by driver_lock */
@@ -283,7 +295,7 @@ bool driver_copy(int ordinal, uint64_t to, uint64_t from, size_t bytes, size_t l
 	pthread_mutex_lock(&driver_lock);
 	driver.cuThreadExchangeStreamCaptureMode(&mode);
 	if (ordinal >= 0 && ordinal < DEVICES_MAX)
-		result = driver_copy_locked(ordinal, to, from, bytes, last);
+		result = driver_copy_locked(ordinal, writes, to, from, bytes, last);
 	driver.cuThreadExchangeStreamCaptureMode(&mode);
 	if (result != CUDA_SUCCESS) {
 		adapter_count(failed_copies);

@@ -151,7 +151,7 @@ void memory_copy_from(const struct adapter_memory *memory, uint64_t address, voi
 	int device;
 
 	if (!memory_lives(memory, address, bytes, &device) ||
-	    !driver_copy(device, (uintptr_t)to, address, bytes, 0))
+	    !driver_copy(device, false, (uintptr_t)to, address, bytes, 0))
 		memset(to, POISON, bytes);
 }
 
@@ -162,5 +162,5 @@ void memory_copy_to(const struct adapter_memory *memory, uint64_t address, const
 	int device;
 
 	if (memory_lives(memory, address, bytes, &device))
-		driver_copy(device, address, (uintptr_t)from, bytes, last);
+		driver_copy(device, true, address, (uintptr_t)from, bytes, last);
 }

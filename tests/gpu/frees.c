@@ -184,7 +184,8 @@ static void serve_round(const struct ibv_mr *mr, bool writes)
 	for (int i = 0; i < MESSAGES; i++)
 		post(mr, &to, writes, SIZE);
 	outcome.cut = !complete(MESSAGES);
-	meet(); /* the new memory is there */
+	meet(); /* the new memory is there, or without peerpin is now made */
+	meet();
 	disconnect();
 	connect_pair(NULL);
 	post(mr, &to, writes, SIZE);
@@ -263,11 +264,17 @@ static struct outcome own_round(bool writes, bool frees, bool *same)
 	send_bytes(&writes, sizeof(writes));
 	connect_pair(mr);
 	await_first_bytes(memory, writes);
+	/* Without peerpin a free does not wait for the simulated adapter's copies: they would
+	 * fault. */
+	if (frees && !preloaded)
+		meet();
 	if (!frees)
 		must(!ibv_dereg_mr(mr));
 	must_cuda(cuMemFree_v2(memory));
 	again = allocate(FILL);
 	*same = again == memory;
+	if (!frees || preloaded)
+		meet();
 	meet();
 	disconnect();
 	connect_pair(NULL);
