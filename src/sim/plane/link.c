@@ -87,26 +87,24 @@ static uint64_t link_ring_size(int descriptor)
 	return link_file_size(size) <= available ? size : 0;
 }
 
-/* A file that is too large for the folder is a link to one elsewhere. */
+/* A file that is too large for the folder is a link to one elsewhere. The link is first: wherever
+ * the process is killed, the next one that joins finds the file. */
 static int link_open_elsewhere(const char *path)
 {
 	char elsewhere[SEGMENT_PATH_MAX];
-	int descriptor, error = 0;
+	int descriptor;
 
-	snprintf(elsewhere, sizeof(elsewhere), "/tmp/peerpin-sim-link-XXXXXX");
-	descriptor = mkostemp(elsewhere, O_CLOEXEC);
-	if (descriptor < 0)
-		return -1;
-	unlink(path);
+	snprintf(elsewhere, sizeof(elsewhere), "/tmp/peerpin-sim-link-%u.%d.%llx", segment_self(),
+		 getpid(), (unsigned long long)segment_now());
+	segment_unlink(path);
 	if (symlink(elsewhere, path))
-		error = errno;
-	if (!error)
-		error = posix_fallocate(descriptor, 0, (off_t)link_file_size(RING_LEAST));
-	if (!error)
+		return -1;
+	descriptor = open(elsewhere, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (descriptor >= 0 && !posix_fallocate(descriptor, 0, (off_t)link_file_size(RING_LEAST)))
 		return descriptor;
-	unlink(elsewhere);
-	unlink(path);
-	close(descriptor);
+	segment_unlink(path);
+	if (descriptor >= 0)
+		close(descriptor);
 	return -1;
 }
 
@@ -119,10 +117,8 @@ static int link_make_file(const char *path, uint64_t *ring_size)
 		*ring_size = link_ring_size(descriptor);
 	if (*ring_size && !posix_fallocate(descriptor, 0, (off_t)link_file_size(*ring_size)))
 		return descriptor;
-	if (descriptor >= 0) {
-		unlink(path);
+	if (descriptor >= 0)
 		close(descriptor);
-	}
 	*ring_size = RING_LEAST;
 	return link_open_elsewhere(path);
 }
