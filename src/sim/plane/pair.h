@@ -239,6 +239,10 @@ void progress_forget(void);
 /* Wake the adapter's thread, which the caller leaves work to. */
 void progress_leave(void);
 
+/* Wake it where requests wait, as for room in a ring, and no thread polls. The caller holds
+ * plane_lock. */
+void progress_go_on(void);
+
 /* The adapter's thread takes plane_lock; threads that poll stay away meanwhile. */
 void progress_lock(void);
 

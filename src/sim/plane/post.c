@@ -117,6 +117,8 @@ int post_send(struct ibv_qp *qp, struct ibv_send_wr *request, struct ibv_send_wr
 	} else if (pair->next != pair->posted) {
 		request_activate(pair);
 		request_run(pair, false);
+		if (pair->active)
+			progress_go_on();
 	}
 	pthread_mutex_unlock(&plane_lock);
 	return error;

@@ -35,6 +35,8 @@ static uint32_t polls;	/* atomic; approximate */
 /* The thread is about to take plane_lock. A mutex is not fair: threads that poll would take it
  * again and again before the thread runs. Atomic. */
 static bool thread_waits;
+/* The thread sleeps for longer than while threads poll, or is about to. Atomic. */
+static bool sleeps_long;
 
 /* ---- rings ---- */
 
@@ -107,6 +109,11 @@ static void progress_record_poll(void)
 		return;
 	__atomic_store_n(&polled, now, __ATOMIC_RELAXED);
 	__atomic_store_n(&segment_process(segment_self())->polled, now, __ATOMIC_RELAXED);
+	/* From now on senders wake nobody. Pairs with the fence of progress_thread(): either it
+	 * sees this poll, or is woken. */
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	if (__atomic_load_n(&sleeps_long, __ATOMIC_RELAXED))
+		progress_leave();
 }
 
 void progress_poll(bool goes_on)
@@ -148,6 +155,12 @@ void progress_wait(void)
 	blocked |= request_next_retry() != UINT64_MAX;
 	pthread_mutex_unlock(&plane_lock);
 	if (blocked)
+		progress_leave();
+}
+
+void progress_go_on(void)
+{
+	if (request_is_held() && !segment_polls(segment_process(segment_self()), segment_now()))
 		progress_leave();
 }
 
@@ -244,6 +257,7 @@ static void progress_sleep(uint32_t doorbell, uint64_t ns)
 
 	syscall(SYS_futex, &process->doorbell, FUTEX_WAIT, doorbell, &time, NULL, 0);
 	__atomic_store_n(&process->sleeping, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&sleeps_long, false, __ATOMIC_RELAXED);
 }
 
 static void *progress_thread(void *argument)
@@ -267,8 +281,11 @@ static void *progress_thread(void *argument)
 		progress_nudge();
 		/* Pairs with the fence of link_publish(). */
 		__atomic_store_n(&process->sleeping, 1, __ATOMIC_RELAXED);
+		__atomic_store_n(&sleeps_long, true, __ATOMIC_RELAXED);
 		__atomic_thread_fence(__ATOMIC_SEQ_CST);
 		sleep = progress_sleep_time(blocked);
+		if (sleep <= SLEEP_POLLED)
+			__atomic_store_n(&sleeps_long, false, __ATOMIC_RELAXED);
 		pthread_mutex_unlock(&plane_lock);
 		if (sleep)
 			progress_sleep(doorbell, sleep);
@@ -331,6 +348,6 @@ int progress_start(void)
 void progress_forget(void)
 {
 	started = false;
-	thread_waits = false;
+	thread_waits = sleeps_long = false;
 	polled = 0;
 }
