@@ -106,6 +106,7 @@ static int segment_open_file(int flags)
 static int segment_open_in(const char *in, const char *name, int flags)
 {
 	int descriptor, error = segment_make_folder(in, name);
+	char path[SEGMENT_PATH_MAX];
 
 	if (error)
 		return -error;
@@ -116,8 +117,10 @@ static int segment_open_in(const char *in, const char *name, int flags)
 	if (!error)
 		return descriptor;
 	close(descriptor);
-	/* Other processes take another folder, too. */
-	unlinkat(AT_FDCWD, folder, AT_REMOVEDIR);
+	/* Other processes take another folder, too, even if there is room by then. */
+	snprintf(path, sizeof(path), "%s/processes", folder);
+	unlink(path);
+	rmdir(folder);
 	return -error;
 }
 
