@@ -75,6 +75,78 @@ TEST(sim, processes_of_separate_fabrics_do_not_reach_each_other)
 }
 END_TEST
 
+/* ---- connections ---- */
+
+#define ROUNDS	 300
+#define MESSAGES 50
+
+static void connection_reset(struct ibv_qp *pair)
+{
+	struct ibv_qp_attr reset = { .qp_state = IBV_QPS_RESET };
+	struct ibv_qp_attr start = { .qp_state = IBV_QPS_INIT,
+				     .port_num = 1,
+				     .qp_access_flags = ALL_ACCESS };
+
+	must(!ibv_modify_qp(pair, &reset, IBV_QP_STATE));
+	must(!ibv_modify_qp(pair, &start,
+			    IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
+}
+
+/* A receive of this round has a message of this round. Completions of earlier ones may be left. */
+static void connection_check(const struct device *device, uint64_t round)
+{
+	struct ibv_wc completions[MESSAGES];
+	int count = ibv_poll_cq(device->cq, MESSAGES, completions);
+
+	for (int i = 0; i < count; i++) {
+		uint64_t id = completions[i].wr_id;
+
+		must(completions[i].status == IBV_WC_SUCCESS);
+		if (id / MESSAGES == round)
+			must(*(uint64_t *)(device->memory + id % MESSAGES * 8) == round);
+	}
+}
+
+static void reconnect(unsigned int self)
+{
+	struct ibv_qp *pair;
+	struct device device;
+	struct work work;
+
+	device_open(&device, MIB);
+	pair = device_pair(&device, IBV_QPT_RC, NULL, &pairs_defaults);
+	device_card(&device, pair, &board->cards[self][!self]);
+	processes_meet();
+	work = (struct work){
+		.opcode = IBV_WR_SEND, .local = device.memory, .length = 8, .lkey = device.mr->lkey
+	};
+	for (uint64_t round = 0; round < ROUNDS; round++) {
+		pair_connect(pair, &board->cards[!self][self], &pairs_defaults);
+		for (uint64_t i = 0; self && i < MESSAGES; i++)
+			pair_receive(pair, round * MESSAGES + i, device.memory + i * 8, 8,
+				     device.mr->lkey, 1);
+		processes_meet();
+		if (self) {
+			connection_check(&device, round);
+		} else {
+			*(uint64_t *)device.memory = round;
+			for (unsigned int i = 0; i < MESSAGES; i++)
+				pair_post(pair, &work);
+		}
+		connection_reset(pair);
+		processes_meet();
+	}
+	must(!ibv_destroy_qp(pair));
+	device_close(&device);
+}
+
+/* Both connections have the same sequence numbers. */
+TEST(sim, messages_of_a_connection_do_not_reach_the_next_one_of_the_queue_pair)
+{
+	processes_run(2, reconnect);
+}
+END_TEST
+
 /* ---- little memory for files ---- */
 
 static void move_among_all(unsigned int self)

@@ -308,6 +308,8 @@ static void pair_become(struct pair *pair, enum ibv_qp_state state)
 		pair_fail(pair, -1);
 		return;
 	}
+	if (state == IBV_QPS_RTR)
+		progress_settle(); /* requests of a former connection may have the same numbers */
 	pair->state = pair->qp.state = state;
 	if (state == IBV_QPS_RESET)
 		pair_reset(pair);
@@ -335,11 +337,10 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *wanted, int mask)
 	    (mask & IBV_QP_PORT && wanted->port_num != 1) ||
 	    (mask & IBV_QP_PKEY_INDEX && wanted->pkey_index))
 		error = EINVAL;
-	if (!error) {
+	if (!error)
 		pair_apply(pair, wanted, mask);
-		if (mask & IBV_QP_STATE)
-			pair_become(pair, state);
-	}
+	if (!error && mask & IBV_QP_STATE)
+		pair_become(pair, state);
 	pthread_mutex_unlock(&plane_lock);
 	return error;
 }

@@ -236,6 +236,9 @@ int progress_start(void);
 /* A forked child has no thread. The caller holds plane_lock. */
 void progress_forget(void);
 
+/* Handle the packets that have arrived. The caller holds plane_lock. */
+void progress_settle(void);
+
 /* Wake the adapter's thread, which the caller leaves work to. */
 void progress_leave(void);
 

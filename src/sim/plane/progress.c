@@ -22,7 +22,8 @@
 
 #include "sim/plane/pair.h"
 
-#define BATCH	      32 /* packets of a ring in one go: other links wait meanwhile */
+#define BATCH	      32  /* packets of a ring in one go: other links wait meanwhile */
+#define ROUNDS	      128 /* batches of packets that a ring may hold */
 #define POLL_RECORD   ((uint64_t)10000)	  /* ns between updates of `polled` */
 #define NUDGE	      64		  /* polls between looks at packets that are not consumed */
 #define SLEEP_POLLED  ((uint64_t)5000000) /* ns; threads poll */
@@ -87,6 +88,14 @@ static bool progress_run(bool in_thread, bool *blocked)
 	request_run_all(in_thread);
 	*blocked |= request_is_held();
 	return moved;
+}
+
+void progress_settle(void)
+{
+	bool blocked = false;
+
+	for (int i = 0; i < ROUNDS && progress_run(false, &blocked); i++)
+		;
 }
 
 /* A packet was published while its consumer polled, and then the consumer stopped. */
