@@ -86,27 +86,44 @@ static void transfer_copy_all(const struct accesses *accesses, char *to, const c
 	}
 }
 
-/* Ends the accesses, copied or not. */
+/* Device memory is left to the adapter's thread: true, and the accesses end. */
+static bool transfer_leave(struct accesses *accesses, bool in_thread)
+{
+	if (!accesses->device || in_thread)
+		return false;
+	transfer_end(accesses);
+	progress_leave();
+	return true;
+}
+
+/* The adapter's thread copies device memory without plane_lock. */
+static void transfer_unlock(struct pair *pair, struct link *link)
+{
+	link->taken = true;
+	pair->uses++;
+	pthread_mutex_unlock(&plane_lock);
+}
+
+static void transfer_lock(struct pair *pair, struct link *link)
+{
+	progress_lock();
+	pair_unuse(pair);
+	link->taken = false;
+}
+
+/* Ends the accesses, copied or not. Before it takes plane_lock: deregistrations wait for them. */
 static enum transfer_result transfer_copy(struct accesses *accesses, struct pair *pair,
 					  struct link *link, void *to, const void *from,
 					  bool in_thread)
 {
-	if (!accesses->device) {
-		transfer_copy_all(accesses, to, from);
-	} else if (!in_thread) {
-		transfer_end(accesses);
-		progress_leave();
+	if (transfer_leave(accesses, in_thread))
 		return TRANSFER_LATER;
-	} else {
-		link->taken = true;
-		pair->uses++;
-		pthread_mutex_unlock(&plane_lock);
-		transfer_copy_all(accesses, to, from);
-		progress_lock();
-		pair_unuse(pair);
-		link->taken = false;
-	}
+	if (accesses->device)
+		transfer_unlock(pair, link);
+	transfer_copy_all(accesses, to, from);
 	transfer_end(accesses);
+	if (accesses->device)
+		transfer_lock(pair, link);
 	return TRANSFER_DONE;
 }
 
@@ -203,21 +220,16 @@ enum transfer_result transfer_atomic(struct pair *pair, struct link *link, uint3
 	if (!transfer_begin_remote(&accesses, pair, key, address, sizeof(uint64_t), 0,
 				   sizeof(uint64_t), IBV_ACCESS_REMOTE_ATOMIC))
 		return TRANSFER_REFUSED;
-	if (!use->device) {
-		*former = transfer_operate((uint64_t *)(uintptr_t)use->memory, add, operands);
-	} else if (!in_thread) {
-		transfer_end(&accesses);
-		progress_leave();
+	if (transfer_leave(&accesses, in_thread))
 		return TRANSFER_LATER;
-	} else {
-		link->taken = true;
-		pair->uses++;
-		pthread_mutex_unlock(&plane_lock);
+	if (accesses.device) {
+		transfer_unlock(pair, link);
 		transfer_operate_on_copy(use, add, operands, former);
-		progress_lock();
-		pair_unuse(pair);
-		link->taken = false;
+	} else {
+		*former = transfer_operate((uint64_t *)(uintptr_t)use->memory, add, operands);
 	}
 	transfer_end(&accesses);
+	if (accesses.device)
+		transfer_lock(pair, link);
 	return TRANSFER_DONE;
 }
