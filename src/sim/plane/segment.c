@@ -273,6 +273,20 @@ static int segment_mark_joined(void)
 	return 0;
 }
 
+static int segment_report(int error)
+{
+	if (error == EAGAIN)
+		fprintf(stderr,
+			"peerpin simulated adapter: no queue pairs: %d processes have them in %s\n",
+			SEGMENT_PROCESSES, folder);
+	else
+		fprintf(stderr,
+			"peerpin simulated adapter: no queue pairs: no files in /dev/shm and /tmp: "
+			"%s\n",
+			strerror(error));
+	return error;
+}
+
 int segment_join(void)
 {
 	int descriptor, error;
@@ -281,7 +295,7 @@ int segment_join(void)
 		return 0;
 	descriptor = segment_open();
 	if (descriptor < 0)
-		return -descriptor;
+		return segment_report(-descriptor);
 	processes = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
 	if (processes == MAP_FAILED) {
 		error = errno;
@@ -295,7 +309,7 @@ int segment_join(void)
 	if (error) {
 		munmap(processes, BYTES);
 		close(descriptor);
-		return error;
+		return segment_report(error);
 	}
 	segment_remove_links();
 	segment_begin();
