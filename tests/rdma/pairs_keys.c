@@ -316,8 +316,8 @@ static bool ending_is_target(unsigned int self)
 	return (ending->opcode == IBV_WR_RDMA_READ) == !self;
 }
 
-static enum ibv_wc_status transfer(const struct device *device, struct ibv_qp *pair,
-				   const struct ibv_mr *mr, uint32_t seed)
+static enum ibv_wc_status transfer(const struct device *device, struct ibv_qp *pair, uint32_t key,
+				   uint32_t seed)
 {
 	const struct card *peer = &board->cards[1][0];
 	struct work work = { .opcode = ending->opcode,
@@ -325,7 +325,7 @@ static enum ibv_wc_status transfer(const struct device *device, struct ibv_qp *p
 			     .flags = IBV_SEND_SIGNALED,
 			     .local = device->memory,
 			     .length = LONG,
-			     .lkey = mr->lkey,
+			     .lkey = key,
 			     .remote = peer->address,
 			     .rkey = board->keys[1][0] };
 	struct ibv_wc completion;
@@ -365,13 +365,14 @@ static void transfer_until_refused(const struct device *device, struct ibv_qp *p
 {
 	enum ibv_wc_status status = IBV_WC_SUCCESS;
 	void *both[] = { (void *)(uintptr_t)device, mr };
+	uint32_t key = mr->lkey; /* the thread frees the registration */
 	pthread_t thread;
 
 	if (ending->local)
 		must(!pthread_create(&thread, NULL, end_after_a_while, both));
 	for (uint32_t i = 1; status == IBV_WC_SUCCESS; i++) {
 		board_set(WORD_STAGE, i);
-		status = transfer(device, pair, mr, i);
+		status = transfer(device, pair, key, i);
 	}
 	if (ending->local)
 		must(!pthread_join(thread, NULL));
