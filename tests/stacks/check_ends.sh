@@ -129,6 +129,21 @@ printf '%s() { %s; }\n' active_adapter 'echo none' usable_gid_index 'echo 0' rem
 program "$tmp/last_command" "${last[@]}"
 waits_for_last tests/rdma/run "$tmp/copy/tests/rdma/run" "$tmp/last_command"
 
+# The simulated adapter: its fabric ends with the command, also with one that is ended.
+matches 'the simulated adapter must be built' "*nothing is built in $tmp/nowhere*=> 125" \
+	"$(outcome "$rdma/run" --adapter sim --build "$tmp/nowhere" true)"
+mkdir -p "$tmp/sim/src/sim/adapter/.libs"
+matches 'which is said' "*no simulated adapter is built in $tmp/sim*=> 125" \
+	"$(outcome "$rdma/run" --adapter sim --build "$tmp/sim" true)"
+: >"$tmp/sim/src/sim/adapter/.libs/libibverbs.so.1"
+# shellcheck disable=SC2016 # for the program that is written
+program "$tmp/joins" 'mkdir "/tmp/peerpin-sim0-$EUID-$PEERPIN_SIM_ADAPTER_SEGMENT"' \
+	"echo \"\$RDMA_TEST_KIND \$RDMA_TEST_DEVICE /tmp/peerpin-sim0-\$EUID-\$PEERPIN_SIM_ADAPTER_SEGMENT\" >$tmp/joined" "${last[@]}"
+waits_for_last tests/rdma/run "$rdma/run" --adapter sim --build "$tmp/sim" "$tmp/joins"
+read -r kind device folder <"$tmp/joined"
+same 'a command knows it' 'sim sim0' "$kind $device"
+same 'and its fabric has gone' no "$(is test -e "$folder")"
+
 # The machine ends before QEMU has opened its output. All its parts are mocks.
 mkdir -p "$tmp/cache/machine" "$tmp/vm"
 : >"$tmp/cache/machine/files.cpio"
