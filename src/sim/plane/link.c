@@ -43,6 +43,16 @@ static uint64_t link_file_size(uint64_t ring_size)
 
 /* ---- finding links ---- */
 
+static uint32_t link_incarnation(unsigned int place)
+{
+	return __atomic_load_n(&segment_process(place)->incarnation, __ATOMIC_ACQUIRE);
+}
+
+static uint32_t link_self(void)
+{
+	return link_incarnation(segment_self());
+}
+
 static struct link *link_add(unsigned int place, uint32_t incarnation)
 {
 	struct link *link = calloc(1, sizeof(*link));
@@ -133,12 +143,12 @@ static struct link_header *link_map(int descriptor, size_t size)
 	return memory;
 }
 
-static void link_announce(unsigned int place)
+/* Announce to the process of `place` a link that the process of `from` has made. */
+static void link_announce(unsigned int from, unsigned int place)
 {
 	struct segment_process *process = segment_process(place);
-	unsigned int self = segment_self();
 
-	__atomic_fetch_or(&process->links[self / 64], (uint64_t)1 << self % 64, __ATOMIC_RELEASE);
+	__atomic_fetch_or(&process->links[from / 64], (uint64_t)1 << from % 64, __ATOMIC_RELEASE);
 	__atomic_add_fetch(&process->links_changed, 1, __ATOMIC_RELEASE);
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	segment_ring(place);
@@ -155,7 +165,7 @@ bool link_produce(struct link *link)
 		return true;
 	if (link->retry && segment_now() < link->retry)
 		return false;
-	segment_link_path(segment_self(), link->place, path);
+	segment_link_path(segment_self(), link_self(), link->place, path);
 	descriptor = link_make_file(path, &ring_size);
 	if (descriptor < 0) {
 		link->retry = segment_now() + RETRY;
@@ -168,8 +178,7 @@ bool link_produce(struct link *link)
 		return false;
 	}
 	*header = (struct link_header){
-		.from_incarnation = __atomic_load_n(&segment_process(segment_self())->incarnation,
-						    __ATOMIC_RELAXED),
+		.from_incarnation = link_self(),
 		.to_incarnation = link->incarnation,
 		.ring_size = ring_size,
 	};
@@ -179,14 +188,13 @@ bool link_produce(struct link *link)
 	link->produced = header;
 	link->produced_size = link_file_size(ring_size);
 	link->produces = true;
-	link_announce(link->place);
+	link_announce(segment_self(), link->place);
 	return true;
 }
 
 struct link *link_to(unsigned int place)
 {
-	uint32_t incarnation =
-		__atomic_load_n(&segment_process(place)->incarnation, __ATOMIC_ACQUIRE);
+	uint32_t incarnation = link_incarnation(place);
 	struct link *link = links[place];
 
 	if (link && link->incarnation == incarnation && link->produces)
@@ -201,15 +209,13 @@ struct link *link_to(unsigned int place)
 
 static void link_open(unsigned int place)
 {
-	uint32_t self_incarnation =
-		__atomic_load_n(&segment_process(segment_self())->incarnation, __ATOMIC_RELAXED);
 	struct link_header *header = NULL;
 	char path[SEGMENT_PATH_MAX];
 	struct stat status;
 	struct link *link;
 	int descriptor;
 
-	segment_link_path(place, segment_self(), path);
+	segment_link_path(place, link_incarnation(place), segment_self(), path);
 	descriptor = open(path, O_RDWR | O_CLOEXEC);
 	if (descriptor < 0)
 		return;
@@ -220,7 +226,7 @@ static void link_open(unsigned int place)
 	close(descriptor);
 	if (!header)
 		return;
-	link = header->to_incarnation == self_incarnation &&
+	link = header->to_incarnation == link_self() &&
 			       link_file_size(header->ring_size) == (uint64_t)status.st_size
 		       ? link_get(place, header->from_incarnation)
 		       : NULL;
@@ -241,6 +247,7 @@ void link_accept(void)
 {
 	struct segment_process *process = segment_process(segment_self());
 	uint32_t changed = __atomic_load_n(&process->links_changed, __ATOMIC_ACQUIRE);
+	unsigned int place;
 	uint64_t places;
 
 	if (changed == accepted)
@@ -248,8 +255,13 @@ void link_accept(void)
 	accepted = changed;
 	for (unsigned int i = 0; i < SEGMENT_PROCESSES / 64; i++) {
 		places = __atomic_exchange_n(&process->links[i], 0, __ATOMIC_ACQ_REL);
-		for (; places; places &= places - 1)
-			link_open(i * 64 + (unsigned int)__builtin_ctzll(places));
+		for (; places; places &= places - 1) {
+			place = i * 64 + (unsigned int)__builtin_ctzll(places);
+			if (links[place] && links[place]->taken)
+				link_announce(place, segment_self()); /* the next time */
+			else
+				link_open(place);
+		}
 	}
 }
 
@@ -283,7 +295,7 @@ void link_close(struct link *link)
 	char path[SEGMENT_PATH_MAX];
 
 	if (link->produces) {
-		segment_link_path(segment_self(), link->place, path);
+		segment_link_path(segment_self(), link_self(), link->place, path);
 		segment_unlink(path);
 		munmap(link->produced, link->produced_size);
 	}

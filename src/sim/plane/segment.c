@@ -63,9 +63,9 @@ struct segment_process *segment_process(unsigned int place)
 	return &processes[place];
 }
 
-void segment_link_path(unsigned int from, unsigned int place, char *to)
+void segment_link_path(unsigned int from, uint32_t incarnation, unsigned int place, char *to)
 {
-	snprintf(to, SEGMENT_PATH_MAX, "%s/%u.%u", folder, from, place);
+	snprintf(to, SEGMENT_PATH_MAX, "%s/%u.%u.%u", folder, from, incarnation, place);
 }
 
 /* ---- the folder ---- */
@@ -225,14 +225,14 @@ static void segment_remove_links(void)
 	int descriptor = segment_open_file(0);
 	DIR *files = opendir(folder);
 	char path[SEGMENT_PATH_MAX];
-	unsigned int from, place;
+	unsigned int from, incarnation, place;
 	struct dirent *file;
 
 	while (files && descriptor >= 0 && (file = readdir(files))) {
-		if (sscanf(file->d_name, "%u.%u", &from, &place) != 2 ||
+		if (sscanf(file->d_name, "%u.%u.%u", &from, &incarnation, &place) != 3 ||
 		    from >= SEGMENT_PROCESSES || place >= SEGMENT_PROCESSES)
 			continue;
-		segment_link_path(from, place, path);
+		segment_link_path(from, incarnation, place, path);
 		segment_remove_link_of(descriptor, from, path);
 	}
 	if (files)

@@ -44,8 +44,9 @@ bool segment_is_alive(unsigned int place, uint32_t incarnation);
 /* Wake the adapter's thread of a process if it sleeps. */
 void segment_ring(unsigned int place);
 
-/* Name of the file of a link in the fabric's folder. `to` has SEGMENT_PATH_MAX bytes. */
-void segment_link_path(unsigned int from, unsigned int place, char *to);
+/* Name of the file of a link in the fabric's folder, made by the process with this incarnation of
+ * the place `from`. `to` has SEGMENT_PATH_MAX bytes. */
+void segment_link_path(unsigned int from, uint32_t incarnation, unsigned int place, char *to);
 
 /* Remove the name of a link's file, and the file that it is a symbolic link to. */
 void segment_unlink(const char *path);
