@@ -6,12 +6,15 @@
 #ifndef PEERPIN_TESTS_PAIRS_H
 #define PEERPIN_TESTS_PAIRS_H
 
+#include "forks.h"
 #include "processes.h"
 
 #define MIB ((size_t)1 << 20)
 #define ALL_ACCESS                                                                                 \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
 	 IBV_ACCESS_REMOTE_ATOMIC)
+/* Under ThreadSanitizer, which is slow. */
+#define PAIRS_SLOW FORK_ALONE
 #define PAIRS_QKEY 0x11111111u
 
 struct device {
