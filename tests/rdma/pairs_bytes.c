@@ -253,7 +253,7 @@ static void datagram_send(const struct device *device, struct ibv_qp *pair, stru
 		.sg_list = &piece,
 		.num_sge = 1,
 		.opcode = IBV_WR_SEND_WITH_IMM,
-		.imm_data = bytes,
+		.imm_data = bytes ^ qkey,
 		.send_flags = IBV_SEND_SIGNALED,
 		.wr.ud = { .ah = address, .remote_qpn = to->number, .remote_qkey = qkey }
 	};
@@ -293,7 +293,8 @@ static void datagrams(unsigned int self)
 		} else {
 			cq_next(device.cq, &completion);
 			must(completion.status == IBV_WC_SUCCESS && completion.wr_id == i);
-			must(completion.byte_len == size + HEADER && completion.imm_data == size);
+			must(completion.byte_len == size + HEADER &&
+			     completion.imm_data == (size ^ PAIRS_QKEY));
 			must(completion.src_qp == to->number);
 			must(completion.wc_flags & IBV_WC_GRH);
 			must(bytes_all(device.memory, GUARD, UNUSED));

@@ -26,6 +26,7 @@ static struct work send_of(const struct device *device, uint64_t id, uint32_t le
 
 static enum ibv_wr_opcode late_opcode;
 
+/* Each message has bytes and an immediate of its own. */
 static void late(unsigned int self)
 {
 	struct ibv_qp *pairs[2];
@@ -34,12 +35,15 @@ static void late(unsigned int self)
 	struct work work;
 
 	device_open(&device, MIB);
-	bytes_fill(device.memory, SIZE, self);
+	for (uint32_t i = 0; i < 10; i++)
+		bytes_fill(device.memory + i * SIZE, SIZE, self ? 99 : i);
 	pairs_mesh(&device, self, pairs, NULL, &pairs_defaults);
 	if (!self) {
 		for (uint64_t i = 0; i < 10; i++) {
 			work = send_of(&device, i, SIZE);
 			work.opcode = late_opcode;
+			work.local = device.memory + i * SIZE;
+			work.immediate = (uint32_t)i;
 			work.remote = board->cards[1][0].address;
 			work.rkey = board->cards[1][0].key;
 			pair_post(pairs[1], &work);
@@ -54,8 +58,11 @@ static void late(unsigned int self)
 		board_await(WORD_STAGE, 1);
 		for (uint64_t i = 0; i < 10; i++) {
 			pair_receive(pairs[0], i, device.memory, SIZE, device.mr->lkey, 1);
-			cq_expect(device.cq, i, IBV_WC_SUCCESS);
-			must(bytes_are(device.memory, SIZE, 0));
+			cq_next(device.cq, &completion);
+			must(completion.status == IBV_WC_SUCCESS && completion.wr_id == i);
+			must(completion.imm_data == i);
+			must(late_opcode != IBV_WR_SEND_WITH_IMM ||
+			     bytes_are(device.memory, SIZE, (uint32_t)i));
 		}
 	}
 	processes_meet();
@@ -65,7 +72,7 @@ static void late(unsigned int self)
 
 LOOP_TEST(receives, with_rnr_retry_7_requests_wait_for_a_late_receive, 0, 2)
 {
-	late_opcode = _i ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_SEND;
+	late_opcode = _i ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_SEND_WITH_IMM;
 	processes_run(2, late);
 }
 END_TEST
@@ -122,12 +129,15 @@ static void too_long(unsigned int self)
 		pair_post(pairs[1], &work);
 		work.id = 2;
 		pair_post(pairs[1], &work);
-		cq_expect(device.cq, 1, IBV_WC_REM_INV_REQ_ERR);
+		cq_next(device.cq, &completion);
+		must(completion.wr_id == 1);
+		must(completion.status == IBV_WC_REM_INV_REQ_ERR ||
+		     (!pairs_simulated() && completion.status == IBV_WC_REM_OP_ERR));
 		cq_expect(device.cq, 2, IBV_WC_WR_FLUSH_ERR);
 	} else {
 		cq_next(device.cq, &completion);
 		must(completion.wr_id == 1);
-		/* Soft-RoCE names the requester's status here, too, and moves the first packets. */
+		/* Soft-RoCE has other names for both statuses, and moves the first packets. */
 		must(completion.status == IBV_WC_LOC_LEN_ERR ||
 		     (!pairs_simulated() && completion.status));
 		must(bytes_all(device.memory + SIZE - 1, MIB - SIZE + 1, 2));
@@ -294,127 +304,5 @@ static void limit(unsigned int self)
 TEST(receives, a_shared_receive_queue_reports_its_limit_and_a_queue_pair_its_last_receive)
 {
 	processes_run(2, limit);
-}
-END_TEST
-
-/* ---- a queue pair that ends ---- */
-
-#define LONG (3 * MIB)
-
-enum leaving { LEAVE_BY_RESET, LEAVE_BY_ERROR, LEAVE_BY_END, LEAVINGS };
-
-static enum leaving leaving;
-static enum ibv_wr_opcode left_opcode;
-
-static void leave(struct ibv_qp **pair)
-{
-	struct ibv_qp_attr attributes = { .qp_state = leaving == LEAVE_BY_RESET ? IBV_QPS_RESET
-										: IBV_QPS_ERR };
-
-	if (leaving != LEAVE_BY_END) {
-		must(!ibv_modify_qp(*pair, &attributes, IBV_QP_STATE));
-		return;
-	}
-	must(!ibv_destroy_qp(*pair));
-	*pair = NULL;
-}
-
-/* Requests of 3 MiB are under way when the other queue pair ends: the time of retries is short. */
-static void left(unsigned int self)
-{
-	struct connection connection = pairs_defaults;
-	struct ibv_wc completion = { .status = IBV_WC_SUCCESS };
-	struct ibv_qp *pairs[2];
-	struct device device;
-	struct work work;
-
-	connection.timeout = 14; /* 67 ms */
-	connection.retries = 1;
-	device_open(&device, LONG);
-	pairs_mesh(&device, self, pairs, NULL, &connection);
-	if (self) {
-		for (uint64_t i = 0; i < 1000 && left_opcode == IBV_WR_SEND; i++)
-			pair_receive(pairs[0], i, device.memory, LONG, device.mr->lkey, 1);
-	}
-	processes_meet();
-	if (!self) {
-		work = send_of(&device, 1, LONG);
-		work.opcode = left_opcode;
-		work.remote = board->cards[1][0].address;
-		work.rkey = board->cards[1][0].key;
-		for (uint32_t i = 1; completion.status == IBV_WC_SUCCESS; i++) {
-			pair_post(pairs[1], &work);
-			board_set(WORD_STAGE, i);
-			cq_next(device.cq, &completion);
-		}
-		must(completion.status == IBV_WC_RETRY_EXC_ERR);
-	} else {
-		board_await(WORD_STAGE, 3);
-		leave(&pairs[0]);
-	}
-	processes_meet();
-	pairs_end(pairs);
-	device_close(&device);
-}
-
-LOOP_TEST(receives, requests_to_a_queue_pair_that_ends_meanwhile_fail, 0,
-	  3 * LEAVINGS * (PAIRS_SLOW ? 1 : 4))
-{
-	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_SEND, IBV_WR_RDMA_WRITE,
-						      IBV_WR_RDMA_READ };
-
-	left_opcode = opcodes[_i % 3];
-	leaving = _i / 3 % LEAVINGS;
-	processes_run(2, left);
-}
-END_TEST
-
-/* ---- a send queue that drains ---- */
-
-/* A READ that was posted before completes, one that is posted meanwhile waits, and those of the
- * other process are answered. */
-static void drain(unsigned int self)
-{
-	struct ibv_qp_attr attributes = { .qp_state = IBV_QPS_SQD };
-	unsigned int other = 1 - self;
-	struct ibv_wc completion;
-	struct ibv_qp *pairs[2];
-	struct device device;
-	struct work work;
-
-	device_open(&device, LONG);
-	pairs_mesh(&device, self, pairs, NULL, &pairs_defaults);
-	work = send_of(&device, 1, SIZE);
-	work.opcode = IBV_WR_RDMA_READ;
-	work.remote = board->cards[other][self].address;
-	work.rkey = board->cards[other][self].key;
-	if (self)
-		board_await(WORD_STAGE, 1);
-	pair_post(pairs[other], &work);
-	if (self) {
-		cq_expect(device.cq, 1, IBV_WC_SUCCESS);
-		board_set(WORD_STAGE, 2);
-	} else {
-		must(!ibv_modify_qp(pairs[1], &attributes, IBV_QP_STATE));
-		cq_expect(device.cq, 1, IBV_WC_SUCCESS);
-		must(pair_state(pairs[1]) == IBV_QPS_SQD);
-		work.id = 2;
-		pair_post(pairs[1], &work);
-		board_set(WORD_STAGE, 1);
-		board_await(WORD_STAGE, 2);
-		for (int i = 0; i < 10000; i++)
-			must(!ibv_poll_cq(device.cq, 1, &completion));
-		attributes.qp_state = IBV_QPS_RTS;
-		must(!ibv_modify_qp(pairs[1], &attributes, IBV_QP_STATE));
-		cq_expect(device.cq, 2, IBV_WC_SUCCESS);
-	}
-	processes_meet();
-	pairs_end(pairs);
-	device_close(&device);
-}
-
-TEST(receives, a_queue_pair_that_drains_completes_and_answers_and_sends_later_requests_afterwards)
-{
-	processes_run(2, drain);
 }
 END_TEST

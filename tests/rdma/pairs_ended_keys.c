@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* pairs_ended_keys.c -- a key that ends while transfers use it moves nothing afterwards */
+#include <pthread.h>
+#include <string.h>
+
+#include "pairs.h"
+#include "unit/suite.h"
+
+CASE(ended_keys);
+
+#define COUNT(array) (sizeof(array) / sizeof(array[0]))
+#define LONG	     (3 * MIB)
+#define REPEATS	     (PAIRS_SLOW ? 1 : 8)
+
+/* Which end's registration ends, of a WRITE, a READ or a SEND. */
+static const struct ending {
+	enum ibv_wr_opcode opcode;
+	bool local;
+} endings[] = { { IBV_WR_RDMA_WRITE, false },
+		{ IBV_WR_RDMA_READ, false },
+		{ IBV_WR_RDMA_WRITE, true },
+		{ IBV_WR_RDMA_READ, true },
+		{ IBV_WR_SEND, false } };
+static const struct ending *ending;
+
+/* The memory that bytes go to is the process's own. */
+static bool ending_is_target(unsigned int self)
+{
+	return (ending->opcode == IBV_WR_RDMA_READ) == !self;
+}
+
+static enum ibv_wc_status transfer(const struct device *device, struct ibv_qp *pair, uint32_t lkey,
+				   uint32_t seed)
+{
+	const struct card *peer = &board->cards[1][0];
+	struct work work = { .opcode = ending->opcode,
+			     .id = seed,
+			     .flags = IBV_SEND_SIGNALED,
+			     .local = device->memory,
+			     .length = LONG,
+			     .lkey = lkey,
+			     .remote = peer->address,
+			     .rkey = board->keys[1][0] };
+	struct ibv_wc completion;
+
+	pair_post(pair, &work);
+	cq_next(device->cq, &completion);
+	return completion.status;
+}
+
+/* The end whose registration ends: afterwards other bytes are there, and nobody moves them. */
+static void end_registration(const struct device *device, struct ibv_mr *mr)
+{
+	must(!ibv_dereg_mr(mr));
+	memset(device->memory, 0xee, LONG);
+}
+
+static void end_check(const struct device *device, unsigned int self, bool ended)
+{
+	if (ended)
+		must(bytes_all(device->memory, LONG, 0xee));
+	/* The other end got none of the later bytes. */
+	else if (ending_is_target(self))
+		must(!memchr(device->memory, 0xee, LONG));
+}
+
+static void *end_after_a_while(void *argument)
+{
+	void **both = argument;
+
+	board_await(WORD_STAGE, 3);
+	end_registration(both[0], both[1]);
+	return NULL;
+}
+
+static void transfer_until_refused(const struct device *device, struct ibv_qp *pair,
+				   struct ibv_mr *mr)
+{
+	enum ibv_wc_status status = IBV_WC_SUCCESS;
+	void *both[] = { (void *)(uintptr_t)device, mr };
+	uint32_t lkey = mr->lkey; /* the other thread ends the registration */
+	pthread_t thread;
+
+	if (ending->local)
+		must(!pthread_create(&thread, NULL, end_after_a_while, both));
+	for (uint32_t i = 1; status == IBV_WC_SUCCESS; i++) {
+		board_set(WORD_STAGE, i);
+		status = transfer(device, pair, lkey, i);
+	}
+	if (ending->local)
+		must(!pthread_join(thread, NULL));
+	must(status == (ending->local			? IBV_WC_LOC_PROT_ERR
+			: ending->opcode == IBV_WR_SEND ? IBV_WC_REM_OP_ERR
+							: IBV_WC_REM_ACCESS_ERR));
+}
+
+/* Bytes of 0 to 0xdd. */
+static void fill_without(char *memory)
+{
+	for (size_t i = 0; i < LONG; i++)
+		memory[i] = (char)(i % 0xdd);
+}
+
+static void end_during_transfers(unsigned int self)
+{
+	bool ends = ending->local == !self;
+	struct ibv_qp *pairs[2];
+	struct device device;
+	struct ibv_mr *mr;
+
+	device_open(&device, LONG);
+	fill_without(device.memory);
+	must((mr = ibv_reg_mr(device.pd, device.memory, LONG, ALL_ACCESS)));
+	board->keys[self][0] = mr->rkey;
+	pairs_mesh(&device, self, pairs, NULL, &pairs_defaults);
+	if (self)
+		for (uint64_t i = 0; ending->opcode == IBV_WR_SEND && i < 1000; i++)
+			pair_receive(pairs[0], i, device.memory, LONG, mr->lkey, 1);
+	processes_meet();
+	if (!self) {
+		transfer_until_refused(&device, pairs[1], mr);
+	} else if (ends) {
+		board_await(WORD_STAGE, 3);
+		end_registration(&device, mr);
+	}
+	processes_meet();
+	end_check(&device, self, ends);
+	if (!ends)
+		must(!ibv_dereg_mr(mr));
+	pairs_end(pairs);
+	device_close(&device);
+}
+
+LOOP_TEST(ended_keys, a_key_that_ends_during_transfers_moves_no_byte_afterwards, 0,
+	  COUNT(endings) * REPEATS)
+{
+	ending = &endings[(size_t)_i % COUNT(endings)];
+	processes_run(2, end_during_transfers);
+}
+END_TEST

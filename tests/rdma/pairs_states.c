@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* pairs_states.c -- queue pairs that end, are not connected yet, or drain, with requests under way
+ */
+#include <string.h>
+
+#include "pairs.h"
+#include "unit/suite.h"
+
+CASE(states);
+
+#define SIZE 20000u
+
+static struct work send_of(const struct device *device, uint64_t id, uint32_t length)
+{
+	return (struct work){ .opcode = IBV_WR_SEND,
+			      .id = id,
+			      .flags = IBV_SEND_SIGNALED,
+			      .local = device->memory,
+			      .length = length,
+			      .lkey = device->mr->lkey };
+}
+
+/* ---- a queue pair that ends ---- */
+
+#define LONG (3 * MIB)
+
+enum leaving { LEAVE_BY_RESET, LEAVE_BY_ERROR, LEAVE_BY_END, LEAVINGS };
+
+static enum leaving leaving;
+static enum ibv_wr_opcode left_opcode;
+
+static void leave(struct ibv_qp **pair)
+{
+	struct ibv_qp_attr attributes = { .qp_state = leaving == LEAVE_BY_RESET ? IBV_QPS_RESET
+										: IBV_QPS_ERR };
+
+	if (leaving != LEAVE_BY_END) {
+		must(!ibv_modify_qp(*pair, &attributes, IBV_QP_STATE));
+		return;
+	}
+	must(!ibv_destroy_qp(*pair));
+	*pair = NULL;
+}
+
+/* What another queue pair of the two processes reads is right. */
+static void read_by_another(const struct device *device, struct ibv_qp *pair)
+{
+	struct work work = send_of(device, 7, SIZE);
+
+	work.opcode = IBV_WR_RDMA_READ;
+	work.remote = board->cards[1][1].address;
+	work.rkey = board->cards[1][1].key;
+	pair_post(pair, &work);
+	cq_expect(device->cq, 7, IBV_WC_SUCCESS);
+	must(bytes_are(device->memory, SIZE, 5));
+}
+
+/* Requests of 3 MiB are under way when the other queue pair ends: the time of retries is short. */
+static void left(unsigned int self)
+{
+	struct connection connection = pairs_defaults;
+	struct ibv_wc completion = { .status = IBV_WC_SUCCESS };
+	struct ibv_qp *pairs[2], *another;
+	struct device device;
+	struct work work;
+
+	connection.timeout = 14; /* 67 ms */
+	connection.retries = 1;
+	device_open(&device, LONG);
+	another = device_pair(&device, IBV_QPT_RC, NULL, &pairs_defaults);
+	device_card(&device, another, &board->cards[self][self]);
+	pairs_mesh(&device, self, pairs, NULL, &connection);
+	pair_connect(another, &board->cards[!self][!self], &pairs_defaults);
+	if (self) {
+		for (uint64_t i = 0; i < 1000 && left_opcode == IBV_WR_SEND; i++)
+			pair_receive(pairs[0], i, device.memory, LONG, device.mr->lkey, 1);
+	}
+	processes_meet();
+	if (!self) {
+		work = send_of(&device, 1, LONG);
+		work.opcode = left_opcode;
+		work.remote = board->cards[1][0].address;
+		work.rkey = board->cards[1][0].key;
+		for (uint32_t i = 1; completion.status == IBV_WC_SUCCESS; i++) {
+			pair_post(pairs[1], &work);
+			board_set(WORD_STAGE, i);
+			cq_next(device.cq, &completion);
+		}
+		must(completion.status == IBV_WC_RETRY_EXC_ERR);
+	} else {
+		board_await(WORD_STAGE, 3);
+		leave(&pairs[0]);
+		bytes_fill(device.memory, SIZE, 5);
+	}
+	processes_meet();
+	if (!self)
+		read_by_another(&device, another);
+	processes_meet();
+	must(!ibv_destroy_qp(another));
+	pairs_end(pairs);
+	device_close(&device);
+}
+
+LOOP_TEST(states, requests_to_a_queue_pair_that_ends_meanwhile_fail, 0,
+	  3 * LEAVINGS * (PAIRS_SLOW ? 1 : 4))
+{
+	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_SEND, IBV_WR_RDMA_WRITE,
+						      IBV_WR_RDMA_READ };
+
+	left_opcode = opcodes[_i % 3];
+	leaving = _i / 3 % LEAVINGS;
+	processes_run(2, left);
+}
+END_TEST
+
+/* ---- a queue pair that is not ready yet ---- */
+
+/* A SEND and a READ are under way all the while, and refused until the other one is connected. */
+static void connect_late(unsigned int self)
+{
+	struct connection connection = pairs_defaults;
+	struct ibv_wc completion;
+	struct device device;
+	struct ibv_qp *pair;
+	struct work work;
+
+	device_open(&device, LONG);
+	pair = device_pair(&device, IBV_QPT_RC, NULL, &connection);
+	device_card(&device, pair, &board->cards[self][!self]);
+	bytes_fill(device.memory, LONG, self);
+	processes_meet();
+	if (!self) {
+		pair_connect(pair, &board->cards[1][0], &connection);
+		work = send_of(&device, 1, LONG / 2);
+		pair_post(pair, &work);
+		work.opcode = IBV_WR_RDMA_READ;
+		work.id = 2;
+		work.remote = board->cards[1][0].address + LONG / 2;
+		work.rkey = board->cards[1][0].key;
+		pair_post(pair, &work);
+		for (int i = 0; i < 1000; i++)
+			must(!ibv_poll_cq(device.cq, 1, &completion));
+		board_set(WORD_STAGE, 1);
+		cq_expect(device.cq, 1, IBV_WC_SUCCESS);
+		cq_expect(device.cq, 2, IBV_WC_SUCCESS);
+	} else {
+		pair_receive(pair, 1, device.memory, LONG / 2, device.mr->lkey, 1);
+		bytes_fill(device.memory + LONG / 2, LONG / 2, 3);
+		board_await(WORD_STAGE, 1);
+		pair_connect(pair, &board->cards[0][1], &connection);
+		cq_expect(device.cq, 1, IBV_WC_SUCCESS);
+		must(bytes_are(device.memory, LONG / 2, 0));
+	}
+	processes_meet();
+	must(self || bytes_are(device.memory, LONG / 2, 3));
+	must(!ibv_destroy_qp(pair));
+	device_close(&device);
+}
+
+LOOP_TEST(states, requests_wait_for_a_queue_pair_that_is_not_connected_yet, 0, PAIRS_SLOW ? 2 : 20)
+{
+	processes_run(2, connect_late);
+}
+END_TEST
+
+/* ---- a send queue that drains ---- */
+
+/* A READ that was posted before completes, one that is posted meanwhile waits, and those of the
+ * other process are answered. */
+static void drain(unsigned int self)
+{
+	struct ibv_qp_attr attributes = { .qp_state = IBV_QPS_SQD };
+	unsigned int other = 1 - self;
+	struct ibv_wc completion;
+	struct ibv_qp *pairs[2];
+	struct device device;
+	struct work work;
+
+	device_open(&device, LONG);
+	pairs_mesh(&device, self, pairs, NULL, &pairs_defaults);
+	work = send_of(&device, 1, LONG);
+	work.opcode = IBV_WR_RDMA_READ;
+	work.remote = board->cards[other][self].address;
+	work.rkey = board->cards[other][self].key;
+	if (self)
+		board_await(WORD_STAGE, 1);
+	pair_post(pairs[other], &work);
+	if (self) {
+		cq_expect(device.cq, 1, IBV_WC_SUCCESS);
+		board_set(WORD_STAGE, 2);
+	} else {
+		must(!ibv_modify_qp(pairs[1], &attributes, IBV_QP_STATE));
+		cq_expect(device.cq, 1, IBV_WC_SUCCESS);
+		must(pair_state(pairs[1]) == IBV_QPS_SQD);
+		work.id = 2;
+		pair_post(pairs[1], &work);
+		board_set(WORD_STAGE, 1);
+		board_await(WORD_STAGE, 2);
+		for (int i = 0; i < 10000; i++)
+			must(!ibv_poll_cq(device.cq, 1, &completion));
+		attributes.qp_state = IBV_QPS_RTS;
+		must(!ibv_modify_qp(pairs[1], &attributes, IBV_QP_STATE));
+		cq_expect(device.cq, 2, IBV_WC_SUCCESS);
+	}
+	processes_meet();
+	pairs_end(pairs);
+	device_close(&device);
+}
+
+TEST(states, a_queue_pair_that_drains_completes_and_answers_and_sends_later_requests_afterwards)
+{
+	/* Soft-RoCE does not leave this state. */
+	if (pairs_simulated())
+		processes_run(2, drain);
+}
+END_TEST
