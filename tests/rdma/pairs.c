@@ -24,6 +24,18 @@ bool pairs_simulated(void)
 	return kind && !strcmp(kind, "sim");
 }
 
+bool pairs_soft_roce(void)
+{
+	const char *kind = getenv("RDMA_TEST_KIND");
+
+	return kind && (!strcmp(kind, "rxe") || !strcmp(kind, "vm"));
+}
+
+enum ibv_wc_status pairs_local_error(enum ibv_wc_status status)
+{
+	return pairs_soft_roce() && status == IBV_WC_LOC_QP_OP_ERR ? IBV_WC_LOC_PROT_ERR : status;
+}
+
 static uint8_t gid_index(void)
 {
 	const char *index = getenv("RDMA_TEST_GID_INDEX");
@@ -272,6 +284,7 @@ void cq_expect(struct ibv_cq *cq, uint64_t id, enum ibv_wc_status status)
 	struct ibv_wc completion;
 
 	cq_next(cq, &completion);
+	completion.status = pairs_local_error(completion.status);
 	if (completion.wr_id != id || completion.status != status)
 		fprintf(stderr, "completion %llu: %s, not %llu: %s\n",
 			(unsigned long long)completion.wr_id, ibv_wc_status_str(completion.status),

@@ -37,6 +37,11 @@ extern const struct connection pairs_defaults;
 /* Whether the adapter is the simulated one; then tests may be longer. */
 bool pairs_simulated(void);
 
+/* Soft-RoCE differs: it reports no events of refused requests, and has another status of its own
+ * for local errors. */
+bool pairs_soft_roce(void);
+enum ibv_wc_status pairs_local_error(enum ibv_wc_status status);
+
 /* Open RDMA_TEST_DEVICE, or the first device, and register `size` bytes. */
 void device_open(struct device *device, size_t size);
 void device_close(struct device *device);

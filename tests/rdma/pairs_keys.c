@@ -2,7 +2,6 @@
 /* pairs_keys.c -- an access that keys, ranges or access flags forbid moves nothing and ends the
  * connection
  */
-#include <stdio.h>
 #include <string.h>
 
 #include "pairs.h"
@@ -126,14 +125,6 @@ static uint32_t target_key(const struct device *device, struct ibv_mr **target)
 	return attempt->flaw == WRONG_KEY ? key ^ 0x40 : key;
 }
 
-/* Soft-RoCE reports no events of refused requests, and names local errors otherwise. */
-static bool is_soft_roce(void)
-{
-	const char *kind = getenv("RDMA_TEST_KIND");
-
-	return kind && (!strcmp(kind, "rxe") || !strcmp(kind, "vm"));
-}
-
 static void await_event(const struct device *device, const struct ibv_qp *pair)
 {
 	struct ibv_async_event event;
@@ -149,21 +140,7 @@ static void await_event(const struct device *device, const struct ibv_qp *pair)
 /* Its local ranges are checked with each packet. */
 static bool moves_parts(void)
 {
-	return is_soft_roce() && attempt->flaw == BEYOND_LOCAL;
-}
-
-static void expect_status(struct ibv_cq *cq)
-{
-	struct ibv_wc completion;
-
-	cq_next(cq, &completion);
-	must(completion.wr_id == 1);
-	if (is_soft_roce() && attempt->status == IBV_WC_LOC_PROT_ERR &&
-	    completion.status == IBV_WC_LOC_QP_OP_ERR)
-		return;
-	if (completion.status != attempt->status)
-		fprintf(stderr, "%s: %s\n", attempt->name, ibv_wc_status_str(completion.status));
-	must(completion.status == attempt->status);
+	return pairs_soft_roce() && attempt->flaw == BEYOND_LOCAL;
 }
 
 static void suffer(const struct device *device, struct ibv_qp *pair)
@@ -182,7 +159,7 @@ static void suffer(const struct device *device, struct ibv_qp *pair)
 		cq_expect(device->cq, 9, IBV_WC_WR_FLUSH_ERR);
 		must(pair_state(pair) == IBV_QPS_ERR);
 	}
-	if (attempt->event >= 0 && !is_soft_roce())
+	if (attempt->event >= 0 && !pairs_soft_roce())
 		await_event(device, pair);
 	processes_meet();
 	if (!attempt->remote)
@@ -247,7 +224,7 @@ static void offend(const struct device *device, struct ibv_qp *pair)
 	pair_post(pair, &work);
 	work.id = 3;
 	pair_post(pair, &work);
-	expect_status(device->cq);
+	cq_expect(device->cq, 1, attempt->status);
 	cq_expect(device->cq, 2, IBV_WC_WR_FLUSH_ERR);
 	cq_expect(device->cq, 3, IBV_WC_WR_FLUSH_ERR);
 	must(pair_state(pair) == IBV_QPS_ERR);
@@ -279,7 +256,7 @@ LOOP_TEST(keys, a_forbidden_access_moves_no_byte_and_ends_both_queue_pairs, 0, C
 {
 	attempt = &attempts[_i];
 	/* Soft-RoCE refuses it at the call. */
-	if (attempt->flaw == MISALIGNED && is_soft_roce())
+	if (attempt->flaw == MISALIGNED && pairs_soft_roce())
 		return;
 	processes_run(2, attempt_run);
 }

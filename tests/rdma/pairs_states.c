@@ -48,7 +48,7 @@ static void read_by_another(const struct device *device, struct ibv_qp *pair)
 	struct work work = send_of(device, 7, SIZE);
 
 	work.opcode = IBV_WR_RDMA_READ;
-	work.remote = board->cards[1][1].address;
+	work.remote = board->cards[1][1].address + LONG;
 	work.rkey = board->cards[1][1].key;
 	pair_post(pair, &work);
 	cq_expect(device->cq, 7, IBV_WC_SUCCESS);
@@ -66,7 +66,7 @@ static void left(unsigned int self)
 
 	connection.timeout = 14; /* 67 ms */
 	connection.retries = 1;
-	device_open(&device, LONG);
+	device_open(&device, LONG + SIZE);
 	another = device_pair(&device, IBV_QPT_RC, NULL, &pairs_defaults);
 	device_card(&device, another, &board->cards[self][self]);
 	pairs_mesh(&device, self, pairs, NULL, &connection);
@@ -90,7 +90,7 @@ static void left(unsigned int self)
 	} else {
 		board_await(WORD_STAGE, 3);
 		leave(&pairs[0]);
-		bytes_fill(device.memory, SIZE, 5);
+		bytes_fill(device.memory + LONG, SIZE, 5);
 	}
 	processes_meet();
 	if (!self)
