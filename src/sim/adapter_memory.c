@@ -4,7 +4,7 @@
  * On hardware a registration holds pages. After a free and a new allocation at an address, the
  * adapter still moves the old pages: silently wrong data. The driver does not show pages, so
  * identities of the memory stand for them: taken at the registration, compared at each access.
- * Allocations of less than a block share blocks; a block stays while one of them lives.
+ * Allocations of less than a block share blocks; a block stays while one of them is live.
  */
 #include <errno.h>
 #include <stdlib.h>

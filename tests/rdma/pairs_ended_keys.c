@@ -48,7 +48,7 @@ static enum ibv_wc_status transfer(const struct device *device, struct ibv_qp *p
 	return pairs_local_error(completion.status);
 }
 
-/* The end whose registration ends: afterwards other bytes are there, and nobody moves them. */
+/* The end whose registration ends: afterwards other bytes are there, and no adapter moves them. */
 static void end_registration(const struct device *device, struct ibv_mr *mr)
 {
 	must(!ibv_dereg_mr(mr));

@@ -178,7 +178,7 @@ TEST(order, thousands_of_mixed_operations_in_both_directions_arrive_in_order)
 }
 END_TEST
 
-/* The sender's requests fill every queue between, and nobody takes completions at the other end. */
+/* The sender's requests fill every queue between, and the other end takes no completions. */
 static void late_receiver(unsigned int self)
 {
 	struct ibv_qp *pairs[2];

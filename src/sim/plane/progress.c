@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* progress.c -- who runs the data plane: threads that poll, and the adapter's thread where none
+/* progress.c -- runs the data plane: in threads that poll, and in the adapter's thread where none
  * does
  *
  * A thread alone would cost two context switches for each message. So ibv_poll_cq makes progress,
@@ -27,7 +27,7 @@
 #define POLL_RECORD   ((uint64_t)10000)	  /* ns between updates of `polled` */
 #define NUDGE	      64		  /* polls between looks at packets that are not consumed */
 #define SLEEP_POLLED  ((uint64_t)5000000) /* ns; threads poll */
-#define SLEEP_BLOCKED ((uint64_t)100000)  /* ns; a ring is full: its consumer wakes nobody */
+#define SLEEP_BLOCKED ((uint64_t)100000)  /* ns; a ring is full: its consumer wakes no thread */
 #define CHECK	      ((uint64_t)100000000) /* ns between looks for processes that have ended */
 
 static bool started, handles_forks;
@@ -118,7 +118,7 @@ static void progress_record_poll(void)
 		return;
 	__atomic_store_n(&polled, now, __ATOMIC_RELAXED);
 	__atomic_store_n(&segment_process(segment_self())->polled, now, __ATOMIC_RELAXED);
-	/* From now on senders wake nobody. Pairs with the fence of progress_thread(): either it
+	/* From now on senders wake no thread. Pairs with the fence of progress_thread(): either it
 	 * sees this poll, or is woken. */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	if (__atomic_load_n(&sleeps_long, __ATOMIC_RELAXED))
