@@ -177,9 +177,11 @@ for _ in {1..600}; do
 done
 same 'neither children nor their children are left' '' "$(left)"
 
-# ---- a real adapter, if there is one: the simulated driver's memory is the host's ----
+# ---- data, by the simulated adapter, and by a real one, if there is one: the simulated driver's memory is the host's ----
 out=$(ask "$adapter:$simulated" option/deep=on probe/ended)
-same 'no data without ports' '!EOPNOTSUPP' "$(value probe/0/sim0/peermem/transfer | cut -d' ' -f1)"
+same 'a transfer to memory and back by the simulated adapter' '= ok' "$(value probe/0/sim0/peermem/transfer)"
+out=$(PEERPIN_SIM_ADAPTER_PEER=0 ask "$adapter:$simulated" option/deep=on probe/ended)
+same 'no data without a registration' '' "$(value probe/0/sim0/peermem/transfer)"
 if ls /sys/class/infiniband/* >/dev/null 2>&1; then
 	out=$(ask "$simulated" option/deep=on probe/ended)
 	real=$(value verbs/devices | sed 's/^= //;s/|.*//')
