@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Tests over verbs: "make check-rdma" runs them all with one real adapter.
+# Tests over verbs: "make check-rdma-long" runs them all with one real adapter, "make check-rdma" those that are short on
+# Soft-RoCE in an emulated machine.
 EXTRA_DIST += tests/rdma/run tests/rdma/vm tests/rdma/adapter tests/rdma/each tests/rdma/check_rdma.sh \
 	tests/rdma/check_pressure.sh tests/rdma/check_keep.sh tests/rdma/check_simulated.sh tests/rdma/check_pairs.sh \
 	tests/rdma/bench_registration
 
 # Programs and scripts, by their paths in the build folder; each prints its own counts.
 RDMA_TESTS =
+# Those that take minutes on an emulated machine.
+RDMA_LONG_TESTS =
 EXTRA_PROGRAMS =
 
 if HAVE_CHECK
@@ -19,7 +22,8 @@ TESTS += tests/rdma/check_simulated.sh
 endif
 check_PROGRAMS += tests/rdma/check_pairs
 TESTS += tests/rdma/check_pairs.sh
-RDMA_TESTS += tests/rdma/check_pairs $(srcdir)/tests/rdma/check_rdma.sh $(srcdir)/tests/rdma/check_pressure.sh \
+RDMA_LONG_TESTS += tests/rdma/check_pairs
+RDMA_TESTS += $(srcdir)/tests/rdma/check_rdma.sh $(srcdir)/tests/rdma/check_pressure.sh \
 	$(srcdir)/tests/rdma/check_keep.sh
 rdma_programs = tests/rdma/check_pairs tests/rdma/check_rdma tests/rdma/check_pressure tests/rdma/check_keep
 tests_rdma_check_rdma_SOURCES = tests/rdma/check_rdma.c tests/rdma/gpu.h tests/rdma/gpu.c \
@@ -57,6 +61,9 @@ endif
 check-rdma: all $(rdma_programs) $(hardware_programs)
 	$(srcdir)/tests/rdma/run --timeout 1800 $(srcdir)/tests/rdma/each $(RDMA_TESTS)
 
+check-rdma-long: all $(rdma_programs) $(hardware_programs)
+	$(srcdir)/tests/rdma/run --timeout 3600 $(srcdir)/tests/rdma/each $(RDMA_TESTS) $(RDMA_LONG_TESTS)
+
 # Without peerpin the time is the adapter's; with Soft-RoCE in a virtual machine only ratios count.
 if !SANITIZER
 bench-rdma: all tests/bench/registration
@@ -65,4 +72,4 @@ bench-rdma: all tests/bench/registration
 	mv bench/registration-rdma.json.tmp bench/registration-rdma.json
 endif
 CLEANFILES += bench/registration-rdma.json
-.PHONY: check-rdma bench-rdma
+.PHONY: check-rdma check-rdma-long bench-rdma
