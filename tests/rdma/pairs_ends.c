@@ -47,7 +47,7 @@ static void one_is_killed(unsigned int self)
 	time_t killed = 0;
 
 	connection.timeout = 15; /* 134 ms */
-	connection.retries = 7;
+	connection.retries = 1;
 	device_open(&device, LONG);
 	pairs_mesh(&device, self, pairs, NULL, &connection);
 	if (self == 0) {
