@@ -29,7 +29,9 @@ dist_docs_DATA = docs/README.md docs/quickstart.md docs/deployment.md docs/worth
 internalsdir = $(docdir)/docs/internals
 dist_internals_DATA = docs/internals/architecture.md docs/internals/coverage.md docs/internals/queries.md docs/internals/registration.md
 performancedir = $(docdir)/docs/performance
-dist_performance_DATA = docs/performance/worth.svg docs/performance/worth.json docs/performance/worth-cuda.json \
+dist_performance_DATA = docs/performance/worth.svg docs/performance/h100-worth-50.json docs/performance/h100-worth-50-bound.json \
+	docs/performance/h100-worth-500.json docs/performance/h100-worth-500-bound.json docs/performance/h100-worth-1400.json \
+	docs/performance/h100-worth-1400-bound.json docs/performance/h100-mpi.json docs/performance/h200-mpi.json \
 	docs/performance/notes.md \
 	docs/performance/h100-exchange.json docs/performance/h100-first.json docs/performance/h100-first-500.json \
 	docs/performance/h200-cycles.json docs/performance/h200-exchange.json docs/performance/h200-exports.json \

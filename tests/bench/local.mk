@@ -40,15 +40,13 @@ bench:
 	@echo 'with a sanitizer there is nothing to measure' >&2; exit 1
 endif
 
-# Other machines' results first: of one machine's results the newest counts. The results of
-# "make worth" are recorded, with their plot. All rows as tables: bench/rows.md in the build folder.
+# Other machines' results first: of one machine's results the newest counts. Recorded
+# results of tests/stacks/worth have a plot. All rows as tables: bench/rows.md in the build folder.
 performance:
 	@recorded=$(top_srcdir)/docs/performance; \
-	for name in worth worth-cuda; do \
-		test ! -e bench/$$name.json || cp bench/$$name.json $$recorded/$$name.json; \
-	done; \
-	if test -e $$recorded/worth.json; then \
-		$(top_srcdir)/tests/stacks/worth_plot $$recorded/worth.json >worth.svg.tmp && \
+	plotted=$$recorded/h100-worth-500.json; \
+	if test -e $$plotted; then \
+		$(top_srcdir)/tests/stacks/worth_plot $$plotted >worth.svg.tmp && \
 			mv worth.svg.tmp $$recorded/worth.svg || exit 1; \
 	fi; \
 	results=$$(ls $(top_srcdir)/docs/performance/*.json bench/*.json 2>/dev/null); \

@@ -10,8 +10,8 @@ INTRODUCTION = """\
 ## worth
 
 The gain or loss of a program: MPI programs that exchange GPU memory as applications do (`tests/stacks/patterns --help` names the
-patterns), run without and with peerpin by `make worth`. Open MPI and UCX over Soft-RoCE, two ranks, GPU memory of the simulated
-driver, every byte checked. The jobs take turns in one run, a case each; the result names their order.
+patterns), run without and with peerpin by `tests/stacks/worth`. Open MPI and UCX over the simulated adapter, two ranks, every
+byte checked. The jobs take turns in one run, a case each; the result names their order.
 
 A time is that of one round in the send path: from the first call that sends or receives to the end of the last, in
 milliseconds. The ratio is the time without peerpin to that with it, so above 1 is a gain: median, smallest and largest
@@ -29,9 +29,8 @@ registers each message. peerpin moves these registrations to the background and 
 While a request waits, peerpin registers the requested range in whole granules, also over several mappings of a pool
 (pool). Later messages inside that range hit. After eight ranges of an allocation the worker registers the whole.
 
-Processors, GPU and adapter are emulated here, on two processors that all ranks, the adapter and peerpin's threads share: these are
-ratios of this machine, without meaning for microseconds on hardware. Background registration has no processor of its own here, and is
-the first to touch the simulated GPU's memory. Registrations are counted, not timed: the counts carry over to hardware.
+The adapter, and where the result names no GPU the GPU too, is simulated: its queue pairs move bytes by a processor of the
+host, and each registration takes the stated time. Registrations are counted: the counts carry over to hardware.
 """
 
 # Results recorded before the field exists have one order.
@@ -186,6 +185,6 @@ def section(results):
                   f"{result['repeats']} repetitions of {result['rounds']} rounds after the first; "
                   f"load of the machine at the end: {result['load']}. "
                   f"{ORDERS[result.get('orders', 1)]} "
-                  f"Added to each registration of GPU memory: {result.get('added_us', 0)} us. By chance alone the repetitions of "
+                  f"Added to each registration of GPU memory: {result.get('added_us', 0)} us; ranks are bound to: {result.get('binding', 'none')}. By chance alone the repetitions of "
                   f"{100 * min(1, 2 * 0.5 ** result['repeats']):.0f} % of the cases would agree.", "", *table(result)]
     return lines
