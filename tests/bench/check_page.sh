@@ -60,7 +60,7 @@ sed 's/"low_ratio": 0.95/"low_ratio": 1.01/; s/"first_registrations_without": 4.
 expect 'and of one that is faster, too' \
 	'| halo | 64 KiB | 3.0 | 3.0 | 1.00 (1.01 to 1.04) | faster, nothing registered | 2.00 (1.50 to 2.50) | faster, nothing registered | - | 0, 0 | 0, 0 | 0.7 | 0.1, 0.1 |'
 "$here/page" "$recorded/one.json" "$recorded/worth.json" >"$folder/page" || exit 1
-expect 'how much chance agrees' "3 repetitions of 2 rounds after the first; load of the machine at the end: 0.5. The jobs ran in one order. Added to each registration of GPU memory: 7 us. By chance \
+expect 'how much chance agrees' "3 repetitions of 2 rounds after the first; load of the machine at the end: 0.5. The jobs ran in one order. Added to each registration of GPU memory: 7 us; ranks are bound to: none. By chance \
 alone the repetitions of 25 % of the cases would agree."
 sed 's/"rounds": 2/"rounds": 2, "orders": 2/' "$recorded/worth.json" >"$folder/orders.json"
 "$here/page" "$folder/orders.json" >"$folder/page" || exit 1
