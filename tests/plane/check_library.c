@@ -92,7 +92,7 @@ TEST(library, an_object_of_a_parent_domain_is_in_the_domain)
 TEST(library, objects_of_a_closed_device_can_still_be_destroyed)
 {
 	/* A domain of a closed device stays, as its context does: reachable for LeakSanitizer. */
-	static struct ibv_pd *domain;
+	static struct ibv_pd *volatile domain;
 	struct ibv_device **list = ibv_get_device_list(NULL);
 	struct ibv_context *other = ibv_open_device(list[0]);
 	struct ibv_ah *ah;
