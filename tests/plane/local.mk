@@ -2,6 +2,7 @@
 # The simulated adapter's data plane. A new program is one line of this list.
 PLANE_CHECKS = \
 	tests/plane/check_attributes \
+	tests/plane/check_channels \
 	tests/plane/check_events \
 	tests/plane/check_queues
 if HAVE_VERBS

@@ -123,12 +123,21 @@ void plane_in_child(void (*function)(void))
 }
 
 /* The third field of the thread's stat file is its state. */
-void plane_await_sleep(pid_t thread)
+static pid_t second_thread; /* atomic; 0: not yet */
+
+void plane_thread_begins(void)
+{
+	__atomic_store_n(&second_thread, gettid(), __ATOMIC_RELEASE);
+}
+
+void plane_await_thread(void)
 {
 	char path[64], text[256], state = 0;
 	FILE *file;
 
-	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)thread);
+	while (!__atomic_load_n(&second_thread, __ATOMIC_ACQUIRE))
+		sched_yield();
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)second_thread);
 	while (state != 'S') {
 		sched_yield();
 		file = fopen(path, "r");

@@ -44,7 +44,8 @@ void plane_set_nonblocking(int fd);
 /* Run in a forked child, which exits with status 0. */
 void plane_in_child(void (*function)(void));
 
-/* Wait until the thread sleeps in a system call. */
-void plane_await_sleep(pid_t thread);
+/* A test's second thread calls the first; the test then waits until it sleeps in a system call. */
+void plane_thread_begins(void);
+void plane_await_thread(void);
 
 #endif
