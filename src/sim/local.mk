@@ -58,7 +58,9 @@ src_sim_adapter_libibverbs_la_SOURCES = \
 	src/sim/adapter_library.c \
 	src/sim/adapter_memory.c \
 	src/sim/adapter_provider.c \
-	src/sim/adapter_statistics.c
+	src/sim/adapter_statistics.c \
+	src/sim/stubs/newer.c \
+	src/sim/stubs/stub.h
 if HAVE_VERBS
 src_sim_adapter_libibverbs_la_SOURCES += \
 	src/sim/plane/context.h \
