@@ -124,8 +124,8 @@ breaks 'the keys of two regions of an allocation have one place' -DMUTANT=9 -DPA
 breaks 'the generation of one stripe does not end' -DMUTANT=10
 breaks 'a reference is reused with revoked client MRs' -DMUTANT=11 -DFREES=2 -DEVICTIONS=0
 holds 'hits beside an eviction and a free'
-holds 'hits in a part and in the whole' -DPARTS=1
 if [[ $long ]]; then
+	holds 'hits in a part and in the whole' -DPARTS=1
 	holds 'hits beside two frees' -DFREES=2 -DEVICTIONS=0
 	holds 'hits beside two evictions' -DEVICTIONS=2 -DFREES=0 -DREGISTRATIONS=3
 fi
