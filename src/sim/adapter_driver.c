@@ -68,7 +68,7 @@ void *driver_open(void)
 	uint64_t loads = 0;
 	void *object;
 
-	/* A look-up of what is not loaded searches the file system. */
+	/* A look-up of a library that is not loaded searches the file system. */
 	dl_iterate_phdr(driver_count_loads, &loads);
 	if (loads == __atomic_load_n(&absent, __ATOMIC_RELAXED))
 		return NULL;

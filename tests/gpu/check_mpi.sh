@@ -117,7 +117,7 @@ matches 'a free under way that fails' $'*\nnot ok frees and deregistrations unde
 matches 'out of time' $'*# pair: 1 repetitions of 3 rows*not ok pair, direct, 500 us a registration: no repetition is complete*' \
 	"$(mpi '[[ $job != 0.keep ]] || sleep 4' MPI_SECONDS=8 MPI_HOOKS= pair)"
 
-# ---- what is missing ----
+# ---- missing results ----
 
 matches 'a part that is none' $'tests/gpu/mpi: no part nothing (see --help)\n=> 2' "$(mpi '' nothing)"
 matches 'no build' $'tests/gpu/mpi: nothing is built\n=> 2' "$(mpi '' GPU_BUILD=/nowhere pair)"

@@ -76,7 +76,7 @@ static void errors_are_told_apart(unsigned int unused)
 	require(wrong(pd->handle, key, begin + 1, UINT64_MAX, 0) == -ERANGE);
 	require(sim("stale_keys") == 0);
 	require(!ibv_dereg_mr(mr));
-	/* A peer's key: nobody here is to blame. */
+	/* A peer's key: no mistake of this process. */
 	require(wrong(pd->handle, key, begin, 1, 0) == -ESTALE && sim("stale_keys") == 1);
 }
 

@@ -39,7 +39,7 @@ void loopback_close(struct loopback *loopback);
 int loopback_kernel_regions(void);
 
 /* From now on the kernel limits pinned memory of this process; not with CAP_IPC_LOCK. The simulated
- * adapter limits what is registered on it. */
+ * adapter limits registered bytes. */
 void loopback_limit_pinned(size_t bytes);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* link.c -- files of rings: made by the producer, opened and unlinked by the consumer
  *
- * Docker gives /dev/shm 64 MiB by default, which MPI libraries need, too: rings take at most a part
- * of what is free, are smaller where it is little, and lie in /tmp where it is less.
+ * Docker gives /dev/shm 64 MiB by default, which MPI libraries need, too: rings take a share
+ * of the free memory at most, are smaller where it is short, and lie in /tmp where it is shorter.
  */
 #include "sim/plane/link.h"
 

@@ -8,8 +8,6 @@
 
 #include "sim/plane/pair.h"
 
-#define FRAGMENT 16384 /* bytes of a packet: stays in a CPU's first cache level */
-
 static struct pair *active; /* by next_active */
 
 /* ---- the list of queue pairs with work to send ---- */
@@ -188,12 +186,11 @@ static enum transfer_result request_gather(struct pair *pair, struct link *link,
 			       in_thread);
 }
 
-/* Bytes of payload of the next packet. The thread, which copies device memory, sends larger ones:
- * each copy has a cost of its own. */
+/* Bytes of payload of the next packet. */
 static uint32_t request_payload(const struct send_work *work, const struct link *link,
 				bool in_thread)
 {
-	uint64_t most = in_thread ? link->requests.size / 4 : FRAGMENT;
+	uint64_t most = ring_payload(&link->requests, in_thread);
 
 	if (work->opcode == IBV_WR_RDMA_READ)
 		return 0;

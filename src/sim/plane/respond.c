@@ -7,8 +7,6 @@
 
 #include "sim/plane/pair.h"
 
-#define FRAGMENT 16384
-
 /* A queue pair that drains its send queue receives and answers. */
 static bool respond_receives(const struct pair *pair)
 {
@@ -259,7 +257,7 @@ static bool respond_read_packet(struct link *link, struct pair *pair, const stru
 				bool in_thread, bool *ended)
 {
 	uint64_t left = request->length - link->reading.sent,
-		 most = in_thread ? link->responses.size / 4 : FRAGMENT;
+		 most = ring_payload(&link->responses, in_thread);
 	uint32_t bytes = (uint32_t)(left < most ? left : most);
 	struct packet *packet = ring_reserve(&link->responses, bytes);
 	enum transfer_result result = TRANSFER_DONE;

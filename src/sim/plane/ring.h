@@ -81,6 +81,14 @@ void ring_attach(struct ring *ring, struct ring_indices *shared, void *data, uin
 struct packet *ring_reserve(struct ring *ring, size_t bytes);
 void ring_publish(struct ring *ring);
 
+/* Producer: bytes of payload of a packet at most: a CPU's first cache level holds them. The
+ * adapter's thread, which copies device memory, sends larger packets: each copy has a cost of its
+ * own. */
+static inline uint64_t ring_payload(const struct ring *ring, bool in_thread)
+{
+	return in_thread ? ring->size / 4 : 16384;
+}
+
 /* Producer: true if the consumer has taken all packets. */
 bool ring_is_consumed(struct ring *ring);
 
