@@ -228,6 +228,28 @@ static int pair_make_pieces(struct ibv_sge *pieces, unsigned int count, uint64_t
 	return (int)count;
 }
 
+struct work work_send(const struct device *device, uint64_t id, uint32_t length)
+{
+	return (struct work){ .opcode = IBV_WR_SEND,
+			      .id = id,
+			      .flags = IBV_SEND_SIGNALED,
+			      .local = device->memory,
+			      .length = length,
+			      .lkey = device->mr->lkey };
+}
+
+struct work work_write(const struct device *device, const struct card *to, uint64_t offset,
+		       uint32_t length)
+{
+	return (struct work){ .opcode = IBV_WR_RDMA_WRITE,
+			      .flags = IBV_SEND_SIGNALED,
+			      .local = device->memory,
+			      .length = length,
+			      .lkey = device->mr->lkey,
+			      .remote = to->address + offset,
+			      .rkey = to->key };
+}
+
 int pair_try_post(struct ibv_qp *pair, const struct work *work)
 {
 	struct ibv_sge pieces[PIECES];

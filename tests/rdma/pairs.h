@@ -74,6 +74,11 @@ struct work {
 	uint64_t compare_add, swap;
 };
 
+/* Signaled works from the start of the device's memory; a WRITE goes to the card's, at `offset`. */
+struct work work_send(const struct device *device, uint64_t id, uint32_t length);
+struct work work_write(const struct device *device, const struct card *to, uint64_t offset,
+		       uint32_t length);
+
 /* The pieces of a work's local memory differ in size, and lie one after another. */
 int pair_try_post(struct ibv_qp *pair, const struct work *work);
 void pair_post(struct ibv_qp *pair, const struct work *work);

@@ -17,17 +17,6 @@ CASE(ends);
 #define SIZE 20000u
 #define LONG (3 * MIB)
 
-static struct work write_to(const struct device *device, const struct card *to, uint32_t length)
-{
-	return (struct work){ .opcode = IBV_WR_RDMA_WRITE,
-			      .flags = IBV_SEND_SIGNALED,
-			      .local = device->memory,
-			      .length = length,
-			      .lkey = device->mr->lkey,
-			      .remote = to->address,
-			      .rkey = to->key };
-}
-
 static time_t seconds(void)
 {
 	struct timespec now;
@@ -51,7 +40,7 @@ static void one_is_killed(unsigned int self)
 	device_open(&device, LONG);
 	pairs_mesh(&device, self, pairs, NULL, &connection);
 	if (self == 0) {
-		work = write_to(&device, &board->cards[1][0], LONG);
+		work = work_write(&device, &board->cards[1][0], 0, LONG);
 		for (uint32_t i = 1; completion.status == IBV_WC_SUCCESS; i++) {
 			pair_post(pairs[1], &work);
 			board_set(WORD_STAGE, i);
@@ -62,7 +51,7 @@ static void one_is_killed(unsigned int self)
 		must(seconds() - killed < 10);
 		must(pair_state(pairs[1]) == IBV_QPS_ERR);
 		/* The connections to others live. */
-		work = write_to(&device, &board->cards[2][0], LONG);
+		work = work_write(&device, &board->cards[2][0], 0, LONG);
 		pair_post(pairs[2], &work);
 		cq_expect(device.cq, 0, IBV_WC_SUCCESS);
 		board_set(WORD_DONE, 1);
@@ -76,7 +65,7 @@ static void one_is_killed(unsigned int self)
 		for (;;)
 			pause();
 	} else {
-		work = write_to(&device, &board->cards[self ^ 1][self], SIZE);
+		work = work_write(&device, &board->cards[self ^ 1][self], 0, SIZE);
 		while (!board_get(WORD_DONE)) {
 			pair_post(pairs[self ^ 1], &work);
 			cq_expect(device.cq, 0, IBV_WC_SUCCESS);
@@ -112,7 +101,7 @@ static void requester_is_killed(unsigned int self)
 	device_open(&device, LONG);
 	pairs_mesh(&device, self, pairs, NULL, &pairs_defaults);
 	if (self == 1) {
-		work = write_to(&device, &board->cards[0][1], LONG);
+		work = work_write(&device, &board->cards[0][1], 0, LONG);
 		for (uint32_t i = 1;; i++) {
 			pair_post(pairs[0], &work);
 			board_set(WORD_STAGE, i);
@@ -120,7 +109,7 @@ static void requester_is_killed(unsigned int self)
 		}
 	} else if (self == 2) {
 		board_await(WORD_DONE, 1);
-		work = write_to(&device, &board->cards[0][2], LONG);
+		work = work_write(&device, &board->cards[0][2], 0, LONG);
 		for (uint64_t i = 0; i < 20; i++) {
 			pair_post(pairs[0], &work);
 			cq_expect(device.cq, 0, IBV_WC_SUCCESS);
@@ -158,7 +147,7 @@ static void visit(void)
 	board_set(WORD_STAGE, board_get(WORD_STAGE) + 1);
 	board_await(WORD_DONE, board_get(WORD_STAGE));
 	pair_connect(pair, &board->cards[0][1], &pairs_defaults);
-	work = write_to(&device, &board->cards[0][1], SIZE);
+	work = work_write(&device, &board->cards[0][1], 0, SIZE);
 	work.opcode = IBV_WR_SEND;
 	pair_post(pair, &work);
 	cq_expect(device.cq, 0, IBV_WC_SUCCESS);
@@ -244,7 +233,7 @@ static void crowd(unsigned int self)
 			board_set(WORD_STAGE, i);
 		if (to == self)
 			continue;
-		work = write_to(&device, &board->cards[to][self], SIZE);
+		work = work_write(&device, &board->cards[to][self], 0, SIZE);
 		pair_post(pairs[to], &work);
 		cq_next(device.cq, &completion);
 	}

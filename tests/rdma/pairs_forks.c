@@ -25,17 +25,6 @@ enum child {
 static enum fork_way way;
 static enum child child;
 
-static struct work write_to(const struct device *device, const struct card *to)
-{
-	return (struct work){ .opcode = IBV_WR_RDMA_WRITE,
-			      .flags = IBV_SEND_SIGNALED,
-			      .local = device->memory,
-			      .length = SIZE,
-			      .lkey = device->mr->lkey,
-			      .remote = to->address + SIZE,
-			      .rkey = to->key };
-}
-
 /* Two queue pairs of the same process. */
 static void send_to_itself(void)
 {
@@ -52,7 +41,7 @@ static void send_to_itself(void)
 	for (int i = 0; i < 2; i++)
 		pair_connect(pairs[i], &cards[!i], &pairs_defaults);
 	bytes_fill(device.memory, SIZE, 3);
-	work = write_to(&device, &cards[1]);
+	work = work_write(&device, &cards[1], SIZE, SIZE);
 	pair_post(pairs[0], &work);
 	cq_expect(device.cq, 0, IBV_WC_SUCCESS);
 	must(bytes_are(device.memory + SIZE, SIZE, 3));
@@ -101,7 +90,7 @@ static void with_children(unsigned int self)
 
 	device_open(&device, MIB);
 	pairs_mesh(&device, self, pairs, NULL, &pairs_defaults);
-	work = write_to(&device, &board->cards[!self][self]);
+	work = work_write(&device, &board->cards[!self][self], SIZE, SIZE);
 	if (self) {
 		while (!board_get(WORD_DONE)) {
 			pair_post(pairs[0], &work);
@@ -166,7 +155,7 @@ static void parent_and_child(unsigned int self)
 	pair_connect(pair, &cards[!me], &pairs_defaults);
 	processes_meet();
 	bytes_fill(device.memory, SIZE, me);
-	work = write_to(&device, &cards[!me]);
+	work = work_write(&device, &cards[!me], SIZE, SIZE);
 	pair_post(pair, &work);
 	cq_expect(device.cq, 0, IBV_WC_SUCCESS);
 	processes_meet();

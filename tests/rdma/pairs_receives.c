@@ -12,16 +12,6 @@ CASE(receives);
 
 #define SIZE 20000u
 
-static struct work send_of(const struct device *device, uint64_t id, uint32_t length)
-{
-	return (struct work){ .opcode = IBV_WR_SEND,
-			      .id = id,
-			      .flags = IBV_SEND_SIGNALED,
-			      .local = device->memory,
-			      .length = length,
-			      .lkey = device->mr->lkey };
-}
-
 /* ---- late receives ---- */
 
 static enum ibv_wr_opcode late_opcode;
@@ -40,7 +30,7 @@ static void late(unsigned int self)
 	pairs_mesh(&device, self, pairs, NULL, &pairs_defaults);
 	if (!self) {
 		for (uint64_t i = 0; i < 10; i++) {
-			work = send_of(&device, i, SIZE);
+			work = work_send(&device, i, SIZE);
 			work.opcode = late_opcode;
 			work.local = device.memory + i * SIZE;
 			work.immediate = (uint32_t)i;
@@ -89,7 +79,7 @@ static void never(unsigned int self)
 	device_open(&device, MIB);
 	pairs_mesh(&device, self, pairs, NULL, &connection);
 	if (!self) {
-		work = send_of(&device, 1, SIZE);
+		work = work_send(&device, 1, SIZE);
 		pair_post(pairs[1], &work);
 		work.id = 2;
 		pair_post(pairs[1], &work);
@@ -125,7 +115,7 @@ static void too_long(unsigned int self)
 		pair_receive(pairs[0], 1, device.memory, SIZE - 1, device.mr->lkey, 1);
 	processes_meet();
 	if (!self) {
-		work = send_of(&device, 1, SIZE);
+		work = work_send(&device, 1, SIZE);
 		pair_post(pairs[1], &work);
 		work.id = 2;
 		pair_post(pairs[1], &work);
@@ -206,7 +196,7 @@ static void shared_take(const struct device *device, struct ibv_qp **pairs)
 
 static void shared_send(const struct device *device, struct ibv_qp *pair, unsigned int self)
 {
-	struct work work = send_of(device, 0, 0);
+	struct work work = work_send(device, 0, 0);
 
 	for (uint32_t i = 0; i < MESSAGES; i++) {
 		work.id = i;
@@ -286,7 +276,7 @@ static void limit(unsigned int self)
 		if (!pairs_soft_roce())
 			expect_event(&device, IBV_EVENT_QP_LAST_WQE_REACHED, pairs[0]);
 	} else {
-		struct work work = send_of(&device, 0, 100);
+		struct work work = work_send(&device, 0, 100);
 
 		processes_meet();
 		for (uint64_t i = 0; i < 3; i++) {

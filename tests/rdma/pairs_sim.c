@@ -19,17 +19,6 @@ CASE(sim, .applies = pairs_simulated);
 
 #define SIZE 100000u
 
-static struct work write_to(const struct device *device, const struct card *to)
-{
-	return (struct work){ .opcode = IBV_WR_RDMA_WRITE,
-			      .flags = IBV_SEND_SIGNALED,
-			      .local = device->memory,
-			      .length = SIZE,
-			      .lkey = device->mr->lkey,
-			      .remote = to->address + SIZE,
-			      .rkey = to->key };
-}
-
 /* ---- fabrics ---- */
 
 static const char *other_fabric(void)
@@ -57,7 +46,7 @@ static void in_another_fabric(unsigned int self)
 	if (self)
 		another = device_pair(&device, IBV_QPT_RC, NULL, &connection);
 	pairs_mesh(&device, self, pairs, NULL, &connection);
-	work = write_to(&device, &board->cards[!self][self]);
+	work = work_write(&device, &board->cards[!self][self], SIZE, SIZE);
 	pair_post(pairs[!self], &work);
 	cq_expect(device.cq, 0, IBV_WC_RETRY_EXC_ERR);
 	processes_meet();
@@ -161,7 +150,7 @@ static void move_among_all(unsigned int self)
 	for (unsigned int to = 0; to < processes_count(); to++) {
 		if (to == self)
 			continue;
-		work = write_to(&device, &board->cards[to][self]);
+		work = work_write(&device, &board->cards[to][self], SIZE, SIZE);
 		work.remote += (size_t)self * SIZE;
 		pair_post(pairs[to], &work);
 	}
@@ -241,7 +230,7 @@ static void without_descriptors(unsigned int self)
 	device_open(&device, MIB);
 	bytes_fill(device.memory, SIZE, self);
 	pairs_mesh(&device, self, pairs, NULL, &pairs_defaults);
-	work = write_to(&device, &board->cards[!self][self]);
+	work = work_write(&device, &board->cards[!self][self], SIZE, SIZE);
 	for (uint64_t i = 0; i < 200; i++) {
 		if (i == 100)
 			must(!syscall(SYS_close_range, 3, ~0u, 0));

@@ -10,16 +10,6 @@ CASE(states);
 
 #define SIZE 20000u
 
-static struct work send_of(const struct device *device, uint64_t id, uint32_t length)
-{
-	return (struct work){ .opcode = IBV_WR_SEND,
-			      .id = id,
-			      .flags = IBV_SEND_SIGNALED,
-			      .local = device->memory,
-			      .length = length,
-			      .lkey = device->mr->lkey };
-}
-
 /* ---- a queue pair that ends ---- */
 
 #define LONG (3 * MIB)
@@ -45,7 +35,7 @@ static void leave(struct ibv_qp **pair)
 /* What another queue pair of the two processes reads is right. */
 static void read_by_another(const struct device *device, struct ibv_qp *pair)
 {
-	struct work work = send_of(device, 7, SIZE);
+	struct work work = work_send(device, 7, SIZE);
 
 	work.opcode = IBV_WR_RDMA_READ;
 	work.remote = board->cards[1][1].address + LONG;
@@ -77,7 +67,7 @@ static void left(unsigned int self)
 	}
 	processes_meet();
 	if (!self) {
-		work = send_of(&device, 1, LONG);
+		work = work_send(&device, 1, LONG);
 		work.opcode = left_opcode;
 		work.remote = board->cards[1][0].address;
 		work.rkey = board->cards[1][0].key;
@@ -131,7 +121,7 @@ static void connect_late(unsigned int self)
 	processes_meet();
 	if (!self) {
 		pair_connect(pair, &board->cards[1][0], &connection);
-		work = send_of(&device, 1, LONG / 2);
+		work = work_send(&device, 1, LONG / 2);
 		pair_post(pair, &work);
 		work.opcode = IBV_WR_RDMA_READ;
 		work.id = 2;
@@ -178,7 +168,7 @@ static void drain(unsigned int self)
 
 	device_open(&device, LONG);
 	pairs_mesh(&device, self, pairs, NULL, &pairs_defaults);
-	work = send_of(&device, 1, LONG);
+	work = work_send(&device, 1, LONG);
 	work.opcode = IBV_WR_RDMA_READ;
 	work.remote = board->cards[other][self].address;
 	work.rkey = board->cards[other][self].key;
