@@ -28,15 +28,15 @@ open_mpi() {
 		"$(outcome "$peerpin" --sim=driver mpirun -x LD_LIBRARY_PATH=/other ./a)"
 	same 'disabled' $'[./a] preload=\n=> 9' "$(PEERPIN_DISABLE=1 outcome "$peerpin" mpirun ./a)"
 	same 'the simulated adapter: its preload, and the variables of UCX' \
-		"[-x][UCX_NET_DEVICES][-x][UCX_TLS][-x][LD_LIBRARY_PATH=$simulated_adapter:$simulated][-x][LD_PRELOAD=$library:$files][./a] preload="$'\n=> 9' \
+		"[-x][PEERPIN_SIM_ADAPTER_DELAY][-x][UCX_NET_DEVICES][-x][UCX_TLS][-x][LD_LIBRARY_PATH=$simulated_adapter:$simulated][-x][LD_PRELOAD=$library:$files][./a] preload="$'\n=> 9' \
 		"$(outcome "$peerpin" --sim mpirun ./a)"
-	same 'the simulated adapter without peerpin, and a variable of UCX that the caller sets' \
-		"[-x][PEERPIN_DISABLE][-x][UCX_NET_DEVICES][-x][LD_LIBRARY_PATH=$simulated_adapter:$simulated][-x][LD_PRELOAD=$files][./a] preload="$'\n=> 9' \
+	matches 'the simulated adapter without peerpin, and a variable of UCX that the caller sets' \
+		"[[]-x][[]PEERPIN_[DS]*][[]-x][[]PEERPIN_[DS]*][[]-x][[]UCX_NET_DEVICES][[]-x][[]LD_LIBRARY_PATH=$simulated_adapter:$simulated][[]-x][[]LD_PRELOAD=$files][[]./a] preload="$'\n=> 9' \
 		"$(outcome "$peerpin" --sim --disable env UCX_TLS=tcp mpirun ./a)"
 	matches "the simulated adapter: the caller's preload stays" "*[[]-x][[]LD_PRELOAD=$library:$files:/other.so][[]./a]*" \
 		"$(outcome "$peerpin" --sim mpirun -x LD_PRELOAD=/other.so ./a)"
 	same 'a list of variables lacks those that Open MPI forwards' \
-		"[--mca][mca_base_env_list][A;UCX_NET_DEVICES;UCX_TLS;LD_LIBRARY_PATH=$simulated_adapter:$simulated;LD_PRELOAD=$library:$files][./a] preload="$'\n=> 9' \
+		"[--mca][mca_base_env_list][A;PEERPIN_SIM_ADAPTER_DELAY;UCX_NET_DEVICES;UCX_TLS;LD_LIBRARY_PATH=$simulated_adapter:$simulated;LD_PRELOAD=$library:$files][./a] preload="$'\n=> 9' \
 		"$(outcome "$peerpin" --sim mpirun --mca mca_base_env_list A ./a)"
 	same 'a list of variables as an option is extended' \
 		"[--mca][mca_base_env_list][A;B=c;PEERPIN_LOG_LEVEL;LD_PRELOAD=$library][./a] preload="$'\n=> 9' \
@@ -101,7 +101,7 @@ hydra() {
 		"${ours}[-print-all-exitcodes][-n][1][./a][-env][LD_PRELOAD=/other.so][-genv][LD_PRELOAD][/other.so] preload="$'\n=> 9' \
 		"$(named "$peerpin" mpiexec -print-all-exitcodes -n 1 ./a -env LD_PRELOAD=/other.so -genv LD_PRELOAD /other.so)"
 	matches 'Hydra on the simulated adapter' \
-		"[[]-genv][[]UCX_NET_DEVICES][[]sim0:1][[]-genv][[]UCX_TLS][[]rc_v,ud_v,self][[]-genv][[]PEERPIN_JOB]*[[]$library:$files][[]./a]*" \
+		"[[]-genv][[]PEERPIN_SIM_ADAPTER_DELAY][[]500][[]-genv][[]UCX_NET_DEVICES][[]sim0:1][[]-genv][[]UCX_TLS][[]rc_v,ud_v,self][[]-genv][[]PEERPIN_JOB]*[[]$library:$files][[]./a]*" \
 		"$(outcome "$peerpin" --sim mpiexec ./a)"
 	same 'Hydra: the name is not that of the surrounding job' "${ours}[./a] preload="$'\n=> 9' \
 		"$(PEERPIN_JOB=outer named "$peerpin" mpiexec ./a)"
@@ -118,7 +118,7 @@ slurm() {
 	same 'srun keeps the environment' "[--export=ALL,PEERPIN_LOG_LEVEL,LD_PRELOAD=$library][./a]$end" \
 		"$(PEERPIN_LOG_LEVEL=info outcome "$peerpin" srun ./a)"
 	same 'srun on the simulated adapter' \
-		"[--export=ALL,UCX_NET_DEVICES,UCX_TLS,OMPI_MCA_pml,OMPI_MCA_osc,OMPI_MCA_btl,LD_LIBRARY_PATH=$simulated_adapter:$simulated,LD_PRELOAD=$library:$files][./a]$end" \
+		"[--export=ALL,PEERPIN_SIM_ADAPTER_DELAY,UCX_NET_DEVICES,UCX_TLS,OMPI_MCA_pml,OMPI_MCA_osc,OMPI_MCA_btl,LD_LIBRARY_PATH=$simulated_adapter:$simulated,LD_PRELOAD=$library:$files][./a]$end" \
 		"$(outcome "$peerpin" --sim srun ./a)"
 	same "the caller's list, which counts for more" "${ours}[-n][2][--export=FOO,LD_PRELOAD=$library][./a]$end" \
 		"$(outcome "$peerpin" srun -n 2 --export=FOO ./a)"

@@ -183,14 +183,16 @@ clients_of_the_adapter() {
 	local name show
 
 	# shellcheck disable=SC2016 # expanded by the program
-	show='echo "$UCX_NET_DEVICES $UCX_TLS $OMPI_MCA_pml $OMPI_MCA_osc $OMPI_MCA_btl"'
+	show='echo "$UCX_NET_DEVICES $UCX_TLS $OMPI_MCA_pml $OMPI_MCA_osc $OMPI_MCA_btl $PEERPIN_SIM_ADAPTER_DELAY"'
 	fake ucx_info ''
-	same 'the simulated adapter: variables of MPI' $'sim0:1 rc_v,ud_v,self ucx ucx ^openib\n=> 0' "$(outcome "$peerpin" --sim sh -c "$show")"
-	same "the caller's variables stay, also empty ones" $'lo tcp  ucx self\n=> 0' \
-		"$(UCX_NET_DEVICES=lo UCX_TLS=tcp OMPI_MCA_pml='' OMPI_MCA_btl=self outcome "$peerpin" --sim sh -c "$show")"
+	same 'the simulated adapter: variables of MPI, and its delay' $'sim0:1 rc_v,ud_v,self ucx ucx ^openib 500\n=> 0' "$(outcome "$peerpin" --sim sh -c "$show")"
+	same "the caller's variables stay, also empty ones" $'lo tcp  ucx self 7\n=> 0' \
+		"$(UCX_NET_DEVICES=lo UCX_TLS=tcp OMPI_MCA_pml='' OMPI_MCA_btl=self PEERPIN_SIM_ADAPTER_DELAY=7 outcome "$peerpin" --sim sh -c "$show")"
 	for name in --sim=driver --summary=table; do
-		same "without the adapter none is set: $name" $'    \n=> 0' "$(outcome "$peerpin" $name sh -c "$show")"
+		same "without the adapter none is set: $name" $'     \n=> 0' "$(outcome "$peerpin" $name sh -c "$show")"
 	done
+	matches '--help states the delay' '*registrations of 500 us *' "$("$peerpin" --help)"
+	matches 'the manual states the delay' $'*\n.BR PEERPIN_SIM_ADAPTER_DELAY ,\n500 unless it is set.\n*' "$(<docs/man/peerpin.1)"
 	mkdir -p "$tmp/ucx/ucx" "$tmp/lib/any/ucx"
 	: >"$tmp/ucx/libucp.so.0"
 	: >"$tmp/lib/any/ucx/libuct_cuda.so.0"
@@ -202,13 +204,14 @@ clients_of_the_adapter() {
 	matches 'UCX of LD_LIBRARY_PATH has them' 'sim0:1 rc_v,ud_v,self,cuda_copy *' \
 		"$(LD_LIBRARY_PATH=/nowhere:$tmp/ucx outcome "$peerpin" --sim sh -c "$show")"
 	same 'the command stays that of the command line' $'[a]\n=> 0' "$(outcome "$peerpin" --sim printf '[%s]' a)"
-	matches '--print-env with the simulated adapter' "export UCX_NET_DEVICES=sim0:1
+	matches '--print-env with the simulated adapter' "export PEERPIN_SIM_ADAPTER_DELAY=500
+export UCX_NET_DEVICES=sim0:1
 export UCX_TLS=rc_v,ud_v,self
 export OMPI_MCA_pml=ucx
 export OMPI_MCA_osc=ucx
 export OMPI_MCA_btl='^openib'
 export LD_PRELOAD=$library:$files\"*=> 0" "$(outcome "$peerpin" --sim --print-env)"
-	same 'a dry run with the simulated adapter' "UCX_NET_DEVICES=sim0:1 OMPI_MCA_pml=ucx OMPI_MCA_osc=ucx OMPI_MCA_btl='^openib' LD_LIBRARY_PATH=$simulated_adapter:$simulated LD_PRELOAD=$library:$files true
+	same 'a dry run with the simulated adapter' "PEERPIN_SIM_ADAPTER_DELAY=500 UCX_NET_DEVICES=sim0:1 OMPI_MCA_pml=ucx OMPI_MCA_osc=ucx OMPI_MCA_btl='^openib' LD_LIBRARY_PATH=$simulated_adapter:$simulated LD_PRELOAD=$library:$files true
 => 0" "$(UCX_TLS=all outcome "$peerpin" --sim --dry-run true)"
 	rm "$tmp/bin/ucx_info"
 }
