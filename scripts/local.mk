@@ -25,13 +25,17 @@ EXTRA_DIST += scripts/install-packages scripts/build scripts/demo scripts/test s
 
 launcher_checks = tests/launcher/check_peerpin.sh tests/launcher/check_launchers.sh \
 	tests/launcher/check_programs.sh tests/launcher/check_settings.sh tests/launcher/check_completion.sh \
-	tests/launcher/check_inert.sh tests/launcher/check_packages.sh
+	tests/launcher/check_inert.sh tests/launcher/check_packages.sh tests/launcher/check_demo.sh
 # These preload the library into programs that were built without a sanitizer.
 if !SANITIZER
 check_SCRIPTS += $(launcher_checks)
 TESTS += $(launcher_checks)
 check_PROGRAMS += tests/launcher/inert_cost
 tests_launcher_inert_cost_SOURCES = tests/launcher/inert_cost.c
+check_LTLIBRARIES += tests/launcher/demo_faults.la
+tests_launcher_demo_faults_la_SOURCES = tests/launcher/demo_faults.c
+tests_launcher_demo_faults_la_LDFLAGS = -module -avoid-version -shared -rpath /nowhere
+tests_launcher_demo_faults_la_LIBADD = -ldl
 check_DATA += tests/launcher/empty.so
 tests/launcher/empty.so:
 	$(AM_V_CCLD)$(MKDIR_P) $(@D) && echo 'int empty;' | $(CC) $(CFLAGS) -shared -fPIC -x c -o $@ -

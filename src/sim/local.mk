@@ -117,5 +117,5 @@ src_sim_adapter_libsim_files_la_LDFLAGS = -module -avoid-version -shared
 src_sim_adapter_libsim_files_la_LIBADD = -ldl
 
 pkglibexec_PROGRAMS += src/sim/peerpin-demo
-src_sim_peerpin_demo_SOURCES = src/sim/demo.c
-src_sim_peerpin_demo_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la
+src_sim_peerpin_demo_SOURCES = src/sim/demo.h src/sim/demo.c src/sim/demo_client.c
+src_sim_peerpin_demo_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -ldl

@@ -246,18 +246,6 @@ export LD_PRELOAD=$library\"\${LD_PRELOAD:+:\$LD_PRELOAD}\"
 		"$(outcome "$peerpin" --print-env true)"
 }
 
-demonstration() {
-	local text
-
-	text=$(outcome "$peerpin" demo)
-	matches 'demo: the first run registers on each send' $'*\nsends *\nregistrations on the send path  *64 *' "$text"
-	matches 'demo: no byte is wrong' '*bytes wrong  *0  *0*' "$text"
-	same 'demo: fewer registrations with peerpin' fewer "$(awk '/on the send path/ { print $6 < $5 ? "fewer" : $0 }' <<<"$text")"
-	matches 'demo: the summary, and its lines explained' $'*\npeerpin [0-9]*\nGPUDirect RDMA   *\nrequests  *80 *hits*\nfrees *\nfrees           each *=> 0' "$text"
-	same 'demo takes no argument' $'peerpin: demo takes no argument: x\n=> 2' "$(outcome "$peerpin" demo x)"
-	matches 'demo: the environment of the caller does not matter' '*=> 0' "$(PEERPIN_DISABLE=1 outcome "$peerpin" demo)"
-}
-
 installed_places() {
 	local root=$tmp/root relative
 
@@ -314,7 +302,6 @@ installed_places() {
 
 options_and_statuses
 what_a_program_gets
-demonstration
 clients_of_the_adapter
 dry_run_and_print_env
 installed_places
