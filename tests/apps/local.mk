@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The demonstration's programs: no part of "make" or "make check", since they need MPI.
 EXTRA_DIST += tests/apps/exchange.c tests/apps/include/cuda.h tests/apps/exchange_pair tests/apps/compare
+check_SCRIPTS += tests/apps/check_demo.sh
+TESTS += tests/apps/check_demo.sh
+EXTRA_DIST += tests/apps/check_demo.sh
 
 EXTRA_LTLIBRARIES = tests/apps/registration_witness.la
 tests_apps_registration_witness_la_SOURCES = tests/apps/registration_witness.c tests/apps/witness.h tests/apps/witness.c
