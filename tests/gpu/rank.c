@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* rank.c -- one rank of tests/gpu/ranks: allocates, computes, registers, deregisters, frees
+ *
+ * usage: rank FILE RANKS WARM-UPS ROUNDS BYTES MICROSECONDS
+ * FILE, of at least 16 zero bytes, is shared by all ranks of a run. A line for each round: ns of the
+ * request (export, registration, close), and ns of allocation, request, deregistration and free.
+ * The last line: turns of the computing loop in a ms, and hits in these rounds (-1: no peerpin).
+ */
+#include "statistic.h"
+
+#include <fcntl.h>
+#include <stdbool.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "memory/cuda_abi.h"
+#include "sim/adapter_verbs.h"
+
+/* Access flags of UCX. */
+#define ACCESS                                                                                     \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
+	 IBV_ACCESS_REMOTE_ATOMIC)
+
+#define must_cuda(call) must((call) == CUDA_SUCCESS)
+
+enum phase { READY, WARM, DONE, PHASES };
+
+static struct {
+	_Atomic unsigned int arrived[PHASES];
+} *shared;
+
+static unsigned long ranks, warm_ups, rounds, bytes, computing_ns;
+static struct ibv_pd *pd;
+static uint64_t turns;
+
+struct round {
+	uint64_t request, sum;
+};
+
+static uint64_t now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+}
+
+static bool all_arrived(enum phase phase)
+{
+	return shared->arrived[phase] >= ranks;
+}
+
+static void meet(enum phase phase)
+{
+	shared->arrived[phase]++;
+	while (!all_arrived(phase))
+		nanosleep(&(struct timespec){ .tv_nsec = 50000 }, NULL);
+}
+
+/* No system calls, as in a rank that polls. */
+static void compute(void)
+{
+	uint64_t end = now() + computing_ns;
+
+	while (now() < end)
+		turns++;
+}
+
+static void request(CUdeviceptr memory, struct ibv_mr **mr)
+{
+	int fd;
+
+	must_cuda(cuMemGetHandleForAddressRange(&fd, memory, bytes,
+						CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+	*mr = ibv_reg_dmabuf_mr(pd, 0, bytes, memory, fd, ACCESS);
+	must(*mr && !close(fd));
+}
+
+static struct round one_round(void)
+{
+	uint64_t start = now(), allocated, computed, requested;
+	CUdeviceptr memory;
+	struct ibv_mr *mr;
+
+	must_cuda(cuMemAlloc_v2(&memory, bytes));
+	allocated = now();
+	compute();
+	computed = now();
+	request(memory, &mr);
+	requested = now();
+	must(!ibv_dereg_mr(mr));
+	must_cuda(cuMemFree_v2(memory));
+	return (struct round){ .request = requested - computed,
+			       .sum = allocated - start + now() - computed };
+}
+
+static void begin(const char *path)
+{
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+	struct ibv_device **devices;
+	struct ibv_context *device;
+	CUcontext context;
+
+	must(fd >= 0);
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	must(shared != MAP_FAILED && !close(fd));
+	must_cuda(cuInit(0));
+	must_cuda(cuDevicePrimaryCtxRetain(&context, 0));
+	must_cuda(cuCtxSetCurrent(context));
+	devices = ibv_get_device_list(NULL);
+	must(devices && devices[0]);
+	device = ibv_open_device(devices[0]);
+	must(device);
+	pd = ibv_alloc_pd(device);
+	must(pd);
+}
+
+int main(int count, char **arguments)
+{
+	bool preloaded = dlsym(RTLD_DEFAULT, "peerpin_statistic") != NULL;
+	unsigned long *numbers[] = { &ranks, &warm_ups, &rounds, &bytes, &computing_ns };
+	struct round *times;
+	uint64_t hits = 0;
+
+	must(count == 7);
+	for (int i = 0; i < 5; i++)
+		*numbers[i] = strtoul(arguments[2 + i], NULL, 10);
+	computing_ns *= 1000;
+	times = malloc(rounds * sizeof(*times));
+	must(ranks && rounds && bytes && times);
+	begin(arguments[1]);
+	meet(READY);
+	for (unsigned long i = 0; i < warm_ups; i++)
+		one_round();
+	meet(WARM);
+	if (preloaded)
+		hits = statistic("hits");
+	turns = 0;
+	for (unsigned long i = 0; i < rounds; i++)
+		times[i] = one_round();
+	if (preloaded)
+		hits = statistic("hits") - hits;
+	computing_ns = computing_ns ? computing_ns : 1;
+	turns = turns * 1000000 / (rounds * computing_ns);
+	shared->arrived[DONE]++;
+	for (unsigned long i = 0; i < rounds; i++)
+		printf("%lu %lu\n", times[i].request, times[i].sum);
+	printf("%lu %ld\n", turns, preloaded ? (long)hits : -1);
+	/* The other ranks' rounds are beside as many ranks as before. */
+	while (!all_arrived(DONE))
+		one_round();
+	return 0;
+}
