@@ -16,12 +16,12 @@ keep_programs = tests/gpu/keep_latency tests/gpu/keep_reuse tests/gpu/keep_memor
 if !SANITIZER
 check_PROGRAMS += tests/gpu/access tests/gpu/leak tests/gpu/cycles tests/gpu/latency tests/gpu/rank $(keep_programs)
 TESTS += tests/gpu/check_access.sh tests/gpu/check_leak.sh tests/gpu/check_cycles.sh tests/gpu/check_stage.sh tests/gpu/check_run.sh \
-	tests/gpu/check_keep.sh tests/gpu/check_suites.sh tests/gpu/check_mpi.sh
+	tests/gpu/check_keep.sh tests/gpu/check_suites.sh tests/gpu/check_mpi.sh tests/gpu/check_ranks.sh
 if HAVE_VERBS
 check_PROGRAMS += tests/gpu/frees
 endif
 endif
-EXTRA_DIST += tests/gpu/check_access.sh tests/gpu/check_suites.sh tests/gpu/check_leak.sh tests/gpu/check_cycles.sh tests/gpu/check_stage.sh tests/gpu/check_run.sh tests/gpu/check_keep.sh tests/gpu/check_mpi.sh
+EXTRA_DIST += tests/gpu/check_access.sh tests/gpu/check_suites.sh tests/gpu/check_leak.sh tests/gpu/check_cycles.sh tests/gpu/check_stage.sh tests/gpu/check_run.sh tests/gpu/check_keep.sh tests/gpu/check_mpi.sh tests/gpu/check_ranks.sh
 tests_gpu_access_SOURCES = tests/gpu/access.c tests/gpu/statistic.h
 tests_gpu_access_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -ldl
 tests_gpu_frees_SOURCES = tests/gpu/frees.c tests/gpu/statistic.h

@@ -2,9 +2,10 @@
 /* rank.c -- one rank of tests/gpu/ranks: allocates, computes, registers, deregisters, frees
  *
  * usage: rank FILE RANKS WARM-UPS ROUNDS BYTES MICROSECONDS
- * FILE, of at least 16 zero bytes, is shared by all ranks of a run. A line for each round: ns of the
- * request (export, registration, close), and ns of allocation, request, deregistration and free.
- * The last line: turns of the computing loop in a ms, and hits in these rounds (-1: no peerpin).
+ * FILE, of at least 16 zero bytes, is shared by all ranks of a run. A line for each round: ns of
+ * the request (export, registration, close), and ns of allocation, request, deregistration and
+ * free. The last line: turns of the computing loop in a ms, and hits in these rounds (-1: no
+ * peerpin).
  */
 #include "statistic.h"
 
@@ -27,7 +28,7 @@ enum phase { READY, WARM, DONE, PHASES };
 
 static struct {
 	_Atomic unsigned int arrived[PHASES];
-} *shared;
+} * shared;
 
 static unsigned long ranks, warm_ups, rounds, bytes, computing_ns;
 static struct ibv_pd *pd;
@@ -127,7 +128,7 @@ int main(int count, char **arguments)
 		*numbers[i] = strtoul(arguments[2 + i], NULL, 10);
 	computing_ns *= 1000;
 	times = malloc(rounds * sizeof(*times));
-	must(ranks && rounds && bytes && times);
+	must(ranks && rounds && bytes && computing_ns && times);
 	begin(arguments[1]);
 	meet(READY);
 	for (unsigned long i = 0; i < warm_ups; i++)
@@ -140,7 +141,6 @@ int main(int count, char **arguments)
 		times[i] = one_round();
 	if (preloaded)
 		hits = statistic("hits") - hits;
-	computing_ns = computing_ns ? computing_ns : 1;
 	turns = turns * 1000000 / (rounds * computing_ns);
 	shared->arrived[DONE]++;
 	for (unsigned long i = 0; i < rounds; i++)
