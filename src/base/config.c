@@ -109,7 +109,10 @@ bool config_excludes(const struct config *config, const char *program)
 static void config_settle(const char *program)
 {
 	static char system_text[CONFIG_FILE_MOST + 1], own_text[CONFIG_FILE_MOST + 1];
-	struct config_reader reader = { .config = &settled, .complain = config_keep_complaint };
+	static struct config_place places[CONFIG_ROWS];
+	struct config_reader reader = { .config = &settled,
+					.places = places,
+					.complain = config_keep_complaint };
 
 	settled = config_defaults;
 	complaints_used = 0;
@@ -121,6 +124,7 @@ static void config_settle(const char *program)
 	if (own_file && *own_file)
 		own_file_error = config_read_file(&reader, own_file, own_text);
 	config_read_environment(&reader, environ);
+	config_complete(&reader);
 	if (config_excludes(&settled, program))
 		settled.disable = true;
 	log_set_limit(settled.log_level);

@@ -41,6 +41,7 @@ struct config {
 	bool disable; /* also by PEERPIN_INCLUDE and PEERPIN_EXCLUDE */
 	const char *include;
 	const char *exclude;
+	bool eager;
 	enum preregister preregister;
 	uint64_t min_size; /* bytes */
 	enum granularity granularity;

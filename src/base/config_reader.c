@@ -64,7 +64,6 @@ static bool config_reader_is_name(const char *name, size_t length, const char *v
 const char *config_renamed(const char *name, size_t length)
 {
 	static const char names[][2][44] = {
-		{ "PEERPIN_EAGER", "PEERPIN_PREREGISTER" },
 		{ "PEERPIN_SMALL", "PEERPIN_GRANULARITY" },
 		{ "PEERPIN_RIGHTS", "PEERPIN_ACCESS_MATCH" },
 		{ "PEERPIN_KEYS", "PEERPIN_UNIQUE_KEYS" },
@@ -186,6 +185,16 @@ void config_read_environment(struct config_reader *reader, char *const *environm
 		if (equals)
 			config_put(reader, entry, (size_t)(equals - entry), equals + 1);
 	}
+}
+
+void config_complete(struct config_reader *reader)
+{
+	struct config_place *places = reader->places;
+
+	if (!reader->config->eager || places[CONFIG_ROW_preregister].origin != CONFIG_BUILT_IN)
+		return;
+	reader->config->preregister = PREREGISTER_SYNC;
+	places[CONFIG_ROW_preregister] = places[CONFIG_ROW_eager];
 }
 
 static bool config_reader_is_blank(char character)

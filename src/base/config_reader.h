@@ -96,6 +96,9 @@ void config_read_text(struct config_reader *reader, const char *name, char *text
  * or -errno. The caller reports the error: its text needs the dynamic linker's lock. */
 int config_read_file(struct config_reader *reader, const char *name, char *text);
 
+/* Call after the last source, with `places`: sets what follows from other settings. */
+void config_complete(struct config_reader *reader);
+
 /* Return the current name of a variable of version 0.1, or several: "A or B"; NULL: none. */
 const char *config_renamed(const char *name, size_t length);
 

@@ -200,6 +200,7 @@ struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 	__typeof__(ibv_alloc_pd) *next = next_verbs(ibv_alloc_pd);
 	const void *outer;
 	struct ibv_pd *pd;
+	int access;
 
 	if (!next) {
 		errno = ENOSYS;
@@ -207,7 +208,11 @@ struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 	}
 	outer = verbs_client_enter(__builtin_return_address(0));
 	pd = next(context);
+	access = pd && !process_is_passive() ? verbs_client_access(pd) : 0;
 	verbs_client_leave(outer);
+	/* The provider has completed its struct: not before, in ibv_cmd_alloc_pd(). */
+	if (access)
+		registration_expect(pd, access);
 	return pd;
 }
 

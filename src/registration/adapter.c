@@ -88,7 +88,7 @@ bool adapter_has_selection(void)
 
 bool adapter_needs_description(void)
 {
-	return adapter_has_selection() || config_get()->devices;
+	return adapter_has_selection() || config_get()->eager || config_get()->devices;
 }
 
 /* True if an adapter was described, and if PEERPIN_DEVICES names one. Read at exit, when the lock
@@ -122,8 +122,9 @@ static uint64_t adapter_gpu_bit(int device)
 
 bool adapter_describe(struct adapter *adapter, int device)
 {
-	bool query_distance = config_get()->domain_policy == DOMAIN_POLICY_NEAR &&
-			      (adapter_gpu_bit(device) & ~adapter->near_known);
+	bool query_distance =
+		(config_get()->domain_policy == DOMAIN_POLICY_NEAR || config_get()->eager) &&
+		(adapter_gpu_bit(device) & ~adapter->near_known);
 	const char *devices = config_get()->devices, *name;
 	bool describe = !adapter->described, excludes = devices && *devices == '^';
 	bool near = true, named = false;
@@ -166,6 +167,7 @@ bool adapter_describe(struct adapter *adapter, int device)
 bool adapter_selects(const struct domain *domain, int device)
 {
 	const struct adapter *adapter = domain->owner->adapter;
+	bool near = !adapter_gpu_bit(device) || (adapter->near & adapter_gpu_bit(device));
 
 	if (config_get()->devices && !adapter->selected)
 		return false;
@@ -173,9 +175,10 @@ bool adapter_selects(const struct domain *domain, int device)
 	case DOMAIN_POLICY_ALL:
 		return true;
 	case DOMAIN_POLICY_NEAR:
-		return !adapter_gpu_bit(device) || (adapter->near & adapter_gpu_bit(device));
+		return near;
 	case DOMAIN_POLICY_LEARNED:
 		break;
 	}
-	return domain->enabled;
+	/* A domain that is not enabled is an expected one. */
+	return domain->enabled || near;
 }

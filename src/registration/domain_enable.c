@@ -3,11 +3,19 @@
  *
  * The first request or look-up in a domain enables it. From then on, live and new allocations are
  * registered there in the background, unless that is off.
+ *
+ * PEERPIN_EAGER: memory near the adapter is registered earlier, in domains that a known client will
+ * use. UCX registers each buffer twice, with relaxed ordering and without, where its version
+ * prefers that for the CPU, or a setting requires it. It registers host memory, its own buffers, in
+ * the same way before the program's memory: these requests reveal the choice.
  */
 #include "registration/registration.h"
 
+#include <errno.h>
+
 #include "base/config.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "base/system.h"
 #include "registration/background.h"
 #include "registration/internal.h"
@@ -50,6 +58,10 @@ static void domain_enable_name_flags(int access, char *to, size_t size)
 
 void domain_log_enabled(int access)
 {
+	static const char when[][24] = { [PREREGISTER_AUTO] = "in the background",
+					 [PREREGISTER_ALL] = "in the background",
+					 [PREREGISTER_SYNC] = "inside the allocation",
+					 [PREREGISTER_OFF] = "synchronously" };
 	char flags[96];
 
 	if (!log_is_on(LOG_INFO))
@@ -58,9 +70,7 @@ void domain_log_enabled(int access)
 	log_message(LOG_INFO,
 		    "a protection domain is enabled: new GPU memory is registered there %s; access "
 		    "flags: %s",
-		    config_get()->preregister == PREREGISTER_OFF ? "synchronously"
-								 : "in the background",
-		    flags);
+		    when[config_get()->preregister], flags);
 }
 
 static bool domain_enable_is_wider(int access, int than)
@@ -135,4 +145,36 @@ struct domain *registration_domain(const struct ibv_pd *pd, int access)
 	if (go)
 		background_go();
 	return domain;
+}
+
+/* Without the lock. `is_like`: for other memory, which counts if the client is known, and has added
+ * relaxed ordering to its access flags. */
+static void domain_enable_expect(const struct ibv_pd *pd, int access, bool is_like)
+{
+	struct protection_domain *owner;
+	int saved_errno = errno;
+	bool go = false;
+
+	pthread_mutex_lock(&registration_lock);
+	owner = protection_domain_find(pd->context, pd->handle);
+	if (owner && !is_like)
+		owner->expected = access;
+	if (owner && !owner->closing && !domain_find(owner, access) && owner->expected &&
+	    (owner->expected | (is_like ? IBV_ACCESS_RELAXED_ORDERING : 0)) == access)
+		go = domain_create(owner, access) && process_is_active() && background_queue_all();
+	pthread_mutex_unlock(&registration_lock);
+	if (go)
+		background_go();
+	errno = saved_errno;
+}
+
+void registration_expect(const struct ibv_pd *pd, int access)
+{
+	domain_enable_expect(pd, access, false);
+}
+
+void domain_expect_like(const struct registration_request *request)
+{
+	if (config_get()->eager)
+		domain_enable_expect(request->pd, request->access, true);
 }

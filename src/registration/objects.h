@@ -173,6 +173,7 @@ struct protection_domain {
 	struct adapter *adapter;
 	bool own_keys; /* at most 1 client MR per key; set once */
 	bool closing;
+	int expected; /* access flags of registration_expect(); 0: none */
 	struct domain *domains;
 	/* Numbers of references whose client MRs were revoked, and may not be deregistered yet: the
 	 * first and the last; 0: none. */

@@ -100,6 +100,11 @@ void registration_log_selection(void);
  * `by_key`: its client indexes registrations by key, so each key has at most 1 client MR. */
 void registration_pd_opened(struct ibv_pd *pd, bool by_key);
 
+/* PEERPIN_EAGER: the client of the protection domain will request GPU memory with these access
+ * flags, and with relaxed ordering besides if it requests host memory so. Memory near the adapter
+ * is registered with them from now on. Keeps errno. */
+void registration_expect(const struct ibv_pd *pd, int access);
+
 /* The client deallocates the protection domain. False: it has client MRs there, with a region or
  * revoked, which the kernel would count as memory regions: return EBUSY, nothing has changed. True:
  * the regions are deregistered, and the kernel decides. */

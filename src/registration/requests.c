@@ -60,6 +60,7 @@ bool registration_concerns(const struct registration_request *request)
 				requests_is_gpu_memory(request->address + request->length - 1)))
 		return true;
 	statistics_count(host_requests);
+	domain_expect_like(request);
 	return false;
 }
 

@@ -18,12 +18,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct ibv_device;
-
 /* Public, IBVERBS_1.1. */
+struct ibv_device {
+	void *ops[2];
+	int node_type, transport_type; /* more fields follow: never create or copy one */
+};
+
 struct ibv_context {
 	struct ibv_device *device; /* more fields follow: never create or copy one */
 };
+
+#define IBV_TRANSPORT_IB 0 /* RoCE included */
 
 struct ibv_pd {
 	struct ibv_context *context;

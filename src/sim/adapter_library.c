@@ -27,7 +27,8 @@ static void adapter_library_make_devices(void)
 	for (unsigned int i = 0; i < device_count; i++) {
 		struct ibv_device *device = &devices[i];
 
-		device->node_type = 1; /* channel adapter, InfiniBand transport */
+		device->node_type = 1; /* channel adapter */
+		device->transport_type = IBV_TRANSPORT_IB;
 		snprintf(device->name, sizeof(device->name), "sim%u", i);
 		snprintf(device->dev_name, sizeof(device->dev_name), "uverbs%u", i);
 		snprintf(device->dev_path, sizeof(device->dev_path),

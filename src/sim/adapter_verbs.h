@@ -15,6 +15,8 @@
 
 /* ---- public ---- */
 
+#define IBV_TRANSPORT_IB 0
+
 struct ibv_device {
 	void *operations[2];
 	int node_type, transport_type;

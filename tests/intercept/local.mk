@@ -90,7 +90,7 @@ tests_intercept_ends_ends_SOURCES = tests/intercept/ends/ends.c tests/intercept/
 	tests/intercept/ends/memory.c tests/intercept/ends/domains.c tests/intercept/ends/processes.c \
 	tests/intercept/ends/exits.c tests/intercept/ends/threads.c tests/intercept/ends/worker.c \
 	tests/intercept/ends/settings.c tests/intercept/ends/clients.c tests/intercept/ends/primary.c tests/intercept/ends/parts.c \
-	tests/intercept/ends/spans.c
+	tests/intercept/ends/spans.c tests/intercept/ends/expected.c
 tests_intercept_ends_ends_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -lpthread -ldl
 
 check_PROGRAMS += tests/intercept/keep/keep
@@ -103,11 +103,11 @@ tests_intercept_keep_keep_SOURCES = tests/intercept/ends/ends.c tests/intercept/
 tests_intercept_keep_keep_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests/intercept/keep
 tests_intercept_keep_keep_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -lpthread -ldl
 
-# Clients of libibverbs: libfabric, inside another library, a provider plug-in by its symbol and by its name, a client
-# like UCX; an object that allocates protection domains for others.
+# Clients of libibverbs: libfabric, inside another library, a provider plug-in by its symbol and by its name; UCX, also
+# inside another library; another client; an object that allocates protection domains for others.
 check_LTLIBRARIES += tests/intercept/fabric/libfabric.la tests/intercept/fabric/libmpi_fabric.la \
 	tests/intercept/fabric/libplugin.la tests/intercept/fabric/libname-fi.la tests/intercept/fabric/libother.la \
-	tests/intercept/fabric/libshim.la
+	tests/intercept/fabric/libshim.la tests/intercept/fabric/libuct_ib.la tests/intercept/fabric/libmpi_ucx.la
 fabric_sources = tests/intercept/fabric/fabric.c
 fabric_ldflags = -shared -version-info 1:0:0 -rpath /nowhere
 tests_intercept_fabric_libfabric_la_SOURCES = $(fabric_sources)
@@ -126,6 +126,14 @@ tests_intercept_fabric_libname_fi_la_SOURCES = $(fabric_sources)
 tests_intercept_fabric_libname_fi_la_CPPFLAGS = $(AM_CPPFLAGS) -DDEFINES=other
 tests_intercept_fabric_libname_fi_la_LDFLAGS = $(fabric_ldflags)
 tests_intercept_fabric_libname_fi_la_LIBADD = src/sim/adapter/libibverbs.la
+tests_intercept_fabric_libuct_ib_la_SOURCES = $(fabric_sources)
+tests_intercept_fabric_libuct_ib_la_CPPFLAGS = $(AM_CPPFLAGS) -DDEFINES=other
+tests_intercept_fabric_libuct_ib_la_LDFLAGS = $(fabric_ldflags)
+tests_intercept_fabric_libuct_ib_la_LIBADD = src/sim/adapter/libibverbs.la
+tests_intercept_fabric_libmpi_ucx_la_SOURCES = $(fabric_sources)
+tests_intercept_fabric_libmpi_ucx_la_CPPFLAGS = $(AM_CPPFLAGS) -DDEFINES=uct_ib_md_open_common
+tests_intercept_fabric_libmpi_ucx_la_LDFLAGS = $(fabric_ldflags)
+tests_intercept_fabric_libmpi_ucx_la_LIBADD = src/sim/adapter/libibverbs.la
 tests_intercept_fabric_libother_la_SOURCES = $(fabric_sources)
 tests_intercept_fabric_libother_la_CPPFLAGS = $(AM_CPPFLAGS) -DDEFINES=other
 tests_intercept_fabric_libother_la_LDFLAGS = $(fabric_ldflags)

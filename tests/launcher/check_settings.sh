@@ -42,6 +42,8 @@ sources() {
 	same 'a percentage' '10%|environment|0' "$(PEERPIN_KEEP=10% row PEERPIN_KEEP)"
 	same 'a percentage of 0 is none' '0|option|0' "$(row keep --keep 0%)"
 	same 'one setting of two with a common beginning' '1G|option|0' "$(row keep-host --keep-host 1G)"
+	same 'one that follows from another' 'sync|option|auto' "$(system=$tmp/none row preregister --eager)"
+	same 'unless it is set' 'auto|environment|auto' "$(system=$tmp/none PEERPIN_PREREGISTER=auto row preregister --eager)"
 	same 'what differs' 'PEERPIN_PREREGISTER PEERPIN_MIN_SIZE PEERPIN_GRANULARITY ' \
 		"$("$peerpin" config --system-file="$system" --changed | sed -n 's/^\* \(PEERPIN_[A-Z_]*\) .*/\1/p' | tr '\n' ' ')"
 	same 'nothing differs' $'All settings are at their defaults.\n=> 0' \

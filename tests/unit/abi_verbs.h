@@ -39,6 +39,7 @@ extern const struct abi_fact abi_verbs_ours[];
 		ABI_VALUE(IBV_ACCESS_MW_BIND), ABI_VALUE(IBV_ACCESS_ZERO_BASED),                   \
 		ABI_VALUE(IBV_ACCESS_ON_DEMAND), ABI_VALUE(IBV_ACCESS_HUGETLB),                    \
 		ABI_VALUE(IBV_ACCESS_RELAXED_ORDERING), ABI_OFFSET(struct ibv_context, device),    \
+		ABI_OFFSET(struct ibv_device, transport_type), ABI_VALUE(IBV_TRANSPORT_IB),        \
 		ABI_OFFSET(struct ibv_device_attr, max_mr),                                        \
 		{ "sizeof struct ibv_device_attr", sizeof(struct ibv_device_attr) },               \
 		{ "context in verbs_context", ABI_CONTEXT_OFFSET },                                \

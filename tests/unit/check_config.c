@@ -109,6 +109,24 @@ TEST(config, values_are_read)
 	ck_assert_str_eq(config.stats_file, "/x/%r");
 }
 
+static enum preregister preregister_of(const char *text)
+{
+	ck_assert_uint_eq(read_text(text), 0);
+	config_complete(&reader);
+	return config.preregister;
+}
+
+TEST(config, eager_registers_inside_the_allocation_unless_that_is_set)
+{
+	ck_assert_int_eq(preregister_of("PEERPIN_EAGER = no"), PREREGISTER_AUTO);
+	ck_assert_int_eq(preregister_of("#\nPEERPIN_EAGER = yes"), PREREGISTER_SYNC);
+	ck_assert_uint_eq(places[CONFIG_ROW_preregister].line, 2);
+	ck_assert_int_eq(preregister_of("PEERPIN_EAGER = yes\nPEERPIN_PREREGISTER = auto"),
+			 PREREGISTER_AUTO);
+	ck_assert_int_eq(preregister_of("PEERPIN_PREREGISTER = off\nPEERPIN_EAGER = yes"),
+			 PREREGISTER_OFF);
+}
+
 TEST(config, sizes_have_units_fractions_and_words)
 {
 	static const struct {

@@ -7,6 +7,7 @@ UNIT_CHECKS = \
 	tests/unit/check_config \
 	tests/unit/check_busy \
 	tests/unit/check_domain \
+	tests/unit/check_expected \
 	tests/unit/check_region_life \
 	tests/unit/check_cost \
 	tests/unit/check_dma_buf \

@@ -309,6 +309,8 @@ const struct test setting_tests[] = {
 	{ .name = NULL },
 };
 
-const struct test *const test_files[] = { memory_tests,	 domain_tests, process_tests, exit_tests,
-					  thread_tests,	 worker_tests, setting_tests, client_tests,
-					  primary_tests, part_tests,   span_tests,    NULL };
+const struct test *const test_files[] = { memory_tests,	 domain_tests, process_tests,
+					  exit_tests,	 thread_tests, worker_tests,
+					  setting_tests, client_tests, primary_tests,
+					  part_tests,	 span_tests,   expected_tests,
+					  NULL };
