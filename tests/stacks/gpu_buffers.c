@@ -8,6 +8,9 @@
  * libraries in GPU_BUFFERS_OF: prefixes of file names, separated by commas. All others are
  * forwarded to libc; with GPU_BUFFERS_PROGRAM=no the program's own code too.
  *
+ * Built with GPU_MAPS, as gpu_maps.so, also anonymous mappings that these make by mmap. UCX hooks
+ * mmap: gpu_buffers.so leaves it alone.
+ *
  * Only for the simulated driver: the processor may access its device memory. Without room in the
  * driver the buffer is libc's, and a line reports it.
  */
@@ -22,6 +25,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cuda.h>
@@ -42,7 +47,8 @@ struct buffer {
 	size_t size;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/* Recursive: peerpin may register memory inside its allocation, and verbs call malloc and free. */
+static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static struct buffer
 	buffers[MAX_BUFFERS]; /* under lock, as all below; `used` is also read without */
 static size_t used;
@@ -225,3 +231,26 @@ EXPORT void free(void *start)
 	else
 		__libc_free(start);
 }
+
+#ifdef GPU_MAPS
+EXPORT void *mmap(void *where, size_t length, int protection, int flags, int fd, off_t offset)
+{
+	const int kind = MAP_PRIVATE | MAP_ANONYMOUS;
+	void *start = NULL;
+
+	if (!where && flags == kind && is_large(length) && is_program(__builtin_return_address(0)))
+		start = take((size_t)sysconf(_SC_PAGESIZE), length);
+	return start ? start
+		     : (void *)syscall(SYS_mmap, where, length, protection, flags, fd, offset);
+}
+
+EXPORT int munmap(void *start, size_t length)
+{
+	struct buffer buffer;
+
+	if (!give_up(start, &buffer))
+		return (int)syscall(SYS_munmap, start, length);
+	release(&buffer);
+	return 0;
+}
+#endif

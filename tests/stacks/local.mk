@@ -22,9 +22,9 @@ tests_stacks_newer_libcuda_la_LIBADD = $(sim_libadd)
 EXTRA_LTLIBRARIES += tests/stacks/verbs_witness.la
 # A sanitizer has an allocator of its own.
 if SANITIZER
-EXTRA_LTLIBRARIES += tests/stacks/gpu_buffers.la
+EXTRA_LTLIBRARIES += tests/stacks/gpu_buffers.la tests/stacks/gpu_maps.la
 else
-check_LTLIBRARIES += tests/stacks/gpu_buffers.la
+check_LTLIBRARIES += tests/stacks/gpu_buffers.la tests/stacks/gpu_maps.la
 check_PROGRAMS += tests/stacks/allocate
 tests_stacks_allocate_SOURCES = tests/stacks/allocate.c
 # The compiler may not leave out a pair of malloc and free.
@@ -36,6 +36,11 @@ tests_stacks_gpu_buffers_la_SOURCES = tests/stacks/gpu_buffers.c
 tests_stacks_gpu_buffers_la_CFLAGS = $(AM_CFLAGS) $(exchange_cppflags) -fvisibility=hidden -fno-builtin
 tests_stacks_gpu_buffers_la_LDFLAGS = $(stacks_module)
 tests_stacks_gpu_buffers_la_LIBADD = src/sim/libcuda.la -ldl -lpthread
+tests_stacks_gpu_maps_la_SOURCES = tests/stacks/gpu_buffers.c
+tests_stacks_gpu_maps_la_CPPFLAGS = $(AM_CPPFLAGS) -DGPU_MAPS
+tests_stacks_gpu_maps_la_CFLAGS = $(tests_stacks_gpu_buffers_la_CFLAGS)
+tests_stacks_gpu_maps_la_LDFLAGS = $(stacks_module)
+tests_stacks_gpu_maps_la_LIBADD = $(tests_stacks_gpu_buffers_la_LIBADD)
 tests_stacks_verbs_witness_la_SOURCES = tests/stacks/verbs_witness.c tests/stacks/verbs_witness.h \
 	tests/stacks/verbs_witness_result.c tests/apps/witness.h tests/apps/witness.c
 tests_stacks_verbs_witness_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
@@ -65,7 +70,7 @@ stacks_compile = $(exchange_cppflags) $(CPPFLAGS) $(AM_CFLAGS) $(CFLAGS)
 stacks_link = $(LDFLAGS) -Lsrc/sim/.libs -l:libcuda.so.1
 tests/stacks/onesided: tests/stacks/onesided.c tests/apps/include/cuda.h src/sim/libcuda.la
 	$(AM_V_CCLD)$(MKDIR_P) tests/stacks && $(MPICC) $(stacks_compile) -o $@ $(srcdir)/tests/stacks/onesided.c $(stacks_link)
-CLEANFILES += tests/stacks/gpu_buffers.la tests/stacks/verbs_witness.la tests/stacks/onesided
+CLEANFILES += tests/stacks/gpu_buffers.la tests/stacks/gpu_maps.la tests/stacks/verbs_witness.la tests/stacks/onesided
 
 # Where there is an MPI compiler "make check" builds the patterns, and runs them without an adapter.
 if HAVE_MPI
@@ -78,7 +83,7 @@ endif
 endif
 
 # A row without a built program is skipped, with that reason.
-stacks_programs = tests/stacks/gpu_buffers.la tests/stacks/newer/libcuda.la
+stacks_programs = tests/stacks/gpu_buffers.la tests/stacks/gpu_maps.la tests/stacks/newer/libcuda.la
 if HAVE_VERBS
 stacks_programs += tests/stacks/verbs_witness.la
 endif
