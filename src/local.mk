@@ -23,8 +23,8 @@ src_libcore_la_SOURCES = \
 	src/base/signal_safe_write.h src/base/signal_safe_write.c \
 	src/base/system.h src/base/system.c src/base/text.h \
 	src/report/emit.h src/report/emit.c src/report/emit_forms.h src/report/emit_json.c \
-	src/report/emit_prometheus.c src/report/emit_table.c \
-	src/report/methods.def src/report/fixes.def src/report/errors.def src/report/errors.h src/report/errors.c \
+	src/report/emit_prometheus.c src/report/emit_table.c src/report/hints.c \
+	src/report/methods.def src/report/hints.def src/report/errors.def src/report/errors.h src/report/errors.c \
 	src/report/job.h src/report/job.c \
 	src/report/output.h src/report/output.c src/report/pinned.c \
 	src/report/segment.h src/report/segment.c src/report/segment_file.c \

@@ -37,7 +37,7 @@ void usage_write(const struct segment *segment, char *to, size_t size);
 /* Write " (98.9 %)", or nothing without a request. */
 void usage_hit_rate(const struct segment *segment, char *to, size_t size);
 
-/* Write why fewer than half of the requests hit, and what may change it. False: they do. */
+/* Write why many requests miss, and what helps (hints.def, hints.c). False: few miss. */
 bool usage_hint(const struct segment *segment, char *to, size_t size);
 
 /* Write bytes as a value of a setting: "2M". */
@@ -46,10 +46,6 @@ void usage_setting_of_bytes(uint64_t bytes, char *to, size_t size);
 /* Compute the PEERPIN_MIN_SIZE that excludes most regions that were never used. *skipped: number of
  * excluded regions. Return false if there is no such size. */
 bool usage_smallest_size(const struct segment *segment, uint64_t *bytes, uint64_t *skipped);
-
-/* Return true if the user set PEERPIN_PREREGISTER=all, which registers even sizes that clients
- * never request. */
-bool usage_registers_all(const struct segment *segment);
 
 /* Format bytes in the largest unit that gives a number above 1: "41.2 GiB". */
 void usage_bytes(uint64_t bytes, char *to, size_t size);

@@ -74,6 +74,13 @@ void emit_walk_adapters(const struct segment *segment,
 void emit_walk_pairs(const struct segment *segment,
 		     void (*take)(void *argument, const struct emit_pair *pair), void *argument);
 
+/* The most frequent reason of bypassed requests; without a label: none. */
+struct emit_row usage_main_reason(const struct segment *segment);
+
+/* Return true if the process ran with that value of a setting; NULL: with any value except the
+ * default. */
+bool usage_has_setting(const struct segment *segment, const char *name, const char *value);
+
 /* `argument` of the row functions: a struct emitter. */
 void emit_table(struct emitter *emitter);
 void emit_table_line(struct emitter *emitter);

@@ -237,7 +237,7 @@ static void emit_table_add_named(struct emitter *emitter, const char *title, con
 static void emit_table_add_never_used(struct emitter *emitter)
 {
 	const struct segment *segment = emitter->source->segment;
-	bool all = usage_registers_all(segment);
+	bool all = usage_has_setting(segment, "PEERPIN_PREREGISTER", "all");
 	uint64_t size, excluded;
 	char bytes[24], text[24];
 
@@ -249,7 +249,7 @@ static void emit_table_add_never_used(struct emitter *emitter)
 	output_add(emitter->output, "%llu regions, %s", llu(count(emitter, never_used)), bytes);
 	if (all)
 		output_add(emitter->output,
-			   "  PEERPIN_PREREGISTER=auto registers requested sizes only");
+			   "  without PEERPIN_PREREGISTER=all only requested sizes are registered");
 	if (excluded) {
 		usage_setting_of_bytes(size, text, sizeof(text));
 		output_add(emitter->output, "  PEERPIN_MIN_SIZE=%s excludes %llu", text,

@@ -117,8 +117,7 @@ static void usage_take_commonest(void *argument, const struct emit_row *row)
 		*commonest = *row;
 }
 
-/* The most frequent reason of bypassed requests; without a label: none. */
-static struct emit_row usage_main_reason(const struct segment *segment)
+struct emit_row usage_main_reason(const struct segment *segment)
 {
 	struct emit_row commonest = { .value = 0 };
 
@@ -205,60 +204,20 @@ void usage_hit_rate(const struct segment *segment, char *to, size_t size)
 			      (unsigned long long)tenths % 10);
 }
 
-/* Fixes by the reason of most bypassed requests. */
-static const char *usage_fix_bypassed(const char *reason)
-{
-#define FIX(counter, text)                                                                         \
-	if (text_equals(reason, #counter))                                                         \
-		return text;
-#include "report/fixes.def"
-#undef FIX
-	return "see 'man 7 peerpin', BYPASSED REQUESTS";
-}
-
 /* The settings are NAME=VALUE lines. */
-static bool usage_has_setting(const struct segment *segment, const char *setting)
+bool usage_has_setting(const struct segment *segment, const char *name, const char *value)
 {
+	size_t length = text_length(name);
+
 	for (const char *at = segment->header.settings; at; at = text_find(at, '\n')) {
 		at += *at == '\n';
-		if (text_begins(at, setting))
-			return true;
+		if (!text_begins(at, name) || at[length] != '=')
+			continue;
+		at += length + 1;
+		return !value || (text_begins(at, value) &&
+				  (!at[text_length(value)] || at[text_length(value)] == '\n'));
 	}
 	return false;
-}
-
-bool usage_hint(const struct segment *segment, char *to, size_t size)
-{
-	uint64_t requests = segment_tallied(segment, TALLY_requests),
-		 misses = count(segment, synchronous) + count(segment, synchronous_queued);
-	struct emit_row reason = usage_main_reason(segment);
-
-	if (2 * segment_tallied(segment, TALLY_hits) >= requests)
-		return false;
-	if (reason.value > misses && reason.value > count(segment, waited))
-		system_format(to, size, "few hits, since most requests are bypassed (%s): %s",
-			      reason.label, usage_fix_bypassed(reason.name));
-	else if (count(segment, waited) > misses)
-		system_format(to, size,
-			      "few hits, since requests closely follow allocations: "
-			      "PEERPIN_PREREGISTER=sync registers inside them");
-	else if (usage_has_setting(segment, "PEERPIN_PREREGISTER=off"))
-		system_format(to, size,
-			      "few hits, since PEERPIN_PREREGISTER=off registers only "
-			      "what clients request");
-	else
-		system_format(to, size,
-			      "few hits, since most requests were the first for their "
-			      "memory%s",
-			      usage_registers_all(segment)
-				      ? " and came before the worker"
-				      : ": PEERPIN_PREREGISTER=all registers every size early");
-	return true;
-}
-
-bool usage_registers_all(const struct segment *segment)
-{
-	return usage_has_setting(segment, "PEERPIN_PREREGISTER=all");
 }
 
 #define PAGE_BITS 12

@@ -7,10 +7,6 @@
 
 #include "tools/jobs.h"
 
-#define FIX(counter, text) static const char fix_##counter[] = text;
-#include "report/fixes.def"
-#undef FIX
-
 static void facts_set_text(json_t *facts, const char *name, const char *text)
 {
 	json_object_set_new(facts, name, json_string(text));
@@ -19,18 +15,6 @@ static void facts_set_text(json_t *facts, const char *name, const char *text)
 static void facts_set(json_t *facts, const char *name, size_t number)
 {
 	json_object_set_new(facts, name, json_integer((json_int_t)number));
-}
-
-/* True if a process ran with setting `name` at `value`. NULL: at any value except the default. */
-static bool facts_has_setting(const struct job *job, const char *name, const char *value)
-{
-	for (size_t i = 0; i < job->count; i++) {
-		const char *set = string_of(json_object_get(job->ranks[i]->json, "settings"), name);
-
-		if (set && (!value || !strcmp(set, value)))
-			return true;
-	}
-	return false;
 }
 
 /* True if each process without GPUDirect RDMA has this usage line, or none. */
@@ -276,9 +260,6 @@ static json_t *facts_find(const struct job *job)
 	facts_set(facts, "unused", job->count - job->used);
 	facts_set(facts, "killed", job->ends[RECORD_KILLED]);
 	facts_set(facts, "versions", json_array_size(job->versions));
-	facts_set(
-		facts, "early",
-		(size_t)add_capped(job_total(job, "waited"), job_total(job, "synchronous_queued")));
 	facts_find_use(facts, job);
 	facts_find_ranks(facts, job);
 	facts_find_settings(facts, job);
@@ -319,26 +300,49 @@ static const char *advice_expand(const json_t *facts, const char *text)
 		       advice_expand(facts, close + 1));
 }
 
+struct advice {
+	json_t *list;
+	const char *weight; /* of the rows that are added now */
+};
+
+static void advice_add(const struct advice *advice, const char *id, const char *text,
+		       const char *fix)
+{
+	json_array_append_new(advice->list, json_pack("{s:s, s:s, s:s, s:s}", "id", id, "weight",
+						      advice->weight, "text", text, "fix", fix));
+}
+
+static void advice_take_hint(void *argument, const struct hint *hint)
+{
+	const struct advice *advice = argument;
+
+	if (hint->weight && !strcmp(hint->weight, advice->weight))
+		advice_add(advice, hint->id, text_of("%s.", hint->text), hint->fix);
+}
+
 json_t *job_advice(const struct job *job)
 {
 	enum weight { ERROR, WARN, HINT };
 	static const char *const weights[] = { "error", "warn", "hint" };
-	json_t *list = json_array(), *facts = facts_find(job);
+	struct advice advice = { .list = json_array() };
+	json_t *facts = facts_find(job);
 
 	for (enum weight now = ERROR; now <= HINT; now++) {
-#define N(key)	       number_of(facts, #key)
-#define SET(name, ...) facts_has_setting(job, "PEERPIN_" #name, __VA_ARGS__)
+		advice.weight = weights[now];
+#define N(key)		number_of(facts, #key)
+#define SET(name, ...)	job_has_setting(job, "PEERPIN_" #name, __VA_ARGS__)
+#define FIX_OF(counter) job_fix(job, #counter)
+#define HINTS()		job_hints(job, advice_take_hint, &advice);
 #define ADVICE(id, weight, condition, text, fix)                                                   \
 	if (now == weight && (condition))                                                          \
-		json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s}", "id", #id, "weight", \
-						      weights[weight], "text",                     \
-						      advice_expand(facts, text), "fix",           \
-						      advice_expand(facts, fix)));
+		advice_add(&advice, #id, advice_expand(facts, text), advice_expand(facts, fix));
 #include "tools/advice.def"
 #undef ADVICE
+#undef HINTS
+#undef FIX_OF
 #undef SET
 #undef N
 	}
 	json_decref(facts);
-	return list;
+	return advice.list;
 }

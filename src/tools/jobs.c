@@ -173,6 +173,17 @@ int64_t job_total(const struct job *job, const char *key)
 	return number_of(job->totals, key);
 }
 
+bool job_has_setting(const struct job *job, const char *name, const char *value)
+{
+	for (size_t i = 0; i < job->count; i++) {
+		const char *set = string_of(json_object_get(job->ranks[i]->json, "settings"), name);
+
+		if (set && (!value || !strcmp(set, value)))
+			return true;
+	}
+	return false;
+}
+
 bool job_has_ranks(const struct job *job)
 {
 	return record_rank(job->ranks[0]) >= 0;

@@ -57,6 +57,19 @@ json_t *job_outliers(const struct job *job);
 json_t *job_advice(const struct job *job);
 json_t *job_timeline(const struct job *job);
 
+/* A row of report/hints.def that applies to a job. Texts last as text_of(). */
+struct hint {
+	const char *id, *weight, *text, *fix; /* weight: NULL: not in a report; fix: "": none */
+	uint64_t requests;		      /* 0: too few to be shown alone */
+};
+
+void job_hints(const struct job *job, void (*take)(void *argument, const struct hint *hint),
+	       void *argument);
+/* Fix of a reason of bypassed requests: "bypassed_keys". */
+const char *job_fix(const struct job *job, const char *reason);
+/* True if a process ran with setting `name` at `value`. NULL: at any value except the default. */
+bool job_has_setting(const struct job *job, const char *name, const char *value);
+
 /* The whole report as one object. Source of all output forms. */
 json_t *report_json(const struct jobs *jobs, const struct records *records);
 

@@ -146,11 +146,8 @@ bypassed_failed 0:bypassed_failed=1
 bypassed_keys 0:bypassed_keys=1
 bypassed_form 0:bypassed_form=1
 bypassed_verify 0:bypassed_verify=1
-pin_limit *:evictions=10
 over_pin_limit 0:over_pin_limit=3
 repeated *:repeated=5000 *:repeated_ns=900000000 *:repeated_bytes=6291456 *:elapsed_ns=10000000000
-waited *:waited=900
-synchronous *:synchronous=900
 never_used *:never_used=9
 far_path 1:pairs=[{"gpu":1,"adapter":"mlx5_3","method":"dma-buf","path":"SYS","registrations":7}]
 settings_differ 2:settings={"PEERPIN_PREREGISTER":"off"}
@@ -196,26 +193,19 @@ advice_of() {
 
 # Advice names only settings that are not in effect.
 advice_that_helps() {
-	local late=('*:synchronous=900')
-
 	same 'key look-ups are use: no advice about missing requests' '' \
 		"$(advice_of no_requests '*:requests=0' '*:hits=0' '*:look_ups=7')"
 	matches 'exported dma-bufs are an attempt' '*not used: dma-bufs of GPU memory were exported, none was registered.*' \
 		"$(advice_of not_used '*:used=false' '*:requests=0' '*:hits=0' '*:exports=1' \
 			'*:usage="not used: dma-bufs of GPU memory were exported, none was registered"')"
-	matches 'synchronous registrations: the fix is PEERPIN_DOMAIN_POLICY=near' '3 600 of 8 813 requests were registered synchronously: *PEERPIN_DOMAIN_POLICY=near *' \
-		"$(advice_of synchronous "${late[@]}")"
-	matches 'a setting in effect is no fix' '3 600 of 8 813 requests were registered synchronously: *[^=]' \
-		"$(advice_of synchronous "${late[@]}" '*:settings={"PEERPIN_DOMAIN_POLICY":"near"}' | sed 's/.*PEERPIN_DOMAIN_POLICY=near.*/=/')"
-	matches 'with background registration off, the fix is to enable it' '*PEERPIN_PREREGISTER=auto, the default, *' \
-		"$(advice_of synchronous "${late[@]}" '*:settings={"PEERPIN_PREREGISTER":"off"}')"
-	same 'queued registrations are no synchronous ones' '' "$(advice_of synchronous '*:synchronous=0' '*:synchronous_queued=900')"
-	matches 'queued registrations and waits are early requests' '3 603 of 8 813 requests preceded *PEERPIN_PREREGISTER=sync *' \
-		"$(advice_of waited '*:synchronous=0' '*:synchronous_queued=900')"
-	matches 'PREREGISTER=sync in effect is no fix' '3 600 of 8 813 requests preceded *
-allocate earlier' "$(advice_of waited '*:waited=900' '*:settings={"PEERPIN_PREREGISTER":"sync"}')"
-	matches 'early requests beside busy CPUs: the fix is a CPU' '*
-another CPU *delayed 400 times*' "$(advice_of waited '*:waited=900' '*:background_delays=100')"
+	# check_hints.sh has all rows of report/hints.def.
+	matches 'a hint is for the sums of all ranks' '3 603 of 8 813 requests preceded their registration, *
+PEERPIN_PREREGISTER=sync *' "$(advice_of early '*:synchronous=0' '*:synchronous_queued=900')"
+	same 'a setting of one rank is in effect' '3 600 of 8 813 requests preceded their registration, as they follow the allocation at once.
+allocate earlier' "$(advice_of early '*:waited=900' '2:settings={"PEERPIN_PREREGISTER":"sync"}')"
+	same 'sizes of all ranks are requested sizes' $'3 600 of 8 813 requests registered synchronously, as sizes vary and only requested sizes are registered early.
+PEERPIN_PREREGISTER=all registers every size early, also memory that no client requests' "$(advice_of sizes '*:synchronous=900' \
+		'*:waited=0' '*:settings={}' '*:never_used=1' '*:histograms.used_bytes=[1,1]' '3:histograms.used_bytes=[0,0,1,1]')"
 	for id in pin_limit over_pin_limit; do
 		matches "$id: raise the pin limit that is set" '*
 raise PEERPIN_PIN_LIMIT, *' "$(advice_of $id '*:synchronous=9' "*:evictions=$([[ $id == pin_limit ]] && echo 10 || echo 0)" \
@@ -311,8 +301,8 @@ smallest_size() {
 		'PEERPIN_MIN_SIZE=1M would have excluded 90 of them and up to 5 used ones' \
 		"$(fix_of mixed '0:never_used=90' '0:histograms.never_used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,90]' \
 			'0:histograms.used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,5,0,0,40]')"
-	matches 'with PREREGISTER=all the fix names auto, too' \
-		'PEERPIN_PREREGISTER=auto, the default, registers *PEERPIN_MIN_SIZE=8K would have excluded 9 *' \
+	matches 'with PREREGISTER=all the fix names it, too' \
+		'without PEERPIN_PREREGISTER=all only requested sizes *PEERPIN_MIN_SIZE=8K would have excluded 9 *' \
 		"$(fix_of all '0:never_used=9' '0:settings={"PEERPIN_PREREGISTER":"all"}' '0:histograms.never_used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,9]')"
 	matches 'as many used as unused regions of each size' '*so no PEERPIN_MIN_SIZE is proposed' \
 		"$(fix_of same '0:never_used=9' '0:histograms.never_used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,9]' \

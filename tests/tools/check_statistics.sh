@@ -16,7 +16,7 @@ at_exit() {
 	matches 'the second line has the use of GPUDirect RDMA' *$'\nGPUDirect RDMA   not used: software adapter sim0; dma-buf; 20.0 MiB registered at peak\n'* "$table"
 	matches 'allocations' *$'\nfrees            20 of 20 allocations  20 deregistrations ('*')  0 missed'* "$table"
 	matches 'never used regions' *$'\nnever used       13 regions, 13.0 MiB'* "$table"
-	matches 'never used regions: the hint with PREREGISTER=all' *'13.0 MiB  PEERPIN_PREREGISTER=auto registers requested sizes only'* "$table"
+	matches 'never used regions: the hint with PREREGISTER=all' *'13.0 MiB  without PEERPIN_PREREGISTER=all only requested sizes are registered'* "$table"
 	same 'no file is left in the runtime folder' '' "$(left)"
 	for expected in allocations=20 frees=20 allocations_device=20 requests=7 hits=6 synchronous=1 registrations_background=19 \
 		invalidated=20 never_used=13 never_used_bytes=13631488 never_used_pinned=0 pinned_bytes=0 pinned_bytes_peak=20971520 complete=True ended=exit \
@@ -46,7 +46,7 @@ never_used() {
 
 	table=$(with PEERPIN_STATS_FILE="$tmp/alive.json" "$client" adapter allocated=1 sent=1 allocated=19 settled sent=6 exit 2>&1)
 	matches 'never used regions, without a free' \
-		*$'\nnever used       13 regions, 13.0 MiB  PEERPIN_PREREGISTER=auto '* "$table"
+		*$'\nnever used       13 regions, 13.0 MiB  without PEERPIN_PREREGISTER=all '* "$table"
 	for expected in never_used=13 never_used_bytes=13631488 never_used_pinned=13 never_used_pinned_bytes=13631488 \
 		invalidated=0; do
 		same "JSON, alive: $expected" "$expected" "${expected%%=*}=$(number "${expected%%=*}" "$tmp/alive.json")"

@@ -8,4 +8,9 @@ tools_checks = tests/tools/check_statistics.sh tests/tools/check_forms.sh
 check_SCRIPTS += $(tools_checks)
 TESTS += $(tools_checks)
 endif
-EXTRA_DIST += $(tools_checks) tests/tools/preloaded tests/tools/segments tests/tools/schema.py
+check_PROGRAMS += tests/tools/hinted
+tests_tools_hinted_SOURCES = tests/tools/hinted.c
+tests_tools_hinted_LDADD = src/libcore.la -lpthread
+check_SCRIPTS += tests/tools/check_hints.sh
+TESTS += tests/tools/check_hints.sh
+EXTRA_DIST += tests/tools/check_hints.sh $(tools_checks) tests/tools/preloaded tests/tools/segments tests/tools/schema.py

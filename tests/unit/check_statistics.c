@@ -173,36 +173,6 @@ TEST(statistics, a_software_adapter_is_no_gpudirect_rdma)
 		strstr(emitted(EMIT_TABLE), " used: peer memory; rxe0, mlx5_0 (PIX); "));
 }
 
-static const struct hint {
-	unsigned int requests, hits, misses, waited, keys;
-	const char *setting, *hint;
-} hints[] = {
-	{ 4, 2, 2, 0, 0, "", NULL },
-	{ 0, 0, 0, 0, 0, "", NULL },
-	{ 4, 1, 3, 0, 0, "", "the first for their memory: PEERPIN_PREREGISTER=all registers" },
-	{ 4, 1, 3, 0, 0, "PEERPIN_PREREGISTER=all\n", "and came before the worker\n" },
-	{ 4, 1, 3, 0, 0, "PEERPIN_PREREGISTER=off\n", "since PEERPIN_PREREGISTER=off registers" },
-	{ 4, 1, 1, 2, 0, "", "PEERPIN_PREREGISTER=sync" },
-	{ 9, 4, 2, 0, 3, "", "bypassed (keys in use): PEERPIN_UNIQUE_KEYS=no" },
-};
-
-LOOP_TEST(statistics, few_hits_bring_their_reason_and_a_hint, 0, sizeof(hints) / sizeof(*hints))
-{
-	const struct hint *of = &hints[_i];
-	const char *line;
-
-	segment.header.threads = 1;
-	segment.tallies[0].counts[TALLY_requests] = of->requests;
-	segment.tallies[0].counts[TALLY_hits] = of->hits;
-	segment.counters.synchronous = of->misses;
-	segment.counters.waited = of->waited;
-	segment.counters.bypassed_keys = of->keys;
-	strcpy(segment.header.settings, of->setting);
-	line = strstr(emitted(EMIT_TABLE), "\nhint             few hits, since ");
-	ck_assert_int_eq(line != NULL, of->hint != NULL);
-	ck_assert(!line || strstr(line, of->hint));
-}
-
 /* Percentages are rounded down: 100.0 % means no miss. */
 TEST(statistics, one_miss_of_many_requests_is_seen)
 {

@@ -37,7 +37,7 @@ same 'headers use the terms' '' "$(lines "${headers[@]}" | found)"
 mapfile -t documents < <(printf '%s\n' README.md CONTRIBUTING.md src/README.md docs/*.md docs/internals/*.md docs/man/*.in docs/man/*.[13] | grep -vx docs/internals/coverage.md)
 matches 'there are documents' '[12][0-9]' "${#documents[@]}"
 same 'documents use the terms' '' "$(lines "${documents[@]}" | found)"
-same 'tables of messages use the terms' '' "$(literals src/base/config.def src/report/{statistics,errors}.def src/tools/{advice,metrics}.def \
+same 'tables of messages use the terms' '' "$(literals src/base/config.def src/report/{statistics,errors,hints}.def src/tools/{advice,metrics}.def \
 	src/tools/doctor/doctor_checks.def src/intercept/entry_points.def | found)"
 same 'messages use the terms' '' "$(literals src/{base,report,memory,registration,intercept}/*.c src/tools/{,doctor/}*.c | found)"
 

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* hints.c -- the rows of report/hints.def that apply to a job, and their fixes */
+#include "tools/jobs.h"
+
+#include <string.h>
+
+#define N(key)		 ((uint64_t)job_total(job, #key))
+#define SET(name, value) job_has_setting(job, "PEERPIN_" #name, value)
+#define FIX_OF(counter)	 job_fix(job, #counter)
+#define TEXT_OF(...)	 text_of(__VA_ARGS__)
+#define TIME(n)		 show(UNIT_TIME, (int64_t)(n))
+
+const char *job_fix(const struct job *job, const char *reason)
+{
+#define FIX(counter, text)                                                                         \
+	if (!strcmp(reason, #counter))                                                             \
+		return text;
+#include "report/hints.def"
+#undef FIX
+	return "see 'man 7 peerpin', bypassed";
+}
+
+struct reason {
+	const char *key, *label;
+	uint64_t requests;
+};
+
+static struct reason hints_main_reason(const struct job *job)
+{
+	static const struct reason reasons[] = {
+#define STATISTIC(name, unit, meaning)
+#define REASON(name, label, meaning) { #name, label, 0 },
+#include "report/statistics.def"
+#undef STATISTIC
+	};
+	struct reason commonest = { "", "", 0 };
+
+	for (size_t i = 0; i < sizeof(reasons) / sizeof(*reasons); i++) {
+		struct reason reason = reasons[i];
+
+		reason.requests = (uint64_t)job_total(job, reason.key);
+		if (reason.requests > commonest.requests && !strncmp(reason.key, "bypassed_", 9))
+			commonest = reason;
+	}
+	return commonest;
+}
+
+static unsigned int hints_sizes(const struct job *job)
+{
+	const json_t *buckets = json_object_get(job->histograms, "used_bytes"), *count;
+	unsigned int sizes = 0;
+	size_t at;
+
+	json_array_foreach(buckets, at, count)
+		sizes += json_integer_value(count) > 0;
+	return sizes;
+}
+
+static const char *hints_text(uint64_t requests, uint64_t all, const char *text)
+{
+	return text_of("%s of %s requests %s", show(UNIT_COUNT, (int64_t)requests),
+		       show(UNIT_COUNT, (int64_t)all), text);
+}
+
+#define SIZES	       hints_sizes(job)
+#define BYPASSED       reason.requests
+#define BYPASSED_LABEL reason.label
+#define BYPASSED_FIX   job_fix(job, reason.key)
+
+void job_hints(const struct job *job, void (*take)(void *argument, const struct hint *hint),
+	       void *argument)
+{
+	struct reason reason = hints_main_reason(job);
+
+#define HINT(id, weight, requests, condition, text, fix)                                           \
+	if (condition)                                                                             \
+		take(argument, &(struct hint){ #id, weight, hints_text(requests, all, text), fix,  \
+					       (requests) > few ? (requests) : 0 });
+#include "report/hints.def"
+#undef HINT
+}

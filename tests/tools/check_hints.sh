@@ -1,0 +1,128 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# check_hints.sh -- each row of report/hints.def in the table at exit and in peerpin report: one hint and
+# one fix for one state
+set -euo pipefail
+
+here=$(dirname "$0")
+# shellcheck source=tests/launcher/checks
+. "$here/../launcher/checks"
+
+table=$here/../../src/report/hints.def
+hinted=$PWD/tests/tools/hinted
+report=$PWD/src/tools/peerpin-report
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+mkdir -m 700 "$tmp/peerpin"
+segment=$tmp/peerpin/1073741824.stats
+export XDG_RUNTIME_DIR=$tmp LC_ALL=C.UTF-8 PEERPIN_SIM_SHM=$tmp/shm
+
+sync='PEERPIN_PREREGISTER=sync registers inside the allocation (52.3 µs longer)'
+early='synchronous_queued=200 waited=90 registrations=300 registrations_background=10 background_ns=690000 program_ns=18000000 waited_ns=3000000'
+
+# A state for each row, and for each fix: ID, words of hinted, the hint.
+states="bypassed | bypassed=200 bypassed_keys=150 bypassed_address=50 | 150 of 300 requests are bypassed (keys in use): PEERPIN_UNIQUE_KEYS=no, if no client indexes them by key
+no_idle_cpu | $early background_delays=28 | 290 of 300 requests preceded their registration, as no CPU was idle: $sync; or leave a CPU to each process
+no_idle_cpu | $early background_delays=28 PEERPIN_WORKER_CPUS=inherit | 290 of 300 requests preceded their registration, as no CPU was idle: PEERPIN_WORKER_CPUS=auto, the default, uses all CPUs of the process
+no_idle_cpu | $early background_delays=28 PEERPIN_PREREGISTER=sync | 290 of 300 requests preceded their registration, as no CPU was idle: leave a CPU to each process
+no_idle_cpu | synchronous=300 sizes=5 never_used=9 background_delays=28 PEERPIN_PREREGISTER=sync | 300 of 300 requests preceded their registration, as no CPU was idle: leave a CPU to each process
+early | $early background_delays=2 | 290 of 300 requests preceded their registration, as they follow the allocation at once: $sync; or allocate earlier
+early | $early PEERPIN_PREREGISTER=sync | 290 of 300 requests preceded their registration, as they follow the allocation at once: allocate earlier
+pin_limit | synchronous=40 evictions=3 | 40 of 300 requests registered synchronously, and the pin limit evicted regions: PEERPIN_PIN_LIMIT is not set: the limit is the GPU's BAR1, the adapter, or RLIMIT_MEMLOCK (peerpin doctor)
+pin_limit | synchronous=40 evictions=3 PEERPIN_PIN_LIMIT=1073741824 | 40 of 300 requests registered synchronously, and the pin limit evicted regions: raise PEERPIN_PIN_LIMIT, up to the GPU's BAR1 (peerpin doctor)
+off | synchronous=300 PEERPIN_PREREGISTER=off | 300 of 300 requests registered synchronously, as PEERPIN_PREREGISTER=off: PEERPIN_PREREGISTER=auto, the default, registers before the request
+min_size | synchronous=300 never_used=9 PEERPIN_MIN_SIZE=1048576 | 300 of 300 requests registered synchronously, and PEERPIN_MIN_SIZE excludes small allocations: a smaller PEERPIN_MIN_SIZE, if the requested sizes are below it
+first | synchronous=300 sizes=5 | 300 of 300 requests registered synchronously, the first of their protection domain: PEERPIN_EAGER=yes registers from the first allocation on, for known clients
+first | synchronous=300 sizes=5 never_used=9 protection_domains=20 | 300 of 300 requests registered synchronously, the first of their protection domain: PEERPIN_EAGER=yes registers from the first allocation on, for known clients
+sizes | synchronous=300 sizes=5 never_used=9 | 300 of 300 requests registered synchronously, as sizes vary and only requested sizes are registered early: PEERPIN_PREREGISTER=all registers every size early, also memory that no client requests
+synchronous | synchronous=300 sizes=3 never_used=9 | 300 of 300 requests registered synchronously, without a background registration before
+synchronous | synchronous=300 sizes=5 never_used=9 PEERPIN_PREREGISTER=all | 300 of 300 requests registered synchronously, without a background registration before
+synchronous | synchronous=300 PEERPIN_EAGER=1 | 300 of 300 requests registered synchronously, without a background registration before"
+
+# state WORD...: of a process with 300 requests; $hint: the hint of its table at exit
+state() {
+	hint=$("$hinted" "$segment" requests=300 "$@" >"$tmp/table" && sed -n 's/^hint  *//p' "$tmp/table")
+}
+
+# Advice of the report, one "ID TEXT: FIX" a line, as the table at exit would have it.
+advice() {
+	"$report" --json "$segment" | jq -r '.jobs[0].advice[] | "\(.id) \(.text | rtrimstr("."))\(if .fix == "" then "" else ": " + .fix end)"'
+}
+
+every_row() {
+	local ids id words expected
+
+	ids=$(sed -n 's/^HINT(\([a-z_]*\),.*/\1/p' "$table")
+	same 'every row has a state' "$ids" "$(cut -d' ' -f1 <<<"$states" | uniq)"
+	while IFS='|' read -r id words expected; do
+		id=${id% } expected=${expected# }
+		read -ra words <<<"$words"
+		state "${words[@]}"
+		same "$id at exit (${words[*]})" "$expected" "$hint"
+		[[ $tools ]] || continue
+		[[ $id == bypassed ]] || same "$id in the report, alone" "$id $expected" "$(advice | grep -E "^(${ids//$'\n'/|}) ")"
+	done <<<"$states"
+}
+
+every_fix() {
+	local reason id
+
+	while read -r reason; do
+		id=${reason/bypassed_pin/over_pin}
+		state "$reason=300"
+		matches "$reason at exit" '300 of 300 requests are bypassed (*): *' "$hint"
+		[[ ! $tools ]] || same "$reason: one fix" "${hint#*): }" "$("$report" --json "$segment" | jq -r ".jobs[0].advice[] | select(.id == \"$id\").fix")"
+	done < <(sed -n 's/^FIX(\([a-z_]*\),.*/\1/p' "$table")
+	state bypassed_form=300
+	same 'a reason without a fix' "300 of 300 requests are bypassed (dma-buf, extended or DEVX form): see 'man 7 peerpin', bypassed" "$hint"
+}
+
+# States of 2 rows at once: the report has the hint of the table, and no setting has 2 values in its fixes.
+no_contradiction() {
+	local -A words_of=([all]=PEERPIN_PREREGISTER=all)
+	local id words one other list
+
+	while IFS='|' read -r id words _; do words_of[${id% }]=$words; done < <(tac <<<"$states")
+	for one in "${!words_of[@]}"; do
+		for other in "${!words_of[@]}"; do
+			[[ $one < $other && $one+$other != all+off ]] || continue
+			read -ra words <<<"${words_of[$one]} ${words_of[$other]} never_used=99"
+			state "${words[@]}"
+			list=$(advice)
+			[[ $hint == *bypassed* ]] || matches "$one and $other: the hint is in the report" "*$hint*" "$list"
+			same "$one and $other: one value for each setting" '' "$(grep -oE ': .*' <<<"${list//without PEERPIN/}" | grep -oE 'PEERPIN_[A-Z_]+=[A-Za-z0-9]+' | sort -u | cut -d= -f1 | uniq -d)"
+		done
+	done
+}
+
+# Whether there is a hint, and of two rows that of the more requests.
+thresholds() {
+	state requests=4 hits=2 synchronous=2
+	same 'half of few requests hit: no hint' '' "$hint"
+	state requests=4 hits=1 synchronous=3
+	matches 'most of few requests miss' '3 of 4 requests *' "$hint"
+	state hits=270 synchronous=30
+	same 'a tenth of many requests: no hint' '' "$hint"
+	state hits=269 synchronous=31
+	matches 'more than a tenth of many requests' '31 of 300 requests *' "$hint"
+	state synchronous=140 waited=150
+	matches 'the hint is for the most requests' '150 of 300 requests preceded *' "$hint"
+	state synchronous=160 waited=140
+	matches 'of two rows, again' '160 of 300 requests registered *' "$hint"
+	state waited=300 PEERPIN_MIN_SIZE=4096 PEERPIN_PREREGISTER=synchron PEERPIN_KEEP=1
+	matches 'only the whole value is a setting' '*: PEERPIN_PREREGISTER=sync *' "$hint"
+	state synchronous=300 evictions=1 PEERPIN_PIN_LIMITS=1
+	matches 'only the whole name is a setting' '*: PEERPIN_PIN_LIMIT is not set: *' "$hint"
+	state waited=300 PEERPIN_MIN_SIZE=4096 PEERPIN_PREREGISTER=sync PEERPIN_KEEP=1
+	matches 'a setting between others' '*: allocate earlier' "$hint"
+	state requests=0
+	same 'no request: no hint' '' "$hint"
+}
+
+tools=
+if [[ -x $report ]] && command -v jq >/dev/null; then tools=yes; else skip 'report: not built, or no jq'; fi
+every_row
+every_fix
+[[ ! $tools ]] || no_contradiction
+thresholds
+finish
