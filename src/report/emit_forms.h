@@ -81,6 +81,9 @@ struct emit_row usage_main_reason(const struct segment *segment);
  * default. */
 bool usage_has_setting(const struct segment *segment, const char *name, const char *value);
 
+/* Return true if the worker found no idle CPU, for more requests than a few (hints.def). */
+bool usage_lacks_idle_cpu(const struct segment *segment);
+
 /* `argument` of the row functions: a struct emitter. */
 void emit_table(struct emitter *emitter);
 void emit_table_line(struct emitter *emitter);

@@ -167,6 +167,9 @@ static void emit_table_add_registrations(struct emitter *emitter)
 	output_add(emitter->output, "%llu failed", llu(count(emitter, registrations_failed)));
 	if (count(emitter, evictions))
 		output_add(emitter->output, "  %llu evicted", llu(count(emitter, evictions)));
+	if (usage_lacks_idle_cpu(emitter->source->segment))
+		output_add(emitter->output, "  no idle CPU (delays: %llu)",
+			   llu(count(emitter, background_delays)));
 	output_add(emitter->output, "\n");
 }
 

@@ -69,6 +69,11 @@ static __attribute__((cold)) const char *hints_fix(const struct segment *segment
 	return "see 'man 7 peerpin', bypassed";
 }
 
+bool usage_lacks_idle_cpu(const struct segment *segment)
+{
+	return NO_IDLE_CPU;
+}
+
 static unsigned int hints_sizes(const struct segment *segment)
 {
 	unsigned int sizes = 0;

@@ -20,6 +20,11 @@ const char *job_fix(const struct job *job, const char *reason)
 	return "see 'man 7 peerpin', bypassed";
 }
 
+bool job_lacks_idle_cpu(const struct job *job)
+{
+	return NO_IDLE_CPU;
+}
+
 struct reason {
 	const char *key, *label;
 	uint64_t requests;
@@ -78,4 +83,20 @@ void job_hints(const struct job *job, void (*take)(void *argument, const struct 
 					       (requests) > few ? (requests) : 0 });
 #include "report/hints.def"
 #undef HINT
+}
+
+static void hints_take_main(void *argument, const struct hint *hint)
+{
+	struct hint *most = argument;
+
+	if (hint->requests > most->requests)
+		*most = *hint;
+}
+
+struct hint job_main_hint(const struct job *job)
+{
+	struct hint most = { .requests = 0 };
+
+	job_hints(job, hints_take_main, &most);
+	return most;
 }

@@ -65,8 +65,12 @@ struct hint {
 
 void job_hints(const struct job *job, void (*take)(void *argument, const struct hint *hint),
 	       void *argument);
+/* The hint of the summary at exit; without requests: none. */
+struct hint job_main_hint(const struct job *job);
 /* Fix of a reason of bypassed requests: "bypassed_keys". */
 const char *job_fix(const struct job *job, const char *reason);
+/* True if the worker found no idle CPU, for more requests than a few. */
+bool job_lacks_idle_cpu(const struct job *job);
 /* True if a process ran with setting `name` at `value`. NULL: at any value except the default. */
 bool job_has_setting(const struct job *job, const char *name, const char *value);
 

@@ -40,7 +40,7 @@ src_tools_peerpin_report_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
 src_tools_peerpin_report_LDADD = src/libcore.la $(JANSSON_STATIC_LIBS) -lm
 
 pkglibexec_PROGRAMS += src/tools/peerpin-top
-src_tools_peerpin_top_SOURCES = $(tools_records) src/tools/top.h src/tools/top.c src/tools/top_rows.c \
+src_tools_peerpin_top_SOURCES = $(tools_records) $(tools_jobs) src/tools/top.h src/tools/top.c src/tools/top_rows.c \
 	src/tools/top_terminal.c
 src_tools_peerpin_top_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
 src_tools_peerpin_top_LDADD = src/libcore.la $(JANSSON_STATIC_LIBS) -lm

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/rows.h"
+#include "tools/jobs.h"
 
 static bool snapshot_is_chosen(const struct record *record, void *argument)
 {
@@ -264,16 +264,30 @@ static void rows_print_first_line(struct screen *screen, const struct snapshot *
 				SUM(BYTES, "pinned_bytes")));
 }
 
-static void rows_print_totals(struct screen *screen, const struct snapshot *now)
+/* Delays of the worker in jobs where it found no idle CPU, as words. */
+static const char *rows_delays(const struct jobs *jobs)
+{
+	int64_t delays = 0;
+
+	for (size_t i = 0; i < jobs->count; i++) {
+		if (job_lacks_idle_cpu(&jobs->list[i]))
+			delays = add_capped(delays, job_total(&jobs->list[i], "background_delays"));
+	}
+	return delays ? text_of("  no idle CPU (delays: %s)", show(UNIT_COUNT, delays)) : "";
+}
+
+static void rows_print_totals(struct screen *screen, const struct snapshot *now,
+			      const struct jobs *jobs)
 {
 	json_t *sums = rows_sum(now);
 	int64_t share;
 
 	rows_print_first_line(screen, now, sums);
 	rows_print_line(screen,
-			text_of("registrations %s (%s/s)  failed %s  missed frees %s",
+			text_of("registrations %s (%s/s)  failed %s  missed frees %s%s",
 				SUM(COUNT, "registrations"), SUM(RATE, "registrations_per_1000_s"),
-				SUM(COUNT, "registrations_failed"), SUM(COUNT, "missed_frees")));
+				SUM(COUNT, "registrations_failed"), SUM(COUNT, "missed_frees"),
+				rows_delays(jobs)));
 	rows_print_line(
 		screen,
 		text_of("requests %s (%s/s)  hits %s  waited %s  bypassed %s",
@@ -291,6 +305,23 @@ static void rows_print_totals(struct screen *screen, const struct snapshot *now)
 }
 
 #undef SUM
+
+/* The hint of each job, its fix in a line of its own. */
+static void rows_print_hints(struct screen *screen, const struct jobs *jobs)
+{
+	for (size_t i = 0; i < jobs->count; i++) {
+		const struct job *job = &jobs->list[i];
+		struct hint hint = job_main_hint(job);
+		const char *name = jobs->count > 1 ? job->name ?: job->program : NULL;
+
+		if (!hint.requests)
+			continue;
+		rows_print_line(screen,
+				text_of("hint  %s%s%s", name ?: "", name ? ": " : "", hint.text));
+		if (*hint.fix)
+			rows_print_line(screen, text_of("      %s", hint.fix));
+	}
+}
 
 static void rows_print_empty(struct screen *screen, const struct snapshot *now)
 {
@@ -322,8 +353,12 @@ void top_rows(const struct snapshot *now, int width, int height, const char *end
 	};
 	const char *refused = records_refused_folder();
 	unsigned int omitted = rows_omit(now, width);
+	struct jobs jobs;
 
-	rows_print_totals(&screen, now);
+	jobs_make(&jobs, &now->records);
+	rows_print_totals(&screen, now, &jobs);
+	rows_print_hints(&screen, &jobs);
+	jobs_free(&jobs);
 	if (refused)
 		rows_print_line(&screen, clean(refused));
 	rows_print_line(&screen, "");

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_hints.sh -- each row of report/hints.def in the table at exit and in peerpin report: one hint and
-# one fix for one state
+# check_hints.sh -- each row of report/hints.def in the table at exit, peerpin report and peerpin top:
+# one hint and one fix for one state
 set -euo pipefail
 
 here=$(dirname "$0")
@@ -11,6 +11,7 @@ here=$(dirname "$0")
 table=$here/../../src/report/hints.def
 hinted=$PWD/tests/tools/hinted
 report=$PWD/src/tools/peerpin-report
+top=$PWD/src/tools/peerpin-top
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 mkdir -m 700 "$tmp/peerpin"
@@ -61,6 +62,7 @@ every_row() {
 		same "$id at exit (${words[*]})" "$expected" "$hint"
 		[[ $tools ]] || continue
 		[[ $id == bypassed ]] || same "$id in the report, alone" "$id $expected" "$(advice | grep -E "^(${ids//$'\n'/|}) ")"
+		same "$id in top" "hint  ${expected/: /$'\n'      }" "$("$top" --once --job hinted | grep -A1 ^hint | grep .)"
 	done <<<"$states"
 }
 
@@ -119,10 +121,42 @@ thresholds() {
 	same 'no request: no hint' '' "$hint"
 }
 
+# no_idle_cpu NAME YES-OR-NO WORD...: the table, and top, say so or not
+no_idle_cpu() {
+	local found
+
+	state "${@:3}"
+	found=$(grep -c '^registrations .*  no idle CPU (delays: 7)$' "$tmp/table" || :)
+	[[ ! $tools ]] || found+=$("$top" --once --job hinted | grep -c '^registrations .*  no idle CPU (delays: 7)$' || :)
+	same "$1" "$2${tools:+$2}" "$found"
+}
+
+no_idle_cpus() {
+	no_idle_cpu 'delays of early requests' 1 requests=3000 hits=1 waited=699 background_delays=7
+	no_idle_cpu 'few delays' 0 requests=3000 hits=1 waited=700 background_delays=7
+	no_idle_cpu 'delays without an early request' 0 background_delays=7
+	no_idle_cpu 'synchronous requests that were delayed' 1 requests=3000 synchronous=699 background_delays=7
+	no_idle_cpu 'first requests' 0 synchronous=15 background_delays=7
+	no_idle_cpu 'early requests too few for a hint' 1 hits=290 waited=10 background_delays=7
+	same 'these have no hint' '' "$hint"
+}
+
+# Each of several jobs has a hint of its own in top.
+several_jobs() {
+	state waited=300 job=one
+	mv "$segment" "$tmp/peerpin/1.stats"
+	state bypassed_keys=300 job=two
+	same 'several jobs in top' "hint  one: 300 of 300 requests preceded their registration, as they follow the allocation at once
+hint  two: 300 of 300 requests are bypassed (keys in use)" "$("$top" --once 1073741824 | grep ^hint)"
+	rm "$tmp/peerpin/1.stats"
+}
+
 tools=
-if [[ -x $report ]] && command -v jq >/dev/null; then tools=yes; else skip 'report: not built, or no jq'; fi
+if [[ -x $report ]] && command -v jq >/dev/null; then tools=yes; else skip 'report and top: not built, or no jq'; fi
 every_row
 every_fix
 [[ ! $tools ]] || no_contradiction
 thresholds
+no_idle_cpus
+[[ ! $tools ]] || several_jobs
 finish

@@ -5,6 +5,7 @@
  *   NAME=NUMBER         a counter
  *   PEERPIN_NAME=VALUE  a changed setting
  *   sizes=NUMBER        number of powers of 2 among the requested sizes
+ *   job=NAME
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,6 +47,10 @@ static void hinted_set(const char *word)
 	if (!strncmp(word, "sizes=", 6)) {
 		while (number--)
 			segment.histograms[HISTOGRAM_used_bytes][12 + number] = 1;
+		return;
+	}
+	if (!strncmp(word, "job=", 4)) {
+		strcpy(segment.header.job, word + 4);
 		return;
 	}
 	while (i < sizeof(numbers) / sizeof(*numbers) &&
