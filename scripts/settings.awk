@@ -18,6 +18,8 @@ function default_of(kind, initial) {
 	gsub(/ /, "", initial)
 	if (kind in words || initial ~ /^CONFIG_/)
 		sub(/^[A-Z_]*_/, "", initial)
+	if (kind == "CPUS")
+		return "auto"
 	return kind == "BOOL" ? (initial + 0 ? "on" : "") : kind == "SIZE" || initial ~ /NULL/ ? "" : initial ~ /^[0-9]/ ? initial : tolower(initial)
 }
 
@@ -45,6 +47,8 @@ function take_row(kind, variable, allowed, meaning, initial,    option, takes, s
 		branches = branches sprintf("\t--%s) words='%s' ;;\n", option, words[kind])
 	else if (kind == "BOOL")
 		branches = branches sprintf("\t--%s) words='0 1' ;;\n", option)
+	else if (kind == "CPUS")
+		branches = branches sprintf("\t--%s) words='auto inherit' ;;\n", option)
 	else if (is_text(kind))
 		branches = branches sprintf("\t--%s) words=%s ;;\n", option, meaning ~ /file/ ? "FILES" : "")
 }

@@ -7,7 +7,7 @@ noinst_LTLIBRARIES += src/libcore.la
 src_libcore_la_SOURCES = \
 	include/peerpin.h \
 	src/base/arena.h src/base/arena.c src/base/atomics.h \
-	src/base/config.def src/base/config.h src/base/config.c \
+	src/base/config.def src/base/config.h src/base/config.c src/base/cpu_list.h \
 	src/base/config_reader.h src/base/config_reader.c \
 	src/base/config_text.c \
 	src/base/job_file.h src/base/job_file.c \
@@ -16,7 +16,7 @@ src_libcore_la_SOURCES = \
 	src/base/log.h src/base/log.c src/base/own_file.h src/base/own_file.c \
 	src/base/object.h src/base/object.c \
 	src/base/pci_path.h src/base/pci_resource.h src/base/pool.h src/base/pool.c \
-	src/base/plain_text.h src/base/plain_text.c src/base/proc_stat.h src/base/proc_stat.c \
+	src/base/own_thread.h src/base/own_thread.c src/base/plain_text.h src/base/plain_text.c src/base/proc_stat.h src/base/proc_stat.c \
 	src/base/process.h src/base/process.c \
 	src/base/runtime.h src/base/runtime.c \
 	src/base/shared_memory.h src/base/shared_memory.c \
@@ -52,7 +52,7 @@ src_libcore_la_SOURCES = \
 	src/registration/region.c src/registration/region_choice.c src/registration/region_end.c src/registration/region_life.c \
 	src/registration/region_report.c \
 	src/registration/requests.c src/registration/spans.h src/registration/spans.c src/registration/verbs_calls.c \
-	src/registration/worker.c
+	src/registration/worker.c src/registration/worker_cpus.h src/registration/worker_cpus.c
 
 pkglib_LTLIBRARIES += src/libpeerpin.la
 src_libpeerpin_la_SOURCES = src/base/bytes.c \

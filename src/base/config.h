@@ -49,6 +49,7 @@ struct config {
 	enum unique_keys unique_keys;
 	enum domain_policy domain_policy;
 	const char *devices; /* NULL: all */
+	const char *worker_cpus; /* a list, or "inherit"; NULL: auto */
 	uint64_t pin_limit;  /* bytes, or CONFIG_AUTO: the size of the GPU's BAR1 */
 	uint64_t keep;	     /* bytes, or CONFIG_SHARE and a percentage of the GPU's memory */
 	uint64_t keep_host;  /* bytes */

@@ -21,6 +21,7 @@ enum config_kind {
 	SIZE,
 	LIMIT,
 	SHARE,
+	CPUS,
 	TEXT,
 	FILE_NAME,
 	PREREGISTER,

@@ -216,9 +216,27 @@ static inline bool kernel_get_cpus(int thread, struct kernel_cpus *cpus)
 	return kernel_call(SYS_sched_getaffinity, thread, sizeof(*cpus), cpus) > 0;
 }
 
-static inline void kernel_set_cpus(const struct kernel_cpus *cpus)
+/* The kernel uses those of them that the process's cpuset has; -EINVAL: none. */
+static inline int kernel_set_cpus(int thread, const struct kernel_cpus *cpus)
 {
-	kernel_call(SYS_sched_setaffinity, 0, sizeof(*cpus), cpus);
+	return (int)kernel_call(SYS_sched_setaffinity, thread, sizeof(*cpus), cpus);
+}
+
+/* The CPU that the calling thread runs on, alone. */
+static inline bool kernel_get_current_cpu(struct kernel_cpus *cpus)
+{
+	unsigned int cpu;
+
+	*cpus = (struct kernel_cpus){ 0 };
+	if (kernel_call(SYS_getcpu, &cpu, NULL, NULL) || cpu / 64 >= KERNEL_CPU_WORDS)
+		return false;
+	cpus->words[cpu / 64] = (uint64_t)1 << cpu % 64;
+	return true;
+}
+
+static inline void kernel_yield(void)
+{
+	kernel_call(SYS_sched_yield);
 }
 
 /* Wake-ups of the calling thread preempt no other thread from now on, unless the program has chosen

@@ -38,7 +38,7 @@ const char *system_environment(const char *name); /* getenv, never an override *
 /* Return ns of CLOCK_MONOTONIC. Without a system call: a miss takes the time several times. */
 uint64_t system_clock(void);
 
-/* Look up the functions behind system_format(), system_error_text(), system_clock() and the 4
+/* Look up the functions behind system_format(), system_error_text(), system_clock() and the 5
  * functions that follow. Call before a lock of peerpin is held around them: a look-up waits for the
  * lock of the dynamic linker's list. */
 void system_prepare(void);
@@ -47,6 +47,9 @@ void system_prepare(void);
  * for which other threads wait. Calls nest. */
 int system_hold_cancellation(void);
 void system_release_cancellation(int held);
+
+/* Take the lock within `nanoseconds`, at most 1 s. Return false if that was too short. */
+bool system_lock_within(pthread_mutex_t *lock, long nanoseconds);
 
 /* Wait on the condition; the thread is not cancelled with the mutex held. */
 void system_wait(pthread_cond_t *condition, pthread_mutex_t *mutex);

@@ -8,6 +8,7 @@
 
 #include "base/atomics.h"
 #include "base/arena.h"
+#include "base/own_thread.h"
 #include "memory/index.h"
 #include "memory/record_side.h"
 
@@ -237,9 +238,9 @@ int table_insert(struct allocation *allocation)
 
 	if (!table_is_valid_range(allocation->base, allocation->size))
 		return -EINVAL;
-	pthread_mutex_lock(&table_lock);
+	lock_take(&table_lock);
 	error = table_insert_locked(allocation);
-	pthread_mutex_unlock(&table_lock);
+	lock_drop(&table_lock);
 	return error;
 }
 
@@ -248,11 +249,11 @@ bool table_take(uint64_t base, uint64_t id, struct allocation *taken)
 	struct found at;
 	bool found;
 
-	pthread_mutex_lock(&table_lock);
+	lock_take(&table_lock);
 	found = lookup(base, &at) && !at.offset && (!id || at.generation == id);
 	if (found)
 		table_take_locked(at.slot, taken);
-	pthread_mutex_unlock(&table_lock);
+	lock_drop(&table_lock);
 	return found;
 }
 
@@ -262,14 +263,14 @@ int table_set_access(uint64_t base, uint64_t id, bool accessible, struct allocat
 	int error = -ENOENT;
 	struct found at;
 
-	pthread_mutex_lock(&table_lock);
+	lock_take(&table_lock);
 	if (lookup(base, &at) && !at.offset && at.generation == id) {
 		table_take_locked(at.slot, before);
 		*after = *before;
 		after->accessible = accessible;
 		error = table_insert_locked(after);
 	}
-	pthread_mutex_unlock(&table_lock);
+	lock_drop(&table_lock);
 	return error;
 }
 
@@ -279,11 +280,11 @@ bool table_take_overlapping(uint64_t base, uint64_t size, struct allocation *tak
 
 	if (!table_is_valid_range(base, size))
 		return false;
-	pthread_mutex_lock(&table_lock);
+	lock_take(&table_lock);
 	slot = index_overlapping((struct range){ base, base + size - 1 });
 	if (slot)
 		table_take_locked(slot, taken);
-	pthread_mutex_unlock(&table_lock);
+	lock_drop(&table_lock);
 	return slot;
 }
 
@@ -292,11 +293,11 @@ bool memory_find_live(uint64_t base, uint64_t id, struct allocation *found)
 	struct found at;
 	bool live;
 
-	pthread_mutex_lock(&table_lock);
+	lock_take(&table_lock);
 	live = lookup(base, &at) && !at.offset && at.generation == id;
 	if (live)
 		table_copy_live(at.slot, found);
-	pthread_mutex_unlock(&table_lock);
+	lock_drop(&table_lock);
 	return live;
 }
 
@@ -306,9 +307,9 @@ bool table_overlaps(uint64_t base, uint64_t size)
 
 	if (!table_is_valid_range(base, size))
 		return false;
-	pthread_mutex_lock(&table_lock);
+	lock_take(&table_lock);
 	slot = index_overlapping((struct range){ base, base + size - 1 });
-	pthread_mutex_unlock(&table_lock);
+	lock_drop(&table_lock);
 	return slot;
 }
 
@@ -316,9 +317,9 @@ uint64_t memory_youngest(void)
 {
 	uint64_t id;
 
-	pthread_mutex_lock(&table_lock);
+	lock_take(&table_lock);
 	id = last_id;
-	pthread_mutex_unlock(&table_lock);
+	lock_drop(&table_lock);
 	return id;
 }
 
@@ -341,9 +342,9 @@ unsigned int memory_next(uint32_t *cursor, struct allocation *batch, unsigned in
 {
 	unsigned int got = 0;
 
-	pthread_mutex_lock(&table_lock);
+	lock_take(&table_lock);
 	while (*cursor + 1 < record_arena.used && got < count)
 		got += table_copy_if_live(++*cursor, &batch[got]);
-	pthread_mutex_unlock(&table_lock);
+	lock_drop(&table_lock);
 	return got;
 }

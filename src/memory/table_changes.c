@@ -3,6 +3,7 @@
 #include "memory/table.h"
 
 #include "base/atomics.h"
+#include "base/own_thread.h"
 #include "memory/record_side.h"
 
 static bool table_is_hidden(uint32_t slot)
@@ -25,12 +26,12 @@ void memory_set_user_word(const struct allocation *allocation, unsigned int whic
 	/* Stored before; or after a free the slot holds another allocation, whose words stay. */
 	if (value && load_relaxed(&lookup_record(slot)->user_words[which]) == value)
 		return;
-	pthread_mutex_lock(&table_lock);
+	lock_take(&table_lock);
 	if (memory_is_live(allocation))
 		store_release(table_is_hidden(slot) ? &table_hidden_at(slot)->user_words[which]
 						    : &lookup_record(slot)->user_words[which],
 			      value);
-	pthread_mutex_unlock(&table_lock);
+	lock_drop(&table_lock);
 }
 
 bool memory_is_visible(const struct allocation *allocation)
@@ -45,10 +46,10 @@ void table_set_keep_key(uint64_t base, uint64_t key)
 {
 	struct found at;
 
-	pthread_mutex_lock(&table_lock);
+	lock_take(&table_lock);
 	if (lookup(base, &at) && !at.offset)
 		store_release(&lookup_detail(at.slot)->words[1], key);
-	pthread_mutex_unlock(&table_lock);
+	lock_drop(&table_lock);
 }
 
 /* Words are moved one by one: a reader that sees some of them only is concurrent with the free. */
@@ -66,7 +67,7 @@ bool table_hide(struct allocation *allocation)
 	uint64_t traits;
 	bool hides;
 
-	pthread_mutex_lock(&table_lock);
+	lock_take(&table_lock);
 	hides = memory_is_live(allocation) && !table_is_hidden(allocation->slot);
 	if (hides) {
 		allocation->event_id = load_relaxed(&side->event_id);
@@ -79,7 +80,7 @@ bool table_hide(struct allocation *allocation)
 			table_move(&record->user_words[i], &hidden->user_words[i], 0);
 		store_release(&side->event_id, RECORD_HIDDEN);
 	}
-	pthread_mutex_unlock(&table_lock);
+	lock_drop(&table_lock);
 	return hides;
 }
 
@@ -90,7 +91,7 @@ bool table_show(struct allocation *allocation)
 	struct record *record = lookup_record(allocation->slot);
 	bool shows;
 
-	pthread_mutex_lock(&table_lock);
+	lock_take(&table_lock);
 	shows = memory_is_live(allocation) && table_is_hidden(allocation->slot);
 	if (shows) {
 		allocation->event_id = table_next_id();
@@ -100,7 +101,7 @@ bool table_show(struct allocation *allocation)
 			table_move(&hidden->user_words[i], &record->user_words[i], 0);
 		table_move(&hidden->traits, &record->traits, 0);
 	}
-	pthread_mutex_unlock(&table_lock);
+	lock_drop(&table_lock);
 	return shows;
 }
 
@@ -121,12 +122,12 @@ bool table_mark_used(const struct allocation *allocation)
 	if (!allocation->slot ||
 	    (load_acquire(&lookup_record(allocation->slot)->traits) & TRAIT_USED))
 		return false;
-	pthread_mutex_lock(&table_lock);
+	lock_take(&table_lock);
 	first = memory_is_live(allocation) &&
 		!(load_acquire(&lookup_record(allocation->slot)->traits) & TRAIT_USED);
 	if (first)
 		table_change_traits(allocation->slot, 0, TRAIT_USED);
-	pthread_mutex_unlock(&table_lock);
+	lock_drop(&table_lock);
 	return first;
 }
 
@@ -140,7 +141,7 @@ bool table_setting_sync(const struct allocation *allocation, uint32_t *token)
 	struct record_side *side;
 	bool live;
 
-	pthread_mutex_lock(&table_lock);
+	lock_take(&table_lock);
 	live = memory_is_live(allocation);
 	if (live) {
 		side = table_side(allocation->slot);
@@ -150,7 +151,7 @@ bool table_setting_sync(const struct allocation *allocation, uint32_t *token)
 		*token = side->setting++ ? 0 : side->sets;
 		table_change_traits(allocation->slot, TRAIT_SYNC_KNOWN | TRAIT_SYNC_SET, 0);
 	}
-	pthread_mutex_unlock(&table_lock);
+	lock_drop(&table_lock);
 	return live;
 }
 
@@ -158,7 +159,7 @@ void table_set_sync(const struct allocation *allocation, uint32_t token, bool ta
 {
 	struct record_side *side;
 
-	pthread_mutex_lock(&table_lock);
+	lock_take(&table_lock);
 	if (memory_is_live(allocation)) {
 		side = table_side(allocation->slot);
 		side->setting--;
@@ -167,5 +168,5 @@ void table_set_sync(const struct allocation *allocation, uint32_t token, bool ta
 					    TRAIT_SYNC_KNOWN |
 						    (value ? TRAIT_SYNC | TRAIT_SYNC_SET : 0));
 	}
-	pthread_mutex_unlock(&table_lock);
+	lock_drop(&table_lock);
 }

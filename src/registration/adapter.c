@@ -135,7 +135,7 @@ bool adapter_describe(struct adapter *adapter, int device)
 		return false;
 	held = system_hold_cancellation();
 	adapter->users++;
-	pthread_mutex_unlock(&registration_lock);
+	lock_drop(&registration_lock);
 	if (describe) {
 		name = topology_adapter_name(adapter->context);
 		counted_as = statistics_adapter(name);
@@ -144,7 +144,7 @@ bool adapter_describe(struct adapter *adapter, int device)
 	}
 	if (query_distance)
 		near = topology_is_near(adapter->context, device);
-	pthread_mutex_lock(&registration_lock);
+	lock_take(&registration_lock);
 	/* Others read these without the lock once set, so the first of two threads sets them. */
 	if (!adapter->described) {
 		adapter->counted_as = counted_as;

@@ -38,8 +38,8 @@ static struct queued queue[QUEUE_SIZE]; /* guarded by ends.lock */
 
 static _Atomic bool rescan;
 static _Atomic bool gives_up;
-static _Atomic uint64_t unsure; /* see background_unsure() */
-static uint32_t cursor;		/* of the rescan in progress; guarded by registration_lock */
+static _Atomic int device = -1; /* see background_device() */
+static uint32_t cursor;	      /* of the rescan in progress; guarded by registration_lock */
 
 static bool background_may_take(const struct allocation *allocation)
 {
@@ -54,36 +54,35 @@ static bool background_is_eligible(const struct allocation *allocation)
 	return background_may_take(allocation) && memory_is_registrable(allocation);
 }
 
-/* False: the queue is full. */
-static bool background_push(const struct queued *queued)
+/* A rescan takes the place of a full queue. */
+static void background_push(const struct queued *queued)
 {
 	uint64_t position;
-	bool fits;
 
-	pthread_mutex_lock(&ends.lock);
+	lock_take(&ends.lock);
 	position = load_relaxed(&ends.queued);
-	fits = position - load_relaxed(&ends.taken) < QUEUE_SIZE;
-	if (fits) {
-		queue[position % QUEUE_SIZE] = *queued;
-		store_relaxed(&ends.queued, position + 1);
+	if (position - load_relaxed(&ends.taken) == QUEUE_SIZE) {
+		store_relaxed(&ends.taken, position);
+		store_seq_cst(&rescan, true);
 	}
-	pthread_mutex_unlock(&ends.lock);
-	return fits;
+	queue[position % QUEUE_SIZE] = *queued;
+	store_relaxed(&ends.queued, position + 1);
+	lock_drop(&ends.lock);
 }
 
-static bool background_pop(struct queued *queued, uint64_t until)
+static bool background_pop(struct queued *queued)
 {
 	uint64_t position;
 	bool any;
 
-	pthread_mutex_lock(&ends.lock);
+	lock_take(&ends.lock);
 	position = load_relaxed(&ends.taken);
-	any = position != load_relaxed(&ends.queued) && position < until;
+	any = position != load_relaxed(&ends.queued);
 	if (any) {
 		*queued = queue[position % QUEUE_SIZE];
 		store_relaxed(&ends.taken, position + 1);
 	}
-	pthread_mutex_unlock(&ends.lock);
+	lock_drop(&ends.lock);
 	return any;
 }
 
@@ -103,13 +102,8 @@ bool background_queue_requested(const struct allocation *allocation)
 	 * that. */
 	if (!region_set_queued(allocation))
 		return background_queue_all();
-	if (background_push(&queued))
-		return true;
-	/* With the lock: a thread may be between its look at the mark and its wait. */
-	pthread_mutex_lock(&registration_lock);
-	region_unqueue(allocation);
-	pthread_mutex_unlock(&registration_lock);
-	return background_queue_all();
+	background_push(&queued);
+	return true;
 }
 
 bool background_queue_all(void)
@@ -142,17 +136,12 @@ static bool background_may_begin(const struct region *region)
 }
 
 /* Drops the lock meanwhile. The caller is one of the region's users. */
-static void background_register(struct region *region, bool is_sure)
+static void background_register(struct region *region)
 {
-	uint64_t start = is_sure ? 0 : kernel_time(CLOCK_THREAD_CPUTIME_ID);
 	uint64_t duration = region_register_prepared(region);
-	uint64_t spent = is_sure ? 0 : kernel_time(CLOCK_THREAD_CPUTIME_ID) - start;
 
-	add_relaxed(&unsure, spent);
 	if (!duration)
 		return;
-	if (!is_sure)
-		region->domain->learned.last_unsure = spent;
 	if (config_get()->preregister == PREREGISTER_SYNC)
 		statistics_time(program_ns, duration, registration_program_ns);
 	else
@@ -193,7 +182,7 @@ static bool background_register_in(struct domain *domain, const struct allocatio
 		learning_started(domain, &kind);
 	}
 	region->users++;
-	background_register(region, region->used || learning_is_sure(domain, &kind));
+	background_register(region);
 	/* The domain may have ended with the region. */
 	if (region->state == REGION_READY && !region->ended)
 		region_end_parts(allocation, domain, &ending);
@@ -229,6 +218,7 @@ static void background_register_in_all(const struct allocation *allocation)
 	uint64_t number = 0;
 	bool eligible = false, alive;
 
+	store_relaxed(&device, allocation->device);
 	if (adapter_needs_description())
 		background_create_selected(allocation->device);
 	/* A free is visible before events_freeing() takes the lock. Either this check finds it, or
@@ -253,32 +243,29 @@ static void background_process(const struct queued *queued)
 	region_unqueue(&allocation);
 }
 
-/* Works on the next batch of live allocations; without `all` it leaves queued ones to the queue. */
-static void background_rescan_batch(bool all)
+/* Works on the next batch of live allocations. */
+static void background_rescan_batch(void)
 {
 	static struct allocation batch[BATCH]; /* 1 thread at a time: see `walking` */
 	unsigned int count = memory_next(&cursor, batch, BATCH);
 
 	for (unsigned int i = 0; i < count; i++) {
-		if (background_is_eligible(&batch[i]) && (all || !region_is_queued(&batch[i])))
-			background_register_in_all(&batch[i]);
+		if (!background_is_eligible(&batch[i]))
+			continue;
+		background_register_in_all(&batch[i]);
+		region_unqueue(&batch[i]);
 	}
 	if (!count)
 		cursor = 0;
 }
 
-uint64_t background_unsure(void)
+int background_device(void)
 {
-	return load_relaxed(&unsure);
-}
-
-uint64_t background_queued(void)
-{
-	return load_relaxed(&ends.queued);
+	return load_relaxed(&device);
 }
 
 /* True: there was work. */
-static bool background_rescan_step(bool all)
+static bool background_rescan_step(void)
 {
 	static bool walking;
 
@@ -287,23 +274,23 @@ static bool background_rescan_step(bool all)
 	if (!cursor)
 		store_seq_cst(&rescan, false);
 	walking = true;
-	background_rescan_batch(all);
+	background_rescan_batch();
 	walking = false;
 	return true;
 }
 
-bool background_step(uint64_t until)
+bool background_step(void)
 {
 	struct queued queued;
 	bool worked;
 
 	if (process_is_exiting())
 		return false;
-	worked = background_pop(&queued, until);
+	worked = background_pop(&queued);
 	if (worked)
 		background_process(&queued);
 	else
-		worked = background_rescan_step(until == BACKGROUND_ALL);
+		worked = background_rescan_step();
 	/* Last: that work may be the reason, and the worker may pause after the step. */
 	if (!load_seq_cst(&gives_up))
 		return worked;
@@ -315,9 +302,9 @@ bool background_has_more(void)
 {
 	bool any;
 
-	pthread_mutex_lock(&ends.lock);
+	lock_take(&ends.lock);
 	any = load_relaxed(&ends.queued) != load_relaxed(&ends.taken);
-	pthread_mutex_unlock(&ends.lock);
+	lock_drop(&ends.lock);
 	return (any || load_seq_cst(&rescan) || load_seq_cst(&gives_up)) && !process_is_exiting();
 }
 
@@ -327,10 +314,10 @@ void background_await(const struct allocation *allocation)
 {
 	if (config_get()->preregister != PREREGISTER_SYNC || registration_is_own_call())
 		return;
-	pthread_mutex_lock(&registration_lock);
+	lock_take(&registration_lock);
 	while (region_is_queued(allocation) && memory_is_live(allocation) && !process_is_exiting())
 		system_wait(&region_settled, &registration_lock);
-	pthread_mutex_unlock(&registration_lock);
+	lock_drop(&registration_lock);
 }
 
 void background_wake(void)
@@ -348,10 +335,10 @@ void background_go(void)
 		worker_wake();
 		return;
 	}
-	pthread_mutex_lock(&registration_lock);
-	while (background_step(BACKGROUND_ALL)) {
-		pthread_mutex_unlock(&registration_lock);
-		pthread_mutex_lock(&registration_lock);
+	lock_take(&registration_lock);
+	while (background_step()) {
+		lock_drop(&registration_lock);
+		lock_take(&registration_lock);
 	}
-	pthread_mutex_unlock(&registration_lock);
+	lock_drop(&registration_lock);
 }

@@ -23,16 +23,12 @@ bool background_queue_all(void);
  * without the lock. */
 void background_give_up_unknown(void);
 
-/* Works on one queued allocation, of the first `until` in the queue, or one batch of the rescan;
- * with the lock held, dropped meanwhile. False: no work. */
-bool background_step(uint64_t until);
-#define BACKGROUND_ALL UINT64_MAX
+/* Works on one queued allocation, or one batch of the rescan; with the lock held, dropped
+ * meanwhile. False: no work. */
+bool background_step(void);
 
-/* CPU time of unsure registrations so far, in ns. Without the lock. */
-uint64_t background_unsure(void);
-
-/* Number of allocations queued so far. Without the lock. */
-uint64_t background_queued(void);
+/* The GPU of the last memory worked on; -1: none yet. Without the lock. */
+int background_device(void);
 
 /* True if a step may find work. */
 bool background_has_more(void);

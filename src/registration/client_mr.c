@@ -162,14 +162,14 @@ struct ibv_pd *registration_pd_of(const void *client_mr)
 	client_mr_entry *entry;
 	uint64_t hold;
 
-	pthread_mutex_lock(&registration_lock);
+	lock_take(&registration_lock);
 	hold = client_mr_read(client_mr, &entry);
 	reference = holds_reference(hold);
 	if (hold && (uint32_t)holds_of(reference) == (uint32_t)hold)
 		pd = reference->region->owner->pd;
 	else if (hold && (uint32_t)holds_of(reference) == (uint32_t)holds_revoked(hold))
 		pd = reference->owner->pd;
-	pthread_mutex_unlock(&registration_lock);
+	lock_drop(&registration_lock);
 	return pd;
 }
 
@@ -201,10 +201,10 @@ void registration_imported(const void *client_mr, const struct ibv_context *cont
 
 	if (!process_is_active())
 		return;
-	pthread_mutex_lock(&registration_lock);
+	lock_take(&registration_lock);
 	region = client_mr_find_region(context, kernel_handle);
 	if (region)
 		region_import(region, client_mr);
-	pthread_mutex_unlock(&registration_lock);
+	lock_drop(&registration_lock);
 	errno = saved_errno;
 }

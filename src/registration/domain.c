@@ -211,6 +211,7 @@ void registration_renew(void)
 {
 	registration_lock = (pthread_mutex_t)PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP;
 	region_settled = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+	own_thread_renew();
 	protection_domains = NULL;
 	protection_domain_pool = (struct pool)POOL_INITIALIZER(struct protection_domain);
 	store_relaxed(&owner_count, 0);
@@ -226,7 +227,7 @@ void registration_pd_opened(struct ibv_pd *pd, bool by_key)
 	statistics_count(protection_domains);
 	/* Without a protection domain there is no region, and no thread that waits for one. */
 	system_prepare();
-	pthread_mutex_lock(&registration_lock);
+	lock_take(&registration_lock);
 	/* The kernel reuses a handle after its protection domain ended, so a record with this
 	 * handle is stale. A closing protection domain is only waiting for registration_pd_closed()
 	 * on another thread. */
@@ -249,7 +250,7 @@ void registration_pd_opened(struct ibv_pd *pd, bool by_key)
 		owner_count++;
 		go = adapter_has_selection() && process_is_active() && background_queue_all();
 	}
-	pthread_mutex_unlock(&registration_lock);
+	lock_drop(&registration_lock);
 	if (stale)
 		log_once(LOG_ERROR, "peerpin did not intercept the end of a protection domain and "
 				    "ended its regions only now. Please report which libraries of "
@@ -278,7 +279,7 @@ bool registration_pd_closing(struct ibv_pd *pd)
 	struct region *ending = NULL;
 	bool busy;
 
-	pthread_mutex_lock(&registration_lock);
+	lock_take(&registration_lock);
 	owner = protection_domain_find(pd->context, pd->handle);
 	busy = owner && protection_domain_is_busy(owner);
 	if (owner && !busy) {
@@ -289,7 +290,7 @@ bool registration_pd_closing(struct ibv_pd *pd)
 		region_await_owner(owner);
 		adapter_await(owner->adapter);
 	}
-	pthread_mutex_unlock(&registration_lock);
+	lock_drop(&registration_lock);
 	return !busy;
 }
 
@@ -300,7 +301,7 @@ void registration_pd_closed(const struct ibv_pd *pd, bool ended)
 	struct protection_domain *owner;
 	bool go = false;
 
-	pthread_mutex_lock(&registration_lock);
+	lock_take(&registration_lock);
 	for (owner = protection_domains; owner && owner->pd != pd; owner = owner->next)
 		;
 	if (owner && ended) {
@@ -311,7 +312,7 @@ void registration_pd_closed(const struct ibv_pd *pd, bool ended)
 		 * not registered here. */
 		go = owner->domains && process_is_active() && background_queue_all();
 	}
-	pthread_mutex_unlock(&registration_lock);
+	lock_drop(&registration_lock);
 	if (go)
 		background_go();
 }
@@ -320,7 +321,7 @@ void registration_context_closing(struct ibv_context *context)
 {
 	struct protection_domain *owner;
 
-	pthread_mutex_lock(&registration_lock);
+	lock_take(&registration_lock);
 	do {
 		for (owner = protection_domains; owner && owner->context != context;
 		     owner = owner->next)
@@ -329,7 +330,7 @@ void registration_context_closing(struct ibv_context *context)
 			protection_domain_end(owner);
 	} while (owner);
 	adapter_forget(context);
-	pthread_mutex_unlock(&registration_lock);
+	lock_drop(&registration_lock);
 	/* Without CUDA no region was pinned, and registration_renew() does not free the lock of
 	 * pinning.c. */
 	if (process_is_active())

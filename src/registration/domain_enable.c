@@ -126,7 +126,7 @@ struct domain *registration_domain(const struct ibv_pd *pd, int access)
 
 	if (!domain_may_share(access))
 		return NULL;
-	pthread_mutex_lock(&registration_lock);
+	lock_take(&registration_lock);
 	domain = domain_enable(pd, access, true, &newly);
 	first = newly;
 	if (domain && !domain->looked_up) {
@@ -139,7 +139,7 @@ struct domain *registration_domain(const struct ibv_pd *pd, int access)
 		}
 	}
 	go = newly && background_queue_all();
-	pthread_mutex_unlock(&registration_lock);
+	lock_drop(&registration_lock);
 	if (first)
 		domain_log_enabled(access);
 	if (go)
@@ -155,14 +155,14 @@ static void domain_enable_expect(const struct ibv_pd *pd, int access, bool is_li
 	int saved_errno = errno;
 	bool go = false;
 
-	pthread_mutex_lock(&registration_lock);
+	lock_take(&registration_lock);
 	owner = protection_domain_find(pd->context, pd->handle);
 	if (owner && !is_like)
 		owner->expected = access;
 	if (owner && !owner->closing && !domain_find(owner, access) && owner->expected &&
 	    (owner->expected | (is_like ? IBV_ACCESS_RELAXED_ORDERING : 0)) == access)
 		go = domain_create(owner, access) && process_is_active() && background_queue_all();
-	pthread_mutex_unlock(&registration_lock);
+	lock_drop(&registration_lock);
 	if (go)
 		background_go();
 	errno = saved_errno;

@@ -25,7 +25,7 @@ static void events_freeing(const struct allocation *allocation)
 	uint64_t since = 0; /* start of the deregistrations that delay this free; 0: none */
 	bool queued;
 
-	pthread_mutex_lock(&registration_lock);
+	lock_take(&registration_lock);
 	queued = region_is_queued(allocation);
 	if (queued)
 		region_unqueue(allocation);
@@ -35,7 +35,7 @@ static void events_freeing(const struct allocation *allocation)
 		statistics_count(cancelled);
 	region_unpin_ended(ending);
 	region_await_range(allocation->base, allocation->size, &since);
-	pthread_mutex_unlock(&registration_lock);
+	lock_drop(&registration_lock);
 	if (since)
 		statistics_time(free_ns, system_clock() - since, free_ns);
 }
@@ -44,9 +44,9 @@ static bool events_in_use(const struct allocation *allocation)
 {
 	bool in_use;
 
-	pthread_mutex_lock(&registration_lock);
+	lock_take(&registration_lock);
 	in_use = region_is_in_use_for(allocation);
-	pthread_mutex_unlock(&registration_lock);
+	lock_drop(&registration_lock);
 	return in_use;
 }
 

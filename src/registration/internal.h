@@ -119,15 +119,6 @@ void learning_set_refused(const struct allocation *allocation);
 /* True if no client has requested memory of the speculative region's kind. */
 bool learning_is_unknown(struct domain *domain, const struct kind *kind);
 
-/* True if a client will request the region almost certainly: it has requested that exact size, few
- * other regions of that size wait for a request, and enough requests have followed the last region
- * of the domain that ended unused. True for regions that are no speculation. */
-bool learning_is_sure(struct domain *domain, const struct kind *kind);
-
-/* Returns the CPU time of the last unsure registration, in ns, of domains whose registrations are
- * not sure at present. Takes the lock. */
-uint64_t learning_last_unsure(void);
-
 /* learning_started(): a background registration begins. learning_unused(): a region ended before a
  * client requested it. */
 void learning_started(struct domain *domain, const struct kind *kind);
@@ -343,6 +334,10 @@ bool requests_may_serve(const struct registration_request *request,
 uint64_t region_register(struct region *region, const struct registration_request *client,
 			 bool optional);
 uint64_t region_register_prepared(struct region *region);
+
+/* True if the last export of region_register_prepared() waited for others that use the driver.
+ * Without the lock. */
+bool region_was_held_up(void);
 
 /* region_set_used(): no longer speculative, because a client requests the region, or may use it
  * unobserved. region_set_background_time(): the duration of its background registration. */

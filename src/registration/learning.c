@@ -13,8 +13,6 @@
  *   recent regions.
  * - A request restarts it. After a wrong restart, the next one takes twice as many requests.
  * - Unknown kinds are not registered on an adapter where that makes others slower (cost.c).
- * - On busy CPUs the worker limits the CPU time of unsure registrations (worker.c). A registration
- *   is sure if clients have requested its size, and no region of the domain ends unused.
  */
 #include "base/atomics.h"
 #include "registration/internal.h"
@@ -31,11 +29,6 @@
 /* Percentage of background registrations that clients must request. Below one half, the hits save
  * the program less than the frees of the other regions cost. */
 #define LEAST 60u
-
-/* Requests in a row from which on registrations are sure; 16 times as many after each error: a
- * region that ended unused after so many. */
-#define SURE_AFTER 2u
-#define ERRORS_MAX 4u
 
 /* Kinds that every domain refuses, so that allocations of scratch memory need not be queued: by
  * exact size, and by class for sizes without evidence. An entry is valid while its number is `era`;
@@ -186,48 +179,6 @@ bool learning_is_unknown(struct domain *domain, const struct kind *kind)
 	return !(exact && exact->requested) && !(class && class->requested);
 }
 
-static bool learning_is_row_long(const struct learned *learned)
-{
-	return learned->requests_in_a_row >= SURE_AFTER << 4 * learned->errors;
-}
-
-bool learning_is_sure(struct domain *domain, const struct kind *kind)
-{
-	const struct evidence_of *exact;
-
-	if (kind->evidence == EVIDENCE_NONE)
-		return true;
-	exact = learning_find_exact(&domain->learned, kind);
-	/* Regions that no client has requested yet may all end unused. */
-	return exact && exact->requested && exact->outstanding <= UNREQUESTED &&
-	       learning_is_row_long(&domain->learned);
-}
-
-uint64_t learning_last_unsure(void)
-{
-	struct domain *domain;
-	uint64_t longest = 0;
-
-	pthread_mutex_lock(&registration_lock);
-	for (uint64_t number = 0; (domain = domain_after(number)); number = domain->number) {
-		if (!learning_is_row_long(&domain->learned) && domain->learned.last_unsure > longest)
-			longest = domain->learned.last_unsure;
-	}
-	pthread_mutex_unlock(&registration_lock);
-	return longest;
-}
-
-static void learning_count_in_a_row(struct learned *learned, bool requested)
-{
-	if (requested) {
-		learned->requests_in_a_row += learned->requests_in_a_row < UINT32_MAX;
-		return;
-	}
-	if (learning_is_row_long(learned) && learned->errors < ERRORS_MAX)
-		learned->errors++;
-	learned->requests_in_a_row = 0;
-}
-
 void learning_started(struct domain *domain, const struct kind *kind)
 {
 	struct evidence_of *exact, *class;
@@ -278,7 +229,6 @@ void learning_unused(struct domain *domain, const struct kind *kind)
 {
 	if (kind->evidence == EVIDENCE_NONE)
 		return;
-	learning_count_in_a_row(&domain->learned, false);
 	learning_settle(learning_find_exact(&domain->learned, kind), false);
 	learning_settle(learning_class_if(&domain->learned, kind), false);
 }
@@ -321,8 +271,6 @@ bool learning_requested(struct domain *domain, const struct allocation *allocati
 	struct kind own = learning_kind_of(allocation);
 	bool rescan;
 
-	/* Synchronous registrations count as well: a client requested that memory. */
-	learning_count_in_a_row(learned, true);
 	if (kind->evidence != EVIDENCE_NONE) {
 		exact = learning_find_exact(learned, kind);
 		class = learning_class_if(learned, kind);

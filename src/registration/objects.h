@@ -31,6 +31,7 @@
 #include <sys/queue.h>
 
 #include "base/arena.h"
+#include "base/own_thread.h"
 #include "registration/registration.h"
 
 #define DEVICES_MAX 64 /* GPUs with their own pin limit; higher ordinals share the last entry */
@@ -74,9 +75,6 @@ struct evidence_of {
 
 struct learned {
 	struct evidence_of exact[EXACT_SIZES], classes[CLASSES];
-	uint64_t last_unsure;	    /* CPU time of the last unsure registration, in ns */
-	uint32_t requests_in_a_row; /* since a region ended unused */
-	uint8_t errors;		    /* such ends after enough requests */
 };
 
 struct region {

@@ -48,9 +48,9 @@ void pin_limit_describe(int device)
 
 	if (gpu->described)
 		return;
-	pthread_mutex_unlock(&registration_lock);
+	lock_drop(&registration_lock);
 	bar1 = topology_bar1_bytes(device);
-	pthread_mutex_lock(&registration_lock);
+	lock_take(&registration_lock);
 	if (gpu->described)
 		return;
 	if (limit == CONFIG_AUTO)
@@ -314,9 +314,9 @@ bool registration_evict(struct ibv_context *context, uint64_t bytes)
 	struct region *ending = NULL;
 	bool evicted;
 
-	pthread_mutex_lock(&registration_lock);
+	lock_take(&registration_lock);
 	evicted = pin_limit_evict(adapter_find(context), -1, bytes, &ending);
-	pthread_mutex_unlock(&registration_lock);
+	lock_drop(&registration_lock);
 	region_unpin_all(ending);
 	return evicted;
 }

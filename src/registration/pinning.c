@@ -17,6 +17,7 @@
 #include <pthread.h>
 
 #include "base/log.h"
+#include "base/own_thread.h"
 #include "base/system.h"
 #include "registration/topology.h"
 #include "report/statistics.h"
@@ -73,15 +74,15 @@ static struct pair pinning_pair(const struct pin_request *request)
 {
 	struct pair pair = { .context = NULL }, *entry;
 
-	pthread_mutex_lock(&pairs_lock);
+	lock_take(&pairs_lock);
 	entry = pinning_find(request->pd->context, request->device);
 	if (entry)
 		pair = *entry;
-	pthread_mutex_unlock(&pairs_lock);
+	lock_drop(&pairs_lock);
 	if (entry)
 		return pair;
 	pair = pinning_probe(request);
-	pthread_mutex_lock(&pairs_lock);
+	lock_take(&pairs_lock);
 	entry = pinning_find(pair.context, pair.device);
 	if (entry) {
 		pair = *entry;
@@ -90,7 +91,7 @@ static struct pair pinning_pair(const struct pin_request *request)
 		if (entry)
 			*entry = pair;
 	}
-	pthread_mutex_unlock(&pairs_lock);
+	lock_drop(&pairs_lock);
 	return pair;
 }
 
@@ -111,12 +112,12 @@ static unsigned int pinning_method(const struct pair *pair)
 
 void pinning_device_closed(const struct ibv_context *context)
 {
-	pthread_mutex_lock(&pairs_lock);
+	lock_take(&pairs_lock);
 	for (unsigned int i = 0; context && i < PAIRS; i++) {
 		if (pairs[i].context == context)
 			pairs[i].context = NULL;
 	}
-	pthread_mutex_unlock(&pairs_lock);
+	lock_drop(&pairs_lock);
 }
 
 /* ---- log ---- */
@@ -213,7 +214,7 @@ static void pinning_worked(const struct pin_request *request, const struct pair 
 	bool report = false;
 
 	add_relaxed(registration_methods[method].registrations, 1);
-	pthread_mutex_lock(&pairs_lock);
+	lock_take(&pairs_lock);
 	pair = pinning_find(request->pd->context, request->device);
 	if (pair) {
 		pair->works[method] = true;
@@ -222,7 +223,7 @@ static void pinning_worked(const struct pin_request *request, const struct pair 
 		pair->reported[method] |= report;
 		copy = *pair;
 	}
-	pthread_mutex_unlock(&pairs_lock);
+	lock_drop(&pairs_lock);
 	statistics_registered_by(request->device, probed->counted_as, probed->path,
 				 registration_methods[method].name,
 				 report && method ? pinning_pair_reason(&copy, description) : NULL);
@@ -285,7 +286,7 @@ static void pinning_learn(const struct pin_request *request, const struct attemp
 
 	if (!request->own_blocks || !attempts->count)
 		return;
-	pthread_mutex_lock(&pairs_lock);
+	lock_take(&pairs_lock);
 	pair = pinning_find(request->pd->context, request->device);
 	for (unsigned int i = 0; pair && i < attempts->count; i++) {
 		unsigned int method = attempts->methods[i];
@@ -293,7 +294,7 @@ static void pinning_learn(const struct pin_request *request, const struct attemp
 		if (!pair->works[method] && attempts->errors[i] != PINNING_NO_CONTEXT)
 			pair->failures[method] = attempts->failures[method];
 	}
-	pthread_mutex_unlock(&pairs_lock);
+	lock_drop(&pairs_lock);
 }
 
 /* All methods failed. Returns the error of the last one that was expected to work. A failure of one
@@ -360,10 +361,10 @@ void pinning_prepare(struct pin_request *request)
 	const struct pair *pair;
 
 	if (!method) {
-		pthread_mutex_lock(&pairs_lock);
+		lock_take(&pairs_lock);
 		pair = pinning_find(request->pd->context, request->device);
 		method = pair ? &registration_methods[pinning_method(pair)] : NULL;
-		pthread_mutex_unlock(&pairs_lock);
+		lock_drop(&pairs_lock);
 	}
 	if (method && method->prepare && method->accepts(request))
 		method->prepare(request);

@@ -299,9 +299,9 @@ bool region_set_queued(const struct allocation *allocation)
 	int error = 0;
 
 	if (!region_chain_at(allocation->slot)) {
-		pthread_mutex_lock(&registration_lock);
+		lock_take(&registration_lock);
 		error = arena_grow(&reference_chains, allocation->slot + 1);
-		pthread_mutex_unlock(&registration_lock);
+		lock_drop(&registration_lock);
 	}
 	if (error)
 		return false;

@@ -89,9 +89,9 @@ void region_unpin_all(struct region *ending)
 		ending = region->ending_next;
 		held = system_hold_cancellation();
 		region_unpin(region);
-		pthread_mutex_lock(&registration_lock);
+		lock_take(&registration_lock);
 		region_finish_retiring(region);
-		pthread_mutex_unlock(&registration_lock);
+		lock_drop(&registration_lock);
 		system_release_cancellation(held);
 	}
 }
@@ -100,9 +100,9 @@ void region_unpin_ended(struct region *ending)
 {
 	if (!ending)
 		return;
-	pthread_mutex_unlock(&registration_lock);
+	lock_drop(&registration_lock);
 	region_unpin_all(ending);
-	pthread_mutex_lock(&registration_lock);
+	lock_take(&registration_lock);
 }
 
 static bool region_overlaps(const struct region *region, uint64_t base, uint64_t size)

@@ -20,6 +20,9 @@
  * last. */
 #define EVICTIONS_MAX 4
 
+/* An export that takes so many times its CPU time has waited for other processes. */
+#define HELD_UP 4
+
 static _Atomic unsigned int wakes; /* of region_settled; stored with the lock held */
 
 void region_wake(void)
@@ -36,13 +39,15 @@ void region_wait(const struct region *region, uint64_t since)
 	unsigned int before = load_relaxed(&wakes);
 
 	if (system_clock() >= awake) {
+		if (region->with_worker)
+			own_thread_lend_cpu();
 		system_wait(&region_settled, &registration_lock);
 		return;
 	}
-	pthread_mutex_unlock(&registration_lock);
+	lock_drop(&registration_lock);
 	while (load_acquire(&wakes) == before && system_clock() < awake)
 		;
-	pthread_mutex_lock(&registration_lock);
+	lock_take(&registration_lock);
 }
 
 /* Counts one speculative region more (1) or less (-1). After a kill, or an end with the memory
@@ -132,11 +137,11 @@ static void region_count_cost(const struct region *region, uint64_t nanoseconds)
 		learning_reconsider();
 		background_queue_all();
 	}
-	pthread_mutex_unlock(&registration_lock);
+	lock_drop(&registration_lock);
 	if (change == COST_STEEP)
 		region_report_steep(region, nanoseconds);
 	background_wake();
-	pthread_mutex_lock(&registration_lock);
+	lock_take(&registration_lock);
 }
 
 static struct pin_request region_pin_request(const struct region *region)
@@ -161,12 +166,12 @@ static int region_pin(struct region *region, const struct registration_request *
 
 	request.source = *source;
 	request.by_address = client && !client->dma_buf;
-	pthread_mutex_unlock(&registration_lock);
+	lock_drop(&registration_lock);
 	errors_forget();
 	error = pinning_pin(&request, mr, &region->method);
 	duration = system_clock() - start;
 	region_report_registered(&request, error, start);
-	pthread_mutex_lock(&registration_lock);
+	lock_take(&registration_lock);
 	if (!error && request.by_address)
 		cost_add_request(region->owner->adapter, region->device, region->length, duration);
 	if (!error)
@@ -227,12 +232,12 @@ static void region_make_ready(struct region *region, const struct registration_r
 		room = (struct errors_room){ .regions = adapter_regions(region->owner->adapter),
 					     .region_limit = region->owner->adapter->region_limit,
 					     .bar1 = pin_limit_bar1(region->device) };
-		pthread_mutex_unlock(&registration_lock);
+		lock_drop(&registration_lock);
 		region_report_pin_limit(region->device, learnt);
 		/* Of the worker's failures clients notice nothing. */
 		if (error && client)
 			region_log_failure(region, error, &room);
-		pthread_mutex_lock(&registration_lock);
+		lock_take(&registration_lock);
 	}
 	region_settle(region, error, optional, mr);
 }
@@ -250,6 +255,23 @@ uint64_t region_register(struct region *region, const struct registration_reques
 	return system_clock() - start;
 }
 
+static _Atomic bool held_up; /* see region_was_held_up() */
+
+bool region_was_held_up(void)
+{
+	return load_relaxed(&held_up);
+}
+
+static void region_prepare(struct pin_request *request)
+{
+	uint64_t start = kernel_time(CLOCK_MONOTONIC);
+	uint64_t spent = kernel_time(CLOCK_THREAD_CPUTIME_ID);
+
+	pinning_prepare(request);
+	spent = kernel_time(CLOCK_THREAD_CPUTIME_ID) - spent;
+	store_relaxed(&held_up, kernel_time(CLOCK_MONOTONIC) - start > HELD_UP * spent);
+}
+
 uint64_t region_register_prepared(struct region *region)
 {
 	struct pin_request request = region_pin_request(region);
@@ -258,9 +280,9 @@ uint64_t region_register_prepared(struct region *region)
 
 	region->with_worker = true;
 	if (pin_limit_allows(region)) {
-		pthread_mutex_unlock(&registration_lock);
-		pinning_prepare(&request);
-		pthread_mutex_lock(&registration_lock);
+		lock_drop(&registration_lock);
+		region_prepare(&request);
+		lock_take(&registration_lock);
 	}
 	if (!region->ended && region->state == REGION_IDLE) {
 		region->state = REGION_REGISTERING;
@@ -268,9 +290,9 @@ uint64_t region_register_prepared(struct region *region)
 		duration = system_clock() - start;
 	}
 	if (request.source.length) {
-		pthread_mutex_unlock(&registration_lock);
+		lock_drop(&registration_lock);
 		held_file_close(&request.source.file);
-		pthread_mutex_lock(&registration_lock);
+		lock_take(&registration_lock);
 	}
 	region->with_worker = false;
 	if (region->ended)

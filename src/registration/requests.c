@@ -330,9 +330,9 @@ static enum outcome requests_try(struct serving *serving, struct registration_ke
 	const struct allocation *allocation = &serving->allocation;
 	enum outcome outcome;
 
-	pthread_mutex_lock(&registration_lock);
+	lock_take(&registration_lock);
 	outcome = requests_serve_again(serving, keys);
-	pthread_mutex_unlock(&registration_lock);
+	lock_drop(&registration_lock);
 	region_unpin_all(serving->ending);
 	if (serving->enabled)
 		domain_log_enabled(request->access);

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/kernel.h"
 #include "registration/verbs_abi.h"
 
 /* The adapter's name in /sys/class/infiniband; "": unknown. Valid while the device is open. */
@@ -25,6 +26,9 @@ bool topology_is_near(struct ibv_context *context, int device);
 /* The PCI path between both, as nvidia-smi topo -m names it: PIX, PXB, PHB, NODE or SYS;
  * PCI_PATH_NONE: the adapter is software; "": unknown. */
 const char *topology_path(struct ibv_context *context, int device);
+
+/* CPUs near the GPU. False: unknown. */
+bool topology_cpus_near(int device, struct kernel_cpus *cpus);
 
 /* Bytes of the GPU that the PCI bus can address at once (its BAR1); 0: unknown. */
 uint64_t topology_bar1_bytes(int device);

@@ -2,8 +2,7 @@
 /* worker.c -- the worker: the thread for background registration
  *
  * The process has at most one worker, started when there is work. The worker receives no signals.
- * It runs on the CPUs of the program's first thread and of the thread that starts it. Exit does not
- * wait for the worker.
+ * Exit does not wait for the worker. worker_cpus.c has its CPUs.
  *
  * Waking a thread costs the allocating thread more than the rest of its work in this library. So
  * the worker dozes after work: it polls the queue a few times, and allocations need not wake it.
@@ -14,20 +13,11 @@
  * with its last thread. The allocation that starts the next worker takes 50 µs longer than one that
  * wakes it (2 CPUs at a load of 6): 1/20,000 of the time that has passed.
  *
- * The worker begins to work while a CPU is idle. On a busy CPU a registration ahead of its request
- * gains nothing, and costs switches between threads and waits for their locks: the client registers
- * on its request instead. The worker's wake-ups preempt no thread, so a doze that ends late has
- * found all CPUs busy, by 2 to 8 ms (Linux 6.1, 6.18; idle: below 0.5 ms). The worker then pauses,
- * first for PAUSE_NS, then for PAUSE_MAX_NS each. After enough pauses it registers memory queued
- * before the first of them: a request for younger memory would wait for a thread that gets no CPU.
- * The worker keeps the length of its pause, also while it sleeps, until dozes end on time.
- *
- * A CPU found idle may be busy a moment later: other threads then preempt the worker. On busy CPUs
- * the worker pauses at least SHARE times as long as its unsure registrations take of a CPU, but at
- * most 1 s for each. It pauses before them, as long as the last one requires: a program that begins
- * to use memory differently has freed it by then. So unused memory takes 1/40 of a CPU. Waits of a
- * registration, as for the adapter, do not count, nor do sure registrations (learning.c): clients
- * would register that memory.
+ * The worker works while a CPU is idle. Elsewhere a registration ahead of its request gains nothing
+ * and takes a CPU from the program, so the worker leaves it to the client's request. The worker's
+ * wake-ups preempt no thread: a doze ends on time only where a CPU is idle. On 16 CPUs (Linux 6.18)
+ * dozes ended at most 54 µs late while one was idle, and at least 1.9 ms where a thread polled on
+ * each, bound or not. After a preemption the worker dozes before it goes on.
  */
 #include "base/atomics.h"
 #include "registration/background.h"
@@ -38,22 +28,17 @@
 #include "base/proc_stat.h"
 #include "base/process.h"
 #include "base/system.h"
+#include "registration/worker_cpus.h"
 #include "report/errors.h"
 #include "report/statistics.h"
 
 #define DOZE_NS	     50000 /* about a synchronous registration */
+#define LATE_NS	     200000
 #define DOZES	     16
-#define IDLE_DOZES   4
 #define IDLE_NS	     1000000000
-#define LATE_NS	     500000
-#define PAUSE_NS     6400000
-#define PAUSE_MAX_NS (8 * PAUSE_NS)
-#define SHARE	     40
-#define DUE_MAX_NS   1000000000
-
-/* CPU time between two preemptions, at most, of threads that share a CPU: these are 190 to 310 per
- * second (Linux 6.18, 2 and 16 CPUs); on an idle CPU 1 to 8. */
-#define SLICE_NS 25000000
+#define PAUSE_NS     1000000
+#define PAUSE_MAX_NS (64 * PAUSE_NS)
+#define CHOOSE_NS    1000000000 /* between two looks at the CPUs of the program's threads */
 
 #define TRY_EVERY 1023 /* wakes between two attempts to start the thread */
 
@@ -62,9 +47,7 @@
 static _Atomic uint32_t rest;
 enum { NONE, AWAKE, DOZING, ASLEEP };
 
-/* The worker's own, in ns: its next pause; pauses that its last work still requires; pauses before
- * its work, beyond those. The next worker continues with them. */
-static long next_pause, owed, paid;
+static long next_pause; /* ns; the worker's own, as the next one continues with it */
 
 static void worker_pause(long nanoseconds)
 {
@@ -77,6 +60,7 @@ static void worker_pause(long nanoseconds)
 static bool worker_sleep(void)
 {
 	uint32_t asleep = ASLEEP;
+	bool ends;
 
 	store_seq_cst(&rest, ASLEEP);
 	/* An allocation queued before that store woke no thread. Check once more: that allocation
@@ -85,9 +69,13 @@ static bool worker_sleep(void)
 		store_seq_cst(&rest, AWAKE);
 		return true;
 	}
+	own_thread_end();
 	kernel_futex_wait(&rest, ASLEEP, IDLE_NS);
 	/* At exit, destructors of the thread's data might come after the end of their library. */
-	return process_is_exiting() || !replace_seq_cst(&rest, &asleep, NONE);
+	ends = !process_is_exiting() && replace_seq_cst(&rest, &asleep, NONE);
+	if (!ends)
+		own_thread_begin();
+	return !ends;
 }
 
 /* True: a CPU was idle at the end. The worker has just run, so another thread of its CPU begins a
@@ -97,138 +85,66 @@ static bool worker_doze(void)
 	uint64_t start = kernel_time(CLOCK_MONOTONIC);
 
 	worker_pause(DOZE_NS);
+	kernel_yield();
 	return kernel_time(CLOCK_MONOTONIC) - start < DOZE_NS + LATE_NS;
 }
 
-/* On busy CPUs a doze ends on time now and then: then only several in a row show an idle one. */
-static bool worker_finds_idle_cpu(bool were_busy)
+static bool worker_finds_idle_cpu(void)
 {
-	for (int i = 0; i < (were_busy ? IDLE_DOZES : 1); i++) {
-		if (!worker_doze())
-			return false;
-	}
-	return true;
+	return worker_doze() || (worker_cpus_switch() && worker_doze());
 }
 
-/* Returns the pause for `unsure` ns of CPU time. */
-static long worker_pause_for(uint64_t unsure)
+static void worker_find_busy_cpu(void)
 {
-	return unsure < DUE_MAX_NS / SHARE ? SHARE * (long)unsure : DUE_MAX_NS;
-}
-
-/* Returns the sum of pauses that precedes work on busy CPUs. */
-static long worker_required_pauses(void)
-{
-	long due = worker_pause_for(learning_last_unsure());
-
-	return due > PAUSE_MAX_NS && background_has_more() ? due : PAUSE_MAX_NS;
-}
-
-static void worker_lengthen_pause(void)
-{
-	next_pause = next_pause ? 8 * next_pause : PAUSE_NS;
+	next_pause = next_pause ? 2 * next_pause : PAUSE_NS;
 	if (next_pause > PAUSE_MAX_NS)
 		next_pause = PAUSE_MAX_NS;
 	if (background_has_more())
 		statistics_count(background_delays);
 }
 
-/* Returns the position in the queue up to which to work: all if a CPU is idle, else those from
- * before the pauses. */
-static uint64_t worker_await_idle_cpu(void)
+static void worker_await_idle_cpu(void)
 {
-	uint64_t until = 0;
-	bool paused = false;
-
-	for (paid = -owed, owed = 0;;) {
-		if (!paused)
-			until = background_queued();
-		if (next_pause)
+	do {
+		if (next_pause && background_has_more())
 			worker_pause(next_pause);
-		paused |= next_pause;
-		paid += next_pause;
-		if (worker_finds_idle_cpu(next_pause)) {
-			next_pause = 0;
-			return BACKGROUND_ALL;
-		}
-		worker_lengthen_pause();
-		if (paid >= worker_required_pauses() || process_is_exiting())
-			return until;
-	}
-}
-
-/* The worker inherits the CPUs of the thread that starts it. Add those of the program's first
- * thread: a starting thread bound to one CPU must not share that CPU with the worker. */
-static void worker_bind_like_program(void)
-{
-	struct kernel_cpus own, program;
-
-	if (!kernel_get_cpus(0, &own) || !kernel_get_cpus(kernel_process(), &program))
-		return;
-	for (size_t i = 0; i < KERNEL_CPU_WORDS; i++)
-		own.words[i] |= program.words[i];
-	kernel_set_cpus(&own);
-}
-
-/* Nanoseconds of CPU time. */
-static long worker_time(void)
-{
-	return (long)kernel_time(CLOCK_THREAD_CPUTIME_ID);
-}
-
-/* Returns true if other threads have needed the CPU in `spent` ns of its time. */
-static bool worker_was_in_the_way(long preemptions, long spent)
-{
-	/* A single preemption occurs on idle CPUs, too. */
-	return (preemptions - 1) * SLICE_NS > spent ||
-	       (preemptions && !worker_finds_idle_cpu(true));
-}
-
-/* Returns true if the worker must pause after `spent` ns of CPU time, with `unsure` ns of those for
- * unsure registrations. `until`: see worker_work(). */
-static bool worker_must_pause(uint64_t until, long preemptions, long spent, uint64_t unsure)
-{
-	/* On busy CPUs the pauses must suffice for one more like the last. */
-	if (until != BACKGROUND_ALL)
-		return worker_pause_for(unsure) + worker_pause_for(learning_last_unsure()) > paid;
-	return preemptions && SHARE * spent > PAUSE_NS;
-}
-
-/* After work on busy CPUs. Where a CPU was found idle, the whole pause is next: the next idle one
- * would mislead, too. */
-static void worker_owe(uint64_t until, uint64_t unsure)
-{
-	long due = worker_pause_for(unsure) - paid;
-
-	owed = due < 0 ? 0 : due < DUE_MAX_NS ? due : DUE_MAX_NS;
-	if (!next_pause)
-		next_pause = PAUSE_NS;
-	if (until == BACKGROUND_ALL && owed > next_pause)
-		next_pause = owed;
-	if (background_has_more())
-		statistics_count(background_delays);
+		if (worker_finds_idle_cpu())
+			return;
+		worker_find_busy_cpu();
+	} while (background_has_more());
 }
 
 /* Drops the lock after each step: a rescan of a million unregistered allocations would never drop
- * it. Works up to position `until`; returns early on busy CPUs. True: there was work. */
-static bool worker_work(uint64_t until)
+ * it. Returns early if another thread has needed the CPU. True: there was work. */
+static bool worker_work(void)
 {
-	uint64_t before = background_unsure(), unsure;
-	long start = worker_time(), preemptions_before = kernel_preemptions(), preemptions, spent;
+	long preemptions = kernel_preemptions();
 	bool worked, any = false;
 
 	do {
-		pthread_mutex_lock(&registration_lock);
-		worked = background_step(until);
-		pthread_mutex_unlock(&registration_lock);
+		lock_take(&registration_lock);
+		worked = background_step();
+		lock_drop(&registration_lock);
 		any |= worked;
-		preemptions = kernel_preemptions() - preemptions_before;
-		spent = worker_time() - start;
-		unsure = background_unsure() - before;
-	} while (worked && !worker_must_pause(until, preemptions, spent, unsure));
-	if (any && (until != BACKGROUND_ALL || worker_was_in_the_way(preemptions, spent)))
-		worker_owe(until, unsure);
+		if (worked && (kernel_preemptions() != preemptions || region_was_held_up())) {
+			worker_find_busy_cpu();
+			return true;
+		}
+	} while (worked);
+	if (any)
+		next_pause = next_pause > PAUSE_NS ? next_pause / 2 : 0;
 	return any;
+}
+
+static void worker_choose_cpus(void)
+{
+	static uint64_t chosen;
+	uint64_t now = kernel_time(CLOCK_MONOTONIC);
+
+	if (chosen && now - chosen < CHOOSE_NS)
+		return;
+	chosen = now;
+	worker_cpus_choose(background_device());
 }
 
 /* Signals that the thread that started the worker blocks. */
@@ -244,18 +160,18 @@ static void worker_end(void)
 
 static void *worker_main(void *unused)
 {
-	uint64_t until;
-
 	kernel_name_thread("peerpin-worker");
-	worker_bind_like_program();
 	kernel_preempt_no_thread();
 	kernel_wake_on_time();
+	worker_cpus_choose(background_device());
+	own_thread_begin();
 	for (int dozes = 0;; dozes++) {
-		until = worker_await_idle_cpu();
+		worker_await_idle_cpu();
 		/* Without the lock: requests at the same time take it. */
-		if (worker_work(until))
+		if (worker_work())
 			dozes = 0;
 		if (dozes >= DOZES && !background_has_more()) {
+			worker_choose_cpus();
 			if (!worker_sleep())
 				break;
 			dozes = 0;

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 
+#include "base/own_thread.h"
 #include "base/system.h"
 #include "base/text.h"
 
@@ -109,9 +110,9 @@ int statistics_adapter(const char *name)
 
 	if (!*name || text_length(name) >= SEGMENT_NAME)
 		return -1;
-	pthread_mutex_lock(&slots_lock);
+	lock_take(&slots_lock);
 	found = segment_adapter(&statistics_segment, name);
-	pthread_mutex_unlock(&slots_lock);
+	lock_drop(&slots_lock);
 	return found < SEGMENT_ADAPTERS ? found : -1;
 }
 
@@ -135,11 +136,11 @@ void statistics_registered_by(int gpu, int adapter, const char *path, const char
 
 	if (adapter < 0)
 		return;
-	pthread_mutex_lock(&slots_lock);
+	lock_take(&slots_lock);
 	pair = segment_pair(&statistics_segment, gpu, adapter, path, method);
 	if (pair && reason)
 		segment_set_reason(&statistics_segment, pair, reason);
-	pthread_mutex_unlock(&slots_lock);
+	lock_drop(&slots_lock);
 	if (pair)
 		add_relaxed(&pair->registrations, 1);
 }

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* own_thread.c -- CPUs of the library's own thread, and loans of others */
+#include "base/own_thread.h"
+
+_Atomic int own_thread;
+_Atomic bool own_thread_lent;
+
+/* Threads between their look at `own_thread` and the end of their system call: a number may soon be
+ * that of another thread. */
+static _Atomic unsigned int lenders;
+
+static struct kernel_cpus own_cpus; /* stored by the own thread alone */
+
+void own_thread_lend_cpu(void)
+{
+	struct kernel_cpus cpus;
+	int thread;
+
+	add_seq_cst(&lenders, 1);
+	thread = load_seq_cst(&own_thread);
+	if (thread && thread != kernel_thread() && kernel_get_current_cpu(&cpus) &&
+	    !kernel_set_cpus(thread, &cpus))
+		store_seq_cst(&own_thread_lent, true);
+	subtract_seq_cst(&lenders, 1);
+}
+
+/* A loan that is not marked yet ends with the next lock. */
+void own_thread_take_back(void)
+{
+	if (load_relaxed(&own_thread) == kernel_thread() && exchange_seq_cst(&own_thread_lent, false))
+		kernel_set_cpus(0, &own_cpus);
+}
+
+void own_thread_run_on(const struct kernel_cpus *cpus)
+{
+	own_cpus = *cpus;
+	kernel_set_cpus(0, cpus);
+}
+
+void own_thread_begin(void)
+{
+	store_seq_cst(&own_thread, kernel_thread());
+}
+
+void own_thread_end(void)
+{
+	store_seq_cst(&own_thread, 0);
+	while (load_seq_cst(&lenders))
+		kernel_yield();
+	if (exchange_seq_cst(&own_thread_lent, false))
+		kernel_set_cpus(0, &own_cpus);
+}
+
+void own_thread_renew(void)
+{
+	store_relaxed(&own_thread, 0);
+	store_relaxed(&own_thread_lent, false);
+	store_relaxed(&lenders, 0);
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* worker_cpus.c -- CPUs of the worker
+ *
+ * MPI libraries bind each rank to a core, and a rank polls there. The worker inherits the CPUs of
+ * the thread that starts it, so it would wait for the rank's core. By default it takes all CPUs
+ * that the kernel lets the process use, its cpuset, but for those to which a thread of the process
+ * is bound alone: a whole job step on a host of Slurm with cgroups, the whole host elsewhere. On
+ * these it works only while one is idle (worker.c).
+ */
+#include "registration/worker_cpus.h"
+
+#include "base/config.h"
+#include "base/cpu_list.h"
+#include "base/log.h"
+#include "base/own_thread.h"
+#include "base/text.h"
+#include "registration/topology.h"
+
+static struct kernel_cpus near, all;
+static bool is_near;
+
+static unsigned int worker_cpus_count(const struct kernel_cpus *cpus)
+{
+	unsigned int count = 0;
+
+	for (size_t i = 0; i < KERNEL_CPU_WORDS; i++)
+		count += (unsigned int)__builtin_popcountll(cpus->words[i]);
+	return count;
+}
+
+/* Removes `others` from `cpus`, or keeps only these; unless nothing would be left. */
+static void worker_cpus_narrow(struct kernel_cpus *cpus, const struct kernel_cpus *others, bool keep)
+{
+	struct kernel_cpus left = *cpus;
+
+	for (size_t i = 0; i < KERNEL_CPU_WORDS; i++)
+		left.words[i] &= keep ? others->words[i] : ~others->words[i];
+	if (worker_cpus_count(&left))
+		*cpus = left;
+}
+
+/* Adds the thread's CPU to `taken` if the thread is bound to it alone. */
+static bool worker_cpus_add_bound(const char *thread, void *taken)
+{
+	struct kernel_cpus *cpus = taken, own;
+	int number = (int)text_number(&thread);
+
+	if (number != kernel_thread() && kernel_get_cpus(number, &own) &&
+	    worker_cpus_count(&own) == 1) {
+		for (size_t i = 0; i < KERNEL_CPU_WORDS; i++)
+			cpus->words[i] |= own.words[i];
+	}
+	return true;
+}
+
+static void worker_cpus_leave_bound(struct kernel_cpus *cpus)
+{
+	struct kernel_cpus taken = { 0 };
+	int folder = kernel_open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+
+	if (folder < 0)
+		return;
+	kernel_walk(folder, worker_cpus_add_bound, &taken);
+	kernel_close(folder);
+	worker_cpus_narrow(cpus, &taken, false);
+}
+
+/* The kernel cuts a full mask to the cpuset. */
+static void worker_cpus_take_all(void)
+{
+	for (size_t i = 0; i < KERNEL_CPU_WORDS; i++)
+		all.words[i] = UINT64_MAX;
+	kernel_set_cpus(0, &all);
+	kernel_get_cpus(0, &all);
+	worker_cpus_leave_bound(&all);
+}
+
+/* False: the process may use none of the list's CPUs. */
+static bool worker_cpus_take_listed(const char *list)
+{
+	if (cpu_list_parse(list, &all) && !kernel_set_cpus(0, &all))
+		return true;
+	log_once(LOG_WARN,
+		 "PEERPIN_WORKER_CPUS=%.80s has no CPU that the process may use: the worker uses "
+		 "those of 'auto'. Name CPUs of the process's cpuset.",
+		 list);
+	return false;
+}
+
+void worker_cpus_choose(int device)
+{
+	const char *setting = config_get()->worker_cpus;
+	struct kernel_cpus near_gpu;
+
+	if (setting && text_equals_in_any_case(setting, "inherit"))
+		kernel_get_cpus(0, &all);
+	else if (!setting || !worker_cpus_take_listed(setting))
+		worker_cpus_take_all();
+	near = all;
+	if (topology_cpus_near(device, &near_gpu))
+		worker_cpus_narrow(&near, &near_gpu, true);
+	is_near = true;
+	own_thread_run_on(&near);
+}
+
+bool worker_cpus_switch(void)
+{
+	if (worker_cpus_count(&near) == worker_cpus_count(&all))
+		return false;
+	is_near = !is_near;
+	own_thread_run_on(is_near ? &near : &all);
+	return true;
+}
