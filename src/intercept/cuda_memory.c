@@ -6,6 +6,7 @@
  */
 #include "intercept/wrappers.h"
 #include "memory/keep_watch.h"
+#include "registration/registration.h"
 #include "report/statistics.h"
 
 /*
@@ -146,14 +147,24 @@ WRAP(cuMemAllocManaged, (address, size, flags), CUdeviceptr *address, size_t siz
 
 /* The program may register this dma-buf later, when only its descriptor identifies it. With flags,
  * the dma-buf maps the memory differently from peerpin's regions (over PCIe instead of NVLink-C2C).
- * It is then recorded with size 0, so that no range lies inside it. */
+ * It is then recorded with size 0, so that no range lies inside it. A ready dma-buf of the range is
+ * the answer without a call into the driver (registration/ready_exports.c). */
 WRAP(cuMemGetHandleForAddressRange, (handle, address, size, type, flags), void *handle,
      CUdeviceptr address, size_t size, CUmemRangeHandleType type, unsigned long long flags)
 {
 	bool passive = process_is_passive();
 	uint64_t youngest = passive ? 0 : memory_youngest();
-	CUresult result = forward(handle, keep_visible(address), size, type, flags);
+	CUresult result;
+	int ready = -1;
 
+	if (!passive && handle && !flags && type == CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD)
+		ready = registration_export(address, size, &youngest);
+	if (ready >= 0) {
+		*(int *)handle = ready;
+		memory_exported(ready, address, size, youngest);
+		return CUDA_SUCCESS;
+	}
+	result = forward(handle, keep_visible(address), size, type, flags);
 	if (result == CUDA_SUCCESS && handle && type == CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD &&
 	    !passive)
 		memory_exported(*(const int *)handle, address, flags ? 0 : size, youngest);

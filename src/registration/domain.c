@@ -9,6 +9,7 @@
 #include "base/process.h"
 #include "base/system.h"
 #include "registration/pinning.h"
+#include "registration/ready_exports.h"
 #include "registration/references.h"
 #include "report/statistics.h"
 
@@ -134,7 +135,7 @@ struct domain *domain_create(struct protection_domain *owner, int access)
 	store_release(&domain->context, owner->context);
 	store_release(&domain->handle, owner->handle);
 	store_release(&domain->access, access);
-	domain->enabled = domain->looked_up = false;
+	domain->enabled = domain->exports = domain->looked_up = false;
 	domain->span_failures = 0;
 	domain->number = ++last_number;
 	LIST_INIT(&domain->regions);
@@ -212,6 +213,7 @@ void registration_renew(void)
 	registration_lock = (pthread_mutex_t)PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP;
 	region_settled = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
 	own_thread_renew();
+	ready_exports_renew();
 	protection_domains = NULL;
 	protection_domain_pool = (struct pool)POOL_INITIALIZER(struct protection_domain);
 	store_relaxed(&owner_count, 0);

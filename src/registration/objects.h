@@ -31,6 +31,7 @@
 #include <sys/queue.h>
 
 #include "base/arena.h"
+#include "base/held_file.h"
 #include "base/own_thread.h"
 #include "registration/registration.h"
 
@@ -106,6 +107,9 @@ struct region {
 	unsigned int users; /* threads that use it without the lock, or wait */
 	struct ibv_mr *mr;  /* the region's registration, while READY */
 	const struct registration_method *method; /* of `mr` */
+	struct held_file file;	 /* its dma-buf for clients (ready_exports.c), while `holder` */
+	struct region **holder;
+	uint64_t youngest; /* greatest allocation id before that export */
 	struct registration_keys keys;
 	uint32_t references;		   /* number of the first (holds.h); 0: none */
 	struct region_reference *imported; /* of client MRs without an allocation; NULL: none yet */
@@ -144,6 +148,7 @@ struct domain {
 	_Atomic uint32_t handle;
 	_Atomic int access;
 	bool enabled;	       /* enabled: a client has requested memory in it */
+	bool exports;	       /* the last request brought a dma-buf */
 	bool looked_up;	       /* look-ups give out keys, with unknown lifetime: its regions stay */
 	uint8_t span_failures; /* spans that could not be registered, or SPANS_WORK */
 	uint64_t number;       /* in order of creation; never reused */

@@ -13,6 +13,7 @@
 #include "base/kernel.h"
 #include "base/system.h"
 #include "registration/pinning.h"
+#include "registration/ready_exports.h"
 #include "report/errors.h"
 #include "report/statistics.h"
 
@@ -277,8 +278,10 @@ uint64_t region_register_prepared(struct region *region)
 	struct pin_request request = region_pin_request(region);
 	uint64_t start = system_clock(), duration = 0;
 	int held = system_hold_cancellation();
+	struct held_file file;
 
 	region->with_worker = true;
+	region->youngest = memory_youngest();
 	if (pin_limit_allows(region)) {
 		lock_drop(&registration_lock);
 		region_prepare(&request);
@@ -290,8 +293,11 @@ uint64_t region_register_prepared(struct region *region)
 		duration = system_clock() - start;
 	}
 	if (request.source.length) {
+		file = request.source.file;
+		if (region->domain->exports)
+			file = ready_export_keep(region, file);
 		lock_drop(&registration_lock);
-		held_file_close(&request.source.file);
+		held_file_close(&file);
 		lock_take(&registration_lock);
 	}
 	region->with_worker = false;

@@ -173,6 +173,11 @@ struct ibv_pd *registration_pd_of(const void *client_mr);
 void registration_imported(const void *client_mr, const struct ibv_context *context,
 			   uint32_t kernel_handle);
 
+/* For a client's export of the range as a dma-buf: another descriptor of the dma-buf by which
+ * exactly this range is registered, for the caller to return and record with *youngest (see
+ * registration_request). Negative: the driver has to export it. */
+int registration_export(uint64_t address, uint64_t size, uint64_t *youngest);
+
 /* ---- look-ups without a client MR ---- */
 
 struct domain;

@@ -207,6 +207,7 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	domain = domain_enable(request->pd, request->access, false, &rescan);
 	if (!domain)
 		return BYPASSED_domain;
+	domain->exports = request->dma_buf;
 	serving->enabled |= rescan;
 	if (rescan)
 		serving->go |= background_queue_all();
