@@ -56,6 +56,17 @@ static void worker_pause(long nanoseconds)
 	store_seq_cst(&rest, AWAKE);
 }
 
+static void worker_choose_cpus(void)
+{
+	static uint64_t chosen;
+	uint64_t now = kernel_time(CLOCK_MONOTONIC);
+
+	if (process_is_exiting() || (chosen && now - chosen < CHOOSE_NS))
+		return;
+	chosen = now;
+	worker_cpus_choose(background_device());
+}
+
 /* False: the worker ends, and the next waker starts another. */
 static bool worker_sleep(void)
 {
@@ -70,6 +81,7 @@ static bool worker_sleep(void)
 		return true;
 	}
 	own_thread_end();
+	worker_choose_cpus();
 	kernel_futex_wait(&rest, ASLEEP, IDLE_NS);
 	/* At exit, destructors of the thread's data might come after the end of their library. */
 	ends = !process_is_exiting() && replace_seq_cst(&rest, &asleep, NONE);
@@ -126,7 +138,7 @@ static bool worker_work(void)
 		worked = background_step();
 		lock_drop(&registration_lock);
 		any |= worked;
-		if (worked && (kernel_preemptions() != preemptions || region_was_held_up())) {
+		if (worked && (region_was_held_up() || kernel_preemptions() != preemptions)) {
 			worker_find_busy_cpu();
 			return true;
 		}
@@ -134,17 +146,6 @@ static bool worker_work(void)
 	if (any)
 		next_pause = next_pause > PAUSE_NS ? next_pause / 2 : 0;
 	return any;
-}
-
-static void worker_choose_cpus(void)
-{
-	static uint64_t chosen;
-	uint64_t now = kernel_time(CLOCK_MONOTONIC);
-
-	if (chosen && now - chosen < CHOOSE_NS)
-		return;
-	chosen = now;
-	worker_cpus_choose(background_device());
 }
 
 /* Signals that the thread that started the worker blocks. */
@@ -171,7 +172,6 @@ static void *worker_main(void *unused)
 		if (worker_work())
 			dozes = 0;
 		if (dozes >= DOZES && !background_has_more()) {
-			worker_choose_cpus();
 			if (!worker_sleep())
 				break;
 			dozes = 0;
