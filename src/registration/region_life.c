@@ -260,7 +260,7 @@ static _Atomic bool held_up; /* see region_was_held_up() */
 
 bool region_was_held_up(void)
 {
-	return load_relaxed(&held_up);
+	return exchange_relaxed(&held_up, false);
 }
 
 static void region_prepare(struct pin_request *request)
