@@ -39,7 +39,7 @@ static struct queued queue[QUEUE_SIZE]; /* guarded by ends.lock */
 static _Atomic bool rescan;
 static _Atomic bool gives_up;
 static _Atomic int device = -1; /* see background_device() */
-static uint32_t cursor;	      /* of the rescan in progress; guarded by registration_lock */
+static uint32_t cursor;		/* of the rescan in progress; guarded by registration_lock */
 
 static bool background_may_take(const struct allocation *allocation)
 {
@@ -243,14 +243,14 @@ static void background_process(const struct queued *queued)
 	region_unqueue(&allocation);
 }
 
-/* Works on the next batch of live allocations. */
+/* Works on the next batch of live allocations, and on those that a full queue has dropped. */
 static void background_rescan_batch(void)
 {
 	static struct allocation batch[BATCH]; /* 1 thread at a time: see `walking` */
 	unsigned int count = memory_next(&cursor, batch, BATCH);
 
 	for (unsigned int i = 0; i < count; i++) {
-		if (!background_is_eligible(&batch[i]))
+		if (!background_is_eligible(&batch[i]) && !region_is_queued(&batch[i]))
 			continue;
 		background_register_in_all(&batch[i]);
 		region_unqueue(&batch[i]);
