@@ -27,7 +27,8 @@ void own_thread_lend_cpu(void)
 /* A loan that is not marked yet ends with the next lock. */
 void own_thread_take_back(void)
 {
-	if (load_relaxed(&own_thread) == kernel_thread() && exchange_seq_cst(&own_thread_lent, false))
+	if (load_relaxed(&own_thread) == kernel_thread() &&
+	    exchange_seq_cst(&own_thread_lent, false))
 		kernel_set_cpus(0, &own_cpus);
 }
 

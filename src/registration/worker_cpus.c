@@ -29,7 +29,8 @@ static unsigned int worker_cpus_count(const struct kernel_cpus *cpus)
 }
 
 /* Removes `others` from `cpus`, or keeps only these; unless nothing would be left. */
-static void worker_cpus_narrow(struct kernel_cpus *cpus, const struct kernel_cpus *others, bool keep)
+static void worker_cpus_narrow(struct kernel_cpus *cpus, const struct kernel_cpus *others,
+			       bool keep)
 {
 	struct kernel_cpus left = *cpus;
 
