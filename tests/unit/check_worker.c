@@ -349,38 +349,10 @@ TEST(sync, an_allocation_waits_for_who_has_taken_it_from_the_queue)
 	while (!background_has_more())
 		sched_yield();
 	/* Act as another allocating thread. */
-	ck_assert(background_step(BACKGROUND_ALL));
+	ck_assert(background_step());
 	pthread_mutex_unlock(&registration_lock);
 	pthread_join(allocating, NULL);
 	ck_assert_uint_eq(standin_registered(), 2);
-}
-
-static void queue_again(uint64_t base)
-{
-	struct allocation allocation;
-
-	ck_assert(memory_find(base, &allocation));
-	ck_assert(background_queue_requested(&allocation));
-}
-
-/* On busy CPUs the worker leaves young memory to its first request. */
-TEST(sync, a_step_takes_no_memory_queued_later_than_it_may)
-{
-	uint64_t older;
-
-	activate();
-	begin(HOME, BLOCK);
-	begin(HOME + BLOCK, BLOCK);
-	queue_again(HOME);
-	older = background_queued();
-	queue_again(HOME + BLOCK);
-	pthread_mutex_lock(&registration_lock);
-	ck_assert(background_step(older));
-	ck_assert(!background_step(older));
-	ck_assert(background_has_more());
-	ck_assert(background_step(BACKGROUND_ALL));
-	ck_assert(!background_has_more());
-	pthread_mutex_unlock(&registration_lock);
 }
 
 /* Threads allocate, request and free at random over a few shared addresses. No region is left, and

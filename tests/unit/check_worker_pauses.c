@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_worker_pauses.c -- when the worker works: idle CPUs, busy CPUs, its share of them
+/* check_worker_pauses.c -- when the worker works: on idle CPUs, with pauses on busy ones
  *
  * System calls of the worker are simulated: a test ends its waits and sets its clocks.
  */
@@ -16,23 +16,25 @@
 #include <unistd.h>
 
 #include "base/kernel.h"
+#include "base/own_thread.h"
 #include "base/process.h"
 #include "registration/background.h"
 #include "registration/internal.h"
+#include "registration/worker_cpus.h"
 #include "registration_fixture.h"
 #include "../worker_thread.h"
 
 #define US 1000L
 #define MS 1000000L
 
-#define DOZE	   (50 * US)
-#define ON_TIME	   (450 * US)
-#define LATE	   (550 * US)
-#define PAUSE	   (6400 * US)
-#define MAX_PAUSE  (51200 * US)
-#define SLEEP	   0
-#define IDLE_DOZES 4
-#define DOZES	   16
+#define DOZE	  (50 * US)
+#define ON_TIME	  (199 * US)
+#define LATE	  (200 * US)
+#define PAUSE	  (1 * MS)
+#define MAX_PAUSE (64 * MS)
+#define SLEEP	  0
+#define DOZES	  16
+#define QUEUE	  4096
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
@@ -47,16 +49,28 @@ static unsigned int workers; /* so far */
 
 /* One registration. */
 static struct {
-	long cpu, waits; /* ns */
+	long exporting, export_cpu; /* ns: duration; CPU time */
 	long preemptions;
 	bool is_steep; /* it makes others slower */
 } each;
 
+static void export_in_time(struct pin_request *request)
+{
+	(void)request;
+	pthread_mutex_lock(&lock);
+	worker.now += each.exporting;
+	worker.spent += each.export_cpu;
+	pthread_mutex_unlock(&lock);
+}
+
+static bool accept_all(const struct pin_request *request)
+{
+	return request->length;
+}
+
 static int pin_in_time(const struct pin_request *request, struct ibv_mr **mr)
 {
 	pthread_mutex_lock(&lock);
-	worker.now += each.cpu + each.waits;
-	worker.spent += each.cpu;
 	worker.preemptions += each.preemptions;
 	pthread_mutex_unlock(&lock);
 	if (each.is_steep) {
@@ -68,6 +82,27 @@ static int pin_in_time(const struct pin_request *request, struct ibv_mr **mr)
 }
 
 static struct registration_method method;
+
+/* In place of the library's: the CPUs near the GPU, or all. */
+static struct {
+	bool exist;	       /* two choices */
+	unsigned int switches; /* so far */
+	unsigned int chosen;   /* so often */
+	int near;	       /* the GPU */
+} choices;
+
+void worker_cpus_choose(int device)
+{
+	ck_assert(!load_relaxed(&own_thread));
+	choices.chosen++;
+	choices.near = device;
+}
+
+bool worker_cpus_switch(void)
+{
+	choices.switches += choices.exist;
+	return choices.exist;
+}
 
 /* `how` is the value that the worker waits with: one for dozes and pauses, one for sleep. */
 static void wait_for_test(uint32_t how, const struct timespec *time)
@@ -97,6 +132,8 @@ static void end_sleep(void)
 	pthread_mutex_unlock(&lock);
 }
 
+static _Atomic unsigned int loans; /* of CPUs of other threads to the worker */
+
 static void read_clock(long ns, struct timespec *to)
 {
 	*to = (struct timespec){ ns / (1000 * MS), ns % (1000 * MS) };
@@ -108,6 +145,8 @@ static bool simulate(long number, const long *arguments)
 
 	if (number == SYS_futex && !is_worker && (arguments[1] & ~128) == 1 /* FUTEX_WAKE */)
 		end_sleep();
+	if (number == SYS_sched_setaffinity && arguments[0])
+		loans++;
 	if (!is_worker)
 		return false;
 	if (number == SYS_futex && (arguments[1] & ~128) == 0 /* FUTEX_WAIT */) {
@@ -164,16 +203,12 @@ static void go_on(long late)
 	pthread_mutex_unlock(&lock);
 }
 
-static bool sleeps(void)
+/* The worker sleeps meanwhile. */
+static void pass(long ns)
 {
-	bool asleep;
-
 	pthread_mutex_lock(&lock);
-	while (!worker.waits)
-		pthread_cond_wait(&changed, &lock);
-	asleep = worker.wait == SLEEP;
+	worker.now += ns;
 	pthread_mutex_unlock(&lock);
-	return asleep;
 }
 
 static void wait_ends(long expected, long late)
@@ -188,20 +223,22 @@ static void dozes_end_on_time(int count)
 		wait_ends(DOZE, ON_TIME);
 }
 
-/* Of a size that no client has requested, or of the requested one. */
-static uint64_t size = 3 * BLOCK;
+static uint64_t next = HOME; /* memory */
 
 static void allocate(int count)
 {
-	static uint64_t next = HOME;
-
-	for (int i = 0; i < count; i++, next += 4 * BLOCK)
-		begin(next, size);
+	for (int i = 0; i < count; i++, next += BLOCK)
+		begin(next, BLOCK);
 }
 
 static void registered(uint64_t expected)
 {
 	ck_assert_uint_eq(statistics_get(registrations_background), expected);
+}
+
+static void delayed(uint64_t expected)
+{
+	ck_assert_uint_eq(statistics_get(background_delays), expected);
 }
 
 /* The worker sleeps. A client has registered the only allocation. */
@@ -210,26 +247,29 @@ static void set_up_worker(void)
 	set_up();
 	method = standin_method;
 	method.pin = pin_in_time;
+	method.prepare = export_in_time;
+	method.accepts = accept_all;
 	registration_forced_method = &method;
 	activate();
 	dozes_end_on_time(1 + DOZES);
 	waits(SLEEP);
 	registered(0);
+	delayed(0);
 }
 
-/* The worker has found an idle CPU for so many new allocations. */
-static void begin_work(long cpu, long preemptions, int allocations)
+static void set_up_worker_all(void)
 {
-	each.cpu = cpu;
-	each.preemptions = preemptions;
-	allocate(allocations);
-	dozes_end_on_time(1);
+	setenv("PEERPIN_PREREGISTER", "all", 1);
+	set_up_worker();
 }
 
+/* The worker waits before its next doze, after dozes that ended late. */
 static void reach_longest_pause(void)
 {
-	wait_ends(DOZE, LATE);
-	wait_ends(PAUSE, 0);
+	for (long pause = PAUSE; pause < MAX_PAUSE; pause *= 2) {
+		wait_ends(DOZE, LATE);
+		wait_ends(pause, 0);
+	}
 	wait_ends(DOZE, LATE);
 	waits(MAX_PAUSE);
 }
@@ -248,227 +288,260 @@ TEST(pauses, a_woken_worker_works_when_a_doze_ends_on_time)
 	waits(SLEEP);
 }
 
-TEST(pauses, dozes_that_end_late_make_longer_pauses_and_then_old_memory_is_registered)
+TEST(pauses, late_dozes_make_pauses_of_1_to_64_ms_and_nothing_is_registered)
+{
+	allocate(2);
+	reach_longest_pause();
+	delayed(7);
+	for (uint64_t i = 8; i < 12; i++) {
+		wait_ends(MAX_PAUSE, 0);
+		wait_ends(DOZE, LATE);
+		waits(MAX_PAUSE);
+		delayed(i);
+	}
+	registered(0);
+	go_on(0);
+	dozes_end_on_time(1);
+	waits(DOZE);
+	registered(2);
+	delayed(11);
+}
+
+TEST(pauses, a_late_doze_without_queued_memory_is_no_delay)
+{
+	allocate(1);
+	dozes_end_on_time(1);
+	wait_ends(DOZE, LATE);
+	wait_ends(DOZE, LATE);
+	waits(DOZE);
+	delayed(0);
+}
+
+/* From 64 ms: 32 after the first work, 16 after the second. */
+TEST(pauses, each_work_that_is_not_held_up_halves_the_pause)
 {
 	allocate(1);
 	reach_longest_pause();
-	registered(0);
-	allocate(1); /* younger than the pause */
-	background_queue_all();
 	go_on(0);
-	wait_ends(DOZE, LATE);
-	wait_ends(MAX_PAUSE, 0);
-	registered(1);
-	wait_ends(DOZE, LATE);
-	waits(MAX_PAUSE);
+	dozes_end_on_time(1);
+	waits(DOZE);
+	allocate(1);
+	dozes_end_on_time(1);
+	waits(DOZE);
 	registered(2);
-	/* Three late dozes with queued memory, a pause with some left, and one more late doze. */
-	ck_assert_uint_eq(statistics_get(background_delays), 5);
+	allocate(1);
+	wait_ends(DOZE, LATE);
+	waits(32 * MS);
 }
 
-TEST(pauses, after_one_several_dozes_must_end_on_time)
+TEST(pauses, work_that_is_not_held_up_ends_the_shortest_pause)
 {
 	allocate(1);
 	wait_ends(DOZE, LATE);
 	wait_ends(PAUSE, 0);
-	dozes_end_on_time(IDLE_DOZES - 1);
-	wait_ends(DOZE, LATE);
-	waits(MAX_PAUSE);
-	registered(0);
-	allocate(1); /* younger than the pause */
-	go_on(0);
-	dozes_end_on_time(IDLE_DOZES);
+	dozes_end_on_time(1);
 	waits(DOZE);
-	registered(2);
-}
-
-TEST(pauses, a_sleeping_worker_keeps_its_pause)
-{
+	registered(1);
 	allocate(1);
 	wait_ends(DOZE, LATE);
-	wait_ends(PAUSE, 0);
-	end(HOME);
-	for (int i = 0; i < DOZES + 1; i++) {
-		wait_ends(DOZE, LATE);
-		wait_ends(MAX_PAUSE, 0);
-	}
-	wait_ends(DOZE, LATE);
-	waits(SLEEP);
-	allocate(1);
-	waits(MAX_PAUSE);
-}
-
-TEST(pauses, preempted_work_makes_a_pause_40_times_as_long)
-{
-	each.waits = 30 * MS;
-	begin_work(10 * MS, 2, 2);
-	wait_ends(400 * MS, 0);
-	registered(1);
-	ck_assert_uint_eq(statistics_get(background_delays), 1);
-	each.preemptions = 0;
-	dozes_end_on_time(IDLE_DOZES);
-	waits(DOZE);
-	registered(2);
-}
-
-TEST(pauses, after_long_work_the_pause_is_1_s)
-{
-	begin_work(100 * MS, 20, 2);
-	waits(1000 * MS);
-	registered(1);
-}
-
-/* The longest pause of late dozes is not 8 times as long as this one. */
-TEST(pauses, after_a_late_doze_no_pause_is_longer_than_the_longest)
-{
-	begin_work(500 * US, 2, 1);
-	wait_ends(20 * MS, 0);
-	wait_ends(DOZE, LATE);
-	waits(MAX_PAUSE);
-}
-
-TEST(pauses, short_registrations_that_are_preempted_share_one)
-{
-	begin_work(50 * US, 1, 3);
 	waits(PAUSE);
-	registered(3);
 }
 
-TEST(pauses, after_one_preemption_dozes_show_an_idle_cpu)
+TEST(pauses, requests_meanwhile_are_served_synchronously)
 {
-	begin_work(26 * MS, 1, 2);
-	waits(DOZE);
-	registered(1);
-	dozes_end_on_time(IDLE_DOZES + 1);
-	waits(DOZE);
-	registered(2);
-}
-
-TEST(pauses, after_one_preemption_dozes_show_a_busy_cpu)
-{
-	begin_work(10 * MS, 1, 2);
-	dozes_end_on_time(IDLE_DOZES - 1);
-	wait_ends(DOZE, LATE);
-	waits(400 * MS);
-	registered(1);
-}
-
-TEST(pauses, preemptions_at_each_time_slice_show_a_busy_cpu)
-{
-	begin_work(24 * MS, 2, 3);
-	waits(960 * MS);
-	registered(1);
-}
-
-static void longest_pauses_end(int count)
-{
-	for (int i = 0; i < count; i++) {
-		wait_ends(MAX_PAUSE, 0);
-		wait_ends(DOZE, LATE);
-	}
-}
-
-/* Late dozes end the first pauses, of `all` ns in sum. */
-static void first_pauses_end(long all)
-{
-	reach_longest_pause();
-	longest_pauses_end((int)((all - PAUSE + MAX_PAUSE - 1) / MAX_PAUSE));
-}
-
-TEST(pauses, old_memory_is_registered_for_a_40th_of_the_time)
-{
-	each.cpu = 500 * US;
-	allocate(5);
-	first_pauses_end(MAX_PAUSE);
-	wait_ends(MAX_PAUSE, 0);
-	registered(2);
-	wait_ends(DOZE, LATE);
-	wait_ends(MAX_PAUSE, 0);
-	registered(4);
-	wait_ends(DOZE, LATE);
-	waits(MAX_PAUSE);
-	registered(5);
-}
-
-/* The first was not paid for: 942 ms more. */
-TEST(pauses, old_memory_that_takes_long_is_registered_each_1_s)
-{
-	each.cpu = 100 * MS;
-	allocate(3);
-	first_pauses_end(MAX_PAUSE);
-	longest_pauses_end(37);
-	waits(MAX_PAUSE);
-	registered(1);
-	longest_pauses_end(1 + 19);
-	waits(MAX_PAUSE);
-	registered(2);
-	longest_pauses_end(1);
-	waits(MAX_PAUSE);
-	registered(3);
-}
-
-TEST(pauses, freed_memory_takes_no_pauses_from_others)
-{
-	begin_work(30 * MS, 0, 1);
-	waits(DOZE);
-	allocate(3);
-	end(HOME + 4 * BLOCK);
-	end(HOME + 8 * BLOCK);
-	first_pauses_end(1000 * MS);
-	waits(MAX_PAUSE);
-	registered(2);
-}
-
-TEST(pauses, on_busy_cpus_a_pause_for_the_next_registration_comes_first)
-{
-	begin_work(10 * MS, 0, 1);
-	waits(DOZE);
-	registered(1);
 	allocate(2);
-	first_pauses_end(400 * MS);
-	waits(MAX_PAUSE);
-	registered(2);
-	longest_pauses_end(7);
-	waits(MAX_PAUSE);
-	registered(2);
-	longest_pauses_end(1);
-	waits(MAX_PAUSE);
-	registered(3);
-}
-
-TEST(pauses, a_long_wait_for_busy_cpus_ends_when_one_is_idle)
-{
-	begin_work(10 * MS, 0, 1);
+	wait_ends(DOZE, LATE);
+	waits(PAUSE);
+	ck_assert_uint_ne(ask(0, HOME, BLOCK), 0);
+	ck_assert_uint_eq(statistics_get(synchronous_queued), 1);
+	ck_assert_uint_eq(standin_registrations(), 2);
+	go_on(0);
+	dozes_end_on_time(1);
 	waits(DOZE);
-	allocate(2);
-	first_pauses_end(2 * MAX_PAUSE);
-	wait_ends(MAX_PAUSE, 0);
 	registered(1);
-	dozes_end_on_time(IDLE_DOZES);
-	waits(DOZE);
-	registered(3);
+	ck_assert_uint_ne(ask(1, HOME + BLOCK, BLOCK), 0);
+	ck_assert_uint_eq(statistics_tallied(TALLY_hits), 1);
 }
 
-TEST(pauses, old_memory_is_registered_at_once_in_a_domain_whose_clients_request_all)
+TEST(pauses, after_a_preemption_the_worker_pauses)
 {
-	size = BLOCK;
-	begin_work(10 * MS, 0, 1);
+	each.preemptions = 1;
+	allocate(3);
+	dozes_end_on_time(1);
+	wait_ends(PAUSE, 0);
+	registered(1);
+	dozes_end_on_time(1);
+	waits(2 * PAUSE);
+	registered(2);
+	delayed(2);
+	each.preemptions = 0;
+	go_on(0);
+	dozes_end_on_time(1);
 	waits(DOZE);
-	ck_assert_uint_ne(ask(1, HOME, BLOCK), 0);
-	allocate(4);
-	first_pauses_end(MAX_PAUSE);
-	waits(MAX_PAUSE);
-	registered(5);
+	registered(3);
+	delayed(2);
+}
+
+TEST(pauses, after_an_export_that_was_held_up_the_worker_pauses)
+{
+	each.exporting = 401 * US;
+	each.export_cpu = 100 * US;
+	allocate(3);
+	dozes_end_on_time(1);
+	waits(PAUSE);
+	registered(1);
+	delayed(1);
+	each.exporting = 400 * US;
+	go_on(0);
+	dozes_end_on_time(1);
+	waits(DOZE);
+	registered(3);
+	delayed(1);
+}
+
+TEST(pauses, a_work_without_an_export_is_not_held_up)
+{
+	each.exporting = 401 * US;
+	each.export_cpu = 100 * US;
+	allocate(1);
+	dozes_end_on_time(1);
+	waits(DOZE);
+	registered(1);
+	allocate(1);
+	end(HOME + BLOCK);
+	allocate(1);
+	dozes_end_on_time(1);
+	waits(DOZE);
+	registered(2);
 }
 
 TEST(pauses, unknown_sizes_end_on_a_steep_adapter_before_the_pause)
 {
 	each.is_steep = true;
-	begin_work(10 * MS, 2, 1);
-	waits(400 * MS);
+	each.preemptions = 1;
+	begin(HOME, 3 * BLOCK);
+	begin(HOME + 4 * BLOCK, 3 * BLOCK);
+	dozes_end_on_time(1);
+	waits(PAUSE);
 	registered(1);
 	ck_assert_uint_eq(statistics_get(evictions), 1);
 	ck_assert_uint_eq(standin_registered(), 1);
+}
+
+/* The worker dozes on the other CPUs at once. */
+TEST(pauses, where_no_near_cpu_is_idle_the_worker_tries_the_others)
+{
+	choices.exist = true;
+	allocate(1);
+	wait_ends(DOZE, LATE);
+	waits(DOZE);
+	registered(0);
+	ck_assert_uint_eq(choices.switches, 1);
+	dozes_end_on_time(1);
+	waits(DOZE);
+	registered(1);
+	delayed(0);
+	allocate(1);
+	wait_ends(DOZE, LATE);
+	wait_ends(DOZE, LATE);
+	waits(PAUSE);
+	registered(1);
+	delayed(1);
+	ck_assert_uint_eq(choices.switches, 2);
+}
+
+/* The worker sleeps in between. */
+static void work_in(long ns)
+{
+	pass(ns);
+	allocate(1);
+	dozes_end_on_time(1 + DOZES);
+	waits(SLEEP);
+}
+
+TEST(pauses, the_worker_chooses_its_cpus_again_after_1_s)
+{
+	work_in(1000 * MS);
+	ck_assert_uint_eq(choices.chosen, 3);
+	ck_assert_int_eq(choices.near, 0);
+	work_in(900 * MS);
+	ck_assert_uint_eq(choices.chosen, 3);
+	work_in(100 * MS);
+	ck_assert_uint_eq(choices.chosen, 4);
+}
+
+/* ---- a full queue ---- */
+
+CASE(all, .set_up = set_up_worker_all, .timeout = 300);
+
+static bool is_queued(uint64_t base)
+{
+	struct allocation allocation;
+
+	ck_assert(memory_find(base, &allocation));
+	return region_is_queued(&allocation);
+}
+
+/* Fewer live ones than the stand-in of the adapter has regions. */
+TEST(all, memory_beyond_the_queue_is_registered_by_a_rescan)
+{
+	uint64_t first = next = HOME + 2000 * BLOCK;
+
+	allocate(QUEUE + 100);
+	for (; first < HOME + 2200 * BLOCK; first += BLOCK)
+		end(first);
+	ck_assert_uint_eq(statistics_get(cancelled), 200);
+	ck_assert(is_queued(first));
+	dozes_end_on_time(1);
+	waits(DOZE);
+	registered(QUEUE - 100);
+	for (; first < next; first += BLOCK)
+		require(!is_queued(first));
+}
+
+/* A client's dma-buf has shown that it can be registered. */
+TEST(all, so_is_queued_memory_that_adapters_do_not_reach_by_address)
+{
+	struct allocation allocation;
+
+	standin_allocate(HOME, BLOCK, NULL, false);
+	memory_allocated(ALLOCATION_DEVICE, HOME, BLOCK);
+	ck_assert(memory_find(HOME, &allocation) && !memory_is_registrable(&allocation));
+	ck_assert(background_queue_requested(&allocation));
+	next = HOME + 2000 * BLOCK;
+	allocate(QUEUE);
+	for (uint64_t at = HOME + 2000 * BLOCK; at < next; at += BLOCK)
+		end(at);
+	ck_assert(is_queued(HOME));
+	dozes_end_on_time(1);
+	waits(DOZE);
+	ck_assert(!is_queued(HOME));
+}
+
+/* ---- waits for the worker ---- */
+
+static void *ask_on_thread(void *unused)
+{
+	ck_assert_uint_ne(ask(0, HOME, BLOCK), 0);
+	return unused;
+}
+
+/* The worker may have lost its CPU. */
+TEST(pauses, a_client_lends_its_cpu_while_it_waits_for_the_region_in_flight)
+{
+	pthread_t thread;
+
+	standin_block(true);
+	allocate(1);
+	dozes_end_on_time(1);
+	standin_await_blocked(1);
+	ck_assert_uint_eq(loans, 0);
+	ck_assert_int_eq(pthread_create(&thread, NULL, ask_on_thread, NULL), 0);
+	while (!loans)
+		sched_yield();
+	standin_block(false);
+	pthread_join(thread, NULL);
+	ck_assert_uint_eq(statistics_get(waited) + statistics_tallied(TALLY_hits), 1);
 }
 
 /* ---- the end of the worker ---- */
@@ -507,19 +580,40 @@ TEST(pauses, a_woken_worker_goes_on)
 
 TEST(pauses, a_worker_stays_during_exit)
 {
+	unsigned int chosen = choices.chosen;
+
 	process_begin_exit();
+	pass(1000 * MS);
 	wait_ends(SLEEP, 0);
 	dozes_end_on_time(DOZES);
 	waits(SLEEP);
 	ck_assert(worker_thread());
+	/* Choosing calls the driver. */
+	ck_assert_uint_eq(choices.chosen, chosen);
+}
+
+/* Dozes before a sleep have no memory to register. */
+static void sleep_after_late_dozes(void)
+{
+	allocate(1);
+	dozes_end_on_time(1);
+	for (int i = 0; i < DOZES; i++)
+		wait_ends(DOZE, LATE);
+	waits(SLEEP);
+	registered(1);
+}
+
+TEST(pauses, a_sleeping_worker_keeps_its_pause)
+{
+	sleep_after_late_dozes();
+	allocate(1);
+	waits(MAX_PAUSE);
+	ck_assert_uint_eq(workers, 1);
 }
 
 TEST(pauses, the_next_worker_continues_with_the_pauses_of_the_last)
 {
-	allocate(1);
-	while (!sleeps())
-		go_on(worker.wait == DOZE ? LATE : 0);
-	registered(1);
+	sleep_after_late_dozes();
 	sleep_ends();
 	allocate(1);
 	waits(MAX_PAUSE);
