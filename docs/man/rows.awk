@@ -13,8 +13,10 @@ function roff(text) {
 }
 
 # The name in peerpin config: a row has the C expression.
-function default_of(expression) {
+function default_of(kind, expression) {
 	gsub(/[ \t]/, "", expression)
+	if (kind == "CPUS")
+		return "auto"
 	if (expression == "" || expression == "NULL")
 		return "none"
 	if (expression ~ /^[0-9]+$/)
@@ -29,7 +31,7 @@ function take_setting(kind, variable, allowed, meaning, initial,    option) {
 	gsub(/_/, "-", option)
 	settings = settings ".TP\n\\fB" roff(variable) "\\fR, \\fB" roff("--" tolower(option))
 	settings = settings (kind == "BOOL" ? "\\fR\n" : "=\\fR\\fIVALUE\\fR\n")
-	settings = settings roff(meaning) "\nAllowed: " roff(allowed) ".\nDefault: " roff(default_of(initial)) ".\n"
+	settings = settings roff(meaning) "\nAllowed: " roff(allowed) ".\nDefault: " roff(default_of(kind, initial)) ".\n"
 }
 
 FNR == 1 { file++ }

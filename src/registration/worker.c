@@ -13,7 +13,7 @@
  * with its last thread. The allocation that starts the next worker takes 50 µs longer than one that
  * wakes it (2 CPUs at a load of 6): 1/20,000 of the time that has passed.
  *
- * The worker works while a CPU is idle. Elsewhere a registration ahead of its request gains nothing
+ * The worker works while a CPU is idle. Elsewhere a registration before its request gains nothing
  * and takes a CPU from the program, so the worker leaves it to the client's request. The worker's
  * wake-ups preempt no thread: a doze ends on time only where a CPU is idle. On 16 CPUs (Linux 6.18)
  * dozes ended at most 0.1 ms late while one was idle, and at least 1.9 ms where a thread polled on
