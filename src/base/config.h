@@ -48,11 +48,11 @@ struct config {
 	enum access_match access_match;
 	enum unique_keys unique_keys;
 	enum domain_policy domain_policy;
-	const char *devices; /* NULL: all */
+	const char *devices;	 /* NULL: all */
 	const char *worker_cpus; /* a list, or "inherit"; NULL: auto */
-	uint64_t pin_limit;  /* bytes, or CONFIG_AUTO: the size of the GPU's BAR1 */
-	uint64_t keep;	     /* bytes, or CONFIG_SHARE and a percentage of the GPU's memory */
-	uint64_t keep_host;  /* bytes */
+	uint64_t pin_limit;	 /* bytes, or CONFIG_AUTO: the size of the GPU's BAR1 */
+	uint64_t keep;		 /* bytes, or CONFIG_SHARE and a percentage of the GPU's memory */
+	uint64_t keep_host;	 /* bytes */
 	bool pointer_queries;
 	enum log_level log_level;
 	const char *log_file; /* a pattern; NULL: standard error */

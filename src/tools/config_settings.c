@@ -114,9 +114,9 @@ static void setting_format_value(const struct config *config, int row, char *tex
 	case FILE_NAME:
 		string = *(const char *const *)field;
 		snprintf(text, length, "%s",
-			 string				       ? string
+			 string				  ? string
 			 : config_table[row].kind == CPUS ? "auto"
-							       : "");
+							  : "");
 		break;
 	default:
 		snprintf(text, length, "%s",
