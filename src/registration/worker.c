@@ -168,6 +168,7 @@ static void *worker_main(void *unused)
 	kernel_name_thread("peerpin-worker");
 	kernel_preempt_no_thread();
 	kernel_wake_on_time();
+	worker_cpus_begin();
 	worker_cpus_choose(background_device());
 	own_thread_begin();
 	for (int dozes = 0;; dozes++) {

@@ -16,7 +16,7 @@
 #include "base/text.h"
 #include "registration/topology.h"
 
-static struct kernel_cpus near, all;
+static struct kernel_cpus inherited, near, all;
 static bool is_near;
 
 static unsigned int worker_cpus_count(const struct kernel_cpus *cpus)
@@ -44,16 +44,15 @@ static void worker_cpus_narrow(struct kernel_cpus *cpus, const struct kernel_cpu
 static bool worker_cpus_add_bound(const char *thread, void *taken)
 {
 	struct kernel_cpus *cpus = taken, own;
-	int number = (int)text_number(&thread);
 
-	if (number != kernel_thread() && kernel_get_cpus(number, &own) &&
-	    worker_cpus_count(&own) == 1) {
+	if (kernel_get_cpus((int)text_number(&thread), &own) && worker_cpus_count(&own) == 1) {
 		for (size_t i = 0; i < KERNEL_CPU_WORDS; i++)
 			cpus->words[i] |= own.words[i];
 	}
 	return true;
 }
 
+/* The worker itself may run on all by now. */
 static void worker_cpus_leave_bound(struct kernel_cpus *cpus)
 {
 	struct kernel_cpus taken = { 0 };
@@ -80,12 +79,17 @@ static void worker_cpus_take_all(void)
 static bool worker_cpus_take_listed(const char *list)
 {
 	if (cpu_list_parse(list, &all) && !kernel_set_cpus(0, &all))
-		return true;
+		return kernel_get_cpus(0, &all);
 	log_once(LOG_WARN,
 		 "PEERPIN_WORKER_CPUS=%.80s has no CPU that the process may use: the worker uses "
 		 "those of 'auto'. Name CPUs of the process's cpuset.",
 		 list);
 	return false;
+}
+
+void worker_cpus_begin(void)
+{
+	kernel_get_cpus(0, &inherited);
 }
 
 void worker_cpus_choose(int device)
@@ -94,7 +98,7 @@ void worker_cpus_choose(int device)
 	struct kernel_cpus near_gpu;
 
 	if (setting && text_equals_in_any_case(setting, "inherit"))
-		kernel_get_cpus(0, &all);
+		all = inherited;
 	else if (!setting || !worker_cpus_take_listed(setting))
 		worker_cpus_take_all();
 	near = all;

@@ -5,6 +5,9 @@
 
 #include <stdbool.h>
 
+/* The worker starts, on the CPUs of the thread that starts it. */
+void worker_cpus_begin(void);
+
 /* Chooses CPUs by PEERPIN_WORKER_CPUS, the threads of the process and the GPU with this ordinal
  * (-1: unknown). The worker then runs on the first choice, CPUs near the GPU. Without
  * own_thread_begin(): a lender's CPU would be taken for all that the process may use. */

@@ -88,12 +88,19 @@ static struct {
 	bool exist;	       /* two choices */
 	unsigned int switches; /* so far */
 	unsigned int chosen;   /* so often */
+	unsigned int workers;  /* that have begun */
 	int near;	       /* the GPU */
 } choices;
+
+void worker_cpus_begin(void)
+{
+	choices.workers++;
+}
 
 void worker_cpus_choose(int device)
 {
 	ck_assert(!load_relaxed(&own_thread));
+	ck_assert_uint_eq(choices.workers, workers);
 	choices.chosen++;
 	choices.near = device;
 }

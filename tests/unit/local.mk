@@ -45,6 +45,7 @@ UNIT_CHECKS = \
 	tests/unit/check_rounded \
 	tests/unit/check_wholes \
 	tests/unit/check_worker \
+	tests/unit/check_worker_cpus \
 	tests/unit/check_worker_pauses
 if HAVE_CHECK
 check_PROGRAMS += $(UNIT_CHECKS)
