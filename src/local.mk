@@ -48,7 +48,8 @@ src_libcore_la_SOURCES = \
 	src/registration/learning.c \
 	src/registration/pinning.h src/registration/pinning.c src/registration/methods.c \
 	src/registration/dma_buf.c src/registration/peer_memory.c src/registration/own_calls.c \
-	src/registration/ready_exports.h src/registration/ready_exports.c src/registration/sysfs.h src/registration/sysfs.c src/registration/topology.c \
+	src/registration/ready_exports.h src/registration/ready_exports.c \
+	src/registration/sysfs.h src/registration/sysfs.c src/registration/topology.c \
 	src/registration/region.c src/registration/region_choice.c src/registration/region_end.c src/registration/region_life.c \
 	src/registration/region_report.c \
 	src/registration/requests.c src/registration/spans.h src/registration/spans.c src/registration/verbs_calls.c \

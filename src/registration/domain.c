@@ -9,7 +9,6 @@
 #include "base/process.h"
 #include "base/system.h"
 #include "registration/pinning.h"
-#include "registration/ready_exports.h"
 #include "registration/references.h"
 #include "report/statistics.h"
 
@@ -213,7 +212,6 @@ void registration_renew(void)
 	registration_lock = (pthread_mutex_t)PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP;
 	region_settled = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
 	own_thread_renew();
-	ready_exports_renew();
 	protection_domains = NULL;
 	protection_domain_pool = (struct pool)POOL_INITIALIZER(struct protection_domain);
 	store_relaxed(&owner_count, 0);

@@ -31,7 +31,6 @@
 #include <sys/queue.h>
 
 #include "base/arena.h"
-#include "base/held_file.h"
 #include "base/own_thread.h"
 #include "registration/registration.h"
 
@@ -107,9 +106,7 @@ struct region {
 	unsigned int users; /* threads that use it without the lock, or wait */
 	struct ibv_mr *mr;  /* the region's registration, while READY */
 	const struct registration_method *method; /* of `mr` */
-	struct held_file file;	 /* its dma-buf for clients (ready_exports.c), while `holder` */
-	struct region **holder;
-	uint64_t youngest; /* greatest allocation id before that export */
+	struct ready_export *ready; /* its dma-buf for clients (ready_exports.c); NULL: none */
 	struct registration_keys keys;
 	uint32_t references;		   /* number of the first (holds.h); 0: none */
 	struct region_reference *imported; /* of client MRs without an allocation; NULL: none yet */

@@ -9,12 +9,13 @@
  * it. Memory, pages and errors are those of the driver's answer: the region would have ended with
  * the memory.
  *
- * At most FILES descriptors, those of the youngest regions, and a sixteenth of the program's limit.
- * A dma-buf keeps freed memory allocated: a free closes it first, and a forked child at once.
+ * At most FILES descriptors, and a sixteenth of the program's limit. A dma-buf keeps freed memory
+ * allocated: the end of its region closes it, before the driver frees, and a forked child at once.
+ * All closes are under the lock: none reaches the driver, because the registration refers to the
+ * dma-buf, too.
  */
 #include "registration/ready_exports.h"
 
-#include "base/config.h"
 #include "base/system.h"
 #include "memory/captures.h"
 #include "memory/driver.h"
@@ -24,70 +25,78 @@
 #define FILES 64u
 #define SHARE 16u
 
-static struct region *holders[FILES]; /* guarded by registration_lock; NULL: none */
-static unsigned int files;	      /* entries in use: FILES at most */
-static unsigned int next_holder;
-static _Atomic bool any_kept;
+/* Guarded by registration_lock, but for the fork handler, which compares the files. */
+static struct ready_export {
+	struct region *region; /* NULL: unused */
+	uint64_t base, length; /* of the region */
+	uint64_t youngest;     /* greatest allocation id before the export */
+	struct held_file file;
+} ready_exports[FILES];
+static unsigned int files; /* entries in use at most */
+static _Atomic bool expected;
 
 static void ready_exports_close_in_child(void)
 {
-	for (unsigned int i = 0; i < FILES; i++) {
-		if (holders[i])
-			held_file_close(&holders[i]->file);
-	}
+	for (unsigned int i = 0; i < FILES; i++)
+		held_file_close(&ready_exports[i].file);
 }
 
-/* Drops the lock meanwhile. */
-static void ready_exports_begin(void)
+/* Threads that do this at the same time register the handler twice, which is harmless. */
+void ready_exports_expect(void)
 {
 	struct rlimit limit = { .rlim_cur = 0 };
 
-	lock_drop(&registration_lock);
-	kernel_limit(RLIMIT_NOFILE, &limit);
+	if (load_relaxed(&expected))
+		return;
 	system_at_fork(ready_exports_close_in_child);
+	kernel_limit(RLIMIT_NOFILE, &limit);
 	lock_take(&registration_lock);
-	files = limit.rlim_cur / SHARE < FILES ? (unsigned int)limit.rlim_cur / SHARE : FILES;
-	store_relaxed(&any_kept, true);
+	files = limit.rlim_cur / SHARE < FILES ? (unsigned int)(limit.rlim_cur / SHARE) : FILES;
+	lock_drop(&registration_lock);
+	store_relaxed(&expected, true);
 }
 
-static struct held_file ready_exports_replace(struct region **holder, struct region *region)
+static void ready_exports_end(struct ready_export *entry)
 {
-	struct held_file old = { .fd = -1 };
-
-	if (*holder) {
-		old = (*holder)->file;
-		(*holder)->file.fd = -1;
-		(*holder)->holder = NULL;
-	}
-	*holder = region;
-	return old;
+	held_file_close(&entry->file);
+	entry->region->ready = NULL;
+	entry->region = NULL;
 }
 
-struct held_file ready_export_keep(struct region *region, struct held_file file)
+/* An unused entry, else the one that was filled first. */
+static struct ready_export *ready_exports_next(void)
 {
-	struct region **holder;
+	static unsigned int next;
+	struct ready_export *entry;
+	unsigned int tries = 0;
 
-	if (!load_relaxed(&any_kept))
-		ready_exports_begin();
-	if (!files || region->state != REGION_READY || region->ended || region->holder)
-		return file;
-	holder = &holders[next_holder++ % files];
-	region->file = file;
-	region->holder = holder;
-	return ready_exports_replace(holder, region);
+	do
+		entry = &ready_exports[next++ % files];
+	while (entry->region && tries++ < files);
+	return entry;
 }
 
-void ready_export_leave(struct region *region)
+/* Not for a standard stream's number: a program that has closed the stream may open it again. */
+void ready_export_keep(struct region *region, struct dma_buf *source, uint64_t youngest)
 {
-	if (region->holder)
-		*region->holder = NULL;
-	region->holder = NULL;
+	struct ready_export *entry;
+
+	if (!files || !region->domain->exports || region->ended || region->state != REGION_READY ||
+	    !source->length || !region->method->prepare || source->file.fd <= STDERR_FILENO)
+		return;
+	entry = ready_exports_next();
+	if (entry->region)
+		ready_exports_end(entry);
+	*entry = (struct ready_export){ region, region->base, region->length, youngest,
+					source->file };
+	region->ready = entry;
+	source->length = 0;
 }
 
-void ready_exports_renew(void)
+void ready_export_end(struct region *region)
 {
-	for (unsigned int i = 0; i < FILES; i++)
-		holders[i] = NULL;
+	if (region->ready)
+		ready_exports_end(region->ready);
 }
 
 /* ---- the client's export ---- */
@@ -102,22 +111,32 @@ static bool ready_exports_may_export(int device)
 	       current == device && !captures_may_be_open();
 }
 
-static bool ready_exports_is_of(const struct region *region, const struct allocation *allocation)
+/* The allocation has been live since before the export, so the dma-buf holds it. */
+static struct ready_export ready_exports_find(uint64_t base, uint64_t length, uint64_t allocation)
 {
-	const struct region_reference *reference =
-		region_find_reference(region->domain, allocation->slot, allocation->id);
+	struct ready_export found = { .file = { .fd = -1 } };
+	const struct ready_export *entry = ready_exports;
 
-	while (reference && reference->region != region)
-		reference = region_next_reference(reference);
-	return reference;
+	lock_take(&registration_lock);
+	for (; entry < &ready_exports[files]; entry++) {
+		if (entry->region && entry->base == base && entry->length == length &&
+		    entry->youngest >= allocation)
+			found = *entry;
+	}
+	lock_drop(&registration_lock);
+	return found;
 }
 
-/* Another descriptor of the file; negative: none. The program may have closed the first one, and
- * reused its number, even during the call. */
+/* Another descriptor of the file; negative: none. The program, or the end of the region, may have
+ * closed the first one, and its number may be another file's, from before or during the call. A
+ * close of any descriptor ends this process's record locks of its file: compare before, too. */
 static int ready_exports_duplicate(const struct held_file *file)
 {
-	int fd = (int)kernel_call(SYS_fcntl, file->fd, F_DUPFD_CLOEXEC, 0);
+	int fd;
 
+	if (!held_file_is_open(file))
+		return -1;
+	fd = (int)kernel_call(SYS_fcntl, file->fd, F_DUPFD_CLOEXEC, 0);
 	if (fd >= 0 && !kernel_is_file(fd, file->device, file->inode)) {
 		kernel_close(fd);
 		fd = -1;
@@ -125,26 +144,22 @@ static int ready_exports_duplicate(const struct held_file *file)
 	return fd;
 }
 
-/* Range and length may also be those of a region whose memory has been freed and kept: its
- * allocation is not found. */
+/* Kept memory is not found. */
 int registration_export(uint64_t address, uint64_t size, uint64_t *youngest)
 {
 	struct allocation allocation;
-	int fd = -1;
+	struct ready_export found;
+	int fd;
 
-	if (!load_relaxed(&any_kept) || memory_is_verified() ||
-	    !memory_find(address, &allocation) || !ready_exports_may_export(allocation.device))
+	if (!load_relaxed(&expected) || memory_is_verified() || !memory_find(address, &allocation))
 		return -1;
-	lock_take(&registration_lock);
-	for (unsigned int i = 0; i < files && fd < 0; i++) {
-		if (holders[i] && holders[i]->base == address && holders[i]->length == size &&
-		    ready_exports_is_of(holders[i], &allocation)) {
-			fd = ready_exports_duplicate(&holders[i]->file);
-			*youngest = holders[i]->youngest;
-		}
-	}
-	lock_drop(&registration_lock);
-	if (fd >= 0)
+	found = ready_exports_find(address, size, allocation.id);
+	if (!found.region || !ready_exports_may_export(allocation.device))
+		return -1;
+	fd = ready_exports_duplicate(&found.file);
+	if (fd >= 0) {
+		*youngest = found.youngest;
 		statistics_count(exports_ready);
+	}
 	return fd;
 }

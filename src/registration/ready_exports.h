@@ -5,14 +5,15 @@
 
 #include "registration/objects.h"
 
-/* The region keeps the dma-buf from which the worker has registered it. Returns the file that the
- * caller closes without the lock: another region's, or this one. With the lock held. */
-struct held_file ready_export_keep(struct region *region, struct held_file file);
+/* A client brings its own dma-bufs. Without the lock, and without any region in flight: the call
+ * waits for libc's lock of the fork handlers, and one of these may free GPU memory. */
+void ready_exports_expect(void);
 
-/* No client gets the region's dma-buf from now on. The caller closes it. With the lock held. */
-void ready_export_leave(struct region *region);
+/* The worker has registered the region from its dma-buf, exported after `youngest` was the greatest
+ * allocation id. The region may keep the file: source->length is then 0. With the lock held. */
+void ready_export_keep(struct region *region, struct dma_buf *source, uint64_t youngest);
 
-/* In a child that starts anew. */
-void ready_exports_renew(void);
+/* The region ends: closes its dma-buf. With the lock held. */
+void ready_export_end(struct region *region);
 
 #endif

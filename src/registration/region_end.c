@@ -39,7 +39,7 @@ void region_end(struct region *region, struct region **ending)
 {
 	region->users++;
 	region->ended = true;
-	ready_export_leave(region);
+	ready_export_end(region);
 	pin_limit_set_evictable(region, false);
 	region_leave_indexes(region);
 	LIST_INSERT_HEAD(&retiring, region, in_domain);
@@ -66,10 +66,8 @@ void region_end(struct region *region, struct region **ending)
 static void region_unpin(struct region *region)
 {
 	uint64_t start = region_is_reported() ? system_clock() : 0;
-	int error;
+	int error = region->method->unpin(region->mr);
 
-	held_file_close(&region->file);
-	error = region->method->unpin(region->mr);
 	region_report_ended(region, error, start);
 	statistics_count(deregistrations);
 	if (region->freed)

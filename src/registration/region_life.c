@@ -278,10 +278,9 @@ uint64_t region_register_prepared(struct region *region)
 	struct pin_request request = region_pin_request(region);
 	uint64_t start = system_clock(), duration = 0;
 	int held = system_hold_cancellation();
-	struct held_file file;
+	uint64_t youngest = memory_youngest();
 
 	region->with_worker = true;
-	region->youngest = memory_youngest();
 	if (pin_limit_allows(region)) {
 		lock_drop(&registration_lock);
 		region_prepare(&request);
@@ -291,13 +290,11 @@ uint64_t region_register_prepared(struct region *region)
 		region->state = REGION_REGISTERING;
 		region_make_ready(region, NULL, false, &request.source);
 		duration = system_clock() - start;
+		ready_export_keep(region, &request.source, youngest);
 	}
 	if (request.source.length) {
-		file = request.source.file;
-		if (region->domain->exports)
-			file = ready_export_keep(region, file);
 		lock_drop(&registration_lock);
-		held_file_close(&file);
+		held_file_close(&request.source.file);
 		lock_take(&registration_lock);
 	}
 	region->with_worker = false;

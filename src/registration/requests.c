@@ -11,6 +11,7 @@
 #include "registration/internal.h"
 #include "registration/client_mr.h"
 #include "registration/holds.h"
+#include "registration/ready_exports.h"
 #include "registration/spans.h"
 #include "report/statistics.h"
 #include "report/trace.h"
@@ -331,6 +332,8 @@ static enum outcome requests_try(struct serving *serving, struct registration_ke
 	const struct allocation *allocation = &serving->allocation;
 	enum outcome outcome;
 
+	if (request->dma_buf)
+		ready_exports_expect();
 	lock_take(&registration_lock);
 	outcome = requests_serve_again(serving, keys);
 	lock_drop(&registration_lock);
