@@ -96,22 +96,20 @@ static uint64_t buffer(unsigned int number)
 	return HOME + (2000 + number * 2) * BLOCK;
 }
 
-/* A region that does not fit in the queue is left to the scan of all allocations. */
-START_TEST(what_found_the_queue_full_is_neither_cancelled_nor_taken_over)
+/* A scan of all allocations takes the place of a full queue. */
+START_TEST(what_a_full_queue_has_dropped_is_still_queued)
 {
 	activate();
-	standin_block(true);
-	begin(buffer(0), 1000);
-	standin_await_blocked(1);
-	for (unsigned int i = 1; i <= QUEUED + 2 * OTHERS; i++)
+	hold_up_worker();
+	for (unsigned int i = 0; i < QUEUED + 1; i++)
 		begin(buffer(i), 1000);
-	for (unsigned int i = QUEUED + 1; i <= QUEUED + OTHERS; i++)
+	for (unsigned int i = 0; i < OTHERS; i++)
 		end(buffer(i));
-	ck_assert_uint_eq(statistics_get(cancelled), 0);
-	standin_block(false);
-	for (unsigned int i = QUEUED + OTHERS + 1; i <= QUEUED + 2 * OTHERS; i++)
+	ck_assert_uint_eq(statistics_get(cancelled), OTHERS);
+	for (unsigned int i = OTHERS; i < 2 * OTHERS; i++)
 		ask(0, buffer(i), 1000);
-	ck_assert_uint_eq(statistics_get(synchronous_queued), 0);
+	ck_assert_uint_eq(statistics_get(synchronous_queued), OTHERS);
+	standin_block_at(0);
 }
 END_TEST
 
@@ -345,7 +343,7 @@ int main(void)
 	tcase_set_timeout(ahead, 120);
 	tcase_add_test(ahead, a_region_in_the_making_is_not_cancelled);
 	tcase_add_test(ahead, nor_is_one_that_a_client_has_taken_over);
-	tcase_add_test(ahead, what_found_the_queue_full_is_neither_cancelled_nor_taken_over);
+	tcase_add_test(ahead, what_a_full_queue_has_dropped_is_still_queued);
 	suite_add_tcase(suite, ahead);
 	tcase_add_checked_fixture(off, set_up_two, NULL);
 	tcase_set_timeout(off, 120);
