@@ -1,0 +1,593 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* check_ready_exports.c -- dma-bufs of regions, for clients that export the same range */
+#include "suite.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "memory/captures.h"
+#include "memory/table.h"
+#include "registration/internal.h"
+#include "registration_fixture.h"
+
+#define FILES 64u
+
+static CUresult device_result;
+static CUdevice current_device;
+static void (*during_get_device)(void); /* between the look-up and the duplicate */
+
+static CUresult get_device(CUdevice *device)
+{
+	standin_called();
+	if (during_get_device)
+		during_get_device();
+	*device = current_device;
+	return device_result;
+}
+
+/* ---- dma-bufs: files of this name ---- */
+
+static _Atomic unsigned int exported;
+static void (*during_export)(void);
+static struct registration_method method;
+
+static void export_for_worker(struct pin_request *request)
+{
+	int fd;
+
+	standin_called();
+	fd = memfd_create("ready", MFD_CLOEXEC);
+	exported++;
+	request->source = (struct dma_buf){ held_file_of(fd), request->base, request->length };
+	if (during_export)
+		during_export();
+}
+
+static bool is_dma_buf(int fd)
+{
+	char name[64], path[32];
+	ssize_t length;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	length = readlink(path, name, sizeof(name) - 1);
+	name[length < 0 ? 0 : length] = '\0';
+	return !strncmp(name, "/memfd:ready", strlen("/memfd:ready"));
+}
+
+static unsigned int open_dma_bufs(void)
+{
+	unsigned int open = 0;
+
+	for (int fd = 0; fd < 1024; fd++)
+		open += is_dma_buf(fd);
+	return open;
+}
+
+/* The greatest number of a dma-buf that is open. */
+static int last_dma_buf(void)
+{
+	int fd = 1023;
+
+	while (fd >= 0 && !is_dma_buf(fd))
+		fd--;
+	return fd;
+}
+
+static bool accepts(const struct pin_request *request)
+{
+	return request->length;
+}
+
+static unsigned int open_at_deregistration;
+
+static int unpin(struct ibv_mr *mr)
+{
+	open_at_deregistration = open_dma_bufs();
+	return standin_method.unpin(mr);
+}
+
+/* ---- the client ---- */
+
+static void use(struct ibv_pd *in, uint64_t address, uint64_t length, bool dma_buf)
+{
+	struct registration_request request = request_in(in, 200, address, length, RIGHTS);
+	struct registration_keys keys;
+
+	request.dma_buf = dma_buf;
+	request.youngest = dma_buf ? memory_youngest() : 0;
+	require(registration_request(&request, &keys));
+	require(registration_drop(request.client_mr));
+}
+
+static int export_of(uint64_t address, uint64_t size)
+{
+	uint64_t youngest = 0;
+	int fd = registration_export(address, size, &youngest);
+
+	ck_assert(fd < 0 ? !youngest : youngest && is_dma_buf(fd));
+	return fd;
+}
+
+/* True if the client's export is answered. */
+static bool is_ready(uint64_t address, uint64_t size)
+{
+	int fd = export_of(address, size);
+
+	return fd >= 0 && !close(fd);
+}
+
+static void allocate(unsigned int block)
+{
+	begin(HOME + block * BLOCK, BLOCK);
+	use(&pd, HOME + block * BLOCK, BLOCK, true);
+}
+
+static bool is_block_ready(unsigned int block)
+{
+	return is_ready(HOME + block * BLOCK, BLOCK);
+}
+
+static void set_up_with_exports(void)
+{
+	set_up_sync();
+	standin_driver.cuCtxGetDevice = get_device;
+	method = (struct registration_method){ .name = "dma-buf",
+					       .prepare = export_for_worker,
+					       .accepts = accepts,
+					       .pin = standin_method.pin,
+					       .unpin = unpin };
+	registration_forced_method = &method;
+}
+
+/* The client has brought a dma-buf: later regions keep theirs. */
+static void set_up_ready(void)
+{
+	set_up_with_exports();
+	allocate(1000);
+	ck_assert_uint_eq(open_dma_bufs(), 0);
+}
+
+CASE(ready_exports, .set_up = set_up_ready);
+
+/* ---- answers ---- */
+
+TEST(ready_exports, a_client_s_export_of_a_registered_range_is_another_descriptor_of_its_dma_buf)
+{
+	struct stat first, second;
+	int one, other;
+
+	begin(HOME, BLOCK);
+	ck_assert_uint_eq(exported, 1);
+	ck_assert_uint_eq(open_dma_bufs(), 1);
+	one = export_of(HOME, BLOCK);
+	other = export_of(HOME, BLOCK);
+	ck_assert(one > 2 && other > 2 && one != other);
+	ck_assert(!fstat(one, &first) && !fstat(other, &second) && first.st_ino == second.st_ino);
+	ck_assert_int_eq(fcntl(one, F_GETFD), FD_CLOEXEC);
+	ck_assert_int_eq(fcntl(one, F_GETFL) & O_ACCMODE, O_RDWR);
+	ck_assert(!close(one) && !close(other));
+	ck_assert_uint_eq(open_dma_bufs(), 1);
+	ck_assert_uint_eq(exported, 1);
+	ck_assert_uint_eq(statistics_get(exports_ready), 2);
+	/* The client registers from it: a hit. */
+	use(&pd, HOME, BLOCK, true);
+	ck_assert_uint_eq(standin_registrations(), 2);
+}
+
+static const struct {
+	int64_t before, behind;
+} others[] = { { -4096, 0 }, { 4096, 0 }, { 0, -4096 }, { 0, 4096 }, { -4096, 4096 } };
+
+LOOP_TEST(ready_exports, the_driver_exports_other_ranges, 0, 5)
+{
+	begin(HOME, BLOCK);
+	ck_assert(!is_ready(HOME - (uint64_t)others[_i].before,
+			    BLOCK + (uint64_t)(others[_i].before + others[_i].behind)));
+	ck_assert(is_ready(HOME, BLOCK));
+}
+
+/* The driver's answers then: other errors, or the end of a capture. */
+LOOP_TEST(ready_exports, the_driver_answers_without_a_context_of_the_device_and_in_captures, 0, 4)
+{
+	begin(HOME, BLOCK);
+	ck_assert(is_ready(HOME, BLOCK));
+	if (_i == 0)
+		device_result = CUDA_ERROR_INVALID_CONTEXT;
+	else if (_i == 1)
+		current_device = 1;
+	else if (_i == 2)
+		standin_driver.cuCtxGetDevice = NULL;
+	else
+		captures_begin();
+	ck_assert(!is_ready(HOME, BLOCK));
+}
+
+TEST(ready_exports, the_driver_exports_beside_bypassing_callers)
+{
+	begin(HOME, BLOCK);
+	ck_assert(is_ready(HOME, BLOCK));
+	memory_verify_always();
+	ck_assert(!is_ready(HOME, BLOCK));
+}
+
+TEST(ready_exports, kept_memory_is_not_exported_until_it_is_reused)
+{
+	struct allocation allocation;
+
+	begin(HOME, BLOCK);
+	ck_assert(memory_find(HOME, &allocation) && table_hide(&allocation));
+	ck_assert(!is_ready(HOME, BLOCK));
+	ck_assert(table_show(&allocation));
+	ck_assert(is_ready(HOME, BLOCK));
+}
+
+/* A request for the later allocation would be forwarded. */
+TEST(ready_exports, a_dma_buf_from_before_an_allocation_in_its_range_is_not_the_answer)
+{
+	begin(HOME, PAGE);
+	begin(HOME + PAGE, PAGE);
+	ck_assert(is_ready(HOME, GRANULE));
+	end(HOME);
+	ck_assert(!is_ready(HOME, GRANULE));
+	begin(HOME, PAGE);
+	ck_assert(!is_ready(HOME, GRANULE));
+	ck_assert_uint_eq(open_dma_bufs(), 1);
+	end(HOME);
+	end(HOME + PAGE);
+	ck_assert_uint_eq(open_dma_bufs(), 0);
+}
+
+TEST(ready_exports, where_clients_request_by_address_no_file_is_kept)
+{
+	use(&pd, HOME + 1000 * BLOCK, BLOCK, false);
+	begin(HOME, BLOCK);
+	ck_assert_uint_eq(exported, 1);
+	ck_assert_uint_eq(open_dma_bufs(), 0);
+	ck_assert(!is_ready(HOME, BLOCK));
+}
+
+/* ---- the end of a region ---- */
+
+static struct ibv_pd second_pd = { .context = DEVICE, .handle = 2 };
+
+static void end_by_free(void)
+{
+	end(HOME);
+}
+
+static void end_by_eviction(void)
+{
+	ck_assert(registration_evict(DEVICE, 100 * BLOCK));
+}
+
+static void end_with_pd(void)
+{
+	ck_assert(registration_pd_closing(&pd));
+}
+
+static void end_with_device(void)
+{
+	registration_context_closing(DEVICE);
+}
+
+static void (*const ends[])(void) = { end_by_free, end_by_eviction, end_with_pd, end_with_device };
+
+/* Before the deregistration, which the driver's free follows. */
+LOOP_TEST(ready_exports, the_end_of_a_region_closes_its_dma_buf, 0, 4)
+{
+	int fd;
+
+	begin(HOME, BLOCK);
+	fd = export_of(HOME, BLOCK);
+	ck_assert_uint_eq(open_dma_bufs(), 2);
+	open_at_deregistration = 77;
+	ends[_i]();
+	ck_assert_uint_eq(open_at_deregistration, 1);
+	/* The client's own. */
+	ck_assert(is_dma_buf(fd) && !close(fd));
+	ck_assert_uint_eq(open_dma_bufs(), 0);
+	ck_assert(!is_ready(HOME, BLOCK));
+}
+
+TEST(ready_exports, each_domain_has_a_dma_buf_of_its_own)
+{
+	registration_pd_opened(&second_pd, false);
+	use(&second_pd, HOME + 1000 * BLOCK, BLOCK, true);
+	begin(HOME, BLOCK);
+	ck_assert_uint_eq(exported, 2);
+	ck_assert_uint_eq(open_dma_bufs(), 2);
+	end_with_pd();
+	ck_assert_uint_eq(open_dma_bufs(), 1);
+	ck_assert(is_ready(HOME, BLOCK));
+	end(HOME);
+	ck_assert_uint_eq(open_dma_bufs(), 0);
+}
+
+static void *free_home(void *unused)
+{
+	end(HOME);
+	return unused;
+}
+
+static void *allocate_home(void *unused)
+{
+	begin(HOME, BLOCK);
+	return unused;
+}
+
+TEST(ready_exports, memory_freed_during_its_registration_is_not_kept_open)
+{
+	struct allocation allocation;
+	pthread_t allocating, freeing;
+
+	standin_block(true);
+	ck_assert(!pthread_create(&allocating, NULL, allocate_home, NULL));
+	standin_await_blocked(1);
+	ck_assert(!pthread_create(&freeing, NULL, free_home, NULL));
+	while (memory_find(HOME, &allocation))
+		sched_yield();
+	await("frees", 1);
+	standin_block(false);
+	pthread_join(allocating, NULL);
+	pthread_join(freeing, NULL);
+	ck_assert_uint_eq(open_dma_bufs(), 0);
+}
+
+static int reused_fd;
+
+static void evict_and_reuse_number(void)
+{
+	int held = last_dma_buf();
+
+	end_by_eviction();
+	reused_fd = dup(STDERR_FILENO);
+	ck_assert_int_eq(reused_fd, held);
+}
+
+TEST(ready_exports, a_region_that_is_evicted_meanwhile_is_exported_by_the_driver)
+{
+	begin(HOME, BLOCK);
+	during_get_device = evict_and_reuse_number;
+	ck_assert(!is_ready(HOME, BLOCK));
+	ck_assert_int_ge(fcntl(reused_fd, F_GETFD), 0);
+}
+
+/* ---- files of registrations by others ---- */
+
+static void register_as_client(void)
+{
+	during_export = NULL;
+	use(&pd, HOME, BLOCK, true);
+}
+
+TEST(ready_exports, a_region_that_a_client_registers_meanwhile_keeps_no_file)
+{
+	during_export = register_as_client;
+	begin(HOME, BLOCK);
+	ck_assert_uint_eq(exported, 1);
+	ck_assert_uint_eq(standin_registrations(), 2);
+	ck_assert_uint_eq(open_dma_bufs(), 0);
+}
+
+static void force_other_method(void)
+{
+	registration_forced_method = &standin_method;
+}
+
+static void let_adapter_fail(void)
+{
+	standin_fail_with(-EIO);
+}
+
+/* Such a file would be the last reference to the dma-buf. */
+LOOP_TEST(ready_exports, a_region_keeps_only_the_file_that_it_is_registered_from, 0, 2)
+{
+	during_export = _i ? let_adapter_fail : force_other_method;
+	begin(HOME, BLOCK);
+	ck_assert_uint_eq(exported, 1);
+	ck_assert_uint_eq(open_dma_bufs(), 0);
+}
+
+/* ---- numbers of descriptors ---- */
+
+TEST(ready_exports, at_most_64_files_are_open_and_the_oldest_is_closed_first)
+{
+	for (unsigned int i = 0; i < FILES; i++)
+		allocate(i);
+	ck_assert_uint_eq(open_dma_bufs(), FILES);
+	allocate(FILES);
+	ck_assert_uint_eq(open_dma_bufs(), FILES);
+	ck_assert(!is_block_ready(0) && is_block_ready(1) && is_block_ready(FILES));
+	/* The place of one that has ended is taken first. */
+	end(HOME + 40 * BLOCK);
+	ck_assert_uint_eq(open_dma_bufs(), FILES - 1);
+	allocate(FILES + 1);
+	ck_assert_uint_eq(open_dma_bufs(), FILES);
+	for (unsigned int i = 1; i <= FILES + 1; i++)
+		ck_assert(is_block_ready(i) == (i != 40));
+	allocate(FILES + 2);
+	ck_assert_uint_eq(open_dma_bufs(), FILES);
+	/* Regions without a file end, too. */
+	for (unsigned int i = 0; i <= FILES + 2; i++) {
+		if (i != 40)
+			end(HOME + i * BLOCK);
+	}
+	ck_assert_uint_eq(open_dma_bufs(), 0);
+}
+
+static void limit_descriptors(rlim_t most)
+{
+	struct rlimit limit = { most, 1024 };
+
+	ck_assert(!setrlimit(RLIMIT_NOFILE, &limit));
+}
+
+CASE(before_a_client, .set_up = set_up_with_exports);
+
+LOOP_TEST(before_a_client, at_most_a_sixteenth_of_the_program_s_descriptors_is_used, 0, 4)
+{
+	limit_descriptors(15 + 16 * (rlim_t)_i);
+	allocate(1000);
+	for (unsigned int i = 0; i < 8; i++)
+		allocate(i);
+	ck_assert_uint_eq(open_dma_bufs(), (unsigned int)_i);
+	ck_assert(is_block_ready(7) == (_i > 0));
+}
+
+TEST(ready_exports, without_a_free_descriptor_the_driver_answers)
+{
+	begin(HOME, BLOCK);
+	limit_descriptors((rlim_t)last_dma_buf() + 1);
+	while (dup(STDERR_FILENO) >= 0)
+		;
+	ck_assert(!is_ready(HOME, BLOCK));
+	ck_assert_uint_eq(open_dma_bufs(), 1);
+}
+
+TEST(ready_exports, a_number_of_a_standard_stream_stays_free)
+{
+	int saved = dup(STDIN_FILENO);
+
+	ck_assert(!close(STDIN_FILENO));
+	begin(HOME, BLOCK);
+	ck_assert_uint_eq(exported, 1);
+	ck_assert_int_eq(fcntl(STDIN_FILENO, F_GETFD), -1);
+	ck_assert_int_eq(dup(saved), STDIN_FILENO);
+}
+
+/* ---- descriptors that the program closes ---- */
+
+static int in_child(int (*function)(int argument), int argument)
+{
+	int status, child = fork();
+
+	if (!child)
+		_exit(function(argument));
+	require(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+/* The parent has a record lock of the file. */
+static int sees_lock(int fd)
+{
+	struct flock lock = { .l_type = F_WRLCK };
+
+	return !fcntl(fd, F_GETLK, &lock) && lock.l_type == F_WRLCK;
+}
+
+/* The program's file under the number stays open, and locked. */
+TEST(ready_exports, a_number_that_the_program_has_reused_is_left_alone)
+{
+	struct flock lock = { .l_type = F_WRLCK };
+	int fd;
+
+	begin(HOME, BLOCK);
+	fd = last_dma_buf();
+	ck_assert_int_eq(dup2(memfd_create("program's", MFD_CLOEXEC), fd), fd);
+	ck_assert(!fcntl(fd, F_SETLK, &lock));
+	ck_assert(!is_ready(HOME, BLOCK));
+	ck_assert_int_eq(in_child(sees_lock, fd), 1);
+	end(HOME);
+	ck_assert_int_eq(in_child(sees_lock, fd), 1);
+}
+
+TEST(ready_exports, a_file_that_the_program_has_closed_is_exported_by_the_driver)
+{
+	begin(HOME, BLOCK);
+	ck_assert(!close(last_dma_buf()));
+	ck_assert(!is_ready(HOME, BLOCK));
+	end(HOME);
+}
+
+/* ---- children ---- */
+
+static int count_dma_bufs(int unused)
+{
+	(void)unused;
+	return (int)open_dma_bufs();
+}
+
+static unsigned int open_in_child(void)
+{
+	return (unsigned int)in_child(count_dma_bufs, 0);
+}
+
+/* A dma-buf would keep memory allocated that the parent frees. */
+TEST(ready_exports, a_forked_child_has_none_of_the_files)
+{
+	int fd;
+
+	begin(HOME, BLOCK);
+	begin(HOME + BLOCK, BLOCK);
+	ck_assert_uint_eq(open_dma_bufs(), 2);
+	ck_assert_uint_eq(open_in_child(), 0);
+	fd = export_of(HOME, BLOCK);
+	/* The program's own. */
+	ck_assert_uint_eq(open_in_child(), 1);
+	ck_assert_uint_eq(open_dma_bufs(), 3);
+	ck_assert(!close(fd) && is_ready(HOME, BLOCK) && is_ready(HOME + BLOCK, BLOCK));
+}
+
+TEST(ready_exports, a_child_forked_while_a_region_ends_has_not_its_file)
+{
+	pthread_t freeing;
+
+	begin(HOME, BLOCK);
+	standin_block_unpin(true);
+	ck_assert(!pthread_create(&freeing, NULL, free_home, NULL));
+	standin_await_blocked_unpin();
+	ck_assert_uint_eq(open_in_child(), 0);
+	standin_block_unpin(false);
+	pthread_join(freeing, NULL);
+}
+
+/* ---- threads ---- */
+
+static _Atomic bool done;
+
+static void *export_often(void *unused)
+{
+	uint64_t youngest;
+	int fd;
+
+	while (!done) {
+		fd = registration_export(HOME, BLOCK, &youngest);
+		require(fd < 0 || (is_dma_buf(fd) && !close(fd)));
+		sched_yield();
+	}
+	return unused;
+}
+
+/* Takes the numbers that become free. */
+static void *open_often(void *unused)
+{
+	while (!done)
+		require(!close(dup(STDERR_FILENO)));
+	return unused;
+}
+
+TEST(ready_exports, regions_end_beside_exports)
+{
+	pthread_t threads[3];
+
+	for (size_t i = 0; i < 3; i++)
+		ck_assert(!pthread_create(&threads[i], NULL, i ? export_often : open_often, NULL));
+	for (unsigned int i = 0; i < 500; i++) {
+		allocate(i % 2 ? 0 : 1);
+		end(HOME + (i % 2 ? 0 : BLOCK));
+	}
+	begin(HOME, BLOCK);
+	await("exports_ready", 1);
+	end(HOME);
+	done = true;
+	for (size_t i = 0; i < 3; i++)
+		pthread_join(threads[i], NULL);
+	ck_assert_uint_eq(open_dma_bufs(), 0);
+}
+
+SUITE("ready exports")
