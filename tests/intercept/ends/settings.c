@@ -313,4 +313,4 @@ const struct test *const test_files[] = { memory_tests,	 domain_tests, process_t
 					  exit_tests,	 thread_tests, worker_tests,
 					  setting_tests, client_tests, primary_tests,
 					  part_tests,	 span_tests,   expected_tests,
-					  NULL };
+					  export_tests,	 NULL };

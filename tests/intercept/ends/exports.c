@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* exports.c -- exports of registered memory, answered without the driver
+ *
+ * The simulated driver makes a file for each export, so equal inodes are one export.
+ */
+#include "ends.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "../../vmm.h"
+
+static bool is_dma_buf(int fd)
+{
+	char path[32], name[64] = "";
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	return readlink(path, name, sizeof(name) - 1) > 0 && strstr(name, "peerpin-sim-dmabuf");
+}
+
+/* Without those of the adapter's registrations, which are the kernel's on hardware. */
+static int dma_bufs(void)
+{
+	int open = -(int)sim("live");
+
+	for (int fd = 0; fd < 256; fd++)
+		open += is_dma_buf(fd);
+	return open;
+}
+
+static CUresult export(int *fd, CUdeviceptr memory)
+{
+	return cuMemGetHandleForAddressRange(fd, memory, UNIT, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
+					     0);
+}
+
+static bool is_of(int fd, const struct stat *file)
+{
+	struct stat status;
+
+	return !fstat(fd, &status) && status.st_ino == file->st_ino;
+}
+
+static struct stat exported(CUdeviceptr memory)
+{
+	struct stat status;
+	int fd = -1;
+
+	require_cuda(export(&fd, memory));
+	require(is_dma_buf(fd) && !fstat(fd, &status));
+	require(fcntl(fd, F_GETFD) == FD_CLOEXEC && (fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDWR);
+	require(!close(fd));
+	return status;
+}
+
+static bool is_answered(CUdeviceptr memory)
+{
+	uint64_t before = own("exports_ready");
+
+	exported(memory);
+	return own("exports_ready") > before;
+}
+
+static struct ibv_mr *registered_by_dma_buf(CUdeviceptr memory)
+{
+	struct ibv_mr *mr;
+	int fd = -1;
+
+	require_cuda(export(&fd, memory));
+	mr = ibv_reg_dmabuf_mr(pd, 0, UNIT, memory, fd, ACCESS);
+	require(mr && !close(fd));
+	return mr;
+}
+
+/* Later regions keep their dma-bufs. */
+static void activate_by_dma_buf(void)
+{
+	set_up();
+	require(!ibv_dereg_mr(registered_by_dma_buf(allocate(UNIT))));
+	require(own("exports") == 1 && own("exports_ready") == 0 && dma_bufs() == 0);
+}
+
+static CUdeviceptr allocate_registered(void)
+{
+	uint64_t before = own("registrations_background");
+	CUdeviceptr memory = allocate(UNIT);
+
+	until(own("registrations_background") > before);
+	require(dma_bufs() == 1);
+	return memory;
+}
+
+static void an_export_of_registered_memory_needs_no_driver(unsigned int unused)
+{
+	const uint64_t written = 0x1122334455667788;
+	struct stat first, second;
+	CUdeviceptr memory;
+	struct ibv_mr *mr;
+	uint64_t read = 0;
+
+	(void)unused;
+	activate_by_dma_buf();
+	memory = allocate_registered();
+	first = exported(memory);
+	second = exported(memory);
+	require(first.st_ino == second.st_ino && own("exports_ready") == 2 && own("exports") == 3);
+	mr = registered_by_dma_buf(memory);
+	require(own("hits") == 1 && own("bypassed") == 0 && sim("live") == 2);
+	require_cuda(cuMemcpyHtoD_v2(memory + 64, &written, sizeof(written)));
+	require(!sim_adapter_read(device, mr->rkey, memory + 64, &read, sizeof(read)));
+	require(read == written && !ibv_dereg_mr(mr) && dma_bufs() == 1);
+	require_cuda(cuMemFree_v2(memory));
+	require(dma_bufs() == 0 && sim("live") == 1 && own("internal_errors") == 0);
+}
+
+/* The address of freed memory, used again. */
+static void later_memory_has_an_export_of_its_own(unsigned int mapped)
+{
+	CUmemGenericAllocationHandle handle;
+	struct stat first = { .st_ino = 0 }, second;
+	CUdeviceptr memory, again = 0;
+	CUcontext primary;
+	uint64_t before;
+
+	activate_by_dma_buf();
+	if (mapped) {
+		/* In which the worker exports. */
+		require_cuda(cuDevicePrimaryCtxRetain(&primary, 0));
+		require_cuda(cuMemAddressReserve(&again, UNIT, 0, 0, 0));
+	}
+	for (int i = 0; i < 2; i++) {
+		before = own("registrations_background");
+		if (mapped) {
+			memory = again;
+			require_cuda(cuMemCreate(&handle, UNIT, &vmm_rdma, 0));
+			require_cuda(cuMemMap(memory, UNIT, 0, handle, 0));
+			require_cuda(cuMemRelease(handle));
+			require_cuda(cuMemSetAccess(memory, UNIT, &vmm_access, 1));
+		} else {
+			memory = allocate(UNIT);
+		}
+		require(!i || memory == again);
+		again = memory;
+		until(own("registrations_background") > before);
+		second = exported(memory);
+		require(own("exports_ready") == (uint64_t)i + 1);
+		require(second.st_ino != first.st_ino);
+		first = second;
+		require_cuda(mapped ? cuMemUnmap(memory, UNIT) : cuMemFree_v2(memory));
+		require(dma_bufs() == 0);
+	}
+	require(own("bypassed") == 0);
+}
+
+static void errors_of_an_export_are_the_driver_s(unsigned int unused)
+{
+	CUdeviceptr memory;
+	int fd = 77;
+
+	(void)unused;
+	activate_by_dma_buf();
+	memory = allocate_registered();
+	require(is_answered(memory));
+	require(cuMemGetHandleForAddressRange(NULL, memory, UNIT,
+					      CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
+					      0) == CUDA_ERROR_INVALID_VALUE);
+	require(cuMemGetHandleForAddressRange(&fd, memory, UNIT, 2, 0) == CUDA_ERROR_INVALID_VALUE);
+	require(cuMemGetHandleForAddressRange(&fd, memory, UNIT,
+					      CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
+					      1) == CUDA_ERROR_NOT_SUPPORTED);
+	require_cuda(cuCtxSetCurrent(NULL));
+	require(export(&fd, memory) == CUDA_ERROR_INVALID_CONTEXT);
+	require_cuda(cuCtxSetCurrent(context));
+	require(fd == 77 && own("exports_ready") == 1 && is_answered(memory));
+	require_cuda(cuMemFree_v2(memory));
+	require(export(&fd, memory) == CUDA_ERROR_INVALID_VALUE);
+}
+
+/* With kept memory. */
+static void freed_memory_is_not_exported(unsigned int unused)
+{
+	CUdeviceptr memory;
+	int fd = 77;
+
+	(void)unused;
+	activate_by_dma_buf();
+	memory = allocate_registered();
+	require(is_answered(memory));
+	require_cuda(cuMemFree_v2(memory));
+	require(own("kept") == 1 && dma_bufs() == 1);
+	require(export(&fd, memory) == CUDA_ERROR_INVALID_VALUE && own("exports_ready") == 1);
+	require(allocate(UNIT) == memory && is_answered(memory));
+}
+
+static void the_end_of_a_context_closes_its_dma_bufs(unsigned int unused)
+{
+	(void)unused;
+	activate_by_dma_buf();
+	allocate_registered();
+	require_cuda(cuCtxDestroy_v2(context));
+	require(dma_bufs() == 0 && sim("live") == 0);
+}
+
+/* The program closes descriptors that it did not open, and reuses the number. */
+static void a_number_that_the_program_has_reused_is_not_exported(unsigned int unused)
+{
+	CUdeviceptr memory;
+	struct stat file;
+	int fd = 0;
+
+	(void)unused;
+	activate_by_dma_buf();
+	memory = allocate_registered();
+	require(is_answered(memory));
+	file = exported(memory);
+	/* The adapter's has a greater number. */
+	while (!is_of(fd, &file))
+		fd++;
+	require(dup2(STDERR_FILENO, fd) == fd && dma_bufs() == 0);
+	require(!is_answered(memory) && own("exports") == 4);
+	require_cuda(cuMemFree_v2(memory));
+	require(!fcntl(fd, F_GETFD) && sim("live") == 1);
+}
+
+static void a_forked_child_keeps_no_dma_buf(unsigned int unused)
+{
+	CUdeviceptr memory;
+	pid_t child;
+	int fd = -1;
+
+	(void)unused;
+	activate_by_dma_buf();
+	memory = allocate_registered();
+	require_cuda(export(&fd, memory));
+	child = fork();
+	if (!child)
+		_exit(dma_bufs() == 1 && is_dma_buf(fd) ? 3 : 4);
+	require(await_child(child) == 3 << 8);
+	require(dma_bufs() == 2 && !close(fd) && is_answered(memory));
+	require_cuda(cuMemFree_v2(memory));
+	require(dma_bufs() == 0);
+}
+
+#define ALL  "PEERPIN_PREREGISTER=all"
+#define SYNC "PEERPIN_PREREGISTER=sync"
+
+const struct test export_tests[] = {
+	TEST(an_export_of_registered_memory_needs_no_driver, 0, ALL),
+	TEST(an_export_of_registered_memory_needs_no_driver, 0, SYNC),
+	TEST(later_memory_has_an_export_of_its_own, 0, ALL),
+	TEST(later_memory_has_an_export_of_its_own, 1, ALL),
+	TEST(errors_of_an_export_are_the_driver_s, 0, SYNC),
+	TEST(freed_memory_is_not_exported, 0, SYNC " PEERPIN_KEEP=64M"),
+	TEST(the_end_of_a_context_closes_its_dma_bufs, 0, SYNC),
+	TEST(a_number_that_the_program_has_reused_is_not_exported, 0, SYNC),
+	TEST(a_forked_child_keeps_no_dma_buf, 0, SYNC),
+	{ .name = NULL },
+};
