@@ -3,6 +3,7 @@
 #include "driver.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -176,6 +177,52 @@ TEST(imports, each_export_is_a_dmabuf_of_its_own_and_a_copy_is_the_same)
 	close(one);
 	close(other);
 	close(copy);
+	ck_cuda(driver.cuMemFree_v2(address));
+}
+
+static void check_flags(int file)
+{
+	ck_assert_int_eq(fcntl(file, F_GETFD), FD_CLOEXEC);
+	ck_assert_int_eq(fcntl(file, F_GETFL) & O_ACCMODE, O_RDWR);
+	ck_assert_int_eq(lseek(file, 0, SEEK_END), KIB4);
+}
+
+/* So a copy made with F_DUPFD_CLOEXEC stands for one more export. */
+TEST(imports, an_export_has_the_least_number_and_is_opened_for_both_ways_until_an_exec)
+{
+	CUdeviceptr address = allocate(3000000);
+	int free_number = dup(STDERR_FILENO), file = -1, copy;
+
+	close(free_number);
+	ck_cuda(export_range(&file, address, KIB4));
+	ck_assert_int_eq(file, free_number);
+	copy = fcntl(file, F_DUPFD_CLOEXEC, 0);
+	check_flags(file);
+	check_flags(copy);
+	close(file);
+	check_flags(copy);
+	close(copy);
+	ck_cuda(driver.cuMemFree_v2(address));
+}
+
+/* cuCtxGetDevice() then reports the device of the memory. */
+TEST(imports, memory_is_exported_in_any_context_of_its_device_and_not_without_one)
+{
+	CUdeviceptr address = allocate(3000000);
+	int file = -5;
+	CUcontext other;
+	CUdevice current;
+
+	ck_cuda(driver.cuCtxCreate_v2(&other, 0, device));
+	ck_cuda(driver.cuCtxGetDevice(&current));
+	ck_cuda(export_range(&file, address, KIB4));
+	close(file);
+	ck_cuda(driver.cuCtxDestroy_v2(other));
+	ck_assert_int_eq(current, device);
+	ck_cuda(driver.cuCtxPopCurrent_v2(NULL));
+	ck_assert_int_eq(driver.cuCtxGetDevice(&current), CUDA_ERROR_INVALID_CONTEXT);
+	ck_assert_int_eq(export_range(&file, address, KIB4), CUDA_ERROR_INVALID_CONTEXT);
+	ck_cuda(driver.cuCtxPushCurrent_v2(context));
 	ck_cuda(driver.cuMemFree_v2(address));
 }
 
