@@ -144,7 +144,7 @@ void entry_find_driver(const void *seen);
  *
  * Defines the targets of both entries of a row (entries_*.S): the exported one, and the one for
  * pointers. The body receives the parameters and `forward`, the call's target. It calls `forward`
- * exactly once, with the call's own arguments (exception: wrapper_needs_probe(), wrappers.h).
+ * exactly once, with the call's own arguments (exceptions: CONTRIBUTING.md, Behaviour).
  */
 #define WRAP(symbol, arguments, ...)                                                               \
 	static inline __attribute__((always_inline))                                               \

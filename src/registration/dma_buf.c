@@ -2,8 +2,8 @@
 /* dma_buf.c -- registration of GPU memory by a dma-buf
  *
  * The driver exports the range as a file descriptor, from which the adapter's kernel driver takes
- * the pages. The descriptor is closed at once; from then on the registration alone holds the
- * memory. The thread's current context, capture mode and errno are restored.
+ * the pages. The descriptor is closed at once, unless its region keeps it (ready_exports.c); the
+ * registration holds the memory. The thread's current context, capture mode and errno are restored.
  *
  * The program may close the descriptor meanwhile and reuse its number (base/held_file.h), even for
  * a dma-buf of other memory. A number that is the export's before and after the registration was

@@ -87,7 +87,10 @@ def rules(seen, statistics):
             min(sum(did[name] for name in HOST_FREES), host_allocations), host_allocations, f"host memory that ended{end}"
         ),
         "captures": exactly(sum(did[name] for name in CAPTURES), "streams that CUPTI saw captured"),
-        "exports": between(0, did["cuMemGetHandleForAddressRange"], "cuMemGetHandleForAddressRange"),
+        "exports": between(
+            0, did["cuMemGetHandleForAddressRange"] + statistics["exports_ready"], "cuMemGetHandleForAddressRange, or without it"
+        ),
+        "exports_ready": between(0, statistics["exports"], "exports"),
         "untracked_frees": between(
             0, seen.unknown_frees + seen.refused + late, f"frees of graphs' memory, of nothing, or refused{end}"
         ),
