@@ -31,14 +31,14 @@ dist_internals_DATA = docs/internals/architecture.md docs/internals/coverage.md 
 performancedir = $(docdir)/docs/performance
 dist_performance_DATA = docs/performance/worth.svg docs/performance/h100-worth-50.json docs/performance/h100-worth-50-bound.json \
 	docs/performance/h100-worth-500.json docs/performance/h100-worth-500-bound.json docs/performance/h100-worth-1400.json \
-	docs/performance/h100-worth-1400-bound.json docs/performance/h100-mpi.json docs/performance/h200-mpi.json \
+	docs/performance/h100-worth-1400-bound.json docs/performance/h100-mpi.json docs/performance/h200-mpi.json docs/performance/h200-mpi-bound.json \
 	docs/performance/notes.md \
 	docs/performance/h100-exchange.json docs/performance/h100-first.json docs/performance/h100-first-500.json \
 	docs/performance/h200-cycles.json docs/performance/h200-exchange.json docs/performance/h200-exports.json \
 	docs/performance/h200-first.json docs/performance/h200-first-100.json \
 	docs/performance/h200-first-400.json docs/performance/h200-first-1400.json docs/performance/h100-keep.json \
 	docs/performance/h200-latency.json docs/performance/h200-pairs.json docs/performance/h200-programs.json \
-	docs/performance/h200-lookup.json docs/performance/h200-queries.json docs/performance/h200-queries-off.json \
+	docs/performance/h200-lookup.json docs/performance/h200-queries.json docs/performance/h200-ranks.json docs/performance/h200-queries-off.json \
 	docs/performance/h200-hits.json docs/performance/h200-registration.json docs/performance/no-gpu-hits.json docs/performance/no-gpu-lookup.json \
 	docs/performance/no-gpu-queries.json docs/performance/no-gpu-registration.json docs/performance/vm-registration.json
 examplesdir = $(docdir)/docs/examples
