@@ -219,6 +219,16 @@ static const struct test *test_of(unsigned int number)
 	return NULL;
 }
 
+static const struct test *test_named(const char *name)
+{
+	const struct test *test;
+	unsigned int number = 0;
+
+	while ((test = test_of(number++)) && strcmp(test->name, name) != 0)
+		;
+	return test;
+}
+
 struct running {
 	const struct test *test;
 	unsigned int number;
@@ -331,7 +341,8 @@ int main(int count, char **arguments)
 
 	if (count < 3 || strcmp(arguments[1], "run") != 0)
 		return run_all(count > 1 ? arguments[1] : NULL);
-	test = test_of((unsigned int)strtoul(arguments[2], NULL, 10));
+	test = strchr(arguments[2], '_') ? test_named(arguments[2])
+					 : test_of((unsigned int)strtoul(arguments[2], NULL, 10));
 	require(test);
 	alarm(TIME_OUT);
 	test->run(test->variant);
