@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* requests.c -- client requests, and their service from regions */
 #include "base/atomics.h"
-#include "registration/background.h"
-#include "registration/registration.h"
-
-#include "base/config.h"
 #include "base/log.h"
 #include "base/system.h"
 #include "memory/lookup.h"
-#include "registration/internal.h"
+#include "registration/background.h"
 #include "registration/client_mr.h"
 #include "registration/holds.h"
+#include "registration/internal.h"
 #include "registration/ready_exports.h"
 #include "registration/spans.h"
 #include "report/statistics.h"
