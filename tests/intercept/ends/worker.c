@@ -100,7 +100,8 @@ static void it_is_not_on_the_cpu_of_a_bound_rank(unsigned int unused)
 	its = cpus_of(worker_thread());
 	expected = CPU_COUNT(&own) > 1 ? cpus_of_process() : cpus_but(first_of(&own));
 	require(CPU_EQUAL(&its, &expected));
-	fprintf(stderr, "bound to %d CPUs: the worker has %d\n", CPU_COUNT(&own), CPU_COUNT(&its));
+	fprintf(stderr, "%d CPUs from %d: the worker has %d from %d\n", CPU_COUNT(&own),
+		first_of(&own), CPU_COUNT(&its), first_of(&its));
 }
 
 static void it_inherits_cpus(unsigned int unused)
