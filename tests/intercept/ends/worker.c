@@ -229,6 +229,29 @@ static void it_waits_for_an_idle_cpu(unsigned int unused)
 	}
 }
 
+/* The rank polls, and finds its memory registered. */
+static void it_works_beside_a_bound_rank(unsigned int unused)
+{
+	cpu_set_t bound = cpus_of(0), all;
+	CUdeviceptr memory;
+
+	(void)unused;
+	set_up();
+	all = cpus_of_process();
+	require(CPU_COUNT(&bound) == 1);
+	if (CPU_COUNT(&all) == 1)
+		return;
+	activate();
+	for (uint64_t count = 1; count <= 20; count++) {
+		memory = allocate(UNIT);
+		while (own("registrations_background") < count)
+			;
+		require(!ibv_dereg_mr(registered(memory)));
+		require(own("hits") == count);
+		require_cuda(cuMemFree_v2(memory));
+	}
+}
+
 static void it_is_not_there(unsigned int client)
 {
 	set_up();
@@ -300,6 +323,7 @@ const struct test worker_tests[] = {
 	  1 },
 	TEST(it_inherits_cpus, 0, ALL INHERIT),
 	{ it_waits_for_an_idle_cpu, "it_waits_for_an_idle_cpu", 0, ALL INHERIT, 0, 1 },
+	{ it_works_beside_a_bound_rank, "it_works_beside_a_bound_rank", 0, NULL, 0, 1 },
 	TEST(it_receives_no_signals, 0, ALL),
 	TEST(it_sleeps_when_idle, 0, ALL),
 	TEST(it_is_not_there, 0, NULL),
