@@ -280,9 +280,9 @@ static inline void kernel_futex_wait(_Atomic uint32_t *word, uint32_t value, lon
 		    nanoseconds < 0 ? NULL : &time, NULL, 0);
 }
 
-static inline void kernel_futex_wake(_Atomic uint32_t *word)
+static inline void kernel_futex_wake(_Atomic uint32_t *word, int threads)
 {
-	kernel_call(SYS_futex, word, 129 /* FUTEX_WAKE_PRIVATE */, 1, NULL, NULL, 0);
+	kernel_call(SYS_futex, word, 129 /* FUTEX_WAKE_PRIVATE */, threads, NULL, NULL, 0);
 }
 
 /* Set the calling thread's mask of blocked signals: bit N - 1 for signal N. Return the former

@@ -9,7 +9,8 @@ _Atomic bool own_thread_lent;
  * that of another thread. */
 static _Atomic unsigned int lenders;
 
-static struct kernel_cpus own_cpus; /* stored by the own thread alone */
+static struct kernel_cpus own_cpus; /* stored by the own thread alone, as is: */
+static unsigned int loans;
 
 void own_thread_lend_cpu(void)
 {
@@ -24,12 +25,31 @@ void own_thread_lend_cpu(void)
 	subtract_seq_cst(&lenders, 1);
 }
 
+/* The cpuset may have none of the CPUs any longer. */
+static void own_thread_end_loan(void)
+{
+	struct kernel_cpus all;
+
+	if (!exchange_seq_cst(&own_thread_lent, false))
+		return;
+	loans++;
+	if (!kernel_set_cpus(0, &own_cpus))
+		return;
+	for (size_t i = 0; i < KERNEL_CPU_WORDS; i++)
+		all.words[i] = UINT64_MAX;
+	kernel_set_cpus(0, &all);
+}
+
 /* A loan that is not marked yet ends with the next lock. */
 void own_thread_take_back(void)
 {
-	if (load_relaxed(&own_thread) == kernel_thread() &&
-	    exchange_seq_cst(&own_thread_lent, false))
-		kernel_set_cpus(0, &own_cpus);
+	if (load_relaxed(&own_thread) == kernel_thread())
+		own_thread_end_loan();
+}
+
+unsigned int own_thread_loans(void)
+{
+	return loans;
 }
 
 void own_thread_run_on(const struct kernel_cpus *cpus)
@@ -47,9 +67,8 @@ void own_thread_end(void)
 {
 	store_seq_cst(&own_thread, 0);
 	while (load_seq_cst(&lenders))
-		kernel_yield();
-	if (exchange_seq_cst(&own_thread_lent, false))
-		kernel_set_cpus(0, &own_cpus);
+		kernel_sleep(OWN_THREAD_PATIENCE_NS);
+	own_thread_end_loan();
 }
 
 void own_thread_renew(void)

@@ -17,6 +17,7 @@
 #include "base/system.h"
 
 #define OWN_THREAD_PATIENCE_NS 50000
+#define OWN_THREAD_AGAIN_NS    1000000 /* before the next loan, of this thread's or another CPU */
 
 extern _Atomic int own_thread;	     /* its number; 0: none, or it holds no lock for now */
 extern _Atomic bool own_thread_lent; /* it may run on a lender's CPU alone */
@@ -27,6 +28,9 @@ void own_thread_lend_cpu(void);
 
 void own_thread_take_back(void);
 
+/* Number of loans that have ended; for the own thread. */
+unsigned int own_thread_loans(void);
+
 /* For each lock that the own thread may take; system_prepare() has been called once it exists. */
 static inline void lock_take(pthread_mutex_t *lock)
 {
@@ -34,7 +38,8 @@ static inline void lock_take(pthread_mutex_t *lock)
 		pthread_mutex_lock(lock);
 		return;
 	}
-	while (!system_lock_within(lock, OWN_THREAD_PATIENCE_NS))
+	for (long patience = OWN_THREAD_PATIENCE_NS; !system_lock_within(lock, patience);
+	     patience = OWN_THREAD_AGAIN_NS)
 		own_thread_lend_cpu();
 }
 

@@ -57,7 +57,7 @@ void adapters_renew(void)
 void adapter_await(const struct adapter *adapter)
 {
 	while (adapter->users)
-		system_wait(&region_settled, &registration_lock);
+		region_sleep(true);
 }
 
 /* A device opened twice has two contexts and one region limit. The name gives its index in the
@@ -159,7 +159,7 @@ bool adapter_describe(struct adapter *adapter, int device)
 		adapter->near_known |= adapter_gpu_bit(device);
 	}
 	adapter->users--;
-	system_wake(&region_settled);
+	region_wake();
 	system_release_cancellation(held);
 	return true;
 }

@@ -38,7 +38,7 @@ static struct queued queue[QUEUE_SIZE]; /* guarded by ends.lock */
 
 static _Atomic bool rescan;
 static _Atomic bool gives_up;
-static _Atomic int device = -1; /* see background_device() */
+static _Atomic int last_device = -1; /* see background_device() */
 static uint32_t cursor;		/* of the rescan in progress; guarded by registration_lock */
 
 static bool background_may_take(const struct allocation *allocation)
@@ -98,6 +98,8 @@ bool background_queue_requested(const struct allocation *allocation)
 
 	if (!background_may_take(allocation) || region_is_queued(allocation))
 		return false;
+	if (load_relaxed(&last_device) != allocation->device)
+		store_relaxed(&last_device, allocation->device);
 	/* Another thread may have freed the allocation already; background_process() checks
 	 * that. */
 	if (!region_set_queued(allocation))
@@ -218,7 +220,6 @@ static void background_register_in_all(const struct allocation *allocation)
 	uint64_t number = 0;
 	bool eligible = false, alive;
 
-	store_relaxed(&device, allocation->device);
 	if (adapter_needs_description())
 		background_create_selected(allocation->device);
 	/* A free is visible before events_freeing() takes the lock. Either this check finds it, or
@@ -250,10 +251,14 @@ static void background_rescan_batch(void)
 	unsigned int count = memory_next(&cursor, batch, BATCH);
 
 	for (unsigned int i = 0; i < count; i++) {
-		if (!background_is_eligible(&batch[i]) && !region_is_queued(&batch[i]))
+		/* A mark set meanwhile belongs to a later entry of the queue. */
+		bool queued = region_is_queued(&batch[i]);
+
+		if (!queued && !background_is_eligible(&batch[i]))
 			continue;
 		background_register_in_all(&batch[i]);
-		region_unqueue(&batch[i]);
+		if (queued)
+			region_unqueue(&batch[i]);
 	}
 	if (!count)
 		cursor = 0;
@@ -261,7 +266,7 @@ static void background_rescan_batch(void)
 
 int background_device(void)
 {
-	return load_relaxed(&device);
+	return load_relaxed(&last_device);
 }
 
 /* True: there was work. */
@@ -316,7 +321,7 @@ void background_await(const struct allocation *allocation)
 		return;
 	lock_take(&registration_lock);
 	while (region_is_queued(allocation) && memory_is_live(allocation) && !process_is_exiting())
-		system_wait(&region_settled, &registration_lock);
+		region_sleep(false);
 	lock_drop(&registration_lock);
 }
 

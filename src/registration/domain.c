@@ -14,7 +14,6 @@
 
 /* Adaptive: the lock is held so briefly that spinning beats sleeping. */
 pthread_mutex_t registration_lock = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP;
-pthread_cond_t region_settled = PTHREAD_COND_INITIALIZER;
 
 struct protection_domain *protection_domains;
 
@@ -210,7 +209,6 @@ static void protection_domain_end(struct protection_domain *owner)
 void registration_renew(void)
 {
 	registration_lock = (pthread_mutex_t)PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP;
-	region_settled = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
 	own_thread_renew();
 	protection_domains = NULL;
 	protection_domain_pool = (struct pool)POOL_INITIALIZER(struct protection_domain);

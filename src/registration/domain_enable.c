@@ -175,6 +175,6 @@ void registration_expect(const struct ibv_pd *pd, int access)
 
 void domain_expect_like(const struct registration_request *request)
 {
-	if (config_get()->eager)
+	if (config_get()->eager && (request->access & IBV_ACCESS_RELAXED_ORDERING))
 		domain_enable_expect(request->pd, request->access, true);
 }

@@ -221,8 +221,8 @@ struct region_reference *region_refer(const struct allocation *allocation, struc
 bool region_is_of(const struct region *region, const struct region_range *range);
 
 /* region_is_queued(): true while the allocation is queued, or a thread works on it.
- * region_unqueue() ends that and signals region_settled; a waiting thread misses it without the
- * lock. */
+ * region_unqueue() ends that and calls region_wake(); a thread about to sleep misses it without
+ * the lock. */
 bool region_is_queued(const struct allocation *allocation);
 void region_unqueue(const struct allocation *allocation);
 
@@ -348,8 +348,10 @@ void region_set_background_time(struct region *region, uint64_t nanoseconds);
 void region_await_settled(struct region *region);
 
 /* region_wait(): waits for the next region_wake() of any thread, for the region since `since`
- * (system_clock()); drops the lock meanwhile. May return early. */
+ * (system_clock()); region_sleep(): with this thread's CPU lent to the worker, if `lends`. Both drop
+ * the lock meanwhile, and may return early. */
 void region_wake(void);
+void region_sleep(bool lends);
 void region_wait(const struct region *region, uint64_t since);
 
 /* ---- region_end.c; with the lock held unless noted ---- */

@@ -22,7 +22,7 @@
  * registration_lock guards every field below, except where a comment names another rule. Lock
  * order: registration_lock, then the memory table's lock. With registration_lock held, no code
  * calls malloc or free (see base/pool.h), the driver or verbs. A region being registered has state
- * REGION_REGISTERING and stays in its indexes until it settles; region_settled is signalled then.
+ * REGION_REGISTERING and stays in its indexes until it settles; region_wake() follows.
  */
 #ifndef PEERPIN_REGISTRATION_OBJECTS_H
 #define PEERPIN_REGISTRATION_OBJECTS_H
@@ -219,6 +219,5 @@ struct adapter {
 };
 
 extern pthread_mutex_t registration_lock;
-extern pthread_cond_t region_settled;
 
 #endif

@@ -11,8 +11,8 @@
  *
  * At most FILES descriptors, and a sixteenth of the program's limit. A dma-buf keeps freed memory
  * allocated: the end of its region closes it, before the driver frees, and a forked child at once.
- * All closes are under the lock: none reaches the driver, because the registration refers to the
- * dma-buf, too.
+ * All closes are under the lock: none is the last, because the registration refers to the dma-buf,
+ * too, unless it needed another one (dma_buf_pin()).
  */
 #include "registration/ready_exports.h"
 
@@ -111,25 +111,9 @@ static bool ready_exports_may_export(int device)
 	       current == device && !captures_may_be_open();
 }
 
-/* The allocation has been live since before the export, so the dma-buf holds it. */
-static struct ready_export ready_exports_find(uint64_t base, uint64_t length, uint64_t allocation)
-{
-	struct ready_export found = { .file = { .fd = -1 } };
-	const struct ready_export *entry = ready_exports;
-
-	lock_take(&registration_lock);
-	for (; entry < &ready_exports[files]; entry++) {
-		if (entry->region && entry->base == base && entry->length == length &&
-		    entry->youngest >= allocation)
-			found = *entry;
-	}
-	lock_drop(&registration_lock);
-	return found;
-}
-
-/* Another descriptor of the file; negative: none. The program, or the end of the region, may have
- * closed the first one, and its number may be another file's, from before or during the call. A
- * close of any descriptor ends this process's record locks of its file: compare before, too. */
+/* Another descriptor of the file; negative: none. The program may have closed the first one, and
+ * its number may be another file's, from before or during the call. A close of any descriptor ends
+ * this process's record locks of its file: compare before, too. */
 static int ready_exports_duplicate(const struct held_file *file)
 {
 	int fd;
@@ -144,21 +128,39 @@ static int ready_exports_duplicate(const struct held_file *file)
 	return fd;
 }
 
+/* As registration_export(). The allocation has been live since before the export, so the dma-buf
+ * holds it. */
+static int ready_exports_copy(uint64_t base, uint64_t length, uint64_t allocation,
+			      uint64_t *youngest)
+{
+	const struct ready_export *entry = ready_exports;
+	int fd = -1;
+
+	lock_take(&registration_lock);
+	for (; entry < &ready_exports[files] && fd < 0; entry++) {
+		if (entry->region && entry->base == base && entry->length == length &&
+		    entry->youngest >= allocation) {
+			fd = ready_exports_duplicate(&entry->file);
+			*youngest = entry->youngest;
+		}
+	}
+	lock_drop(&registration_lock);
+	return fd;
+}
+
 /* Kept memory is not found. */
 int registration_export(uint64_t address, uint64_t size, uint64_t *youngest)
 {
 	struct allocation allocation;
-	struct ready_export found;
+	uint64_t before;
 	int fd;
 
-	if (!load_relaxed(&expected) || memory_is_verified() || !memory_find(address, &allocation))
+	if (!load_relaxed(&expected) || memory_is_verified() ||
+	    !memory_find(address, &allocation) || !ready_exports_may_export(allocation.device))
 		return -1;
-	found = ready_exports_find(address, size, allocation.id);
-	if (!found.region || !ready_exports_may_export(allocation.device))
-		return -1;
-	fd = ready_exports_duplicate(&found.file);
+	fd = ready_exports_copy(address, size, allocation.id, &before);
 	if (fd >= 0) {
-		*youngest = found.youngest;
+		*youngest = before;
 		statistics_count(exports_ready);
 	}
 	return fd;

@@ -290,7 +290,7 @@ void region_unqueue(const struct allocation *allocation)
 	/* The slot may belong to another allocation already, which is queued. */
 	if (region_chain_at(allocation->slot) &&
 	    replace_seq_cst(&region_chain_at(allocation->slot)->queued, &id, 0))
-		system_wake(&region_settled);
+		region_wake();
 }
 
 bool region_set_queued(const struct allocation *allocation)

@@ -124,7 +124,7 @@ void region_await_range(uint64_t base, uint64_t size, uint64_t *since)
 		if (region && !*since)
 			*since = system_clock();
 		if (region)
-			system_wait(&region_settled, &registration_lock);
+			region_sleep(true);
 	} while (region);
 }
 
@@ -138,6 +138,6 @@ void region_await_owner(const struct protection_domain *owner)
 				break;
 		}
 		if (region)
-			system_wait(&region_settled, &registration_lock);
+			region_sleep(true);
 	} while (region);
 }

@@ -9,6 +9,7 @@
 #include "registration/internal.h"
 
 #include <errno.h>
+#include <limits.h>
 
 #include "base/kernel.h"
 #include "base/system.h"
@@ -21,15 +22,29 @@
  * last. */
 #define EVICTIONS_MAX 4
 
-/* An export that takes so many times its CPU time has waited for other processes. */
-#define HELD_UP 4
+#define SLEEP_NS 1000000
 
-static _Atomic unsigned int wakes; /* of region_settled; stored with the lock held */
+static _Atomic uint32_t wakes;	    /* futex word of sleeping threads */
+static _Atomic unsigned int sleepers;
 
 void region_wake(void)
 {
-	store_release(&wakes, load_relaxed(&wakes) + 1);
-	system_wake(&region_settled);
+	add_seq_cst(&wakes, 1);
+	if (load_seq_cst(&sleepers))
+		kernel_futex_wake(&wakes, INT_MAX);
+}
+
+void region_sleep(bool lends)
+{
+	uint32_t before = load_relaxed(&wakes);
+
+	add_seq_cst(&sleepers, 1);
+	lock_drop(&registration_lock);
+	if (lends)
+		own_thread_lend_cpu();
+	kernel_futex_wait(&wakes, before, SLEEP_NS);
+	subtract_seq_cst(&sleepers, 1);
+	lock_take(&registration_lock);
 }
 
 /* Without sleeping for twice the region's usual time: the wake-up of a thread may take longer than
@@ -37,12 +52,10 @@ void region_wake(void)
 void region_wait(const struct region *region, uint64_t since)
 {
 	uint64_t awake = since + 2 * cost_usual(region->owner->adapter, region->length);
-	unsigned int before = load_relaxed(&wakes);
+	uint32_t before = load_relaxed(&wakes);
 
 	if (system_clock() >= awake) {
-		if (region->with_worker)
-			own_thread_lend_cpu();
-		system_wait(&region_settled, &registration_lock);
+		region_sleep(region->with_worker);
 		return;
 	}
 	lock_drop(&registration_lock);
@@ -256,6 +269,9 @@ uint64_t region_register(struct region *region, const struct registration_reques
 	return system_clock() - start;
 }
 
+/* An export that takes so many times its CPU time has waited for other processes. */
+#define HELD_UP 4
+
 static _Atomic bool held_up; /* see region_was_held_up() */
 
 bool region_was_held_up(void)
@@ -270,7 +286,8 @@ static void region_prepare(struct pin_request *request)
 
 	pinning_prepare(request);
 	spent = kernel_time(CLOCK_THREAD_CPUTIME_ID) - spent;
-	store_relaxed(&held_up, kernel_time(CLOCK_MONOTONIC) - start > HELD_UP * spent);
+	store_relaxed(&held_up, request->source.length &&
+					kernel_time(CLOCK_MONOTONIC) - start > HELD_UP * spent);
 }
 
 uint64_t region_register_prepared(struct region *region)

@@ -74,6 +74,7 @@ static void worker_choose_cpus(void)
 /* False: the worker ends, and the next waker starts another. */
 static bool worker_sleep(void)
 {
+	uint64_t start = kernel_time(CLOCK_MONOTONIC);
 	uint32_t asleep = ASLEEP;
 	bool ends;
 
@@ -87,6 +88,8 @@ static bool worker_sleep(void)
 	own_thread_end();
 	worker_choose_cpus();
 	kernel_futex_wait(&rest, ASLEEP, IDLE_NS);
+	if (kernel_time(CLOCK_MONOTONIC) - start > PAUSE_MAX_NS)
+		next_pause = 0;
 	/* At exit, destructors of the thread's data might come after the end of their library. */
 	ends = !process_is_exiting() && replace_seq_cst(&rest, &asleep, NONE);
 	if (!ends)
@@ -110,13 +113,24 @@ static bool worker_finds_idle_cpu(void)
 	return worker_doze() || (worker_cpus_switch() && worker_doze());
 }
 
-static void worker_find_busy_cpu(void)
+static void worker_lengthen_pause(void)
 {
 	next_pause = next_pause ? 2 * next_pause : PAUSE_NS;
 	if (next_pause > PAUSE_MAX_NS)
 		next_pause = PAUSE_MAX_NS;
+}
+
+static void worker_find_busy_cpu(void)
+{
+	worker_lengthen_pause();
 	if (background_has_more())
 		statistics_count(background_delays);
+}
+
+static void worker_find_busy_driver(void)
+{
+	worker_lengthen_pause();
+	statistics_count(driver_delays);
 }
 
 static void worker_await_idle_cpu(void)
@@ -130,24 +144,43 @@ static void worker_await_idle_cpu(void)
 	} while (background_has_more());
 }
 
+/* True if another thread has taken the worker's CPU since the last call. The end of a loan is no
+ * such evidence: it moves the worker. */
+static bool worker_was_preempted(void)
+{
+	static unsigned int last_loans;
+	static long last;
+	long preemptions = kernel_preemptions();
+	unsigned int loans = own_thread_loans();
+	bool was = preemptions != last && loans == last_loans;
+
+	last = preemptions;
+	last_loans = loans;
+	return was;
+}
+
 /* Drops the lock after each step: a rescan of a million unregistered allocations would never drop
- * it. Returns early if another thread has needed the CPU. True: there was work. */
+ * it. Returns early if another thread has needed the CPU or the driver. True: there was work. */
 static bool worker_work(void)
 {
-	long preemptions = kernel_preemptions();
-	bool worked, any = false;
+	bool worked, any = false, busy_cpu = false, busy_driver = false;
 
+	worker_was_preempted();
 	do {
 		lock_take(&registration_lock);
 		worked = background_step();
 		lock_drop(&registration_lock);
 		any |= worked;
-		if (worked && (region_was_held_up() || kernel_preemptions() != preemptions)) {
-			worker_find_busy_cpu();
-			return true;
+		if (worked) {
+			busy_driver = region_was_held_up();
+			busy_cpu = worker_was_preempted();
 		}
-	} while (worked);
-	if (any)
+	} while (worked && !busy_driver && !busy_cpu);
+	if (busy_driver)
+		worker_find_busy_driver();
+	else if (busy_cpu)
+		worker_find_busy_cpu();
+	else if (any)
 		next_pause = next_pause > PAUSE_NS ? next_pause / 2 : 0;
 	return any;
 }
@@ -230,7 +263,7 @@ void worker_wake(void)
 	/* The worker stores ASLEEP, then checks the queue. So the worker finds the new entry, or
 	 * this load finds it asleep. */
 	if (seen == ASLEEP && replace_seq_cst(&rest, &seen, AWAKE))
-		kernel_futex_wake(&rest);
+		kernel_futex_wake(&rest, 1);
 	else if (seen == NONE && replace_seq_cst(&rest, &seen, AWAKE))
 		worker_start();
 }
