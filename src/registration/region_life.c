@@ -279,15 +279,17 @@ bool region_was_held_up(void)
 	return exchange_relaxed(&held_up, false);
 }
 
+/* The CPU time includes the reads of the clock, which may take longer than a method that exports
+ * nothing. */
 static void region_prepare(struct pin_request *request)
 {
-	uint64_t start = kernel_time(CLOCK_MONOTONIC);
 	uint64_t spent = kernel_time(CLOCK_THREAD_CPUTIME_ID);
+	uint64_t elapsed = kernel_time(CLOCK_MONOTONIC);
 
 	pinning_prepare(request);
+	elapsed = kernel_time(CLOCK_MONOTONIC) - elapsed;
 	spent = kernel_time(CLOCK_THREAD_CPUTIME_ID) - spent;
-	store_relaxed(&held_up, request->source.length &&
-					kernel_time(CLOCK_MONOTONIC) - start > HELD_UP * spent);
+	store_relaxed(&held_up, elapsed > HELD_UP * spent);
 }
 
 uint64_t region_register_prepared(struct region *region)
