@@ -2,8 +2,9 @@
 /* exports.c -- source addresses of the dma-bufs that the program exported
  *
  * The inode identifies a dma-buf: descriptors are closed and reused, duplicated and passed on, but
- * each export has an inode of its own (measured, sheet cuda-driver-h200). The kernel counts inodes
- * up: a repeated inode is billions of exports away.
+ * each export has an inode of its own (measured, sheet cuda-driver-h200), except copies of a
+ * region's dma-buf (registration_export()), whose range is equal. The kernel counts inodes up: a
+ * repeated inode is billions of exports away.
  *
  * Exports consist of whole pages, and allocations need not begin on a page. An export may begin in
  * a neighbour or in no memory, and span several allocations, so its first allocation does not

@@ -48,8 +48,10 @@ struct domain *domain_serving(struct protection_domain *owner, int access);
  * closing protection domain, or out of memory. With the lock held. */
 struct domain *domain_enable(const struct ibv_pd *pd, int access, bool exactly, bool *newly);
 
-/* Without the lock. domain_expect_like(): for a request of host memory; registration_expect(). */
+/* Logs that a domain is enabled. Without the lock. */
 void domain_log_enabled(int access);
+
+/* PEERPIN_EAGER: the client requests host memory. Without the lock. See registration_expect(). */
 void domain_expect_like(const struct registration_request *request);
 
 /* ---- adapter.c ---- */
@@ -79,9 +81,10 @@ void adapter_await(const struct adapter *adapter);
  * far as described. */
 bool adapter_selects(const struct domain *domain, int device);
 
-/* True if PEERPIN_DOMAIN_POLICY enables domains before a client's first request; if background
- * registration needs adapter_describe() first. */
+/* True if PEERPIN_DOMAIN_POLICY enables domains before a client's first request. */
 bool adapter_has_selection(void);
+
+/* True if background registration needs adapter_describe() first. */
 bool adapter_needs_description(void);
 
 /* ---- cost.c; with the lock held ---- */

@@ -28,6 +28,7 @@ no_idle_cpu | $early background_delays=28 PEERPIN_WORKER_CPUS=inherit | 290 of 3
 no_idle_cpu | $early background_delays=28 PEERPIN_PREREGISTER=sync | 290 of 300 requests preceded their registration, as no CPU was idle: leave a CPU to each process
 no_idle_cpu | synchronous=300 sizes=5 never_used=9 background_delays=28 PEERPIN_PREREGISTER=sync | 300 of 300 requests preceded their registration, as no CPU was idle: leave a CPU to each process
 early | $early background_delays=2 | 290 of 300 requests preceded their registration, as they follow the allocation at once: $sync; or allocate earlier
+early | $early driver_delays=28 | 290 of 300 requests preceded their registration, as other processes used the driver: $sync; or allocate earlier
 early | $early PEERPIN_PREREGISTER=sync | 290 of 300 requests preceded their registration, as they follow the allocation at once: allocate earlier
 pin_limit | synchronous=40 evictions=3 | 40 of 300 requests registered synchronously, and the pin limit evicted regions: PEERPIN_PIN_LIMIT is not set: the limit is the GPU's BAR1, the adapter, or RLIMIT_MEMLOCK (peerpin doctor)
 pin_limit | synchronous=40 evictions=3 PEERPIN_PIN_LIMIT=1073741824 | 40 of 300 requests registered synchronously, and the pin limit evicted regions: raise PEERPIN_PIN_LIMIT, up to the GPU's BAR1 (peerpin doctor)
