@@ -17,10 +17,10 @@
 
 #define OWN_CPU	   2 /* of the own thread */
 #define LENDER_CPU 5
-#define YIELDS	   3
+#define SLEEPS	   3
 
 static bool simulating = true;
-static _Atomic unsigned int loans, returns, yields;
+static _Atomic unsigned int loans, returns, sleeps;
 static _Atomic int borrower;		  /* thread of the last loan */
 static _Atomic bool holds_loans, is_held; /* a loan: within its system call */
 static int loan_error;
@@ -41,7 +41,7 @@ static long set_cpus(int thread, const struct kernel_cpus *cpus)
 	return loan_error;
 }
 
-/* In place of the library's. A wait of the own thread lets lenders go on after some yields. */
+/* In place of the library's. A wait of the own thread lets lenders go on after some sleeps. */
 long kernel_enter(long number, long a, long b, long c, long d, long e, long f)
 {
 	long result;
@@ -52,7 +52,7 @@ long kernel_enter(long number, long a, long b, long c, long d, long e, long f)
 		*(unsigned int *)a = LENDER_CPU;
 		return 0;
 	}
-	if (number == SYS_sched_yield && ++yields == YIELDS)
+	if (number == SYS_clock_nanosleep && ++sleeps == SLEEPS)
 		holds_loans = false;
 	result = syscall(number, a, b, c, d, e, f);
 	return result == -1 ? -errno : result;
@@ -190,7 +190,7 @@ TEST(loans, the_end_of_the_own_thread_waits_for_a_lender)
 {
 	begin_loan();
 	own_thread_end();
-	ck_assert_uint_ge(yields, YIELDS);
+	ck_assert_uint_ge(sleeps, SLEEPS);
 	ck_assert_uint_eq(loans, 1);
 	ck_assert_uint_eq(returns, 1);
 	ck_assert(!own_thread_lent);
@@ -213,7 +213,7 @@ TEST(loans, a_child_has_no_own_thread_and_no_lender)
 		own_thread_lend_cpu();
 		require(!own_thread && !own_thread_lent && loans == 1);
 		own_thread_end();
-		_exit(yields || returns);
+		_exit(sleeps || returns);
 	}
 	ck_assert_int_eq(waitpid(child, &status, 0), child);
 	ck_assert_int_eq(status, 0);
