@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # check_model -- the assertions of the models of the table's look-up and of hits hold in every
-# state, and each mutant breaks one
+# state, and with --long each mutant breaks one
 set -euo pipefail
 
 usage() {
 	cat <<'TEXT'
 usage: check_model.sh [--long]
 
-Explores lookup.pml and hits.pml with spin, and small programs with orders.py. --long: larger configurations too, some
-minutes and up to 4 GB of memory. Ends with "N passed, N failed, N skipped"; 77 when spin is not installed.
+Explores lookup.pml and hits.pml with spin, and small programs with orders.py. --long: larger configurations and the
+mutants, which show that the models' assertions can fail, too; some minutes and up to 4 GB of memory. Ends with "N passed, N failed, N skipped"; 77 when spin is not installed.
 TEXT
 }
 
@@ -67,6 +67,7 @@ holds() {
 breaks() {
 	local what=$1
 
+	[[ $long ]] || return 0
 	shift
 	SECONDS=0
 	explore "$@" || :
