@@ -17,7 +17,7 @@ tests_random_check_random_LDADD = src/libcore.la -lpthread
 # The tests for "make check" with sanitizers; check-threads: those with threads.
 check-units: SHORT = $(UNIT_CHECKS) $(plane_programs) tests/random/check_random
 check-threads: SHORT = $(plane_programs) tests/unit/check_hits tests/unit/check_hit_races tests/unit/check_table tests/unit/check_registration \
-	tests/unit/check_worker tests/unit/check_worker_pauses tests/unit/check_own_thread tests/unit/check_log tests/unit/check_statistics tests/random/check_random
+	tests/unit/check_worker tests/unit/check_own_thread tests/unit/check_log tests/unit/check_statistics tests/random/check_random
 check-units check-threads:
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(SHORT)' check_PROGRAMS='$(SHORT)'
 .PHONY: check-units check-threads
