@@ -222,6 +222,16 @@ static inline int kernel_set_cpus(int thread, const struct kernel_cpus *cpus)
 	return (int)kernel_call(SYS_sched_setaffinity, thread, sizeof(*cpus), cpus);
 }
 
+/* The calling thread may use all CPUs of the cpuset, to which the kernel cuts a full mask. */
+static inline void kernel_set_all_cpus(void)
+{
+	struct kernel_cpus all;
+
+	for (size_t i = 0; i < KERNEL_CPU_WORDS; i++)
+		all.words[i] = UINT64_MAX;
+	kernel_set_cpus(0, &all);
+}
+
 /* The CPU that the calling thread runs on, alone. */
 static inline bool kernel_get_current_cpu(struct kernel_cpus *cpus)
 {

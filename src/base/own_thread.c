@@ -28,16 +28,11 @@ void own_thread_lend_cpu(void)
 /* The cpuset may have none of the CPUs any longer. */
 static void own_thread_end_loan(void)
 {
-	struct kernel_cpus all;
-
 	if (!exchange_seq_cst(&own_thread_lent, false))
 		return;
 	loans++;
-	if (!kernel_set_cpus(0, &own_cpus))
-		return;
-	for (size_t i = 0; i < KERNEL_CPU_WORDS; i++)
-		all.words[i] = UINT64_MAX;
-	kernel_set_cpus(0, &all);
+	if (kernel_set_cpus(0, &own_cpus))
+		kernel_set_all_cpus();
 }
 
 /* A loan that is not marked yet ends with the next lock. */

@@ -65,12 +65,9 @@ static void worker_cpus_leave_bound(struct kernel_cpus *cpus)
 	worker_cpus_narrow(cpus, &taken, false);
 }
 
-/* The kernel cuts a full mask to the cpuset. */
 static void worker_cpus_take_all(void)
 {
-	for (size_t i = 0; i < KERNEL_CPU_WORDS; i++)
-		all.words[i] = UINT64_MAX;
-	kernel_set_cpus(0, &all);
+	kernel_set_all_cpus();
 	kernel_get_cpus(0, &all);
 	worker_cpus_leave_bound(&all);
 }
