@@ -14,6 +14,8 @@
 #include "base/atomics.h"
 #include "registration/background.h"
 #include "registration/internal.h"
+#include "registration/pin_limit.h"
+#include "registration/region_choice.h"
 
 #include "base/config.h"
 #include "base/kernel.h"

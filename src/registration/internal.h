@@ -137,49 +137,12 @@ void learning_reconsider(void);
 
 void learning_begin(struct domain *domain);
 
-/* ---- pin_limit.c; with the lock held unless noted ---- */
-
-/* Determines the GPU's pin limit and BAR1, once; drops the lock meanwhile. */
-void pin_limit_describe(int device);
-uint64_t pin_limit_bar1(int device); /* bytes; 0: unknown */
-
-bool pin_limit_allows(const struct region *region);
-
-/* True if a region of that length may fit within PEERPIN_PIN_LIMIT or BAR1, after evictions. */
-bool pin_limit_may_hold(int device, uint64_t length);
-
-/* True if a region of that length fits within the pin limit and the adapter's region limit. */
-bool pin_limit_has_room(const struct adapter *adapter, int device, uint64_t length);
-
-/* For a client's request: evicts idle regions to *ending, by their last use, until the
- * region fits or is worth a try. False: it cannot fit within PEERPIN_PIN_LIMIT; nothing was
- * evicted. */
-bool pin_limit_evict_for(const struct region *region, struct region **ending);
-
-/* The adapter (NULL: one without a region) refused memory of this GPU (-1: no GPU, or unknown) for
- * lack of space. Evicts at least `bytes`, likely causes first. False: no region was idle. */
-bool pin_limit_evict(const struct adapter *adapter, int device, uint64_t bytes,
-		     struct region **ending);
-
-/* Evicts a region that region_claim() returned true for. */
-void pin_limit_evict_region(struct region *region, struct region **ending);
-
-/* Evicts regions of kinds that no client has requested, on adapters with `is_steep`. */
-void pin_limit_evict_unknown(struct region **ending);
-
-/* Correct the pin limit after a refusal and after a success. pin_limit_refused() returns the new
- * pin limit; 0: unchanged. */
-uint64_t pin_limit_refused(const struct region *region);
-void pin_limit_granted(const struct region *region);
-
-/* Count the region's bytes as pinned, before it is registered; and no longer. */
-void pin_limit_add(struct region *region);
-void pin_limit_remove(struct region *region);
-
-/* Puts a registered region in its GPU's list of regions, or takes it out. */
-void pin_limit_set_evictable(struct region *region, bool evictable);
-
 /* ---- keys.c; with the lock held ---- */
+
+/* The allocation's keys in the domain; NULL: none. keys_claim() creates missing ones; NULL: out of
+ * memory, or a later allocation has the slot. */
+struct keys *keys_of(const struct domain *domain, uint32_t slot, uint64_t allocation);
+struct keys *keys_claim(struct domain *domain, uint32_t slot, uint64_t allocation);
 
 /* Publish a registered region's keys for look-ups of its allocations in its domain. Keys that
  * cannot be stored are not found. */
@@ -238,6 +201,9 @@ void region_release_user(struct region *region);
 bool region_is_held(const struct region *region);
 bool region_has_client_mrs(const struct region *region);
 
+/* True if a client MR has the region's keys, which must be unique. */
+bool region_is_taken(const struct region *region);
+
 /* True if neither a client MR nor keys of a look-up are in use; and, with region_may_end(), no
  * thread: an end keeps the lock. */
 bool region_is_idle(const struct region *region);
@@ -267,57 +233,6 @@ void region_leave_indexes(struct region *region);
  * region began to end. */
 bool region_end_references(const struct allocation *allocation, struct region **ending,
 			   uint64_t *since);
-
-/* ---- region_choice.c: what to register; with the lock held ---- */
-
-/* The reference of the whole allocation in the domain; NULL: none. region_for() creates a missing
- * one; NULL: out of memory. */
-struct region_reference *region_find_whole(const struct allocation *allocation,
-					   const struct domain *domain);
-struct region_reference *region_for(const struct allocation *allocation, struct domain *domain);
-
-/* Parts, and spans, of one allocation in a domain. Requests walk them with the lock held. With
- * REGION_PARTS_ENOUGH parts the worker registers the whole. */
-#define REGION_PARTS_MAX    32u
-#define REGION_PARTS_ENOUGH 8u
-
-/* Failed parts, or spans, after which requests for further ones are forwarded. */
-#define REGION_FAILURES_MAX 3u
-
-/* Parts or the whole, for one request. */
-struct region_parts {
-	bool only;	/* in: the whole did not fit within the pin limit, or failed */
-	bool suffice;	/* out: the whole is chosen, and a part contains the request */
-	bool replaced;	/* out: the whole is chosen because it takes no longer */
-	bool whole_too; /* out: the whole should be registered in the background as well */
-};
-
-/* The reference that serves a request inside the allocation. NULL: out of memory, or no region for
- * the request. */
-struct region_reference *region_choose(const struct allocation *allocation, struct domain *domain,
-				       const struct registration_request *request,
-				       struct region_parts *parts);
-
-/* The reason for background registration of the whole allocation in the domain. */
-enum region_demand {
-	DEMAND_NONE,  /* no request yet: by the learning */
-	DEMAND_PARTS, /* in few parts, for spans, or with unique keys: these suffice */
-	DEMAND_WHOLE, /* requests in enough parts */
-};
-enum region_demand region_demand(const struct allocation *allocation, const struct domain *domain);
-
-/* A client requests the allocation in this domain, before `used` of a reference is set. True: for
- * the first time, which is counted. */
-bool region_count_request(const struct allocation *allocation, const struct domain *domain);
-
-/* Ends the allocation's parts that no client MR holds: all that are its alone, as the whole serves
- * their requests; or one if there are too many parts, or too many spans: one that did not fit, else
- * the least recently used one. region_limit_beside(): those of the region's allocations. */
-void region_end_parts(const struct allocation *allocation, struct domain *domain,
-		      struct region **ending);
-void region_limit_parts(const struct allocation *allocation, struct domain *domain, bool spans,
-			struct region **ending);
-void region_limit_beside(const struct region *region, struct region **ending);
 
 /* ---- requests.c ---- */
 

@@ -55,24 +55,30 @@ static uint64_t keys_value(const struct region *region)
 	return (uint64_t)region->keys.lkey << 32 | region->keys.rkey;
 }
 
-/* The allocation may have been freed, with its events_freeing() waiting for the lock: a new
- * allocation's keys in the slot must stay. A live allocation has had the slot since before this
- * lock was taken. NULL: no entry for the allocation. */
-static struct keys *keys_claim(const struct region *region,
-			       const struct region_reference *reference)
+struct keys *keys_of(const struct domain *domain, uint32_t slot, uint64_t allocation)
 {
-	struct allocation allocation = { .id = reference->allocation, .slot = reference->slot };
-	struct domain *domain = region->domain;
+	struct keys *keys = slot < load_relaxed(&domain->keys.ready) ? keys_at(domain, slot) : NULL;
+
+	return keys && load_relaxed(&keys->allocation) == allocation ? keys : NULL;
+}
+
+/* The freeing event of the slot's last allocation may still wait for the lock. */
+struct keys *keys_claim(struct domain *domain, uint32_t slot, uint64_t allocation)
+{
 	struct keys *keys;
 
-	if (!memory_is_live(&allocation) || arena_grow(&domain->keys, reference->slot + 1))
+	if (arena_grow(&domain->keys, slot + 1))
 		return NULL;
-	keys = keys_at(domain, reference->slot);
-	if (load_acquire(&keys->allocation) != reference->allocation) {
+	keys = keys_at(domain, slot);
+	if (load_relaxed(&keys->allocation) > allocation)
+		return NULL;
+	if (load_relaxed(&keys->allocation) != allocation) {
 		store_release(&keys->allocation, 0);
 		store_release(&keys->keys, 0);
 		store_release(&keys->hold, 0);
-		store_release(&keys->allocation, reference->allocation);
+		keys->parts = keys->spans = 0;
+		keys->made = keys->failures = keys->forwards = keys->requested = 0;
+		store_release(&keys->allocation, allocation);
 	}
 	return keys;
 }
@@ -91,7 +97,7 @@ static bool keys_is_served_by(uint64_t hold, const struct region_reference *refe
 static void keys_publish_in_array(const struct region *region,
 				  const struct region_reference *reference)
 {
-	struct keys *keys = keys_claim(region, reference);
+	struct keys *keys = keys_of(region->domain, reference->slot, reference->allocation);
 
 	if (!keys)
 		return;
@@ -135,15 +141,12 @@ void keys_publish_all(const struct region *region)
 
 void keys_withdraw(const struct region *region, const struct region_reference *reference)
 {
+	struct keys *keys = keys_of(region->domain, reference->slot, reference->allocation);
 	unsigned int which = load_relaxed(&region->domain->user_word);
-	struct keys *keys;
 
 	if (reference->whole && which < MEMORY_USER_WORDS)
 		keys_set_word(reference, which, 0);
-	if (reference->slot >= load_relaxed(&region->domain->keys.ready))
-		return;
-	keys = keys_at(region->domain, reference->slot);
-	if (load_acquire(&keys->allocation) != reference->allocation)
+	if (!keys)
 		return;
 	if (reference->whole)
 		store_release(&keys->keys, 0);

@@ -126,12 +126,13 @@ struct region_reference {
 		struct protection_domain *owner; /* ended, in its list of revoked ones */
 	};
 	uint64_t allocation; /* its id; 0: imports */
-	uint32_t slot;	     /* the allocation's slot */
 	/* Numbers of references (holds.h); 0: none. next_in_slot also links the unused and the
 	 * revoked ones. */
-	uint32_t next_in_slot, next_in_region;
-	bool used;  /* a client has requested a part of the range in this domain */
-	bool whole; /* serves the whole allocation */
+	uint32_t next_in_slot, previous_in_slot, next_in_region;
+	uint32_t slot : 29; /* the allocation's slot */
+	bool used : 1;	    /* a client has requested a part of the range in this domain */
+	bool whole : 1;	    /* serves the whole allocation */
+	bool indexed : 1;   /* of a span: by its first mapping alone */
 };
 
 /* A value of `span_failures`: a span has been registered. */
@@ -156,13 +157,27 @@ struct domain {
 	struct learned learned;
 };
 
-/* Keys of an allocation in a domain. Valid if `allocation` is the id of the live allocation at this
- * slot. A look-up loads the id, then the keys, then checks that the allocation still has its
- * record; a hit follows holds.h. The hold is of one of the allocation's references. */
+/* After so many parts of an allocation in a domain the worker registers the whole. */
+#define REGION_PARTS_ENOUGH 8u
+
+/* Failed parts and spans of an allocation in a domain, after which tries are rare. */
+#define REGION_FAILURES_MAX 3u
+
+/* An allocation in a domain: its keys, and its references by their ranges. Valid if `allocation` is
+ * the id of the live allocation at this slot. A look-up loads the id, then the keys, then checks
+ * that the allocation still has its record; a hit follows holds.h. The hold is of one of the
+ * allocation's references. */
 struct keys {
 	_Atomic uint64_t allocation; /* 0: none */
 	_Atomic uint64_t keys;	     /* of the whole allocation; 0: none */
 	_Atomic uint64_t hold;	     /* 0: no hit */
+	/* With registration_lock held. Roots of range_index.h: of the whole and its parts; of
+	 * spans that begin in the allocation. */
+	uint64_t parts : 24, spans : 24;
+	uint64_t made : 5;	/* parts so far, at most REGION_PARTS_ENOUGH; any spans: 1 */
+	uint64_t failures : 5;	/* of parts and spans, at most REGION_FAILURES_MAX */
+	uint64_t forwards : 5;	/* requests to forward after a further failure */
+	uint64_t requested : 1; /* a client has requested the allocation */
 } __attribute__((aligned(32)));
 
 struct protection_domain {

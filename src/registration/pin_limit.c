@@ -1,28 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* pin_limit.c -- pinned bytes of each GPU, their limit, and evictions
  *
- * A region without client MRs is idle: it stays registered for the next request, and may be
- * evicted, least recently used first. A hit must not sort a list. So it stores the number of
- * evictions so far as the time of its use (holds.h), and an eviction sorts: each GPU's registered
- * regions are in a list, about by last use; an eviction takes the first idle one whose last use is
- * the known one, and moves the others before it towards the end. Regions of a domain with look-ups,
- * which need no client MR, are never idle.
+ * A region without client MRs is idle: it stays registered for the next request, and may be evicted,
+ * in the order of eviction.c.
  *
  * A GPU's pin limit is PEERPIN_PIN_LIMIT, or the size of BAR1. That may be too much: other users
  * share it, and the adapter has limits of its own. So a refusal lowers the pin limit to the bytes
  * that can have been pinned, and each successful synchronous registration raises it again.
  */
-#include "registration/internal.h"
+#include "registration/pin_limit.h"
 
 #include "base/atomics.h"
 #include "base/config.h"
+#include "registration/eviction.h"
 #include "registration/holds.h"
+#include "registration/internal.h"
 #include "registration/topology.h"
 #include "report/statistics.h"
 
 #define UNKNOWN_DEVICE (DEVICES_MAX - 1) /* entry for ordinals out of range */
-
-TAILQ_HEAD(regions, region);
 
 struct gpu {
 	uint64_t pinned;    /* bytes of counted regions */
@@ -30,8 +26,7 @@ struct gpu {
 	uint64_t pin_limit; /* bytes, at most `limit`; 0: none */
 	uint64_t bar1;	    /* bytes; 0: unknown */
 	bool described;
-	unsigned int count;	/* of `regions` */
-	struct regions regions; /* registered; the next candidate for an eviction first */
+	struct eviction_order order;
 };
 
 static struct gpu gpus[DEVICES_MAX];
@@ -59,7 +54,7 @@ void pin_limit_describe(int device)
 		limit = 1; /* No region fits. 0 means that no limit is known. */
 	gpu->bar1 = bar1;
 	gpu->described = true;
-	TAILQ_INIT(&gpu->regions);
+	eviction_begin(&gpu->order);
 	gpu->limit = limit;
 	/* A refusal may have set the pin limit first. */
 	if (!gpu->pin_limit || (limit && gpu->pin_limit > limit))
@@ -102,45 +97,6 @@ bool pin_limit_allows(const struct region *region)
 	return pin_limit_has_room(region->owner->adapter, region->device, region->length);
 }
 
-/* Moves the region near the end, behind regions used before it. Few steps approximate the order
- * well: within 2 % of the registrations with the exact order (tests/unit/check_pin_limit). */
-#define STEPS 8
-
-static void pin_limit_move(struct gpu *gpu, struct region *region, uint32_t used_at)
-{
-	struct region *before;
-
-	TAILQ_REMOVE(&gpu->regions, region, in_gpu);
-	before = TAILQ_LAST(&gpu->regions, regions);
-	for (int i = 0; i < STEPS && before && (int32_t)(before->used_at - used_at) > 0; i++)
-		before = TAILQ_PREV(before, regions, in_gpu);
-	region->used_at = used_at;
-	if (before)
-		TAILQ_INSERT_AFTER(&gpu->regions, before, region, in_gpu);
-	else
-		TAILQ_INSERT_HEAD(&gpu->regions, region, in_gpu);
-}
-
-/* The next region to evict, out of reach of hits from now on; NULL: none is idle. Two rounds: the
- * first one may only find uses. */
-static struct region *pin_limit_claim(struct gpu *gpu, const struct adapter *adapter)
-{
-	struct region *region;
-	uint32_t used_at;
-
-	for (unsigned int i = 2 * gpu->count; i; i--) {
-		region = TAILQ_FIRST(&gpu->regions);
-		used_at = region_used_at(region);
-		if ((adapter && !adapter_is_same(region->owner->adapter, adapter)) ||
-		    !region_may_end(region))
-			used_at = load_relaxed(&holds_time);
-		else if ((int32_t)(used_at - region->used_at) <= 0 && region_claim(region))
-			return region;
-		pin_limit_move(gpu, region, used_at);
-	}
-	return NULL;
-}
-
 void pin_limit_evict_region(struct region *region, struct region **ending)
 {
 	statistics_count(evictions);
@@ -153,7 +109,7 @@ void pin_limit_evict_region(struct region *region, struct region **ending)
 static uint64_t pin_limit_evict_one(struct gpu *gpu, const struct adapter *adapter,
 				    struct region **ending)
 {
-	struct region *region = pin_limit_claim(gpu, adapter);
+	struct region *region = eviction_claim(&gpu->order, adapter);
 
 	if (!region)
 		return 0;
@@ -171,6 +127,8 @@ static uint64_t pin_limit_evict_from(const struct adapter *adapter, int device, 
 	for (unsigned int i = 0; i < DEVICES_MAX; i++) {
 		if (device >= 0 && &gpus[i] != pin_limit_gpu(device))
 			continue;
+		if (removed < bytes && gpus[i].order.count)
+			eviction_miss(&gpus[i].order);
 		while (removed < bytes && (one = pin_limit_evict_one(&gpus[i], adapter, ending)))
 			removed += one;
 	}
@@ -182,7 +140,7 @@ void pin_limit_evict_unknown(struct region **ending)
 	struct region *region, *next;
 
 	for (unsigned int i = 0; i < DEVICES_MAX; i++) {
-		for (region = TAILQ_FIRST(&gpus[i].regions); region; region = next) {
+		for (region = TAILQ_FIRST(&gpus[i].order.regions); region; region = next) {
 			next = TAILQ_NEXT(region, in_gpu);
 			if (!region->used && region->owner->adapter->is_steep &&
 			    learning_is_unknown(region->domain, &region->kind) &&
@@ -198,7 +156,7 @@ static bool pin_limit_can_fit(const struct gpu *gpu, uint64_t length)
 	const struct region *region;
 	uint64_t idle = 0;
 
-	TAILQ_FOREACH(region, &gpu->regions, in_gpu) {
+	TAILQ_FOREACH(region, &gpu->order.regions, in_gpu) {
 		if (pin_limit_fits_beside(gpu, gpu->pinned - idle, length))
 			return true;
 		if (region_may_end(region))
@@ -219,6 +177,8 @@ bool pin_limit_evict_for(const struct region *region, struct region **ending)
 		if (config_get()->pin_limit != CONFIG_AUTO)
 			return false;
 	} else {
+		if (!pin_limit_fits_beside(gpu, gpu->pinned, region->length))
+			eviction_miss(&gpu->order);
 		while (!pin_limit_fits_beside(gpu, gpu->pinned - evicting, region->length) &&
 		       (one = pin_limit_evict_one(gpu, NULL, ending)))
 			evicting += one;
@@ -299,14 +259,10 @@ void pin_limit_set_evictable(struct region *region, bool evictable)
 	if (region->evictable == evictable)
 		return;
 	region->evictable = evictable;
-	if (evictable) {
-		gpu->count++;
-		region->used_at = load_relaxed(&holds_time);
-		TAILQ_INSERT_TAIL(&gpu->regions, region, in_gpu);
-	} else {
-		gpu->count--;
-		TAILQ_REMOVE(&gpu->regions, region, in_gpu);
-	}
+	if (evictable)
+		eviction_add(&gpu->order, region);
+	else
+		eviction_remove(&gpu->order, region);
 }
 
 bool registration_evict(struct ibv_context *context, uint64_t bytes)

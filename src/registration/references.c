@@ -4,6 +4,7 @@
 
 #include "base/atomics.h"
 #include "registration/holds.h"
+#include "registration/range_index.h"
 
 struct arena region_references = ARENA_INITIALIZER(struct region_reference, HOLDS_REFERENCES);
 struct arena holds_pages =
@@ -15,7 +16,7 @@ static bool references_grow(void)
 {
 	uint32_t number = region_references.used;
 
-	return !arena_grow(&region_references, number + 1) &&
+	return !arena_grow(&region_references, number + 1) && !range_index_grow(number) &&
 	       !arena_grow(&holds_pages, (number / HOLDS_PAGE + 1) * HOLDS_STRIPES);
 }
 
@@ -30,7 +31,7 @@ struct region_reference *references_take(struct region *region)
 	else
 		return NULL;
 	reference->region = region;
-	reference->used = false;
+	reference->used = reference->indexed = false;
 	store_relaxed(&reference->used_at, load_relaxed(&holds_time));
 	return reference;
 }

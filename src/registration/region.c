@@ -11,6 +11,7 @@
 #include "base/system.h"
 #include "registration/client_mr.h"
 #include "registration/holds.h"
+#include "registration/range_index.h"
 #include "registration/references.h"
 #include "report/statistics.h"
 
@@ -56,7 +57,8 @@ static struct region *region_find_by_range(struct domain *domain, const struct r
 {
 	struct region *region = *region_range_bucket(range->base);
 
-	while (region && (!region_is_of(region, range) || region->domain != domain))
+	while (region && (!region_is_of(region, range) || region->domain != domain ||
+			  region_is_taken(region)))
 		region = region->range_next;
 	return region;
 }
@@ -105,12 +107,59 @@ struct region_reference *region_next_reference(const struct region_reference *re
 	return next;
 }
 
+/* A span is searched from its first mapping. */
+static void region_index(struct keys *keys, struct region_reference *reference)
+{
+	if (reference->region->spans)
+		keys->spans = range_index_add(keys->spans, reference);
+	else
+		keys->parts = range_index_add(keys->parts, reference);
+	reference->indexed = true;
+}
+
+/* A later allocation may have the slot: the index is gone with the keys. */
+static void region_unindex(struct region_reference *reference)
+{
+	const struct region *region = reference->region;
+	struct keys *keys = keys_of(region->domain, reference->slot, reference->allocation);
+
+	if (!keys || !reference->indexed)
+		return;
+	if (region->spans)
+		keys->spans = range_index_remove(keys->spans, reference);
+	else
+		keys->parts = range_index_remove(keys->parts, reference);
+	if (!keys->parts && !keys->spans && region->owner->closing)
+		store_release(&keys->allocation, 0);
+}
+
+static void region_link_in_slot(struct reference_chain *chain, struct region_reference *reference)
+{
+	reference->previous_in_slot = 0;
+	reference->next_in_slot = chain->first;
+	if (chain->first)
+		holds_at(chain->first)->previous_in_slot = holds_number(reference);
+	chain->first = holds_number(reference);
+}
+
+static void region_unlink_in_slot(struct region_reference *reference)
+{
+	struct region_reference *next = holds_at(reference->next_in_slot);
+
+	if (reference->previous_in_slot)
+		holds_at(reference->previous_in_slot)->next_in_slot = reference->next_in_slot;
+	else
+		region_chain_at(reference->slot)->first = reference->next_in_slot;
+	if (next)
+		next->previous_in_slot = reference->previous_in_slot;
+}
+
 static struct region_reference *region_add_reference(struct region *region,
 						     const struct allocation *allocation,
 						     const struct region_range *range)
 {
-	struct reference_chain *chain = region_chain_at(allocation->slot);
-	struct region_reference *reference = references_take(region);
+	struct keys *keys = keys_claim(region->domain, allocation->slot, allocation->id);
+	struct region_reference *reference = keys ? references_take(region) : NULL;
 
 	if (!reference)
 		return NULL;
@@ -119,21 +168,23 @@ static struct region_reference *region_add_reference(struct region *region,
 	reference->whole = range->whole;
 	store_release(&reference->first, range->first);
 	store_release(&reference->extent, range->extent);
-	reference->next_in_slot = chain->first;
+	region_link_in_slot(region_chain_at(allocation->slot), reference);
 	reference->next_in_region = region->references;
-	chain->first = region->references = holds_number(reference);
+	region->references = holds_number(reference);
+	if (!range->spans || range->base >= allocation->base)
+		region_index(keys, reference);
+	if (!range->whole && keys->made < (range->spans ? 1 : REGION_PARTS_ENOUGH))
+		keys->made++;
 	return reference;
 }
 
-static void region_unlink_reference(const struct region_reference *reference)
+static void region_unlink_reference(struct region_reference *reference)
 {
 	uint32_t number = holds_number(reference);
-	uint32_t *in_slot = &region_chain_at(reference->slot)->first;
 	uint32_t *in_region = &reference->region->references;
 
-	while (*in_slot != number)
-		in_slot = &holds_at(*in_slot)->next_in_slot;
-	*in_slot = reference->next_in_slot;
+	region_unindex(reference);
+	region_unlink_in_slot(reference);
 	while (*in_region != number)
 		in_region = &holds_at(*in_region)->next_in_region;
 	*in_region = reference->next_in_region;
@@ -175,6 +226,12 @@ bool region_has_client_mrs(const struct region *region)
 bool region_is_held(const struct region *region)
 {
 	return region_has_client_mrs(region) || (region->imported && holds_any(region->imported));
+}
+
+/* Such a domain has no hits: all its holds are taken with the lock held. */
+bool region_is_taken(const struct region *region)
+{
+	return region->owner->own_keys && region_is_held(region);
 }
 
 bool region_is_idle(const struct region *region)

@@ -6,14 +6,17 @@
  * REGION_PARTS_ENOUGH parts the worker registers the whole, and parts without client MRs end. With
  * fewer parts the registration of unrequested bytes would take CPUs from the program, and lengthen
  * its frees. A part also serves requests while the whole is being registered, and where the whole
- * does not fit within the pin limit. With unique keys there are parts alone: one client MR at a
- * time would have the keys of the whole.
+ * does not fit within the pin limit. With unique keys there are parts alone: each client MR needs a
+ * region of its own, also of a range that has one.
+ *
+ * The bytes and regions of all parts are limited as those of other regions are (pin_limit.c), their
+ * number is not.
  */
-#include "registration/internal.h"
+#include "registration/region_choice.h"
 
-#include "base/atomics.h"
 #include "base/config.h"
-#include "registration/holds.h"
+#include "registration/pin_limit.h"
+#include "registration/range_index.h"
 #include "report/statistics.h"
 
 static uint64_t choice_round_up(uint64_t value, uint64_t unit)
@@ -53,23 +56,22 @@ static struct region_range choice_whole(const struct allocation *allocation)
 	return choice_range(allocation, allocation->base, allocation->size);
 }
 
-static struct region_reference *choice_first(const struct allocation *allocation,
-					     const struct domain *domain)
+static bool choice_is_whole(const struct region_reference *reference, const void *unused)
 {
-	return region_find_reference(domain, allocation->slot, allocation->id);
+	(void)unused;
+	return reference->whole;
 }
 
 struct region_reference *region_find_whole(const struct allocation *allocation,
 					   const struct domain *domain)
 {
-	struct region_reference *reference;
+	const struct keys *keys = keys_of(domain, allocation->slot, allocation->id);
+	struct region_range whole = choice_whole(allocation);
 
-	for (reference = choice_first(allocation, domain); reference;
-	     reference = region_next_reference(reference)) {
-		if (reference->whole)
-			break;
-	}
-	return reference;
+	return range_index_find(keys ? keys->parts : 0,
+				&(struct range_search){ .base = whole.base,
+							.end = whole.base + whole.length,
+							.suits = choice_is_whole });
 }
 
 struct region_reference *region_for(const struct allocation *allocation, struct domain *domain)
@@ -85,49 +87,69 @@ struct region_reference *region_for(const struct allocation *allocation, struct 
 
 /* ---- requests ---- */
 
-/* References of an allocation in a domain, for a request. */
-struct choice {
-	/* Serve the request; `part`: its very part, not registered yet, or with keys that are
-	 * taken. */
-	struct region_reference *ready, *part;
-	unsigned int parts, failures;
-	bool any_ready, any_whole;
-};
-
-static struct choice choice_look(const struct allocation *allocation, const struct domain *domain,
-				 const struct registration_request *request,
-				 const struct region_range *part)
+static bool choice_is_ready(const struct region_reference *reference, const void *mappings)
 {
-	bool own_keys = domain->owner->own_keys;
-	struct region_reference *reference;
-	struct choice choice = { .parts = 0 };
+	const struct region *region = reference->region;
+	const struct region_range *within = mappings;
 
-	for (reference = choice_first(allocation, domain); reference;
-	     reference = region_next_reference(reference)) {
-		bool ready = reference->region->state == REGION_READY, taken;
+	return region->state == REGION_READY && !region_is_taken(region) &&
+	       region->base + region->length <= within->base + within->length;
+}
 
-		if (reference->region->spans)
-			continue;
-		choice.any_ready |= ready;
-		choice.any_whole |= reference->whole;
-		if (!reference->whole) {
-			choice.parts++;
-			choice.failures += reference->region->failures;
-		}
-		if (!holds_serve(reference, request->address, request->length))
-			continue;
-		/* Unique keys: the smallest region that no client MR holds. Otherwise the
-		 * largest. */
-		taken = own_keys && region_is_held(reference->region);
-		if (ready && !taken &&
-		    (!choice.ready || own_keys != (load_relaxed(&reference->extent) >
-						   load_relaxed(&choice.ready->extent))))
-			choice.ready = reference;
-		/* A longer part may have failed, or not fit, and takes longer. */
-		if ((!ready || taken) && region_is_of(reference->region, part))
-			choice.part = reference;
+/* Not registered yet, by another thread or after an eviction. A longer part may have failed, or not
+ * fit, and takes longer. */
+static bool choice_is_of(const struct region_reference *reference, const void *range)
+{
+	return region_is_of(reference->region, range) && !region_is_taken(reference->region);
+}
+
+struct region_reference *region_find_serving(const struct allocation *allocation,
+					     const struct domain *domain,
+					     const struct registration_request *request,
+					     const struct region_range *range,
+					     const struct region_range *limit)
+{
+	const struct keys *keys = keys_of(domain, allocation->slot, allocation->id);
+	uint32_t root = !keys ? 0 : range->spans ? keys->spans : keys->parts;
+	struct range_search search = { .base = request->address,
+				       .end = request->address + request->length,
+				       .smallest = range->spans || domain->owner->own_keys,
+				       .suits = choice_is_ready,
+				       .argument = limit };
+	struct region_reference *reference = range_index_find(root, &search);
+
+	search.smallest = true;
+	search.suits = choice_is_of;
+	search.argument = range;
+	return reference ? reference : range_index_find(root, &search);
+}
+
+/* A failure is paid beside the client's own registration. After REGION_FAILURES_MAX of them, so many
+ * requests for parts are forwarded before the next try. */
+#define FORWARDS 31u
+
+bool region_may_try(const struct allocation *allocation, const struct domain *domain)
+{
+	struct keys *keys = keys_of(domain, allocation->slot, allocation->id);
+
+	if (!keys || !keys->forwards)
+		return true;
+	keys->forwards--;
+	return false;
+}
+
+void region_drop_failed(struct region *region, const struct region_reference *reference,
+			struct region **ending)
+{
+	struct keys *keys = keys_of(region->domain, reference->slot, reference->allocation);
+
+	if (reference->whole || region->users > 1 || (region_is_shared(region) && !region->spans))
+		return;
+	if (keys && region->failures) {
+		keys->failures += keys->failures < REGION_FAILURES_MAX;
+		keys->forwards = keys->failures < REGION_FAILURES_MAX ? 0 : FORWARDS;
 	}
-	return choice;
+	region_end(region, ending);
 }
 
 /* Look-ups need the keys of the whole. `only`: it did not fit, or failed. */
@@ -138,7 +160,8 @@ static bool choice_takes_part(const struct allocation *allocation, const struct 
 				!pin_limit_may_hold(allocation->device, allocation->size));
 }
 
-/* The whole takes the client no longer than the part. */
+/* The whole takes the client no longer than the part. If there is one, another thread registers it,
+ * or it did not fit, or failed. */
 static bool choice_replaces_part(const struct allocation *allocation, const struct domain *domain,
 				 const struct registration_request *request, uint64_t part_length)
 {
@@ -146,6 +169,7 @@ static bool choice_replaces_part(const struct allocation *allocation, const stru
 	struct adapter *adapter = domain->owner->adapter;
 
 	return !request->dma_buf && !domain->owner->own_keys &&
+	       !region_find_whole(allocation, domain) &&
 	       pin_limit_has_room(adapter, allocation->device, length) &&
 	       cost_is_equal(adapter, allocation->device, part_length, length);
 }
@@ -155,42 +179,44 @@ struct region_reference *region_choose(const struct allocation *allocation, stru
 				       struct region_parts *parts)
 {
 	struct region_range part = choice_range(allocation, request->address, request->length);
-	struct choice choice = choice_look(allocation, domain, request, &part);
+	struct region_range whole = choice_whole(allocation);
 	bool takes_part = choice_takes_part(allocation, domain, &part, parts->only);
+	struct region_reference *found =
+		region_find_serving(allocation, domain, request, &part, &whole);
 
 	parts->suffice = !takes_part && !part.whole;
 	parts->replaced = false;
-	if (choice.ready && (choice.ready->whole || takes_part || !domain->looked_up)) {
-		keys_publish(choice.ready->region, choice.ready);
-		return choice.ready;
+	if (found && found->region->state == REGION_READY &&
+	    (found->whole || takes_part || !domain->looked_up)) {
+		keys_publish(found->region, found);
+		return found;
 	}
 	if (!takes_part)
-		return region_for(allocation, domain);
-	if (choice.part)
-		return choice.part;
-	/* If a whole exists, another thread registers it, or it did not fit, or failed. */
-	if (!parts->only && !choice.any_whole &&
+		return part.whole && domain->owner->own_keys
+			       ? (found ? found : region_refer(allocation, domain, &part))
+			       : region_for(allocation, domain);
+	if (found)
+		return found;
+	if (!parts->only &&
 	    choice_replaces_part(allocation, domain, request, part.length)) {
 		parts->suffice = parts->replaced = true;
 		return region_for(allocation, domain);
 	}
-	if (choice.parts >= REGION_PARTS_MAX ||
-	    (choice.failures >= REGION_FAILURES_MAX && !choice.any_ready))
+	if (!region_may_try(allocation, domain))
 		return NULL;
-	parts->whole_too |= choice.parts + 1 >= REGION_PARTS_ENOUGH && !parts->only &&
-			    !domain->owner->own_keys &&
+	found = region_refer(allocation, domain, &part);
+	parts->whole_too |= region_demand(allocation, domain) == DEMAND_WHOLE && !parts->only &&
 			    pin_limit_may_hold(allocation->device, allocation->size);
-	return region_refer(allocation, domain, &part);
+	return found;
 }
 
 bool region_count_request(const struct allocation *allocation, const struct domain *domain)
 {
-	const struct region_reference *reference = choice_first(allocation, domain);
+	struct keys *keys = keys_of(domain, allocation->slot, allocation->id);
 
-	while (reference && !reference->used)
-		reference = region_next_reference(reference);
-	if (reference)
+	if (!keys || keys->requested)
 		return false;
+	keys->requested = true;
 	statistics_add(requested_bytes, allocation->size);
 	statistics_sort(used_bytes, allocation->size);
 	return true;
@@ -198,24 +224,14 @@ bool region_count_request(const struct allocation *allocation, const struct doma
 
 /* ---- the whole, after requests for parts ---- */
 
-static bool choice_is_part(const struct region_reference *reference)
-{
-	return !reference->whole && !reference->region->spans;
-}
-
 enum region_demand region_demand(const struct allocation *allocation, const struct domain *domain)
 {
-	const struct region_reference *reference = choice_first(allocation, domain);
-	unsigned int parts = 0;
-	bool spans = false;
+	const struct keys *keys = keys_of(domain, allocation->slot, allocation->id);
 
-	for (; reference; reference = region_next_reference(reference)) {
-		parts += choice_is_part(reference);
-		spans |= reference->region->spans;
-	}
-	if (parts >= REGION_PARTS_ENOUGH && !domain->owner->own_keys)
-		return DEMAND_WHOLE;
-	return parts || spans ? DEMAND_PARTS : DEMAND_NONE;
+	if (!keys || !keys->made)
+		return DEMAND_NONE;
+	return keys->made == REGION_PARTS_ENOUGH && !domain->owner->own_keys ? DEMAND_WHOLE
+									      : DEMAND_PARTS;
 }
 
 void region_end_parts(const struct allocation *allocation, struct domain *domain,
@@ -223,63 +239,12 @@ void region_end_parts(const struct allocation *allocation, struct domain *domain
 {
 	struct region_reference *reference, *next;
 
-	for (reference = choice_first(allocation, domain); reference; reference = next) {
+	for (reference = region_find_reference(domain, allocation->slot, allocation->id);
+	     reference; reference = next) {
 		next = region_next_reference(reference);
-		if (choice_is_part(reference) && region_may_end(reference->region) &&
-		    !region_is_shared(reference->region) && region_claim(reference->region))
+		if (!reference->whole && !reference->region->spans &&
+		    region_may_end(reference->region) && !region_is_shared(reference->region) &&
+		    region_claim(reference->region))
 			region_end(reference->region, ending);
 	}
-}
-
-/* Without a registration a region has no keys that a look-up may have returned. */
-static bool choice_may_end(const struct region *region)
-{
-	return region->state == REGION_READY ? region_may_end(region)
-					     : !region->users && !region_is_held(region);
-}
-
-/* `reference` is behind `other` in the chain: the older one of equal age. Regions that did not fit
- * end first. */
-static bool choice_ends_before(const struct region_reference *reference,
-			       const struct region_reference *other)
-{
-	bool is_idle = reference->region->state == REGION_IDLE;
-	uint32_t now = load_relaxed(&holds_time);
-
-	if (is_idle != (other->region->state == REGION_IDLE))
-		return is_idle;
-	return now - load_relaxed(&reference->used_at) >= now - load_relaxed(&other->used_at);
-}
-
-void region_limit_parts(const struct allocation *allocation, struct domain *domain, bool spans,
-			struct region **ending)
-{
-	struct region_reference *reference, *first = NULL;
-	unsigned int parts = 0;
-
-	for (reference = choice_first(allocation, domain); reference;
-	     reference = region_next_reference(reference)) {
-		if (reference->whole || reference->region->spans != spans)
-			continue;
-		parts++;
-		if (choice_may_end(reference->region) &&
-		    (!first || choice_ends_before(reference, first)))
-			first = reference;
-	}
-	if (parts < REGION_PARTS_MAX || !first || !region_claim(first->region))
-		return;
-	if (first->region->state == REGION_READY)
-		pin_limit_evict_region(first->region, ending);
-	else
-		region_end(first->region, ending);
-}
-
-void region_limit_beside(const struct region *region, struct region **ending)
-{
-	const struct region_reference *reference = holds_at(region->references);
-
-	for (; reference; reference = holds_at(reference->next_in_region))
-		region_limit_parts(&(struct allocation){ .id = reference->allocation,
-							 .slot = reference->slot },
-				   region->domain, region->spans, ending);
 }

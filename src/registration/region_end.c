@@ -7,6 +7,7 @@
 #include "registration/internal.h"
 
 #include "base/system.h"
+#include "registration/pin_limit.h"
 #include "registration/pinning.h"
 #include "registration/ready_exports.h"
 #include "report/statistics.h"

@@ -13,6 +13,7 @@
 
 #include "base/kernel.h"
 #include "base/system.h"
+#include "registration/pin_limit.h"
 #include "registration/pinning.h"
 #include "registration/ready_exports.h"
 #include "report/errors.h"
@@ -96,15 +97,19 @@ void region_set_used(struct region *region)
 		region_count_unused(region, -1);
 }
 
-/* A lack of memory is no evidence against spans, nor are further failures of the same range. */
+/* A lack of memory is no evidence against spans, nor are further failures of one first mapping. */
 static void region_count_span(const struct region *region, int error)
 {
 	uint8_t *failures = &region->domain->span_failures;
+	const struct keys *keys = NULL;
+	struct allocation first;
 
+	if (memory_find(region->base, &first))
+		keys = keys_of(region->domain, first.slot, first.id);
 	if (!error)
 		*failures = SPANS_WORK;
-	else if (error != -ENOMEM && !pinning_is_of_the_moment(error) && !region->failures &&
-		 *failures < SPANS_WORK - 1)
+	else if (error != -ENOMEM && !pinning_is_of_the_moment(error) && keys &&
+		 !keys->failures && *failures < SPANS_WORK - 1)
 		++*failures;
 }
 

@@ -8,7 +8,9 @@
 #include "registration/client_mr.h"
 #include "registration/holds.h"
 #include "registration/internal.h"
+#include "registration/pin_limit.h"
 #include "registration/ready_exports.h"
+#include "registration/region_choice.h"
 #include "registration/spans.h"
 #include "report/statistics.h"
 #include "report/trace.h"
@@ -26,7 +28,6 @@
 	REASON(domain)                                                                             \
 	REASON(freed)                                                                              \
 	REASON(pin_limit)                                                                          \
-	REASON(keys)                                                                               \
 	REASON(failed)
 
 enum outcome {
@@ -151,13 +152,6 @@ static bool requests_learn(struct domain *domain, const struct allocation *alloc
 	return again;
 }
 
-/* Another client MR has the keys, in a protection domain with unique keys. Such a domain has no
- * hits: all its holds are taken with the lock held. */
-static bool requests_keys_are_taken(const struct region *region)
-{
-	return region->owner->own_keys && region_is_held(region);
-}
-
 /* Hits may follow, because the reference has been used. */
 static bool requests_add_client_mr(const struct registration_request *request,
 				   struct region_reference *reference)
@@ -179,14 +173,13 @@ static bool requests_add_client_mr(const struct registration_request *request,
 static enum outcome requests_take(const struct serving *serving, const struct region *region,
 				  struct region_reference *reference)
 {
-	/* The region may remain for a neighbour alone. No free would then revoke the client MR. */
-	if (!memory_is_live(&serving->allocation) || region->ended ||
+	/* The region may remain for a neighbour alone: no free would then revoke the client MR. Or
+	 * another client MR has taken its unique keys. */
+	if (!memory_is_live(&serving->allocation) || region->ended || region_is_taken(region) ||
 	    (region->spans && !span_is_live(region, serving->request->youngest)))
 		return BYPASSED_freed;
 	if (region->state != REGION_READY)
 		return region->state == REGION_IDLE ? BYPASSED_pin_limit : BYPASSED_failed;
-	if (requests_keys_are_taken(region))
-		return BYPASSED_keys;
 	return requests_add_client_mr(serving->request, reference) ? SERVED : BYPASSED_failed;
 }
 
@@ -216,10 +209,9 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	reference =
 		spans ? span_choose(&serving->allocation, domain, request, &serving->ending, &gone)
 		      : region_choose(&serving->allocation, domain, request, &serving->parts);
-	if (!reference) {
-		region_limit_parts(&serving->allocation, domain, spans, &serving->ending);
-		return gone ? BYPASSED_freed : BYPASSED_failed;
-	}
+	if (!reference)
+		return gone || !memory_is_live(&serving->allocation) ? BYPASSED_freed
+								     : BYPASSED_failed;
 	region = reference->region;
 	if (requests_learn(domain, &serving->allocation, reference))
 		serving->go |= background_queue_all();
@@ -231,9 +223,9 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 		requests_count_served(service);
 		serving->service = service;
 	}
-	/* One that did not fit leaves room for others. Failed ones stay: they count the tries. */
-	if (service != HIT && (outcome == SERVED || outcome == BYPASSED_pin_limit))
-		region_limit_beside(region, &serving->ending);
+	if (!region->ended && (outcome == BYPASSED_failed || outcome == BYPASSED_pin_limit) &&
+	    region->state != REGION_READY)
+		region_drop_failed(region, reference, &serving->ending);
 	serving->parts.only |= serving->parts.suffice && outcome == BYPASSED_pin_limit;
 	region_release_user(region);
 	return outcome;
@@ -254,8 +246,9 @@ static enum outcome requests_serve_again(struct serving *serving, struct registr
 		serving->ending = NULL;
 		only = serving->parts.only;
 		outcome = requests_serve(serving, keys);
-	} while (serving->parts.only != only || (outcome == BYPASSED_freed && tries++ < TRIES &&
-						 memory_is_live(&serving->allocation)));
+	} while (serving->parts.only != only ||
+		 (outcome == BYPASSED_freed && tries++ < TRIES &&
+		  memory_is_live(&serving->allocation)));
 	return outcome;
 }
 

@@ -16,6 +16,7 @@
  * held, before or after that. The wait-free hit sees no span: its references have no bytes and
  * publish no hold.
  */
+#include "registration/region_choice.h"
 #include "registration/spans.h"
 
 #include "base/atomics.h"
@@ -89,28 +90,13 @@ static struct region_reference *span_create(const struct allocation *first, stru
 	return NULL;
 }
 
-/* In these mappings alone, and around the request. A region of another range that is not registered
- * may have failed, or be beyond the pin limit, and a longer one takes longer. */
-static bool span_serves(const struct region *region, const struct registration_request *request,
-			const struct region_range *mappings, const struct region_range *range)
-{
-	uint64_t offset = request->address - region->base;
-
-	return region->base >= mappings->base &&
-	       region->base + region->length <= mappings->base + mappings->length &&
-	       offset < region->length && request->length <= region->length - offset &&
-	       (region->state == REGION_READY || region_is_of(region, range));
-}
-
 struct region_reference *span_choose(const struct allocation *first, struct domain *domain,
 				     const struct registration_request *request,
 				     struct region **ending, bool *gone)
 {
-	struct region_reference *reference, *found = NULL;
 	struct region_range mappings, range;
+	struct region_reference *found;
 	struct allocation last;
-	unsigned int spans = 0, failures = 0;
-	bool any_ready = false;
 
 	/* span_create() looks at those between, as the caller has. */
 	*gone = !memory_find(request->address + request->length - 1, &last);
@@ -120,24 +106,14 @@ struct region_reference *span_choose(const struct allocation *first, struct doma
 					  .length = span_piece_end(&last) - first->base,
 					  .spans = true };
 	range = span_range(request, &mappings);
-	for (reference = region_find_reference(domain, first->slot, first->id); reference;
-	     reference = region_next_reference(reference)) {
-		if (!reference->region->spans)
-			continue;
-		spans++;
-		failures += reference->region->failures;
-		any_ready |= reference->region->state == REGION_READY;
-		if (span_serves(reference->region, request, &mappings, &range) &&
-		    (!found || reference->region->state == REGION_READY))
-			found = reference;
-	}
+	found = region_find_serving(first, domain, request, &range, &mappings);
 	if (found)
 		return found;
-	if (domain->span_failures != SPANS_WORK)
-		failures += domain->span_failures;
-	if (spans >= REGION_PARTS_MAX || (failures >= REGION_FAILURES_MAX && !any_ready))
+	if (domain->span_failures != SPANS_WORK && domain->span_failures >= REGION_FAILURES_MAX)
 		return NULL;
-	return span_create(first, domain, request, &range, ending, gone);
+	return region_may_try(first, domain)
+		       ? span_create(first, domain, request, &range, ending, gone)
+		       : NULL;
 }
 
 bool span_is_live(const struct region *region, uint64_t youngest)

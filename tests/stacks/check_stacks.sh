@@ -110,12 +110,6 @@ echo all >"$tmp/missing/hits"
 same 'a row whose requests all have to hit may miss none' 'failed: with: not every request hit' "$(judged missing)"
 statistics "$tmp/missing/with/peerpin.1" requests=5 hits=5 verify_checks=0
 same 'and passes if it does not' 'passed' "$(judged missing)"
-for name in keyed libfabric-keyed; do
-	gpu_row "$name"
-	statistics "$tmp/$name/with/peerpin.1" requests=5 hits=3 bypassed=2 bypassed_keys=2
-done
-same "unique keys are libfabric's" 'passed' "$(judged libfabric-keyed)"
-same 'and no other client has them' 'failed: with: keys were unique for another client than libfabric' "$(judged keyed)"
 for name in ranges pattern-ranges; do
 	gpu_row "$name"
 	statistics "$tmp/$name/with/peerpin.1" requests=5 hits=3 bypassed=2 bypassed_range=2

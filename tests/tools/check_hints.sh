@@ -22,7 +22,7 @@ sync='PEERPIN_PREREGISTER=sync registers inside the allocation (52.3 µs longer)
 early='synchronous_queued=200 waited=90 registrations=300 registrations_background=10 background_ns=690000 program_ns=18000000 waited_ns=3000000'
 
 # A state for each row, and for each fix: ID, words of hinted, the hint.
-states="bypassed | bypassed=200 bypassed_keys=150 bypassed_address=50 | 150 of 300 requests are bypassed (keys in use): PEERPIN_UNIQUE_KEYS=no, if no client indexes them by key
+states="bypassed | bypassed=200 bypassed_failed=150 bypassed_address=50 | 150 of 300 requests are bypassed (registration failed): peerpin doctor --only probe
 no_idle_cpu | $early background_delays=28 | 290 of 300 requests preceded their registration, as no CPU was idle: $sync; or leave a CPU to each process
 no_idle_cpu | $early background_delays=28 PEERPIN_WORKER_CPUS=inherit | 290 of 300 requests preceded their registration, as no CPU was idle: PEERPIN_WORKER_CPUS=auto, the default, uses all CPUs of the process
 no_idle_cpu | $early background_delays=28 PEERPIN_PREREGISTER=sync | 290 of 300 requests preceded their registration, as no CPU was idle: leave a CPU to each process
@@ -146,9 +146,9 @@ no_idle_cpus() {
 several_jobs() {
 	state waited=300 job=one
 	mv "$segment" "$tmp/peerpin/1.stats"
-	state bypassed_keys=300 job=two
+	state bypassed_failed=300 job=two
 	same 'several jobs in top' "hint  one: 300 of 300 requests preceded their registration, as they follow the allocation at once
-hint  two: 300 of 300 requests are bypassed (keys in use)" "$("$top" --once 1073741824 | grep ^hint)"
+hint  two: 300 of 300 requests are bypassed (registration failed)" "$("$top" --once 1073741824 | grep ^hint)"
 	rm "$tmp/peerpin/1.stats"
 }
 

@@ -143,7 +143,6 @@ bypassed_freed 0:bypassed_freed=1
 bypassed_capability 0:bypassed_capability=1
 bypassed_domain 0:bypassed_domain=1
 bypassed_failed 0:bypassed_failed=1
-bypassed_keys 0:bypassed_keys=1
 bypassed_form 0:bypassed_form=1
 bypassed_verify 0:bypassed_verify=1
 over_pin_limit 0:over_pin_limit=3

@@ -6,7 +6,7 @@
 #include <pthread.h>
 
 #include "memory/table.h"
-#include "registration/internal.h"
+#include "registration/region_choice.h"
 #include "registration_fixture.h"
 
 /* The local key from a look-up; 0: none. */

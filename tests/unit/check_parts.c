@@ -8,7 +8,7 @@
 #include "keep_fixture.h"
 
 #include "registration/background.h"
-#include "registration/internal.h"
+#include "registration/region_choice.h"
 
 #define GIB   ((uint64_t)1 << 30)
 #define KIB   ((uint64_t)1 << 10)
@@ -338,31 +338,64 @@ LOOP_TEST(limited, parts_beyond_the_pin_limit_are_not_in_the_way, 0, 2)
 	ck_assert_uint_eq(statistics_get(evictions), 0);
 }
 
-TEST(limited, an_allocation_has_few_parts)
+/* Their bytes fit. */
+TEST(limited, an_allocation_has_any_number_of_parts)
 {
-	for (unsigned int i = 0; i < 200; i++)
-		use(HOME + i * GIB / 2, 4096);
-	ck_assert_uint_le(standin_registered(), 32);
-	ck_assert_uint_eq(statistics_get(bypassed), 0);
-	/* The last ones. */
-	for (unsigned int i = 180; i < 200; i++)
-		use(HOME + i * GIB / 2, 4096);
+	for (unsigned int round = 0; round < 3; round++) {
+		for (unsigned int i = 0; i < 200; i++)
+			use(HOME + i * GIB / 2, 4096);
+	}
+	ck_assert_uint_eq(standin_registered(), 200);
 	ck_assert_uint_eq(statistics_get(registrations), 200);
+	ck_assert_uint_eq(statistics_get(bypassed), 0);
+	ck_assert_uint_eq(statistics_get(evictions), 0);
 }
 
-TEST(limited, client_mrs_of_many_parts_stay_and_further_requests_are_forwarded)
+TEST(limited, client_mrs_of_any_number_of_parts_stay)
 {
-	uint32_t keys[40];
+	uint32_t keys[200];
 
-	for (unsigned int i = 0; i < 40; i++)
-		keys[i] = get_in(&pd, AT(i), HOME + i * GIB, 4096);
-	for (unsigned int i = 0; i < 40; i++)
-		ck_assert_int_eq(standin_covers(keys[i], HOME + i * GIB), i < 32);
-	for (unsigned int i = 0; i < 32; i++)
+	for (unsigned int i = 0; i < 200; i++)
+		keys[i] = get_in(&pd, AT(i), HOME + i * GIB / 2, 4096);
+	for (unsigned int i = 0; i < 200; i++)
+		ck_assert(standin_covers(keys[i], HOME + i * GIB / 2));
+	for (unsigned int i = 0; i < 200; i++)
 		ck_assert(registration_drop(AT(i)));
-	/* Room is made by a request that is forwarded. */
-	ck_assert_uint_eq(get_in(&pd, AT(0), HOME + 50 * GIB, 4096), 0);
-	use(HOME + 50 * GIB, 4096);
+	ck_assert_uint_eq(statistics_get(bypassed), 0);
+	end(HOME);
+	ck_assert_uint_eq(standin_registered(), 0);
+}
+
+/* A request inside a longer part is served by it, whatever parts are beside and inside. */
+TEST(limited, parts_inside_longer_ones)
+{
+	for (unsigned int i = 0; i < 8; i++) {
+		for (unsigned int k = 0; k < 8; k++)
+			use(HOME + i * BLOCK + k * GRANULE, (i + k) % 5 * GRANULE + 1);
+	}
+	for (unsigned int i = 0; i < 7; i++)
+		use(HOME + i * BLOCK + GRANULE, BLOCK);
+	standin_fail_with(-EIO);
+	for (unsigned int i = 0; i < 7; i++) {
+		for (uint64_t at = GRANULE; at < BLOCK; at += GRANULE / 2)
+			use(HOME + i * BLOCK + at, BLOCK + GRANULE - at);
+	}
+	ck_assert_uint_eq(statistics_get(bypassed), 0);
+}
+
+/* Each failure is paid beside the client's own registration. */
+TEST(limited, after_failures_few_requests_try)
+{
+	standin_fail_with(-EIO);
+	for (unsigned int i = 0; i < 320; i++)
+		ck_assert_uint_eq(get_in(&pd, AT(0), HOME + i * GRANULE, 4096), 0);
+	ck_assert_uint_eq(standin_attempts(), 3 + 320 / 32 - 1);
+	ck_assert_uint_eq(statistics_get(bypassed_failed), 320);
+	standin_fail_with(0);
+	for (unsigned int i = 0; i < 32; i++)
+		get_in(&pd, AT(i), HOME, 4096);
+	use(HOME, 4096);
+	use(HOME + GIB, 4096);
 }
 
 static void set_up_parts_off(void)

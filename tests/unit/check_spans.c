@@ -198,46 +198,32 @@ TEST(spans, a_lack_of_memory_ends_no_further_tries)
 	ck_assert_uint_ne(use(18, 2), 0);
 }
 
-TEST(spans, a_mapping_has_few_of_them)
+TEST(spans, a_mapping_has_any_number_of_them)
 {
 	map_all(MAPPINGS);
-	for (unsigned int i = 2; i < MAPPINGS; i++)
-		ck_assert_uint_ne(use(0, i), 0);
-	ck_assert_uint_le(standin_registered(), 32);
-	/* Spans from different mappings, all over the last one. */
-	for (unsigned int i = 0; i < MAPPINGS - 1; i++)
-		ck_assert_uint_ne(use(i, MAPPINGS - i), 0);
-	ck_assert_uint_le(standin_registered(), 64);
-	for (unsigned int i = 40; i < MAPPINGS - 1; i++)
-		ck_assert_uint_ne(use(i, MAPPINGS - i), 0);
-	ck_assert_uint_eq(statistic("hits"), MAPPINGS - 1 - 40);
-	ck_assert_uint_eq(statistics_get(bypassed), 0);
+	for (unsigned int round = 0; round < 2; round++) {
+		for (unsigned int i = 2; i < MAPPINGS; i++)
+			ck_assert_uint_ne(use(0, i), 0);
+		/* From different mappings, all over the last one. */
+		for (unsigned int i = 0; i < MAPPINGS - 1; i++)
+			ck_assert_uint_ne(use(i, MAPPINGS - i), 0);
+	}
+	ck_assert_uint_eq(standin_registrations(), 2 * MAPPINGS - 3);
+	ck_assert_uint_eq(statistic("hits"), 2 * MAPPINGS - 3);
 	unmap(MAPPINGS - 1);
-	ck_assert_uint_le(standin_registered(), 32);
+	ck_assert_uint_eq(standin_registered(), MAPPINGS - 2);
+	unmap(0);
+	ck_assert_uint_eq(standin_registered(), 0);
 }
 
-TEST(spans, the_least_recently_used_one_ends)
-{
-	map_all(MAPPINGS);
-	for (unsigned int i = 0; i < 31; i++)
-		ck_assert_uint_ne(use(i, MAPPINGS - i), 0);
-	add_relaxed(&holds_time, 1);
-	ck_assert_uint_ne(use(0, MAPPINGS), 0);
-	ck_assert_uint_ne(use(31, MAPPINGS - 31), 0);
-	ck_assert_uint_eq(statistics_get(evictions), 1);
-	ck_assert_uint_ne(use(0, MAPPINGS), 0);
-	ck_assert_uint_eq(standin_registrations(), 32);
-}
-
-TEST(spans, client_mrs_of_many_stay_and_further_requests_are_forwarded)
+TEST(spans, client_mrs_of_any_number_stay)
 {
 	map_all(MAPPINGS);
 	for (unsigned int i = 0; i < 40; i++)
-		ck_assert_int_eq(get_span(AT(i), 0, i + 2) != 0, i < 32);
-	ck_assert_uint_eq(statistics_get(bypassed_failed), 8);
+		ck_assert_uint_ne(get_span(AT(i), 0, i + 2), 0);
 	ck_assert_uint_ne(use(0, 1), 0);
 	unmap(0);
-	ck_assert_uint_eq(statistics_get(revoked), 32);
+	ck_assert_uint_eq(statistics_get(revoked), 40);
 	ck_assert_uint_eq(standin_registered(), 0);
 }
 

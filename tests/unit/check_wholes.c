@@ -4,7 +4,7 @@
 
 #include "hits_fixture.h"
 
-#include "registration/internal.h"
+#include "registration/region_choice.h"
 
 #define GIB   ((uint64_t)1 << 30)
 #define LARGE (100 * GIB)

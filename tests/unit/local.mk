@@ -43,6 +43,7 @@ UNIT_CHECKS = \
 	tests/unit/check_registration \
 	tests/unit/check_verbs_evict \
 	tests/unit/check_requests \
+	tests/unit/check_range_index \
 	tests/unit/check_rounded \
 	tests/unit/check_wholes \
 	tests/unit/check_worker \

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* eviction.h -- the order in which idle regions of a GPU end to make room
+ *
+ * Another order is another eviction.c. With registration_lock held.
+ */
+#ifndef PEERPIN_REGISTRATION_EVICTION_H
+#define PEERPIN_REGISTRATION_EVICTION_H
+
+#include "registration/objects.h"
+
+/* Registered regions of a GPU. */
+TAILQ_HEAD(eviction_list, region);
+struct eviction_order {
+	struct eviction_list regions; /* about by last use */
+	unsigned int count;	      /* of `regions` */
+	bool backwards;		      /* the most recently used one first */
+	unsigned int misses;	      /* since the last turn of the order was considered */
+	uint64_t hits;		      /* then */
+};
+
+void eviction_begin(struct eviction_order *order);
+void eviction_add(struct eviction_order *order, struct region *region);
+void eviction_remove(struct eviction_order *order, struct region *region);
+
+/* A request needs room. */
+void eviction_miss(struct eviction_order *order);
+
+/* The next region to evict on the adapter (NULL: any), out of reach of hits from now on; NULL: none
+ * is idle. */
+struct region *eviction_claim(struct eviction_order *order, const struct adapter *adapter);
+
+#endif

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* region_choice.h -- which range to register for an allocation, and for a client's request; with
+ * registration_lock held
+ */
+#ifndef PEERPIN_REGISTRATION_REGION_CHOICE_H
+#define PEERPIN_REGISTRATION_REGION_CHOICE_H
+
+#include "registration/internal.h"
+
+/* The reference of the whole allocation in the domain; NULL: none. region_for() creates a missing
+ * one; NULL: out of memory. */
+struct region_reference *region_find_whole(const struct allocation *allocation,
+					   const struct domain *domain);
+struct region_reference *region_for(const struct allocation *allocation, struct domain *domain);
+
+/* Parts or the whole, for one request. */
+struct region_parts {
+	bool only;	/* in: the whole did not fit within the pin limit, or failed */
+	bool suffice;	/* out: the whole is chosen, and a part contains the request */
+	bool replaced;	/* out: the whole is chosen because it takes no longer */
+	bool whole_too; /* out: the whole should be registered in the background as well */
+};
+
+/* The reference that serves a request inside the allocation. NULL: out of memory, or no region for
+ * the request. */
+struct region_reference *region_choose(const struct allocation *allocation, struct domain *domain,
+				       const struct registration_request *request,
+				       struct region_parts *parts);
+
+/* For a request inside `limit`, the allocation or the mappings of a span: a reference with a
+ * registered region that contains the request; else with the region of exactly `range`. NULL:
+ * none. With unique keys no client MR holds the region. */
+struct region_reference *region_find_serving(const struct allocation *allocation,
+					     const struct domain *domain,
+					     const struct registration_request *request,
+					     const struct region_range *range,
+					     const struct region_range *limit);
+
+/* False: the request should be forwarded, because a part or span of the allocation failed lately.
+ * region_drop_failed(): one that is not registered after a request ends, if that is its only
+ * user. */
+bool region_may_try(const struct allocation *allocation, const struct domain *domain);
+void region_drop_failed(struct region *region, const struct region_reference *reference,
+			struct region **ending);
+
+/* The reason for background registration of the whole allocation in the domain. */
+enum region_demand {
+	DEMAND_NONE,  /* no request yet: by the learning */
+	DEMAND_PARTS, /* in few parts, for spans, or with unique keys: these suffice */
+	DEMAND_WHOLE, /* requests in enough parts */
+};
+enum region_demand region_demand(const struct allocation *allocation, const struct domain *domain);
+
+/* A client requests the allocation in this domain, in which it has a reference. True: for the first
+ * time, which is counted. */
+bool region_count_request(const struct allocation *allocation, const struct domain *domain);
+
+/* Ends the allocation's parts that are its alone, and no client MR holds: the whole serves their
+ * requests. */
+void region_end_parts(const struct allocation *allocation, struct domain *domain,
+		      struct region **ending);
+
+#endif

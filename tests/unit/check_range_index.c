@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* check_range_index.c -- searches of ranges against a walk over all of them */
+#include "suite.h"
+
+#include <stdio.h>
+
+#include "registration/holds.h"
+#include "registration/range_index.h"
+#include "registration/references.h"
+
+#define RANGES 3000
+
+CASE(range_index, .timeout = 100);
+
+static struct region regions[RANGES];
+static struct region_reference *references[RANGES]; /* NULL: not in the index */
+static unsigned int seed, looks;
+static uint32_t root;
+static struct protection_domain owner;
+
+static unsigned int below(unsigned int limit)
+{
+	return (unsigned int)rand_r(&seed) % limit;
+}
+
+static void add(unsigned int i, unsigned int space)
+{
+	regions[i].base = below(space);
+	regions[i].length = 1 + below(below(8) ? 16 : space);
+	regions[i].used = below(4);
+	references[i] = references_take(&regions[i]);
+	ck_assert_ptr_nonnull(references[i]);
+	root = range_index_add(root, references[i]);
+}
+
+static void drop(unsigned int i)
+{
+	root = range_index_remove(root, references[i]);
+	references_put(&owner, references[i]);
+	references[i] = NULL;
+}
+
+static bool suits(const struct region_reference *reference, const void *argument)
+{
+	looks++;
+	ck_assert_ptr_eq(argument, &root);
+	return reference->region->used;
+}
+
+static bool contains(const struct region *region, uint64_t base, uint64_t end)
+{
+	return region->base <= base && end <= region->base + region->length;
+}
+
+/* The first one in the order of ranges; or the last one. */
+static bool is_before(const struct region *one, const struct region *other)
+{
+	return one->base != other->base ? one->base < other->base : one->length > other->length;
+}
+
+static const struct region *walk(uint64_t base, uint64_t end, bool smallest)
+{
+	const struct region *found = NULL;
+
+	for (unsigned int i = 0; i < RANGES; i++) {
+		if (references[i] && regions[i].used && contains(&regions[i], base, end) &&
+		    (!found || is_before(&regions[i], found) != smallest))
+			found = &regions[i];
+	}
+	return found;
+}
+
+static void search(unsigned int space)
+{
+	uint64_t base = below(space), end = base + 1 + below(24);
+	struct range_search what = { base, end, below(2), suits, &root };
+	const struct region_reference *found = range_index_find(root, &what);
+	const struct region *expected = walk(base, end, what.smallest);
+
+	ck_assert_int_eq(!found, !expected);
+	if (!found)
+		return;
+	ck_assert_uint_eq(found->region->base, expected->base);
+	ck_assert_uint_eq(found->region->length, expected->length);
+}
+
+/* Few places, with many equal ranges; and many. */
+LOOP_TEST(range_index, a_search_finds_what_a_walk_does, 0, 6)
+{
+	unsigned int space = _i % 2 ? 64 : 100000, i;
+
+	seed = (unsigned int)_i + 1;
+	for (unsigned int step = 0; step < 20000; step++) {
+		i = below(below(10) ? RANGES / 50 : RANGES);
+		if (references[i])
+			drop(i);
+		else
+			add(i, space);
+		if (step % 4 == 0)
+			search(space);
+	}
+	for (i = 0; i < RANGES; i++) {
+		if (references[i])
+			drop(i);
+	}
+	ck_assert_uint_eq(root, 0);
+}
+
+/* In the order of addresses, as a program registers its pieces. */
+TEST(range_index, pieces_in_the_order_of_addresses)
+{
+	struct range_search what = { .suits = suits, .argument = &root };
+
+	for (unsigned int i = 0; i < RANGES; i++) {
+		regions[i] = (struct region){ .base = i * 16, .length = 16, .used = true };
+		references[i] = references_take(&regions[i]);
+		root = range_index_add(root, references[i]);
+	}
+	for (unsigned int i = 0; i < RANGES; i++) {
+		what.base = i * 16;
+		what.end = i * 16 + 16;
+		looks = 0;
+		ck_assert_ptr_eq(range_index_find(root, &what), references[i]);
+		what.end++;
+		ck_assert_ptr_null(range_index_find(root, &what));
+		ck_assert_uint_eq(looks, 1);
+	}
+}
+
+SUITE("range index")
