@@ -7,10 +7,11 @@
  * look-ups, which need no client MR, are never idle.
  *
  * A program that uses more buffers in turn than fit would never hit: each is evicted just before its
- * next use. So the order turns round when requests of as many misses as there are regions had hardly
- * any hits: the most recently used region, whose next use is the farthest, goes first, and the others
- * hit in each turn. Once the least recently used region has not been used for many evictions, the
- * program has changed to other buffers, and the order is as before.
+ * next use. So the order turns round for regions that return, when as many of them as there are
+ * regions needed room and there were hardly any hits: the most recently used region, whose next use
+ * is the farthest, goes first, and the others hit in each turn. Once the least recently used region
+ * has not been used for many evictions, the program has changed to other buffers, and the order is as
+ * before. Buffers that are new say nothing.
  */
 #include "registration/eviction.h"
 
@@ -93,10 +94,11 @@ static struct region *eviction_claim_last(struct eviction_order *order,
 	return region;
 }
 
-struct region *eviction_claim(struct eviction_order *order, const struct adapter *adapter)
+struct region *eviction_claim(struct eviction_order *order, const struct adapter *adapter,
+			      bool returns)
 {
-	return order->backwards ? eviction_claim_last(order, adapter)
-				: eviction_claim_first(order, adapter);
+	return order->backwards && returns ? eviction_claim_last(order, adapter)
+					   : eviction_claim_first(order, adapter);
 }
 
 /* Hits of less than this share of the misses are hardly any. */
@@ -124,14 +126,48 @@ static void eviction_begin_turn(struct eviction_order *order, uint64_t hits)
 	order->hits = hits;
 }
 
-void eviction_miss(struct eviction_order *order)
+void eviction_miss(struct eviction_order *order, bool returns)
 {
 	uint64_t hits;
 
-	order->misses++;
+	order->misses += returns;
 	if (order->backwards ? !eviction_is_stale(order) : order->misses < order->count)
 		return;
 	hits = statistics_tallied(TALLY_hits);
 	order->backwards = !order->backwards && (hits - order->hits) * HITS_SHARE < order->misses;
 	eviction_begin_turn(order, hits);
+}
+
+/* ---- evicted ranges ---- */
+
+/* Tags of as many evicted ranges, at most: a later one may replace another. */
+#define EVICTED 16384u
+
+static uint32_t evicted[EVICTED];
+
+/* Returns the tag, never 0. */
+static uint32_t eviction_tag(const struct region *region, uint32_t **at)
+{
+	uint64_t mixed = (region->base / PAGE ^ region->length << 20 ^ region->domain->number << 50) *
+			 0x9e3779b97f4a7c15u;
+
+	*at = &evicted[mixed >> 8 & (EVICTED - 1)];
+	return (uint32_t)(mixed >> 32) | 1;
+}
+
+void eviction_evicted(const struct region *region)
+{
+	uint32_t *at, tag = eviction_tag(region, &at);
+
+	*at = tag;
+}
+
+bool eviction_returns(const struct region *region)
+{
+	uint32_t *at, tag = eviction_tag(region, &at);
+	bool returns = *at == tag;
+
+	if (returns)
+		*at = 0;
+	return returns;
 }

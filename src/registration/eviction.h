@@ -14,7 +14,7 @@ struct eviction_order {
 	struct eviction_list regions; /* about by last use */
 	unsigned int count;	      /* of `regions` */
 	bool backwards;		      /* the most recently used one first */
-	unsigned int misses;	      /* since the last turn of the order was considered */
+	unsigned int misses;	      /* of regions that return, since a turn was considered */
 	uint64_t hits;		      /* then */
 };
 
@@ -22,11 +22,17 @@ void eviction_begin(struct eviction_order *order);
 void eviction_add(struct eviction_order *order, struct region *region);
 void eviction_remove(struct eviction_order *order, struct region *region);
 
-/* A request needs room. */
-void eviction_miss(struct eviction_order *order);
+/* A region was evicted. eviction_returns(): true, once, if a region of that range was evicted from
+ * its domain not long ago. */
+void eviction_evicted(const struct region *region);
+bool eviction_returns(const struct region *region);
+
+/* A request needs room, for a region that `returns`. */
+void eviction_miss(struct eviction_order *order, bool returns);
 
 /* The next region to evict on the adapter (NULL: any), out of reach of hits from now on; NULL: none
  * is idle. */
-struct region *eviction_claim(struct eviction_order *order, const struct adapter *adapter);
+struct region *eviction_claim(struct eviction_order *order, const struct adapter *adapter,
+			      bool returns);
 
 #endif

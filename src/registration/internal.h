@@ -197,6 +197,20 @@ bool region_set_queued(const struct allocation *allocation);
 
 void region_release_user(struct region *region);
 
+/* True if a region of the allocation is not idle. */
+bool region_is_in_use_for(const struct allocation *allocation);
+
+/* Takes the region and its references out of every index, and revokes its client MRs. */
+void region_leave_indexes(struct region *region);
+
+/* Ends the references of an allocation, and with region_end() the regions left without any. False:
+ * the allocation had none. *since, if 0, becomes the time when the first registered or registering
+ * region began to end. */
+bool region_end_references(const struct allocation *allocation, struct region **ending,
+			   uint64_t *since);
+
+/* ---- region_use.c; with the lock held ---- */
+
 /* True if a client MR holds the region; region_has_client_mrs(): one that is no import. */
 bool region_is_held(const struct region *region);
 bool region_has_client_mrs(const struct region *region);
@@ -208,9 +222,6 @@ bool region_is_taken(const struct region *region);
  * thread: an end keeps the lock. */
 bool region_is_idle(const struct region *region);
 bool region_may_end(const struct region *region);
-
-/* True if a region of the allocation is not idle. */
-bool region_is_in_use_for(const struct allocation *allocation);
 
 /* True if imports alone hold the region, at most: hits take none from now on. The caller ends it.
  */
@@ -224,15 +235,6 @@ uint32_t region_used_at(const struct region *region);
 
 /* Add a client MR whose allocation is unknown. */
 void region_import(struct region *region, const void *client_mr);
-
-/* Takes the region and its references out of every index, and revokes its client MRs. */
-void region_leave_indexes(struct region *region);
-
-/* Ends the references of an allocation, and with region_end() the regions left without any. False:
- * the allocation had none. *since, if 0, becomes the time when the first registered or registering
- * region began to end. */
-bool region_end_references(const struct allocation *allocation, struct region **ending,
-			   uint64_t *since);
 
 /* ---- requests.c ---- */
 

@@ -98,6 +98,7 @@ struct region {
 	bool spans;	    /* over several mappings: spans.c */
 	bool counted;	    /* part of the pinned bytes */
 	bool evicted;	    /* ended by an eviction */
+	bool returns;	    /* a region of its range was evicted before */
 	bool freed;	    /* ended by a free */
 	bool evictable;	    /* in its GPU's list */
 	bool with_worker;   /* region_register_prepared() has not returned */

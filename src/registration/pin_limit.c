@@ -99,6 +99,7 @@ bool pin_limit_allows(const struct region *region)
 
 void pin_limit_evict_region(struct region *region, struct region **ending)
 {
+	eviction_evicted(region);
 	statistics_count(evictions);
 	add_relaxed(&holds_time, 1);
 	region->evicted = true;
@@ -106,10 +107,10 @@ void pin_limit_evict_region(struct region *region, struct region **ending)
 }
 
 /* Evicts one idle region. Returns its bytes; 0: there is none. */
-static uint64_t pin_limit_evict_one(struct gpu *gpu, const struct adapter *adapter,
+static uint64_t pin_limit_evict_one(struct gpu *gpu, const struct adapter *adapter, bool returns,
 				    struct region **ending)
 {
-	struct region *region = eviction_claim(&gpu->order, adapter);
+	struct region *region = eviction_claim(&gpu->order, adapter, returns);
 
 	if (!region)
 		return 0;
@@ -120,7 +121,7 @@ static uint64_t pin_limit_evict_one(struct gpu *gpu, const struct adapter *adapt
 /* Evicts at least `bytes`, or all available, on the adapter (NULL: any) and of the GPU (-1: any).
  * Returns the evicted bytes. */
 static uint64_t pin_limit_evict_from(const struct adapter *adapter, int device, uint64_t bytes,
-				     struct region **ending)
+				     bool returns, struct region **ending)
 {
 	uint64_t removed = 0, one;
 
@@ -128,8 +129,9 @@ static uint64_t pin_limit_evict_from(const struct adapter *adapter, int device, 
 		if (device >= 0 && &gpus[i] != pin_limit_gpu(device))
 			continue;
 		if (removed < bytes && gpus[i].order.count)
-			eviction_miss(&gpus[i].order);
-		while (removed < bytes && (one = pin_limit_evict_one(&gpus[i], adapter, ending)))
+			eviction_miss(&gpus[i].order, returns);
+		while (removed < bytes &&
+		       (one = pin_limit_evict_one(&gpus[i], adapter, returns, ending)))
 			removed += one;
 	}
 	return removed;
@@ -178,22 +180,22 @@ bool pin_limit_evict_for(const struct region *region, struct region **ending)
 			return false;
 	} else {
 		if (!pin_limit_fits_beside(gpu, gpu->pinned, region->length))
-			eviction_miss(&gpu->order);
+			eviction_miss(&gpu->order, region->returns);
 		while (!pin_limit_fits_beside(gpu, gpu->pinned - evicting, region->length) &&
-		       (one = pin_limit_evict_one(gpu, NULL, ending)))
+		       (one = pin_limit_evict_one(gpu, NULL, region->returns, ending)))
 			evicting += one;
 		/* Hits may have taken the rest meanwhile. */
 		if (!one && config_get()->pin_limit != CONFIG_AUTO)
 			return false;
 	}
 	if (!pin_limit_adapter_allows(adapter) && !*ending)
-		pin_limit_evict_from(adapter, -1, 1, ending);
+		pin_limit_evict_from(adapter, -1, 1, region->returns, ending);
 	return true;
 }
 
 /* The error does not name the limit: regions and page addresses of the adapter, pinned bytes of the
  * GPU, or locked bytes of the process (any adapter). */
-bool pin_limit_evict(const struct adapter *adapter, int device, uint64_t bytes,
+bool pin_limit_evict(const struct adapter *adapter, int device, uint64_t bytes, bool returns,
 		     struct region **ending)
 {
 	uint64_t removed = 0;
@@ -201,7 +203,7 @@ bool pin_limit_evict(const struct adapter *adapter, int device, uint64_t bytes,
 	for (unsigned int i = device >= 0 ? 0 : 2; i < 4 && removed < bytes; i++) {
 		if (adapter || i % 2)
 			removed += pin_limit_evict_from(i % 2 ? NULL : adapter, i < 2 ? device : -1,
-							bytes - removed, ending);
+							bytes - removed, returns, ending);
 	}
 	return removed > 0;
 }
@@ -271,7 +273,7 @@ bool registration_evict(struct ibv_context *context, uint64_t bytes)
 	bool evicted;
 
 	lock_take(&registration_lock);
-	evicted = pin_limit_evict(adapter_find(context), -1, bytes, &ending);
+	evicted = pin_limit_evict(adapter_find(context), -1, bytes, false, &ending);
 	lock_drop(&registration_lock);
 	region_unpin_all(ending);
 	return evicted;

@@ -24,8 +24,9 @@ bool pin_limit_has_room(const struct adapter *adapter, int device, uint64_t leng
 bool pin_limit_evict_for(const struct region *region, struct region **ending);
 
 /* The adapter (NULL: one without a region) refused memory of this GPU (-1: no GPU, or unknown) for
- * lack of space. Evicts at least `bytes`, likely causes first. False: no region was idle. */
-bool pin_limit_evict(const struct adapter *adapter, int device, uint64_t bytes,
+ * lack of space. Evicts at least `bytes`, likely causes first; `returns`: for a region that does (eviction.h). False: no region was
+ * idle. */
+bool pin_limit_evict(const struct adapter *adapter, int device, uint64_t bytes, bool returns,
 		     struct region **ending);
 
 /* Evicts a region that region_claim() returned true for. */

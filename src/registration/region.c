@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* region.c -- regions and their references: creation, indexes, removal
  *
- * Registration of a region: region_life.c. Its end: region_end.c.
+ * Use of a region by clients: region_use.c. Its registration: region_life.c. Its end: region_end.c.
  */
 #include "base/atomics.h"
 #include "registration/internal.h"
@@ -9,7 +9,7 @@
 #include "base/config.h"
 #include "base/pool.h"
 #include "base/system.h"
-#include "registration/client_mr.h"
+#include "registration/eviction.h"
 #include "registration/holds.h"
 #include "registration/range_index.h"
 #include "registration/references.h"
@@ -79,6 +79,7 @@ static struct region *region_create(struct domain *domain, const struct allocati
 				   .size = range->spans ? range->length : allocation->size,
 				   .used = domain->looked_up,
 				   .spans = range->spans };
+	region->returns = eviction_returns(region);
 	LIST_INSERT_HEAD(&domain->regions, region, in_domain);
 	region->range_next = *region_range_bucket(range->base);
 	*region_range_bucket(range->base) = region;
@@ -201,49 +202,6 @@ static void region_remove_reference(struct region_reference *reference)
 	references_put(owner, reference);
 }
 
-void region_import(struct region *region, const void *client_mr)
-{
-	uint64_t hold;
-
-	if (!region->imported)
-		region->imported = references_take(region);
-	if (!region->imported)
-		return;
-	hold = holds_take(holds_of(region->imported));
-	if (hold && !client_mr_add(client_mr, hold))
-		holds_drop(hold);
-}
-
-bool region_has_client_mrs(const struct region *region)
-{
-	const struct region_reference *reference = holds_at(region->references);
-
-	while (reference && !holds_any(reference))
-		reference = holds_at(reference->next_in_region);
-	return reference;
-}
-
-bool region_is_held(const struct region *region)
-{
-	return region_has_client_mrs(region) || (region->imported && holds_any(region->imported));
-}
-
-/* Such a domain has no hits: all its holds are taken with the lock held. */
-bool region_is_taken(const struct region *region)
-{
-	return region->owner->own_keys && region_is_held(region);
-}
-
-bool region_is_idle(const struct region *region)
-{
-	return (region->spans || !region->domain->looked_up) && !region_is_held(region);
-}
-
-bool region_may_end(const struct region *region)
-{
-	return !region->users && region_is_idle(region);
-}
-
 bool region_is_in_use_for(const struct allocation *allocation)
 {
 	const struct reference_chain *chain = region_chain_at(allocation->slot);
@@ -253,39 +211,6 @@ bool region_is_in_use_for(const struct allocation *allocation)
 	       (reference->allocation != allocation->id || region_is_idle(reference->region)))
 		reference = holds_at(reference->next_in_slot);
 	return reference;
-}
-
-/* A hit may take a hold at any time, until its generation has ended. */
-bool region_claim(struct region *region)
-{
-	struct region_reference *reference = holds_at(region->references);
-
-	if (region_has_client_mrs(region))
-		return false;
-	while (reference && holds_claim(reference))
-		reference = holds_at(reference->next_in_region);
-	if (reference)
-		keys_publish_all(region);
-	return !reference;
-}
-
-uint32_t region_used_at(const struct region *region)
-{
-	const struct region_reference *reference = holds_at(region->references);
-	uint32_t now = load_relaxed(&holds_time), age, least = UINT32_MAX;
-
-	for (; reference; reference = holds_at(reference->next_in_region)) {
-		age = now - load_relaxed(&reference->used_at);
-		least = age < least ? age : least;
-	}
-	return now - least;
-}
-
-bool region_is_shared(const struct region *region)
-{
-	const struct region_reference *first = holds_at(region->references);
-
-	return first && first->next_in_region;
 }
 
 void region_leave_indexes(struct region *region)

@@ -238,7 +238,8 @@ static void region_make_ready(struct region *region, const struct registration_r
 		learnt = pin_limit_refused(region);
 		ending = NULL;
 		if (!client ||
-		    !pin_limit_evict(region->owner->adapter, region->device, bytes, &ending))
+		    !pin_limit_evict(region->owner->adapter, region->device, bytes,
+				     region->returns, &ending))
 			break;
 		region_unpin_ended(ending);
 		error = region_pin(region, client, source, &mr);
