@@ -33,6 +33,21 @@ static bool verbs_forms_find_export(int fd, uint64_t offset, struct registration
 	return true;
 }
 
+/* Count a request by a dma-buf whose export is not recorded, if the client's addresses are GPU
+ * memory. A probe for dma-buf support has no descriptor. */
+static void verbs_forms_count_unknown(int fd, const struct registration_request *request)
+{
+	uint64_t ends[] = { request->iova, request->iova + request->length - 1 };
+	struct allocation allocation;
+
+	for (int i = 0; fd >= 0 && request->length && i < 2; i++) {
+		if (memory_find(ends[i], &allocation) && allocation.kind != ALLOCATION_HOST) {
+			verbs_count_forwarded(unknown);
+			return;
+		}
+	}
+}
+
 /* Serve a dma-buf; if the form or the range prevents it, count a bypassed request. */
 static bool verbs_forms_serve_dmabuf(int fd, uint64_t offset, bool understood,
 				     struct registration_request *request,
@@ -40,8 +55,12 @@ static bool verbs_forms_serve_dmabuf(int fd, uint64_t offset, bool understood,
 {
 	bool inside;
 
-	if (verbs_is_internal() || !verbs_forms_find_export(fd, offset, request, &inside))
+	if (verbs_is_internal())
 		return false;
+	if (!verbs_forms_find_export(fd, offset, request, &inside)) {
+		verbs_forms_count_unknown(fd, request);
+		return false;
+	}
 	if (!understood || !inside) {
 		verbs_count_forwarded(form);
 		return false;

@@ -11,36 +11,53 @@
  * identify it. The record of an export holds the youngest allocation from before the export. A live
  * allocation that is not younger has been at its addresses throughout: of all memory at these
  * addresses, the dma-buf holds only that allocation.
+ *
+ * So a record without such an allocation is dead: no request by its dma-buf can be served. A new
+ * export reuses the record of a dead one. The table grows until it has as many dead records as live
+ * ones, up to MEMORY_EXPORTS_MAX. A program that exports one allocation again and again needs the
+ * limit: no event ends its dma-bufs.
  */
 #include "memory/memory.h"
 
 #include <pthread.h>
+#include <string.h>
 
+#include "base/arena.h"
 #include "base/kernel.h"
 #include "memory/table.h"
 #include "report/statistics.h"
 
-#define EXPORTS 1024u
+#define BUCKETS (1u << 15)
 
-struct export
-{
-	uint64_t device, inode; /* inode 0: empty */
+/* Records examined for each new one: grows to twice the live ones. */
+#define STEPS 2
+
+struct exported {
+	uint64_t device, inode;
 	struct found_export made;
-};
+	uint32_t next; /* in its bucket; 0: none */
+} __attribute__((aligned(64)));
 
-static pthread_mutex_t exports_lock = PTHREAD_MUTEX_INITIALIZER; /* guards all below; taken alone */
-static struct export exports[EXPORTS];
-static unsigned int next_export;
+static pthread_mutex_t exports_lock = PTHREAD_MUTEX_INITIALIZER; /* guards all; before table_lock */
+static struct arena exports = ARENA_INITIALIZER(struct exported, MEMORY_EXPORTS_MAX + 1);
+static uint32_t buckets[BUCKETS];
+static uint32_t examined, replaced; /* the last such record */
 
 static _Atomic bool has_exports; /* set at the first export; no lock is taken before */
 
+/* Another thread may have been changing the table. */
 void exports_renew(void)
 {
 	exports_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	if (!has_exports)
+		return;
+	memset(buckets, 0, sizeof(buckets));
+	exports.used = 1;
+	examined = replaced = 0;
 }
 
 /* Direct system call: the symbol fstat needs glibc 2.33, and older versions use a private one. */
-static bool exports_identify(int fd, struct export *identity)
+static bool exports_identify(int fd, struct exported *identity)
 {
 	struct stat status;
 
@@ -51,27 +68,87 @@ static bool exports_identify(int fd, struct export *identity)
 	return identity->inode != 0;
 }
 
-/* The newest first: a client registers what it has just exported. */
-static const struct export *exports_find(const struct export *identity)
+static struct exported *exports_at(uint32_t index)
 {
-	const struct export *export;
+	return (struct exported *)exports.base + index;
+}
 
-	for (unsigned int i = 1; i <= EXPORTS; i++) {
-		export = &exports[(next_export - i) % EXPORTS];
-		if (export->inode == identity->inode && export->device == identity->device)
-			return export;
+/* Consecutive inodes have consecutive buckets. */
+static uint32_t *exports_bucket(const struct exported *identity)
+{
+	return &buckets[(identity->inode + identity->device) % BUCKETS];
+}
+
+/* The link to the dma-buf's record; 0 is there if it has none. */
+static uint32_t *exports_link(const struct exported *identity)
+{
+	uint32_t *link = exports_bucket(identity);
+
+	while (*link && (exports_at(*link)->inode != identity->inode ||
+			 exports_at(*link)->device != identity->device))
+		link = &exports_at(*link)->next;
+	return link;
+}
+
+static bool exports_is_live(const struct found_export *made)
+{
+	return table_holds_older(made->address, made->size, made->youngest);
+}
+
+/* The record after `last`, in a circle. */
+static uint32_t exports_after(uint32_t last)
+{
+	return last + 1 < exports.used ? last + 1 : 1;
+}
+
+/* Without another use of the record. */
+static uint32_t exports_unlinked(uint32_t index)
+{
+	*exports_link(exports_at(index)) = exports_at(index)->next;
+	return index;
+}
+
+/* A record for one more export: of a dead one; a new one; in a full table one of the oldest. 0: no
+ * memory for the first one. */
+static uint32_t exports_take(void)
+{
+	for (int i = 0; i < STEPS && exports.used > 1; i++) {
+		examined = exports_after(examined);
+		if (!exports_is_live(&exports_at(examined)->made))
+			return exports_unlinked(examined);
 	}
-	return NULL;
+	if (exports.used <= MEMORY_EXPORTS_MAX && !arena_grow(&exports, exports.used + 1))
+		return arena_next(&exports);
+	if (exports.used == 1)
+		return 0;
+	replaced = exports_after(replaced);
+	return exports_unlinked(replaced);
+}
+
+static void exports_store(struct exported *made)
+{
+	uint32_t index = *exports_link(made);
+
+	if (index) {
+		exports_at(index)->made = made->made;
+		return;
+	}
+	index = exports_take();
+	if (!index)
+		return;
+	made->next = *exports_bucket(made);
+	*exports_at(index) = *made;
+	*exports_bucket(made) = index;
 }
 
 void memory_exported(int fd, uint64_t address, uint64_t size, uint64_t youngest)
 {
-	struct export made = { .made = { address, size, youngest } };
+	struct exported made = { .made = { address, size, youngest } };
 
 	statistics_count(exports);
 	if (exports_identify(fd, &made)) {
 		pthread_mutex_lock(&exports_lock);
-		exports[next_export++ % EXPORTS] = made;
+		exports_store(&made);
 		has_exports = true;
 		pthread_mutex_unlock(&exports_lock);
 	}
@@ -79,16 +156,16 @@ void memory_exported(int fd, uint64_t address, uint64_t size, uint64_t youngest)
 
 bool memory_find_export(int fd, struct found_export *found)
 {
-	struct export wanted = { 0 };
-	const struct export *known = NULL;
+	struct exported wanted = { .inode = 0 };
+	uint32_t index = 0;
 
 	if (has_exports && exports_identify(fd, &wanted)) {
 		pthread_mutex_lock(&exports_lock);
-		known = exports_find(&wanted);
-		if (known)
-			wanted = *known;
+		index = *exports_link(&wanted);
+		if (index)
+			wanted = *exports_at(index);
 		pthread_mutex_unlock(&exports_lock);
 	}
 	*found = wanted.made;
-	return known != NULL;
+	return index != 0;
 }

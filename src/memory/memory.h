@@ -251,8 +251,10 @@ void memory_renew(void);
 /* Id of the youngest allocation. Read before the driver exports a dma-buf. */
 uint64_t memory_youngest(void);
 
-/* Record a client's dma-buf of [address, address + size), open as `fd`, until 1024 newer exports
- * follow. A duplicate of the descriptor refers to the recorded dma-buf. */
+/* Record a client's dma-buf of [address, address + size), open as `fd`, while it holds a live
+ * allocation, or until MEMORY_EXPORTS_MAX newer ones of live memory follow. A duplicate of the
+ * descriptor refers to the recorded dma-buf. */
+#define MEMORY_EXPORTS_MAX (1u << 17)
 void memory_exported(int fd, uint64_t address, uint64_t size, uint64_t youngest);
 
 /* Find the source of the dma-buf `fd`; false: unknown. */

@@ -313,6 +313,39 @@ bool table_overlaps(uint64_t base, uint64_t size)
 	return slot;
 }
 
+/* Younger allocations divide the range. Depth of the divisions. */
+#define OLDER_DEPTH 6u
+
+static bool table_holds_older_locked(struct range range, uint64_t youngest, unsigned int depth)
+{
+	uint32_t slot = range.base <= range.last ? index_overlapping(range) : 0;
+	const struct record *record = lookup_record(slot);
+	uint64_t base, end;
+
+	if (!slot)
+		return false;
+	if (!depth || load_relaxed(&record->generation) <= youngest)
+		return true;
+	base = load_relaxed(&record->base);
+	end = base + load_relaxed(&record->size);
+	return table_holds_older_locked((struct range){ range.base, base - 1 }, youngest,
+					depth - 1) ||
+	       table_holds_older_locked((struct range){ end, range.last }, youngest, depth - 1);
+}
+
+bool table_holds_older(uint64_t base, uint64_t size, uint64_t youngest)
+{
+	bool holds;
+
+	if (!table_is_valid_range(base, size))
+		return false;
+	lock_take(&table_lock);
+	holds = table_holds_older_locked((struct range){ base, base + size - 1 }, youngest,
+					 OLDER_DEPTH);
+	lock_drop(&table_lock);
+	return holds;
+}
+
 uint64_t memory_youngest(void)
 {
 	uint64_t id;

@@ -60,6 +60,7 @@ void exports_of_pages(void);
 void exports_of_the_client(void);
 void export_and_end(void);
 void several_mappings(void);
+void many_exports(void);
 
 /* forms_in_time.c: events after a registration. */
 void memory_ends(void);

@@ -161,6 +161,7 @@ static void labels(CUdeviceptr address)
 	    half = export_range(address, SIZE / 2);
 	struct ibv_mr *plain = request(address, ACCESS), *known, *extended, *lied, *reused,
 		      *long_one, *beyond, *nothing;
+	uint64_t unknown = statistic("bypassed_unknown");
 	bool kept;
 
 	known = ibv_reg_dmabuf_mr(pd, 0, SIZE, address, file, ACCESS);
@@ -175,7 +176,9 @@ static void labels(CUdeviceptr address)
 	       PART(own(long_one, 4096, SIZE));
 	/* The descriptor now refers to another file; its copy keeps the dma-buf. */
 	dup2(other, file);
+	kept &= PART(statistic("bypassed_unknown") == unknown);
 	reused = ibv_reg_dmabuf_mr(pd, 0, SIZE, address, file, ACCESS);
+	kept &= PART(statistic("bypassed_unknown") == unknown + 1);
 	ibv_dereg_mr(known);
 	known = ibv_reg_dmabuf_mr(pd, 0, SIZE, address, copy, ACCESS);
 	kept &= PART(own(reused, 0, SIZE)) && PART(known->rkey == plain->rkey);

@@ -76,6 +76,7 @@ int main(void)
 	exports_of_the_client();
 	export_and_end();
 	several_mappings();
+	many_exports();
 	memory_ends();
 	numbers_come_back();
 	changes();
