@@ -166,6 +166,7 @@ struct adapter_region {
 	int access;
 	bool uncounted; /* see the setting */
 	int dmabuf;	/* descriptor owned by the region; -1: registered by address */
+	bool pcie;	/* the dma-buf is mapped over PCIe */
 	uint64_t inode; /* of the dma-buf: the program may reuse the number */
 	pid_t process;	/* registering process */
 	struct adapter_memory memory;
@@ -222,8 +223,8 @@ bool checks_is_host(uint64_t start, uint64_t length);
  * not hold adapter_lock. The caller forgets the memory. */
 int checks_range(uint64_t start, uint64_t length, struct adapter_memory *memory);
 
-/* Address and size behind a dma-buf. An address of 0: the simulated driver did not export it.
- * False: no dma-buf. */
-bool checks_dmabuf(int fd, uint64_t *address, uint64_t *size);
+/* Address, size and mapping behind a dma-buf. An address of 0: the simulated driver did not export
+ * it. False: no dma-buf. */
+bool checks_dmabuf(int fd, uint64_t *address, uint64_t *size, bool *pcie);
 
 #endif

@@ -152,6 +152,20 @@ static int access_once(struct ibv_context *context, uint32_t key, uint64_t addre
 	return error;
 }
 
+int sim_adapter_mapping(struct ibv_context *context, uint32_t key)
+{
+	struct adapter_region *region;
+	int mapping = -EINVAL;
+
+	pthread_mutex_lock(&adapter_lock);
+	region = kernel_region(key >> 8);
+	if (region && region->context == context)
+		mapping = region->state == ADAPTER_REGION_LIVE && region->key == key ? region->pcie
+										     : -ESTALE;
+	pthread_mutex_unlock(&adapter_lock);
+	return mapping;
+}
+
 int sim_adapter_read(struct ibv_context *context, uint32_t key, uint64_t address, void *to,
 		     size_t bytes)
 {

@@ -132,7 +132,7 @@ int checks_range(uint64_t start, uint64_t length, struct adapter_memory *memory)
 	}
 }
 
-bool checks_dmabuf(int fd, uint64_t *address, uint64_t *size)
+bool checks_dmabuf(int fd, uint64_t *address, uint64_t *size, bool *pcie)
 {
 	struct sim_dmabuf content;
 	struct statfs files;
@@ -142,10 +142,12 @@ bool checks_dmabuf(int fd, uint64_t *address, uint64_t *size)
 	    content.magic == SIM_DMABUF_MAGIC) {
 		*address = adapter_setting(real_driver) ? 0 : content.address;
 		*size = content.size;
+		*pcie = content.flags & SIM_DMABUF_PCIE;
 		return true;
 	}
 	end = lseek(fd, 0, SEEK_END);
 	*address = 0;
+	*pcie = false;
 	*size = end > 0 ? (uint64_t)end : UINT64_MAX;
 	return !fstatfs(fd, &files) && files.f_type == DMABUF_FILES;
 }

@@ -94,8 +94,8 @@ static void commands_take(uint64_t microseconds)
 		;
 }
 
-/* Pass a cancellation point, as drivers may, also after a hold: an earlier cancellation always takes
- * effect. */
+/* Pass a cancellation point, as drivers may, also after a hold: an earlier cancellation always
+ * takes effect. */
 static void commands_delay(uint64_t length)
 {
 	bool held = adapter_setting(hold);
@@ -174,8 +174,8 @@ static int commands_reg_dmabuf(struct ibv_pd *pd, uint64_t offset, uint64_t leng
 		return error ? error : EINVAL;
 	if (fcntl(fd, F_GETFD) < 0)
 		return EBADF;
-	if (!checks_dmabuf(fd, &address, &size) || commands_check_range(offset, length, iova) ||
-	    offset > size || length > size - offset)
+	if (!checks_dmabuf(fd, &address, &size, &wanted.pcie) ||
+	    commands_check_range(offset, length, iova) || offset > size || length > size - offset)
 		return EINVAL;
 	if (address && checks_begin())
 		wanted.start = address + offset;

@@ -13,7 +13,7 @@
 pthread_mutex_t sim_lock = PTHREAD_MUTEX_INITIALIZER;
 struct sim_device sim_devices[SIM_DEVICES_MAX];
 int sim_device_count;
-bool sim_dma_buf, sim_populates, sim_hooks;
+bool sim_dma_buf, sim_c2c, sim_populates, sim_hooks;
 static int pageable;   /* devices access memory from malloc */
 static int integrated; /* devices are part of the processor */
 
@@ -102,6 +102,7 @@ CUresult cuInit(unsigned int flags)
 	pageable = (int)device_setting("PEERPIN_SIM_PAGEABLE", 0, 0, 1);
 	integrated = (int)device_setting("PEERPIN_SIM_INTEGRATED", 0, 0, 1);
 	sim_dma_buf = device_setting("PEERPIN_SIM_DMABUF", 1, 0, 1);
+	sim_c2c = device_setting("PEERPIN_SIM_C2C", 0, 0, 1);
 	sim_populates = device_setting("PEERPIN_SIM_POPULATE", 0, 0, 1);
 	sim_hooks = device_setting("PEERPIN_SIM_HOOKS", 1, 0, 1);
 	for (int i = 0; i < count; i++) {

@@ -36,10 +36,12 @@ enum sim_driver_range sim_driver_range(uint64_t from, uint64_t to);
 
 /* First bytes of a file from cuMemGetHandleForAddressRange: the exported range. */
 #define SIM_DMABUF_MAGIC ((uint64_t)0x666275616d647370)
+#define SIM_DMABUF_PCIE	 ((uint64_t)1)
 
 struct sim_dmabuf {
 	uint64_t magic;
 	uint64_t address, size;
+	uint64_t flags; /* of the export: the mapping */
 };
 
 #endif

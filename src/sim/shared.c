@@ -224,13 +224,15 @@ SIM_CONTEXT_CALL(cuMemGetHandleForAddressRange, (handle, address, size, type, fl
 	if (!sim_dma_buf)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	allocation = sim_find_in_range(address, address + size);
-	if (flags && allocation)
+	if (flags && allocation &&
+	    !(sim_c2c && flags == CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE))
 		return CUDA_ERROR_NOT_SUPPORTED;
 	if (!handle || type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || address % 4096 ||
 	    size % 4096 || !shared_can_export(allocation, address, address + size))
 		return CUDA_ERROR_INVALID_VALUE;
-	content =
-		(struct sim_dmabuf){ .magic = SIM_DMABUF_MAGIC, .address = address, .size = size };
+	content = (struct sim_dmabuf){
+		.magic = SIM_DMABUF_MAGIC, .address = address, .size = size, .flags = flags
+	};
 	file = memfd_create("peerpin-sim-dmabuf", MFD_CLOEXEC);
 	if (file < 0 || ftruncate(file, (off_t)size) ||
 	    pwrite(file, &content, sizeof(content), 0) != sizeof(content)) {

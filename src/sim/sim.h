@@ -14,6 +14,7 @@
  * PEERPIN_SIM_MEMORY: bytes of each device, with suffix K, M or G
  * PEERPIN_SIM_PAGEABLE=1: devices access memory from malloc
  * PEERPIN_SIM_DMABUF=0: no dma-buf exports
+ * PEERPIN_SIM_C2C=1: dma-buf exports can map the memory over PCIe, as on hosts with NVLink-C2C
  * PEERPIN_SIM_INTEGRATED=1: devices are part of the processor
  * PEERPIN_SIM_HOOKS=0: an MPI library's memory hooks intercept no free of device memory
  */
@@ -55,6 +56,7 @@ struct sim_device {
 extern struct sim_device sim_devices[SIM_DEVICES_MAX];
 extern int sim_device_count; /* 0: cuInit has not succeeded */
 extern bool sim_dma_buf;     /* memory can be exported as a dma-buf */
+extern bool sim_c2c;	     /* ... also mapped over PCIe */
 extern bool sim_populates;   /* memory has pages before its first access, as on a GPU */
 extern bool sim_hooks;	     /* device memory is released by libc's functions */
 

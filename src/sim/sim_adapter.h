@@ -96,6 +96,10 @@ int sim_adapter_read(struct ibv_context *context, uint32_t key, uint64_t address
 int sim_adapter_write(struct ibv_context *context, uint32_t key, uint64_t address, const void *from,
 		      size_t bytes);
 
+/* The mapping of a registration's memory. 1: over PCIe (an export with that flag); 0: any other;
+ * -EINVAL or -ESTALE as above. */
+int sim_adapter_mapping(struct ibv_context *context, uint32_t key);
+
 /* ibv_alloc_parent_domain, which verbs.h calls through a function table: another struct for `pd`.
  * Deallocate it with ibv_dealloc_pd before `pd`. NULL: out of memory. */
 struct ibv_pd *sim_adapter_parent_domain(struct ibv_pd *pd);

@@ -236,6 +236,27 @@ LOOP_TEST(settings, dma_bufs_can_be_taken_away, 0, 2)
 	ck_assert_int_eq(file >= 0, _i);
 }
 
+LOOP_TEST(settings, dma_bufs_can_be_mapped_over_pcie, 0, 2)
+{
+	CUdeviceptr address;
+	CUcontext context;
+	int file = -1;
+
+	if (_i)
+		setenv("PEERPIN_SIM_C2C", "1", 1);
+	ck_assert_int_eq(cuInit(0), CUDA_SUCCESS);
+	ck_assert_int_eq(cuCtxCreate_v2(&context, 0, 0), CUDA_SUCCESS);
+	ck_assert_int_eq(cuMemAlloc_v2(&address, MIB), CUDA_SUCCESS);
+	ck_assert_int_eq(cuMemGetHandleForAddressRange(&file, address, MIB,
+						       CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 2),
+			 CUDA_ERROR_NOT_SUPPORTED);
+	ck_assert_int_eq(cuMemGetHandleForAddressRange(&file, address, MIB,
+						       CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
+						       CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE),
+			 _i ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED);
+	ck_assert_int_eq(file >= 0, _i);
+}
+
 LOOP_TEST(settings, devices_can_be_part_of_the_processor, 0, 2)
 {
 	int value = -1;
