@@ -145,29 +145,30 @@ WRAP(cuMemAllocManaged, (address, size, flags), CUdeviceptr *address, size_t siz
 				 ALLOCATION_MANAGED, address, size);
 }
 
-/* The program may register this dma-buf later, when only its descriptor identifies it. With flags,
- * the dma-buf maps the memory differently from peerpin's regions (over PCIe instead of NVLink-C2C).
- * It is then recorded with size 0, so that no range lies inside it. A ready dma-buf of the range is
- * the answer without a call into the driver (registration/ready_exports.c). */
+/* The program may register this dma-buf later, when only its descriptor identifies it. One of
+ * unknown flags is recorded with size 0, so that no range lies inside it. A ready dma-buf of the
+ * range is the answer without a call into the driver (registration/ready_exports.c). */
 WRAP(cuMemGetHandleForAddressRange, (handle, address, size, type, flags), void *handle,
      CUdeviceptr address, size_t size, CUmemRangeHandleType type, unsigned long long flags)
 {
-	bool passive = process_is_passive();
-	uint64_t youngest = passive ? 0 : memory_youngest();
+	const unsigned long long pcie = CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE;
+	bool passive = process_is_passive(), known = !(flags & ~pcie);
+	struct found_export made = { address, known ? size : 0, passive ? 0 : memory_youngest(),
+				     flags & pcie };
 	CUresult result;
 	int ready = -1;
 
-	if (!passive && handle && !flags && type == CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD)
-		ready = registration_export(address, size, &youngest);
+	if (!passive && handle && known && type == CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD)
+		ready = registration_export(&made);
 	if (ready >= 0) {
 		*(int *)handle = ready;
-		memory_exported(ready, address, size, youngest);
+		memory_exported(ready, &made);
 		return CUDA_SUCCESS;
 	}
 	result = forward(handle, keep_visible(address), size, type, flags);
 	if (result == CUDA_SUCCESS && handle && type == CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD &&
 	    !passive)
-		memory_exported(*(const int *)handle, address, flags ? 0 : size, youngest);
+		memory_exported(*(const int *)handle, &made);
 	return result;
 }
 

@@ -29,6 +29,7 @@ static bool verbs_forms_find_export(int fd, uint64_t offset, struct registration
 	/* The memory may have been freed and its address reused; the dma-buf still holds the first
 	 * memory. */
 	request->youngest = found.youngest;
+	request->pcie = found.pcie;
 	request->source = (struct dma_buf){ { .fd = fd }, found.address, found.size };
 	return true;
 }

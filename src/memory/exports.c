@@ -141,9 +141,9 @@ static void exports_store(struct exported *made)
 	*exports_bucket(made) = index;
 }
 
-void memory_exported(int fd, uint64_t address, uint64_t size, uint64_t youngest)
+void memory_exported(int fd, const struct found_export *source)
 {
-	struct exported made = { .made = { address, size, youngest } };
+	struct exported made = { .made = *source };
 
 	statistics_count(exports);
 	if (exports_identify(fd, &made)) {

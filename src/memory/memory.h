@@ -251,17 +251,20 @@ void memory_renew(void);
 /* Id of the youngest allocation. Read before the driver exports a dma-buf. */
 uint64_t memory_youngest(void);
 
-/* Record a client's dma-buf of [address, address + size), open as `fd`, while it holds a live
- * allocation, or until MEMORY_EXPORTS_MAX newer ones of live memory follow. A duplicate of the
- * descriptor refers to the recorded dma-buf. */
-#define MEMORY_EXPORTS_MAX (1u << 17)
-void memory_exported(int fd, uint64_t address, uint64_t size, uint64_t youngest);
-
-/* Find the source of the dma-buf `fd`; false: unknown. */
+/* A dma-buf of the program. */
 struct found_export {
 	uint64_t address, size;
 	uint64_t youngest; /* only live allocations up to this id are surely in the dma-buf */
+	bool pcie;	   /* mapped over PCIe, on a host with NVLink-C2C: another path */
 };
+
+/* Record a client's dma-buf, open as `fd`, while it holds a live allocation, or until
+ * MEMORY_EXPORTS_MAX newer ones of live memory follow. A duplicate of the descriptor refers to the
+ * recorded dma-buf. */
+#define MEMORY_EXPORTS_MAX (1u << 17)
+void memory_exported(int fd, const struct found_export *made);
+
+/* Find the source of the dma-buf `fd`; false: unknown. */
 bool memory_find_export(int fd, struct found_export *found);
 
 /* ---- user words ----

@@ -24,7 +24,8 @@
 static CUresult dma_buf_export_here(const struct pin_request *request, int *fd)
 {
 	return driver_calls()->cuMemGetHandleForAddressRange(
-		fd, request->base, request->length, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+		fd, request->base, request->length, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
+		request->pcie ? CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE : 0);
 }
 
 static bool dma_buf_is_current(CUcontext context)

@@ -86,6 +86,9 @@ void domain_enter_table(struct domain *domain)
 	struct protection_domain *owner = domain->owner;
 	_Atomic(struct domain *) *entry, *free = NULL;
 
+	/* Requests by dma-buf take the lock. */
+	if (domain->access & DOMAIN_PCIE)
+		return;
 	for (unsigned int i = PROBE; i--;) {
 		entry = domain_table_at(owner->context, owner->handle, domain->access, i);
 		if (load_relaxed(entry) == domain)

@@ -46,6 +46,7 @@ static void domain_enable_name_flags(int access, char *to, size_t size)
 		{ IBV_ACCESS_REMOTE_READ, "remote read" },
 		{ IBV_ACCESS_REMOTE_ATOMIC, "remote atomic" },
 		{ IBV_ACCESS_RELAXED_ORDERING, "relaxed ordering" },
+		{ DOMAIN_PCIE, "over PCIe" },
 	};
 	size_t used = (size_t)system_format(to, size, "local read");
 
@@ -75,7 +76,8 @@ void domain_log_enabled(int access)
 
 static bool domain_enable_is_wider(int access, int than)
 {
-	return (access & than) == than && !((access ^ than) & IBV_ACCESS_RELAXED_ORDERING);
+	return (access & than) == than &&
+	       !((access ^ than) & (IBV_ACCESS_RELAXED_ORDERING | DOMAIN_PCIE));
 }
 
 /* PEERPIN_ACCESS_MATCH=superset: the narrowest domain with more than these access flags; NULL:
@@ -84,7 +86,8 @@ static struct domain *domain_enable_find_wider(const struct protection_domain *o
 {
 	struct domain *best = NULL;
 
-	if (config_get()->access_match != ACCESS_MATCH_SUPERSET || !domain_may_share(access))
+	if (config_get()->access_match != ACCESS_MATCH_SUPERSET ||
+	    !domain_may_share(access & ~DOMAIN_PCIE))
 		return NULL;
 	for (struct domain *domain = owner->domains; domain; domain = domain->next) {
 		if (domain_enable_is_wider(domain->access, access) &&

@@ -5,8 +5,9 @@
  *     |
  *   protection_domain     one of the kernel's, identified by (context, handle): a parent domain has
  *     |                   another struct with an equal handle
- *     domain              one set of access flags; enabled by the first request, or at the start
- *       |
+ *     domain              one set of access flags, and one mapping of the memory: hosts with
+ *       |                   NVLink-C2C have two paths between adapter and GPU memory, without
+ *       |                   order between them. Enabled by the first request, or at the start
  *       region            one granule-aligned range; exists while it has a reference
  *         |- reference      an allocation's share in the region
  *         '- client MR    the registration that a client got
@@ -136,6 +137,16 @@ struct region_reference {
 	bool indexed : 1;   /* of a span: by its first mapping alone */
 };
 
+/* Beside the access flags of a domain, and above all of them: its regions are dma-bufs that map the
+ * memory over PCIe. A request by address, or by another dma-buf, has a domain without it. */
+#define DOMAIN_PCIE (1 << 30)
+
+/* The access flags of the request's domain. */
+static inline int domain_access(const struct registration_request *request)
+{
+	return request->access | (request->pcie ? DOMAIN_PCIE : 0);
+}
+
 /* A value of `span_failures`: a span has been registered. */
 #define SPANS_WORK UINT8_MAX
 
@@ -145,7 +156,7 @@ struct domain {
 	/* Look-ups and hits read these without the lock: context and handle of `owner`. */
 	_Atomic(struct ibv_context *) context;
 	_Atomic uint32_t handle;
-	_Atomic int access;
+	_Atomic int access;    /* with DOMAIN_PCIE */
 	bool enabled;	       /* enabled: a client has requested memory in it */
 	bool exports;	       /* the last request brought a dma-buf */
 	bool looked_up;	       /* look-ups give out keys, with unknown lifetime: its regions stay */

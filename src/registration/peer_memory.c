@@ -41,7 +41,7 @@ int peer_memory_pin(const struct pin_request *request, struct ibv_mr **mr)
 
 bool peer_memory_accepts(const struct pin_request *request)
 {
-	return !request->dma_buf_only;
+	return !request->dma_buf_only && !request->pcie;
 }
 
 /* The module that resolves GPU addresses. NULL: none is loaded. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* pinning.c -- registration method for each pair of GPU and adapter
+/* pinning.c -- registration method for each pair of GPU and adapter, and each mapping
  *
  * A pair's method is the first one in the table that the capability probe calls possible, until it
  * fails for the pair: before it has ever worked, for memory that stands for all (own_blocks). A
@@ -29,6 +29,7 @@ const struct registration_method *registration_forced_method;
 struct pair {
 	const struct ibv_context *context; /* NULL: unused */
 	int device;
+	bool pcie; /* the mapping: what fails with one may work with the other */
 	/* By method: index in the table, as all below. */
 	struct method_support support[METHODS_MAX];
 	bool works[METHODS_MAX];		  /* has registered at least once */
@@ -45,10 +46,20 @@ struct pair {
 static pthread_mutex_t pairs_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct pair pairs[PAIRS];
 
-static struct pair *pinning_find(const struct ibv_context *context, int device)
+static struct pair *pinning_find(const struct pin_request *request)
 {
 	for (unsigned int i = 0; i < PAIRS; i++) {
-		if (pairs[i].context == context && (!context || pairs[i].device == device))
+		if (pairs[i].context == request->pd->context &&
+		    pairs[i].device == request->device && pairs[i].pcie == request->pcie)
+			return &pairs[i];
+	}
+	return NULL;
+}
+
+static struct pair *pinning_find_unused(void)
+{
+	for (unsigned int i = 0; i < PAIRS; i++) {
+		if (!pairs[i].context)
 			return &pairs[i];
 	}
 	return NULL;
@@ -58,6 +69,7 @@ static struct pair pinning_probe(const struct pin_request *request)
 {
 	struct pair pair = { .context = request->pd->context,
 			     .device = request->device,
+			     .pcie = request->pcie,
 			     .path = topology_path(request->pd->context, request->device),
 			     .counted_as = statistics_adapter(
 				     topology_adapter_name(request->pd->context)) };
@@ -75,7 +87,7 @@ static struct pair pinning_pair(const struct pin_request *request)
 	struct pair pair = { .context = NULL }, *entry;
 
 	lock_take(&pairs_lock);
-	entry = pinning_find(request->pd->context, request->device);
+	entry = pinning_find(request);
 	if (entry)
 		pair = *entry;
 	lock_drop(&pairs_lock);
@@ -83,11 +95,11 @@ static struct pair pinning_pair(const struct pin_request *request)
 		return pair;
 	pair = pinning_probe(request);
 	lock_take(&pairs_lock);
-	entry = pinning_find(pair.context, pair.device);
+	entry = pinning_find(request);
 	if (entry) {
 		pair = *entry;
 	} else {
-		entry = pinning_find(NULL, 0);
+		entry = pinning_find_unused();
 		if (entry)
 			*entry = pair;
 	}
@@ -154,11 +166,11 @@ static void pinning_report_method(const struct pin_request *request, const struc
 
 	if (!log_is_on(LOG_INFO))
 		return;
-	log_message(LOG_INFO, "GPU %d, %s: memory is registered by %s (%s)%s%s%s%s; %s",
+	log_message(LOG_INFO, "GPU %d, %s: memory is registered by %s%s (%s)%s%s%s%s; %s",
 		    pair->device, pinning_adapter_name(request), registration_methods[method].name,
-		    pair->support[method].text, method ? ", not by " : "",
-		    method ? registration_methods[0].name : "", method ? ": " : "",
-		    method ? pinning_pair_reason(pair, description) : "",
+		    pair->pcie ? " over PCIe" : "", pair->support[method].text,
+		    method ? ", not by " : "", method ? registration_methods[0].name : "",
+		    method ? ": " : "", method ? pinning_pair_reason(pair, description) : "",
 		    topology_is_near(request->pd->context, request->device)
 			    ? "no other adapter is nearer"
 			    : "another adapter is nearer to it");
@@ -215,7 +227,7 @@ static void pinning_worked(const struct pin_request *request, const struct pair 
 
 	add_relaxed(registration_methods[method].registrations, 1);
 	lock_take(&pairs_lock);
-	pair = pinning_find(request->pd->context, request->device);
+	pair = pinning_find(request);
 	if (pair) {
 		pair->works[method] = true;
 		pair->failures[method].cause = NULL;
@@ -287,7 +299,7 @@ static void pinning_learn(const struct pin_request *request, const struct attemp
 	if (!request->own_blocks || !attempts->count)
 		return;
 	lock_take(&pairs_lock);
-	pair = pinning_find(request->pd->context, request->device);
+	pair = pinning_find(request);
 	for (unsigned int i = 0; pair && i < attempts->count; i++) {
 		unsigned int method = attempts->methods[i];
 
@@ -362,7 +374,7 @@ void pinning_prepare(struct pin_request *request)
 
 	if (!method) {
 		lock_take(&pairs_lock);
-		pair = pinning_find(request->pd->context, request->device);
+		pair = pinning_find(request);
 		method = pair ? &registration_methods[pinning_method(pair)] : NULL;
 		lock_drop(&pairs_lock);
 	}

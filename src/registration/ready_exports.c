@@ -130,18 +130,19 @@ static int ready_exports_duplicate(const struct held_file *file)
 
 /* As registration_export(). The allocation has been live since before the export, so the dma-buf
  * holds it. */
-static int ready_exports_copy(uint64_t base, uint64_t length, uint64_t allocation,
-			      uint64_t *youngest)
+static int ready_exports_copy(uint64_t allocation, struct found_export *wanted)
 {
 	const struct ready_export *entry = ready_exports;
 	int fd = -1;
 
 	lock_take(&registration_lock);
 	for (; entry < &ready_exports[files] && fd < 0; entry++) {
-		if (entry->region && entry->base == base && entry->length == length &&
-		    entry->youngest >= allocation) {
+		if (entry->region && entry->base == wanted->address &&
+		    entry->length == wanted->size && entry->youngest >= allocation &&
+		    !(entry->region->domain->access & DOMAIN_PCIE) == !wanted->pcie) {
 			fd = ready_exports_duplicate(&entry->file);
-			*youngest = entry->youngest;
+			if (fd >= 0)
+				wanted->youngest = entry->youngest;
 		}
 	}
 	lock_drop(&registration_lock);
@@ -149,19 +150,17 @@ static int ready_exports_copy(uint64_t base, uint64_t length, uint64_t allocatio
 }
 
 /* Kept memory is not found. */
-int registration_export(uint64_t address, uint64_t size, uint64_t *youngest)
+int registration_export(struct found_export *wanted)
 {
 	struct allocation allocation;
-	uint64_t before;
 	int fd;
 
 	if (!load_relaxed(&expected) || memory_is_verified() ||
-	    !memory_find(address, &allocation) || !ready_exports_may_export(allocation.device))
+	    !memory_find(wanted->address, &allocation) ||
+	    !ready_exports_may_export(allocation.device))
 		return -1;
-	fd = ready_exports_copy(address, size, allocation.id, &before);
-	if (fd >= 0) {
-		*youngest = before;
+	fd = ready_exports_copy(allocation.id, wanted);
+	if (fd >= 0)
 		statistics_count(exports_ready);
-	}
 	return fd;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* registration.h -- contract of the registration layer: which memory is registered in which domain
  *
- * A region is one granule-aligned range registered in one domain. A client MR is the provider's own
+ * A region is one granule-aligned range registered in one domain: a protection domain with one set
+ * of access flags and one mapping of the memory. A client MR is the provider's own
  * struct with the region's keys, identified by its address. Contract:
  *
  * - A client MR covers only live memory, with exactly the requested access flags.
@@ -39,11 +40,12 @@ struct pin_request {
 	int device;	   /* GPU ordinal */
 	CUcontext context; /* of an allocation in the range; NULL: VMM and pool memory have none */
 	bool dma_buf_only; /* no peer memory: the driver does not report the memory as capable */
+	bool pcie;	   /* by a dma-buf that maps the memory over PCIe, and by nothing else */
 	bool by_address;   /* a client waits, whose own call is by address */
 	/* In blocks of one ordinary allocation alone: no neighbour, no kind of memory and no mapping
 	 * is the cause of a failure, but GPU and adapter. */
 	bool own_blocks;
-	struct dma_buf source; /* may hold the range; open until pin() returns */
+	struct dma_buf source; /* may hold the range, mapped likewise; open until pin() returns */
 };
 
 /* Registration method. pin() and unpin() return 0 or -errno. They run on the client's thread,
@@ -125,6 +127,7 @@ struct registration_request {
 	uint64_t iova; /* address that remote sides will use */
 	int access;
 	bool dma_buf;	       /* from the client's own dma-buf; `address` is the exported one */
+	bool pcie;	       /* ... which maps the memory over PCIe (struct found_export) */
 	uint64_t youngest;     /* greatest allocation id in the dma-buf; 0: by address */
 	struct dma_buf source; /* with `dma_buf` */
 	const void *client_mr; /* address of the provider's struct */
@@ -173,10 +176,10 @@ struct ibv_pd *registration_pd_of(const void *client_mr);
 void registration_imported(const void *client_mr, const struct ibv_context *context,
 			   uint32_t kernel_handle);
 
-/* For a client's export of the range as a dma-buf: another descriptor of the dma-buf by which
- * exactly this range is registered, for the caller to return and record with *youngest (see
- * registration_request). Negative: the driver has to export it. */
-int registration_export(uint64_t address, uint64_t size, uint64_t *youngest);
+/* For a client's export of a range as a dma-buf: another descriptor of the dma-buf by which exactly
+ * this range is registered, mapped likewise, for the caller to return and record with the changed
+ * wanted->youngest. Negative: the driver has to export it. */
+int registration_export(struct found_export *wanted);
 
 /* ---- look-ups without a client MR ---- */
 

@@ -195,7 +195,7 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	enum outcome outcome;
 
 	pin_limit_describe(serving->allocation.device);
-	domain = domain_enable(request->pd, request->access, false, &rescan);
+	domain = domain_enable(request->pd, domain_access(request), false, &rescan);
 	if (!domain)
 		return BYPASSED_domain;
 	domain->exports = request->dma_buf;
@@ -329,7 +329,7 @@ static enum outcome requests_try(struct serving *serving, struct registration_ke
 	lock_drop(&registration_lock);
 	region_unpin_all(serving->ending);
 	if (serving->enabled)
-		domain_log_enabled(request->access);
+		domain_log_enabled(domain_access(request));
 	if (serving->parts.whole_too)
 		serving->go |= background_queue_requested(allocation);
 	if (serving->go)

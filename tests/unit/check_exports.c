@@ -7,10 +7,16 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "registration/internal.h"
 #include "registration_fixture.h"
 
 #define SMALL ((uint64_t)1000)
 #define PAGE  ((uint64_t)4096)
+
+static void record(int fd, uint64_t address, uint64_t youngest)
+{
+	memory_exported(fd, &(struct found_export){ address, PAGE, youngest, false });
+}
 
 /* Returns a descriptor for a dma-buf of the page at `address`, with the allocations up to the id
  * `youngest`. */
@@ -18,7 +24,7 @@ static int export_page(uint64_t address, uint64_t youngest)
 {
 	int fd = fileno(tmpfile());
 
-	memory_exported(fd, address, PAGE, youngest);
+	record(fd, address, youngest);
 	return fd;
 }
 
@@ -107,6 +113,83 @@ TEST(exports, a_file_that_is_no_export_is_not_known)
 	ck_assert(!memory_find_export(-1, &found));
 }
 
+/* ---- mappings ---- */
+
+/* The key of a served request by a dma-buf; 0: bypassed. */
+static uint32_t key_by_dma_buf(int handle, bool pcie, uint64_t address)
+{
+	struct registration_request request = request_in(&pd, handle, address, SMALL, RIGHTS);
+	struct registration_keys keys;
+
+	request.dma_buf = true;
+	request.pcie = pcie;
+	request.youngest = memory_youngest();
+	return registration_request(&request, &keys) ? keys.lkey : 0;
+}
+
+/* A hit takes other ways than the first request. */
+TEST(exports, a_region_of_one_mapping_serves_no_request_of_the_other)
+{
+	uint32_t pcie, plain;
+
+	begin(HOME, SMALL);
+	pcie = key_by_dma_buf(0, true, HOME);
+	plain = ask(1, HOME, SMALL);
+	ck_assert(pcie && plain && pcie != plain);
+	ck_assert_uint_eq(key_by_dma_buf(2, false, HOME), plain);
+	ck_assert_uint_eq(key_by_dma_buf(3, true, HOME), pcie);
+	ck_assert_uint_eq(ask(4, HOME, SMALL), plain);
+	ck_assert_uint_eq(standin_registered(), 2);
+	/* The flag is no access flag of a client. */
+	ck_assert(!ask_in(&pd, 5, HOME, SMALL, RIGHTS | DOMAIN_PCIE,
+			  &(struct registration_keys){ 0 }));
+	ck_assert_uint_eq(statistics_get(bypassed_flags), 1);
+	ck_assert_ptr_null(registration_domain(&pd, RIGHTS | DOMAIN_PCIE));
+	end(HOME);
+	ck_assert_uint_eq(standin_registered(), 0);
+}
+
+static bool hits(int handle, int access)
+{
+	struct registration_request request = request_in(&pd, handle, HOME, SMALL, access);
+	struct registration_keys keys;
+
+	return registration_hit(&request, &keys);
+}
+
+TEST(exports, a_request_by_address_has_no_hit_in_a_region_over_pcie)
+{
+	begin(HOME, SMALL);
+	ck_assert(key_by_dma_buf(0, true, HOME));
+	ck_assert(!hits(1, RIGHTS) && !hits(2, RIGHTS | DOMAIN_PCIE));
+	ck_assert(ask(3, HOME, SMALL) && hits(4, RIGHTS));
+}
+
+static void set_up_superset(void)
+{
+	setenv("PEERPIN_ACCESS_MATCH", "superset", 1);
+	set_up_off();
+}
+
+CASE(superset, .set_up = set_up_superset);
+
+TEST(superset, a_wider_domain_serves_its_own_mapping)
+{
+	struct registration_request narrow =
+		request_in(&pd, 3, HOME, SMALL, IBV_ACCESS_LOCAL_WRITE);
+	struct registration_keys keys;
+	uint32_t pcie;
+
+	begin(HOME, SMALL);
+	pcie = key_by_dma_buf(0, true, HOME);
+	narrow.dma_buf = true;
+	narrow.youngest = memory_youngest();
+	ck_assert(pcie && registration_request(&narrow, &keys) && keys.lkey != pcie);
+	narrow.pcie = true;
+	narrow.client_mr = &handles[4];
+	ck_assert(registration_request(&narrow, &keys) && keys.lkey == pcie);
+}
+
 /* ---- many exports ---- */
 
 /* A new file, of an inode that no other file has had. */
@@ -123,7 +206,7 @@ static void export_new(uint64_t address, unsigned int times)
 	for (unsigned int i = 0; i < times; i++) {
 		int fd = new_file();
 
-		memory_exported(fd, address, PAGE, memory_youngest());
+		record(fd, address, memory_youngest());
 		require(!close(fd));
 	}
 }
@@ -143,7 +226,7 @@ TEST(exports, each_of_10000_exports_of_live_memory_is_known)
 	begin(HOME, SMALL);
 	for (int i = 0; i < KEPT; i++) {
 		fds[i] = new_file();
-		memory_exported(fds[i], HOME, PAGE, memory_youngest());
+		record(fds[i], HOME, memory_youngest());
 		export_new(HOME, EXPORTS / KEPT - 1);
 	}
 	for (int i = 0; i < KEPT; i++)
@@ -157,7 +240,7 @@ TEST(exports, exports_of_freed_memory_displace_none_of_live_memory)
 
 	begin(HOME, SMALL);
 	begin(HOME + BLOCK, SMALL);
-	memory_exported(fd, HOME, PAGE, memory_youngest());
+	record(fd, HOME, memory_youngest());
 	for (unsigned int i = 0; i < MEMORY_EXPORTS_MAX + 16; i++) {
 		export_new(HOME + BLOCK, 1);
 		/* Its successor at the address is younger than the export. */
@@ -174,11 +257,11 @@ TEST(exports, beyond_the_limit_an_old_export_is_unknown)
 	int fd = new_file(), newer;
 
 	begin(HOME, SMALL);
-	memory_exported(fd, HOME, PAGE, memory_youngest());
+	record(fd, HOME, memory_youngest());
 	export_new(HOME, MEMORY_EXPORTS_MAX - 1);
 	ck_assert(is_known(fd));
 	newer = new_file();
-	memory_exported(newer, HOME, PAGE, memory_youngest());
+	record(newer, HOME, memory_youngest());
 	ck_assert(!is_known(fd));
 	export_new(HOME, MEMORY_EXPORTS_MAX - 1);
 	ck_assert(is_known(newer));
@@ -194,7 +277,7 @@ TEST(exports, an_export_lives_with_the_last_allocation_from_before_it)
 	for (int part = 0; part < PARTS; part++) {
 		for (int i = 0; i < PARTS; i++)
 			begin(HOME + (uint64_t)i * STEP, SMALL);
-		memory_exported(fd, HOME, PAGE, memory_youngest());
+		record(fd, HOME, memory_youngest());
 		old = HOME + (uint64_t)part * STEP;
 		for (int i = 0; i < PARTS; i++) {
 			if (i != part) {
@@ -249,7 +332,7 @@ TEST(exports, a_look_up_takes_no_longer_with_100000_exports)
 	begin(HOME, SMALL);
 	for (unsigned int i = 0; i < FILES; i++) {
 		fds[i] = new_file();
-		memory_exported(fds[i], HOME, PAGE, memory_youngest());
+		record(fds[i], HOME, memory_youngest());
 		if (i == 9)
 			with_few = time_of_look_ups(fds, 10);
 		if (i >= 9)

@@ -239,7 +239,8 @@ static bool uses_exports(void)
 {
 	struct found_export found;
 
-	memory_exported(STDERR_FILENO, HOME, BLOCK, memory_youngest());
+	memory_exported(STDERR_FILENO,
+			&(struct found_export){ HOME, BLOCK, memory_youngest(), false });
 	return memory_find_export(STDERR_FILENO, &found);
 }
 

@@ -318,6 +318,32 @@ TEST(methods, access_flags_that_a_dma_buf_cannot_have_go_by_peer_memory)
 	ck_assert_uint_eq(nic.dma_bufs, 1);
 }
 
+/* The adapter reaches the memory over PCIe, and not the other path. */
+TEST(methods, a_mapping_has_a_method_of_its_own)
+{
+	nic.dma_buf = EFAULT;
+	ck_assert_int_eq(pin(&own), 0);
+	ck_assert_uint_eq(nic.peers, 1);
+	ck_assert_uint_eq(gpu.exports_over_pcie, 0);
+	nic.dma_buf = 0;
+	request.pcie = true;
+	ck_assert_int_eq(pin(&own), 0);
+	ck_assert_uint_eq(nic.peers, 1);
+	ck_assert_uint_eq(gpu.exports_over_pcie, 1);
+	request.pcie = false;
+	ck_assert_int_eq(pin(&own), 0);
+	ck_assert_uint_eq(nic.peers, 2);
+	ck_assert_uint_eq(gpu.exports_over_pcie, 1);
+}
+
+TEST(methods, peer_memory_is_not_over_pcie)
+{
+	nic.dma_buf = EFAULT;
+	request.pcie = true;
+	ck_assert_int_eq(pin(&own), -EFAULT);
+	ck_assert_uint_eq(nic.peers, 0);
+}
+
 /* ---- deregistration ---- */
 
 TEST(methods, a_registration_is_ended_in_a_call_of_our_own)

@@ -94,12 +94,15 @@ static int unpin(struct ibv_mr *mr)
 
 /* ---- the client ---- */
 
+static bool over_pcie; /* exports, and requests by them */
+
 static void use(struct ibv_pd *in, uint64_t address, uint64_t length, bool dma_buf)
 {
 	struct registration_request request = request_in(in, 200, address, length, RIGHTS);
 	struct registration_keys keys;
 
 	request.dma_buf = dma_buf;
+	request.pcie = dma_buf && over_pcie;
 	request.youngest = dma_buf ? memory_youngest() : 0;
 	require(registration_request(&request, &keys));
 	require(registration_drop(request.client_mr));
@@ -107,10 +110,10 @@ static void use(struct ibv_pd *in, uint64_t address, uint64_t length, bool dma_b
 
 static int export_of(uint64_t address, uint64_t size)
 {
-	uint64_t youngest = 0;
-	int fd = registration_export(address, size, &youngest);
+	struct found_export wanted = { address, size, 0, over_pcie };
+	int fd = registration_export(&wanted);
 
-	ck_assert(fd < 0 ? !youngest : youngest && is_dma_buf(fd));
+	ck_assert(fd < 0 ? !wanted.youngest : wanted.youngest && is_dma_buf(fd));
 	return fd;
 }
 
@@ -217,6 +220,31 @@ LOOP_TEST(ready_exports, the_driver_answers_without_a_context_of_the_device_and_
 	else
 		captures_begin();
 	ck_assert(!is_ready(HOME, BLOCK));
+}
+
+/* Each mapping has a domain, and a region there with a dma-buf of its own. */
+LOOP_TEST(ready_exports, a_dma_buf_of_the_other_mapping_is_not_the_answer, 0, 2)
+{
+	struct stat first, second;
+	unsigned int before;
+	int one, other;
+
+	if (_i) {
+		over_pcie = true;
+		allocate(1001);
+	}
+	before = open_dma_bufs();
+	begin(HOME, BLOCK);
+	ck_assert_uint_eq(open_dma_bufs(), before + (_i ? 2 : 1));
+	over_pcie = false;
+	one = export_of(HOME, BLOCK);
+	ck_assert_int_ge(one, 0);
+	over_pcie = true;
+	other = export_of(HOME, BLOCK);
+	ck_assert_int_eq(other >= 0, _i);
+	if (_i)
+		ck_assert(!fstat(one, &first) && !fstat(other, &second) &&
+			  first.st_ino != second.st_ino);
 }
 
 TEST(ready_exports, the_driver_exports_beside_bypassing_callers)
@@ -559,11 +587,11 @@ static _Atomic bool done;
 
 static void *export_often(void *unused)
 {
-	uint64_t youngest;
+	struct found_export wanted = { HOME, BLOCK, 0, false };
 	int fd;
 
 	while (!done) {
-		fd = registration_export(HOME, BLOCK, &youngest);
+		fd = registration_export(&wanted);
 		require(fd < 0 || (is_dma_buf(fd) && !close(fd)));
 		sched_yield();
 	}

@@ -40,7 +40,7 @@ static unsigned int retains; /* of the primary context, the program's among them
 
 static struct {
 	_Atomic int dma_buf, peer, peer_mapped; /* attributes of the GPU */
-	_Atomic unsigned int exports, pushes;
+	_Atomic unsigned int exports, pushes, exports_over_pcie;
 	CUresult result;	  /* of exports */
 	void (*during)(void);	  /* called during an export */
 	bool pop_fails_once_dead; /* no pop of a destroyed context */
@@ -144,7 +144,8 @@ static CUresult export_range(void *handle, CUdeviceptr address, size_t size,
 	ck_assert(capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED ||
 		  !standin_driver.cuThreadExchangeStreamCaptureMode);
 	ck_assert_int_eq(type, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD);
-	ck_assert_uint_eq(flags, 0);
+	ck_assert_uint_le(flags, CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE);
+	gpu.exports_over_pcie += flags != 0;
 	ck_assert_uint_eq(address % 4096 + size % 4096, 0);
 	if (!current())
 		return CUDA_ERROR_INVALID_CONTEXT;

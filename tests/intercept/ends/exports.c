@@ -29,10 +29,12 @@ static int dma_bufs(void)
 	return open;
 }
 
+static unsigned long long mapping; /* flags of exports */
+
 static CUresult export(int *fd, CUdeviceptr memory)
 {
 	return cuMemGetHandleForAddressRange(fd, memory, UNIT, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
-					     0);
+					     mapping);
 }
 
 static bool is_of(int fd, const struct stat *file)
@@ -153,6 +155,59 @@ static void later_memory_has_an_export_of_its_own(unsigned int mapped)
 	require(own("bypassed") == 0);
 }
 
+/* ---- hosts with NVLink-C2C ---- */
+
+enum { PLAIN, OVER_PCIE }; /* flags of exports, and the adapter's answers */
+
+static bool is_mapped(const struct ibv_mr *mr, int expected)
+{
+	return sim_adapter_mapping(device, mr->lkey) == expected;
+}
+
+static struct ibv_mr *registered_over(int flags, CUdeviceptr memory)
+{
+	mapping = (unsigned int)flags;
+	return registered_by_dma_buf(memory);
+}
+
+/* Two clients in one protection domain: one as libfabric on such a host, one that uses the other
+ * path, by dma-buf and by address. */
+static void each_mapping_is_served_by_its_own_regions(unsigned int by_address_first)
+{
+	enum { ROUNDS = 20 };
+	struct ibv_mr *pcie, *plain, *by_address;
+	CUdeviceptr memory;
+	uint64_t hits;
+
+	set_up();
+	for (int i = 0; i < ROUNDS; i++) {
+		memory = allocate(UNIT);
+		if (by_address_first)
+			require(!ibv_dereg_mr(registered(memory)));
+		pcie = registered_over(OVER_PCIE, memory);
+		plain = registered_over(PLAIN, memory);
+		by_address = registered(memory);
+		require(is_mapped(pcie, OVER_PCIE) && is_mapped(plain, PLAIN) &&
+			by_address->lkey == plain->lkey);
+		hits = own("hits");
+		require(!ibv_dereg_mr(pcie));
+		pcie = registered_over(OVER_PCIE, memory);
+		require(is_mapped(pcie, OVER_PCIE) && own("hits") == hits + 1);
+		require(!ibv_dereg_mr(pcie) && !ibv_dereg_mr(plain) && !ibv_dereg_mr(by_address));
+		require_cuda(cuMemFree_v2(memory));
+	}
+	/* Regions of the worker, and exports of them. */
+	memory = allocate(UNIT);
+	for (int i = PLAIN; i <= OVER_PCIE; i++) {
+		mapping = (unsigned int)i;
+		until(is_answered(memory));
+		hits = own("hits");
+		pcie = registered_over(i, memory);
+		require(is_mapped(pcie, i) && own("hits") == hits + 1 && !ibv_dereg_mr(pcie));
+	}
+	require(own("bypassed") == 0 && own("internal_errors") == 0);
+}
+
 static void errors_of_an_export_are_the_driver_s(unsigned int unused)
 {
 	CUdeviceptr memory;
@@ -244,12 +299,16 @@ static void a_forked_child_keeps_no_dma_buf(unsigned int unused)
 
 #define ALL  "PEERPIN_PREREGISTER=all"
 #define SYNC "PEERPIN_PREREGISTER=sync"
+#define C2C  " PEERPIN_SIM_C2C=1"
 
 const struct test export_tests[] = {
 	TEST(an_export_of_registered_memory_needs_no_driver, 0, ALL),
 	TEST(an_export_of_registered_memory_needs_no_driver, 0, SYNC),
 	TEST(later_memory_has_an_export_of_its_own, 0, ALL),
 	TEST(later_memory_has_an_export_of_its_own, 1, ALL),
+	TEST(each_mapping_is_served_by_its_own_regions, 0, ALL C2C),
+	TEST(each_mapping_is_served_by_its_own_regions, 1, ALL C2C),
+	TEST(each_mapping_is_served_by_its_own_regions, 1, SYNC C2C),
 	TEST(errors_of_an_export_are_the_driver_s, 0, SYNC),
 	TEST(freed_memory_is_not_exported, 0, SYNC " PEERPIN_KEEP=64M"),
 	TEST(the_end_of_a_context_closes_its_dma_bufs, 0, SYNC),
