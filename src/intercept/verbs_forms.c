@@ -49,8 +49,12 @@ static void verbs_forms_count_unknown(int fd, const struct registration_request 
 	}
 }
 
+/* Data direct: mlx5dv_reg_dmabuf_mr() has attributes of the provider, by which the adapter reaches
+ * the memory on a path of its own. No region of peerpin's has them. */
+enum form { FORM_SUPPORTED, FORM_DATA_DIRECT, FORM_OTHER };
+
 /* Serve a dma-buf; if the form or the range prevents it, count a bypassed request. */
-static bool verbs_forms_serve_dmabuf(int fd, uint64_t offset, bool understood,
+static bool verbs_forms_serve_dmabuf(int fd, uint64_t offset, enum form form,
 				     struct registration_request *request,
 				     struct registration_keys *keys)
 {
@@ -62,7 +66,11 @@ static bool verbs_forms_serve_dmabuf(int fd, uint64_t offset, bool understood,
 		verbs_forms_count_unknown(fd, request);
 		return false;
 	}
-	if (!understood || !inside) {
+	if (form == FORM_DATA_DIRECT) {
+		verbs_count_forwarded(data_direct);
+		return false;
+	}
+	if (form != FORM_SUPPORTED || !inside) {
 		verbs_count_forwarded(form);
 		return false;
 	}
@@ -81,10 +89,10 @@ int ibv_cmd_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uin
 	struct verbs_evict eviction = { .context = pd->context, .bytes = length };
 	struct ibv_mr *mr = &vmr->ibv_mr;
 	struct registration_keys keys;
+	enum form form = verbs_has_private_attributes(driver) ? FORM_DATA_DIRECT : FORM_SUPPORTED;
 	int result;
 
-	if (verbs_forms_serve_dmabuf(fd, offset, !verbs_has_private_attributes(driver), &request,
-				     &keys)) {
+	if (verbs_forms_serve_dmabuf(fd, offset, form, &request, &keys)) {
 		verbs_fill(vmr, pd, IBV_MR_TYPE_DMABUF_MR, &keys);
 		mr->pd = pd;
 		mr->addr = (void *)offset;
@@ -115,8 +123,10 @@ static bool verbs_forms_serve_extended(const struct ibv_mr_init_attr *attributes
 	bool understood;
 
 	if (request->dma_buf)
-		return verbs_forms_serve_dmabuf(attributes->fd, attributes->fd_offset,
-						attributes->comp_mask == BY_DMA_BUF, request, keys);
+		return verbs_forms_serve_dmabuf(
+			attributes->fd, attributes->fd_offset,
+			attributes->comp_mask == BY_DMA_BUF ? FORM_SUPPORTED : FORM_OTHER, request,
+			keys);
 	understood = (attributes->comp_mask & ~(uint64_t)IBV_REG_MR_MASK_IOVA) == BY_ADDRESS;
 	if (verbs_is_internal() || !registration_concerns(request))
 		return false;

@@ -30,7 +30,7 @@ REGISTRATIONS = frozenset(
     """ucx_unhooked protection_domains look_ups registrations registrations_background background_delays driver_delays exports_ready requests hits
     waited synchronous_queued synchronous bypassed
     bypassed_flags bypassed_address bypassed_range bypassed_freed bypassed_capability bypassed_domain
-    bypassed_failed bypassed_pin_limit bypassed_version bypassed_private bypassed_form bypassed_unknown bypassed_verify imports
+    bypassed_failed bypassed_pin_limit bypassed_version bypassed_private bypassed_form bypassed_data_direct bypassed_unknown bypassed_verify imports
     host_requests registrations_dma_buf registrations_peer_memory pinning_fallbacks registrations_failed failed_resources
     failed_address failed_argument failed_support failed_other over_pin_limit evictions registered_bytes pinned_bytes
     pinned_bytes_peak deregistrations deregistrations_failed invalidated never_used never_used_bytes never_used_ns

@@ -144,6 +144,7 @@ bypassed_capability 0:bypassed_capability=1
 bypassed_domain 0:bypassed_domain=1
 bypassed_failed 0:bypassed_failed=1
 bypassed_form 0:bypassed_form=1
+bypassed_data_direct 0:bypassed_data_direct=1
 bypassed_unknown 0:bypassed_unknown=1
 bypassed_verify 0:bypassed_verify=1
 over_pin_limit 0:over_pin_limit=3

@@ -295,7 +295,9 @@ static void checks_rdma_dma_buf(struct host *host, const struct adapter *adapter
 		finding_item(finding, UNKNOWN, adapter->name, "was not queried");
 	else if (!strcmp(error, "EBADF"))
 		finding_item(finding, OK, adapter->name, "dma-buf%s",
-			     direct && !strcmp(direct, "EBADF") ? " and data direct" : "");
+			     direct && !strcmp(direct, "EBADF") ? " and data direct (peerpin forwards "
+							 "registrations by mlx5dv_reg_dmabuf_mr)"
+						       : "");
 	else if (is_unsupported(error))
 		finding_implied(finding, adapter->name, measured, without, NULL, "no dma-buf (%s)",
 				error);

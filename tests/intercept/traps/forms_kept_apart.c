@@ -288,6 +288,7 @@ void other_attributes(void)
 	CUdeviceptr address = allocate();
 	int file = export_range(address, SIZE), mapped = -1;
 	struct ibv_mr *ordinary, *apart, *otherwise;
+	uint64_t data_direct = statistic("bypassed_data_direct");
 	bool kept;
 
 	if (!PART(direct)) {
@@ -298,7 +299,8 @@ void other_attributes(void)
 	ordinary = ibv_reg_dmabuf_mr(pd, 0, SIZE, address, file, ACCESS);
 	apart = direct(pd, 0, SIZE, address, file, ACCESS, 1);
 	kept = PART(!own(ordinary, 0, SIZE)) && PART(own(apart, 0, SIZE)) &&
-	       PART(standin_attributes_seen);
+	       PART(standin_attributes_seen) &&
+	       PART(statistic("bypassed_data_direct") == data_direct + 1);
 	/* Over PCIe (CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE). */
 	kept &= PART(!cuMemGetHandleForAddressRange(&mapped, address, SIZE,
 						    CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 1));
