@@ -7,6 +7,9 @@
 
 #include "base/kernel.h"
 
+/* Age of segments that are removed before room is short. */
+#define LEFT_SECONDS 3600
+
 /* Return 0 or -errno. */
 static int shared_memory_describe(int id, int command, struct shmid_ds *what)
 {
@@ -41,8 +44,9 @@ static bool shared_memory_begins_with(int id, const char start[8])
 	return begins;
 }
 
-/* Remove what ended processes of this user have left, also if a file names it. */
-static void shared_memory_clean(int last, size_t size, const char start[8])
+/* Remove what processes of this user have left that ended at least `age` seconds ago, also if a
+ * file names it. */
+static void shared_memory_clean(int last, size_t size, const char start[8], uint64_t age)
 {
 	struct shmid_ds what;
 	long id;
@@ -50,26 +54,38 @@ static void shared_memory_clean(int last, size_t size, const char start[8])
 	for (int i = 0; i <= last; i++) {
 		id = kernel_call(SYS_shmctl, i, SHM_STAT, &what);
 		if (id >= 0 && !what.shm_nattch && what.shm_segsz == size &&
+		    (uint64_t)what.shm_dtime + age <= kernel_date() &&
 		    what.shm_perm.uid == kernel_user() && what.shm_perm.cuid == kernel_user() &&
 		    shared_memory_begins_with((int)id, start))
 			kernel_call(SYS_shmctl, (int)id, IPC_RMID, NULL);
 	}
 }
 
-/* Return false while half of the host's segments are in use. */
+/* *last: index of the last segment in use. */
+static bool shared_memory_has_fewer(unsigned long segments, int *last)
+{
+	struct shm_info used;
+
+	*last = (int)kernel_call(SYS_shmctl, 0, SHM_INFO, &used);
+	return *last >= 0 && (unsigned long)used.used_ids < segments;
+}
+
+/* Return false while half of the host's segments are in use. Up to there the segments of a job's
+ * ended ranks stay for the leader: from a quarter on, only old ones are removed. */
 static bool shared_memory_has_room(size_t size, const char start[8])
 {
 	struct shminfo limits;
-	struct shm_info used;
-	long last = kernel_call(SYS_shmctl, 0, SHM_INFO, &used);
+	int last;
 
-	if (last < 0 || kernel_call(SYS_shmctl, 0, IPC_INFO, &limits) < 0)
+	if (kernel_call(SYS_shmctl, 0, IPC_INFO, &limits) < 0)
 		return false;
-	if ((unsigned long)used.used_ids < limits.shmmni / 4)
+	if (shared_memory_has_fewer(limits.shmmni / 4, &last))
 		return true;
-	shared_memory_clean((int)last, size, start);
-	return kernel_call(SYS_shmctl, 0, SHM_INFO, &used) >= 0 &&
-	       (unsigned long)used.used_ids < limits.shmmni / 2;
+	shared_memory_clean(last, size, start, LEFT_SECONDS);
+	if (shared_memory_has_fewer(limits.shmmni / 2, &last))
+		return true;
+	shared_memory_clean(last, size, start, 0);
+	return shared_memory_has_fewer(limits.shmmni / 2, &last);
 }
 
 int shared_memory_make(struct shared_memory *memory, size_t size, const char start[8], void **at)

@@ -7,8 +7,9 @@
  * sealed memfd is as safe, but ends with its process, and the program may close its descriptor.
  *
  * A host has a limited number of segments (4096 by default), which all programs share, and a
- * segment outlives a lost file. So no segment is made while half of that number is in use; from a
- * quarter on, segments that ended processes of this user have left are removed first.
+ * segment outlives a lost file. So no segment is made while half of that number is in use. From a
+ * quarter on, segments that processes of this user have left are removed an hour after their end;
+ * from half on, all of them.
  *
  * Any thread; no lock, no allocation; errno is kept.
  */

@@ -346,16 +346,28 @@ scarce_segments() {
 	script='echo 8 >/proc/sys/kernel/shmmni
 		segments() { ipcs -m | grep -c ^0x; }
 		for ((i = 0; i < $3; i++)); do ipcmk -M 4096 >/dev/null; done
-		for i in 1 2; do "$2" allocated=3 _exit; rm -rf "$1/peerpin"; done
+		for i in {1..4}; do "$2" allocated=3 _exit; rm -rf "$1/peerpin"; done
 		echo -n "$(segments) "
 		"$2" allocated=3 exit
 		segments'
 	afresh
-	same 'segments that killed processes and lost files have left are removed' '2 0' \
+	same 'segments that killed processes and lost files have left are removed' '4 0' \
 		"$(with unshare -ri bash -c "$script" - "$tmp/run" "$client" 0)"
 	afresh
 	same 'half of the segments stay for others' '4 4' \
 		"$(with unshare -ri bash -c "$script" - "$tmp/run" "$client" 4)"
+	# shellcheck disable=SC2016 # expanded inside
+	script='echo 8 >/proc/sys/kernel/shmmni
+		ipcmk -M 4096 >/dev/null
+		export PMIX_NAMESPACE=job11
+		coproc OMPI_COMM_WORLD_RANK=0 "$1" adapter allocated=3 ready wait exit 2>&1
+		read -r <&"${COPROC[0]}"
+		for rank in 1 2; do OMPI_COMM_WORLD_RANK=$rank "$1" adapter allocated=3 exit; done
+		eval "exec ${COPROC[1]}>&-"
+		cat <&"${COPROC[0]}"'
+	afresh
+	matches 'those of ranks that have ended stay for the leader' '*3 processes  job job11 *' \
+		"$(with unshare -ri bash -c "$script" - "$client")"
 }
 
 # Another user has made the folder in /dev/shm.
