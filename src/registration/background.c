@@ -41,7 +41,7 @@ static struct queued queue[QUEUE_SIZE]; /* guarded by ends.lock */
 static _Atomic bool rescan;
 static _Atomic bool gives_up;
 static _Atomic int last_device = -1; /* see background_device() */
-static uint32_t cursor;		/* of the rescan in progress; guarded by registration_lock */
+static uint32_t cursor;		     /* of the rescan in progress; guarded by registration_lock */
 
 static bool background_may_take(const struct allocation *allocation)
 {
@@ -53,7 +53,7 @@ static bool background_may_take(const struct allocation *allocation)
 
 static bool background_is_eligible(const struct allocation *allocation)
 {
-	return background_may_take(allocation) && memory_is_registrable(allocation);
+	return background_may_take(allocation) && domain_may_reach(allocation);
 }
 
 /* A rescan takes the place of a full queue. */
@@ -90,8 +90,8 @@ static bool background_pop(struct queued *queued)
 
 bool background_queue(const struct allocation *allocation)
 {
-	return domain_may_exist() && !learning_is_refused(allocation) &&
-	       memory_is_registrable(allocation) && background_queue_requested(allocation);
+	return domain_may_reach(allocation) && !learning_is_refused(allocation) &&
+	       background_queue_requested(allocation);
 }
 
 bool background_queue_requested(const struct allocation *allocation)
@@ -170,10 +170,10 @@ static bool background_register_in(struct domain *domain, const struct allocatio
 	reference = region_find_whole(allocation, domain);
 	demand = region_demand(allocation, domain);
 	if ((reference && !background_may_begin(reference->region)) ||
-	    (demand == DEMAND_PARTS && !domain->looked_up) ||
-	    (demand == DEMAND_NONE && !memory_is_registrable(allocation)))
+	    (demand == DEMAND_PARTS && !domain->looked_up))
 		return true;
-	if (demand == DEMAND_NONE && !learning_is_eligible(domain, allocation, &kind))
+	if (demand == DEMAND_NONE && (!domain_reaches(domain, allocation) ||
+				      !learning_is_eligible(domain, allocation, &kind)))
 		return false;
 	reference = region_for(allocation, domain);
 	region = reference ? reference->region : NULL;

@@ -39,12 +39,40 @@ struct domain *domain_find(struct protection_domain *owner, int access)
 }
 
 /* For readers without the lock. */
-static _Atomic unsigned int domain_count, owner_count;
+static _Atomic unsigned int domain_count, owner_count, dma_buf_only_count;
 
 bool domain_may_exist(void)
 {
 	return load_relaxed(&domain_count) ||
 	       (adapter_has_selection() && load_relaxed(&owner_count));
+}
+
+/* Memory that is not `described` may be of a managed pool, whose export crashes the driver (UCX
+ * pull request 11922). */
+static bool domain_takes(const struct allocation *allocation, bool dma_buf_only)
+{
+	return memory_is_registrable(allocation) ||
+	       (dma_buf_only && allocation->described && memory_is_exportable(allocation));
+}
+
+bool domain_reaches(const struct domain *domain, const struct allocation *allocation)
+{
+	return domain_takes(allocation, domain->dma_buf_only);
+}
+
+bool domain_may_reach(const struct allocation *allocation)
+{
+	return domain_may_exist() && domain_takes(allocation, load_relaxed(&dma_buf_only_count));
+}
+
+bool domain_served(struct domain *domain, const struct allocation *allocation)
+{
+	if (domain->dma_buf_only || memory_is_registrable(allocation))
+		return false;
+	domain->dma_buf_only = true;
+	dma_buf_only_count++;
+	learning_reconsider();
+	return background_queue_all();
 }
 
 /* ---- domains for hits, by context, handle and access flags ----
@@ -136,7 +164,7 @@ struct domain *domain_create(struct protection_domain *owner, int access)
 	store_release(&domain->context, owner->context);
 	store_release(&domain->handle, owner->handle);
 	store_release(&domain->access, access);
-	domain->enabled = domain->exports = domain->looked_up = false;
+	domain->enabled = domain->exports = domain->dma_buf_only = domain->looked_up = false;
 	domain->span_failures = 0;
 	domain->number = ++last_number;
 	LIST_INIT(&domain->regions);
@@ -190,6 +218,7 @@ static void protection_domain_forget(struct protection_domain *owner)
 		owner->domains = domain->next;
 		keys_end(domain);
 		domain_count--;
+		dma_buf_only_count -= domain->dma_buf_only;
 		pool_put(&domain_pool, domain);
 	}
 	pool_put(&protection_domain_pool, owner);

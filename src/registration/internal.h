@@ -17,6 +17,14 @@ struct domain *domain_create(struct protection_domain *owner, int access);
 /* True if a domain exists, or PEERPIN_DOMAIN_POLICY may create one. Without the lock. */
 bool domain_may_exist(void);
 
+/* True if the domain (domain_may_reach(): any, without the lock) registers such memory in the
+ * background: memory that only dma-bufs reach, after a request for such memory was served there. */
+bool domain_reaches(const struct domain *domain, const struct allocation *allocation);
+bool domain_may_reach(const struct allocation *allocation);
+
+/* A request for such memory has been served in the domain. True: a rescan may register more. */
+bool domain_served(struct domain *domain, const struct allocation *allocation);
+
 /* The domain with the next greater number; NULL: none. */
 struct domain *domain_after(uint64_t number);
 

@@ -56,14 +56,19 @@ static uint8_t learning_class_of(uint64_t size)
 	return (uint8_t)(2 * octave + (octave && (size >> (octave - 1) & 1)));
 }
 
+/* Scratch memory of pools is no evidence against buffers from cuMemAlloc of its size, nor these a
+ * reason to register it. */
 static struct kind learning_kind_of(const struct allocation *allocation)
 {
-	uint64_t mixed =
-		(allocation->size ^ ((uint64_t)allocation->device << 56)) * 0x9e3779b97f4a7c15u;
+	bool dma_buf_only = !memory_is_registrable(allocation);
+	uint64_t mixed = (allocation->size ^ ((uint64_t)allocation->device << 56) ^
+			  ((uint64_t)dma_buf_only << 55)) *
+			 0x9e3779b97f4a7c15u;
 
 	return (struct kind){ .tag = (uint32_t)(mixed >> 24) | 1,
 			      .exact = (uint16_t)(mixed >> 56) % EXACT_SIZES,
-			      .size_class = learning_class_of(allocation->size) };
+			      .size_class = (uint8_t)(learning_class_of(allocation->size) +
+						      dma_buf_only * CLASSES / 2) };
 }
 
 static bool learning_is_known(const struct kind *kind)
@@ -128,8 +133,7 @@ static struct evidence_of *learning_claim_exact(struct learned *learned, const s
 
 static bool learning_may_start(const struct domain *domain, struct evidence_of *evidence)
 {
-	bool may = !evidence->stopped &&
-		   evidence->outstanding < UNREQUESTED << evidence->growth &&
+	bool may = !evidence->stopped && evidence->outstanding < UNREQUESTED << evidence->growth &&
 		   (evidence->requested || !domain->owner->adapter->is_steep);
 
 	if (!may)

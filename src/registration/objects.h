@@ -61,7 +61,7 @@ struct kind {
 enum evidence { EVIDENCE_NONE, EVIDENCE_EXACT, EVIDENCE_CLASS };
 
 #define EXACT_SIZES 256u
-#define CLASSES	    128u
+#define CLASSES	    256u
 
 struct evidence_of {
 	uint32_t tag;
@@ -159,6 +159,7 @@ struct domain {
 	_Atomic int access;    /* with DOMAIN_PCIE */
 	bool enabled;	       /* enabled: a client has requested memory in it */
 	bool exports;	       /* the last request brought a dma-buf */
+	bool dma_buf_only;     /* a request has been served that only a dma-buf can serve */
 	bool looked_up;	       /* look-ups give out keys, with unknown lifetime: its regions stay */
 	uint8_t span_failures; /* spans that could not be registered, or SPANS_WORK */
 	uint64_t number;       /* in order of creation; never reused */

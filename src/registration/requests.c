@@ -200,8 +200,7 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 		return BYPASSED_domain;
 	domain->exports = request->dma_buf;
 	serving->enabled |= rescan;
-	if (rescan)
-		serving->go |= background_queue_all();
+	serving->go |= rescan && background_queue_all();
 	/* A free is visible before events_freeing() takes the lock. Either this check finds it, or
 	 * events_freeing() finds the reference created below. */
 	if (!memory_is_live(&serving->allocation))
@@ -222,6 +221,7 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 		*keys = region->keys;
 		requests_count_served(service);
 		serving->service = service;
+		serving->go |= domain_served(domain, &serving->allocation);
 	}
 	if (!region->ended && (outcome == BYPASSED_failed || outcome == BYPASSED_pin_limit) &&
 	    region->state != REGION_READY)

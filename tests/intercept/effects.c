@@ -157,6 +157,11 @@ TEST(effects, access_of_another_device_changes_nothing)
 	ibv_dereg_mr(mr);
 }
 
+static bool preregister_is_default(void)
+{
+	return !getenv("PEERPIN_PREREGISTER");
+}
+
 /* Number of regions for `living` allocations, one of them requested, after the worker is idle. */
 static unsigned int settled_regions(unsigned int living)
 {
@@ -704,6 +709,48 @@ TEST(effects, a_client_s_own_dmabuf_is_identified_by_its_export)
 	close(copy);
 }
 
+CASE(background, .set_up = set_up, .applies = preregister_is_default);
+
+static unsigned long long buffer_at_deregistration;
+
+static void look_at_buffer(void)
+{
+	cuPointerGetAttribute(&buffer_at_deregistration, CU_POINTER_ATTRIBUTE_BUFFER_ID, watched);
+}
+
+/* If it were queued, the worker would register the captured allocation before the next one. */
+TEST(background, pools_follow_a_request_by_dmabuf_and_end_before_their_free)
+{
+	CUdeviceptr captured;
+	struct ibv_mr *mr;
+	CUgraph graph;
+	int file;
+
+	standin_takes_dma_bufs = true;
+	/* The worker exports memory without a context in the primary one. */
+	ck_cuda(cuDevicePrimaryCtxRetain(&context, device));
+	ck_cuda(cuMemAllocAsync(&watched, UNIT, stream));
+	ck_cuda(cuMemGetHandleForAddressRange(&file, watched, UNIT,
+					      CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+	mr = ibv_reg_dmabuf_mr(pd, 0, UNIT, watched, file, IBV_ACCESS_LOCAL_WRITE);
+	close(file);
+	ck_assert_uint_eq(statistic("synchronous"), 1);
+	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
+	ck_cuda(cuMemFreeAsync(watched, stream));
+	ck_assert_uint_eq(standin_kernel_regions(), 0);
+	ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	ck_cuda(cuMemAllocAsync(&captured, UNIT, stream));
+	ck_cuda(cuStreamEndCapture(stream, &graph));
+	ck_cuda(cuMemAllocAsync(&watched, UNIT, stream));
+	await_statistic("registrations_background", 1);
+	ck_assert_uint_eq(statistic("registrations_failed"), 0);
+	ck_assert_uint_eq(standin_kernel_regions(), 1);
+	standin_in_deregister = look_at_buffer;
+	ck_cuda(cuMemFreeAsync(watched, stream));
+	ck_assert_uint_eq(standin_kernel_regions(), 0);
+	ck_assert_uint_ne(buffer_at_deregistration, 0);
+}
+
 static unsigned int descriptors(void)
 {
 	unsigned int open = 0;
@@ -778,11 +825,6 @@ static void set_up_integrated(void)
 static CUresult allocate_host(int way, void **address)
 {
 	return way ? cuMemAllocHost_v2(address, SIZE) : cuMemHostAlloc(address, SIZE, 0);
-}
-
-static bool preregister_is_default(void)
-{
-	return !getenv("PEERPIN_PREREGISTER");
 }
 
 CASE(integrated, .set_up = set_up_integrated, .applies = preregister_is_default);

@@ -169,8 +169,6 @@ void call_request_by_dma_buf(struct client *client, unsigned int handle, unsigne
 			request.youngest = allocation.id;
 	}
 	reasons |= stale ? REASON_ENDED : 0;
-	/* If there is no room now, the worker may register it later. */
-	memory->exported |= !reasons;
 	call_drop(client, handle);
 	if (!is_served(client, &request, reasons, false, &keys)) {
 		bypassed(client, handle);

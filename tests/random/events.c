@@ -178,7 +178,6 @@ void call_set_access(struct client *client, struct model_memory *memory, bool ac
 	if (!accessible) {
 		if (memory->accessible)
 			call_ending(client, memory);
-		memory->exported = false;
 		memory_access_ending(memory->base, memory->size, 0);
 		let_others_go_first(client, 8);
 	}

@@ -114,7 +114,7 @@ bool world_is_keepable(uint64_t base)
 
 /* ---- frees ---- */
 
-uint64_t world_give_up(uint64_t base, bool exported, const struct world_keys *keys)
+uint64_t world_give_up(uint64_t base, const struct world_keys *keys)
 {
 	struct memory *memory;
 	uint64_t number;
@@ -123,7 +123,6 @@ uint64_t world_give_up(uint64_t base, bool exported, const struct world_keys *ke
 	memory = heap_at(base);
 	memory->kept.given_up = true;
 	memory->kept.surely = false;
-	memory->kept.exported = exported;
 	memory->kept.keys = *keys;
 	memory->kept.evictions = statistics_get(evictions);
 	memory->kept.serial = number = ++serial;
@@ -216,12 +215,10 @@ struct world_reused world_reuse(uint64_t base, CUcontext context,
 	kept_count(memory, false);
 	reused = (struct world_reused){ .size = memory->size,
 					.own = base >= HOME + SHARED_BLOCKS * BLOCK,
-					.rdma_capable = memory->rdma_capable,
-					.exported = memory->kept.exported };
+					.rdma_capable = memory->rdma_capable };
 	/* A failure lowers the pin limit, which may evict later. With other threads the eviction
 	 * may follow. */
-	if (!failures ||
-	    (is_alone() && memory->kept.evictions == statistics_get(evictions)))
+	if (!failures || (is_alone() && memory->kept.evictions == statistics_get(evictions)))
 		reused.keys = memory->kept.keys;
 	pthread_mutex_unlock(&world_lock);
 	return reused;

@@ -29,6 +29,12 @@ static struct domain *domain_of(struct client *client, unsigned int which,
 	return domain;
 }
 
+/* After requests by dma-buf a look-up finds the keys of memory that only these reach. */
+static bool is_exportable(const struct model_memory *memory)
+{
+	return memory && memory->kind != ALLOCATION_HOST;
+}
+
 void call_find(struct client *client, unsigned int which, unsigned int access_index, int requested,
 	       uint64_t address, uint64_t length)
 {
@@ -46,7 +52,7 @@ void call_find(struct client *client, unsigned int which, unsigned int access_in
 	memory = model_memory_at(client, address);
 	must_not = requested != model_access[access_index] ||
 		   model_refuses(client, pd, address, length, address, requested,
-				 memory && memory->exported) ||
+				 is_exportable(memory)) ||
 		   !model_holds(memory, address, length);
 	if (!registration_find(domain, address, length, requested, &lkey, &rkey)) {
 		client->totals.not_found++;
@@ -65,7 +71,7 @@ void call_find(struct client *client, unsigned int which, unsigned int access_in
 		       (unsigned long long)address, (unsigned long long)length, requested,
 		       model_access[access_index],
 		       model_refuses(client, pd, address, length, address, requested,
-				     memory && memory->exported));
+				     is_exportable(memory)));
 	client->totals.found++;
 	memory->found = (struct model_found){ .pd = &pd->pd,
 					      .access = requested,

@@ -32,7 +32,6 @@ struct model_memory {
 	uint64_t event_id; /* of the last event; 0: of the record */
 	bool own;	   /* no other thread gets its addresses */
 	bool rdma_capable, accessible;
-	bool exported; /* requested by dma-buf since it became accessible */
 	/* Keys of the last look-up: valid until the memory or the protection domain ends. */
 	struct model_found {
 		const struct ibv_pd *pd; /* NULL: none */

@@ -159,7 +159,7 @@ bool call_keep(struct client *client, struct model_memory *memory)
 	world_waited = NULL;
 	world_keep_begin();
 	world_order = captures_may_be_open() || ended ? WORLD_ANY_ORDER : WORLD_OLDEST_FIRST;
-	number = world_give_up(memory->base, memory->exported, &keys);
+	number = world_give_up(memory->base, &keys);
 	keeps = keep_free(is_host ? FREE_HOST : FREE_DEVICE, memory->base,
 			  is_host ? world_free_kept_host : world_free_kept);
 	if (keeps)
@@ -219,7 +219,6 @@ static void see_reused(struct client *client, struct model_memory *memory,
 					 .kind = request->kind,
 					 .own = reused.own,
 					 .rdma_capable = reused.rdma_capable,
-					 .exported = reused.exported,
 					 .accessible = true };
 	must_have_events("an allocation that reuses", 0, has_events(memory), before);
 	if (has_events(memory)) {

@@ -171,7 +171,6 @@ struct world_keys {
 struct world_kept {
 	bool given_up; /* freed by the program */
 	bool surely;   /* kept: the call has returned */
-	bool exported; /* of the program's state of the memory */
 	uint64_t serial;
 	uint64_t ending, ended; /* records of the memory, until this id */
 	uint64_t evictions;	/* until it was given up */
@@ -196,7 +195,7 @@ bool world_is_same_request(const struct keep_request *one, const struct keep_req
 bool world_is_keepable(uint64_t base);
 
 /* The program frees it, and the library may keep it. Returns its number. */
-uint64_t world_give_up(uint64_t base, bool exported, const struct world_keys *keys);
+uint64_t world_give_up(uint64_t base, const struct world_keys *keys);
 void world_take_back(uint64_t base);
 void world_has_kept(uint64_t base, uint64_t number);
 
@@ -206,7 +205,7 @@ void world_reuse_ends(CUcontext context);
 
 struct world_reused {
 	uint64_t size;
-	bool own, rdma_capable, exported;
+	bool own, rdma_capable;
 	struct world_keys keys; /* registered still */
 };
 struct world_reused world_reuse(uint64_t base, CUcontext context,

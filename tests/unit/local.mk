@@ -31,6 +31,7 @@ UNIT_CHECKS = \
 	tests/unit/check_choices \
 	tests/unit/check_parts \
 	tests/unit/check_pinning \
+	tests/unit/check_pools \
 	tests/unit/check_ready_exports \
 	tests/unit/check_span_ends \
 	tests/unit/check_spans \
