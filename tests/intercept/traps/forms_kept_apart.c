@@ -122,7 +122,7 @@ void other_ranges(void)
 	const uint64_t handle = IBV_REG_MR_MASK_DMAH;
 	CUdeviceptr address = allocate();
 	struct ibv_mr *inside, *across, *renamed, *extended, *extended_renamed, *with_handle;
-	uint64_t requests;
+	uint64_t requests, renamed_before = statistic("bypassed_address");
 	bool kept;
 
 	inside = ibv_reg_mr(pd, (void *)(address + 8192), SIZE - 8192, ACCESS);
@@ -135,7 +135,8 @@ void other_ranges(void)
 	/* libibverbs forwards it in a second form: one request. */
 	requests = statistic("requests");
 	extended_renamed = request_extended(by_address | label, address, -1, 0x10000);
-	kept &= PART(statistic("requests") == requests + 1);
+	kept &= PART(statistic("requests") == requests + 1) &&
+		PART(statistic("bypassed_address") == renamed_before + 2);
 	with_handle = request_extended(by_address | handle, address, -1, 0);
 	kept &= PART(extended->rkey == inside->rkey) &&
 		PART(extended_renamed->rkey != inside->rkey) &&
@@ -159,20 +160,23 @@ static void labels(CUdeviceptr address)
 	int file = export_range(address, SIZE), copy = dup(file);
 	int other = memfd_create("not the driver's", MFD_CLOEXEC),
 	    half = export_range(address, SIZE / 2);
-	struct ibv_mr *plain = request(address, ACCESS), *known, *extended, *lied, *reused,
-		      *long_one, *beyond, *nothing;
-	uint64_t unknown = statistic("bypassed_unknown");
+	struct ibv_mr *plain = request(address, ACCESS), *known, *extended, *lied, *lied_extended,
+		      *reused, *long_one, *beyond, *nothing;
+	uint64_t unknown = statistic("bypassed_unknown"), lies = statistic("bypassed_address");
 	bool kept;
 
 	known = ibv_reg_dmabuf_mr(pd, 0, SIZE, address, file, ACCESS);
 	extended = request_extended(mask, 0, copy, address);
 	lied = ibv_reg_dmabuf_mr(pd, 0, SIZE, address + SIZE, file, ACCESS);
+	lied_extended = request_extended(mask, 0, copy, 0);
+	lies = statistic("bypassed_address") - lies;
 	long_one = ibv_reg_dmabuf_mr(pd, 4096, SIZE, address + 4096, file, ACCESS);
 	beyond = ibv_reg_dmabuf_mr(pd, 0, SIZE, address, half, ACCESS);
 	nothing = ibv_reg_dmabuf_mr(pd, 4096, 0, address + 4096, file, ACCESS);
 	kept = PART(own(beyond, 0, SIZE)) && PART(own(nothing, 4096, 0)) &&
 	       PART(known && known->rkey == plain->rkey) &&
 	       PART(extended && extended->rkey == plain->rkey) && PART(own(lied, 0, SIZE)) &&
+	       PART(lied_extended && lied_extended->rkey != plain->rkey) && PART(lies == 2) &&
 	       PART(own(long_one, 4096, SIZE));
 	/* The descriptor now refers to another file; its copy keeps the dma-buf. */
 	dup2(other, file);
@@ -187,6 +191,7 @@ static void labels(CUdeviceptr address)
 	ibv_dereg_mr(known);
 	ibv_dereg_mr(extended);
 	ibv_dereg_mr(lied);
+	ibv_dereg_mr(lied_extended);
 	ibv_dereg_mr(long_one);
 	ibv_dereg_mr(reused);
 	ibv_dereg_mr(beyond);
