@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/pool.h"
 #include "base/system.h"
+#include "registration/session.h"
 #include "registration/topology.h"
 #include "report/statistics.h"
 
@@ -135,7 +136,7 @@ bool adapter_describe(struct adapter *adapter, int device)
 		return false;
 	held = system_hold_cancellation();
 	adapter->users++;
-	lock_drop(&registration_lock);
+	session_end();
 	if (describe) {
 		name = topology_adapter_name(adapter->context);
 		counted_as = statistics_adapter(name);
@@ -144,7 +145,7 @@ bool adapter_describe(struct adapter *adapter, int device)
 	}
 	if (query_distance)
 		near = topology_is_near(adapter->context, device);
-	lock_take(&registration_lock);
+	session_begin();
 	/* Others read these without the lock once set, so the first of two threads sets them. */
 	if (!adapter->described) {
 		adapter->counted_as = counted_as;

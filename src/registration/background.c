@@ -16,6 +16,7 @@
 #include "registration/internal.h"
 #include "registration/pin_limit.h"
 #include "registration/region_choice.h"
+#include "registration/session.h"
 
 #include "base/config.h"
 #include "base/kernel.h"
@@ -126,11 +127,8 @@ void background_give_up_unknown(void)
 
 static void background_end_unknown(void)
 {
-	struct region *ending = NULL;
-
 	store_seq_cst(&gives_up, false);
-	pin_limit_evict_unknown(&ending);
-	region_unpin_ended(ending);
+	pin_limit_evict_unknown();
 }
 
 /* True for a new region, and for one that did not fit within the pin limit. */
@@ -161,7 +159,7 @@ static void background_register(struct region *region)
 static bool background_register_in(struct domain *domain, const struct allocation *allocation)
 {
 	struct region_reference *reference;
-	struct region *region, *ending = NULL;
+	struct region *region;
 	struct kind kind = { .evidence = EVIDENCE_NONE };
 	enum region_demand demand;
 
@@ -189,9 +187,8 @@ static bool background_register_in(struct domain *domain, const struct allocatio
 	background_register(region);
 	/* The domain may have ended with the region. */
 	if (region->state == REGION_READY && !region->ended)
-		region_end_parts(allocation, domain, &ending);
+		region_end_parts(allocation, domain);
 	region_release_user(region);
-	region_unpin_ended(ending);
 	return true;
 }
 
@@ -321,10 +318,10 @@ void background_await(const struct allocation *allocation)
 {
 	if (config_get()->preregister != PREREGISTER_SYNC || registration_is_own_call())
 		return;
-	lock_take(&registration_lock);
+	session_begin();
 	while (region_is_queued(allocation) && memory_is_live(allocation) && !process_is_exiting())
 		region_sleep(false);
-	lock_drop(&registration_lock);
+	session_end();
 }
 
 void background_wake(void)
@@ -342,10 +339,10 @@ void background_go(void)
 		worker_wake();
 		return;
 	}
-	lock_take(&registration_lock);
+	session_begin();
 	while (background_step()) {
-		lock_drop(&registration_lock);
-		lock_take(&registration_lock);
+		session_end();
+		session_begin();
 	}
-	lock_drop(&registration_lock);
+	session_end();
 }

@@ -9,6 +9,7 @@
 #include "base/process.h"
 #include "registration/holds.h"
 #include "registration/internal.h"
+#include "registration/session.h"
 #include "registration/verbs_abi.h"
 #include "report/statistics.h"
 
@@ -162,14 +163,14 @@ struct ibv_pd *registration_pd_of(const void *client_mr)
 	client_mr_entry *entry;
 	uint64_t hold;
 
-	lock_take(&registration_lock);
+	session_begin();
 	hold = client_mr_read(client_mr, &entry);
 	reference = holds_reference(hold);
 	if (hold && (uint32_t)holds_of(reference) == (uint32_t)hold)
 		pd = reference->region->owner->pd;
 	else if (hold && (uint32_t)holds_of(reference) == (uint32_t)holds_revoked(hold))
 		pd = reference->owner->pd;
-	lock_drop(&registration_lock);
+	session_end();
 	return pd;
 }
 
@@ -201,10 +202,10 @@ void registration_imported(const void *client_mr, const struct ibv_context *cont
 
 	if (!process_is_active())
 		return;
-	lock_take(&registration_lock);
+	session_begin();
 	region = client_mr_find_region(context, kernel_handle);
 	if (region)
 		region_import(region, client_mr);
-	lock_drop(&registration_lock);
+	session_end();
 	errno = saved_errno;
 }

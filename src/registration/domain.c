@@ -10,6 +10,7 @@
 #include "base/system.h"
 #include "registration/pinning.h"
 #include "registration/references.h"
+#include "registration/session.h"
 #include "report/statistics.h"
 
 /* Adaptive: the lock is held so briefly that spinning beats sleeping. */
@@ -178,8 +179,7 @@ struct domain *domain_create(struct protection_domain *owner, int access)
 
 /* Ends the regions of a protection domain; those with client MRs, imports aside, only if
  * `held_too`. */
-static void protection_domain_end_regions(struct protection_domain *owner, bool held_too,
-					  struct region **ending)
+static void protection_domain_end_regions(struct protection_domain *owner, bool held_too)
 {
 	struct region *region;
 
@@ -191,7 +191,7 @@ static void protection_domain_end_regions(struct protection_domain *owner, bool 
 					break;
 			}
 			if (region)
-				region_end(region, ending);
+				region_end(region);
 		} while (region);
 	}
 }
@@ -227,11 +227,8 @@ static void protection_domain_forget(struct protection_domain *owner)
 /* Ends and forgets a protection domain with everything in it. Drops the lock meanwhile. */
 static void protection_domain_end(struct protection_domain *owner)
 {
-	struct region *ending = NULL;
-
 	protection_domain_begin_closing(owner);
-	protection_domain_end_regions(owner, true, &ending);
-	region_unpin_ended(ending);
+	protection_domain_end_regions(owner, true);
 	region_await_owner(owner);
 	protection_domain_forget(owner);
 }
@@ -240,7 +237,7 @@ static void protection_domain_end(struct protection_domain *owner)
  * child. Structs of the pools stay behind. */
 void registration_renew(void)
 {
-	registration_lock = (pthread_mutex_t)PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP;
+	session_renew();
 	own_thread_renew();
 	protection_domains = NULL;
 	protection_domain_pool = (struct pool)POOL_INITIALIZER(struct protection_domain);
@@ -257,7 +254,7 @@ void registration_pd_opened(struct ibv_pd *pd, bool by_key)
 	statistics_count(protection_domains);
 	/* Without a protection domain there is no region, and no thread that waits for one. */
 	system_prepare();
-	lock_take(&registration_lock);
+	session_begin();
 	/* The kernel reuses a handle after its protection domain ended, so a record with this
 	 * handle is stale. A closing protection domain is only waiting for registration_pd_closed()
 	 * on another thread. */
@@ -280,7 +277,7 @@ void registration_pd_opened(struct ibv_pd *pd, bool by_key)
 		owner_count++;
 		go = adapter_has_selection() && process_is_active() && background_queue_all();
 	}
-	lock_drop(&registration_lock);
+	session_end();
 	if (stale)
 		log_once(LOG_ERROR, "peerpin did not intercept the end of a protection domain and "
 				    "ended its regions only now. Please report which libraries of "
@@ -306,21 +303,19 @@ static bool protection_domain_is_busy(struct protection_domain *owner)
 bool registration_pd_closing(struct ibv_pd *pd)
 {
 	struct protection_domain *owner;
-	struct region *ending = NULL;
 	bool busy;
 
-	lock_take(&registration_lock);
+	session_begin();
 	owner = protection_domain_find(pd->context, pd->handle);
 	busy = owner && protection_domain_is_busy(owner);
 	if (owner && !busy) {
 		protection_domain_begin_closing(owner);
 		/* The region of a hit that had begun stays: the kernel then refuses. */
-		protection_domain_end_regions(owner, false, &ending);
-		region_unpin_ended(ending);
+		protection_domain_end_regions(owner, false);
 		region_await_owner(owner);
 		adapter_await(owner->adapter);
 	}
-	lock_drop(&registration_lock);
+	session_end();
 	return !busy;
 }
 
@@ -331,7 +326,7 @@ void registration_pd_closed(const struct ibv_pd *pd, bool ended)
 	struct protection_domain *owner;
 	bool go = false;
 
-	lock_take(&registration_lock);
+	session_begin();
 	for (owner = protection_domains; owner && owner->pd != pd; owner = owner->next)
 		;
 	if (owner && ended) {
@@ -342,7 +337,7 @@ void registration_pd_closed(const struct ibv_pd *pd, bool ended)
 		 * not registered here. */
 		go = owner->domains && process_is_active() && background_queue_all();
 	}
-	lock_drop(&registration_lock);
+	session_end();
 	if (go)
 		background_go();
 }
@@ -351,7 +346,7 @@ void registration_context_closing(struct ibv_context *context)
 {
 	struct protection_domain *owner;
 
-	lock_take(&registration_lock);
+	session_begin();
 	do {
 		for (owner = protection_domains; owner && owner->context != context;
 		     owner = owner->next)
@@ -360,7 +355,7 @@ void registration_context_closing(struct ibv_context *context)
 			protection_domain_end(owner);
 	} while (owner);
 	adapter_forget(context);
-	lock_drop(&registration_lock);
+	session_end();
 	/* Without CUDA no region was pinned, and registration_renew() does not free the lock of
 	 * pinning.c. */
 	if (process_is_active())

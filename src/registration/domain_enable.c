@@ -19,6 +19,7 @@
 #include "base/system.h"
 #include "registration/background.h"
 #include "registration/internal.h"
+#include "registration/session.h"
 
 /* Access flags that regions may have. Domains differ by relaxed ordering, as by every other
  * flag. */
@@ -129,7 +130,7 @@ struct domain *registration_domain(const struct ibv_pd *pd, int access)
 
 	if (!domain_may_share(access))
 		return NULL;
-	lock_take(&registration_lock);
+	session_begin();
 	domain = domain_enable(pd, access, true, &newly);
 	first = newly;
 	if (domain && !domain->looked_up) {
@@ -142,7 +143,7 @@ struct domain *registration_domain(const struct ibv_pd *pd, int access)
 		}
 	}
 	go = newly && background_queue_all();
-	lock_drop(&registration_lock);
+	session_end();
 	if (first)
 		domain_log_enabled(access);
 	if (go)
@@ -158,14 +159,14 @@ static void domain_enable_expect(const struct ibv_pd *pd, int access, bool is_li
 	int saved_errno = errno;
 	bool go = false;
 
-	lock_take(&registration_lock);
+	session_begin();
 	owner = protection_domain_find(pd->context, pd->handle);
 	if (owner && !is_like)
 		owner->expected = access;
 	if (owner && !owner->closing && !domain_find(owner, access) && owner->expected &&
 	    (owner->expected | (is_like ? IBV_ACCESS_RELAXED_ORDERING : 0)) == access)
 		go = domain_create(owner, access) && process_is_active() && background_queue_all();
-	lock_drop(&registration_lock);
+	session_end();
 	if (go)
 		background_go();
 	errno = saved_errno;

@@ -9,6 +9,7 @@
 
 #include "base/system.h"
 #include "registration/internal.h"
+#include "registration/session.h"
 #include "report/statistics.h"
 
 static void events_allocated(const struct allocation *allocation)
@@ -21,21 +22,19 @@ static void events_allocated(const struct allocation *allocation)
 
 static void events_freeing(const struct allocation *allocation)
 {
-	struct region *ending = NULL;
 	uint64_t since = 0; /* start of the deregistrations that delay this free; 0: none */
 	bool queued;
 
-	lock_take(&registration_lock);
+	session_begin();
 	queued = region_is_queued(allocation);
 	if (queued)
 		region_unqueue(allocation);
 	/* A queued allocation may have a reference already: a client registered it, or the worker
 	 * is registering it. */
-	if (!region_end_references(allocation, &ending, &since) && queued)
+	if (!region_end_references(allocation, &since) && queued)
 		statistics_count(cancelled);
-	region_unpin_ended(ending);
 	region_await_range(allocation->base, allocation->size, &since);
-	lock_drop(&registration_lock);
+	session_end();
 	if (since)
 		statistics_time(free_ns, system_clock() - since, free_ns);
 }
@@ -44,9 +43,9 @@ static bool events_in_use(const struct allocation *allocation)
 {
 	bool in_use;
 
-	lock_take(&registration_lock);
+	session_begin();
 	in_use = region_is_in_use_for(allocation);
-	lock_drop(&registration_lock);
+	session_end();
 	return in_use;
 }
 

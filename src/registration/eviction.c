@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* eviction.c -- the order in which idle regions of a GPU end to make room
  *
- * Least recently used first. A hit must not sort a list, so it stores the number of evictions so far
- * as the time of its use (holds.h), and an eviction sorts: it takes the first idle region whose last
- * use is the known one, and moves the others before it towards the end. Regions of a domain with
- * look-ups, which need no client MR, are never idle.
+ * Least recently used first. A hit must not sort a list, so it stores the number of evictions so
+ * far as the time of its use (holds.h), and an eviction sorts: it takes the first idle region whose
+ * last use is the known one, and moves the others before it towards the end. Regions of a domain
+ * with look-ups, which need no client MR, are never idle.
  *
- * A program that uses more buffers in turn than fit would never hit: each is evicted just before its
- * next use. So the order turns round for regions that return, when as many of them as there are
+ * A program that uses more buffers in turn than fit would never hit: each is evicted just before
+ * its next use. So the order turns round for regions that return, when as many of them as there are
  * regions needed room and there were hardly any hits: the most recently used region, whose next use
  * is the farthest, goes first, and the others hit in each turn. Once the least recently used region
- * has not been used for many evictions, the program has changed to other buffers, and the order is as
- * before. Buffers that are new say nothing.
+ * has not been used for many evictions, the program has changed to other buffers, and the order is
+ * as before. Buffers that are new say nothing.
  */
 #include "registration/eviction.h"
 
@@ -104,11 +104,12 @@ struct region *eviction_claim(struct eviction_order *order, const struct adapter
 /* Hits of less than this share of the misses are hardly any. */
 #define HITS_SHARE 4u
 
-/* After evictions of so many times the regions, one that was not used since is no longer used: turns
- * through up to so many times the buffers that fit keep their share of hits. */
+/* After evictions of so many times the regions, one that was not used since is no longer used:
+ * turns through up to so many times the buffers that fit keep their share of hits. */
 #define STALE 4u
 
-/* True if the first region is no longer used. One that was used moves: each miss looks at another. */
+/* True if the first region is no longer used. One that was used moves: each miss looks at another.
+ */
 static bool eviction_is_stale(struct eviction_order *order)
 {
 	struct region *first = TAILQ_FIRST(&order->regions);
@@ -148,8 +149,9 @@ static uint32_t evicted[EVICTED];
 /* Returns the tag, never 0. */
 static uint32_t eviction_tag(const struct region *region, uint32_t **at)
 {
-	uint64_t mixed = (region->base / PAGE ^ region->length << 20 ^ region->domain->number << 50) *
-			 0x9e3779b97f4a7c15u;
+	uint64_t mixed =
+		(region->base / PAGE ^ region->length << 20 ^ region->domain->number << 50) *
+		0x9e3779b97f4a7c15u;
 
 	*at = &evicted[mixed >> 8 & (EVICTED - 1)];
 	return (uint32_t)(mixed >> 32) | 1;

@@ -214,8 +214,7 @@ void region_leave_indexes(struct region *region);
 /* Ends the references of an allocation, and with region_end() the regions left without any. False:
  * the allocation had none. *since, if 0, becomes the time when the first registered or registering
  * region began to end. */
-bool region_end_references(const struct allocation *allocation, struct region **ending,
-			   uint64_t *since);
+bool region_end_references(const struct allocation *allocation, uint64_t *since);
 
 /* ---- region_use.c; with the lock held ---- */
 
@@ -284,15 +283,12 @@ void region_wait(const struct region *region, uint64_t since);
 
 /* ---- region_end.c; with the lock held unless noted ---- */
 
-/* Takes the region out of every index, waits while in flight, and revokes its client MRs. Puts
- * it on *ending if it must be deregistered. Drops the lock only to wait. */
-void region_end(struct region *region, struct region **ending);
+/* Takes the region out of every index, waits while in flight, and revokes its client MRs. The end of
+ * the session deregisters it. Drops the lock only to wait. */
+void region_end(struct region *region);
 
 /* Deregisters the regions on the list. Without the lock. */
 void region_unpin_all(struct region *ending);
-
-/* As region_unpin_all(), with the lock held: dropped meanwhile if the list is not empty. */
-void region_unpin_ended(struct region *ending);
 
 /* Two ends may meet: memory is freed while its protection domain is closed. Only one thread finds
  * the region; the other must not continue before it is deregistered. These functions wait for

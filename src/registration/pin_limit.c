@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* pin_limit.c -- pinned bytes of each GPU, their limit, and evictions
  *
- * A region without client MRs is idle: it stays registered for the next request, and may be evicted,
- * in the order of eviction.c.
+ * A region without client MRs is idle: it stays registered for the next request, and may be
+ * evicted, in the order of eviction.c.
  *
  * A GPU's pin limit is PEERPIN_PIN_LIMIT, or the size of BAR1. That may be too much: other users
  * share it, and the adapter has limits of its own. So a refusal lowers the pin limit to the bytes
@@ -15,6 +15,7 @@
 #include "registration/eviction.h"
 #include "registration/holds.h"
 #include "registration/internal.h"
+#include "registration/session.h"
 #include "registration/topology.h"
 #include "report/statistics.h"
 
@@ -43,9 +44,9 @@ void pin_limit_describe(int device)
 
 	if (gpu->described)
 		return;
-	lock_drop(&registration_lock);
+	session_end();
 	bar1 = topology_bar1_bytes(device);
-	lock_take(&registration_lock);
+	session_begin();
 	if (gpu->described)
 		return;
 	if (limit == CONFIG_AUTO)
@@ -97,31 +98,30 @@ bool pin_limit_allows(const struct region *region)
 	return pin_limit_has_room(region->owner->adapter, region->device, region->length);
 }
 
-void pin_limit_evict_region(struct region *region, struct region **ending)
+void pin_limit_evict_region(struct region *region)
 {
 	eviction_evicted(region);
 	statistics_count(evictions);
 	add_relaxed(&holds_time, 1);
 	region->evicted = true;
-	region_end(region, ending);
+	region_end(region);
 }
 
 /* Evicts one idle region. Returns its bytes; 0: there is none. */
-static uint64_t pin_limit_evict_one(struct gpu *gpu, const struct adapter *adapter, bool returns,
-				    struct region **ending)
+static uint64_t pin_limit_evict_one(struct gpu *gpu, const struct adapter *adapter, bool returns)
 {
 	struct region *region = eviction_claim(&gpu->order, adapter, returns);
 
 	if (!region)
 		return 0;
-	pin_limit_evict_region(region, ending);
+	pin_limit_evict_region(region);
 	return region->length;
 }
 
 /* Evicts at least `bytes`, or all available, on the adapter (NULL: any) and of the GPU (-1: any).
  * Returns the evicted bytes. */
 static uint64_t pin_limit_evict_from(const struct adapter *adapter, int device, uint64_t bytes,
-				     bool returns, struct region **ending)
+				     bool returns)
 {
 	uint64_t removed = 0, one;
 
@@ -130,14 +130,13 @@ static uint64_t pin_limit_evict_from(const struct adapter *adapter, int device, 
 			continue;
 		if (removed < bytes && gpus[i].order.count)
 			eviction_miss(&gpus[i].order, returns);
-		while (removed < bytes &&
-		       (one = pin_limit_evict_one(&gpus[i], adapter, returns, ending)))
+		while (removed < bytes && (one = pin_limit_evict_one(&gpus[i], adapter, returns)))
 			removed += one;
 	}
 	return removed;
 }
 
-void pin_limit_evict_unknown(struct region **ending)
+void pin_limit_evict_unknown(void)
 {
 	struct region *region, *next;
 
@@ -147,7 +146,7 @@ void pin_limit_evict_unknown(struct region **ending)
 			if (!region->used && region->owner->adapter->is_steep &&
 			    learning_is_unknown(region->domain, &region->kind) &&
 			    region_may_end(region) && region_claim(region))
-				pin_limit_evict_region(region, ending);
+				pin_limit_evict_region(region);
 		}
 	}
 }
@@ -167,7 +166,7 @@ static bool pin_limit_can_fit(const struct gpu *gpu, uint64_t length)
 	return pin_limit_fits_beside(gpu, gpu->pinned - idle, length);
 }
 
-bool pin_limit_evict_for(const struct region *region, struct region **ending)
+bool pin_limit_evict_for(const struct region *region)
 {
 	struct adapter *adapter = region->owner->adapter;
 	struct gpu *gpu = pin_limit_gpu(region->device);
@@ -182,28 +181,27 @@ bool pin_limit_evict_for(const struct region *region, struct region **ending)
 		if (!pin_limit_fits_beside(gpu, gpu->pinned, region->length))
 			eviction_miss(&gpu->order, region->returns);
 		while (!pin_limit_fits_beside(gpu, gpu->pinned - evicting, region->length) &&
-		       (one = pin_limit_evict_one(gpu, NULL, region->returns, ending)))
+		       (one = pin_limit_evict_one(gpu, NULL, region->returns)))
 			evicting += one;
 		/* Hits may have taken the rest meanwhile. */
 		if (!one && config_get()->pin_limit != CONFIG_AUTO)
 			return false;
 	}
-	if (!pin_limit_adapter_allows(adapter) && !*ending)
-		pin_limit_evict_from(adapter, -1, 1, region->returns, ending);
+	if (!pin_limit_adapter_allows(adapter) && !evicting)
+		pin_limit_evict_from(adapter, -1, 1, region->returns);
 	return true;
 }
 
 /* The error does not name the limit: regions and page addresses of the adapter, pinned bytes of the
  * GPU, or locked bytes of the process (any adapter). */
-bool pin_limit_evict(const struct adapter *adapter, int device, uint64_t bytes, bool returns,
-		     struct region **ending)
+bool pin_limit_evict(const struct adapter *adapter, int device, uint64_t bytes, bool returns)
 {
 	uint64_t removed = 0;
 
 	for (unsigned int i = device >= 0 ? 0 : 2; i < 4 && removed < bytes; i++) {
 		if (adapter || i % 2)
 			removed += pin_limit_evict_from(i % 2 ? NULL : adapter, i < 2 ? device : -1,
-							bytes - removed, returns, ending);
+							bytes - removed, returns);
 	}
 	return removed > 0;
 }
@@ -269,12 +267,10 @@ void pin_limit_set_evictable(struct region *region, bool evictable)
 
 bool registration_evict(struct ibv_context *context, uint64_t bytes)
 {
-	struct region *ending = NULL;
 	bool evicted;
 
-	lock_take(&registration_lock);
-	evicted = pin_limit_evict(adapter_find(context), -1, bytes, false, &ending);
-	lock_drop(&registration_lock);
-	region_unpin_all(ending);
+	session_begin();
+	evicted = pin_limit_evict(adapter_find(context), -1, bytes, false);
+	session_end();
 	return evicted;
 }

@@ -18,22 +18,20 @@ bool pin_limit_may_hold(int device, uint64_t length);
 /* True if a region of that length fits within the pin limit and the adapter's region limit. */
 bool pin_limit_has_room(const struct adapter *adapter, int device, uint64_t length);
 
-/* For a client's request: evicts idle regions to *ending, by their last use, until the
- * region fits or is worth a try. False: it cannot fit within PEERPIN_PIN_LIMIT; nothing was
- * evicted. */
-bool pin_limit_evict_for(const struct region *region, struct region **ending);
+/* For a client's request: evicts idle regions, by their last use, until the region fits or is worth
+ * a try. False: it cannot fit within PEERPIN_PIN_LIMIT; nothing was evicted. */
+bool pin_limit_evict_for(const struct region *region);
 
 /* The adapter (NULL: one without a region) refused memory of this GPU (-1: no GPU, or unknown) for
- * lack of space. Evicts at least `bytes`, likely causes first; `returns`: for a region that does (eviction.h). False: no region was
- * idle. */
-bool pin_limit_evict(const struct adapter *adapter, int device, uint64_t bytes, bool returns,
-		     struct region **ending);
+ * lack of space. Evicts at least `bytes`, likely causes first; `returns`: for a region that does
+ * (eviction.h). False: no region was idle. */
+bool pin_limit_evict(const struct adapter *adapter, int device, uint64_t bytes, bool returns);
 
 /* Evicts a region that region_claim() returned true for. */
-void pin_limit_evict_region(struct region *region, struct region **ending);
+void pin_limit_evict_region(struct region *region);
 
 /* Evicts regions of kinds that no client has requested, on adapters with `is_steep`. */
-void pin_limit_evict_unknown(struct region **ending);
+void pin_limit_evict_unknown(void);
 
 /* Correct the pin limit after a refusal and after a success. pin_limit_refused() returns the new
  * pin limit; 0: unchanged. */

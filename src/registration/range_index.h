@@ -2,9 +2,9 @@
 /* range_index.h -- references of an allocation in a domain, found by the ranges of their regions
  *
  * An arena may have tens of thousands of parts, and each request looks for one that contains it.
- * An index is a treap: in the order of the ranges, and a heap by a mixed reference number. Each node
- * has the last address of its subtree, so a search skips subtrees that end before the request. A
- * search, an insertion and a removal take a logarithmic number of steps.
+ * An index is a treap: in the order of the ranges, and a heap by a mixed reference number. Each
+ * node has the last address of its subtree, so a search skips subtrees that end before the request.
+ * A search, an insertion and a removal take a logarithmic number of steps.
  *
  * With registration_lock held.
  */

@@ -20,6 +20,7 @@
 #include "memory/captures.h"
 #include "memory/driver.h"
 #include "registration/internal.h"
+#include "registration/session.h"
 #include "report/statistics.h"
 
 #define FILES 64u
@@ -50,9 +51,9 @@ void ready_exports_expect(void)
 		return;
 	system_at_fork(ready_exports_close_in_child);
 	kernel_limit(RLIMIT_NOFILE, &limit);
-	lock_take(&registration_lock);
+	session_begin();
 	files = limit.rlim_cur / SHARE < FILES ? (unsigned int)(limit.rlim_cur / SHARE) : FILES;
-	lock_drop(&registration_lock);
+	session_end();
 	store_relaxed(&expected, true);
 }
 
@@ -135,7 +136,7 @@ static int ready_exports_copy(uint64_t allocation, struct found_export *wanted)
 	const struct ready_export *entry = ready_exports;
 	int fd = -1;
 
-	lock_take(&registration_lock);
+	session_begin();
 	for (; entry < &ready_exports[files] && fd < 0; entry++) {
 		if (entry->region && entry->base == wanted->address &&
 		    entry->length == wanted->size && entry->youngest >= allocation &&
@@ -145,7 +146,7 @@ static int ready_exports_copy(uint64_t allocation, struct found_export *wanted)
 				wanted->youngest = entry->youngest;
 		}
 	}
-	lock_drop(&registration_lock);
+	session_end();
 	return fd;
 }
 

@@ -74,8 +74,8 @@ static bool references_keep(struct protection_domain *owner, struct region_refer
 }
 
 /* A deregistration takes no lock, so it leaves the reference in the list. Each
- * reference that ends checks two others: the list is no longer than the most revoked client MRs that
- * the client had at once. */
+ * reference that ends checks two others: the list is no longer than the most revoked client MRs
+ * that the client had at once. */
 void references_put(struct protection_domain *owner, struct region_reference *reference)
 {
 	for (int others = 2; reference; others--) {

@@ -13,6 +13,7 @@
 #include "registration/holds.h"
 #include "registration/range_index.h"
 #include "registration/references.h"
+#include "registration/session.h"
 #include "report/statistics.h"
 
 #define RANGES	 (1u << 20)
@@ -281,9 +282,9 @@ bool region_set_queued(const struct allocation *allocation)
 	int error = 0;
 
 	if (!region_chain_at(allocation->slot)) {
-		lock_take(&registration_lock);
+		session_begin();
 		error = arena_grow(&reference_chains, allocation->slot + 1);
-		lock_drop(&registration_lock);
+		session_end();
 	}
 	if (error)
 		return false;
@@ -302,8 +303,7 @@ void region_release_user(struct region *region)
 		pool_put(&region_pool, region);
 }
 
-bool region_end_references(const struct allocation *allocation, struct region **ending,
-			   uint64_t *since)
+bool region_end_references(const struct allocation *allocation, uint64_t *since)
 {
 	struct reference_chain *chain = region_chain_at(allocation->slot);
 	struct region_reference *reference = chain ? holds_at(chain->first) : NULL, *next;
@@ -326,7 +326,7 @@ bool region_end_references(const struct allocation *allocation, struct region **
 		region->freed = true;
 		if (!*since && (region->mr || region->users))
 			*since = system_clock();
-		region_end(region, ending);
+		region_end(region);
 		reference = holds_at(chain->first); /* region_end() may have dropped the lock */
 	}
 	return any;

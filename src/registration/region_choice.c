@@ -124,8 +124,8 @@ struct region_reference *region_find_serving(const struct allocation *allocation
 	return reference ? reference : range_index_find(root, &search);
 }
 
-/* A failure is paid beside the client's own registration. After REGION_FAILURES_MAX of them, so many
- * requests for parts are forwarded before the next try. */
+/* A failure is paid beside the client's own registration. After REGION_FAILURES_MAX of them, so
+ * many requests for parts are forwarded before the next try. */
 #define FORWARDS 31u
 
 bool region_may_try(const struct allocation *allocation, const struct domain *domain)
@@ -138,8 +138,7 @@ bool region_may_try(const struct allocation *allocation, const struct domain *do
 	return false;
 }
 
-void region_drop_failed(struct region *region, const struct region_reference *reference,
-			struct region **ending)
+void region_drop_failed(struct region *region, const struct region_reference *reference)
 {
 	struct keys *keys = keys_of(region->domain, reference->slot, reference->allocation);
 
@@ -149,7 +148,7 @@ void region_drop_failed(struct region *region, const struct region_reference *re
 		keys->failures += keys->failures < REGION_FAILURES_MAX;
 		keys->forwards = keys->failures < REGION_FAILURES_MAX ? 0 : FORWARDS;
 	}
-	region_end(region, ending);
+	region_end(region);
 }
 
 /* Look-ups need the keys of the whole. `only`: it did not fit, or failed. */
@@ -197,8 +196,7 @@ struct region_reference *region_choose(const struct allocation *allocation, stru
 			       : region_for(allocation, domain);
 	if (found)
 		return found;
-	if (!parts->only &&
-	    choice_replaces_part(allocation, domain, request, part.length)) {
+	if (!parts->only && choice_replaces_part(allocation, domain, request, part.length)) {
 		parts->suffice = parts->replaced = true;
 		return region_for(allocation, domain);
 	}
@@ -231,20 +229,19 @@ enum region_demand region_demand(const struct allocation *allocation, const stru
 	if (!keys || !keys->made)
 		return DEMAND_NONE;
 	return keys->made == REGION_PARTS_ENOUGH && !domain->owner->own_keys ? DEMAND_WHOLE
-									      : DEMAND_PARTS;
+									     : DEMAND_PARTS;
 }
 
-void region_end_parts(const struct allocation *allocation, struct domain *domain,
-		      struct region **ending)
+void region_end_parts(const struct allocation *allocation, struct domain *domain)
 {
 	struct region_reference *reference, *next;
 
-	for (reference = region_find_reference(domain, allocation->slot, allocation->id);
-	     reference; reference = next) {
+	for (reference = region_find_reference(domain, allocation->slot, allocation->id); reference;
+	     reference = next) {
 		next = region_next_reference(reference);
 		if (!reference->whole && !reference->region->spans &&
 		    region_may_end(reference->region) && !region_is_shared(reference->region) &&
 		    region_claim(reference->region))
-			region_end(reference->region, ending);
+			region_end(reference->region);
 	}
 }

@@ -40,8 +40,7 @@ struct region_reference *region_find_serving(const struct allocation *allocation
  * region_drop_failed(): one that is not registered after a request ends, if that is its only
  * user. */
 bool region_may_try(const struct allocation *allocation, const struct domain *domain);
-void region_drop_failed(struct region *region, const struct region_reference *reference,
-			struct region **ending);
+void region_drop_failed(struct region *region, const struct region_reference *reference);
 
 /* The reason for background registration of the whole allocation in the domain. */
 enum region_demand {
@@ -57,7 +56,6 @@ bool region_count_request(const struct allocation *allocation, const struct doma
 
 /* Ends the allocation's parts that are its alone, and no client MR holds: the whole serves their
  * requests. */
-void region_end_parts(const struct allocation *allocation, struct domain *domain,
-		      struct region **ending);
+void region_end_parts(const struct allocation *allocation, struct domain *domain);
 
 #endif

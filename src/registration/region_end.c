@@ -10,6 +10,7 @@
 #include "registration/pin_limit.h"
 #include "registration/pinning.h"
 #include "registration/ready_exports.h"
+#include "registration/session.h"
 #include "report/statistics.h"
 #include "report/trace.h"
 
@@ -36,7 +37,7 @@ static void region_await_flight(const struct region *region)
 		region_wait(region, since);
 }
 
-void region_end(struct region *region, struct region **ending)
+void region_end(struct region *region)
 {
 	region->users++;
 	region->ended = true;
@@ -44,24 +45,16 @@ void region_end(struct region *region, struct region **ending)
 	pin_limit_set_evictable(region, false);
 	region_leave_indexes(region);
 	LIST_INSERT_HEAD(&retiring, region, in_domain);
-	/* Deregister the regions ended so far before waiting: the registering thread may wait for
-	 * them, in a free inside pin(). */
-	if (region_is_in_flight(region) && *ending) {
-		struct region *earlier = *ending;
-
-		*ending = NULL;
-		region_unpin_ended(earlier);
-	}
+	/* The wait ends the session, and so deregisters the regions ended so far: the registering
+	 * thread may wait for them, in a free inside pin(). */
 	if (region_is_in_flight(region))
 		region_await_flight(region);
 	if (!region->used)
 		learning_unused(region->domain, &region->kind);
-	if (region->mr) {
-		region->ending_next = *ending;
-		*ending = region;
-	} else {
+	if (region->mr)
+		session_add_ended(region);
+	else
 		region_finish_retiring(region);
-	}
 }
 
 static void region_unpin(struct region *region)
@@ -99,15 +92,6 @@ void region_unpin_all(struct region *ending)
 	}
 }
 
-void region_unpin_ended(struct region *ending)
-{
-	if (!ending)
-		return;
-	lock_drop(&registration_lock);
-	region_unpin_all(ending);
-	lock_take(&registration_lock);
-}
-
 static bool region_overlaps(const struct region *region, uint64_t base, uint64_t size)
 {
 	return region->base < base + size && base < region->base + region->length;
@@ -117,6 +101,7 @@ void region_await_range(uint64_t base, uint64_t size, uint64_t *since)
 {
 	struct region *region;
 
+	session_flush();
 	do {
 		LIST_FOREACH(region, &retiring, in_domain) {
 			if (region_overlaps(region, base, size))
@@ -133,6 +118,7 @@ void region_await_owner(const struct protection_domain *owner)
 {
 	struct region *region;
 
+	session_flush();
 	do {
 		LIST_FOREACH(region, &retiring, in_domain) {
 			if (region->owner == owner)

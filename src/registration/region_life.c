@@ -16,6 +16,7 @@
 #include "registration/pin_limit.h"
 #include "registration/pinning.h"
 #include "registration/ready_exports.h"
+#include "registration/session.h"
 #include "report/errors.h"
 #include "report/statistics.h"
 
@@ -25,7 +26,7 @@
 
 #define SLEEP_NS 1000000
 
-static _Atomic uint32_t wakes;	    /* futex word of sleeping threads */
+static _Atomic uint32_t wakes; /* futex word of sleeping threads */
 static _Atomic unsigned int sleepers;
 
 void region_wake(void)
@@ -40,12 +41,12 @@ void region_sleep(bool lends)
 	uint32_t before = load_relaxed(&wakes);
 
 	add_seq_cst(&sleepers, 1);
-	lock_drop(&registration_lock);
+	session_end();
 	if (lends)
 		own_thread_lend_cpu();
 	kernel_futex_wait(&wakes, before, SLEEP_NS);
 	subtract_seq_cst(&sleepers, 1);
-	lock_take(&registration_lock);
+	session_begin();
 }
 
 /* Without sleeping for twice the region's usual time: the wake-up of a thread may take longer than
@@ -59,10 +60,10 @@ void region_wait(const struct region *region, uint64_t since)
 		region_sleep(region->with_worker);
 		return;
 	}
-	lock_drop(&registration_lock);
+	session_end();
 	while (load_acquire(&wakes) == before && system_clock() < awake)
 		;
-	lock_take(&registration_lock);
+	session_begin();
 }
 
 /* Counts one speculative region more (1) or less (-1). After a kill, or an end with the memory
@@ -108,8 +109,8 @@ static void region_count_span(const struct region *region, int error)
 		keys = keys_of(region->domain, first.slot, first.id);
 	if (!error)
 		*failures = SPANS_WORK;
-	else if (error != -ENOMEM && !pinning_is_of_the_moment(error) && keys &&
-		 !keys->failures && *failures < SPANS_WORK - 1)
+	else if (error != -ENOMEM && !pinning_is_of_the_moment(error) && keys && !keys->failures &&
+		 *failures < SPANS_WORK - 1)
 		++*failures;
 }
 
@@ -156,11 +157,11 @@ static void region_count_cost(const struct region *region, uint64_t nanoseconds)
 		learning_reconsider();
 		background_queue_all();
 	}
-	lock_drop(&registration_lock);
+	session_end();
 	if (change == COST_STEEP)
 		region_report_steep(region, nanoseconds);
 	background_wake();
-	lock_take(&registration_lock);
+	session_begin();
 }
 
 static struct pin_request region_pin_request(const struct region *region)
@@ -186,12 +187,12 @@ static int region_pin(struct region *region, const struct registration_request *
 
 	request.source = *source;
 	request.by_address = client && !client->dma_buf;
-	lock_drop(&registration_lock);
+	session_end();
 	errors_forget();
 	error = pinning_pin(&request, mr, &region->method);
 	duration = system_clock() - start;
 	region_report_registered(&request, error, start);
-	lock_take(&registration_lock);
+	session_begin();
 	if (!error && request.by_address)
 		cost_add_request(region->owner->adapter, region->device, region->length, duration);
 	if (!error)
@@ -202,19 +203,17 @@ static int region_pin(struct region *region, const struct registration_request *
 /* True if the region fits, after evictions if `may_evict`. */
 static bool region_reserve(struct region *region, bool may_evict)
 {
-	struct region *ending = NULL;
 	bool fits;
 
 	adapter_describe(region->owner->adapter, region->device);
 	pin_limit_describe(region->device);
 	fits = pin_limit_allows(region);
 	if (!fits && may_evict)
-		fits = pin_limit_evict_for(region, &ending);
+		fits = pin_limit_evict_for(region);
 	/* Count the bytes before dropping the lock: the evicted bytes are reserved for this
 	 * region. */
 	if (fits)
 		pin_limit_add(region);
-	region_unpin_ended(ending);
 	return fits;
 }
 
@@ -222,7 +221,6 @@ static void region_make_ready(struct region *region, const struct registration_r
 			      bool optional, const struct dma_buf *source)
 {
 	uint64_t bytes = region->length, learnt = 0;
-	struct region *ending = NULL;
 	struct errors_room room;
 	struct ibv_mr *mr = NULL;
 	int error;
@@ -237,12 +235,9 @@ static void region_make_ready(struct region *region, const struct registration_r
 	for (int i = optional ? EVICTIONS_MAX : 0;
 	     error == -ENOMEM && !region->ended && i < EVICTIONS_MAX; i++, bytes *= 2) {
 		learnt = pin_limit_refused(region);
-		ending = NULL;
-		if (!client ||
-		    !pin_limit_evict(region->owner->adapter, region->device, bytes,
-				     region->returns, &ending))
+		if (!client || !pin_limit_evict(region->owner->adapter, region->device, bytes,
+						region->returns))
 			break;
-		region_unpin_ended(ending);
 		error = region_pin(region, client, source, &mr);
 	}
 	if (!error && client)
@@ -253,12 +248,12 @@ static void region_make_ready(struct region *region, const struct registration_r
 		room = (struct errors_room){ .regions = adapter_regions(region->owner->adapter),
 					     .region_limit = region->owner->adapter->region_limit,
 					     .bar1 = pin_limit_bar1(region->device) };
-		lock_drop(&registration_lock);
+		session_end();
 		region_report_pin_limit(region->device, learnt);
 		/* Of the worker's failures clients notice nothing. */
 		if (error && client)
 			region_log_failure(region, error, &room);
-		lock_take(&registration_lock);
+		session_begin();
 	}
 	region_settle(region, error, optional, mr);
 }
@@ -308,9 +303,9 @@ uint64_t region_register_prepared(struct region *region)
 
 	region->with_worker = true;
 	if (pin_limit_allows(region)) {
-		lock_drop(&registration_lock);
+		session_end();
 		region_prepare(&request);
-		lock_take(&registration_lock);
+		session_begin();
 	}
 	if (!region->ended && region->state == REGION_IDLE) {
 		region->state = REGION_REGISTERING;
@@ -319,9 +314,9 @@ uint64_t region_register_prepared(struct region *region)
 		ready_export_keep(region, &request.source, youngest);
 	}
 	if (request.source.length) {
-		lock_drop(&registration_lock);
+		session_end();
 		held_file_close(&request.source.file);
-		lock_take(&registration_lock);
+		session_begin();
 	}
 	region->with_worker = false;
 	if (region->ended)

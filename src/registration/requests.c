@@ -11,6 +11,7 @@
 #include "registration/pin_limit.h"
 #include "registration/ready_exports.h"
 #include "registration/region_choice.h"
+#include "registration/session.h"
 #include "registration/spans.h"
 #include "report/statistics.h"
 #include "report/trace.h"
@@ -75,7 +76,6 @@ struct serving {
 	struct allocation allocation;
 	bool go; /* work is queued */
 	struct region_parts parts;
-	struct region *ending; /* to deregister */
 	uint64_t waited_since; /* 0: no wait */
 	bool enabled;
 	enum service service; /* of a served request */
@@ -205,9 +205,8 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	 * events_freeing() finds the reference created below. */
 	if (!memory_is_live(&serving->allocation))
 		return BYPASSED_freed;
-	reference =
-		spans ? span_choose(&serving->allocation, domain, request, &serving->ending, &gone)
-		      : region_choose(&serving->allocation, domain, request, &serving->parts);
+	reference = spans ? span_choose(&serving->allocation, domain, request, &gone)
+			  : region_choose(&serving->allocation, domain, request, &serving->parts);
 	if (!reference)
 		return gone || !memory_is_live(&serving->allocation) ? BYPASSED_freed
 								     : BYPASSED_failed;
@@ -225,7 +224,7 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	}
 	if (!region->ended && (outcome == BYPASSED_failed || outcome == BYPASSED_pin_limit) &&
 	    region->state != REGION_READY)
-		region_drop_failed(region, reference, &serving->ending);
+		region_drop_failed(region, reference);
 	serving->parts.only |= serving->parts.suffice && outcome == BYPASSED_pin_limit;
 	region_release_user(region);
 	return outcome;
@@ -242,13 +241,11 @@ static enum outcome requests_serve_again(struct serving *serving, struct registr
 
 	do {
 		/* A free may wait for these regions, and the next try for a registration. */
-		region_unpin_ended(serving->ending);
-		serving->ending = NULL;
+		session_flush();
 		only = serving->parts.only;
 		outcome = requests_serve(serving, keys);
-	} while (serving->parts.only != only ||
-		 (outcome == BYPASSED_freed && tries++ < TRIES &&
-		  memory_is_live(&serving->allocation)));
+	} while (serving->parts.only != only || (outcome == BYPASSED_freed && tries++ < TRIES &&
+						 memory_is_live(&serving->allocation)));
 	return outcome;
 }
 
@@ -324,10 +321,9 @@ static enum outcome requests_try(struct serving *serving, struct registration_ke
 
 	if (request->dma_buf)
 		ready_exports_expect();
-	lock_take(&registration_lock);
+	session_begin();
 	outcome = requests_serve_again(serving, keys);
-	lock_drop(&registration_lock);
-	region_unpin_all(serving->ending);
+	session_end();
 	if (serving->enabled)
 		domain_log_enabled(domain_access(request));
 	if (serving->parts.whole_too)

@@ -64,8 +64,7 @@ static struct region_range span_range(const struct registration_request *request
 /* References from all mappings of the request, or from none. */
 static struct region_reference *span_create(const struct allocation *first, struct domain *domain,
 					    const struct registration_request *request,
-					    const struct region_range *range,
-					    struct region **ending, bool *gone)
+					    const struct region_range *range, bool *gone)
 {
 	struct region_reference *reference, *of_first = NULL;
 	struct allocation piece = *first;
@@ -85,14 +84,13 @@ static struct region_reference *span_create(const struct allocation *first, stru
 	if (reference && !more && range->base + range->length <= span_piece_end(&piece))
 		return of_first;
 	if (of_first)
-		region_end(of_first->region, ending);
+		region_end(of_first->region);
 	*gone = reference;
 	return NULL;
 }
 
 struct region_reference *span_choose(const struct allocation *first, struct domain *domain,
-				     const struct registration_request *request,
-				     struct region **ending, bool *gone)
+				     const struct registration_request *request, bool *gone)
 {
 	struct region_range mappings, range;
 	struct region_reference *found;
@@ -111,9 +109,8 @@ struct region_reference *span_choose(const struct allocation *first, struct doma
 		return found;
 	if (domain->span_failures != SPANS_WORK && domain->span_failures >= REGION_FAILURES_MAX)
 		return NULL;
-	return region_may_try(first, domain)
-		       ? span_create(first, domain, request, &range, ending, gone)
-		       : NULL;
+	return region_may_try(first, domain) ? span_create(first, domain, request, &range, gone)
+					     : NULL;
 }
 
 bool span_is_live(const struct region *region, uint64_t youngest)

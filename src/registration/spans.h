@@ -17,11 +17,10 @@ bool span_next(const struct registration_request *request, struct allocation *pi
 /* ---- regions; with the lock held ---- */
 
 /* The reference of `first`, the request's first mapping, to the region that serves the request.
- * Puts a region that it cannot complete on *ending. NULL: out of memory, no region for the request,
+ * NULL: out of memory, no region for the request,
  * or (*gone) a mapping has ended, and may be back already. */
 struct region_reference *span_choose(const struct allocation *first, struct domain *domain,
-				     const struct registration_request *request,
-				     struct region **ending, bool *gone);
+				     const struct registration_request *request, bool *gone);
 
 /* True while each mapping of the span is live, and not younger than the request's dma-buf:
  * `youngest` (registration.h). Counts as a use. */

@@ -32,6 +32,7 @@
 #include "base/proc_stat.h"
 #include "base/process.h"
 #include "base/system.h"
+#include "registration/session.h"
 #include "registration/worker_cpus.h"
 #include "report/errors.h"
 #include "report/statistics.h"
@@ -167,9 +168,9 @@ static bool worker_work(void)
 
 	worker_was_preempted();
 	do {
-		lock_take(&registration_lock);
+		session_begin();
 		worked = background_step();
-		lock_drop(&registration_lock);
+		session_end();
 		any |= worked;
 		if (worked) {
 			busy_driver = region_was_held_up();
