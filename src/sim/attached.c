@@ -4,30 +4,70 @@
  * Map and unmap pages with libc's mmap and munmap: memory hooks intercept both.
  */
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "sim.h"
 
-static struct sim_allocation *allocations;
+/* By address: a process may have thousands of mappings. */
+static struct sim_allocation **attached;
+static size_t attached_count, attached_room;
 
-struct sim_allocation *sim_find_attached(uint64_t address)
+/* How many begin before `address`. */
+static size_t attached_before(uint64_t address)
 {
-	struct sim_allocation *allocation = allocations;
+	size_t low = 0, high = attached_count;
 
-	while (allocation && address - allocation->base >= allocation->size)
-		allocation = allocation->next;
-	return allocation;
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (attached[middle]->base < address)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
 }
 
 struct sim_allocation *sim_find_attached_in(uint64_t address, uint64_t size)
 {
-	struct sim_allocation *allocation = allocations;
+	size_t count = attached_before(address + size);
+	struct sim_allocation *last = count ? attached[count - 1] : NULL;
 
-	while (allocation && (allocation->base >= address + size ||
-			      address >= allocation->base + allocation->size))
-		allocation = allocation->next;
-	return allocation;
+	return last && address < last->base + last->size ? last : NULL;
+}
+
+struct sim_allocation *sim_find_attached(uint64_t address)
+{
+	return sim_find_attached_in(address, 1);
+}
+
+static bool attached_insert(struct sim_allocation *allocation)
+{
+	size_t at = attached_before(allocation->base), room = attached_room;
+	struct sim_allocation **more;
+
+	if (attached_count == room) {
+		room = room ? 2 * room : 64;
+		more = realloc(attached, room * sizeof(*more));
+		if (!more)
+			return false;
+		attached = more;
+		attached_room = room;
+	}
+	memmove(attached + at + 1, attached + at, (attached_count - at) * sizeof(*attached));
+	attached[at] = allocation;
+	attached_count++;
+	return true;
+}
+
+static void attached_remove(const struct sim_allocation *allocation)
+{
+	size_t at = attached_before(allocation->base);
+
+	attached_count--;
+	memmove(attached + at, attached + at + 1, (attached_count - at) * sizeof(*attached));
 }
 
 static uint64_t attached_page_size(void)
@@ -74,7 +114,6 @@ static struct sim_allocation *attached_add(enum sim_kind kind, CUcontext context
 	if (!allocation)
 		return NULL;
 	*allocation = (struct sim_allocation){
-		.next = allocations,
 		.base = base,
 		.size = size,
 		.buffer_id = sim_next_id(),
@@ -86,8 +125,10 @@ static struct sim_allocation *attached_add(enum sim_kind kind, CUcontext context
 		.block_id = sim_next_id(),
 		.kind = kind
 	};
-	allocations = allocation;
-	return allocation;
+	if (attached_insert(allocation))
+		return allocation;
+	free(allocation);
+	return NULL;
 }
 
 struct sim_allocation *sim_attach(enum sim_kind kind, CUcontext context, int device, uint64_t at,
@@ -133,13 +174,9 @@ static void attached_drop_pages(const struct sim_allocation *allocation, bool ke
 
 void sim_detach(struct sim_allocation *allocation, bool keep)
 {
-	struct sim_allocation **link = &allocations;
-
 	if (allocation->kind == SIM_OPENED)
 		sim_forget_opened(allocation->base);
-	while (*link != allocation)
-		link = &(*link)->next;
-	*link = allocation->next;
+	attached_remove(allocation);
 	sim_report_free(allocation);
 	if (allocation->kind == SIM_HOST)
 		sim_free_host(allocation->base);
@@ -152,11 +189,8 @@ void sim_detach(struct sim_allocation *allocation, bool keep)
 
 void sim_detach_context(CUcontext context)
 {
-	struct sim_allocation *allocation, *next;
-
-	for (allocation = allocations; allocation; allocation = next) {
-		next = allocation->next;
-		if (context && allocation->context == context)
-			sim_detach(allocation, false);
+	for (size_t i = attached_count; i--;) {
+		if (context && attached[i]->context == context)
+			sim_detach(attached[i], false);
 	}
 }

@@ -192,9 +192,7 @@ enum sim_kind {
 };
 
 struct sim_allocation {
-	/* In a block: next higher allocation that starts there. Outside of device ranges: next in
-	 * the list. */
-	struct sim_allocation *next;
+	struct sim_allocation *next; /* in a block: next higher one that starts there */
 	uint64_t base, size;
 	uint64_t buffer_id;
 	CUcontext context;
