@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# check_requests.sh -- forms.def: each form of a client's registrations is served, or forwarded for a counted reason
+#
+# Arguments: [--seed N] [NAME...], as of requests.c.
+set -u
+# shellcheck source=tests/launcher/checks
+. "${srcdir:-.}/tests/launcher/checks"
+here=${srcdir:-.}/tests/forms
+program=$(built tests/forms/requests)
+[ -x "$program" ] || exit 77
+export PEERPIN_SUMMARY=none PEERPIN_LOG_LEVEL=none LD_LIBRARY_PATH=$PWD/src/sim/adapter/.libs:$PWD/src/sim/.libs
+same 'the table of docs/limits.md is up to date' '' "$(python3 "$here/table.py" "$here/forms.def" "$here/../../src/report/statistics.def" |
+	diff - <(sed -n '/^| client | form | peerpin |/,/^## /p' "$here/../../docs/limits.md" | sed '$d' | sed '$d'))"
+tap timeout 1800 "$program" "$PWD/src/.libs/libpeerpin.so" "$@"
+finish
