@@ -130,17 +130,18 @@ static void requests_count_served(enum service service)
 	}
 }
 
-/* Learns from the first request for the allocation in this domain. True: a rescan may register
- * more. */
+/* Learns from the first request for the allocation in this domain: for the whole that the worker
+ * registers, too, where a part serves. True: a rescan may register more. */
 static bool requests_learn(struct domain *domain, const struct allocation *allocation,
 			   struct region_reference *reference)
 {
-	struct region *region = reference->region;
+	struct region_reference *whole = region_find_whole(allocation, domain);
+	struct region *region = whole ? whole->region : reference->region;
 	bool again = false, first;
 
 	/* No background registration would serve such requests. */
-	if (region->spans) {
-		region_set_used(region);
+	if (reference->region->spans) {
+		region_set_used(reference->region);
 		return false;
 	}
 	first = region_count_request(allocation, domain);
@@ -148,6 +149,7 @@ static bool requests_learn(struct domain *domain, const struct allocation *alloc
 	if (region->kind.evidence == EVIDENCE_NONE ? first : !region->used)
 		again = learning_requested(domain, allocation, &region->kind);
 	reference->used = true;
+	region_set_used(reference->region);
 	region_set_used(region);
 	return again;
 }

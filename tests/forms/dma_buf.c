@@ -97,7 +97,7 @@ FORM_RUN(buf_16)
 
 /* A client that asks for the PCIe mapping first, as libfabric; only hosts with NVLink-C2C have it.
  * All MRs of its queue pairs take one route. */
-FORM_RUN(buf_pcie)
+static void over_pcie_first(uint64_t size)
 {
 	CUdeviceptr address = allocate(size);
 	struct dma_form form = dma_pages(address, size);
@@ -110,6 +110,16 @@ FORM_RUN(buf_pcie)
 		dma_round(&form, fd);
 		close(fd);
 	}
+}
+
+FORM_RUN(buf_pcie)
+{
+	over_pcie_first(size);
+}
+
+FORM_RUN(buf_pcie_c2c)
+{
+	over_pcie_first(size);
 }
 
 FORM_RUN(buf_pages)

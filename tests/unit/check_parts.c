@@ -100,6 +100,25 @@ TEST(parts, a_first_request_registers_its_granules_and_no_more)
 	ck_assert_uint_eq(wholes, 0);
 }
 
+/* The allocation was requested, though not the region that the worker was registering. */
+TEST(parts, a_part_beside_the_worker_s_whole_is_no_waste)
+{
+	use(HOME, 4096);
+	end(HOME);
+	for (unsigned int round = 1; round < 8; round++) {
+		whole_waits = true;
+		begin(HOME, LARGE);
+		while (wholes < round)
+			sched_yield();
+		use(HOME + GIB, 4096);
+		ck_assert_uint_eq(last_length, GRANULE);
+		whole_waits = false;
+		await("registrations_background", round);
+		end(HOME);
+	}
+	ck_assert_uint_eq(statistics_get(never_used), 0);
+}
+
 TEST(parts, hits_are_inside_the_part)
 {
 	const uint64_t at = HOME + GIB;
