@@ -12,7 +12,8 @@
 bool background_queue(const struct allocation *allocation);
 
 /* As background_queue(), for a requested allocation: the learning has no say, and a client's
- * dma-buf has shown that memory which adapters do not reach by address can be registered. */
+ * dma-buf has shown that memory which adapters do not reach by address can be registered. With the
+ * lock held: of an allocation with a reference. */
 bool background_queue_requested(const struct allocation *allocation);
 
 /* Requests a rescan of all live allocations, with or without the lock. True: call

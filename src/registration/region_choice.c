@@ -174,38 +174,33 @@ static bool choice_replaces_part(const struct allocation *allocation, const stru
 }
 
 struct region_reference *region_choose(const struct allocation *allocation, struct domain *domain,
-				       const struct registration_request *request,
-				       struct region_parts *parts)
+				       const struct registration_request *request, bool parts_only,
+				       enum region_choice *choice)
 {
 	struct region_range part = choice_range(allocation, request->address, request->length);
 	struct region_range whole = choice_whole(allocation);
-	bool takes_part = choice_takes_part(allocation, domain, &part, parts->only);
+	bool takes_part = choice_takes_part(allocation, domain, &part, parts_only);
 	struct region_reference *found =
 		region_find_serving(allocation, domain, request, &part, &whole);
 
-	parts->suffice = !takes_part && !part.whole;
-	parts->replaced = false;
+	*choice = CHOICE_PART;
 	if (found && found->region->state == REGION_READY &&
 	    (found->whole || takes_part || !domain->looked_up)) {
 		keys_publish(found->region, found);
 		return found;
 	}
-	if (!takes_part)
-		return part.whole && domain->owner->own_keys
-			       ? (found ? found : region_refer(allocation, domain, &part))
-			       : region_for(allocation, domain);
-	if (found)
-		return found;
-	if (!parts->only && choice_replaces_part(allocation, domain, request, part.length)) {
-		parts->suffice = parts->replaced = true;
+	if (!takes_part && !(part.whole && domain->owner->own_keys)) {
+		*choice = part.whole ? CHOICE_PART : CHOICE_WHOLE;
 		return region_for(allocation, domain);
 	}
-	if (!region_may_try(allocation, domain))
-		return NULL;
-	found = region_refer(allocation, domain, &part);
-	parts->whole_too |= region_demand(allocation, domain) == DEMAND_WHOLE && !parts->only &&
-			    pin_limit_may_hold(allocation->device, allocation->size);
-	return found;
+	if (found)
+		return found;
+	if (takes_part && !parts_only &&
+	    choice_replaces_part(allocation, domain, request, part.length)) {
+		*choice = CHOICE_OPTIONAL;
+		return region_for(allocation, domain);
+	}
+	return region_may_try(allocation, domain) ? region_refer(allocation, domain, &part) : NULL;
 }
 
 bool region_count_request(const struct allocation *allocation, const struct domain *domain)
@@ -230,6 +225,12 @@ enum region_demand region_demand(const struct allocation *allocation, const stru
 		return DEMAND_NONE;
 	return keys->made == REGION_PARTS_ENOUGH && !domain->owner->own_keys ? DEMAND_WHOLE
 									     : DEMAND_PARTS;
+}
+
+bool region_wants_whole(const struct allocation *allocation, const struct domain *domain)
+{
+	return region_demand(allocation, domain) == DEMAND_WHOLE &&
+	       pin_limit_may_hold(allocation->device, allocation->size);
 }
 
 void region_end_parts(const struct allocation *allocation, struct domain *domain)

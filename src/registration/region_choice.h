@@ -13,19 +13,17 @@ struct region_reference *region_find_whole(const struct allocation *allocation,
 					   const struct domain *domain);
 struct region_reference *region_for(const struct allocation *allocation, struct domain *domain);
 
-/* Parts or the whole, for one request. */
-struct region_parts {
-	bool only;	/* in: the whole did not fit within the pin limit, or failed */
-	bool suffice;	/* out: the whole is chosen, and a part contains the request */
-	bool replaced;	/* out: the whole is chosen because it takes no longer */
-	bool whole_too; /* out: the whole should be registered in the background as well */
+enum region_choice {
+	CHOICE_PART,	 /* a part, or the whole for a request that needs it */
+	CHOICE_WHOLE,	 /* the whole, where a part contains the request */
+	CHOICE_OPTIONAL, /* likewise, because the whole takes no longer */
 };
 
-/* The reference that serves a request inside the allocation. NULL: out of memory, or no region for
- * the request. */
+/* The reference that serves a request inside the allocation. `parts_only`: the whole did not fit
+ * within the pin limit, or failed. NULL: out of memory, or no region for the request. */
 struct region_reference *region_choose(const struct allocation *allocation, struct domain *domain,
-				       const struct registration_request *request,
-				       struct region_parts *parts);
+				       const struct registration_request *request, bool parts_only,
+				       enum region_choice *choice);
 
 /* For a request inside `limit`, the allocation or the mappings of a span: a reference with a
  * registered region that contains the request; else with the region of exactly `range`. NULL:
@@ -49,6 +47,9 @@ enum region_demand {
 	DEMAND_WHOLE, /* requests in enough parts */
 };
 enum region_demand region_demand(const struct allocation *allocation, const struct domain *domain);
+
+/* True if the worker should register the whole, after a request that a part serves. */
+bool region_wants_whole(const struct allocation *allocation, const struct domain *domain);
 
 /* A client requests the allocation in this domain, in which it has a reference. True: for the first
  * time, which is counted. */

@@ -75,7 +75,7 @@ struct serving {
 	const struct registration_request *request;
 	struct allocation allocation;
 	bool go; /* work is queued */
-	struct region_parts parts;
+	bool parts_only; /* see region_choose() */
 	uint64_t waited_since; /* 0: no wait */
 	bool enabled;
 	enum service service; /* of a served request */
@@ -83,7 +83,8 @@ struct serving {
 
 /* Brings the region to READY if possible. registration_lock is held, and dropped meanwhile. The
  * caller is one of the region's users. */
-static enum service requests_make_ready(struct serving *serving, struct region *region)
+static enum service requests_make_ready(struct serving *serving, struct region *region,
+					bool optional)
 {
 	enum service service = !region->spans && region_is_queued(&serving->allocation)
 				       ? SYNCHRONOUS_QUEUED
@@ -107,7 +108,7 @@ static enum service requests_make_ready(struct serving *serving, struct region *
 	 * can succeed after the worker's failure. */
 	region->state = REGION_REGISTERING;
 	statistics_time(program_ns,
-			region_register(region, serving->request, serving->parts.replaced),
+			region_register(region, serving->request, optional),
 			registration_program_ns);
 	return service;
 }
@@ -185,6 +186,17 @@ static enum outcome requests_take(const struct serving *serving, const struct re
 	return requests_add_client_mr(serving->request, reference) ? SERVED : BYPASSED_failed;
 }
 
+/* For the worker, after a served request. registration_lock is held. */
+static void requests_queue_more(struct serving *serving, const struct region_reference *reference)
+{
+	struct domain *domain = reference->region->domain;
+
+	serving->go |= domain_served(domain, &serving->allocation);
+	if (serving->service != HIT && !reference->whole && !reference->region->spans &&
+	    !serving->parts_only && region_wants_whole(&serving->allocation, domain))
+		serving->go |= background_queue_requested(&serving->allocation);
+}
+
 /* registration_lock is held, and dropped while registering or waiting. */
 static enum outcome requests_serve(struct serving *serving, struct registration_keys *keys)
 {
@@ -193,6 +205,7 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	struct domain *domain;
 	struct region *region;
 	bool rescan = false, gone = false, spans = !span_ends_in(request, &serving->allocation);
+	enum region_choice choice = CHOICE_PART;
 	enum service service;
 	enum outcome outcome;
 
@@ -208,7 +221,8 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	if (!memory_is_live(&serving->allocation))
 		return BYPASSED_freed;
 	reference = spans ? span_choose(&serving->allocation, domain, request, &gone)
-			  : region_choose(&serving->allocation, domain, request, &serving->parts);
+			  : region_choose(&serving->allocation, domain, request, serving->parts_only,
+					  &choice);
 	if (!reference)
 		return gone || !memory_is_live(&serving->allocation) ? BYPASSED_freed
 								     : BYPASSED_failed;
@@ -216,18 +230,17 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	if (requests_learn(domain, &serving->allocation, reference))
 		serving->go |= background_queue_all();
 	region->users++;
-	service = requests_make_ready(serving, region);
+	service = requests_make_ready(serving, region, choice == CHOICE_OPTIONAL);
 	outcome = requests_take(serving, region, reference);
 	if (outcome == SERVED) {
 		*keys = region->keys;
-		requests_count_served(service);
 		serving->service = service;
-		serving->go |= domain_served(domain, &serving->allocation);
+		requests_queue_more(serving, reference);
 	}
 	if (!region->ended && (outcome == BYPASSED_failed || outcome == BYPASSED_pin_limit) &&
 	    region->state != REGION_READY)
 		region_drop_failed(region, reference);
-	serving->parts.only |= serving->parts.suffice && outcome == BYPASSED_pin_limit;
+	serving->parts_only |= choice != CHOICE_PART && outcome == BYPASSED_pin_limit;
 	region_release_user(region);
 	return outcome;
 }
@@ -244,9 +257,9 @@ static enum outcome requests_serve_again(struct serving *serving, struct registr
 	do {
 		/* A free may wait for these regions, and the next try for a registration. */
 		session_flush();
-		only = serving->parts.only;
+		only = serving->parts_only;
 		outcome = requests_serve(serving, keys);
-	} while (serving->parts.only != only || (outcome == BYPASSED_freed && tries++ < TRIES &&
+	} while (serving->parts_only != only || (outcome == BYPASSED_freed && tries++ < TRIES &&
 						 memory_is_live(&serving->allocation)));
 	return outcome;
 }
@@ -328,11 +341,10 @@ static enum outcome requests_try(struct serving *serving, struct registration_ke
 	session_end();
 	if (serving->enabled)
 		domain_log_enabled(domain_access(request));
-	if (serving->parts.whole_too)
-		serving->go |= background_queue_requested(allocation);
 	if (serving->go)
 		background_go();
 	if (outcome == SERVED) {
+		requests_count_served(serving->service);
 		memory_used_by_adapter(allocation);
 		requests_log(request, service_names[serving->service]);
 	}
