@@ -10,6 +10,7 @@
 #ifndef PEERPIN_BASE_OWN_THREAD_H
 #define PEERPIN_BASE_OWN_THREAD_H
 
+#include <assert.h>
 #include <pthread.h>
 
 #include "base/atomics.h"
@@ -49,6 +50,24 @@ static inline void lock_drop(pthread_mutex_t *lock)
 	if (load_relaxed(&own_thread_lent))
 		own_thread_take_back();
 }
+
+#ifndef NDEBUG
+/* The calling thread as glibc stores it in each mutex that it takes: after _Fork or clone() another
+ * number than the kernel's. */
+static inline int lock_owner(void)
+{
+	pthread_mutex_t own = PTHREAD_MUTEX_INITIALIZER;
+	int owner;
+
+	pthread_mutex_lock(&own);
+	owner = own.__data.__owner;
+	pthread_mutex_unlock(&own);
+	return owner;
+}
+#endif
+
+#define assert_held(lock)                                                                          \
+	assert(__atomic_load_n(&(lock)->__data.__owner, __ATOMIC_RELAXED) == lock_owner())
 
 /* The own thread calls these. It runs on `cpus` from now on, of which it may use some. */
 void own_thread_run_on(const struct kernel_cpus *cpus);

@@ -136,6 +136,7 @@ static void table_copy_live(uint32_t slot, struct allocation *to)
 
 uint64_t table_next_id(void)
 {
+	assert_held(&table_lock);
 	return last_id += 2;
 }
 
@@ -144,6 +145,7 @@ static uint32_t table_take_unused(void)
 {
 	uint32_t slot = unused;
 
+	assert_held(&table_lock);
 	if (!slot)
 		return arena_next(&record_arena);
 	unused = table_side(slot)->next_unused;
@@ -182,6 +184,7 @@ static void table_clear_side(uint32_t slot)
 
 static void table_take_locked(uint32_t slot, struct allocation *taken)
 {
+	assert_held(&table_lock);
 	table_copy_live(slot, taken);
 	store_seq_cst(&lookup_record(slot)->generation, taken->id & ~(uint64_t)1);
 	index_unlink(table_range(taken), slot);
@@ -196,6 +199,7 @@ static int table_insert_locked(struct allocation *allocation)
 	struct record *record;
 	uint32_t slot;
 
+	assert_held(&table_lock);
 	if (index_overlapping(table_range(allocation)))
 		return -EEXIST;
 	if (table_prepare(table_range(allocation)))

@@ -17,6 +17,7 @@ struct adapter *adapter_find(const struct ibv_context *context)
 {
 	struct adapter *adapter = adapters;
 
+	session_assert();
 	while (adapter && adapter->context != context)
 		adapter = adapter->next;
 	return adapter;
@@ -26,6 +27,7 @@ struct adapter *adapter_of(struct ibv_context *context)
 {
 	struct adapter *adapter = adapter_find(context);
 
+	session_assert();
 	if (adapter)
 		return adapter;
 	adapter = pool_get(&adapter_pool);
@@ -40,6 +42,7 @@ void adapter_forget(struct ibv_context *context)
 {
 	struct adapter **link = &adapters, *adapter = adapter_find(context);
 
+	session_assert();
 	if (!adapter)
 		return;
 	adapter_await(adapter);
@@ -57,6 +60,7 @@ void adapters_renew(void)
 
 void adapter_await(const struct adapter *adapter)
 {
+	session_assert();
 	while (adapter->users)
 		region_sleep(true);
 }
@@ -73,6 +77,7 @@ uint64_t adapter_regions(const struct adapter *adapter)
 {
 	uint64_t regions = 0;
 
+	session_assert();
 	for (const struct adapter *other = adapters; other; other = other->next) {
 		if (adapter_is_same(adapter, other))
 			regions += other->regions;
@@ -132,6 +137,7 @@ bool adapter_describe(struct adapter *adapter, int device)
 	uint64_t limit = 0;
 	int held, counted_as = -1;
 
+	session_assert();
 	if (!describe && !query_distance)
 		return false;
 	held = system_hold_cancellation();

@@ -25,6 +25,7 @@ struct protection_domain *protection_domain_find(struct ibv_context *context, ui
 {
 	struct protection_domain *owner = protection_domains;
 
+	session_assert();
 	while (owner && (owner->context != context || owner->handle != handle))
 		owner = owner->next;
 	return owner;
@@ -34,6 +35,7 @@ struct domain *domain_find(struct protection_domain *owner, int access)
 {
 	struct domain *domain = owner->domains;
 
+	session_assert();
 	while (domain && domain->access != access)
 		domain = domain->next;
 	return domain;
@@ -144,6 +146,7 @@ struct domain *domain_after(uint64_t number)
 {
 	struct domain *after = NULL;
 
+	session_assert();
 	for (struct protection_domain *owner = protection_domains; owner; owner = owner->next) {
 		for (struct domain *domain = owner->domains; domain; domain = domain->next) {
 			if (domain->number > number && (!after || domain->number < after->number))
@@ -158,6 +161,7 @@ struct domain *domain_create(struct protection_domain *owner, int access)
 	static uint64_t last_number;
 	struct domain *domain = pool_get(&domain_pool);
 
+	session_assert();
 	if (!domain)
 		return NULL;
 	/* The array of keys stays with the struct, empty: each region has withdrawn its keys. */
@@ -183,6 +187,7 @@ static void protection_domain_end_regions(struct protection_domain *owner, bool 
 {
 	struct region *region;
 
+	session_assert();
 	for (struct domain *domain = owner->domains; domain; domain = domain->next) {
 		/* region_end() may drop the lock, so restart from the head of the list. */
 		do {
@@ -215,6 +220,7 @@ static void protection_domain_forget(struct protection_domain *owner)
 	owner_count--;
 	references_forget_revoked(owner);
 	while ((domain = owner->domains)) {
+		session_check(LIST_EMPTY(&domain->regions));
 		owner->domains = domain->next;
 		keys_end(domain);
 		domain_count--;

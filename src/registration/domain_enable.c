@@ -102,6 +102,7 @@ struct domain *domain_serving(struct protection_domain *owner, int access)
 {
 	struct domain *domain = domain_find(owner, access);
 
+	session_assert();
 	return domain ? domain : domain_enable_find_wider(owner, access);
 }
 
@@ -110,6 +111,7 @@ struct domain *domain_enable(const struct ibv_pd *pd, int access, bool exactly, 
 	struct protection_domain *owner = protection_domain_find(pd->context, pd->handle);
 	struct domain *domain;
 
+	session_assert();
 	if (!owner || owner->closing)
 		return NULL;
 	domain = exactly ? domain_find(owner, access) : domain_serving(owner, access);

@@ -18,6 +18,7 @@
 #include "base/atomics.h"
 #include "registration/holds.h"
 #include "registration/internal.h"
+#include "registration/session.h"
 #include "report/statistics.h"
 
 void eviction_begin(struct eviction_order *order)
@@ -27,6 +28,7 @@ void eviction_begin(struct eviction_order *order)
 
 void eviction_add(struct eviction_order *order, struct region *region)
 {
+	session_assert();
 	order->count++;
 	region->used_at = load_relaxed(&holds_time);
 	TAILQ_INSERT_TAIL(&order->regions, region, in_gpu);
@@ -34,6 +36,7 @@ void eviction_add(struct eviction_order *order, struct region *region)
 
 void eviction_remove(struct eviction_order *order, struct region *region)
 {
+	session_assert();
 	order->count--;
 	TAILQ_REMOVE(&order->regions, region, in_gpu);
 }
@@ -97,6 +100,7 @@ static struct region *eviction_claim_last(struct eviction_order *order,
 struct region *eviction_claim(struct eviction_order *order, const struct adapter *adapter,
 			      bool returns)
 {
+	session_assert();
 	return order->backwards && returns ? eviction_claim_last(order, adapter)
 					   : eviction_claim_first(order, adapter);
 }
@@ -131,6 +135,7 @@ void eviction_miss(struct eviction_order *order, bool returns)
 {
 	uint64_t hits;
 
+	session_assert();
 	order->misses += returns;
 	if (order->backwards ? !eviction_is_stale(order) : order->misses < order->count)
 		return;

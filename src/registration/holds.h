@@ -31,6 +31,8 @@
 #ifndef PEERPIN_REGISTRATION_HOLDS_H
 #define PEERPIN_REGISTRATION_HOLDS_H
 
+#include <assert.h>
+
 #include "registration/objects.h"
 #include "report/statistics.h"
 
@@ -114,6 +116,7 @@ static inline bool holds_change(uint64_t hold, uint64_t change)
 	do {
 		if ((uint32_t)hold != value >> 32)
 			return false;
+		assert(change == 1 || (value & HOLDS_COUNT));
 	} while (!replace_seq_cst(word, &value, value + change));
 	return true;
 }

@@ -15,6 +15,7 @@
 
 #include "memory/lookup.h"
 #include "registration/holds.h"
+#include "registration/session.h"
 #include "report/statistics.h"
 
 #define KEYS_MAX (1u << 22)
@@ -26,6 +27,7 @@ void keys_begin(struct domain *domain)
 {
 	unsigned int which = 0;
 
+	session_assert();
 	while (which < MEMORY_USER_WORDS && words_used[which])
 		which++;
 	if (which < MEMORY_USER_WORDS)
@@ -41,6 +43,7 @@ void keys_end(struct domain *domain)
 {
 	unsigned int which = exchange_relaxed(&domain->user_word, MEMORY_USER_WORDS);
 
+	session_assert();
 	if (which < MEMORY_USER_WORDS)
 		words_used[which] = false;
 }
@@ -59,6 +62,7 @@ struct keys *keys_of(const struct domain *domain, uint32_t slot, uint64_t alloca
 {
 	struct keys *keys = slot < load_relaxed(&domain->keys.ready) ? keys_at(domain, slot) : NULL;
 
+	session_assert();
 	return keys && load_relaxed(&keys->allocation) == allocation ? keys : NULL;
 }
 
@@ -67,6 +71,7 @@ struct keys *keys_claim(struct domain *domain, uint32_t slot, uint64_t allocatio
 {
 	struct keys *keys;
 
+	session_assert();
 	if (arena_grow(&domain->keys, slot + 1))
 		return NULL;
 	keys = keys_at(domain, slot);
@@ -122,6 +127,7 @@ void keys_publish(const struct region *region, struct region_reference *referenc
 {
 	unsigned int which = load_relaxed(&region->domain->user_word);
 
+	session_assert();
 	if (region->ended || region->state != REGION_READY || region->spans)
 		return;
 	store_release(&reference->keys, keys_value(region));
@@ -144,6 +150,7 @@ void keys_withdraw(const struct region *region, const struct region_reference *r
 	struct keys *keys = keys_of(region->domain, reference->slot, reference->allocation);
 	unsigned int which = load_relaxed(&region->domain->user_word);
 
+	session_assert();
 	if (reference->whole && which < MEMORY_USER_WORDS)
 		keys_set_word(reference, which, 0);
 	if (!keys)

@@ -42,6 +42,7 @@ void pin_limit_describe(int device)
 	struct gpu *gpu = pin_limit_gpu(device);
 	uint64_t limit = config_get()->pin_limit, bar1;
 
+	session_assert();
 	if (gpu->described)
 		return;
 	session_end();
@@ -172,6 +173,7 @@ bool pin_limit_evict_for(const struct region *region)
 	struct gpu *gpu = pin_limit_gpu(region->device);
 	uint64_t evicting = 0, one = 1;
 
+	session_assert();
 	/* PEERPIN_PIN_LIMIT is strict. An estimated limit is no reason to refuse a client, nor to
 	 * evict every idle region before an attempt. */
 	if (!pin_limit_can_fit(gpu, region->length)) {
@@ -198,6 +200,7 @@ bool pin_limit_evict(const struct adapter *adapter, int device, uint64_t bytes, 
 {
 	uint64_t removed = 0;
 
+	session_assert();
 	for (unsigned int i = device >= 0 ? 0 : 2; i < 4 && removed < bytes; i++) {
 		if (adapter || i % 2)
 			removed += pin_limit_evict_from(i % 2 ? NULL : adapter, i < 2 ? device : -1,
@@ -214,6 +217,7 @@ uint64_t pin_limit_refused(const struct region *region)
 	 * is small. */
 	uint64_t learnt = region->length <= others ? others : gpu->pinned - 1;
 
+	session_assert();
 	/* With no other region of this GPU pinned, the cause is elsewhere: keep the limit. */
 	if (!others || (gpu->pin_limit && learnt >= gpu->pin_limit))
 		return 0;
@@ -225,6 +229,7 @@ void pin_limit_granted(const struct region *region)
 {
 	struct gpu *gpu = pin_limit_gpu(region->device);
 
+	session_assert();
 	if (!gpu->pin_limit || gpu->pin_limit == gpu->limit)
 		return;
 	gpu->pin_limit += region->length / 8 + 1;
@@ -236,6 +241,7 @@ void pin_limit_granted(const struct region *region)
 
 void pin_limit_add(struct region *region)
 {
+	session_assert();
 	pin_limit_gpu(region->device)->pinned += region->length;
 	region->owner->adapter->regions++;
 	region->owner->adapter->bytes += region->length;
@@ -244,8 +250,10 @@ void pin_limit_add(struct region *region)
 
 void pin_limit_remove(struct region *region)
 {
+	session_assert();
 	if (!region->counted)
 		return;
+	session_check(pin_limit_gpu(region->device)->pinned >= region->length);
 	pin_limit_gpu(region->device)->pinned -= region->length;
 	region->owner->adapter->regions--;
 	region->owner->adapter->bytes -= region->length;
@@ -256,6 +264,7 @@ void pin_limit_set_evictable(struct region *region, bool evictable)
 {
 	struct gpu *gpu = pin_limit_gpu(region->device);
 
+	session_assert();
 	if (region->evictable == evictable)
 		return;
 	region->evictable = evictable;

@@ -3,6 +3,7 @@
 #include "registration/range_index.h"
 
 #include "registration/holds.h"
+#include "registration/session.h"
 
 struct range_node {
 	uint32_t below[2]; /* subtrees before and after; 0: empty */
@@ -108,6 +109,7 @@ static uint32_t range_index_insert(uint32_t root, uint32_t number)
 
 uint32_t range_index_add(uint32_t root, const struct region_reference *reference)
 {
+	session_assert();
 	return range_index_insert(root, holds_number(reference));
 }
 
@@ -125,6 +127,7 @@ static uint32_t range_index_delete(uint32_t root, uint32_t number)
 
 uint32_t range_index_remove(uint32_t root, const struct region_reference *reference)
 {
+	session_assert();
 	return range_index_delete(root, holds_number(reference));
 }
 
@@ -161,5 +164,6 @@ static uint32_t range_index_search(uint32_t number, const struct range_search *s
 
 struct region_reference *range_index_find(uint32_t root, const struct range_search *search)
 {
+	session_assert();
 	return holds_at(range_index_search(root, search));
 }

@@ -96,6 +96,7 @@ void ready_export_keep(struct region *region, struct dma_buf *source, uint64_t y
 
 void ready_export_end(struct region *region)
 {
+	session_assert();
 	if (region->ready)
 		ready_exports_end(region->ready);
 }

@@ -93,6 +93,7 @@ struct region_reference *region_find_reference(const struct domain *domain, uint
 	struct reference_chain *chain = region_chain_at(slot);
 	struct region_reference *reference = chain ? holds_at(chain->first) : NULL;
 
+	session_assert();
 	while (reference &&
 	       (reference->allocation != allocation || reference->region->domain != domain))
 		reference = holds_at(reference->next_in_slot);
@@ -208,6 +209,7 @@ bool region_is_in_use_for(const struct allocation *allocation)
 	const struct reference_chain *chain = region_chain_at(allocation->slot);
 	const struct region_reference *reference = chain ? holds_at(chain->first) : NULL;
 
+	session_assert();
 	while (reference &&
 	       (reference->allocation != allocation->id || region_is_idle(reference->region)))
 		reference = holds_at(reference->next_in_slot);
@@ -218,6 +220,7 @@ void region_leave_indexes(struct region *region)
 {
 	struct region **range = region_range_bucket(region->base);
 
+	session_assert();
 	while (*range != region)
 		range = &(*range)->range_next;
 	*range = region->range_next;
@@ -243,6 +246,7 @@ struct region_reference *region_refer(const struct allocation *allocation, struc
 	struct region_reference *reference;
 	struct region *region;
 
+	session_assert();
 	if (arena_grow(&reference_chains, allocation->slot + 1))
 		return NULL;
 	region = region_find_by_range(domain, range);
@@ -299,6 +303,7 @@ bool region_set_queued(const struct allocation *allocation)
 
 void region_release_user(struct region *region)
 {
+	session_assert();
 	if (!--region->users && region->ended)
 		pool_put(&region_pool, region);
 }
@@ -310,6 +315,7 @@ bool region_end_references(const struct allocation *allocation, uint64_t *since)
 	struct region *region;
 	bool any = false;
 
+	session_assert();
 	while (reference) {
 		next = holds_at(reference->next_in_slot);
 		if (reference->allocation != allocation->id) {

@@ -17,6 +17,7 @@
 #include "base/config.h"
 #include "registration/pin_limit.h"
 #include "registration/range_index.h"
+#include "registration/session.h"
 #include "report/statistics.h"
 
 static uint64_t choice_round_up(uint64_t value, uint64_t unit)
@@ -79,6 +80,7 @@ struct region_reference *region_for(const struct allocation *allocation, struct 
 	struct region_reference *reference = region_find_whole(allocation, domain);
 	struct region_range whole = choice_whole(allocation);
 
+	session_assert();
 	if (!reference)
 		return region_refer(allocation, domain, &whole);
 	keys_publish(reference->region, reference);
@@ -142,6 +144,7 @@ void region_drop_failed(struct region *region, const struct region_reference *re
 {
 	struct keys *keys = keys_of(region->domain, reference->slot, reference->allocation);
 
+	session_assert();
 	if (reference->whole || region->users > 1 || (region_is_shared(region) && !region->spans))
 		return;
 	if (keys && region->failures) {
@@ -183,6 +186,7 @@ struct region_reference *region_choose(const struct allocation *allocation, stru
 	struct region_reference *found =
 		region_find_serving(allocation, domain, request, &part, &whole);
 
+	session_assert();
 	*choice = CHOICE_PART;
 	if (found && found->region->state == REGION_READY &&
 	    (found->whole || takes_part || !domain->looked_up)) {
@@ -207,6 +211,7 @@ bool region_count_request(const struct allocation *allocation, const struct doma
 {
 	struct keys *keys = keys_of(domain, allocation->slot, allocation->id);
 
+	session_assert();
 	if (!keys || keys->requested)
 		return false;
 	keys->requested = true;
@@ -221,6 +226,7 @@ enum region_demand region_demand(const struct allocation *allocation, const stru
 {
 	const struct keys *keys = keys_of(domain, allocation->slot, allocation->id);
 
+	session_assert();
 	if (!keys || !keys->made)
 		return DEMAND_NONE;
 	return keys->made == REGION_PARTS_ENOUGH && !domain->owner->own_keys ? DEMAND_WHOLE
@@ -237,6 +243,7 @@ void region_end_parts(const struct allocation *allocation, struct domain *domain
 {
 	struct region_reference *reference, *next;
 
+	session_assert();
 	for (reference = region_find_reference(domain, allocation->slot, allocation->id); reference;
 	     reference = next) {
 		next = region_next_reference(reference);

@@ -18,6 +18,7 @@ static LIST_HEAD(, region) retiring; /* ended, possibly still registered */
 
 static void region_finish_retiring(struct region *region)
 {
+	session_check(region->ended && !region->references && region->users);
 	LIST_REMOVE(region, in_domain);
 	pin_limit_remove(region);
 	region_release_user(region);
@@ -39,6 +40,8 @@ static void region_await_flight(const struct region *region)
 
 void region_end(struct region *region)
 {
+	session_assert();
+	session_check(!region->ended);
 	region->users++;
 	region->ended = true;
 	ready_export_end(region);
@@ -101,6 +104,7 @@ void region_await_range(uint64_t base, uint64_t size, uint64_t *since)
 {
 	struct region *region;
 
+	session_assert();
 	session_flush();
 	do {
 		LIST_FOREACH(region, &retiring, in_domain) {
@@ -118,6 +122,7 @@ void region_await_owner(const struct protection_domain *owner)
 {
 	struct region *region;
 
+	session_assert();
 	session_flush();
 	do {
 		LIST_FOREACH(region, &retiring, in_domain) {

@@ -91,6 +91,7 @@ void region_set_background_time(struct region *region, uint64_t nanoseconds)
 
 void region_set_used(struct region *region)
 {
+	session_assert();
 	if (region->used)
 		return;
 	region->used = true;
@@ -117,6 +118,7 @@ static void region_count_span(const struct region *region, int error)
 /* An optional registration that fails leaves the region as it was. */
 static void region_settle(struct region *region, int error, bool optional, struct ibv_mr *mr)
 {
+	session_check(region->state == REGION_REGISTERING && !region->mr);
 	if (region->spans)
 		region_count_span(region, error);
 	if (error) {
@@ -266,6 +268,7 @@ uint64_t region_register(struct region *region, const struct registration_reques
 	uint64_t start = system_clock();
 	int held = system_hold_cancellation();
 
+	session_assert();
 	region_make_ready(region, client, optional, &client->source);
 	system_release_cancellation(held);
 	return system_clock() - start;
@@ -301,6 +304,7 @@ uint64_t region_register_prepared(struct region *region)
 	int held = system_hold_cancellation();
 	uint64_t youngest = memory_youngest();
 
+	session_assert();
 	region->with_worker = true;
 	if (pin_limit_allows(region)) {
 		session_end();
@@ -329,6 +333,7 @@ void region_await_settled(struct region *region)
 {
 	uint64_t since = system_clock();
 
+	session_assert();
 	while (region->state == REGION_REGISTERING)
 		region_wait(region, since);
 }

@@ -5,11 +5,13 @@
 #include "registration/holds.h"
 #include "registration/internal.h"
 #include "registration/references.h"
+#include "registration/session.h"
 
 void region_import(struct region *region, const void *client_mr)
 {
 	uint64_t hold;
 
+	session_assert();
 	if (!region->imported)
 		region->imported = references_take(region);
 	if (!region->imported)
@@ -30,6 +32,7 @@ bool region_has_client_mrs(const struct region *region)
 
 bool region_is_held(const struct region *region)
 {
+	session_assert();
 	return region_has_client_mrs(region) || (region->imported && holds_any(region->imported));
 }
 
@@ -54,6 +57,7 @@ bool region_claim(struct region *region)
 {
 	struct region_reference *reference = holds_at(region->references);
 
+	session_assert();
 	if (region_has_client_mrs(region))
 		return false;
 	while (reference && holds_claim(reference))
@@ -68,6 +72,7 @@ uint32_t region_used_at(const struct region *region)
 	const struct region_reference *reference = holds_at(region->references);
 	uint32_t now = load_relaxed(&holds_time), age, least = UINT32_MAX;
 
+	session_assert();
 	for (; reference; reference = holds_at(reference->next_in_region)) {
 		age = now - load_relaxed(&reference->used_at);
 		least = age < least ? age : least;

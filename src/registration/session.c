@@ -2,9 +2,13 @@
 /* session.c -- lock sessions */
 #include "registration/session.h"
 
+#include "base/log.h"
 #include "registration/internal.h"
+#include "report/statistics.h"
 
-static struct region *ended; /* in this session; guarded by registration_lock */
+/* In this session; guarded by registration_lock. */
+static struct region *ended;
+static const char *failed; /* a broken invariant */
 
 void session_begin(void)
 {
@@ -14,9 +18,15 @@ void session_begin(void)
 void session_end(void)
 {
 	struct region *to_unpin = ended;
+	const char *to_log = failed;
 
+	session_assert();
 	ended = NULL;
+	failed = NULL;
 	lock_drop(&registration_lock);
+	if (to_log)
+		log_once(LOG_ERROR, "an internal consistency check failed: %s. Please report this.",
+			 to_log);
 	if (to_unpin)
 		region_unpin_all(to_unpin);
 }
@@ -29,8 +39,16 @@ void session_flush(void)
 	session_begin();
 }
 
+void session_failed(const char *invariant)
+{
+	assert(!"an invariant");
+	statistics_count(internal_errors);
+	failed = invariant;
+}
+
 void session_add_ended(struct region *region)
 {
+	session_assert();
 	region->ending_next = ended;
 	ended = region;
 }

@@ -16,6 +16,14 @@ void session_end(void);
 /* Ends the session and begins another, if regions have ended. */
 void session_flush(void);
 
+/* In functions that require the lock. */
+#define session_assert() assert_held(&registration_lock)
+
+/* An invariant. Where it is broken a build with assertions ends the process; any other counts
+ * internal_errors, and logs it as the session ends. With the lock held. */
+#define session_check(invariant) ((invariant) ? (void)0 : session_failed(#invariant))
+void session_failed(const char *invariant);
+
 /* The region has ended and is to be deregistered. With the lock held. */
 void session_add_ended(struct region *region);
 

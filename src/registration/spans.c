@@ -17,6 +17,7 @@
  * publish no hold.
  */
 #include "registration/region_choice.h"
+#include "registration/session.h"
 #include "registration/spans.h"
 
 #include "base/atomics.h"
@@ -96,6 +97,7 @@ struct region_reference *span_choose(const struct allocation *first, struct doma
 	struct region_reference *found;
 	struct allocation last;
 
+	session_assert();
 	/* span_create() looks at those between, as the caller has. */
 	*gone = !memory_find(request->address + request->length - 1, &last);
 	if (*gone)
@@ -118,6 +120,7 @@ bool span_is_live(const struct region *region, uint64_t youngest)
 	struct region_reference *reference = holds_at(region->references);
 	uint32_t now = load_relaxed(&holds_time);
 
+	session_assert();
 	for (; reference; reference = holds_at(reference->next_in_region)) {
 		if ((youngest && youngest < reference->allocation) ||
 		    !memory_is_live(&(struct allocation){ .id = reference->allocation,

@@ -7,16 +7,24 @@
 #include "registration/holds.h"
 #include "registration/range_index.h"
 #include "registration/references.h"
+#include "registration/session.h"
+#include "registration_fixture.h"
 
 #define RANGES 3000
 
-CASE(range_index, .timeout = 100);
+static void set_up_session(void)
+{
+	set_up();
+	session_begin();
+}
+
+CASE(range_index, .set_up = set_up_session, .timeout = 100);
 
 static struct region regions[RANGES];
 static struct region_reference *references[RANGES]; /* NULL: not in the index */
 static unsigned int seed, looks;
 static uint32_t root;
-static struct protection_domain owner;
+static struct protection_domain of_all;
 
 static unsigned int below(unsigned int limit)
 {
@@ -36,7 +44,7 @@ static void add(unsigned int i, unsigned int space)
 static void drop(unsigned int i)
 {
 	root = range_index_remove(root, references[i]);
-	references_put(&owner, references[i]);
+	references_put(&of_all, references[i]);
 	references[i] = NULL;
 }
 
@@ -126,5 +134,17 @@ TEST(range_index, pieces_in_the_order_of_addresses)
 		ck_assert_uint_eq(looks, 1);
 	}
 }
+
+#ifdef NDEBUG
+TEST(range_index, a_broken_invariant_is_counted)
+{
+	session_check(references[0] != NULL);
+	session_check(references[0] == NULL);
+	session_end();
+	session_begin();
+	session_end();
+	ck_assert_uint_eq(statistics_get(internal_errors), 1);
+}
+#endif
 
 SUITE("range index")
