@@ -40,7 +40,6 @@ static struct {
 static struct queued queue[QUEUE_SIZE]; /* guarded by ends.lock */
 
 static _Atomic bool rescan;
-static _Atomic bool gives_up;
 static _Atomic int last_device = -1; /* see background_device() */
 static uint32_t cursor;		     /* of the rescan in progress; guarded by registration_lock */
 
@@ -118,17 +117,6 @@ bool background_queue_all(void)
 	/* A rescan in progress may be past some allocations already. */
 	store_seq_cst(&rescan, true);
 	return true;
-}
-
-void background_give_up_unknown(void)
-{
-	store_seq_cst(&gives_up, true);
-}
-
-static void background_end_unknown(void)
-{
-	store_seq_cst(&gives_up, false);
-	pin_limit_evict_unknown();
 }
 
 /* True for a new region, and for one that did not fit within the pin limit. */
@@ -286,19 +274,12 @@ static bool background_rescan_step(void)
 bool background_step(void)
 {
 	struct queued queued;
-	bool worked;
 
 	if (process_is_exiting())
 		return false;
-	worked = background_pop(&queued);
-	if (worked)
-		background_process(&queued);
-	else
-		worked = background_rescan_step();
-	/* Last: that work may be the reason, and the worker may pause after the step. */
-	if (!load_seq_cst(&gives_up))
-		return worked;
-	background_end_unknown();
+	if (!background_pop(&queued))
+		return background_rescan_step();
+	background_process(&queued);
 	return true;
 }
 
@@ -309,7 +290,7 @@ bool background_has_more(void)
 	lock_take(&ends.lock);
 	any = load_relaxed(&ends.queued) != load_relaxed(&ends.taken);
 	lock_drop(&ends.lock);
-	return (any || load_seq_cst(&rescan) || load_seq_cst(&gives_up)) && !process_is_exiting();
+	return (any || load_seq_cst(&rescan)) && !process_is_exiting();
 }
 
 /* Another thread may have dequeued the allocation. A caller inside a registration of the library's
@@ -322,15 +303,6 @@ void background_await(const struct allocation *allocation)
 	while (region_is_queued(allocation) && memory_is_live(allocation) && !process_is_exiting())
 		region_sleep(false);
 	session_end();
-}
-
-void background_wake(void)
-{
-	enum preregister preregister = config_get()->preregister;
-
-	if (preregister != PREREGISTER_SYNC && preregister != PREREGISTER_OFF &&
-	    !process_is_exiting())
-		worker_wake();
 }
 
 void background_go(void)

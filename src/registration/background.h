@@ -20,10 +20,6 @@ bool background_queue_requested(const struct allocation *allocation);
  * background_go(). */
 bool background_queue_all(void);
 
-/* The worker ends the regions of pin_limit_evict_unknown() in its next step. Call background_wake()
- * without the lock. */
-void background_give_up_unknown(void);
-
 /* Works on one queued allocation, or one batch of the rescan; with the lock held, dropped
  * meanwhile. False: no work. */
 bool background_step(void);
@@ -34,10 +30,8 @@ int background_device(void);
 /* True if a step may find work. */
 bool background_has_more(void);
 
-/* Starts work on the queue, without the lock: wakes the worker, or in sync mode works on it here.
- * background_wake() wakes the worker, where one registers. */
+/* Without the lock: wakes the worker, or in sync mode works on the queue here. */
 void background_go(void);
-void background_wake(void);
 
 /* In sync mode: waits until no thread has the allocation to register. Without the lock. */
 void background_await(const struct allocation *allocation);

@@ -97,10 +97,8 @@ bool adapter_needs_description(void);
 
 /* ---- cost.c; with the lock held ---- */
 
-/* A registration of bytes that adapter->bytes include took so long: adapter->is_steep is as before,
- * from now on, or no longer. */
-enum cost_change { COST_UNCHANGED, COST_STEEP, COST_FLAT };
-enum cost_change cost_add(struct adapter *adapter, uint64_t bytes, uint64_t nanoseconds);
+/* A registration of so many bytes took so long. */
+void cost_add(struct adapter *adapter, uint64_t bytes, uint64_t nanoseconds);
 
 /* Nanoseconds of a quick registration of so many bytes; at most 1 ms, also if none is known. */
 uint64_t cost_usual(const struct adapter *adapter, uint64_t bytes);
@@ -126,9 +124,6 @@ bool learning_is_eligible(struct domain *domain, const struct allocation *alloca
  * change. */
 bool learning_is_refused(const struct allocation *allocation);
 void learning_set_refused(const struct allocation *allocation);
-
-/* True if no client has requested memory of the speculative region's kind. */
-bool learning_is_unknown(struct domain *domain, const struct kind *kind);
 
 /* learning_started(): a background registration begins. learning_unused(): a region ended before a
  * client requested it. */
@@ -307,9 +302,6 @@ void region_count_failure(int error);
 bool region_is_reported(void);
 void region_report_registered(const struct pin_request *request, int error, uint64_t start);
 void region_report_ended(const struct region *region, int error, uint64_t start);
-
-/* Registrations on the region's adapter take longer, the more is registered (cost.c). */
-void region_report_steep(const struct region *region, uint64_t nanoseconds);
 
 /* A refusal set the GPU's pin limit to `learnt` bytes; 0: unchanged. */
 void region_report_pin_limit(int device, uint64_t learnt);

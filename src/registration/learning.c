@@ -12,7 +12,6 @@
  * - Background registration of a kind stops when clients requested less than LEAST percent of its
  *   recent regions.
  * - A request restarts it. After a wrong restart, the next one takes twice as many requests.
- * - Unknown kinds are not registered on an adapter where that makes others slower (cost.c).
  */
 #include "base/atomics.h"
 #include "registration/internal.h"
@@ -131,10 +130,9 @@ static struct evidence_of *learning_claim_exact(struct learned *learned, const s
 	return exact;
 }
 
-static bool learning_may_start(const struct domain *domain, struct evidence_of *evidence)
+static bool learning_may_start(struct evidence_of *evidence)
 {
-	bool may = !evidence->stopped && evidence->outstanding < UNREQUESTED << evidence->growth &&
-		   (evidence->requested || !domain->owner->adapter->is_steep);
+	bool may = !evidence->stopped && evidence->outstanding < UNREQUESTED << evidence->growth;
 
 	if (!may)
 		evidence->refused = true;
@@ -160,27 +158,16 @@ bool learning_is_eligible(struct domain *domain, const struct allocation *alloca
 	exact = learning_find_exact(learned, kind);
 	if (exact && learning_is_decisive(exact)) {
 		kind->evidence = EVIDENCE_EXACT;
-		return learning_may_start(domain, exact);
+		return learning_may_start(exact);
 	}
 	kind->evidence = EVIDENCE_CLASS;
-	return (!exact || learning_may_start(domain, exact)) &&
-	       learning_may_start(domain, &learned->classes[kind->size_class]);
+	return (!exact || learning_may_start(exact)) &&
+	       learning_may_start(&learned->classes[kind->size_class]);
 }
 
 static struct evidence_of *learning_class_if(struct learned *learned, const struct kind *kind)
 {
 	return kind->evidence == EVIDENCE_CLASS ? &learned->classes[kind->size_class] : NULL;
-}
-
-bool learning_is_unknown(struct domain *domain, const struct kind *kind)
-{
-	const struct evidence_of *exact, *class;
-
-	if (kind->evidence == EVIDENCE_NONE)
-		return false;
-	exact = learning_find_exact(&domain->learned, kind);
-	class = learning_class_if(&domain->learned, kind);
-	return !(exact && exact->requested) && !(class && class->requested);
 }
 
 void learning_started(struct domain *domain, const struct kind *kind)

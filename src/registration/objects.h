@@ -228,18 +228,13 @@ struct cost {
 struct adapter {
 	struct adapter *next_free;
 	struct ibv_context *context;
-	uint64_t regions, bytes;   /* peerpin's own in this context, registered or registering */
+	uint64_t regions;	   /* peerpin's own in this context, registered or registering */
 	uint64_t region_limit;	   /* of the adapter, shared by all its users; 0: unknown */
 	int counted_as;		   /* index in the statistics; set once, with `described` */
 	bool described;		   /* region_limit and selected are set */
-	bool is_steep;		   /* see cost.c */
-	uint8_t slow;		   /* registrations in a row */
 	bool selected;		   /* by PEERPIN_DEVICES */
 	unsigned int users;	   /* threads that query it without the lock; a close waits */
 	uint64_t near, near_known; /* one bit per GPU */
-	uint64_t proven;	   /* bytes registered beside one that took the expected time */
-	uint64_t sign_bytes;	   /* ... beside the first of the slow ones in a row */
-	uint64_t least_slope, most_slope; /* of those in the row */
 	/* Shortest time of a registration, by the logarithm of its length; 0: unknown. */
 	uint64_t least_ns[COST_CLASSES];
 	struct cost costs[COST_CLASSES];

@@ -137,21 +137,6 @@ static uint64_t pin_limit_evict_from(const struct adapter *adapter, int device, 
 	return removed;
 }
 
-void pin_limit_evict_unknown(void)
-{
-	struct region *region, *next;
-
-	for (unsigned int i = 0; i < DEVICES_MAX; i++) {
-		for (region = TAILQ_FIRST(&gpus[i].order.regions); region; region = next) {
-			next = TAILQ_NEXT(region, in_gpu);
-			if (!region->used && region->owner->adapter->is_steep &&
-			    learning_is_unknown(region->domain, &region->kind) &&
-			    region_may_end(region) && region_claim(region))
-				pin_limit_evict_region(region);
-		}
-	}
-}
-
 /* True if evictions can make room for `length` bytes. */
 static bool pin_limit_can_fit(const struct gpu *gpu, uint64_t length)
 {
@@ -244,7 +229,6 @@ void pin_limit_add(struct region *region)
 	session_assert();
 	pin_limit_gpu(region->device)->pinned += region->length;
 	region->owner->adapter->regions++;
-	region->owner->adapter->bytes += region->length;
 	region->counted = true;
 }
 
@@ -256,7 +240,6 @@ void pin_limit_remove(struct region *region)
 	session_check(pin_limit_gpu(region->device)->pinned >= region->length);
 	pin_limit_gpu(region->device)->pinned -= region->length;
 	region->owner->adapter->regions--;
-	region->owner->adapter->bytes -= region->length;
 	region->counted = false;
 }
 

@@ -30,9 +30,6 @@ bool pin_limit_evict(const struct adapter *adapter, int device, uint64_t bytes, 
 /* Evicts a region that region_claim() returned true for. */
 void pin_limit_evict_region(struct region *region);
 
-/* Evicts regions of kinds that no client has requested, on adapters with `is_steep`. */
-void pin_limit_evict_unknown(void);
-
 /* Correct the pin limit after a refusal and after a success. pin_limit_refused() returns the new
  * pin limit; 0: unchanged. */
 uint64_t pin_limit_refused(const struct region *region);

@@ -5,7 +5,6 @@
  * end.
  */
 #include "base/atomics.h"
-#include "registration/background.h"
 #include "registration/internal.h"
 
 #include <errno.h>
@@ -146,26 +145,6 @@ static void region_settle(struct region *region, int error, bool optional, struc
 	region_wake();
 }
 
-/* On a steep adapter the worker gives up regions of unknown kinds. */
-static void region_count_cost(const struct region *region, uint64_t nanoseconds)
-{
-	enum cost_change change = cost_add(region->owner->adapter, region->length, nanoseconds);
-
-	if (change == COST_UNCHANGED)
-		return;
-	if (change == COST_STEEP) {
-		background_give_up_unknown();
-	} else {
-		learning_reconsider();
-		background_queue_all();
-	}
-	session_end();
-	if (change == COST_STEEP)
-		region_report_steep(region, nanoseconds);
-	background_wake();
-	session_begin();
-}
-
 static struct pin_request region_pin_request(const struct region *region)
 {
 	return (struct pin_request){ .pd = region->owner->pd,
@@ -198,7 +177,7 @@ static int region_pin(struct region *region, const struct registration_request *
 	if (!error && request.by_address)
 		cost_add_request(region->owner->adapter, region->device, region->length, duration);
 	if (!error)
-		region_count_cost(region, duration);
+		cost_add(region->owner->adapter, region->length, duration);
 	return error;
 }
 

@@ -72,16 +72,6 @@ void region_report_pin_limit(int device, uint64_t learnt)
 			    device, (unsigned long long)learnt);
 }
 
-void region_report_steep(const struct region *region, uint64_t nanoseconds)
-{
-	log_once(LOG_INFO,
-		 "registrations on the adapter take longer, the more is registered (%llu MiB in "
-		 "%llu us beside %llu MiB): only sizes that clients request are registered in the "
-		 "background, until one takes its usual time beside as much.",
-		 (unsigned long long)(region->length >> 20), (unsigned long long)nanoseconds / 1000,
-		 (unsigned long long)(statistics_get(pinned_bytes) >> 20));
-}
-
 /* Log nothing for a pair that registers by no method: pinning.c has reported that. */
 void region_log_failure(const struct region *region, int error, struct errors_room *room)
 {

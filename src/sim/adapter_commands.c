@@ -99,9 +99,7 @@ static void commands_take(uint64_t microseconds)
 static void commands_delay(uint64_t length)
 {
 	bool held = adapter_setting(hold);
-	uint64_t registered = __atomic_load_n(&adapter_statistics.live_bytes, __ATOMIC_RELAXED);
-	uint64_t delay = adapter_setting(delay) + (adapter_setting(delay_mib) * length >> 20) +
-			 (adapter_setting(delay_registered) * registered >> 20);
+	uint64_t delay = adapter_setting(delay) + (adapter_setting(delay_mib) * length >> 20);
 
 	while (held) {
 		held = adapter_setting(hold);

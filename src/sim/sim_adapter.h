@@ -34,8 +34,6 @@ struct ibv_pd;
 	SETTING(seed, 1, "seed of fail_rate")                                                      \
 	SETTING(delay, 0, "microseconds added to each registration")                               \
 	SETTING(delay_mib, 0, "microseconds added to each registration for each MiB of it")        \
-	SETTING(delay_registered, 0,                                                               \
-		"microseconds added to each registration for each MiB that is registered")         \
 	SETTING(hold, 0, "1: registrations that have begun wait until it is 0")                    \
 	SETTING(uncounted, 4096,                                                                   \
 		"registrations of host memory of so many bytes or fewer, as for a check of the "   \

@@ -47,30 +47,6 @@ TEST(registration, an_allocation_in_an_active_domain_is_registered_in_the_backgr
 	ck_assert_uint_eq(standin_registrations(), 2);
 }
 
-TEST(registration, a_revoked_sign_of_a_steep_adapter_registers_what_it_held_back)
-{
-	struct allocation unknown;
-
-	activate();
-	pthread_mutex_lock(&registration_lock);
-	protection_domains->adapter->is_steep = true;
-	pthread_mutex_unlock(&registration_lock);
-	begin(HOME + 8 * BLOCK, 3 * BLOCK);
-	require(memory_find(HOME + 8 * BLOCK, &unknown));
-	while (region_is_queued(&unknown))
-		sched_yield();
-	ck_assert_uint_eq(statistics_get(registrations), 1);
-	/* The first of these in the usual time revokes it. */
-	while (statistics_get(never_used_pinned_bytes) < 3 * BLOCK) {
-		begin(HOME, 1000);
-		ck_assert_uint_ne(ask(0, HOME, 1000), 0);
-		end(HOME);
-		sched_yield();
-	}
-	ck_assert_uint_ne(ask(1, HOME + 8 * BLOCK, 3 * BLOCK), 0);
-	ck_assert_uint_ge(statistics_tallied(TALLY_hits) + statistics_get(waited), 1);
-}
-
 TEST(registration, each_handle_is_its_own_and_all_share_the_key)
 {
 	uint32_t key;

@@ -51,7 +51,6 @@ static unsigned int workers; /* so far */
 static struct {
 	long exporting, export_cpu; /* ns: duration; CPU time */
 	long preemptions;
-	bool is_steep; /* it makes others slower */
 } each;
 
 static void export_in_time(struct pin_request *request)
@@ -73,11 +72,6 @@ static int pin_in_time(const struct pin_request *request, struct ibv_mr **mr)
 	pthread_mutex_lock(&lock);
 	worker.preemptions += each.preemptions;
 	pthread_mutex_unlock(&lock);
-	if (each.is_steep) {
-		protection_domains->adapter->is_steep = true;
-		protection_domains->adapter->sign_bytes = UINT64_MAX; /* no proof against it */
-		background_give_up_unknown();
-	}
 	return standin_method.pin(request, mr);
 }
 
@@ -439,19 +433,6 @@ TEST(pauses, a_slow_clock_holds_up_no_work)
 	wait_ends(DOZE, LATE);
 	waits(PAUSE);
 	registered(1);
-}
-
-TEST(pauses, unknown_sizes_end_on_a_steep_adapter_before_the_pause)
-{
-	each.is_steep = true;
-	each.preemptions = 1;
-	begin(HOME, 3 * BLOCK);
-	begin(HOME + 4 * BLOCK, 3 * BLOCK);
-	dozes_end_on_time(1);
-	waits(PAUSE);
-	registered(1);
-	ck_assert_uint_eq(statistics_get(evictions), 1);
-	ck_assert_uint_eq(standin_registered(), 1);
 }
 
 /* The worker dozes on the other CPUs at once. */

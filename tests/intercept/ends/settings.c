@@ -246,37 +246,6 @@ static void background_registration_never_evicts(unsigned int unused)
 	require(sim("registrations") == ROOM);
 }
 
-/* Scratch memory, whose registrations make later ones slower: none stays registered, and no more is
- * registered. Sizes that clients request are. */
-static void a_slope_ends_speculation(unsigned int sloped)
-{
-	enum { SCRATCH = 8, BUFFERS = 3 };
-	CUdeviceptr buffers[BUFFERS];
-
-	set_up();
-	activate();
-	for (int i = 0; i < BUFFERS; i++)
-		buffers[i] = allocate(UNIT);
-	until(sim("live") == 1 + BUFFERS);
-	for (int i = 0; i < SCRATCH; i++)
-		allocate(16 * SIZE);
-	if (!sloped) {
-		until(sim("live") == 1 + BUFFERS + SCRATCH);
-		require(own("evictions") == 0);
-		return;
-	}
-	until(own("evictions") && own("never_used_pinned") == BUFFERS);
-	require(own("registrations_background") < BUFFERS + SCRATCH && sim("live") == 1 + BUFFERS);
-	for (int i = 0; i < SCRATCH; i++)
-		allocate(3 * SIZE);
-	allocate(UNIT);
-	/* The adapter counts a region before peerpin does. */
-	until(sim("live") == 1 + BUFFERS + 1 && own("never_used_pinned") == BUFFERS + 1);
-	for (uint64_t i = 0; i < BUFFERS; i++)
-		require(!ibv_dereg_mr(registered(buffers[i])) && own("hits") == i + 1);
-	require(own("never_used_pinned") == 1);
-}
-
 #define TWO "PEERPIN_SIM_ADAPTER_DEVICES=2 "
 
 const struct test setting_tests[] = {
@@ -304,8 +273,6 @@ const struct test setting_tests[] = {
 	TEST(the_pin_limit_is_kept, 0, "PEERPIN_PREREGISTER=off PEERPIN_PIN_LIMIT=8M"),
 	TEST(background_registration_never_evicts, 0,
 	     "PEERPIN_PREREGISTER=all PEERPIN_PIN_LIMIT=8M"),
-	TEST(a_slope_ends_speculation, 0, NULL),
-	TEST(a_slope_ends_speculation, 1, "PEERPIN_SIM_ADAPTER_DELAY_REGISTERED=2000"),
 	{ .name = NULL },
 };
 
