@@ -59,3 +59,17 @@ int arena_grow(struct arena *arena, uint32_t count)
 	store_release(&arena->ready, (uint32_t)(target / arena->size));
 	return 0;
 }
+
+void arena_clear(struct arena *arena)
+{
+	size_t words = (size_t)arena->ready * arena->size / sizeof(uint64_t);
+	_Atomic uint64_t *word = (_Atomic uint64_t *)arena->base;
+
+	if (!words || !kernel_call(SYS_madvise, word, words * sizeof(*word), MADV_DONTNEED))
+		return;
+	/* Locked memory stays. */
+	for (; words; words--, word++) {
+		if (load_relaxed(word))
+			store_release(word, 0);
+	}
+}

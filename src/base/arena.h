@@ -33,6 +33,9 @@ struct arena {
 /* Commit objects 0 to count - 1. Return 0 or -ENOMEM; errno is kept. */
 int arena_grow(struct arena *arena, uint32_t count);
 
+/* Make all objects zero, and give their memory back. Readers find an object as it was, or zero. */
+void arena_clear(struct arena *arena);
+
 /* Return the index of an unused object, never 0. The caller has committed its memory. */
 static inline uint32_t arena_next(struct arena *arena)
 {

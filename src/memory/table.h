@@ -29,8 +29,8 @@ bool table_take_overlapping(uint64_t base, uint64_t size, struct allocation *tak
 /* True if any allocation overlaps [base, base + size). */
 bool table_overlaps(uint64_t base, uint64_t size);
 
-/* True if an allocation with an id of at most `youngest` overlaps [base, base + size), or if more
- * of younger ones do than are looked at. */
+/* True if an allocation with an id of at most `youngest` overlaps [base, base + size). Also if so
+ * many younger ones overlap it that the search stops. */
 bool table_holds_older(uint64_t base, uint64_t size, uint64_t youngest);
 
 /* Remove the allocation and insert it again under a new id, accessible or not. Returns 0; -ENOENT

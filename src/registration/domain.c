@@ -164,7 +164,7 @@ struct domain *domain_create(struct protection_domain *owner, int access)
 	session_assert();
 	if (!domain)
 		return NULL;
-	/* The array of keys stays with the struct, empty: each region has withdrawn its keys. */
+	/* The array of keys stays with the struct, cleared: keys_end(). */
 	domain->owner = owner;
 	store_release(&domain->context, owner->context);
 	store_release(&domain->handle, owner->handle);

@@ -12,10 +12,12 @@
 TAILQ_HEAD(eviction_list, region);
 struct eviction_order {
 	struct eviction_list regions; /* about by last use */
-	unsigned int count;	      /* of `regions` */
-	bool backwards;		      /* the most recently used one first */
-	unsigned int misses;	      /* of regions that return, since a turn was considered */
-	uint64_t hits;		      /* then */
+	struct eviction_list held;    /* those that were not idle when last looked at */
+	unsigned int count;	      /* of both */
+	bool backwards;		      /* the most recently registered one first */
+	/* Since the order was last considered: misses of regions that return, and regions found
+	 * used again. */
+	unsigned int misses, used;
 };
 
 void eviction_begin(struct eviction_order *order);
@@ -27,8 +29,11 @@ void eviction_remove(struct eviction_order *order, struct region *region);
 void eviction_evicted(const struct region *region);
 bool eviction_returns(const struct region *region);
 
-/* A request needs room, for a region that `returns`. */
+/* A request needs room, for a region that `returns`. Call it before those below. */
 void eviction_miss(struct eviction_order *order, bool returns);
+
+/* True if idle regions have so many bytes. */
+bool eviction_has_idle(struct eviction_order *order, uint64_t bytes);
 
 /* The next region to evict on the adapter (NULL: any), out of reach of hits from now on; NULL: none
  * is idle. */

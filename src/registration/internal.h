@@ -217,7 +217,7 @@ bool region_end_references(const struct allocation *allocation, uint64_t *since)
 bool region_is_held(const struct region *region);
 bool region_has_client_mrs(const struct region *region);
 
-/* True if a client MR has the region's keys, which must be unique. */
+/* True if a client MR has the region's keys, or will have, and they must be unique. */
 bool region_is_taken(const struct region *region);
 
 /* True if neither a client MR nor keys of a look-up are in use; and, with region_may_end(), no

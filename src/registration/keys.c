@@ -46,6 +46,7 @@ void keys_end(struct domain *domain)
 	session_assert();
 	if (which < MEMORY_USER_WORDS)
 		words_used[which] = false;
+	arena_clear(&domain->keys);
 }
 
 static struct keys *keys_at(const struct domain *domain, uint32_t slot)

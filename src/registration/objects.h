@@ -101,7 +101,8 @@ struct region {
 	bool evicted;	    /* ended by an eviction */
 	bool returns;	    /* a region of its range was evicted before */
 	bool freed;	    /* ended by a free */
-	bool evictable;	    /* in its GPU's list */
+	bool evictable;	    /* in its GPU's order (eviction.h) */
+	bool aside;	    /* there: not idle when last looked at */
 	bool with_worker;   /* region_register_prepared() has not returned */
 	uint8_t failures;   /* failed registrations, temporary errors excluded */
 	struct kind kind;   /* of the allocation registered in the background */

@@ -129,52 +129,40 @@ static uint64_t pin_limit_evict_from(const struct adapter *adapter, int device, 
 	for (unsigned int i = 0; i < DEVICES_MAX; i++) {
 		if (device >= 0 && &gpus[i] != pin_limit_gpu(device))
 			continue;
-		if (removed < bytes && gpus[i].order.count)
-			eviction_miss(&gpus[i].order, returns);
 		while (removed < bytes && (one = pin_limit_evict_one(&gpus[i], adapter, returns)))
 			removed += one;
 	}
 	return removed;
 }
 
-/* True if evictions can make room for `length` bytes. */
-static bool pin_limit_can_fit(const struct gpu *gpu, uint64_t length)
+/* Bytes to evict before `length` fits; UINT64_MAX: it never fits. */
+static uint64_t pin_limit_excess(const struct gpu *gpu, uint64_t length)
 {
-	const struct region *region;
-	uint64_t idle = 0;
-
-	TAILQ_FOREACH(region, &gpu->order.regions, in_gpu) {
-		if (pin_limit_fits_beside(gpu, gpu->pinned - idle, length))
-			return true;
-		if (region_may_end(region))
-			idle += region->length;
-	}
-	return pin_limit_fits_beside(gpu, gpu->pinned - idle, length);
+	if (pin_limit_fits_beside(gpu, gpu->pinned, length))
+		return 0;
+	return length > gpu->pin_limit ? UINT64_MAX : gpu->pinned - (gpu->pin_limit - length);
 }
 
 bool pin_limit_evict_for(const struct region *region)
 {
 	struct adapter *adapter = region->owner->adapter;
 	struct gpu *gpu = pin_limit_gpu(region->device);
-	uint64_t evicting = 0, one = 1;
+	uint64_t excess = pin_limit_excess(gpu, region->length), evicted = 0, one = 1;
 
 	session_assert();
+	eviction_miss(&gpu->order, region->returns);
 	/* PEERPIN_PIN_LIMIT is strict. An estimated limit is no reason to refuse a client, nor to
 	 * evict every idle region before an attempt. */
-	if (!pin_limit_can_fit(gpu, region->length)) {
-		if (config_get()->pin_limit != CONFIG_AUTO)
-			return false;
+	if (eviction_has_idle(&gpu->order, excess)) {
+		while (evicted < excess && (one = pin_limit_evict_one(gpu, NULL, region->returns)))
+			evicted += one;
 	} else {
-		if (!pin_limit_fits_beside(gpu, gpu->pinned, region->length))
-			eviction_miss(&gpu->order, region->returns);
-		while (!pin_limit_fits_beside(gpu, gpu->pinned - evicting, region->length) &&
-		       (one = pin_limit_evict_one(gpu, NULL, region->returns)))
-			evicting += one;
-		/* Hits may have taken the rest meanwhile. */
-		if (!one && config_get()->pin_limit != CONFIG_AUTO)
-			return false;
+		one = 0;
 	}
-	if (!pin_limit_adapter_allows(adapter) && !evicting)
+	/* Hits may have taken some meanwhile. */
+	if (!one && config_get()->pin_limit != CONFIG_AUTO)
+		return false;
+	if (!pin_limit_adapter_allows(adapter) && !evicted)
 		pin_limit_evict_from(adapter, -1, 1, region->returns);
 	return true;
 }
@@ -186,6 +174,10 @@ bool pin_limit_evict(const struct adapter *adapter, int device, uint64_t bytes, 
 	uint64_t removed = 0;
 
 	session_assert();
+	for (unsigned int i = 0; i < DEVICES_MAX; i++) {
+		if (gpus[i].order.count && (device < 0 || &gpus[i] == pin_limit_gpu(device)))
+			eviction_miss(&gpus[i].order, returns);
+	}
 	for (unsigned int i = device >= 0 ? 0 : 2; i < 4 && removed < bytes; i++) {
 		if (adapter || i % 2)
 			removed += pin_limit_evict_from(i % 2 ? NULL : adapter, i < 2 ? device : -1,

@@ -29,7 +29,7 @@ const struct registration_method *registration_forced_method;
 struct pair {
 	const struct ibv_context *context; /* NULL: unused */
 	int device;
-	bool pcie; /* the mapping: what fails with one may work with the other */
+	bool pcie; /* the mapping: a method may work with one alone */
 	/* By method: index in the table, as all below. */
 	struct method_support support[METHODS_MAX];
 	bool works[METHODS_MAX];		  /* has registered at least once */

@@ -32,9 +32,13 @@ static uint64_t range_index_end(uint32_t number)
 	return range_index_region(number)->base + range_index_region(number)->length;
 }
 
+/* Numbers of one allocation's references may be at any stride, where several get theirs in turn: a
+ * product alone is monotone at some strides, and the tree a list. */
 static uint32_t range_index_priority(uint32_t number)
 {
-	return (uint32_t)((number * 0x9e3779b97f4a7c15u) >> 32);
+	number = (number ^ number >> 16) * 0x7feb352du;
+	number = (number ^ number >> 15) * 0x846ca68bu;
+	return number ^ number >> 16;
 }
 
 /* By base; of one base the longest first; equal ranges by number. */

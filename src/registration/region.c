@@ -132,8 +132,6 @@ static void region_unindex(struct region_reference *reference)
 		keys->spans = range_index_remove(keys->spans, reference);
 	else
 		keys->parts = range_index_remove(keys->parts, reference);
-	if (!keys->parts && !keys->spans && region->owner->closing)
-		store_release(&keys->allocation, 0);
 }
 
 static void region_link_in_slot(struct reference_chain *chain, struct region_reference *reference)

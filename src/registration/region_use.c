@@ -36,10 +36,14 @@ bool region_is_held(const struct region *region)
 	return region_has_client_mrs(region) || (region->imported && holds_any(region->imported));
 }
 
-/* Such a domain has no hits: all its holds are taken with the lock held. */
+/* By a client MR, or by a request that waits for the registration. Such a domain has no hits: all
+ * its holds are taken with the lock held. */
 bool region_is_taken(const struct region *region)
 {
-	return region->owner->own_keys && region_is_held(region);
+	bool is_waited_for =
+		region->state == REGION_REGISTERING && (!region->with_worker || region->users > 1);
+
+	return region->owner->own_keys && (is_waited_for || region_is_held(region));
 }
 
 bool region_is_idle(const struct region *region)

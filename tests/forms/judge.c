@@ -6,7 +6,7 @@
 
 #include "requests.h"
 
-__attribute__((format(printf, 1, 2))) static const char *judge_says(const char *format, ...)
+__attribute__((format(printf, 1, 2))) static const char *judge_format(const char *format, ...)
 {
 	static char text[200];
 	va_list arguments;
@@ -21,10 +21,10 @@ __attribute__((format(printf, 1, 2))) static const char *judge_says(const char *
 static const char *judge_errors(const struct form_result *without, const struct form_result *with)
 {
 	if (with->calls != without->calls)
-		return judge_says("%u calls, %u without peerpin", with->calls, without->calls);
+		return judge_format("%u calls, %u without peerpin", with->calls, without->calls);
 	for (unsigned int i = 0; i < with->calls; i++) {
 		if (with->call[i].error && with->call[i].error != without->call[i].error)
-			return judge_says("call %u: error %u, %u without peerpin", i,
+			return judge_format("call %u: error %u, %u without peerpin", i,
 					  with->call[i].error, without->call[i].error);
 	}
 	return NULL;
@@ -41,13 +41,13 @@ static const char *judge_sums(const struct form_result *without, const struct fo
 		refused += with->call[i].registers && without->call[i].error;
 	}
 	if (counted > asked || counted + refused < asked)
-		return judge_says("%lu requests counted of %lu, %lu refused without peerpin",
+		return judge_format("%lu requests counted of %lu, %lu refused without peerpin",
 				  counted, asked, refused);
 	if (counts->sum != counts->requests)
-		return judge_says("%lu requests, their ends are %lu", counts->requests,
+		return judge_format("%lu requests, their ends are %lu", counts->requests,
 				  counts->sum);
 	if (counts->reasons != counts->bypassed)
-		return judge_says("%lu requests forwarded, %lu with a reason", counts->bypassed,
+		return judge_format("%lu requests forwarded, %lu with a reason", counts->bypassed,
 				  counts->reasons);
 	return NULL;
 }
@@ -63,13 +63,13 @@ static const char *judge_outcome(const struct form *form, const struct form_resu
 		return "no request";
 	if (strcmp(form->outcome, "served") != 0)
 		return counts->outcome == all ? NULL
-					      : judge_says("%lu of %lu requests count as %s",
+					      : judge_format("%lu of %lu requests count as %s",
 							   counts->outcome, all, form->outcome);
 	if (counts->bypassed || counts->host_requests)
-		return judge_says("%lu of %lu requests forwarded",
+		return judge_format("%lu of %lu requests forwarded",
 				  counts->bypassed + counts->host_requests, all);
 	if (counts->hits * 100 < form->least * counts->requests)
-		return judge_says("%lu hits of %lu requests, at least %u %%", counts->hits,
+		return judge_format("%lu hits of %lu requests, at least %u %%", counts->hits,
 				  counts->requests, form->least);
 	return NULL;
 }
@@ -79,7 +79,7 @@ static const char *judge_refusals(const struct form *form, const struct form_res
 {
 	for (unsigned int i = 0; i < without->calls && !strcmp(form->outcome, "refused"); i++) {
 		if (without->call[i].registers && !without->call[i].error)
-			return judge_says("call %u succeeds without peerpin", i);
+			return judge_format("call %u succeeds without peerpin", i);
 	}
 	return NULL;
 }
@@ -94,9 +94,9 @@ const char *form_judge(const struct form *form, const struct form_result *withou
 	if (!with->complete)
 		return "the run ended early";
 	if (without->wrong)
-		return judge_says("without peerpin: wrong %s", without->first_wrong);
+		return judge_format("without peerpin: wrong %s", without->first_wrong);
 	if (with->wrong)
-		return judge_says("%u wrong, first %s", with->wrong, with->first_wrong);
+		return judge_format("%u wrong, first %s", with->wrong, with->first_wrong);
 	if (with->counts.internal_errors)
 		return "an internal error";
 	text = judge_errors(without, with);

@@ -8,9 +8,9 @@
 
 #include "registration/region_choice.h"
 
-#define GIB	((uint64_t)1 << 30)
-#define LARGE	(100 * GIB)
-#define PIECES	16
+#define GIB    ((uint64_t)1 << 30)
+#define LARGE  (100 * GIB)
+#define PIECES 16
 
 static bool use(int handle, uint64_t address, uint64_t length)
 {
@@ -70,6 +70,56 @@ TEST(own_keys, a_buffer_that_is_held_has_further_regions)
 	ck_assert_uint_eq(statistics_get(bypassed), 0);
 	end(HOME);
 	ck_assert_uint_eq(standin_registered(), 0);
+}
+
+#define AT_ONCE 4
+
+static void *ask_home(void *handle)
+{
+	return (void *)(uintptr_t)ask((int)(uintptr_t)handle, HOME, 4096);
+}
+
+/* None waits for another's registration, whose keys it could not have. */
+TEST(own_keys, requests_at_once_for_one_buffer_register_at_once)
+{
+	pthread_t threads[AT_ONCE];
+	void *keys[AT_ONCE];
+
+	begin(HOME, LARGE);
+	ck_assert(use(0, HOME + GIB, 4096));
+	standin_block(true);
+	for (uintptr_t i = 0; i < AT_ONCE; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, ask_home, (void *)i), 0);
+	standin_await_blocked(AT_ONCE);
+	standin_block(false);
+	for (unsigned int i = 0; i < AT_ONCE; i++) {
+		ck_assert_int_eq(pthread_join(threads[i], &keys[i]), 0);
+		ck_assert(standin_covers((uint32_t)(uintptr_t)keys[i], HOME));
+		for (unsigned int other = 0; other < i; other++)
+			ck_assert_ptr_ne(keys[i], keys[other]);
+	}
+	ck_assert_uint_eq(statistics_get(bypassed), 0);
+}
+
+
+CASE(again, .set_up = set_up_off);
+
+/* A struct of a domain that has ended is used again. */
+TEST(again, failures_in_a_domain_that_has_ended_say_nothing_of_the_next)
+{
+	struct ibv_pd next = pd;
+
+	begin(HOME, LARGE);
+	standin_fail_with(-EINVAL);
+	for (unsigned int i = 0; i < 8; i++)
+		ck_assert_uint_eq(ask(0, HOME, 4096), 0);
+	standin_fail_with(0);
+	ck_assert_uint_eq(ask(0, HOME, 4096), 0);
+	ck_assert(registration_pd_closing(&pd));
+	registration_pd_closed(&pd, true);
+	registration_pd_opened(&next, false);
+	ck_assert_uint_ne(get_in(&next, AT(0), HOME, 4096), 0);
+	ck_assert_uint_eq(statistics_get(requested_bytes), 2 * LARGE);
 }
 
 static void set_up_limited(void)

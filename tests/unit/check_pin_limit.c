@@ -135,12 +135,9 @@ static void use_as_wrappers_do(unsigned int which)
 static const struct {
 	unsigned int (*pick)(unsigned int i, unsigned int random);
 	unsigned int percent; /* registrations, at most, of those with the exact order */
-} patterns[] = { { pick_in_turn, 60 },
-		 { pick_in_turn_then_fitting, 70 },
-		 { pick_any, 105 },
-		 { pick_skewed, 105 },
-		 { pick_zipf, 105 },
-		 { pick_drifting, 105 } };
+} patterns[] = { { pick_in_turn, 60 }, { pick_in_turn_then_fitting, 70 },
+		 { pick_any, 105 },    { pick_skewed, 105 },
+		 { pick_zipf, 105 },   { pick_drifting, 105 } };
 
 CASE(pin_limit, .set_up = set_up_with_pin_limit);
 
@@ -159,6 +156,25 @@ LOOP_TEST(pin_limit,
 	ck_assert_uint_le(standin_registrations(),
 			  model.registrations * patterns[_i].percent / 100);
 	ck_assert_uint_gt(statistics_get(evictions), 0);
+}
+
+/* Of FIT buffers one is held, or used between the others; FIT + 3 others are used in turn. */
+LOOP_TEST(pin_limit, buffers_in_turn_hit_beside_one_that_is_held_or_always_used, 0, 2)
+{
+	const unsigned int others = FIT + 3;
+	unsigned int before;
+
+	if (_i == 0)
+		ck_assert_uint_ne(ask(1, buffer(0), BLOCK), 0);
+	for (unsigned int round = 0; round < 20; round++) {
+		before = standin_registrations();
+		for (unsigned int i = 0; i < others; i++) {
+			if (_i == 1)
+				use_as_wrappers_do(0);
+			use_as_wrappers_do(1 + i);
+		}
+	}
+	ck_assert_uint_le(standin_registrations() - before, others * 2 / 3);
 }
 
 TEST(pin_limit, what_a_client_holds_is_never_evicted)

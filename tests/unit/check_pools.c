@@ -68,7 +68,7 @@ static bool is_queued(uint64_t base)
 CASE(sync, .set_up = set_up_sync);
 CASE(all, .set_up = set_up_all);
 
-static CUresult tell_access(unsigned long long *flags, const CUmemLocation *location,
+static CUresult get_access(unsigned long long *flags, const CUmemLocation *location,
 			    CUdeviceptr address)
 {
 	(void)location;
@@ -81,7 +81,7 @@ LOOP_TEST(sync, new_memory_is_registered_after_a_request_by_dma_buf, 0, 2)
 {
 	enum allocation_kind kind = _i ? ALLOCATION_MAPPED : ALLOCATION_POOL;
 
-	standin_driver.cuMemGetAccess = tell_access;
+	standin_driver.cuMemGetAccess = get_access;
 	for (uint64_t i = 0; i < 20; i++) {
 		begin_kind(kind, HOME, BLOCK);
 		ck_assert_uint_eq(statistics_get(registrations_background), i);
