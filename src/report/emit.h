@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* emit.h -- statistics as a table, as JSON, as Prometheus text or as one line
  *
- * The walk reads each row of statistics.def once per output, for all forms alike. Nothing is
- * allocated. docs/stats.schema.json describes the JSON form.
+ * Nothing is allocated. docs/stats.schema.json describes the JSON form.
  */
 #ifndef PEERPIN_REPORT_EMIT_H
 #define PEERPIN_REPORT_EMIT_H

@@ -49,7 +49,7 @@ static void emit_json_add_settings(struct emitter *emitter, const char *at)
 	output_add(emitter->output, "},\n");
 }
 
-void emit_json_begin(struct emitter *emitter)
+static void emit_json_add_header(struct emitter *emitter)
 {
 	static const char ends[][8] = {
 		[EMIT_EXITED] = "exit", [EMIT_RUNNING] = "running", [EMIT_KILLED] = "killed"
@@ -83,54 +83,80 @@ void emit_json_begin(struct emitter *emitter)
 	emit_json_add_text(emitter, "usage", usage);
 }
 
-void emit_json_row(void *argument, const struct emit_row *row)
+static void emit_json_add_numbers(struct emitter *emitter)
 {
-	struct emitter *emitter = argument;
-
-	output_add(emitter->output, "  \"%s\": %llu,\n", row->name, llu(row->value));
-}
-
-static void emit_json_add_histogram(void *argument, const struct emit_histogram *histogram)
-{
-	struct emitter *emitter = argument;
-
-	output_add(emitter->output, "%s    \"%s\": [", emitter->separator, histogram->name);
-	for (unsigned int i = 0; i < histogram->used; i++)
-		output_add(emitter->output, "%s%llu", i ? ", " : "",
-			   llu(segment_value(&histogram->buckets[i])));
-	output_add(emitter->output, "]");
-	emitter->separator = ",\n";
+	for (struct segment_row row = { .count = 0 }; segment_next_row(&row);) {
+		if (row.kind != SEGMENT_HISTOGRAM)
+			output_add(emitter->output, "  \"%s\": %llu,\n", row.name,
+				   llu(segment_number(emitter->source->segment, &row)));
+	}
 }
 
 static void emit_json_add_histograms(struct emitter *emitter)
 {
+	const char *separator = "";
+
 	output_add(emitter->output, "  \"histograms\": {\n");
-	emitter->separator = "";
-	emit_walk_histograms(emitter->source->segment, emit_json_add_histogram, emitter);
+	for (struct segment_row row = { .count = 0 }; segment_next_row(&row);) {
+		const _Atomic uint64_t *buckets;
+		unsigned int used;
+
+		if (row.kind != SEGMENT_HISTOGRAM)
+			continue;
+		buckets = emitter->source->segment->histograms[row.place];
+		used = emit_used_buckets(buckets);
+		output_add(emitter->output, "%s    \"%s\": [", separator, row.name);
+		for (unsigned int i = 0; i < used; i++)
+			output_add(emitter->output, "%s%llu", i ? ", " : "",
+				   llu(segment_value(&buckets[i])));
+		output_add(emitter->output, "]");
+		separator = ",\n";
+	}
 	output_add(emitter->output, "\n  },\n");
 }
 
-static void emit_json_add_pinned(void *argument, const struct emit_pinned *pinned)
+static void emit_json_add_pinned(struct emitter *emitter, const struct segment_pinned *pinned)
 {
-	struct emitter *emitter = argument;
-
-	if (pinned->adapter) {
-		output_add(emitter->output, "%s{\"adapter\": ", emitter->separator);
-		output_add_string(emitter->output, pinned->adapter);
-	} else {
-		output_add(emitter->output, "%s{\"gpu\": %d", emitter->separator, pinned->gpu);
-	}
 	output_add(emitter->output, ", \"pinned_bytes\": %llu, \"pinned_bytes_peak\": %llu}",
-		   llu(pinned->bytes), llu(pinned->peak));
-	emitter->separator = ", ";
+		   llu(segment_value(&pinned->bytes)), llu(segment_value(&pinned->peak)));
 }
 
-static void emit_json_add_pair(void *argument, const struct emit_pair *pair)
+static void emit_json_add_gpus(struct emitter *emitter)
 {
-	struct emitter *emitter = argument;
+	const char *separator = "";
 
-	output_add(emitter->output, "%s{\"gpu\": %d, \"adapter\": ", emitter->separator, pair->gpu);
-	output_add_string(emitter->output, pair->adapter);
+	output_add(emitter->output, "  \"gpus\": [");
+	for (int i = 0; i < SEGMENT_GPUS; i++) {
+		const struct segment_pinned *gpu = &emitter->source->segment->gpus[i];
+
+		if (!segment_value(&gpu->peak))
+			continue;
+		output_add(emitter->output, "%s{\"gpu\": %d", separator, i);
+		emit_json_add_pinned(emitter, gpu);
+		separator = ", ";
+	}
+	output_add(emitter->output, "],\n");
+}
+
+static void emit_json_add_adapters(struct emitter *emitter)
+{
+	const struct segment_adapter *adapters = emitter->source->segment->adapters;
+
+	output_add(emitter->output, "  \"adapters\": [");
+	for (int i = 0; i < SEGMENT_ADAPTERS && adapters[i].named; i++) {
+		output_add(emitter->output, "%s{\"adapter\": ", i ? ", " : "");
+		output_add_string(emitter->output, adapters[i].name);
+		emit_json_add_pinned(emitter, &adapters[i].pinned);
+	}
+	output_add(emitter->output, "],\n");
+}
+
+static void emit_json_add_pair(struct emitter *emitter, const struct segment_pair *pair)
+{
+	char reason[SEGMENT_REASON];
+
+	output_add(emitter->output, "{\"gpu\": %d, \"adapter\": ", pair->gpu);
+	output_add_string(emitter->output, emitter->source->segment->adapters[pair->adapter].name);
 	output_add(emitter->output, ", \"method\": ");
 	output_add_string(emitter->output, pair->method);
 	output_add(emitter->output, ", \"path\": ");
@@ -138,27 +164,28 @@ static void emit_json_add_pair(void *argument, const struct emit_pair *pair)
 		output_add_string(emitter->output, pair->path);
 	else
 		output_add(emitter->output, "null");
-	if (pair->reason) {
+	if (segment_reason(pair, reason)) {
 		output_add(emitter->output, ", \"reason\": ");
-		output_add_string(emitter->output, pair->reason);
+		output_add_string(emitter->output, reason);
 	}
-	output_add(emitter->output, ", \"registrations\": %llu}", llu(pair->registrations));
-	emitter->separator = ", ";
+	output_add(emitter->output, ", \"registrations\": %llu}",
+		   llu(segment_value(&pair->registrations)));
 }
 
-static void emit_json_add_devices(struct emitter *emitter)
+static void emit_json_add_pairs(struct emitter *emitter)
 {
-	const struct segment *segment = emitter->source->segment;
+	const char *separator = "";
 
-	output_add(emitter->output, "  \"gpus\": [");
-	emitter->separator = "";
-	emit_walk_gpus(segment, emit_json_add_pinned, emitter);
-	output_add(emitter->output, "],\n  \"adapters\": [");
-	emitter->separator = "";
-	emit_walk_adapters(segment, emit_json_add_pinned, emitter);
-	output_add(emitter->output, "],\n  \"pairs\": [");
-	emitter->separator = "";
-	emit_walk_pairs(segment, emit_json_add_pair, emitter);
+	output_add(emitter->output, "  \"pairs\": [");
+	for (int i = 0; i < SEGMENT_PAIRS; i++) {
+		const struct segment_pair *pair = emit_pair(emitter->source->segment, i);
+
+		if (!pair)
+			continue;
+		output_add(emitter->output, "%s", separator);
+		emit_json_add_pair(emitter, pair);
+		separator = ", ";
+	}
 	output_add(emitter->output, "],\n");
 }
 
@@ -198,10 +225,14 @@ static void emit_json_add_timeline(struct emitter *emitter)
 	output_add(emitter->output, "\n  ]\n");
 }
 
-void emit_json_end(struct emitter *emitter)
+void emit_json(struct emitter *emitter)
 {
+	emit_json_add_header(emitter);
+	emit_json_add_numbers(emitter);
 	emit_json_add_histograms(emitter);
-	emit_json_add_devices(emitter);
+	emit_json_add_gpus(emitter);
+	emit_json_add_adapters(emitter);
+	emit_json_add_pairs(emitter);
 	emit_json_add_timeline(emitter);
 	output_add(emitter->output, "}\n");
 }

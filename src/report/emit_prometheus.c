@@ -50,9 +50,11 @@ static void emit_prometheus_add_value(struct emitter *emitter, const char *name,
 	output_add(emitter->output, "} %llu\n", llu(value));
 }
 
-const char *emit_prometheus_type(enum emit_unit unit)
+const char *emit_prometheus_type(enum segment_kind kind)
 {
-	return unit == UNIT_COUNT || unit == UNIT_BYTES || unit == UNIT_NS ? "counter" : "gauge";
+	return kind == SEGMENT_GAUGE	   ? "gauge"
+	       : kind == SEGMENT_HISTOGRAM ? "histogram"
+					   : "counter";
 }
 
 const char *emit_prometheus_end_of_name(const char *type)
@@ -69,14 +71,13 @@ void emit_prometheus_begin_metric(struct output *output, const char *name, const
 		   name, end, type);
 }
 
-void emit_prometheus_row(void *argument, const struct emit_row *row)
+static void emit_prometheus_add_number(struct emitter *emitter, const struct segment_row *row)
 {
-	struct emitter *emitter = argument;
-	const char *type = emit_prometheus_type(row->unit);
+	const char *type = emit_prometheus_type(row->kind);
 
 	emit_prometheus_begin_metric(emitter->output, row->name, type, row->meaning);
 	emit_prometheus_add_value(emitter, row->name, emit_prometheus_end_of_name(type),
-				  row->value);
+				  segment_number(emitter->source->segment, row));
 }
 
 static void emit_prometheus_add_bucket(struct emitter *emitter, const char *name, const char *bound,
@@ -88,95 +89,123 @@ static void emit_prometheus_add_bucket(struct emitter *emitter, const char *name
 }
 
 /* Append _distribution to the name: a counter may have the histogram's name. */
-static void emit_prometheus_add_histogram(void *argument, const struct emit_histogram *histogram)
+static void emit_prometheus_add_histogram(struct emitter *emitter, const struct segment_row *row)
 {
-	struct emitter *emitter = argument;
+	const struct segment *segment = emitter->source->segment;
+	const _Atomic uint64_t *buckets = segment->histograms[row->place];
+	unsigned int used = emit_used_buckets(buckets);
 	char name[64], bound[24];
 	uint64_t below = 0;
 
-	system_format(name, sizeof(name), "%s_distribution", histogram->name);
-	emit_prometheus_begin_metric(emitter->output, name, "histogram", histogram->meaning);
-	for (unsigned int i = 0; i < histogram->used; i++) {
-		below += segment_value(&histogram->buckets[i]);
+	system_format(name, sizeof(name), "%s_distribution", row->name);
+	emit_prometheus_begin_metric(emitter->output, name, emit_prometheus_type(row->kind),
+				     row->meaning);
+	for (unsigned int i = 0; i < used; i++) {
+		below += segment_value(&buckets[i]);
 		/* Keep the empty bucket before the first nonzero one: its bound is the lower
 		 * limit. */
-		if (!below && i + 1 < histogram->used && !segment_value(&histogram->buckets[i + 1]))
+		if (!below && i + 1 < used && !segment_value(&buckets[i + 1]))
 			continue;
 		system_format(bound, sizeof(bound), "%llu", ((unsigned long long)2 << i) - 1);
-		emit_prometheus_add_bucket(emitter, histogram->name, bound, below);
+		emit_prometheus_add_bucket(emitter, row->name, bound, below);
 	}
-	emit_prometheus_add_bucket(emitter, histogram->name, "+Inf", below);
-	emit_prometheus_add_value(emitter, name, "_sum", histogram->sum);
+	emit_prometheus_add_bucket(emitter, row->name, "+Inf", below);
+	emit_prometheus_add_value(emitter, name, "_sum", segment_number(segment, row));
 	emit_prometheus_add_value(emitter, name, "_count", below);
 }
 
-static void emit_prometheus_add_device(struct emitter *emitter, const struct emit_pinned *pinned,
-				       uint64_t bytes)
+/* The rows that are histograms, or those that are not. */
+static void emit_prometheus_add_rows(struct emitter *emitter, bool histograms)
 {
-	output_add(emitter->output, "peerpin_%s", emitter->family);
+	for (struct segment_row row = { .count = 0 }; segment_next_row(&row);) {
+		if ((row.kind == SEGMENT_HISTOGRAM) != histograms)
+			continue;
+		if (histograms)
+			emit_prometheus_add_histogram(emitter, &row);
+		else
+			emit_prometheus_add_number(emitter, &row);
+	}
+}
+
+/* Begin a value that has labels of its own. */
+static void emit_prometheus_begin_value(struct emitter *emitter, const char *name)
+{
+	output_add(emitter->output, "peerpin_%s", name);
 	emit_prometheus_add_labels(emitter);
-	output_add(emitter->output, ",");
-	if (pinned->adapter)
-		emit_prometheus_add_label(emitter->output, "adapter", pinned->adapter);
-	else
-		output_add(emitter->output, "gpu=\"%d\"", pinned->gpu);
-	output_add(emitter->output, "} %llu\n", llu(bytes));
 }
 
-static void emit_prometheus_add_now(void *argument, const struct emit_pinned *pinned)
+static void emit_prometheus_add_gpus(struct emitter *emitter, const char *name, const char *meaning,
+				     bool peak)
 {
-	emit_prometheus_add_device(argument, pinned, pinned->bytes);
+	emit_prometheus_begin_metric(emitter->output, name, "gauge", meaning);
+	for (int i = 0; i < SEGMENT_GPUS; i++) {
+		const struct segment_pinned *gpu = &emitter->source->segment->gpus[i];
+
+		if (!segment_value(&gpu->peak))
+			continue;
+		emit_prometheus_begin_value(emitter, name);
+		output_add(emitter->output, ",gpu=\"%d\"} %llu\n", i,
+			   llu(segment_value(peak ? &gpu->peak : &gpu->bytes)));
+	}
 }
 
-static void emit_prometheus_add_peak(void *argument, const struct emit_pinned *pinned)
+static void emit_prometheus_add_adapters(struct emitter *emitter, const char *name,
+					 const char *meaning, bool peak)
 {
-	emit_prometheus_add_device(argument, pinned, pinned->peak);
+	const struct segment_adapter *adapters = emitter->source->segment->adapters;
+
+	emit_prometheus_begin_metric(emitter->output, name, "gauge", meaning);
+	for (int i = 0; i < SEGMENT_ADAPTERS && adapters[i].named; i++) {
+		const struct segment_pinned *pinned = &adapters[i].pinned;
+
+		emit_prometheus_begin_value(emitter, name);
+		output_add(emitter->output, ",");
+		emit_prometheus_add_label(emitter->output, "adapter", adapters[i].name);
+		output_add(emitter->output, "} %llu\n",
+			   llu(segment_value(peak ? &pinned->peak : &pinned->bytes)));
+	}
 }
 
-static void emit_prometheus_begin_devices(struct emitter *emitter, const char *family,
-					  const char *meaning)
-{
-	emitter->family = family;
-	emit_prometheus_begin_metric(emitter->output, family, "gauge", meaning);
-}
-
-static void emit_prometheus_add_pair(void *argument, const struct emit_pair *pair)
-{
-	struct emitter *emitter = argument;
-
-	output_add(emitter->output, "peerpin_pair_registrations_total");
-	emit_prometheus_add_labels(emitter);
-	output_add(emitter->output, ",gpu=\"%d\",", pair->gpu);
-	emit_prometheus_add_label(emitter->output, "adapter", pair->adapter);
-	output_add(emitter->output, ",");
-	emit_prometheus_add_label(emitter->output, "method", pair->method);
-	output_add(emitter->output, ",");
-	emit_prometheus_add_label(emitter->output, "path", pair->path);
-	output_add(emitter->output, "} %llu\n", llu(pair->registrations));
-}
-
-void emit_prometheus_end(struct emitter *emitter)
+static void emit_prometheus_add_pairs(struct emitter *emitter)
 {
 	const struct segment *segment = emitter->source->segment;
 
-	emit_prometheus_begin_metric(emitter->output, "used", "gauge",
-				     "1 if GPUDirect RDMA was used through peerpin");
-	emit_prometheus_add_value(emitter, "used", "", usage_is_used(segment));
-	emit_walk_histograms(segment, emit_prometheus_add_histogram, emitter);
-	emit_prometheus_begin_devices(emitter, "gpu_pinned_bytes",
-				      "bytes of the GPU registered at this moment");
-	emit_walk_gpus(segment, emit_prometheus_add_now, emitter);
-	emit_prometheus_begin_devices(emitter, "gpu_pinned_bytes_peak",
-				      "most bytes of the GPU registered at one moment");
-	emit_walk_gpus(segment, emit_prometheus_add_peak, emitter);
-	emit_prometheus_begin_devices(emitter, "adapter_pinned_bytes",
-				      "bytes registered on the adapter at this moment");
-	emit_walk_adapters(segment, emit_prometheus_add_now, emitter);
-	emit_prometheus_begin_devices(emitter, "adapter_pinned_bytes_peak",
-				      "most bytes registered on the adapter at one moment");
-	emit_walk_adapters(segment, emit_prometheus_add_peak, emitter);
 	emit_prometheus_begin_metric(
 		emitter->output, "pair_registrations", "counter",
 		"regions of the GPU registered on the adapter, by the method and its path");
-	emit_walk_pairs(segment, emit_prometheus_add_pair, emitter);
+	for (int i = 0; i < SEGMENT_PAIRS; i++) {
+		const struct segment_pair *pair = emit_pair(segment, i);
+
+		if (!pair)
+			continue;
+		emit_prometheus_begin_value(emitter, "pair_registrations_total");
+		output_add(emitter->output, ",gpu=\"%d\",", pair->gpu);
+		emit_prometheus_add_label(emitter->output, "adapter",
+					  segment->adapters[pair->adapter].name);
+		output_add(emitter->output, ",");
+		emit_prometheus_add_label(emitter->output, "method", pair->method);
+		output_add(emitter->output, ",");
+		emit_prometheus_add_label(emitter->output, "path", pair->path);
+		output_add(emitter->output, "} %llu\n", llu(segment_value(&pair->registrations)));
+	}
+}
+
+void emit_prometheus(struct emitter *emitter)
+{
+	const struct segment *segment = emitter->source->segment;
+
+	emit_prometheus_add_rows(emitter, false);
+	emit_prometheus_begin_metric(emitter->output, "used", "gauge",
+				     "1 if GPUDirect RDMA was used through peerpin");
+	emit_prometheus_add_value(emitter, "used", "", usage_is_used(segment));
+	emit_prometheus_add_rows(emitter, true);
+	emit_prometheus_add_gpus(emitter, "gpu_pinned_bytes",
+				 "bytes of the GPU registered at this moment", false);
+	emit_prometheus_add_gpus(emitter, "gpu_pinned_bytes_peak",
+				 "most bytes of the GPU registered at one moment", true);
+	emit_prometheus_add_adapters(emitter, "adapter_pinned_bytes",
+				     "bytes registered on the adapter at this moment", false);
+	emit_prometheus_add_adapters(emitter, "adapter_pinned_bytes_peak",
+				     "most bytes registered on the adapter at one moment", true);
+	emit_prometheus_add_pairs(emitter);
 }

@@ -137,7 +137,8 @@ static void emit_table_add_requests(struct emitter *emitter)
 	if (tallied(emitter, look_ups))
 		output_add(emitter->output, "  %llu key look-ups", llu(tallied(emitter, look_ups)));
 	if (count(emitter, ucx_unhooked))
-		output_add(emitter->output, "  %llu UCX without hooks: its requests hit (use UCX 1.18.1)",
+		output_add(emitter->output,
+			   "  %llu UCX without hooks: its requests hit (use UCX 1.18.1)",
 			   llu(count(emitter, ucx_unhooked)));
 	output_add(emitter->output, "\n");
 }
@@ -199,41 +200,31 @@ static void emit_table_add_kept(struct emitter *emitter)
 	output_add(emitter->output, "\n");
 }
 
-struct named {
-	struct emitter *emitter;
-	const char *group, *title; /* title: NULL after the first reason */
-	unsigned int left, more;   /* reasons that fit; others */
-};
-
-static void emit_table_name_reason(void *argument, const struct emit_row *row)
-{
-	struct named *named = argument;
-
-	if (!row->value || !text_begins(row->name, named->group))
-		return;
-	if (!named->left) {
-		named->more++;
-		return;
-	}
-	named->left--;
-	if (named->title)
-		emit_table_begin_line(named->emitter, named->title);
-	output_add(named->emitter->output, "%s%llu %s", named->title ? "" : "  ", llu(row->value),
-		   row->label);
-	named->title = NULL;
-}
-
 /* Names the reasons of one group that have a number. */
 static void emit_table_add_named(struct emitter *emitter, const char *title, const char *group)
 {
-	struct named named = { emitter, group, title, MOST_NAMED, 0 };
+	unsigned int named = 0, more = 0;
 
-	emit_walk_reasons(emitter->source->segment, emit_table_name_reason, &named);
-	if (named.title)
-		return;
-	if (named.more)
-		output_add(emitter->output, "  and %u more", named.more);
-	output_add(emitter->output, "\n");
+	for (struct segment_row row = { .count = 0 }; segment_next_row(&row);) {
+		uint64_t number = *row.label && text_begins(row.name, group)
+					  ? segment_number(emitter->source->segment, &row)
+					  : 0;
+
+		if (!number)
+			continue;
+		if (named == MOST_NAMED) {
+			more++;
+			continue;
+		}
+		if (!named++)
+			emit_table_begin_line(emitter, title);
+		output_add(emitter->output, "%s%llu %s", named > 1 ? "  " : "", llu(number),
+			   row.label);
+	}
+	if (more)
+		output_add(emitter->output, "  and %u more", more);
+	if (named)
+		output_add(emitter->output, "\n");
 }
 
 /* Without a setting that excludes them, unused regions are in the statistics alone. */

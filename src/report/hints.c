@@ -84,13 +84,14 @@ static unsigned int hints_sizes(const struct segment *segment)
 }
 
 #define SIZES	       hints_sizes(segment)
-#define BYPASSED       reason.value
+#define BYPASSED       bypassed
 #define BYPASSED_LABEL reason.label
 #define BYPASSED_FIX   hints_fix(segment, reason.name)
 
 __attribute__((cold)) bool usage_hint(const struct segment *segment, char *to, size_t size)
 {
-	struct emit_row reason = usage_main_reason(segment);
+	struct segment_row reason = { .name = "" };
+	uint64_t bypassed = usage_main_reason(segment, &reason);
 	struct hints_texts texts = { .used = 0 };
 	const char *why = "", *remedy = "";
 	uint64_t most = 0;

@@ -5,21 +5,87 @@
 #include "base/atomics.h"
 #include "base/text.h"
 
-/* A change of this text or of the segment's size changes the layout number. */
-static const char names[] =
-#define STATISTIC(name, unit, meaning) #name " "
-#define TALLY(name, unit, meaning)     #name "t "
-#define HISTOGRAM(name, sum, meaning)  #name "h "
+/* ---- rows of statistics.def ---- */
+
+enum unit { COUNT, BYTES, NS, COUNT_NOW, BYTES_NOW, NS_NOW, BYTES_PEAK };
+
+#define KIND(unit)		       ((unit) < COUNT_NOW ? SEGMENT_COUNTER : SEGMENT_GAUGE)
+#define COUNTER(name)		       offsetof(struct segment, counters.name)
+#define STATISTIC(name, unit, meaning) ROW(#name, "", meaning, KIND(unit), COUNTER(name))
+#define REASONS(name, label, meaning)  ROW(#name, label, meaning, SEGMENT_COUNTER, COUNTER(name))
+#define TALLY(name, unit, meaning)     ROW(#name, "", meaning, SEGMENT_TALLY, TALLY_##name)
+#define HISTOGRAM(name, sum, meaning)  ROW(#name, "", meaning, SEGMENT_HISTOGRAM, HISTOGRAM_##name)
+
+/* All texts in one object, in order. Pointers would be relocated at each process start. */
+static const char texts[] =
+#define REASON				       REASONS
+#define ROW(name, label, meaning, kind, place) name "\0" label "\0" meaning "\0"
 #include "report/statistics.def"
+#undef ROW
+	;
+
+static const struct {
+	uint8_t kind, name_size, label_size;
+	uint16_t meaning_size, place;
+} rows[] = {
+#define REASON REASONS
+#define ROW(name, label, meaning, kind, place)                                                     \
+	{ kind, sizeof(name), sizeof(label), sizeof(meaning), place },
+#include "report/statistics.def"
+#undef ROW
 #undef HISTOGRAM
 #undef TALLY
 #undef STATISTIC
-	;
+};
 
+bool segment_next_row(struct segment_row *row)
+{
+	unsigned int i = row->count;
+
+	if (i == sizeof(rows) / sizeof(*rows))
+		return false;
+	row->name = i ? row->meaning + rows[i - 1].meaning_size : texts;
+	row->label = row->name + rows[i].name_size;
+	row->meaning = row->label + rows[i].label_size;
+	row->kind = (enum segment_kind)rows[i].kind;
+	row->place = rows[i].place;
+	row->count++;
+	return true;
+}
+
+static uint64_t segment_sum(const struct segment *segment, enum histogram histogram)
+{
+#define COUNTED(name)		      segment_value(&segment->counters.name)
+#define HISTOGRAM(name, sum, meaning) [HISTOGRAM_##name] = sum,
+	const uint64_t sums[] = {
+#include "report/statistics.def"
+	};
+#undef HISTOGRAM
+#undef COUNTED
+
+	return sums[histogram];
+}
+
+uint64_t segment_number(const struct segment *segment, const struct segment_row *row)
+{
+	if (row->kind == SEGMENT_TALLY)
+		return segment_tallied(segment, (enum tally)row->place);
+	if (row->kind == SEGMENT_HISTOGRAM)
+		return segment_sum(segment, (enum histogram)row->place);
+	return segment_value((const _Atomic uint64_t *)((const char *)segment + row->place));
+}
+
+/* A change of a name, of their order or of the segment's size changes the layout number. */
 uint64_t segment_layout(void)
 {
-	return (text_hash(names) ^ sizeof(struct segment)) * 0x100000001b3;
+	uint64_t layout = sizeof(struct segment);
+
+	for (struct segment_row row = { .count = 0 }; segment_next_row(&row);)
+		layout = (layout ^ text_hash(row.name) ^ row.kind) * 0x100000001b3;
+	return layout;
 }
+
+/* ---- sums ---- */
 
 uint64_t segment_tallied(const struct segment *segment, enum tally tally)
 {
@@ -139,10 +205,9 @@ static void segment_add_devices(struct segment *sum, const struct segment *other
 
 void segment_add(struct segment *sum, const struct segment *other)
 {
-#define STATISTIC(name, unit, meaning)                                                             \
-	segment_add_value(&sum->counters.name, &other->counters.name);
-#include "report/statistics.def"
-#undef STATISTIC
+	for (size_t i = 0; i < sizeof(sum->counters) / sizeof(uint64_t); i++)
+		segment_add_value((_Atomic uint64_t *)&sum->counters + i,
+				  (const _Atomic uint64_t *)&other->counters + i);
 	for (unsigned int i = 0; i < HISTOGRAM_COUNT; i++) {
 		for (unsigned int bucket = 0; bucket < HISTOGRAM_BUCKETS; bucket++)
 			segment_add_value(&sum->histograms[i][bucket],

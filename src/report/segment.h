@@ -134,6 +134,24 @@ struct segment {
 
 uint64_t segment_layout(void);
 
+/* ---- rows of statistics.def ---- */
+
+enum segment_kind { SEGMENT_COUNTER, SEGMENT_TALLY, SEGMENT_GAUGE, SEGMENT_HISTOGRAM };
+
+struct segment_row {
+	unsigned int count; /* of rows so far */
+	enum segment_kind kind;
+	unsigned int place; /* offset in the segment; enum tally; enum histogram */
+	const char *name, *meaning;
+	const char *label; /* of a reason; "": none */
+};
+
+/* Set *row, of zeros before the first call, to the next row. Return false after the last one. */
+bool segment_next_row(struct segment_row *row);
+
+/* Return the number; of a histogram: the sum of its values. */
+uint64_t segment_number(const struct segment *segment, const struct segment_row *row);
+
 static inline uint64_t segment_value(const _Atomic uint64_t *value)
 {
 	return load_relaxed(value);

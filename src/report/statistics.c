@@ -63,36 +63,12 @@ void statistics_tally_shared(enum tally tally)
 	add_relaxed(&lines[TALLIES_OWN + thread % TALLIES_SHARED].counts[tally], 1);
 }
 
-#define NAME_MAX_LENGTH 32
-
-static const char tally_names[][NAME_MAX_LENGTH] = {
-#define TALLY(name, unit, meaning) #name,
-#include "report/statistics.def"
-#undef TALLY
-};
-
-static const struct {
-	char name[NAME_MAX_LENGTH]; /* a pointer would be relocated at each process start */
-	size_t offset;
-} rows[] = {
-#define STATISTIC(name, unit, meaning) { #name, offsetof(struct segment_counters, name) },
-#include "report/statistics.def"
-#undef STATISTIC
-};
-
 int statistics_find(const char *name, uint64_t *value)
 {
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		if (!text_equals(rows[i].name, name))
+	for (struct segment_row row = { .count = 0 }; segment_next_row(&row);) {
+		if (row.kind == SEGMENT_HISTOGRAM || !text_equals(row.name, name))
 			continue;
-		*value = load_relaxed((_Atomic uint64_t *)((char *)&statistics_segment.counters +
-							   rows[i].offset));
-		return 0;
-	}
-	for (unsigned int i = 0; i < TALLY_COUNT; i++) {
-		if (!text_equals(tally_names[i], name))
-			continue;
-		*value = statistics_tallied((enum tally)i);
+		*value = segment_number(&statistics_segment, &row);
 		return 0;
 	}
 	return -ENOENT;

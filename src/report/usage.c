@@ -109,20 +109,21 @@ static void usage_add_adapters(const struct segment *segment, char *to, size_t s
 	}
 }
 
-static void usage_take_commonest(void *argument, const struct emit_row *row)
+uint64_t usage_main_reason(const struct segment *segment, struct segment_row *reason)
 {
-	struct emit_row *commonest = argument;
+	uint64_t most = 0;
 
-	if (row->value > commonest->value && text_begins(row->name, "bypassed_"))
-		*commonest = *row;
-}
+	for (struct segment_row row = { .count = 0 }; segment_next_row(&row);) {
+		uint64_t number = *row.label && text_begins(row.name, "bypassed_")
+					  ? segment_number(segment, &row)
+					  : 0;
 
-struct emit_row usage_main_reason(const struct segment *segment)
-{
-	struct emit_row commonest = { .value = 0 };
-
-	emit_walk_reasons(segment, usage_take_commonest, &commonest);
-	return commonest;
+		if (number <= most)
+			continue;
+		most = number;
+		*reason = row;
+	}
+	return most;
 }
 
 /* True if each adapter with registrations is one without hardware (topology.h). */
@@ -165,13 +166,16 @@ static void usage_write_served(const struct segment *segment, char *to, size_t s
 
 void usage_write(const struct segment *segment, char *to, size_t size)
 {
+	struct segment_row reason;
+
 	if (usage_served(segment) || segment_tallied(segment, TALLY_look_ups)) {
 		usage_write_served(segment, to, size);
 	} else if (count(segment, bypassed_version)) {
 		system_format(to, size, "not used by peerpin: unsupported libibverbs");
 	} else if (segment_tallied(segment, TALLY_requests)) {
 		system_format(to, size, "not used by peerpin: %s",
-			      usage_main_reason(segment).label ?: "no request was served");
+			      usage_main_reason(segment, &reason) ? reason.label
+								  : "no request was served");
 	} else if (count(segment, bypasses)) {
 		system_format(to, size,
 			      "not used by peerpin: calls of the CUDA driver bypass it (see the "

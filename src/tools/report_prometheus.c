@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "report/emit_forms.h"
-#include "report/statistics.h"
 #include "tools/report_forms.h"
 
 static int report_prometheus_write(void *argument, const char *bytes, size_t length)
@@ -39,13 +38,14 @@ struct counter {
 	const char *name, *type, *meaning;
 };
 
-static void report_prometheus_find_row(void *argument, const struct emit_row *row)
+static struct counter report_prometheus_find(const char *name)
 {
-	struct counter *counter = argument;
-
-	if (!strcmp(row->name, counter->name))
-		*counter = (struct counter){ row->name, emit_prometheus_type(row->unit),
-					     row->meaning };
+	for (struct segment_row row = { .count = 0 }; segment_next_row(&row);) {
+		if (row.kind != SEGMENT_HISTOGRAM && !strcmp(row.name, name))
+			return (struct counter){ name, emit_prometheus_type(row.kind),
+						 row.meaning };
+	}
+	return (struct counter){ name, "counter", "a counter of another version" };
 }
 
 /* Values of a job beside its sums. In the output of one process, "used" is 0 or 1. */
@@ -63,14 +63,11 @@ static const struct fact {
 static void report_prometheus_add_family(struct output *output, const json_t *jobs, const char *key,
 					 const struct fact *fact)
 {
-	struct counter counter = { key, "counter", "a counter of another version" };
+	struct counter counter = fact ? (struct counter){ fact->name, "gauge", fact->meaning }
+				      : report_prometheus_find(key);
 	const json_t *job;
 	size_t at;
 
-	if (fact)
-		counter = (struct counter){ fact->name, "gauge", fact->meaning };
-	else
-		emit_walk(&statistics_segment, report_prometheus_find_row, &counter);
 	emit_prometheus_begin_metric(output, counter.name, counter.type, counter.meaning);
 	json_array_foreach(jobs, at, job) {
 		const json_t *value =

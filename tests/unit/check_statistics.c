@@ -233,6 +233,9 @@ TEST(statistics, every_counter_is_in_each_form_for_programs)
 #include "report/statistics.def"
 #undef TALLY
 #undef STATISTIC
+	ck_assert_ptr_nonnull(strstr(text, "\n# TYPE peerpin_registered_bytes_total counter\n"));
+	ck_assert_ptr_nonnull(strstr(text, "\n# TYPE peerpin_pinned_bytes gauge\n"));
+	ck_assert_ptr_nonnull(strstr(text, "\n# TYPE peerpin_pinned_bytes_peak gauge\n"));
 }
 
 TEST(statistics, names_that_are_no_utf_8_and_quotes_are_still_json)
