@@ -7,7 +7,7 @@
 #include "base/text.h"
 
 #define LABEL_WIDTH 17
-#define MOST_PAIRS  2 /* lines of reasons against a registration method */
+#define MOST_PAIRS  2 /* lines of reasons against the preferred registration method */
 #define MOST_NAMED  4 /* reasons of failed registrations, or of bypassed requests */
 
 #define count(emitter, name)   segment_value(&(emitter)->source->segment->counters.name)
@@ -50,28 +50,29 @@ static void emit_table_add_header(struct emitter *emitter)
 	output_add(emitter->output, "  %s\n", time);
 }
 
-/* Labels of reasons: the method that was not used. */
-static const char titles[][20] = { "not by dma-buf", "not by peer mem." };
+/* The text ends at the name of the first row, the preferred method: reasons are against it. */
+static const char reason_title[] = "not by "
+#define METHOD(id, name, call, prepare, unpin) name "\0"
+#include "report/methods.def"
+#undef METHOD
+	;
 
-static const char *emit_table_pair_reason(const struct segment_pair *pair, size_t title,
-					  char to[SEGMENT_REASON])
+static const char *emit_table_reason(const struct segment_pair *pair, char to[SEGMENT_REASON])
 {
 	bool known = pair->known && pair->adapter >= 0 && pair->adapter < SEGMENT_ADAPTERS;
 
-	return known && text_equals(pair->method, "dma-buf") == title ? segment_reason(pair, to)
-								      : NULL;
+	return known ? segment_reason(pair, to) : NULL;
 }
 
-/* Return the pair's reason under that title. NULL: none, or an earlier pair has an equal one. */
-static const char *emit_table_new_reason(const struct segment *segment, int pair, size_t title,
+/* Return the pair's reason. NULL: none, or an earlier pair has an equal one. */
+static const char *emit_table_new_reason(const struct segment *segment, int pair,
 					 char to[SEGMENT_REASON])
 {
-	const char *reason = emit_table_pair_reason(&segment->pairs[pair], title, to);
+	const char *reason = emit_table_reason(&segment->pairs[pair], to);
 	char other[SEGMENT_REASON];
 
 	for (int i = 0; i < pair && reason; i++) {
-		if (emit_table_pair_reason(&segment->pairs[i], title, other) &&
-		    text_equals(reason, other))
+		if (emit_table_reason(&segment->pairs[i], other) && text_equals(reason, other))
 			reason = NULL;
 	}
 	return reason;
@@ -84,24 +85,21 @@ static void emit_table_add_reasons(struct emitter *emitter, unsigned int room)
 	char reason[SEGMENT_REASON], line[SEGMENT_REASON], name[128], more[64] = "";
 	unsigned int count = 0, at = 0;
 
-	for (size_t i = 0; i < sizeof(titles) / sizeof(*titles); i++) {
-		for (int pair = 0; pair < SEGMENT_PAIRS; pair++)
-			count += emit_table_new_reason(segment, pair, i, reason) != NULL;
-	}
-	for (size_t i = 0; i < sizeof(titles) / sizeof(*titles); i++) {
-		for (int pair = 0; pair < SEGMENT_PAIRS && at < room; pair++) {
-			if (!emit_table_new_reason(segment, pair, i, reason))
-				continue;
-			if (++at == room && count > room)
-				system_format(more, sizeof(more),
-					      "; %u more in PEERPIN_STATS_FILE=FILE", count - room);
-			output_add(emitter->output, "%-*sGPU %d, %s: %s%s\n", LABEL_WIDTH,
-				   titles[i], segment->pairs[pair].gpu,
-				   emit_table_clean(
-					   segment->adapters[segment->pairs[pair].adapter].name,
-					   name, sizeof(name)),
-				   emit_table_clean(reason, line, sizeof(line)), more);
-		}
+	for (int i = 0; i < SEGMENT_PAIRS; i++)
+		count += emit_table_new_reason(segment, i, reason) != NULL;
+	for (int i = 0; i < SEGMENT_PAIRS && at < room; i++) {
+		const struct segment_pair *pair = &segment->pairs[i];
+
+		if (!emit_table_new_reason(segment, i, reason))
+			continue;
+		if (++at == room && count > room)
+			system_format(more, sizeof(more), "; %u more in PEERPIN_STATS_FILE=FILE",
+				      count - room);
+		output_add(emitter->output, "%-*sGPU %d, %s: %s%s\n", LABEL_WIDTH, reason_title,
+			   pair->gpu,
+			   emit_table_clean(segment->adapters[pair->adapter].name, name,
+					    sizeof(name)),
+			   emit_table_clean(reason, line, sizeof(line)), more);
 	}
 }
 

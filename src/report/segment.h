@@ -98,8 +98,8 @@ struct segment_pair {
 	char path[8];	      /* topology_path() */
 	char method[SEGMENT_METHOD];
 	_Atomic uint64_t registrations;
-	/* Latest reason against another method; "": none. A concurrent reader may see parts of two
-	 * reasons. */
+	/* Latest reason against the preferred method; "": none. A concurrent reader may see parts
+	 * of two reasons. */
 	_Atomic char reason[SEGMENT_REASON];
 };
 

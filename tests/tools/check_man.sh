@@ -75,7 +75,7 @@ tables_are_explained() {
 	same 'every check of the doctor' '' "$(sed -n 's/^CHECK("\([^"]*\)".*/\1/p' "$srcdir/src/tools/doctor/doctor_checks.def" |
 		missing "$(page_of doctor)")"
 	titles=$(sed -nE 's/.*emit_table_(begin_line|add_named)\(emitter, " *([^"]+)".*/\2/p' "$srcdir/src/report/emit_table.c")
-	titles+=$'\n'$(grep -o '"not by [^"]*"' "$srcdir/src/report/emit_table.c" | tr -d '"')
+	titles+=$'\n'$(sed -nE 's/^METHOD\([^"]*"([^"]*)".*/not by \1/p;T;q' "$srcdir/src/report/methods.def")
 	matches 'lines of the table at exit were found' '*GPUDirect RDMA*bypassed*frees*never used*not by *' "$titles $(sort <<<"$titles")"
 	same 'every line of the table at exit' '' "$(missing docs/man/peerpin.7 <<<"$titles")"
 	text=$(plain docs/man/peerpin.7 | sed -n '/^\.SH THE TABLE/,/^\.SH STATISTICS/p' | sed 's/^\.[A-Z]* //' | tr -d '"' | tr -s ' \n' ' ')

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Prints docs/stats.schema.json: the schema of statistics files, from src/report/statistics.def.
+"""Prints docs/stats.schema.json: the schema of statistics files, from src/report/statistics.def and methods.def.
 
 usage: schema.py STATISTICS.DEF
 """
 import json
+import os
 import re
 import sys
 
@@ -33,6 +34,8 @@ def described(schema, text):
 def main():
     with open(sys.argv[1], encoding="utf-8") as file:
         text = re.sub(r"/\*.*?\*/", "", file.read(), flags=re.S)
+    with open(os.path.join(os.path.dirname(sys.argv[1]), "methods.def"), encoding="utf-8") as file:
+        methods = re.findall(r'^METHOD\(\w+, "([^"]*)"', file.read(), flags=re.M)
     counters = {
         name: described(COUNT, meaning)
         for name, meaning in rows(text, "STATISTIC") + rows(text, "REASON") + rows(text, "TALLY")
@@ -71,7 +74,7 @@ def main():
                 {
                     "gpu": {"type": "integer"},
                     "adapter": TEXT,
-                    "method": {"enum": ["dma-buf", "peer memory"]},
+                    "method": {"enum": methods},
                     "path": {"enum": ["PIX", "PXB", "PHB", "NODE", "SYS", "none", None]},
                     "registrations": COUNT,
                 }
@@ -86,7 +89,7 @@ def main():
             "maxItems": 129,
         },
     }
-    # Optional: the reason why the other registration method was not used.
+    # Optional: the reason why the preferred registration method was not used.
     properties["pairs"]["items"]["properties"]["reason"] = TEXT
     schema = {
         "$schema": "http://json-schema.org/draft-07/schema#",

@@ -80,7 +80,7 @@ static unsigned int lines_of(const char *of)
 }
 
 /* Each pair has its own fallback reason. */
-static void add_pairs(unsigned int count, const char *method)
+static void add_pairs(unsigned int count)
 {
 	char reason[32];
 
@@ -88,7 +88,8 @@ static void add_pairs(unsigned int count, const char *method)
 		snprintf(reason, sizeof(reason), "reason %u", i);
 		segment_set_reason(&segment,
 				   segment_pair(&segment, (int)i,
-						segment_adapter(&segment, "mlx5_0"), "PIX", method),
+						segment_adapter(&segment, "mlx5_0"), "PIX",
+						"peer memory"),
 				   reason);
 	}
 }
@@ -102,8 +103,7 @@ TEST(statistics, the_table_has_at_most_14_lines_and_a_screen_s_width)
 	fill(&segment, 123456789012);
 	segment.tallies[0].counts[TALLY_hits] = 1;
 	strcpy(segment.header.settings, "PEERPIN_PREREGISTER=all\n");
-	add_pairs(8, "dma-buf");
-	add_pairs(4, "peer memory");
+	add_pairs(8);
 	emitted(EMIT_TABLE);
 	ck_assert_uint_eq(lines_of(text), 14);
 	ck_assert_ptr_nonnull(strstr(text, "\nnot by dma-buf   GPU 0, mlx5_0: reason 0\n"
