@@ -112,8 +112,6 @@ static CUresult dma_buf_export_in_any(const struct pin_request *request, int *fd
 static int dma_buf_error_of(CUresult result)
 {
 	switch (result) {
-	case CUDA_SUCCESS:
-		return 0;
 	case CUDA_ERROR_OUT_OF_MEMORY:
 		return -ENOMEM;
 	case CUDA_ERROR_INVALID_CONTEXT:
@@ -128,28 +126,24 @@ static int dma_buf_error_of(CUresult result)
 	}
 }
 
-static int dma_buf_export_range(const struct pin_request *request, int *fd)
+static CUresult dma_buf_export_range(const struct pin_request *request, int *fd)
 {
 	CUstreamCaptureMode mode;
 	CUresult result;
 	bool relaxed;
 
-	if (!driver_calls()->cuMemGetHandleForAddressRange) {
-		result = CUDA_ERROR_NOT_SUPPORTED;
-	} else if (request->base % PAGE || request->length % PAGE) {
-		result = CUDA_ERROR_INVALID_VALUE;
-	} else {
-		relaxed = driver_relax_capture(&mode);
-		result = dma_buf_export_in_any(request, fd);
-		driver_restore_capture(relaxed, &mode);
-	}
-	if (result != CUDA_SUCCESS)
-		errors_note(ERRORS_EXPORT, (int)result);
-	return dma_buf_error_of(result);
+	if (!driver_calls()->cuMemGetHandleForAddressRange)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	if (request->base % PAGE || request->length % PAGE)
+		return CUDA_ERROR_INVALID_VALUE;
+	relaxed = driver_relax_capture(&mode);
+	result = dma_buf_export_in_any(request, fd);
+	driver_restore_capture(relaxed, &mode);
+	return result;
 }
 
 static int dma_buf_register_range(const struct pin_request *request, int fd, uint64_t offset,
-				  struct ibv_mr **mr)
+				  struct pin_result *result)
 {
 	const struct verbs_calls *verbs = verbs_calls();
 	int error = EOPNOTSUPP;
@@ -157,43 +151,46 @@ static int dma_buf_register_range(const struct pin_request *request, int fd, uin
 	if (verbs->ibv_reg_dmabuf_mr) {
 		errno = 0;
 		own_call_begin();
-		*mr = verbs->ibv_reg_dmabuf_mr(request->pd, offset, request->length, request->base,
-					       fd, request->access);
+		result->mr = verbs->ibv_reg_dmabuf_mr(request->pd, offset, request->length,
+						      request->base, fd, request->access);
 		own_call_end();
-		if (*mr)
+		if (result->mr)
 			return 0;
 		error = errno ? errno : EIO;
 	}
-	errors_note(ERRORS_REG_DMABUF, error);
+	result->failure = errors_look_up(ERRORS_REG_DMABUF, error);
 	return -error;
 }
 
 static int dma_buf_register_own(const struct pin_request *request, const struct held_file *file,
-				uint64_t offset, struct ibv_mr **mr)
+				uint64_t offset, struct pin_result *result)
 {
 	int error;
 
 	if (held_file_is_open(file)) {
-		error = dma_buf_register_range(request, file->fd, offset, mr);
+		error = dma_buf_register_range(request, file->fd, offset, result);
 		if (held_file_is_open(file))
 			return error;
 		if (!error)
-			pinning_unpin(*mr);
-		*mr = NULL;
+			pinning_unpin(result->mr);
+		result->mr = NULL;
 	}
-	errors_note(ERRORS_REG_DMABUF, EBADF);
+	result->failure = errors_look_up(ERRORS_REG_DMABUF, EBADF);
 	return -EAGAIN;
 }
 
-static int dma_buf_export_and_register(const struct pin_request *request, struct ibv_mr **mr)
+static int dma_buf_export_and_register(const struct pin_request *request, struct pin_result *result)
 {
 	struct held_file file;
-	int fd = -1, error = dma_buf_export_range(request, &fd);
+	int fd = -1, error;
+	CUresult exported = dma_buf_export_range(request, &fd);
 
-	if (error)
-		return error;
+	if (exported != CUDA_SUCCESS) {
+		result->failure = errors_look_up(ERRORS_EXPORT, (int)exported);
+		return dma_buf_error_of(exported);
+	}
 	file = held_file_of(fd);
-	error = dma_buf_register_own(request, &file, 0, mr);
+	error = dma_buf_register_own(request, &file, 0, result);
 	held_file_close(&file);
 	return error;
 }
@@ -203,7 +200,7 @@ void dma_buf_prepare(struct pin_request *request)
 {
 	int saved_errno = errno, fd = -1;
 
-	if (!dma_buf_export_range(request, &fd))
+	if (dma_buf_export_range(request, &fd) == CUDA_SUCCESS)
 		request->source =
 			(struct dma_buf){ held_file_of(fd), request->base, request->length };
 	errno = saved_errno;
@@ -212,7 +209,7 @@ void dma_buf_prepare(struct pin_request *request)
 /* A client's own dma-buf of the range saves a second export: 14 us of the client's time (H200). Its
  * pages are those of the range now: each granule holds a part of the requested allocation, which
  * has been live since before the client's export. */
-int dma_buf_pin(const struct pin_request *request, struct ibv_mr **mr)
+int dma_buf_pin(const struct pin_request *request, struct pin_result *result)
 {
 	const struct dma_buf *source = &request->source;
 	uint64_t offset = request->base - source->base;
@@ -221,10 +218,10 @@ int dma_buf_pin(const struct pin_request *request, struct ibv_mr **mr)
 
 	if (offset < source->length && request->length <= source->length - offset)
 		error = source->file.inode
-				? dma_buf_register_own(request, &source->file, offset, mr)
-				: dma_buf_register_range(request, source->file.fd, offset, mr);
+				? dma_buf_register_own(request, &source->file, offset, result)
+				: dma_buf_register_range(request, source->file.fd, offset, result);
 	if (error && error != -ENOMEM)
-		error = dma_buf_export_and_register(request, mr);
+		error = dma_buf_export_and_register(request, result);
 	errno = saved_errno;
 	return error;
 }

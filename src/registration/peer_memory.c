@@ -10,31 +10,26 @@
 #include "memory/driver.h"
 #include "registration/pinning.h"
 #include "registration/sysfs.h"
-#include "report/errors.h"
 
-int peer_memory_pin(const struct pin_request *request, struct ibv_mr **mr)
+int peer_memory_pin(const struct pin_request *request, struct pin_result *result)
 {
 	void *base = (void *)request->base;
 	const struct verbs_calls *verbs = verbs_calls();
 	int saved_errno = errno;
-	int error = 0;
+	int error;
 
-	*mr = NULL;
 	errno = 0;
 	own_call_begin();
 	/* Where ibv_reg_mr_iova2 exists, ibv_reg_mr alone does not support relaxed ordering. */
 	if (verbs->ibv_reg_mr_iova2)
-		*mr = verbs->ibv_reg_mr_iova2(request->pd, base, request->length, request->base,
-					      (unsigned int)request->access);
+		result->mr = verbs->ibv_reg_mr_iova2(request->pd, base, request->length,
+						     request->base, (unsigned int)request->access);
 	else if (verbs->ibv_reg_mr)
-		*mr = verbs->ibv_reg_mr(request->pd, base, request->length, request->access);
+		result->mr = verbs->ibv_reg_mr(request->pd, base, request->length, request->access);
 	else
 		errno = ENOSYS;
 	own_call_end();
-	if (!*mr) {
-		error = errno ? -errno : -EIO;
-		errors_note(ERRORS_REG_MR, -error);
-	}
+	error = result->mr ? 0 : errno ? -errno : -EIO;
 	errno = saved_errno;
 	return error;
 }

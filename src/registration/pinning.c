@@ -208,7 +208,6 @@ static void pinning_report_failure(const struct pin_request *request, const stru
 		if (failures[i].cause)
 			last = &failures[i];
 	}
-	errors_set_reported();
 	log_once(LOG_WARN,
 		 "GPU memory cannot be registered with %s for GPU %d; client registrations are "
 		 "forwarded.%s %s",
@@ -273,19 +272,28 @@ struct attempts {
 	struct errors_text failures[METHODS_MAX]; /* by method */
 };
 
-static int pinning_try(unsigned int method, const struct pin_request *request,
-		       const struct pair *pair, struct ibv_mr **mr, struct attempts *attempts)
+static int pinning_pin_by(const struct registration_method *method,
+			  const struct pin_request *request, struct pin_result *result)
 {
-	const struct registration_method *by = &registration_methods[method];
-	struct errors_text failure;
 	int error;
 
-	errors_forget();
-	error = by->pin(request, mr);
+	*result = (struct pin_result){ .method = method };
+	error = method->pin(request, result);
+	if (error && !result->failure.cause)
+		result->failure = errors_look_up(method->call, -error);
+	return error;
+}
+
+static int pinning_try(unsigned int method, const struct pin_request *request,
+		       const struct pair *pair, struct pin_result *result,
+		       struct attempts *attempts)
+{
+	int error = pinning_pin_by(&registration_methods[method], request, result);
+
 	if (!error)
 		return 0;
-	failure = errors_noted(by->call, -error);
-	attempts->failures[method] = pinning_explain(request, &pair->support[method], &failure);
+	result->failure = pinning_explain(request, &pair->support[method], &result->failure);
+	attempts->failures[method] = result->failure;
 	attempts->errors[attempts->count] = error;
 	attempts->methods[attempts->count++] = method;
 	return error;
@@ -312,7 +320,7 @@ static void pinning_learn(const struct pin_request *request, const struct attemp
 /* All methods failed. Returns the error of the last one that was expected to work. A failure of one
  * range is the caller's to report: here is one of the pair, by the memory or by the probe. */
 static int pinning_failed(const struct pin_request *request, const struct pair *pair,
-			  const struct attempts *attempts)
+			  const struct attempts *attempts, struct pin_result *result)
 {
 	unsigned int last = attempts->count - 1;
 	bool works = false, attempted = false, expected = false;
@@ -327,15 +335,15 @@ static int pinning_failed(const struct pin_request *request, const struct pair *
 		works |= pair->works[i];
 		expected |= pinning_is_expected(request, &pair->support[i]);
 	}
-	errors_note_text(&attempts->failures[attempts->methods[last]]);
-	if (!works && attempted && (request->own_blocks || !expected))
+	result->failure = attempts->failures[attempts->methods[last]];
+	result->reported = !works && attempted && (request->own_blocks || !expected);
+	if (result->reported)
 		pinning_report_failure(request, pair, attempts->failures);
 	return attempts->errors[last];
 }
 
 /* One method comes first, then the others in the table's order. */
-static int pinning_pin_by_table(const struct pin_request *request, struct ibv_mr **mr,
-				const struct registration_method **by)
+static int pinning_pin_by_table(const struct pin_request *request, struct pin_result *result)
 {
 	struct pair pair = pinning_pair(request);
 	struct attempts attempts = { .count = 0 };
@@ -345,11 +353,10 @@ static int pinning_pin_by_table(const struct pin_request *request, struct ibv_mr
 	for (int i = -1; i < 0 || registration_methods[i].name; i++) {
 		unsigned int method = i < 0 ? first : (unsigned int)i;
 
-		*by = &registration_methods[method];
 		if ((i >= 0 && method == first) || !pair.support[method].possible ||
-		    !(*by)->accepts(request))
+		    !registration_methods[method].accepts(request))
 			continue;
-		error = pinning_try(method, request, &pair, mr, &attempts);
+		error = pinning_try(method, request, &pair, result, &attempts);
 		if (!error) {
 			if (attempts.count)
 				statistics_count(pinning_fallbacks);
@@ -362,8 +369,9 @@ static int pinning_pin_by_table(const struct pin_request *request, struct ibv_mr
 	}
 	pinning_learn(request, &attempts);
 	if (attempts.count)
-		return pinning_failed(request, &pair, &attempts);
-	errors_note(registration_methods[0].call, EOPNOTSUPP);
+		return pinning_failed(request, &pair, &attempts, result);
+	*result = (struct pin_result){ .failure = errors_look_up(registration_methods[0].call,
+								 EOPNOTSUPP) };
 	return -EOPNOTSUPP;
 }
 
@@ -382,9 +390,9 @@ void pinning_prepare(struct pin_request *request)
 		method->prepare(request);
 }
 
-int pinning_pin(const struct pin_request *request, struct ibv_mr **mr,
-		const struct registration_method **method)
+int pinning_pin(const struct pin_request *request, struct pin_result *result)
 {
-	*method = registration_forced_method;
-	return *method ? (*method)->pin(request, mr) : pinning_pin_by_table(request, mr, method);
+	return registration_forced_method
+		       ? pinning_pin_by(registration_forced_method, request, result)
+		       : pinning_pin_by_table(request, result);
 }

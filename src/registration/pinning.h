@@ -8,10 +8,9 @@
 #include "registration/registration.h"
 #include "report/errors.h"
 
-/* Registers by the method of the pair, else by the others in the table's order. `*method`
- * registered, and deregisters. Returns 0 or -errno. Without any lock. */
-int pinning_pin(const struct pin_request *request, struct ibv_mr **mr,
-		const struct registration_method **method);
+/* Registers by the method of the pair, else by the others in the table's order. `result->method`
+ * registered, and deregisters. Returns 0 or -errno, with result->failure. Without any lock. */
+int pinning_pin(const struct pin_request *request, struct pin_result *result);
 
 /* Does the part of a registration that needs no adapter: may set request->source, which the caller
  * closes. Logs nothing. Without any lock. */
@@ -41,7 +40,7 @@ void dma_buf_prepare(struct pin_request *request);
 #define METHOD(id, text, of, before, end)                                                          \
 	struct method_support id##_probe(const struct pin_request *request);                       \
 	bool id##_accepts(const struct pin_request *request);                                      \
-	int id##_pin(const struct pin_request *request, struct ibv_mr **mr);
+	int id##_pin(const struct pin_request *request, struct pin_result *result);
 #include "report/methods.def"
 #undef METHOD
 

@@ -160,7 +160,7 @@ static struct pin_request region_pin_request(const struct region *region)
 }
 
 static int region_pin(struct region *region, const struct registration_request *client,
-		      const struct dma_buf *source, struct ibv_mr **mr)
+		      const struct dma_buf *source, struct pin_result *result)
 {
 	struct pin_request request = region_pin_request(region);
 	uint64_t start = system_clock(), duration;
@@ -169,10 +169,10 @@ static int region_pin(struct region *region, const struct registration_request *
 	request.source = *source;
 	request.by_address = client && !client->dma_buf;
 	session_end();
-	errors_forget();
-	error = pinning_pin(&request, mr, &region->method);
+	error = pinning_pin(&request, result);
+	region->method = result->method;
 	duration = system_clock() - start;
-	region_report_registered(&request, error, start);
+	region_report_registered(&request, error, &result->failure, start);
 	session_begin();
 	if (!error && request.by_address)
 		cost_add_request(region->owner->adapter, region->device, region->length, duration);
@@ -203,7 +203,7 @@ static void region_make_ready(struct region *region, const struct registration_r
 {
 	uint64_t bytes = region->length, learnt = 0;
 	struct errors_room room;
-	struct ibv_mr *mr = NULL;
+	struct pin_result result;
 	int error;
 
 	if (!region_reserve(region, client && !optional)) {
@@ -212,14 +212,14 @@ static void region_make_ready(struct region *region, const struct registration_r
 		region_wake();
 		return;
 	}
-	error = region_pin(region, client, source, &mr);
+	error = region_pin(region, client, source, &result);
 	for (int i = optional ? EVICTIONS_MAX : 0;
 	     error == -ENOMEM && !region->ended && i < EVICTIONS_MAX; i++, bytes *= 2) {
 		learnt = pin_limit_refused(region);
 		if (!client || !pin_limit_evict(region->owner->adapter, region->device, bytes,
 						region->returns))
 			break;
-		error = region_pin(region, client, source, &mr);
+		error = region_pin(region, client, source, &result);
 	}
 	if (!error && client)
 		pin_limit_granted(region);
@@ -232,11 +232,11 @@ static void region_make_ready(struct region *region, const struct registration_r
 		session_end();
 		region_report_pin_limit(region->device, learnt);
 		/* Of the worker's failures clients notice nothing. */
-		if (error && client)
-			region_log_failure(region, error, &room);
+		if (error && client && !result.reported)
+			region_log_failure(region, error, result.failure, &room);
 		session_begin();
 	}
-	region_settle(region, error, optional, mr);
+	region_settle(region, error, optional, result.mr);
 }
 
 /* The driver may reach a cancellation point, and other threads wait for the region: hold

@@ -44,10 +44,9 @@ bool region_is_reported(void)
 	return log_is_on(LOG_DEBUG) || trace_is_on();
 }
 
-void region_report_registered(const struct pin_request *request, int error, uint64_t start)
+void region_report_registered(const struct pin_request *request, int error,
+			      const struct errors_text *failure, uint64_t start)
 {
-	struct errors_text failure;
-
 	if (trace_is_on()) {
 		trace_span("register", start, request->base, request->length, request->device,
 			   error ? system_error_text(-error) : "done");
@@ -56,12 +55,11 @@ void region_report_registered(const struct pin_request *request, int error, uint
 	}
 	if (!log_is_on(LOG_DEBUG))
 		return;
-	failure = errors_noted(ERRORS_REG_MR, -error);
 	log_message(LOG_DEBUG, "register 0x%llx, %llu bytes, access flags 0x%x, in %llu us: %s%s%s",
 		    (unsigned long long)request->base, (unsigned long long)request->length,
 		    request->access, (unsigned long long)(system_clock() - start) / 1000,
-		    error ? errors_call_name(failure.call) : "done", error ? ": " : "",
-		    error ? failure.cause : "");
+		    error ? errors_call_name(failure->call) : "done", error ? ": " : "",
+		    error ? failure->cause : "");
 }
 
 void region_report_pin_limit(int device, uint64_t learnt)
@@ -72,14 +70,11 @@ void region_report_pin_limit(int device, uint64_t learnt)
 			    device, (unsigned long long)learnt);
 }
 
-/* Log nothing for a pair that registers by no method: pinning.c has reported that. */
-void region_log_failure(const struct region *region, int error, struct errors_room *room)
+void region_log_failure(const struct region *region, int error, struct errors_text failure,
+			struct errors_room *room)
 {
-	struct errors_text failure = errors_noted(ERRORS_REG_MR, -error);
 	char description[256];
 
-	if (errors_is_reported())
-		return;
 	if (error == -ENOMEM &&
 	    (failure.call == ERRORS_REG_MR || failure.call == ERRORS_REG_DMABUF)) {
 		room->wanted = region->length;

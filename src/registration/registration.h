@@ -48,17 +48,24 @@ struct pin_request {
 	struct dma_buf source; /* may hold the range, mapped likewise; open until pin() returns */
 };
 
+struct pin_result {
+	struct ibv_mr *mr; /* NULL: failed */
+	const struct registration_method *method;
+	struct errors_text failure; /* no cause: the returned number, of the method's `call` */
+	bool reported;		    /* pinning.c has logged the failure */
+};
+
 /* Registration method. pin() and unpin() return 0 or -errno. They run on the client's thread,
  * inside its registration call, or on the worker, without any lock. */
 struct registration_method {
 	const char *name;
-	int (*pin)(const struct pin_request *request, struct ibv_mr **mr);
+	int (*pin)(const struct pin_request *request, struct pin_result *result);
 	int (*unpin)(struct ibv_mr *mr);
 	struct method_support (*probe)(const struct pin_request *request);
 	bool (*accepts)(const struct pin_request *request); /* this memory and access flags */
 	void (*prepare)(struct pin_request *request);	    /* NULL: registers by address */
 	_Atomic uint64_t *registrations;		    /* its counter */
-	enum errors_call call; /* for failures that it did not record */
+	enum errors_call call; /* of failures without a cause in the result */
 };
 
 /* The method of all pairs; NULL: chosen by pinning.c. For tests. */

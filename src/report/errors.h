@@ -63,18 +63,4 @@ uint64_t errors_lockable(void);
  * GPU. */
 struct errors_text errors_no_pages(bool module, bool mapped, bool knows_mapped);
 
-/* ---- last error of this thread ---- */
-
-/* Record the failure of a call, for the code that reports it on the same thread. */
-void errors_note(enum errors_call call, int number);
-void errors_note_text(const struct errors_text *text);
-void errors_forget(void);
-
-/* Return the error recorded since errors_forget(); without one, look up `number` of `call`. */
-struct errors_text errors_noted(enum errors_call call, int number);
-
-/* Mark the last error as reported to the user; errors_forget() clears the mark. */
-void errors_set_reported(void);
-bool errors_is_reported(void);
-
 #endif

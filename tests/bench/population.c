@@ -71,7 +71,7 @@ static CUresult get_attributes(unsigned int count, CUpointer_attribute *attribut
 static struct ibv_mr *regions; /* made beforehand: provider's memory, not the library's */
 static uint32_t region_count, region_limit;
 
-static int pin(const struct pin_request *request, struct ibv_mr **mr)
+static int pin(const struct pin_request *request, struct pin_result *result)
 {
 	struct ibv_mr *made = &regions[region_count];
 
@@ -83,7 +83,7 @@ static int pin(const struct pin_request *request, struct ibv_mr **mr)
 				 .lkey = population_lkey(request->base, request->length),
 				 .rkey = population_rkey(
 					 population_lkey(request->base, request->length)) };
-	*mr = made;
+	result->mr = made;
 	return 0;
 }
 

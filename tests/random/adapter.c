@@ -115,7 +115,7 @@ static void take(unsigned int adapter)
 		       name, named);
 }
 
-static int pin(const struct pin_request *request, struct ibv_mr **mr)
+static int pin(const struct pin_request *request, struct pin_result *result)
 {
 	unsigned int adapter = world_adapter(request->pd->context);
 	uint64_t yields;
@@ -147,7 +147,7 @@ static int pin(const struct pin_request *request, struct ibv_mr **mr)
 		taken[adapter]--;
 		world_let_go(request->pd, request->base, request->length, true);
 	} else {
-		*mr = give_region(request);
+		result->mr = give_region(request);
 	}
 	pthread_mutex_unlock(&world_lock);
 	return failing ? -ENOMEM : 0;

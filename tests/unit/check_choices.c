@@ -278,11 +278,11 @@ static void *free_it(void *unused)
 }
 
 /* The free waits for this registration, which then has no use. */
-static int pin_without_room(const struct pin_request *request, struct ibv_mr **mr)
+static int pin_without_room(const struct pin_request *request, struct pin_result *result)
 {
 	struct allocation allocation;
 
-	(void)request, (void)mr;
+	(void)request, (void)result;
 	if (!attempts++) {
 		require(memory_find(HOME, &allocation));
 		require(!pthread_create(&freeing, NULL, free_it, NULL));

@@ -88,24 +88,22 @@ static void assert_program_s_file_is_open(void)
 /* The adapter may have found the program's file under the number. */
 TEST(dma_buf, a_registration_during_which_the_export_was_closed_is_not_used)
 {
-	struct ibv_mr *mr = NULL;
-
 	request.context = &own;
 	nic.during = program_reuses;
-	ck_assert_int_eq(dma_buf_pin(&request, &mr), -EAGAIN);
-	ck_assert_ptr_null(mr);
+	ck_assert_int_eq(dma_buf_pin(&request, &pinned), -EAGAIN);
+	ck_assert_ptr_null(pinned.mr);
 	ck_assert_uint_eq(nic.ended, 1);
 	assert_program_s_file_is_open();
 }
 
 TEST(dma_buf, a_failure_for_a_closed_export_is_of_the_moment)
 {
-	struct ibv_mr *mr = NULL;
-
 	request.context = &own;
 	nic.during = program_reuses;
 	nic.dma_buf = EINVAL;
-	ck_assert_int_eq(pinning_pin(&request, &mr, &method_used), -EAGAIN);
+	ck_assert_int_eq(pinning_pin(&request, &pinned), -EAGAIN);
+	ck_assert_int_eq((int)pinned.failure.call, ERRORS_REG_DMABUF);
+	ck_assert_int_eq(pinned.failure.number, EBADF);
 	ck_assert_uint_eq(nic.ended + nic.peers, 0);
 	assert_program_s_file_is_open();
 }
@@ -113,14 +111,12 @@ TEST(dma_buf, a_failure_for_a_closed_export_is_of_the_moment)
 /* During the registration, or before it. */
 LOOP_TEST(dma_buf, a_prepared_export_that_was_closed_is_followed_by_another, 0, 2)
 {
-	struct ibv_mr *mr = NULL;
-
 	prepare_source();
 	if (_i)
 		program_reuses(request.source.file.fd);
 	else
 		nic.during = program_reuses;
-	ck_assert_int_eq(dma_buf_pin(&request, &mr), 0);
+	ck_assert_int_eq(dma_buf_pin(&request, &pinned), 0);
 	ck_assert_uint_eq(gpu.exports, 2);
 	ck_assert_uint_eq(nic.dma_bufs, _i ? 1 : 2);
 	ck_assert_uint_eq(nic.ended, _i ? 0 : 1);
@@ -260,6 +256,8 @@ TEST(dma_buf, only_whole_pages_are_exported)
 	request.context = &own;
 	request.length = BLOCK - 1000;
 	ck_assert_int_eq(pin_by(dma_buf_pin, &request), -EINVAL);
+	ck_assert_int_eq((int)pinned.failure.call, ERRORS_EXPORT);
+	ck_assert_int_eq(pinned.failure.number, CUDA_ERROR_INVALID_VALUE);
 	request.length = BLOCK;
 	request.base = HOME + 512;
 	ck_assert_int_eq(pin_by(dma_buf_pin, &request), -EINVAL);
@@ -274,7 +272,7 @@ TEST(dma_buf, no_export_for_a_client_by_address_where_peer_memory_is_expected)
 	ck_assert_uint_eq(gpu.exports, 1);
 	request.by_address = true;
 	ck_assert_int_eq(pin(&own), 0);
-	ck_assert_str_eq(method_used->name, "peer memory");
+	ck_assert_str_eq(pinned.method->name, "peer memory");
 	ck_assert_uint_eq(gpu.exports, 1);
 	/* Background registrations of the pair stay as they are. */
 	request.by_address = false;

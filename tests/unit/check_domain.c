@@ -38,7 +38,7 @@ static void *ask_first(void *unused)
 static _Atomic bool pinning, let_end;
 
 /* Like dma_buf.c after the last release of the primary context: it frees other memory. */
-static int pin_and_end_another(const struct pin_request *request, struct ibv_mr **mr)
+static int pin_and_end_another(const struct pin_request *request, struct pin_result *result)
 {
 	if (request->base == HOME) {
 		pinning = true;
@@ -46,7 +46,7 @@ static int pin_and_end_another(const struct pin_request *request, struct ibv_mr 
 			sched_yield();
 		end(HOME + 4 * BLOCK);
 	}
-	return standin_method.pin(request, mr);
+	return standin_method.pin(request, result);
 }
 
 static void *close_on_thread(void *unused)

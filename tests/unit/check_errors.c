@@ -118,19 +118,6 @@ TEST(errors, readings_tell_why_there_are_no_pages)
 			 errors_cause(ERRORS_REG_MR, EFAULT));
 }
 
-TEST(errors, the_last_failure_is_kept_until_it_is_forgotten)
-{
-	errors_forget();
-	ck_assert_int_eq(errors_noted(ERRORS_REG_MR, EIO).number, EIO);
-	errors_note(ERRORS_EXPORT, 801);
-	ck_assert_int_eq((int)errors_noted(ERRORS_REG_MR, EIO).call, ERRORS_EXPORT);
-	errors_set_reported();
-	ck_assert(errors_is_reported());
-	errors_forget();
-	ck_assert(!errors_is_reported());
-	ck_assert_int_eq((int)errors_noted(ERRORS_REG_MR, EIO).call, ERRORS_REG_MR);
-}
-
 TEST(errors, the_limit_of_locked_memory_is_read)
 {
 	struct rlimit limit = { 4096, 4096 };

@@ -25,14 +25,14 @@ static bool third_accepts(const struct pin_request *unused)
 	return third.accepts;
 }
 
-static int third_pin(const struct pin_request *unused, struct ibv_mr **mr)
+static int third_pin(const struct pin_request *unused, struct pin_result *result)
 {
 	static struct ibv_mr made = { .lkey = 3 };
 
 	(void)unused;
 	third.pins++;
 	if (!third.error)
-		*mr = &made;
+		result->mr = &made;
 	return third.error;
 }
 
@@ -80,14 +80,14 @@ TEST(methods, it_is_probed_last_and_once)
 	ck_assert_uint_eq(third.probes, 1);
 	ck_assert_uint_eq(third.probed_after, 1);
 	ck_assert_uint_eq(third.pins, 0);
-	ck_assert_ptr_eq(method_used, &registration_methods[0]);
+	ck_assert_ptr_eq(pinned.method, &registration_methods[0]);
 }
 
 TEST(methods, it_registers_where_the_others_fail_and_has_its_own_counters)
 {
 	fail_first_two();
 	ck_assert_int_eq(pin(&own), 0);
-	ck_assert_ptr_eq(method_used, &registration_methods[2]);
+	ck_assert_ptr_eq(pinned.method, &registration_methods[2]);
 	ck_assert_uint_eq(nic.dma_bufs, 1);
 	ck_assert_uint_eq(nic.peers, 1);
 	/* The pair keeps the method that succeeded. */

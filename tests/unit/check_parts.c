@@ -22,7 +22,7 @@ static _Atomic bool whole_waits;
 /* Bytes that the last client waited for. */
 static _Atomic uint64_t last_length;
 
-static int pin(const struct pin_request *request, struct ibv_mr **mr)
+static int pin(const struct pin_request *request, struct pin_result *result)
 {
 	last_length = request->length;
 	if (request->length >= LARGE) {
@@ -30,7 +30,7 @@ static int pin(const struct pin_request *request, struct ibv_mr **mr)
 		while (whole_waits)
 			sched_yield();
 	}
-	return standin_method.pin(request, mr);
+	return standin_method.pin(request, result);
 }
 
 static void set_up_parts(void)

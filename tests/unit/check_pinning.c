@@ -493,11 +493,11 @@ LOOP_TEST(reports, a_failure_of_a_range_blames_the_pair_only_where_the_probe_doe
 	for (unsigned int i = 0; i < OFTEN; i++)
 		ck_assert_int_eq(pin(&own), -EFAULT);
 	ck_assert_uint_eq(logged("<warn>"), _i);
-	ck_assert_int_eq(errors_is_reported(), _i);
+	ck_assert_int_eq(pinned.reported, _i);
 	request.own_blocks = true;
 	ck_assert_int_eq(pin(&own), -EFAULT);
 	ck_assert_uint_eq(logged("GPU memory cannot be registered with mlx5_7 for GPU 0"), 1);
-	ck_assert(errors_is_reported());
+	ck_assert(pinned.reported);
 	end_logging();
 }
 
@@ -576,13 +576,12 @@ static void *pin_often(void *argument)
 	struct pin_request mine = {
 		.pd = argument, .base = HOME, .length = BLOCK, .access = RIGHTS
 	};
-	const struct registration_method *by;
-	struct ibv_mr *mr;
+	struct pin_result result;
 
 	for (int i = 0; i < 200; i++) {
 		mine.device = i % 3;
 		mine.context = i % 2 ? &own : &other;
-		ck_assert_int_eq(pinning_pin(&mine, &mr, &by), 0);
+		ck_assert_int_eq(pinning_pin(&mine, &result), 0);
 		if (i % 64 == 0)
 			pinning_device_closed(&second_adapter);
 		nic.dma_buf = i % 5 ? 0 : EFAULT;

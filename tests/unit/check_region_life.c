@@ -300,9 +300,9 @@ static int unpin_and_ask(struct ibv_mr *mr)
 
 static uint64_t pinned_now, pinned_most;
 
-static int pin_and_count(const struct pin_request *request, struct ibv_mr **mr)
+static int pin_and_count(const struct pin_request *request, struct pin_result *result)
 {
-	int error = standin_method.pin(request, mr);
+	int error = standin_method.pin(request, result);
 
 	if (!error)
 		pinned_now += request->length;

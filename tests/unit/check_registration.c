@@ -254,10 +254,10 @@ TEST(registration, a_handle_given_out_again_while_its_owner_is_being_closed_is_a
 
 static bool stands_for_pair;
 
-static int pin_noted(const struct pin_request *request, struct ibv_mr **mr)
+static int pin_noted(const struct pin_request *request, struct pin_result *result)
 {
 	stands_for_pair = request->own_blocks;
-	return standin_method.pin(request, mr);
+	return standin_method.pin(request, result);
 }
 
 /* What a failure there would say (pinning.c). A small allocation shares its block; VMM and pool

@@ -15,12 +15,12 @@ static struct registration_method method;
 static _Atomic uint64_t last_length; /* of the last registration, begun */
 static int whole_error;		     /* 0: requests can register the whole */
 
-static int pin(const struct pin_request *request, struct ibv_mr **mr)
+static int pin(const struct pin_request *request, struct pin_result *result)
 {
 	last_length = request->length;
 	return request->length >= LARGE && request->by_address && whole_error
 		       ? whole_error
-		       : standin_method.pin(request, mr);
+		       : standin_method.pin(request, result);
 }
 
 static void set_up_with_worker(void)

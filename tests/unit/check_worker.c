@@ -131,10 +131,10 @@ static bool accept_all(const struct pin_request *request)
 	return request->length;
 }
 
-static int pin_from_export(const struct pin_request *request, struct ibv_mr **mr)
+static int pin_from_export(const struct pin_request *request, struct pin_result *result)
 {
 	pinned_from_export += request->source.length && request->source.file.fd == exported;
-	return standin_method.pin(request, mr);
+	return standin_method.pin(request, result);
 }
 
 /* The worker exports HOME until `export_may_end`. */
@@ -329,10 +329,10 @@ static void *begin_on_thread(void *argument)
 
 static pthread_t allocating;
 
-static int pin_meanwhile(const struct pin_request *request, struct ibv_mr **mr)
+static int pin_meanwhile(const struct pin_request *request, struct pin_result *result)
 {
 	must_not_end(allocating);
-	return standin_method.pin(request, mr);
+	return standin_method.pin(request, result);
 }
 
 CASE(sync, .set_up = set_up_sync, .timeout = 300);

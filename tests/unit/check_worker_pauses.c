@@ -67,12 +67,12 @@ static bool accept_all(const struct pin_request *request)
 	return request->length;
 }
 
-static int pin_in_time(const struct pin_request *request, struct ibv_mr **mr)
+static int pin_in_time(const struct pin_request *request, struct pin_result *result)
 {
 	pthread_mutex_lock(&lock);
 	worker.preemptions += each.preemptions;
 	pthread_mutex_unlock(&lock);
-	return standin_method.pin(request, mr);
+	return standin_method.pin(request, result);
 }
 
 static struct registration_method method;

@@ -254,17 +254,19 @@ static unsigned int descriptors(void)
 	return open;
 }
 
-static int pin_by(int (*by)(const struct pin_request *request, struct ibv_mr **mr),
+static struct pin_result pinned; /* by the last call */
+
+static int pin_by(int (*by)(const struct pin_request *request, struct pin_result *result),
 		  const struct pin_request *request)
 {
 	CUstreamCaptureMode mode_before = capture_mode;
 	unsigned int open_before = descriptors(), depth_before = depth;
 	CUcontext before = current();
-	struct ibv_mr *mr = NULL;
 	int error;
 
+	pinned = (struct pin_result){ .mr = NULL };
 	errno = ERRNO;
-	error = by(request, &mr);
+	error = by(request, &pinned);
 	ck_assert_int_eq(errno, ERRNO);
 	ck_assert_uint_eq(descriptors(), open_before);
 	ck_assert_uint_eq(depth, depth_before);
@@ -272,23 +274,16 @@ static int pin_by(int (*by)(const struct pin_request *request, struct ibv_mr **m
 	ck_assert_int_eq(capture_mode, mode_before);
 	ck_assert(!registration_is_own_call());
 	ck_assert(error <= 0);
-	ck_assert(!error == (mr != NULL));
+	ck_assert(!error == (pinned.mr != NULL));
 	return error;
 }
 
 static struct pin_request request = { .pd = &pd, .base = HOME, .length = BLOCK, .access = RIGHTS };
 
-static const struct registration_method *method_used; /* by the last call */
-
-static int pin_by_table(const struct pin_request *request, struct ibv_mr **mr)
-{
-	return pinning_pin(request, mr, &method_used);
-}
-
 static int pin(CUcontext context)
 {
 	request.context = context;
-	return pin_by(pin_by_table, &request);
+	return pin_by(pinning_pin, &request);
 }
 
 /* Everything works, dma-buf first; the thread has no current context. */

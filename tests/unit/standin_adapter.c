@@ -26,7 +26,7 @@ static struct {
 } adapter;
 
 /* Called with the lock. */
-static int add(const struct pin_request *request, struct ibv_mr **mr)
+static int add(const struct pin_request *request, struct pin_result *result)
 {
 	for (uint32_t i = 0; i < REGIONS; i++) {
 		if (regions[i].registered)
@@ -43,7 +43,7 @@ static int add(const struct pin_request *request, struct ibv_mr **mr)
 					      .base = request->base,
 					      .length = request->length,
 					      .registered = true };
-		*mr = &regions[i].mr;
+		result->mr = &regions[i].mr;
 		return 0;
 	}
 	return -ENOMEM;
@@ -54,7 +54,7 @@ static bool is_blocked(const struct pin_request *request)
 	return adapter.blocked || (adapter.blocked_base && request->base == adapter.blocked_base);
 }
 
-static int pin(const struct pin_request *request, struct ibv_mr **mr)
+static int pin(const struct pin_request *request, struct pin_result *result)
 {
 	int error = -ENOMEM;
 
@@ -71,7 +71,7 @@ static int pin(const struct pin_request *request, struct ibv_mr **mr)
 	if (adapter.failure)
 		error = adapter.failure;
 	else if (!adapter.limit || adapter.bytes + request->length <= adapter.limit)
-		error = add(request, mr);
+		error = add(request, result);
 	pthread_mutex_unlock(&lock);
 	return error;
 }
@@ -97,6 +97,7 @@ static int unpin(struct ibv_mr *mr)
 }
 
 const struct registration_method standin_method = { .name = "stand-in",
+						    .call = ERRORS_REG_MR,
 						    .pin = pin,
 						    .unpin = unpin };
 
