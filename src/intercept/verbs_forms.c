@@ -123,10 +123,10 @@ static bool verbs_forms_serve_extended(const struct ibv_mr_init_attr *attributes
 	bool understood;
 
 	if (request->dma_buf)
-		return verbs_forms_serve_dmabuf(
-			attributes->fd, attributes->fd_offset,
-			attributes->comp_mask == BY_DMA_BUF ? FORM_SUPPORTED : FORM_OTHER, request,
-			keys);
+		return verbs_forms_serve_dmabuf(attributes->fd, attributes->fd_offset,
+						attributes->comp_mask == BY_DMA_BUF ? FORM_SUPPORTED
+										    : FORM_OTHER,
+						request, keys);
 	understood = (attributes->comp_mask & ~(uint64_t)IBV_REG_MR_MASK_IOVA) == BY_ADDRESS;
 	if (verbs_is_internal() || !registration_concerns(request))
 		return false;

@@ -74,11 +74,11 @@ static const char service_names[][40] = { "hit", "waited for the worker",
 struct serving {
 	const struct registration_request *request;
 	struct allocation allocation;
-	bool go; /* work is queued */
-	bool parts_only; /* see region_choose() */
+	bool go;	       /* work is queued */
+	bool parts_only;       /* see region_choose() */
 	uint64_t waited_since; /* 0: no wait */
 	bool enabled;
-	enum service service; /* of a served request */
+	enum service service; /* if served */
 };
 
 /* Brings the region to READY if possible. registration_lock is held, and dropped meanwhile. The
@@ -107,8 +107,7 @@ static enum service requests_make_ready(struct serving *serving, struct region *
 	/* A background registration never evicts. A synchronous one may, unless a part would do: it
 	 * can succeed after the worker's failure. */
 	region->state = REGION_REGISTERING;
-	statistics_time(program_ns,
-			region_register(region, serving->request, optional),
+	statistics_time(program_ns, region_register(region, serving->request, optional),
 			registration_program_ns);
 	return service;
 }
@@ -206,7 +205,6 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	struct region *region;
 	bool rescan = false, gone = false, spans = !span_ends_in(request, &serving->allocation);
 	enum region_choice choice = CHOICE_PART;
-	enum service service;
 	enum outcome outcome;
 
 	pin_limit_describe(serving->allocation.device);
@@ -221,8 +219,8 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	if (!memory_is_live(&serving->allocation))
 		return BYPASSED_freed;
 	reference = spans ? span_choose(&serving->allocation, domain, request, &gone)
-			  : region_choose(&serving->allocation, domain, request, serving->parts_only,
-					  &choice);
+			  : region_choose(&serving->allocation, domain, request,
+					  serving->parts_only, &choice);
 	if (!reference)
 		return gone || !memory_is_live(&serving->allocation) ? BYPASSED_freed
 								     : BYPASSED_failed;
@@ -230,15 +228,14 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	if (requests_learn(domain, &serving->allocation, reference))
 		serving->go |= background_queue_all();
 	region->users++;
-	service = requests_make_ready(serving, region, choice == CHOICE_OPTIONAL);
+	serving->service = requests_make_ready(serving, region, choice == CHOICE_OPTIONAL);
 	outcome = requests_take(serving, region, reference);
 	if (outcome == SERVED) {
 		*keys = region->keys;
-		serving->service = service;
 		requests_queue_more(serving, reference);
 	}
-	if (!region->ended && (outcome == BYPASSED_failed || outcome == BYPASSED_pin_limit) &&
-	    region->state != REGION_READY)
+	/* Not freed: so the reference is there. */
+	if (outcome != SERVED && outcome != BYPASSED_freed && region->state != REGION_READY)
 		region_drop_failed(region, reference);
 	serving->parts_only |= choice != CHOICE_PART && outcome == BYPASSED_pin_limit;
 	region_release_user(region);

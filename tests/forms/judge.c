@@ -25,7 +25,7 @@ static const char *judge_errors(const struct form_result *without, const struct 
 	for (unsigned int i = 0; i < with->calls; i++) {
 		if (with->call[i].error && with->call[i].error != without->call[i].error)
 			return judge_format("call %u: error %u, %u without peerpin", i,
-					  with->call[i].error, without->call[i].error);
+					    with->call[i].error, without->call[i].error);
 	}
 	return NULL;
 }
@@ -34,21 +34,21 @@ static const char *judge_errors(const struct form_result *without, const struct 
 static const char *judge_sums(const struct form_result *without, const struct form_result *with)
 {
 	const struct form_counts *counts = &with->counts;
-	uint64_t counted = counts->requests + counts->host_requests, asked = 0, refused = 0;
+	uint64_t counted = counts->requests + counts->host_requests, wanted = 0, refused = 0;
 
 	for (unsigned int i = 0; i < with->calls; i++) {
-		asked += with->call[i].registers;
+		wanted += with->call[i].registers;
 		refused += with->call[i].registers && without->call[i].error;
 	}
-	if (counted > asked || counted + refused < asked)
+	if (counted > wanted || counted + refused < wanted)
 		return judge_format("%lu requests counted of %lu, %lu refused without peerpin",
-				  counted, asked, refused);
+				    counted, wanted, refused);
 	if (counts->sum != counts->requests)
 		return judge_format("%lu requests, their ends are %lu", counts->requests,
-				  counts->sum);
+				    counts->sum);
 	if (counts->reasons != counts->bypassed)
 		return judge_format("%lu requests forwarded, %lu with a reason", counts->bypassed,
-				  counts->reasons);
+				    counts->reasons);
 	return NULL;
 }
 
@@ -64,13 +64,13 @@ static const char *judge_outcome(const struct form *form, const struct form_resu
 	if (strcmp(form->outcome, "served") != 0)
 		return counts->outcome == all ? NULL
 					      : judge_format("%lu of %lu requests count as %s",
-							   counts->outcome, all, form->outcome);
+							     counts->outcome, all, form->outcome);
 	if (counts->bypassed || counts->host_requests)
 		return judge_format("%lu of %lu requests forwarded",
-				  counts->bypassed + counts->host_requests, all);
+				    counts->bypassed + counts->host_requests, all);
 	if (counts->hits * 100 < form->least * counts->requests)
 		return judge_format("%lu hits of %lu requests, at least %u %%", counts->hits,
-				  counts->requests, form->least);
+				    counts->requests, form->least);
 	return NULL;
 }
 

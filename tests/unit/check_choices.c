@@ -101,7 +101,6 @@ TEST(own_keys, requests_at_once_for_one_buffer_register_at_once)
 	ck_assert_uint_eq(statistics_get(bypassed), 0);
 }
 
-
 CASE(again, .set_up = set_up_off);
 
 /* A struct of a domain that has ended is used again. */

@@ -69,7 +69,7 @@ CASE(sync, .set_up = set_up_sync);
 CASE(all, .set_up = set_up_all);
 
 static CUresult get_access(unsigned long long *flags, const CUmemLocation *location,
-			    CUdeviceptr address)
+			   CUdeviceptr address)
 {
 	(void)location;
 	(void)address;
