@@ -145,14 +145,15 @@ struct peerpin_subscriber {
  *     allocated later is reported at its allocation, which may come before reports of live memory.
  *     No memory is reported as allocated twice.
  *   - Memory reported as allocated is reported as freeing once. This happens after `allocated` has
- *     returned, and before other memory at any of its addresses is reported as allocated. No other
- *     memory is reported as freeing: memory freed before its `allocated` callback gets neither.
+ *     returned, and before other memory at any of its addresses is reported as allocated. Memory
+ *     that is freed before its `allocated` callback, also by another thread during the call, may
+ *     be reported as freeing alone: ignore unknown ids.
  *   - If the driver refuses a free, the memory is reported as allocated again, with another id. The
  *     same holds for VMM memory after its access was removed and restored, and for a primary
  *     context that goes on after the last release that peerpin counts.
  *   - After a missed free, the memory is reported as freeing when peerpin detects it.
  *   - If peerpin lacks memory to record an allocation, the allocation is not reported (counter
- *     `undelivered`). A cache therefore keeps only entries about reported memory.
+ *     `untracked`). A cache therefore keeps only entries about reported memory.
  * A forked child gets no callbacks.
  *
  * Returns 0, -EINVAL (a null pointer, or struct_size too small), -E2BIG (*subscriber sets a member

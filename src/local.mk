@@ -69,7 +69,7 @@ src_libpeerpin_la_SOURCES = src/base/bytes.c \
 	src/intercept/other_driver.h src/intercept/other_driver.c \
 	src/intercept/verbs.h src/intercept/verbs.c src/intercept/verbs_forms.c src/intercept/verbs_forwarded.c \
 	src/intercept/verbs_check.c src/intercept/verbs_client.c src/intercept/verbs_evict.c src/intercept/verbs_trust.c \
-	src/intercept/deliveries.h src/intercept/deliveries.c src/intercept/public.c \
+	src/intercept/public.c \
 	src/intercept/subscriptions.h src/intercept/subscriptions.c \
 	src/intercept/library.c
 if CPU_X86_64

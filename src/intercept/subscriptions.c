@@ -1,59 +1,56 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* subscriptions.c -- reports allocations and frees to the subscribers of peerpin.h
  *
- * While a subscription exists, each allocation has a delivery (deliveries.h). It records for which
- * subscribers the `allocated` callback is pending, running or done; the latter two still need the
- * `freeing` callback. Deliveries are made at the allocation, or at the subscription for live
- * allocations. Both may find one allocation; its delivery decides which of them reports.
- *
- * No allocation is missed: a subscription walks memory's table, which has a lock, and finds each
- * record that is live during the walk. A thread that adds its record after the walk sees the new
- * value of `subscribed`.
+ * A subscription reads the youngest id first. It reports live memory up to this id itself, in a
+ * walk over memory's table; younger memory is reported at its allocation. So each allocation is
+ * reported once, and none is missed: a thread that adds a younger record sees the new value of
+ * `subscribed`, because both take memory's lock.
  *
  * No allocation is reported after its free: memory ends the record before the freeing event, and a
- * delivery is made only for a live record.
+ * callback begins only for a live record. The freeing event waits for those that have begun. It is
+ * reported to every subscriber, also to one that did not receive the allocation.
  *
- * subscription_lock guards everything here, and the deliveries. Lock order: subscription_lock, then
- * memory's lock; it nests with no other lock. It is released during a callback, so pointers found
- * under it are invalid afterwards: find deliveries again by id.
+ * subscription_lock guards everything here. Lock order: subscription_lock, then memory's lock; it
+ * nests with no other lock. It is released during a callback.
  */
 #include "intercept/subscriptions.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
+#include <sys/queue.h>
 
 #include "base/atomics.h"
 #include "base/process.h"
 #include "base/system.h"
-#include "intercept/deliveries.h"
 #include "peerpin.h"
 
-#define BATCH 64
+#define BATCH	    16
+#define SUBSCRIBERS PEERPIN_SUBSCRIBERS_MAX
 
 struct subscription {
-	int number;	      /* 0: free */
-	int leaving;	      /* number, while ended with running callbacks; 0: none */
-	unsigned int running; /* callbacks that have not returned */
+	int number;	  /* 0: free */
+	uint64_t last_id; /* of the memory that the subscription reports itself */
 	struct peerpin_subscriber subscriber;
 };
 
-/* A callback on this thread's stack. */
+/* A running callback, on its thread's stack. */
 struct frame {
-	struct frame *outer;
+	LIST_ENTRY(frame) in_list;
+	const char *thread; /* address of its this_thread */
 	int subscription;
-	unsigned int index;
-	uint64_t id;
+	uint64_t allocated; /* id, of an `allocated` callback; 0: of a `freeing` callback */
 };
 
 static pthread_mutex_t subscription_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t callback_returned = PTHREAD_COND_INITIALIZER;
-static struct subscription subscriptions[SLOTS];
+static struct subscription subscriptions[SUBSCRIBERS];
+static LIST_HEAD(, frame) frames = LIST_HEAD_INITIALIZER(frames);
 static int last_number;
 
 static _Atomic unsigned int subscribed; /* number; written under the lock, read without */
 
-static __thread struct frame *innermost __attribute__((tls_model("initial-exec")));
+static __thread char this_thread __attribute__((tls_model("initial-exec")));
 
 #define SAME_KIND(ours, theirs)                                                                    \
 	_Static_assert((int)(ours) == (int)(theirs),                                               \
@@ -69,88 +66,45 @@ SAME_KIND(ALLOCATION_HOST, PEERPIN_HOST);
 
 /* ---- callbacks; the caller holds the lock, which is released during each callback ---- */
 
-/* The last callback has returned: the index is free for a new subscription, which has no
- * deliveries. */
-static void subscriptions_release(unsigned int index)
+static void subscriptions_call(unsigned int index, const struct allocation *of, bool is_allocated)
 {
-	subscriptions[index].leaving = 0;
-	deliveries_release(index);
-}
-
-static void subscriptions_call(unsigned int index, const struct delivery *delivery,
-			       bool is_allocated)
-{
-	struct subscription *subscription = &subscriptions[index];
-	struct peerpin_subscriber subscriber = subscription->subscriber;
-	struct peerpin_allocation allocation = delivery->allocation;
-	struct frame frame = { .outer = innermost,
-			       .subscription = subscription->number,
-			       .index = index,
-			       .id = allocation.id };
+	struct peerpin_subscriber subscriber = subscriptions[index].subscriber;
+	struct peerpin_allocation allocation = { .struct_size = sizeof(allocation),
+						 .id = of->event_id,
+						 .base = of->base,
+						 .size = of->size,
+						 .device = of->device,
+						 .kind = (int32_t)of->kind };
+	struct frame frame = { .thread = &this_thread,
+			       .subscription = subscriptions[index].number,
+			       .allocated = is_allocated ? of->event_id : 0 };
 	void (*callback)(const struct peerpin_allocation *, void *) =
 		is_allocated ? subscriber.allocated : subscriber.freeing;
 	int saved_errno;
 
 	if (!callback)
 		return;
-	subscription->running++;
-	innermost = &frame;
+	LIST_INSERT_HEAD(&frames, &frame, in_list);
 	pthread_mutex_unlock(&subscription_lock);
 	saved_errno = errno;
 	callback(&allocation, subscriber.context);
 	errno = saved_errno;
 	pthread_mutex_lock(&subscription_lock);
-	innermost = frame.outer;
-	if (!--subscription->running && subscription->leaving)
-		subscriptions_release(index);
+	LIST_REMOVE(&frame, in_list);
+	system_wake(&callback_returned);
 }
 
-static void subscriptions_deliver_allocated(uint32_t slot, uint64_t id, unsigned int index,
-					    int number)
+/* True if another thread runs an `allocated` callback for the memory. A wait for this thread's own
+ * would deadlock. */
+static bool subscriptions_report_elsewhere(uint64_t id)
 {
-	struct delivery *delivery = delivery_find(slot, id);
-	uint8_t bit = (uint8_t)(1u << index);
+	const struct frame *frame;
 
-	if (!delivery || !(delivery->pending & bit) || subscriptions[index].number != number)
-		return;
-	delivery->pending &= (uint8_t)~bit;
-	delivery->delivering |= bit;
-	subscriptions_call(index, delivery, true);
-	/* The subscription may have ended during the callback. */
-	delivery = delivery_find(slot, id);
-	if (delivery && (delivery->delivering & bit)) {
-		delivery->delivering &= (uint8_t)~bit;
-		delivery->delivered |= bit;
+	LIST_FOREACH(frame, &frames, in_list) {
+		if (frame->allocated == id && frame->thread != &this_thread)
+			break;
 	}
-	system_wake(&callback_returned);
-}
-
-/* True if this thread is inside this subscriber's callback for this allocation: a wait would
- * deadlock. */
-static bool subscriptions_is_nested(uint64_t id, unsigned int index)
-{
-	const struct frame *frame = innermost;
-
-	while (frame && (frame->id != id || frame->index != index))
-		frame = frame->outer;
 	return frame;
-}
-
-static void subscriptions_deliver_freeing(uint32_t slot, uint64_t id, unsigned int index)
-{
-	uint8_t bit = (uint8_t)(1u << index);
-	struct delivery *delivery;
-
-	while ((delivery = delivery_find(slot, id)) && (delivery->delivering & bit) &&
-	       !subscriptions_is_nested(id, index))
-		system_wait(&callback_returned, &subscription_lock);
-	if (!delivery || !((delivery->delivered | delivery->delivering) & bit))
-		return;
-	delivery->delivered &= (uint8_t)~bit;
-	delivery->delivering &= (uint8_t)~bit;
-	if (subscriptions[index].number)
-		subscriptions_call(index, delivery, false);
-	system_wake(&callback_returned);
 }
 
 /* ---- allocations and frees ---- */
@@ -163,21 +117,13 @@ static bool subscriptions_are_none(void)
 static __attribute__((noinline)) void
 subscriptions_report_allocated(const struct allocation *allocation)
 {
-	int numbers[SLOTS];
-	uint8_t receivers = 0;
-
 	pthread_mutex_lock(&subscription_lock);
-	for (unsigned int index = 0; index < SLOTS; index++) {
-		numbers[index] = subscriptions[index].number;
-		receivers |= (uint8_t)(numbers[index] ? 1u << index : 0);
-	}
-	/* Another thread may have freed the allocation already; its freeing event then found no
-	 * delivery. */
-	receivers = memory_is_visible(allocation) ? delivery_owe(allocation, receivers) : 0;
-	for (unsigned int index = 0; index < SLOTS; index++) {
-		if (receivers & 1u << index)
-			subscriptions_deliver_allocated(allocation->slot, allocation->event_id,
-							index, numbers[index]);
+	for (unsigned int index = 0; index < SUBSCRIBERS; index++) {
+		/* Another thread may have freed the allocation already. */
+		if (subscriptions[index].number &&
+		    allocation->event_id > subscriptions[index].last_id &&
+		    memory_is_visible(allocation))
+			subscriptions_call(index, allocation, true);
 	}
 	pthread_mutex_unlock(&subscription_lock);
 }
@@ -185,15 +131,13 @@ subscriptions_report_allocated(const struct allocation *allocation)
 static __attribute__((noinline)) void
 subscriptions_report_freeing(const struct allocation *allocation)
 {
-	struct delivery *delivery;
-
 	pthread_mutex_lock(&subscription_lock);
-	delivery = delivery_find(allocation->slot, allocation->event_id);
-	if (delivery)
-		delivery->pending = 0;
-	for (unsigned int index = 0; delivery && index < SLOTS; index++)
-		subscriptions_deliver_freeing(allocation->slot, allocation->event_id, index);
-	delivery_forget(allocation->slot, allocation->event_id);
+	while (subscriptions_report_elsewhere(allocation->event_id))
+		system_wait(&callback_returned, &subscription_lock);
+	for (unsigned int index = 0; index < SUBSCRIBERS; index++) {
+		if (subscriptions[index].number)
+			subscriptions_call(index, allocation, false);
+	}
 	pthread_mutex_unlock(&subscription_lock);
 }
 
@@ -216,13 +160,13 @@ const struct memory_subscriber subscriptions_subscriber = { .of_program = true,
 
 /* ---- subscriptions ---- */
 
-/* The child of a process without allocations has no delivery. Numbers continue: its parent's are
- * unknown here. */
+/* Numbers continue: the parent's are unknown here. */
 void subscriptions_renew(void)
 {
 	subscription_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	callback_returned = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
-	for (unsigned int index = 0; index < SLOTS; index++)
+	LIST_INIT(&frames);
+	for (unsigned int index = 0; index < SUBSCRIBERS; index++)
 		subscriptions[index] = (struct subscription){ .number = 0 };
 	store_relaxed(&subscribed, 0);
 }
@@ -241,32 +185,23 @@ static int subscriptions_check(const struct peerpin_subscriber *subscriber)
 	return 0;
 }
 
-/* The caller holds the lock throughout: a concurrent free waits for the lock, then finds the
- * delivery. */
-static void subscriptions_queue_live(unsigned int index)
+/* The caller holds the lock, which is released during each callback. */
+static void subscriptions_report_live(unsigned int index)
 {
+	int number = subscriptions[index].number;
 	struct allocation batch[BATCH];
 	unsigned int count;
 	uint32_t cursor = 0;
 
 	while ((count = memory_next(&cursor, batch, BATCH))) {
 		for (unsigned int i = 0; i < count; i++) {
-			if (memory_is_for_adapters(&batch[i]) && !batch[i].hidden)
-				delivery_owe(&batch[i], (uint8_t)(1u << index));
+			if (subscriptions[index].number != number)
+				return;
+			if (!batch[i].hidden && batch[i].event_id <= subscriptions[index].last_id &&
+			    memory_is_for_adapters(&batch[i]) && memory_is_visible(&batch[i]))
+				subscriptions_call(index, &batch[i], true);
 		}
 	}
-}
-
-/* The caller holds the lock, which is released during each callback. */
-static void subscriptions_deliver_live(unsigned int index)
-{
-	int number = subscriptions[index].number;
-	uint32_t slot = 0;
-	struct delivery *delivery;
-
-	while (subscriptions[index].number == number &&
-	       (delivery = delivery_find_owed(&slot, index)))
-		subscriptions_deliver_allocated(slot, delivery->allocation.id, index, number);
 }
 
 /* The caller holds the lock, which is released during each callback. */
@@ -274,16 +209,16 @@ static int subscriptions_begin(const struct peerpin_subscriber *subscriber, int 
 {
 	unsigned int index = 0;
 
-	while (index < SLOTS && (subscriptions[index].number || subscriptions[index].leaving))
+	while (index < SUBSCRIBERS && subscriptions[index].number)
 		index++;
-	if (index == SLOTS || last_number == INT_MAX)
+	if (index == SUBSCRIBERS || last_number == INT_MAX)
 		return -ENOSPC;
 	*number = ++last_number;
-	subscriptions[index].subscriber = *subscriber;
-	subscriptions[index].number = *number;
 	add_relaxed(&subscribed, 1);
-	subscriptions_queue_live(index);
-	subscriptions_deliver_live(index);
+	subscriptions[index] = (struct subscription){ .number = *number,
+						      .last_id = memory_youngest(),
+						      .subscriber = *subscriber };
+	subscriptions_report_live(index);
 	return 0;
 }
 
@@ -302,25 +237,36 @@ int peerpin_subscribe(const struct peerpin_subscriber *subscriber, int *subscrip
 	return error;
 }
 
+/* Callbacks of the subscription that run on other threads. Sets *inside if this thread runs a
+ * callback of any subscription. */
+static bool subscriptions_run_elsewhere(int number, bool *inside)
+{
+	const struct frame *frame;
+	bool elsewhere = false;
+
+	*inside = false;
+	LIST_FOREACH(frame, &frames, in_list) {
+		if (frame->thread == &this_thread)
+			*inside = true;
+		else if (frame->subscription == number)
+			elsewhere = true;
+	}
+	return elsewhere;
+}
+
 /* The caller holds the lock, which is released while waiting. */
 static int subscriptions_end(struct subscription *subscription)
 {
 	int number = subscription->number;
-	unsigned int own = 0;
+	bool inside;
 
 	subscription->number = 0;
 	subtract_relaxed(&subscribed, 1);
-	if (!subscription->running) {
-		subscriptions_release((unsigned int)(subscription - subscriptions));
-		return 0;
-	}
-	subscription->leaving = number;
-	for (const struct frame *frame = innermost; frame; frame = frame->outer)
-		own += frame->subscription == number;
-	if (innermost)
-		return subscription->running == own ? 0 : -EINPROGRESS;
-	while (subscription->leaving == number)
+	while (subscriptions_run_elsewhere(number, &inside)) {
+		if (inside)
+			return -EINPROGRESS;
 		system_wait(&callback_returned, &subscription_lock);
+	}
 	return 0;
 }
 
@@ -332,9 +278,10 @@ int peerpin_unsubscribe(int subscription)
 	if (process_is_passive())
 		return process_is_forked() ? -EOPNOTSUPP : -ENOENT;
 	pthread_mutex_lock(&subscription_lock);
-	while (index < SLOTS && (!subscription || subscriptions[index].number != subscription))
+	while (index < SUBSCRIBERS &&
+	       (!subscription || subscriptions[index].number != subscription))
 		index++;
-	if (index < SLOTS)
+	if (index < SUBSCRIBERS)
 		error = subscriptions_end(&subscriptions[index]);
 	pthread_mutex_unlock(&subscription_lock);
 	return error;

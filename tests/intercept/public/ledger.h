@@ -17,7 +17,7 @@ struct ledger {
 		struct peerpin_allocation allocation; /* id 0: none */
 		bool living;
 	} rows[LEDGER_ROWS];
-	unsigned int allocated, died;
+	unsigned int allocated, died; /* died: of those reported as allocated */
 	const char *wrong; /* first broken promise; NULL: none */
 	int subscription;
 };
