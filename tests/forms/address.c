@@ -43,7 +43,7 @@ FORM_RUN(pages_small)
 	rounded(allocate_small(size), size, PAGE, ACCESS | RELAXED);
 }
 
-/* Whole granules: what is rounded to pages is the memory itself. */
+/* Whole granules: the memory fills its pages. */
 FORM_RUN(pages_aligned)
 {
 	size = round_up(size, 65536);

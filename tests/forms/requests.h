@@ -45,7 +45,7 @@ extern struct form_result *result;
 /* In a process of its own, with the preload or without. */
 void form_run(const struct form *form, uint64_t seed);
 
-/* NULL, or what is wrong. */
+/* The first difference; NULL: none. */
 const char *form_judge(const struct form *form, const struct form_result *without,
 		       const struct form_result *with);
 

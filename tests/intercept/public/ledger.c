@@ -29,9 +29,9 @@ static void allocated(const struct peerpin_allocation *allocation, void *context
 	row = row_of(ledger, allocation->id);
 	find_wrong(ledger, !allocation->id || !allocation->size, "an allocation is described");
 	find_wrong(ledger, allocation->struct_size != sizeof(*allocation),
-		   "the size of the struct is told");
+		   "the size of the struct is reported");
 	find_wrong(ledger, ledger->rows[row].allocation.id,
-		   "an allocation is told once, and no id is used again");
+		   "an allocation is reported once, and no id is used again");
 	ledger->rows[row].allocation = *allocation;
 	ledger->rows[row].living = true;
 	ledger->allocated++;
@@ -49,10 +49,10 @@ static void freeing(const struct peerpin_allocation *allocation, void *context)
 		/* Freed before its report as allocated, which does not follow. */
 		ledger->rows[row].allocation = *allocation;
 	} else {
-		find_wrong(ledger, !ledger->rows[row].living, "a free is told once");
+		find_wrong(ledger, !ledger->rows[row].living, "a free is reported once");
 		find_wrong(ledger,
 			   memcmp(&ledger->rows[row].allocation, allocation, sizeof(*allocation)),
-			   "a free is told as the allocation was");
+			   "a free is reported as the allocation was");
 		ledger->died++;
 	}
 	ledger->rows[row].living = false;
