@@ -68,6 +68,10 @@ FUNCTION(pthread_cond_broadcast, int, pthread_cond_t *condition)
 FUNCTION(pthread_create, int, pthread_t *thread, const pthread_attr_t *attributes,
 	 void *(*run)(void *), void *argument)
 FUNCTION(pthread_detach, int, pthread_t thread)
+FUNCTION(pthread_attr_init, int, pthread_attr_t *attributes)
+FUNCTION(pthread_attr_setaffinity_np, int, pthread_attr_t *attributes, size_t size,
+	 const cpu_set_t *cpus)
+FUNCTION(pthread_attr_destroy, int, pthread_attr_t *attributes)
 
 const void *system_libc_dlsym(void)
 {
@@ -215,11 +219,22 @@ void system_at_fork(void (*in_child)(void))
 	CALL(__register_atfork, 0, NULL, NULL, in_child, NULL);
 }
 
-int system_start_thread(void *(*run)(void *))
+int system_start_thread(void *(*run)(void *), const struct kernel_cpus *cpus)
 {
+	pthread_attr_t attributes;
 	pthread_t thread;
-	int error = CALL(pthread_create, ENOSYS, &thread, NULL, run, NULL);
+	int error = ENOSYS;
 
+	if (cpus && !CALL(pthread_attr_init, ENOSYS, &attributes)) {
+		error = CALL(pthread_attr_setaffinity_np, ENOSYS, &attributes, sizeof(*cpus),
+			     (const cpu_set_t *)cpus);
+		if (!error)
+			error = CALL(pthread_create, ENOSYS, &thread, &attributes, run, NULL);
+		CALL(pthread_attr_destroy, 0, &attributes);
+	}
+	/* EAGAIN: no thread at all. */
+	if (error && error != EAGAIN)
+		error = CALL(pthread_create, ENOSYS, &thread, NULL, run, NULL);
 	if (!error)
 		CALL(pthread_detach, 0, thread);
 	return error;

@@ -61,7 +61,9 @@ void system_at_exit(void (*handler)(void *unused));
 /* pthread_atfork, until the end of the process: a handler in the child alone. */
 void system_at_fork(void (*in_child)(void));
 
-/* Start a detached thread. Return 0 or an errno value; ENOSYS in a program without libpthread. */
-int system_start_thread(void *(*run)(void *));
+/* Start a detached thread, on one of `cpus` unless NULL or the process may use none of them. Return
+ * 0 or an errno value; ENOSYS in a program without libpthread. */
+struct kernel_cpus;
+int system_start_thread(void *(*run)(void *), const struct kernel_cpus *cpus);
 
 #endif

@@ -19,9 +19,10 @@
  * dozes ended at most 0.1 ms late while one was idle, and at least 1.9 ms where a thread polled on
  * each. After a yield another thread would run first, also where its time slice has just ended.
  *
- * A busy CPU, a preemption, and an export that waits for others in the driver make the worker pause,
- * longer each time. 16 processes on one GPU have idle CPUs while they wait in the driver, and one
- * more call there delays all: their frees took 1.1 ms instead of 0.2 without these pauses (H200).
+ * A busy CPU, a preemption, and an export that waits for others in the driver make the worker
+ * pause, longer each time. 16 processes on one GPU have idle CPUs while they wait in the driver,
+ * and one more call there delays all: their frees took 1.1 ms instead of 0.2 without these pauses
+ * (H200).
  */
 #include "base/atomics.h"
 #include "registration/background.h"
@@ -202,7 +203,6 @@ static void *worker_main(void *unused)
 	kernel_name_thread("peerpin-worker");
 	kernel_preempt_no_thread();
 	kernel_wake_on_time();
-	worker_cpus_begin();
 	worker_cpus_choose(background_device());
 	own_thread_begin();
 	for (int dozes = 0;; dozes++) {
@@ -225,10 +225,11 @@ static void *worker_main(void *unused)
 static int worker_create(void)
 {
 	uint64_t before = kernel_block_signals(~((uint64_t)3 << 31));
+	struct kernel_cpus cpus;
 	int error;
 
 	store_relaxed(&blocked_signals, before);
-	error = system_start_thread(worker_main);
+	error = system_start_thread(worker_main, worker_cpus_to_start(&cpus) ? &cpus : NULL);
 	kernel_block_signals(before);
 	return error;
 }

@@ -84,9 +84,26 @@ static bool worker_cpus_take_listed(const char *list)
 	return false;
 }
 
-void worker_cpus_begin(void)
+static bool worker_cpus_inherit(void)
 {
+	const char *setting = config_get()->worker_cpus;
+
+	return setting && text_equals_in_any_case(setting, "inherit");
+}
+
+bool worker_cpus_to_start(struct kernel_cpus *cpus)
+{
+	const char *setting = config_get()->worker_cpus;
+	struct kernel_cpus current;
+
 	kernel_get_cpus(0, &inherited);
+	if (setting && cpu_list_parse(setting, cpus))
+		return true;
+	if (worker_cpus_inherit() || !kernel_get_current_cpu(&current))
+		return false;
+	for (size_t i = 0; i < KERNEL_CPU_WORDS; i++)
+		cpus->words[i] = ~current.words[i];
+	return true;
 }
 
 void worker_cpus_choose(int device)
@@ -94,7 +111,7 @@ void worker_cpus_choose(int device)
 	const char *setting = config_get()->worker_cpus;
 	struct kernel_cpus near_gpu;
 
-	if (setting && text_equals_in_any_case(setting, "inherit"))
+	if (worker_cpus_inherit())
 		all = inherited;
 	else if (!setting || !worker_cpus_take_listed(setting))
 		worker_cpus_take_all();

@@ -15,6 +15,7 @@
 #include "base/plain_text.h"
 #include "base/pool.h"
 #include "base/process.h"
+#include "base/system.h"
 #include "base/text.h"
 #include "report/statistics.h"
 
@@ -108,9 +109,7 @@ TEST(base, a_plain_text_has_no_control_character_and_is_utf_8)
 		ck_assert_uint_eq(plain_text_printable(text + 1), control ? 0 : strlen(text) - 2);
 		ck_assert(plain_text_find_other(text) == (control ? text + 1 : NULL));
 		plain_text(text, '?');
-		ck_assert_str_eq(text, !control	   ? text
-				       : code < 0x80 ? "a?b"
-						     : "a??b");
+		ck_assert_str_eq(text, !control ? text : code < 0x80 ? "a?b" : "a??b");
 	}
 	for (unsigned int byte = 0x80; byte < 0x100; byte++) {
 		snprintf(text, sizeof(text), "a%cb", (int)byte);
@@ -147,6 +146,39 @@ TEST(base, a_pool_gives_distinct_objects_and_reuses_them)
 	pool_put(&pool, things[5]);
 	ck_assert_ptr_eq(pool_get(&pool), things[5]);
 	ck_assert_ptr_eq(pool_get(&pool), things[3]);
+}
+
+/* The kernel's number; 0: not yet. Set by a started thread, with the CPUs that it may use. */
+static _Atomic int started;
+static struct kernel_cpus cpus_of_started;
+
+static void *note_start(void *unused)
+{
+	kernel_get_cpus(0, &cpus_of_started);
+	started = kernel_thread();
+	return unused;
+}
+
+static void await_start(const struct kernel_cpus *cpus)
+{
+	started = 0;
+	ck_assert_int_eq(system_start_thread(note_start, cpus), 0);
+	while (!started)
+		sched_yield();
+}
+
+TEST(base, a_thread_starts_on_the_given_cpus_if_the_process_may_use_any)
+{
+	struct kernel_cpus own, wanted = { 0 };
+
+	ck_assert(kernel_get_cpus(0, &own));
+	await_start(NULL);
+	ck_assert_mem_eq(&cpus_of_started, &own, sizeof(own));
+	await_start(&wanted);
+	ck_assert_mem_eq(&cpus_of_started, &own, sizeof(own));
+	ck_assert(kernel_get_current_cpu(&wanted));
+	await_start(&wanted);
+	ck_assert_mem_eq(&cpus_of_started, &wanted, sizeof(wanted));
 }
 
 static pthread_t second;

@@ -16,8 +16,9 @@
 #define GPU "bus/pci/devices/0000:01:00.0"
 
 /* CPUs are bits of one word. */
-static uint64_t cpuset, worker; /* of the process; of the calling thread */
-static bool is_refused;		/* by seccomp */
+static uint64_t cpuset, worker;	 /* of the process; of the calling thread */
+static struct kernel_cpus first; /* of a worker that starts */
+static bool is_refused;		 /* by seccomp */
 static struct {
 	int number;
 	uint64_t cpus;
@@ -60,6 +61,10 @@ long kernel_enter(long number, long a, long b, long c, long d, long e, long f)
 	}
 	if (number == SYS_sched_getaffinity)
 		return get_cpus((int)a, cpus);
+	if (number == SYS_getcpu) {
+		*(unsigned int *)a = 5;
+		return 0;
+	}
 	if (number == SYS_openat && !strcmp((const char *)b, "/proc/self/task"))
 		b = (long)sysfs_path("task");
 	result = syscall(number, a, b, c, d, e, f);
@@ -99,11 +104,35 @@ static void begin(const char *setting)
 {
 	if (setting)
 		setenv("PEERPIN_WORKER_CPUS", setting, 1);
-	worker_cpus_begin();
+	worker_cpus_to_start(&first);
 	worker_cpus_choose(0);
 }
 
 CASE(cpus, .set_up = set_up, .tear_down = sysfs_end);
+
+TEST(cpus, the_worker_starts_beside_the_thread_that_starts_it)
+{
+	struct kernel_cpus current;
+
+	begin(NULL);
+	ck_assert(kernel_get_current_cpu(&current));
+	for (size_t i = 0; i < KERNEL_CPU_WORDS; i++)
+		ck_assert_uint_eq(first.words[i], ~current.words[i]);
+	ck_assert_uint_eq(current.words[0], 1 << 5);
+}
+
+TEST(cpus, or_on_listed_ones)
+{
+	begin("1,3-4");
+	ck_assert_uint_eq(first.words[0], 0x1a);
+	ck_assert_uint_eq(first.words[1], 0);
+}
+
+TEST(cpus, or_as_that_thread)
+{
+	setenv("PEERPIN_WORKER_CPUS", "inherit", 1);
+	ck_assert(!worker_cpus_to_start(&first));
+}
 
 TEST(cpus, the_worker_may_run_on_all_cpus_of_the_process)
 {
@@ -199,7 +228,7 @@ LOOP_TEST(cpus, where_none_is_near_or_all_are_there_is_one_choice, 0, 5)
 TEST(cpus, where_the_gpu_is_unknown_there_is_one_choice)
 {
 	sysfs_make_file(GPU "/local_cpulist", "0-3\n");
-	worker_cpus_begin();
+	worker_cpus_to_start(&first);
 	worker_cpus_choose(-1);
 	ck_assert_uint_eq(worker, 0xff);
 	ck_assert(!worker_cpus_switch());

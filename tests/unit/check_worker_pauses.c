@@ -86,9 +86,11 @@ static struct {
 	int near;	       /* the GPU */
 } choices;
 
-void worker_cpus_begin(void)
+bool worker_cpus_to_start(struct kernel_cpus *cpus)
 {
+	(void)cpus;
 	choices.workers++;
+	return false;
 }
 
 void worker_cpus_choose(int device)
