@@ -122,7 +122,7 @@ bool background_queue_all(void)
 /* True for a new region, and for one that did not fit within the pin limit. */
 static bool background_may_begin(const struct region *region)
 {
-	return region->state == REGION_IDLE && !region->failures && !region->with_worker;
+	return region->state == REGION_IDLE && !region->with_worker;
 }
 
 /* Drops the lock meanwhile. The caller is one of the region's users. */

@@ -147,6 +147,11 @@ void learning_begin(struct domain *domain);
 struct keys *keys_of(const struct domain *domain, uint32_t slot, uint64_t allocation);
 struct keys *keys_claim(struct domain *domain, uint32_t slot, uint64_t allocation);
 
+/* A region of the reference has failed. True: the first failure of its allocation in the domain.
+ * keys_may_try(): false: the request should be forwarded, because of such failures. */
+bool keys_count_failure(const struct domain *domain, const struct region_reference *reference);
+bool keys_may_try(const struct domain *domain, const struct allocation *allocation);
+
 /* Publish a registered region's keys for look-ups of its allocations in its domain. Keys that
  * cannot be stored are not found. */
 void keys_publish(const struct region *region, struct region_reference *reference);
@@ -270,16 +275,16 @@ void region_set_background_time(struct region *region, uint64_t nanoseconds);
 void region_await_settled(struct region *region);
 
 /* region_wait(): waits for the next region_wake() of any thread, for the region since `since`
- * (system_clock()); region_sleep(): with this thread's CPU lent to the worker, if `lends`. Both drop
- * the lock meanwhile, and may return early. */
+ * (system_clock()); region_sleep(): with this thread's CPU lent to the worker, if `lends`. Both
+ * drop the lock meanwhile, and may return early. */
 void region_wake(void);
 void region_sleep(bool lends);
 void region_wait(const struct region *region, uint64_t since);
 
 /* ---- region_end.c; with the lock held unless noted ---- */
 
-/* Takes the region out of every index, waits while in flight, and revokes its client MRs. The end of
- * the session deregisters it. Drops the lock only to wait. */
+/* Takes the region out of every index, waits while in flight, and revokes its client MRs. The end
+ * of the session deregisters it. Drops the lock only to wait. */
 void region_end(struct region *region);
 
 /* Deregisters the regions on the list. Without the lock. */

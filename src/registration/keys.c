@@ -89,6 +89,32 @@ struct keys *keys_claim(struct domain *domain, uint32_t slot, uint64_t allocatio
 	return keys;
 }
 
+/* A failure is paid beside the client's own registration. After REGION_FAILURES_MAX of them, so
+ * many requests are forwarded before the next try. */
+#define FORWARDS 31u
+
+bool keys_count_failure(const struct domain *domain, const struct region_reference *reference)
+{
+	struct keys *keys = keys_of(domain, reference->slot, reference->allocation);
+	bool first = keys && !keys->failures;
+
+	if (!keys)
+		return false;
+	keys->failures += keys->failures < REGION_FAILURES_MAX;
+	keys->forwards = keys->failures < REGION_FAILURES_MAX ? 0 : FORWARDS;
+	return first;
+}
+
+bool keys_may_try(const struct domain *domain, const struct allocation *allocation)
+{
+	struct keys *keys = keys_of(domain, allocation->slot, allocation->id);
+
+	if (!keys || !keys->forwards)
+		return true;
+	keys->forwards--;
+	return false;
+}
+
 /* A published hold that serves all bytes of the reference stays: the last one for a part would
  * otherwise replace the one for the whole. */
 static bool keys_is_served_by(uint64_t hold, const struct region_reference *reference)

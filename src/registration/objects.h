@@ -104,7 +104,6 @@ struct region {
 	bool evictable;	    /* in its GPU's order (eviction.h) */
 	bool aside;	    /* there: not idle when last looked at */
 	bool with_worker;   /* region_register_prepared() has not returned */
-	uint8_t failures;   /* failed registrations, temporary errors excluded */
 	struct kind kind;   /* of the allocation registered in the background */
 	unsigned int users; /* threads that use it without the lock, or wait */
 	struct ibv_mr *mr;  /* the region's registration, while READY */
@@ -120,8 +119,9 @@ struct region {
 /* Type-stable. Range and keys are constant within a generation (holds.h). One cache line: with a
  * stride of two lines, references would share half of the cache's sets. */
 struct region_reference {
-	_Atomic uint64_t first, extent; /* bytes that the reference serves: memory_extent() at most */
-	_Atomic uint64_t keys;		/* lkey in the upper half, rkey in the lower */
+	_Atomic uint64_t first,
+		extent;	       /* bytes that the reference serves: memory_extent() at most */
+	_Atomic uint64_t keys; /* lkey in the upper half, rkey in the lower */
 	_Atomic uint32_t kernel_handle;
 	_Atomic uint32_t used_at; /* last use (holds.h) */
 	union {
@@ -174,7 +174,7 @@ struct domain {
 /* After so many parts of an allocation in a domain the worker registers the whole. */
 #define REGION_PARTS_ENOUGH 8u
 
-/* Failed parts and spans of an allocation in a domain, after which tries are rare. */
+/* Failed registrations of an allocation in a domain, after which tries are rare. */
 #define REGION_FAILURES_MAX 3u
 
 /* An allocation in a domain: its keys, and its references by their ranges. Valid if `allocation` is
@@ -189,7 +189,7 @@ struct keys {
 	 * spans that begin in the allocation. */
 	uint64_t parts : 24, spans : 24;
 	uint64_t made : 5;	/* parts so far, at most REGION_PARTS_ENOUGH; any spans: 1 */
-	uint64_t failures : 5;	/* of parts and spans, at most REGION_FAILURES_MAX */
+	uint64_t failures : 5;	/* at most REGION_FAILURES_MAX; temporary errors excluded */
 	uint64_t forwards : 5;	/* requests to forward after a further failure */
 	uint64_t requested : 1; /* a client has requested the allocation */
 } __attribute__((aligned(32)));

@@ -126,32 +126,11 @@ struct region_reference *region_find_serving(const struct allocation *allocation
 	return reference ? reference : range_index_find(root, &search);
 }
 
-/* A failure is paid beside the client's own registration. After REGION_FAILURES_MAX of them, so
- * many requests for parts are forwarded before the next try. */
-#define FORWARDS 31u
-
-bool region_may_try(const struct allocation *allocation, const struct domain *domain)
-{
-	struct keys *keys = keys_of(domain, allocation->slot, allocation->id);
-
-	if (!keys || !keys->forwards)
-		return true;
-	keys->forwards--;
-	return false;
-}
-
 void region_drop_failed(struct region *region, const struct region_reference *reference)
 {
-	struct keys *keys = keys_of(region->domain, reference->slot, reference->allocation);
-
 	session_assert();
-	if (reference->whole || region->users > 1 || (region_is_shared(region) && !region->spans))
-		return;
-	if (keys && region->failures) {
-		keys->failures += keys->failures < REGION_FAILURES_MAX;
-		keys->forwards = keys->failures < REGION_FAILURES_MAX ? 0 : FORWARDS;
-	}
-	region_end(region);
+	if (!reference->whole && region->users == 1 && (!region_is_shared(region) || region->spans))
+		region_end(region);
 }
 
 /* Look-ups need the keys of the whole. `only`: it did not fit, or failed. */
@@ -193,6 +172,9 @@ struct region_reference *region_choose(const struct allocation *allocation, stru
 		keys_publish(found->region, found);
 		return found;
 	}
+	if (!(found && found->region->state == REGION_REGISTERING) &&
+	    !keys_may_try(domain, allocation))
+		return NULL;
 	if (!takes_part && !(part.whole && domain->owner->own_keys)) {
 		*choice = part.whole ? CHOICE_PART : CHOICE_WHOLE;
 		return region_for(allocation, domain);
@@ -204,7 +186,7 @@ struct region_reference *region_choose(const struct allocation *allocation, stru
 		*choice = CHOICE_OPTIONAL;
 		return region_for(allocation, domain);
 	}
-	return region_may_try(allocation, domain) ? region_refer(allocation, domain, &part) : NULL;
+	return region_refer(allocation, domain, &part);
 }
 
 bool region_count_request(const struct allocation *allocation, const struct domain *domain)

@@ -34,10 +34,7 @@ struct region_reference *region_find_serving(const struct allocation *allocation
 					     const struct region_range *range,
 					     const struct region_range *limit);
 
-/* False: the request should be forwarded, because a part or span of the allocation failed lately.
- * region_drop_failed(): one that is not registered after a request ends, if that is its only
- * user. */
-bool region_may_try(const struct allocation *allocation, const struct domain *domain);
+/* A part or span that is not registered after a request ends, if that is its only user. */
 void region_drop_failed(struct region *region, const struct region_reference *reference);
 
 /* The reason for background registration of the whole allocation in the domain. */

@@ -12,6 +12,7 @@
 
 #include "base/kernel.h"
 #include "base/system.h"
+#include "registration/holds.h"
 #include "registration/pin_limit.h"
 #include "registration/pinning.h"
 #include "registration/ready_exports.h"
@@ -98,37 +99,36 @@ void region_set_used(struct region *region)
 		region_count_unused(region, -1);
 }
 
-/* A lack of memory is no evidence against spans, nor are further failures of one first mapping. */
-static void region_count_span(const struct region *region, int error)
+/* Of a span for its first mapping alone. A lack of memory is no evidence against spans, nor are
+ * further failures of one first mapping. */
+static void region_count_failures(const struct region *region, int error)
 {
-	uint8_t *failures = &region->domain->span_failures;
-	const struct keys *keys = NULL;
-	struct allocation first;
+	const struct region_reference *reference = holds_at(region->references);
+	uint8_t *of_spans = &region->domain->span_failures;
 
-	if (memory_find(region->base, &first))
-		keys = keys_of(region->domain, first.slot, first.id);
-	if (!error)
-		*failures = SPANS_WORK;
-	else if (error != -ENOMEM && !pinning_is_of_the_moment(error) && keys && !keys->failures &&
-		 *failures < SPANS_WORK - 1)
-		++*failures;
+	for (; reference; reference = holds_at(reference->next_in_region)) {
+		if (!reference->indexed || !keys_count_failure(region->domain, reference))
+			continue;
+		if (region->spans && error != -ENOMEM && *of_spans < REGION_FAILURES_MAX)
+			++*of_spans;
+	}
 }
 
 /* An optional registration that fails leaves the region as it was. */
 static void region_settle(struct region *region, int error, bool optional, struct ibv_mr *mr)
 {
 	session_check(region->state == REGION_REGISTERING && !region->mr);
-	if (region->spans)
-		region_count_span(region, error);
 	if (error) {
 		region->state = optional ? REGION_IDLE : REGION_FAILED;
-		region->failures += !optional && !pinning_is_of_the_moment(error) &&
-				    region->failures < UINT8_MAX;
+		if (!optional && !pinning_is_of_the_moment(error))
+			region_count_failures(region, error);
 		pin_limit_remove(region);
 		region_count_failure(-error);
 	} else {
 		region->state = REGION_READY;
 		region->mr = mr;
+		if (region->spans)
+			region->domain->span_failures = SPANS_WORK;
 		region->keys = (struct registration_keys){ .kernel_handle = mr->handle,
 							   .lkey = mr->lkey,
 							   .rkey = mr->rkey };

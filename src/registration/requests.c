@@ -16,7 +16,6 @@
 #include "report/statistics.h"
 #include "report/trace.h"
 
-/* Failed registrations of a region after which its requests are forwarded at once. */
 #define TRIES 3
 
 /* Reasons of bypassed requests, each with a counter. */
@@ -91,8 +90,7 @@ static enum service requests_make_ready(struct serving *serving, struct region *
 				       : SYNCHRONOUS;
 	uint64_t start;
 
-	if (region->state == REGION_READY ||
-	    (region->state == REGION_FAILED && region->failures >= TRIES))
+	if (region->state == REGION_READY)
 		return HIT;
 	if (region->state == REGION_REGISTERING) {
 		start = serving->waited_since = system_clock();

@@ -437,6 +437,19 @@ TEST(off, an_allocation_of_few_granules_has_parts_too)
 	ck_assert_uint_eq(last_length, 2 * GRANULE);
 }
 
+TEST(off, failures_of_a_whole_count_as_those_of_parts)
+{
+	begin(HOME + 200 * GIB, GRANULE);
+	standin_fail_with(-EIO);
+	for (unsigned int i = 0; i < 160; i++)
+		ck_assert_uint_eq(get_in(&pd, AT(0), HOME + 200 * GIB, 4096), 0);
+	ck_assert_uint_eq(standin_attempts(), 3 + 160 / 32 - 1);
+	standin_fail_with(0);
+	for (unsigned int i = 0; i < 32; i++)
+		get_in(&pd, AT(i), HOME + 200 * GIB, 4096);
+	use(HOME + 200 * GIB, 4096);
+}
+
 static void expect_parts_alone(void)
 {
 	for (unsigned int i = 0; i < 2 * REGION_PARTS_ENOUGH; i++) {
