@@ -110,6 +110,13 @@ bool background_queue_requested(const struct allocation *allocation)
 	return true;
 }
 
+/* A thread about to sleep misses a wake-up without the lock. */
+void background_unqueue(const struct allocation *allocation)
+{
+	if (region_unqueue(allocation))
+		session_wake();
+}
+
 bool background_queue_all(void)
 {
 	if (config_get()->preregister == PREREGISTER_OFF || process_is_exiting())
@@ -228,7 +235,7 @@ static void background_process(const struct queued *queued)
 	    !region_is_queued(&allocation))
 		return;
 	background_register_in_all(&allocation);
-	region_unqueue(&allocation);
+	background_unqueue(&allocation);
 }
 
 /* Works on the next batch of live allocations, and on those that a full queue has dropped. */
@@ -245,7 +252,7 @@ static void background_rescan_batch(void)
 			continue;
 		background_register_in_all(&batch[i]);
 		if (queued)
-			region_unqueue(&batch[i]);
+			background_unqueue(&batch[i]);
 	}
 	if (!count)
 		cursor = 0;
@@ -301,7 +308,7 @@ void background_await(const struct allocation *allocation)
 		return;
 	session_begin();
 	while (region_is_queued(allocation) && memory_is_live(allocation) && !process_is_exiting())
-		region_sleep(false);
+		session_sleep(false);
 	session_end();
 }
 

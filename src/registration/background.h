@@ -16,6 +16,10 @@ bool background_queue(const struct allocation *allocation);
  * lock held: of an allocation with a reference. */
 bool background_queue_requested(const struct allocation *allocation);
 
+/* The allocation is no longer queued, and no thread works on it: wakes threads that wait for that.
+ * With or without the lock. */
+void background_unqueue(const struct allocation *allocation);
+
 /* Requests a rescan of all live allocations, with or without the lock. True: call
  * background_go(). */
 bool background_queue_all(void);

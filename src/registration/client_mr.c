@@ -199,13 +199,15 @@ void registration_imported(const void *client_mr, const struct ibv_context *cont
 {
 	int saved_errno = errno;
 	struct region *region;
+	uint64_t hold;
 
 	if (!process_is_active())
 		return;
 	session_begin();
 	region = client_mr_find_region(context, kernel_handle);
-	if (region)
-		region_import(region, client_mr);
+	hold = region ? region_take_import(region) : 0;
+	if (hold && !client_mr_add(client_mr, hold))
+		holds_drop(hold);
 	session_end();
 	errno = saved_errno;
 }

@@ -28,7 +28,7 @@ static void events_freeing(const struct allocation *allocation)
 	session_begin();
 	queued = region_is_queued(allocation);
 	if (queued)
-		region_unqueue(allocation);
+		background_unqueue(allocation);
 	/* A queued allocation may have a reference already: a client registered it, or the worker
 	 * is registering it. */
 	if (!region_end_references(allocation, &since) && queued)

@@ -11,6 +11,13 @@
 extern struct protection_domain *protection_domains;
 
 struct protection_domain *protection_domain_find(struct ibv_context *context, uint32_t handle);
+
+/* A new one, with the fields of `as`; NULL: out of memory. protection_domain_forget(): with its
+ * domains, which have no regions. protection_domains_renew(): registration_renew() of all. */
+struct protection_domain *protection_domain_create(const struct protection_domain *as);
+void protection_domain_forget(struct protection_domain *owner);
+void protection_domains_renew(void);
+
 struct domain *domain_find(struct protection_domain *owner, int access);
 struct domain *domain_create(struct protection_domain *owner, int access);
 
@@ -40,8 +47,9 @@ static inline bool domain_is_of(const struct domain *domain, const struct ibv_pd
 	       load_relaxed(&domain->access) == access;
 }
 
-/* Hits may be served in the domain from now on. */
+/* Hits may be served in the domain from now on; and no longer, except those that have begun. */
 void domain_enter_table(struct domain *domain);
+void domain_leave_table(const struct domain *domain);
 
 /* ---- domain_enable.c ---- */
 
@@ -68,7 +76,7 @@ void domain_expect_like(const struct registration_request *request);
  * NULL: out of memory. */
 struct adapter *adapter_find(const struct ibv_context *context);
 struct adapter *adapter_of(struct ibv_context *context);
-void adapter_forget(struct ibv_context *context);
+void adapter_forget(struct adapter *adapter); /* no thread uses it: adapter_await() */
 
 /* registration_renew() of the adapters. */
 void adapters_renew(void);
@@ -195,10 +203,9 @@ struct region_reference *region_refer(const struct allocation *allocation, struc
 bool region_is_of(const struct region *region, const struct region_range *range);
 
 /* region_is_queued(): true while the allocation is queued, or a thread works on it.
- * region_unqueue() ends that and calls region_wake(); a thread about to sleep misses it without
- * the lock. */
+ * region_unqueue() ends that. True: threads may wait for it. */
 bool region_is_queued(const struct allocation *allocation);
-void region_unqueue(const struct allocation *allocation);
+bool region_unqueue(const struct allocation *allocation);
 
 /* Marks the allocation as queued. Without the lock. False: out of memory. */
 bool region_set_queued(const struct allocation *allocation);
@@ -211,10 +218,11 @@ bool region_is_in_use_for(const struct allocation *allocation);
 /* Takes the region and its references out of every index, and revokes its client MRs. */
 void region_leave_indexes(struct region *region);
 
-/* Ends the references of an allocation, and with region_end() the regions left without any. False:
- * the allocation had none. *since, if 0, becomes the time when the first registered or registering
- * region began to end. */
-bool region_end_references(const struct allocation *allocation, uint64_t *since);
+/* The first reference in an allocation's slot, of any allocation; NULL: none. */
+struct region_reference *region_first_in_slot(uint32_t slot);
+
+/* Takes the reference out of every index, and revokes its client MRs. */
+void region_remove_reference(struct region_reference *reference);
 
 /* ---- region_use.c; with the lock held ---- */
 
@@ -240,8 +248,8 @@ bool region_is_shared(const struct region *region);
 /* The last use of the region by a client, in evictions (holds.h). */
 uint32_t region_used_at(const struct region *region);
 
-/* Add a client MR whose allocation is unknown. */
-void region_import(struct region *region, const void *client_mr);
+/* Takes a hold for a client MR whose allocation is unknown. 0: out of memory. */
+uint64_t region_take_import(struct region *region);
 
 /* ---- requests.c ---- */
 
@@ -274,18 +282,19 @@ void region_set_background_time(struct region *region, uint64_t nanoseconds);
 /* Waits for a registration; drops the lock meanwhile. */
 void region_await_settled(struct region *region);
 
-/* region_wait(): waits for the next region_wake() of any thread, for the region since `since`
- * (system_clock()); region_sleep(): with this thread's CPU lent to the worker, if `lends`. Both
- * drop the lock meanwhile, and may return early. */
-void region_wake(void);
-void region_sleep(bool lends);
-void region_wait(const struct region *region, uint64_t since);
-
 /* ---- region_end.c; with the lock held unless noted ---- */
 
 /* Takes the region out of every index, waits while in flight, and revokes its client MRs. The end
  * of the session deregisters it. Drops the lock only to wait. */
 void region_end(struct region *region);
+
+/* Waits for a wake-up, for the region since `since` (system_clock()); drops the lock meanwhile. */
+void region_wait(const struct region *region, uint64_t since);
+
+/* Ends the references of an allocation, and the regions left without any. False: the allocation had
+ * none. *since, if 0, becomes the time when the first registered or registering region began to
+ * end. */
+bool region_end_references(const struct allocation *allocation, uint64_t *since);
 
 /* Deregisters the regions on the list. Without the lock. */
 void region_unpin_all(struct region *ending);

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* pin_limit.c -- pinned bytes of each GPU, their limit, and evictions
- *
- * A region without client MRs is idle: it stays registered for the next request, and may be
- * evicted, in the order of eviction.c.
+/* pin_limit.c -- pinned bytes of each GPU, and their limit
  *
  * A GPU's pin limit is PEERPIN_PIN_LIMIT, or the size of BAR1. That may be too much: other users
  * share it, and the adapter has limits of its own. So a refusal lowers the pin limit to the bytes
@@ -10,16 +7,10 @@
  */
 #include "registration/pin_limit.h"
 
-#include "base/atomics.h"
 #include "base/config.h"
 #include "registration/eviction.h"
-#include "registration/holds.h"
 #include "registration/internal.h"
 #include "registration/session.h"
-#include "registration/topology.h"
-#include "report/statistics.h"
-
-#define UNKNOWN_DEVICE (DEVICES_MAX - 1) /* entry for ordinals out of range */
 
 struct gpu {
 	uint64_t pinned;    /* bytes of counted regions */
@@ -34,20 +25,21 @@ static struct gpu gpus[DEVICES_MAX];
 
 static struct gpu *pin_limit_gpu(int device)
 {
-	return &gpus[device >= 0 && device < DEVICES_MAX ? device : UNKNOWN_DEVICE];
+	return &gpus[pin_limit_entry(device)];
 }
 
-void pin_limit_describe(int device)
+bool pin_limit_is_described(int device)
+{
+	session_assert();
+	return pin_limit_gpu(device)->described;
+}
+
+void pin_limit_describe(int device, uint64_t bar1)
 {
 	struct gpu *gpu = pin_limit_gpu(device);
-	uint64_t limit = config_get()->pin_limit, bar1;
+	uint64_t limit = config_get()->pin_limit;
 
 	session_assert();
-	if (gpu->described)
-		return;
-	session_end();
-	bar1 = topology_bar1_bytes(device);
-	session_begin();
 	if (gpu->described)
 		return;
 	if (limit == CONFIG_AUTO)
@@ -80,7 +72,7 @@ bool pin_limit_may_hold(int device, uint64_t length)
 	return !gpu->limit || length <= gpu->limit;
 }
 
-static bool pin_limit_adapter_allows(const struct adapter *adapter)
+bool pin_limit_adapter_allows(const struct adapter *adapter)
 {
 	/* Leave a quarter of the regions to the client's own registrations. */
 	return !adapter->region_limit ||
@@ -99,91 +91,20 @@ bool pin_limit_allows(const struct region *region)
 	return pin_limit_has_room(region->owner->adapter, region->device, region->length);
 }
 
-void pin_limit_evict_region(struct region *region)
+uint64_t pin_limit_excess(int device, uint64_t length)
 {
-	eviction_evicted(region);
-	statistics_count(evictions);
-	add_relaxed(&holds_time, 1);
-	region->evicted = true;
-	region_end(region);
-}
+	const struct gpu *gpu = pin_limit_gpu(device);
 
-/* Evicts one idle region. Returns its bytes; 0: there is none. */
-static uint64_t pin_limit_evict_one(struct gpu *gpu, const struct adapter *adapter, bool returns)
-{
-	struct region *region = eviction_claim(&gpu->order, adapter, returns);
-
-	if (!region)
-		return 0;
-	pin_limit_evict_region(region);
-	return region->length;
-}
-
-/* Evicts at least `bytes`, or all available, on the adapter (NULL: any) and of the GPU (-1: any).
- * Returns the evicted bytes. */
-static uint64_t pin_limit_evict_from(const struct adapter *adapter, int device, uint64_t bytes,
-				     bool returns)
-{
-	uint64_t removed = 0, one;
-
-	for (unsigned int i = 0; i < DEVICES_MAX; i++) {
-		if (device >= 0 && &gpus[i] != pin_limit_gpu(device))
-			continue;
-		while (removed < bytes && (one = pin_limit_evict_one(&gpus[i], adapter, returns)))
-			removed += one;
-	}
-	return removed;
-}
-
-/* Bytes to evict before `length` fits; UINT64_MAX: it never fits. */
-static uint64_t pin_limit_excess(const struct gpu *gpu, uint64_t length)
-{
+	session_assert();
 	if (pin_limit_fits_beside(gpu, gpu->pinned, length))
 		return 0;
 	return length > gpu->pin_limit ? UINT64_MAX : gpu->pinned - (gpu->pin_limit - length);
 }
 
-bool pin_limit_evict_for(const struct region *region)
+struct eviction_order *pin_limit_order(int device)
 {
-	struct adapter *adapter = region->owner->adapter;
-	struct gpu *gpu = pin_limit_gpu(region->device);
-	uint64_t excess = pin_limit_excess(gpu, region->length), evicted = 0, one = 1;
-
 	session_assert();
-	eviction_miss(&gpu->order, region->returns);
-	/* PEERPIN_PIN_LIMIT is strict. An estimated limit is no reason to refuse a client, nor to
-	 * evict every idle region before an attempt. */
-	if (eviction_has_idle(&gpu->order, excess)) {
-		while (evicted < excess && (one = pin_limit_evict_one(gpu, NULL, region->returns)))
-			evicted += one;
-	} else {
-		one = 0;
-	}
-	/* Hits may have taken some meanwhile. */
-	if (!one && config_get()->pin_limit != CONFIG_AUTO)
-		return false;
-	if (!pin_limit_adapter_allows(adapter) && !evicted)
-		pin_limit_evict_from(adapter, -1, 1, region->returns);
-	return true;
-}
-
-/* The error does not name the limit: regions and page addresses of the adapter, pinned bytes of the
- * GPU, or locked bytes of the process (any adapter). */
-bool pin_limit_evict(const struct adapter *adapter, int device, uint64_t bytes, bool returns)
-{
-	uint64_t removed = 0;
-
-	session_assert();
-	for (unsigned int i = 0; i < DEVICES_MAX; i++) {
-		if (gpus[i].order.count && (device < 0 || &gpus[i] == pin_limit_gpu(device)))
-			eviction_miss(&gpus[i].order, returns);
-	}
-	for (unsigned int i = device >= 0 ? 0 : 2; i < 4 && removed < bytes; i++) {
-		if (adapter || i % 2)
-			removed += pin_limit_evict_from(i % 2 ? NULL : adapter, i < 2 ? device : -1,
-							bytes - removed, returns);
-	}
-	return removed > 0;
+	return &pin_limit_gpu(device)->order;
 }
 
 uint64_t pin_limit_refused(const struct region *region)
@@ -247,14 +168,4 @@ void pin_limit_set_evictable(struct region *region, bool evictable)
 		eviction_add(&gpu->order, region);
 	else
 		eviction_remove(&gpu->order, region);
-}
-
-bool registration_evict(struct ibv_context *context, uint64_t bytes)
-{
-	bool evicted;
-
-	session_begin();
-	evicted = pin_limit_evict(adapter_find(context), -1, bytes, false);
-	session_end();
-	return evicted;
 }

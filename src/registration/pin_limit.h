@@ -1,13 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* pin_limit.h -- pinned bytes of each GPU, their limit, and evictions; with registration_lock held
- */
+/* pin_limit.h -- pinned bytes of each GPU, and their limit; with registration_lock held */
 #ifndef PEERPIN_REGISTRATION_PIN_LIMIT_H
 #define PEERPIN_REGISTRATION_PIN_LIMIT_H
 
 #include "registration/objects.h"
 
-/* Determines the GPU's pin limit and BAR1, once; drops the lock meanwhile. */
-void pin_limit_describe(int device);
+struct eviction_order;
+
+/* The GPU's entry; ordinals out of range share the last one. */
+static inline int pin_limit_entry(int device)
+{
+	return device >= 0 && device < DEVICES_MAX ? device : DEVICES_MAX - 1;
+}
+
+/* Sets the GPU's pin limit, once, and BAR1 (bytes; 0: unknown). */
+bool pin_limit_is_described(int device);
+void pin_limit_describe(int device, uint64_t bar1);
 uint64_t pin_limit_bar1(int device); /* bytes; 0: unknown */
 
 bool pin_limit_allows(const struct region *region);
@@ -18,17 +26,14 @@ bool pin_limit_may_hold(int device, uint64_t length);
 /* True if a region of that length fits within the pin limit and the adapter's region limit. */
 bool pin_limit_has_room(const struct adapter *adapter, int device, uint64_t length);
 
-/* For a client's request: evicts idle regions, by their last use, until the region fits or is worth
- * a try. False: it cannot fit within PEERPIN_PIN_LIMIT; nothing was evicted. */
-bool pin_limit_evict_for(const struct region *region);
+/* True if the adapter's region limit has room for one. */
+bool pin_limit_adapter_allows(const struct adapter *adapter);
 
-/* The adapter (NULL: one without a region) refused memory of this GPU (-1: no GPU, or unknown) for
- * lack of space. Evicts at least `bytes`, likely causes first; `returns`: for a region that does
- * (eviction.h). False: no region was idle. */
-bool pin_limit_evict(const struct adapter *adapter, int device, uint64_t bytes, bool returns);
+/* Bytes to evict before `length` fits; UINT64_MAX: it never fits. */
+uint64_t pin_limit_excess(int device, uint64_t length);
 
-/* Evicts a region that region_claim() returned true for. */
-void pin_limit_evict_region(struct region *region);
+/* The GPU's regions in their order of evictions. */
+struct eviction_order *pin_limit_order(int device);
 
 /* Correct the pin limit after a refusal and after a success. pin_limit_refused() returns the new
  * pin limit; 0: unchanged. */

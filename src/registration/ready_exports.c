@@ -51,9 +51,9 @@ void ready_exports_expect(void)
 		return;
 	system_at_fork(ready_exports_close_in_child);
 	kernel_limit(RLIMIT_NOFILE, &limit);
-	session_begin();
+	lock_take(&registration_lock);
 	files = limit.rlim_cur / SHARE < FILES ? (unsigned int)(limit.rlim_cur / SHARE) : FILES;
-	session_end();
+	lock_drop(&registration_lock);
 	store_relaxed(&expected, true);
 }
 
@@ -137,7 +137,7 @@ static int ready_exports_copy(uint64_t allocation, struct found_export *wanted)
 	const struct ready_export *entry = ready_exports;
 	int fd = -1;
 
-	session_begin();
+	lock_take(&registration_lock);
 	for (; entry < &ready_exports[files] && fd < 0; entry++) {
 		if (entry->region && entry->base == wanted->address &&
 		    entry->length == wanted->size && entry->youngest >= allocation &&
@@ -147,7 +147,7 @@ static int ready_exports_copy(uint64_t allocation, struct found_export *wanted)
 				wanted->youngest = entry->youngest;
 		}
 	}
-	session_end();
+	lock_drop(&registration_lock);
 	return fd;
 }
 

@@ -87,13 +87,19 @@ static struct region *region_create(struct domain *domain, const struct allocati
 	return region;
 }
 
+struct region_reference *region_first_in_slot(uint32_t slot)
+{
+	struct reference_chain *chain = region_chain_at(slot);
+
+	session_assert();
+	return chain ? holds_at(chain->first) : NULL;
+}
+
 struct region_reference *region_find_reference(const struct domain *domain, uint32_t slot,
 					       uint64_t allocation)
 {
-	struct reference_chain *chain = region_chain_at(slot);
-	struct region_reference *reference = chain ? holds_at(chain->first) : NULL;
+	struct region_reference *reference = region_first_in_slot(slot);
 
-	session_assert();
 	while (reference &&
 	       (reference->allocation != allocation || reference->region->domain != domain))
 		reference = holds_at(reference->next_in_slot);
@@ -191,8 +197,7 @@ static void region_unlink_reference(struct region_reference *reference)
 	*in_region = reference->next_in_region;
 }
 
-/* Revokes its client MRs. */
-static void region_remove_reference(struct region_reference *reference)
+void region_remove_reference(struct region_reference *reference)
 {
 	struct protection_domain *owner = reference->region->owner;
 
@@ -204,10 +209,8 @@ static void region_remove_reference(struct region_reference *reference)
 
 bool region_is_in_use_for(const struct allocation *allocation)
 {
-	const struct reference_chain *chain = region_chain_at(allocation->slot);
-	const struct region_reference *reference = chain ? holds_at(chain->first) : NULL;
+	const struct region_reference *reference = region_first_in_slot(allocation->slot);
 
-	session_assert();
 	while (reference &&
 	       (reference->allocation != allocation->id || region_is_idle(reference->region)))
 		reference = holds_at(reference->next_in_slot);
@@ -268,14 +271,13 @@ bool region_is_queued(const struct allocation *allocation)
 	return chain && load_relaxed(&chain->queued) == allocation->id;
 }
 
-void region_unqueue(const struct allocation *allocation)
+bool region_unqueue(const struct allocation *allocation)
 {
 	uint64_t id = allocation->id;
 
 	/* The slot may belong to another allocation already, which is queued. */
-	if (region_chain_at(allocation->slot) &&
-	    replace_seq_cst(&region_chain_at(allocation->slot)->queued, &id, 0))
-		region_wake();
+	return region_chain_at(allocation->slot) &&
+	       replace_seq_cst(&region_chain_at(allocation->slot)->queued, &id, 0);
 }
 
 bool region_set_queued(const struct allocation *allocation)
@@ -284,9 +286,9 @@ bool region_set_queued(const struct allocation *allocation)
 	int error = 0;
 
 	if (!region_chain_at(allocation->slot)) {
-		session_begin();
+		lock_take(&registration_lock);
 		error = arena_grow(&reference_chains, allocation->slot + 1);
-		session_end();
+		lock_drop(&registration_lock);
 	}
 	if (error)
 		return false;
@@ -304,34 +306,4 @@ void region_release_user(struct region *region)
 	session_assert();
 	if (!--region->users && region->ended)
 		pool_put(&region_pool, region);
-}
-
-bool region_end_references(const struct allocation *allocation, uint64_t *since)
-{
-	struct reference_chain *chain = region_chain_at(allocation->slot);
-	struct region_reference *reference = chain ? holds_at(chain->first) : NULL, *next;
-	struct region *region;
-	bool any = false;
-
-	session_assert();
-	while (reference) {
-		next = holds_at(reference->next_in_slot);
-		if (reference->allocation != allocation->id) {
-			reference = next;
-			continue;
-		}
-		any = true;
-		region = reference->region;
-		region_remove_reference(reference);
-		if (region->references && !region->spans) {
-			reference = next;
-			continue;
-		}
-		region->freed = true;
-		if (!*since && (region->mr || region->users))
-			*since = system_clock();
-		region_end(region);
-		reference = holds_at(chain->first); /* region_end() may have dropped the lock */
-	}
-	return any;
 }

@@ -7,6 +7,7 @@
 #include "registration/internal.h"
 
 #include "base/system.h"
+#include "registration/holds.h"
 #include "registration/pin_limit.h"
 #include "registration/pinning.h"
 #include "registration/ready_exports.h"
@@ -22,7 +23,7 @@ static void region_finish_retiring(struct region *region)
 	LIST_REMOVE(region, in_domain);
 	pin_limit_remove(region);
 	region_release_user(region);
-	region_wake();
+	session_wake();
 }
 
 /* A thread is in the driver or the kernel with the region's memory and domain, or the worker has a
@@ -30,6 +31,14 @@ static void region_finish_retiring(struct region *region)
 static bool region_is_in_flight(const struct region *region)
 {
 	return region->state == REGION_REGISTERING || region->with_worker;
+}
+
+/* Without sleeping for twice the region's usual time: the wake-up of a thread may take longer than
+ * a registration. */
+void region_wait(const struct region *region, uint64_t since)
+{
+	session_sleep_after(since + 2 * cost_usual(region->owner->adapter, region->length),
+			    region->with_worker);
 }
 
 static void region_await_flight(const struct region *region)
@@ -58,6 +67,35 @@ void region_end(struct region *region)
 		session_add_ended(region);
 	else
 		region_finish_retiring(region);
+}
+
+bool region_end_references(const struct allocation *allocation, uint64_t *since)
+{
+	struct region_reference *reference = region_first_in_slot(allocation->slot), *next;
+	struct region *region;
+	bool any = false;
+
+	while (reference) {
+		next = holds_at(reference->next_in_slot);
+		if (reference->allocation != allocation->id) {
+			reference = next;
+			continue;
+		}
+		any = true;
+		region = reference->region;
+		region_remove_reference(reference);
+		if (region->references && !region->spans) {
+			reference = next;
+			continue;
+		}
+		region->freed = true;
+		if (!*since && (region->mr || region->users))
+			*since = system_clock();
+		region_end(region);
+		/* region_end() may have dropped the lock. */
+		reference = region_first_in_slot(allocation->slot);
+	}
+	return any;
 }
 
 static void region_unpin(struct region *region)
@@ -114,7 +152,7 @@ void region_await_range(uint64_t base, uint64_t size, uint64_t *since)
 		if (region && !*since)
 			*since = system_clock();
 		if (region)
-			region_sleep(true);
+			session_sleep(true);
 	} while (region);
 }
 
@@ -130,6 +168,6 @@ void region_await_owner(const struct protection_domain *owner)
 				break;
 		}
 		if (region)
-			region_sleep(true);
+			session_sleep(true);
 	} while (region);
 }

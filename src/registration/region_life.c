@@ -8,14 +8,13 @@
 #include "registration/internal.h"
 
 #include <errno.h>
-#include <limits.h>
-
 #include "base/kernel.h"
 #include "base/system.h"
 #include "registration/holds.h"
 #include "registration/pin_limit.h"
 #include "registration/pinning.h"
 #include "registration/ready_exports.h"
+#include "registration/room.h"
 #include "registration/session.h"
 #include "report/errors.h"
 #include "report/statistics.h"
@@ -23,48 +22,6 @@
 /* Evictions for one registration that the adapter refuses. Each evicts twice as many bytes as the
  * last. */
 #define EVICTIONS_MAX 4
-
-#define SLEEP_NS 1000000
-
-static _Atomic uint32_t wakes; /* futex word of sleeping threads */
-static _Atomic unsigned int sleepers;
-
-void region_wake(void)
-{
-	add_seq_cst(&wakes, 1);
-	if (load_seq_cst(&sleepers))
-		kernel_futex_wake(&wakes, INT_MAX);
-}
-
-void region_sleep(bool lends)
-{
-	uint32_t before = load_relaxed(&wakes);
-
-	add_seq_cst(&sleepers, 1);
-	session_end();
-	if (lends)
-		own_thread_lend_cpu();
-	kernel_futex_wait(&wakes, before, SLEEP_NS);
-	subtract_seq_cst(&sleepers, 1);
-	session_begin();
-}
-
-/* Without sleeping for twice the region's usual time: the wake-up of a thread may take longer than
- * a registration. */
-void region_wait(const struct region *region, uint64_t since)
-{
-	uint64_t awake = since + 2 * cost_usual(region->owner->adapter, region->length);
-	uint32_t before = load_relaxed(&wakes);
-
-	if (system_clock() >= awake) {
-		region_sleep(region->with_worker);
-		return;
-	}
-	session_end();
-	while (load_acquire(&wakes) == before && system_clock() < awake)
-		;
-	session_begin();
-}
 
 /* Counts one speculative region more (1) or less (-1). After a kill, or an end with the memory
  * live, the counters keep the values of that moment. */
@@ -142,7 +99,7 @@ static void region_settle(struct region *region, int error, bool optional, struc
 		statistics_pinned(region->device, region->owner->adapter->counted_as,
 				  (int64_t)region->length);
 	}
-	region_wake();
+	session_wake();
 }
 
 static struct pin_request region_pin_request(const struct region *region)
@@ -187,10 +144,10 @@ static bool region_reserve(struct region *region, bool may_evict)
 	bool fits;
 
 	adapter_describe(region->owner->adapter, region->device);
-	pin_limit_describe(region->device);
+	room_describe(region->device);
 	fits = pin_limit_allows(region);
 	if (!fits && may_evict)
-		fits = pin_limit_evict_for(region);
+		fits = room_make_for(region);
 	/* Count the bytes before dropping the lock: the evicted bytes are reserved for this
 	 * region. */
 	if (fits)
@@ -209,15 +166,15 @@ static void region_make_ready(struct region *region, const struct registration_r
 	if (!region_reserve(region, client && !optional)) {
 		region->state = REGION_IDLE;
 		statistics_count(over_pin_limit);
-		region_wake();
+		session_wake();
 		return;
 	}
 	error = region_pin(region, client, source, &result);
 	for (int i = optional ? EVICTIONS_MAX : 0;
 	     error == -ENOMEM && !region->ended && i < EVICTIONS_MAX; i++, bytes *= 2) {
 		learnt = pin_limit_refused(region);
-		if (!client || !pin_limit_evict(region->owner->adapter, region->device, bytes,
-						region->returns))
+		if (!client ||
+		    !room_make(region->owner->adapter, region->device, bytes, region->returns))
 			break;
 		error = region_pin(region, client, source, &result);
 	}
@@ -303,7 +260,7 @@ uint64_t region_register_prepared(struct region *region)
 	}
 	region->with_worker = false;
 	if (region->ended)
-		region_wake();
+		session_wake();
 	system_release_cancellation(held);
 	return duration;
 }

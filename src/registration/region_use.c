@@ -1,24 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* region_use.c -- use of a region by clients: client MRs, imports, last use */
 #include "base/atomics.h"
-#include "registration/client_mr.h"
 #include "registration/holds.h"
 #include "registration/internal.h"
 #include "registration/references.h"
 #include "registration/session.h"
 
-void region_import(struct region *region, const void *client_mr)
+uint64_t region_take_import(struct region *region)
 {
-	uint64_t hold;
-
 	session_assert();
 	if (!region->imported)
 		region->imported = references_take(region);
-	if (!region->imported)
-		return;
-	hold = holds_take(holds_of(region->imported));
-	if (hold && !client_mr_add(client_mr, hold))
-		holds_drop(hold);
+	return region->imported ? holds_take(holds_of(region->imported)) : 0;
 }
 
 bool region_has_client_mrs(const struct region *region)

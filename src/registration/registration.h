@@ -42,8 +42,8 @@ struct pin_request {
 	bool dma_buf_only; /* no peer memory: the driver does not report the memory as capable */
 	bool pcie;	   /* by a dma-buf that maps the memory over PCIe, and by nothing else */
 	bool by_address;   /* a client waits, whose own call is by address */
-	/* In blocks of one ordinary allocation alone: no neighbour, no kind of memory and no mapping
-	 * is the cause of a failure, but GPU and adapter. */
+	/* In blocks of one ordinary allocation alone: no neighbour, no kind of memory and no
+	 * mapping is the cause of a failure, but GPU and adapter. */
 	bool own_blocks;
 	struct dma_buf source; /* may hold the range, mapped likewise; open until pin() returns */
 };

@@ -8,9 +8,9 @@
 #include "registration/client_mr.h"
 #include "registration/holds.h"
 #include "registration/internal.h"
-#include "registration/pin_limit.h"
 #include "registration/ready_exports.h"
 #include "registration/region_choice.h"
+#include "registration/room.h"
 #include "registration/session.h"
 #include "registration/spans.h"
 #include "report/statistics.h"
@@ -188,7 +188,8 @@ static void requests_queue_more(struct serving *serving, const struct region_ref
 {
 	struct domain *domain = reference->region->domain;
 
-	serving->go |= domain_served(domain, &serving->allocation);
+	if (domain_served(domain, &serving->allocation))
+		serving->go |= background_queue_all();
 	if (serving->service != HIT && !reference->whole && !reference->region->spans &&
 	    !serving->parts_only && region_wants_whole(&serving->allocation, domain))
 		serving->go |= background_queue_requested(&serving->allocation);
@@ -205,7 +206,7 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	enum region_choice choice = CHOICE_PART;
 	enum outcome outcome;
 
-	pin_limit_describe(serving->allocation.device);
+	room_describe(serving->allocation.device);
 	domain = domain_enable(request->pd, domain_access(request), false, &rescan);
 	if (!domain)
 		return BYPASSED_domain;

@@ -2,13 +2,19 @@
 /* session.c -- lock sessions */
 #include "registration/session.h"
 
-#include "base/log.h"
-#include "registration/internal.h"
-#include "report/statistics.h"
+#include <limits.h>
 
-/* In this session; guarded by registration_lock. */
-static struct region *ended;
-static const char *failed; /* a broken invariant */
+#include "base/kernel.h"
+#include "base/log.h"
+#include "base/system.h"
+#include "registration/internal.h"
+
+#define SLEEP_NS 1000000
+
+static struct region *ended; /* in this session; guarded by the lock */
+
+static _Atomic uint32_t wakes; /* futex word of sleeping threads */
+static _Atomic unsigned int sleepers;
 
 void session_begin(void)
 {
@@ -18,11 +24,9 @@ void session_begin(void)
 void session_end(void)
 {
 	struct region *to_unpin = ended;
-	const char *to_log = failed;
+	const char *to_log = session_take_failed();
 
-	session_assert();
 	ended = NULL;
-	failed = NULL;
 	lock_drop(&registration_lock);
 	if (to_log)
 		log_once(LOG_ERROR, "an internal consistency check failed: %s. Please report this.",
@@ -39,11 +43,38 @@ void session_flush(void)
 	session_begin();
 }
 
-void session_failed(const char *invariant)
+void session_wake(void)
 {
-	assert(!"an invariant");
-	statistics_count(internal_errors);
-	failed = invariant;
+	add_seq_cst(&wakes, 1);
+	if (load_seq_cst(&sleepers))
+		kernel_futex_wake(&wakes, INT_MAX);
+}
+
+void session_sleep(bool lends)
+{
+	uint32_t before = load_relaxed(&wakes);
+
+	add_seq_cst(&sleepers, 1);
+	session_end();
+	if (lends)
+		own_thread_lend_cpu();
+	kernel_futex_wait(&wakes, before, SLEEP_NS);
+	subtract_seq_cst(&sleepers, 1);
+	session_begin();
+}
+
+void session_sleep_after(uint64_t awake, bool lends)
+{
+	uint32_t before = load_relaxed(&wakes);
+
+	if (system_clock() >= awake) {
+		session_sleep(lends);
+		return;
+	}
+	session_end();
+	while (load_acquire(&wakes) == before && system_clock() < awake)
+		;
+	session_begin();
 }
 
 void session_add_ended(struct region *region)

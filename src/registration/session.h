@@ -24,6 +24,16 @@ void session_flush(void);
 #define session_check(invariant) ((invariant) ? (void)0 : session_failed(#invariant))
 void session_failed(const char *invariant);
 
+/* The invariant that failed last, once; NULL: none. With the lock held. */
+const char *session_take_failed(void);
+
+/* session_sleep(): waits for the next session_wake() of any thread, with this thread's CPU lent to
+ * the worker if `lends`. session_sleep_after(): likewise, until `awake` (system_clock()) without
+ * sleeping. Both end the session and begin another meanwhile, and may return early. */
+void session_wake(void);
+void session_sleep(bool lends);
+void session_sleep_after(uint64_t awake, bool lends);
+
 /* The region has ended and is to be deregistered. With the lock held. */
 void session_add_ended(struct region *region);
 

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* protection_domain.c -- begin and end of protection domains and devices */
+#include "registration/registration.h"
+
+#include "base/log.h"
+#include "base/process.h"
+#include "base/system.h"
+#include "registration/background.h"
+#include "registration/internal.h"
+#include "registration/pinning.h"
+#include "registration/references.h"
+#include "registration/session.h"
+#include "report/statistics.h"
+
+/* Ends the regions of a protection domain; those with client MRs, imports aside, only if
+ * `held_too`. */
+static void protection_domain_end_regions(struct protection_domain *owner, bool held_too)
+{
+	struct region *region;
+
+	session_assert();
+	for (struct domain *domain = owner->domains; domain; domain = domain->next) {
+		/* region_end() may drop the lock, so restart from the head of the list. */
+		do {
+			LIST_FOREACH(region, &domain->regions, in_domain) {
+				if (held_too || region_claim(region))
+					break;
+			}
+			if (region)
+				region_end(region);
+		} while (region);
+	}
+}
+
+/* From now on the protection domain serves no request, except hits that have begun. */
+static void protection_domain_begin_closing(struct protection_domain *owner)
+{
+	owner->closing = true;
+	for (struct domain *domain = owner->domains; domain; domain = domain->next)
+		domain_leave_table(domain);
+}
+
+/* Ends and forgets a protection domain with everything in it. Drops the lock meanwhile. */
+static void protection_domain_end(struct protection_domain *owner)
+{
+	protection_domain_begin_closing(owner);
+	protection_domain_end_regions(owner, true);
+	region_await_owner(owner);
+	protection_domain_forget(owner);
+}
+
+/* The open devices are the parent's: a registration that the child made there would outlive the
+ * child. Structs of the pools stay behind. */
+void registration_renew(void)
+{
+	session_renew();
+	own_thread_renew();
+	protection_domains_renew();
+	adapters_renew();
+}
+void registration_pd_opened(struct ibv_pd *pd, bool by_key)
+{
+	struct protection_domain *owner, as;
+	struct adapter *adapter;
+	bool go = false, stale = false;
+
+	statistics_count(protection_domains);
+	/* Without a protection domain there is no region, and no thread that waits for one. */
+	system_prepare();
+	session_begin();
+	/* The kernel reuses a handle after its protection domain ended, so a record with this
+	 * handle is stale. A closing protection domain is only waiting for registration_pd_closed()
+	 * on another thread. */
+	owner = protection_domain_find(pd->context, pd->handle);
+	if (owner && !owner->closing) {
+		statistics_count(internal_errors);
+		stale = true;
+		protection_domain_end(owner);
+	}
+	adapter = adapter_of(pd->context);
+	as = (struct protection_domain){ .context = pd->context,
+					 .handle = pd->handle,
+					 .pd = pd,
+					 .adapter = adapter,
+					 .own_keys = by_key };
+	if (adapter && protection_domain_create(&as))
+		go = adapter_has_selection() && process_is_active() && background_queue_all();
+	session_end();
+	if (stale)
+		log_once(LOG_ERROR, "peerpin did not intercept the end of a protection domain and "
+				    "ended its regions only now. Please report which libraries of "
+				    "the program use verbs.");
+	if (go)
+		background_go();
+}
+
+/* The client has a client MR there that it has not deregistered. */
+static bool protection_domain_is_busy(struct protection_domain *owner)
+{
+	const struct region *region = NULL;
+
+	for (struct domain *domain = owner->domains; domain && !region; domain = domain->next) {
+		LIST_FOREACH(region, &domain->regions, in_domain) {
+			if (region_has_client_mrs(region))
+				break;
+		}
+	}
+	return region || references_any_revoked(owner);
+}
+
+bool registration_pd_closing(struct ibv_pd *pd)
+{
+	struct protection_domain *owner;
+	bool busy;
+
+	session_begin();
+	owner = protection_domain_find(pd->context, pd->handle);
+	busy = owner && protection_domain_is_busy(owner);
+	if (owner && !busy) {
+		protection_domain_begin_closing(owner);
+		/* The region of a hit that had begun stays: the kernel then refuses. */
+		protection_domain_end_regions(owner, false);
+		region_await_owner(owner);
+		adapter_await(owner->adapter);
+	}
+	session_end();
+	return !busy;
+}
+
+/* Compare the struct, which the provider has not freed yet: the kernel may have reused the
+ * handle. */
+void registration_pd_closed(const struct ibv_pd *pd, bool ended)
+{
+	struct protection_domain *owner;
+	bool go = false;
+
+	session_begin();
+	for (owner = protection_domains; owner && owner->pd != pd; owner = owner->next)
+		;
+	if (owner && ended) {
+		protection_domain_end(owner);
+	} else if (owner) {
+		owner->closing = false;
+		/* Regions without client MRs were deregistered, and allocations made meanwhile were
+		 * not registered here. */
+		go = owner->domains && process_is_active() && background_queue_all();
+	}
+	session_end();
+	if (go)
+		background_go();
+}
+
+void registration_context_closing(struct ibv_context *context)
+{
+	struct protection_domain *owner;
+	struct adapter *adapter;
+
+	session_begin();
+	do {
+		for (owner = protection_domains; owner && owner->context != context;
+		     owner = owner->next)
+			;
+		if (owner)
+			protection_domain_end(owner);
+	} while (owner);
+	adapter = adapter_find(context);
+	if (adapter) {
+		adapter_await(adapter);
+		adapter_forget(adapter);
+	}
+	session_end();
+	/* Without CUDA no region was pinned, and registration_renew() does not free the lock of
+	 * pinning.c. */
+	if (process_is_active())
+		pinning_device_closed(context);
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* room.c -- room for a registration, by evictions
+ *
+ * A region without client MRs is idle: it stays registered for the next request, and may be
+ * evicted, in the order of eviction.c.
+ */
+#include "registration/room.h"
+
+#include "base/atomics.h"
+#include "base/config.h"
+#include "registration/eviction.h"
+#include "registration/holds.h"
+#include "registration/internal.h"
+#include "registration/pin_limit.h"
+#include "registration/session.h"
+#include "registration/topology.h"
+#include "report/statistics.h"
+
+void room_describe(int device)
+{
+	uint64_t bar1;
+
+	if (pin_limit_is_described(device))
+		return;
+	session_end();
+	bar1 = topology_bar1_bytes(device);
+	session_begin();
+	pin_limit_describe(device, bar1);
+}
+
+/* Evicts one idle region. Returns its bytes; 0: there is none. */
+static uint64_t room_evict_one(struct eviction_order *order, const struct adapter *adapter,
+			       bool returns)
+{
+	struct region *region = eviction_claim(order, adapter, returns);
+
+	if (!region)
+		return 0;
+	eviction_evicted(region);
+	statistics_count(evictions);
+	add_relaxed(&holds_time, 1);
+	region->evicted = true;
+	region_end(region);
+	return region->length;
+}
+
+/* Evicts at least `bytes`, or all available, on the adapter (NULL: any) and of the GPU (-1: any).
+ * Returns the evicted bytes. */
+static uint64_t room_evict_from(const struct adapter *adapter, int device, uint64_t bytes,
+				bool returns)
+{
+	uint64_t removed = 0, one;
+
+	for (int i = 0; i < DEVICES_MAX; i++) {
+		if (device >= 0 && i != pin_limit_entry(device))
+			continue;
+		while (removed < bytes &&
+		       (one = room_evict_one(pin_limit_order(i), adapter, returns)))
+			removed += one;
+	}
+	return removed;
+}
+
+bool room_make_for(const struct region *region)
+{
+	struct adapter *adapter = region->owner->adapter;
+	struct eviction_order *order = pin_limit_order(region->device);
+	uint64_t excess = pin_limit_excess(region->device, region->length), evicted = 0, one = 1;
+
+	session_assert();
+	eviction_miss(order, region->returns);
+	/* PEERPIN_PIN_LIMIT is strict. An estimated limit is no reason to refuse a client, nor to
+	 * evict every idle region before an attempt. */
+	if (eviction_has_idle(order, excess)) {
+		while (evicted < excess && (one = room_evict_one(order, NULL, region->returns)))
+			evicted += one;
+	} else {
+		one = 0;
+	}
+	/* Hits may have taken some meanwhile. */
+	if (!one && config_get()->pin_limit != CONFIG_AUTO)
+		return false;
+	if (!pin_limit_adapter_allows(adapter) && !evicted)
+		room_evict_from(adapter, -1, 1, region->returns);
+	return true;
+}
+
+/* The error does not name the limit: regions and page addresses of the adapter, pinned bytes of the
+ * GPU, or locked bytes of the process (any adapter). */
+bool room_make(const struct adapter *adapter, int device, uint64_t bytes, bool returns)
+{
+	uint64_t removed = 0;
+
+	session_assert();
+	for (int i = 0; i < DEVICES_MAX; i++) {
+		if (pin_limit_order(i)->count && (device < 0 || i == pin_limit_entry(device)))
+			eviction_miss(pin_limit_order(i), returns);
+	}
+	for (unsigned int i = device >= 0 ? 0 : 2; i < 4 && removed < bytes; i++) {
+		if (adapter || i % 2)
+			removed += room_evict_from(i % 2 ? NULL : adapter, i < 2 ? device : -1,
+						   bytes - removed, returns);
+	}
+	return removed > 0;
+}
+
+bool registration_evict(struct ibv_context *context, uint64_t bytes)
+{
+	bool evicted;
+
+	session_begin();
+	evicted = room_make(adapter_find(context), -1, bytes, false);
+	session_end();
+	return evicted;
+}
