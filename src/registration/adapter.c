@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* adapter.c -- open devices */
-#include "registration/internal.h"
+#include "registration/adapter.h"
 
 #include "base/pool.h"
 #include "registration/session.h"

@@ -4,7 +4,7 @@
  * PEERPIN_DOMAIN_POLICY, PEERPIN_DEVICES and PEERPIN_EAGER select adapters by name and by distance
  * to the GPU. Both are queried without the lock, once.
  */
-#include "registration/internal.h"
+#include "registration/adapter.h"
 
 #include "base/config.h"
 #include "base/log.h"

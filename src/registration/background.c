@@ -11,17 +11,21 @@
  * domains, and allocating threads must not wait for that. Lock order: registration_lock, then the
  * queue's lock. No function is called with the queue's lock held.
  */
-#include "base/atomics.h"
 #include "registration/background.h"
-#include "registration/internal.h"
-#include "registration/pin_limit.h"
-#include "registration/region_choice.h"
-#include "registration/session.h"
 
+#include "base/atomics.h"
 #include "base/config.h"
 #include "base/kernel.h"
 #include "base/process.h"
 #include "base/system.h"
+#include "registration/adapter.h"
+#include "registration/domain.h"
+#include "registration/learning.h"
+#include "registration/pin_limit.h"
+#include "registration/region.h"
+#include "registration/region_choice.h"
+#include "registration/region_life.h"
+#include "registration/session.h"
 #include "report/statistics.h"
 
 #define QUEUE_SIZE 4096u

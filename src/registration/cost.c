@@ -12,7 +12,7 @@
  * in their time, nor have those for a client's own dma-buf. And only those of one GPU: the way to
  * the adapter and the method may differ.
  */
-#include "registration/internal.h"
+#include "registration/cost.h"
 
 #define SHIFT_MAX    20u
 #define USUAL_MAX_NS 1000000u

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* domain.c -- protection domains and their domains */
-#include "base/atomics.h"
-#include "registration/internal.h"
+#include "registration/domain.h"
 
+#include "base/atomics.h"
 #include "base/pool.h"
+#include "registration/adapter.h"
+#include "registration/keys.h"
+#include "registration/learning.h"
 #include "registration/references.h"
 #include "registration/session.h"
 #include "report/statistics.h"

@@ -9,7 +9,7 @@
  * prefers that for the CPU, or a setting requires it. It registers host memory, its own buffers, in
  * the same way before the program's memory: these requests reveal the choice.
  */
-#include "registration/registration.h"
+#include "registration/domain_enable.h"
 
 #include <errno.h>
 
@@ -18,7 +18,11 @@
 #include "base/process.h"
 #include "base/system.h"
 #include "registration/background.h"
-#include "registration/internal.h"
+#include "registration/domain.h"
+#include "registration/keys.h"
+#include "registration/learning.h"
+#include "registration/region_life.h"
+#include "registration/registration.h"
 #include "registration/session.h"
 
 /* Access flags that regions may have. Domains differ by relaxed ordering, as by every other

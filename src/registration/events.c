@@ -4,11 +4,12 @@
  * An allocation is queued; except in sync mode no thread waits for its registration. A free ends
  * all regions and client MRs of the allocation before the driver frees it.
  */
-#include "registration/background.h"
 #include "registration/registration.h"
 
 #include "base/system.h"
-#include "registration/internal.h"
+#include "registration/background.h"
+#include "registration/region.h"
+#include "registration/region_end.h"
 #include "registration/session.h"
 #include "report/statistics.h"
 

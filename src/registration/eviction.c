@@ -19,8 +19,9 @@
 #include "registration/eviction.h"
 
 #include "base/atomics.h"
+#include "registration/adapter.h"
 #include "registration/holds.h"
-#include "registration/internal.h"
+#include "registration/region_use.h"
 #include "registration/session.h"
 #include "report/statistics.h"
 

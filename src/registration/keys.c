@@ -10,9 +10,9 @@
  * a user word only while the allocation is live, and a reader checks at the end that it still is.
  * So no look-up returns keys of a freed allocation.
  */
-#include "base/atomics.h"
-#include "registration/internal.h"
+#include "registration/keys.h"
 
+#include "base/atomics.h"
 #include "memory/lookup.h"
 #include "registration/holds.h"
 #include "registration/session.h"

@@ -13,11 +13,11 @@
  *   recent regions.
  * - A request restarts it. After a wrong restart, the next one takes twice as many requests.
  */
-#include "base/atomics.h"
-#include "registration/internal.h"
+#include "registration/learning.h"
 
 #include <stddef.h>
 
+#include "base/atomics.h"
 #include "base/config.h"
 
 #define MEMORY	     32u /* outcomes; beyond, older ones count half */

@@ -8,8 +8,8 @@
 #include "registration/pin_limit.h"
 
 #include "base/config.h"
+#include "registration/adapter.h"
 #include "registration/eviction.h"
-#include "registration/internal.h"
 #include "registration/session.h"
 
 struct gpu {

@@ -19,7 +19,7 @@
 #include "base/system.h"
 #include "memory/captures.h"
 #include "memory/driver.h"
-#include "registration/internal.h"
+#include "registration/objects.h"
 #include "registration/session.h"
 #include "report/statistics.h"
 

@@ -3,16 +3,18 @@
  *
  * Use of a region by clients: region_use.c. Its registration: region_life.c. Its end: region_end.c.
  */
-#include "base/atomics.h"
-#include "registration/internal.h"
+#include "registration/region.h"
 
+#include "base/atomics.h"
 #include "base/config.h"
 #include "base/pool.h"
 #include "base/system.h"
 #include "registration/eviction.h"
 #include "registration/holds.h"
+#include "registration/keys.h"
 #include "registration/range_index.h"
 #include "registration/references.h"
+#include "registration/region_use.h"
 #include "registration/session.h"
 #include "report/statistics.h"
 

@@ -15,8 +15,13 @@
 #include "registration/region_choice.h"
 
 #include "base/config.h"
+#include "registration/cost.h"
+#include "registration/keys.h"
 #include "registration/pin_limit.h"
 #include "registration/range_index.h"
+#include "registration/region.h"
+#include "registration/region_end.h"
+#include "registration/region_use.h"
 #include "registration/session.h"
 #include "report/statistics.h"
 

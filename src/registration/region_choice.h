@@ -5,7 +5,7 @@
 #ifndef PEERPIN_REGISTRATION_REGION_CHOICE_H
 #define PEERPIN_REGISTRATION_REGION_CHOICE_H
 
-#include "registration/internal.h"
+#include "registration/region.h"
 
 /* The reference of the whole allocation in the domain; NULL: none. region_for() creates a missing
  * one; NULL: out of memory. */
@@ -24,6 +24,16 @@ enum region_choice {
 struct region_reference *region_choose(const struct allocation *allocation, struct domain *domain,
 				       const struct registration_request *request, bool parts_only,
 				       enum region_choice *choice);
+
+/* True if the request may be served from such memory, as far as the memory decides: a dma-buf
+ * follows the kernel's rules; a request by address needs memory that adapters reach by address. No
+ * lock. */
+static inline bool region_suits(const struct registration_request *request,
+				const struct allocation *allocation)
+{
+	return request->dma_buf ? memory_is_exportable(allocation)
+				: memory_is_registrable(allocation);
+}
 
 /* For a request inside `limit`, the allocation or the mappings of a span: a reference with a
  * registered region that contains the request; else with the region of exactly `range`. NULL:

@@ -4,13 +4,17 @@
  * A thread that ends a region waits for its registration first. An ended region is in the list of
  * retiring regions until deregistered: region_await_range() and region_await_owner() wait for that.
  */
-#include "registration/internal.h"
+#include "registration/region_end.h"
 
 #include "base/system.h"
+#include "registration/cost.h"
 #include "registration/holds.h"
+#include "registration/learning.h"
 #include "registration/pin_limit.h"
 #include "registration/pinning.h"
 #include "registration/ready_exports.h"
+#include "registration/region.h"
+#include "registration/region_report.h"
 #include "registration/session.h"
 #include "report/statistics.h"
 #include "report/trace.h"

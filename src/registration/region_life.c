@@ -4,16 +4,22 @@
  * A thread registers a region without the lock, and other threads wait for it. region_end.c has its
  * end.
  */
-#include "base/atomics.h"
-#include "registration/internal.h"
+#include "registration/region_life.h"
 
 #include <errno.h>
+
+#include "base/atomics.h"
 #include "base/kernel.h"
 #include "base/system.h"
+#include "registration/adapter.h"
+#include "registration/cost.h"
 #include "registration/holds.h"
+#include "registration/keys.h"
 #include "registration/pin_limit.h"
 #include "registration/pinning.h"
 #include "registration/ready_exports.h"
+#include "registration/region_end.h"
+#include "registration/region_report.h"
 #include "registration/room.h"
 #include "registration/session.h"
 #include "report/errors.h"

@@ -3,7 +3,7 @@
  *
  * Without the lock: a log or trace write may block.
  */
-#include "registration/internal.h"
+#include "registration/region_report.h"
 
 #include <errno.h>
 

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* region_use.c -- use of a region by clients: client MRs, imports, last use */
+#include "registration/region_use.h"
+
 #include "base/atomics.h"
 #include "registration/holds.h"
-#include "registration/internal.h"
+#include "registration/keys.h"
 #include "registration/references.h"
 #include "registration/session.h"
 

@@ -6,10 +6,16 @@
 #include "memory/lookup.h"
 #include "registration/background.h"
 #include "registration/client_mr.h"
+#include "registration/domain.h"
+#include "registration/domain_enable.h"
 #include "registration/holds.h"
-#include "registration/internal.h"
+#include "registration/keys.h"
+#include "registration/learning.h"
 #include "registration/ready_exports.h"
+#include "registration/region.h"
 #include "registration/region_choice.h"
+#include "registration/region_life.h"
+#include "registration/region_use.h"
 #include "registration/room.h"
 #include "registration/session.h"
 #include "registration/spans.h"
@@ -279,15 +285,6 @@ static void requests_count_bypassed(const struct registration_request *request, 
 	requests_log(request, text);
 }
 
-/* A dma-buf follows the kernel's rules; a request by address needs memory that adapters reach by
- * address. */
-bool requests_may_serve(const struct registration_request *request,
-			const struct allocation *allocation)
-{
-	return request->dma_buf ? memory_is_exportable(allocation)
-				: memory_is_registrable(allocation);
-}
-
 /* The mappings behind the first one. No client can use their region before. */
 static enum outcome requests_check_span(const struct registration_request *request,
 					struct allocation piece)
@@ -317,7 +314,7 @@ static enum outcome requests_check(const struct registration_request *request,
 		return BYPASSED_flags;
 	if (request->iova != request->address)
 		return BYPASSED_address;
-	if (!requests_may_serve(request, allocation))
+	if (!region_suits(request, allocation))
 		return BYPASSED_capability;
 	if (memory_is_verified() && !memory_check(allocation))
 		return BYPASSED_verify;

@@ -8,10 +8,11 @@
 
 #include "base/atomics.h"
 #include "base/config.h"
+#include "registration/adapter.h"
 #include "registration/eviction.h"
 #include "registration/holds.h"
-#include "registration/internal.h"
 #include "registration/pin_limit.h"
+#include "registration/region_end.h"
 #include "registration/session.h"
 #include "registration/topology.h"
 #include "report/statistics.h"

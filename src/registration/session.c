@@ -7,7 +7,7 @@
 #include "base/kernel.h"
 #include "base/log.h"
 #include "base/system.h"
-#include "registration/internal.h"
+#include "registration/region_end.h"
 
 #define SLEEP_NS 1000000
 

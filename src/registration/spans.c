@@ -16,12 +16,15 @@
  * held, before or after that. The wait-free hit sees no span: its references have no bytes and
  * publish no hold.
  */
-#include "registration/region_choice.h"
-#include "registration/session.h"
 #include "registration/spans.h"
 
 #include "base/atomics.h"
 #include "registration/holds.h"
+#include "registration/keys.h"
+#include "registration/region.h"
+#include "registration/region_choice.h"
+#include "registration/region_end.h"
+#include "registration/session.h"
 
 static uint64_t span_piece_end(const struct allocation *piece)
 {
@@ -40,8 +43,7 @@ bool span_next(const struct registration_request *request, struct allocation *pi
 
 	if (!memory_find(address, &next) || next.base != address ||
 	    next.kind != ALLOCATION_MAPPED || next.device != piece->device ||
-	    !requests_may_serve(request, &next) ||
-	    (request->youngest && request->youngest < next.id))
+	    !region_suits(request, &next) || (request->youngest && request->youngest < next.id))
 		return false;
 	*piece = next;
 	return true;

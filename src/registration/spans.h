@@ -3,7 +3,7 @@
 #ifndef PEERPIN_REGISTRATION_SPANS_H
 #define PEERPIN_REGISTRATION_SPANS_H
 
-#include "registration/internal.h"
+#include "registration/objects.h"
 
 /* ---- mappings of a request; without any lock ---- */
 

@@ -4,10 +4,9 @@
  * libibverbs can leave the process while no device is open, and return elsewhere or as another
  * build. Own calls need an open device, so the functions are looked up again after each close.
  */
-#include "registration/registration.h"
-
 #include "base/atomics.h"
 #include "base/loaded.h"
+#include "registration/registration.h"
 
 static struct verbs_calls calls; /* racing threads store equal values */
 static _Atomic uint32_t closes = 1, filled_at;

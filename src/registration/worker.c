@@ -24,15 +24,15 @@
  * and one more call there delays all: their frees took 1.1 ms instead of 0.2 without these pauses
  * (H200).
  */
-#include "base/atomics.h"
 #include "registration/background.h"
-#include "registration/internal.h"
 
+#include "base/atomics.h"
 #include "base/kernel.h"
 #include "base/log.h"
 #include "base/proc_stat.h"
 #include "base/process.h"
 #include "base/system.h"
+#include "registration/region_life.h"
 #include "registration/session.h"
 #include "registration/worker_cpus.h"
 #include "report/errors.h"

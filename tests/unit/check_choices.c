@@ -6,6 +6,7 @@
 
 #include "hits_fixture.h"
 
+#include "registration/domain_enable.h"
 #include "registration/region_choice.h"
 
 #define GIB    ((uint64_t)1 << 30)

@@ -2,7 +2,7 @@
 /* check_cost.c -- usual times of registrations, and equal times of a part and the whole */
 #include "suite.h"
 
-#include "registration/internal.h"
+#include "registration/cost.h"
 
 #define MS  1000000ull
 #define MIB (1ull << 20)

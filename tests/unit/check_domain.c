@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "registration/internal.h"
+#include "registration/objects.h"
 #include "registration_fixture.h"
 
 CASE(sync, .set_up = set_up_sync);

@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "registration/internal.h"
+#include "registration/objects.h"
 #include "registration_fixture.h"
 
 #define SMALL ((uint64_t)1000)

@@ -21,7 +21,7 @@
 #include "base/process.h"
 #include "memory/kept.h"
 #include "memory/table.h"
-#include "registration/internal.h"
+#include "registration/domain.h"
 #include "registration_fixture.h"
 
 /* Makes a child that calls `check`, and returns whether it returned true. A child that hangs is

@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include "memory/table.h"
+#include "registration/keys.h"
 #include "registration/region_choice.h"
 #include "registration_fixture.h"
 

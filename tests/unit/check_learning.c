@@ -6,7 +6,7 @@
 #include "suite.h"
 
 #include "registration/background.h"
-#include "registration/internal.h"
+#include "registration/objects.h"
 #include "registration_fixture.h"
 
 #define KIB ((uint64_t)1024)

@@ -9,7 +9,8 @@
 #include <errno.h>
 
 #include "registration/background.h"
-#include "registration/internal.h"
+#include "registration/domain.h"
+#include "registration/region.h"
 #include "registration_fixture.h"
 
 static struct ibv_pd other = { .context = DEVICE, .handle = 2 };

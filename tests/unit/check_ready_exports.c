@@ -12,7 +12,7 @@
 
 #include "memory/captures.h"
 #include "memory/table.h"
-#include "registration/internal.h"
+#include "registration/objects.h"
 #include "registration_fixture.h"
 
 #define FILES 64u

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/process.h"
-#include "registration/internal.h"
+#include "registration/objects.h"
 #include "registration/pinning.h"
 #include "registration_fixture.h"
 

@@ -7,7 +7,8 @@
 #include <pthread.h>
 #include <time.h>
 
-#include "registration/internal.h"
+#include "registration/domain.h"
+#include "registration/region.h"
 #include "registration_fixture.h"
 
 #define SMALL 10000u

@@ -4,6 +4,8 @@
 
 #include "hits_fixture.h"
 
+#include "registration/adapter.h"
+#include "registration/cost.h"
 #include "registration/region_choice.h"
 
 #define GIB   ((uint64_t)1 << 30)

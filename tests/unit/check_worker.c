@@ -10,7 +10,7 @@
 #include <time.h>
 
 #include "registration/background.h"
-#include "registration/internal.h"
+#include "registration/objects.h"
 #include "registration_fixture.h"
 
 struct asking {

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "memory/table.h"
-#include "registration/internal.h"
+#include "registration/objects.h"
 
 #define MEMORIES 16384
 

@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "registration/internal.h"
+#include "registration/objects.h"
 
 #define REGIONS 4096
 
@@ -96,10 +96,9 @@ static int unpin(struct ibv_mr *mr)
 	return error;
 }
 
-const struct registration_method standin_method = { .name = "stand-in",
-						    .call = ERRORS_REG_MR,
-						    .pin = pin,
-						    .unpin = unpin };
+const struct registration_method standin_method = {
+	.name = "stand-in", .call = ERRORS_REG_MR, .pin = pin, .unpin = unpin
+};
 
 static unsigned int read_locked(const unsigned int *value)
 {

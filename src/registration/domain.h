@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* domain.h -- protection domains and their domains; with registration_lock held unless noted */
+#ifndef PEERPIN_REGISTRATION_DOMAIN_H
+#define PEERPIN_REGISTRATION_DOMAIN_H
+
+#include "base/atomics.h"
+#include "registration/objects.h"
+
+extern struct protection_domain *protection_domains;
+
+struct protection_domain *protection_domain_find(struct ibv_context *context, uint32_t handle);
+
+/* A new one, with the fields of `as`; NULL: out of memory. protection_domain_forget(): with its
+ * domains, which have no regions. protection_domains_renew(): registration_renew() of all. */
+struct protection_domain *protection_domain_create(const struct protection_domain *as);
+void protection_domain_forget(struct protection_domain *owner);
+void protection_domains_renew(void);
+
+struct domain *domain_find(struct protection_domain *owner, int access);
+struct domain *domain_create(struct protection_domain *owner, int access);
+
+/* True if a domain exists, or PEERPIN_DOMAIN_POLICY may create one. Without the lock. */
+bool domain_may_exist(void);
+
+/* True if the domain (domain_may_reach(): any, without the lock) registers such memory in the
+ * background: memory that only dma-bufs reach, after a request for such memory was served there. */
+bool domain_reaches(const struct domain *domain, const struct allocation *allocation);
+bool domain_may_reach(const struct allocation *allocation);
+
+/* A request for such memory has been served in the domain. True: a rescan may register more. */
+bool domain_served(struct domain *domain, const struct allocation *allocation);
+
+/* The domain with the next greater number; NULL: none. */
+struct domain *domain_after(uint64_t number);
+
+/* The domain of exactly these access flags, if hits may be served there; NULL: none. Without the
+ * lock. */
+struct domain *domain_for_hit(const struct ibv_pd *pd, int access);
+
+/* The second look: it is still that domain. Stores to the fields precede the first hold there. */
+static inline bool domain_is_of(const struct domain *domain, const struct ibv_pd *pd, int access)
+{
+	return load_relaxed(&domain->context) == pd->context &&
+	       load_relaxed(&domain->handle) == pd->handle &&
+	       load_relaxed(&domain->access) == access;
+}
+
+/* Hits may be served in the domain from now on; and no longer, except those that have begun. */
+void domain_enter_table(struct domain *domain);
+void domain_leave_table(const struct domain *domain);
+
+#endif

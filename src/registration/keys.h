@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* keys.h -- keys of allocations, for look-ups and hits; with registration_lock held unless noted */
+#ifndef PEERPIN_REGISTRATION_KEYS_H
+#define PEERPIN_REGISTRATION_KEYS_H
+
+#include "registration/objects.h"
+
+struct found;
+
+/* The allocation's keys in the domain; NULL: none. keys_claim() creates missing ones; NULL: out of
+ * memory, or a later allocation has the slot. */
+struct keys *keys_of(const struct domain *domain, uint32_t slot, uint64_t allocation);
+struct keys *keys_claim(struct domain *domain, uint32_t slot, uint64_t allocation);
+
+/* A region of the reference has failed. True: the first failure of its allocation in the domain.
+ * keys_may_try(): false: the request should be forwarded, because of such failures. */
+bool keys_count_failure(const struct domain *domain, const struct region_reference *reference);
+bool keys_may_try(const struct domain *domain, const struct allocation *allocation);
+
+/* Publish a registered region's keys for look-ups of its allocations in its domain. Keys that
+ * cannot be stored are not found. */
+void keys_publish(const struct region *region, struct region_reference *reference);
+void keys_publish_all(const struct region *region);
+
+/* The hold for [address, address + length) of the found allocation in the domain, and its keys; 0:
+ * none, or not for hits. Wait-free. Keys and range are valid once the hold is taken and the
+ * allocation was looked at again. */
+uint64_t keys_find_hold(const struct domain *domain, const struct found *found, uint64_t address,
+			uint64_t length, struct registration_keys *keys);
+
+/* A domain begins, or has ended. Before keys_end() every region of the domain has withdrawn its
+ * keys. */
+void keys_begin(struct domain *domain);
+void keys_end(struct domain *domain);
+
+/* Withdraws the keys; call before deregistering the region. */
+void keys_withdraw(const struct region *region, const struct region_reference *reference);
+
+/* In a domain with look-ups the next request registers the whole: hits in parts end. */
+void keys_withdraw_parts(const struct region *region);
+
+#endif
