@@ -1,7 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# check_layers -- each layer includes only itself and those below it
+# check_layers -- each layer includes only itself and those below it; and the files of the registration layer call each
+# other in one direction, but for pairs of files that are one module
 set -u
+objects=$PWD/src/registration/.libs
 cd "${srcdir:-.}/src" || exit 99
 failed=0
 
@@ -40,6 +42,34 @@ for file in sim/*.[ch]; do
         failed=$((failed + 1))
     fi
 done
+
+# cycles OBJECT...: files that call each other, over others or not, if there are more than two
+cycles() {
+    nm -A "$@" | awk '
+        { file = $1; sub(/^.*\//, "", file); sub(/\.o:.*/, "", file); name = $NF; type = $(NF - 1) }
+        type ~ /^[TDBRVW]$/ { owner[name] = file; files[file] }
+        type == "U" { uses[file, name] }
+        END {
+            for (use in uses) {
+                split(use, part, SUBSEP)
+                if (part[2] in owner) reaches[part[1], owner[part[2]]]
+            }
+            for (k in files) for (i in files) if ((i, k) in reaches) for (j in files) if ((k, j) in reaches) reaches[i, j]
+            for (i in files) {
+                cycle = i
+                count = 1
+                for (j in files) if (j != i && (i, j) in reaches && (j, i) in reaches) { count++; cycle = cycle " " j }
+                if (count > 2) { print cycle; exit }
+            }
+        }'
+}
+if [ -d "$objects" ]; then
+    cycle=$(cycles "$objects"/*.o)
+    if [ "$cycle" ]; then
+        echo "these files of the registration layer call each other in a cycle: $cycle"
+        failed=$((failed + 1))
+    fi
+fi
 
 [ "$failed" -eq 0 ] && echo "1 passed, 0 failed, 0 skipped" && exit 0
 echo "0 passed, 1 failed, 0 skipped"
