@@ -47,13 +47,13 @@ src_libcore_la_SOURCES = \
 	src/registration/client_mr.h src/registration/client_mr.c src/registration/holds.h src/registration/references.h src/registration/references.c src/registration/range_index.h src/registration/range_index.c src/registration/keys.c \
 	src/registration/cost.c \
 	src/registration/learning.c \
-	src/registration/pinning.h src/registration/pinning.c src/registration/methods.c \
+	src/registration/pinning.h src/registration/pinning.c src/registration/methods.h src/registration/methods.c \
 	src/registration/dma_buf.c src/registration/peer_memory.c src/registration/own_calls.c \
 	src/registration/ready_exports.h src/registration/ready_exports.c \
 	src/registration/sysfs.h src/registration/sysfs.c src/registration/topology.c \
 	src/registration/region.c src/registration/region_choice.h src/registration/region_choice.c src/registration/region_end.c src/registration/region_life.c \
 	src/registration/region_report.c src/registration/region_use.c \
-	src/registration/requests.c src/registration/session.h src/registration/session.c src/registration/session_lock.c src/registration/room.h src/registration/room.c src/registration/adapter_selection.c src/registration/protection_domain.c src/registration/spans.h src/registration/spans.c src/registration/verbs_calls.c \
+	src/registration/requests.c src/registration/session.h src/registration/session.c src/registration/session_lock.h src/registration/session_lock.c src/registration/room.h src/registration/room.c src/registration/adapter_selection.c src/registration/protection_domain.c src/registration/spans.h src/registration/spans.c src/registration/verbs_calls.c \
 	src/registration/worker.c src/registration/worker_cpus.h src/registration/worker_cpus.c
 
 pkglib_LTLIBRARIES += src/libpeerpin.la

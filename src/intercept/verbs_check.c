@@ -15,7 +15,7 @@
 
 #include "base/atomics.h"
 #include "base/kernel.h"
-#include "registration/pinning.h"
+#include "registration/registration.h"
 
 #define BYTES 4096
 

@@ -3,7 +3,7 @@
 #include "registration/adapter.h"
 
 #include "base/pool.h"
-#include "registration/session.h"
+#include "registration/session_lock.h"
 
 static struct pool adapter_pool = POOL_INITIALIZER(struct adapter);
 static struct adapter *adapters;

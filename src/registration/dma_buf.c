@@ -18,7 +18,7 @@
 
 #include "base/kernel.h"
 #include "memory/driver.h"
-#include "registration/pinning.h"
+#include "registration/methods.h"
 #include "report/errors.h"
 
 static CUresult dma_buf_export_here(const struct pin_request *request, int *fd)

@@ -8,7 +8,7 @@
 #include "registration/keys.h"
 #include "registration/learning.h"
 #include "registration/references.h"
-#include "registration/session.h"
+#include "registration/session_lock.h"
 #include "report/statistics.h"
 
 struct protection_domain *protection_domains;

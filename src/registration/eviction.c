@@ -22,7 +22,7 @@
 #include "registration/adapter.h"
 #include "registration/holds.h"
 #include "registration/region_use.h"
-#include "registration/session.h"
+#include "registration/session_lock.h"
 #include "report/statistics.h"
 
 void eviction_begin(struct eviction_order *order)

@@ -15,7 +15,7 @@
 #include "base/atomics.h"
 #include "memory/lookup.h"
 #include "registration/holds.h"
-#include "registration/session.h"
+#include "registration/session_lock.h"
 #include "report/statistics.h"
 
 #define KEYS_MAX (1u << 22)

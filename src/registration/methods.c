@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* methods.c -- the table of registration methods; tests link their own */
-#include "registration/pinning.h"
+#include "registration/methods.h"
 #include "report/statistics.h"
 
 const struct registration_method registration_methods[] = {

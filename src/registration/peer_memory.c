@@ -8,7 +8,7 @@
 
 #include "base/text.h"
 #include "memory/driver.h"
-#include "registration/pinning.h"
+#include "registration/methods.h"
 #include "registration/sysfs.h"
 
 int peer_memory_pin(const struct pin_request *request, struct pin_result *result)

@@ -10,7 +10,7 @@
 #include "base/config.h"
 #include "registration/adapter.h"
 #include "registration/eviction.h"
-#include "registration/session.h"
+#include "registration/session_lock.h"
 
 struct gpu {
 	uint64_t pinned;    /* bytes of counted regions */

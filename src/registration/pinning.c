@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "base/own_thread.h"
 #include "base/system.h"
+#include "registration/methods.h"
 #include "registration/topology.h"
 #include "report/statistics.h"
 

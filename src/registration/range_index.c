@@ -3,7 +3,7 @@
 #include "registration/range_index.h"
 
 #include "registration/holds.h"
-#include "registration/session.h"
+#include "registration/session_lock.h"
 
 struct range_node {
 	uint32_t below[2]; /* subtrees before and after; 0: empty */

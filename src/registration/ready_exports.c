@@ -20,7 +20,7 @@
 #include "memory/captures.h"
 #include "memory/driver.h"
 #include "registration/objects.h"
-#include "registration/session.h"
+#include "registration/session_lock.h"
 #include "report/statistics.h"
 
 #define FILES 64u

@@ -5,7 +5,7 @@
 #include "base/atomics.h"
 #include "registration/holds.h"
 #include "registration/range_index.h"
-#include "registration/session.h"
+#include "registration/session_lock.h"
 
 struct arena region_references = ARENA_INITIALIZER(struct region_reference, HOLDS_REFERENCES);
 struct arena holds_pages =

@@ -15,7 +15,7 @@
 #include "registration/range_index.h"
 #include "registration/references.h"
 #include "registration/region_use.h"
-#include "registration/session.h"
+#include "registration/session_lock.h"
 #include "report/statistics.h"
 
 #define RANGES	 (1u << 20)

@@ -22,7 +22,7 @@
 #include "registration/region.h"
 #include "registration/region_end.h"
 #include "registration/region_use.h"
-#include "registration/session.h"
+#include "registration/session_lock.h"
 #include "report/statistics.h"
 
 static uint64_t choice_round_up(uint64_t value, uint64_t unit)

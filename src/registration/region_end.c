@@ -11,7 +11,6 @@
 #include "registration/holds.h"
 #include "registration/learning.h"
 #include "registration/pin_limit.h"
-#include "registration/pinning.h"
 #include "registration/ready_exports.h"
 #include "registration/region.h"
 #include "registration/region_report.h"

@@ -6,7 +6,7 @@
 #include "registration/holds.h"
 #include "registration/keys.h"
 #include "registration/references.h"
-#include "registration/session.h"
+#include "registration/session_lock.h"
 
 uint64_t region_take_import(struct region *region)
 {

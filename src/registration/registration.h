@@ -17,6 +17,7 @@
 #ifndef PEERPIN_REGISTRATION_REGISTRATION_H
 #define PEERPIN_REGISTRATION_REGISTRATION_H
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -55,6 +56,15 @@ struct pin_result {
 	bool reported;		    /* pinning.c has logged the failure */
 };
 
+/* Error without meaning for GPU and adapter: at this moment no context of the device can export. */
+#define PINNING_NO_CONTEXT (-ENXIO)
+
+/* True for an error without meaning for the memory either: a retry may succeed. */
+static inline bool pinning_is_of_the_moment(int error)
+{
+	return error == PINNING_NO_CONTEXT || error == -EAGAIN || error == -EINTR;
+}
+
 /* Registration method. pin() and unpin() return 0 or -errno. They run on the client's thread,
  * inside its registration call, or on the worker, without any lock. */
 struct registration_method {
@@ -92,9 +102,16 @@ struct verbs_calls {
 const struct verbs_calls *verbs_calls(void);
 void verbs_calls_device_closed(void);
 
-/* True while this thread is inside a registration or deregistration of the library's own: the call
- * is not a client's. */
+/* The library's own verbs calls. The provider calls back into libibverbs, and so into the library's
+ * wrappers, on the calling thread. Between own_call_begin() and own_call_end(), which nest,
+ * registration_is_own_call() is true: the call is not a client's, and the wrappers forward every
+ * one but deregistrations. */
+void own_call_begin(void);
+void own_call_end(void);
 bool registration_is_own_call(void);
+
+/* Deregisters by ibv_dereg_mr(), in a call marked as the library's own. Returns 0 or -errno. */
+int pinning_unpin(struct ibv_mr *mr);
 
 /* True while this thread deregisters `mr` as one of the library's own. */
 bool registration_is_own_end(const struct ibv_mr *mr);

@@ -7,7 +7,7 @@
 #ifndef PEERPIN_REGISTRATION_SESSION_H
 #define PEERPIN_REGISTRATION_SESSION_H
 
-#include "registration/objects.h"
+#include "registration/session_lock.h"
 
 /* Take the lock; and drop it, and deregister what ended. Sessions do not nest. */
 void session_begin(void);
@@ -15,17 +15,6 @@ void session_end(void);
 
 /* Ends the session and begins another, if regions have ended. */
 void session_flush(void);
-
-/* In functions that require the lock. */
-#define session_assert() assert_held(&registration_lock)
-
-/* An invariant. Where it is broken a build with assertions ends the process; any other counts
- * internal_errors, and logs it as the session ends. With the lock held. */
-#define session_check(invariant) ((invariant) ? (void)0 : session_failed(#invariant))
-void session_failed(const char *invariant);
-
-/* The invariant that failed last, once; NULL: none. With the lock held. */
-const char *session_take_failed(void);
 
 /* session_sleep(): waits for the next session_wake() of any thread, with this thread's CPU lent to
  * the worker if `lends`. session_sleep_after(): likewise, until `awake` (system_clock()) without

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* session_lock.c -- registration_lock, and the invariants of what it guards */
-#include "registration/session.h"
+#include "registration/session_lock.h"
 
 #include "report/statistics.h"
 

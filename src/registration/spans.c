@@ -24,7 +24,7 @@
 #include "registration/region.h"
 #include "registration/region_choice.h"
 #include "registration/region_end.h"
-#include "registration/session.h"
+#include "registration/session_lock.h"
 
 static uint64_t span_piece_end(const struct allocation *piece)
 {

@@ -8,7 +8,7 @@
 
 #include "base/process.h"
 #include "registration/objects.h"
-#include "registration/pinning.h"
+#include "registration/methods.h"
 #include "registration_fixture.h"
 
 CASE(registration, .set_up = set_up);

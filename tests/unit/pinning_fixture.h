@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "registration/methods.h"
 #include "registration/pinning.h"
 #include "report/statistics.h"
 #include "standin.h"
