@@ -61,36 +61,11 @@ static bool config_reader_is_name(const char *name, size_t length, const char *v
 	return text_length(variable) == length && text_begins(name, variable);
 }
 
-const char *config_renamed(const char *name, size_t length)
-{
-	static const char names[][2][44] = {
-		{ "PEERPIN_SMALL", "PEERPIN_GRANULARITY" },
-		{ "PEERPIN_RIGHTS", "PEERPIN_ACCESS_MATCH" },
-		{ "PEERPIN_KEYS", "PEERPIN_UNIQUE_KEYS" },
-		{ "PEERPIN_DOMAINS", "PEERPIN_DOMAIN_POLICY or PEERPIN_DEVICES" },
-		{ "PEERPIN_BUDGET", "PEERPIN_PIN_LIMIT" },
-		{ "PEERPIN_QUERIES", "PEERPIN_POINTER_QUERIES" },
-		{ "PEERPIN_LOG", "PEERPIN_LOG_LEVEL" },
-		{ "PEERPIN_STATS", "PEERPIN_STATS_FILE" },
-		{ "PEERPIN_TRACE", "PEERPIN_TRACE_FILE" },
-		{ "PEERPIN_CONFIG", "PEERPIN_CONFIG_FILE" },
-	};
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		if (config_reader_is_name(name, length, names[i][0]))
-			return names[i][1];
-	}
-	return NULL;
-}
-
 const char *config_nearest(const char *name, size_t length)
 {
-	const char *renamed = config_renamed(name, length);
 	unsigned int best = config_distance(name, length, config_variable);
 	const char *answer = config_variable;
 
-	if (renamed)
-		return renamed;
 	for (size_t i = 0; i < CONFIG_ROWS; i++) {
 		unsigned int apart = config_distance(name, length, config_table[i].variable);
 

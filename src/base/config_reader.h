@@ -100,10 +100,7 @@ int config_read_file(struct config_reader *reader, const char *name, char *text)
 /* Call after the last source, with `places`: sets what follows from other settings. */
 void config_complete(struct config_reader *reader);
 
-/* Return the current name of a variable of version 0.1, or several: "A or B"; NULL: none. */
-const char *config_renamed(const char *name, size_t length);
-
-/* Return the current or most similar variable; NULL: none is similar. */
+/* Return the most similar variable; NULL: none is similar. */
 const char *config_nearest(const char *name, size_t length);
 
 /* Return the edit distance of two words, at most 64. */

@@ -26,32 +26,10 @@ struct nearest nearest_begin(const char *word)
 	return (struct nearest){ .word = word, .length = length, .best = length < 8 ? 3 : 4 };
 }
 
-/* Write the variable of an option: "PEERPIN_MIN_SIZE" for "--min-size=1". */
-static void nearest_variable_of(const char *option, size_t length, char *to, size_t size)
-{
-	size_t used = (size_t)snprintf(to, size, "PEERPIN_");
-
-	for (size_t i = strspn(option, "-"); i < length && used < size - 1; i++)
-		to[used++] = option[i] == '-' ? '_' : (char)toupper((unsigned char)option[i]);
-	to[used] = '\0';
-}
-
 void nearest_compare_settings(struct nearest *nearest)
 {
 	static char negated[CONFIG_ROWS + 1][80];
-	char variable[80];
-	const char *renamed;
 
-	nearest_variable_of(nearest->word, nearest->length, variable, sizeof(variable));
-	renamed = config_renamed(variable, strlen(variable));
-	for (int i = CONFIG_ITSELF; renamed && i < CONFIG_ROWS; i++) {
-		const char *variable = setting_get(i)->variable;
-
-		if (!strncmp(variable, renamed, strlen(variable))) {
-			nearest->answer = setting_get(i)->option;
-			nearest->best = 0;
-		}
-	}
 	for (int i = CONFIG_ITSELF; i < CONFIG_ROWS; i++) {
 		const struct setting *setting = setting_get(i);
 

@@ -16,7 +16,7 @@ struct nearest {
 struct nearest nearest_begin(const char *word);
 void nearest_compare(struct nearest *nearest, const char *candidate);
 
-/* Compare all options of settings. An old name has its new one as the answer. */
+/* Compare all options of settings. */
 void nearest_compare_settings(struct nearest *nearest);
 
 #endif

@@ -52,10 +52,6 @@ options_and_statuses() {
 		"$(PEERPIN_PREREGISTER=fast outcome "$peerpin" printf started)"
 	same 'a bad word with peerpin disabled' $'started\n=> 0' \
 		"$(PEERPIN_DISABLE=yes PEERPIN_PREREGISTER=fast outcome "$peerpin" printf started)"
-	same 'an option of version 0.1' $'peerpin: unknown option: --small: did you mean --granularity?\n=> 2' \
-		"$(outcome "$peerpin" --small 64K true)"
-	same 'one with two successors' $'peerpin: unknown option: --domains: did you mean --domain-policy?\n=> 2' \
-		"$(outcome "$peerpin" --domains all true)"
 	same 'several bad ones' $'peerpin: --preregister=never is not allowed (auto, all, sync or off)\npeerpin: --granularity=1K is not allowed (64K or 2M)\n=> 2' \
 		"$(PEERPIN_SUMMARY=often outcome "$peerpin" --preregister=never --granularity 1K true)"
 	same 'an option replaces a bad word in the environment' $'started\n=> 0' \
