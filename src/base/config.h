@@ -36,30 +36,27 @@ enum unique_keys { UNIQUE_KEYS_AUTO, UNIQUE_KEYS_YES, UNIQUE_KEYS_NO };
 enum domain_policy { DOMAIN_POLICY_LEARNED, DOMAIN_POLICY_ALL, DOMAIN_POLICY_NEAR };
 enum log_level { LOG_NONE, LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG, LOG_TRACE };
 
-/* Texts point into the environment or into the text of a file; NULL: not set, or empty. */
+/* Type of each kind. Texts point into the environment or into the text of a file; NULL: not set, or
+ * empty. */
+#define CONFIG_TYPE_BOOL	  bool
+#define CONFIG_TYPE_SIZE	  uint64_t
+#define CONFIG_TYPE_LIMIT	  uint64_t
+#define CONFIG_TYPE_SHARE	  uint64_t
+#define CONFIG_TYPE_CPUS	  const char * /* a list, or "inherit"; NULL: auto */
+#define CONFIG_TYPE_TEXT	  const char *
+#define CONFIG_TYPE_FILE_NAME	  const char * /* a pattern */
+#define CONFIG_TYPE_PREREGISTER	  enum preregister
+#define CONFIG_TYPE_GRANULARITY	  enum granularity
+#define CONFIG_TYPE_ACCESS_MATCH  enum access_match
+#define CONFIG_TYPE_UNIQUE_KEYS	  enum unique_keys
+#define CONFIG_TYPE_DOMAIN_POLICY enum domain_policy
+#define CONFIG_TYPE_LEVEL	  enum log_level
+#define CONFIG_TYPE_SUMMARY	  enum summary_mode
+
+/* `disable` is set by PEERPIN_INCLUDE and PEERPIN_EXCLUDE too. */
 struct config {
-	bool disable; /* also by PEERPIN_INCLUDE and PEERPIN_EXCLUDE */
-	const char *include;
-	const char *exclude;
-	bool eager;
-	enum preregister preregister;
-	uint64_t min_size; /* bytes */
-	enum granularity granularity;
-	enum access_match access_match;
-	enum unique_keys unique_keys;
-	enum domain_policy domain_policy;
-	const char *devices;	 /* NULL: all */
-	const char *worker_cpus; /* a list, or "inherit"; NULL: auto */
-	uint64_t pin_limit;	 /* bytes, or CONFIG_AUTO: the size of the GPU's BAR1 */
-	uint64_t keep;		 /* bytes, or CONFIG_SHARE and a percentage of the GPU's memory */
-	uint64_t keep_host;	 /* bytes */
-	bool pointer_queries;
-	enum log_level log_level;
-	const char *log_file; /* a pattern; NULL: standard error */
-	enum summary_mode summary;
-	const char *stats_file; /* a pattern */
-	const char *trace_file; /* a pattern */
-	bool verify;
+#define CONFIG(field, variable, kind, initial, allowed, meaning) CONFIG_TYPE_##kind field;
+#include "base/config.def"
 };
 
 /* Return the settings from all sources. The first caller reads the files. */

@@ -24,13 +24,8 @@ enum config_kind {
 	CPUS,
 	TEXT,
 	FILE_NAME,
-	PREREGISTER,
-	GRANULARITY,
-	ACCESS_MATCH,
-	UNIQUE_KEYS,
-	DOMAIN_POLICY,
-	LEVEL,
-	SUMMARY
+#define CONFIG_WORDS(kind, ...) kind,
+#include "base/config.def"
 };
 
 /* Rows in the order of the table. */
