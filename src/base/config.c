@@ -21,11 +21,11 @@ static once settling;
 static char complaints[4096];
 static size_t complaints_used;
 static unsigned int complaints_lost;
-static const char *own_file; /* PEERPIN_CONFIG_FILE */
-static int system_file_error, own_file_error;
+static const char *named_file; /* PEERPIN_CONFIG_FILE */
+static int system_file_error, named_file_error;
 
 static _Atomic unsigned char disabled_early;
-enum { UNKNOWN, ENABLED, DISABLED };
+enum { EARLY_UNKNOWN, EARLY_ENABLED, EARLY_DISABLED };
 
 /* Threads at the same time read the same: none waits for another, which a child would not have. */
 static __attribute__((noinline, cold)) unsigned char config_read_early(void)
@@ -36,7 +36,7 @@ static __attribute__((noinline, cold)) unsigned char config_read_early(void)
 
 	config_read_environment(&reader, system_auxiliary(AT_SECURE) ? NULL : environ);
 	log_set_limit_early(early.log_level);
-	answer = early.disable ? DISABLED : ENABLED;
+	answer = early.disable ? EARLY_DISABLED : EARLY_ENABLED;
 	store_relaxed(&disabled_early, answer);
 	return answer;
 }
@@ -45,9 +45,9 @@ bool config_is_disabled_early(void)
 {
 	unsigned char answer = load_relaxed(&disabled_early);
 
-	if (__builtin_expect(answer == UNKNOWN, 0))
+	if (__builtin_expect(answer == EARLY_UNKNOWN, 0))
 		answer = config_read_early();
-	return answer == DISABLED;
+	return answer == EARLY_DISABLED;
 }
 
 static void config_keep_complaint(const char *line)
@@ -108,7 +108,7 @@ bool config_excludes(const struct config *config, const char *program)
 /* Look up no symbol here: a waiting thread may hold the dynamic linker's lock. */
 static void config_settle(const char *program)
 {
-	static char system_text[CONFIG_FILE_MOST + 1], own_text[CONFIG_FILE_MOST + 1];
+	static char system_text[CONFIG_FILE_MOST + 1], named_text[CONFIG_FILE_MOST + 1];
 	static struct config_place places[CONFIG_ROWS];
 	struct config_reader reader = { .config = &settled,
 					.places = places,
@@ -120,9 +120,9 @@ static void config_settle(const char *program)
 	if (system_auxiliary(AT_SECURE))
 		return; /* config_is_disabled_early() set the log limit of the defaults */
 	system_file_error = config_read_file(&reader, CONFIG_SYSTEM_FILE, system_text);
-	own_file = system_environment("PEERPIN_CONFIG_FILE");
-	if (own_file && *own_file)
-		own_file_error = config_read_file(&reader, own_file, own_text);
+	named_file = system_environment("PEERPIN_CONFIG_FILE");
+	if (named_file && *named_file)
+		named_file_error = config_read_file(&reader, named_file, named_text);
 	config_read_environment(&reader, environ);
 	config_complete(&reader);
 	if (config_excludes(&settled, program))
@@ -155,10 +155,10 @@ void config_report(void)
 	if (system_file_error && system_file_error != -ENOENT && system_file_error != -ENOTDIR)
 		log_message(LOG_WARN, "%s: cannot be read: %s", CONFIG_SYSTEM_FILE,
 			    system_error_text(-system_file_error));
-	if (own_file_error)
+	if (named_file_error)
 		log_message(LOG_WARN,
 			    "PEERPIN_CONFIG_FILE=%s: cannot be read: %s. Name a file of settings.",
-			    own_file, system_error_text(-own_file_error));
+			    named_file, system_error_text(-named_file_error));
 	for (const char *line = complaints; line < complaints + complaints_used;
 	     line += text_length(line) + 1)
 		log_message(LOG_WARN, "%s", line);

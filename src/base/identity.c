@@ -48,7 +48,7 @@ static struct identity {
 	int rank, local_rank;
 	char job[128];
 } identity;
-static once known;
+static once identity_known;
 
 /* Return the value of a variable; NULL: unset or empty, or `variable` is "". */
 static const char *identity_value(const char *variable)
@@ -146,7 +146,7 @@ static void identity_name_after_launcher(const char *rank)
 		parent = proc_stat_parent(process, &start);
 		if (process && !identity_was_started_with(process, rank)) {
 			system_format(identity.job, sizeof(identity.job), "%.24s-%d-%llu",
-				      process_host(), process, (unsigned long long)start);
+				      identity_host(), process, (unsigned long long)start);
 			return;
 		}
 		if (parent <= 0)
@@ -187,29 +187,29 @@ static void identity_read_environment(void)
 
 static const struct identity *identity_get(void)
 {
-	if (once_begin(&known)) {
+	if (once_begin(&identity_known)) {
 		identity_read_environment();
-		once_end(&known);
+		once_end(&identity_known);
 	}
 	return &identity;
 }
 
-int process_rank(void)
+int identity_rank(void)
 {
 	return identity_get()->rank;
 }
 
-int process_local_rank(void)
+int identity_local_rank(void)
 {
 	return identity_get()->local_rank;
 }
 
-const char *process_job(void)
+const char *identity_job(void)
 {
 	return identity_get()->job;
 }
 
-const char *process_host(void)
+const char *identity_host(void)
 {
 	static __thread char host[64] __attribute__((tls_model("initial-exec")));
 
@@ -272,15 +272,15 @@ static const char *identity_convert(const char *conversion, size_t *length, char
 	*length = 1;
 	switch (*conversion) {
 	case 'r':
-		system_format(digits, size, "%d", process_rank() >= 0 ? process_rank() : 0);
+		system_format(digits, size, "%d", identity_rank() >= 0 ? identity_rank() : 0);
 		return digits;
 	case 'p':
 		system_format(digits, size, "%d", kernel_process());
 		return digits;
 	case 'h':
-		return process_host();
+		return identity_host();
 	case 'j':
-		return *process_job() ? process_job() : "0";
+		return *identity_job() ? identity_job() : "0";
 	case 'e':
 		return system_program();
 	case 'q':
@@ -351,7 +351,7 @@ static bool identity_is_device(const char *name)
 					      !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode));
 }
 
-int process_file_name(const char *pattern, char *name, size_t size)
+int identity_file_name(const char *pattern, char *name, size_t size)
 {
 	size_t used = 0, length, added;
 	bool distinct = false;
@@ -377,8 +377,8 @@ int process_file_name(const char *pattern, char *name, size_t size)
 		used += added;
 	}
 	name[used] = '\0';
-	if (distinct || process_rank() < 0 || identity_is_device(name))
+	if (distinct || identity_rank() < 0 || identity_is_device(name))
 		return 0;
-	system_format(digits, sizeof(digits), ".%d", process_rank());
+	system_format(digits, sizeof(digits), ".%d", identity_rank());
 	return identity_insert(name, size, identity_extension(name), 0, digits);
 }

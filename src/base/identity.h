@@ -14,16 +14,16 @@
 
 #include <stddef.h>
 
-int process_rank(void);		/* in the job; -1: no launcher variable */
-int process_local_rank(void);	/* on this host; -1: unknown */
-const char *process_job(void);	/* as above; "": none */
-const char *process_host(void); /* host name up to the first dot */
+int identity_rank(void);	 /* in the job; -1: no launcher variable */
+int identity_local_rank(void);	 /* on this host; -1: unknown */
+const char *identity_job(void);	 /* as above; "": none */
+const char *identity_host(void); /* host name up to the first dot */
 
 /* Expand %h %p %r %j %e %q{VARIABLE} %% in `pattern` into `name`; other conversions stay. Expanded
  * values contain no slash: they cannot change the folder. Under MPI a pattern without %r and %p
  * gets ".RANK" before its extension, so that ranks do not overwrite each other; devices get none.
  * Return 0 or -ENAMETOOLONG. */
-int process_file_name(const char *pattern, char *name, size_t size);
+int identity_file_name(const char *pattern, char *name, size_t size);
 
 /* Return the first unknown conversion, from its percent sign on; NULL: none. Does not read rank or
  * job: callable while settings are read. */

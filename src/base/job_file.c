@@ -25,8 +25,8 @@
 #define FORMER_SECONDS 60
 
 /* Waits for the exclusive lock of another process: 50 times 0.1 ms. */
-#define TRIES	50
-#define WAIT_NS 100000
+#define JOB_LOCK_TRIES	 50
+#define JOB_LOCK_WAIT_NS 100000
 
 struct claim {
 	uint64_t hash, claimant;
@@ -71,9 +71,9 @@ static void job_file_open(void)
 	file.fd = -1;
 	if (folder < 0)
 		return;
-	for (int i = 0; i < TRIES && fd == -EAGAIN; i++) {
+	for (int i = 0; i < JOB_LOCK_TRIES && fd == -EAGAIN; i++) {
 		if (i)
-			kernel_sleep(WAIT_NS);
+			kernel_sleep(JOB_LOCK_WAIT_NS);
 		fd = job_file_open_at(folder);
 	}
 	file = held_file_of(fd);
@@ -86,10 +86,10 @@ static void job_file_begin(void)
 
 	if (!once_begin(&opened))
 		return;
-	if (process_rank() >= 0 && *process_job()) {
-		identity_make_safe(process_job(), job, sizeof(job));
+	if (identity_rank() >= 0 && *identity_job()) {
+		identity_make_safe(identity_job(), job, sizeof(job));
 		system_format(name, sizeof(name), RUNTIME_JOB "%s.%s" RUNTIME_LOCK, job,
-			      process_host());
+			      identity_host());
 		job_file_open();
 	}
 	once_end(&opened);

@@ -52,9 +52,10 @@ static __attribute__((format(printf, 2, 3))) void log_add(struct line *line, con
 static void log_begin_line(struct line *line, enum log_level level)
 {
 	line->used = 0;
-	log_add(line, "peerpin: <%s> [%s:%d", level_names[level], process_host(), kernel_process());
-	if (process_rank() >= 0)
-		log_add(line, " rank %d", process_rank());
+	log_add(line, "peerpin: <%s> [%s:%d", level_names[level], identity_host(),
+		kernel_process());
+	if (identity_rank() >= 0)
+		log_add(line, " rank %d", identity_rank());
 	log_add(line, "] ");
 	line->text = line->used;
 }
@@ -116,15 +117,15 @@ static void log_put(struct line *line, enum log_level level, const char *identit
 
 /* ---- rate limit ---- */
 
-struct window {
+struct log_window {
 	_Atomic uint64_t second;
 	_Atomic uint32_t written, suppressed;
 };
 
 /* Separate windows: debug and info messages must not crowd out warnings and errors. */
-static struct window windows[2];
+static struct log_window windows[2];
 
-static void log_report_suppressed(struct window *window, enum log_level level)
+static void log_report_suppressed(struct log_window *window, enum log_level level)
 {
 	uint32_t suppressed = exchange_relaxed(&window->suppressed, 0);
 	struct line line;
@@ -140,7 +141,7 @@ static void log_report_suppressed(struct window *window, enum log_level level)
 /* Level trace has no rate limit. */
 static bool log_is_over_limit(enum log_level level)
 {
-	struct window *window = &windows[level <= LOG_WARN];
+	struct log_window *window = &windows[level <= LOG_WARN];
 	uint64_t second = load_relaxed(&window->second), now;
 
 	if (log_is_on(LOG_TRACE))

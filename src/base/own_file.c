@@ -40,7 +40,7 @@ int own_file_name(const char *pattern, char *name, size_t size)
 			return -ENAMETOOLONG;
 		name[length - 1] = '/';
 	}
-	return process_file_name(pattern, name + length, size - (size_t)length);
+	return identity_file_name(pattern, name + length, size - (size_t)length);
 }
 
 static int own_file_create(const char *name, const void *argument)

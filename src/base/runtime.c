@@ -20,8 +20,8 @@
 #define PROCESS_MAX 999999999
 
 /* Tries for the lock of another process: 1 s. A preempted holder needs more than a few ms. */
-#define TRIES	10000
-#define WAIT_NS 100000
+#define FOLDER_LOCK_TRIES   10000
+#define FOLDER_LOCK_WAIT_NS 100000
 
 const char *runtime_shared = "/dev/shm";
 
@@ -49,7 +49,7 @@ static int runtime_open_existing(int parent, const char *path)
 }
 
 /* Names of the folder, in order of preference. */
-enum { OF_SESSION, SHARED, NAMES };
+enum { OF_SESSION, SHARED, FOLDER_NAMES };
 
 static bool runtime_name(unsigned int which, char *path)
 {
@@ -73,7 +73,7 @@ static int runtime_open(const char *path)
 
 /* ---- private folders: /dev/shm/peerpin-UID.NUMBER, where another user has the usual name ---- */
 
-struct search {
+struct runtime_search {
 	int parent;
 	char begins[32];
 	unsigned int number;	   /* private folders that precede the wanted one */
@@ -92,7 +92,7 @@ static bool runtime_precedes(const char *one, const char *other)
 /* Find the first name after `after`. Other users may make folders of such names as well. */
 static bool runtime_search_entry(const char *name, void *argument)
 {
-	struct search *search = argument;
+	struct runtime_search *search = argument;
 	int folder;
 
 	if (!text_begins(name, search->begins) || text_length(name) >= sizeof(search->found) ||
@@ -110,7 +110,7 @@ static bool runtime_search_entry(const char *name, void *argument)
 /* Find private folder `number`, in the order of names. `parent`: open folder runtime_shared. */
 static bool runtime_search(int parent, unsigned int number, char *path)
 {
-	struct search search = { .parent = parent };
+	struct runtime_search search = { .parent = parent };
 
 	system_format(search.begins, sizeof(search.begins), "peerpin-%u.", kernel_user());
 	for (unsigned int i = 0; i <= number; i++) {
@@ -129,10 +129,10 @@ static bool runtime_search(int parent, unsigned int number, char *path)
  * without it each rank may make a folder. */
 static void runtime_lock(int parent)
 {
-	for (int i = 0; i < TRIES; i++) {
+	for (int i = 0; i < FOLDER_LOCK_TRIES; i++) {
 		if (!kernel_call(SYS_flock, parent, 2 | 4 /* LOCK_EX | LOCK_NB */))
 			return;
-		kernel_sleep(WAIT_NS);
+		kernel_sleep(FOLDER_LOCK_WAIT_NS);
 	}
 }
 
@@ -167,7 +167,7 @@ int runtime_folder(char *path)
 	/* Ignore the environment of a setuid program: its user controls it. */
 	if (system_auxiliary(AT_SECURE))
 		return -EPERM;
-	for (unsigned int i = 0; i < NAMES && folder < 0; i++) {
+	for (unsigned int i = 0; i < FOLDER_NAMES && folder < 0; i++) {
 		if (!runtime_name(i, path))
 			continue;
 		folder = runtime_open(path);
@@ -181,7 +181,7 @@ bool runtime_find(unsigned int number, char *path)
 	int parent, folder;
 	bool found;
 
-	if (number < NAMES) {
+	if (number < FOLDER_NAMES) {
 		folder = runtime_name(number, path) ? runtime_open_existing(AT_FDCWD, path)
 						    : -ENOENT;
 		if (folder >= 0)
@@ -189,7 +189,7 @@ bool runtime_find(unsigned int number, char *path)
 		return folder >= 0;
 	}
 	parent = kernel_open(runtime_shared, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-	found = parent >= 0 && runtime_search(parent, number - NAMES, path);
+	found = parent >= 0 && runtime_search(parent, number - FOLDER_NAMES, path);
 	if (parent >= 0)
 		kernel_close(parent);
 	return found;
@@ -199,7 +199,7 @@ bool runtime_is_refused(char *path)
 {
 	int folder = -ENOENT;
 
-	for (unsigned int i = 0; i < NAMES && folder == -ENOENT; i++) {
+	for (unsigned int i = 0; i < FOLDER_NAMES && folder == -ENOENT; i++) {
 		if (runtime_name(i, path))
 			folder = runtime_open_existing(AT_FDCWD, path);
 	}

@@ -35,19 +35,19 @@
 	}
 
 /* Call the function; `otherwise`: the result where libc lacks it. */
-#define CALL(name, otherwise, ...)                                                                 \
+#define LIBC_CALL(name, otherwise, ...)                                                            \
 	({                                                                                         \
 		name##_function *function = system_find_##name();                                  \
 		function ? function(__VA_ARGS__) : (otherwise);                                    \
 	})
 
 /* OWN(name, result, parameters...) defines system_find_name(), which returns libc's own function or
- * NULL; FUNCTION() the first one in the program's scope. On an old system a plug-in may have loaded
+ * NULL; FIRST() the first one in the program's scope. On an old system a plug-in may have loaded
  * libpthread outside that scope. */
 #define OWN(name, result, ...)                                                                     \
 	typedef result name##_function(__VA_ARGS__);                                               \
 	CACHED(name, name##_function, loaded_in_libc(#name))
-#define FUNCTION(name, result, ...)                                                                \
+#define FIRST(name, result, ...)                                                                   \
 	typedef result name##_function(__VA_ARGS__);                                               \
 	CACHED(name, name##_function, loaded_first(#name))
 
@@ -60,18 +60,18 @@ OWN(__cxa_atexit, int, void (*handler)(void *), void *argument, void *object)
 /* Target of pthread_atfork, which is linked statically. */
 OWN(__register_atfork, int, void (*before)(void), void (*after)(void), void (*in_child)(void),
     void *object)
-FUNCTION(pthread_setcancelstate, int, int state, int *before)
-FUNCTION(pthread_mutex_trylock, int, pthread_mutex_t *lock)
-FUNCTION(pthread_mutex_timedlock, int, pthread_mutex_t *lock, const struct timespec *until)
-FUNCTION(pthread_cond_wait, int, pthread_cond_t *condition, pthread_mutex_t *mutex)
-FUNCTION(pthread_cond_broadcast, int, pthread_cond_t *condition)
-FUNCTION(pthread_create, int, pthread_t *thread, const pthread_attr_t *attributes,
-	 void *(*run)(void *), void *argument)
-FUNCTION(pthread_detach, int, pthread_t thread)
-FUNCTION(pthread_attr_init, int, pthread_attr_t *attributes)
-FUNCTION(pthread_attr_setaffinity_np, int, pthread_attr_t *attributes, size_t size,
-	 const cpu_set_t *cpus)
-FUNCTION(pthread_attr_destroy, int, pthread_attr_t *attributes)
+FIRST(pthread_setcancelstate, int, int state, int *before)
+FIRST(pthread_mutex_trylock, int, pthread_mutex_t *lock)
+FIRST(pthread_mutex_timedlock, int, pthread_mutex_t *lock, const struct timespec *until)
+FIRST(pthread_cond_wait, int, pthread_cond_t *condition, pthread_mutex_t *mutex)
+FIRST(pthread_cond_broadcast, int, pthread_cond_t *condition)
+FIRST(pthread_create, int, pthread_t *thread, const pthread_attr_t *attributes,
+      void *(*run)(void *), void *argument)
+FIRST(pthread_detach, int, pthread_t thread)
+FIRST(pthread_attr_init, int, pthread_attr_t *attributes)
+FIRST(pthread_attr_setaffinity_np, int, pthread_attr_t *attributes, size_t size,
+      const cpu_set_t *cpus)
+FIRST(pthread_attr_destroy, int, pthread_attr_t *attributes)
 
 const void *system_libc_dlsym(void)
 {
@@ -80,7 +80,7 @@ const void *system_libc_dlsym(void)
 
 void *system_dlsym(void *handle, const char *symbol)
 {
-	void *found = CALL(dlsym, NULL, handle, symbol);
+	void *found = LIBC_CALL(dlsym, NULL, handle, symbol);
 
 	/* No tail call: RTLD_NEXT is relative to this library. */
 	__asm__ volatile("" : "+r"(found));
@@ -89,7 +89,7 @@ void *system_dlsym(void *handle, const char *symbol)
 
 unsigned long system_auxiliary(unsigned long type)
 {
-	return CALL(getauxval, 0, type);
+	return LIBC_CALL(getauxval, 0, type);
 }
 
 int system_format_list(char *to, size_t size, const char *format, va_list arguments)
@@ -98,7 +98,7 @@ int system_format_list(char *to, size_t size, const char *format, va_list argume
 
 	if (size)
 		*to = '\0';
-	length = CALL(vsnprintf, 0, to, size, format, arguments);
+	length = LIBC_CALL(vsnprintf, 0, to, size, format, arguments);
 	errno = saved_errno;
 	return length;
 }
@@ -117,7 +117,7 @@ int system_format(char *to, size_t size, const char *format, ...)
 const char *system_error_text(int error)
 {
 	int saved_errno = errno;
-	const char *text = CALL(strerror, "unknown error", error);
+	const char *text = LIBC_CALL(strerror, "unknown error", error);
 
 	errno = saved_errno;
 	return text;
@@ -148,7 +148,7 @@ uint64_t system_clock(void)
 {
 	struct timespec now;
 
-	if (CALL(clock_gettime, -1, CLOCK_MONOTONIC, &now))
+	if (LIBC_CALL(clock_gettime, -1, CLOCK_MONOTONIC, &now))
 		return kernel_time(CLOCK_MONOTONIC);
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
@@ -169,13 +169,13 @@ int system_hold_cancellation(void)
 {
 	int state = PTHREAD_CANCEL_ENABLE;
 
-	CALL(pthread_setcancelstate, 0, PTHREAD_CANCEL_DISABLE, &state);
+	LIBC_CALL(pthread_setcancelstate, 0, PTHREAD_CANCEL_DISABLE, &state);
 	return state;
 }
 
 void system_release_cancellation(int held)
 {
-	CALL(pthread_setcancelstate, 0, held, NULL);
+	LIBC_CALL(pthread_setcancelstate, 0, held, NULL);
 }
 
 bool system_lock_within(pthread_mutex_t *lock, long nanoseconds)
@@ -184,7 +184,7 @@ bool system_lock_within(pthread_mutex_t *lock, long nanoseconds)
 
 	if (!system_find_pthread_mutex_trylock()(lock))
 		return true;
-	if (CALL(clock_gettime, -1, CLOCK_REALTIME, &until))
+	if (LIBC_CALL(clock_gettime, -1, CLOCK_REALTIME, &until))
 		return !pthread_mutex_lock(lock);
 	until.tv_nsec += nanoseconds;
 	if (until.tv_nsec >= 1000000000) {
@@ -211,12 +211,12 @@ void system_wake(pthread_cond_t *condition)
 void system_at_exit(void (*handler)(void *unused))
 {
 	/* No object handle: the library is never unloaded. */
-	CALL(__cxa_atexit, 0, handler, NULL, NULL);
+	LIBC_CALL(__cxa_atexit, 0, handler, NULL, NULL);
 }
 
 void system_at_fork(void (*in_child)(void))
 {
-	CALL(__register_atfork, 0, NULL, NULL, in_child, NULL);
+	LIBC_CALL(__register_atfork, 0, NULL, NULL, in_child, NULL);
 }
 
 int system_start_thread(void *(*run)(void *), const struct kernel_cpus *cpus)
@@ -225,17 +225,17 @@ int system_start_thread(void *(*run)(void *), const struct kernel_cpus *cpus)
 	pthread_t thread;
 	int error = ENOSYS;
 
-	if (cpus && !CALL(pthread_attr_init, ENOSYS, &attributes)) {
-		error = CALL(pthread_attr_setaffinity_np, ENOSYS, &attributes, sizeof(*cpus),
-			     (const cpu_set_t *)cpus);
+	if (cpus && !LIBC_CALL(pthread_attr_init, ENOSYS, &attributes)) {
+		error = LIBC_CALL(pthread_attr_setaffinity_np, ENOSYS, &attributes, sizeof(*cpus),
+				  (const cpu_set_t *)cpus);
 		if (!error)
-			error = CALL(pthread_create, ENOSYS, &thread, &attributes, run, NULL);
-		CALL(pthread_attr_destroy, 0, &attributes);
+			error = LIBC_CALL(pthread_create, ENOSYS, &thread, &attributes, run, NULL);
+		LIBC_CALL(pthread_attr_destroy, 0, &attributes);
 	}
 	/* EAGAIN: no thread at all. */
 	if (error && error != EAGAIN)
-		error = CALL(pthread_create, ENOSYS, &thread, NULL, run, NULL);
+		error = LIBC_CALL(pthread_create, ENOSYS, &thread, NULL, run, NULL);
 	if (!error)
-		CALL(pthread_detach, 0, thread);
+		LIBC_CALL(pthread_detach, 0, thread);
 	return error;
 }

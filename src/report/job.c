@@ -50,7 +50,7 @@ static bool job_includes(const struct segment_header *header)
 	const struct segment_header *own = &statistics_segment.header;
 
 	return (header->process != own->process || header->started_ns != own->started_ns) &&
-	       text_equals(header->job, process_job()) && text_equals(header->host, own->host) &&
+	       text_equals(header->job, identity_job()) && text_equals(header->host, own->host) &&
 	       load_seq_cst(&header->state) != SEGMENT_REPORTED && job_was_concurrent(header);
 }
 

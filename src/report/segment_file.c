@@ -45,15 +45,15 @@ static void segment_file_describe(struct segment_header *header)
 	header->layout = segment_layout();
 	header->size = sizeof(statistics_segment);
 	header->process = kernel_process();
-	header->rank = process_rank();
-	header->local_rank = process_local_rank();
+	header->rank = identity_rank();
+	header->local_rank = identity_local_rank();
 	proc_stat_parent(0, &header->process_start);
 	header->started_ns = kernel_time(CLOCK_REALTIME);
 	header->clock_ns = system_clock();
 	text_copy(header->version, sizeof(header->version), peerpin_version());
-	text_copy(header->host, sizeof(header->host), process_host());
+	text_copy(header->host, sizeof(header->host), identity_host());
 	text_copy(header->program, sizeof(header->program), system_program());
-	text_copy(header->job, sizeof(header->job), process_job());
+	text_copy(header->job, sizeof(header->job), identity_job());
 	config_text_changed(config, '\n', header->settings, sizeof(header->settings));
 	for (size_t i = 0; i < sizeof(header->magic); i++)
 		header->magic[i] = SEGMENT_MAGIC[i];

@@ -105,9 +105,9 @@ void trace_begin(void)
 		return;
 	store_relaxed(&trace_wanted, true);
 	trace_make_plain(system_program(), program, sizeof(program));
-	trace_make_plain(process_host(), host, sizeof(host));
-	if (process_rank() >= 0)
-		system_format(rank, sizeof(rank), "rank %d ", process_rank());
+	trace_make_plain(identity_host(), host, sizeof(host));
+	if (identity_rank() >= 0)
+		system_format(rank, sizeof(rank), "rank %d ", identity_rank());
 	refused = trace_add("[\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"tid\":%d,"
 			    "\"args\":{\"name\":\"%s%s, %s\"}},\n",
 			    kernel_process(), kernel_thread(), rank, program, host);

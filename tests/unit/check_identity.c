@@ -78,13 +78,13 @@ LOOP_TEST(identity, each_launcher_is_understood, 0, sizeof(environments) / sizeo
 
 	for (size_t i = 0; i < 8 && given->variables[i]; i++)
 		putenv((char *)given->variables[i]);
-	ck_assert_int_eq(process_rank(), given->rank);
-	ck_assert_int_eq(process_local_rank(), given->local_rank);
+	ck_assert_int_eq(identity_rank(), given->rank);
+	ck_assert_int_eq(identity_local_rank(), given->local_rank);
 	if (given->job) {
-		ck_assert_str_eq(process_job(), given->job);
+		ck_assert_str_eq(identity_job(), given->job);
 	} else {
-		snprintf(expected, sizeof(expected), "%.24s-%d-", process_host(), (int)getppid());
-		ck_assert_int_eq(strncmp(process_job(), expected, strlen(expected)), 0);
+		snprintf(expected, sizeof(expected), "%.24s-%d-", identity_host(), (int)getppid());
+		ck_assert_int_eq(strncmp(identity_job(), expected, strlen(expected)), 0);
 	}
 }
 
@@ -102,24 +102,24 @@ TEST(identity, who_hands_the_rank_on_is_not_the_launcher)
 	ck_assert_ptr_nonnull(output);
 	ck_assert_ptr_nonnull(fgets(found, sizeof(found), output));
 	ck_assert_int_eq(pclose(output), 0);
-	snprintf(expected, sizeof(expected), "%.24s-%d-", process_host(), (int)getpid());
+	snprintf(expected, sizeof(expected), "%.24s-%d-", identity_host(), (int)getpid());
 	ck_assert_int_eq(strncmp(found, expected, strlen(expected)), 0);
 }
 
 TEST(identity, what_was_read_stays)
 {
 	setenv("PMI_RANK", "3", 1);
-	ck_assert_int_eq(process_rank(), 3);
+	ck_assert_int_eq(identity_rank(), 3);
 	setenv("PMI_RANK", "4", 1);
 	unsetenv("PMI_RANK");
-	ck_assert_int_eq(process_rank(), 3);
+	ck_assert_int_eq(identity_rank(), 3);
 }
 
 static const char *named(const char *pattern)
 {
 	static char name[256];
 
-	ck_assert_int_eq(process_file_name(pattern, name, sizeof(name)), 0);
+	ck_assert_int_eq(identity_file_name(pattern, name, sizeof(name)), 0);
 	return name;
 }
 
@@ -131,7 +131,7 @@ TEST(identity, without_a_launcher_a_name_stays_as_it_is)
 	ck_assert_str_eq(named("a-%r-%j"), "a-0-0");
 	snprintf(own, sizeof(own), "%d-%s", (int)getpid(), system_program());
 	ck_assert_str_eq(named("%p-%e"), own);
-	ck_assert_str_eq(named("%h"), process_host());
+	ck_assert_str_eq(named("%h"), identity_host());
 }
 
 TEST(identity, a_rank_gets_a_file_of_its_own)
@@ -148,13 +148,13 @@ TEST(identity, a_rank_gets_a_file_of_its_own)
 	ck_assert_str_eq(named("a.%j"), "a.12.7");
 	ck_assert_str_eq(named("/dev/null"), "/dev/null");
 	ck_assert_str_eq(named("/dev/stdout"), "/dev/stdout");
-	ck_assert_int_eq(process_file_name("a.b", small, 5), -ENAMETOOLONG);
+	ck_assert_int_eq(identity_file_name("a.b", small, 5), -ENAMETOOLONG);
 	ck_assert_str_eq(named("a-%r-%j"), "a-7-12");
 	ck_assert_str_eq(named("a-%%r"), "a-%r.7");
 	ck_assert_str_eq(named("a-%r-%%-%z%"), "a-7-%-%z%");
-	ck_assert_int_eq(process_file_name("a-%r", small, 3), -ENAMETOOLONG);
-	ck_assert_int_eq(process_file_name("abc", small, 5), -ENAMETOOLONG);
-	ck_assert_int_eq(process_file_name("a-%r", small, 4), 0);
+	ck_assert_int_eq(identity_file_name("a-%r", small, 3), -ENAMETOOLONG);
+	ck_assert_int_eq(identity_file_name("abc", small, 5), -ENAMETOOLONG);
+	ck_assert_int_eq(identity_file_name("a-%r", small, 4), 0);
 }
 
 TEST(identity, what_stands_for_itself_is_known_before)
@@ -195,7 +195,7 @@ int main(int count, char **words)
 {
 	own_file = words[0];
 	if (count > 1) {
-		puts(process_job());
+		puts(identity_job());
 		return 0;
 	}
 	return suite_main("identity");

@@ -41,7 +41,7 @@ static const char *lock_file(const char *job)
 {
 	char name[128];
 
-	snprintf(name, sizeof(name), "peerpin/job.%s.%s.lock", job, process_host());
+	snprintf(name, sizeof(name), "peerpin/job.%s.%s.lock", job, identity_host());
 	return in_folder(name);
 }
 
@@ -141,7 +141,7 @@ TEST(log, a_line_says_who)
 	log_message(LOG_WARN, "%s and %d", "text", 5);
 	ck_assert_int_eq(errno, 77);
 	snprintf(expected, sizeof(expected), "peerpin: <warn> [%s:%d rank 3] text and 5\n",
-		 process_host(), (int)getpid());
+		 identity_host(), (int)getpid());
 	ck_assert_str_eq(text_of(output), expected);
 }
 
