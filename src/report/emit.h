@@ -37,7 +37,7 @@ void usage_write(const struct segment *segment, char *to, size_t size);
 void usage_hit_rate(const struct segment *segment, char *to, size_t size);
 
 /* Write why many requests miss, and what helps (hints.def, hints.c). False: few miss. */
-bool usage_hint(const struct segment *segment, char *to, size_t size);
+bool hints_find(const struct segment *segment, char *to, size_t size);
 
 /* Write bytes as a value of a setting: "2M". */
 void usage_setting_of_bytes(uint64_t bytes, char *to, size_t size);

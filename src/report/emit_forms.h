@@ -27,7 +27,7 @@ uint64_t usage_main_reason(const struct segment *segment, struct segment_row *re
 bool usage_has_setting(const struct segment *segment, const char *name, const char *value);
 
 /* Return true if the worker found no idle CPU, for more requests than a few (hints.def). */
-bool usage_lacks_idle_cpu(const struct segment *segment);
+bool hints_lacks_idle_cpu(const struct segment *segment);
 
 void emit_table(struct emitter *emitter);
 void emit_table_line(struct emitter *emitter);

@@ -10,7 +10,7 @@
 #define MOST_PAIRS  2 /* lines of reasons against the preferred registration method */
 #define MOST_NAMED  4 /* reasons of failed registrations, or of bypassed requests */
 
-#define count(emitter, name)   segment_value(&(emitter)->source->segment->counters.name)
+#define counter(emitter, name) segment_value(&(emitter)->source->segment->counters.name)
 #define tallied(emitter, name) segment_tallied((emitter)->source->segment, TALLY_##name)
 
 /* A name must neither break the line nor change the terminal. */
@@ -121,23 +121,23 @@ static void emit_table_add_usage(struct emitter *emitter)
 
 static void emit_table_add_requests(struct emitter *emitter)
 {
-	uint64_t misses = count(emitter, synchronous) + count(emitter, synchronous_queued);
+	uint64_t misses = counter(emitter, synchronous) + counter(emitter, synchronous_queued);
 	char share[16];
 
 	usage_hit_rate(emitter->source->segment, share, sizeof(share));
 	emit_table_begin_line(emitter, "requests");
 	output_add(emitter->output, "%llu  %llu hits%s", llu(tallied(emitter, requests)),
 		   llu(tallied(emitter, hits)), share);
-	if (count(emitter, waited))
-		output_add(emitter->output, "  %llu waited", llu(count(emitter, waited)));
+	if (counter(emitter, waited))
+		output_add(emitter->output, "  %llu waited", llu(counter(emitter, waited)));
 	output_add(emitter->output, "  %llu %s  %llu bypassed", llu(misses),
-		   misses == 1 ? "miss" : "misses", llu(count(emitter, bypassed)));
+		   misses == 1 ? "miss" : "misses", llu(counter(emitter, bypassed)));
 	if (tallied(emitter, look_ups))
 		output_add(emitter->output, "  %llu key look-ups", llu(tallied(emitter, look_ups)));
-	if (count(emitter, ucx_unhooked))
+	if (counter(emitter, ucx_unhooked))
 		output_add(emitter->output,
 			   "  %llu UCX without hooks: its requests hit (use UCX 1.18.1)",
-			   llu(count(emitter, ucx_unhooked)));
+			   llu(counter(emitter, ucx_unhooked)));
 	output_add(emitter->output, "\n");
 }
 
@@ -156,44 +156,44 @@ static void emit_table_add_timed(struct emitter *emitter, uint64_t number, const
 
 static void emit_table_add_registrations(struct emitter *emitter)
 {
-	uint64_t background = count(emitter, registrations_background);
+	uint64_t background = counter(emitter, registrations_background);
 
 	emit_table_begin_line(emitter, "registrations");
 	emit_table_add_timed(emitter, background, "in the background",
-			     count(emitter, background_ns));
-	emit_table_add_timed(emitter, count(emitter, registrations) - background, "in the program",
-			     count(emitter, program_ns));
-	output_add(emitter->output, "%llu failed", llu(count(emitter, registrations_failed)));
-	if (count(emitter, evictions))
-		output_add(emitter->output, "  %llu evicted", llu(count(emitter, evictions)));
-	if (usage_lacks_idle_cpu(emitter->source->segment))
+			     counter(emitter, background_ns));
+	emit_table_add_timed(emitter, counter(emitter, registrations) - background,
+			     "in the program", counter(emitter, program_ns));
+	output_add(emitter->output, "%llu failed", llu(counter(emitter, registrations_failed)));
+	if (counter(emitter, evictions))
+		output_add(emitter->output, "  %llu evicted", llu(counter(emitter, evictions)));
+	if (hints_lacks_idle_cpu(emitter->source->segment))
 		output_add(emitter->output, "  no idle CPU (delays: %llu)",
-			   llu(count(emitter, background_delays)));
+			   llu(counter(emitter, background_delays)));
 	output_add(emitter->output, "\n");
 }
 
 static void emit_table_add_frees(struct emitter *emitter)
 {
 	emit_table_begin_line(emitter, "frees");
-	output_add(emitter->output, "%llu of %llu allocations  ", llu(count(emitter, frees)),
-		   llu(count(emitter, allocations)));
-	emit_table_add_timed(emitter, count(emitter, invalidated), "deregistrations",
-			     count(emitter, free_ns));
-	output_add(emitter->output, "%llu missed\n", llu(count(emitter, missed_frees)));
+	output_add(emitter->output, "%llu of %llu allocations  ", llu(counter(emitter, frees)),
+		   llu(counter(emitter, allocations)));
+	emit_table_add_timed(emitter, counter(emitter, invalidated), "deregistrations",
+			     counter(emitter, free_ns));
+	output_add(emitter->output, "%llu missed\n", llu(counter(emitter, missed_frees)));
 }
 
 static void emit_table_add_kept(struct emitter *emitter)
 {
 	char device[32], host[32];
 
-	if (!count(emitter, kept))
+	if (!counter(emitter, kept))
 		return;
-	usage_bytes(count(emitter, kept_bytes_peak), device, sizeof(device));
-	usage_bytes(count(emitter, kept_host_bytes_peak), host, sizeof(host));
+	usage_bytes(counter(emitter, kept_bytes_peak), device, sizeof(device));
+	usage_bytes(counter(emitter, kept_host_bytes_peak), host, sizeof(host));
 	emit_table_begin_line(emitter, "kept memory");
-	output_add(emitter->output, "%llu kept  %llu reused  %s at peak", llu(count(emitter, kept)),
-		   llu(count(emitter, reused)), device);
-	if (count(emitter, kept_host_bytes_peak))
+	output_add(emitter->output, "%llu kept  %llu reused  %s at peak",
+		   llu(counter(emitter, kept)), llu(counter(emitter, reused)), device);
+	if (counter(emitter, kept_host_bytes_peak))
 		output_add(emitter->output, "  %s of host memory", host);
 	output_add(emitter->output, "\n");
 }
@@ -233,12 +233,12 @@ static void emit_table_add_never_used(struct emitter *emitter)
 	uint64_t size, excluded;
 	char bytes[24], text[24];
 
-	if (!count(emitter, never_used) ||
+	if (!counter(emitter, never_used) ||
 	    (!usage_smallest_size(segment, &size, &excluded) && !all))
 		return;
-	usage_bytes(count(emitter, never_used_bytes), bytes, sizeof(bytes));
+	usage_bytes(counter(emitter, never_used_bytes), bytes, sizeof(bytes));
 	emit_table_begin_line(emitter, "never used");
-	output_add(emitter->output, "%llu regions, %s", llu(count(emitter, never_used)), bytes);
+	output_add(emitter->output, "%llu regions, %s", llu(counter(emitter, never_used)), bytes);
 	if (all)
 		output_add(emitter->output,
 			   "  without PEERPIN_PREREGISTER=all only requested sizes are registered");
@@ -256,22 +256,22 @@ static void emit_table_add_problems(struct emitter *emitter)
 	char hint[300];
 
 	emit_table_add_never_used(emitter);
-	if (usage_hint(emitter->source->segment, hint, sizeof(hint)))
+	if (hints_find(emitter->source->segment, hint, sizeof(hint)))
 		output_add(emitter->output, "%-*s%s\n", LABEL_WIDTH, "hint", hint);
 	/* These explain missed frees. */
-	if (count(emitter, bypasses))
+	if (counter(emitter, bypasses))
 		output_add(emitter->output,
 			   "Bypassed by %llu: peerpin does not see all calls of CUDA. The log has "
 			   "the names.\n",
-			   llu(count(emitter, bypasses)));
-	else if (count(emitter, missed_frees))
+			   llu(counter(emitter, bypasses)));
+	else if (counter(emitter, missed_frees))
 		output_add(emitter->output,
 			   "Missed frees: run with PEERPIN_VERIFY=1 PEERPIN_LOG_LEVEL=debug, "
 			   "and report the log.\n");
-	if (count(emitter, internal_errors))
+	if (counter(emitter, internal_errors))
 		output_add(emitter->output,
 			   "Internal consistency checks failed: %llu. Please report the log.\n",
-			   llu(count(emitter, internal_errors)));
+			   llu(counter(emitter, internal_errors)));
 }
 
 void emit_table(struct emitter *emitter)
@@ -296,7 +296,7 @@ void emit_table_line(struct emitter *emitter)
 
 	if (!usage_is_used(emitter->source->segment))
 		usage_write(emitter->source->segment, usage, sizeof(usage));
-	usage_bytes(count(emitter, pinned_bytes_peak), bytes, sizeof(bytes));
+	usage_bytes(counter(emitter, pinned_bytes_peak), bytes, sizeof(bytes));
 	output_add(emitter->output, "peerpin: ");
 	if (emitter->source->processes > 1)
 		output_add(emitter->output, "%u processes ", emitter->source->processes);

@@ -69,7 +69,7 @@ static __attribute__((cold)) const char *hints_fix(const struct segment *segment
 	return "see 'man 7 peerpin', bypassed";
 }
 
-bool usage_lacks_idle_cpu(const struct segment *segment)
+bool hints_lacks_idle_cpu(const struct segment *segment)
 {
 	return NO_IDLE_CPU;
 }
@@ -88,7 +88,7 @@ static unsigned int hints_sizes(const struct segment *segment)
 #define BYPASSED_LABEL reason.label
 #define BYPASSED_FIX   hints_fix(segment, reason.name)
 
-__attribute__((cold)) bool usage_hint(const struct segment *segment, char *to, size_t size)
+__attribute__((cold)) bool hints_find(const struct segment *segment, char *to, size_t size)
 {
 	struct segment_row reason = { .name = "" };
 	uint64_t bypassed = usage_main_reason(segment, &reason);

@@ -9,9 +9,9 @@
 
 enum unit { COUNT, BYTES, NS, COUNT_NOW, BYTES_NOW, NS_NOW, BYTES_PEAK };
 
-#define KIND(unit)		       ((unit) < COUNT_NOW ? SEGMENT_COUNTER : SEGMENT_GAUGE)
+#define ROW_KIND(unit)		       ((unit) < COUNT_NOW ? SEGMENT_COUNTER : SEGMENT_GAUGE)
 #define COUNTER(name)		       offsetof(struct segment, counters.name)
-#define STATISTIC(name, unit, meaning) ROW(#name, "", meaning, KIND(unit), COUNTER(name))
+#define STATISTIC(name, unit, meaning) ROW(#name, "", meaning, ROW_KIND(unit), COUNTER(name))
 #define REASONS(name, label, meaning)  ROW(#name, label, meaning, SEGMENT_COUNTER, COUNTER(name))
 #define TALLY(name, unit, meaning)     ROW(#name, "", meaning, SEGMENT_TALLY, TALLY_##name)
 #define HISTOGRAM(name, sum, meaning)  ROW(#name, "", meaning, SEGMENT_HISTOGRAM, HISTOGRAM_##name)

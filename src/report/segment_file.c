@@ -104,7 +104,7 @@ static int segment_file_map(void)
 }
 
 /* Names of one process number, in as many PID namespaces that share the folder. */
-#define NAMES 1000
+#define SEGMENT_FILE_NAMES 1000
 
 /* Replace the file of an ended process with an equal number, not that of a live one in another PID
  * namespace. */
@@ -113,7 +113,7 @@ static int segment_file_take_name(int folder, const char *partial)
 	int error = -EEXIST;
 	char number[16] = "";
 
-	for (int i = 0; i < NAMES && error == -EEXIST; i++) {
+	for (int i = 0; i < SEGMENT_FILE_NAMES && error == -EEXIST; i++) {
 		if (i)
 			system_format(number, sizeof(number), "-%d", i);
 		system_format(file_name, sizeof(file_name), "%d%s" RUNTIME_STATS, kernel_process(),

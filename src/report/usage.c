@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "report/emit_forms.h"
 
-#define count(segment, name) segment_value(&(segment)->counters.name)
+#define usage_count(segment, name) segment_value(&(segment)->counters.name)
 
 void usage_bytes(uint64_t bytes, char *to, size_t size)
 {
@@ -37,8 +37,8 @@ void usage_time(uint64_t nanoseconds, char *to, size_t size)
 
 static uint64_t usage_served(const struct segment *segment)
 {
-	return segment_tallied(segment, TALLY_hits) + count(segment, waited) +
-	       count(segment, synchronous_queued) + count(segment, synchronous);
+	return segment_tallied(segment, TALLY_hits) + usage_count(segment, waited) +
+	       usage_count(segment, synchronous_queued) + usage_count(segment, synchronous);
 }
 
 /* Write "dma-buf and peer memory": the methods with registrations. */
@@ -47,7 +47,7 @@ static void usage_name_methods(const struct segment *segment, char *to, size_t s
 	size_t used = 0;
 
 #define METHOD(id, name, call, prepare, unpin)                                                     \
-	if (count(segment, registrations_##id) && used < size)                                     \
+	if (usage_count(segment, registrations_##id) && used < size)                               \
 		used += (size_t)system_format(to + used, size - used, "%s%s", used ? " and " : "", \
 					      name);
 #include "report/methods.def"
@@ -149,11 +149,11 @@ bool usage_is_used(const struct segment *segment)
 
 static void usage_write_served(const struct segment *segment, char *to, size_t size)
 {
-	bool hit = segment_tallied(segment, TALLY_hits) || count(segment, waited) ||
+	bool hit = segment_tallied(segment, TALLY_hits) || usage_count(segment, waited) ||
 		   segment_tallied(segment, TALLY_look_ups);
 	char methods[64], adapters[256], bytes[24];
 
-	usage_bytes(count(segment, pinned_bytes_peak), bytes, sizeof(bytes));
+	usage_bytes(usage_count(segment, pinned_bytes_peak), bytes, sizeof(bytes));
 	usage_add_adapters(segment, adapters, sizeof(adapters));
 	usage_name_methods(segment, methods, sizeof(methods));
 	if (usage_is_software(segment))
@@ -170,24 +170,24 @@ void usage_write(const struct segment *segment, char *to, size_t size)
 
 	if (usage_served(segment) || segment_tallied(segment, TALLY_look_ups)) {
 		usage_write_served(segment, to, size);
-	} else if (count(segment, bypassed_version)) {
+	} else if (usage_count(segment, bypassed_version)) {
 		system_format(to, size, "not used by peerpin: unsupported libibverbs");
 	} else if (segment_tallied(segment, TALLY_requests)) {
 		system_format(to, size, "not used by peerpin: %s",
 			      usage_main_reason(segment, &reason) ? reason.label
 								  : "no request was served");
-	} else if (count(segment, bypasses)) {
+	} else if (usage_count(segment, bypasses)) {
 		system_format(to, size,
 			      "not used by peerpin: calls of the CUDA driver bypass it (see the "
 			      "log)");
-	} else if (count(segment, exports) && count(segment, protection_domains)) {
+	} else if (usage_count(segment, exports) && usage_count(segment, protection_domains)) {
 		/* libibverbs itself refuses the registration if the provider lacks the form. */
 		system_format(to, size,
 			      "not used: dma-bufs of GPU memory were exported, none was "
 			      "registered");
-	} else if (count(segment, host_requests)) {
+	} else if (usage_count(segment, host_requests)) {
 		system_format(to, size, "not used: only host memory was registered");
-	} else if (count(segment, protection_domains)) {
+	} else if (usage_count(segment, protection_domains)) {
 		system_format(to, size, "not used: no registration was requested");
 	} else {
 		system_format(to, size, "not used: the program opened no RDMA adapter");
@@ -252,7 +252,7 @@ bool usage_smallest_size(const struct segment *segment, uint64_t *bytes, uint64_
 		*bytes = 1 << PAGE_BITS;
 		*skipped = smallest < PAGE_BITS ? 0 : *skipped;
 	}
-	return *skipped > 0 && *skipped * 20 >= count(segment, registrations);
+	return *skipped > 0 && *skipped * 20 >= usage_count(segment, registrations);
 }
 
 void usage_setting_of_bytes(uint64_t bytes, char *to, size_t size)
