@@ -116,9 +116,9 @@ WRAP_LIKE(cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2, (device), CUdevic
  * green contexts, the CUDA runtime has private calls, and callers bypass peerpin. Therefore a
  * release that seems to be the last ends beforehand only memory that no client uses, and kept
  * memory. If the context goes on, the memory is recorded and registered again. Memory in use, and
- * all memory where other retains were found, ends after the call.
+ * all memory where other retains were found, ends after the call. Nothing is counted for ordinals
+ * from DEVICES_MAX on.
  */
-#define DEVICES 64 /* of higher ordinals nothing is counted */
 
 /* Parts of `state`: successful retains without a release (a reset leaves them), retains in
  * progress, releases in progress. A retain counts after the driver's success, and a release before
@@ -133,12 +133,13 @@ static struct primary {
 	_Atomic unsigned int releases; /* that seemed to be the last */
 	_Atomic bool exact;	       /* inactive before the first retain: no others */
 	_Atomic(CUcontext) context;    /* the handle survives a reset (measured) */
-} primaries[DEVICES];
+} primaries[DEVICES_MAX];
 
 /* NULL: not counted. */
 static struct primary *cuda_context_counted(CUdevice device)
 {
-	return device < 0 || device >= DEVICES || process_is_passive() ? NULL : &primaries[device];
+	return device < 0 || device >= DEVICES_MAX || process_is_passive() ? NULL
+									   : &primaries[device];
 }
 
 WRAP(cuDevicePrimaryCtxRetain, (context, device), CUcontext *context, CUdevice device)

@@ -58,14 +58,6 @@ static int allocate_insert(struct allocation *allocation)
 	return error;
 }
 
-void events_untracked(const struct allocation *allocation, int error)
-{
-	statistics_count(untracked);
-	log_message(LOG_INFO, "memory at 0x%llx, %llu bytes, is not recorded: %s",
-		    (unsigned long long)allocation->base, (unsigned long long)allocation->size,
-		    error == -ENOMEM ? "out of memory" : "unusual address");
-}
-
 bool memory_insert(struct allocation *allocation)
 {
 	int error = allocate_insert(allocation);
@@ -85,27 +77,6 @@ void memory_reserved(uint64_t base, uint64_t size)
 
 	while (table_take_overlapping(base, size, &ended))
 		memory_missed_free(&ended);
-}
-
-void events_count_allocation(enum allocation_kind kind, uint64_t size)
-{
-	if (kind == ALLOCATION_HOST) {
-		statistics_count(host_allocations);
-		return;
-	}
-	statistics_count(allocations);
-	statistics_add(allocated_bytes, size);
-	statistics_sort(allocation_bytes, size);
-	switch (kind) {
-#define KIND(kind, name)                                                                           \
-	case ALLOCATION_##kind:                                                                    \
-		statistics_count(allocations_##name);                                              \
-		break;
-		ALLOCATION_KINDS(KIND)
-#undef KIND
-	case ALLOCATION_HOST:
-		break;
-	}
 }
 
 static void allocate_record(enum allocation_kind kind, uint64_t base, uint64_t size,

@@ -15,12 +15,12 @@
 #include "report/statistics.h"
 
 /* More than a process begins. */
-#define UNKNOWN (1 << 30)
+#define CAPTURES_UNKNOWN (1 << 30)
 
 /* A held-off begin waits for some µs. The limit, far above: the driver may make a call wait that
  * waits for nothing by itself, say for room in a stream's queue. */
-#define HOLD_NS	 1000000000u
-#define PAUSE_NS 1000
+#define HOLD_NS	      1000000000u
+#define HOLD_PAUSE_NS 1000
 
 static _Atomic int open_captures; /* captures in progress; rather too many than too few */
 static _Atomic unsigned int holds;
@@ -30,7 +30,7 @@ static __attribute__((noinline, cold)) void captures_await_holds(void)
 	uint64_t end = system_clock() + HOLD_NS;
 
 	while (load_seq_cst(&holds) && system_clock() < end)
-		kernel_sleep(PAUSE_NS);
+		kernel_sleep(HOLD_PAUSE_NS);
 }
 
 bool captures_begin(void)
@@ -80,6 +80,6 @@ void captures_admit(void)
 
 void captures_are_unknown(void)
 {
-	store_seq_cst(&open_captures, UNKNOWN);
+	store_seq_cst(&open_captures, CAPTURES_UNKNOWN);
 	keep_end();
 }

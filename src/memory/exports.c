@@ -27,10 +27,10 @@
 #include "memory/table.h"
 #include "report/statistics.h"
 
-#define BUCKETS (1u << 15)
+#define EXPORT_BUCKETS (1u << 15)
 
 /* Records examined for each new one: grows to twice the live ones. */
-#define STEPS 2
+#define EXPORT_STEPS 2
 
 struct exported {
 	uint64_t device, inode;
@@ -40,7 +40,7 @@ struct exported {
 
 static pthread_mutex_t exports_lock = PTHREAD_MUTEX_INITIALIZER; /* guards all; before table_lock */
 static struct arena exports = ARENA_INITIALIZER(struct exported, MEMORY_EXPORTS_MAX + 1);
-static uint32_t buckets[BUCKETS];
+static uint32_t buckets[EXPORT_BUCKETS];
 static uint32_t examined, replaced; /* the last such record */
 
 static _Atomic bool has_exports; /* set at the first export; no lock is taken before */
@@ -76,7 +76,7 @@ static struct exported *exports_at(uint32_t index)
 /* Consecutive inodes have consecutive buckets. */
 static uint32_t *exports_bucket(const struct exported *identity)
 {
-	return &buckets[(identity->inode + identity->device) % BUCKETS];
+	return &buckets[(identity->inode + identity->device) % EXPORT_BUCKETS];
 }
 
 /* The link to the dma-buf's record; 0 is there if it has none. */
@@ -112,7 +112,7 @@ static uint32_t exports_unlinked(uint32_t index)
  * memory for the first one. */
 static uint32_t exports_take(void)
 {
-	for (int i = 0; i < STEPS && exports.used > 1; i++) {
+	for (int i = 0; i < EXPORT_STEPS && exports.used > 1; i++) {
 		examined = exports_after(examined);
 		if (!exports_is_live(&exports_at(examined)->made))
 			return exports_unlinked(examined);

@@ -13,95 +13,6 @@
 #include "memory/table.h"
 #include "report/statistics.h"
 
-static const char *free_kind_name(enum allocation_kind kind)
-{
-	static const char names[][12] = {
-#define KIND(kind, name) #name,
-		ALLOCATION_KINDS(KIND)
-#undef KIND
-			"host"
-	};
-
-	return names[kind];
-}
-
-static void events_log(const char *event, const struct allocation *allocation)
-{
-	log_message(LOG_TRACE, "%s 0x%llx %llu %s id %llu%s", event,
-		    (unsigned long long)allocation->base, (unsigned long long)allocation->size,
-		    free_kind_name(allocation->kind), (unsigned long long)allocation->event_id,
-		    memory_is_for_adapters(allocation) ? "" : ", not for adapters");
-}
-
-/* Subscribers of an event: the driver's events concern those that follow the memory, the program's
- * events those that follow the program. */
-enum { OF_DRIVER = 1, OF_PROGRAM = 2 };
-
-static bool events_concerns(const struct memory_subscriber *subscriber, unsigned int of)
-{
-	return of & (subscriber->of_program ? OF_PROGRAM : OF_DRIVER);
-}
-
-static void events_emit_allocated(const struct allocation *allocation, unsigned int of)
-{
-	if (!memory_is_for_adapters(allocation))
-		return;
-	for (size_t i = 0; memory_subscribers[i]; i++) {
-		if (events_concerns(memory_subscribers[i], of))
-			memory_subscribers[i]->allocated(allocation);
-	}
-}
-
-static inline __attribute__((always_inline)) void
-events_emit_freeing(const struct allocation *allocation, unsigned int of)
-{
-	size_t count = 0;
-
-	if (!memory_is_for_adapters(allocation))
-		return;
-	while (memory_subscribers[count])
-		count++;
-	while (count--) {
-		if (events_concerns(memory_subscribers[count], of))
-			memory_subscribers[count]->freeing(allocation);
-	}
-}
-
-void events_allocated(const struct allocation *allocation)
-{
-	events_log("allocated", allocation);
-	events_emit_allocated(allocation, OF_DRIVER | OF_PROGRAM);
-}
-
-void events_freeing(const struct allocation *allocation)
-{
-	events_log(allocation->hidden ? "releasing" : "freeing", allocation);
-	if (__builtin_expect(allocation->hidden, false))
-		events_emit_freeing(allocation, OF_DRIVER);
-	else
-		events_emit_freeing(allocation, OF_DRIVER | OF_PROGRAM);
-}
-
-void events_hidden(const struct allocation *allocation)
-{
-	events_log("keeping", allocation);
-	events_emit_freeing(allocation, OF_PROGRAM);
-}
-
-void events_shown(const struct allocation *allocation)
-{
-	events_log("reused", allocation);
-	events_emit_allocated(allocation, OF_PROGRAM);
-}
-
-void events_count_free(const struct allocation *ended, int number)
-{
-	if (ended->kind == ALLOCATION_HOST)
-		statistics_add(host_frees, number);
-	else
-		statistics_add(frees, number);
-}
-
 /* PEERPIN_VERIFY: compare the record with the memory that the driver is about to end. */
 static void free_verify(const struct allocation *ended)
 {
@@ -182,7 +93,7 @@ struct pending_frees {
 };
 
 /* Records copied per step of a walk. Queries and ends run between the steps, without table_lock. */
-#define BATCH 64
+#define WALK_BATCH 64
 
 static pthread_mutex_t frees_lock = PTHREAD_MUTEX_INITIALIZER; /* guards frees_pool; taken alone */
 static struct pool frees_pool = POOL_INITIALIZER(struct pending_frees);
@@ -224,12 +135,12 @@ struct retains {
  * (measured). */
 static struct pending_frees *free_context(CUcontext context, const struct retains *retains)
 {
-	struct allocation batch[BATCH], ended;
+	struct allocation batch[WALK_BATCH], ended;
 	uint32_t cursor = 0;
 	struct pending_frees *frees = NULL;
 	unsigned int count;
 
-	while (context && (count = memory_next(&cursor, batch, BATCH)) &&
+	while (context && (count = memory_next(&cursor, batch, WALK_BATCH)) &&
 	       (!retains || load_seq_cst(retains->count) == retains->unchanged)) {
 		for (unsigned int i = 0; i < count; i++) {
 			if (batch[i].context == context &&
@@ -309,11 +220,11 @@ static bool free_is_selected(const struct allocation *allocation, const struct s
 static void free_end_unreported(const struct selection *selection,
 				void (*end)(const struct allocation *ended))
 {
-	struct allocation batch[BATCH], ended;
+	struct allocation batch[WALK_BATCH], ended;
 	uint32_t cursor = 0;
 	unsigned int count;
 
-	while ((count = memory_next(&cursor, batch, BATCH))) {
+	while ((count = memory_next(&cursor, batch, WALK_BATCH))) {
 		for (unsigned int i = 0; i < count; i++) {
 			if (free_is_selected(&batch[i], selection) &&
 			    !attributes_match(&batch[i]) &&

@@ -23,8 +23,8 @@
 #define SPLITS_MAX (1u << 20)
 
 /* Upper bound for one link: a division at each level, and 8 allocations sorted into parts. */
-#define SLOTS_SPARE  16
-#define SPLITS_SPARE 8
+#define BUCKETS_SPARE 16
+#define SPLITS_SPARE  8
 
 static struct record null_record;
 _Atomic(struct record *) lookup_records = &null_record;
@@ -52,7 +52,7 @@ static uint64_t index_with_before(uint64_t word, uint32_t slot)
 
 static uint64_t index_with_inside(uint64_t word, uint32_t inside)
 {
-	return (uint64_t)inside << 32 | entry_before(word);
+	return (uint64_t)inside << 32 | lookup_entry_before(word);
 }
 
 /* Requires base > first: a word in use is never 0. */
@@ -91,7 +91,7 @@ static uint32_t index_take_bucket(void)
 
 static void index_release_bucket(uint32_t number)
 {
-	for (unsigned int i = 1; i < SLOTS; i++)
+	for (unsigned int i = 1; i < BUCKET_WORDS; i++)
 		store_release(&lookup_node(number)->words[i], 0);
 	store_release(&lookup_node(number)->words[0], (uint64_t)free_buckets << 32);
 	free_buckets = number;
@@ -149,13 +149,13 @@ static void index_change_parts(change_entry *change, uint32_t number, uint64_t f
  * split. */
 static uint32_t index_divide(uint64_t word, uint64_t first, unsigned int shift)
 {
-	uint32_t replaced = entry_inside(word), number = index_take_split(),
-		 slot = entry_before(word);
+	uint32_t replaced = lookup_entry_inside(word), number = index_take_split(),
+		 slot = lookup_entry_before(word);
 
 	if (slot)
 		index_change_parts(index_link_entry, number, first, shift - FAN_SHIFT,
 				   index_range(slot), slot);
-	for (unsigned int i = 0; i < SLOTS; i++) {
+	for (unsigned int i = 0; i < BUCKET_WORDS; i++) {
 		slot = (uint32_t)load_acquire(&lookup_node(replaced)->words[i]);
 		index_change_parts(index_link_entry, number, first, shift - FAN_SHIFT,
 				   index_range(slot), slot);
@@ -167,7 +167,7 @@ static uint32_t index_divide(uint64_t word, uint64_t first, unsigned int shift)
 /* Returns false if the bucket is full. */
 static bool index_link_in_bucket(uint32_t number, uint64_t word)
 {
-	for (unsigned int i = 0; i < SLOTS; i++) {
+	for (unsigned int i = 0; i < BUCKET_WORDS; i++) {
 		if (load_acquire(&lookup_node(number)->words[i]))
 			continue;
 		store_release(&lookup_node(number)->words[i], word);
@@ -181,7 +181,7 @@ static void index_link_inside(entry_word *entry, uint64_t first, unsigned int sh
 			      struct range range, uint32_t slot)
 {
 	uint64_t word = load_acquire(entry), own_word = index_bucket_word(first, range.base, slot);
-	uint32_t inside = entry_inside(word);
+	uint32_t inside = lookup_entry_inside(word);
 
 	if (!inside) {
 		inside = index_take_bucket();
@@ -208,15 +208,15 @@ static void index_link_entry(entry_word *entry, uint64_t first, unsigned int shi
 		index_link_inside(entry, first, shift, range, slot);
 		return;
 	}
-	if (entry_inside(word) & INSIDE_SPLIT)
-		index_change_parts(index_link_entry, entry_inside(word) & ~INSIDE_SPLIT, first,
-				   shift - FAN_SHIFT, range, slot);
+	if (lookup_entry_inside(word) & INSIDE_SPLIT)
+		index_change_parts(index_link_entry, lookup_entry_inside(word) & ~INSIDE_SPLIT,
+				   first, shift - FAN_SHIFT, range, slot);
 	store_release(entry, index_with_before(word, slot));
 }
 
 static void index_unlink_from_bucket(uint32_t number, uint32_t slot)
 {
-	for (unsigned int i = 0; i < SLOTS; i++) {
+	for (unsigned int i = 0; i < BUCKET_WORDS; i++) {
 		if ((uint32_t)load_acquire(&lookup_node(number)->words[i]) == slot)
 			store_release(&lookup_node(number)->words[i], 0);
 	}
@@ -226,10 +226,10 @@ static void index_unlink_entry(entry_word *entry, uint64_t first, unsigned int s
 			       struct range range, uint32_t slot)
 {
 	uint64_t word = load_acquire(entry);
-	uint32_t inside = entry_inside(word), number = inside & ~INSIDE_SPLIT;
+	uint32_t inside = lookup_entry_inside(word), number = inside & ~INSIDE_SPLIT;
 	bool empty;
 
-	if (entry_before(word) == slot) {
+	if (lookup_entry_before(word) == slot) {
 		word = index_with_before(word, 0);
 		store_release(entry, word);
 	}
@@ -241,7 +241,7 @@ static void index_unlink_entry(entry_word *entry, uint64_t first, unsigned int s
 		empty = index_is_empty(lookup_split(number)->parts, FAN);
 	} else {
 		index_unlink_from_bucket(number, slot);
-		empty = index_is_empty(lookup_node(number)->words, SLOTS);
+		empty = index_is_empty(lookup_node(number)->words, BUCKET_WORDS);
 	}
 	if (!empty)
 		return;
@@ -276,7 +276,7 @@ static int index_make_leaf(uint64_t number)
 
 int index_prepare(struct range range)
 {
-	if (arena_grow(&bucket_arena, bucket_arena.used + SLOTS_SPARE) ||
+	if (arena_grow(&bucket_arena, bucket_arena.used + BUCKETS_SPARE) ||
 	    arena_grow(&split_arena, split_arena.used + SPLITS_SPARE) ||
 	    arena_grow(&side_arena, split_arena.used + SPLITS_SPARE))
 		return -ENOMEM;
@@ -334,15 +334,15 @@ static uint32_t index_begins_within(uint32_t slot, struct range range)
 static uint32_t index_overlapping_entry(uint64_t word, uint64_t first, unsigned int shift,
 					struct range range)
 {
-	uint32_t inside = entry_inside(word), found = 0;
+	uint32_t inside = lookup_entry_inside(word), found = 0;
 	uint64_t part;
 
-	if (first >= range.base && first <= range.last && entry_before(word))
-		return entry_before(word);
+	if (first >= range.base && first <= range.last && lookup_entry_before(word))
+		return lookup_entry_before(word);
 	if (!inside)
 		return 0;
 	if (!(inside & INSIDE_SPLIT)) {
-		for (unsigned int i = 0; i < SLOTS && !found; i++)
+		for (unsigned int i = 0; i < BUCKET_WORDS && !found; i++)
 			found = index_begins_within(
 				(uint32_t)load_acquire(&lookup_node(inside)->words[i]), range);
 		return found;

@@ -8,7 +8,7 @@
 #include "memory/keep.h"
 #include "report/statistics.h"
 
-#define SIZES 1024u
+#define WATCHED_SIZES 1024u
 
 /* A size of which memory was freed. A repeated size keeps its entry: others of that entry are not
  * measured. */
@@ -18,7 +18,7 @@ static struct size {
 	uint64_t free_ns; /* their time */
 	uint64_t repeated;
 	uint64_t needed; /* allocations of this size to keep */
-} sizes[SIZES];
+} sizes[WATCHED_SIZES];
 static pthread_mutex_t watch_lock = PTHREAD_MUTEX_INITIALIZER; /* guards sizes; taken alone */
 
 uint64_t keep_watch_begin(void)
@@ -38,7 +38,7 @@ uint64_t keep_watch_size(uint64_t base)
 
 static struct size *keep_watch_find(uint64_t bytes)
 {
-	return &sizes[(bytes * 0x9e3779b97f4a7c15u >> 48) % SIZES];
+	return &sizes[(bytes * 0x9e3779b97f4a7c15u >> 48) % WATCHED_SIZES];
 }
 
 void keep_watch_freed(uint64_t size, uint64_t start)

@@ -18,9 +18,8 @@
 #include "memory/table.h"
 #include "report/statistics.h"
 
-#define DEVICES_MAX 64
-#define HOST	    DEVICES_MAX /* number of the host's list */
-#define BUCKETS	    4096u
+#define HOST	     DEVICES_MAX /* number of the host's list */
+#define KEPT_BUCKETS 4096u
 
 struct entry {
 	struct entry *next_free;
@@ -34,7 +33,7 @@ TAILQ_HEAD(entries, entry);
 
 static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct pool entry_pool = POOL_INITIALIZER(struct entry);
-static LIST_HEAD(, entry) buckets[BUCKETS];
+static LIST_HEAD(, entry) buckets[KEPT_BUCKETS];
 static struct entries releasing = TAILQ_HEAD_INITIALIZER(releasing);
 static _Atomic unsigned int releases; /* number in `releasing` */
 static pthread_cond_t release_ended = PTHREAD_COND_INITIALIZER;
@@ -76,7 +75,7 @@ static unsigned int kept_bucket(CUcontext context, const struct keep_request *re
 	mixed = (mixed ^ request->kind ^ request->detail << 8) * 0x9e3779b97f4a7c15u;
 	mixed = (mixed ^ mixed >> 29 ^ request->width) * 0x9e3779b97f4a7c15u;
 	mixed = (mixed ^ mixed >> 29 ^ request->height) * 0x9e3779b97f4a7c15u;
-	return (unsigned int)(mixed >> 52) % BUCKETS;
+	return (unsigned int)(mixed >> 52) % KEPT_BUCKETS;
 }
 
 static bool kept_is_for(const struct entry *entry, CUcontext context,

@@ -5,8 +5,6 @@
 #include "base/config.h"
 #include "memory/driver.h"
 
-#define DEVICES_MAX 64
-
 /* An allocation above 1 MiB begins blocks of its own, which count as used (measured). */
 #define SMALL_MAX ((uint64_t)1 << 20)
 

@@ -39,7 +39,7 @@
 #define FAN_SHIFT    6 /* 64 parts: 2 MiB, 32 KiB, 512 bytes (alignment of allocations) */
 #define LEAF_ENTRIES (1u << (LEAF_SHIFT - BLOCK_SHIFT))
 #define FAN	     (1u << FAN_SHIFT)
-#define SLOTS	     8
+#define BUCKET_WORDS 8
 #define SPLIT_LIMIT  3 /* 8 bytes: a bucket has enough words for every start inside */
 
 /* One cache line with the fields of most queries. Any field may be read at any time, also after the
@@ -66,12 +66,12 @@ typedef _Atomic uint64_t entry_word;
 
 #define INSIDE_SPLIT (1u << 31) /* flag above the node number */
 
-static inline uint32_t entry_before(uint64_t word)
+static inline uint32_t lookup_entry_before(uint64_t word)
 {
 	return (uint32_t)word;
 }
 
-static inline uint32_t entry_inside(uint64_t word)
+static inline uint32_t lookup_entry_inside(uint64_t word)
 {
 	return (uint32_t)(word >> 32);
 }
@@ -79,7 +79,7 @@ static inline uint32_t entry_inside(uint64_t word)
 /* Unordered words. High half of a word: offset of the allocation from the first byte of the range,
  * at least 1. Low half: the record. */
 struct bucket {
-	_Atomic uint64_t words[SLOTS];
+	_Atomic uint64_t words[BUCKET_WORDS];
 } __attribute__((aligned(64)));
 
 struct split {
@@ -140,7 +140,7 @@ LOOKUP_INLINE uint32_t lookup_in_bucket(const struct bucket *bucket, uint64_t of
 	uint64_t limit = (offset + 1) << 32, best = 0;
 
 #pragma GCC unroll 8
-	for (unsigned int i = 0; i < SLOTS; i++) {
+	for (unsigned int i = 0; i < BUCKET_WORDS; i++) {
 		uint64_t word = load_acquire(&bucket->words[i]);
 
 		word = word < limit ? word : 0;
@@ -154,7 +154,7 @@ LOOKUP_INLINE uint32_t lookup_in_bucket(const struct bucket *bucket, uint64_t of
 LOOKUP_INLINE uint32_t lookup_inside(uint64_t *word, uint64_t address)
 {
 	unsigned int shift = BLOCK_SHIFT;
-	uint32_t inside = entry_inside(*word), slot;
+	uint32_t inside = lookup_entry_inside(*word), slot;
 
 	/* A released path may lead into other splits: SPLIT_LIMIT, the depth of the last division,
 	 * bounds the loop. */
@@ -162,12 +162,12 @@ LOOKUP_INLINE uint32_t lookup_inside(uint64_t *word, uint64_t address)
 		shift -= FAN_SHIFT;
 		*word = load_acquire(
 			&lookup_split(inside & ~INSIDE_SPLIT)->parts[(address >> shift) % FAN]);
-		inside = entry_inside(*word);
+		inside = lookup_entry_inside(*word);
 	}
 	if (!inside || (inside & INSIDE_SPLIT))
-		return entry_before(*word);
+		return lookup_entry_before(*word);
 	slot = lookup_in_bucket(lookup_node(inside), address & (((uint64_t)1 << shift) - 1));
-	return slot ? slot : entry_before(*word);
+	return slot ? slot : lookup_entry_before(*word);
 }
 
 /* Entry of the block that contains the address; 0 where no allocation has ever been. */
@@ -186,10 +186,10 @@ LOOKUP_INLINE uint64_t lookup_block(uint64_t address)
 LOOKUP_INLINE bool lookup_from(uint64_t word, uint64_t address, struct found *found)
 {
 	/* Slot 0 belongs to no allocation and is never live. */
-	if (entry_inside(word) && lookup_at(lookup_inside(&word, address), address, found) &&
+	if (lookup_entry_inside(word) && lookup_at(lookup_inside(&word, address), address, found) &&
 	    lookup_is_same(found))
 		return true;
-	return lookup_at(entry_before(word), address, found);
+	return lookup_at(lookup_entry_before(word), address, found);
 }
 
 LOOKUP_INLINE bool lookup(uint64_t address, struct found *found)

@@ -34,6 +34,9 @@ enum allocation_kind {
 		ALLOCATION_HOST, /* host memory, allocated by the driver or registered with it */
 };
 
+#define ALLOCATIONS_MAX (1u << 22) /* live at once: greater than every slot */
+#define DEVICES_MAX	64	   /* GPUs with state of their own: ordinals below it */
+
 /* Copy of a record; a later free does not change it. */
 struct allocation {
 	uint64_t base;	    /* address of the first byte */

@@ -12,16 +12,14 @@
 #include "memory/index.h"
 #include "memory/record_side.h"
 
-#define LIVE_MAX (1u << 22)
-
 pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct arena record_arena = ARENA_INITIALIZER(struct record, LIVE_MAX);
-struct arena table_sides = ARENA_INITIALIZER(struct record_side, LIVE_MAX);
-struct arena table_hidden = ARENA_INITIALIZER(struct record_hidden, LIVE_MAX);
+static struct arena record_arena = ARENA_INITIALIZER(struct record, ALLOCATIONS_MAX);
+struct arena table_sides = ARENA_INITIALIZER(struct record_side, ALLOCATIONS_MAX);
+struct arena table_hidden = ARENA_INITIALIZER(struct record_hidden, ALLOCATIONS_MAX);
 static uint32_t unused; /* first of the list */
 static uint64_t last_id = RECORD_HIDDEN;
 
-static struct arena details_arena = ARENA_INITIALIZER(struct details, LIVE_MAX);
+static struct arena details_arena = ARENA_INITIALIZER(struct details, ALLOCATIONS_MAX);
 _Atomic(struct details *) lookup_details;
 
 /* Release order: a reader that loads a field of a reused record also sees the end of the last

@@ -316,7 +316,7 @@ bool registration_find(const struct domain *domain, uint64_t address, uint64_t l
 	unsigned int which;
 	struct found found;
 
-	if (entry_inside(word))
+	if (lookup_entry_inside(word))
 		return keys_find_inside(domain, address, length, access, lkey, rkey);
 	if (!lookup_at((uint32_t)word, address, &found) || length > found.size - found.offset)
 		return false;

@@ -35,8 +35,6 @@
 #include "base/own_thread.h"
 #include "registration/registration.h"
 
-#define DEVICES_MAX 64 /* GPUs with their own pin limit; higher ordinals share the last entry */
-
 /* The driver pins GPU memory in granules (GPUDirect RDMA guide 3.2); an integrated GPU's memory is
  * host memory, pinned in host pages (the guide, Tegra). A granule divides the driver's block, so
  * rounding stays inside the block. */

@@ -18,8 +18,7 @@
 #include "registration/session_lock.h"
 #include "report/statistics.h"
 
-#define RANGES	 (1u << 20)
-#define LIVE_MAX (1u << 22)
+#define RANGES (1u << 20)
 
 /* By the allocation's slot. Usually a chain holds the references of one allocation. While an ended
  * allocation still has references, its slot may be reused already. */
@@ -28,7 +27,7 @@ struct reference_chain {
 	_Atomic uint64_t queued; /* id of the queued allocation; 0: none; any thread */
 };
 
-static struct arena reference_chains = ARENA_INITIALIZER(struct reference_chain, LIVE_MAX);
+static struct arena reference_chains = ARENA_INITIALIZER(struct reference_chain, ALLOCATIONS_MAX);
 static struct region *ranges[RANGES]; /* by base */
 static struct pool region_pool = POOL_INITIALIZER(struct region);
 
