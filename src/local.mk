@@ -43,7 +43,7 @@ src_libcore_la_SOURCES = \
 	src/registration/verbs_abi.h \
 	src/registration/domain_enable.c src/registration/adapter.c src/registration/background.h src/registration/background.c \
 	src/registration/eviction.h src/registration/eviction.c \
-	src/registration/pin_limit.h src/registration/pin_limit.c src/registration/domain.c src/registration/events.c \
+	src/registration/pin_limit.h src/registration/pin_limit.c src/registration/domain.c src/registration/subscriber.c \
 	src/registration/client_mr.h src/registration/client_mr.c src/registration/holds.h src/registration/references.h src/registration/references.c src/registration/range_index.h src/registration/range_index.c src/registration/keys.c \
 	src/registration/cost.c \
 	src/registration/learning.c \

@@ -138,7 +138,7 @@ static const char *check_deregister(struct ibv_mr *mr, const void *made_at)
 	int result;
 
 	check_in_progress = &check;
-	result = pinning_unpin(mr);
+	result = own_call_deregister(mr);
 	check_in_progress = NULL;
 	return result || check.made_at != made_at ? "deregistrations" : NULL;
 }

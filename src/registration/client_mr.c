@@ -32,11 +32,11 @@ typedef _Atomic uint64_t client_mr_entry;
 
 #define HOLD_BITS (64 - ENTRY_BITS)
 
-struct leaf {
+struct client_mr_leaf {
 	client_mr_entry entries[1 << LEAF_BITS];
 };
 
-struct node {
+struct client_mr_node {
 	_Atomic(void *) leaves[1 << NODE_BITS];
 };
 
@@ -64,8 +64,8 @@ static inline void *client_mr_below(_Atomic(void *) *place, size_t size)
 static inline client_mr_entry *client_mr_at(const void *key, bool make)
 {
 	uintptr_t at = (uintptr_t)key >> ENTRY_BITS;
-	struct node *node;
-	struct leaf *leaf = NULL;
+	struct client_mr_node *node;
+	struct client_mr_leaf *leaf = NULL;
 
 	if (at >> (ROOT_BITS + NODE_BITS + LEAF_BITS))
 		return NULL;

@@ -18,11 +18,11 @@
 #define USUAL_MAX_NS 1000000u
 
 /* Equal times: at most a 32nd apart. Shorter ones than LEAST_EQUAL_NS vary more. */
-#define EQUAL_PART     32u
-#define LEAST_EQUAL_NS 100000u
-#define ENOUGH	       4u /* registrations of each length */
-#define WINDOW	       16u
-#define PART_EVERY     8u
+#define EQUAL_PART	    32u
+#define LEAST_EQUAL_NS	    100000u
+#define LEAST_REGISTRATIONS 4u /* of each length */
+#define WINDOW		    16u
+#define PART_EVERY	    8u
 
 static unsigned int cost_class(uint64_t bytes)
 {
@@ -87,7 +87,7 @@ void cost_add_request(struct adapter *adapter, int device, uint64_t bytes, uint6
 
 static bool cost_is_known(const struct cost *cost, int device)
 {
-	return cost->count >= ENOUGH && cost->device == device;
+	return cost->count >= LEAST_REGISTRATIONS && cost->device == device;
 }
 
 static bool cost_is_of_part(const struct cost *cost, int device, uint64_t bytes)

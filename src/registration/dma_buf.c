@@ -172,7 +172,7 @@ static int dma_buf_register_own(const struct pin_request *request, const struct 
 		if (held_file_is_open(file))
 			return error;
 		if (!error)
-			pinning_unpin(result->mr);
+			own_call_deregister(result->mr);
 		result->mr = NULL;
 	}
 	result->failure = errors_look_up(ERRORS_REG_DMABUF, EBADF);
@@ -227,13 +227,13 @@ int dma_buf_pin(const struct pin_request *request, struct pin_result *result)
 }
 
 /* All access flags that a dma-buf registration accepts (ibv_reg_mr(3)). */
-#define ACCESS_FLAGS                                                                               \
+#define DMA_BUF_ACCESS_FLAGS                                                                       \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
 	 IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_RELAXED_ORDERING)
 
 bool dma_buf_accepts(const struct pin_request *request)
 {
-	return !(request->access & ~ACCESS_FLAGS);
+	return !(request->access & ~DMA_BUF_ACCESS_FLAGS);
 }
 
 /* An adapter with dma-buf support checks the descriptor and fails with EBADF; others reject the

@@ -54,7 +54,7 @@ void eviction_remove(struct eviction_order *order, struct region *region)
 
 /* Few steps approximate the order well: within 2 % of the registrations with the exact order
  * (tests/unit/check_pin_limit). */
-#define STEPS 8
+#define MOVE_STEPS 8
 
 /* Moves the region near the end, behind regions used before it. */
 static void eviction_move(struct eviction_order *order, struct region *region, uint32_t used_at)
@@ -63,7 +63,7 @@ static void eviction_move(struct eviction_order *order, struct region *region, u
 
 	eviction_unlink(order, region);
 	before = TAILQ_LAST(&order->regions, eviction_list);
-	for (int i = 0; i < STEPS && before && (int32_t)(before->used_at - used_at) > 0; i++)
+	for (int i = 0; i < MOVE_STEPS && before && (int32_t)(before->used_at - used_at) > 0; i++)
 		before = TAILQ_PREV(before, eviction_list, in_gpu);
 	region->aside = false;
 	region->used_at = used_at;

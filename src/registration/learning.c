@@ -20,10 +20,10 @@
 #include "base/atomics.h"
 #include "base/config.h"
 
-#define MEMORY	     32u /* outcomes; beyond, older ones count half */
-#define ENOUGH	     2u	 /* outcomes before an exact size is judged alone */
-#define UNREQUESTED  8u
-#define RELAPSES_MAX 6u
+#define MEMORY	       32u /* outcomes; beyond, older ones count half */
+#define LEAST_OUTCOMES 2u  /* outcomes before an exact size is judged alone */
+#define UNREQUESTED    8u
+#define RELAPSES_MAX   6u
 
 /* Percentage of background registrations that clients must request. Below one half, the hits save
  * the program less than the frees of the other regions cost. */
@@ -142,7 +142,7 @@ static bool learning_may_start(struct evidence_of *evidence)
 /* True if an exact size has enough evidence of its own. */
 static bool learning_is_decisive(const struct evidence_of *exact)
 {
-	return exact->requested || exact->stopped || exact->outcomes >= ENOUGH;
+	return exact->requested || exact->stopped || exact->outcomes >= LEAST_OUTCOMES;
 }
 
 bool learning_is_eligible(struct domain *domain, const struct allocation *allocation,
@@ -197,7 +197,7 @@ static void learning_count(struct evidence_of *evidence, bool requested)
 	if (evidence->requested >= MEMORY / 2)
 		evidence->relapses = 0;
 	if (evidence->requested * 100u >= evidence->outcomes * LEAST ||
-	    evidence->outcomes < ENOUGH || evidence->stopped)
+	    evidence->outcomes < LEAST_OUTCOMES || evidence->stopped)
 		return;
 	evidence->stopped = true;
 	evidence->growth = 0;

@@ -28,12 +28,12 @@ bool registration_is_own_end(const struct ibv_mr *mr)
 
 /* Retry: a remaining registration keeps memory that is about to be freed, or reaches later memory
  * at that address. */
-#define TRIES 100
-#define PAUSE 100000 /* ns */
+#define DEREGISTER_TRIES    100
+#define DEREGISTER_PAUSE_NS 100000
 
 /* A registration cache may deregister a client's struct meanwhile, from a hook on the provider's
  * memory: `ending` identifies the library's own deregistration. */
-int pinning_unpin(struct ibv_mr *mr)
+int own_call_deregister(struct ibv_mr *mr)
 {
 	const struct verbs_calls *verbs = verbs_calls();
 	const struct ibv_mr *outer = ending;
@@ -43,8 +43,8 @@ int pinning_unpin(struct ibv_mr *mr)
 	own_call_begin();
 	ending = mr;
 	error = verbs->ibv_dereg_mr ? verbs->ibv_dereg_mr(mr) : ENOSYS;
-	for (int i = 0; i < TRIES && pinning_is_of_the_moment(-error); i++) {
-		kernel_sleep(PAUSE);
+	for (int i = 0; i < DEREGISTER_TRIES && pinning_is_of_the_moment(-error); i++) {
+		kernel_sleep(DEREGISTER_PAUSE_NS);
 		error = verbs->ibv_dereg_mr(mr);
 	}
 	ending = outer;

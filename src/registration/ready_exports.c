@@ -23,8 +23,8 @@
 #include "registration/session_lock.h"
 #include "report/statistics.h"
 
-#define FILES 64u
-#define SHARE 16u
+#define FILES	    64u
+#define FILES_SHARE 16u
 
 /* Guarded by registration_lock, but for the fork handler, which compares the files. */
 static struct ready_export {
@@ -52,7 +52,8 @@ void ready_exports_expect(void)
 	system_at_fork(ready_exports_close_in_child);
 	kernel_limit(RLIMIT_NOFILE, &limit);
 	lock_take(&registration_lock);
-	files = limit.rlim_cur / SHARE < FILES ? (unsigned int)(limit.rlim_cur / SHARE) : FILES;
+	files = limit.rlim_cur / FILES_SHARE < FILES ? (unsigned int)(limit.rlim_cur / FILES_SHARE)
+						     : FILES;
 	lock_drop(&registration_lock);
 	store_relaxed(&expected, true);
 }

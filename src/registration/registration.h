@@ -110,8 +110,8 @@ void own_call_begin(void);
 void own_call_end(void);
 bool registration_is_own_call(void);
 
-/* Deregisters by ibv_dereg_mr(), in a call marked as the library's own. Returns 0 or -errno. */
-int pinning_unpin(struct ibv_mr *mr);
+/* Deregister by ibv_dereg_mr(), in a call marked as the library's own. Return 0 or -errno. */
+int own_call_deregister(struct ibv_mr *mr);
 
 /* True while this thread deregisters `mr` as one of the library's own. */
 bool registration_is_own_end(const struct ibv_mr *mr);

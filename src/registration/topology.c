@@ -13,10 +13,10 @@
 #include "registration/registration.h"
 #include "registration/sysfs.h"
 
-#define VENDOR	 "0x10de"
-#define ADAPTERS "class/infiniband"
-#define DEVICES	 "bus/pci/devices"
-#define GPU_NAME 32 /* bytes of 0000:00:00.0, and of any three numbers */
+#define VENDOR	    "0x10de"
+#define ADAPTERS    "class/infiniband"
+#define PCI_DEVICES "bus/pci/devices"
+#define GPU_NAME    32 /* bytes of 0000:00:00.0, and of any three numbers */
 
 /* ---- adapters ---- */
 
@@ -68,7 +68,7 @@ static bool topology_find_gpu(int device, char name[GPU_NAME])
 		return false;
 	system_format(name, GPU_NAME, "%04x:%02x:%02x.0", (unsigned int)domain, (unsigned int)bus,
 		      (unsigned int)slot);
-	return sysfs_read(DEVICES, name, "vendor", vendor, sizeof(vendor)) &&
+	return sysfs_read(PCI_DEVICES, name, "vendor", vendor, sizeof(vendor)) &&
 	       text_equals(vendor, VENDOR);
 }
 
@@ -82,7 +82,7 @@ static unsigned int topology_distance(const char *gpu, const char *adapter)
 	return pci_path_links(gpu, pci_path_common(gpu, adapter));
 }
 
-struct search {
+struct topology_search {
 	const char *gpu;
 	unsigned int limit;
 	bool found; /* an adapter closer than `limit` exists */
@@ -90,7 +90,7 @@ struct search {
 
 static bool topology_is_no_closer(const char *name, void *argument)
 {
-	struct search *search = argument;
+	struct topology_search *search = argument;
 	char path[SYSFS_NAME_MAX];
 
 	search->found = topology_find_adapter(name, path) &&
@@ -101,10 +101,10 @@ static bool topology_is_no_closer(const char *name, void *argument)
 bool topology_is_near(struct ibv_context *context, int device)
 {
 	char adapter[SYSFS_NAME_MAX], gpu[SYSFS_NAME_MAX], name[GPU_NAME];
-	struct search search = { .gpu = gpu };
+	struct topology_search search = { .gpu = gpu };
 
 	if (!topology_find_adapter(topology_adapter_name(context), adapter) ||
-	    !topology_find_gpu(device, name) || !sysfs_resolve(DEVICES, name, "", gpu))
+	    !topology_find_gpu(device, name) || !sysfs_resolve(PCI_DEVICES, name, "", gpu))
 		return true;
 	search.limit = topology_distance(gpu, adapter);
 	sysfs_list(ADAPTERS, topology_is_no_closer, &search);
@@ -117,7 +117,7 @@ static enum pci_path topology_path_across_bridges(const char *gpu, const char *a
 {
 	char one[16], other[16];
 
-	if (!sysfs_read(DEVICES, gpu, "numa_node", one, sizeof(one)) ||
+	if (!sysfs_read(PCI_DEVICES, gpu, "numa_node", one, sizeof(one)) ||
 	    !sysfs_read(ADAPTERS, adapter, "device/numa_node", other, sizeof(other)))
 		return PCI_PATH_UNKNOWN;
 	return text_equals(one, other) && one[0] != '-' ? PCI_PATH_NODE : PCI_PATH_SYS;
@@ -154,7 +154,7 @@ const char *topology_path(struct ibv_context *context, int device)
 	if (topology_is_software(name))
 		return PCI_PATH_NONE;
 	if (topology_find_adapter(name, adapter) && topology_find_gpu(device, gpu_name) &&
-	    sysfs_resolve(DEVICES, gpu_name, "", gpu)) {
+	    sysfs_resolve(PCI_DEVICES, gpu_name, "", gpu)) {
 		common = pci_path_common(gpu, adapter);
 		host = topology_host_bridge_end(gpu);
 		if (host && common < host)
@@ -174,7 +174,7 @@ bool topology_cpus_near(int device, struct kernel_cpus *cpus)
 	char name[GPU_NAME], text[1024];
 
 	return topology_find_gpu(device, name) &&
-	       sysfs_read(DEVICES, name, "local_cpulist", text, sizeof(text)) &&
+	       sysfs_read(PCI_DEVICES, name, "local_cpulist", text, sizeof(text)) &&
 	       cpu_list_parse(text, cpus);
 }
 
@@ -185,7 +185,7 @@ uint64_t topology_bar1_bytes(int device)
 	char name[GPU_NAME], text[1024];
 
 	return topology_find_gpu(device, name) &&
-			       sysfs_read(DEVICES, name, "resource", text, sizeof(text))
+			       sysfs_read(PCI_DEVICES, name, "resource", text, sizeof(text))
 		       ? pci_resource_bar1(text)
 		       : 0;
 }

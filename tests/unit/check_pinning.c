@@ -351,7 +351,7 @@ TEST(methods, a_registration_is_ended_in_a_call_of_our_own)
 	struct ibv_mr mr;
 
 	errno = ERRNO;
-	ck_assert_int_eq(pinning_unpin(&mr), 0);
+	ck_assert_int_eq(own_call_deregister(&mr), 0);
 	nic.end_error = EBUSY;
 	ck_assert_int_eq(registration_methods[0].unpin(&mr), -EBUSY);
 	ck_assert_int_eq(registration_methods[1].unpin(&mr), -EBUSY);
@@ -369,11 +369,11 @@ LOOP_TEST(methods, an_end_that_fails_for_a_reason_of_the_moment_is_tried_again, 
 	nic.end_error = errors[_i];
 	nic.end_errors = 3;
 	errno = ERRNO;
-	ck_assert_int_eq(pinning_unpin(&mr), 0);
+	ck_assert_int_eq(own_call_deregister(&mr), 0);
 	ck_assert_uint_eq(nic.ended, 4);
 	/* The number of retries is bounded. */
 	nic.end_error = errors[_i];
-	ck_assert_int_eq(pinning_unpin(&mr), -errors[_i]);
+	ck_assert_int_eq(own_call_deregister(&mr), -errors[_i]);
 	ck_assert_int_eq(errno, ERRNO);
 }
 

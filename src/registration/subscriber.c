@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* events.c -- allocated and freeing events in the registration layer
+/* subscriber.c -- allocated and freeing events in the registration layer
  *
  * An allocation is queued; except in sync mode no thread waits for its registration. A free ends
  * all regions and client MRs of the allocation before the driver frees it.
@@ -13,7 +13,7 @@
 #include "registration/session.h"
 #include "report/statistics.h"
 
-static void events_allocated(const struct allocation *allocation)
+static void subscriber_allocated(const struct allocation *allocation)
 {
 	if (!background_queue(allocation))
 		return;
@@ -21,7 +21,7 @@ static void events_allocated(const struct allocation *allocation)
 	background_await(allocation);
 }
 
-static void events_freeing(const struct allocation *allocation)
+static void subscriber_freeing(const struct allocation *allocation)
 {
 	uint64_t since = 0; /* start of the deregistrations that delay this free; 0: none */
 	bool queued;
@@ -40,7 +40,7 @@ static void events_freeing(const struct allocation *allocation)
 		statistics_time(free_ns, system_clock() - since, free_ns);
 }
 
-static bool events_in_use(const struct allocation *allocation)
+static bool subscriber_in_use(const struct allocation *allocation)
 {
 	bool in_use;
 
@@ -50,6 +50,6 @@ static bool events_in_use(const struct allocation *allocation)
 	return in_use;
 }
 
-const struct memory_subscriber registration_subscriber = { .allocated = events_allocated,
-							   .freeing = events_freeing,
-							   .in_use = events_in_use };
+const struct memory_subscriber registration_subscriber = { .allocated = subscriber_allocated,
+							   .freeing = subscriber_freeing,
+							   .in_use = subscriber_in_use };
