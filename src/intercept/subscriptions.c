@@ -25,8 +25,8 @@
 #include "base/system.h"
 #include "peerpin.h"
 
-#define BATCH	    16
-#define SUBSCRIBERS PEERPIN_SUBSCRIBERS_MAX
+#define REPORT_BATCH 16
+#define SUBSCRIBERS  PEERPIN_SUBSCRIBERS_MAX
 
 struct subscription {
 	int number;	  /* 0: free */
@@ -189,11 +189,11 @@ static int subscriptions_check(const struct peerpin_subscriber *subscriber)
 static void subscriptions_report_live(unsigned int index)
 {
 	int number = subscriptions[index].number;
-	struct allocation batch[BATCH];
+	struct allocation batch[REPORT_BATCH];
 	unsigned int count;
 	uint32_t cursor = 0;
 
-	while ((count = memory_next(&cursor, batch, BATCH))) {
+	while ((count = memory_next(&cursor, batch, REPORT_BATCH))) {
 		for (unsigned int i = 0; i < count; i++) {
 			if (subscriptions[index].number != number)
 				return;

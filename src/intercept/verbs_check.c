@@ -17,7 +17,7 @@
 #include "base/kernel.h"
 #include "registration/registration.h"
 
-#define BYTES 4096
+#define CHECK_BYTES 4096
 
 /* A public call of the check, and the wrapper's view of it. */
 struct check {
@@ -143,10 +143,11 @@ static const char *check_deregister(struct ibv_mr *mr, const void *made_at)
 	return result || check.made_at != made_at ? "deregistrations" : NULL;
 }
 
-enum form { BY_ADDRESS, REFUSED, EXTENDED, BY_DMA_BUF, FORMS };
+enum check_form { CHECK_BY_ADDRESS, CHECK_REFUSED, CHECK_EXTENDED, CHECK_BY_DMA_BUF, CHECK_FORMS };
 
 /* NULL, with errno, if the library lacks the form. */
-static struct ibv_mr *check_register(enum form form, const struct registration_request *request)
+static struct ibv_mr *check_register(enum check_form form,
+				     const struct registration_request *request)
 {
 	const struct verbs_calls *verbs = verbs_calls();
 	void *address = (void *)request->address;
@@ -157,9 +158,9 @@ static struct ibv_mr *check_register(enum form form, const struct registration_r
 
 	errno = EOPNOTSUPP;
 	switch (form) {
-	case EXTENDED:
+	case CHECK_EXTENDED:
 		return verbs->ibv_reg_mr_ex ? verbs->ibv_reg_mr_ex(request->pd, &attributes) : NULL;
-	case BY_DMA_BUF:
+	case CHECK_BY_DMA_BUF:
 		return verbs->ibv_reg_dmabuf_mr
 			       ? verbs->ibv_reg_dmabuf_mr(request->pd, request->address,
 							  request->length, request->iova, -1,
@@ -170,17 +171,17 @@ static struct ibv_mr *check_register(enum form form, const struct registration_r
 	}
 }
 
-/* REFUSED: the kernel refuses remote write without local write. BY_DMA_BUF: the dma-buf does not
- * exist, so its offset and iova can differ. */
-static const char *check_form(enum form form, struct ibv_pd *pd, uint64_t page)
+/* CHECK_REFUSED: the kernel refuses remote write without local write. CHECK_BY_DMA_BUF: the dma-buf
+ * does not exist, so its offset and iova can differ. */
+static const char *check_form(enum check_form form, struct ibv_pd *pd, uint64_t page)
 {
 	struct check check = { .expected = {
 				       .pd = pd,
 				       .address = page,
-				       .length = BYTES,
-				       .iova = form == BY_DMA_BUF ? page + BYTES : page,
-				       .access = form == REFUSED ? IBV_ACCESS_REMOTE_WRITE
-								 : IBV_ACCESS_LOCAL_WRITE,
+				       .length = CHECK_BYTES,
+				       .iova = form == CHECK_BY_DMA_BUF ? page + CHECK_BYTES : page,
+				       .access = form == CHECK_REFUSED ? IBV_ACCESS_REMOTE_WRITE
+								       : IBV_ACCESS_LOCAL_WRITE,
 			       } };
 	const char *difference, *end;
 	struct ibv_mr *mr;
@@ -204,12 +205,12 @@ const char *verbs_check(struct ibv_pd *pd)
 
 	if (!check_is_due(pd->context))
 		return NULL;
-	page = kernel_map_memory(BYTES);
+	page = kernel_map_memory(CHECK_BYTES);
 	if (!page)
 		return NULL;
-	for (enum form form = 0; form < FORMS && !difference; form++)
+	for (enum check_form form = 0; form < CHECK_FORMS && !difference; form++)
 		difference = check_form(form, pd, (uint64_t)page);
-	kernel_unmap(page, BYTES);
+	kernel_unmap(page, CHECK_BYTES);
 	check_is_done(pd->context);
 	return difference;
 }

@@ -10,16 +10,16 @@
 #include "base/process.h"
 #include "intercept/bypass.h"
 
-enum trust { UNKNOWN, TRUSTED, REFUSED };
+enum trust { TRUST_UNKNOWN, TRUST_GIVEN, TRUST_REFUSED };
 
 /* Both are read and stored atomically. */
-static int trust;	     /* enum trust: TRUSTED once a registration was filled as assumed */
-static int attributes_trust; /* TRUSTED: dma-buf calls have the parameter `driver` */
+static int trust;	     /* enum trust: TRUST_GIVEN once a registration was filled as assumed */
+static int attributes_trust; /* TRUST_GIVEN: dma-buf calls have the parameter `driver` */
 
-/* REFUSED is final, and logged once. */
+/* TRUST_REFUSED is final, and logged once. */
 static void verbs_trust_refuse(const char *difference)
 {
-	if (__atomic_exchange_n(&trust, REFUSED, __ATOMIC_RELAXED) != REFUSED)
+	if (__atomic_exchange_n(&trust, TRUST_REFUSED, __ATOMIC_RELAXED) != TRUST_REFUSED)
 		log_message(LOG_WARN,
 			    "this libibverbs differs from those that peerpin supports, in its %s: "
 			    "registrations are forwarded. Please report its version.",
@@ -36,7 +36,7 @@ bool verbs_may_serve(struct ibv_pd *pd)
 	difference = verbs_check(pd);
 	if (difference)
 		verbs_trust_refuse(difference);
-	may = __atomic_load_n(&trust, __ATOMIC_RELAXED) != REFUSED;
+	may = __atomic_load_n(&trust, __ATOMIC_RELAXED) != TRUST_REFUSED;
 	if (!may)
 		verbs_count_forwarded(version);
 	errno = saved_errno;
@@ -45,7 +45,7 @@ bool verbs_may_serve(struct ibv_pd *pd)
 
 bool verbs_hit(const struct registration_request *request, struct registration_keys *keys)
 {
-	return __atomic_load_n(&trust, __ATOMIC_RELAXED) == TRUSTED && !verbs_is_internal() &&
+	return __atomic_load_n(&trust, __ATOMIC_RELAXED) == TRUST_GIVEN && !verbs_is_internal() &&
 	       bypass_is_settled() && registration_hit(request, keys);
 }
 
@@ -55,7 +55,7 @@ bool verbs_serve(const struct registration_request *request, struct registration
 	bool served = registration_request(request, keys);
 
 	/* The region's own registration passed these wrappers, too. */
-	if (served && __atomic_load_n(&trust, __ATOMIC_RELAXED) != TRUSTED) {
+	if (served && __atomic_load_n(&trust, __ATOMIC_RELAXED) != TRUST_GIVEN) {
 		registration_drop(request->client_mr);
 		served = false;
 	}
@@ -65,14 +65,14 @@ bool verbs_serve(const struct registration_request *request, struct registration
 
 void verbs_record(const struct registration_request *request, int result, bool filled)
 {
-	int unknown = UNKNOWN;
+	int unknown = TRUST_UNKNOWN;
 
 	verbs_check_saw(request, result);
 	if (result || process_is_passive())
 		return;
 	verbs_drop_stale(request->client_mr);
 	if (filled)
-		__atomic_compare_exchange_n(&trust, &unknown, TRUSTED, false, __ATOMIC_RELAXED,
+		__atomic_compare_exchange_n(&trust, &unknown, TRUST_GIVEN, false, __ATOMIC_RELAXED,
 					    __ATOMIC_RELAXED);
 	else
 		verbs_trust_refuse("memory regions");
@@ -88,7 +88,7 @@ static void verbs_trust_read_version(const struct object_tables *tables, void *i
 
 static void verbs_trust_read_mlx5(const struct object_tables *tables, void *trust)
 {
-	*(int *)trust = object_find(tables, "mlx5dv_reg_dmabuf_mr") ? TRUSTED : REFUSED;
+	*(int *)trust = object_find(tables, "mlx5dv_reg_dmabuf_mr") ? TRUST_GIVEN : TRUST_REFUSED;
 }
 
 static bool verbs_trust_has_driver_parameter(void)
@@ -96,20 +96,20 @@ static bool verbs_trust_has_driver_parameter(void)
 	int known = __atomic_load_n(&attributes_trust, __ATOMIC_RELAXED);
 	bool is_34 = false;
 
-	if (known == UNKNOWN) {
-		known = TRUSTED;
+	if (known == TRUST_UNKNOWN) {
+		known = TRUST_GIVEN;
 		loaded_read_library("libibverbs.so.1", verbs_trust_read_version, &is_34);
 		if (is_34 && !loaded_read_library("libmlx5.so.1", verbs_trust_read_mlx5, &known))
 			return false;
 		__atomic_store_n(&attributes_trust, known, __ATOMIC_RELAXED);
 	}
-	return known == TRUSTED;
+	return known == TRUST_GIVEN;
 }
 
 /* The layouts are checked in each new context. */
 void verbs_trust_forget(void)
 {
-	__atomic_store_n(&attributes_trust, UNKNOWN, __ATOMIC_RELAXED);
+	__atomic_store_n(&attributes_trust, TRUST_UNKNOWN, __ATOMIC_RELAXED);
 }
 
 bool verbs_has_private_attributes(const struct ibv_command_buffer *driver)
