@@ -159,7 +159,7 @@ static bool background_register_in(struct domain *domain, const struct allocatio
 {
 	struct region_reference *reference;
 	struct region *region;
-	struct kind kind = { .evidence = EVIDENCE_NONE };
+	struct learning_kind kind = { .evidence = EVIDENCE_NONE };
 	enum region_demand demand;
 
 	if (domain->owner->closing || !adapter_selects(domain, allocation->device))
@@ -178,8 +178,9 @@ static bool background_register_in(struct domain *domain, const struct allocatio
 	if (!region || !background_may_begin(region))
 		return true;
 	/* A region that did not fit before is outstanding already; a requested region never is. */
-	if (demand == DEMAND_NONE && !region->used && region->kind.evidence == EVIDENCE_NONE) {
-		region->kind = kind;
+	if (demand == DEMAND_NONE && !region->used &&
+	    region->learning_kind.evidence == EVIDENCE_NONE) {
+		region->learning_kind = kind;
 		learning_started(domain, &kind);
 	}
 	region->users++;
@@ -220,8 +221,8 @@ static void background_register_in_all(const struct allocation *allocation)
 
 	if (adapter_needs_description())
 		background_create_selected(allocation->device);
-	/* A free is visible before events_freeing() takes the lock. Either this check finds it, or
-	 * events_freeing() finds the reference created below. */
+	/* A free is visible before subscriber_freeing() takes the lock. Either this check finds it,
+	 * or subscriber_freeing() finds the reference created below. */
 	while ((alive = memory_is_live(allocation)) && !process_is_exiting() &&
 	       (domain = domain_after(number))) {
 		number = domain->number;

@@ -57,32 +57,32 @@ static uint8_t learning_class_of(uint64_t size)
 
 /* Scratch memory of pools is no evidence against buffers from cuMemAlloc of its size, nor these a
  * reason to register it. */
-static struct kind learning_kind_of(const struct allocation *allocation)
+static struct learning_kind learning_kind_of(const struct allocation *allocation)
 {
 	bool dma_buf_only = !memory_is_registrable(allocation);
 	uint64_t mixed = (allocation->size ^ ((uint64_t)allocation->device << 56) ^
 			  ((uint64_t)dma_buf_only << 55)) *
 			 0x9e3779b97f4a7c15u;
 
-	return (struct kind){ .tag = (uint32_t)(mixed >> 24) | 1,
-			      .exact = (uint16_t)(mixed >> 56) % EXACT_SIZES,
-			      .size_class = (uint8_t)(learning_class_of(allocation->size) +
-						      dma_buf_only * CLASSES / 2) };
+	return (struct learning_kind){ .tag = (uint32_t)(mixed >> 24) | 1,
+				       .exact = (uint16_t)(mixed >> 56) % EXACT_SIZES,
+				       .size_class = (uint8_t)(learning_class_of(allocation->size) +
+							       dma_buf_only * CLASSES / 2) };
 }
 
-static bool learning_is_known(const struct kind *kind)
+static bool learning_is_known(const struct learning_kind *kind)
 {
 	return load_relaxed(&known[kind->tag / 8 % sizeof(known)]) >> kind->tag % 8 & 1;
 }
 
-static uint64_t learning_refused_tag(const struct kind *kind, uint64_t now)
+static uint64_t learning_refused_tag(const struct learning_kind *kind, uint64_t now)
 {
 	return (uint64_t)kind->tag << 32 | (uint32_t)now;
 }
 
 bool learning_is_refused(const struct allocation *allocation)
 {
-	struct kind kind = learning_kind_of(allocation);
+	struct learning_kind kind = learning_kind_of(allocation);
 	uint64_t now = load_acquire(&era);
 
 	return load_relaxed(&refused_exact[kind.exact]) == learning_refused_tag(&kind, now) ||
@@ -92,7 +92,7 @@ bool learning_is_refused(const struct allocation *allocation)
 
 void learning_set_refused(const struct allocation *allocation)
 {
-	struct kind kind = learning_kind_of(allocation);
+	struct learning_kind kind = learning_kind_of(allocation);
 
 	if (learning_is_known(&kind))
 		refused_exact[kind.exact] = learning_refused_tag(&kind, era);
@@ -101,7 +101,8 @@ void learning_set_refused(const struct allocation *allocation)
 }
 
 /* The evidence of exactly that size; NULL: none. */
-static struct evidence_of *learning_find_exact(struct learned *learned, const struct kind *kind)
+static struct evidence_of *learning_find_exact(struct learned *learned,
+					       const struct learning_kind *kind)
 {
 	struct evidence_of *exact = &learned->exact[kind->exact];
 
@@ -111,8 +112,8 @@ static struct evidence_of *learning_find_exact(struct learned *learned, const st
 /* Replaces another size's evidence, unless that has outstanding regions or requests. Each request
  * for this size halves the other's counts, so that a size which the program no longer uses cannot
  * keep the entry. */
-static struct evidence_of *learning_claim_exact(struct learned *learned, const struct kind *kind,
-						bool requested)
+static struct evidence_of *learning_claim_exact(struct learned *learned,
+						const struct learning_kind *kind, bool requested)
 {
 	struct evidence_of *exact = &learned->exact[kind->exact];
 
@@ -146,7 +147,7 @@ static bool learning_is_decisive(const struct evidence_of *exact)
 }
 
 bool learning_is_eligible(struct domain *domain, const struct allocation *allocation,
-			  struct kind *kind)
+			  struct learning_kind *kind)
 {
 	struct learned *learned = &domain->learned;
 	struct evidence_of *exact;
@@ -165,12 +166,13 @@ bool learning_is_eligible(struct domain *domain, const struct allocation *alloca
 	       learning_may_start(&learned->classes[kind->size_class]);
 }
 
-static struct evidence_of *learning_class_if(struct learned *learned, const struct kind *kind)
+static struct evidence_of *learning_class_if(struct learned *learned,
+					     const struct learning_kind *kind)
 {
 	return kind->evidence == EVIDENCE_CLASS ? &learned->classes[kind->size_class] : NULL;
 }
 
-void learning_started(struct domain *domain, const struct kind *kind)
+void learning_started(struct domain *domain, const struct learning_kind *kind)
 {
 	struct evidence_of *exact, *class;
 
@@ -216,7 +218,7 @@ static void learning_settle(struct evidence_of *evidence, bool requested)
 		era++;
 }
 
-void learning_unused(struct domain *domain, const struct kind *kind)
+void learning_unused(struct domain *domain, const struct learning_kind *kind)
 {
 	if (kind->evidence == EVIDENCE_NONE)
 		return;
@@ -255,11 +257,11 @@ static bool learning_take_refused(struct evidence_of *evidence)
 }
 
 bool learning_requested(struct domain *domain, const struct allocation *allocation,
-			const struct kind *kind)
+			const struct learning_kind *kind)
 {
 	struct learned *learned = &domain->learned;
 	struct evidence_of *exact, *class;
-	struct kind own = learning_kind_of(allocation);
+	struct learning_kind own = learning_kind_of(allocation);
 	bool rescan;
 
 	if (kind->evidence != EVIDENCE_NONE) {

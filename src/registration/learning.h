@@ -8,7 +8,7 @@
 
 /* True if such memory should be registered in the background; *kind is then for the region. */
 bool learning_is_eligible(struct domain *domain, const struct allocation *allocation,
-			  struct kind *kind);
+			  struct learning_kind *kind);
 
 /* Kinds that every domain refused recently, with no change since that could reverse it: the
  * allocation need not be queued. learning_is_refused() needs no lock: a rescan follows each such
@@ -18,13 +18,13 @@ void learning_set_refused(const struct allocation *allocation);
 
 /* learning_started(): a background registration begins. learning_unused(): a region ended before a
  * client requested it. */
-void learning_started(struct domain *domain, const struct kind *kind);
-void learning_unused(struct domain *domain, const struct kind *kind);
+void learning_started(struct domain *domain, const struct learning_kind *kind);
+void learning_unused(struct domain *domain, const struct learning_kind *kind);
 
 /* A client requested such an allocation for the first time; `kind` is its region's. True:
  * allocations refused earlier may be registered now. */
 bool learning_requested(struct domain *domain, const struct allocation *allocation,
-			const struct kind *kind);
+			const struct learning_kind *kind);
 
 /* A domain needs every allocation registered from now on. */
 void learning_reconsider(void);

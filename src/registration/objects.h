@@ -49,7 +49,7 @@ enum region_state {
 
 /* Key of an allocation in the learning (learning.c), and the evidence for its background
  * registration. */
-struct kind {
+struct learning_kind {
 	uint32_t tag; /* of exact size and device */
 	uint16_t exact;
 	uint8_t size_class;
@@ -92,17 +92,18 @@ struct region {
 	uint64_t background_ns; /* duration of its background registration; 0: synchronous */
 	enum region_state state;
 	bool dma_buf_only;
-	bool ended;	    /* out of every index; freed with the last user */
-	bool used;	    /* a client has requested it */
-	bool spans;	    /* over several mappings: spans.c */
-	bool counted;	    /* part of the pinned bytes */
-	bool evicted;	    /* ended by an eviction */
-	bool returns;	    /* a region of its range was evicted before */
-	bool freed;	    /* ended by a free */
-	bool evictable;	    /* in its GPU's order (eviction.h) */
-	bool aside;	    /* there: not idle when last looked at */
-	bool with_worker;   /* region_register_prepared() has not returned */
-	struct kind kind;   /* of the allocation registered in the background */
+	bool ended;	  /* out of every index; freed with the last user */
+	bool used;	  /* a client has requested it */
+	bool spans;	  /* over several mappings: spans.c */
+	bool counted;	  /* part of the pinned bytes */
+	bool evicted;	  /* ended by an eviction */
+	bool returns;	  /* a region of its range was evicted before */
+	bool freed;	  /* ended by a free */
+	bool evictable;	  /* in its GPU's order (eviction.h) */
+	bool aside;	  /* there: not idle when last looked at */
+	bool with_worker; /* region_register_prepared() has not returned */
+	/* Of the allocation registered in the background. */
+	struct learning_kind learning_kind;
 	unsigned int users; /* threads that use it without the lock, or wait */
 	struct ibv_mr *mr;  /* the region's registration, while READY */
 	const struct registration_method *method; /* of `mr` */

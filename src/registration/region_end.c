@@ -65,7 +65,7 @@ void region_end(struct region *region)
 	if (region_is_in_flight(region))
 		region_await_flight(region);
 	if (!region->used)
-		learning_unused(region->domain, &region->kind);
+		learning_unused(region->domain, &region->learning_kind);
 	if (region->mr)
 		session_add_ended(region);
 	else

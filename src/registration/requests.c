@@ -150,8 +150,8 @@ static bool requests_learn(struct domain *domain, const struct allocation *alloc
 	}
 	first = region_count_request(allocation, domain);
 	/* A speculative region settles its evidence once. */
-	if (region->kind.evidence == EVIDENCE_NONE ? first : !region->used)
-		again = learning_requested(domain, allocation, &region->kind);
+	if (region->learning_kind.evidence == EVIDENCE_NONE ? first : !region->used)
+		again = learning_requested(domain, allocation, &region->learning_kind);
 	reference->used = true;
 	region_set_used(reference->region);
 	region_set_used(region);
@@ -219,8 +219,8 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	domain->exports = request->dma_buf;
 	serving->enabled |= rescan;
 	serving->go |= rescan && background_queue_all();
-	/* A free is visible before events_freeing() takes the lock. Either this check finds it, or
-	 * events_freeing() finds the reference created below. */
+	/* A free is visible before subscriber_freeing() takes the lock. Either this check finds it,
+	 * or subscriber_freeing() finds the reference created below. */
 	if (!memory_is_live(&serving->allocation))
 		return BYPASSED_freed;
 	reference = spans ? span_choose(&serving->allocation, domain, request, &gone)
