@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# check_layers -- each layer includes only itself and those below it; and the files of the registration layer call each
+# check_layers -- each layer includes only itself and the contracts of those below it; and the files of the registration layer call each
 # other in one direction, but for pairs of files that are one module
 set -u
 objects=$PWD/src/registration/.libs
@@ -30,6 +30,28 @@ allowed memory report base
 allowed registration memory report base
 allowed intercept registration memory report base
 allowed sim memory # the ABI declarations alone
+
+# contract LAYER HEADER...: what files of the layers above may include of it
+contract() {
+    layer=$1
+    shift
+    for file in intercept/*.[ch] registration/*.[ch] memory/*.[ch]; do
+        case $file in "$layer"/*) continue ;; esac
+        for included in $(sed -n "s/^#include \"$layer\/\([^\"]*\)\"$/\1/p" "$file"); do
+            case " $* " in
+            *" $included "*) ;;
+            *)
+                echo "$file includes $layer/$included: the contract of $layer is $*"
+                failed=$((failed + 1))
+                ;;
+            esac
+        done
+    done
+}
+
+contract registration registration.h verbs_abi.h
+contract memory memory.h lookup.h driver.h cuda_abi.h captures.h keep.h keep_watch.h queries.h trace_events.h
+contract report statistics.h errors.h trace.h methods.def
 
 if grep -l 'verbs_abi' memory/*.[ch] report/*.[ch] base/*.[ch]; then
     echo "memory, report and base must not know verbs"
