@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# check_layers -- each layer includes only itself and the contracts of those below it; and the files of the registration layer call each
-# other in one direction, but for pairs of files that are one module
+# check_layers -- each layer includes only itself and the contracts of those below it; and the files of the registration
+# layer call each other in one direction, but for pairs of files that are one module
 set -u
 objects=$PWD/src/registration/.libs
 cd "${srcdir:-.}/src" || exit 99
