@@ -19,7 +19,7 @@ same 'make_hosts.py generates hosts' '' "$("$python" "$folder/make_hosts.py" "$g
 # hooks UCX-LINE DRIVER MACHINE MODE: "unhooked" if the doctor reports that this UCX cannot hook this driver
 hooks() {
 	sed -e "s/^.# Version 1.13.1$/\\\\$1/; s/^580.95.05$/$2/; s/^x86_64$/$3/; s/^bistro$/$4/" "$generated/ucx-unhooked.dump" >"$work/hooks.dump"
-	"$doctor" --only software --from "$work/hooks.dump" | grep -q 'cannot hook driver' && echo unhooked || echo hooked
+	"$doctor" --only software --from "$work/hooks.dump" | grep -q 'cannot hook this driver' && echo unhooked || echo hooked
 }
 while read -r wanted version driver machine mode; do
 	same "UCX $version, driver $driver, $machine, $mode" "$wanted" "$(hooks "# Library version: $version" "$driver" "$machine" "$mode")"
@@ -36,6 +36,26 @@ done <<-'TEXT'
 	hooked nothing 580.95.05 x86_64 bistro
 TEXT
 same 'the line of UCX 1.13' unhooked "$(hooks '# Version 1.13.1' 580.95.05 x86_64 bistro)"
+# raced DRIVER MODE: the driver to update to
+raced() {
+	sed "s/^525.60.13$/$1/; 1a== /sys/module/nvidia_peermem/parameters/persistent_api_support\n$2" "$generated/callback-race.dump" >"$work/raced.dump"
+	"$doctor" --only peermem-mode --from "$work/raced.dump" | sed -n 's/^fix .*NVIDIA driver //p'
+}
+while read -r driver mode wanted; do
+	same "nvidia_peermem of driver $driver, mode $mode" "$wanted" "$(raced "$driver" "$mode")"
+done <<-'TEXT'
+	510.108.03 !ENOENT
+	515.43.04 !ENOENT 525.105.17
+	525.105.16 !ENOENT 525.105.17
+	525.105.17 0
+	530.30.02 !ENOENT 535.129.03
+	535.43.02 0 535.129.03
+	535.43.02 1
+	535.129.03 0
+	545.23.06 0 550.40.07
+	550.40.07 0
+	580.95.05 0
+TEXT
 
 # ---- variables ----
 # variable HOST NAME=VALUE: "warns" if the doctor warns of this variable on the host
@@ -120,7 +140,7 @@ done <<-TEXT
 	driver|/proc/driver/nvidia/version|$closed
 	peermem|/sys/module/nvidia_peermem/version|570.10
 	peermem|/sys/module/nv_peer_mem/version|1.3-0
-	peermem-client|/sys/kernel/mm/memory_peers/nvidia-peermem/version|!ENOENT
+	peermem-client|/sys/kernel/mm/memory_peers/nv_mem/version|!ENOENT
 	peer-mapping|/proc/driver/nvidia/params|GrdmaPciTopoCheckOverride: 2
 	platform|/proc/version|Linux version 5.15.167.4-microsoft-standard-WSL2
 	platform|/dev/tdx_guest?|020600 0 0 --

@@ -92,9 +92,9 @@ class Host:
                            ("init", "CUDA_SUCCESS"), ("driver_version", "13000"), ("count", str(self.gpus))):
             self.set(f"cuda/{name}", text)
 
-    def peermem(self, version="580.95.05", client="nvidia-peermem"):
+    def peermem(self, version="580.95.05", client="nv_mem"):
         self.set("/sys/module/nvidia_peermem/version", version)
-        self.set("/sys/module/nvidia_peermem/parameters/persistent_api_support", "0")
+        self.set("/sys/module/nvidia_peermem/parameters/persistent_api_support", "1")
         self.set("/sys/module/nvidia_peermem/parameters/peerdirect_support", "0")
         if client:
             self.set(f"/sys/kernel/mm/memory_peers/{client}/version", version)
@@ -396,9 +396,26 @@ def proprietary():
     closed(host)
     host.probe(dma_buf=NO_EXPORT, peermem="ok")
     host.drop("probe/0/mlx5_0/dma-buf/re")
-    host.set("/sys/module/nvidia_peermem/parameters/persistent_api_support", "1")
     host.drop("/etc/modules-load.d")
     return host, "the proprietary kernel module: peer memory works"
+
+
+def callback():
+    host, _ = peer_memory_alone()
+    host.set("identity/host", "callback-mode")
+    host.set("/sys/module/nvidia_peermem/parameters/persistent_api_support", "0")
+    host.set("/sys/kernel/mm/memory_peers/nv_mem_nc/version", "580.95.05")
+    return host, "nvidia_peermem in its callback mode"
+
+
+def callback_race():
+    host, _ = peer_memory_alone()
+    host.set("identity/host", "callback-race")
+    host.driver(version="525.60.13")
+    host.peermem(version="525.60.13")
+    host.drop("/sys/module/nvidia_peermem/parameters")
+    host.set("/sys/kernel/mm/memory_peers/nv_mem_nc/version", "525.60.13")
+    return host, "a driver without the persistent interface, whose free callback races with a deregistration"
 
 
 def no_root():
@@ -781,7 +798,7 @@ def main():
     folder = sys.argv[1]
     for make in (dgx, no_gpu, peermem_missing, peermem_not_needed, both_modules, translating, translating_peermem, acs,
                  bar1, data_direct, container, soft_roce, software_first, proprietary, no_root, unreadable, no_adapter,
-                 no_driver, old_kernel, peer_memory_alone,
+                 no_driver, old_kernel, peer_memory_alone, callback, callback_race,
                  unregistered, wsl, misconfigured, ucx_unhooked, one_of_two, not_probed, claimed, claims_refuted,
                  cgroup_denies, host_memory_refused, acs_locked, user_namespace,
                  soft_limits, distances, deep,

@@ -71,6 +71,8 @@ void finding_without(struct host *host, struct finding *finding, const char *mea
 		     enum method other, const char *fix, const char *format, ...)
 	__attribute__((format(printf, 6, 7)));
 
+/* Adds the known defects of this version ("525.60.13") of "driver" or "UCX": checks_defects.c. */
+void finding_defects(struct finding *finding, const char *of, const char *text);
 /* Adds the variables that bear on GPUDirect RDMA, a part of check_software: checks_settings.c. */
 void check_settings(struct host *host, struct finding *finding);
 /* True if the ucx_info on PATH lists CUDA's transports. */

@@ -77,13 +77,12 @@ void check_peermem(struct host *host, struct finding *finding)
 
 void check_peermem_client(struct host *host, struct finding *finding)
 {
-	const char *client, *measured = proof_of(host, NULL, NULL, METHOD_PEER_MEMORY);
+	const char *measured = proof_of(host, NULL, NULL, METHOD_PEER_MEMORY);
 
 	if (!checks_peermem_is_readable(host, finding))
 		return;
-	client = peer_memory_client(host);
-	if (client)
-		finding_add(finding, OK, "registered with the RDMA stack as %s", client);
+	if (!peer_memory_client(host)->error)
+		finding_add(finding, OK, "registered with the RDMA stack as nv_mem");
 	else if (!checks_peermem_is_loaded(host, NEW) && !checks_peermem_is_loaded(host, OLD))
 		finding_without(host, finding, measured, METHOD_DMA_BUF, peermem_fix(host).text,
 				"no peer-memory module is registered with the RDMA stack");
@@ -98,29 +97,32 @@ void check_peermem_client(struct host *host, struct finding *finding)
 void check_peermem_mode(struct host *host, struct finding *finding)
 {
 	const char *folder = "/sys/module/nvidia_peermem/parameters";
+	const char *driver = host_text(host, "/sys/module/nvidia/version");
+	bool needed = !method_suffices(host, METHOD_DMA_BUF);
 	int64_t persistent, direct;
 
 	if (!checks_peermem_is_readable(host, finding))
 		return;
 	if (!checks_peermem_is_loaded(host, NEW)) {
-		bool needed = !method_suffices(host, METHOD_DMA_BUF);
-
 		finding_add(finding, needed ? UNKNOWN : NOT_NEEDED,
 			    needed ? "nvidia_peermem is not loaded, so it has no mode"
 				   : "nvidia_peermem is not loaded; not needed, dma-buf works");
 		return;
 	}
-	if (!host_number(host, &persistent, "%s/persistent_api_support", folder))
-		finding_add(finding, UNKNOWN, "nvidia_peermem reports no persistent_api_support");
-	else if (persistent)
-		finding_problem(
-			finding, WARN,
-			"ask your administrator: options nvidia_peermem persistent_api_support=0 "
-			"in /etc/modprobe.d, unless dma-buf is used",
-			"persistent: a registration outlives its memory until it is deregistered");
-	else
+	/* Without the parameter, drivers that register nv_mem_nc as well use the callback. */
+	if (host_number(host, &persistent, "%s/persistent_api_support", folder) && persistent)
 		finding_add(finding, OK,
-			    "registrations are invalidated when their memory is freed");
+			    "persistent: a missed free keeps its memory pinned until its "
+			    "registration ends");
+	else if (!host_has(host, "%s/persistent_api_support", folder) &&
+		 !host_has(host, "/sys/kernel/mm/memory_peers/nv_mem_nc/version"))
+		finding_add(finding, UNKNOWN, "nvidia_peermem does not report its mode");
+	else if (needed && driver)
+		finding_defects(finding, "driver", driver);
+	if (!finding->text)
+		finding_add(finding, OK,
+			    "callback: the driver invalidates registrations when their memory is "
+			    "freed");
 	if (host_number(host, &direct, "%s/peerdirect_support", folder) && direct)
 		finding_add(finding, OK, "peerdirect_support is %d", (int)direct);
 }

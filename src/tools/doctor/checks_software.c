@@ -54,47 +54,16 @@ static void checks_software_open_mpi(struct host *host, struct finding *finding)
 /* "# Version 1.13.1", "# Library version: 1.18.0" (from UCX 1.14 on). */
 #define UCX_INFO "command/ucx_info -v | grep ersion"
 
-struct version {
-	int major, minor, patch;
-};
-
-static int checks_software_compare(struct version one, struct version other)
-{
-	return one.major != other.major	  ? one.major - other.major
-	       : one.minor != other.minor ? one.minor - other.minor
-					  : one.patch - other.patch;
-}
-
-static struct version checks_software_ucx_version(struct host *host)
-{
-	const struct reading *reading = host_read(host, UCX_INFO);
-	const char *at = reading->error ? NULL : strpbrk(reading->text, "0123456789");
-	struct version version = { 0 };
-
-	if (at)
-		(void)sscanf(at, "%d.%d.%d", &version.major, &version.minor, &version.patch);
-	return version;
-}
-
-/* Functions of drivers 575 and newer begin with an instruction that these versions of UCX cannot
- * patch, on x86-64 (openucx/ucx#10627). */
 static void checks_software_hooks(struct host *host, struct finding *finding)
 {
-	static const struct version first = { 1, 13, 1 }, last = { 1, 18, 0 };
 	const char *driver = host_text(host, "/sys/module/nvidia/version"),
 		   *machine = host_text(host, "identity/machine"),
 		   *mode = host_text(host, "environment/UCX_MEM_CUDA_HOOK_MODE");
-	struct version version = checks_software_ucx_version(host);
+	const struct reading *version = host_read(host, UCX_INFO);
 
-	if ((mode && strcasecmp(mode, "bistro")) || !driver || atoi(driver) < 575 || !machine ||
-	    strcmp(machine, "x86_64") || checks_software_compare(version, first) < 0 ||
-	    checks_software_compare(version, last) > 0)
-		return;
-	finding_problem(finding, WARN,
-			"use UCX 1.18.1 or newer; until then start the program with peerpin",
-			"UCX %d.%d.%d cannot hook driver %s: without a cache of GPU registrations "
-			"it requests one in each send (with peerpin a hit)",
-			version.major, version.minor, version.patch, driver);
+	if ((!mode || !strcasecmp(mode, "bistro")) && driver && atoi(driver) >= 575 && machine &&
+	    !strcmp(machine, "x86_64") && !version->error)
+		finding_defects(finding, "UCX", version->text);
 }
 
 static void checks_software_ucx(struct host *host, struct finding *finding)

@@ -139,7 +139,7 @@ struct end_words end_words(const char *ended);
 /* True if the errno's name means that a call is not supported. */
 bool is_unsupported(const char *error);
 
-/* Folder name of a peer-memory client registered with the RDMA stack. NULL: none. */
-const char *peer_memory_client(struct host *host);
+/* Version of the peer-memory client that is registered with the RDMA stack; an error: none. */
+const struct reading *peer_memory_client(struct host *host);
 
 #endif

@@ -44,8 +44,6 @@ bool kernel_is_at_least(struct host *host, int major, int minor)
 	       (first > major || (first == major && second >= minor));
 }
 
-static const char *const clients[] = { "nvidia-peermem", "nv_mem", "nv_mem_nc", "nvidia_peermem" };
-
 bool is_past_peer_memory(struct host *host, const struct gpu *gpu)
 {
 	const char *compute = host_text(host, "cuda/%d/compute", gpu->ordinal);
@@ -75,23 +73,9 @@ bool is_unsupported(const char *error)
 	       !strcmp(error, "ENOSYS");
 }
 
-static bool methods_clients_are_hidden(struct host *host)
+const struct reading *peer_memory_client(struct host *host)
 {
-	for (size_t i = 0; i < sizeof(clients) / sizeof(clients[0]); i++) {
-		if (reading_is_refused(
-			    host_read(host, "/sys/kernel/mm/memory_peers/%s/version", clients[i])))
-			return true;
-	}
-	return false;
-}
-
-const char *peer_memory_client(struct host *host)
-{
-	for (size_t i = 0; i < sizeof(clients) / sizeof(clients[0]); i++) {
-		if (host_has(host, "/sys/kernel/mm/memory_peers/%s/version", clients[i]))
-			return clients[i];
-	}
-	return NULL;
+	return host_read_noting(host, "/sys/kernel/mm/memory_peers/nv_mem/version");
 }
 
 /* ---- one method ---- */
@@ -200,19 +184,20 @@ static struct support methods_worse(struct support one, struct support other)
 
 static struct support methods_expect_peer_memory(struct host *host, const struct gpu *gpu)
 {
+	const struct reading *client = peer_memory_client(host);
 	int64_t supported;
 
 	if (host_number(host, &supported, "cuda/%d/attribute/116", gpu->ordinal) && !supported)
 		return methods_support(SUPPORT_NO, "%s has no GPUDirect RDMA (attribute 116 is 0)",
 				       gpu->label);
-	if (peer_memory_client(host) && is_past_peer_memory(host, gpu))
+	if (!client->error && is_past_peer_memory(host, gpu))
 		return methods_support(SUPPORT_UNKNOWN,
 				       "peer memory is unproven from compute capability 10 on");
-	if (peer_memory_client(host))
+	if (!client->error)
 		return methods_support(SUPPORT_EXPECTED, "%s", "");
 	if (!host_has(host, "/sys/module/"))
 		return methods_support(SUPPORT_UNKNOWN, "/sys/module cannot be read");
-	if (methods_clients_are_hidden(host))
+	if (reading_is_refused(client))
 		return methods_support(SUPPORT_UNKNOWN,
 				       "/sys/kernel/mm/memory_peers cannot be read");
 	return methods_support(SUPPORT_NO, host_has(host, "/sys/module/nvidia_peermem/version")
