@@ -27,6 +27,7 @@ CAUSES = {
                        ("is loaded, but not registered", "reinstall the driver after")],
     "peermem-mode": [("driver 525.60.13 can crash the kernel", "NVIDIA driver 525.105.17")],
     "peermem-install": [("no peer-memory interface", "install MLNX_OFED or DOCA-OFED"),
+                        ("loads it at the next start", "nvidia-peermem.conf"),
                         ("is not installed for this kernel", "kernel modules for this kernel")],
     "peer-mapping": [("GrdmaPciTopoCheckOverride is 2", "remove NVreg_GrdmaPciTopoCheckOverride=2")],
     "platform": [("WSL2", "use Linux on the hardware"),

@@ -165,6 +165,17 @@ done <<-'TEXT'
 	OK|peermem|program-good|/sys/module/nv_peer_mem/version|1.3-0
 	WARN|peermem|peermem-not-needed|/sys/module/nv_peer_mem/version|1.3-0
 TEXT
+while IFS='|' read -r wanted reading value; do
+	with proprietary "$reading" "$value" >"$work/claim.dump"
+	same "boot: $reading $value" "$wanted" "$(sign peermem-install)"
+done <<-'TEXT'
+	WARN|a|b
+	WARN|/etc/modules-load.d/|a.conf\n== /etc/modules-load.d/a.conf\n\\# nvidia-peermem\nnvidia-uvm
+	OK|/etc/modules-load.d/|a.conf\n== /etc/modules-load.d/a.conf\n\\# a comment\nnvidia_peermem
+	OK|/usr/lib/modules-load.d/|a.conf\n== /usr/lib/modules-load.d/a.conf\n nvidia-peermem
+	OK|/run/modules-load.d/|a.conf\n== /run/modules-load.d/a.conf\nnvidia-peermem
+	OK|/.dockerenv?|100644 0 0 r-
+TEXT
 with translating-iommu-peermem probe/0/mlx5_0/peermem/2097152 'ok 310000' >"$work/claim.dump"
 matches 'peer memory through an IOMMU' '*does not work through it, but the probe registered memory*' \
 	"$("$doctor" --only iommu --from "$work/claim.dump")"

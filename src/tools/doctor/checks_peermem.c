@@ -127,18 +127,43 @@ void check_peermem_mode(struct host *host, struct finding *finding)
 		finding_add(finding, OK, "peerdirect_support is %d", (int)direct);
 }
 
+/* Folders of modules-load.d(5). */
 static bool checks_peermem_is_loaded_at_boot(struct host *host)
 {
-	char name[128];
-	const char *text;
+	static const char *const folders[] = { "/etc", "/run", "/usr/lib" };
+	char name[128], line[128];
 
-	for (const char *at = host_text(host, "/etc/modules-load.d/");
-	     host_line(&at, name, sizeof(name));) {
-		text = host_text(host, "/etc/modules-load.d/%s", name);
-		if (text && (strstr(text, "nvidia-peermem") || strstr(text, "nvidia_peermem")))
-			return true;
+	for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
+		const char *names = host_text(host, "%s/modules-load.d/", folders[i]);
+
+		while (host_line(&names, name, sizeof(name))) {
+			const char *text =
+				host_text(host, "%s/modules-load.d/%s", folders[i], name);
+
+			while (host_line(&text, line, sizeof(line))) {
+				if (!strchr("#;", line[strspn(line, " \t")]) &&
+				    (strstr(line, "nvidia-peermem") || strstr(line, NEW)))
+					return true;
+			}
+		}
 	}
 	return false;
+}
+
+static void checks_peermem_boot(struct host *host, struct finding *finding)
+{
+	bool loaded = checks_peermem_is_loaded_at_boot(host);
+
+	if (loaded || is_container(host) || method_suffices(host, METHOD_DMA_BUF))
+		finding_add(finding, OK, "installed%s",
+			    loaded ? ", and loaded when the machine starts" : "");
+	else
+		finding_problem(finding, WARN,
+				as_root(host, "sh -c 'echo nvidia-peermem "
+					      ">/etc/modules-load.d/nvidia-peermem.conf'")
+					.text,
+				"no file of modules-load.d loads it at the next start; without it "
+				"no GPU memory is registered");
 }
 
 /* Reports unreadable data: NOT NEEDED if dma-buf works for every GPU, or peer memory was measured;
@@ -164,10 +189,7 @@ void check_peermem_install(struct host *host, struct finding *finding)
 	const char *measured = proof_of(host, NULL, NULL, METHOD_PEER_MEMORY);
 
 	if (checks_peermem_is_loaded(host, NEW))
-		finding_add(finding, OK, "installed%s",
-			    checks_peermem_is_loaded_at_boot(host)
-				    ? ", and loaded when the machine starts"
-				    : "; nothing in /etc/modules-load.d loads it at start");
+		checks_peermem_boot(host, finding);
 	else if (reading_is_refused(module) && module->error != ENODATA)
 		checks_peermem_unreadable(host, finding, NULL,
 					  "the list of this kernel's modules cannot be read",
