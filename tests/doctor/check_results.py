@@ -20,7 +20,7 @@ CAUSES = {
     "driver": [("no NVIDIA driver is loaded", "install the NVIDIA driver"),
                ("proprietary kernel module", "open kernel modules"),
                ("older than 5.12", "a kernel from 5.12 on")],
-    "peermem": [("both loaded", "sudo rmmod nv_peer_mem$"),
+    "peermem": [("both loaded", "service nv_peer_mem stop; .*dpkg -P .*rpm -e .*modprobe nvidia-peermem"),
                 ("differs from the driver's version", "rmmod nvidia_peermem && .*modprobe nvidia-peermem"),
                 ("is not loaded", "modprobe nvidia-peermem$|--only peermem-install")],
     "peermem-client": [("no peer-memory module is", "modprobe nvidia-peermem$|--only peermem-install"),

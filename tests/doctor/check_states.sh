@@ -164,6 +164,7 @@ done <<-'TEXT'
 	WARN|provider|misconfigured|/sys/class/infiniband/mlx5_1/parent|eth1
 	OK|peermem|program-good|/sys/module/nv_peer_mem/version|1.3-0
 	WARN|peermem|peermem-not-needed|/sys/module/nv_peer_mem/version|1.3-0
+	OK|peermem|peermem-not-needed|/sys/module/nv_peer_mem/version|1.3-0\n== /sys/module/nvidia/version\n460.106.00
 TEXT
 while IFS='|' read -r wanted reading value; do
 	with proprietary "$reading" "$value" >"$work/claim.dump"
@@ -205,8 +206,8 @@ while IFS='|' read -r check host reading value wanted; do
 	matches "fix of $check on $host with $reading $value" "*fix   *$check  *$wanted*" \
 		"$("$doctor" --only "$check" --verbose --from "$work/claim.dump")"
 done <<-TEXT
-	peermem|both-modules|a|b|sudo rmmod nv_peer_mem
-	peermem|both-modules|$in_docker|ask your administrator, on the host: rmmod nv_peer_mem
+	peermem|both-modules|a|b|sudo sh -c 'service nv_peer_mem stop; 
+	peermem|both-modules|$in_docker|ask your administrator, on the host: sh -c 'service nv_peer_mem stop; 
 	limits|dgx|/proc/sys/vm/max_map_count|1000|sudo sysctl vm.max_map_count=
 	limits|dgx|/proc/sys/vm/max_map_count|1000\\n== /.singularity.d?\\n040755 0 0 r-|ask your administrator, on the host: sysctl
 	acs|no-root|a|b|sudo peerpin doctor --only acs

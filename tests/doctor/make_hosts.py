@@ -295,6 +295,19 @@ def both_modules():
     return host, "nv_peer_mem and nvidia_peermem are both loaded, and neither is registered"
 
 
+def nv_peer_mem():
+    host = small("nv-peer-mem", kernel="5.4.0-200-generic")
+    closed(host)
+    host.driver(version="460.106.00", text=CLOSED_DRIVER)
+    without_peermem(host)
+    host.drop("kernel/module")
+    host.set("/sys/module/nv_peer_mem/version", "1.3-0")
+    host.set("/sys/kernel/mm/memory_peers/nv_mem/version", "1.3-0")
+    host.probe(dma_buf=NO_EXPORT, peermem="ok")
+    host.drop("probe/0/mlx5_0/dma-buf/re")
+    return host, "a driver before 470: nv_peer_mem is its only peer-memory module"
+
+
 def translating():
     host = small("translating-iommu")
     host.set("/proc/cmdline", "BOOT_IMAGE=/vmlinuz root=/dev/sda1 ro intel_iommu=on")
@@ -796,7 +809,7 @@ def not_installed():
 
 def main():
     folder = sys.argv[1]
-    for make in (dgx, no_gpu, peermem_missing, peermem_not_needed, both_modules, translating, translating_peermem, acs,
+    for make in (dgx, no_gpu, peermem_missing, peermem_not_needed, both_modules, nv_peer_mem, translating, translating_peermem, acs,
                  bar1, data_direct, container, soft_roce, software_first, proprietary, no_root, unreadable, no_adapter,
                  no_driver, old_kernel, peer_memory_alone, callback, callback_race,
                  unregistered, wsl, misconfigured, ucx_unhooked, one_of_two, not_probed, claimed, claims_refuted,

@@ -2,6 +2,7 @@
 /* checks_peermem.c -- checks of the peer-memory modules: loaded, registered, mode, installed */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tools/doctor/checks.h"
@@ -22,6 +23,23 @@ static bool checks_peermem_is_loaded(struct host *host, const char *module)
 
 #define NEW "nvidia_peermem"
 #define OLD "nv_peer_mem"
+
+/* nvidia_peermem comes with driver 470 and newer. */
+static bool checks_peermem_is_of_old_driver(struct host *host)
+{
+	const char *driver = host_text(host, "/sys/module/nvidia/version");
+
+	return driver && atoi(driver) < 470 && checks_peermem_is_loaded(host, OLD);
+}
+
+/* GPUDirect RDMA guide 12.6, 3.7. The service loads the module again at the next start. */
+static struct fix checks_peermem_replace(struct host *host)
+{
+	return as_root(host,
+		       "sh -c 'service nv_peer_mem stop; rmmod nv_peer_mem nvidia_peermem; dpkg -P "
+		       "nvidia-peer-memory nvidia-peer-memory-dkms || rpm -e nvidia_peer_memory; "
+		       "modprobe nvidia-peermem'");
+}
 
 /* host_read notes no unreadable reading: the fix is equal for absent and unreadable data. */
 struct fix peermem_fix(struct host *host)
@@ -53,13 +71,14 @@ void check_peermem(struct host *host, struct finding *finding)
 		return;
 	if (loaded && old)
 		finding_implied(
-			finding, NULL, measured, FAIL, as_root(host, "rmmod nv_peer_mem").text,
+			finding, NULL, measured, FAIL, checks_peermem_replace(host).text,
 			"nvidia_peermem and the older nv_peer_mem are both loaded: they conflict");
+	else if (checks_peermem_is_of_old_driver(host))
+		finding_add(finding, OK, "nv_peer_mem is loaded; driver %s has no nvidia_peermem",
+			    driver);
 	else if (old)
-		finding_implied(
-			finding, NULL, measured, WARN,
-			as_root(host, "sh -c 'rmmod nv_peer_mem && modprobe nvidia-peermem'").text,
-			"the older nv_peer_mem is loaded in place of nvidia_peermem");
+		finding_implied(finding, NULL, measured, WARN, checks_peermem_replace(host).text,
+				"the older nv_peer_mem is loaded in place of nvidia_peermem");
 	else if (!loaded)
 		finding_without(host, finding, measured, METHOD_DMA_BUF, peermem_fix(host).text,
 				"nvidia_peermem is not loaded");
@@ -98,12 +117,13 @@ void check_peermem_mode(struct host *host, struct finding *finding)
 {
 	const char *folder = "/sys/module/nvidia_peermem/parameters";
 	const char *driver = host_text(host, "/sys/module/nvidia/version");
-	bool needed = !method_suffices(host, METHOD_DMA_BUF);
+	bool needed = !method_suffices(host, METHOD_DMA_BUF),
+	     loaded = checks_peermem_is_loaded(host, NEW);
 	int64_t persistent, direct;
 
 	if (!checks_peermem_is_readable(host, finding))
 		return;
-	if (!checks_peermem_is_loaded(host, NEW)) {
+	if (!loaded && !checks_peermem_is_loaded(host, OLD)) {
 		finding_add(finding, needed ? UNKNOWN : NOT_NEEDED,
 			    needed ? "nvidia_peermem is not loaded, so it has no mode"
 				   : "nvidia_peermem is not loaded; not needed, dma-buf works");
@@ -114,7 +134,7 @@ void check_peermem_mode(struct host *host, struct finding *finding)
 		finding_add(finding, OK,
 			    "persistent: a missed free keeps its memory pinned until its "
 			    "registration ends");
-	else if (!host_has(host, "%s/persistent_api_support", folder) &&
+	else if (loaded && !host_has(host, "%s/persistent_api_support", folder) &&
 		 !host_has(host, "/sys/kernel/mm/memory_peers/nv_mem_nc/version"))
 		finding_add(finding, UNKNOWN, "nvidia_peermem does not report its mode");
 	else if (needed && driver)
@@ -190,6 +210,8 @@ void check_peermem_install(struct host *host, struct finding *finding)
 
 	if (checks_peermem_is_loaded(host, NEW))
 		checks_peermem_boot(host, finding);
+	else if (checks_peermem_is_of_old_driver(host))
+		finding_add(finding, OK, "nv_peer_mem is installed");
 	else if (reading_is_refused(module) && module->error != ENODATA)
 		checks_peermem_unreadable(host, finding, NULL,
 					  "the list of this kernel's modules cannot be read",
