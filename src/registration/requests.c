@@ -118,20 +118,14 @@ static enum service requests_make_ready(struct serving *serving, struct region *
 
 static void requests_count_served(enum service service)
 {
-	switch (service) {
-	case HIT:
+	if (service == HIT)
 		statistics_tally(TALLY_hits);
-		break;
-	case WAITED:
+	else if (service == WAITED)
 		statistics_count(waited);
-		break;
-	case SYNCHRONOUS_QUEUED:
+	else if (service == SYNCHRONOUS_QUEUED)
 		statistics_count(synchronous_queued);
-		break;
-	case SYNCHRONOUS:
+	else
 		statistics_count(synchronous);
-		break;
-	}
 }
 
 /* Learns from the first request for the allocation in this domain: for the whole that the worker
@@ -356,6 +350,10 @@ bool registration_request(const struct registration_request *request,
 	statistics_tally(TALLY_requests);
 	if (outcome == SERVED)
 		outcome = requests_try(&serving, keys);
+	if (outcome == BYPASSED_capability && serving.allocation.kind == ALLOCATION_MANAGED)
+		log_once(LOG_WARN, "managed memory (cudaMallocManaged) is registered: adapters do "
+				   "not reach it on the GPU, and peerpin forwards the call. "
+				   "Register memory of cudaMalloc, and copy into it.");
 	if (outcome != SERVED)
 		requests_count_bypassed(request, outcome);
 	return outcome == SERVED;

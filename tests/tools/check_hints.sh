@@ -23,6 +23,8 @@ early='synchronous_queued=200 waited=90 registrations=300 registrations_backgrou
 
 # A state for each row, and for each fix: ID, words of hinted, the hint.
 states="bypassed | bypassed=200 bypassed_failed=150 bypassed_address=50 | 150 of 300 requests are bypassed (registration failed): peerpin doctor --only probe
+bypassed | bypassed=200 bypassed_capability=200 allocations_managed=1 | 200 of 300 requests are bypassed (memory not capable of GPUDirect RDMA): register memory of cudaMalloc in place of managed memory
+bypassed | bypassed=200 bypassed_capability=200 | 200 of 300 requests are bypassed (memory not capable of GPUDirect RDMA): register memory of cudaMalloc, or of cuMemCreate with gpuDirectRDMACapable
 no_idle_cpu | $early background_delays=28 | 290 of 300 requests preceded their registration, as no CPU was idle: $sync; or leave a CPU to each process
 no_idle_cpu | $early background_delays=28 PEERPIN_WORKER_CPUS=inherit | 290 of 300 requests preceded their registration, as no CPU was idle: PEERPIN_WORKER_CPUS=auto, the default, uses all CPUs of the process
 no_idle_cpu | $early background_delays=28 PEERPIN_PREREGISTER=sync | 290 of 300 requests preceded their registration, as no CPU was idle: leave a CPU to each process

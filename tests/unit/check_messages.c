@@ -111,6 +111,17 @@ TEST(warnings, a_lack_of_room_says_which)
 			  1);
 }
 
+TEST(warnings, managed_memory_is_named_once)
+{
+	for (unsigned int i = 0; i < 2; i++) {
+		standin_allocate(buffer(i), BLOCK, NULL, false);
+		memory_allocated(i ? ALLOCATION_MANAGED : ALLOCATION_POOL, buffer(i), BLOCK);
+		ck_assert_uint_eq(ask(0, buffer(i), BLOCK), 0);
+		ck_assert_uint_eq(ask(0, buffer(i), BLOCK), 0);
+		ck_assert_uint_eq(logged("<warn>", "managed memory (cudaMallocManaged)"), i);
+	}
+}
+
 static int pin_and_tell(const struct pin_request *request, struct pin_result *result)
 {
 	(void)request;
