@@ -235,6 +235,20 @@ done <<-TEXT
 	acs|acs-locked|a|b|ask your administrator: ACS off in the firmware
 TEXT
 
+# ---- the kernel's command line: the last value of an option counts ----
+while IFS='|' read -r wanted line; do
+	with translating-iommu /proc/cmdline "$line" >"$work/claim.dump"
+	matches "the kernel's command line: $line" "*fix *iommu *administrator: $wanted*" "$("$doctor" --only iommu --from "$work/claim.dump")"
+done <<-'TEXT'
+	the kernel's command line has|ro iommu=nopt iommu=pt
+	iommu=pt on|iommu=pt iommu=nopt ro
+	iommu=pt on|ro iommu.passthrough=1 iommu.passthrough=0
+	the kernel's command line has|ro intel_iommu=on intel_iommu=off
+	iommu=pt on|ro intel_iommu=off intel_iommu=on,sm_on
+	the kernel's command line has|ro intel_iommu=on iommu=pt
+	iommu=pt on|ro amd_iommu=pt
+TEXT
+
 # ---- fixes of limits ----
 # limits NAME SOFT HARD CAPABILITIES: the fixes, by their first words, on a host with these limits
 limits() {

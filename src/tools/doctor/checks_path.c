@@ -69,13 +69,31 @@ void check_path(struct host *host, struct finding *finding)
 
 /* ---- IOMMU ---- */
 
-/* True if the kernel command line disables IOMMU translation. */
+/* True if the kernel's command line ends with one of these options on: the last value counts. */
 static bool checks_path_is_passthrough(struct host *host)
 {
+	static const struct {
+		const char *on, *off;
+	} options[] = { { "iommu=pt", "iommu=nopt" },
+			{ "iommu.passthrough=1", "iommu.passthrough=0" },
+			{ "intel_iommu=off", "intel_iommu=on" },
+			{ "amd_iommu=off", "amd_iommu=on" } };
 	const char *line = host_text(host, "/proc/cmdline");
+	bool any = false;
 
-	return line && (strstr(line, "iommu=pt") || strstr(line, "iommu.passthrough=1") ||
-			strstr(line, "intel_iommu=off") || strstr(line, "amd_iommu=off"));
+	for (size_t i = 0; line && i < sizeof(options) / sizeof(options[0]); i++) {
+		bool on = false;
+
+		for (const char *at = line; *at; at += strcspn(at, " ")) {
+			at += strspn(at, " ");
+			if (!strncmp(at, options[i].on, strlen(options[i].on)))
+				on = true;
+			else if (!strncmp(at, options[i].off, strlen(options[i].off)))
+				on = false;
+		}
+		any |= on;
+	}
+	return any;
 }
 
 static void checks_path_iommu_group(struct host *host, const char *pci, const char *label,
