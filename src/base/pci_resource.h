@@ -8,7 +8,7 @@
 
 #include "base/text.h"
 
-#define PCI_RESOURCE_RANGES 6 /* lines of address ranges; others follow */
+#define PCI_RESOURCE_64_BIT 0x100000 /* flag: the range takes two lines, of which one is empty */
 
 /* Read a hexadecimal number, with or without "0x"; move *text behind it. */
 static inline uint64_t pci_resource_number(const char **text)
@@ -31,17 +31,19 @@ static inline uint64_t pci_resource_number(const char **text)
 	}
 }
 
-/* Return the bytes of the second non-empty range "FIRST LAST FLAGS": after a 64-bit range, which
- * takes two lines, the second line is empty. 0: none. */
+/* Return the bytes of BAR1, the range "FIRST LAST FLAGS" behind BAR0's lines. 0: none, or one to
+ * which the firmware assigned no address. */
 static inline uint64_t pci_resource_bar1(const char *text)
 {
-	unsigned int ranges = 0;
+	unsigned int bar1 = 1;
 
-	for (unsigned int line = 0; line < PCI_RESOURCE_RANGES && *text; line++) {
+	for (unsigned int line = 0; line <= bar1 && *text; line++) {
 		uint64_t first = pci_resource_number(&text), last = pci_resource_number(&text);
 
-		if (last > first && ++ranges == 2)
-			return last - first + 1;
+		if (!line && pci_resource_number(&text) & PCI_RESOURCE_64_BIT)
+			bar1 = 2;
+		if (line == bar1)
+			return first && last > first ? last - first + 1 : 0;
 		while (*text && *text++ != '\n')
 			;
 	}

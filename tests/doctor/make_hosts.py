@@ -349,6 +349,25 @@ def bar1():
     return host, "a GPU with 256 MiB of BAR1"
 
 
+def bar1_full():
+    host = small("bar1-full")
+    host.set("cuda/0/bar1", f"{128 << 30} {120 << 30}")
+    host.probe(dma_buf="fail ibv_reg_dmabuf_mr ENOMEM", peermem="fail ibv_reg_mr ENOMEM")
+    host.drop("probe/0/mlx5_0/dma-buf/re", "probe/0/mlx5_0/peermem/re")
+    return host, "other processes use the GPU's BAR1"
+
+
+def bar1_unassigned():
+    host = small("bar1-unassigned")
+    pci = host.readings["cuda/0/pci"]
+    host.set(f"{DEVICES}/{pci}/resource", "0x00000000e0000000 0x00000000e0ffffff 0x0000000000040200\n"
+             f"0x0000000000000000 0x{(128 << 30) - 1:016x} 0x000000002014220c\n"
+             "0x0000000000000000 0x0000000000000000 0x0000000000000000\n"
+             "0x0000030000000000 0x0000030001ffffff 0x000000000014220c")
+    host.drop("cuda/0/bar1", "probe/")
+    return host, "the firmware assigned no address to BAR1"
+
+
 def data_direct():
     host = Host("data-direct", kernel="6.11.0-1010-nvidia-64k", machine="aarch64")
     host.set("/sys/class/dmi/id/product_name", "GB300 NVL")
@@ -810,7 +829,7 @@ def not_installed():
 def main():
     folder = sys.argv[1]
     for make in (dgx, no_gpu, peermem_missing, peermem_not_needed, both_modules, nv_peer_mem, translating, translating_peermem, acs,
-                 bar1, data_direct, container, soft_roce, software_first, proprietary, no_root, unreadable, no_adapter,
+                 bar1, bar1_full, bar1_unassigned, data_direct, container, soft_roce, software_first, proprietary, no_root, unreadable, no_adapter,
                  no_driver, old_kernel, peer_memory_alone, callback, callback_race,
                  unregistered, wsl, misconfigured, ucx_unhooked, one_of_two, not_probed, claimed, claims_refuted,
                  cgroup_denies, host_memory_refused, acs_locked, user_namespace,

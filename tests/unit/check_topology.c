@@ -244,7 +244,7 @@ TEST(topology, without_a_sysfs_all_are_near_and_nothing_is_known)
 	ck_assert_int_eq(errno, ERRNO);
 }
 
-TEST(topology, bar1_is_the_second_range_that_is_not_empty)
+TEST(topology, bar1_is_the_second_range)
 {
 	ck_assert_uint_eq(topology_bar1_bytes(0), (uint64_t)64 << 30);
 	ck_assert_int_eq(errno, ERRNO);
@@ -259,7 +259,7 @@ TEST(topology, bar1_lies_behind_an_empty_line_where_addresses_are_wide)
 	ck_assert_uint_eq(topology_bar1_bytes(0), (uint64_t)256 << 30);
 }
 
-LOOP_TEST(topology, one_range_and_what_is_no_address_are_no_bar1, 0, 5)
+LOOP_TEST(topology, one_range_and_what_is_no_address_are_no_bar1, 0, 8)
 {
 	static const char *const files[] = {
 		"",
@@ -267,6 +267,13 @@ LOOP_TEST(topology, one_range_and_what_is_no_address_are_no_bar1, 0, 5)
 		"0x0 0xffff 0x0\n" LINE LINE LINE LINE LINE "0x0 0xffff 0x0\n",
 		LINE LINE,
 		"nonsense\n",
+		/* The firmware assigned no address; the kernel did not, either. */
+		"0xb9000000 0xb9ffffff 0x40200\n0x0 0xfffffffff 0x2014220c\n" LINE
+		"0xb000000000 0xb001ffffff 0x14220c\n" LINE,
+		"0xb9000000 0xb9ffffff 0x40200\n" LINE LINE
+		"0xb000000000 0xb001ffffff 0x14220c\n" LINE,
+		"0xb001000000 0xb001ffffff 0x14220c\n" LINE LINE LINE
+		"0xb000000000 0xb001ffffff 0x14220c\n" LINE,
 	};
 
 	sysfs_make_file(GPU "/resource", files[_i]);

@@ -162,34 +162,49 @@ static void checks_gpu_print_size(char to[32], int64_t bytes)
 		 (long long)(bytes >= GIB ? bytes / GIB : bytes >> 20));
 }
 
+#define FIX_BAR1 "ask your administrator: Above 4G Decoding and Resizable BAR on in the BIOS"
+
 static void checks_gpu_bar1(struct host *host, const struct gpu *gpu, struct finding *finding)
 {
 	const char *resource =
 		*gpu->pci ? host_text(host, "/sys/bus/pci/devices/%s/resource", gpu->pci) : NULL;
-	int64_t bytes = resource ? (int64_t)pci_resource_bar1(resource) : 0, memory = 0, total = 0;
+	const char *nvml = gpu->ordinal >= 0 ? host_text(host, "cuda/%d/bar1", gpu->ordinal) : NULL;
+	long long bytes = resource ? (long long)pci_resource_bar1(resource) : 0, total = 0,
+		  used = 0;
+	int64_t memory = 0;
 	char bar1[32], whole[32];
 
-	if (gpu->ordinal >= 0 && host_number(host, &total, "cuda/%d/bar1", gpu->ordinal) && !bytes)
+	if (nvml && sscanf(nvml, "%lld %lld", &total, &used) > 0 && !bytes)
 		bytes = total;
 	if (gpu->ordinal >= 0 && !host_number(host, &memory, "cuda/%d/memory", gpu->ordinal))
 		memory = 0;
 	checks_gpu_print_size(bar1, bytes);
 	checks_gpu_print_size(whole, memory);
-	if (!bytes) {
+	if (!bytes && resource && *resource) {
+		finding_implied(finding, gpu->label, proof_of(host, gpu, NULL, METHODS), FAIL,
+				FIX_BAR1, "has no BAR1: the firmware assigned no addresses to it");
+	} else if (!bytes) {
 		finding_item(finding, UNKNOWN, gpu->label, "reports no BAR1");
 	} else if (bytes < GIB) {
 		finding_item(finding, WARN, gpu->label, "%s: registrations cannot exceed it", bar1);
-		finding_fix(finding,
-			    "ask your administrator: above 4G decoding and resizable BAR on in the "
-			    "firmware; else PEERPIN_PIN_LIMIT=%s",
+		finding_fix(finding, FIX_BAR1 "; else PEERPIN_PIN_LIMIT=%s",
 			    bytes >= 256 << 20 ? "128M" : "64M");
 	} else if (memory && bytes < memory) {
 		finding_item(finding, WARN, gpu->label,
 			     "%s of %s: registrations cannot cover all memory", bar1, whole);
-		finding_fix(finding, "ask your administrator: resizable BAR on in the firmware");
+		finding_fix(finding, FIX_BAR1);
 	} else {
 		finding_item(finding, OK, gpu->label, "%s%s", bar1,
 			     memory ? ", all of its memory" : "");
+	}
+	checks_gpu_print_size(whole, used);
+	if (used > bytes / 8 * 7) {
+		finding_item(finding, WARN, gpu->label,
+			     "%s of BAR1 in use: registrations may find no room", whole);
+		finding_fix(finding,
+			    "nvidia-smi (processes that use it), nvidia-smi -q -d MEMORY (BAR1)");
+	} else if (used > bytes / 8) {
+		finding_item(finding, OK, gpu->label, "%s of BAR1 in use", whole);
 	}
 }
 
