@@ -95,6 +95,8 @@ if [ -e "$PWD/src/sim/.libs/libcuda.so.1" ] && [ -e "$PWD/src/sim/adapter/.libs/
 		"$("$doctor" --verbose --from "$work/simulated.dump")"
 	same 'a recorded registration has the same times' "$found" "$(outcome "$doctor" --from "$work/simulated.dump")"
 	same 'the port of a simulated adapter' 'ACTIVE InfiniBand' "$(sed -n '/^== verbs.sim1.port.1/{n;p}' "$work/simulated.dump")"
+	matches 'the probe registers host memory of an integrated GPU' '*OK *gpu *integrated*OK *probe *GPU0-sim0 *peermem 64 MiB*=> 0' \
+		"$(PEERPIN_SIM_INTEGRATED=1 LD_LIBRARY_PATH=$simulated outcome "$doctor" --verbose --only gpu,probe)"
 	found=$(LD_LIBRARY_PATH=$simulated outcome "$doctor" --verbose --no-probe)
 	matches 'without the probe the conclusion is undecided' '*Undecided: *[?] *probe *skipped*=> 3' "$found"
 	found=$(LD_LIBRARY_PATH=$simulated outcome "$doctor" --verbose --limit 0 "$(command -v bash)")

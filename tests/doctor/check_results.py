@@ -19,6 +19,7 @@ KEYS = {"id", "group", "result", "found", "read", "why", "fixes", "needs", "more
 CAUSES = {
     "driver": [("no NVIDIA driver is loaded", "install the NVIDIA driver"),
                ("proprietary kernel module", "open kernel modules"),
+               ("has GPUDirect RDMA from CUDA 11.2 on", "a newer CUDA"),
                ("older than 5.12", "a kernel from 5.12 on")],
     "peermem": [("both loaded", "service nv_peer_mem stop; .*dpkg -P .*rpm -e .*modprobe nvidia-peermem"),
                 ("differs from the driver's version", "rmmod nvidia_peermem && .*modprobe nvidia-peermem"),

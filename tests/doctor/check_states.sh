@@ -177,6 +177,18 @@ done <<-'TEXT'
 	OK|/run/modules-load.d/|a.conf\n== /run/modules-load.d/a.conf\nnvidia-peermem
 	OK|/.dockerenv?|100644 0 0 r-
 TEXT
+while IFS='|' read -r wanted model cuda; do
+	with jetson /proc/device-tree/model "$model\\n== cuda/driver_version\\n$cuda" >"$work/claim.dump"
+	same "$model with CUDA $cuda" "$wanted" "$(sign driver)"
+done <<-'TEXT'
+	WARN|NVIDIA Jetson AGX Xavier Developer Kit|10000
+	OK|NVIDIA Jetson AGX Xavier Developer Kit|10010
+	WARN|NVIDIA DRIVE AGX Xavier|11010
+	OK|NVIDIA DRIVE AGX Xavier|11020
+	WARN|NVIDIA DRIVE AGX Orin|11030
+	OK|NVIDIA Jetson AGX Orin|11040
+	OK|another model|10000
+TEXT
 with translating-iommu-peermem probe/0/mlx5_0/peermem/2097152 'ok 310000' >"$work/claim.dump"
 matches 'peer memory through an IOMMU' '*does not work through it, but the probe registered memory*' \
 	"$("$doctor" --only iommu --from "$work/claim.dump")"

@@ -368,6 +368,33 @@ def bar1_unassigned():
     return host, "the firmware assigned no address to BAR1"
 
 
+def jetson(name="jetson", model="NVIDIA Jetson AGX Orin Developer Kit", cuda="11040"):
+    host = Host(name, kernel="5.10.104-tegra", machine="aarch64")
+    host.gpus = 1
+    for key, value in (("name", "Orin"), ("pci", "0000:00:00.0"), ("memory", str(30536 << 20)), ("compute", "8.7"),
+                       ("context", "CUDA_SUCCESS")):
+        host.set(f"cuda/0/{key}", value)
+    for attribute, value in ((18, 1), (110, 0), (116, 0), (117, 0), (118, 0), (124, 0)):
+        host.set(f"cuda/0/attribute/{attribute}", str(value))
+    host.set("cuda/0/export/device", "cuMemGetHandleForAddressRange CUDA_ERROR_NOT_SUPPORTED")
+    host.set("cuda/0/capable/device", "0")
+    host.adapter("mlx5_0", "/sys/devices/platform/14180000.pcie/pci0005:00/0005:00:00.0/0005:01:00.0")
+    host.driver()
+    host.set("cuda/driver_version", cuda)
+    host.drop("/proc/driver", "/sys/module/nvidia", "/sys/class/dmi", "kernel/")
+    host.set("/proc/device-tree/model", model)
+    host.probe(dma_buf=NO_EXPORT, peermem="ok")
+    host.drop("probe/0/mlx5_0/dma-buf/re")
+    return host, "an integrated GPU: adapters access its host memory"
+
+
+def drive_old():
+    host, _ = jetson("drive-old", "NVIDIA DRIVE AGX Developer Kit", "10020")
+    host.drop("probe/")
+    host.set("option/probe", "off")
+    return host, "an integrated GPU, whose CUDA is older than its GPUDirect RDMA"
+
+
 def data_direct():
     host = Host("data-direct", kernel="6.11.0-1010-nvidia-64k", machine="aarch64")
     host.set("/sys/class/dmi/id/product_name", "GB300 NVL")
@@ -829,7 +856,7 @@ def not_installed():
 def main():
     folder = sys.argv[1]
     for make in (dgx, no_gpu, peermem_missing, peermem_not_needed, both_modules, nv_peer_mem, translating, translating_peermem, acs,
-                 bar1, bar1_full, bar1_unassigned, data_direct, container, soft_roce, software_first, proprietary, no_root, unreadable, no_adapter,
+                 bar1, bar1_full, bar1_unassigned, jetson, drive_old, data_direct, container, soft_roce, software_first, proprietary, no_root, unreadable, no_adapter,
                  no_driver, old_kernel, peer_memory_alone, callback, callback_race,
                  unregistered, wsl, misconfigured, ucx_unhooked, one_of_two, not_probed, claimed, claims_refuted,
                  cgroup_denies, host_memory_refused, acs_locked, user_namespace,

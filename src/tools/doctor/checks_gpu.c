@@ -9,12 +9,11 @@
 
 #define GIB (1LL << 30)
 
-#define FIX_OTHER_GPU "use a data centre or workstation GPU: GeForce and integrated ones have none"
+#define FIX_OTHER_GPU "use a data centre or workstation GPU: GeForce GPUs have none"
 #define DRIVER_FIX    "nvidia-smi, and sudo dmesg | grep NVRM: the driver or the GPU is in a bad state"
 
 /* CUdevice_attribute, numbered as in cuda.h. */
 enum {
-	INTEGRATED = 18,
 	MAPPED = 110, /* GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED */
 	GPU_DIRECT_RDMA = 116,
 	FLUSH_WRITES = 117,
@@ -80,6 +79,9 @@ static const char *checks_gpu_methods(struct host *host, const struct gpu *gpu,
 	int64_t direct = checks_gpu_attribute(host, gpu, GPU_DIRECT_RDMA);
 	int64_t buffer = checks_gpu_attribute(host, gpu, DMA_BUF);
 
+	*result = OK;
+	if (gpu_is_integrated(host, gpu))
+		return "integrated: adapters access memory of cudaHostAlloc, not of cudaMalloc";
 	*result = UNKNOWN;
 	if (direct < 0 && buffer < 0)
 		return "the driver reports no attribute (116 and 124)";
@@ -92,9 +94,7 @@ static const char *checks_gpu_methods(struct host *host, const struct gpu *gpu,
 		return "dma-buf only";
 	if (!direct) {
 		*result = FAIL;
-		return checks_gpu_attribute(host, gpu, INTEGRATED) > 0
-			       ? "integrated: no GPUDirect RDMA"
-			       : "no GPUDirect RDMA";
+		return "no GPUDirect RDMA";
 	}
 	if (!is_past_peer_memory(host, gpu))
 		return buffer ? "dma-buf and peer memory" : "peer memory only (attribute 124 is 0)";
@@ -180,7 +180,9 @@ static void checks_gpu_bar1(struct host *host, const struct gpu *gpu, struct fin
 		memory = 0;
 	checks_gpu_print_size(bar1, bytes);
 	checks_gpu_print_size(whole, memory);
-	if (!bytes && resource && *resource) {
+	if (gpu_is_integrated(host, gpu)) {
+		finding_item(finding, OK, gpu->label, "integrated: no BAR1");
+	} else if (!bytes && resource && *resource) {
 		finding_implied(finding, gpu->label, proof_of(host, gpu, NULL, METHODS), FAIL,
 				FIX_BAR1, "has no BAR1: the firmware assigned no addresses to it");
 	} else if (!bytes) {
@@ -228,7 +230,9 @@ static void checks_gpu_mode(struct host *host, const struct gpu *gpu, struct fin
 		finding_item(finding, WARN, gpu->label, "has memory errors that wait for a reset");
 		finding_fix(finding, "ask your administrator: nvidia-smi --gpu-reset");
 	}
-	if (mig > 0) {
+	if (gpu_is_integrated(host, gpu)) {
+		finding_item(finding, OK, gpu->label, "integrated");
+	} else if (mig > 0) {
 		finding_implied(
 			finding, gpu->label, proof_of(host, gpu, NULL, METHODS), WARN,
 			as_root(host, "nvidia-smi%s%s -mig 0", *gpu->pci ? " -i " : "", gpu->pci)
@@ -319,6 +323,8 @@ static void checks_gpu_export(struct host *host, const struct gpu *gpu, struct f
 		finding_item(finding, WARN, gpu->label, "the CUDA probe process %s",
 			     end_words(ended).text);
 		finding_fix(finding, DRIVER_FIX);
+	} else if (gpu_is_integrated(host, gpu)) {
+		finding_item(finding, OK, gpu->label, "integrated: no dma-buf");
 	} else if (!plain) {
 		finding_item(finding, UNKNOWN, gpu->label, "was not tried");
 	} else if (strcmp(plain, "ok")) {
@@ -339,7 +345,8 @@ void check_export(struct host *host, struct finding *finding)
 	}
 	EACH_GPU(host, gpu) {
 		checks_gpu_export(host, gpu, finding);
-		checks_gpu_capable(host, gpu, finding);
+		if (!gpu_is_integrated(host, gpu))
+			checks_gpu_capable(host, gpu, finding);
 	}
 	if (finding->result == FAIL)
 		finding_without(host, finding, NULL, METHOD_PEER_MEMORY, fix_no_export(host), "%s",

@@ -27,11 +27,41 @@ static const char *checks_kernel_driver_version(struct host *host, char version[
 	return text ? "" : NULL;
 }
 
+/* The first CUDA with GPUDirect RDMA by the device tree: GPUDirect RDMA guide 12.6, 1.7 to 1.9. */
+static void checks_kernel_integrated(struct host *host, struct finding *finding)
+{
+	static const struct {
+		const char *model;
+		int cuda;
+	} models[] = { { "Orin", 11040 }, { "DRIVE", 11020 }, { "Xavier", 10010 } };
+	const char *model = host_text(host, "/proc/device-tree/model");
+	const char *kernel = host_text(host, "identity/kernel");
+	int64_t cuda = 0;
+
+	if (!host_number(host, &cuda, "cuda/driver_version"))
+		cuda = 0;
+	finding_add(finding, OK, "integrated GPU, CUDA %d.%d, Linux %s", (int)cuda / 1000,
+		    (int)cuda % 1000 / 10, kernel ? kernel : "of unknown version");
+	for (size_t i = 0; model && i < sizeof(models) / sizeof(models[0]); i++) {
+		if (!strstr(model, models[i].model))
+			continue;
+		if (cuda < models[i].cuda)
+			finding_problem(finding, WARN,
+					"ask your administrator: a JetPack or DRIVE OS with a "
+					"newer CUDA",
+					"%s has GPUDirect RDMA from CUDA %d.%d on", model,
+					models[i].cuda / 1000, models[i].cuda % 1000 / 10);
+		break;
+	}
+}
+
 static void checks_kernel_report_no_driver(struct host *host, struct finding *finding)
 {
 	const struct machine *machine = machine_of(host);
 
-	if (machine->driver_answers && machine->gpu_count)
+	if (gpus_are_integrated(host))
+		checks_kernel_integrated(host, finding);
+	else if (machine->driver_answers && machine->gpu_count)
 		finding_problem(
 			finding, UNKNOWN, FIX_NO_CONTAINER,
 			"CUDA works, but its kernel module is not visible in /proc and /sys");
@@ -143,6 +173,8 @@ void check_platform(struct host *host, struct finding *finding)
 	const char *measured = proof_of(host, NULL, NULL, METHODS);
 	bool container = is_container(host);
 
+	if (!vendor)
+		vendor = host_text(host, "/proc/device-tree/model");
 	if (!version) {
 		finding_add(finding, UNKNOWN, "/proc cannot be read");
 		return;

@@ -31,7 +31,9 @@ static bool checks_path_gpu(struct host *host, const struct gpu *gpu, struct fin
 		if (!closer && distance_between(gpu, other) < distance)
 			closer = other;
 	}
-	if (distance == PCI_PATH_UNKNOWN)
+	if (gpu_is_integrated(host, gpu))
+		finding_item(finding, OK, pair.text, "host memory");
+	else if (distance == PCI_PATH_UNKNOWN)
 		finding_item(finding, UNKNOWN, pair.text,
 			     chosen->software ? "has no path over PCIe: software"
 					      : "is of unknown distance");

@@ -117,16 +117,13 @@ void check_peermem_mode(struct host *host, struct finding *finding)
 {
 	const char *folder = "/sys/module/nvidia_peermem/parameters";
 	const char *driver = host_text(host, "/sys/module/nvidia/version");
-	bool needed = !method_suffices(host, METHOD_DMA_BUF),
-	     loaded = checks_peermem_is_loaded(host, NEW);
+	bool loaded = checks_peermem_is_loaded(host, NEW);
 	int64_t persistent, direct;
 
 	if (!checks_peermem_is_readable(host, finding))
 		return;
 	if (!loaded && !checks_peermem_is_loaded(host, OLD)) {
-		finding_add(finding, needed ? UNKNOWN : NOT_NEEDED,
-			    needed ? "nvidia_peermem is not loaded, so it has no mode"
-				   : "nvidia_peermem is not loaded; not needed, dma-buf works");
+		finding_add(finding, NOT_NEEDED, "nvidia_peermem is not loaded, so it has no mode");
 		return;
 	}
 	/* Without the parameter, drivers that register nv_mem_nc as well use the callback. */
@@ -137,7 +134,7 @@ void check_peermem_mode(struct host *host, struct finding *finding)
 	else if (loaded && !host_has(host, "%s/persistent_api_support", folder) &&
 		 !host_has(host, "/sys/kernel/mm/memory_peers/nv_mem_nc/version"))
 		finding_add(finding, UNKNOWN, "nvidia_peermem does not report its mode");
-	else if (needed && driver)
+	else if (driver && !method_suffices(host, METHOD_DMA_BUF))
 		finding_defects(finding, "driver", driver);
 	if (!finding->text)
 		finding_add(finding, OK,

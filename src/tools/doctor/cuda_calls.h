@@ -28,6 +28,8 @@
 	CALL(cuMemGetInfo_v2)                                                                      \
 	CALL(cuMemAlloc_v2)                                                                        \
 	CALL(cuMemFree_v2)                                                                         \
+	CALL(cuMemHostAlloc)                                                                       \
+	CALL(cuMemFreeHost)                                                                        \
 	CALL(cuMemAllocManaged)                                                                    \
 	CALL(cuMemAllocFromPoolAsync)                                                              \
 	CALL(cuMemFreeAsync)                                                                       \

@@ -247,12 +247,14 @@ static bool finding_has_hardware(struct host *host)
 void finding_without(struct host *host, struct finding *finding, const char *measured,
 		     enum method other, const char *fix, const char *format, ...)
 {
-	bool decided = finding_has_hardware(host);
+	bool decided = finding_has_hardware(host), integrated = gpus_are_integrated(host);
 	char *refused = host_take_refused(host), *missing;
 
 	PRINT(missing, format);
 	if (measured)
 		finding_set(finding, OK, "%s, but %s", missing, measured);
+	else if (integrated)
+		finding_set(finding, NOT_NEEDED, "%s; not needed, the GPU is integrated", missing);
 	else if (method_suffices(host, other))
 		finding_set(finding, NOT_NEEDED, "%s; not needed, %s works", missing,
 			    method_name(other));
@@ -264,7 +266,7 @@ void finding_without(struct host *host, struct finding *finding, const char *mea
 	else
 		finding_set(finding, UNKNOWN, "%s; this host does not show whether it is needed",
 			    missing);
-	finding->undecided = finding->result == UNKNOWN;
+	finding->undecided = finding->result == UNKNOWN || integrated;
 	if (fix && !measured)
 		finding_fix(finding, "%s", fix);
 	host_note_refused(host, refused);

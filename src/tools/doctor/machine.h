@@ -139,6 +139,11 @@ struct end_words end_words(const char *ended);
 /* True if the errno's name means that a call is not supported. */
 bool is_unsupported(const char *error);
 
+/* True for a GPU of the processor: Jetson, DRIVE, DGX Spark. Adapters access its host memory
+ * (cuMemHostAlloc), and no memory of cuMemAlloc. */
+bool gpu_is_integrated(struct host *host, const struct gpu *gpu);
+bool gpus_are_integrated(struct host *host);
+
 /* Version of the peer-memory client that is registered with the RDMA stack; an error: none. */
 const struct reading *peer_memory_client(struct host *host);
 

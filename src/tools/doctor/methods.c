@@ -51,6 +51,23 @@ bool is_past_peer_memory(struct host *host, const struct gpu *gpu)
 	return compute && atoi(compute) >= 10 && !proof_of(host, gpu, NULL, METHOD_PEER_MEMORY);
 }
 
+bool gpu_is_integrated(struct host *host, const struct gpu *gpu)
+{
+	int64_t integrated;
+
+	return gpu->ordinal >= 0 &&
+	       host_number(host, &integrated, "cuda/%d/attribute/18", gpu->ordinal) && integrated;
+}
+
+bool gpus_are_integrated(struct host *host)
+{
+	EACH_GPU(host, gpu) {
+		if (!gpu_is_integrated(host, gpu))
+			return false;
+	}
+	return machine_of(host)->gpu_count > 0;
+}
+
 struct end_words end_words(const char *ended)
 {
 	struct end_words words;
@@ -148,6 +165,8 @@ static struct support methods_gpu_exports(struct host *host, const struct gpu *g
 
 	if (exported && !strcmp(exported, "ok"))
 		return methods_support(SUPPORT_EXPECTED, "%s", "");
+	if (gpu_is_integrated(host, gpu))
+		return methods_support(SUPPORT_NO, "%s is integrated", gpu->label);
 	if (driver_flavour(host) == FLAVOUR_PROPRIETARY)
 		return methods_support(SUPPORT_NO,
 				       "the driver's kernel module is the proprietary one");
@@ -187,6 +206,11 @@ static struct support methods_expect_peer_memory(struct host *host, const struct
 	const struct reading *client = peer_memory_client(host);
 	int64_t supported;
 
+	if (gpu_is_integrated(host, gpu))
+		return methods_support(SUPPORT_UNKNOWN,
+				       "%s is integrated, and none of its host memory was "
+				       "registered",
+				       gpu->label);
 	if (host_number(host, &supported, "cuda/%d/attribute/116", gpu->ordinal) && !supported)
 		return methods_support(SUPPORT_NO, "%s has no GPUDirect RDMA (attribute 116 is 0)",
 				       gpu->label);

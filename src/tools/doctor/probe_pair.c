@@ -93,6 +93,7 @@ struct memory {
 	CUdeviceptr address;
 	size_t length;
 	int fd; /* dma-buf descriptor; -1: none */
+	bool is_host;
 };
 
 static bool probe_pair_export_as(struct memory *memory, unsigned long long flags)
@@ -260,6 +261,30 @@ static void probe_pair_try_memory(struct host *host, enum method method, const c
 		close(memory->fd);
 }
 
+/* Adapters access host memory of integrated GPUs (GPUDirect RDMA guide 12.6, 4.4). */
+static bool probe_pair_allocate(struct host *host, struct memory *memory)
+{
+	int64_t integrated = 0;
+	void *address;
+
+	host_number(host, &integrated, "cuda/%d/attribute/18", probe_pair.gpu);
+	memory->is_host = integrated > 0;
+	if (!memory->is_host)
+		return MADE(cuMemAlloc_v2, &memory->address, memory->length);
+	if (!MADE(cuMemHostAlloc, &address, memory->length, 0))
+		return false;
+	memory->address = (CUdeviceptr)(uintptr_t)address;
+	return true;
+}
+
+static void probe_pair_free(const struct memory *memory)
+{
+	if (memory->is_host)
+		CUDA(cuMemFreeHost, (void *)(uintptr_t)memory->address);
+	else
+		CUDA(cuMemFree_v2, memory->address);
+}
+
 /* Host and method of a round of measurements. */
 struct round {
 	struct host *host;
@@ -274,9 +299,9 @@ static void probe_pair_try_sizes(void *argument)
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
 		struct memory memory = { .length = sizes[i].length, .fd = -1 };
 
-		if (MADE(cuMemAlloc_v2, &memory.address, memory.length)) {
+		if (probe_pair_allocate(round->host, &memory)) {
 			probe_pair_try_memory(round->host, round->method, sizes[i].name, &memory);
-			CUDA(cuMemFree_v2, memory.address);
+			probe_pair_free(&memory);
 		} else {
 			probe_pair_record(round->host, round->method, sizes[i].name, 0);
 		}
