@@ -177,25 +177,6 @@ matches 'a script with a missing interpreter' '*fix *program *first line*FAIL *p
 for file in "$work/data" "$work"; do
 	matches "$file is no program" "*FAIL *program *$file: not an executable file*=> 1" "$(outcome "$doctor" --only program "$file")"
 done
-# A library built with a sanitizer cannot be loaded into programs without it.
-if grep -qa -e __asan_init -e __tsan_init "$(readlink -f src/.libs/libpeerpin.so)"; then
-	skip 'programs that are run: the library has a sanitizer'
-else
-	matches 'a program that does not end' '*run *ended by SIGTERM after 1 s; *' "$(outcome "$doctor" --only run --run /bin/sleep 100)"
-	matches 'a program that ends' '*run *ended with status 0; *' "$(outcome "$doctor" --only run --run /bin/sh -c 'exit 0')"
-	for case in 'exit 3:ended with status 3' 'exit 127:ended with status 127: it, or *' 'kill -SEGV $$:ended by signal 11 (Segmentation fault)' \
-		'sh -c "kill -ABRT \$\$"; exit $?:ended with status 134, as after signal 6 (Aborted)' \
-		'trap "kill -SEGV \$\$" TERM; while :; do sleep 0.01; done:ended by signal 11 (Segmentation fault)'; do
-		matches "a program that fails: ${case%%:ended*}" "*WARN *run *ended${case##*:ended}*=> 0" \
-			"$(outcome "$doctor" --only run --run /bin/sh -c "${case%%:ended*}")"
-	done
-	mkdir -p "$work/prefix/libexec/.libs" "$work/prefix/libexec/peerpin" "$work/prefix/lib/peerpin"
-	cp "$doctor" "$work/prefix/libexec/peerpin"
-	cp "$(readlink -f src/.libs/libpeerpin.so)" "$work/prefix/libexec/.libs/libpeerpin.so"
-	cp "$work/prefix/libexec/.libs/libpeerpin.so" "$work/prefix/lib/peerpin"
-	"$work/prefix/libexec/peerpin/peerpin-doctor" --only run --run /bin/sh -c "echo \$LD_PRELOAD >'$work/preload'" >/dev/null || :
-	same 'an installed doctor runs with the installed library' "$work/prefix/lib/peerpin/libpeerpin.so" "$(cat "$work/preload")"
-fi
 
 # ---- a libibverbs that lists no devices ----
 # made ERROR: builds a libibverbs whose device list fails with ERROR
@@ -248,7 +229,6 @@ same 'a program with --from' 2 "$(status "$work/words" --from "$recorded" ./app)
 same 'an option behind the program' \
 	'peerpin doctor: --only follows /bin/true, and is an argument of it: options of doctor precede the program' \
 	"$("$doctor" --only program /bin/true --only program 2>&1 >/dev/null)"
-same '--run without a program' 2 "$(status "$work/words" --run)"
 same 'a dump that cannot be written' 2 "$(status "$work/words" --only limits --dump /nowhere/file --from "$recorded")"
 first='# peerpin doctor: readings of a host, version 1'
 printf '%s\n== a\n!bytes 4\nzz: 00\n' "$first" >"$work/bad"

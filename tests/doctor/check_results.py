@@ -71,9 +71,6 @@ CAUSES = {
                 ("static:", "link it dynamically"), ("to musl", "against glibc"), ("leaves LD_PRELOAD out", "a copy without"),
                 ("is not found(;|$)", "LD_LIBRARY_PATH"), ("RTLD_DEEPBIND", "each intercepted allocation"),
                 ("no such program", "give its path"), ("it needs glibc", "build it on this machine")],
-    "run": [("ended by signal 11|ended with status (127|139)", "without peerpin: if it ends differently"),
-            ("ended with status 2", "with the arguments of a run that succeeds"),
-            ("ended after .*; peerpin intercepted no call", "statistics of a whole run")],
 }
 
 
@@ -120,7 +117,7 @@ def main():
             print(f"{name} is only ever {sorted(results)}")
     for missed in {(name, cause) for name, causes in CAUSES.items() for cause, _ in causes} - met:
         print(f"no host has this cause: {missed}")
-    if len(seen) != 26:
+    if len(seen) != 25:
         print(f"{len(seen)} checks were found")
 
 

@@ -205,10 +205,6 @@ done
 with parts-crashed verbs/mlx5_0/ended '!ETIME none' >"$work/claim.dump"
 matches 'an adapter for which no time was left is not closed' 'Undecided: *=> 3' \
 	"$(outcome "$doctor" --quiet --from "$work/claim.dump")"
-with program-static program/run 'ended terminated\nprocesses 1\nlinked 12' >"$work/claim.dump"
-same 'a static launcher, into whose processes peerpin was loaded' OK "$(sign program)"
-with program-unstarted program/run 'ended terminated' >"$work/claim.dump"
-same 'a library that is missing, and a program that started' OK "$(sign program)"
 
 # ---- a fix works in the state that was read ----
 # CHECK, HOST, then readings that change it, as for with(), and the beginning of one fix

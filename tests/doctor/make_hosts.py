@@ -739,30 +739,13 @@ def program(name, about, **readings):
 
 
 def programs():
-    host, about = program("program-good", "an MPI program, started for a second")
-    host.set("option/run", "on")
-    host.set("program/run", "ended after 1.0 s\nlinked 12\ncuGetProcAddress 3")
-    yield host, about
-    host, about = program("program-silent", "a program of which nothing was seen, with a library missing", missing="libmpi.so.40",
-                          needed="libmpi.so.40\nlibc.so.6", deepbind="1")
-    host.set("option/run", "on")
-    host.set("program/run", "ended after 1.0 s")
-    yield host, about
+    yield program("program-good", "an MPI program")
+    yield program("program-silent", "a program that loads libraries with RTLD_DEEPBIND, and of which one is missing",
+                  missing="libmpi.so.40", needed="libmpi.so.40\nlibc.so.6", deepbind="1")
     host, about = program("program-preloads-driver", "a program with the CUDA driver in LD_PRELOAD",
                           needed="libcuda.so.1\nlibc.so.6")
     host.set("environment/LD_PRELOAD", "/usr/lib/x86_64-linux-gnu/libcuda.so.1")
     yield host, about
-    for name, ended, about in (("crashed", "signal 11", "a program that crashes"),
-                               ("child-crashed", "exit 139", "a program of which a child crashes"),
-                               ("unstarted", "exit 127", "a program whose library is not found"),
-                               ("refused", "exit 2", "a program that lacks an argument")):
-        host, about = program(f"program-{name}", about)
-        host.set("option/run", "on")
-        host.set("program/run", f"ended {ended}\nprocesses 1\nlinked 12")
-        if name == "unstarted":
-            host.set("program/run", f"ended {ended}")
-            host.set("program/missing", "libmpi.so.40")
-        yield host, about
     yield program("program-static", "a static program", loader=None, needed=None)
     yield program("program-setuid", "a setuid program", privilege="setuid")
     yield program("program-musl", "a program of musl", loader="/lib/ld-musl-x86_64.so.1")

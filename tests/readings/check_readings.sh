@@ -15,7 +15,6 @@ readings=$here/readings
 [ -x "$readings" ] || exit 77
 simulated=$PWD/src/sim/.libs
 adapter=$PWD/src/sim/adapter/.libs
-library=$PWD/src/.libs/libpeerpin.so
 compiler=${CC:-cc}
 unset CUDA_VISIBLE_DEVICES LD_PRELOAD
 
@@ -275,29 +274,6 @@ matches 'a FIFO does not block' '!EACCES *' "$(value program/path)"
 cp "$work/dynamic" "$work/apptainer"
 out=$(program "$work/apptainer")
 same 'a launcher of containers' '= container' "$(value program/launcher)"
-
-# ---- running it ----
-folders=$adapter:$simulated
-wanted='= ended terminated|processes 1|allocations 2|frees 1'
-for seconds in $patience; do
-	out=$(TMPDIR=$work program "$here/waits" option/run=on option/run_seconds="$seconds" option/library="$library")
-	told=$(value program/run | sed 's/|linked [1-9][0-9]*//;s/|dlsym [0-9]*//')
-	[ "$told" != "$wanted" ] || break
-done
-same 'a program that does not end: its statistics' "$wanted" "$told"
-matches 'its calls are bound to the library' '*|linked [1-9]*' "$(value program/run)"
-out=$(TMPDIR=$work program "$work/dynamic" option/run=on option/run_seconds=60 option/library="$library")
-matches 'a program without CUDA calls' '= ended exit 0*' "$(value program/run)"
-same 'it uses no entry point' 'no' "$([[ $(value program/run) == *linked* ]] && echo yes || echo no)"
-printf '#!/bin/sh\ntrap "" TERM\nwhile :; do sleep 0.1; done\n' >"$work/stubborn" && chmod +x "$work/stubborn"
-for seconds in $patience; do
-	out=$(TMPDIR=$work program "$work/stubborn" option/run=on option/run_seconds="$seconds" option/library="$library")
-	[[ $(value program/run) != '= ended killed'* ]] || break
-done
-matches 'a program that ignores SIGTERM' '= ended killed*' "$(value program/run)"
-same 'no folder is left' '' "$(ls -d "$work"/peerpin-doctor-* 2>/dev/null)"
-out=$(program "$work/dynamic" option/run=on option/library="$work/nowhere.so")
-matches 'no library to run it with' '!ENOENT *' "$(value program/run)"
 
 # ---- hostile files ----
 seed=${PEERPIN_TEST_SEED:-$RANDOM}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* checks_program.c -- checks of a program: loads libpeerpin.so or not, entry points in use */
+/* checks_program.c -- check of a program: loads libpeerpin.so or not */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,14 +39,6 @@ static void checks_program_find_line(const char *list, const char *begin, char *
 	*to = '\0';
 }
 
-/* Words of a measurement: --run saw peerpin in processes of the program. NULL: none. */
-static const char *checks_program_loaded(struct host *host)
-{
-	const char *run = host_text(host, "program/run");
-
-	return run && strchr(run, '\n') ? "peerpin was loaded into its processes" : NULL;
-}
-
 /* Conditions that prevent the preload in any program. */
 static void checks_program_loading(struct host *host, struct finding *finding)
 {
@@ -57,31 +49,28 @@ static void checks_program_loading(struct host *host, struct finding *finding)
 		   *wanted = host_text(host, "program/glibc"),
 		   *glibc = host_text(host, "identity/glibc");
 	const struct reading *loader = host_read(host, "program/loader");
-	const char *loaded = checks_program_loaded(host);
 
 	if (class && strcmp(class, "64"))
-		finding_implied(finding, NULL, loaded, FAIL, "build it for 64 bits",
-				"a %s-bit program", class);
+		finding_problem(finding, FAIL, "build it for 64 bits", "a %s-bit program", class);
 	if (machine && own && strcmp(machine, own))
-		finding_implied(finding, NULL, loaded, FAIL, "build it for this machine",
+		finding_problem(finding, FAIL, "build it for this machine",
 				"a program for %s on a machine of %s", machine, own);
 	if (reading_is_refused(loader))
 		finding_add(finding, UNKNOWN, "its loader cannot be read: %s",
 			    host_error_name(loader->error));
 	else if (loader->error)
-		finding_implied(finding, NULL, loaded, FAIL,
-				"link it dynamically (without -static)",
+		finding_problem(finding, FAIL, "link it dynamically (without -static)",
 				"static: it loads no library, nothing can be intercepted");
 	else if (strstr(loader->text, "musl"))
-		finding_implied(finding, NULL, loaded, FAIL, "build it against glibc",
+		finding_problem(finding, FAIL, "build it against glibc",
 				"linked to musl, not glibc");
 	if (privilege && strcmp(privilege, "none"))
-		finding_implied(finding, NULL, loaded, FAIL,
+		finding_problem(finding, FAIL,
 				"use a copy without these privileges: cp ./app ./app.plain",
 				"%s: the loader leaves LD_PRELOAD out", privilege);
 	if (wanted && glibc && strverscmp(wanted, glibc) > 0)
-		finding_implied(
-			finding, NULL, loaded, FAIL,
+		finding_problem(
+			finding, FAIL,
 			"build it on this machine, or run it in a container with that glibc",
 			"it needs glibc %s, this machine has %s", wanted, glibc);
 }
@@ -104,9 +93,6 @@ static void checks_program_libraries(struct host *host, struct finding *finding)
 	const char *needed = host_text(host, "program/needed");
 	const char *missing = host_text(host, "program/missing");
 	const char *inside = host_text(host, "program/cuda_in");
-	const char *run = host_text(host, "program/run");
-	/* The dynamic linker ends with 127 where a library is missing. */
-	const char *started = run && strncmp(run, "ended exit 127", 14) ? "it started" : NULL;
 	char runtime[128], driver[128], mpi[128];
 
 	checks_program_find_line(needed, "libcudart", runtime, sizeof(runtime));
@@ -130,9 +116,8 @@ static void checks_program_libraries(struct host *host, struct finding *finding)
 		char first[128];
 
 		checks_program_find_line(missing, "", first, sizeof(first));
-		finding_implied(finding, NULL, started, WARN, NULL, "%s is not found", first);
-		if (!started)
-			finding_fix(finding, "LD_LIBRARY_PATH, or module load, for %s", first);
+		finding_add(finding, WARN, "%s is not found", first);
+		finding_fix(finding, "LD_LIBRARY_PATH, or module load, for %s", first);
 	}
 	if (host_has(host, "program/deepbind"))
 		finding_problem(
@@ -174,88 +159,4 @@ void check_program(struct host *host, struct finding *finding)
 		if (finding->result < FAIL)
 			checks_program_libraries(host, finding);
 	}
-}
-
-/* A program that failed is no proof that it works with peerpin, and its counters are those of a
- * part of it. Shells and launchers end with 128 and the number of the signal that ended a child. */
-static void checks_program_report_failure(struct finding *finding, const char *how, int number,
-					  const char *program)
-{
-	bool is_signal = !strcmp(how, "signal");
-	int signal = is_signal ? number : number - 128;
-
-	if (is_signal)
-		finding_add(finding, WARN, "ended by signal %d (%s)", signal, strsignal(signal));
-	else if (number == 126 || number == 127)
-		finding_add(finding, WARN, "ended with status %d: %s", number,
-			    number == 126 ? "it could not be executed"
-					  : "it, or a library or command of it, is not found");
-	else if (signal > 0 && signal < 65)
-		finding_add(finding, WARN, "ended with status %d, as after signal %d (%s)", number,
-			    signal, strsignal(signal));
-	else
-		finding_add(finding, WARN, "ended with status %d", number);
-	if (is_signal || number >= 126)
-		finding_fix(finding,
-			    "run %s without peerpin: if it ends differently, please report it",
-			    program);
-	else
-		finding_fix(finding,
-			    "peerpin doctor --run %s with the arguments of a run that succeeds",
-			    program);
-}
-
-/* Adds a line of program/run, with the exit in words. */
-static void checks_program_report_line(struct finding *finding, const char *line,
-				       const char *program)
-{
-	char how[12] = "";
-	int number = 0;
-
-	if (sscanf(line, "ended %11s %d", how, &number) == 2 && number &&
-	    (!strcmp(how, "exit") || !strcmp(how, "signal")))
-		checks_program_report_failure(finding, how, number, program);
-	else if (!strcmp(how, "exit"))
-		finding_add(finding, OK, "ended with status 0");
-	else if (!strcmp(line, "ended terminated"))
-		finding_add(finding, OK, "ended by SIGTERM after 1 s");
-	else if (!strcmp(line, "ended killed"))
-		finding_add(finding, OK, "ended by SIGKILL after 1 s");
-	else
-		finding_add(finding, OK, "%s", line);
-}
-
-void check_run(struct host *host, struct finding *finding)
-{
-	const struct reading *run;
-	const char *option = host_text(host, "option/run"), *at,
-		   *program = host_text(host, "option/program");
-	bool calls = false;
-	char line[200];
-
-	if (!checks_program_is_named(host, finding)) {
-		if (finding->result == FAIL)
-			finding_set(finding, UNKNOWN, "there is no program to start");
-		return;
-	}
-	run = host_read(host, "program/run");
-	if (run->error && !option) {
-		finding_add(finding, NOT_NEEDED, "not started: --run starts it for 1 s");
-		return;
-	}
-	if (run->error) {
-		finding_add(finding, UNKNOWN, "it could not be started: %s%s%s",
-			    host_error_name(run->error), *run->text ? " " : "", run->text);
-		return;
-	}
-	for (at = run->text; host_line(&at, line, sizeof(line));) {
-		calls |= strncmp(line, "ended ", 6) && strncmp(line, "processes ", 10);
-		checks_program_report_line(finding, line, program ? program : "it");
-	}
-	if (!calls)
-		finding_problem(finding, WARN,
-				finding->result == WARN ? NULL
-							: "peerpin --stats-file stats.json ./app: "
-							  "statistics of a whole run",
-				"peerpin intercepted no call in its first second");
 }

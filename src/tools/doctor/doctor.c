@@ -27,7 +27,6 @@ static const char usage[] =
 	"      --no-probe   do not register GPU memory\n"
 	"      --deep       also transfer data to and from GPU memory by RDMA, and compare it\n"
 	"      --limit S    limit calls that may hang to S seconds in sum (120); then: unknown\n"
-	"      --run        run PROGRAM for 1 s, and report the entry points that it uses\n"
 	"      --dump FILE  write all readings to FILE, for --from\n"
 	"      --from FILE  examine the readings in FILE instead of this host\n"
 	"      --sysroot D  read /sys, /proc, /dev and /etc below D (PEERPIN_SYSROOT)\n"
@@ -38,7 +37,7 @@ static const char usage[] =
 	"With --only: 0 no check failed or is unknown, 1 a check failed, 3 a check is unknown.\n";
 
 struct options {
-	int verbose, quiet, json, no_probe, deep, run;
+	int verbose, quiet, json, no_probe, deep;
 	const char *only, *dump, *from, *sysroot, *limit;
 };
 
@@ -139,23 +138,15 @@ static struct host *doctor_open_live(char **program)
 {
 	const char *root = options.sysroot ? options.sysroot : getenv("PEERPIN_SYSROOT");
 	struct host *host = host_live(root ? root : "");
-	char *arguments = NULL;
 
 	if (program[0])
 		host_record(host, "option/program", "%s", program[0]);
-	for (int i = 1; program[0] && program[i]; i++)
-		list_append(&arguments, "\n", program[i]);
-	if (arguments)
-		host_record(host, "option/arguments", "%s", arguments);
-	free(arguments);
 	if (options.no_probe)
 		host_record(host, "option/probe", "off");
 	if (options.deep)
 		host_record(host, "option/deep", "on");
 	if (options.limit)
 		host_record(host, "option/limit", "%s", options.limit);
-	if (options.run)
-		host_record(host, "option/run", "on");
 	if (root && *root)
 		return host;
 	driver_add(host);
@@ -271,7 +262,6 @@ static const struct option long_options[] = {
 	{ "json", no_argument, &options.json, true },
 	{ "no-probe", no_argument, &options.no_probe, true },
 	{ "deep", no_argument, &options.deep, true },
-	{ "run", no_argument, &options.run, true },
 	{ "only", required_argument, NULL, OPTION_ONLY },
 	{ "limit", required_argument, NULL, OPTION_LIMIT },
 	{ "dump", required_argument, NULL, OPTION_DUMP },
@@ -313,8 +303,7 @@ static void doctor_take_option(int which, const char *word)
 		doctor_refuse("--limit requires a number of seconds, not \"%s\"", optarg);
 }
 
-/* Warns of doctor options behind the program's name: they are the program's arguments, unused
- * without --run. */
+/* Warns of doctor options behind the program's name: they are the program's arguments, unused. */
 static void doctor_warn_of_late_options(char *const *program)
 {
 	for (char *const *word = program; *word && word[1]; word++) {
@@ -341,9 +330,6 @@ int main(int count, char **words)
 		doctor_refuse("--from excludes a program: remove %s", words[optind]);
 	if (options.from && options.sysroot)
 		doctor_refuse("--from and --sysroot exclude each other");
-	if (options.run && !words[optind] && !options.from)
-		doctor_refuse("--run needs a program");
-	if (!options.run)
-		doctor_warn_of_late_options(words + optind);
+	doctor_warn_of_late_options(words + optind);
 	return doctor_run(words + optind);
 }

@@ -17,9 +17,8 @@
  *   limits/NAME/hard   the hard limit
  *   identity/NAME  host (name), kernel (uname -r), machine (uname -m), glibc (version),
  *                  uid (effective)
- *   option/NAME    user options: probe ("off": register nothing), deep ("on"), run ("on"),
- *                  program (path), limit (seconds: host_has_time), arguments (the program's,
- *                  one per line)
+ *   option/NAME    user options: probe ("off": register nothing), deep ("on"),
+ *                  program (path), limit (seconds: host_has_time))
  *   kernel/symbol/NAME  "1": the running kernel has the symbol
  *   kernel/module/NAME  file of the module among the installed modules
  *                  ENODATA for both: no /proc/kallsyms, or no modules.dep
@@ -83,8 +82,6 @@
  *     static_cuda      "1": the CUDA runtime is linked statically
  *     deepbind         "1": the file contains the string RTLD_DEEPBIND
  *     glibc            highest required GLIBC_ version: "2.34"
- *     run              --run: "ended HOW", and one line per entry point in use: "linked N",
- *                      "dlsym N", ...
  *
  * An error is an errno with a text, which may be empty. A reading missing from a recorded host
  * is an error ENOENT. Not thread-safe. Texts stay valid until host_free.

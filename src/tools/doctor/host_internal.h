@@ -30,12 +30,10 @@ void live_read(struct host *host, const char *name);
  * or only its lines with WORD, as `name`. */
 void command_read(struct host *host, const char *name, const char *line, unsigned int seconds);
 
-/* ---- nvml.c, program_run.c ---- */
+/* ---- nvml.c ---- */
 
 /* Records cuda/ of NVML, after the driver's readings: cuda/N/pci selects NVML's devices. */
 void nvml_fill(struct host *host);
-/* Records program/run. */
-void program_run(struct host *host);
 
 /* ---- record.c ---- */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* program.c -- readings program/: files of the program, and the libraries that it links
  *
- * A child reads the files (child.h). No file is executed, except with --run (program_run.c).
+ * A child reads the files (child.h). No file is executed.
  * Readings beside those of host.h:
  *
  *   program/ended       end of the child
@@ -285,13 +285,10 @@ static void program_query(struct host *host)
 
 static void program_fill(struct host *host)
 {
-	const char *name = host_text(host, "option/program"), *run = host_text(host, "option/run");
+	const char *name = host_text(host, "option/program");
 
-	if (!name || !*name)
-		return;
-	host_run_child(host, "program/", SECONDS, program_query);
-	if (run && strcmp(run, "on") == 0 && host_text(host, "program/path"))
-		program_run(host);
+	if (name && *name)
+		host_run_child(host, "program/", SECONDS, program_query);
 }
 
 void program_add(struct host *host)
