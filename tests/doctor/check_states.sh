@@ -145,6 +145,8 @@ done <<-TEXT
 	platform|/proc/version|Linux version 5.15.167.4-microsoft-standard-WSL2
 	platform|/dev/tdx_guest?|020600 0 0 --
 	platform|cuda/0/virtualization|2
+	platform|identity/machine|aarch64
+	platform|identity/machine|ppc64le
 	gpu|cuda/0/attribute/116|0\\n== cuda/0/attribute/124\\n0
 	gpu-mode|cuda/0/mig|1
 	export|cuda/0/export/device|$refused
@@ -160,6 +162,9 @@ while IFS='|' read -r wanted check host reading value; do
 done <<-'TEXT'
 	OK|gpu-mode|one-of-two|cuda/0/mig|1
 	WARN|gpu-mode|one-of-two|cuda/1/mig|1
+	WARN|provider|dgx|/sys/class/infiniband/mlx5_0/device/driver@|/sys/bus/pci/drivers/i40e
+	WARN|provider|dgx|/sys/class/infiniband/mlx5_0/device/driver@|/sys/bus/pci/drivers/ib_mthca
+	OK|provider|dgx|/sys/class/infiniband/mlx5_0/device/driver@|/sys/bus/pci/drivers/bnxt_en
 	OK|provider|misconfigured|/sys/class/infiniband/mlx5_0/parent|eth0
 	WARN|provider|misconfigured|/sys/class/infiniband/mlx5_1/parent|eth1
 	OK|peermem|program-good|/sys/module/nv_peer_mem/version|1.3-0

@@ -688,6 +688,25 @@ def distances():
     return host, "one GPU, and an adapter at each distance but the shortest"
 
 
+def host_bridge():
+    host = Host("host-bridge")
+    host.gpu(switch("15", 0, 0))
+    host.adapter("irdma0", "/sys/devices/pci0000:15/0000:15:03.0/0000:40:00.0", layer="Ethernet", driver="ice",
+                 rate="100 Gb/sec (4X EDR)")
+    host.driver()
+    host.probe(dma_buf="ok")
+    return host, "an adapter behind the GPU's host bridge, whose provider has private data"
+
+
+def root_complexes():
+    host = Host("root-complexes", machine="aarch64")
+    host.gpu(switch("15", 0, 0))
+    host.adapter("mlx5_0", switch("55", 1, 1))
+    host.driver(text=OPEN_DRIVER.replace("x86_64", "aarch64"))
+    host.set("option/probe", "off")
+    return host, "an adapter behind another root complex of an ARM64 machine; nothing was registered"
+
+
 def deep():
     host = small("deep")
     host.adapter("mlx5_1", switch("15", 2, 2))
@@ -843,7 +862,7 @@ def main():
                  no_driver, old_kernel, peer_memory_alone, callback, callback_race,
                  unregistered, wsl, misconfigured, ucx_unhooked, one_of_two, not_probed, claimed, claims_refuted,
                  cgroup_denies, host_memory_refused, acs_locked, user_namespace,
-                 soft_limits, distances, deep,
+                 soft_limits, distances, host_bridge, root_complexes, deep,
                  deep_fails, crashed, parts_crashed, ports_down, port_unreadable, not_installed,
                  kallsyms_unreadable, groups_unreadable, virtual, namespaces, newest):
         host, about = make()

@@ -171,6 +171,7 @@ void check_platform(struct host *host, struct finding *finding)
 	const char *vendor = host_text(host, "/sys/class/dmi/id/sys_vendor");
 	const char *product = host_text(host, "/sys/class/dmi/id/product_name");
 	const char *measured = proof_of(host, NULL, NULL, METHODS);
+	const char *machine = host_text(host, "identity/machine");
 	bool container = is_container(host);
 
 	if (!vendor)
@@ -186,6 +187,10 @@ void check_platform(struct host *host, struct finding *finding)
 		    container ? ", in a container" : "");
 	EACH_GPU(host, gpu)
 		checks_kernel_virtualization(host, gpu, finding);
+	if (machine && !measured && !gpus_are_integrated(host) &&
+	    (!strcmp(machine, "ppc64le") || !strcmp(machine, "aarch64")))
+		finding_problem(finding, WARN, "peerpin doctor --deep: transfers data",
+				"%s: NVIDIA does not guarantee GPUDirect RDMA", machine);
 	if (strstr(version, "icrosoft"))
 		finding_implied(finding, NULL, measured, WARN, "use Linux on the hardware itself",
 				"WSL2 has no GPUDirect RDMA");

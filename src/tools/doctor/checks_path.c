@@ -37,9 +37,16 @@ static bool checks_path_gpu(struct host *host, const struct gpu *gpu, struct fin
 		finding_item(finding, UNKNOWN, pair.text,
 			     chosen->software ? "has no path over PCIe: software"
 					      : "is of unknown distance");
+	else if (distance == PCI_PATH_NODE)
+		finding_implied(finding, pair.text, proof_of(host, gpu, chosen, METHODS), WARN,
+				"peerpin doctor --deep: transfers data over this path",
+				"NODE, over two root complexes: may be slow, or fail");
 	else
 		finding_item(finding, far ? WARN : OK, pair.text, "%s%s", distance_name(distance),
-			     far ? " (crosses sockets)" : "");
+			     far ? " (crosses sockets)"
+			     : distance == PCI_PATH_PHB
+				     ? ", over the host bridge: adapters may read GPU memory slowly"
+				     : "");
 	if (closer)
 		checks_path_closer(finding, gpu, closer);
 	return far && !closer;

@@ -295,9 +295,10 @@ static void checks_rdma_dma_buf(struct host *host, const struct adapter *adapter
 		finding_item(finding, UNKNOWN, adapter->name, "was not queried");
 	else if (!strcmp(error, "EBADF"))
 		finding_item(finding, OK, adapter->name, "dma-buf%s",
-			     direct && !strcmp(direct, "EBADF") ? " and data direct (peerpin forwards "
-							 "registrations by mlx5dv_reg_dmabuf_mr)"
-						       : "");
+			     direct && !strcmp(direct, "EBADF")
+				     ? " and data direct (peerpin forwards "
+				       "registrations by mlx5dv_reg_dmabuf_mr)"
+				     : "");
 	else if (is_unsupported(error))
 		finding_implied(finding, adapter->name, measured, without, NULL, "no dma-buf (%s)",
 				error);
@@ -331,6 +332,29 @@ void check_dma_buf(struct host *host, struct finding *finding)
 				"%s", finding->text);
 }
 
+/* Adapters whose providers exchange private data with the kernel: docs/internals/registration.md.
+ */
+static const struct {
+	const char *driver, *words;
+} forwarded[] = {
+	{ "ice", "by ice (irdma): peerpin serves registrations by dma-buf alone" },
+	{ "i40e", "by i40e (irdma): peerpin serves registrations by dma-buf alone" },
+	{ "ib_mthca", "by ib_mthca: peerpin serves no registrations" },
+};
+
+static void checks_rdma_provider(const struct adapter *adapter, const char *driver,
+				 struct finding *finding)
+{
+	for (size_t i = 0; i < sizeof(forwarded) / sizeof(forwarded[0]); i++) {
+		if (!strcmp(driver, forwarded[i].driver)) {
+			finding_item(finding, WARN, adapter->name, "%s", forwarded[i].words);
+			finding_fix(finding, "use an adapter of another driver, such as mlx5");
+			return;
+		}
+	}
+	finding_item(finding, OK, adapter->name, "by %s", driver);
+}
+
 void check_provider(struct host *host, struct finding *finding)
 {
 	if (!checks_rdma_has_adapters(host, finding))
@@ -344,9 +368,10 @@ void check_provider(struct host *host, struct finding *finding)
 				finding, adapter->name, proof_of(host, NULL, adapter, METHODS),
 				WARN, FIX_HARDWARE "; a software adapter is for tests",
 				"is a software adapter: it copies, and cannot access GPU memory");
+		else if (name)
+			checks_rdma_provider(adapter, name + 1, finding);
 		else
-			finding_item(finding, name ? OK : UNKNOWN, adapter->name, "%s%s",
-				     name ? "by " : "reports no driver", name ? name + 1 : "");
+			finding_item(finding, UNKNOWN, adapter->name, "reports no driver");
 	}
 	if (host_has(host, "/sys/module/efa_nv_peermem/version"))
 		finding_add(finding, OK, "efa_nv_peermem is loaded");
