@@ -104,6 +104,18 @@ if [ -e "$PWD/src/sim/.libs/libcuda.so.1" ] && [ -e "$PWD/src/sim/adapter/.libs/
 		matches "without time $check is unknown" "*[?] *$check *no time was left*" "$found"
 	done
 	same 'without time no check fails, and the conclusion is undecided' '=> 3' "$(grep -e ^FAIL -e '^=>' <<<"$found")"
+	if [ -x "$PWD/tests/forms/requests" ] && [ "$python" ]; then
+		mkdir "$work/job"
+		PEERPIN_SUMMARY=none PEERPIN_STATS_FILE="$work/job/%p.json" LD_LIBRARY_PATH=$simulated \
+			"$PWD/tests/forms/requests" "$PWD/src/.libs/libpeerpin.so" exact >"$work/exact"
+		read -r bytes regions < <("$python" -c 'import json, sys; job = json.load(open(sys.argv[1])); print(
+			-(-max(gpu["pinned_bytes_peak"] for gpu in job["gpus"]) >> 20), job["registrations"])' "$work"/job/*.json)
+		matches 'ranks of a job that fit' "*OK    job *GPU0..7 $((131071 / bytes)) ranks fit: *registers $bytes; mlx5_0..7 $((16777216 / regions)) ranks or more fit*=> 0" \
+			"$(outcome "$doctor" --job "$work/job" --from "$generated/dgx.dump")"
+	else
+		skip 'ranks of a job: tests/forms/requests is not built'
+	fi
+	matches 'statistics that are missing' "*--job: no statistics in $work/none"$'\n=> 2' "$(outcome "$doctor" --job "$work/none" --from "$recorded")"
 	readings=$PWD/tests/readings/readings
 	if [ -x "$readings" ]; then
 		# The limit is 8 times the limit of a child. Two adapters take 2, each hanging pair

@@ -757,6 +757,18 @@ def program(name, about, **readings):
     return host, about
 
 
+def job(name="job-fits", most=2 << 30, regions=300):
+    host = small(name)
+    host.set("job/processes", "4")
+    host.set("job/bytes", str(most))
+    host.set("job/regions", str(regions))
+    return host, "statistics of a job, and the ranks that fit"
+
+
+def job_too_large():
+    return job("job-too-large", 200 << 30, 20000000)
+
+
 def programs():
     yield program("program-good", "an MPI program")
     yield program("program-silent", "a program that loads libraries with RTLD_DEEPBIND, and of which one is missing",
@@ -860,7 +872,7 @@ def main():
     for make in (dgx, no_gpu, peermem_missing, peermem_not_needed, both_modules, nv_peer_mem, translating, translating_peermem, acs,
                  bar1, bar1_full, bar1_unassigned, jetson, drive_old, data_direct, container, soft_roce, software_first, proprietary, no_root, unreadable, no_adapter,
                  no_driver, old_kernel, peer_memory_alone, callback, callback_race,
-                 unregistered, wsl, misconfigured, ucx_unhooked, one_of_two, not_probed, claimed, claims_refuted,
+                 unregistered, wsl, misconfigured, ucx_unhooked, one_of_two, not_probed, claimed, claims_refuted, job, job_too_large,
                  cgroup_denies, host_memory_refused, acs_locked, user_namespace,
                  soft_limits, distances, host_bridge, root_complexes, deep,
                  deep_fails, crashed, parts_crashed, ports_down, port_unreadable, not_installed,

@@ -73,6 +73,16 @@ void finding_without(struct host *host, struct finding *finding, const char *mea
 
 /* Adds the known defects of this version ("525.60.13") of "driver" or "UCX": checks_defects.c. */
 void finding_defects(struct finding *finding, const char *of, const char *text);
+/* BAR1 of a GPU: checks_gpu.c. */
+struct bar1 {
+	long long bytes, used; /* 0: unknown */
+	bool unassigned;       /* by the firmware */
+};
+struct bar1 bar1_of(struct host *host, const struct gpu *gpu);
+/* A line of verbs/NAME/limits, "max_mr"; -1: unknown: checks_limits.c. */
+int64_t adapter_limit(struct host *host, const struct adapter *adapter, const char *name);
+/* Records job/ from the statistics in a file or folder: checks_job.c. False: there are none. */
+bool job_record(struct host *host, const char *path);
 /* Adds the variables that bear on GPUDirect RDMA, a part of check_software: checks_settings.c. */
 void check_settings(struct host *host, struct finding *finding);
 /* True if the ucx_info on PATH lists CUDA's transports. */

@@ -164,25 +164,36 @@ static void checks_gpu_print_size(char to[32], int64_t bytes)
 
 #define FIX_BAR1 "ask your administrator: Above 4G Decoding and Resizable BAR on in the BIOS"
 
-static void checks_gpu_bar1(struct host *host, const struct gpu *gpu, struct finding *finding)
+struct bar1 bar1_of(struct host *host, const struct gpu *gpu)
 {
 	const char *resource =
 		*gpu->pci ? host_text(host, "/sys/bus/pci/devices/%s/resource", gpu->pci) : NULL;
 	const char *nvml = gpu->ordinal >= 0 ? host_text(host, "cuda/%d/bar1", gpu->ordinal) : NULL;
-	long long bytes = resource ? (long long)pci_resource_bar1(resource) : 0, total = 0,
-		  used = 0;
+	struct bar1 bar1 = { .unassigned = resource && *resource };
+	long long total = 0;
+
+	if (resource)
+		bar1.bytes = (long long)pci_resource_bar1(resource);
+	if (nvml && sscanf(nvml, "%lld %lld", &total, &bar1.used) > 0 && !bar1.bytes)
+		bar1.bytes = total;
+	bar1.unassigned &= !bar1.bytes;
+	return bar1;
+}
+
+static void checks_gpu_bar1(struct host *host, const struct gpu *gpu, struct finding *finding)
+{
+	struct bar1 room = bar1_of(host, gpu);
+	long long bytes = room.bytes;
 	int64_t memory = 0;
 	char bar1[32], whole[32];
 
-	if (nvml && sscanf(nvml, "%lld %lld", &total, &used) > 0 && !bytes)
-		bytes = total;
 	if (gpu->ordinal >= 0 && !host_number(host, &memory, "cuda/%d/memory", gpu->ordinal))
 		memory = 0;
 	checks_gpu_print_size(bar1, bytes);
 	checks_gpu_print_size(whole, memory);
 	if (gpu_is_integrated(host, gpu)) {
 		finding_item(finding, OK, gpu->label, "integrated: no BAR1");
-	} else if (!bytes && resource && *resource) {
+	} else if (room.unassigned) {
 		finding_implied(finding, gpu->label, proof_of(host, gpu, NULL, METHODS), FAIL,
 				FIX_BAR1, "has no BAR1: the firmware assigned no addresses to it");
 	} else if (!bytes) {
@@ -199,13 +210,13 @@ static void checks_gpu_bar1(struct host *host, const struct gpu *gpu, struct fin
 		finding_item(finding, OK, gpu->label, "%s%s", bar1,
 			     memory ? ", all of its memory" : "");
 	}
-	checks_gpu_print_size(whole, used);
-	if (used > bytes / 8 * 7) {
+	checks_gpu_print_size(whole, room.used);
+	if (room.used > bytes / 8 * 7) {
 		finding_item(finding, WARN, gpu->label,
 			     "%s of BAR1 in use: registrations may find no room", whole);
 		finding_fix(finding,
 			    "nvidia-smi (processes that use it), nvidia-smi -q -d MEMORY (BAR1)");
-	} else if (used > bytes / 8) {
+	} else if (room.used > bytes / 8) {
 		finding_item(finding, OK, gpu->label, "%s of BAR1 in use", whole);
 	}
 }

@@ -181,8 +181,7 @@ static void checks_limits_cgroups(struct host *host, struct finding *finding)
 
 /* ---- limits of the adapters ---- */
 
-static int64_t checks_limits_of_adapter(struct host *host, const struct adapter *adapter,
-					const char *name)
+int64_t adapter_limit(struct host *host, const struct adapter *adapter, const char *name)
 {
 	const char *at = host_text(host, "verbs/%s/limits", adapter->name);
 	size_t length = strlen(name);
@@ -198,8 +197,8 @@ static int64_t checks_limits_of_adapter(struct host *host, const struct adapter 
 static void checks_limits_adapter(struct host *host, const struct adapter *adapter, int64_t memory,
 				  struct finding *finding)
 {
-	long long regions = checks_limits_of_adapter(host, adapter, "max_mr");
-	long long bytes = checks_limits_of_adapter(host, adapter, "max_mr_size");
+	long long regions = adapter_limit(host, adapter, "max_mr");
+	long long bytes = adapter_limit(host, adapter, "max_mr_size");
 
 	if (regions > 0 && regions < REGIONS_FEW) {
 		finding_item(finding, WARN, adapter->name, "supports only %lld registrations",

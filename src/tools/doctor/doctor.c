@@ -27,6 +27,7 @@ static const char usage[] =
 	"      --no-probe   do not register GPU memory\n"
 	"      --deep       also transfer data to and from GPU memory by RDMA, and compare it\n"
 	"      --limit S    limit calls that may hang to S seconds in sum (120); then: unknown\n"
+	"      --job FILE   of statistics, or a folder of them: how many such ranks fit here\n"
 	"      --dump FILE  write all readings to FILE, for --from\n"
 	"      --from FILE  examine the readings in FILE instead of this host\n"
 	"      --sysroot D  read /sys, /proc, /dev and /etc below D (PEERPIN_SYSROOT)\n"
@@ -38,7 +39,7 @@ static const char usage[] =
 
 struct options {
 	int verbose, quiet, json, no_probe, deep;
-	const char *only, *dump, *from, *sysroot, *limit;
+	const char *only, *dump, *from, *sysroot, *limit, *job;
 };
 
 static struct options options;
@@ -77,13 +78,15 @@ static bool doctor_select_word(struct diagnosis *diagnosis, const char *word)
 	return found;
 }
 
-/* Omits the checks of a program if none is named. */
+/* Omits the checks of a program or job if none is named. */
 static void doctor_select_all(struct diagnosis *diagnosis)
 {
-	bool has_program = host_has(diagnosis->host, "option/program");
+	bool has_program = host_has(diagnosis->host, "option/program"),
+	     has_job = host_has(diagnosis->host, "job/processes");
 
 	for (unsigned int i = 0; i < check_count; i++)
-		diagnosis->shown[i] = has_program || strcmp(checks[i].group, "program") != 0;
+		diagnosis->shown[i] = (has_program || strcmp(checks[i].group, "program")) &&
+				      (has_job || strcmp(checks[i].id, "job"));
 }
 
 static void doctor_select_checks(struct diagnosis *diagnosis, const char *only)
@@ -229,9 +232,11 @@ static int doctor_run(char **program)
 							    : doctor_open_live(program) };
 	bool written = true;
 
+	if (options.job && !job_record(diagnosis.host, options.job))
+		doctor_refuse("--job: no statistics in %s", options.job);
 	diagnosis.findings = need(calloc(check_count, sizeof(*diagnosis.findings)));
 	diagnosis.shown = need(calloc(check_count, sizeof(*diagnosis.shown)));
-	doctor_select_checks(&diagnosis, options.only);
+	doctor_select_checks(&diagnosis, options.job && !options.only ? "job" : options.only);
 	doctor_check_host(&diagnosis, options.dump);
 	conclude(&diagnosis);
 	if (options.json)
@@ -254,7 +259,15 @@ static int doctor_run(char **program)
 	return diagnosis.status;
 }
 
-enum { OPTION_ONLY = 256, OPTION_LIMIT, OPTION_DUMP, OPTION_FROM, OPTION_SYSROOT, OPTION_VERSION };
+enum {
+	OPTION_ONLY = 256,
+	OPTION_LIMIT,
+	OPTION_DUMP,
+	OPTION_FROM,
+	OPTION_JOB,
+	OPTION_SYSROOT,
+	OPTION_VERSION
+};
 
 static const struct option long_options[] = {
 	{ "verbose", no_argument, &options.verbose, true },
@@ -266,6 +279,7 @@ static const struct option long_options[] = {
 	{ "limit", required_argument, NULL, OPTION_LIMIT },
 	{ "dump", required_argument, NULL, OPTION_DUMP },
 	{ "from", required_argument, NULL, OPTION_FROM },
+	{ "job", required_argument, NULL, OPTION_JOB },
 	{ "sysroot", required_argument, NULL, OPTION_SYSROOT },
 	{ "help", no_argument, NULL, 'h' },
 	{ "version", no_argument, NULL, OPTION_VERSION },
@@ -281,8 +295,8 @@ __attribute__((noreturn)) static void doctor_print_and_exit(const char *text)
 
 static void doctor_take_option(int which, const char *word)
 {
-	const char **const texts[] = { &options.only, &options.limit, &options.dump, &options.from,
-				       &options.sysroot };
+	const char **const texts[] = { &options.only, &options.limit, &options.dump,
+				       &options.from, &options.job,   &options.sysroot };
 
 	if (which >= OPTION_ONLY && which <= OPTION_SYSROOT)
 		*texts[which - OPTION_ONLY] = optarg;

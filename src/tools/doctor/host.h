@@ -68,6 +68,8 @@
  *     GPU/ADAPTER/METHOD/returned   "ok" | "lost BYTES": the GPU's free memory afterwards
  *     GPU/ADAPTER/METHOD/transfer   --deep: "ok" | "fail ERROR"; error EOPNOTSUPP with a reason:
  *                                no transfer was possible
+ *   job/...        --job: processes (their number), and of the process with the most of each:
+ *                  bytes (registered at peak on one GPU), regions (registered in all)
  *   program/...    the program on the command line (program.c)
  *     path             resolved on PATH; error ENOENT
  *     kind             "elf" | "script" | "text" (script without #! line) | "other"
