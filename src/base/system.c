@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <unistd.h>
 
+#include "base/atomics.h"
 #include "base/kernel.h"
 #include "base/loaded.h"
 #include "base/text.h"
@@ -67,8 +68,8 @@ FIRST(pthread_cond_wait, int, pthread_cond_t *condition, pthread_mutex_t *mutex)
 FIRST(pthread_cond_broadcast, int, pthread_cond_t *condition)
 FIRST(pthread_create, int, pthread_t *thread, const pthread_attr_t *attributes,
       void *(*run)(void *), void *argument)
-FIRST(pthread_detach, int, pthread_t thread)
 FIRST(pthread_attr_init, int, pthread_attr_t *attributes)
+FIRST(pthread_attr_setdetachstate, int, pthread_attr_t *attributes, int state)
 FIRST(pthread_attr_setaffinity_np, int, pthread_attr_t *attributes, size_t size,
       const cpu_set_t *cpus)
 FIRST(pthread_attr_destroy, int, pthread_attr_t *attributes)
@@ -219,23 +220,38 @@ void system_at_fork(void (*in_child)(void))
 	LIBC_CALL(__register_atfork, 0, NULL, NULL, in_child, NULL);
 }
 
-int system_start_thread(void *(*run)(void *), const struct kernel_cpus *cpus)
+/* `cpus` NULL: those of the calling thread. A detached thread that libc ends, because the kernel
+ * refuses the CPUs, frees itself. */
+static int system_start_on(const struct kernel_cpus *cpus, void *(*run)(void *))
 {
 	pthread_attr_t attributes;
 	pthread_t thread;
-	int error = ENOSYS;
+	int error = LIBC_CALL(pthread_attr_init, ENOSYS, &attributes);
 
-	if (cpus && !LIBC_CALL(pthread_attr_init, ENOSYS, &attributes)) {
+	if (error)
+		return error;
+	LIBC_CALL(pthread_attr_setdetachstate, 0, &attributes, PTHREAD_CREATE_DETACHED);
+	if (cpus)
 		error = LIBC_CALL(pthread_attr_setaffinity_np, ENOSYS, &attributes, sizeof(*cpus),
 				  (const cpu_set_t *)cpus);
-		if (!error)
-			error = LIBC_CALL(pthread_create, ENOSYS, &thread, &attributes, run, NULL);
-		LIBC_CALL(pthread_attr_destroy, 0, &attributes);
-	}
-	/* EAGAIN: no thread at all. */
-	if (error && error != EAGAIN)
-		error = LIBC_CALL(pthread_create, ENOSYS, &thread, NULL, run, NULL);
 	if (!error)
-		LIBC_CALL(pthread_detach, 0, thread);
+		error = LIBC_CALL(pthread_create, ENOSYS, &thread, &attributes, run, NULL);
+	LIBC_CALL(pthread_attr_destroy, 0, &attributes);
 	return error;
+}
+
+int system_start_thread(void *(*run)(void *), const struct kernel_cpus *cpus)
+{
+	/* A refusal takes as long as several starts. */
+	static _Atomic bool refused;
+	int error;
+
+	if (cpus && !load_relaxed(&refused)) {
+		error = system_start_on(cpus, run);
+		/* EAGAIN: no thread at all. */
+		if (!error || error == EAGAIN)
+			return error;
+		store_relaxed(&refused, true);
+	}
+	return system_start_on(NULL, run);
 }

@@ -7,7 +7,7 @@
 
 #include "registration/objects.h"
 
-/* With the lock held. adapter_find(): NULL if unknown. adapter_of() creates a missing adapter;
+/* adapter_find(): NULL if unknown. adapter_of() creates a missing adapter;
  * NULL: out of memory. */
 struct adapter *adapter_find(const struct ibv_context *context);
 struct adapter *adapter_of(struct ibv_context *context);
@@ -16,11 +16,11 @@ void adapter_forget(struct adapter *adapter); /* no thread uses it: adapter_awai
 /* registration_renew() of the adapters. */
 void adapters_renew(void);
 
-/* Queries missing data of the adapter, and of its distance to that GPU if needed. With the lock
- * held, dropped meanwhile; returns true if dropped. */
+/* Queries missing data of the adapter, and of its distance to that GPU if needed. Drops the lock
+ * meanwhile; returns true if dropped. */
 bool adapter_describe(struct adapter *adapter, int device);
 
-/* With the lock held: true if both are one adapter; regions of this process on it, in all
+/* True if both are one adapter; regions of this process on it, in all
  * contexts. */
 bool adapter_is_same(const struct adapter *one, const struct adapter *other);
 uint64_t adapter_regions(const struct adapter *adapter);

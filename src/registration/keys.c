@@ -18,8 +18,6 @@
 #include "registration/session_lock.h"
 #include "report/statistics.h"
 
-#define KEYS_MAX (1u << 22)
-
 static bool words_used[MEMORY_USER_WORDS]; /* user words in use by a domain; guarded by
 					      registration_lock */
 
@@ -36,7 +34,7 @@ void keys_begin(struct domain *domain)
 	/* The array stays with the struct: a look-up that began in an earlier domain may still read
 	 * it. */
 	if (!domain->keys.size)
-		domain->keys = (struct arena)ARENA_INITIALIZER(struct keys, KEYS_MAX);
+		domain->keys = (struct arena)ARENA_INITIALIZER(struct keys, ALLOCATIONS_MAX);
 }
 
 void keys_end(struct domain *domain)
@@ -83,34 +81,42 @@ struct keys *keys_claim(struct domain *domain, uint32_t slot, uint64_t allocatio
 		store_release(&keys->keys, 0);
 		store_release(&keys->hold, 0);
 		keys->parts = keys->spans = 0;
-		keys->made = keys->failures = keys->forwards = keys->requested = 0;
+		keys->made = keys->requested = 0;
+		keys->failures = keys->whole_failures = keys->forwards = 0;
 		store_release(&keys->allocation, allocation);
 	}
 	return keys;
 }
 
 /* A failure is paid beside the client's own registration. After REGION_FAILURES_MAX of them, so
- * many requests are forwarded before the next try. */
+ * many requests for parts are forwarded before the next try. Another part may work; the whole is
+ * not tried again. */
 #define FORWARDS 31u
 
 bool keys_count_failure(const struct domain *domain, const struct region_reference *reference)
 {
 	struct keys *keys = keys_of(domain, reference->slot, reference->allocation);
-	bool first = keys && !keys->failures;
+	bool first = keys && !keys->failures && !reference->whole;
 
 	if (!keys)
 		return false;
+	if (reference->whole) {
+		keys->whole_failures += keys->whole_failures < REGION_FAILURES_MAX;
+		return false;
+	}
 	keys->failures += keys->failures < REGION_FAILURES_MAX;
 	keys->forwards = keys->failures < REGION_FAILURES_MAX ? 0 : FORWARDS;
 	return first;
 }
 
-bool keys_may_try(const struct domain *domain, const struct allocation *allocation)
+bool keys_may_try(const struct domain *domain, const struct allocation *allocation, bool whole)
 {
 	struct keys *keys = keys_of(domain, allocation->slot, allocation->id);
 
-	if (!keys || !keys->forwards)
+	if (!keys || (whole ? keys->whole_failures < REGION_FAILURES_MAX : !keys->forwards))
 		return true;
+	if (whole)
+		return false;
 	keys->forwards--;
 	return false;
 }

@@ -12,10 +12,11 @@ struct found;
 struct keys *keys_of(const struct domain *domain, uint32_t slot, uint64_t allocation);
 struct keys *keys_claim(struct domain *domain, uint32_t slot, uint64_t allocation);
 
-/* A region of the reference has failed. True: the first failure of its allocation in the domain.
- * keys_may_try(): false: the request should be forwarded, because of such failures. */
+/* A region of the reference has failed. True: the first part or span of its allocation in the
+ * domain that did. keys_may_try(): false: the request should be forwarded, because of such failures
+ * of the whole, or of parts and spans. */
 bool keys_count_failure(const struct domain *domain, const struct region_reference *reference);
-bool keys_may_try(const struct domain *domain, const struct allocation *allocation);
+bool keys_may_try(const struct domain *domain, const struct allocation *allocation, bool whole);
 
 /* Publish a registered region's keys for look-ups of its allocations in its domain. Keys that
  * cannot be stored are not found. */

@@ -23,7 +23,7 @@
  * registration_lock guards every field below, except where a comment names another rule. Lock
  * order: registration_lock, then the memory table's lock. With registration_lock held, no code
  * calls malloc or free (see base/pool.h), the driver or verbs. A region being registered has state
- * REGION_REGISTERING and stays in its indexes until it settles; region_wake() follows.
+ * REGION_REGISTERING and stays in its indexes until it settles; session_wake() follows.
  */
 #ifndef PEERPIN_REGISTRATION_OBJECTS_H
 #define PEERPIN_REGISTRATION_OBJECTS_H
@@ -173,7 +173,8 @@ struct domain {
 /* After so many parts of an allocation in a domain the worker registers the whole. */
 #define REGION_PARTS_ENOUGH 8u
 
-/* Failed registrations of an allocation in a domain, after which tries are rare. */
+/* Failed registrations of an allocation in a domain, of the whole or of parts and spans, after
+ * which tries are rare. */
 #define REGION_FAILURES_MAX 3u
 
 /* An allocation in a domain: its keys, and its references by their ranges. Valid if `allocation` is
@@ -187,8 +188,10 @@ struct keys {
 	/* With registration_lock held. Roots of range_index.h: of the whole and its parts; of
 	 * spans that begin in the allocation. */
 	uint64_t parts : 24, spans : 24;
-	uint64_t made : 5;	/* parts so far, at most REGION_PARTS_ENOUGH; any spans: 1 */
-	uint64_t failures : 5;	/* at most REGION_FAILURES_MAX; temporary errors excluded */
+	uint64_t made : 4; /* parts so far, at most REGION_PARTS_ENOUGH; any spans: 1 */
+	/* Failures of parts and spans, and of the whole, temporary errors excluded; at most
+	 * REGION_FAILURES_MAX. */
+	uint64_t failures : 2, whole_failures : 2;
 	uint64_t forwards : 5;	/* requests to forward after a further failure */
 	uint64_t requested : 1; /* a client has requested the allocation */
 } __attribute__((aligned(32)));

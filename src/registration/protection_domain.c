@@ -61,6 +61,7 @@ void registration_renew(void)
 	protection_domains_renew();
 	adapters_renew();
 }
+
 void registration_pd_opened(struct ibv_pd *pd, bool by_key)
 {
 	struct protection_domain *owner, as;

@@ -178,7 +178,7 @@ struct region_reference *region_choose(const struct allocation *allocation, stru
 		return found;
 	}
 	if (!(found && found->region->state == REGION_REGISTERING) &&
-	    !keys_may_try(domain, allocation))
+	    !keys_may_try(domain, allocation, part.whole || !takes_part))
 		return NULL;
 	if (!takes_part && !(part.whole && domain->owner->own_keys)) {
 		*choice = part.whole ? CHOICE_PART : CHOICE_WHOLE;

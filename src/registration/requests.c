@@ -22,6 +22,7 @@
 #include "report/statistics.h"
 #include "report/trace.h"
 
+/* Tries of a request whose region another thread ends. */
 #define TRIES 3
 
 /* Reasons of bypassed requests, each with a counter. */

@@ -113,8 +113,9 @@ struct region_reference *span_choose(const struct allocation *first, struct doma
 		return found;
 	if (domain->span_failures != SPANS_WORK && domain->span_failures >= REGION_FAILURES_MAX)
 		return NULL;
-	return keys_may_try(domain, first) ? span_create(first, domain, request, &range, gone)
-					   : NULL;
+	return keys_may_try(domain, first, false)
+		       ? span_create(first, domain, request, &range, gone)
+		       : NULL;
 }
 
 bool span_is_live(const struct region *region, uint64_t youngest)

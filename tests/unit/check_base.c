@@ -169,16 +169,18 @@ static void await_start(const struct kernel_cpus *cpus)
 
 TEST(base, a_thread_starts_on_the_given_cpus_if_the_process_may_use_any)
 {
-	struct kernel_cpus own, wanted = { 0 };
+	struct kernel_cpus own, wanted, none = { 0 };
 
 	ck_assert(kernel_get_cpus(0, &own));
 	await_start(NULL);
 	ck_assert_mem_eq(&cpus_of_started, &own, sizeof(own));
-	await_start(&wanted);
-	ck_assert_mem_eq(&cpus_of_started, &own, sizeof(own));
 	ck_assert(kernel_get_current_cpu(&wanted));
 	await_start(&wanted);
 	ck_assert_mem_eq(&cpus_of_started, &wanted, sizeof(wanted));
+	await_start(&none);
+	ck_assert_mem_eq(&cpus_of_started, &own, sizeof(own));
+	await_start(&wanted); /* no second refusal */
+	ck_assert_mem_eq(&cpus_of_started, &own, sizeof(own));
 }
 
 static pthread_t second;
