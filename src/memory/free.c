@@ -8,7 +8,6 @@
 #include "base/config.h"
 #include "base/log.h"
 #include "base/pool.h"
-#include "memory/driver.h"
 #include "memory/events.h"
 #include "memory/table.h"
 #include "report/statistics.h"

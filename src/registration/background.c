@@ -21,7 +21,6 @@
 #include "registration/adapter.h"
 #include "registration/domain.h"
 #include "registration/learning.h"
-#include "registration/pin_limit.h"
 #include "registration/region.h"
 #include "registration/region_choice.h"
 #include "registration/region_life.h"

@@ -6,7 +6,6 @@
 #include "registration/region.h"
 
 #include "base/atomics.h"
-#include "base/config.h"
 #include "base/pool.h"
 #include "base/system.h"
 #include "registration/eviction.h"
