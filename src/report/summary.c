@@ -136,10 +136,13 @@ static void summary_gather(struct emit_source *source)
 	source->segment = &others;
 }
 
-/* Print nothing for a program that opened no adapter. */
+/* Without an adapter print a table only where a setting requests an effect on GPU memory. */
 static bool summary_is_worth_table(const struct segment *segment)
 {
-	return segment_value(&segment->counters.protection_domains) ||
+	const struct config *config = config_get();
+
+	return config->keep || config->keep_host || config->eager ||
+	       segment_value(&segment->counters.protection_domains) ||
 	       segment_value(&segment->counters.host_requests) ||
 	       segment_tallied(segment, TALLY_requests);
 }

@@ -103,6 +103,11 @@ reasons() {
 		"$(with "$client" adapter allocated=1 size=65536 export host=2 exit 2>&1)"
 	matches 'no adapter' *$'\nGPUDirect RDMA   not used: the program opened no RDMA adapter\n'* \
 		"$(with PEERPIN_SUMMARY=table "$client" allocated=1 exit 2>&1)"
+	same 'nor a table' '' "$(with "$client" allocated=1 exit 2>&1)"
+	for setting in PEERPIN_KEEP=1% PEERPIN_KEEP_HOST=1M PEERPIN_EAGER=1; do
+		matches "but with $setting" *$'\nGPUDirect RDMA   not used: the program opened no RDMA adapter\n'* \
+			"$(with $setting "$client" allocated=1 exit 2>&1)"
+	done
 	matches 'a failed registration is a reason' *$'\n  bypassed       1 registration failed\n'* \
 		"$(with PEERPIN_LOG_LEVEL=none PEERPIN_PREREGISTER=off PEERPIN_SIM_ADAPTER_DMABUF=0 PEERPIN_SIM_ADAPTER_PEER=0 \
 			"$client" adapter allocated=1 sent=1 exit 2>&1 || :)"
