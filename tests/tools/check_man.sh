@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_man.sh -- manual and documents cover the programs, format without warnings, and refer to
-# existing things only
+# check_man.sh -- manual and documents cover the programs, format without warnings, show commands
+# that peerpin accepts, and refer to existing things only
 set -euo pipefail
 
 srcdir=$(cd "$(dirname "$0")/../.." && pwd)
@@ -196,6 +196,77 @@ references_exist() {
 	done | tr -d '`' | grep -vE ' (ibv_.*|mlx5dv_.*|ompi_info|ucx_info|max_mr|env_keep|_exit)$')
 }
 
+# command_lines: peerpin's, in README, documents, manual and help, one a line
+command_lines() {
+	local page name
+
+	{
+		for page in "$srcdir"/README.md "$srcdir"/docs/*.md; do
+			sed -n '/^    /p' "$page"
+			# shellcheck disable=SC2016 # backquotes of Markdown
+			grep -oE '`[^`]+`' "$page" | tr -d '`'
+		done
+		for page in "${pages[@]}"; do
+			plain "$page" | sed -nE '/^\.nf/,/^\.fi/p; s/^\.B[RI]? "?([^"]*).*/\1/p'
+		done
+		for name in "${subcommands[@]}"; do "$peerpin" ${name:+"$name"} --help; done
+	} | grep -oE '(^|[ (])peerpin( [a-z]+)* -[^]|;()#<>&$"`\]*' | sed -E 's/^[ (]//; s/([A-Za-z0-9])\.$/\1/' | sort -u
+}
+
+# accepts LINE: the launcher accepts its options, or the subcommand has them
+accepts() {
+	local words word
+
+	eval "words=($1)"
+	case ${words[1]} in
+	config | doctor | report | site | top)
+		for word in "${words[@]:2}"; do
+			[[ $word != --* ]] || { options "${words[1]}"; [[ ${words[1]} != config ]] || options ''; } |
+				grep -xF -e "${word%%=*}" >/dev/null || return
+		done
+		;;
+	*) (cd "$tmp/examples" && PATH=$tmp/bin:$PATH "$peerpin" --dry-run "${words[@]:1}" >/dev/null 2>&1) ;;
+	esac
+}
+
+is_option() { grep -qxF -e "$2" <<<"$known"; }
+
+# Options of other programs: configure, docker, jsrun, mpirun, pkg-config, scripts/demo, srun, the tests.
+examples_are_accepted() {
+	local subcommands=('') name page known line wrong='' count=0
+
+	for name in config site doctor report top; do
+		if [[ $name != @(doctor|report|top) || -x src/tools/peerpin-$name ]]; then
+			subcommands+=("$name")
+		else
+			skip "examples of $name: it is not built"
+		fi
+	done
+	mkdir -p "$tmp/examples"
+	fake mpirun 'mpirun (Open MPI) 4.1.4'
+	fake mpiexec 'HYDRA build details:'
+	for name in srun torchrun COMMAND... ../examples/app; do fake "$name" ''; done
+	while IFS= read -r line; do
+		name=${line#peerpin }
+		[[ ${name%% *} != @(doctor|report|top) || " ${subcommands[*]} " == *" ${name%% *} "* ]] || continue
+		[[ $line == *' --print-env'* ]] || line+=' true'
+		count=$((count + 1))
+		accepts "$line" || wrong+=$line$'\n'
+	done < <(command_lines)
+	same 'peerpin accepts each example' '' "$wrong"
+	matches 'examples were found' '[1-9][0-9]' "$count"
+	((${#subcommands[@]} == 6)) || return 0
+	known=$(for name in "${subcommands[@]}"; do options "$name"; done
+		printf -- '--%s\n' app cflags cuda device disable-tools env export gpus host label libs no-verify ntasks-per-node soft-roce)
+	each 'options that the pages name exist' 60 is_option < <(for page in "${pages[@]}"; do
+		of "${page##*/}" '(^|[^-[:alnum:]])--[a-z][a-z-]*' <(plain "$page") | sed 's/ [^-]*-/ -/'
+	done)
+	# shellcheck disable=SC2016 # backquotes of Markdown
+	each 'options that the documents name exist' 15 is_option < <(for page in README.md docs/{deployment,keep,limits,quickstart,security,support,troubleshooting,worth}.md; do
+		of "$page" '`--[a-z][a-z-]*' "$srcdir/$page" | tr -d '`'
+	done)
+}
+
 # Each warning and error of the library, and each reason in the summary, can be found in the troubleshooting page.
 troubleshooting_has_each_message() {
 	local page=$srcdir/docs/troubleshooting.md
@@ -230,6 +301,7 @@ tables_are_explained
 pages_format
 troubleshooting_shows_what_is_printed
 references_exist
+examples_are_accepted
 troubleshooting_has_each_message
 links_lead_somewhere
 finish
