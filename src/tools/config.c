@@ -33,8 +33,9 @@ static const char *const other_options[] = { "--changed", "--system-file", "--he
 /* Command line. */
 static struct {
 	enum form form;
-	bool changed;	    /* print only settings that differ from the default */
-	bool named;	    /* print only named settings */
+	bool changed;		      /* print only settings that differ from the default */
+	const struct setting **named; /* print these only, if any; values in this order */
+	size_t named_count;
 	const char *file;   /* --config-file */
 	const char *system; /* --system-file */
 	const char *values[CONFIG_ROWS];
@@ -52,7 +53,7 @@ static const char help[] =
 	"Options of peerpin may be given, to see what would hold: peerpin config --pin-limit=1G.\n"
 	"\n"
 	"  --changed           only what differs from the default\n"
-	"  --value             values alone, one a line\n"
+	"  --value             values alone, one a line, in the order of the names\n"
 	"  --json, --md        all of it as JSON, or the list as a Markdown table\n"
 	"  --man               the list for a manual page\n"
 	"  --options           the options that peerpin has for settings, one a line\n"
@@ -124,14 +125,14 @@ static void config_select_name(const char *name)
 		*to++ = *from == '_'
 				? '-'
 				: (char)(*from >= 'A' && *from <= 'Z' ? *from - 'A' + 'a' : *from);
-	if (!request.named) {
+	if (!request.named_count) {
 		for (int i = CONFIG_ITSELF; i < CONFIG_ROWS; i++)
 			setting_get(i)->selected = false;
 	}
-	request.named = true;
 	for (int i = CONFIG_ITSELF; i < CONFIG_ROWS; i++) {
 		if (!strcmp(setting_get(i)->option, option)) {
 			setting_get(i)->selected = true;
+			request.named[request.named_count++] = setting_get(i);
 			return;
 		}
 	}
@@ -290,7 +291,7 @@ static int config_show_settings(void)
 			return 2;
 		break;
 	case FORM_VALUES:
-		print_values();
+		print_values(request.named, request.named_count);
 		break;
 	case FORM_TABLE:
 		print_table();
@@ -340,6 +341,11 @@ int main(int count, char **words)
 			i += config_read_option(words + i);
 		config_read_values(&reader);
 		return words[1][7] && !config_check_environment() ? 2 : 0;
+	}
+	request.named = calloc((size_t)count, sizeof(*request.named));
+	if (!request.named) {
+		perror("peerpin config");
+		return 2;
 	}
 	for (int i = 1; i < count;) {
 		if (words[i][0] == '-') {

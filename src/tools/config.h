@@ -39,7 +39,7 @@ void settings_fill(const struct config *config, const struct config_place *place
 
 /* Print the selected settings on standard output. */
 void print_table(void);
-void print_values(void);
+void print_values(const struct setting *const *named, size_t count); /* 0: in the table's order */
 void print_markdown(void);
 void print_manual(void);
 void print_options(void);

@@ -127,9 +127,14 @@ static void config_print_value(const struct setting *setting)
 	puts(setting->value);
 }
 
-void print_values(void)
+void print_values(const struct setting *const *named, size_t count)
 {
-	config_print_each(NULL, config_print_value);
+	for (size_t i = 0; i < count; i++) {
+		if (named[i]->selected)
+			config_print_value(named[i]);
+	}
+	if (!count)
+		config_print_each(NULL, config_print_value);
 }
 
 /* Escape a bar, which would end the column. */

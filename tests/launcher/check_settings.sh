@@ -52,6 +52,10 @@ sources() {
 	same 'nothing differs' $'All settings are at their defaults.\n=> 0' \
 		"$(outcome "$peerpin" config --system-file "$tmp/none" --changed)"
 	same 'a value alone' $'sync\n=> 0' "$(outcome "$peerpin" config --system-file "$system" --value preregister)"
+	same 'values in the order of their names' $'auto\nsync\n0\nauto\n=> 0' \
+		"$(outcome "$peerpin" config --system-file "$system" --value pin-limit preregister keep PEERPIN_PIN_LIMIT)"
+	same 'of these the changed ones' $'sync\n4M\n=> 0' \
+		"$(outcome "$peerpin" config --system-file "$system" --changed --value preregister keep min-size)"
 	same 'no file of the system' $'0\n=> 0' \
 		"$(outcome "$peerpin" config --system-file "$tmp/none" --value min_size)"
 }
