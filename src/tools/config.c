@@ -227,8 +227,11 @@ static bool config_check_environment(void)
 {
 	struct config config;
 	struct config_reader reader = { .config = &config };
-	bool allowed = true;
+	const char *file = getenv("PEERPIN_CONFIG_FILE");
+	bool allowed = !file || !*file || !access(file, R_OK);
 
+	if (!allowed)
+		fprintf(stderr, "peerpin: PEERPIN_CONFIG_FILE=%s: it cannot be read\n", file);
 	for (int i = 0; i < CONFIG_ROWS; i++) {
 		const struct config_row *row = &config_table[i];
 		const char *value = getenv(row->variable);

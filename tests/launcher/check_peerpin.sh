@@ -54,6 +54,10 @@ options_and_statuses() {
 		"$(PEERPIN_DISABLE=yes PEERPIN_PREREGISTER=fast outcome "$peerpin" printf started)"
 	same 'several bad ones' $'peerpin: --preregister=never is not allowed (auto, all, sync or off)\npeerpin: --granularity=1K is not allowed (64K or 2M)\n=> 2' \
 		"$(PEERPIN_SUMMARY=often outcome "$peerpin" --preregister=never --granularity 1K true)"
+	same 'a missing file of settings in the environment' "peerpin: PEERPIN_CONFIG_FILE=$tmp/none: it cannot be read"$'\n=> 2' \
+		"$(PEERPIN_CONFIG_FILE=$tmp/none outcome "$peerpin" printf started)"
+	same 'a missing file of settings with peerpin disabled' $'started\n=> 0' \
+		"$(PEERPIN_CONFIG_FILE=$tmp/none outcome "$peerpin" --disable printf started)"
 	same 'an option replaces a bad word in the environment' $'started\n=> 0' \
 		"$(PEERPIN_PREREGISTER=fast outcome "$peerpin" --preregister=all printf started)"
 	same 'a bad word behind a good option' $'peerpin: PEERPIN_SUMMARY=often is not allowed (auto, table, line or none)\n=> 2' \
