@@ -12,6 +12,9 @@ void nearest_compare(struct nearest *nearest, const char *candidate)
 {
 	unsigned int apart = config_distance(nearest->word, nearest->length, candidate);
 
+	/* A word that was left unfinished is as near as one with a wrong letter. */
+	if (apart > 1 && nearest->length > 2 && !strncmp(nearest->word, candidate, nearest->length))
+		apart = 1;
 	if (apart < nearest->best) {
 		nearest->best = apart;
 		nearest->answer = candidate;

@@ -33,6 +33,10 @@ options_and_statuses() {
 		"$(outcome "$peerpin" --bogus true)"
 	same 'a misspelt setting' $'peerpin: unknown option: --minsize=4M: did you mean --min-size?\n=> 2' \
 		"$(outcome "$peerpin" --minsize=4M true)"
+	same 'the beginning of a setting, not an equally short option' $'peerpin: unknown option: --pin=1G: did you mean --pin-limit?\n=> 2' \
+		"$(outcome "$peerpin" --pin=1G true)"
+	same 'the beginning of a subcommand' $'peerpin: doc: command not found: did you mean peerpin doctor?\n=> 127' \
+		"$(PATH=/usr/bin:/bin outcome "$peerpin" doc)"
 	same 'a misspelt option' $'peerpin: unknown option: --dryrun: did you mean --dry-run?\n=> 2' \
 		"$(outcome "$peerpin" --dryrun true)"
 	same '--no- of a setting with values' $'peerpin: unknown option: --no-log-level: did you mean --log-level?\n=> 2' \

@@ -90,6 +90,8 @@ auto
 		"$(outcome "$peerpin" config --jsn)"
 	same 'an unknown setting' $'peerpin config: unknown setting: preregistr: did you mean PEERPIN_PREREGISTER?\n=> 2' \
 		"$(outcome "$peerpin" config preregistr)"
+	same 'the beginning of a setting' $'peerpin config: unknown setting: pin: did you mean PEERPIN_PIN_LIMIT?\n=> 2' \
+		"$(outcome "$peerpin" config pin)"
 	matches 'an option without its value' 'peerpin config: a value is missing after --preregister *=> 2' \
 		"$(outcome "$peerpin" config --preregister)"
 }
