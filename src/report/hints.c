@@ -66,7 +66,7 @@ static __attribute__((cold)) const char *hints_fix(const struct segment *segment
 		return text;
 #include "report/hints.def"
 #undef FIX
-	return "see 'man 7 peerpin', bypassed";
+	return "see THE TABLE AT EXIT in 'man 7 peerpin'";
 }
 
 bool hints_lacks_idle_cpu(const struct segment *segment)

@@ -17,7 +17,7 @@ const char *job_fix(const struct job *job, const char *reason)
 		return text;
 #include "report/hints.def"
 #undef FIX
-	return "see 'man 7 peerpin', bypassed";
+	return "see THE TABLE AT EXIT in 'man 7 peerpin'";
 }
 
 bool job_lacks_idle_cpu(const struct job *job)

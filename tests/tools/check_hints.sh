@@ -79,7 +79,7 @@ every_fix() {
 		[[ ! $tools ]] || same "$reason: one fix" "${hint#*): }" "$("$report" --json "$segment" | jq -r ".jobs[0].advice[] | select(.id == \"$id\").fix")"
 	done < <(sed -n 's/^FIX(\([a-z_]*\),.*/\1/p' "$table")
 	state bypassed_form=300
-	same 'a reason without a fix' "300 of 300 requests are bypassed (dma-buf, extended or DEVX form): see 'man 7 peerpin', bypassed" "$hint"
+	same 'a reason without a fix' "300 of 300 requests are bypassed (dma-buf, extended or DEVX form): see THE TABLE AT EXIT in 'man 7 peerpin'" "$hint"
 }
 
 # States of 2 rows at once: the report has the hint of the table, and no setting has 2 values in its fixes.

@@ -165,6 +165,8 @@ is_page() { [[ -e docs/man/$2 || -e $srcdir/docs/man/$2 ]]; }
 is_variable() { [[ $2 == PEERPIN_SYSROOT ]] || grep -qE "\"$2\"" "$srcdir/src/base/config.def"; }
 is_counter() { grep -qE "\($2," "$srcdir/src/report/statistics.def"; }
 
+is_section() { grep -qx "\.SH $2" docs/man/peerpin.7; }
+
 # is_heading FILE ANCHOR; "-": no anchor
 is_heading() {
 	[[ -e $srcdir/$1 ]] && { [[ $2 == - ]] || sed -n 's/^## //p' "$srcdir/$1" | tr 'A-Z ' 'a-z-' | grep -qxF -e "$2"; }
@@ -180,6 +182,7 @@ references_exist() {
 	each 'pages that the pages refer to exist' 18 is_page < <(for page in "${pages[@]}"; do
 		sed -nE 's/\\-/-/g; s/^\.BR (peerpin[a-z-]*) \(([137])\).*/\1.\2/p' "$page" | sort -u | sed "s|^|${page##*/} |"
 	done)
+	each 'hints lead to sections of man 7' 2 is_section < <(sed -nE "s/.*see ([A-Z ]+) in 'man 7 peerpin'.*/- \1/p" "$srcdir"/src/{report,tools}/hints.c)
 	each 'the doctor leads to headings that exist' 10 is_heading < <(grep -oE '"docs/[^"]*"' \
 		"$srcdir/src/tools/doctor/doctor_checks.def" | tr -d '"' | sed 's/#/ /; / /!s/$/ -/' | sort -u)
 	each 'docs/troubleshooting.md leads to headings of its own' 4 is_heading < <(grep -oE '\(#[a-z0-9-]*\)' "$srcdir/docs/troubleshooting.md" |
