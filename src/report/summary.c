@@ -186,12 +186,14 @@ static void summary_log_unwritten(const char *name, int error)
 {
 	char where[RUNTIME_PATH + 64] = "";
 	bool kept = statistics_keep_file(where, sizeof(where));
+	bool full = error == -ENOSPC || error == -EDQUOT;
 
-	log_once(LOG_WARN,
-		 "PEERPIN_STATS_FILE=%.400s: no statistics written: %s. Name a file in a writable "
-		 "folder.%s%s%s",
-		 name, own_file_error_text(-error), kept ? " The statistics are in " : "",
-		 kept ? where : "", kept ? ": read them with peerpin report." : "");
+	log_once(LOG_WARN, "PEERPIN_STATS_FILE=%.400s: no statistics written: %s. %s.%s%s%s", name,
+		 own_file_error_text(-error),
+		 full ? "Make room, or name a file on another file system"
+		      : "Name a file in a writable folder",
+		 kept ? " The statistics are in " : "", kept ? where : "",
+		 kept ? ": read them with peerpin report." : "");
 }
 
 void statistics_finish(void)

@@ -268,6 +268,12 @@ without_a_folder() {
 	same 'it is not used' '' "$(ls "$tmp/run/peerpin")"
 	if unshare -rm true 2>/dev/null; then
 		rm -rf "$tmp/run/peerpin"
+		mkdir "$tmp/disk"
+		# shellcheck disable=SC2016 # expanded inside
+		matches 'a statistics file on a full disk' '*: no statistics written: No space left on device. Make room, or name a file on another file system. *' \
+			"$(with unshare -rm bash -c 'mount -t tmpfs -o size=4k none "$1" && head -c 4k /dev/zero >"$1/other" &&
+				PEERPIN_STATS_FILE=$1/stats.json exec "$2" allocated=1 exit' \
+				- "$tmp/disk" "$client" 2>&1)"
 		# shellcheck disable=SC2016 # expanded inside
 		matches 'full' *' of 3 allocations '*'=> 0 '$'\n' "$(with unshare -rm bash -c '
 			mount -t tmpfs -o size=64k none "$1" && "$2" adapter allocated=3 exit; echo "=> $? $(ls "$1/peerpin")"' \
