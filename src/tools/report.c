@@ -179,7 +179,7 @@ int main(int count, char **words)
 	struct records records = { 0 };
 	struct jobs jobs = { 0 };
 	json_t *report;
-	bool printed = true, all;
+	bool printed, all;
 	int status = report_parse(count, words);
 
 	if (status >= 0)
@@ -187,9 +187,6 @@ int main(int count, char **words)
 	report_read_all(&records, words + optind);
 	jobs_make(&jobs, &records);
 	report = report_json(&jobs, &records);
-	/* A page without records would make a later page require --force. */
-	if (html_file && records.count)
-		printed = report_html(report, html_file, force);
 	if (json) {
 		json_dumpf(report, stdout, JSON_INDENT(1));
 		putchar('\n');
@@ -198,9 +195,17 @@ int main(int count, char **words)
 	} else {
 		report_text(report, stdout);
 	}
-	printed &= options_print_out(&tool);
-	all = printed && records.count && !records.problems;
+	printed = options_print_out(&tool);
 	records_print_problems(&records, "peerpin report");
+	/* Behind the table, which may be long. A page without records would make a later page
+	 * require --force. */
+	if (html_file && records.count) {
+		if (report_html(report, html_file, force))
+			fprintf(stderr, "peerpin report: wrote %s\n", clean(html_file));
+		else
+			printed = false;
+	}
+	all = printed && records.count && !records.problems;
 	if (printed && do_remove)
 		report_remove_mapped(&records);
 	json_decref(report);

@@ -35,7 +35,10 @@ without_chart() {
 files() {
 	matches 'a missing input' '*typo.json: No such file or directory*=> 1' "$(outcome "$report" --html "$tmp/page.html" "$tmp/typo.json")"
 	same 'without records there is no page' '' "$(ls "$tmp/page.html" 2>/dev/null)"
-	matches 'standard output has the table' '*GPUDirect RDMA*=> 0' "$(outcome "$report" --html "$tmp/page.html" "$tmp/job")"
+	matches 'the page is named behind the table' "*GPUDirect RDMA*"$'\n'"peerpin report: wrote $tmp/page.html"$'\n=> 0' \
+		"$(outcome "$report" --html "$tmp/page.html" "$tmp/job")"
+	matches 'so is one that exists' "*GPUDirect RDMA*"$'\n'"peerpin report: $tmp/page.html exists (--force replaces it)"$'\n=> 1' \
+		"$(outcome "$report" --html "$tmp/page.html" "$tmp/job")"
 	same 'an existing page stays' "peerpin report: $tmp/page.html exists (--force replaces it)" \
 		"$("$report" --html "$tmp/page.html" "$tmp/job" 2>&1 >/dev/null || true)"
 	echo mine >"$tmp/mine"
