@@ -203,6 +203,11 @@ static inline void kernel_name_thread(const char *name)
 	kernel_call(SYS_prctl, PR_SET_NAME, name, 0, 0, 0);
 }
 
+static inline void kernel_thread_name(char name[16])
+{
+	kernel_call(SYS_prctl, PR_GET_NAME, name, 0, 0, 0);
+}
+
 /* CPUs that a thread may run on. Thread 0: the calling thread; the process number: the first
  * thread. */
 #define KERNEL_CPU_WORDS 128

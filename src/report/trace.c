@@ -56,6 +56,32 @@ static __attribute__((format(printf, 1, 2))) int trace_add(const char *format, .
 	return error;
 }
 
+/* Replace characters that a JSON text may not contain. */
+static void trace_make_plain(const char *text, char *to, size_t size)
+{
+	text_copy(to, size, text);
+	for (char *at = plain_text(to, '_'); *at; at++) {
+		if (*at == '"' || *at == '\\')
+			*at = '_';
+	}
+}
+
+/* Name the calling thread, once: before its first event. */
+static int trace_name_thread(void)
+{
+	static __thread bool is_named __attribute__((tls_model("initial-exec")));
+	char name[16] = "", plain[16];
+
+	if (is_named)
+		return 0;
+	is_named = true;
+	kernel_thread_name(name);
+	trace_make_plain(name, plain, sizeof(plain));
+	return trace_add("{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,"
+			 "\"args\":{\"name\":\"%s\"}},\n",
+			 kernel_process(), kernel_thread(), plain);
+}
+
 /* Number of threads that write a line, plus ENDING before the last line: nothing may follow its
  * bracket. */
 #define ENDING 0x80000000u
@@ -67,8 +93,11 @@ static __attribute__((format(printf, 1, 2))) void trace_write(const char *format
 	int error = 0;
 
 	va_start(arguments, format);
-	if (!(add_seq_cst(&writers, 1) & ENDING))
-		error = trace_add_list(format, arguments);
+	if (!(add_seq_cst(&writers, 1) & ENDING)) {
+		error = trace_name_thread();
+		if (!error)
+			error = trace_add_list(format, arguments);
+	}
 	subtract_seq_cst(&writers, 1);
 	va_end(arguments);
 	if (error)
@@ -85,16 +114,6 @@ static bool trace_await_writers(void)
 	for (int i = 0; load_seq_cst(&writers) != ENDING && i < WAITS; i++)
 		kernel_sleep(WAIT_NS);
 	return load_seq_cst(&writers) == ENDING;
-}
-
-/* Replace characters that a JSON text may not contain. */
-static void trace_make_plain(const char *text, char *to, size_t size)
-{
-	text_copy(to, size, text);
-	for (char *at = plain_text(to, '_'); *at; at++) {
-		if (*at == '"' || *at == '\\')
-			*at = '_';
-	}
 }
 
 void trace_begin(void)

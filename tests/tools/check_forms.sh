@@ -272,12 +272,17 @@ forms() {
 import collections, json, sys
 events = json.load(open(sys.argv[1]))
 print(sorted(collections.Counter((e["ph"], e["name"]) for e in events if e["ph"] != "C").items()))' "$tmp/a.trace")
-	same 'the trace has each event' "[(('M', 'process_name'), 1), (('X', 'deregister'), 4), (('X', 'register'), 4), (('b', 'device memory'), 4), (('e', 'device memory'), 4), (('i', 'exit'), 1)]" "$kinds"
+	same 'the trace has each event' "[(('M', 'process_name'), 1), (('M', 'thread_name'), 2), (('X', 'deregister'), 4), (('X', 'register'), 4), (('b', 'device memory'), 4), (('e', 'device memory'), 4), (('i', 'exit'), 1)]" "$kinds"
+	same 'the trace has the names of the threads of its registrations' "['client', 'peerpin-worker']" "$(python3 -c '
+import json, sys
+events = json.load(open(sys.argv[1]))
+threads = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+print(sorted({threads[e["tid"]] for e in events if e["name"] == "register"}))' "$tmp/a.trace")"
 	(with PEERPIN_SUMMARY=none PEERPIN_TRACE_FILE="$tmp/b.trace" "$client" adapter allocated=1 sent=1 allocated=3 settled kill) 2>/dev/null || :
-	same 'the trace of a killed process lacks only its end' 9 "$(python3 -c '
+	same 'the trace of a killed process lacks only its end' 8 "$(python3 -c '
 import json, sys
 events = json.loads(open(sys.argv[1]).read().rstrip(",\n") + "]")
-print(sum(e["ph"] != "C" for e in events))' "$tmp/b.trace")"
+print(sum(e["ph"] not in "CM" for e in events))' "$tmp/b.trace")"
 }
 
 mkdir "$tmp/run"
