@@ -19,10 +19,11 @@ options_and_statuses() {
 		same "$word --version is --version" "$(outcome "$peerpin" --version)" "$(outcome "$peerpin" "$word" --version)"
 	done
 	same 'site KIND --help is site --help' "$("$peerpin" site --help)" "$("$peerpin" site slurm --help)"
-	for word in help version; do
-		same "$word is no subcommand" "peerpin: $word: command not found: did you mean peerpin --$word?"$'\n=> 127' \
-			"$(PATH=/usr/bin:/bin outcome "$peerpin" "$word")"
-	done
+	same 'help is --help' "$("$peerpin" --help)" "$("$peerpin" help)"
+	same 'help of a subcommand is its --help' "$("$peerpin" config --help)" "$("$peerpin" help config)"
+	same 'help of another word is --help' "$("$peerpin" --help)" "$("$peerpin" help mpirun)"
+	same 'version is no subcommand' $'peerpin: version: command not found: did you mean peerpin --version?\n=> 127' \
+		"$(PATH=/usr/bin:/bin outcome "$peerpin" version)"
 	same 'run is a subcommand once' $'peerpin: run: command not found\n=> 127' "$(PATH=/usr/bin:/bin outcome "$peerpin" run run)"
 	matches 'help lists the settings' '*--min-size VALUE*--\[no-\]verify*=> 0' "$(outcome "$peerpin" --help=settings)"
 	same 'help fits on a screen' 0 "$("$peerpin" --help | awk 'NR > 40 { more++ } END { print more + 0 }')"
