@@ -69,6 +69,27 @@ matches 'too slow' $'*an allocation *MISSED: 2400 ns\n0 goals met, 1 missed\n=> 
 sed -i '/^kept\tan/d' "$folder/measured"
 matches 'a case without one side' $'*not every case has both sides\n=> 1' "$(outcome "$here/gpu/keep_latencies" --from "$folder/measured")"
 
+# ---- recorded allocations ----
+
+# replay TEXT: its lines as a file
+replay() {
+	printf '%b' "$1" >"$folder/lines.txt"
+	outcome env GPU_BUILD="$PWD" LD_LIBRARY_PATH="$PWD/src/sim/.libs" "$here/gpu/replay" --json "$folder/replay.json" "$folder/lines.txt"
+}
+
+matches 'recorded allocations' $'lines matched 50.0 % held 1.00 time *\n=> 0' \
+	"$(replay 'a 1 4194304 0 9\nf 1 1 9\na 2 4194304 2 9\nf 2 3 9\nh 3 4096 4 9\ng 3 5 9\nh 4 4096\ng 4\n')"
+matches 'as JSON' '{"bench": "replay", *"case": "lines", "live": 1, *"matched": 50.0, "held": 1.0}]}' "$(<"$folder/replay.json")"
+matches 'memory that is kept beside other memory' $'lines matched 0.0 % held 1.48 time *\n=> 0' \
+	"$(replay 'a 1 1000001\nf 1\na 2 2000000\n')"
+gzip -kf "$folder/lines.txt"
+matches 'a compressed file' $'lines matched *\n=> 0' \
+	"$(outcome env GPU_BUILD="$PWD" LD_LIBRARY_PATH="$PWD/src/sim/.libs" "$here/gpu/replay" "$folder/lines.txt.gz")"
+for line in 'x 1 1' 'a 1' 'a 1 0' 'f 1' 'a 1 1\na 1 1' 'a 1 1\ng 1'; do
+	matches "a line that is none: $line" $'replay: *lines.txt, side \'driver\', status 2: line *neither "a ID SIZE" nor*\n=> 1' "$(replay "$line\n")"
+done
+matches 'no file' $'replay: /nowhere: *\n=> 1' "$(outcome "$here/gpu/replay" /nowhere)"
+
 # ---- mock programs ----
 
 # mock NAME: the script on standard input

@@ -2,14 +2,14 @@
 # Third-party programs on a real GPU; without one only the comparison is tested.
 TESTS += tests/gpu/check_compare.sh tests/gpu/check_latency.sh
 EXTRA_DIST += tests/gpu/run tests/gpu/oracle.c tests/gpu/compare tests/gpu/explain.py tests/gpu/check_compare.sh \
-	tests/gpu/latencies tests/gpu/check_latency.sh tests/gpu/stage tests/gpu/suites tests/gpu/exchanges tests/gpu/open_mpi tests/gpu/all tests/gpu/keep tests/gpu/keep_latencies tests/gpu/mpi tests/gpu/mpi_table tests/gpu/ranks \
+	tests/gpu/latencies tests/gpu/check_latency.sh tests/gpu/stage tests/gpu/suites tests/gpu/exchanges tests/gpu/open_mpi tests/gpu/all tests/gpu/keep tests/gpu/keep_latencies tests/gpu/replay tests/gpu/mpi tests/gpu/mpi_table tests/gpu/ranks \
 	tests/gpu/programs/training.py tests/gpu/programs/graphs.py tests/gpu/programs/cupy_program.py \
 	tests/gpu/programs/jax_program.py tests/gpu/programs/numba_program.py tests/gpu/programs/runtime.c \
 	tests/gpu/programs/distributed.py tests/gpu/programs/cuda_python_program.py tests/gpu/programs/keep_training.py \
 	tests/gpu/programs/keep_cupy.py tests/gpu/programs/one_way.c \
 	tests/gpu/programs/expandable.py
 
-keep_programs = tests/gpu/keep_latency tests/gpu/keep_reuse tests/gpu/keep_memory tests/gpu/keep_captures tests/gpu/keep_waits
+keep_programs = tests/gpu/keep_latency tests/gpu/keep_reuse tests/gpu/keep_memory tests/gpu/keep_captures tests/gpu/keep_waits tests/gpu/keep_replay
 
 # Registrations' hold on GPU memory: with the simulated adapter, on the real driver if present. Not
 # with a sanitizer: its run-time library would have to precede the preload.
@@ -49,6 +49,8 @@ tests_gpu_keep_captures_SOURCES = tests/gpu/keep.h tests/gpu/statistic.h tests/g
 tests_gpu_keep_captures_LDADD = src/sim/libcuda.la -lpthread -ldl
 tests_gpu_keep_waits_SOURCES = tests/gpu/keep.h tests/gpu/statistic.h tests/gpu/keep_waits.c tests/gpu/keep_work.c
 tests_gpu_keep_waits_LDADD = src/sim/libcuda.la -lpthread -ldl
+tests_gpu_keep_replay_SOURCES = tests/gpu/keep.h tests/gpu/statistic.h tests/gpu/keep_replay.c
+tests_gpu_keep_replay_LDADD = src/sim/libcuda.la -ldl
 
 # Everything that a GPU machine needs of this build, in one folder.
 GPU_STAGE = h200
