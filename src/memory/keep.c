@@ -203,6 +203,15 @@ static CUcontext keep_current_context(void)
 		       : NULL;
 }
 
+static int keep_current_device(void)
+{
+	const struct driver_calls *driver = driver_calls();
+	CUdevice device = -1;
+
+	return driver->cuCtxGetDevice && driver->cuCtxGetDevice(&device) == CUDA_SUCCESS ? device
+											 : -1;
+}
+
 bool keep_allocate(const struct keep_request *request, CUdeviceptr *address, size_t *pitch)
 {
 	CUcontext context;
@@ -223,19 +232,16 @@ bool keep_allocate(const struct keep_request *request, CUdeviceptr *address, siz
 		*address = kept.allocation.base;
 		return true;
 	}
+	if (context && request->kind != ALLOCATION_HOST && statistics_get(kept_bytes))
+		kept_make_room(keep_current_device(),
+			       kept_bytes_of(&(struct allocation){
+				       .kind = request->kind,
+				       .size = request->width *
+					       (request->height ? request->height : 1) }));
 	return false;
 }
 
 /* ---- memory pressure, and ends ---- */
-
-static int keep_current_device(void)
-{
-	const struct driver_calls *driver = driver_calls();
-	CUdevice device = -1;
-
-	return driver->cuCtxGetDevice && driver->cuCtxGetDevice(&device) == CUDA_SUCCESS ? device
-											 : -1;
-}
 
 uint64_t keep_free_bytes(void)
 {

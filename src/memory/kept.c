@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* kept.c -- the list of kept allocations and its order
  *
- * One list for each GPU and one for the host, in the order of the frees; and a hash table by
- * context and request. An allocation that is taken out is in no list; while its memory is released
- * it is in `releasing`, because its record ends before the driver frees it.
+ * One list for each GPU and one for the host, of classes of sizes, each in the order of the frees;
+ * and a hash table by context and request. An allocation that is taken out is in no list; while its
+ * memory is released it is in `releasing`, because its record ends before the driver frees it.
  */
 #include "memory/kept.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <sys/queue.h>
 
@@ -18,15 +19,19 @@
 #include "memory/table.h"
 #include "report/statistics.h"
 
-#define HOST	     DEVICES_MAX /* number of the host's list */
 #define KEPT_BUCKETS 4096u
+#define CLASSES	     64u
+
+/* Beyond the room, memory goes once the program has allocated so many times its size: buffers of
+ * which one is live at a time are reused, though only one of them counts as used. */
+#define UNUSED 2
 
 struct entry {
 	struct entry *next_free;
 	struct kept kept;
+	uint64_t since; /* kept_allocated() at the free */
 	LIST_ENTRY(entry) in_bucket;
-	LIST_ENTRY(entry) in_class;
-	TAILQ_ENTRY(entry) in_list; /* of the device; or releasing */
+	TAILQ_ENTRY(entry) in_list; /* of the class; or releasing */
 };
 
 TAILQ_HEAD(entries, entry);
@@ -41,29 +46,16 @@ _Atomic uint64_t keep_releases_ended;
 static __thread unsigned int own_releases __attribute__((tls_model("initial-exec")));
 
 static struct list {
-	struct entries entries;		/* the least recently kept first; set up by the first one */
-	LIST_HEAD(, entry) classes[64]; /* by the logarithm of the size */
-	uint64_t bytes;			/* as the driver counts them */
-	_Atomic uint64_t blocks;	/* of them, bytes in blocks of their own */
-} lists[HOST + 1];
+	/* By the logarithm of the size, the least recently kept first; set up by the first one. */
+	struct entries classes[CLASSES];
+	uint64_t bytes;		 /* as the driver counts them */
+	_Atomic uint64_t blocks; /* of them, bytes in blocks of their own */
+} lists[KEPT_LISTS];
 
 void kept_renew(void)
 {
 	kept_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	release_ended = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
-}
-
-/* Higher ordinals share the last list of a device. */
-static unsigned int kept_list_of(int device)
-{
-	if (device == KEEP_HOST)
-		return HOST;
-	return device < 0 || device >= DEVICES_MAX ? DEVICES_MAX - 1 : (unsigned int)device;
-}
-
-static unsigned int kept_list_number(const struct allocation *allocation)
-{
-	return kept_list_of(allocation->kind == ALLOCATION_HOST ? KEEP_HOST : allocation->device);
 }
 
 /* ---- the list; with the lock held ---- */
@@ -103,43 +95,34 @@ static void kept_count(const struct entry *entry, bool added)
 		statistics_add(kept_bytes, bytes);
 }
 
-/* Count within the limits: an added allocation exceeds them until others are released. */
-static void kept_count_peaks(void)
+static struct entries *kept_class(const struct allocation *allocation)
 {
-	uint64_t bytes = statistics_get(kept_bytes), peak = statistics_get(kept_bytes_peak),
-		 host_bytes = statistics_get(kept_host_bytes),
-		 host_peak = statistics_get(kept_host_bytes_peak);
-
-	if (bytes > peak)
-		statistics_add(kept_bytes_peak, bytes - peak);
-	if (host_bytes > host_peak)
-		statistics_add(kept_host_bytes_peak, host_bytes - host_peak);
+	return &lists[kept_list_number(allocation)]
+			.classes[CLASSES - 1 - __builtin_clzll(allocation->size)];
 }
 
 static void kept_unlink(struct entry *entry)
 {
 	LIST_REMOVE(entry, in_bucket);
-	LIST_REMOVE(entry, in_class);
-	TAILQ_REMOVE(&lists[kept_list_number(&entry->kept.allocation)].entries, entry, in_list);
+	TAILQ_REMOVE(kept_class(&entry->kept.allocation), entry, in_list);
 	kept_count(entry, false);
 }
 
 bool kept_add(const struct kept *kept)
 {
-	struct list *list = &lists[kept_list_number(&kept->allocation)];
+	struct entries *of_class = kept_class(&kept->allocation);
 	struct entry *entry;
 
 	pthread_mutex_lock(&kept_lock);
 	entry = pool_get(&entry_pool);
 	if (entry) {
 		entry->kept = *kept;
-		if (!list->entries.tqh_last)
-			TAILQ_INIT(&list->entries);
+		entry->since = kept_allocated(kept_list_number(&kept->allocation));
+		if (!of_class->tqh_last)
+			TAILQ_INIT(of_class);
 		LIST_INSERT_HEAD(&buckets[kept_bucket(kept->allocation.context, &kept->request)],
 				 entry, in_bucket);
-		LIST_INSERT_HEAD(&list->classes[63 - __builtin_clzll(kept->allocation.size)], entry,
-				 in_class);
-		TAILQ_INSERT_TAIL(&list->entries, entry, in_list);
+		TAILQ_INSERT_TAIL(of_class, entry, in_list);
 		kept_count(entry, true);
 	}
 	pthread_mutex_unlock(&kept_lock);
@@ -221,22 +204,38 @@ struct choice {
 	unsigned int from, to; /* lists; `to` excluded */
 	CUcontext context;     /* NULL: of any context */
 	uint64_t above;	       /* only while the list has more bytes */
-	bool largest;	       /* first, of any context; else the least recently kept */
+	uint64_t unused;       /* only if the program has allocated so many times its size since */
+	bool largest;	       /* first, of any context */
 };
 
-/* Thousands may have to go, one after the other: look at few of a class. The list is not empty. */
-static struct entry *kept_find_largest(const struct list *list)
+/* Thousands may have to go, one after the other: look at few of a class. Its sizes differ by less
+ * than a factor of 2, so the least recently kept one stands for it. */
+static struct entry *kept_find(unsigned int list, const struct choice *choice)
 {
-	unsigned int logarithm = 63, left = 64;
-	struct entry *entry, *best;
+	unsigned int most = choice->context ? UINT_MAX : choice->largest ? 64 : 1;
+	struct entry *entry, *best = NULL;
+	uint64_t age, size;
+	double cost, highest = 0;
 
-	while (!LIST_FIRST(&list->classes[logarithm]))
-		logarithm--;
-	best = LIST_FIRST(&list->classes[logarithm]);
-	LIST_FOREACH(entry, &list->classes[logarithm], in_class) {
-		if (entry->kept.allocation.size > best->kept.allocation.size)
-			best = entry;
-		if (!--left)
+	for (unsigned int logarithm = CLASSES; logarithm--;) {
+		unsigned int left = most;
+
+		TAILQ_FOREACH(entry, &lists[list].classes[logarithm], in_list) {
+			if (!left--)
+				break;
+			if (choice->context && entry->kept.allocation.context != choice->context)
+				continue;
+			size = entry->kept.allocation.size;
+			age = kept_allocated(list) - entry->since;
+			if (age < choice->unused * size)
+				continue;
+			cost = (double)size * (choice->largest ? 1 : (double)(age + 1));
+			if (cost > highest) {
+				highest = cost;
+				best = entry;
+			}
+		}
+		if (best && choice->largest)
 			break;
 	}
 	return best;
@@ -248,14 +247,8 @@ static struct entry *kept_choose(const struct choice *choice)
 	struct entry *entry = NULL;
 
 	for (unsigned int i = choice->from; i < choice->to && !entry; i++) {
-		if (lists[i].bytes <= choice->above)
-			continue;
-		if (choice->largest)
-			return kept_find_largest(&lists[i]);
-		TAILQ_FOREACH(entry, &lists[i].entries, in_list) {
-			if (!choice->context || entry->kept.allocation.context == choice->context)
-				break;
-		}
+		if (lists[i].bytes > choice->above)
+			entry = kept_find(i, choice);
 	}
 	return entry;
 }
@@ -307,13 +300,27 @@ void kept_await_releases(CUcontext context)
 	pthread_mutex_unlock(&kept_lock);
 }
 
-void kept_apply_limit(const struct allocation *allocation)
+static void kept_release_above(unsigned int list, uint64_t bytes, uint64_t unused)
 {
-	unsigned int list = kept_list_number(allocation);
-	struct choice choice = { list, list + 1, .above = kept_limit(allocation) };
+	struct choice choice = { list, list + 1, .above = bytes, .unused = unused };
 
 	while (kept_release_one(&choice))
 		;
+}
+
+void kept_apply_limit(const struct allocation *allocation)
+{
+	unsigned int list = kept_list_number(allocation);
+
+	kept_release_above(list, kept_limit(allocation), 0);
+	kept_release_above(list, kept_room(list, 0), UNUSED);
+}
+
+void kept_make_room(int device, uint64_t bytes)
+{
+	unsigned int list = kept_list_of(device);
+
+	kept_release_above(list, kept_room(list, bytes), UNUSED);
 }
 
 bool kept_release(int device, uint64_t bytes)
@@ -323,7 +330,7 @@ bool kept_release(int device, uint64_t bytes)
 	uint64_t released = 0, one;
 
 	if (device == KEEP_ANY || device == KEEP_POOL)
-		choice = (struct choice){ 0, HOST + (device == KEEP_ANY), .largest = true };
+		choice = (struct choice){ 0, KEPT_HOST + (device == KEEP_ANY), .largest = true };
 	do
 		released += one = kept_release_one(&choice);
 	while (one && released < bytes);
@@ -332,7 +339,7 @@ bool kept_release(int device, uint64_t bytes)
 
 void keep_release_context(CUcontext context)
 {
-	struct choice choice = { 0, HOST + 1, .context = context };
+	struct choice choice = { 0, KEPT_LISTS, .context = context };
 
 	while (kept_release_one(&choice))
 		;
@@ -344,8 +351,9 @@ void keep_forget_ended(void)
 	struct entry *entry, *next;
 
 	pthread_mutex_lock(&kept_lock);
-	for (unsigned int i = 0; i <= HOST; i++) {
-		for (entry = TAILQ_FIRST(&lists[i].entries); entry; entry = next) {
+	for (unsigned int i = 0; i < KEPT_LISTS * CLASSES; i++) {
+		entry = TAILQ_FIRST(&lists[i / CLASSES].classes[i % CLASSES]);
+		for (; entry; entry = next) {
 			next = TAILQ_NEXT(entry, in_list);
 			if (memory_is_live(&entry->kept.allocation))
 				continue;

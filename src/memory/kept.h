@@ -8,6 +8,13 @@
 
 #include "memory/keep.h"
 
+/* Kept memory has a list for each GPU, and one for the host. */
+#define KEPT_HOST  DEVICES_MAX /* number of the host's list */
+#define KEPT_LISTS (KEPT_HOST + 1)
+
+unsigned int kept_list_of(int device); /* an ordinal, or KEEP_HOST */
+unsigned int kept_list_number(const struct allocation *allocation);
+
 /* One kept allocation. Its record is hidden, or has ended. */
 struct kept {
 	struct allocation allocation;
@@ -36,8 +43,26 @@ uint64_t kept_limit(const struct allocation *allocation);
 /* Return true if the limit of the allocation's GPU, or of the host, is at least its size. */
 bool kept_is_within_limit(const struct allocation *allocation);
 
-/* Release the least recently kept allocations beyond the limit of that GPU, or of the host. */
+/* The program has the allocation, or no longer has it. With table_lock held. */
+void kept_count_live(const struct allocation *allocation, bool begins);
+
+/* Bytes that the program has allocated so far: the clock of kept memory. */
+uint64_t kept_allocated(unsigned int list);
+
+/* Call within the limits: an added allocation exceeds them until others are released. */
+void kept_count_peaks(void);
+
+/* Bytes that may be kept beside the program's and `bytes` more: together at most 1.5 times the most
+ * that the program has had at a time; but 32 MiB at least. Host memory has no such bound. */
+uint64_t kept_room(unsigned int list, uint64_t bytes);
+
+/* Release allocations beyond the limit of that GPU, or of the host, and beyond the room those that
+ * the program has not reused for long: first the one with the most bytes, times the bytes allocated
+ * since its free. */
 void kept_apply_limit(const struct allocation *allocation);
+
+/* Call before the driver allocates so many bytes on the device: releases what has no room then. */
+void kept_make_room(int device, uint64_t bytes);
 
 /* Release at least `bytes`, the largest allocations first, from the device (ordinal; KEEP_HOST:
  * from the host; KEEP_ANY; KEEP_POOL: from any device). False: nothing was kept there. */

@@ -1,25 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* kept_limit.c -- bytes of kept allocations, as the driver counts them, and their limits */
+/* kept_limit.c -- limits of kept allocations */
 #include "memory/kept.h"
 
+#include "base/atomics.h"
 #include "base/config.h"
 #include "memory/driver.h"
+#include "report/statistics.h"
 
-/* An allocation above 1 MiB begins blocks of its own, which count as used (measured). */
-#define SMALL_MAX ((uint64_t)1 << 20)
-
-uint64_t kept_block_bytes_of(const struct allocation *allocation)
+void kept_count_peaks(void)
 {
-	if (allocation->kind == ALLOCATION_HOST || allocation->size <= SMALL_MAX)
-		return 0;
-	return (allocation->size + BLOCK - 1) & ~(BLOCK - 1);
-}
+	uint64_t bytes = statistics_get(kept_bytes), peak = statistics_get(kept_bytes_peak),
+		 host_bytes = statistics_get(kept_host_bytes),
+		 host_peak = statistics_get(kept_host_bytes_peak);
 
-uint64_t kept_bytes_of(const struct allocation *allocation)
-{
-	uint64_t blocks = kept_block_bytes_of(allocation);
-
-	return blocks ? blocks : allocation->size;
+	if (bytes > peak)
+		statistics_add(kept_bytes_peak, bytes - peak);
+	if (host_bytes > host_peak)
+		statistics_add(kept_host_bytes_peak, host_bytes - host_peak);
 }
 
 /* Memory of the device in bytes, which does not change; 0: unknown. */

@@ -10,6 +10,7 @@
 #include "base/arena.h"
 #include "base/own_thread.h"
 #include "memory/index.h"
+#include "memory/kept.h"
 #include "memory/record_side.h"
 
 pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -186,6 +187,8 @@ static void table_take_locked(uint32_t slot, struct allocation *taken)
 	table_copy_live(slot, taken);
 	store_seq_cst(&lookup_record(slot)->generation, taken->id & ~(uint64_t)1);
 	index_unlink(table_range(taken), slot);
+	if (!taken->hidden)
+		kept_count_live(taken, false);
 	table_clear_side(slot);
 	table_side(slot)->next_unused = unused;
 	unused = slot;
@@ -224,6 +227,7 @@ static int table_insert_locked(struct allocation *allocation)
 		store_release(&record->user_words[i], 0);
 	store_release(&record->generation, allocation->id);
 	index_link(table_range(allocation), slot);
+	kept_count_live(allocation, true);
 	return 0;
 }
 

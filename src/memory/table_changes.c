@@ -4,6 +4,7 @@
 
 #include "base/atomics.h"
 #include "base/own_thread.h"
+#include "memory/kept.h"
 #include "memory/record_side.h"
 
 static bool table_is_hidden(uint32_t slot)
@@ -79,6 +80,7 @@ bool table_hide(struct allocation *allocation)
 		for (unsigned int i = 0; i < MEMORY_USER_WORDS; i++)
 			table_move(&record->user_words[i], &hidden->user_words[i], 0);
 		store_release(&side->event_id, RECORD_HIDDEN);
+		kept_count_live(allocation, false);
 	}
 	lock_drop(&table_lock);
 	return hides;
@@ -100,6 +102,7 @@ bool table_show(struct allocation *allocation)
 		for (unsigned int i = 0; i < MEMORY_USER_WORDS; i++)
 			table_move(&hidden->user_words[i], &record->user_words[i], 0);
 		table_move(&hidden->traits, &record->traits, 0);
+		kept_count_live(allocation, true);
 	}
 	lock_drop(&table_lock);
 	return shows;

@@ -232,8 +232,11 @@ static bool is_before(const struct memory *memory, const struct memory *released
 {
 	if (!memory->kept.given_up || list_of(memory) != list_of(released))
 		return false;
-	return world_order == WORLD_OLDEST_FIRST ? memory->kept.serial < released->kept.serial
-						 : memory->size > released->size;
+	/* Of a class of sizes. */
+	if (world_order == WORLD_OLDEST_FIRST)
+		return memory->kept.serial < released->kept.serial &&
+		       __builtin_clzll(memory->size) == __builtin_clzll(released->size);
+	return memory->size > released->size;
 }
 
 static void must_be_next(const struct memory *released)

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* kept_use.c -- bytes of allocations, as the driver counts them, and how many the program has */
+#include "memory/kept.h"
+
+#include "base/atomics.h"
+
+#define ROOM_MIN ((uint64_t)32 << 20)
+
+/* Bytes of the program; table_lock guards stores. */
+static struct use {
+	_Atomic uint64_t live, peak, allocated;
+} uses[KEPT_LISTS];
+
+/* An allocation above 1 MiB begins blocks of its own, which count as used (measured). */
+#define SMALL_MAX ((uint64_t)1 << 20)
+
+uint64_t kept_block_bytes_of(const struct allocation *allocation)
+{
+	if (allocation->kind == ALLOCATION_HOST || allocation->size <= SMALL_MAX)
+		return 0;
+	return (allocation->size + BLOCK - 1) & ~(BLOCK - 1);
+}
+
+uint64_t kept_bytes_of(const struct allocation *allocation)
+{
+	uint64_t blocks = kept_block_bytes_of(allocation);
+
+	return blocks ? blocks : allocation->size;
+}
+
+/* Higher ordinals share the last list of a device. */
+unsigned int kept_list_of(int device)
+{
+	if (device == KEEP_HOST)
+		return KEPT_HOST;
+	return device < 0 || device >= DEVICES_MAX ? DEVICES_MAX - 1 : (unsigned int)device;
+}
+
+unsigned int kept_list_number(const struct allocation *allocation)
+{
+	return kept_list_of(allocation->kind == ALLOCATION_HOST ? KEEP_HOST : allocation->device);
+}
+
+void kept_count_live(const struct allocation *allocation, bool begins)
+{
+	struct use *use = &uses[kept_list_number(allocation)];
+	uint64_t bytes = kept_bytes_of(allocation), live = load_relaxed(&use->live);
+
+	if (allocation->kind != ALLOCATION_DEVICE && allocation->kind != ALLOCATION_PITCHED &&
+	    allocation->kind != ALLOCATION_HOST)
+		return;
+	live = begins ? live + bytes : live - bytes;
+	store_relaxed(&use->live, live);
+	if (begins)
+		store_relaxed(&use->allocated, load_relaxed(&use->allocated) + bytes);
+	if (live > load_relaxed(&use->peak))
+		store_relaxed(&use->peak, live);
+}
+
+uint64_t kept_allocated(unsigned int list)
+{
+	return load_relaxed(&uses[list].allocated);
+}
+
+uint64_t kept_room(unsigned int list, uint64_t bytes)
+{
+	uint64_t live = load_relaxed(&uses[list].live) + bytes;
+	uint64_t most = load_relaxed(&uses[list].peak), room;
+
+	if (list == KEPT_HOST)
+		return UINT64_MAX;
+	most = most < live ? live : most;
+	room = most - live + most / 2;
+	return room < ROOM_MIN ? ROOM_MIN : room;
+}
