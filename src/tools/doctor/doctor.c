@@ -116,8 +116,8 @@ static void doctor_select_checks(struct diagnosis *diagnosis, const char *only)
 
 static struct host *doctor_open_recorded(const char *file)
 {
-	struct host *host = host_empty();
 	FILE *from = fopen(file, "re");
+	struct host *host;
 	char *text = NULL;
 	size_t size = 0;
 	unsigned int line;
@@ -131,8 +131,11 @@ static struct host *doctor_open_recorded(const char *file)
 	fclose(from);
 	if (length < 0 || strncmp(text, RECORD_FIRST_LINE, strlen(RECORD_FIRST_LINE)))
 		doctor_refuse("%s: not written by peerpin doctor --dump", file);
-	if (!record_parse(host, text, &line))
+	host = host_empty();
+	if (!record_parse(host, text, &line)) {
+		host_free(host);
 		doctor_refuse("%s: line %u is malformed", file, line);
+	}
 	free(text);
 	return host;
 }
@@ -232,8 +235,10 @@ static int doctor_run(char **program)
 							    : doctor_open_live(program) };
 	bool written = true;
 
-	if (options.job && !job_record(diagnosis.host, options.job))
+	if (options.job && !job_record(diagnosis.host, options.job)) {
+		host_free(diagnosis.host);
 		doctor_refuse("--job: no statistics in %s", options.job);
+	}
 	diagnosis.findings = need(calloc(check_count, sizeof(*diagnosis.findings)));
 	diagnosis.shown = need(calloc(check_count, sizeof(*diagnosis.shown)));
 	doctor_select_checks(&diagnosis, options.job && !options.only ? "job" : options.only);
