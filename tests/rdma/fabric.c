@@ -54,6 +54,33 @@ int fabric_files(void)
 	return fabric_each(segment, "/*", fabric_count);
 }
 
+static unsigned int to_leave;
+
+static int fabric_leave_in(const char *folder)
+{
+	char path[512];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/processes", folder);
+	if (access(path, F_OK))
+		return 0;
+	for (unsigned int i = 0; i < to_leave; i++) {
+		snprintf(path, sizeof(path), "%s/%d.1.%u", folder, SEGMENT_PROCESSES - 1, i);
+		file = fopen(path, "w");
+		must(file);
+		fclose(file);
+	}
+	return 1;
+}
+
+void fabric_leave_links(unsigned int count)
+{
+	const char *segment = getenv("PEERPIN_SIM_ADAPTER_SEGMENT");
+
+	to_leave = count;
+	must(segment && fabric_each(segment, "", fabric_leave_in));
+}
+
 void fabric_remove(const char *segment)
 {
 	fabric_each(segment, "/*", unlink);

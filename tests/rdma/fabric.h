@@ -11,6 +11,9 @@ unsigned int fabric_place(uint32_t number);
 /* Number of files beside the list of processes, in all folders. */
 int fabric_files(void);
 
+/* Make so many links of a process that is no longer there. */
+void fabric_leave_links(unsigned int count);
+
 /* Remove a fabric that no process uses. */
 void fabric_remove(const char *segment);
 

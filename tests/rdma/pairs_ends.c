@@ -211,6 +211,25 @@ TEST(ends, hundreds_of_processes_that_come_and_go_leave_no_files)
 }
 END_TEST
 
+static void visit_among_others(unsigned int self)
+{
+	processes_meet();
+	fabric_visit(self);
+}
+
+TEST(ends, processes_that_join_at_once_remove_all_links_of_one_that_was_killed)
+{
+	if (!pairs_simulated())
+		return;
+	processes_run(1, fabric_visit);
+	for (unsigned int i = 0; i < 4; i++) {
+		fabric_leave_links(1000);
+		processes_run(8, visit_among_others);
+		ck_assert_int_eq(fabric_files(), 0);
+	}
+}
+END_TEST
+
 /* ---- processes that are killed at any moment ---- */
 
 static void crowd(unsigned int self)

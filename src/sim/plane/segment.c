@@ -218,16 +218,20 @@ static void segment_remove_link_of(int descriptor, unsigned int place, const cha
 		fcntl(descriptor, F_OFD_SETLK, &lock);
 }
 
-/* Processes that were killed leave links behind, half a MiB each. */
+/* Processes that were killed leave links behind, half a MiB each. One process at a time removes
+ * them: two would take each other for the process of a place. */
 static void segment_remove_links(void)
 {
 	/* A description of its own: locks are the description's. */
 	int descriptor = segment_open_file(0);
+	struct flock turn = segment_lock_of(SEGMENT_PROCESSES);
 	DIR *files = opendir(folder);
 	char path[SEGMENT_PATH_MAX];
 	unsigned int from, incarnation, place;
 	struct dirent *file;
 
+	while (descriptor >= 0 && fcntl(descriptor, F_OFD_SETLKW, &turn) && errno == EINTR)
+		;
 	while (files && descriptor >= 0 && (file = readdir(files))) {
 		if (sscanf(file->d_name, "%u.%u.%u", &from, &incarnation, &place) != 3 ||
 		    from >= SEGMENT_PROCESSES || place >= SEGMENT_PROCESSES)
