@@ -7,7 +7,6 @@
  */
 #include "memory/kept.h"
 
-#include <limits.h>
 #include <pthread.h>
 #include <sys/queue.h>
 
@@ -21,10 +20,6 @@
 
 #define KEPT_BUCKETS 4096u
 #define CLASSES	     64u
-
-/* Beyond the room, memory goes once the program has allocated so many times its size: buffers of
- * which one is live at a time are reused, though only one of them counts as used. */
-#define UNUSED 2
 
 struct entry {
 	struct entry *next_free;
@@ -202,17 +197,30 @@ static void kept_release_entry(struct entry *entry)
 /* What to release: an entry of one list at a time. */
 struct choice {
 	unsigned int from, to; /* lists; `to` excluded */
-	CUcontext context;     /* NULL: of any context */
+	CUcontext context;     /* all of it, in any order; NULL: of any context */
 	uint64_t above;	       /* only while the list has more bytes */
 	uint64_t unused;       /* only if the program has allocated so many times its size since */
 	bool largest;	       /* first, of any context */
 };
 
+static struct entry *kept_find_of(unsigned int list, CUcontext context)
+{
+	struct entry *entry;
+
+	for (unsigned int logarithm = CLASSES; logarithm--;) {
+		TAILQ_FOREACH(entry, &lists[list].classes[logarithm], in_list) {
+			if (entry->kept.allocation.context == context)
+				return entry;
+		}
+	}
+	return NULL;
+}
+
 /* Thousands may have to go, one after the other: look at few of a class. Its sizes differ by less
  * than a factor of 2, so the least recently kept one stands for it. */
 static struct entry *kept_find(unsigned int list, const struct choice *choice)
 {
-	unsigned int most = choice->context ? UINT_MAX : choice->largest ? 64 : 1;
+	unsigned int most = choice->largest ? 64 : 1;
 	struct entry *entry, *best = NULL;
 	uint64_t age, size;
 	double cost, highest = 0;
@@ -223,8 +231,6 @@ static struct entry *kept_find(unsigned int list, const struct choice *choice)
 		TAILQ_FOREACH(entry, &lists[list].classes[logarithm], in_list) {
 			if (!left--)
 				break;
-			if (choice->context && entry->kept.allocation.context != choice->context)
-				continue;
 			size = entry->kept.allocation.size;
 			age = kept_allocated(list) - entry->since;
 			if (age < choice->unused * size)
@@ -248,7 +254,8 @@ static struct entry *kept_choose(const struct choice *choice)
 
 	for (unsigned int i = choice->from; i < choice->to && !entry; i++) {
 		if (lists[i].bytes > choice->above)
-			entry = kept_find(i, choice);
+			entry = choice->context ? kept_find_of(i, choice->context)
+						: kept_find(i, choice);
 	}
 	return entry;
 }
@@ -300,27 +307,12 @@ void kept_await_releases(CUcontext context)
 	pthread_mutex_unlock(&kept_lock);
 }
 
-static void kept_release_above(unsigned int list, uint64_t bytes, uint64_t unused)
+void kept_release_above(unsigned int list, uint64_t bytes, uint64_t unused)
 {
 	struct choice choice = { list, list + 1, .above = bytes, .unused = unused };
 
 	while (kept_release_one(&choice))
 		;
-}
-
-void kept_apply_limit(const struct allocation *allocation)
-{
-	unsigned int list = kept_list_number(allocation);
-
-	kept_release_above(list, kept_limit(allocation), 0);
-	kept_release_above(list, kept_room(list, 0), UNUSED);
-}
-
-void kept_make_room(int device, uint64_t bytes)
-{
-	unsigned int list = kept_list_of(device);
-
-	kept_release_above(list, kept_room(list, bytes), UNUSED);
 }
 
 bool kept_release(int device, uint64_t bytes)

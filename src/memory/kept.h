@@ -64,6 +64,10 @@ void kept_apply_limit(const struct allocation *allocation);
 /* Call before the driver allocates so many bytes on the device: releases what has no room then. */
 void kept_make_room(int device, uint64_t bytes);
 
+/* Release while more than `bytes` are kept in the list, and memory of which the program has
+ * allocated `unused` times its size since the free. */
+void kept_release_above(unsigned int list, uint64_t bytes, uint64_t unused);
+
 /* Release at least `bytes`, the largest allocations first, from the device (ordinal; KEEP_HOST:
  * from the host; KEEP_ANY; KEEP_POOL: from any device). False: nothing was kept there. */
 bool kept_release(int device, uint64_t bytes);

@@ -7,6 +7,10 @@
 #include "memory/driver.h"
 #include "report/statistics.h"
 
+/* Beyond the room, memory goes once the program has allocated so many times its size: buffers of
+ * which one is live at a time are reused, though only one of them counts as used. */
+#define UNUSED 2
+
 void kept_count_peaks(void)
 {
 	uint64_t bytes = statistics_get(kept_bytes), peak = statistics_get(kept_bytes_peak),
@@ -49,4 +53,19 @@ uint64_t kept_limit(const struct allocation *allocation)
 bool kept_is_within_limit(const struct allocation *allocation)
 {
 	return kept_bytes_of(allocation) <= kept_limit(allocation);
+}
+
+void kept_apply_limit(const struct allocation *allocation)
+{
+	unsigned int list = kept_list_number(allocation);
+
+	kept_release_above(list, kept_limit(allocation), 0);
+	kept_release_above(list, kept_room(list, 0), UNUSED);
+}
+
+void kept_make_room(int device, uint64_t bytes)
+{
+	unsigned int list = kept_list_of(device);
+
+	kept_release_above(list, kept_room(list, bytes), UNUSED);
 }
