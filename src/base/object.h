@@ -22,7 +22,9 @@ struct object_tables {
 	const uint32_t *old_hash; /* hash table of System V; NULL: none */
 	const ElfW(Rela) * calls; /* relocations of called functions (DT_JMPREL) */
 	size_t call_count;
-	const ElfW(Rela) * data; /* relocations of data (DT_RELA) */
+	/* Relocations of data (DT_RELA), without those of no symbol, which linkers put first: 353 355
+	 * of the 374 625 of libcublasLt.so.13. */
+	const ElfW(Rela) * data;
 	size_t data_count;
 };
 
