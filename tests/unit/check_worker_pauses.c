@@ -31,7 +31,7 @@
 #define ON_TIME	  (199 * US)
 #define LATE	  (200 * US)
 #define PAUSE	  (1 * MS)
-#define MAX_PAUSE (64 * MS)
+#define MAX_PAUSE (512 * MS)
 #define SLEEP	  0
 #define DOZES	  16
 #define QUEUE	  4096
@@ -295,12 +295,12 @@ TEST(pauses, a_woken_worker_works_when_a_doze_ends_on_time)
 	waits(SLEEP);
 }
 
-TEST(pauses, late_dozes_make_pauses_of_1_to_64_ms_and_nothing_is_registered)
+TEST(pauses, late_dozes_make_pauses_of_1_to_512_ms_and_nothing_is_registered)
 {
 	allocate(2);
 	reach_longest_pause();
-	delayed(7);
-	for (uint64_t i = 8; i < 12; i++) {
+	delayed(10);
+	for (uint64_t i = 11; i < 15; i++) {
 		wait_ends(MAX_PAUSE, 0);
 		wait_ends(DOZE, LATE);
 		waits(MAX_PAUSE);
@@ -311,7 +311,7 @@ TEST(pauses, late_dozes_make_pauses_of_1_to_64_ms_and_nothing_is_registered)
 	dozes_end_on_time(1);
 	waits(DOZE);
 	registered(2);
-	delayed(11);
+	delayed(14);
 }
 
 TEST(pauses, a_late_doze_without_queued_memory_is_no_delay)
@@ -324,7 +324,7 @@ TEST(pauses, a_late_doze_without_queued_memory_is_no_delay)
 	delayed(0);
 }
 
-/* From 64 ms: 32 after the first work, 16 after the second. */
+/* To a half after the first work, to a quarter after the second. */
 TEST(pauses, each_work_that_is_not_held_up_halves_the_pause)
 {
 	allocate(1);
@@ -338,7 +338,7 @@ TEST(pauses, each_work_that_is_not_held_up_halves_the_pause)
 	registered(2);
 	allocate(1);
 	wait_ends(DOZE, LATE);
-	waits(32 * MS);
+	waits(MAX_PAUSE / 2);
 }
 
 TEST(pauses, work_that_is_not_held_up_ends_the_shortest_pause)
