@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* rank.c -- one rank of tests/gpu/ranks: allocates, computes, registers, deregisters, frees
  *
- * Computes for a time between half and one and a half of MICROSECONDS, at random. With equal times
+ * Computes for a time between three and five quarters of MICROSECONDS, at random. With equal times
  * the ranks would keep the order in which they meet in the driver, and a run's times would depend
  * on it: sums of 386 and 508 us in two runs of one program (8 ranks, H200).
  *
@@ -65,7 +65,8 @@ static void meet(enum phase phase)
 /* No system calls, as in a rank that polls. */
 static void compute(void)
 {
-	uint64_t time = computing_ns / 2 + (uint64_t)rand() % computing_ns, end = now() + time;
+	uint64_t time = computing_ns - computing_ns / 4 + (uint64_t)rand() % (computing_ns / 2),
+		 end = now() + time;
 
 	while (now() < end)
 		turns++;
