@@ -30,6 +30,7 @@ CAUSES = {
     "peermem-install": [("no peer-memory interface", "install MLNX_OFED or DOCA-OFED"),
                         ("loads it at the next start", "nvidia-peermem.conf"),
                         ("is not installed for this kernel", "kernel modules for this kernel")],
+    "kernel-log": [("pages of 64 KiB alone", "open kernel modules"), ("found no pages", "--only peermem$")],
     "peer-mapping": [("GrdmaPciTopoCheckOverride is 2", "remove NVreg_GrdmaPciTopoCheckOverride=2")],
     "platform": [("does not guarantee", "--deep"), ("WSL2", "use Linux on the hardware"),
                  ("GPU0 virtual", "pass the whole GPU through")],
@@ -60,7 +61,8 @@ CAUSES = {
     "acs": [("sent up to the root complex", "setpci -s|refuses setpci")],
     "iommu": [("translated", "iommu=pt")],
     "probe": [("ibv_reg_dmabuf_mr EOPNOTSUPP|ibv_reg_mr EFAULT", "modprobe nvidia-peermem|--only peermem|hardware RDMA adapter"),
-              ("ENOMEM", "--only limits,bar1"), ("cuMemGetHandleForAddressRange", "open kernel modules"), ("the kernel refuses the PCIe path", "--only path"),
+              ("ENOMEM", "--only limits,bar1"), ("cuMemGetHandleForAddressRange", "open kernel modules"), ("EINVAL", "--only kernel-log"),
+              ("the kernel refuses the PCIe path", "--only path"),
               ("are not freed", "update the driver"), ("but data does not arrive", "--only acs,iommu,path")],
     "software": [("Open MPI without CUDA support(;|$)", "Open MPI that was configured --with-cuda"),
                  ("UCX without CUDA", "install UCX with CUDA"),
@@ -119,7 +121,7 @@ def main():
             print(f"{name} is only ever {sorted(results)}")
     for missed in {(name, cause) for name, causes in CAUSES.items() for cause, _ in causes} - met:
         print(f"no host has this cause: {missed}")
-    if len(seen) != 26:
+    if len(seen) != 27:
         print(f"{len(seen)} checks were found")
 
 

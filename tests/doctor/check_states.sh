@@ -194,6 +194,27 @@ done <<-'TEXT'
 	OK|NVIDIA Jetson AGX Orin|11040
 	OK|another model|10000
 TEXT
+# The beginning of a fix, and its line of the kernel's log; the same line on a host that works warns of nothing
+while IFS='|' read -r wanted line; do
+	for host in not-probed dgx; do
+		with $host kernel/log "[   71.200000] $line" >"$work/claim.dump"
+		found=$("$doctor" --only kernel-log --verbose --from "$work/claim.dump" | sed -n 's/^fix *kernel-log *//p;s/^OK .*kernel-log .*but the probe registered.*/measured/p;s/^OK .*no line explains.*/none/p')
+		matches "$host with the line $line" "$([ $host = dgx ] && [ "$wanted" != none ] && echo measured || echo "$wanted")*" "$found"
+	done
+done <<-'TEXT'
+	ask your administrator: the driver's open kernel modules|nvidia-peermem nv_dma_map:214 nv_dma_map -- assumption of 64KB pages failed size_id=0
+	peerpin doctor --only limits,bar1|nvidia-peermem nv_mem_get_pages:330 error -12 while calling nvidia_p2p_get_pages()
+	ask your administrator: reinstall the driver|nvidia_peermem: disagrees about version of symbol ib_register_peer_memory_client
+	ask your administrator: reinstall the driver|nvidia_peermem: Unknown symbol ib_register_peer_memory_client (err -2)
+	nvidia-smi -q|NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus.
+	nvidia-smi -q|NVRM: Xid (PCI:0000:1b:00): 119, pid=1931, name=app, Timeout after 6s of waiting for RPC response from GPU1 GSP!
+	none|NVRM: Xid (PCI:0000:1b:00): 31, pid=1931, name=app, Ch 00000008, intr 00000000. MMU Fault
+	none|NVRM: Xid (PCI:0000:1b:00): 13, pid=1931, Graphics Exception: ESR 0x505730=0x12000e
+	peerpin doctor --only peermem|mlx5_0:mr_umem_get:709:(pid 15855): umem get failed (-14)
+	peerpin doctor --only limits,bar1|infiniband mlx5_0: create_mkey_callback:131:(pid 0): async reg mr failed. status -12
+	peerpin doctor --only limits,bar1|mlx5_core 0000:1a:00.0: mlx5_cmd_check:782:(pid 15855): CREATE_MKEY(0x200) op_mod(0x0) failed, status limits exceeded(0x8)
+	none|nvidia-peermem nv_get_p2p_free_callback:127 ERROR detected invalid context, skipping further processing
+TEXT
 with translating-iommu-peermem probe/0/mlx5_0/peermem/2097152 'ok 310000' >"$work/claim.dump"
 matches 'peer memory through an IOMMU' '*does not work through it, but the probe registered memory*' \
 	"$("$doctor" --only iommu --from "$work/claim.dump")"

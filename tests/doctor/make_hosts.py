@@ -67,6 +67,7 @@ class Host:
         self.set(f"/lib/modules/{kernel}/", "kernel\nmodules.dep")
         self.set("kernel/module/nvidia-peermem", "updates/dkms/nvidia-peermem.ko.zst")
         self.set("kernel/symbol/ib_register_peer_memory_client", "1")
+        self.set("kernel/log", "[    9.120000] mlx5_core 0000:19:00.0: firmware version: 28.42.1000")
         self.set("limits/memlock", "unlimited")
         self.set("limits/memlock/hard", "unlimited")
         self.set("limits/nofile", "65536")
@@ -477,10 +478,23 @@ def callback_race():
     return host, "a driver without the persistent interface, whose free callback races with a deregistration"
 
 
+def kernel_log():
+    host, _ = proprietary()
+    host.set("identity/host", "kernel-log")
+    host.probe(dma_buf=NO_EXPORT, peermem="fail ibv_reg_mr EINVAL")
+    host.drop("probe/0/mlx5_0/dma-buf/re", "probe/0/mlx5_0/peermem/re")
+    for line in ("[   71.200000] nvidia-peermem nv_dma_map:214 nv_dma_map -- assumption of 64KB pages failed size_id=0",
+                 "[   71.200004] infiniband mlx5_0: ib_umem_get: umem get failed (-22)",
+                 "[   80.000000] nvidia-peermem nv_dma_map:214 nv_dma_map -- assumption of 64KB pages failed size_id=2"):
+        host.line("kernel/log", line)
+    return host, "nvidia_peermem refuses the GPU's pages, and the kernel's log says so"
+
+
 def no_root():
     host = small("no-root")
     host.set("identity/uid", "1000")
     host.set("/proc/self/status", "Name:\tpeerpin-doctor\nCapEff:\t0000000000000000")
+    host.set("kernel/log", Error("EPERM"))
     for name in list(host.readings):
         if name.endswith("/config"):
             host.set(name, host.readings[name][:64])
@@ -871,7 +885,7 @@ def main():
     folder = sys.argv[1]
     for make in (dgx, no_gpu, peermem_missing, peermem_not_needed, both_modules, nv_peer_mem, translating, translating_peermem, acs,
                  bar1, bar1_full, bar1_unassigned, jetson, drive_old, data_direct, container, soft_roce, software_first, proprietary, no_root, unreadable, no_adapter,
-                 no_driver, old_kernel, peer_memory_alone, callback, callback_race,
+                 no_driver, old_kernel, peer_memory_alone, callback, callback_race, kernel_log,
                  unregistered, wsl, misconfigured, ucx_unhooked, one_of_two, not_probed, claimed, claims_refuted, job, job_too_large,
                  cgroup_denies, host_memory_refused, acs_locked, user_namespace,
                  soft_limits, distances, host_bridge, root_complexes, deep,

@@ -22,6 +22,8 @@
  *   kernel/symbol/NAME  "1": the running kernel has the symbol
  *   kernel/module/NAME  file of the module among the installed modules
  *                  ENODATA for both: no /proc/kallsyms, or no modules.dep
+ *   kernel/log     lines of nvidia_peermem, mlx5 and Xid in the kernel's log, from the first that
+ *                  is kept
  *   command/LINE   output of a command (command.c); "LINE | grep WORD": its lines with WORD
  *   cuda/...       the CUDA driver and NVML (driver.c)
  *     ended            "ok" | "signal N" | "exit N" | "timeout SECONDS": end of the child that

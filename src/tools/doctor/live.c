@@ -10,6 +10,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/klog.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
@@ -240,6 +241,35 @@ static void live_read_symbol(struct host *host, const char *name, const char *sy
 	free(path);
 }
 
+/* Lines begin with the level, "<3>". The reading has the last FILE_MAX bytes of those with a word. */
+static void live_read_log(struct host *host, const char *name, const char *rest)
+{
+	enum { READ_ALL = 3, SIZE = 10 };
+	static const char *const words[] = { "nvidia-peermem ", "nvidia_peermem: ", "NVRM: Xid ",
+					     "mlx5" };
+	int size = klogctl(SIZE, NULL, 0), length;
+	char *log = need(calloc(1, (size_t)(size > 0 ? size : 0) + 1)), *line, *at = log;
+	char *kept = need(calloc(1, (size_t)(size > 0 ? size : 0) + 1)), *to = kept;
+
+	(void)rest;
+	length = klogctl(READ_ALL, log, size > 0 ? size : 0);
+	if (length < 0)
+		live_fail(host, name, errno);
+	while (length >= 0 && (line = strsep(&at, "\n"))) {
+		bool has = false;
+
+		line += strspn(line, "<") ? strcspn(line, ">") + 1 : 0;
+		for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
+			has |= strstr(line, words[i]) != NULL;
+		if (has)
+			to += sprintf(to, "%s%s", to > kept ? "\n" : "", line);
+	}
+	if (length >= 0)
+		host_record(host, name, "%s", to - kept > FILE_MAX ? to - FILE_MAX : kept);
+	free(kept);
+	free(log);
+}
+
 static void live_read_variable(struct host *host, const char *name, const char *variable)
 {
 	const char *value = getenv(variable);
@@ -263,6 +293,7 @@ static const struct {
 	{ "environment/", live_read_variable, true }, { "limits/", live_read_limit, true },
 	{ "identity/", live_read_identity, true },    { "kernel/symbol/", live_read_symbol, true },
 	{ "kernel/module/", live_read_module, true }, { "command/", live_run_command, false },
+	{ "kernel/log", live_read_log, false },
 };
 
 void live_read(struct host *host, const char *name)

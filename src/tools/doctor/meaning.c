@@ -16,6 +16,8 @@ static const struct meaning meanings[] = {
 	{ "ibv_reg_mr", "EFAULT", "no peer-memory client accepts it", NULL },
 	{ "ibv_reg_mr", "ENOMEM", "no room: RLIMIT_MEMLOCK, BAR1 or the adapter's tables",
 	  "peerpin doctor --only limits,bar1" },
+	{ "ibv_reg_mr", "EINVAL", "the access flags are refused, or the GPU's pages are not 64 KiB",
+	  "peerpin doctor --only kernel-log" },
 	{ "ibv_open_device", "", "the adapter cannot be opened", "peerpin doctor --only uverbs" },
 	{ "cuMemAlloc", "CUDA_ERROR_OUT_OF_MEMORY", "the GPU has no 64 MiB left",
 	  "nvidia-smi (processes that use it)" },
