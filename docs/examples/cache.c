@@ -67,6 +67,16 @@ static bool cache_contains(uint64_t base, uint64_t size, uint64_t address, uint6
 	return address >= base && length <= size && address - base <= size - length;
 }
 
+/* Copies to and from the memory then return when they are complete, so that an adapter sends the
+ * copied data (docs/memory-ordering.md). The driver refuses it for VMM memory: the program has to
+ * synchronize before each send. It slows copies: a production cache sets it at the first use. */
+static void cache_set_sync(uint64_t address)
+{
+	unsigned int on = 1;
+
+	cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address);
+}
+
 static void cache_allocated(const struct peerpin_allocation *allocation, void *context)
 {
 	struct live *live = malloc(sizeof(*live));
@@ -78,6 +88,7 @@ static void cache_allocated(const struct peerpin_allocation *allocation, void *c
 	*live = (struct live){ .id = allocation->id,
 			       .base = allocation->base,
 			       .size = allocation->size };
+	cache_set_sync(live->base);
 	pthread_mutex_lock(&cache->lock);
 	live->next = cache->live;
 	cache->live = live;
@@ -213,6 +224,7 @@ static bool cache_register(struct cache *cache, uint64_t address, uint64_t lengt
 
 	if (!entry)
 		return false;
+	cache_set_sync(address);
 	entry->address = address;
 	entry->length = length;
 	entry->mr = ibv_reg_mr(cache->pd, (void *)(uintptr_t)address, length, cache->access);

@@ -305,5 +305,7 @@ CUresult queries_set(__typeof__(cuPointerSetAttribute) *forward, const void *val
 	}
 	result = forward(value, attribute, keep_visible(address));
 	memory_sync_settled(&sync, result == CUDA_SUCCESS, on != 0);
+	if (sync.tracked && result == CUDA_SUCCESS && !on)
+		statistics_count(sync_off);
 	return result;
 }

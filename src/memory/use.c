@@ -6,6 +6,7 @@
 #include "memory/memory.h"
 #include "memory/table.h"
 #include "report/errors.h"
+#include "report/statistics.h"
 
 void memory_setting_sync(struct memory_sync *sync, uint64_t address)
 {
@@ -54,5 +55,6 @@ void memory_used_by_adapter(const struct allocation *allocation)
 	/* Two threads may both set SYNC_MEMOPS; neither continues before it is set. */
 	if (!table_is_sync_set(allocation))
 		use_set_sync(allocation);
-	table_mark_used(allocation);
+	if (table_mark_used(allocation) && !table_is_sync_set(allocation))
+		statistics_count(sync_missing);
 }

@@ -27,7 +27,7 @@ NEVER = (
     "kept reused kept_released kept_bytes kept_bytes_peak kept_host_bytes kept_host_bytes_peak memory_queries"
 ).split()
 REGISTRATIONS = frozenset(
-    """ucx_unhooked protection_domains look_ups registrations registrations_background background_delays driver_delays exports_ready requests hits
+    """ucx_unhooked protection_domains sync_missing look_ups registrations registrations_background background_delays driver_delays exports_ready requests hits
     waited synchronous_queued synchronous bypassed
     bypassed_flags bypassed_address bypassed_range bypassed_freed bypassed_capability bypassed_domain
     bypassed_failed bypassed_pin_limit bypassed_version bypassed_private bypassed_form bypassed_data_direct bypassed_unknown bypassed_verify imports
@@ -100,6 +100,7 @@ def rules(seen, statistics):
         "queries_answered": between(0, asked - statistics["queries_forwarded"], "questions that CUPTI saw asked"),
         "queries_forwarded": between(0, asked, "questions that CUPTI saw asked"),
         "sync_answers": between(0, seen.asked["cuPointerSetAttribute"], "cuPointerSetAttribute"),
+        "sync_off": between(0, seen.asked["cuPointerSetAttribute"], "cuPointerSetAttribute"),
         "host_answers": between(0, asked, "queries that CUPTI saw"),
     }
     for name, calls in KINDS.items():

@@ -386,6 +386,20 @@ TEST(memory, sync_memops_is_set_once_and_not_at_allocation)
 	memory_used_by_adapter(&found);
 	memory_used_by_adapter(&found);
 	ck_assert_uint_eq(standin_sync_memops(), 1);
+	ck_assert_uint_eq(statistics_get(sync_missing), 0);
+}
+
+TEST(memory, an_allocation_in_use_without_sync_memops_counts_once)
+{
+	struct allocation found;
+
+	standin_allocate(HOME, 2 << 20, FIRST, true);
+	memory_allocated(ALLOCATION_MAPPED, HOME, 2 << 20);
+	ck_assert(memory_find(HOME, &found));
+	memory_used_by_adapter(&found);
+	memory_used_by_adapter(&found);
+	ck_assert_uint_eq(standin_sync_memops(), 0);
+	ck_assert_uint_eq(statistics_get(sync_missing), 1);
 }
 
 TEST(memory, sync_memops_that_the_client_has_set_is_not_set_again)

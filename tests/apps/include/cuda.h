@@ -18,7 +18,10 @@ typedef unsigned long long CUdeviceptr;
 typedef int CUdevice;
 typedef struct CUctx_st *CUcontext;
 typedef enum { CUDA_SUCCESS = 0 } CUresult;
-typedef enum { CU_POINTER_ATTRIBUTE_BUFFER_ID = 7 } CUpointer_attribute;
+typedef enum {
+	CU_POINTER_ATTRIBUTE_SYNC_MEMOPS = 6,
+	CU_POINTER_ATTRIBUTE_BUFFER_ID = 7
+} CUpointer_attribute;
 
 typedef enum {
 	CU_DEVICE_ATTRIBUTE_INTEGRATED = 18,
@@ -111,6 +114,7 @@ CUresult cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t size);
 CUresult cuMemsetD8(CUdeviceptr to, unsigned char value, size_t count);
 
 CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr);
+CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr ptr);
 
 #ifdef __cplusplus
 }

@@ -56,7 +56,7 @@ bool test_cuMemGetInfo_v2(void)
 	return free && free <= total;
 }
 
-static const unsigned int on = 1;
+static const unsigned int on = 1, off;
 
 bool test_cuPointerSetAttribute(void)
 {
@@ -66,6 +66,8 @@ bool test_cuPointerSetAttribute(void)
 	     OK(f->cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address)));
 	NEED(RISES("sync_answers",
 		   f->cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address)));
+	NEED(RISES("sync_off",
+		   f->cuPointerSetAttribute(&off, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address)));
 	return OK(driver.cuMemFree_v2(address));
 }
 
