@@ -13,13 +13,14 @@
 pthread_mutex_t sim_lock = PTHREAD_MUTEX_INITIALIZER;
 struct sim_device sim_devices[SIM_DEVICES_MAX];
 int sim_device_count;
-bool sim_dma_buf, sim_c2c, sim_populates, sim_hooks;
+bool sim_dma_buf, sim_c2c, sim_async, sim_populates, sim_hooks;
 static int pageable;   /* devices access memory from malloc */
 static int integrated; /* devices are part of the processor */
 
 CUresult sim_enter(void)
 {
 	pthread_mutex_lock(&sim_lock);
+	sim_end_copy();
 	if (sim_device_count)
 		return CUDA_SUCCESS;
 	pthread_mutex_unlock(&sim_lock);
@@ -103,6 +104,7 @@ CUresult cuInit(unsigned int flags)
 	integrated = (int)device_setting("PEERPIN_SIM_INTEGRATED", 0, 0, 1);
 	sim_dma_buf = device_setting("PEERPIN_SIM_DMABUF", 1, 0, 1);
 	sim_c2c = device_setting("PEERPIN_SIM_C2C", 0, 0, 1);
+	sim_async = device_setting("PEERPIN_SIM_ASYNC", 0, 0, 1);
 	sim_populates = device_setting("PEERPIN_SIM_POPULATE", 0, 0, 1);
 	sim_hooks = device_setting("PEERPIN_SIM_HOOKS", 1, 0, 1);
 	for (int i = 0; i < count; i++) {

@@ -38,8 +38,8 @@ enum sim_driver_range sim_driver_range(uint64_t from, uint64_t to)
 	enum sim_driver_range range = SIM_RANGE_OTHER;
 	uint64_t base, size, end;
 
-	if (sim_enter() != CUDA_SUCCESS)
-		return range;
+	/* sim_enter() is of calls to the driver, and does the copy that has returned. */
+	pthread_mutex_lock(&sim_lock);
 	if (sim_is_device_address(from) || sim_is_device_address(to - 1) ||
 	    sim_find_reservation(from, &base, &size)) {
 		range = SIM_RANGE_ALLOCATED;

@@ -179,6 +179,24 @@ static bool memory_is_accessible(enum side side, uint64_t address, size_t size)
 	return true;
 }
 
+static struct {
+	void *to;
+	const void *from;
+	size_t size;
+} memory_pending;
+
+void sim_end_copy(void)
+{
+	if (memory_pending.size)
+		memmove(memory_pending.to, memory_pending.from, memory_pending.size);
+	memory_pending.size = 0;
+}
+
+static bool memory_is_sync(uint64_t address)
+{
+	return sim_find(address)->sync_memops;
+}
+
 static CUresult memory_copy(enum side to_side, uint64_t to, enum side from_side, uint64_t from,
 			    size_t size)
 {
@@ -192,6 +210,13 @@ static CUresult memory_copy(enum side to_side, uint64_t to, enum side from_side,
 	if (!memory_is_accessible(to_side, to, size) ||
 	    !memory_is_accessible(from_side, from, size))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	if (sim_async && to_side == DEVICE && from_side == DEVICE && !memory_is_sync(to) &&
+	    !memory_is_sync(from)) {
+		memory_pending.to = (void *)(uintptr_t)to;
+		memory_pending.from = (const void *)(uintptr_t)from;
+		memory_pending.size = size;
+		return sim_leave(CUDA_SUCCESS);
+	}
 	/* Copy without the lock: a concurrent free faults the copy, as on hardware. */
 	sim_leave(CUDA_SUCCESS);
 	memmove((void *)(uintptr_t)to, (const void *)(uintptr_t)from, size);

@@ -16,6 +16,7 @@
  * PEERPIN_SIM_DMABUF=0: no dma-buf exports
  * PEERPIN_SIM_C2C=1: dma-buf exports can map the memory over PCIe, as on hosts with NVLink-C2C
  * PEERPIN_SIM_INTEGRATED=1: devices are part of the processor
+ * PEERPIN_SIM_ASYNC=1: a copy between device memory without SYNC_MEMOPS is done at the next call
  * PEERPIN_SIM_HOOKS=0: an MPI library's memory hooks intercept no free of device memory
  */
 #ifndef PEERPIN_SIM_SIM_H
@@ -57,6 +58,7 @@ extern struct sim_device sim_devices[SIM_DEVICES_MAX];
 extern int sim_device_count; /* 0: cuInit has not succeeded */
 extern bool sim_dma_buf;     /* memory can be exported as a dma-buf */
 extern bool sim_c2c;	     /* ... also mapped over PCIe */
+extern bool sim_async;	     /* PEERPIN_SIM_ASYNC */
 extern bool sim_populates;   /* memory has pages before its first access, as on a GPU */
 extern bool sim_hooks;	     /* device memory is released by libc's functions */
 
@@ -234,6 +236,9 @@ void sim_free(struct sim_allocation *allocation);
  * first access of each page takes a fault: in the program, or in a registration. */
 void sim_populate(uint64_t base, uint64_t size);
 uint64_t sim_next_id(void); /* BUFFER_ID or MEMORY_BLOCK_ID, unique */
+
+/* Do the copy that has returned (PEERPIN_SIM_ASYNC). */
+void sim_end_copy(void);
 
 /* Allocation of any kind that contains the address; NULL: none. */
 struct sim_allocation *sim_find(uint64_t address);

@@ -63,7 +63,7 @@ CAUSES = {
     "probe": [("ibv_reg_dmabuf_mr EOPNOTSUPP|ibv_reg_mr EFAULT", "modprobe nvidia-peermem|--only peermem|hardware RDMA adapter"),
               ("ENOMEM", "--only limits,bar1"), ("cuMemGetHandleForAddressRange", "open kernel modules"), ("EINVAL", "--only kernel-log"),
               ("the kernel refuses the PCIe path", "--only path"),
-              ("are not freed", "update the driver"), ("but data does not arrive", "--only acs,iommu,path")],
+              ("with SYNC_MEMOPS in [1-9]", "synchronize before each send"), ("are not freed", "update the driver"), ("but data does not arrive", "--only acs,iommu,path")],
     "software": [("Open MPI without CUDA support(;|$)", "Open MPI that was configured --with-cuda"),
                  ("UCX without CUDA", "install UCX with CUDA"),
                  ("UCX 1.13.1 cannot hook this driver", "use UCX 1.18.1 or newer"),

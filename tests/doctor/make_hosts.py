@@ -728,7 +728,21 @@ def deep():
     host.set("option/deep", "on")
     host.set("probe/0/mlx5_0/dma-buf/transfer", "fail 4096 of 65536 bytes differ")
     host.set("probe/0/mlx5_1/dma-buf/transfer", "ok")
+    host.set("probe/0/mlx5_1/dma-buf/copies", "ok 4 0 4")
+    for size, cost in ((1 << 16, "20000 90000 40000"), (1 << 20, "20000 110000 50000"), (1 << 24, "30000 410000 110000")):
+        host.set(f"probe/0/mlx5_1/dma-buf/cost/{size}", f"ok {cost}")
     return host, "data was sent: it does not arrive by one adapter, and does by the other"
+
+
+def deep_copies():
+    host = small("deep-copies")
+    host.set("option/deep", "on")
+    host.set("probe/0/mlx5_0/dma-buf/transfer", "ok")
+    host.set("probe/0/mlx5_0/dma-buf/copies", "ok 4 1 4")
+    for size, cost in ((1 << 16, "20000 90000 40000"), (1 << 20, "20000 110000 50000"), (1 << 24, "30000 410000 110000"),
+                       (1 << 28, "90000 1630000 520000"), (1 << 30, "300000 6100000 1900000")):
+        host.set(f"probe/0/mlx5_0/dma-buf/cost/{size}", f"ok {cost}")
+    return host, "an adapter reads old data behind a copy, once with SYNC_MEMOPS"
 
 
 def deep_fails():
@@ -889,7 +903,7 @@ def main():
                  unregistered, wsl, misconfigured, ucx_unhooked, one_of_two, not_probed, claimed, claims_refuted, job, job_too_large,
                  cgroup_denies, host_memory_refused, acs_locked, user_namespace,
                  soft_limits, distances, host_bridge, root_complexes, deep,
-                 deep_fails, crashed, parts_crashed, ports_down, port_unreadable, not_installed,
+                 deep_copies, deep_fails, crashed, parts_crashed, ports_down, port_unreadable, not_installed,
                  kallsyms_unreadable, groups_unreadable, virtual, namespaces, newest):
         host, about = make()
         host.write(folder, about)

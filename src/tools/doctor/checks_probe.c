@@ -87,14 +87,16 @@ static void checks_probe_report_times(const struct times *times, const char *met
 
 /* ---- pairs ---- */
 
-/* Reports defects of a successful registration: relaxed ordering, transfer, memory not returned. */
+/* Reports on a successful registration: relaxed ordering, transfers, memory not returned. */
 static void checks_probe_report_defects(struct host *host, const struct gpu *gpu,
 					const struct adapter *adapter, enum method method,
 					struct finding *finding)
 {
 	const char *lost = probe_text(host, gpu, adapter, method, "returned", "lost");
 	const char *relaxed = probe_text(host, gpu, adapter, method, "relaxed", "");
+	const char *copies = probe_text(host, gpu, adapter, method, "copies", "ok");
 	const struct reading *transfer = probe_reading(host, gpu, adapter, method, "transfer");
+	unsigned int old = 0, old_synced = 0, rounds;
 	struct pair_name pair = pair_name(gpu, adapter);
 
 	if (relaxed && strncmp(relaxed, "ok", 2))
@@ -104,6 +106,13 @@ static void checks_probe_report_defects(struct host *host, const struct gpu *gpu
 	else if (transfer->error == EOPNOTSUPP)
 		finding_item(finding, UNKNOWN, pair.text, "no data could be sent: %s",
 			     transfer->text);
+	if (copies && sscanf(copies, "%u %u %u", &old, &old_synced, &rounds) == 3)
+		finding_item(finding, old_synced ? WARN : OK, pair.text,
+			     "an adapter's read behind a copy had old data in %u of %u rounds, "
+			     "with SYNC_MEMOPS in %u",
+			     old, rounds, old_synced);
+	if (copies && old_synced)
+		finding_fix(finding, "synchronize before each send (docs/memory-ordering.md)");
 	if (lost) {
 		finding_item(finding, WARN, pair.text, "%lld KiB of GPU memory are not freed",
 			     atoll(lost) / 1024);

@@ -46,7 +46,11 @@
 	CALL(cuMemGetHandleForAddressRange)                                                        \
 	CALL(cuMemcpyHtoD_v2)                                                                      \
 	CALL(cuMemcpyDtoH_v2)                                                                      \
-	CALL(cuPointerGetAttribute)
+	CALL(cuMemcpyDtoD_v2)                                                                      \
+	CALL(cuMemsetD8_v2)                                                                        \
+	CALL(cuCtxSynchronize)                                                                     \
+	CALL(cuPointerGetAttribute)                                                                \
+	CALL(cuPointerSetAttribute)
 
 /* NULL: the loaded driver lacks the function. */
 struct cuda_calls {

@@ -25,6 +25,19 @@ void conclude(struct diagnosis *diagnosis);
 
 void print_diagnosis(const struct diagnosis *diagnosis, bool verbose, bool colour);
 
+/* ---- costs.c ---- */
+
+struct cost {
+	size_t size;
+	long long export, enter, leave; /* export, register, deregister: ns; export 0: none */
+};
+
+/* The cost of size number `which`, from 0, that --deep measured. False: none. */
+bool cost_of(struct host *host, const struct gpu *gpu, const struct adapter *adapter,
+	     enum method method, unsigned int which, struct cost *cost);
+/* Prints nothing without costs. */
+void print_costs(struct host *host);
+
 /* Prints the verdict. */
 void print_conclusion(const struct diagnosis *diagnosis);
 

@@ -70,6 +70,9 @@
  *     GPU/ADAPTER/METHOD/returned   "ok" | "lost BYTES": the GPU's free memory afterwards
  *     GPU/ADAPTER/METHOD/transfer   --deep: "ok" | "fail ERROR"; error EOPNOTSUPP with a reason:
  *                                no transfer was possible
+ *     GPU/ADAPTER/METHOD/copies     --deep: "ok OLD OLD ROUNDS": rounds in which the adapter read
+ *                                old data behind a copy, without and with SYNC_MEMOPS
+ *     GPU/ADAPTER/METHOD/cost/BYTES --deep: "ok EXPORT REGISTER DEREGISTER", ns; EXPORT 0: none
  *   job/...        --job: processes (their number), and of the process with the most of each:
  *                  bytes (registered at peak on one GPU), regions (registered in all)
  *   program/...    the program on the command line (program.c)
@@ -199,6 +202,9 @@ static inline const char *method_name(enum method method)
 /* Sizes of the probe's registrations, as in its readings. */
 #define PROBE_SMALL "2097152"
 #define PROBE_LARGE "67108864"
+
+/* Sizes of --deep's costs: 64 KiB to 1 GiB. */
+#define PROBE_COSTS 64 << 10, 1 << 20, 16 << 20, 256 << 20, 1 << 30
 
 /* Sources: each function calls host_add_source for its prefix. */
 void driver_add(struct host *host);  /* driver.c: cuda/ */

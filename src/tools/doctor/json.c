@@ -65,11 +65,29 @@ static json_t *json_print_times(struct host *host, const struct gpu *gpu,
 			 PROBE_LARGE, large ? json_integer(atoll(large)) : NULL);
 }
 
+/* [export, register, deregister] of each size, in ns; NULL: none. */
+static json_t *json_print_costs(struct host *host, const struct gpu *gpu,
+				const struct adapter *adapter, enum method method)
+{
+	json_t *costs = NULL;
+	struct cost cost;
+	char size[24];
+
+	for (unsigned int i = 0; cost_of(host, gpu, adapter, method, i, &cost); i++) {
+		costs = costs ? costs : json_object();
+		snprintf(size, sizeof(size), "%zu", cost.size);
+		json_object_set_new(costs, size,
+				    json_pack("[III]", (json_int_t)cost.export,
+					      (json_int_t)cost.enter, (json_int_t)cost.leave));
+	}
+	return costs;
+}
+
 static json_t *json_print_pair(struct host *host, const struct gpu *gpu,
 			       const struct adapter *adapter, bool chosen)
 {
 	static const char *const levels[] = { "no", "unknown", "expected", "proved" };
-	json_t *methods = json_object(), *times = json_object();
+	json_t *methods = json_object(), *times = json_object(), *costs = json_object();
 
 	for (enum method method = 0; method < METHODS; method++) {
 		enum level level = support_between(host, gpu, adapter, method).level;
@@ -77,11 +95,13 @@ static json_t *json_print_pair(struct host *host, const struct gpu *gpu,
 		json_object_set_new(methods, method_name(method), json_string(levels[level]));
 		json_object_set_new(times, method_name(method),
 				    json_print_times(host, gpu, adapter, method));
+		json_object_set_new(costs, method_name(method),
+				    json_print_costs(host, gpu, adapter, method));
 	}
-	return json_pack("{so so ss sb so so}", "gpu", json_print_text(gpu->label), "adapter",
+	return json_pack("{so so ss sb so so so}", "gpu", json_print_text(gpu->label), "adapter",
 			 json_print_text(adapter->name), "distance",
 			 distance_name(distance_between(gpu, adapter)), "chosen", chosen, "methods",
-			 methods, "registration_ns", times);
+			 methods, "registration_ns", times, "costs_ns", costs);
 }
 
 static json_t *json_print_adapter(const struct adapter *adapter)

@@ -111,10 +111,12 @@ static void print_checks(const struct diagnosis *diagnosis, enum result least, b
 		{ "path", "PCIe path" },	   { "probe", "Registration of GPU memory" },
 		{ "software", "Software" },	   { "program", "Program" },
 	};
-	const char *group = "";
+	const char *group = "", *deep = host_text(diagnosis->host, "option/deep");
 
 	for (unsigned int i = 0; i < check_count; i++) {
-		if (!diagnosis->shown[i] || diagnosis->findings[i].result < least)
+		bool asked = deep && !strcmp(checks[i].id, "probe");
+
+		if (!diagnosis->shown[i] || (diagnosis->findings[i].result < least && !asked))
 			continue;
 		for (size_t k = 0; k < sizeof(headings) / sizeof(headings[0]); k++) {
 			if (strcmp(group, checks[i].group) &&
@@ -242,4 +244,5 @@ void print_diagnosis(const struct diagnosis *diagnosis, bool verbose, bool colou
 		print_unknown(diagnosis);
 	if (!diagnosis->partial || verbose)
 		print_matrix(diagnosis->host);
+	print_costs(diagnosis->host);
 }

@@ -10,15 +10,7 @@
 #include "tools/doctor/cuda_calls.h"
 #include "tools/doctor/host.h"
 #include "tools/doctor/probe_pair.h"
-#include "tools/doctor/transfer.h"
 #include "tools/doctor/verbs_calls.h"
-
-/* Registrations per measurement; the reading is their median. */
-#define TIMES 5
-
-#define ACCESS_FLAGS                                                                               \
-	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
-	 IBV_ACCESS_REMOTE_ATOMIC)
 
 #define PCIE_MAPPING 1ULL /* CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE */
 
@@ -32,20 +24,18 @@ static const struct {
 struct probe_pair probe_pair;
 
 static struct ibv_context *context;
-static struct ibv_pd *pd;
-
-/* Last failure: "ibv_reg_mr EFAULT". */
-static char failure[120];
 
 static bool probe_pair_failed_cuda(const char *call, CUresult result)
 {
-	snprintf(failure, sizeof(failure), "%s %s", cuda_name(call), cuda_result(result));
+	snprintf(probe_pair.failure, sizeof(probe_pair.failure), "%s %s", cuda_name(call),
+		 cuda_result(result));
 	return false;
 }
 
-static bool probe_pair_failed_verbs(const char *call)
+bool probe_pair_failed_verbs(const char *call)
 {
-	snprintf(failure, sizeof(failure), "%s %s", call, host_error_name(errno ? errno : EIO));
+	snprintf(probe_pair.failure, sizeof(probe_pair.failure), "%s %s", call,
+		 host_error_name(errno ? errno : EIO));
 	return false;
 }
 
@@ -61,7 +51,7 @@ static bool probe_pair_open_gpu(void)
 	CUcontext gpu_context;
 
 	if (cuda_load()) {
-		snprintf(failure, sizeof(failure), "dlopen ENOENT");
+		snprintf(probe_pair.failure, sizeof(probe_pair.failure), "dlopen ENOENT");
 		return false;
 	}
 	return MADE(cuInit, 0) && MADE(cuDevicePrimaryCtxRetain, &gpu_context, probe_pair.gpu) &&
@@ -71,7 +61,7 @@ static bool probe_pair_open_gpu(void)
 static bool probe_pair_open_adapter(struct ibv_device **device)
 {
 	if (verbs_load()) {
-		snprintf(failure, sizeof(failure), "dlopen ENOENT");
+		snprintf(probe_pair.failure, sizeof(probe_pair.failure), "dlopen ENOENT");
 		return false;
 	}
 	errno = ENODEV;
@@ -83,65 +73,55 @@ static bool probe_pair_open_adapter(struct ibv_device **device)
 	if (!context)
 		return probe_pair_failed_verbs("ibv_open_device");
 	errno = 0;
-	pd = VERBS(ibv_alloc_pd, context);
-	return pd || probe_pair_failed_verbs("ibv_alloc_pd");
+	probe_pair.pd = VERBS(ibv_alloc_pd, context);
+	return probe_pair.pd || probe_pair_failed_verbs("ibv_alloc_pd");
 }
 
 /* ---- methods ---- */
 
-struct memory {
-	CUdeviceptr address;
-	size_t length;
-	int fd; /* dma-buf descriptor; -1: none */
-	bool is_host;
-};
-
-static bool probe_pair_export_as(struct memory *memory, unsigned long long flags)
+static bool probe_pair_export_as(struct probe_memory *memory, unsigned long long flags)
 {
 	return MADE(cuMemGetHandleForAddressRange, &memory->fd, memory->address, memory->length,
 		    CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, flags);
 }
 
-static bool probe_pair_export_plain(struct memory *memory)
+static bool probe_pair_export_plain(struct probe_memory *memory)
 {
 	return probe_pair_export_as(memory, 0);
 }
 
-static bool probe_pair_export_direct(struct memory *memory)
+static bool probe_pair_export_direct(struct probe_memory *memory)
 {
 	return probe_pair_export_as(memory, PCIE_MAPPING) || probe_pair_export_as(memory, 0);
 }
 
-static struct ibv_mr *probe_pair_register_dma_buf(const struct memory *memory, int access)
+static struct ibv_mr *probe_pair_register_dma_buf(const struct probe_memory *memory, int access)
 {
 	errno = ENOSYS;
 	if (!verbs.ibv_reg_dmabuf_mr)
 		return NULL;
-	return VERBS(ibv_reg_dmabuf_mr, pd, 0, memory->length, memory->address, memory->fd, access);
+	return VERBS(ibv_reg_dmabuf_mr, probe_pair.pd, 0, memory->length, memory->address,
+		     memory->fd, access);
 }
 
-static struct ibv_mr *probe_pair_register_direct(const struct memory *memory, int access)
+static struct ibv_mr *probe_pair_register_direct(const struct probe_memory *memory, int access)
 {
-	return VERBS(mlx5dv_reg_dmabuf_mr, pd, 0, memory->length, memory->address, memory->fd,
-		     access, MLX5DV_ACCESS_DATA_DIRECT);
+	return VERBS(mlx5dv_reg_dmabuf_mr, probe_pair.pd, 0, memory->length, memory->address,
+		     memory->fd, access, MLX5DV_ACCESS_DATA_DIRECT);
 }
 
 /* Calls ibv_reg_mr_iova2 for optional access flags, as verbs.h does. */
-static struct ibv_mr *probe_pair_register_address(const struct memory *memory, int access)
+static struct ibv_mr *probe_pair_register_address(const struct probe_memory *memory, int access)
 {
 	void *address = (void *)(uintptr_t)memory->address;
 
 	if (access & IBV_ACCESS_RELAXED_ORDERING && verbs.ibv_reg_mr_iova2)
-		return VERBS(ibv_reg_mr_iova2, pd, address, memory->length, memory->address,
-			     (unsigned int)access);
-	return VERBS(ibv_reg_mr, pd, address, memory->length, access);
+		return VERBS(ibv_reg_mr_iova2, probe_pair.pd, address, memory->length,
+			     memory->address, (unsigned int)access);
+	return VERBS(ibv_reg_mr, probe_pair.pd, address, memory->length, access);
 }
 
-static const struct pinning {
-	const char *call;
-	bool (*export)(struct memory *memory); /* NULL: no export */
-	struct ibv_mr *(*register_it)(const struct memory *memory, int access);
-} pinnings[METHODS] = {
+const struct pinning probe_pair_pinnings[METHODS] = {
 	[METHOD_DMA_BUF] = { "ibv_reg_dmabuf_mr", probe_pair_export_plain,
 			     probe_pair_register_dma_buf },
 	[METHOD_PEER_MEMORY] = { "ibv_reg_mr", NULL, probe_pair_register_address },
@@ -158,15 +138,21 @@ static int probe_pair_compare(const void *a, const void *b)
 	return (*left > *right) - (*left < *right);
 }
 
-/* Median duration of the registering call in ns. 0: a call failed, see `failure`. */
-static uint64_t probe_pair_time_registration(enum method method, const struct memory *memory,
+uint64_t probe_pair_median(uint64_t times[PROBE_TIMES])
+{
+	qsort(times, PROBE_TIMES, sizeof(*times), probe_pair_compare);
+	return times[PROBE_TIMES / 2] ? times[PROBE_TIMES / 2] : 1;
+}
+
+/* Median duration of the registering call in ns. 0: a call failed, see probe_pair.failure. */
+static uint64_t probe_pair_time_registration(enum method method, const struct probe_memory *memory,
 					     int access)
 {
-	const struct pinning *pinning = &pinnings[method];
-	uint64_t times[TIMES], start;
+	const struct pinning *pinning = &probe_pair_pinnings[method];
+	uint64_t times[PROBE_TIMES], start;
 	struct ibv_mr *mr;
 
-	for (int i = 0; i < TIMES; i++) {
+	for (int i = 0; i < PROBE_TIMES; i++) {
 		errno = 0;
 		start = clock_ns();
 		mr = pinning->register_it(memory, access);
@@ -177,12 +163,10 @@ static uint64_t probe_pair_time_registration(enum method method, const struct me
 		if (errno)
 			return probe_pair_failed_verbs("ibv_dereg_mr");
 	}
-	qsort(times, TIMES, sizeof(*times), probe_pair_compare);
-	return times[TIMES / 2] ? times[TIMES / 2] : 1;
+	return probe_pair_median(times);
 }
 
-/* In a buffer that the next call overwrites. */
-static const char *probe_pair_name(enum method method, const char *what)
+const char *probe_pair_name(enum method method, const char *what)
 {
 	return reading_name("probe/%d/%s/%s/%s", probe_pair.gpu, probe_pair.adapter,
 			    method_name(method), what);
@@ -195,51 +179,20 @@ static void probe_pair_record(struct host *host, enum method method, const char 
 		host_record(host, probe_pair_name(method, what), "ok %llu",
 			    (unsigned long long)time);
 	else
-		host_record(host, probe_pair_name(method, what), "fail %s", failure);
+		host_record(host, probe_pair_name(method, what), "fail %s", probe_pair.failure);
 }
 
-/* Records `failure` for all sizes. */
+/* Records probe_pair.failure for all sizes. */
 static void probe_pair_record_failure(struct host *host, enum method method)
 {
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
 		probe_pair_record(host, method, sizes[i].name, 0);
 }
 
-/* Runs the --deep transfer and records its result. */
-static void probe_pair_try_transfer(struct host *host, enum method method,
-				    const struct memory *memory)
-{
-	const char *error = failure, *name;
-	bool tried = true;
-	struct ibv_mr *mr;
-
-	errno = 0;
-	mr = pinnings[method].register_it(memory, ACCESS_FLAGS);
-	if (mr) {
-		error = transfer_check(pd, mr, memory->address, memory->length, &tried);
-		VERBS(ibv_dereg_mr, mr);
-	} else {
-		probe_pair_failed_verbs(pinnings[method].call);
-	}
-	name = probe_pair_name(method, "transfer");
-	if (!tried)
-		host_record_error(host, name, EOPNOTSUPP, "%s", error);
-	else
-		host_record(host, name, error ? "fail %s" : "ok", error);
-}
-
-/* True with --deep, for the smaller size only. */
-static bool probe_pair_is_deep(struct host *host, const struct memory *memory)
-{
-	const char *option = host_text(host, "option/deep");
-
-	return option && !strcmp(option, "on") && memory->length == sizes[0].length;
-}
-
 static void probe_pair_try_memory(struct host *host, enum method method, const char *bytes,
-				  struct memory *memory)
+				  struct probe_memory *memory)
 {
-	const struct pinning *pinning = &pinnings[method];
+	const struct pinning *pinning = &probe_pair_pinnings[method];
 	uint64_t time = clock_ns();
 
 	if (pinning->export && !pinning->export(memory)) {
@@ -248,21 +201,19 @@ static void probe_pair_try_memory(struct host *host, enum method method, const c
 	}
 	if (pinning->export)
 		probe_pair_record(host, method, "export", clock_ns() - time);
-	time = probe_pair_time_registration(method, memory, ACCESS_FLAGS);
+	time = probe_pair_time_registration(method, memory, PROBE_ACCESS);
 	probe_pair_record(host, method, bytes, time);
 	if (time)
 		probe_pair_record(
 			host, method, "relaxed",
 			probe_pair_time_registration(method, memory,
-						     ACCESS_FLAGS | IBV_ACCESS_RELAXED_ORDERING));
-	if (time && probe_pair_is_deep(host, memory))
-		probe_pair_try_transfer(host, method, memory);
+						     PROBE_ACCESS | IBV_ACCESS_RELAXED_ORDERING));
 	if (memory->fd >= 0)
 		close(memory->fd);
 }
 
 /* Adapters access host memory of integrated GPUs (GPUDirect RDMA guide 12.6, 4.4). */
-static bool probe_pair_allocate(struct host *host, struct memory *memory)
+bool probe_pair_allocate(struct host *host, struct probe_memory *memory)
 {
 	int64_t integrated = 0;
 	void *address;
@@ -277,7 +228,7 @@ static bool probe_pair_allocate(struct host *host, struct memory *memory)
 	return true;
 }
 
-static void probe_pair_free(const struct memory *memory)
+void probe_pair_free(const struct probe_memory *memory)
 {
 	if (memory->is_host)
 		CUDA(cuMemFreeHost, (void *)(uintptr_t)memory->address);
@@ -297,7 +248,7 @@ static void probe_pair_try_sizes(void *argument)
 	const struct round *round = argument;
 
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
-		struct memory memory = { .length = sizes[i].length, .fd = -1 };
+		struct probe_memory memory = { .length = sizes[i].length, .fd = -1 };
 
 		if (probe_pair_allocate(round->host, &memory)) {
 			probe_pair_try_memory(round->host, round->method, sizes[i].name, &memory);
@@ -316,6 +267,7 @@ static void probe_pair_try_method(struct host *host, enum method method)
 	host_record(host, probe_pair_name(method, "begun"), "1");
 	snprintf(name, sizeof(name), "%s", probe_pair_name(method, "returned"));
 	cuda_record_lost(host, name, probe_pair_try_sizes, &round);
+	probe_deep(host, method);
 }
 
 static bool probe_pair_has_data_direct(struct ibv_device *device)
@@ -340,13 +292,13 @@ void probe_pair_query(struct host *host)
 		probe_pair_try_method(host, method);
 	if (probe_pair_has_data_direct(device))
 		probe_pair_try_method(host, METHOD_DATA_DIRECT);
-	VERBS(ibv_dealloc_pd, pd);
+	VERBS(ibv_dealloc_pd, probe_pair.pd);
 	VERBS(ibv_close_device, context);
 	CUDA(cuDevicePrimaryCtxRelease_v2, probe_pair.gpu);
 }
 
 void probe_pair_lost(struct host *host, enum method method, const char *how)
 {
-	snprintf(failure, sizeof(failure), "%s", how);
+	snprintf(probe_pair.failure, sizeof(probe_pair.failure), "%s", how);
 	probe_pair_record_failure(host, method);
 }

@@ -5,7 +5,7 @@ doctor_readers = \
 	src/tools/doctor/cuda_calls.h src/tools/doctor/cuda_calls.c src/tools/doctor/driver.c \
 	src/tools/doctor/nvml.c \
 	src/tools/doctor/verbs_calls.h src/tools/doctor/verbs_calls.c src/tools/doctor/verbs.c \
-	src/tools/doctor/probe.c src/tools/doctor/probe_pair.h src/tools/doctor/probe_pair.c \
+	src/tools/doctor/probe.c src/tools/doctor/probe_pair.h src/tools/doctor/probe_pair.c src/tools/doctor/probe_deep.c \
 	src/tools/doctor/rc_abi.h src/tools/doctor/transfer.h src/tools/doctor/transfer.c \
 	src/tools/doctor/program.c \
 	$(tools_program_files) \

@@ -20,6 +20,11 @@
 
 #define WAIT_NS 3000000000ull
 
+/* The source is filled first, several times: copy and fills take longer than the adapter's read of
+ * the last bytes. */
+#define TRANSFER_FILLS 4
+#define TRANSFER_END   ((size_t)4096)
+
 #define LAYER_ETHERNET 2
 #define STATE_ACTIVE   4
 
@@ -226,9 +231,11 @@ static const char *transfer_failed_copy(CUresult result)
 	return words;
 }
 
-static const char *transfer_exchange(struct connection *connection, CUdeviceptr address,
-				     uint32_t rkey, size_t length)
+static const char *transfer_exchange(struct connection *connection, const struct transfer *transfer)
 {
+	const CUdeviceptr address = transfer->address;
+	const uint32_t rkey = transfer->mr->rkey;
+	const size_t length = transfer->length;
 	unsigned char *sent = connection->bytes, *came = sent + length;
 	const char *error;
 	CUresult result;
@@ -258,29 +265,62 @@ static const char *transfer_exchange(struct connection *connection, CUdeviceptr 
 					"written by the driver, read by the adapter");
 }
 
-const char *transfer_check(struct ibv_pd *pd, const struct ibv_mr *mr, CUdeviceptr address,
-			   size_t length, bool *tried)
+/* The target then has the value of the last round. Another value for each tells old data from new.
+ */
+static const char *transfer_read_copies(struct connection *connection,
+					const struct transfer *transfer)
+{
+	static unsigned char value;
+	const CUdeviceptr end = transfer->address + transfer->length - TRANSFER_END;
+	const char *error = NULL;
+	CUresult result = CUDA_SUCCESS;
+
+	for (int round = 0; round < TRANSFER_ROUNDS && !error; round++) {
+		value++;
+		for (int i = 0; i < TRANSFER_FILLS && result == CUDA_SUCCESS; i++)
+			result = CUDA(cuMemsetD8_v2, transfer->from, value, transfer->length);
+		if (result == CUDA_SUCCESS)
+			result = CUDA(cuMemcpyDtoD_v2, transfer->address, transfer->from,
+				      transfer->length);
+		if (result != CUDA_SUCCESS)
+			return transfer_failed_copy(result);
+		error = transfer_move(connection, RC_READ, connection->bytes, end,
+				      transfer->mr->rkey, TRANSFER_END);
+		for (size_t i = 0; i < TRANSFER_END; i++) {
+			if (connection->bytes[i] == value)
+				continue;
+			++*transfer->old;
+			break;
+		}
+		CUDA(cuCtxSynchronize, );
+	}
+	return error;
+}
+
+const char *transfer_run(struct ibv_pd *pd, const struct transfer *transfer, bool *tried)
 {
 	struct connection connection = { .pd = pd };
+	size_t bytes = transfer->old ? TRANSFER_END : 2 * transfer->length;
 	const char *error;
 
 	*tried = false;
 	connection.bytes =
-		mmap(NULL, 2 * length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (connection.bytes == MAP_FAILED)
 		return transfer_failed("mmap");
 	errno = 0;
-	connection.mr = VERBS(ibv_reg_mr, pd, connection.bytes, 2 * length, IBV_ACCESS_LOCAL_WRITE);
+	connection.mr = VERBS(ibv_reg_mr, pd, connection.bytes, bytes, IBV_ACCESS_LOCAL_WRITE);
 	if (!connection.mr) {
 		error = transfer_failed("ibv_reg_mr of ordinary memory");
 	} else {
 		error = transfer_open(&connection);
 		*tried = !error;
 		if (!error)
-			error = transfer_exchange(&connection, address, mr->rkey, length);
+			error = transfer->old ? transfer_read_copies(&connection, transfer)
+					      : transfer_exchange(&connection, transfer);
 		transfer_close(&connection);
 		VERBS(ibv_dereg_mr, connection.mr);
 	}
-	munmap(connection.bytes, 2 * length);
+	munmap(connection.bytes, bytes);
 	return error;
 }
