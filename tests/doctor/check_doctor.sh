@@ -180,6 +180,34 @@ echo '0000000000000000 T ib_register_peer_memory_client	[ib_core]' >>"$root/proc
 matches 'with it the module can be loaded' '*OK *peermem-install *can be loaded*=> 0' \
 	"$(outcome "$doctor" --sysroot "$root" --only peermem-install)"
 
+# ---- many hosts ----
+if [ "$python" ]; then
+	for host in n1 n2 n3 n4; do
+		sed "s/\"host\": .*/\"host\": \"$host\",/" "$work/dgx.json" >"$work/$host.merge"
+	done
+	sed -i 's/580.95.05, open/570.86.15, open/; s/"PIX"/"SYS"/; s/PIX"/SYS"/' "$work/n1.merge"
+	sed -i 's/"status": 0/"status": 1/; s/128 GiB, all/64 GiB, all/; s/nvidia_peermem 580/\\u001b[31mnvidia_peermem 580/; s/64 MiB 2.9 ms/64 MiB 3.1 ms/' "$work/n4.merge"
+	same 'hosts that differ' "peerpin doctor  4 hosts
+verdict          3 hosts               works
+                 n4                    fails
+driver           3 hosts               OK  580.95.05, open kernel module, CUDA 13.0, Linux 6.8.0-60-generic
+                 n1                    OK  570.86.15, open kernel module, CUDA 13.0, Linux 6.8.0-60-generic
+peermem          3 hosts               OK  nvidia_peermem 580.95.05 is loaded
+                 n4                    OK  ?[31mnvidia_peermem 580.95.05 is loaded
+bar1             3 hosts               OK  GPU0..7 128 GiB, all of its memory
+                 n4                    OK  GPU0..7 64 GiB, all of its memory
+path             3 hosts               OK  GPU0-mlx5_0 GPU1-mlx5_1 GPU2-mlx5_2 GPU3-mlx5_3 GPU4-mlx5_4 GPU5-mlx5_5 GPU6-mlx5_6 GPU7-mlx5_7 PIX
+                 n1                    OK  GPU0-mlx5_0 GPU1-mlx5_1 GPU2-mlx5_2 GPU3-mlx5_3 GPU4-mlx5_4 GPU5-mlx5_5 GPU6-mlx5_6 GPU7-mlx5_7 SYS
+23 of 27 checks are equal on all hosts.
+=> 1" "$(outcome "$doctor" --merge "$work"/n?.merge)"
+	same 'hosts from standard input, each once' "peerpin doctor  2 hosts
+verdict          all                   works
+27 of 27 checks are equal on all hosts.
+=> 0" "$(cat "$work"/n[23].merge "$work/n2.merge" | "$doctor" --merge; echo "=> $?")"
+	same 'a file of something else' "peerpin doctor: $recorded: not written by peerpin doctor --json"$'\n=> 2' "$(outcome "$doctor" --merge "$work/n1.merge" "$recorded")"
+	same 'no host' $'peerpin doctor: --merge: no host was read\n=> 2' "$(outcome "$doctor" --merge </dev/null)"
+fi
+
 # ---- programs ----
 for file in text:'echo a script' other:$'\001\002' unrunnable:"#!$work/none"; do
 	printf '%s\n\0' "${file#*:}" | if [ "${file%%:*}" = other ]; then cat; else tr -d '\0'; fi >"$work/${file%%:*}"

@@ -38,6 +38,10 @@ bool cost_of(struct host *host, const struct gpu *gpu, const struct adapter *ada
 /* Prints nothing without costs. */
 void print_costs(struct host *host);
 
+/* Prints the checks in which hosts differ, from files of --json; none: standard input. Returns the
+ * exit status. */
+int merge_print_hosts(char **files);
+
 /* Prints the verdict. */
 void print_conclusion(const struct diagnosis *diagnosis);
 

@@ -29,6 +29,7 @@ static const char usage[] =
 	"                   what registrations cost\n"
 	"      --limit S    limit calls that may hang to S seconds in sum (120); then: unknown\n"
 	"      --job FILE   of statistics, or a folder of them: how many such ranks fit here\n"
+	"      --merge      compare hosts: words are files of --json, one or more hosts each\n"
 	"      --dump FILE  write all readings to FILE, for --from\n"
 	"      --from FILE  examine the readings in FILE instead of this host\n"
 	"      --sysroot D  read /sys, /proc, /dev and /etc below D (PEERPIN_SYSROOT)\n"
@@ -39,7 +40,7 @@ static const char usage[] =
 	"With --only: 0 no check failed or is unknown, 1 a check failed, 3 a check is unknown.\n";
 
 struct options {
-	int verbose, quiet, json, no_probe, deep;
+	int verbose, quiet, json, no_probe, deep, merge;
 	const char *only, *dump, *from, *sysroot, *limit, *job;
 };
 
@@ -281,6 +282,7 @@ static const struct option long_options[] = {
 	{ "json", no_argument, &options.json, true },
 	{ "no-probe", no_argument, &options.no_probe, true },
 	{ "deep", no_argument, &options.deep, true },
+	{ "merge", no_argument, &options.merge, true },
 	{ "only", required_argument, NULL, OPTION_ONLY },
 	{ "limit", required_argument, NULL, OPTION_LIMIT },
 	{ "dump", required_argument, NULL, OPTION_DUMP },
@@ -345,6 +347,11 @@ int main(int count, char **words)
 	while ((which = getopt_long(count, words, "+:vqh", long_options, NULL)) != -1) {
 		doctor_take_option(which, words[at]);
 		at = optind;
+	}
+	if (options.merge) {
+		which = merge_print_hosts(words + optind);
+		doctor_finish();
+		return which;
 	}
 	if (options.from && words[optind])
 		doctor_refuse("--from excludes a program: remove %s", words[optind]);

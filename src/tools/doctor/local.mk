@@ -11,7 +11,7 @@ src_tools_peerpin_doctor_SOURCES = $(doctor_host) $(doctor_readers) \
 	src/tools/doctor/checks_probe.c src/tools/doctor/checks_software.c src/tools/doctor/checks_settings.c \
 	src/tools/doctor/checks_program.c src/tools/doctor/checks_defects.c src/tools/doctor/checks_job.c src/tools/doctor/checks_log.c \
 	src/tools/doctor/diagnosis.h src/tools/doctor/conclusion.c \
-	src/tools/doctor/print.c src/tools/doctor/costs.c src/tools/doctor/json.c $(tools_records) src/tools/output_file.h src/tools/output_file.c src/tools/doctor/doctor.c
+	src/tools/doctor/print.c src/tools/doctor/costs.c src/tools/doctor/merge.c src/tools/doctor/json.c $(tools_records) src/tools/output_file.h src/tools/output_file.c src/tools/doctor/doctor.c
 src_tools_peerpin_doctor_CPPFLAGS = $(doctor_cppflags)
 src_tools_peerpin_doctor_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
 src_tools_peerpin_doctor_LDADD = $(doctor_libraries)
