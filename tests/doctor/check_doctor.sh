@@ -42,6 +42,8 @@ for dump in "${dumps[@]}"; do
 	fi
 	same "$name" "$(cat "$folder/hosts/$name.expected" 2>&1)" "$whole"
 	code=${found##*=> }
+	same "$name: each unknown check is listed" "$(sed -n '2s/.* \([0-9]*\) unknown.*/\1/p' <<<"$found")" \
+		"$(sed -n 's/^?     .*: //p' <<<"$found" | tr , '\n' | grep -c . | grep -v '^0$')"
 	same "$name: status with --json" "$code" "$(status "$work/$name.json" --json --from "$dump")"
 	same "$name: --quiet is the second line and the status" "$(sed -n '2p;$p' <<<"$found")" "$(outcome "$doctor" --quiet --from "$dump")"
 	same "$name: a dump of a dump has the same output" "$found" \
@@ -90,7 +92,7 @@ simulated=$PWD/src/sim/adapter/.libs:$PWD/src/sim/.libs
 if [ -e "$PWD/src/sim/.libs/libcuda.so.1" ] && [ -e "$PWD/src/sim/adapter/.libs/libibverbs.so.1" ]; then
 	export PEERPIN_SIM_DEVICES=2 PEERPIN_SIM_ADAPTER_DEVICES=2
 	found=$(LD_LIBRARY_PATH=$simulated outcome "$doctor" --dump "$work/simulated.dump")
-	matches 'simulated GPUs work' '*GPUDirect RDMA works on this host (GPU0-sim0 GPU1-sim?)*=> 0' "$found"
+	matches 'simulated GPUs work' '*GPUDirect RDMA works on this host (GPU0-sim0 GPU1-sim?) by software adapters alone*=> 0' "$found"
 	matches 'and the probe registers memory' '*OK *probe *GPU0-sim0 *dma-buf 64 MiB * ms/GiB*' \
 		"$("$doctor" --verbose --from "$work/simulated.dump")"
 	same 'a recorded registration has the same times' "$found" "$(outcome "$doctor" --from "$work/simulated.dump")"
@@ -223,6 +225,19 @@ matches 'a script with a missing interpreter' '*fix *program *first line*FAIL *p
 for file in "$work/data" "$work"; do
 	matches "$file is no program" "*FAIL *program *$file: not an executable file*=> 1" "$(outcome "$doctor" --only program "$file")"
 done
+
+matches 'the program that a launcher starts' '*FAIL *program *other (started by mpirun); neither a program nor a script*=> 1' \
+	"$(outcome "$doctor" --only program mpirun -n 2 "$work/other")"
+matches 'behind a second launcher' '*WARN *program *text (started by srun); a script without #! line*=> 0' \
+	"$(outcome "$doctor" --only program srun -N 1 env A=1 "$work/text")"
+matches 'a launched program of which peerpin knows that it loads' '*peerpin can be loaded into the program*' \
+	"$(outcome "$doctor" --quiet --no-probe mpirun -n 1 "$(command -v bash)")"
+cp "$work/text" "$work/mpirun"
+cp "$work/other" "$work/docker"
+matches 'a launcher of nothing' '*OK *program *mpirun; a launcher: name the program that it starts instead*=> 0' \
+	"$(outcome "$doctor" --only program "$work/mpirun" -n 1 "$work/none")"
+matches 'a container has other files' '*WARN *program *docker; starts a container: libpeerpin.so has to be inside it*=> 0' \
+	"$(outcome "$doctor" --only program "$work/docker" run image "$work/text")"
 
 # ---- a libibverbs that lists no devices ----
 # made ERROR: builds a libibverbs whose device list fails with ERROR

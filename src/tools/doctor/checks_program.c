@@ -75,16 +75,14 @@ static void checks_program_loading(struct host *host, struct finding *finding)
 			"it needs glibc %s, this machine has %s", wanted, glibc);
 }
 
-/* A launcher's own checks do not apply to the program that it starts. */
-static void checks_program_launcher(struct host *host, struct finding *finding)
+/* The launcher's own file says nothing about the program that it starts. */
+static void checks_program_launcher(const char *launcher, struct finding *finding)
 {
-	const char *launcher = host_text(host, "program/launcher");
-
-	if (launcher && !strcmp(launcher, "container"))
+	if (!strcmp(launcher, "container"))
 		finding_problem(finding, WARN,
 				"use peerpin inside the container, or bind its folder into it",
 				"starts a container: libpeerpin.so has to be inside it");
-	else if (launcher)
+	else
 		finding_add(finding, OK, "a launcher: name the program that it starts instead");
 }
 
@@ -128,7 +126,8 @@ static void checks_program_libraries(struct host *host, struct finding *finding)
 
 void check_program(struct host *host, struct finding *finding)
 {
-	const char *kind, *line, *path, *error;
+	const char *kind, *line, *path, *error, *launcher = host_text(host, "program/launcher");
+	bool launched = host_has(host, "program/launched");
 
 	if (!checks_program_is_named(host, finding))
 		return;
@@ -137,9 +136,13 @@ void check_program(struct host *host, struct finding *finding)
 	line = host_text(host, "program/interpreter_line");
 	error = host_text(host, "program/error");
 	finding_add(finding, OK, "%s", strrchr(path, '/') ? strrchr(path, '/') + 1 : path);
+	if (launched)
+		finding_append(finding, " (started by %s)", host_text(host, "option/program"));
 	if (line)
 		finding_append(finding, " (run by %s)", line);
-	if (kind && !strcmp(kind, "text")) {
+	if (launcher && !launched) {
+		checks_program_launcher(launcher, finding);
+	} else if (kind && !strcmp(kind, "text")) {
 		finding_problem(
 			finding, WARN, "begin it with #!/bin/sh",
 			"a script without #! line: shells run it with sh, launchers may refuse it");
@@ -155,7 +158,6 @@ void check_program(struct host *host, struct finding *finding)
 				"%s", error ? error : "its interpreter could not be read");
 	} else {
 		checks_program_loading(host, finding);
-		checks_program_launcher(host, finding);
 		if (finding->result < FAIL)
 			checks_program_libraries(host, finding);
 	}

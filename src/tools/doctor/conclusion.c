@@ -94,6 +94,7 @@ static char *conclusion_of_host(const struct diagnosis *diagnosis, int *status)
 	char *list[SUPPORT_PROVED + 1] = { NULL }, *text; /* these GPUs, or pairs */
 	char *degraded;
 	struct support support;
+	bool hardware = false;
 
 	*status = DOCTOR_FAILS;
 	text = conclusion_of_loss(host);
@@ -103,6 +104,8 @@ static char *conclusion_of_host(const struct diagnosis *diagnosis, int *status)
 		const struct adapter *adapter = adapter_of_gpu(host, gpu, &support);
 		enum level level = support.level;
 
+		/* The table at exit counts neither Soft-RoCE nor the simulated adapter as used. */
+		hardware |= adapter && !adapter->software && strncmp(adapter->name, "sim", 3) != 0;
 		if (!count[level]++)
 			memcpy(reasons[level], support.reason, sizeof(support.reason));
 		list_add(&list[level],
@@ -133,8 +136,10 @@ static char *conclusion_of_host(const struct diagnosis *diagnosis, int *status)
 	} else {
 		*status = DOCTOR_WORKS;
 		degraded = conclusion_degraded(diagnosis);
-		text = need_text("GPUDirect RDMA works on this host (%s)%s.", list[SUPPORT_PROVED],
-				 degraded);
+		text = need_text(
+			"GPUDirect RDMA works on this host (%s)%s%s.", list[SUPPORT_PROVED],
+			hardware ? "" : " by software adapters alone, which count as not used",
+			degraded);
 		free(degraded);
 	}
 	for (enum level level = SUPPORT_NO; level <= SUPPORT_PROVED; level++)
@@ -175,7 +180,8 @@ void conclude(struct diagnosis *diagnosis)
 					: conclusion_of_host(diagnosis, &diagnosis->status);
 	enum result program = diagnosis->partial ? NOT_NEEDED : conclusion_of_program(diagnosis);
 	/* A launcher is no proof for the programs that it starts. */
-	bool loads = program == OK && !host_text(diagnosis->host, "program/launcher");
+	bool loads = program == OK && (!host_text(diagnosis->host, "program/launcher") ||
+				       host_text(diagnosis->host, "program/launched"));
 
 	if (program == FAIL)
 		diagnosis->status = DOCTOR_FAILS;

@@ -146,9 +146,15 @@ static struct host *doctor_open_live(char **program)
 {
 	const char *root = options.sysroot ? options.sysroot : getenv("PEERPIN_SYSROOT");
 	struct host *host = host_live(root ? root : "");
+	char *arguments = NULL;
 
 	if (program[0])
 		host_record(host, "option/program", "%s", program[0]);
+	for (char **word = program; word[0] && *++word;)
+		list_append(&arguments, "\n", *word);
+	if (arguments)
+		host_record(host, "option/arguments", "%s", arguments);
+	free(arguments);
 	if (options.no_probe)
 		host_record(host, "option/probe", "off");
 	if (options.deep)

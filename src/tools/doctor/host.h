@@ -18,7 +18,7 @@
  *   identity/NAME  host (name), kernel (uname -r), machine (uname -m), glibc (version),
  *                  uid (effective)
  *   option/NAME    user options: probe ("off": register nothing), deep ("on"),
- *                  program (path), limit (seconds: host_has_time))
+ *                  program (path), arguments (of it, one per line), limit (seconds: host_has_time))
  *   kernel/symbol/NAME  "1": the running kernel has the symbol
  *   kernel/module/NAME  file of the module among the installed modules
  *                  ENODATA for both: no /proc/kallsyms, or no modules.dep

@@ -128,10 +128,12 @@ static void print_checks(const struct diagnosis *diagnosis, enum result least, b
 	}
 }
 
-/* One line for each reason that several checks could not be made. */
+/* One line for each reason that several checks could not be made, one for the other checks. */
 static void print_unknown(const struct diagnosis *diagnosis)
 {
+	static const char heading[] = "\nNot checked (-v lists every check)";
 	bool headed = false;
+	char *alone = NULL;
 
 	for (unsigned int i = 0; i < check_count; i++) {
 		const struct finding *finding = &diagnosis->findings[i];
@@ -148,12 +150,19 @@ static void print_unknown(const struct diagnosis *diagnosis)
 		}
 		if (ids && strchr(ids, ',')) {
 			if (!headed)
-				puts("\nNot checked (-v lists every check)");
+				puts(heading);
 			headed = true;
 			print_line("?     %s: %s", finding->text, ids);
+		} else if (ids) {
+			list_append(&alone, ", ", ids);
 		}
 		free(ids);
 	}
+	if (alone && !headed)
+		puts(heading);
+	if (alone)
+		print_line("?     for reasons of their own: %s", alone);
+	free(alone);
 }
 
 /* ---- the matrix ---- */

@@ -9,6 +9,8 @@
  *   program/interpreter base name of the ELF file if it is a known interpreter: "python3.11"
  *   program/launcher    "container", "mpi" or "job": the program is known to start others.
  *                       libpeerpin.so must exist there, at an identical path
+ *   program/launched    word of the program that an "mpi" or "job" launcher starts: all further
+ *                       readings of program/ then describe that program
  *   program/libraries   "NAME PATH" of each library found, one per line
  *   program/uses        known libraries linked: libcuda libcudart libibverbs libmlx5 libmpi libucp
  *                       libnccl ..., one per line, each with its path
@@ -196,7 +198,8 @@ static void program_record_elf(struct host *host, const char *path)
 
 /* ---- source ---- */
 
-static void program_record_launcher(struct host *host, const char *name)
+/* NULL: the program is not known to start others. */
+static const char *program_launcher(const char *name)
 {
 	static const struct {
 		const char *kind, *names; /* each name between blanks */
@@ -204,16 +207,35 @@ static void program_record_launcher(struct host *host, const char *name)
 		{ "container", " apptainer singularity docker podman nerdctl enroot shifter ch-run "
 			       "sarus pcocc " },
 		{ "mpi", " mpirun mpiexec mpiexec.hydra orterun prterun prun torchrun " },
-		{ "job", " srun sbatch jsrun aprun flux " },
+		{ "job", " srun sbatch jsrun aprun flux env numactl taskset nice time timeout " },
 	};
-	const char *base = strrchr(name, '/');
+	const char *base = strrchr(name, '/'), *kind = NULL;
 	char *word = need_text(" %s ", base ? base + 1 : name);
 
 	for (size_t i = 0; i < sizeof(launchers) / sizeof(*launchers); i++) {
 		if (!strpbrk(base ? base + 1 : name, " ") && strstr(launchers[i].names, word))
-			host_record(host, "program/launcher", "%s", launchers[i].kind);
+			kind = launchers[i].kind;
 	}
 	free(word);
+	return kind;
+}
+
+/* The first argument that names a file that can be run: launchers' options, and most values of
+ * theirs, name none. False: none, or one that starts a container. */
+static bool program_find_launched(struct host *host, char word[PATH_MAX], char path[PATH_MAX])
+{
+	const char *words = host_text(host, "option/arguments"), *kind;
+
+	while (host_line(&words, word, PATH_MAX)) {
+		if (*word == '-' || !program_find(word, path))
+			continue;
+		kind = program_launcher(word);
+		if (!kind)
+			return true;
+		if (!strcmp(kind, "container"))
+			return false;
+	}
+	return false;
 }
 
 /* Number of bytes read from the file's start; negative: unreadable. */
@@ -247,11 +269,16 @@ static bool program_is_text(const char *path)
 static void program_query(struct host *host)
 {
 	const char *name = host_text(host, "option/program");
-	char path[PATH_MAX], line[256];
+	const char *launcher = program_launcher(name);
+	char path[PATH_MAX], line[256], launched[PATH_MAX];
 	int scripts = 0;
 
-	program_record_launcher(host, name);
-	if (!program_find(name, path)) {
+	if (launcher)
+		host_record(host, "program/launcher", "%s", launcher);
+	if (launcher && strcmp(launcher, "container") != 0 &&
+	    program_find_launched(host, launched, path)) {
+		host_record(host, "program/launched", "%s", launched);
+	} else if (!program_find(name, path)) {
 		int error = access(path, F_OK) ? errno : EACCES;
 
 		host_record_error(host, "program/path", error, "%s: %s", path, strerror(error));
