@@ -22,19 +22,15 @@ CLOSED_DRIVER = (
     "NVRM version: NVIDIA UNIX x86_64 Kernel Module  {0}  Mon Oct  6 20:51:49 UTC 2025\n"
     "GCC version:  gcc version 12.3.0 (Ubuntu 12.3.0-1ubuntu1~22.04)"
 )
-RELAXED = 0x10
 
 
 class Error(str):
     """A reading that failed: an errno's name, and words."""
 
 
-def config_space(acs=None, control=0x2910):
-    """4096 bytes: PCI Express capability at 0x40; AER and, behind it, ACS with these control bits."""
+def config_space(acs=None):
+    """4096 bytes: AER and, behind it, ACS with these control bits."""
     space = bytearray(4096)
-    space[0x34] = 0x40
-    space[0x40] = 0x10
-    space[0x48:0x4A] = control.to_bytes(2, "little")
     space[0x100:0x104] = (0x0001 | 1 << 16 | (0x148 << 20 if acs is not None else 0)).to_bytes(4, "little")
     if acs is not None:
         space[0x148:0x14C] = (0x000D | 1 << 16).to_bytes(4, "little")

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* checks_acs.c -- checks of PCI configuration space: redirection of peer traffic, ordering
+/* checks_acs.c -- check of PCI configuration space: redirection of peer traffic
  *
  * Without root the kernel shows 64 bytes of configuration space; the capabilities lie behind
  * them.
@@ -13,12 +13,9 @@
 #define HEADER_BYTES	64
 #define FIRST_EXTENDED	0x100
 #define EXTENDED_ACS	0x000d
-#define CAPABILITY_PCIE 0x10
 #define ACS_CONTROL	6
 /* bits that send peer traffic upstream: request redirect, completion redirect, egress control */
 #define ACS_REDIRECTS	 (0x04 | 0x08 | 0x20)
-#define DEVICE_CONTROL	 8
-#define RELAXED_ORDERING (1 << 4)
 
 static unsigned int checks_acs_word(const struct reading *config, size_t at)
 {
@@ -40,20 +37,6 @@ static size_t checks_acs_find_extended(const struct reading *config, unsigned in
 	}
 	return 0;
 }
-
-static size_t checks_acs_find_capability(const struct reading *config, unsigned int id)
-{
-	size_t at = checks_acs_word(config, 0x34) & 0xfc;
-
-	for (unsigned int turns = 0; at >= HEADER_BYTES && turns < 64; turns++) {
-		if ((checks_acs_word(config, at) & 0xff) == id)
-			return at;
-		at = checks_acs_word(config, at) >> 8 & 0xfc;
-	}
-	return 0;
-}
-
-/* ---- ACS ---- */
 
 static void checks_acs_add_once(char **list, const char *pci)
 {
@@ -146,43 +129,4 @@ void check_acs(struct host *host, struct finding *finding)
 	}
 	free(redirecting);
 	free(hidden);
-}
-
-/* ---- ordering ---- */
-
-static void checks_acs_device(struct host *host, const char *pci, const char *label,
-			      struct finding *finding)
-{
-	const struct reading *config;
-	unsigned int control;
-	size_t at;
-
-	if (!*pci)
-		return;
-	config = host_read(host, "/sys/bus/pci/devices/%s/config", pci);
-	at = checks_acs_find_capability(config, CAPABILITY_PCIE);
-	control = checks_acs_word(config, at + DEVICE_CONTROL);
-	if (config->error) {
-		finding_item(finding, UNKNOWN, label, "cannot be read");
-	} else if (config->length <= HEADER_BYTES) {
-		finding_item(finding, UNKNOWN, label, "needs root");
-		finding_fix(finding, "%s", fix_as_root_again(host, "ordering").text);
-	} else if (!at) {
-		finding_item(finding, UNKNOWN, label, "is not shown as PCI Express");
-	} else {
-		finding_item(finding, OK, label, "relaxed ordering %s, payload %u, requests of %u",
-			     control & RELAXED_ORDERING ? "on" : "off", 128u << (control >> 5 & 7),
-			     128u << (control >> 12 & 7));
-	}
-}
-
-void check_ordering(struct host *host, struct finding *finding)
-{
-	EACH_GPU(host, gpu)
-		checks_acs_device(host, gpu->pci, gpu->label, finding);
-	EACH_ADAPTER(host, adapter)
-		checks_acs_device(host, adapter->pci, adapter->name, finding);
-	if (!finding_text(finding))
-		finding_add(finding, UNKNOWN,
-			    "neither a GPU nor an adapter is visible on the PCI bus");
 }
