@@ -105,7 +105,37 @@ WRAP(cuMemPoolTrimTo, (pool, bytes), CUmemoryPool pool, size_t bytes)
 
 WRAP(cuMemPoolDestroy, (pool), CUmemoryPool pool)
 {
-	return cuda_pool_after_trim(forward(pool));
+	bool kept = keep_is_on(), raised = kept && keep_pool_take(pool);
+	CUresult result = forward(pool);
+
+	if (kept && result == CUDA_SUCCESS)
+		keep_pool_forget(pool);
+	else if (raised)
+		keep_pool_give_back(pool);
+	return cuda_pool_after_trim(result);
+}
+
+/* The threshold is the program's from now on. */
+WRAP(cuMemPoolSetAttribute, (pool, attribute, value), CUmemoryPool pool,
+     CUmemPool_attribute attribute, void *value)
+{
+	bool raised = attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD && value && keep_is_on() &&
+		      keep_pool_take(pool);
+	CUresult result = forward(pool, attribute, value);
+
+	if (raised && result != CUDA_SUCCESS)
+		keep_pool_give_back(pool);
+	return result;
+}
+
+WRAP(cuMemPoolGetAttribute, (pool, attribute, value), CUmemoryPool pool,
+     CUmemPool_attribute attribute, void *value)
+{
+	CUresult result = forward(pool, attribute, value);
+
+	if (result == CUDA_SUCCESS && keep_is_on())
+		keep_pool_read(pool, attribute, value);
+	return result;
 }
 
 WRAP(cuDeviceGraphMemTrim, (device), CUdevice device)

@@ -103,6 +103,8 @@ static void allocate_record(enum allocation_kind kind, uint64_t base, uint64_t s
 	allocation.integrated = host_allocated && attributes_integrated(allocation.device);
 	if (memory_insert(&allocation))
 		events_count_allocation(kind, size);
+	if (kind == ALLOCATION_POOL && keep_is_on())
+		kept_pool_allocated(&allocation);
 }
 
 void memory_allocated(enum allocation_kind kind, uint64_t base, uint64_t size)

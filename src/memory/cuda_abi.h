@@ -94,6 +94,12 @@ enum CUmem_range_attribute_enum {
 #undef RANGE_ATTRIBUTE
 };
 
+enum CUmemPool_attribute_enum {
+#define POOL_ATTRIBUTE(name, value) name = value,
+#include "memory/cuda_abi.def"
+#undef POOL_ATTRIBUTE
+};
+
 enum {
 #define CONSTANT(name, value) name = value,
 #include "memory/cuda_abi.def"

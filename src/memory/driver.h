@@ -33,6 +33,9 @@
 	CALL(cuMemAlloc_v2)                                                                        \
 	CALL(cuMemFree_v2)                                                                         \
 	CALL(cuDeviceTotalMem_v2)                                                                  \
+	CALL(cuMemPoolGetAttribute)                                                                \
+	CALL(cuMemPoolSetAttribute)                                                                \
+	CALL(cuMemPoolTrimTo)                                                                      \
 	CALL(cuDeviceGetCount)                                                                     \
 	CALL(cuDeviceGetAttribute)                                                                 \
 	CALL(cuStreamIsCapturing)                                                                  \

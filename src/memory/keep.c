@@ -245,7 +245,9 @@ bool keep_allocate(const struct keep_request *request, CUdeviceptr *address, siz
 
 uint64_t keep_free_bytes(void)
 {
-	return kept_block_bytes(keep_current_device());
+	int device = keep_current_device();
+
+	return kept_block_bytes(device) + kept_pool_bytes(device);
 }
 
 bool keep_release(int device, uint64_t bytes)
@@ -254,7 +256,7 @@ bool keep_release(int device, uint64_t bytes)
 		return true;
 	if (device == KEEP_CURRENT)
 		device = keep_current_device();
-	return device != KEEP_CURRENT && kept_release(device, bytes);
+	return device != KEEP_CURRENT && (kept_release(device, bytes) || kept_trim_pools(device));
 }
 
 bool keep_await_release(uint64_t ended)

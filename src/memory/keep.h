@@ -111,6 +111,16 @@ bool keep_release(int device, uint64_t bytes);
 bool keep_await_release(uint64_t ended);
 extern _Atomic uint64_t keep_releases_ended; /* number of releases, by all threads */
 
+/* A pool's release threshold is peerpin's until the program sets it (keep_pools.c). Call with an
+ * attribute that the driver has stored: turns it into that of a pool which holds nothing. */
+void keep_pool_read(CUmemoryPool pool, CUmemPool_attribute attribute, uint64_t *value);
+
+/* Call before the program sets the threshold, or destroys the pool, with true for
+ * keep_pool_give_back() if the driver refuses; keep_pool_forget(): destroyed. */
+bool keep_pool_take(CUmemoryPool pool);
+void keep_pool_give_back(CUmemoryPool pool);
+void keep_pool_forget(CUmemoryPool pool);
+
 /* Release all kept memory of a context that is about to end, and wait until other threads have
  * released theirs of it. NULL: of all contexts, with a wait for one such release at most. */
 void keep_release_context(CUcontext context);

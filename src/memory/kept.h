@@ -37,7 +37,8 @@ CUresult keep_wait(CUcontext context);
 uint64_t kept_bytes_of(const struct allocation *allocation);
 uint64_t kept_block_bytes_of(const struct allocation *allocation);
 
-/* The limit of the allocation's GPU, or of the host, in bytes. */
+/* The limit of a GPU, and of the allocation's GPU, or of the host, in bytes. */
+uint64_t kept_device_limit(int device);
 uint64_t kept_limit(const struct allocation *allocation);
 
 /* Return true if the limit of the allocation's GPU, or of the host, is at least its size. */
@@ -82,6 +83,16 @@ uint64_t kept_block_bytes(int device);
 /* True while another thread is releasing an allocation that contains the address: its record has
  * ended, and the driver still has it. */
 bool kept_is_releasing(uint64_t address);
+
+/* Call after an allocation from a pool. */
+void kept_pool_allocated(const struct allocation *allocation);
+
+/* Bytes of freed memory that the pools of the device hold. */
+uint64_t kept_pool_bytes(int device);
+
+/* Return the memory that the pools of the device (KEEP_POOL: of any) hold. False: they held none.
+ */
+bool kept_trim_pools(int device);
 
 /* memory_renew() of the list: nothing is kept. */
 void kept_renew(void);

@@ -37,7 +37,7 @@ static uint64_t kept_total(int device)
 	return load_relaxed(&totals[device]);
 }
 
-static uint64_t kept_limit_of(int device)
+uint64_t kept_device_limit(int device)
 {
 	uint64_t keep = config_get()->keep;
 
@@ -47,7 +47,7 @@ static uint64_t kept_limit_of(int device)
 uint64_t kept_limit(const struct allocation *allocation)
 {
 	return allocation->kind == ALLOCATION_HOST ? config_get()->keep_host
-						   : kept_limit_of(allocation->device);
+						   : kept_device_limit(allocation->device);
 }
 
 bool kept_is_within_limit(const struct allocation *allocation)

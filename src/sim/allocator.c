@@ -89,7 +89,9 @@ static bool allocator_map(uint64_t at, uint64_t size, int access, int flags, int
 /* Map file memory at `count` blocks. */
 static bool allocator_back(struct sim_device *device, uint64_t base, uint64_t count)
 {
-	if (!allocator_map(base, count * SIM_BLOCK, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+	/* Pools hold blocks without an address. */
+	if (device->used_blocks + count > device->memory / SIM_BLOCK ||
+	    !allocator_map(base, count * SIM_BLOCK, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
 			   device->file, (off_t)(base - device->base)))
 		return false;
 	for (uint64_t i = 0; i < count; i++)
@@ -199,7 +201,7 @@ struct sim_allocation *sim_allocate(int ordinal, CUcontext context, enum sim_kin
 {
 	struct sim_device *device = &sim_devices[ordinal];
 	struct sim_allocation *allocation;
-	bool placed = false;
+	bool placed;
 
 	if (size > device->memory)
 		return NULL;
@@ -212,8 +214,10 @@ struct sim_allocation *sim_allocate(int ordinal, CUcontext context, enum sim_kin
 	allocation->kind = kind;
 	allocation->access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 	allocation->sync_memops = kind == SIM_MANAGED;
-	placed = size > SIM_BLOCK ? allocator_place_large(device, allocation)
-				  : allocator_place_in_block(device, allocation);
+	do
+		placed = size > SIM_BLOCK ? allocator_place_large(device, allocation)
+					  : allocator_place_in_block(device, allocation);
+	while (!placed && sim_trim_pools(ordinal));
 	if (!placed) {
 		free(allocation);
 		return NULL;
@@ -228,7 +232,9 @@ struct sim_allocation *sim_allocate(int ordinal, CUcontext context, enum sim_kin
 
 void sim_free_any(struct sim_allocation *allocation)
 {
-	if (sim_is_device_address(allocation->base))
+	if (allocation->kind == SIM_POOL)
+		sim_free_pooled(allocation);
+	else if (sim_is_device_address(allocation->base))
 		sim_free(allocation);
 	else
 		sim_detach(allocation, allocation->kind == SIM_GRAPH);

@@ -18,6 +18,9 @@ struct CUmemPoolHandle_st {
 	int device;
 	int file; /* exported descriptor; -1: none yet */
 	bool imported;
+	uint64_t threshold;
+	uint64_t used;
+	uint64_t held; /* of freed memory: blocks that count as used, but have no address */
 };
 
 static struct sim_object *pools;
@@ -41,6 +44,72 @@ static CUmemoryPool pool_default(int device)
 	return defaults[device];
 }
 
+/* Bytes that the pool has from its device, besides what it holds. */
+static uint64_t pool_in_use(CUmemoryPool pool)
+{
+	return sim_round_up(pool->used, SIM_BLOCK);
+}
+
+static void pool_hold(CUmemoryPool pool, uint64_t bytes)
+{
+	sim_devices[pool->device].used_blocks += bytes / SIM_BLOCK;
+	sim_devices[pool->device].used_blocks -= pool->held / SIM_BLOCK;
+	pool->held = bytes;
+}
+
+static void pool_trim(CUmemoryPool pool, uint64_t bytes)
+{
+	uint64_t used = pool_in_use(pool);
+
+	if (used + pool->held > bytes)
+		pool_hold(pool, bytes > used ? sim_round_down(bytes - used, SIM_BLOCK) : 0);
+}
+
+bool sim_trim_pools(int device)
+{
+	uint64_t used = sim_devices[device].used_blocks;
+
+	for (struct sim_object *object = pools; object; object = object->next) {
+		CUmemoryPool pool = (CUmemoryPool)object;
+
+		if (pool->device == device)
+			pool_trim(pool, 0);
+	}
+	return sim_devices[device].used_blocks < used;
+}
+
+static struct sim_allocation *pool_take(CUmemoryPool pool, uint64_t size)
+{
+	const struct sim_device *device = &sim_devices[pool->device];
+	uint64_t held = pool->held, blocks;
+	struct sim_allocation *allocation;
+
+	pool_hold(pool, 0);
+	blocks = device->used_blocks;
+	allocation = sim_allocate(pool->device, NULL, SIM_POOL, size);
+	blocks = device->used_blocks - blocks;
+	pool_hold(pool, held > blocks * SIM_BLOCK ? held - blocks * SIM_BLOCK : 0);
+	if (allocation) {
+		allocation->pool = pool;
+		pool->used += size;
+	}
+	return allocation;
+}
+
+void sim_free_pooled(struct sim_allocation *allocation)
+{
+	CUmemoryPool pool = allocation->pool;
+	uint64_t blocks = sim_devices[pool->device].used_blocks;
+
+	pool->used -= allocation->size;
+	sim_free(allocation);
+	blocks -= sim_devices[pool->device].used_blocks;
+	if (pool->object.live) {
+		pool_hold(pool, pool->held + blocks * SIM_BLOCK);
+		pool_trim(pool, pool->threshold);
+	}
+}
+
 SIM_CALL(cuDeviceGetDefaultMemPool, (pool, device), CUmemoryPool *pool, CUdevice device)
 {
 	if (device < 0 || device >= sim_device_count)
@@ -53,6 +122,10 @@ SIM_CALL(cuDeviceGetDefaultMemPool, (pool, device), CUmemoryPool *pool, CUdevice
 
 SIM_CALL(cuMemPoolCreate, (pool, properties), CUmemoryPool *pool, const CUmemPoolProps *properties)
 {
+	CUresult result = sim_check_uncaptured();
+
+	if (result != CUDA_SUCCESS)
+		return result;
 	if (!pool || !properties || properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
 	    properties->location.id < 0 || properties->location.id >= sim_device_count)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -69,6 +142,7 @@ SIM_CALL(cuMemPoolDestroy, (pool), CUmemoryPool pool)
 	if (!sim_is_live(pools, pool) || pool == defaults[pool->device])
 		return CUDA_ERROR_INVALID_VALUE;
 	pool->object.live = false;
+	pool_hold(pool, 0);
 	if (pool->file >= 0)
 		close(pool->file);
 	pool->file = -1;
@@ -91,16 +165,53 @@ SIM_CALL(cuMemPoolSetAccess, (pool, access, count), CUmemoryPool pool,
 	return CUDA_SUCCESS;
 }
 
-/* No freed memory is cached: nothing to trim. */
 SIM_CALL(cuMemPoolTrimTo, (pool, bytes), CUmemoryPool pool, size_t bytes)
 {
 	CUresult result = sim_check_uncaptured();
 
-	(void)bytes;
 	if (result != CUDA_SUCCESS)
 		return result;
-	return sim_is_live(pools, pool) && !pool->imported ? CUDA_SUCCESS
-							   : CUDA_ERROR_INVALID_VALUE;
+	if (!sim_is_live(pools, pool) || pool->imported)
+		return CUDA_ERROR_INVALID_VALUE;
+	pool_trim(pool, bytes);
+	return CUDA_SUCCESS;
+}
+
+SIM_CALL(cuMemPoolSetAttribute, (pool, attribute, value), CUmemoryPool pool,
+	 CUmemPool_attribute attribute, void *value)
+{
+	CUresult result = sim_check_uncaptured();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!sim_is_live(pools, pool) || !value || attribute != CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
+		return CUDA_ERROR_INVALID_VALUE;
+	pool->threshold = *(const uint64_t *)value;
+	pool_trim(pool, pool->threshold);
+	return CUDA_SUCCESS;
+}
+
+SIM_CALL(cuMemPoolGetAttribute, (pool, attribute, value), CUmemoryPool pool,
+	 CUmemPool_attribute attribute, void *value)
+{
+	CUresult result = sim_check_uncaptured();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!sim_is_live(pools, pool) || !value)
+		return CUDA_ERROR_INVALID_VALUE;
+	switch (attribute) {
+	case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+		*(uint64_t *)value = pool->threshold;
+		return CUDA_SUCCESS;
+	case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+		*(uint64_t *)value = pool_in_use(pool) + pool->held;
+		return CUDA_SUCCESS;
+	case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+		*(uint64_t *)value = pool->used;
+		return CUDA_SUCCESS;
+	}
+	return CUDA_ERROR_INVALID_VALUE;
 }
 
 /* In an uncaptured stream, other captures forbid stream-ordered calls (measured). */
@@ -138,10 +249,9 @@ static CUresult pool_allocate(CUdeviceptr *address, size_t size, CUmemoryPool po
 		pool = pool_default(context->device);
 	if (!pool || !sim_is_live(pools, pool) || pool->imported)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	allocation = sim_allocate(pool->device, NULL, SIM_POOL, size);
+	allocation = pool_take(pool, size);
 	if (!allocation)
 		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
-	allocation->pool = pool;
 	*address = allocation->base;
 	return sim_leave(CUDA_SUCCESS);
 }

@@ -127,6 +127,8 @@ static const struct row {
 	ROW("cuMemPoolCreate", cuMemPoolCreate, 11020, false),
 	ROW("cuMemPoolDestroy", cuMemPoolDestroy, 11020, false),
 	ROW("cuMemPoolTrimTo", cuMemPoolTrimTo, 11020, false),
+	ROW("cuMemPoolSetAttribute", cuMemPoolSetAttribute, 11020, false),
+	ROW("cuMemPoolGetAttribute", cuMemPoolGetAttribute, 11020, false),
 	ROW("cuMemPoolSetAccess", cuMemPoolSetAccess, 11020, false),
 	ROW("cuMemPoolExportToShareableHandle", cuMemPoolExportToShareableHandle, 11020, false),
 	ROW("cuMemPoolImportFromShareableHandle", cuMemPoolImportFromShareableHandle, 11020, false),

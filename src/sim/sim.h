@@ -210,8 +210,11 @@ struct sim_allocation {
 	bool sync_memops;
 };
 
-/* Free an allocation of any kind. */
+/* Free an allocation of any kind; of a pool, which may hold the memory. */
 void sim_free_any(struct sim_allocation *allocation);
+void sim_free_pooled(struct sim_allocation *allocation);
+/* Return the memory that pools hold to the device. False: they hold none. */
+bool sim_trim_pools(int device);
 
 static inline bool sim_is_host(const struct sim_allocation *allocation)
 {

@@ -253,7 +253,7 @@ static struct {
 	void *host, *page;
 } forbidden;
 
-enum { WAYS = 15 };
+enum { WAYS = 17 };
 
 static CUresult forbidden_call(int way)
 {
@@ -288,6 +288,12 @@ static CUresult forbidden_call(int way)
 		return driver.cuMemFreeAsync(0, forbidden.other);
 	case 13:
 		return driver.cuMemFreeAsync(0, NULL);
+	case 14:
+		return driver.cuMemPoolSetAttribute(
+			forbidden.own, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &(uint64_t){ 1 });
+	case 15:
+		return driver.cuMemPoolGetAttribute(
+			forbidden.own, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &(uint64_t){ 0 });
 	default:
 		return driver.cuMemPoolDestroy(forbidden.own);
 	}

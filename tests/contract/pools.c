@@ -114,6 +114,84 @@ TEST(pools, what_is_in_use_outlives_its_pool)
 	ck_assert_int_eq(query_buffer_id(address), CUDA_ERROR_INVALID_VALUE);
 }
 
+/* ---- what a pool holds; sizes are multiples of what it takes from the GPU at a time ---- */
+
+#define STEP ((uint64_t)32 << 20)
+
+static uint64_t attribute_of(CUmemoryPool pool, CUmemPool_attribute attribute)
+{
+	uint64_t value = 7;
+
+	ck_cuda(driver.cuMemPoolGetAttribute(pool, attribute, &value));
+	return value;
+}
+
+static uint64_t reserved(CUmemoryPool pool)
+{
+	return attribute_of(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+}
+
+static void set_threshold(CUmemoryPool pool, uint64_t threshold)
+{
+	ck_cuda(driver.cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
+	ck_assert_uint_eq(attribute_of(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD), threshold);
+}
+
+static void use(CUmemoryPool pool, uint64_t size)
+{
+	CUdeviceptr address;
+
+	ck_cuda(driver.cuMemAllocFromPoolAsync(&address, size, pool, stream));
+	ck_assert_uint_eq(attribute_of(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), size);
+	ck_assert_uint_ge(reserved(pool), size);
+	ck_cuda(driver.cuMemFreeAsync(address, stream));
+	ck_cuda(driver.cuStreamSynchronize(stream));
+	ck_assert_uint_eq(attribute_of(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 0);
+}
+
+TEST(pools, freed_memory_stays_in_its_pool_up_to_the_threshold)
+{
+	CUmemoryPool pool = make_pool();
+
+	ck_assert_uint_eq(attribute_of(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD), 0);
+	use(pool, 2 * STEP);
+	ck_assert_uint_eq(reserved(pool), 0);
+	set_threshold(pool, 8 * STEP);
+	use(pool, 2 * STEP);
+	ck_assert_uint_eq(reserved(pool), 2 * STEP);
+	/* It is split and joined, and not allocated beside. */
+	use(pool, STEP);
+	use(pool, 2 * STEP);
+	ck_assert_uint_eq(reserved(pool), 2 * STEP);
+	set_threshold(pool, STEP);
+	use(pool, 2 * STEP);
+	ck_assert_uint_eq(reserved(pool), STEP);
+	ck_cuda(driver.cuMemPoolTrimTo(pool, STEP));
+	ck_assert_uint_eq(reserved(pool), STEP);
+	ck_cuda(driver.cuMemPoolTrimTo(pool, 0));
+	ck_assert_uint_eq(reserved(pool), 0);
+	ck_cuda(driver.cuMemPoolDestroy(pool));
+}
+
+TEST(pools, the_driver_takes_what_a_pool_holds_for_other_memory)
+{
+	CUmemoryPool pool = make_pool();
+	CUdeviceptr address;
+	size_t before, after, total, most;
+
+	ck_cuda(driver.cuMemGetInfo_v2(&before, &total));
+	most = before / 4 * 3 / STEP * STEP;
+	set_threshold(pool, UINT64_MAX);
+	use(pool, most);
+	ck_assert_uint_eq(reserved(pool), most);
+	ck_cuda(driver.cuMemGetInfo_v2(&after, &total));
+	ck_assert_uint_le(after, before - most);
+	ck_cuda(driver.cuMemAlloc_v2(&address, before / 2));
+	ck_assert_uint_lt(reserved(pool), most);
+	ck_cuda(driver.cuMemFree_v2(address));
+	ck_cuda(driver.cuMemPoolDestroy(pool));
+}
+
 TEST(pools, pool_memory_outlives_contexts_and_is_freed_without_one)
 {
 	CUdeviceptr address;

@@ -29,6 +29,7 @@
 #define RANGE_HANDLE_TYPE(name, value)	    SAME_VALUE(name, value)
 #define EXTERNAL_HANDLE_TYPE(name, value)   SAME_VALUE(name, value)
 #define RANGE_ATTRIBUTE(name, value)	    SAME_VALUE(name, value)
+#define POOL_ATTRIBUTE(name, value)	    SAME_VALUE(name, value)
 #define CONSTANT(name, value)		    SAME_VALUE(name, value)
 #define FUNCTION(symbol, ...)                                                                      \
 	_Static_assert(__builtin_types_compatible_p(__typeof__(symbol), CUresult(__VA_ARGS__)),    \
@@ -54,6 +55,7 @@
 #undef RANGE_HANDLE_TYPE
 #undef EXTERNAL_HANDLE_TYPE
 #undef RANGE_ATTRIBUTE
+#undef POOL_ATTRIBUTE
 #undef CONSTANT
 #undef FUNCTION
 
@@ -77,6 +79,7 @@ SAME_SIZE(CUmemAccess_flags_enum);
 SAME_SIZE(CUmemRangeHandleType_enum);
 SAME_SIZE(CUexternalMemoryHandleType_enum);
 SAME_SIZE(CUmem_range_attribute_enum);
+SAME_SIZE(CUmemPool_attribute_enum);
 
 int main(void)
 {
@@ -98,6 +101,7 @@ int main(void)
 #define RANGE_HANDLE_TYPE(name, value)	    rows++;
 #define EXTERNAL_HANDLE_TYPE(name, value)   rows++;
 #define RANGE_ATTRIBUTE(name, value)	    rows++;
+#define POOL_ATTRIBUTE(name, value)	    rows++;
 #define CONSTANT(name, value)		    rows++;
 #define FUNCTION(symbol, ...)		    rows++;
 #define FIELD(tag, field, offset, size)	    rows++;

@@ -8,10 +8,10 @@
 
 #include "base/object.h"
 
-const struct test *const test_files[] = {
-	reuse_tests,   hidden_tests,   state_tests, capture_tests, limit_tests, pressure_tests,
-	context_tests, parallel_tests, event_tests, region_tests,  NULL
-};
+const struct test *const test_files[] = { reuse_tests,	 hidden_tests,	 state_tests,
+					  capture_tests, limit_tests,	 pressure_tests,
+					  context_tests, parallel_tests, event_tests,
+					  region_tests,	 pool_tests,	 NULL };
 
 struct functions raw;
 

@@ -39,7 +39,7 @@ struct calls calls_by(enum path path);
 
 extern const struct test reuse_tests[], hidden_tests[], state_tests[], capture_tests[],
 	limit_tests[], pressure_tests[], context_tests[], parallel_tests[], event_tests[],
-	region_tests[];
+	region_tests[], pool_tests[];
 
 /* The driver and a context, without an adapter. */
 void begin(void);

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* keep_pools.c -- release thresholds of stream-ordered pools
+ *
+ * A pool with a threshold of 0, the driver's default, returns its unused memory to the GPU at each
+ * synchronization. The first allocation from a pool raises its threshold to the limit of kept
+ * memory, which the program may change later. The driver counts live memory, too; it splits and
+ * joins what the pool holds, which hardly exceeds the most that the program has had of it at a time
+ * (measured). The driver itself returns this memory for cuMemAlloc, or to another pool (measured).
+ */
+#include <pthread.h>
+
+#include "base/atomics.h"
+#include "base/system.h"
+#include "memory/driver.h"
+#include "memory/kept.h"
+
+/* A pool takes so many bytes at a time from its GPU (measured). */
+#define POOL_STEP ((uint64_t)32 << 20)
+
+#define POOLS_MAX 32u
+
+enum pool_threshold { THRESHOLD_UNREAD, THRESHOLD_OURS, THRESHOLD_PROGRAMS };
+
+/* pools_lock guards stores, and is taken alone. */
+static struct pool_entry {
+	_Atomic(CUmemoryPool) pool; /* NULL: none */
+	_Atomic enum pool_threshold threshold;
+	int device;
+	unsigned int calls; /* peerpin's calls in flight: the entry and the pool stay */
+} entries[POOLS_MAX];
+static pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t pools_call_ended = PTHREAD_COND_INITIALIZER;
+
+static struct pool_entry *pools_find(CUmemoryPool pool)
+{
+	for (struct pool_entry *entry = entries; entry < entries + POOLS_MAX; entry++) {
+		if (load_acquire(&entry->pool) == pool)
+			return entry;
+	}
+	return NULL;
+}
+
+/* ---- peerpin's calls ---- */
+
+static uint64_t pools_attribute(CUmemoryPool pool, CUmemPool_attribute attribute)
+{
+	uint64_t value = 0;
+
+	return driver_calls()->cuMemPoolGetAttribute(pool, attribute, &value) == CUDA_SUCCESS
+		       ? value
+		       : 0;
+}
+
+/* Bytes of freed memory that the pool holds. */
+static uint64_t pools_held(CUmemoryPool pool, uint64_t reserved)
+{
+	uint64_t used = pools_attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
+
+	used = (used + POOL_STEP - 1) & ~(POOL_STEP - 1);
+	return reserved > used ? reserved - used : 0;
+}
+
+static uint64_t pools_trim(CUmemoryPool pool, uint64_t before)
+{
+	uint64_t after;
+
+	driver_calls()->cuMemPoolTrimTo(pool, 0);
+	after = pools_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+	return before > after ? before - after : 0;
+}
+
+/* Bracket a call with the pool; with the lock held, which is dropped meanwhile. */
+static void pools_begin_call(struct pool_entry *entry)
+{
+	entry->calls++;
+	pthread_mutex_unlock(&pools_lock);
+}
+
+static void pools_end_call(struct pool_entry *entry)
+{
+	pthread_mutex_lock(&pools_lock);
+	entry->calls--;
+	system_wake(&pools_call_ended);
+}
+
+/* The sum of `call` for the pools of the device (KEEP_POOL: of any) whose threshold is peerpin's.
+ */
+static uint64_t pools_each(int device, uint64_t (*call)(CUmemoryPool pool, uint64_t reserved))
+{
+	CUstreamCaptureMode mode;
+	bool relaxed = driver_relax_capture(&mode);
+	uint64_t sum = 0;
+
+	pthread_mutex_lock(&pools_lock);
+	for (struct pool_entry *entry = entries; entry < entries + POOLS_MAX; entry++) {
+		if (!entry->pool || entry->threshold != THRESHOLD_OURS ||
+		    (device != KEEP_POOL && entry->device != device))
+			continue;
+		pools_begin_call(entry);
+		sum += call(entry->pool,
+			    pools_attribute(entry->pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT));
+		pools_end_call(entry);
+	}
+	pthread_mutex_unlock(&pools_lock);
+	driver_restore_capture(relaxed, &mode);
+	return sum;
+}
+
+uint64_t kept_pool_bytes(int device)
+{
+	return pools_each(device, pools_held);
+}
+
+bool kept_trim_pools(int device)
+{
+	return pools_each(device, pools_trim);
+}
+
+/* ---- thresholds; with the lock held ---- */
+
+/* NULL: there are too many pools. */
+static struct pool_entry *pools_add(CUmemoryPool pool)
+{
+	struct pool_entry *entry = pools_find(pool);
+
+	if (!entry)
+		entry = pools_find(NULL);
+	if (entry && !entry->pool) {
+		entry->threshold = THRESHOLD_UNREAD;
+		store_release(&entry->pool, pool);
+	}
+	return entry;
+}
+
+static void pools_raise(struct pool_entry *entry, uint64_t limit)
+{
+	const struct driver_calls *driver = driver_calls();
+	uint64_t threshold = 0;
+	CUresult result;
+
+	pools_begin_call(entry);
+	result = driver->cuMemPoolGetAttribute(entry->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
+					       &threshold);
+	pools_end_call(entry);
+	/* The program may have set it meanwhile. */
+	if (entry->threshold != THRESHOLD_UNREAD)
+		return;
+	entry->threshold =
+		result == CUDA_SUCCESS && !threshold ? THRESHOLD_OURS : THRESHOLD_PROGRAMS;
+	if (entry->threshold == THRESHOLD_PROGRAMS)
+		return;
+	pools_begin_call(entry);
+	driver->cuMemPoolSetAttribute(entry->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &limit);
+	pools_end_call(entry);
+}
+
+/* ---- the program's calls ---- */
+
+void kept_pool_allocated(const struct allocation *allocation)
+{
+	struct pool_entry *entry;
+	CUstreamCaptureMode mode;
+	uint64_t limit;
+	bool relaxed;
+
+	if (!allocation->pool || pools_find(allocation->pool) || !allocation->described ||
+	    load_relaxed(&keep_mode) != KEEP_ON)
+		return;
+	limit = kept_device_limit(allocation->device);
+	if (!limit)
+		return;
+	relaxed = driver_relax_capture(&mode);
+	pthread_mutex_lock(&pools_lock);
+	entry = pools_add(allocation->pool);
+	if (entry && entry->threshold == THRESHOLD_UNREAD && !entry->calls) {
+		entry->device = allocation->device;
+		pools_raise(entry, limit);
+	}
+	pthread_mutex_unlock(&pools_lock);
+	driver_restore_capture(relaxed, &mode);
+}
+
+void keep_pool_read(CUmemoryPool pool, CUmemPool_attribute attribute, uint64_t *value)
+{
+	struct pool_entry *entry = pools_find(pool);
+
+	if (!entry || load_relaxed(&entry->threshold) != THRESHOLD_OURS)
+		return;
+	if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
+		*value = 0;
+	else if (attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)
+		*value -= pools_held(pool, *value);
+}
+
+bool keep_pool_take(CUmemoryPool pool)
+{
+	struct pool_entry *entry;
+	bool ours;
+
+	if (!pool)
+		return false;
+	pthread_mutex_lock(&pools_lock);
+	entry = pools_add(pool);
+	ours = entry && entry->threshold == THRESHOLD_OURS;
+	if (entry)
+		entry->threshold = THRESHOLD_PROGRAMS;
+	while (entry && entry->calls)
+		system_wait(&pools_call_ended, &pools_lock);
+	pthread_mutex_unlock(&pools_lock);
+	return ours;
+}
+
+void keep_pool_give_back(CUmemoryPool pool)
+{
+	struct pool_entry *entry;
+
+	pthread_mutex_lock(&pools_lock);
+	entry = pools_find(pool);
+	if (pool && entry)
+		entry->threshold = THRESHOLD_OURS;
+	pthread_mutex_unlock(&pools_lock);
+}
+
+void keep_pool_forget(CUmemoryPool pool)
+{
+	struct pool_entry *entry;
+
+	pthread_mutex_lock(&pools_lock);
+	entry = pools_find(pool);
+	if (entry)
+		store_release(&entry->pool, NULL);
+	pthread_mutex_unlock(&pools_lock);
+}
