@@ -29,7 +29,7 @@ function is_text(kind) {
 
 function take_row(kind, variable, allowed, meaning, initial,    option, takes, standard) {
 	option = option_of(variable)
-	takes = kind == "BOOL" ? "nothing" : is_text(kind) ? "text" : "value"
+	takes = kind == "BOOL" ? "nothing" : is_text(kind) ? "text" : kind == "SHARE" ? "number" : "value"
 	cases = cases sprintf("\t%s) variable=%s takes=%s ;;\n", option, variable, takes)
 	standard = default_of(kind, initial)
 	standard = standard ? "; default: " standard : ""
@@ -40,7 +40,7 @@ function take_row(kind, variable, allowed, meaning, initial,    option, takes, s
 		named[allowed] = "--" option
 	} else if (standard)
 		meaning = meaning " (" substr(standard, 3) ")"
-	help = help wrapped(kind == "BOOL" ? "--[no-]" option : "--" option " VALUE", meaning)
+	help = help wrapped(kind == "BOOL" ? "--[no-]" option : "--" option (kind == "SHARE" ? " [VALUE]" : " VALUE"), meaning)
 	options = options (kind == "BOOL" ? "--" option "\n--no-" option "\n" : "--" option "=\n")
 	variables = variables variable "\n"
 	if (kind in words)

@@ -22,7 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A LIMIT that peerpin determines itself. */
+/* A LIMIT, or a SHARE, that peerpin determines itself. */
 #define CONFIG_AUTO UINT64_MAX
 
 /* Flag of a SHARE that is a percentage; the other bits are its number. */

@@ -72,7 +72,15 @@ static bool config_text_parse_size(const char *value, uint64_t *size)
 	return *size <= CONFIG_SIZE_MOST;
 }
 
-/* A size, or a percentage without a fraction. */
+static bool config_text_parse_limit(const char *value, uint64_t *limit)
+{
+	if (!text_equals_in_any_case(value, "auto"))
+		return config_text_parse_size(value, limit);
+	*limit = CONFIG_AUTO;
+	return true;
+}
+
+/* A size, or a percentage without a fraction, or "auto". */
 static bool config_text_parse_share(const char *value, uint64_t *share)
 {
 	const char *end = value;
@@ -85,7 +93,7 @@ static bool config_text_parse_share(const char *value, uint64_t *share)
 			return true;
 		}
 	}
-	return config_text_parse_size(value, share);
+	return config_text_parse_limit(value, share);
 }
 
 /* Enumerations have the order of their words. PEERPIN_SUMMARY is also a boolean. */
@@ -122,10 +130,7 @@ bool config_parse(struct config *config, const struct config_row *row, const cha
 	case SHARE:
 		return config_text_parse_share(value, field);
 	case LIMIT:
-		if (!text_equals_in_any_case(value, "auto"))
-			return config_text_parse_size(value, field);
-		*(uint64_t *)field = CONFIG_AUTO;
-		return true;
+		return config_text_parse_limit(value, field);
 	case CPUS:
 		if (!text_equals_in_any_case(value, "auto") &&
 		    !text_equals_in_any_case(value, "inherit") && !cpu_list_parse(value, &cpus))
@@ -153,10 +158,10 @@ static const char *config_text_value(const struct config *config, const struct c
 	case BOOL:
 		return *(const bool *)field ? "1" : "0";
 	case LIMIT:
+	case SHARE:
 		if (*(const uint64_t *)field == CONFIG_AUTO)
 			return "auto";
 		/* fall through */
-	case SHARE:
 	case SIZE:
 		number = *(const uint64_t *)field;
 		system_format(room, size, "%llu%s", (unsigned long long)(number & ~CONFIG_SHARE),

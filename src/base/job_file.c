@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* job_file.c -- locks of the ranks of a job, hashes of printed messages
+/* job_file.c -- locks of the ranks of a job, hashes of printed messages and of used GPUs
  *
  * A rank claims a hash by a record at the end of the file; the first record of a hash has the
- * claim. The file is never mapped: a truncation would kill the program with SIGBUS.
+ * claim. A GPU has a record of each rank that uses it. The file is never mapped: a truncation would
+ * kill the program with SIGBUS.
  *
  * The file may outlive the job, and a later job may have an equal name. A rank that finds no other
  * rank live, and no claim or start for FORMER_SECONDS, replaces the file. Younger claims stay:
@@ -108,22 +109,24 @@ void job_file_join(void)
 	job_file_touch();
 }
 
-/* Return the claimant of the hash, 0: none. *count: claims before that one. */
-static uint64_t job_file_claimant(uint64_t hash, unsigned int *count)
+/* Return the claimant of the hash, 0: none. *count: all claims; *of_hash: those of the hash. */
+static uint64_t job_file_claimant(uint64_t hash, unsigned int *count, unsigned int *of_hash)
 {
 	struct claim claims[64];
+	uint64_t claimant = 0;
 	ssize_t length;
 
+	*of_hash = 0;
 	for (*count = 0; *count < CLAIMS;) {
 		length = kernel_read_at(file.fd, claims, sizeof(claims), *count * sizeof(*claims));
 		if (length < (ssize_t)sizeof(*claims))
 			break;
 		for (size_t i = 0; i < (size_t)length / sizeof(*claims); i++, ++*count) {
-			if (claims[i].hash == hash)
-				return claims[i].claimant;
+			if (claims[i].hash == hash && !(*of_hash)++)
+				claimant = claims[i].claimant;
 		}
 	}
-	return 0;
+	return claimant;
 }
 
 /* Process numbers do not identify a claimant: ranks may be in containers of their own. */
@@ -136,18 +139,34 @@ bool job_file_claim(uint64_t hash)
 {
 	struct claim own = { .hash = hash };
 	uint64_t claimant;
-	unsigned int count;
+	unsigned int count, of_hash;
 
 	job_file_begin();
 	if (!held_file_is_open(&file))
 		return true;
-	claimant = job_file_claimant(hash, &count);
+	claimant = job_file_claimant(hash, &count, &of_hash);
 	if (!claimant && count < CLAIMS && held_file_is_open(&file)) {
 		own.claimant = job_file_make_claimant();
 		signal_safe_write(file.fd, &own, sizeof(own));
-		claimant = job_file_claimant(hash, &count);
+		claimant = job_file_claimant(hash, &count, &of_hash);
 	}
 	return !claimant || claimant == own.claimant;
+}
+
+unsigned int job_file_share(uint64_t hash, bool first)
+{
+	const struct claim own = { hash, job_file_make_claimant() };
+	unsigned int count, of_hash;
+
+	job_file_begin();
+	if (!held_file_is_open(&file))
+		return 1;
+	job_file_claimant(hash, &count, &of_hash);
+	if (first && count < CLAIMS && held_file_is_open(&file)) {
+		signal_safe_write(file.fd, &own, sizeof(own));
+		of_hash++;
+	}
+	return of_hash ? of_hash : 1;
 }
 
 int job_file_lead(void)

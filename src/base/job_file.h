@@ -8,10 +8,10 @@
  * the descriptor. Hazard: a program that closes all descriptors drops its lock; the job may then
  * get two summaries.
  *
- * The file's content is the hashes of printed messages. The first rank that stores a message's hash
- * prints the message. Without a job, a rank, a folder or a free slot every rank prints: a duplicate
- * is better than silence. Any thread; nothing is allocated; errno is kept. A call waits at most 5
- * ms for another process.
+ * The file's content is the hashes of printed messages, and of the GPUs that each rank uses. The
+ * first rank that stores a message's hash prints the message. Without a job, a rank, a folder or a
+ * free slot every rank prints: a duplicate is better than silence. Any thread; nothing is
+ * allocated; errno is kept. A call waits at most 5 ms for another process.
  */
 #ifndef PEERPIN_BASE_JOB_FILE_H
 #define PEERPIN_BASE_JOB_FILE_H
@@ -26,6 +26,10 @@ void job_file_join(void);
 /* Return true if the caller is the first of its job on this host to claim the hash, or if that
  * cannot be decided. */
 bool job_file_claim(uint64_t hash);
+
+/* Record once that the process uses what the hash stands for, and return the number of processes of
+ * the job on this host that do or did; 1 if that cannot be decided. */
+unsigned int job_file_share(uint64_t hash, bool first);
 
 /* Drop the shared lock. Return 1: no other rank of the job is live on this host; 0: another one is;
  * below 0: no lock. Call at exit. */

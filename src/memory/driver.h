@@ -32,7 +32,9 @@
 	CALL(cuEventDestroy_v2)                                                                    \
 	CALL(cuMemAlloc_v2)                                                                        \
 	CALL(cuMemFree_v2)                                                                         \
+	CALL(cuMemGetInfo_v2)                                                                      \
 	CALL(cuDeviceTotalMem_v2)                                                                  \
+	CALL(cuDeviceGetUuid_v2)                                                                   \
 	CALL(cuMemPoolGetAttribute)                                                                \
 	CALL(cuMemPoolSetAttribute)                                                                \
 	CALL(cuMemPoolTrimTo)                                                                      \

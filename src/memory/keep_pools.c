@@ -166,7 +166,7 @@ void kept_pool_allocated(const struct allocation *allocation)
 	if (!allocation->pool || pools_find(allocation->pool) || !allocation->described ||
 	    load_relaxed(&keep_mode) != KEEP_ON)
 		return;
-	limit = kept_device_limit(allocation->device);
+	limit = kept_device_limit(allocation->device, 0);
 	if (!limit)
 		return;
 	relaxed = driver_relax_capture(&mode);

@@ -37,8 +37,9 @@ CUresult keep_wait(CUcontext context);
 uint64_t kept_bytes_of(const struct allocation *allocation);
 uint64_t kept_block_bytes_of(const struct allocation *allocation);
 
-/* The limit of a GPU, and of the allocation's GPU, or of the host, in bytes. */
-uint64_t kept_device_limit(int device);
+/* The limit of a GPU where so many bytes are about to be kept; and of the allocation's GPU, or of
+ * the host, in bytes. */
+uint64_t kept_device_limit(int device, uint64_t freed);
 uint64_t kept_limit(const struct allocation *allocation);
 
 /* Return true if the limit of the allocation's GPU, or of the host, is at least its size. */
@@ -47,7 +48,8 @@ bool kept_is_within_limit(const struct allocation *allocation);
 /* The program has the allocation, or no longer has it. With table_lock held. */
 void kept_count_live(const struct allocation *allocation, bool begins);
 
-/* Bytes that the program has allocated so far: the clock of kept memory. */
+/* Bytes that the program has, and has allocated so far: the clock of kept memory. */
+uint64_t kept_live(unsigned int list);
 uint64_t kept_allocated(unsigned int list);
 
 /* Call within the limits: an added allocation exceeds them until others are released. */

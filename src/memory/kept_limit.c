@@ -4,6 +4,7 @@
 
 #include "base/atomics.h"
 #include "base/config.h"
+#include "base/job_file.h"
 #include "memory/driver.h"
 #include "report/statistics.h"
 
@@ -37,17 +38,62 @@ static uint64_t kept_total(int device)
 	return load_relaxed(&totals[device]);
 }
 
-uint64_t kept_device_limit(int device)
+/* PEERPIN_KEEP=auto: limits of GPUs, and when they were determined: by a call into the driver,
+ * which is dear. They stand until the process has an eighth of the limit more; or the
+ * program has allocated as much, if memory exceeds them. */
+static struct {
+	_Atomic uint64_t limit, until, since;
+} autos[DEVICES_MAX];
+
+/* Processes of the job on the GPU. */
+static unsigned int kept_processes(int device, bool first)
+{
+	uint64_t words[2] = { (uint64_t)device };
+
+	_Static_assert(sizeof(words) == sizeof(CUuuid), "a UUID has two words");
+	if (driver_calls()->cuDeviceGetUuid_v2)
+		driver_calls()->cuDeviceGetUuid_v2((CUuuid *)words, device);
+	return job_file_share((words[0] ^ words[1]) | 1, first);
+}
+
+static uint64_t kept_auto(int device, uint64_t freed)
+{
+	const struct driver_calls *driver = driver_calls();
+	uint64_t kept = kept_block_bytes(device), had = kept + kept_live(kept_list_of(device));
+	uint64_t clock = kept_allocated(kept_list_of(device)), limit, since;
+	CUdevice current;
+	size_t unused, total;
+
+	if (device < 0 || device >= DEVICES_MAX)
+		return 0;
+	limit = load_relaxed(&autos[device].limit);
+	since = load_relaxed(&autos[device].since);
+	if ((had < load_relaxed(&autos[device].until) &&
+	     (freed <= limit || clock - since < limit / 8)) ||
+	    !driver->cuMemGetInfo_v2 || driver->cuCtxGetDevice(&current) != CUDA_SUCCESS ||
+	    current != device || driver->cuMemGetInfo_v2(&unused, &total) != CUDA_SUCCESS)
+		return limit;
+	limit = (unused + kept + freed) / 2 / kept_processes(device, !since);
+	store_relaxed(&autos[device].limit, limit);
+	store_relaxed(&autos[device].until, had + limit / 8 + 1);
+	store_relaxed(&autos[device].since, clock | 1);
+	return limit;
+}
+
+uint64_t kept_device_limit(int device, uint64_t freed)
 {
 	uint64_t keep = config_get()->keep;
 
+	if (keep == CONFIG_AUTO)
+		return kept_auto(device, freed);
 	return keep & CONFIG_SHARE ? kept_total(device) / 100 * (keep & ~CONFIG_SHARE) : keep;
 }
 
 uint64_t kept_limit(const struct allocation *allocation)
 {
-	return allocation->kind == ALLOCATION_HOST ? config_get()->keep_host
-						   : kept_device_limit(allocation->device);
+	return allocation->kind == ALLOCATION_HOST
+		       ? config_get()->keep_host
+		       : kept_device_limit(allocation->device, kept_bytes_of(allocation));
 }
 
 bool kept_is_within_limit(const struct allocation *allocation)

@@ -57,6 +57,11 @@ void kept_count_live(const struct allocation *allocation, bool begins)
 		store_relaxed(&use->peak, live);
 }
 
+uint64_t kept_live(unsigned int list)
+{
+	return load_relaxed(&uses[list].live);
+}
+
 uint64_t kept_allocated(unsigned int list)
 {
 	return load_relaxed(&uses[list].allocated);

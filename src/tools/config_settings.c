@@ -94,12 +94,11 @@ static void setting_format_value(const struct config *config, int row, char *tex
 		snprintf(text, length, "%d", *(const bool *)field);
 		break;
 	case LIMIT:
+	case SHARE:
 		if (*(const uint64_t *)field == CONFIG_AUTO) {
 			snprintf(text, length, "auto");
 			break;
 		}
-		/* fall through */
-	case SHARE:
 		if (*(const uint64_t *)field & CONFIG_SHARE) {
 			snprintf(text, length, "%d%%",
 				 (int)(*(const uint64_t *)field & ~CONFIG_SHARE));

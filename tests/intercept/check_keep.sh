@@ -8,7 +8,9 @@ set -u
 . "${srcdir:-.}/tests/launcher/checks"
 program=$(built tests/intercept/keep/keep)
 [ -x "$program" ] || exit 77
-export PEERPIN_SUMMARY=0 PEERPIN_LOG_LEVEL=none LD_LIBRARY_PATH=$PWD/src/sim/adapter/.libs:$PWD/src/sim/.libs
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+export XDG_RUNTIME_DIR=$folder PEERPIN_SUMMARY=0 PEERPIN_LOG_LEVEL=none LD_LIBRARY_PATH=$PWD/src/sim/adapter/.libs:$PWD/src/sim/.libs
 export KEEP_DEEPBIND=$PWD/tests/intercept/.libs/deepbind.so
 tap env LD_PRELOAD="$PWD/src/.libs/libpeerpin.so" timeout 1800 "$program" "$@"
 finish

@@ -45,10 +45,17 @@ options_and_statuses() {
 	same 'an unknown short option' $'peerpin: unknown option: -n (see peerpin --help)\n=> 2' "$(outcome "$peerpin" -n true)"
 	same 'a bad value' $'peerpin: --pin-limit=much is not allowed (auto, or a size such as 64K, 1.5G or inf; 0: none)\n=> 2' \
 		"$(outcome "$peerpin" --pin-limit much true)"
-	for word in 101% lots; do
-		same "a bad value: $word" "peerpin: --keep=$word is not allowed (a size such as 64K, 1.5G or inf; or a percentage from 1% to 100%; 0: none)"$'\n=> 2' \
+	for word in 101% 4X; do
+		same "a bad value: $word" "peerpin: --keep=$word is not allowed (auto; or a size such as 64K, 1.5G or inf; or a percentage from 1% to 100%; 0: none)"$'\n=> 2' \
 			"$(outcome "$peerpin" --keep $word true)"
 	done
+	for words in '--keep' '--keep auto' '--keep=auto'; do
+		# shellcheck disable=SC2086 # words
+		same "no size: $words" "auto sh"$'\n=> 0' "$(outcome "$peerpin" $words sh -c 'echo $PEERPIN_KEEP sh')"
+	done
+	same 'a size before the command' $'4G\n=> 0' "$(outcome "$peerpin" --keep 4G sh -c 'echo $PEERPIN_KEEP')"
+	same 'a bad size is no command' "peerpin: --keep=lots is not allowed (auto; or a size such as 64K, 1.5G or inf; or a percentage from 1% to 100%; 0: none)"$'\n=> 2' \
+		"$(outcome "$peerpin" --keep=lots true)"
 	same 'a percentage where only sizes are allowed' $'peerpin: --keep-host=10% is not allowed (a size such as 64K, 1.5G or inf; 0: none)\n=> 2' \
 		"$(outcome "$peerpin" --keep-host 10% true)"
 	same 'a bad word' $'peerpin: --preregister=never is not allowed (auto, all, sync or off)\n=> 2' \

@@ -81,7 +81,7 @@ auto
 	same 'a bad option' $'peerpin: --preregister=never is not allowed (auto, all, sync or off)\n=> 2' \
 		"$(outcome "$peerpin" config --preregister=never)"
 	same 'a percentage above 100' \
-		$'peerpin: --keep=101% is not allowed (a size such as 64K, 1.5G or inf; or a percentage from 1% to 100%; 0: none)\n=> 2' \
+		$'peerpin: --keep=101% is not allowed (auto; or a size such as 64K, 1.5G or inf; or a percentage from 1% to 100%; 0: none)\n=> 2' \
 		"$(outcome "$peerpin" config --keep=101%)"
 	same 'a list of CPUs in the wrong order' \
 		$'peerpin: --worker-cpus=3-1 is not allowed (auto, inherit, or a list of CPUs such as 0-7,16)\n=> 2' \

@@ -176,7 +176,6 @@ TEST(config, a_share_is_a_size_or_a_percentage)
 				     "PEERPIN_KEEP=10 %",
 				     "PEERPIN_KEEP=10%G",
 				     "PEERPIN_KEEP=",
-				     "PEERPIN_KEEP=auto",
 				     "PEERPIN_KEEP=18446744073709551617%" };
 	char variable[64];
 
@@ -192,6 +191,8 @@ TEST(config, a_share_is_a_size_or_a_percentage)
 		ck_assert_ptr_nonnull(
 			strstr(complaint, "or a percentage from 1% to 100%; 0: none"));
 	}
+	ck_assert_uint_eq(read_variable("PEERPIN_KEEP=Auto"), 0);
+	ck_assert_uint_eq(config.keep, CONFIG_AUTO);
 	ck_assert_uint_eq(read_variable("PEERPIN_KEEP_HOST=1G"), 0);
 	ck_assert_uint_eq(config.keep_host, UINT64_C(1) << 30);
 	ck_assert_uint_eq(read_variable("PEERPIN_KEEP_HOST=10%"), 1);

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #define LIMIT_8M "PEERPIN_KEEP=8M PEERPIN_KEEP_HOST=8M"
+#define AUTO	 "PEERPIN_KEEP=auto PEERPIN_SIM_MEMORY=64M"
+#define IN_A_JOB " OMPI_COMM_WORLD_RANK=0 PMIX_NAMESPACE=keep-auto-"
 
 static bool is_kept(CUdeviceptr address)
 {
@@ -126,6 +128,50 @@ static void each_gpu_has_its_own_limit(unsigned int unused)
 	require(allocate(8 * MIB) == first);
 }
 
+/* Of 64 MiB. What is freed counts as free. */
+static void auto_keeps_up_to_half_of_what_is_free(unsigned int unused)
+{
+	CUdeviceptr live, memory;
+
+	(void)unused;
+	begin();
+	keep(32 * MIB);
+	release_all();
+	memory = allocate(34 * MIB);
+	require_cuda(cuMemFree_v2(memory));
+	require(!tag(memory));
+	live = allocate(40 * MIB);
+	memory = allocate(14 * MIB);
+	require_cuda(cuMemFree_v2(memory));
+	require(!tag(memory));
+	keep(12 * MIB);
+	require(own("kept_bytes") == 12 * MIB);
+	require_cuda(cuMemFree_v2(live));
+	expect_no_errors();
+}
+
+/* Other ranks of the job have used this GPU, and have exited. */
+static void auto_is_shared_by_the_processes_of_the_job(unsigned int others)
+{
+	CUdeviceptr memory;
+	pid_t child;
+
+	for (unsigned int i = 0; i < others; i++) {
+		child = fork();
+		if (!child) {
+			begin();
+			keep(UNIT);
+			_exit(0);
+		}
+		require(await_child(child) == 0);
+	}
+	begin();
+	memory = allocate(64 * MIB / 2 / (others + 1) + UNIT);
+	require_cuda(cuMemFree_v2(memory));
+	require(!tag(memory));
+	keep(64 * MIB / 2 / (others + 1) / UNIT * UNIT);
+}
+
 static void the_host_s_limit_alone_keeps_host_memory_alone(unsigned int unused)
 {
 	CUdeviceptr memory;
@@ -173,6 +219,9 @@ const struct test limit_tests[] = {
 	TEST(the_least_recently_kept_goes_first, 1, LIMIT_8M),
 	TEST(a_percentage_is_of_the_gpu_s_memory, 0, "PEERPIN_KEEP=1% PEERPIN_SIM_MEMORY=1G"),
 	TEST(each_gpu_has_its_own_limit, 0, LIMIT_8M " PEERPIN_SIM_DEVICES=2"),
+	TEST(auto_keeps_up_to_half_of_what_is_free, 0, AUTO),
+	TEST(auto_is_shared_by_the_processes_of_the_job, 0, AUTO IN_A_JOB "0"),
+	TEST(auto_is_shared_by_the_processes_of_the_job, 3, AUTO IN_A_JOB "3"),
 	TEST(the_host_s_limit_alone_keeps_host_memory_alone, 0, "PEERPIN_KEEP_HOST=64M"),
 	TEST(the_gpu_s_limit_alone_keeps_gpu_memory_alone, 0, "PEERPIN_KEEP=64M"),
 	TEST(a_bad_value_is_reported_and_keeps_nothing, 0,
