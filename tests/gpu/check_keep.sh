@@ -51,14 +51,14 @@ matches 'no build' $'tests/gpu/keep: nothing is built\n=> 2' "$(keep GPU_BUILD=/
 
 # ---- latencies ----
 
-# latencies IDLE DRIVER KEPT: ns, two processes of each side
+# latencies IDLE DRIVER KEPT [CASE]: ns, two processes of each side
 latencies() {
 	local side ns
 
 	for side in driver kept; do
 		[[ $side == driver ]] && ns=$2 || ns=$3
 		for ((i = 0; i < 2; i++)); do
-			printf '%s\tidle cuCtxSynchronize\t%s\n%s\tan allocation\t%s\n' "$side" "$1" "$side" "$ns"
+			printf '%s\tidle cuCtxSynchronize\t%s\n%s\t%s\t%s\n' "$side" "$1" "$side" "${4:-an allocation}" "$ns"
 		done
 	done >"$folder/measured"
 	outcome "$here/gpu/keep_latencies" --from "$folder/measured"
@@ -66,6 +66,9 @@ latencies() {
 
 matches 'quick enough' $'*an allocation *met: 2400 ns\n1 goals met, 0 missed\n=> 0' "$(latencies 400 60000 2400)"
 matches 'too slow' $'*an allocation *MISSED: 2400 ns\n0 goals met, 1 missed\n=> 1' "$(latencies 400 60000 2401)"
+matches 'as fast as the driver' $'*met: 4200 ns\n1 goals met, 0 missed\n=> 0' "$(latencies 400 4000 4200 'unmatched pairs')"
+matches 'slower than the driver' $'*MISSED: 4200 ns\n0 goals met, 1 missed\n=> 1' "$(latencies 400 4000 4300 'unmatched pairs')"
+latencies 400 60000 2401 >/dev/null
 sed -i '/^kept\tan/d' "$folder/measured"
 matches 'a case without one side' $'*not every case has both sides\n=> 1' "$(outcome "$here/gpu/keep_latencies" --from "$folder/measured")"
 

@@ -38,6 +38,22 @@ static void allocate_and_free_host(void)
 	must_cuda(cuMemFreeHost(address));
 }
 
+/* A size that was never freed. */
+static void allocate_and_free_once(void)
+{
+	allocate_and_free();
+	size += 512;
+}
+
+static void allocate_and_free_in_order(void)
+{
+	CUdeviceptr address;
+
+	must_cuda(cuMemAllocAsync(&address, size, NULL));
+	must_cuda(cuMemFreeAsync(address, NULL));
+	must_cuda(cuStreamSynchronize(NULL));
+}
+
 static int by_value(const void *left, const void *right)
 {
 	double one = *(const double *)left, other = *(const double *)right;
@@ -75,15 +91,22 @@ int main(void)
 		{ "cuMemAlloc + cuMemFree, 64 MiB", allocate_and_free, 64 * MIB },
 		{ "cuMemAlloc + cuMemFree, 1 GiB", allocate_and_free, 1024 * MIB },
 		{ "cuMemAlloc + cuMemFree, 16 GiB", allocate_and_free, 16384 * MIB },
+		{ "unmatched cuMemAlloc + cuMemFree, 4 KiB", allocate_and_free_once, 4096 },
+		{ "unmatched cuMemAlloc + cuMemFree, 3 MiB", allocate_and_free_once, 3 * MIB },
+		{ "cuMemAllocAsync + cuMemFreeAsync, 1 MiB", allocate_and_free_in_order, MIB },
+		{ "cuMemAllocAsync + cuMemFreeAsync, 256 MiB", allocate_and_free_in_order,
+		  256 * MIB },
 		{ "cuMemHostAlloc + cuMemFreeHost, 2 MiB", allocate_and_free_host, 2 * MIB },
 		{ "cuMemHostAlloc + cuMemFreeHost, 64 MiB", allocate_and_free_host, 64 * MIB },
 	};
 	bool preloaded = dlsym(RTLD_DEFAULT, "peerpin_statistic");
+	CUdeviceptr neighbour; /* in the block of small memory */
 	CUcontext context;
 	size_t free, total;
 
 	must_cuda(cuInit(0));
 	must_cuda(cuCtxCreate_v2(&context, 0, 0));
+	must_cuda(cuMemAlloc_v2(&neighbour, 1));
 	must_cuda(cuMemGetInfo_v2(&free, &total));
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		size = cases[i].size;
