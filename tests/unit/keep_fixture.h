@@ -204,7 +204,7 @@ static void allocate_in(CUcontext context, uint64_t base, uint64_t size)
 	memory_allocated(ALLOCATION_DEVICE, base, size);
 }
 
-static void allocate(uint64_t base, uint64_t size)
+static inline void allocate(uint64_t base, uint64_t size)
 {
 	allocate_in(&first, base, size);
 }
@@ -228,7 +228,7 @@ static inline void allocate_host(uint64_t base, uint64_t size, uint64_t flags)
 	keep_allocated(&request, base, 0);
 }
 
-static bool keeps(uint64_t base)
+static inline bool keeps(uint64_t base)
 {
 	return keep_free(FREE_DEVICE, base, (union keep_target){ .device = free_device });
 }

@@ -21,6 +21,7 @@ UNIT_CHECKS = \
 	tests/unit/check_job \
 	tests/unit/check_hidden \
 	tests/unit/check_keep \
+	tests/unit/check_keep_pools \
 	tests/unit/check_keep_wait \
 	tests/unit/check_kept \
 	tests/unit/check_keys \

@@ -3,8 +3,6 @@
 #include "keep.h"
 #include "../../vmm.h"
 
-#include <dlfcn.h>
-
 #define TIGHT	  "PEERPIN_KEEP=inf PEERPIN_SIM_MEMORY=64M"
 #define LIMIT	  (64 * MIB)
 #define THRESHOLD CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
@@ -187,43 +185,6 @@ static void held_memory_is_free_memory(unsigned int unused)
 	expect_no_errors();
 }
 
-/* Pools come and go while other threads trim them all, for want of memory. */
-static void *use_pools(void *number)
-{
-	CUmemGenericAllocationHandle handle;
-	CUmemoryPool pool;
-
-	require_cuda(cuCtxSetCurrent(context));
-	for (uint64_t i = 1; i <= 200; i++) {
-		pool = make_pool();
-		require_cuda(cuMemPoolTrimTo(pool, 0));
-		use(pool, MIB);
-		if (*(unsigned int *)number % 2)
-			set_threshold(pool, i);
-		require(cuMemCreate(&handle, 128 * MIB, &vmm_plain, 0) == CUDA_ERROR_OUT_OF_MEMORY);
-		if (*(unsigned int *)number % 2)
-			require(threshold(pool) == i && raw_attribute(pool, THRESHOLD) == i);
-		else
-			require(threshold(pool) == 0);
-		require_cuda(cuMemPoolDestroy(pool));
-	}
-	return NULL;
-}
-
-static void threads_share_no_pool(unsigned int unused)
-{
-	static unsigned int numbers[4] = { 0, 1, 2, 3 };
-	pthread_t threads[4];
-
-	(void)unused;
-	begin();
-	for (int i = 0; i < 4; i++)
-		require(!pthread_create(&threads[i], NULL, use_pools, &numbers[i]));
-	for (int i = 0; i < 4; i++)
-		require(!pthread_join(threads[i], NULL));
-	expect_no_errors();
-}
-
 static void a_capture_is_left_alone(unsigned int mode)
 {
 	CUmemoryPool pool;
@@ -258,7 +219,6 @@ const struct test pool_tests[] = {
 	TEST(errors_are_the_driver_s, 0, KEEP),
 	TEST(a_pool_that_takes_the_handle_of_another_is_raised, 0, KEEP),
 	TEST(held_memory_is_free_memory, 0, TIGHT),
-	TEST(threads_share_no_pool, 0, TIGHT),
 	VARIANTS_3(a_capture_is_left_alone, KEEP),
 	{ .name = NULL },
 };

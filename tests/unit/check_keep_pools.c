@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* check_keep_pools.c -- the program sets a pool's release threshold while peerpin raises it */
+#include "keep_fixture.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define POOL  ((CUmemoryPool)HOME)
+#define LIMIT ((uint64_t)64 << 20)
+#define OWN   7
+
+static _Atomic uint64_t threshold; /* the driver's */
+static _Atomic unsigned int sets;  /* by peerpin */
+static bool meets_read, meets_set;
+
+static pthread_t program;
+static _Atomic int program_thread; /* its number; 0: it has not begun */
+static _Atomic bool program_is_done;
+
+static void *set_own(void *unused)
+{
+	(void)unused;
+	program_thread = (int)syscall(SYS_gettid);
+	keep_pool_take(POOL);
+	threshold = OWN;
+	program_is_done = true;
+	return NULL;
+}
+
+static bool program_sleeps(void)
+{
+	char path[64], state[256] = "";
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", program_thread);
+	file = fopen(path, "r");
+	if (file && !fgets(state, sizeof(state), file))
+		state[0] = '\0';
+	if (file)
+		fclose(file);
+	return strstr(state, ") S");
+}
+
+/* Until the program's thread has set the threshold, or waits for the end of this call. */
+static void meet_program(void)
+{
+	ck_assert(!pthread_create(&program, NULL, set_own, NULL));
+	while (!program_is_done && !(program_thread && program_sleeps()))
+		sched_yield();
+}
+
+static CUresult get(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+{
+	ck_assert(pool == POOL && attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD);
+	*(uint64_t *)value = threshold;
+	if (meets_read)
+		meet_program();
+	return CUDA_SUCCESS;
+}
+
+static CUresult set(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+{
+	ck_assert(pool == POOL && attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD);
+	if (meets_set)
+		meet_program();
+	threshold = *(uint64_t *)value;
+	sets++;
+	return CUDA_SUCCESS;
+}
+
+static void set_up(void)
+{
+	set_up_with("64M", "0");
+	standin_driver.cuMemPoolGetAttribute = get;
+	standin_driver.cuMemPoolSetAttribute = set;
+}
+
+static uint64_t read_threshold(void)
+{
+	uint64_t value = threshold;
+
+	keep_pool_read(POOL, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &value);
+	return value;
+}
+
+static void use_pool(void)
+{
+	kept_pool_allocated(&(struct allocation){ .pool = POOL, .described = true });
+}
+
+CASE(keep_pools, .set_up = set_up);
+
+TEST(keep_pools, the_first_allocation_raises_the_threshold_once)
+{
+	use_pool();
+	use_pool();
+	ck_assert_uint_eq(sets, 1);
+	ck_assert_uint_eq(threshold, LIMIT);
+	ck_assert_uint_eq(read_threshold(), 0);
+}
+
+TEST(keep_pools, a_setting_beside_the_look_at_the_threshold_stays)
+{
+	meets_read = true;
+	use_pool();
+	ck_assert(!pthread_join(program, NULL));
+	ck_assert_uint_eq(sets, 0);
+	ck_assert_uint_eq(read_threshold(), OWN);
+}
+
+TEST(keep_pools, a_setting_beside_the_raise_stays)
+{
+	meets_set = true;
+	use_pool();
+	ck_assert(!pthread_join(program, NULL));
+	ck_assert_uint_eq(threshold, OWN);
+	ck_assert_uint_eq(read_threshold(), OWN);
+}
+
+TEST(keep_pools, a_destroyed_pool_s_handle_is_a_new_pool)
+{
+	use_pool();
+	ck_assert(keep_pool_take(POOL));
+	keep_pool_forget(POOL);
+	threshold = 0;
+	use_pool();
+	ck_assert_uint_eq(threshold, LIMIT);
+}
+
+SUITE("keep_pools")
