@@ -21,7 +21,7 @@ check_SCRIPTS += $(manual_checks)
 TESTS += $(manual_checks)
 EXTRA_DIST += $(manual_checks)
 # Documents that the command, the manual and their links name, at the same relative paths as in the source.
-dist_doc_DATA = README.md CONTRIBUTING.md
+dist_doc_DATA = README.md CONTRIBUTING.md SUPPORT.md
 docsdir = $(docdir)/docs
 dist_docs_DATA = docs/README.md docs/quickstart.md docs/deployment.md docs/worth.md \
 	docs/troubleshooting.md docs/keep.md docs/limits.md docs/memory-ordering.md docs/security.md docs/hardware.md \

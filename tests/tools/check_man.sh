@@ -9,6 +9,7 @@ srcdir=$(cd "$(dirname "$0")/../.." && pwd)
 . "$srcdir/tests/launcher/command"
 
 pages=(docs/man/peerpin.1 docs/man/peerpin.7 "$srcdir"/docs/man/peerpin-{config,doctor,report,top}.1 "$srcdir/docs/man/peerpin.3")
+mapfile -t documents < <(cd "$srcdir" && printf '%s\n' README.md SUPPORT.md docs/*.md)
 
 # plain PAGE: its text without roff requests in words
 plain() {
@@ -114,16 +115,16 @@ pages_format() {
 }
 
 # shellcheck disable=SC2016 # backquotes of Markdown
-# Lines of the doctor in docs/troubleshooting.md are printed for a recorded host; "[...]" stands for any text.
-troubleshooting_shows_what_is_printed() {
+# Lines of the doctor in the documents are printed for a recorded host; "[...]" stands for any text.
+documents_show_what_is_printed() {
 	local line pattern count=0
 
 	if [[ ! -x src/tools/peerpin-doctor ]]; then
-		skip 'lines of docs/troubleshooting.md: the doctor is not built'
+		skip 'lines of the doctor in the documents: it is not built'
 		return
 	fi
 	if ! command -v python3 >/dev/null; then
-		skip 'lines of docs/troubleshooting.md: no python3'
+		skip 'lines of the doctor in the documents: no python3'
 		return
 	fi
 	mkdir "$tmp/hosts"
@@ -136,9 +137,10 @@ troubleshooting_shows_what_is_printed() {
 	"$peerpin" doctor --only software --from "$tmp/segments.dump" >>"$tmp/printed" || :
 	while IFS= read -r line; do
 		pattern=$(sed -E 's/[][\.*^$+?(){}|]/\\&/g; s/ *\\\[\\\.\\\.\\\.\\\] */.*/g' <<<"$line")
-		grep -qE -e "$pattern" "$tmp/printed" || same 'a line of docs/troubleshooting.md is one that the doctor prints' "$line" 'not printed'
+		grep -qE -e "$pattern" "$tmp/printed" || same 'a line of the documents is one that the doctor prints' "$line" 'not printed'
 		count=$((count + 1))
-	done < <(sed -n '/^```/,/^```/p' "$srcdir/docs/troubleshooting.md" | grep -E '^(OK|WARN|FAIL|\?|-|fix) +[a-z]|^GPU[0-9]  ')
+	done < <(cd "$srcdir" && sed -n '/^ *```/,/^ *```/p' "${documents[@]}" |
+		grep -E '^(OK|WARN|FAIL|\?|-|fix) +[a-z]|^GPU[0-9]  |^GPUDirect RDMA (works|does)')
 	matches 'lines of the doctor were found' '[1-9][0-9]' "$count"
 }
 
@@ -162,14 +164,14 @@ of() {
 
 is_in_source() { [[ -e $srcdir/$2 || -e $srcdir/docs/$2 ]]; }
 is_page() { [[ -e docs/man/$2 || -e $srcdir/docs/man/$2 ]]; }
-is_variable() { [[ $2 == PEERPIN_SYSROOT ]] || grep -qE "\"$2\"" "$srcdir/src/base/config.def"; }
+is_variable() { grep -rqE "\"$2\"" "$srcdir"/src/{base/config.def,sim,tools/doctor}; }
 is_counter() { grep -qE "\($2," "$srcdir/src/report/statistics.def"; }
 
 is_section() { grep -qx "\.SH $2" docs/man/peerpin.7; }
 
 # is_heading FILE ANCHOR; "-": no anchor
 is_heading() {
-	[[ -e $srcdir/$1 ]] && { [[ $2 == - ]] || sed -n 's/^## //p' "$srcdir/$1" | tr 'A-Z ' 'a-z-' | grep -qxF -e "$2"; }
+	[[ -e $srcdir/$1 ]] && { [[ $2 == - ]] || sed -nE 's/^##+ //p' "$srcdir/$1" | tr 'A-Z ' 'a-z-' | tr -cd 'a-z0-9_\n-' | grep -qxF -e "$2"; }
 }
 
 # References of manual and documents: files, anchors, pages, variables, counters.
@@ -185,16 +187,18 @@ references_exist() {
 	each 'hints lead to sections of man 7' 2 is_section < <(sed -nE "s/.*see ([A-Z ]+) in 'man 7 peerpin'.*/- \1/p" "$srcdir"/src/{report,tools}/hints.c)
 	each 'the doctor leads to headings that exist' 10 is_heading < <(grep -oE '"docs/[^"]*"' \
 		"$srcdir/src/tools/doctor/doctor_checks.def" | tr -d '"' | sed 's/#/ /; / /!s/$/ -/' | sort -u)
-	each 'docs/troubleshooting.md leads to headings of its own' 4 is_heading < <(grep -oE '\(#[a-z0-9-]*\)' "$srcdir/docs/troubleshooting.md" |
-		tr -d '(#)' | sort -u | sed 's|^|docs/troubleshooting.md |')
-	each 'files that the documents name exist' 6 is_in_source < <(for file in troubleshooting keep limits security; do
-		of "docs/$file.md" '(\]\(|\b(docs|tests|include|scripts|src)/)[A-Za-z0-9_./-]*\.[a-z]+' "$srcdir/docs/$file.md" | sed 's/ \](/ /'
+	each 'links of the documents lead to headings that exist' 10 is_heading < <(cd "$srcdir" &&
+		for file in "${documents[@]}" CONTRIBUTING.md docs/*/*.md; do
+			of "$file" '\]\([A-Za-z0-9_./-]*#[^)]*' "$file" | sed -E "s|^[^ ]* \]\(#|$file |; s|^[^ ]* \]\(|${file%"${file##*/}"}|; s/#/ /"
+		done)
+	each 'files that the documents name exist' 40 is_in_source < <(for file in "${documents[@]}"; do
+		of "$file" '(\]\(|\b(docs|tests|include|scripts|src)/)[A-Za-z0-9_./-]*\.[a-z]+' "$srcdir/$file" | sed 's/ \](/ /'
 	done)
-	each 'variables that the documents name exist' 15 is_variable < <(for file in troubleshooting keep limits security; do
-		of "docs/$file.md" 'PEERPIN_[A-Z_]*[A-Z]' "$srcdir/docs/$file.md"
+	each 'variables that the documents name exist' 40 is_variable < <(for file in "${documents[@]}"; do
+		of "$file" '\bPEERPIN_[A-Z0-9_]*[A-Z0-9]' "$srcdir/$file"
 	done)
 	# shellcheck disable=SC2016 # backquotes of Markdown
-	each 'counters that the documents name exist' 15 is_counter < <(for file in troubleshooting keep limits security; do
+	each 'counters that the documents name exist' 15 is_counter < <(for file in troubleshooting keep limits; do
 		of "docs/$file.md" '`[a-z]+(_[a-z]+)+`' "$srcdir/docs/$file.md"
 	done | tr -d '`' | grep -vE ' (ibv_.*|mlx5dv_.*|ompi_info|ucx_info|max_mr|env_keep|_exit)$')
 }
@@ -204,7 +208,7 @@ command_lines() {
 	local page name
 
 	{
-		for page in "$srcdir"/README.md "$srcdir"/docs/*.md; do
+		for page in "${documents[@]/#/$srcdir/}"; do
 			sed -n '/^    /p' "$page"
 			# shellcheck disable=SC2016 # backquotes of Markdown
 			grep -oE '`[^`]+`' "$page" | tr -d '`'
@@ -265,7 +269,8 @@ examples_are_accepted() {
 		of "${page##*/}" '(^|[^-[:alnum:]])--[a-z][a-z-]*' <(plain "$page") | sed 's/ [^-]*-/ -/'
 	done)
 	# shellcheck disable=SC2016 # backquotes of Markdown
-	each 'options that the documents name exist' 15 is_option < <(for page in README.md docs/{deployment,keep,limits,quickstart,security,support,troubleshooting,worth}.md; do
+	each 'options that the documents name exist' 10 is_option < <(for page in "${documents[@]}"; do
+		[[ $page != docs/@(hardware|performance).md ]] || continue
 		of "$page" '`--[a-z][a-z-]*' "$srcdir/$page" | tr -d '`'
 	done)
 }
@@ -302,7 +307,7 @@ links_lead_somewhere() {
 options_are_explained
 tables_are_explained
 pages_format
-troubleshooting_shows_what_is_printed
+documents_show_what_is_printed
 references_exist
 examples_are_accepted
 troubleshooting_has_each_message
