@@ -24,10 +24,11 @@ EXTRA_DIST += $(manual_checks)
 dist_doc_DATA = README.md CONTRIBUTING.md SUPPORT.md
 docsdir = $(docdir)/docs
 dist_docs_DATA = docs/README.md docs/quickstart.md docs/deployment.md docs/worth.md \
-	docs/troubleshooting.md docs/keep.md docs/limits.md docs/memory-ordering.md docs/security.md docs/hardware.md \
+	docs/troubleshooting.md docs/keep.md docs/limits.md docs/hardware.md \
 	docs/performance.md docs/support.md docs/stats.schema.json docs/report.schema.json
 internalsdir = $(docdir)/docs/internals
-dist_internals_DATA = docs/internals/architecture.md docs/internals/coverage.md docs/internals/queries.md docs/internals/registration.md
+dist_internals_DATA = docs/internals/architecture.md docs/internals/coverage.md docs/internals/forms.md \
+	docs/internals/queries.md docs/internals/registration.md
 performancedir = $(docdir)/docs/performance
 dist_performance_DATA = docs/performance/worth.svg docs/performance/h100-worth-50.json docs/performance/h100-worth-50-bound.json \
 	docs/performance/h100-worth-500.json docs/performance/h100-worth-500-bound.json docs/performance/h100-worth-1400.json \

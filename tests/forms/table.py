@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Prints the table of docs/limits.md: clients, their forms of registration, and what peerpin does.
+"""Prints the table of docs/internals/forms.md: clients, their forms of registration, and what peerpin does.
 
 usage: table.py FORMS.DEF STATISTICS.DEF
 """

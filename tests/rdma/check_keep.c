@@ -155,7 +155,7 @@ TEST(keys, a_key_lives_within_the_limit_and_is_dead_beyond_it)
 		mr[i] = must_register(address[i], PIECE);
 	}
 	for (int i = 0; i <= KEPT; i++) {
-		/* docs/security.md: kept memory is reachable by its keys. */
+		/* docs/limits.md: kept memory is reachable by its keys. */
 		ck_assert_uint_eq(statistic("kept_released"), 0);
 		gpu_free(address[i]);
 		if (i < KEPT)

@@ -191,10 +191,10 @@ references_exist() {
 		for file in "${documents[@]}" CONTRIBUTING.md docs/*/*.md; do
 			of "$file" '\]\([A-Za-z0-9_./-]*#[^)]*' "$file" | sed -E "s|^[^ ]* \]\(#|$file |; s|^[^ ]* \]\(|${file%"${file##*/}"}|; s/#/ /"
 		done)
-	each 'files that the documents name exist' 40 is_in_source < <(for file in "${documents[@]}"; do
+	each 'files that the documents name exist' 30 is_in_source < <(for file in "${documents[@]}"; do
 		of "$file" '(\]\(|\b(docs|tests|include|scripts|src)/)[A-Za-z0-9_./-]*\.[a-z]+' "$srcdir/$file" | sed 's/ \](/ /'
 	done)
-	each 'variables that the documents name exist' 40 is_variable < <(for file in "${documents[@]}"; do
+	each 'variables that the documents name exist' 25 is_variable < <(for file in "${documents[@]}"; do
 		of "$file" '\bPEERPIN_[A-Z0-9_]*[A-Z0-9]' "$srcdir/$file"
 	done)
 	# shellcheck disable=SC2016 # backquotes of Markdown
