@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""messages.py SOURCE PAGE -- prints each logged warning and error that PAGE does not have
+"""messages.py SOURCE PAGE -- prints each logged warning and error that PAGE does not have, and each of PAGE that the source does not have
 
 A text in the first column of a table has a message if it is a part of the message."""
 import pathlib
@@ -26,12 +26,25 @@ def entries(page):
             for row in rows for text in re.findall(r"`([^`]{12,})`", row.split("|")[1])]
 
 
+def old(source, page):
+    """Texts of the first table of messages that no literal of the source contains."""
+    files = [*(source / "src").rglob("*.[ch]"), source / "scripts/peerpin.in"]
+    literals = "\n".join(re.sub(r'"\s*\n\s*"', "", file.read_text(encoding="utf-8")) for file in files)
+    rows = page.read_text(encoding="utf-8").split("\nLines of the table")[0].splitlines()
+    for text in (text for row in rows if row.startswith("| `") and "of the dynamic linker" not in row
+                 for text in re.findall(r"`([^`]{12,})`", row.split("|")[1])):
+        if not all(part in literals for part in re.split(r" *\[\.\.\.\] *", text)):
+            yield text
+
+
 def main():
     known = entries(pathlib.Path(sys.argv[2]))
     messages = list(logged(pathlib.Path(sys.argv[1])))
     for message in messages:
         if re.search("[a-z]{3}", re.sub("%[a-z]+", "", message)) and not any(entry.search(message) for entry in known):
             print(message)
+    for text in old(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])):
+        print(f"not in the source: {text}")
     if len(messages) < 20:
         print(f"only {len(messages)} messages were found")
 
