@@ -90,4 +90,5 @@ refuses 'a row without its fields' 'a row has no live' "$folder/short"
 refuses 'what is no JSON' 'not the JSON of a bench' "$folder/text"
 refuses 'a file that is not there' 'No such file' "$folder/nothing"
 
+same 'README and docs have the figures of the records: tests/bench/figures --write' '' "$("$here/figures" 2>&1)"
 finish

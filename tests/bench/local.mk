@@ -27,7 +27,7 @@ endif
 EXTRA_DIST += tests/bench/peer_ucx.c
 
 TESTS += tests/bench/check_page.sh
-EXTRA_DIST += tests/bench/run tests/bench/page tests/bench/worth.py tests/bench/check_page.sh tests/bench/check_bench.sh \
+EXTRA_DIST += tests/bench/run tests/bench/figures tests/bench/page tests/bench/worth.py tests/bench/check_page.sh tests/bench/check_bench.sh \
 	tests/bench/recorded/one.json tests/bench/recorded/other.json tests/bench/recorded/again.json \
 	tests/bench/recorded/counts.json tests/bench/recorded/notes.md tests/bench/recorded/worth.json
 if !SANITIZER
