@@ -83,18 +83,18 @@ matches 'nothing built' '*nothing is built in*=> 2' "$(outcome "$here/run" --bui
 matches 'an output folder that is a file' '*nothing can be written*=> 2' \
 	"$(outcome "$here/run" --build "$tmp/build" --output "$tmp/build/scripts/peerpin")"
 
-# ---- names in docs/hardware.md ----
+# ---- names in docs/hardware.md and in the table of machines ----
 
-document=${srcdir:-.}/docs/hardware.md
-# shellcheck disable=SC2016 # the document's own backquotes
-targets=$(grep -o '`make [a-z-]*`\|^ *make [a-z-]*' "$document" | sed 's/.*make \([a-z-]*\).*/\1/' | grep -vx check | sort -u)
+documents=("${srcdir:-.}/docs/hardware.md" "${srcdir:-.}/tests/README.md")
+# shellcheck disable=SC2016 # the documents' own backquotes
+targets=$(grep -oh '`make [a-z-]*`\|^ *make [a-z-]*' "${documents[@]}" | sed 's/.*make \([a-z-]*\).*/\1/' | grep -vx check | sort -u)
 # shellcheck disable=SC2016
-steps=$(sed -n '/^| step |/,/^$/s/^| \(`.*`\) | .*/\1/p' "$document" | sed 's/ |.*//' | tr -d '`' | tr ',' '\n' | tr -d ' ' | sort)
+steps=$(sed -n '/^| step |/,/^$/s/^| \(`.*`\) | .*/\1/p' "${documents[0]}" | sed 's/ |.*//' | tr -d '`' | tr ',' '\n' | tr -d ' ' | sort)
 while read -r path; do
-	[[ -e ${srcdir:-.}/$path || -e ${srcdir:-.}/$path.c || -e ${srcdir:-.}/$path.in ]] || same "docs/hardware.md: $path" there missing
-done < <(grep -o '\(tests\|scripts\|docs\)/[a-zA-Z0-9_./-]*[a-zA-Z0-9_]' "$document" | sort -u)
+	[[ -e ${srcdir:-.}/$path || -e ${srcdir:-.}/$path.c || -e ${srcdir:-.}/$path.in ]] || same "documents name $path" there missing
+done < <(grep -oh '\(tests\|scripts\|docs\)/[a-zA-Z0-9_./-]*[a-zA-Z0-9_]' "${documents[@]}" | sort -u)
 while read -r target; do
-	grep -qs "^$target:" "${srcdir:-.}"/tests/*/local.mk || same "docs/hardware.md: make $target" there missing
+	grep -qs "^$target:" "${srcdir:-.}"/{tests/*/local.mk,tests/*/*.mk,packages/local.mk} || same "documents name make $target" there missing
 done <<<"$targets"
 same 'docs/hardware.md has each step' "$("$here/run" --list | awk '{ print $1 }' | sort)" "$steps"
 
