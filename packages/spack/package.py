@@ -7,11 +7,11 @@ class Peerpin(AutotoolsPackage):
 
     homepage = "https://example.invalid/peerpin"
     # No public address yet: spack develop peerpin, or a mirror with the file of "make dist".
-    url = "https://example.invalid/peerpin-0.2.0.tar.xz"
+    url = "https://example.invalid/peerpin-0.3.0.tar.xz"
 
     license("BSD-3-Clause")
 
-    version("0.2.0")
+    version("0.3.0")
 
     variant("tools", default=True, description="doctor, report and top")
 

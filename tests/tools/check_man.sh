@@ -252,7 +252,7 @@ examples_are_accepted() {
 	mkdir -p "$tmp/examples"
 	fake mpirun 'mpirun (Open MPI) 4.1.4'
 	fake mpiexec 'HYDRA build details:'
-	for name in srun torchrun COMMAND... ../examples/app; do fake "$name" ''; done
+	for name in srun jsrun flux torchrun COMMAND... ../examples/app; do fake "$name" ''; done
 	while IFS= read -r line; do
 		name=${line#peerpin }
 		[[ ${name%% *} != @(doctor|report|top) || " ${subcommands[*]} " == *" ${name%% *} "* ]] || continue
