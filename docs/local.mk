@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The manual. The preprocessor and awk insert tables of the code, so that a cross build has the same text.
 manual_made = docs/man/peerpin.1 docs/man/peerpin.7
-manual_pages = docs/man/peerpin-config.1 docs/man/peerpin-doctor.1 docs/man/peerpin-report.1 docs/man/peerpin-top.1
+manual_pages = docs/man/peerpin-config.1 docs/man/peerpin-demo.1 docs/man/peerpin-doctor.1 docs/man/peerpin-report.1 docs/man/peerpin-site.1 \
+	docs/man/peerpin-top.1
 man_MANS = $(manual_made)
 dist_man_MANS += $(manual_pages)
 manual_rows = scripts/settings docs/man/statistics

@@ -8,7 +8,7 @@ srcdir=$(cd "$(dirname "$0")/../.." && pwd)
 # shellcheck source=tests/launcher/command
 . "$srcdir/tests/launcher/command"
 
-pages=(docs/man/peerpin.1 docs/man/peerpin.7 "$srcdir"/docs/man/peerpin-{config,doctor,report,top}.1 "$srcdir/docs/man/peerpin.3")
+pages=(docs/man/peerpin.1 docs/man/peerpin.7 "$srcdir"/docs/man/peerpin-{config,demo,doctor,report,site,top}.1 "$srcdir/docs/man/peerpin.3")
 mapfile -t documents < <(cd "$srcdir" && printf '%s\n' README.md SUPPORT.md docs/*.md)
 
 # plain PAGE: its text without roff requests in words
@@ -44,19 +44,19 @@ page_of() {
 # options [SUBCOMMAND]: the options in its --help
 options() {
 	{ "$peerpin" ${1:+"$1"} --help; [[ ${1:-} ]] || "$peerpin" --help=settings; } | sed -nE 's/^ +(-.*)/\1/p' | sed 's/   *.*//; s/--\[no-\]/--/' |
-		tr ',' '\n' | sed -E 's/^ +//; s/[ =].*//' | grep '^-' | sort -u
+		tr ',' '\n' | sed -nE 's/^ +//; s/[ =].*//; /^-/p' | sort -u
 }
 
 options_are_explained() {
 	local name list
 
-	for name in '' config doctor report top; do
-		if [[ $name != '' && ! -x src/tools/peerpin-$name ]]; then
+	for name in '' config demo doctor report site top; do
+		if [[ $name != @(|demo|site) && ! -x src/tools/peerpin-$name ]]; then
 			skip "options of $name: it is not built"
 			continue
 		fi
 		list=$(options "$name")
-		[[ $name == '' ]] || matches "options of $name were found" '*--help*--version*' "$list"
+		[[ $name == @(|demo|site) ]] || matches "options of $name were found" '*--help*--version*' "$list"
 		same "options of peerpin $name" '' "$(missing "$(page_of "$name")" <<<"$list")"
 		same "exit statuses of peerpin $name" '' "$("$peerpin" ${name:+"$name"} --help |
 			sed -n '/^Exit status/,$p' | grep -oE '[0-9]+' | sort -u | missing "$(page_of "$name")")"
