@@ -8,7 +8,7 @@ top=$(cd "$(dirname "$0")/../.." && pwd)
 . "$top/tests/launcher/checks"
 
 # The words before two blanks, as an extended regular expression.
-words=$(sed -E '/^(#|allow )/d; s/  .*//; s/, /|/g' "$top/tests/words/words" | paste -sd'|')
+words=$(sed -E '/^(#|allow |phrase )/d; s/  .*//; s/, /|/g' "$top/tests/words/words" | paste -sd'|')
 mapfile -t allowed < <(sed -n 's/^allow //p' "$top/tests/words/words")
 
 # found: of lines "PATH:NUMBER:TEXT" of standard input, "PATH:NUMBER:WORD" for each word of the list outside of allowed text
@@ -34,9 +34,15 @@ mapfile -t headers < <(find src include -name '*.h' | LC_ALL=C sort)
 same 'there are headers' yes "$( ((${#headers[@]} > 50)) && echo yes)"
 same 'headers use the terms' '' "$(lines "${headers[@]}" | found)"
 # docs/internals/coverage.md comes from entry_points.def.
-mapfile -t documents < <(printf '%s\n' README.md CONTRIBUTING.md src/README.md docs/*.md docs/internals/*.md docs/man/*.in docs/man/*.[13] | grep -vx docs/internals/coverage.md)
-matches 'there are documents' '[12][0-9]' "${#documents[@]}"
+mapfile -t documents < <(printf '%s\n' *.md {src,tests}/README.md docs/*.md docs/{internals,performance}/*.md docs/man/*.in docs/man/*.[13] |
+	grep -vx docs/internals/coverage.md)
+matches 'there are documents' '[23][0-9]' "${#documents[@]}"
 same 'documents use the terms' '' "$(lines "${documents[@]}" | found)"
+# Also across two lines.
+phrases=$(sed -n 's/^phrase //p' "$top/tests/words/words" | paste -sd'|')
+same 'documents have none of the phrases' '' "$(for document in "${documents[@]}"; do
+	{ tr -s '[:space:]' ' ' <"$document" | grep -oiE "$phrases" || :; } | sed "s|^|$document: |"
+done)"
 same 'tables of messages use the terms' '' "$(literals src/base/config.def src/report/{statistics,errors,hints}.def src/tools/{advice,metrics}.def \
 	src/tools/doctor/doctor_checks.def src/intercept/entry_points.def | found)"
 same 'messages use the terms' '' "$(literals src/{base,report,memory,registration,intercept}/*.c src/tools/{,doctor/}*.c | found)"
