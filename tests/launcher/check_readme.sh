@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# check_readme.sh -- every command of README works as it is written: with the simulated GPU and adapter, and stand-ins
+# of mpirun and srun; a test in a bare Debian runs the installation
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+# shellcheck source=tests/launcher/command
+. "$here/command"
+client=$(built "$PWD/tests/tools/client")
+[[ -x $client && -x src/tools/peerpin-report ]] || exit 77
+
+# runs NAME: a launcher that runs the program for each rank, with the variables of -x
+runs() {
+	cat >"$tmp/bin/$1" <<'TEXT'
+#!/bin/bash
+[[ $* != --version ]] || { echo "$0 (Open MPI) 4.1.4"; exit; }
+while [[ $1 == -* ]]; do
+	case $1 in
+	-n) ranks=$2 ;;
+	-x) [[ $2 != *=* ]] || export "${2?}" ;;
+	esac
+	[[ $1 == --export=* ]] && shift || shift 2
+done
+for ((rank = 0; rank < ranks; rank++)); do
+	OMPI_COMM_WORLD_RANK=$rank OMPI_COMM_WORLD_SIZE=$ranks "$@" || exit
+done
+TEXT
+	chmod +x "$tmp/bin/$1"
+}
+runs mpirun
+runs srun
+printf '#!/bin/sh\nexec "%s" "$@"\n' "$peerpin" >"$tmp/bin/peerpin"
+mkdir "$tmp/job" "$tmp/run"
+printf '#!/bin/sh\nexec "%s" adapter size=2097152 allocated=1 asked free exit\n' "$client" >"$tmp/job/app"
+chmod +x "$tmp/bin/peerpin" "$tmp/job/app"
+export LC_ALL=C.UTF-8 XDG_RUNTIME_DIR=$tmp/run PEERPIN_SIM_SHM=$tmp/shm LD_LIBRARY_PATH=$simulated_adapter:$simulated
+
+count=0
+while IFS= read -r line; do
+	count=$((count + 1))
+	name="README: $line"
+	case $line in
+	scripts/demo) same "$name: a test runs it" yes "$(grep -q 'scripts/demo' "$here"/../apps/check_demo.sh && echo yes)" ;;
+	scripts/* | ../scripts/* | autoreconf*)
+		# The test has its own redirections.
+		for part in ${line//&&/ }; do
+			grep -qF -e "$part" "$here/../packages/check_deb" || same "$name: a test installs so" "$part" 'not in check_deb'
+		done
+		;;
+	apt-get\ install\ ./packages/peerpin_*.deb) same "$name: a test installs so" yes "$(grep -q 'apt-get install' "$here/../packages/check_deb" && echo yes)" ;;
+	*)
+		status=0
+		output=$(cd "$tmp/job" && bash -c "$line" 2>&1 </dev/null) || status=$?
+		expected=0 pattern='*'
+		case $line in
+		PEERPIN_DISABLE=1*) same "$name: without peerpin no table" '' "$output" ;;
+		*' doctor '*) expected='[013]' pattern='*peerpin doctor *' ;;
+		*' --html '*) pattern='*job.html*' ;;
+		*' report '*) pattern='*4 processes*requests *hits*' ;;
+		*mpirun*) pattern='*requests *hits*' ;;
+		esac
+		matches "$name: its status" "$expected" "$status"
+		matches "$name: its output" "$pattern" "$output"
+		;;
+	esac
+done < <(sed '/^```/,/^```/d' "$here/../../README.md" | sed -n 's/^    //p')
+matches 'commands were found' '1[0-9]' "$count"
+same 'the page of the report was written' yes "$([[ -s $tmp/job/job.html ]] && echo yes)"
+finish
