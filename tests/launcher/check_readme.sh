@@ -45,7 +45,7 @@ while IFS= read -r line; do
 	scripts/* | ../scripts/* | autoreconf*)
 		# The test has its own redirections.
 		for part in ${line//&&/ }; do
-			grep -qF -e "$part" "$here/../packages/check_deb" || same "$name: a test installs so" "$part" 'not in check_deb'
+			grep -qwF -e "$part" "$here/../packages/check_deb" || same "$name: a test installs so" "$part" 'not in check_deb'
 		done
 		;;
 	apt-get\ install\ ./packages/peerpin_*.deb) same "$name: a test installs so" yes "$(grep -q 'apt-get install' "$here/../packages/check_deb" && echo yes)" ;;
