@@ -32,7 +32,7 @@ runs mpirun
 runs srun
 printf '#!/bin/sh\nexec "%s" "$@"\n' "$peerpin" >"$tmp/bin/peerpin"
 mkdir "$tmp/job" "$tmp/run"
-printf '#!/bin/sh\nexec "%s" adapter size=2097152 allocated=1 asked free exit\n' "$client" >"$tmp/job/app"
+printf '#!/bin/sh\nexec "%s" adapter allocated=1 sent=1 allocated=19 sent=6 free exit\n' "$client" >"$tmp/job/app"
 chmod +x "$tmp/bin/peerpin" "$tmp/job/app"
 export LC_ALL=C.UTF-8 XDG_RUNTIME_DIR=$tmp/run PEERPIN_SIM_SHM=$tmp/shm LD_LIBRARY_PATH=$simulated_adapter:$simulated
 
@@ -57,7 +57,7 @@ while IFS= read -r line; do
 		PEERPIN_DISABLE=1*) same "$name: without peerpin no table" '' "$output" ;;
 		*' doctor '*) expected='[013]' pattern='*peerpin doctor *' ;;
 		*' --html '*) pattern='*job.html*' ;;
-		*' report '*) pattern='*4 processes*requests *hits*' ;;
+		*' report '*) pattern='*4 processes*requests  *28  *' ;;
 		*mpirun*) pattern='*requests *hits*' ;;
 		esac
 		matches "$name: its status" "$expected" "$status"
