@@ -38,7 +38,7 @@ static bool merge_has(const struct merge_hosts *hosts, const char *name)
 	return false;
 }
 
-/* Reads objects, one behind the other. */
+/* Reads objects, one behind the other. False: it has printed the reason. */
 static bool merge_read(struct merge_hosts *hosts, FILE *from, const char *file)
 {
 	json_error_t error;
@@ -50,7 +50,7 @@ static bool merge_read(struct merge_hosts *hosts, FILE *from, const char *file)
 			continue;
 		ungetc(byte, from);
 		json = json_loadf(from, JSON_DISABLE_EOF_CHECK, &error);
-		if (!json || !json_is_array(json_object_get(json, "checks"))) {
+		if (!*merge_text(json, "host") || !json_is_array(json_object_get(json, "checks"))) {
 			fprintf(stderr,
 				"peerpin doctor: %s: not written by peerpin doctor --json\n", file);
 			json_decref(json);
@@ -156,32 +156,39 @@ static bool merge_print(const struct merge_hosts *hosts, const char *id)
 	return count > 1;
 }
 
-int merge_print_hosts(char **files)
+static int merge_print_all(const struct merge_hosts *hosts)
 {
-	struct merge_hosts hosts = { 0 };
 	unsigned int equal = 0;
 	int status = DOCTOR_WORKS;
 
-	if (!(*files ? merge_read_files(&hosts, files)
-		     : merge_read(&hosts, stdin, "standard input")))
-		return DOCTOR_USAGE;
-	if (!hosts.count) {
-		fputs("peerpin doctor: --merge: no host was read\n", stderr);
-		return DOCTOR_USAGE;
-	}
-	printf("peerpin doctor  %zu host%s\n", hosts.count, hosts.count == 1 ? "" : "s");
-	if (!merge_print(&hosts, NULL))
-		printf("%-15s  %-20s  %s\n", "verdict", "all", merge_verdict(hosts.list[0]));
+	printf("peerpin doctor  %zu host%s\n", hosts->count, hosts->count == 1 ? "" : "s");
+	if (!merge_print(hosts, NULL))
+		printf("%-15s  %-20s  %s\n", "verdict", "all", merge_verdict(hosts->list[0]));
 	for (unsigned int i = 0; i < check_count; i++)
-		equal += !merge_print(&hosts, checks[i].id);
+		equal += !merge_print(hosts, checks[i].id);
 	printf("%u of %u checks are equal on all hosts.\n", equal, check_count);
-	for (size_t i = 0; i < hosts.count; i++) {
-		int one = (int)json_integer_value(json_object_get(hosts.list[i], "status"));
+	for (size_t i = 0; i < hosts->count; i++) {
+		int one = (int)json_integer_value(json_object_get(hosts->list[i], "status"));
 
 		if (one == DOCTOR_FAILS || (one && status == DOCTOR_WORKS))
 			status = one;
-		json_decref(hosts.list[i]);
 	}
+	return status;
+}
+
+int merge_print_hosts(char **files)
+{
+	struct merge_hosts hosts = { 0 };
+	int status = DOCTOR_USAGE;
+	bool good = *files ? merge_read_files(&hosts, files)
+			   : merge_read(&hosts, stdin, "standard input");
+
+	if (good && !hosts.count)
+		fputs("peerpin doctor: --merge: no host was read\n", stderr);
+	else if (good)
+		status = merge_print_all(&hosts);
+	while (hosts.count)
+		json_decref(hosts.list[--hosts.count]);
 	free(hosts.list);
 	texts_free();
 	return status;
