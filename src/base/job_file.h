@@ -27,8 +27,8 @@ void job_file_join(void);
  * cannot be decided. */
 bool job_file_claim(uint64_t hash);
 
-/* Record once that the process uses what the hash stands for, and return the number of processes of
- * the job on this host that do or did; 1 if that cannot be decided. */
+/* Return the number of processes of the job on this host that use, or used, what the hash stands
+ * for; 1 if that cannot be decided. `first`: record that this process does. */
 unsigned int job_file_share(uint64_t hash, bool first);
 
 /* Drop the shared lock. Return 1: no other rank of the job is live on this host; 0: another one is;
