@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* check_hit_steps.c -- a hit, with a free, a reuse, an eviction or a closing protection domain
- * after each of its instructions; an eviction, with a hit after each of its instructions
+ * after each of its instructions; an eviction, with a hit after each of its instructions; a
+ * deregistration, with another one of the same client MR
  *
  * The processor's trap flag stops the thread after each instruction. A copy of the process
  * continues there, after the other thread's part, which runs in the signal handler: a hit holds no
@@ -204,6 +205,33 @@ START_TEST(an_eviction_takes_no_held_region_whichever_instruction_a_hit_comes_af
 }
 END_TEST
 
+static unsigned int dropped, dropped_by_other;
+
+static void deregister(void)
+{
+	dropped += registration_drop_once(AT(0), &handles[0].handle);
+}
+
+static void deregister_too(void)
+{
+	dropped_by_other += registration_drop_once(AT(0), &handles[0].handle);
+}
+
+static enum verdict judge_deregistrations(void)
+{
+	if (dropped + dropped_by_other != 1)
+		return WRONG;
+	return dropped ? HIT : NO_HIT;
+}
+
+START_TEST(a_client_mr_is_dropped_once_whichever_instruction_a_second_drop_comes_after)
+{
+	require(hit(AT(0), 0));
+	step_through(deregister, deregister_too, judge_deregistrations);
+	ck_assert_uint_eq(dropped, 1);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite;
@@ -223,6 +251,9 @@ int main(void)
 		0, sizeof(others) / sizeof(others[0]));
 	tcase_add_test(steps,
 		       an_eviction_takes_no_held_region_whichever_instruction_a_hit_comes_after);
+	tcase_add_test(
+		steps,
+		a_client_mr_is_dropped_once_whichever_instruction_a_second_drop_comes_after);
 	suite_add_tcase(suite, steps);
 	return suite_run(suite);
 }
