@@ -17,11 +17,10 @@
  * A reader stores nothing: a proof for one holds for any number. One lock serialises the writers: two differ from
  * one only where the lock is released half-way (MUTANT 7).
  *
+ * The reader tries the `before` of the last entry on its way only, so a split node is empty when all its words are zero:
+ * an allocation that reaches into it keeps it (MUTANT 12).
+ *
  * Switches, besides MUTANT (each has its number where it acts; check_model.sh names them):
- *   EMPTY_BY_STARTS  a split node is empty when no live allocation begins inside its range, though one may reach into
- *                    it. Without: when all its words are zero, so that an allocation reaching into it keeps it.
- *   TRY_ALL          the reader tries the `before` of every entry on its way. Without: of the last one only.
- * With neither the look-up is right, with both too; with EMPTY_BY_STARTS alone it is not.
  *   RANGES, ADDRESS  ranges of allocations; address of the look-up
  */
 #ifndef MUTANT
@@ -216,7 +215,7 @@ inline load_entry(e)
 
 proctype reader(byte me)
 {
-	byte length, node, before, best, seen, answer, before0, before1;
+	byte length, node, before, best, seen, answer;
 	byte true_base, true_size;
 	bit ok, torn;
 
@@ -229,12 +228,6 @@ end:	do
 	   do
 	   :: IS_SPLIT(node) ->
 		d_step {
-#ifdef TRY_ALL
-			if
-			:: length == 8 -> before0 = before
-			:: else -> before1 = before
-			fi;
-#endif
 			length = length / 2;
 			load_entry(ENTRY(node, (ADDRESS / length) % 2))
 		}
@@ -255,23 +248,11 @@ end:	do
 	   :: !ok -> validate(before)
 	   :: else
 	   fi;
-#ifdef TRY_ALL
-	   if
-	   :: !ok -> validate(before1)
-	   :: else
-	   fi;
-	   if
-	   :: !ok -> validate(before0)
-	   :: else
-	   fi;
-#endif
 	   d_step {
 		assert(whole[me] == 0 || answer == whole[me]);
 		whole[me] = 0;
 		length = 0;
 		before = 0;
-		before0 = 0;
-		before1 = 0;
 		answer = 0;
 		ok = 0
 	   }
@@ -527,7 +508,7 @@ inline take_out(e, kind)
 }
 
 #define STARTS_OF_OTHERS(at) (STARTS(at) && owner[at] != r)
-#ifdef EMPTY_BY_STARTS
+#if MUTANT == 12 /* a split node is empty when no live allocation begins inside */
 #define LOW_EMPTY(s, lo) !(STARTS_OF_OTHERS((lo) + 1) || STARTS_OF_OTHERS((lo) + 2) || STARTS_OF_OTHERS((lo) + 3))
 #define HIGH_EMPTY(s)	 (LOW_EMPTY(s, 0) && LOW_EMPTY(s, 4) && !STARTS_OF_OTHERS(4))
 #else
