@@ -17,10 +17,16 @@ trap 'rm -rf "$tmp"' EXIT
 mkdir "$tmp/run"
 export XDG_RUNTIME_DIR=$tmp/run LC_ALL=C.UTF-8 PEERPIN_SIM_SHM=$tmp/shm
 
+# One process makes all jobs.
+coproc RECORDS { exec python3 "$here/records.py"; }
+exec {ask}>&"${RECORDS[1]}" {answer}<&"${RECORDS[0]}" # for subshells, too
+
 # make_job NAME RANKS [TWIST...]: statistics in the folder NAME (records.py)
 make_job() {
-	mkdir "$tmp/$1"
-	python3 "$here/records.py" "$tmp/$1" "${@:2}"
+	mkdir -p "$tmp/$1"
+	printf '%s\x1f' "$tmp/$1" "${@:2}" >&"$ask"
+	echo >&"$ask"
+	read -r <&"$answer"
 }
 
 # golden NAME RANKS [TWIST...]
@@ -106,15 +112,22 @@ schema() {
 		skip 'JSON against its schema: python3 has no jsonschema'
 		return
 	fi
+	set --
 	for name in one four troubled wide unused kept no_ranks hostile; do
-		"$report" --json "$tmp/$name" >"$tmp/now.json" 2>/dev/null || true
-		same "JSON of $name" '' "$(python3 - "$tmp/now.json" "$here/../../docs/report.schema.json" 2>&1 <<'TEXT'
+		"$report" --json "$tmp/$name" >"$tmp/$name.now" 2>/dev/null || true
+		set -- "$@" "$tmp/$name.now"
+	done
+	same 'JSON of each job' "$# valid" "$(python3 - "$here/../../docs/report.schema.json" "$@" 2>&1 <<'TEXT'
 import json, sys
 import jsonschema
-jsonschema.validate(json.load(open(sys.argv[1])), json.load(open(sys.argv[2])))
+for name in sys.argv[2:]:
+    try:
+        jsonschema.validate(json.load(open(name)), json.load(open(sys.argv[1])))
+    except (ValueError, jsonschema.ValidationError) as error:
+        print(name, error)
+print(len(sys.argv) - 2, "valid")
 TEXT
 )"
-	done
 }
 
 # Each row of advice.def with a condition that triggers it.
@@ -158,7 +171,7 @@ versions_differ 2:version="0.0.9"
 '
 
 advice() {
-	local id twists word ids ranks
+	local id twists json
 
 	same 'a good run has no advice' '[]' "$("$report" --json "$tmp/four" | jq -c .jobs[0].advice)"
 	same 'every row of advice.def has a trigger' \
@@ -167,16 +180,11 @@ advice() {
 	while read -r id twists; do
 		[[ -n $id ]] || continue
 		read -ra words <<<"$twists"
-		rm -rf "$tmp/advice"
-		ranks=4
-		[[ $id != *_alone ]] || ranks=1
-		make_job advice $ranks "${words[@]}"
-		ids=$("$report" --json "$tmp/advice" | jq -r '.jobs[0].advice[].id' | tr '\n' ' ')
-		matches "advice $id" "*$id *" " $ids"
-		word=$("$report" --json "$tmp/advice" | jq -r '.jobs[0].advice[] | .text, .fix' | grep '[{}]' || true)
-		same "advice $id: no placeholder is left" '' "$word"
-		same "advice $id: 1 has no plural" '' \
-			"$("$report" --json "$tmp/advice" | jq -r '.jobs[0].advice[].text' | grep -E '(^|[^0-9] )1 [a-z]+s ' || true)"
+		make_job "advice/$id" "$([[ $id == *_alone ]] && echo 1 || echo 4)" "${words[@]}"
+		json=$("$report" --json "$tmp/advice/$id" | jq -r '.jobs[0].advice[] | "id " + .id, "text " + .text, "fix " + .fix')
+		matches "advice $id" $'*\nid '"$id"$'\n*' $'\n'"$json"
+		same "advice $id: no placeholder is left" '' "$(grep '[{}]' <<<"$json" || true)"
+		same "advice $id: 1 has no plural" '' "$(grep -E '^text (.*[^0-9] )?1 [a-z]+s ' <<<"$json" || true)"
 	done <<<"$triggers"
 	make_job alone 1 '0:ended="killed"' '0:missed_frees=1'
 	same 'one process has no outliers' '[]' "$("$report" --json "$tmp/alone" | jq -c .jobs[0].outliers)"
@@ -353,8 +361,8 @@ peerpin_processes{started_ns="1011000000000",program="lammps"} 1' "$(grep '^peer
 hostile() {
 	printf '%s' "$3" >"$tmp/hostile/bad.json"
 	matches "$1: name and reason" "*$tmp/hostile/bad.json: $2*=> 1" "$(outcome "$report" "$tmp/hostile")"
-	same "$1: the good file counts" 1 "$("$report" --json "$tmp/hostile" 2>/dev/null | jq '.jobs[0].processes')"
-	same "$1: a problem in JSON" bad.json "$("$report" --json "$tmp/hostile" 2>/dev/null | jq -r '.problems[0].file | split("/")[-1]')"
+	same "$1: the good file counts, and JSON has the problem" $'1\nbad.json' \
+		"$("$report" --json "$tmp/hostile" 2>/dev/null | jq -r '.jobs[0].processes, (.problems[0].file | split("/")[-1])')"
 }
 
 # twisted NAME REASON FILTER: the good record, damaged by a filter of jq. jq would write the start

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""records.py FOLDER RANKS [TWIST...] -- reproducible statistics of a job
+"""records.py FOLDER RANKS [TWIST...] -- reproducible statistics of a job; without arguments: of each line of standard input
 
 Ranks differ slightly, by their number. A twist is RANK:KEY=JSON, with * for every rank; KEY may
-have a dot for a key of an object. A null removes the key."""
+have a dot for a key of an object. A null removes the key. Words of a line end with the character 0x1f."""
 import json
 import sys
 
@@ -77,8 +77,8 @@ def twist(json_object, key, value):
         json_object[last] = value
 
 
-def main():
-    folder, ranks, twists = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
+def make(folder, ranks, *twists):
+    ranks = int(ranks)
     for rank in range(ranks):
         made = record(rank, ranks)
         for word in twists:
@@ -88,6 +88,14 @@ def main():
                 twist(made, key, json.loads(value))
         with open(f"{folder}/{rank:04}.json", "w", encoding="utf-8") as file:
             json.dump(made, file)
+
+
+def main():
+    if sys.argv[1:]:
+        make(*sys.argv[1:])
+    for line in sys.stdin if not sys.argv[1:] else ():
+        make(*line.split("\x1f")[:-1])
+        print("made", flush=True)
 
 
 main()
