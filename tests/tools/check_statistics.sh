@@ -19,8 +19,8 @@ at_exit() {
 	matches 'never used regions: the hint with PREREGISTER=all' *'13.0 MiB  without PEERPIN_PREREGISTER=all only requested sizes are registered'* "$table"
 	same 'no file is left in the runtime folder' '' "$(left)"
 	for expected in allocations=20 frees=20 allocations_device=20 requests=7 hits=6 synchronous=1 registrations_background=19 \
-		invalidated=20 never_used=13 never_used_bytes=13631488 never_used_pinned=0 pinned_bytes=0 pinned_bytes_peak=20971520 complete=True ended=exit \
-		protection_domains=1 used=False; do
+		invalidated=20 never_used=13 never_used_bytes=13631488 never_used_pinned=0 pinned_bytes=0 pinned_bytes_peak=20971520 complete=true ended=exit \
+		protection_domains=1 used=false; do
 		same "JSON: $expected" "$expected" "${expected%%=*}=$(number "${expected%%=*}" "$tmp/exit.json")"
 	done
 	same 'the statistics file is private' 600 "$(stat -c %a "$tmp/exit.json")"
@@ -73,8 +73,8 @@ kept_memory() {
 	for expected in kept=3 reused=2 kept_released=0 kept_bytes=1048576 kept_bytes_peak=3145728 kept_host_bytes=0; do
 		same "JSON, kept: $expected" "$expected" "${expected%%=*}=$(number "${expected%%=*}" "$tmp/kept.json")"
 	done
-	same 'the settings have the percentage' "{'PEERPIN_PREREGISTER': 'all', 'PEERPIN_KEEP': '10%'}" \
-		"$(number settings "$tmp/kept.json" | sed "s/, 'PEERPIN_STATS_FILE[^}]*//")"
+	same 'the settings have the percentage' '{"PEERPIN_PREREGISTER":"all","PEERPIN_KEEP":"10%"}' \
+		"$(number settings "$tmp/kept.json" | sed 's/,"PEERPIN_STATS_FILE[^}]*//')"
 	matches 'kept host memory, too' *'  2 kept  1 reused  0 B at peak  1.0 MiB of host memory'* \
 		"$(with PEERPIN_KEEP_HOST=8M "$client" adapter allocated=1 locked=2 free exit 2>&1)"
 	with PEERPIN_SUMMARY=none PEERPIN_KEEP=1M PEERPIN_KEEP_HOST=8M PEERPIN_STATS_FILE="$tmp/kept.prom" "$client" allocated=3 free locked=1 exit
