@@ -45,7 +45,9 @@ compile() { # compile COMPILER LANGUAGE NAME
 }
 tried=0
 for name in $(tr ' ' '\n' <<<"$referenced $looked_up $others" | sort -u); do
-    for language in c c++; do
+    # In C++ another runtime calls libc within a first look-up: tried for what the library itself calls.
+    [[ $'\n'$referenced$'\n'$looked_up$'\n' = *$'\n'$name$'\n'* ]] && languages='c c++' || languages=c
+    for language in $languages; do
         [ $language = c ] && compiler=${CC:-cc} || compiler=${CXX:-g++}
         compile "${compiler##* }" $language "$name" || continue
         replaced=$folder/$language-$name.so
