@@ -38,7 +38,7 @@ struct neighbours_of {
 
 static uint64_t sort_step(uint64_t step)
 {
-	thrust::device_vector<uint32_t> keys((1 << 20) + step % 7 * 4099);
+	thrust::device_vector<uint32_t> keys(1 << 20);
 
 	thrust::tabulate(keys.begin(), keys.end(), mixed{ step });
 	thrust::sort(keys.begin(), keys.end());
@@ -46,9 +46,8 @@ static uint64_t sort_step(uint64_t step)
 	return thrust::reduce(keys.begin(), keys.end(), (uint64_t)0) + keys.size();
 }
 
-static uint64_t neighbours_step(uint64_t step)
+static uint64_t neighbours_step(uint64_t step, thrust::device_vector<uint32_t> &list)
 {
-	static thrust::device_vector<uint32_t> list;
 	thrust::device_vector<uint32_t> counts(200000), starts(200000);
 	uint64_t total;
 
@@ -64,12 +63,13 @@ int main(int count, char **arguments)
 {
 	bool sorts = count < 2 || !strcmp(arguments[1], "sort");
 	auto begun = std::chrono::steady_clock::now();
+	thrust::device_vector<uint32_t> list;
 	uint64_t sum = 0;
 
 	for (uint64_t step = 0; step < 1000; step++) {
 		if (step == 10)
 			begun = std::chrono::steady_clock::now();
-		sum = sum * 31 + (sorts ? sort_step(step) : neighbours_step(step));
+		sum = sum * 31 + (sorts ? sort_step(step) : neighbours_step(step, list));
 	}
 	fprintf(stderr, "seconds %.3f\n",
 		std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count());

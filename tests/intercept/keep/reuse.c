@@ -205,8 +205,12 @@ static void requests_differ_by_each_of_their_parts(unsigned int part)
 		give_back(&calls, one.kind, first.address);
 		require_cuda(cuCtxSetCurrent(contexts[part == 3]));
 		require(request(&calls, &other).address != first.address);
-		require(own("kept") == size && own("reused") == 0);
+		require(own("kept") == 2 * size - 1 && own("reused") == size - 1);
+		require_cuda(cuCtxSetCurrent(contexts[0]));
+		require(request(&calls, &one).address == first.address);
+		give_back(&calls, one.kind, first.address);
 		release_all();
+		require_cuda(cuCtxSetCurrent(contexts[part == 3]));
 		if (size % 64 == 0) {
 			require_cuda(cuCtxDestroy_v2(contexts[part == 3]));
 			require_cuda(cuCtxCreate_v2(&contexts[part == 3], 0, 0));
