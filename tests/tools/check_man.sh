@@ -140,7 +140,7 @@ documents_show_what_is_printed() {
 		grep -qE -e "$pattern" "$tmp/printed" || same 'a line of the documents is one that the doctor prints' "$line" 'not printed'
 		count=$((count + 1))
 	done < <(cd "$srcdir" && sed -n '/^ *```/,/^ *```/p' "${documents[@]}" |
-		grep -E '^(OK|WARN|FAIL|\?|-|fix) +[a-z]|^GPU[0-9]  |^GPUDirect RDMA (works|does)')
+		grep -E '^(OK|WARN|FAIL|\?|-|fix) +[a-z]|^GPU[0-9]|^(ms to|peerpin saves,)|^GPUDirect RDMA (works|does)')
 	matches 'lines of the doctor were found' '[1-9][0-9]' "$count"
 }
 
