@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_words.sh -- headers, documents, tables of messages and messages use the terms of tests/words/words
+# check_words.sh -- headers, documents, tables of messages, messages and the launcher use the terms of tests/words/words
 set -euo pipefail
 
 top=$(cd "$(dirname "$0")/../.." && pwd)
@@ -45,6 +45,7 @@ same 'documents have none of the phrases' '' "$(for document in "${documents[@]}
 done)"
 same 'tables of messages use the terms' '' "$(literals src/base/config.def src/report/{statistics,errors,hints}.def src/tools/{advice,metrics}.def \
 	src/tools/doctor/doctor_checks.def src/intercept/entry_points.def | found)"
+same 'the launcher uses the terms' '' "$(lines scripts/peerpin.in | found)"
 same 'messages use the terms' '' "$(literals src/{base,report,memory,registration,intercept}/*.c src/tools/{,doctor/}*.c | found)"
 
 same 'a word of the list is found, in any case' 'a.h:2:Born a.h:2:budget' \
