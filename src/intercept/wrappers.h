@@ -49,13 +49,15 @@ static inline bool wrapper_reuse(const struct keep_request *request, CUdeviceptr
 	({                                                                                         \
 		CUresult result_;                                                                  \
 		uint64_t ended_;                                                                   \
+		unsigned int tries_ = 0;                                                           \
                                                                                                    \
 		do {                                                                               \
 			ended_ = load_relaxed(&keep_releases_ended);                               \
 			result_ = (call);                                                          \
 		} while (__builtin_expect(result_ == CUDA_ERROR_OUT_OF_MEMORY, 0) &&               \
 			 keep_is_on() &&                                                           \
-			 (keep_release(device, bytes) || keep_await_release(ended_)));             \
+			 (keep_release_for(device, bytes, tries_++) ||                             \
+			  keep_await_release(ended_)));                                            \
 		result_;                                                                           \
 	})
 

@@ -252,13 +252,22 @@ uint64_t keep_free_bytes(void)
 	return kept_block_bytes(device) + kept_pool_bytes(device);
 }
 
-bool keep_release(int device, uint64_t bytes)
+/* Other threads may fill the pools again at once. */
+#define POOL_TRIES 8
+
+bool keep_release_for(int device, uint64_t bytes, unsigned int tries)
 {
-	if (device == KEEP_POOL && keep_release(KEEP_CURRENT, bytes))
+	if (device == KEEP_POOL && keep_release_for(KEEP_CURRENT, bytes, tries))
 		return true;
 	if (device == KEEP_CURRENT)
 		device = keep_current_device();
-	return device != KEEP_CURRENT && (kept_release(device, bytes) || kept_trim_pools(device));
+	return device != KEEP_CURRENT &&
+	       (kept_release(device, bytes) || (tries < POOL_TRIES && kept_trim_pools(device)));
+}
+
+bool keep_release(int device, uint64_t bytes)
+{
+	return keep_release_for(device, bytes, 0);
 }
 
 bool keep_await_release(uint64_t ended)

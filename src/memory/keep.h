@@ -99,12 +99,14 @@ uint64_t keep_free_bytes(void);
 
 /* An allocation of `bytes` on the device failed for want of memory, or a registration for want of
  * room (client MRs of kept memory take room): release at least so many there, the largest first.
- * False: nothing was kept there. */
+ * False: nothing was kept there. keep_release_for(): also if pools alone held memory, and an
+ * allocation has been tried often. */
 #define KEEP_CURRENT (-1) /* the current context's device */
 #define KEEP_HOST    (-2) /* host memory */
 #define KEEP_ANY     (-3) /* all devices, and the host */
 #define KEEP_POOL    (-4) /* the current device, then all: the driver does not report a pool's */
 bool keep_release(int device, uint64_t bytes);
+bool keep_release_for(int device, uint64_t bytes, unsigned int tries);
 
 /* Nothing is kept: wait for memory that other threads are releasing. `ended`:
  * keep_releases_ended before the allocation. True: memory has been released since. */

@@ -69,7 +69,8 @@ static uint64_t pools_trim(CUmemoryPool pool, uint64_t before)
 	return before > after ? before - after : 0;
 }
 
-/* Bracket a call with the pool; with the lock held, which is dropped meanwhile. */
+/* Bracket a call with the pool; with the lock held, which is dropped meanwhile, and cancellation
+ * held off: a call without an end would be waited for for ever. */
 static void pools_begin_call(struct pool_entry *entry)
 {
 	entry->calls++;
@@ -88,6 +89,7 @@ static void pools_end_call(struct pool_entry *entry)
 static uint64_t pools_each(int device, uint64_t (*call)(CUmemoryPool pool, uint64_t reserved))
 {
 	CUstreamCaptureMode mode;
+	int held = system_hold_cancellation();
 	bool relaxed = driver_relax_capture(&mode);
 	uint64_t sum = 0;
 
@@ -103,6 +105,7 @@ static uint64_t pools_each(int device, uint64_t (*call)(CUmemoryPool pool, uint6
 	}
 	pthread_mutex_unlock(&pools_lock);
 	driver_restore_capture(relaxed, &mode);
+	system_release_cancellation(held);
 	return sum;
 }
 
@@ -162,6 +165,7 @@ void kept_pool_allocated(const struct allocation *allocation)
 	CUstreamCaptureMode mode;
 	uint64_t limit;
 	bool relaxed;
+	int held;
 
 	if (!allocation->pool || pools_find(allocation->pool) || !allocation->described ||
 	    load_relaxed(&keep_mode) != KEEP_ON)
@@ -169,6 +173,7 @@ void kept_pool_allocated(const struct allocation *allocation)
 	limit = kept_device_limit(allocation->device, 0);
 	if (!limit)
 		return;
+	held = system_hold_cancellation();
 	relaxed = driver_relax_capture(&mode);
 	pthread_mutex_lock(&pools_lock);
 	entry = pools_add(allocation->pool);
@@ -178,6 +183,7 @@ void kept_pool_allocated(const struct allocation *allocation)
 	}
 	pthread_mutex_unlock(&pools_lock);
 	driver_restore_capture(relaxed, &mode);
+	system_release_cancellation(held);
 }
 
 void keep_pool_read(CUmemoryPool pool, CUmemPool_attribute attribute, uint64_t *value)

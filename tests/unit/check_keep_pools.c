@@ -14,7 +14,8 @@
 
 static _Atomic uint64_t threshold; /* the driver's */
 static _Atomic unsigned int sets;  /* by peerpin */
-static bool meets_read, meets_set;
+static _Atomic uint64_t reserved;
+static bool meets_read, meets_set, is_canceled;
 
 static pthread_t program;
 static _Atomic int program_thread; /* its number; 0: it has not begun */
@@ -54,10 +55,14 @@ static void meet_program(void)
 
 static CUresult get(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
 {
-	ck_assert(pool == POOL && attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD);
-	*(uint64_t *)value = threshold;
+	ck_assert(pool == POOL);
+	*(uint64_t *)value = attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD	    ? threshold
+			     : attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ? reserved
+										  : 0;
 	if (meets_read)
 		meet_program();
+	if (is_canceled)
+		pthread_testcancel();
 	return CUDA_SUCCESS;
 }
 
@@ -71,9 +76,17 @@ static CUresult set(CUmemoryPool pool, CUmemPool_attribute attribute, void *valu
 	return CUDA_SUCCESS;
 }
 
+static CUresult trim(CUmemoryPool pool, size_t bytes)
+{
+	ck_assert(pool == POOL && !bytes);
+	reserved = 0;
+	return CUDA_SUCCESS;
+}
+
 static void set_up(void)
 {
 	set_up_with("64M", "0");
+	standin_driver.cuMemPoolTrimTo = trim;
 	standin_driver.cuMemPoolGetAttribute = get;
 	standin_driver.cuMemPoolSetAttribute = set;
 }
@@ -128,6 +141,39 @@ TEST(keep_pools, a_destroyed_pool_s_handle_is_a_new_pool)
 	threshold = 0;
 	use_pool();
 	ck_assert_uint_eq(threshold, LIMIT);
+}
+
+static void *read_held(void *unused)
+{
+	pthread_cancel(pthread_self());
+	kept_pool_bytes(0);
+	pthread_testcancel();
+	return unused;
+}
+
+TEST(keep_pools, a_canceled_thread_leaves_no_call_to_wait_for)
+{
+	pthread_t thread;
+	void *result;
+
+	use_pool();
+	is_canceled = true;
+	ck_assert(!pthread_create(&thread, NULL, read_held, NULL));
+	ck_assert(!pthread_join(thread, &result) && result == PTHREAD_CANCELED);
+	ck_assert(keep_pool_take(POOL));
+}
+
+/* Other threads fill the pool again before the next try. */
+TEST(keep_pools, a_failing_allocation_ends_though_pools_fill_again)
+{
+	unsigned int tries = 0;
+
+	use_pool();
+	do
+		reserved = LIMIT;
+	while (keep_release_for(KEEP_CURRENT, LIMIT, tries++) && tries < 100);
+	ck_assert_uint_ge(tries, 2);
+	ck_assert_uint_lt(tries, 100);
 }
 
 SUITE("keep_pools")
