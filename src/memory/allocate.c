@@ -19,6 +19,7 @@ void memory_renew(void)
 	table_renew();
 	exports_renew();
 	kept_renew();
+	kept_renew_pools();
 }
 
 void memory_missed_free(const struct allocation *ended)

@@ -31,6 +31,12 @@ static struct pool_entry {
 static pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t pools_call_ended = PTHREAD_COND_INITIALIZER;
 
+void kept_renew_pools(void)
+{
+	pools_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	pools_call_ended = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+}
+
 static struct pool_entry *pools_find(CUmemoryPool pool)
 {
 	for (struct pool_entry *entry = entries; entry < entries + POOLS_MAX; entry++) {

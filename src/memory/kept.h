@@ -101,7 +101,8 @@ uint64_t kept_pool_bytes(int device);
  */
 bool kept_trim_pools(int device);
 
-/* memory_renew() of the list: nothing is kept. */
+/* memory_renew() of the list, and of the pools: nothing is kept. */
 void kept_renew(void);
+void kept_renew_pools(void);
 
 #endif

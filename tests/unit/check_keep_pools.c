@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define POOL  ((CUmemoryPool)HOME)
@@ -174,6 +175,38 @@ TEST(keep_pools, a_failing_allocation_ends_though_pools_fill_again)
 	while (keep_release_for(KEEP_CURRENT, LIMIT, tries++) && tries < 100);
 	ck_assert_uint_ge(tries, 2);
 	ck_assert_uint_lt(tries, 100);
+}
+
+static _Atomic bool forks_are_done;
+
+static void *set_often(void *unused)
+{
+	while (!forks_are_done)
+		keep_pool_take((CUmemoryPool)(HOME + 64));
+	return unused;
+}
+
+/* Another thread of the parent sets thresholds. */
+TEST(keep_pools, a_child_waits_for_no_thread_of_its_parent)
+{
+	pthread_t thread;
+	int status = 0;
+	pid_t child;
+
+	ck_assert(!pthread_create(&thread, NULL, set_often, NULL));
+	for (int i = 0; i < 200 && !status; i++) {
+		child = fork();
+		if (!child) {
+			alarm(10);
+			memory_renew();
+			keep_pool_take(POOL);
+			_exit(0);
+		}
+		ck_assert(child > 0 && waitpid(child, &status, 0) == child);
+	}
+	forks_are_done = true;
+	ck_assert(!pthread_join(thread, NULL));
+	ck_assert_int_eq(status, 0);
 }
 
 SUITE("keep_pools")
