@@ -3,13 +3,15 @@
  *
  * A pool with a threshold of 0, the driver's default, returns its unused memory to the GPU at each
  * synchronization. The first allocation from a pool raises its threshold to the limit of kept
- * memory, which the program may change later. The driver counts live memory, too; it splits and
+ * memory, which the program may change later; later ones lower it, where ranks that began after
+ * this one share the GPU. The driver counts live memory, too; it splits and
  * joins what the pool holds, which hardly exceeds the most that the program has had of it at a time
  * (measured). The driver itself returns this memory for cuMemAlloc, or to another pool (measured).
  */
 #include <pthread.h>
 
 #include "base/atomics.h"
+#include "base/config.h"
 #include "base/system.h"
 #include "memory/driver.h"
 #include "memory/kept.h"
@@ -27,6 +29,8 @@ static struct pool_entry {
 	_Atomic enum pool_threshold threshold;
 	int device;
 	unsigned int calls; /* peerpin's calls in flight: the entry and the pool stay */
+	uint64_t limit;	    /* as peerpin has set the threshold */
+	_Atomic unsigned int allocations;
 } entries[POOLS_MAX];
 static pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t pools_call_ended = PTHREAD_COND_INITIALIZER;
@@ -141,51 +145,69 @@ static struct pool_entry *pools_add(CUmemoryPool pool)
 	return entry;
 }
 
+static void pools_set(struct pool_entry *entry, uint64_t limit)
+{
+	entry->limit = limit;
+	pools_begin_call(entry);
+	driver_calls()->cuMemPoolSetAttribute(entry->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
+					      &limit);
+	pools_end_call(entry);
+}
+
 static void pools_raise(struct pool_entry *entry, uint64_t limit)
 {
-	const struct driver_calls *driver = driver_calls();
 	uint64_t threshold = 0;
 	CUresult result;
 
 	pools_begin_call(entry);
-	result = driver->cuMemPoolGetAttribute(entry->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
-					       &threshold);
+	result = driver_calls()->cuMemPoolGetAttribute(
+		entry->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold);
 	pools_end_call(entry);
 	/* The program may have set it meanwhile. */
 	if (entry->threshold != THRESHOLD_UNREAD)
 		return;
 	entry->threshold =
 		result == CUDA_SUCCESS && !threshold ? THRESHOLD_OURS : THRESHOLD_PROGRAMS;
-	if (entry->threshold == THRESHOLD_PROGRAMS)
-		return;
-	pools_begin_call(entry);
-	driver->cuMemPoolSetAttribute(entry->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &limit);
-	pools_end_call(entry);
+	if (entry->threshold == THRESHOLD_OURS)
+		pools_set(entry, limit);
 }
 
 /* ---- the program's calls ---- */
 
+/* True at a pool's allocation 2, 4, 8, ...: to look for ranks that have begun costs a read. */
+static bool pools_is_due(struct pool_entry *entry)
+{
+	unsigned int count;
+
+	if (config_get()->keep != CONFIG_AUTO || load_relaxed(&entry->threshold) != THRESHOLD_OURS)
+		return false;
+	count = add_relaxed(&entry->allocations, 1) + 2;
+	return !(count & (count - 1));
+}
+
 void kept_pool_allocated(const struct allocation *allocation)
 {
-	struct pool_entry *entry;
+	struct pool_entry *entry = allocation->pool ? pools_find(allocation->pool) : NULL;
+	bool again = entry && pools_is_due(entry), relaxed;
 	CUstreamCaptureMode mode;
 	uint64_t limit;
-	bool relaxed;
 	int held;
 
-	if (!allocation->pool || pools_find(allocation->pool) || !allocation->described ||
+	if (!allocation->pool || (entry && !again) || !allocation->described ||
 	    load_relaxed(&keep_mode) != KEEP_ON)
-		return;
-	limit = kept_device_limit(allocation->device, 0);
-	if (!limit)
 		return;
 	held = system_hold_cancellation();
 	relaxed = driver_relax_capture(&mode);
+	limit = again ? kept_later_limit(allocation->device)
+		      : kept_device_limit(allocation->device, 0);
 	pthread_mutex_lock(&pools_lock);
-	entry = pools_add(allocation->pool);
-	if (entry && entry->threshold == THRESHOLD_UNREAD && !entry->calls) {
+	entry = limit ? pools_add(allocation->pool) : NULL;
+	if (entry && !entry->calls && !again && entry->threshold == THRESHOLD_UNREAD) {
 		entry->device = allocation->device;
 		pools_raise(entry, limit);
+	} else if (entry && !entry->calls && again && entry->threshold == THRESHOLD_OURS &&
+		   limit < entry->limit) {
+		pools_set(entry, limit);
 	}
 	pthread_mutex_unlock(&pools_lock);
 	driver_restore_capture(relaxed, &mode);

@@ -42,6 +42,9 @@ uint64_t kept_block_bytes_of(const struct allocation *allocation);
 uint64_t kept_device_limit(int device, uint64_t freed);
 uint64_t kept_limit(const struct allocation *allocation);
 
+/* The limit where more processes of the job may use the GPU by now; UINT64_MAX: it is as before. */
+uint64_t kept_later_limit(int device);
+
 /* Return true if the limit of the allocation's GPU, or of the host, is at least its size. */
 bool kept_is_within_limit(const struct allocation *allocation);
 

@@ -38,11 +38,11 @@ static uint64_t kept_total(int device)
 	return load_relaxed(&totals[device]);
 }
 
-/* PEERPIN_KEEP=auto: limits of GPUs, and when they were determined: by a call into the driver,
- * which is dear. They stand until the process has an eighth of the limit more; or the
- * program has allocated as much, if memory exceeds them. */
+/* PEERPIN_KEEP=auto: half of the free memory of GPUs, the processes that share it, and when both
+ * were determined: by a call into the driver, which is dear. They stand until the process has an
+ * eighth of the limit more; or the program has allocated as much, if memory exceeds them. */
 static struct {
-	_Atomic uint64_t limit, until, since;
+	_Atomic uint64_t half, processes, until, since;
 } autos[DEVICES_MAX];
 
 /* Processes of the job on the GPU. */
@@ -56,6 +56,13 @@ static unsigned int kept_processes(int device, bool first)
 	return job_file_share((words[0] ^ words[1]) | 1, first);
 }
 
+static uint64_t kept_shared(int device)
+{
+	uint64_t processes = load_relaxed(&autos[device].processes);
+
+	return processes ? load_relaxed(&autos[device].half) / processes : 0;
+}
+
 static uint64_t kept_auto(int device, uint64_t freed)
 {
 	const struct driver_calls *driver = driver_calls();
@@ -66,17 +73,18 @@ static uint64_t kept_auto(int device, uint64_t freed)
 
 	if (device < 0 || device >= DEVICES_MAX)
 		return 0;
-	limit = load_relaxed(&autos[device].limit);
+	limit = kept_shared(device);
 	since = load_relaxed(&autos[device].since);
 	if ((had < load_relaxed(&autos[device].until) &&
 	     (freed <= limit || clock - since < limit / 8)) ||
 	    !driver->cuMemGetInfo_v2 || driver->cuCtxGetDevice(&current) != CUDA_SUCCESS ||
 	    current != device || driver->cuMemGetInfo_v2(&unused, &total) != CUDA_SUCCESS)
 		return limit;
-	limit = (unused + kept + freed) / 2 / kept_processes(device, !since);
-	store_relaxed(&autos[device].limit, limit);
+	store_relaxed(&autos[device].half, (unused + kept + freed) / 2);
+	since = exchange_relaxed(&autos[device].since, clock | 1);
+	store_relaxed(&autos[device].processes, kept_processes(device, !since));
+	limit = kept_shared(device);
 	store_relaxed(&autos[device].until, had + limit / 8 + 1);
-	store_relaxed(&autos[device].since, clock | 1);
 	return limit;
 }
 
@@ -87,6 +95,15 @@ uint64_t kept_device_limit(int device, uint64_t freed)
 	if (keep == CONFIG_AUTO)
 		return kept_auto(device, freed);
 	return keep & CONFIG_SHARE ? kept_total(device) / 100 * (keep & ~CONFIG_SHARE) : keep;
+}
+
+uint64_t kept_later_limit(int device)
+{
+	if (config_get()->keep != CONFIG_AUTO || device < 0 || device >= DEVICES_MAX ||
+	    !load_relaxed(&autos[device].since))
+		return UINT64_MAX;
+	store_relaxed(&autos[device].processes, kept_processes(device, false));
+	return kept_shared(device);
 }
 
 uint64_t kept_limit(const struct allocation *allocation)

@@ -209,6 +209,39 @@ static void a_capture_is_left_alone(unsigned int mode)
 	require_cuda(cuStreamEndCapture(captured, &graph));
 }
 
+/* Another rank of the job uses the GPU later. */
+static void auto_is_shared_with_later_processes(unsigned int unused)
+{
+	CUmemoryPool pool;
+	uint64_t alone;
+	int begins[2];
+	pid_t other;
+	char byte;
+
+	(void)unused;
+	require(!pipe(begins));
+	other = fork();
+	if (!other) {
+		require(read(begins[0], &byte, 1) == 1);
+		begin();
+		keep(UNIT);
+		_exit(0);
+	}
+	begin();
+	pool = default_pool();
+	use(pool, UNIT);
+	alone = raw_attribute(pool, THRESHOLD);
+	require(alone >= 30 * MIB && alone <= 32 * MIB);
+	require(write(begins[1], "", 1) == 1 && await_child(other) == 0);
+	for (int i = 0; i < 4; i++)
+		use(pool, UNIT);
+	require(threshold(pool) == 0 && raw_attribute(pool, THRESHOLD) == alone / 2);
+	set_threshold(pool, 5);
+	for (int i = 0; i < 64; i++)
+		use(pool, UNIT);
+	require(raw_attribute(pool, THRESHOLD) == 5);
+}
+
 const struct test pool_tests[] = {
 	TEST(a_pool_holds_memory_and_its_threshold_reads_as_the_program_s, 0, KEEP),
 	TEST(a_pool_holds_memory_and_its_threshold_reads_as_the_program_s, 1, KEEP),
@@ -220,5 +253,8 @@ const struct test pool_tests[] = {
 	TEST(a_pool_that_takes_the_handle_of_another_is_raised, 0, KEEP),
 	TEST(held_memory_is_free_memory, 0, TIGHT),
 	VARIANTS_3(a_capture_is_left_alone, KEEP),
+	TEST(auto_is_shared_with_later_processes, 0,
+	     "PEERPIN_KEEP=auto PEERPIN_SIM_MEMORY=64M OMPI_COMM_WORLD_RANK=0 "
+	     "PMIX_NAMESPACE=keep-pools"),
 	{ .name = NULL },
 };
