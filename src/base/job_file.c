@@ -2,13 +2,14 @@
 /* job_file.c -- locks of the ranks of a job, hashes of printed messages and of used GPUs
  *
  * A rank claims a hash by a record at the end of the file; the first record of a hash has the
- * claim. A GPU has a record of each rank that uses it. The file is never mapped: a truncation would
- * kill the program with SIGBUS.
+ * claim. A GPU has a record of each rank that uses it; a record of hash 0 ends them. The file is
+ * never mapped: a truncation would kill the program with SIGBUS.
  *
  * The file may outlive the job, and a later job may have an equal name. A rank that finds no other
  * rank live, and no claim or start for FORMER_SECONDS, replaces the file. Younger claims stay:
- * ranks may start and exit one after another. The exclusive lock is held for a few system calls
- * only, and a file is removed only under it: the name of a locked file is the file's own.
+ * ranks may start and exit one after another. Uses of GPUs end: they may be of the batch job's
+ * previous program. The exclusive lock is held for a few system calls only, and a file is removed
+ * only under it: the name of a locked file is the file's own.
  */
 #include "base/job_file.h"
 
@@ -34,6 +35,7 @@ struct claim {
 };
 
 #define CLAIMS 512u
+static const struct claim uses_ended;
 
 static once opened;
 static char name[256];
@@ -46,14 +48,15 @@ static int job_file_open_at(int folder)
 	int fd = kernel_open_at(folder, name,
 				O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC,
 				0600);
-	bool former;
+	bool alone, former;
 	int error;
 
 	if (fd < 0)
 		return fd;
-	former = !kernel_describe(fd, &status) && status.st_size &&
-		 (uint64_t)status.st_mtime + FORMER_SECONDS <= kernel_date() &&
-		 !kernel_lock(fd, F_WRLCK);
+	alone = !kernel_describe(fd, &status) && status.st_size && !kernel_lock(fd, F_WRLCK);
+	former = alone && (uint64_t)status.st_mtime + FORMER_SECONDS <= kernel_date();
+	if (alone && !former && (uint64_t)status.st_size < CLAIMS * sizeof(uses_ended))
+		signal_safe_write(fd, &uses_ended, sizeof(uses_ended));
 	error = former ? 0 : kernel_lock(fd, F_RDLCK);
 	if (!error)
 		error = kernel_describe(fd, &status);
@@ -122,7 +125,9 @@ static uint64_t job_file_claimant(uint64_t hash, unsigned int *count, unsigned i
 		if (length < (ssize_t)sizeof(*claims))
 			break;
 		for (size_t i = 0; i < (size_t)length / sizeof(*claims); i++, ++*count) {
-			if (claims[i].hash == hash && !(*of_hash)++)
+			if (!claims[i].hash)
+				*of_hash = 0;
+			if (claims[i].hash == hash && ++*of_hash && !claimant)
 				claimant = claims[i].claimant;
 		}
 	}

@@ -27,8 +27,9 @@ void job_file_join(void);
  * cannot be decided. */
 bool job_file_claim(uint64_t hash);
 
-/* Return the number of processes of the job on this host that use, or used, what the hash stands
- * for; 1 if that cannot be decided. `first`: record that this process does. */
+/* Return the number of processes of the job on this host that use what the hash stands for, or did
+ * while another rank was live; 1 if that cannot be decided. `first`: record that this process does.
+ */
 unsigned int job_file_share(uint64_t hash, bool first);
 
 /* Drop the shared lock. Return 1: no other rank of the job is live on this host; 0: another one is;

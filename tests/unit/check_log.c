@@ -773,6 +773,28 @@ TEST(log, a_file_with_messages_outlives_the_job)
 	ck_assert(!first_to_claim(5, NULL));
 }
 
+static unsigned int expected;
+
+static int share_and_leave(void)
+{
+	job_file_join();
+	return job_file_share(7, true) != expected || job_file_claim(5);
+}
+
+TEST(log, uses_end_once_no_rank_is_live)
+{
+	be_rank_of("f1");
+	ck_assert_int_eq(in_a_process(claim_and_leave), 0);
+	expected = 1;
+	ck_assert_int_eq(in_a_process(share_and_leave), 0);
+	ck_assert_int_eq(in_a_process(share_and_leave), 0);
+	job_file_join();
+	ck_assert_uint_eq(job_file_share(7, true), 1);
+	expected = 2;
+	ck_assert_int_eq(in_a_process(share_and_leave), 0);
+	ck_assert_uint_eq(job_file_share(7, false), 2);
+}
+
 static int claim_without_room(void)
 {
 	struct rlimit limit = { 8, 8 }; /* less than a claim */
