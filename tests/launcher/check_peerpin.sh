@@ -53,7 +53,9 @@ options_and_statuses() {
 		# shellcheck disable=SC2086 # words
 		same "no size: $words" "auto sh"$'\n=> 0' "$(outcome "$peerpin" $words sh -c 'echo $PEERPIN_KEEP sh')"
 	done
-	same 'a size before the command' $'4G\n=> 0' "$(outcome "$peerpin" --keep 4G sh -c 'echo $PEERPIN_KEEP')"
+	for word in 4G Inf AUTO; do
+		same "a size before the command: $word" "$word"$'\n=> 0' "$(outcome "$peerpin" --keep $word sh -c 'echo $PEERPIN_KEEP')"
+	done
 	same 'a bad size is no command' "peerpin: --keep=lots is not allowed (auto; or a size such as 64K, 1.5G or inf; or a percentage from 1% to 100%; 0: none)"$'\n=> 2' \
 		"$(outcome "$peerpin" --keep=lots true)"
 	same 'a percentage where only sizes are allowed' $'peerpin: --keep-host=10% is not allowed (a size such as 64K, 1.5G or inf; 0: none)\n=> 2' \
