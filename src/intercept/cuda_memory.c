@@ -180,6 +180,9 @@ WRAP(cuMemGetInfo_v2, (free, total), size_t *free, size_t *total)
 	if (result == CUDA_SUCCESS && free && keep_is_on()) {
 		statistics_count(memory_queries);
 		*free += keep_free_bytes();
+		/* Another thread may have begun to keep memory that was free in the call. */
+		if (total && *free > *total)
+			*free = *total;
 	}
 	return result;
 }
