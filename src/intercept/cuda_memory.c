@@ -175,9 +175,13 @@ WRAP(cuMemGetHandleForAddressRange, (handle, address, size, type, flags), void *
 /* Kept memory is free memory to the program. */
 WRAP(cuMemGetInfo_v2, (free, total), size_t *free, size_t *total)
 {
-	CUresult result = forward(free, total);
+	bool keeps = keep_is_on();
+	CUresult result;
 
-	if (result == CUDA_SUCCESS && free && keep_is_on()) {
+	if (keeps)
+		keep_return_pools();
+	result = forward(free, total);
+	if (result == CUDA_SUCCESS && free && keeps) {
 		statistics_count(memory_queries);
 		*free += keep_free_bytes();
 		/* Another thread may have begun to keep memory that was free in the call. */

@@ -245,11 +245,14 @@ bool keep_allocate(const struct keep_request *request, CUdeviceptr *address, siz
 
 /* ---- memory pressure, and ends ---- */
 
+void keep_return_pools(void)
+{
+	kept_trim_pools(keep_current_device());
+}
+
 uint64_t keep_free_bytes(void)
 {
-	int device = keep_current_device();
-
-	return kept_block_bytes(device) + kept_pool_bytes(device);
+	return kept_block_bytes(keep_current_device());
 }
 
 /* Other threads may fill the pools again at once. */

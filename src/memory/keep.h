@@ -94,8 +94,10 @@ static inline void *keep_visible_pointer(void *address)
 	return (void *)(uintptr_t)keep_visible((uintptr_t)address);
 }
 
-/* Bytes that the driver would report as free memory of the current context's device. */
+/* Kept bytes that the driver would report as free memory of the current context's device. Pools
+ * return theirs before the driver reports: keep_return_pools(). */
 uint64_t keep_free_bytes(void);
+void keep_return_pools(void);
 
 /* An allocation of `bytes` on the device failed for want of memory, or a registration for want of
  * room (client MRs of kept memory take room): release at least so many there, the largest first.

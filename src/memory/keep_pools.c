@@ -4,9 +4,10 @@
  * A pool with a threshold of 0, the driver's default, returns its unused memory to the GPU at each
  * synchronization. The first allocation from a pool raises its threshold to the limit of kept
  * memory, which the program may change later; later ones lower it, where ranks that began after
- * this one share the GPU. The driver counts live memory, too; it splits and
- * joins what the pool holds, which hardly exceeds the most that the program has had of it at a time
- * (measured). The driver itself returns this memory for cuMemAlloc, or to another pool (measured).
+ * this one share the GPU. The driver counts live memory, too; it splits and joins what the pool
+ * holds, which hardly exceeds the most that the program has had of it at a time (measured). The
+ * driver itself returns this memory for cuMemAlloc, for cuMemCreate and to another pool (measured).
+ * Before the program asks how much is free, or reserved, the pools return it.
  */
 #include <pthread.h>
 
@@ -15,9 +16,6 @@
 #include "base/system.h"
 #include "memory/driver.h"
 #include "memory/kept.h"
-
-/* A pool takes so many bytes at a time from its GPU (measured). */
-#define POOL_STEP ((uint64_t)32 << 20)
 
 #define POOLS_MAX 32u
 
@@ -61,19 +59,14 @@ static uint64_t pools_attribute(CUmemoryPool pool, CUmemPool_attribute attribute
 		       : 0;
 }
 
-/* Bytes of freed memory that the pool holds. */
-static uint64_t pools_held(CUmemoryPool pool, uint64_t reserved)
-{
-	uint64_t used = pools_attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
-
-	used = (used + POOL_STEP - 1) & ~(POOL_STEP - 1);
-	return reserved > used ? reserved - used : 0;
-}
-
+/* Only the driver knows what it can return: memory whose neighbours are in use stays (measured: 1
+ * GiB of 16 MiB each, of which every second was freed, returns nothing). */
 static uint64_t pools_trim(CUmemoryPool pool, uint64_t before)
 {
 	uint64_t after;
 
+	if (before <= pools_attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT))
+		return 0;
 	driver_calls()->cuMemPoolTrimTo(pool, 0);
 	after = pools_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
 	return before > after ? before - after : 0;
@@ -94,9 +87,20 @@ static void pools_end_call(struct pool_entry *entry)
 	system_wake(&pools_call_ended);
 }
 
-/* The sum of `call` for the pools of the device (KEEP_POOL: of any) whose threshold is peerpin's.
- */
-static uint64_t pools_each(int device, uint64_t (*call)(CUmemoryPool pool, uint64_t reserved))
+/* With the lock held, which is dropped meanwhile. */
+static uint64_t pools_trim_entry(struct pool_entry *entry)
+{
+	CUmemoryPool pool = entry->pool;
+	uint64_t released;
+
+	pools_begin_call(entry);
+	released = pools_trim(pool, pools_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT));
+	pools_end_call(entry);
+	return released;
+}
+
+/* The pools of the device (KEEP_POOL: of any), or one of them, if the threshold is peerpin's. */
+static uint64_t pools_trim_all(int device, CUmemoryPool only)
 {
 	CUstreamCaptureMode mode;
 	int held = system_hold_cancellation();
@@ -105,13 +109,10 @@ static uint64_t pools_each(int device, uint64_t (*call)(CUmemoryPool pool, uint6
 
 	pthread_mutex_lock(&pools_lock);
 	for (struct pool_entry *entry = entries; entry < entries + POOLS_MAX; entry++) {
-		if (!entry->pool || entry->threshold != THRESHOLD_OURS ||
-		    (device != KEEP_POOL && entry->device != device))
-			continue;
-		pools_begin_call(entry);
-		sum += call(entry->pool,
-			    pools_attribute(entry->pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT));
-		pools_end_call(entry);
+		if (entry->pool && entry->threshold == THRESHOLD_OURS &&
+		    (!only || entry->pool == only) &&
+		    (device == KEEP_POOL || entry->device == device))
+			sum += pools_trim_entry(entry);
 	}
 	pthread_mutex_unlock(&pools_lock);
 	driver_restore_capture(relaxed, &mode);
@@ -119,14 +120,9 @@ static uint64_t pools_each(int device, uint64_t (*call)(CUmemoryPool pool, uint6
 	return sum;
 }
 
-uint64_t kept_pool_bytes(int device)
-{
-	return pools_each(device, pools_held);
-}
-
 bool kept_trim_pools(int device)
 {
-	return pools_each(device, pools_trim);
+	return pools_trim_all(device, NULL);
 }
 
 /* ---- thresholds; with the lock held ---- */
@@ -217,13 +213,16 @@ void kept_pool_allocated(const struct allocation *allocation)
 void keep_pool_read(CUmemoryPool pool, CUmemPool_attribute attribute, uint64_t *value)
 {
 	struct pool_entry *entry = pools_find(pool);
+	uint64_t released;
 
 	if (!entry || load_relaxed(&entry->threshold) != THRESHOLD_OURS)
 		return;
 	if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
 		*value = 0;
-	else if (attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)
-		*value -= pools_held(pool, *value);
+	if (attribute != CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)
+		return;
+	released = pools_trim_all(KEEP_POOL, pool);
+	*value = *value > released ? *value - released : 0;
 }
 
 bool keep_pool_take(CUmemoryPool pool)

@@ -97,9 +97,6 @@ bool kept_is_releasing(uint64_t address);
 /* Call after an allocation from a pool. */
 void kept_pool_allocated(const struct allocation *allocation);
 
-/* Bytes of freed memory that the pools of the device hold. */
-uint64_t kept_pool_bytes(int device);
-
 /* Return the memory that the pools of the device (KEEP_POOL: of any) hold. False: they held none.
  */
 bool kept_trim_pools(int device);

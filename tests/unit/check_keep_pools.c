@@ -18,6 +18,7 @@ static _Atomic unsigned int sets;  /* by peerpin */
 static _Atomic uint64_t reserved;
 static bool meets_read, meets_set, is_canceled;
 
+static uint64_t in_use; /* and what cannot be returned beside it */
 static pthread_t program;
 static _Atomic int program_thread; /* its number; 0: it has not begun */
 static _Atomic bool program_is_done;
@@ -57,9 +58,9 @@ static void meet_program(void)
 static CUresult get(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
 {
 	ck_assert(pool == POOL);
-	*(uint64_t *)value = attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD	    ? threshold
+	*(uint64_t *)value = attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD	 ? threshold
 			     : attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ? reserved
-										  : 0;
+										 : 0;
 	if (meets_read)
 		meet_program();
 	if (is_canceled)
@@ -80,7 +81,7 @@ static CUresult set(CUmemoryPool pool, CUmemPool_attribute attribute, void *valu
 static CUresult trim(CUmemoryPool pool, size_t bytes)
 {
 	ck_assert(pool == POOL && !bytes);
-	reserved = 0;
+	reserved = in_use;
 	return CUDA_SUCCESS;
 }
 
@@ -144,10 +145,27 @@ TEST(keep_pools, a_destroyed_pool_s_handle_is_a_new_pool)
 	ck_assert_uint_eq(threshold, LIMIT);
 }
 
+TEST(keep_pools, memory_that_the_driver_cannot_return_is_none_of_the_free)
+{
+	uint64_t value = 1024;
+
+	use_pool();
+	reserved = 1024;
+	in_use = 768;
+	keep_pool_read(POOL, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &value);
+	ck_assert_uint_eq(value, 768);
+	keep_return_pools();
+	ck_assert_uint_eq(reserved, 768);
+	in_use = 0;
+	keep_return_pools();
+	ck_assert_uint_eq(reserved, 0);
+	ck_assert_uint_eq(keep_free_bytes(), 0);
+}
+
 static void *read_held(void *unused)
 {
 	pthread_cancel(pthread_self());
-	kept_pool_bytes(0);
+	kept_trim_pools(0);
 	pthread_testcancel();
 	return unused;
 }
