@@ -48,11 +48,6 @@ uint64_t kept_later_limit(int device);
 /* Return true if the limit of the allocation's GPU, or of the host, is at least its size. */
 bool kept_is_within_limit(const struct allocation *allocation);
 
-/* Return false if memory of this size is hardly reused, and the driver is as quick. Counts it as
- * kept; kept_count_reused(): and as reused. */
-bool kept_is_worthwhile(const struct allocation *allocation);
-void kept_count_reused(const struct allocation *allocation);
-
 /* The program has the allocation, or no longer has it. With table_lock held. */
 void kept_count_live(const struct allocation *allocation, bool begins);
 

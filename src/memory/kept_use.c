@@ -28,40 +28,6 @@ uint64_t kept_bytes_of(const struct allocation *allocation)
 	return blocks ? blocks : allocation->size;
 }
 
-/* Small memory takes the driver 2.4 µs where its block has other tenants, 3.2 with a free that
- * keeps it in vain, and 1.1 if it is reused (H200). */
-#define SMALL_TRIES 64u
-#define SMALL_EVERY                                                                                \
-	16u /* free that is kept, while less than a third of the kept memory is reused */
-
-static struct {
-	_Atomic uint64_t kept, reused, frees;
-} small;
-
-static bool kept_is_small(const struct allocation *allocation)
-{
-	return allocation->kind != ALLOCATION_HOST && allocation->size <= SMALL_MAX;
-}
-
-bool kept_is_worthwhile(const struct allocation *allocation)
-{
-	uint64_t kept = load_relaxed(&small.kept);
-
-	if (!kept_is_small(allocation))
-		return true;
-	if (kept >= SMALL_TRIES + 3 * load_relaxed(&small.reused) &&
-	    add_relaxed(&small.frees, 1) % SMALL_EVERY)
-		return false;
-	add_relaxed(&small.kept, 1);
-	return true;
-}
-
-void kept_count_reused(const struct allocation *allocation)
-{
-	if (kept_is_small(allocation))
-		add_relaxed(&small.reused, 1);
-}
-
 /* Higher ordinals share the last list of a device. */
 unsigned int kept_list_of(int device)
 {

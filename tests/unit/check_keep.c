@@ -53,25 +53,6 @@ TEST(keep, memory_of_thousands_of_sizes_is_told_apart)
 		require(reuse(BLOCK / 2 + 1 + i) == HOME + i * BLOCK);
 }
 
-/* The driver is nearly as quick. */
-TEST(keep, of_small_memory_that_is_hardly_reused_a_sample_is_kept)
-{
-	unsigned int kept = 0;
-
-	for (uint64_t i = 0; i < 64 + 160; i++) {
-		allocate(HOME + i * 8192, 1 + i);
-		kept += keeps(HOME + i * 8192);
-		require(i >= 64 || kept == i + 1);
-	}
-	ck_assert_uint_eq(kept, 64 + 10);
-	for (uint64_t i = 0; i < 64; i++)
-		require(reuse(1 + i) == HOME + i * 8192);
-	allocate(HOME, 1);
-	ck_assert(keeps(HOME));
-	allocate(HOME + BLOCK, BLOCK);
-	ck_assert(keeps(HOME + BLOCK));
-}
-
 /* Requests that share a bucket with kept memory differ from it in one field. */
 TEST(keep, memory_in_the_bucket_of_another_request_is_told_apart)
 {
