@@ -17,6 +17,8 @@
 #include "registration/topology.h"
 
 static struct kernel_cpus inherited, near, all;
+static struct kernel_cpus
+	starting; /* of the thread that has started the worker, until it chooses */
 static bool is_near;
 
 static unsigned int worker_cpus_count(const struct kernel_cpus *cpus)
@@ -65,11 +67,16 @@ static void worker_cpus_leave_bound(struct kernel_cpus *cpus)
 	worker_cpus_narrow(cpus, &taken, false);
 }
 
+/* A worker that starts leaves its starter's CPU, too: the kernel may move it there after a doze,
+ * and that thread runs on. Of 60 arenas of 40 pieces registered in 2.5 ms 9 had the whole too late
+ * without this, 1 with it (2 CPUs). */
 static void worker_cpus_take_all(void)
 {
 	kernel_set_all_cpus();
 	kernel_get_cpus(0, &all);
 	worker_cpus_leave_bound(&all);
+	worker_cpus_narrow(&all, &starting, false);
+	starting = (struct kernel_cpus){ 0 };
 }
 
 /* False: the process may use none of the list's CPUs. */
@@ -94,15 +101,14 @@ static bool worker_cpus_inherit(void)
 bool worker_cpus_to_start(struct kernel_cpus *cpus)
 {
 	const char *setting = config_get()->worker_cpus;
-	struct kernel_cpus current;
 
 	kernel_get_cpus(0, &inherited);
 	if (setting && cpu_list_parse(setting, cpus))
 		return true;
-	if (worker_cpus_inherit() || !kernel_get_current_cpu(&current))
+	if (worker_cpus_inherit() || !kernel_get_current_cpu(&starting))
 		return false;
 	for (size_t i = 0; i < KERNEL_CPU_WORDS; i++)
-		cpus->words[i] = ~current.words[i];
+		cpus->words[i] = ~starting.words[i];
 	return true;
 }
 

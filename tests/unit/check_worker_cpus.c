@@ -100,11 +100,13 @@ static void set_up(void)
 	add_thread(11, 0xff);
 }
 
+/* Also the next choice, which no longer knows the thread that has started the worker. */
 static void begin(const char *setting)
 {
 	if (setting)
 		setenv("PEERPIN_WORKER_CPUS", setting, 1);
 	worker_cpus_to_start(&first);
+	worker_cpus_choose(0);
 	worker_cpus_choose(0);
 }
 
@@ -119,6 +121,19 @@ TEST(cpus, the_worker_starts_beside_the_thread_that_starts_it)
 	for (size_t i = 0; i < KERNEL_CPU_WORDS; i++)
 		ck_assert_uint_eq(first.words[i], ~current.words[i]);
 	ck_assert_uint_eq(current.words[0], 1 << 5);
+}
+
+TEST(cpus, and_leaves_the_cpu_of_that_thread_until_the_next_choice)
+{
+	worker_cpus_to_start(&first);
+	worker_cpus_choose(0);
+	ck_assert_uint_eq(worker, 0xdf);
+	worker_cpus_choose(0);
+	ck_assert_uint_eq(worker, 0xff);
+	cpuset = 1 << 5;
+	worker_cpus_to_start(&first);
+	worker_cpus_choose(0);
+	ck_assert_uint_eq(worker, 1 << 5);
 }
 
 TEST(cpus, or_on_listed_ones)
@@ -228,7 +243,7 @@ LOOP_TEST(cpus, where_none_is_near_or_all_are_there_is_one_choice, 0, 5)
 TEST(cpus, where_the_gpu_is_unknown_there_is_one_choice)
 {
 	sysfs_make_file(GPU "/local_cpulist", "0-3\n");
-	worker_cpus_to_start(&first);
+	begin(NULL);
 	worker_cpus_choose(-1);
 	ck_assert_uint_eq(worker, 0xff);
 	ck_assert(!worker_cpus_switch());
