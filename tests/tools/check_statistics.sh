@@ -372,10 +372,11 @@ scarce_segments() {
 		ipcmk -M 4096 >/dev/null
 		export PMIX_NAMESPACE=job11
 		coproc OMPI_COMM_WORLD_RANK=0 "$1" adapter allocated=3 ready wait exit 2>&1
-		read -r <&"${COPROC[0]}"
+		exec {output}<&"${COPROC[0]}" # its own descriptors end with it
+		read -r <&"$output"
 		for rank in 1 2; do OMPI_COMM_WORLD_RANK=$rank "$1" adapter allocated=3 exit; done
 		eval "exec ${COPROC[1]}>&-"
-		cat <&"${COPROC[0]}"'
+		cat <&"$output"'
 	afresh
 	matches 'those of ranks that have ended stay for the leader' '*3 processes  job job11 *' \
 		"$(with unshare -ri bash -c "$script" - "$client")"
