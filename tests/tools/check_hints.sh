@@ -129,16 +129,16 @@ no_idle_cpu() {
 	local found
 
 	state "${@:3}"
-	found=$(grep -c '^registrations .*  no idle CPU (delays: [0-9]*)$' "$tmp/table" || :)
-	[[ ! $tools ]] || found+=$("$top" --once --job hinted | grep -c '^registrations .*  no idle CPU (delays: [0-9]*)$' || :)
+	found=$(grep -c '^registrations .*  no idle CPU (delays: 7)$' "$tmp/table" || :)
+	[[ ! $tools ]] || found+=$("$top" --once --job hinted | grep -c '^registrations .*  no idle CPU (delays: 7)$' || :)
 	same "$1" "$2${tools:+$2}" "$found"
 }
 
 no_idle_cpus() {
-	no_idle_cpu 'delays of early requests' 1 requests=30000 hits=1 waited=6999 background_delays=11
-	no_idle_cpu 'few delays' 0 requests=30000 hits=1 waited=7000 background_delays=11
+	no_idle_cpu 'delays of early requests' 1 requests=3000 hits=1 waited=699 background_delays=7
+	no_idle_cpu 'few delays' 0 requests=3000 hits=1 waited=700 background_delays=7
 	no_idle_cpu 'delays without an early request' 0 background_delays=7
-	no_idle_cpu 'synchronous requests that were delayed' 1 requests=30000 synchronous=6999 background_delays=11
+	no_idle_cpu 'synchronous requests that were delayed' 1 requests=3000 synchronous=699 background_delays=7
 	no_idle_cpu 'first requests' 0 synchronous=15 background_delays=7
 	no_idle_cpu 'early requests too few for a hint' 1 hits=290 waited=10 background_delays=7
 	same 'these have no hint' '' "$hint"

@@ -31,7 +31,7 @@
 #define ON_TIME	  (199 * US)
 #define LATE	  (200 * US)
 #define PAUSE	  (1 * MS)
-#define MAX_PAUSE (512 * MS)
+#define MAX_PAUSE (64 * MS)
 #define SLEEP	  0
 #define DOZES	  16
 #define QUEUE	  4096
@@ -295,12 +295,12 @@ TEST(pauses, a_woken_worker_works_when_a_doze_ends_on_time)
 	waits(SLEEP);
 }
 
-TEST(pauses, late_dozes_make_pauses_of_1_to_512_ms_and_nothing_is_registered)
+TEST(pauses, late_dozes_make_pauses_of_1_to_64_ms_and_nothing_is_registered)
 {
 	allocate(2);
 	reach_longest_pause();
-	delayed(10);
-	for (uint64_t i = 11; i < 15; i++) {
+	delayed(7);
+	for (uint64_t i = 8; i < 12; i++) {
 		wait_ends(MAX_PAUSE, 0);
 		wait_ends(DOZE, LATE);
 		waits(MAX_PAUSE);
@@ -311,7 +311,7 @@ TEST(pauses, late_dozes_make_pauses_of_1_to_512_ms_and_nothing_is_registered)
 	dozes_end_on_time(1);
 	waits(DOZE);
 	registered(2);
-	delayed(14);
+	delayed(11);
 }
 
 TEST(pauses, a_late_doze_without_queued_memory_is_no_delay)

@@ -172,7 +172,7 @@ static bool becomes_quiet(pid_t thread)
 {
 	enum {
 		IN_A_ROW = 100
-	}; /* samples of at least 1 ms without a switch: a doze is shorter */
+	}; /* samples of at least 1 ms without a switch: a pause takes 64 ms */
 	long last = switches(thread), now;
 
 	for (int quiet = 0; quiet < IN_A_ROW; quiet = now == last ? quiet + 1 : 0, last = now) {
