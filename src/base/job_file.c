@@ -127,7 +127,10 @@ static uint64_t job_file_claimant(uint64_t hash, unsigned int *count, unsigned i
 		for (size_t i = 0; i < (size_t)length / sizeof(*claims); i++, ++*count) {
 			if (!claims[i].hash)
 				*of_hash = 0;
-			if (claims[i].hash == hash && ++*of_hash && !claimant)
+			if (claims[i].hash != hash)
+				continue;
+			++*of_hash;
+			if (!claimant)
 				claimant = claims[i].claimant;
 		}
 	}

@@ -265,8 +265,7 @@ static const char *transfer_exchange(struct connection *connection, const struct
 					"written by the driver, read by the adapter");
 }
 
-/* The target then has the value of the last round. Another value for each tells old data from new.
- */
+/* The target then has the value of the last round. Values of two rounds differ. */
 static const char *transfer_read_copies(struct connection *connection,
 					const struct transfer *transfer)
 {

@@ -128,7 +128,7 @@ static void each_gpu_has_its_own_limit(unsigned int unused)
 	require(allocate(8 * MIB) == first);
 }
 
-/* Of 64 MiB. What is freed counts as free. */
+/* Of 64 MiB. Freed memory counts as free. */
 static void auto_keeps_up_to_half_of_what_is_free(unsigned int unused)
 {
 	CUdeviceptr live, memory;
