@@ -7,6 +7,7 @@ random_sources = tests/random/source.h tests/random/world.h tests/random/world.c
 	tests/random/model.h tests/random/model.c tests/random/calls.h tests/random/calls.c tests/random/lookups.c \
 	tests/random/events.c tests/random/frees.c tests/random/reuse.c tests/random/program.h tests/random/program.c
 random_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
+EXTRA_DIST += tests/random/valgrind.supp
 
 check_PROGRAMS += tests/random/check_random
 TESTS += tests/random/check_random
