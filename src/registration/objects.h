@@ -214,18 +214,6 @@ struct protection_domain {
 
 #define COST_CLASSES 64u /* one for each logarithm of a length */
 
-/* Registrations of one logarithm of a length and one GPU, for client requests by address
- * (cost.c). */
-struct cost {
-	uint64_t least_ns, least_bytes; /* the shortest one */
-	struct window {
-		uint64_t ns, bytes; /* the least of each */
-	} window, last;		    /* `last`: the one before */
-	uint32_t count;
-	uint32_t answers; /* that the times are equal */
-	int device;	  /* the GPU, that of the first one */
-};
-
 /* An open device, until closed. Data from topology.h is queried without the lock and stored with
  * it. */
 struct adapter {
@@ -240,7 +228,6 @@ struct adapter {
 	uint64_t near, near_known; /* one bit per GPU */
 	/* Shortest time of a registration, by the logarithm of its length; 0: unknown. */
 	uint64_t least_ns[COST_CLASSES];
-	struct cost costs[COST_CLASSES];
 	struct adapter *next;
 };
 

@@ -2,12 +2,13 @@
 /* region_choice.c -- which range to register for an allocation, and for a client's request
  *
  * A request registers a part, the requested range in whole granules, so the client waits for no
- * more than its own bytes; or the whole where that takes no longer (cost.c). After requests for
- * REGION_PARTS_ENOUGH parts the worker registers the whole, and parts without client MRs end. With
- * fewer parts the registration of unrequested bytes would take CPUs from the program, and lengthen
- * its frees. A part also serves requests while the whole is being registered, and where the whole
- * does not fit within the pin limit. With unique keys there are parts alone: each client MR needs a
- * region of its own, also of a range that has one.
+ * more than its own bytes; or the whole of an allocation of at most a BLOCK: 32 granules take an
+ * adapter hardly longer than one. After requests for REGION_PARTS_ENOUGH parts the worker registers
+ * the whole, and parts without client MRs end. With fewer parts the registration of unrequested
+ * bytes would take CPUs from the program, and lengthen its frees. A part also serves requests while
+ * the whole is being registered, and where the whole does not fit within the pin limit. With unique
+ * keys there are parts alone: each client MR needs a region of its own, also of a range that has
+ * one.
  *
  * The bytes and regions of all parts are limited as those of other regions are (pin_limit.c), their
  * number is not.
@@ -15,7 +16,6 @@
 #include "registration/region_choice.h"
 
 #include "base/config.h"
-#include "registration/cost.h"
 #include "registration/keys.h"
 #include "registration/pin_limit.h"
 #include "registration/range_index.h"
@@ -138,40 +138,28 @@ void region_drop_failed(struct region *region, const struct region_reference *re
 		region_end(region);
 }
 
-/* Look-ups need the keys of the whole. `only`: it did not fit, or failed. */
-static bool choice_takes_part(const struct allocation *allocation, const struct domain *domain,
-			      const struct region_range *part, bool only)
+/* Look-ups need the keys of the whole. A client's own dma-buf may be of its part alone. */
+static bool choice_prefers_whole(const struct allocation *allocation, const struct domain *domain,
+				 const struct registration_request *request)
 {
-	return !part->whole && (!domain->looked_up || only ||
-				!pin_limit_may_hold(allocation->device, allocation->size));
-}
-
-/* The whole takes the client no longer than the part. If there is one, another thread registers it,
- * or it did not fit, or failed. */
-static bool choice_replaces_part(const struct allocation *allocation, const struct domain *domain,
-				 const struct registration_request *request, uint64_t part_length)
-{
-	uint64_t length = choice_whole(allocation).length;
-	struct adapter *adapter = domain->owner->adapter;
-
-	return !request->dma_buf && !domain->owner->own_keys &&
-	       !region_find_whole(allocation, domain) &&
-	       pin_limit_has_room(adapter, allocation->device, length) &&
-	       cost_is_equal(adapter, allocation->device, part_length, length);
+	return domain->looked_up ||
+	       (allocation->size <= BLOCK && !request->dma_buf && !domain->owner->own_keys);
 }
 
 struct region_reference *region_choose(const struct allocation *allocation, struct domain *domain,
 				       const struct registration_request *request, bool parts_only,
-				       enum region_choice *choice)
+				       bool *wider)
 {
 	struct region_range part = choice_range(allocation, request->address, request->length);
 	struct region_range whole = choice_whole(allocation);
-	bool takes_part = choice_takes_part(allocation, domain, &part, parts_only);
+	bool takes_part =
+		!part.whole && (parts_only || !choice_prefers_whole(allocation, domain, request) ||
+				!pin_limit_may_hold(allocation->device, allocation->size));
 	struct region_reference *found =
 		region_find_serving(allocation, domain, request, &part, &whole);
 
 	session_assert();
-	*choice = CHOICE_PART;
+	*wider = false;
 	if (found && found->region->state == REGION_READY &&
 	    (found->whole || takes_part || !domain->looked_up)) {
 		keys_publish(found->region, found);
@@ -181,17 +169,10 @@ struct region_reference *region_choose(const struct allocation *allocation, stru
 	    !keys_may_try(domain, allocation, part.whole || !takes_part))
 		return NULL;
 	if (!takes_part && !(part.whole && domain->owner->own_keys)) {
-		*choice = part.whole ? CHOICE_PART : CHOICE_WHOLE;
+		*wider = !part.whole;
 		return region_for(allocation, domain);
 	}
-	if (found)
-		return found;
-	if (takes_part && !parts_only &&
-	    choice_replaces_part(allocation, domain, request, part.length)) {
-		*choice = CHOICE_OPTIONAL;
-		return region_for(allocation, domain);
-	}
-	return region_refer(allocation, domain, &part);
+	return found ? found : region_refer(allocation, domain, &part);
 }
 
 bool region_count_request(const struct allocation *allocation, const struct domain *domain)

@@ -77,13 +77,12 @@ static void region_count_failures(const struct region *region, int error)
 	}
 }
 
-/* An optional registration that fails leaves the region as it was. */
-static void region_settle(struct region *region, int error, bool optional, struct ibv_mr *mr)
+static void region_settle(struct region *region, int error, struct ibv_mr *mr)
 {
 	session_check(region->state == REGION_REGISTERING && !region->mr);
 	if (error) {
-		region->state = optional ? REGION_IDLE : REGION_FAILED;
-		if (!optional && !pinning_is_of_the_moment(error))
+		region->state = REGION_FAILED;
+		if (!pinning_is_of_the_moment(error))
 			region_count_failures(region, error);
 		pin_limit_remove(region);
 		region_count_failure(-error);
@@ -137,8 +136,6 @@ static int region_pin(struct region *region, const struct registration_request *
 	duration = system_clock() - start;
 	region_report_registered(&request, error, &result->failure, start);
 	session_begin();
-	if (!error && request.by_address)
-		cost_add_request(region->owner->adapter, region->device, region->length, duration);
 	if (!error)
 		cost_add(region->owner->adapter, region->length, duration);
 	return error;
@@ -162,22 +159,21 @@ static bool region_reserve(struct region *region, bool may_evict)
 }
 
 static void region_make_ready(struct region *region, const struct registration_request *client,
-			      bool optional, const struct dma_buf *source)
+			      const struct dma_buf *source)
 {
 	uint64_t bytes = region->length, learnt = 0;
 	struct errors_room room;
 	struct pin_result result;
 	int error;
 
-	if (!region_reserve(region, client && !optional)) {
+	if (!region_reserve(region, client)) {
 		region->state = REGION_IDLE;
 		statistics_count(over_pin_limit);
 		session_wake();
 		return;
 	}
 	error = region_pin(region, client, source, &result);
-	for (int i = optional ? EVICTIONS_MAX : 0;
-	     error == -ENOMEM && !region->ended && i < EVICTIONS_MAX; i++, bytes *= 2) {
+	for (int i = 0; error == -ENOMEM && !region->ended && i < EVICTIONS_MAX; i++, bytes *= 2) {
 		learnt = pin_limit_refused(region);
 		if (!client ||
 		    !room_make(region->owner->adapter, region->device, bytes, region->returns))
@@ -186,9 +182,7 @@ static void region_make_ready(struct region *region, const struct registration_r
 	}
 	if (!error && client)
 		pin_limit_granted(region);
-	if (error && optional) {
-		cost_forget(region->owner->adapter, region->length);
-	} else if (error || learnt) {
+	if (error || learnt) {
 		room = (struct errors_room){ .regions = adapter_regions(region->owner->adapter),
 					     .region_limit = region->owner->adapter->region_limit,
 					     .bar1 = pin_limit_bar1(region->device) };
@@ -199,19 +193,18 @@ static void region_make_ready(struct region *region, const struct registration_r
 			region_log_failure(region, error, result.failure, &room);
 		session_begin();
 	}
-	region_settle(region, error, optional, result.mr);
+	region_settle(region, error, result.mr);
 }
 
 /* The driver may reach a cancellation point, and other threads wait for the region: hold
  * cancellation. */
-uint64_t region_register(struct region *region, const struct registration_request *client,
-			 bool optional)
+uint64_t region_register(struct region *region, const struct registration_request *client)
 {
 	uint64_t start = system_clock();
 	int held = system_hold_cancellation();
 
 	session_assert();
-	region_make_ready(region, client, optional, &client->source);
+	region_make_ready(region, client, &client->source);
 	system_release_cancellation(held);
 	return system_clock() - start;
 }
@@ -255,7 +248,7 @@ uint64_t region_register_prepared(struct region *region)
 	}
 	if (!region->ended && region->state == REGION_IDLE) {
 		region->state = REGION_REGISTERING;
-		region_make_ready(region, NULL, false, &request.source);
+		region_make_ready(region, NULL, &request.source);
 		duration = system_clock() - start;
 		ready_export_keep(region, &request.source, youngest);
 	}

@@ -425,16 +425,63 @@ static void set_up_parts_off(void)
 
 CASE(off, .set_up = set_up_parts_off);
 
-TEST(off, an_allocation_of_few_granules_has_parts_too)
+/* A request for a byte of a new allocation of `size` registers `length`. */
+static void check_registers(uint64_t size, uint64_t length)
 {
-	begin(HOME + 200 * GIB, 3 * GRANULE);
+	begin(HOME + 200 * GIB, size);
 	use(HOME + 200 * GIB, 1);
+	ck_assert_uint_eq(last_length, length);
+}
+
+TEST(off, a_request_in_a_block_registers_the_whole_allocation)
+{
+	check_registers(BLOCK, BLOCK);
+	use(HOME + 200 * GIB, BLOCK);
+	ck_assert_uint_eq(statistics_tallied(TALLY_hits), 1);
+}
+
+TEST(off, a_request_in_more_than_a_block_registers_a_part)
+{
+	check_registers(BLOCK + 1, GRANULE);
+}
+
+TEST(off, a_clients_own_dma_buf_registers_its_part)
+{
+	struct registration_request request;
+	struct registration_keys keys;
+
+	begin(HOME + 200 * GIB, BLOCK);
+	request = request_in(&pd, 1, HOME + 200 * GIB, 4096, RIGHTS);
+	request.dma_buf = true;
+	request.youngest = memory_youngest();
+	ck_assert(registration_request(&request, &keys));
 	ck_assert_uint_eq(last_length, GRANULE);
-	begin(HOME + 201 * GIB, 2 * GRANULE);
-	use(HOME + 201 * GIB, 1);
-	ck_assert_uint_eq(last_length, GRANULE);
-	use(HOME + 201 * GIB, GRANULE + 1);
-	ck_assert_uint_eq(last_length, 2 * GRANULE);
+}
+
+static void set_up_unique_keys(void)
+{
+	pd_by_key = true;
+	set_up_parts_off();
+}
+
+CASE(unique_keys, .set_up = set_up_unique_keys);
+
+TEST(unique_keys, a_request_in_a_block_registers_a_part)
+{
+	check_registers(BLOCK, GRANULE);
+}
+
+static void set_up_room_for_less(void)
+{
+	setenv("PEERPIN_PIN_LIMIT", "1M", 1);
+	set_up_parts_off();
+}
+
+CASE(room_for_less, .set_up = set_up_room_for_less);
+
+TEST(room_for_less, a_request_registers_its_part)
+{
+	check_registers(BLOCK, GRANULE);
 }
 
 static bool fails_whole;

@@ -24,7 +24,7 @@ TEST(registration, the_first_request_registers_its_granules_and_activates_the_do
 {
 	uint32_t key;
 
-	begin(HOME, BLOCK);
+	begin(HOME, 2 * BLOCK);
 	begin(HOME + 4 * BLOCK, 3000000);
 	key = ask(0, HOME + 100, BLOCK / 2);
 	ck_assert(standin_covers(key, HOME));

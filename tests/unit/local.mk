@@ -48,7 +48,6 @@ UNIT_CHECKS = \
 	tests/unit/check_range_index \
 	tests/unit/check_kept_room \
 	tests/unit/check_rounded \
-	tests/unit/check_wholes \
 	tests/unit/check_worker \
 	tests/unit/check_worker_cpus \
 	tests/unit/check_worker_pauses
