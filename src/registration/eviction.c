@@ -21,6 +21,7 @@
 #include "base/atomics.h"
 #include "registration/adapter.h"
 #include "registration/holds.h"
+#include "registration/policy.h"
 #include "registration/region_use.h"
 #include "registration/session_lock.h"
 #include "report/statistics.h"
@@ -173,13 +174,6 @@ bool eviction_has_idle(struct eviction_order *order, uint64_t bytes)
 	return idle >= bytes;
 }
 
-/* Regions used again are hardly any below this share of the misses. */
-#define USED_SHARE 4u
-
-/* After evictions of so many times the regions, one that was not used since is no longer used:
- * turns through up to so many times the buffers that fit keep their share of hits. */
-#define STALE 4u
-
 /* True if the first region is no longer used. Each miss looks at another: one that was used moves
  * behind all but the last one, which is the next to go. */
 static bool eviction_is_stale(struct eviction_order *order)
@@ -187,7 +181,7 @@ static bool eviction_is_stale(struct eviction_order *order)
 	struct region *first = eviction_first(order), *last;
 	uint32_t used_at = first ? region_used_at(first) : 0;
 
-	if (!first || load_relaxed(&holds_time) - used_at > STALE * order->count)
+	if (!first || load_relaxed(&holds_time) - used_at > POLICY_TURNS * order->count)
 		return first;
 	first->used_at = used_at;
 	last = TAILQ_LAST(&order->regions, eviction_list);
@@ -205,7 +199,7 @@ void eviction_miss(struct eviction_order *order, bool returns)
 	order->misses += returns;
 	if (order->backwards ? !eviction_is_stale(order) : order->misses < order->count)
 		return;
-	order->backwards = !order->backwards && order->used * USED_SHARE < order->misses;
+	order->backwards = !order->backwards && order->used * POLICY_TURNS < order->misses;
 	order->misses = order->used = 0;
 }
 

@@ -15,6 +15,7 @@
 #include "base/atomics.h"
 #include "memory/lookup.h"
 #include "registration/holds.h"
+#include "registration/policy.h"
 #include "registration/session_lock.h"
 #include "report/statistics.h"
 
@@ -88,11 +89,8 @@ struct keys *keys_claim(struct domain *domain, uint32_t slot, uint64_t allocatio
 	return keys;
 }
 
-/* A failure is paid beside the client's own registration. After REGION_FAILURES_MAX of them, so
- * many requests for parts are forwarded before the next try. Another part may work; the whole is
- * not tried again. */
-#define FORWARDS 31u
-
+/* After POLICY_FAILURES further tries of parts are rare: another part may work. The whole is not
+ * tried again. */
 bool keys_count_failure(const struct domain *domain, const struct region_reference *reference)
 {
 	struct keys *keys = keys_of(domain, reference->slot, reference->allocation);
@@ -101,11 +99,11 @@ bool keys_count_failure(const struct domain *domain, const struct region_referen
 	if (!keys)
 		return false;
 	if (reference->whole) {
-		keys->whole_failures += keys->whole_failures < REGION_FAILURES_MAX;
+		keys->whole_failures += keys->whole_failures < POLICY_FAILURES;
 		return false;
 	}
-	keys->failures += keys->failures < REGION_FAILURES_MAX;
-	keys->forwards = keys->failures < REGION_FAILURES_MAX ? 0 : FORWARDS;
+	keys->failures += keys->failures < POLICY_FAILURES;
+	keys->forwards = keys->failures < POLICY_FAILURES ? 0 : POLICY_MEMORY - 1;
 	return first;
 }
 
@@ -113,7 +111,7 @@ bool keys_may_try(const struct domain *domain, const struct allocation *allocati
 {
 	struct keys *keys = keys_of(domain, allocation->slot, allocation->id);
 
-	if (!keys || (whole ? keys->whole_failures < REGION_FAILURES_MAX : !keys->forwards))
+	if (!keys || (whole ? keys->whole_failures < POLICY_FAILURES : !keys->forwards))
 		return true;
 	if (whole)
 		return false;

@@ -7,10 +7,10 @@
  * octave). Message buffers of a program have few sizes, its scratch memory may have any. Once an
  * exact size has enough evidence of its own, its class neither judges it nor learns from it.
  *
- * - Unknown kinds are registered within a limit: 8 speculative regions, and twice as many after
- *   each request for one.
- * - Background registration of a kind stops when clients requested less than LEAST percent of its
- *   recent regions.
+ * - Unknown kinds are registered within a limit: POLICY_SPECULATIVE regions, and twice as many
+ *   after each request for one.
+ * - Background registration of a kind stops when clients requested less than POLICY_REQUESTED
+ *   percent of its recent regions.
  * - A request restarts it. After a wrong restart, the next one takes twice as many requests.
  */
 #include "registration/learning.h"
@@ -19,15 +19,7 @@
 
 #include "base/atomics.h"
 #include "base/config.h"
-
-#define MEMORY	       32u /* outcomes; beyond, older ones count half */
-#define LEAST_OUTCOMES 2u  /* outcomes before an exact size is judged alone */
-#define UNREQUESTED    8u
-#define RELAPSES_MAX   6u
-
-/* Percentage of background registrations that clients must request. Below one half, the hits save
- * the program less than the frees of the other regions cost. */
-#define LEAST 60u
+#include "registration/policy.h"
 
 /* Kinds that every domain refuses, so that allocations of scratch memory need not be queued: by
  * exact size, and by class for sizes without evidence. An entry is valid while its number is `era`;
@@ -133,7 +125,8 @@ static struct evidence_of *learning_claim_exact(struct learned *learned,
 
 static bool learning_may_start(struct evidence_of *evidence)
 {
-	bool may = !evidence->stopped && evidence->outstanding < UNREQUESTED << evidence->growth;
+	bool may = !evidence->stopped && evidence->outstanding < POLICY_SPECULATIVE
+									 << evidence->growth;
 
 	if (!may)
 		evidence->refused = true;
@@ -143,7 +136,7 @@ static bool learning_may_start(struct evidence_of *evidence)
 /* True if an exact size has enough evidence of its own. */
 static bool learning_is_decisive(const struct evidence_of *exact)
 {
-	return exact->requested || exact->stopped || exact->outcomes >= LEAST_OUTCOMES;
+	return exact->requested || exact->stopped || exact->outcomes >= POLICY_OUTCOMES;
 }
 
 bool learning_is_eligible(struct domain *domain, const struct allocation *allocation,
@@ -188,7 +181,7 @@ void learning_started(struct domain *domain, const struct learning_kind *kind)
 
 static void learning_count(struct evidence_of *evidence, bool requested)
 {
-	if (evidence->outcomes >= MEMORY) {
+	if (evidence->outcomes >= POLICY_MEMORY) {
 		evidence->outcomes /= 2;
 		evidence->requested /= 2;
 	}
@@ -196,10 +189,10 @@ static void learning_count(struct evidence_of *evidence, bool requested)
 	evidence->requested = (uint8_t)(evidence->requested + requested);
 	if (requested && evidence->growth < 16)
 		evidence->growth++;
-	if (evidence->requested >= MEMORY / 2)
+	if (evidence->requested >= POLICY_MEMORY / 2)
 		evidence->relapses = 0;
-	if (evidence->requested * 100u >= evidence->outcomes * LEAST ||
-	    evidence->outcomes < LEAST_OUTCOMES || evidence->stopped)
+	if (evidence->requested * 100u >= evidence->outcomes * POLICY_REQUESTED ||
+	    evidence->outcomes < POLICY_OUTCOMES || evidence->stopped)
 		return;
 	evidence->stopped = true;
 	evidence->growth = 0;
@@ -236,7 +229,7 @@ static void learning_count_miss(struct evidence_of *evidence)
 	}
 	if (++evidence->requests_since_stop < 1u << evidence->relapses)
 		return;
-	if (evidence->relapses < RELAPSES_MAX)
+	if (1u << evidence->relapses < 2 * POLICY_MEMORY)
 		evidence->relapses++;
 	evidence->stopped = false;
 	evidence->requested = 1;

@@ -65,7 +65,7 @@ struct evidence_of {
 	uint32_t tag;
 	uint32_t outstanding; /* speculative regions not yet requested */
 	uint8_t requested, outcomes;
-	uint8_t growth;	  /* limit of outstanding: UNREQUESTED << growth */
+	uint8_t growth;	  /* limit of outstanding: POLICY_SPECULATIVE << growth */
 	uint8_t relapses; /* restarts without success */
 	uint8_t requests_since_stop;
 	bool stopped;
@@ -170,13 +170,6 @@ struct domain {
 	struct learned learned;
 };
 
-/* After so many parts of an allocation in a domain the worker registers the whole. */
-#define REGION_PARTS_ENOUGH 8u
-
-/* Failed registrations of an allocation in a domain, of the whole or of parts and spans, after
- * which tries are rare. */
-#define REGION_FAILURES_MAX 3u
-
 /* An allocation in a domain: its keys, and its references by their ranges. Valid if `allocation` is
  * the id of the live allocation at this slot. A look-up loads the id, then the keys, then checks
  * that the allocation still has its record; a hit follows holds.h. The hold is of one of the
@@ -188,9 +181,9 @@ struct keys {
 	/* With registration_lock held. Roots of range_index.h: of the whole and its parts; of
 	 * spans that begin in the allocation. */
 	uint64_t parts : 24, spans : 24;
-	uint64_t made : 4; /* parts so far, at most REGION_PARTS_ENOUGH; any spans: 1 */
+	uint64_t made : 4; /* parts so far, at most POLICY_PARTS; any spans: 1 */
 	/* Failures of parts and spans, and of the whole, temporary errors excluded; at most
-	 * REGION_FAILURES_MAX. */
+	 * POLICY_FAILURES. */
 	uint64_t failures : 2, whole_failures : 2;
 	uint64_t forwards : 5;	/* requests to forward after a further failure */
 	uint64_t requested : 1; /* a client has requested the allocation */

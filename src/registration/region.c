@@ -11,6 +11,7 @@
 #include "registration/eviction.h"
 #include "registration/holds.h"
 #include "registration/keys.h"
+#include "registration/policy.h"
 #include "registration/range_index.h"
 #include "registration/references.h"
 #include "registration/region_use.h"
@@ -180,7 +181,7 @@ static struct region_reference *region_add_reference(struct region *region,
 	region->references = holds_number(reference);
 	if (!range->spans || range->base >= allocation->base)
 		region_index(keys, reference);
-	if (!range->whole && keys->made < (range->spans ? 1 : REGION_PARTS_ENOUGH))
+	if (!range->whole && keys->made < (range->spans ? 1 : POLICY_PARTS))
 		keys->made++;
 	return reference;
 }

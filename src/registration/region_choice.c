@@ -2,13 +2,11 @@
 /* region_choice.c -- which range to register for an allocation, and for a client's request
  *
  * A request registers a part, the requested range in whole granules, so the client waits for no
- * more than its own bytes; or the whole of an allocation of at most a BLOCK: 32 granules take an
- * adapter hardly longer than one. After requests for REGION_PARTS_ENOUGH parts the worker registers
- * the whole, and parts without client MRs end. With fewer parts the registration of unrequested
- * bytes would take CPUs from the program, and lengthen its frees. A part also serves requests while
- * the whole is being registered, and where the whole does not fit within the pin limit. With unique
- * keys there are parts alone: each client MR needs a region of its own, also of a range that has
- * one.
+ * more than its own bytes; or the whole of an allocation of at most POLICY_WHOLE bytes. After
+ * requests for POLICY_PARTS parts the worker registers the whole, and parts without client MRs end.
+ * A part also serves requests while the whole is being registered, and where the whole does not fit
+ * within the pin limit. With unique keys there are parts alone: each client MR needs a region of
+ * its own, also of a range that has one.
  *
  * The bytes and regions of all parts are limited as those of other regions are (pin_limit.c), their
  * number is not.
@@ -18,6 +16,7 @@
 #include "base/config.h"
 #include "registration/keys.h"
 #include "registration/pin_limit.h"
+#include "registration/policy.h"
 #include "registration/range_index.h"
 #include "registration/region.h"
 #include "registration/region_end.h"
@@ -143,7 +142,7 @@ static bool choice_prefers_whole(const struct allocation *allocation, const stru
 				 const struct registration_request *request)
 {
 	return domain->looked_up ||
-	       (allocation->size <= BLOCK && !request->dma_buf && !domain->owner->own_keys);
+	       (allocation->size <= POLICY_WHOLE && !request->dma_buf && !domain->owner->own_keys);
 }
 
 struct region_reference *region_choose(const struct allocation *allocation, struct domain *domain,
@@ -197,8 +196,7 @@ enum region_demand region_demand(const struct allocation *allocation, const stru
 	session_assert();
 	if (!keys || !keys->made)
 		return DEMAND_NONE;
-	return keys->made == REGION_PARTS_ENOUGH && !domain->owner->own_keys ? DEMAND_WHOLE
-									     : DEMAND_PARTS;
+	return keys->made == POLICY_PARTS && !domain->owner->own_keys ? DEMAND_WHOLE : DEMAND_PARTS;
 }
 
 bool region_wants_whole(const struct allocation *allocation, const struct domain *domain)

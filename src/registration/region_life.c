@@ -17,6 +17,7 @@
 #include "registration/keys.h"
 #include "registration/pin_limit.h"
 #include "registration/pinning.h"
+#include "registration/policy.h"
 #include "registration/ready_exports.h"
 #include "registration/region_end.h"
 #include "registration/region_report.h"
@@ -72,7 +73,7 @@ static void region_count_failures(const struct region *region, int error)
 	for (; reference; reference = holds_at(reference->next_in_region)) {
 		if (!reference->indexed || !keys_count_failure(region->domain, reference))
 			continue;
-		if (region->spans && error != -ENOMEM && *of_spans < REGION_FAILURES_MAX)
+		if (region->spans && error != -ENOMEM && *of_spans < POLICY_FAILURES)
 			++*of_spans;
 	}
 }
@@ -209,9 +210,6 @@ uint64_t region_register(struct region *region, const struct registration_reques
 	return system_clock() - start;
 }
 
-/* An export that takes so many times its CPU time has waited for other processes. */
-#define HELD_UP 4
-
 static _Atomic bool held_up; /* see region_was_held_up() */
 
 bool region_was_held_up(void)
@@ -229,7 +227,7 @@ static void region_prepare(struct pin_request *request)
 	pinning_prepare(request);
 	elapsed = kernel_time(CLOCK_MONOTONIC) - elapsed;
 	spent = kernel_time(CLOCK_THREAD_CPUTIME_ID) - spent;
-	store_relaxed(&held_up, elapsed > HELD_UP * spent);
+	store_relaxed(&held_up, elapsed > POLICY_HELD_UP * spent);
 }
 
 uint64_t region_register_prepared(struct region *region)

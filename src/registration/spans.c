@@ -21,6 +21,7 @@
 #include "base/atomics.h"
 #include "registration/holds.h"
 #include "registration/keys.h"
+#include "registration/policy.h"
 #include "registration/region.h"
 #include "registration/region_choice.h"
 #include "registration/region_end.h"
@@ -111,7 +112,7 @@ struct region_reference *span_choose(const struct allocation *first, struct doma
 	found = region_find_serving(first, domain, request, &range, &mappings);
 	if (found)
 		return found;
-	if (domain->span_failures != SPANS_WORK && domain->span_failures >= REGION_FAILURES_MAX)
+	if (domain->span_failures != SPANS_WORK && domain->span_failures >= POLICY_FAILURES)
 		return NULL;
 	return keys_may_try(domain, first, false)
 		       ? span_create(first, domain, request, &range, gone)

@@ -15,15 +15,12 @@
  *
  * The worker works while a CPU is idle. Elsewhere a registration before its request gains nothing
  * and takes a CPU from the program, so the worker leaves it to the client's request. The worker's
- * wake-ups preempt no thread: a doze ends on time only where a CPU is idle. On 16 CPUs (Linux 6.18)
- * dozes ended at most 0.1 ms late while one was idle, and at least 1.9 ms where a thread polled on
- * each. After a yield another thread would run first, also where its time slice has just ended.
+ * wake-ups preempt no thread: a doze ends on time only where a CPU is idle. After a yield another
+ * thread would run first, also where its time slice has just ended.
  *
  * A busy CPU, a preemption, and an export that waits for others in the driver make the worker
  * pause, longer each time. 16 processes on one GPU have idle CPUs while they wait in the driver,
- * and one more call there delays all: their frees took 1.1 ms instead of 0.2 without these pauses.
- * With longer pauses, of 512 ms at most, two ranks on two CPUs had 0 of 320 hits in place of 172
- * (scripts/demo): their CPUs are idle now and then.
+ * and one more call there delays all. policy.h has the times, and what was measured.
  */
 #include "registration/background.h"
 
@@ -33,19 +30,15 @@
 #include "base/proc_stat.h"
 #include "base/process.h"
 #include "base/system.h"
+#include "registration/policy.h"
 #include "registration/region_life.h"
 #include "registration/session.h"
 #include "registration/worker_cpus.h"
 #include "report/errors.h"
 #include "report/statistics.h"
 
-#define DOZE_NS	     50000 /* about a synchronous registration */
-#define LATE_NS	     200000
-#define DOZES	     16
-#define IDLE_NS	     1000000000
-#define PAUSE_NS     1000000
-#define PAUSE_MAX_NS (64 * PAUSE_NS)
-#define CHOOSE_NS    1000000000 /* between two looks at the CPUs of the program's threads */
+#define IDLE_NS	  1000000000
+#define CHOOSE_NS 1000000000 /* between two looks at the CPUs of the program's threads */
 
 #define TRY_EVERY 1023 /* wakes between two attempts to start the thread */
 
@@ -91,7 +84,7 @@ static bool worker_sleep(void)
 	own_thread_end();
 	worker_choose_cpus();
 	kernel_futex_wait(&rest, ASLEEP, IDLE_NS);
-	if (kernel_time(CLOCK_MONOTONIC) - start > PAUSE_MAX_NS)
+	if (kernel_time(CLOCK_MONOTONIC) - start > POLICY_PAUSE_MAX_NS)
 		next_pause = 0;
 	/* At exit, destructors of the thread's data might come after the end of their library. */
 	ends = !process_is_exiting() && replace_seq_cst(&rest, &asleep, NONE);
@@ -106,9 +99,9 @@ static bool worker_doze(void)
 {
 	uint64_t start = kernel_time(CLOCK_MONOTONIC);
 
-	worker_pause(DOZE_NS);
+	worker_pause(POLICY_DOZE_NS);
 	kernel_yield();
-	return kernel_time(CLOCK_MONOTONIC) - start < DOZE_NS + LATE_NS;
+	return kernel_time(CLOCK_MONOTONIC) - start < POLICY_DOZE_NS + POLICY_LATE_NS;
 }
 
 static bool worker_finds_idle_cpu(void)
@@ -118,9 +111,9 @@ static bool worker_finds_idle_cpu(void)
 
 static void worker_lengthen_pause(void)
 {
-	next_pause = next_pause ? 2 * next_pause : PAUSE_NS;
-	if (next_pause > PAUSE_MAX_NS)
-		next_pause = PAUSE_MAX_NS;
+	next_pause = next_pause ? 2 * next_pause : POLICY_PAUSE_NS;
+	if (next_pause > POLICY_PAUSE_MAX_NS)
+		next_pause = POLICY_PAUSE_MAX_NS;
 }
 
 static void worker_find_busy_cpu(void)
@@ -184,7 +177,7 @@ static bool worker_work(void)
 	else if (busy_cpu)
 		worker_find_busy_cpu();
 	else if (any)
-		next_pause = next_pause > PAUSE_NS ? next_pause / 2 : 0;
+		next_pause = next_pause > POLICY_PAUSE_NS ? next_pause / 2 : 0;
 	return any;
 }
 
@@ -211,7 +204,7 @@ static void *worker_main(void *unused)
 		/* Without the lock: requests at the same time take it. */
 		if (worker_work())
 			dozes = 0;
-		if (dozes >= DOZES && !background_has_more()) {
+		if (dozes >= POLICY_DOZES && !background_has_more()) {
 			if (!worker_sleep())
 				break;
 			dozes = 0;

@@ -7,6 +7,7 @@
 #include "hits_fixture.h"
 
 #include "registration/domain_enable.h"
+#include "registration/policy.h"
 #include "registration/region_choice.h"
 
 #define GIB    ((uint64_t)1 << 30)
@@ -191,7 +192,7 @@ TEST(sync, the_whole_of_memory_for_dma_bufs_alone_follows)
 		ck_assert(registration_drop(&handles[9]));
 	}
 	ck_assert_uint_eq(statistics_get(registrations_background), 2);
-	ck_assert_uint_eq(statistics_get(registrations), REGION_PARTS_ENOUGH + 3);
+	ck_assert_uint_eq(statistics_get(registrations), POLICY_PARTS + 3);
 	ck_assert_uint_eq(statistics_get(evictions), 0);
 }
 
@@ -205,11 +206,11 @@ TEST(sync, the_whole_leaves_a_neighbours_region)
 	ck_assert(use(1, HOME + LARGE, 100));
 	ck_assert(use(2, neighbour, 100));
 	ck_assert_uint_eq(statistics_get(registrations), 1);
-	for (unsigned int i = 1; i < REGION_PARTS_ENOUGH; i++)
+	for (unsigned int i = 1; i < POLICY_PARTS; i++)
 		ck_assert(use(1, HOME + i * GIB, 100));
 	ck_assert_uint_eq(statistics_get(registrations_background), 1);
 	ck_assert(use(2, neighbour, 100));
-	ck_assert_uint_eq(statistics_get(registrations), REGION_PARTS_ENOUGH + 1);
+	ck_assert_uint_eq(statistics_get(registrations), POLICY_PARTS + 1);
 }
 
 static bool frees;

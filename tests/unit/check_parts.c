@@ -8,6 +8,7 @@
 #include "keep_fixture.h"
 
 #include "registration/background.h"
+#include "registration/policy.h"
 #include "registration/region_choice.h"
 
 #define GIB   ((uint64_t)1 << 30)
@@ -70,7 +71,7 @@ static void use(uint64_t address, uint64_t length)
 static void request_whole(void)
 {
 	whole_waits = true;
-	for (unsigned int i = 1; i < REGION_PARTS_ENOUGH; i++)
+	for (unsigned int i = 1; i < POLICY_PARTS; i++)
 		use(HOME + 60 * GIB + i * GIB, 4096);
 	whole_waits = false;
 }
@@ -137,7 +138,7 @@ TEST(parts, hits_are_inside_the_part)
 
 TEST(parts, the_eighth_part_has_the_worker_register_the_whole)
 {
-	for (unsigned int i = 1; i < REGION_PARTS_ENOUGH; i++)
+	for (unsigned int i = 1; i < POLICY_PARTS; i++)
 		use(HOME + i * GIB, 4096);
 	background_queue_all();
 	background_go();
@@ -153,9 +154,9 @@ TEST(parts, the_eighth_part_has_the_worker_register_the_whole)
 	ck_assert_uint_eq(wholes, 1);
 	use(HOME + 50 * GIB, GIB);
 	ck_assert(hits(HOME, 4096) && hits(HOME, LARGE));
-	ck_assert_uint_eq(statistics_get(registrations), REGION_PARTS_ENOUGH + 2);
+	ck_assert_uint_eq(statistics_get(registrations), POLICY_PARTS + 2);
 	ck_assert_uint_eq(statistics_get(registered_bytes),
-			  LARGE + REGION_PARTS_ENOUGH * GRANULE + BLOCK);
+			  LARGE + POLICY_PARTS * GRANULE + BLOCK);
 	ck_assert_uint_eq(statistics_get(evictions), 0);
 }
 
@@ -178,7 +179,7 @@ TEST(parts, a_client_mr_keeps_its_part_beside_the_whole)
 TEST(parts, a_request_of_a_part_does_not_wait_for_the_whole)
 {
 	whole_waits = true;
-	for (unsigned int i = 0; i < REGION_PARTS_ENOUGH; i++)
+	for (unsigned int i = 0; i < POLICY_PARTS; i++)
 		use(HOME + i * GIB, 4096);
 	while (!wholes)
 		sched_yield();
@@ -517,11 +518,11 @@ TEST(off, failures_of_a_whole_are_tried_three_times)
 
 static void expect_parts_alone(void)
 {
-	for (unsigned int i = 0; i < 2 * REGION_PARTS_ENOUGH; i++) {
+	for (unsigned int i = 0; i < 2 * POLICY_PARTS; i++) {
 		use(HOME + i * GIB, 4096);
 		ck_assert_uint_eq(last_length, GRANULE);
 	}
-	ck_assert_uint_eq(statistics_get(registrations), 2 * REGION_PARTS_ENOUGH);
+	ck_assert_uint_eq(statistics_get(registrations), 2 * POLICY_PARTS);
 }
 
 TEST(off, without_background_registration_there_are_parts_alone)

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* policy.h -- the constants that decide what is registered, and when
+ *
+ * Each has its reason, and what was measured; "chosen" has no measurement. Bounds of a search and
+ * sizes of tables stand beside their use.
+ */
+#ifndef PEERPIN_REGISTRATION_POLICY_H
+#define PEERPIN_REGISTRATION_POLICY_H
+
+#include "memory/memory.h"
+
+/* ---- ranges ---- */
+
+/* An allocation of at most so many bytes is registered whole: 32 granules take an adapter hardly
+ * longer than one. Collectives of 64 KiB to 1 MiB in new buffers make 3.7 to 4.0 registrations in
+ * each round, 4.8 to 5.7 by parts, 7 without peerpin (simulated adapter, 0.5 ms each). */
+#define POLICY_WHOLE BLOCK
+
+/* After so many parts of an allocation in a domain the worker registers the whole. With fewer the
+ * bytes that no client requests take CPUs from the program, and lengthen its frees. An arena of 40
+ * pieces, each requested twice, has 76 hits of 82 with 4, 72 with 8 (simulated adapter). */
+#define POLICY_PARTS 8u
+
+/* Failed registrations of an allocation in a domain, of the whole or of parts and spans, after
+ * which tries are rare: a failure is paid beside the client's own registration. Chosen. */
+#define POLICY_FAILURES 3u
+
+/* ---- kinds of allocation (learning.c) ---- */
+
+/* Percentage of background registrations that clients must request. Below one half, the hits save
+ * the program less than the frees of the other regions cost. Chosen. */
+#define POLICY_REQUESTED 60u
+
+/* Speculative regions of an unknown kind; twice as many after each request for one. Chosen. */
+#define POLICY_SPECULATIVE 8u
+
+/* Outcomes before an exact size is judged alone: one may be chance. Chosen. */
+#define POLICY_OUTCOMES 2u
+
+/* Outcomes that count; older ones count half. Also: after POLICY_FAILURES one of so many requests
+ * tries, and a kind that was stopped restarts after at most twice as many requests. Chosen. */
+#define POLICY_MEMORY 32u
+
+/* ---- evictions (eviction.c) ---- */
+
+/* Turns through up to so many times the buffers that fit keep their share of hits, and a share of
+ * hits below its reciprocal reverses the order: with twice as many buffers in turn as fit at least
+ * 40 % of the requests hit, in place of none (tests/unit/check_pin_limit). */
+#define POLICY_TURNS 4u
+
+/* ---- the worker ---- */
+
+/* A doze is about a synchronous registration, and one that is late finds no idle CPU. Dozes ended
+ * at most 0.1 ms late while one of 16 CPUs was idle, and at least 1.9 ms where a thread polled on
+ * each (Linux 6.18). */
+#define POLICY_DOZE_NS 50000
+#define POLICY_LATE_NS (4 * POLICY_DOZE_NS)
+
+/* Dozes without work before the worker sleeps: allocations wake it only after them. Waking a thread
+ * costs the allocating one more than the rest of its work in this library. */
+#define POLICY_DOZES 16
+
+/* The first pause after a busy CPU or driver, and the longest one of their doublings. 16 processes
+ * on an H200 had frees of 1.1 ms without pauses, of 0.2 ms with them. With 512 ms two ranks on two
+ * CPUs had 0 of 320 hits, with 64 ms 172: their CPUs are idle now and then. */
+#define POLICY_PAUSE_NS	    1000000
+#define POLICY_PAUSE_MAX_NS (64 * POLICY_PAUSE_NS)
+
+/* An export that takes so many times its CPU time has waited for other processes: 14 to 50 µs
+ * alone, up to milliseconds beside 15 others (H200). */
+#define POLICY_HELD_UP 4
+
+#endif
