@@ -15,7 +15,7 @@ BEGIN {
 	if (word[1] == "CALL")
 		name[word[2]] = quoted[2]
 	else if (word[1] == "ERROR") {
-		call = word[2] == "KERNEL" || word[2] == "CUDA" ? "any other call" : name[word[2]]
+		call = word[2] == "KERNEL" || word[2] == "CUDA" ? "[...]" : name[word[2]]
 		if (text != quoted[2] " | " quoted[4]) {
 			put()
 			messages = ""
