@@ -80,31 +80,6 @@ static void an_allocation_beyond_the_limit_has_parts(unsigned int dma_buf)
 	require(sim("live") == 0 && own("internal_errors") == 0);
 }
 
-/* The adapter takes as long for 1 MiB as for 64 KiB, or 16 times as long. */
-static void a_whole_that_takes_no_longer_is_registered_at_once(unsigned int longer)
-{
-	CUdeviceptr memory = 0;
-	bool whole = false;
-	uint64_t before;
-
-	set_up();
-	/* Other work on the machine may lengthen many registrations. */
-	for (int i = 0; !whole && i < (longer ? 8 : 1000); i++) {
-		if (memory)
-			require_cuda(cuMemFree_v2(memory));
-		memory = allocate(SIZE);
-		before = own("registered_bytes");
-		require(!ibv_dereg_mr(part_of(memory, SIZE, 0, 0)));
-		whole = own("registered_bytes") == before + SIZE;
-		require(whole || own("registered_bytes") == before + PART);
-		require(!ibv_dereg_mr(registered_in(pd, memory, SIZE, ACCESS)));
-		require(own("hits") == whole);
-	}
-	require(whole == !longer);
-	require_cuda(cuMemFree_v2(memory));
-	require(sim("live") == 0 && own("internal_errors") == 0);
-}
-
 #define LIMITED "PEERPIN_PIN_LIMIT=64M PEERPIN_SIM_MEMORY=200G"
 
 const struct test part_tests[] = {
@@ -114,9 +89,5 @@ const struct test part_tests[] = {
 	TEST(the_whole_follows_eight_parts, 1, ""),
 	TEST(an_allocation_beyond_the_limit_has_parts, 0, LIMITED),
 	TEST(an_allocation_beyond_the_limit_has_parts, 1, LIMITED),
-	TEST(a_whole_that_takes_no_longer_is_registered_at_once, 0,
-	     "PEERPIN_PREREGISTER=off PEERPIN_SIM_ADAPTER_DELAY=10000"),
-	TEST(a_whole_that_takes_no_longer_is_registered_at_once, 1,
-	     "PEERPIN_PREREGISTER=off PEERPIN_SIM_ADAPTER_DELAY_MIB=100000"),
 	{ .name = NULL },
 };
