@@ -79,12 +79,16 @@ bool pin_limit_adapter_allows(const struct adapter *adapter)
 	       adapter_regions(adapter) < adapter->region_limit - adapter->region_limit / 4;
 }
 
+bool pin_limit_has_room(const struct adapter *adapter, int device, uint64_t length)
+{
+	const struct gpu *gpu = pin_limit_gpu(device);
+
+	return pin_limit_fits_beside(gpu, gpu->pinned, length) && pin_limit_adapter_allows(adapter);
+}
+
 bool pin_limit_allows(const struct region *region)
 {
-	const struct gpu *gpu = pin_limit_gpu(region->device);
-
-	return pin_limit_fits_beside(gpu, gpu->pinned, region->length) &&
-	       pin_limit_adapter_allows(region->owner->adapter);
+	return pin_limit_has_room(region->owner->adapter, region->device, region->length);
 }
 
 uint64_t pin_limit_excess(int device, uint64_t length)

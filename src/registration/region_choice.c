@@ -137,12 +137,15 @@ void region_drop_failed(struct region *region, const struct region_reference *re
 		region_end(region);
 }
 
-/* Look-ups need the keys of the whole. A client's own dma-buf may be of its part alone. */
+/* Look-ups need the keys of the whole. A client's own dma-buf may be of its part alone. Where a
+ * part suffices, the whole evicts nothing. */
 static bool choice_prefers_whole(const struct allocation *allocation, const struct domain *domain,
 				 const struct registration_request *request)
 {
 	return domain->looked_up ||
-	       (allocation->size <= POLICY_WHOLE && !request->dma_buf && !domain->owner->own_keys);
+	       (allocation->size <= POLICY_WHOLE && !request->dma_buf && !domain->owner->own_keys &&
+		pin_limit_has_room(domain->owner->adapter, allocation->device,
+				   choice_whole(allocation).length));
 }
 
 struct region_reference *region_choose(const struct allocation *allocation, struct domain *domain,

@@ -474,15 +474,22 @@ TEST(unique_keys, a_request_in_a_block_registers_a_part)
 
 static void set_up_room_for_less(void)
 {
-	setenv("PEERPIN_PIN_LIMIT", "1M", 1);
+	setenv("PEERPIN_PIN_LIMIT", "2M", 1);
 	set_up_parts_off();
 }
 
 CASE(room_for_less, .set_up = set_up_room_for_less);
 
-TEST(room_for_less, a_request_registers_its_part)
+TEST(room_for_less, a_part_suffices_where_the_whole_would_evict)
 {
+	use(HOME, GRANULE);
 	check_registers(BLOCK, GRANULE);
+	ck_assert_uint_eq(statistics_get(evictions), 0);
+	end(HOME);
+	use(HOME + 200 * GIB + GRANULE, 1);
+	ck_assert_uint_eq(last_length, GRANULE);
+	end(HOME + 200 * GIB);
+	check_registers(BLOCK, BLOCK);
 }
 
 static bool fails_whole;
