@@ -3,8 +3,9 @@
 # check_doctor.sh -- text, JSON and exit status of peerpin doctor over test hosts; each check can
 # fail
 #
-# hosts/NAME.expected is the output for NAME.dump, followed by "=> STATUS", and by all fixes and
-# results of --verbose. REWRITE=1 writes these files: review each change. hosts/ has dumps of real machines; make_hosts.py generates the other
+# hosts/NAME.expected is the output for NAME.dump, followed by "=> STATUS", and by the other fixes and results of --verbose.
+# Those that program-good, a host without problems, has too are left out; "none": a result that only program-good has.
+# REWRITE=1 writes these files: review each change. hosts/ has dumps of real machines; make_hosts.py generates the other
 # dumps in the build folder.
 set -u
 folder=$(cd "$(dirname "$0")" && pwd)
@@ -32,11 +33,21 @@ if [ "$python" ]; then
 	rm -rf "$generated" && mkdir -p "$generated"
 	same 'make_hosts.py generates hosts' '' "$("$python" "$folder/make_hosts.py" "$generated" 2>&1)"
 fi
+good=$folder/hosts/program-good.expected
+# other VERBOSE: its lines that neither the output of this host nor the good host has
+other() {
+	awk '/^(OK|-|[?]|WARN|FAIL) / { if (FILENAME == ARGV[1] && $2 != "program") missed[$2]; else if (FILENAME == ARGV[3]) delete missed[$2] }
+		FILENAME != ARGV[3] { known[$0]; next } !($0 in known)
+		END { for (check in missed) print "none  " check | "sort" }' "$good" "$work/$name.text" "$1"
+}
 mapfile -t dumps < <(find "$folder/hosts" ${python:+"$generated"} -name '*.dump' | sort)
-for dump in "${dumps[@]}"; do
+for dump in ${python:+"$generated/program-good.dump"} "${dumps[@]}"; do
 	name=$(basename "$dump" .dump)
 	found=$(outcome "$doctor" --from "$dump")
-	whole=$found$'\n\n'$("$doctor" --verbose --from "$dump" | grep -E '^(OK|-|[?]|WARN|FAIL|fix) ')
+	printf '%s\n' "$found" >"$work/$name.text"
+	"$doctor" --verbose --from "$dump" | grep -E '^(OK|-|[?]|WARN|FAIL|fix) ' >"$work/$name.verbose"
+	[ "$name" = program-good ] && more=cat || more=other
+	whole=$(cat "$work/$name.text"; echo; $more "$work/$name.verbose")
 	if [ "${REWRITE:-}" ]; then
 		printf '%s\n' "$whole" >"$folder/hosts/$name.expected"
 	fi
@@ -55,7 +66,7 @@ if [ "$python" ]; then
 		"$(diff <(cd "$folder/hosts" && printf '%s\n' *.expected | sort) \
 			<(printf '%s\n' "${dumps[@]##*/}" | sed 's/dump$/expected/' | sort))"
 	same 'JSON has the same results; each check is OK on one host, and not OK on another' '' \
-		"$("$python" "$folder/check_results.py" "$folder/hosts" "$work" 2>&1)"
+		"$("$python" "$folder/check_results.py" "$work" 2>&1)"
 	same 'unreadable data are neither OK nor a failure' '' "$(nice "$python" "$folder/check_unreadable.py" "$doctor" 2>&1)"
 fi
 

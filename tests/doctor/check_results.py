@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Reports defects of doctor's JSON and of the test hosts: check_results.py EXPECTED-FOLDER JSON-FOLDER
+"""Reports defects of doctor's JSON and of the test hosts: check_results.py FOLDER,
+which has NAME.text, NAME.verbose and NAME.json of each host.
 
 JSON and text have equal results. Over all hosts, each check is OK at least once and not OK at least
 once: otherwise the hosts do not test it.
@@ -96,15 +97,15 @@ def results_of_text(text):
 
 
 def main():
-    expected, written = map(pathlib.Path, sys.argv[1:])
     seen = collections.defaultdict(set)
     met = set()
-    for file in sorted(expected.glob("*.expected")):
+    for file in sorted(pathlib.Path(sys.argv[1]).glob("*.text")):
         text = file.read_text(encoding="utf-8")
-        whole = json.loads((written / f"{file.stem}.json").read_text(encoding="utf-8"))
+        results = results_of_text(file.with_suffix(".verbose").read_text(encoding="utf-8"))
+        whole = json.loads(file.with_suffix(".json").read_text(encoding="utf-8"))
         written_results = {check["id"]: check["result"] for check in whole["checks"]}
-        if written_results != results_of_text(text):
-            print(f"{file.stem}: JSON and text differ: {set(written_results.items()) ^ set(results_of_text(text).items())}")
+        if written_results != results:
+            print(f"{file.stem}: JSON and text differ: {set(written_results.items()) ^ set(results.items())}")
         if text.rsplit("=> ", 1)[1].split()[0] != str(whole["status"]) or whole["conclusion"] not in text:
             print(f"{file.stem}: JSON has another conclusion")
         for check in whole["checks"]:
