@@ -25,23 +25,23 @@ ERRORS_ARE_FACTS = r"identity/host|verbs/[^/]*/open|program/path|command/.*|opti
 
 def good():
     """A host with a reading for each check, without problems."""
-    host = next(make_hosts.programs())[0]
-    for name, text in make_hosts.dgx()[0].readings.items():
+    host = next(make_hosts.programs())
+    for name, text in make_hosts.dgx().readings.items():
         if name.startswith("command/"):
             host.set(name, text)
     return host
 
 
 def without_probe():
-    return make_hosts.not_probed()[0]
+    return make_hosts.not_probed()
 
 
 def no_way():
-    return make_hosts.peermem_missing()[0]
+    return make_hosts.peermem_missing()
 
 
 def unregistered():
-    return make_hosts.unregistered()[0]
+    return make_hosts.peermem_unregistered()
 
 
 class Doctor:
@@ -51,7 +51,7 @@ class Doctor:
 
     def results(self, host, *options):
         host.readings["identity/host"] = "host"
-        host.write(self.folder, "test")
+        host.write(self.folder)
         command = [self.program, "--json", "--from", f"{self.folder}/host.dump", *options]
         whole = json.loads(subprocess.run(command, capture_output=True, check=False).stdout)
         return {check["id"]: (check["result"], check["found"]) for check in whole["checks"]}, whole["status"]

@@ -41,6 +41,7 @@ def config_space(acs=None):
 class Host:
     def __init__(self, name, kernel="6.8.0-60-generic", machine="x86_64"):
         self.readings = {}
+        self.about = "test"
         self.gpus = 0
         self.adapters = []
         self.set("identity/host", name)
@@ -180,6 +181,7 @@ class Host:
             for number, adapter in enumerate(self.adapters):
                 for method, result in methods.items():
                     place = f"probe/{gpu}/{adapter}/{method.replace('_', '-')}"
+                    self.drop(f"{place}/")
                     near = gpu == number
                     for size, time in ((67108864, 2900000), (2097152, 310000)):
                         shown = result if result != "ok" else f"ok {time + (0 if near else 250000)}"
@@ -188,8 +190,8 @@ class Host:
                         self.set(f"{place}/relaxed", "ok 2800000")
                         self.set(f"{place}/returned", "ok")
 
-    def write(self, folder, about):
-        lines = [FIRST_LINE, f"# {about}"]
+    def write(self, folder):
+        lines = [FIRST_LINE, f"# {self.about}"]
         for name in sorted(self.readings, key=lambda n: n.encode()):
             value = self.readings[name]
             lines.append(f"== {name}")
@@ -226,6 +228,25 @@ def small(name, **arguments):
     return host
 
 
+HOSTS = []
+
+
+def host_of(about, base=small, **arguments):
+    """A host of the function's name: the base with the change that the function makes."""
+
+    def add(change):
+        def make(name=change.__name__.replace("_", "-")):
+            host = base(name, **arguments)
+            change(host)
+            host.about = about
+            return host
+
+        HOSTS.append(make)
+        return make
+
+    return add
+
+
 def without_peermem(host):
     host.drop("/sys/module/nvidia_peermem", "/sys/kernel/mm/memory_peers", "/etc/modules-load.d")
 
@@ -241,8 +262,8 @@ def closed(host):
 NO_EXPORT = "fail cuMemGetHandleForAddressRange CUDA_ERROR_NOT_SUPPORTED"
 
 
-def dgx():
-    host = Host("dgx")
+@host_of("8 GPUs, 8 adapters, no problem", Host)
+def dgx(host):
     roots = ("15", "35", "55", "75", "95", "a5", "c5", "e5")
     for number, root in enumerate(roots):
         host.gpu(switch(root, 0, 0), node=number // 4)
@@ -254,46 +275,41 @@ def dgx():
              "mca:mpi:base:param:mpi_built_with_cuda_support:value:true")
     host.set("command/ucx_info -v | grep ersion", "# Library version: 1.19.0")
     host.set("command/ucx_info -d | grep cuda", "# Memory domain: cuda_cpy\n#      Transport: cuda_copy")
-    return host, "8 GPUs, 8 adapters, no problem"
 
 
-def no_gpu():
-    host = Host("no-gpu")
+@host_of("a node with an adapter and no GPU", Host)
+def no_gpu(host):
     host.adapter("mlx5_0", switch("15", 1, 1))
     host.set("cuda/ended", "ok")
     host.set("cuda/library", Error("ENOENT libcuda.so.1: cannot open shared object file"))
-    return host, "a node with an adapter and no GPU"
 
 
-def peermem_missing():
-    host = small("peermem-missing", kernel="5.4.0-200-generic")
+@host_of("an old kernel without dma-buf registration; nvidia-peermem is not loaded, and cannot be",
+         kernel="5.4.0-200-generic")
+def peermem_missing(host):
     without_peermem(host)
     host.set("verbs/mlx5_0/dmabuf", "EOPNOTSUPP")
     host.probe(dma_buf="fail ibv_reg_dmabuf_mr EOPNOTSUPP", peermem="fail ibv_reg_mr EFAULT")
-    host.drop("probe/0/mlx5_0/dma-buf/re", "probe/0/mlx5_0/peermem/re", "verbs/symbol/mlx5dv", "kernel/symbol")
-    return host, "an old kernel without dma-buf registration; nvidia-peermem is not loaded, and cannot be"
+    host.drop("verbs/symbol/mlx5dv", "kernel/symbol")
 
 
-def peermem_not_needed():
-    host = small("peermem-not-needed")
+@host_of("dma-buf works, nvidia-peermem is not loaded and cannot be")
+def peermem_not_needed(host):
     without_peermem(host)
     host.drop("probe/0/mlx5_0/peermem")
     host.drop("kernel/symbol")
-    return host, "dma-buf works, nvidia-peermem is not loaded and cannot be"
 
 
-def both_modules():
-    host = small("both-modules")
+@host_of("nv_peer_mem and nvidia_peermem are both loaded, and neither is registered")
+def both_modules(host):
     closed(host)
     host.set("/sys/module/nv_peer_mem/version", "1.3-0")
     host.drop("/sys/kernel/mm/memory_peers")
     host.probe(dma_buf=NO_EXPORT, peermem="fail ibv_reg_mr EFAULT")
-    host.drop("probe/0/mlx5_0/dma-buf/re", "probe/0/mlx5_0/peermem/re")
-    return host, "nv_peer_mem and nvidia_peermem are both loaded, and neither is registered"
 
 
-def nv_peer_mem():
-    host = small("nv-peer-mem", kernel="5.4.0-200-generic")
+@host_of("a driver before 470: nv_peer_mem is its only peer-memory module", kernel="5.4.0-200-generic")
+def nv_peer_mem(host):
     closed(host)
     host.driver(version="460.106.00", text=CLOSED_DRIVER)
     without_peermem(host)
@@ -301,72 +317,59 @@ def nv_peer_mem():
     host.set("/sys/module/nv_peer_mem/version", "1.3-0")
     host.set("/sys/kernel/mm/memory_peers/nv_mem/version", "1.3-0")
     host.probe(dma_buf=NO_EXPORT, peermem="ok")
-    host.drop("probe/0/mlx5_0/dma-buf/re")
-    return host, "a driver before 470: nv_peer_mem is its only peer-memory module"
 
 
-def translating():
-    host = small("translating-iommu")
+@host_of("an IOMMU that translates; dma-buf works through it")
+def translating_iommu(host):
     host.set("/proc/cmdline", "BOOT_IMAGE=/vmlinuz root=/dev/sda1 ro intel_iommu=on")
     for pci in host.readings[f"{DEVICES}/"].split("\n"):
         host.set(f"{DEVICES}/{pci}/iommu_group/type", "DMA-FQ")
-    return host, "an IOMMU that translates; dma-buf works through it"
 
 
-def translating_peermem():
-    host, _ = translating()
-    host.set("identity/host", "translating-iommu-peermem")
+@host_of("an IOMMU that translates, and peer memory is the only way", translating_iommu)
+def translating_iommu_peermem(host):
     closed(host)
     host.probe(dma_buf=NO_EXPORT, peermem="fail ibv_reg_mr EFAULT")
-    host.drop("probe/0/mlx5_0/dma-buf/re", "probe/0/mlx5_0/peermem/re")
-    return host, "an IOMMU that translates, and peer memory is the only way"
 
 
-def acs():
-    host = small("acs-on")
+@host_of("the switch's ports redirect peer traffic")
+def acs_on(host):
     for bridge in ("0000:17:00.0", "0000:17:01.0"):
         host.set(f"{DEVICES}/{bridge}/config", config_space(acs=0x001D))
-    return host, "the switch's ports redirect peer traffic"
 
 
-def acs_locked():
-    host, _ = acs()
-    host.set("identity/host", "acs-locked")
+@host_of("as acs-on, and the kernel is locked down", acs_on)
+def acs_locked(host):
     host.set("/sys/kernel/security/lockdown", "none [integrity] confidentiality")
-    return host, "as acs-on, and the kernel is locked down"
 
 
-def bar1():
-    host = Host("bar1-256m")
+@host_of("a GPU with 256 MiB of BAR1", Host)
+def bar1_256m(host):
     host.gpu(switch("15", 0, 0), name="Tesla T4", memory=15360 << 20, bar=256 << 20, compute="7.5")
     host.adapter("mlx5_0", switch("15", 1, 1), rate="100 Gb/sec (4X EDR)", layer="Ethernet")
     host.driver()
     host.peermem()
     host.probe(dma_buf="ok", peermem="ok")
-    return host, "a GPU with 256 MiB of BAR1"
 
 
-def bar1_full():
-    host = small("bar1-full")
+@host_of("other processes use the GPU's BAR1")
+def bar1_full(host):
     host.set("cuda/0/bar1", f"{128 << 30} {120 << 30}")
     host.probe(dma_buf="fail ibv_reg_dmabuf_mr ENOMEM", peermem="fail ibv_reg_mr ENOMEM")
-    host.drop("probe/0/mlx5_0/dma-buf/re", "probe/0/mlx5_0/peermem/re")
-    return host, "other processes use the GPU's BAR1"
 
 
-def bar1_unassigned():
-    host = small("bar1-unassigned")
+@host_of("the firmware assigned no address to BAR1")
+def bar1_unassigned(host):
     pci = host.readings["cuda/0/pci"]
     host.set(f"{DEVICES}/{pci}/resource", "0x00000000e0000000 0x00000000e0ffffff 0x0000000000040200\n"
              f"0x0000000000000000 0x{(128 << 30) - 1:016x} 0x000000002014220c\n"
              "0x0000000000000000 0x0000000000000000 0x0000000000000000\n"
              "0x0000030000000000 0x0000030001ffffff 0x000000000014220c")
     host.drop("cuda/0/bar1", "probe/")
-    return host, "the firmware assigned no address to BAR1"
 
 
-def jetson(name="jetson", model="NVIDIA Jetson AGX Orin Developer Kit", cuda="11040"):
-    host = Host(name, kernel="5.10.104-tegra", machine="aarch64")
+@host_of("an integrated GPU: adapters access its host memory", Host, kernel="5.10.104-tegra", machine="aarch64")
+def jetson(host):
     host.gpus = 1
     for key, value in (("name", "Orin"), ("pci", "0000:00:00.0"), ("memory", str(30536 << 20)), ("compute", "8.7"),
                        ("context", "CUDA_SUCCESS")):
@@ -377,23 +380,22 @@ def jetson(name="jetson", model="NVIDIA Jetson AGX Orin Developer Kit", cuda="11
     host.set("cuda/0/capable/device", "0")
     host.adapter("mlx5_0", "/sys/devices/platform/14180000.pcie/pci0005:00/0005:00:00.0/0005:01:00.0")
     host.driver()
-    host.set("cuda/driver_version", cuda)
+    host.set("cuda/driver_version", "11040")
     host.drop("/proc/driver", "/sys/module/nvidia", "/sys/class/dmi", "kernel/")
-    host.set("/proc/device-tree/model", model)
+    host.set("/proc/device-tree/model", "NVIDIA Jetson AGX Orin Developer Kit")
     host.probe(dma_buf=NO_EXPORT, peermem="ok")
-    host.drop("probe/0/mlx5_0/dma-buf/re")
-    return host, "an integrated GPU: adapters access its host memory"
 
 
-def drive_old():
-    host, _ = jetson("drive-old", "NVIDIA DRIVE AGX Developer Kit", "10020")
+@host_of("an integrated GPU, whose CUDA is older than its GPUDirect RDMA", jetson)
+def drive_old(host):
+    host.set("/proc/device-tree/model", "NVIDIA DRIVE AGX Developer Kit")
+    host.set("cuda/driver_version", "10020")
     host.drop("probe/")
     host.set("option/probe", "off")
-    return host, "an integrated GPU, whose CUDA is older than its GPUDirect RDMA"
 
 
-def data_direct():
-    host = Host("data-direct", kernel="6.11.0-1010-nvidia-64k", machine="aarch64")
+@host_of("adapters with a second function next to the GPU", Host, kernel="6.11.0-1010-nvidia-64k", machine="aarch64")
+def data_direct(host):
     host.set("/sys/class/dmi/id/product_name", "GB300 NVL")
     for gpu in range(2):
         host.gpu(f"/sys/devices/pci000{gpu + 8}:00/000{gpu + 8}:00:00.0/000{gpu + 8}:01:00.0", node=gpu,
@@ -407,11 +409,10 @@ def data_direct():
     host.set("/sys/module/", "mlx5_ib\nnvidia")
     host.probe(dma_buf="ok", data_direct="ok")
     host.drop("kernel/symbol", "probe/0/mlx5_1/data", "probe/1/mlx5_0/data")
-    return host, "adapters with a second function next to the GPU"
 
 
-def container():
-    host = small("container")
+@host_of("a container that was given GPUs, but neither /dev/infiniband nor memlock")
+def container(host):
     host.set("/.dockerenv?", "100755 0 0 r-")
     host.set("identity/uid", "1000")
     host.set("/proc/self/status", "Name:\tpeerpin-doctor\nCapEff:\t0000000000000000")
@@ -424,81 +425,55 @@ def container():
             host.set(name, host.readings[name][:64])
     host.set("verbs/mlx5_0/open", Error("ENOENT"))
     host.set("probe/ended", "ok")
-    return host, "a container that was given GPUs, but neither /dev/infiniband nor memlock"
 
 
-def soft_roce():
-    host = Host("soft-roce")
+@host_of("the only adapter is Soft-RoCE", Host)
+def soft_roce(host):
     host.gpu("/sys/devices/pci0000:00/0000:00:04.0", bar=32 << 30, name="NVIDIA L4", memory=23034 << 20)
     host.adapter("rxe0", None, layer="Ethernet", rate="10 Gb/sec (1X)", dma_buf="EOPNOTSUPP")
     host.driver()
     host.probe(dma_buf="fail ibv_reg_dmabuf_mr EOPNOTSUPP", peermem="fail ibv_reg_mr EFAULT")
     host.set("/sys/kernel/iommu_groups/", "")
-    return host, "the only adapter is Soft-RoCE"
 
 
-def software_first():
-    host = Host("software-first", kernel="5.4.0-200-generic")
+@host_of("Soft-RoCE stands before an adapter whose kernel driver has no dma-buf registration",
+         Host, kernel="5.4.0-200-generic")
+def software_first(host):
     host.gpu(switch("15", 0, 0))
     host.adapter("rxe0", None, layer="Ethernet", rate="10 Gb/sec (1X)", dma_buf="EOPNOTSUPP")
     host.adapter("mlx5_0", switch("15", 1, 1), dma_buf="EOPNOTSUPP")
     host.driver()
     host.probe(dma_buf="fail ibv_reg_dmabuf_mr EOPNOTSUPP", peermem="fail ibv_reg_mr EFAULT")
-    return host, "Soft-RoCE stands before an adapter whose kernel driver has no dma-buf registration"
 
 
-def proprietary():
-    host = small("proprietary")
+@host_of("the proprietary kernel module: peer memory works")
+def proprietary(host):
     closed(host)
     host.probe(dma_buf=NO_EXPORT, peermem="ok")
-    host.drop("probe/0/mlx5_0/dma-buf/re")
     host.drop("/etc/modules-load.d")
-    return host, "the proprietary kernel module: peer memory works"
 
 
-def callback():
-    host, _ = peer_memory_alone()
-    host.set("identity/host", "callback-mode")
-    host.set("/sys/module/nvidia_peermem/parameters/persistent_api_support", "0")
-    host.set("/sys/kernel/mm/memory_peers/nv_mem_nc/version", "580.95.05")
-    return host, "nvidia_peermem in its callback mode"
-
-
-def callback_race():
-    host, _ = peer_memory_alone()
-    host.set("identity/host", "callback-race")
-    host.driver(version="525.60.13")
-    host.peermem(version="525.60.13")
-    host.drop("/sys/module/nvidia_peermem/parameters")
-    host.set("/sys/kernel/mm/memory_peers/nv_mem_nc/version", "525.60.13")
-    return host, "a driver without the persistent interface, whose free callback races with a deregistration"
-
-
-def kernel_log():
-    host, _ = proprietary()
-    host.set("identity/host", "kernel-log")
+@host_of("nvidia_peermem refuses the GPU's pages, and the kernel's log says so", proprietary)
+def kernel_log(host):
     host.probe(dma_buf=NO_EXPORT, peermem="fail ibv_reg_mr EINVAL")
-    host.drop("probe/0/mlx5_0/dma-buf/re", "probe/0/mlx5_0/peermem/re")
     for line in ("[   71.200000] nvidia-peermem nv_dma_map:214 nv_dma_map -- assumption of 64KB pages failed size_id=0",
                  "[   71.200004] infiniband mlx5_0: ib_umem_get: umem get failed (-22)",
                  "[   80.000000] nvidia-peermem nv_dma_map:214 nv_dma_map -- assumption of 64KB pages failed size_id=2"):
         host.line("kernel/log", line)
-    return host, "nvidia_peermem refuses the GPU's pages, and the kernel's log says so"
 
 
-def no_root():
-    host = small("no-root")
+@host_of("a user who may not read the configuration space")
+def no_root(host):
     host.set("identity/uid", "1000")
     host.set("/proc/self/status", "Name:\tpeerpin-doctor\nCapEff:\t0000000000000000")
     host.set("kernel/log", Error("EPERM"))
     for name in list(host.readings):
         if name.endswith("/config"):
             host.set(name, host.readings[name][:64])
-    return host, "a user who may not read the configuration space"
 
 
-def unreadable():
-    host = small("unreadable-sysfs")
+@host_of("/sys cannot be read")
+def unreadable_sysfs(host):
     host.drop("/sys/", "verbs/", "probe/", "/dev/infiniband", "/lib/modules", "kernel/", "limits/", "/proc/self")
     for name in ("/sys/module/", "/sys/kernel/", "/sys/kernel/iommu_groups/", f"{DEVICES}/", f"{CLASS}/",
                  f"{DEVICES}/0000:18:00.0@", f"{DEVICES}/0000:18:00.0/numa_node",
@@ -506,58 +481,65 @@ def unreadable():
         host.set(name, Error("EACCES"))
     host.set("/etc/ld.so.preload", Error("EACCES"))
     host.drop("cuda/0/bar1", "cuda/0/mig", "cuda/0/persistence", "cuda/0/export")
-    return host, "/sys cannot be read"
 
 
-def no_adapter():
-    host = Host("no-adapter")
+@host_of("a GPU and no adapter", Host)
+def no_adapter(host):
     host.gpu(switch("15", 0, 0))
     host.driver()
     host.set("verbs/ended", "ok")
     host.set("verbs/library", Error("ENOENT libibverbs.so.1: cannot open shared object file"))
-    return host, "a GPU and no adapter"
 
 
-def no_driver():
-    host = Host("no-driver")
+@host_of("a GPU whose driver is not installed", Host)
+def no_driver(host):
     host.gpu(switch("15", 0, 0))
     host.adapter("mlx5_0", switch("15", 1, 1))
     host.drop("cuda/")
     host.set("cuda/ended", "ok")
     host.set("cuda/library", Error("ENOENT libcuda.so.1: cannot open shared object file"))
-    return host, "a GPU whose driver is not installed"
 
 
-def old_kernel():
-    host = small("old-kernel", kernel="5.10.0-30-amd64")
+@host_of("a kernel and a libibverbs older than dma-buf registration: peer memory works; variables against it",
+         kernel="5.10.0-30-amd64")
+def old_kernel(host):
     host.set("verbs/mlx5_0/dmabuf", "EOPNOTSUPP")
     host.drop("verbs/symbol")
     host.probe(dma_buf="fail ibv_reg_dmabuf_mr EOPNOTSUPP", peermem="ok")
-    host.drop("probe/0/mlx5_0/dma-buf/re")
     host.set("environment/PYTORCH_ALLOC_CONF", "expandable_segments:True")
     host.set("environment/NCCL_NET_GDR_LEVEL", "0")
-    return host, "a kernel and a libibverbs older than dma-buf registration: peer memory works; variables against it"
 
 
-def peer_memory_alone():
-    host, _ = old_kernel()
-    host.set("identity/host", "peer-memory-alone")
+@host_of("as old-kernel, without variables", old_kernel)
+def peer_memory_alone(host):
     host.drop("environment/")
-    return host, "as old-kernel, without variables"
 
 
-def unregistered():
-    host = small("peermem-unregistered")
+@host_of("nvidia_peermem in its callback mode", peer_memory_alone)
+def callback_mode(host):
+    host.set("/sys/module/nvidia_peermem/parameters/persistent_api_support", "0")
+    host.set("/sys/kernel/mm/memory_peers/nv_mem_nc/version", "580.95.05")
+
+
+@host_of("a driver without the persistent interface, whose free callback races with a deregistration",
+         peer_memory_alone)
+def callback_race(host):
+    host.driver(version="525.60.13")
+    host.peermem(version="525.60.13")
+    host.drop("/sys/module/nvidia_peermem/parameters")
+    host.set("/sys/kernel/mm/memory_peers/nv_mem_nc/version", "525.60.13")
+
+
+@host_of("nvidia_peermem of another driver, not registered with the RDMA stack")
+def peermem_unregistered(host):
     host.peermem(version="570.10", client=None)
     host.drop("/sys/kernel/mm/memory_peers")
     closed(host)
     host.probe(dma_buf=NO_EXPORT, peermem="fail ibv_reg_mr EFAULT")
-    host.drop("probe/0/mlx5_0/dma-buf/re", "probe/0/mlx5_0/peermem/re")
-    return host, "nvidia_peermem of another driver, not registered with the RDMA stack"
 
 
-def wsl():
-    host = Host("wsl2", kernel="5.15.167.4-microsoft-standard-WSL2")
+@host_of("Windows below: a GeForce, and no adapter", Host, kernel="5.15.167.4-microsoft-standard-WSL2")
+def wsl2(host):
     host.gpu("/sys/devices/pci0000:00/0000:00:04.0", name="NVIDIA GeForce RTX 4090", memory=24564 << 20,
              bar=256 << 20, compute="8.9", dma_buf=False)
     host.driver()
@@ -566,11 +548,10 @@ def wsl():
     host.set("cuda/0/attribute/116", "0")
     host.drop("/sys/class/dmi", "/sys/kernel/security")
     host.set("/proc/version", "Linux version 5.15.167.4-microsoft-standard-WSL2 (root@f9c826d3017f)")
-    return host, "Windows below: a GeForce, and no adapter"
 
 
-def misconfigured():
-    host = Host("misconfigured")
+@host_of("it works, and much of it is badly set", Host)
+def misconfigured(host):
     host.gpu(switch("15", 0, 0), node=0)
     host.gpu(switch("95", 0, 0), node=1)
     host.adapter("mlx5_0", switch("15", 1, 1), node=0)
@@ -595,19 +576,17 @@ def misconfigured():
              "mca:mpi:base:param:mpi_built_with_cuda_support:value:false")
     host.set("command/ucx_info -v | grep ersion", "# Library version: 1.12.1")
     host.set("command/ucx_info -d | grep cuda", "")
-    return host, "it works, and much of it is badly set"
 
 
-def ucx_unhooked():
-    host = small("ucx-unhooked")
+@host_of("a UCX that cannot patch the functions of its driver")
+def ucx_unhooked(host):
     host.set("command/ucx_info -v | grep ersion", "# Version 1.13.1")
     host.set("command/ucx_info -d | grep cuda", "# Memory domain: cuda_cpy\n#      Transport: cuda_copy")
     host.set("environment/UCX_MEM_CUDA_HOOK_MODE", "bistro")
-    return host, "a UCX that cannot patch the functions of its driver"
 
 
-def one_of_two():
-    host = Host("one-of-two")
+@host_of("the second GPU's path to the only adapter crosses the sockets and is refused", Host)
+def one_of_two(host):
     host.gpu(switch("15", 0, 0), node=0)
     host.gpu(switch("95", 0, 0), node=1)
     host.adapter("mlx5_0", switch("15", 1, 1), node=0)
@@ -618,52 +597,44 @@ def one_of_two():
         host.set(f"probe/1/mlx5_0/peermem/{size}", "fail ibv_reg_mr EFAULT")
     host.set("probe/0/mlx5_0/dma-buf/returned", "lost 2097152")
     host.drop("probe/1/mlx5_0/dma-buf/re")
-    return host, "the second GPU's path to the only adapter crosses the sockets and is refused"
 
 
-def not_probed():
-    host = small("not-probed")
+@host_of("driver and adapter report support, and nothing was registered")
+def not_probed(host):
     host.drop("probe/")
     host.set("option/probe", "off")
-    return host, "driver and adapter report support, and nothing was registered"
 
 
-def claimed():
-    host = not_probed()[0]
-    host.set("identity/host", "claimed")
+@host_of("readings that speak against GPUDirect RDMA, and nothing was registered", not_probed)
+def claimed(host):
     host.set("/proc/driver/nvidia/params", "EnableResizableBar: 0\nGrdmaPciTopoCheckOverride: 2")
     host.set("cuda/0/mig", "1")
     host.set("cuda/0/virtualization", "2")
     host.set("cuda/0/capable/device", "0")
     host.set("cuda/0/capable/mapped", "0")
     host.set("cuda/0/export/mapped", "cuMemGetHandleForAddressRange CUDA_ERROR_NOT_SUPPORTED")
-    return host, "readings that speak against GPUDirect RDMA, and nothing was registered"
 
 
-def claims_refuted():
-    host = claimed()[0]
-    host.set("identity/host", "claims-refuted")
+@host_of("as claimed, and the probe registered memory", claimed)
+def claims_refuted(host):
     host.drop("option/probe")
     host.set("cuda/0/export/mapped", "ok")
     host.probe(dma_buf="ok", peermem="ok")
-    return host, "as claimed, and the probe registered memory"
 
 
-def cgroup_denies():
-    host = small("cgroup-denies")
+@host_of("the adapter's device has mode 0666, and its cgroup denies it")
+def cgroup_denies(host):
     host.drop("probe/", "verbs/mlx5_0/")
     host.set("verbs/mlx5_0/open", Error("EPERM ibv_open_device"))
-    return host, "the adapter's device has mode 0666, and its cgroup denies it"
 
 
-def host_memory_refused():
-    host = small("host-memory-refused")
+@host_of("the memlock limit is unlimited, and host memory cannot be registered")
+def host_memory_refused(host):
     host.set("verbs/mlx5_0/host", Error("ENOMEM ibv_reg_mr"))
-    return host, "the memlock limit is unlimited, and host memory cannot be registered"
 
 
-def user_namespace():
-    host = small("user-namespace")
+@host_of("root of a user namespace only, and nothing could be asked of the adapter")
+def user_namespace(host):
     without_peermem(host)
     host.drop("probe/", "verbs/")
     host.set("/run/.containerenv?", "100644 0 0 r-")
@@ -671,22 +642,20 @@ def user_namespace():
     host.set("limits/memlock", "8388608")
     host.set("limits/memlock/hard", "8388608")
     host.set("environment/LD_PRELOAD", "/opt/site/libtrace.so")
-    return host, "root of a user namespace only, and nothing could be asked of the adapter"
 
 
-def soft_limits():
-    host = small("soft-limits")
+@host_of("a user whose soft limits are below the hard ones, which are too low as well")
+def soft_limits(host):
     host.set("identity/uid", "1000")
     host.set("/proc/self/status", "Name:\tpeerpin-doctor\nCapEff:\t0000000000000000")
     host.set("limits/memlock", "65536")
     host.set("limits/memlock/hard", "8388608")
     host.set("limits/nofile", "256")
     host.set("limits/nofile/hard", "512")
-    return host, "a user whose soft limits are below the hard ones, which are too low as well"
 
 
-def distances():
-    host = Host("distances")
+@host_of("one GPU, and an adapter at each distance but the shortest", Host)
+def distances(host):
     host.gpu(switch("15", 0, 0))
     bridge = "/sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:02.0/0000:20:00.0/0000:21:00.0"
     host.adapter("mlx5_0", bridge.replace("0000:20:00.0/0000:21:00.0", "0000:20:00.0/0000:21:00.0/0000:22:00.0"))
@@ -695,30 +664,27 @@ def distances():
     host.adapter("mlx5_3", switch("95", 1, 1), node=1)
     host.driver()
     host.probe(dma_buf="ok")
-    return host, "one GPU, and an adapter at each distance but the shortest"
 
 
-def host_bridge():
-    host = Host("host-bridge")
+@host_of("an adapter behind the GPU's host bridge, whose provider has private data", Host)
+def host_bridge(host):
     host.gpu(switch("15", 0, 0))
     host.adapter("irdma0", "/sys/devices/pci0000:15/0000:15:03.0/0000:40:00.0", layer="Ethernet", driver="ice",
                  rate="100 Gb/sec (4X EDR)")
     host.driver()
     host.probe(dma_buf="ok")
-    return host, "an adapter behind the GPU's host bridge, whose provider has private data"
 
 
-def root_complexes():
-    host = Host("root-complexes", machine="aarch64")
+@host_of("an adapter behind another root complex of an ARM64 machine; nothing was registered", Host, machine="aarch64")
+def root_complexes(host):
     host.gpu(switch("15", 0, 0))
     host.adapter("mlx5_0", switch("55", 1, 1))
     host.driver(text=OPEN_DRIVER.replace("x86_64", "aarch64"))
     host.set("option/probe", "off")
-    return host, "an adapter behind another root complex of an ARM64 machine; nothing was registered"
 
 
-def deep():
-    host = small("deep")
+@host_of("data was sent: it does not arrive by one adapter, and does by the other")
+def deep(host):
     host.adapter("mlx5_1", switch("15", 2, 2))
     host.probe(dma_buf="ok")
     host.set("option/deep", "on")
@@ -727,48 +693,44 @@ def deep():
     host.set("probe/0/mlx5_1/dma-buf/copies", "ok 4 0 4")
     for size, cost in ((1 << 16, "20000 90000 40000"), (1 << 20, "20000 110000 50000"), (1 << 24, "30000 410000 110000")):
         host.set(f"probe/0/mlx5_1/dma-buf/cost/{size}", f"ok {cost}")
-    return host, "data was sent: it does not arrive by one adapter, and does by the other"
 
 
-def deep_copies():
-    host = small("deep-copies")
+@host_of("an adapter reads old data behind a copy, once with SYNC_MEMOPS")
+def deep_copies(host):
     host.set("option/deep", "on")
     host.set("probe/0/mlx5_0/dma-buf/transfer", "ok")
     host.set("probe/0/mlx5_0/dma-buf/copies", "ok 4 1 4")
     for size, cost in ((1 << 16, "20000 90000 40000"), (1 << 20, "20000 110000 50000"), (1 << 24, "30000 410000 110000"),
                        (1 << 28, "90000 1630000 520000"), (1 << 30, "300000 6100000 1900000")):
         host.set(f"probe/0/mlx5_0/dma-buf/cost/{size}", f"ok {cost}")
-    return host, "an adapter reads old data behind a copy, once with SYNC_MEMOPS"
 
 
-def deep_fails():
-    host = small("deep-fails")
+@host_of("memory is registered, and data does not arrive")
+def deep_fails(host):
     host.set("option/deep", "on")
     host.set("probe/0/mlx5_0/dma-buf/transfer", "fail 4096 of 65536 bytes differ")
     host.set("probe/0/mlx5_0/peermem/transfer", "fail 4096 of 65536 bytes differ")
-    return host, "memory is registered, and data does not arrive"
 
 
-def crashed():
-    host = small("crashed")
+@host_of("the CUDA driver crashes, and libibverbs hangs")
+def crashed(host):
     host.drop("cuda/", "probe/", "verbs/")
     host.set("cuda/ended", "signal 11 in cuInit")
     host.set("verbs/ended", "timeout 10 in ibv_open_device mlx5_0")
     host.set("probe/ended", "ok")
-    return host, "the CUDA driver crashes, and libibverbs hangs"
 
 
-def parts_crashed():
-    host = small("parts-crashed")
+@host_of("the driver crashes with the only GPU, and libibverbs hangs with the only adapter")
+def parts_crashed(host):
     host.drop("cuda/0/export", "cuda/0/capable", "verbs/mlx5_0/", "probe/")
     host.set("cuda/0/ended", "signal 11 in cuMemAlloc")
     host.set("verbs/mlx5_0/ended", "timeout 10 in ibv_open_device mlx5_0")
     host.set("probe/ended", "ok")
-    return host, "the driver crashes with the only GPU, and libibverbs hangs with the only adapter"
 
 
 def program(name, about, **readings):
     host = small(name)
+    host.about = about
     host.set("option/program", "./app")
     for key, value in {"path": "/home/user/app", "kind": "elf", "class": "64", "machine": "x86_64",
                        "loader": "/lib64/ld-linux-x86-64.so.2", "privilege": "none", "glibc": "2.34",
@@ -778,43 +740,44 @@ def program(name, about, **readings):
         host.set(f"program/{key}", value)
         if value is None:
             host.drop(f"program/{key}")
-    return host, about
+    return host
 
 
-def job(name="job-fits", most=2 << 30, regions=300):
-    host = small(name)
+@host_of("statistics of a job, and the ranks that fit")
+def job_fits(host):
     host.set("job/processes", "4")
-    host.set("job/bytes", str(most))
-    host.set("job/regions", str(regions))
-    return host, "statistics of a job, and the ranks that fit"
+    host.set("job/bytes", str(2 << 30))
+    host.set("job/regions", "300")
 
 
-def job_too_large():
-    return job("job-too-large", 200 << 30, 20000000)
+@host_of("statistics of a job, and the ranks that fit", job_fits)
+def job_too_large(host):
+    host.set("job/bytes", str(200 << 30))
+    host.set("job/regions", "20000000")
 
 
 def programs():
     yield program("program-good", "an MPI program")
     yield program("program-silent", "a program that loads libraries with RTLD_DEEPBIND, and of which one is missing",
                   missing="libmpi.so.40", needed="libmpi.so.40\nlibc.so.6", deepbind="1")
-    host, about = program("program-preloads-driver", "a program with the CUDA driver in LD_PRELOAD",
+    host = program("program-preloads-driver", "a program with the CUDA driver in LD_PRELOAD",
                           needed="libcuda.so.1\nlibc.so.6")
     host.set("environment/LD_PRELOAD", "/usr/lib/x86_64-linux-gnu/libcuda.so.1")
-    yield host, about
+    yield host
     yield program("program-static", "a static program", loader=None, needed=None)
     yield program("program-setuid", "a setuid program", privilege="setuid")
     yield program("program-musl", "a program of musl", loader="/lib/ld-musl-x86_64.so.1")
     yield program("program-32", "a program of 32 bits", **{"class": "32", "machine": "i386"})
     yield program("program-script", "a script", kind="script", interpreter_line="/usr/bin/env python3", needed="libc.so.6")
     yield program("program-newer", "a program that was built against a newer glibc", glibc="2.41")
-    host, about = program("program-missing", "a program that is not there")
+    host = program("program-missing", "a program that is not there")
     host.drop("program/")
     host.set("program/path", Error("ENOENT"))
-    yield host, about
+    yield host
 
 
-def ports_down():
-    host = Host("ports-down")
+@host_of("memory is registered with each adapter, and no port is active", Host)
+def ports_down(host):
     for number, root in enumerate(("15", "95")):
         host.gpu(switch(root, 0, 0), node=number)
         host.adapter(f"mlx5_{number}", switch(root, 1, 1), node=number)
@@ -822,32 +785,27 @@ def ports_down():
     host.driver()
     host.peermem()
     host.probe(dma_buf="ok", peermem="ok")
-    return host, "memory is registered with each adapter, and no port is active"
 
 
-def port_unreadable():
-    host = small("port-unreadable")
+@host_of("memory is registered, and the state of the only port cannot be read")
+def port_unreadable(host):
     host.set(f"{CLASS}/mlx5_0/ports/1/state", Error("EACCES"))
-    return host, "memory is registered, and the state of the only port cannot be read"
 
 
-def kallsyms_unreadable():
-    host, _ = peermem_missing()
-    host.set("identity/host", "kallsyms-unreadable")
+@host_of("as peermem-missing, and /proc/kallsyms cannot be read", peermem_missing)
+def kallsyms_unreadable(host):
     host.set("kernel/symbol/ib_register_peer_memory_client", Error("EACCES"))
-    return host, "as peermem-missing, and /proc/kallsyms cannot be read"
 
 
-def groups_unreadable():
-    host = small("iommu-unreadable")
+@host_of("an IOMMU is on, and what it does with the GPU and the adapter cannot be read")
+def iommu_unreadable(host):
     for pci in host.readings[f"{DEVICES}/"].split("\n"):
         host.set(f"{DEVICES}/{pci}/iommu_group/", Error("EACCES"))
         host.set(f"{DEVICES}/{pci}/iommu_group/type", Error("EACCES"))
-    return host, "an IOMMU is on, and what it does with the GPU and the adapter cannot be read"
 
 
-def virtual():
-    host = small("virtual", kernel="6.8.0-60-generic")
+@host_of("a virtual GPU, an adapter with few registrations, a cgroup that is limited further up")
+def virtual(host):
     host.set("cuda/0/name", "NVIDIA H100-80C")
     host.set("cuda/0/virtualization", "2")
     host.set("cuda/0/capable/mapped", "0")
@@ -856,11 +814,10 @@ def virtual():
     host.set("/proc/self/cgroup", "0::/slurm/job_7/step_0")
     host.set("/sys/fs/cgroup/slurm/job_7/rdma.max", "mlx5_0 hca_handle=2 hca_object=2000")
     host.set("verbs/mlx5_0/limits", "max_mr 8192\nmax_mr_size 1073741824")
-    return host, "a virtual GPU, an adapter with few registrations, a cgroup that is limited further up"
 
 
-def namespaces():
-    host = Host("namespaces")
+@host_of("RDMA devices belong to one network namespace each, and none to this one", Host)
+def namespaces(host):
     host.gpu(switch("15", 0, 0))
     host.driver()
     host.set(f"{CLASS}/", "")
@@ -868,43 +825,28 @@ def namespaces():
     host.set("verbs/ended", "ok")
     host.set("verbs/library", "/usr/lib/x86_64-linux-gnu/libibverbs.so.1")
     host.set("verbs/devices", "")
-    return host, "RDMA devices belong to one network namespace each, and none to this one"
 
 
-def newest():
-    host = small("compute-10")
+@host_of("a GPU of compute capability 10 with peer memory alone, and nothing registered")
+def compute_10(host):
     host.set("cuda/0/name", "NVIDIA B200")
     host.set("cuda/0/compute", "10.0")
     closed(host)
     host.drop("probe/")
     host.set("option/probe", "off")
-    return host, "a GPU of compute capability 10 with peer memory alone, and nothing registered"
 
 
-def not_installed():
-    host = small("not-installed")
+@host_of("the proprietary module, an old libibverbs, and no nvidia-peermem for this kernel")
+def not_installed(host):
     closed(host)
     without_peermem(host)
     host.drop("kernel/module", "verbs/symbol")
     host.probe(dma_buf=NO_EXPORT, peermem="fail ibv_reg_mr EFAULT")
-    host.drop("probe/0/mlx5_0/dma-buf/re", "probe/0/mlx5_0/peermem/re")
-    return host, "the proprietary module, an old libibverbs, and no nvidia-peermem for this kernel"
 
 
 def main():
-    folder = sys.argv[1]
-    for make in (dgx, no_gpu, peermem_missing, peermem_not_needed, both_modules, nv_peer_mem, translating, translating_peermem, acs,
-                 bar1, bar1_full, bar1_unassigned, jetson, drive_old, data_direct, container, soft_roce, software_first, proprietary, no_root, unreadable, no_adapter,
-                 no_driver, old_kernel, peer_memory_alone, callback, callback_race, kernel_log,
-                 unregistered, wsl, misconfigured, ucx_unhooked, one_of_two, not_probed, claimed, claims_refuted, job, job_too_large,
-                 cgroup_denies, host_memory_refused, acs_locked, user_namespace,
-                 soft_limits, distances, host_bridge, root_complexes, deep,
-                 deep_copies, deep_fails, crashed, parts_crashed, ports_down, port_unreadable, not_installed,
-                 kallsyms_unreadable, groups_unreadable, virtual, namespaces, newest):
-        host, about = make()
-        host.write(folder, about)
-    for host, about in programs():
-        host.write(folder, about)
+    for host in [make() for make in HOSTS] + list(programs()):
+        host.write(sys.argv[1])
 
 
 if __name__ == "__main__":
