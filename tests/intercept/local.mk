@@ -89,8 +89,8 @@ check_PROGRAMS += tests/intercept/ends/ends
 tests_intercept_ends_ends_SOURCES = tests/intercept/ends/ends.c tests/intercept/ends/ends.h \
 	tests/intercept/ends/memory.c tests/intercept/ends/domains.c tests/intercept/ends/processes.c \
 	tests/intercept/ends/exits.c tests/intercept/ends/threads.c tests/intercept/ends/worker.c \
-	tests/intercept/ends/settings.c tests/intercept/ends/clients.c tests/intercept/ends/primary.c tests/intercept/ends/parts.c \
-	tests/intercept/ends/spans.c tests/intercept/ends/expected.c tests/intercept/ends/exports.c
+	tests/intercept/ends/settings.c tests/intercept/ends/clients.c tests/intercept/ends/primary.c \
+	tests/intercept/ends/expected.c tests/intercept/ends/exports.c
 tests_intercept_ends_ends_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -lpthread -ldl
 
 check_PROGRAMS += tests/intercept/keep/keep

@@ -22,18 +22,6 @@ static void bring_about(unsigned int stage)
 	set("delay", 0);
 }
 
-static void a_domain_with_our_regions_alone(unsigned int stage)
-{
-	bring_about(stage);
-	require(!ibv_dealloc_pd(pd));
-	require(sim("live") == 0 && sim("pds") == 0 && own("pinned_bytes") == 0 &&
-		sim("pds_busy") == 0);
-	pd = ibv_alloc_pd(device);
-	require(!ibv_dereg_mr(registered(allocate(UNIT))));
-	require(!ibv_dealloc_pd(pd) && sim("registrations") == own("registrations"));
-	require(!ibv_close_device(device) && sim("live") == 0);
-}
-
 static void a_device_with_everything_on_it(unsigned int stage)
 {
 	CUdeviceptr memory;
@@ -171,33 +159,6 @@ static void a_handle_deregistered_twice(unsigned int memory_first)
 	free(mr);
 }
 
-static void a_domains_number_is_given_out_again(unsigned int unused)
-{
-	CUdeviceptr memory;
-	struct ibv_mr *mr;
-	uint32_t number, key;
-	struct ibv_pd *other;
-
-	(void)unused;
-	set_up();
-	other = ibv_alloc_pd(device);
-	memory = allocate(UNIT);
-	mr = registered(memory);
-	number = pd->handle;
-	key = mr->rkey;
-	require(!ibv_dereg_mr(mr) && !ibv_dealloc_pd(pd) && cannot_read(key, memory));
-	pd = ibv_alloc_pd(device);
-	require(pd->handle == number);
-	allocate(UNIT);
-	mr = registered_in(other, memory, SIZE, ACCESS);
-	until(own("registrations_background") == 1);
-	require(sim("live") == 2 && !ibv_dealloc_pd(pd) && sim("live") == 2);
-	pd = ibv_alloc_pd(device);
-	require(pd->handle == number && can_read(mr->rkey, memory));
-	require(registered(memory)->rkey != mr->rkey && sim("live") >= 3);
-	require(ibv_dealloc_pd(pd) == EBUSY && own("internal_errors") == 0);
-}
-
 /* A process that imports a client MR may end it (ibv_import_mr(3)), but not the region's other
  * client MRs. */
 static void an_import_of_a_clients_handle(unsigned int memory_first)
@@ -230,7 +191,6 @@ static void an_import_of_a_clients_handle(unsigned int memory_first)
 #define EACH_STAGE(test) TEST(test, QUEUED, ALL), TEST(test, MAKING, ALL), TEST(test, READY, ALL)
 
 const struct test domain_tests[] = {
-	EACH_STAGE(a_domain_with_our_regions_alone),
 	EACH_STAGE(a_device_with_everything_on_it),
 	EACH_STAGE(a_domain_with_a_clients_handle),
 	TEST(a_domain_with_a_clients_handle_of_freed_memory, 0, NULL),
@@ -241,7 +201,6 @@ const struct test domain_tests[] = {
 	TEST(a_handle_deregistered_twice, 0, NULL),
 	{ a_handle_deregistered_twice, "a_handle_of_freed_memory_deregistered_twice", 1, NULL, 0,
 	  0 },
-	TEST(a_domains_number_is_given_out_again, 0, ALL),
 	TEST(an_import_of_a_clients_handle, 0, NULL),
 	{ an_import_of_a_clients_handle, "an_import_whose_memory_is_freed", 1, NULL, 0, 0 },
 	{ .name = NULL },

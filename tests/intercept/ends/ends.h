@@ -63,7 +63,7 @@ struct test {
 extern const struct test *const test_files[];
 extern const struct test memory_tests[], domain_tests[], process_tests[], exit_tests[],
 	thread_tests[], worker_tests[], setting_tests[], client_tests[], primary_tests[],
-	part_tests[], span_tests[], expected_tests[], export_tests[];
+	expected_tests[], export_tests[];
 
 extern struct ibv_context *device;
 extern struct ibv_pd *pd;

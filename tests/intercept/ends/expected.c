@@ -88,47 +88,11 @@ static void it_is_a_hit(unsigned int client)
 	require(sim("live") == 0 && !ibv_dealloc_pd(pd));
 }
 
-static void it_is_for_older_memory_too(unsigned int client)
-{
-	CUdeviceptr memory;
-
-	set_up();
-	memory = allocate(UNIT);
-	pd = pd_of(client);
-	first_request(memory, ALL, 1);
-}
-
-static void it_may_be_by_the_worker(unsigned int client)
-{
-	CUdeviceptr memory;
-
-	set_up();
-	pd = pd_of(client);
-	memory = allocate(UNIT);
-	until(own("registrations_background") == 1);
-	first_request(memory, ALL, 1);
-}
-
 static void it_is_of_an_unknown_client(unsigned int client)
 {
 	set_up();
 	pd = pd_of(client);
 	first_request(allocate(UNIT), ALL, 0);
-}
-
-/* UCX's own buffers precede the program's. */
-static void it_has_the_relaxed_ordering_of_host_memory(unsigned int client)
-{
-	static char host[4096];
-	CUdeviceptr memory;
-
-	set_up();
-	pd = pd_of(client);
-	require(ibv_reg_mr(pd, host, sizeof(host), ALL | RELAXED));
-	memory = allocate(UNIT);
-	require(own("registrations_background") == 2);
-	require(registered_in(pd, memory, UNIT, ALL | RELAXED));
-	require(registered_in(pd, memory, UNIT, ALL) && own("hits") == 2);
 }
 
 /* EFA's: a provider of libfabric chooses other flags there. */
@@ -157,14 +121,11 @@ const struct test expected_tests[] = {
 	FIRST(it_is_a_hit, SEND, ON),
 	FIRST(it_is_a_hit, ATOMIC, ON),
 	FIRST(it_is_a_hit, UCX, ON " PEERPIN_PREREGISTER=sync PEERPIN_DOMAIN_POLICY=near"),
-	FIRST(it_is_for_older_memory_too, UCX, ON),
-	FIRST(it_may_be_by_the_worker, UCX, ON " PEERPIN_PREREGISTER=auto"),
 	FIRST(it_is_of_an_unknown_client, PROGRAM, ON),
 	FIRST(it_is_of_an_unknown_client, LIBRARY, ON),
 	FIRST(it_is_of_an_unknown_client, SHIM, ON),
 	FIRST(it_is_of_an_unknown_client, UCX, ""),
 	FIRST(it_is_of_an_unknown_client, UCX, ON " PEERPIN_PREREGISTER=off"),
-	FIRST(it_has_the_relaxed_ordering_of_host_memory, UCX, ON),
 	FIRST(it_is_of_another_kind_of_adapter, FABRIC, ON),
 	{ .name = NULL },
 };

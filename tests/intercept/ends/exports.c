@@ -9,8 +9,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "../../vmm.h"
-
 static bool is_dma_buf(int fd)
 {
 	char path[32], name[64] = "";
@@ -35,13 +33,6 @@ static CUresult export(int *fd, CUdeviceptr memory)
 {
 	return cuMemGetHandleForAddressRange(fd, memory, UNIT, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
 					     mapping);
-}
-
-static bool is_of(int fd, const struct stat *file)
-{
-	struct stat status;
-
-	return !fstat(fd, &status) && status.st_ino == file->st_ino;
 }
 
 static struct stat exported(CUdeviceptr memory)
@@ -114,45 +105,6 @@ static void an_export_of_registered_memory_needs_no_driver(unsigned int unused)
 	require(read == written && !ibv_dereg_mr(mr) && dma_bufs() == 1);
 	require_cuda(cuMemFree_v2(memory));
 	require(dma_bufs() == 0 && sim("live") == 1 && own("internal_errors") == 0);
-}
-
-/* The address of freed memory, used again. */
-static void later_memory_has_an_export_of_its_own(unsigned int mapped)
-{
-	CUmemGenericAllocationHandle handle;
-	struct stat first = { .st_ino = 0 }, second;
-	CUdeviceptr memory, again = 0;
-	CUcontext primary;
-	uint64_t before;
-
-	activate_by_dma_buf();
-	if (mapped) {
-		/* In which the worker exports. */
-		require_cuda(cuDevicePrimaryCtxRetain(&primary, 0));
-		require_cuda(cuMemAddressReserve(&again, UNIT, 0, 0, 0));
-	}
-	for (int i = 0; i < 2; i++) {
-		before = own("registrations_background");
-		if (mapped) {
-			memory = again;
-			require_cuda(cuMemCreate(&handle, UNIT, &vmm_rdma, 0));
-			require_cuda(cuMemMap(memory, UNIT, 0, handle, 0));
-			require_cuda(cuMemRelease(handle));
-			require_cuda(cuMemSetAccess(memory, UNIT, &vmm_access, 1));
-		} else {
-			memory = allocate(UNIT);
-		}
-		require(!i || memory == again);
-		again = memory;
-		until(own("registrations_background") > before);
-		second = exported(memory);
-		require(own("exports_ready") == (uint64_t)i + 1);
-		require(second.st_ino != first.st_ino);
-		first = second;
-		require_cuda(mapped ? cuMemUnmap(memory, UNIT) : cuMemFree_v2(memory));
-		require(dma_bufs() == 0);
-	}
-	require(own("bypassed") == 0);
 }
 
 /* ---- hosts with NVLink-C2C ---- */
@@ -232,71 +184,6 @@ static void errors_of_an_export_are_the_driver_s(unsigned int unused)
 	require(export(&fd, memory) == CUDA_ERROR_INVALID_VALUE);
 }
 
-/* With kept memory. */
-static void freed_memory_is_not_exported(unsigned int unused)
-{
-	CUdeviceptr memory;
-	int fd = 77;
-
-	(void)unused;
-	activate_by_dma_buf();
-	memory = allocate_registered();
-	require(is_answered(memory));
-	require_cuda(cuMemFree_v2(memory));
-	require(own("kept") == 1 && dma_bufs() == 1);
-	require(export(&fd, memory) == CUDA_ERROR_INVALID_VALUE && own("exports_ready") == 1);
-	require(allocate(UNIT) == memory && is_answered(memory));
-}
-
-static void the_end_of_a_context_closes_its_dma_bufs(unsigned int unused)
-{
-	(void)unused;
-	activate_by_dma_buf();
-	allocate_registered();
-	require_cuda(cuCtxDestroy_v2(context));
-	require(dma_bufs() == 0 && sim("live") == 0);
-}
-
-/* The program closes descriptors that it did not open, and reuses the number. */
-static void a_number_that_the_program_has_reused_is_not_exported(unsigned int unused)
-{
-	CUdeviceptr memory;
-	struct stat file;
-	int fd = 0;
-
-	(void)unused;
-	activate_by_dma_buf();
-	memory = allocate_registered();
-	require(is_answered(memory));
-	file = exported(memory);
-	/* The adapter's has a greater number. */
-	while (!is_of(fd, &file))
-		fd++;
-	require(dup2(STDERR_FILENO, fd) == fd && dma_bufs() == 0);
-	require(!is_answered(memory) && own("exports") == 4);
-	require_cuda(cuMemFree_v2(memory));
-	require(!fcntl(fd, F_GETFD) && sim("live") == 1);
-}
-
-static void a_forked_child_keeps_no_dma_buf(unsigned int unused)
-{
-	CUdeviceptr memory;
-	pid_t child;
-	int fd = -1;
-
-	(void)unused;
-	activate_by_dma_buf();
-	memory = allocate_registered();
-	require_cuda(export(&fd, memory));
-	child = fork();
-	if (!child)
-		_exit(dma_bufs() == 1 && is_dma_buf(fd) ? 3 : 4);
-	require(await_child(child) == 3 << 8);
-	require(dma_bufs() == 2 && !close(fd) && is_answered(memory));
-	require_cuda(cuMemFree_v2(memory));
-	require(dma_bufs() == 0);
-}
-
 #define ALL  "PEERPIN_PREREGISTER=all"
 #define SYNC "PEERPIN_PREREGISTER=sync"
 #define C2C  " PEERPIN_SIM_C2C=1"
@@ -304,15 +191,9 @@ static void a_forked_child_keeps_no_dma_buf(unsigned int unused)
 const struct test export_tests[] = {
 	TEST(an_export_of_registered_memory_needs_no_driver, 0, ALL),
 	TEST(an_export_of_registered_memory_needs_no_driver, 0, SYNC),
-	TEST(later_memory_has_an_export_of_its_own, 0, ALL),
-	TEST(later_memory_has_an_export_of_its_own, 1, ALL),
 	TEST(each_mapping_is_served_by_its_own_regions, 0, ALL C2C),
 	TEST(each_mapping_is_served_by_its_own_regions, 1, ALL C2C),
 	TEST(each_mapping_is_served_by_its_own_regions, 1, SYNC C2C),
 	TEST(errors_of_an_export_are_the_driver_s, 0, SYNC),
-	TEST(freed_memory_is_not_exported, 0, SYNC " PEERPIN_KEEP=64M"),
-	TEST(the_end_of_a_context_closes_its_dma_bufs, 0, SYNC),
-	TEST(a_number_that_the_program_has_reused_is_not_exported, 0, SYNC),
-	TEST(a_forked_child_keeps_no_dma_buf, 0, SYNC),
 	{ .name = NULL },
 };

@@ -3,16 +3,10 @@
 #include "ends.h"
 #include "../../vmm.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
-/* Regions without a waiter: from activate(), the worker's current one, and the marker's. */
 struct scene {
-	CUdeviceptr victim, marker;
+	CUdeviceptr victim;
 	struct ibv_mr *mr; /* the victim's client MR; NULL: none */
 	uint32_t key;	   /* 0: unknown */
-	uint64_t living;   /* allocations after the free of the victim */
 	CUcontext own;
 };
 
@@ -114,44 +108,25 @@ static const struct way {
 
 /* ---- states of the victim's region ---- */
 
+/* The region from activate() is left. */
 static void check_end(struct scene *scene, bool held)
 {
-	require(sim("live") == scene->living);
-	require(own("pinned_bytes") == scene->living * UNIT);
+	require(sim("live") == 1 && own("pinned_bytes") == UNIT);
 	require(!scene->key || cannot_read(scene->key, scene->victim));
 	require(own("internal_errors") == 0 && own("deregistrations_failed") == 0);
 	require(own("revoked") == held);
 	if (held)
 		require(!ibv_dereg_mr(scene->mr) && own("late_deregistrations") == 1);
-	require(sim("live") == scene->living && sim("dereg_mr") == sim("deregistrations"));
+	require(sim("live") == 1 && sim("dereg_mr") == sim("deregistrations"));
 	require(!ibv_dealloc_pd(pd) && !ibv_close_device(device) && sim("live") == 0);
-}
-
-static void while_queued(unsigned int way)
-{
-	struct scene scene = { .living = 3 };
-	CUdeviceptr busy = occupy_worker("hold", 1);
-	uint64_t made = sim("registrations");
-
-	scene.victim = ways[way].allocated(&scene);
-	ways[way].end(&scene);
-	require(sim("registrations") == made && own("cancelled") == 1);
-	scene.marker = allocate(UNIT);
-	set("hold", 0);
-	/* The worker reaches the marker after the victim: afterwards it no longer touches the
-	 * victim. */
-	until(own("registrations_background") == 2);
-	require(sim("registrations") == 3);
-	require(!ibv_dereg_mr(registered(busy)) && !ibv_dereg_mr(registered(scene.marker)));
-	require(own("hits") == 2);
-	check_end(&scene, false);
 }
 
 static void while_in_flight(unsigned int way)
 {
-	struct scene scene = { .living = 1 };
+	struct scene scene = { .mr = NULL };
 	uint64_t before, dereg;
 
+	set_up();
 	activate();
 	before = begun();
 	dereg = sim("deregistrations");
@@ -166,25 +141,11 @@ static void while_in_flight(unsigned int way)
 	check_end(&scene, false);
 }
 
-static void while_ready(unsigned int way)
-{
-	struct scene scene = { .living = 1 };
-
-	activate();
-	scene.victim = ways[way].allocated(&scene);
-	until(own("registrations_background") == 1);
-	scene.mr = registered(scene.victim);
-	scene.key = scene.mr->rkey;
-	require(own("hits") == 1 && can_read(scene.key, scene.victim) && !ibv_dereg_mr(scene.mr));
-	require(can_read(scene.key, scene.victim));
-	ways[way].end(&scene);
-	check_end(&scene, false);
-}
-
 static void while_held(unsigned int way)
 {
-	struct scene scene = { .living = 1 };
+	struct scene scene = { .mr = NULL };
 
+	set_up();
 	activate();
 	scene.victim = ways[way].allocated(&scene);
 	scene.mr = registered(scene.victim);
@@ -197,43 +158,17 @@ static void while_held(unsigned int way)
 	check_end(&scene, true);
 }
 
-/* ---- memory without background registration ---- */
-
-static void pool_memory_is_freed(unsigned int held)
-{
-	struct ibv_mr *mr;
-	CUdeviceptr memory;
-	CUcontext primary;
-	uint32_t key;
-	int fd = -1;
-
-	require_cuda(cuDevicePrimaryCtxRetain(&primary, 0));
-	activate();
-	require_cuda(cuMemAllocAsync(&memory, UNIT, NULL));
-	require_cuda(cuMemGetHandleForAddressRange(&fd, memory, UNIT,
-						   CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
-	mr = ibv_reg_dmabuf_mr(pd, 0, UNIT, memory, fd, ACCESS);
-	require(mr);
-	close(fd);
-	key = mr->rkey;
-	require(own("requests") == 2 && own("bypassed") == 0 && can_read(key, memory));
-	if (!held)
-		require(!ibv_dereg_mr(mr) && can_read(key, memory));
-	require_cuda(cuMemFreeAsync(memory, NULL));
-	require(cannot_read(key, memory) && sim("live") == 1 && own("revoked") == held);
-	if (held)
-		require(!ibv_dereg_mr(mr) && own("late_deregistrations") == 1);
-	require(!ibv_dealloc_pd(pd) && !ibv_close_device(device));
-}
-
 static void memory_is_freed_after_a_lost_capture(unsigned int unused)
 {
-	CUdeviceptr memory = allocate(UNIT);
-	struct ibv_mr *mr = registered(memory);
+	CUdeviceptr memory;
+	struct ibv_mr *mr;
 	CUstream stream;
 	CUgraph graph;
 
 	(void)unused;
+	set_up();
+	memory = allocate(UNIT);
+	mr = registered(memory);
 	require_cuda(cuStreamCreate(&stream, 1));
 	require_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
 	require(cuCtxSynchronize() == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
@@ -243,41 +178,6 @@ static void memory_is_freed_after_a_lost_capture(unsigned int unused)
 	require(can_read(mr->rkey, memory) && !ibv_dereg_mr(mr));
 	require_cuda(cuMemFreeAsync(memory, stream));
 	require(sim("live") == 0 && own("frees") == 1);
-}
-
-/* Not RDMA-capable: the library does not register it. */
-static void opened_memory_is_closed(unsigned int unused)
-{
-	CUipcMemHandle handle;
-	int to_child[2], to_parent[2];
-	char byte = 0;
-	CUdeviceptr memory;
-	pid_t child;
-
-	(void)unused;
-	require(!pipe(to_child) && !pipe(to_parent));
-	/* Before the library registers anything, so that the child is an ordinary process. */
-	child = fork();
-	require(child >= 0);
-	if (!child) {
-		alarm(TIME_OUT);
-		set_up();
-		memory = allocate(UNIT);
-		require_cuda(cuIpcGetMemHandle(&handle, memory));
-		require(write(to_parent[1], &handle, sizeof(handle)) == sizeof(handle));
-		require(read(to_child[0], &byte, 1) == 1);
-		require_cuda(cuMemFree_v2(memory));
-		_exit(0);
-	}
-	set_up();
-	activate();
-	require(read(to_parent[0], &handle, sizeof(handle)) == sizeof(handle));
-	require_cuda(cuIpcOpenMemHandle_v2(&memory, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
-	require(!ibv_dereg_mr(registered(memory)));
-	require(own("bypassed_capability") + own("host_requests") == 1 && sim("live") == 1);
-	require_cuda(cuIpcCloseMemHandle(memory));
-	require(sim("live") == 1 && own("deregistrations") == 0 && own("internal_errors") == 0);
-	require(write(to_child[1], &byte, 1) == 1 && await_child(child) == 0);
 }
 
 /* ---- client MRs of freed memory ---- */
@@ -313,77 +213,16 @@ static void a_revoked_handle_is_changed(unsigned int unused)
 	require(sim("live") == 0 && own("revoked") == 1);
 }
 
-static void a_revoked_handle_outlives_its_device(unsigned int unused)
-{
-	struct ibv_mr *mr;
-	CUdeviceptr memory;
-
-	(void)unused;
-	set_up();
-	mr = revoked();
-	require(!ibv_close_device(device));
-	device = open_device(0);
-	/* The kernel reuses handles; the client MR must not be taken for the new region's. */
-	pd = ibv_alloc_pd(device);
-	memory = allocate(UNIT);
-	require(registered(memory));
-	require(!ibv_dereg_mr(mr) && own("late_deregistrations") == 1);
-	require(sim("live") == 1 && sim("deregistrations") == 1);
-	require_cuda(cuMemFree_v2(memory));
-	require(own("revoked") == 2 && sim("live") == 0);
-}
-
-/* malloc may place a client MR where a revoked one was. */
-static void revoked_handles_are_unlimited(unsigned int unused)
-{
-	enum { MANY = 1000 };
-	static struct ibv_mr *mr[MANY];
-
-	(void)unused;
-	set_up();
-	for (int i = 0; i < MANY; i++)
-		mr[i] = revoked();
-	require(own("revoked") == MANY);
-	for (int i = 0; i < MANY; i++)
-		require(!ibv_dereg_mr(mr[i]));
-	require(own("late_deregistrations") == MANY && sim("deregistrations") == MANY);
-	require(!ibv_dealloc_pd(pd) && !ibv_close_device(device));
-}
-
 #define ALL "PEERPIN_PREREGISTER=all"
 
-#define SCENE(name)                                                                                \
-	static void name##_in_set_up(unsigned int way)                                             \
-	{                                                                                          \
-		set_up();                                                                          \
-		name(way);                                                                         \
-	}
-SCENE(while_queued)
-SCENE(while_in_flight)
-SCENE(while_ready)
-SCENE(while_held)
-SCENE(pool_memory_is_freed)
-SCENE(memory_is_freed_after_a_lost_capture)
-
-#define IN_SET_UP(name, variant, settings)                                                         \
-	{                                                                                          \
-		name##_in_set_up, #name, variant, settings, 0, 0                                   \
-	}
 #define EACH_WAY(name)                                                                             \
-	IN_SET_UP(name, 0, ALL), IN_SET_UP(name, 1, ALL), IN_SET_UP(name, 2, ALL),                 \
-		IN_SET_UP(name, 3, ALL), IN_SET_UP(name, 4, ALL), IN_SET_UP(name, 5, ALL)
+	TEST(name, 0, ALL), TEST(name, 1, ALL), TEST(name, 2, ALL), TEST(name, 3, ALL),            \
+		TEST(name, 4, ALL), TEST(name, 5, ALL)
 
 const struct test memory_tests[] = {
-	EACH_WAY(while_queued),
 	EACH_WAY(while_in_flight),
-	EACH_WAY(while_ready),
 	EACH_WAY(while_held),
-	IN_SET_UP(pool_memory_is_freed, 0, ALL),
-	IN_SET_UP(pool_memory_is_freed, 1, ALL),
-	IN_SET_UP(memory_is_freed_after_a_lost_capture, 0, ALL),
-	TEST(opened_memory_is_closed, 0, ALL),
+	TEST(memory_is_freed_after_a_lost_capture, 0, ALL),
 	TEST(a_revoked_handle_is_changed, 0, NULL),
-	TEST(a_revoked_handle_outlives_its_device, 0, NULL),
-	TEST(revoked_handles_are_unlimited, 0, NULL),
 	{ .name = NULL },
 };

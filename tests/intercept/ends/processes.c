@@ -151,21 +151,6 @@ static void be(enum child child)
 	_exit(3);
 }
 
-static void a_child(unsigned int variant)
-{
-	struct counts before;
-	pid_t child;
-
-	set_up_parent(variant & WITH_FORK_INIT);
-	before = count_all();
-	child = fork_by(WAY(variant));
-	if (!child)
-		be(variant >> 3);
-	require(await_child(child) == 3 << 8);
-	same_counts(before);
-	check_parent();
-}
-
 /* Any thread may hold the lock at the fork; another one waits for the worker's region. */
 static void a_child_of_a_busy_parent(unsigned int variant)
 {
@@ -456,9 +441,6 @@ static void another_program(unsigned int variant)
 		TEST(name, VARIANT(0, CLONE), settings)
 
 const struct test process_tests[] = {
-	EACH_CHILD(a_child, FORK),
-	EACH_CHILD(a_child, FORK_WITHOUT_HANDLERS),
-	EACH_CHILD(a_child, CLONE),
 	EACH_CHILD(a_child_of_a_busy_parent, FORK),
 	EACH_CHILD(a_child_of_a_busy_parent, FORK_WITHOUT_HANDLERS),
 	EACH_CHILD(a_child_of_a_busy_parent, CLONE),

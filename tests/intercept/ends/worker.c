@@ -15,15 +15,6 @@ static cpu_set_t cpus_of(pid_t thread)
 	return cpus;
 }
 
-static void bind_to(int cpu)
-{
-	cpu_set_t one;
-
-	CPU_ZERO(&one);
-	CPU_SET(cpu, &one);
-	require(!sched_setaffinity(0, sizeof(one), &one));
-}
-
 static int first_of(const cpu_set_t *cpus)
 {
 	int cpu = 0;
@@ -34,21 +25,10 @@ static int first_of(const cpu_set_t *cpus)
 }
 
 /* An idle worker ends: this one registers until "hold" is 0. */
-static void *start_it(void *cpu)
+static void start_it(void)
 {
-	if (cpu)
-		bind_to(*(int *)cpu);
-	require_cuda(cuCtxSetCurrent(context));
+	set_up();
 	occupy_worker("hold", 1);
-	return NULL;
-}
-
-static void start_on_thread(int *cpu)
-{
-	pthread_t thread;
-
-	require(!pthread_create(&thread, NULL, start_it, cpu));
-	pthread_join(thread, NULL);
 	require(worker_thread());
 }
 
@@ -64,30 +44,6 @@ static cpu_set_t cpus_of_process(void)
 	return all;
 }
 
-static cpu_set_t cpus_but(int cpu)
-{
-	cpu_set_t cpus = cpus_of_process();
-
-	if (CPU_COUNT(&cpus) > 1)
-		CPU_CLR(cpu, &cpus);
-	return cpus;
-}
-
-static void it_is_not_on_the_cpu_of_a_bound_thread(unsigned int unused)
-{
-	cpu_set_t own, its, expected;
-	int cpu;
-
-	(void)unused;
-	set_up();
-	own = cpus_of(0);
-	cpu = first_of(&own);
-	start_on_thread(&cpu);
-	its = cpus_of(worker_thread());
-	expected = cpus_but(cpu);
-	require(CPU_EQUAL(&its, &expected));
-}
-
 /* MPI libraries bind ranks before they begin. check_ends.sh has launchers run this, which may bind
  * to a core of several CPUs. */
 static void it_is_not_on_the_cpu_of_a_bound_rank(unsigned int unused)
@@ -95,27 +51,14 @@ static void it_is_not_on_the_cpu_of_a_bound_rank(unsigned int unused)
 	cpu_set_t own = cpus_of(0), its, expected;
 
 	(void)unused;
-	set_up();
-	start_on_thread(NULL);
+	start_it();
 	its = cpus_of(worker_thread());
-	expected = CPU_COUNT(&own) > 1 ? cpus_of_process() : cpus_but(first_of(&own));
+	expected = cpus_of_process();
+	if (CPU_COUNT(&own) == 1 && CPU_COUNT(&expected) > 1)
+		CPU_CLR(first_of(&own), &expected);
 	require(CPU_EQUAL(&its, &expected));
 	fprintf(stderr, "%d CPUs from %d: the worker has %d from %d\n", CPU_COUNT(&own),
 		first_of(&own), CPU_COUNT(&its), first_of(&its));
-}
-
-static void it_inherits_cpus(unsigned int unused)
-{
-	cpu_set_t its;
-	int cpu;
-
-	(void)unused;
-	set_up();
-	its = cpus_of(0);
-	cpu = first_of(&its);
-	start_on_thread(&cpu);
-	its = cpus_of(worker_thread());
-	require(CPU_COUNT(&its) == 1 && CPU_ISSET(cpu, &its));
 }
 
 static _Atomic int signals;
@@ -138,8 +81,7 @@ static void it_receives_no_signals(unsigned int unused)
 
 	(void)unused;
 	require(!sigaction(SIGUSR1, &action, NULL));
-	set_up();
-	start_it(NULL);
+	start_it();
 	require(task_line(worker_thread(), "SigBlk", text, sizeof(text)));
 	blocked = strtoull(text, NULL, 16);
 	/* 32 and 33 are libc's own (setuid() and others); SIGKILL and SIGSTOP cannot be blocked. */
@@ -157,68 +99,16 @@ static void it_receives_no_signals(unsigned int unused)
 	require(!setuid(getuid()));
 }
 
-/* -1: the thread has ended. */
-static long switches(pid_t thread)
-{
-	char text[64];
-
-	return task_line(thread, "voluntary_ctxt_switches", text, sizeof(text))
-		       ? strtol(text, NULL, 10)
-		       : -1;
-}
-
-/* False: the thread has ended. */
-static bool becomes_quiet(pid_t thread)
-{
-	enum {
-		IN_A_ROW = 100
-	}; /* samples of at least 1 ms without a switch: a pause takes 64 ms */
-	long last = switches(thread), now;
-
-	for (int quiet = 0; quiet < IN_A_ROW; quiet = now == last ? quiet + 1 : 0, last = now) {
-		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
-		now = switches(thread);
-		if (now < 0)
-			return false;
-	}
-	return is_waiting(thread);
-}
-
-/* It dozes first. Context switches of other threads are the clock for its sleep. */
-static void it_sleeps_when_idle(unsigned int unused)
-{
-	uint64_t count = 0;
-	pid_t thread;
-	long last;
-
-	(void)unused;
-	set_up();
-	activate();
-	do {
-		allocate(UNIT);
-		until(own("registrations_background") == count + 1);
-		count++;
-		thread = worker_thread();
-	} while (!thread || !becomes_quiet(thread));
-	last = switches(thread);
-	allocate(UNIT);
-	until(own("registrations_background") == count + 1);
-	/* It counts before it is idle again; or another one has. */
-	until(switches(thread) != last);
-}
-
 /* On one CPU, which this thread never leaves. Requests are served meanwhile. */
 static void it_waits_for_an_idle_cpu(unsigned int unused)
 {
 	CUdeviceptr memory;
-	cpu_set_t program;
+	cpu_set_t program = cpus_of(0);
 	struct ibv_mr *mr;
 
 	(void)unused;
-	set_up();
-	program = cpus_of(0);
 	require(CPU_COUNT(&program) == 1);
-	start_it(NULL);
+	start_it();
 	require(sched_getscheduler(worker_thread()) == SCHED_BATCH);
 	set("hold", 0);
 	while (own("background_delays") < 10) {
@@ -250,21 +140,6 @@ static void it_works_beside_a_bound_rank(unsigned int unused)
 		require(own("hits") == count);
 		require_cuda(cuMemFree_v2(memory));
 	}
-}
-
-static void it_is_not_there(unsigned int client)
-{
-	set_up();
-	for (int i = 0; i < 100; i++)
-		allocate(SIZE);
-	if (client) {
-		require(registered(allocate(UNIT)));
-		for (int i = 0; i < 100; i++)
-			allocate(SIZE);
-	} else {
-		require(begun() == 0 && own("allocations") == 100);
-	}
-	require(!worker_thread());
 }
 
 static struct {
@@ -305,6 +180,7 @@ static void it_disturbs_no_capture(unsigned int dma_buf)
 	require_cuda(cuThreadExchangeStreamCaptureMode(&mode));
 	until(own("registrations_background") == 1);
 	require(own(dma_buf ? "registrations_dma_buf" : "registrations_peer_memory") == 2);
+	require(own("exports") == 0); /* the program's */
 	require(!ibv_dereg_mr(registered(memory)) && own("hits") == 1);
 	require_cuda(cuThreadExchangeStreamCaptureMode(&mode));
 	require_cuda(cuMemFree_v2(memory));
@@ -318,18 +194,11 @@ static void it_disturbs_no_capture(unsigned int dma_buf)
 #define INHERIT " PEERPIN_WORKER_CPUS=inherit"
 
 const struct test worker_tests[] = {
-	TEST(it_is_not_on_the_cpu_of_a_bound_thread, 0, ALL),
 	{ it_is_not_on_the_cpu_of_a_bound_rank, "it_is_not_on_the_cpu_of_a_bound_rank", 0, ALL, 0,
 	  1 },
-	TEST(it_inherits_cpus, 0, ALL INHERIT),
 	{ it_waits_for_an_idle_cpu, "it_waits_for_an_idle_cpu", 0, ALL INHERIT, 0, 1 },
 	{ it_works_beside_a_bound_rank, "it_works_beside_a_bound_rank", 0, NULL, 0, 1 },
 	TEST(it_receives_no_signals, 0, ALL),
-	TEST(it_sleeps_when_idle, 0, ALL),
-	TEST(it_is_not_there, 0, NULL),
-	TEST(it_is_not_there, 0, ALL),
-	TEST(it_is_not_there, 1, "PEERPIN_PREREGISTER=sync"),
-	TEST(it_is_not_there, 1, "PEERPIN_PREREGISTER=off"),
 	TEST(it_disturbs_no_capture, 1, ALL),
 	TEST(it_disturbs_no_capture, 0, ALL),
 	{ .name = NULL },
