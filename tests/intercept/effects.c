@@ -2,9 +2,7 @@
 /* effects.c -- under the preload: allocations and frees that each call records, observed through
  * registrations */
 #include <check.h>
-#include <fcntl.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -220,42 +218,6 @@ TEST(effects, an_unmap_beside_a_missed_one_ends_its_own_mapping)
 	ck_cuda(cuMemUnmap(address, 2 * UNIT));
 	ck_assert_uint_eq(statistic("frees"), 2);
 	ck_assert_uint_eq(standin_kernel_regions(), 0);
-	ibv_dereg_mr(mr);
-}
-
-TEST(effects, other_memory_at_the_same_address_is_registered_anew)
-{
-	CUdeviceptr address = reserve();
-	struct ibv_mr *first, *second;
-	uint32_t key;
-
-	map(address);
-	set_access(address, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-	first = registered(address, UNIT);
-	key = first->rkey;
-	ck_cuda(cuMemUnmap(address, UNIT));
-	map(address);
-	set_access(address, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-	second = registered(address, UNIT);
-	ck_assert_uint_ne(second->rkey, key);
-	ck_assert_uint_eq(statistic("missed_frees"), 0);
-	ibv_dereg_mr(first);
-	ibv_dereg_mr(second);
-}
-
-TEST(effects, releasing_a_handle_ends_no_mapping)
-{
-	CUmemGenericAllocationHandle handle;
-	CUdeviceptr address = reserve();
-	struct ibv_mr *mr;
-
-	ck_cuda(cuMemCreate(&handle, UNIT, &vmm_shared, 0));
-	ck_cuda(cuMemMap(address, UNIT, 0, handle, 0));
-	set_access(address, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-	mr = registered(address, UNIT);
-	ck_cuda(cuMemRelease(handle));
-	ck_assert_uint_eq(standin_kernel_regions(), 1);
-	ck_assert_uint_eq(statistic("frees"), 0);
 	ibv_dereg_mr(mr);
 }
 
@@ -615,31 +577,6 @@ LOOP_TEST(effects, after_a_reset_memory_without_a_context_is_checked_with_the_dr
 	ibv_dereg_mr(of_kept);
 }
 
-/* ---- the driver's answers (matrix/ calls each function by each lookup path) ---- */
-
-TEST(effects, errors_are_the_driver_s_and_record_nothing)
-{
-	CUdeviceptr address = 0x1234;
-
-	ck_cuda(cuCtxSetCurrent(NULL));
-	ck_assert_int_eq(cuMemAlloc_v2(&address, 4096), CUDA_ERROR_INVALID_CONTEXT);
-	ck_cuda(cuCtxSetCurrent(context));
-	ck_assert_int_eq(cuMemAlloc_v2(&address, 0), CUDA_ERROR_INVALID_VALUE);
-	ck_assert_int_eq(cuMemAlloc_v2(NULL, 4096), CUDA_ERROR_INVALID_VALUE);
-	ck_assert_int_eq(cuMemAlloc_v2(&address, (size_t)1 << 50), CUDA_ERROR_OUT_OF_MEMORY);
-	ck_assert_uint_eq(statistic("allocations"), 0);
-	ck_assert_uint_eq(statistic("untracked"), 0);
-	ck_cuda(cuMemFree_v2(0));
-	ck_assert_int_eq(cuMemFree_v2(0x1234), CUDA_ERROR_INVALID_VALUE);
-	ck_cuda(cuMemAlloc_v2(&address, 4096));
-	ck_assert_int_eq(cuMemFree_v2(address + 512), CUDA_ERROR_INVALID_VALUE);
-	ck_assert_uint_eq(statistic("frees"), 0);
-	ck_cuda(cuMemFree_v2(address));
-	ck_assert_int_eq(cuMemFree_v2(address), CUDA_ERROR_INVALID_VALUE);
-	ck_assert_uint_eq(statistic("allocations"), 1);
-	ck_assert_uint_eq(statistic("frees"), 1);
-}
-
 TEST(effects, a_forked_child_finds_the_driver_s_own_functions)
 {
 	void *library = dlopen("libcuda.so.1", RTLD_NOW);
@@ -657,24 +594,6 @@ TEST(effects, a_forked_child_finds_the_driver_s_own_functions)
 	ck_assert_int_eq(status, 0);
 	ck_cuda(cuMemFree_v2(address));
 	ck_assert_uint_eq(statistic("frees"), 1);
-}
-
-TEST(effects, look_ups_answer_as_without_the_library)
-{
-	void *library = dlopen("libcuda.so.1", RTLD_NOW), *again = library;
-	__typeof__(cuGetProcAddress_v2) *proc_address =
-		(__typeof__(proc_address))dlsym(library, "cuGetProcAddress_v2");
-
-	dlerror();
-	ck_assert_ptr_null(dlsym(library, "cuMemFree_v9"));
-	ck_assert_ptr_nonnull(strstr(dlerror(), "cuMemFree_v9"));
-	ck_assert_ptr_nonnull(dlsym(library, "cuMemFree_v2"));
-	ck_assert_ptr_null(dlerror());
-	/* As the CUDA runtime does: one dlsym, then each function by cuGetProcAddress. */
-	ck_cuda(proc_address("", &again, 0, 0, NULL));
-	ck_assert_ptr_null(again);
-	ck_cuda(proc_address("cuGetProcAddress", &again, 12000, 0, NULL));
-	ck_assert_ptr_eq(again, (void *)proc_address);
 }
 
 /* ---- forms of registration ---- */
@@ -750,42 +669,6 @@ TEST(background, pools_follow_a_request_by_dmabuf_and_end_before_their_free)
 	ck_cuda(cuMemFreeAsync(watched, stream));
 	ck_assert_uint_eq(standin_kernel_regions(), 0);
 	ck_assert_uint_ne(buffer_at_deregistration, 0);
-}
-
-static unsigned int descriptors(void)
-{
-	unsigned int open = 0;
-
-	for (int fd = 0; fd < 1024; fd++)
-		open += fcntl(fd, F_GETFD) >= 0;
-	return open;
-}
-
-TEST(effects, memory_is_registered_by_dmabuf_where_gpu_and_adapter_have_it)
-{
-	unsigned int open = descriptors();
-	CUdeviceptr address;
-	struct ibv_mr *mr;
-	char host[64];
-
-	standin_takes_dma_bufs = true;
-	/* The first registration shows the layout of libibverbs' structs. */
-	ibv_dereg_mr(registered((uintptr_t)host, sizeof(host)));
-	ck_cuda(cuMemAlloc_v2(&address, SIZE));
-	mr = registered(address, SIZE);
-	ck_assert_uint_eq(statistic("registrations_dma_buf"), 1);
-	ck_assert_uint_eq(statistic("registrations_peer_memory"), 0);
-	ck_assert_uint_eq(standin_kernel_regions(), 1);
-	/* The worker starts, and reads files meanwhile. */
-	while (descriptors() != open)
-		sched_yield();
-	/* Internal exports are not counted as the program's. */
-	ck_assert_uint_eq(statistic("exports"), 0);
-	ck_assert_uint_eq(statistic("requests"), 1);
-	ck_assert_uint_eq(statistic("bypassed"), 0);
-	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
-	ck_cuda(cuMemFree_v2(address));
-	ck_assert_uint_eq(standin_kernel_regions(), 0);
 }
 
 TEST(effects, extended_registrations_are_served_and_imports_and_devx_counted_and_forwarded)
@@ -868,11 +751,9 @@ CASE(verify, .set_up = set_up, .applies = verifies);
 TEST(verify, verification_finds_a_missed_free)
 {
 	CUdeviceptr address, again;
-	CUresult (*bypassing_free)(CUdeviceptr);
-	void *plugin = dlopen("tests/intercept/.libs/libucm_bypass.so", RTLD_NOW | RTLD_LOCAL);
-	void *(*bypass)(const char *) = (void *(*)(const char *))dlsym(plugin, "driver_function");
+	__typeof__(cuMemFree_v2) *bypassing_free =
+		(__typeof__(bypassing_free))bypass("cuMemFree_v2");
 
-	bypassing_free = (CUresult(*)(CUdeviceptr))bypass("cuMemFree_v2");
 	ck_cuda(cuMemAlloc_v2(&address, SIZE));
 	ibv_dereg_mr(registered(address, SIZE));
 	ck_assert_uint_eq(statistic("verify_disagreements"), 0);

@@ -247,15 +247,6 @@ one_table_for_each_host() {
 	touch "$tmp/run/peerpin/job.job2.$HOSTNAME.lock"
 	with "$client" allocated=1 exit
 	same 'the file of a killed job stays for 1 h' "PID.stats job.job2.$HOSTNAME.lock " "$(left)"
-	afresh
-	for i in {1..10}; do
-		for rank in 1 2 3; do start "$rank"; done
-		eval 'exec 11>&- 12>&- 13>&-'
-		for rank in 1 2 3; do end "$rank"; done
-		same 'all at once: one table of all' '1 1' \
-			"$(cat "$tmp"/table? | grep -c '^peerpin ' || :) $(cat "$tmp"/table? | grep -c '  3 processes ' || :)"
-	done
-	same 'and nothing is left' '' "$(left)"
 }
 
 # A folder with wrong permissions or without room: the statistics stay in memory, and the program

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,81 +106,6 @@ TEST(public, keys_are_those_of_the_registration_and_end_with_the_memory)
 	ck_assert_int_eq(peerpin_lookup(domain, (uintptr_t)&keys, 1, ACCESS, &keys), -ENOENT);
 	ck_cuda(cuMemFree_v2(address));
 	ck_assert_int_eq(peerpin_lookup(domain, address, SIZE, ACCESS, &keys), -ENOENT);
-	ck_assert_uint_eq(standin_kernel_regions(), 0);
-}
-
-TEST(public, memory_is_registered_in_the_background_for_clients_without_requests)
-{
-	struct peerpin_domain *domain = domain_of(pd, ACCESS);
-	CUdeviceptr address = allocate(SIZE);
-	struct peerpin_keys keys;
-
-	if (!preregister_is("off")) {
-		while (peerpin_lookup(domain, address, SIZE, ACCESS, &keys))
-			sched_yield();
-		ck_assert_uint_eq(statistic("requests"), 0);
-	} else {
-		ck_assert_int_eq(peerpin_lookup(domain, address, SIZE, ACCESS, &keys), -ENOENT);
-		ck_assert_uint_eq(standin_kernel_regions(), 0);
-	}
-	ck_cuda(cuMemFree_v2(address));
-	ck_assert_uint_eq(standin_kernel_regions(), 0);
-}
-
-static struct {
-	struct peerpin_domain *domain;
-	_Atomic CUdeviceptr address;
-	_Atomic uint32_t floor; /* keys up to here are of freed memory */
-	_Atomic unsigned long found, stale;
-	_Atomic bool done;
-} reuse;
-
-static void *look_up(void *unused)
-{
-	struct peerpin_keys keys;
-	uint32_t floor;
-
-	while (!reuse.done) {
-		floor = reuse.floor;
-		if (peerpin_lookup(reuse.domain, reuse.address + 4096, 4096, ACCESS, &keys))
-			continue;
-		reuse.found++;
-		if (keys.lkey <= floor || keys.rkey != keys.lkey)
-			reuse.stale++;
-	}
-	return unused;
-}
-
-TEST(public, no_key_of_freed_memory_is_found_while_others_are_allocated_at_its_address)
-{
-	struct peerpin_domain *domain = reuse.domain = domain_of(pd, ACCESS);
-	struct peerpin_keys keys;
-	pthread_t threads[3];
-	unsigned long again = 0;
-
-	reuse.address = allocate(SIZE);
-	ck_cuda(cuMemFree_v2(reuse.address));
-	for (int i = 0; i < 3; i++)
-		ck_assert_int_eq(pthread_create(&threads[i], NULL, look_up, NULL), 0);
-	/* Until look-ups have had enough hits. */
-	for (int i = 0; i < 2000 || reuse.found < 1000; i++) {
-		CUdeviceptr address = allocate(SIZE);
-		uint32_t key = registered(address, SIZE);
-
-		again += address == reuse.address;
-		reuse.address = address;
-		ck_assert_int_eq(peerpin_lookup(domain, address, SIZE, ACCESS, &keys), 0);
-		ck_assert_uint_eq(keys.lkey, key);
-		if (i % 16 == 0)
-			sched_yield();
-		ck_cuda(cuMemFree_v2(address));
-		reuse.floor = standin_last_key();
-	}
-	reuse.done = true;
-	for (int i = 0; i < 3; i++)
-		ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
-	ck_assert_uint_gt(again, 0);
-	ck_assert_uint_eq(reuse.stale, 0);
 	ck_assert_uint_eq(standin_kernel_regions(), 0);
 }
 

@@ -60,7 +60,6 @@ void exports_of_pages(void);
 void exports_of_the_client(void);
 void export_and_end(void);
 void several_mappings(void);
-void many_exports(void);
 
 /* forms_in_time.c: events after a registration. */
 void memory_ends(void);
@@ -69,7 +68,6 @@ void changes(void);
 void domains_end(void);
 void recursion(void);
 void forked(void);
-void no_room(void);
 void room_made(void);
 
 #endif

@@ -5,7 +5,6 @@
  * The driver's layout (measured): 1000 bytes each at +0, +0x400, ..., then 100 000 bytes at
  * +0x1000, +0x19800.
  */
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "forms.h"
@@ -205,36 +204,4 @@ void several_mappings(void)
 	close(pages.file);
 	cuMemUnmap(address, 2 * UNIT);
 	cuMemAddressFree(address, 2 * UNIT);
-}
-
-/* Each stays open and its memory allocated. */
-void many_exports(void)
-{
-	enum { EXPORTS = 1100, BYTES = 5001, ROUNDS = 2 };
-	static struct pages pages[EXPORTS];
-	static CUdeviceptr memory[EXPORTS];
-	uint64_t requests = statistic("requests"), bypassed = statistic("bypassed");
-	struct rlimit limit;
-	struct ibv_mr *mr;
-	bool kept;
-
-	kept = PART(!getrlimit(RLIMIT_NOFILE, &limit));
-	limit.rlim_cur = limit.rlim_max;
-	kept &= PART(!setrlimit(RLIMIT_NOFILE, &limit));
-	for (int i = 0; kept && i < EXPORTS; i++) {
-		memory[i] = allocate_bytes(BYTES);
-		pages[i] = export_pages(memory[i], BYTES);
-		kept &= PART(pages[i].file >= 0);
-	}
-	for (int i = 0; kept && i < ROUNDS * EXPORTS; i++) {
-		mr = request_exported(&pages[i % EXPORTS], memory[i % EXPORTS], BYTES);
-		kept &= PART(mr) && PART(!ibv_dereg_mr(mr));
-	}
-	kept &= PART(statistic("requests") == requests + (uint64_t)ROUNDS * EXPORTS) &&
-		PART(statistic("bypassed") == bypassed);
-	trap("exports", "each of 1100 dma-bufs is served whose memory lives", kept);
-	for (int i = 0; i < EXPORTS; i++) {
-		close(pages[i].file);
-		cuMemFree_v2(memory[i]);
-	}
 }

@@ -288,21 +288,6 @@ void forked(void)
 	cuMemFree_v2(address);
 }
 
-/* No idle region to evict. */
-void no_room(void)
-{
-	unsigned int requests = standin_counts.requests;
-	bool kept;
-
-	standin_capacity = standin_kernel_regions();
-	errno = 0;
-	kept = PART(standin_capacity == 0) && PART(!ibv_reg_mr(pd, host, sizeof(host), ACCESS)) &&
-	       PART(errno == ENOMEM) && PART(standin_counts.requests == requests + 1);
-	standin_capacity = UINT32_MAX;
-	trap("room", "what fails for want of room fails as without the library if none can be made",
-	     kept);
-}
-
 /* An idle region is evicted for a registration of host memory. */
 void room_made(void)
 {

@@ -76,7 +76,6 @@ int main(void)
 	exports_of_the_client();
 	export_and_end();
 	several_mappings();
-	many_exports();
 	memory_ends();
 	numbers_come_back();
 	changes();
@@ -85,7 +84,6 @@ int main(void)
 	forked();
 	nccl();
 	left_alone();
-	no_room();
 	room_made();
 	other_attributes();
 	return 0;
