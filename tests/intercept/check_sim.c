@@ -17,6 +17,8 @@
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 
+#define ck_cuda(call) ck_assert_int_eq((call), CUDA_SUCCESS)
+
 /* Interposes libc's function as a memory hook does; records the last released range. */
 static uintptr_t advised_from, advised_to;
 
@@ -80,8 +82,8 @@ static CUdeviceptr allocate(size_t size)
 {
 	CUdeviceptr address;
 
-	ck_assert_int_eq(cuMemAlloc_v2(&address, size), CUDA_SUCCESS);
-	ck_assert_int_eq(cuMemsetD8_v2(address, 0x5a, size), CUDA_SUCCESS);
+	ck_cuda(cuMemAlloc_v2(&address, size));
+	ck_cuda(cuMemsetD8_v2(address, 0x5a, size));
 	return address;
 }
 
@@ -90,9 +92,9 @@ static void set_up(void)
 	CUcontext context;
 	CUdevice device;
 
-	ck_assert_int_eq(cuInit(0), CUDA_SUCCESS);
-	ck_assert_int_eq(cuDeviceGet(&device, 0), CUDA_SUCCESS);
-	ck_assert_int_eq(cuCtxCreate_v2(&context, 0, device), CUDA_SUCCESS);
+	ck_cuda(cuInit(0));
+	ck_cuda(cuDeviceGet(&device, 0));
+	ck_cuda(cuCtxCreate_v2(&context, 0, device));
 }
 
 CASE(pages, .set_up = set_up);
@@ -103,7 +105,7 @@ TEST(pages, pages_of_whole_blocks_go_back_to_the_kernel)
 
 	ck_assert_uint_ge(kept(), 8 * MIB);
 	listen();
-	ck_assert_int_eq(cuMemFree_v2(address), CUDA_SUCCESS);
+	ck_cuda(cuMemFree_v2(address));
 	ck_assert_uint_eq(kept(), 0);
 	ck_assert(was_advised(address, 8 * MIB));
 }
@@ -115,14 +117,14 @@ TEST(pages, pages_of_a_freed_granule_in_a_live_block_go_back_too)
 	size_t before = kept();
 
 	listen();
-	ck_assert_int_eq(cuMemFree_v2(large), CUDA_SUCCESS);
+	ck_cuda(cuMemFree_v2(large));
 	ck_assert(was_advised(large, 512 * KIB));
 	/* Except the 2 granules that the neighbours use. */
 	ck_assert_uint_ge(before - kept(), (512 - 128) * KIB);
 	ck_assert_uint_gt(kept(), 0);
-	ck_assert_int_eq(cuMemcpyDtoH_v2(&byte, first + 999, 1), CUDA_SUCCESS);
+	ck_cuda(cuMemcpyDtoH_v2(&byte, first + 999, 1));
 	ck_assert_uint_eq(byte, 0x5a);
-	ck_assert_int_eq(cuMemcpyDtoH_v2(&byte, last, 1), CUDA_SUCCESS);
+	ck_cuda(cuMemcpyDtoH_v2(&byte, last, 1));
 	ck_assert_uint_eq(byte, 0x5a);
 }
 
@@ -132,9 +134,9 @@ TEST(pages, a_neighbour_s_bytes_survive_a_free_on_its_page)
 	unsigned char bytes[1000];
 
 	listen();
-	ck_assert_int_eq(cuMemFree_v2(one), CUDA_SUCCESS);
+	ck_cuda(cuMemFree_v2(one));
 	ck_assert(was_advised(one, 1000));
-	ck_assert_int_eq(cuMemcpyDtoH_v2(bytes, other, sizeof(bytes)), CUDA_SUCCESS);
+	ck_cuda(cuMemcpyDtoH_v2(bytes, other, sizeof(bytes)));
 	for (size_t i = 0; i < sizeof(bytes); i++)
 		ck_assert_uint_eq(bytes[i], 0x5a);
 }
@@ -149,9 +151,9 @@ LOOP_TEST(settings, a_bad_setting_is_named_and_the_default_holds, 0, 8)
 	CUdevice device;
 
 	setenv("PEERPIN_SIM_MEMORY", bad[_i], 1);
-	ck_assert_int_eq(cuInit(0), CUDA_SUCCESS);
-	ck_assert_int_eq(cuDeviceGet(&device, 0), CUDA_SUCCESS);
-	ck_assert_int_eq(cuDeviceTotalMem_v2(&total, device), CUDA_SUCCESS);
+	ck_cuda(cuInit(0));
+	ck_cuda(cuDeviceGet(&device, 0));
+	ck_cuda(cuDeviceTotalMem_v2(&total, device));
 	ck_assert_uint_eq(total, (size_t)8 << 30);
 }
 
@@ -163,25 +165,34 @@ TEST(settings, its_memory_can_be_set)
 
 	setenv("PEERPIN_SIM_MEMORY", "128M", 1);
 	setenv("PEERPIN_SIM_DEVICES", "2", 1);
-	ck_assert_int_eq(cuInit(0), CUDA_SUCCESS);
-	ck_assert_int_eq(cuDeviceGetCount(&count), CUDA_SUCCESS);
+	ck_cuda(cuInit(0));
+	ck_cuda(cuDeviceGetCount(&count));
 	ck_assert_int_eq(count, 2);
-	ck_assert_int_eq(cuDeviceGet(&device, 1), CUDA_SUCCESS);
-	ck_assert_int_eq(cuDeviceTotalMem_v2(&total, device), CUDA_SUCCESS);
+	ck_cuda(cuDeviceGet(&device, 1));
+	ck_cuda(cuDeviceTotalMem_v2(&total, device));
 	ck_assert_uint_eq(total, 128 * MIB);
 }
 
-LOOP_TEST(settings, access_to_pageable_memory_can_be_set, 0, 2)
+/* Each without its setting, and with it. */
+static const struct {
+	const char *setting, *value;
+	CUdevice_attribute attribute;
+} attributes[] = {
+	{ "PEERPIN_SIM_PAGEABLE", "1", CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS },
+	{ "PEERPIN_SIM_INTEGRATED", "1", CU_DEVICE_ATTRIBUTE_INTEGRATED },
+	{ "PEERPIN_SIM_DMABUF", "0", CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED },
+};
+
+LOOP_TEST(settings, attributes_of_the_device_can_be_set, 0, 6)
 {
+	bool on = *attributes[_i / 2].value == '1';
 	int value = -1;
 
-	if (_i)
-		setenv("PEERPIN_SIM_PAGEABLE", "1", 1);
-	ck_assert_int_eq(cuInit(0), CUDA_SUCCESS);
-	ck_assert_int_eq(
-		cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, 0),
-		CUDA_SUCCESS);
-	ck_assert_int_eq(value, _i);
+	if (_i % 2)
+		setenv(attributes[_i / 2].setting, attributes[_i / 2].value, 1);
+	ck_cuda(cuInit(0));
+	ck_cuda(cuDeviceGetAttribute(&value, attributes[_i / 2].attribute, 0));
+	ck_assert_int_eq(value, (_i % 2) == on);
 }
 
 static void check_resident(CUdeviceptr address, int wanted)
@@ -204,69 +215,39 @@ LOOP_TEST(settings, memory_can_have_its_pages_before_the_first_access, 0, 2)
 
 	if (_i)
 		setenv("PEERPIN_SIM_POPULATE", "1", 1);
-	ck_assert_int_eq(cuInit(0), CUDA_SUCCESS);
-	ck_assert_int_eq(cuCtxCreate_v2(&context, 0, 0), CUDA_SUCCESS);
-	ck_assert_int_eq(cuMemAlloc_v2(&address, 4096), CUDA_SUCCESS);
+	ck_cuda(cuInit(0));
+	ck_cuda(cuCtxCreate_v2(&context, 0, 0));
+	ck_cuda(cuMemAlloc_v2(&address, 4096));
 	check_resident(address, _i);
-	ck_assert_int_eq(cuMemCreate(&physical, 2 * MIB, &properties, 0), CUDA_SUCCESS);
-	ck_assert_int_eq(cuMemAddressReserve(&mapped, 2 * MIB, 0, 0, 0), CUDA_SUCCESS);
-	ck_assert_int_eq(cuMemMap(mapped, 2 * MIB, 0, physical, 0), CUDA_SUCCESS);
+	ck_cuda(cuMemCreate(&physical, 2 * MIB, &properties, 0));
+	ck_cuda(cuMemAddressReserve(&mapped, 2 * MIB, 0, 0, 0));
+	ck_cuda(cuMemMap(mapped, 2 * MIB, 0, physical, 0));
 	check_resident(mapped, _i);
 	check_resident(mapped + 2 * MIB - 16 * 4096, _i);
 }
 
-LOOP_TEST(settings, dma_bufs_can_be_taken_away, 0, 2)
+static CUresult export(unsigned long long flags, int *file)
 {
 	CUdeviceptr address;
-	CUcontext context;
-	int value = -1, file = -1;
-	CUresult result;
 
-	if (!_i)
-		setenv("PEERPIN_SIM_DMABUF", "0", 1);
-	ck_assert_int_eq(cuInit(0), CUDA_SUCCESS);
-	ck_assert_int_eq(cuCtxCreate_v2(&context, 0, 0), CUDA_SUCCESS);
-	ck_assert_int_eq(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, 0),
-			 CUDA_SUCCESS);
-	ck_assert_int_eq(value, _i);
-	ck_assert_int_eq(cuMemAlloc_v2(&address, MIB), CUDA_SUCCESS);
-	result = cuMemGetHandleForAddressRange(&file, address, MIB,
-					       CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
-	ck_assert_int_eq(result, _i ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED);
-	ck_assert_int_eq(file >= 0, _i);
+	set_up();
+	ck_cuda(cuMemAlloc_v2(&address, MIB));
+	return cuMemGetHandleForAddressRange(file, address, MIB,
+					     CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, flags);
 }
 
-LOOP_TEST(settings, dma_bufs_can_be_mapped_over_pcie, 0, 2)
+/* With flags 0, 1 (over PCIe), and 2 (none): by default, without dma-bufs, and with NVLink-C2C. */
+LOOP_TEST(settings, dma_bufs_can_be_taken_away_or_mapped_over_pcie, 0, 9)
 {
-	CUdeviceptr address;
-	CUcontext context;
+	static const char *const settings[] = { "NOTHING=0", "PEERPIN_SIM_DMABUF=0",
+						"PEERPIN_SIM_C2C=1" };
+	bool works = _i == 0 || _i == 6 || _i == 7;
 	int file = -1;
 
-	if (_i)
-		setenv("PEERPIN_SIM_C2C", "1", 1);
-	ck_assert_int_eq(cuInit(0), CUDA_SUCCESS);
-	ck_assert_int_eq(cuCtxCreate_v2(&context, 0, 0), CUDA_SUCCESS);
-	ck_assert_int_eq(cuMemAlloc_v2(&address, MIB), CUDA_SUCCESS);
-	ck_assert_int_eq(cuMemGetHandleForAddressRange(&file, address, MIB,
-						       CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 2),
-			 CUDA_ERROR_NOT_SUPPORTED);
-	ck_assert_int_eq(cuMemGetHandleForAddressRange(&file, address, MIB,
-						       CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
-						       CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE),
-			 _i ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED);
-	ck_assert_int_eq(file >= 0, _i);
-}
-
-LOOP_TEST(settings, devices_can_be_part_of_the_processor, 0, 2)
-{
-	int value = -1;
-
-	if (_i)
-		setenv("PEERPIN_SIM_INTEGRATED", "1", 1);
-	ck_assert_int_eq(cuInit(0), CUDA_SUCCESS);
-	ck_assert_int_eq(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_INTEGRATED, 0),
-			 CUDA_SUCCESS);
-	ck_assert_int_eq(value, _i);
+	putenv((char *)settings[_i / 3]);
+	ck_assert_int_eq(export((unsigned int)_i % 3, &file),
+			 works ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED);
+	ck_assert_int_eq(file >= 0, works);
 }
 
 TEST(settings, a_green_context_exists_completely_or_not_at_all)
@@ -279,12 +260,9 @@ TEST(settings, a_green_context_exists_completely_or_not_at_all)
 	CUcontext context;
 	int active;
 
-	ck_assert_int_eq(cuInit(0), CUDA_SUCCESS);
-	ck_assert_int_eq(
-		cuDeviceGetDevResource(0, (CUdevResource *)resource, CU_DEV_RESOURCE_TYPE_SM),
-		CUDA_SUCCESS);
-	ck_assert_int_eq(cuDevResourceGenerateDesc(&description, (CUdevResource *)resource, 1),
-			 CUDA_SUCCESS);
+	ck_cuda(cuInit(0));
+	ck_cuda(cuDeviceGetDevResource(0, (CUdevResource *)resource, CU_DEV_RESOURCE_TYPE_SM));
+	ck_cuda(cuDevResourceGenerateDesc(&description, (CUdevResource *)resource, 1));
 	while (result != CUDA_SUCCESS) {
 		failing_calloc = failures + 1;
 		result = cuGreenCtxCreate(&green, description, 0, CU_GREEN_CTX_DEFAULT_STREAM);
@@ -292,15 +270,15 @@ TEST(settings, a_green_context_exists_completely_or_not_at_all)
 			break;
 		ck_assert_int_eq(result, CUDA_ERROR_OUT_OF_MEMORY);
 		failures++;
-		ck_assert_int_eq(cuDevicePrimaryCtxGetState(0, &flags, &active), CUDA_SUCCESS);
+		ck_cuda(cuDevicePrimaryCtxGetState(0, &flags, &active));
 		ck_assert_int_eq(active, 0);
 	}
 	failing_calloc = 0;
-	ck_assert_int_eq(result, CUDA_SUCCESS);
+	ck_cuda(result);
 	ck_assert_uint_gt(failures, 0);
-	ck_assert_int_eq(cuCtxFromGreenCtx(&context, green), CUDA_SUCCESS);
+	ck_cuda(cuCtxFromGreenCtx(&context, green));
 	ck_assert_ptr_nonnull(context);
-	ck_assert_int_eq(cuGreenCtxDestroy(green), CUDA_SUCCESS);
+	ck_cuda(cuGreenCtxDestroy(green));
 }
 
 SUITE("simulated driver")
