@@ -29,18 +29,6 @@ static CUresult get_attribute(int *value, CUdevice_attribute attribute, CUdevice
 	return CUDA_SUCCESS;
 }
 
-static void make_adapter(const char *name, const char *path)
-{
-	char at[256], to[300];
-
-	snprintf(at, sizeof(at), "%s/infiniband/%s/device", path, name);
-	snprintf(to, sizeof(to), "../../../%s", strrchr(path, '/') + 1);
-	sysfs_make_link(at, to);
-	snprintf(at, sizeof(at), "class/infiniband/%s", name);
-	snprintf(to, sizeof(to), "../../%s/infiniband/%s", path, name);
-	sysfs_make_link(at, to);
-}
-
 static void set_up_expected(void)
 {
 	setenv("PEERPIN_EAGER", "1", 1);
@@ -51,8 +39,8 @@ static void set_up_expected(void)
 	sysfs_begin();
 	sysfs_make_file("devices/pci0000:00/0000:01:00.0/vendor", "0x10de\n");
 	sysfs_make_link("bus/pci/devices/0000:01:00.0", "../../../devices/pci0000:00/0000:01:00.0");
-	make_adapter("mlx5_0", "devices/pci0000:00/0000:02:00.0");
-	make_adapter("mlx5_1", "devices/pci0000:80/0000:81:00.0");
+	sysfs_make_adapter("mlx5_0", "devices/pci0000:00/0000:02:00.0");
+	sysfs_make_adapter("mlx5_1", "devices/pci0000:80/0000:81:00.0");
 	registration_pd_opened(&near, false);
 	registration_pd_opened(&far, false);
 }

@@ -52,18 +52,6 @@ static CUresult get_attribute(int *value, CUdevice_attribute attribute, CUdevice
 #define FAR    "devices/pci0000:80/0000:80:01.0/0000:81:00.0"
 #define LINE   "0x0000000000000000 0x0000000000000000 0x0000000000000000\n"
 
-static void make_adapter(const char *name, const char *path)
-{
-	char at[256], to[300];
-
-	snprintf(at, sizeof(at), "%s/infiniband/%s/device", path, name);
-	snprintf(to, sizeof(to), "../../../%s", strrchr(path, '/') + 1);
-	sysfs_make_link(at, to);
-	snprintf(at, sizeof(at), "class/infiniband/%s", name);
-	snprintf(to, sizeof(to), "../../%s/infiniband/%s", path, name);
-	sysfs_make_link(at, to);
-}
-
 static void set_up(void)
 {
 	standin_reset();
@@ -105,47 +93,47 @@ CASE(topology, .set_up = set_up, .tear_down = tear_down);
 
 TEST(topology, the_adapter_behind_the_gpu_s_switch_is_near_and_another_is_not)
 {
-	make_adapter("mlx5_0", NEAR);
-	make_adapter("mlx5_1", FAR);
+	sysfs_make_adapter("mlx5_0", NEAR);
+	sysfs_make_adapter("mlx5_1", FAR);
 	ck_assert(is_near(&near));
 	ck_assert(!is_near(&far));
 }
 
 TEST(topology, the_nearest_adapter_is_near_however_far_it_is)
 {
-	make_adapter("mlx5_1", FAR);
+	sysfs_make_adapter("mlx5_1", FAR);
 	ck_assert(is_near(&far));
 }
 
 TEST(topology, adapters_at_the_same_distance_are_both_near)
 {
-	make_adapter("mlx5_0", NEAR);
+	sysfs_make_adapter("mlx5_0", NEAR);
 	/* A subfunction of the adapter: a longer sysfs path, the same PCIe distance. */
-	make_adapter("mlx5_1", NEAR "/mlx5_core.sf.4");
+	sysfs_make_adapter("mlx5_1", NEAR "/mlx5_core.sf.4");
 	ck_assert(is_near(&near));
 	ck_assert(is_near(&far));
 }
 
 TEST(topology, behind_other_root_complexes_all_are_equally_far)
 {
-	make_adapter("mlx5_0", "devices/pci0000:40/0000:40:01.0");
-	make_adapter("mlx5_1", FAR);
+	sysfs_make_adapter("mlx5_0", "devices/pci0000:40/0000:40:01.0");
+	sysfs_make_adapter("mlx5_1", FAR);
 	ck_assert(is_near(&near));
 	ck_assert(is_near(&far));
 }
 
 TEST(topology, names_that_begin_alike_are_not_the_same_place)
 {
-	make_adapter("mlx5_0", "devices/pci0000:00/0000:00:01.00/0000:04:00.0");
-	make_adapter("mlx5_1", "devices/pci0000:00/0000:00:02.0/0000:05:00.0");
+	sysfs_make_adapter("mlx5_0", "devices/pci0000:00/0000:00:01.00/0000:04:00.0");
+	sysfs_make_adapter("mlx5_1", "devices/pci0000:00/0000:00:02.0/0000:05:00.0");
 	ck_assert(is_near(&near));
 	ck_assert(is_near(&far));
 }
 
 TEST(topology, the_root_complex_of_the_gpu_is_nearer_than_another)
 {
-	make_adapter("mlx5_0", "devices/pci0000:00/0000:00:02.0/0000:05:00.0");
-	make_adapter("mlx5_1", FAR);
+	sysfs_make_adapter("mlx5_0", "devices/pci0000:00/0000:00:02.0/0000:05:00.0");
+	sysfs_make_adapter("mlx5_1", FAR);
 	ck_assert(is_near(&near));
 	ck_assert(!is_near(&far));
 }
@@ -167,7 +155,7 @@ LOOP_TEST(topology, the_way_over_pci_has_the_name_that_nvidia_smi_gives_it, 0,
 {
 	char file[300];
 
-	make_adapter("mlx5_0", ways[_i].adapter);
+	sysfs_make_adapter("mlx5_0", ways[_i].adapter);
 	snprintf(file, sizeof(file), "%s/numa_node", ways[_i].adapter);
 	if (ways[_i].gpu_node) {
 		sysfs_make_file(GPU "/numa_node", ways[_i].gpu_node);
@@ -180,7 +168,7 @@ LOOP_TEST(topology, the_way_over_pci_has_the_name_that_nvidia_smi_gives_it, 0,
 
 TEST(topology, an_adapter_without_pci_is_near_and_makes_no_other_one_far)
 {
-	make_adapter("mlx5_1", FAR);
+	sysfs_make_adapter("mlx5_1", FAR);
 	sysfs_make_folders("devices/virtual/infiniband/rxe0/");
 	sysfs_make_link("class/infiniband/rxe0", "../../devices/virtual/infiniband/rxe0");
 	ck_assert(is_near(&soft));
@@ -189,8 +177,8 @@ TEST(topology, an_adapter_without_pci_is_near_and_makes_no_other_one_far)
 
 TEST(topology, where_the_gpu_is_unknown_all_are_near)
 {
-	make_adapter("mlx5_0", NEAR);
-	make_adapter("mlx5_1", FAR);
+	sysfs_make_adapter("mlx5_0", NEAR);
+	sysfs_make_adapter("mlx5_1", FAR);
 	for (int i = 0; i < 3; i++) {
 		int address = addresses[i];
 
@@ -208,8 +196,8 @@ TEST(topology, where_the_gpu_is_unknown_all_are_near)
 
 TEST(topology, somebody_else_s_device_at_the_address_is_not_the_gpu)
 {
-	make_adapter("mlx5_0", NEAR);
-	make_adapter("mlx5_1", FAR);
+	sysfs_make_adapter("mlx5_0", NEAR);
+	sysfs_make_adapter("mlx5_1", FAR);
 	sysfs_make_file(GPU "/vendor", "0x8086\n");
 	ck_assert(is_near(&far));
 	ck_assert_uint_eq(topology_bar1_bytes(0), 0);
@@ -226,7 +214,7 @@ TEST(topology, an_adapter_without_a_name_is_near)
 {
 	struct ibv_context unknown = { NULL };
 
-	make_adapter("mlx5_0", NEAR);
+	sysfs_make_adapter("mlx5_0", NEAR);
 	ck_assert_str_eq(topology_adapter_name(&near), "mlx5_0");
 	ck_assert_str_eq(topology_adapter_name(&unknown), "");
 	ck_assert(is_near(&unknown));

@@ -53,6 +53,19 @@ static inline void sysfs_make_link(const char *name, const char *to)
 	ck_assert_int_eq(symlink(to, sysfs_path(name)), 0);
 }
 
+/* An adapter of the device at that path. */
+static inline void sysfs_make_adapter(const char *name, const char *path)
+{
+	char at[256], to[300];
+
+	snprintf(at, sizeof(at), "%s/infiniband/%s/device", path, name);
+	snprintf(to, sizeof(to), "../../../%s", strrchr(path, '/') + 1);
+	sysfs_make_link(at, to);
+	snprintf(at, sizeof(at), "class/infiniband/%s", name);
+	snprintf(to, sizeof(to), "../../%s/infiniband/%s", path, name);
+	sysfs_make_link(at, to);
+}
+
 static inline int sysfs_remove_one(const char *path, const struct stat *status, int type,
 				   struct FTW *place)
 {
