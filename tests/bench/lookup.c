@@ -312,11 +312,8 @@ int main(int argc, char **argv)
 	static const struct bench bench = {
 		.name = "lookup",
 		.about = "What a client pays to find its registration, beside UCX's cache where "
-			 "UCX is "
-			 "installed,\n"
-			 "by number and shape of living allocations; their memory; an allocation "
-			 "and a "
-			 "free.\n",
+			 "UCX is installed,\nby number and shape of living allocations; their "
+			 "memory; an allocation and a free.\n",
 		.goals = goals,
 		.threads = threads,
 	};

@@ -341,12 +341,8 @@ int main(int argc, char **argv)
 	static const struct bench bench = {
 		.name = "queries",
 		.about = "What a client's questions about GPU and host pointers cost through the "
-			 "functions "
-			 "that it\n"
-			 "is given, beside the driver's own. With PEERPIN_POINTER_QUERIES=0 the "
-			 "cases end in "
-			 "\", "
-			 "off\".\n",
+			 "functions that it\nis given, beside the driver's own. With "
+			 "PEERPIN_POINTER_QUERIES=0 the cases end in \", off\".\n",
 		.goals = goals,
 		.threads = threads,
 		.add_to_machine = add_to_machine,

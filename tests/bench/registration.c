@@ -183,15 +183,11 @@ int main(int argc, char **argv)
 	static const struct bench bench = {
 		.name = "registration",
 		.about = "What registrations and allocations of GPU memory cost a client: with "
-			 "peerpin "
-			 "preloaded beside\nthe same without it, in processes that this one "
-			 "starts. What is "
-			 "\"added\" to "
-			 "cuMemAlloc and\ncuMemFree is the median of what they take more than the "
-			 "driver's "
-			 "own, called in turn with\nthem; not least and most are beside it, but "
-			 "between what "
-			 "it lies with 95 % certainty.\n",
+			 "peerpin preloaded beside\nthe same without it, in processes that this "
+			 "one starts. What is \"added\" to cuMemAlloc and\ncuMemFree is the median "
+			 "of what they take more than the driver's own, called in turn with\n"
+			 "them; not least and most are beside it, but between what it lies with "
+			 "95 % certainty.\n",
 		.goals = goals,
 		.threads = threads,
 		.add_to_machine = add_to_machine,
