@@ -219,6 +219,7 @@ struct adapter {
 	bool selected;		   /* by PEERPIN_DEVICES */
 	unsigned int users;	   /* threads that query it without the lock; a close waits */
 	uint64_t near, near_known; /* one bit per GPU */
+	bool wholes_fail;	   /* one failed where a part sufficed (region_choice.c) */
 	/* Shortest time of a registration, by the logarithm of its length; 0: unknown. */
 	uint64_t least_ns[COST_CLASSES];
 	struct adapter *next;

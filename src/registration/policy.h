@@ -11,18 +11,21 @@
 
 /* ---- ranges ---- */
 
-/* An allocation of at most so many bytes is registered whole: 32 granules take an adapter hardly
- * longer than one. Collectives of 64 KiB to 1 MiB in new buffers make 3.7 to 4.0 registrations in
- * each round, 4.8 to 5.7 by parts, 7 without peerpin (simulated adapter, 0.5 ms each). */
+/* A request registers the whole in place of a part where that is at most so many bytes, and at most
+ * POLICY_PARTS times the part: 32 granules take an adapter hardly longer than one. Collectives of
+ * 64 KiB to 1 MiB in new buffers make 3.7 to 4.0 registrations in each round, 4.8 to 5.7 where
+ * equal times were the condition, 7 without peerpin (simulated adapter, 0.5 ms each). */
 #define POLICY_WHOLE BLOCK
 
 /* After so many parts of an allocation in a domain the worker registers the whole. With fewer the
  * bytes that no client requests take CPUs from the program, and lengthen its frees. An arena of 40
- * pieces, each requested twice, has 76 hits of 82 with 4, 72 with 8 (simulated adapter). */
+ * pieces, each requested twice, has 76 hits of 82 with 4, 72 with 8 (simulated adapter). At most
+ * 15 (struct keys). */
 #define POLICY_PARTS 8u
 
-/* Failed registrations of an allocation in a domain, of the whole or of parts and spans, after
- * which tries are rare: a failure is paid beside the client's own registration. Chosen. */
+/* Failed registrations of an allocation in a domain, after which the whole is not tried again, and
+ * parts and spans rarely: a failure is paid beside the client's own registration. Failed spans of a
+ * domain, after which spans are not tried. At most 3 (struct keys). Chosen. */
 #define POLICY_FAILURES 3u
 
 /* ---- kinds of allocation (learning.c) ---- */
@@ -38,7 +41,8 @@
 #define POLICY_OUTCOMES 2u
 
 /* Outcomes that count; older ones count half. Also: after POLICY_FAILURES one of so many requests
- * tries, and a kind that was stopped restarts after at most twice as many requests. Chosen. */
+ * tries, and a kind that was stopped restarts after at most twice as many requests. At most 32
+ * (struct keys). Chosen. */
 #define POLICY_MEMORY 32u
 
 /* ---- evictions (eviction.c) ---- */

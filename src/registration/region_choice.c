@@ -2,11 +2,11 @@
 /* region_choice.c -- which range to register for an allocation, and for a client's request
  *
  * A request registers a part, the requested range in whole granules, so the client waits for no
- * more than its own bytes; or the whole of an allocation of at most POLICY_WHOLE bytes. After
- * requests for POLICY_PARTS parts the worker registers the whole, and parts without client MRs end.
- * A part also serves requests while the whole is being registered, and where the whole does not fit
- * within the pin limit. With unique keys there are parts alone: each client MR needs a region of
- * its own, also of a range that has one.
+ * more than its own bytes; or a whole that takes hardly longer. After requests for POLICY_PARTS
+ * parts the worker registers the whole, and parts without client MRs end. A part also serves
+ * requests while the whole is being registered, and where the whole does not fit within the pin
+ * limit. With unique keys there are parts alone: each client MR needs a region of its own, also of
+ * a range that has one.
  *
  * The bytes and regions of all parts are limited as those of other regions are (pin_limit.c), their
  * number is not.
@@ -137,31 +137,40 @@ void region_drop_failed(struct region *region, const struct region_reference *re
 		region_end(region);
 }
 
-/* Look-ups need the keys of the whole. A client's own dma-buf may be of its part alone. Where a
- * part suffices, the whole evicts nothing. */
-static bool choice_prefers_whole(const struct allocation *allocation, const struct domain *domain,
-				 const struct registration_request *request)
+/* Look-ups need the keys of the whole. `only`: it did not fit, or failed. */
+static bool choice_takes_part(const struct allocation *allocation, const struct domain *domain,
+			      const struct region_range *part, bool only)
 {
-	return domain->looked_up ||
-	       (allocation->size <= POLICY_WHOLE && !request->dma_buf && !domain->owner->own_keys &&
-		pin_limit_has_room(domain->owner->adapter, allocation->device,
-				   choice_whole(allocation).length));
+	return !part->whole && (!domain->looked_up || only ||
+				!pin_limit_may_hold(allocation->device, allocation->size));
+}
+
+/* The whole takes the client hardly longer than the part. If there is one, another thread registers
+ * it, or it did not fit, or failed. */
+static bool choice_replaces_part(const struct allocation *allocation, const struct domain *domain,
+				 const struct registration_request *request, uint64_t part_length)
+{
+	uint64_t length = choice_whole(allocation).length;
+	struct adapter *adapter = domain->owner->adapter;
+
+	return length <= POLICY_WHOLE && length <= POLICY_PARTS * part_length &&
+	       !request->dma_buf && !allocation->integrated && !domain->owner->own_keys &&
+	       !adapter->wholes_fail && !region_find_whole(allocation, domain) &&
+	       pin_limit_has_room(adapter, allocation->device, length);
 }
 
 struct region_reference *region_choose(const struct allocation *allocation, struct domain *domain,
 				       const struct registration_request *request, bool parts_only,
-				       bool *wider)
+				       enum region_choice *choice)
 {
 	struct region_range part = choice_range(allocation, request->address, request->length);
 	struct region_range whole = choice_whole(allocation);
-	bool takes_part =
-		!part.whole && (parts_only || !choice_prefers_whole(allocation, domain, request) ||
-				!pin_limit_may_hold(allocation->device, allocation->size));
+	bool takes_part = choice_takes_part(allocation, domain, &part, parts_only);
 	struct region_reference *found =
 		region_find_serving(allocation, domain, request, &part, &whole);
 
 	session_assert();
-	*wider = false;
+	*choice = CHOICE_PART;
 	if (found && found->region->state == REGION_READY &&
 	    (found->whole || takes_part || !domain->looked_up)) {
 		keys_publish(found->region, found);
@@ -171,10 +180,17 @@ struct region_reference *region_choose(const struct allocation *allocation, stru
 	    !keys_may_try(domain, allocation, part.whole || !takes_part))
 		return NULL;
 	if (!takes_part && !(part.whole && domain->owner->own_keys)) {
-		*wider = !part.whole;
+		*choice = part.whole ? CHOICE_PART : CHOICE_WHOLE;
 		return region_for(allocation, domain);
 	}
-	return found ? found : region_refer(allocation, domain, &part);
+	if (found)
+		return found;
+	if (takes_part && !parts_only &&
+	    choice_replaces_part(allocation, domain, request, part.length)) {
+		*choice = CHOICE_OPTIONAL;
+		return region_for(allocation, domain);
+	}
+	return region_refer(allocation, domain, &part);
 }
 
 bool region_count_request(const struct allocation *allocation, const struct domain *domain)

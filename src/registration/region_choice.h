@@ -13,12 +13,17 @@ struct region_reference *region_find_whole(const struct allocation *allocation,
 					   const struct domain *domain);
 struct region_reference *region_for(const struct allocation *allocation, struct domain *domain);
 
-/* The reference that serves a request inside the allocation. `wider`: that of the whole, where a
- * part contains the request. `parts_only`: that did not fit within the pin limit. NULL: out of
- * memory, or no region for the request. */
+enum region_choice {
+	CHOICE_PART,	 /* a part, or the whole for a request that needs it */
+	CHOICE_WHOLE,	 /* the whole, where a part contains the request */
+	CHOICE_OPTIONAL, /* likewise, because the whole takes hardly longer */
+};
+
+/* The reference that serves a request inside the allocation. `parts_only`: the whole did not fit
+ * within the pin limit, or failed. NULL: out of memory, or no region for the request. */
 struct region_reference *region_choose(const struct allocation *allocation, struct domain *domain,
 				       const struct registration_request *request, bool parts_only,
-				       bool *wider);
+				       enum region_choice *choice);
 
 /* True if the request may be served from such memory, as far as the memory decides: a dma-buf
  * follows the kernel's rules; a request by address needs memory that adapters reach by address. No

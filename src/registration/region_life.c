@@ -78,12 +78,13 @@ static void region_count_failures(const struct region *region, int error)
 	}
 }
 
-static void region_settle(struct region *region, int error, struct ibv_mr *mr)
+/* An optional registration that fails leaves the region as it was. */
+static void region_settle(struct region *region, int error, bool optional, struct ibv_mr *mr)
 {
 	session_check(region->state == REGION_REGISTERING && !region->mr);
 	if (error) {
-		region->state = REGION_FAILED;
-		if (!pinning_is_of_the_moment(error))
+		region->state = optional ? REGION_IDLE : REGION_FAILED;
+		if (!optional && !pinning_is_of_the_moment(error))
 			region_count_failures(region, error);
 		pin_limit_remove(region);
 		region_count_failure(-error);
@@ -160,21 +161,22 @@ static bool region_reserve(struct region *region, bool may_evict)
 }
 
 static void region_make_ready(struct region *region, const struct registration_request *client,
-			      const struct dma_buf *source)
+			      bool optional, const struct dma_buf *source)
 {
 	uint64_t bytes = region->length, learnt = 0;
 	struct errors_room room;
 	struct pin_result result;
 	int error;
 
-	if (!region_reserve(region, client)) {
+	if (!region_reserve(region, client && !optional)) {
 		region->state = REGION_IDLE;
 		statistics_count(over_pin_limit);
 		session_wake();
 		return;
 	}
 	error = region_pin(region, client, source, &result);
-	for (int i = 0; error == -ENOMEM && !region->ended && i < EVICTIONS_MAX; i++, bytes *= 2) {
+	for (int i = optional ? EVICTIONS_MAX : 0;
+	     error == -ENOMEM && !region->ended && i < EVICTIONS_MAX; i++, bytes *= 2) {
 		learnt = pin_limit_refused(region);
 		if (!client ||
 		    !room_make(region->owner->adapter, region->device, bytes, region->returns))
@@ -183,7 +185,9 @@ static void region_make_ready(struct region *region, const struct registration_r
 	}
 	if (!error && client)
 		pin_limit_granted(region);
-	if (error || learnt) {
+	if (error && optional) {
+		region->owner->adapter->wholes_fail = true;
+	} else if (error || learnt) {
 		room = (struct errors_room){ .regions = adapter_regions(region->owner->adapter),
 					     .region_limit = region->owner->adapter->region_limit,
 					     .bar1 = pin_limit_bar1(region->device) };
@@ -194,18 +198,19 @@ static void region_make_ready(struct region *region, const struct registration_r
 			region_log_failure(region, error, result.failure, &room);
 		session_begin();
 	}
-	region_settle(region, error, result.mr);
+	region_settle(region, error, optional, result.mr);
 }
 
 /* The driver may reach a cancellation point, and other threads wait for the region: hold
  * cancellation. */
-uint64_t region_register(struct region *region, const struct registration_request *client)
+uint64_t region_register(struct region *region, const struct registration_request *client,
+			 bool optional)
 {
 	uint64_t start = system_clock();
 	int held = system_hold_cancellation();
 
 	session_assert();
-	region_make_ready(region, client, &client->source);
+	region_make_ready(region, client, optional, &client->source);
 	system_release_cancellation(held);
 	return system_clock() - start;
 }
@@ -246,7 +251,7 @@ uint64_t region_register_prepared(struct region *region)
 	}
 	if (!region->ended && region->state == REGION_IDLE) {
 		region->state = REGION_REGISTERING;
-		region_make_ready(region, NULL, &request.source);
+		region_make_ready(region, NULL, false, &request.source);
 		duration = system_clock() - start;
 		ready_export_keep(region, &request.source, youngest);
 	}

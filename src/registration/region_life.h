@@ -7,11 +7,13 @@
 
 /* Registers a region in state REGION_REGISTERING for a client that waits; drops the lock meanwhile.
  * The caller is counted in region->users, because the region may end before this returns. If there
- * is no space, evicts other regions and retries. Returns the duration in ns.
+ * is no space, evicts other regions and retries; if `optional`, neither that nor a warning, because
+ * the caller has a smaller range. Returns the duration in ns.
  * region_register_prepared(): the worker's, from REGION_IDLE, without evictions. Exports a dma-buf
  * first: a client that requests the region meanwhile registers it. Returns 0 then, and if it has
  * ended. */
-uint64_t region_register(struct region *region, const struct registration_request *client);
+uint64_t region_register(struct region *region, const struct registration_request *client,
+			 bool optional);
 uint64_t region_register_prepared(struct region *region);
 
 /* True if the last export of region_register_prepared() since the last call waited for others that

@@ -89,7 +89,8 @@ struct serving {
 
 /* Brings the region to READY if possible. registration_lock is held, and dropped meanwhile. The
  * caller is one of the region's users. */
-static enum service requests_make_ready(struct serving *serving, struct region *region)
+static enum service requests_make_ready(struct serving *serving, struct region *region,
+					bool optional)
 {
 	enum service service = !region->spans && region_is_queued(&serving->allocation)
 				       ? SYNCHRONOUS_QUEUED
@@ -108,10 +109,10 @@ static enum service requests_make_ready(struct serving *serving, struct region *
 	}
 	if (region->ended || region->state == REGION_READY)
 		return service;
-	/* A background registration never evicts. A synchronous one may: it can succeed after the
-	 * worker's failure. */
+	/* A background registration never evicts. A synchronous one may, unless a part would do: it
+	 * can succeed after the worker's failure. */
 	region->state = REGION_REGISTERING;
-	statistics_time(program_ns, region_register(region, serving->request),
+	statistics_time(program_ns, region_register(region, serving->request, optional),
 			registration_program_ns);
 	return service;
 }
@@ -202,8 +203,8 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	struct region_reference *reference;
 	struct domain *domain;
 	struct region *region;
-	bool rescan = false, gone = false, wider = false,
-	     spans = !span_ends_in(request, &serving->allocation);
+	bool rescan = false, gone = false, spans = !span_ends_in(request, &serving->allocation);
+	enum region_choice choice = CHOICE_PART;
 	enum outcome outcome;
 
 	room_describe(serving->allocation.device);
@@ -219,7 +220,7 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 		return BYPASSED_freed;
 	reference = spans ? span_choose(&serving->allocation, domain, request, &gone)
 			  : region_choose(&serving->allocation, domain, request,
-					  serving->parts_only, &wider);
+					  serving->parts_only, &choice);
 	if (!reference)
 		return gone || !memory_is_live(&serving->allocation) ? BYPASSED_freed
 								     : BYPASSED_failed;
@@ -227,7 +228,7 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	if (requests_learn(domain, &serving->allocation, reference))
 		serving->go |= background_queue_all();
 	region->users++;
-	serving->service = requests_make_ready(serving, region);
+	serving->service = requests_make_ready(serving, region, choice == CHOICE_OPTIONAL);
 	outcome = requests_take(serving, region, reference);
 	if (outcome == SERVED) {
 		*keys = region->keys;
@@ -236,13 +237,13 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	/* Not freed: so the reference is there. */
 	if (outcome != SERVED && outcome != BYPASSED_freed && region->state != REGION_READY)
 		region_drop_failed(region, reference);
-	serving->parts_only |= wider && outcome == BYPASSED_pin_limit;
+	serving->parts_only |= choice != CHOICE_PART && outcome == BYPASSED_pin_limit;
 	region_release_user(region);
 	return outcome;
 }
 
 /* Retry: while this thread waited the region may have ended, by an eviction or a neighbour's free.
- * Where the whole did not fit, a part may. registration_lock is held.
+ * Where the whole did not fit, or failed in place of a part, a part may. registration_lock is held.
  */
 static enum outcome requests_serve_again(struct serving *serving, struct registration_keys *keys)
 {

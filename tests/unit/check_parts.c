@@ -14,6 +14,7 @@
 #define GIB   ((uint64_t)1 << 30)
 #define KIB   ((uint64_t)1 << 10)
 #define LARGE (100 * GIB)
+#define OTHER (HOME + 200 * GIB)
 
 static struct registration_method method;
 static _Atomic unsigned int wholes; /* registrations of LARGE bytes, begun */
@@ -96,7 +97,7 @@ TEST(parts, a_first_request_registers_its_granules_and_no_more)
 	ck_assert_uint_eq(statistics_get(registrations), 1);
 	background_queue_all();
 	background_go();
-	begin(HOME + 200 * GIB, BLOCK);
+	begin(OTHER, BLOCK);
 	await("registrations_background", 1);
 	ck_assert_uint_eq(wholes, 0);
 }
@@ -142,10 +143,10 @@ TEST(parts, the_eighth_part_has_the_worker_register_the_whole)
 		use(HOME + i * GIB, 4096);
 	background_queue_all();
 	background_go();
-	begin(HOME + 200 * GIB, BLOCK);
+	begin(OTHER, BLOCK);
 	await("registrations_background", 1); /* not of HOME */
 	ck_assert_uint_eq(wholes, 0);
-	end(HOME + 200 * GIB);
+	end(OTHER);
 	whole_waits = true;
 	use(HOME, 4096);
 	whole_waits = false;
@@ -155,8 +156,7 @@ TEST(parts, the_eighth_part_has_the_worker_register_the_whole)
 	use(HOME + 50 * GIB, GIB);
 	ck_assert(hits(HOME, 4096) && hits(HOME, LARGE));
 	ck_assert_uint_eq(statistics_get(registrations), POLICY_PARTS + 2);
-	ck_assert_uint_eq(statistics_get(registered_bytes),
-			  LARGE + POLICY_PARTS * GRANULE + BLOCK);
+	ck_assert_uint_eq(statistics_get(registered_bytes), LARGE + POLICY_PARTS * GRANULE + BLOCK);
 	ck_assert_uint_eq(statistics_get(evictions), 0);
 }
 
@@ -335,8 +335,8 @@ TEST(limited, requests_beyond_the_pin_limit_register_their_own_bytes)
 	ck_assert_uint_eq(statistics_get(registered_bytes), 200 * 4 * 1024 * KIB);
 	ck_assert_uint_le(standin_registered(), 16);
 	/* Most of an allocation that does not fit. */
-	begin(HOME + 200 * GIB, 50 * BLOCK);
-	use(HOME + 200 * GIB, 30 * BLOCK);
+	begin(OTHER, 50 * BLOCK);
+	use(OTHER, 30 * BLOCK);
 	ck_assert_uint_eq(last_length, 30 * BLOCK);
 	ck_assert_uint_eq(statistics_get(bypassed), 0);
 }
@@ -426,24 +426,29 @@ static void set_up_parts_off(void)
 
 CASE(off, .set_up = set_up_parts_off);
 
-/* A request for a byte of a new allocation of `size` registers `length`. */
-static void check_registers(uint64_t size, uint64_t length)
+/* A request for the first `bytes` of a new allocation of `size` registers `length`. */
+static void check_registers(uint64_t size, uint64_t bytes, uint64_t length)
 {
-	begin(HOME + 200 * GIB, size);
-	use(HOME + 200 * GIB, 1);
+	begin(OTHER, size);
+	use(OTHER, bytes);
 	ck_assert_uint_eq(last_length, length);
 }
 
-TEST(off, a_request_in_a_block_registers_the_whole_allocation)
+TEST(off, an_eighth_of_a_block_registers_the_whole)
 {
-	check_registers(BLOCK, BLOCK);
-	use(HOME + 200 * GIB, BLOCK);
+	check_registers(BLOCK, BLOCK / 8, BLOCK);
+	use(OTHER, BLOCK);
 	ck_assert_uint_eq(statistics_tallied(TALLY_hits), 1);
+}
+
+TEST(off, less_than_an_eighth_registers_a_part)
+{
+	check_registers(17 * GRANULE, 2 * GRANULE, 2 * GRANULE);
 }
 
 TEST(off, a_request_in_more_than_a_block_registers_a_part)
 {
-	check_registers(BLOCK + 1, GRANULE);
+	check_registers(BLOCK + 1, BLOCK / 2, BLOCK / 2);
 }
 
 TEST(off, a_clients_own_dma_buf_registers_its_part)
@@ -451,12 +456,56 @@ TEST(off, a_clients_own_dma_buf_registers_its_part)
 	struct registration_request request;
 	struct registration_keys keys;
 
-	begin(HOME + 200 * GIB, BLOCK);
-	request = request_in(&pd, 1, HOME + 200 * GIB, 4096, RIGHTS);
+	begin(OTHER, 2 * GRANULE);
+	request = request_in(&pd, 1, OTHER, 4096, RIGHTS);
 	request.dma_buf = true;
 	request.youngest = memory_youngest();
 	ck_assert(registration_request(&request, &keys));
 	ck_assert_uint_eq(last_length, GRANULE);
+}
+
+static int whole_error;
+
+static int pin_no_whole(const struct pin_request *request, struct pin_result *result)
+{
+	last_length = request->length;
+	return request->length > GRANULE ? whole_error : standin_method.pin(request, result);
+}
+
+/* _i: the errors of a lack of space, and of an adapter that cannot. */
+LOOP_TEST(off, a_part_serves_where_the_whole_fails, 0, 2)
+{
+	whole_error = _i ? -EINVAL : -ENOMEM;
+	method.pin = pin_no_whole;
+	use(HOME, GRANULE);
+	for (unsigned int i = 0; i < 8; i++) {
+		begin(OTHER + i * GIB, 2 * GRANULE);
+		use(OTHER + i * GIB, 4096);
+		ck_assert_uint_eq(last_length, GRANULE);
+	}
+	/* One attempt, on the first of these allocations. */
+	ck_assert_uint_eq(statistics_get(registrations_failed), 1);
+	ck_assert_uint_eq(statistics_get(bypassed) + statistics_get(evictions), 0);
+}
+
+static void *use_whole(void *unused)
+{
+	require(get_in(&pd, AT(50), OTHER, BLOCK));
+	return unused;
+}
+
+TEST(off, a_request_does_not_wait_for_another_threads_whole)
+{
+	pthread_t thread;
+
+	begin(OTHER, BLOCK);
+	standin_block_at(OTHER);
+	ck_assert_int_eq(pthread_create(&thread, NULL, use_whole, NULL), 0);
+	standin_await_blocked(1);
+	use(OTHER + BLOCK / 2, BLOCK / 8);
+	ck_assert_uint_eq(last_length, BLOCK / 8);
+	standin_block_at(0);
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
 }
 
 static void set_up_unique_keys(void)
@@ -467,9 +516,9 @@ static void set_up_unique_keys(void)
 
 CASE(unique_keys, .set_up = set_up_unique_keys);
 
-TEST(unique_keys, a_request_in_a_block_registers_a_part)
+TEST(unique_keys, each_request_registers_its_part)
 {
-	check_registers(BLOCK, GRANULE);
+	check_registers(2 * GRANULE, 4096, GRANULE);
 }
 
 static void set_up_room_for_less(void)
@@ -483,13 +532,11 @@ CASE(room_for_less, .set_up = set_up_room_for_less);
 TEST(room_for_less, a_part_suffices_where_the_whole_would_evict)
 {
 	use(HOME, GRANULE);
-	check_registers(BLOCK, GRANULE);
-	ck_assert_uint_eq(statistics_get(evictions), 0);
+	check_registers(BLOCK, BLOCK / 8, BLOCK / 8);
+	ck_assert_uint_eq(statistics_get(evictions) + statistics_get(over_pin_limit), 0);
 	end(HOME);
-	use(HOME + 200 * GIB + GRANULE, 1);
-	ck_assert_uint_eq(last_length, GRANULE);
-	end(HOME + 200 * GIB);
-	check_registers(BLOCK, BLOCK);
+	end(OTHER);
+	check_registers(BLOCK, BLOCK / 8, BLOCK);
 }
 
 static bool fails_whole;
@@ -502,7 +549,7 @@ static int pin_parts(const struct pin_request *request, struct pin_result *resul
 
 TEST(off, failures_of_the_whole_are_none_of_parts)
 {
-	uint64_t base = HOME + 200 * GIB;
+	uint64_t base = OTHER;
 
 	method.pin = pin_parts;
 	begin(base, 64 * GRANULE);
@@ -516,10 +563,10 @@ TEST(off, failures_of_the_whole_are_none_of_parts)
 
 TEST(off, failures_of_a_whole_are_tried_three_times)
 {
-	begin(HOME + 200 * GIB, GRANULE);
+	begin(OTHER, GRANULE);
 	standin_fail_with(-EIO);
 	for (unsigned int i = 0; i < 160; i++)
-		ck_assert_uint_eq(get_in(&pd, AT(0), HOME + 200 * GIB, 4096), 0);
+		ck_assert_uint_eq(get_in(&pd, AT(0), OTHER, 4096), 0);
 	ck_assert_uint_eq(standin_attempts(), 3);
 }
 
