@@ -95,10 +95,9 @@ tests_intercept_ends_ends_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.
 
 check_PROGRAMS += tests/intercept/keep/keep
 tests_intercept_keep_keep_SOURCES = tests/intercept/ends/ends.c tests/intercept/ends/ends.h \
-	tests/intercept/keep/keep.c tests/intercept/keep/keep.h tests/intercept/keep/reuse.c \
-	tests/intercept/keep/hidden.c tests/intercept/keep/states.c tests/intercept/keep/captures.c \
-	tests/intercept/keep/limits.c tests/intercept/keep/pressure.c tests/intercept/keep/pools.c tests/intercept/keep/contexts.c \
-	tests/intercept/keep/parallel.c tests/intercept/keep/events.c tests/intercept/keep/regions.c \
+	tests/intercept/keep/keep.c tests/intercept/keep/keep.h tests/intercept/keep/calls.c \
+	tests/intercept/keep/pressure.c tests/intercept/keep/pools.c tests/intercept/keep/contexts.c \
+	tests/intercept/keep/events.c tests/intercept/keep/regions.c \
 	src/base/object.c
 tests_intercept_keep_keep_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests/intercept/keep
 tests_intercept_keep_keep_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -lpthread -ldl

@@ -168,14 +168,6 @@ TEST(keep, host_memory_is_reused_for_equal_flags_only)
 	ck_assert_uint_eq(statistics_get(host_frees), 3);
 }
 
-TEST(keep, registered_host_memory_is_never_kept)
-{
-	standin_allocate(HOME, 4096, &first, false);
-	standin_describe(HOME, 0, true);
-	memory_allocated(ALLOCATION_HOST, HOME, 4096);
-	ck_assert(!keeps_host(HOME));
-}
-
 /* ---- frees that are the driver's ---- */
 
 TEST(keep, a_free_that_the_driver_refuses_keeps_nothing)
@@ -185,30 +177,90 @@ TEST(keep, a_free_that_the_driver_refuses_keeps_nothing)
 	ck_assert(!keeps(HOME + BLOCK));
 	ck_assert(!keeps(0));
 	ck_assert(!keeps_host(HOME));
+	ck_assert_uint_eq(first.waits, 0);
 	ck_assert(keeps(HOME));
 	ck_assert(!keeps(HOME));
+	ck_assert_uint_eq(first.waits, 1);
 	ck_assert_uint_eq(statistics_get(kept), 1);
+}
+
+static bool inner_keeps;
+
+static void free_beside(void)
+{
+	inner_keeps = keeps(HOME);
+}
+
+/* _i: the second begins before the first has hidden the memory, or while it waits. */
+LOOP_TEST(keep, of_two_frees_of_an_address_one_succeeds, 0, 2)
+{
+	allocate(HOME, 4096);
+	if (_i)
+		gpu.in_wait = free_beside;
+	else
+		gpu.in_version = free_beside;
+	ck_assert(keeps(HOME) == (_i == 1));
+	ck_assert(inner_keeps == (_i == 0));
+	ck_assert_uint_eq(statistics_get(kept), 1);
+	ck_assert_uint_eq(reuse(4096), HOME);
+	ck_assert_uint_eq(reuse(4096), 0);
 }
 
 TEST(keep, memory_in_doubt_is_not_kept)
 {
-	standin_allocate(HOME, 4096, &first, true); /* without its range */
-	memory_allocated(ALLOCATION_DEVICE, HOME, 4096);
-	ck_assert(!keeps(HOME));
-	standin_allocate(HOME + BLOCK, 4096, NULL, true);
-	standin_describe(HOME + BLOCK, 0, false);
-	memory_allocated(ALLOCATION_DEVICE, HOME + BLOCK, 4096);
-	ck_assert(!keeps(HOME + BLOCK));
-	standin_allocate(HOME + 2 * BLOCK, 4096, &first, true);
-	standin_describe(HOME + 2 * BLOCK, 0, false);
-	memory_allocated(ALLOCATION_MANAGED, HOME + 2 * BLOCK, 4096);
-	ck_assert(!keeps(HOME + 2 * BLOCK));
+	static const struct {
+		enum allocation_kind kind;
+		CUcontext context;
+		bool described;
+	} cases[] = {
+		{ ALLOCATION_DEVICE, &first, false },  { ALLOCATION_DEVICE, NULL, true },
+		{ ALLOCATION_MANAGED, &first, true },  { ALLOCATION_POOL, &first, true },
+		{ ALLOCATION_MAPPED, &first, true },   { ALLOCATION_SHARED, &first, true },
+		{ ALLOCATION_EXTERNAL, &first, true }, { ALLOCATION_PITCHED, &first, true },
+		{ ALLOCATION_HOST, &first, true }, /* registered with CUDA */
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		uint64_t base = HOME + i * BLOCK;
+
+		standin_allocate(base, 4096, cases[i].context, true);
+		if (cases[i].described)
+			standin_describe(base, 0, cases[i].kind == ALLOCATION_HOST);
+		memory_allocated(cases[i].kind, base, 4096);
+		ck_assert(is_found(base) && !keeps(base) && !keeps_host(base));
+	}
 	ck_assert_uint_eq(standin_program_events.freeing, 0);
+}
+
+static void set_up_verify(void)
+{
+	setenv("PEERPIN_VERIFY", "1", 1);
+	set_up();
+}
+
+CASE(verify, .set_up = set_up_verify);
+
+TEST(verify, memory_with_a_missed_free_is_not_kept)
+{
+	allocate(HOME, 4096);
+	standin_free(HOME);
+	standin_allocate(HOME, 4096, &first, true);
+	standin_describe(HOME, 0, false);
+	ck_assert(!keeps(HOME));
 }
 
 TEST(keep, a_context_that_cannot_free_keeps_nothing)
 {
+	allocate(HOME + BLOCK, 512);
+	ck_assert(keeps(HOME + BLOCK));
 	allocate(HOME, 4096);
+	gpu.version = 3010; /* today's calls are refused there */
+	ck_assert(!keeps(HOME));
+	ck_assert_uint_eq(reuse(512), 0);
+	gpu.version = 3020;
+	first.alive = false;
+	ck_assert_uint_eq(reuse(512), 0);
+	first.alive = true;
 	second.alive = false;
 	enter(&second);
 	ck_assert(!keeps(HOME));
@@ -304,6 +356,29 @@ TEST(keep, after_the_end_of_keeping_all_is_released)
 	ck_assert(!keeps(HOME + BLOCK));
 	must_have_freed(1, order);
 	ck_assert_uint_eq(reuse(4096), 0);
+}
+
+/* ---- settings ---- */
+
+CASE(settings);
+
+/* _i, a bit each: memory of the GPU, of the host. */
+LOOP_TEST(settings, each_limit_keeps_its_own_memory_alone, 1, 3)
+{
+	set_up_with(_i & 1 ? "64M" : "0", _i & 2 ? "64M" : "0");
+	allocate(HOME, 4096);
+	allocate_host(HOME + BLOCK, 4096, 0);
+	ck_assert(keeps(HOME) == (_i & 1));
+	ck_assert(keeps_host(HOME + BLOCK) == (_i >> 1));
+}
+
+/* _i: nothing is to be kept; a bypassing caller is found first. */
+LOOP_TEST(settings, nothing_is_kept, 0, 2)
+{
+	setenv("PEERPIN_KEEP", _i ? "64M" : "0", 1);
+	if (_i)
+		keep_end();
+	ck_assert(!keep_is_on() && !keep_is_concerned());
 }
 
 SUITE("keep")

@@ -3,8 +3,6 @@
 #include "keep_fixture.h"
 
 #include <pthread.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -33,30 +31,17 @@ static void *set_own(void *unused)
 	return NULL;
 }
 
-static bool program_sleeps(void)
-{
-	char path[64], state[256] = "";
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", program_thread);
-	file = fopen(path, "r");
-	if (file && !fgets(state, sizeof(state), file))
-		state[0] = '\0';
-	if (file)
-		fclose(file);
-	return strstr(state, ") S");
-}
-
 /* Until the program's thread has set the threshold, or waits for the end of this call. */
 static void meet_program(void)
 {
 	ck_assert(!pthread_create(&program, NULL, set_own, NULL));
-	while (!program_is_done && !(program_thread && program_sleeps()))
+	while (!program_is_done && !(program_thread && is_asleep(program_thread)))
 		sched_yield();
 }
 
 static CUresult get(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
 {
+	call(NULL);
 	ck_assert(pool == POOL);
 	*(uint64_t *)value = attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD	 ? threshold
 			     : attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ? reserved
@@ -70,6 +55,7 @@ static CUresult get(CUmemoryPool pool, CUmemPool_attribute attribute, void *valu
 
 static CUresult set(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
 {
+	call(NULL);
 	ck_assert(pool == POOL && attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD);
 	if (meets_set)
 		meet_program();
@@ -80,17 +66,23 @@ static CUresult set(CUmemoryPool pool, CUmemPool_attribute attribute, void *valu
 
 static CUresult trim(CUmemoryPool pool, size_t bytes)
 {
+	call(NULL);
 	ck_assert(pool == POOL && !bytes);
 	reserved = in_use;
 	return CUDA_SUCCESS;
 }
 
-static void set_up(void)
+static void add_pool_calls(void)
 {
-	set_up_with("64M", "0");
 	standin_driver.cuMemPoolTrimTo = trim;
 	standin_driver.cuMemPoolGetAttribute = get;
 	standin_driver.cuMemPoolSetAttribute = set;
+}
+
+static void set_up(void)
+{
+	set_up_with("64M", "0");
+	add_pool_calls();
 }
 
 static uint64_t read_threshold(void)
@@ -107,6 +99,41 @@ static void use_pool(void)
 }
 
 CASE(keep_pools, .set_up = set_up);
+
+static void set_up_host_alone(void)
+{
+	set_up_with("0", "64M");
+	add_pool_calls();
+}
+
+CASE(host_alone, .set_up = set_up_host_alone);
+
+TEST(host_alone, without_a_limit_a_pool_holds_nothing)
+{
+	use_pool();
+	ck_assert_uint_eq(sets, 0);
+}
+
+/* A captured allocation is not described. */
+TEST(keep_pools, a_captured_allocation_raises_no_threshold)
+{
+	kept_pool_allocated(&(struct allocation){ .pool = POOL });
+	ck_assert_uint_eq(sets, 0);
+}
+
+/* _i: by a call that bypasses peerpin, or before the first allocation, or after it. */
+LOOP_TEST(keep_pools, the_program_s_threshold_stays, 0, 3)
+{
+	if (_i == 2)
+		use_pool();
+	if (_i)
+		ck_assert(keep_pool_take(POOL) == (_i == 2));
+	threshold = _i == 1 ? 0 : OWN;
+	use_pool();
+	use_pool();
+	ck_assert_uint_eq(sets, _i == 2);
+	ck_assert_uint_eq(read_threshold(), _i == 1 ? 0 : OWN);
+}
 
 TEST(keep_pools, the_first_allocation_raises_the_threshold_once)
 {

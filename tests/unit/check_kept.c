@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* check_kept.c -- the list of kept memory: limits, order of releases, ends of contexts */
 #include <pthread.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -91,6 +90,7 @@ TEST(kept, memory_larger_than_the_limit_is_not_kept)
 	ck_assert(!keeps_host(at(3)));
 	allocate_host(at(4), 2 * MIB, 0);
 	ck_assert(keeps_host(at(4)));
+	ck_assert_uint_eq(gpu.frees, 1); /* for the second */
 }
 
 TEST(kept, each_gpu_and_the_host_have_limits_of_their_own)
@@ -331,29 +331,13 @@ static _Atomic bool release_begins, other_returned;
 static unsigned int frees_seen;
 static bool other_result;
 
-/* The state in /proc; 'S': it waits. */
-static bool other_waits(void)
-{
-	char name[64], text[256] = "", *state;
-	FILE *file;
-
-	snprintf(name, sizeof(name), "/proc/self/task/%d/stat", (int)other_thread);
-	file = fopen(name, "r");
-	if (!file)
-		return false;
-	text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
-	fclose(file);
-	state = strrchr(text, ')');
-	return state && state[2] == 'S';
-}
-
 /* In the release: until the other thread waits for it, or has not. */
 static void let_other_wait(uint64_t address)
 {
 	(void)address;
 	release_begins = true;
 	for (unsigned int seen = 0; seen < 1000 && !other_returned; usleep(0))
-		seen += other_thread && other_waits();
+		seen += other_thread && is_asleep(other_thread);
 }
 
 static void await_release(void)

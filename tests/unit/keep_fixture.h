@@ -5,6 +5,8 @@
 
 #include "suite.h"
 
+#include <stdio.h>
+
 #include "memory/captures.h"
 #include "memory/keep.h"
 #include "memory/kept.h"
@@ -34,10 +36,11 @@ static __thread CUstreamCaptureMode capture_mode;
 
 static struct {
 	CUresult wait_result, record_result, free_result, total_result;
-	unsigned int flags;  /* of the contexts */
-	unsigned int events; /* that exist */
+	unsigned int flags;   /* of the contexts */
+	unsigned int version; /* of their interface */
+	unsigned int events;  /* that exist */
 	unsigned int event_flags, probes;
-	void (*before_record)(void), (*in_record)(void), (*in_wait)(void);
+	void (*in_version)(void), (*before_record)(void), (*in_record)(void), (*in_wait)(void);
 	uint64_t total;	       /* memory of a GPU */
 	uint64_t freed[FREES]; /* addresses, in order */
 	_Atomic unsigned int frees;
@@ -73,8 +76,13 @@ static CUresult get_device(CUdevice *device)
 
 static CUresult get_version(CUcontext context, unsigned int *version)
 {
+	void (*hook)(void) = gpu.in_version;
+
 	ck_assert_ptr_null(context);
-	*version = 3020;
+	gpu.in_version = NULL;
+	if (hook)
+		hook();
+	*version = gpu.version;
 	return state();
 }
 
@@ -268,12 +276,29 @@ static inline void must_have_freed(unsigned int count, const uint64_t *bases)
 		ck_assert_uint_eq(gpu.freed[i], bases[i]);
 }
 
+/* True if this thread of the process sleeps. */
+static inline bool is_asleep(int thread)
+{
+	char name[64], text[256] = "", *state;
+	FILE *file;
+
+	snprintf(name, sizeof(name), "/proc/self/task/%d/stat", thread);
+	file = fopen(name, "r");
+	if (!file)
+		return false;
+	text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
+	fclose(file);
+	state = strrchr(text, ')');
+	return state && state[2] == 'S';
+}
+
 static void set_up_with(const char *keep, const char *keep_host)
 {
 	setenv("PEERPIN_KEEP", keep, 1);
 	setenv("PEERPIN_KEEP_HOST", keep_host, 1);
 	standin_reset();
 	gpu.total = 100 * BLOCK;
+	gpu.version = 3020;
 	first = second = (struct CUctx_st){ .alive = true };
 	of_second_gpu = (struct CUctx_st){ .device = 1, .alive = true };
 	enter(&first);

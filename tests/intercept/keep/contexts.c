@@ -119,7 +119,7 @@ static void kept_memory_ends_with_its_context(unsigned int end)
 	next = make(end);
 	require(!is_primary(end) || next == made);
 	again = allocate(UNIT);
-	again_host = allocate_host(UNIT);
+	again_host = obtain(true, UNIT);
 	require(tag(again) != id && tag(again_host) != id_host && own("reused") == 0);
 	id = tag(again);
 	id_host = tag(again_host);
@@ -127,9 +127,9 @@ static void kept_memory_ends_with_its_context(unsigned int end)
 	/* Released again or freed again, this would have ended memory of the new context. */
 	require(tag(again) == id && tag(again_host) == id_host);
 	require_cuda(cuMemFree_v2(again));
-	free_host(again_host);
+	give_up(true, again_host);
 	require(tag(again) == id && tag(again_host) == id_host);
-	require(allocate(UNIT) == again && allocate_host(UNIT) == again_host);
+	require(allocate(UNIT) == again && obtain(true, UNIT) == again_host);
 	require(own("reused") == 2 && own("internal_errors") == 0);
 	if (seen)
 		require(own("missed_frees") == 0);
@@ -156,19 +156,6 @@ static void a_context_that_goes_on_is_of_use(unsigned int released)
 	expect_no_errors();
 }
 
-static void a_trim_of_a_pool_releases_all(unsigned int unused)
-{
-	CUdeviceptr device_memory, host_memory;
-
-	(void)unused;
-	begin();
-	device_memory = keep(UNIT);
-	host_memory = keep_host(UNIT);
-	release_all();
-	require(!tag(device_memory) && !tag(host_memory) && own("kept_released") == 2);
-	expect_no_kept();
-}
-
 /* ---- the process ---- */
 
 static CUdeviceptr memory, live;
@@ -180,15 +167,13 @@ static void be_child(unsigned int variant)
 	CUdeviceptr address;
 
 	alarm(TIME_OUT);
-	if (variant == 1) {
-		cuMemAlloc_v2(&address, UNIT);
-		cuMemFree_v2(live);
-		release_all();
-		cuCtxDestroy_v2(context);
-	}
+	cuMemAlloc_v2(&address, UNIT);
+	cuMemFree_v2(live);
+	release_all();
+	cuCtxDestroy_v2(context);
 	require(own("kept") == kept && own("reused") == reused);
 	require(own("kept_released") == released);
-	if (variant == 2)
+	if (variant)
 		exit(3);
 	_exit(3);
 }
@@ -223,41 +208,35 @@ static void free_late(void)
 
 /* Frees of exit functions, too; the simulated adapter aborts on registrations that outlive memory.
  */
-static void an_exit_with_kept_memory_is_an_exit(unsigned int variant)
+static void an_exit_with_kept_memory_is_an_exit(unsigned int unused)
 {
+	(void)unused;
 	set_up();
 	begin();
 	live = allocate(UNIT);
 	require(!ibv_dereg_mr(registered(live)));
 	memory = keep(UNIT);
 	keep_host(UNIT);
-	if (variant)
-		atexit(free_late);
+	atexit(free_late);
 	exit(5);
 }
 
-#define EACH_END(settings)                                                                         \
-	TEST(kept_memory_ends_with_its_context, DESTROY, settings),                                \
-		TEST(kept_memory_ends_with_its_context, DESTROY_OLD_FORM, settings),               \
-		TEST(kept_memory_ends_with_its_context, DETACH, settings),                         \
-		TEST(kept_memory_ends_with_its_context, RESET, settings),                          \
-		TEST(kept_memory_ends_with_its_context, RESET_OLD_FORM, settings),                 \
-		TEST(kept_memory_ends_with_its_context, RELEASE, settings),                        \
-		TEST(kept_memory_ends_with_its_context, RELEASE_OLD_FORM, settings),               \
-		TEST(kept_memory_ends_with_its_context, GREEN, settings),                          \
-		TEST(kept_memory_ends_with_its_context, BYPASSING_DESTROY, settings),              \
-		TEST(kept_memory_ends_with_its_context, BYPASSING_RESET, settings)
-
 const struct test context_tests[] = {
-	EACH_END(KEEP),
-	EACH_END(KEEP_PLAIN),
+	TEST(kept_memory_ends_with_its_context, DESTROY, KEEP),
+	TEST(kept_memory_ends_with_its_context, DESTROY_OLD_FORM, KEEP),
+	TEST(kept_memory_ends_with_its_context, DETACH, KEEP),
+	TEST(kept_memory_ends_with_its_context, RESET, KEEP),
+	TEST(kept_memory_ends_with_its_context, RESET_OLD_FORM, KEEP),
+	TEST(kept_memory_ends_with_its_context, RELEASE, KEEP),
+	TEST(kept_memory_ends_with_its_context, RELEASE_OLD_FORM, KEEP),
+	TEST(kept_memory_ends_with_its_context, GREEN, KEEP),
+	TEST(kept_memory_ends_with_its_context, BYPASSING_DESTROY, KEEP),
+	TEST(kept_memory_ends_with_its_context, BYPASSING_RESET, KEEP),
 	TEST(a_context_that_goes_on_is_of_use, 0, KEEP),
 	TEST(a_context_that_goes_on_is_of_use, 1, KEEP),
-	TEST(a_trim_of_a_pool_releases_all, 0, KEEP),
-	VARIANTS_3(a_child_touches_nothing_and_the_parent_goes_on, KEEP),
+	TEST(a_child_touches_nothing_and_the_parent_goes_on, 0, KEEP),
+	TEST(a_child_touches_nothing_and_the_parent_goes_on, 1, KEEP),
 	{ an_exit_with_kept_memory_is_an_exit, "an_exit_with_kept_memory_is_an_exit", 0, KEEP, 5,
-	  0 },
-	{ an_exit_with_kept_memory_is_an_exit, "an_exit_with_kept_memory_is_an_exit", 1, KEEP, 5,
 	  0 },
 	{ .name = NULL },
 };

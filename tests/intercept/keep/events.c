@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* events.c -- subscribers of peerpin.h and look-ups of keys see frees and allocations of the
- * program
- */
+/* events.c -- subscribers of peerpin.h see frees and allocations of the program */
 #include "keep.h"
 
 #include <dlfcn.h>
-#include <errno.h>
 
 #include "peerpin.h"
 
@@ -92,26 +89,6 @@ static void a_subscriber_sees_a_free_and_an_allocation_with_a_new_id(unsigned in
 	expect_no_kept();
 }
 
-static void a_refused_free_is_followed_by_an_allocation(unsigned int unused)
-{
-	CUdeviceptr memory;
-	CUstream stream;
-	CUgraph graph;
-
-	(void)unused;
-	begin();
-	subscribe();
-	memory = allocate(UNIT);
-	require_cuda(cuStreamCreate(&stream, 1));
-	require_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-	require(cuMemFree_v2(memory) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-	require(cuStreamEndCapture(stream, &graph) == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-	require(event_count == 1 && query_tag(memory));
-	require(cuMemFree_v2(memory) == CUDA_SUCCESS && event_count == 2);
-	require(cuMemFree_v2(memory) == CUDA_ERROR_INVALID_VALUE && event_count == 2);
-	expect_no_errors();
-}
-
 static void a_new_subscriber_sees_live_memory_and_none_that_is_kept(unsigned int unused)
 {
 	CUdeviceptr live, kept, reused;
@@ -140,102 +117,8 @@ static void a_new_subscriber_sees_live_memory_and_none_that_is_kept(unsigned int
 	expect_no_errors();
 }
 
-static void the_end_of_a_context_is_no_second_free(unsigned int unused)
-{
-	CUdeviceptr kept, live;
-
-	(void)unused;
-	begin();
-	subscribe();
-	live = allocate(3 * UNIT);
-	kept = keep(UNIT);
-	require(event_count == 3);
-	require_cuda(cuCtxDestroy_v2(context));
-	require(event_count == 4 && is_event(3, false, live, 3 * UNIT) && !tag(kept));
-	require_cuda(cuCtxCreate_v2(&context, 0, 0));
-	expect_no_kept();
-}
-
-/* ---- look-ups ---- */
-
-static struct peerpin_domain *domain;
-
-static int look_up(CUdeviceptr address, size_t size, struct peerpin_keys *keys)
-{
-	return PUBLIC(peerpin_lookup)(domain, address, size, ACCESS, keys);
-}
-
-static void a_look_up_finds_no_keys_of_kept_memory_and_finds_them_again(unsigned int further)
-{
-	struct peerpin_keys keys, again;
-	struct ibv_pd *others[12];
-	CUdeviceptr memory;
-	uint64_t registrations;
-
-	set_up();
-	begin();
-	/* Keys of the first domains are in the record; those of further ones in arrays. */
-	for (unsigned int i = 0; i < further; i++) {
-		others[i] = ibv_alloc_pd(device);
-		require(!PUBLIC(peerpin_domain)(others[i], ACCESS, &domain));
-	}
-	require(!PUBLIC(peerpin_domain)(pd, ACCESS, &domain));
-	memory = allocate(UNIT);
-	until(!look_up(memory, UNIT, &keys));
-	until(own("registrations_background") == further + 1);
-	registrations = sim("registrations");
-	for (int round = 0; round < 5; round++) {
-		require_cuda(cuMemFree_v2(memory));
-		require(look_up(memory, UNIT, &again) == -ENOENT);
-		require(look_up(memory + 4096, 1, &again) == -ENOENT);
-		require(allocate(UNIT) == memory && !look_up(memory, UNIT, &again));
-		require(again.lkey == keys.lkey && again.rkey == keys.rkey);
-		require(can_read(again.rkey, memory));
-	}
-	require(sim("registrations") == registrations && sim("dereg_mr") == 0);
-	require_cuda(cuMemFree_v2(memory));
-	release_all();
-	require(look_up(memory, UNIT, &again) == -ENOENT && sim("live") == 0);
-	require(allocate(UNIT) == memory);
-	until(!look_up(memory, UNIT, &again));
-	expect_no_errors();
-}
-
-/* A registration that completes while its memory is kept. */
-static void keys_that_come_while_memory_is_kept_are_found_after_reuse(unsigned int unused)
-{
-	struct peerpin_keys keys;
-	CUdeviceptr memory;
-	uint64_t before;
-
-	(void)unused;
-	set_up();
-	begin();
-	require(!PUBLIC(peerpin_domain)(pd, ACCESS, &domain));
-	before = begun();
-	set("hold", 1);
-	memory = allocate(UNIT);
-	until(begun() > before);
-	require_cuda(cuMemFree_v2(memory));
-	require(own("kept") == 1 && look_up(memory, UNIT, &keys) == -ENOENT);
-	set("hold", 0);
-	until(own("registrations_background") == 1);
-	require(look_up(memory, UNIT, &keys) == -ENOENT);
-	require(allocate(UNIT) == memory);
-	until(!look_up(memory, UNIT, &keys));
-	require(can_read(keys.rkey, memory) && sim("registrations") == 1);
-	expect_no_errors();
-}
-
 const struct test event_tests[] = {
 	TEST(a_subscriber_sees_a_free_and_an_allocation_with_a_new_id, 0, KEEP),
-	TEST(a_subscriber_sees_a_free_and_an_allocation_with_a_new_id, 0, KEEP_PLAIN),
-	TEST(a_refused_free_is_followed_by_an_allocation, 0, KEEP),
 	TEST(a_new_subscriber_sees_live_memory_and_none_that_is_kept, 0, KEEP),
-	TEST(the_end_of_a_context_is_no_second_free, 0, KEEP),
-	TEST(a_look_up_finds_no_keys_of_kept_memory_and_finds_them_again, 0, KEEP),
-	TEST(a_look_up_finds_no_keys_of_kept_memory_and_finds_them_again, 12, KEEP),
-	TEST(a_look_up_finds_no_keys_of_kept_memory_and_finds_them_again, 0, KEEP_VERIFY),
-	TEST(keys_that_come_while_memory_is_kept_are_found_after_reuse, 0, KEEP),
 	{ .name = NULL },
 };

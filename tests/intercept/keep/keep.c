@@ -8,10 +8,8 @@
 
 #include "base/object.h"
 
-const struct test *const test_files[] = { reuse_tests,	 hidden_tests,	 state_tests,
-					  capture_tests, limit_tests,	 pressure_tests,
-					  context_tests, parallel_tests, event_tests,
-					  region_tests,	 pool_tests,	 NULL };
+const struct test *const test_files[] = { call_tests,	pressure_tests, context_tests, event_tests,
+					  region_tests, pool_tests,	NULL };
 
 struct functions raw;
 
@@ -48,40 +46,6 @@ void begin(void)
 	require_cuda(cuCtxCreate_v2(&context, 0, gpu));
 }
 
-static void *by_proc_address(const char *symbol)
-{
-	CUdriverProcAddressQueryResult status;
-	void *found = NULL;
-
-	require_cuda(cuGetProcAddress_v2(symbol, &found, 13000, 0, &status));
-	require(found);
-	return found;
-}
-
-struct calls calls_by(enum path path)
-{
-	struct calls calls = { cuMemAlloc_v2,	  cuMemFree_v2,	  cuMemAllocPitch_v2,
-			       cuMemAllocHost_v2, cuMemHostAlloc, cuMemFreeHost };
-	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
-
-	if (path == BY_DLSYM) {
-		calls.alloc = (__typeof__(calls.alloc))dlsym(driver, "cuMemAlloc_v2");
-		calls.free = (__typeof__(calls.free))dlsym(driver, "cuMemFree_v2");
-		calls.pitch = (__typeof__(calls.pitch))dlsym(driver, "cuMemAllocPitch_v2");
-		calls.alloc_host = (__typeof__(calls.alloc_host))dlsym(driver, "cuMemAllocHost_v2");
-		calls.host_alloc = (__typeof__(calls.host_alloc))dlsym(driver, "cuMemHostAlloc");
-		calls.free_host = (__typeof__(calls.free_host))dlsym(driver, "cuMemFreeHost");
-	} else if (path == BY_PROC_ADDRESS) {
-		calls.alloc = (__typeof__(calls.alloc))by_proc_address("cuMemAlloc");
-		calls.free = (__typeof__(calls.free))by_proc_address("cuMemFree");
-		calls.pitch = (__typeof__(calls.pitch))by_proc_address("cuMemAllocPitch");
-		calls.alloc_host = (__typeof__(calls.alloc_host))by_proc_address("cuMemAllocHost");
-		calls.host_alloc = (__typeof__(calls.host_alloc))by_proc_address("cuMemHostAlloc");
-		calls.free_host = (__typeof__(calls.free_host))by_proc_address("cuMemFreeHost");
-	}
-	return calls;
-}
-
 uint64_t tag(CUdeviceptr address)
 {
 	CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_BUFFER_ID;
@@ -92,22 +56,14 @@ uint64_t tag(CUdeviceptr address)
 	return id;
 }
 
-CUdeviceptr allocate_host(size_t size)
-{
-	void *address;
-
-	require_cuda(cuMemHostAlloc(&address, size, 0));
-	return address_of(address);
-}
-
-void free_host(CUdeviceptr address)
-{
-	require_cuda(cuMemFreeHost(pointer_to(address)));
-}
-
 CUdeviceptr obtain(bool host, size_t size)
 {
-	return host ? allocate_host(size) : allocate(size);
+	void *address = NULL;
+
+	if (!host)
+		return allocate(size);
+	require_cuda(cuMemHostAlloc(&address, size, 0));
+	return address_of(address);
 }
 
 void give_up(bool host, CUdeviceptr address)

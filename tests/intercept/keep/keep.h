@@ -10,12 +10,8 @@
 #include "../ends/ends.h"
 
 #define KEEP	    "PEERPIN_KEEP=64M PEERPIN_KEEP_HOST=64M"
-#define KEEP_PLAIN  KEEP " PEERPIN_POINTER_QUERIES=0"
 #define KEEP_VERIFY KEEP " PEERPIN_VERIFY=1"
 #define MIB	    ((size_t)1 << 20)
-
-#define VARIANTS_3(test, settings)                                                                 \
-	TEST(test, 0, settings), TEST(test, 1, settings), TEST(test, 2, settings)
 
 struct functions {
 #define FUNCTION(symbol, ...) CUresult (*symbol)(__VA_ARGS__);
@@ -23,22 +19,9 @@ struct functions {
 #undef FUNCTION
 };
 
-/* The driver's own functions; the client's: by link, by dlsym, by cuGetProcAddress. */
-extern struct functions raw;
-enum path { BY_LINK, BY_DLSYM, BY_PROC_ADDRESS, PATHS };
-struct calls {
-	CUresult (*alloc)(CUdeviceptr *address, size_t size);
-	CUresult (*free)(CUdeviceptr address);
-	CUresult (*pitch)(CUdeviceptr *address, size_t *pitch, size_t width, size_t height,
-			  unsigned int element);
-	CUresult (*alloc_host)(void **address, size_t size);
-	CUresult (*host_alloc)(void **address, size_t size, unsigned int flags);
-	CUresult (*free_host)(void *address);
-};
-struct calls calls_by(enum path path);
+extern struct functions raw; /* the driver's own */
 
-extern const struct test reuse_tests[], hidden_tests[], state_tests[], capture_tests[],
-	limit_tests[], pressure_tests[], context_tests[], parallel_tests[], event_tests[],
+extern const struct test call_tests[], pressure_tests[], context_tests[], event_tests[],
 	region_tests[], pool_tests[];
 
 /* The driver and a context, without an adapter. */
@@ -58,9 +41,6 @@ static inline void *pointer_to(CUdeviceptr address)
 {
 	return (void *)(uintptr_t)address;
 }
-
-CUdeviceptr allocate_host(size_t size);
-void free_host(CUdeviceptr address);
 
 /* cuMemHostAlloc and cuMemFreeHost, or cuMemAlloc and cuMemFree. */
 CUdeviceptr obtain(bool host, size_t size);

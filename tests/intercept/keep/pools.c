@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* pools.c -- release thresholds of stream-ordered pools */
+/* pools.c -- release thresholds of stream-ordered pools, and PEERPIN_KEEP=auto */
 #include "keep.h"
 #include "../../vmm.h"
 
@@ -23,11 +23,6 @@ static CUmemoryPool default_pool(void)
 
 	require_cuda(cuDeviceGetDefaultMemPool(&pool, 0));
 	return pool;
-}
-
-static CUmemoryPool pool_of(unsigned int own)
-{
-	return own ? make_pool() : default_pool();
 }
 
 static uint64_t raw_attribute(CUmemoryPool pool, CUmemPool_attribute attribute)
@@ -65,60 +60,6 @@ static void use(CUmemoryPool pool, size_t size)
 	require_cuda(cuStreamSynchronize(NULL));
 }
 
-static void a_pool_holds_memory_and_its_threshold_reads_as_the_program_s(unsigned int own_pool)
-{
-	CUmemoryPool pool;
-	CUdeviceptr address;
-	uint64_t seen = 7;
-
-	begin();
-	pool = pool_of(own_pool);
-	require(threshold(pool) == 0 && raw_attribute(pool, THRESHOLD) == 0);
-	if (own_pool)
-		use(pool, UNIT);
-	else
-		require_cuda(cuMemAllocAsync(&address, UNIT, NULL));
-	require(threshold(pool) == 0 && raw_attribute(pool, THRESHOLD) == LIMIT);
-	if (!own_pool)
-		require_cuda(cuMemFreeAsync(address, NULL));
-	require(reserved(pool) == UNIT);
-	require_cuda(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &seen));
-	require(seen == 0);
-	if (own_pool)
-		require_cuda(cuMemPoolDestroy(pool));
-	expect_no_errors();
-}
-
-static void without_a_limit_a_pool_holds_nothing(unsigned int own_pool)
-{
-	CUmemoryPool pool;
-
-	begin();
-	pool = pool_of(own_pool);
-	use(pool, UNIT);
-	require(raw_attribute(pool, THRESHOLD) == 0 && reserved(pool) == 0);
-}
-
-static void the_program_s_threshold_stays(unsigned int value)
-{
-	CUmemoryPool before, after, bypassed;
-
-	begin();
-	before = make_pool();
-	require_cuda(
-		raw.cuMemPoolSetAttribute(bypassed = make_pool(), THRESHOLD, &(uint64_t){ 9 }));
-	use(bypassed, UNIT);
-	require(threshold(bypassed) == 9);
-	set_threshold(before, value);
-	use(before, UNIT);
-	require(threshold(before) == value && raw_attribute(before, THRESHOLD) == value);
-	after = default_pool();
-	use(after, UNIT);
-	set_threshold(after, value);
-	use(after, UNIT);
-	require(threshold(after) == value && raw_attribute(after, THRESHOLD) == value);
-}
-
 /* A refused call changes nothing. */
 static void errors_are_the_driver_s(unsigned int unused)
 {
@@ -135,22 +76,6 @@ static void errors_are_the_driver_s(unsigned int unused)
 	require(cuMemPoolGetAttribute(NULL, THRESHOLD, &value) == CUDA_ERROR_INVALID_VALUE);
 	require(cuMemPoolDestroy(pool) == CUDA_ERROR_INVALID_VALUE);
 	require(threshold(pool) == 0 && raw_attribute(pool, THRESHOLD) == LIMIT && value == 7);
-}
-
-static void a_pool_that_takes_the_handle_of_another_is_raised(unsigned int unused)
-{
-	CUmemoryPool pool;
-
-	(void)unused;
-	begin();
-	for (int i = 0; i < 100; i++) {
-		pool = make_pool();
-		if (i % 2)
-			set_threshold(pool, 1);
-		use(pool, UNIT);
-		require(raw_attribute(pool, THRESHOLD) == (i % 2 ? 1 : LIMIT));
-		require_cuda(cuMemPoolDestroy(pool));
-	}
 }
 
 /* The GPU has 64 MiB. */
@@ -185,28 +110,53 @@ static void held_memory_is_free_memory(unsigned int unused)
 	expect_no_errors();
 }
 
-static void a_capture_is_left_alone(unsigned int mode)
-{
-	CUmemoryPool pool;
-	CUstream captured;
-	CUgraph graph;
-	CUdeviceptr address;
-	size_t seen;
+/* ---- PEERPIN_KEEP=auto: of 64 MiB ---- */
 
+/* Freed memory counts as free. */
+static void auto_keeps_up_to_half_of_what_is_free(unsigned int unused)
+{
+	CUdeviceptr live, memory;
+
+	(void)unused;
 	begin();
-	pool = default_pool();
-	require_cuda(cuStreamCreate(&captured, 1));
-	require_cuda(cuStreamBeginCapture_v2(captured, mode));
-	require_cuda(cuMemAllocAsync(&address, UNIT, captured));
-	require_cuda(cuMemFreeAsync(address, captured));
-	require_cuda(cuMemGetInfo_v2(&seen, NULL));
-	require_cuda(cuStreamEndCapture(captured, &graph));
-	require(raw_attribute(pool, THRESHOLD) == 0);
-	use(pool, UNIT);
-	require(raw_attribute(pool, THRESHOLD) == LIMIT);
-	require_cuda(cuStreamBeginCapture_v2(captured, mode));
-	require_cuda(cuMemGetInfo_v2(&seen, NULL));
-	require_cuda(cuStreamEndCapture(captured, &graph));
+	keep(32 * MIB);
+	release_all();
+	memory = allocate(34 * MIB);
+	require_cuda(cuMemFree_v2(memory));
+	require(!tag(memory));
+	live = allocate(40 * MIB);
+	memory = allocate(14 * MIB);
+	require_cuda(cuMemFree_v2(memory));
+	require(!tag(memory));
+	keep(12 * MIB);
+	require(own("kept_bytes") == 12 * MIB);
+	require_cuda(cuMemFree_v2(live));
+	expect_no_errors();
+}
+
+/* Other ranks of the job have used this GPU, and are live. */
+static void auto_is_shared_by_the_processes_of_the_job(unsigned int others)
+{
+	CUdeviceptr memory;
+	int used[2], ends[2];
+	char byte;
+
+	require(!pipe(used) && !pipe(ends));
+	for (unsigned int i = 0; i < others; i++) {
+		if (!fork()) {
+			close(ends[1]);
+			begin();
+			keep(UNIT);
+			require(write(used[1], "", 1) == 1 && !read(ends[0], &byte, 1));
+			_exit(0);
+		}
+		require(read(used[0], &byte, 1) == 1);
+	}
+	begin();
+	memory = allocate(64 * MIB / 2 / (others + 1) + UNIT);
+	require_cuda(cuMemFree_v2(memory));
+	require(!tag(memory));
+	keep(64 * MIB / 2 / (others + 1) / UNIT * UNIT);
 }
 
 /* Another rank of the job uses the GPU later. */
@@ -242,19 +192,14 @@ static void auto_is_shared_with_later_processes(unsigned int unused)
 	require(raw_attribute(pool, THRESHOLD) == 5);
 }
 
+#define AUTO	 "PEERPIN_KEEP=auto PEERPIN_SIM_MEMORY=64M"
+#define IN_A_JOB AUTO " OMPI_COMM_WORLD_RANK=0 PMIX_NAMESPACE=keep-"
+
 const struct test pool_tests[] = {
-	TEST(a_pool_holds_memory_and_its_threshold_reads_as_the_program_s, 0, KEEP),
-	TEST(a_pool_holds_memory_and_its_threshold_reads_as_the_program_s, 1, KEEP),
-	TEST(without_a_limit_a_pool_holds_nothing, 0, "PEERPIN_KEEP=0"),
-	TEST(without_a_limit_a_pool_holds_nothing, 1, "PEERPIN_KEEP_HOST=64M"),
-	TEST(the_program_s_threshold_stays, 0, KEEP),
-	TEST(the_program_s_threshold_stays, 5, KEEP),
 	TEST(errors_are_the_driver_s, 0, KEEP),
-	TEST(a_pool_that_takes_the_handle_of_another_is_raised, 0, KEEP),
 	TEST(held_memory_is_free_memory, 0, TIGHT),
-	VARIANTS_3(a_capture_is_left_alone, KEEP),
-	TEST(auto_is_shared_with_later_processes, 0,
-	     "PEERPIN_KEEP=auto PEERPIN_SIM_MEMORY=64M OMPI_COMM_WORLD_RANK=0 "
-	     "PMIX_NAMESPACE=keep-pools"),
+	TEST(auto_keeps_up_to_half_of_what_is_free, 0, AUTO),
+	TEST(auto_is_shared_by_the_processes_of_the_job, 3, IN_A_JOB "earlier"),
+	TEST(auto_is_shared_with_later_processes, 0, IN_A_JOB "later"),
 	{ .name = NULL },
 };

@@ -13,25 +13,12 @@
 #define LARGE  (40 * MIB)
 #define WANTED (30 * MIB)
 
-static CUmemoryPool default_pool(void)
-{
-	CUmemoryPool pool;
-
-	require_cuda(cuDeviceGetDefaultMemPool(&pool, 0));
-	return pool;
-}
-
-enum call { ALLOC, PITCH, MANAGED, CREATE, ASYNC, ASYNC_PTSZ, FROM_POOL, FROM_POOL_PTSZ, CALLS };
+enum call { ALLOC, PITCH, MANAGED, CREATE, ASYNC, FROM_POOL };
 
 static CUresult call_for(enum call call, size_t size, CUdeviceptr *address)
 {
-	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
-	__typeof__(cuMemAllocAsync) *async =
-		(__typeof__(async))dlsym(driver, "cuMemAllocAsync_ptsz");
-	__typeof__(cuMemAllocFromPoolAsync) *from_pool =
-		(__typeof__(from_pool))dlsym(driver, "cuMemAllocFromPoolAsync_ptsz");
-	CUmemGenericAllocationHandle handle = 0;
-	CUresult result;
+	CUmemGenericAllocationHandle handle;
+	CUmemoryPool pool;
 	size_t pitch;
 
 	switch (call) {
@@ -42,19 +29,12 @@ static CUresult call_for(enum call call, size_t size, CUdeviceptr *address)
 	case MANAGED:
 		return cuMemAllocManaged(address, size, CU_MEM_ATTACH_GLOBAL);
 	case CREATE:
-		result = cuMemCreate(&handle, size, &vmm_plain, 0);
-		*address = (CUdeviceptr)handle;
-		return result;
+		return cuMemCreate(&handle, size, &vmm_plain, 0);
 	case ASYNC:
 		return cuMemAllocAsync(address, size, NULL);
-	case ASYNC_PTSZ:
-		return async(address, size, NULL);
 	case FROM_POOL:
-		return cuMemAllocFromPoolAsync(address, size, default_pool(), NULL);
-	case FROM_POOL_PTSZ:
-		return from_pool(address, size, default_pool(), NULL);
-	case CALLS:
-		break;
+		require_cuda(cuDeviceGetDefaultMemPool(&pool, 0));
+		return cuMemAllocFromPoolAsync(address, size, pool, NULL);
 	}
 	return CUDA_ERROR_NOT_READY;
 }
@@ -67,11 +47,13 @@ static void expect_free(size_t bytes)
 	require(total == 64 * MIB && seen == bytes);
 }
 
-static void an_allocation_gets_the_largest_kept_memory_that_it_needs(unsigned int call)
+/* An allocation that does not fit into an empty GPU fails as without peerpin. */
+static void an_allocation_gets_kept_memory_as_far_as_it_needs_it(unsigned int call)
 {
-	CUdeviceptr small, large, got = 0;
+	CUdeviceptr small, large, host, got = 0;
 
 	begin();
+	host = keep_host(UNIT);
 	small = allocate(SMALL);
 	large = allocate(LARGE);
 	expect_free(4 * MIB);
@@ -80,68 +62,13 @@ static void an_allocation_gets_the_largest_kept_memory_that_it_needs(unsigned in
 	require(tag(small) && tag(large) && free_bytes() == 4 * MIB);
 	expect_free(64 * MIB);
 	require_cuda(call_for(call, WANTED, &got));
-	require(got && own("kept_released") == 1 && tag(small) && !query_tag(small));
+	require(own("kept_released") == 1 && tag(small) && !query_tag(small));
 	expect_free(34 * MIB);
 	require(free_bytes() == 14 * MIB);
-	if (call == CREATE)
-		require_cuda(cuMemRelease(got));
-	else if (call == ASYNC || call == FROM_POOL)
-		require_cuda(cuMemFreeAsync(got, NULL));
-	else
-		require_cuda(cuMemFree_v2(got));
-	require(allocate(SMALL) == small);
-	require_cuda(cuMemFree_v2(small));
-	expect_free(64 * MIB);
-	release_all();
-	require(free_bytes() == 64 * MIB);
-	expect_no_kept();
-}
-
-/* Both are released, one after the other. */
-static void an_allocation_gets_all_if_it_needs_all(unsigned int call)
-{
-	CUdeviceptr small = 0, large = 0, got;
-
-	begin();
-	require_cuda(cuMemAlloc_v2(&small, SMALL));
-	require_cuda(cuMemAlloc_v2(&large, LARGE));
-	require_cuda(cuMemFree_v2(small));
-	require_cuda(cuMemFree_v2(large));
-	require_cuda(call_for(call, 62 * MIB, &got));
-	require(own("kept_released") == 2 && free_bytes() == 2 * MIB);
-	expect_free(2 * MIB);
-	expect_no_kept();
-}
-
-/* What does not fit into an empty GPU: all is released, and the result is the driver's. */
-static void a_hopeless_allocation_releases_all_and_fails(unsigned int call)
-{
-	CUdeviceptr small, host, got = 7;
-
-	begin();
-	small = keep(SMALL);
-	host = keep_host(UNIT);
 	require(call_for(call, 128 * MIB, &got) == CUDA_ERROR_OUT_OF_MEMORY);
-	require((call == CREATE || !got) && own("kept_released") == 1 && !tag(small) && tag(host));
-	require(free_bytes() == 64 * MIB);
-	expect_free(64 * MIB);
-	require(allocate_host(UNIT) == host);
-	expect_no_kept();
-}
-
-static void other_errors_release_nothing(unsigned int unused)
-{
-	CUdeviceptr address;
-	size_t pitch;
-
-	(void)unused;
-	begin();
-	keep(SMALL);
-	require(cuMemAlloc_v2(&address, 0) == CUDA_ERROR_INVALID_VALUE);
-	require(cuMemAllocPitch_v2(&address, &pitch, SIZE_MAX, 2, 4) == CUDA_ERROR_INVALID_VALUE);
-	require(cuMemAllocManaged(&address, 0, CU_MEM_ATTACH_GLOBAL) == CUDA_ERROR_INVALID_VALUE);
-	require(cuMemCreate(NULL, UNIT, &vmm_plain, 0) == CUDA_ERROR_INVALID_VALUE);
-	require(own("kept_released") == 0);
+	require((call == CREATE || !got) && own("kept_released") == 2 && !tag(small) && tag(host));
+	expect_free(34 * MIB);
+	expect_no_errors();
 }
 
 /* The driver refuses more host memory than there are addresses. */
@@ -208,52 +135,73 @@ static void memory_is_released_on_the_device_of_the_pool(unsigned int unused)
 	expect_no_errors();
 }
 
-/* Blocks above 1 MiB; smaller memory shares a block with live memory here. */
-static void free_memory_is_what_the_driver_would_report_after_a_free(unsigned int unused)
-{
-	static const size_t sizes[] = {
-		1, 100000, MIB - 1, MIB + 1, 2 * MIB, 2 * MIB + 1, 5 * MIB
-	};
-	size_t before, seen, total;
+/* ---- releases by another thread ---- */
 
+static _Atomic pid_t releasing_thread, waiting_thread;
+
+static void *release(void *unused)
+{
 	(void)unused;
-	begin();
-	allocate(1);
-	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-		require_cuda(cuMemGetInfo_v2(&before, &total));
-		keep(sizes[i]);
-		require_cuda(cuMemGetInfo_v2(&seen, NULL));
-		require(seen == before);
-		require(raw.cuMemGetInfo_v2(&seen, NULL) == CUDA_SUCCESS && seen <= before);
-	}
-	keep_host(5 * MIB);
-	require_cuda(cuMemGetInfo_v2(&seen, NULL));
-	require(seen == before);
-	release_all();
-	require(free_bytes() == before);
-	/* Errors are the driver's. */
-	require_cuda(cuCtxSetCurrent(NULL));
-	require(cuMemGetInfo_v2(&seen, NULL) == CUDA_ERROR_INVALID_CONTEXT);
 	require_cuda(cuCtxSetCurrent(context));
+	releasing_thread = gettid();
+	release_all();
+	return NULL;
 }
 
-#define EACH_CALL(test)                                                                            \
-	TEST(test, ALLOC, TIGHT), TEST(test, PITCH, TIGHT), TEST(test, MANAGED, TIGHT),            \
-		TEST(test, CREATE, TIGHT), TEST(test, ASYNC, TIGHT),                               \
-		TEST(test, ASYNC_PTSZ, TIGHT), TEST(test, FROM_POOL, TIGHT),                       \
-		TEST(test, FROM_POOL_PTSZ, TIGHT)
+static void *allocate_meanwhile(void *unused)
+{
+	(void)unused;
+	require_cuda(cuCtxSetCurrent(context));
+	waiting_thread = gettid();
+	allocate(LARGE);
+	waiting_thread = 0;
+	return NULL;
+}
+
+/* The release waits for the registration of its memory, which the adapter holds. */
+static void an_allocation_waits_for_memory_that_another_thread_releases(unsigned int unused)
+{
+	int (*find_domain)(struct ibv_pd *, int, void **) =
+		(__typeof__(find_domain))dlsym(RTLD_DEFAULT, "peerpin_domain");
+	pthread_t threads[2];
+	CUdeviceptr memory;
+	uint64_t before;
+	void *domain;
+
+	(void)unused;
+	set_up();
+	begin();
+	require(!find_domain(pd, ACCESS, &domain));
+	before = begun();
+	set("hold", 1);
+	memory = allocate(LARGE);
+	until(begun() > before);
+	require_cuda(cuMemFree_v2(memory));
+	require(own("kept") == 1);
+	require(!pthread_create(&threads[0], NULL, release, NULL));
+	until(releasing_thread && is_waiting(releasing_thread) && own("kept_bytes") == 0);
+	require(!pthread_create(&threads[1], NULL, allocate_meanwhile, NULL));
+	until(waiting_thread && is_waiting(waiting_thread));
+	require(tag(memory));
+	set("hold", 0);
+	for (int i = 0; i < 2; i++)
+		require(!pthread_join(threads[i], NULL));
+	require(own("kept_released") == 1 && own("internal_errors") == 0);
+}
+
+#define NEEDS(call) TEST(an_allocation_gets_kept_memory_as_far_as_it_needs_it, call, TIGHT)
 
 const struct test pressure_tests[] = {
-	EACH_CALL(an_allocation_gets_the_largest_kept_memory_that_it_needs),
-	EACH_CALL(an_allocation_gets_all_if_it_needs_all),
-	EACH_CALL(a_hopeless_allocation_releases_all_and_fails),
-	TEST(an_allocation_gets_the_largest_kept_memory_that_it_needs, ALLOC,
-	     TIGHT " PEERPIN_VERIFY=1"),
-	TEST(other_errors_release_nothing, 0, TIGHT),
+	NEEDS(ALLOC),
+	NEEDS(PITCH),
+	NEEDS(MANAGED),
+	NEEDS(CREATE),
+	NEEDS(ASYNC),
+	NEEDS(FROM_POOL),
 	TEST(host_memory_is_released_for_host_memory_alone, 0, TIGHT),
 	TEST(host_memory_is_released_for_host_memory_alone, 1, TIGHT),
 	TEST(memory_is_released_on_the_device_that_needs_it, 0, TIGHT " PEERPIN_SIM_DEVICES=2"),
 	TEST(memory_is_released_on_the_device_of_the_pool, 0, TIGHT " PEERPIN_SIM_DEVICES=2"),
-	TEST(free_memory_is_what_the_driver_would_report_after_a_free, 0, TIGHT),
+	TEST(an_allocation_waits_for_memory_that_another_thread_releases, 0, TIGHT),
 	{ .name = NULL },
 };
