@@ -71,7 +71,7 @@ TEST(keep, memory_in_the_bucket_of_another_request_is_told_apart)
 		request.detail = i / SIZES + 1;
 		require(!kept_take(&first, &request, &taken));
 		request.detail = 0;
-		request.height = i / SIZES + 1;
+		request.height = i;
 		require(!kept_take(&first, &request, &taken));
 		request.height = 0;
 		request.kind = (enum allocation_kind)(ALLOCATION_HOST + 1 + i / SIZES);

@@ -93,6 +93,8 @@ static void wrong_arguments_are_the_driver_s(unsigned int unused)
 	(void)unused;
 	begin();
 	keep(UNIT);
+	require_cuda(cuMemAllocPitch_v2(&address, &pitch, 100, 1, 4));
+	require_cuda(cuMemFree_v2(address));
 	require_cuda(cuMemAllocHost_v2(&host, UNIT));
 	require_cuda(cuMemFreeHost(host));
 	keep_host(UNIT);
@@ -113,7 +115,7 @@ static void wrong_arguments_are_the_driver_s(unsigned int unused)
 	require_cuda(cuMemAllocHost_v2(&host, 0));
 	require_cuda(cuMemFreeHost(NULL));
 	require_cuda(cuMemFree_v2(0));
-	require(own("kept") == 3 && own("reused") == 0 && own("kept_released") == 0);
+	require(own("kept") == 4 && own("reused") == 0 && own("kept_released") == 0);
 	expect_no_errors();
 }
 

@@ -65,6 +65,8 @@ static void errors_are_the_driver_s(unsigned int unused)
 {
 	CUmemoryPool pool;
 	uint64_t value = 7;
+	CUstream stream;
+	CUgraph graph;
 
 	(void)unused;
 	begin();
@@ -75,7 +77,27 @@ static void errors_are_the_driver_s(unsigned int unused)
 	require(cuMemPoolSetAttribute(NULL, THRESHOLD, &value) == CUDA_ERROR_INVALID_VALUE);
 	require(cuMemPoolGetAttribute(NULL, THRESHOLD, &value) == CUDA_ERROR_INVALID_VALUE);
 	require(cuMemPoolDestroy(pool) == CUDA_ERROR_INVALID_VALUE);
+	require_cuda(cuStreamCreate(&stream, 1));
+	require_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	require(cuMemPoolSetAttribute(pool, THRESHOLD, &value) ==
+		CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	require(cuStreamEndCapture(stream, &graph) == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 	require(threshold(pool) == 0 && raw_attribute(pool, THRESHOLD) == LIMIT && value == 7);
+}
+
+/* More than peerpin records at a time, and some with the handle of an earlier one. */
+static void a_pool_after_destroyed_ones_is_raised(unsigned int unused)
+{
+	CUmemoryPool pool;
+
+	(void)unused;
+	begin();
+	for (int i = 0; i < 100; i++) {
+		pool = make_pool();
+		use(pool, UNIT);
+		require(raw_attribute(pool, THRESHOLD) == LIMIT);
+		require_cuda(cuMemPoolDestroy(pool));
+	}
 }
 
 /* The GPU has 64 MiB. */
@@ -197,6 +219,7 @@ static void auto_is_shared_with_later_processes(unsigned int unused)
 
 const struct test pool_tests[] = {
 	TEST(errors_are_the_driver_s, 0, KEEP),
+	TEST(a_pool_after_destroyed_ones_is_raised, 0, KEEP),
 	TEST(held_memory_is_free_memory, 0, TIGHT),
 	TEST(auto_keeps_up_to_half_of_what_is_free, 0, AUTO),
 	TEST(auto_is_shared_by_the_processes_of_the_job, 3, IN_A_JOB "earlier"),
