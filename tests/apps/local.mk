@@ -5,13 +5,6 @@ check_SCRIPTS += tests/apps/check_demo.sh
 TESTS += tests/apps/check_demo.sh
 EXTRA_DIST += tests/apps/check_demo.sh
 
-EXTRA_LTLIBRARIES = tests/apps/registration_witness.la
-tests_apps_registration_witness_la_SOURCES = tests/apps/registration_witness.c tests/apps/witness.h tests/apps/witness.c
-tests_apps_registration_witness_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
-tests_apps_registration_witness_la_CFLAGS = $(AM_CFLAGS) -fvisibility=hidden
-tests_apps_registration_witness_la_LDFLAGS = -module -avoid-version -shared -rpath /nowhere
-tests_apps_registration_witness_la_LIBADD = -ldl -lpthread
-
 if HAVE_CUDA_H
 exchange_cppflags = $(CUDA_CPPFLAGS)
 else
@@ -23,12 +16,18 @@ endif
 tests/apps/exchange: tests/apps/exchange.c tests/apps/include/cuda.h src/sim/libcuda.la
 	$(AM_V_CCLD)$(MKDIR_P) tests/apps && $(MPICC) $(exchange_cppflags) $(CPPFLAGS) $(AM_CFLAGS) $(CFLAGS) \
 		-o $@ $(srcdir)/tests/apps/exchange.c $(LDFLAGS) -Lsrc/sim/.libs -l:libcuda.so.1
-CLEANFILES += tests/apps/exchange tests/apps/registration_witness.la
+CLEANFILES += tests/apps/exchange
 
 if HAVE_MPI
-demo-programs: all tests/apps/exchange tests/apps/registration_witness.la
+if HAVE_VERBS
+demo_programs = all tests/apps/exchange tests/stacks/verbs_witness.la
 else
-demo-programs:
-	@echo 'the demonstration needs an MPI compiler: configure found no mpicc' >&2; exit 1
+demo_programs = demo-lacks
 endif
-.PHONY: demo-programs
+else
+demo_programs = demo-lacks
+endif
+demo-programs: $(demo_programs)
+demo-lacks:
+	@echo 'the demonstration needs an MPI compiler and infiniband/verbs.h: configure found no mpicc, or no header' >&2; exit 1
+.PHONY: demo-programs demo-lacks

@@ -215,22 +215,18 @@ gpu_row mute_gpu
 echo 'a warning of its own' >"$tmp/mute_gpu/with/client.err"
 same 'as does one without a summary line' 'failed: with: peerpin printed no summary line' "$(judged mute_gpu)"
 
-# phases FILE PHASE...: registration_witness.c's file; of each phase: registrations by the program and by peerpin's
-# worker, deregistrations, and peerpin's requests and hits up to its end
+# phases FOLDER PHASE...: of the witness's file; of each phase: registrations by the program and by peerpin's worker,
+# deregistrations, and peerpin's requests and hits up to its end
 phases() {
-	local file=$1 phase=0 counts
+	local file=$1/witness.1 phase=0 counts
 	shift
-	{
-		echo '{'
-		for counts; do
-			# shellcheck disable=SC2086 # numbers
-			printf '"phase%d_gpu_by_program": %d, "phase%d_gpu_by_worker": %d, "phase%d_gpu_deregistrations": %d,
-				"phase%d_peerpin_requests": %d, "phase%d_peerpin_hits": %d,\n' \
-				$(for count in $counts; do echo "$phase $count"; done)
-			phase=$((phase + 1))
-		done
-		echo '"gpu_registered_at_exit": 0 }'
-	} >"$file"
+	for counts; do
+		# shellcheck disable=SC2086 # numbers
+		printf '"phase%d_gpu_by_program": %d, "phase%d_gpu_by_worker": %d, "phase%d_gpu_deregistrations": %d, "phase%d_peerpin_requests": %d, "phase%d_peerpin_hits": %d,\n' \
+			$(for count in $counts; do echo "$phase $count"; done)
+		phase=$((phase + 1))
+	done >"$tmp/phases"
+	sed -i -e '/^"phase/d' -e "1r $tmp/phases" "$file"
 }
 
 # kept_row NAME PHASE...: these phases are those with peerpin
@@ -242,30 +238,30 @@ kept_row() {
 	echo 1 >"$dir/settled"
 	echo none >"$dir/requests"
 	statistics "$dir/with/peerpin.1" requests=5 hits=3 synchronous=2 kept=4 reused=3
-	phases "$dir/without/phases.0" '2 0 0 0 0' '4 0 4 0 0' '0 0 2 0 0'
-	phases "$dir/with/phases.0" "${@:2}"
+	phases "$dir/without" '2 0 0 0 0' '4 0 4 0 0' '0 0 2 0 0'
+	phases "$dir/with" "${@:2}"
 }
 
 kept_row kept '1 2 0 5 3' '0 0 0 5 3' '0 0 3 9 9'
 same 'a row with kept memory passes' 'passed' "$(judged kept)"
-phases "$tmp/kept/without/phases.0" '2 0 0 0 0' '4 0 0 0 0' '0 0 6 0 0'
+phases "$tmp/kept/without" '2 0 0 0 0' '4 0 0 0 0' '0 0 6 0 0'
 matches 'not if its program frees no registered memory' 'failed: without peerpin later rounds *: nothing was shown' "$(judged kept)"
 kept_row again '1 2 0 5 3' '1 0 0 5 3' '0 0 3 5 3'
 matches 'nor if it registers again' 'failed: with: 1 registrations of GPU memory *' "$(judged again)"
 kept_row ahead '1 2 0 5 3' '0 1 0 5 3' '0 0 3 5 3'
 matches 'or peerpin does in the background' 'failed: with: 1 registrations of GPU memory *' "$(judged ahead)"
 echo 2 >"$tmp/ahead/settled"
-same 'where it may not' 'passed' "$(phases "$tmp/ahead/without/phases.0" '0 0 0 0 0' '0 0 0 0 0' '4 0 4 0 0' '0 0 0 0 0'
-	phases "$tmp/ahead/with/phases.0" '1 2 0 5 3' '0 1 0 5 3' '0 0 0 5 3' '0 0 3 5 3'; judged ahead)"
+same 'where it may not' 'passed' "$(phases "$tmp/ahead/without" '0 0 0 0 0' '0 0 0 0 0' '4 0 4 0 0' '0 0 0 0 0'
+	phases "$tmp/ahead/with" '1 2 0 5 3' '0 1 0 5 3' '0 0 0 5 3' '0 0 3 5 3'; judged ahead)"
 kept_row ended '1 2 1 5 3' '0 0 0 5 3' '0 0 3 5 3'
 matches 'nor if registrations end' 'failed: with: 1 deregistrations of GPU memory before the end' "$(judged ended)"
 kept_row asked '1 2 0 3 1' '0 0 0 5 3' '0 0 3 5 3'
 matches 'nor if the program requests them again' 'failed: with: UCX requested 2 registrations again' "$(judged asked)"
 echo hits >"$tmp/asked/requests"
 same 'unless it has no cache' 'passed' "$(judged asked)"
-phases "$tmp/asked/with/phases.0" '1 2 0 3 1' '0 0 0 5 2' '0 0 3 5 2'
+phases "$tmp/asked/with" '1 2 0 3 1' '0 0 0 5 2' '0 0 3 5 2'
 matches 'where each has to hit' 'failed: with: 2 requests after *, of which 1 hit' "$(judged asked)"
-rm "$tmp/asked/with/phases.0"
+phases "$tmp/asked/with"
 matches 'nor without what the kernel saw' 'failed: phases of too few processes' "$(judged asked)"
 : >"$tmp/asked/settled"
 same 'if the row claims it' 'passed' "$(judged asked)"

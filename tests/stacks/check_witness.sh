@@ -52,17 +52,18 @@ read -r _ first < <(counts first_send_ns)
 same "the first send is timed, from the GPU's memory on" yes \
 	"$( ((least <= first && first <= most)) && echo yes || echo "$least, $first, $most")"
 
-# The other witness, of requests by phase, sees no extended form.
-REGISTRATION_WITNESS=$tmp/witness OMPI_COMM_WORLD_RANK=0 run "$PWD/tests/apps/.libs/registration_witness.so" >/dev/null
-same 'by phases: registrations by address and by dma-buf, and their ends' \
-	'phase0_gpu_by_program 5 phase0_gpu_by_worker 1 phase0_gpu_deregistrations 6 ' \
-	"$(counts phase0_gpu_by_program phase0_gpu_by_worker phase0_gpu_deregistrations)"
+same 'by phases: registrations, and their ends' \
+	'phase0_gpu_by_program 6 phase0_gpu_by_worker 1 phase0_gpu_deregistrations 0 phase1_gpu_by_program 0 phase1_gpu_deregistrations 7 ' \
+	"$(counts phase0_gpu_by_program phase0_gpu_by_worker phase0_gpu_deregistrations phase1_gpu_by_program phase1_gpu_deregistrations)"
 
 same 'of one that is killed nothing is left' '137 registered  ' "$(run "$witness" killed) $(counts registered)"
 export VERBS_WITNESS_LIVE=1
 same 'unless it is written all the while' '137 registered 9 deregistered 0 posted 5 ' \
 	"$(run "$witness" killed) $(counts registered deregistered posted)"
 unset VERBS_WITNESS_LIVE
+
+same 'for times, work requests are left alone' '0 posted 0 asked_gpu 6 ' \
+	"$(VERBS_WITNESS_TIMES=1 run "$witness") $(counts posted asked_gpu)"
 
 cp tests/stacks/.libs/libwitness_queue.so "$tmp/libfabric.so.1"
 same 'with a libfabric' '0 asked_gpu 6 asked_gpu_beside_libfabric 6 ' \
@@ -80,15 +81,14 @@ import ctypes, errno
 function = ctypes.CDLL(None, use_errno=True).ibv_reg_dmabuf_mr
 function.restype = ctypes.c_void_p
 print(function(None, 0, 0, 0, 0, 0), ctypes.get_errno() == errno.EOPNOTSUPP)' 2>&1)"
-	phases=$(sed -n 's/^#define PHASES[[:space:]]*//p' "$here/../apps/registration_witness.c")
+	phases=$(sed -n 's/^#define PHASES[[:space:]]*//p' "$here/verbs_witness.h")
 	# phase NUMBER: a program that reaches this phase
 	phase() {
-		outcome env REGISTRATION_WITNESS="$tmp/phases" LD_PRELOAD="$PWD/tests/apps/.libs/registration_witness.so" \
-			python3 -c "import ctypes; ctypes.CDLL(None).MPI_Pcontrol($1)"
+		outcome env LD_PRELOAD="$witness" python3 -c "import ctypes; ctypes.CDLL(None).MPI_Pcontrol($1)"
 	}
 	same 'the last phase that there is room for is one' $'\n=> 0' "$(phase $((phases - 1)))"
 	matches 'and the one after it is not counted as another' \
-		"registration_witness: there is room for $phases phases, and none for phase $phases*=> 134" "$(phase "$phases")"
+		"verbs_witness: there is room for $phases phases, and none for phase $phases*=> 134" "$(phase "$phases")"
 else
 	skip 'no python3'
 fi

@@ -115,16 +115,15 @@ same 'one that has run to its half is left out, too, and named' \
 same 'where it has' 7 "$(python3 -c 'import json, sys; print(len(json.load(sys.stdin)["rows"]))' <"$tmp/table")"
 
 # The source of the adapter is replaced, in a copy.
-mkdir -p "$tmp/copy/tests/"{rdma,stacks,apps} "$tmp/build/tests/stacks"
-cp "$here/worth" "$here/worth_jobs" "$tmp/copy/tests/stacks"
-cp "$here/../apps/registration_witness.c" "$tmp/copy/tests/apps"
+mkdir -p "$tmp/copy/tests/"{rdma,stacks} "$tmp/build/tests/stacks"
+cp "$here/worth" "$here/worth_jobs" "$here/verbs_witness.h" "$tmp/copy/tests/stacks"
 printf '#!/bin/sh\necho it runs >&2\nexit 125\n' >"$tmp/copy/tests/rdma/run"
 # patterns NUMBER: a mock program with this number of patterns, and "crash"
 patterns() {
 	printf '#!/bin/sh\nseq %s\necho crash\n' "$1" >"$tmp/build/tests/stacks/patterns"
 	chmod +x "$tmp/build/tests/stacks/patterns" "$tmp/copy/tests/rdma/run"
 }
-room=$(sed -n 's/^#define PHASES[[:space:]]*//p' "$here/../apps/registration_witness.c")
+room=$(sed -n 's/^#define PHASES[[:space:]]*//p' "$here/verbs_witness.h")
 # One pattern, one size: 2 phases for each repeat, and one more.
 patterns 1
 matches 'as many phases are run as there is room for' '*it runs*=> 125' \

@@ -19,7 +19,7 @@ tests_stacks_newer_libcuda_la_CPPFLAGS = $(AM_CPPFLAGS) -DSIM_NEWER_ENTRIES
 tests_stacks_newer_libcuda_la_LDFLAGS = $(sim_ldflags) -rpath /nowhere
 tests_stacks_newer_libcuda_la_LIBADD = $(sim_libadd)
 
-EXTRA_LTLIBRARIES += tests/stacks/verbs_witness.la
+EXTRA_LTLIBRARIES = tests/stacks/verbs_witness.la
 # A sanitizer has an allocator of its own.
 if SANITIZER
 EXTRA_LTLIBRARIES += tests/stacks/gpu_buffers.la tests/stacks/gpu_maps.la
@@ -42,7 +42,7 @@ tests_stacks_gpu_maps_la_CFLAGS = $(tests_stacks_gpu_buffers_la_CFLAGS)
 tests_stacks_gpu_maps_la_LDFLAGS = $(stacks_module)
 tests_stacks_gpu_maps_la_LIBADD = $(tests_stacks_gpu_buffers_la_LIBADD)
 tests_stacks_verbs_witness_la_SOURCES = tests/stacks/verbs_witness.c tests/stacks/verbs_witness.h \
-	tests/stacks/verbs_witness_result.c tests/apps/witness.h tests/apps/witness.c
+	tests/stacks/verbs_witness_result.c tests/stacks/witness.c
 tests_stacks_verbs_witness_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
 tests_stacks_verbs_witness_la_CFLAGS = $(AM_CFLAGS) -fvisibility=hidden
 tests_stacks_verbs_witness_la_LDFLAGS = $(stacks_module)
@@ -51,12 +51,13 @@ tests_stacks_verbs_witness_la_LIBADD = -ldl -lpthread
 # check_witness.sh: a client with known calls, on the simulated adapter.
 if HAVE_VERBS
 if !SANITIZER
-check_DATA += tests/stacks/verbs_witness.la tests/apps/registration_witness.la
+check_DATA += tests/stacks/verbs_witness.la
 check_LTLIBRARIES += tests/stacks/libwitness_queue.la
 tests_stacks_libwitness_queue_la_SOURCES = tests/stacks/witness_queue.c
+tests_stacks_libwitness_queue_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
 tests_stacks_libwitness_queue_la_LDFLAGS = -shared -avoid-version -rpath /nowhere
 check_PROGRAMS += tests/stacks/witness_client
-tests_stacks_witness_client_SOURCES = tests/stacks/witness_client.c tests/apps/witness.h tests/apps/witness.c
+tests_stacks_witness_client_SOURCES = tests/stacks/witness_client.c tests/stacks/verbs_witness.h tests/stacks/witness.c
 tests_stacks_witness_client_CPPFLAGS = $(AM_CPPFLAGS) $(exchange_cppflags) -I$(top_srcdir)/tests
 # Its queue pair precedes the adapter's.
 tests_stacks_witness_client_LDADD = tests/stacks/libwitness_queue.la src/sim/adapter/libibverbs.la src/sim/libcuda.la \
@@ -88,7 +89,7 @@ if HAVE_VERBS
 stacks_programs += tests/stacks/verbs_witness.la
 endif
 if HAVE_MPI
-stacks_programs += $(PATTERNS) tests/stacks/onesided tests/apps/registration_witness.la
+stacks_programs += $(PATTERNS) tests/stacks/onesided
 endif
 stacks-programs: all $(stacks_programs)
 # MPICH's header makes gcc report an overflow for MPI_STATUSES_IGNORE.

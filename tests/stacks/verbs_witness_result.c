@@ -1,68 +1,119 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* verbs_witness_result.c -- the file of a process's verbs calls */
+/* verbs_witness_result.c -- the phases of a process's verbs calls, and their file */
 #include <dlfcn.h>
 #include <pthread.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "apps/witness.h"
 #include "stacks/verbs_witness.h"
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 /* peerpin_statistic, sim_adapter_statistic */
 typedef int statistic_fn(const char *name, uint64_t *value);
 
-/* peerpin's statistics, if loaded: a process without GPU memory leaves no file. */
-static void write_statistics(FILE *file)
-{
-	static const char *const names[] = { "requests", "hits", "registrations", "host_requests" };
-	statistic_fn *statistic = (statistic_fn *)dlsym(RTLD_DEFAULT, "peerpin_statistic");
-	uint64_t value;
+static const char *const names[] = {
+#define X(name) #name,
+	WITNESS_COUNTS(X)
+#undef X
+};
 
-	for (size_t i = 0; statistic && i < sizeof(names) / sizeof(names[0]); i++)
-		if (!statistic(names[i], &value))
-			fprintf(file, ",\n  \"peerpin_%s\": %llu", names[i],
-				(unsigned long long)value);
+/* A process without GPU memory leaves no file of peerpin's. */
+static const char *const peerpin_names[] = { "requests",      "hits",	"registrations",
+					     "host_requests", "waited", "synchronous_queued" };
+static const char *const sim_names[] = { "stale_keys", "stale_memory", "outlived" };
+
+int phase;
+static int last_phase;
+/* peerpin's, at the end of the phase */
+static uint64_t noted[PHASES][COUNT(peerpin_names)];
+static bool has_noted[PHASES];
+
+static void write_number(FILE *file, const char *of, const char *name, uint64_t value)
+{
+	fprintf(file, ",\n  \"%s%s\": %llu", of, name, (unsigned long long)value);
 }
 
-static void write_simulated(FILE *file)
+__attribute__((visibility("default"))) int MPI_Pcontrol(const int level, ...)
 {
-	static const char *const names[] = { "stale_keys", "stale_memory", "outlived" };
-	statistic_fn *statistic = (statistic_fn *)next_if_any("sim_adapter_statistic");
+	statistic_fn *statistic = (statistic_fn *)dlsym(RTLD_DEFAULT, "peerpin_statistic");
+
+	if (level >= PHASES) {
+		/* Later counts would belong to another phase. */
+		fprintf(stderr,
+			"verbs_witness: there is room for %d phases, and none for phase %d\n",
+			PHASES, level);
+		abort();
+	}
+	if (level <= 0)
+		return 0;
+	has_noted[phase] = statistic != NULL;
+	for (size_t i = 0; statistic && i < COUNT(peerpin_names); i++)
+		if (statistic(peerpin_names[i], &noted[phase][i]))
+			fprintf(stderr, "verbs_witness: peerpin counts no %s\n", peerpin_names[i]);
+	__atomic_store_n(&phase, level, __ATOMIC_RELAXED);
+	last_phase = level > last_phase ? level : last_phase;
+	return 0;
+}
+
+static unsigned long count_of(int number, size_t i)
+{
+	return ((const unsigned long *)&counts[number])[i];
+}
+
+static unsigned long total_of(size_t i)
+{
+	unsigned long total = 0;
+
+	for (int number = 0; number <= last_phase; number++)
+		total += count_of(number, i);
+	return total;
+}
+
+static void write_phase(FILE *file, int number)
+{
+	char of[24];
+
+	snprintf(of, sizeof(of), "phase%d_", number);
+	for (size_t i = 0; i < PHASE_COUNTS; i++)
+		write_number(file, of, names[i], count_of(number, i));
+	snprintf(of, sizeof(of), "phase%d_peerpin_", number);
+	for (size_t i = 0; has_noted[number] && i < COUNT(peerpin_names); i++)
+		write_number(file, of, peerpin_names[i], noted[number][i]);
+}
+
+static void write_statistics(FILE *file, statistic_fn *statistic, const char *of,
+			     const char *const *wanted, size_t count)
+{
 	uint64_t value;
 
-	for (size_t i = 0; statistic && i < sizeof(names) / sizeof(names[0]); i++)
-		if (!statistic(names[i], &value))
-			fprintf(file, ",\n  \"sim_%s\": %llu", names[i], (unsigned long long)value);
+	for (size_t i = 0; statistic && i < count; i++)
+		if (!statistic(wanted[i], &value))
+			write_number(file, of, wanted[i], value);
 }
 
 static void write_counts(FILE *file)
 {
-	bool gpu = counts.asked_gpu;
-
-	fprintf(file, "{\n  \"alloc_pd\": %lu,\n  \"dealloc_pd\": %lu,\n", counts.alloc_pd,
-		counts.dealloc_pd);
-	fprintf(file, "  \"registered\": %lu,\n  \"deregistered\": %lu,\n", counts.registered,
-		counts.deregistered);
-	fprintf(file, "  \"reregistered\": %lu,\n  \"failed\": %lu,\n", counts.reregistered,
-		counts.failed);
-	fprintf(file, "  \"gpu_by_program\": %lu,\n  \"gpu_by_worker\": %lu,\n",
-		counts.gpu_by_program, counts.gpu_by_worker);
-	fprintf(file, "  \"host\": %lu,\n", counts.host);
-	fprintf(file, "  \"send_path\": %lu,\n  \"send_path_gpu\": %lu,\n", counts.send_path,
-		counts.send_path_gpu);
-	fprintf(file, "  \"send_path_ns\": %lu,\n", counts.send_path_ns);
-	fprintf(file, "  \"asked\": %lu,\n  \"asked_gpu\": %lu,\n", counts.asked, counts.asked_gpu);
-	fprintf(file, "  \"asked_gpu_beside_libfabric\": %lu,\n",
-		counts.asked_gpu_beside_libfabric);
-	fprintf(file, "  \"posted\": %lu,\n", counts.posted);
-	fprintf(file, "  \"first_send_ns\": %lu",
-		gpu ? counts.first_send_gpu_ns : counts.first_send_ns);
-	write_statistics(file);
-	write_simulated(file);
+	fprintf(file, "{\n  \"pid\": %d", (int)getpid());
+	for (size_t i = 0; i < COUNT(names); i++)
+		write_number(file, "", names[i], total_of(i));
+	write_number(file, "", "first_send_ns", first_send[first_send[1].asked_at != 0].ns);
+	write_statistics(file, (statistic_fn *)dlsym(RTLD_DEFAULT, "peerpin_statistic"), "peerpin_",
+			 peerpin_names, COUNT(peerpin_names));
+	write_statistics(file, (statistic_fn *)next_if_any("sim_adapter_statistic"), "sim_",
+			 sim_names, COUNT(sim_names));
+	for (int number = 0; last_phase && number <= last_phase; number++)
+		write_phase(file, number);
 	fprintf(file, "\n}\n");
+}
+
+static bool has_counts(void)
+{
+	for (int number = 0; number <= last_phase; number++)
+		if (counts[number].alloc_pd + counts[number].registered + counts[number].asked)
+			return true;
+	return false;
 }
 
 /* Atomic, even if the process is killed. */
@@ -72,7 +123,7 @@ static void write_result(void)
 	char name[4096], partial[4200];
 	FILE *file;
 
-	if (!pattern || !(counts.alloc_pd + counts.registered + counts.asked))
+	if (!pattern || !has_counts())
 		return;
 	snprintf(name, sizeof(name), "%s.%d", pattern, (int)getpid());
 	snprintf(partial, sizeof(partial), "%s-partial", name);

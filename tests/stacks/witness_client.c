@@ -19,7 +19,6 @@
 #include <cuda.h>
 #include <infiniband/verbs.h>
 
-#include "apps/witness.h"
 #include "stacks/verbs_witness.h"
 
 /* Headers of rdma-core before 59 do not declare it. */
@@ -171,6 +170,7 @@ int main(int argc, char **argv)
 		fflush(stdout);
 		raise(SIGKILL);
 	}
+	MPI_Pcontrol(1);
 	require(ibv_dealloc_pd(pd)); /* in use */
 	while (count)
 		require(!ibv_dereg_mr(registered[--count]));

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* witness.c -- memory type of a registration, and its thread */
-#include "apps/witness.h"
+/* witness.c -- memory type of a registration, its thread, and its time */
+#include "stacks/verbs_witness.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <time.h>
 
+#define MAX_LIVE	   8192
 #define MEMORY_TYPE	   2 /* CU_POINTER_ATTRIBUTE_MEMORY_TYPE */
 #define MEMORY_TYPE_DEVICE 2 /* CU_MEMORYTYPE_DEVICE */
 
@@ -65,4 +67,42 @@ bool on_worker(void)
 
 	prctl(PR_GET_NAME, name);
 	return !strncmp(name, "peerpin", strlen("peerpin"));
+}
+
+static void *live_gpu[MAX_LIVE]; /* under live_lock */
+static pthread_mutex_t live_lock = PTHREAD_MUTEX_INITIALIZER;
+
+bool live_replace(void *from, void *to)
+{
+	bool found = false;
+
+	pthread_mutex_lock(&live_lock);
+	for (int i = 0; i < MAX_LIVE && !found; i++) {
+		found = live_gpu[i] == from;
+		if (found)
+			live_gpu[i] = to;
+	}
+	pthread_mutex_unlock(&live_lock);
+	return found;
+}
+
+/* Time of the thread on a processor. */
+static uint64_t thread_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+	return now.tv_sec * 1000000000ULL + now.tv_nsec;
+}
+
+void spend_added_time(void)
+{
+	const char *added = getenv("VERBS_WITNESS_US");
+	uint64_t until;
+
+	if (!added)
+		return;
+	until = thread_ns() + strtoull(added, NULL, 10) * 1000;
+	while (thread_ns() < until)
+		;
 }
