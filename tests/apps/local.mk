@@ -13,9 +13,10 @@ exchange_cppflags = -idirafter $(srcdir)/tests/apps/include
 endif
 
 # Linked to the driver by its name alone: it runs on any driver.
-tests/apps/exchange: tests/apps/exchange.c tests/apps/include/cuda.h src/sim/libcuda.la
-	$(AM_V_CCLD)$(MKDIR_P) tests/apps && $(MPICC) $(exchange_cppflags) $(CPPFLAGS) $(AM_CFLAGS) $(CFLAGS) \
-		-o $@ $(srcdir)/tests/apps/exchange.c $(LDFLAGS) -Lsrc/sim/.libs -l:libcuda.so.1
+mpi_program = $(AM_V_CCLD)$(MKDIR_P) $(@D) && $(MPICC) $(exchange_cppflags) $(CPPFLAGS) $(AM_CFLAGS) $(CFLAGS) \
+	-I$(srcdir)/tests/stacks -o $@ $(filter %.c, $^) $(LDFLAGS) -Lsrc/sim/.libs -l:libcuda.so.1 -lpthread
+tests/apps/exchange: tests/apps/exchange.c $(job_sources) tests/stacks/patterns.h tests/apps/include/cuda.h src/sim/libcuda.la
+	$(mpi_program)
 CLEANFILES += tests/apps/exchange
 
 if HAVE_MPI

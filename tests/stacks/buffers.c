@@ -5,6 +5,7 @@
  */
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -235,11 +236,11 @@ void check_sum(CUdeviceptr buffer, size_t bytes, const struct message *messages,
 	add(&all.wrong, mistake.wrong);
 	if (mistake.wrong)
 		fprintf(stderr,
-			"patterns: %s: rank %d: round %d: message %d from rank %d: %zu of %zu "
+			"%s: %s: rank %d: round %d: message %d from rank %d: %zu of %zu "
 			"bytes are "
 			"wrong, "
 			"first that at %zu: 0x%02x in place of 0x%02x\n",
-			job.pattern, job.rank, messages[0].round, messages[0].number,
+			job.program, job.pattern, job.rank, messages[0].round, messages[0].number,
 			messages[0].sender, mistake.wrong, bytes, mistake.first, mistake.found,
 			mistake.wanted);
 }
@@ -272,4 +273,20 @@ void end_sending(void)
 {
 	all.send_ns[current_round] += now_ns() - sending_since;
 	all.rounds = current_round;
+}
+
+static int compare_times(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+uint64_t median_ns(const uint64_t *ns, int rounds)
+{
+	static uint64_t sorted[MAX_ROUNDS];
+
+	memcpy(sorted, ns, rounds * sizeof(*sorted));
+	qsort(sorted, rounds, sizeof(*sorted), compare_times);
+	return rounds ? (sorted[(rounds - 1) / 2] + sorted[rounds / 2]) / 2 : 0;
 }

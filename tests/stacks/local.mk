@@ -67,10 +67,8 @@ endif
 
 # By configure's compiler; the patterns also by MPICH's own, if it is there.
 MPICH_CC = mpicc.mpich
-stacks_compile = $(exchange_cppflags) $(CPPFLAGS) $(AM_CFLAGS) $(CFLAGS)
-stacks_link = $(LDFLAGS) -Lsrc/sim/.libs -l:libcuda.so.1
 tests/stacks/onesided: tests/stacks/onesided.c tests/apps/include/cuda.h src/sim/libcuda.la
-	$(AM_V_CCLD)$(MKDIR_P) tests/stacks && $(MPICC) $(stacks_compile) -o $@ $(srcdir)/tests/stacks/onesided.c $(stacks_link)
+	$(mpi_program)
 CLEANFILES += tests/stacks/gpu_buffers.la tests/stacks/gpu_maps.la tests/stacks/verbs_witness.la tests/stacks/onesided
 
 # Where there is an MPI compiler "make check" builds the patterns, and runs them without an adapter.

@@ -19,7 +19,7 @@
 #define MAX_BYTES  ((size_t)256 << 20)
 #define CHOSEN_MAX 16
 
-struct job job = { .rounds = 4, .by_abort = true };
+struct job job = { .program = "patterns", .rounds = 4, .by_abort = true };
 
 static size_t sizes[CHOSEN_MAX] = { 1 << 20 };
 static int size_count = 1;
@@ -52,39 +52,6 @@ static const struct {
 };
 
 #define PATTERNS (sizeof(patterns) / sizeof(patterns[0]))
-
-void fail(const char *what, const char *why)
-{
-	int started = 0, finished = 0;
-
-	fprintf(stderr, "patterns: rank %d: %s: %s\n", job.rank, what, why);
-	MPI_Initialized(&started);
-	MPI_Finalized(&finished);
-	if (started && !finished)
-		MPI_Abort(MPI_COMM_WORLD, 1);
-	exit(1);
-}
-
-void check_cuda(CUresult result, const char *call)
-{
-	const char *name = NULL;
-
-	if (result == CUDA_SUCCESS)
-		return;
-	cuGetErrorName(result, &name);
-	fail(call, name ? name : "unknown CUDA error");
-}
-
-void check_mpi(int result, const char *call)
-{
-	char text[MPI_MAX_ERROR_STRING] = "";
-	int length;
-
-	if (result == MPI_SUCCESS)
-		return;
-	MPI_Error_string(result, text, &length);
-	fail(call, text);
-}
 
 static void print_usage(void)
 {

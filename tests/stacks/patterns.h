@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* patterns.h -- shared by the patterns of communication: the job, GPU buffers, channels
+/* patterns.h -- shared by the patterns of communication and the demonstration: the job, GPU buffers,
+ * channels
  *
  * Each pattern is written as in an application, over MPI and the CUDA driver API alone. A message's
  * content depends on sender, receiver, round, number in the round, and place; a receive buffer is
@@ -25,6 +26,7 @@
 
 /* Options, and this rank. Constant while a pattern runs. */
 struct job {
+	const char *program; /* its name in messages */
 	const char *pattern;
 	int rank, ranks;
 	int cases, number, repeat; /* cases of the job; the current one; its repetition */
@@ -39,7 +41,7 @@ struct job {
 
 extern struct job job;
 
-/* ---- patterns.c ---- */
+/* ---- failures.c ---- */
 
 /* End the job with status 1. */
 void fail(const char *what, const char *why) __attribute__((noreturn));
@@ -81,6 +83,8 @@ void release(CUdeviceptr buffer);
 void note_allocation(CUdeviceptr at, uint64_t ns);
 void note_release(CUdeviceptr at, uint64_t ns);
 uint64_t now_ns(void);
+/* Of `rounds` times, at most MAX_ROUNDS; 0: none. One thread. */
+uint64_t median_ns(const uint64_t *ns, int rounds);
 
 /* `bytes` is a multiple of 4 everywhere. */
 void fill(CUdeviceptr buffer, size_t bytes, struct message message);

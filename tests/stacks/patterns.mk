@@ -2,18 +2,15 @@
 # Patterns of communication over MPI: no part of "make" or "make check", since they need MPI. Built by "make stacks-programs"
 # (local.mk), for another MPI library with MPICC and PATTERNS, as "make stacks-mpich" does.
 PATTERNS = tests/stacks/patterns
-patterns_sources = tests/stacks/patterns.c tests/stacks/buffers.c tests/stacks/channels.c tests/stacks/fixed.c \
+job_sources = tests/stacks/failures.c tests/stacks/buffers.c tests/stacks/channels.c
+patterns_sources = $(job_sources) tests/stacks/patterns.c tests/stacks/fixed.c \
 	tests/stacks/allocating.c tests/stacks/pool.c tests/stacks/threads.c tests/stacks/windows.c \
 	tests/stacks/collectives.c tests/stacks/crash.c tests/stacks/results.c tests/stacks/turns.c
 EXTRA_DIST += $(patterns_sources) tests/stacks/patterns.h tests/stacks/worth tests/stacks/worth_jobs \
 	tests/stacks/worth_table tests/stacks/worth_plot
 
-# Linked to the driver by its name alone: it runs on any driver.
 $(PATTERNS): $(patterns_sources) tests/stacks/patterns.h tests/apps/include/cuda.h src/sim/libcuda.la
-	$(AM_V_CCLD)$(MKDIR_P) $(@D) && sources=; \
-	for source in $(patterns_sources); do sources="$$sources $(srcdir)/$$source"; done; \
-	$(MPICC) $(exchange_cppflags) $(CPPFLAGS) $(AM_CFLAGS) $(CFLAGS) -o $@ $$sources \
-		$(LDFLAGS) -Lsrc/sim/.libs -l:libcuda.so.1 -lpthread
+	$(mpi_program)
 CLEANFILES += tests/stacks/patterns bench/worth-*.json
 
 # Gain by peerpin for each pattern, over the simulated adapter: to bench/worth-500.json. WORTH_OPTIONS are those of

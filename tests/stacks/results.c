@@ -2,28 +2,8 @@
 /* results.c -- counts and times of a pattern, as JSON of each rank */
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "patterns.h"
-
-static int compare_times(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
-/* Of the rounds after round 0; 0: none. */
-static uint64_t median_ns(void)
-{
-	static uint64_t sorted[MAX_ROUNDS];
-	int rounds = counts()->rounds;
-
-	memcpy(sorted, counts()->send_ns + 1, rounds * sizeof(*sorted));
-	qsort(sorted, rounds, sizeof(*sorted), compare_times);
-	return rounds ? (sorted[(rounds - 1) / 2] + sorted[rounds / 2]) / 2 : 0;
-}
 
 static void print_results(FILE *file)
 {
@@ -43,7 +23,7 @@ static void print_results(FILE *file)
 	fprintf(file, "  \"allocation_ns\": %" PRIu64 ",\n", all->allocation_ns);
 	fprintf(file, "  \"first_send_ns\": %" PRIu64 ",\n", all->send_ns[0]);
 	fprintf(file, "  \"send_ns_median\": %" PRIu64 ",\n  \"send_ns_total\": %" PRIu64 ",\n",
-		median_ns(), total);
+		median_ns(all->send_ns + 1, all->rounds), total);
 	fprintf(file, "  \"send_ns\": [");
 	for (int round = 1; round <= all->rounds; round++)
 		fprintf(file, "%s%" PRIu64, round > 1 ? ", " : "", all->send_ns[round]);
