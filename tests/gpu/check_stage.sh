@@ -5,7 +5,7 @@ set -u
 here=${srcdir:-.}/tests
 # shellcheck source=tests/launcher/checks
 . "$here/launcher/checks"
-[[ -x tests/gpu/leak && -x tests/gpu/cycles && ! -e /dev/nvidiactl ]] || exit 77
+[[ -x tests/gpu/cycles && ! -e /dev/nvidiactl ]] || exit 77
 command -v python3 >/dev/null || exit 77
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -21,19 +21,19 @@ lines() {
 
 matches 'it is put together' "$folder/staged: *" "$("$here/gpu/stage" . "$folder/staged" 2>&1 | grep -v 'is not built$')"
 mv "$folder/staged" "$folder/moved"
-matches 'steps run' $'== summary\nleak *ok *0 failed*\ncycles *ok *0 failed*\ntools *ok*\n=> 0' "$(lines leak cycles tools)"
+matches 'steps run' $'== summary\ncycles *ok *0 failed*\ntools *ok*\n=> 0' "$(lines cycles tools)"
 mkdir "$folder/out"
 matches 'all that is written comes along' $'*cycles *ok*\n=> 0' "$(OUT=$folder/out lines cycles)"
 matches 'in one file' '*out/cycles.log*' "$(tar -tzf "$folder/out/gpu.tar.gz")"
 matches 'the rows of programs need a GPU' $'*run *skipped *there is no GPU\n=> 0' "$(lines run)"
 matches 'ranks, with options' '*ranks * passed, * over, 0 failed, 0 skipped*' "$(GPU_RANKS="--ranks 1u --delays 50 --rounds 2 --with 'all PEERPIN_PREREGISTER=all'" lines ranks)"
-matches 'out of time' $'*leak *skipped *out of time\n=> 0' "$(GPU_TOTAL=1 lines leak)"
+matches 'out of time' $'*cycles *skipped *out of time\n=> 0' "$(GPU_TOTAL=1 lines cycles)"
 matches 'kept memory' $'*\n9 passed, 0 failed, 0 skipped\n=> 0' "$(GPU_BUILD=$folder/moved LD_LIBRARY_PATH=$folder/moved/src/sim/.libs \
 	outcome "$folder/moved/tests/gpu/keep" memory latency)"
 rm "$folder/moved/tests/gpu/.libs/cycles"
 matches 'a step that cannot run' $'*cycles *skipped *\n=> 0' "$(lines cycles)"
-echo 'exit 3' >"$folder/moved/tests/gpu/check_leak.sh"
-matches 'a step that fails, and one behind it' $'*leak *FAILED *\ntools *skipped *\n=> 1' "$(lines leak tools)"
+echo 'exit 3' >"$folder/moved/tests/gpu/check_cycles.sh"
+matches 'a step that fails, and one behind it' $'*cycles *FAILED *\ntools *skipped *\n=> 1' "$(lines cycles tools)"
 # Whether the process still runs within 10 s; zombies do not count.
 running() {
 	local tries state
@@ -47,20 +47,20 @@ running() {
 }
 
 # In a process group of its own, as the programs of tests/gpu/run.
-cat >"$folder/moved/tests/gpu/check_leak.sh" <<TEXT
+cat >"$folder/moved/tests/gpu/check_cycles.sh" <<TEXT
 #!/bin/sh
 timeout 100 sh -c 'echo \$\$ >"$folder/hanging"; sleep 100 & wait'
 TEXT
-chmod +x "$folder/moved/tests/gpu/check_leak.sh"
+chmod +x "$folder/moved/tests/gpu/check_cycles.sh"
 # Longer limits for a machine that stalls before the step starts.
 for total in 9 40 160; do
-	late=$(GPU_TOTAL=$total lines leak)
+	late=$(GPU_TOTAL=$total lines cycles)
 	[[ $late == *'out of time'* ]] || break
 done
-matches 'a step out of its time' $'*leak *FAILED *ended after [1-9]* s\n=> 1' "$late"
+matches 'a step out of its time' $'*cycles *FAILED *ended after [1-9]* s\n=> 1' "$late"
 same 'leaves nothing behind' gone "$(running)"
 rm "$folder/hanging"
-"$folder/moved/all" leak >/dev/null 2>&1 &
+"$folder/moved/all" cycles >/dev/null 2>&1 &
 while [[ ! -s $folder/hanging ]] && kill -0 $! 2>/dev/null; do sleep 0.05; done
 kill $!
 wait $!

@@ -12,6 +12,10 @@
 
 #define MIB ((size_t)1 << 20)
 
+#define ACCESS                                                                                     \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
+	 IBV_ACCESS_REMOTE_ATOMIC)
+
 #define must_cuda(call) must((call) == CUDA_SUCCESS)
 
 /* Exits without a driver, an adapter or peerpin. */
@@ -55,6 +59,7 @@ struct pattern {
 	const char *name;
 	void (*run)(int cycles);
 	bool any_way; /* peer memory is no failure */
+	bool by_name; /* left out where it is not named */
 };
 extern const struct pattern patterns[];
 

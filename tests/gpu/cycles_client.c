@@ -9,10 +9,6 @@
 #include "base/object.h"
 #include "sim/sim_adapter.h"
 
-#define ACCESS                                                                                     \
-	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
-	 IBV_ACCESS_REMOTE_ATOMIC)
-
 struct ibv_pd *client_pd, *client_other_pd;
 CUcontext client_context;
 bool client_neighbours_share;

@@ -5,9 +5,11 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <unistd.h>
 
-#define THREADS 4
-#define FEW	3 /* allocations that the background may reach too late; it waits for none of more */
+#define THREADS	 4
+#define CONTEXTS 5 /* a context takes as long as a thousand cycles */
+#define FEW	 3 /* allocations that the background may reach too late; it waits for none of more */
 
 /* ---- patterns: each does its cycles and leaves nothing ---- */
 
@@ -203,6 +205,7 @@ static void mapped(int cycles)
 {
 	CUmemGenericAllocationHandle handle;
 	CUdeviceptr address;
+	struct ibv_mr *mr;
 
 	must_cuda(cuMemAddressReserve(&address, 4 * MIB, 0, 0, 0));
 	must_cuda(cuMemCreate(&handle, 4 * MIB, &vmm_rdma, 0));
@@ -210,12 +213,63 @@ static void mapped(int cycles)
 		must_cuda(cuMemMap(address, 4 * MIB, 0, handle, 0));
 		must_cuda(cuMemSetAccess(address, 4 * MIB, &vmm_access, 1));
 		client_use(address, 4 * MIB, false);
-		client_use(address, 4 * MIB, true);
+		mr = client_register(client_pd, address, 4 * MIB, true);
 		client_look(address, false);
 		must_cuda(cuMemUnmap(address, 4 * MIB));
+		must(!ibv_dereg_mr(mr));
 	}
 	must_cuda(cuMemRelease(handle));
 	must_cuda(cuMemAddressFree(address, 4 * MIB));
+}
+
+/* Pool memory is registered only by the client's own dma-buf. */
+static void pooled(int cycles)
+{
+	for (int cycle = 0; cycle < cycles; cycle++) {
+		CUdeviceptr address;
+		struct ibv_mr *mr;
+		int fd;
+
+		must_cuda(cuMemAllocAsync(&address, 4 * MIB, NULL));
+		must_cuda(cuCtxSynchronize());
+		must_cuda(cuMemGetHandleForAddressRange(&fd, address, 4 * MIB,
+							CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+		mr = ibv_reg_dmabuf_mr(client_pd, 0, 4 * MIB, address, fd, ACCESS);
+		must(mr && !close(fd));
+		seen.requests++;
+		must_cuda(cuMemFreeAsync(address, NULL));
+		must(!ibv_dereg_mr(mr));
+	}
+}
+
+static void ended_contexts(int cycles)
+{
+	for (int cycle = 0; cycle < cycles && cycle < CONTEXTS; cycle++) {
+		CUcontext other;
+		struct ibv_mr *mr;
+
+		must_cuda(cuCtxCreate_v2(&other, 0, 0));
+		mr = client_register(client_pd, client_obtain(3 * MIB), 3 * MIB, false);
+		must_cuda(cuCtxDestroy_v2(other));
+		must(!ibv_dereg_mr(mr));
+	}
+}
+
+/* Registered by the worker alone, which otherwise leaves out sizes without client requests. */
+static void unrequested(int cycles)
+{
+	static const size_t sizes[] = { 1000, 300000, 3 * MIB, 64 * MIB };
+	CUdeviceptr buffer = client_obtain(2 * MIB);
+
+	client_use(buffer, 2 * MIB, false);
+	client_free(buffer);
+	for (int cycle = 0; cycle < cycles; cycle++) {
+		uint64_t before = statistic("registrations_background");
+
+		buffer = client_obtain(sizes[cycle % 4]);
+		await_background(before);
+		client_free(buffer);
+	}
 }
 
 /* Each window is new: registered as a whole, also for remote atomics, and used in parts. */
@@ -302,6 +356,9 @@ const struct pattern patterns[] = {
 	{ .name = "persistent", .run = persistent },
 	{ .name = "two-domains", .run = two_domains },
 	{ .name = "mapped", .run = mapped },
+	{ .name = "pooled", .run = pooled },
+	{ .name = "ended-contexts", .run = ended_contexts },
+	{ .name = "unrequested", .run = unrequested, .by_name = true },
 	{ .name = "windows", .run = windows },
 	{ .name = "threads", .run = threads },
 	{ .name = "crash", .run = crash },

@@ -14,20 +14,18 @@ keep_programs = tests/gpu/keep_latency tests/gpu/keep_reuse tests/gpu/keep_memor
 # Registrations' hold on GPU memory: with the simulated adapter, on the real driver if present. Not
 # with a sanitizer: its run-time library would have to precede the preload.
 if !SANITIZER
-check_PROGRAMS += tests/gpu/access tests/gpu/leak tests/gpu/cycles tests/gpu/latency tests/gpu/rank $(keep_programs)
-TESTS += tests/gpu/check_access.sh tests/gpu/check_leak.sh tests/gpu/check_cycles.sh tests/gpu/check_stage.sh tests/gpu/check_run.sh \
+check_PROGRAMS += tests/gpu/access tests/gpu/cycles tests/gpu/latency tests/gpu/rank $(keep_programs)
+TESTS += tests/gpu/check_access.sh tests/gpu/check_cycles.sh tests/gpu/check_stage.sh tests/gpu/check_run.sh \
 	tests/gpu/check_keep.sh tests/gpu/check_suites.sh tests/gpu/check_mpi.sh tests/gpu/check_ranks.sh
 if HAVE_VERBS
 check_PROGRAMS += tests/gpu/frees
 endif
 endif
-EXTRA_DIST += tests/gpu/check_access.sh tests/gpu/check_suites.sh tests/gpu/check_leak.sh tests/gpu/check_cycles.sh tests/gpu/check_stage.sh tests/gpu/check_run.sh tests/gpu/check_keep.sh tests/gpu/check_mpi.sh tests/gpu/check_ranks.sh
+EXTRA_DIST += tests/gpu/check_access.sh tests/gpu/check_suites.sh tests/gpu/check_cycles.sh tests/gpu/check_stage.sh tests/gpu/check_run.sh tests/gpu/check_keep.sh tests/gpu/check_mpi.sh tests/gpu/check_ranks.sh
 tests_gpu_access_SOURCES = tests/gpu/access.c tests/gpu/statistic.h
 tests_gpu_access_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -ldl
 tests_gpu_frees_SOURCES = tests/gpu/frees.c tests/gpu/statistic.h
 tests_gpu_frees_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -ldl
-tests_gpu_leak_SOURCES = tests/gpu/leak.c tests/gpu/statistic.h
-tests_gpu_leak_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -ldl
 # Reads the driver's symbol table, not the preload's wrappers.
 tests_gpu_cycles_SOURCES = tests/gpu/cycles.h tests/gpu/statistic.h tests/gpu/cycles.c tests/gpu/cycles_client.c tests/gpu/cycles_patterns.c \
 	tests/gpu/cycles_crash.c src/base/object.c
@@ -59,7 +57,7 @@ if HAVE_CHECK
 GPU_STAGED += tests/contract/check_driver
 endif
 if !SANITIZER
-GPU_STAGED += tests/gpu/access tests/gpu/leak tests/gpu/cycles tests/gpu/latency tests/gpu/rank $(keep_programs) tests/bench/registration
+GPU_STAGED += tests/gpu/access tests/gpu/cycles tests/gpu/latency tests/gpu/rank $(keep_programs) tests/bench/registration
 if HAVE_VERBS
 GPU_STAGED += tests/gpu/frees
 if HAVE_MPI
