@@ -2,7 +2,7 @@
 /* abi_adapter_ours.c -- the facts from the simulated adapter's header */
 #include "sim/adapter_verbs.h"
 
-#include "abi_adapter.h"
+#include "abi_verbs.h"
 
 #define ABI_CONTEXT_OFFSET offsetof(struct verbs_context, context)
 #define ABI_CONTEXT_SIZE   sizeof(struct ibv_context)

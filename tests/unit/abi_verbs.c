@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* abi_verbs.c -- the public half of verbs_abi.h against the installed verbs.h */
+/* abi_verbs.c -- the public halves of verbs_abi.h and of the simulated adapter's header against the
+ * installed verbs.h */
 #include <infiniband/verbs.h>
 #include <rdma/ib_user_verbs.h>
 
@@ -16,6 +17,7 @@
 #define ABI_ANSWER_SIZE	 sizeof(struct ib_uverbs_reg_mr_resp)
 
 static const struct abi_fact theirs[] = { ABI_VERBS_FACTS };
+static const struct abi_fact theirs_of_adapter[] = { ABI_ADAPTER_FACTS };
 
 #undef ibv_reg_mr
 _Static_assert(__builtin_types_compatible_p(__typeof__(ibv_reg_mr),
@@ -38,19 +40,25 @@ _Static_assert(__builtin_types_compatible_p(__typeof__(ibv_query_device),
 					    int(struct ibv_context *, struct ibv_device_attr *)),
 	       "ibv_query_device");
 
-int main(void)
-{
-	int passed = 0, failed = 0;
+static int passed, failed;
 
-	for (size_t i = 0; theirs[i].name; i++) {
-		if (abi_verbs_ours[i].value == theirs[i].value) {
+static void compare(const struct abi_fact *ours, const struct abi_fact *theirs, const char *header)
+{
+	for (; theirs->name; ours++, theirs++) {
+		if (ours->value == theirs->value) {
 			passed++;
 			continue;
 		}
-		printf("%s: %zu here, %zu in verbs.h\n", theirs[i].name, abi_verbs_ours[i].value,
-		       theirs[i].value);
+		printf("%s: %zu in %s, %zu in verbs.h\n", theirs->name, ours->value, header,
+		       theirs->value);
 		failed++;
 	}
+}
+
+int main(void)
+{
+	compare(abi_verbs_ours, theirs, "verbs_abi.h");
+	compare(abi_adapter_ours, theirs_of_adapter, "adapter_verbs.h");
 	printf("%d passed, %d failed, 0 skipped\n", passed, failed);
 	return failed != 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* abi_verbs.h -- facts of both headers as numbers with names
+/* abi_verbs.h -- facts of the headers as numbers with names
  *
- * verbs.h and our header declare the same names: each is read in a file of its own.
+ * verbs.h and our headers declare the same names: each is read in a file of its own.
  */
 #ifndef PEERPIN_TESTS_ABI_VERBS_H
 #define PEERPIN_TESTS_ABI_VERBS_H
@@ -13,8 +13,9 @@ struct abi_fact {
 	size_t value;
 };
 
-/* Ends with a null name. Both sides list the same facts: ABI_VERBS_FACTS. */
-extern const struct abi_fact abi_verbs_ours[];
+/* Each ends with a null name. All sides list the same facts: those of verbs_abi.h, and of the
+ * simulated adapter's header, with further fields that clients read. */
+extern const struct abi_fact abi_verbs_ours[], abi_adapter_ours[];
 
 #define ABI_OFFSET(type, field)                                                                    \
 	{ #type "." #field, offsetof(type, field) },                                               \
@@ -24,6 +25,11 @@ extern const struct abi_fact abi_verbs_ours[];
 #define ABI_VALUE(name)                                                                            \
 	{                                                                                          \
 #name, (size_t)(name)                                                              \
+	}
+
+#define ABI_SIZE(type)                                                                             \
+	{                                                                                          \
+		"sizeof " #type, sizeof(type)                                                      \
 	}
 
 #define ABI_VERBS_FACTS                                                                            \
@@ -51,5 +57,23 @@ extern const struct abi_fact abi_verbs_ours[];
 	{                                                                                          \
 		NULL, 0                                                                            \
 	}
+
+#define ABI_ADAPTER_FACTS                                                                          \
+	ABI_OFFSET(struct ibv_device, name), ABI_OFFSET(struct ibv_device, dev_name),              \
+		ABI_OFFSET(struct ibv_device, dev_path),                                           \
+		ABI_OFFSET(struct ibv_device, ibdev_path), ABI_SIZE(struct ibv_device),            \
+		ABI_OFFSET(struct ibv_context, device), ABI_OFFSET(struct ibv_context, cmd_fd),    \
+		ABI_OFFSET(struct ibv_context, async_fd),                                          \
+		ABI_OFFSET(struct ibv_context, num_comp_vectors),                                  \
+		ABI_OFFSET(struct ibv_context, abi_compat), ABI_SIZE(struct ibv_context),          \
+		ABI_OFFSET(struct ibv_device_attr, max_mr_size),                                   \
+		ABI_OFFSET(struct ibv_device_attr, page_size_cap),                                 \
+		ABI_OFFSET(struct ibv_device_attr, max_mr),                                        \
+		ABI_OFFSET(struct ibv_device_attr, max_pd),                                        \
+		ABI_OFFSET(struct ibv_device_attr, phys_port_cnt),                                 \
+		ABI_SIZE(struct ibv_device_attr), ABI_VALUE(IBV_REREG_MR_CHANGE_TRANSLATION),      \
+		ABI_VALUE(IBV_REREG_MR_CHANGE_PD), ABI_VALUE(IBV_REREG_MR_CHANGE_ACCESS),          \
+		ABI_VALUE(IBV_REREG_MR_ERR_INPUT), ABI_VALUE(IBV_REREG_MR_ERR_CMD),                \
+		ABI_VALUE(IBV_FORK_ENABLED), ABI_VERBS_FACTS
 
 #endif
