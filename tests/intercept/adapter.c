@@ -3,7 +3,7 @@
  *
  * Run with the preload and without it.
  */
-#include "ends/ends.h"
+#include "adapter.h"
 #include "../vmm.h"
 
 #include <dirent.h>
@@ -19,7 +19,7 @@
 
 #define ROUNDS 1000
 
-static bool is_preloaded(void)
+bool is_preloaded(void)
 {
 	return dlsym(RTLD_DEFAULT, "peerpin_statistic") != NULL;
 }
@@ -38,7 +38,7 @@ static struct ibv_mr *forwarded(uint64_t address, size_t length)
 	return mr;
 }
 
-static uint64_t host(size_t size)
+uint64_t host(size_t size)
 {
 	void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
@@ -74,9 +74,27 @@ static unsigned int open_files(void)
 	return count;
 }
 
+const char *expected_abort;
+
+static void check_message(int signal)
+{
+	char text[4096] = "";
+
+	(void)signal;
+	_exit(pread(STDERR_FILENO, text, sizeof(text) - 1, 0) < 0 || !strstr(text, expected_abort));
+}
+
+void expect_abort(const char *message)
+{
+	expected_abort = message;
+	signal(SIGABRT, check_message);
+}
+
+#define OUTLIVES "a registration outlives its memory"
+
 /* ---- supported calls ---- */
 
-static void keys_reach_their_range(void)
+ADAPTER_TEST(keys_reach_their_range)
 {
 	char text[16] = "fifteen letters", read[16];
 	uint64_t memory = host(SIZE);
@@ -106,7 +124,7 @@ static void keys_reach_their_range(void)
 	require(!ibv_dereg_mr(mr) && !ibv_dereg_mr(other));
 }
 
-static void a_shifted_address_reaches_the_same_memory(void)
+ADAPTER_TEST(a_shifted_address_reaches_the_same_memory)
 {
 	CUdeviceptr memory = allocate(SIZE);
 	struct ibv_mr *mr = forwarded(memory, SIZE);
@@ -118,7 +136,7 @@ static void a_shifted_address_reaches_the_same_memory(void)
 	require(!ibv_dereg_mr(mr));
 }
 
-static void invalid_registrations_are_refused_as_by_a_kernel(void)
+ADAPTER_TEST(invalid_registrations_are_refused_as_by_a_kernel)
 {
 	CUdeviceptr memory = allocate(UNIT);
 	uint64_t pages = host(SIZE);
@@ -135,7 +153,7 @@ static void invalid_registrations_are_refused_as_by_a_kernel(void)
 	require(sim("live") == 0);
 }
 
-static void registrations_change(void)
+ADAPTER_TEST(registrations_change)
 {
 	uint64_t memory = host(2 * SIZE);
 	struct ibv_mr *mr = register_range(memory, SIZE);
@@ -160,7 +178,7 @@ static void registrations_change(void)
 	require(!ibv_dereg_mr(mr) && !ibv_dealloc_pd(other));
 }
 
-static void registrations_are_imported(void)
+ADAPTER_TEST(registrations_are_imported)
 {
 	uint64_t memory = host(SIZE);
 	struct ibv_mr *mr = register_range(memory, SIZE), *imported = ibv_import_mr(pd, mr->handle);
@@ -172,7 +190,7 @@ static void registrations_are_imported(void)
 	require(!ibv_dereg_mr(mr));
 }
 
-static void the_extended_form_registers_both_ways(void)
+ADAPTER_TEST(the_extended_form_registers_both_ways)
 {
 	CUdeviceptr memory = allocate(UNIT);
 	int fd = export_dmabuf(memory, UNIT);
@@ -196,7 +214,7 @@ static void the_extended_form_registers_both_ways(void)
 	close(fd);
 }
 
-static void a_dmabuf_is_kept_until_its_registration_ends(void)
+ADAPTER_TEST(a_dmabuf_is_kept_until_its_registration_ends)
 {
 	CUdeviceptr memory = allocate(UNIT);
 	unsigned int files = open_files();
@@ -220,7 +238,7 @@ static void a_dmabuf_is_kept_until_its_registration_ends(void)
 	require(!ibv_dereg_mr(mr) && open_files() == files);
 }
 
-static void parent_domains_share_their_handle(void)
+ADAPTER_TEST(parent_domains_share_their_handle)
 {
 	struct ibv_pd *parent = sim_adapter_parent_domain(pd);
 	struct ibv_mr *mr;
@@ -236,7 +254,7 @@ static void parent_domains_share_their_handle(void)
 	require(!ibv_dereg_mr(mr) && !ibv_dealloc_pd(pd) && sim("pds") == 0);
 }
 
-static void bookkeeping_of_forks_is_paired(void)
+ADAPTER_TEST(bookkeeping_of_forks_is_paired)
 {
 	CUdeviceptr memory = allocate(SIZE);
 	struct ibv_mr *mr[4];
@@ -253,15 +271,13 @@ static void bookkeeping_of_forks_is_paired(void)
 	require(sim("dontfork") == 0);
 }
 
-static void devices_are_apart(void)
+ADAPTER_TEST(devices_are_apart)
 {
 	struct ibv_context *second;
 	struct ibv_mr *mr;
 	uint64_t memory = host(SIZE);
 	char byte = 1;
 
-	set("devices", 2);
-	set_up();
 	second = open_device(1);
 	require(!strcmp(ibv_get_device_name(device->device), "sim0"));
 	require(!strcmp(ibv_get_device_name(second->device), "sim1"));
@@ -276,7 +292,7 @@ static void devices_are_apart(void)
 
 /* ---- faults ---- */
 
-static void memory_is_short(void)
+ADAPTER_TEST(memory_is_short)
 {
 	uint64_t memory = host(4 * SIZE);
 	struct ibv_mr *mr;
@@ -289,7 +305,7 @@ static void memory_is_short(void)
 	require(failure(memory, 2 * SIZE + 1) == ENOMEM && sim("failed") == 2);
 }
 
-static void regions_are_short(void)
+ADAPTER_TEST(regions_are_short)
 {
 	struct ibv_device_attr attributes;
 	uint64_t memory = host(SIZE);
@@ -306,7 +322,7 @@ static void regions_are_short(void)
 		require(!ibv_dereg_mr(mr[i]));
 }
 
-static void one_call_fails(void)
+ADAPTER_TEST(one_call_fails)
 {
 	uint64_t memory = host(SIZE);
 
@@ -334,7 +350,7 @@ static uint64_t pattern_of(uint64_t seed)
 	return pattern;
 }
 
-static void some_calls_fail_by_a_seed(void)
+ADAPTER_TEST(some_calls_fail_by_a_seed)
 {
 	uint64_t pattern;
 
@@ -355,7 +371,7 @@ static long time_of_registration(clockid_t clock)
 	return (to.tv_sec - from.tv_sec) * 1000000000 + to.tv_nsec - from.tv_nsec;
 }
 
-static void registrations_take_time(void)
+ADAPTER_TEST(registrations_take_time)
 {
 	set("delay", 20000);
 	require(time_of_registration(CLOCK_MONOTONIC) >= 20000000);
@@ -369,7 +385,7 @@ static void *register_host(void *unused)
 	return unused;
 }
 
-static void registrations_are_held_until_they_are_let_go(void)
+ADAPTER_TEST(registrations_are_held_until_they_are_let_go)
 {
 	uint64_t begun = sim("reg_mr"), made = sim("registrations");
 	pthread_t thread;
@@ -386,7 +402,7 @@ static void registrations_are_held_until_they_are_let_go(void)
 	require(!pthread_join(thread, NULL) && sim("registrations") == made + 1);
 }
 
-static void ways_can_be_missing(void)
+ADAPTER_TEST(ways_can_be_missing)
 {
 	CUdeviceptr memory = allocate(UNIT);
 	int fd = export_dmabuf(memory, UNIT);
@@ -406,7 +422,7 @@ static void ways_can_be_missing(void)
 	close(fd);
 }
 
-static void unknown_names_are_refused(void)
+ADAPTER_TEST(unknown_names_are_refused)
 {
 	uint64_t value;
 
@@ -416,34 +432,38 @@ static void unknown_names_are_refused(void)
 
 /* ---- freed memory ---- */
 
-static void freed_with_its_registration(void)
+ADAPTER_TEST(freed_with_its_registration)
 {
 	CUdeviceptr memory = allocate(UNIT);
 
+	expect_abort(OUTLIVES);
 	forwarded(memory, UNIT);
 	require_cuda(cuMemFree_v2(memory));
 }
 
-static void freed_with_its_dmabuf_registered(void)
+ADAPTER_TEST(freed_with_its_dmabuf_registered)
 {
 	CUdeviceptr memory = allocate(UNIT);
 	int fd = export_dmabuf(memory, UNIT);
 
+	expect_abort(OUTLIVES);
 	require(ibv_reg_dmabuf_mr(pd, 0, UNIT, memory + SIZE, fd, ACCESS));
 	require_cuda(cuMemFree_v2(memory));
 }
 
-static void ended_with_its_context(void)
+ADAPTER_TEST(ended_with_its_context)
 {
+	expect_abort(OUTLIVES);
 	forwarded(allocate(SIZE), SIZE);
 	require_cuda(cuCtxDestroy_v2(context));
 }
 
-static void unmapped_with_its_registration(void)
+ADAPTER_TEST(unmapped_with_its_registration)
 {
 	CUmemGenericAllocationHandle handle;
 	CUdeviceptr memory;
 
+	expect_abort(OUTLIVES);
 	require_cuda(cuMemAddressReserve(&memory, 4 * UNIT, 0, 0, 0));
 	for (int i = 0; i < 2; i++) {
 		require_cuda(cuMemCreate(&handle, UNIT, &vmm_rdma, 0));
@@ -457,11 +477,12 @@ static void unmapped_with_its_registration(void)
 	require_cuda(cuMemUnmap(memory + UNIT, UNIT)); /* half of the registered range */
 }
 
-static void neighbours_keep_shared_blocks(void)
+ADAPTER_TEST(neighbours_keep_shared_blocks)
 {
 	CUdeviceptr memory = allocate(1000), neighbour = allocate(1000);
 	struct ibv_mr *mr = forwarded(memory & ~(uint64_t)0xffff, 0x10000);
 
+	expect_abort(OUTLIVES);
 	require(neighbour >> 16 == memory >> 16);
 	require_cuda(cuMemFree_v2(memory));
 	require(!ibv_dereg_mr(mr));
@@ -469,7 +490,7 @@ static void neighbours_keep_shared_blocks(void)
 	require_cuda(cuMemFree_v2(neighbour));
 }
 
-static void outliving_regions_can_be_counted_instead(void)
+ADAPTER_TEST(outliving_regions_can_be_counted_instead)
 {
 	CUdeviceptr memory = allocate(UNIT);
 	struct ibv_mr *mr = forwarded(memory, UNIT);
@@ -483,7 +504,7 @@ static void outliving_regions_can_be_counted_instead(void)
 	require(!ibv_dereg_mr(mr) && !ibv_dealloc_pd(pd) && !ibv_close_device(device));
 }
 
-static void host_memory_may_end_before_its_registration(void)
+ADAPTER_TEST(host_memory_may_end_before_its_registration)
 {
 	void *memory;
 	struct ibv_mr *mr;
@@ -496,30 +517,33 @@ static void host_memory_may_end_before_its_registration(void)
 
 /* ---- keys, devices, forks ---- */
 
-static void stale_key_is_used(void)
+ADAPTER_TEST(stale_key_is_used)
 {
 	uint64_t memory = host(SIZE);
 	struct ibv_mr *mr = register_range(memory, SIZE);
 	uint32_t key = mr->rkey;
 	char byte;
 
+	expect_abort("stale key");
 	require(!ibv_dereg_mr(mr));
 	sim_adapter_read(device, key, memory, &byte, 1);
 }
 
-static void domain_is_closed_with_a_registration(void)
+ADAPTER_TEST(domain_is_closed_with_a_registration)
 {
+	expect_abort("is deallocated with 1 registrations left");
 	register_range(host(SIZE), SIZE);
 	ibv_dealloc_pd(pd);
 }
 
-static void device_is_closed_with_a_registration(void)
+ADAPTER_TEST(device_is_closed_with_a_registration)
 {
+	expect_abort("is closed with 1 registrations on it");
 	register_range(host(SIZE), SIZE);
 	ibv_close_device(device);
 }
 
-static void child_ends_a_registration_of_its_parent(void)
+ADAPTER_TEST(child_ends_a_registration_of_its_parent)
 {
 	struct ibv_mr *mr = register_range(host(SIZE), SIZE);
 	int status;
@@ -538,7 +562,7 @@ static void child_ends_a_registration_of_its_parent(void)
 
 /* ---- under the preload ---- */
 
-static void preload_is_in_between(void)
+ADAPTER_TEST(preload_is_in_between)
 {
 	CUdeviceptr memory = allocate(UNIT);
 	struct ibv_mr *mr[3];
@@ -553,7 +577,7 @@ static void preload_is_in_between(void)
 	require(sim("live") == 0);
 }
 
-static void rounds_leave_nothing(void)
+ADAPTER_TEST(rounds_leave_nothing)
 {
 	unsigned int files = open_files();
 	CUdeviceptr memory, small;
@@ -579,7 +603,7 @@ static void rounds_leave_nothing(void)
 	require(!ibv_dealloc_pd(pd) && !ibv_close_device(device) && sim("pds") == 0);
 }
 
-static void settings_come_from_the_environment(void)
+ADAPTER_TEST(settings_come_from_the_environment)
 {
 	uint64_t memory = host(SIZE);
 
@@ -590,93 +614,42 @@ static void settings_come_from_the_environment(void)
 	require(!ibv_dereg_mr(register_range(memory, SIZE)));
 }
 
-#define OUTLIVES "a registration outlives its memory"
-#define THREE                                                                                      \
-	"PEERPIN_SIM_ADAPTER_DEVICES=3 PEERPIN_SIM_ADAPTER_MEMORY=1M "                             \
-	"PEERPIN_SIM_ADAPTER_FAIL_AT=2"
-
-/* X(name, run, settings, expected abort message) */
-#define TESTS(X)                                                                                   \
-	X(keys_reach_their_range, run_set_up, NULL, NULL)                                          \
-	X(a_shifted_address_reaches_the_same_memory, run_set_up, NULL, NULL)                       \
-	X(invalid_registrations_are_refused_as_by_a_kernel, run_set_up, NULL, NULL)                \
-	X(registrations_change, run_set_up, NULL, NULL)                                            \
-	X(registrations_are_imported, run_set_up, NULL, NULL)                                      \
-	X(the_extended_form_registers_both_ways, run_set_up, NULL, NULL)                           \
-	X(a_dmabuf_is_kept_until_its_registration_ends, run_set_up, NULL, NULL)                    \
-	X(parent_domains_share_their_handle, run_set_up, NULL, NULL)                               \
-	X(bookkeeping_of_forks_is_paired, run_set_up, NULL, NULL)                                  \
-	X(devices_are_apart, run_bare, NULL, NULL)                                                 \
-	X(memory_is_short, run_set_up, NULL, NULL)                                                 \
-	X(regions_are_short, run_set_up, NULL, NULL)                                               \
-	X(one_call_fails, run_set_up, NULL, NULL)                                                  \
-	X(some_calls_fail_by_a_seed, run_set_up, NULL, NULL)                                       \
-	X(registrations_take_time, run_set_up, NULL, NULL)                                         \
-	X(registrations_are_held_until_they_are_let_go, run_set_up, NULL, NULL)                    \
-	X(ways_can_be_missing, run_set_up, NULL, NULL)                                             \
-	X(unknown_names_are_refused, run_set_up, NULL, NULL)                                       \
-	X(freed_with_its_registration, run_set_up, NULL, OUTLIVES)                                 \
-	X(freed_with_its_dmabuf_registered, run_set_up, NULL, OUTLIVES)                            \
-	X(ended_with_its_context, run_set_up, NULL, OUTLIVES)                                      \
-	X(unmapped_with_its_registration, run_set_up, NULL, OUTLIVES)                              \
-	X(neighbours_keep_shared_blocks, run_set_up, NULL, OUTLIVES)                               \
-	X(outliving_regions_can_be_counted_instead, run_set_up, NULL, NULL)                        \
-	X(host_memory_may_end_before_its_registration, run_set_up, NULL, NULL)                     \
-	X(stale_key_is_used, run_set_up, NULL, "stale key")                                        \
-	X(domain_is_closed_with_a_registration, run_set_up, NULL,                                  \
-	  "is deallocated with 1 registrations left")                                              \
-	X(device_is_closed_with_a_registration, run_set_up, NULL,                                  \
-	  "is closed with 1 registrations on it")                                                  \
-	X(child_ends_a_registration_of_its_parent, run_set_up, NULL, NULL)                         \
-	X(preload_is_in_between, run_set_up, NULL, NULL)                                           \
-	X(rounds_leave_nothing, run_set_up, NULL, NULL)                                            \
-	X(settings_come_from_the_environment, run_set_up, THREE, NULL)
-
-static const struct promise {
-	void (*keep)(void);
-	const char *message;
-} promises[] = {
-#define X(name, run, settings, message) { name, message },
-	TESTS(X)
-#undef X
-};
-
-static const char *expected;
-
-static void check_message(int signal)
-{
-	char text[4096] = "";
-
-	(void)signal;
-	_exit(pread(STDERR_FILENO, text, sizeof(text) - 1, 0) < 0 || !strstr(text, expected));
-}
-
-static void run_bare(unsigned int number)
-{
-	expected = promises[number].message;
-	if (expected)
-		signal(SIGABRT, check_message);
-	promises[number].keep();
-	require(!expected);
-}
-
-static void run_set_up(unsigned int number)
-{
-	set_up();
-	run_bare(number);
-}
-
-enum {
-#define X(name, run, settings, message) NUMBER_##name,
-	TESTS(X)
-#undef X
-};
-
 static const struct test tests[] = {
-#define X(name, run, settings, message) { run, #name, NUMBER_##name, settings, 0, 0 },
-	TESTS(X)
-#undef X
-		{ .name = NULL },
+	TEST(keys_reach_their_range, 0, NULL),
+	TEST(a_shifted_address_reaches_the_same_memory, 0, NULL),
+	TEST(invalid_registrations_are_refused_as_by_a_kernel, 0, NULL),
+	TEST(registrations_change, 0, NULL),
+	TEST(registrations_are_imported, 0, NULL),
+	TEST(the_extended_form_registers_both_ways, 0, NULL),
+	TEST(a_dmabuf_is_kept_until_its_registration_ends, 0, NULL),
+	TEST(parent_domains_share_their_handle, 0, NULL),
+	TEST(bookkeeping_of_forks_is_paired, 0, NULL),
+	TEST(devices_are_apart, 0, "PEERPIN_SIM_ADAPTER_DEVICES=2"),
+	TEST(memory_is_short, 0, NULL),
+	TEST(regions_are_short, 0, NULL),
+	TEST(one_call_fails, 0, NULL),
+	TEST(some_calls_fail_by_a_seed, 0, NULL),
+	TEST(registrations_take_time, 0, NULL),
+	TEST(registrations_are_held_until_they_are_let_go, 0, NULL),
+	TEST(ways_can_be_missing, 0, NULL),
+	TEST(unknown_names_are_refused, 0, NULL),
+	TEST(freed_with_its_registration, 0, NULL),
+	TEST(freed_with_its_dmabuf_registered, 0, NULL),
+	TEST(ended_with_its_context, 0, NULL),
+	TEST(unmapped_with_its_registration, 0, NULL),
+	TEST(neighbours_keep_shared_blocks, 0, NULL),
+	TEST(outliving_regions_can_be_counted_instead, 0, NULL),
+	TEST(host_memory_may_end_before_its_registration, 0, NULL),
+	TEST(stale_key_is_used, 0, NULL),
+	TEST(domain_is_closed_with_a_registration, 0, NULL),
+	TEST(device_is_closed_with_a_registration, 0, NULL),
+	TEST(child_ends_a_registration_of_its_parent, 0, NULL),
+	TEST(preload_is_in_between, 0, NULL),
+	TEST(rounds_leave_nothing, 0, NULL),
+	TEST(settings_come_from_the_environment, 0,
+	     "PEERPIN_SIM_ADAPTER_DEVICES=3 PEERPIN_SIM_ADAPTER_MEMORY=1M "
+	     "PEERPIN_SIM_ADAPTER_FAIL_AT=2"),
+	{ .name = NULL },
 };
 
-const struct test *const test_files[] = { tests, NULL };
+const struct test *const test_files[] = { tests, use_tests, NULL };

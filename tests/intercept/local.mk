@@ -143,11 +143,9 @@ tests_intercept_fabric_libshim_la_LDFLAGS = $(fabric_ldflags)
 tests_intercept_fabric_libshim_la_LIBADD = src/sim/adapter/libibverbs.la
 
 check_PROGRAMS += tests/intercept/adapter
-tests_intercept_adapter_SOURCES = tests/intercept/adapter.c tests/intercept/ends/ends.c tests/intercept/ends/ends.h
+tests_intercept_adapter_SOURCES = tests/intercept/adapter.h tests/intercept/adapter.c tests/intercept/uses.c \
+	tests/intercept/ends/ends.c tests/intercept/ends/ends.h
 tests_intercept_adapter_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -lpthread -ldl
-check_PROGRAMS += tests/intercept/uses
-tests_intercept_uses_SOURCES = tests/intercept/uses.c tests/intercept/ends/ends.c tests/intercept/ends/ends.h
-tests_intercept_uses_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -lpthread -ldl
 
 check_LTLIBRARIES += tests/intercept/verbs/known/libibverbs.la
 tests_intercept_verbs_known_libibverbs_la_SOURCES = $(verbs_sources)

@@ -1,35 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* uses.c -- accesses by key: each of their errors, and what waits for them
- *
- * Run with the preload and without it.
- */
-#include "ends/ends.h"
+/* uses.c -- accesses by key: each of their errors, and what waits for them */
+#include "adapter.h"
 
 #include <errno.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 
 #include "sim/adapter_access.h"
 
-static uint64_t host(size_t size)
-{
-	void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	require(memory != MAP_FAILED);
-	return (uint64_t)memory;
-}
-
-static int try(uint32_t key, uint64_t address)
+static int wrong(uint32_t domain, uint32_t key, uint64_t address, uint64_t bytes, int access)
 {
 	struct adapter_use use;
-	int error = adapter_use_begin(device, ADAPTER_ANY_DOMAIN, key, address, 1, 0, &use);
+	int error = adapter_use_begin(device, domain, key, address, bytes, access, &use);
 
 	if (!error)
 		adapter_use_end(&use);
 	return error;
+}
+
+static int try(uint32_t key, uint64_t address)
+{
+	return wrong(ADAPTER_ANY_DOMAIN, key, address, 1, 0);
 }
 
 static struct adapter_use used(uint32_t key, uint64_t address, uint64_t bytes)
@@ -43,25 +35,14 @@ static struct adapter_use used(uint32_t key, uint64_t address, uint64_t bytes)
 
 /* ---- errors ---- */
 
-static int wrong(uint32_t domain, uint32_t key, uint64_t address, uint64_t bytes, int access)
+ADAPTER_TEST(errors_are_told_apart)
 {
-	struct adapter_use use;
-	int error = adapter_use_begin(device, domain, key, address, bytes, access, &use);
-
-	if (!error)
-		adapter_use_end(&use);
-	return error;
-}
-
-static void errors_are_told_apart(unsigned int unused)
-{
-	uint64_t memory = (set_up(), host(SIZE)), begin = memory + UNIT;
+	uint64_t memory = host(SIZE), begin = memory + UNIT;
 	struct ibv_mr *mr = ibv_reg_mr_iova(pd, (void *)memory, SIZE, begin,
 					    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	struct ibv_pd *other = ibv_alloc_pd(device);
 	uint32_t key = mr->rkey;
 
-	(void)unused;
 	require(other);
 	require(!wrong(pd->handle, key, begin, SIZE, IBV_ACCESS_REMOTE_WRITE));
 	require(!wrong(ADAPTER_ANY_DOMAIN, key, begin + SIZE - 1, 1, 0));
@@ -126,14 +107,13 @@ static void free_memory(struct call *call)
 	require_cuda(cuMemFree_v2(call->memory));
 }
 
-static void a_deregistration_waits_for_each_use(unsigned int unused)
+ADAPTER_TEST(a_deregistration_waits_for_each_use)
 {
-	uint64_t memory = (set_up(), host(SIZE));
+	uint64_t memory = host(SIZE);
 	struct call call = { .make = deregister, .mr = registered_in(pd, memory, SIZE, ACCESS) };
 	uint32_t key = call.mr->rkey;
 	struct adapter_use one = used(key, memory, 1), two = used(key, memory + 1, SIZE - 1);
 
-	(void)unused;
 	begin_call(&call, key, memory);
 	require(ibv_dereg_mr(call.mr) == EINVAL);
 	adapter_use_end(&one);
@@ -146,13 +126,12 @@ static void a_deregistration_waits_for_each_use(unsigned int unused)
 }
 
 /* Registrations meanwhile move the table. */
-static void a_deregistration_waits_while_others_come(unsigned int unused)
+ADAPTER_TEST(a_deregistration_waits_while_others_come)
 {
-	uint64_t memory = (set_up(), host(SIZE));
+	uint64_t memory = host(SIZE);
 	struct call call = { .make = deregister, .mr = registered_in(pd, memory, SIZE, ACCESS) };
 	struct adapter_use use = used(call.mr->rkey, memory, 1);
 
-	(void)unused;
 	begin_call(&call, call.mr->rkey, memory);
 	for (int i = 0; i < 1000; i++)
 		require(registered_in(pd, memory, SIZE, ACCESS));
@@ -161,15 +140,14 @@ static void a_deregistration_waits_while_others_come(unsigned int unused)
 	require(!pthread_join(call.thread, NULL) && sim("live") == 1000);
 }
 
-static void a_change_waits_for_a_use(unsigned int unused)
+ADAPTER_TEST(a_change_waits_for_a_use)
 {
-	uint64_t memory = (set_up(), host(SIZE));
+	uint64_t memory = host(SIZE);
 	struct call call = { .make = change,
 			     .mr = registered_in(pd, memory, SIZE, IBV_ACCESS_LOCAL_WRITE) };
 	uint32_t key = call.mr->rkey;
 	struct adapter_use use = used(key, memory, SIZE);
 
-	(void)unused;
 	begin_call(&call, key, memory);
 	adapter_use_end(&use);
 	require(!pthread_join(call.thread, NULL));
@@ -177,14 +155,13 @@ static void a_change_waits_for_a_use(unsigned int unused)
 	require(!ibv_dereg_mr(call.mr));
 }
 
-static void a_free_waits_for_a_use(unsigned int unused)
+ADAPTER_TEST(a_free_waits_for_a_use)
 {
-	CUdeviceptr memory = (set_up(), allocate(UNIT));
+	CUdeviceptr memory = allocate(UNIT);
 	struct call call = { .make = free_memory, .memory = memory };
 	char text[] = "sixteen letters", read[sizeof(text)];
 	struct adapter_use use;
 
-	(void)unused;
 	/* Another iova: peerpin forwards the request, and does not end the registration. */
 	call.mr = ibv_reg_mr_iova(pd, (void *)memory, UNIT, memory + SIZE, ACCESS);
 	require(call.mr);
@@ -199,15 +176,14 @@ static void a_free_waits_for_a_use(unsigned int unused)
 	require(!ibv_dereg_mr(call.mr));
 }
 
-static void frees_under_the_preload_wait_for_a_use(unsigned int unused)
+ADAPTER_TEST(frees_under_the_preload_wait_for_a_use)
 {
-	CUdeviceptr memory = (set_up(), allocate(UNIT));
+	CUdeviceptr memory = allocate(UNIT);
 	struct call call = { .make = free_memory, .memory = memory };
 	struct adapter_use use;
 	char byte = 5;
 
-	(void)unused;
-	if (!getenv("LD_PRELOAD"))
+	if (!is_preloaded())
 		return;
 	call.mr = registered(memory);
 	use = used(call.mr->rkey, memory, UNIT);
@@ -217,14 +193,13 @@ static void frees_under_the_preload_wait_for_a_use(unsigned int unused)
 	require(!pthread_join(call.thread, NULL) && sim("outlived") == 0 && sim("live") == 0);
 }
 
-static void a_child_does_not_wait_for_uses_of_its_parent(unsigned int unused)
+ADAPTER_TEST(a_child_does_not_wait_for_uses_of_its_parent)
 {
-	uint64_t memory = (set_up(), host(SIZE));
+	uint64_t memory = host(SIZE);
 	struct ibv_mr *mr = registered_in(pd, memory, SIZE, ACCESS);
 	struct adapter_use use = used(mr->rkey, memory, SIZE);
 	pid_t child;
 
-	(void)unused;
 	set("strict", 0);
 	child = fork();
 	if (!child)
@@ -236,14 +211,13 @@ static void a_child_does_not_wait_for_uses_of_its_parent(unsigned int unused)
 
 /* ---- bytes ---- */
 
-static void copies_have_each_byte_and_no_more(unsigned int unused)
+ADAPTER_TEST(copies_have_each_byte_and_no_more)
 {
-	uint64_t memory = (set_up(), host(SIZE));
+	uint64_t memory = host(SIZE);
 	struct ibv_mr *mr = registered_in(pd, memory, SIZE, ACCESS);
 	struct adapter_use use = used(mr->rkey, memory, SIZE);
 	char from[512], to[512];
 
-	(void)unused;
 	for (size_t i = 0; i < sizeof(from); i++)
 		from[i] = (char)(i % 127 + 1);
 	for (size_t size = 1; size <= 300; size++) {
@@ -259,7 +233,7 @@ static void copies_have_each_byte_and_no_more(unsigned int unused)
 	require(!ibv_dereg_mr(mr));
 }
 
-static const struct test tests[] = {
+const struct test use_tests[] = {
 	TEST(errors_are_told_apart, 0, NULL),
 	TEST(a_deregistration_waits_for_each_use, 0, NULL),
 	TEST(a_deregistration_waits_while_others_come, 0, NULL),
@@ -270,5 +244,3 @@ static const struct test tests[] = {
 	TEST(copies_have_each_byte_and_no_more, 0, NULL),
 	{ .name = NULL },
 };
-
-const struct test *const test_files[] = { tests, NULL };
