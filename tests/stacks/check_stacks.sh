@@ -311,12 +311,12 @@ same 'a row says what is missing, and what mends it' \
 same 'also of a program' 'no ibv_rc_pingpong (scripts/install-packages stacks)' "$(reason rc_pingpong)"
 same 'if anything is' 'it runs ibv_rc_pingpong' "$(reason rc_pingpong ibv_rc_pingpong)"
 same 'and of one that is to be built' \
-	'onesided is not built: configure found no MPI compiler (scripts/install-packages stacks, then configure anew)' \
+	'patterns is not built: configure found no MPI compiler (scripts/install-packages stacks, then configure anew)' \
 	"$(reason openmpi-osc mpirun.openmpi)"
 same 'be it by MPICH' 'patterns.mpich is not built: there is no mpicc.mpich (scripts/install-packages stacks)' \
 	"$(reason mpich mpiexec.hydra)"
-printf '#!/bin/sh\n' | tee "$tmp/rows/tests/stacks/patterns" "$tmp/rows/tests/stacks/onesided" >/dev/null
-chmod +x "$tmp"/rows/tests/stacks/{patterns,onesided}
+printf '#!/bin/sh\n' >"$tmp/rows/tests/stacks/patterns"
+chmod +x "$tmp/rows/tests/stacks/patterns"
 says='HYDRA build details:'
 same 'no other library is taken for Open MPI' 'mpirun is not of Open MPI (scripts/install-packages stacks)' \
 	"$(reason openmpi-rc mpirun)"

@@ -7,7 +7,7 @@ EXTRA_DIST += tests/stacks/cuda/build tests/stacks/cuda/rows tests/stacks/result
 EXTRA_DIST += tests/stacks/run tests/stacks/inside tests/stacks/pyverbs tests/stacks/rows tests/stacks/pattern_rows tests/stacks/judge \
 	tests/stacks/check_stacks.sh \
 	tests/stacks/check_ends.sh tests/stacks/check_patterns.sh tests/stacks/check_witness.sh \
-	tests/stacks/check_worth.sh tests/stacks/onesided.c tests/stacks/suites tests/stacks/suites_build tests/stacks/suites_run \
+	tests/stacks/check_worth.sh tests/stacks/suites tests/stacks/suites_build tests/stacks/suites_run \
 	tests/stacks/suites_tests tests/stacks/check_suites.sh
 TESTS += tests/stacks/check_stacks.sh tests/stacks/check_ends.sh tests/stacks/check_patterns.sh \
 	tests/stacks/check_witness.sh tests/stacks/check_worth.sh tests/stacks/check_cuda.sh tests/stacks/check_suites.sh
@@ -67,9 +67,7 @@ endif
 
 # By configure's compiler; the patterns also by MPICH's own, if it is there.
 MPICH_CC = mpicc.mpich
-tests/stacks/onesided: tests/stacks/onesided.c tests/apps/include/cuda.h src/sim/libcuda.la
-	$(mpi_program)
-CLEANFILES += tests/stacks/gpu_buffers.la tests/stacks/gpu_maps.la tests/stacks/verbs_witness.la tests/stacks/onesided
+CLEANFILES += tests/stacks/gpu_buffers.la tests/stacks/gpu_maps.la tests/stacks/verbs_witness.la
 
 # Where there is an MPI compiler "make check" builds the patterns, and runs them without an adapter.
 if HAVE_MPI
@@ -87,7 +85,7 @@ if HAVE_VERBS
 stacks_programs += tests/stacks/verbs_witness.la
 endif
 if HAVE_MPI
-stacks_programs += $(PATTERNS) tests/stacks/onesided
+stacks_programs += $(PATTERNS)
 endif
 stacks-programs: all $(stacks_programs)
 # MPICH's header makes gcc report an overflow for MPI_STATUSES_IGNORE.
