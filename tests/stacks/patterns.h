@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* patterns.h -- shared by the patterns of communication and the demonstration: the job, GPU buffers,
- * channels
+/* patterns.h -- shared by the patterns and the demonstration: the job, GPU buffers, channels
  *
  * Each pattern is written as in an application, over MPI and the CUDA driver API alone. A message's
  * content depends on sender, receiver, round, number in the round, and place; a receive buffer is
@@ -103,9 +102,9 @@ struct counts {
 
 const struct counts *counts(void);
 
-/* Rounds 0 to job.rounds; round 0, the first use, is measured apart: MPI_Pcontrol gives a
- * registration witness 2 * case until its end, then 2 * case + 1. This and the two functions below:
- * one thread. */
+/* Rounds 0 to job.rounds; round 0, the first use, is measured apart: MPI_Pcontrol gives the
+ * witness 2 * case until its end, then 2 * case + 1. This and the two functions below: one
+ * thread. */
 void begin_round(int round);
 /* Time in between is in the send path of this round; times add up. All ranks start together. */
 void begin_sending(void);
