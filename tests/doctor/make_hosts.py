@@ -402,7 +402,6 @@ def data_direct(host):
                  name="NVIDIA GB300", memory=288 << 30, bar=512 << 30, compute="10.3")
         host.adapter(f"mlx5_{gpu}", f"/sys/devices/pci000{gpu * 2}:00/000{gpu * 2}:00:00.0/000{gpu * 2}:03:00.0",
                      node=gpu, rate="800 Gb/sec (4X XDR)")
-        host.set(f"verbs/mlx5_{gpu}/data_direct", f"/sys/devices/pci000{gpu + 8}:00/000{gpu + 8}:01:00.1")
         host.set(f"verbs/mlx5_{gpu}/dmabuf_data_direct", "EBADF")
         host.set(f"cuda/{gpu}/export/device_pcie", "ok")
     host.driver(text=OPEN_DRIVER.replace("x86_64", "aarch64"))

@@ -51,17 +51,14 @@ out=$(PEERPIN_SIM_DEVICES=2 PEERPIN_SIM_ADAPTER_DEVICES=2 ask "$adapter:$simulat
 same 'the driver answers' '= CUDA_SUCCESS' "$(value cuda/init)"
 same 'GPUs' '= 2' "$(value cuda/count)"
 same 'where a GPU is' '= 0000:01:00.0' "$(value cuda/0/pci)"
-matches 'its identity' '= GPU-????????-????-????-????-????????????' "$(value cuda/1/uuid)"
 same 'its attributes' '= 1 = 100 = 9.0' \
 	"$(value cuda/1/attribute/124) $(value cuda/1/attribute/118) $(value cuda/1/compute)"
-same 'which memory is capable' '= 1 = 1 = 0 = 0 = 0' "$(value cuda/1/capable/device) $(value cuda/1/capable/mapped) $(
-	value cuda/1/capable/mapped_plain) $(value cuda/1/capable/pool) $(value cuda/1/capable/managed)"
+same 'which memory is capable' '= 1 = 1 = 0 = 0' "$(value cuda/1/capable/device) $(value cuda/1/capable/mapped) $(
+	value cuda/1/capable/mapped_plain) $(value cuda/1/capable/pool)"
 same 'which memory is exported' '= ok = ok = ok = ok' "$(value cuda/1/export/device) $(value cuda/1/export/mapped) $(
 	value cuda/1/export/mapped_plain) $(value cuda/1/export/pool)"
 same 'what is not exported' \
-	'= cuMemGetHandleForAddressRange CUDA_ERROR_INVALID_VALUE = cuMemGetHandleForAddressRange CUDA_ERROR_NOT_SUPPORTED' \
-	"$(value cuda/1/export/managed) $(value cuda/1/export/device_pcie)"
-same 'all memory is back' '= ok = ok' "$(value cuda/0/leak) $(value cuda/1/leak)"
+	'= cuMemGetHandleForAddressRange CUDA_ERROR_NOT_SUPPORTED' "$(value cuda/1/export/device_pcie)"
 same 'adapters' '= sim0|sim1' "$(value verbs/devices)"
 same 'an adapter that takes dma-bufs' '= EBADF' "$(value verbs/sim1/dmabuf)"
 same 'which version has it' '= IBVERBS_1.12' "$(value verbs/symbol/ibv_reg_dmabuf_mr)"
@@ -78,9 +75,6 @@ for pair in 0/sim0 0/sim1 1/sim0 1/sim1; do
 done
 
 # ---- the management library ----
-if ! LD_LIBRARY_PATH='' ldconfig -p 2>/dev/null | grep -q libnvidia-ml.so.1; then
-	same 'no management library' '!ENOENT' "$(value cuda/nvml/library | cut -d' ' -f1)"
-fi
 mkdir "$work/nvml"
 # shellcheck disable=SC2086
 $compiler -shared -fPIC -Wl,-soname,libnvidia-ml.so.1 -o "$work/nvml/libnvidia-ml.so.1" "$folder/nvml.c"
@@ -139,8 +133,7 @@ mkdir "$work/inner"
 sed 's/libcuda\.so\.1/libinnr.so.1/g' "$simulated/libcuda.so.1" >"$work/inner/libinnr.so.1"
 inner=$work/inner/libinnr.so.1
 out=$(ask "$adapter:$(standin libcuda.so.1 cuMemFree_v2 KEEPS "$inner"):$work/inner:$simulated" cuda/count probe/ended)
-matches 'a driver that keeps memory' '= lost [1-9]*' "$(value cuda/0/leak)"
-matches 'the probe reports it, too' '= lost [1-9]*' "$(value probe/0/sim0/dma-buf/returned)"
+matches 'a driver that keeps memory' '= lost [1-9]*' "$(value probe/0/sim0/dma-buf/returned)"
 out=$(ask "$adapter:$(standin libcuda.so.1 cuMemAlloc_v2 CRASHES "$inner"):$work/inner:$simulated" cuda/count)
 same 'a GPU that crashes: the driver' '= ok' "$(value cuda/ended)"
 same 'a GPU that crashes' '= signal 11 in cuMemAlloc' "$(value cuda/0/ended)"
@@ -151,11 +144,11 @@ for limit in $patience; do
 	out=$(PEERPIN_SIM_ADAPTER_HOLD=1 ask "$adapter:$simulated" probe/ended)
 	wanted="= fail timeout $limit in ibv_reg_dmabuf_mr = fail timeout $limit in ibv_reg_mr"
 	told="$(value probe/0/sim0/dma-buf/2097152) $(value probe/0/sim0/peermem/67108864)"
-	before="$(value verbs/sim0/pd) $(value verbs/sim0/dmabuf)"
-	[ "$told $before" != "$wanted = ok = EBADF" ] || break
+	before=$(value verbs/sim0/dmabuf)
+	[ "$told $before" != "$wanted = EBADF" ] || break
 done
 same 'a registration that hangs' "$wanted" "$told"
-same 'earlier readings stay' '= ok = EBADF' "$before"
+same 'earlier readings stay' '= EBADF' "$before"
 same 'probe/ended names it' "= timeout $limit in ibv_reg_dmabuf_mr" "$(value probe/ended)"
 limit=
 out=$(ask "$(standin libibverbs.so.1 ibv_get_device_list EXITS):$simulated" verbs/devices)
@@ -240,8 +233,7 @@ echo 'int outer(void); int main(void) { return outer(); }' | build -x c - -x non
 	-Wl,--enable-new-dtags,-rpath,'${ORIGIN}/lib' -Wl,-rpath-link,"$work/lib/sub"
 out=$(program "$work/nested")
 matches 'libraries of libraries' '*libouter.so*libinner.so*' "$(value program/needed)"
-matches 'by $ORIGIN' "*libinner.so $work/lib/sub/libinner.so*" "$(value program/libraries | sed 's|/lib/./|/lib/|g;s|/\./|/|g')"
-same 'all of them are found' '= ' "$(value program/missing)"
+same 'all of them are found, by $ORIGIN' '= ' "$(value program/missing)"
 rm "$work/lib/sub/libinner.so"
 out=$(program "$work/nested")
 same 'one that is missing' '= libinner.so' "$(value program/missing)"
@@ -259,8 +251,8 @@ out=$(program "$work/runtime")
 same 'the runtime linked in' '= 1' "$(value program/static_cuda)"
 printf '#!/usr/bin/env -S FOO=1 sh -e\n' >"$work/script" && chmod +x "$work/script"
 out=$(program "$work/script")
-same 'a script' "= script = /usr/bin/env -S FOO=1 sh -e = $(readlink -f "$(command -v sh)")" \
-	"$(value program/kind) $(value program/interpreter_line) $(value program/file)"
+same 'a script' '= script = /usr/bin/env -S FOO=1 sh -e = 64' \
+	"$(value program/kind) $(value program/interpreter_line) $(value program/class)"
 printf '#!%s/circle\n' "$work" >"$work/circle" && chmod +x "$work/circle"
 out=$(program "$work/circle")
 matches 'a script that names itself' '*cannot be found*' "$(value program/error)"

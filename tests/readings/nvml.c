@@ -14,13 +14,6 @@ int nvmlInit_v2(void)
 	return 0;
 }
 
-int nvmlSystemGetDriverVersion(char *version, unsigned int length);
-int nvmlSystemGetDriverVersion(char *version, unsigned int length)
-{
-	strncpy(version, "580.1", length);
-	return 0;
-}
-
 int nvmlDeviceGetHandleByPciBusId_v2(const char *pci, void **device);
 int nvmlDeviceGetHandleByPciBusId_v2(const char *pci, void **device)
 {

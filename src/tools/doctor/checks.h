@@ -121,10 +121,8 @@ const char *fix_no_export(struct host *host);
 /* Reason that no pair of GPU and adapter can be checked. */
 const char *invisible_words(const struct machine *machine);
 
-/* Appends a word to a list, which starts as NULL; list_append puts `between` before all but the
- * first. The caller frees the list. */
+/* list_append with a blank between. */
 void list_add(char **list, const char *item);
-void list_append(char **list, const char *between, const char *text);
 /* Shortens "GPU0 GPU1 GPU2 GPU5" to "GPU0..2 GPU5". The caller frees the result. */
 char *list_shorten(const char *items);
 

@@ -36,29 +36,6 @@ const char *cuda_file(void)
 	return file;
 }
 
-static size_t cuda_free_bytes(void)
-{
-	size_t free_bytes = 0, total;
-
-	return CUDA(cuMemGetInfo_v2, &free_bytes, &total) == CUDA_SUCCESS ? free_bytes : 0;
-}
-
-void cuda_record_lost(struct host *host, const char *name, void (*round)(void *argument),
-		      void *argument)
-{
-	size_t before = 0, after = 0;
-
-	for (int i = 0; i < 4 && (i < 2 || after < before); i++) {
-		before = cuda_free_bytes();
-		round(argument);
-		after = cuda_free_bytes();
-	}
-	if (after < before)
-		host_record(host, name, "lost %zu", before - after);
-	else
-		host_record(host, name, "ok");
-}
-
 const char *cuda_name(const char *symbol)
 {
 	static char name[80];

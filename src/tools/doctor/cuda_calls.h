@@ -15,10 +15,8 @@
 	CALL(cuInit)                                                                               \
 	CALL(cuDriverGetVersion)                                                                   \
 	CALL(cuGetErrorName)                                                                       \
-	CALL(cuDeviceGet)                                                                          \
 	CALL(cuDeviceGetCount)                                                                     \
 	CALL(cuDeviceGetName)                                                                      \
-	CALL(cuDeviceGetUuid)                                                                      \
 	CALL(cuDeviceGetAttribute)                                                                 \
 	CALL(cuDeviceTotalMem_v2)                                                                  \
 	CALL(cuDeviceGetDefaultMemPool)                                                            \
@@ -30,7 +28,6 @@
 	CALL(cuMemFree_v2)                                                                         \
 	CALL(cuMemHostAlloc)                                                                       \
 	CALL(cuMemFreeHost)                                                                        \
-	CALL(cuMemAllocManaged)                                                                    \
 	CALL(cuMemAllocFromPoolAsync)                                                              \
 	CALL(cuMemFreeAsync)                                                                       \
 	CALL(cuMemPoolTrimTo)                                                                      \
@@ -73,12 +70,6 @@ const char *cuda_load(void);
 
 /* Path of the loaded libcuda.so.1. */
 const char *cuda_file(void);
-
-/* Runs `round` up to 4 times, because other processes may allocate meanwhile. The first round is no
- * measurement: the driver allocates memory of its own then. Records "ok" or "lost BYTES" of the
- * GPU's free memory as `name`. */
-void cuda_record_lost(struct host *host, const char *name, void (*round)(void *argument),
-		      void *argument);
 
 /* Name without version suffix: "cuMemAlloc" for cuMemAlloc_v2. Not thread-safe; valid until the
  * next call. */

@@ -5,12 +5,7 @@
  * context and allocates memory of each kind, so that a broken GPU hides no other. Readings
  * beside those of host.h:
  *
- *   cuda/N/uuid             "GPU-5b1ab2a1-..."
  *   cuda/N/ended            end of that GPU's child; cuda/N/output: its output (child.h)
- *   cuda/N/export/managed   as for the other kinds; a failure is expected
- *   cuda/N/capable/managed  as for the other kinds; a failure is expected
- *   cuda/N/leak             "ok" | "lost BYTES": the GPU's free memory after all memory was freed
- *                           and all descriptors were closed
  */
 #include <errno.h>
 #include <stdint.h>
@@ -54,20 +49,6 @@ static void driver_read_attribute(struct host *host, int device, int attribute)
 				  EINVAL, "%s", cuda_result(result));
 }
 
-static void driver_read_uuid(struct host *host, int device)
-{
-	static const char dashes[16] = { [4] = 1, [6] = 1, [8] = 1, [10] = 1 };
-	char text[60] = "GPU-";
-	CUuuid uuid;
-
-	if (CUDA(cuDeviceGetUuid, &uuid, device) != CUDA_SUCCESS)
-		return;
-	for (int i = 0; i < 16; i++)
-		sprintf(text + strlen(text), "%s%02x", dashes[i] ? "-" : "",
-			(unsigned char)uuid.bytes[i]);
-	host_record(host, reading_name("cuda/%d/uuid", device), "%s", text);
-}
-
 static void driver_read_device(struct host *host, int device)
 {
 	char text[200] = "";
@@ -85,7 +66,6 @@ static void driver_read_device(struct host *host, int device)
 		    driver_device_attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
 	if (CUDA(cuDeviceTotalMem_v2, &bytes, device) == CUDA_SUCCESS)
 		host_record(host, reading_name("cuda/%d/memory", device), "%zu", bytes);
-	driver_read_uuid(host, device);
 	for (size_t i = 0; i < sizeof(attributes) / sizeof(*attributes); i++)
 		driver_read_attribute(host, device, attributes[i]);
 }
@@ -132,11 +112,6 @@ static const char *failed_call;
 static bool driver_make_device(struct piece *piece)
 {
 	return MADE(cuMemAlloc_v2, &piece->address, piece->length);
-}
-
-static bool driver_make_managed(struct piece *piece)
-{
-	return MADE(cuMemAllocManaged, &piece->address, piece->length, CU_MEM_ATTACH_GLOBAL);
 }
 
 static void driver_free_device(struct piece *piece)
@@ -217,7 +192,6 @@ static const struct kind {
 	{ "mapped", driver_make_mapped, driver_free_mapped },
 	{ "mapped_plain", driver_make_mapped, driver_free_mapped },
 	{ "pool", driver_make_pool, driver_free_pool },
-	{ "managed", driver_make_managed, driver_free_device },
 };
 
 static void driver_read_export(struct host *host, const struct piece *piece, const char *kind,
@@ -269,18 +243,10 @@ static void driver_read_kind(struct host *host, const struct kind *kind, int dev
 
 static int current_device; /* GPU of the next child, set before the fork */
 
-/* The first record of a reading stays (host_record). */
-static void driver_read_kinds(void *host)
-{
-	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
-		driver_read_kind(host, &kinds[i], current_device);
-}
-
 static void driver_query_device(struct host *host)
 {
 	CUcontext context;
 	CUresult result;
-	char leak[40];
 
 	if (cuda_load() || CUDA(cuInit, 0) != CUDA_SUCCESS)
 		return;
@@ -289,9 +255,8 @@ static void driver_query_device(struct host *host)
 		result = CUDA(cuCtxSetCurrent, context);
 	host_record(host, reading_name("cuda/%d/context", current_device), "%s",
 		    cuda_result(result));
-	snprintf(leak, sizeof(leak), "cuda/%d/leak", current_device);
-	if (result == CUDA_SUCCESS)
-		cuda_record_lost(host, leak, driver_read_kinds, host);
+	for (size_t i = 0; result == CUDA_SUCCESS && i < sizeof(kinds) / sizeof(*kinds); i++)
+		driver_read_kind(host, &kinds[i], current_device);
 	CUDA(cuDevicePrimaryCtxRelease_v2, current_device);
 }
 

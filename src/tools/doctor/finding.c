@@ -35,14 +35,6 @@ const char *result_name(enum result result)
 
 /* ---- lists of words ---- */
 
-void list_append(char **to, const char *between, const char *text)
-{
-	char *whole = need_text("%s%s%s", *to ? *to : "", *to && **to ? between : "", text);
-
-	free(*to);
-	*to = whole;
-}
-
 void list_add(char **list, const char *item)
 {
 	list_append(list, " ", item);

@@ -62,6 +62,14 @@ char *need_text(const char *format, ...)
 	return text;
 }
 
+void list_append(char **to, const char *between, const char *text)
+{
+	char *whole = need_text("%s%s%s", *to ? *to : "", *to && **to ? between : "", text);
+
+	free(*to);
+	*to = whole;
+}
+
 struct host *host_empty(void)
 {
 	struct host *host = need(calloc(1, sizeof(*host)));

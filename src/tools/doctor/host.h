@@ -59,7 +59,6 @@
  *     NAME/limits      "max_mr N", "max_mr_size N" ... one per line
  *     NAME/dmabuf      ibv_reg_dmabuf_mr with descriptor -1: the errno's name;
  *                      "EBADF" means that dma-buf is supported
- *     NAME/data_direct "PATH": mlx5dv_get_data_direct_sysfs_path; error: not supported
  *     NAME/dmabuf_data_direct   mlx5dv_reg_dmabuf_mr with descriptor -1: the errno's name
  *   probe/...      real registrations (probe.c). GPU: N of cuda/;
  *                  METHOD: "dma-buf", "peermem" or "data-direct"
@@ -148,6 +147,10 @@ void host_note_refused(struct host *host, const char *names);
  * A line longer than `size` is cut. *text may be NULL: no lines.
  *   for (const char *at = host_text(host, "verbs/devices"); host_line(&at, name, sizeof(name));) */
 bool host_line(const char **text, char *line, size_t size);
+
+/* Appends a text to a list, which starts as NULL, with `between` before all but the first. The caller
+ * frees the list. */
+void list_append(char **list, const char *between, const char *text);
 
 /* Records a reading, for sources, options and recorded hosts. The first record of a name stays.
  * A child of host_run_child also sends the reading to the parent at once. */

@@ -1,19 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* nvml.c -- readings cuda/ that only NVIDIA's management library (NVML) provides
  *
- * NVML is optional. Readings beside those of host.h:
- *
- *   cuda/nvml/library   path of libnvidia-ml.so.1; error ENOENT with the loader's message
- *   cuda/nvml/init      result of nvmlInit: "0", another number
- *   cuda/nvml/driver    "580.159.04"
- *   cuda/nvml/count     devices, including those hidden by CUDA_VISIBLE_DEVICES
- *   cuda/nvml/ended     end of the child (child.h)
+ * NVML is optional. Readings beside those of host.h: cuda/nvml/ended, the end of the child
+ * (child.h).
  */
 #include <dlfcn.h>
-#include <errno.h>
-#include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #include "tools/doctor/child.h"
 #include "tools/doctor/host_internal.h"
@@ -28,8 +19,6 @@ struct bar1_memory {
 
 #define NVML_CALLS(CALL)                                                                           \
 	CALL(nvmlInit_v2, (void))                                                                  \
-	CALL(nvmlSystemGetDriverVersion, (char *version, unsigned int length))                     \
-	CALL(nvmlDeviceGetCount_v2, (unsigned int *count))                                         \
 	CALL(nvmlDeviceGetHandleByPciBusId_v2, (const char *pci, nvml_device *device))             \
 	CALL(nvmlDeviceGetBAR1MemoryInfo, (nvml_device device, struct bar1_memory * memory))       \
 	CALL(nvmlDeviceGetMigMode, (nvml_device device, unsigned int *now, unsigned int *pending)) \
@@ -49,22 +38,15 @@ static struct {
 /* 0: success; -1: NVML lacks the function. */
 #define NVML(call, ...) (child_does("%s", #call), nvml.call ? nvml.call(__VA_ARGS__) : -1)
 
-static bool nvml_load(struct host *host)
+static bool nvml_load(void)
 {
 	void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-	char file[PATH_MAX];
-	Dl_info info;
 
-	if (!library) {
-		host_record_error(host, "cuda/nvml/library", ENOENT, "%s", dlerror());
+	if (!library)
 		return false;
-	}
 #define CALL(name, parameters) nvml.name = (__typeof__(nvml.name))dlsym(library, #name);
 	NVML_CALLS(CALL)
 #undef CALL
-	if (nvml.nvmlInit_v2 && dladdr((void *)nvml.nvmlInit_v2, &info) &&
-	    realpath(info.dli_fname, file))
-		host_record(host, "cuda/nvml/library", "%s", file);
 	return true;
 }
 
@@ -94,23 +76,12 @@ static void nvml_read_device(struct host *host, int64_t number, nvml_device devi
 
 static void nvml_query(struct host *host)
 {
-	char version[80] = "";
 	int64_t number, count = 0;
-	unsigned int devices;
 	nvml_device device;
 	const char *pci;
-	int result;
 
-	if (!nvml_load(host))
+	if (!nvml_load() || NVML(nvmlInit_v2))
 		return;
-	result = NVML(nvmlInit_v2);
-	host_record(host, "cuda/nvml/init", "%d", result);
-	if (result)
-		return;
-	if (NVML(nvmlSystemGetDriverVersion, version, sizeof(version)) == 0)
-		host_record(host, "cuda/nvml/driver", "%s", version);
-	if (NVML(nvmlDeviceGetCount_v2, &devices) == 0)
-		host_record(host, "cuda/nvml/count", "%u", devices);
 	host_number(host, &count, "cuda/count");
 	for (number = 0; number < count; number++) {
 		pci = host_text(host, "cuda/%d/pci", (int)number);

@@ -14,8 +14,6 @@
  *   METHOD/begun        "1": the method was started
  *   METHOD/transfer     error EOPNOTSUPP with a reason: no transfer was possible, for example
  *                       without an active port
- *   METHOD/export       cuMemGetHandleForAddressRange of 2 MiB, before the registration:
- *                       "ok NANOSECONDS"
  *   METHOD/BYTES        "fail CALL ERRNO" may name a call before the registration:
  *                       "fail ibv_open_device EACCES",
  *                       "fail cuMemGetHandleForAddressRange CUDA_ERROR_NOT_SUPPORTED";

@@ -193,14 +193,12 @@ static void probe_pair_try_memory(struct host *host, enum method method, const c
 				  struct probe_memory *memory)
 {
 	const struct pinning *pinning = &probe_pair_pinnings[method];
-	uint64_t time = clock_ns();
+	uint64_t time;
 
 	if (pinning->export && !pinning->export(memory)) {
 		probe_pair_record(host, method, bytes, 0);
 		return;
 	}
-	if (pinning->export)
-		probe_pair_record(host, method, "export", clock_ns() - time);
 	time = probe_pair_time_registration(method, memory, PROBE_ACCESS);
 	probe_pair_record(host, method, bytes, time);
 	if (time)
@@ -236,37 +234,42 @@ void probe_pair_free(const struct probe_memory *memory)
 		CUDA(cuMemFree_v2, memory->address);
 }
 
-/* Host and method of a round of measurements. */
-struct round {
-	struct host *host;
-	enum method method;
-};
-
 /* The record of a reading's first round stays (host_record). */
-static void probe_pair_try_sizes(void *argument)
+static void probe_pair_try_sizes(struct host *host, enum method method)
 {
-	const struct round *round = argument;
-
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
 		struct probe_memory memory = { .length = sizes[i].length, .fd = -1 };
 
-		if (probe_pair_allocate(round->host, &memory)) {
-			probe_pair_try_memory(round->host, round->method, sizes[i].name, &memory);
+		if (probe_pair_allocate(host, &memory)) {
+			probe_pair_try_memory(host, method, sizes[i].name, &memory);
 			probe_pair_free(&memory);
 		} else {
-			probe_pair_record(round->host, round->method, sizes[i].name, 0);
+			probe_pair_record(host, method, sizes[i].name, 0);
 		}
 	}
 }
 
+static size_t probe_pair_free_bytes(void)
+{
+	size_t free_bytes = 0, total;
+
+	return CUDA(cuMemGetInfo_v2, &free_bytes, &total) == CUDA_SUCCESS ? free_bytes : 0;
+}
+
+/* Tries up to 4 times, because other processes may allocate meanwhile. The first round is no
+ * measurement of the GPU's free memory: the driver allocates memory of its own then. */
 static void probe_pair_try_method(struct host *host, enum method method)
 {
-	struct round round = { host, method };
-	char name[160];
+	size_t before = 0, after = 0;
 
 	host_record(host, probe_pair_name(method, "begun"), "1");
-	snprintf(name, sizeof(name), "%s", probe_pair_name(method, "returned"));
-	cuda_record_lost(host, name, probe_pair_try_sizes, &round);
+	for (int i = 0; i < 4 && (i < 2 || after < before); i++) {
+		before = probe_pair_free_bytes();
+		probe_pair_try_sizes(host, method);
+		after = probe_pair_free_bytes();
+	}
+	host_record(host, probe_pair_name(method, "returned"), after < before ? "lost %zu" : "ok",
+		    before - after);
 	probe_deep(host, method);
 }
 

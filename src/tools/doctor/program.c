@@ -5,15 +5,10 @@
  * Readings beside those of host.h:
  *
  *   program/ended       end of the child
- *   program/file        resolved path of the ELF file: the program, or its script's interpreter
- *   program/interpreter base name of the ELF file if it is a known interpreter: "python3.11"
  *   program/launcher    "container", "mpi" or "job": the program is known to start others.
  *                       libpeerpin.so must exist there, at an identical path
  *   program/launched    word of the program that an "mpi" or "job" launcher starts: all further
  *                       readings of program/ then describe that program
- *   program/libraries   "NAME PATH" of each library found, one per line
- *   program/uses        known libraries linked: libcuda libcudart libibverbs libmlx5 libmpi libucp
- *                       libnccl ..., one per line, each with its path
  *   program/cuda_in     libraries that contain the CUDA runtime, or a look-up of driver functions
  *   program/error       message: the file is malformed or unreadable
  *   program/unrunnable  "1": that error prevents execution
@@ -48,34 +43,10 @@ static bool program_is_library(const char *name, const char *library)
 	return strncmp(base, library, length) == 0 && (base[length] == '.' || base[length] == '-');
 }
 
-/* Text of a stream as a reading; closes the stream. */
-static void program_record_stream(struct host *host, const char *name, FILE *to, char **text)
+static void program_record_list(struct host *host, const char *name, char *list)
 {
-	fclose(to);
-	host_record(host, name, "%s", **text ? *text + 1 : "");
-	free(*text);
-}
-
-static void program_record_uses(struct host *host, const struct libraries *libraries)
-{
-	static const char *const known[] = { "libcuda",	  "libcudart",	"libibverbs",
-					     "libmlx5",	  "libmpi",	"libmpich",
-					     "libucp",	  "libnccl",	"libnvshmem_host",
-					     "libfabric", "libopen-pal" };
-	char *text;
-	size_t size;
-	FILE *to = need(open_memstream(&text, &size));
-
-	for (int i = 1; i < libraries->count; i++) {
-		const struct library *library = &libraries->list[i];
-
-		for (size_t k = 0; k < sizeof(known) / sizeof(*known); k++) {
-			if (program_is_library(library->name, known[k]))
-				fprintf(to, "\n%s %s", known[k],
-					library->path ? library->path : "?");
-		}
-	}
-	program_record_stream(host, "program/uses", to, &text);
+	host_record(host, name, "%s", list ? list : "");
+	free(list);
 }
 
 /* A statically linked CUDA runtime looks up this name in the driver, as do programs without the
@@ -83,9 +54,8 @@ static void program_record_uses(struct host *host, const struct libraries *libra
 static void program_record_linked_in(struct host *host, const struct libraries *libraries)
 {
 	static const char *const words[] = { "cuGetProcAddress_v2", "RTLD_DEEPBIND" };
-	size_t left = SEARCH_MAX, size;
-	char *text;
-	FILE *to = need(open_memstream(&text, &size));
+	size_t left = SEARCH_MAX;
+	char *inside = NULL;
 
 	for (int i = 0; i < libraries->count; i++) {
 		const struct library *library = &libraries->list[i];
@@ -102,35 +72,26 @@ static void program_record_linked_in(struct host *host, const struct libraries *
 		if (found & 1 && i == 0)
 			host_record(host, "program/static_cuda", "1");
 		else if (found & 1)
-			fprintf(to, "\n%s", library->name);
+			list_append(&inside, "\n", library->name);
 		if (found & 2 && i == 0)
 			host_record(host, "program/deepbind", "1");
 	}
-	program_record_stream(host, "program/cuda_in", to, &text);
+	program_record_list(host, "program/cuda_in", inside);
 }
 
 static void program_record_libraries(struct host *host, const struct libraries *libraries)
 {
-	static const char *const names[] = { "program/needed", "program/missing",
-					     "program/libraries" };
-	char *texts[3];
-	size_t sizes[3];
-	FILE *to[3];
+	char *needed = NULL, *missing = NULL;
 
-	for (int i = 0; i < 3; i++)
-		to[i] = need(open_memstream(&texts[i], &sizes[i]));
 	for (int i = 1; i < libraries->count; i++) {
 		const struct library *library = &libraries->list[i];
 
-		fprintf(to[0], "\n%s", library->name);
-		if (library->path)
-			fprintf(to[2], "\n%s %s", library->name, library->path);
-		else
-			fprintf(to[1], "\n%s", library->name);
+		list_append(&needed, "\n", library->name);
+		if (!library->path)
+			list_append(&missing, "\n", library->name);
 	}
-	for (int i = 0; i < 3; i++)
-		program_record_stream(host, names[i], to[i], &texts[i]);
-	program_record_uses(host, libraries);
+	program_record_list(host, "program/needed", needed);
+	program_record_list(host, "program/missing", missing);
 	program_record_linked_in(host, libraries);
 }
 
@@ -146,36 +107,12 @@ static void program_record_privilege(struct host *host, const char *path)
 	host_record(host, "program/privilege", "%s", *text ? text + 1 : "none");
 }
 
-static void program_record_interpreter(struct host *host, const char *path)
-{
-	static const char *const known[] = { "python", "pypy",	"perl", "ruby",	  "julia", "lua",
-					     "node",   "java",	"bash", "dash",	  "sh",	   "zsh",
-					     "ksh",    "tclsh", "R",	"Rscript" };
-	const char *base = strrchr(path, '/');
-
-	base = base ? base + 1 : path;
-	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++) {
-		size_t length = strlen(known[i]);
-
-		/* matches python3.11, lua5.4 */
-		if (!strncmp(base, known[i], length) &&
-		    !base[length + strspn(base + length, "0123456789.")]) {
-			host_record(host, "program/interpreter", "%s", base);
-			return;
-		}
-	}
-}
-
 static void program_record_elf(struct host *host, const char *path)
 {
 	struct libraries libraries;
-	char real[PATH_MAX];
 	int error = libraries_find(path, &libraries);
 	const struct elf_file *elf;
 
-	if (!realpath(path, real))
-		snprintf(real, sizeof(real), "%s", path);
-	host_record(host, "program/file", "%s", real);
 	program_record_privilege(host, path);
 	if (error) {
 		host_record(host, "program/error", "%s: %s", path,
@@ -191,7 +128,6 @@ static void program_record_elf(struct host *host, const char *path)
 		host_record(host, "program/loader", "%s", elf->interpreter);
 	if (*elf->glibc)
 		host_record(host, "program/glibc", "%s", elf->glibc);
-	program_record_interpreter(host, real);
 	program_record_libraries(host, &libraries);
 	libraries_free(&libraries);
 }

@@ -4,13 +4,9 @@
  * One child lists the adapters. One child per adapter opens it, so that an adapter that hangs
  * hides no other. Readings beside those of host.h:
  *
- *   verbs/mlx5           path of libmlx5.so.1; error ENOENT: absent
- *   verbs/symbol/mlx5dv_get_data_direct_sysfs_path   as the other symbols
  *   verbs/NAME/ended     end of that adapter's child; verbs/NAME/output: its output (child.h)
- *   verbs/NAME/guid      node GUID: "0002:c903:0000:1234"
  *   verbs/NAME/port/N    "STATE LAYER" of port N, from 1 on: "ACTIVE Ethernet"; STATE as printed by
  *                        ibv_devinfo, without PORT_
- *   verbs/NAME/pd        "ok"; error of ibv_alloc_pd
  *   verbs/NAME/host      ibv_reg_mr of 2 MiB of host memory: "ok NANOSECONDS"; error of the call
  */
 #include <errno.h>
@@ -33,8 +29,8 @@
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
 	 IBV_ACCESS_REMOTE_ATOMIC)
 
-static const char *const symbols[] = { "ibv_reg_dmabuf_mr", "ibv_reg_mr_ex", "mlx5dv_reg_dmabuf_mr",
-				       "mlx5dv_get_data_direct_sysfs_path" };
+static const char *const symbols[] = { "ibv_reg_dmabuf_mr", "ibv_reg_mr_ex",
+				       "mlx5dv_reg_dmabuf_mr" };
 
 /* Adapter of the next child, set before the fork. */
 static char current_adapter[64];
@@ -50,8 +46,6 @@ static void verbs_read_library(struct host *host)
 	int fork;
 
 	host_record(host, "verbs/library", "%s", verbs_file());
-	if (*verbs_mlx5_file())
-		host_record(host, "verbs/mlx5", "%s", verbs_mlx5_file());
 	for (size_t i = 0; i < sizeof(symbols) / sizeof(*symbols); i++) {
 		const char *version = verbs_symbol_version(symbols[i]);
 
@@ -142,19 +136,6 @@ static void verbs_read_limits(struct host *host, struct ibv_context *context)
 	verbs_read_ports(host, context, tail[3]);
 }
 
-static void verbs_read_guid(struct host *host, struct ibv_device *device)
-{
-	unsigned char bytes[8];
-	uint64_t guid;
-
-	if (!verbs.ibv_get_device_guid)
-		return;
-	guid = VERBS(ibv_get_device_guid, device);
-	memcpy(bytes, &guid, sizeof(bytes));
-	host_record(host, NAME("guid"), "%02x%02x:%02x%02x:%02x%02x:%02x%02x", bytes[0], bytes[1],
-		    bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7]);
-}
-
 /* A driver with dma-buf support rejects descriptor -1 with EBADF; a driver without it rejects
  * the call itself. */
 static void verbs_read_dma_buf(struct host *host, struct ibv_device *device, struct ibv_pd *pd)
@@ -173,23 +154,6 @@ static void verbs_read_dma_buf(struct host *host, struct ibv_device *device, str
 	mr = VERBS(mlx5dv_reg_dmabuf_mr, pd, 0, PAGE, 0, -1, IBV_ACCESS_LOCAL_WRITE,
 		   MLX5DV_ACCESS_DATA_DIRECT);
 	host_record(host, NAME("dmabuf_data_direct"), "%s", mr ? "ok" : host_error_name(errno));
-}
-
-static void verbs_read_data_direct(struct host *host, struct ibv_device *device,
-				   struct ibv_context *context)
-{
-	char path[1024] = "";
-	int error;
-
-	if (!verbs.mlx5dv_get_data_direct_sysfs_path || !verbs.mlx5dv_is_supported ||
-	    !VERBS(mlx5dv_is_supported, device))
-		return;
-	error = VERBS(mlx5dv_get_data_direct_sysfs_path, context, path, sizeof(path));
-	if (error)
-		host_record_error(host, NAME("data_direct"), error > 0 ? error : ENODEV,
-				  "mlx5dv_get_data_direct_sysfs_path");
-	else
-		host_record(host, NAME("data_direct"), "%s", path);
 }
 
 /* Registers host memory: a failure here is not caused by the GPU. */
@@ -228,7 +192,6 @@ static void verbs_query_adapter(struct host *host)
 		host_record_error(host, NAME("open"), ENODEV, "it is not in the list any more");
 		return;
 	}
-	verbs_read_guid(host, device);
 	errno = 0;
 	context = VERBS(ibv_open_device, device);
 	if (!context) {
@@ -237,17 +200,12 @@ static void verbs_query_adapter(struct host *host)
 	}
 	host_record(host, NAME("open"), "ok");
 	verbs_read_limits(host, context);
-	verbs_read_data_direct(host, device, context);
-	errno = 0;
 	pd = VERBS(ibv_alloc_pd, context);
-	if (!pd) {
-		host_record_error(host, NAME("pd"), errno ? errno : EIO, "ibv_alloc_pd");
-		return;
+	if (pd) {
+		verbs_read_dma_buf(host, device, pd);
+		verbs_read_host(host, pd);
+		VERBS(ibv_dealloc_pd, pd);
 	}
-	host_record(host, NAME("pd"), "ok");
-	verbs_read_dma_buf(host, device, pd);
-	verbs_read_host(host, pd);
-	VERBS(ibv_dealloc_pd, pd);
 	VERBS(ibv_close_device, context);
 }
 

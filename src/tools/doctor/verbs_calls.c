@@ -11,15 +11,7 @@
 struct verbs_calls verbs;
 
 static void *ibverbs, *mlx5;
-static char file[PATH_MAX], mlx5_file[PATH_MAX];
-
-static void verbs_calls_find_file(char path[PATH_MAX], void *function)
-{
-	Dl_info info;
-
-	if (function && dladdr(function, &info) && !realpath(info.dli_fname, path))
-		snprintf(path, PATH_MAX, "%s", info.dli_fname);
-}
+static char file[PATH_MAX];
 
 static void verbs_calls_load_mlx5(void)
 {
@@ -30,11 +22,12 @@ static void verbs_calls_load_mlx5(void)
 #define CALL(type, name, parameters) verbs.name = (__typeof__(verbs.name))dlsym(mlx5, #name);
 	MLX5_CALLS(CALL)
 #undef CALL
-	verbs_calls_find_file(mlx5_file, (void *)verbs.mlx5dv_is_supported);
 }
 
 const char *verbs_load(void)
 {
+	Dl_info info;
+
 	child_does("dlopen of libibverbs.so.1");
 	ibverbs = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL);
 	if (!ibverbs)
@@ -42,7 +35,8 @@ const char *verbs_load(void)
 #define CALL(type, name, parameters) verbs.name = (__typeof__(verbs.name))dlsym(ibverbs, #name);
 	IBVERBS_CALLS(CALL)
 #undef CALL
-	verbs_calls_find_file(file, (void *)verbs.ibv_get_device_list);
+	if (dladdr((void *)verbs.ibv_get_device_list, &info) && !realpath(info.dli_fname, file))
+		snprintf(file, sizeof(file), "%s", info.dli_fname);
 	if (!verbs.ibv_get_device_list || !verbs.ibv_free_device_list ||
 	    !verbs.ibv_get_device_name || !verbs.ibv_open_device || !verbs.ibv_close_device ||
 	    !verbs.ibv_query_device || !verbs.ibv_alloc_pd || !verbs.ibv_dealloc_pd ||
@@ -55,11 +49,6 @@ const char *verbs_load(void)
 const char *verbs_file(void)
 {
 	return file;
-}
-
-const char *verbs_mlx5_file(void)
-{
-	return mlx5_file;
 }
 
 const char *verbs_symbol_version(const char *symbol)

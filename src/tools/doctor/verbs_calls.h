@@ -29,7 +29,6 @@ struct verbs_port {
 	CALL(struct ibv_device **, ibv_get_device_list, (int *count))                              \
 	CALL(void, ibv_free_device_list, (struct ibv_device * *list))                              \
 	CALL(const char *, ibv_get_device_name, (struct ibv_device * device))                      \
-	CALL(uint64_t, ibv_get_device_guid, (struct ibv_device * device))                          \
 	CALL(struct ibv_context *, ibv_open_device, (struct ibv_device * device))                  \
 	CALL(int, ibv_close_device, (struct ibv_context * context))                                \
 	CALL(int, ibv_query_device,                                                                \
@@ -83,9 +82,8 @@ extern struct verbs_calls verbs;
 /* Loads libibverbs.so.1, and libmlx5.so.1 if present. Returns NULL, or the error text. */
 const char *verbs_load(void);
 
-/* Paths of libibverbs.so.1, and of libmlx5.so.1 ("": absent). */
+/* Path of libibverbs.so.1. */
 const char *verbs_file(void);
-const char *verbs_mlx5_file(void);
 
 /* Symbol version of a function: "IBVERBS_1.12". "?": unknown version; NULL: the library lacks
  * the function. */
