@@ -19,7 +19,7 @@ static void *units_require(void *memory)
 	if (memory)
 		return memory;
 	fputs("peerpin: out of memory\n", stderr);
-	exit(1);
+	exit(3);
 }
 
 void *zeroed(size_t count, size_t size)
@@ -48,16 +48,22 @@ void texts_free(void)
 	texts = NULL;
 }
 
+char *text_print(const char *format, va_list arguments)
+{
+	char *text;
+
+	return units_keep(vasprintf(&text, format, arguments) < 0 ? NULL : text);
+}
+
 char *text_of(const char *format, ...)
 {
 	va_list arguments;
 	char *text;
 
 	va_start(arguments, format);
-	if (vasprintf(&text, format, arguments) < 0)
-		text = NULL;
+	text = text_print(format, arguments);
 	va_end(arguments);
-	return units_keep(text);
+	return text;
 }
 
 char *clean(const char *text)

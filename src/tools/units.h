@@ -7,6 +7,7 @@
 #ifndef PEERPIN_TOOLS_UNITS_H
 #define PEERPIN_TOOLS_UNITS_H
 
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,12 +20,13 @@ enum unit {
 	UNIT_PLAIN, /* digits */
 };
 
-/* Texts of show(), text_of() and clean() last until texts_free(). */
+/* Texts of show(), text_of(), text_print() and clean() last until texts_free(). */
 /* The text, padded to so many characters: at its left; negative: at its right. */
 char *padded(int width, const char *text);
 
 char *show(enum unit unit, int64_t value);
 char *text_of(const char *format, ...) __attribute__((format(printf, 1, 2)));
+char *text_print(const char *format, va_list arguments) __attribute__((format(printf, 1, 0)));
 char *clean(const char *text);
 void texts_free(void);
 

@@ -4,7 +4,7 @@ if HAVE_JANSSON
 if !SANITIZER
 TESTS += tests/readings/check_readings.sh
 check_PROGRAMS += tests/readings/readings tests/readings/hostile tests/readings/rc_abi
-tests_readings_readings_SOURCES = tests/readings/readings.c $(doctor_readers) $(doctor_host)
+tests_readings_readings_SOURCES = tests/readings/readings.c $(doctor_readers) $(doctor_host) src/tools/units.h src/tools/units.c
 tests_readings_readings_CPPFLAGS = $(doctor_cppflags)
 tests_readings_readings_LDADD = $(doctor_libraries)
 tests_readings_rc_abi_SOURCES = tests/readings/rc_abi.c

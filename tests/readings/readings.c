@@ -9,27 +9,21 @@
 
 #include "tools/doctor/host.h"
 
-static bool print(const char *name, const struct reading *reading, void *nothing)
+static void print(const struct reading *reading)
 {
-	(void)nothing;
 	if (reading->error)
-		printf("%s !%s ", name, host_error_name(reading->error));
+		printf("%s !%s ", reading->name, host_error_name(reading->error));
 	else
-		printf("%s = ", name);
+		printf("%s = ", reading->name);
 	for (const char *c = reading->text; *c; c++)
 		putchar(*c == '\n' ? '|' : *c);
 	putchar('\n');
-	return true;
 }
 
 int main(int argc, char **argv)
 {
 	struct host *host = host_live("");
 
-	driver_add(host);
-	verbs_add(host);
-	probe_add(host);
-	program_add(host);
 	for (int i = 1; i < argc; i++) {
 		char *value = strchr(argv[i], '=');
 
@@ -40,7 +34,7 @@ int main(int argc, char **argv)
 			host_read(host, "%s", argv[i]);
 		}
 	}
-	host_each(host, print, NULL);
+	host_each(host, print);
 	host_free(host);
 	return 0;
 }

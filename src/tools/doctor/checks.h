@@ -56,7 +56,6 @@ void finding_fix(struct finding *finding, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 /* Text with all items. NULL: nothing was added. */
 const char *finding_text(struct finding *finding);
-void finding_free(struct finding *finding);
 
 /* "OK", "NOT NEEDED", ... */
 const char *result_name(enum result result);
@@ -90,21 +89,17 @@ bool ucx_has_cuda(struct host *host);
 
 /* ---- fixes that depend on the state of the host: fixes.c, checks_peermem.c ---- */
 
-struct fix {
-	char text[300];
-};
-
 /* True if this is known to be a container. */
 bool is_container(struct host *host);
 /* A command for root: "sudo COMMAND", or in a container a request to the administrator. */
-struct fix as_root(struct host *host, const char *format, ...)
+const char *as_root(struct host *host, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 /* Fix for data that only root can read: these checks again. */
-struct fix fix_as_root_again(struct host *host, const char *checks);
+const char *fix_as_root_again(struct host *host, const char *checks);
 /* Fix for calls without time: a longer limit than this run had. */
-struct fix fix_limit(struct host *host);
+const char *fix_limit(struct host *host);
 /* Fix for a registration that needs nvidia-peermem and fails. */
-struct fix peermem_fix(struct host *host);
+const char *peermem_fix(struct host *host);
 /* Fix for GPU memory that the driver does not export as a dma-buf. */
 const char *fix_no_export(struct host *host);
 
@@ -123,7 +118,7 @@ const char *invisible_words(const struct machine *machine);
 
 /* list_append with a blank between. */
 void list_add(char **list, const char *item);
-/* Shortens "GPU0 GPU1 GPU2 GPU5" to "GPU0..2 GPU5". The caller frees the result. */
+/* Shortens "GPU0 GPU1 GPU2 GPU5" to "GPU0..2 GPU5". */
 char *list_shorten(const char *items);
 
 struct check {

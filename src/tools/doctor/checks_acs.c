@@ -5,17 +5,16 @@
  * them.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "tools/doctor/checks.h"
 
-#define HEADER_BYTES	64
-#define FIRST_EXTENDED	0x100
-#define EXTENDED_ACS	0x000d
-#define ACS_CONTROL	6
+#define HEADER_BYTES   64
+#define FIRST_EXTENDED 0x100
+#define EXTENDED_ACS   0x000d
+#define ACS_CONTROL    6
 /* bits that send peer traffic upstream: request redirect, completion redirect, egress control */
-#define ACS_REDIRECTS	 (0x04 | 0x08 | 0x20)
+#define ACS_REDIRECTS (0x04 | 0x08 | 0x20)
 
 static unsigned int checks_acs_word(const struct reading *config, size_t at)
 {
@@ -110,8 +109,7 @@ void check_acs(struct host *host, struct finding *finding)
 				    "%s (each of them; on virtual machines, Grace and data-direct "
 				    "adapters run rdma_topo check first)",
 				    as_root(host, "setpci -s %.*s ECAP_ACS+6.w=0000",
-					    (int)strcspn(redirecting, " "), redirecting)
-					    .text);
+					    (int)strcspn(redirecting, " "), redirecting));
 		checks_acs_shorten(redirecting);
 		finding_add(finding, WARN, "peer traffic is sent up to the root complex by %s",
 			    redirecting);
@@ -119,7 +117,7 @@ void check_acs(struct host *host, struct finding *finding)
 			finding_add(finding, WARN, "others could not be read");
 	} else if (hidden) {
 		checks_acs_shorten(hidden);
-		finding_problem(finding, UNKNOWN, fix_as_root_again(host, "acs").text,
+		finding_problem(finding, UNKNOWN, fix_as_root_again(host, "acs"),
 				"needs root to read the configuration of %s", hidden);
 	} else {
 		finding_add(
@@ -127,6 +125,4 @@ void check_acs(struct host *host, struct finding *finding)
 			seen ? "no bridge between GPU and adapter redirects"
 			     : "no bridge that could redirect is visible between GPU and adapter");
 	}
-	free(redirecting);
-	free(hidden);
 }

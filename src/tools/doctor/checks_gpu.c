@@ -40,7 +40,7 @@ static bool checks_gpu_driver_answers(struct host *host, struct finding *finding
 		finding_add(finding, result, "cuInit: %s",
 			    machine->driver_answers ? "no device is visible" : init->text);
 	else if (lost)
-		finding_add(finding, result, "the CUDA probe process %s", end_words(ended).text);
+		finding_add(finding, result, "the CUDA probe process %s", end_words(ended));
 	else if (library->error && !reading_is_refused(library) && ended)
 		finding_add(finding, result, "libcuda.so.1 cannot be loaded");
 	else
@@ -151,7 +151,7 @@ void check_gpu(struct host *host, struct finding *finding)
 			    machine_of(host)->hidden_gpus);
 	if (ended && strcmp(ended, "ok"))
 		finding_problem(finding, WARN, DRIVER_FIX, "the CUDA probe process %s",
-				end_words(ended).text);
+				end_words(ended));
 }
 
 /* ---- BAR1 ---- */
@@ -246,8 +246,7 @@ static void checks_gpu_mode(struct host *host, const struct gpu *gpu, struct fin
 	} else if (mig > 0) {
 		finding_implied(
 			finding, gpu->label, proof_of(host, gpu, NULL, METHODS), WARN,
-			as_root(host, "nvidia-smi%s%s -mig 0", *gpu->pci ? " -i " : "", gpu->pci)
-				.text,
+			as_root(host, "nvidia-smi%s%s -mig 0", *gpu->pci ? " -i " : "", gpu->pci),
 			"is in MIG mode: its instances may not be reachable");
 	} else if (!known) {
 		finding_item(finding, UNKNOWN, gpu->label, "NVML reports no mode");
@@ -304,7 +303,6 @@ static void checks_gpu_capable(struct host *host, const struct gpu *gpu, struct 
 	}
 	if (words)
 		finding_item(finding, OK, gpu->label, "peer memory cannot register: %s", words);
-	free(words);
 	for (size_t i = 0; i < 2; i++) {
 		if (!host_number(host, &capable, "cuda/%d/capable/%s", gpu->ordinal,
 				 expected[i].name) ||
@@ -332,7 +330,7 @@ static void checks_gpu_export(struct host *host, const struct gpu *gpu, struct f
 	}
 	if (ended && strcmp(ended, "ok")) {
 		finding_item(finding, WARN, gpu->label, "the CUDA probe process %s",
-			     end_words(ended).text);
+			     end_words(ended));
 		finding_fix(finding, DRIVER_FIX);
 	} else if (gpu_is_integrated(host, gpu)) {
 		finding_item(finding, OK, gpu->label, "integrated: no dma-buf");
@@ -345,7 +343,6 @@ static void checks_gpu_export(struct host *host, const struct gpu *gpu, struct f
 		finding_item(finding, OK, gpu->label, "device memory is exported%s%s%s",
 			     words ? " (not: " : "", words ? words : "", words ? ")" : "");
 	}
-	free(words);
 }
 
 void check_export(struct host *host, struct finding *finding)

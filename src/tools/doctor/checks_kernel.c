@@ -2,7 +2,6 @@
 /* checks_kernel.c -- checks of NVIDIA's driver and of kernel restrictions */
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "tools/doctor/checks.h"

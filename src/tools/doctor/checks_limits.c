@@ -222,7 +222,7 @@ void check_limits(struct host *host, struct finding *finding)
 	checks_limits_memlock(host, finding);
 	checks_limits_files(host, finding);
 	if (host_number(host, &maps, "/proc/sys/vm/max_map_count") && maps < 65530)
-		finding_problem(finding, WARN, as_root(host, "sysctl vm.max_map_count=262144").text,
+		finding_problem(finding, WARN, as_root(host, "sysctl vm.max_map_count=262144"),
 				"vm.max_map_count %lld", (long long)maps);
 	checks_limits_cgroups(host, finding);
 	EACH_GPU(host, gpu) {

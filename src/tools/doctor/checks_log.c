@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* checks_log.c -- lines of the kernel's log that explain a failed registration */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,8 +62,7 @@ void check_log(struct host *host, struct finding *finding)
 
 	if (log->error) {
 		finding_problem(finding, works ? NOT_NEEDED : UNKNOWN,
-				log->error == ENOENT ? NULL
-						     : fix_as_root_again(host, "kernel-log").text,
+				log->error == ENOENT ? NULL : fix_as_root_again(host, "kernel-log"),
 				"the kernel's log cannot be read: %s%s",
 				host_error_name(log->error), works ? "; not needed" : "");
 		return;

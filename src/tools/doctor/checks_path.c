@@ -24,7 +24,7 @@ static bool checks_path_gpu(struct host *host, const struct gpu *gpu, struct fin
 	struct support support;
 	const struct adapter *chosen = adapter_of_gpu(host, gpu, &support), *closer = NULL;
 	enum pci_path distance = distance_between(gpu, chosen);
-	struct pair_name pair = pair_name(gpu, chosen);
+	const char *pair = pair_name(gpu, chosen);
 	bool far = distance == PCI_PATH_SYS;
 
 	EACH_ADAPTER(host, other) {
@@ -32,17 +32,17 @@ static bool checks_path_gpu(struct host *host, const struct gpu *gpu, struct fin
 			closer = other;
 	}
 	if (gpu_is_integrated(host, gpu))
-		finding_item(finding, OK, pair.text, "host memory");
+		finding_item(finding, OK, pair, "host memory");
 	else if (distance == PCI_PATH_UNKNOWN)
-		finding_item(finding, UNKNOWN, pair.text,
+		finding_item(finding, UNKNOWN, pair,
 			     chosen->software ? "has no path over PCIe: software"
 					      : "is of unknown distance");
 	else if (distance == PCI_PATH_NODE)
-		finding_implied(finding, pair.text, proof_of(host, gpu, chosen, METHODS), WARN,
+		finding_implied(finding, pair, proof_of(host, gpu, chosen, METHODS), WARN,
 				"peerpin doctor --deep: transfers data over this path",
 				"NODE, over two root complexes: may be slow, or fail");
 	else
-		finding_item(finding, far ? WARN : OK, pair.text, "%s%s", distance_name(distance),
+		finding_item(finding, far ? WARN : OK, pair, "%s%s", distance_name(distance),
 			     far ? " (crosses sockets)"
 			     : distance == PCI_PATH_PHB
 				     ? ", over the host bridge: adapters may read GPU memory slowly"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* checks_peermem.c -- checks of the peer-memory modules: loaded, registered, mode, installed */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,7 +32,7 @@ static bool checks_peermem_is_of_old_driver(struct host *host)
 }
 
 /* GPUDirect RDMA guide 12.6, 3.7. The service loads the module again at the next start. */
-static struct fix checks_peermem_replace(struct host *host)
+static const char *checks_peermem_replace(struct host *host)
 {
 	return as_root(host,
 		       "sh -c 'service nv_peer_mem stop; rmmod nv_peer_mem nvidia_peermem; dpkg -P "
@@ -42,21 +41,16 @@ static struct fix checks_peermem_replace(struct host *host)
 }
 
 /* host_read notes no unreadable reading: the fix is equal for absent and unreadable data. */
-struct fix peermem_fix(struct host *host)
+const char *peermem_fix(struct host *host)
 {
-	struct fix fix = as_root(host, "modprobe nvidia-peermem");
 	bool can_be = !host_read(host, "kernel/module/nvidia-peermem")->error &&
 		      !host_read(host, "kernel/symbol/ib_register_peer_memory_client")->error;
 
 	if (checks_peermem_is_loaded(host, NEW) || checks_peermem_is_loaded(host, OLD))
-		snprintf(
-			fix.text, sizeof(fix.text), "%s",
-			"peerpin doctor --only peermem,peermem-client: it is loaded, but registers "
-			"nothing");
-	else if (!can_be)
-		snprintf(fix.text, sizeof(fix.text), "%s",
-			 "peerpin doctor --only peermem-install: make it loadable first");
-	return fix;
+		return "peerpin doctor --only peermem,peermem-client: it is loaded, but registers "
+		       "nothing";
+	return can_be ? as_root(host, "modprobe nvidia-peermem")
+		      : "peerpin doctor --only peermem-install: make it loadable first";
 }
 
 void check_peermem(struct host *host, struct finding *finding)
@@ -71,22 +65,21 @@ void check_peermem(struct host *host, struct finding *finding)
 		return;
 	if (loaded && old)
 		finding_implied(
-			finding, NULL, measured, FAIL, checks_peermem_replace(host).text,
+			finding, NULL, measured, FAIL, checks_peermem_replace(host),
 			"nvidia_peermem and the older nv_peer_mem are both loaded: they conflict");
 	else if (checks_peermem_is_of_old_driver(host))
 		finding_add(finding, OK, "nv_peer_mem is loaded; driver %s has no nvidia_peermem",
 			    driver);
 	else if (old)
-		finding_implied(finding, NULL, measured, WARN, checks_peermem_replace(host).text,
+		finding_implied(finding, NULL, measured, WARN, checks_peermem_replace(host),
 				"the older nv_peer_mem is loaded in place of nvidia_peermem");
 	else if (!loaded)
-		finding_without(host, finding, measured, METHOD_DMA_BUF, peermem_fix(host).text,
+		finding_without(host, finding, measured, METHOD_DMA_BUF, peermem_fix(host),
 				"nvidia_peermem is not loaded");
 	else if (version && driver && strcmp(version, driver))
 		finding_implied(finding, NULL, measured, FAIL,
 				as_root(host, "sh -c 'rmmod nvidia_peermem && depmod -a && "
-					      "modprobe nvidia-peermem'")
-					.text,
+					      "modprobe nvidia-peermem'"),
 				"nvidia_peermem %s differs from the driver's version %s", version,
 				driver);
 	else
@@ -103,7 +96,7 @@ void check_peermem_client(struct host *host, struct finding *finding)
 	if (!peer_memory_client(host)->error)
 		finding_add(finding, OK, "registered with the RDMA stack as nv_mem");
 	else if (!checks_peermem_is_loaded(host, NEW) && !checks_peermem_is_loaded(host, OLD))
-		finding_without(host, finding, measured, METHOD_DMA_BUF, peermem_fix(host).text,
+		finding_without(host, finding, measured, METHOD_DMA_BUF, peermem_fix(host),
 				"no peer-memory module is registered with the RDMA stack");
 	else
 		finding_without(
@@ -177,8 +170,7 @@ static void checks_peermem_boot(struct host *host, struct finding *finding)
 	else
 		finding_problem(finding, WARN,
 				as_root(host, "sh -c 'echo nvidia-peermem "
-					      ">/etc/modules-load.d/nvidia-peermem.conf'")
-					.text,
+					      ">/etc/modules-load.d/nvidia-peermem.conf'"),
 				"no file of modules-load.d loads it at the next start; without it "
 				"no GPU memory is registered");
 }
@@ -230,8 +222,7 @@ void check_peermem_install(struct host *host, struct finding *finding)
 					  "not known: no /proc/kallsyms",
 					  NULL);
 	else if (reading_is_refused(symbol))
-		checks_peermem_unreadable(host, finding,
-					  fix_as_root_again(host, "peermem-install").text,
+		checks_peermem_unreadable(host, finding, fix_as_root_again(host, "peermem-install"),
 					  "whether the RDMA stack has a peer-memory interface is "
 					  "not known: /proc/kallsyms cannot be read",
 					  symbol);

@@ -43,7 +43,7 @@ static void checks_probe_add_time(struct host *host, const struct gpu *gpu,
 				  const struct adapter *adapter, enum method method,
 				  struct times *times)
 {
-	list_add(&times->pairs, pair_name(gpu, adapter).text);
+	list_add(&times->pairs, pair_name(gpu, adapter));
 	times->count++;
 	checks_probe_widen(&times->large,
 			   probe_text(host, gpu, adapter, method, PROBE_LARGE, "ok"));
@@ -97,24 +97,23 @@ static void checks_probe_report_defects(struct host *host, const struct gpu *gpu
 	const char *copies = probe_text(host, gpu, adapter, method, "copies", "ok");
 	const struct reading *transfer = probe_reading(host, gpu, adapter, method, "transfer");
 	unsigned int old = 0, old_synced = 0, rounds;
-	struct pair_name pair = pair_name(gpu, adapter);
+	const char *pair = pair_name(gpu, adapter);
 
 	if (relaxed && strncmp(relaxed, "ok", 2))
-		finding_item(finding, OK, pair.text, "no relaxed ordering");
+		finding_item(finding, OK, pair, "no relaxed ordering");
 	if (!transfer->error && !strncmp(transfer->text, "ok", 2))
-		finding_item(finding, OK, pair.text, "transferred data is correct");
+		finding_item(finding, OK, pair, "transferred data is correct");
 	else if (transfer->error == EOPNOTSUPP)
-		finding_item(finding, UNKNOWN, pair.text, "no data could be sent: %s",
-			     transfer->text);
+		finding_item(finding, UNKNOWN, pair, "no data could be sent: %s", transfer->text);
 	if (copies && sscanf(copies, "%u %u %u", &old, &old_synced, &rounds) == 3)
-		finding_item(finding, old_synced ? WARN : OK, pair.text,
+		finding_item(finding, old_synced ? WARN : OK, pair,
 			     "an adapter's read behind a copy had old data in %u of %u rounds, "
 			     "with SYNC_MEMOPS in %u",
 			     old, rounds, old_synced);
 	if (copies && old_synced)
 		finding_fix(finding, "synchronize before each send (docs/memory-ordering.md)");
 	if (lost) {
-		finding_item(finding, WARN, pair.text, "%lld KiB of GPU memory are not freed",
+		finding_item(finding, WARN, pair, "%lld KiB of GPU memory are not freed",
 			     atoll(lost) / 1024);
 		finding_fix(finding,
 			    "ask your administrator: update the driver; it keeps freed memory");
@@ -155,14 +154,14 @@ static void checks_probe_report_failure(struct host *host, const struct gpu *gpu
 
 		if (!failure)
 			continue;
-		finding_item(finding, result, pair_name(gpu, adapter).text, "%s fails: %s%s%s",
+		finding_item(finding, result, pair_name(gpu, adapter), "%s fails: %s%s%s",
 			     method_name(method), failure, *meaning->words ? ", " : "",
 			     meaning->words);
 		finding_fix(finding, "%s",
 			    adapter->software				  ? FIX_HARDWARE
 			    : strstr(failure, "cuMemGetHandleForAddress") ? fix_no_export(host)
 			    : meaning->fix				  ? meaning->fix
-									  : peermem_fix(host).text);
+									  : peermem_fix(host));
 	}
 }
 
@@ -176,7 +175,7 @@ static void checks_probe_report_data_loss(struct host *host, const struct gpu *g
 
 		if (!broken)
 			continue;
-		finding_item(finding, FAIL, pair_name(gpu, adapter).text,
+		finding_item(finding, FAIL, pair_name(gpu, adapter),
 			     "%s registers memory, but data does not arrive: %s",
 			     method_name(method), broken);
 		finding_fix(finding, "peerpin doctor --only acs,iommu,path --verbose");
@@ -212,7 +211,7 @@ static void checks_probe_report_skipped(struct host *host, const struct gpu *gpu
 	EACH_ADAPTER(host, adapter)
 		skipped |= checks_probe_was_skipped(host, gpu, adapter);
 	if (skipped)
-		finding_problem(finding, UNKNOWN, fix_limit(host).text,
+		finding_problem(finding, UNKNOWN, fix_limit(host),
 				"%s was not tried with each adapter: %s", gpu->label, NO_TIME);
 	else if (!works && level != SUPPORT_NO)
 		finding_add(finding, UNKNOWN, "%s was not tried", gpu->label);
@@ -235,7 +234,7 @@ static void checks_probe_report_untried(struct host *host, struct finding *findi
 		finding_problem(finding, UNKNOWN, "peerpin doctor --only gpu,uverbs,verbs",
 				"nothing was registered: ");
 		if (ended && strcmp(ended, "ok"))
-			finding_append(finding, "the probe process %s", end_words(ended).text);
+			finding_append(finding, "the probe process %s", end_words(ended));
 		else
 			finding_append(finding, "GPU or adapter cannot be opened");
 	}
@@ -281,10 +280,8 @@ void check_probe(struct host *host, struct finding *finding)
 		checks_probe_report_skipped(host, gpu, proved[i] != METHODS, support.level,
 					    finding);
 	}
-	for (enum method method = 0; method < METHODS; method++) {
+	for (enum method method = 0; method < METHODS; method++)
 		checks_probe_report_times(&times[method], method_name(method), finding);
-		free(times[method].pairs);
-	}
 	EACH_GPU(host, gpu)
 		checks_probe_report_pairs(host, gpu,
 					  proved[gpu - machine_of(host)->gpus] != METHODS, finding);
@@ -296,5 +293,5 @@ void check_probe(struct host *host, struct finding *finding)
 	}
 	if (ended && strcmp(ended, "ok"))
 		finding_problem(finding, WARN, "dmesg | tail (as root)", "the probe process %s",
-				end_words(ended).text);
+				end_words(ended));
 }

@@ -183,19 +183,15 @@ static void checks_rdma_uverbs(struct host *host, const char *name, struct findi
 }
 
 /* The module is loaded: another process of this host has the devices, or there is no adapter. */
-static struct fix checks_rdma_no_uverbs_fix(struct host *host)
+static const char *checks_rdma_no_uverbs_fix(struct host *host)
 {
-	struct fix fix;
-
-	if (!is_container(host) && !host_has(host, "/sys/module/ib_uverbs/"))
-		return as_root(host, "modprobe ib_uverbs");
-	snprintf(fix.text, sizeof(fix.text), "%s",
-		 is_container(host) ? "docker run --device /dev/infiniband --cap-add IPC_LOCK, or "
-				      "Kubernetes' RDMA device plugin"
-				    : "ask your administrator: the adapter's driver (modprobe "
-				      "mlx5_ib); in a chroot or sandbox, bind /dev/infiniband into "
-				      "it");
-	return fix;
+	if (is_container(host))
+		return "docker run --device /dev/infiniband --cap-add IPC_LOCK, or Kubernetes' "
+		       "RDMA device plugin";
+	return host_has(host, "/sys/module/ib_uverbs/")
+		       ? "ask your administrator: the adapter's driver (modprobe mlx5_ib); in a "
+			 "chroot or sandbox, bind /dev/infiniband into it"
+		       : as_root(host, "modprobe ib_uverbs");
 }
 
 void check_uverbs(struct host *host, struct finding *finding)
@@ -219,7 +215,7 @@ void check_uverbs(struct host *host, struct finding *finding)
 		finding_add(finding, UNKNOWN, "no uverbs device is visible, but %s can be opened",
 			    opened);
 	else
-		finding_problem(finding, FAIL, checks_rdma_no_uverbs_fix(host).text,
+		finding_problem(finding, FAIL, checks_rdma_no_uverbs_fix(host),
 				"/dev/infiniband has no uverbs device%s",
 				is_container(host) ? ": this container was not given it" : "");
 }
@@ -240,8 +236,7 @@ static bool checks_rdma_has_verbs(struct host *host, struct finding *finding)
 	else if (!ended && !*library->text)
 		finding_add(finding, UNKNOWN, "libibverbs was not queried");
 	else if (ended && strcmp(ended, "ok"))
-		finding_add(finding, UNKNOWN, "the libibverbs probe process %s",
-			    end_words(ended).text);
+		finding_add(finding, UNKNOWN, "the libibverbs probe process %s", end_words(ended));
 	else
 		finding_problem(finding, FAIL,
 				"apt install libibverbs1 ibverbs-providers, or dnf install "
@@ -286,7 +281,7 @@ static void checks_rdma_dma_buf(struct host *host, const struct adapter *adapter
 		finding_item(finding, UNKNOWN, adapter->name, NO_TIME);
 	else if (!error && !ended->error && strcmp(ended->text, "ok"))
 		finding_implied(finding, adapter->name, measured, WARN, "dmesg | tail (as root)",
-				"the libibverbs probe process %s", end_words(ended->text).text);
+				"the libibverbs probe process %s", end_words(ended->text));
 	else if (opened->error && !error)
 		finding_item(finding, UNKNOWN, adapter->name, "could not be queried%s%s",
 			     opened->error == ENOENT ? "" : ": ibv_open_device: ",

@@ -24,6 +24,7 @@
 
 #include "tools/doctor/clock.h"
 #include "tools/doctor/host_internal.h"
+#include "tools/units.h"
 
 #define NS_OF_MS 1000000ull
 
@@ -157,7 +158,7 @@ bool child_ends_within(pid_t pid, unsigned int milliseconds)
 /* Records the messages of a child, which may have corrupted its memory, up to an incomplete one. */
 static void child_take_readings(struct child *child, int fd)
 {
-	char *body = need(malloc(MESSAGE_LENGTH + 1));
+	char *body = zeroed(1, MESSAGE_LENGTH + 1);
 	struct message message;
 	ssize_t length;
 	off_t at = 0;
@@ -173,11 +174,10 @@ static void child_take_readings(struct child *child, int fd)
 		text[message.text_length] = '\0';
 		at += (off_t)sizeof(message) + length;
 		if (message.name_length) {
-			char *name = need_text("%.*s", (int)message.name_length, body);
+			const char *name = text_of("%.*s", (int)message.name_length, body);
 
 			host_record_bytes(child->host, name, message.error, text,
 					  message.text_length);
-			free(name);
 		} else {
 			snprintf(child->call, sizeof(child->call), "%s", text);
 		}

@@ -7,6 +7,7 @@
 
 #include "tools/doctor/child.h"
 #include "tools/doctor/host_internal.h"
+#include "tools/units.h"
 
 #define WORDS	 16
 #define TEXT_MAX (1 << 20)
@@ -26,29 +27,26 @@ static void command_exec(struct host *host)
 }
 
 /* Keeps only lines with `word`; "" keeps all. */
-static char *command_keep_lines(char *text, const char *word)
+static const char *command_keep_lines(char *text, const char *word)
 {
-	char *kept = need_text("%s", ""), *rest = NULL, *longer;
+	char *kept = NULL, *rest = NULL;
 
 	for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
-		if (!strstr(line, word))
-			continue;
-		longer = need_text("%s%s%s", kept, *kept ? "\n" : "", line);
-		free(kept);
-		kept = longer;
+		if (strstr(line, word))
+			list_append(&kept, "\n", line);
 	}
-	return kept;
+	return kept ? kept : "";
 }
 
 void command_read(struct host *host, const char *name, const char *line, unsigned int seconds)
 {
-	char *command = need_text("%s", line), *pipe_sign = strstr(command, " | grep ");
+	char *command = text_of("%s", line), *pipe_sign = strstr(command, " | grep ");
 	const char *word = pipe_sign ? pipe_sign + strlen(" | grep ") : "";
 	struct child child = { .host = host,
 			       .seconds = seconds,
-			       .output = need(calloc(1, TEXT_MAX + 1)),
+			       .output = zeroed(1, TEXT_MAX + 1),
 			       .output_size = TEXT_MAX };
-	char *rest = NULL, *text;
+	char *rest = NULL;
 	int error;
 
 	if (pipe_sign)
@@ -65,10 +63,7 @@ void command_read(struct host *host, const char *name, const char *line, unsigne
 	} else if (strcmp(child.end, "ok")) {
 		host_record_error(host, name, EIO, "%s", child.end);
 	} else {
-		text = command_keep_lines(child.output, word);
-		host_record(host, name, "%s", text);
-		free(text);
+		host_record(host, name, "%s", command_keep_lines(child.output, word));
 	}
 	free(child.output);
-	free(command);
 }

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* conclusion.c -- the verdict: does GPUDirect RDMA work, and if not or degraded, why */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "tools/doctor/host_internal.h"
 #include "tools/doctor/diagnosis.h"
+#include "tools/units.h"
 
 /* Number of shown checks with this result. */
 static unsigned int conclusion_count(const struct diagnosis *diagnosis, enum result result)
@@ -18,7 +16,7 @@ static unsigned int conclusion_count(const struct diagnosis *diagnosis, enum res
 }
 
 /* " 1 failed, 2 warnings, 1 unknown." */
-static char *conclusion_count_words(const struct diagnosis *diagnosis)
+static const char *conclusion_count_words(const struct diagnosis *diagnosis)
 {
 	static const struct {
 		enum result result;
@@ -27,20 +25,19 @@ static char *conclusion_count_words(const struct diagnosis *diagnosis)
 		      { WARN, "warning", "warnings" },
 		      { UNKNOWN, "unknown", "unknown" },
 		      { NOT_NEEDED, "not needed", "not needed" } };
-	char *text = NULL, *part;
+	char *text = NULL;
 
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
 		unsigned int count = conclusion_count(diagnosis, words[i].result);
 
-		part = need_text("%u %s", count, count == 1 ? words[i].one : words[i].more);
 		if (count)
-			list_append(&text, ", ", part);
-		free(part);
+			list_append(
+				&text, ", ",
+				text_of("%u %s", count, count == 1 ? words[i].one : words[i].more));
 	}
-	part = text ? need_text(" %s.", text)
-		    : need_text("%s", diagnosis->partial ? "" : " All checks are OK.");
-	free(text);
-	return part;
+	if (text)
+		return text_of(" %s.", text);
+	return diagnosis->partial ? "" : " All checks are OK.";
 }
 
 static bool conclusion_is_of_program(unsigned int check)
@@ -49,10 +46,10 @@ static bool conclusion_is_of_program(unsigned int check)
 }
 
 /* ", degraded: REASON" if a check of the host warns; several warnings: their ids. */
-static char *conclusion_degraded(const struct diagnosis *diagnosis)
+static const char *conclusion_degraded(const struct diagnosis *diagnosis)
 {
 	const char *only = NULL;
-	char *ids = NULL, *text;
+	char *ids = NULL;
 
 	for (unsigned int i = 0; i < check_count; i++) {
 		if (!diagnosis->shown[i] || diagnosis->findings[i].result != WARN ||
@@ -61,9 +58,7 @@ static char *conclusion_degraded(const struct diagnosis *diagnosis)
 		only = ids ? NULL : diagnosis->findings[i].text;
 		list_append(&ids, ", ", checks[i].id);
 	}
-	text = need_text("%s%s", ids ? ", degraded: " : "", only ? only : ids ? ids : "");
-	free(ids);
-	return text;
+	return ids ? text_of(", degraded: %s", only ? only : ids) : "";
 }
 
 /* A program gets wrong data and no error, even if it could use another method or adapter. NULL: no
@@ -74,11 +69,11 @@ static char *conclusion_of_loss(struct host *host)
 		EACH_ADAPTER(host, adapter) {
 			for (enum method method = 0; method < METHODS; method++) {
 				if (transfer_failure(host, gpu, adapter, method))
-					return need_text("GPUDirect RDMA loses data on this host: "
-							 "%s %s registers memory, but data does "
-							 "not arrive.",
-							 pair_name(gpu, adapter).text,
-							 method_name(method));
+					return text_of("GPUDirect RDMA loses data on this host: "
+						       "%s %s registers memory, but data does "
+						       "not arrive.",
+						       pair_name(gpu, adapter),
+						       method_name(method));
 			}
 		}
 	}
@@ -92,7 +87,6 @@ static char *conclusion_of_host(const struct diagnosis *diagnosis, int *status)
 	char reasons[SUPPORT_PROVED + 1][272];		  /* of the first GPU */
 	unsigned int count[SUPPORT_PROVED + 1] = { 0 };	  /* GPUs with this support */
 	char *list[SUPPORT_PROVED + 1] = { NULL }, *text; /* these GPUs, or pairs */
-	char *degraded;
 	struct support support;
 	bool hardware = false;
 
@@ -109,41 +103,34 @@ static char *conclusion_of_host(const struct diagnosis *diagnosis, int *status)
 		if (!count[level]++)
 			memcpy(reasons[level], support.reason, sizeof(support.reason));
 		list_add(&list[level],
-			 level >= SUPPORT_EXPECTED ? pair_name(gpu, adapter).text : gpu->label);
+			 level >= SUPPORT_EXPECTED ? pair_name(gpu, adapter) : gpu->label);
 	}
-	for (enum level level = SUPPORT_NO; level <= SUPPORT_UNKNOWN; level++) {
-		text = list[level] ? list_shorten(list[level]) : NULL;
-		free(list[level]);
-		list[level] = text;
-	}
+	for (enum level level = SUPPORT_NO; level <= SUPPORT_UNKNOWN; level++)
+		list[level] = list[level] ? list_shorten(list[level]) : NULL;
 	*status = count[SUPPORT_NO] ? DOCTOR_FAILS : DOCTOR_UNDECIDED;
 	if (!machine->gpu_count) {
-		text = need_text(
+		text = text_of(
 			"Undecided: no GPU is visible here, so GPUDirect RDMA cannot be tried.");
 	} else if (count[SUPPORT_NO] == machine->gpu_count) {
-		text = need_text("GPUDirect RDMA does not work on this host: %s.",
-				 reasons[SUPPORT_NO]);
+		text = text_of("GPUDirect RDMA does not work on this host: %s.",
+			       reasons[SUPPORT_NO]);
 	} else if (count[SUPPORT_NO]) {
-		text = need_text("GPUDirect RDMA does not work for %s: %s.", list[SUPPORT_NO],
-				 reasons[SUPPORT_NO]);
+		text = text_of("GPUDirect RDMA does not work for %s: %s.", list[SUPPORT_NO],
+			       reasons[SUPPORT_NO]);
 	} else if (count[SUPPORT_UNKNOWN]) {
-		text = need_text("Undecided for %s: %s.", list[SUPPORT_UNKNOWN],
-				 reasons[SUPPORT_UNKNOWN]);
+		text = text_of("Undecided for %s: %s.", list[SUPPORT_UNKNOWN],
+			       reasons[SUPPORT_UNKNOWN]);
 	} else if (count[SUPPORT_EXPECTED]) {
-		text = need_text("Undecided: GPUDirect RDMA should work (%s), but nothing was "
-				 "registered to prove it.",
-				 list[SUPPORT_EXPECTED]);
+		text = text_of("Undecided: GPUDirect RDMA should work (%s), but nothing was "
+			       "registered to prove it.",
+			       list[SUPPORT_EXPECTED]);
 	} else {
 		*status = DOCTOR_WORKS;
-		degraded = conclusion_degraded(diagnosis);
-		text = need_text(
-			"GPUDirect RDMA works on this host (%s)%s%s.", list[SUPPORT_PROVED],
-			hardware ? "" : " by software adapters alone, which count as not used",
-			degraded);
-		free(degraded);
+		text = text_of("GPUDirect RDMA works on this host (%s)%s%s.", list[SUPPORT_PROVED],
+			       hardware ? ""
+					: " by software adapters alone, which count as not used",
+			       conclusion_degraded(diagnosis));
 	}
-	for (enum level level = SUPPORT_NO; level <= SUPPORT_PROVED; level++)
-		free(list[level]);
 	return text;
 }
 
@@ -155,7 +142,7 @@ static char *conclusion_of_checks(const struct diagnosis *diagnosis, int *status
 	*status = conclusion_count(diagnosis, FAIL)	 ? DOCTOR_FAILS
 		  : conclusion_count(diagnosis, UNKNOWN) ? DOCTOR_UNDECIDED
 							 : DOCTOR_WORKS;
-	return need_text("Selected checks: %u OK.", good);
+	return text_of("Selected checks: %u OK.", good);
 }
 
 /* Worst result of the checks of the program; NOT_NEEDED: none is named. */
@@ -175,9 +162,9 @@ static enum result conclusion_of_program(const struct diagnosis *diagnosis)
 
 void conclude(struct diagnosis *diagnosis)
 {
-	char *counts = conclusion_count_words(diagnosis);
-	char *text = diagnosis->partial ? conclusion_of_checks(diagnosis, &diagnosis->status)
-					: conclusion_of_host(diagnosis, &diagnosis->status);
+	const char *counts = conclusion_count_words(diagnosis);
+	const char *text = diagnosis->partial ? conclusion_of_checks(diagnosis, &diagnosis->status)
+					      : conclusion_of_host(diagnosis, &diagnosis->status);
 	enum result program = diagnosis->partial ? NOT_NEEDED : conclusion_of_program(diagnosis);
 	/* A launcher is no proof for the programs that it starts. */
 	bool loads = program == OK && (!host_text(diagnosis->host, "program/launcher") ||
@@ -186,11 +173,9 @@ void conclude(struct diagnosis *diagnosis)
 	if (program == FAIL)
 		diagnosis->status = DOCTOR_FAILS;
 	diagnosis->conclusion =
-		need_text("%s%s%s", text,
-			  program == FAIL ? " But peerpin cannot be loaded into the program."
-			  : loads	  ? " peerpin can be loaded into the program."
-					  : "",
-			  counts);
-	free(text);
-	free(counts);
+		text_of("%s%s%s", text,
+			program == FAIL ? " But peerpin cannot be loaded into the program."
+			: loads		? " peerpin can be loaded into the program."
+					: "",
+			counts);
 }

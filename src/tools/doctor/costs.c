@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* costs.c -- the costs of registrations that --deep measured, and the time that hits save */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tools/doctor/diagnosis.h"
 #include "tools/units.h"
@@ -29,12 +27,9 @@ static void costs_print_pair(struct host *host, const struct gpu *gpu,
 			     const struct adapter *adapter, enum method method)
 {
 	struct cost cost;
-	char pair[120], cell[64], *text;
+	char cell[64];
 
-	snprintf(pair, sizeof(pair), "%s %s", pair_name(gpu, adapter).text, method_name(method));
-	text = clean_text(pair);
-	printf("%-22s", text);
-	free(text);
+	printf("%-22s", clean(text_of("%s %s", pair_name(gpu, adapter), method_name(method))));
 	for (unsigned int i = 0; cost_of(host, gpu, adapter, method, i, &cost); i++) {
 		snprintf(cell, sizeof(cell), "%.2f+%.2f+%.2f", (double)cost.export / 1e6,
 			 (double)cost.enter / 1e6, (double)cost.leave / 1e6);
@@ -89,5 +84,4 @@ void print_costs(struct host *host)
 	}
 	if (first != METHODS)
 		costs_print_savings(host, first_gpu, first_adapter, first);
-	texts_free();
 }

@@ -16,7 +16,7 @@ struct diagnosis {
 	struct finding *findings; /* one per check, in order of `checks` */
 	bool *shown;		  /* checks that the user selected */
 	bool partial;		  /* --only: conclusion about these checks, not the host */
-	char *conclusion;
+	const char *conclusion;
 	int status;
 };
 

@@ -11,6 +11,7 @@
 #include "tools/doctor/host_internal.h"
 #include "tools/doctor/diagnosis.h"
 #include "tools/output_file.h"
+#include "tools/units.h"
 
 #define GROUPS "kernel,gpu,rdma,limits,path,probe,software,program"
 
@@ -101,7 +102,7 @@ static void doctor_select_checks(struct diagnosis *diagnosis, const char *only)
 		return;
 	}
 	diagnosis->partial = true;
-	list = need_text("%s", only);
+	list = text_of("%s", only);
 	for (char *word = strtok_r(list, ", ", &rest); word; word = strtok_r(NULL, ", ", &rest)) {
 		if (!doctor_select_word(diagnosis, word))
 			doctor_refuse("--only: there is no group or check \"%s\" (groups: %s; "
@@ -111,7 +112,6 @@ static void doctor_select_checks(struct diagnosis *diagnosis, const char *only)
 	}
 	if (!any)
 		doctor_refuse("--only: no group or check is named (see peerpin doctor --help)");
-	free(list);
 }
 
 /* ---- hosts ---- */
@@ -154,20 +154,12 @@ static struct host *doctor_open_live(char **program)
 		list_append(&arguments, "\n", *word);
 	if (arguments)
 		host_record(host, "option/arguments", "%s", arguments);
-	free(arguments);
 	if (options.no_probe)
 		host_record(host, "option/probe", "off");
 	if (options.deep)
 		host_record(host, "option/deep", "on");
 	if (options.limit)
 		host_record(host, "option/limit", "%s", options.limit);
-	if (root && *root)
-		return host;
-	driver_add(host);
-	verbs_add(host);
-	if (!options.no_probe)
-		probe_add(host);
-	program_add(host);
 	return host;
 }
 
@@ -204,14 +196,13 @@ static void doctor_doubt(struct host *host, struct finding *finding)
 
 	if (refused && finding->result == OK)
 		finding_add(finding, UNKNOWN, "%s cannot be read", refused);
-	free(refused);
 }
 
 static void doctor_check(struct diagnosis *diagnosis, unsigned int which)
 {
 	struct finding *finding = &diagnosis->findings[which];
 
-	free(host_take_refused(diagnosis->host));
+	host_take_refused(diagnosis->host);
 	checks[which].run(diagnosis->host, finding);
 	doctor_doubt(diagnosis->host, finding);
 	if (!finding_text(finding))
@@ -247,8 +238,8 @@ static int doctor_run(char **program)
 		host_free(diagnosis.host);
 		doctor_refuse("--job: no statistics in %s", options.job);
 	}
-	diagnosis.findings = need(calloc(check_count, sizeof(*diagnosis.findings)));
-	diagnosis.shown = need(calloc(check_count, sizeof(*diagnosis.shown)));
+	diagnosis.findings = zeroed(check_count, sizeof(*diagnosis.findings));
+	diagnosis.shown = zeroed(check_count, sizeof(*diagnosis.shown));
 	doctor_select_checks(&diagnosis, options.job && !options.only ? "job" : options.only);
 	doctor_check_host(&diagnosis, options.dump);
 	conclude(&diagnosis);
@@ -264,11 +255,11 @@ static int doctor_run(char **program)
 		doctor_refuse("standard output: %s", strerror(errno));
 	doctor_finish();
 	for (unsigned int i = 0; i < check_count; i++)
-		finding_free(&diagnosis.findings[i]);
+		free(diagnosis.findings[i].fixes);
 	free(diagnosis.findings);
 	free(diagnosis.shown);
-	free(diagnosis.conclusion);
 	host_free(diagnosis.host);
+	texts_free();
 	return diagnosis.status;
 }
 

@@ -260,7 +260,7 @@ static void driver_query_device(struct host *host)
 	CUDA(cuDevicePrimaryCtxRelease_v2, current_device);
 }
 
-static void driver_fill(struct host *host)
+void driver_fill(struct host *host)
 {
 	int64_t count = 0;
 	char prefix[40];
@@ -272,9 +272,4 @@ static void driver_fill(struct host *host)
 		host_run_child(host, prefix, START_SECONDS, driver_query_device);
 	}
 	nvml_fill(host);
-}
-
-void driver_add(struct host *host)
-{
-	host_add_source(host, "cuda/", driver_fill);
 }

@@ -2,12 +2,11 @@
 /* finding.c -- builds findings; table of the checks */
 #include <errno.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tools/doctor/checks.h"
-#include "tools/doctor/host_internal.h"
+#include "tools/units.h"
 
 const struct check checks[] = {
 #define CHECK(id, group, function, privilege, read, why, link)                                     \
@@ -24,12 +23,12 @@ const char *result_name(enum result result)
 	return names[result];
 }
 
-/* Sets TEXT to the printed arguments behind `format`; the caller frees it. */
+/* Sets TEXT to the printed arguments behind `format`. */
 #define PRINT(text, format)                                                                        \
 	do {                                                                                       \
 		va_list arguments;                                                                 \
 		va_start(arguments, format);                                                       \
-		text = need_print(format, arguments);                                              \
+		text = text_print(format, arguments);                                              \
 		va_end(arguments);                                                                 \
 	} while (0)
 
@@ -75,12 +74,11 @@ char *list_shorten(const char *items)
 			next = last + strcspn(last, " ");
 		}
 		if (count > 2)
-			part = need_text("%.*s..%.*s", (int)strcspn(first, " "), first,
-					 (int)(next - list_number(last)), list_number(last));
+			part = text_of("%.*s..%.*s", (int)strcspn(first, " "), first,
+				       (int)(next - list_number(last)), list_number(last));
 		else
-			part = need_text("%.*s", (int)(next - first), first);
+			part = text_of("%.*s", (int)(next - first), first);
 		list_add(&text, part);
-		free(part);
 	}
 	return text;
 }
@@ -103,9 +101,6 @@ const char *finding_text(struct finding *finding)
 
 		list_append(&items, *group->words ? " " : "", group->words);
 		finding_join(finding, group->result, items);
-		free(items);
-		free(group->items);
-		free(group->words);
 	}
 	finding->group_count = 0;
 	return finding->text;
@@ -117,7 +112,6 @@ void finding_set(struct finding *finding, enum result result, const char *format
 
 	PRINT(text, format);
 	finding_text(finding);
-	free(finding->text);
 	finding->text = text;
 	finding->result = result;
 }
@@ -129,7 +123,6 @@ void finding_add(struct finding *finding, enum result result, const char *format
 	PRINT(text, format);
 	finding_text(finding);
 	finding_join(finding, result, text);
-	free(text);
 }
 
 void finding_problem(struct finding *finding, enum result result, const char *fix,
@@ -139,7 +132,6 @@ void finding_problem(struct finding *finding, enum result result, const char *fi
 
 	PRINT(text, format);
 	finding_add(finding, result, "%s", text);
-	free(text);
 	if (fix)
 		finding_fix(finding, "%s", fix);
 }
@@ -150,15 +142,13 @@ void finding_implied(struct finding *finding, const char *item, const char *meas
 	char *text, *whole;
 
 	PRINT(text, format);
-	whole = need_text("%s%s%s", text, measured ? ", but " : "", measured ? measured : "");
+	whole = text_of("%s%s%s", text, measured ? ", but " : "", measured ? measured : "");
 	if (item)
 		finding_item(finding, measured ? OK : result, item, "%s", whole);
 	else
 		finding_add(finding, measured ? OK : result, "%s", whole);
 	if (fix && !measured)
 		finding_fix(finding, "%s", fix);
-	free(whole);
-	free(text);
 }
 
 void finding_append(struct finding *finding, const char *format, ...)
@@ -167,7 +157,6 @@ void finding_append(struct finding *finding, const char *format, ...)
 
 	PRINT(text, format);
 	list_append(&finding->text, "", text);
-	free(text);
 }
 
 void finding_item(struct finding *finding, enum result result, const char *item, const char *format,
@@ -185,8 +174,6 @@ void finding_item(struct finding *finding, enum result result, const char *item,
 	if (group == finding->groups + finding->group_count) {
 		*group = (struct group){ .result = result, .words = words };
 		finding->group_count++;
-	} else {
-		free(words);
 	}
 	if (result > group->result)
 		group->result = result;
@@ -203,21 +190,10 @@ void finding_fix(struct finding *finding, const char *format, ...)
 	PRINT(fix, format);
 	while (known < finding->fix_count && strcmp(finding->fixes[known], fix))
 		known++;
-	if (finding->undecided || known < finding->fix_count) {
-		free(fix);
+	if (finding->undecided || known < finding->fix_count)
 		return;
-	}
-	finding->fixes = need(reallocarray(finding->fixes, known + 1, sizeof(char *)));
+	finding->fixes = grown(finding->fixes, known, sizeof(char *));
 	finding->fixes[finding->fix_count++] = fix;
-}
-
-void finding_free(struct finding *finding)
-{
-	finding_text(finding);
-	free(finding->text);
-	while (finding->fix_count)
-		free(finding->fixes[--finding->fix_count]);
-	free(finding->fixes);
 }
 
 /* ---- findings of several checks ---- */
@@ -262,8 +238,6 @@ void finding_without(struct host *host, struct finding *finding, const char *mea
 	if (fix && !measured)
 		finding_fix(finding, "%s", fix);
 	host_note_refused(host, refused);
-	free(refused);
-	free(missing);
 }
 
 const char *invisible_words(const struct machine *machine)
@@ -278,6 +252,6 @@ bool had_no_time(struct host *host, struct finding *finding, const char *ended)
 	if (host_read(host, "%s", ended)->error != ETIME)
 		return false;
 	finding_set(finding, UNKNOWN, NO_TIME);
-	finding_fix(finding, "%s", fix_limit(host).text);
+	finding_fix(finding, "%s", fix_limit(host));
 	return true;
 }

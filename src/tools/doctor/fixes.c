@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* fixes.c -- fixes that depend on the state of the host: each works in the state that was read */
 #include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "tools/doctor/checks.h"
+#include "tools/units.h"
 
 bool is_container(struct host *host)
 {
@@ -12,44 +12,37 @@ bool is_container(struct host *host)
 	       host_has(host, "/.singularity.d?");
 }
 
-struct fix as_root(struct host *host, const char *format, ...)
+const char *as_root(struct host *host, const char *format, ...)
 {
 	va_list arguments;
-	struct fix fix;
-	int length;
+	const char *command;
 
-	length = snprintf(fix.text, sizeof(fix.text), "%s",
-			  is_container(host) ? "ask your administrator, on the host: " : "sudo ");
 	va_start(arguments, format);
-	vsnprintf(fix.text + length, sizeof(fix.text) - (size_t)length, format, arguments);
+	command = text_print(format, arguments);
 	va_end(arguments);
-	return fix;
+	return text_of("%s%s",
+		       is_container(host) ? "ask your administrator, on the host: " : "sudo ",
+		       command);
 }
 
-struct fix fix_as_root_again(struct host *host, const char *checks)
+const char *fix_as_root_again(struct host *host, const char *checks)
 {
 	const char *uid = host_text(host, "identity/uid");
-	struct fix fix;
 
-	if (uid && !strcmp(uid, "0"))
-		snprintf(fix.text, sizeof(fix.text), "%s",
-			 is_container(host) ? FIX_NO_CONTAINER
-					    : "run it as root of the host: this root is one of a "
-					      "user namespace, or a sandbox");
-	else
-		snprintf(fix.text, sizeof(fix.text), "sudo peerpin doctor --only %s", checks);
-	return fix;
+	if (!uid || strcmp(uid, "0"))
+		return text_of("sudo peerpin doctor --only %s", checks);
+	return is_container(host) ? FIX_NO_CONTAINER
+				  : "run it as root of the host: this root is one of a user "
+				    "namespace, or a sandbox";
 }
 
-struct fix fix_limit(struct host *host)
+const char *fix_limit(struct host *host)
 {
 	int64_t limit = 0;
-	struct fix fix;
 
 	if (!host_number(host, &limit, "option/limit"))
 		limit = HOST_LIMIT;
-	snprintf(fix.text, sizeof(fix.text), "peerpin doctor --limit %lld", (long long)limit * 10);
-	return fix;
+	return text_of("peerpin doctor --limit %lld", (long long)limit * 10);
 }
 
 const char *fix_no_export(struct host *host)

@@ -3,6 +3,7 @@
 #include "tools/doctor/host.h"
 
 #include <errno.h>
+#include <search.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,70 +12,32 @@
 #include "tools/doctor/child.h"
 #include "tools/doctor/clock.h"
 #include "tools/doctor/host_internal.h"
+#include "tools/units.h"
 
-#define SOURCES 16
-
-struct entry {
-	char *name;
-	struct reading reading;
-};
-
-struct source {
+/* Names that begin with the prefix come from `fill`, on their first use. */
+static const struct source {
 	const char *prefix;
 	void (*fill)(struct host *host);
-	bool filled;
-};
+} sources[] = { { "cuda/", driver_fill },
+		{ "verbs/", verbs_fill },
+		{ "probe/", probe_fill },
+		{ "program/", program_fill } };
+#define SOURCES (sizeof(sources) / sizeof(sources[0]))
 
 struct host {
 	bool live;
-	char *root;
-	struct entry **entries; /* sorted by name; the array moves, its entries do not */
-	size_t count, room;
-	struct source sources[SOURCES];
-	unsigned int source_count;
+	const char *root;
+	void *readings; /* struct reading, by name (tsearch) */
+	bool filled[SOURCES];
 	char *refused;
 	uint64_t began; /* clock_ns */
 };
 
-void *need(void *memory)
-{
-	if (memory)
-		return memory;
-	fputs("peerpin doctor: no memory left\n", stderr);
-	exit(3);
-}
-
-char *need_print(const char *format, va_list arguments)
-{
-	char *text;
-
-	return need(vasprintf(&text, format, arguments) < 0 ? NULL : text);
-}
-
-char *need_text(const char *format, ...)
-{
-	va_list arguments;
-	char *text;
-
-	va_start(arguments, format);
-	text = need_print(format, arguments);
-	va_end(arguments);
-	return text;
-}
-
-void list_append(char **to, const char *between, const char *text)
-{
-	char *whole = need_text("%s%s%s", *to ? *to : "", *to && **to ? between : "", text);
-
-	free(*to);
-	*to = whole;
-}
-
 struct host *host_empty(void)
 {
-	struct host *host = need(calloc(1, sizeof(*host)));
+	struct host *host = zeroed(1, sizeof(*host));
 
-	host->root = need_text("%s", "");
+	host->root = "";
 	return host;
 }
 
@@ -85,8 +48,7 @@ struct host *host_live(const char *root)
 
 	while (length && root[length - 1] == '/')
 		length--;
-	free(host->root);
-	host->root = need_text("%.*s", (int)length, root);
+	host->root = text_of("%.*s", (int)length, root);
 	host->live = true;
 	host->began = clock_ns();
 	return host;
@@ -94,14 +56,7 @@ struct host *host_live(const char *root)
 
 void host_free(struct host *host)
 {
-	for (size_t i = 0; i < host->count; i++) {
-		free((void *)host->entries[i]->reading.text);
-		free(host->entries[i]->name);
-		free(host->entries[i]);
-	}
-	free(host->entries);
-	free(host->root);
-	free(host->refused);
+	tdestroy(host->readings, free);
 	free(host);
 }
 
@@ -110,62 +65,41 @@ const char *host_root(const struct host *host)
 	return host->root;
 }
 
-/* ---- records ---- */
-
-/* Index of the name, or its insertion point. */
-static size_t host_slot(const struct host *host, const char *name, bool *found)
+void list_append(char **to, const char *between, const char *text)
 {
-	size_t low = 0, high = host->count;
-
-	*found = false;
-	while (low < high && !*found) {
-		size_t middle = low + (high - low) / 2;
-		int order = strcmp(name, host->entries[middle]->name);
-
-		*found = !order;
-		if (*found)
-			low = middle;
-		else if (order < 0)
-			high = middle;
-		else
-			low = middle + 1;
-	}
-	return low;
+	*to = text_of("%s%s%s", *to ? *to : "", *to && **to ? between : "", text);
 }
 
-static struct entry *host_find(const struct host *host, const char *name)
-{
-	bool found;
-	size_t slot = host_slot(host, name, &found);
+/* ---- records ---- */
 
-	return found ? host->entries[slot] : NULL;
+static int host_compare(const void *a, const void *b)
+{
+	const struct reading *left = a, *right = b;
+
+	return strcmp(left->name, right->name);
+}
+
+const struct reading *host_recorded(const struct host *host, const char *name)
+{
+	const struct reading wanted = { .name = name };
+	void *found = tfind(&wanted, &host->readings, host_compare);
+
+	return found ? *(const struct reading **)found : NULL;
 }
 
 void host_record_bytes(struct host *host, const char *name, int error, const char *text,
 		       size_t length)
 {
-	struct entry *entry;
+	struct reading *reading;
 	char *copy;
-	bool found;
-	size_t slot = host_slot(host, name, &found);
 
-	if (found)
+	if (host_recorded(host, name))
 		return;
-	if (host->count == host->room) {
-		host->room = host->room ? 2 * host->room : 256;
-		host->entries =
-			need(reallocarray(host->entries, host->room, sizeof(struct entry *)));
-	}
-	entry = need(calloc(1, sizeof(*entry)));
-	copy = need(malloc(length + 1));
-	memcpy(copy, text, length);
-	copy[length] = '\0';
-	entry->name = need_text("%s", name);
-	entry->reading = (struct reading){ .error = error, .text = copy, .length = length };
-	memmove(host->entries + slot + 1, host->entries + slot,
-		(host->count - slot) * sizeof(struct entry *));
-	host->entries[slot] = entry;
-	host->count++;
+	reading = zeroed(1, sizeof(*reading) + length + 1);
+	copy = memcpy(reading + 1, text, length);
+	*reading = (struct reading){ text_of("%s", name), error, copy, length };
+	if (!tsearch(reading, &host->readings, host_compare))
+		abort(); /* no memory */
 	if (child_is_child())
 		child_forward(name, error, text, length);
 }
@@ -176,10 +110,9 @@ void host_record(struct host *host, const char *name, const char *format, ...)
 	char *text;
 
 	va_start(arguments, format);
-	text = need_print(format, arguments);
+	text = text_print(format, arguments);
 	va_end(arguments);
 	host_record_bytes(host, name, 0, text, strlen(text));
-	free(text);
 }
 
 const char *reading_name(const char *format, ...)
@@ -199,60 +132,54 @@ void host_record_error(struct host *host, const char *name, int error, const cha
 	char *text;
 
 	va_start(arguments, format);
-	text = need_print(format, arguments);
+	text = text_print(format, arguments);
 	va_end(arguments);
 	host_record_bytes(host, name, error ? error : EINVAL, text, strlen(text));
-	free(text);
 }
 
 /* ---- reads ---- */
 
-void host_add_source(struct host *host, const char *prefix, void (*fill)(struct host *host))
-{
-	if (host->live && host->source_count < SOURCES)
-		host->sources[host->source_count++] =
-			(struct source){ .prefix = prefix, .fill = fill };
-}
-
-static struct source *host_source(struct host *host, const char *name)
-{
-	for (unsigned int i = 0; i < host->source_count; i++) {
-		if (!strncmp(name, host->sources[i].prefix, strlen(host->sources[i].prefix)))
-			return &host->sources[i];
-	}
-	return NULL;
-}
-
 /* Discards notes of unreadable readings made while filling: they must not depend on the check
  * that reads first. The source records its own errors as readings. */
-static void host_fill(struct host *host, struct source *source)
+static void host_fill(struct host *host, size_t source)
 {
 	char *before = host_take_refused(host);
 
-	source->filled = true;
-	source->fill(host);
-	free(host_take_refused(host));
-	host_note_refused(host, before);
-	free(before);
+	host->filled[source] = true;
+	sources[source].fill(host);
+	host->refused = before;
 }
 
-static const struct reading *host_read_once(struct host *host, const char *name)
+/* Below a system root there are no sources: the names are errors ENOENT. */
+static void host_make(struct host *host, const char *name)
 {
-	struct entry *entry = host_find(host, name);
-	struct source *source = entry || !host->live ? NULL : host_source(host, name);
+	size_t source = 0;
 
-	if (source && !source->filled) {
-		host_fill(host, source);
-		entry = host_find(host, name);
-	} else if (!entry && !source && host->live) {
+	while (source < SOURCES &&
+	       strncmp(name, sources[source].prefix, strlen(sources[source].prefix)))
+		source++;
+	if (source == SOURCES)
 		live_read(host, name);
-		entry = host_find(host, name);
-	}
-	if (!entry) {
-		host_record_bytes(host, name, ENOENT, "", 0);
-		entry = host_find(host, name);
-	}
-	return &entry->reading;
+	else if (!host->filled[source] && !*host->root)
+		host_fill(host, source);
+}
+
+const struct reading *host_read(struct host *host, const char *format, ...)
+{
+	const struct reading *reading;
+	va_list arguments;
+	char name[1024];
+
+	va_start(arguments, format);
+	vsnprintf(name, sizeof(name), format, arguments);
+	va_end(arguments);
+	reading = host_recorded(host, name);
+	if (reading)
+		return reading;
+	if (host->live)
+		host_make(host, name);
+	host_record_bytes(host, name, ENOENT, "", 0); /* if it was not made */
+	return host_recorded(host, name);
 }
 
 bool reading_is_refused(const struct reading *reading)
@@ -262,14 +189,8 @@ bool reading_is_refused(const struct reading *reading)
 
 void host_note_refused(struct host *host, const char *names)
 {
-	char *longer;
-
-	if (!names || (host->refused && strstr(host->refused, names)))
-		return;
-	longer = need_text("%s%s%s", host->refused ? host->refused : "", host->refused ? ", " : "",
-			   names);
-	free(host->refused);
-	host->refused = longer;
+	if (names && !(host->refused && strstr(host->refused, names)))
+		list_append(&host->refused, ", ", names);
 }
 
 char *host_take_refused(struct host *host)
@@ -281,7 +202,7 @@ char *host_take_refused(struct host *host)
 }
 
 /* Display name of a reading: the path of a file, else its origin and name. */
-static char *host_display_name(const char *name)
+static const char *host_display_name(const char *name)
 {
 	static const struct {
 		const char *prefix, *origin;
@@ -297,43 +218,16 @@ static char *host_display_name(const char *name)
 		size_t length = strlen(origins[i].prefix);
 
 		if (!strncmp(name, origins[i].prefix, length))
-			return need_text("%s %s", origins[i].origin, name + length);
+			return text_of("%s %s", origins[i].origin, name + length);
 	}
-	return need_text("%s", name);
+	return name;
 }
 
-const struct reading *host_read(struct host *host, const char *format, ...)
+const struct reading *host_noting(struct host *host, const struct reading *reading)
 {
-	const struct reading *reading;
-	va_list arguments;
-	char *name;
-
-	va_start(arguments, format);
-	name = need_print(format, arguments);
-	va_end(arguments);
-	reading = host_read_once(host, name);
-	free(name);
-	return reading;
-}
-
-const struct reading *host_read_noting(struct host *host, const char *format, ...)
-{
-	char *name, *display, *refused;
-	const struct reading *reading;
-	va_list arguments;
-
-	va_start(arguments, format);
-	name = need_print(format, arguments);
-	va_end(arguments);
-	reading = host_read_once(host, name);
-	if (reading_is_refused(reading)) {
-		display = host_display_name(name);
-		refused = need_text("%s (%s)", display, host_error_name(reading->error));
-		host_note_refused(host, refused);
-		free(refused);
-		free(display);
-	}
-	free(name);
+	if (reading_is_refused(reading))
+		host_note_refused(host, text_of("%s (%s)", host_display_name(reading->name),
+						host_error_name(reading->error)));
 	return reading;
 }
 
@@ -369,12 +263,17 @@ bool host_has_time(struct host *host, unsigned int seconds)
 	return (int64_t)((clock_ns() - host->began) / 1000000000) + seconds <= limit;
 }
 
-void host_each(struct host *host,
-	       bool (*visit)(const char *name, const struct reading *reading, void *argument),
-	       void *argument)
+static void (*host_visit)(const struct reading *reading);
+
+static void host_visit_node(const void *node, VISIT order, int depth)
 {
-	for (size_t i = 0; i < host->count; i++) {
-		if (!visit(host->entries[i]->name, &host->entries[i]->reading, argument))
-			return;
-	}
+	(void)depth;
+	if (order == postorder || order == leaf)
+		host_visit(*(const struct reading *const *)node);
+}
+
+void host_each(struct host *host, void (*visit)(const struct reading *reading))
+{
+	host_visit = visit;
+	twalk(host->readings, host_visit_node);
 }

@@ -102,6 +102,7 @@
 struct host;
 
 struct reading {
+	const char *name;
 	int error;	  /* 0, or an errno: `text` is a message or "" then */
 	const char *text; /* NUL-terminated; `length` excludes the NUL */
 	size_t length;
@@ -115,10 +116,13 @@ void host_free(struct host *host);
 const struct reading *host_read(struct host *host, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
+/* The reading if it is recorded already; else NULL. */
+const struct reading *host_recorded(const struct host *host, const char *name);
+
 /* host_read for the macros below, which do not distinguish unreadable from absent data: it notes
  * unreadable readings (host_take_refused). */
-const struct reading *host_read_noting(struct host *host, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
+#define host_read_noting(host, ...) host_noting(host, host_read(host, __VA_ARGS__))
+const struct reading *host_noting(struct host *host, const struct reading *reading);
 
 /* Text of a reading. NULL: error. */
 #define host_text(host, ...) reading_text(host_read_noting(host, __VA_ARGS__))
@@ -138,7 +142,7 @@ bool reading_number(const struct reading *reading, int64_t *value);
 bool reading_is_refused(const struct reading *reading);
 
 /* Returns and clears the notes on unreadable readings: "NAME (ERROR)", separated by commas; NULL:
- * none since the last call. The caller frees the text. */
+ * none since the last call. */
 char *host_take_refused(struct host *host);
 /* Adds taken notes again, for a caller that caches readings. */
 void host_note_refused(struct host *host, const char *names);
@@ -148,8 +152,7 @@ void host_note_refused(struct host *host, const char *names);
  *   for (const char *at = host_text(host, "verbs/devices"); host_line(&at, name, sizeof(name));) */
 bool host_line(const char **text, char *line, size_t size);
 
-/* Appends a text to a list, which starts as NULL, with `between` before all but the first. The caller
- * frees the list. */
+/* Appends a text to a list, which starts as NULL, with `between` before all but the first. */
 void list_append(char **list, const char *between, const char *text);
 
 /* Records a reading, for sources, options and recorded hosts. The first record of a name stays.
@@ -164,13 +167,6 @@ void host_record_error(struct host *host, const char *name, int error, const cha
 /* Formats a reading's name, in a buffer that the next call overwrites. */
 const char *reading_name(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Registers `fill` for names that begin with `prefix` ("cuda/"). The first read of such a name
- * calls `fill` once; names that `fill` does not record are errors ENOENT.
- *
- * Recorded hosts never call `fill`. `fill` may read names of other prefixes.
- */
-void host_add_source(struct host *host, const char *prefix, void (*fill)(struct host *host));
-
 /* Runs `body` in a child process. The host keeps all readings that the child records before it
  * ends, crashes or is killed after `seconds`. Records "PREFIXended"; error ETIME: NO_TIME
  * (child.h). `body` need not close its descriptors. */
@@ -183,10 +179,8 @@ bool host_has_time(struct host *host, unsigned int seconds);
 #define HOST_LIMIT 120
 #define NO_TIME	   "no time was left"
 
-/* Visits every reading recorded so far, sorted by name. `visit` returns false to stop. */
-void host_each(struct host *host,
-	       bool (*visit)(const char *name, const struct reading *reading, void *argument),
-	       void *argument);
+/* Visits every reading recorded so far, sorted by name. */
+void host_each(struct host *host, void (*visit)(const struct reading *reading));
 
 /* Name of an errno: "ENOENT"; its number if the name is not in the table. */
 const char *host_error_name(int error);
@@ -208,11 +202,5 @@ static inline const char *method_name(enum method method)
 
 /* Sizes of --deep's costs: 64 KiB to 1 GiB. */
 #define PROBE_COSTS 64 << 10, 1 << 20, 16 << 20, 256 << 20, 1 << 30
-
-/* Sources: each function calls host_add_source for its prefix. */
-void driver_add(struct host *host);  /* driver.c: cuda/ */
-void verbs_add(struct host *host);   /* verbs.c: verbs/ */
-void probe_add(struct host *host);   /* probe.c: probe/ */
-void program_add(struct host *host); /* program.c: program/ */
 
 #endif

@@ -3,7 +3,6 @@
 #ifndef PEERPIN_DOCTOR_HOST_INTERNAL_H
 #define PEERPIN_DOCTOR_HOST_INTERNAL_H
 
-#include <stdarg.h>
 #include <stdio.h>
 
 #include "tools/doctor/host.h"
@@ -14,10 +13,11 @@
 struct host *host_empty(void);
 const char *host_root(const struct host *host);
 
-/* Returns `memory`. Out of memory (NULL): prints one line and exits with status 3. */
-void *need(void *memory);
-char *need_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
-char *need_print(const char *format, va_list arguments) __attribute__((format(printf, 1, 0)));
+/* Sources of the live host: each records the readings of its prefix that exist. */
+void driver_fill(struct host *host);  /* driver.c: cuda/ */
+void verbs_fill(struct host *host);   /* verbs.c: verbs/ */
+void probe_fill(struct host *host);   /* probe.c: probe/ */
+void program_fill(struct host *host); /* program.c: program/ */
 
 /* ---- live.c ---- */
 
@@ -39,7 +39,7 @@ void nvml_fill(struct host *host);
 
 #define RECORD_FIRST_LINE "# peerpin doctor: readings of a host, version 1"
 
-void record_write_all(FILE *to, struct host *host);
+void record_write_all(FILE *file, struct host *host);
 
 /* Records all readings of a text written by record_write_all. False: malformed text; *line is
  * the line of the error. */

@@ -3,28 +3,24 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/plain_text.h"
 #include "tools/doctor/diagnosis.h"
-#include "tools/doctor/host_internal.h"
+#include "tools/units.h"
 
 /* Readings may hold any bytes. Invalid UTF-8 becomes "?". jansson escapes control characters on
  * output, except 0x7f: replaced here. NULL becomes null. */
 static json_t *json_print_text(const char *text)
 {
-	char *copy = text ? need_text("%s", text) : NULL;
+	char *copy = text ? text_of("%s", text) : NULL;
 	unsigned int length;
-	json_t *value;
 
 	for (char *at = copy; at && *at; at += length ? length : 1) {
 		length = plain_text_character(at);
 		if (!length || *at == 0x7f)
 			*at = '?';
 	}
-	value = copy ? json_string(copy) : json_null();
-	free(copy);
-	return value;
+	return copy ? json_string(copy) : json_null();
 }
 
 /* "o" members steal their reference. A failed allocation makes the whole NULL. */

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "tools/doctor/host_internal.h"
+#include "tools/units.h"
 
 #define FILE_MAX (64 << 10) /* longer files are cut */
 
@@ -27,7 +28,7 @@ static void live_fail(struct host *host, const char *name, int error)
 
 static void live_read_file(struct host *host, const char *name, const char *path)
 {
-	char *text = need(malloc(FILE_MAX));
+	char *text = zeroed(1, FILE_MAX);
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	ssize_t got = -1, length = 0;
 
@@ -55,23 +56,18 @@ static void live_read_folder(struct host *host, const char *name, const char *pa
 {
 	struct dirent **entries;
 	int count = scandir(path, &entries, live_is_entry, versionsort);
-	size_t size;
-	char *text;
-	FILE *to;
+	char *text = NULL;
 
 	if (count < 0) {
 		live_fail(host, name, errno);
 		return;
 	}
-	to = need(open_memstream(&text, &size));
 	for (int i = 0; i < count; i++) {
-		fprintf(to, "%s%s", i ? "\n" : "", entries[i]->d_name);
+		list_append(&text, "\n", entries[i]->d_name);
 		free(entries[i]);
 	}
-	fclose(to);
 	free(entries);
-	host_record_bytes(host, name, 0, text, size);
-	free(text);
+	host_record(host, name, "%s", text ? text : "");
 }
 
 static void live_read_link(struct host *host, const char *name, const char *path)
@@ -110,7 +106,7 @@ static void live_read_path(struct host *host, const char *name)
 	size_t length = strlen(name);
 	char last = length > 1 ? name[length - 1] : '\0';
 	bool has_end = last == '/' || last == '@' || last == '?';
-	char *path = need_text("%s%.*s", host_root(host), (int)(length - has_end), name);
+	char *path = text_of("%s%.*s", host_root(host), (int)(length - has_end), name);
 
 	if (last == '/')
 		live_read_folder(host, name, path);
@@ -120,7 +116,6 @@ static void live_read_path(struct host *host, const char *name)
 		live_read_status(host, name, path);
 	else
 		live_read_file(host, name, path);
-	free(path);
 }
 
 /* ---- readings without a file ---- */
@@ -227,29 +222,27 @@ static void live_read_module(struct host *host, const char *name, const char *mo
 {
 	const char *kernel = host_text(host, "identity/kernel");
 	char *path =
-		need_text("%s/lib/modules/%s/modules.dep", host_root(host), kernel ? kernel : "");
+		text_of("%s/lib/modules/%s/modules.dep", host_root(host), kernel ? kernel : "");
 
 	live_search(host, name, path, module, live_is_module);
-	free(path);
 }
 
 static void live_read_symbol(struct host *host, const char *name, const char *symbol)
 {
-	char *path = need_text("%s/proc/kallsyms", host_root(host));
+	char *path = text_of("%s/proc/kallsyms", host_root(host));
 
 	live_search(host, name, path, symbol, live_is_symbol);
-	free(path);
 }
 
-/* Lines begin with the level, "<3>". The reading has the last FILE_MAX bytes of those with a word. */
+/* Lines begin with the level, "<3>". The reading: the last FILE_MAX bytes of those with a word. */
 static void live_read_log(struct host *host, const char *name, const char *rest)
 {
 	enum { READ_ALL = 3, SIZE = 10 };
 	static const char *const words[] = { "nvidia-peermem ", "nvidia_peermem: ", "NVRM: Xid ",
 					     "mlx5" };
 	int size = klogctl(SIZE, NULL, 0), length;
-	char *log = need(calloc(1, (size_t)(size > 0 ? size : 0) + 1)), *line, *at = log;
-	char *kept = need(calloc(1, (size_t)(size > 0 ? size : 0) + 1)), *to = kept;
+	char *log = zeroed(1, (size_t)(size > 0 ? size : 0) + 1), *line, *at = log;
+	char *kept = zeroed(1, (size_t)(size > 0 ? size : 0) + 1), *to = kept;
 
 	(void)rest;
 	length = klogctl(READ_ALL, log, size > 0 ? size : 0);

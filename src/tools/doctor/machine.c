@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/units.h"
+
 #define DEVICES "/sys/bus/pci/devices"
 #define CLASS	"/sys/class/infiniband"
 
@@ -185,11 +187,9 @@ const struct machine *machine_of(struct host *host)
 		machine_add_adapter(host, name);
 	for (const char *at = host_text(host, "verbs/devices"); host_line(&at, name, sizeof(name));)
 		machine_add_adapter(host, name);
-	free(machine_refused);
 	machine_refused = host_take_refused(host);
 	host_note_refused(host, before);
 	host_note_refused(host, machine_refused);
-	free(before);
 	return &machine;
 }
 
@@ -223,12 +223,9 @@ const char *distance_name(enum pci_path distance)
 	return distance == PCI_PATH_UNKNOWN ? "?" : pci_path_name(distance);
 }
 
-struct pair_name pair_name(const struct gpu *gpu, const struct adapter *adapter)
+const char *pair_name(const struct gpu *gpu, const struct adapter *adapter)
 {
-	struct pair_name name;
-
-	snprintf(name.text, sizeof(name.text), "%s-%s", gpu->label, adapter->name);
-	return name;
+	return text_of("%s-%s", gpu->label, adapter->name);
 }
 
 /* Appends the addresses ("0000:17:00.0") of a path behind offset `from`; the device at the end is

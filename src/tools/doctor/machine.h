@@ -57,10 +57,7 @@ enum pci_path distance_between(const struct gpu *gpu, const struct adapter *adap
 const char *distance_name(enum pci_path distance); /* "?": unknown */
 
 /* "GPU0-mlx5_0" */
-struct pair_name {
-	char text[96];
-};
-struct pair_name pair_name(const struct gpu *gpu, const struct adapter *adapter);
+const char *pair_name(const struct gpu *gpu, const struct adapter *adapter);
 
 /* Lists the bridges on the PCIe path between GPU and adapter, strictly below the common ancestor:
  * one address per line. The list never exceeds both paths. */
@@ -131,10 +128,7 @@ bool kernel_is_at_least(struct host *host, int major, int minor);
 bool is_past_peer_memory(struct host *host, const struct gpu *gpu);
 
 /* End of a probe process, from a reading `ended` (child.h): "was killed by signal 11 in cuInit". */
-struct end_words {
-	char text[300];
-};
-struct end_words end_words(const char *ended);
+const char *end_words(const char *ended);
 
 /* True if the errno's name means that a call is not supported. */
 bool is_unsupported(const char *error);

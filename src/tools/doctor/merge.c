@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "tools/doctor/diagnosis.h"
-#include "tools/doctor/host_internal.h"
 #include "tools/units.h"
 
 struct merge_hosts {
@@ -60,8 +59,7 @@ static bool merge_read(struct merge_hosts *hosts, FILE *from, const char *file)
 			json_decref(json);
 			continue;
 		}
-		hosts->list =
-			need(reallocarray(hosts->list, hosts->count + 1, sizeof(*hosts->list)));
+		hosts->list = grown(hosts->list, hosts->count, sizeof(*hosts->list));
 		hosts->list[hosts->count++] = json;
 	}
 	return true;
@@ -121,7 +119,7 @@ static int merge_compare(const void *a, const void *b)
 /* Prints nothing if all hosts have one text. `id` NULL: their verdicts. */
 static bool merge_print(const struct merge_hosts *hosts, const char *id)
 {
-	struct merge_group *groups = need(calloc(hosts->count, sizeof(*groups)));
+	struct merge_group *groups = zeroed(hosts->count, sizeof(*groups));
 	size_t count = 0;
 
 	for (size_t i = 0; i < hosts->count; i++) {
@@ -149,8 +147,6 @@ static bool merge_print(const struct merge_hosts *hosts, const char *id)
 			       k || groups[k].count == 1 ? names
 							 : text_of("%u hosts", groups[k].count),
 			       groups[k].text);
-		free(names);
-		free(groups[k].names);
 	}
 	free(groups);
 	return count > 1;

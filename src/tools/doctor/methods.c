@@ -8,6 +8,7 @@
 
 #include "tools/doctor/machine.h"
 #include "tools/doctor/meaning.h"
+#include "tools/units.h"
 
 __attribute__((format(printf, 2, 3))) static struct support methods_support(enum level level,
 									    const char *format, ...)
@@ -68,20 +69,16 @@ bool gpus_are_integrated(struct host *host)
 	return machine_of(host)->gpu_count > 0;
 }
 
-struct end_words end_words(const char *ended)
+const char *end_words(const char *ended)
 {
-	struct end_words words;
 	const char *number = strpbrk(ended, "0123456789");
+	size_t digits = number ? strspn(number, "0123456789") : 0;
 
 	if (number && !strncmp(ended, "timeout", 7))
-		snprintf(words.text, sizeof(words.text), "exceeded %.*s s%s",
-			 (int)strspn(number, "0123456789"), number,
-			 number + strspn(number, "0123456789"));
-	else if (number && !strncmp(ended, "exit", 4))
-		snprintf(words.text, sizeof(words.text), "exited with status %s", number);
-	else
-		snprintf(words.text, sizeof(words.text), "was killed by %s", ended);
-	return words;
+		return text_of("exceeded %.*s s%s", (int)digits, number, number + digits);
+	if (number && !strncmp(ended, "exit", 4))
+		return text_of("exited with status %s", number);
+	return text_of("was killed by %s", ended);
 }
 
 bool is_unsupported(const char *error)
@@ -249,7 +246,7 @@ static struct support methods_without_driver(struct host *host, const struct gpu
 		return methods_support(SUPPORT_NO, "no NVIDIA driver is loaded");
 	if (ended && strcmp(ended, "ok"))
 		return methods_support(SUPPORT_UNKNOWN, "the CUDA probe process %s",
-				       end_words(ended).text);
+				       end_words(ended));
 	return methods_support(SUPPORT_UNKNOWN, "the CUDA driver does not list GPU %s", gpu->label);
 }
 
@@ -295,9 +292,8 @@ const char *proof_of(struct host *host, const struct gpu *gpu, const struct adap
 						  SUPPORT_PROVED;
 		}
 	}
-	free(host_take_refused(host));
+	host_take_refused(host);
 	host_note_refused(host, before);
-	free(before);
 	return proved ? "the probe registered memory" : NULL;
 }
 

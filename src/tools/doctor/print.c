@@ -2,11 +2,9 @@
 /* print.c -- the printed diagnosis: conclusion, fixes, a line for each check, the matrix */
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/doctor/host_internal.h"
 #include "tools/doctor/diagnosis.h"
 #include "tools/units.h"
 
@@ -25,16 +23,10 @@ static const struct {
 __attribute__((format(printf, 1, 2))) static void print_line(const char *format, ...)
 {
 	va_list arguments;
-	char *text = NULL, *clean;
 
 	va_start(arguments, format);
-	if (vasprintf(&text, format, arguments) < 0)
-		text = NULL;
+	puts(clean(text_print(format, arguments)));
 	va_end(arguments);
-	clean = clean_text(need(text));
-	puts(clean);
-	free(clean);
-	free(text);
 }
 
 static void print_head(const struct diagnosis *diagnosis)
@@ -61,7 +53,7 @@ static void print_fixes(const struct diagnosis *diagnosis, enum result least)
 			for (unsigned int j = 0; diagnosis->shown[i] && finding->result == result &&
 						 j < finding->fix_count;
 			     j++) {
-				char *line = need_text("\n%s\n", finding->fixes[j]);
+				char *line = text_of("\n%s\n", finding->fixes[j]);
 
 				if (!printed)
 					puts("\nFixes");
@@ -69,20 +61,17 @@ static void print_fixes(const struct diagnosis *diagnosis, enum result least)
 					print_line("fix   %-15s  %s", checks[i].id,
 						   finding->fixes[j]);
 				list_append(&printed, "", line);
-				free(line);
 			}
 		}
 	}
-	free(printed);
 }
 
 /* Prints the installed document's path, or the path in the source tree if it is not installed. */
 static void print_document(const char *link)
 {
-	char *installed = need_text(DOCDIR "/%.*s", (int)strcspn(link, "#"), link);
+	char *installed = text_of(DOCDIR "/%.*s", (int)strcspn(link, "#"), link);
 
 	print_line("%*smore: %s%s", INDENT, "", access(installed, R_OK) ? "" : DOCDIR "/", link);
-	free(installed);
 }
 
 static void print_check(const struct diagnosis *diagnosis, unsigned int which, bool verbose,
@@ -156,13 +145,11 @@ static void print_unknown(const struct diagnosis *diagnosis)
 		} else if (ids) {
 			list_append(&alone, ", ", ids);
 		}
-		free(ids);
 	}
 	if (alone && !headed)
 		puts(heading);
 	if (alone)
 		print_line("?     for reasons of their own: %s", alone);
-	free(alone);
 }
 
 /* ---- the matrix ---- */
@@ -197,17 +184,15 @@ static void print_column(const struct machine *machine, const struct adapter *ad
 {
 	bool last = adapter == &machine->adapters[machine->adapter_count - 1];
 	int width = (int)strlen(adapter->name);
-	char *clean = clean_text(text);
 
-	printf("  %-*s%s", last ? 0 : width > 8 ? width : 8, clean, last ? "\n" : "");
-	free(clean);
+	printf("  %-*s%s", last ? 0 : width > 8 ? width : 8, clean(text), last ? "\n" : "");
 }
 
 static void print_matrix(struct host *host)
 {
 	const struct machine *machine = machine_of(host);
 	struct support support;
-	char cell[16], *label;
+	char cell[16];
 	int width = 4;
 
 	if (!machine->gpu_count || !machine->adapter_count)
@@ -220,9 +205,7 @@ static void print_matrix(struct host *host)
 	EACH_GPU(host, gpu) {
 		const struct adapter *chosen = adapter_of_gpu(host, gpu, &support);
 
-		label = clean_text(gpu->label);
-		printf("%-*s", width, label);
-		free(label);
+		printf("%-*s", width, clean(gpu->label));
 		EACH_ADAPTER(host, adapter) {
 			print_format_cell(host, gpu, adapter, chosen == adapter, cell);
 			print_column(machine, adapter, cell);

@@ -23,20 +23,21 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tools/doctor/host.h"
+#include "tools/doctor/host_internal.h"
 #include "tools/doctor/probe_pair.h"
 
 #define SECONDS 10
 
-static bool probe_note_begun(const char *name, const struct reading *reading, void *last)
+/* Last method that was started; -1: none. host_read of an absent name would record ENOENT for it.
+ */
+static int probe_last_begun(const struct host *host)
 {
-	for (enum method method = probe_pair.first; method < METHODS; method++) {
-		if (!reading->error && *(int *)last < (int)method &&
-		    !strcmp(name, reading_name("probe/%d/%s/%s/begun", probe_pair.gpu,
-					       probe_pair.adapter, method_name(method))))
-			*(int *)last = (int)method;
-	}
-	return true;
+	int last = METHODS;
+
+	while (--last >= (int)probe_pair.first &&
+	       !host_recorded(host, probe_pair_name((enum method)last, "begun")))
+		;
+	return last < (int)probe_pair.first ? -1 : last;
 }
 
 static void probe_try_pair(struct host *host, char ended[100])
@@ -58,10 +59,7 @@ static void probe_try_pair(struct host *host, char ended[100])
 			snprintf(ended, 100, "%s", how);
 		if (strcmp(how, "ok") == 0)
 			return;
-		/* Last method that was started. host_each instead of host_read: reading an absent
-		 * name would record ENOENT for it. */
-		lost = -1;
-		host_each(host, probe_note_begun, &lost);
+		lost = probe_last_begun(host);
 		if (lost < 0) {
 			/* The child was lost while opening GPU or adapter. */
 			probe_pair_lost(host, METHOD_DMA_BUF, how);
@@ -89,7 +87,7 @@ static bool probe_adapter_at(struct host *host, int64_t number, char *name, size
 
 /* Tries each GPU with one adapter before any second adapter, starting at the adapter with the
  * GPU's own number: at the time limit, each GPU has had a turn. */
-static void probe_fill(struct host *host)
+void probe_fill(struct host *host)
 {
 	const char *option = host_text(host, "option/probe");
 	int64_t count = 0, adapters = 0;
@@ -109,9 +107,4 @@ static void probe_fill(struct host *host)
 	}
 	if (*ended)
 		host_record(host, "probe/ended", "%s", ended);
-}
-
-void probe_add(struct host *host)
-{
-	host_add_source(host, "probe/", probe_fill);
 }

@@ -22,9 +22,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "tools/doctor/host_internal.h"
 #include "tools/doctor/libraries.h"
 #include "tools/program_file.h"
+#include "tools/units.h"
 
 #define SECONDS 20
 
@@ -36,17 +38,10 @@
 /* True if the base name is the library's: "libmpi" matches libmpi.so.40, not libmpi_cxx.so. */
 static bool program_is_library(const char *name, const char *library)
 {
-	const char *base = strrchr(name, '/');
+	const char *base = text_file_name(name);
 	size_t length = strlen(library);
 
-	base = base ? base + 1 : name;
 	return strncmp(base, library, length) == 0 && (base[length] == '.' || base[length] == '-');
-}
-
-static void program_record_list(struct host *host, const char *name, char *list)
-{
-	host_record(host, name, "%s", list ? list : "");
-	free(list);
 }
 
 /* A statically linked CUDA runtime looks up this name in the driver, as do programs without the
@@ -76,7 +71,7 @@ static void program_record_linked_in(struct host *host, const struct libraries *
 		if (found & 2 && i == 0)
 			host_record(host, "program/deepbind", "1");
 	}
-	program_record_list(host, "program/cuda_in", inside);
+	host_record(host, "program/cuda_in", "%s", inside ? inside : "");
 }
 
 static void program_record_libraries(struct host *host, const struct libraries *libraries)
@@ -90,8 +85,8 @@ static void program_record_libraries(struct host *host, const struct libraries *
 		if (!library->path)
 			list_append(&missing, "\n", library->name);
 	}
-	program_record_list(host, "program/needed", needed);
-	program_record_list(host, "program/missing", missing);
+	host_record(host, "program/needed", "%s", needed ? needed : "");
+	host_record(host, "program/missing", "%s", missing ? missing : "");
 	program_record_linked_in(host, libraries);
 }
 
@@ -145,15 +140,13 @@ static const char *program_launcher(const char *name)
 		{ "mpi", " mpirun mpiexec mpiexec.hydra orterun prterun prun torchrun " },
 		{ "job", " srun sbatch jsrun aprun flux env numactl taskset nice time timeout " },
 	};
-	const char *base = strrchr(name, '/'), *kind = NULL;
-	char *word = need_text(" %s ", base ? base + 1 : name);
+	const char *base = text_file_name(name), *word = text_of(" %s ", base);
 
 	for (size_t i = 0; i < sizeof(launchers) / sizeof(*launchers); i++) {
-		if (!strpbrk(base ? base + 1 : name, " ") && strstr(launchers[i].names, word))
-			kind = launchers[i].kind;
+		if (!strchr(base, ' ') && strstr(launchers[i].names, word))
+			return launchers[i].kind;
 	}
-	free(word);
-	return kind;
+	return NULL;
 }
 
 /* The first argument that names a file that can be run: launchers' options, and most values of
@@ -246,15 +239,10 @@ static void program_query(struct host *host)
 	}
 }
 
-static void program_fill(struct host *host)
+void program_fill(struct host *host)
 {
 	const char *name = host_text(host, "option/program");
 
 	if (name && *name)
 		host_run_child(host, "program/", SECONDS, program_query);
-}
-
-void program_add(struct host *host)
-{
-	host_add_source(host, "program/", program_fill);
 }

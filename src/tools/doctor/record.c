@@ -13,6 +13,7 @@
 
 #include "base/plain_text.h"
 #include "tools/doctor/host_internal.h"
+#include "tools/units.h"
 
 static const struct {
 	int number;
@@ -58,7 +59,9 @@ static int record_error_number(const char *name)
 
 /* ---- writing ---- */
 
-static void record_write_text(FILE *to, const char *text)
+static FILE *out; /* of the writing functions */
+
+static void record_write_text(const char *text)
 {
 	bool begins = true;
 	unsigned int length;
@@ -68,18 +71,18 @@ static void record_write_text(FILE *to, const char *text)
 
 		length = byte == '\n' || byte == '\t' ? 1 : plain_text_printable(text);
 		if (byte == '\\' || (begins && strchr("=!#", byte)))
-			fputc('\\', to);
+			fputc('\\', out);
 		if (length)
-			fwrite(text, 1, length, to);
+			fwrite(text, 1, length, out);
 		else
-			fprintf(to, "\\x%02x", byte);
+			fprintf(out, "\\x%02x", byte);
 		begins = byte == '\n';
 	}
 }
 
-static void record_write_bytes(FILE *to, const struct reading *reading)
+static void record_write_bytes(const struct reading *reading)
 {
-	fprintf(to, "!bytes %zu\n", reading->length);
+	fprintf(out, "!bytes %zu\n", reading->length);
 	for (size_t at = 0; at < reading->length; at += 16) {
 		size_t end = at + 16 < reading->length ? at + 16 : reading->length;
 		bool zero = true;
@@ -88,36 +91,34 @@ static void record_write_bytes(FILE *to, const struct reading *reading)
 			zero = zero && !reading->text[i];
 		if (zero)
 			continue;
-		fprintf(to, "%03zx:", at);
+		fprintf(out, "%03zx:", at);
 		for (size_t i = at; i < end; i++)
-			fprintf(to, " %02x", (unsigned char)reading->text[i]);
-		fputc('\n', to);
+			fprintf(out, " %02x", (unsigned char)reading->text[i]);
+		fputc('\n', out);
 	}
 }
 
-static bool record_write(const char *name, const struct reading *reading, void *argument)
+static void record_write(const struct reading *reading)
 {
-	FILE *to = argument;
-
-	fprintf(to, "== %s\n", name);
+	fprintf(out, "== %s\n", reading->name);
 	if (reading->error) {
-		fprintf(to, "!%s%s", host_error_name(reading->error), *reading->text ? " " : "");
+		fprintf(out, "!%s%s", host_error_name(reading->error), *reading->text ? " " : "");
 		for (const char *at = reading->text; *at; at++)
-			fputc(*at == '\n' ? ' ' : *at, to);
-		fputc('\n', to);
+			fputc(*at == '\n' ? ' ' : *at, out);
+		fputc('\n', out);
 	} else if (strlen(reading->text) != reading->length) {
-		record_write_bytes(to, reading);
+		record_write_bytes(reading);
 	} else if (reading->length) {
-		record_write_text(to, reading->text);
-		fputc('\n', to);
+		record_write_text(reading->text);
+		fputc('\n', out);
 	}
-	return true;
 }
 
-void record_write_all(FILE *to, struct host *host)
+void record_write_all(FILE *file, struct host *host)
 {
-	fprintf(to, "%s\n", RECORD_FIRST_LINE);
-	host_each(host, record_write, to);
+	out = file;
+	fprintf(out, "%s\n", RECORD_FIRST_LINE);
+	host_each(host, record_write);
 }
 
 /* ---- reading ---- */
@@ -152,7 +153,7 @@ static bool record_parse_error(struct part *part, char *line)
 		part->byte_count = strtoul(line + 6, NULL, 10);
 		if (part->byte_count > 1 << 20)
 			return false;
-		part->bytes = need(calloc(1, part->byte_count + 1));
+		part->bytes = zeroed(1, part->byte_count + 1);
 		return true;
 	}
 	part->error = record_error_number(line);

@@ -11,12 +11,11 @@
  */
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "tools/doctor/clock.h"
-#include "tools/doctor/host.h"
+#include "tools/doctor/host_internal.h"
 #include "tools/doctor/verbs_calls.h"
 
 #define LIST_SECONDS	5
@@ -209,7 +208,7 @@ static void verbs_query_adapter(struct host *host)
 	VERBS(ibv_close_device, context);
 }
 
-static void verbs_fill(struct host *host)
+void verbs_fill(struct host *host)
 {
 	const char *names;
 	char prefix[100];
@@ -222,9 +221,4 @@ static void verbs_fill(struct host *host)
 		snprintf(prefix, sizeof(prefix), "verbs/%s/", current_adapter);
 		host_run_child(host, prefix, ADAPTER_SECONDS, verbs_query_adapter);
 	}
-}
-
-void verbs_add(struct host *host)
-{
-	host_add_source(host, "verbs/", verbs_fill);
 }
