@@ -14,168 +14,150 @@
 
 #include "tools/doctor/checks.h"
 
+/* The value of a variable, and the words that its test compares. */
+struct value {
+	struct host *host;
+	const char *text, *words;
+};
+
 /* ---- values ---- */
-
-static bool checks_settings_is_one_of(const char *value, const char *const *words)
-{
-	for (; *words; words++) {
-		if (!strcasecmp(value, *words))
-			return true;
-	}
-	return false;
-}
-
-/* Each library has some of these words, and refuses the others. */
-static bool checks_settings_is_no(struct host *host, const char *value)
-{
-	static const char *const words[] = { "0",     "n",	 "no",	     "off", "f",
-					     "false", "disable", "disabled", NULL };
-
-	(void)host;
-	return checks_settings_is_one_of(value, words);
-}
-
-static bool checks_settings_is_yes(struct host *host, const char *value)
-{
-	static const char *const words[] = { "1", "y", "yes", "on", "t", "true", NULL };
-
-	(void)host;
-	return checks_settings_is_one_of(value, words);
-}
-
-static bool checks_settings_is_none(struct host *host, const char *value)
-{
-	(void)host;
-	return !strcasecmp(value, "none");
-}
-
-/* NCCL reads a number as strtoll does with base 0: any other word is 0. */
-static bool checks_settings_is_zero(struct host *host, const char *value)
-{
-	(void)host;
-	return *value && !strtoll(value, NULL, 0);
-}
-
-static bool checks_settings_is_number(struct host *host, const char *value)
-{
-	(void)host;
-	return strtoll(value, NULL, 0);
-}
-
-/* ---- lists ---- */
 
 #define ITEM_SIZE 128
 
-/* Copies the next item of *list, without blanks at its beginning. False: no item is left. */
+/* Copies the next item of *list. False: no item is left. */
 static bool checks_settings_item(const char **list, char item[ITEM_SIZE])
 {
 	size_t length;
 
 	*list += strspn(*list, ",; ");
-	length = strcspn(*list, ",;");
+	length = strcspn(*list, ",; ");
 	snprintf(item, ITEM_SIZE, "%.*s", (int)length, *list);
 	*list += length;
 	return *item;
 }
 
-/* True if an item of the list begins with one of the words. */
-static bool checks_settings_lists(const char *list, const char *const *words)
+static bool checks_settings_lists(const char *words, const char *text)
 {
-	char item[ITEM_SIZE];
+	char word[ITEM_SIZE];
 
+	while (checks_settings_item(&words, word)) {
+		if (!strcasecmp(word, text))
+			return true;
+	}
+	return false;
+}
+
+static bool checks_settings_is(const struct value *value)
+{
+	return checks_settings_lists(value->words, value->text);
+}
+
+/* Each library has some of these words, and refuses the others. */
+#define NO  "0 n no off f false disable disabled"
+#define YES "1 y yes on t true"
+
+/* Open MPI sends GPU memory without support of its own over a UCX that has it. */
+static bool checks_settings_is_without_ucx(const struct value *value)
+{
+	return checks_settings_is(value) && !ucx_has_cuda(value->host);
+}
+
+/* NCCL reads a number as strtoll does with base 0: any other word is 0. */
+static bool checks_settings_is_zero(const struct value *value)
+{
+	return *value->text && !strtoll(value->text, NULL, 0);
+}
+
+static bool checks_settings_is_number(const struct value *value)
+{
+	return strtoll(value->text, NULL, 0);
+}
+
+/* True if the value has the words, with or without blanks around the colon. */
+static bool checks_settings_has(const struct value *value)
+{
+	char bare[1024];
+	size_t length = 0;
+
+	for (const char *at = value->text; *at && length < sizeof(bare) - 1; at++) {
+		if (*at != ' ')
+			bare[length++] = *at;
+	}
+	bare[length] = '\0';
+	return strstr(bare, value->words);
+}
+
+/* ---- lists ---- */
+
+/* UCX_TLS lists the transports to use, or behind "^" those not to use. */
+static bool checks_settings_begins_none(const struct value *value)
+{
+	const char *list = value->text, *words;
+	char item[ITEM_SIZE], word[ITEM_SIZE];
+
+	if (!*list || *list == '^')
+		return false;
 	while (checks_settings_item(&list, item)) {
 		const char *name = item + (*item == '\\' || *item == '^');
 
-		for (const char *const *word = words; *word; word++) {
-			if (!strncmp(name, *word, strlen(*word)))
-				return true;
-		}
-	}
-	return false;
-}
-
-/* UCX_TLS lists the transports to use, or behind "^" those not to use. */
-static bool checks_settings_has_no_cuda(struct host *host, const char *value)
-{
-	static const char *const cuda[] = { "all", "cuda", NULL };
-	char item[ITEM_SIZE];
-
-	(void)host;
-	if (*value != '^')
-		return *value && !checks_settings_lists(value, cuda);
-	for (value++; checks_settings_item(&value, item);) {
-		if (!strcmp(item, "cuda") || !strcmp(item, "cuda_copy"))
-			return true;
-	}
-	return false;
-}
-
-static bool checks_settings_has_no_rdma(struct host *host, const char *value)
-{
-	static const char *const rdma[] = { "all", "ib", "rc", "dc", "ud", "srd", "gga", NULL };
-	char item[ITEM_SIZE];
-
-	(void)host;
-	if (*value != '^')
-		return *value && !checks_settings_lists(value, rdma);
-	for (value++; checks_settings_item(&value, item);) {
-		if (!strcmp(item, "ib"))
-			return true;
-	}
-	return false;
-}
-
-/* True if the list has nothing but libfabric's providers for sockets and shared memory, and those
- * that are layered over another one (ofi_rxm). */
-static bool checks_settings_has_no_fabric(struct host *host, const char *value)
-{
-	static const char *const words[] = { "tcp", "sockets", "udp",	  "net", "shm",
-					     "sm2", "ofi_rxm", "ofi_rxd", NULL };
-	char item[ITEM_SIZE];
-
-	(void)host;
-	if (!*value || *value == '^')
-		return false;
-	while (checks_settings_item(&value, item)) {
-		if (!checks_settings_is_one_of(item, words))
-			return false;
-	}
-	return true;
-}
-
-/* True if the list names devices ("mlx5_0:1"), and none of them is an adapter of this host. NCCL
- * accepts the begin of a name, and "=" before a whole one. Lists that exclude devices, or have
- * ranges, are not judged. */
-static bool checks_settings_names_no_adapter(struct host *host, const char *value)
-{
-	const struct machine *machine = machine_of(host);
-	char item[ITEM_SIZE];
-
-	if (!*value || strpbrk(value, "^[*") || !strcmp(value, "all") || !machine->adapter_count ||
-	    !machine->adapters_are_known)
-		return false;
-	value += *value == '=';
-	while (checks_settings_item(&value, item)) {
-		EACH_ADAPTER(host, adapter) {
-			if (!strncmp(adapter->name, item, strcspn(item, ":")))
+		for (words = value->words; checks_settings_item(&words, word);) {
+			if (!strncmp(name, word, strlen(word)))
 				return false;
 		}
 	}
 	return true;
 }
 
-/* True if the value has the part, with or without blanks around the colon. */
-static bool checks_settings_has_part(const char *value, const char *part)
+static bool checks_settings_excludes(const struct value *value)
 {
-	char bare[1024];
-	size_t length = 0;
+	const char *list = value->text + 1;
+	char item[ITEM_SIZE];
 
-	for (; *value && length < sizeof(bare) - 1; value++) {
-		if (*value != ' ')
-			bare[length++] = *value;
+	while (*value->text == '^' && checks_settings_item(&list, item)) {
+		if (checks_settings_lists(value->words, item))
+			return true;
 	}
-	bare[length] = '\0';
-	return strstr(bare, part);
+	return false;
+}
+
+static bool checks_settings_has_no_other(const struct value *value)
+{
+	const char *list = value->text;
+	char item[ITEM_SIZE];
+
+	if (!*list || *list == '^')
+		return false;
+	while (checks_settings_item(&list, item)) {
+		if (!checks_settings_lists(value->words, item))
+			return false;
+	}
+	return true;
+}
+
+/* libfabric's providers for sockets and shared memory, and those that are layered over another one.
+ */
+#define NO_FABRIC "tcp sockets udp net shm sm2 ofi_rxm ofi_rxd"
+
+/* True if the list names devices ("mlx5_0:1"), and none of them is an adapter of this host. NCCL
+ * accepts the begin of a name, and "=" before a whole one. Lists that exclude devices, or have
+ * ranges, are not judged. */
+static bool checks_settings_names_no_adapter(const struct value *value)
+{
+	const struct machine *machine = machine_of(value->host);
+	const char *list = value->text;
+	char item[ITEM_SIZE];
+
+	if (!*list || strpbrk(list, "^[*") || !strcmp(list, "all") || !machine->adapter_count ||
+	    !machine->adapters_are_known)
+		return false;
+	list += *list == '=';
+	while (checks_settings_item(&list, item)) {
+		EACH_ADAPTER(value->host, adapter) {
+			if (!strncmp(adapter->name, item, strcspn(item, ":")))
+				return false;
+		}
+	}
+	return true;
 }
 
 #define EXPANDABLE "expandable_segments:True"
@@ -184,18 +166,6 @@ static bool checks_settings_has_part(const char *value, const char *part)
 	"peer memory registers expandable segments only if PyTorch makes them "                    \
 	"gpuDirectRDMACapable"
 #define NO_POOLS "peer memory cannot register pool memory"
-
-static bool checks_settings_is_expandable(struct host *host, const char *value)
-{
-	(void)host;
-	return checks_settings_has_part(value, EXPANDABLE);
-}
-
-static bool checks_settings_uses_pools(struct host *host, const char *value)
-{
-	(void)host;
-	return checks_settings_has_part(value, POOLS);
-}
 
 /* ---- distances ---- */
 
@@ -223,15 +193,15 @@ static int checks_settings_level(const char *value)
 }
 
 /* True if the level is below the distance of a GPU and its adapter. */
-static bool checks_settings_is_too_near(struct host *host, const char *value)
+static bool checks_settings_is_too_near(const struct value *value)
 {
-	int level = checks_settings_level(value);
+	int level = checks_settings_level(value->text);
 	struct support support;
 
 	if (level == -1)
 		return true;
-	EACH_GPU(host, gpu) {
-		const struct adapter *adapter = adapter_of_gpu(host, gpu, &support);
+	EACH_GPU(value->host, gpu) {
+		const struct adapter *adapter = adapter_of_gpu(value->host, gpu, &support);
 		enum pci_path distance =
 			adapter ? distance_between(gpu, adapter) : PCI_PATH_UNKNOWN;
 
@@ -241,100 +211,93 @@ static bool checks_settings_is_too_near(struct host *host, const char *value)
 	return false;
 }
 
-static bool checks_settings_is_socket(struct host *host, const char *value)
-{
-	(void)host;
-	return !strcasecmp(value, "Socket");
-}
-
-/* Open MPI sends GPU memory without support of its own over a UCX that has it. */
-static bool checks_settings_is_no_without_ucx(struct host *host, const char *value)
-{
-	return checks_settings_is_no(host, value) && !ucx_has_cuda(host);
-}
-
 /* ---- the table ---- */
 
 /* Rows of one variable are adjacent. */
 static const struct setting {
 	const char *variable;
-	bool (*turns_off)(struct host *host, const char *value); /* NULL: shown only */
+	bool (*turns_off)(const struct value *value); /* NULL: shown only */
+	const char *values;
 	enum method harmless; /* nothing is lost if it reaches every GPU; METHODS: always lost */
 	const char *words;
 	const char *fix; /* NULL: unset the variable */
 } settings[] = {
 /* clang-format off */
-#define ROW(variable, test, harmless, words, fix)                                                  \
-	{ variable, checks_settings_##test, harmless, words, fix },
-#define SHOWN(variable)	{ variable, NULL, METHODS, NULL, NULL },
-#define OFF(variable, test, words) ROW(variable, test, METHODS, words, NULL)
-#define OFF_FIX(variable, test, words, fix) ROW(variable, test, METHODS, words, fix)
-#define LEAVES_PEER_MEMORY(variable, test, library)                                                \
-	ROW(variable, test, METHOD_PEER_MEMORY, library " then needs nvidia-peermem", NULL)
-#define NEEDS_DMA_BUF(variable, test, words, part)                                                 \
-	ROW(variable, test, METHOD_DMA_BUF, words, "take " part " out of " variable)
-	OFF("UCX_IB_GPU_DIRECT_RDMA", is_no, "UCX then copies through the host")
-	LEAVES_PEER_MEMORY("UCX_CUDA_COPY_DMABUF", is_no, "UCX")
-	OFF("UCX_MEM_CUDA_HOOK_MODE", is_none, "UCX then intercepts no free of GPU memory")
+#define ROW(variable, test, values, harmless, words, fix)                                          \
+	{ variable, checks_settings_##test, values, harmless, words, fix },
+#define SHOWN(variable)	{ variable, NULL, NULL, METHODS, NULL, NULL },
+#define OFF(variable, test, values, words) ROW(variable, test, values, METHODS, words, NULL)
+#define OFF_FIX(variable, test, values, words, fix) ROW(variable, test, values, METHODS, words, fix)
+#define LACKS(variable, test, values, words, part)                                                 \
+	OFF_FIX(variable, test, values, words, "add " part " to " variable ", or unset it")
+#define LEAVES_PEER_MEMORY(variable, test, values, library)                                        \
+	ROW(variable, test, values, METHOD_PEER_MEMORY, library " then needs nvidia-peermem", NULL)
+#define NEEDS_DMA_BUF(variable, part, words)                                                       \
+	ROW(variable, has, part, METHOD_DMA_BUF, words, "take " part " out of " variable)
+	OFF("UCX_IB_GPU_DIRECT_RDMA", is, NO, "UCX then copies through the host")
+	LEAVES_PEER_MEMORY("UCX_CUDA_COPY_DMABUF", is, NO, "UCX")
+	OFF("UCX_MEM_CUDA_HOOK_MODE", is, "none", "UCX then intercepts no free of GPU memory")
 	SHOWN("UCX_MEM_EVENTS")
 	SHOWN("UCX_MEMTYPE_CACHE")
 	SHOWN("UCX_RCACHE_ENABLE")
 	SHOWN("UCX_IB_REG_METHODS")
-	OFF_FIX("UCX_TLS", has_no_cuda, "UCX then takes no GPU memory",
-		"add cuda to UCX_TLS, or unset it")
-	OFF_FIX("UCX_TLS", has_no_rdma, "UCX then uses no adapter",
-		"add rc to UCX_TLS, or unset it")
-	OFF("UCX_NET_DEVICES", names_no_adapter, "no adapter of this host, UCX then uses none")
-	OFF_FIX("NCCL_NET_GDR_LEVEL", is_too_near, "NCCL then copies through the host",
+	LACKS("UCX_TLS", begins_none, "all cuda", "UCX then takes no GPU memory", "cuda")
+	LACKS("UCX_TLS", excludes, "cuda cuda_copy", "UCX then takes no GPU memory", "cuda")
+	LACKS("UCX_TLS", begins_none, "all ib rc dc ud srd gga", "UCX then uses no adapter", "rc")
+	LACKS("UCX_TLS", excludes, "ib", "UCX then uses no adapter", "rc")
+	OFF("UCX_NET_DEVICES", names_no_adapter, NULL, "no adapter of this host, UCX then uses none")
+	OFF_FIX("NCCL_NET_GDR_LEVEL", is_too_near, NULL, "NCCL then copies through the host",
 		"unset NCCL_NET_GDR_LEVEL, or set it to the distance in the doctor's matrix (PHB for "
 		"NODE)")
-	OFF("NCCL_IB_GDR_LEVEL", is_too_near, "NCCL before 2.4 then copies through the host")
-	OFF("NCCL_IB_CUDA_SUPPORT", is_zero, "NCCL before 2.4 then copies through the host")
-	OFF("NCCL_NET_GDR_READ", is_zero, "NCCL then copies through the host before it sends")
+	OFF("NCCL_IB_GDR_LEVEL", is_too_near, NULL, "NCCL before 2.4 then copies through the host")
+	OFF("NCCL_IB_CUDA_SUPPORT", is_zero, NULL, "NCCL before 2.4 then copies through the host")
+	OFF("NCCL_NET_GDR_READ", is_zero, NULL, "NCCL then copies through the host before it sends")
 	SHOWN("NCCL_NET_GDR_C2C")
-	OFF("NCCL_NET", is_socket, "NCCL then uses no adapter")
+	OFF("NCCL_NET", is, "Socket", "NCCL then uses no adapter")
 	SHOWN("NCCL_NET_PLUGIN")
-	OFF("NCCL_IB_DISABLE", is_number, "NCCL then uses no adapter")
-	OFF("NCCL_IB_HCA", names_no_adapter, "no adapter of this host, NCCL then uses none")
-	LEAVES_PEER_MEMORY("NCCL_DMABUF_ENABLE", is_zero, "NCCL")
+	OFF("NCCL_IB_DISABLE", is_number, NULL, "NCCL then uses no adapter")
+	OFF("NCCL_IB_HCA", names_no_adapter, NULL, "no adapter of this host, NCCL then uses none")
+	LEAVES_PEER_MEMORY("NCCL_DMABUF_ENABLE", is_zero, NULL, "NCCL")
 	SHOWN("NCCL_IB_DATA_DIRECT")
-	OFF("NVSHMEM_REMOTE_TRANSPORT", is_none, "NVSHMEM then uses no adapter")
-	LEAVES_PEER_MEMORY("NVSHMEM_IB_DISABLE_DMABUF", is_yes, "NVSHMEM")
-	OFF("FI_PROVIDER", has_no_fabric, "libfabric then uses no adapter")
+	OFF("NVSHMEM_REMOTE_TRANSPORT", is, "none", "NVSHMEM then uses no adapter")
+	LEAVES_PEER_MEMORY("NVSHMEM_IB_DISABLE_DMABUF", is, YES, "NVSHMEM")
+	OFF("FI_PROVIDER", has_no_other, NO_FABRIC, "libfabric then uses no adapter")
 	SHOWN("FI_HMEM")
-	OFF("FI_HMEM_DISABLE_P2P", is_yes, "libfabric then copies through the host")
-	LEAVES_PEER_MEMORY("FI_HMEM_CUDA_USE_DMABUF", is_no, "libfabric")
+	OFF("FI_HMEM_DISABLE_P2P", is, YES, "libfabric then copies through the host")
+	LEAVES_PEER_MEMORY("FI_HMEM_CUDA_USE_DMABUF", is, NO, "libfabric")
 	SHOWN("FI_HMEM_CUDA_USE_GDRCOPY")
-	OFF("OMPI_MCA_opal_cuda_support", is_no_without_ucx, "Open MPI then takes no GPU memory")
-	OFF("OMPI_MCA_mpi_cuda_support", is_no_without_ucx, "Open MPI then takes no GPU memory")
+	OFF("OMPI_MCA_opal_cuda_support", is_without_ucx, NO, "Open MPI then takes no GPU memory")
+	OFF("OMPI_MCA_mpi_cuda_support", is_without_ucx, NO, "Open MPI then takes no GPU memory")
 	SHOWN("OMPI_MCA_pml")
 	SHOWN("OMPI_MCA_btl")
-	OFF("MPIR_CVAR_ENABLE_GPU", is_zero, "MPICH then takes no GPU memory")
-	OFF_FIX("MPICH_GPU_SUPPORT_ENABLED", is_zero, "Cray MPICH then takes no GPU memory",
+	OFF("MPIR_CVAR_ENABLE_GPU", is_zero, NULL, "MPICH then takes no GPU memory")
+	OFF_FIX("MPICH_GPU_SUPPORT_ENABLED", is_zero, NULL, "Cray MPICH then takes no GPU memory",
 		"export MPICH_GPU_SUPPORT_ENABLED=1")
-	OFF_FIX("MV2_USE_CUDA", is_zero, "MVAPICH2 then takes no GPU memory",
+	OFF_FIX("MV2_USE_CUDA", is_zero, NULL, "MVAPICH2 then takes no GPU memory",
 		"export MV2_USE_CUDA=1")
-	OFF("MV2_USE_GPUDIRECT_RDMA", is_zero, "MVAPICH2 then copies through the host")
-	OFF("MV2_USE_GPUDIRECT", is_zero, "MVAPICH2 then copies through the host")
-	NEEDS_DMA_BUF("PYTORCH_ALLOC_CONF", is_expandable, NO_EXPANDABLE, EXPANDABLE)
-	NEEDS_DMA_BUF("PYTORCH_ALLOC_CONF", uses_pools, NO_POOLS, POOLS)
-	NEEDS_DMA_BUF("PYTORCH_CUDA_ALLOC_CONF", is_expandable, NO_EXPANDABLE, EXPANDABLE)
-	NEEDS_DMA_BUF("PYTORCH_CUDA_ALLOC_CONF", uses_pools, NO_POOLS, POOLS)
+	OFF("MV2_USE_GPUDIRECT_RDMA", is_zero, NULL, "MVAPICH2 then copies through the host")
+	OFF("MV2_USE_GPUDIRECT", is_zero, NULL, "MVAPICH2 then copies through the host")
+	NEEDS_DMA_BUF("PYTORCH_ALLOC_CONF", EXPANDABLE, NO_EXPANDABLE)
+	NEEDS_DMA_BUF("PYTORCH_ALLOC_CONF", POOLS, NO_POOLS)
+	NEEDS_DMA_BUF("PYTORCH_CUDA_ALLOC_CONF", EXPANDABLE, NO_EXPANDABLE)
+	NEEDS_DMA_BUF("PYTORCH_CUDA_ALLOC_CONF", POOLS, NO_POOLS)
 	SHOWN("CUDA_VISIBLE_DEVICES")
 	SHOWN("RDMAV_FORK_SAFE")
 	SHOWN("IBV_FORK_SAFE")
-	OFF("PEERPIN_DISABLE", is_yes, "peerpin then does nothing")
+	OFF("PEERPIN_DISABLE", is, YES, "peerpin then does nothing")
 	/* clang-format on */
 };
 #define SETTINGS (sizeof(settings) / sizeof(settings[0]))
 
-static bool checks_settings_warn(struct host *host, const struct setting *setting,
-				 const char *value, struct finding *finding)
+static bool checks_settings_warn(struct host *host, const struct setting *setting, const char *text,
+				 struct finding *finding)
 {
-	if (!setting->turns_off || !setting->turns_off(host, value) ||
+	const struct value value = { host, text, setting->values };
+
+	if (!setting->turns_off || !setting->turns_off(&value) ||
 	    (setting->harmless != METHODS && method_suffices(host, setting->harmless)))
 		return false;
-	finding_add(finding, WARN, "%s=%s: %s", setting->variable, value, setting->words);
+	finding_add(finding, WARN, "%s=%s: %s", setting->variable, text, setting->words);
 	if (setting->fix)
 		finding_fix(finding, "%s", setting->fix);
 	else
