@@ -84,7 +84,7 @@ static char *conclusion_of_host(const struct diagnosis *diagnosis, int *status)
 {
 	struct host *host = diagnosis->host;
 	const struct machine *machine = machine_of(host);
-	char reasons[SUPPORT_PROVED + 1][272];		  /* of the first GPU */
+	const char *reasons[SUPPORT_PROVED + 1];	  /* of the first GPU */
 	unsigned int count[SUPPORT_PROVED + 1] = { 0 };	  /* GPUs with this support */
 	char *list[SUPPORT_PROVED + 1] = { NULL }, *text; /* these GPUs, or pairs */
 	struct support support;
@@ -101,7 +101,7 @@ static char *conclusion_of_host(const struct diagnosis *diagnosis, int *status)
 		/* The table at exit counts neither Soft-RoCE nor the simulated adapter as used. */
 		hardware |= adapter && !adapter->software && strncmp(adapter->name, "sim", 3) != 0;
 		if (!count[level]++)
-			memcpy(reasons[level], support.reason, sizeof(support.reason));
+			reasons[level] = support.reason;
 		list_add(&list[level],
 			 level >= SUPPORT_EXPECTED ? pair_name(gpu, adapter) : gpu->label);
 	}

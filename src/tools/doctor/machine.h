@@ -72,7 +72,7 @@ enum level { SUPPORT_NO, SUPPORT_UNKNOWN, SUPPORT_EXPECTED, SUPPORT_PROVED };
 
 struct support {
 	enum level level;
-	char reason[272]; /* set for NO and UNKNOWN */
+	const char *reason; /* of NO and UNKNOWN */
 };
 
 /* Reading probe/GPU/ADAPTER/METHOD/NAME. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* methods.c -- registration methods of each pair: proved by the probe, or expected from readings */
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,17 +9,10 @@
 #include "tools/doctor/meaning.h"
 #include "tools/units.h"
 
-__attribute__((format(printf, 2, 3))) static struct support methods_support(enum level level,
-									    const char *format, ...)
-{
-	struct support support = { .level = level };
-	va_list arguments;
-
-	va_start(arguments, format);
-	vsnprintf(support.reason, sizeof(support.reason), format, arguments);
-	va_end(arguments);
-	return support;
-}
+#define SUPPORT(level, reason) ((struct support){ level, reason })
+#define EXPECTED	       SUPPORT(SUPPORT_EXPECTED, "")
+#define NO(...)		       SUPPORT(SUPPORT_NO, text_of(__VA_ARGS__))
+#define UNKNOWN(...)	       SUPPORT(SUPPORT_UNKNOWN, text_of(__VA_ARGS__))
 
 /* ---- facts ---- */
 
@@ -130,8 +122,8 @@ static struct support methods_failure(const char *text)
 	const char *error = strrchr(text, ' ');
 
 	if (!*meaning->words || !error)
-		return methods_support(SUPPORT_NO, "%s", text);
-	return methods_support(SUPPORT_NO, "%s (%s)", meaning->words, error + 1);
+		return SUPPORT(SUPPORT_NO, text);
+	return NO("%s (%s)", meaning->words, error + 1);
 }
 
 /* Result of the probe for any size. UNKNOWN: not tried. */
@@ -140,15 +132,14 @@ static struct support methods_probed(struct host *host, const struct gpu *gpu,
 {
 	static const char *const sizes[] = { PROBE_LARGE, PROBE_SMALL };
 	const char *broken = transfer_failure(host, gpu, adapter, method);
-	struct support best = methods_support(SUPPORT_UNKNOWN, "nothing was registered");
+	struct support best = SUPPORT(SUPPORT_UNKNOWN, "nothing was registered");
 
 	for (size_t i = 0; gpu->ordinal >= 0 && i < 2; i++) {
 		const char *failure = probe_text(host, gpu, adapter, method, sizes[i], "fail");
 
 		if (probe_text(host, gpu, adapter, method, sizes[i], "ok"))
-			return broken ? methods_support(SUPPORT_NO, "data does not arrive in "
-								    "memory that was registered")
-				      : methods_support(SUPPORT_PROVED, "%s", "");
+			return broken ? NO("data does not arrive in memory that was registered")
+				      : SUPPORT(SUPPORT_PROVED, "");
 		if (failure)
 			best = methods_failure(failure);
 	}
@@ -161,20 +152,16 @@ static struct support methods_gpu_exports(struct host *host, const struct gpu *g
 	int64_t supported;
 
 	if (exported && !strcmp(exported, "ok"))
-		return methods_support(SUPPORT_EXPECTED, "%s", "");
+		return EXPECTED;
 	if (gpu_is_integrated(host, gpu))
-		return methods_support(SUPPORT_NO, "%s is integrated", gpu->label);
+		return NO("%s is integrated", gpu->label);
 	if (driver_flavour(host) == FLAVOUR_PROPRIETARY)
-		return methods_support(SUPPORT_NO,
-				       "the driver's kernel module is the proprietary one");
+		return NO("the driver's kernel module is the proprietary one");
 	if (exported)
-		return methods_support(SUPPORT_NO, "%s cannot be exported: %s", gpu->label,
-				       exported);
+		return NO("%s cannot be exported: %s", gpu->label, exported);
 	if (host_number(host, &supported, "cuda/%d/attribute/124", gpu->ordinal) && !supported)
-		return methods_support(SUPPORT_NO,
-				       "the driver has no dma-buf for %s (attribute 124 is 0)",
-				       gpu->label);
-	return methods_support(SUPPORT_UNKNOWN, "no dma-buf of %s was requested", gpu->label);
+		return NO("the driver has no dma-buf for %s (attribute 124 is 0)", gpu->label);
+	return UNKNOWN("no dma-buf of %s was requested", gpu->label);
 }
 
 static struct support methods_adapter_takes(struct host *host, const struct adapter *adapter,
@@ -183,19 +170,12 @@ static struct support methods_adapter_takes(struct host *host, const struct adap
 	const char *error = host_text(host, "verbs/%s/%s", adapter->name, probe);
 
 	if (error && !strcmp(error, "EBADF"))
-		return methods_support(SUPPORT_EXPECTED, "%s", "");
+		return EXPECTED;
 	if (error && is_unsupported(error))
-		return methods_support(SUPPORT_NO, "%s has no dma-buf (%s)", adapter->name, error);
+		return NO("%s has no dma-buf (%s)", adapter->name, error);
 	if (error)
-		return methods_support(SUPPORT_UNKNOWN, "%s rejects a dma-buf with %s",
-				       adapter->name, error);
-	return methods_support(SUPPORT_UNKNOWN, "dma-buf support of %s was not queried",
-			       adapter->name);
-}
-
-static struct support methods_worse(struct support one, struct support other)
-{
-	return other.level < one.level ? other : one;
+		return UNKNOWN("%s rejects a dma-buf with %s", adapter->name, error);
+	return UNKNOWN("dma-buf support of %s was not queried", adapter->name);
 }
 
 static struct support methods_expect_peer_memory(struct host *host, const struct gpu *gpu)
@@ -204,26 +184,21 @@ static struct support methods_expect_peer_memory(struct host *host, const struct
 	int64_t supported;
 
 	if (gpu_is_integrated(host, gpu))
-		return methods_support(SUPPORT_UNKNOWN,
-				       "%s is integrated, and none of its host memory was "
-				       "registered",
-				       gpu->label);
+		return UNKNOWN("%s is integrated, and none of its host memory was registered",
+			       gpu->label);
 	if (host_number(host, &supported, "cuda/%d/attribute/116", gpu->ordinal) && !supported)
-		return methods_support(SUPPORT_NO, "%s has no GPUDirect RDMA (attribute 116 is 0)",
-				       gpu->label);
+		return NO("%s has no GPUDirect RDMA (attribute 116 is 0)", gpu->label);
 	if (!client->error && is_past_peer_memory(host, gpu))
-		return methods_support(SUPPORT_UNKNOWN,
-				       "peer memory is unproven from compute capability 10 on");
+		return UNKNOWN("peer memory is unproven from compute capability 10 on");
 	if (!client->error)
-		return methods_support(SUPPORT_EXPECTED, "%s", "");
+		return EXPECTED;
 	if (!host_has(host, "/sys/module/"))
-		return methods_support(SUPPORT_UNKNOWN, "/sys/module cannot be read");
+		return UNKNOWN("/sys/module cannot be read");
 	if (reading_is_refused(client))
-		return methods_support(SUPPORT_UNKNOWN,
-				       "/sys/kernel/mm/memory_peers cannot be read");
-	return methods_support(SUPPORT_NO, host_has(host, "/sys/module/nvidia_peermem/version")
-						   ? "nvidia_peermem is loaded, but not registered"
-						   : "no peer-memory module is loaded");
+		return UNKNOWN("/sys/kernel/mm/memory_peers cannot be read");
+	return NO(host_has(host, "/sys/module/nvidia_peermem/version")
+			  ? "nvidia_peermem is loaded, but not registered"
+			  : "no peer-memory module is loaded");
 }
 
 /* True if libibverbs listed the adapters and could not open this one. Without time nothing was
@@ -243,35 +218,32 @@ static struct support methods_without_driver(struct host *host, const struct gpu
 	const char *ended = host_text(host, "cuda/ended");
 
 	if (driver_flavour(host) == FLAVOUR_NONE)
-		return methods_support(SUPPORT_NO, "no NVIDIA driver is loaded");
+		return NO("no NVIDIA driver is loaded");
 	if (ended && strcmp(ended, "ok"))
-		return methods_support(SUPPORT_UNKNOWN, "the CUDA probe process %s",
-				       end_words(ended));
-	return methods_support(SUPPORT_UNKNOWN, "the CUDA driver does not list GPU %s", gpu->label);
+		return UNKNOWN("the CUDA probe process %s", end_words(ended));
+	return UNKNOWN("the CUDA driver does not list GPU %s", gpu->label);
 }
 
 struct support support_between(struct host *host, const struct gpu *gpu,
 			       const struct adapter *adapter, enum method method)
 {
-	struct support found = methods_probed(host, gpu, adapter, method);
+	struct support found = methods_probed(host, gpu, adapter, method), exports, takes;
 
 	if (adapter->software && found.level != SUPPORT_PROVED)
-		return methods_support(SUPPORT_NO,
-				       "%s is a software adapter, which cannot access GPU memory",
-				       adapter->name);
+		return NO("%s is a software adapter, which cannot access GPU memory",
+			  adapter->name);
 	if (found.level != SUPPORT_UNKNOWN)
 		return found;
 	if (gpu->ordinal < 0)
 		return methods_without_driver(host, gpu);
 	if (methods_is_closed(host, adapter))
-		return methods_support(SUPPORT_NO, "%s cannot be opened", adapter->name);
+		return NO("%s cannot be opened", adapter->name);
 	if (method == METHOD_PEER_MEMORY)
 		return methods_expect_peer_memory(host, gpu);
-	found = methods_worse(
-		methods_gpu_exports(host, gpu),
-		methods_adapter_takes(host, adapter,
-				      method == METHOD_DMA_BUF ? "dmabuf" : "dmabuf_data_direct"));
-	return found;
+	exports = methods_gpu_exports(host, gpu);
+	takes = methods_adapter_takes(host, adapter,
+				      method == METHOD_DMA_BUF ? "dmabuf" : "dmabuf_data_direct");
+	return takes.level < exports.level ? takes : exports;
 }
 
 /* ---- over methods, adapters, GPUs ---- */
@@ -305,19 +277,16 @@ static struct support methods_of_pair(struct host *host, const struct gpu *gpu,
 	struct support best = peer.level > buffer.level ? peer : buffer;
 
 	if (best.level == SUPPORT_NO && strcmp(buffer.reason, peer.reason))
-		return methods_support(SUPPORT_NO, "dma-buf: %.120s; peermem: %.120s",
-				       buffer.reason, peer.reason);
+		return NO("dma-buf: %.120s; peermem: %.120s", buffer.reason, peer.reason);
 	if (best.level == SUPPORT_NO || adapter->ports == PORTS_ACTIVE)
 		return best;
 	if (adapter->ports == PORTS_INACTIVE)
-		return methods_support(SUPPORT_NO, "%s%s has no active port",
-				       best.level == SUPPORT_PROVED ? "memory is registered, but "
-								    : "",
-				       adapter->name);
+		return NO("%s%s has no active port",
+			  best.level == SUPPORT_PROVED ? "memory is registered, but " : "",
+			  adapter->name);
 	if (best.level == SUPPORT_UNKNOWN)
 		return best;
-	return methods_support(SUPPORT_UNKNOWN, "whether a port of %s is active could not be read",
-			       adapter->name);
+	return UNKNOWN("whether a port of %s is active could not be read", adapter->name);
 }
 
 const struct adapter *adapter_of_gpu(struct host *host, const struct gpu *gpu,
@@ -326,7 +295,7 @@ const struct adapter *adapter_of_gpu(struct host *host, const struct gpu *gpu,
 	const struct adapter *best = NULL;
 	long best_rank = -1;
 
-	*support = methods_support(SUPPORT_NO, "there is no RDMA adapter");
+	*support = NO("there is no RDMA adapter");
 	EACH_ADAPTER(host, adapter) {
 		struct support now = methods_of_pair(host, gpu, adapter);
 		long rank = now.level * 100 + (adapter->ports == PORTS_ACTIVE) * 50 +
@@ -340,7 +309,7 @@ const struct adapter *adapter_of_gpu(struct host *host, const struct gpu *gpu,
 		}
 	}
 	if (!best && !machine_of(host)->adapters_are_known)
-		*support = methods_support(SUPPORT_UNKNOWN, "/sys/class/infiniband cannot be read");
+		*support = UNKNOWN("/sys/class/infiniband cannot be read");
 	return best;
 }
 
