@@ -44,9 +44,6 @@ void finding_problem(struct finding *finding, enum result result, const char *fi
 void finding_implied(struct finding *finding, const char *item, const char *measured,
 		     enum result result, const char *fix, const char *format, ...)
 	__attribute__((format(printf, 6, 7)));
-/* Appends to the text without a separator. */
-void finding_append(struct finding *finding, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
 /* finding_add for one GPU, adapter or pair. Items with equal text and result are merged: "GPU0
  * GPU1 dma-buf; GPU2 nothing". */
 void finding_item(struct finding *finding, enum result result, const char *item, const char *format,

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "tools/doctor/checks.h"
+#include "tools/units.h"
 
 #define HEADER_BYTES   64
 #define FIRST_EXTENDED 0x100
@@ -66,19 +67,17 @@ static unsigned int checks_acs_bridges(struct host *host, const struct gpu *gpu,
 	return seen;
 }
 
-/* Cuts the list to 4 words and the number of further words. */
-static void checks_acs_shorten(char *list)
+/* The first 4 words of the list, and the number of the others. */
+static const char *checks_acs_shorten(const char *list)
 {
-	unsigned int words = 0, all = 1;
-	char *cut = NULL;
+	unsigned int words = 1;
+	size_t length = 0;
 
-	for (char *at = list; *at; at++) {
-		all += *at == ' ';
-		if (*at == ' ' && ++words == 4)
-			cut = at;
+	for (const char *at = list; *at; at++) {
+		if (*at == ' ' && words++ == 4)
+			length = (size_t)(at - list);
 	}
-	if (cut && all > 4)
-		sprintf(cut, " +%u", all - 4); /* shorter than the overwritten address */
+	return words > 4 ? text_of("%.*s +%u", (int)length, list, words - 4) : list;
 }
 
 void check_acs(struct host *host, struct finding *finding)
@@ -110,15 +109,14 @@ void check_acs(struct host *host, struct finding *finding)
 				    "adapters run rdma_topo check first)",
 				    as_root(host, "setpci -s %.*s ECAP_ACS+6.w=0000",
 					    (int)strcspn(redirecting, " "), redirecting));
-		checks_acs_shorten(redirecting);
 		finding_add(finding, WARN, "peer traffic is sent up to the root complex by %s",
-			    redirecting);
+			    checks_acs_shorten(redirecting));
 		if (hidden)
 			finding_add(finding, WARN, "others could not be read");
 	} else if (hidden) {
-		checks_acs_shorten(hidden);
 		finding_problem(finding, UNKNOWN, fix_as_root_again(host, "acs"),
-				"needs root to read the configuration of %s", hidden);
+				"needs root to read the configuration of %s",
+				checks_acs_shorten(hidden));
 	} else {
 		finding_add(
 			finding, OK, "%s",

@@ -6,6 +6,7 @@
 
 #include "base/pci_resource.h"
 #include "tools/doctor/checks.h"
+#include "tools/units.h"
 
 #define GIB (1LL << 30)
 
@@ -156,10 +157,10 @@ void check_gpu(struct host *host, struct finding *finding)
 
 /* ---- BAR1 ---- */
 
-static void checks_gpu_print_size(char to[32], int64_t bytes)
+static const char *checks_gpu_size(int64_t bytes)
 {
-	snprintf(to, 32, bytes >= GIB ? "%lld GiB" : "%lld MiB",
-		 (long long)(bytes >= GIB ? bytes / GIB : bytes >> 20));
+	return bytes >= GIB ? text_of("%lld GiB", (long long)(bytes / GIB))
+			    : text_of("%lld MiB", (long long)bytes >> 20);
 }
 
 #define FIX_BAR1 "ask your administrator: Above 4G Decoding and Resizable BAR on in the BIOS"
@@ -184,13 +185,11 @@ static void checks_gpu_bar1(struct host *host, const struct gpu *gpu, struct fin
 {
 	struct bar1 room = bar1_of(host, gpu);
 	long long bytes = room.bytes;
+	const char *size = checks_gpu_size(bytes);
 	int64_t memory = 0;
-	char bar1[32], whole[32];
 
 	if (gpu->ordinal >= 0 && !host_number(host, &memory, "cuda/%d/memory", gpu->ordinal))
 		memory = 0;
-	checks_gpu_print_size(bar1, bytes);
-	checks_gpu_print_size(whole, memory);
 	if (gpu_is_integrated(host, gpu)) {
 		finding_item(finding, OK, gpu->label, "integrated: no BAR1");
 	} else if (room.unassigned) {
@@ -199,25 +198,27 @@ static void checks_gpu_bar1(struct host *host, const struct gpu *gpu, struct fin
 	} else if (!bytes) {
 		finding_item(finding, UNKNOWN, gpu->label, "reports no BAR1");
 	} else if (bytes < GIB) {
-		finding_item(finding, WARN, gpu->label, "%s: registrations cannot exceed it", bar1);
+		finding_item(finding, WARN, gpu->label, "%s: registrations cannot exceed it", size);
 		finding_fix(finding, FIX_BAR1 "; else PEERPIN_PIN_LIMIT=%s",
 			    bytes >= 256 << 20 ? "128M" : "64M");
 	} else if (memory && bytes < memory) {
 		finding_item(finding, WARN, gpu->label,
-			     "%s of %s: registrations cannot cover all memory", bar1, whole);
+			     "%s of %s: registrations cannot cover all memory", size,
+			     checks_gpu_size(memory));
 		finding_fix(finding, FIX_BAR1);
 	} else {
-		finding_item(finding, OK, gpu->label, "%s%s", bar1,
+		finding_item(finding, OK, gpu->label, "%s%s", size,
 			     memory ? ", all of its memory" : "");
 	}
-	checks_gpu_print_size(whole, room.used);
 	if (room.used > bytes / 8 * 7) {
 		finding_item(finding, WARN, gpu->label,
-			     "%s of BAR1 in use: registrations may find no room", whole);
+			     "%s of BAR1 in use: registrations may find no room",
+			     checks_gpu_size(room.used));
 		finding_fix(finding,
 			    "nvidia-smi (processes that use it), nvidia-smi -q -d MEMORY (BAR1)");
 	} else if (room.used > bytes / 8) {
-		finding_item(finding, OK, gpu->label, "%s of BAR1 in use", whole);
+		finding_item(finding, OK, gpu->label, "%s of BAR1 in use",
+			     checks_gpu_size(room.used));
 	}
 }
 

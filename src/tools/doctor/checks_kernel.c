@@ -4,24 +4,22 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "tools/doctor/checks.h"
+#include "tools/units.h"
 
 /* "550.54.15": the module's version, or else from /proc/driver/nvidia/version: the number after
  * "Kernel Module". "": unreadable number; NULL: no driver. */
-static const char *checks_kernel_driver_version(struct host *host, char version[32])
+static const char *checks_kernel_driver_version(struct host *host)
 {
 	const char *text = host_text(host, "/sys/module/nvidia/version"), *at;
 
-	version[0] = '\0';
-	if (text) {
-		snprintf(version, 32, "%s", text);
-		return version;
-	}
+	if (text)
+		return text;
 	text = host_text(host, "/proc/driver/nvidia/version");
 	for (at = text ? strstr(text, "Kernel Module") : NULL; at && *at && *at != '\n'; at++) {
-		if (at[0] == ' ' && at[1] >= '0' && at[1] <= '9' &&
-		    sscanf(at, " %31[0-9.]", version) == 1)
-			return version;
+		if (at[0] == ' ' && text_is_digit(at[1]))
+			return text_of("%.*s", (int)strspn(at + 1, "0123456789."), at + 1);
 	}
 	return text ? "" : NULL;
 }
@@ -79,10 +77,10 @@ void check_driver(struct host *host, struct finding *finding)
 	enum flavour flavour = driver_flavour(host);
 	const char *kernel = host_text(host, "identity/kernel"), *version,
 		   *measured = proof_of(host, NULL, NULL, METHOD_DMA_BUF);
-	char number[32];
 	int64_t value;
+	bool known;
 
-	version = checks_kernel_driver_version(host, number);
+	version = checks_kernel_driver_version(host);
 	if (flavour == FLAVOUR_NONE && !version) {
 		checks_kernel_report_no_driver(host, finding);
 		return;
@@ -92,11 +90,11 @@ void check_driver(struct host *host, struct finding *finding)
 			    version && *version ? "; driver " : "", version ? version : "");
 		return;
 	}
-	finding_add(finding, OK, "%s, %s kernel module", version,
-		    flavour == FLAVOUR_OPEN ? "open" : "proprietary");
-	if (host_number(host, &value, "cuda/driver_version"))
-		finding_append(finding, ", CUDA %d.%d", (int)value / 1000, (int)value % 1000 / 10);
-	finding_append(finding, ", Linux %s", kernel ? kernel : "of unknown version");
+	known = host_number(host, &value, "cuda/driver_version");
+	finding_add(finding, OK, "%s, %s kernel module%s, Linux %s", version,
+		    flavour == FLAVOUR_OPEN ? "open" : "proprietary",
+		    known ? text_of(", CUDA %d.%d", (int)value / 1000, (int)value % 1000 / 10) : "",
+		    kernel ? kernel : "of unknown version");
 	if (flavour == FLAVOUR_PROPRIETARY)
 		finding_without(host, finding, measured, METHOD_PEER_MEMORY, fix_no_export(host),
 				"%s: no dma-buf", finding->text);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "tools/doctor/checks.h"
+#include "tools/units.h"
 
 #define CAP_IPC_LOCK	 14
 #define CAP_SYS_RESOURCE 24
@@ -85,14 +86,12 @@ static int checks_limits_host_error(struct host *host)
 }
 
 /* "64 KiB", "8 MiB", "unlimited" */
-static void checks_limits_print(char to[32], int64_t bytes)
+static const char *checks_limits_size(int64_t bytes)
 {
 	if (bytes == INT64_MAX)
-		snprintf(to, 32, "unlimited");
-	else if (bytes < 1 << 20)
-		snprintf(to, 32, "%lld KiB", (long long)bytes >> 10);
-	else
-		snprintf(to, 32, "%lld MiB", (long long)bytes >> 20);
+		return "unlimited";
+	return bytes < 1 << 20 ? text_of("%lld KiB", (long long)bytes >> 10)
+			       : text_of("%lld MiB", (long long)bytes >> 20);
 }
 
 static void checks_limits_memlock(struct host *host, struct finding *finding)
@@ -100,7 +99,6 @@ static void checks_limits_memlock(struct host *host, struct finding *finding)
 	const char *text = host_text(host, "limits/memlock"), *measured;
 	bool capable = checks_limits_has_capability(host, CAP_IPC_LOCK);
 	int error = checks_limits_host_error(host);
-	char amount[32];
 	int64_t bytes;
 
 	if (!text) {
@@ -108,21 +106,20 @@ static void checks_limits_memlock(struct host *host, struct finding *finding)
 		return;
 	}
 	bytes = !strcmp(text, "unlimited") ? INT64_MAX : strtoll(text, NULL, 10);
-	checks_limits_print(amount, bytes);
 	measured = bytes < HOST_BYTES && !error ? "2 MiB of it were registered" : NULL;
 	if (!capable && bytes < MEMLOCK_LITTLE) {
 		finding_implied(
 			finding, NULL, measured, WARN, NULL,
 			"memlock %s: registrations of host memory fail with ENOMEM beyond it",
-			amount);
+			checks_limits_size(bytes));
 		if (!measured)
 			checks_limits_memlock_fix(host, bytes, finding);
 		return;
 	}
-	finding_add(finding, error == ENOMEM ? WARN : OK, "memlock %s%s%s", amount,
-		    capable && bytes != INT64_MAX ? ", which CAP_IPC_LOCK lifts" : "",
-		    error == ENOMEM ? ", but 2 MiB of host memory cannot be registered (ENOMEM)"
-				    : "");
+	finding_add(
+		finding, error == ENOMEM ? WARN : OK, "memlock %s%s%s", checks_limits_size(bytes),
+		capable && bytes != INT64_MAX ? ", which CAP_IPC_LOCK lifts" : "",
+		error == ENOMEM ? ", but 2 MiB of host memory cannot be registered (ENOMEM)" : "");
 	if (error == ENOMEM)
 		finding_fix(finding, "dmesg | tail (as root), and the memory limit of the job or "
 				     "container");

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "tools/doctor/checks.h"
+#include "tools/units.h"
 
 #define ROOM "peerpin doctor --only limits,bar1"
 
@@ -57,7 +58,8 @@ void check_log(struct host *host, struct finding *finding)
 	const struct reading *log = host_read(host, "kernel/log");
 	bool works = every_gpu_works(host);
 	const char *measured = works ? proof_of(host, NULL, NULL, METHODS) : NULL;
-	char line[256], last[CAUSES][256];
+	const char *last[CAUSES];
+	char line[256];
 	unsigned int count[CAUSES] = { 0 };
 
 	if (log->error) {
@@ -73,7 +75,7 @@ void check_log(struct host *host, struct finding *finding)
 		if (cause == CAUSES)
 			continue;
 		count[cause]++;
-		memcpy(last[cause], line, sizeof(line));
+		last[cause] = text_of("%s", line);
 	}
 	for (size_t i = 0; i < CAUSES; i++) {
 		if (count[i])

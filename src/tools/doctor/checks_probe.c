@@ -7,6 +7,7 @@
 
 #include "tools/doctor/checks.h"
 #include "tools/doctor/meaning.h"
+#include "tools/units.h"
 
 #define LARGE_PER_GIB 16
 #define NS_OF_MS      1e6
@@ -52,37 +53,32 @@ static void checks_probe_add_time(struct host *host, const struct gpu *gpu,
 }
 
 /* "2.9", or "2.9 to 3.4" */
-static void checks_probe_append_range(struct finding *finding, struct range range, int digits)
+static const char *checks_probe_range(struct range range, int digits)
 {
-	char least[24], most[24];
+	const char *least = text_of("%.*f", digits, range.least);
+	const char *most = text_of("%.*f", digits, range.most);
 
-	snprintf(least, sizeof(least), "%.*f", digits, range.least);
-	snprintf(most, sizeof(most), "%.*f", digits, range.most);
-	finding_append(finding, strcmp(least, most) ? "%s to %s" : "%s", least, most);
+	return strcmp(least, most) ? text_of("%s to %s", least, most) : least;
 }
 
 static void checks_probe_report_times(const struct times *times, const char *method,
 				      struct finding *finding)
 {
-	struct range large = times->large;
+	const struct range large = times->large, small = times->small,
+			   gib = { large.least * LARGE_PER_GIB, large.most * LARGE_PER_GIB };
+	const char *by_large = "", *by_small = "";
 
-	if (times->count > 2)
-		finding_add(finding, OK, "%u pairs %s", times->count, method);
-	else if (times->count)
-		finding_add(finding, OK, "%s %s", times->pairs, method);
-	if (large.least > 0) {
-		finding_append(finding, " 64 MiB ");
-		checks_probe_append_range(finding, large, 1);
-		large = (struct range){ large.least * LARGE_PER_GIB, large.most * LARGE_PER_GIB };
-		finding_append(finding, " ms (");
-		checks_probe_append_range(finding, large, 0);
-		finding_append(finding, " ms/GiB)");
-	}
-	if (times->small.least > 0) {
-		finding_append(finding, "%s 2 MiB ", large.least > 0 ? "," : "");
-		checks_probe_append_range(finding, times->small, 2);
-		finding_append(finding, " ms");
-	}
+	if (!times->count)
+		return;
+	if (large.least > 0)
+		by_large = text_of(" 64 MiB %s ms (%s ms/GiB)", checks_probe_range(large, 1),
+				   checks_probe_range(gib, 0));
+	if (small.least > 0)
+		by_small = text_of("%s 2 MiB %s ms", *by_large ? "," : "",
+				   checks_probe_range(small, 2));
+	finding_add(finding, OK, "%s %s%s%s",
+		    times->count > 2 ? text_of("%u pairs", times->count) : times->pairs, method,
+		    by_large, by_small);
 }
 
 /* ---- pairs ---- */
@@ -232,11 +228,10 @@ static void checks_probe_report_untried(struct host *host, struct finding *findi
 		finding_add(finding, UNKNOWN, "%s", invisible_words(machine));
 	} else {
 		finding_problem(finding, UNKNOWN, "peerpin doctor --only gpu,uverbs,verbs",
-				"nothing was registered: ");
-		if (ended && strcmp(ended, "ok"))
-			finding_append(finding, "the probe process %s", end_words(ended));
-		else
-			finding_append(finding, "GPU or adapter cannot be opened");
+				"nothing was registered: %s",
+				ended && strcmp(ended, "ok")
+					? text_of("the probe process %s", end_words(ended))
+					: "GPU or adapter cannot be opened");
 	}
 }
 

@@ -3,7 +3,9 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "tools/doctor/checks.h"
+#include "tools/units.h"
 
 /* False: no program is named, or it does not exist; the finding has the reason. */
 static bool checks_program_is_named(struct host *host, struct finding *finding)
@@ -133,11 +135,9 @@ void check_program(struct host *host, struct finding *finding)
 	kind = host_text(host, "program/kind");
 	line = host_text(host, "program/interpreter_line");
 	error = host_text(host, "program/error");
-	finding_add(finding, OK, "%s", strrchr(path, '/') ? strrchr(path, '/') + 1 : path);
-	if (launched)
-		finding_append(finding, " (started by %s)", host_text(host, "option/program"));
-	if (line)
-		finding_append(finding, " (run by %s)", line);
+	finding_add(finding, OK, "%s%s%s", text_file_name(path),
+		    launched ? text_of(" (started by %s)", host_text(host, "option/program")) : "",
+		    line ? text_of(" (run by %s)", line) : "");
 	if (launcher && !launched) {
 		checks_program_launcher(launcher, finding);
 	} else if (kind && !strcmp(kind, "text")) {

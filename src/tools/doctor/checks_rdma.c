@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "tools/doctor/checks.h"
+#include "tools/units.h"
 
 #define CLASS "/sys/class/infiniband"
 
@@ -23,14 +24,14 @@ static bool checks_rdma_has_adapters(struct host *host, struct finding *finding)
 }
 
 /* Rate without parentheses: "100 Gb/sec" of "100 Gb/sec (4X EDR)". */
-static void checks_rdma_rate(struct host *host, const char *adapter, const char *port, char to[32])
+static const char *checks_rdma_rate(struct host *host, const char *adapter, const char *port)
 {
 	const char *rate = host_text(host, CLASS "/%s/ports/%s/rate", adapter, port);
+	size_t length = rate ? strcspn(rate, "(") : 0;
 
-	snprintf(to, 32, "%s", rate ? rate : "rate unknown");
-	to[strcspn(to, "(")] = '\0';
-	while (*to && to[strlen(to) - 1] == ' ')
-		to[strlen(to) - 1] = '\0';
+	while (length && rate[length - 1] == ' ')
+		length--;
+	return rate ? text_of("%.*s", (int)length, rate) : "rate unknown";
 }
 
 /* State without number: "ACTIVE" of "4: ACTIVE". */
@@ -49,7 +50,8 @@ static void checks_rdma_ports(struct host *host, const struct adapter *adapter,
 			   : adapter->ports == PORTS_UNKNOWN ? UNKNOWN
 							     : WARN;
 	const char *at = host_text(host, CLASS "/%s/ports/", adapter->name), *layer, *state;
-	char port[16], item[96], rate[32];
+	bool active;
+	char port[16];
 
 	if (!at) {
 		state = host_text(host, "verbs/%s/port/1", adapter->name);
@@ -59,14 +61,12 @@ static void checks_rdma_ports(struct host *host, const struct adapter *adapter,
 	while (host_line(&at, port, sizeof(port))) {
 		layer = host_text(host, CLASS "/%s/ports/%s/link_layer", adapter->name, port);
 		state = checks_rdma_state(host, adapter->name, port);
-		snprintf(item, sizeof(item), strcmp(port, "1") ? "%.63s:%s" : "%.63s",
-			 adapter->name, port);
-		if (!strcmp(state, "ACTIVE")) {
-			checks_rdma_rate(host, adapter->name, port, rate);
-			state = rate;
-		}
-		finding_item(finding, state == rate ? OK : down, item, "%s %s",
-			     layer ? layer : "link unknown", state);
+		active = !strcmp(state, "ACTIVE");
+		finding_item(finding, active ? OK : down,
+			     strcmp(port, "1") ? text_of("%s:%s", adapter->name, port)
+					       : adapter->name,
+			     "%s %s", layer ? layer : "link unknown",
+			     active ? checks_rdma_rate(host, adapter->name, port) : state);
 	}
 }
 

@@ -11,6 +11,7 @@
 
 #define WORDS	 16
 #define TEXT_MAX (1 << 20)
+#define SECONDS	 5
 
 /* Command of the next child, set before the fork. */
 static char *command_words[WORDS + 1];
@@ -38,12 +39,12 @@ static const char *command_keep_lines(char *text, const char *word)
 	return kept ? kept : "";
 }
 
-void command_read(struct host *host, const char *name, const char *line, unsigned int seconds)
+void command_read(struct host *host, const char *name, const char *line)
 {
 	char *command = text_of("%s", line), *pipe_sign = strstr(command, " | grep ");
 	const char *word = pipe_sign ? pipe_sign + strlen(" | grep ") : "";
 	struct child child = { .host = host,
-			       .seconds = seconds,
+			       .seconds = SECONDS,
 			       .output = zeroed(1, TEXT_MAX + 1),
 			       .output_size = TEXT_MAX };
 	char *rest = NULL;

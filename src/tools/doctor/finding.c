@@ -151,14 +151,6 @@ void finding_implied(struct finding *finding, const char *item, const char *meas
 		finding_fix(finding, "%s", fix);
 }
 
-void finding_append(struct finding *finding, const char *format, ...)
-{
-	char *text;
-
-	PRINT(text, format);
-	list_append(&finding->text, "", text);
-}
-
 void finding_item(struct finding *finding, enum result result, const char *item, const char *format,
 		  ...)
 {

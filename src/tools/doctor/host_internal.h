@@ -26,9 +26,9 @@ void live_read(struct host *host, const char *name);
 
 /* ---- command.c ---- */
 
-/* Runs "LINE" or "LINE | grep WORD" without a shell for at most `seconds`. Records the output,
- * or only its lines with WORD, as `name`. */
-void command_read(struct host *host, const char *name, const char *line, unsigned int seconds);
+/* Runs "LINE" or "LINE | grep WORD" without a shell for at most 5 s. Records the output, or only its
+ * lines with WORD, as `name`. */
+void command_read(struct host *host, const char *name, const char *line);
 
 /* ---- nvml.c ---- */
 

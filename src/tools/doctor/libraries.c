@@ -178,26 +178,6 @@ static char *libraries_find_by_rpath(const struct libraries *libraries, int from
 	return path;
 }
 
-/* ---- preloaded libraries ---- */
-
-#define PRELOADS_MAX 32
-
-static struct preload {
-	char *soname, *path;
-} preloads[PRELOADS_MAX];
-static int preload_count;
-
-static char *libraries_find_preloaded(const char *name, const struct library *needing,
-				      struct elf_file *elf)
-{
-	for (int i = 0; i < preload_count; i++) {
-		if (!strcmp(preloads[i].soname, name) &&
-		    libraries_is_usable(preloads[i].path, &needing->elf, elf))
-			return strdup(preloads[i].path);
-	}
-	return NULL;
-}
-
 static char *libraries_find_one(const struct libraries *libraries, int from, const char *name,
 				struct elf_file *elf)
 {
@@ -206,9 +186,7 @@ static char *libraries_find_one(const struct libraries *libraries, int from, con
 
 	if (strchr(name, '/'))
 		return libraries_is_usable(name, &needing->elf, elf) ? strdup(name) : NULL;
-	path = libraries_find_preloaded(name, needing, elf);
-	if (!path)
-		path = libraries_find_by_rpath(libraries, from, name, elf);
+	path = libraries_find_by_rpath(libraries, from, name, elf);
 	if (!path)
 		path = libraries_find_in(getenv("LD_LIBRARY_PATH"), name, needing, elf);
 	if (!path)
@@ -218,56 +196,6 @@ static char *libraries_find_one(const struct libraries *libraries, int from, con
 	if (!path)
 		path = libraries_find_in(own_folders, name, needing, elf);
 	return path;
-}
-
-static void libraries_add_preload(const struct libraries *libraries, const char *name)
-{
-	struct elf_file elf;
-	char *path =
-		preload_count < PRELOADS_MAX ? libraries_find_one(libraries, 0, name, &elf) : NULL;
-
-	if (!path)
-		return;
-	if (elf.soname) {
-		preloads[preload_count++] = (struct preload){ .soname = elf.soname, .path = path };
-		elf.soname = NULL;
-	} else {
-		free(path);
-	}
-	elf_file_free(&elf);
-}
-
-/* The list is LD_PRELOAD's, or the text of /etc/ld.so.preload. */
-static void libraries_add_preloads(const struct libraries *libraries, const char *list)
-{
-	char *copy = list ? strdup(list) : NULL, *rest = NULL;
-
-	for (char *word = copy ? strtok_r(copy, " :\t\n", &rest) : NULL; word;
-	     word = strtok_r(NULL, " :\t\n", &rest))
-		libraries_add_preload(libraries, word);
-	free(copy);
-}
-
-static void libraries_read_preloads(const struct libraries *libraries)
-{
-	FILE *file = fopen("/etc/ld.so.preload", "re");
-	char *text = NULL;
-	size_t size = 0;
-
-	libraries_add_preloads(libraries, getenv("LD_PRELOAD"));
-	if (file && getdelim(&text, &size, '\0', file) > 0)
-		libraries_add_preloads(libraries, text);
-	if (file)
-		fclose(file);
-	free(text);
-}
-
-static void libraries_free_preloads(void)
-{
-	while (preload_count) {
-		free(preloads[--preload_count].soname);
-		free(preloads[preload_count].path);
-	}
 }
 
 /* ---- all libraries ---- */
@@ -311,6 +239,45 @@ static void libraries_add_needed(struct libraries *libraries, int from)
 	}
 }
 
+/* A preloaded library serves those that need its DT_SONAME. */
+static void libraries_add_preload(struct libraries *libraries, const char *name)
+{
+	struct library library = { .from = 0 };
+
+	if (libraries->count < LIBRARIES_MAX)
+		library.path = libraries_find_one(libraries, 0, name, &library.elf);
+	if (!library.path)
+		return;
+	library.name = strdup(library.elf.soname ? library.elf.soname : name);
+	libraries->list[libraries->count] = library;
+	libraries->count += library.name != NULL;
+}
+
+/* The list is LD_PRELOAD's, or the text of /etc/ld.so.preload. */
+static void libraries_add_preloads(struct libraries *libraries, const char *list)
+{
+	char *copy = list ? strdup(list) : NULL, *rest = NULL;
+
+	for (char *word = copy ? strtok_r(copy, " :\t\n", &rest) : NULL; word;
+	     word = strtok_r(NULL, " :\t\n", &rest))
+		libraries_add_preload(libraries, word);
+	free(copy);
+}
+
+static void libraries_read_preloads(struct libraries *libraries)
+{
+	FILE *file = fopen("/etc/ld.so.preload", "re");
+	char *text = NULL;
+	size_t size = 0;
+
+	libraries_add_preloads(libraries, getenv("LD_PRELOAD"));
+	if (file && getdelim(&text, &size, '\0', file) > 0)
+		libraries_add_preloads(libraries, text);
+	if (file)
+		fclose(file);
+	free(text);
+}
+
 int libraries_find(const char *program, struct libraries *libraries)
 {
 	struct elf_file elf;
@@ -334,7 +301,6 @@ int libraries_find(const char *program, struct libraries *libraries)
 	libraries_read_preloads(libraries);
 	for (int i = 0; i < libraries->count; i++)
 		libraries_add_needed(libraries, i);
-	libraries_free_preloads();
 	free(cache);
 	cache = NULL;
 	return 0;

@@ -19,7 +19,7 @@ struct library {
 };
 
 struct libraries {
-	struct library *list; /* the program first, then libraries in load order */
+	struct library *list; /* the program, preloaded libraries, others in load order */
 	int count;
 };
 

@@ -273,11 +273,6 @@ static void live_read_variable(struct host *host, const char *name, const char *
 		live_fail(host, name, ENOENT);
 }
 
-static void live_run_command(struct host *host, const char *name, const char *line)
-{
-	command_read(host, name, line, 5);
-}
-
 static const struct {
 	const char *prefix;
 	void (*read)(struct host *host, const char *name, const char *rest);
@@ -285,7 +280,7 @@ static const struct {
 } pseudo[] = {
 	{ "environment/", live_read_variable, true }, { "limits/", live_read_limit, true },
 	{ "identity/", live_read_identity, true },    { "kernel/symbol/", live_read_symbol, true },
-	{ "kernel/module/", live_read_module, true }, { "command/", live_run_command, false },
+	{ "kernel/module/", live_read_module, true }, { "command/", command_read, false },
 	{ "kernel/log", live_read_log, false },
 };
 
