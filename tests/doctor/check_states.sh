@@ -140,7 +140,7 @@ done <<-TEXT
 	driver|/proc/driver/nvidia/version|$closed
 	peermem|/sys/module/nvidia_peermem/version|570.10
 	peermem|/sys/module/nv_peer_mem/version|1.3-0
-	peermem-client|/sys/kernel/mm/memory_peers/nv_mem/version|!ENOENT
+	peermem|/sys/kernel/mm/memory_peers/nv_mem/version|!ENOENT
 	peer-mapping|/proc/driver/nvidia/params|GrdmaPciTopoCheckOverride: 2
 	platform|/proc/version|Linux version 5.15.167.4-microsoft-standard-WSL2
 	platform|/dev/tdx_guest?|020600 0 0 --
@@ -169,7 +169,7 @@ done <<-'TEXT'
 	WARN|provider|misconfigured|/sys/class/infiniband/mlx5_1/parent|eth1
 	OK|peermem|program-good|/sys/module/nv_peer_mem/version|1.3-0
 	WARN|peermem|peermem-not-needed|/sys/module/nv_peer_mem/version|1.3-0
-	OK|peermem|peermem-not-needed|/sys/module/nv_peer_mem/version|1.3-0\n== /sys/module/nvidia/version\n460.106.00
+	OK|peermem|peermem-not-needed|/sys/module/nv_peer_mem/version|1.3-0\n== /sys/module/nvidia/version\n460.106.00\n== /sys/kernel/mm/memory_peers/nv_mem/version\n1.0
 TEXT
 while IFS='|' read -r wanted reading value; do
 	with proprietary "$reading" "$value" >"$work/claim.dump"

@@ -47,8 +47,7 @@ const char *peermem_fix(struct host *host)
 		      !host_read(host, "kernel/symbol/ib_register_peer_memory_client")->error;
 
 	if (checks_peermem_is_loaded(host, NEW) || checks_peermem_is_loaded(host, OLD))
-		return "peerpin doctor --only peermem,peermem-client: it is loaded, but registers "
-		       "nothing";
+		return "peerpin doctor --only peermem: it is loaded, but registers nothing";
 	return can_be ? as_root(host, "modprobe nvidia-peermem")
 		      : "peerpin doctor --only peermem-install: make it loadable first";
 }
@@ -60,6 +59,7 @@ void check_peermem(struct host *host, struct finding *finding)
 	const char *measured = proof_of(host, NULL, NULL, METHOD_PEER_MEMORY);
 	bool loaded = checks_peermem_is_loaded(host, NEW),
 	     old = checks_peermem_is_loaded(host, OLD);
+	enum result before;
 
 	if (!checks_peermem_is_readable(host, finding))
 		return;
@@ -85,25 +85,15 @@ void check_peermem(struct host *host, struct finding *finding)
 	else
 		finding_add(finding, OK, "nvidia_peermem %s is loaded",
 			    version ? version : "(no version)");
-}
-
-void check_peermem_client(struct host *host, struct finding *finding)
-{
-	const char *measured = proof_of(host, NULL, NULL, METHOD_PEER_MEMORY);
-
-	if (!checks_peermem_is_readable(host, finding))
-		return;
-	if (!peer_memory_client(host)->error)
-		finding_add(finding, OK, "registered with the RDMA stack as nv_mem");
-	else if (!checks_peermem_is_loaded(host, NEW) && !checks_peermem_is_loaded(host, OLD))
-		finding_without(host, finding, measured, METHOD_DMA_BUF, peermem_fix(host),
-				"no peer-memory module is registered with the RDMA stack");
-	else
-		finding_without(
-			host, finding, measured, METHOD_DMA_BUF,
-			"ask your administrator: reinstall the driver after MLNX_OFED or "
-			"DOCA-OFED; it was built without their peer-memory interface",
-			"a peer-memory module is loaded, but not registered with the RDMA stack");
+	/* A module that is not registered registers nothing, and reports no error. */
+	before = finding->result;
+	if ((loaded || old) && peer_memory_client(host)->error)
+		finding_without(host, finding, measured, METHOD_DMA_BUF,
+				"ask your administrator: reinstall the driver after MLNX_OFED or "
+				"DOCA-OFED; "
+				"it was built without their peer-memory interface",
+				"%s; not registered with the RDMA stack", finding->text);
+	finding->result = before > finding->result ? before : finding->result;
 }
 
 void check_peermem_mode(struct host *host, struct finding *finding)
