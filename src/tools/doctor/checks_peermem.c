@@ -90,8 +90,7 @@ void check_peermem(struct host *host, struct finding *finding)
 	if ((loaded || old) && peer_memory_client(host)->error)
 		finding_without(host, finding, measured, METHOD_DMA_BUF,
 				"ask your administrator: reinstall the driver after MLNX_OFED or "
-				"DOCA-OFED; "
-				"it was built without their peer-memory interface",
+				"DOCA-OFED; it was built without their peer-memory interface",
 				"%s; not registered with the RDMA stack", finding->text);
 	finding->result = before > finding->result ? before : finding->result;
 }

@@ -26,7 +26,7 @@ bool ucx_has_cuda(struct host *host)
 	return checks_software_cuda_of_ucx(host) == UCX_WITH_CUDA;
 }
 
-static void checks_software_open_mpi(struct host *host, struct finding *finding)
+static void checks_software_open_mpi(struct host *host, enum ucx ucx, struct finding *finding)
 {
 	const struct reading *support = host_read(
 		host,
@@ -38,10 +38,10 @@ static void checks_software_open_mpi(struct host *host, struct finding *finding)
 		finding_add(finding, UNKNOWN, "ompi_info failed: %s", support->text);
 	else if (strstr(support->text, ":value:true"))
 		finding_add(finding, OK, "Open MPI with CUDA");
-	else if (checks_software_cuda_of_ucx(host) == UCX_WITH_CUDA)
+	else if (ucx == UCX_WITH_CUDA)
 		/* Over UCX, Open MPI sends GPU memory without CUDA support of its own. */
 		finding_add(finding, OK, "Open MPI without CUDA support, which UCX has");
-	else if (checks_software_cuda_of_ucx(host) == UCX_UNSEEN)
+	else if (ucx == UCX_UNSEEN)
 		finding_add(finding, UNKNOWN, "Open MPI without CUDA support, which UCX may have");
 	else
 		finding_problem(finding, WARN,
@@ -65,7 +65,7 @@ static void checks_software_hooks(struct host *host, struct finding *finding)
 		finding_defects(finding, "UCX", version->text);
 }
 
-static void checks_software_ucx(struct host *host, struct finding *finding)
+static void checks_software_ucx(struct host *host, enum ucx ucx, struct finding *finding)
 {
 	const struct reading *cuda = host_read(host, "command/ucx_info -d | grep cuda");
 
@@ -73,23 +73,25 @@ static void checks_software_ucx(struct host *host, struct finding *finding)
 		return;
 	if (cuda->error)
 		finding_add(finding, UNKNOWN, "ucx_info -d failed: %s", cuda->text);
-	else if (checks_software_cuda_of_ucx(host) == UCX_WITH_CUDA)
+	else if (ucx == UCX_WITH_CUDA)
 		finding_add(finding, OK, "UCX with CUDA");
-	else if (checks_software_cuda_of_ucx(host) == UCX_UNSEEN)
+	else if (ucx == UCX_UNSEEN)
 		finding_add(finding, UNKNOWN,
 			    "UCX lists no CUDA transport, as always without a GPU");
 	else
 		finding_problem(finding, WARN,
 				"install UCX with CUDA (package libucx-cuda or ucx-cuda)",
 				"UCX without CUDA");
-	if (checks_software_cuda_of_ucx(host) != UCX_WITHOUT_CUDA)
+	if (ucx != UCX_WITHOUT_CUDA)
 		checks_software_hooks(host, finding);
 }
 
 void check_software(struct host *host, struct finding *finding)
 {
-	checks_software_open_mpi(host, finding);
-	checks_software_ucx(host, finding);
+	enum ucx ucx = checks_software_cuda_of_ucx(host);
+
+	checks_software_open_mpi(host, ucx, finding);
+	checks_software_ucx(host, ucx, finding);
 	if (host_has(host, "/dev/gdrdrv?"))
 		finding_add(finding, OK, "gdrcopy's driver");
 	check_settings(host, finding);

@@ -22,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "tools/doctor/clock.h"
+#include "base/kernel.h"
 #include "tools/doctor/host_internal.h"
 #include "tools/units.h"
 
@@ -145,9 +145,9 @@ static bool child_has_ended(pid_t pid)
 bool child_ends_within(pid_t pid, unsigned int milliseconds)
 {
 	const struct timespec slice = { 0, 2000000 };
-	uint64_t now = clock_ns(), deadline = now + milliseconds * NS_OF_MS;
+	uint64_t now = kernel_time(CLOCK_MONOTONIC), deadline = now + milliseconds * NS_OF_MS;
 
-	for (; !child_has_ended(pid); now = clock_ns()) {
+	for (; !child_has_ended(pid); now = kernel_time(CLOCK_MONOTONIC)) {
 		if (now > deadline)
 			return false;
 		nanosleep(&slice, NULL);

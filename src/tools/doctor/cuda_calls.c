@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/units.h"
+
 struct cuda_calls cuda;
 
 static char file[PATH_MAX];
@@ -59,4 +61,11 @@ const char *cuda_result(CUresult result)
 		return name;
 	snprintf(number, sizeof(number), "CUresult %d", (int)result);
 	return number;
+}
+
+bool cuda_made(const char *call, CUresult result, const char **failure)
+{
+	if (result != CUDA_SUCCESS)
+		*failure = text_of("%s %s", cuda_name(call), cuda_result(result));
+	return result == CUDA_SUCCESS;
 }

@@ -65,6 +65,9 @@ extern struct cuda_calls cuda;
 #define CUDA(call, ...)                                                                            \
 	(child_does("%s", cuda_name(#call)), cuda.call ? cuda.call(__VA_ARGS__) : CUDA_NO_SUCH_CALL)
 
+/* True after success. Else *failure is "CALL RESULT". */
+bool cuda_made(const char *call, CUresult result, const char **failure);
+
 /* Loads libcuda.so.1. Returns NULL, or the error text. */
 const char *cuda_load(void);
 

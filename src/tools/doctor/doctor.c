@@ -179,14 +179,11 @@ static void doctor_dump(struct host *host, const char *file)
 /* Lowers FAIL to WARN if each GPU has a proved method: the failure prevents nothing then. */
 static void doctor_soften(struct diagnosis *diagnosis, unsigned int which)
 {
-	static const char *const groups[] = { "kernel", "gpu", "rdma", "limits", "path" };
 	struct finding *finding = &diagnosis->findings[which];
 
-	for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++) {
-		if (!strcmp(checks[which].group, groups[i]) && finding->result == FAIL &&
-		    every_gpu_works(diagnosis->host))
-			finding->result = WARN;
-	}
+	if (finding->result == FAIL && !strstr("probe software program", checks[which].group) &&
+	    every_gpu_works(diagnosis->host))
+		finding->result = WARN;
 }
 
 /* Raises OK to UNKNOWN if the check read unreadable data: it treated them as absent. */

@@ -102,12 +102,9 @@ struct piece {
 	bool capable; /* VMM memory: with gpuDirectRDMACapable */
 };
 
-/* Result and function of the last failed MADE. */
-static CUresult failure;
-static const char *failed_call;
+static const char *failure; /* of the last failed MADE */
 
-#define MADE(call, ...)                                                                            \
-	((failure = CUDA(call, __VA_ARGS__)) == CUDA_SUCCESS || (failed_call = #call, false))
+#define MADE(call, ...) cuda_made(#call, CUDA(call, __VA_ARGS__), &failure)
 
 static bool driver_make_device(struct piece *piece)
 {
@@ -197,19 +194,15 @@ static const struct kind {
 static void driver_read_export(struct host *host, const struct piece *piece, const char *kind,
 			       unsigned long long flags)
 {
-	CUresult result;
 	int fd = -1;
+	bool made = MADE(cuMemGetHandleForAddressRange, &fd, piece->address, piece->length,
+			 CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, flags);
 
-	result = CUDA(cuMemGetHandleForAddressRange, &fd, piece->address, piece->length,
-		      CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, flags);
-	if (result == CUDA_SUCCESS) {
-		host_record(host, reading_name("cuda/%d/export/%s", piece->device, kind), "ok");
-		/* An open descriptor keeps the memory. */
+	host_record(host, reading_name("cuda/%d/export/%s", piece->device, kind), "%s",
+		    made ? "ok" : failure);
+	/* An open descriptor keeps the memory. */
+	if (made)
 		close(fd);
-	} else {
-		host_record(host, reading_name("cuda/%d/export/%s", piece->device, kind),
-			    "cuMemGetHandleForAddressRange %s", cuda_result(result));
-	}
 }
 
 static void driver_read_kind(struct host *host, const struct kind *kind, int device)
@@ -221,8 +214,8 @@ static void driver_read_kind(struct host *host, const struct kind *kind, int dev
 	CUresult result;
 
 	if (!kind->make(&piece)) {
-		host_record(host, reading_name("cuda/%d/export/%s", device, kind->name), "%s %s",
-			    cuda_name(failed_call), cuda_result(failure));
+		host_record(host, reading_name("cuda/%d/export/%s", device, kind->name), "%s",
+			    failure);
 		return;
 	}
 	result = CUDA(cuPointerGetAttribute, &capable,

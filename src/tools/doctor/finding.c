@@ -131,9 +131,7 @@ void finding_problem(struct finding *finding, enum result result, const char *fi
 	char *text;
 
 	PRINT(text, format);
-	finding_add(finding, result, "%s", text);
-	if (fix)
-		finding_fix(finding, "%s", fix);
+	finding_implied(finding, NULL, NULL, result, fix, "%s", text);
 }
 
 void finding_implied(struct finding *finding, const char *item, const char *measured,

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/kernel.h"
 #include "tools/doctor/child.h"
-#include "tools/doctor/clock.h"
 #include "tools/doctor/host_internal.h"
 #include "tools/units.h"
 
@@ -30,7 +30,7 @@ struct host {
 	void *readings; /* struct reading, by name (tsearch) */
 	bool filled[SOURCES];
 	char *refused;
-	uint64_t began; /* clock_ns */
+	uint64_t began; /* kernel_time */
 };
 
 struct host *host_empty(void)
@@ -50,7 +50,7 @@ struct host *host_live(const char *root)
 		length--;
 	host->root = text_of("%.*s", (int)length, root);
 	host->live = true;
-	host->began = clock_ns();
+	host->began = kernel_time(CLOCK_MONOTONIC);
 	return host;
 }
 
@@ -260,7 +260,8 @@ bool host_has_time(struct host *host, unsigned int seconds)
 
 	if (!host_number(host, &limit, "option/limit"))
 		limit = HOST_LIMIT;
-	return (int64_t)((clock_ns() - host->began) / 1000000000) + seconds <= limit;
+	return (int64_t)((kernel_time(CLOCK_MONOTONIC) - host->began) / 1000000000) + seconds <=
+	       limit;
 }
 
 static void (*host_visit)(const struct reading *reading);

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/doctor/clock.h"
+#include "base/kernel.h"
 #include "tools/doctor/probe_pair.h"
 #include "tools/doctor/transfer.h"
 
@@ -37,14 +37,15 @@ static struct ibv_mr *probe_deep_register(enum method method, const struct probe
 static const char *probe_deep_transfer(enum method method, struct probe_memory *memory,
 				       struct transfer transfer, bool *tried)
 {
-	const char *error = probe_pair.failure;
+	const char *error;
 
 	*tried = true;
 	if (!probe_deep_export(method, memory))
-		return error;
+		return probe_pair.failure;
 	transfer.mr = probe_deep_register(method, memory);
 	transfer.address = memory->address;
 	transfer.length = memory->length;
+	error = probe_pair.failure;
 	if (transfer.mr) {
 		error = transfer_run(probe_pair.pd, &transfer, tried);
 		VERBS(ibv_dereg_mr, (struct ibv_mr *)transfer.mr);
@@ -102,19 +103,19 @@ static void probe_deep_copy(struct host *host, enum method method)
 static bool probe_deep_time(enum method method, struct probe_memory *memory, uint64_t *export,
 			    uint64_t *enter, uint64_t *leave)
 {
-	uint64_t start = clock_ns(), exported, registered;
+	uint64_t start = kernel_time(CLOCK_MONOTONIC), exported, registered;
 	struct ibv_mr *mr;
 
 	if (!probe_deep_export(method, memory))
 		return false;
-	exported = clock_ns();
+	exported = kernel_time(CLOCK_MONOTONIC);
 	mr = probe_deep_register(method, memory);
-	registered = clock_ns();
+	registered = kernel_time(CLOCK_MONOTONIC);
 	if (mr)
 		VERBS(ibv_dereg_mr, mr);
 	*export = memory->fd < 0 ? 0 : exported - start;
 	*enter = registered - exported;
-	*leave = clock_ns() - registered;
+	*leave = kernel_time(CLOCK_MONOTONIC) - registered;
 	if (memory->fd >= 0)
 		close(memory->fd);
 	return mr;
@@ -172,10 +173,10 @@ void probe_deep(struct host *host, enum method method)
 	if (room >= LARGE)
 		probe_deep_copy(host, method);
 	for (size_t i = 0; sizes[i] && sizes[i] <= room; i++) {
-		start = clock_ns();
+		start = kernel_time(CLOCK_MONOTONIC);
 		if (!probe_deep_cost(host, method, sizes[i]))
 			return;
-		if (sizes[i + 1] / sizes[i] * (clock_ns() - start) > COSTS_NS)
+		if (sizes[i + 1] / sizes[i] * (kernel_time(CLOCK_MONOTONIC) - start) > COSTS_NS)
 			return;
 	}
 }

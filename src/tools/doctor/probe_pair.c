@@ -5,11 +5,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "tools/doctor/clock.h"
+#include "base/kernel.h"
 #include "tools/doctor/cuda_calls.h"
 #include "tools/doctor/host.h"
 #include "tools/doctor/probe_pair.h"
 #include "tools/doctor/verbs_calls.h"
+#include "tools/units.h"
 
 #define PCIE_MAPPING 1ULL /* CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE */
 
@@ -24,33 +25,20 @@ struct probe_pair probe_pair;
 
 static struct ibv_context *context;
 
-static bool probe_pair_failed_cuda(const char *call, CUresult result)
-{
-	snprintf(probe_pair.failure, sizeof(probe_pair.failure), "%s %s", cuda_name(call),
-		 cuda_result(result));
-	return false;
-}
-
 bool probe_pair_failed_verbs(const char *call)
 {
-	snprintf(probe_pair.failure, sizeof(probe_pair.failure), "%s %s", call,
-		 host_error_name(errno ? errno : EIO));
+	probe_pair.failure = text_of("%s %s", call, host_error_name(errno ? errno : EIO));
 	return false;
 }
 
-static bool probe_pair_check_cuda(const char *call, CUresult result)
-{
-	return result == CUDA_SUCCESS || probe_pair_failed_cuda(call, result);
-}
-
-#define MADE(call, ...) probe_pair_check_cuda(#call, CUDA(call, __VA_ARGS__))
+#define MADE(call, ...) cuda_made(#call, CUDA(call, __VA_ARGS__), &probe_pair.failure)
 
 static bool probe_pair_open_gpu(void)
 {
 	CUcontext gpu_context;
 
 	if (cuda_load()) {
-		snprintf(probe_pair.failure, sizeof(probe_pair.failure), "dlopen ENOENT");
+		probe_pair.failure = "dlopen ENOENT";
 		return false;
 	}
 	return MADE(cuInit, 0) && MADE(cuDevicePrimaryCtxRetain, &gpu_context, probe_pair.gpu) &&
@@ -60,7 +48,7 @@ static bool probe_pair_open_gpu(void)
 static bool probe_pair_open_adapter(struct ibv_device **device)
 {
 	if (verbs_load()) {
-		snprintf(probe_pair.failure, sizeof(probe_pair.failure), "dlopen ENOENT");
+		probe_pair.failure = "dlopen ENOENT";
 		return false;
 	}
 	errno = ENODEV;
@@ -153,9 +141,9 @@ static uint64_t probe_pair_time_registration(enum method method, const struct pr
 
 	for (int i = 0; i < PROBE_TIMES; i++) {
 		errno = 0;
-		start = clock_ns();
+		start = kernel_time(CLOCK_MONOTONIC);
 		mr = pinning->register_it(memory, access);
-		times[i] = clock_ns() - start;
+		times[i] = kernel_time(CLOCK_MONOTONIC) - start;
 		if (!mr)
 			return probe_pair_failed_verbs(pinning->call);
 		errno = VERBS(ibv_dereg_mr, mr);
@@ -301,6 +289,6 @@ void probe_pair_query(struct host *host)
 
 void probe_pair_lost(struct host *host, enum method method, const char *how)
 {
-	snprintf(probe_pair.failure, sizeof(probe_pair.failure), "%s", how);
+	probe_pair.failure = how;
 	probe_pair_record_failure(host, method);
 }

@@ -13,7 +13,7 @@ struct probe_pair {
 	enum method first; /* earlier methods are done */
 	/* Of the child. */
 	struct ibv_pd *pd;
-	char failure[120]; /* the last: "ibv_reg_mr EFAULT" */
+	const char *failure; /* the last: "ibv_reg_mr EFAULT" */
 };
 
 extern struct probe_pair probe_pair;
@@ -33,9 +33,6 @@ void probe_deep(struct host *host, enum method method);
 
 /* Calls of a measurement; the reading is their median. */
 #define PROBE_TIMES 5
-#define PROBE_ACCESS                                                                               \
-	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
-	 IBV_ACCESS_REMOTE_ATOMIC)
 
 struct probe_memory {
 	CUdeviceptr address;

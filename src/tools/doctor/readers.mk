@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # doctor's live readers, and what keeps readings: also a part of their test.
 doctor_readers = \
-	src/tools/doctor/child.h src/tools/doctor/child.c src/tools/doctor/clock.h \
+	src/tools/doctor/child.h src/tools/doctor/child.c \
 	src/tools/doctor/cuda_calls.h src/tools/doctor/cuda_calls.c src/tools/doctor/driver.c \
 	src/tools/doctor/nvml.c \
 	src/tools/doctor/verbs_calls.h src/tools/doctor/verbs_calls.c src/tools/doctor/verbs.c \

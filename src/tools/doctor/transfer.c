@@ -14,7 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "tools/doctor/clock.h"
+#include "base/kernel.h"
 #include "tools/doctor/host.h"
 #include "tools/doctor/rc_abi.h"
 
@@ -178,7 +178,7 @@ static const char *transfer_move(struct connection *connection, int operation, v
 				      .rkey = rkey },
 			  *bad;
 	struct rc_completion completion;
-	uint64_t end = clock_ns() + WAIT_NS;
+	uint64_t end = kernel_time(CLOCK_MONOTONIC) + WAIT_NS;
 	int count;
 
 	child_does("a transfer");
@@ -190,7 +190,7 @@ static const char *transfer_move(struct connection *connection, int operation, v
 								     &completion);
 		/* A software adapter needs the processor. */
 		sched_yield();
-	} while (!count && clock_ns() < end);
+	} while (!count && kernel_time(CLOCK_MONOTONIC) < end);
 	if (count < 0)
 		return transfer_failed("ibv_poll_cq");
 	if (!count)

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "tools/doctor/clock.h"
+#include "base/kernel.h"
 #include "tools/doctor/host_internal.h"
 #include "tools/doctor/verbs_calls.h"
 
@@ -23,10 +23,6 @@
 
 #define PAGE	    4096
 #define HOST_LENGTH ((size_t)2 << 20)
-
-#define ACCESS_FLAGS                                                                               \
-	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
-	 IBV_ACCESS_REMOTE_ATOMIC)
 
 static const char *const symbols[] = { "ibv_reg_dmabuf_mr", "ibv_reg_mr_ex",
 				       "mlx5dv_reg_dmabuf_mr" };
@@ -167,14 +163,15 @@ static void verbs_read_host(struct host *host, struct ibv_pd *pd)
 		host_record_error(host, NAME("host"), errno, "mmap");
 		return;
 	}
-	start = clock_ns();
+	start = kernel_time(CLOCK_MONOTONIC);
 	errno = 0;
-	mr = VERBS(ibv_reg_mr, pd, memory, HOST_LENGTH, ACCESS_FLAGS);
+	mr = VERBS(ibv_reg_mr, pd, memory, HOST_LENGTH, PROBE_ACCESS);
 	if (!mr) {
 		host_record_error(host, NAME("host"), errno ? errno : EIO, "ibv_reg_mr");
 		return;
 	}
-	host_record(host, NAME("host"), "ok %llu", (unsigned long long)(clock_ns() - start));
+	host_record(host, NAME("host"), "ok %llu",
+		    (unsigned long long)(kernel_time(CLOCK_MONOTONIC) - start));
 	VERBS(ibv_dereg_mr, mr);
 }
 

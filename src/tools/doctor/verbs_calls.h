@@ -74,6 +74,11 @@ struct verbs_calls {
 
 #define MLX5DV_ACCESS_DATA_DIRECT 1
 
+/* Access flags of MPI and NCCL. */
+#define PROBE_ACCESS                                                                               \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
+	 IBV_ACCESS_REMOTE_ATOMIC)
+
 extern struct verbs_calls verbs;
 
 /* Announces the call and makes it. Requires verbs.CALL != NULL. */
