@@ -4,7 +4,6 @@
  * Without root the kernel shows 64 bytes of configuration space; the capabilities lie behind
  * them.
  */
-#include <stdio.h>
 #include <string.h>
 
 #include "tools/doctor/checks.h"

@@ -119,10 +119,10 @@ static void checks_gpu_device(struct host *host, const struct gpu *gpu, struct f
 			     "peer memory cannot register VMM memory (attribute 110 is 0)");
 	if (direct && !checks_gpu_attribute(host, gpu, FLUSH_WRITES) &&
 	    !checks_gpu_attribute(host, gpu, WRITES_ORDERING)) {
-		finding_item(finding, WARN, gpu->label,
-			     "adapter writes are neither ordered nor flushed for running kernels "
-			     "(attributes 117 and 118 are 0)");
-		finding_fix(finding, "ask your administrator: update the driver");
+		finding_implied(finding, gpu->label, NULL, WARN,
+				"ask your administrator: update the driver",
+				"adapter writes are neither ordered nor flushed for running "
+				"kernels (attributes 117 and 118 are 0)");
 	}
 	if (!name)
 		name = "(no name)";

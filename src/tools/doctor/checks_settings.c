@@ -245,7 +245,8 @@ static const struct setting {
 	LACKS("UCX_TLS", excludes, "cuda cuda_copy", "UCX then takes no GPU memory", "cuda")
 	LACKS("UCX_TLS", begins_none, "all ib rc dc ud srd gga", "UCX then uses no adapter", "rc")
 	LACKS("UCX_TLS", excludes, "ib", "UCX then uses no adapter", "rc")
-	OFF("UCX_NET_DEVICES", names_no_adapter, NULL, "no adapter of this host, UCX then uses none")
+	OFF("UCX_NET_DEVICES", names_no_adapter, NULL,
+		"no adapter of this host, UCX then uses none")
 	OFF_FIX("NCCL_NET_GDR_LEVEL", is_too_near, NULL, "NCCL then copies through the host",
 		"unset NCCL_NET_GDR_LEVEL, or set it to the distance in the doctor's matrix (PHB for "
 		"NODE)")

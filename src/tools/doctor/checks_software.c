@@ -5,7 +5,9 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/text.h"
 #include "tools/doctor/checks.h"
+#include "tools/units.h"
 
 enum ucx { UCX_WITHOUT_CUDA, UCX_WITH_CUDA, UCX_UNSEEN };
 
@@ -122,9 +124,8 @@ static const struct {
 
 static const char *checks_software_describe(const char *library)
 {
-	const char *base = strrchr(library, '/');
+	const char *base = text_file_name(library);
 
-	base = base ? base + 1 : library;
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
 		if (strstr(base, known[i].part))
 			return known[i].words;
@@ -134,9 +135,9 @@ static const char *checks_software_describe(const char *library)
 
 static void checks_software_preloads(const char *list, const char *from, struct finding *finding)
 {
-	char *copy = strdup(list ? list : ""), *rest = NULL;
+	char *copy = text_of("%s", list ? list : ""), *rest = NULL;
 
-	for (char *word = copy ? strtok_r(copy, " :\n\t", &rest) : NULL; word;
+	for (char *word = strtok_r(copy, " :\n\t", &rest); word;
 	     word = strtok_r(NULL, " :\n\t", &rest)) {
 		const char *words = checks_software_describe(word);
 
@@ -156,7 +157,6 @@ static void checks_software_preloads(const char *list, const char *from, struct 
 					"%s has %s (%s)", from, word, words);
 		}
 	}
-	free(copy);
 }
 
 void check_preloads(struct host *host, struct finding *finding)

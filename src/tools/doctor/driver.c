@@ -40,13 +40,12 @@ static void driver_read_attribute(struct host *host, int device, int attribute)
 {
 	int value = 0;
 	CUresult result = CUDA(cuDeviceGetAttribute, &value, (CUdevice_attribute)attribute, device);
+	const char *name = reading_name("cuda/%d/attribute/%d", device, attribute);
 
 	if (result == CUDA_SUCCESS)
-		host_record(host, reading_name("cuda/%d/attribute/%d", device, attribute), "%d",
-			    value);
+		host_record(host, name, "%d", value);
 	else
-		host_record_error(host, reading_name("cuda/%d/attribute/%d", device, attribute),
-				  EINVAL, "%s", cuda_result(result));
+		host_record_error(host, name, EINVAL, "%s", cuda_result(result));
 }
 
 static void driver_read_device(struct host *host, int device)
@@ -211,6 +210,7 @@ static void driver_read_kind(struct host *host, const struct kind *kind, int dev
 			       .length = LENGTH,
 			       .capable = strcmp(kind->name, "mapped_plain") };
 	unsigned int capable = 0;
+	const char *name;
 	CUresult result;
 
 	if (!kind->make(&piece)) {
@@ -220,12 +220,11 @@ static void driver_read_kind(struct host *host, const struct kind *kind, int dev
 	}
 	result = CUDA(cuPointerGetAttribute, &capable,
 		      CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, piece.address);
+	name = reading_name("cuda/%d/capable/%s", device, kind->name);
 	if (result == CUDA_SUCCESS)
-		host_record(host, reading_name("cuda/%d/capable/%s", device, kind->name), "%u",
-			    capable & 0xff ? 1 : 0);
+		host_record(host, name, "%u", capable & 0xff ? 1 : 0);
 	else
-		host_record_error(host, reading_name("cuda/%d/capable/%s", device, kind->name),
-				  EINVAL, "%s", cuda_result(result));
+		host_record_error(host, name, EINVAL, "%s", cuda_result(result));
 	driver_read_export(host, &piece, kind->name, 0);
 	if (kind == kinds)
 		driver_read_export(host, &piece, "device_pcie", PCIE_MAPPING);

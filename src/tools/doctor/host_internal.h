@@ -26,8 +26,8 @@ void live_read(struct host *host, const char *name);
 
 /* ---- command.c ---- */
 
-/* Runs "LINE" or "LINE | grep WORD" without a shell for at most 5 s. Records the output, or only its
- * lines with WORD, as `name`. */
+/* Runs "LINE" or "LINE | grep WORD" without a shell, for at most 5 s. Records the output, or only
+ * its lines with WORD, as `name`. */
 void command_read(struct host *host, const char *name, const char *line);
 
 /* ---- nvml.c ---- */

@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <gnu/libc-version.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/klog.h>
@@ -16,6 +15,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "tools/doctor/host_internal.h"
 #include "tools/units.h"
 
@@ -78,10 +78,9 @@ static void live_read_link(struct host *host, const char *name, const char *path
 
 	if (!end || !base)
 		live_fail(host, name, errno);
-	else if (root && !strncmp(end, base, strlen(base)))
-		host_record(host, name, "%s", end + strlen(base));
 	else
-		host_record(host, name, "%s", end);
+		host_record(host, name, "%s",
+			    end + (root && !strncmp(end, base, strlen(base)) ? strlen(base) : 0));
 	free(end);
 	free(base);
 }
@@ -144,16 +143,14 @@ static void live_read_limit(struct host *host, const char *name, const char *whi
 static void live_read_identity(struct host *host, const char *name, const char *which)
 {
 	struct utsname system;
-	char uid[16];
 	const struct {
 		const char *which, *text;
 	} facts[] = { { "host", system.nodename },
 		      { "kernel", system.release },
 		      { "machine", system.machine },
 		      { "glibc", gnu_get_libc_version() },
-		      { "uid", uid } };
+		      { "uid", text_of("%u", geteuid()) } };
 
-	snprintf(uid, sizeof(uid), "%u", geteuid());
 	if (uname(&system)) {
 		live_fail(host, name, errno);
 		return;
@@ -208,13 +205,13 @@ static bool live_is_symbol(char *line, const char *wanted)
  * a dot. Cuts the line to the path. */
 static bool live_is_module(char *line, const char *wanted)
 {
-	char *end = strchr(line, ':'), *base;
+	char *end = strchr(line, ':');
+	const char *base;
 
 	if (!end)
 		return false;
 	*end = '\0';
-	base = strrchr(line, '/');
-	base = base ? base + 1 : line;
+	base = text_file_name(line);
 	return !strncmp(base, wanted, strlen(wanted)) && base[strlen(wanted)] == '.';
 }
 

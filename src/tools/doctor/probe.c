@@ -28,19 +28,19 @@
 
 #define SECONDS 10
 
-/* Last method that was started; -1: none. host_read of an absent name would record ENOENT for it.
- */
+/* Last method that was started; -1: none. Not host_read: an absent name would become an ENOENT. */
 static int probe_last_begun(const struct host *host)
 {
-	int last = METHODS;
+	int last = -1;
 
-	while (--last >= (int)probe_pair.first &&
-	       !host_recorded(host, probe_pair_name((enum method)last, "begun")))
-		;
-	return last < (int)probe_pair.first ? -1 : last;
+	for (enum method method = probe_pair.first; method < METHODS; method++) {
+		if (host_recorded(host, probe_pair_name(method, "begun")))
+			last = (int)method;
+	}
+	return last;
 }
 
-static void probe_try_pair(struct host *host, char ended[100])
+static void probe_try_pair(struct host *host, const char **ended)
 {
 	const struct reading *reading;
 	const char *how;
@@ -55,8 +55,8 @@ static void probe_try_pair(struct host *host, char ended[100])
 		if (reading->error == ETIME)
 			return;
 		how = reading->error ? "not started" : reading->text;
-		if (!*ended || strcmp(ended, "ok") == 0)
-			snprintf(ended, 100, "%s", how);
+		if (!*ended || strcmp(*ended, "ok") == 0)
+			*ended = how;
 		if (strcmp(how, "ok") == 0)
 			return;
 		lost = probe_last_begun(host);
@@ -89,9 +89,8 @@ static bool probe_adapter_at(struct host *host, int64_t number, char *name, size
  * GPU's own number: at the time limit, each GPU has had a turn. */
 void probe_fill(struct host *host)
 {
-	const char *option = host_text(host, "option/probe");
+	const char *option = host_text(host, "option/probe"), *ended = NULL;
 	int64_t count = 0, adapters = 0;
-	char ended[100] = "";
 
 	if (option && strcmp(option, "off") == 0)
 		return;
@@ -102,9 +101,9 @@ void probe_fill(struct host *host)
 		for (probe_pair.gpu = 0; probe_pair.gpu < count; probe_pair.gpu++) {
 			probe_adapter_at(host, (probe_pair.gpu + turn) % adapters,
 					 probe_pair.adapter, sizeof(probe_pair.adapter));
-			probe_try_pair(host, ended);
+			probe_try_pair(host, &ended);
 		}
 	}
-	if (*ended)
+	if (ended)
 		host_record(host, "probe/ended", "%s", ended);
 }

@@ -2,7 +2,6 @@
 /* probe_deep.c -- --deep: data through registered memory, and the costs of registrations (child) */
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -17,7 +17,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -167,38 +166,24 @@ static bool program_find_launched(struct host *host, char word[PATH_MAX], char p
 	return false;
 }
 
-/* Number of bytes read from the file's start; negative: unreadable. */
-static ssize_t program_read_start(const char *path, char *bytes, size_t size)
+static const char *program_kind(const char *path)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	ssize_t length = fd < 0 ? -1 : read(fd, bytes, size);
+	char bytes[256];
+	ssize_t length = fd < 0 ? -1 : read(fd, bytes, sizeof(bytes));
 
 	if (fd >= 0)
 		close(fd);
-	return length;
-}
-
-static bool program_is_elf(const char *path)
-{
-	char bytes[4];
-
-	return program_read_start(path, bytes, sizeof(bytes)) == 4 &&
-	       memcmp(bytes, "\177ELF", 4) == 0;
-}
-
-/* Shells use this rule for scripts without a #! line: no NUL in the first bytes. */
-static bool program_is_text(const char *path)
-{
-	char bytes[256];
-	ssize_t length = program_read_start(path, bytes, sizeof(bytes));
-
-	return length > 0 && !memchr(bytes, '\0', (size_t)length);
+	if (length >= 4 && !memcmp(bytes, "\177ELF", 4))
+		return "elf";
+	/* Shells use this rule for scripts without a #! line: no NUL in the first bytes. */
+	return length > 0 && !memchr(bytes, '\0', (size_t)length) ? "text" : "other";
 }
 
 static void program_query(struct host *host)
 {
 	const char *name = host_text(host, "option/program");
-	const char *launcher = program_launcher(name);
+	const char *launcher = program_launcher(name), *kind;
 	char path[PATH_MAX], line[256], launched[PATH_MAX];
 	int scripts = 0;
 
@@ -231,12 +216,10 @@ static void program_query(struct host *host)
 			return;
 		}
 	}
-	if (program_is_elf(path)) {
-		host_record(host, "program/kind", "elf"); /* the first record stays: "script" */
+	kind = program_kind(path);
+	host_record(host, "program/kind", "%s", kind); /* the first record stays: "script" */
+	if (!strcmp(kind, "elf"))
 		program_record_elf(host, path);
-	} else {
-		host_record(host, "program/kind", program_is_text(path) ? "text" : "other");
-	}
 }
 
 void program_fill(struct host *host)

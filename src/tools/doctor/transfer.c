@@ -10,13 +10,13 @@
 
 #include <errno.h>
 #include <sched.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "base/kernel.h"
 #include "tools/doctor/host.h"
 #include "tools/doctor/rc_abi.h"
+#include "tools/units.h"
 
 #define WAIT_NS 3000000000ull
 
@@ -39,12 +39,9 @@ struct connection {
 	struct ibv_mr *mr;    /* of `bytes` */
 };
 
-static char words[160];
-
 static const char *transfer_failed(const char *call)
 {
-	snprintf(words, sizeof(words), "%s %s", call, host_error_name(errno ? errno : EIO));
-	return words;
+	return text_of("%s %s", call, host_error_name(errno ? errno : EIO));
 }
 
 /* ---- the connection ---- */
@@ -197,10 +194,9 @@ static const char *transfer_move(struct connection *connection, int operation, v
 		return "no completion came within 3 s";
 	if (!completion.status)
 		return NULL;
-	snprintf(words, sizeof(words), "%s: completion status %d, vendor's %u",
-		 operation == RC_WRITE ? "RDMA write" : "RDMA read", completion.status,
-		 completion.vendor_error);
-	return words;
+	return text_of("%s: completion status %d, vendor's %u",
+		       operation == RC_WRITE ? "RDMA write" : "RDMA read", completion.status,
+		       completion.vendor_error);
 }
 
 static void transfer_fill(unsigned char *bytes, size_t length, uint32_t seed)
@@ -218,17 +214,14 @@ static const char *transfer_compare(const unsigned char *sent, const unsigned ch
 
 	while (at < length && sent[at] == came[at])
 		at++;
-	if (at == length)
-		return NULL;
-	snprintf(words, sizeof(words), "%s: another byte than was sent, %zu of %zu", how, at,
-		 length);
-	return words;
+	return at == length
+		       ? NULL
+		       : text_of("%s: another byte than was sent, %zu of %zu", how, at, length);
 }
 
 static const char *transfer_failed_copy(CUresult result)
 {
-	snprintf(words, sizeof(words), "cuMemcpy %s", cuda_result(result));
-	return words;
+	return text_of("cuMemcpy %s", cuda_result(result));
 }
 
 static const char *transfer_exchange(struct connection *connection, const struct transfer *transfer)

@@ -98,18 +98,15 @@ static void verbs_read_ports(struct host *host, struct ibv_context *context, int
 	for (int port = 1; verbs.ibv_query_port && port <= ports; port++) {
 		struct verbs_port attributes = { .state = -1 };
 		int error = VERBS(ibv_query_port, context, (uint8_t)port, &attributes);
+		const char *name = reading_name("verbs/%s/port/%d", current_adapter, port);
 
 		if (error)
-			host_record_error(host,
-					  reading_name("verbs/%s/port/%d", current_adapter, port),
-					  error > 0 ? error : EIO, "ibv_query_port");
+			host_record_error(host, name, error > 0 ? error : EIO, "ibv_query_port");
 		else if (attributes.state >= 0 && attributes.state < 6 && attributes.link_layer < 3)
-			host_record(host, reading_name("verbs/%s/port/%d", current_adapter, port),
-				    "%s %s", states[attributes.state],
+			host_record(host, name, "%s %s", states[attributes.state],
 				    layers[attributes.link_layer]);
 		else
-			host_record(host, reading_name("verbs/%s/port/%d", current_adapter, port),
-				    "%d %d", attributes.state, attributes.link_layer);
+			host_record(host, name, "%d %d", attributes.state, attributes.link_layer);
 	}
 }
 
