@@ -13,7 +13,7 @@
 
 /* A request registers the whole in place of a part where that is at most so many bytes, and at most
  * POLICY_PARTS times the part: 32 granules take an adapter hardly longer than one. Collectives of
- * 64 KiB to 1 MiB in new buffers make 3.7 to 4.0 registrations in each round, 4.8 to 5.7 where
+ * 64 KiB to 1 MiB in new buffers make 3.9 to 4.0 registrations in each round, 4.8 to 5.7 where
  * equal times were the condition, 7 without peerpin (simulated adapter, 0.5 ms each). */
 #define POLICY_WHOLE BLOCK
 
