@@ -44,16 +44,6 @@ unsigned int standin_kernel_regions(void)
 	return count;
 }
 
-uint32_t standin_last_key(void)
-{
-	uint32_t key;
-
-	pthread_mutex_lock(&adapter_lock);
-	key = last_key;
-	pthread_mutex_unlock(&adapter_lock);
-	return key;
-}
-
 const struct standin_region *standin_find(uint32_t key)
 {
 	for (unsigned int i = 1; key && i < REGIONS; i++) {

@@ -75,7 +75,6 @@ bool standin_has_fault(const char *name);
 int standin_dereg_mr(struct verbs_mr *vmr);
 
 unsigned int standin_kernel_regions(void);
-uint32_t standin_last_key(void); /* keys only grow */
 const struct standin_region *standin_find(uint32_t key);
 
 extern unsigned int standin_capacity; /* regions at most */
