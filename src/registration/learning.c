@@ -125,8 +125,8 @@ static struct evidence_of *learning_claim_exact(struct learned *learned,
 
 static bool learning_may_start(struct evidence_of *evidence)
 {
-	bool may = !evidence->stopped && evidence->outstanding < POLICY_SPECULATIVE
-									 << evidence->growth;
+	unsigned int limit = POLICY_SPECULATIVE << evidence->growth;
+	bool may = !evidence->stopped && evidence->outstanding < limit;
 
 	if (!may)
 		evidence->refused = true;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* policy.h -- the constants that decide what is registered, and when
+/* policy.h -- the constants that decide which memory is registered, and when
  *
- * Each has its reason, and what was measured; "chosen" has no measurement. Bounds of a search and
- * sizes of tables stand beside their use.
+ * Each has its reason and its measurement; "chosen": none was made. Bounds of a search and sizes of
+ * tables stand beside their use.
  */
 #ifndef PEERPIN_REGISTRATION_POLICY_H
 #define PEERPIN_REGISTRATION_POLICY_H
@@ -19,13 +19,12 @@
 
 /* After so many parts of an allocation in a domain the worker registers the whole. With fewer the
  * bytes that no client requests take CPUs from the program, and lengthen its frees. An arena of 40
- * pieces, each requested twice, has 76 hits of 82 with 4, 72 with 8 (simulated adapter). At most
- * 15 (struct keys). */
+ * pieces, each requested twice, has 76 hits of 82 with 4, 72 with 8 (simulated adapter). */
 #define POLICY_PARTS 8u
 
 /* Failed registrations of an allocation in a domain, after which the whole is not tried again, and
  * parts and spans rarely: a failure is paid beside the client's own registration. Failed spans of a
- * domain, after which spans are not tried. At most 3 (struct keys). Chosen. */
+ * domain, after which spans are not tried. Chosen. */
 #define POLICY_FAILURES 3u
 
 /* ---- kinds of allocation (learning.c) ---- */
@@ -41,8 +40,7 @@
 #define POLICY_OUTCOMES 2u
 
 /* Outcomes that count; older ones count half. Also: after POLICY_FAILURES one of so many requests
- * tries, and a kind that was stopped restarts after at most twice as many requests. At most 32
- * (struct keys). Chosen. */
+ * tries, and a kind that was stopped restarts after at most twice as many requests. Chosen. */
 #define POLICY_MEMORY 32u
 
 /* ---- evictions (eviction.c) ---- */

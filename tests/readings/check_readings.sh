@@ -143,11 +143,11 @@ same 'a GPU that crashes: its name' '= peerpin simulated GPU' "$(value cuda/0/na
 for limit in $patience; do
 	out=$(PEERPIN_SIM_ADAPTER_HOLD=1 ask "$adapter:$simulated" probe/ended)
 	wanted="= fail timeout $limit in ibv_reg_dmabuf_mr = fail timeout $limit in ibv_reg_mr"
-	told="$(value probe/0/sim0/dma-buf/2097152) $(value probe/0/sim0/peermem/67108864)"
+	reported="$(value probe/0/sim0/dma-buf/2097152) $(value probe/0/sim0/peermem/67108864)"
 	before=$(value verbs/sim0/dmabuf)
-	[ "$told $before" != "$wanted = EBADF" ] || break
+	[ "$reported $before" != "$wanted = EBADF" ] || break
 done
-same 'a registration that hangs' "$wanted" "$told"
+same 'a registration that hangs' "$wanted" "$reported"
 same 'earlier readings stay' '= EBADF' "$before"
 same 'probe/ended names it' "= timeout $limit in ibv_reg_dmabuf_mr" "$(value probe/ended)"
 limit=
