@@ -1,23 +1,33 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* rank.c -- one rank of tests/gpu/ranks: allocates, computes, registers, deregisters, frees
  *
- * Computes for a time between three and five quarters of MICROSECONDS, at random. With equal times
- * the ranks would keep the order in which they meet in the driver, and a run's times would depend
- * on it: sums of 386 and 508 us in two runs of one program (8 ranks, H200).
+ * In blocks of rounds, in turn through the preload and directly: by the functions of the driver's
+ * and libibverbs' symbol tables. 16 ranks on one GPU take four times as long in one run as in the
+ * next, so only blocks of one run can be compared. All ranks change at once, and a rank that has
+ * finished its rounds makes more until the last has.
  *
- * usage: rank FILE RANKS WARM-UPS ROUNDS BYTES MICROSECONDS
- * FILE, of at least 16 zero bytes, is shared by all ranks of a run. A line for each round: ns of
- * the request (SYNC_MEMOPS, export, registration, close), and ns of allocation, request,
- * deregistration and free. The last line: turns of the computing loop in a ms, and hits in these
- * rounds (-1: no peerpin).
+ * Computes for a time between three and five quarters of MICROSECONDS, at random. With equal times
+ * the ranks would keep the order in which they meet in the driver, and a block's times would depend
+ * on it.
+ *
+ * usage: rank FILE RANKS WARM-UPS ROUNDS BLOCKS BYTES MICROSECONDS
+ * FILE, of at least 8 zero bytes, is shared by all ranks of a run. ROUNDS of each of BLOCKS blocks
+ * count; WARM-UPS precede the first block, and SETTLING rounds each. A line for each round: 1 if it
+ * is direct, else 0, ns of the request (SYNC_MEMOPS, export, registration, close), and ns of
+ * allocation, request, deregistration and free. The last line: turns of the computing loop in a ms,
+ * through the preload and directly, and hits of the rounds that count (-1: no peerpin).
  */
 #include "statistic.h"
 
 #include <fcntl.h>
+#include <link.h>
 #include <stdbool.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/object.h"
 #include "memory/cuda_abi.h"
 #include "sim/adapter_verbs.h"
 
@@ -25,22 +35,65 @@
 #define ACCESS                                                                                     \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
 	 IBV_ACCESS_REMOTE_ATOMIC)
+#define SETTLING 4 /* rounds after a change: the worker may still be at the last block's memory */
 
 #define must_cuda(call) must((call) == CUDA_SUCCESS)
 
-enum phase { READY, WARM, DONE, PHASES };
-
+/* Blocks and steps before them that all ranks have finished. */
 static struct {
-	_Atomic unsigned int arrived[PHASES];
+	_Atomic unsigned long finished;
 } * shared;
 
-static unsigned long ranks, warm_ups, rounds, bytes, computing_ns;
+static unsigned long ranks, warm_ups, rounds, blocks, bytes, computing_ns;
 static struct ibv_pd *pd;
-static uint64_t turns, turning_ns;
+static bool has_peerpin;
 
 struct round {
+	bool direct;
 	uint64_t request, sum;
 };
+
+/* Of the computing loop, through the preload and directly. */
+static uint64_t turns[2], turning_ns[2];
+
+/* ---- the calls of a round, through the preload and directly ---- */
+
+static struct calls {
+	__typeof__(cuMemAlloc_v2) *cuMemAlloc_v2;
+	__typeof__(cuMemFree_v2) *cuMemFree_v2;
+	__typeof__(cuPointerSetAttribute) *cuPointerSetAttribute;
+	__typeof__(cuMemGetHandleForAddressRange) *cuMemGetHandleForAddressRange;
+	__typeof__(ibv_reg_dmabuf_mr) *ibv_reg_dmabuf_mr;
+	__typeof__(ibv_dereg_mr) *ibv_dereg_mr;
+} preloaded = { cuMemAlloc_v2,	       cuMemFree_v2,
+		cuPointerSetAttribute, cuMemGetHandleForAddressRange,
+		ibv_reg_dmabuf_mr,     ibv_dereg_mr },
+  direct;
+
+static int find_calls(struct dl_phdr_info *object, size_t size, void *unused)
+{
+	const char *name = object_file_name(object);
+	struct object_tables tables;
+
+	(void)size;
+	(void)unused;
+	if (strncmp(name, "libcuda.so", 10) && strncmp(name, "libibverbs.so", 13))
+		return 0;
+	must(object_read(object, &tables));
+#define FIND(function)                                                                             \
+	if (!direct.function)                                                                      \
+	direct.function = (__typeof__(direct.function))object_find(&tables, #function)
+	FIND(cuMemAlloc_v2);
+	FIND(cuMemFree_v2);
+	FIND(cuPointerSetAttribute);
+	FIND(cuMemGetHandleForAddressRange);
+	FIND(ibv_reg_dmabuf_mr);
+	FIND(ibv_dereg_mr);
+#undef FIND
+	return 0;
+}
+
+/* ---- a round ---- */
 
 static uint64_t now(void)
 {
@@ -50,58 +103,84 @@ static uint64_t now(void)
 	return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 }
 
-static bool all_arrived(enum phase phase)
-{
-	return shared->arrived[phase] >= ranks;
-}
-
-static void meet(enum phase phase)
-{
-	shared->arrived[phase]++;
-	while (!all_arrived(phase))
-		nanosleep(&(struct timespec){ .tv_nsec = 50000 }, NULL);
-}
-
 /* No system calls, as in a rank that polls. */
-static void compute(void)
+static void compute(bool directly)
 {
 	uint64_t time = computing_ns - computing_ns / 4 + (uint64_t)rand() % (computing_ns / 2),
-		 end = now() + time;
+		 end = now() + time, count = 0;
 
 	while (now() < end)
-		turns++;
-	turning_ns += time;
+		count++;
+	turns[directly] += count;
+	turning_ns[directly] += time;
 }
 
 /* As UCX does: operations of the GPU on the memory are complete before an adapter reads it. */
-static void request(CUdeviceptr memory, struct ibv_mr **mr)
+static struct ibv_mr *request(const struct calls *call, CUdeviceptr memory)
 {
 	unsigned int on = 1;
+	struct ibv_mr *mr;
 	int fd;
 
-	must_cuda(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, memory));
-	must_cuda(cuMemGetHandleForAddressRange(&fd, memory, bytes,
-						CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
-	*mr = ibv_reg_dmabuf_mr(pd, 0, bytes, memory, fd, ACCESS);
-	must(*mr && !close(fd));
+	must_cuda(call->cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, memory));
+	must_cuda(call->cuMemGetHandleForAddressRange(&fd, memory, bytes,
+						      CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+	mr = call->ibv_reg_dmabuf_mr(pd, 0, bytes, memory, fd, ACCESS);
+	must(mr && !close(fd));
+	return mr;
 }
 
-static struct round one_round(void)
+static struct round one_round(bool directly)
 {
+	const struct calls *call = directly ? &direct : &preloaded;
 	uint64_t start = now(), allocated, computed, requested;
 	CUdeviceptr memory;
 	struct ibv_mr *mr;
 
-	must_cuda(cuMemAlloc_v2(&memory, bytes));
+	must_cuda(call->cuMemAlloc_v2(&memory, bytes));
 	allocated = now();
-	compute();
+	compute(directly);
 	computed = now();
-	request(memory, &mr);
+	mr = request(call, memory);
 	requested = now();
-	must(!ibv_dereg_mr(mr));
-	must_cuda(cuMemFree_v2(memory));
-	return (struct round){ .request = requested - computed,
+	must(!call->ibv_dereg_mr(mr));
+	must_cuda(call->cuMemFree_v2(memory));
+	return (struct round){ .direct = directly,
+			       .request = requested - computed,
 			       .sum = allocated - start + now() - computed };
+}
+
+/* ---- all ranks ---- */
+
+/* The other ranks' rounds are beside as many ranks as before. */
+static void finish(unsigned long step, bool directly)
+{
+	shared->finished++;
+	while (shared->finished < (step + 1) * ranks)
+		one_round(directly);
+}
+
+/* Through, directly, directly, through: a slow change of the machine's speed is no difference. */
+static bool is_direct(unsigned long block)
+{
+	return (block + 1) / 2 % 2;
+}
+
+/* Returns the number of hits. */
+static uint64_t run_block(unsigned long block, struct round *times)
+{
+	bool directly = is_direct(block);
+	uint64_t before, hits = 0;
+
+	for (unsigned long i = 0; i < SETTLING; i++)
+		one_round(directly);
+	before = has_peerpin ? statistic("hits") : 0;
+	for (unsigned long i = 0; i < rounds; i++)
+		times[i] = one_round(directly);
+	if (has_peerpin)
+		hits = statistic("hits") - before;
+	finish(2 + block, directly);
+	return hits;
 }
 
 static void begin(const char *path)
@@ -123,41 +202,36 @@ static void begin(const char *path)
 	must(device);
 	pd = ibv_alloc_pd(device);
 	must(pd);
+	dl_iterate_phdr(find_calls, NULL);
+	must(direct.cuMemAlloc_v2 && direct.cuMemFree_v2 && direct.cuPointerSetAttribute &&
+	     direct.cuMemGetHandleForAddressRange && direct.ibv_reg_dmabuf_mr &&
+	     direct.ibv_dereg_mr);
 }
 
 int main(int count, char **arguments)
 {
-	bool preloaded = dlsym(RTLD_DEFAULT, "peerpin_statistic") != NULL;
-	unsigned long *numbers[] = { &ranks, &warm_ups, &rounds, &bytes, &computing_ns };
+	unsigned long *numbers[] = { &ranks, &warm_ups, &rounds, &blocks, &bytes, &computing_ns };
 	struct round *times;
 	uint64_t hits = 0;
 
-	must(count == 7);
-	for (int i = 0; i < 5; i++)
+	must(count == 8);
+	for (int i = 0; i < 6; i++)
 		*numbers[i] = strtoul(arguments[2 + i], NULL, 10);
 	computing_ns *= 1000;
-	times = malloc(rounds * sizeof(*times));
-	must(ranks && rounds && bytes && computing_ns && times);
+	times = calloc(rounds * blocks, sizeof(*times));
+	must(ranks && rounds && blocks > 1 && bytes && computing_ns && times);
+	has_peerpin = dlsym(RTLD_DEFAULT, "peerpin_statistic") != NULL;
 	begin(arguments[1]);
 	srand((unsigned int)getpid());
-	meet(READY);
+	finish(0, false);
 	for (unsigned long i = 0; i < warm_ups; i++)
-		one_round();
-	meet(WARM);
-	if (preloaded)
-		hits = statistic("hits");
-	turns = turning_ns = 0;
-	for (unsigned long i = 0; i < rounds; i++)
-		times[i] = one_round();
-	if (preloaded)
-		hits = statistic("hits") - hits;
-	turns = turns * 1000000 / turning_ns;
-	shared->arrived[DONE]++;
-	for (unsigned long i = 0; i < rounds; i++)
-		printf("%lu %lu\n", times[i].request, times[i].sum);
-	printf("%lu %ld\n", turns, preloaded ? (long)hits : -1);
-	/* The other ranks' rounds are beside as many ranks as before. */
-	while (!all_arrived(DONE))
-		one_round();
+		one_round(false);
+	finish(1, false);
+	for (unsigned long i = 0; i < blocks; i++)
+		hits += run_block(i, &times[i * rounds]);
+	for (unsigned long i = 0; i < rounds * blocks; i++)
+		printf("%d %lu %lu\n", times[i].direct, times[i].request, times[i].sum);
+	printf("%lu %lu %ld\n", turns[false] * 1000000 / turning_ns[false],
+	       turns[true] * 1000000 / turning_ns[true], has_peerpin ? (long)hits : -1);
 	return 0;
 }
