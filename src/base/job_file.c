@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* job_file.c -- locks of the ranks of a job, hashes of printed messages and of used GPUs
+/* job_file.c -- locks of the ranks of a job, hashes of printed messages, used GPUs and CPUs
  *
  * A rank claims a hash by a record at the end of the file; the first record of a hash has the
- * claim. A GPU has a record of each rank that uses it; a record of hash 0 ends them. The file is
- * never mapped: a truncation would kill the program with SIGBUS.
+ * claim. A use has a record of each rank, without a claimant; a record of hash 0 ends all uses. The
+ * file is never mapped: a truncation would kill the program with SIGBUS.
  *
  * The file may outlive the job, and a later job may have an equal name. A rank that finds no other
  * rank live, and no claim or start for FORMER_SECONDS, replaces the file. Younger claims stay:
@@ -34,8 +34,11 @@ struct claim {
 	uint64_t hash, claimant;
 };
 
-#define CLAIMS 512u
+#define CLAIMS 1024u
 static const struct claim uses_ended;
+
+/* The use of a CPU has this and the CPU's number in place of a hash. */
+#define CPU_USE ((uint64_t)0x637075 << 32)
 
 static once opened;
 static char name[256];
@@ -106,35 +109,70 @@ static void job_file_touch(void)
 		kernel_call(SYS_utimensat, file.fd, NULL, NULL, 0);
 }
 
+/* Call `take` for each record. Return their number. */
+static unsigned int job_file_walk(void (*take)(const struct claim *claim, void *argument),
+				  void *argument)
+{
+	struct claim claims[64];
+	unsigned int count = 0;
+	ssize_t length;
+
+	while (count < CLAIMS) {
+		length = kernel_read_at(file.fd, claims, sizeof(claims), count * sizeof(*claims));
+		if (length < (ssize_t)sizeof(*claims))
+			break;
+		for (size_t i = 0; i < (size_t)length / sizeof(*claims); i++, count++)
+			take(&claims[i], argument);
+	}
+	return count;
+}
+
+struct found {
+	uint64_t hash, claimant; /* claimant 0: none */
+	unsigned int uses;
+};
+
+static void job_file_find(const struct claim *claim, void *argument)
+{
+	struct found *found = argument;
+
+	if (!claim->hash)
+		found->uses = 0;
+	if (claim->hash != found->hash)
+		return;
+	found->uses++;
+	if (!found->claimant)
+		found->claimant = claim->claimant;
+}
+
+static void job_file_add_use(uint64_t hash)
+{
+	const struct claim use = { .hash = hash };
+	struct found found = { .hash = hash };
+
+	if (job_file_walk(job_file_find, &found) < CLAIMS && held_file_is_open(&file))
+		signal_safe_write(file.fd, &use, sizeof(use));
+}
+
+/* A rank that is bound to one CPU polls there. */
+static void job_file_add_cpu(void)
+{
+	struct kernel_cpus cpus;
+	size_t i = 0;
+
+	if (!held_file_is_open(&file) || !kernel_get_cpus(kernel_process(), &cpus) ||
+	    kernel_count_cpus(&cpus) != 1)
+		return;
+	while (!cpus.words[i])
+		i++;
+	job_file_add_use(CPU_USE | (i * 64 + (uint64_t)__builtin_ctzll(cpus.words[i])));
+}
+
 void job_file_join(void)
 {
 	job_file_begin();
 	job_file_touch();
-}
-
-/* Return the claimant of the hash, 0: none. *count: all claims; *of_hash: those of the hash. */
-static uint64_t job_file_claimant(uint64_t hash, unsigned int *count, unsigned int *of_hash)
-{
-	struct claim claims[64];
-	uint64_t claimant = 0;
-	ssize_t length;
-
-	*of_hash = 0;
-	for (*count = 0; *count < CLAIMS;) {
-		length = kernel_read_at(file.fd, claims, sizeof(claims), *count * sizeof(*claims));
-		if (length < (ssize_t)sizeof(*claims))
-			break;
-		for (size_t i = 0; i < (size_t)length / sizeof(*claims); i++, ++*count) {
-			if (!claims[i].hash)
-				*of_hash = 0;
-			if (claims[i].hash != hash)
-				continue;
-			++*of_hash;
-			if (!claimant)
-				claimant = claims[i].claimant;
-		}
-	}
-	return claimant;
+	job_file_add_cpu();
 }
 
 /* Process numbers do not identify a claimant: ranks may be in containers of their own. */
@@ -146,35 +184,50 @@ static uint64_t job_file_make_claimant(void)
 bool job_file_claim(uint64_t hash)
 {
 	struct claim own = { .hash = hash };
-	uint64_t claimant;
-	unsigned int count, of_hash;
+	struct found found = { .hash = hash };
 
 	job_file_begin();
 	if (!held_file_is_open(&file))
 		return true;
-	claimant = job_file_claimant(hash, &count, &of_hash);
-	if (!claimant && count < CLAIMS && held_file_is_open(&file)) {
+	if (job_file_walk(job_file_find, &found) < CLAIMS && !found.claimant &&
+	    held_file_is_open(&file)) {
 		own.claimant = job_file_make_claimant();
 		signal_safe_write(file.fd, &own, sizeof(own));
-		claimant = job_file_claimant(hash, &count, &of_hash);
+		job_file_walk(job_file_find, &found);
 	}
-	return !claimant || claimant == own.claimant;
+	return !found.claimant || found.claimant == own.claimant;
 }
 
 unsigned int job_file_share(uint64_t hash, bool first)
 {
-	const struct claim own = { hash, job_file_make_claimant() };
-	unsigned int count, of_hash;
+	struct found found = { .hash = hash };
 
 	job_file_begin();
 	if (!held_file_is_open(&file))
 		return 1;
-	job_file_claimant(hash, &count, &of_hash);
-	if (first && count < CLAIMS && held_file_is_open(&file)) {
-		signal_safe_write(file.fd, &own, sizeof(own));
-		of_hash++;
-	}
-	return of_hash ? of_hash : 1;
+	if (first)
+		job_file_add_use(hash);
+	job_file_walk(job_file_find, &found);
+	return found.uses ? found.uses : 1;
+}
+
+static void job_file_take_cpu(const struct claim *claim, void *argument)
+{
+	struct kernel_cpus *cpus = argument;
+	uint64_t cpu = claim->hash ^ CPU_USE;
+
+	if (!claim->hash)
+		*cpus = (struct kernel_cpus){ 0 };
+	else if (cpu < KERNEL_CPU_WORDS * 64)
+		cpus->words[cpu / 64] |= (uint64_t)1 << cpu % 64;
+}
+
+void job_file_cpus(struct kernel_cpus *cpus)
+{
+	*cpus = (struct kernel_cpus){ 0 };
+	job_file_begin();
+	if (held_file_is_open(&file))
+		job_file_walk(job_file_take_cpu, cpus);
 }
 
 int job_file_lead(void)
@@ -194,16 +247,25 @@ int job_file_lead(void)
 	return 1;
 }
 
+static void job_file_find_message(const struct claim *claim, void *argument)
+{
+	bool *has_message = argument;
+
+	*has_message |= claim->claimant != 0;
+}
+
 void job_file_leave(void)
 {
 	int folder = held_file_is_open(&file) ? runtime_folder(NULL) : -1;
+	bool has_message = false;
 	struct stat status;
 
 	if (folder < 0)
 		return;
+	job_file_walk(job_file_find_message, &has_message);
 	kernel_lock(file.fd, F_UNLCK);
-	if (!kernel_lock(file.fd, F_WRLCK) && !kernel_describe(file.fd, &status) &&
-	    status.st_nlink && !status.st_size)
+	if (!has_message && !kernel_lock(file.fd, F_WRLCK) && !kernel_describe(file.fd, &status) &&
+	    status.st_nlink)
 		kernel_unlink_at(folder, name);
 	kernel_close(folder);
 	held_file_close(&file);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* job_file.h -- file that the ranks of a job on a host share: live ranks and printed messages
+/* job_file.h -- file that the ranks of a job on a host share: live ranks, messages, GPUs and CPUs
  *
  * Each rank holds a shared lock on job.JOB.HOST.lock in the runtime folder. At exit a rank drops
  * its lock and tries to take an exclusive one: of several ranks that end at once, the last one gets
@@ -8,10 +8,11 @@
  * the descriptor. Hazard: a program that closes all descriptors drops its lock; the job may then
  * get two summaries.
  *
- * The file's content is the hashes of printed messages, and of the GPUs that each rank uses. The
- * first rank that stores a message's hash prints the message. Without a job, a rank, a folder or a
- * free slot every rank prints: a duplicate is better than silence. Any thread; nothing is
- * allocated; errno is kept. A call waits at most 5 ms for another process.
+ * The file's content is the hashes of printed messages, and of the GPUs that each rank uses, and
+ * the CPUs of ranks that are bound to one. The first rank that stores a message's hash prints the
+ * message. Without a job, a rank, a folder or a free slot every rank prints: a duplicate is better
+ * than silence. Any thread; nothing is allocated; errno is kept. A call waits at most 5 ms for
+ * another process.
  */
 #ifndef PEERPIN_BASE_JOB_FILE_H
 #define PEERPIN_BASE_JOB_FILE_H
@@ -19,8 +20,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Open and lock the file. Call at activation, before runtime_clean(). Does nothing without a job or
- * a rank. */
+#include "base/kernel.h"
+
+/* Open and lock the file, and record the CPU of a rank whose first thread is bound to one. Call at
+ * activation, before runtime_clean(). Does nothing without a job or a rank. */
 void job_file_join(void);
 
 /* Return true if the caller is the first of its job on this host to claim the hash, or if that
@@ -31,6 +34,9 @@ bool job_file_claim(uint64_t hash);
  * while another rank was live; 1 if that cannot be decided. `first`: record that this process does.
  */
 unsigned int job_file_share(uint64_t hash, bool first);
+
+/* Return the CPUs to which ranks of the job are bound alone, or were while another rank was live. */
+void job_file_cpus(struct kernel_cpus *cpus);
 
 /* Drop the shared lock. Return 1: no other rank of the job is live on this host; 0: another one is;
  * below 0: no lock. Call at exit. */

@@ -221,6 +221,15 @@ static inline bool kernel_get_cpus(int thread, struct kernel_cpus *cpus)
 	return kernel_call(SYS_sched_getaffinity, thread, sizeof(*cpus), cpus) > 0;
 }
 
+static inline unsigned int kernel_count_cpus(const struct kernel_cpus *cpus)
+{
+	unsigned int count = 0;
+
+	for (size_t i = 0; i < KERNEL_CPU_WORDS; i++)
+		count += (unsigned int)__builtin_popcountll(cpus->words[i]);
+	return count;
+}
+
 /* The kernel uses those of them that the process's cpuset has; -EINVAL: none. */
 static inline int kernel_set_cpus(int thread, const struct kernel_cpus *cpus)
 {

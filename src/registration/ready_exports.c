@@ -34,6 +34,7 @@ static struct ready_export {
 	struct held_file file;
 } ready_exports[FILES];
 static unsigned int files; /* entries in use at most */
+static unsigned int used;  /* entries beyond are unused: an export looks at none of them */
 static _Atomic bool expected;
 
 static void ready_exports_close_in_child(void)
@@ -63,19 +64,20 @@ static void ready_exports_end(struct ready_export *entry)
 	held_file_close(&entry->file);
 	entry->region->ready = NULL;
 	entry->region = NULL;
+	while (used && !ready_exports[used - 1].region)
+		used--;
 }
 
-/* An unused entry, else the one that was filled first. */
+/* The first unused entry; without one, each entry in turn. */
 static struct ready_export *ready_exports_next(void)
 {
 	static unsigned int next;
-	struct ready_export *entry;
-	unsigned int tries = 0;
 
-	do
-		entry = &ready_exports[next++ % files];
-	while (entry->region && tries++ < files);
-	return entry;
+	for (unsigned int i = 0; i < used; i++) {
+		if (!ready_exports[i].region)
+			return &ready_exports[i];
+	}
+	return used < files ? &ready_exports[used] : &ready_exports[next++ % files];
 }
 
 /* Not for a standard stream's number: a program that has closed the stream may open it again. */
@@ -91,6 +93,8 @@ void ready_export_keep(struct region *region, struct dma_buf *source, uint64_t y
 		ready_exports_end(entry);
 	*entry = (struct ready_export){ region, region->base, region->length, youngest,
 					source->file };
+	if (entry == &ready_exports[used])
+		used++;
 	region->ready = entry;
 	source->length = 0;
 }
@@ -139,7 +143,7 @@ static int ready_exports_copy(uint64_t allocation, struct found_export *wanted)
 	int fd = -1;
 
 	lock_take(&registration_lock);
-	for (; entry < &ready_exports[files] && fd < 0; entry++) {
+	for (; entry < &ready_exports[used] && fd < 0; entry++) {
 		if (entry->region && entry->base == wanted->address &&
 		    entry->length == wanted->size && entry->youngest >= allocation &&
 		    !(entry->region->domain->access & DOMAIN_PCIE) == !wanted->pcie) {

@@ -47,7 +47,9 @@
 static _Atomic uint32_t rest;
 enum { NONE, AWAKE, DOZING, ASLEEP };
 
-static long next_pause; /* ns; the worker's own, as the next one continues with it */
+/* The worker's own, as the next one continues with them. */
+static long next_pause; /* ns */
+static bool has_cpus;	/* else a rank of the job is bound to each, and the worker ends */
 
 static void worker_pause(long nanoseconds)
 {
@@ -64,7 +66,7 @@ static void worker_choose_cpus(void)
 	if (process_is_exiting() || (chosen && now - chosen < CHOOSE_NS))
 		return;
 	chosen = now;
-	worker_cpus_choose(background_device());
+	has_cpus = worker_cpus_choose(background_device());
 }
 
 /* False: the worker ends, and the next waker starts another. */
@@ -77,13 +79,14 @@ static bool worker_sleep(void)
 	store_seq_cst(&rest, ASLEEP);
 	/* An allocation queued before that store woke no thread. Check once more: that allocation
 	 * must not wait for a later one. */
-	if (background_has_more()) {
+	if (has_cpus && background_has_more()) {
 		store_seq_cst(&rest, AWAKE);
 		return true;
 	}
 	own_thread_end();
 	worker_choose_cpus();
-	kernel_futex_wait(&rest, ASLEEP, IDLE_NS);
+	if (has_cpus || process_is_exiting())
+		kernel_futex_wait(&rest, ASLEEP, IDLE_NS);
 	if (kernel_time(CLOCK_MONOTONIC) - start > POLICY_PAUSE_MAX_NS)
 		next_pause = 0;
 	/* At exit, destructors of the thread's data might come after the end of their library. */
@@ -116,9 +119,18 @@ static void worker_lengthen_pause(void)
 		next_pause = POLICY_PAUSE_MAX_NS;
 }
 
+/* More ranks may have been bound by now. */
+static void worker_look_for_ranks(void)
+{
+	own_thread_end();
+	worker_choose_cpus();
+	own_thread_begin();
+}
+
 static void worker_find_busy_cpu(void)
 {
 	worker_lengthen_pause();
+	worker_look_for_ranks();
 	if (background_has_more())
 		statistics_count(background_delays);
 }
@@ -126,6 +138,7 @@ static void worker_find_busy_cpu(void)
 static void worker_find_busy_driver(void)
 {
 	worker_lengthen_pause();
+	worker_look_for_ranks();
 	statistics_count(driver_delays);
 }
 
@@ -137,7 +150,7 @@ static void worker_await_idle_cpu(void)
 		if (worker_finds_idle_cpu())
 			return;
 		worker_find_busy_cpu();
-	} while (background_has_more());
+	} while (has_cpus && background_has_more());
 }
 
 /* True if another thread has taken the worker's CPU since the last call. The end of a loan is no
@@ -197,14 +210,15 @@ static void *worker_main(void *unused)
 	kernel_name_thread("peerpin-worker");
 	kernel_preempt_no_thread();
 	kernel_wake_on_time();
-	worker_cpus_choose(background_device());
+	has_cpus = worker_cpus_choose(background_device());
 	own_thread_begin();
 	for (int dozes = 0;; dozes++) {
-		worker_await_idle_cpu();
+		if (has_cpus)
+			worker_await_idle_cpu();
 		/* Without the lock: requests at the same time take it. */
-		if (worker_work())
+		if (has_cpus && worker_work())
 			dozes = 0;
-		if (dozes >= POLICY_DOZES && !background_has_more()) {
+		if (!has_cpus || (dozes >= POLICY_DOZES && !background_has_more())) {
 			if (!worker_sleep())
 				break;
 			dozes = 0;
@@ -228,22 +242,28 @@ static int worker_create(void)
 	return error;
 }
 
-/* Call only after setting `rest` from NONE to AWAKE. A failure for lack of threads may be
- * temporary: skip some wakes before the next attempt, twice as many each time, up to TRY_EVERY. */
+/* Call only after setting `rest` from NONE to AWAKE. A failure for lack of threads, or of CPUs, may
+ * be temporary: skip some wakes before the next attempt, twice as many each time, up to TRY_EVERY.
+ */
 static __attribute__((noinline)) void worker_start(void)
 {
 	static unsigned int distance, left;
+	static bool crowded;
 	int error = 0;
 
 	if (!left) {
-		error = worker_create();
-		if (!error)
+		crowded = !worker_cpus_are_left();
+		if (!crowded)
+			error = worker_create();
+		if (!crowded && !error)
 			return;
 		distance = distance < TRY_EVERY ? distance * 2 + 1 : TRY_EVERY;
 		left = distance;
 	} else {
 		left--;
 	}
+	if (crowded)
+		statistics_count(background_delays);
 	store_seq_cst(&rest, NONE);
 	if (error)
 		log_once(LOG_WARN,

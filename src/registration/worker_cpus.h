@@ -11,10 +11,15 @@
  * CPUs of the thread. */
 bool worker_cpus_to_start(struct kernel_cpus *cpus);
 
-/* For the worker alone. Chooses CPUs by PEERPIN_WORKER_CPUS, the threads of the process and the GPU
- * with this ordinal (-1: unknown). The worker then runs on the first choice, CPUs near the GPU.
- * Without own_thread_begin(): a lender's CPU would be taken for all that the process may use. */
-void worker_cpus_choose(int device);
+/* For a thread that would start a worker again. False: a rank of the job is bound to each CPU that
+ * the last worker might have chosen from. */
+bool worker_cpus_are_left(void);
+
+/* For the worker alone. Chooses CPUs by PEERPIN_WORKER_CPUS, the ranks of the job, the threads of
+ * the process and the GPU with this ordinal (-1: unknown). The worker then runs on the first
+ * choice, CPUs near the GPU. False: none is left. Without own_thread_begin(): a lender's CPU would
+ * be taken for all that the process may use. */
+bool worker_cpus_choose(int device);
 
 /* Likewise. Moves the worker to the other choice, all its CPUs, or back. False: there is one
  * choice. */

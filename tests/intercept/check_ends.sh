@@ -11,16 +11,19 @@ program=$(built tests/intercept/ends/ends)
 export PEERPIN_SUMMARY=0 PEERPIN_LOG_LEVEL=none LD_LIBRARY_PATH=$PWD/src/sim/adapter/.libs:$PWD/src/sim/.libs
 tap env LD_PRELOAD="$PWD/src/.libs/libpeerpin.so" timeout 1800 "$program" "$@"
 
-# Each rank on its own CPU, and the worker of each on the others.
+# A rank on its own CPU, and its worker on the others; with a rank on each CPU there is none.
 open_mpi=$(command -v mpirun.openmpi || command -v mpirun)
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_plm=isolated
 for unit in core hwthread; do
-	ranks=("$open_mpi" -n "$(($(nproc) > 1 ? 2 : 1))" --bind-to "$unit")
-	if ! "${ranks[@]}" true >/dev/null 2>&1; then
-		skip "ranks of Open MPI bound to a $unit: ${ranks[*]} does not run here"
-		continue
-	fi
-	ends "ranks of Open MPI bound to a $unit" 0 'the worker has' \
-		scripts/peerpin --preregister=all "${ranks[@]}" "$program" run it_is_not_on_the_cpu_of_a_bound_rank
+	for ranks in 1 "$(nproc)"; do
+		command=("$open_mpi" -n "$ranks" --bind-to "$unit")
+		if ! "${command[@]}" true >/dev/null 2>&1; then
+			skip "$ranks ranks of Open MPI bound to a $unit: ${command[*]} does not run here"
+			continue
+		fi
+		((ranks == 1 && $(nproc) > 1)) && text='the worker has' || text='no worker'
+		ends "$ranks ranks of Open MPI bound to a $unit" 0 "$text" \
+			scripts/peerpin --preregister=all "${command[@]}" "$program" run it_is_not_on_the_cpu_of_a_bound_rank
+	done
 done
 finish

@@ -251,6 +251,22 @@ TEST(job, the_last_rank_that_ends_leads)
 	ck_assert(!has_lock_file());
 }
 
+/* Each rank is bound to its CPU, and prints nothing. */
+TEST(job, the_cpus_of_bound_ranks_leave_no_file_behind)
+{
+	struct kernel_cpus own, seen;
+	struct rank one;
+
+	ck_assert(kernel_get_current_cpu(&own));
+	ck_assert_int_eq(kernel_set_cpus(0, &own), 0);
+	one = start_rank(leads);
+	job_file_cpus(&seen);
+	ck_assert_mem_eq(&seen, &own, sizeof(own));
+	ck_assert_int_eq(WEXITSTATUS(end_rank(&one)), 9);
+	ck_assert_int_eq(report(), 1);
+	ck_assert(!has_lock_file());
+}
+
 #define RANKS 8
 
 TEST(job, of_ranks_that_end_at_once_exactly_one_leads)

@@ -849,10 +849,10 @@ TEST(log, a_claim_is_not_written_to_a_file_of_the_program)
 TEST(log, a_full_table_lets_everybody_tell)
 {
 	be_rank_of("f1");
-	for (uint64_t i = 1; i <= 600; i++)
+	for (uint64_t i = 1; i <= 1100; i++)
 		ck_assert(job_file_claim(i * 7919));
 	ck_assert(!job_file_claim(7919));
-	ck_assert(job_file_claim(600 * 7919));
+	ck_assert(job_file_claim(1100 * 7919));
 }
 
 SUITE("log")

@@ -7,9 +7,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/job_file.h"
 #include "base/kernel.h"
 #include "base/own_thread.h"
 #include "registration/worker_cpus.h"
+#include "job_fixture.h"
 #include "standin.h"
 #include "sysfs_fixture.h"
 
@@ -210,6 +212,100 @@ TEST(cpus, where_the_kernel_refuses_the_worker_stays)
 	begin(NULL);
 	ck_assert_uint_eq(worker, 6);
 	ck_assert(!worker_cpus_switch());
+}
+
+/* ---- ranks of the job ---- */
+
+static void set_up_job(void)
+{
+	set_up();
+	forget_launchers();
+	make_folder();
+	setenv("OMPI_COMM_WORLD_RANK", "0", 1);
+	setenv("PMIX_NAMESPACE", "ranks", 1);
+}
+
+static void tear_down_job(void)
+{
+	sysfs_end();
+	remove_folder();
+}
+
+/* As another process of the job, whose first thread may run on these CPUs. */
+static void join_rank(uint64_t cpus)
+{
+	uint64_t own = worker;
+
+	worker = cpus;
+	job_file_join();
+	worker = own;
+}
+
+CASE(ranks, .set_up = set_up_job, .tear_down = tear_down_job);
+
+TEST(ranks, cpus_to_which_a_rank_is_bound_alone_are_left)
+{
+	join_rank(1 << 2);
+	join_rank(1 << 7);
+	join_rank(0x18);
+	begin(NULL);
+	ck_assert_uint_eq(worker, 0x7b);
+	ck_assert(worker_cpus_are_left());
+}
+
+TEST(ranks, those_bound_later_count_at_the_next_choice)
+{
+	join_rank(1);
+	begin(NULL);
+	ck_assert_uint_eq(worker, 0xfe);
+	join_rank(2);
+	ck_assert(worker_cpus_choose(0));
+	ck_assert_uint_eq(worker, 0xfc);
+}
+
+TEST(ranks, where_each_cpu_has_a_rank_none_is_left)
+{
+	cpuset = worker = 3;
+	join_rank(1);
+	ck_assert(worker_cpus_are_left());
+	worker_cpus_to_start(&first);
+	ck_assert(worker_cpus_choose(0));
+	join_rank(2);
+	ck_assert(!worker_cpus_are_left());
+	ck_assert(!worker_cpus_choose(0));
+	cpuset = 7;
+	ck_assert(worker_cpus_choose(0));
+	ck_assert(worker_cpus_are_left());
+	ck_assert_uint_eq(worker, 4);
+}
+
+TEST(ranks, a_cpu_of_a_rank_is_not_taken_although_threads_are_bound_to_all_others)
+{
+	cpuset = worker = 3;
+	join_rank(1);
+	add_thread(12, 1);
+	add_thread(13, 2);
+	begin(NULL);
+	ck_assert_uint_eq(worker, 2);
+}
+
+LOOP_TEST(ranks, of_a_setting_they_are_used_all_the_same, 0, 2)
+{
+	cpuset = worker = 3;
+	join_rank(1);
+	join_rank(2);
+	begin(_i ? "0-1" : "inherit");
+	ck_assert(worker_cpus_choose(0));
+	ck_assert(worker_cpus_are_left());
+	ck_assert_uint_eq(worker, 3);
+}
+
+TEST(ranks, where_the_cpus_are_unknown_the_worker_works)
+{
+	cpuset = worker = 0;
+	join_rank(1);
+	ck_assert(worker_cpus_choose(0));
+	ck_assert(worker_cpus_are_left());
 }
 
 /* ---- near the GPU ---- */

@@ -84,6 +84,7 @@ static struct {
 	unsigned int chosen;   /* so often */
 	unsigned int workers;  /* that have begun */
 	int near;	       /* the GPU */
+	bool none;	       /* no CPU is left */
 } choices;
 
 bool worker_cpus_to_start(struct kernel_cpus *cpus)
@@ -93,12 +94,18 @@ bool worker_cpus_to_start(struct kernel_cpus *cpus)
 	return false;
 }
 
-void worker_cpus_choose(int device)
+bool worker_cpus_are_left(void)
+{
+	return !choices.none;
+}
+
+bool worker_cpus_choose(int device)
 {
 	ck_assert(!load_relaxed(&own_thread));
 	ck_assert_uint_eq(choices.workers, workers);
 	choices.chosen++;
 	choices.near = device;
+	return !choices.none;
 }
 
 bool worker_cpus_switch(void)
@@ -579,6 +586,41 @@ TEST(pauses, a_worker_that_nothing_wakes_ends_and_the_next_work_starts_another)
 		ck_assert_uint_eq(workers, 1 + i);
 		dozes_end_on_time(DOZES);
 	}
+}
+
+/* A rank of the job has been bound to each CPU meanwhile. */
+TEST(pauses, where_no_cpu_is_left_the_worker_ends_and_none_starts)
+{
+	choices.none = true;
+	pass(1000 * MS);
+	allocate(1);
+	wait_ends(DOZE, LATE);
+	while (worker_thread())
+		sched_yield();
+	delayed(1);
+	allocate(2);
+	registered(0);
+	delayed(3);
+	ck_assert_uint_eq(workers, 1);
+	ck_assert_uint_ne(ask(0, next - BLOCK, BLOCK), 0);
+	choices.none = false;
+	allocate(4);
+	wait_ends(PAUSE, 0);
+	dozes_end_on_time(1);
+	waits(DOZE);
+	ck_assert_uint_eq(workers, 2);
+	ck_assert_uint_ge(statistics_get(registrations_background), 4);
+}
+
+TEST(pauses, and_so_does_a_worker_that_finds_none_when_it_starts)
+{
+	sleep_ends();
+	choices.none = true;
+	pass(1000 * MS);
+	allocate(1);
+	registered(0);
+	delayed(1);
+	ck_assert_uint_eq(workers, 1);
 }
 
 TEST(pauses, a_woken_worker_goes_on)
