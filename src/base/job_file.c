@@ -230,6 +230,27 @@ void job_file_cpus(struct kernel_cpus *cpus)
 		job_file_walk(job_file_take_cpu, cpus);
 }
 
+void job_file_mark(void)
+{
+	uint64_t now = kernel_time(CLOCK_REALTIME);
+	struct timespec times[2] = { { .tv_nsec = UTIME_OMIT },
+				     { (time_t)(now / 1000000000), (long)(now % 1000000000) } };
+
+	if (held_file_is_open(&file))
+		kernel_call(SYS_utimensat, file.fd, NULL, times, 0);
+}
+
+uint64_t job_file_marked(void)
+{
+	struct stat status;
+
+	job_file_begin();
+	if (!file.inode || kernel_describe(file.fd, &status) || status.st_dev != file.device ||
+	    status.st_ino != file.inode)
+		return 0;
+	return (uint64_t)status.st_mtim.tv_sec * 1000000000 + (uint64_t)status.st_mtim.tv_nsec;
+}
+
 int job_file_lead(void)
 {
 	int error;

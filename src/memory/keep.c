@@ -61,7 +61,10 @@ static bool keep_is_possible(void)
 {
 	switch (load_relaxed(&keep_mode)) {
 	case KEEP_ON:
-		return !captures_may_be_open();
+		if (captures_may_be_open())
+			return false;
+		kept_answer_ranks();
+		return true;
 	case KEEP_ENDED:
 		keep_release_context(NULL);
 		return false;
@@ -253,8 +256,9 @@ uint64_t keep_free_bytes(void)
 	return kept_block_bytes(keep_current_device());
 }
 
-/* Other threads may fill the pools again at once. */
+/* Other threads may fill the pools again at once, and other ranks may take what was given. */
 #define POOL_TRIES 8
+#define RANK_TRIES 64
 
 bool keep_release_for(int device, uint64_t bytes, unsigned int tries)
 {
@@ -263,7 +267,8 @@ bool keep_release_for(int device, uint64_t bytes, unsigned int tries)
 	if (device == KEEP_CURRENT)
 		device = keep_current_device();
 	return device != KEEP_CURRENT &&
-	       (kept_release(device, bytes) || (tries < POOL_TRIES && kept_trim_pools(device)));
+	       (kept_release(device, bytes) || (tries < POOL_TRIES && kept_trim_pools(device)) ||
+		(tries < RANK_TRIES && device >= 0 && kept_ask_ranks(device)));
 }
 
 bool keep_release(int device, uint64_t bytes)

@@ -5,6 +5,8 @@
 #include "base/atomics.h"
 #include "base/config.h"
 #include "base/job_file.h"
+#include "base/system.h"
+#include "memory/captures.h"
 #include "memory/driver.h"
 #include "report/statistics.h"
 
@@ -45,6 +47,8 @@ static struct {
 	_Atomic uint64_t half, processes, until, since;
 } autos[DEVICES_MAX];
 
+static _Atomic uint64_t seen; /* job_file_marked(); 0: no job, or nothing was kept */
+
 /* Processes of the job on the GPU. */
 static unsigned int kept_processes(int device, bool first)
 {
@@ -83,6 +87,8 @@ static uint64_t kept_auto(int device, uint64_t freed)
 	store_relaxed(&autos[device].half, (unused + kept + freed) / 2);
 	since = exchange_relaxed(&autos[device].since, clock | 1);
 	store_relaxed(&autos[device].processes, kept_processes(device, !since));
+	if (!load_relaxed(&seen))
+		store_relaxed(&seen, job_file_marked());
 	limit = kept_shared(device);
 	store_relaxed(&autos[device].until, had + limit / 8 + 1);
 	return limit;
@@ -131,4 +137,57 @@ void kept_make_room(int device, uint64_t bytes)
 	unsigned int list = kept_list_of(device);
 
 	kept_release_above(list, kept_room(list, bytes), UNUSED);
+}
+
+/* ---- other ranks of the job ---- */
+
+#define LOOK_EVERY_NS 1000000
+#define ANSWER_NS     (20 * LOOK_EVERY_NS)
+#define ASK_EVERY_NS  1000000000 /* where none has answered */
+
+bool kept_ask_ranks(int device)
+{
+	static _Atomic uint64_t not_before;
+	const struct driver_calls *driver = driver_calls();
+	uint64_t start = system_clock(), never = 0;
+	size_t before, now, total;
+
+	if (config_get()->keep != CONFIG_AUTO || start < load_relaxed(&not_before) ||
+	    captures_may_be_open() || device >= DEVICES_MAX || !driver->cuMemGetInfo_v2)
+		return false;
+	/* An answer requires that this process is known to use the GPU. */
+	if (kept_processes(device, replace_seq_cst(&autos[device].since, &never, 1)) < 2 ||
+	    driver->cuMemGetInfo_v2(&before, &total) != CUDA_SUCCESS)
+		return false;
+	job_file_mark();
+	do {
+		kernel_sleep(LOOK_EVERY_NS);
+		if (driver->cuMemGetInfo_v2(&now, &total) == CUDA_SUCCESS && now > before)
+			return true;
+	} while (system_clock() - start < ANSWER_NS);
+	store_relaxed(&not_before, system_clock() + ASK_EVERY_NS);
+	return false;
+}
+
+void kept_answer_ranks(void)
+{
+	static _Atomic uint64_t next;
+	uint64_t now, mark;
+
+	if (!load_relaxed(&seen))
+		return;
+	now = system_clock();
+	if (now < load_relaxed(&next))
+		return;
+	store_relaxed(&next, now + LOOK_EVERY_NS);
+	mark = job_file_marked();
+	if (!mark || exchange_relaxed(&seen, mark) == mark)
+		return;
+	for (int device = 0; device < DEVICES_MAX; device++) {
+		if (!load_relaxed(&autos[device].since) || kept_processes(device, false) < 2)
+			continue;
+		store_relaxed(&autos[device].until, 0);
+		kept_release(device, UINT64_MAX);
+		kept_trim_pools(device);
+	}
 }

@@ -214,6 +214,38 @@ static void auto_is_shared_with_later_processes(unsigned int unused)
 	require(raw_attribute(pool, THRESHOLD) == 5);
 }
 
+/* Another rank of the job, which has kept memory or not, wants more than the GPU has. */
+static void auto_gives_memory_back_for_another_rank(unsigned int has_kept)
+{
+	int used[2], wants[2];
+	CUdeviceptr memory;
+	pid_t other;
+	char byte;
+
+	require(!pipe(used) && !pipe(wants));
+	other = fork();
+	if (!other) {
+		begin();
+		if (has_kept)
+			keep(UNIT);
+		require(write(used[1], "", 1) == 1 && read(wants[0], &byte, 1) == 1);
+		require(cuMemAlloc_v2(&memory, 65 * MIB) == CUDA_ERROR_OUT_OF_MEMORY);
+		require(!own("kept_bytes"));
+		_exit(0);
+	}
+	require(read(used[0], &byte, 1) == 1);
+	begin();
+	keep(8 * MIB);
+	keep(4 * MIB);
+	for (int i = 0; i < 1000; i++)
+		keep(UNIT);
+	require(own("kept_bytes") == 12 * MIB + UNIT && !own("kept_released"));
+	require(write(wants[1], "", 1) == 1 && await_child(other) == 0);
+	while (!own("kept_released"))
+		keep(UNIT);
+	require(own("kept_released") == 3 && own("kept_bytes") == UNIT);
+}
+
 #define AUTO	 "PEERPIN_KEEP=auto PEERPIN_SIM_MEMORY=64M"
 #define IN_A_JOB AUTO " OMPI_COMM_WORLD_RANK=0 PMIX_NAMESPACE=keep-"
 
@@ -224,5 +256,7 @@ const struct test pool_tests[] = {
 	TEST(auto_keeps_up_to_half_of_what_is_free, 0, AUTO),
 	TEST(auto_is_shared_by_the_processes_of_the_job, 3, IN_A_JOB "earlier"),
 	TEST(auto_is_shared_with_later_processes, 0, IN_A_JOB "later"),
+	TEST(auto_gives_memory_back_for_another_rank, 1, IN_A_JOB "keeping"),
+	TEST(auto_gives_memory_back_for_another_rank, 0, IN_A_JOB "wanting"),
 	{ .name = NULL },
 };
