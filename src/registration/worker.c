@@ -25,6 +25,7 @@
 #include "registration/background.h"
 
 #include "base/atomics.h"
+#include "base/job_file.h"
 #include "base/kernel.h"
 #include "base/log.h"
 #include "base/proc_stat.h"
@@ -60,12 +61,14 @@ static void worker_pause(long nanoseconds)
 
 static void worker_choose_cpus(void)
 {
-	static uint64_t chosen;
-	uint64_t now = kernel_time(CLOCK_MONOTONIC);
+	static uint64_t chosen, marked;
+	uint64_t now = kernel_time(CLOCK_MONOTONIC), mark = job_file_marked();
 
-	if (process_is_exiting() || (chosen && now - chosen < CHOOSE_NS))
+	/* A rank that joins the job changes the mark. */
+	if (process_is_exiting() || (chosen && now - chosen < CHOOSE_NS && mark == marked))
 		return;
 	chosen = now;
+	marked = mark;
 	has_cpus = worker_cpus_choose(background_device());
 }
 
