@@ -89,7 +89,7 @@ struct keys *keys_claim(struct domain *domain, uint32_t slot, uint64_t allocatio
 	return keys;
 }
 
-_Static_assert(POLICY_PARTS < 1 << 4 && POLICY_FAILURES < 1 << 2 && POLICY_MEMORY <= 1 << 5,
+_Static_assert(2 * POLICY_PARTS < 1 << 5 && POLICY_FAILURES < 1 << 2 && POLICY_MEMORY <= 1 << 5,
 	       "struct keys has room for these numbers");
 
 /* After POLICY_FAILURES further tries of parts are rare: another part may work. The whole is not

@@ -181,7 +181,7 @@ struct keys {
 	/* With registration_lock held. Roots of range_index.h: of the whole and its parts; of
 	 * spans that begin in the allocation. */
 	uint64_t parts : 24, spans : 24;
-	uint64_t made : 4; /* parts so far, at most POLICY_PARTS; any spans: 1 */
+	uint64_t made : 5; /* parts so far, at most 2 * POLICY_PARTS; any spans: 1 */
 	/* Failures of parts and spans, and of the whole, temporary errors excluded; at most
 	 * POLICY_FAILURES. */
 	uint64_t failures : 2, whole_failures : 2;

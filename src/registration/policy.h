@@ -19,7 +19,12 @@
 
 /* After so many parts of an allocation in a domain the worker registers the whole. With fewer the
  * bytes that no client requests take CPUs from the program, and lengthen its frees. An arena of 40
- * pieces, each requested twice, has 76 hits of 82 with 4, 72 with 8 (simulated adapter). */
+ * pieces, each requested twice, has 76 hits of 82 with 4, 72 with 8 (simulated adapter).
+ *
+ * If the worker has not come after twice as many, as no CPU is idle, the next request registers the
+ * whole, where that is at most 4 times as long as so many parts like its own: the program pays at
+ * most so many times what it has paid, and has hits from then on. Where the worker came late the
+ * arena had 41 hits, and has 65. */
 #define POLICY_PARTS 8u
 
 /* Failed registrations of an allocation in a domain, after which the whole is not tried again, and

@@ -181,7 +181,7 @@ static struct region_reference *region_add_reference(struct region *region,
 	region->references = holds_number(reference);
 	if (!range->spans || range->base >= allocation->base)
 		region_index(keys, reference);
-	if (!range->whole && keys->made < (range->spans ? 1 : POLICY_PARTS))
+	if (!range->whole && keys->made < (range->spans ? 1 : 2 * POLICY_PARTS))
 		keys->made++;
 	return reference;
 }

@@ -145,17 +145,28 @@ static bool choice_takes_part(const struct allocation *allocation, const struct 
 				!pin_limit_may_hold(allocation->device, allocation->size));
 }
 
-/* The whole takes the client hardly longer than the part. If there is one, another thread registers
- * it, or it did not fit, or failed. */
+/* The worker has not come, for want of an idle CPU. */
+static bool choice_is_overdue(const struct allocation *allocation, const struct domain *domain)
+{
+	const struct keys *keys = keys_of(domain, allocation->slot, allocation->id);
+
+	return keys && keys->made == 2 * POLICY_PARTS && region_is_queued(allocation);
+}
+
+/* The whole takes the client hardly longer than the part, or few times as long as all parts so far.
+ * If there is one, another thread registers it, or it did not fit, or failed. */
 static bool choice_replaces_part(const struct allocation *allocation, const struct domain *domain,
 				 const struct registration_request *request, uint64_t part_length)
 {
 	uint64_t length = choice_whole(allocation).length;
 	struct adapter *adapter = domain->owner->adapter;
+	bool is_short =
+		length <= POLICY_WHOLE && length <= POLICY_PARTS * part_length && !request->dma_buf;
 
-	return length <= POLICY_WHOLE && length <= POLICY_PARTS * part_length &&
-	       !request->dma_buf && !allocation->integrated && !domain->owner->own_keys &&
-	       !adapter->wholes_fail && !region_find_whole(allocation, domain) &&
+	return (is_short || (length <= POLICY_PARTS * POLICY_PARTS * part_length &&
+			     choice_is_overdue(allocation, domain))) &&
+	       !allocation->integrated && !domain->owner->own_keys && !adapter->wholes_fail &&
+	       !region_find_whole(allocation, domain) &&
 	       pin_limit_has_room(adapter, allocation->device, length);
 }
 
@@ -215,7 +226,7 @@ enum region_demand region_demand(const struct allocation *allocation, const stru
 	session_assert();
 	if (!keys || !keys->made)
 		return DEMAND_NONE;
-	return keys->made == POLICY_PARTS && !domain->owner->own_keys ? DEMAND_WHOLE : DEMAND_PARTS;
+	return keys->made >= POLICY_PARTS && !domain->owner->own_keys ? DEMAND_WHOLE : DEMAND_PARTS;
 }
 
 bool region_wants_whole(const struct allocation *allocation, const struct domain *domain)

@@ -160,6 +160,67 @@ TEST(parts, the_eighth_part_has_the_worker_register_the_whole)
 	ck_assert_uint_eq(statistics_get(evictions), 0);
 }
 
+/* ---- the whole, where the worker is late ---- */
+
+#define ARENA (HOME + 400 * GIB)
+
+/* The worker is at HOME. */
+static void begin_arena(uint64_t size)
+{
+	whole_waits = true;
+	for (unsigned int i = 0; i < POLICY_PARTS; i++)
+		use(HOME + i * GIB, 4096);
+	while (!wholes)
+		sched_yield();
+	begin(ARENA, size);
+}
+
+static void use_in_turn(unsigned int from, unsigned int count, uint64_t length)
+{
+	for (unsigned int i = from; i < from + count; i++)
+		use(ARENA + i * GIB, length);
+}
+
+TEST(parts, after_twice_as_many_a_request_registers_the_whole)
+{
+	begin_arena(40 * GIB);
+	use_in_turn(0, 2 * POLICY_PARTS, GIB);
+	ck_assert_uint_eq(last_length, GIB);
+	use_in_turn(30, 1, GIB);
+	ck_assert_uint_eq(last_length, 40 * GIB);
+	ck_assert(hits(ARENA, 40 * GIB));
+	ck_assert_uint_eq(statistics_get(registrations_background), 0);
+	whole_waits = false;
+}
+
+TEST(parts, but_not_one_that_is_much_longer_than_these)
+{
+	begin_arena(70 * GIB);
+	use_in_turn(0, 2 * POLICY_PARTS + 4, GIB);
+	ck_assert_uint_eq(last_length, GIB);
+	use(ARENA + 50 * GIB, 2 * GIB);
+	ck_assert_uint_eq(last_length, 70 * GIB);
+	whole_waits = false;
+}
+
+/* No worker would. */
+static void set_up_parts_off(void)
+{
+	setenv("PEERPIN_PREREGISTER", "off", 1);
+	set_up_parts();
+}
+
+CASE(off, .set_up = set_up_parts_off);
+
+TEST(off, nor_without_background_registration)
+{
+	begin(ARENA, 40 * GIB);
+	use_in_turn(0, 2 * POLICY_PARTS + 4, GIB);
+	ck_assert_uint_eq(last_length, GIB);
+}
+
+/* ---- client MRs, look-ups ---- */
+
 TEST(parts, a_client_mr_keeps_its_part_beside_the_whole)
 {
 	uint32_t key = get_in(&pd, AT(0), HOME, 4096);
@@ -417,14 +478,6 @@ TEST(limited, after_failures_few_requests_try)
 	use(HOME, 4096);
 	use(HOME + GIB, 4096);
 }
-
-static void set_up_parts_off(void)
-{
-	setenv("PEERPIN_PREREGISTER", "off", 1);
-	set_up_parts();
-}
-
-CASE(off, .set_up = set_up_parts_off);
 
 /* A request for the first `bytes` of a new allocation of `size` registers `length`. */
 static void check_registers(uint64_t size, uint64_t bytes, uint64_t length)
