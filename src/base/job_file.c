@@ -6,7 +6,7 @@
  * file is never mapped: a truncation would kill the program with SIGBUS.
  *
  * The file may outlive the job, and a later job may have an equal name. A rank that finds no other
- * rank live, and no claim or start for FORMER_SECONDS, replaces the file. Younger claims stay:
+ * rank live, and no start, claim or use for FORMER_SECONDS, replaces the file. Younger claims stay:
  * ranks may start and exit one after another. Uses of GPUs end: they may be of the batch job's
  * previous program. The exclusive lock is held for a few system calls only, and a file is removed
  * only under it: the name of a locked file is the file's own.
@@ -34,7 +34,7 @@ struct claim {
 	uint64_t hash, claimant;
 };
 
-#define CLAIMS 1024u
+#define CLAIMS 1024u /* the last one for the end of uses */
 static const struct claim uses_ended;
 
 /* The use of a CPU has this and the CPU's number in place of a hash. */
@@ -44,16 +44,19 @@ static once opened;
 static char name[256];
 static struct held_file file = { .fd = -1 }; /* no descriptor: no job, or no file */
 
-/* Return a descriptor with a shared lock; -EAGAIN: try again. */
+#define OPENING (O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
+
+/* Return a descriptor with a shared lock; -EAGAIN: try again. The time of access is the mark: reads
+ * must not change it. Only the file's owner may open it so. */
 static int job_file_open_at(int folder)
 {
 	struct stat status = { 0 };
-	int fd = kernel_open_at(folder, name,
-				O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC,
-				0600);
+	int fd = kernel_open_at(folder, name, OPENING | O_NOATIME, 0600);
 	bool alone, former;
 	int error;
 
+	if (fd == -EPERM)
+		fd = kernel_open_at(folder, name, OPENING, 0600);
 	if (fd < 0)
 		return fd;
 	alone = !kernel_describe(fd, &status) && status.st_size && !kernel_lock(fd, F_WRLCK);
@@ -102,7 +105,7 @@ static void job_file_begin(void)
 	once_end(&opened);
 }
 
-/* The file's time is that of the latest start or claim. */
+/* The time of the file's last change is that of the latest start, claim or use. */
 static void job_file_touch(void)
 {
 	if (held_file_is_open(&file))
@@ -145,12 +148,14 @@ static void job_file_find(const struct claim *claim, void *argument)
 		found->claimant = claim->claimant;
 }
 
-static void job_file_add_use(uint64_t hash)
+/* `once_only`: unless there is one. */
+static void job_file_add_use(uint64_t hash, bool once_only)
 {
 	const struct claim use = { .hash = hash };
 	struct found found = { .hash = hash };
+	unsigned int count = job_file_walk(job_file_find, &found);
 
-	if (job_file_walk(job_file_find, &found) < CLAIMS && held_file_is_open(&file))
+	if (count < CLAIMS - 1 && !(once_only && found.uses) && held_file_is_open(&file))
 		signal_safe_write(file.fd, &use, sizeof(use));
 }
 
@@ -165,7 +170,7 @@ static void job_file_add_cpu(void)
 		return;
 	while (!cpus.words[i])
 		i++;
-	job_file_add_use(CPU_USE | (i * 64 + (uint64_t)__builtin_ctzll(cpus.words[i])));
+	job_file_add_use(CPU_USE | (i * 64 + (uint64_t)__builtin_ctzll(cpus.words[i])), true);
 }
 
 void job_file_join(void)
@@ -189,7 +194,7 @@ bool job_file_claim(uint64_t hash)
 	job_file_begin();
 	if (!held_file_is_open(&file))
 		return true;
-	if (job_file_walk(job_file_find, &found) < CLAIMS && !found.claimant &&
+	if (job_file_walk(job_file_find, &found) < CLAIMS - 1 && !found.claimant &&
 	    held_file_is_open(&file)) {
 		own.claimant = job_file_make_claimant();
 		signal_safe_write(file.fd, &own, sizeof(own));
@@ -206,7 +211,7 @@ unsigned int job_file_share(uint64_t hash, bool first)
 	if (!held_file_is_open(&file))
 		return 1;
 	if (first)
-		job_file_add_use(hash);
+		job_file_add_use(hash, false);
 	job_file_walk(job_file_find, &found);
 	return found.uses ? found.uses : 1;
 }
@@ -230,25 +235,38 @@ void job_file_cpus(struct kernel_cpus *cpus)
 		job_file_walk(job_file_take_cpu, cpus);
 }
 
-void job_file_mark(void)
+void job_file_mark(uint64_t tag)
 {
-	uint64_t now = kernel_time(CLOCK_REALTIME);
-	struct timespec times[2] = { { .tv_nsec = UTIME_OMIT },
-				     { (time_t)(now / 1000000000), (long)(now % 1000000000) } };
+	uint64_t now = kernel_time(CLOCK_REALTIME) / 1000000000, fraction;
+	struct timespec times[2] = { { .tv_sec = (time_t)now }, { .tv_nsec = UTIME_OMIT } };
 
+	fraction = kernel_time(CLOCK_REALTIME) % 1000000000 & ~(uint64_t)JOB_FILE_TAG;
+	times[0].tv_nsec = (long)(fraction | (tag & JOB_FILE_TAG));
 	if (held_file_is_open(&file))
 		kernel_call(SYS_utimensat, file.fd, NULL, times, 0);
 }
 
-uint64_t job_file_marked(void)
+static uint64_t job_file_time(bool of_mark)
 {
 	struct stat status;
+	struct timespec time;
 
 	job_file_begin();
 	if (!file.inode || kernel_describe(file.fd, &status) || status.st_dev != file.device ||
 	    status.st_ino != file.inode)
 		return 0;
-	return (uint64_t)status.st_mtim.tv_sec * 1000000000 + (uint64_t)status.st_mtim.tv_nsec;
+	time = of_mark ? status.st_atim : status.st_mtim;
+	return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+}
+
+uint64_t job_file_marked(void)
+{
+	return job_file_time(true);
+}
+
+uint64_t job_file_changed(void)
+{
+	return job_file_time(false);
 }
 
 int job_file_lead(void)
@@ -283,11 +301,13 @@ void job_file_leave(void)
 
 	if (folder < 0)
 		return;
-	job_file_walk(job_file_find_message, &has_message);
 	kernel_lock(file.fd, F_UNLCK);
-	if (!has_message && !kernel_lock(file.fd, F_WRLCK) && !kernel_describe(file.fd, &status) &&
-	    status.st_nlink)
-		kernel_unlink_at(folder, name);
+	if (!kernel_lock(file.fd, F_WRLCK) && !kernel_describe(file.fd, &status) &&
+	    status.st_nlink) {
+		job_file_walk(job_file_find_message, &has_message);
+		if (!has_message)
+			kernel_unlink_at(folder, name);
+	}
 	kernel_close(folder);
 	held_file_close(&file);
 }

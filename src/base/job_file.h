@@ -38,10 +38,13 @@ unsigned int job_file_share(uint64_t hash, bool first);
 /* Return the CPUs to which ranks of the job are bound alone, or were while another rank was live. */
 void job_file_cpus(struct kernel_cpus *cpus);
 
-/* The job's other ranks on this host see a change of job_file_marked(), which a rank that joins and
- * a new claim change, too. 0: no file. */
-void job_file_mark(void);
+/* job_file_mark(): changes the time of job_file_marked() for all ranks of the job on this host, to
+ * one with these low bits. job_file_changed(): the time of the latest start, claim or use. Times in
+ * ns since 1970; 0: no file. */
+#define JOB_FILE_TAG 511u
+void job_file_mark(uint64_t tag);
 uint64_t job_file_marked(void);
+uint64_t job_file_changed(void);
 
 /* Drop the shared lock. Return 1: no other rank of the job is live on this host; 0: another one is;
  * below 0: no lock. Call at exit. */

@@ -268,7 +268,7 @@ bool keep_release_for(int device, uint64_t bytes, unsigned int tries)
 		device = keep_current_device();
 	return device != KEEP_CURRENT &&
 	       (kept_release(device, bytes) || (tries < POOL_TRIES && kept_trim_pools(device)) ||
-		(tries < RANK_TRIES && device >= 0 && kept_ask_ranks(device)));
+		(tries < RANK_TRIES && device >= 0 && kept_ask_ranks(device, bytes)));
 }
 
 bool keep_release(int device, uint64_t bytes)

@@ -101,8 +101,8 @@ void keep_return_pools(void);
 
 /* An allocation of `bytes` on the device failed for want of memory, or a registration for want of
  * room (client MRs of kept memory take room): release at least so many there, the largest first.
- * False: nothing was kept there. keep_release_for(): also if pools alone held memory, and an
- * allocation has been tried often. */
+ * False: nothing was kept there. keep_release_for(): also what pools hold, and with
+ * PEERPIN_KEEP=auto what the job's other ranks keep; `tries`: of the allocation so far. */
 #define KEEP_CURRENT (-1) /* the current context's device */
 #define KEEP_HOST    (-2) /* host memory */
 #define KEEP_ANY     (-3) /* all devices, and the host */

@@ -14,6 +14,7 @@
 #include "base/atomics.h"
 #include "base/config.h"
 #include "base/system.h"
+#include "memory/captures.h"
 #include "memory/driver.h"
 #include "memory/kept.h"
 
@@ -189,6 +190,8 @@ void kept_pool_allocated(const struct allocation *allocation)
 	uint64_t limit;
 	int held;
 
+	if (load_relaxed(&keep_mode) == KEEP_ON && !captures_may_be_open())
+		kept_answer_ranks();
 	if (!allocation->pool || (entry && !again) || !allocation->described ||
 	    load_relaxed(&keep_mode) != KEEP_ON)
 		return;

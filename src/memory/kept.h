@@ -45,10 +45,12 @@ uint64_t kept_limit(const struct allocation *allocation);
 /* The limit where more processes of the job may use the GPU by now; UINT64_MAX: it is as before. */
 uint64_t kept_later_limit(int device);
 
-/* The device has too little memory for an allocation, and none of it is kept here. With
- * PEERPIN_KEEP=auto: ask the job's other ranks on that GPU for theirs, and wait for it, 20 ms at
- * most. True: there is more. kept_answer_ranks() gives it: call where memory may be kept. */
-bool kept_ask_ranks(int device);
+/* The device has too little memory for an allocation of `bytes`, and this process keeps none of it.
+ * With PEERPIN_KEEP=auto: ask the job's other ranks on that GPU to release what they keep, and wait
+ * while they do: for 20 ms, after each release for 20 ms more, and 200 ms at most; once in a second
+ * where that was too little. True: more memory is free.
+ * kept_answer_ranks(): release what another rank has asked for. Call where memory may be kept. */
+bool kept_ask_ranks(int device, uint64_t bytes);
 void kept_answer_ranks(void);
 
 /* Return true if the limit of the allocation's GPU, or of the host, is at least its size. */

@@ -49,15 +49,21 @@ static struct {
 
 static _Atomic uint64_t seen; /* job_file_marked(); 0: no job, or nothing was kept */
 
-/* Processes of the job on the GPU. */
-static unsigned int kept_processes(int device, bool first)
+/* Of the GPU, in the job's file. */
+static uint64_t kept_hash(int device)
 {
 	uint64_t words[2] = { (uint64_t)device };
 
 	_Static_assert(sizeof(words) == sizeof(CUuuid), "a UUID has two words");
 	if (driver_calls()->cuDeviceGetUuid_v2)
 		driver_calls()->cuDeviceGetUuid_v2((CUuuid *)words, device);
-	return job_file_share((words[0] ^ words[1]) | 1, first);
+	return (words[0] ^ words[1]) | 1;
+}
+
+/* Processes of the job on the GPU. */
+static unsigned int kept_processes(int device, bool first)
+{
+	return job_file_share(kept_hash(device), first);
 }
 
 static uint64_t kept_shared(int device)
@@ -143,30 +149,60 @@ void kept_make_room(int device, uint64_t bytes)
 
 #define LOOK_EVERY_NS 1000000
 #define ANSWER_NS     (20 * LOOK_EVERY_NS)
-#define ASK_EVERY_NS  1000000000 /* where none has answered */
+#define ANSWERS_NS    (10 * ANSWER_NS)
+#define ASK_EVERY_NS  1000000000
 
-bool kept_ask_ranks(int device)
+/* Free memory of the current context's GPU, if it is this one; 0: unknown, or none. */
+static uint64_t kept_unused(int device)
+{
+	const struct driver_calls *driver = driver_calls();
+	size_t unused, total;
+	CUdevice current;
+
+	return driver->cuCtxGetDevice && driver->cuMemGetInfo_v2 &&
+			       driver->cuCtxGetDevice(&current) == CUDA_SUCCESS &&
+			       current == device &&
+			       driver->cuMemGetInfo_v2(&unused, &total) == CUDA_SUCCESS
+		       ? unused
+		       : 0;
+}
+
+/* False: all that was released is too little. */
+static bool kept_await_answers(int device, uint64_t bytes, uint64_t *unused)
+{
+	uint64_t start = system_clock(), now = start, last = start, seen_unused;
+
+	while (now - last < ANSWER_NS && now - start < ANSWERS_NS) {
+		kernel_sleep(LOOK_EVERY_NS);
+		seen_unused = kept_unused(device);
+		now = system_clock();
+		if (seen_unused > *unused) {
+			*unused = seen_unused;
+			last = now;
+		}
+		if (*unused >= bytes)
+			return true;
+	}
+	return false;
+}
+
+bool kept_ask_ranks(int device, uint64_t bytes)
 {
 	static _Atomic uint64_t not_before;
-	const struct driver_calls *driver = driver_calls();
-	uint64_t start = system_clock(), never = 0;
-	size_t before, now, total;
+	uint64_t before, unused, never = 0;
 
-	if (config_get()->keep != CONFIG_AUTO || start < load_relaxed(&not_before) ||
-	    captures_may_be_open() || device >= DEVICES_MAX || !driver->cuMemGetInfo_v2)
+	if (config_get()->keep != CONFIG_AUTO || system_clock() < load_relaxed(&not_before) ||
+	    captures_may_be_open() || device >= DEVICES_MAX || bytes > kept_total(device))
 		return false;
-	/* An answer requires that this process is known to use the GPU. */
-	if (kept_processes(device, replace_seq_cst(&autos[device].since, &never, 1)) < 2 ||
-	    driver->cuMemGetInfo_v2(&before, &total) != CUDA_SUCCESS)
+	before = unused = kept_unused(device);
+	/* Ranks release memory for processes that have recorded their use of the GPU. */
+	if (!before || kept_processes(device, replace_seq_cst(&autos[device].since, &never, 1)) < 2)
 		return false;
-	job_file_mark();
-	do {
-		kernel_sleep(LOOK_EVERY_NS);
-		if (driver->cuMemGetInfo_v2(&now, &total) == CUDA_SUCCESS && now > before)
-			return true;
-	} while (system_clock() - start < ANSWER_NS);
-	store_relaxed(&not_before, system_clock() + ASK_EVERY_NS);
-	return false;
+	job_file_mark(kept_hash(device));
+	store_relaxed(&seen, job_file_marked());
+	if (!kept_await_answers(device, (before > bytes ? before : bytes) + BLOCK, &unused))
+		store_relaxed(&not_before, system_clock() + ASK_EVERY_NS);
+	return unused > before;
 }
 
 void kept_answer_ranks(void)
@@ -184,10 +220,11 @@ void kept_answer_ranks(void)
 	if (!mark || exchange_relaxed(&seen, mark) == mark)
 		return;
 	for (int device = 0; device < DEVICES_MAX; device++) {
-		if (!load_relaxed(&autos[device].since) || kept_processes(device, false) < 2)
+		if (!load_relaxed(&autos[device].since) ||
+		    ((kept_hash(device) ^ mark) & JOB_FILE_TAG))
 			continue;
 		store_relaxed(&autos[device].until, 0);
-		kept_release(device, UINT64_MAX);
+		kept_release(device, statistics_get(kept_bytes));
 		kept_trim_pools(device);
 	}
 }

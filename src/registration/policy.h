@@ -23,8 +23,8 @@
  *
  * If the worker has not come after twice as many, as no CPU is idle, the next request registers the
  * whole, where that is at most 4 times as long as so many parts like its own: the program pays at
- * most so many times what it has paid, and has hits from then on. Where the worker came late the
- * arena had 41 hits, and has 65. */
+ * most so many times what it has paid, and has hits from then on. Where the worker came late that
+ * arena had 41 hits of 82, and has 65. */
 #define POLICY_PARTS 8u
 
 /* Failed registrations of an allocation in a domain, after which the whole is not tried again, and
@@ -69,7 +69,7 @@
 
 /* The first pause after a busy CPU or driver, and the longest one of their doublings. 16 processes
  * on an H200 had frees of 1.1 ms without pauses, of 0.2 ms with them. With 512 ms two ranks on two
- * CPUs had 0 of 320 hits, with 64 ms 172: their CPUs are idle now and then. */
+ * CPUs had 0 of 320 hits, with 64 ms 172, when the worker also used the CPUs of bound ranks. */
 #define POLICY_PAUSE_NS	    1000000
 #define POLICY_PAUSE_MAX_NS (64 * POLICY_PAUSE_NS)
 

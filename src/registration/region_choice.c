@@ -3,8 +3,8 @@
  *
  * A request registers a part, the requested range in whole granules, so the client waits for no
  * more than its own bytes; or a whole that takes hardly longer. After requests for POLICY_PARTS
- * parts the worker registers the whole, and parts without client MRs end. A part also serves
- * requests while the whole is being registered, and where the whole does not fit within the pin
+ * parts the worker registers the whole, or after twice as many the next request, and parts without
+ * client MRs end. A part also serves requests while the whole is being registered, and where the whole does not fit within the pin
  * limit. With unique keys there are parts alone: each client MR needs a region of its own, also of
  * a range that has one.
  *
@@ -145,7 +145,7 @@ static bool choice_takes_part(const struct allocation *allocation, const struct 
 				!pin_limit_may_hold(allocation->device, allocation->size));
 }
 
-/* The worker has not come, for want of an idle CPU. */
+/* The worker should have registered the whole by now: it finds no idle CPU, or has much to do. */
 static bool choice_is_overdue(const struct allocation *allocation, const struct domain *domain)
 {
 	const struct keys *keys = keys_of(domain, allocation->slot, allocation->id);

@@ -187,7 +187,8 @@ static void region_make_ready(struct region *region, const struct registration_r
 	if (!error && client)
 		pin_limit_granted(region);
 	if (error && optional) {
-		region->owner->adapter->wholes_fail |= !pinning_is_of_the_moment(error);
+		region->owner->adapter->wholes_fail |=
+			region->length <= POLICY_WHOLE && !pinning_is_of_the_moment(error);
 	} else if (error || learnt) {
 		room = (struct errors_room){ .regions = adapter_regions(region->owner->adapter),
 					     .region_limit = region->owner->adapter->region_limit,

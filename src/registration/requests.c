@@ -189,6 +189,8 @@ static void requests_queue_more(struct serving *serving, const struct region_ref
 {
 	struct domain *domain = reference->region->domain;
 
+	if (serving->service != HIT && reference->whole)
+		region_end_parts(&serving->allocation, domain);
 	if (domain_served(domain, &serving->allocation))
 		serving->go |= background_queue_all();
 	if (serving->service != HIT && !reference->whole && !reference->region->spans &&

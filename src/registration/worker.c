@@ -13,10 +13,11 @@
  * with its last thread. The allocation that starts the next worker takes 50 µs longer than one that
  * wakes it (2 CPUs at a load of 6): 1/20,000 of the time that has passed.
  *
- * The worker works while a CPU is idle. Elsewhere a registration before its request gains nothing
- * and takes a CPU from the program, so the worker leaves it to the client's request. The worker's
- * wake-ups preempt no thread: a doze ends on time only where a CPU is idle. After a yield another
- * thread would run first, also where its time slice has just ended.
+ * The worker works while a CPU is idle, and ends where a rank of the job is bound to each.
+ * Elsewhere a registration before its request gains nothing and takes a CPU from the program, so
+ * the worker leaves it to the client's request. The worker's wake-ups preempt no thread: a doze
+ * ends on time only where a CPU is idle. After a yield another thread would run first, also where
+ * its time slice has just ended.
  *
  * A busy CPU, a preemption, and an export that waits for others in the driver make the worker
  * pause, longer each time. 16 processes on one GPU have idle CPUs while they wait in the driver,
@@ -61,14 +62,13 @@ static void worker_pause(long nanoseconds)
 
 static void worker_choose_cpus(void)
 {
-	static uint64_t chosen, marked;
-	uint64_t now = kernel_time(CLOCK_MONOTONIC), mark = job_file_marked();
+	static uint64_t chosen, last_joined;
+	uint64_t now = kernel_time(CLOCK_MONOTONIC), joined = job_file_changed();
 
-	/* A rank that joins the job changes the mark. */
-	if (process_is_exiting() || (chosen && now - chosen < CHOOSE_NS && mark == marked))
+	if (process_is_exiting() || (chosen && now - chosen < CHOOSE_NS && joined == last_joined))
 		return;
 	chosen = now;
-	marked = mark;
+	last_joined = joined;
 	has_cpus = worker_cpus_choose(background_device());
 }
 
@@ -88,6 +88,12 @@ static bool worker_sleep(void)
 	}
 	own_thread_end();
 	worker_choose_cpus();
+	/* The worker may have had no CPU before. */
+	if (has_cpus && background_has_more()) {
+		own_thread_begin();
+		store_seq_cst(&rest, AWAKE);
+		return true;
+	}
 	if (has_cpus || process_is_exiting())
 		kernel_futex_wait(&rest, ASLEEP, IDLE_NS);
 	if (kernel_time(CLOCK_MONOTONIC) - start > POLICY_PAUSE_MAX_NS)

@@ -160,6 +160,14 @@ TEST(parts, the_eighth_part_has_the_worker_register_the_whole)
 	ck_assert_uint_eq(statistics_get(evictions), 0);
 }
 
+/* A request for the first `bytes` of a new allocation of `size` registers `length`. */
+static void check_registers(uint64_t size, uint64_t bytes, uint64_t length)
+{
+	begin(OTHER, size);
+	use(OTHER, bytes);
+	ck_assert_uint_eq(last_length, length);
+}
+
 /* ---- the whole, where the worker is late ---- */
 
 #define ARENA (HOME + 400 * GIB)
@@ -189,6 +197,8 @@ TEST(parts, after_twice_as_many_a_request_registers_the_whole)
 	use_in_turn(30, 1, GIB);
 	ck_assert_uint_eq(last_length, 40 * GIB);
 	ck_assert(hits(ARENA, 40 * GIB));
+	/* The parts have ended, but for those of HOME. */
+	ck_assert_uint_eq(standin_registered(), 1 + POLICY_PARTS);
 	ck_assert_uint_eq(statistics_get(registrations_background), 0);
 	whole_waits = false;
 }
@@ -200,6 +210,21 @@ TEST(parts, but_not_one_that_is_much_longer_than_these)
 	ck_assert_uint_eq(last_length, GIB);
 	use(ARENA + 50 * GIB, 2 * GIB);
 	ck_assert_uint_eq(last_length, 70 * GIB);
+	whole_waits = false;
+}
+
+static int pin_no_arena(const struct pin_request *request, struct pin_result *result)
+{
+	return request->length == 40 * GIB ? -ENOMEM : pin(request, result);
+}
+
+TEST(parts, where_it_fails_a_part_serves_and_wholes_of_a_block_go_on)
+{
+	method.pin = pin_no_arena;
+	begin_arena(40 * GIB);
+	use_in_turn(0, 2 * POLICY_PARTS + 4, GIB);
+	ck_assert_uint_eq(last_length, GIB);
+	check_registers(BLOCK, BLOCK / 8, BLOCK);
 	whole_waits = false;
 }
 
@@ -477,14 +502,6 @@ TEST(limited, after_failures_few_requests_try)
 		get_in(&pd, AT(i), HOME, 4096);
 	use(HOME, 4096);
 	use(HOME + GIB, 4096);
-}
-
-/* A request for the first `bytes` of a new allocation of `size` registers `length`. */
-static void check_registers(uint64_t size, uint64_t bytes, uint64_t length)
-{
-	begin(OTHER, size);
-	use(OTHER, bytes);
-	ck_assert_uint_eq(last_length, length);
 }
 
 TEST(off, an_eighth_of_a_block_registers_the_whole)

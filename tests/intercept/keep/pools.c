@@ -214,36 +214,105 @@ static void auto_is_shared_with_later_processes(unsigned int unused)
 	require(raw_attribute(pool, THRESHOLD) == 5);
 }
 
-/* Another rank of the job, which has kept memory or not, wants more than the GPU has. */
-static void auto_gives_memory_back_for_another_rank(unsigned int has_kept)
+/* Another rank of the job: it waits before its last step. */
+struct other {
+	pid_t process;
+	int started[2], go[2];
+};
+
+/* False in the other rank. Call before begin(). */
+static bool start_other(struct other *other)
 {
-	int used[2], wants[2];
-	CUdeviceptr memory;
-	pid_t other;
+	require(!pipe(other->started) && !pipe(other->go));
+	other->process = fork();
+	if (other->process)
+		return true;
+	close(other->go[1]);
+	alarm(300);
+	return false;
+}
+
+static void other_waits(const struct other *other)
+{
 	char byte;
 
-	require(!pipe(used) && !pipe(wants));
-	other = fork();
-	if (!other) {
-		begin();
-		if (has_kept)
-			keep(UNIT);
-		require(write(used[1], "", 1) == 1 && read(wants[0], &byte, 1) == 1);
-		require(cuMemAlloc_v2(&memory, 65 * MIB) == CUDA_ERROR_OUT_OF_MEMORY);
-		require(!own("kept_bytes"));
-		_exit(0);
-	}
-	require(read(used[0], &byte, 1) == 1);
+	require(write(other->started[1], "", 1) == 1 && read(other->go[0], &byte, 1) == 1);
+}
+
+static void await_start(const struct other *other)
+{
+	char byte;
+
+	require(read(other->started[0], &byte, 1) == 1);
+}
+
+static void other_ends(const struct other *other)
+{
+	require(write(other->go[1], "", 1) == 1 && await_child(other->process) == 0);
+}
+
+/* Wants more than is left. It has kept memory, or not. */
+static void start_wanting(struct other *other, bool has_kept)
+{
+	CUdeviceptr memory;
+
+	if (start_other(other))
+		return;
 	begin();
-	keep(8 * MIB);
+	if (has_kept)
+		keep(UNIT);
+	allocate(8 * MIB);
+	other_waits(other);
+	require(cuMemAlloc_v2(&memory, 60 * MIB) == CUDA_ERROR_OUT_OF_MEMORY);
+	require(!own("kept_bytes"));
+	_exit(0);
+}
+
+/* Gets what it wants. */
+static void start_joining(struct other *other)
+{
+	if (start_other(other))
+		return;
+	other_waits(other);
+	begin();
+	keep(UNIT);
+	_exit(0);
+}
+
+static void auto_releases_for_another_rank(unsigned int has_kept)
+{
+	struct other wanting, joining;
+
+	start_wanting(&wanting, has_kept);
+	start_joining(&joining);
+	await_start(&wanting);
+	begin();
 	keep(4 * MIB);
+	await_start(&joining);
+	other_ends(&joining);
 	for (int i = 0; i < 1000; i++)
 		keep(UNIT);
-	require(own("kept_bytes") == 12 * MIB + UNIT && !own("kept_released"));
-	require(write(wants[1], "", 1) == 1 && await_child(other) == 0);
+	require(own("kept_bytes") == 4 * MIB + UNIT && !own("kept_released"));
+	other_ends(&wanting);
 	while (!own("kept_released"))
 		keep(UNIT);
-	require(own("kept_released") == 3 && own("kept_bytes") == UNIT);
+	require(own("kept_released") == 2 && own("kept_bytes") == UNIT);
+}
+
+static void auto_releases_pools_for_another_rank(unsigned int unused)
+{
+	struct other wanting;
+	CUmemoryPool pool;
+
+	(void)unused;
+	start_wanting(&wanting, true);
+	await_start(&wanting);
+	begin();
+	pool = default_pool();
+	use(pool, 8 * MIB);
+	other_ends(&wanting);
+	while (reserved(pool) >= 8 * MIB)
+		use(pool, UNIT);
 }
 
 #define AUTO	 "PEERPIN_KEEP=auto PEERPIN_SIM_MEMORY=64M"
@@ -256,7 +325,8 @@ const struct test pool_tests[] = {
 	TEST(auto_keeps_up_to_half_of_what_is_free, 0, AUTO),
 	TEST(auto_is_shared_by_the_processes_of_the_job, 3, IN_A_JOB "earlier"),
 	TEST(auto_is_shared_with_later_processes, 0, IN_A_JOB "later"),
-	TEST(auto_gives_memory_back_for_another_rank, 1, IN_A_JOB "keeping"),
-	TEST(auto_gives_memory_back_for_another_rank, 0, IN_A_JOB "wanting"),
+	TEST(auto_releases_for_another_rank, 1, IN_A_JOB "keeping"),
+	TEST(auto_releases_for_another_rank, 0, IN_A_JOB "wanting"),
+	TEST(auto_releases_pools_for_another_rank, 0, IN_A_JOB "pools"),
 	{ .name = NULL },
 };
