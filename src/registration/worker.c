@@ -63,9 +63,12 @@ static void worker_pause(long nanoseconds)
 static void worker_choose_cpus(void)
 {
 	static uint64_t chosen, last_joined;
-	uint64_t now = kernel_time(CLOCK_MONOTONIC), joined = job_file_changed();
+	uint64_t now = kernel_time(CLOCK_MONOTONIC), joined;
 
-	if (process_is_exiting() || (chosen && now - chosen < CHOOSE_NS && joined == last_joined))
+	if (process_is_exiting())
+		return;
+	joined = job_file_changed();
+	if (chosen && now - chosen < CHOOSE_NS && joined == last_joined)
 		return;
 	chosen = now;
 	last_joined = joined;
