@@ -89,6 +89,7 @@ void check_job(struct host *host, struct finding *finding)
 		checks_job_bar1(host, gpu, (bytes + (1 << 20) - 1) >> 20, finding);
 	EACH_ADAPTER(host, adapter)
 		checks_job_regions(host, adapter, regions, finding);
+	finding_add(finding, OK, "memlock and nofile limit each rank by itself");
 	if (!machine_of(host)->gpu_count)
 		finding_add(finding, UNKNOWN, NO_GPU);
 }
