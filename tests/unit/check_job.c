@@ -267,6 +267,26 @@ TEST(job, the_cpus_of_bound_ranks_leave_no_file_behind)
 	ck_assert(!has_lock_file());
 }
 
+/* Launches of one batch job may share its name. */
+TEST(job, a_rank_that_starts_again_has_one_record_of_its_cpu)
+{
+	struct kernel_cpus own;
+	struct stat status;
+	char pattern[64];
+	glob_t found;
+
+	ck_assert(kernel_get_current_cpu(&own));
+	ck_assert_int_eq(kernel_set_cpus(0, &own), 0);
+	for (int i = 0; i < 3; i++)
+		job_file_join();
+	snprintf(pattern, sizeof(pattern), "%s/peerpin/job.again.*.lock", folder);
+	ck_assert_int_eq(glob(pattern, 0, NULL, &found), 0);
+	ck_assert_int_eq(stat(found.gl_pathv[0], &status), 0);
+	ck_assert_int_eq(status.st_size, 2 * sizeof(uint64_t));
+	globfree(&found);
+	job_file_leave();
+}
+
 #define RANKS 8
 
 TEST(job, of_ranks_that_end_at_once_exactly_one_leads)
