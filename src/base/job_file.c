@@ -237,11 +237,12 @@ void job_file_cpus(struct kernel_cpus *cpus)
 
 void job_file_mark(uint64_t tag)
 {
-	uint64_t now = kernel_time(CLOCK_REALTIME) / 1000000000, fraction;
-	struct timespec times[2] = { { .tv_sec = (time_t)now }, { .tv_nsec = UTIME_OMIT } };
+	uint64_t now = kernel_time(CLOCK_REALTIME);
+	uint64_t fraction = now % 1000000000 & ~(uint64_t)JOB_FILE_TAG;
+	struct timespec times[2] = { { (time_t)(now / 1000000000),
+				       (long)(fraction | (tag & JOB_FILE_TAG)) },
+				     { .tv_nsec = UTIME_OMIT } };
 
-	fraction = kernel_time(CLOCK_REALTIME) % 1000000000 & ~(uint64_t)JOB_FILE_TAG;
-	times[0].tv_nsec = (long)(fraction | (tag & JOB_FILE_TAG));
 	if (held_file_is_open(&file))
 		kernel_call(SYS_utimensat, file.fd, NULL, times, 0);
 }

@@ -73,22 +73,34 @@ static uint64_t kept_shared(int device)
 	return processes ? load_relaxed(&autos[device].half) / processes : 0;
 }
 
-static uint64_t kept_auto(int device, uint64_t freed)
+/* Free memory of the current context's GPU, if it is this one. False: unknown. */
+static bool kept_unused(int device, uint64_t *bytes)
 {
 	const struct driver_calls *driver = driver_calls();
-	uint64_t kept = kept_block_bytes(device), had = kept + kept_live(kept_list_of(device));
-	uint64_t clock = kept_allocated(kept_list_of(device)), limit, since;
-	CUdevice current;
 	size_t unused, total;
+	CUdevice current;
+
+	if (!driver->cuCtxGetDevice || !driver->cuMemGetInfo_v2 ||
+	    driver->cuCtxGetDevice(&current) != CUDA_SUCCESS || current != device ||
+	    driver->cuMemGetInfo_v2(&unused, &total) != CUDA_SUCCESS)
+		return false;
+	*bytes = unused;
+	return true;
+}
+
+static uint64_t kept_auto(int device, uint64_t freed)
+{
+	uint64_t kept = kept_block_bytes(device), had = kept + kept_live(kept_list_of(device));
+	uint64_t clock = kept_allocated(kept_list_of(device)), limit, since, unused;
 
 	if (device < 0 || device >= DEVICES_MAX)
 		return 0;
 	limit = kept_shared(device);
 	since = load_relaxed(&autos[device].since);
-	if ((had < load_relaxed(&autos[device].until) &&
-	     (freed <= limit || clock - since < limit / 8)) ||
-	    !driver->cuMemGetInfo_v2 || driver->cuCtxGetDevice(&current) != CUDA_SUCCESS ||
-	    current != device || driver->cuMemGetInfo_v2(&unused, &total) != CUDA_SUCCESS)
+	if (had < load_relaxed(&autos[device].until) &&
+	    (freed <= limit || clock - since < limit / 8))
+		return limit;
+	if (!kept_unused(device, &unused))
 		return limit;
 	store_relaxed(&autos[device].half, (unused + kept + freed) / 2);
 	since = exchange_relaxed(&autos[device].since, clock | 1);
@@ -152,21 +164,6 @@ void kept_make_room(int device, uint64_t bytes)
 #define ANSWERS_NS    (10 * ANSWER_NS)
 #define ASK_EVERY_NS  1000000000
 
-/* Free memory of the current context's GPU, if it is this one; 0: unknown, or none. */
-static uint64_t kept_unused(int device)
-{
-	const struct driver_calls *driver = driver_calls();
-	size_t unused, total;
-	CUdevice current;
-
-	return driver->cuCtxGetDevice && driver->cuMemGetInfo_v2 &&
-			       driver->cuCtxGetDevice(&current) == CUDA_SUCCESS &&
-			       current == device &&
-			       driver->cuMemGetInfo_v2(&unused, &total) == CUDA_SUCCESS
-		       ? unused
-		       : 0;
-}
-
 /* False: all that was released is too little. */
 static bool kept_await_answers(int device, uint64_t bytes, uint64_t *unused)
 {
@@ -174,9 +171,8 @@ static bool kept_await_answers(int device, uint64_t bytes, uint64_t *unused)
 
 	while (now - last < ANSWER_NS && now - start < ANSWERS_NS) {
 		kernel_sleep(LOOK_EVERY_NS);
-		seen_unused = kept_unused(device);
 		now = system_clock();
-		if (seen_unused > *unused) {
+		if (kept_unused(device, &seen_unused) && seen_unused > *unused) {
 			*unused = seen_unused;
 			last = now;
 		}
@@ -194,10 +190,11 @@ bool kept_ask_ranks(int device, uint64_t bytes)
 	if (config_get()->keep != CONFIG_AUTO || system_clock() < load_relaxed(&not_before) ||
 	    captures_may_be_open() || device >= DEVICES_MAX || bytes > kept_total(device))
 		return false;
-	before = unused = kept_unused(device);
 	/* Ranks release memory for processes that have recorded their use of the GPU. */
-	if (!before || kept_processes(device, replace_seq_cst(&autos[device].since, &never, 1)) < 2)
+	if (!kept_unused(device, &before) ||
+	    kept_processes(device, replace_seq_cst(&autos[device].since, &never, 1)) < 2)
 		return false;
+	unused = before;
 	job_file_mark(kept_hash(device));
 	store_relaxed(&seen, job_file_marked());
 	if (!kept_await_answers(device, (before > bytes ? before : bytes) + BLOCK, &unused))

@@ -2,8 +2,8 @@
 """keep_ranks.py -- two ranks of a job on one GPU: one keeps memory, the other wants more than is left
 
 "keep_ranks.py" starts both, each with the caller's preload, and prints the driver's result of the second one's
-allocation and how long it took. As the first rank keeps a fifth of the GPU, nine tenths of what is free and kept do not
-fit beside it.
+allocation and how long it took. As the first rank keeps a fifth of the GPU, nine tenths of its memory do not fit
+beside it.
 """
 import ctypes
 import os
