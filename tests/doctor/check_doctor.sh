@@ -119,12 +119,12 @@ if [ -e "$PWD/src/sim/.libs/libcuda.so.1" ] && [ -e "$PWD/src/sim/adapter/.libs/
 	same 'without time no check fails, and the conclusion is undecided' '=> 3' "$(grep -e ^FAIL -e '^=>' <<<"$found")"
 	for async in 0 1; do
 		matches "copies without SYNC_MEMOPS, asynchronous $async" "*OK *probe *old data in $((4 * async)) of 4 rounds, with SYNC_MEMOPS in 0*GPU0-sim0 dma-buf  *peerpin saves, *64.0 KiB*1.00 GiB*=> 0" \
-			"$(PEERPIN_SIM_DEVICES=1 PEERPIN_SIM_ADAPTER_DEVICES=1 PEERPIN_SIM_ASYNC=$async LD_LIBRARY_PATH=$simulated outcome "$doctor" --deep --only probe)"
+			"$(PEERPIN_SIM_DEVICES=1 PEERPIN_SIM_ADAPTER_DEVICES=1 PEERPIN_SIM_ASYNC=$async LD_LIBRARY_PATH=$simulated outcome "$doctor" --deep --limit 1200 --only probe)"
 	done
 	# A library with a sanitizer cannot be preloaded; then this program is not built.
 	[ ! -x "$PWD/tests/forms/requests" ] ||
 		matches 'a preloaded peerpin serves none of the registrations of the probe' '*old data in 4 of 4 rounds, with SYNC_MEMOPS in 0*=> 0' \
-			"$(PEERPIN_SIM_ASYNC=1 outcome "$PWD/scripts/peerpin" --sim "$PWD/scripts/peerpin" doctor --deep --only probe)"
+			"$(PEERPIN_SIM_ASYNC=1 outcome "$PWD/scripts/peerpin" --sim "$PWD/scripts/peerpin" doctor --deep --limit 1200 --only probe)"
 	if [ -x "$PWD/tests/forms/requests" ] && [ "$python" ]; then
 		mkdir "$work/job"
 		PEERPIN_SUMMARY=none PEERPIN_STATS_FILE="$work/job/%p.json" LD_LIBRARY_PATH=$simulated \

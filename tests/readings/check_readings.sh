@@ -170,12 +170,12 @@ done
 same 'neither children nor their children are left' '' "$(left)"
 
 # ---- data, by the simulated adapter, and by a real one, if there is one: the simulated driver's memory is the host's ----
-out=$(ask "$adapter:$simulated" option/deep=on probe/ended)
+out=$(ask "$adapter:$simulated" option/deep=on option/limit=1200 probe/ended)
 same 'a transfer to memory and back by the simulated adapter' '= ok' "$(value probe/0/sim0/peermem/transfer)"
-out=$(PEERPIN_SIM_ADAPTER_PEER=0 ask "$adapter:$simulated" option/deep=on probe/ended)
+out=$(PEERPIN_SIM_ADAPTER_PEER=0 ask "$adapter:$simulated" option/deep=on option/limit=1200 probe/ended)
 same 'no data without a registration' '' "$(value probe/0/sim0/peermem/transfer)"
 if ls /sys/class/infiniband/* >/dev/null 2>&1; then
-	out=$(ask "$simulated" option/deep=on probe/ended)
+	out=$(ask "$simulated" option/deep=on option/limit=1200 probe/ended)
 	real=$(value verbs/devices | sed 's/^= //;s/|.*//')
 	same 'a transfer to memory and back' '= ok' "$(value "probe/0/$real/peermem/transfer")"
 	matches 'its port' '= ACTIVE *' "$(value "verbs/$real/port/1")"

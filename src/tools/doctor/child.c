@@ -257,6 +257,8 @@ void host_run_child(struct host *host, const char *prefix, unsigned int seconds,
 	int64_t limit;
 	int error;
 
+	if (host_number(host, &limit, "option/limit") && limit > HOST_LIMIT)
+		child.seconds = (unsigned int)(seconds * limit / HOST_LIMIT);
 	if (host_number(host, &limit, "option/seconds") && limit > 0 && limit < 3600)
 		child.seconds = (unsigned int)limit;
 	error = child_run(&child, body);

@@ -11,7 +11,8 @@
  *                 (host_has_time)
  *   PREFIXoutput  start of the output that libraries printed in the child, if any
  *
- * option/seconds overrides the time limit that the caller passes.
+ * An option/limit beyond HOST_LIMIT lengthens the time limit that the caller passes in proportion;
+ * option/seconds overrides it.
  *
  * The parent kills the child and the processes that it started after the child's end or at the
  * time limit. The kernel kills the child when doctor ends.
