@@ -14,6 +14,7 @@
 #include "base/system.h"
 #include "base/text.h"
 
+_Atomic(const struct config *) config_settled;
 static struct config settled;
 static once settling;
 
@@ -106,7 +107,7 @@ bool config_excludes(const struct config *config, const char *program)
 }
 
 /* Look up no symbol here: a waiting thread may hold the dynamic linker's lock. */
-static void config_settle(const char *program)
+static void config_read(const char *program)
 {
 	static char system_text[CONFIG_FILE_MOST + 1], named_text[CONFIG_FILE_MOST + 1];
 	static struct config_place places[CONFIG_ROWS];
@@ -130,23 +131,17 @@ static void config_settle(const char *program)
 	log_set_limit(settled.log_level);
 }
 
-static const struct config *config_settle_once(void)
+const struct config *config_settle(void)
 {
 	const char *program = system_program();
 
 	system_prepare();
 	if (once_begin(&settling)) {
-		config_settle(program);
+		config_read(program);
+		store_release(&config_settled, &settled);
 		once_end(&settling);
 	}
 	return &settled;
-}
-
-const struct config *config_get(void)
-{
-	if (__builtin_expect(once_is_done(&settling), 1))
-		return &settled;
-	return config_settle_once();
 }
 
 void config_report(void)

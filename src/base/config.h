@@ -22,6 +22,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/atomics.h"
+
 /* A LIMIT, or a SHARE, that peerpin determines itself. */
 #define CONFIG_AUTO UINT64_MAX
 
@@ -59,8 +61,17 @@ struct config {
 #include "base/config.def"
 };
 
+/* NULL until the files have been read. For config_get() alone. */
+extern _Atomic(const struct config *) config_settled;
+const struct config *config_settle(void);
+
 /* Return the settings from all sources. The first caller reads the files. */
-const struct config *config_get(void);
+static inline const struct config *config_get(void)
+{
+	const struct config *config = load_acquire(&config_settled);
+
+	return __builtin_expect(config != NULL, 1) ? config : config_settle();
+}
 
 /* Return true if the environment alone disables peerpin. For the dlsym path and constructors. Sets
  * the limit of log messages until config_get() does. */
