@@ -162,7 +162,6 @@ WRAP(cuMemGetHandleForAddressRange, (handle, address, size, type, flags), void *
 		ready = registration_export(&made);
 	if (ready >= 0) {
 		*(int *)handle = ready;
-		memory_exported(ready, &made);
 		return CUDA_SUCCESS;
 	}
 	result = forward(handle, keep_visible(address), size, type, flags);

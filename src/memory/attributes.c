@@ -57,7 +57,7 @@ static CUresult attributes_read_all(uint64_t address, struct allocation *to)
 	if (result != CUDA_SUCCESS)
 		return result;
 	to->rdma_capable = words.rdma_capable;
-	to->memory_type = words.memory_type;
+	to->host = words.memory_type == CU_MEMORYTYPE_HOST;
 	to->managed = words.managed;
 	to->ipc_capable = words.ipc_capable;
 	to->mapped = words.mapped;

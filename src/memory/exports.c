@@ -125,7 +125,7 @@ static uint32_t exports_take(void)
 	return exports_unlinked(replaced);
 }
 
-static void exports_store(struct exported *made)
+static void exports_store(const struct exported *made)
 {
 	uint32_t index = *exports_link(made);
 
@@ -136,9 +136,17 @@ static void exports_store(struct exported *made)
 	index = exports_take();
 	if (!index)
 		return;
-	made->next = *exports_bucket(made);
 	*exports_at(index) = *made;
+	exports_at(index)->next = *exports_bucket(made);
 	*exports_bucket(made) = index;
+}
+
+static void exports_add(const struct exported *made)
+{
+	pthread_mutex_lock(&exports_lock);
+	exports_store(made);
+	has_exports = true;
+	pthread_mutex_unlock(&exports_lock);
 }
 
 void memory_exported(int fd, const struct found_export *source)
@@ -146,12 +154,14 @@ void memory_exported(int fd, const struct found_export *source)
 	struct exported made = { .made = *source };
 
 	statistics_count(exports);
-	if (exports_identify(fd, &made)) {
-		pthread_mutex_lock(&exports_lock);
-		exports_store(&made);
-		has_exports = true;
-		pthread_mutex_unlock(&exports_lock);
-	}
+	if (exports_identify(fd, &made))
+		exports_add(&made);
+}
+
+void memory_exported_again(uint64_t device, uint64_t inode, const struct found_export *source)
+{
+	statistics_count(exports);
+	exports_add(&(struct exported){ .device = device, .inode = inode, .made = *source });
 }
 
 bool memory_find_export(int fd, struct found_export *found)

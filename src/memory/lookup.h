@@ -17,9 +17,9 @@
  *   follows both finds every allocation that is live during the whole look-up.
  * - Refusal. Generation or range refuses any other record. Live allocations do not overlap, so the
  *   reader tries the second path only if the first one led to no match.
- * - Hiding. Kept memory is hidden and shown under one generation: all traits in one store, each user
- *   word in another. An answer depends on the traits or on one user word; the other fields do not
- *   change. So it holds at the moment of that load, and no mixture is wrong.
+ * - Hiding. Kept memory is hidden and shown under one generation: all traits in one store, each
+ * user word in another. An answer depends on the traits or on one user word; the other fields do
+ * not change. So it holds at the moment of that load, and no mixture is wrong.
  *
  * tests/model holds a model that is searched for counterexamples, and litmus tests of the memory
  * orders.
@@ -197,7 +197,7 @@ LOOKUP_INLINE bool lookup(uint64_t address, struct found *found)
 	return lookup_from(lookup_block(address), address, found);
 }
 
-/* ---- traits: attributes of an allocation as bits ---- */
+/* ---- traits: attributes of an allocation as bits, in the order of struct allocation ---- */
 
 #define TRAIT_KIND_SHIFT 32 /* device ordinal below */
 #define TRAIT(bit)	 ((uint64_t)1 << (40 + (bit)))
@@ -215,9 +215,10 @@ LOOKUP_INLINE bool lookup(uint64_t address, struct found *found)
 #define TRAIT_SYNC_KNOWN TRAIT(8)  /* TRAIT_SYNC is the driver's value; no call is setting it */
 #define TRAIT_SYNC	 TRAIT(9)  /* SYNC_MEMOPS reads as set */
 #define TRAIT_SYNC_SET	 TRAIT(10) /* SYNC_MEMOPS was set by an intercepted call */
+#define TRAITS_OF_USE	 (TRAIT_USED | TRAIT_SYNC_SET)
 /* Kept memory: the record shows device and kind alone, and no user word, so that it serves no query
  * and no request. */
-#define TRAIT_HIDDEN	 TRAIT(12)
+#define TRAIT_HIDDEN		  TRAIT(12)
 #define TRAITS_SHOWN_WHILE_HIDDEN (TRAIT(0) - 1)
 
 static inline int traits_device(uint64_t traits)

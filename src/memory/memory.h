@@ -49,17 +49,28 @@ struct allocation {
 	uint64_t range_base; /* RANGE_START_ADDR and RANGE_SIZE; of VMM memory, the reservation */
 	uint64_t range_size;
 	uint64_t keep_key; /* what distinguishes it from others of its kind and size (keep.h) */
-	int device;	   /* ordinal */
 	uint32_t slot;	   /* unique while live, reused after free; 1 to the peak of live ones */
-	enum allocation_kind kind;
-	unsigned int memory_type; /* CU_MEMORYTYPE_* */
-	bool rdma_capable;	  /* IS_GPU_DIRECT_RDMA_CAPABLE */
-	bool accessible;	  /* false: VMM memory that its device may not read and write */
-	bool managed, ipc_capable, mapped;
-	bool integrated;       /* host memory for an integrated GPU: adapters may register it */
-	bool described;	       /* the driver reported all fields above, as expected for the kind */
-	bool hidden;	       /* freed by the program, and kept (keep.h) */
-	bool sync, sync_known; /* SYNC_MEMOPS, valid if sync_known: no set missed or in progress */
+	/* One word of the record (TRAIT_* in lookup.h): both processors fill it from the lowest
+	 * bit, and a copy need not take it apart. */
+	union {
+		uint64_t traits;
+		struct {
+			int device; /* ordinal */
+			enum allocation_kind kind : 8;
+			bool rdma_capable : 1; /* IS_GPU_DIRECT_RDMA_CAPABLE */
+			bool accessible : 1; /* false: VMM memory that its device may not access */
+			bool host : 1;	     /* memory type: host; otherwise device */
+			bool managed : 1, ipc_capable : 1, mapped : 1;
+			bool described : 1; /* the driver reported all fields, as expected */
+			bool used : 1;	    /* by an adapter */
+			/* SYNC_MEMOPS, valid if sync_known: no set missed or in progress. */
+			bool sync_known : 1, sync : 1;
+			bool sync_set : 1;   /* by an intercepted call */
+			bool integrated : 1; /* host memory for an integrated GPU: adapters may
+						register it */
+			bool hidden : 1;     /* freed by the program, and kept (keep.h) */
+		};
+	};
 };
 
 /* True if an adapter may register the memory by address. */
@@ -266,6 +277,9 @@ struct found_export {
  * recorded dma-buf. */
 #define MEMORY_EXPORTS_MAX (1u << 17)
 void memory_exported(int fd, const struct found_export *made);
+
+/* Likewise, for one more descriptor of a dma-buf that the library knows. */
+void memory_exported_again(uint64_t device, uint64_t inode, const struct found_export *made);
 
 /* Find the source of the dma-buf `fd`; false: unknown. */
 bool memory_find_export(int fd, struct found_export *found);

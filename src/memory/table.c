@@ -17,8 +17,8 @@ pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct arena record_arena = ARENA_INITIALIZER(struct record, ALLOCATIONS_MAX);
 struct arena table_sides = ARENA_INITIALIZER(struct record_side, ALLOCATIONS_MAX);
 struct arena table_hidden = ARENA_INITIALIZER(struct record_hidden, ALLOCATIONS_MAX);
-static uint32_t unused; /* first of the list */
-static uint64_t last_id = RECORD_HIDDEN;
+static uint32_t unused;				 /* first of the list */
+static _Atomic uint64_t last_id = RECORD_HIDDEN; /* changed with the lock */
 
 static struct arena details_arena = ARENA_INITIALIZER(struct details, ALLOCATIONS_MAX);
 _Atomic(struct details *) lookup_details;
@@ -31,40 +31,11 @@ static uint32_t table_slot(const struct record *record)
 	return (uint32_t)(record - lookup_record(0));
 }
 
-static uint64_t table_pack_traits(const struct allocation *from)
-{
-	return (uint32_t)from->device | (uint64_t)from->kind << TRAIT_KIND_SHIFT |
-	       (from->rdma_capable ? TRAIT_RDMA_CAPABLE : 0) |
-	       (from->accessible ? TRAIT_ACCESSIBLE : 0) |
-	       (from->memory_type == CU_MEMORYTYPE_HOST ? TRAIT_HOST : 0) |
-	       (from->managed ? TRAIT_MANAGED : 0) | (from->ipc_capable ? TRAIT_IPC_CAPABLE : 0) |
-	       (from->mapped ? TRAIT_MAPPED : 0) | (from->integrated ? TRAIT_INTEGRATED : 0) |
-	       (from->described ? TRAIT_DESCRIBED : 0) | (from->sync ? TRAIT_SYNC : 0) |
-	       (from->sync_known ? TRAIT_SYNC_KNOWN : 0);
-}
-
-static void table_unpack_traits(uint64_t traits, struct allocation *to)
-{
-	to->device = traits_device(traits);
-	to->kind = traits_kind(traits);
-	to->rdma_capable = traits & TRAIT_RDMA_CAPABLE;
-	to->accessible = traits & TRAIT_ACCESSIBLE;
-	to->memory_type = traits & TRAIT_HOST ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
-	to->managed = traits & TRAIT_MANAGED;
-	to->ipc_capable = traits & TRAIT_IPC_CAPABLE;
-	to->mapped = traits & TRAIT_MAPPED;
-	to->integrated = traits & TRAIT_INTEGRATED;
-	to->described = traits & TRAIT_DESCRIBED;
-	to->sync = traits & TRAIT_SYNC;
-	to->sync_known = traits & TRAIT_SYNC_KNOWN;
-	to->hidden = traits & TRAIT_HIDDEN;
-}
-
 static void table_copy(struct record *record, uint64_t traits, struct allocation *to)
 {
 	struct details *details = lookup_detail(table_slot(record));
 
-	table_unpack_traits(traits, to);
+	to->traits = traits;
 	to->base = load_acquire(&record->base);
 	to->size = load_acquire(&record->size);
 	to->buffer_id = load_acquire(&record->buffer_id);
@@ -135,8 +106,11 @@ static void table_copy_live(uint32_t slot, struct allocation *to)
 
 uint64_t table_next_id(void)
 {
+	uint64_t id = load_relaxed(&last_id) + 2;
+
 	assert_held(&table_lock);
-	return last_id += 2;
+	store_release(&last_id, id);
+	return id;
 }
 
 /* Requires table_prepare(), which made sure of a free record. */
@@ -208,14 +182,14 @@ static int table_insert_locked(struct allocation *allocation)
 	slot = table_take_unused();
 	allocation->id = allocation->event_id = table_next_id();
 	allocation->slot = slot;
-	allocation->hidden = false;
+	allocation->traits &= ~(TRAIT_HIDDEN | TRAITS_OF_USE);
 	record = lookup_record(slot);
 	details = lookup_detail(slot);
 	store_release(&record->base, allocation->base);
 	store_release(&record->size, allocation->size);
 	store_release(&record->buffer_id, allocation->buffer_id);
 	store_release(&record->context, (uintptr_t)allocation->context);
-	store_release(&record->traits, table_pack_traits(allocation));
+	store_release(&record->traits, allocation->traits);
 	if (allocation->kind == ALLOCATION_MAPPED) {
 		store_release(&details->words[0], allocation->range_base);
 		store_release(&details->words[1], allocation->range_size);
@@ -352,14 +326,11 @@ bool table_holds_older(uint64_t base, uint64_t size, uint64_t youngest)
 	return holds;
 }
 
+/* An id follows the driver's success: what the driver is called for later finds the memory of each
+ * id up to this one. */
 uint64_t memory_youngest(void)
 {
-	uint64_t id;
-
-	lock_take(&table_lock);
-	id = last_id;
-	lock_drop(&table_lock);
-	return id;
+	return load_acquire(&last_id);
 }
 
 void table_renew(void)

@@ -135,21 +135,27 @@ static int ready_exports_duplicate(const struct held_file *file)
 	return fd;
 }
 
-/* As registration_export(). The allocation has been live since before the export, so the dma-buf
- * holds it. */
-static int ready_exports_copy(uint64_t allocation, struct found_export *wanted)
+/* The allocation has been live since before the export, so the dma-buf holds it. */
+static bool ready_exports_fits(const struct ready_export *entry, uint64_t allocation,
+			       const struct found_export *wanted)
+{
+	return entry->region && entry->base == wanted->address && entry->length == wanted->size &&
+	       entry->youngest >= allocation &&
+	       !(entry->region->domain->access & DOMAIN_PCIE) == !wanted->pcie;
+}
+
+/* As registration_export(), with a copy of the entry. */
+static int ready_exports_copy(uint64_t allocation, const struct found_export *wanted,
+			      struct ready_export *copied)
 {
 	const struct ready_export *entry = ready_exports;
 	int fd = -1;
 
 	lock_take(&registration_lock);
 	for (; entry < &ready_exports[used] && fd < 0; entry++) {
-		if (entry->region && entry->base == wanted->address &&
-		    entry->length == wanted->size && entry->youngest >= allocation &&
-		    !(entry->region->domain->access & DOMAIN_PCIE) == !wanted->pcie) {
+		if (ready_exports_fits(entry, allocation, wanted)) {
 			fd = ready_exports_duplicate(&entry->file);
-			if (fd >= 0)
-				wanted->youngest = entry->youngest;
+			*copied = *entry;
 		}
 	}
 	lock_drop(&registration_lock);
@@ -157,17 +163,22 @@ static int ready_exports_copy(uint64_t allocation, struct found_export *wanted)
 }
 
 /* Kept memory is not found. */
-int registration_export(struct found_export *wanted)
+int registration_export(const struct found_export *wanted)
 {
+	struct found_export made = *wanted;
 	struct allocation allocation;
+	struct ready_export copied = { .region = NULL };
 	int fd;
 
 	if (!load_relaxed(&expected) || memory_is_verified() ||
 	    !memory_find(wanted->address, &allocation) ||
 	    !ready_exports_may_export(allocation.device))
 		return -1;
-	fd = ready_exports_copy(allocation.id, wanted);
-	if (fd >= 0)
-		statistics_count(exports_ready);
+	fd = ready_exports_copy(allocation.id, wanted, &copied);
+	if (fd < 0)
+		return -1;
+	made.youngest = copied.youngest;
+	memory_exported_again(copied.file.device, copied.file.inode, &made);
+	statistics_count(exports_ready);
 	return fd;
 }

@@ -201,9 +201,9 @@ void registration_imported(const void *client_mr, const struct ibv_context *cont
 			   uint32_t kernel_handle);
 
 /* For a client's export of a range as a dma-buf: another descriptor of the dma-buf by which exactly
- * this range is registered, mapped likewise, for the caller to return and record with the changed
- * wanted->youngest. Negative: the driver has to export it. */
-int registration_export(struct found_export *wanted);
+ * this range is registered, mapped likewise, for the caller to return; it is recorded. Negative:
+ * the driver has to export the range. */
+int registration_export(const struct found_export *wanted);
 
 /* ---- look-ups without a client MR ---- */
 

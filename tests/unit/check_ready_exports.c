@@ -110,10 +110,15 @@ static void use(struct ibv_pd *in, uint64_t address, uint64_t length, bool dma_b
 
 static int export_of(uint64_t address, uint64_t size)
 {
-	struct found_export wanted = { address, size, 0, over_pcie };
+	const struct found_export wanted = { address, size, 0, over_pcie };
+	struct found_export found;
 	int fd = registration_export(&wanted);
 
-	ck_assert(fd < 0 ? !wanted.youngest : wanted.youngest && is_dma_buf(fd));
+	if (fd >= 0) {
+		ck_assert(is_dma_buf(fd) && memory_find_export(fd, &found));
+		ck_assert(found.address == address && found.size == size && found.youngest &&
+			  found.pcie == over_pcie);
+	}
 	return fd;
 }
 

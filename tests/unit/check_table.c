@@ -28,6 +28,36 @@ static uint64_t base_of(uint64_t address)
 	return memory_find(address, &found) ? found.base : 0;
 }
 
+CASE(traits);
+
+TEST(traits, a_copy_s_fields_are_the_bits_of_the_record)
+{
+	static const struct {
+		struct allocation fields;
+		uint64_t traits;
+	} cases[] = {
+		{ { .device = -1 }, UINT32_MAX },
+		{ { .device = 5, .kind = ALLOCATION_EXTERNAL },
+		  5 | (uint64_t)ALLOCATION_EXTERNAL << TRAIT_KIND_SHIFT },
+		{ { .rdma_capable = true }, TRAIT_RDMA_CAPABLE },
+		{ { .accessible = true }, TRAIT_ACCESSIBLE },
+		{ { .host = true }, TRAIT_HOST },
+		{ { .managed = true }, TRAIT_MANAGED },
+		{ { .ipc_capable = true }, TRAIT_IPC_CAPABLE },
+		{ { .mapped = true }, TRAIT_MAPPED },
+		{ { .described = true }, TRAIT_DESCRIBED },
+		{ { .used = true }, TRAIT_USED },
+		{ { .sync_known = true }, TRAIT_SYNC_KNOWN },
+		{ { .sync = true }, TRAIT_SYNC },
+		{ { .sync_set = true }, TRAIT_SYNC_SET },
+		{ { .integrated = true }, TRAIT_INTEGRATED },
+		{ { .hidden = true }, TRAIT_HIDDEN },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		ck_assert_uint_eq(cases[i].fields.traits, cases[i].traits);
+}
+
 CASE(single);
 
 TEST(single, every_address_inside_is_found_and_none_outside)
