@@ -33,17 +33,20 @@ struct pair {
 	bool pcie; /* the mapping: a method may work with one alone */
 	/* By method: index in the table, as all below. */
 	struct method_support support[METHODS_MAX];
-	bool works[METHODS_MAX];		  /* has registered at least once */
-	struct errors_text failures[METHODS_MAX]; /* for the pair; no cause: none */
-	bool reported[METHODS_MAX];		  /* logged as the method */
-	const char *path;			  /* topology_path() */
-	int counted_as;				  /* statistics_adapter() */
+	bool works[METHODS_MAX];				/* has registered at least once */
+	struct errors_text failures[METHODS_MAX];		/* for the pair; no cause: none */
+	bool reported[METHODS_MAX];				/* logged as the method */
+	const char *path;					/* topology_path() */
+	int counted_as;						/* statistics_adapter() */
+	_Atomic(_Atomic uint64_t *) registrations[METHODS_MAX]; /* statistics; NULL: none yet */
 };
 
 /* More than a machine has; a pair without an entry is probed for each registration. */
 #define PAIRS 256
 
-/* Guards the pairs. Taken alone; never held across a call into the driver, verbs or the log. */
+/* Guards `works`, `failures` and `reported` of all pairs, and which are in use. An entry stays
+ * while its device is open, as it is during a registration. Taken alone; never held across a call
+ * into the driver, verbs or the log. */
 static pthread_mutex_t pairs_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct pair pairs[PAIRS];
 
@@ -82,32 +85,6 @@ static struct pair pinning_probe(const struct pin_request *request)
 	return pair;
 }
 
-/* Two threads may probe at once, with equal results; the first one's entry stays. */
-static struct pair pinning_pair(const struct pin_request *request)
-{
-	struct pair pair = { .context = NULL }, *entry;
-
-	lock_take(&pairs_lock);
-	entry = pinning_find(request);
-	if (entry)
-		pair = *entry;
-	lock_drop(&pairs_lock);
-	if (entry)
-		return pair;
-	pair = pinning_probe(request);
-	lock_take(&pairs_lock);
-	entry = pinning_find(request);
-	if (entry) {
-		pair = *entry;
-	} else {
-		entry = pinning_find_unused();
-		if (entry)
-			*entry = pair;
-	}
-	lock_drop(&pairs_lock);
-	return pair;
-}
-
 /* The pair's method: tried first. Where each has failed, the first possible one. */
 static unsigned int pinning_method(const struct pair *pair)
 {
@@ -121,6 +98,58 @@ static unsigned int pinning_method(const struct pair *pair)
 	for (method = 0; !pair->support[method].possible && registration_methods[method + 1].name;)
 		method++;
 	return method;
+}
+
+static bool pinning_is_expected(const struct pin_request *request,
+				const struct method_support *support)
+{
+	return request->context ? support->expected : support->expected_vmm;
+}
+
+/* The method that is tried first for the request. */
+static unsigned int pinning_first(const struct pin_request *request, const struct pair *pair)
+{
+	for (unsigned int i = 0; request->by_address && registration_methods[i].name; i++) {
+		if (!registration_methods[i].prepare && !pair->failures[i].cause &&
+		    pinning_is_expected(request, &pair->support[i]))
+			return i;
+	}
+	return pinning_method(pair);
+}
+
+/* What a registration needs to know of its pair. */
+struct plan {
+	struct pair *pair;
+	unsigned int first; /* the method that is tried first */
+	bool settled;	    /* it has worked before, and is reported where it is the pair's */
+};
+
+/* Two threads may probe at once, with equal results; the first one's entry stays. `spare` is the
+ * pair if there is no room for an entry. */
+static struct plan pinning_plan(const struct pin_request *request, struct pair *spare)
+{
+	struct plan plan;
+
+	lock_take(&pairs_lock);
+	plan.pair = pinning_find(request);
+	if (!plan.pair) {
+		lock_drop(&pairs_lock);
+		*spare = pinning_probe(request);
+		lock_take(&pairs_lock);
+		plan.pair = pinning_find(request);
+	}
+	if (!plan.pair) {
+		plan.pair = pinning_find_unused();
+		if (plan.pair)
+			*plan.pair = *spare;
+		else
+			plan.pair = spare;
+	}
+	plan.first = pinning_first(request, plan.pair);
+	plan.settled = plan.pair->works[plan.first] &&
+		       (plan.pair->reported[plan.first] || pinning_method(plan.pair) != plan.first);
+	lock_drop(&pairs_lock);
+	return plan;
 }
 
 void pinning_device_closed(const struct ibv_context *context)
@@ -217,47 +246,37 @@ static void pinning_report_failure(const struct pin_request *request, const stru
 
 /* ---- registration ---- */
 
-/* `method` has just served a request. */
-static void pinning_worked(const struct pin_request *request, const struct pair *probed,
+/* Counts and reports that the method has served a request, other than as planned. */
+static void pinning_worked(const struct pin_request *request, struct pair *pair,
 			   unsigned int method)
 {
 	char description[DESCRIPTION];
-	struct pair *pair, copy;
-	bool report = false;
+	struct pair copy;
+	bool report;
 
-	add_relaxed(registration_methods[method].registrations, 1);
 	lock_take(&pairs_lock);
-	pair = pinning_find(request);
-	if (pair) {
-		pair->works[method] = true;
-		pair->failures[method].cause = NULL;
-		report = pinning_method(pair) == method && !pair->reported[method];
-		pair->reported[method] |= report;
-		copy = *pair;
-	}
+	pair->works[method] = true;
+	pair->failures[method].cause = NULL;
+	report = pinning_method(pair) == method && !pair->reported[method];
+	pair->reported[method] |= report;
+	copy = *pair;
 	lock_drop(&pairs_lock);
-	statistics_registered_by(request->device, probed->counted_as, probed->path,
-				 registration_methods[method].name,
-				 report && method ? pinning_pair_reason(&copy, description) : NULL);
+	store_release(&pair->registrations[method],
+		      statistics_registered_by(
+			      request->device, pair->counted_as, pair->path,
+			      registration_methods[method].name,
+			      report && method ? pinning_pair_reason(&copy, description) : NULL));
 	if (report)
 		pinning_report_method(request, &copy, method);
 }
 
-static bool pinning_is_expected(const struct pin_request *request,
-				const struct method_support *support)
+static void pinning_count(const struct pair *pair, unsigned int method)
 {
-	return request->context ? support->expected : support->expected_vmm;
-}
+	_Atomic uint64_t *counter = load_acquire(&pair->registrations[method]);
 
-/* The method that is tried first for the request. */
-static unsigned int pinning_first(const struct pin_request *request, const struct pair *pair)
-{
-	for (unsigned int i = 0; request->by_address && registration_methods[i].name; i++) {
-		if (!registration_methods[i].prepare && !pair->failures[i].cause &&
-		    pinning_is_expected(request, &pair->support[i]))
-			return i;
-	}
-	return pinning_method(pair);
+	add_relaxed(registration_methods[method].registrations, 1);
+	if (counter)
+		add_relaxed(counter, 1);
 }
 
 /* A lack of memory, or an error that a retry may not meet. */
@@ -301,15 +320,13 @@ static int pinning_try(unsigned int method, const struct pin_request *request,
 }
 
 /* Methods that failed for the pair, if the request's memory stands for all. */
-static void pinning_learn(const struct pin_request *request, const struct attempts *attempts)
+static void pinning_learn(const struct pin_request *request, struct pair *pair,
+			  const struct attempts *attempts)
 {
-	struct pair *pair;
-
 	if (!request->own_blocks || !attempts->count)
 		return;
 	lock_take(&pairs_lock);
-	pair = pinning_find(request);
-	for (unsigned int i = 0; pair && i < attempts->count; i++) {
+	for (unsigned int i = 0; i < attempts->count; i++) {
 		unsigned int method = attempts->methods[i];
 
 		if (!pair->works[method] && attempts->errors[i] != PINNING_NO_CONTEXT)
@@ -332,10 +349,12 @@ static int pinning_failed(const struct pin_request *request, const struct pair *
 		/* A missing context is a temporary state of the program: log nothing. */
 		attempted |= attempts->errors[i] != PINNING_NO_CONTEXT;
 	}
+	lock_take(&pairs_lock);
 	for (unsigned int i = 0; i < METHODS_MAX; i++) {
 		works |= pair->works[i];
 		expected |= pinning_is_expected(request, &pair->support[i]);
 	}
+	lock_drop(&pairs_lock);
 	result->failure = attempts->failures[attempts->methods[last]];
 	result->reported = !works && attempted && (request->own_blocks || !expected);
 	if (result->reported)
@@ -346,31 +365,33 @@ static int pinning_failed(const struct pin_request *request, const struct pair *
 /* One method comes first, then the others in the table's order. */
 static int pinning_pin_by_table(const struct pin_request *request, struct pin_result *result)
 {
-	struct pair pair = pinning_pair(request);
 	struct attempts attempts = { .count = 0 };
-	unsigned int first = pinning_first(request, &pair);
+	struct pair spare;
+	struct plan plan = pinning_plan(request, &spare);
 	int error;
 
 	for (int i = -1; i < 0 || registration_methods[i].name; i++) {
-		unsigned int method = i < 0 ? first : (unsigned int)i;
+		unsigned int method = i < 0 ? plan.first : (unsigned int)i;
 
-		if ((i >= 0 && method == first) || !pair.support[method].possible ||
+		if ((i >= 0 && method == plan.first) || !plan.pair->support[method].possible ||
 		    !registration_methods[method].accepts(request))
 			continue;
-		error = pinning_try(method, request, &pair, result, &attempts);
+		error = pinning_try(method, request, plan.pair, result, &attempts);
 		if (!error) {
 			if (attempts.count)
 				statistics_count(pinning_fallbacks);
-			pinning_learn(request, &attempts);
-			pinning_worked(request, &pair, method);
+			pinning_learn(request, plan.pair, &attempts);
+			if (!plan.settled || method != plan.first)
+				pinning_worked(request, plan.pair, method);
+			pinning_count(plan.pair, method);
 			return 0;
 		}
 		if (pinning_is_temporary(error))
 			return error;
 	}
-	pinning_learn(request, &attempts);
+	pinning_learn(request, plan.pair, &attempts);
 	if (attempts.count)
-		return pinning_failed(request, &pair, &attempts, result);
+		return pinning_failed(request, plan.pair, &attempts, result);
 	*result = (struct pin_result){ .failure = errors_look_up(registration_methods[0].call,
 								 EOPNOTSUPP) };
 	return -EOPNOTSUPP;

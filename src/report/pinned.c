@@ -129,18 +129,17 @@ void statistics_pinned(int gpu, int adapter, int64_t bytes)
 	pinned_sample();
 }
 
-void statistics_registered_by(int gpu, int adapter, const char *path, const char *method,
-			      const char *reason)
+_Atomic uint64_t *statistics_registered_by(int gpu, int adapter, const char *path,
+					   const char *method, const char *reason)
 {
 	struct segment_pair *pair;
 
 	if (adapter < 0)
-		return;
+		return NULL;
 	lock_take(&slots_lock);
 	pair = segment_pair(&statistics_segment, gpu, adapter, path, method);
 	if (pair && reason)
 		segment_set_reason(&statistics_segment, pair, reason);
 	lock_drop(&slots_lock);
-	if (pair)
-		add_relaxed(&pair->registrations, 1);
+	return pair ? &pair->registrations : NULL;
 }

@@ -92,10 +92,11 @@ int statistics_adapter(const char *name);
  * deregistered. Updates pinned bytes, peaks and the timeline. */
 void statistics_pinned(int gpu, int adapter, int64_t bytes);
 
-/* Count a region of the GPU that `method` registered on the adapter. `path`: PCI path (topology.h).
- * `reason`: fallback reason; NULL: recorded before, or none. */
-void statistics_registered_by(int gpu, int adapter, const char *path, const char *method,
-			      const char *reason);
+/* Return the counter of the regions of the GPU that `method` has registered on the adapter; NULL:
+ * not counted. `path`: PCI path (topology.h). `reason`: fallback reason; NULL: recorded before, or
+ * none. */
+_Atomic uint64_t *statistics_registered_by(int gpu, int adapter, const char *path,
+					   const char *method, const char *reason);
 
 /* Read the counter `name` into *value. Return 0 or -ENOENT. */
 int statistics_find(const char *name, uint64_t *value);
