@@ -2,10 +2,11 @@
 /* background.c -- background registration: the queue of allocations and its processing
  *
  * An allocation is queued once, whatever the number of domains, so queueing costs the same for any
- * number. The worker (worker.c), or the allocating thread in sync mode, goes through the domains.
- * The queue holds addresses and ids, not regions: a free has nothing to remove, and a dequeued
- * allocation that is no longer live is skipped. A rescan visits all live allocations, when the
- * queue is full, or a domain or a kind of allocation becomes eligible.
+ * number. The worker (worker.c) goes through the domains; in sync mode the allocating thread does,
+ * and the queue has only what was requested in parts. The queue holds addresses and ids, not
+ * regions: a free has nothing to remove, and a dequeued allocation that is no longer live is
+ * skipped. A rescan visits all live allocations, when the queue is full, or a domain or a kind of
+ * allocation becomes eligible.
  *
  * The queue has a lock of its own: the worker holds registration_lock while it goes through the
  * domains, and allocating threads must not wait for that. Lock order: registration_lock, then the
@@ -91,12 +92,6 @@ static bool background_pop(struct queued *queued)
 	return any;
 }
 
-bool background_queue(const struct allocation *allocation)
-{
-	return domain_may_reach(allocation) && !learning_is_refused(allocation) &&
-	       background_queue_requested(allocation);
-}
-
 bool background_queue_requested(const struct allocation *allocation)
 {
 	struct queued queued = { allocation->base, allocation->id };
@@ -171,7 +166,8 @@ static bool background_register_in(struct domain *domain, const struct allocatio
 	if (demand == DEMAND_NONE && (!domain_reaches(domain, allocation) ||
 				      !learning_is_eligible(domain, allocation, &kind)))
 		return false;
-	reference = region_for(allocation, domain);
+	if (!reference)
+		reference = region_refer_whole(allocation, domain);
 	region = reference ? reference->region : NULL;
 	/* The region may be shared, and registered already. */
 	if (!region || !background_may_begin(region))
@@ -229,6 +225,19 @@ static void background_register_in_all(const struct allocation *allocation)
 	}
 	if (alive && number && !eligible)
 		learning_set_refused(allocation);
+}
+
+void background_allocated(const struct allocation *allocation)
+{
+	if (!background_is_eligible(allocation) || learning_is_refused(allocation))
+		return;
+	if (config_get()->preregister == PREREGISTER_SYNC) {
+		session_begin();
+		background_register_in_all(allocation);
+		session_end();
+	} else if (background_queue_requested(allocation)) {
+		worker_wake();
+	}
 }
 
 static void background_process(const struct queued *queued)
@@ -302,18 +311,6 @@ bool background_has_more(void)
 	any = load_relaxed(&ends.queued) != load_relaxed(&ends.taken);
 	lock_drop(&ends.lock);
 	return (any || load_seq_cst(&rescan)) && !process_is_exiting();
-}
-
-/* Another thread may have dequeued the allocation. A caller inside a registration of the library's
- * own must not wait: that thread may wait for a lock held around the registration. */
-void background_await(const struct allocation *allocation)
-{
-	if (config_get()->preregister != PREREGISTER_SYNC || registration_is_own_call())
-		return;
-	session_begin();
-	while (region_is_queued(allocation) && memory_is_live(allocation) && !process_is_exiting())
-		session_sleep(false);
-	session_end();
 }
 
 void background_go(void)

@@ -7,13 +7,13 @@
 
 /* ---- background.c; the lock is the layer's, and needed only where a comment says so ---- */
 
-/* Queues the allocation for all domains. Without the lock. True: the caller must call
- * background_go(). */
-bool background_queue(const struct allocation *allocation);
+/* For a new allocation: queues it for the worker, or in sync mode registers it in all domains.
+ * Without the lock. */
+void background_allocated(const struct allocation *allocation);
 
-/* As background_queue(), for a requested allocation: the learning has no say, and a client's
- * dma-buf has shown that memory which adapters do not reach by address can be registered. With the
- * lock held: of an allocation with a reference. */
+/* Queues a requested allocation: the learning has no say, and a client's dma-buf has shown that
+ * memory which adapters do not reach by address can be registered. With the lock held: of an
+ * allocation with a reference. True: the caller must call background_go(). */
 bool background_queue_requested(const struct allocation *allocation);
 
 /* The allocation is no longer queued, and no thread works on it: wakes threads that wait for that.
@@ -36,9 +36,6 @@ bool background_has_more(void);
 
 /* Without the lock: wakes the worker, or in sync mode works on the queue here. */
 void background_go(void);
-
-/* In sync mode: waits until no thread has the allocation to register. Without the lock. */
-void background_await(const struct allocation *allocation);
 
 /* ---- worker.c ---- */
 

@@ -115,11 +115,11 @@ void domain_enter_table(struct domain *domain)
 	/* Requests by dma-buf take the lock. */
 	if (domain->access & DOMAIN_PCIE)
 		return;
-	for (unsigned int i = PROBE; i--;) {
+	for (unsigned int i = 0; i < PROBE; i++) {
 		entry = domain_table_at(owner->context, owner->handle, domain->access, i);
 		if (load_relaxed(entry) == domain)
 			return;
-		if (!load_relaxed(entry) || !free)
+		if (!free || (load_relaxed(free) && !load_relaxed(entry)))
 			free = entry;
 	}
 	store_release(free, domain);

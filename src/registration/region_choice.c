@@ -4,9 +4,9 @@
  * A request registers a part, the requested range in whole granules, so the client waits for no
  * more than its own bytes; or a whole that takes hardly longer. After requests for POLICY_PARTS
  * parts the worker registers the whole, or after twice as many the next request, and parts without
- * client MRs end. A part also serves requests while the whole is being registered, and where the whole does not fit within the pin
- * limit. With unique keys there are parts alone: each client MR needs a region of its own, also of
- * a range that has one.
+ * client MRs end. A part also serves requests while the whole is being registered, and where the
+ * whole does not fit within the pin limit. With unique keys there are parts alone: each client MR
+ * needs a region of its own, also of a range that has one.
  *
  * The bytes and regions of all parts are limited as those of other regions are (pin_limit.c), their
  * number is not.
@@ -71,24 +71,19 @@ struct region_reference *region_find_whole(const struct allocation *allocation,
 					   const struct domain *domain)
 {
 	const struct keys *keys = keys_of(domain, allocation->slot, allocation->id);
-	struct region_range whole = choice_whole(allocation);
 
 	return range_index_find(keys ? keys->parts : 0,
-				&(struct range_search){ .base = whole.base,
-							.end = whole.base + whole.length,
+				&(struct range_search){ .base = allocation->base,
+							.end = allocation->base + allocation->size,
 							.suits = choice_is_whole });
 }
 
-struct region_reference *region_for(const struct allocation *allocation, struct domain *domain)
+struct region_reference *region_refer_whole(const struct allocation *allocation,
+					    struct domain *domain)
 {
-	struct region_reference *reference = region_find_whole(allocation, domain);
 	struct region_range whole = choice_whole(allocation);
 
-	session_assert();
-	if (!reference)
-		return region_refer(allocation, domain, &whole);
-	keys_publish(reference->region, reference);
-	return reference;
+	return region_refer(allocation, domain, &whole);
 }
 
 /* ---- requests ---- */
@@ -156,9 +151,9 @@ static bool choice_is_overdue(const struct allocation *allocation, const struct 
 /* The whole takes the client hardly longer than the part, or few times as long as all parts so far.
  * If there is one, another thread registers it, or it did not fit, or failed. */
 static bool choice_replaces_part(const struct allocation *allocation, const struct domain *domain,
-				 const struct registration_request *request, uint64_t part_length)
+				 const struct registration_request *request, uint64_t part_length,
+				 uint64_t length)
 {
-	uint64_t length = choice_whole(allocation).length;
 	struct adapter *adapter = domain->owner->adapter;
 	bool is_short =
 		length <= POLICY_WHOLE && length <= POLICY_PARTS * part_length && !request->dma_buf;
@@ -174,32 +169,32 @@ struct region_reference *region_choose(const struct allocation *allocation, stru
 				       const struct registration_request *request, bool parts_only,
 				       enum region_choice *choice)
 {
-	struct region_range part = choice_range(allocation, request->address, request->length);
-	struct region_range whole = choice_whole(allocation);
-	bool takes_part = choice_takes_part(allocation, domain, &part, parts_only);
-	struct region_reference *found =
-		region_find_serving(allocation, domain, request, &part, &whole);
+	struct region_range whole = choice_whole(allocation), part = whole;
+	bool takes_part;
+	struct region_reference *found;
 
-	session_assert();
+	if (request->length < allocation->size)
+		part = choice_range(allocation, request->address, request->length);
+	takes_part = choice_takes_part(allocation, domain, &part, parts_only);
+	found = region_find_serving(allocation, domain, request, &part, &whole);
 	*choice = CHOICE_PART;
 	if (found && found->region->state == REGION_READY &&
-	    (found->whole || takes_part || !domain->looked_up)) {
-		keys_publish(found->region, found);
+	    (found->whole || takes_part || !domain->looked_up))
 		return found;
-	}
 	if (!(found && found->region->state == REGION_REGISTERING) &&
 	    !keys_may_try(domain, allocation, part.whole || !takes_part))
 		return NULL;
 	if (!takes_part && !(part.whole && domain->owner->own_keys)) {
 		*choice = part.whole ? CHOICE_PART : CHOICE_WHOLE;
-		return region_for(allocation, domain);
+		found = region_find_whole(allocation, domain);
+		return found ? found : region_refer(allocation, domain, &whole);
 	}
 	if (found)
 		return found;
 	if (takes_part && !parts_only &&
-	    choice_replaces_part(allocation, domain, request, part.length)) {
+	    choice_replaces_part(allocation, domain, request, part.length, whole.length)) {
 		*choice = CHOICE_OPTIONAL;
-		return region_for(allocation, domain);
+		return region_refer(allocation, domain, &whole);
 	}
 	return region_refer(allocation, domain, &part);
 }

@@ -7,11 +7,12 @@
 
 #include "registration/region.h"
 
-/* The reference of the whole allocation in the domain; NULL: none. region_for() creates a missing
- * one; NULL: out of memory. */
+/* The reference of the whole allocation in the domain; NULL: none. region_refer_whole() creates it;
+ * NULL: out of memory. */
 struct region_reference *region_find_whole(const struct allocation *allocation,
 					   const struct domain *domain);
-struct region_reference *region_for(const struct allocation *allocation, struct domain *domain);
+struct region_reference *region_refer_whole(const struct allocation *allocation,
+					    struct domain *domain);
 
 enum region_choice {
 	CHOICE_PART,	 /* a part, or the whole for a request that needs it */

@@ -80,6 +80,7 @@ static const char service_names[][40] = { "hit", "waited for the worker",
 struct serving {
 	const struct registration_request *request;
 	struct allocation allocation;
+	bool spans;	       /* needs more than the allocation */
 	bool go;	       /* work is queued */
 	bool parts_only;       /* see region_choose() */
 	uint64_t waited_since; /* 0: no wait */
@@ -134,7 +135,8 @@ static void requests_count_served(enum service service)
 static bool requests_learn(struct domain *domain, const struct allocation *allocation,
 			   struct region_reference *reference)
 {
-	struct region_reference *whole = region_find_whole(allocation, domain);
+	struct region_reference *whole =
+		reference->whole ? reference : region_find_whole(allocation, domain);
 	struct region *region = whole ? whole->region : reference->region;
 	bool again = false, first;
 
@@ -205,7 +207,7 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	struct region_reference *reference;
 	struct domain *domain;
 	struct region *region;
-	bool rescan = false, gone = false, spans = !span_ends_in(request, &serving->allocation);
+	bool rescan = false, gone = false;
 	enum region_choice choice = CHOICE_PART;
 	enum outcome outcome;
 
@@ -220,9 +222,9 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	 * or subscriber_freeing() finds the reference created below. */
 	if (!memory_is_live(&serving->allocation))
 		return BYPASSED_freed;
-	reference = spans ? span_choose(&serving->allocation, domain, request, &gone)
-			  : region_choose(&serving->allocation, domain, request,
-					  serving->parts_only, &choice);
+	reference = serving->spans ? span_choose(&serving->allocation, domain, request, &gone)
+				   : region_choose(&serving->allocation, domain, request,
+						   serving->parts_only, &choice);
 	if (!reference)
 		return gone || !memory_is_live(&serving->allocation) ? BYPASSED_freed
 								     : BYPASSED_failed;
@@ -286,26 +288,28 @@ static void requests_count_bypassed(const struct registration_request *request, 
 static enum outcome requests_check_span(const struct registration_request *request,
 					struct allocation piece)
 {
-	while (!span_ends_in(request, &piece)) {
+	do {
 		if (!span_next(request, &piece))
 			return BYPASSED_range;
 		if (memory_is_verified() && !memory_check(&piece))
 			return BYPASSED_verify;
 		memory_used_by_adapter(&piece);
-	}
+	} while (!span_ends_in(request, &piece));
 	return SERVED;
 }
 
 /* SERVED: the request may be served. */
-static enum outcome requests_check(const struct registration_request *request,
-				   struct allocation *allocation)
+static enum outcome requests_check(struct serving *serving)
 {
-	bool found = memory_find(request->address, allocation);
+	const struct registration_request *request = serving->request;
+	const struct allocation *allocation = &serving->allocation;
+	bool found = memory_find(request->address, &serving->allocation);
 
+	serving->spans = found && !span_ends_in(request, allocation);
 	/* The memory was freed, or allocated after the client's dma-buf was exported. */
 	if (request->youngest && (!found || request->youngest < allocation->id))
 		return BYPASSED_freed;
-	if (!found || (allocation->kind != ALLOCATION_MAPPED && !span_ends_in(request, allocation)))
+	if (!found || (serving->spans && allocation->kind != ALLOCATION_MAPPED))
 		return BYPASSED_range;
 	if (!domain_may_share(request->access))
 		return BYPASSED_flags;
@@ -315,7 +319,7 @@ static enum outcome requests_check(const struct registration_request *request,
 		return BYPASSED_capability;
 	if (memory_is_verified() && !memory_check(allocation))
 		return BYPASSED_verify;
-	return requests_check_span(request, *allocation);
+	return serving->spans ? requests_check_span(request, *allocation) : SERVED;
 }
 
 static enum outcome requests_try(struct serving *serving, struct registration_keys *keys)
@@ -348,7 +352,7 @@ bool registration_request(const struct registration_request *request,
 			  struct registration_keys *keys)
 {
 	struct serving serving = { .request = request };
-	enum outcome outcome = requests_check(request, &serving.allocation);
+	enum outcome outcome = requests_check(&serving);
 
 	statistics_tally(TALLY_requests);
 	if (outcome == SERVED)

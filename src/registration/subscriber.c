@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* subscriber.c -- allocated and freeing events in the registration layer
  *
- * An allocation is queued; except in sync mode no thread waits for its registration. A free ends
- * all regions and client MRs of the allocation before the driver frees it.
+ * A free ends all regions and client MRs of the allocation before the driver frees it.
  */
 #include "registration/registration.h"
 
@@ -12,14 +11,6 @@
 #include "registration/region_end.h"
 #include "registration/session.h"
 #include "report/statistics.h"
-
-static void subscriber_allocated(const struct allocation *allocation)
-{
-	if (!background_queue(allocation))
-		return;
-	background_go();
-	background_await(allocation);
-}
 
 static void subscriber_freeing(const struct allocation *allocation)
 {
@@ -50,6 +41,6 @@ static bool subscriber_in_use(const struct allocation *allocation)
 	return in_use;
 }
 
-const struct memory_subscriber registration_subscriber = { .allocated = subscriber_allocated,
+const struct memory_subscriber registration_subscriber = { .allocated = background_allocated,
 							   .freeing = subscriber_freeing,
 							   .in_use = subscriber_in_use };

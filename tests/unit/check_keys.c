@@ -243,7 +243,7 @@ TEST(single, what_has_ended_takes_nothing_from_who_has_its_slot)
 	pthread_join(beginning, NULL);
 	ck_assert(memory_find(HOME + 1024, &next));
 	ck_assert_uint_eq(next.slot, last.slot);
-	reference = region_for(&next, domain);
+	reference = region_refer_whole(&next, domain);
 	ck_assert_uint_eq(look_in_third(domain, HOME + 1024), keys.lkey);
 	/* As after the region's registration. */
 	keys_publish_all(reference->region);

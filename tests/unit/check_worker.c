@@ -319,42 +319,6 @@ TEST(worker, a_free_waits_for_the_end_of_the_protection_domain_that_deregisters_
 	ck_assert_uint_eq(standin_registered(), 0);
 }
 
-/* ---- in sync mode ---- */
-
-static void *begin_on_thread(void *argument)
-{
-	begin(*(uint64_t *)argument, BLOCK);
-	return NULL;
-}
-
-static pthread_t allocating;
-
-static int pin_meanwhile(const struct pin_request *request, struct pin_result *result)
-{
-	must_not_end(allocating);
-	return standin_method.pin(request, result);
-}
-
-CASE(sync, .set_up = set_up_sync, .timeout = 300);
-
-TEST(sync, an_allocation_waits_for_who_has_taken_it_from_the_queue)
-{
-	static const struct registration_method method = { .name = "slow", .pin = pin_meanwhile };
-	uint64_t address = HOME;
-
-	activate();
-	registration_forced_method = &method;
-	pthread_mutex_lock(&registration_lock);
-	ck_assert_int_eq(pthread_create(&allocating, NULL, begin_on_thread, &address), 0);
-	while (!background_has_more())
-		sched_yield();
-	/* Act as another allocating thread. */
-	ck_assert(background_step());
-	pthread_mutex_unlock(&registration_lock);
-	pthread_join(allocating, NULL);
-	ck_assert_uint_eq(standin_registered(), 2);
-}
-
 /* Threads allocate, request and free at random over a few shared addresses. No region is left, and
  * each key covers its request's memory. */
 #define STRESS_THREADS 4
