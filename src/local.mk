@@ -47,7 +47,7 @@ src_libcore_la_SOURCES = \
 	src/registration/client_mr.h src/registration/client_mr.c src/registration/holds.h src/registration/references.h src/registration/references.c src/registration/range_index.h src/registration/range_index.c src/registration/keys.c \
 	src/registration/cost.c \
 	src/registration/learning.c \
-	src/registration/pinning.h src/registration/pinning.c src/registration/methods.h src/registration/methods.c \
+	src/registration/pinning.h src/registration/pinning.c src/registration/pinning_report.h src/registration/pinning_report.c src/registration/methods.h src/registration/methods.c \
 	src/registration/dma_buf.c src/registration/peer_memory.c src/registration/own_calls.c \
 	src/registration/ready_exports.h src/registration/ready_exports.c \
 	src/registration/sysfs.h src/registration/sysfs.c src/registration/topology.c \

@@ -35,7 +35,7 @@ static void arena_reserve(struct arena *arena)
 
 /* Growth doubles the arena up to 2 MiB, then adds whole huge pages. Address translation dominates
  * random look-ups in a large table (measured: tests/bench/lookup). */
-int arena_grow(struct arena *arena, uint32_t count)
+int arena_commit(struct arena *arena, uint32_t count)
 {
 	size_t ready = (size_t)arena->ready * arena->size, target = (size_t)count * arena->size,
 	       step = ready < FIRST_STEP  ? FIRST_STEP
@@ -43,8 +43,6 @@ int arena_grow(struct arena *arena, uint32_t count)
 					  : HUGE_PAGE,
 	       most;
 
-	if (target <= ready)
-		return 0;
 	if (!arena->base)
 		arena_reserve(arena);
 	most = arena_round_up((size_t)arena->limit * arena->size, HUGE_PAGE);

@@ -14,6 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/atomics.h"
+
 struct arena {
 	uint32_t size;		/* bytes of one object, a power of two up to 4096 */
 	uint32_t limit;		/* most objects; halved until the process has the addresses */
@@ -30,8 +32,14 @@ struct arena {
 		.limit = (count), .used = 1                                                        \
 	}
 
+/* For arena_grow() alone. */
+int arena_commit(struct arena *arena, uint32_t count) __attribute__((cold));
+
 /* Commit objects 0 to count - 1. Return 0 or -ENOMEM; errno is kept. */
-int arena_grow(struct arena *arena, uint32_t count);
+static inline int arena_grow(struct arena *arena, uint32_t count)
+{
+	return count <= load_relaxed(&arena->ready) ? 0 : arena_commit(arena, count);
+}
 
 /* Make all objects zero, and give their memory back. Readers find an object as it was, or zero. */
 void arena_clear(struct arena *arena);

@@ -44,7 +44,7 @@ static inline void log_set_limit_early(enum log_level level)
 /* Messages are equal by text, and rate-limited unless LOG_TRACE is on; `once`: equal by format, and
  * not rate-limited. */
 void log_write(enum log_level level, bool once, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
+	__attribute__((format(printf, 3, 4), cold));
 
 /* Log the number of suppressed messages. Call at exit. */
 void log_finish(void);

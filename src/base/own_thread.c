@@ -42,6 +42,24 @@ void own_thread_take_back(void)
 		own_thread_end_loan();
 }
 
+void lock_take(pthread_mutex_t *lock)
+{
+	if (!load_relaxed(&own_thread)) {
+		pthread_mutex_lock(lock);
+		return;
+	}
+	for (long patience = OWN_THREAD_PATIENCE_NS; !system_lock_within(lock, patience);
+	     patience = OWN_THREAD_AGAIN_NS)
+		own_thread_lend_cpu();
+}
+
+void lock_drop(pthread_mutex_t *lock)
+{
+	pthread_mutex_unlock(lock);
+	if (load_relaxed(&own_thread_lent))
+		own_thread_take_back();
+}
+
 unsigned int own_thread_loans(void)
 {
 	return loans;

@@ -33,23 +33,8 @@ void own_thread_take_back(void);
 unsigned int own_thread_loans(void);
 
 /* For each lock that the own thread may take; system_prepare() has been called once it exists. */
-static inline void lock_take(pthread_mutex_t *lock)
-{
-	if (!load_relaxed(&own_thread)) {
-		pthread_mutex_lock(lock);
-		return;
-	}
-	for (long patience = OWN_THREAD_PATIENCE_NS; !system_lock_within(lock, patience);
-	     patience = OWN_THREAD_AGAIN_NS)
-		own_thread_lend_cpu();
-}
-
-static inline void lock_drop(pthread_mutex_t *lock)
-{
-	pthread_mutex_unlock(lock);
-	if (load_relaxed(&own_thread_lent))
-		own_thread_take_back();
-}
+void lock_take(pthread_mutex_t *lock);
+void lock_drop(pthread_mutex_t *lock);
 
 #ifndef NDEBUG
 /* The calling thread as glibc stores it in each mutex that it takes: after _Fork or clone() another

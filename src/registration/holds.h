@@ -78,14 +78,22 @@ static inline uint32_t holds_number(const struct region_reference *reference)
 	return (uint32_t)(reference - holds_reference(0));
 }
 
+/* The word in stripe 0; those in the others follow at this distance. */
+#define HOLDS_STRIDE (sizeof(struct holds_page) / sizeof(uint64_t))
+
+static inline _Atomic uint64_t *holds_words(const struct region_reference *reference)
+{
+	uint32_t number = holds_number(reference), place = number % HOLDS_PAGE;
+	struct holds_page *page =
+		(struct holds_page *)holds_pages.base + number / HOLDS_PAGE * HOLDS_STRIPES;
+
+	return &page->words[place % 64 * (HOLDS_PAGE / 64) + place / 64];
+}
+
 static inline _Atomic uint64_t *holds_word(const struct region_reference *reference,
 					   unsigned int stripe)
 {
-	uint32_t number = holds_number(reference), place = number % HOLDS_PAGE;
-	struct holds_page *page = (struct holds_page *)holds_pages.base +
-				  number / HOLDS_PAGE * HOLDS_STRIPES + stripe;
-
-	return &page->words[place % 64 * (HOLDS_PAGE / 64) + place / 64];
+	return holds_words(reference) + stripe * HOLDS_STRIDE;
 }
 
 /* The hold of the reference in its current generation, with registration_lock held. */
@@ -155,23 +163,24 @@ static inline bool holds_drop(uint64_t hold)
 /* While hits run, an estimate: holds_claim() decides. */
 static inline bool holds_any(const struct region_reference *reference)
 {
-	unsigned int stripe = 0;
+	_Atomic uint64_t *words = holds_words(reference);
+	uint64_t any = 0;
 
-	while (stripe < HOLDS_STRIPES &&
-	       !(load_seq_cst(holds_word(reference, stripe)) & HOLDS_COUNT))
-		stripe++;
-	return stripe < HOLDS_STRIPES;
+	for (unsigned int stripe = 0; stripe < HOLDS_STRIPES; stripe++)
+		any |= load_seq_cst(words + stripe * HOLDS_STRIDE);
+	return any & HOLDS_COUNT;
 }
 
 /* End the generation, with registration_lock held. The reference may be reused once !holds_any().
  * Returns the number of revoked holds. */
 static inline unsigned int holds_end(struct region_reference *reference)
 {
+	_Atomic uint64_t *words = holds_words(reference);
 	uint64_t revoked = 0;
 
 	for (unsigned int stripe = 0; stripe < HOLDS_STRIPES; stripe++)
 		revoked +=
-			add_seq_cst(holds_word(reference, stripe), HOLDS_COUNT + 1) & HOLDS_COUNT;
+			add_seq_cst(words + stripe * HOLDS_STRIDE, HOLDS_COUNT + 1) & HOLDS_COUNT;
 	return (unsigned int)revoked;
 }
 

@@ -11,7 +11,7 @@
 /* An invariant. Where it is broken a build with assertions ends the process; any other counts
  * internal_errors, and logs it as the session ends. With the lock held. */
 #define session_check(invariant) ((invariant) ? (void)0 : session_failed(#invariant))
-void session_failed(const char *invariant);
+void session_failed(const char *invariant) __attribute__((cold));
 
 /* The invariant that failed last, once; NULL: none. With the lock held. */
 const char *session_take_failed(void);

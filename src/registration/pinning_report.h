@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* pinning_report.h -- a pair of GPU and adapter, and what is logged of it */
+#ifndef PEERPIN_REGISTRATION_PINNING_REPORT_H
+#define PEERPIN_REGISTRATION_PINNING_REPORT_H
+
+#include "registration/methods.h"
+
+struct pair {
+	const struct ibv_context *context; /* NULL: unused */
+	int device;
+	bool pcie; /* the mapping: a method may work with one alone */
+	/* By method: index in the table, as all below. */
+	struct method_support support[METHODS_MAX];
+	bool works[METHODS_MAX];				/* has registered at least once */
+	struct errors_text failures[METHODS_MAX];		/* for the pair; no cause: none */
+	bool reported[METHODS_MAX];				/* logged as the method */
+	const char *path;					/* topology_path() */
+	int counted_as;						/* statistics_adapter() */
+	_Atomic(_Atomic uint64_t *) registrations[METHODS_MAX]; /* statistics; NULL: none yet */
+};
+
+#define DESCRIPTION 320
+
+/* The reason against the preferred method, which is not the pair's. */
+const char *pinning_pair_reason(const struct pair *pair, char description[DESCRIPTION]);
+
+/* The method is the pair's from now on. */
+void pinning_report_method(const struct pin_request *request, const struct pair *pair,
+			   unsigned int method) __attribute__((cold));
+
+/* No method works for the pair. */
+void pinning_report_failure(const struct pin_request *request, const struct pair *pair,
+			    const struct errors_text failures[METHODS_MAX]) __attribute__((cold));
+
+#endif
