@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* pairs_forks.c -- children of a process with queue pairs */
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,6 +29,41 @@ enum child {
 
 static enum fork_way way;
 static enum child child;
+
+static bool is_asleep(const char *thread)
+{
+	char name[64], text[512] = "", *behind;
+	int fd;
+
+	snprintf(name, sizeof(name), "/proc/self/task/%.16s/stat", thread);
+	fd = open(name, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		must(read(fd, text, sizeof(text) - 1) >= 0);
+		close(fd);
+	}
+	behind = strrchr(text, ')');
+	return !behind || behind[2] == 'S';
+}
+
+/* Until each other thread sleeps. One that has just begun holds locks of AddressSanitizer's
+ * allocator, which a child would wait for. */
+static void await_other_threads(void)
+{
+	struct dirent *entry;
+	DIR *threads;
+	bool asleep;
+
+	do {
+		threads = opendir("/proc/self/task");
+		must(threads);
+		asleep = true;
+		while ((entry = readdir(threads))) {
+			if (entry->d_name[0] != '.' && atoi(entry->d_name) != gettid())
+				asleep &= is_asleep(entry->d_name);
+		}
+		closedir(threads);
+	} while (!asleep && !sched_yield());
+}
 
 /* Two queue pairs of the same process. */
 static void send_to_itself(void)
@@ -71,9 +111,11 @@ static void be_child(struct device *device, struct ibv_qp *pair)
 
 static void make_child(struct device *device, struct ibv_qp *pair)
 {
-	pid_t pid = fork_by(way);
+	pid_t pid;
 	int status;
 
+	await_other_threads();
+	pid = fork_by(way);
 	must(pid >= 0);
 	if (!pid)
 		be_child(device, pair);
@@ -140,6 +182,7 @@ static void parent_and_child(unsigned int self)
 	device_open(&device, MIB);
 	pair = device_pair(&device, IBV_QPT_RC, NULL, &pairs_defaults);
 	device_card(&device, pair, &board->cards[0][1]);
+	await_other_threads();
 	pid = fork_by(way);
 	must(pid >= 0);
 	me = !pid;
