@@ -108,13 +108,6 @@ bool background_queue_requested(const struct allocation *allocation)
 	return true;
 }
 
-/* A thread about to sleep misses a wake-up without the lock. */
-void background_unqueue(const struct allocation *allocation)
-{
-	if (region_unqueue(allocation))
-		session_wake();
-}
-
 bool background_queue_all(void)
 {
 	if (config_get()->preregister == PREREGISTER_OFF || process_is_exiting())
@@ -229,9 +222,11 @@ static void background_register_in_all(const struct allocation *allocation)
 
 void background_allocated(const struct allocation *allocation)
 {
-	if (!background_is_eligible(allocation) || learning_is_refused(allocation))
+	if (!domain_may_reach(allocation) || learning_is_refused(allocation))
 		return;
 	if (config_get()->preregister == PREREGISTER_SYNC) {
+		if (!background_may_take(allocation))
+			return;
 		session_begin();
 		background_register_in_all(allocation);
 		session_end();
@@ -248,7 +243,7 @@ static void background_process(const struct queued *queued)
 	    !region_is_queued(&allocation))
 		return;
 	background_register_in_all(&allocation);
-	background_unqueue(&allocation);
+	region_unqueue(&allocation);
 }
 
 /* Works on the next batch of live allocations, and on those that a full queue has dropped. */
@@ -265,7 +260,7 @@ static void background_rescan_batch(void)
 			continue;
 		background_register_in_all(&batch[i]);
 		if (queued)
-			background_unqueue(&batch[i]);
+			region_unqueue(&batch[i]);
 	}
 	if (!count)
 		cursor = 0;

@@ -16,10 +16,6 @@ void background_allocated(const struct allocation *allocation);
  * allocation with a reference. True: the caller must call background_go(). */
 bool background_queue_requested(const struct allocation *allocation);
 
-/* The allocation is no longer queued, and no thread works on it: wakes threads that wait for that.
- * With or without the lock. */
-void background_unqueue(const struct allocation *allocation);
-
 /* Requests a rescan of all live allocations, with or without the lock. True: call
  * background_go(). */
 bool background_queue_all(void);
@@ -28,7 +24,7 @@ bool background_queue_all(void);
  * meanwhile. False: no work. */
 bool background_step(void);
 
-/* The GPU of the last memory worked on; -1: none yet. Without the lock. */
+/* The GPU of the last queued memory; -1: none yet. Without the lock. */
 int background_device(void);
 
 /* True if a step may find work. */

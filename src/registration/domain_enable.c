@@ -150,10 +150,10 @@ struct domain *registration_domain(const struct ibv_pd *pd, int access)
 	}
 	go = newly && background_queue_all();
 	session_end();
-	if (first)
-		domain_log_enabled(access);
 	if (go)
 		background_go();
+	if (first)
+		domain_log_enabled(access);
 	return domain;
 }
 

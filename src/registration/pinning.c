@@ -28,9 +28,9 @@ const struct registration_method *registration_forced_method;
 /* More than a machine has; a pair without an entry is probed for each registration. */
 #define PAIRS 256
 
-/* Guards `works`, `failures` and `reported` of all pairs, and which are in use. An entry stays
- * while its device is open, as it is during a registration. Taken alone; never held across a call
- * into the driver, verbs or the log. */
+/* Guards `works`, `failures`, `reported` and stores to `registrations` of all pairs, and which are
+ * in use. An entry stays while its device is open, as it is during a registration; its other fields
+ * do not change. Taken alone; never held across a call into the driver, verbs or the log. */
 static pthread_mutex_t pairs_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct pair pairs[PAIRS];
 
@@ -104,6 +104,7 @@ static unsigned int pinning_first(const struct pin_request *request, const struc
 /* What a registration needs to know of its pair. */
 struct plan {
 	struct pair *pair;
+	bool has_entry;
 	unsigned int first; /* the method that is tried first */
 	bool settled;	    /* it has worked before, and is reported where it is the pair's */
 };
@@ -126,9 +127,10 @@ static struct plan pinning_plan(const struct pin_request *request, struct pair *
 		plan.pair = pinning_find_unused();
 		if (plan.pair)
 			*plan.pair = *spare;
-		else
-			plan.pair = spare;
 	}
+	plan.has_entry = plan.pair;
+	if (!plan.pair)
+		plan.pair = spare;
 	plan.first = pinning_first(request, plan.pair);
 	plan.settled = plan.pair->works[plan.first] &&
 		       (plan.pair->reported[plan.first] || pinning_method(plan.pair) != plan.first);
@@ -148,28 +150,33 @@ void pinning_device_closed(const struct ibv_context *context)
 
 /* ---- registration ---- */
 
-/* Counts and reports that the method has served a request, other than as planned. */
-static void pinning_worked(const struct pin_request *request, struct pair *pair,
+/* The method has served a request, and `settled` was not known of it. A pair without an entry is
+ * not reported. */
+static void pinning_worked(const struct pin_request *request, const struct plan *plan,
 			   unsigned int method)
 {
+	const char *name = registration_methods[method].name;
+	struct pair *pair = plan->pair;
+	_Atomic uint64_t *counter =
+		statistics_registered_by(request->device, pair->counted_as, pair->path, name, NULL);
 	char description[DESCRIPTION];
-	struct pair copy;
+	struct errors_text preferred;
 	bool report;
 
 	lock_take(&pairs_lock);
+	store_release(&pair->registrations[method], counter);
 	pair->works[method] = true;
 	pair->failures[method].cause = NULL;
-	report = pinning_method(pair) == method && !pair->reported[method];
+	report = plan->has_entry && pinning_method(pair) == method && !pair->reported[method];
 	pair->reported[method] |= report;
-	copy = *pair;
+	preferred = pair->failures[0];
 	lock_drop(&pairs_lock);
-	store_release(&pair->registrations[method],
-		      statistics_registered_by(
-			      request->device, pair->counted_as, pair->path,
-			      registration_methods[method].name,
-			      report && method ? pinning_pair_reason(&copy, description) : NULL));
+	if (report && method)
+		statistics_registered_by(
+			request->device, pair->counted_as, pair->path, name,
+			pinning_reason(&pair->support[0], &preferred, description));
 	if (report)
-		pinning_report_method(request, &copy, method);
+		pinning_report_method(request, pair, method, &preferred);
 }
 
 static void pinning_count(const struct pair *pair, unsigned int method)
@@ -294,7 +301,7 @@ static int pinning_pin_by_table(const struct pin_request *request, struct pin_re
 				statistics_count(pinning_fallbacks);
 			pinning_learn(request, plan.pair, &attempts);
 			if (!plan.settled || method != plan.first)
-				pinning_worked(request, plan.pair, method);
+				pinning_worked(request, &plan, method);
 			pinning_count(plan.pair, method);
 			return 0;
 		}

@@ -13,9 +13,8 @@ static const char *pinning_adapter_name(const struct pin_request *request)
 	return *name ? name : "an adapter";
 }
 
-/* The reason against a method: the result of the capability probe, or the failure. */
-static const char *pinning_reason(const struct method_support *support,
-				  const struct errors_text *failure, char description[DESCRIPTION])
+const char *pinning_reason(const struct method_support *support, const struct errors_text *failure,
+			   char description[DESCRIPTION])
 {
 	if (!support->possible || !failure->cause)
 		return support->text;
@@ -23,13 +22,8 @@ static const char *pinning_reason(const struct method_support *support,
 	return description;
 }
 
-const char *pinning_pair_reason(const struct pair *pair, char description[DESCRIPTION])
-{
-	return pinning_reason(&pair->support[0], &pair->failures[0], description);
-}
-
 void pinning_report_method(const struct pin_request *request, const struct pair *pair,
-			   unsigned int method)
+			   unsigned int method, const struct errors_text *preferred)
 {
 	char description[DESCRIPTION];
 
@@ -39,7 +33,8 @@ void pinning_report_method(const struct pin_request *request, const struct pair 
 		    pair->device, pinning_adapter_name(request), registration_methods[method].name,
 		    pair->pcie ? " over PCIe" : "", pair->support[method].text,
 		    method ? ", not by " : "", method ? registration_methods[0].name : "",
-		    method ? ": " : "", method ? pinning_pair_reason(pair, description) : "",
+		    method ? ": " : "",
+		    method ? pinning_reason(&pair->support[0], preferred, description) : "",
 		    topology_is_near(request->pd->context, request->device)
 			    ? "no other adapter is nearer"
 			    : "another adapter is nearer to it");

@@ -21,12 +21,14 @@ struct pair {
 
 #define DESCRIPTION 320
 
-/* The reason against the preferred method, which is not the pair's. */
-const char *pinning_pair_reason(const struct pair *pair, char description[DESCRIPTION]);
+/* The reason against a method: the result of the capability probe, or the failure. */
+const char *pinning_reason(const struct method_support *support, const struct errors_text *failure,
+			   char description[DESCRIPTION]);
 
-/* The method is the pair's from now on. */
+/* The method is the pair's from now on, in place of the preferred one if that has failed. */
 void pinning_report_method(const struct pin_request *request, const struct pair *pair,
-			   unsigned int method) __attribute__((cold));
+			   unsigned int method, const struct errors_text *preferred)
+	__attribute__((cold));
 
 /* No method works for the pair. */
 void pinning_report_failure(const struct pin_request *request, const struct pair *pair,

@@ -272,13 +272,13 @@ bool region_is_queued(const struct allocation *allocation)
 	return chain && load_relaxed(&chain->queued) == allocation->id;
 }
 
-bool region_unqueue(const struct allocation *allocation)
+void region_unqueue(const struct allocation *allocation)
 {
 	uint64_t id = allocation->id;
 
 	/* The slot may belong to another allocation already, which is queued. */
-	return region_chain_at(allocation->slot) &&
-	       replace_seq_cst(&region_chain_at(allocation->slot)->queued, &id, 0);
+	if (region_chain_at(allocation->slot))
+		replace_seq_cst(&region_chain_at(allocation->slot)->queued, &id, 0);
 }
 
 bool region_set_queued(const struct allocation *allocation)

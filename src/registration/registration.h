@@ -53,7 +53,7 @@ struct pin_result {
 	struct ibv_mr *mr; /* NULL: failed */
 	const struct registration_method *method;
 	struct errors_text failure; /* no cause: the returned number, of the method's `call` */
-	bool reported;		    /* pinning.c has logged the failure */
+	bool reported;		    /* pinning_report.c has logged the failure */
 };
 
 /* Error without meaning for GPU and adapter: at this moment no context of the device can export. */

@@ -333,10 +333,10 @@ static enum outcome requests_try(struct serving *serving, struct registration_ke
 	session_begin();
 	outcome = requests_serve_again(serving, keys);
 	session_end();
-	if (serving->enabled)
-		domain_log_enabled(domain_access(request));
 	if (serving->go)
 		background_go();
+	if (serving->enabled)
+		domain_log_enabled(domain_access(request));
 	if (outcome == SERVED) {
 		requests_count_served(serving->service);
 		memory_used_by_adapter(allocation);

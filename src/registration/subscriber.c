@@ -20,7 +20,7 @@ static void subscriber_freeing(const struct allocation *allocation)
 	session_begin();
 	queued = region_is_queued(allocation);
 	if (queued)
-		background_unqueue(allocation);
+		region_unqueue(allocation);
 	/* A queued allocation may have a reference already: a client registered it, or the worker
 	 * is registering it. */
 	if (!region_end_references(allocation, &since) && queued)

@@ -576,17 +576,31 @@ static void *pin_often(void *argument)
 	struct pin_request mine = {
 		.pd = argument, .base = HOME, .length = BLOCK, .access = RIGHTS
 	};
+	struct ibv_context alone = second_adapter;
+	struct ibv_pd pd_alone = { .context = &alone };
 	struct pin_result result;
 
 	for (int i = 0; i < 200; i++) {
+		/* A device that this thread alone has open, and closes. */
+		mine.pd = i % 8 ? argument : &pd_alone;
 		mine.device = i % 3;
 		mine.context = i % 2 ? &own : &other;
 		ck_assert_int_eq(pinning_pin(&mine, &result), 0);
-		if (i % 64 == 0)
-			pinning_device_closed(&second_adapter);
+		if (i % 8 == 0)
+			pinning_device_closed(&alone);
 		nic.dma_buf = i % 5 ? 0 : EFAULT;
 	}
 	return NULL;
+}
+
+/* Of the adapter that has a name. */
+static uint64_t counted_by_pair(void)
+{
+	uint64_t sum = 0;
+
+	for (unsigned int i = 0; i < SEGMENT_PAIRS; i++)
+		sum += segment_value(&statistics_segment.pairs[i].registrations);
+	return sum;
 }
 
 TEST(methods, any_thread_at_any_time)
@@ -601,6 +615,7 @@ TEST(methods, any_thread_at_any_time)
 	ck_assert_uint_eq(statistics_get(registrations_dma_buf) +
 				  statistics_get(registrations_peer_memory),
 			  4 * 200);
+	ck_assert_uint_eq(counted_by_pair(), 2 * 175);
 }
 
 int main(void)
