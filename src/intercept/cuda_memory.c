@@ -155,16 +155,18 @@ WRAP(cuMemGetHandleForAddressRange, (handle, address, size, type, flags), void *
 	bool passive = process_is_passive(), known = !(flags & ~pcie);
 	struct found_export made = { address, known ? size : 0, passive ? 0 : memory_youngest(),
 				     flags & pcie };
+	CUdeviceptr visible = keep_visible_range(address, size);
 	CUresult result;
 	int ready = -1;
 
-	if (!passive && handle && known && type == CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD)
+	if (!passive && handle && known && visible == address &&
+	    type == CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD)
 		ready = registration_export(&made);
 	if (ready >= 0) {
 		*(int *)handle = ready;
 		return CUDA_SUCCESS;
 	}
-	result = forward(handle, keep_visible(address), size, type, flags);
+	result = forward(handle, visible, size, type, flags);
 	if (result == CUDA_SUCCESS && handle && type == CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD &&
 	    !passive)
 		memory_exported(*(const int *)handle, &made);

@@ -72,7 +72,7 @@ static void subscriptions_call(unsigned int index, const struct allocation *of, 
 	struct peerpin_allocation allocation = { .struct_size = sizeof(allocation),
 						 .id = of->event_id,
 						 .base = of->base,
-						 .size = of->size,
+						 .size = memory_asked(of),
 						 .device = of->device,
 						 .kind = (int32_t)of->kind };
 	struct frame frame = { .thread = &this_thread,
@@ -216,7 +216,7 @@ static int subscriptions_begin(const struct peerpin_subscriber *subscriber, int 
 	*number = ++last_number;
 	add_relaxed(&subscribed, 1);
 	subscriptions[index] = (struct subscription){ .number = *number,
-						      .last_id = memory_youngest(),
+						      .last_id = memory_youngest_added(),
 						      .subscriber = *subscriber };
 	subscriptions_report_live(index);
 	return 0;

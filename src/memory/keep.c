@@ -11,6 +11,7 @@
 #include "memory/driver.h"
 #include "memory/events.h"
 #include "memory/kept.h"
+#include "memory/queries.h"
 #include "memory/table.h"
 #include "report/statistics.h"
 
@@ -156,7 +157,7 @@ static bool keep_hidden(struct kept *kept)
 	if (keep_wait(kept->allocation.context) == CUDA_SUCCESS && kept_add(kept))
 		return true;
 	/* The driver's own free decides. */
-	if (table_show(&kept->allocation))
+	if (table_show(&kept->allocation, memory_asked(&kept->allocation)))
 		events_shown(&kept->allocation);
 	return false;
 }
@@ -192,6 +193,18 @@ uint64_t keep_visible_slowly(uint64_t address)
 									      : address;
 }
 
+uint64_t keep_visible_range(uint64_t address, uint64_t size)
+{
+	uint64_t visible = keep_visible(address);
+	struct allocation found;
+
+	return keep_is_on() && memory_find(visible, &found) && found.cut &&
+			       address + size - found.base >
+				       ((memory_asked(&found) + PAGE - 1) & ~(PAGE - 1))
+		       ? KEEP_ABSENT
+		       : visible;
+}
+
 /* ---- allocations ---- */
 
 /* The context of the calling thread, if the driver would allocate there. */
@@ -215,6 +228,12 @@ static int keep_current_device(void)
 											 : -1;
 }
 
+/* Queries about memory of more bytes than the program asked for need peerpin's answers. */
+static bool keep_may_cut(const struct keep_request *request)
+{
+	return request->kind == ALLOCATION_DEVICE && queries_are_on() && !memory_is_verified();
+}
+
 bool keep_allocate(const struct keep_request *request, CUdeviceptr *address, size_t *pitch)
 {
 	CUcontext context;
@@ -223,12 +242,15 @@ bool keep_allocate(const struct keep_request *request, CUdeviceptr *address, siz
 	if (!statistics_get(kept) || !keep_is_possible())
 		return false;
 	context = keep_current_context();
-	while (context && kept_take(context, request, &kept)) {
+	while (context && kept_take(context, request, keep_may_cut(request), &kept)) {
 		/* A context may have ended in a call that peerpin does not intercept. */
-		if (!memory_check(&kept.allocation) || !table_show(&kept.allocation))
+		if (!memory_check(&kept.allocation) ||
+		    !table_show(&kept.allocation, request->kind == ALLOCATION_DEVICE
+							  ? request->width
+							  : kept.allocation.size))
 			continue;
 		statistics_count(reused);
-		events_count_allocation(kept.allocation.kind, kept.allocation.size);
+		events_count_allocation(kept.allocation.kind, memory_asked(&kept.allocation));
 		events_shown(&kept.allocation);
 		if (pitch)
 			*pitch = keep_pitch_of(&kept.allocation);

@@ -5,7 +5,7 @@
 #include <pthread.h>
 
 #include "base/system.h"
-#include "memory/keep.h"
+#include "memory/kept.h"
 #include "report/statistics.h"
 
 #define WATCHED_SIZES 1024u
@@ -36,6 +36,12 @@ uint64_t keep_watch_size(uint64_t base)
 		       : 0;
 }
 
+/* Above 1 MiB memory of as many blocks is reused, if it is no smaller: most is. */
+static uint64_t keep_watch_bytes(uint64_t size)
+{
+	return kept_bytes_of(&(struct allocation){ .kind = ALLOCATION_DEVICE, .size = size });
+}
+
 static struct size *keep_watch_find(uint64_t bytes)
 {
 	return &sizes[(bytes * 0x9e3779b97f4a7c15u >> 48) % WATCHED_SIZES];
@@ -44,7 +50,10 @@ static struct size *keep_watch_find(uint64_t bytes)
 void keep_watch_freed(uint64_t size, uint64_t start)
 {
 	uint64_t duration = system_clock() - start;
-	struct size *entry = keep_watch_find(size);
+	struct size *entry;
+
+	size = keep_watch_bytes(size);
+	entry = keep_watch_find(size);
 
 	pthread_mutex_lock(&watch_lock);
 	if (entry->bytes != size && !entry->repeated)
@@ -65,7 +74,10 @@ static uint64_t keep_watch_needed(const struct size *entry)
 void keep_watch_allocated(uint64_t size, uint64_t start)
 {
 	uint64_t duration = system_clock() - start, free_ns, needed;
-	struct size *entry = keep_watch_find(size);
+	struct size *entry;
+
+	size = keep_watch_bytes(size);
+	entry = keep_watch_find(size);
 
 	pthread_mutex_lock(&watch_lock);
 	if (entry->bytes == size && entry->freed) {

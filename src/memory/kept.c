@@ -2,13 +2,12 @@
 /* kept.c -- the list of kept allocations and its order
  *
  * One list for each GPU and one for the host, of classes of sizes, each in the order of the frees;
- * and a hash table by context and request. An allocation that is taken out is in no list; while its
- * memory is released it is in `releasing`, because its record ends before the driver frees it.
+ * and the index (kept_index.c). An allocation that is taken out is in no list; while its memory is
+ * released it is in `releasing`, because its record ends before the driver frees it.
  */
-#include "memory/kept.h"
+#include "memory/kept_index.h"
 
 #include <pthread.h>
-#include <sys/queue.h>
 
 #include "base/log.h"
 #include "base/pool.h"
@@ -18,22 +17,13 @@
 #include "memory/table.h"
 #include "report/statistics.h"
 
-#define KEPT_BUCKETS 4096u
-#define CLASSES	     64u
-
-struct entry {
-	struct entry *next_free;
-	struct kept kept;
-	uint64_t since; /* kept_allocated() at the free */
-	LIST_ENTRY(entry) in_bucket;
-	TAILQ_ENTRY(entry) in_list; /* of the class; or releasing */
-};
+#define CLASSES	  64u
+#define LOOKED_AT 64u /* entries of a class */
 
 TAILQ_HEAD(entries, entry);
 
 static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct pool entry_pool = POOL_INITIALIZER(struct entry);
-static LIST_HEAD(, entry) buckets[KEPT_BUCKETS];
 static struct entries releasing = TAILQ_HEAD_INITIALIZER(releasing);
 static _Atomic unsigned int releases; /* number in `releasing` */
 static pthread_cond_t release_ended = PTHREAD_COND_INITIALIZER;
@@ -54,26 +44,6 @@ void kept_renew(void)
 }
 
 /* ---- the list; with the lock held ---- */
-
-static unsigned int kept_bucket(CUcontext context, const struct keep_request *request)
-{
-	uint64_t mixed = (uintptr_t)context >> 4;
-
-	mixed = (mixed ^ request->kind ^ request->detail << 8) * 0x9e3779b97f4a7c15u;
-	mixed = (mixed ^ mixed >> 29 ^ request->width) * 0x9e3779b97f4a7c15u;
-	mixed = (mixed ^ mixed >> 29 ^ request->height) * 0x9e3779b97f4a7c15u;
-	return (unsigned int)(mixed >> 52) % KEPT_BUCKETS;
-}
-
-static bool kept_is_for(const struct entry *entry, CUcontext context,
-			const struct keep_request *request)
-{
-	const struct keep_request *other = &entry->kept.request;
-
-	return entry->kept.allocation.context == context && other->kind == request->kind &&
-	       other->detail == request->detail && other->width == request->width &&
-	       other->height == request->height;
-}
 
 /* Count the entry's bytes as kept, or no longer. */
 static void kept_count(const struct entry *entry, bool added)
@@ -98,7 +68,7 @@ static struct entries *kept_class(const struct allocation *allocation)
 
 static void kept_unlink(struct entry *entry)
 {
-	LIST_REMOVE(entry, in_bucket);
+	kept_index_remove(entry);
 	TAILQ_REMOVE(kept_class(&entry->kept.allocation), entry, in_list);
 	kept_count(entry, false);
 }
@@ -115,8 +85,7 @@ bool kept_add(const struct kept *kept)
 		entry->since = kept_allocated(kept_list_number(&kept->allocation));
 		if (!of_class->tqh_last)
 			TAILQ_INIT(of_class);
-		LIST_INSERT_HEAD(&buckets[kept_bucket(kept->allocation.context, &kept->request)],
-				 entry, in_bucket);
+		kept_index_add(entry);
 		TAILQ_INSERT_TAIL(of_class, entry, in_list);
 		kept_count(entry, true);
 	}
@@ -124,15 +93,13 @@ bool kept_add(const struct kept *kept)
 	return entry;
 }
 
-bool kept_take(CUcontext context, const struct keep_request *request, struct kept *taken)
+bool kept_take(CUcontext context, const struct keep_request *request, bool may_cut,
+	       struct kept *taken)
 {
 	struct entry *entry;
 
 	pthread_mutex_lock(&kept_lock);
-	LIST_FOREACH(entry, &buckets[kept_bucket(context, request)], in_bucket) {
-		if (kept_is_for(entry, context, request))
-			break;
-	}
+	entry = kept_index_find(context, request, may_cut);
 	if (entry) {
 		kept_unlink(entry);
 		*taken = entry->kept;
@@ -220,7 +187,7 @@ static struct entry *kept_find_of(unsigned int list, CUcontext context)
  * than a factor of 2, so the least recently kept one stands for it. */
 static struct entry *kept_find(unsigned int list, const struct choice *choice)
 {
-	unsigned int most = choice->largest ? 64 : 1;
+	unsigned int most = choice->largest ? LOOKED_AT : 1;
 	struct entry *entry, *best = NULL;
 	uint64_t age, size;
 	double cost, highest = 0;

@@ -25,8 +25,11 @@ struct kept {
 /* Add an allocation, as the most recently kept one. False: no memory for the entry. */
 bool kept_add(const struct kept *kept);
 
-/* Take out the most recently kept allocation of the context for the request. */
-bool kept_take(CUcontext context, const struct keep_request *request, struct kept *taken);
+/* Take out the most recently kept allocation of the context for the request. `may_cut`: without
+ * one, for device memory above 1 MiB, the smallest with room for it in as many of the driver's
+ * blocks, of few. */
+bool kept_take(CUcontext context, const struct keep_request *request, bool may_cut,
+	       struct kept *taken);
 
 /* Wait for all work of the context, as the driver's free does: for no other context (measured, also
  * for a context with peer access, whose kernel then fails). Ends no capture. An error: the driver's

@@ -17,9 +17,10 @@
  *   follows both finds every allocation that is live during the whole look-up.
  * - Refusal. Generation or range refuses any other record. Live allocations do not overlap, so the
  *   reader tries the second path only if the first one led to no match.
- * - Hiding. Kept memory is hidden and shown under one generation: all traits in one store, each
- * user word in another. An answer depends on the traits or on one user word; the other fields do
- * not change. So it holds at the moment of that load, and no mixture is wrong.
+ * - Hiding. Kept memory is hidden and shown under one generation: all traits in one store, each user
+ *   word in another. An answer depends on the traits or on one user word; the other fields do not
+ *   change, but for the bytes that the program asked for (lookup_is_cut_off()). So it holds at the
+ *   moment of that load, and no mixture is wrong.
  *
  * tests/model holds a model that is searched for counterexamples, and litmus tests of the memory
  * orders.
@@ -53,7 +54,8 @@ struct record {
 	_Atomic uint64_t user_words[MEMORY_USER_WORDS];
 } __attribute__((aligned(64)));
 
-/* Fields of few queries: of VMM memory the reservation (base, size), of pool memory the pool. */
+/* Fields of few queries: of VMM memory the reservation (base, size); of other memory the pool, and
+ * keep_key. */
 struct details {
 	_Atomic uint64_t words[2];
 };
@@ -215,11 +217,13 @@ LOOKUP_INLINE bool lookup(uint64_t address, struct found *found)
 #define TRAIT_SYNC_KNOWN TRAIT(8)  /* TRAIT_SYNC is the driver's value; no call is setting it */
 #define TRAIT_SYNC	 TRAIT(9)  /* SYNC_MEMOPS reads as set */
 #define TRAIT_SYNC_SET	 TRAIT(10) /* SYNC_MEMOPS was set by an intercepted call */
-#define TRAITS_OF_USE	 (TRAIT_USED | TRAIT_SYNC_SET)
 /* Kept memory: the record shows device and kind alone, and no user word, so that it serves no query
  * and no request. */
 #define TRAIT_HIDDEN		  TRAIT(12)
+#define TRAIT_CUT		  TRAIT(13) /* details: bytes that the program asked for */
 #define TRAITS_SHOWN_WHILE_HIDDEN (TRAIT(0) - 1)
+/* At the begin of the record. */
+#define TRAITS_OF_MEMORY ((TRAIT(14) - 1) & ~(TRAIT_USED | TRAIT_SYNC_SET | TRAIT_HIDDEN))
 
 static inline int traits_device(uint64_t traits)
 {
@@ -229,6 +233,19 @@ static inline int traits_device(uint64_t traits)
 static inline enum allocation_kind traits_kind(uint64_t traits)
 {
 	return (enum allocation_kind)(traits >> TRAIT_KIND_SHIFT & 0xff);
+}
+
+/* Of a found record with TRAIT_CUT: true if the address is not in the bytes that the program asked
+ * for; else sets found->size to them. They are stored before the traits that show the memory, and
+ * stay while it is shown. */
+LOOKUP_INLINE bool lookup_is_cut_off(struct found *found)
+{
+	uint64_t asked = load_acquire(&lookup_detail(found->slot)->words[1]);
+
+	if (found->offset >= asked || (load_acquire(&found->record->traits) & TRAIT_HIDDEN))
+		return true;
+	found->size = asked;
+	return false;
 }
 
 #endif

@@ -69,9 +69,17 @@ struct allocation {
 			bool integrated : 1; /* host memory for an integrated GPU: adapters may
 						register it */
 			bool hidden : 1;     /* freed by the program, and kept (keep.h) */
+			bool cut : 1;	     /* of kept memory the program got fewer bytes than
+						`size`: memory_asked() */
 		};
 	};
 };
+
+/* Bytes that the program asked for. */
+static inline uint64_t memory_asked(const struct allocation *allocation)
+{
+	return allocation->cut ? allocation->keep_key : allocation->size;
+}
 
 /* True if an adapter may register the memory by address. */
 static inline bool memory_is_registrable(const struct allocation *allocation)
@@ -264,6 +272,9 @@ void memory_renew(void);
 
 /* Id of the youngest allocation. Read before the driver exports a dma-buf. */
 uint64_t memory_youngest(void);
+
+/* Likewise. A thread that adds a younger one sees what this thread has stored before the call. */
+uint64_t memory_youngest_added(void);
 
 /* A dma-buf of the program. */
 struct found_export {

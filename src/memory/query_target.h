@@ -29,7 +29,11 @@ LOOKUP_INLINE bool query_target_find(struct query_target *target, uint64_t addre
 		target->traits = load_acquire(&target->record->traits);
 		target->buffer_id = load_acquire(&target->record->buffer_id);
 		target->context = load_acquire(&target->record->context);
-		return (target->traits & TRAIT_DESCRIBED) && lookup_is_same(&target->found);
+		if (__builtin_expect(!(target->traits & TRAIT_CUT) ||
+					     !lookup_is_cut_off(&target->found),
+				     1))
+			return (target->traits & TRAIT_DESCRIBED) &&
+			       lookup_is_same(&target->found);
 	}
 	target->record = NULL;
 	return false;

@@ -70,8 +70,12 @@ bool memory_find(uint64_t address, struct allocation *found)
 bool table_is_address_hidden(uint64_t address)
 {
 	struct found at;
+	uint64_t traits;
 
-	return lookup(address, &at) && (load_acquire(&at.record->traits) & TRAIT_HIDDEN) &&
+	if (!lookup(address, &at))
+		return false;
+	traits = load_acquire(&at.record->traits);
+	return ((traits & TRAIT_HIDDEN) || ((traits & TRAIT_CUT) && lookup_is_cut_off(&at))) &&
 	       lookup_is_same(&at);
 }
 
@@ -182,7 +186,7 @@ static int table_insert_locked(struct allocation *allocation)
 	slot = table_take_unused();
 	allocation->id = allocation->event_id = table_next_id();
 	allocation->slot = slot;
-	allocation->traits &= ~(TRAIT_HIDDEN | TRAITS_OF_USE);
+	allocation->traits &= TRAITS_OF_MEMORY;
 	record = lookup_record(slot);
 	details = lookup_detail(slot);
 	store_release(&record->base, allocation->base);
@@ -331,6 +335,16 @@ bool table_holds_older(uint64_t base, uint64_t size, uint64_t youngest)
 uint64_t memory_youngest(void)
 {
 	return load_acquire(&last_id);
+}
+
+uint64_t memory_youngest_added(void)
+{
+	uint64_t id;
+
+	lock_take(&table_lock);
+	id = load_relaxed(&last_id);
+	lock_drop(&table_lock);
+	return id;
 }
 
 void table_renew(void)

@@ -259,8 +259,9 @@ const struct memory *heap_last_kept(CUcontext context, const struct keep_request
 		const struct memory *memory = &memories[i];
 
 		if (memory->kept.given_up && memory->context == context &&
-		    world_is_same_request(&memory->request, request) &&
-		    (!last || memory->kept.serial > last->kept.serial))
+		    world_fits(&memory->request, request) &&
+		    (!last || memory->size < last->size ||
+		     (memory->size == last->size && memory->kept.serial > last->kept.serial)))
 			last = memory;
 	}
 	return last;

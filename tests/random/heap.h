@@ -25,7 +25,7 @@ void heap_each(CUcontext context, void (*act)(struct memory *memory));
 
 void heap_end(struct memory *memory);
 
-/* The most recently kept memory of the context for the request; NULL: none. */
+/* The smallest memory of the context for the request, the most recently kept first; NULL: none. */
 const struct memory *heap_last_kept(CUcontext context, const struct keep_request *request);
 
 /* A memory with this test true of it and `data`; NULL: none. */

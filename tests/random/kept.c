@@ -166,6 +166,15 @@ bool world_is_same_request(const struct keep_request *one, const struct keep_req
 	       one->width == other->width && one->height == other->height;
 }
 
+bool world_fits(const struct keep_request *one, const struct keep_request *other)
+{
+	return world_is_same_request(one, other) ||
+	       (!config_get()->verify && one->kind == ALLOCATION_DEVICE &&
+		other->kind == ALLOCATION_DEVICE && one->width > SMALL_MAX &&
+		other->width > SMALL_MAX && one->width >= other->width &&
+		(one->width - 1) / BLOCK == (other->width - 1) / BLOCK);
+}
+
 uint64_t world_reuse_begins(CUcontext context, const struct keep_request *request)
 {
 	const struct memory *last = NULL;
@@ -206,7 +215,7 @@ struct world_reused world_reuse(uint64_t base, CUcontext context,
 		broken("0x%llx is handed out, and no memory is there", (unsigned long long)base);
 	if (!memory->kept.given_up)
 		broken("0x%llx is handed out, and the program has it", (unsigned long long)base);
-	if (memory->context != context || !world_is_same_request(&memory->request, request))
+	if (memory->context != context || !world_fits(&memory->request, request))
 		broken("0x%llx is handed out for another request, or in another context",
 		       (unsigned long long)base);
 	if (pitch && *pitch != memory->pitch)
@@ -214,6 +223,8 @@ struct world_reused world_reuse(uint64_t base, CUcontext context,
 	memory->kept.given_up = memory->kept.surely = false;
 	kept_count(memory, false);
 	reused = (struct world_reused){ .size = memory->size,
+					.asked = request->kind == ALLOCATION_DEVICE ? request->width
+										    : memory->size,
 					.own = base >= HOME + SHARED_BLOCKS * BLOCK,
 					.rdma_capable = memory->rdma_capable };
 	/* A failure lowers the pin limit, which may evict later. With other threads the eviction

@@ -206,6 +206,28 @@ void call_end_keeping(void)
 
 /* ---- reuse ---- */
 
+/* To the program the memory has the bytes of the request. Requests and look-ups reach the rest. */
+static void must_be_asked(const struct keep_request *request, uint64_t base,
+			  const struct world_reused *reused)
+{
+	CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_RANGE_SIZE;
+	uint64_t size = 0;
+	void *data = &size;
+
+	if (request->kind != ALLOCATION_DEVICE)
+		return;
+	if (queries_get_list(world_driver.cuPointerGetAttributes, 1, &attribute, &data, base) !=
+		    CUDA_SUCCESS ||
+	    size != reused->asked)
+		broken("reused memory at 0x%llx has %llu bytes, of %llu", (unsigned long long)base,
+		       (unsigned long long)size, (unsigned long long)reused->asked);
+	if (reused->asked < reused->size &&
+	    (keep_visible(base + reused->asked) == base + reused->asked ||
+	     keep_visible(base + reused->asked - 1) != base + reused->asked - 1))
+		broken("reused memory at 0x%llx does not end after %llu bytes",
+		       (unsigned long long)base, (unsigned long long)reused->asked);
+}
+
 static void see_reused(struct client *client, struct model_memory *memory,
 		       const struct keep_request *request, CUcontext context, uint64_t base,
 		       const size_t *pitch, const struct world_events *before)
@@ -236,6 +258,7 @@ static void see_reused(struct client *client, struct model_memory *memory,
 		client->totals.host_allocations++;
 	else
 		client->totals.allocations++;
+	must_be_asked(request, base, &reused);
 	if (reused.keys.pd && is_never_evicted())
 		request_again(client, &reused.keys);
 }

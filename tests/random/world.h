@@ -199,12 +199,15 @@ uint64_t world_give_up(uint64_t base, const struct world_keys *keys);
 void world_take_back(uint64_t base);
 void world_has_kept(uint64_t base, uint64_t number);
 
+/* True if memory of `one` may be that of `other`: above 1 MiB, of as many blocks. */
+bool world_fits(const struct keep_request *one, const struct keep_request *other);
+
 /* Bracket an allocation that may reuse. The single thread knows the address: 0 if there is none. */
 uint64_t world_reuse_begins(CUcontext context, const struct keep_request *request);
 void world_reuse_ends(CUcontext context);
 
 struct world_reused {
-	uint64_t size;
+	uint64_t size, asked; /* of the memory; of the request, for the driver's blocks alone */
 	bool own, rdma_capable;
 	struct world_keys keys; /* registered still */
 };

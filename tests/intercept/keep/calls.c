@@ -4,6 +4,7 @@
 #include "../../vmm.h"
 
 #include <string.h>
+#include <unistd.h>
 
 /* ---- reuse ---- */
 
@@ -46,6 +47,8 @@ static bool is_host(const struct request *wanted)
 
 static const struct request unequal[][2] = {
 	{ { DEVICE, 3 * MIB, 0, 0 }, { DEVICE, 3 * MIB + 1, 0, 0 } },
+	{ { DEVICE, 5 * MIB, 0, 0 }, { DEVICE, 4 * MIB, 0, 0 } },
+	{ { DEVICE, MIB, 0, 0 }, { DEVICE, MIB - 256, 0, 0 } },
 	{ { DEVICE, 51200, 0, 0 }, { PITCHED, 512, 100, 4 } },
 	{ { PITCHED, 512, 100, 4 }, { DEVICE, 51200, 0, 0 } },
 	{ { PITCHED, 500, 100, 4 }, { PITCHED, 501, 100, 4 } },
@@ -81,6 +84,52 @@ static void equal_arguments_alone_get_the_memory_back(unsigned int unused)
 		release_all();
 	}
 	expect_no_kept();
+}
+
+static bool exports(CUdeviceptr address, size_t size)
+{
+	int file = -1;
+	CUresult result = cuMemGetHandleForAddressRange(&file, address, size,
+							CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+
+	require(result == CUDA_SUCCESS || result == CUDA_ERROR_INVALID_VALUE);
+	return result == CUDA_SUCCESS && !close(file);
+}
+
+/* Answers for [address, address + size) are those for a new allocation of that size. */
+static void expect_size(CUdeviceptr address, size_t size)
+{
+	const size_t pages = (size + 4095) / 4096 * 4096;
+	CUdeviceptr base;
+	size_t length;
+
+	require_cuda(cuMemGetAddressRange_v2(&base, &length, address + size - 1));
+	require(base == address && length == size);
+	require_cuda(cuPointerGetAttribute(&length, CU_POINTER_ATTRIBUTE_RANGE_SIZE, address));
+	require(length == size);
+	require(query_tag(address + size - 1) == tag(address) && !query_tag(address + size));
+	require(cuMemGetAddressRange_v2(&base, NULL, address + size) == CUDA_ERROR_NOT_FOUND);
+	require(exports(address, pages) && !exports(address, pages + 4096));
+	require(exports(address + 4096, pages - 4096) && !exports(address + 4096, pages));
+}
+
+/* A new allocation would take as many of the driver's blocks. */
+static void larger_memory_of_as_many_blocks_has_the_size_that_is_asked_for(unsigned int unused)
+{
+	const size_t sizes[] = { 5 * MIB + 100, 5 * MIB, 4 * MIB + 1, 6 * MIB };
+	CUdeviceptr kept;
+
+	(void)unused;
+	begin();
+	kept = keep(6 * MIB);
+	for (unsigned int i = 0; i < 4; i++) {
+		require(allocate(sizes[i]) == kept && own("reused") == i + 1);
+		expect_size(kept, sizes[i]);
+		require_cuda(cuMemFree_v2(kept));
+		require(!query_tag(kept) && cuMemFree_v2(kept) == CUDA_ERROR_INVALID_VALUE);
+		require(own("kept") == i + 2 && own("kept_bytes") == 6 * MIB);
+	}
+	expect_no_errors();
 }
 
 /* Also flags with a meaning inside the library. */
@@ -204,6 +253,7 @@ static void after_a_lost_capture_memory_is_kept_again(unsigned int host)
 
 const struct test call_tests[] = {
 	TEST(equal_arguments_alone_get_the_memory_back, 0, KEEP),
+	TEST(larger_memory_of_as_many_blocks_has_the_size_that_is_asked_for, 0, KEEP),
 	TEST(wrong_arguments_are_the_driver_s, 0, KEEP),
 	BOTH_MEMORIES(each_call_finds_freed_memory, KEEP),
 	BOTH_MEMORIES(each_call_finds_freed_memory, KEEP " PEERPIN_POINTER_QUERIES=0"),

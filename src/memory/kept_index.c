@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* kept_index.c -- hash tables of kept allocations: by the request, and by the number of the
+ * driver's blocks
+ */
+#include "memory/kept_index.h"
+
+#define BUCKETS	  4096u
+#define LOOKED_AT 64u /* entries with a number of blocks */
+
+static LIST_HEAD(bucket, entry) buckets[BUCKETS];
+static struct bucket blocks[BUCKETS];
+
+static unsigned int kept_index_hash(CUcontext context, const struct keep_request *request)
+{
+	uint64_t mixed = (uintptr_t)context >> 4;
+
+	mixed = (mixed ^ request->kind ^ request->detail << 8) * 0x9e3779b97f4a7c15u;
+	mixed = (mixed ^ mixed >> 29 ^ request->width) * 0x9e3779b97f4a7c15u;
+	mixed = (mixed ^ mixed >> 29 ^ request->height) * 0x9e3779b97f4a7c15u;
+	return (unsigned int)(mixed >> 52) % BUCKETS;
+}
+
+/* Bytes of the blocks for the request alone; 0: it shares a block, or is not for device memory. */
+static uint64_t kept_index_bytes(const struct keep_request *request)
+{
+	return request->kind == ALLOCATION_DEVICE
+		       ? kept_block_bytes_of(&(struct allocation){ .kind = ALLOCATION_DEVICE,
+								   .size = request->width })
+		       : 0;
+}
+
+static struct bucket *kept_index_blocks(CUcontext context, uint64_t bytes)
+{
+	return &blocks[kept_index_hash(context, &(struct keep_request){ .width = bytes })];
+}
+
+static bool kept_index_is_for(const struct entry *entry, CUcontext context,
+			      const struct keep_request *request)
+{
+	const struct keep_request *other = &entry->kept.request;
+
+	return entry->kept.allocation.context == context && other->kind == request->kind &&
+	       other->detail == request->detail && other->width == request->width &&
+	       other->height == request->height;
+}
+
+void kept_index_add(struct entry *entry)
+{
+	const struct keep_request *request = &entry->kept.request;
+	CUcontext context = entry->kept.allocation.context;
+	uint64_t bytes = kept_index_bytes(request);
+
+	LIST_INSERT_HEAD(&buckets[kept_index_hash(context, request)], entry, in_bucket);
+	entry->has_blocks = bytes;
+	if (bytes)
+		LIST_INSERT_HEAD(kept_index_blocks(context, bytes), entry, in_blocks);
+}
+
+void kept_index_remove(struct entry *entry)
+{
+	LIST_REMOVE(entry, in_bucket);
+	if (entry->has_blocks)
+		LIST_REMOVE(entry, in_blocks);
+}
+
+/* Collisions look at fewer. */
+static struct entry *kept_index_find_larger(CUcontext context, uint64_t width, uint64_t bytes)
+{
+	struct entry *entry = LIST_FIRST(kept_index_blocks(context, bytes)), *best = NULL;
+
+	for (unsigned int i = 0; entry && i < LOOKED_AT; i++, entry = LIST_NEXT(entry, in_blocks)) {
+		uint64_t has = entry->kept.request.width;
+
+		if (entry->kept.allocation.context == context && has >= width && has <= bytes &&
+		    (!best || has < best->kept.request.width))
+			best = entry;
+	}
+	return best;
+}
+
+struct entry *kept_index_find(CUcontext context, const struct keep_request *request, bool may_cut)
+{
+	uint64_t bytes = may_cut ? kept_index_bytes(request) : 0;
+	struct entry *entry;
+
+	LIST_FOREACH(entry, &buckets[kept_index_hash(context, request)], in_bucket) {
+		if (kept_index_is_for(entry, context, request))
+			return entry;
+	}
+	return bytes ? kept_index_find_larger(context, request->width, bytes) : NULL;
+}

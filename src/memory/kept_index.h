@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* kept_index.h -- kept allocations by context and request; with kept_lock held */
+#ifndef PEERPIN_MEMORY_KEPT_INDEX_H
+#define PEERPIN_MEMORY_KEPT_INDEX_H
+
+#include <sys/queue.h>
+
+#include "memory/kept.h"
+
+struct entry {
+	struct entry *next_free;
+	struct kept kept;
+	uint64_t since;		     /* kept_allocated() at the free */
+	bool has_blocks;	     /* of its own */
+	LIST_ENTRY(entry) in_bucket; /* of equal requests; and of as many blocks */
+	LIST_ENTRY(entry) in_blocks;
+	TAILQ_ENTRY(entry) in_list; /* of the class; or releasing */
+};
+
+void kept_index_add(struct entry *entry);
+void kept_index_remove(struct entry *entry);
+
+/* As kept_take(). */
+struct entry *kept_index_find(CUcontext context, const struct keep_request *request, bool may_cut);
+
+#endif

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* check_kept_blocks.c -- kept memory of as many of the driver's blocks as a request needs */
+#include "keep_fixture.h"
+
+#include "memory/queries.h"
+
+#define MIB ((uint64_t)1 << 20)
+
+static void set_up(void)
+{
+	set_up_with("inf", "inf");
+}
+
+CASE(blocks, .set_up = set_up);
+
+static void keep_at(uint64_t base, uint64_t size)
+{
+	allocate(base, size);
+	ck_assert(keeps(base));
+}
+
+static CUresult never_called(unsigned int count, CUpointer_attribute *attributes, void **data,
+			     CUdeviceptr address)
+{
+	(void)count;
+	(void)attributes;
+	(void)data;
+	(void)address;
+	ck_abort_msg("the driver is called");
+}
+
+/* RANGE_SIZE at the address. */
+static uint64_t size_at(uint64_t address)
+{
+	CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_RANGE_SIZE;
+	uint64_t size = 0;
+	void *data = &size;
+
+	ck_assert_int_eq(queries_get_list(never_called, 1, &attribute, &data, address),
+			 CUDA_SUCCESS);
+	return size;
+}
+
+static const struct {
+	uint64_t kept, wanted;
+	bool fits;
+} cases[] = {
+	{ MIB + 2, MIB + 1, true },
+	{ 2 * MIB, MIB + 1, true },
+	{ 2 * MIB, MIB, false }, /* it would share a block */
+	{ MIB, MIB - 256, false },
+	{ 2 * MIB + 1, 2 * MIB, false }, /* another block */
+	{ 2 * MIB + 2, 2 * MIB + 1, true },
+	{ 2 * MIB + 1, 2 * MIB + 2, false },
+	{ 64 * MIB, 62 * MIB + 1, true },
+	{ 64 * MIB, 62 * MIB, false },
+};
+
+LOOP_TEST(blocks, memory_of_as_many_blocks_is_reused, 0, sizeof(cases) / sizeof(cases[0]))
+{
+	keep_at(HOME, cases[_i].kept);
+	ck_assert_uint_eq(reuse(cases[_i].wanted), cases[_i].fits ? HOME : 0);
+	if (!cases[_i].fits)
+		return;
+	ck_assert_uint_eq(size_at(HOME + cases[_i].wanted - 1), cases[_i].wanted);
+	/* What the library has to know of it stays. */
+	ck_assert(keeps(HOME));
+	ck_assert_uint_eq(reuse(cases[_i].kept), HOME);
+	ck_assert_uint_eq(size_at(HOME), cases[_i].kept);
+	ck_assert_uint_eq(gpu.frees, 0);
+}
+
+TEST(blocks, the_size_comes_first_and_then_the_smallest)
+{
+	keep_at(HOME, 4 * MIB);
+	keep_at(HOME + 8 * MIB, 3 * MIB + 512);
+	keep_at(HOME + 16 * MIB, 3 * MIB);
+	keep_at(HOME + 24 * MIB, 3 * MIB + 512);
+	ck_assert_uint_eq(reuse(3 * MIB), HOME + 16 * MIB);
+	ck_assert_uint_eq(reuse(3 * MIB), HOME + 24 * MIB);
+	ck_assert_uint_eq(reuse(3 * MIB), HOME + 8 * MIB);
+	ck_assert_uint_eq(reuse(3 * MIB), HOME);
+	ck_assert_uint_eq(reuse(3 * MIB), 0);
+}
+
+TEST(blocks, to_the_program_the_memory_has_the_bytes_that_it_asked_for)
+{
+	const uint64_t asked = 3 * MIB + 100;
+
+	keep_at(HOME, 4 * MIB);
+	ck_assert_uint_eq(memory_asked(&standin_program_events.last_freeing), 4 * MIB);
+	ck_assert_uint_eq(reuse(asked), HOME);
+	ck_assert_uint_eq(memory_asked(&standin_program_events.last_allocated), asked);
+	ck_assert_uint_eq(keep_visible(HOME + asked - 1), HOME + asked - 1);
+	ck_assert_uint_eq(keep_visible(HOME + asked), KEEP_ABSENT);
+	ck_assert_uint_eq(keep_visible(HOME + 4 * MIB), HOME + 4 * MIB);
+	/* Clients export whole pages. */
+	ck_assert_uint_eq(keep_visible_range(HOME, 3 * MIB + 4096), HOME);
+	ck_assert_uint_eq(keep_visible_range(HOME, 3 * MIB + 8192), KEEP_ABSENT);
+	ck_assert_uint_eq(keep_visible_range(HOME + MIB, 2 * MIB + 8192), KEEP_ABSENT);
+	ck_assert(keeps(HOME));
+	ck_assert_uint_eq(memory_asked(&standin_program_events.last_freeing), asked);
+	ck_assert_uint_eq(keep_visible(HOME + asked - 1), KEEP_ABSENT);
+}
+
+TEST(blocks, a_free_that_keeps_nothing_leaves_the_bytes_as_they_were)
+{
+	const uint64_t asked = 3 * MIB;
+
+	keep_at(HOME, 4 * MIB);
+	ck_assert_uint_eq(reuse(asked), HOME);
+	gpu.wait_result = CUDA_ERROR_INVALID_VALUE;
+	ck_assert(!keeps(HOME));
+	ck_assert_uint_eq(size_at(HOME), asked);
+	ck_assert_uint_eq(memory_asked(&standin_program_events.last_allocated), asked);
+}
+
+TEST(blocks, pitched_memory_and_host_memory_are_equal)
+{
+	const struct keep_request kept = { ALLOCATION_PITCHED, 4, 4096, 1024 },
+				  wanted = { ALLOCATION_PITCHED, 4, 4000, 1024 };
+	size_t pitch;
+
+	allocate_pitched(HOME, &kept, 4096);
+	ck_assert(keeps(HOME));
+	allocate_host(HOME + 8 * MIB, 4 * MIB, 1);
+	ck_assert(keeps_host(HOME + 8 * MIB));
+	ck_assert_uint_eq(reuse_request(&wanted, &pitch), 0);
+	ck_assert_uint_eq(reuse(4 * MIB), 0);
+	ck_assert_uint_eq(
+		reuse_request(&(struct keep_request){ ALLOCATION_HOST, 1, 3 * MIB, 0 }, NULL), 0);
+	ck_assert_uint_eq(reuse_request(&kept, &pitch), HOME);
+}
+
+CASE(forwarded);
+
+/* The driver's answers are those for the whole. */
+LOOP_TEST(forwarded, where_the_driver_answers_queries_sizes_are_equal, 0, 2)
+{
+	setenv(_i ? "PEERPIN_VERIFY" : "PEERPIN_POINTER_QUERIES", _i ? "1" : "0", 1);
+	set_up();
+	keep_at(HOME, 4 * MIB);
+	ck_assert_uint_eq(reuse(3 * MIB), 0);
+	ck_assert_uint_eq(reuse(4 * MIB), HOME);
+}
+
+SUITE("kept blocks")
