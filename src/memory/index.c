@@ -330,12 +330,12 @@ static uint32_t index_begins_within(uint32_t slot, struct range range)
 }
 
 /* One record that covers the first byte of an entry within the range, or begins within the range;
- * 0: none. */
+ * 0: none. The entry's own range overlaps it. */
 static uint32_t index_overlapping_entry(uint64_t word, uint64_t first, unsigned int shift,
 					struct range range)
 {
 	uint32_t inside = lookup_entry_inside(word), found = 0;
-	uint64_t part;
+	uint64_t part, last;
 
 	if (first >= range.base && first <= range.last && lookup_entry_before(word))
 		return lookup_entry_before(word);
@@ -348,13 +348,12 @@ static uint32_t index_overlapping_entry(uint64_t word, uint64_t first, unsigned 
 		return found;
 	}
 	shift -= FAN_SHIFT;
-	for (unsigned int i = 0; i < FAN && !found; i++) {
-		part = first + ((uint64_t)i << shift);
-		if (part <= range.last && part + ((uint64_t)1 << shift) > range.base)
-			found = index_overlapping_entry(
-				load_acquire(&lookup_split(inside & ~INSIDE_SPLIT)->parts[i]), part,
-				shift, range);
-	}
+	part = range.base > first ? (range.base - first) >> shift : 0;
+	last = (range.last - first) >> shift;
+	for (; part <= last && part < FAN && !found; part++)
+		found = index_overlapping_entry(
+			load_acquire(&lookup_split(inside & ~INSIDE_SPLIT)->parts[part]),
+			first + (part << shift), shift, range);
 	return found;
 }
 
