@@ -33,7 +33,7 @@ static __thread unsigned int own_releases __attribute__((tls_model("initial-exec
 static struct list {
 	/* By the logarithm of the size, the least recently kept first; set up by the first one. */
 	struct entries classes[CLASSES];
-	uint64_t bytes;		 /* as the driver counts them */
+	_Atomic uint64_t bytes;	 /* as the driver counts them; stored with the lock */
 	_Atomic uint64_t blocks; /* of them, bytes in blocks of their own */
 } lists[KEPT_LISTS];
 
@@ -52,7 +52,7 @@ static void kept_count(const struct entry *entry, bool added)
 	struct list *list = &lists[kept_list_number(allocation)];
 	uint64_t sign = added ? 1 : UINT64_MAX, bytes = sign * kept_bytes_of(allocation);
 
-	list->bytes += bytes;
+	store_relaxed(&list->bytes, load_relaxed(&list->bytes) + bytes);
 	add_relaxed(&list->blocks, sign * kept_block_bytes_of(allocation));
 	if (allocation->kind == ALLOCATION_HOST)
 		statistics_add(kept_host_bytes, bytes);
@@ -220,7 +220,7 @@ static struct entry *kept_choose(const struct choice *choice)
 	struct entry *entry = NULL;
 
 	for (unsigned int i = choice->from; i < choice->to && !entry; i++) {
-		if (lists[i].bytes > choice->above)
+		if (load_relaxed(&lists[i].bytes) > choice->above)
 			entry = choice->context ? kept_find_of(i, choice->context)
 						: kept_find(i, choice);
 	}
@@ -241,8 +241,6 @@ static uint64_t kept_release_one(const struct choice *choice)
 		kept_unlink(entry);
 		add_seq_cst(&releases, 1);
 		TAILQ_INSERT_TAIL(&releasing, entry, in_list);
-	} else {
-		kept_count_peaks();
 	}
 	pthread_mutex_unlock(&kept_lock);
 	if (entry) {
@@ -278,8 +276,31 @@ void kept_release_above(unsigned int list, uint64_t bytes, uint64_t unused)
 {
 	struct choice choice = { list, list + 1, .above = bytes, .unused = unused };
 
-	while (kept_release_one(&choice))
+	while (load_relaxed(&lists[list].bytes) > bytes && kept_release_one(&choice))
 		;
+}
+
+static bool kept_is_peak(_Atomic uint64_t *bytes, _Atomic uint64_t *peak)
+{
+	return load_relaxed(bytes) > load_relaxed(peak);
+}
+
+void kept_count_peaks(unsigned int list, uint64_t limit)
+{
+	struct segment_counters *of = &statistics_segment.counters;
+
+	if (!kept_is_peak(&of->kept_bytes, &of->kept_bytes_peak) &&
+	    !kept_is_peak(&of->kept_host_bytes, &of->kept_host_bytes_peak))
+		return;
+	pthread_mutex_lock(&kept_lock);
+	if (load_relaxed(&lists[list].bytes) <= limit) {
+		if (kept_is_peak(&of->kept_bytes, &of->kept_bytes_peak))
+			store_relaxed(&of->kept_bytes_peak, load_relaxed(&of->kept_bytes));
+		if (kept_is_peak(&of->kept_host_bytes, &of->kept_host_bytes_peak))
+			store_relaxed(&of->kept_host_bytes_peak,
+				      load_relaxed(&of->kept_host_bytes));
+	}
+	pthread_mutex_unlock(&kept_lock);
 }
 
 bool kept_release(int device, uint64_t bytes)

@@ -12,8 +12,18 @@
 #define KEPT_HOST  DEVICES_MAX /* number of the host's list */
 #define KEPT_LISTS (KEPT_HOST + 1)
 
-unsigned int kept_list_of(int device); /* an ordinal, or KEEP_HOST */
-unsigned int kept_list_number(const struct allocation *allocation);
+/* Of a device (ordinal), or KEEP_HOST. Higher ordinals share the last list of a device. */
+static inline unsigned int kept_list_of(int device)
+{
+	if (device == KEEP_HOST)
+		return KEPT_HOST;
+	return device < 0 || device >= DEVICES_MAX ? DEVICES_MAX - 1 : (unsigned int)device;
+}
+
+static inline unsigned int kept_list_number(const struct allocation *allocation)
+{
+	return kept_list_of(allocation->kind == ALLOCATION_HOST ? KEEP_HOST : allocation->device);
+}
 
 /* One kept allocation. Its record is hidden, or has ended. */
 struct kept {
@@ -36,9 +46,21 @@ bool kept_take(CUcontext context, const struct keep_request *request, bool may_c
  * own free has to decide. */
 CUresult keep_wait(CUcontext context);
 
-/* Bytes of an allocation: of blocks of its own, or as requested; and those of blocks alone. */
-uint64_t kept_bytes_of(const struct allocation *allocation);
-uint64_t kept_block_bytes_of(const struct allocation *allocation);
+/* An allocation above 1 MiB begins blocks of its own, which count as used (measured). Bytes of
+ * these, or as requested; and those of blocks alone. */
+static inline uint64_t kept_block_bytes_of(const struct allocation *allocation)
+{
+	if (allocation->kind == ALLOCATION_HOST || allocation->size <= (uint64_t)1 << 20)
+		return 0;
+	return (allocation->size + BLOCK - 1) & ~(BLOCK - 1);
+}
+
+static inline uint64_t kept_bytes_of(const struct allocation *allocation)
+{
+	uint64_t blocks = kept_block_bytes_of(allocation);
+
+	return blocks ? blocks : allocation->size;
+}
 
 /* The limit of a GPU where so many bytes are about to be kept; and of the allocation's GPU, or of
  * the host, in bytes. */
@@ -66,9 +88,6 @@ void kept_count_live(const struct allocation *allocation, bool begins);
 uint64_t kept_live(unsigned int list);
 uint64_t kept_allocated(unsigned int list);
 
-/* Call within the limits: an added allocation exceeds them until others are released. */
-void kept_count_peaks(void);
-
 /* Bytes that may be kept beside the program's and `bytes` more: together at most 1.5 times the most
  * that the program has had at a time; but 32 MiB at least. Host memory has no such bound. */
 uint64_t kept_room(unsigned int list, uint64_t bytes);
@@ -84,6 +103,10 @@ void kept_make_room(int device, uint64_t bytes);
 /* Release while more than `bytes` are kept in the list, and memory of which the program has
  * allocated `unused` times its size since the free. */
 void kept_release_above(unsigned int list, uint64_t bytes, uint64_t unused);
+
+/* Counts the kept bytes for the statistics, if the list has at most `limit` of them: an added
+ * allocation exceeds the limit until others are released. */
+void kept_count_peaks(unsigned int list, uint64_t limit);
 
 /* Release at least `bytes`, the largest allocations first, from the device (ordinal; KEEP_HOST:
  * from the host; KEEP_ANY; KEEP_POOL: from any device). False: nothing was kept there. */

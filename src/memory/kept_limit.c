@@ -14,18 +14,6 @@
  * which one is live at a time are reused, though only one of them counts as used. */
 #define UNUSED 2
 
-void kept_count_peaks(void)
-{
-	uint64_t bytes = statistics_get(kept_bytes), peak = statistics_get(kept_bytes_peak),
-		 host_bytes = statistics_get(kept_host_bytes),
-		 host_peak = statistics_get(kept_host_bytes_peak);
-
-	if (bytes > peak)
-		statistics_add(kept_bytes_peak, bytes - peak);
-	if (host_bytes > host_peak)
-		statistics_add(kept_host_bytes_peak, host_bytes - host_peak);
-}
-
 /* Memory of the device in bytes, which does not change; 0: unknown. */
 static uint64_t kept_total(int device)
 {
@@ -145,9 +133,11 @@ bool kept_is_within_limit(const struct allocation *allocation)
 void kept_apply_limit(const struct allocation *allocation)
 {
 	unsigned int list = kept_list_number(allocation);
+	uint64_t limit = kept_limit(allocation);
 
-	kept_release_above(list, kept_limit(allocation), 0);
+	kept_release_above(list, limit, 0);
 	kept_release_above(list, kept_room(list, 0), UNUSED);
+	kept_count_peaks(list, limit);
 }
 
 void kept_make_room(int device, uint64_t bytes)

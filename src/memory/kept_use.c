@@ -11,36 +11,6 @@ static struct use {
 	_Atomic uint64_t live, peak, allocated;
 } uses[KEPT_LISTS];
 
-/* An allocation above 1 MiB begins blocks of its own, which count as used (measured). */
-#define SMALL_MAX ((uint64_t)1 << 20)
-
-uint64_t kept_block_bytes_of(const struct allocation *allocation)
-{
-	if (allocation->kind == ALLOCATION_HOST || allocation->size <= SMALL_MAX)
-		return 0;
-	return (allocation->size + BLOCK - 1) & ~(BLOCK - 1);
-}
-
-uint64_t kept_bytes_of(const struct allocation *allocation)
-{
-	uint64_t blocks = kept_block_bytes_of(allocation);
-
-	return blocks ? blocks : allocation->size;
-}
-
-/* Higher ordinals share the last list of a device. */
-unsigned int kept_list_of(int device)
-{
-	if (device == KEEP_HOST)
-		return KEPT_HOST;
-	return device < 0 || device >= DEVICES_MAX ? DEVICES_MAX - 1 : (unsigned int)device;
-}
-
-unsigned int kept_list_number(const struct allocation *allocation)
-{
-	return kept_list_of(allocation->kind == ALLOCATION_HOST ? KEEP_HOST : allocation->device);
-}
-
 void kept_count_live(const struct allocation *allocation, bool begins)
 {
 	struct use *use = &uses[kept_list_number(allocation)];
