@@ -187,22 +187,16 @@ bool keep_free(enum memory_free call, uint64_t address, union keep_target target
 	return keeps;
 }
 
-uint64_t keep_visible_slowly(uint64_t address)
+uint64_t keep_visible_block(uint64_t address)
 {
-	return table_is_address_hidden(address) || kept_is_releasing(address) ? KEEP_ABSENT
-									      : address;
+	return keep_is_on() && (table_is_address_hidden(address) || kept_is_releasing(address))
+		       ? KEEP_ABSENT
+		       : address;
 }
 
-uint64_t keep_visible_range(uint64_t address, uint64_t size)
+uint64_t keep_visible_slowly(uint64_t address)
 {
-	uint64_t visible = keep_visible(address);
-	struct allocation found;
-
-	return keep_is_on() && memory_find(visible, &found) && found.cut &&
-			       address + size - found.base >
-				       ((memory_asked(&found) + PAGE - 1) & ~(PAGE - 1))
-		       ? KEEP_ABSENT
-		       : visible;
+	return table_is_address_cut_off(address) ? KEEP_ABSENT : keep_visible_block(address);
 }
 
 /* ---- allocations ---- */

@@ -6,9 +6,9 @@
  * driver. The next equal allocation in that context gets it, without a call that allocates. Regions
  * and client MRs stay: the physical memory does not change.
  *
- * Above 1 MiB an allocation also gets larger memory of as many of the driver's blocks: the driver
- * would use as many for it. To queries, exports and subscribers of the program's events the memory
- * has the bytes that the program asked for; copies and CUDA IPC reach all bytes.
+ * An allocation also gets larger memory if the driver would take as much for it: as many blocks,
+ * above 1 MiB, or steps of 512 bytes (measured). To queries and to subscribers of the program's
+ * events the memory has the bytes that the program asked for; copies and CUDA IPC reach all bytes.
  *
  * To the program it is freed memory. Its record is hidden: the look-up of queries and requests
  * finds no allocation. Calls with a hidden address are forwarded with KEEP_ABSENT instead. The
@@ -98,8 +98,8 @@ static inline void *keep_visible_pointer(void *address)
 	return (void *)(uintptr_t)keep_visible((uintptr_t)address);
 }
 
-/* Likewise, for a call that needs [address, address + size): pages that the program asked for. */
-uint64_t keep_visible_range(uint64_t address, uint64_t size);
+/* Likewise, for an export, which may reach the whole of the memory's blocks (measured). */
+uint64_t keep_visible_block(uint64_t address);
 
 /* Kept bytes that the driver would report as free memory of the current context's device. Pools
  * return theirs before the driver reports: keep_return_pools(). */

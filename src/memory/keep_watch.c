@@ -10,11 +10,12 @@
 
 #define WATCHED_SIZES 1024u
 
-/* A size of which memory was freed. A repeated size keeps its entry: others of that entry are not
- * measured. */
+/* A size of which memory was freed, as the driver takes it. A repeated size keeps its entry: others
+ * of that entry are not measured. */
 static struct size {
 	uint64_t bytes;
 	uint64_t freed;	  /* frees without a repeated allocation yet */
+	uint64_t largest; /* bytes of the largest of them, about: larger ones would not fit */
 	uint64_t free_ns; /* their time */
 	uint64_t repeated;
 	uint64_t needed; /* allocations of this size to keep */
@@ -36,30 +37,24 @@ uint64_t keep_watch_size(uint64_t base)
 		       : 0;
 }
 
-/* Above 1 MiB memory of as many blocks is reused, if it is no smaller: most is. */
-static uint64_t keep_watch_bytes(uint64_t size)
+static struct size *keep_watch_find(uint64_t size)
 {
-	return kept_bytes_of(&(struct allocation){ .kind = ALLOCATION_DEVICE, .size = size });
-}
+	uint64_t bytes = kept_taken_of(size);
 
-static struct size *keep_watch_find(uint64_t bytes)
-{
 	return &sizes[(bytes * 0x9e3779b97f4a7c15u >> 48) % WATCHED_SIZES];
 }
 
 void keep_watch_freed(uint64_t size, uint64_t start)
 {
 	uint64_t duration = system_clock() - start;
-	struct size *entry;
-
-	size = keep_watch_bytes(size);
-	entry = keep_watch_find(size);
+	struct size *entry = keep_watch_find(size);
 
 	pthread_mutex_lock(&watch_lock);
-	if (entry->bytes != size && !entry->repeated)
-		*entry = (struct size){ .bytes = size };
-	if (entry->bytes == size) {
-		entry->freed++;
+	if (entry->bytes != kept_taken_of(size) && !entry->repeated)
+		*entry = (struct size){ .bytes = kept_taken_of(size) };
+	if (entry->bytes == kept_taken_of(size)) {
+		if (!entry->freed++ || entry->largest < size)
+			entry->largest = size;
 		entry->free_ns += duration;
 	}
 	pthread_mutex_unlock(&watch_lock);
@@ -74,18 +69,15 @@ static uint64_t keep_watch_needed(const struct size *entry)
 void keep_watch_allocated(uint64_t size, uint64_t start)
 {
 	uint64_t duration = system_clock() - start, free_ns, needed;
-	struct size *entry;
-
-	size = keep_watch_bytes(size);
-	entry = keep_watch_find(size);
+	struct size *entry = keep_watch_find(size);
 
 	pthread_mutex_lock(&watch_lock);
-	if (entry->bytes == size && entry->freed) {
+	if (entry->bytes == kept_taken_of(size) && entry->freed && size <= entry->largest) {
 		free_ns = entry->free_ns / entry->freed;
 		entry->repeated++;
 		needed = keep_watch_needed(entry);
 		if (needed > entry->needed) {
-			statistics_add(repeated_bytes, (needed - entry->needed) * size);
+			statistics_add(repeated_bytes, (needed - entry->needed) * entry->bytes);
 			entry->needed = needed;
 		}
 		entry->free_ns -= free_ns;

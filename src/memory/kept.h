@@ -36,8 +36,7 @@ struct kept {
 bool kept_add(const struct kept *kept);
 
 /* Take out the most recently kept allocation of the context for the request. `may_cut`: without
- * one, for device memory above 1 MiB, the smallest with room for it in as many of the driver's
- * blocks, of few. */
+ * one, for device memory, the smallest of few for which the driver takes as much. */
 bool kept_take(CUcontext context, const struct keep_request *request, bool may_cut,
 	       struct kept *taken);
 
@@ -53,6 +52,14 @@ static inline uint64_t kept_block_bytes_of(const struct allocation *allocation)
 	if (allocation->kind == ALLOCATION_HOST || allocation->size <= (uint64_t)1 << 20)
 		return 0;
 	return (allocation->size + BLOCK - 1) & ~(BLOCK - 1);
+}
+
+/* Bytes that the driver takes for device memory of a size (measured). */
+static inline uint64_t kept_taken_of(uint64_t size)
+{
+	uint64_t unit = size <= (uint64_t)1 << 20 ? 512 : BLOCK;
+
+	return (size + unit - 1) & ~(unit - 1);
 }
 
 static inline uint64_t kept_bytes_of(const struct allocation *allocation)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* kept_index.c -- hash tables of kept allocations: by the request, and by the number of the
- * driver's blocks
+/* kept_index.c -- hash tables of kept allocations: by the request, and of device memory by the
+ * bytes that the driver takes for it
  */
 #include "memory/kept_index.h"
 
 #define BUCKETS	  4096u
-#define LOOKED_AT 64u /* entries with a number of blocks */
+#define LOOKED_AT 64u /* entries for which the driver takes as much */
 
 static LIST_HEAD(bucket, entry) buckets[BUCKETS];
-static struct bucket blocks[BUCKETS];
+static struct bucket taken[BUCKETS];
 
 static unsigned int kept_index_hash(CUcontext context, const struct keep_request *request)
 {
@@ -20,18 +20,9 @@ static unsigned int kept_index_hash(CUcontext context, const struct keep_request
 	return (unsigned int)(mixed >> 52) % BUCKETS;
 }
 
-/* Bytes of the blocks for the request alone; 0: it shares a block, or is not for device memory. */
-static uint64_t kept_index_bytes(const struct keep_request *request)
+static struct bucket *kept_index_taken(CUcontext context, uint64_t bytes)
 {
-	return request->kind == ALLOCATION_DEVICE
-		       ? kept_block_bytes_of(&(struct allocation){ .kind = ALLOCATION_DEVICE,
-								   .size = request->width })
-		       : 0;
-}
-
-static struct bucket *kept_index_blocks(CUcontext context, uint64_t bytes)
-{
-	return &blocks[kept_index_hash(context, &(struct keep_request){ .width = bytes })];
+	return &taken[kept_index_hash(context, &(struct keep_request){ .width = bytes })];
 }
 
 static bool kept_index_is_for(const struct entry *entry, CUcontext context,
@@ -48,29 +39,28 @@ void kept_index_add(struct entry *entry)
 {
 	const struct keep_request *request = &entry->kept.request;
 	CUcontext context = entry->kept.allocation.context;
-	uint64_t bytes = kept_index_bytes(request);
 
 	LIST_INSERT_HEAD(&buckets[kept_index_hash(context, request)], entry, in_bucket);
-	entry->has_blocks = bytes;
-	if (bytes)
-		LIST_INSERT_HEAD(kept_index_blocks(context, bytes), entry, in_blocks);
+	if (request->kind == ALLOCATION_DEVICE)
+		LIST_INSERT_HEAD(kept_index_taken(context, kept_taken_of(request->width)), entry,
+				 in_taken);
 }
 
 void kept_index_remove(struct entry *entry)
 {
 	LIST_REMOVE(entry, in_bucket);
-	if (entry->has_blocks)
-		LIST_REMOVE(entry, in_blocks);
+	if (entry->kept.request.kind == ALLOCATION_DEVICE)
+		LIST_REMOVE(entry, in_taken);
 }
 
 /* Collisions look at fewer. */
-static struct entry *kept_index_find_larger(CUcontext context, uint64_t width, uint64_t bytes)
+static struct entry *kept_index_find_larger(CUcontext context, uint64_t width)
 {
-	struct entry *entry = LIST_FIRST(kept_index_blocks(context, bytes)), *best = NULL;
+	uint64_t bytes = kept_taken_of(width), has;
+	struct entry *entry = LIST_FIRST(kept_index_taken(context, bytes)), *best = NULL;
 
-	for (unsigned int i = 0; entry && i < LOOKED_AT; i++, entry = LIST_NEXT(entry, in_blocks)) {
-		uint64_t has = entry->kept.request.width;
-
+	for (unsigned int i = 0; entry && i < LOOKED_AT; i++, entry = LIST_NEXT(entry, in_taken)) {
+		has = entry->kept.request.width;
 		if (entry->kept.allocation.context == context && has >= width && has <= bytes &&
 		    (!best || has < best->kept.request.width))
 			best = entry;
@@ -80,12 +70,11 @@ static struct entry *kept_index_find_larger(CUcontext context, uint64_t width, u
 
 struct entry *kept_index_find(CUcontext context, const struct keep_request *request, bool may_cut)
 {
-	uint64_t bytes = may_cut ? kept_index_bytes(request) : 0;
 	struct entry *entry;
 
 	LIST_FOREACH(entry, &buckets[kept_index_hash(context, request)], in_bucket) {
 		if (kept_index_is_for(entry, context, request))
 			return entry;
 	}
-	return bytes ? kept_index_find_larger(context, request->width, bytes) : NULL;
+	return may_cut ? kept_index_find_larger(context, request->width) : NULL;
 }

@@ -11,10 +11,9 @@ struct entry {
 	struct entry *next_free;
 	struct kept kept;
 	uint64_t since;		     /* kept_allocated() at the free */
-	bool has_blocks;	     /* of its own */
-	LIST_ENTRY(entry) in_bucket; /* of equal requests; and of as many blocks */
-	LIST_ENTRY(entry) in_blocks;
-	TAILQ_ENTRY(entry) in_list; /* of the class; or releasing */
+	LIST_ENTRY(entry) in_bucket; /* of equal requests */
+	LIST_ENTRY(entry) in_taken;  /* device memory: for which the driver takes as much */
+	TAILQ_ENTRY(entry) in_list;  /* of the class; or releasing */
 };
 
 void kept_index_add(struct entry *entry);

@@ -166,13 +166,19 @@ bool world_is_same_request(const struct keep_request *one, const struct keep_req
 	       one->width == other->width && one->height == other->height;
 }
 
+static uint64_t taken_by_driver(uint64_t size)
+{
+	uint64_t unit = size <= SMALL_MAX ? 512 : BLOCK;
+
+	return (size + unit - 1) / unit * unit;
+}
+
 bool world_fits(const struct keep_request *one, const struct keep_request *other)
 {
 	return world_is_same_request(one, other) ||
 	       (!config_get()->verify && one->kind == ALLOCATION_DEVICE &&
-		other->kind == ALLOCATION_DEVICE && one->width > SMALL_MAX &&
-		other->width > SMALL_MAX && one->width >= other->width &&
-		(one->width - 1) / BLOCK == (other->width - 1) / BLOCK);
+		other->kind == ALLOCATION_DEVICE && one->width >= other->width &&
+		taken_by_driver(one->width) == taken_by_driver(other->width));
 }
 
 uint64_t world_reuse_begins(CUcontext context, const struct keep_request *request)

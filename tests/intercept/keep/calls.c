@@ -48,7 +48,7 @@ static bool is_host(const struct request *wanted)
 static const struct request unequal[][2] = {
 	{ { DEVICE, 3 * MIB, 0, 0 }, { DEVICE, 3 * MIB + 1, 0, 0 } },
 	{ { DEVICE, 5 * MIB, 0, 0 }, { DEVICE, 4 * MIB, 0, 0 } },
-	{ { DEVICE, MIB, 0, 0 }, { DEVICE, MIB - 256, 0, 0 } },
+	{ { DEVICE, MIB, 0, 0 }, { DEVICE, MIB - 512, 0, 0 } },
 	{ { DEVICE, 51200, 0, 0 }, { PITCHED, 512, 100, 4 } },
 	{ { PITCHED, 512, 100, 4 }, { DEVICE, 51200, 0, 0 } },
 	{ { PITCHED, 500, 100, 4 }, { PITCHED, 501, 100, 4 } },
@@ -99,7 +99,7 @@ static bool exports(CUdeviceptr address, size_t size)
 /* Answers for [address, address + size) are those for a new allocation of that size. */
 static void expect_size(CUdeviceptr address, size_t size)
 {
-	const size_t pages = (size + 4095) / 4096 * 4096;
+	const size_t blocks = (size + 2 * MIB - 1) / (2 * MIB) * (2 * MIB);
 	CUdeviceptr base;
 	size_t length;
 
@@ -109,8 +109,8 @@ static void expect_size(CUdeviceptr address, size_t size)
 	require(length == size);
 	require(query_tag(address + size - 1) == tag(address) && !query_tag(address + size));
 	require(cuMemGetAddressRange_v2(&base, NULL, address + size) == CUDA_ERROR_NOT_FOUND);
-	require(exports(address, pages) && !exports(address, pages + 4096));
-	require(exports(address + 4096, pages - 4096) && !exports(address + 4096, pages));
+	require(exports(address, blocks) && !exports(address, blocks + 4096));
+	require(exports(address + blocks - 4096, 4096));
 }
 
 /* A new allocation would take as many of the driver's blocks. */
