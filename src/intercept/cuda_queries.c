@@ -16,7 +16,7 @@ WRAP(cuPointerGetAttribute, (data, attribute, address), void *data, CUpointer_at
      CUdeviceptr address)
 {
 	if (!queries_are_on())
-		return forward(data, attribute, keep_visible(address));
+		return queries_forward(forward, data, attribute, address);
 	return queries_get(forward, data, attribute, address);
 }
 
@@ -32,7 +32,7 @@ WRAP(cuMemGetAddressRange_v2, (base, size, address), CUdeviceptr *base, size_t *
      CUdeviceptr address)
 {
 	if (!queries_are_on())
-		return forward(base, size, keep_visible(address));
+		return queries_forward_range(forward, base, size, address);
 	return queries_get_range(forward, base, size, address);
 }
 

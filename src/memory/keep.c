@@ -11,7 +11,6 @@
 #include "memory/driver.h"
 #include "memory/events.h"
 #include "memory/kept.h"
-#include "memory/queries.h"
 #include "memory/table.h"
 #include "report/statistics.h"
 
@@ -187,16 +186,19 @@ bool keep_free(enum memory_free call, uint64_t address, union keep_target target
 	return keeps;
 }
 
-uint64_t keep_visible_block(uint64_t address)
+uint64_t keep_visible_slowly(uint64_t address)
 {
-	return keep_is_on() && (table_is_address_hidden(address) || kept_is_releasing(address))
+	return table_is_address_hidden(address) || table_is_address_cut_off(address) ||
+			       kept_is_releasing(address)
 		       ? KEEP_ABSENT
 		       : address;
 }
 
-uint64_t keep_visible_slowly(uint64_t address)
+uint64_t keep_asked_slowly(uint64_t address, uint64_t size)
 {
-	return table_is_address_cut_off(address) ? KEEP_ABSENT : keep_visible_block(address);
+	struct allocation found;
+
+	return memory_find(address, &found) && found.size == size ? memory_asked(&found) : size;
 }
 
 /* ---- allocations ---- */
@@ -222,21 +224,17 @@ static int keep_current_device(void)
 											 : -1;
 }
 
-/* Queries about memory of more bytes than the program asked for need peerpin's answers. */
-static bool keep_may_cut(const struct keep_request *request)
-{
-	return request->kind == ALLOCATION_DEVICE && queries_are_on() && !memory_is_verified();
-}
-
 bool keep_allocate(const struct keep_request *request, CUdeviceptr *address, size_t *pitch)
 {
+	/* The driver's answers, which verification compares, are those for larger memory. */
+	bool may_cut = request->kind == ALLOCATION_DEVICE && !memory_is_verified();
 	CUcontext context;
 	struct kept kept;
 
 	if (!statistics_get(kept) || !keep_is_possible())
 		return false;
 	context = keep_current_context();
-	while (context && kept_take(context, request, keep_may_cut(request), &kept)) {
+	while (context && kept_take(context, request, may_cut, &kept)) {
 		/* A context may have ended in a call that peerpin does not intercept. */
 		if (!memory_check(&kept.allocation) ||
 		    !table_show(&kept.allocation, request->kind == ALLOCATION_DEVICE

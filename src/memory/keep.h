@@ -8,7 +8,8 @@
  *
  * An allocation also gets larger memory if the driver would take as much for it: as many blocks,
  * above 1 MiB, or steps of 512 bytes (measured). To queries and to subscribers of the program's
- * events the memory has the bytes that the program asked for; copies and CUDA IPC reach all bytes.
+ * events the memory has the bytes that the program asked for. Copies, adapters, CUDA IPC and exports,
+ * which the driver rounds to blocks (measured), reach all bytes.
  *
  * To the program it is freed memory. Its record is hidden: the look-up of queries and requests
  * finds no allocation. Calls with a hidden address are forwarded with KEEP_ABSENT instead. The
@@ -57,7 +58,8 @@ static inline bool keep_is_on(void)
 /* Keep nothing more. */
 void keep_end(void);
 
-/* What the program asked for: allocations with equal requests are interchangeable. */
+/* What the program asked for: allocations with equal requests are interchangeable, and larger device
+ * memory serves as well. */
 struct keep_request {
 	enum allocation_kind kind; /* DEVICE, PITCHED or HOST */
 	uint64_t detail;	   /* PITCHED: bytes of an element; HOST: flags */
@@ -98,8 +100,13 @@ static inline void *keep_visible_pointer(void *address)
 	return (void *)(uintptr_t)keep_visible((uintptr_t)address);
 }
 
-/* Likewise, for an export, which may reach the whole of the memory's blocks (measured). */
-uint64_t keep_visible_block(uint64_t address);
+/* The size to report instead of the driver's, for the memory at the address. */
+uint64_t keep_asked_slowly(uint64_t address, uint64_t size);
+
+static inline uint64_t keep_asked(uint64_t address, uint64_t size)
+{
+	return keep_is_on() ? keep_asked_slowly(address, size) : size;
+}
 
 /* Kept bytes that the driver would report as free memory of the current context's device. Pools
  * return theirs before the driver reports: keep_return_pools(). */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* kept_use.c -- bytes of allocations, as the driver counts them, and how many the program has */
+/* kept_use.c -- bytes that the program has, as the driver counts them */
 #include "memory/kept.h"
 
 #include "base/atomics.h"

@@ -143,6 +143,16 @@ static CUresult queries_get_tokens(__typeof__(cuPointerGetAttribute) *forward, v
 	return result;
 }
 
+CUresult queries_forward(__typeof__(cuPointerGetAttribute) *forward, void *data,
+			 CUpointer_attribute attribute, CUdeviceptr address)
+{
+	CUresult result = forward(data, attribute, keep_visible(address));
+
+	if (result == CUDA_SUCCESS && attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE)
+		*(uint64_unaligned *)data = keep_asked(address, *(uint64_unaligned *)data);
+	return result;
+}
+
 static __attribute__((noinline)) CUresult
 queries_get_unrecorded(__typeof__(cuPointerGetAttribute) *forward, void *data,
 		       CUpointer_attribute attribute, const struct query_target *target)
@@ -159,7 +169,7 @@ queries_get_unrecorded(__typeof__(cuPointerGetAttribute) *forward, void *data,
 	statistics_tally(TALLY_queries_forwarded);
 	if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
 		return queries_get_tokens(forward, data, attribute, address);
-	return forward(data, attribute, address);
+	return queries_forward(forward, data, attribute, address);
 }
 
 static bool queries_is_stored(const void *data, uint64_t value, unsigned int size)
@@ -203,6 +213,16 @@ CUresult queries_get(__typeof__(cuPointerGetAttribute) *forward, void *data,
 
 /* ---- ranges and handles ---- */
 
+CUresult queries_forward_range(__typeof__(cuMemGetAddressRange_v2) *forward, CUdeviceptr *base,
+			       size_t *size, CUdeviceptr address)
+{
+	CUresult result = forward(base, size, keep_visible(address));
+
+	if (result == CUDA_SUCCESS && size)
+		*size = keep_asked(address, *size);
+	return result;
+}
+
 /* Answers for memory that the context of the calling thread reaches. VMM memory: the mapping, if
  * accessible. Elsewhere the driver's error depends on the context. */
 CUresult queries_get_range(__typeof__(cuMemGetAddressRange_v2) *forward, CUdeviceptr *base,
@@ -233,7 +253,7 @@ CUresult queries_get_range(__typeof__(cuMemGetAddressRange_v2) *forward, CUdevic
 	return CUDA_SUCCESS;
 unanswered:
 	statistics_tally(TALLY_queries_forwarded);
-	return forward(base, size, keep_visible(address));
+	return queries_forward_range(forward, base, size, address);
 }
 
 /* Only VMM memory has a handle. Shared and external memory may be VMM memory, unknown to
@@ -301,7 +321,7 @@ CUresult queries_set(__typeof__(cuPointerSetAttribute) *forward, const void *val
 	}
 	if (value && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {
 		memcpy(&on, value, sizeof(on));
-		memory_setting_sync(&sync, address);
+		memory_setting_sync(&sync, keep_visible(address));
 	}
 	result = forward(value, attribute, keep_visible(address));
 	memory_sync_settled(&sync, result == CUDA_SUCCESS, on != 0);

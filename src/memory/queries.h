@@ -47,6 +47,11 @@ CUresult queries_get(__typeof__(cuPointerGetAttribute) *forward, void *data,
 		     CUpointer_attribute attribute, CUdeviceptr address);
 CUresult queries_get_list(__typeof__(cuPointerGetAttributes) *forward, unsigned int count,
 			  CUpointer_attribute *attributes, void **data, CUdeviceptr address);
+/* Forward, with the sizes that the program asked for in place of kept memory's. */
+CUresult queries_forward(__typeof__(cuPointerGetAttribute) *forward, void *data,
+			 CUpointer_attribute attribute, CUdeviceptr address);
+CUresult queries_forward_range(__typeof__(cuMemGetAddressRange_v2) *forward, CUdeviceptr *base,
+			       size_t *size, CUdeviceptr address);
 CUresult queries_forward_list(__typeof__(cuPointerGetAttributes) *forward, unsigned int count,
 			      CUpointer_attribute *attributes, void **data, CUdeviceptr address);
 CUresult queries_get_range(__typeof__(cuMemGetAddressRange_v2) *forward, CUdeviceptr *base,

@@ -17,7 +17,7 @@ struct query_target {
 	struct record *record;
 	uint64_t address;
 	uint64_t traits, buffer_id, context; /* of the record, all of one moment */
-	struct found found;
+	struct found found; /* `size`: as the program asked for it */
 };
 
 /* False: no record with all attributes, or the record ended meanwhile. */

@@ -75,6 +75,8 @@ bool table_hide(struct allocation *allocation)
 		if (!allocation->event_id)
 			allocation->event_id = allocation->id;
 		traits = load_acquire(&record->traits);
+		allocation->cut = traits & TRAIT_CUT;
+		allocation->keep_key = load_acquire(&lookup_detail(allocation->slot)->words[1]);
 		table_move(&record->traits, &hidden->traits,
 			   (traits & TRAITS_SHOWN_WHILE_HIDDEN) | TRAIT_HIDDEN);
 		for (unsigned int i = 0; i < MEMORY_USER_WORDS; i++)

@@ -173,7 +173,7 @@ struct region_reference *region_choose(const struct allocation *allocation, stru
 	bool takes_part;
 	struct region_reference *found;
 
-	if (request->length < allocation->size)
+	if (request->length < memory_asked(allocation))
 		part = choice_range(allocation, request->address, request->length);
 	takes_part = choice_takes_part(allocation, domain, &part, parts_only);
 	found = region_find_serving(allocation, domain, request, &part, &whole);
@@ -207,8 +207,8 @@ bool region_count_request(const struct allocation *allocation, const struct doma
 	if (!keys || keys->requested)
 		return false;
 	keys->requested = true;
-	statistics_add(requested_bytes, allocation->size);
-	statistics_sort(used_bytes, allocation->size);
+	statistics_add(requested_bytes, memory_asked(allocation));
+	statistics_sort(used_bytes, memory_asked(allocation));
 	return true;
 }
 

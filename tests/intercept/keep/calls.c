@@ -96,21 +96,47 @@ static bool exports(CUdeviceptr address, size_t size)
 	return result == CUDA_SUCCESS && !close(file);
 }
 
-/* Answers for [address, address + size) are those for a new allocation of that size. */
-static void expect_size(CUdeviceptr address, size_t size)
+#define ENTRIES 30 /* more than peerpin answers */
+
+/* In each way that the driver answers. */
+static void expect_answers(CUdeviceptr address, size_t size)
 {
-	const size_t blocks = (size + 2 * MIB - 1) / (2 * MIB) * (2 * MIB);
+	CUpointer_attribute attributes[ENTRIES];
+	void *data[ENTRIES];
 	CUdeviceptr base;
-	size_t length;
+	size_t length, lengths[ENTRIES];
 
 	require_cuda(cuMemGetAddressRange_v2(&base, &length, address + size - 1));
 	require(base == address && length == size);
 	require_cuda(cuPointerGetAttribute(&length, CU_POINTER_ATTRIBUTE_RANGE_SIZE, address));
 	require(length == size);
+	for (unsigned int i = 0; i < ENTRIES; i++) {
+		attributes[i] = CU_POINTER_ATTRIBUTE_RANGE_SIZE;
+		data[i] = &lengths[i];
+	}
+	require_cuda(cuPointerGetAttributes(ENTRIES, attributes, data, address));
+	require(lengths[0] == size && lengths[ENTRIES - 1] == size);
+	attributes[1] = (CUpointer_attribute)999;
+	lengths[0] = size;
+	require(cuPointerGetAttributes(2, attributes, data, address) != CUDA_SUCCESS &&
+		lengths[0] == size);
+}
+
+/* Answers for [address, address + size) are those for a new allocation of that size. */
+static void expect_size(CUdeviceptr address, size_t size)
+{
+	const size_t blocks = (size + 2 * MIB - 1) / (2 * MIB) * (2 * MIB);
+	CUdeviceptr base;
+	CUcontext context;
+
+	expect_answers(address, size);
+	require_cuda(cuCtxCreate_v2(&context, 0, 0));
+	expect_answers(address, size);
+	require_cuda(cuCtxDestroy_v2(context));
 	require(query_tag(address + size - 1) == tag(address) && !query_tag(address + size));
 	require(cuMemGetAddressRange_v2(&base, NULL, address + size) == CUDA_ERROR_NOT_FOUND);
 	require(exports(address, blocks) && !exports(address, blocks + 4096));
-	require(exports(address + blocks - 4096, 4096));
+	require(exports(address + blocks - 4096, 4096) == (size > blocks - 4096));
 }
 
 /* A new allocation would take as many of the driver's blocks. */
@@ -254,6 +280,8 @@ static void after_a_lost_capture_memory_is_kept_again(unsigned int host)
 const struct test call_tests[] = {
 	TEST(equal_arguments_alone_get_the_memory_back, 0, KEEP),
 	TEST(larger_memory_of_as_many_blocks_has_the_size_that_is_asked_for, 0, KEEP),
+	TEST(larger_memory_of_as_many_blocks_has_the_size_that_is_asked_for, 0,
+	     KEEP " PEERPIN_POINTER_QUERIES=0"),
 	TEST(wrong_arguments_are_the_driver_s, 0, KEEP),
 	BOTH_MEMORIES(each_call_finds_freed_memory, KEEP),
 	BOTH_MEMORIES(each_call_finds_freed_memory, KEEP " PEERPIN_POINTER_QUERIES=0"),
