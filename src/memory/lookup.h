@@ -23,7 +23,7 @@
  *   moment of that load, and no mixture is wrong.
  *
  * tests/model holds a model that is searched for counterexamples, and litmus tests of the memory
- * orders.
+ * orders; neither has kept memory.
  */
 #ifndef PEERPIN_MEMORY_LOOKUP_H
 #define PEERPIN_MEMORY_LOOKUP_H
