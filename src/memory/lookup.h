@@ -23,7 +23,7 @@
  *   moment of that load, and no mixture is wrong.
  *
  * tests/model holds a model that is searched for counterexamples, and litmus tests of the memory
- * orders; neither has kept memory.
+ * orders, also of the bytes that the program asked for.
  */
 #ifndef PEERPIN_MEMORY_LOOKUP_H
 #define PEERPIN_MEMORY_LOOKUP_H
