@@ -239,6 +239,17 @@ bool population_has(const struct population *population, uint64_t address)
 	return false;
 }
 
+uint64_t population_asked(const struct population *population, uint64_t address)
+{
+	for (int i = 0; i < population->count; i++) {
+		const struct member *member = &population->members[i];
+
+		if (member->kind == DEVICE && address - member->address < member->size)
+			return member->size;
+	}
+	return 0;
+}
+
 static uint64_t address_in(const struct member *member, struct dice *dice, bool settled)
 {
 	uint64_t address = member->address, size = member->size;

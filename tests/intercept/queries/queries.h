@@ -98,6 +98,8 @@ uint64_t population_address(const struct population *population, struct dice *di
  * is kept (PEERPIN_KEEP): freed memory to the program. */
 extern const struct population *whole_population;
 bool population_has(const struct population *population, uint64_t address);
+/* Bytes of the program's device memory at the address; 0: none there. */
+uint64_t population_asked(const struct population *population, uint64_t address);
 
 /* ---- ask.c ---- */
 
@@ -110,6 +112,7 @@ enum form { SINGLE, LIST, RANGE, RETAIN, FORMS };
 struct query {
 	enum form form;
 	uint64_t address;
+	uint64_t asked; /* population_asked() */
 	unsigned int count;
 	CUpointer_attribute names[LIST_MAX];
 	int slots[LIST_MAX]; /* indices of the outputs; -1: null */
