@@ -9,6 +9,9 @@ forms_sources = tests/forms/forms.h tests/forms/requests.h tests/forms/client.c 
 tests_forms_requests_SOURCES = tests/forms/requests.c tests/forms/judge.c $(forms_sources) tests/forms/address.c \
 	tests/forms/dma_buf.c tests/forms/mappings.c tests/forms/fresh.c tests/forms/many.c
 tests_forms_scale_SOURCES = tests/forms/scale.c tests/forms/judge.c $(forms_sources)
+# Not beside the model's search, which takes the caches that 10 000 parts need.
+scale_log = tests/forms/check_scale.sh.log
+$(scale_log): $(filter tests/model/check_model.sh.log,$(TEST_LOGS))
 tests_forms_scale_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -lpthread -ldl
 tests_forms_requests_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -lpthread -ldl
 endif
