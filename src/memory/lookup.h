@@ -222,7 +222,7 @@ LOOKUP_INLINE bool lookup(uint64_t address, struct found *found)
 #define TRAIT_HIDDEN		  TRAIT(12)
 #define TRAIT_CUT		  TRAIT(13) /* details: bytes that the program asked for */
 #define TRAITS_SHOWN_WHILE_HIDDEN (TRAIT(0) - 1)
-/* At the begin of the record. */
+/* Of a new record. */
 #define TRAITS_OF_MEMORY ((TRAIT(14) - 1) & ~(TRAIT_USED | TRAIT_SYNC_SET | TRAIT_HIDDEN))
 
 static inline int traits_device(uint64_t traits)

@@ -140,7 +140,7 @@ static void expect_size(CUdeviceptr address, size_t size)
 }
 
 /* A new allocation would take as many of the driver's blocks. */
-static void larger_memory_of_as_many_blocks_has_the_size_that_is_asked_for(unsigned int unused)
+static void larger_memory_of_as_many_blocks_has_the_size_of_the_call(unsigned int unused)
 {
 	const size_t sizes[] = { 5 * MIB + 100, 5 * MIB, 4 * MIB + 1, 6 * MIB };
 	CUdeviceptr kept;
@@ -279,8 +279,8 @@ static void after_a_lost_capture_memory_is_kept_again(unsigned int host)
 
 const struct test call_tests[] = {
 	TEST(equal_arguments_alone_get_the_memory_back, 0, KEEP),
-	TEST(larger_memory_of_as_many_blocks_has_the_size_that_is_asked_for, 0, KEEP),
-	TEST(larger_memory_of_as_many_blocks_has_the_size_that_is_asked_for, 0,
+	TEST(larger_memory_of_as_many_blocks_has_the_size_of_the_call, 0, KEEP),
+	TEST(larger_memory_of_as_many_blocks_has_the_size_of_the_call, 0,
 	     KEEP " PEERPIN_POINTER_QUERIES=0"),
 	TEST(wrong_arguments_are_the_driver_s, 0, KEEP),
 	BOTH_MEMORIES(each_call_finds_freed_memory, KEEP),
