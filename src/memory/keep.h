@@ -8,8 +8,8 @@
  *
  * An allocation also gets larger memory if the driver would take as much for it: as many blocks,
  * above 1 MiB, or steps of 512 bytes (measured). To queries and to subscribers of the program's
- * events the memory has the bytes that the program asked for. Copies, adapters, CUDA IPC and exports,
- * which the driver rounds to blocks (measured), reach all bytes.
+ * events the memory has the bytes that the program asked for. Copies, adapters, CUDA IPC and
+ * exports, which the driver rounds to blocks (measured), reach all bytes.
  *
  * To the program it is freed memory. Its record is hidden: the look-up of queries and requests
  * finds no allocation. Calls with a hidden address are forwarded with KEEP_ABSENT instead. The
@@ -58,8 +58,8 @@ static inline bool keep_is_on(void)
 /* Keep nothing more. */
 void keep_end(void);
 
-/* What the program asked for: allocations with equal requests are interchangeable, and larger device
- * memory serves as well. */
+/* What the program asked for: allocations with equal requests are interchangeable, and larger
+ * device memory serves as well. */
 struct keep_request {
 	enum allocation_kind kind; /* DEVICE, PITCHED or HOST */
 	uint64_t detail;	   /* PITCHED: bytes of an element; HOST: flags */

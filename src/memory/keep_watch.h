@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* keep_watch.h -- measures what PEERPIN_KEEP would save, for the advice of a report
  *
- * An allocation is repeated if the program has freed one of its size, as the driver takes it, and no
- * smaller, which no earlier allocation of that size stands for. Counts `repeated`, `repeated_ns` and
- * `repeated_bytes`. Any thread.
+ * An allocation is repeated if the program has freed one of its size, as the driver takes it, and
+ * no smaller, which no earlier allocation of that size stands for. Counts `repeated`, `repeated_ns`
+ * and `repeated_bytes`. Any thread.
  */
 #ifndef PEERPIN_MEMORY_KEEP_WATCH_H
 #define PEERPIN_MEMORY_KEEP_WATCH_H

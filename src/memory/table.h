@@ -43,12 +43,12 @@ int table_set_access(uint64_t base, uint64_t id, bool accessible, struct allocat
  * Stores its event_id in *allocation. False: it has ended, or is hidden already. */
 bool table_hide(struct allocation *allocation);
 
-/* Show it again, with a new event_id, as of `asked` bytes. Both are stored in *allocation. False: it
- * has ended. */
+/* Show it again, with a new event_id, as of `asked` bytes. Both are stored in *allocation. False:
+ * it has ended. */
 bool table_show(struct allocation *allocation, uint64_t asked);
 
-/* True if `address` lies in a hidden allocation; or in another one, behind the bytes that the program
- * asked for. Wait-free. */
+/* True if `address` lies in a hidden allocation; or in another one, behind the bytes that the
+ * program asked for. Wait-free. */
 bool table_is_address_hidden(uint64_t address);
 bool table_is_address_cut_off(uint64_t address);
 

@@ -23,8 +23,8 @@ struct region_reference *region_refer(const struct allocation *allocation, struc
 				      const struct region_range *range);
 bool region_is_of(const struct region *region, const struct region_range *range);
 
-/* region_is_queued(): true while the allocation is queued, or the thread that took it from the queue
- * works on it. region_unqueue() ends that, with or without the lock. */
+/* region_is_queued(): true while the allocation is queued, or the thread that took it from the
+ * queue works on it. region_unqueue() ends that, with or without the lock. */
 bool region_is_queued(const struct allocation *allocation);
 void region_unqueue(const struct allocation *allocation);
 
