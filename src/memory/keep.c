@@ -188,10 +188,8 @@ bool keep_free(enum memory_free call, uint64_t address, union keep_target target
 
 uint64_t keep_visible_slowly(uint64_t address)
 {
-	return table_is_address_hidden(address) || table_is_address_cut_off(address) ||
-			       kept_is_releasing(address)
-		       ? KEEP_ABSENT
-		       : address;
+	return table_is_address_hidden(address) || kept_is_releasing(address) ? KEEP_ABSENT
+									      : address;
 }
 
 uint64_t keep_asked_slowly(uint64_t address, uint64_t size)

@@ -37,22 +37,20 @@ uint64_t keep_watch_size(uint64_t base)
 		       : 0;
 }
 
-static struct size *keep_watch_find(uint64_t size)
+static struct size *keep_watch_find(uint64_t bytes)
 {
-	uint64_t bytes = kept_taken_of(size);
-
 	return &sizes[(bytes * 0x9e3779b97f4a7c15u >> 48) % WATCHED_SIZES];
 }
 
 void keep_watch_freed(uint64_t size, uint64_t start)
 {
-	uint64_t duration = system_clock() - start;
-	struct size *entry = keep_watch_find(size);
+	uint64_t duration = system_clock() - start, bytes = kept_taken_of(size);
+	struct size *entry = keep_watch_find(bytes);
 
 	pthread_mutex_lock(&watch_lock);
-	if (entry->bytes != kept_taken_of(size) && !entry->repeated)
-		*entry = (struct size){ .bytes = kept_taken_of(size) };
-	if (entry->bytes == kept_taken_of(size)) {
+	if (entry->bytes != bytes && !entry->repeated)
+		*entry = (struct size){ .bytes = bytes };
+	if (entry->bytes == bytes) {
 		if (!entry->freed++ || entry->largest < size)
 			entry->largest = size;
 		entry->free_ns += duration;
@@ -68,16 +66,16 @@ static uint64_t keep_watch_needed(const struct size *entry)
 
 void keep_watch_allocated(uint64_t size, uint64_t start)
 {
-	uint64_t duration = system_clock() - start, free_ns, needed;
-	struct size *entry = keep_watch_find(size);
+	uint64_t duration = system_clock() - start, bytes = kept_taken_of(size), free_ns, needed;
+	struct size *entry = keep_watch_find(bytes);
 
 	pthread_mutex_lock(&watch_lock);
-	if (entry->bytes == kept_taken_of(size) && entry->freed && size <= entry->largest) {
+	if (entry->bytes == bytes && entry->freed && size <= entry->largest) {
 		free_ns = entry->free_ns / entry->freed;
 		entry->repeated++;
 		needed = keep_watch_needed(entry);
 		if (needed > entry->needed) {
-			statistics_add(repeated_bytes, (needed - entry->needed) * entry->bytes);
+			statistics_add(repeated_bytes, (needed - entry->needed) * bytes);
 			entry->needed = needed;
 		}
 		entry->free_ns -= free_ns;

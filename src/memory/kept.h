@@ -45,21 +45,23 @@ bool kept_take(CUcontext context, const struct keep_request *request, bool may_c
  * own free has to decide. */
 CUresult keep_wait(CUcontext context);
 
-/* An allocation above 1 MiB begins blocks of its own, which count as used (measured). Bytes of
- * these, or as requested; and those of blocks alone. */
-static inline uint64_t kept_block_bytes_of(const struct allocation *allocation)
-{
-	if (allocation->kind == ALLOCATION_HOST || allocation->size <= (uint64_t)1 << 20)
-		return 0;
-	return (allocation->size + BLOCK - 1) & ~(BLOCK - 1);
-}
+/* An allocation above 1 MiB begins blocks of its own, which count as used (measured). */
+#define KEPT_SMALL ((uint64_t)1 << 20)
 
-/* Bytes that the driver takes for device memory of a size (measured). */
+/* Bytes that the driver takes for device memory of a size: whole blocks, or steps (measured). */
 static inline uint64_t kept_taken_of(uint64_t size)
 {
-	uint64_t unit = size <= (uint64_t)1 << 20 ? 512 : BLOCK;
+	uint64_t unit = size <= KEPT_SMALL ? 512 : BLOCK;
 
 	return (size + unit - 1) & ~(unit - 1);
+}
+
+/* Bytes of an allocation: of blocks of its own, or as requested; and those of blocks alone. */
+static inline uint64_t kept_block_bytes_of(const struct allocation *allocation)
+{
+	return allocation->kind == ALLOCATION_HOST || allocation->size <= KEPT_SMALL
+		       ? 0
+		       : kept_taken_of(allocation->size);
 }
 
 static inline uint64_t kept_bytes_of(const struct allocation *allocation)

@@ -306,6 +306,7 @@ static bool queries_is_set_already(const void *value, CUpointer_attribute attrib
 CUresult queries_set(__typeof__(cuPointerSetAttribute) *forward, const void *value,
 		     CUpointer_attribute attribute, CUdeviceptr address)
 {
+	CUdeviceptr visible;
 	struct memory_sync sync = { .tracked = false };
 	struct query_target target;
 	unsigned int on = 0;
@@ -319,11 +320,12 @@ CUresult queries_set(__typeof__(cuPointerSetAttribute) *forward, const void *val
 		queries_compare(&target, "a setting", result == CUDA_SUCCESS);
 		return result;
 	}
+	visible = keep_visible(address);
 	if (value && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {
 		memcpy(&on, value, sizeof(on));
-		memory_setting_sync(&sync, keep_visible(address));
+		memory_setting_sync(&sync, visible);
 	}
-	result = forward(value, attribute, keep_visible(address));
+	result = forward(value, attribute, visible);
 	memory_sync_settled(&sync, result == CUDA_SUCCESS, on != 0);
 	if (sync.tracked && result == CUDA_SUCCESS && !on)
 		statistics_count(sync_off);

@@ -70,17 +70,13 @@ bool memory_find(uint64_t address, struct allocation *found)
 bool table_is_address_hidden(uint64_t address)
 {
 	struct found at;
+	uint64_t traits;
 
-	return lookup(address, &at) && (load_acquire(&at.record->traits) & TRAIT_HIDDEN) &&
+	if (!lookup(address, &at))
+		return false;
+	traits = load_acquire(&at.record->traits);
+	return ((traits & TRAIT_HIDDEN) || ((traits & TRAIT_CUT) && lookup_is_cut_off(&at))) &&
 	       lookup_is_same(&at);
-}
-
-bool table_is_address_cut_off(uint64_t address)
-{
-	struct found at;
-
-	return lookup(address, &at) && (load_acquire(&at.record->traits) & TRAIT_CUT) &&
-	       lookup_is_cut_off(&at) && lookup_is_same(&at);
 }
 
 bool memory_is_live(const struct allocation *allocation)

@@ -50,7 +50,6 @@ bool table_show(struct allocation *allocation, uint64_t asked);
 /* True if `address` lies in a hidden allocation; or in another one, behind the bytes that the
  * program asked for. Wait-free. */
 bool table_is_address_hidden(uint64_t address);
-bool table_is_address_cut_off(uint64_t address);
 
 /* Set keep_key of the allocation that begins at `base`; not of VMM memory. */
 void table_set_keep_key(uint64_t base, uint64_t key);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* pinning_report.h -- a pair of GPU and adapter, and what is logged of it */
+/* pinning_report.h -- a pair of GPU and adapter, and its log lines */
 #ifndef PEERPIN_REGISTRATION_PINNING_REPORT_H
 #define PEERPIN_REGISTRATION_PINNING_REPORT_H
 

@@ -173,6 +173,7 @@ struct region_reference *region_choose(const struct allocation *allocation, stru
 	bool takes_part;
 	struct region_reference *found;
 
+	session_assert();
 	if (request->length < memory_asked(allocation))
 		part = choice_range(allocation, request->address, request->length);
 	takes_part = choice_takes_part(allocation, domain, &part, parts_only);

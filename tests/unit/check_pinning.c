@@ -577,12 +577,13 @@ static void *pin_often(void *argument)
 		.pd = argument, .base = HOME, .length = BLOCK, .access = RIGHTS
 	};
 	struct ibv_context alone = second_adapter;
-	struct ibv_pd pd_alone = { .context = &alone };
+	struct ibv_pd pd_of_alone = { .context = &alone };
 	struct pin_result result;
 
+	pd_alone = &pd_of_alone;
 	for (int i = 0; i < 200; i++) {
 		/* A device that this thread alone has open, and closes. */
-		mine.pd = i % 8 ? argument : &pd_alone;
+		mine.pd = i % 8 ? argument : &pd_of_alone;
 		mine.device = i % 3;
 		mine.context = i % 2 ? &own : &other;
 		ck_assert_int_eq(pinning_pin(&mine, &result), 0);
@@ -590,6 +591,7 @@ static void *pin_often(void *argument)
 			pinning_device_closed(&alone);
 		nic.dma_buf = i % 5 ? 0 : EFAULT;
 	}
+	pd_alone = NULL;
 	return NULL;
 }
 
