@@ -222,17 +222,31 @@ static int keep_current_device(void)
 											 : -1;
 }
 
+/* The device is a call into the driver, which most allocations do not need. */
+static bool keep_take(CUcontext context, const struct keep_request *request, struct kept *taken)
+{
+	uint64_t size = request->width, most;
+
+	/* The driver's answers, which verification compares, are those for larger memory. */
+	if (request->kind != ALLOCATION_DEVICE || memory_is_verified())
+		return kept_take(context, request, 0, taken);
+	if (kept_take(context, request, kept_taken_of(size), taken))
+		return true;
+	if (kept_most_of(size) == kept_taken_of(size))
+		return false;
+	most = kept_most_for(kept_list_of(keep_current_device()), size);
+	return kept_take(context, request, most, taken);
+}
+
 bool keep_allocate(const struct keep_request *request, CUdeviceptr *address, size_t *pitch)
 {
-	/* The driver's answers, which verification compares, are those for larger memory. */
-	bool may_cut = request->kind == ALLOCATION_DEVICE && !memory_is_verified();
 	CUcontext context;
 	struct kept kept;
 
 	if (!statistics_get(kept) || !keep_is_possible())
 		return false;
 	context = keep_current_context();
-	while (context && kept_take(context, request, may_cut, &kept)) {
+	while (context && keep_take(context, request, &kept)) {
 		/* A context may have ended in a call that peerpin does not intercept. */
 		if (!memory_check(&kept.allocation) ||
 		    !table_show(&kept.allocation, request->kind == ALLOCATION_DEVICE

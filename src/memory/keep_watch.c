@@ -64,18 +64,32 @@ static uint64_t keep_watch_needed(const struct size *entry)
 	return entry->freed < entry->repeated ? entry->freed : entry->repeated;
 }
 
+/* The freed size that would serve the allocation, as kept_index_find() looks for it. */
+static struct size *keep_watch_serving(uint64_t size)
+{
+	struct size *entry;
+
+	for (uint64_t bytes = kept_taken_of(size); bytes <= kept_most_of(size); bytes += BLOCK) {
+		entry = keep_watch_find(bytes);
+		if (entry->bytes == bytes && entry->freed && size <= entry->largest)
+			return entry;
+	}
+	return NULL;
+}
+
 void keep_watch_allocated(uint64_t size, uint64_t start)
 {
-	uint64_t duration = system_clock() - start, bytes = kept_taken_of(size), free_ns, needed;
-	struct size *entry = keep_watch_find(bytes);
+	uint64_t duration = system_clock() - start, free_ns, needed;
+	struct size *entry;
 
 	pthread_mutex_lock(&watch_lock);
-	if (entry->bytes == bytes && entry->freed && size <= entry->largest) {
+	entry = keep_watch_serving(size);
+	if (entry) {
 		free_ns = entry->free_ns / entry->freed;
 		entry->repeated++;
 		needed = keep_watch_needed(entry);
 		if (needed > entry->needed) {
-			statistics_add(repeated_bytes, (needed - entry->needed) * bytes);
+			statistics_add(repeated_bytes, (needed - entry->needed) * entry->bytes);
 			entry->needed = needed;
 		}
 		entry->free_ns -= free_ns;

@@ -93,13 +93,13 @@ bool kept_add(const struct kept *kept)
 	return entry;
 }
 
-bool kept_take(CUcontext context, const struct keep_request *request, bool may_cut,
+bool kept_take(CUcontext context, const struct keep_request *request, uint64_t most,
 	       struct kept *taken)
 {
 	struct entry *entry;
 
 	pthread_mutex_lock(&kept_lock);
-	entry = kept_index_find(context, request, may_cut);
+	entry = kept_index_find(context, request, most);
 	if (entry) {
 		kept_unlink(entry);
 		*taken = entry->kept;

@@ -53,11 +53,11 @@ void kept_index_remove(struct entry *entry)
 		LIST_REMOVE(entry, in_taken);
 }
 
-/* Collisions look at fewer. */
-static struct entry *kept_index_find_larger(CUcontext context, uint64_t width)
+/* Of `width` to `bytes`, for most of which the driver takes `bytes`. Collisions look at fewer. */
+static struct entry *kept_index_find_in(CUcontext context, uint64_t width, uint64_t bytes)
 {
-	uint64_t bytes = kept_taken_of(width), has;
 	struct entry *entry = LIST_FIRST(kept_index_taken(context, bytes)), *best = NULL;
+	uint64_t has;
 
 	for (unsigned int i = 0; entry && i < LOOKED_AT; i++, entry = LIST_NEXT(entry, in_taken)) {
 		has = entry->kept.request.width;
@@ -68,7 +68,7 @@ static struct entry *kept_index_find_larger(CUcontext context, uint64_t width)
 	return best;
 }
 
-struct entry *kept_index_find(CUcontext context, const struct keep_request *request, bool may_cut)
+struct entry *kept_index_find(CUcontext context, const struct keep_request *request, uint64_t most)
 {
 	struct entry *entry;
 
@@ -76,5 +76,10 @@ struct entry *kept_index_find(CUcontext context, const struct keep_request *requ
 		if (kept_index_is_for(entry, context, request))
 			return entry;
 	}
-	return may_cut ? kept_index_find_larger(context, request->width) : NULL;
+	for (uint64_t bytes = kept_taken_of(request->width); bytes <= most; bytes += BLOCK) {
+		entry = kept_index_find_in(context, request->width, bytes);
+		if (entry)
+			return entry;
+	}
+	return NULL;
 }

@@ -133,8 +133,9 @@ bool kept_is_within_limit(const struct allocation *allocation)
 void kept_apply_limit(const struct allocation *allocation)
 {
 	unsigned int list = kept_list_number(allocation);
-	uint64_t limit = kept_limit(allocation);
+	uint64_t limit = kept_limit(allocation), cut = kept_cut(list);
 
+	limit -= cut < limit ? cut : limit;
 	kept_release_above(list, limit, 0);
 	kept_release_above(list, kept_room(list, 0), UNUSED);
 	kept_count_peaks(list, limit);

@@ -40,6 +40,7 @@ void call_free(struct client *client, struct model_memory *memory, bool refused)
 	if (client->keeps && call_keep(client, memory))
 		return;
 	call_ending(client, memory);
+	world_keep_begin();
 	if (!memory_freeing(call_of(memory), base, &ended))
 		broken("memory at 0x%llx is not known at its end", (unsigned long long)base);
 	if (ended.base != base || ended.size != size)
@@ -49,11 +50,13 @@ void call_free(struct client *client, struct model_memory *memory, bool refused)
 	let_others_go_first(client, 8);
 	if (refused) {
 		memory_free_refused(&ended);
+		world_keep_end();
 		see_refused(memory, ended.id);
 		client->totals.refused_ends++;
 		return;
 	}
 	world_free(base);
+	world_keep_end();
 	model_memory_freed(client, memory);
 	if (own)
 		call_see_end(client, base, size);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "memory/driver.h"
+#include "memory/kept.h"
 #include "random/heap.h"
 #include "pointer_attributes.h"
 
@@ -219,8 +220,7 @@ void heap_end(struct memory *memory)
 		world_units_end(memory->base, memory->size);
 	if (memory->accessible && !memory->mapped)
 		gpu_use(memory->gpu, memory->size, false);
-	if (memory->kept.given_up)
-		kept_count(memory, false);
+	kept_ended(memory);
 	leave_blocks(memory);
 	remember_block(block_of(memory->base), memory->mapped);
 	*memory = (struct memory){ .next = unused };
@@ -259,7 +259,8 @@ const struct memory *heap_last_kept(CUcontext context, const struct keep_request
 		const struct memory *memory = &memories[i];
 
 		if (memory->kept.given_up && memory->context == context &&
-		    world_fits(&memory->request, request) &&
+		    world_fits(&memory->request, request,
+			       kept_most_for(memory->gpu, request->width)) &&
 		    (!last || memory->size < last->size ||
 		     (memory->size == last->size && memory->kept.serial > last->kept.serial)))
 			last = memory;

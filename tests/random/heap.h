@@ -36,6 +36,7 @@ const struct memory *heap_find(bool (*is_one)(const struct memory *memory,
 /* ---- kept.c ---- */
 
 void kept_count(const struct memory *memory, bool begins);
+void kept_ended(struct memory *memory);
 
 /* ---- contexts.c ---- */
 

@@ -172,6 +172,7 @@ struct world_kept {
 	bool given_up; /* freed by the program */
 	bool surely;   /* kept: the call has returned */
 	uint64_t serial;
+	uint64_t cut;		/* blocks that its last request did not ask for */
 	uint64_t ending, ended; /* records of the memory, until this id */
 	uint64_t evictions;	/* until it was given up */
 	struct world_keys keys;
@@ -199,8 +200,8 @@ uint64_t world_give_up(uint64_t base, const struct world_keys *keys);
 void world_take_back(uint64_t base);
 void world_has_kept(uint64_t base, uint64_t number);
 
-/* True if memory of `one` may be that of `other`: the driver takes as much for it. */
-bool world_fits(const struct keep_request *one, const struct keep_request *other);
+/* True if memory of `one` may be that of `other`: the driver takes `most` bytes for it at most. */
+bool world_fits(const struct keep_request *one, const struct keep_request *other, uint64_t most);
 
 /* Bracket an allocation that may reuse. The single thread knows the address: 0 if there is none. */
 uint64_t world_reuse_begins(CUcontext context, const struct keep_request *request);

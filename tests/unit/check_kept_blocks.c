@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_kept_blocks.c -- larger kept memory for which the driver takes as much */
+/* check_kept_blocks.c -- larger kept memory: for which the driver takes as much, or little more */
 #include "keep_fixture.h"
 
 #include "memory/queries.h"
@@ -12,6 +12,13 @@ static void set_up(void)
 }
 
 CASE(blocks, .set_up = set_up);
+
+static void set_up_limited(void)
+{
+	set_up_with("100m", "0");
+}
+
+CASE(limited, .set_up = set_up_limited);
 
 static void keep_at(uint64_t base, uint64_t size)
 {
@@ -59,7 +66,9 @@ static const struct {
 	{ 2 * MIB + 2, 2 * MIB + 1, true },
 	{ 2 * MIB + 1, 2 * MIB + 2, false },
 	{ 64 * MIB, 62 * MIB + 1, true },
-	{ 64 * MIB, 62 * MIB, false },
+	{ 64 * MIB, 62 * MIB, true }, /* a 32nd more */
+	{ 64 * MIB, 60 * MIB, true },
+	{ 64 * MIB, 58 * MIB, false }, /* more than a 16th of what the program has had */
 };
 
 LOOP_TEST(blocks, memory_for_which_the_driver_takes_as_much_is_reused, 0,
@@ -88,6 +97,68 @@ TEST(blocks, the_size_comes_first_and_then_the_smallest)
 	ck_assert_uint_eq(reuse(3 * MIB), HOME + 8 * MIB);
 	ck_assert_uint_eq(reuse(3 * MIB), HOME);
 	ck_assert_uint_eq(reuse(3 * MIB), 0);
+}
+
+/* A 16th of it is 64 MiB. */
+static void allocate_a_gib(void)
+{
+	allocate(HOME + ((uint64_t)1 << 32), 1024 * MIB);
+}
+
+TEST(blocks, sizes_that_drift_get_up_to_half_more)
+{
+	allocate_a_gib();
+	keep_at(HOME, 48 * MIB);
+	ck_assert_uint_eq(reuse(30 * MIB), 0);
+	ck_assert_uint_eq(reuse(30 * MIB + 1), HOME);
+	ck_assert_uint_eq(size_at(HOME), 30 * MIB + 1);
+}
+
+TEST(blocks, of_larger_memory_the_smallest_serves)
+{
+	allocate_a_gib();
+	keep_at(HOME, 40 * MIB);
+	keep_at(HOME + 64 * MIB, 36 * MIB);
+	keep_at(HOME + 128 * MIB, 44 * MIB);
+	ck_assert_uint_eq(reuse(32 * MIB), HOME + 64 * MIB);
+	ck_assert_uint_eq(reuse(32 * MIB), HOME);
+	ck_assert_uint_eq(reuse(32 * MIB), HOME + 128 * MIB);
+}
+
+TEST(blocks, together_they_get_a_16th_more_than_the_program_has_had)
+{
+	allocate_a_gib();
+	for (unsigned int i = 0; i < 5; i++)
+		keep_at(HOME + i * 64 * MIB, 48 * MIB);
+	for (unsigned int i = 0; i < 4; i++)
+		ck_assert_uint_ne(reuse(32 * MIB), 0);
+	ck_assert_uint_eq(kept_cut(0), 64 * MIB);
+	ck_assert_uint_eq(kept_live(0), (1024 + 4 * 48) * MIB);
+	/* What they have in excess is kept memory as well. */
+	ck_assert_uint_eq(statistics_get(kept_bytes), (48 + 64) * MIB);
+	/* It has had 1152 MiB by now. */
+	ck_assert_uint_eq(reuse(38 * MIB), 0);
+	ck_assert_uint_eq(reuse(40 * MIB), HOME);
+	ck_assert(keeps(HOME + 64 * MIB));
+	ck_assert_uint_eq(kept_cut(0), 56 * MIB);
+	ck_assert_uint_eq(reuse(32 * MIB), HOME + 64 * MIB);
+}
+
+TEST(limited, the_limit_includes_it)
+{
+	struct allocation ended;
+
+	allocate_a_gib();
+	keep_at(HOME, 48 * MIB);
+	keep_at(HOME + 64 * MIB, 48 * MIB);
+	ck_assert_uint_eq(reuse(32 * MIB), HOME + 64 * MIB);
+	/* 16 MiB in excess leave 84. */
+	keep_at(HOME + 128 * MIB, 36 * MIB);
+	ck_assert_uint_eq(gpu.frees, 0);
+	keep_at(HOME + 192 * MIB, 2 * MIB);
+	ck_assert_uint_eq(gpu.frees, 1);
+	ck_assert(memory_freeing(FREE_DEVICE, HOME + 64 * MIB, &ended));
+	ck_assert_uint_eq(kept_cut(0), 0);
 }
 
 TEST(blocks, to_the_program_the_memory_has_the_bytes_that_it_asked_for)
