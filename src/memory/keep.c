@@ -172,7 +172,8 @@ bool keep_free(enum memory_free call, uint64_t address, union keep_target target
 	    (kept.allocation.kind == ALLOCATION_HOST) != (call == FREE_HOST) ||
 	    !keep_request_of(&kept.allocation, &kept.request) || !kept.allocation.described ||
 	    !kept.allocation.context || !kept_is_within_limit(&kept.allocation) ||
-	    !keep_may_free() || (memory_is_verified() && !memory_check(&kept.allocation)) ||
+	    !kept_is_worthwhile(&kept.allocation) || !keep_may_free() ||
+	    (memory_is_verified() && !memory_check(&kept.allocation)) ||
 	    !table_hide(&kept.allocation))
 		return false;
 	held = system_hold_cancellation();
@@ -254,6 +255,7 @@ bool keep_allocate(const struct keep_request *request, CUdeviceptr *address, siz
 							  : kept.allocation.size))
 			continue;
 		statistics_count(reused);
+		kept_reused(&kept.allocation);
 		events_count_allocation(kept.allocation.kind, memory_asked(&kept.allocation));
 		events_shown(&kept.allocation);
 		if (pitch)

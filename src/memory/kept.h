@@ -106,6 +106,11 @@ void kept_answer_ranks(void);
 /* Return true if the limit of the allocation's GPU, or of the host, is at least its size. */
 bool kept_is_within_limit(const struct allocation *allocation);
 
+/* Return false for small memory that no adapter has used, while such memory is kept and not reused.
+ * Call once for each free that could keep it, and kept_reused() after a reuse. */
+bool kept_is_worthwhile(const struct allocation *allocation);
+void kept_reused(const struct allocation *allocation);
+
 /* The program has the allocation, or no longer has it. With table_lock held. */
 void kept_count_live(const struct allocation *allocation, bool begins);
 

@@ -45,6 +45,17 @@ static void allocate_and_free_once(void)
 	size += 512;
 }
 
+/* By now the library keeps such memory at times alone (kept_is_worthwhile()). */
+static void allocate_and_free_often(void)
+{
+	static bool begun;
+
+	for (int i = 0; i < 2048 && !begun; i++)
+		allocate_and_free_once();
+	begun = true;
+	allocate_and_free_once();
+}
+
 static void allocate_and_free_in_order(void)
 {
 	CUdeviceptr address;
@@ -92,6 +103,7 @@ int main(void)
 		{ "cuMemAlloc + cuMemFree, 1 GiB", allocate_and_free, 1024 * MIB },
 		{ "cuMemAlloc + cuMemFree, 16 GiB", allocate_and_free, 16384 * MIB },
 		{ "unmatched cuMemAlloc + cuMemFree, 4 KiB", allocate_and_free_once, 4096 },
+		{ "unmatched cuMemAlloc + cuMemFree, 4 KiB, later", allocate_and_free_often, 4096 },
 		{ "unmatched cuMemAlloc + cuMemFree, 3 MiB", allocate_and_free_once, 3 * MIB },
 		{ "cuMemAllocAsync + cuMemFreeAsync, 1 MiB", allocate_and_free_in_order, MIB },
 		{ "cuMemAllocAsync + cuMemFreeAsync, 256 MiB", allocate_and_free_in_order,

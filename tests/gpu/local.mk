@@ -6,7 +6,7 @@ EXTRA_DIST += tests/gpu/run tests/gpu/oracle.c tests/gpu/compare tests/gpu/expla
 	tests/gpu/programs/training.py tests/gpu/programs/graphs.py tests/gpu/programs/cupy_program.py \
 	tests/gpu/programs/jax_program.py tests/gpu/programs/numba_program.py tests/gpu/programs/runtime.c \
 	tests/gpu/programs/distributed.py tests/gpu/programs/cuda_python_program.py tests/gpu/programs/keep_training.py tests/gpu/programs/keep_ranks.py \
-	tests/gpu/programs/keep_cupy.py tests/gpu/programs/keep_thrust.cu tests/gpu/programs/one_way.c \
+	tests/gpu/programs/keep_cupy.py tests/gpu/programs/keep_offload.c tests/gpu/programs/keep_thrust.cu tests/gpu/programs/one_way.c \
 	tests/gpu/programs/expandable.py
 
 keep_programs = tests/gpu/keep_latency tests/gpu/keep_reuse tests/gpu/keep_memory tests/gpu/keep_captures tests/gpu/keep_waits tests/gpu/keep_replay
