@@ -9,7 +9,7 @@
 
 /* Small memory: a free that keeps it costs as much as a reuse saves (measured: 1 us). */
 #define TRIED	  1024	       /* frees that keep it without a reuse */
-#define NOT_TRIED (16 * TRIED) /* frees that do not, until it is tried again */
+#define NOT_TRIED (32 * TRIED) /* frees that do not, until it is tried again */
 static _Atomic int64_t credit = TRIED;
 
 /* Bytes of the program; table_lock guards stores. */

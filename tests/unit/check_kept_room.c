@@ -102,7 +102,7 @@ TEST(room, it_follows_each_allocation_and_each_end)
 }
 
 #define TRIED	  1024
-#define NOT_TRIED (16 * TRIED)
+#define NOT_TRIED (32 * TRIED)
 
 /* Frees small memory; of a size that is new, if it has to be. */
 static bool keeps_small(bool reused)
