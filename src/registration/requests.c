@@ -22,8 +22,7 @@
 #include "report/statistics.h"
 #include "report/trace.h"
 
-/* Tries of a request whose region another thread ends. */
-#define TRIES 3
+#define TRIES 3 /* of a request whose region another thread ends */
 
 /* Reasons of bypassed requests, each with a counter. */
 #define BYPASS_REASONS(REASON)                                                                     \
