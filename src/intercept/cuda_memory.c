@@ -37,7 +37,7 @@ cuda_memory_allocate_kept(__typeof__(cuMemAlloc_v2) *forward, CUdeviceptr *addre
 	start = keep_watch_begin();
 	result = cuda_memory_allocate(forward, address, size);
 	if (start && result == CUDA_SUCCESS)
-		keep_watch_allocated(size, start);
+		keep_watch_allocated(*address, start);
 	return result;
 }
 

@@ -11,6 +11,7 @@
 #include "memory/driver.h"
 #include "memory/events.h"
 #include "memory/kept.h"
+#include "memory/lookup.h"
 #include "memory/table.h"
 #include "report/statistics.h"
 
@@ -172,8 +173,7 @@ bool keep_free(enum memory_free call, uint64_t address, union keep_target target
 	    (kept.allocation.kind == ALLOCATION_HOST) != (call == FREE_HOST) ||
 	    !keep_request_of(&kept.allocation, &kept.request) || !kept.allocation.described ||
 	    !kept.allocation.context || !kept_is_within_limit(&kept.allocation) ||
-	    !kept_is_worthwhile(&kept.allocation) || !keep_may_free() ||
-	    (memory_is_verified() && !memory_check(&kept.allocation)) ||
+	    !keep_may_free() || (memory_is_verified() && !memory_check(&kept.allocation)) ||
 	    !table_hide(&kept.allocation))
 		return false;
 	held = system_hold_cancellation();
@@ -231,9 +231,9 @@ static bool keep_take(CUcontext context, const struct keep_request *request, str
 	/* The driver's answers, which verification compares, are those for larger memory. */
 	if (request->kind != ALLOCATION_DEVICE || memory_is_verified())
 		return kept_take(context, request, 0, taken);
-	if (kept_take(context, request, kept_taken_of(size), taken))
+	if (kept_take(context, request, kept_class_of(size), taken))
 		return true;
-	if (kept_most_of(size) == kept_taken_of(size))
+	if (kept_most_of(size) == kept_class_of(size))
 		return false;
 	most = kept_most_for(kept_list_of(keep_current_device()), size);
 	return kept_take(context, request, most, taken);
@@ -244,7 +244,8 @@ bool keep_allocate(const struct keep_request *request, CUdeviceptr *address, siz
 	CUcontext context;
 	struct kept kept;
 
-	if (!statistics_get(kept) || !keep_is_possible())
+	/* Sums of a size beyond any address could wrap around. */
+	if (request->width >> ADDRESS_BITS || !statistics_get(kept) || !keep_is_possible())
 		return false;
 	context = keep_current_context();
 	while (context && keep_take(context, request, &kept)) {
@@ -255,7 +256,6 @@ bool keep_allocate(const struct keep_request *request, CUdeviceptr *address, siz
 							  : kept.allocation.size))
 			continue;
 		statistics_count(reused);
-		kept_reused(&kept.allocation);
 		events_count_allocation(kept.allocation.kind, memory_asked(&kept.allocation));
 		events_shown(&kept.allocation);
 		if (pitch)

@@ -6,11 +6,10 @@
  * driver. The next equal allocation in that context gets it, without a call that allocates. Regions
  * and client MRs stay: the physical memory does not change.
  *
- * An allocation also gets larger memory: for which the driver would take as much, in blocks above
- * 1 MiB, or in steps of 512 bytes (measured); or some blocks more (kept_most_for()). To queries and
- * to subscribers of the program's events the memory has the bytes that the program asked for.
- * Copies, adapters, CUDA IPC and exports reach all bytes, of which the driver's answers to them
- * include a last block (measured).
+ * An allocation also gets larger memory: of its class of sizes (kept_class_of()), or of some more
+ * (kept_most_for()). To queries and to subscribers of the program's events the memory has the bytes
+ * that the program asked for. Copies, adapters, CUDA IPC and exports reach all bytes, and IPC peers
+ * see their number.
  *
  * To the program it is freed memory. Its record is hidden: the look-up of queries and requests
  * finds no allocation. Calls with a hidden address are forwarded with KEEP_ABSENT instead. The

@@ -10,7 +10,7 @@
 
 #define WATCHED_SIZES 1024u
 
-/* A size of which memory was freed, as the driver takes it. A repeated size keeps its entry: others
+/* A class of sizes (kept_class_of()) of which memory was freed. A repeated size keeps its entry: others
  * of that entry are not measured. */
 static struct size {
 	uint64_t bytes;
@@ -44,7 +44,7 @@ static struct size *keep_watch_find(uint64_t bytes)
 
 void keep_watch_freed(uint64_t size, uint64_t start)
 {
-	uint64_t duration = system_clock() - start, bytes = kept_taken_of(size);
+	uint64_t duration = system_clock() - start, bytes = kept_class_of(size);
 	struct size *entry = keep_watch_find(bytes);
 
 	pthread_mutex_lock(&watch_lock);
@@ -65,11 +65,13 @@ static uint64_t keep_watch_needed(const struct size *entry)
 }
 
 /* The freed size that would serve the allocation, as kept_index_find() looks for it. */
-static struct size *keep_watch_serving(uint64_t size)
+static struct size *keep_watch_serving(const struct allocation *allocation)
 {
+	uint64_t size = allocation->size, bytes = kept_class_of(size);
+	uint64_t most = kept_most_for(kept_list_number(allocation), size);
 	struct size *entry;
 
-	for (uint64_t bytes = kept_taken_of(size); bytes <= kept_most_of(size); bytes += BLOCK) {
+	for (; bytes <= most; bytes = kept_class_of(bytes + 1)) {
 		entry = keep_watch_find(bytes);
 		if (entry->bytes == bytes && entry->freed && size <= entry->largest)
 			return entry;
@@ -77,13 +79,16 @@ static struct size *keep_watch_serving(uint64_t size)
 	return NULL;
 }
 
-void keep_watch_allocated(uint64_t size, uint64_t start)
+void keep_watch_allocated(uint64_t base, uint64_t start)
 {
 	uint64_t duration = system_clock() - start, free_ns, needed;
+	struct allocation allocation;
 	struct size *entry;
 
+	if (!memory_find(base, &allocation) || allocation.base != base)
+		return;
 	pthread_mutex_lock(&watch_lock);
-	entry = keep_watch_serving(size);
+	entry = keep_watch_serving(&allocation);
 	if (entry) {
 		free_ns = entry->free_ns / entry->freed;
 		entry->repeated++;

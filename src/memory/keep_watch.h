@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* keep_watch.h -- measures what PEERPIN_KEEP would save, for the advice of a report
  *
- * An allocation is repeated if the program has freed one of its size, as the driver takes it, and
- * no smaller, which no earlier allocation of that size stands for. Counts `repeated`, `repeated_ns`
+ * An allocation is repeated if the program has freed one that would serve it (kept_most_for()), and
+ * that no earlier allocation stands for. Counts `repeated`, `repeated_ns`
  * and `repeated_bytes`. Any thread.
  */
 #ifndef PEERPIN_MEMORY_KEEP_WATCH_H
@@ -16,8 +16,8 @@ uint64_t keep_watch_begin(void);
 /* The size of the allocation of cuMemAlloc at `base`; 0: none. */
 uint64_t keep_watch_size(uint64_t base);
 
-/* Call after an allocation, or a free, of `size` bytes that began at `start`. */
-void keep_watch_allocated(uint64_t size, uint64_t start);
+/* Call after an allocation, or a free of `size` bytes, that began at `start`. */
+void keep_watch_allocated(uint64_t base, uint64_t start);
 void keep_watch_freed(uint64_t size, uint64_t start);
 
 #endif

@@ -36,14 +36,14 @@ struct kept {
 bool kept_add(const struct kept *kept);
 
 /* Take out the most recently kept allocation of the context for the request. Without one, for
- * device memory: one for which the driver takes as few bytes as possible, and `most` at most; the
- * smallest of few. 0: none that is larger. */
+ * device memory: of the lowest class up to `most`, the smallest of few. 0: of its own size alone.
+ */
 bool kept_take(CUcontext context, const struct keep_request *request, uint64_t most,
 	       struct kept *taken);
 
-/* Most bytes that the driver may have taken for memory that serves an allocation of `size`, by
- * kept_most_of(): together, of all that the program has on that GPU, it has a 16th more than it
- * has had at most at a time. A program that needs more of the GPU lacks them. */
+/* The highest class that may serve an allocation of `size`, by kept_most_of(): together, all that
+ * the program has on that GPU is about a 16th more than it has had at most at a time. A program
+ * that needs more of the GPU lacks them. */
 uint64_t kept_most_for(unsigned int list, uint64_t size);
 
 /* Wait for all work of the context, as the driver's free does: for no other context (measured, also
@@ -54,30 +54,41 @@ CUresult keep_wait(CUcontext context);
 /* An allocation above 1 MiB begins blocks of its own, which count as used (measured). */
 #define KEPT_SMALL ((uint64_t)1 << 20)
 
-/* Bytes that the driver takes for device memory of a size: whole blocks, or steps (measured). */
-static inline uint64_t kept_taken_of(uint64_t size)
+/* The class of device memory, in which all sizes serve each other where they are large enough: of
+ * blocks, for which the driver takes as much; of small memory, eight for each power of two. */
+static inline uint64_t kept_class_of(uint64_t size)
 {
-	uint64_t unit = size <= KEPT_SMALL ? 512 : BLOCK;
+	uint64_t unit = size > KEPT_SMALL ? BLOCK
+			: size < 4096	  ? 512
+					  : (uint64_t)1 << (60 - __builtin_clzll(size));
 
 	return (size + unit - 1) & ~(unit - 1);
 }
 
-/* For sizes that drift, above 1 MiB: half as much more. Each block more is a look-up: 64 are less
- * than a 20th of the driver's call. (Of the recorded programs HYPRE is served less with a quarter,
+/* For sizes that drift, classes up to half as much more: of 128 MiB at most, as each is a look-up,
+ * and small ones for small memory. (Of the recorded programs HYPRE is served less with a quarter,
  * and with as much again: large memory is then missing for large allocations.) */
 static inline uint64_t kept_most_of(uint64_t size)
 {
-	uint64_t taken = kept_taken_of(size), more = size > KEPT_SMALL ? taken / 2 : 0;
+	uint64_t least = kept_class_of(size), more = least / 2;
 
-	return taken + (more < 64 * BLOCK ? more : 64 * BLOCK);
+	if (size <= KEPT_SMALL)
+		return least + more < KEPT_SMALL ? least + more : KEPT_SMALL;
+	return least + (more < 64 * BLOCK ? more : 64 * BLOCK);
 }
 
-/* Bytes of an allocation: of blocks of its own, or as requested; and those of blocks alone. */
+/* Bytes of device memory of a size: whole blocks, or the size; and those of an allocation, and of
+ * its blocks alone. */
+static inline uint64_t kept_bytes_for(uint64_t size)
+{
+	return size > KEPT_SMALL ? kept_class_of(size) : size;
+}
+
 static inline uint64_t kept_block_bytes_of(const struct allocation *allocation)
 {
 	return allocation->kind == ALLOCATION_HOST || allocation->size <= KEPT_SMALL
 		       ? 0
-		       : kept_taken_of(allocation->size);
+		       : kept_bytes_for(allocation->size);
 }
 
 static inline uint64_t kept_bytes_of(const struct allocation *allocation)
@@ -106,18 +117,14 @@ void kept_answer_ranks(void);
 /* Return true if the limit of the allocation's GPU, or of the host, is at least its size. */
 bool kept_is_within_limit(const struct allocation *allocation);
 
-/* Return false for small memory that no adapter has used, while such memory is kept and not reused.
- * Call once for each free that could keep it, and kept_reused() after a reuse. */
-bool kept_is_worthwhile(const struct allocation *allocation);
-void kept_reused(const struct allocation *allocation);
-
 /* The program has the allocation, or no longer has it. With table_lock held. */
 void kept_count_live(const struct allocation *allocation, bool begins);
 
 /* Bytes that the program has, those of them that the driver would not have taken for it, and bytes
- * that it has allocated so far: the clock of kept memory. */
+ * that it has allocated so far: the clock of kept memory. kept_cut_of(): of live memory. */
 uint64_t kept_live(unsigned int list);
 uint64_t kept_cut(unsigned int list);
+uint64_t kept_cut_of(const struct allocation *allocation);
 uint64_t kept_allocated(unsigned int list);
 
 /* Bytes that may be kept beside the program's and `bytes` more: together at most 1.5 times the most

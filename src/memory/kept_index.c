@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* kept_index.c -- hash tables of kept allocations: by the request, and of device memory by the
- * bytes that the driver takes for it
+/* kept_index.c -- hash tables of kept allocations: by the request, and of device memory by its
+ * class
  */
 #include "memory/kept_index.h"
 
 #define BUCKETS	  4096u
-#define LOOKED_AT 64u /* entries for which the driver takes as much */
+#define LOOKED_AT 64u /* entries of a class */
 
 static LIST_HEAD(bucket, entry) buckets[BUCKETS];
-static struct bucket taken[BUCKETS];
+static struct bucket classes[BUCKETS];
 
 static unsigned int kept_index_hash(CUcontext context, const struct keep_request *request)
 {
@@ -20,9 +20,9 @@ static unsigned int kept_index_hash(CUcontext context, const struct keep_request
 	return (unsigned int)(mixed >> 52) % BUCKETS;
 }
 
-static struct bucket *kept_index_taken(CUcontext context, uint64_t bytes)
+static struct bucket *kept_index_class(CUcontext context, uint64_t bytes)
 {
-	return &taken[kept_index_hash(context, &(struct keep_request){ .width = bytes })];
+	return &classes[kept_index_hash(context, &(struct keep_request){ .width = bytes })];
 }
 
 static bool kept_index_is_for(const struct entry *entry, CUcontext context,
@@ -42,24 +42,24 @@ void kept_index_add(struct entry *entry)
 
 	LIST_INSERT_HEAD(&buckets[kept_index_hash(context, request)], entry, in_bucket);
 	if (request->kind == ALLOCATION_DEVICE)
-		LIST_INSERT_HEAD(kept_index_taken(context, kept_taken_of(request->width)), entry,
-				 in_taken);
+		LIST_INSERT_HEAD(kept_index_class(context, kept_class_of(request->width)), entry,
+				 in_class);
 }
 
 void kept_index_remove(struct entry *entry)
 {
 	LIST_REMOVE(entry, in_bucket);
 	if (entry->kept.request.kind == ALLOCATION_DEVICE)
-		LIST_REMOVE(entry, in_taken);
+		LIST_REMOVE(entry, in_class);
 }
 
-/* Of `width` to `bytes`, for most of which the driver takes `bytes`. Collisions look at fewer. */
+/* The smallest of `width` to `bytes`, in the class of `bytes`. Collisions look at fewer. */
 static struct entry *kept_index_find_in(CUcontext context, uint64_t width, uint64_t bytes)
 {
-	struct entry *entry = LIST_FIRST(kept_index_taken(context, bytes)), *best = NULL;
+	struct entry *entry = LIST_FIRST(kept_index_class(context, bytes)), *best = NULL;
 	uint64_t has;
 
-	for (unsigned int i = 0; entry && i < LOOKED_AT; i++, entry = LIST_NEXT(entry, in_taken)) {
+	for (unsigned int i = 0; entry && i < LOOKED_AT; i++, entry = LIST_NEXT(entry, in_class)) {
 		has = entry->kept.request.width;
 		if (entry->kept.allocation.context == context && has >= width && has <= bytes &&
 		    (!best || has < best->kept.request.width))
@@ -76,7 +76,8 @@ struct entry *kept_index_find(CUcontext context, const struct keep_request *requ
 		if (kept_index_is_for(entry, context, request))
 			return entry;
 	}
-	for (uint64_t bytes = kept_taken_of(request->width); bytes <= most; bytes += BLOCK) {
+	for (uint64_t bytes = kept_class_of(request->width); bytes <= most;
+	     bytes = kept_class_of(bytes + 1)) {
 		entry = kept_index_find_in(context, request->width, bytes);
 		if (entry)
 			return entry;

@@ -12,7 +12,7 @@ struct entry {
 	struct kept kept;
 	uint64_t since;		     /* kept_allocated() at the free */
 	LIST_ENTRY(entry) in_bucket; /* of equal requests */
-	LIST_ENTRY(entry) in_taken;  /* device memory: for which the driver takes as much */
+	LIST_ENTRY(entry) in_class;  /* device memory: of the class */
 	TAILQ_ENTRY(entry) in_list;  /* of the class; or releasing */
 };
 

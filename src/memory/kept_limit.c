@@ -127,7 +127,10 @@ uint64_t kept_limit(const struct allocation *allocation)
 
 bool kept_is_within_limit(const struct allocation *allocation)
 {
-	return kept_bytes_of(allocation) <= kept_limit(allocation);
+	/* Its own cut ends with the free. */
+	uint64_t cut = kept_cut(kept_list_number(allocation)) - kept_cut_of(allocation);
+
+	return kept_bytes_of(allocation) + cut <= kept_limit(allocation);
 }
 
 void kept_apply_limit(const struct allocation *allocation)

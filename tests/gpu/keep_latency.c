@@ -45,15 +45,14 @@ static void allocate_and_free_once(void)
 	size += 512;
 }
 
-/* By now the library keeps such memory at times alone (kept_is_worthwhile()). */
-static void allocate_and_free_often(void)
+/* At random from 4 KiB to 1 MiB. */
+static void allocate_and_free_drifting(void)
 {
-	static bool begun;
+	static uint32_t number;
 
-	for (int i = 0; i < 2048 && !begun; i++)
-		allocate_and_free_once();
-	begun = true;
-	allocate_and_free_once();
+	number = number * 1664525 + 1013904223;
+	size = 4096 + (number >> 8) % (MIB - 4096);
+	allocate_and_free();
 }
 
 static void allocate_and_free_in_order(void)
@@ -97,14 +96,13 @@ int main(void)
 		size_t size;
 	} cases[] = {
 		{ "idle cuCtxSynchronize", synchronize, 0 },
+		{ "unmatched cuMemAlloc + cuMemFree, 4 KiB", allocate_and_free_once, 4096 },
 		{ "cuMemAlloc + cuMemFree, 64 KiB", allocate_and_free, 64 << 10 },
 		{ "cuMemAlloc + cuMemFree, 2 MiB", allocate_and_free, 2 * MIB },
 		{ "cuMemAlloc + cuMemFree, 64 MiB", allocate_and_free, 64 * MIB },
 		{ "cuMemAlloc + cuMemFree, 1 GiB", allocate_and_free, 1024 * MIB },
 		{ "cuMemAlloc + cuMemFree, 16 GiB", allocate_and_free, 16384 * MIB },
-		{ "unmatched cuMemAlloc + cuMemFree, 4 KiB", allocate_and_free_once, 4096 },
-		{ "unmatched cuMemAlloc + cuMemFree, 4 KiB, after 2048", allocate_and_free_often,
-		  4096 },
+		{ "cuMemAlloc + cuMemFree, 4 KiB to 1 MiB", allocate_and_free_drifting, 4096 },
 		{ "unmatched cuMemAlloc + cuMemFree, 3 MiB", allocate_and_free_once, 3 * MIB },
 		{ "cuMemAllocAsync + cuMemFreeAsync, 1 MiB", allocate_and_free_in_order, MIB },
 		{ "cuMemAllocAsync + cuMemFreeAsync, 256 MiB", allocate_and_free_in_order,
@@ -122,11 +120,15 @@ int main(void)
 	must_cuda(cuMemAlloc_v2(&neighbour, 1));
 	must_cuda(cuMemGetInfo_v2(&free, &total));
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		uint64_t reused = preloaded ? statistic("reused") : 0;
+
 		size = cases[i].size;
 		if (cases[i].call == allocate_and_free && size > free / 8 * 7)
 			printf("# %s: not on this GPU\n", cases[i].name);
 		else
 			printf("%s\t%.1f\n", cases[i].name, median(cases[i].call));
+		must(!preloaded || strncmp(cases[i].name, "unmatched", 9) ||
+		     statistic("reused") == reused);
 	}
 	if (preloaded)
 		printf("# reused: %llu\n", (unsigned long long)statistic("reused"));

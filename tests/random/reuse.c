@@ -109,9 +109,7 @@ static bool must_be_kept(const struct client *client, const struct model_memory 
 	       (memory->kind == ALLOCATION_DEVICE || memory->kind == ALLOCATION_PITCHED ||
 		memory->kind == ALLOCATION_HOST) &&
 	       world_driver.cuCtxGetApiVersion(NULL, &version) != CUDA_ERROR_CONTEXT_IS_DESTROYED &&
-	       world_is_keepable(memory->base) &&
-	       /* Small memory only while it is reused. */
-	       (memory->size > (1 << 20) || client->totals.kept < 1024);
+	       world_is_keepable(memory->base);
 }
 
 static void see_kept(struct client *client, struct model_memory *memory, uint64_t number,

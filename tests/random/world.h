@@ -200,7 +200,7 @@ uint64_t world_give_up(uint64_t base, const struct world_keys *keys);
 void world_take_back(uint64_t base);
 void world_has_kept(uint64_t base, uint64_t number);
 
-/* True if memory of `one` may be that of `other`: the driver takes `most` bytes for it at most. */
+/* True if memory of `one` may be that of `other`: its class is at most `most`. */
 bool world_fits(const struct keep_request *one, const struct keep_request *other, uint64_t most);
 
 /* Bracket an allocation that may reuse. The single thread knows the address: 0 if there is none. */

@@ -2,6 +2,7 @@
 /* check_kept_blocks.c -- larger kept memory: for which the driver takes as much, or little more */
 #include "keep_fixture.h"
 
+#include "memory/lookup.h"
 #include "memory/queries.h"
 
 #define MIB ((uint64_t)1 << 20)
@@ -55,13 +56,16 @@ static const struct {
 	{ MIB + 2, MIB + 1, true },
 	{ 2 * MIB, MIB + 1, true },
 	{ 2 * MIB, MIB, false }, /* it would share a block */
-	{ MIB, MIB - 511, true },
-	{ MIB, MIB - 512, false },
+	{ MIB, MIB - 65535, true },
+	{ MIB, MIB - 65536, true }, /* a 16th more */
+	{ MIB, MIB - 131072, false },
 	{ 512, 1, true },
 	{ 1024, 513, true },
 	{ 1000, 513, true },
 	{ 1000, 1001, false },
 	{ 1024, 512, false },
+	{ 9216, 8193, true },
+	{ 9216, 8192, false },
 	{ 2 * MIB + 1, 2 * MIB, false }, /* another block */
 	{ 2 * MIB + 2, 2 * MIB + 1, true },
 	{ 2 * MIB + 1, 2 * MIB + 2, false },
@@ -112,6 +116,12 @@ TEST(blocks, sizes_that_drift_get_up_to_half_more)
 	ck_assert_uint_eq(reuse(30 * MIB), 0);
 	ck_assert_uint_eq(reuse(30 * MIB + 1), HOME);
 	ck_assert_uint_eq(size_at(HOME), 30 * MIB + 1);
+	keep_at(HOME + 64 * MIB, 96 << 10);
+	ck_assert_uint_eq(reuse(64 << 10), HOME + 64 * MIB);
+	ck_assert_uint_eq(kept_cut(0), (16 * MIB) + (32 << 10));
+	keep_at(HOME + 64 * MIB + (1 << 18), MIB);
+	ck_assert_uint_eq(reuse((640 << 10)), 0);
+	ck_assert_uint_eq(reuse((640 << 10) + 1), HOME + 64 * MIB + (1 << 18));
 }
 
 TEST(blocks, of_larger_memory_the_smallest_serves)
@@ -142,6 +152,51 @@ TEST(blocks, together_they_get_a_16th_more_than_the_program_has_had)
 	ck_assert(keeps(HOME + 64 * MIB));
 	ck_assert_uint_eq(kept_cut(0), 56 * MIB);
 	ck_assert_uint_eq(reuse(32 * MIB), HOME + 64 * MIB);
+}
+
+TEST(blocks, at_most_128_mib_more_are_given)
+{
+	allocate_a_gib();
+	for (uint64_t i = 2; i < 5; i++)
+		allocate(HOME + (i << 32), 1024 * MIB);
+	keep_at(HOME, 512 * MIB);
+	ck_assert_uint_eq(reuse(382 * MIB), 0);
+	ck_assert_uint_eq(reuse(384 * MIB), HOME);
+}
+
+TEST(blocks, a_size_beyond_all_addresses_is_left_to_the_driver)
+{
+	keep_at(HOME, 4 * MIB);
+	for (uint64_t less = 0; less < 8 * MIB; less += MIB / 2)
+		ck_assert_uint_eq(reuse(UINT64_MAX - less), 0);
+	ck_assert_uint_eq(reuse((uint64_t)1 << ADDRESS_BITS), 0);
+}
+
+TEST(blocks, the_room_is_that_of_the_bytes_asked_for)
+{
+	allocate_a_gib();
+	keep_at(HOME, 48 * MIB);
+	ck_assert_uint_eq(reuse(32 * MIB), HOME);
+	/* 1.5 times 1072 MiB, without what is live. */
+	ck_assert_uint_eq(kept_room(0, 0), (1608 - 1072) * MIB);
+	allocate(HOME + ((uint64_t)2 << 32), 16 * MIB);
+	ck_assert_uint_eq(kept_room(0, 0), (1608 - 1088) * MIB);
+	allocate(HOME + ((uint64_t)3 << 32), 16 * MIB);
+	ck_assert_uint_eq(kept_room(0, 0), (1632 - 1104) * MIB);
+}
+
+TEST(limited, memory_beyond_it_drives_out_no_other)
+{
+	allocate_a_gib();
+	keep_at(HOME, 48 * MIB);
+	ck_assert_uint_eq(reuse(32 * MIB), HOME);
+	keep_at(HOME + 64 * MIB, 4 * MIB);
+	allocate(HOME + 128 * MIB, 86 * MIB);
+	ck_assert(!keeps(HOME + 128 * MIB));
+	ck_assert_uint_eq(gpu.frees, 0);
+	/* What it has in excess itself ends with the free. */
+	ck_assert(keeps(HOME));
+	ck_assert_uint_eq(gpu.frees, 0);
 }
 
 TEST(limited, the_limit_includes_it)

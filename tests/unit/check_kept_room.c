@@ -101,49 +101,4 @@ TEST(room, it_follows_each_allocation_and_each_end)
 	ck_assert_uint_eq(kept_room(KEPT_HOST, 0), UINT64_MAX);
 }
 
-#define TRIED	  1024
-#define NOT_TRIED (32 * TRIED)
-
-/* Frees small memory; of a size that is new, if it has to be. */
-static bool keeps_small(bool reused)
-{
-	static uint64_t number;
-	uint64_t base = HOME + (1 << 16) * number, size = reused ? 512 : 512 + number;
-	struct allocation ended;
-
-	number++;
-	if (reused && reuse(size))
-		return keeps(HOME);
-	allocate(base, size);
-	if (keeps(base))
-		return true;
-	ck_assert(memory_freeing(FREE_DEVICE, base, &ended));
-	standin_free(base);
-	return false;
-}
-
-TEST(room, small_memory_is_kept_while_as_much_is_reused)
-{
-	for (int i = 0; i < 4 * TRIED; i++)
-		ck_assert(keeps_small(i % 2));
-}
-
-TEST(room, small_memory_that_is_not_reused_is_kept_at_times)
-{
-	struct allocation used;
-
-	for (int round = 0; round < 2; round++) {
-		for (int i = 0; i < TRIED; i++)
-			ck_assert(keeps_small(false));
-		allocate(far(20 + round), 2 * MIB);
-		ck_assert(keeps(far(20 + round)));
-		allocate(far(10 + round), MIB);
-		ck_assert(memory_find(far(10 + round), &used));
-		ck_assert(table_mark_used(&used));
-		ck_assert(keeps(far(10 + round)));
-		for (int i = 0; i < NOT_TRIED; i++)
-			ck_assert(!keeps_small(false));
-	}
-}
-
 SUITE("room")

@@ -292,7 +292,7 @@ static inline bool is_asleep(int thread)
 	return state && state[2] == 'S';
 }
 
-static void set_up_with(const char *keep, const char *keep_host)
+static void set_up_settings(const char *keep, const char *keep_host)
 {
 	setenv("PEERPIN_KEEP", keep, 1);
 	setenv("PEERPIN_KEEP_HOST", keep_host, 1);
@@ -316,6 +316,11 @@ static void set_up_with(const char *keep, const char *keep_host)
 	standin_driver.cuMemFree_v2 = free_probe;
 	standin_driver.cuDeviceTotalMem_v2 = get_total;
 	standin_driver.cuThreadExchangeStreamCaptureMode = exchange_mode;
+}
+
+static inline void set_up_with(const char *keep, const char *keep_host)
+{
+	set_up_settings(keep, keep_host);
 	ck_assert(keep_is_on());
 }
 

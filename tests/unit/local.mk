@@ -46,6 +46,7 @@ UNIT_CHECKS = \
 	tests/unit/check_verbs_evict \
 	tests/unit/check_requests \
 	tests/unit/check_range_index \
+	tests/unit/check_keep_watch \
 	tests/unit/check_kept_blocks \
 	tests/unit/check_kept_room \
 	tests/unit/check_rounded \
