@@ -155,7 +155,7 @@ WRAP(cuMemGetHandleForAddressRange, (handle, address, size, type, flags), void *
 	bool passive = process_is_passive(), known = !(flags & ~pcie);
 	struct found_export made = { address, known ? size : 0, passive ? 0 : memory_youngest(),
 				     flags & pcie };
-	CUdeviceptr visible = keep_visible(address);
+	CUdeviceptr visible = keep_exported(address, size);
 	CUresult result;
 	int ready = -1;
 

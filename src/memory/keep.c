@@ -193,6 +193,20 @@ uint64_t keep_visible_slowly(uint64_t address)
 									      : address;
 }
 
+uint64_t keep_exported_slowly(uint64_t address, uint64_t size)
+{
+	struct allocation found;
+	uint64_t asked;
+
+	if (!memory_find(address, &found) || !found.cut)
+		return keep_visible_slowly(address);
+	asked = memory_asked(&found);
+	/* The driver exports small memory's whole block. */
+	return asked > KEPT_SMALL && size > kept_class_of(asked) - (address - found.base)
+		       ? KEEP_ABSENT
+		       : keep_visible_slowly(address);
+}
+
 uint64_t keep_asked_slowly(uint64_t address, uint64_t size)
 {
 	struct allocation found;

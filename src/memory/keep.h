@@ -8,8 +8,8 @@
  *
  * An allocation also gets larger memory: of its class of sizes (kept_class_of()), or of some more
  * (kept_most_for()). To queries and to subscribers of the program's events the memory has the bytes
- * that the program asked for. Copies, adapters, CUDA IPC and exports reach all bytes, and IPC peers
- * see their number.
+ * that the program asked for. Copies, adapters and CUDA IPC reach all bytes, and IPC peers see
+ * their number.
  *
  * To the program it is freed memory. Its record is hidden: the look-up of queries and requests
  * finds no allocation. Calls with a hidden address are forwarded with KEEP_ABSENT instead. The
@@ -93,6 +93,14 @@ uint64_t keep_visible_slowly(uint64_t address);
 static inline uint64_t keep_visible(uint64_t address)
 {
 	return keep_is_on() ? keep_visible_slowly(address) : address;
+}
+
+/* For an export of [address, address + size). */
+uint64_t keep_exported_slowly(uint64_t address, uint64_t size);
+
+static inline uint64_t keep_exported(uint64_t address, uint64_t size)
+{
+	return keep_is_on() ? keep_exported_slowly(address, size) : address;
 }
 
 static inline void *keep_visible_pointer(void *address)
