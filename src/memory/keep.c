@@ -237,20 +237,22 @@ static int keep_current_device(void)
 											 : -1;
 }
 
-/* The device is a call into the driver, which most allocations do not need. */
+/* First what the driver would take for the request: the device, of which more may be taken, is a
+ * call into the driver, which most allocations do not need. */
 static bool keep_take(CUcontext context, const struct keep_request *request, struct kept *taken)
 {
-	uint64_t size = request->width, most;
+	uint64_t size = request->width, most, next;
 
 	/* The driver's answers, which verification compares, are those for larger memory. */
 	if (request->kind != ALLOCATION_DEVICE || memory_is_verified())
 		return kept_take(context, request, 0, taken);
-	if (kept_take(context, request, kept_class_of(size), taken))
+	if (kept_take(context, request, size > KEPT_SMALL ? kept_class_of(size) : 0, taken))
 		return true;
-	if (kept_most_of(size) == kept_class_of(size))
+	next = size > KEPT_SMALL ? kept_class_of(kept_class_of(size) + 1) : kept_class_of(size);
+	if (kept_most_of(size) < next)
 		return false;
 	most = kept_most_for(kept_list_of(keep_current_device()), size);
-	return kept_take(context, request, most, taken);
+	return most >= next && kept_take(context, request, most, taken);
 }
 
 bool keep_allocate(const struct keep_request *request, CUdeviceptr *address, size_t *pitch)

@@ -10,8 +10,8 @@
 
 #define WATCHED_SIZES 1024u
 
-/* A class of sizes (kept_class_of()) of which memory was freed. A repeated size keeps its entry: others
- * of that entry are not measured. */
+/* A class of sizes (kept_class_of()) of which memory was freed. A repeated size keeps its entry:
+ * others of that entry are not measured. */
 static struct size {
 	uint64_t bytes;
 	uint64_t freed;	  /* frees without a repeated allocation yet */

@@ -41,9 +41,9 @@ bool kept_add(const struct kept *kept);
 bool kept_take(CUcontext context, const struct keep_request *request, uint64_t most,
 	       struct kept *taken);
 
-/* The highest class that may serve an allocation of `size`, by kept_most_of(): together, all that
- * the program has on that GPU is about a 16th more than it has had at most at a time. A program
- * that needs more of the GPU lacks them. */
+/* Most bytes that may serve an allocation of `size`, by kept_most_of(): beyond the driver's steps
+ * or blocks, all that the program has on that GPU is together about a 16th of what it has had at
+ * most at a time. A program that needs more of the GPU lacks them. */
 uint64_t kept_most_for(unsigned int list, uint64_t size);
 
 /* Wait for all work of the context, as the driver's free does: for no other context (measured, also
@@ -120,7 +120,7 @@ bool kept_is_within_limit(const struct allocation *allocation);
 /* The program has the allocation, or no longer has it. With table_lock held. */
 void kept_count_live(const struct allocation *allocation, bool begins);
 
-/* Bytes that the program has, those of them that the driver would not have taken for it, and bytes
+/* Bytes that the program has; those of them beyond its requests, or beyond their blocks; and bytes
  * that it has allocated so far: the clock of kept memory. kept_cut_of(): of live memory. */
 uint64_t kept_live(unsigned int list);
 uint64_t kept_cut(unsigned int list);

@@ -73,7 +73,8 @@ uint64_t kept_room(unsigned int list, uint64_t bytes)
 uint64_t kept_most_for(unsigned int list, uint64_t size)
 {
 	uint64_t cut = kept_cut(list), spare = load_relaxed(&uses[list].peak) / 16;
-	uint64_t least = kept_class_of(size), most = kept_most_of(size);
+	uint64_t least = size > KEPT_SMALL ? kept_class_of(size) : (size + 511) & ~(uint64_t)511;
+	uint64_t most = kept_most_of(size);
 
 	spare = spare < cut ? 0 : spare - cut;
 	return most - least < spare ? most : least + spare;

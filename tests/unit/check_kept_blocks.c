@@ -120,7 +120,7 @@ TEST(blocks, sizes_that_drift_get_up_to_half_more)
 	ck_assert_uint_eq(reuse(64 << 10), HOME + 64 * MIB);
 	ck_assert_uint_eq(kept_cut(0), (16 * MIB) + (32 << 10));
 	keep_at(HOME + 64 * MIB + (1 << 18), MIB);
-	ck_assert_uint_eq(reuse((640 << 10)), 0);
+	ck_assert_uint_eq(reuse(640 << 10), 0);
 	ck_assert_uint_eq(reuse((640 << 10) + 1), HOME + 64 * MIB + (1 << 18));
 }
 
@@ -152,6 +152,21 @@ TEST(blocks, together_they_get_a_16th_more_than_the_program_has_had)
 	ck_assert(keeps(HOME + 64 * MIB));
 	ck_assert_uint_eq(kept_cut(0), 56 * MIB);
 	ck_assert_uint_eq(reuse(32 * MIB), HOME + 64 * MIB);
+}
+
+/* The program has had 576 KiB. */
+TEST(blocks, small_memory_gets_no_more_than_the_16th_either)
+{
+	const uint64_t least = (64 << 10) + 1;
+
+	for (uint64_t i = 0; i < 8; i++)
+		allocate(HOME + i * MIB, 72 << 10);
+	for (uint64_t i = 0; i < 8; i++)
+		ck_assert(keeps(HOME + i * MIB));
+	for (uint64_t i = 0; i < 4; i++)
+		ck_assert_uint_ne(reuse(least), 0);
+	ck_assert_uint_eq(reuse(least), 0);
+	ck_assert_uint_ne(reuse(72 << 10), 0);
 }
 
 TEST(blocks, at_most_128_mib_more_are_given)
@@ -194,7 +209,13 @@ TEST(limited, memory_beyond_it_drives_out_no_other)
 	allocate(HOME + 128 * MIB, 86 * MIB);
 	ck_assert(!keeps(HOME + 128 * MIB));
 	ck_assert_uint_eq(gpu.frees, 0);
-	/* What it has in excess itself ends with the free. */
+}
+
+TEST(limited, what_memory_has_in_excess_ends_with_its_free)
+{
+	allocate_a_gib();
+	keep_at(HOME, 96 * MIB);
+	ck_assert_uint_eq(reuse(88 * MIB), HOME);
 	ck_assert(keeps(HOME));
 	ck_assert_uint_eq(gpu.frees, 0);
 }

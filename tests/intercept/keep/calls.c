@@ -177,6 +177,10 @@ static void larger_memory_has_the_size_of_the_call(unsigned int unused)
 		require(!query_tag(kept) && cuMemFree_v2(kept) == CUDA_ERROR_INVALID_VALUE);
 		require(own("kept") == i + 2 && own("kept_bytes") == 6 * MIB);
 	}
+	/* The driver exports the whole block of small memory. */
+	kept = keep(96 << 10);
+	require(allocate(64 << 10) == kept && !query_tag(kept + (64 << 10)));
+	require(exports(kept, 64 << 10) && exports(kept, 96 << 10));
 	expect_no_errors();
 }
 
