@@ -192,7 +192,7 @@ TEST(blocks, the_room_is_that_of_the_bytes_asked_for)
 	allocate_a_gib();
 	keep_at(HOME, 48 * MIB);
 	ck_assert_uint_eq(reuse(32 * MIB), HOME);
-	/* 1.5 times 1072 MiB, without what is live. */
+	/* 1.5 times 1072 MiB, without the live bytes. */
 	ck_assert_uint_eq(kept_room(0, 0), (1608 - 1072) * MIB);
 	allocate(HOME + ((uint64_t)2 << 32), 16 * MIB);
 	ck_assert_uint_eq(kept_room(0, 0), (1608 - 1088) * MIB);
