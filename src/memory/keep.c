@@ -196,15 +196,12 @@ uint64_t keep_visible_slowly(uint64_t address)
 uint64_t keep_exported_slowly(uint64_t address, uint64_t size)
 {
 	struct allocation found;
-	uint64_t asked;
 
-	if (!memory_find(address, &found) || !found.cut)
-		return keep_visible_slowly(address);
-	asked = memory_asked(&found);
 	/* The driver exports small memory's whole block. */
-	return asked > KEPT_SMALL && size > kept_class_of(asked) - (address - found.base)
-		       ? KEEP_ABSENT
-		       : keep_visible_slowly(address);
+	if (memory_find(address, &found) && found.cut && memory_asked(&found) > KEPT_SMALL &&
+	    size > kept_class_of(memory_asked(&found)) - (address - found.base))
+		return KEEP_ABSENT;
+	return keep_visible_slowly(address);
 }
 
 uint64_t keep_asked_slowly(uint64_t address, uint64_t size)
@@ -246,9 +243,9 @@ static bool keep_take(CUcontext context, const struct keep_request *request, str
 	/* The driver's answers, which verification compares, are those for larger memory. */
 	if (request->kind != ALLOCATION_DEVICE || memory_is_verified())
 		return kept_take(context, request, 0, taken);
-	if (kept_take(context, request, size > KEPT_SMALL ? kept_class_of(size) : 0, taken))
+	if (kept_take(context, request, kept_bytes_for(size), taken))
 		return true;
-	next = size > KEPT_SMALL ? kept_class_of(kept_class_of(size) + 1) : kept_class_of(size);
+	next = kept_class_of(kept_bytes_for(size) + 1);
 	if (kept_most_of(size) < next)
 		return false;
 	most = kept_most_for(kept_list_of(keep_current_device()), size);

@@ -93,9 +93,8 @@ static inline uint64_t kept_block_bytes_of(const struct allocation *allocation)
 
 static inline uint64_t kept_bytes_of(const struct allocation *allocation)
 {
-	uint64_t blocks = kept_block_bytes_of(allocation);
-
-	return blocks ? blocks : allocation->size;
+	return allocation->kind == ALLOCATION_HOST ? allocation->size
+						   : kept_bytes_for(allocation->size);
 }
 
 /* The limit of a GPU where so many bytes are about to be kept; and of the allocation's GPU, or of

@@ -10,7 +10,7 @@
 /* Bytes of the program; table_lock guards stores. */
 static struct use {
 	_Atomic uint64_t live, cut, allocated;
-	_Atomic uint64_t peak; /* of those that the driver would have taken for it */
+	_Atomic uint64_t peak; /* of live bytes, without those of `cut` */
 } uses[KEPT_LISTS];
 
 uint64_t kept_cut_of(const struct allocation *allocation)
@@ -24,7 +24,7 @@ void kept_count_live(const struct allocation *allocation, bool begins)
 {
 	struct use *use = &uses[kept_list_number(allocation)];
 	uint64_t bytes = kept_bytes_of(allocation), live = load_relaxed(&use->live);
-	uint64_t cut = kept_cut_of(allocation) * (begins ? 1 : UINT64_MAX);
+	uint64_t cut = kept_cut_of(allocation) * (begins ? 1 : UINT64_MAX), own;
 
 	if (allocation->kind != ALLOCATION_DEVICE && allocation->kind != ALLOCATION_PITCHED &&
 	    allocation->kind != ALLOCATION_HOST)
@@ -37,8 +37,9 @@ void kept_count_live(const struct allocation *allocation, bool begins)
 		store_relaxed(&use->cut, load_relaxed(&use->cut) + cut);
 		statistics_add(kept_bytes, cut);
 	}
-	if (live - load_relaxed(&use->cut) > load_relaxed(&use->peak))
-		store_relaxed(&use->peak, live - load_relaxed(&use->cut));
+	own = live - load_relaxed(&use->cut);
+	if (own > load_relaxed(&use->peak))
+		store_relaxed(&use->peak, own);
 }
 
 uint64_t kept_live(unsigned int list)

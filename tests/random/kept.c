@@ -17,7 +17,7 @@ static unsigned int active; /* calls that may change kept memory */
 static uint64_t serial, failures;
 static struct {
 	uint64_t bytes, blocks; /* as the driver counts; of them, in blocks of their own */
-	uint64_t cut;		/* blocks that the program has, and did not ask for */
+	uint64_t cut;		/* bytes that the program has, and did not ask for */
 } lists[GPUS + 1];
 static struct world_kept_counts counts;
 

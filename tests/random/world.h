@@ -172,7 +172,7 @@ struct world_kept {
 	bool given_up; /* freed by the program */
 	bool surely;   /* kept: the call has returned */
 	uint64_t serial;
-	uint64_t cut;		/* blocks that its last request did not ask for */
+	uint64_t cut;		/* bytes beyond its last request, or beyond its blocks */
 	uint64_t ending, ended; /* records of the memory, until this id */
 	uint64_t evictions;	/* until it was given up */
 	struct world_keys keys;
