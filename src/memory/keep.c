@@ -10,6 +10,7 @@
 #include "memory/captures.h"
 #include "memory/driver.h"
 #include "memory/events.h"
+#include "memory/keep_small.h"
 #include "memory/kept.h"
 #include "memory/lookup.h"
 #include "memory/table.h"
@@ -123,6 +124,22 @@ static bool keep_request_of(const struct allocation *allocation, struct keep_req
 	}
 }
 
+static uint64_t keep_bytes_of(const struct keep_request *request)
+{
+	return request->width * (request->height ? request->height : 1);
+}
+
+static bool keep_is_small(const struct keep_request *request)
+{
+	return request->kind != ALLOCATION_HOST && keep_bytes_of(request) <= KEPT_SMALL;
+}
+
+/* False: small memory, of which none is to be kept. */
+static bool keep_may_serve(const struct keep_request *request)
+{
+	return !keep_is_small(request) || keep_small_is_on();
+}
+
 void keep_allocated(const struct keep_request *request, uint64_t base, uint64_t pitch)
 {
 	table_set_keep_key(base, keep_key_of(request, pitch));
@@ -150,6 +167,15 @@ static bool keep_may_free(void)
 	return state == CUDA_SUCCESS || state == CUDA_ERROR_INVALID_CONTEXT;
 }
 
+static bool keep_is_worth(const struct keep_request *request)
+{
+	bool may_serve = keep_may_serve(request);
+
+	if (!may_serve)
+		keep_small_freed(keep_bytes_of(request));
+	return may_serve;
+}
+
 /* The caller has hidden the allocation. */
 static bool keep_hidden(struct kept *kept)
 {
@@ -172,8 +198,9 @@ bool keep_free(enum memory_free call, uint64_t address, union keep_target target
 	    kept.allocation.base != address ||
 	    (kept.allocation.kind == ALLOCATION_HOST) != (call == FREE_HOST) ||
 	    !keep_request_of(&kept.allocation, &kept.request) || !kept.allocation.described ||
-	    !kept.allocation.context || !kept_is_within_limit(&kept.allocation) ||
-	    !keep_may_free() || (memory_is_verified() && !memory_check(&kept.allocation)) ||
+	    !kept.allocation.context || !keep_is_worth(&kept.request) ||
+	    !kept_is_within_limit(&kept.allocation) || !keep_may_free() ||
+	    (memory_is_verified() && !memory_check(&kept.allocation)) ||
 	    !table_hide(&kept.allocation))
 		return false;
 	held = system_hold_cancellation();
@@ -252,6 +279,20 @@ static bool keep_take(CUcontext context, const struct keep_request *request, str
 	return most >= next && kept_take(context, request, most, taken);
 }
 
+/* Nothing serves: the driver is about to allocate. */
+static void keep_missed(const struct keep_request *request)
+{
+	uint64_t bytes = keep_bytes_of(request);
+
+	if (keep_is_small(request) && (kept_has_small() || !keep_small_is_on()) &&
+	    keep_small_missed(bytes))
+		kept_release_small();
+	if (statistics_get(kept_bytes))
+		kept_make_room(keep_current_device(),
+			       kept_bytes_of(&(struct allocation){ .kind = request->kind,
+								   .size = bytes }));
+}
+
 bool keep_allocate(const struct keep_request *request, CUdeviceptr *address, size_t *pitch)
 {
 	CUcontext context;
@@ -260,6 +301,10 @@ bool keep_allocate(const struct keep_request *request, CUdeviceptr *address, siz
 	/* Sums of a size beyond any address could wrap around. */
 	if (request->width >> ADDRESS_BITS || !statistics_get(kept) || !keep_is_possible())
 		return false;
+	if (!keep_may_serve(request)) {
+		keep_missed(request);
+		return false;
+	}
 	context = keep_current_context();
 	while (context && keep_take(context, request, &kept)) {
 		/* A context may have ended in a call that peerpin does not intercept. */
@@ -269,6 +314,8 @@ bool keep_allocate(const struct keep_request *request, CUdeviceptr *address, siz
 							  : kept.allocation.size))
 			continue;
 		statistics_count(reused);
+		if (keep_is_small(request))
+			keep_small_matched();
 		events_count_allocation(kept.allocation.kind, memory_asked(&kept.allocation));
 		events_shown(&kept.allocation);
 		if (pitch)
@@ -276,12 +323,8 @@ bool keep_allocate(const struct keep_request *request, CUdeviceptr *address, siz
 		*address = kept.allocation.base;
 		return true;
 	}
-	if (context && request->kind != ALLOCATION_HOST && statistics_get(kept_bytes))
-		kept_make_room(keep_current_device(),
-			       kept_bytes_of(&(struct allocation){
-				       .kind = request->kind,
-				       .size = request->width *
-					       (request->height ? request->height : 1) }));
+	if (context && request->kind != ALLOCATION_HOST)
+		keep_missed(request);
 	return false;
 }
 

@@ -17,8 +17,9 @@
 #include "memory/table.h"
 #include "report/statistics.h"
 
-#define CLASSES	  64u
-#define LOOKED_AT 64u /* entries of a class */
+#define CLASSES	      64u
+#define SMALL_CLASSES 20u /* of them, of sizes up to KEPT_SMALL */
+#define LOOKED_AT     64u /* entries of a class */
 
 TAILQ_HEAD(entries, entry);
 
@@ -31,11 +32,13 @@ _Atomic uint64_t keep_releases_ended;
 static __thread unsigned int own_releases __attribute__((tls_model("initial-exec")));
 
 static struct list {
-	/* By the logarithm of the size, the least recently kept first; set up by the first one. */
+	/* By the logarithm of the size, rounded up; the least recently kept first; set up by the
+	 * first one. */
 	struct entries classes[CLASSES];
 	_Atomic uint64_t bytes;	 /* as the driver counts them; stored with the lock */
 	_Atomic uint64_t blocks; /* of them, bytes in blocks of their own */
 } lists[KEPT_LISTS];
+static _Atomic uint64_t small_entries; /* of all GPUs; stored with the lock */
 
 void kept_renew(void)
 {
@@ -54,6 +57,8 @@ static void kept_count(const struct entry *entry, bool added)
 
 	store_relaxed(&list->bytes, load_relaxed(&list->bytes) + bytes);
 	add_relaxed(&list->blocks, sign * kept_block_bytes_of(allocation));
+	if (kept_is_small(allocation))
+		store_relaxed(&small_entries, load_relaxed(&small_entries) + sign);
 	if (allocation->kind == ALLOCATION_HOST)
 		statistics_add(kept_host_bytes, bytes);
 	else
@@ -63,7 +68,7 @@ static void kept_count(const struct entry *entry, bool added)
 static struct entries *kept_class(const struct allocation *allocation)
 {
 	return &lists[kept_list_number(allocation)]
-			.classes[CLASSES - 1 - __builtin_clzll(allocation->size)];
+			.classes[CLASSES - 1 - __builtin_clzll((allocation->size - 1) | 1)];
 }
 
 static void kept_unlink(struct entry *entry)
@@ -168,6 +173,7 @@ struct choice {
 	uint64_t above;	       /* only while the list has more bytes */
 	uint64_t unused;       /* only if the program has allocated so many times its size since */
 	bool largest;	       /* first, of any context */
+	bool small;	       /* none else */
 };
 
 static struct entry *kept_find_of(unsigned int list, CUcontext context)
@@ -192,7 +198,7 @@ static struct entry *kept_find(unsigned int list, const struct choice *choice)
 	uint64_t age, size;
 	double cost, highest = 0;
 
-	for (unsigned int logarithm = CLASSES; logarithm--;) {
+	for (unsigned int logarithm = choice->small ? SMALL_CLASSES : CLASSES; logarithm--;) {
 		unsigned int left = most;
 
 		TAILQ_FOREACH(entry, &lists[list].classes[logarithm], in_list) {
@@ -280,6 +286,15 @@ void kept_release_above(unsigned int list, uint64_t bytes, uint64_t unused)
 		;
 }
 
+void kept_release_small(void)
+{
+	struct choice choice = { 0, KEPT_HOST, .small = true };
+
+	/* Other threads may add some. */
+	for (uint64_t left = load_relaxed(&small_entries); left && kept_release_one(&choice);)
+		left--;
+}
+
 static bool kept_is_peak(_Atomic uint64_t *bytes, _Atomic uint64_t *peak)
 {
 	return load_relaxed(bytes) > load_relaxed(peak);
@@ -349,6 +364,11 @@ void keep_forget_ended(void)
 uint64_t kept_block_bytes(int device)
 {
 	return device < 0 || device >= DEVICES_MAX ? 0 : load_relaxed(&lists[device].blocks);
+}
+
+bool kept_has_small(void)
+{
+	return load_relaxed(&small_entries);
 }
 
 /* Hooks in the driver's free (UCX) query the memory that this thread is releasing. */

@@ -84,9 +84,14 @@ static inline uint64_t kept_bytes_for(uint64_t size)
 	return size > KEPT_SMALL ? kept_class_of(size) : size;
 }
 
+static inline bool kept_is_small(const struct allocation *allocation)
+{
+	return allocation->kind != ALLOCATION_HOST && allocation->size <= KEPT_SMALL;
+}
+
 static inline uint64_t kept_block_bytes_of(const struct allocation *allocation)
 {
-	return allocation->kind == ALLOCATION_HOST || allocation->size <= KEPT_SMALL
+	return allocation->kind == ALLOCATION_HOST || kept_is_small(allocation)
 		       ? 0
 		       : kept_bytes_for(allocation->size);
 }
@@ -142,6 +147,9 @@ void kept_make_room(int device, uint64_t bytes);
  * allocated `unused` times its size since the free. */
 void kept_release_above(unsigned int list, uint64_t bytes, uint64_t unused);
 
+/* Release all small memory of GPUs. */
+void kept_release_small(void);
+
 /* Counts the kept bytes for the statistics, if the list has at most `limit` of them: an added
  * allocation exceeds the limit until others are released. */
 void kept_count_peaks(unsigned int list, uint64_t limit);
@@ -156,6 +164,9 @@ void kept_await_releases(CUcontext context);
 
 /* Bytes of the driver's blocks that are kept on the device. */
 uint64_t kept_block_bytes(int device);
+
+/* True while small memory of a GPU is kept. */
+bool kept_has_small(void);
 
 /* True while another thread is releasing an allocation that contains the address: its record has
  * ended, and the driver still has it. */

@@ -97,6 +97,7 @@ int main(void)
 	} cases[] = {
 		{ "idle cuCtxSynchronize", synchronize, 0 },
 		{ "unmatched cuMemAlloc + cuMemFree, 4 KiB", allocate_and_free_once, 4096 },
+		{ "unmatched cuMemAlloc + cuMemFree, 512 KiB", allocate_and_free_once, 512 << 10 },
 		{ "cuMemAlloc + cuMemFree, 64 KiB", allocate_and_free, 64 << 10 },
 		{ "cuMemAlloc + cuMemFree, 2 MiB", allocate_and_free, 2 * MIB },
 		{ "cuMemAlloc + cuMemFree, 64 MiB", allocate_and_free, 64 * MIB },

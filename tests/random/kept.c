@@ -3,6 +3,7 @@
 #include <stddef.h>
 
 #include "base/config.h"
+#include "memory/keep_small.h"
 #include "memory/kept.h"
 #include "random/heap.h"
 #include "report/statistics.h"
@@ -115,6 +116,14 @@ void world_keep_end(void)
 	pthread_mutex_unlock(&world_lock);
 }
 
+/* Which small memory the program allocates again, the library finds out: kept or not, both are
+ * right. */
+bool world_may_keep(const struct keep_request *request)
+{
+	return request->kind == ALLOCATION_HOST || keep_small_is_on() ||
+	       request->width * (request->height ? request->height : 1) > SMALL_MAX;
+}
+
 bool world_is_keepable(uint64_t base)
 {
 	const struct memory *memory;
@@ -123,7 +132,8 @@ bool world_is_keepable(uint64_t base)
 	pthread_mutex_lock(&world_lock);
 	memory = heap_at(base);
 	keepable = bytes_of(memory) + lists[list_of(memory)].cut - memory->kept.cut <=
-		   limit_of(list_of(memory));
+			   limit_of(list_of(memory)) &&
+		   world_may_keep(&memory->request);
 	pthread_mutex_unlock(&world_lock);
 	return keepable;
 }
@@ -283,7 +293,8 @@ static bool is_before(const struct memory *memory, const struct memory *released
 	/* Of a class of sizes. */
 	if (world_order == WORLD_OLDEST_FIRST)
 		return memory->kept.serial < released->kept.serial &&
-		       __builtin_clzll(memory->size) == __builtin_clzll(released->size);
+		       __builtin_clzll((memory->size - 1) | 1) ==
+			       __builtin_clzll((released->size - 1) | 1);
 	return memory->size > released->size;
 }
 

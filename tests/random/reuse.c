@@ -270,14 +270,14 @@ bool call_reuse(struct client *client, struct model_memory *memory,
 	uint64_t pins = world_own_pins, expected;
 	CUdeviceptr base = 0;
 	size_t pitch = 0;
-	bool reuses, ended = world_keeps_no_more;
+	bool reuses, may = world_may_keep(request), ended = world_keeps_no_more;
 
 	world_order = WORLD_ANY_ORDER;
 	expected = world_reuse_begins(context, request);
 	reuses = keep_allocate(request, &base, request->kind == ALLOCATION_PITCHED ? &pitch : NULL);
 	if (world_own_pins != pins)
 		broken("an allocation that reuses 0x%llx registers", (unsigned long long)base);
-	if (ended || captures_may_be_open())
+	if (ended || captures_may_be_open() || !may)
 		expected = 0;
 	if (world_threads == 1 && base != expected)
 		broken("an allocation gets kept memory at 0x%llx, and the last equal is at 0x%llx",

@@ -63,7 +63,7 @@ static uint64_t choose_kept_size(struct source *source)
 		1 << 20, (1 << 20) + 1, (uint32_t)BLOCK, 3 * (uint32_t)BLOCK
 	};
 
-	return one_in(source, 4) ? choose_size(source) : sizes[choose(source, 8)];
+	return one_in(source, 16) ? choose_size(source) : sizes[choose(source, 8)];
 }
 
 static CUcontext choose_own_context(struct client *client)
