@@ -10,7 +10,7 @@
 #include "memory/captures.h"
 #include "memory/driver.h"
 #include "memory/events.h"
-#include "memory/keep_small.h"
+#include "memory/keep_worth.h"
 #include "memory/kept.h"
 #include "memory/lookup.h"
 #include "memory/table.h"
@@ -124,22 +124,6 @@ static bool keep_request_of(const struct allocation *allocation, struct keep_req
 	}
 }
 
-static uint64_t keep_bytes_of(const struct keep_request *request)
-{
-	return request->width * (request->height ? request->height : 1);
-}
-
-static bool keep_is_small(const struct keep_request *request)
-{
-	return request->kind != ALLOCATION_HOST && keep_bytes_of(request) <= KEPT_SMALL;
-}
-
-/* False: small memory, of which none is to be kept. */
-static bool keep_may_serve(const struct keep_request *request)
-{
-	return !keep_is_small(request) || keep_small_is_on();
-}
-
 void keep_allocated(const struct keep_request *request, uint64_t base, uint64_t pitch)
 {
 	table_set_keep_key(base, keep_key_of(request, pitch));
@@ -167,13 +151,17 @@ static bool keep_may_free(void)
 	return state == CUDA_SUCCESS || state == CUDA_ERROR_INVALID_CONTEXT;
 }
 
-static bool keep_is_worth(const struct keep_request *request)
+/* False: memory that the program does not allocate again. Its free waits for the context anyway, so
+ * it releases some that was kept before. */
+static bool keep_is_worth(const struct allocation *allocation)
 {
-	bool may_serve = keep_may_serve(request);
+	unsigned int list = kept_list_number(allocation);
 
-	if (!may_serve)
-		keep_small_freed(keep_bytes_of(request));
-	return may_serve;
+	if (allocation->kind != ALLOCATION_DEVICE || keep_worth_has(list, allocation->size))
+		return true;
+	keep_worth_freed(list, allocation->size);
+	kept_release_like(allocation);
+	return false;
 }
 
 /* The caller has hidden the allocation. */
@@ -198,10 +186,9 @@ bool keep_free(enum memory_free call, uint64_t address, union keep_target target
 	    kept.allocation.base != address ||
 	    (kept.allocation.kind == ALLOCATION_HOST) != (call == FREE_HOST) ||
 	    !keep_request_of(&kept.allocation, &kept.request) || !kept.allocation.described ||
-	    !kept.allocation.context || !keep_is_worth(&kept.request) ||
-	    !kept_is_within_limit(&kept.allocation) || !keep_may_free() ||
-	    (memory_is_verified() && !memory_check(&kept.allocation)) ||
-	    !table_hide(&kept.allocation))
+	    !kept.allocation.context || !kept_is_within_limit(&kept.allocation) ||
+	    !keep_may_free() || (memory_is_verified() && !memory_check(&kept.allocation)) ||
+	    !keep_is_worth(&kept.allocation) || !table_hide(&kept.allocation))
 		return false;
 	held = system_hold_cancellation();
 	keeps = keep_hidden(&kept);
@@ -267,6 +254,8 @@ static bool keep_take(CUcontext context, const struct keep_request *request, str
 {
 	uint64_t size = request->width, most, next;
 
+	if (request->kind != ALLOCATION_HOST && !statistics_get(kept_bytes))
+		return false;
 	/* The driver's answers, which verification compares, are those for larger memory. */
 	if (request->kind != ALLOCATION_DEVICE || memory_is_verified())
 		return kept_take(context, request, 0, taken);
@@ -279,18 +268,19 @@ static bool keep_take(CUcontext context, const struct keep_request *request, str
 	return most >= next && kept_take(context, request, most, taken);
 }
 
-/* Nothing serves: the driver is about to allocate. */
+/* The driver is about to allocate on the current device. */
 static void keep_missed(const struct keep_request *request)
 {
-	uint64_t bytes = keep_bytes_of(request);
+	int device = keep_current_device();
+	unsigned int list = kept_list_of(device);
+	uint64_t bytes = request->width * (request->height ? request->height : 1);
 
-	if (keep_is_small(request) && (kept_has_small() || !keep_small_is_on()) &&
-	    keep_small_missed(bytes))
-		kept_release_small();
+	/* The driver refuses an allocation of no bytes. */
+	if (request->kind == ALLOCATION_DEVICE && bytes)
+		keep_worth_missed(list, bytes, kept_has_like(list, bytes));
 	if (statistics_get(kept_bytes))
-		kept_make_room(keep_current_device(),
-			       kept_bytes_of(&(struct allocation){ .kind = request->kind,
-								   .size = bytes }));
+		kept_make_room(device, kept_bytes_of(&(struct allocation){ .kind = request->kind,
+									   .size = bytes }));
 }
 
 bool keep_allocate(const struct keep_request *request, CUdeviceptr *address, size_t *pitch)
@@ -301,10 +291,6 @@ bool keep_allocate(const struct keep_request *request, CUdeviceptr *address, siz
 	/* Sums of a size beyond any address could wrap around. */
 	if (request->width >> ADDRESS_BITS || !statistics_get(kept) || !keep_is_possible())
 		return false;
-	if (!keep_may_serve(request)) {
-		keep_missed(request);
-		return false;
-	}
 	context = keep_current_context();
 	while (context && keep_take(context, request, &kept)) {
 		/* A context may have ended in a call that peerpin does not intercept. */
@@ -314,8 +300,8 @@ bool keep_allocate(const struct keep_request *request, CUdeviceptr *address, siz
 							  : kept.allocation.size))
 			continue;
 		statistics_count(reused);
-		if (keep_is_small(request))
-			keep_small_matched();
+		if (request->kind == ALLOCATION_DEVICE)
+			keep_worth_matched(kept_list_number(&kept.allocation), request->width);
 		events_count_allocation(kept.allocation.kind, memory_asked(&kept.allocation));
 		events_shown(&kept.allocation);
 		if (pitch)

@@ -5,7 +5,7 @@
  * and the index (kept_index.c). An allocation that is taken out is in no list; while its memory is
  * released it is in `releasing`, because its record ends before the driver frees it.
  */
-#include "memory/kept_index.h"
+#include "memory/kept_choice.h"
 
 #include <pthread.h>
 
@@ -17,12 +17,6 @@
 #include "memory/table.h"
 #include "report/statistics.h"
 
-#define CLASSES	      64u
-#define SMALL_CLASSES 20u /* of them, of sizes up to KEPT_SMALL */
-#define LOOKED_AT     64u /* entries of a class */
-
-TAILQ_HEAD(entries, entry);
-
 static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct pool entry_pool = POOL_INITIALIZER(struct entry);
 static struct entries releasing = TAILQ_HEAD_INITIALIZER(releasing);
@@ -31,14 +25,7 @@ static pthread_cond_t release_ended = PTHREAD_COND_INITIALIZER;
 _Atomic uint64_t keep_releases_ended;
 static __thread unsigned int own_releases __attribute__((tls_model("initial-exec")));
 
-static struct list {
-	/* By the logarithm of the size, rounded up; the least recently kept first; set up by the
-	 * first one. */
-	struct entries classes[CLASSES];
-	_Atomic uint64_t bytes;	 /* as the driver counts them; stored with the lock */
-	_Atomic uint64_t blocks; /* of them, bytes in blocks of their own */
-} lists[KEPT_LISTS];
-static _Atomic uint64_t small_entries; /* of all GPUs; stored with the lock */
+struct kept_list kept_lists[KEPT_LISTS];
 
 void kept_renew(void)
 {
@@ -52,13 +39,13 @@ void kept_renew(void)
 static void kept_count(const struct entry *entry, bool added)
 {
 	const struct allocation *allocation = &entry->kept.allocation;
-	struct list *list = &lists[kept_list_number(allocation)];
+	struct kept_list *list = &kept_lists[kept_list_number(allocation)];
 	uint64_t sign = added ? 1 : UINT64_MAX, bytes = sign * kept_bytes_of(allocation);
 
 	store_relaxed(&list->bytes, load_relaxed(&list->bytes) + bytes);
 	add_relaxed(&list->blocks, sign * kept_block_bytes_of(allocation));
-	if (kept_is_small(allocation))
-		store_relaxed(&small_entries, load_relaxed(&small_entries) + sign);
+	if (allocation->kind == ALLOCATION_DEVICE)
+		add_relaxed(&list->numbers[allocation->size <= KEPT_SMALL], sign);
 	if (allocation->kind == ALLOCATION_HOST)
 		statistics_add(kept_host_bytes, bytes);
 	else
@@ -67,8 +54,8 @@ static void kept_count(const struct entry *entry, bool added)
 
 static struct entries *kept_class(const struct allocation *allocation)
 {
-	return &lists[kept_list_number(allocation)]
-			.classes[CLASSES - 1 - __builtin_clzll((allocation->size - 1) | 1)];
+	return &kept_lists[kept_list_number(allocation)]
+			.classes[KEPT_CLASSES - 1 - __builtin_clzll((allocation->size - 1) | 1)];
 }
 
 static void kept_unlink(struct entry *entry)
@@ -166,75 +153,8 @@ static void kept_release_entry(struct entry *entry)
 	system_wake(&release_ended);
 }
 
-/* What to release: an entry of one list at a time. */
-struct choice {
-	unsigned int from, to; /* lists; `to` excluded */
-	CUcontext context;     /* all of it, in any order; NULL: of any context */
-	uint64_t above;	       /* only while the list has more bytes */
-	uint64_t unused;       /* only if the program has allocated so many times its size since */
-	bool largest;	       /* first, of any context */
-	bool small;	       /* none else */
-};
-
-static struct entry *kept_find_of(unsigned int list, CUcontext context)
-{
-	struct entry *entry;
-
-	for (unsigned int logarithm = CLASSES; logarithm--;) {
-		TAILQ_FOREACH(entry, &lists[list].classes[logarithm], in_list) {
-			if (entry->kept.allocation.context == context)
-				return entry;
-		}
-	}
-	return NULL;
-}
-
-/* Thousands may have to go, one after the other: look at few of a class. Its sizes differ by less
- * than a factor of 2, so the least recently kept one stands for it. */
-static struct entry *kept_find(unsigned int list, const struct choice *choice)
-{
-	unsigned int most = choice->largest ? LOOKED_AT : 1;
-	struct entry *entry, *best = NULL;
-	uint64_t age, size;
-	double cost, highest = 0;
-
-	for (unsigned int logarithm = choice->small ? SMALL_CLASSES : CLASSES; logarithm--;) {
-		unsigned int left = most;
-
-		TAILQ_FOREACH(entry, &lists[list].classes[logarithm], in_list) {
-			if (!left--)
-				break;
-			size = entry->kept.allocation.size;
-			age = kept_allocated(list) - entry->since;
-			if (age < choice->unused * size)
-				continue;
-			cost = (double)size * (choice->largest ? 1 : (double)(age + 1));
-			if (cost > highest) {
-				highest = cost;
-				best = entry;
-			}
-		}
-		if (best && choice->largest)
-			break;
-	}
-	return best;
-}
-
-/* With the lock held. */
-static struct entry *kept_choose(const struct choice *choice)
-{
-	struct entry *entry = NULL;
-
-	for (unsigned int i = choice->from; i < choice->to && !entry; i++) {
-		if (load_relaxed(&lists[i].bytes) > choice->above)
-			entry = choice->context ? kept_find_of(i, choice->context)
-						: kept_find(i, choice);
-	}
-	return entry;
-}
-
 /* Release one entry. Returns its bytes; 0: there is none. */
-static uint64_t kept_release_one(const struct choice *choice)
+static uint64_t kept_release_one(const struct kept_choice *choice)
 {
 	struct entry *entry;
 	uint64_t bytes = 0;
@@ -280,19 +200,19 @@ void kept_await_releases(CUcontext context)
 
 void kept_release_above(unsigned int list, uint64_t bytes, uint64_t unused)
 {
-	struct choice choice = { list, list + 1, .above = bytes, .unused = unused };
+	struct kept_choice choice = { list, list + 1, .above = bytes, .unused = unused };
 
-	while (load_relaxed(&lists[list].bytes) > bytes && kept_release_one(&choice))
+	while (load_relaxed(&kept_lists[list].bytes) > bytes && kept_release_one(&choice))
 		;
 }
 
-void kept_release_small(void)
+void kept_release_like(const struct allocation *allocation)
 {
-	struct choice choice = { 0, KEPT_HOST, .small = true };
+	unsigned int list = kept_list_number(allocation);
+	struct kept_choice choice = { list, list + 1, .like = allocation };
 
-	/* Other threads may add some. */
-	for (uint64_t left = load_relaxed(&small_entries); left && kept_release_one(&choice);)
-		left--;
+	for (int i = 0; i < 2 && kept_has_like(list, allocation->size); i++)
+		kept_release_one(&choice);
 }
 
 static bool kept_is_peak(_Atomic uint64_t *bytes, _Atomic uint64_t *peak)
@@ -308,7 +228,7 @@ void kept_count_peaks(unsigned int list, uint64_t limit)
 	    !kept_is_peak(&of->kept_host_bytes, &of->kept_host_bytes_peak))
 		return;
 	pthread_mutex_lock(&kept_lock);
-	if (load_relaxed(&lists[list].bytes) <= limit) {
+	if (load_relaxed(&kept_lists[list].bytes) <= limit) {
 		if (kept_is_peak(&of->kept_bytes, &of->kept_bytes_peak))
 			store_relaxed(&of->kept_bytes_peak, load_relaxed(&of->kept_bytes));
 		if (kept_is_peak(&of->kept_host_bytes, &of->kept_host_bytes_peak))
@@ -321,11 +241,12 @@ void kept_count_peaks(unsigned int list, uint64_t limit)
 bool kept_release(int device, uint64_t bytes)
 {
 	unsigned int list = kept_list_of(device);
-	struct choice choice = { list, list + 1, .largest = true };
+	struct kept_choice choice = { list, list + 1, .largest = true };
 	uint64_t released = 0, one;
 
 	if (device == KEEP_ANY || device == KEEP_POOL)
-		choice = (struct choice){ 0, KEPT_HOST + (device == KEEP_ANY), .largest = true };
+		choice = (struct kept_choice){ 0, KEPT_HOST + (device == KEEP_ANY),
+					       .largest = true };
 	do
 		released += one = kept_release_one(&choice);
 	while (one && released < bytes);
@@ -334,7 +255,7 @@ bool kept_release(int device, uint64_t bytes)
 
 void keep_release_context(CUcontext context)
 {
-	struct choice choice = { 0, KEPT_LISTS, .context = context };
+	struct kept_choice choice = { 0, KEPT_LISTS, .context = context };
 
 	while (kept_release_one(&choice))
 		;
@@ -346,8 +267,8 @@ void keep_forget_ended(void)
 	struct entry *entry, *next;
 
 	pthread_mutex_lock(&kept_lock);
-	for (unsigned int i = 0; i < KEPT_LISTS * CLASSES; i++) {
-		entry = TAILQ_FIRST(&lists[i / CLASSES].classes[i % CLASSES]);
+	for (unsigned int i = 0; i < KEPT_LISTS * KEPT_CLASSES; i++) {
+		entry = TAILQ_FIRST(&kept_lists[i / KEPT_CLASSES].classes[i % KEPT_CLASSES]);
 		for (; entry; entry = next) {
 			next = TAILQ_NEXT(entry, in_list);
 			if (memory_is_live(&entry->kept.allocation))
@@ -363,12 +284,12 @@ void keep_forget_ended(void)
 
 uint64_t kept_block_bytes(int device)
 {
-	return device < 0 || device >= DEVICES_MAX ? 0 : load_relaxed(&lists[device].blocks);
+	return device < 0 || device >= DEVICES_MAX ? 0 : load_relaxed(&kept_lists[device].blocks);
 }
 
-bool kept_has_small(void)
+bool kept_has_like(unsigned int list, uint64_t bytes)
 {
-	return load_relaxed(&small_entries);
+	return load_relaxed(&kept_lists[list].numbers[bytes <= KEPT_SMALL]);
 }
 
 /* Hooks in the driver's free (UCX) query the memory that this thread is releasing. */

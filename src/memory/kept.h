@@ -84,14 +84,9 @@ static inline uint64_t kept_bytes_for(uint64_t size)
 	return size > KEPT_SMALL ? kept_class_of(size) : size;
 }
 
-static inline bool kept_is_small(const struct allocation *allocation)
-{
-	return allocation->kind != ALLOCATION_HOST && allocation->size <= KEPT_SMALL;
-}
-
 static inline uint64_t kept_block_bytes_of(const struct allocation *allocation)
 {
-	return allocation->kind == ALLOCATION_HOST || kept_is_small(allocation)
+	return allocation->kind == ALLOCATION_HOST || allocation->size <= KEPT_SMALL
 		       ? 0
 		       : kept_bytes_for(allocation->size);
 }
@@ -147,8 +142,8 @@ void kept_make_room(int device, uint64_t bytes);
  * allocated `unused` times its size since the free. */
 void kept_release_above(unsigned int list, uint64_t bytes, uint64_t unused);
 
-/* Release all small memory of GPUs. */
-void kept_release_small(void);
+/* Release two allocations like this one, if there are any: of its context, small or not. */
+void kept_release_like(const struct allocation *allocation);
 
 /* Counts the kept bytes for the statistics, if the list has at most `limit` of them: an added
  * allocation exceeds the limit until others are released. */
@@ -165,8 +160,8 @@ void kept_await_releases(CUcontext context);
 /* Bytes of the driver's blocks that are kept on the device. */
 uint64_t kept_block_bytes(int device);
 
-/* True while small memory of a GPU is kept. */
-bool kept_has_small(void);
+/* True while the list has memory of cuMemAlloc like this: small, or larger. */
+bool kept_has_like(unsigned int list, uint64_t bytes);
 
 /* True while another thread is releasing an allocation that contains the address: its record has
  * ended, and the driver still has it. */

@@ -142,9 +142,48 @@ bool driver_open(void)
 	return true;
 }
 
+static uint64_t repeated; /* allocations that reused memory outside of the tests */
+
+static void driver_statistic(const char *name, uint64_t *value)
+{
+	int (*statistic)(const char *, uint64_t *) =
+		(__typeof__(statistic))dlsym(RTLD_DEFAULT, "peerpin_statistic");
+
+	statistic(name, value);
+}
+
+/* The tests free much that they never allocate again. A program that does so alone makes peerpin
+ * keep nothing more (keep_worth.h): before each test its sizes repeat, and then nothing is kept. */
+static void repeat_sizes(void)
+{
+	uint64_t before = 0, after = 0;
+	CUdeviceptr address;
+	CUmemoryPool pool;
+
+	driver_statistic("reused", &before);
+	for (int i = 0; i < 128; i++) {
+		ck_cuda(driver.cuMemAlloc_v2(&address, i % 2 ? 4096 : 4 << 20));
+		ck_cuda(driver.cuMemFree_v2(address));
+	}
+	ck_cuda(driver.cuDeviceGetDefaultMemPool(&pool, device));
+	ck_cuda(driver.cuMemPoolTrimTo(pool, 0));
+	driver_statistic("reused", &after);
+	repeated += after - before;
+}
+
+uint64_t driver_reused_in_tests(void)
+{
+	uint64_t reused = 0;
+
+	driver_statistic("reused", &reused);
+	return reused - repeated;
+}
+
 void context_set_up(void)
 {
 	ck_cuda(driver.cuCtxCreate_v2(&context, 0, device));
+	if (driver_keeps())
+		repeat_sizes();
 }
 
 void context_tear_down(void)

@@ -23,6 +23,7 @@ bool driver_open(void);
 /* True if peerpin is preloaded and keeps freed memory. The tests state the differences: kept memory
  * has its BUFFER_ID and its address again, and other memory is elsewhere. */
 bool driver_keeps(void);
+uint64_t driver_reused_in_tests(void); /* only if it keeps memory */
 
 /* Results before cuInit. */
 extern struct before_init {

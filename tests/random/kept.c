@@ -3,7 +3,7 @@
 #include <stddef.h>
 
 #include "base/config.h"
-#include "memory/keep_small.h"
+#include "memory/keep_worth.h"
 #include "memory/kept.h"
 #include "random/heap.h"
 #include "report/statistics.h"
@@ -116,12 +116,11 @@ void world_keep_end(void)
 	pthread_mutex_unlock(&world_lock);
 }
 
-/* Which small memory the program allocates again, the library finds out: kept or not, both are
- * right. */
-bool world_may_keep(const struct keep_request *request)
+/* The library's own answer: its unit tests say what it has to be. */
+bool world_may_keep(CUcontext context, const struct keep_request *request)
 {
-	return request->kind == ALLOCATION_HOST || keep_small_is_on() ||
-	       request->width * (request->height ? request->height : 1) > SMALL_MAX;
+	return request->kind != ALLOCATION_DEVICE ||
+	       keep_worth_has(kept_list_of((int)context->gpu), request->width);
 }
 
 bool world_is_keepable(uint64_t base)
@@ -133,7 +132,7 @@ bool world_is_keepable(uint64_t base)
 	memory = heap_at(base);
 	keepable = bytes_of(memory) + lists[list_of(memory)].cut - memory->kept.cut <=
 			   limit_of(list_of(memory)) &&
-		   world_may_keep(&memory->request);
+		   world_may_keep(memory->context, &memory->request);
 	pthread_mutex_unlock(&world_lock);
 	return keepable;
 }

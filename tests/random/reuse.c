@@ -158,7 +158,8 @@ bool call_keep(struct client *client, struct model_memory *memory)
 	world_fail_waits(fails);
 	world_waited = NULL;
 	world_keep_begin();
-	world_order = captures_may_be_open() || ended ? WORLD_ANY_ORDER : WORLD_OLDEST_FIRST;
+	world_order =
+		captures_may_be_open() || ended || !must ? WORLD_ANY_ORDER : WORLD_OLDEST_FIRST;
 	number = world_give_up(memory->base, &keys);
 	keeps = keep_free(is_host ? FREE_HOST : FREE_DEVICE, memory->base,
 			  is_host ? world_free_kept_host : world_free_kept);
@@ -270,14 +271,14 @@ bool call_reuse(struct client *client, struct model_memory *memory,
 	uint64_t pins = world_own_pins, expected;
 	CUdeviceptr base = 0;
 	size_t pitch = 0;
-	bool reuses, may = world_may_keep(request), ended = world_keeps_no_more;
+	bool reuses, ended = world_keeps_no_more;
 
 	world_order = WORLD_ANY_ORDER;
 	expected = world_reuse_begins(context, request);
 	reuses = keep_allocate(request, &base, request->kind == ALLOCATION_PITCHED ? &pitch : NULL);
 	if (world_own_pins != pins)
 		broken("an allocation that reuses 0x%llx registers", (unsigned long long)base);
-	if (ended || captures_may_be_open() || !may)
+	if (ended || captures_may_be_open())
 		expected = 0;
 	if (world_threads == 1 && base != expected)
 		broken("an allocation gets kept memory at 0x%llx, and the last equal is at 0x%llx",

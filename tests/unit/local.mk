@@ -22,7 +22,7 @@ UNIT_CHECKS = \
 	tests/unit/check_hidden \
 	tests/unit/check_keep \
 	tests/unit/check_keep_pools \
-	tests/unit/check_keep_small \
+	tests/unit/check_keep_worth \
 	tests/unit/check_keep_wait \
 	tests/unit/check_kept \
 	tests/unit/check_keys \
