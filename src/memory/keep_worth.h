@@ -6,8 +6,8 @@
  * its free, of sizes each above all before: from 512 KiB 27 µs instead of 2.4, from 64 MiB 222
  * instead of 151. So an allocation that gets kept memory is a credit of 1, or more, and one that
  * gets none, while some is kept, of -1. Without credit no memory is kept, until the program
- * allocates again a size that it freed. Each GPU has its own credits, for small memory (up to
- * KEPT_SMALL) and for larger memory. Any thread.
+ * allocates again a size that it freed: a credit, too. Each GPU has its own credits, for small
+ * memory (up to KEPT_SMALL) and for larger memory. Any thread.
  */
 #ifndef PEERPIN_MEMORY_KEEP_WORTH_H
 #define PEERPIN_MEMORY_KEEP_WORTH_H

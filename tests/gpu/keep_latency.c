@@ -100,9 +100,12 @@ int main(void)
 		void (*call)(void);
 		size_t size;
 	} cases[] = {
+		/* Unmatched ones first: they would release what others have kept. */
 		{ "idle cuCtxSynchronize", synchronize, 0 },
 		{ "unmatched cuMemAlloc + cuMemFree, 4 KiB", allocate_and_free_once, 4096 },
 		{ "unmatched cuMemAlloc + cuMemFree, 512 KiB", allocate_and_free_once, 512 << 10 },
+		{ "unmatched cuMemAlloc + cuMemFree, 3 MiB", allocate_and_free_once, 3 * MIB },
+		{ "unmatched cuMemAlloc + cuMemFree, 48 MiB", allocate_and_free_once, 48 * MIB },
 		{ "cuMemAlloc + cuMemFree, 64 KiB", allocate_and_free, 64 << 10 },
 		{ "cuMemAlloc + cuMemFree, 2 MiB", allocate_and_free, 2 * MIB },
 		{ "cuMemAlloc + cuMemFree, 64 MiB", allocate_and_free, 64 * MIB },
@@ -110,8 +113,6 @@ int main(void)
 		{ "cuMemAlloc + cuMemFree, 16 GiB", allocate_and_free, 16384 * MIB },
 		{ "drifting cuMemAlloc + cuMemFree, 4 to 1024 KiB", allocate_and_free_drifting,
 		  4096 },
-		{ "unmatched cuMemAlloc + cuMemFree, 3 MiB", allocate_and_free_once, 3 * MIB },
-		{ "unmatched cuMemAlloc + cuMemFree, 48 MiB", allocate_and_free_once, 48 * MIB },
 		{ "cuMemAllocAsync + cuMemFreeAsync, 1 MiB", allocate_and_free_in_order, MIB },
 		{ "cuMemAllocAsync + cuMemFreeAsync, 256 MiB", allocate_and_free_in_order,
 		  256 * MIB },
