@@ -151,16 +151,17 @@ static bool keep_may_free(void)
 	return state == CUDA_SUCCESS || state == CUDA_ERROR_INVALID_CONTEXT;
 }
 
-/* False: memory that the program does not allocate again. Its free waits for the context anyway, so
- * it releases some that was kept before. */
+/* Without credit the free releases some of what was kept before: it waits anyway. Host memory
+ * always has credit. */
 static bool keep_is_worth(const struct allocation *allocation)
 {
 	unsigned int list = kept_list_number(allocation);
+	uint64_t bytes = memory_asked(allocation);
 
-	if (allocation->kind != ALLOCATION_DEVICE || keep_worth_has(list, allocation->size))
+	if (keep_worth_has(list, bytes))
 		return true;
-	keep_worth_freed(list, allocation->size);
-	kept_release_like(allocation);
+	keep_worth_freed(list, bytes);
+	kept_release_like(list, bytes);
 	return false;
 }
 
@@ -268,15 +269,22 @@ static bool keep_take(CUcontext context, const struct keep_request *request, str
 	return most >= next && kept_take(context, request, most, taken);
 }
 
+/* Of device memory, as the driver allocates it: rows of pitched memory in steps of 512 bytes. */
+static uint64_t keep_bytes_of(const struct keep_request *request)
+{
+	return request->height ? ((request->width + 511) & ~(uint64_t)511) * request->height
+			       : request->width;
+}
+
 /* The driver is about to allocate on the current device. */
 static void keep_missed(const struct keep_request *request)
 {
 	int device = keep_current_device();
 	unsigned int list = kept_list_of(device);
-	uint64_t bytes = request->width * (request->height ? request->height : 1);
+	uint64_t bytes = keep_bytes_of(request);
 
-	/* The driver refuses an allocation of no bytes. */
-	if (request->kind == ALLOCATION_DEVICE && bytes)
+	/* The driver refuses others. */
+	if (bytes && !(bytes >> ADDRESS_BITS))
 		keep_worth_missed(list, bytes, kept_has_like(list, bytes));
 	if (statistics_get(kept_bytes))
 		kept_make_room(device, kept_bytes_of(&(struct allocation){ .kind = request->kind,
@@ -300,8 +308,9 @@ bool keep_allocate(const struct keep_request *request, CUdeviceptr *address, siz
 							  : kept.allocation.size))
 			continue;
 		statistics_count(reused);
-		if (request->kind == ALLOCATION_DEVICE)
-			keep_worth_matched(kept_list_number(&kept.allocation), request->width);
+		if (request->kind != ALLOCATION_HOST)
+			keep_worth_matched(kept_list_number(&kept.allocation),
+					   keep_bytes_of(request));
 		events_count_allocation(kept.allocation.kind, memory_asked(&kept.allocation));
 		events_shown(&kept.allocation);
 		if (pitch)

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* keep_worth.h -- inside the memory layer: whether freed memory of cuMemAlloc is kept
+/* keep_worth.h -- inside the memory layer: whether freed device memory is kept
  *
  * Kept memory that is not reused costs time: the driver takes other memory instead of what was just
  * freed, and for small memory, which shares blocks, new blocks. Measured (H200), an allocation and
  * its free, of sizes each above all before: from 512 KiB 27 µs instead of 2.4, from 64 MiB 222
  * instead of 151. So an allocation that gets kept memory is a credit of 1, or more, and one that
- * gets none, while some is kept, of -1. Without credit no memory is kept, until the program
- * allocates again a size that it freed: a credit, too. Each GPU has its own credits, for small
- * memory (up to KEPT_SMALL) and for larger memory. Any thread.
+ * gets none, while some is kept, of -1. Without credit frees keep nothing, and allocations of sizes
+ * that were freed are credits. Each GPU has its own credits, for small memory (up to KEPT_SMALL)
+ * and for larger memory.
+ *
+ * `list`: that of the GPU (kept_list_of()); the host's always has credit. `bytes`: of the program's
+ * request. Any thread.
  */
 #ifndef PEERPIN_MEMORY_KEEP_WORTH_H
 #define PEERPIN_MEMORY_KEEP_WORTH_H
@@ -15,16 +18,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Memory of `bytes` in a list of kept memory (kept_list_number()). False: it is not to be kept. */
+/* False: a free is to keep nothing. */
 bool keep_worth_has(unsigned int list, uint64_t bytes);
 
-/* It is freed, and not kept. */
+/* Call at a free that keeps nothing because of that. */
 void keep_worth_freed(unsigned int list, uint64_t bytes);
 
-/* An allocation got kept memory. */
+/* Call when an allocation gets kept memory. */
 void keep_worth_matched(unsigned int list, uint64_t bytes);
 
-/* An allocation got none. `has_kept`: small, or larger, memory is kept there. */
+/* Call when an allocation gets none: a credit if memory was freed that would have served it. Else
+ * it costs one, if `has_kept`: memory is kept on that GPU, small or larger like this. */
 void keep_worth_missed(unsigned int list, uint64_t bytes, bool has_kept);
 
 #endif

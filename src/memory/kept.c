@@ -14,6 +14,7 @@
 #include "base/system.h"
 #include "memory/driver.h"
 #include "memory/events.h"
+#include "memory/keep_worth.h"
 #include "memory/table.h"
 #include "report/statistics.h"
 
@@ -44,8 +45,7 @@ static void kept_count(const struct entry *entry, bool added)
 
 	store_relaxed(&list->bytes, load_relaxed(&list->bytes) + bytes);
 	add_relaxed(&list->blocks, sign * kept_block_bytes_of(allocation));
-	if (allocation->kind == ALLOCATION_DEVICE)
-		add_relaxed(&list->numbers[allocation->size <= KEPT_SMALL], sign);
+	add_relaxed(&list->numbers[allocation->size <= KEPT_SMALL], sign);
 	if (allocation->kind == ALLOCATION_HOST)
 		statistics_add(kept_host_bytes, bytes);
 	else
@@ -164,6 +164,9 @@ static uint64_t kept_release_one(const struct kept_choice *choice)
 	entry = kept_choose(choice);
 	if (entry) {
 		bytes = kept_bytes_of(&entry->kept.allocation);
+		/* For want of credit: the program might have been about to allocate it. */
+		if (choice->sizes != KEPT_ANY)
+			keep_worth_freed(choice->from, entry->kept.allocation.size);
 		kept_unlink(entry);
 		add_seq_cst(&releases, 1);
 		TAILQ_INSERT_TAIL(&releasing, entry, in_list);
@@ -206,12 +209,13 @@ void kept_release_above(unsigned int list, uint64_t bytes, uint64_t unused)
 		;
 }
 
-void kept_release_like(const struct allocation *allocation)
+void kept_release_like(unsigned int list, uint64_t bytes)
 {
-	unsigned int list = kept_list_number(allocation);
-	struct kept_choice choice = { list, list + 1, .like = allocation };
+	struct kept_choice choice = { list, list + 1,
+				      .sizes = bytes <= KEPT_SMALL ? KEPT_SMALL_ONES
+								   : KEPT_LARGE_ONES };
 
-	for (int i = 0; i < 2 && kept_has_like(list, allocation->size); i++)
+	for (int i = 0; i < 2 && kept_has_like(list, bytes); i++)
 		kept_release_one(&choice);
 }
 

@@ -17,38 +17,18 @@ static struct entry *choice_find_of(unsigned int list, CUcontext context)
 	return NULL;
 }
 
-/* A program does not wait for many: look at few of a class. */
-static struct entry *choice_find_like(unsigned int list, const struct allocation *like)
-{
-	bool is_small = like->size <= KEPT_SMALL;
-	unsigned int logarithm = is_small ? 0 : KEPT_SMALL_CLASSES;
-	unsigned int end = is_small ? KEPT_SMALL_CLASSES : KEPT_CLASSES;
-	struct entry *entry;
-
-	for (; logarithm < end; logarithm++) {
-		unsigned int left = LOOKED_AT;
-
-		TAILQ_FOREACH(entry, &kept_lists[list].classes[logarithm], in_list) {
-			if (!left--)
-				break;
-			if (entry->kept.allocation.kind == like->kind &&
-			    entry->kept.allocation.context == like->context)
-				return entry;
-		}
-	}
-	return NULL;
-}
-
 /* Thousands may have to go, one after the other: look at few of a class. Its sizes differ by less
  * than a factor of 2, so the least recently kept one stands for it. */
 static struct entry *choice_find(unsigned int list, const struct kept_choice *choice)
 {
 	unsigned int most = choice->largest ? LOOKED_AT : 1;
+	unsigned int start = choice->sizes == KEPT_LARGE_ONES ? KEPT_SMALL_CLASSES : 0;
+	unsigned int end = choice->sizes == KEPT_SMALL_ONES ? KEPT_SMALL_CLASSES : KEPT_CLASSES;
 	struct entry *entry, *best = NULL;
 	uint64_t age, size;
 	double cost, highest = 0;
 
-	for (unsigned int logarithm = KEPT_CLASSES; logarithm--;) {
+	for (unsigned int logarithm = end; logarithm-- > start;) {
 		unsigned int left = most;
 
 		TAILQ_FOREACH(entry, &kept_lists[list].classes[logarithm], in_list) {
@@ -75,9 +55,7 @@ struct entry *kept_choose(const struct kept_choice *choice)
 	struct entry *entry = NULL;
 
 	for (unsigned int i = choice->from; i < choice->to && !entry; i++) {
-		if (choice->like)
-			entry = choice_find_like(i, choice->like);
-		else if (load_relaxed(&kept_lists[i].bytes) > choice->above)
+		if (load_relaxed(&kept_lists[i].bytes) > choice->above)
 			entry = choice->context ? choice_find_of(i, choice->context)
 						: choice_find(i, choice);
 	}

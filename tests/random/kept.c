@@ -117,10 +117,9 @@ void world_keep_end(void)
 }
 
 /* The library's own answer: its unit tests say what it has to be. */
-bool world_may_keep(CUcontext context, const struct keep_request *request)
+static bool has_credit(const struct memory *memory)
 {
-	return request->kind != ALLOCATION_DEVICE ||
-	       keep_worth_has(kept_list_of((int)context->gpu), request->width);
+	return keep_worth_has(list_of(memory), memory->size);
 }
 
 bool world_is_keepable(uint64_t base)
@@ -132,7 +131,7 @@ bool world_is_keepable(uint64_t base)
 	memory = heap_at(base);
 	keepable = bytes_of(memory) + lists[list_of(memory)].cut - memory->kept.cut <=
 			   limit_of(list_of(memory)) &&
-		   world_may_keep(memory->context, &memory->request);
+		   has_credit(memory);
 	pthread_mutex_unlock(&world_lock);
 	return keepable;
 }

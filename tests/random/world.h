@@ -194,7 +194,6 @@ bool world_is_same_request(const struct keep_request *one, const struct keep_req
 
 /* True if the memory fits within the limit, and such memory may be kept at all. */
 bool world_is_keepable(uint64_t base);
-bool world_may_keep(CUcontext context, const struct keep_request *request);
 
 /* The program frees it, and the library may keep it. Returns its number. */
 uint64_t world_give_up(uint64_t base, const struct world_keys *keys);

@@ -70,6 +70,16 @@ static void repeat(const uint64_t *bases, unsigned int count)
 		ck_assert_uint_eq(reuse(65536 + 512 * i), bases[i]);
 }
 
+/* Which it spends. */
+static unsigned int credit(uint64_t bytes)
+{
+	unsigned int count = 0;
+
+	for (; keep_worth_has(0, bytes); count++)
+		keep_worth_missed(0, bytes, true);
+	return count;
+}
+
 TEST(worth, sizes_that_are_never_allocated_again_are_not_kept)
 {
 	uint64_t size = 4096;
@@ -92,13 +102,10 @@ TEST(worth, a_size_that_is_allocated_again_is_kept_again)
 	uint64_t base;
 
 	keep_no_more();
-	ck_assert_uint_eq(reuse(65536), 0);
-	ck_assert(!free_at(allocate_next(65536)));
 	/* A smaller one of the class would have been served, a larger one not. */
-	ck_assert_uint_eq(reuse(65537), 0);
 	ck_assert(!free_at(allocate_next(65000)));
 	ck_assert_uint_eq(reuse(65001), 0);
-	ck_assert(!free_at(allocate_next(65000)));
+	ck_assert(!free_at(allocate_next(65001)));
 	ck_assert_uint_eq(reuse(64999), 0);
 	base = allocate_next(64999);
 	ck_assert(free_at(base));
@@ -129,14 +136,38 @@ TEST(worth, classes_have_bounds)
 	}
 }
 
-/* Which it spends. */
-static unsigned int credit(uint64_t bytes)
+TEST(worth, no_more_are_noted_than_there_is_room_for)
 {
-	unsigned int count = 0;
+	credit(MIB);
+	for (unsigned int i = 0; i < 100; i++)
+		keep_worth_freed(0, MIB);
+	for (unsigned int i = 0; i < 32; i++)
+		keep_worth_missed(0, MIB, false);
+	ck_assert_uint_eq(credit(MIB - 65536), 32);
+	keep_worth_missed(0, MIB, false);
+	ck_assert(!keep_worth_has(0, MIB));
+}
 
-	for (; keep_worth_has(0, bytes); count++)
-		keep_worth_missed(0, bytes, true);
-	return count;
+TEST(worth, the_largest_freed_size_of_a_class_counts)
+{
+	credit(4096);
+	keep_worth_freed(0, 65536);
+	keep_worth_freed(0, 65000);
+	keep_worth_missed(0, 65500, false);
+	ck_assert(keep_worth_has(0, 4096));
+}
+
+TEST(worth, the_size_of_the_request_is_noted)
+{
+	uint64_t larger = allocate_next(98304);
+
+	allocate_next(64 * MIB);
+	ck_assert(free_at(larger));
+	ck_assert_uint_eq(reuse(70000), larger);
+	credit(4096);
+	ck_assert(!free_at(larger));
+	keep_worth_missed(0, 70000, false);
+	ck_assert(keep_worth_has(0, 4096));
 }
 
 TEST(worth, each_freed_size_stands_for_one_allocation)
@@ -219,6 +250,83 @@ TEST(worth, after_a_burst_of_new_sizes_those_that_repeat_are_reused_again)
 	ck_assert_uint_ge(statistics_get(reused), 95 * 9);
 }
 
+/* Number of allocations of the size, which is freed, and of those that reused memory. */
+static unsigned int allocations, reuses;
+
+static void pair(uint64_t size)
+{
+	uint64_t base = reuse(size);
+
+	allocations++;
+	reuses += base != 0;
+	free_at(base ? base : allocate_next(size));
+}
+
+static void two_of_a_class(unsigned int cycle)
+{
+	(void)cycle;
+	pair(65000);
+	pair(65536);
+}
+
+static void three_large_ones(unsigned int cycle)
+{
+	(void)cycle;
+	pair(121 * MIB);
+	pair(124 * MIB);
+	pair(127 * MIB);
+}
+
+static void many(unsigned int cycle)
+{
+	(void)cycle;
+	for (unsigned int i = 0; i < 100; i++)
+		pair(65536 + 512 * i);
+}
+
+static void array_that_grows(unsigned int cycle)
+{
+	uint64_t array = 0, base;
+
+	(void)cycle;
+	for (unsigned int i = 1; i <= 128; i++) {
+		base = reuse(4096 * i);
+		allocations++;
+		reuses += base != 0;
+		if (!base)
+			base = allocate_next(4096 * i);
+		if (array)
+			free_at(array);
+		array = base;
+	}
+	free_at(array);
+}
+
+static void new_one_between_two(unsigned int cycle)
+{
+	pair(4096);
+	pair(300032 + 512 * cycle);
+	allocations--;
+	pair(8192);
+}
+
+static void (*const patterns[])(unsigned int) = { two_of_a_class, three_large_ones, many,
+						  array_that_grows, new_one_between_two };
+
+/* Without credit, and much is live. */
+LOOP_TEST(worth, sizes_that_repeat_are_reused_again, 0, sizeof(patterns) / sizeof(patterns[0]))
+{
+	allocate_next(4096 * MIB);
+	pair(512);
+	credit(4096);
+	credit(2 * MIB);
+	allocations = reuses = 0;
+	for (unsigned int i = 0; i < 100; i++)
+		patterns[_i](i);
+	ck_assert_msg(reuses > allocations * 95 / 100, "pattern %u: %u of %u", _i, reuses,
+		      allocations);
+}
+
 TEST(worth, allocations_count_while_memory_like_them_is_kept)
 {
 	uint64_t base = allocate_next(8192);
@@ -276,51 +384,92 @@ TEST(worth, larger_memory_is_worth_more)
 	}
 }
 
-TEST(worth, pitched_and_host_memory_are_kept_always)
+TEST(worth, host_memory_is_kept_always)
 {
-	const struct keep_request request = { ALLOCATION_PITCHED, 4, 100, 10 };
-	uint64_t pitched = HOME + ((uint64_t)1 << 33), host = HOME + ((uint64_t)2 << 33);
-	uint64_t size = 65536;
-	size_t pitch;
+	uint64_t host = HOME + ((uint64_t)1 << 33), size = 65536;
 
 	allocate_host(host, 4096, 0);
-	allocate_pitched(pitched, &request, 512);
 	keep_no_more();
-	ck_assert(free_at(pitched));
 	ck_assert(keeps_host(host));
 	ck_assert(!grow(10 * FIRST, &size));
-	ck_assert_uint_eq(reuse_request(&request, &pitch), pitched);
 	ck_assert_uint_eq(
 		reuse_request(&(struct keep_request){ ALLOCATION_HOST, 0, 4096, 0 }, NULL), host);
 }
 
-/* The driver's free waits for the context of its memory. */
-TEST(worth, a_free_releases_memory_of_its_own_context)
+TEST(worth, pitched_memory_counts_with_its_rows_as_the_driver_allocates_them)
 {
-	uint64_t base = HOME + ((uint64_t)1 << 33), size = 4096;
-	struct allocation ended;
+	const struct keep_request small = { ALLOCATION_PITCHED, 4, 100, 10 };
+	const struct keep_request larger = { ALLOCATION_PITCHED, 4, 100, 3000 };
+	uint64_t base = HOME + ((uint64_t)1 << 33);
+	size_t pitch;
 
-	allocate_in(&second, base, 4096);
-	ck_assert(keeps(base));
-	ck_assert(free_at(allocate_next(BLOCK)));
-	ck_assert(!grow(10 * FIRST, &size));
-	ck_assert_uint_eq(gpu.frees, FIRST - 1);
-	ck_assert_uint_eq(statistics_get(kept_bytes), BLOCK + 4096);
-	allocate_in(&second, base + BLOCK, 4096);
-	ck_assert(!keeps(base + BLOCK));
-	ck_assert(memory_freeing(FREE_DEVICE, base + BLOCK, &ended));
-	ck_assert_uint_eq(gpu.freed[gpu.frees - 1], base);
+	keep_no_more();
+	allocate_pitched(base + 4 * BLOCK, &larger, 512);
+	ck_assert(free_at(base + 4 * BLOCK));
+	ck_assert_uint_eq(reuse_request(&larger, &pitch), base + 4 * BLOCK);
+	allocate_pitched(base, &small, 512);
+	ck_assert(!free_at(base));
+	ck_assert_uint_eq(reuse_request(&small, &pitch), 0);
+	allocate_pitched(base, &small, 512);
+	ck_assert(free_at(base));
+	ck_assert_uint_eq(reuse_request(&small, &pitch), base);
+}
+
+TEST(worth, the_stalest_go_first_and_those_of_that_gpu)
+{
+	uint64_t other = HOME + ((uint64_t)1 << 33), larger, small, last;
+
+	allocate_in(&of_second_gpu, other, 4096);
+	ck_assert(keeps(other));
+	larger = allocate_next(3 * MIB);
+	ck_assert(free_at(larger));
+	small = allocate_next(500000);
+	ck_assert(free_at(small));
+	last = allocate_next(8192);
+	ck_assert(free_at(last));
+	allocate_next(4096 * MIB);
+	credit(4096);
+	ck_assert(!free_at(allocate_next(4096)));
+	must_have_freed(2, (uint64_t[]){ small, last });
+	ck_assert(!free_at(allocate_next(4096)));
+	ck_assert_uint_eq(gpu.frees, 2);
+}
+
+TEST(worth, old_small_memory_is_not_like_larger_memory)
+{
+	uint64_t small = allocate_next(MIB), larger;
+
+	ck_assert(free_at(small));
+	allocate_next(4096 * MIB);
+	larger = allocate_next(3 * MIB);
+	ck_assert(free_at(larger));
+	credit(3 * MIB);
+	ck_assert(!free_at(allocate_next(2 * MIB)));
+	must_have_freed(1, &larger);
 }
 
 TEST(worth, gpus_are_judged_apart)
 {
-	uint64_t base = HOME + ((uint64_t)1 << 33);
+	uint64_t base = HOME + ((uint64_t)1 << 33), own = allocate_next(8192);
+	struct allocation ended;
 
-	keep_no_more();
+	ck_assert(free_at(own));
 	allocate_in(&of_second_gpu, base, 4096);
 	ck_assert(keeps(base));
 	enter(&of_second_gpu);
 	ck_assert_uint_eq(reuse(4096), base);
+	ck_assert(keeps(base));
+	while (keep_worth_has(1, 4096))
+		keep_worth_missed(1, 4096, true);
+	ck_assert(keep_worth_has(0, 4096));
+	allocate_in(&of_second_gpu, base + BLOCK, 8192);
+	ck_assert(!keeps(base + BLOCK));
+	ck_assert(memory_freeing(FREE_DEVICE, base + BLOCK, &ended));
+	must_have_freed(1, &base);
+	keep_worth_missed(1, 4096, true);
+	keep_worth_freed(0, 4096);
+	keep_worth_missed(1, 4096, true);
+	ck_assert(!keep_worth_has(1, 4096));
 }
 
 SUITE("keep_worth")
