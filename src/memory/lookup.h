@@ -17,10 +17,10 @@
  *   follows both finds every allocation that is live during the whole look-up.
  * - Refusal. Generation or range refuses any other record. Live allocations do not overlap, so the
  *   reader tries the second path only if the first one led to no match.
- * - Hiding. Kept memory is hidden and shown under one generation: all traits in one store, each
- * user word in another. An answer depends on the traits or on one user word; the other fields do
- * not change, but for the bytes that the program asked for (lookup_is_cut_off()). So it holds at
- * the moment of that load, and no mixture is wrong.
+ * - Hiding. Kept memory is hidden and shown under one generation: all traits in one store, each user
+ *   word in another. An answer depends on the traits or on one user word; the other fields do not
+ *   change, but for the bytes that the program asked for (lookup_is_cut_off()). So it holds at the
+ *   moment of that load, and no mixture is wrong.
  *
  * tests/model holds a model that is searched for counterexamples, and litmus tests of the memory
  * orders, also of the bytes that the program asked for.

@@ -48,8 +48,8 @@ struct allocation {
 	CUmemoryPool pool;
 	uint64_t range_base; /* RANGE_START_ADDR and RANGE_SIZE; of VMM memory, the reservation */
 	uint64_t range_size;
-	uint64_t keep_key; /* what distinguishes it from others of its kind and size, or
-			      memory_asked() (keep.h) */
+	uint64_t keep_key; /* what distinguishes it from others of its kind and size, or memory_asked()
+			      (keep.h) */
 	uint32_t slot;	   /* unique while live, reused after free; 1 to the peak of live ones */
 	/* One word of the record (TRAIT_* in lookup.h): both processors fill it from the lowest
 	 * bit, and a copy need not take it apart. */
