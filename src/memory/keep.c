@@ -151,17 +151,16 @@ static bool keep_may_free(void)
 	return state == CUDA_SUCCESS || state == CUDA_ERROR_INVALID_CONTEXT;
 }
 
-/* Without credit the free releases some of what was kept before: it waits anyway. Host memory
- * always has credit. */
+/* Without credit the free, which waits for its context anyway, releases some of what was kept. */
 static bool keep_is_worth(const struct allocation *allocation)
 {
 	unsigned int list = kept_list_number(allocation);
 	uint64_t bytes = memory_asked(allocation);
 
-	if (keep_worth_has(list, bytes))
+	if (allocation->kind != ALLOCATION_DEVICE || keep_worth_has(list, bytes))
 		return true;
 	keep_worth_freed(list, bytes);
-	kept_release_like(list, bytes);
+	kept_release_like(allocation);
 	return false;
 }
 
@@ -269,22 +268,15 @@ static bool keep_take(CUcontext context, const struct keep_request *request, str
 	return most >= next && kept_take(context, request, most, taken);
 }
 
-/* Of device memory, as the driver allocates it: rows of pitched memory in steps of 512 bytes. */
-static uint64_t keep_bytes_of(const struct keep_request *request)
-{
-	return request->height ? ((request->width + 511) & ~(uint64_t)511) * request->height
-			       : request->width;
-}
-
 /* The driver is about to allocate on the current device. */
 static void keep_missed(const struct keep_request *request)
 {
 	int device = keep_current_device();
 	unsigned int list = kept_list_of(device);
-	uint64_t bytes = keep_bytes_of(request);
+	uint64_t bytes = request->width * (request->height ? request->height : 1);
 
-	/* The driver refuses others. */
-	if (bytes && !(bytes >> ADDRESS_BITS))
+	/* The driver refuses an allocation of no bytes. */
+	if (request->kind == ALLOCATION_DEVICE && bytes)
 		keep_worth_missed(list, bytes, kept_has_like(list, bytes));
 	if (statistics_get(kept_bytes))
 		kept_make_room(device, kept_bytes_of(&(struct allocation){ .kind = request->kind,
@@ -308,9 +300,8 @@ bool keep_allocate(const struct keep_request *request, CUdeviceptr *address, siz
 							  : kept.allocation.size))
 			continue;
 		statistics_count(reused);
-		if (request->kind != ALLOCATION_HOST)
-			keep_worth_matched(kept_list_number(&kept.allocation),
-					   keep_bytes_of(request));
+		if (request->kind == ALLOCATION_DEVICE)
+			keep_worth_matched(kept_list_number(&kept.allocation), request->width);
 		events_count_allocation(kept.allocation.kind, memory_asked(&kept.allocation));
 		events_shown(&kept.allocation);
 		if (pitch)
@@ -318,7 +309,7 @@ bool keep_allocate(const struct keep_request *request, CUdeviceptr *address, siz
 		*address = kept.allocation.base;
 		return true;
 	}
-	if (context && request->kind != ALLOCATION_HOST)
+	if (context && request->kind != ALLOCATION_HOST && config_get()->keep)
 		keep_missed(request);
 	return false;
 }

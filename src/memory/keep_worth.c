@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* keep_worth.c -- whether freed device memory is kept
+/* keep_worth.c -- whether freed memory of cuMemAlloc is kept
  *
  * What two threads store at once may get lost.
  */
@@ -13,8 +13,7 @@
  * serves 94.1 % of its allocations instead of 94.6. */
 #define FIRST 16
 
-/* The most: what a program that stops repeating its sizes pays for, and as many new sizes as it may
- * have in a row between those that it repeats. */
+/* The most: so many new sizes in a row end no reuse of those that repeat. */
 #define MOST 64
 
 /* Of a match. Of small memory it saves 1.4 µs, and a miss costs as much or more; of larger memory
@@ -22,14 +21,19 @@
 #define SMALL_MATCH 1
 #define LARGE_MATCH 2
 
+/* Of an allocation of a size that was freed: more than a miss costs, else a program of which half
+ * the sizes repeat would never have credit again. */
+#define FREED_MATCH 2
+
 #define LOGARITHM_MIN 9u /* of a class */
 #define CLASSES	      ((ADDRESS_BITS - LOGARITHM_MIN) * 8)
 
 static struct worth {
 	/* FIRST, less the credit (so that 0 is the state at first): of larger, of small memory. */
 	_Atomic int spent[2];
-	/* Of each class of sizes, eight for a power of two: frees that kept nothing, and for which
-	 * no allocation stands yet (above ADDRESS_BITS), and the largest of them, about. */
+	/* Of each class of sizes, eight for a power of two: number of those freed for want of
+	 * credit for which no allocation stands yet (above ADDRESS_BITS), and the largest, about.
+	 */
 	_Atomic uint64_t freed[CLASSES];
 } worths[KEPT_LISTS];
 
@@ -73,13 +77,17 @@ void keep_worth_freed(unsigned int list, uint64_t bytes)
 	store_relaxed(freed, count * ONE_FREED | (largest > bytes ? largest : bytes));
 }
 
+static void keep_worth_add(unsigned int list, uint64_t bytes, int credit)
+{
+	int spent = load_relaxed(keep_worth_spent(list, bytes)) - credit;
+
+	if (spent >= FIRST - MOST)
+		store_relaxed(keep_worth_spent(list, bytes), spent);
+}
+
 void keep_worth_matched(unsigned int list, uint64_t bytes)
 {
-	int spent = load_relaxed(keep_worth_spent(list, bytes));
-	int less = spent - (bytes <= KEPT_SMALL ? SMALL_MATCH : LARGE_MATCH);
-
-	if (less >= FIRST - MOST)
-		store_relaxed(keep_worth_spent(list, bytes), less);
+	keep_worth_add(list, bytes, bytes <= KEPT_SMALL ? SMALL_MATCH : LARGE_MATCH);
 }
 
 void keep_worth_missed(unsigned int list, uint64_t bytes, bool has_kept)
@@ -90,7 +98,7 @@ void keep_worth_missed(unsigned int list, uint64_t bytes, bool has_kept)
 
 	if (before >= ONE_FREED && keep_worth_largest(before) >= bytes) {
 		store_relaxed(freed, before - ONE_FREED);
-		keep_worth_matched(list, bytes);
+		keep_worth_add(list, bytes, FREED_MATCH);
 	} else if (has_kept && spent < FIRST) {
 		store_relaxed(keep_worth_spent(list, bytes), spent + 1);
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* keep_worth.h -- inside the memory layer: whether freed device memory is kept
+/* keep_worth.h -- inside the memory layer: whether freed memory of cuMemAlloc is kept
  *
  * Kept memory that is not reused costs time: the driver takes other memory instead of what was just
  * freed, and for small memory, which shares blocks, new blocks. Measured (H200), an allocation and
@@ -9,8 +9,7 @@
  * that were freed are credits. Each GPU has its own credits, for small memory (up to KEPT_SMALL)
  * and for larger memory.
  *
- * `list`: that of the GPU (kept_list_of()); the host's always has credit. `bytes`: of the program's
- * request. Any thread.
+ * `list`: that of the GPU (kept_list_of()). `bytes`: of the program's request. Any thread.
  */
 #ifndef PEERPIN_MEMORY_KEEP_WORTH_H
 #define PEERPIN_MEMORY_KEEP_WORTH_H
@@ -21,14 +20,15 @@
 /* False: a free is to keep nothing. */
 bool keep_worth_has(unsigned int list, uint64_t bytes);
 
-/* Call at a free that keeps nothing because of that. */
+/* Call for each allocation that is freed, or released, for want of credit. */
 void keep_worth_freed(unsigned int list, uint64_t bytes);
 
 /* Call when an allocation gets kept memory. */
 void keep_worth_matched(unsigned int list, uint64_t bytes);
 
-/* Call when an allocation gets none: a credit if memory was freed that would have served it. Else
- * it costs one, if `has_kept`: memory is kept on that GPU, small or larger like this. */
+/* Call when an allocation gets none: a credit if memory of its class of sizes was freed for want of
+ * credit, and would have served it. Else it costs one, if `has_kept`: other memory is kept on that
+ * GPU, small if this is, or larger. */
 void keep_worth_missed(unsigned int list, uint64_t bytes, bool has_kept);
 
 #endif

@@ -45,7 +45,8 @@ static void kept_count(const struct entry *entry, bool added)
 
 	store_relaxed(&list->bytes, load_relaxed(&list->bytes) + bytes);
 	add_relaxed(&list->blocks, sign * kept_block_bytes_of(allocation));
-	add_relaxed(&list->numbers[allocation->size <= KEPT_SMALL], sign);
+	if (allocation->kind == ALLOCATION_DEVICE)
+		add_relaxed(&list->numbers[allocation->size <= KEPT_SMALL], sign);
 	if (allocation->kind == ALLOCATION_HOST)
 		statistics_add(kept_host_bytes, bytes);
 	else
@@ -165,7 +166,7 @@ static uint64_t kept_release_one(const struct kept_choice *choice)
 	if (entry) {
 		bytes = kept_bytes_of(&entry->kept.allocation);
 		/* For want of credit: the program might have been about to allocate it. */
-		if (choice->sizes != KEPT_ANY)
+		if (choice->like)
 			keep_worth_freed(choice->from, entry->kept.allocation.size);
 		kept_unlink(entry);
 		add_seq_cst(&releases, 1);
@@ -209,13 +210,12 @@ void kept_release_above(unsigned int list, uint64_t bytes, uint64_t unused)
 		;
 }
 
-void kept_release_like(unsigned int list, uint64_t bytes)
+void kept_release_like(const struct allocation *allocation)
 {
-	struct kept_choice choice = { list, list + 1,
-				      .sizes = bytes <= KEPT_SMALL ? KEPT_SMALL_ONES
-								   : KEPT_LARGE_ONES };
+	unsigned int list = kept_list_number(allocation);
+	struct kept_choice choice = { list, list + 1, .like = allocation };
 
-	for (int i = 0; i < 2 && kept_has_like(list, bytes); i++)
+	if (kept_has_like(list, allocation->size) && kept_release_one(&choice))
 		kept_release_one(&choice);
 }
 

@@ -142,9 +142,9 @@ void kept_make_room(int device, uint64_t bytes);
  * allocated `unused` times its size since the free. */
 void kept_release_above(unsigned int list, uint64_t bytes, uint64_t unused);
 
-/* Release two allocations from the list, small ones, or larger ones, like this: first the one with
- * the most bytes, times the bytes allocated since its free. */
-void kept_release_like(unsigned int list, uint64_t bytes);
+/* Release two allocations of cuMemAlloc in the context of this one, small if this is, or larger:
+ * first the one with the most bytes, times the bytes allocated since its free. */
+void kept_release_like(const struct allocation *allocation);
 
 /* Counts the kept bytes for the statistics, if the list has at most `limit` of them: an added
  * allocation exceeds the limit until others are released. */
@@ -161,7 +161,7 @@ void kept_await_releases(CUcontext context);
 /* Bytes of the driver's blocks that are kept on the device. */
 uint64_t kept_block_bytes(int device);
 
-/* True while the list has memory like this: small, or larger. */
+/* True while the list has memory of cuMemAlloc, small if `bytes` are, or larger. */
 bool kept_has_like(unsigned int list, uint64_t bytes);
 
 /* True while another thread is releasing an allocation that contains the address: its record has

@@ -2,7 +2,8 @@
 /* kept_choice.c -- which kept allocation to release next */
 #include "memory/kept_choice.h"
 
-#define LOOKED_AT 64u /* entries of a class */
+#define LOOKED_AT      64u /* entries of a class */
+#define LOOKED_AT_LIKE 8u  /* where others are between them */
 
 static struct entry *choice_find_of(unsigned int list, CUcontext context)
 {
@@ -21,9 +22,10 @@ static struct entry *choice_find_of(unsigned int list, CUcontext context)
  * than a factor of 2, so the least recently kept one stands for it. */
 static struct entry *choice_find(unsigned int list, const struct kept_choice *choice)
 {
-	unsigned int most = choice->largest ? LOOKED_AT : 1;
-	unsigned int start = choice->sizes == KEPT_LARGE_ONES ? KEPT_SMALL_CLASSES : 0;
-	unsigned int end = choice->sizes == KEPT_SMALL_ONES ? KEPT_SMALL_CLASSES : KEPT_CLASSES;
+	const struct allocation *like = choice->like;
+	unsigned int most = choice->largest ? LOOKED_AT : like ? LOOKED_AT_LIKE : 1;
+	unsigned int start = like && like->size > KEPT_SMALL ? KEPT_SMALL_CLASSES : 0;
+	unsigned int end = like && like->size <= KEPT_SMALL ? KEPT_SMALL_CLASSES : KEPT_CLASSES;
 	struct entry *entry, *best = NULL;
 	uint64_t age, size;
 	double cost, highest = 0;
@@ -34,6 +36,9 @@ static struct entry *choice_find(unsigned int list, const struct kept_choice *ch
 		TAILQ_FOREACH(entry, &kept_lists[list].classes[logarithm], in_list) {
 			if (!left--)
 				break;
+			if (like && (entry->kept.allocation.context != like->context ||
+				     entry->kept.allocation.kind != like->kind))
+				continue;
 			size = entry->kept.allocation.size;
 			age = kept_allocated(list) - entry->since;
 			if (age < choice->unused * size)

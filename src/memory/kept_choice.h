@@ -19,7 +19,7 @@ struct kept_list {
 	struct entries classes[KEPT_CLASSES];
 	_Atomic uint64_t bytes;	 /* as the driver counts them; stored with the lock */
 	_Atomic uint64_t blocks; /* of them, bytes in blocks of their own */
-	/* Entries: larger than KEPT_SMALL, and small; stored with the lock. */
+	/* Entries of cuMemAlloc: larger than KEPT_SMALL, and small; stored with the lock. */
 	_Atomic uint64_t numbers[2];
 };
 extern struct kept_list kept_lists[KEPT_LISTS];
@@ -31,7 +31,7 @@ struct kept_choice {
 	uint64_t above;	       /* only while the list has more bytes */
 	uint64_t unused;       /* only if the program has allocated so many times its size since */
 	bool largest;	       /* first, of any context */
-	enum { KEPT_ANY, KEPT_SMALL_ONES, KEPT_LARGE_ONES } sizes; /* without `context` */
+	const struct allocation *like; /* only of its context and kind; small if it is, or larger */
 };
 
 /* NULL: none. With kept_lock held. */

@@ -119,7 +119,8 @@ void world_keep_end(void)
 /* The library's own answer: its unit tests say what it has to be. */
 static bool has_credit(const struct memory *memory)
 {
-	return keep_worth_has(list_of(memory), memory->size);
+	return memory->request.kind != ALLOCATION_DEVICE ||
+	       keep_worth_has(list_of(memory), memory->size);
 }
 
 bool world_is_keepable(uint64_t base)
