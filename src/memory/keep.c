@@ -157,7 +157,8 @@ static bool keep_is_worth(const struct allocation *allocation)
 	unsigned int list = kept_list_number(allocation);
 	uint64_t bytes = memory_asked(allocation);
 
-	if (allocation->kind != ALLOCATION_DEVICE || keep_worth_has(list, bytes))
+	if (allocation->kind != ALLOCATION_DEVICE ||
+	    keep_worth_has(list, bytes, !table_was_hidden(allocation)))
 		return true;
 	keep_worth_freed(list, bytes);
 	kept_release_like(allocation);
@@ -277,7 +278,7 @@ static void keep_missed(const struct keep_request *request)
 
 	/* The driver refuses an allocation of no bytes. */
 	if (request->kind == ALLOCATION_DEVICE && bytes)
-		keep_worth_missed(list, bytes, kept_has_like(list, bytes));
+		keep_worth_missed(list, bytes, kept_number_like(list, bytes));
 	if (statistics_get(kept_bytes))
 		kept_make_room(device, kept_bytes_of(&(struct allocation){ .kind = request->kind,
 									   .size = bytes }));

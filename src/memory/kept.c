@@ -215,7 +215,7 @@ void kept_release_like(const struct allocation *allocation)
 	unsigned int list = kept_list_number(allocation);
 	struct kept_choice choice = { list, list + 1, .like = allocation };
 
-	if (kept_has_like(list, allocation->size) && kept_release_one(&choice))
+	if (kept_number_like(list, allocation->size) && kept_release_one(&choice))
 		kept_release_one(&choice);
 }
 
@@ -291,7 +291,7 @@ uint64_t kept_block_bytes(int device)
 	return device < 0 || device >= DEVICES_MAX ? 0 : load_relaxed(&kept_lists[device].blocks);
 }
 
-bool kept_has_like(unsigned int list, uint64_t bytes)
+uint64_t kept_number_like(unsigned int list, uint64_t bytes)
 {
 	return load_relaxed(&kept_lists[list].numbers[bytes <= KEPT_SMALL]);
 }

@@ -161,8 +161,8 @@ void kept_await_releases(CUcontext context);
 /* Bytes of the driver's blocks that are kept on the device. */
 uint64_t kept_block_bytes(int device);
 
-/* True while the list has memory of cuMemAlloc, small if `bytes` are, or larger. */
-bool kept_has_like(unsigned int list, uint64_t bytes);
+/* Number of allocations of cuMemAlloc in the list, small ones if `bytes` are, or larger ones. */
+uint64_t kept_number_like(unsigned int list, uint64_t bytes);
 
 /* True while another thread is releasing an allocation that contains the address: its record has
  * ended, and the driver still has it. */

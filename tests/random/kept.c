@@ -116,13 +116,6 @@ void world_keep_end(void)
 	pthread_mutex_unlock(&world_lock);
 }
 
-/* The library's own answer: its unit tests say what it has to be. */
-static bool has_credit(const struct memory *memory)
-{
-	return memory->request.kind != ALLOCATION_DEVICE ||
-	       keep_worth_has(list_of(memory), memory->size);
-}
-
 bool world_is_keepable(uint64_t base)
 {
 	const struct memory *memory;
@@ -131,8 +124,7 @@ bool world_is_keepable(uint64_t base)
 	pthread_mutex_lock(&world_lock);
 	memory = heap_at(base);
 	keepable = bytes_of(memory) + lists[list_of(memory)].cut - memory->kept.cut <=
-			   limit_of(list_of(memory)) &&
-		   has_credit(memory);
+		   limit_of(list_of(memory));
 	pthread_mutex_unlock(&world_lock);
 	return keepable;
 }
@@ -285,6 +277,23 @@ struct world_reused world_reuse(uint64_t base, CUcontext context,
 
 _Atomic enum world_order world_order;
 
+/* The library's own answer: its unit tests say what it has to be. */
+static bool has_credit(const struct memory *memory)
+{
+	return memory->request.kind != ALLOCATION_DEVICE ||
+	       keep_worth_has(list_of(memory), memory->size, false);
+}
+
+bool world_has_credit(uint64_t base)
+{
+	bool credit;
+
+	pthread_mutex_lock(&world_lock);
+	credit = has_credit(heap_at(base));
+	pthread_mutex_unlock(&world_lock);
+	return credit;
+}
+
 static bool is_before(const struct memory *memory, const struct memory *released)
 {
 	if (!memory->kept.given_up || list_of(memory) != list_of(released))
@@ -301,7 +310,8 @@ static void must_be_next(const struct memory *released)
 {
 	const struct memory *next;
 
-	if (world_threads > 1 || world_order == WORLD_ANY_ORDER)
+	if (world_threads > 1 || world_order == WORLD_ANY_ORDER ||
+	    (world_order == WORLD_OLDEST_FIRST && !has_credit(released)))
 		return;
 	next = heap_find(is_before, released);
 	if (next)

@@ -192,8 +192,11 @@ void world_keep_end(void);
 
 bool world_is_same_request(const struct keep_request *one, const struct keep_request *other);
 
-/* True if the memory fits within the limit, and such memory may be kept at all. */
+/* True if memory of the request fits within the limit. */
 bool world_is_keepable(uint64_t base);
+
+/* True if memory like this is kept at all (keep_worth.h). */
+bool world_has_credit(uint64_t base);
 
 /* The program frees it, and the library may keep it. Returns its number. */
 uint64_t world_give_up(uint64_t base, const struct world_keys *keys);

@@ -39,6 +39,18 @@ static bool free_at(uint64_t base)
 	return kept;
 }
 
+static bool has_credit(unsigned int list, uint64_t bytes)
+{
+	return keep_worth_has(list, bytes, false);
+}
+
+/* Something is kept, an allocation gets none, and is freed. */
+static void miss(unsigned int list, uint64_t bytes)
+{
+	keep_worth_missed(list, bytes, 1);
+	keep_worth_has(list, bytes, true);
+}
+
 /* Allocations and frees of sizes each above all before: true if the last free kept memory. */
 static bool grow(unsigned int pairs, uint64_t *size)
 {
@@ -75,8 +87,8 @@ static unsigned int credit(uint64_t bytes)
 {
 	unsigned int count = 0;
 
-	for (; keep_worth_has(0, bytes); count++)
-		keep_worth_missed(0, bytes, true);
+	for (; has_credit(0, bytes); count++)
+		miss(0, bytes);
 	return count;
 }
 
@@ -128,11 +140,11 @@ TEST(worth, classes_have_bounds)
 	};
 
 	for (unsigned int i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		while (keep_worth_has(i, cases[i].wanted))
-			keep_worth_missed(i, cases[i].wanted, true);
+		while (has_credit(i, cases[i].wanted))
+			miss(i, cases[i].wanted);
 		keep_worth_freed(i, cases[i].freed);
-		keep_worth_missed(i, cases[i].wanted, false);
-		ck_assert_msg(keep_worth_has(i, cases[i].wanted) == cases[i].again, "case %u", i);
+		keep_worth_missed(i, cases[i].wanted, 0);
+		ck_assert_msg(has_credit(i, cases[i].wanted) == cases[i].again, "case %u", i);
 	}
 }
 
@@ -142,10 +154,10 @@ TEST(worth, no_more_are_noted_than_there_is_room_for)
 	for (unsigned int i = 0; i < 100; i++)
 		keep_worth_freed(0, MIB);
 	for (unsigned int i = 0; i < 32; i++)
-		keep_worth_missed(0, MIB, false);
+		keep_worth_missed(0, MIB, 0);
 	ck_assert_uint_eq(credit(MIB - 65536), MOST);
-	keep_worth_missed(0, MIB, false);
-	ck_assert(!keep_worth_has(0, MIB));
+	keep_worth_missed(0, MIB, 0);
+	ck_assert(!has_credit(0, MIB));
 }
 
 TEST(worth, the_largest_freed_size_of_a_class_counts)
@@ -153,8 +165,8 @@ TEST(worth, the_largest_freed_size_of_a_class_counts)
 	credit(4096);
 	keep_worth_freed(0, 65536);
 	keep_worth_freed(0, 65000);
-	keep_worth_missed(0, 65500, false);
-	ck_assert(keep_worth_has(0, 4096));
+	keep_worth_missed(0, 65500, 0);
+	ck_assert(has_credit(0, 4096));
 }
 
 TEST(worth, the_size_of_the_request_is_noted)
@@ -166,20 +178,20 @@ TEST(worth, the_size_of_the_request_is_noted)
 	ck_assert_uint_eq(reuse(70000), larger);
 	credit(4096);
 	ck_assert(!free_at(larger));
-	keep_worth_missed(0, 70000, false);
-	ck_assert(keep_worth_has(0, 4096));
+	keep_worth_missed(0, 70000, 0);
+	ck_assert(has_credit(0, 4096));
 }
 
 TEST(worth, each_freed_size_stands_for_one_allocation)
 {
 	keep_worth_freed(0, 65536);
 	for (unsigned int i = 0; i < FIRST; i++)
-		keep_worth_missed(0, 4096, true);
-	ck_assert(!keep_worth_has(0, 65536));
-	keep_worth_missed(0, 65536, false);
+		miss(0, 4096);
+	ck_assert(!has_credit(0, 65536));
+	keep_worth_missed(0, 65536, 0);
 	ck_assert_uint_eq(credit(65536), 2);
-	keep_worth_missed(0, 65536, false);
-	ck_assert(!keep_worth_has(0, 65536));
+	keep_worth_missed(0, 65536, 0);
+	ck_assert(!has_credit(0, 65536));
 }
 
 TEST(worth, credit_has_a_bound)
@@ -193,12 +205,10 @@ TEST(worth, credit_has_a_bound)
 
 TEST(worth, what_is_still_kept_is_reused_and_kept_again)
 {
-	uint64_t size = 4096, base = allocate_next(65536);
+	uint64_t base = allocate_next(65536);
 
 	ck_assert(free_at(base));
-	ck_assert(grow(FIRST - 1, &size));
-	ck_assert_uint_eq(reuse(size + 512), 0);
-	ck_assert(!keep_worth_has(0, size));
+	credit(65536);
 	ck_assert_uint_eq(reuse(65536), base);
 	ck_assert(free_at(base));
 }
@@ -336,25 +346,59 @@ LOOP_TEST(worth, sizes_that_repeat_are_reused_again, 0, sizeof(patterns) / sizeo
 		      allocations);
 }
 
-TEST(worth, allocations_count_while_memory_like_them_is_kept)
+TEST(worth, allocations_count_when_they_are_freed_and_other_memory_is_kept)
 {
-	uint64_t base = allocate_next(8192);
+	uint64_t bases[10 * FIRST], kept = allocate_next(8192);
 
-	ck_assert(free_at(base));
-	ck_assert_uint_eq(reuse(8192), base);
+	/* Nothing is kept but larger memory, or no memory is allocated. */
+	ck_assert(free_at(kept));
+	ck_assert_uint_eq(reuse(8192), kept);
 	ck_assert(free_at(allocate_next(3 * MIB)));
-	for (unsigned int i = 0; i < 10 * FIRST; i++)
+	for (unsigned int i = 0; i < 10 * FIRST; i++) {
 		ck_assert_uint_eq(reuse(512 + 512 * i), 0);
-	ck_assert(free_at(base));
+		bases[i] = allocate_next(512 + 512 * i);
+	}
+	ck_assert(free_at(kept));
 	for (unsigned int i = 0; i < 10 * FIRST; i++)
 		ck_assert_uint_eq(reuse(0), 0);
-	ck_assert(keep_worth_has(0, 8192));
+	for (unsigned int i = 0; i < 10 * FIRST; i++)
+		ck_assert(free_at(bases[i]));
+	/* One is kept: no more than one is a miss. */
+	ck_assert(keep_release(KEEP_CURRENT, UINT64_MAX));
+	kept = allocate_next(8192);
+	ck_assert(free_at(kept));
+	for (unsigned int i = 0; i < 10 * FIRST; i++) {
+		ck_assert_uint_eq(reuse(512 << 10 | 512 * i), 0);
+		bases[i] = allocate_next(512 << 10 | 512 * i);
+	}
+	for (unsigned int i = 0; i < 10 * FIRST; i++)
+		ck_assert(free_at(bases[i]));
+	ck_assert_uint_ge(credit(4096), FIRST - 1);
+}
+
+/* A program that allocates much, and keeps it, between phases. */
+TEST(worth, allocations_that_stay_cost_nothing)
+{
+	uint64_t bases[4 * MOST];
+
+	for (unsigned int i = 0; i < 4 * MOST; i++)
+		bases[i] = allocate_next(8192);
+	for (unsigned int i = 0; i < 4 * MOST; i++)
+		ck_assert(free_at(bases[i]));
+	for (unsigned int i = 0; i < 4 * MOST; i++) {
+		ck_assert_uint_eq(reuse(65536), 0);
+		bases[i] = allocate_next(65536);
+	}
+	for (unsigned int i = 0; i < 4 * MOST; i++) {
+		ck_assert(free_at(bases[i]));
+		ck_assert_uint_eq(reuse(65536), bases[i]);
+	}
 }
 
 /* Until nothing like it is kept. */
 static void grow_in_vain(uint64_t *size)
 {
-	while (keep_worth_has(0, *size) || kept_has_like(0, *size))
+	while (has_credit(0, *size) || kept_number_like(0, *size))
 		grow(1, size);
 	ck_assert(!grow(4, size));
 }
@@ -406,9 +450,9 @@ TEST(worth, pitched_and_host_memory_are_kept_always)
 	ck_assert(free_at(pitched));
 	ck_assert(keeps_host(host));
 	ck_assert(!grow(10 * FIRST, &size));
-	ck_assert(!keep_worth_has(0, 4096));
+	ck_assert(!has_credit(0, 4096));
 	ck_assert_uint_eq(reuse_request(&request, &pitch), pitched);
-	ck_assert(!keep_worth_has(0, 4096));
+	ck_assert(!has_credit(0, 4096));
 	ck_assert_uint_eq(
 		reuse_request(&(struct keep_request){ ALLOCATION_HOST, 0, 4096, 0 }, NULL), host);
 }
@@ -477,20 +521,20 @@ TEST(worth, gpus_are_judged_apart)
 	enter(&of_second_gpu);
 	ck_assert_uint_eq(reuse(4096), base);
 	ck_assert(keeps(base));
-	while (keep_worth_has(1, 4096))
-		keep_worth_missed(1, 4096, true);
-	ck_assert(keep_worth_has(0, 4096));
+	while (has_credit(1, 4096))
+		miss(1, 4096);
+	ck_assert(has_credit(0, 4096));
 	allocate_in(&of_second_gpu, base + BLOCK, 8192);
 	ck_assert(!keeps(base + BLOCK));
 	ck_assert(memory_freeing(FREE_DEVICE, base + BLOCK, &ended));
 	must_have_freed(1, &base);
 	/* What is released counts. */
-	keep_worth_missed(1, 4096, true);
-	while (keep_worth_has(1, 4096))
-		keep_worth_missed(1, 4096, true);
+	miss(1, 4096);
+	while (has_credit(1, 4096))
+		miss(1, 4096);
 	keep_worth_freed(0, 4096);
-	keep_worth_missed(1, 4096, true);
-	ck_assert(!keep_worth_has(1, 4096));
+	miss(1, 4096);
+	ck_assert(!has_credit(1, 4096));
 }
 
 SUITE("keep_worth")
