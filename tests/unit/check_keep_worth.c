@@ -395,6 +395,19 @@ TEST(worth, allocations_that_stay_cost_nothing)
 	}
 }
 
+TEST(worth, a_free_of_reused_memory_pays_for_no_miss)
+{
+	uint64_t fixed = allocate_next(8192), other = allocate_next(65536);
+
+	ck_assert(free_at(fixed));
+	ck_assert(free_at(other));
+	ck_assert_uint_eq(reuse(256 << 10), 0);
+	allocate_next(256 << 10);
+	ck_assert_uint_eq(reuse(8192), fixed);
+	ck_assert(free_at(fixed));
+	ck_assert_uint_eq(credit(4096), FIRST + 1);
+}
+
 /* Until nothing like it is kept. */
 static void grow_in_vain(uint64_t *size)
 {
