@@ -28,9 +28,10 @@
 #define CLASSES	      ((ADDRESS_BITS - LOGARITHM_MIN) * 8)
 
 static struct worth {
-	/* FIRST, less the credit (so that 0 is the state at first): of larger, of small memory. */
-	_Atomic int spent[2];
-	_Atomic uint64_t missed[2]; /* misses that were not freed yet, about */
+	struct account {
+		_Atomic int spent;	 /* FIRST, less the credit: 0 at first */
+		_Atomic uint64_t missed; /* misses that were not freed yet, about */
+	} accounts[2];			 /* of larger memory, of small memory */
 	/* Of each class of sizes, eight for a power of two: number of those freed for want of
 	 * credit for which no allocation stands yet (above ADDRESS_BITS), and the largest, about.
 	 */
@@ -45,9 +46,9 @@ static uint64_t keep_worth_largest(uint64_t freed)
 	return freed & (ONE_FREED - 1);
 }
 
-static _Atomic int *keep_worth_spent(unsigned int list, uint64_t bytes)
+static struct account *keep_worth_account(unsigned int list, uint64_t bytes)
 {
-	return &worths[list].spent[bytes <= KEPT_SMALL];
+	return &worths[list].accounts[bytes <= KEPT_SMALL];
 }
 
 static _Atomic uint64_t *keep_worth_freed_of(unsigned int list, uint64_t bytes)
@@ -72,42 +73,43 @@ void keep_worth_freed(unsigned int list, uint64_t bytes)
 	store_relaxed(freed, count * ONE_FREED | (largest > bytes ? largest : bytes));
 }
 
-static void keep_worth_add(unsigned int list, uint64_t bytes, int credit)
+/* Within 0 and MOST. */
+static void keep_worth_add(struct account *account, int credit)
 {
-	int spent = load_relaxed(keep_worth_spent(list, bytes)) - credit;
+	int spent = load_relaxed(&account->spent) - credit;
 
-	if (spent >= FIRST - MOST)
-		store_relaxed(keep_worth_spent(list, bytes), spent);
+	if (spent >= FIRST - MOST && spent <= FIRST)
+		store_relaxed(&account->spent, spent);
 }
 
 void keep_worth_matched(unsigned int list, uint64_t bytes)
 {
-	keep_worth_add(list, bytes, bytes <= KEPT_SMALL ? SMALL_MATCH : LARGE_MATCH);
+	keep_worth_add(keep_worth_account(list, bytes),
+		       bytes <= KEPT_SMALL ? SMALL_MATCH : LARGE_MATCH);
 }
 
 bool keep_worth_has(unsigned int list, uint64_t bytes, bool is_new)
 {
-	_Atomic uint64_t *missed = &worths[list].missed[bytes <= KEPT_SMALL];
-	uint64_t before = load_relaxed(missed);
+	struct account *account = keep_worth_account(list, bytes);
+	uint64_t missed = load_relaxed(&account->missed);
 
-	if (is_new && before) {
-		store_relaxed(missed, before - 1);
-		if (load_relaxed(keep_worth_spent(list, bytes)) < FIRST)
-			keep_worth_add(list, bytes, -1);
+	if (is_new && missed) {
+		store_relaxed(&account->missed, missed - 1);
+		keep_worth_add(account, -1);
 	}
-	return load_relaxed(keep_worth_spent(list, bytes)) < FIRST;
+	return load_relaxed(&account->spent) < FIRST;
 }
 
 void keep_worth_missed(unsigned int list, uint64_t bytes, uint64_t number)
 {
 	_Atomic uint64_t *freed = keep_worth_freed_of(list, bytes);
-	_Atomic uint64_t *missed = &worths[list].missed[bytes <= KEPT_SMALL];
-	uint64_t before = load_relaxed(freed);
+	struct account *account = keep_worth_account(list, bytes);
+	uint64_t before = load_relaxed(freed), missed = load_relaxed(&account->missed);
 
 	if (before >= ONE_FREED && keep_worth_largest(before) >= bytes) {
 		store_relaxed(freed, before - ONE_FREED);
-		keep_worth_add(list, bytes, FREED_MATCH);
-	} else if (load_relaxed(missed) < number) {
-		store_relaxed(missed, load_relaxed(missed) + 1);
+		keep_worth_add(account, FREED_MATCH);
+	} else if (missed < number) {
+		store_relaxed(&account->missed, missed + 1);
 	}
 }

@@ -541,7 +541,7 @@ TEST(worth, gpus_are_judged_apart)
 	ck_assert(!keeps(base + BLOCK));
 	ck_assert(memory_freeing(FREE_DEVICE, base + BLOCK, &ended));
 	must_have_freed(1, &base);
-	/* What is released counts. */
+	/* A release counts as a free. */
 	miss(1, 4096);
 	while (has_credit(1, 4096))
 		miss(1, 4096);
