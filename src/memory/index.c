@@ -130,19 +130,44 @@ static void index_link_entry(entry_word *entry, uint64_t first, unsigned int shi
 static void index_unlink_entry(entry_word *entry, uint64_t first, unsigned int shift,
 			       struct range range, uint32_t slot);
 
-typedef void change_entry(entry_word *entry, uint64_t first, unsigned int shift, struct range range,
-			  uint32_t slot);
+/* Most entries of a range are its own alone: their words change from `own_before` to `own_after`
+ * without a call of `entry`. */
+struct change {
+	void (*entry)(entry_word *entry, uint64_t first, unsigned int shift, struct range range,
+		      uint32_t slot);
+	uint32_t slot;
+	uint64_t own_before, own_after;
+};
 
-/* Apply `change` to each part of 1 << shift bytes that the range touches. */
-static void index_change_parts(change_entry *change, uint32_t number, uint64_t first,
-			       unsigned int shift, struct range range, uint32_t slot)
+static struct change index_linking(uint32_t slot)
+{
+	return (struct change){ index_link_entry, slot, 0, slot };
+}
+
+static struct change index_unlinking(uint32_t slot)
+{
+	return (struct change){ index_unlink_entry, slot, slot, 0 };
+}
+
+static inline void index_change_entry(const struct change *change, entry_word *entry,
+				      uint64_t first, unsigned int shift, struct range range)
+{
+	if (load_relaxed(entry) == change->own_before && first >= range.base)
+		store_release(entry, change->own_after);
+	else
+		change->entry(entry, first, shift, range, change->slot);
+}
+
+/* Change each part of 1 << shift bytes that the range touches. */
+static void index_change_parts(struct change change, uint32_t number, uint64_t first,
+			       unsigned int shift, struct range range)
 {
 	struct split *split = lookup_split(number);
 	uint64_t from = range.base > first ? (range.base - first) >> shift : 0;
 	uint64_t to = (range.last - first) >> shift;
 
 	for (uint64_t i = from; i <= to && i < FAN; i++)
-		change(&split->parts[i], first + (i << shift), shift, range, slot);
+		index_change_entry(&change, &split->parts[i], first + (i << shift), shift, range);
 }
 
 /* Make a split with all records of `word` and its full bucket, before readers can reach the
@@ -153,12 +178,12 @@ static uint32_t index_divide(uint64_t word, uint64_t first, unsigned int shift)
 		 slot = lookup_entry_before(word);
 
 	if (slot)
-		index_change_parts(index_link_entry, number, first, shift - FAN_SHIFT,
-				   index_range(slot), slot);
+		index_change_parts(index_linking(slot), number, first, shift - FAN_SHIFT,
+				   index_range(slot));
 	for (unsigned int i = 0; i < BUCKET_WORDS; i++) {
 		slot = (uint32_t)load_acquire(&lookup_node(replaced)->words[i]);
-		index_change_parts(index_link_entry, number, first, shift - FAN_SHIFT,
-				   index_range(slot), slot);
+		index_change_parts(index_linking(slot), number, first, shift - FAN_SHIFT,
+				   index_range(slot));
 	}
 	index_split_side(number)->replaced = replaced;
 	return number;
@@ -195,8 +220,8 @@ static void index_link_inside(entry_word *entry, uint64_t first, unsigned int sh
 		inside = index_divide(word, first, shift) | INSIDE_SPLIT;
 		store_release(entry, index_with_inside(word, inside));
 	}
-	index_change_parts(index_link_entry, inside & ~INSIDE_SPLIT, first, shift - FAN_SHIFT,
-			   range, slot);
+	index_change_parts(index_linking(slot), inside & ~INSIDE_SPLIT, first, shift - FAN_SHIFT,
+			   range);
 }
 
 static void index_link_entry(entry_word *entry, uint64_t first, unsigned int shift,
@@ -209,8 +234,8 @@ static void index_link_entry(entry_word *entry, uint64_t first, unsigned int shi
 		return;
 	}
 	if (lookup_entry_inside(word) & INSIDE_SPLIT)
-		index_change_parts(index_link_entry, lookup_entry_inside(word) & ~INSIDE_SPLIT,
-				   first, shift - FAN_SHIFT, range, slot);
+		index_change_parts(index_linking(slot), lookup_entry_inside(word) & ~INSIDE_SPLIT,
+				   first, shift - FAN_SHIFT, range);
 	store_release(entry, index_with_before(word, slot));
 }
 
@@ -236,8 +261,7 @@ static void index_unlink_entry(entry_word *entry, uint64_t first, unsigned int s
 	if (!inside)
 		return;
 	if (inside & INSIDE_SPLIT) {
-		index_change_parts(index_unlink_entry, number, first, shift - FAN_SHIFT, range,
-				   slot);
+		index_change_parts(index_unlinking(slot), number, first, shift - FAN_SHIFT, range);
 		empty = index_is_empty(lookup_split(number)->parts, FAN);
 	} else {
 		index_unlink_from_bucket(number, slot);
@@ -295,31 +319,25 @@ static entry_word *index_next_entry(entry_word *entry, uint64_t block)
 	return entry && block % LEAF_ENTRIES ? entry + 1 : index_entry(block);
 }
 
-/* Most blocks of a large allocation are its own alone: their entries change from `from` to `to`
- * without a call of `change`. */
-static void index_change_blocks(change_entry *change, struct range range, uint32_t slot,
-				uint64_t from, uint64_t to)
+static void index_change_blocks(struct change change, struct range range)
 {
 	entry_word *entry = NULL;
 
 	for (uint64_t block = range.base >> BLOCK_SHIFT; block <= range.last >> BLOCK_SHIFT;
 	     block++) {
 		entry = index_next_entry(entry, block);
-		if (load_relaxed(entry) == from && block << BLOCK_SHIFT >= range.base)
-			store_release(entry, to);
-		else
-			change(entry, block << BLOCK_SHIFT, BLOCK_SHIFT, range, slot);
+		index_change_entry(&change, entry, block << BLOCK_SHIFT, BLOCK_SHIFT, range);
 	}
 }
 
 void index_link(struct range range, uint32_t slot)
 {
-	index_change_blocks(index_link_entry, range, slot, 0, slot);
+	index_change_blocks(index_linking(slot), range);
 }
 
 void index_unlink(struct range range, uint32_t slot)
 {
-	index_change_blocks(index_unlink_entry, range, slot, slot, 0);
+	index_change_blocks(index_unlinking(slot), range);
 }
 
 /* ---- overlaps ---- */
@@ -335,6 +353,7 @@ static uint32_t index_overlapping_entry(uint64_t word, uint64_t first, unsigned 
 					struct range range)
 {
 	uint32_t inside = lookup_entry_inside(word), found = 0;
+	const struct split *split;
 	uint64_t part, last;
 
 	if (first >= range.base && first <= range.last && lookup_entry_before(word))
@@ -347,13 +366,16 @@ static uint32_t index_overlapping_entry(uint64_t word, uint64_t first, unsigned 
 				(uint32_t)load_acquire(&lookup_node(inside)->words[i]), range);
 		return found;
 	}
+	split = lookup_split(inside & ~INSIDE_SPLIT);
 	shift -= FAN_SHIFT;
 	part = range.base > first ? (range.base - first) >> shift : 0;
 	last = (range.last - first) >> shift;
-	for (; part <= last && part < FAN && !found; part++)
-		found = index_overlapping_entry(
-			load_acquire(&lookup_split(inside & ~INSIDE_SPLIT)->parts[part]),
-			first + (part << shift), shift, range);
+	for (; part <= last && part < FAN && !found; part++) {
+		word = load_acquire(&split->parts[part]);
+		if (word)
+			found = index_overlapping_entry(word, first + (part << shift), shift,
+							range);
+	}
 	return found;
 }
 
