@@ -17,7 +17,7 @@ cpus=$(nproc)
 mkdir -p "$folder/tests/gpu" "$folder/src/.libs"
 ln -s "$PWD/src/.libs/libpeerpin.so" "$folder/src/.libs/libpeerpin.so"
 # Of ten rounds of each kind eight have REQUEST, and two P90: settings of a side, for the rounds that call the preload's
-# functions. NOISE: the REQUEST of these in runs without the preload.
+# functions. NOISE: the REQUEST of these in runs without the preload. EARLY: the sum of those that register early.
 cat >"$folder/tests/gpu/rank" <<'TEXT'
 #!/usr/bin/env bash
 hits=-1
@@ -27,8 +27,9 @@ sed -n 's/^Cpus_allowed_list:\t//p' /proc/self/status >>"$RUNS.cpus"
 for round in 1 1 1 1 1 1 1 1 9 9; do
 	[[ $round == 1 ]] && echo "0 ${REQUEST-1000} ${SUM-2000}" || echo "0 ${P90-1500} ${SUM-2000}"
 	[[ $round == 1 ]] && echo '1 1000 2000' || echo '1 1500 2000'
+	echo "2 0 ${EARLY-2000}"
 done
-echo "${TURNS-100} 100 $hits"
+echo "${TURNS-100} 100 100 $hits"
 eval "${DO-}"
 TEXT
 chmod +x "$folder/tests/gpu/rank"
@@ -45,23 +46,25 @@ row() {
 	mock "$@" | sed -nE 's/^  side( +[^ ]+){4} +//p; /^=>/p' | tr -s ' ' | paste -sd' '
 }
 
-same 'as without' '1.00 1.00 1.00 1.00 PASS => 0' "$(row '')"
-same 'quicker' '0.50 0.33 0.50 1.00 PASS => 0' "$(row 'REQUEST=500 P90=500 SUM=1000')"
-same 'at the bars' '1.05 1.10 1.05 1.00 PASS => 0' "$(row 'REQUEST=1050 P90=1650 SUM=2100')"
-same 'a slower request' '1.05 1.00 1.00 1.00 over: request 1.051 (without 1.000) => 1' "$(row REQUEST=1051)"
-same 'a slower p90' '1.00 1.10 1.00 1.00 over: request p90 1.101 (without 1.000) => 1' "$(row P90=1651)"
-same 'a slower sum' '1.00 1.00 1.05 1.00 over: sum 1.051 (without 1.000) => 1' "$(row SUM=2102)"
-same 'sync may move time into the allocation' '2.00 2.00 1.00 1.00 PASS => 0' "$(row 'PEERPIN_PREREGISTER=sync REQUEST=2000 P90=3000')"
-same 'but takes no longer in sum' '1.00 1.00 1.50 1.00 over: sum 1.500 (without 1.000) => 1' "$(row 'PEERPIN_PREREGISTER=sync SUM=3000')"
-same 'less computing' '1.00 1.00 1.00 0.80 PASS => 0' "$(row TURNS=80)"
+same 'as without' '1.00 1.00 1.00 1.00 1.00 PASS => 0' "$(row '')"
+same 'quicker' '0.50 0.33 0.50 0.50 1.00 PASS => 0' "$(row 'REQUEST=500 P90=500 SUM=1000')"
+same 'at the bars' '1.05 1.10 1.05 1.05 1.00 PASS => 0' "$(row 'REQUEST=1050 P90=1650 SUM=2100')"
+same 'a slower request' '1.05 1.00 1.00 1.00 1.00 over: request 1.051 (without 1.000) => 1' "$(row REQUEST=1051)"
+same 'a slower p90' '1.00 1.10 1.00 1.00 1.00 over: request p90 1.101 (without 1.000) => 1' "$(row P90=1651)"
+same 'a slower sum' '1.00 1.00 1.05 1.05 1.00 over: sum 1.051 (without 1.000) => 1' "$(row SUM=2102)"
+same 'sync may move time into the allocation' '2.00 2.00 1.00 1.00 1.00 PASS => 0' "$(row 'PEERPIN_PREREGISTER=sync REQUEST=2000 P90=3000')"
+same 'but takes no longer in sum' '1.00 1.00 1.50 1.00 1.00 over: sum 1.500 (without 1.000) => 1' "$(row 'PEERPIN_PREREGISTER=sync SUM=3000 EARLY=3000')"
+same 'nor than the same calls by hand' '1.00 1.00 1.00 1.25 1.00 over: sum beside early 1.250 (without 1.250) => 1' "$(EARLY=1600 row PEERPIN_PREREGISTER=sync)"
+same 'which has no bar in the background' '1.00 1.00 1.00 1.25 1.00 PASS => 0' "$(row EARLY=1600)"
+same 'less computing' '1.00 1.00 1.00 1.00 0.80 PASS => 0' "$(row TURNS=80)"
 # Otherwise no CPU is free.
 if ((cpus > 1)); then
-	same 'few hits' '1.00 1.00 1.00 1.00 over: hits => 1' "$(row HITS=9)"
+	same 'few hits' '1.00 1.00 1.00 1.00 1.00 over: hits => 1' "$(row HITS=9)"
 fi
-same 'few hits where no CPU is free' '1.00 1.00 1.00 1.00 PASS => 0' "$(row HITS=0 --ranks "${cpus}u")"
-same 'few hits of sync' '1.00 1.00 1.00 1.00 PASS => 0' "$(row 'PEERPIN_PREREGISTER=sync HITS=0')"
+same 'few hits where no CPU is free' '1.00 1.00 1.00 1.00 1.00 PASS => 0' "$(row HITS=0 --ranks "${cpus}u")"
+same 'few hits of sync' '1.00 1.00 1.00 1.00 1.00 PASS => 0' "$(row 'PEERPIN_PREREGISTER=sync HITS=0')"
 matches 'the share of hits' $'*\n  side * 70.0% *' "$(mock HITS=7)"
-matches 'the side without peerpin has no verdict' $'*\n  without         1.0      1.5      2.0      -     1.00     1.00     1.00   1.00\n  side *' "$(mock '')"
+matches 'the side without peerpin has no verdict' $'*\n  without         1.0      1.5      2.0      -     1.00     1.00     1.00     1.00   1.00\n  side *' "$(mock '')"
 matches 'noise stands beside' '*over: request 3.000 (without 2.000)*' "$(NOISE=2000 mock REQUEST=3000)"
 PEERPIN_KEEP=1 mock SIDE=a --with 'b SIDE=b' --passes 2 >/dev/null
 same 'sides there and back, with their own settings alone' '- a b b a - - a b b a -' "$(paste -sd' ' "$RUNS")"
@@ -90,7 +93,7 @@ matches 'its page can be made' '*| request, 1 rank not bound, adapter of 50 us, 
 
 # ---- real ranks; a registration of 20 ms exceeds other programs' noise ----
 
-found=$(outcome env GPU_BUILD="$PWD" "$here/gpu/ranks" --ranks "1,2u" --delays 20000 --rounds 4 --blocks 4 --warm-ups 4 --sides sync \
+found=$(outcome env GPU_BUILD="$PWD" "$here/gpu/ranks" --ranks "1,2u" --delays 20000 --rounds 4 --blocks 6 --warm-ups 4 --sides sync \
 	--with 'off PEERPIN_PREREGISTER=off')
 for case in '1 rank bound' '2 ranks not bound'; do
 	rows=$(sed -n "/^$case, adapter of 20000 us asleep: /,/^  off/p" <<<"$found" | tr -s ' ')

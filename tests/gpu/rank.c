@@ -2,9 +2,11 @@
 /* rank.c -- one rank of tests/gpu/ranks: allocates, computes, registers, deregisters, frees
  *
  * In blocks of rounds, in turn through the preload and directly: by the functions of the driver's
- * and libibverbs' symbol tables. 16 ranks on one GPU take four times as long in one run as in the
- * next, so only blocks of one run can be compared. All ranks change at once, and a rank that has
- * finished its rounds makes more until the last has.
+ * and libibverbs' symbol tables. "Early" rounds are direct and register before they compute, as
+ * PEERPIN_PREREGISTER=sync does: where many ranks wait for each other in the driver, that order
+ * alone changes the times. 16 ranks on one GPU take four times as long in one run as in the next,
+ * so only blocks of one run can be compared. All ranks change at once, and a rank that has finished
+ * its rounds makes more until the last has.
  *
  * Computes for a time between three and five quarters of MICROSECONDS, at random. With equal times
  * the ranks would keep the order in which they meet in the driver, and a block's times would depend
@@ -12,10 +14,11 @@
  *
  * usage: rank FILE RANKS WARM-UPS ROUNDS BLOCKS BYTES MICROSECONDS
  * FILE, of at least 8 zero bytes, is shared by all ranks of a run. ROUNDS of each of BLOCKS blocks
- * count; WARM-UPS precede the first block, and SETTLING rounds each. A line for each round: 1 if it
- * is direct, else 0, ns of the request (SYNC_MEMOPS, export, registration, close), and ns of
- * allocation, request, deregistration and free. The last line: turns of the computing loop in a ms,
- * through the preload and directly, and hits of the rounds that count (-1: no peerpin).
+ * count; WARM-UPS precede the first block, and SETTLING rounds each. A line for each round: its
+ * kind (0, 1 or 2: through the preload, direct, early), ns of the request after computing
+ * (SYNC_MEMOPS, export, registration, close), and ns of allocation, request, deregistration and
+ * free. The last line: turns of the computing loop in a ms, by kind, and hits of the rounds that
+ * count (-1: no peerpin).
  */
 #include "statistic.h"
 
@@ -48,13 +51,15 @@ static unsigned long ranks, warm_ups, rounds, blocks, bytes, computing_ns;
 static struct ibv_pd *pd;
 static bool has_peerpin;
 
+enum kind { PRELOADED, DIRECT, EARLY, KINDS };
+
 struct round {
-	bool direct;
+	enum kind kind;
 	uint64_t request, sum;
 };
 
-/* Of the computing loop, through the preload and directly. */
-static uint64_t turns[2], turning_ns[2];
+/* Of the computing loop. */
+static uint64_t turns[KINDS], turning_ns[KINDS];
 
 /* ---- the calls of a round, through the preload and directly ---- */
 
@@ -104,15 +109,15 @@ static uint64_t now(void)
 }
 
 /* No system calls, as in a rank that polls. */
-static void compute(bool directly)
+static void compute(enum kind kind)
 {
 	uint64_t time = computing_ns - computing_ns / 4 + (uint64_t)rand() % (computing_ns / 2),
 		 end = now() + time, count = 0;
 
 	while (now() < end)
 		count++;
-	turns[directly] += count;
-	turning_ns[directly] += time;
+	turns[kind] += count;
+	turning_ns[kind] += time;
 }
 
 /* As UCX does: operations of the GPU on the memory are complete before an adapter reads it. */
@@ -130,22 +135,25 @@ static struct ibv_mr *request(const struct calls *call, CUdeviceptr memory)
 	return mr;
 }
 
-static struct round one_round(bool directly)
+static struct round one_round(enum kind kind)
 {
-	const struct calls *call = directly ? &direct : &preloaded;
+	const struct calls *call = kind == PRELOADED ? &preloaded : &direct;
 	uint64_t start = now(), allocated, computed, requested;
+	struct ibv_mr *mr = NULL;
 	CUdeviceptr memory;
-	struct ibv_mr *mr;
 
 	must_cuda(call->cuMemAlloc_v2(&memory, bytes));
+	if (kind == EARLY)
+		mr = request(call, memory);
 	allocated = now();
-	compute(directly);
+	compute(kind);
 	computed = now();
-	mr = request(call, memory);
+	if (kind != EARLY)
+		mr = request(call, memory);
 	requested = now();
 	must(!call->ibv_dereg_mr(mr));
 	must_cuda(call->cuMemFree_v2(memory));
-	return (struct round){ .direct = directly,
+	return (struct round){ .kind = kind,
 			       .request = requested - computed,
 			       .sum = allocated - start + now() - computed };
 }
@@ -153,33 +161,33 @@ static struct round one_round(bool directly)
 /* ---- all ranks ---- */
 
 /* The other ranks' rounds are beside as many ranks as before. */
-static void finish(unsigned long step, bool directly)
+static void finish(unsigned long step, enum kind kind)
 {
 	shared->finished++;
 	while (shared->finished < (step + 1) * ranks)
-		one_round(directly);
+		one_round(kind);
 }
 
-/* Through, directly, directly, through: a slow change of the machine's speed is no difference. */
-static bool is_direct(unsigned long block)
+/* There and back: a slow change of the machine's speed is no difference. */
+static enum kind kind_of(unsigned long block)
 {
-	return (block + 1) / 2 % 2;
+	return (enum kind)(block / KINDS % 2 ? KINDS - 1 - block % KINDS : block % KINDS);
 }
 
 /* Returns the number of hits. */
 static uint64_t run_block(unsigned long block, struct round *times)
 {
-	bool directly = is_direct(block);
+	enum kind kind = kind_of(block);
 	uint64_t before, hits = 0;
 
 	for (unsigned long i = 0; i < SETTLING; i++)
-		one_round(directly);
+		one_round(kind);
 	before = has_peerpin ? statistic("hits") : 0;
 	for (unsigned long i = 0; i < rounds; i++)
-		times[i] = one_round(directly);
+		times[i] = one_round(kind);
 	if (has_peerpin)
 		hits = statistic("hits") - before;
-	finish(2 + block, directly);
+	finish(2 + block, kind);
 	return hits;
 }
 
@@ -219,19 +227,20 @@ int main(int count, char **arguments)
 		*numbers[i] = strtoul(arguments[2 + i], NULL, 10);
 	computing_ns *= 1000;
 	times = calloc(rounds * blocks, sizeof(*times));
-	must(ranks && rounds && blocks > 1 && bytes && computing_ns && times);
+	must(ranks && rounds && blocks >= KINDS && bytes && computing_ns && times);
 	has_peerpin = dlsym(RTLD_DEFAULT, "peerpin_statistic") != NULL;
 	begin(arguments[1]);
 	srand((unsigned int)getpid());
-	finish(0, false);
+	finish(0, PRELOADED);
 	for (unsigned long i = 0; i < warm_ups; i++)
-		one_round(false);
-	finish(1, false);
+		one_round(PRELOADED);
+	finish(1, PRELOADED);
 	for (unsigned long i = 0; i < blocks; i++)
 		hits += run_block(i, &times[i * rounds]);
 	for (unsigned long i = 0; i < rounds * blocks; i++)
-		printf("%d %lu %lu\n", times[i].direct, times[i].request, times[i].sum);
-	printf("%lu %lu %ld\n", turns[false] * 1000000 / turning_ns[false],
-	       turns[true] * 1000000 / turning_ns[true], has_peerpin ? (long)hits : -1);
+		printf("%d %lu %lu\n", times[i].kind, times[i].request, times[i].sum);
+	for (int kind = 0; kind < KINDS; kind++)
+		printf("%lu ", turns[kind] * 1000000 / turning_ns[kind]);
+	printf("%ld\n", has_peerpin ? (long)hits : -1);
 	return 0;
 }
