@@ -44,7 +44,7 @@ endif
 # results of tests/stacks/worth have a plot. All rows as tables: bench/rows.md in the build folder.
 performance:
 	@recorded=$(top_srcdir)/docs/performance; \
-	plotted=$$recorded/h100-worth-500.json; \
+	plotted=$$recorded/h200-worth-500.json; \
 	if test -e $$plotted; then \
 		$(top_srcdir)/tests/stacks/worth_plot $$plotted >worth.svg.tmp && \
 			mv worth.svg.tmp $$recorded/worth.svg || exit 1; \
