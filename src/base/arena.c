@@ -9,23 +9,44 @@
 
 #define HUGE_PAGE  ((size_t)2 << 20)
 #define FIRST_STEP ((size_t)64 << 10)
+/* ThreadSanitizer shadows no memory that far away. */
+#ifdef __SANITIZE_THREAD__
+#define AWAY UINTPTR_MAX
+#else
+#define AWAY ((uintptr_t)16 << 40)
+#endif
 
 static size_t arena_round_up(size_t size, size_t to)
 {
 	return (size + to - 1) / to * to;
 }
 
+/* 16 TiB below the library, where programs have nothing. The driver has the kernel choose addresses
+ * of GPU memory, next to the mappings before. With GiBs reserved there, all larger memory is away
+ * from the context's own, and the driver maps and unmaps it in about twice the time (measured:
+ * 48 MiB are allocated and freed in 118 us, else in 94). NULL: no such place. */
+static void *arena_place(size_t length)
+{
+	static _Atomic uintptr_t taken;
+	uintptr_t library = (uintptr_t)&taken / HUGE_PAGE * HUGE_PAGE;
+
+	if (library <= AWAY)
+		return NULL;
+	return (void *)(library - AWAY - add_relaxed(&taken, length) - length);
+}
+
 /* Without addresses `base` stays NULL. */
 static void arena_reserve(struct arena *arena)
 {
 	void *addresses;
+	size_t length;
 
 	/* Halve the limit on failure: a limit on addresses (ulimit -v) may not allow the whole
 	 * range. */
 	for (; (size_t)arena->limit * arena->size >= FIRST_STEP; arena->limit /= 2) {
-		addresses = kernel_map(
-			arena_round_up((size_t)arena->limit * arena->size, HUGE_PAGE) + HUGE_PAGE,
-			PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
+		length = arena_round_up((size_t)arena->limit * arena->size, HUGE_PAGE) + HUGE_PAGE;
+		addresses = kernel_map(arena_place(length), length, PROT_NONE,
+				       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
 		if (addresses) {
 			arena->base = (char *)arena_round_up((uintptr_t)addresses, HUGE_PAGE);
 			return;

@@ -126,10 +126,11 @@ static inline void kernel_walk(int folder, bool (*visit)(const char *name, void 
 	}
 }
 
-/* Return NULL on failure. Avoid libc's mmap: memory hooks may intercept it. */
-static inline void *kernel_map(size_t length, int protection, int flags, int fd)
+/* `place`: preferred address, or NULL. Return NULL on failure. Avoid libc's mmap: memory hooks may
+ * intercept it. */
+static inline void *kernel_map(void *place, size_t length, int protection, int flags, int fd)
 {
-	long address = kernel_call(SYS_mmap, NULL, length, protection, flags, fd, 0L);
+	long address = kernel_call(SYS_mmap, place, length, protection, flags, fd, 0L);
 
 	return address < 0 ? NULL : (void *)address;
 }
@@ -137,7 +138,7 @@ static inline void *kernel_map(size_t length, int protection, int flags, int fd)
 /* Zeroed memory of this process alone; NULL on failure. */
 static inline void *kernel_map_memory(size_t length)
 {
-	return kernel_map(length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	return kernel_map(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
 }
 
 static inline void kernel_unmap(void *address, size_t length)

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <sys/mman.h>
 
 #include "memory/index.h"
 #include "memory/lookup.h"
@@ -405,5 +406,27 @@ TEST(many, readers_are_right_while_nodes_are_used_again)
 		ck_assert_msg(!complaint, "%s", (const char *)complaint);
 	}
 }
+
+#ifndef __SANITIZE_THREAD__
+#define MAPPED ((size_t)64 << 20)
+
+static char *map_anywhere(void)
+{
+	char *mapped = mmap(NULL, MAPPED, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	ck_assert_ptr_ne(mapped, MAP_FAILED);
+	return mapped;
+}
+
+/* The driver's next mapping is beside its last one, without the GiBs of the arenas between. */
+TEST(single, reservations_are_away_from_the_mappings_of_others)
+{
+	char *before = map_anywhere(), *after;
+
+	ck_assert_int_eq(put(HOME, BLOCK), 0);
+	after = map_anywhere();
+	ck_assert_uint_le((size_t)labs(after - before), 2 * MAPPED);
+}
+#endif
 
 SUITE("allocation table")
