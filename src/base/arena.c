@@ -9,22 +9,17 @@
 
 #define HUGE_PAGE  ((size_t)2 << 20)
 #define FIRST_STEP ((size_t)64 << 10)
-/* ThreadSanitizer shadows no memory that far away. */
-#ifdef __SANITIZE_THREAD__
-#define AWAY UINTPTR_MAX
-#else
-#define AWAY ((uintptr_t)16 << 40)
-#endif
+#define AWAY	   ((uintptr_t)16 << 40)
 
 static size_t arena_round_up(size_t size, size_t to)
 {
 	return (size + to - 1) / to * to;
 }
 
-/* 16 TiB below the library, where programs have nothing. The driver has the kernel choose addresses
- * of GPU memory, next to the mappings before. With GiBs reserved there, all larger memory is away
- * from the context's own, and the driver maps and unmaps it in about twice the time (measured:
- * 48 MiB are allocated and freed in 118 us, else in 94). NULL: no such place. */
+/* Far below the library, where programs rarely have anything. The driver has the kernel choose
+ * addresses of GPU memory, next to the mappings before. With GiBs reserved there, larger memory is
+ * away from the context's own, and takes the driver 25 % longer (measured: 48 MiB are allocated and
+ * freed in 118 us, else in 94). NULL: no such place. */
 static void *arena_place(size_t length)
 {
 	static _Atomic uintptr_t taken;

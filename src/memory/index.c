@@ -139,15 +139,8 @@ struct change {
 	uint64_t own_before, own_after;
 };
 
-static struct change index_linking(uint32_t slot)
-{
-	return (struct change){ index_link_entry, slot, 0, slot };
-}
-
-static struct change index_unlinking(uint32_t slot)
-{
-	return (struct change){ index_unlink_entry, slot, slot, 0 };
-}
+#define INDEX_LINKING(slot)   (&(const struct change){ index_link_entry, slot, 0, slot })
+#define INDEX_UNLINKING(slot) (&(const struct change){ index_unlink_entry, slot, slot, 0 })
 
 static inline void index_change_entry(const struct change *change, entry_word *entry,
 				      uint64_t first, unsigned int shift, struct range range)
@@ -159,7 +152,7 @@ static inline void index_change_entry(const struct change *change, entry_word *e
 }
 
 /* Change each part of 1 << shift bytes that the range touches. */
-static void index_change_parts(struct change change, uint32_t number, uint64_t first,
+static void index_change_parts(const struct change *change, uint32_t number, uint64_t first,
 			       unsigned int shift, struct range range)
 {
 	struct split *split = lookup_split(number);
@@ -167,7 +160,7 @@ static void index_change_parts(struct change change, uint32_t number, uint64_t f
 	uint64_t to = (range.last - first) >> shift;
 
 	for (uint64_t i = from; i <= to && i < FAN; i++)
-		index_change_entry(&change, &split->parts[i], first + (i << shift), shift, range);
+		index_change_entry(change, &split->parts[i], first + (i << shift), shift, range);
 }
 
 /* Make a split with all records of `word` and its full bucket, before readers can reach the
@@ -178,11 +171,11 @@ static uint32_t index_divide(uint64_t word, uint64_t first, unsigned int shift)
 		 slot = lookup_entry_before(word);
 
 	if (slot)
-		index_change_parts(index_linking(slot), number, first, shift - FAN_SHIFT,
+		index_change_parts(INDEX_LINKING(slot), number, first, shift - FAN_SHIFT,
 				   index_range(slot));
 	for (unsigned int i = 0; i < BUCKET_WORDS; i++) {
 		slot = (uint32_t)load_acquire(&lookup_node(replaced)->words[i]);
-		index_change_parts(index_linking(slot), number, first, shift - FAN_SHIFT,
+		index_change_parts(INDEX_LINKING(slot), number, first, shift - FAN_SHIFT,
 				   index_range(slot));
 	}
 	index_split_side(number)->replaced = replaced;
@@ -220,7 +213,7 @@ static void index_link_inside(entry_word *entry, uint64_t first, unsigned int sh
 		inside = index_divide(word, first, shift) | INSIDE_SPLIT;
 		store_release(entry, index_with_inside(word, inside));
 	}
-	index_change_parts(index_linking(slot), inside & ~INSIDE_SPLIT, first, shift - FAN_SHIFT,
+	index_change_parts(INDEX_LINKING(slot), inside & ~INSIDE_SPLIT, first, shift - FAN_SHIFT,
 			   range);
 }
 
@@ -234,7 +227,7 @@ static void index_link_entry(entry_word *entry, uint64_t first, unsigned int shi
 		return;
 	}
 	if (lookup_entry_inside(word) & INSIDE_SPLIT)
-		index_change_parts(index_linking(slot), lookup_entry_inside(word) & ~INSIDE_SPLIT,
+		index_change_parts(INDEX_LINKING(slot), lookup_entry_inside(word) & ~INSIDE_SPLIT,
 				   first, shift - FAN_SHIFT, range);
 	store_release(entry, index_with_before(word, slot));
 }
@@ -261,7 +254,7 @@ static void index_unlink_entry(entry_word *entry, uint64_t first, unsigned int s
 	if (!inside)
 		return;
 	if (inside & INSIDE_SPLIT) {
-		index_change_parts(index_unlinking(slot), number, first, shift - FAN_SHIFT, range);
+		index_change_parts(INDEX_UNLINKING(slot), number, first, shift - FAN_SHIFT, range);
 		empty = index_is_empty(lookup_split(number)->parts, FAN);
 	} else {
 		index_unlink_from_bucket(number, slot);
@@ -319,25 +312,25 @@ static entry_word *index_next_entry(entry_word *entry, uint64_t block)
 	return entry && block % LEAF_ENTRIES ? entry + 1 : index_entry(block);
 }
 
-static void index_change_blocks(struct change change, struct range range)
+static void index_change_blocks(const struct change *change, struct range range)
 {
 	entry_word *entry = NULL;
 
 	for (uint64_t block = range.base >> BLOCK_SHIFT; block <= range.last >> BLOCK_SHIFT;
 	     block++) {
 		entry = index_next_entry(entry, block);
-		index_change_entry(&change, entry, block << BLOCK_SHIFT, BLOCK_SHIFT, range);
+		index_change_entry(change, entry, block << BLOCK_SHIFT, BLOCK_SHIFT, range);
 	}
 }
 
 void index_link(struct range range, uint32_t slot)
 {
-	index_change_blocks(index_linking(slot), range);
+	index_change_blocks(INDEX_LINKING(slot), range);
 }
 
 void index_unlink(struct range range, uint32_t slot)
 {
-	index_change_blocks(index_unlinking(slot), range);
+	index_change_blocks(INDEX_UNLINKING(slot), range);
 }
 
 /* ---- overlaps ---- */

@@ -90,8 +90,15 @@ matches 'as JSON' '{"bench": "ranks", *"case": "request, 1 rank not bound, adapt
 	"$(<"$folder/ranks.json")"
 matches 'its page can be made' '*| request, 1 rank not bound, adapter of 50 us, side | 1 | 1 | 2,000 ns | direct | 1,000 | 0.5 | \*\*ratio 0.95\*\* | \*\*missed\*\* |*' \
 	"$("$here/bench/page" "$folder/ranks.json")"
+matches 'both sums are on it' '*| sum, 1 rank *, side *| direct | 2,000 |*| sum beside early, 1 rank *, side *| early | 2,000 |*' \
+	"$("$here/bench/page" "$folder/ranks.json")"
 
 # ---- real ranks; a registration of 20 ms exceeds other programs' noise ----
+
+truncate -s 4096 "$folder/shared"
+requests=$(LD_LIBRARY_PATH=$PWD/src/sim/adapter/.libs:$PWD/src/sim/.libs PEERPIN_SIM_ADAPTER_DELAY=20000 \
+	tests/gpu/rank "$folder/shared" 1 0 1 3 1048576 1000 | sed '$d' | awk '{ print $1, ($2 >= 2e7 ? "request" : "none") }' | paste -sd,)
+same 'only early rounds make no request after computing' '0 request,1 request,2 none' "$requests"
 
 found=$(outcome env GPU_BUILD="$PWD" "$here/gpu/ranks" --ranks "1,2u" --delays 20000 --rounds 4 --blocks 6 --warm-ups 4 --sides sync \
 	--with 'off PEERPIN_PREREGISTER=off')

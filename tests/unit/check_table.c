@@ -407,8 +407,9 @@ TEST(many, readers_are_right_while_nodes_are_used_again)
 	}
 }
 
-#ifndef __SANITIZE_THREAD__
 #define MAPPED ((size_t)64 << 20)
+
+extern void __tsan_init(void) __attribute__((weak));
 
 static char *map_anywhere(void)
 {
@@ -425,8 +426,10 @@ TEST(single, reservations_are_away_from_the_mappings_of_others)
 
 	ck_assert_int_eq(put(HOME, BLOCK), 0);
 	after = map_anywhere();
-	ck_assert_uint_le((size_t)labs(after - before), 2 * MAPPED);
+	/* Below code that is far down itself (Valgrind's) there is no such place, and
+	 * ThreadSanitizer occupies it. */
+	if ((uintptr_t)&lookup_records > (uintptr_t)16 << 40 && !__tsan_init)
+		ck_assert_uint_le((size_t)labs(after - before), 2 * MAPPED);
 }
-#endif
 
 SUITE("allocation table")
