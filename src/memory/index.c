@@ -125,42 +125,36 @@ static bool index_is_empty(const _Atomic uint64_t *words, unsigned int count)
 
 /* ---- linking ---- */
 
+enum change { LINK, UNLINK };
+
 static void index_link_entry(entry_word *entry, uint64_t first, unsigned int shift,
 			     struct range range, uint32_t slot);
 static void index_unlink_entry(entry_word *entry, uint64_t first, unsigned int shift,
 			       struct range range, uint32_t slot);
 
-/* Most entries of a range are its own alone: their words change from `own_before` to `own_after`
- * without a call of `entry`. */
-struct change {
-	void (*entry)(entry_word *entry, uint64_t first, unsigned int shift, struct range range,
-		      uint32_t slot);
-	uint32_t slot;
-	uint64_t own_before, own_after;
-};
-
-#define INDEX_LINKING(slot)   (&(const struct change){ index_link_entry, slot, 0, slot })
-#define INDEX_UNLINKING(slot) (&(const struct change){ index_unlink_entry, slot, slot, 0 })
-
-static inline void index_change_entry(const struct change *change, entry_word *entry,
-				      uint64_t first, unsigned int shift, struct range range)
+/* Most entries of a range are its own alone: they change without a call. */
+static inline void index_change_entry(enum change change, entry_word *entry, uint64_t first,
+				      unsigned int shift, struct range range, uint32_t slot)
 {
-	if (load_relaxed(entry) == change->own_before && first >= range.base)
-		store_release(entry, change->own_after);
+	if (load_relaxed(entry) == (change == LINK ? 0 : slot) && first >= range.base)
+		store_release(entry, change == LINK ? slot : 0);
+	else if (change == LINK)
+		index_link_entry(entry, first, shift, range, slot);
 	else
-		change->entry(entry, first, shift, range, change->slot);
+		index_unlink_entry(entry, first, shift, range, slot);
 }
 
 /* Change each part of 1 << shift bytes that the range touches. */
-static void index_change_parts(const struct change *change, uint32_t number, uint64_t first,
-			       unsigned int shift, struct range range)
+static void index_change_parts(enum change change, uint32_t number, uint64_t first,
+			       unsigned int shift, struct range range, uint32_t slot)
 {
 	struct split *split = lookup_split(number);
 	uint64_t from = range.base > first ? (range.base - first) >> shift : 0;
 	uint64_t to = (range.last - first) >> shift;
 
 	for (uint64_t i = from; i <= to && i < FAN; i++)
-		index_change_entry(change, &split->parts[i], first + (i << shift), shift, range);
+		index_change_entry(change, &split->parts[i], first + (i << shift), shift, range,
+				   slot);
 }
 
 /* Make a split with all records of `word` and its full bucket, before readers can reach the
@@ -171,12 +165,10 @@ static uint32_t index_divide(uint64_t word, uint64_t first, unsigned int shift)
 		 slot = lookup_entry_before(word);
 
 	if (slot)
-		index_change_parts(INDEX_LINKING(slot), number, first, shift - FAN_SHIFT,
-				   index_range(slot));
+		index_change_parts(LINK, number, first, shift - FAN_SHIFT, index_range(slot), slot);
 	for (unsigned int i = 0; i < BUCKET_WORDS; i++) {
 		slot = (uint32_t)load_acquire(&lookup_node(replaced)->words[i]);
-		index_change_parts(INDEX_LINKING(slot), number, first, shift - FAN_SHIFT,
-				   index_range(slot));
+		index_change_parts(LINK, number, first, shift - FAN_SHIFT, index_range(slot), slot);
 	}
 	index_split_side(number)->replaced = replaced;
 	return number;
@@ -213,8 +205,7 @@ static void index_link_inside(entry_word *entry, uint64_t first, unsigned int sh
 		inside = index_divide(word, first, shift) | INSIDE_SPLIT;
 		store_release(entry, index_with_inside(word, inside));
 	}
-	index_change_parts(INDEX_LINKING(slot), inside & ~INSIDE_SPLIT, first, shift - FAN_SHIFT,
-			   range);
+	index_change_parts(LINK, inside & ~INSIDE_SPLIT, first, shift - FAN_SHIFT, range, slot);
 }
 
 static void index_link_entry(entry_word *entry, uint64_t first, unsigned int shift,
@@ -227,8 +218,8 @@ static void index_link_entry(entry_word *entry, uint64_t first, unsigned int shi
 		return;
 	}
 	if (lookup_entry_inside(word) & INSIDE_SPLIT)
-		index_change_parts(INDEX_LINKING(slot), lookup_entry_inside(word) & ~INSIDE_SPLIT,
-				   first, shift - FAN_SHIFT, range);
+		index_change_parts(LINK, lookup_entry_inside(word) & ~INSIDE_SPLIT, first,
+				   shift - FAN_SHIFT, range, slot);
 	store_release(entry, index_with_before(word, slot));
 }
 
@@ -254,7 +245,7 @@ static void index_unlink_entry(entry_word *entry, uint64_t first, unsigned int s
 	if (!inside)
 		return;
 	if (inside & INSIDE_SPLIT) {
-		index_change_parts(INDEX_UNLINKING(slot), number, first, shift - FAN_SHIFT, range);
+		index_change_parts(UNLINK, number, first, shift - FAN_SHIFT, range, slot);
 		empty = index_is_empty(lookup_split(number)->parts, FAN);
 	} else {
 		index_unlink_from_bucket(number, slot);
@@ -312,25 +303,25 @@ static entry_word *index_next_entry(entry_word *entry, uint64_t block)
 	return entry && block % LEAF_ENTRIES ? entry + 1 : index_entry(block);
 }
 
-static void index_change_blocks(const struct change *change, struct range range)
+static void index_change_blocks(enum change change, struct range range, uint32_t slot)
 {
 	entry_word *entry = NULL;
 
 	for (uint64_t block = range.base >> BLOCK_SHIFT; block <= range.last >> BLOCK_SHIFT;
 	     block++) {
 		entry = index_next_entry(entry, block);
-		index_change_entry(change, entry, block << BLOCK_SHIFT, BLOCK_SHIFT, range);
+		index_change_entry(change, entry, block << BLOCK_SHIFT, BLOCK_SHIFT, range, slot);
 	}
 }
 
 void index_link(struct range range, uint32_t slot)
 {
-	index_change_blocks(INDEX_LINKING(slot), range);
+	index_change_blocks(LINK, range, slot);
 }
 
 void index_unlink(struct range range, uint32_t slot)
 {
-	index_change_blocks(INDEX_UNLINKING(slot), range);
+	index_change_blocks(UNLINK, range, slot);
 }
 
 /* ---- overlaps ---- */
