@@ -287,6 +287,21 @@ TEST(job, a_rank_that_starts_again_has_one_record_of_its_cpu)
 	job_file_leave();
 }
 
+/* Each would be the mark of one GPU of 512, whose ranks would release what they keep. */
+TEST(job, a_rank_that_starts_leaves_the_mark)
+{
+	uint64_t mark;
+
+	job_file_join();
+	job_file_mark(5);
+	mark = job_file_marked();
+	ck_assert_uint_eq(mark % (JOB_FILE_TAG + 1), 5);
+	job_file_join();
+	ck_assert_uint_eq(job_file_marked(), mark);
+	ck_assert_uint_gt(job_file_changed(), 0);
+	job_file_leave();
+}
+
 #define RANKS 8
 
 TEST(job, of_ranks_that_end_at_once_exactly_one_leads)
