@@ -105,14 +105,21 @@ static void job_file_begin(void)
 	once_end(&opened);
 }
 
+/* Each: UTIME_OMIT leaves it. */
+static void job_file_set_times(struct timespec access, struct timespec change)
+{
+	const struct timespec times[] = { access, change };
+
+	if (held_file_is_open(&file))
+		kernel_call(SYS_utimensat, file.fd, NULL, times, 0);
+}
+
 /* The time of the file's last change is that of the latest start, claim or use. The time of access
  * stays: as a mark, one in 512 times would be any GPU's. */
 static void job_file_touch(void)
 {
-	const struct timespec times[2] = { { .tv_nsec = UTIME_OMIT }, { .tv_nsec = UTIME_NOW } };
-
-	if (held_file_is_open(&file))
-		kernel_call(SYS_utimensat, file.fd, NULL, times, 0);
+	job_file_set_times((struct timespec){ .tv_nsec = UTIME_OMIT },
+			   (struct timespec){ .tv_nsec = UTIME_NOW });
 }
 
 /* Call `take` for each record. Return their number. */
@@ -242,12 +249,10 @@ void job_file_mark(uint64_t tag)
 {
 	uint64_t now = kernel_time(CLOCK_REALTIME);
 	uint64_t fraction = now % 1000000000 & ~(uint64_t)JOB_FILE_TAG;
-	struct timespec times[2] = { { (time_t)(now / 1000000000),
-				       (long)(fraction | (tag & JOB_FILE_TAG)) },
-				     { .tv_nsec = UTIME_OMIT } };
 
-	if (held_file_is_open(&file))
-		kernel_call(SYS_utimensat, file.fd, NULL, times, 0);
+	job_file_set_times((struct timespec){ (time_t)(now / 1000000000),
+					      (long)(fraction | (tag & JOB_FILE_TAG)) },
+			   (struct timespec){ .tv_nsec = UTIME_OMIT });
 }
 
 static uint64_t job_file_time(bool of_mark)

@@ -88,10 +88,9 @@ matches 'nothing is built' $'ranks: /nowhere/tests/gpu/rank: No such file *\n=> 
 mock REQUEST=2000 --json "$folder/ranks.json" >/dev/null
 matches 'as JSON' '{"bench": "ranks", *"case": "request, 1 rank not bound, adapter of 50 us, side", "live": 1, "threads": 1, "ns": 2000*"peer": "direct", "peer_ns": 1000*"ratio": 0.5, *"goal_ratio": 0.95*' \
 	"$(<"$folder/ranks.json")"
-matches 'its page can be made' '*| request, 1 rank not bound, adapter of 50 us, side | 1 | 1 | 2,000 ns | direct | 1,000 | 0.5 | \*\*ratio 0.95\*\* | \*\*missed\*\* |*' \
-	"$("$here/bench/page" "$folder/ranks.json")"
-matches 'both sums are on it' '*| sum, 1 rank *, side *| direct | 2,000 |*| sum beside early, 1 rank *, side *| early | 2,000 |*' \
-	"$("$here/bench/page" "$folder/ranks.json")"
+page=$("$here/bench/page" "$folder/ranks.json")
+matches 'its page can be made' '*| request, 1 rank not bound, adapter of 50 us, side | 1 | 1 | 2,000 ns | direct | 1,000 | 0.5 | \*\*ratio 0.95\*\* | \*\*missed\*\* |*' "$page"
+matches 'both sums are on it' '*| sum, 1 rank *, side *| direct | 2,000 |*| sum beside early, 1 rank *, side *| early | 2,000 |*' "$page"
 
 # ---- real ranks; a registration of 20 ms exceeds other programs' noise ----
 
