@@ -31,6 +31,19 @@ nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t *device
 	return NVML_SUCCESS;
 }
 
+nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *count)
+{
+	*count = 0;
+	return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *info)
+{
+	(void)device;
+	(void)info;
+	return NVML_ERROR_NOT_SUPPORTED;
+}
+
 nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFieldValue_t *values)
 {
 	(void)device;
