@@ -72,7 +72,7 @@ static void subscriptions_call(unsigned int index, const struct allocation *of, 
 	struct peerpin_allocation allocation = { .struct_size = sizeof(allocation),
 						 .id = of->event_id,
 						 .base = of->base,
-						 .size = memory_asked(of),
+						 .size = of->size,
 						 .device = of->device,
 						 .kind = (int32_t)of->kind };
 	struct frame frame = { .thread = &this_thread,

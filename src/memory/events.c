@@ -23,8 +23,7 @@ static const char *events_kind_name(enum allocation_kind kind)
 static void events_log(const char *event, const struct allocation *allocation)
 {
 	log_message(LOG_TRACE, "%s 0x%llx %llu %s id %llu%s", event,
-		    (unsigned long long)allocation->base,
-		    (unsigned long long)memory_asked(allocation),
+		    (unsigned long long)allocation->base, (unsigned long long)allocation->size,
 		    events_kind_name(allocation->kind), (unsigned long long)allocation->event_id,
 		    memory_is_for_adapters(allocation) ? "" : ", not for adapters");
 }

@@ -155,7 +155,7 @@ static bool keep_may_free(void)
 static bool keep_is_worth(const struct allocation *allocation)
 {
 	unsigned int list = kept_list_number(allocation);
-	uint64_t bytes = memory_asked(allocation);
+	uint64_t bytes = allocation->size;
 
 	if (allocation->kind != ALLOCATION_DEVICE ||
 	    keep_worth_has(list, bytes, !table_was_hidden(allocation)))
@@ -172,7 +172,7 @@ static bool keep_hidden(struct kept *kept)
 	if (keep_wait(kept->allocation.context) == CUDA_SUCCESS && kept_add(kept))
 		return true;
 	/* The driver's own free decides. */
-	if (table_show(&kept->allocation, memory_asked(&kept->allocation)))
+	if (table_show(&kept->allocation))
 		events_shown(&kept->allocation);
 	return false;
 }
@@ -210,20 +210,10 @@ uint64_t keep_visible_slowly(uint64_t address)
 
 uint64_t keep_exported_slowly(uint64_t address, uint64_t size)
 {
-	struct allocation found;
+	bool hidden =
+		size ? table_is_range_hidden(address, size) : table_is_address_hidden(address);
 
-	/* The driver exports small memory's whole block. */
-	if (memory_find(address, &found) && found.cut && memory_asked(&found) > KEPT_SMALL &&
-	    size > kept_class_of(memory_asked(&found)) - (address - found.base))
-		return KEEP_ABSENT;
-	return keep_visible_slowly(address);
-}
-
-uint64_t keep_asked_slowly(uint64_t address, uint64_t size)
-{
-	struct allocation found;
-
-	return memory_find(address, &found) && found.size == size ? memory_asked(&found) : size;
+	return hidden || kept_is_releasing(address) ? KEEP_ABSENT : address;
 }
 
 /* ---- allocations ---- */
@@ -249,24 +239,10 @@ static int keep_current_device(void)
 											 : -1;
 }
 
-/* First what the driver would take for the request: the device, of which more may be taken, is a
- * call into the driver, which most allocations do not need. */
 static bool keep_take(CUcontext context, const struct keep_request *request, struct kept *taken)
 {
-	uint64_t size = request->width, most, next;
-
-	if (request->kind != ALLOCATION_HOST && !statistics_get(kept_bytes))
-		return false;
-	/* The driver's answers, which verification compares, are those for larger memory. */
-	if (request->kind != ALLOCATION_DEVICE || memory_is_verified())
-		return kept_take(context, request, 0, taken);
-	if (kept_take(context, request, kept_bytes_for(size), taken))
-		return true;
-	next = kept_class_of(kept_bytes_for(size) + 1);
-	if (kept_most_of(size) < next)
-		return false;
-	most = kept_most_for(kept_list_of(keep_current_device()), size);
-	return most >= next && kept_take(context, request, most, taken);
+	return (request->kind == ALLOCATION_HOST || statistics_get(kept_bytes)) &&
+	       kept_take(context, request, taken);
 }
 
 /* The driver is about to allocate on the current device. */
@@ -295,15 +271,12 @@ bool keep_allocate(const struct keep_request *request, CUdeviceptr *address, siz
 	context = keep_current_context();
 	while (context && keep_take(context, request, &kept)) {
 		/* A context may have ended in a call that peerpin does not intercept. */
-		if (!memory_check(&kept.allocation) ||
-		    !table_show(&kept.allocation, request->kind == ALLOCATION_DEVICE
-							  ? request->width
-							  : kept.allocation.size))
+		if (!memory_check(&kept.allocation) || !table_show(&kept.allocation))
 			continue;
 		statistics_count(reused);
 		if (request->kind == ALLOCATION_DEVICE)
 			keep_worth_matched(kept_list_number(&kept.allocation), request->width);
-		events_count_allocation(kept.allocation.kind, memory_asked(&kept.allocation));
+		events_count_allocation(kept.allocation.kind, kept.allocation.size);
 		events_shown(&kept.allocation);
 		if (pitch)
 			*pitch = keep_pitch_of(&kept.allocation);

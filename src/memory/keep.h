@@ -6,10 +6,9 @@
  * driver. The next equal allocation in that context gets it, without a call that allocates. Regions
  * and client MRs stay: the physical memory does not change.
  *
- * An allocation also gets larger memory: of its class of sizes (kept_class_of()), or of some more
- * (kept_most_for()). To queries and to subscribers of the program's events the memory has the bytes
- * that the program asked for. Copies, adapters and CUDA IPC reach all bytes, and IPC peers see
- * their number.
+ * An allocation also gets larger memory of its class of sizes (kept_class_of()). Such memory has
+ * the length of its whole block, as the driver has it: UCX sees no free of kept memory, and keeps
+ * base and length of the first use. Exports, queries, CUDA IPC and copies agree.
  *
  * To the program it is freed memory. Its record is hidden: the look-up of queries and requests
  * finds no allocation. Calls with a hidden address are forwarded with KEEP_ABSENT instead. The
@@ -58,8 +57,8 @@ static inline bool keep_is_on(void)
 /* Keep nothing more. */
 void keep_end(void);
 
-/* What the program asked for: allocations with equal requests are interchangeable, and larger
- * device memory serves as well. */
+/* What the program asked for: allocations with equal requests are interchangeable, and so is
+ * device memory of one class of sizes. */
 struct keep_request {
 	enum allocation_kind kind; /* DEVICE, PITCHED or HOST */
 	uint64_t detail;	   /* PITCHED: bytes of an element; HOST: flags */
@@ -95,7 +94,8 @@ static inline uint64_t keep_visible(uint64_t address)
 	return keep_is_on() ? keep_visible_slowly(address) : address;
 }
 
-/* For an export of [address, address + size). */
+/* For an export of [address, address + size): the driver exports pages of which the program has any
+ * byte (measured), and UCX exports whole pages. */
 uint64_t keep_exported_slowly(uint64_t address, uint64_t size);
 
 static inline uint64_t keep_exported(uint64_t address, uint64_t size)
@@ -106,14 +106,6 @@ static inline uint64_t keep_exported(uint64_t address, uint64_t size)
 static inline void *keep_visible_pointer(void *address)
 {
 	return (void *)(uintptr_t)keep_visible((uintptr_t)address);
-}
-
-/* The size to report instead of the driver's, for the memory at the address. */
-uint64_t keep_asked_slowly(uint64_t address, uint64_t size);
-
-static inline uint64_t keep_asked(uint64_t address, uint64_t size)
-{
-	return keep_is_on() ? keep_asked_slowly(address, size) : size;
 }
 
 /* Kept bytes that the driver would report as free memory of the current context's device. Pools

@@ -68,15 +68,9 @@ static uint64_t keep_watch_needed(const struct size *entry)
 static struct size *keep_watch_serving(const struct allocation *allocation)
 {
 	uint64_t size = allocation->size, bytes = kept_class_of(size);
-	uint64_t most = kept_most_for(kept_list_number(allocation), size);
-	struct size *entry;
+	struct size *entry = keep_watch_find(bytes);
 
-	for (; bytes <= most; bytes = kept_class_of(bytes + 1)) {
-		entry = keep_watch_find(bytes);
-		if (entry->bytes == bytes && entry->freed && size <= entry->largest)
-			return entry;
-	}
-	return NULL;
+	return entry->bytes == bytes && entry->freed && size <= entry->largest ? entry : NULL;
 }
 
 void keep_watch_allocated(uint64_t base, uint64_t start)

@@ -86,13 +86,12 @@ bool kept_add(const struct kept *kept)
 	return entry;
 }
 
-bool kept_take(CUcontext context, const struct keep_request *request, uint64_t most,
-	       struct kept *taken)
+bool kept_take(CUcontext context, const struct keep_request *request, struct kept *taken)
 {
 	struct entry *entry;
 
 	pthread_mutex_lock(&kept_lock);
-	entry = kept_index_find(context, request, most);
+	entry = kept_index_find(context, request);
 	if (entry) {
 		kept_unlink(entry);
 		*taken = entry->kept;

@@ -36,15 +36,8 @@ struct kept {
 bool kept_add(const struct kept *kept);
 
 /* Take out the most recently kept allocation of the context for the request. Without one, for
- * device memory: of the lowest class up to `most`, the smallest of few. 0: of its own size alone.
- */
-bool kept_take(CUcontext context, const struct keep_request *request, uint64_t most,
-	       struct kept *taken);
-
-/* Most bytes that may serve an allocation of `size`, by kept_most_of(): beyond the driver's steps
- * or blocks, all that the program has on that GPU is together about a 16th of what it has had at
- * most at a time. A program that needs more of the GPU lacks them. */
-uint64_t kept_most_for(unsigned int list, uint64_t size);
+ * device memory: the smallest of few of its class. */
+bool kept_take(CUcontext context, const struct keep_request *request, struct kept *taken);
 
 /* Wait for all work of the context, as the driver's free does: for no other context (measured, also
  * for a context with peer access, whose kernel then fails). Ends no capture. An error: the driver's
@@ -63,18 +56,6 @@ static inline uint64_t kept_class_of(uint64_t size)
 					  : (uint64_t)1 << (60 - __builtin_clzll(size));
 
 	return (size + unit - 1) & ~(unit - 1);
-}
-
-/* For sizes that drift, classes up to half as much more: of 128 MiB at most, as each is a look-up,
- * and small ones for small memory. (Of the recorded programs HYPRE is served less with a quarter,
- * and with as much again: large memory is then missing for large allocations.) */
-static inline uint64_t kept_most_of(uint64_t size)
-{
-	uint64_t least = kept_class_of(size), more = least / 2;
-
-	if (size <= KEPT_SMALL)
-		return least + more < KEPT_SMALL ? least + more : KEPT_SMALL;
-	return least + (more < 64 * BLOCK ? more : 64 * BLOCK);
 }
 
 /* Bytes of device memory of a size: whole blocks, or the size; and those of an allocation, and of
@@ -119,11 +100,8 @@ bool kept_is_within_limit(const struct allocation *allocation);
 /* The program has the allocation, or no longer has it. With table_lock held. */
 void kept_count_live(const struct allocation *allocation, bool begins);
 
-/* Bytes that the program has; those of them beyond its requests, or beyond their blocks; and bytes
- * that it has allocated so far: the clock of kept memory. kept_cut_of(): of live memory. */
+/* Bytes that the program has, and bytes that it has allocated so far: the clock of kept memory. */
 uint64_t kept_live(unsigned int list);
-uint64_t kept_cut(unsigned int list);
-uint64_t kept_cut_of(const struct allocation *allocation);
 uint64_t kept_allocated(unsigned int list);
 
 /* Bytes that may be kept beside the program's and `bytes` more: together at most 1.5 times the most

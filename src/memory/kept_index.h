@@ -20,6 +20,6 @@ void kept_index_add(struct entry *entry);
 void kept_index_remove(struct entry *entry);
 
 /* As kept_take(). */
-struct entry *kept_index_find(CUcontext context, const struct keep_request *request, uint64_t most);
+struct entry *kept_index_find(CUcontext context, const struct keep_request *request);
 
 #endif

@@ -127,18 +127,14 @@ uint64_t kept_limit(const struct allocation *allocation)
 
 bool kept_is_within_limit(const struct allocation *allocation)
 {
-	/* Its own cut ends with the free. */
-	uint64_t cut = kept_cut(kept_list_number(allocation)) - kept_cut_of(allocation);
-
-	return kept_bytes_of(allocation) + cut <= kept_limit(allocation);
+	return kept_bytes_of(allocation) <= kept_limit(allocation);
 }
 
 void kept_apply_limit(const struct allocation *allocation)
 {
 	unsigned int list = kept_list_number(allocation);
-	uint64_t limit = kept_limit(allocation), cut = kept_cut(list);
+	uint64_t limit = kept_limit(allocation);
 
-	limit -= cut < limit ? cut : limit;
 	kept_release_above(list, limit, 0);
 	kept_release_above(list, kept_room(list, 0), UNUSED);
 	kept_count_peaks(list, limit);

@@ -17,13 +17,12 @@
  *   follows both finds every allocation that is live during the whole look-up.
  * - Refusal. Generation or range refuses any other record. Live allocations do not overlap, so the
  *   reader tries the second path only if the first one led to no match.
- * - Hiding. Kept memory is hidden and shown under one generation: all traits in one store, each user
- *   word in another. An answer depends on the traits or on one user word; the other fields do not
- *   change, but for the bytes that the program asked for (lookup_is_cut_off()). So it holds at the
- *   moment of that load, and no mixture is wrong.
+ * - Hiding. Kept memory is hidden and shown under one generation: all traits in one store, each
+ * user word in another. An answer depends on the traits or on one user word; the other fields do
+ * not change. So it holds at the moment of that load, and no mixture is wrong.
  *
  * tests/model holds a model that is searched for counterexamples, and litmus tests of the memory
- * orders, also of the bytes that the program asked for.
+ * orders.
  */
 #ifndef PEERPIN_MEMORY_LOOKUP_H
 #define PEERPIN_MEMORY_LOOKUP_H
@@ -220,10 +219,9 @@ LOOKUP_INLINE bool lookup(uint64_t address, struct found *found)
 /* Kept memory: the record shows device and kind alone, and no user word, so that it serves no query
  * and no request. */
 #define TRAIT_HIDDEN		  TRAIT(12)
-#define TRAIT_CUT		  TRAIT(13) /* details: bytes that the program asked for */
 #define TRAITS_SHOWN_WHILE_HIDDEN (TRAIT(0) - 1)
 /* Of a new record. */
-#define TRAITS_OF_MEMORY ((TRAIT(14) - 1) & ~(TRAIT_USED | TRAIT_SYNC_SET | TRAIT_HIDDEN))
+#define TRAITS_OF_MEMORY ((TRAIT(13) - 1) & ~(TRAIT_USED | TRAIT_SYNC_SET | TRAIT_HIDDEN))
 
 static inline int traits_device(uint64_t traits)
 {
@@ -233,19 +231,6 @@ static inline int traits_device(uint64_t traits)
 static inline enum allocation_kind traits_kind(uint64_t traits)
 {
 	return (enum allocation_kind)(traits >> TRAIT_KIND_SHIFT & 0xff);
-}
-
-/* Of a found record with TRAIT_CUT: true if the address is not in the bytes that the program asked
- * for; else sets found->size to them. They are stored before the traits that show the memory, and
- * stay while it is shown. */
-LOOKUP_INLINE bool lookup_is_cut_off(struct found *found)
-{
-	uint64_t asked = load_acquire(&lookup_detail(found->slot)->words[1]);
-
-	if (found->offset >= asked || (load_acquire(&found->record->traits) & TRAIT_HIDDEN))
-		return true;
-	found->size = asked;
-	return false;
 }
 
 #endif

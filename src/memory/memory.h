@@ -40,7 +40,7 @@ enum allocation_kind {
 /* Copy of a record; a later free does not change it. */
 struct allocation {
 	uint64_t base;	    /* address of the first byte */
-	uint64_t size;	    /* bytes, as requested from the driver: memory_asked() */
+	uint64_t size;	    /* bytes, as requested from the driver */
 	uint64_t id;	    /* of the memory: unique in the process, never reused */
 	uint64_t event_id;  /* for subscribers; kept memory gets a new one when it is reused */
 	uint64_t buffer_id; /* BUFFER_ID of the driver */
@@ -48,8 +48,7 @@ struct allocation {
 	CUmemoryPool pool;
 	uint64_t range_base; /* RANGE_START_ADDR and RANGE_SIZE; of VMM memory, the reservation */
 	uint64_t range_size;
-	uint64_t keep_key; /* what distinguishes it from others of its kind and size, or memory_asked()
-			      (keep.h) */
+	uint64_t keep_key; /* what distinguishes it from others of its kind and size (keep.h) */
 	uint32_t slot;	   /* unique while live, reused after free; 1 to the peak of live ones */
 	/* One word of the record (TRAIT_* in lookup.h): both processors fill it from the lowest
 	 * bit, and a copy need not take it apart. */
@@ -70,17 +69,9 @@ struct allocation {
 			bool integrated : 1; /* host memory for an integrated GPU: adapters may
 						register it */
 			bool hidden : 1;     /* freed by the program, and kept (keep.h) */
-			bool cut : 1;	     /* of kept memory the program got fewer bytes than
-						`size`: memory_asked() */
 		};
 	};
 };
-
-/* Bytes that the program asked for. */
-static inline uint64_t memory_asked(const struct allocation *allocation)
-{
-	return allocation->cut ? allocation->keep_key : allocation->size;
-}
 
 /* True if an adapter may register the memory by address. */
 static inline bool memory_is_registrable(const struct allocation *allocation)

@@ -146,11 +146,7 @@ static CUresult queries_get_tokens(__typeof__(cuPointerGetAttribute) *forward, v
 CUresult queries_forward(__typeof__(cuPointerGetAttribute) *forward, void *data,
 			 CUpointer_attribute attribute, CUdeviceptr address)
 {
-	CUresult result = forward(data, attribute, keep_visible(address));
-
-	if (result == CUDA_SUCCESS && attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE)
-		*(uint64_unaligned *)data = keep_asked(address, *(uint64_unaligned *)data);
-	return result;
+	return forward(data, attribute, keep_visible(address));
 }
 
 static __attribute__((noinline)) CUresult
@@ -216,11 +212,7 @@ CUresult queries_get(__typeof__(cuPointerGetAttribute) *forward, void *data,
 CUresult queries_forward_range(__typeof__(cuMemGetAddressRange_v2) *forward, CUdeviceptr *base,
 			       size_t *size, CUdeviceptr address)
 {
-	CUresult result = forward(base, size, keep_visible(address));
-
-	if (result == CUDA_SUCCESS && size)
-		*size = keep_asked(address, *size);
-	return result;
+	return forward(base, size, keep_visible(address));
 }
 
 /* Answers for memory that the context of the calling thread reaches. VMM memory: the mapping, if

@@ -191,32 +191,15 @@ query_lists_forward_hidden(__typeof__(cuPointerGetAttributes) *forward, unsigned
 	return result;
 }
 
-/* Also where the driver refused a later attribute. */
-static __attribute__((noinline)) void query_lists_set_asked(unsigned int count,
-							    const CUpointer_attribute *attributes,
-							    void *const *data, CUdeviceptr address)
-{
-	for (unsigned int i = 0; attributes && data && i < count; i++) {
-		uint64_unaligned *size = data[i];
-
-		if (attributes[i] == CU_POINTER_ATTRIBUTE_RANGE_SIZE && size)
-			*size = keep_asked(address, *size);
-	}
-}
-
 CUresult queries_forward_list(__typeof__(cuPointerGetAttributes) *forward, unsigned int count,
 			      CUpointer_attribute *attributes, void **data, CUdeviceptr address)
 {
 	uint64_t visible = keep_visible(address);
-	CUresult result;
 
 	if (visible != address)
 		return query_lists_forward_hidden(forward, count, attributes, data, address,
 						  visible);
-	result = forward(count, attributes, data, address);
-	if (keep_is_on())
-		query_lists_set_asked(count, attributes, data, address);
-	return result;
+	return forward(count, attributes, data, address);
 }
 
 CUresult queries_get_list(__typeof__(cuPointerGetAttributes) *forward, unsigned int count,

@@ -17,7 +17,7 @@ struct query_target {
 	struct record *record;
 	uint64_t address;
 	uint64_t traits, buffer_id, context; /* of the record, all of one moment */
-	struct found found; /* `size`: as the program asked for it */
+	struct found found;
 };
 
 /* False: no record with all attributes, or the record ended meanwhile. */
@@ -29,11 +29,7 @@ LOOKUP_INLINE bool query_target_find(struct query_target *target, uint64_t addre
 		target->traits = load_acquire(&target->record->traits);
 		target->buffer_id = load_acquire(&target->record->buffer_id);
 		target->context = load_acquire(&target->record->context);
-		if (__builtin_expect(!(target->traits & TRAIT_CUT) ||
-					     !lookup_is_cut_off(&target->found),
-				     1))
-			return (target->traits & TRAIT_DESCRIBED) &&
-			       lookup_is_same(&target->found);
+		return (target->traits & TRAIT_DESCRIBED) && lookup_is_same(&target->found);
 	}
 	target->record = NULL;
 	return false;

@@ -75,8 +75,7 @@ bool table_is_address_hidden(uint64_t address)
 	if (!lookup(address, &at))
 		return false;
 	traits = load_acquire(&at.record->traits);
-	return ((traits & TRAIT_HIDDEN) || ((traits & TRAIT_CUT) && lookup_is_cut_off(&at))) &&
-	       lookup_is_same(&at);
+	return (traits & TRAIT_HIDDEN) && lookup_is_same(&at);
 }
 
 bool memory_is_live(const struct allocation *allocation)
@@ -328,6 +327,43 @@ bool table_holds_older(uint64_t base, uint64_t size, uint64_t youngest)
 					 OLDER_DEPTH);
 	lock_drop(&table_lock);
 	return holds;
+}
+
+/* Records are found about in the order of their addresses: the look on the left goes no deeper than
+ * the records of one bucket. */
+static bool table_shows_locked(struct range range, bool *hides)
+{
+	const struct record *record;
+	uint32_t slot;
+	uint64_t base;
+
+	while (range.base <= range.last) {
+		slot = index_overlapping(range);
+		if (!slot)
+			return false;
+		if (load_relaxed(&table_side(slot)->event_id) != RECORD_HIDDEN)
+			return true;
+		*hides = true;
+		record = lookup_record(slot);
+		base = load_relaxed(&record->base);
+		if (base > range.base &&
+		    table_shows_locked((struct range){ range.base, base - 1 }, hides))
+			return true;
+		range.base = base + load_relaxed(&record->size);
+	}
+	return false;
+}
+
+bool table_is_range_hidden(uint64_t base, uint64_t size)
+{
+	bool hides = false, shows;
+
+	if (!table_is_valid_range(base, size))
+		return false;
+	lock_take(&table_lock);
+	shows = table_shows_locked((struct range){ base, base + size - 1 }, &hides);
+	lock_drop(&table_lock);
+	return hides && !shows;
 }
 
 /* An id follows the driver's success: what the driver is called for later finds the memory of each

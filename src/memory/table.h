@@ -47,13 +47,14 @@ bool table_hide(struct allocation *allocation);
  * wrong. */
 bool table_was_hidden(const struct allocation *allocation);
 
-/* Show it again, with a new event_id, as of `asked` bytes. Both are stored in *allocation. False:
- * it has ended. */
-bool table_show(struct allocation *allocation, uint64_t asked);
+/* Show it again, with a new event_id, which is stored in *allocation. False: it has ended. */
+bool table_show(struct allocation *allocation);
 
-/* True if `address` lies in a hidden allocation; or in another one, behind the bytes that the
- * program asked for. Wait-free. */
+/* True if `address` lies in a hidden allocation. Wait-free. */
 bool table_is_address_hidden(uint64_t address);
+
+/* True if [base, base + size) has bytes of hidden allocations, and none of others. */
+bool table_is_range_hidden(uint64_t base, uint64_t size);
 
 /* Set keep_key of the allocation that begins at `base`; not of VMM memory. */
 void table_set_keep_key(uint64_t base, uint64_t key);

@@ -80,7 +80,6 @@ bool table_hide(struct allocation *allocation)
 		if (!allocation->event_id)
 			allocation->event_id = allocation->id;
 		traits = load_acquire(&record->traits);
-		allocation->cut = traits & TRAIT_CUT;
 		allocation->keep_key = load_acquire(&lookup_detail(allocation->slot)->words[1]);
 		table_move(&record->traits, &hidden->traits,
 			   (traits & TRAITS_SHOWN_WHILE_HIDDEN) | TRAIT_HIDDEN);
@@ -93,19 +92,11 @@ bool table_hide(struct allocation *allocation)
 	return hides;
 }
 
-/* Of device memory, which has no other key. */
-static void table_set_asked(struct allocation *allocation, uint64_t asked)
-{
-	allocation->keep_key = asked;
-	store_release(&lookup_detail(allocation->slot)->words[1], asked);
-}
-
-bool table_show(struct allocation *allocation, uint64_t asked)
+bool table_show(struct allocation *allocation)
 {
 	struct record_side *side = table_side(allocation->slot);
 	struct record_hidden *hidden = table_hidden_at(allocation->slot);
 	struct record *record = lookup_record(allocation->slot);
-	uint64_t traits;
 	bool shows;
 
 	lock_take(&table_lock);
@@ -113,15 +104,10 @@ bool table_show(struct allocation *allocation, uint64_t asked)
 	if (shows) {
 		allocation->event_id = table_next_id();
 		allocation->hidden = false;
-		allocation->cut = asked != allocation->size;
-		if (allocation->cut)
-			table_set_asked(allocation, asked);
 		store_release(&side->event_id, allocation->event_id);
 		for (unsigned int i = 0; i < MEMORY_USER_WORDS; i++)
 			table_move(&hidden->user_words[i], &record->user_words[i], 0);
-		traits = load_acquire(&hidden->traits) & ~TRAIT_CUT;
-		store_release(&record->traits, traits | (allocation->cut ? TRAIT_CUT : 0));
-		store_release(&hidden->traits, 0);
+		table_move(&hidden->traits, &record->traits, 0);
 		kept_count_live(allocation, true);
 	}
 	lock_drop(&table_lock);

@@ -14,9 +14,8 @@ static void trace_events_write(const struct allocation *allocation, bool is_begi
 	};
 
 	if (trace_is_on())
-		trace_allocation(is_begin, allocation->event_id, allocation->base,
-				 memory_asked(allocation), allocation->device,
-				 names[allocation->kind]);
+		trace_allocation(is_begin, allocation->event_id, allocation->base, allocation->size,
+				 allocation->device, names[allocation->kind]);
 }
 
 static void trace_events_allocated(const struct allocation *allocation)

@@ -174,7 +174,7 @@ struct region_reference *region_choose(const struct allocation *allocation, stru
 	struct region_reference *found;
 
 	session_assert();
-	if (request->length < memory_asked(allocation))
+	if (request->length < allocation->size)
 		part = choice_range(allocation, request->address, request->length);
 	takes_part = choice_takes_part(allocation, domain, &part, parts_only);
 	found = region_find_serving(allocation, domain, request, &part, &whole);
@@ -208,8 +208,8 @@ bool region_count_request(const struct allocation *allocation, const struct doma
 	if (!keys || keys->requested)
 		return false;
 	keys->requested = true;
-	statistics_add(requested_bytes, memory_asked(allocation));
-	statistics_sort(used_bytes, memory_asked(allocation));
+	statistics_add(requested_bytes, allocation->size);
+	statistics_sort(used_bytes, allocation->size);
 	return true;
 }
 

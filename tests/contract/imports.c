@@ -272,8 +272,7 @@ static bool can_export_around(CUdeviceptr address)
 	       can_export(down(address, MIB2), MIB2);
 }
 
-/* A range can be exported as long as any of it is live. A difference: with kept memory no range
- * that begins there is exported. */
+/* A range can be exported as long as any of it is live. */
 TEST(imports, what_is_freed_in_a_block_of_small_allocations_is_exported_with_the_rest)
 {
 	CUdeviceptr small[SMALL], granule, block;
@@ -284,17 +283,17 @@ TEST(imports, what_is_freed_in_a_block_of_small_allocations_is_exported_with_the
 	block = down(small[kept], MIB2);
 	ck_assert(can_export_around(small[0]) && can_export_around(small[kept]));
 	ck_cuda(driver.cuMemFree_v2(small[0]));
-	if (down(small[0], MIB2) == block && !driver_keeps())
+	if (down(small[0], MIB2) == block)
 		ck_assert(can_export_around(small[0]));
 	for (unsigned int i = 1; i < SMALL; i++) {
 		if (i != kept)
 			ck_cuda(driver.cuMemFree_v2(small[i]));
 	}
-	for (granule = block; granule < block + MIB2 && !driver_keeps(); granule += KIB64) {
+	for (granule = block; granule < block + MIB2; granule += KIB64) {
 		ck_assert_int_eq(can_export(granule, KIB64), granule == down(small[kept], KIB64));
 		ck_assert_int_eq(can_export(granule, KIB4), granule == down(small[kept], KIB4));
 	}
-	ck_assert(driver_keeps() || can_export_around(small[kept]));
+	ck_assert(can_export_around(small[kept]));
 	ck_cuda(driver.cuMemFree_v2(small[kept]));
 	ck_assert(!can_export(down(small[kept], KIB4), KIB4));
 	ck_assert(!can_export(down(small[kept], KIB64), KIB64) && !can_export(block, MIB2));

@@ -192,16 +192,6 @@ def swing(store=RELEASE, load=ACQUIRE):
     return {"slot": 0, "entry": 0}, [writer, reader], lambda r: r["entry"] == 1 and r["slot"] == 0
 
 
-# ---- kept memory, shown with the bytes asked for, hidden, and shown with others ----
-
-def cut(asked=RELEASE, shown=RELEASE, first=ACQUIRE, load=ACQUIRE, last=ACQUIRE):
-    """Traits 0 are hidden; others hold the bytes that were asked for when the memory was shown."""
-    writer = [("W", "traits", 0, RELEASE), ("W", "asked", 3, asked), ("W", "traits", 3, shown)]
-    reader = [("R", "traits", first, "first"), ("R", "asked", load, "asked"), ("R", "traits", last, "last")]
-    return {"traits": 1, "asked": 1}, [writer, reader], \
-        lambda r: r["first"] and r["last"] and r["asked"] not in (r["first"], r["last"])
-
-
 # ---- a free and a user: the second observes the first ----
 
 def missed(free=SEQ_CST, look=SEQ_CST, announce=SEQ_CST, check=SEQ_CST, fences=None):
@@ -250,12 +240,6 @@ TESTS = [
     ("swing: release, acquire", swing(), False, False),
     ("weak swing: the store relaxed", swing(store=RELAXED), True, True),
     ("weak swing: the load relaxed (its address dependency left out)", swing(load=RELAXED), True, True),
-    ("cut: releases and acquires", cut(), False, False),
-    ("cut: the last load of the traits may be relaxed", cut(last=RELAXED), False, False),
-    ("weak cut: the bytes stored relaxed", cut(asked=RELAXED), True, True),
-    ("weak cut: the traits stored relaxed", cut(shown=RELAXED), True, True),
-    ("weak cut: the first load of the traits relaxed", cut(first=RELAXED), True, True),
-    ("weak cut: the bytes loaded relaxed", cut(load=RELAXED), True, True),
     ("free and user: all four sequentially consistent", missed(), False, False),
     ("free and user: relaxed around sequentially consistent fences",
      missed(RELAXED, RELAXED, RELAXED, RELAXED, SEQ_CST), False, False),

@@ -259,8 +259,7 @@ const struct memory *heap_last_kept(CUcontext context, const struct keep_request
 		const struct memory *memory = &memories[i];
 
 		if (memory->kept.given_up && memory->context == context &&
-		    world_fits(&memory->request, request,
-			       kept_most_for(memory->gpu, request->width)) &&
+		    world_fits(&memory->request, request) &&
 		    (!last || memory->size < last->size ||
 		     (memory->size == last->size && memory->kept.serial > last->kept.serial)))
 			last = memory;

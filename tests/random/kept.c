@@ -18,7 +18,6 @@ static unsigned int active; /* calls that may change kept memory */
 static uint64_t serial, failures;
 static struct {
 	uint64_t bytes, blocks; /* as the driver counts; of them, in blocks of their own */
-	uint64_t cut;		/* bytes that the program has, and did not ask for */
 } lists[GPUS + 1];
 static struct world_kept_counts counts;
 
@@ -57,17 +56,12 @@ void kept_count(const struct memory *memory, bool begins)
 
 	lists[list].bytes += begins ? bytes : -bytes;
 	lists[list].blocks += begins ? blocks : -blocks;
-	lists[list].cut += begins ? -memory->kept.cut : memory->kept.cut;
 }
 
 void kept_ended(struct memory *memory)
 {
-	if (!memory->kept.given_up) {
-		lists[list_of(memory)].cut -= memory->kept.cut;
-		return;
-	}
-	memory->kept.cut = 0;
-	kept_count(memory, false);
+	if (memory->kept.given_up)
+		kept_count(memory, false);
 }
 
 /* ---- counters and limits ---- */
@@ -88,21 +82,18 @@ static void must_be(const char *what, uint64_t value, uint64_t expected)
 
 static void compare(void)
 {
-	uint64_t sum = 0, cut = 0;
+	uint64_t sum = 0;
 
 	for (unsigned int i = 0; i < GPUS; i++) {
 		sum += lists[i].bytes;
-		cut += lists[i].cut;
-		must_be("what reused memory has in excess", kept_cut(i), lists[i].cut);
 		must_be("free memory of a GPU", kept_block_bytes((int)i), lists[i].blocks);
 	}
-	must_be("kept_bytes", statistics_get(kept_bytes), sum + cut);
+	must_be("kept_bytes", statistics_get(kept_bytes), sum);
 	must_be("kept_host_bytes", statistics_get(kept_host_bytes), lists[HOST].bytes);
-	if (statistics_get(kept_bytes_peak) < sum + (world_threads == 1) * cut)
+	if (statistics_get(kept_bytes_peak) < sum)
 		broken("the peak of the kept bytes is below them");
-	/* A thread may count its excess after another one has looked at the limit. */
 	for (unsigned int i = 0; i <= HOST; i++) {
-		if (lists[i].bytes + (world_threads == 1) * lists[i].cut > limit_of(i))
+		if (lists[i].bytes > limit_of(i))
 			broken("%llu bytes are kept, and the limit is %llu",
 			       (unsigned long long)lists[i].bytes, (unsigned long long)limit_of(i));
 	}
@@ -123,8 +114,7 @@ bool world_is_keepable(uint64_t base)
 
 	pthread_mutex_lock(&world_lock);
 	memory = heap_at(base);
-	keepable = bytes_of(memory) + lists[list_of(memory)].cut - memory->kept.cut <=
-		   limit_of(list_of(memory));
+	keepable = bytes_of(memory) <= limit_of(list_of(memory));
 	pthread_mutex_unlock(&world_lock);
 	return keepable;
 }
@@ -195,19 +185,11 @@ static uint64_t class_of(uint64_t size)
 	return (size + unit - 1) / unit * unit;
 }
 
-bool world_fits(const struct keep_request *one, const struct keep_request *other, uint64_t most)
+bool world_fits(const struct keep_request *one, const struct keep_request *other)
 {
 	return world_is_same_request(one, other) ||
-	       (!config_get()->verify && one->kind == ALLOCATION_DEVICE &&
-		other->kind == ALLOCATION_DEVICE && one->width >= other->width &&
-		class_of(one->width) <= most);
-}
-
-static uint64_t excess_of(const struct memory *memory, const struct keep_request *request)
-{
-	uint64_t asked = request->width > SMALL_MAX ? class_of(request->width) : request->width;
-
-	return request->kind == ALLOCATION_DEVICE ? bytes_of(memory) - asked : 0;
+	       (one->kind == ALLOCATION_DEVICE && other->kind == ALLOCATION_DEVICE &&
+		one->width >= other->width && class_of(one->width) == class_of(other->width));
 }
 
 uint64_t world_reuse_begins(CUcontext context, const struct keep_request *request)
@@ -250,19 +232,14 @@ struct world_reused world_reuse(uint64_t base, CUcontext context,
 		broken("0x%llx is handed out, and no memory is there", (unsigned long long)base);
 	if (!memory->kept.given_up)
 		broken("0x%llx is handed out, and the program has it", (unsigned long long)base);
-	if (memory->context != context ||
-	    !world_fits(&memory->request, request, class_of(request->width) * 3 / 2) ||
-	    (request->width <= SMALL_MAX && memory->request.width > SMALL_MAX))
+	if (memory->context != context || !world_fits(&memory->request, request))
 		broken("0x%llx is handed out for another request, or in another context",
 		       (unsigned long long)base);
 	if (pitch && *pitch != memory->pitch)
 		broken("0x%llx is handed out with another pitch", (unsigned long long)base);
 	memory->kept.given_up = memory->kept.surely = false;
-	memory->kept.cut = excess_of(memory, request);
 	kept_count(memory, false);
 	reused = (struct world_reused){ .size = memory->size,
-					.asked = request->kind == ALLOCATION_DEVICE ? request->width
-										    : memory->size,
 					.own = base >= HOME + SHARED_BLOCKS * BLOCK,
 					.rdma_capable = memory->rdma_capable };
 	/* A failure lowers the pin limit, which may evict later. With other threads the eviction

@@ -206,9 +206,8 @@ void call_end_keeping(void)
 
 /* ---- reuse ---- */
 
-/* To the program the memory has the bytes of the request. Requests and look-ups reach the rest. */
-static void must_be_asked(const struct keep_request *request, uint64_t base,
-			  const struct world_reused *reused)
+/* A client that has seen no free keeps the size of the first use. */
+static void must_be_whole(const struct keep_request *request, uint64_t base, uint64_t whole)
 {
 	CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_RANGE_SIZE;
 	uint64_t size = 0;
@@ -218,14 +217,9 @@ static void must_be_asked(const struct keep_request *request, uint64_t base,
 		return;
 	if (queries_get_list(world_driver.cuPointerGetAttributes, 1, &attribute, &data, base) !=
 		    CUDA_SUCCESS ||
-	    size != reused->asked)
+	    size != whole || keep_visible(base + whole - 1) != base + whole - 1)
 		broken("reused memory at 0x%llx has %llu bytes, of %llu", (unsigned long long)base,
-		       (unsigned long long)size, (unsigned long long)reused->asked);
-	if (reused->asked < reused->size &&
-	    (keep_visible(base + reused->asked) == base + reused->asked ||
-	     keep_visible(base + reused->asked - 1) != base + reused->asked - 1))
-		broken("reused memory at 0x%llx does not end after %llu bytes",
-		       (unsigned long long)base, (unsigned long long)reused->asked);
+		       (unsigned long long)size, (unsigned long long)whole);
 }
 
 static void see_reused(struct client *client, struct model_memory *memory,
@@ -258,7 +252,7 @@ static void see_reused(struct client *client, struct model_memory *memory,
 		client->totals.host_allocations++;
 	else
 		client->totals.allocations++;
-	must_be_asked(request, base, &reused);
+	must_be_whole(request, base, reused.size);
 	if (reused.keys.pd && is_never_evicted())
 		request_again(client, &reused.keys);
 }

@@ -172,7 +172,6 @@ struct world_kept {
 	bool given_up; /* freed by the program */
 	bool surely;   /* kept: the call has returned */
 	uint64_t serial;
-	uint64_t cut;		/* bytes beyond its last request, or beyond its blocks */
 	uint64_t ending, ended; /* records of the memory, until this id */
 	uint64_t evictions;	/* until it was given up */
 	struct world_keys keys;
@@ -203,15 +202,15 @@ uint64_t world_give_up(uint64_t base, const struct world_keys *keys);
 void world_take_back(uint64_t base);
 void world_has_kept(uint64_t base, uint64_t number);
 
-/* True if memory of `one` may be that of `other`: its class is at most `most`. */
-bool world_fits(const struct keep_request *one, const struct keep_request *other, uint64_t most);
+/* True if memory of `one` may be that of `other`: of one class of sizes, and large enough. */
+bool world_fits(const struct keep_request *one, const struct keep_request *other);
 
 /* Bracket an allocation that may reuse. The single thread knows the address: 0 if there is none. */
 uint64_t world_reuse_begins(CUcontext context, const struct keep_request *request);
 void world_reuse_ends(CUcontext context);
 
 struct world_reused {
-	uint64_t size, asked; /* of the memory; of the request, for the driver's blocks alone */
+	uint64_t size; /* of the whole memory, as the driver has it */
 	bool own, rdma_capable;
 	struct world_keys keys; /* registered still */
 };

@@ -67,15 +67,15 @@ TEST(keep, memory_in_the_bucket_of_another_request_is_told_apart)
 	for (unsigned int i = 1; i <= SIZES * OTHERS; i++) {
 		struct keep_request request = { ALLOCATION_HOST, 0, i % SIZES + 1, 0 };
 
-		require(!kept_take(&others[i / SIZES % OTHERS], &request, 0, &taken));
+		require(!kept_take(&others[i / SIZES % OTHERS], &request, &taken));
 		request.detail = i / SIZES + 1;
-		require(!kept_take(&first, &request, 0, &taken));
+		require(!kept_take(&first, &request, &taken));
 		request.detail = 0;
 		request.height = i;
-		require(!kept_take(&first, &request, 0, &taken));
+		require(!kept_take(&first, &request, &taken));
 		request.height = 0;
 		request.kind = (enum allocation_kind)(ALLOCATION_HOST + 1 + i / SIZES);
-		require(!kept_take(&first, &request, 0, &taken));
+		require(!kept_take(&first, &request, &taken));
 	}
 }
 

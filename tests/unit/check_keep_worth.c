@@ -169,19 +169,6 @@ TEST(worth, the_largest_freed_size_of_a_class_counts)
 	ck_assert(has_credit(0, 4096));
 }
 
-TEST(worth, the_size_of_the_request_is_noted)
-{
-	uint64_t larger = allocate_next(98304);
-
-	allocate_next(64 * MIB);
-	ck_assert(free_at(larger));
-	ck_assert_uint_eq(reuse(70000), larger);
-	credit(4096);
-	ck_assert(!free_at(larger));
-	keep_worth_missed(0, 70000, 0);
-	ck_assert(has_credit(0, 4096));
-}
-
 TEST(worth, each_freed_size_stands_for_one_allocation)
 {
 	keep_worth_freed(0, 65536);

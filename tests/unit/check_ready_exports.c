@@ -267,7 +267,7 @@ TEST(ready_exports, kept_memory_is_not_exported_until_it_is_reused)
 	begin(HOME, BLOCK);
 	ck_assert(memory_find(HOME, &allocation) && table_hide(&allocation));
 	ck_assert(!is_ready(HOME, BLOCK));
-	ck_assert(table_show(&allocation, allocation.size));
+	ck_assert(table_show(&allocation));
 	ck_assert(is_ready(HOME, BLOCK));
 }
 

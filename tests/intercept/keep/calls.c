@@ -160,27 +160,44 @@ static void expect_size(CUdeviceptr address, size_t size)
 	require(exports(address + blocks - 4096, 4096) == (size > blocks - 4096));
 }
 
-/* A new allocation would take as many of the driver's blocks, or less. */
-static void larger_memory_has_the_size_of_the_call(unsigned int unused)
+/* A client that has seen no free (UCX) keeps the length of the first use. */
+static void reused_memory_has_the_length_of_its_first_use(unsigned int unused)
 {
-	const size_t sizes[] = { 5 * MIB + 100, 5 * MIB, 4 * MIB + 1, 4 * MIB, 6 * MIB };
+	const size_t sizes[] = { 5 * MIB + 100, 4 * MIB + 1, 6 * MIB };
 	CUdeviceptr kept;
 
 	(void)unused;
 	begin();
-	require(allocate(32 * MIB)); /* a block is a 16th of it */
 	kept = keep(6 * MIB);
-	for (unsigned int i = 0; i < 5; i++) {
+	for (unsigned int i = 0; i < 3; i++) {
 		require(allocate(sizes[i]) == kept && own("reused") == i + 1);
-		expect_size(kept, sizes[i]);
+		expect_size(kept, 6 * MIB);
 		require_cuda(cuMemFree_v2(kept));
 		require(!query_tag(kept) && cuMemFree_v2(kept) == CUDA_ERROR_INVALID_VALUE);
 		require(own("kept") == i + 2 && own("kept_bytes") == 6 * MIB);
 	}
-	/* The driver exports the whole block of small memory. */
 	kept = keep(96 << 10);
-	require(allocate(64 << 10) == kept && !query_tag(kept + (64 << 10)));
-	require(exports(kept, 64 << 10) && exports(kept, 96 << 10));
+	require(allocate(90 << 10) == kept && query_tag(kept + (96 << 10) - 1) == tag(kept));
+	expect_no_errors();
+}
+
+/* UCX exports the pages around an allocation, which may begin and end in kept memory. */
+static void pages_are_exported_while_the_program_has_a_byte_of_them(unsigned int unused)
+{
+	CUdeviceptr small[64], page;
+
+	(void)unused;
+	begin();
+	for (unsigned int i = 0; i < 64; i++)
+		small[i] = allocate(512);
+	for (unsigned int i = 0; i < 64; i++) {
+		if (i != 20)
+			require_cuda(cuMemFree_v2(small[i]));
+	}
+	page = small[20] & ~(CUdeviceptr)4095;
+	require(own("kept") == 63 && exports(page, 4096) && exports(page - 4096, 3 * 4096));
+	require_cuda(cuMemFree_v2(small[20]));
+	require(!exports(page, 4096) && !exports(page - 4096, 3 * 4096));
 	expect_no_errors();
 }
 
@@ -305,8 +322,9 @@ static void after_a_lost_capture_memory_is_kept_again(unsigned int host)
 
 const struct test call_tests[] = {
 	TEST(equal_arguments_alone_get_the_memory_back, 0, KEEP),
-	TEST(larger_memory_has_the_size_of_the_call, 0, KEEP),
-	TEST(larger_memory_has_the_size_of_the_call, 0, KEEP " PEERPIN_POINTER_QUERIES=0"),
+	TEST(reused_memory_has_the_length_of_its_first_use, 0, KEEP),
+	TEST(reused_memory_has_the_length_of_its_first_use, 0, KEEP " PEERPIN_POINTER_QUERIES=0"),
+	TEST(pages_are_exported_while_the_program_has_a_byte_of_them, 0, KEEP),
 	TEST(wrong_arguments_are_the_driver_s, 0, KEEP),
 	BOTH_MEMORIES(each_call_finds_freed_memory, KEEP),
 	BOTH_MEMORIES(each_call_finds_freed_memory, KEEP " PEERPIN_POINTER_QUERIES=0"),
