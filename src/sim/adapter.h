@@ -102,6 +102,12 @@ uint64_t driver_block_end(uint64_t address);
 /* False: no device memory. Managed memory is none: adapters reach it as host memory. */
 bool driver_query(uint64_t address, struct driver_memory *memory);
 
+/* Take the time of a request for the pages of device memory, as nvidia-peermem makes it at each
+ * registration by address: an export of whole pages under the driver's lock, closed again. False:
+ * none could be exported, which ends no registration. */
+#define DRIVER_PAGE ((uint64_t)4096)
+bool driver_take_pages(uint64_t start, uint64_t length);
+
 /* Copy to device memory (`writes`) or from it, on the device's copy engine, the `last` bytes after
  * the others. False: the driver failed. */
 bool driver_copy(int device, bool writes, uint64_t to, uint64_t from, size_t bytes, size_t last);
@@ -218,6 +224,10 @@ bool checks_begin(void);
 
 /* True if the driver knows no address of the range. */
 bool checks_is_host(uint64_t start, uint64_t length);
+
+/* Take the time of a request for the pages of device memory: driver_take_pages() of whichever
+ * driver. Host memory takes none. */
+void checks_take_pages(uint64_t start, uint64_t length);
 
 /* Check that an address range can be registered: 0 or an errno. Queries the driver: the caller does
  * not hold adapter_lock. The caller forgets the memory. */

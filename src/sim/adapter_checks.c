@@ -16,6 +16,7 @@
 
 /* Atomic. NULL: no driver loaded yet, or not the simulated one. */
 static __typeof__(sim_driver_range) *driver_range;
+static __typeof__(sim_driver_take_pages) *driver_pages; /* stored before */
 
 /* ---- freed memory ---- */
 
@@ -87,6 +88,9 @@ bool checks_begin(void)
 		return false;
 	}
 	subscribe(checks_memory_freed);
+	__atomic_store_n(&driver_pages,
+			 (__typeof__(driver_pages))dlsym(driver, "sim_driver_take_pages"),
+			 __ATOMIC_RELAXED);
 	__atomic_store_n(&driver_range, (__typeof__(driver_range))dlsym(driver, "sim_driver_range"),
 			 __ATOMIC_RELEASE);
 	return true;
@@ -113,6 +117,18 @@ bool checks_is_host(uint64_t start, uint64_t length)
 
 	return range ? range(start, start + length) == SIM_RANGE_OTHER
 		     : !memory_is_device(start, length, false);
+}
+
+void checks_take_pages(uint64_t start, uint64_t length)
+{
+	bool taken = false;
+
+	if (!__atomic_load_n(&driver_range, __ATOMIC_ACQUIRE))
+		taken = driver_take_pages(start, length);
+	else if (driver_range(start, start + length) == SIM_RANGE_ALLOCATED)
+		taken = __atomic_load_n(&driver_pages, __ATOMIC_RELAXED)(start, length);
+	if (taken)
+		adapter_count(page_requests);
 }
 
 int checks_range(uint64_t start, uint64_t length, struct adapter_memory *memory)

@@ -143,6 +143,8 @@ static int commands_reg_address(struct ibv_pd *pd, uint64_t start, uint64_t leng
 	if (!wanted.uncounted)
 		commands_delay(length);
 	error = checks_range(start, length, &wanted.memory);
+	if (!error && !wanted.uncounted)
+		checks_take_pages(start, length);
 	if (error)
 		kernel_give_up(slot);
 	else

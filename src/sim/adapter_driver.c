@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* adapter_driver.c -- calls into a real driver: what an address is, and copies of device memory
+/* adapter_driver.c -- calls into a real driver: what an address is, its pages, copies of device
+ * memory
  *
  * A preload intercepts the program's calls, not these: the functions come from the driver's own
  * symbol table. Copies run on a context of the adapter, so that they neither end with a context of
@@ -10,6 +11,7 @@
 #include <link.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "memory/cuda_abi.h"
 #include "sim/adapter.h"
@@ -26,6 +28,7 @@
 	X(cuMemcpyDtoHAsync_v2)                                                                    \
 	X(cuMemcpyHtoDAsync_v2)                                                                    \
 	X(cuMemHostAlloc)                                                                          \
+	X(cuMemGetHandleForAddressRange)                                                           \
 	X(cuThreadExchangeStreamCaptureMode)
 
 struct driver_functions {
@@ -225,7 +228,7 @@ bool driver_query(uint64_t address, struct driver_memory *memory)
 	return true;
 }
 
-/* ---- copies ---- */
+/* ---- pages, and copies ---- */
 
 static CUresult driver_make_copier(int ordinal, struct driver_copier *copier)
 {
@@ -254,6 +257,50 @@ static void driver_drop_copier(struct driver_copier *copier)
 {
 	driver.cuCtxDestroy_v2(copier->context);
 	*copier = (struct driver_copier){ 0 };
+}
+
+static CUresult driver_export(int *fd, uint64_t start, uint64_t size)
+{
+	return driver.cuMemGetHandleForAddressRange(fd, start, size,
+						    CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+}
+
+/* In the calling thread's context, else in the adapter's. */
+static CUresult driver_export_anywhere(int ordinal, int *fd, uint64_t start, uint64_t size)
+{
+	CUresult result = driver_export(fd, start, size);
+	CUcontext popped;
+
+	if (result != CUDA_ERROR_INVALID_CONTEXT || ordinal < 0 || ordinal >= DEVICES_MAX)
+		return result;
+	pthread_mutex_lock(&driver_lock);
+	result = copiers[ordinal].context ? CUDA_SUCCESS
+					  : driver_make_copier(ordinal, &copiers[ordinal]);
+	if (result == CUDA_SUCCESS)
+		result = driver.cuCtxPushCurrent_v2(copiers[ordinal].context);
+	if (result == CUDA_SUCCESS) {
+		result = driver_export(fd, start, size);
+		driver.cuCtxPopCurrent_v2(&popped);
+	}
+	pthread_mutex_unlock(&driver_lock);
+	return result;
+}
+
+bool driver_take_pages(uint64_t start, uint64_t length)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	uint64_t first = start & ~(DRIVER_PAGE - 1);
+	uint64_t end = (start + length + DRIVER_PAGE - 1) & ~(DRIVER_PAGE - 1);
+	struct driver_memory found;
+	CUresult result;
+	int fd = -1;
+
+	if (!driver_begin() || !driver_query(start, &found))
+		return false;
+	driver.cuThreadExchangeStreamCaptureMode(&mode);
+	result = driver_export_anywhere(found.device, &fd, first, end - first);
+	driver.cuThreadExchangeStreamCaptureMode(&mode);
+	return result == CUDA_SUCCESS && !close(fd);
 }
 
 /* The functions of one direction refuse an address that is no device memory, since it was freed

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* freed.h -- functions of the simulated driver for the simulated adapter, found by dlsym
  *
- * On hardware the driver and the adapter meet in the kernel. The simulated driver exports both
- * functions; a real driver has neither.
+ * On hardware the driver and the adapter meet in the kernel. The simulated driver exports these
+ * functions; a real driver has none.
  */
 #ifndef PEERPIN_SIM_FREED_H
 #define PEERPIN_SIM_FREED_H
@@ -33,6 +33,10 @@ enum sim_driver_range {
 
 /* A sim_driver_freed callback must not call this: sim_driver_range() takes sim_lock. */
 enum sim_driver_range sim_driver_range(uint64_t from, uint64_t to);
+
+/* The work of an export of the pages under sim_lock, and its end: as the real driver works when
+ * nvidia-peermem asks it for pages. */
+bool sim_driver_take_pages(uint64_t start, uint64_t length);
 
 /* First bytes of a file from cuMemGetHandleForAddressRange: the exported range. */
 #define SIM_DMABUF_MAGIC ((uint64_t)0x666275616d647370)

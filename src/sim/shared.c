@@ -212,13 +212,38 @@ static bool shared_can_export(const struct sim_allocation *allocation, uint64_t 
 }
 
 /* The descriptor is a file of its own, like each dma-buf. The file holds a struct sim_dmabuf and
- * none of the memory. */
+ * none of the memory. -1: errno. */
+static int shared_make_dmabuf(uint64_t address, uint64_t size, unsigned long long flags)
+{
+	const struct sim_dmabuf content = {
+		.magic = SIM_DMABUF_MAGIC, .address = address, .size = size, .flags = flags
+	};
+	int file = memfd_create("peerpin-sim-dmabuf", MFD_CLOEXEC);
+
+	if (file >= 0 && (ftruncate(file, (off_t)size) ||
+			  pwrite(file, &content, sizeof(content), 0) != sizeof(content))) {
+		close(file);
+		return -1;
+	}
+	return file;
+}
+
+bool sim_driver_take_pages(uint64_t start, uint64_t length)
+{
+	uint64_t first = sim_round_down(start, 4096);
+	int file;
+
+	pthread_mutex_lock(&sim_lock);
+	file = shared_make_dmabuf(first, sim_round_down(start + length + 4095, 4096) - first, 0);
+	sim_leave(CUDA_SUCCESS);
+	return file >= 0 && !close(file);
+}
+
 SIM_CONTEXT_CALL(cuMemGetHandleForAddressRange, (handle, address, size, type, flags), void *handle,
 		 CUdeviceptr address, size_t size, CUmemRangeHandleType type,
 		 unsigned long long flags)
 {
 	const struct sim_allocation *allocation;
-	struct sim_dmabuf content;
 	int file;
 
 	if (!sim_dma_buf)
@@ -230,15 +255,9 @@ SIM_CONTEXT_CALL(cuMemGetHandleForAddressRange, (handle, address, size, type, fl
 	if (!handle || type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || address % 4096 ||
 	    size % 4096 || !shared_can_export(allocation, address, address + size))
 		return CUDA_ERROR_INVALID_VALUE;
-	content = (struct sim_dmabuf){
-		.magic = SIM_DMABUF_MAGIC, .address = address, .size = size, .flags = flags
-	};
-	file = memfd_create("peerpin-sim-dmabuf", MFD_CLOEXEC);
-	if (file < 0 || ftruncate(file, (off_t)size) ||
-	    pwrite(file, &content, sizeof(content), 0) != sizeof(content)) {
-		close(file);
+	file = shared_make_dmabuf(address, size, flags);
+	if (file < 0)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
 	*(int *)handle = file;
 	return CUDA_SUCCESS;
 }

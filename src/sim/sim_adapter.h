@@ -62,6 +62,9 @@ struct ibv_pd;
 	STATISTIC(query_mr, "calls to import a registration")                                      \
 	STATISTIC(registrations, "successful registrations of all forms")                          \
 	STATISTIC(by_dmabuf, "of registrations: by dma-buf")                                       \
+	STATISTIC(page_requests,                                                                   \
+		  "requests for pages of device memory, by registrations by address: exports of "  \
+		  "the driver, closed again")                                                      \
 	STATISTIC(main_thread, "of registrations: by the process's main thread")                   \
 	STATISTIC(bytes, "bytes of all registrations")                                             \
 	STATISTIC(deregistrations, "successful deregistrations")                                   \

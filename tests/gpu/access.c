@@ -139,12 +139,26 @@ static void moves(CUdeviceptr memory, size_t size, bool dmabuf)
 	must(!ibv_dereg_mr(mr));
 }
 
+/* The worker of a library has no context. */
+static void *register_without_context(void *memory)
+{
+	must_cuda(cuCtxSetCurrent(NULL));
+	must(!ibv_dereg_mr(registered((uintptr_t)memory, LARGE, false)));
+	return NULL;
+}
+
 static void device_memory_is_moved(void)
 {
 	CUdeviceptr memory = allocate(LARGE);
+	uint64_t before = adapter("page_requests");
+	pthread_t thread;
 
 	moves(memory, LARGE, false);
 	moves(memory, LARGE, true);
+	must(preloaded || adapter("page_requests") == before + 1);
+	must(!pthread_create(&thread, NULL, register_without_context, (void *)memory));
+	must(!pthread_join(thread, NULL));
+	must(preloaded || adapter("page_requests") == before + 2);
 	must_cuda(cuMemFree_v2(memory));
 }
 

@@ -422,6 +422,24 @@ ADAPTER_TEST(ways_can_be_missing)
 	close(fd);
 }
 
+/* As nvidia-peermem does, under the driver's lock. */
+ADAPTER_TEST(a_registration_by_address_asks_the_driver_for_pages)
+{
+	CUdeviceptr memory = allocate(UNIT);
+	uint64_t before = sim("page_requests");
+	unsigned int files = open_files();
+	int fd;
+
+	forwarded(memory, UNIT);
+	require(sim("page_requests") == before + 1 && open_files() == files);
+	forwarded(memory + 1000, 5000);
+	require(sim("page_requests") == before + 2);
+	fd = export_dmabuf(memory, UNIT);
+	require(ibv_reg_dmabuf_mr(pd, 0, UNIT, memory + SIZE, fd, ACCESS) && !close(fd));
+	register_range(host(SIZE), SIZE);
+	require(sim("page_requests") == before + 2);
+}
+
 ADAPTER_TEST(unknown_names_are_refused)
 {
 	uint64_t value;
@@ -632,6 +650,7 @@ static const struct test tests[] = {
 	TEST(registrations_take_time, 0, NULL),
 	TEST(registrations_are_held_until_they_are_let_go, 0, NULL),
 	TEST(ways_can_be_missing, 0, NULL),
+	TEST(a_registration_by_address_asks_the_driver_for_pages, 0, NULL),
 	TEST(unknown_names_are_refused, 0, NULL),
 	TEST(freed_with_its_registration, 0, NULL),
 	TEST(freed_with_its_dmabuf_registered, 0, NULL),
