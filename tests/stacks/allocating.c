@@ -53,14 +53,22 @@ int run_small(void)
 
 #define SIZES 8
 
+/* Equal on both ranks of a pair. */
+static uint64_t any_number(int seed)
+{
+	uint64_t number = ((uint64_t)(job.rank / 2) << 32 | (uint32_t)seed) * 0x9e3779b97f4a7c15u;
+
+	return number ^ number >> 29;
+}
+
 /* Equal on both ranks of a pair: from 1 KiB or half of the bytes to job.bytes, a multiple of 4, and
  * rarely of the unit to which clients round. */
 static size_t any_size(int seed)
 {
-	uint64_t number = ((uint64_t)(job.rank / 2) << 32 | (uint32_t)seed) * 0x9e3779b97f4a7c15u;
+	uint64_t number = any_number(seed);
 	size_t least = 1024, most = job.bytes;
 
-	for (number ^= number >> 29; most > 2 * least && number % 2; number /= 2)
+	for (; most > 2 * least && number % 2; number /= 2)
 		most /= 2;
 	least = most > 2 * least ? most / 2 : least < most ? least : most;
 	return (least + number % (most - least + 1)) / UNIT * UNIT;
@@ -79,6 +87,41 @@ int run_sizes(void)
 		exchange_channels(channels, SIZES, round);
 		release_channels(channels, SIZES);
 	}
+	return 0;
+}
+
+#define LIVE	  8 /* channels at a time */
+#define REPLACED  2 /* of them, in each round */
+#define EXCHANGED 4 /* the replaced ones, and others that stay */
+
+/* Several buffers of any size are live; each round frees some and allocates others of any size, so
+ * that memory at an address has another length than before, and neighbours that stay. */
+int run_random(void)
+{
+	struct channel channels[LIVE], chosen[EXCHANGED];
+
+	for (int i = 0; i < LIVE; i++) {
+		channels[i] = pair_channel(any_size(i), i);
+		allocate_channels(&channels[i], 1);
+	}
+	for (int round = 0; round <= job.rounds; round++) {
+		int first = (int)(any_number(round) % LIVE);
+
+		begin_round(round);
+		for (int i = 0; round && i < REPLACED; i++)
+			release_channels(&channels[(first + i) % LIVE], 1);
+		for (int i = 0; i < EXCHANGED; i++) {
+			struct channel *channel = &channels[(first + i) % LIVE];
+
+			if (round && i < REPLACED) {
+				*channel = pair_channel(any_size(LIVE * round + i), channel->number);
+				allocate_channels(channel, 1);
+			}
+			chosen[i] = *channel;
+		}
+		exchange_channels(chosen, EXCHANGED, round);
+	}
+	release_channels(channels, LIVE);
 	return 0;
 }
 

@@ -109,5 +109,12 @@ matches 'with a cache it does not' '*share ' "$(reason cuda-halo-reloc)"
 matches 'or the driver is another' "*LD_LIBRARY_PATH=$tmp/rows/tests/stacks/newer/.libs:*" "$(reason cuda-halo-newer)"
 same 'a row of perftest without it says so' 'no ib_write_bw with CUDA (tests/stacks/cuda/build)' "$(reason cuda-ib_write_bw)"
 same 'with dma-bufs too' 'no ib_write_bw with CUDA (tests/stacks/cuda/build)' "$(reason cuda-ib_write_bw-dmabuf)"
+same 'nor is there a row of a UCX that is not built' 'no UCX 1.99.0 with CUDA (tests/stacks/cuda/build --ucx)' \
+	"$(reason ucx-1.99.0-random-dmabuf)"
+mkdir -p "$tmp/cuda/ucx-1.99.0/lib"
+ucx_row=$(reason ucx-1.99.0-random-address-keep-memtype)
+matches "a row of a UCX has that UCX's libraries" "*LD_LIBRARY_PATH=*$tmp/cuda/ucx-1.99.0/lib*" "$ucx_row"
+matches 'and its settings' '*UCX_CUDA_COPY_DMABUF=n UCX_MEMTYPE_CACHE=n*' "$ucx_row"
+matches 'help lists the rows of each UCX that is built' '*ucx-1.99.0-patterns-dmabuf-eager-keep*' "$(STACKS_CUDA=$tmp/cuda "$here/run" --help)"
 matches 'help names the option' '*--cuda*' "$("$here/run" --help)"
 finish

@@ -29,6 +29,13 @@ echo 2- >"$tmp/registers/registers"
 same 'too few registrations' 'failed: without peerpin 1 registrations of GPU memory, not 2-' "$(judged registers)"
 echo 0-0 >"$tmp/registers/registers"
 same 'too many registrations' 'failed: without peerpin 1 registrations of GPU memory, not 0-0' "$(judged registers)"
+gpu_row least
+echo 'hits=60%requests hits=3' >"$tmp/least/least"
+same 'a statistic that the row names' 'passed' "$(judged least)"
+echo 'hits=4' >"$tmp/least/least"
+same 'is too small' 'failed: with: 3 hits, less than 4' "$(judged least)"
+echo 'hits=61%requests' >"$tmp/least/least"
+same 'or too small a part of another' 'failed: with: 3 hits, less than 61%requests (5)' "$(judged least)"
 
 # Most requests miss: 9 registrations by the program, 1 by the worker. 5 hits alone are no pass.
 gpu_row share

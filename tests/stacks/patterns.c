@@ -37,6 +37,7 @@ static const struct {
 	{ "pool", run_pool, "parts of pools that grow, by cuMemAlloc and by cuMemMap" },
 	{ "small", run_small, "many small buffers, N bytes together, some replaced in each round" },
 	{ "sizes", run_sizes, "buffers of any size up to N bytes, replaced in each round" },
+	{ "random", run_random, "buffers of any size up to N bytes, of which some are replaced in each round" },
 	{ "threads", run_threads,
 	  "four threads with buffers of their own (skipped where MPI does not allow it)" },
 	{ "communicators", run_communicators,

@@ -142,6 +142,7 @@ int run_persistent(void);
 int run_allocating(void);
 int run_small(void);
 int run_sizes(void);
+int run_random(void);
 int run_freeing(void);
 int run_pool(void);
 int run_threads(void);
