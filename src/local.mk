@@ -21,7 +21,7 @@ src_libcore_la_SOURCES = \
 	src/base/runtime.h src/base/runtime.c \
 	src/base/shared_memory.h src/base/shared_memory.c \
 	src/base/signal_safe_write.h src/base/signal_safe_write.c \
-	src/base/system.h src/base/system.c src/base/text.h \
+	src/base/start.h src/base/start.c src/base/system.h src/base/system.c src/base/text.h \
 	src/report/emit.h src/report/emit.c src/report/emit_forms.h src/report/emit_json.c \
 	src/report/emit_prometheus.c src/report/emit_table.c src/report/hints.c \
 	src/report/methods.def src/report/hints.def src/report/errors.def src/report/errors.h src/report/errors.c \

@@ -11,6 +11,7 @@
 #include "base/kernel.h"
 #include "base/log.h"
 #include "base/once.h"
+#include "base/start.h"
 #include "base/system.h"
 #include "base/text.h"
 
@@ -35,7 +36,7 @@ static __attribute__((noinline, cold)) unsigned char config_read_early(void)
 	struct config_reader reader = { .config = &early };
 	unsigned char answer;
 
-	config_read_environment(&reader, system_auxiliary(AT_SECURE) ? NULL : environ);
+	config_read_environment(&reader, system_auxiliary(AT_SECURE) ? NULL : start_environment());
 	log_set_limit_early(early.log_level);
 	answer = early.disable ? EARLY_DISABLED : EARLY_ENABLED;
 	store_relaxed(&disabled_early, answer);
@@ -107,7 +108,7 @@ bool config_excludes(const struct config *config, const char *program)
 }
 
 /* Look up no symbol here: a waiting thread may hold the dynamic linker's lock. */
-static void config_read(const char *program)
+static void config_read(void)
 {
 	static char system_text[CONFIG_FILE_MOST + 1], named_text[CONFIG_FILE_MOST + 1];
 	static struct config_place places[CONFIG_ROWS];
@@ -121,23 +122,22 @@ static void config_read(const char *program)
 	if (system_auxiliary(AT_SECURE))
 		return; /* config_is_disabled_early() set the log limit of the defaults */
 	system_file_error = config_read_file(&reader, CONFIG_SYSTEM_FILE, system_text);
-	named_file = system_environment("PEERPIN_CONFIG_FILE");
+	named_file = start_variable("PEERPIN_CONFIG_FILE");
 	if (named_file && *named_file)
 		named_file_error = config_read_file(&reader, named_file, named_text);
-	config_read_environment(&reader, environ);
+	config_read_environment(&reader, start_environment());
 	config_complete(&reader);
-	if (config_excludes(&settled, program))
+	if (config_excludes(&settled, start_program()))
 		settled.disable = true;
 	log_set_limit(settled.log_level);
 }
 
 const struct config *config_settle(void)
 {
-	const char *program = system_program();
-
+	start_record(NULL);
 	system_prepare();
 	if (once_begin(&settling)) {
-		config_read(program);
+		config_read();
 		store_release(&config_settled, &settled);
 		once_end(&settling);
 	}

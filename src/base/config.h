@@ -10,7 +10,7 @@
  * process, before any constructor: it allocates nothing, takes no lock, waits for no thread, calls
  * neither libc nor the kernel, nor a function that another preload may replace (bash has a getenv
  * of its own). config_get() adds the files at the first CUDA or verbs call: a process without such
- * calls opens no file. If a file disables peerpin, dlsym still returns the entry points, which then
+ * calls opens no file. The environment is that of the moment when the library was loaded (start.h). If a file disables peerpin, dlsym still returns the entry points, which then
  * forward every call.
  *
  * Any thread. config_get() waits only for a thread that reads the files, which are short.
@@ -38,8 +38,8 @@ enum unique_keys { UNIQUE_KEYS_AUTO, UNIQUE_KEYS_YES, UNIQUE_KEYS_NO };
 enum domain_policy { DOMAIN_POLICY_LEARNED, DOMAIN_POLICY_ALL, DOMAIN_POLICY_NEAR };
 enum log_level { LOG_NONE, LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG, LOG_TRACE };
 
-/* Type of each kind. Texts point into the environment or into the text of a file; NULL: not set, or
- * empty. */
+/* Type of each kind. Texts point into the copied environment (start.h) or into the text of a file;
+ * NULL: not set, or empty. */
 #define CONFIG_TYPE_BOOL	  bool
 #define CONFIG_TYPE_SIZE	  uint64_t
 #define CONFIG_TYPE_LIMIT	  uint64_t

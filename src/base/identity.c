@@ -13,6 +13,7 @@
 #include "base/once.h"
 #include "base/plain_text.h"
 #include "base/proc_stat.h"
+#include "base/start.h"
 #include "base/system.h"
 #include "base/text.h"
 
@@ -53,7 +54,7 @@ static once identity_known;
 /* Return the value of a variable; NULL: unset or empty, or `variable` is "". */
 static const char *identity_value(const char *variable)
 {
-	const char *value = *variable ? system_environment(variable) : NULL;
+	const char *value = *variable ? start_variable(variable) : NULL;
 
 	return value && *value ? value : NULL;
 }
@@ -103,8 +104,8 @@ static void identity_name_slurm_job(void)
 	identity_name_job("SLURM_JOB_ID");
 	if (identity.job[0] && identity_is_in_step())
 		system_format(identity.job, sizeof(identity.job), "%s.%s",
-			      system_environment("SLURM_JOB_ID"),
-			      system_environment("SLURM_STEP_ID"));
+			      start_variable("SLURM_JOB_ID"),
+			      start_variable("SLURM_STEP_ID"));
 }
 
 /* Return true if the process started with `variable` in its environment; false if unreadable. */
@@ -260,7 +261,7 @@ static const char *identity_environment_value(const char *conversion, size_t *le
 		return NULL;
 	text_copy(variable, end - 1, conversion + 2);
 	*length = end + 1;
-	value = system_environment(variable);
+	value = start_variable(variable);
 	return value ? value : "";
 }
 
@@ -282,7 +283,7 @@ static const char *identity_convert(const char *conversion, size_t *length, char
 	case 'j':
 		return *identity_job() ? identity_job() : "0";
 	case 'e':
-		return system_program();
+		return start_program();
 	case 'q':
 		return identity_environment_value(conversion, length);
 	case '%':

@@ -8,6 +8,7 @@
 #include "base/kernel.h"
 #include "base/log.h"
 #include "base/once.h"
+#include "base/start.h"
 #include "base/system.h"
 
 struct process_page process_page;
@@ -77,7 +78,7 @@ static void process_log_settings(void)
 	unsigned int changed = config_text_changed(config_get(), ' ', settings, sizeof(settings));
 
 	log_message(LOG_INFO, "peerpin %s, %s; settings other than the defaults: %s",
-		    PACKAGE_VERSION, system_program(), changed ? settings : "none");
+		    PACKAGE_VERSION, start_program(), changed ? settings : "none");
 }
 
 /* Do not serialize the threads here. The call may wait for a libc lock, and its holder may allocate

@@ -9,6 +9,7 @@
 
 #include "base/kernel.h"
 #include "base/shared_memory.h"
+#include "base/start.h"
 #include "base/system.h"
 #include "base/text.h"
 
@@ -53,7 +54,7 @@ enum { OF_SESSION, SHARED, FOLDER_NAMES };
 
 static bool runtime_name(unsigned int which, char *path)
 {
-	const char *session = system_environment("XDG_RUNTIME_DIR");
+	const char *session = start_variable("XDG_RUNTIME_DIR");
 	int length = -1;
 
 	if (which == OF_SESSION && session && *session == '/')

@@ -124,27 +124,6 @@ const char *system_error_text(int error)
 	return text;
 }
 
-/* The program's copy, if it has one. */
-CACHED(program, char *, loaded_first("program_invocation_short_name"))
-
-const char *system_program(void)
-{
-	char **name = system_find_program();
-
-	return name && *name ? *name : "unknown";
-}
-
-const char *system_environment(const char *name)
-{
-	size_t length = text_length(name);
-
-	for (char **variable = environ; variable && *variable; variable++) {
-		if (text_begins(*variable, name) && (*variable)[length] == '=')
-			return *variable + length + 1;
-	}
-	return NULL;
-}
-
 uint64_t system_clock(void)
 {
 	struct timespec now;

@@ -31,9 +31,6 @@ int system_format_list(char *to, size_t size, const char *format, va_list argume
 	__attribute__((format(printf, 3, 0)));
 
 const char *system_error_text(int error); /* strerror */
-/* Return the base name of the executable, cached when the settings are read. */
-const char *system_program(void);
-const char *system_environment(const char *name); /* getenv, never an override */
 
 /* Return ns of CLOCK_MONOTONIC. Without a system call: a miss takes the time several times. */
 uint64_t system_clock(void);

@@ -17,6 +17,7 @@
 #include "base/loaded.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "base/start.h"
 #include "base/system.h"
 #include "base/text.h"
 #include "intercept/entry_points.h"
@@ -146,7 +147,7 @@ static void bypass_report_object(uintptr_t base, const char *name, const char *r
 
 	if (bypass_was_reported(base))
 		return;
-	system_format(text, sizeof(text), "%s %s", *name ? name : system_program(), reason);
+	system_format(text, sizeof(text), "%s %s", *name ? name : start_program(), reason);
 	bypass_report(text);
 }
 

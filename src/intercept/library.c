@@ -4,6 +4,7 @@
 #include "base/loaded.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "base/start.h"
 #include "intercept/bypass.h"
 #include "intercept/load_watch.h"
 #include "intercept/resolve.h"
@@ -38,12 +39,14 @@ static void library_renew(void)
 	subscriptions_renew();
 }
 
-static __attribute__((constructor)) void library_start(void)
+/* glibc passes the program's arguments to constructors. */
+static __attribute__((constructor)) void library_start(int count, char *const *arguments)
 {
 	process_begins = library_begin;
 	process_begun = library_begun;
 	process_renews = library_renew;
 	loaded_begin();
+	start_record(count > 0 ? arguments[0] : NULL);
 	config_is_disabled_early();
 }
 

@@ -10,6 +10,7 @@
 #include "base/config.h"
 #include "base/loaded.h"
 #include "base/process.h"
+#include "base/start.h"
 #include "base/system.h"
 #include "base/text.h"
 #include "intercept/bypass.h"
@@ -93,7 +94,7 @@ static const struct entry_point *ucx_target;
 /* The mode may be a list. */
 static bool resolve_ucx_relocates(void)
 {
-	const char *mode = system_environment("UCX_MEM_CUDA_HOOK_MODE");
+	const char *mode = start_variable("UCX_MEM_CUDA_HOOK_MODE");
 
 	for (; mode && *mode; mode++) {
 		if (text_begins_in_any_case(mode, "reloc"))

@@ -23,7 +23,7 @@
 #include "base/config.h"
 #include "base/loaded.h"
 #include "base/process.h"
-#include "base/system.h"
+#include "base/start.h"
 #include "base/text.h"
 #include "intercept/entry_points.h"
 
@@ -148,7 +148,7 @@ int verbs_client_access(const struct ibv_pd *pd)
 	case UCX:
 		return ALL_ACCESS;
 	case PROGRAM:
-		return client_perftest_access(system_program());
+		return client_perftest_access(start_program());
 	case UNIDENTIFIED:
 	case OTHER:
 		break;

@@ -26,6 +26,7 @@
 #include "base/runtime.h"
 #include "base/shared_memory.h"
 #include "base/signal_safe_write.h"
+#include "base/start.h"
 #include "base/system.h"
 #include "base/text.h"
 #include "peerpin.h"
@@ -52,7 +53,7 @@ static void segment_file_describe(struct segment_header *header)
 	header->clock_ns = system_clock();
 	text_copy(header->version, sizeof(header->version), peerpin_version());
 	text_copy(header->host, sizeof(header->host), identity_host());
-	text_copy(header->program, sizeof(header->program), system_program());
+	text_copy(header->program, sizeof(header->program), start_program());
 	text_copy(header->job, sizeof(header->job), identity_job());
 	config_text_changed(config, '\n', header->settings, sizeof(header->settings));
 	for (size_t i = 0; i < sizeof(header->magic); i++)

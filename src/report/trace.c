@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/own_file.h"
 #include "base/plain_text.h"
+#include "base/start.h"
 #include "base/system.h"
 #include "base/text.h"
 #include "report/statistics.h"
@@ -123,7 +124,7 @@ void trace_begin(void)
 	if (!config_get()->trace_file)
 		return;
 	store_relaxed(&trace_wanted, true);
-	trace_make_plain(system_program(), program, sizeof(program));
+	trace_make_plain(start_program(), program, sizeof(program));
 	trace_make_plain(identity_host(), host, sizeof(host));
 	if (identity_rank() >= 0)
 		system_format(rank, sizeof(rank), "rank %d ", identity_rank());

@@ -12,7 +12,7 @@
 
 #include "base/identity.h"
 #include "job_fixture.h"
-#include "base/system.h"
+#include "base/start.h"
 
 static const char *own_file;
 
@@ -129,7 +129,7 @@ TEST(identity, without_a_launcher_a_name_stays_as_it_is)
 
 	ck_assert_str_eq(named("a.json"), "a.json");
 	ck_assert_str_eq(named("a-%r-%j"), "a-0-0");
-	snprintf(own, sizeof(own), "%d-%s", (int)getpid(), system_program());
+	snprintf(own, sizeof(own), "%d-%s", (int)getpid(), start_program());
 	ck_assert_str_eq(named("%p-%e"), own);
 	ck_assert_str_eq(named("%h"), identity_host());
 }

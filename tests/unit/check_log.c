@@ -20,7 +20,7 @@
 #include "base/process.h"
 #include "base/runtime.h"
 #include "job_fixture.h"
-#include "base/system.h"
+#include "base/start.h"
 
 #define RANKS 4
 
@@ -247,7 +247,7 @@ TEST(log, the_file_comes_with_the_first_message_and_is_private)
 	umask(0);
 	config_get();
 	log_message(LOG_DEBUG, "not asked for");
-	snprintf(output, sizeof(output), "%s/log.%s", folder, system_program());
+	snprintf(output, sizeof(output), "%s/log.%s", folder, start_program());
 	ck_assert(!exists(output));
 	log_message(LOG_INFO, "first");
 	ck_assert_int_eq(stat(output, &what), 0);

@@ -113,4 +113,15 @@ void begin_waiter(struct waiter *waiter, CUdeviceptr address);
 
 int await_child(pid_t child);
 
+/* Execute the test again, as a program of that name: peerpin copies name and settings at the start
+ * of a program. */
+void run_again(const char *program);
+
+/* Return a new folder, in a program whose statistics are in its file "results" and whose runtime
+ * folder is below. The first call executes the test again. */
+const char *with_files(void);
+/* False also if the folder has no such file. */
+bool file_contains(const char *name, const char *text);
+void remove_files(void);
+
 #endif

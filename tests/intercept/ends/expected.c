@@ -6,6 +6,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <string.h>
 
 #define ALL	(ACCESS | IBV_ACCESS_REMOTE_ATOMIC)
 #define RELAXED IBV_ACCESS_RELAXED_ORDERING
@@ -44,16 +45,23 @@ enum {
 	SHIM
 };
 
+static void set_up_as(unsigned int client)
+{
+	const char *name = clients[client].name;
+
+	if (clients[client].is_program && strcmp(program_invocation_short_name, name) != 0)
+		run_again(name);
+	set_up();
+}
+
 static struct ibv_pd *pd_of(unsigned int client)
 {
 	struct ibv_pd *(*alloc)(struct ibv_context *) = ibv_alloc_pd;
 	char path[64];
 	void *handle;
 
-	if (clients[client].is_program) {
-		program_invocation_short_name = (char *)clients[client].name;
+	if (clients[client].is_program)
 		return ibv_alloc_pd(device);
-	}
 	snprintf(path, sizeof(path), "tests/intercept/fabric/.libs/%s", clients[client].name);
 	handle = dlopen(path, RTLD_LAZY);
 	require(handle);
@@ -77,7 +85,7 @@ static void it_is_a_hit(unsigned int client)
 {
 	CUdeviceptr memory;
 
-	set_up();
+	set_up_as(client);
 	set("strict", 0);
 	require(!ibv_dealloc_pd(pd));
 	pd = pd_of(client);
@@ -90,7 +98,7 @@ static void it_is_a_hit(unsigned int client)
 
 static void it_is_of_an_unknown_client(unsigned int client)
 {
-	set_up();
+	set_up_as(client);
 	pd = pd_of(client);
 	first_request(allocate(UNIT), ALL, 0);
 }
@@ -98,7 +106,7 @@ static void it_is_of_an_unknown_client(unsigned int client)
 /* EFA's: a provider of libfabric chooses other flags there. */
 static void it_is_of_another_kind_of_adapter(unsigned int client)
 {
-	set_up();
+	set_up_as(client);
 	device->device->transport_type = 4;
 	pd = pd_of(client);
 	first_request(allocate(UNIT), ALL, 0);

@@ -344,45 +344,25 @@ static void children_while_a_thread_subscribes(unsigned int variant)
 
 /* ---- results ---- */
 
-static bool exists(const char *folder, const char *name)
-{
-	char path[128];
-
-	snprintf(path, sizeof(path), "%s/%s", folder, name);
-	return !access(path, F_OK);
-}
-
-static void remove_from(const char *folder, const char *name)
-{
-	char path[128];
-
-	snprintf(path, sizeof(path), "%s/%s", folder, name);
-	remove(path);
-}
-
 /* The table, the file of results, and the file of the counters. */
 static void a_child_that_exits_leaves_the_results_to_its_parent(unsigned int variant)
 {
-	char folder[] = "/tmp/peerpin-ends-XXXXXX", results[64], counters[64];
 	struct stat before, after;
+	char counters[64];
 	pid_t child;
 
-	require(mkdtemp(folder) && !setenv("XDG_RUNTIME_DIR", folder, 1));
-	snprintf(results, sizeof(results), "%s/results", folder);
+	with_files();
 	snprintf(counters, sizeof(counters), "peerpin/%d.stats", (int)getpid());
-	require(!setenv("PEERPIN_STATS_FILE", results, 1));
 	set_up_parent(0);
-	require(exists(folder, counters) && !fstat(STDERR_FILENO, &before));
+	require(file_contains(counters, "") && !fstat(STDERR_FILENO, &before));
 	child = fork_by(WAY(variant));
 	if (!child)
 		exit(3);
 	require(await_child(child) == 3 << 8);
 	require(!fstat(STDERR_FILENO, &after) && after.st_size == before.st_size);
-	require(exists(folder, counters) && !exists(folder, "results"));
+	require(file_contains(counters, "") && !file_contains("results", ""));
 	check_parent();
-	remove_from(folder, counters);
-	remove_from(folder, "peerpin");
-	remove_from(folder, "");
+	remove_files();
 	_exit(0);
 }
 

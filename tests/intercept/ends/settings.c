@@ -2,6 +2,10 @@
 /* settings.c -- settings of registration, from the environment to the adapter */
 #include "ends.h"
 
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
 static struct ibv_context *second;
 static struct ibv_pd *second_pd;
 
@@ -118,6 +122,44 @@ static void off_registers_synchronously(unsigned int unused)
 	allocate_more_without_worker();
 }
 
+/* ---- the start of the process ---- */
+
+/* As setproctitle, which also moves the environment: here nothing of it is left. */
+static void overwrite_start_block(void)
+{
+	char *begin = program_invocation_name, *end = begin, *name = strrchr(begin, '/');
+
+	program_invocation_short_name = name ? name + 1 : begin;
+	for (unsigned int i = 0; environ[i]; i++)
+		end = environ[i] + strlen(environ[i]);
+	require(end > begin);
+	memset(begin, 'x', (size_t)(end - begin));
+	environ[0] = NULL;
+}
+
+static void a_title_over_arguments_and_environment_changes_no_setting(unsigned int later)
+{
+	pid_t child;
+
+	with_files();
+	child = fork();
+	if (!child) {
+		if (!later)
+			overwrite_start_block();
+		set_up();
+		if (later)
+			overwrite_start_block();
+		activate();
+		allocate(UNIT);
+		require(sim("live") == 2);
+		exit(0);
+	}
+	require(await_child(child) == 0);
+	require(file_contains("results", "\"program\": \"ends\""));
+	require(file_contains("results", "\"PEERPIN_PREREGISTER\": \"sync\""));
+	remove_files();
+}
+
 #define TWO "PEERPIN_SIM_ADAPTER_DEVICES=2 "
 
 const struct test setting_tests[] = {
@@ -136,6 +178,10 @@ const struct test setting_tests[] = {
 	TEST(domains_are_learned_on_the_named_adapter, 0, TWO "PEERPIN_DEVICES=other,*1"),
 	TEST(sync_registers_in_the_allocation, 0, "PEERPIN_PREREGISTER=sync"),
 	TEST(off_registers_synchronously, 0, "PEERPIN_PREREGISTER=off"),
+	TEST(a_title_over_arguments_and_environment_changes_no_setting, 0,
+	     "PEERPIN_PREREGISTER=sync PEERPIN_DEVICES=sim0"),
+	TEST(a_title_over_arguments_and_environment_changes_no_setting, 1,
+	     "PEERPIN_PREREGISTER=sync PEERPIN_DEVICES=sim0"),
 	{ .name = NULL },
 };
 

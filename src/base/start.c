@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* start.c -- copies the program's name and settings once */
+#include "base/start.h"
+
+#include <unistd.h>
+
+#include "base/loaded.h"
+#include "base/once.h"
+#include "base/text.h"
+
+#define SETTINGS      128
+#define SETTINGS_SIZE 32768
+
+static struct {
+	char program[256];
+	char *settings[SETTINGS + 1];
+	char texts[SETTINGS_SIZE];
+} start;
+static once recorded;
+
+static bool start_copies(const char *entry)
+{
+	return text_begins(entry, "PEERPIN_") || text_begins(entry, "XDG_RUNTIME_DIR");
+}
+
+/* A text beyond SETTINGS_SIZE stays the program's. */
+static void start_copy_settings(void)
+{
+	size_t count = 0, used = 0, length;
+
+	for (char **entry = environ; entry && *entry && count < SETTINGS; entry++) {
+		if (!start_copies(*entry))
+			continue;
+		start.settings[count] = *entry;
+		length = text_length(*entry) + 1;
+		if (length <= sizeof(start.texts) - used) {
+			start.settings[count] = start.texts + used;
+			text_copy(start.texts + used, length, *entry);
+			used += length;
+		}
+		count++;
+	}
+}
+
+void start_record(const char *argument)
+{
+	char **name;
+
+	if (once_is_done(&recorded))
+		return;
+	/* No look-up in the section: another thread may hold the dynamic linker's lock. */
+	if (!argument) {
+		name = loaded_first("program_invocation_short_name");
+		argument = name && *name ? *name : "unknown";
+	}
+	if (!once_begin(&recorded))
+		return;
+	text_copy(start.program, sizeof(start.program), text_file_name(argument));
+	start_copy_settings();
+	once_end(&recorded);
+}
+
+const char *start_program(void)
+{
+	start_record(NULL);
+	return start.program;
+}
+
+char *const *start_environment(void)
+{
+	return once_is_done(&recorded) ? start.settings : environ;
+}
+
+const char *start_variable(const char *name)
+{
+	char *const *entry = start_copies(name) ? start_environment() : environ;
+	size_t length = text_length(name);
+
+	for (; entry && *entry; entry++) {
+		if (text_begins(*entry, name) && (*entry)[length] == '=')
+			return *entry + length + 1;
+	}
+	return NULL;
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* start.h -- the process as it was when the library was loaded
+ *
+ * A program may overwrite the strings of its arguments and of its environment (setproctitle). The
+ * constructor copies name and settings. A call before the constructor, from the constructor of
+ * another library, copies them then. Any thread; nothing is allocated.
+ */
+#ifndef PEERPIN_BASE_START_H
+#define PEERPIN_BASE_START_H
+
+/* Copy. `argument`: the program's first one, or NULL: look the name up in libc. Later calls do
+ * nothing. */
+void start_record(const char *argument);
+
+/* Return the base name of the executable, as in the first argument. */
+const char *start_program(void);
+
+/* Return the copied entries, up to NULL. In the dlsym path, before the constructor, that is the
+ * environment itself. */
+char *const *start_environment(void);
+
+/* Return the value of a variable; NULL: unset. PEERPIN_ variables and XDG_RUNTIME_DIR have that of
+ * the copy. Any other has the current one, which the caller copies at once: programs set variables
+ * of launchers before they start CUDA (torch.distributed). */
+const char *start_variable(const char *name);
+
+#endif
