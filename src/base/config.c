@@ -23,7 +23,7 @@ static once settling;
 static char complaints[4096];
 static size_t complaints_used;
 static unsigned int complaints_lost;
-static const char *named_file; /* PEERPIN_CONFIG_FILE */
+static char named_file[4096]; /* PEERPIN_CONFIG_FILE */
 static int system_file_error, named_file_error;
 
 static _Atomic unsigned char disabled_early;
@@ -115,6 +115,8 @@ static void config_read(void)
 	struct config_reader reader = { .config = &settled,
 					.places = places,
 					.complain = config_keep_complaint };
+	const char *name;
+	ssize_t length;
 
 	settled = config_defaults;
 	complaints_used = 0;
@@ -122,9 +124,13 @@ static void config_read(void)
 	if (system_auxiliary(AT_SECURE))
 		return; /* config_is_disabled_early() set the log limit of the defaults */
 	system_file_error = config_read_file(&reader, CONFIG_SYSTEM_FILE, system_text);
-	named_file = start_variable("PEERPIN_CONFIG_FILE");
-	if (named_file && *named_file)
+	name = start_variable("PEERPIN_CONFIG_FILE");
+	if (name && *name) {
+		length = start_folder(name, named_file, sizeof(named_file));
+		length = length < 0 ? 0 : length;
+		text_copy(named_file + length, sizeof(named_file) - (size_t)length, name);
 		named_file_error = config_read_file(&reader, named_file, named_text);
+	}
 	config_read_environment(&reader, start_environment());
 	config_complete(&reader);
 	if (config_excludes(&settled, start_program()))

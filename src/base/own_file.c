@@ -8,6 +8,7 @@
 #include "base/identity.h"
 #include "base/kernel.h"
 #include "base/signal_safe_write.h"
+#include "base/start.h"
 #include "base/system.h"
 #include "base/text.h"
 
@@ -27,19 +28,12 @@ bool own_file_is_special(const char *name, int flags)
 	return !kernel_describe_at(AT_FDCWD, name, &status, flags) && !S_ISREG(status.st_mode);
 }
 
-/* Prefix a relative name with the current folder; getcwd(2) counts the terminating zero byte. */
 int own_file_name(const char *pattern, char *name, size_t size)
 {
-	ssize_t length = 0;
+	ssize_t length = start_folder(pattern, name, size);
 
-	if (*pattern != '/') {
-		length = kernel_call(SYS_getcwd, name, size);
-		if (length < 0)
-			return (int)length;
-		if ((size_t)length >= size)
-			return -ENAMETOOLONG;
-		name[length - 1] = '/';
-	}
+	if (length < 0)
+		return (int)length;
 	return identity_file_name(pattern, name + length, size - (size_t)length);
 }
 

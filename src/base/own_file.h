@@ -30,8 +30,8 @@ const char *own_file_error_text(int error);
  * none, for a name that is to be replaced; else 0. */
 bool own_file_is_special(const char *name, int flags);
 
-/* Expand the pattern (identity.h) to an absolute name: the program may change its folder. Return 0
- * or -errno. */
+/* Expand the pattern (identity.h) to an absolute name, in the folder of the start (start.h). Return
+ * 0 or -errno. */
 int own_file_name(const char *pattern, char *name, size_t size);
 
 /* Call `take` with the name; while it returns -EEXIST for a regular file, retry with "-1", "-2",

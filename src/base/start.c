@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* start.c -- copies the program's name and settings once */
+/* start.c -- copies the program's name, settings and folder once */
 #include "base/start.h"
 
 #include <unistd.h>
 
+#include "base/kernel.h"
 #include "base/loaded.h"
 #include "base/once.h"
 #include "base/text.h"
@@ -14,6 +15,8 @@
 static struct {
 	char program[256];
 	char *settings[SETTINGS + 1];
+	ssize_t folder_length; /* with its zero byte; or -errno */
+	char folder[4096];
 	char texts[SETTINGS_SIZE];
 } start;
 static once recorded;
@@ -57,6 +60,7 @@ void start_record(const char *argument)
 		return;
 	text_copy(start.program, sizeof(start.program), text_file_name(argument));
 	start_copy_settings();
+	start.folder_length = kernel_call(SYS_getcwd, start.folder, sizeof(start.folder));
 	once_end(&recorded);
 }
 
@@ -81,4 +85,22 @@ const char *start_variable(const char *name)
 			return *entry + length + 1;
 	}
 	return NULL;
+}
+
+ssize_t start_folder(const char *name, char *to, size_t size)
+{
+	start_record(NULL);
+	*to = '\0';
+	if (*name == '/')
+		return 0;
+	if (start.folder_length < 0)
+		return start.folder_length;
+	/* The kernel puts a word in front of a folder outside of the root. */
+	if (*start.folder != '/')
+		return -ENOENT;
+	if ((size_t)start.folder_length >= size)
+		return -ENAMETOOLONG;
+	text_copy(to, size, start.folder);
+	text_copy(to + start.folder_length - 1, 2, "/");
+	return start.folder_length;
 }

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* start.h -- the process as it was when the library was loaded
  *
- * A program may overwrite the strings of its arguments and of its environment (setproctitle). The
- * constructor copies name and settings. A call before the constructor, from the constructor of
- * another library, copies them then. Any thread; nothing is allocated.
+ * A program may overwrite the strings of its arguments and of its environment (setproctitle), and
+ * change its folder. The constructor copies name, settings and folder. A call before the
+ * constructor, from the constructor of another library, copies them then. Any thread; nothing is
+ * allocated.
  */
 #ifndef PEERPIN_BASE_START_H
 #define PEERPIN_BASE_START_H
+
+#include <stddef.h>
+#include <sys/types.h>
 
 /* Copy. `argument`: the program's first one, or NULL: look the name up in libc. Later calls do
  * nothing. */
@@ -23,5 +27,9 @@ char *const *start_environment(void);
  * the copy. Any other has the current one, which the caller copies at once: programs set variables
  * of launchers before they start CUDA (torch.distributed). */
 const char *start_variable(const char *name);
+
+/* Put the copied folder, with a slash at its end, into `to` where `name` is relative to it; "" where
+ * `name` is absolute. Return the length or -errno. */
+ssize_t start_folder(const char *name, char *to, size_t size);
 
 #endif

@@ -21,13 +21,17 @@ names() {
 		with PEERPIN_STATS_FILE=job PEERPIN_TRACE_FILE=trace.json "$client" adapter allocated=4 sent=1 exit
 		unset OMPI_COMM_WORLD_RANK
 		with PEERPIN_STATS_FILE=moved.json "$client" allocated=5 to=elsewhere exit
-		with PEERPIN_STATS_FILE=moved.json "$client" allocated=6 to=elsewhere exit
+		with PEERPIN_STATS_FILE=moved.json PEERPIN_LOG_FILE=moved.log PEERPIN_LOG_LEVEL=info PEERPIN_TRACE_FILE=moved.trace \
+			"$client" to=elsewhere allocated=6 to=/ exit
+		echo 'PEERPIN_STATS_FILE = moved_by_file.json' >moved.conf
+		with PEERPIN_CONFIG_FILE=moved.conf "$client" to=elsewhere allocated=7 exit
 		with PEERPIN_STATS_FILE=a.b/job "$client" allocated=1 exit 2>/dev/null
 	)
 	same 'a rank and a number come before the extension' \
-		'elsewhere job.3 job.3-1.json job.3.json job.3.prom moved-1.json moved.json trace.3.json ' \
+		'elsewhere job.3 job.3-1.json job.3.json job.3.prom moved-1.json moved.conf moved.json moved.log moved.trace moved_by_file.json trace.3.json ' \
 		"$(cd "$tmp/names" && printf '%s ' *)"
-	same 'no file in the folder of a later chdir' '' "$(ls "$tmp/names/elsewhere")"
+	same 'statistics, log and trace are in the folder of the start, wherever the program goes before its first allocation' '' "$(ls "$tmp/names/elsewhere")"
+	same 'so is a file of settings' 7 "$(number allocations "$tmp/names/moved_by_file.json")"
 	same 'numbers are in the order of the runs' '2 3 5 6' \
 		"$(cd "$tmp/names" && for file in job.3.json job.3-1.json moved.json moved-1.json; do number allocations $file; done | xargs)"
 	matches 'Prometheus text of a rank' '# HELP peerpin_*rank="3"*' "$(cat "$tmp/names/job.3.prom")"
