@@ -10,8 +10,8 @@
  * process, before any constructor: it allocates nothing, takes no lock, waits for no thread, calls
  * neither libc nor the kernel, nor a function that another preload may replace (bash has a getenv
  * of its own). config_get() adds the files at the first CUDA or verbs call: a process without such
- * calls opens no file. The environment is that of the moment when the library was loaded (start.h). If a file disables peerpin, dlsym still returns the entry points, which then
- * forward every call.
+ * calls opens no file. The environment is that of the moment when the library was loaded (start.h).
+ * If a file disables peerpin, dlsym still returns the entry points, which then forward every call.
  *
  * Any thread. config_get() waits only for a thread that reads the files, which are short.
  */

@@ -13,6 +13,7 @@
 #include "base/plain_text.h"
 #include "base/process.h"
 #include "base/signal_safe_write.h"
+#include "base/start.h"
 #include "base/system.h"
 #include "base/text.h"
 
@@ -68,9 +69,21 @@ static void log_end_line(struct line *line)
 	line->bytes[line->used] = '\0';
 }
 
+static struct own_file file; /* PEERPIN_LOG_FILE */
+
+/* Treat /dev/stderr as unset: messages go there anyway, and each cause appears once per host. */
+static const char *log_file(void)
+{
+	const char *pattern = config_get()->log_file;
+
+	return pattern && identity_stream(pattern) == STDERR_FILENO ? NULL : pattern;
+}
+
 /* Ignore write errors: the statistics count the cause as well. */
 static void log_print(struct line *line, enum log_level level, const char *identity)
 {
+	if (!start_has_stream(STDERR_FILENO))
+		return;
 	if (level <= LOG_WARN && !job_file_claim(text_hash(identity) + level))
 		return;
 	signal_safe_write(STDERR_FILENO, line->bytes, line->used);
@@ -96,14 +109,8 @@ static void log_report_no_file(int error)
 /* `identity`: key of a once-per-host message; NULL: the message text. */
 static void log_put(struct line *line, enum log_level level, const char *identity)
 {
-	static struct own_file file;
-	const char *pattern = config_get()->log_file;
-	int error = 0;
-
-	/* Treat /dev/stderr as unset: messages go there anyway, and each cause appears once per
-	 * host. */
-	if (pattern && identity_stream(pattern) == STDERR_FILENO)
-		pattern = NULL;
+	const char *pattern = log_file();
+	int error;
 
 	log_end_line(line);
 	if (pattern) {
@@ -113,6 +120,16 @@ static void log_put(struct line *line, enum log_level level, const char *identit
 		log_report_no_file(error);
 	}
 	log_print(line, level, identity ? identity : line->bytes + line->text);
+}
+
+int log_take(void *unused, const char *bytes, size_t length)
+{
+	const char *pattern = log_file();
+
+	(void)unused;
+	if (start_has_stream(STDERR_FILENO))
+		return signal_safe_write(STDERR_FILENO, bytes, length);
+	return pattern ? own_file_write(&file, pattern, bytes, length) : -EBADF;
 }
 
 /* ---- rate limit ---- */

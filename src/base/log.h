@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* log.h -- log messages, one line each: `peerpin: <warn> [host:process rank 3] text`
  *
- * Messages go to standard error or to PEERPIN_LOG_FILE. A message is formatted on the stack and
+ * Messages go to PEERPIN_LOG_FILE or to standard error; to descriptor 2 only while that is standard
+ * error (start.h). A message is formatted on the stack and
  * written with one write(2). No stream, no allocation, no lock; errno is kept: any hook on any
  * thread may log. A disabled message costs one load and one compare. Nothing is logged before the
  * settings are read. Do not log from the dlsym path.
@@ -13,6 +14,7 @@
 #define PEERPIN_BASE_LOG_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "base/atomics.h"
 #include "base/config.h"
@@ -48,6 +50,10 @@ void log_write(enum log_level level, bool once, const char *format, ...)
 
 /* Log the number of suppressed messages. Call at exit. */
 void log_finish(void);
+
+/* Print text that is no message (a `take` of report/output.h): to standard error; where descriptor 2
+ * is another file, to PEERPIN_LOG_FILE. Return 0 or -errno; -EBADF: to neither. */
+int log_take(void *unused, const char *bytes, size_t length);
 
 #define log_message(level, ...)                                                                    \
 	do {                                                                                       \

@@ -75,7 +75,9 @@ static void own_file_open_first(struct own_file *file, const char *pattern)
 	if (file->error)
 		return;
 	fd = identity_stream(file->name);
-	if (fd < 0)
+	if (fd >= 0)
+		fd = start_has_stream(fd) ? fd : -EBADF;
+	else
 		fd = own_file_number(file->name, sizeof(file->name), own_file_create, NULL);
 	file->error = fd < 0 ? fd : kernel_describe(fd, &status);
 	if (file->error)

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* start.c -- copies the program's name, settings and folder once */
+/* start.c -- copies name, settings, folder and standard streams once */
 #include "base/start.h"
 
+#include <sys/ioctl.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "base/kernel.h"
@@ -13,6 +15,7 @@
 #define SETTINGS_SIZE 32768
 
 static struct {
+	struct stat streams[2]; /* standard output and error; all 0: closed */
 	char program[256];
 	char *settings[SETTINGS + 1];
 	ssize_t folder_length; /* with its zero byte; or -errno */
@@ -61,6 +64,8 @@ void start_record(const char *argument)
 	text_copy(start.program, sizeof(start.program), text_file_name(argument));
 	start_copy_settings();
 	start.folder_length = kernel_call(SYS_getcwd, start.folder, sizeof(start.folder));
+	for (int i = 0; i < 2; i++)
+		kernel_describe(STDOUT_FILENO + i, &start.streams[i]);
 	once_end(&recorded);
 }
 
@@ -103,4 +108,23 @@ ssize_t start_folder(const char *name, char *to, size_t size)
 	text_copy(to, size, start.folder);
 	text_copy(to + start.folder_length - 1, 2, "/");
 	return start.folder_length;
+}
+
+bool start_has_stream(int fd)
+{
+	const struct stat *first = &start.streams[fd - STDOUT_FILENO];
+	struct termios settings;
+	struct stat now;
+
+	start_record(NULL);
+	if (kernel_describe(fd, &now))
+		return false;
+	if (now.st_dev == first->st_dev && now.st_ino == first->st_ino)
+		return true;
+	if (kernel_call(SYS_fcntl, fd, F_GETFD) & FD_CLOEXEC)
+		return false;
+	if (S_ISREG(now.st_mode) || S_ISSOCK(now.st_mode))
+		return kernel_is_file(STDOUT_FILENO + STDERR_FILENO - fd, now.st_dev, now.st_ino);
+	return S_ISFIFO(now.st_mode) ||
+	       (S_ISCHR(now.st_mode) && !kernel_call(SYS_ioctl, fd, TCGETS, &settings));
 }

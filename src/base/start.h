@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* start.h -- the process as it was when the library was loaded
  *
- * A program may overwrite the strings of its arguments and of its environment (setproctitle), and
- * change its folder. The constructor copies name, settings and folder. A call before the
- * constructor, from the constructor of another library, copies them then. Any thread; nothing is
+ * A program may overwrite the strings of its arguments and of its environment (setproctitle),
+ * change its folder, and open files of its own under the numbers of closed standard streams. The
+ * constructor copies name, settings and folder, and notes the streams' files. A call before the
+ * constructor, from the constructor of another library, does so then. Any thread; nothing is
  * allocated.
  */
 #ifndef PEERPIN_BASE_START_H
 #define PEERPIN_BASE_START_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -28,8 +30,15 @@ char *const *start_environment(void);
  * of launchers before they start CUDA (torch.distributed). */
 const char *start_variable(const char *name);
 
-/* Put the copied folder, with a slash at its end, into `to` where `name` is relative to it; "" where
- * `name` is absolute. Return the length or -errno. */
+/* Put the copied folder, with a slash at its end, into `to` where `name` is relative to it; ""
+ * where `name` is absolute. Return the length or -errno. */
 ssize_t start_folder(const char *name, char *to, size_t size);
+
+/* Return true if descriptor 1 or 2 is the program's standard output or error: the file of the
+ * start, a terminal or a pipe, or the file or socket that both numbers have, as after a dup2() onto
+ * both. Any other file may have its number by chance: open() takes the lowest free one, that of a
+ * closed stream. dup2() leaves no descriptor that closes at exec, so such a one has it by chance,
+ * too. */
+bool start_has_stream(int fd);
 
 #endif

@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
-#include <unistd.h>
 
 #include "base/config.h"
 #include "base/identity.h"
@@ -21,6 +20,7 @@
 #include "base/proc_stat.h"
 #include "base/process.h"
 #include "base/runtime.h"
+#include "base/start.h"
 #include "base/system.h"
 #include "base/text.h"
 #include "report/emit.h"
@@ -72,11 +72,12 @@ static int summary_write_results(struct output *output, const struct emit_source
 				 const char *name)
 {
 	bool prometheus = summary_ends_in(name, ".prom");
+	int fd = identity_stream(name), error, closed;
 	char partial[4096];
-	int fd, error, closed;
 
-	if (identity_stream(name) >= 0)
-		return summary_write_to(output, source, identity_stream(name), EMIT_JSON);
+	if (fd >= 0)
+		return start_has_stream(fd) ? summary_write_to(output, source, fd, EMIT_JSON)
+					    : -EBADF;
 	if (own_file_is_special(name, prometheus ? AT_SYMLINK_NOFOLLOW : 0))
 		return -OWN_FILE_SPECIAL;
 	/* Add the time: containers reuse small process numbers. A killed or a concurrent process
@@ -160,7 +161,7 @@ static void summary_report_no_adapter(void)
 		"peerpin: GPUDirect RDMA not used: no RDMA adapter was opened on this host. "
 		"Run 'peerpin doctor' there.\n";
 
-	output_to_file((void *)(intptr_t)STDERR_FILENO, line, sizeof(line) - 1);
+	log_take(NULL, line, sizeof(line) - 1);
 }
 
 static void summary_print_table(struct output *output, const struct emit_source *own)
@@ -177,8 +178,9 @@ static void summary_print_table(struct output *output, const struct emit_source 
 			summary_report_no_adapter();
 		return;
 	}
-	summary_write_to(output, &source, STDERR_FILENO,
-			 config->summary == SUMMARY_LINE ? EMIT_LINE : EMIT_TABLE);
+	*output = (struct output){ .take = log_take };
+	emit(output, &source, config->summary == SUMMARY_LINE ? EMIT_LINE : EMIT_TABLE);
+	output_end(output);
 }
 
 /* Keep the segment's file. Log once per host: names differ between ranks, causes do not. */

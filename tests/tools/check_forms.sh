@@ -89,6 +89,23 @@ print(sum(job["processes"] for job in report["jobs"]), json.dumps({"problems": l
 		"$(cd "$tmp/names" && printf '%s ' elsewhere* fifo*)"
 }
 
+# The program's own files have the numbers of its standard streams: nothing of the library's is in them.
+own_files() {
+	local setting
+
+	mkdir "$tmp/own"
+	cd "$tmp/own"
+	for setting in A=1 PEERPIN_SUMMARY=line PEERPIN_{STATS,LOG,TRACE}_FILE=/dev/stdout PEERPIN_{STATS,LOG,TRACE}_FILE=/dev/stderr; do
+		with PEERPIN_LOG_LEVEL=info "$setting" "$client" own adapter allocated=3 sent=1 exit
+		with PEERPIN_LOG_LEVEL=info "$setting" "$client" adapter allocated=3 sent=1 own exit >/dev/null 2>&1
+		with PEERPIN_LOG_LEVEL=info "$setting" "$client" own adapter allocated=3 sent=1 exit >&- 2>&-
+		same "the program's own files, with $setting" '0 0' "$(stat -c %s own-1 own-2 | xargs)"
+	done
+	with PEERPIN_LOG_FILE=log "$client" own adapter allocated=3 sent=1 exit
+	matches 'the table is in the log file then' 'peerpin *process*requests*' "$(cat log)"
+	cd "$build"
+}
+
 # kept FILE: allocations, processes, killed, running in its report
 kept() {
 	"$build/src/tools/peerpin-report" --json "$1" | python3 -c '
@@ -292,6 +309,7 @@ print(sum(e["ph"] not in "CM" for e in events))' "$tmp/b.trace")"
 mkdir "$tmp/run"
 with PEERPIN_SUMMARY=none PEERPIN_STATS_FILE="$tmp/exit.json" "$client" adapter allocated=1 sent=1 allocated=19 settled sent=6 free exit
 names
+own_files
 unwritten
 forms
 trace_of_waits

@@ -13,6 +13,7 @@
  *   export       exports the newest buffer as a dma-buf
  *   free         frees all buffers
  *   to=FOLDER    changes the working folder
+ *   own          closes the standard streams; its files own-1 and own-2 get the numbers 1 and 2
  *   ready        prints "ready"
  *   wait         reads standard input to its end
  *   asked        reads lines of one number N each; registers and deregisters the newest buffer N
@@ -24,6 +25,7 @@
  * and at last exit, _exit, abort, segfault, terminate, kill, or throw (abort in a thread).
  */
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
@@ -246,6 +248,14 @@ static void export_newest(void)
 	close(file);
 }
 
+static void open_own(void)
+{
+	close(1);
+	close(2);
+	require(open("own-1", O_RDWR | O_CREAT, 0600) == 1);
+	require(open("own-2", O_RDWR | O_CREAT, 0600) == 2);
+}
+
 static void end(const char *word)
 {
 	fflush(stdout);
@@ -288,6 +298,8 @@ static void do_word(const char *word)
 		require(!chdir(word + 3));
 	else if (!strcmp(word, "adapter"))
 		open_adapter();
+	else if (!strcmp(word, "own"))
+		open_own();
 	else if (!strcmp(word, "export"))
 		export_newest();
 	else if (!strcmp(word, "free"))

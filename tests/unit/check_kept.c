@@ -309,7 +309,7 @@ TEST(kept, failed_frees_are_counted_and_logged_once)
 	int log = memfd_create("log", 0);
 	char text[4096] = "", *line;
 
-	ck_assert_int_eq(dup2(log, 2), 2);
+	ck_assert(dup2(log, 1) == 1 && dup2(log, 2) == 2);
 	gpu.free_result = CUDA_ERROR_INVALID_VALUE;
 	keep_one(0, 4096);
 	keep_one(1, 4096);

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -312,13 +313,15 @@ TEST(log, the_programs_own_files_are_never_written_to)
 	ck_assert_str_eq(text_of(output), "");
 }
 
+static int streams_closed = 3;
+
 /* As a daemon does: close all 3, log a message, and open them again, the lowest number first. */
 static int close_the_first_three(void)
 {
-	for (int fd = 0; fd < 3; fd++)
+	for (int fd = 0; fd < streams_closed; fd++)
 		close(fd);
 	log_message(LOG_WARN, "first");
-	for (int fd = 0; fd < 3; fd++) {
+	for (int fd = 0; fd < streams_closed; fd++) {
 		if (open("/dev/null", O_RDWR) != fd)
 			return 1;
 	}
@@ -337,8 +340,94 @@ TEST(log, so_are_they_where_ranks_share_what_was_told)
 {
 	be_rank_of("f3");
 	config_get();
+	streams_closed = 2; /* A rank without standard error prints nothing for the others. */
 	ck_assert_int_eq(in_a_process(close_the_first_three), 0);
 	ck_assert(exists(lock_file("f3")));
+}
+
+/* ---- descriptor 2 ---- */
+
+static int ends[2];
+
+static int open_own(void)
+{
+	return open(in_folder("own"), O_RDWR | O_CREAT | O_APPEND, 0600);
+}
+
+static void reuse_for_a_file(void)
+{
+	close(STDERR_FILENO);
+	ck_assert_int_eq(open_own(), STDERR_FILENO);
+}
+
+static void reuse_for_the_file_of_the_start(void)
+{
+	close(STDERR_FILENO);
+	ck_assert_int_eq(open(output, O_WRONLY | O_APPEND), STDERR_FILENO);
+}
+
+static void make_both_streams_a_file(void)
+{
+	ck_assert_int_eq(dup2(open_own(), STDERR_FILENO), STDERR_FILENO);
+	ck_assert_int_eq(dup2(STDERR_FILENO, STDOUT_FILENO), STDOUT_FILENO);
+}
+
+static void make_it_a_pipe(void)
+{
+	ck_assert(!pipe(ends) && dup2(ends[1], STDERR_FILENO) == STDERR_FILENO);
+}
+
+static void make_it_a_terminal(void)
+{
+	ends[0] = posix_openpt(O_RDWR | O_NOCTTY);
+	ck_assert(!grantpt(ends[0]) && !unlockpt(ends[0]));
+	ends[1] = open(ptsname(ends[0]), O_RDWR | O_NOCTTY);
+	ck_assert_int_eq(dup2(ends[1], STDERR_FILENO), STDERR_FILENO);
+}
+
+static void reuse_for_a_pipe_of_its_own(void)
+{
+	close(STDERR_FILENO);
+	ck_assert(!pipe2(ends, O_CLOEXEC) && ends[0] == STDERR_FILENO);
+	ends[0] = dup(ends[0]);
+	ck_assert_int_eq(dup3(ends[1], STDERR_FILENO, O_CLOEXEC), STDERR_FILENO);
+}
+
+static void reuse_for_a_socket(void)
+{
+	int pair[2];
+
+	close(STDERR_FILENO);
+	ck_assert(!socketpair(AF_UNIX, SOCK_STREAM, 0, pair) && pair[0] == STDERR_FILENO);
+	ends[0] = pair[1];
+}
+
+static const struct {
+	void (*change)(void);
+	bool is_written; /* to ends[0], else to "own" or `output` */
+} streams[] = {
+	{ reuse_for_a_file, false },	    { reuse_for_the_file_of_the_start, true },
+	{ make_both_streams_a_file, true }, { make_it_a_pipe, true },
+	{ make_it_a_terminal, true },	    { reuse_for_a_pipe_of_its_own, false },
+	{ reuse_for_a_socket, false },
+};
+
+LOOP_TEST(log, descriptor_2_is_written_only_while_it_is_standard_error, 0,
+	  sizeof(streams) / sizeof(streams[0]))
+{
+	char text[256] = "";
+
+	config_get();
+	streams[_i].change();
+	log_message(LOG_WARN, "a message");
+	if (ends[0]) {
+		fcntl(ends[0], F_SETFL, O_NONBLOCK);
+		ck_assert_int_eq(read(ends[0], text, sizeof(text) - 1) > 0, streams[_i].is_written);
+	} else {
+		ck_assert_uint_eq(lines_with(output, "a message") +
+					  lines_with(in_folder("own"), "a message"),
+				  streams[_i].is_written);
+	}
 }
 
 #define THREADS 4

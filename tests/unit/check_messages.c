@@ -20,12 +20,12 @@ static void listen_at(const char *level, const char *preregister)
 	setenv("PEERPIN_LOG_LEVEL", level, 1);
 	setenv("PEERPIN_PREREGISTER", preregister, 1);
 	unsetenv("PEERPIN_LOG_FILE");
-	config_get();
-	set_up();
 	told = tmpfile();
 	ck_assert_ptr_nonnull(told);
 	stderr_before = dup(STDERR_FILENO);
 	dup2(fileno(told), STDERR_FILENO);
+	config_get(); /* from here on, this file is standard error (base/start.h) */
+	set_up();
 }
 
 static void set_up_warn(void)

@@ -380,13 +380,16 @@ LOOP_TEST(methods, an_end_that_fails_for_a_reason_of_the_moment_is_tried_again, 
 /* ---- messages ---- */
 
 static FILE *told;
-static int stderr_before;
+static int stdout_before, stderr_before;
 
+/* A file is standard error if it is standard output, too (base/start.h). */
 static void begin_logging(void)
 {
 	told = tmpfile();
 	ck_assert_ptr_nonnull(told);
+	stdout_before = dup(STDOUT_FILENO);
 	stderr_before = dup(STDERR_FILENO);
+	dup2(fileno(told), STDOUT_FILENO);
 	dup2(fileno(told), STDERR_FILENO);
 }
 
@@ -404,7 +407,9 @@ static unsigned int logged(const char *text)
 
 static void end_logging(void)
 {
+	dup2(stdout_before, STDOUT_FILENO);
 	dup2(stderr_before, STDERR_FILENO);
+	close(stdout_before);
 	close(stderr_before);
 	fclose(told);
 }
