@@ -301,7 +301,7 @@ void *loaded_at(const void *address, const char *symbol)
 struct owner {
 	const void *address;
 	char *name;
-	uintptr_t base;
+	const void *first;
 };
 
 static int loaded_name_owner(struct dl_phdr_info *object, size_t size, void *argument)
@@ -311,25 +311,25 @@ static int loaded_name_owner(struct dl_phdr_info *object, size_t size, void *arg
 	(void)size;
 	if (!object_contains(object, (uintptr_t)owner->address))
 		return 0;
-	owner->base = object->dlpi_addr;
+	owner->first = object_part(object, PT_LOAD);
 	if (owner->name)
 		text_copy(owner->name, LOADED_NAME, object_file_name(object));
 	return 1;
 }
 
-bool loaded_name_at(const void *address, char name[LOADED_NAME], uintptr_t *base)
+bool loaded_name_at(const void *address, char name[LOADED_NAME], const void **first)
 {
 	struct owner owner = { .address = address, .name = name };
 	bool found = loaded_walk(loaded_name_owner, &owner);
 
-	if (base)
-		*base = owner.base;
+	if (first)
+		*first = owner.first;
 	return found;
 }
 
 bool loaded_share_object(const void *one, const void *other)
 {
-	uintptr_t first, second;
+	const void *first, *second;
 
 	return loaded_name_at(one, NULL, &first) && loaded_name_at(other, NULL, &second) &&
 	       first == second;

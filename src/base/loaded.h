@@ -67,9 +67,9 @@ bool loaded_read_at(const void *address, loaded_use *use, void *argument);
 void *loaded_at(const void *address, const char *symbol);
 
 /* Store the name of the file of the object at `address`, without its folder; the program's is "".
- * False: no object of this namespace. `*base`, if not NULL: the object's load address. */
+ * False: no object of this namespace. `*first`, if not NULL: the object's first byte. */
 #define LOADED_NAME 64
-bool loaded_name_at(const void *address, char name[LOADED_NAME], uintptr_t *base);
+bool loaded_name_at(const void *address, char name[LOADED_NAME], const void **first);
 
 /* The handle that dlopen returns for the program. */
 void *loaded_program(void);

@@ -22,24 +22,40 @@ static bool loaded_is_mapped(uintptr_t address, size_t length)
 	       !kernel_call(SYS_mincore, page, address + length - page, pages);
 }
 
-/* The ELF header begins a library's first segment, whose address in the file is 0. */
+/* Other objects' headers name another dynamic section. */
+static bool loaded_is_header(const struct link_map *object, uintptr_t address,
+			     struct dl_phdr_info *info)
+{
+	const ElfW(Ehdr) *header = (const void *)address;
+
+	if (!loaded_is_mapped(address, sizeof(*header)) ||
+	    __builtin_memcmp(header->e_ident, ELFMAG, SELFMAG))
+		return false;
+	info->dlpi_phdr = (const void *)(address + header->e_phoff);
+	info->dlpi_phnum = header->e_phnum;
+	return loaded_is_mapped((uintptr_t)info->dlpi_phdr,
+				header->e_phnum * sizeof(*info->dlpi_phdr)) &&
+	       object_part(info, PT_DYNAMIC) == object->l_ld;
+}
+
+/* The ELF header begins the first segment, as a rule the page of the hash table. Else, if the
+ * segment's address in the file is 0, it is at the load address. */
 static bool loaded_find_headers(const struct link_map *object, struct dl_phdr_info *info)
 {
-	const ElfW(Ehdr) *header = (const void *)object->l_addr;
+	struct object_tables tables;
+	uintptr_t hash;
 
 	if (!object->l_prev) {
 		info->dlpi_phdr = (const void *)system_auxiliary(AT_PHDR);
 		info->dlpi_phnum = (ElfW(Half))system_auxiliary(AT_PHNUM);
 		return info->dlpi_phdr != NULL;
 	}
-	if (!object->l_ld || !loaded_is_mapped(object->l_addr, sizeof(*header)) ||
-	    __builtin_memcmp(header->e_ident, ELFMAG, SELFMAG) ||
-	    !loaded_is_mapped((uintptr_t)object->l_ld, sizeof(*object->l_ld)))
+	if (!object->l_ld || !loaded_is_mapped((uintptr_t)object->l_ld, sizeof(*object->l_ld)) ||
+	    !object_read_dynamic(object->l_addr, object->l_ld, &tables))
 		return false;
-	info->dlpi_phdr = (const void *)(object->l_addr + header->e_phoff);
-	info->dlpi_phnum = header->e_phnum;
-	return loaded_is_mapped((uintptr_t)info->dlpi_phdr,
-				header->e_phnum * sizeof(*info->dlpi_phdr));
+	hash = (uintptr_t)(tables.hash ? tables.hash : tables.old_hash);
+	return loaded_is_header(object, hash & ~(uintptr_t)4095, info) ||
+	       loaded_is_header(object, object->l_addr, info);
 }
 
 int loaded_walk_alone(loaded_visit *visit, void *argument)

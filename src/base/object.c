@@ -4,10 +4,21 @@
 
 #include "base/text.h"
 
-/* glibc relocates the addresses in the dynamic section, except in objects mapped by the kernel. */
-static const void *object_relocated(ElfW(Addr) base, ElfW(Addr) value)
+static ElfW(Addr) object_distance(ElfW(Addr) one, ElfW(Addr) other)
 {
-	return (const void *)(value < base ? value + base : value);
+	return one < other ? other - one : one - other;
+}
+
+/* glibc relocates some addresses of a dynamic section in place, and none of objects mapped by the
+ * kernel; other loaders relocate none. Both readings are tried: the tables of an object lie near
+ * its dynamic section. An object loaded below its link address has a `base` that wraps around. */
+static const void *object_relocated(ElfW(Addr) base, const ElfW(Dyn) * entry)
+{
+	ElfW(Addr) value = entry->d_un.d_ptr, at = (ElfW(Addr))entry;
+
+	return (const void *)(object_distance(value, at) < object_distance(base + value, at)
+				      ? value
+				      : base + value);
 }
 
 bool object_read_dynamic(ElfW(Addr) base, const ElfW(Dyn) * dynamic, struct object_tables *tables)
@@ -17,7 +28,7 @@ bool object_read_dynamic(ElfW(Addr) base, const ElfW(Dyn) * dynamic, struct obje
 
 	*tables = (struct object_tables){ .base = base };
 	for (; dynamic && dynamic->d_tag != DT_NULL; dynamic++) {
-		const void *value = object_relocated(base, dynamic->d_un.d_ptr);
+		const void *value = object_relocated(base, dynamic);
 
 		switch (dynamic->d_tag) {
 		case DT_SYMTAB:
@@ -70,16 +81,18 @@ bool object_read_dynamic(ElfW(Addr) base, const ElfW(Dyn) * dynamic, struct obje
 	return true;
 }
 
+const void *object_part(const struct dl_phdr_info *object, ElfW(Word) type)
+{
+	for (ElfW(Half) i = 0; i < object->dlpi_phnum; i++) {
+		if (object->dlpi_phdr[i].p_type == type)
+			return (const void *)(object->dlpi_addr + object->dlpi_phdr[i].p_vaddr);
+	}
+	return NULL;
+}
+
 bool object_read(const struct dl_phdr_info *object, struct object_tables *tables)
 {
-	const ElfW(Dyn) *dynamic = NULL;
-
-	for (ElfW(Half) i = 0; i < object->dlpi_phnum; i++) {
-		if (object->dlpi_phdr[i].p_type == PT_DYNAMIC)
-			dynamic = (const ElfW(Dyn) *)(object->dlpi_addr +
-						      object->dlpi_phdr[i].p_vaddr);
-	}
-	return object_read_dynamic(object->dlpi_addr, dynamic, tables);
+	return object_read_dynamic(object->dlpi_addr, object_part(object, PT_DYNAMIC), tables);
 }
 
 #define HIDDEN_VERSION 0x8000

@@ -40,6 +40,11 @@ void *object_find(const struct object_tables *tables, const char *name);
 /* Return true if the object defines the version. */
 bool object_defines_version(const struct object_tables *tables, const char *version);
 
+/* Return the address of the object's first part of a type (PT_LOAD: of its first byte), or NULL.
+ * The load address is none: it is 0 or wraps around in an object linked to an address of its own.
+ */
+const void *object_part(const struct dl_phdr_info *object, ElfW(Word) type);
+
 /* Return true if the address lies in the loaded object. */
 bool object_contains(const struct dl_phdr_info *object, uintptr_t address);
 

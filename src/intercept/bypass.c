@@ -114,19 +114,19 @@ static bool bypass_check_relocation(const struct dl_phdr_info *object,
 	return target && *word == target;
 }
 
-/* True if the object at this load address was reported before; also true beyond 16 objects, to
+/* True if the object with this first byte was reported before; also true beyond 16 objects, to
  * limit the log. */
-static bool bypass_was_reported(uintptr_t base)
+static bool bypass_was_reported(const void *first)
 {
-	static uintptr_t reported[16];
+	static const void *reported[16];
 
 	for (size_t i = 0; i < sizeof(reported) / sizeof(reported[0]); i++) {
-		uintptr_t empty = 0;
+		const void *empty = NULL;
 
-		if (__atomic_compare_exchange_n(&reported[i], &empty, base, false, __ATOMIC_RELAXED,
-						__ATOMIC_RELAXED))
+		if (__atomic_compare_exchange_n(&reported[i], &empty, first, false,
+						__ATOMIC_RELAXED, __ATOMIC_RELAXED))
 			return false;
-		if (empty == base)
+		if (empty == first)
 			return true;
 	}
 	return true;
@@ -141,11 +141,11 @@ static void bypass_report(const char *text)
 }
 
 /* Reports an object once. */
-static void bypass_report_object(uintptr_t base, const char *name, const char *reason)
+static void bypass_report_object(const void *first, const char *name, const char *reason)
 {
 	char text[512];
 
-	if (bypass_was_reported(base))
+	if (bypass_was_reported(first))
 		return;
 	system_format(text, sizeof(text), "%s %s", *name ? name : start_program(), reason);
 	bypass_report(text);
@@ -154,10 +154,10 @@ static void bypass_report_object(uintptr_t base, const char *name, const char *r
 static void bypass_report_owner(const void *address, const char *reason)
 {
 	char name[LOADED_NAME];
-	uintptr_t base;
+	const void *first;
 
-	if (address && loaded_name_at(address, name, &base))
-		bypass_report_object(base, name, reason);
+	if (address && loaded_name_at(address, name, &first))
+		bypass_report_object(first, name, reason);
 }
 
 static int bypass_check_object(struct dl_phdr_info *object, size_t size, void *argument)
@@ -177,7 +177,7 @@ static int bypass_check_object(struct dl_phdr_info *object, size_t size, void *a
 	for (size_t i = 0; i < tables.data_count; i++)
 		found |= bypass_check_relocation(object, &tables, &tables.data[i]);
 	if (found)
-		bypass_report_object(object->dlpi_addr, name,
+		bypass_report_object(object_part(object, PT_LOAD), name,
 				     "was opened with RTLD_DEEPBIND: its calls to the CUDA driver "
 				     "bypass peerpin. Open it without RTLD_DEEPBIND");
 	return 0;

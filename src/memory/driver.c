@@ -34,7 +34,7 @@ static int driver_search_object(struct dl_phdr_info *object, size_t size, void *
 	search->has_served |= object_contains(object, (uintptr_t)search->served);
 	search->has_seen |= object_contains(object, (uintptr_t)search->seen);
 	if (!search->count++)
-		search->first = (const void *)object->dlpi_addr;
+		search->first = object_part(object, PT_LOAD);
 	return 0;
 }
 

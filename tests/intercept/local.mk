@@ -55,7 +55,8 @@ tests_intercept_lookups_SOURCES = tests/intercept/lookups.c
 tests_intercept_lookups_LDADD = tests/intercept/liblookup.la -ldl
 check_LTLIBRARIES += tests/intercept/liblookup.la
 tests_intercept_liblookup_la_SOURCES = tests/intercept/lookup_library.c
-tests_intercept_liblookup_la_LDFLAGS = -shared -avoid-version -rpath /nowhere
+# Linked to an address above those where it is loaded.
+tests_intercept_liblookup_la_LDFLAGS = -shared -avoid-version -rpath /nowhere -Wl,-Ttext-segment=0x900000000000
 tests_intercept_liblookup_la_LIBADD = -ldl
 
 matrix_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)/tests/intercept/matrix
@@ -317,7 +318,8 @@ tests_intercept_verbs_versions_LDADD = tests/intercept/verbs/known/libibverbs.la
 
 check_LTLIBRARIES += tests/intercept/old/libcuda.la
 tests_intercept_old_libcuda_la_SOURCES = tests/intercept/old/driver.c
-tests_intercept_old_libcuda_la_LDFLAGS = -shared -version-info 1:0:0 -rpath /nowhere -export-symbols-regex '^cu[A-Z]'
+tests_intercept_old_libcuda_la_LDFLAGS = -shared -version-info 1:0:0 -rpath /nowhere -export-symbols-regex '^cu[A-Z]' \
+	-Wl,-Ttext-segment=0x900000000000
 check_PROGRAMS += tests/intercept/old_driver
 tests_intercept_old_driver_SOURCES = tests/intercept/old_driver.c
 tests_intercept_old_driver_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests

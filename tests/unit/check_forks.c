@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 
 #include "../forks.h"
+#include "../intercept/lookup_library.h"
 #include "base/loaded.h"
 #include "base/log.h"
 #include "base/once.h"
@@ -329,7 +330,8 @@ static bool finds_what_is_loaded(void)
 	loaded_walk(count_objects, &found);
 	return found == objects && loaded_in_library("libpthread.so.0", "nothing") == NULL &&
 	       loaded_in_library("libc.so.6", "getpid") && loaded_at(stdout, "stdout") &&
-	       loaded_share_object(&objects, finds_what_is_loaded);
+	       loaded_at(loaded_in_library("liblookup.so", "library_next"), "tool_of_library") &&
+	       *tool_of_library() && loaded_share_object(&objects, finds_what_is_loaded);
 }
 
 LOOP_TEST(forks, a_child_looks_up_while_another_thread_reads_the_list_of_objects, 0, FORK_WAYS)

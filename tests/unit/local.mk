@@ -73,6 +73,8 @@ EXTRA_DIST += tests/unit/suite.h tests/unit/hits_fixture.h tests/unit/job_fixtur
 # Linked without the stand-ins: these tests define functions of the layers themselves.
 tests_unit_check_job_LDADD = $(unit_ldadd)
 tests_unit_check_trace_LDADD = $(unit_ldadd)
+# With an object that is loaded below its link address.
+tests_unit_check_forks_LDADD = tests/unit/libstandin.la tests/intercept/liblookup.la $(unit_ldadd)
 tests_unit_check_verbs_evict_SOURCES = tests/unit/check_verbs_evict.c src/intercept/verbs_evict.c
 tests_unit_check_verbs_evict_CFLAGS = $(unit_cflags)
 tests_unit_check_verbs_evict_LDADD = $(unit_ldadd)
