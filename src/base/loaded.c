@@ -37,11 +37,6 @@ static walk_function *loaded_find_walk(void)
 
 static _Atomic int owner; /* the process that takes the lock; 0: before the constructor */
 
-void loaded_begin(void)
-{
-	store_relaxed(&owner, kernel_process());
-}
-
 int loaded_walk(loaded_visit *visit, void *argument)
 {
 	static walk_function *cached; /* racing threads store equal values */
@@ -156,29 +151,67 @@ void *loaded_next_before_libc(const char *symbol)
 
 /* ---- objects loaded with the program ---- */
 
-static _Atomic uint32_t start_objects; /* 0: nothing was loaded since the start */
-static _Atomic bool scope_has_grown;
+static _Atomic uint32_t start_objects; /* 0: not counted yet */
+static _Atomic bool is_audited, scope_has_grown;
 
-static int loaded_count(struct dl_phdr_info *object, size_t size, void *count)
+struct start_count {
+	uint32_t here;
+	uint64_t everywhere; /* in all namespaces */
+};
+
+static int loaded_count(struct dl_phdr_info *object, size_t size, void *argument)
 {
-	(void)object;
+	struct start_count *count = argument;
+
 	(void)size;
-	++*(uint32_t *)count;
+	count->here++;
+	count->everywhere = object->dlpi_adds - object->dlpi_subs;
 	return 0;
+}
+
+void loaded_begin(void)
+{
+	struct start_count count = { .here = 0 };
+	uint32_t unset = 0;
+
+	if (!load_relaxed(&start_objects)) {
+		loaded_walk(loaded_count, &count);
+		if (replace_seq_cst(&start_objects, &unset, count.here))
+			store_relaxed(&is_audited, count.everywhere != count.here);
+	}
+	store_relaxed(&owner, kernel_process());
 }
 
 void loaded_begin_load(int mode)
 {
-	uint32_t count = 0, unset = 0;
-
-	if (!load_relaxed(&start_objects)) {
-		loaded_walk(loaded_count, &count);
-		replace_seq_cst(&start_objects, &unset, count);
-	}
 	/* In a child too: a load takes the lock, or waits for it whatever happens here. */
 	loaded_begin();
 	if (mode & RTLD_GLOBAL)
 		store_relaxed(&scope_has_grown, true);
+}
+
+/* struct r_debug_extended of glibc 2.35 and newer; older ones have version 1. */
+struct namespace
+{
+	struct r_debug objects;
+	const struct namespace *next;
+};
+
+/* DT_DEBUG, not _r_debug: a program's copy of that lacks `next`. */
+const char *loaded_auditor(void)
+{
+	const struct link_map *program = loaded_program();
+	const struct namespace *here = NULL;
+
+	if (!load_relaxed(&is_audited))
+		return NULL;
+	for (const ElfW(Dyn) *entry = program->l_ld; entry->d_tag != DT_NULL; entry++) {
+		if (entry->d_tag == DT_DEBUG)
+			here = (const struct namespace *)entry->d_un.d_ptr;
+	}
+	if (!here || here->objects.r_version < 2 || !here->next || !here->next->objects.r_map)
+		return "";
+	return text_file_name(here->next->objects.r_map->l_name);
 }
 
 struct next_search {

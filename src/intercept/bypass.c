@@ -58,11 +58,9 @@ static unsigned int unbound_count; /* if above UNBOUND_MAX, only a full scan che
 static _Atomic unsigned long long settled_adds = UNSETTLED, settled_subs;
 static _Atomic unsigned int settled_count;
 
-/* True if no scan is needed as long as no load is noted (load_watch.h). The first scan found that
- * plain loads bind to this library, and that no other namespace exists. In another namespace an
- * auditor could load any library. */
+/* True if no scan is needed as long as no load is noted (load_watch.h): the first scan found that
+ * plain loads bind to this library. */
 static _Atomic bool plain_loads_bind_here;
-static unsigned long long objects_seen, objects_loaded; /* in this namespace; in all namespaces */
 
 /* The driver's own libraries; UCX's hooks, which look up the driver's functions on purpose; libc
  * and the dynamic linker, which use their own dlsym. */
@@ -168,8 +166,6 @@ static int bypass_check_object(struct dl_phdr_info *object, size_t size, void *a
 
 	(void)size;
 	(void)argument;
-	objects_seen++;
-	objects_loaded = object->dlpi_adds - object->dlpi_subs;
 	if (bypass_is_exempt(name) || !object_read(object, &tables))
 		return 0;
 	for (size_t i = 0; i < tables.call_count; i++)
@@ -249,6 +245,23 @@ static void bypass_check_preloads(void)
 	bypass_report_owner(load_watch_skipping_dlsym(), reason);
 }
 
+/* An audit library may rebind each call and each look-up. Its rebinding is not visible here: glibc
+ * calls it while it binds. */
+static void bypass_check_auditor(void)
+{
+	const char *name = loaded_auditor();
+	char text[512];
+
+	if (!name)
+		return;
+	system_format(text, sizeof(text),
+		      "%s was loaded into another namespace before peerpin, as audit libraries "
+		      "(LD_AUDIT) are: it can rebind calls to the CUDA driver, which then bypass "
+		      "peerpin. Run without it",
+		      *name ? name : "an object");
+	bypass_report(text);
+}
+
 /* Computed once: the order of the program's scope never changes. */
 static bool bypass_plain_loads_bind_here(void)
 {
@@ -291,11 +304,11 @@ static __attribute__((noinline, cold)) void bypass_rescan(void)
 		store_relaxed(&settled_adds, UNSETTLED);
 		atomic_thread_fence(memory_order_release);
 		unbound_count = 0;
-		objects_seen = 0;
 		loaded_walk(bypass_check_object, NULL);
-		if (first)
-			store_relaxed(&plain_loads_bind_here,
-				      bind_here && objects_seen == objects_loaded);
+		if (first) {
+			bypass_check_auditor();
+			store_relaxed(&plain_loads_bind_here, bind_here);
+		}
 		first = false;
 	}
 	driver = changed || other_driver_is_noted() ? other_driver_find() : NULL;

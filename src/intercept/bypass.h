@@ -14,9 +14,9 @@ void bypass_note(const void *wrapper);
 void bypass_check_hidden(void);
 
 /* Scan the objects loaded since the last scan. Report each bypassing caller: an object opened with
- * RTLD_DEEPBIND or in a namespace of its own (dlmopen). From the first one on, every record is
- * checked with the driver before use. Called at each registration, which takes longer, and at each
- * allocation except pool memory. The caller holds no lock. */
+ * RTLD_DEEPBIND or in a namespace of its own (dlmopen), an audit library. From the first one on,
+ * every record is checked with the driver before use. Called at each registration, which takes
+ * longer, and at each allocation except pool memory. The caller holds no lock. */
 void bypass_scan(void);
 
 /* True if a scan would find nothing: no load that could bypass peerpin has begun (load_watch.h); or

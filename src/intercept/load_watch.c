@@ -3,9 +3,9 @@
  *
  * No other load bypasses peerpin. The scope of a plainly loaded object begins with the program's
  * scope, which never changes its order. libc's own loads (name services, conversions, unwinding)
- * are plain. An object bound to libc's dlopen was itself opened by a noted load, or lies in an
- * auditor's namespace, which bypass.c counts. Pointers to libc's functions remain: a look-up of
- * them by dlsym or dlvsym is noted.
+ * are plain. An object bound to libc's dlopen was itself opened by a noted load, or lies in the
+ * namespace of an audit library, which bypass.c reports. Pointers to libc's functions remain: a
+ * look-up of them by dlsym or dlvsym is noted.
  */
 #include "intercept/load_watch.h"
 

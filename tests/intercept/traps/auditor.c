@@ -1,26 +1,35 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* auditor.c -- an auditor (LD_AUDIT), in a namespace of its own, that loads the driver there once a
- * plug-in is loaded */
-#include <dlfcn.h>
+/* auditor.c -- an audit library (LD_AUDIT) that binds calls of cuMemFree_v2 to a function of its
+ * own
+ */
 #include <link.h>
-#include <stdlib.h>
 #include <string.h>
+
+static int (*next_free)(unsigned long long address);
+
+static int audited_free(unsigned long long address)
+{
+	return next_free(address);
+}
 
 unsigned int la_version(unsigned int version)
 {
 	return version;
 }
 
-void la_activity(uintptr_t *cookie, unsigned int flag)
+unsigned int la_objopen(struct link_map *object, Lmid_t name_space, uintptr_t *cookie)
 {
-	static int loaded;
-	const char *plugin = getenv("TRAPS_DEEPBIND");
-	const struct link_map *object = (const struct link_map *)*cookie;
+	(void)object, (void)name_space, (void)cookie;
+	return LA_FLG_BINDTO | LA_FLG_BINDFROM;
+}
 
-	for (; flag == LA_ACT_CONSISTENT && !loaded && plugin && object; object = object->l_next) {
-		if (!strcmp(object->l_name, plugin)) {
-			loaded = 1;
-			dlopen(getenv("TRAPS_DRIVER"), RTLD_NOW);
-		}
-	}
+uintptr_t la_symbind64(Elf64_Sym *symbol, unsigned int index, uintptr_t *from, uintptr_t *to,
+		       unsigned int *flags, const char *name)
+{
+	(void)index, (void)from, (void)to, (void)flags;
+	if (strcmp(name, "cuMemFree_v2"))
+		return symbol->st_value;
+	if (!next_free)
+		next_free = (int (*)(unsigned long long))symbol->st_value;
+	return (uintptr_t)audited_free;
 }
