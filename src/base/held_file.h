@@ -12,27 +12,32 @@
 #include "base/kernel.h"
 
 struct held_file {
-	int fd; /* negative: none */
+	int fd; /* negative: none, or -errno of held_file_of() */
 	dev_t device;
 	ino_t inode; /* 0: unknown */
 };
 
-/* Take over the descriptor that the caller has just opened. */
+/* Take over the descriptor that the caller has just opened. A file that cannot be described could
+ * not be recognized later: it is closed at once. */
 static inline struct held_file held_file_of(int fd)
 {
-	struct held_file file = { .fd = fd };
-	struct stat status;
+	struct stat status = { .st_ino = 0 };
+	int error = fd < 0 ? fd : kernel_describe(fd, &status);
 
-	if (fd >= 0 && !kernel_describe(fd, &status)) {
-		file.device = status.st_dev;
-		file.inode = status.st_ino;
-	}
-	return file;
+	if (error && fd >= 0 && error != -EBADF)
+		kernel_close(fd);
+	return (struct held_file){ error ? error : fd, status.st_dev, status.st_ino };
+}
+
+/* Return 0, -EBADF if the program has closed the descriptor, or -errno of the comparison. */
+static inline int held_file_check(const struct held_file *file)
+{
+	return file->fd < 0 ? file->fd : kernel_check_file(file->fd, file->device, file->inode);
 }
 
 static inline bool held_file_is_open(const struct held_file *file)
 {
-	return file->fd >= 0 && file->inode && kernel_is_file(file->fd, file->device, file->inode);
+	return file->inode && !held_file_check(file);
 }
 
 static inline void held_file_close(struct held_file *file)

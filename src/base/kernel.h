@@ -328,18 +328,24 @@ static inline int kernel_describe_at(int folder, const char *name, struct stat *
 	return (int)kernel_call(SYS_newfstatat, folder, name, what, flags);
 }
 
+/* A seccomp profile may forbid fstat(2), which glibc has not called since 2.33. */
 static inline int kernel_describe(int fd, struct stat *what)
 {
-	return (int)kernel_call(SYS_fstat, fd, what);
+	int error = (int)kernel_call(SYS_fstat, fd, what);
+
+	return !error || error == -EBADF ? error : kernel_describe_at(fd, "", what, AT_EMPTY_PATH);
 }
 
-/* Return true if the descriptor is that file's. A program may close descriptors that it did not
- * open, and reuse the numbers. */
-static inline bool kernel_is_file(int fd, dev_t device, ino_t inode)
+/* Return 0 if the descriptor is that file's, -EBADF if it is none or another file's, else -errno. A
+ * program may close descriptors that it did not open, and reuse the numbers. */
+static inline int kernel_check_file(int fd, dev_t device, ino_t inode)
 {
 	struct stat status;
+	int error = kernel_describe(fd, &status);
 
-	return !kernel_describe(fd, &status) && status.st_dev == device && status.st_ino == inode;
+	if (error)
+		return error;
+	return status.st_dev == device && status.st_ino == inode ? 0 : -EBADF;
 }
 
 /* Lock the file for this process, without waiting: F_RDLCK, F_WRLCK or F_UNLCK. EAGAIN or EACCES:

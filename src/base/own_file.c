@@ -16,9 +16,11 @@
 
 const char *own_file_error_text(int error)
 {
-	return error == OWN_FILE_SPECIAL
-		       ? "there is something of that name already which is no regular file"
-		       : system_error_text(error);
+	if (error == OWN_FILE_SPECIAL)
+		return "there is something of that name already which is no regular file";
+	if (error == OWN_FILE_UNKNOWN)
+		return "fstat failed, which a seccomp profile must allow";
+	return system_error_text(error);
 }
 
 bool own_file_is_special(const char *name, int flags)
@@ -79,7 +81,7 @@ static void own_file_open_first(struct own_file *file, const char *pattern)
 		fd = start_has_stream(fd) ? fd : -EBADF;
 	else
 		fd = own_file_number(file->name, sizeof(file->name), own_file_create, NULL);
-	file->error = fd < 0 ? fd : kernel_describe(fd, &status);
+	file->error = fd < 0 ? fd : kernel_describe(fd, &status) ? -OWN_FILE_UNKNOWN : 0;
 	if (file->error)
 		return;
 	file->device = status.st_dev;
@@ -92,12 +94,13 @@ static int own_file_open_again(struct own_file *file, int lost)
 {
 	int fd = kernel_open(file->name,
 			     O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_APPEND | O_CLOEXEC, 0);
+	int error = fd < 0 ? 0 : kernel_check_file(fd, file->device, file->inode);
 
 	if (fd < 0)
 		return fd;
-	if (!kernel_is_file(fd, file->device, file->inode)) {
+	if (error) {
 		kernel_close(fd);
-		return -ESTALE;
+		return error == -EBADF ? -ESTALE : -OWN_FILE_UNKNOWN;
 	}
 	if (replace_seq_cst(&file->fd, &lost, fd))
 		return fd;
@@ -112,7 +115,7 @@ static int own_file_write_line(struct own_file *file, const char *line, size_t l
 
 	for (int i = 0; i < 3; i++) {
 		fd = load_seq_cst(&file->fd);
-		if (!kernel_is_file(fd, file->device, file->inode))
+		if (kernel_check_file(fd, file->device, file->inode))
 			fd = own_file_open_again(file, fd);
 		if (fd < 0)
 			return fd;

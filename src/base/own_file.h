@@ -22,8 +22,10 @@
 
 /* Error: the name exists and is not a regular file. */
 #define OWN_FILE_SPECIAL 4000
+/* Error: fstat(2) failed, so the file could not be recognized later. */
+#define OWN_FILE_UNKNOWN 4001
 
-/* Return the text of an errno value or of OWN_FILE_SPECIAL. */
+/* Return the text of an errno value or of one of these. */
 const char *own_file_error_text(int error);
 
 /* Return true if the name exists and is not a regular file. `flags`: AT_SYMLINK_NOFOLLOW if a link is
@@ -51,7 +53,7 @@ struct own_file {
 };
 
 /* Append the line with one write(2); the first call creates the file from the pattern. Return 0 or
- * -errno (or -OWN_FILE_SPECIAL): no such file, or the write failed. */
+ * -errno (or one of these): no such file, or the write failed. */
 int own_file_write(struct own_file *file, const char *pattern, const char *line, size_t length);
 
 #endif

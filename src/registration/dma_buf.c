@@ -165,18 +165,20 @@ static int dma_buf_register_range(const struct pin_request *request, int fd, uin
 static int dma_buf_register_own(const struct pin_request *request, const struct held_file *file,
 				uint64_t offset, struct pin_result *result)
 {
-	int error;
+	int changed = held_file_check(file), error;
 
-	if (held_file_is_open(file)) {
+	if (!changed) {
 		error = dma_buf_register_range(request, file->fd, offset, result);
-		if (held_file_is_open(file))
+		changed = held_file_check(file);
+		if (!changed)
 			return error;
 		if (!error)
 			own_call_deregister(result->mr);
 		result->mr = NULL;
 	}
-	result->failure = errors_look_up(ERRORS_REG_DMABUF, EBADF);
-	return -EAGAIN;
+	result->failure =
+		errors_look_up(changed == -EBADF ? ERRORS_REG_DMABUF : ERRORS_FSTAT, -changed);
+	return changed == -EBADF ? -EAGAIN : changed;
 }
 
 static int dma_buf_export_and_register(const struct pin_request *request, struct pin_result *result)
@@ -199,10 +201,12 @@ static int dma_buf_export_and_register(const struct pin_request *request, struct
 void dma_buf_prepare(struct pin_request *request)
 {
 	int saved_errno = errno, fd = -1;
+	struct held_file file = { .fd = -1 };
 
 	if (dma_buf_export_range(request, &fd) == CUDA_SUCCESS)
-		request->source =
-			(struct dma_buf){ held_file_of(fd), request->base, request->length };
+		file = held_file_of(fd);
+	if (file.fd >= 0)
+		request->source = (struct dma_buf){ file, request->base, request->length };
 	errno = saved_errno;
 }
 

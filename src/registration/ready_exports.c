@@ -128,7 +128,7 @@ static int ready_exports_duplicate(const struct held_file *file)
 	if (!held_file_is_open(file))
 		return -1;
 	fd = (int)kernel_call(SYS_fcntl, file->fd, F_DUPFD_CLOEXEC, 0);
-	if (fd >= 0 && !kernel_is_file(fd, file->device, file->inode)) {
+	if (fd >= 0 && kernel_check_file(fd, file->device, file->inode)) {
 		kernel_close(fd);
 		fd = -1;
 	}

@@ -2,6 +2,9 @@
 /* check_dma_buf.c -- dma-buf exports: the context that is current, the thread's state afterwards */
 #include "suite.h"
 
+#include <pthread.h>
+
+#include "forbid.h"
 #include "pinning_fixture.h"
 
 CASE(dma_buf, .set_up = set_up, .tear_down = tear_down);
@@ -122,6 +125,43 @@ LOOP_TEST(dma_buf, a_prepared_export_that_was_closed_is_followed_by_another, 0, 
 	ck_assert_uint_eq(nic.ended, _i ? 0 : 1);
 	held_file_close(&request.source.file);
 	assert_program_s_file_is_open();
+}
+
+/* ---- profiles that forbid the comparison of files ---- */
+
+/* A thread, since the profile remains: error numbers of fstat and newfstatat. */
+static void *pin_without(void *forbidden)
+{
+	const int *errors = forbidden;
+
+	require(!errors[0] || forbid(SYS_fstat, (unsigned int)errors[0]));
+	require(!errors[1] || forbid(SYS_newfstatat, (unsigned int)errors[1]));
+	require(dma_buf_pin(&request, &pinned) == -errors[1]);
+	dma_buf_prepare(&request);
+	return NULL;
+}
+
+/* glibc calls one or the other: a profile may name it alone. */
+static const int forbidden_calls[][2] = { { EPERM, 0 }, { EPERM, EPERM }, { ENOSYS, ENOSYS } };
+
+LOOP_TEST(dma_buf, a_profile_forbids_one_call_or_the_failure_names_it, 0, 3)
+{
+	int error = forbidden_calls[_i][1], unused = dup(STDERR_FILENO);
+	pthread_t thread;
+
+	close(unused);
+	request.context = &own;
+	ck_assert(!pthread_create(&thread, NULL, pin_without, (void *)forbidden_calls[_i]));
+	pthread_join(thread, NULL);
+	ck_assert_uint_eq(gpu.exports, 2);
+	ck_assert_uint_eq(request.source.length, error ? 0 : BLOCK);
+	held_file_close(&request.source.file);
+	if (error) {
+		ck_assert_int_eq((int)pinned.failure.call, ERRORS_FSTAT);
+		ck_assert_int_eq(pinned.failure.number, error);
+	}
+	/* No export is left open. */
+	ck_assert_int_eq(dup(STDERR_FILENO), unused);
 }
 
 TEST(dma_buf, a_destroyed_context_stays_current)

@@ -5,13 +5,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -20,6 +17,7 @@
 #include "base/identity.h"
 #include "base/job_file.h"
 #include "base/system.h"
+#include "forbid.h"
 #include "job_fixture.h"
 #include "peerpin.h"
 #include "report/job.h"
@@ -516,21 +514,6 @@ TEST(job, a_truncated_file_of_the_segment_leaves_the_counters)
 	statistics_remove_file();
 }
 
-/* EPERM, as from a file system without hard links. */
-static bool take_links_away(void)
-{
-	struct sock_filter steps[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_linkat, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	struct sock_fprog filter = { .len = sizeof(steps) / sizeof(steps[0]), .filter = steps };
-
-	return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) &&
-	       !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter);
-}
-
 static bool has_content(const char *name)
 {
 	struct stat status;
@@ -549,7 +532,8 @@ TEST(job, results_are_written_where_there_are_no_links)
 
 		if (!child) {
 			statistics_begin();
-			if (!take_links_away())
+			if (!forbid(SYS_linkat,
+				    EPERM)) /* as from a file system without hard links */
 				_exit(1);
 			statistics_finish();
 			_exit(0);

@@ -13,6 +13,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,6 +21,7 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "base/runtime.h"
+#include "forbid.h"
 #include "job_fixture.h"
 #include "base/start.h"
 
@@ -508,6 +510,37 @@ TEST(log, without_the_file_messages_come_on_standard_error)
 		 in_folder("nowhere/log"));
 	ck_assert_uint_eq(lines_with(output, expected), 1);
 	ck_assert_uint_eq(lines_with(output, "\n"), 3);
+}
+
+/* Forbidden from the first message on, or after it. */
+static int log_without_fstat(bool after_a_message)
+{
+	if (after_a_message)
+		log_message(LOG_INFO, "first");
+	if (!forbid(SYS_fstat, EPERM) || !forbid(SYS_newfstatat, EPERM))
+		return 1;
+	log_message(LOG_INFO, "second");
+	return 0;
+}
+
+static int log_without_fstat_at_all(void)
+{
+	return log_without_fstat(false);
+}
+
+static int log_without_fstat_later(void)
+{
+	return log_without_fstat(true);
+}
+
+LOOP_TEST(log, where_files_cannot_be_compared_the_message_names_fstat, 0, 2)
+{
+	log_to("log");
+	ck_assert_int_eq(in_a_process(_i ? log_without_fstat_later : log_without_fstat_at_all), 0);
+	ck_assert_uint_eq(lines_with(output, "cannot be written: fstat failed, which a seccomp"),
+			  1);
+	ck_assert_uint_eq(lines_with(output, "second\n"), 1);
+	ck_assert_uint_eq(lines_with(in_folder("log"), "\n"), (unsigned int)_i);
 }
 
 static int fill(void)
