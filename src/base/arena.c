@@ -6,6 +6,7 @@
 
 #include "base/atomics.h"
 #include "base/kernel.h"
+#include "base/pool.h"
 
 #define HUGE_PAGE  ((size_t)2 << 20)
 #define FIRST_STEP ((size_t)64 << 10)
@@ -30,23 +31,27 @@ static void *arena_place(size_t length)
 	return (void *)(library - AWAY - add_relaxed(&taken, length) - length);
 }
 
-/* Without addresses `base` stays NULL. */
-static void arena_reserve(struct arena *arena)
+/* Under a limit on addresses (ulimit -v) reserve a 64th, and halve it on failure: the program and
+ * the other arenas need the rest. Return 0 or -errno. */
+static int arena_reserve(struct arena *arena)
 {
-	void *addresses;
+	struct rlimit addresses = { .rlim_cur = RLIM_INFINITY };
+	long start = -ENOMEM;
 	size_t length;
 
-	/* Halve the limit on failure: a limit on addresses (ulimit -v) may not allow the whole
-	 * range. */
+	kernel_limit(RLIMIT_AS, &addresses);
+	if (addresses.rlim_cur != RLIM_INFINITY)
+		arena->limit /= 64;
 	for (; (size_t)arena->limit * arena->size >= FIRST_STEP; arena->limit /= 2) {
 		length = arena_round_up((size_t)arena->limit * arena->size, HUGE_PAGE) + HUGE_PAGE;
-		addresses = kernel_map(arena_place(length), length, PROT_NONE,
-				       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
-		if (addresses) {
-			arena->base = (char *)arena_round_up((uintptr_t)addresses, HUGE_PAGE);
-			return;
+		start = kernel_call(SYS_mmap, arena_place(length), length, PROT_NONE,
+				    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0L);
+		if (start > 0) {
+			arena->base = (char *)arena_round_up((uintptr_t)start, HUGE_PAGE);
+			return 0;
 		}
 	}
+	return (int)start;
 }
 
 /* Growth doubles the arena up to 2 MiB, then adds whole huge pages. Address translation dominates
@@ -58,16 +63,21 @@ int arena_commit(struct arena *arena, uint32_t count)
 		      : ready < HUGE_PAGE ? ready
 					  : HUGE_PAGE,
 	       most;
+	int error = arena->base ? 0 : arena_reserve(arena);
 
-	if (!arena->base)
-		arena_reserve(arena);
 	most = arena_round_up((size_t)arena->limit * arena->size, HUGE_PAGE);
 	target = arena_round_up(target - ready, step) + ready;
 	if (target > most)
 		target = most;
-	if (!arena->base || count > arena->limit ||
-	    kernel_call(SYS_mprotect, arena->base + ready, target - ready, PROT_READ | PROT_WRITE))
+	if (!error && count > arena->limit)
+		error = -ENOSPC;
+	if (!error)
+		error = (int)kernel_call(SYS_mprotect, arena->base + ready, target - ready,
+					 PROT_READ | PROT_WRITE);
+	if (error) {
+		store_relaxed(&pool_refused, -error);
 		return -ENOMEM;
+	}
 	if (ready >= HUGE_PAGE)
 		kernel_call(SYS_madvise, arena->base + ready, target - ready, MADV_HUGEPAGE);
 	store_release(&arena->ready, (uint32_t)(target / arena->size));

@@ -135,12 +135,6 @@ static inline void *kernel_map(void *place, size_t length, int protection, int f
 	return address < 0 ? NULL : (void *)address;
 }
 
-/* Zeroed memory of this process alone; NULL on failure. */
-static inline void *kernel_map_memory(size_t length)
-{
-	return kernel_map(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
-}
-
 static inline void kernel_unmap(void *address, size_t length)
 {
 	kernel_call(SYS_munmap, address, length);

@@ -4,9 +4,23 @@
 
 #include <string.h>
 
+#include "base/atomics.h"
 #include "base/kernel.h"
 
 #define CHUNK_SIZE ((size_t)256 << 10)
+
+_Atomic int pool_refused;
+
+void *pool_map(size_t length)
+{
+	long address = kernel_call(SYS_mmap, NULL, length, PROT_READ | PROT_WRITE,
+				   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0L);
+
+	if (address > 0)
+		return (void *)address;
+	store_relaxed(&pool_refused, (int)-address);
+	return NULL;
+}
 
 void *pool_get(struct pool *pool)
 {
@@ -18,7 +32,7 @@ void *pool_get(struct pool *pool)
 		return object;
 	}
 	if (!pool->chunk || (size_t)(pool->end - pool->chunk) < pool->size) {
-		pool->chunk = kernel_map_memory(length);
+		pool->chunk = pool_map(length);
 		if (!pool->chunk)
 			return NULL;
 		pool->end = pool->chunk + length;

@@ -11,6 +11,7 @@
 #ifndef PEERPIN_BASE_POOL_H
 #define PEERPIN_BASE_POOL_H
 
+#include <stdatomic.h>
 #include <stddef.h>
 
 struct pool {
@@ -23,6 +24,12 @@ struct pool {
 	{                                                                                          \
 		.size = (sizeof(type) + 7) & ~(size_t)7                                            \
 	}
+
+/* errno of the last growth of a pool or an arena that failed; 0: none since the last report. */
+extern _Atomic int pool_refused;
+
+/* Zeroed memory of this process alone; NULL on failure, with pool_refused set. */
+void *pool_map(size_t length);
 
 /* Return an object; NULL if the kernel has no memory. A new object is zeroed; a reused one is as at
  * pool_put(), except its first word. */

@@ -15,6 +15,7 @@
 
 #include "base/atomics.h"
 #include "base/kernel.h"
+#include "base/pool.h"
 #include "registration/registration.h"
 
 #define CHECK_BYTES 4096
@@ -205,7 +206,7 @@ const char *verbs_check(struct ibv_pd *pd)
 
 	if (!check_is_due(pd->context))
 		return NULL;
-	page = kernel_map_memory(CHECK_BYTES);
+	page = pool_map(CHECK_BYTES);
 	if (!page)
 		return NULL;
 	for (enum check_form form = 0; form < CHECK_FORMS && !difference; form++)

@@ -5,7 +5,10 @@
 #include <errno.h>
 #include <stddef.h>
 
+#include "base/atomics.h"
 #include "base/log.h"
+#include "base/pool.h"
+#include "report/errors.h"
 #include "report/statistics.h"
 
 static const char *events_kind_name(enum allocation_kind kind)
@@ -118,10 +121,27 @@ void events_count_free(const struct allocation *ended, int number)
 		statistics_add(frees, number);
 }
 
+void memory_report_refused(const char *what)
+{
+	int error = exchange_relaxed(&pool_refused, 0);
+	struct errors_text refusal;
+	char description[256];
+
+	if (!error)
+		return;
+	refusal = errors_look_up(ERRORS_GROWTH, error);
+	errors_describe(&refusal, description, sizeof(description));
+	log_once(LOG_WARN,
+		 "GPU memory is not %s: %s. Client registrations of this memory are forwarded. %s",
+		 what, description, refusal.fix);
+}
+
 void events_untracked(const struct allocation *allocation, int error)
 {
 	statistics_count(untracked);
 	log_message(LOG_INFO, "memory at 0x%llx, %llu bytes, is not recorded: %s",
 		    (unsigned long long)allocation->base, (unsigned long long)allocation->size,
 		    error == -ENOMEM ? "out of memory" : "unusual address");
+	if (error == -ENOMEM)
+		memory_report_refused("recorded");
 }

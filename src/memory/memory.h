@@ -245,6 +245,10 @@ void memory_check_pools(void);
  * missed free. */
 bool memory_check(const struct allocation *allocation);
 
+/* Log once that GPU memory is not `what` because records, here or in the layers above, could not
+ * grow. Nothing without such a failure since the last call. The caller holds no lock. */
+void memory_report_refused(const char *what);
+
 /* Start verify mode, because of bypassing callers: memory_check() precedes every use.
  * PEERPIN_VERIFY starts verify mode at the first allocation. */
 void memory_verify_always(void);

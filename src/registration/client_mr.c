@@ -6,6 +6,7 @@
 
 #include "base/atomics.h"
 #include "base/kernel.h"
+#include "base/pool.h"
 #include "base/process.h"
 #include "registration/domain.h"
 #include "registration/holds.h"
@@ -44,7 +45,7 @@ static _Atomic(void *) client_mr_root[1 << ROOT_BITS];
 
 static void *client_mr_make(_Atomic(void *) *place, size_t size)
 {
-	void *found = NULL, *made = kernel_map_memory(size);
+	void *found = NULL, *made = pool_map(size);
 
 	if (!made || replace_seq_cst(place, &found, made))
 		return made;

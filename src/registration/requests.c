@@ -281,6 +281,8 @@ static void requests_count_bypassed(const struct registration_request *request, 
 #undef REASON
 	}
 	requests_log(request, text);
+	if (reason == BYPASSED_failed || reason == BYPASSED_domain)
+		memory_report_refused("registered");
 }
 
 /* The mappings behind the first one. No client can use their region before. */

@@ -261,6 +261,8 @@ static __attribute__((noinline)) void worker_start(void)
 {
 	static unsigned int distance, left;
 	static bool crowded;
+	struct errors_text failure;
+	char description[256];
 	int error = 0;
 
 	if (!left) {
@@ -277,11 +279,14 @@ static __attribute__((noinline)) void worker_start(void)
 	if (crowded)
 		statistics_count(background_delays);
 	store_seq_cst(&rest, NONE);
-	if (error)
-		log_once(LOG_WARN,
-			 "the thread for background registration cannot start: %s. Until it "
-			 "starts, memory is registered synchronously. %s",
-			 errors_cause(ERRORS_THREAD, error), errors_fix(ERRORS_THREAD, error));
+	if (!error)
+		return;
+	failure = errors_look_up(ERRORS_THREAD, error);
+	errors_describe(&failure, description, sizeof(description));
+	log_once(LOG_WARN,
+		 "the thread for background registration cannot start: %s. Until it starts, memory "
+		 "is registered synchronously. %s",
+		 description, failure.fix);
 }
 
 void worker_wake(void)

@@ -180,6 +180,9 @@ void usage_write(const struct segment *segment, char *to, size_t size)
 		system_format(to, size,
 			      "not used by peerpin: calls of the CUDA driver bypass it (see the "
 			      "log)");
+	} else if (usage_count(segment, untracked) &&
+		   usage_count(segment, untracked) >= usage_count(segment, allocations)) {
+		system_format(to, size, "not used by peerpin: GPU memory is not recorded");
 	} else if (usage_count(segment, exports) && usage_count(segment, protection_domains)) {
 		/* libibverbs itself refuses the registration if the provider lacks the form. */
 		system_format(to, size,

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/config.h"
@@ -110,6 +111,65 @@ TEST(warnings, a_lack_of_room_says_which)
 				 errors_lockable() < BLOCK ? "ulimit -l" : "a limit is exhausted"),
 			  1);
 }
+
+/* Sanitizers and Valgrind need addresses of their own. */
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+static unsigned long mapped_pages(void)
+{
+	FILE *file = fopen("/proc/self/statm", "r");
+	unsigned long pages = 0;
+
+	ck_assert(file && fscanf(file, "%lu", &pages) == 1 && !fclose(file));
+	return pages;
+}
+
+/* False: the process gets more nevertheless. */
+static bool limit_addresses(unsigned long more)
+{
+	struct rlimit limit;
+
+	if (suite_is_under_valgrind())
+		return false;
+	ck_assert_int_eq(getrlimit(RLIMIT_AS, &limit), 0);
+	limit.rlim_cur = mapped_pages() * (unsigned long)sysconf(_SC_PAGESIZE) + more;
+	ck_assert_int_eq(setrlimit(RLIMIT_AS, &limit), 0);
+	return more || !standin_more_memory();
+}
+
+/* Before the allocation is recorded, and before the client MR is. */
+LOOP_TEST(warnings, a_limit_on_addresses_is_named, 0, 2)
+{
+	if (_i)
+		begin(buffer(0), BLOCK);
+	if (!limit_addresses(0))
+		return;
+	if (!_i)
+		begin(buffer(0), BLOCK);
+	ck_assert_uint_eq(ask(0, buffer(0), BLOCK), 0);
+	begin(buffer(1), BLOCK);
+	ck_assert_uint_eq(ask(1, buffer(1), BLOCK), 0);
+	ck_assert_uint_eq(logged("peerpin: ", ""), 1);
+	ck_assert_uint_eq(logged(_i ? "GPU memory is not registered: growth of records: ENOMEM (12)"
+				    : "GPU memory is not recorded: growth of records: ENOMEM (12)",
+				 "ulimit -v"),
+			  1);
+}
+
+TEST(warnings, most_of_the_addresses_of_a_limit_are_left_to_the_program)
+{
+	enum { ROOM = 256 << 20 };
+	unsigned long before;
+
+	if (!limit_addresses(ROOM))
+		return;
+	before = mapped_pages();
+	begin(buffer(0), BLOCK);
+	ck_assert_uint_ne(ask(0, buffer(0), BLOCK), 0);
+	ck_assert_uint_lt((mapped_pages() - before) * (unsigned long)sysconf(_SC_PAGESIZE),
+			  ROOM / 2);
+	ck_assert_uint_eq(logged("peerpin: ", ""), 0);
+}
+#endif
 
 TEST(warnings, managed_memory_is_named_once)
 {

@@ -151,6 +151,10 @@ TEST(statistics, the_line_says_reason_it_is_not_used)
 		emitted(EMIT_LINE),
 		"peerpin: node GPUDirect RDMA not used: only host memory was registered, hits 0/0, "
 		"registered 0 B at peak\n");
+	segment.counters.allocations = segment.counters.untracked = 2;
+	ck_assert_ptr_nonnull(strstr(emitted(EMIT_LINE), "GPU memory is not recorded"));
+	segment.counters.allocations = 3;
+	ck_assert_ptr_nonnull(strstr(emitted(EMIT_LINE), "only host memory was registered"));
 }
 
 /* A software adapter copies by the processor: no claim of GPUDirect RDMA in any form. */

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <time.h>
 
@@ -238,10 +239,15 @@ CASE(all, .set_up = set_up_all, .timeout = 300);
 
 TEST(all, a_thread_that_cannot_be_started_is_tried_again)
 {
+	FILE *log = tmpfile();
+	char line[512] = "";
 	int allocations = 0;
 
+	ck_assert(log && dup2(fileno(log), STDERR_FILENO) == STDERR_FILENO);
 	refusing = true;
 	activate();
+	rewind(log);
+	ck_assert(fgets(line, sizeof(line), log) && strstr(line, "pthread_create: EAGAIN (11)"));
 	ck_assert_uint_eq(refused, 1);
 	while (allocations < 1000)
 		begin(HOME + (uint64_t)allocations++ * 2 * BLOCK + 2000 * BLOCK, BLOCK);
