@@ -124,7 +124,8 @@ bool start_has_stream(int fd)
 	if (kernel_call(SYS_fcntl, fd, F_GETFD) & FD_CLOEXEC)
 		return false;
 	if (S_ISREG(now.st_mode) || S_ISSOCK(now.st_mode))
-		return kernel_is_file(STDOUT_FILENO + STDERR_FILENO - fd, now.st_dev, now.st_ino);
+		return !kernel_check_file(STDOUT_FILENO + STDERR_FILENO - fd, now.st_dev,
+					  now.st_ino);
 	return S_ISFIFO(now.st_mode) ||
 	       (S_ISCHR(now.st_mode) && !kernel_call(SYS_ioctl, fd, TCGETS, &settings));
 }
