@@ -10,7 +10,8 @@ command -v python3 >/dev/null || exit 77
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 for file in src/.libs/libpeerpin.so src/sim/adapter/.libs/{libibverbs.so.1,libmlx5.so.1,libsim_files.so} tests/launcher/empty.so \
-	tests/stacks/patterns tests/gpu/frees openmpi-cuda/bin/mpirun; do
+	tests/stacks/patterns tests/gpu/frees openmpi-cuda/bin/mpirun openmpi-cuda/lib/libucp.so.0 openmpi-cuda/ucx-1.9.0/lib/libucp.so.0 \
+	openmpi-cuda/ucx-1.22.0/lib/libucp.so.0; do
 	mkdir -p "$folder/build/$(dirname "$file")"
 	: >"$folder/build/$file"
 done
@@ -36,18 +37,18 @@ while (($#)); do
 	shift
 done
 job=$(basename "$(dirname "$json")") side=${job##*.} part=$(basename "$(dirname "$(dirname "$json")")")
-status=0 wrong=0 stale=0 keys=0 us=100 control=100 registrations=4 hits=3 reused=5 checked=1000 dmabuf=0
-[[ $side != peerpin && $side != keep ]] || dmabuf=2
+status=0 wrong=0 stale=0 keys=0 us=100 registrations=4 own=4 hits=3 reused=5 checked=1000 preloaded=yes
+[[ $side != without && $side != empty ]] || preloaded=
 [[ $job != none.without ]] || { stale=7 wrong=9 status=1; }
 [[ $part != crash ]] || status=137
 eval "$MOCK"
 for ((rank = 0; rank < ranks; rank++)); do
-	echo "{\"program\": \"patterns\", \"registrations\": $registrations, \"by_dmabuf\": $dmabuf, \"stale_memory\": $stale, \"stale_keys\": $keys}" >>"$PEERPIN_SIM_ADAPTER_STATS"
-	[[ $side != peerpin && $side != keep ]] || echo "{\"requests\": 4, \"hits\": $hits, \"kept\": 1, \"reused\": $reused}" >"${PEERPIN_STATS_FILE/\%p/$rank}"
+	echo "{\"program\": \"patterns\", \"registrations\": $registrations, \"stale_memory\": $stale, \"stale_keys\": $keys}" >>"$PEERPIN_SIM_ADAPTER_STATS"
+	[[ ! $preloaded ]] || echo "{\"requests\": 4, \"registrations\": $own, \"hits\": $hits, \"kept\": 1, \"reused\": $reused}" >"${PEERPIN_STATS_FILE/\%p/$rank}"
 	for pattern in "${patterns[@]}"; do
 		for size in "${sizes[@]}"; do
 			ns=$((us * 1000))
-			echo "{\"pattern\": \"$pattern\", \"bytes\": $size, \"wrong\": $wrong, \"checked_bytes\": $checked, \"allocation_ns\": 3000, \"send_ns\": [$ns, $ns]}" \
+			echo "{\"pattern\": \"$pattern\", \"bytes\": $size, \"wrong\": $wrong, \"checked_bytes\": $checked, \"allocation_ns\": $ns, \"first_send_ns\": 0, \"send_ns\": [$ns, $ns]}" \
 				>"$json.$pattern.$size.0.$rank"
 		done
 	done
@@ -72,18 +73,19 @@ mpi() {
 		shift
 	done
 	rm -rf "$folder/out"
-	outcome env GPU_BUILD="$folder/build" MPI_OUT="$folder/out" MPI_MOST=1 MPI_HOOKS=bistro MPI_DELAYS=500 MPI_SIZES=4096 MPI_ANY_CORES=1 "${settings[@]}" \
+	outcome env GPU_BUILD="$folder/build" MPI_OUT="$folder/out" MPI_MOST=1 MPI_WAYS=dmabuf-1.22.0 MPI_PATTERNS=halo,random MPI_DELAYS=500 MPI_SIZES=4096 MPI_ANY_CORES=1 "${settings[@]}" \
 		"$here/gpu/mpi" "$@"
 }
 
 # ---- jobs ----
 
-matches 'all is well' $'*\n20 passed, 0 failed, 0 skipped\n=> 0' "$(mpi '' MPI_MOST=2 MPI_HOOKS= frees stale crash pair spread eight)"
-matches 'the figures of a row' $'*\n# halo 4096 B, us and without / it: without 100.0; empty 100.0 1.00; peerpin 100.0 1.00; keep 100.0 1.00; again 100.0 1.00\n*' \
+matches 'all is well' $'*\n24 passed, 0 failed, 0 skipped\n=> 0' "$(mpi '' MPI_MOST=2 MPI_WAYS= frees stale crash pair spread eight)"
+matches 'each UCX has its rows, the newest first' $'*ok pair, UCX 1.22.0, addresses, 500 us *\nok pair, UCX 1.22.0, dma-bufs, *' "$(mpi '' MPI_WAYS= pair | sort)"
+matches 'the figures of a row' $'*\n# halo 4096 B, us and without / it: without 100.0; empty 100.0 1.00; peerpin 100.0 1.00; keep 100.0 1.00; sized 100.0 1.00; eager 100.0 1.00\n*' \
 	"$(mpi '' pair)"
-matches 'rows of requests' $'*\n# pair, bistro, 500 us a registration, peerpin: 8 requests, 6 hits, *' "$(mpi '' pair)"
+matches 'rows of requests' $'*\n# pair, UCX 1.22.0, dma-bufs, 500 us a registration, peerpin: 8 requests, 6 hits, *' "$(mpi '' pair)"
 python3 -c 'import json; json.load(open("'"$folder"'/out/mpi.json"))' || same 'JSON' yes no
-matches 'the JSON of a bench' '*"case": "round of 4096 B, memory of one GPU, the same buffers, UCX'"'"'s cache, 500 us a registration, peerpin", "live": 1, "threads": 2, "ns": 100000,*"peer_ns": 100000, "ratio": 1.0,*' \
+matches 'the JSON of a bench' '*"case": "halo 4096 B, memory of one GPU, UCX 1.22.0, dma-bufs, 500 us a registration, bound, peerpin", "live": 1, "threads": 2, "ns": 100000,*"peer_ns": 100000, "ratio": 1.0,*' \
 	"$(<"$folder/out/mpi.json")"
 same 'its page can be made' 0 "$("$here/bench/page" "$folder/out/mpi.json" >/dev/null; echo $?)"
 
@@ -91,18 +93,18 @@ fails() { # fails NAME TEXT MOCK PART
 	matches "$1" "*"$'\n'"not ok $2*=> 1" $'\n'"$(mpi "$3" "$4")"
 }
 
-fails 'a wrong byte' 'pair, bistro, *: 4 of 4000 bytes wrong' '[[ $side != peerpin ]] || { wrong=1; }' pair
-fails 'stale memory' 'pair, bistro, *: stale_memory 2' '[[ $side != keep ]] || stale=1' pair
-fails 'a stale key' 'pair, bistro, *: stale_keys 2' '[[ $side != peerpin ]] || keys=1' pair
-fails 'a job that fails' 'pair, bistro, *: status 3: it broke' '[[ $side != empty ]] || { status=3; echo "it broke" >&2; }' pair
-fails 'nothing is registered' 'pair, bistro, *: registrations in 0 of 2 ranks' 'registrations=0' pair
-fails 'nothing is checked' 'pair, bistro, *: 0 of 0 bytes wrong' 'checked=0' pair
-fails 'peerpin registers nothing' 'pair, bistro, *: peerpin registered no GPU memory' 'dmabuf=0' pair
-fails 'no memory is reused' 'pair, bistro, *: no memory was kept and reused' 'reused=0' pair
-fails 'peerpin where it should not be' 'pair, bistro, *: peerpin was there' 'dmabuf=2' pair
+fails 'a wrong byte' 'pair, UCX 1.22.0, dma-bufs, *: 4 of 4000 bytes wrong' '[[ $side != peerpin ]] || { wrong=1; }' pair
+fails 'stale memory' 'pair, UCX 1.22.0, dma-bufs, *: stale_memory 2' '[[ $side != keep ]] || stale=1' pair
+fails 'a stale key' 'pair, UCX 1.22.0, dma-bufs, *: stale_keys 2' '[[ $side != peerpin ]] || keys=1' pair
+fails 'a job that fails' 'pair, UCX 1.22.0, dma-bufs, *: status 3: it broke' '[[ $side != empty ]] || { status=3; echo "it broke" >&2; }' pair
+fails 'nothing is registered' 'pair, UCX 1.22.0, dma-bufs, *: registrations in 0 of 2 ranks' 'registrations=0' pair
+fails 'nothing is checked' 'pair, UCX 1.22.0, dma-bufs, *: 0 of 0 bytes wrong' 'checked=0' pair
+fails 'peerpin registers nothing' 'pair, UCX 1.22.0, dma-bufs, *: peerpin registered no GPU memory' 'own=0' pair
+fails 'no memory is reused' 'pair, UCX 1.22.0, dma-bufs, *: no memory was kept and reused' 'reused=0' pair
+fails 'peerpin where it should not be' 'pair, UCX 1.22.0, dma-bufs, *: peerpin was there' 'preloaded=yes' pair
 matches 'slower' '*; peerpin 110.0 0.91 SLOWER; keep 100.0 1.00; *' "$(mpi '[[ $side != peerpin ]] || us=110' pair)"
-matches 'no slower than once more without' '*; peerpin 110.0 0.91; keep 100.0 1.00; again 110.0 0.91*' \
-	"$(mpi '[[ $side != peerpin && $side != again ]] || us=110' pair)"
+matches 'no slower than the empty preload' '*; empty 110.0 0.91; peerpin 110.0 0.91; keep 100.0 1.00; *' \
+	"$(mpi '[[ $side != peerpin && $side != empty ]] || us=110' pair)"
 fails 'stale memory that is not found' 'without peerpin and hooks, stale memory is found' 'stale=0 wrong=0' stale
 fails 'wrong bytes with peerpin' 'with peerpin no byte is wrong without hooks' '[[ $job != none.peerpin ]] || wrong=1' stale
 fails 'wrong bytes of a job that ends by an error' 'with peerpin no byte is wrong without hooks' \
@@ -114,8 +116,8 @@ fails 'a job that goes on without its rank' 'a rank dies, kill.keep: the others 
 fails 'a job that hangs' 'a rank dies, *: the others end: status 124' 'status=124' crash
 matches 'a free under way that fails' $'*\nnot ok frees and deregistrations under way, peerpin\n*=> 1' "$(mpi '' FREES=3 frees)"
 # The first repetition of the first row takes 2 s.
-matches 'out of time' $'*# pair: 1 repetitions of 3 rows*not ok pair, direct, 500 us a registration: no repetition is complete*' \
-	"$(mpi '[[ $job != 0.keep ]] || sleep 4' MPI_SECONDS=8 MPI_HOOKS= pair)"
+matches 'out of time' $'*# pair: 1 repetitions of 4 rows*not ok pair, UCX 1.9.0, dma-bufs, 500 us a registration: no repetition is complete*' \
+	"$(mpi '[[ $job != 0.keep ]] || sleep 4' MPI_SECONDS=8 MPI_WAYS= pair)"
 
 # ---- missing results ----
 
