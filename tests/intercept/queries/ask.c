@@ -140,27 +140,6 @@ static void merge(const struct query *query, unsigned int entry, const unsigned 
 		to[i] = value[i] == PATTERN ? to[i] : value[i];
 }
 
-/* The driver may report reused kept memory as larger than the program asked for (PEERPIN_KEEP). */
-static void set_asked(const struct query *query, struct answer *answer)
-{
-	CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_RANGE_SIZE;
-	uint64_t size, stored;
-	void *data = &size;
-
-	if (own.cuPointerGetAttributes(1, &attribute, &data, query->address) != CUDA_SUCCESS ||
-	    size <= query->asked)
-		return;
-	for (unsigned int i = 0; i < query->count; i++) {
-		bool is_size = query->form == RANGE ? i == 1 : query->names[i] == attribute;
-
-		if (!is_size || query->slots[i] < 0)
-			continue;
-		memcpy(&stored, answer->slots[query->slots[i]], sizeof(stored));
-		if (stored == size)
-			memcpy(answer->slots[query->slots[i]], &query->asked, sizeof(stored));
-	}
-}
-
 /* The driver's answer. At kept memory, its answer at freed memory: the answer at any address
  * without memory, except that a list stores the address itself as the host pointer (measured). */
 static void ask_driver(const struct query *query, struct answer *answer)
@@ -170,8 +149,6 @@ static void ask_driver(const struct query *query, struct answer *answer)
 
 	if (!is_kept(query->address)) {
 		ask_one(&own, query, answer);
-		if (query->asked)
-			set_asked(query, answer);
 		return;
 	}
 	kept_queries++;

@@ -77,6 +77,18 @@ static void map(struct member *member, struct dice *dice)
 	member->address = address;
 }
 
+/* Return the length of the driver's block: reused kept memory has all of it (PEERPIN_KEEP). */
+static uint64_t allocate(CUdeviceptr *address, uint64_t size, struct dice *dice)
+{
+	size_t block = 0;
+
+	MUST(dice, client.cuMemAlloc_v2(address, size));
+	MUST(dice, own.cuMemGetAddressRange_v2(NULL, &block, *address));
+	if (block < size)
+		fail(dice, "a block of %zu bytes for %llu", block, (unsigned long long)size);
+	return block;
+}
+
 static void begin(struct member *member, struct dice *dice)
 {
 	size_t pitch, height = 1 + throw(dice, 20);
@@ -86,7 +98,7 @@ static void begin(struct member *member, struct dice *dice)
 	member->size = any_size(dice);
 	switch (member->kind) {
 	case DEVICE:
-		MUST(dice, client.cuMemAlloc_v2(&address, member->size));
+		member->size = allocate(&address, member->size, dice);
 		break;
 	case PITCHED:
 		MUST(dice,
@@ -237,17 +249,6 @@ bool population_has(const struct population *population, uint64_t address)
 			return true;
 	}
 	return false;
-}
-
-uint64_t population_asked(const struct population *population, uint64_t address)
-{
-	for (int i = 0; i < population->count; i++) {
-		const struct member *member = &population->members[i];
-
-		if (member->kind == DEVICE && address - member->address < member->size)
-			return member->size;
-	}
-	return 0;
 }
 
 static uint64_t address_in(const struct member *member, struct dice *dice, bool settled)

@@ -186,7 +186,6 @@ static void ask(const struct population *population, struct dice *dice, bool set
 	int again = chance(dice, 30) ? 3 : 1;
 
 	query_make(&query, dice, population_address(population, dice, settled));
-	query.asked = population_asked(population, query.address);
 	while (again--) {
 		if (settled || chance(dice, 70))
 			query_ask(&query, dice);

@@ -67,7 +67,7 @@ enum kind {
 
 struct member {
 	enum kind kind;
-	uint64_t address, size; /* REGISTERED: of all pages */
+	uint64_t address, size; /* DEVICE: of the driver's block; REGISTERED: of all pages */
 	struct {
 		uint64_t address, size;
 	} parts[PARTS_MAX];
@@ -98,8 +98,6 @@ uint64_t population_address(const struct population *population, struct dice *di
  * is kept (PEERPIN_KEEP): freed memory to the program. */
 extern const struct population *whole_population;
 bool population_has(const struct population *population, uint64_t address);
-/* Bytes of the program's device memory at the address; 0: none there. */
-uint64_t population_asked(const struct population *population, uint64_t address);
 
 /* ---- ask.c ---- */
 
@@ -112,7 +110,6 @@ enum form { SINGLE, LIST, RANGE, RETAIN, FORMS };
 struct query {
 	enum form form;
 	uint64_t address;
-	uint64_t asked; /* population_asked() */
 	unsigned int count;
 	CUpointer_attribute names[LIST_MAX];
 	int slots[LIST_MAX]; /* indices of the outputs; -1: null */
