@@ -6,7 +6,7 @@ AM_CFLAGS += $(SANITIZER_CFLAGS)
 noinst_LTLIBRARIES += src/libcore.la
 src_libcore_la_SOURCES = \
 	include/peerpin.h \
-	src/base/arena.h src/base/arena.c src/base/atomics.h \
+	src/base/arena.h src/base/arena.c src/base/atomics.h src/base/capped.h \
 	src/base/config.def src/base/config.h src/base/config.c src/base/cpu_list.h \
 	src/base/config_reader.h src/base/config_reader.c \
 	src/base/config_text.c \

@@ -2,6 +2,7 @@
 /* emit_prometheus.c -- statistics as Prometheus text, for the textfile collector */
 #include "report/emit_forms.h"
 
+#include "base/capped.h"
 #include "base/plain_text.h"
 #include "base/system.h"
 #include "base/text.h"
@@ -101,7 +102,7 @@ static void emit_prometheus_add_histogram(struct emitter *emitter, const struct 
 	emit_prometheus_begin_metric(emitter->output, name, emit_prometheus_type(row->kind),
 				     row->meaning);
 	for (unsigned int i = 0; i < used; i++) {
-		below += segment_value(&buckets[i]);
+		below = add_capped(below, segment_value(&buckets[i]));
 		/* Keep the empty bucket before the first nonzero one: its bound is the lower
 		 * limit. */
 		if (!below && i + 1 < used && !segment_value(&buckets[i + 1]))

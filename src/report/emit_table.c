@@ -2,6 +2,7 @@
 /* emit_table.c -- statistics as a table: 5 lines, and further lines for losses and errors */
 #include "report/emit_forms.h"
 
+#include "base/capped.h"
 #include "base/plain_text.h"
 #include "base/system.h"
 #include "base/text.h"
@@ -121,7 +122,8 @@ static void emit_table_add_usage(struct emitter *emitter)
 
 static void emit_table_add_requests(struct emitter *emitter)
 {
-	uint64_t misses = counter(emitter, synchronous) + counter(emitter, synchronous_queued);
+	uint64_t misses =
+		add_capped(counter(emitter, synchronous), counter(emitter, synchronous_queued));
 	char share[16];
 
 	usage_hit_rate(emitter->source->segment, share, sizeof(share));

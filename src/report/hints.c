@@ -2,6 +2,7 @@
 /* hints.c -- the most important row of hints.def that applies to a process, or a sum of several */
 #include "report/emit_forms.h"
 
+#include "base/capped.h"
 #include "base/system.h"
 #include "base/text.h"
 

@@ -2,6 +2,7 @@
 /* usage.c -- whether GPUDirect RDMA was used and why not; other conclusions from the counters */
 #include "report/emit.h"
 
+#include "base/capped.h"
 #include "base/pci_path.h"
 #include "base/plain_text.h"
 #include "base/system.h"
@@ -35,10 +36,10 @@ void usage_time(uint64_t nanoseconds, char *to, size_t size)
 	system_format(to, size, unit && nanoseconds ? "%.1f %s" : "%.0f %s", amount, units[unit]);
 }
 
-static uint64_t usage_served(const struct segment *segment)
+static bool usage_served(const struct segment *segment)
 {
-	return segment_tallied(segment, TALLY_hits) + usage_count(segment, waited) +
-	       usage_count(segment, synchronous_queued) + usage_count(segment, synchronous);
+	return segment_tallied(segment, TALLY_hits) || usage_count(segment, waited) ||
+	       usage_count(segment, synchronous_queued) || usage_count(segment, synchronous);
 }
 
 /* Write "dma-buf and peer memory": the methods with registrations. */
@@ -202,7 +203,7 @@ void usage_hit_rate(const struct segment *segment, char *to, size_t size)
 {
 	uint64_t requests = segment_tallied(segment, TALLY_requests),
 		 hits = segment_tallied(segment, TALLY_hits);
-	uint64_t tenths = requests ? hits * 1000 / requests : 0;
+	uint64_t tenths = share_of(hits, requests, 1000);
 
 	/* Rounded down, as in the report: 100 % only if every request hit. */
 	*to = '\0';
@@ -244,7 +245,7 @@ bool usage_smallest_size(const struct segment *segment, uint64_t *bytes, uint64_
 		uint64_t unused =
 			segment_value(&segment->histograms[HISTOGRAM_never_used_bytes][i]);
 
-		*skipped += unused;
+		*skipped = add_capped(*skipped, unused);
 		if (unused)
 			largest = i;
 	}
@@ -255,7 +256,8 @@ bool usage_smallest_size(const struct segment *segment, uint64_t *bytes, uint64_
 		*bytes = 1 << PAGE_BITS;
 		*skipped = smallest < PAGE_BITS ? 0 : *skipped;
 	}
-	return *skipped > 0 && *skipped * 20 >= usage_count(segment, registrations);
+	return *skipped > 0 &&
+	       (uint64_t)multiply_capped(*skipped, 20) >= usage_count(segment, registrations);
 }
 
 void usage_setting_of_bytes(uint64_t bytes, char *to, size_t size)

@@ -241,7 +241,8 @@ static void facts_find_never_used(json_t *facts, const struct job *job)
 static void facts_find_repeated(json_t *facts, const struct job *job)
 {
 	int64_t most = 0, elapsed = 0, bytes;
-	int64_t saved = job_total(job, "repeated_ns") - job_total(job, "repeated") * KEPT_NS;
+	int64_t saved = job_total(job, "repeated_ns") -
+			multiply_capped(job_total(job, "repeated"), KEPT_NS);
 
 	for (size_t i = 0; i < job->count; i++) {
 		bytes = record_number(job->ranks[i], "repeated_bytes");

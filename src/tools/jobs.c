@@ -14,7 +14,7 @@ static int jobs_compare_texts(const char *one, const char *other)
 	return strcmp(one ? one : "", other ? other : "");
 }
 
-static int jobs_compare_numbers(int64_t one, int64_t other)
+int compare_numbers(int64_t one, int64_t other)
 {
 	return (one > other) - (one < other);
 }
@@ -38,14 +38,13 @@ static int jobs_compare_records(const void *a, const void *b)
 	(void)((order = jobs_compare_texts(record_text(one, "job"), record_text(other, "job"))) ||
 	       (order = jobs_compare_texts(record_text(one, "program"),
 					   record_text(other, "program"))) ||
-	       (order = jobs_compare_numbers(record_rank(one), record_rank(other))) ||
+	       (order = compare_numbers(record_rank(one), record_rank(other))) ||
 	       (order = jobs_is_alone(one) && jobs_is_alone(other)
-				? jobs_compare_numbers(record_number(one, "started_ns"),
-						       record_number(other, "started_ns"))
+				? compare_numbers(record_number(one, "started_ns"),
+						  record_number(other, "started_ns"))
 				: 0) ||
 	       (order = jobs_compare_texts(record_text(one, "host"), record_text(other, "host"))) ||
-	       (order = jobs_compare_numbers(record_number(one, "pid"),
-					     record_number(other, "pid"))));
+	       (order = compare_numbers(record_number(one, "pid"), record_number(other, "pid"))));
 	return order;
 }
 
@@ -191,7 +190,7 @@ bool job_has_ranks(const struct job *job)
 
 static int jobs_compare_values(const void *a, const void *b)
 {
-	return jobs_compare_numbers(*(const int64_t *)a, *(const int64_t *)b);
+	return compare_numbers(*(const int64_t *)a, *(const int64_t *)b);
 }
 
 struct spread spread_of(int64_t *values, size_t count)

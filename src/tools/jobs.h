@@ -44,6 +44,8 @@ struct spread job_spread(const struct job *job, const char *key);
 /* False if a process has no rank: it sorts first. */
 bool job_has_ranks(const struct job *job);
 bool record_used(const struct record *record);
+/* -1, 0 or 1: for any numbers, unlike a difference. */
+int compare_numbers(int64_t one, int64_t other);
 /* Adds text to a list of distinct texts. */
 void add_distinct(json_t *list, const char *text);
 /* Sorts `values` in place. */

@@ -13,25 +13,11 @@ const struct metric metrics[] = {
 	{ 0 },
 };
 
-int64_t add_capped(int64_t one, int64_t other)
-{
-	int64_t sum;
-
-	return __builtin_add_overflow(one, other, &sum) ? INT64_MAX : sum;
-}
-
 void add_number(json_t *sums, const char *key, int64_t number)
 {
 	int64_t sum = json_integer_value(json_object_get(sums, key));
 
 	json_object_set_new(sums, key, json_integer(add_capped(sum, number)));
-}
-
-int64_t share_of(int64_t hits, int64_t requests)
-{
-	double share = (double)hits / (double)requests * 10000;
-
-	return share < 10000 ? (int64_t)share : 10000;
 }
 
 bool metric_value(const json_t *process, const char *key, int64_t *value)
@@ -44,7 +30,8 @@ bool metric_value(const json_t *process, const char *key, int64_t *value)
 	}
 	requests = json_integer_value(json_object_get(process, "requests"));
 	if (requests)
-		*value = share_of(json_integer_value(json_object_get(process, "hits")), requests);
+		*value = share_of(json_integer_value(json_object_get(process, "hits")), requests,
+				  10000);
 	return requests;
 }
 

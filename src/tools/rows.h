@@ -7,6 +7,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
+#include "base/capped.h"
 #include "tools/units.h"
 
 struct metric {
@@ -19,13 +20,10 @@ struct metric {
 /* The rows of metrics.def, up to one without a key. */
 extern const struct metric metrics[];
 
-/* Sums saturate at INT64_MAX. */
-int64_t add_capped(int64_t one, int64_t other);
+/* The sum is capped (base/capped.h). */
 void add_number(json_t *sums, const char *key, int64_t number);
-/* Hundredths of a percent. */
-int64_t share_of(int64_t hits, int64_t requests);
-/* Value of a key in the record of a process, or hit_rate. False if undefined: hit_rate without
- * requests. */
+/* Value of a key in the record of a process, or hit_rate in hundredths of a percent. False if
+ * undefined: hit_rate without requests. */
 bool metric_value(const json_t *process, const char *key, int64_t *value);
 
 /* Negative width: left-aligned, texts are cut. 0, the last column: not padded. */

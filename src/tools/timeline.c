@@ -22,7 +22,10 @@ static json_t *timeline_samples(const struct record *record)
 
 static int64_t timeline_moment(int64_t end, size_t at)
 {
-	return (int64_t)((double)end * (double)at / (MOMENTS - 1));
+	const int64_t last = MOMENTS - 1, step = (int64_t)at;
+
+	/* The product of end and step may exceed INT64_MAX. */
+	return end / last * step + end % last * step / last;
 }
 
 /* Store the value of a rank at each moment, `step` elements apart. */

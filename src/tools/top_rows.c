@@ -28,13 +28,11 @@ static int snapshot_compare(const void *a, const void *b)
 {
 	const struct record *one = a, *other = b;
 	const char *one_job = record_text(one, "job"), *other_job = record_text(other, "job");
-	int64_t difference = strcmp(one_job ?: "", other_job ?: "");
+	int order = strcmp(one_job ?: "", other_job ?: "");
 
-	if (!difference)
-		difference = record_rank(one) - record_rank(other);
-	if (!difference)
-		difference = record_number(one, "pid") - record_number(other, "pid");
-	return (difference > 0) - (difference < 0);
+	if (!order)
+		order = compare_numbers(record_rank(one), record_rank(other));
+	return order ?: compare_numbers(record_number(one, "pid"), record_number(other, "pid"));
 }
 
 static const struct record *snapshot_find(const struct snapshot *snapshot,

@@ -240,6 +240,27 @@ PEERPIN_PIN_LIMIT bounds *' "$(advice_of never_used '*:settings={}' '*:never_use
 		'*:histograms.never_used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,9]')"
 }
 
+# Files may hold any number up to 2^63 - 1: no sum, product or share of counters wraps.
+largest_counters() {
+	local most=9223372036854775807 number
+
+	for number in 125000000000000000 $most; do
+		matches "all of $number registrations were never used" '* registrations were never used*' \
+			"$(advice_of never_used '*:settings={}' "*:never_used=$number" "*:registrations=$number")"
+	done
+	same 'kept memory would save none of 1 ns' '' \
+		"$(advice_of repeated '*:settings={}' "*:repeated=$most" '*:repeated_ns=1' '*:elapsed_ns=1000')"
+	matches 'the hint for all requests' '9 223 372 036 854 775 807 of 9 223 372 036 854 775 807 requests preceded * (0 longer)*' \
+		"$(advice_of early '*:settings={}' "*:requests=$most" "*:waited=$most" "*:synchronous_queued=$most" \
+			"*:synchronous=$most" "*:waited_ns=$most")"
+	make_job largest 1 "*:requests=$most" "*:hits=$((most - 1))" \
+		"*:timeline=[{\"at_ns\":$most,\"registrations\":1,\"pinned_bytes\":1,\"requests\":1,\"hits\":1}]"
+	"$report" --json "$tmp/largest" >"$tmp/largest.json"
+	matches 'not every request hit' '9 *99.99 %' "$(jq '.jobs[0].totals.hits' "$tmp/largest.json" | cut -c1) $("$report" "$tmp/largest" | grep '^  hit rate')"
+	same 'the last moment is that of the last sample' "$most" \
+		"$(grep -A 100 '"at_ns": \[' "$tmp/largest.json" | grep -m 1 -B 1 '\]' | grep -o '[0-9]*')"
+}
+
 # outliers_of TWIST...: of a job of four ranks
 outliers_of() {
 	rm -rf "$tmp/odd_ones"
@@ -451,6 +472,7 @@ prometheus
 smallest_size
 advice
 advice_that_helps
+largest_counters
 outliers
 together
 unnamed_runs

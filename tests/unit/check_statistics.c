@@ -186,6 +186,9 @@ TEST(statistics, one_miss_of_many_requests_is_seen)
 	ck_assert_ptr_nonnull(strstr(emitted(EMIT_TABLE), " hits (99.9 %)  "));
 	segment.tallies[0].counts[TALLY_hits] = 100000;
 	ck_assert_ptr_nonnull(strstr(emitted(EMIT_TABLE), " hits (100.0 %)  "));
+	segment.tallies[0].counts[TALLY_requests] = UINT64_MAX;
+	segment.tallies[0].counts[TALLY_hits] = UINT64_MAX - 1;
+	ck_assert_ptr_nonnull(strstr(emitted(EMIT_TABLE), " hits (99.9 %)  "));
 }
 
 TEST(statistics, no_number_reaches_the_next_unit_by_being_rounded)
@@ -385,6 +388,10 @@ TEST(statistics, the_smallest_size_leaves_out_no_region_that_was_used)
 	ck_assert(!usage_smallest_size(&segment, &bytes, &skipped));
 	segment.counters.registrations = 800;
 	ck_assert(usage_smallest_size(&segment, &bytes, &skipped));
+	segment.counters.registrations = UINT64_MAX / 20 + 1;
+	segment.histograms[HISTOGRAM_never_used_bytes][12] = UINT64_MAX / 20 + 1;
+	ck_assert(usage_smallest_size(&segment, &bytes, &skipped));
+	segment.counters.registrations = 800;
 	/* Not less than a page. */
 	segment.histograms[HISTOGRAM_never_used_bytes][12] = 0;
 	segment.histograms[HISTOGRAM_never_used_bytes][0] = 40;
