@@ -33,13 +33,25 @@ unsigned int plain_text_character(const char *text)
 	return length;
 }
 
+unsigned int plain_text_code(const char *text, unsigned int length)
+{
+	unsigned int code = (unsigned char)*text;
+
+	if (length > 1)
+		code &= 0x7fU >> length;
+	for (unsigned int i = 1; i < length; i++)
+		code = code << 6 | ((unsigned char)text[i] & 0x3f);
+	return code;
+}
+
 unsigned int plain_text_printable(const char *text)
 {
-	const unsigned char *bytes = (const unsigned char *)text;
-	bool control = bytes[0] < 0x20 || bytes[0] == 0x7f ||
-		       (bytes[0] == 0xc2 && bytes[1] >= 0x80 && bytes[1] < 0xa0);
+	unsigned int length = plain_text_character(text), code = plain_text_code(text, length);
+	bool control = code < 0x20 || (code >= 0x7f && code < 0xa0);
+	bool direction = code == 0x61c || code == 0x200e || code == 0x200f ||
+			 (code >= 0x202a && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
 
-	return control ? 0 : plain_text_character(text);
+	return control || direction ? 0 : length;
 }
 
 const char *plain_text_find_other(const char *text)

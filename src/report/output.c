@@ -32,7 +32,6 @@ void output_add(struct output *output, const char *format, ...)
 		output->used += length < ONCE_MAX ? (size_t)length : ONCE_MAX - 1;
 }
 
-/* Control characters end at U+009F: their last byte is their number. */
 void output_add_string(struct output *output, const char *text)
 {
 	unsigned int length;
@@ -45,7 +44,7 @@ void output_add_string(struct output *output, const char *text)
 		else if (!length)
 			output_add(output, "\\ufffd");
 		else if (!plain_text_printable(text))
-			output_add(output, "\\u%04x", (unsigned char)text[length - 1]);
+			output_add(output, "\\u%04x", plain_text_code(text, length));
 		else
 			output_add(output, "%.*s", (int)length, text);
 	}

@@ -361,7 +361,7 @@ done <<<"$named")"
 
 # Names of a host with control sequences for the reader's terminal.
 sed -e 's/^DGXH100$/\\x1b[31mDGX\\x9b/;s/^580.95.05$/580\\x1b]0;title\\x07/;s/^NVIDIA H100.*$/H100\\xc2\\x9b31m\\x7f/' \
-	-e 's/mlx5_7/mlx5_\x1b[7m/g' -e '/^== identity.host/{n;s/.*/\\x1b[2Jhost\\x0d\\x0asecond/}' "$generated/dgx.dump" >"$work/painted.dump"
+	-e 's/mlx5_7/mlx5_\x1b[7m/g' -e '/^== identity.host/{n;s/.*/\\x1b[2Jhost\\x0d\\x0asecond\xe2\x80\xae/}' "$generated/dgx.dump" >"$work/painted.dump"
 {
 	printf '== program/path\n/home/\\x1b[1mapp\n== program/kind\nelf\n== program/class\n64\n'
 	printf '== environment/LD_PRELOAD\n/opt/\\x1b[5mlibtrace.so\n== option/program\n./app\n'
@@ -370,10 +370,10 @@ for option in --verbose --quiet --json; do
 	found=$(outcome "$doctor" "$option" --from "$work/painted.dump")
 	matches "$option of a host with control sequences: it is examined" '*mlx5_*' "$found"
 	same "$option of a host with control sequences: no control character" 0 \
-		"$(tr -d '\n' <<<"$found" | LC_ALL=C grep -caP '[\x00-\x1f\x7f]|\xc2[\x80-\x9f]')"
+		"$(tr -d '\n' <<<"$found" | LC_ALL=C grep -caP '[\x00-\x1f\x7f]|\xc2[\x80-\x9f]|\xe2\x80\xae|\\u202e')"
 done
-matches 'in the text, each is replaced' '*peerpin doctor  ?\[2Jhost??second *580?\]0;title? *H100??31m?*libtrace*' \
+matches 'in the text, each is replaced' '*peerpin doctor  ?\[2Jhost??second??? *580?\]0;title? *H100??31m?*libtrace*' \
 	"$(outcome "$doctor" --verbose --from "$work/painted.dump" | tr '\n' ' ')"
-same 'in JSON, each is escaped' $'\x1b[2Jhost\r\nsecond' "$("$doctor" --json --from "$work/painted.dump" |
+same 'in JSON, each is escaped or replaced' $'\x1b[2Jhost\r\nsecond???' "$("$doctor" --json --from "$work/painted.dump" |
 	"$python" -c 'import json, sys; print(json.load(sys.stdin)["host"])')"
 finish

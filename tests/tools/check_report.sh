@@ -436,7 +436,7 @@ hostile_input() {
 	matches 'a file above 16 MiB' '*large.json: larger than*=> 1' "$(outcome "$report" "$tmp/large.json")"
 	mkfifo "$tmp/fifo.json"
 	matches 'a FIFO' '*fifo.json: not a regular file*=> 1' "$(outcome timeout 120 "$report" "$tmp/fifo.json")"
-	make_job odd 2 '*:program="\u001b[31mred\u009b"' '*:host="a\nb"' '0:elapsed_ns=0' '*:started_ns=9223372036854775807' \
+	make_job odd 2 '*:program="\u001b[31mred\u009b"' '*:host="a\nb\u202e\u2069"' '0:elapsed_ns=0' '*:started_ns=9223372036854775807' \
 		'*:rank=9223372036854775807' '*:usage="used: \u0007\u007f"' '*:settings={"PEERPIN_TRACE_FILE": "\u007f\u0085"}' \
 		'*:pairs=[{"gpu": 0, "adapter": "m\u001b\u009bx", "method": "d\u007f", "path": "P\n", "registrations": 1}]'
 	for form in '' --json --prometheus "--html=$tmp/odd.html"; do
@@ -444,9 +444,9 @@ hostile_input() {
 		[[ $form != --html* ]] || found=$(grep -F '31mred' "$tmp/odd.html")
 		matches "a record with control characters is reported ($form)" '*31mred*' "$found"
 		same "no control character reaches the terminal ($form)" '' \
-			"$(LC_ALL=C grep -P '[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]' <<<"$found" || true)"
+			"$(LC_ALL=C grep -P '[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8e\x8f\xaa-\xae]|\xe2\x81[\xa6-\xa9]' <<<"$found" || true)"
 		same "no control character is in a line's escapes ($form)" '' \
-			"$(grep -iE '\\u00(0|1|7f|8|9)' <<<"$found" || true)"
+			"$(grep -iE '\\u(00(0|1|7f|8|9)|061c|200[ef]|202|206)' <<<"$found" || true)"
 	done
 	twisted 'a name with control characters' "a member's name has control characters" '.settings = {"a\u0007": ""}'
 	for option in --help --version; do

@@ -120,13 +120,18 @@ TEST(base, a_number_ends_where_its_digits_do)
 	}
 }
 
-/* UTF-8 of a code point below U+0800. */
+/* UTF-8 of a code point below U+10000. */
 static const char *encoded(unsigned int code)
 {
-	static char text[3];
+	static char text[4];
+	char *at = text;
 
-	text[0] = (char)(code < 0x80 ? code : 0xc0 | code >> 6);
-	text[1] = (char)(code < 0x80 ? 0 : 0x80 | (code & 0x3f));
+	if (code >= 0x800)
+		*at++ = (char)(0xe0 | code >> 12);
+	if (code >= 0x80)
+		*at++ = (char)(code < 0x800 ? 0xc0 | code >> 6 : 0x80 | (code >> 6 & 0x3f));
+	*at++ = (char)(code < 0x80 ? code : 0x80 | (code & 0x3f));
+	*at = '\0';
 	return text;
 }
 
@@ -134,15 +139,22 @@ TEST(base, a_plain_text_has_no_control_character_and_is_utf_8)
 {
 	char text[64];
 
-	for (unsigned int code = 1; code < 0x800; code++) {
-		bool control = code < 0x20 || (code >= 0x7f && code < 0xa0);
+	for (unsigned int code = 1; code < 0xd800; code++) {
+		bool control = code < 0x20 || (code >= 0x7f && code < 0xa0) ||
+			       (code >= 0x202a && code <= 0x202e) ||
+			       (code >= 0x2066 && code <= 0x2069) || code == 0x61c ||
+			       code == 0x200e || code == 0x200f;
 
 		snprintf(text, sizeof(text), "a%sb", encoded(code));
 		ck_assert_uint_eq(plain_text_character(text + 1), strlen(text) - 2);
+		ck_assert_uint_eq(plain_text_code(text + 1, (unsigned int)strlen(text) - 2), code);
 		ck_assert_uint_eq(plain_text_printable(text + 1), control ? 0 : strlen(text) - 2);
 		ck_assert(plain_text_find_other(text) == (control ? text + 1 : NULL));
 		plain_text(text, '?');
-		ck_assert_str_eq(text, !control ? text : code < 0x80 ? "a?b" : "a??b");
+		ck_assert_str_eq(text, !control	      ? text
+				       : code < 0x80  ? "a?b"
+				       : code < 0x800 ? "a??b"
+						      : "a???b");
 	}
 	for (unsigned int byte = 0x80; byte < 0x100; byte++) {
 		snprintf(text, sizeof(text), "a%cb", (int)byte);

@@ -279,7 +279,9 @@ TEST(statistics, names_do_not_lengthen_the_table)
 /* No form has a control character but line feeds of its own. */
 TEST(statistics, names_do_not_change_a_terminal)
 {
-	static const char name[] = "\x1b]0;a\x07\x7f\x9b" "2J\xc2\x9b" "31m\n";
+	static const char name[] = "\x1b]0;a\x07\x7f\x9b"
+				   "2J\xc2\x9b"
+				   "31m\xe2\x80\xae\n";
 
 	strcpy(segment.header.program, name);
 	strcpy(segment.header.host, name);
@@ -300,8 +302,9 @@ TEST(statistics, names_do_not_change_a_terminal)
 	emitted(EMIT_LINE);
 	ck_assert_ptr_eq(strchr(text, '\n'), text + strlen(text) - 1);
 	emitted(EMIT_JSON);
-	ck_assert_ptr_nonnull(strstr(text, "\"program\": \"\\u001b]0;a\\u0007\\u007f\\ufffd2J\\u009b"
-					   "31m\\u000a\""));
+	ck_assert_ptr_nonnull(strstr(text,
+				     "\"program\": \"\\u001b]0;a\\u0007\\u007f\\ufffd2J\\u009b"
+				     "31m\\u202e\\u000a\""));
 }
 
 TEST(statistics, settings_are_pairs_whatever_is_in_them)

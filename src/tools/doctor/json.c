@@ -8,16 +8,16 @@
 #include "tools/doctor/diagnosis.h"
 #include "tools/units.h"
 
-/* Readings may hold any bytes. Invalid UTF-8 becomes "?". jansson escapes control characters on
- * output, except 0x7f: replaced here. NULL becomes null. */
+/* Readings may hold any bytes. jansson escapes control characters below U+0020 on output. Others,
+ * and invalid UTF-8, become "?". NULL becomes null. */
 static json_t *json_print_text(const char *text)
 {
 	char *copy = text ? text_of("%s", text) : NULL;
 	unsigned int length;
 
 	for (char *at = copy; at && *at; at += length ? length : 1) {
-		length = plain_text_character(at);
-		if (!length || *at == 0x7f)
+		length = (unsigned char)*at < 0x20 ? 1 : plain_text_printable(at);
+		if (!length)
 			*at = '?';
 	}
 	return copy ? json_string(copy) : json_null();
