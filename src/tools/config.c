@@ -325,8 +325,8 @@ int main(int count, char **words)
 			puts(nearest.answer);
 		return config_finish(0);
 	}
-	if (count == 4 && !strcmp(words[1], "--inspect"))
-		return inspect(words[2], words[3]) ? 0 : 1;
+	if (count > 3 && !strcmp(words[1], "--inspect"))
+		return inspect(words + 3, words[2]);
 	if (count > 1 && !strcmp(words[1], "--has-asan")) {
 		for (int i = 2; i < count; i++) {
 			if (inspect_has_asan(words[i]))

@@ -45,9 +45,10 @@ void print_manual(void);
 void print_options(void);
 bool print_json(char *const *complaints, size_t count); /* false: built without jansson */
 
-/* Return false, and print the reason on standard error, if `library` cannot be preloaded into the
- * program. */
-bool inspect(const char *program, const char *library);
+/* Return 0 if `library` can be preloaded into the command's programs: the first word's, or those
+ * that a launcher starts. Otherwise print the reason on standard error, and return 1 for the first
+ * word's program, 2 for one that a launcher starts. */
+int inspect(char **command, const char *library);
 
 /* True if the file that `program` names, in PATH or by a path, is linked to a shared runtime of
  * AddressSanitizer: such a program refuses to start behind another preload. */

@@ -110,7 +110,7 @@ bool inspect_has_asan(const char *program)
 	return found;
 }
 
-bool inspect(const char *program, const char *library)
+static bool inspect_program(const char *program, const char *library)
 {
 	char name[PATH_MAX], line[256];
 	struct elf_file elf;
@@ -144,4 +144,26 @@ bool inspect(const char *program, const char *library)
 			name,
 			"runs with other privileges than yours: the loader ignores libpeerpin.so");
 	return true;
+}
+
+int inspect(char **command, const char *library)
+{
+	const char *kind = launcher_kind(*command);
+	bool starts = kind && strcmp(kind, "container") != 0, found = false;
+	char path[PATH_MAX];
+	int now = 0;
+
+	for (char **word = command + 1; starts && now >= 0 && *word; word++) {
+		/* A lone colon precedes the next program of an MPI launcher. */
+		if (now) {
+			now = strcmp(*word, ":") != 0;
+			continue;
+		}
+		now = launcher_argument(*word, path);
+		if (now > 0 && !inspect_program(path, library))
+			return 2;
+		found |= now > 0;
+	}
+	program_find(*command, path);
+	return found || inspect_program(path, library) ? 0 : 1;
 }

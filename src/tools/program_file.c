@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* program_file.c -- finds the file that a program name runs, and its privileges */
+/* program_file.c -- finds the file that a program name runs, also behind launchers, and its
+ * privileges */
 #include "tools/program_file.h"
 
 #include <fcntl.h>
@@ -10,6 +11,8 @@
 #include <sys/statvfs.h>
 #include <sys/xattr.h>
 #include <unistd.h>
+
+#include "base/text.h"
 
 /* ---- search ---- */
 
@@ -94,6 +97,43 @@ bool script_follow(const char *line, char path[PATH_MAX])
 		return program_find(script_env_program(rest), path);
 	snprintf(path, PATH_MAX, "%s", word);
 	return program_is_runnable(path);
+}
+
+/* ---- launchers ---- */
+
+const char *launcher_kind(const char *name)
+{
+	static const struct {
+		const char *kind, *names; /* each name between blanks */
+	} launchers[] = {
+		{ "container", " apptainer singularity docker podman nerdctl enroot shifter ch-run "
+			       "sarus pcocc " },
+		{ "mpi",
+		  " mpirun mpiexec mpiexec.hydra mpirun.openmpi mpiexec.openmpi mpirun.mpich "
+		  "mpiexec.mpich mpiexec_mpt mpirun_rsh orterun prterun prun torchrun " },
+		{ "job",
+		  " srun sbatch jsrun lrun aprun ibrun ccc_mprun poe flux env numactl taskset nice "
+		  "ionice chrt nohup setsid time timeout " },
+	};
+	const char *base = text_file_name(name);
+	char word[NAME_MAX + 3];
+
+	snprintf(word, sizeof(word), " %s ", base);
+	for (size_t i = 0; i < sizeof(launchers) / sizeof(*launchers); i++) {
+		if (!strchr(base, ' ') && strstr(launchers[i].names, word))
+			return launchers[i].kind;
+	}
+	return NULL;
+}
+
+int launcher_argument(const char *word, char path[PATH_MAX])
+{
+	const char *kind;
+
+	if (*word == '-' || !program_find(word, path))
+		return 0;
+	kind = launcher_kind(word);
+	return !kind ? 1 : strcmp(kind, "container") ? 0 : -1;
 }
 
 /* ---- privileges ---- */

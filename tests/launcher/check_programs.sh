@@ -49,6 +49,35 @@ setuid() {
 	fi
 }
 
+# A program that a launcher starts is named, too, and starts as it would without the line.
+behind_launchers() {
+	local line
+
+	for line in 'env A=1' 'nice -n 1' 'timeout -k 9 60' 'nohup' 'taskset -c 0-999' 'time -p' 'env A=1 nice -n 1'; do
+		command -v "${line%% *}" >/dev/null && [[ ${line%% *} != time || -x /usr/bin/time ]] || continue
+		# shellcheck disable=SC2086 # words
+		matches "behind $line" "peerpin: $tmp/static is statically linked: libpeerpin.so cannot be preloaded
+*[[]with]*=> 4" "$(outcome "$peerpin" $line "$tmp/static")"
+		# shellcheck disable=SC2086
+		matches "an ordinary program behind $line" '[[]with]*=> 4' "$(outcome "$peerpin" $line "$tmp/ordinary" "$tmp/static")"
+	done
+	fake mpirun 'mpirun (Open MPI) 4.1.4'
+	fake srun 'slurm 23'
+	for line in 'mpirun -n 2' 'srun -n 2' 'env A=1 mpirun --mca pml ucx' "mpirun -n 1 $tmp/ordinary :" 'mpirun -n 1 env A=1'; do
+		# shellcheck disable=SC2086
+		matches "behind $line" "peerpin: $tmp/static is statically linked: libpeerpin.so cannot be preloaded
+*[[]*LD_PRELOAD=$library][[]*=> 9" "$(outcome "$peerpin" $line "$tmp/static")"
+	done
+	matches 'an argument of the program is no program' '[[]*=> 9' "$(outcome "$peerpin" mpirun -n 2 "$tmp/ordinary" a "$tmp/static")"
+	same 'disabled: no line' '' "$(PEERPIN_DISABLE=1 outcome "$peerpin" mpirun "$tmp/static" | grep ^peerpin)"
+	cp "$tmp/static" "$tmp/bin/srun"
+	same 'the file of an MPI launcher does not matter' "srun --export=ALL,LD_PRELOAD=$library ./elsewhere"$'\n=> 0' \
+		"$(outcome "$peerpin" --dry-run srun ./elsewhere)"
+	cp "$tmp/static" "$tmp/bin/docker"
+	matches 'a container has other files' "peerpin: $tmp/bin/docker is statically linked*=> 4" "$(outcome "$peerpin" docker run image "$tmp/ordinary")"
+	rm "$tmp/bin/mpirun" "$tmp/bin/srun" "$tmp/bin/docker"
+}
+
 compiled() {
 	if ! command -v gcc >/dev/null; then
 		skip 'a static program is named: no gcc'
@@ -79,6 +108,7 @@ compiled() {
 		"peerpin: $tmp/elsewhere requires /none/ld.so, which is missing*=> 127" "$(outcome "$peerpin" "$tmp/elsewhere")"
 	printf '#!%s -x\n' "$tmp/static" >"$tmp/script"
 	chmod +x "$tmp/script"
+	behind_launchers
 	matches 'a script counts as its interpreter' "peerpin: $tmp/static is statically linked*=> 4" \
 		"$(outcome "$peerpin" "$tmp/script")"
 	printf '#!/usr/bin/env -S static\n' >"$tmp/script"
@@ -106,20 +136,20 @@ damaged() {
 	for size in 3 4 19 20 40 63 64 100; do
 		head -c "$size" /bin/true >"$tmp/cut"
 		chmod +x "$tmp/cut"
-		matches "cut to $size bytes" '=> [01]' "$(outcome "$config" --inspect "$tmp/cut" "$library" | tail -n 1)"
+		matches "cut to $size bytes" '=> [01]' "$(outcome "$config" --inspect "$library" "$tmp/cut" | tail -n 1)"
 	done
 	printf '#!\n' >"$tmp/cut"
-	same 'a script with an empty first line' $'\n=> 0' "$(outcome "$config" --inspect "$tmp/cut" "$library")"
+	same 'a script with an empty first line' $'\n=> 0' "$(outcome "$config" --inspect "$library" "$tmp/cut")"
 	printf '#!%s/cut\n' "$tmp" >"$tmp/cut"
-	same 'a script that is its own interpreter' $'\n=> 0' "$(outcome "$config" --inspect "$tmp/cut" "$library")"
+	same 'a script that is its own interpreter' $'\n=> 0' "$(outcome "$config" --inspect "$library" "$tmp/cut")"
 	printf '#!%s/none\n' "$tmp" >"$tmp/cut"
 	same 'a script whose interpreter is missing' "peerpin: $tmp/cut requires $tmp/none, which is missing"$'\n=> 1' \
-		"$(outcome "$config" --inspect "$tmp/cut" "$library")"
+		"$(outcome "$config" --inspect "$library" "$tmp/cut")"
 	printf '#!/bin/sh\r\n' >"$tmp/cut"
 	same 'a script with carriage returns' \
 		"peerpin: $tmp/cut requires /bin/sh?, which is missing (its first line ends with a carriage return)"$'\n=> 1' \
-		"$(outcome "$config" --inspect "$tmp/cut" "$library")"
-	same 'no file' $'\n=> 0' "$(outcome "$config" --inspect "$tmp/missing" "$library")"
+		"$(outcome "$config" --inspect "$library" "$tmp/cut")"
+	same 'no file' $'\n=> 0' "$(outcome "$config" --inspect "$library" "$tmp/missing")"
 }
 
 # sanitized NAME COMPILER OPTION...: runs $tmp/NAME, built so; skips a compiler without that runtime

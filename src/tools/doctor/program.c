@@ -128,42 +128,15 @@ static void program_record_elf(struct host *host, const char *path)
 
 /* ---- source ---- */
 
-/* NULL: the program is not known to start others. */
-static const char *program_launcher(const char *name)
-{
-	static const struct {
-		const char *kind, *names; /* each name between blanks */
-	} launchers[] = {
-		{ "container", " apptainer singularity docker podman nerdctl enroot shifter ch-run "
-			       "sarus pcocc " },
-		{ "mpi", " mpirun mpiexec mpiexec.hydra orterun prterun prun torchrun " },
-		{ "job", " srun sbatch jsrun aprun flux env numactl taskset nice time timeout " },
-	};
-	const char *base = text_file_name(name), *word = text_of(" %s ", base);
-
-	for (size_t i = 0; i < sizeof(launchers) / sizeof(*launchers); i++) {
-		if (!strchr(base, ' ') && strstr(launchers[i].names, word))
-			return launchers[i].kind;
-	}
-	return NULL;
-}
-
-/* The first argument that names a file that can be run: launchers' options, and most values of
- * theirs, name none. False: none, or one that starts a container. */
+/* False: no argument names a program, or one starts a container. */
 static bool program_find_launched(struct host *host, char word[PATH_MAX], char path[PATH_MAX])
 {
-	const char *words = host_text(host, "option/arguments"), *kind;
+	const char *words = host_text(host, "option/arguments");
+	int found = 0;
 
-	while (host_line(&words, word, PATH_MAX)) {
-		if (*word == '-' || !program_find(word, path))
-			continue;
-		kind = program_launcher(word);
-		if (!kind)
-			return true;
-		if (!strcmp(kind, "container"))
-			return false;
-	}
-	return false;
+	while (!found && host_line(&words, word, PATH_MAX))
+		found = launcher_argument(word, path);
+	return found > 0;
 }
 
 static const char *program_kind(const char *path)
@@ -183,7 +156,7 @@ static const char *program_kind(const char *path)
 static void program_query(struct host *host)
 {
 	const char *name = host_text(host, "option/program");
-	const char *launcher = program_launcher(name), *kind;
+	const char *launcher = launcher_kind(name), *kind;
 	char path[PATH_MAX], line[256], launched[PATH_MAX];
 	int scripts = 0;
 
