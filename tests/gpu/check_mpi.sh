@@ -37,13 +37,13 @@ while (($#)); do
 	shift
 done
 job=$(basename "$(dirname "$json")") side=${job##*.} part=$(basename "$(dirname "$(dirname "$json")")")
-status=0 wrong=0 stale=0 keys=0 us=100 registrations=4 own=4 hits=3 reused=5 checked=1000 preloaded=yes
+status=0 wrong=0 stale=0 keys=0 us=100 registrations=4 own=4 hits=3 reused=5 checked=1000 dmabuf=2 pages=2 preloaded=yes
 [[ $side != without && $side != empty ]] || preloaded=
 [[ $job != none.without ]] || { stale=7 wrong=9 status=1; }
 [[ $part != crash ]] || status=137
 eval "$MOCK"
 for ((rank = 0; rank < ranks; rank++)); do
-	echo "{\"program\": \"patterns\", \"registrations\": $registrations, \"stale_memory\": $stale, \"stale_keys\": $keys}" >>"$PEERPIN_SIM_ADAPTER_STATS"
+	echo "{\"program\": \"patterns\", \"registrations\": $registrations, \"by_dmabuf\": $dmabuf, \"page_requests\": $pages, \"stale_memory\": $stale, \"stale_keys\": $keys}" >>"$PEERPIN_SIM_ADAPTER_STATS"
 	[[ ! $preloaded ]] || echo "{\"requests\": 4, \"registrations\": $own, \"hits\": $hits, \"kept\": 1, \"reused\": $reused}" >"${PEERPIN_STATS_FILE/\%p/$rank}"
 	for pattern in "${patterns[@]}"; do
 		for size in "${sizes[@]}"; do
@@ -100,6 +100,7 @@ fails 'a job that fails' 'pair, UCX 1.22.0, dma-bufs, *: status 3: it broke' '[[
 fails 'nothing is registered' 'pair, UCX 1.22.0, dma-bufs, *: registrations in 0 of 2 ranks' 'registrations=0' pair
 fails 'nothing is checked' 'pair, UCX 1.22.0, dma-bufs, *: 0 of 0 bytes wrong' 'checked=0' pair
 fails 'peerpin registers nothing' 'pair, UCX 1.22.0, dma-bufs, *: peerpin registered no GPU memory' 'own=0' pair
+fails 'UCX registers no dma-buf' 'pair, UCX 1.22.0, dma-bufs, *: UCX registered no dma-buf' 'dmabuf=0' pair
 fails 'no memory is reused' 'pair, UCX 1.22.0, dma-bufs, *: no memory was kept and reused' 'reused=0' pair
 fails 'peerpin where it should not be' 'pair, UCX 1.22.0, dma-bufs, *: peerpin was there' 'preloaded=yes' pair
 matches 'slower' '*; peerpin 110.0 0.91 SLOWER; keep 100.0 1.00; *' "$(mpi '[[ $side != peerpin ]] || us=110' pair)"
