@@ -184,6 +184,27 @@ FORM_RUN(buf_allocation)
 	dma_rounds(form);
 }
 
+/* UCX 1.22: the pages of the whole allocation, exported once for the query of the memory's attributes
+ * and once for the registration, which takes the allocation rounded to 16 bytes. */
+FORM_RUN(buf_whole_twice)
+{
+	CUdeviceptr base, address = allocate(size) + 8 * random_below(size / 32);
+	struct dma_form form;
+	size_t whole;
+
+	require_cuda(cuMemGetAddressRange_v2(&base, &whole, address));
+	form = dma_pages(base, round_up(whole, 16));
+	form.buffer = address;
+	form.size = size / 3;
+	for (int i = 0; i < ROUNDS; i++) {
+		int queried = export_range(form.from, form.to, 0);
+		int fd = export_range(form.from, form.to, 0);
+
+		dma_round(&form, fd);
+		require(queried >= 0 && !close(queried) && !close(fd));
+	}
+}
+
 FORM_RUN(buf_kept)
 {
 	struct dma_form form = dma_from(allocate(size), size, PAGE);

@@ -52,6 +52,54 @@ static void after_the_first_round_nothing_is_registered(unsigned int small)
 	expect_no_kept();
 }
 
+/* As UCX from 1.16 on: base and length of an allocation stay in its cache until it sees a free, and
+ * a free of kept memory reaches none of its hooks. It exports the pages of what the driver reports,
+ * and registers the length that it knows. */
+struct cached {
+	CUdeviceptr base;
+	size_t length;
+};
+
+static void register_cached(struct cached *cached, CUdeviceptr memory, size_t size)
+{
+	uint64_t from = memory & ~(CUdeviceptr)4095;
+	CUdeviceptr base;
+	struct ibv_mr *mr;
+	size_t whole;
+	int fd = -1;
+
+	if (cached->base != memory || size > cached->length)
+		*cached = (struct cached){ memory, size };
+	require_cuda(cuMemGetAddressRange_v2(&base, &whole, memory));
+	require(base == memory);
+	require_cuda(cuMemGetHandleForAddressRange(
+		&fd, from, ((base + whole + 4095) & ~(CUdeviceptr)4095) - from,
+		CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+	mr = ibv_reg_dmabuf_mr(pd, memory - from, (cached->length + 15) & ~(size_t)15, memory, fd,
+			       ACCESS);
+	require(mr && !ibv_dereg_mr(mr) && !close(fd));
+}
+
+static void a_client_may_keep_the_length_of_the_first_use(unsigned int small)
+{
+	static const size_t sizes[] = {
+		4019420, 3729520, 5242880, 4200000, 700000, 500000, 4019420
+	};
+	struct cached cached = { 0 };
+
+	begin_with_adapter();
+	/* Pages of small memory begin in a neighbour that is freed. */
+	require_cuda(cuMemFree_v2(allocate(512)));
+	for (unsigned int i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		size_t size = small ? sizes[i] / 1000 : sizes[i];
+		CUdeviceptr memory = allocate(size);
+
+		register_cached(&cached, memory, size);
+		require_cuda(cuMemFree_v2(memory));
+	}
+	require(own("reused") && own("registrations_failed") == 0);
+}
+
 /* ---- bypassing callers ---- */
 
 static void a_bypassing_caller_ends_keeping(unsigned int unused)
@@ -85,6 +133,9 @@ const struct test region_tests[] = {
 	TEST(after_the_first_round_nothing_is_registered, 1, KEEP_VERIFY),
 	TEST(after_the_first_round_nothing_is_registered, 0, KEEP " PEERPIN_PREREGISTER=off"),
 	TEST(after_the_first_round_nothing_is_registered, 0, KEEP " PEERPIN_PREREGISTER=sync"),
+	TEST(a_client_may_keep_the_length_of_the_first_use, 0, KEEP),
+	TEST(a_client_may_keep_the_length_of_the_first_use, 1, KEEP),
+	TEST(a_client_may_keep_the_length_of_the_first_use, 0, KEEP_VERIFY),
 	TEST(a_bypassing_caller_ends_keeping, 0, KEEP),
 	{ .name = NULL },
 };
