@@ -85,8 +85,10 @@ matches 'the figures of a row' $'*\n# halo 4096 B, us and without / it: without 
 	"$(mpi '' pair)"
 matches 'rows of requests' $'*\n# pair, UCX 1.22.0, dma-bufs, 500 us a registration, peerpin: 8 requests, 6 hits, *' "$(mpi '' pair)"
 python3 -c 'import json; json.load(open("'"$folder"'/out/mpi.json"))' || same 'JSON' yes no
-matches 'the JSON of a bench' '*"case": "halo 4096 B, memory of one GPU, UCX 1.22.0, dma-bufs, 500 us a registration, bound, peerpin", "live": 1, "threads": 2, "ns": 100000,*"peer_ns": 100000, "ratio": 1.0,*' \
+matches 'the JSON of a bench' '*"case": "halo 4096 B, memory of one GPU, UCX 1.22.0, dma-bufs, 500 us a registration, bound, peerpin", *"live": 1, "threads": 2, "ns": 100000,*"peer_ns": 100000, "ratio": 1.0,*' \
 	"$(<"$folder/out/mpi.json")"
+matches 'a table of Markdown' $'*\n## 2 ranks, 500 µs a registration\n\n| pattern, 4 KiB | UCX | empty preload | peerpin | *\n| halo | 1.22.0, dma-bufs | 1.00 | 1.00 | 1.00 | 1.00 | 1.00 |\n*' \
+	$'\n'"$("$here/gpu/mpi_table" --table "$folder/out/mpi.json")"
 same 'its page can be made' 0 "$("$here/bench/page" "$folder/out/mpi.json" >/dev/null; echo $?)"
 
 fails() { # fails NAME TEXT MOCK PART
