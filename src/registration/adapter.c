@@ -6,7 +6,7 @@
 #include "registration/session_lock.h"
 
 static struct pool adapter_pool = POOL_INITIALIZER(struct adapter);
-static struct adapter *adapters;
+struct adapter *adapters;
 
 struct adapter *adapter_find(const struct ibv_context *context)
 {

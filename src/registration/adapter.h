@@ -7,6 +7,8 @@
 
 #include "registration/objects.h"
 
+extern struct adapter *adapters;
+
 /* adapter_find(): NULL if unknown. adapter_of() creates a missing adapter;
  * NULL: out of memory. */
 struct adapter *adapter_find(const struct ibv_context *context);
@@ -17,8 +19,9 @@ void adapter_forget(struct adapter *adapter); /* no thread uses it: adapter_awai
 void adapters_renew(void);
 
 /* Queries missing data of the adapter, and of its distance to that GPU if needed. Drops the lock
- * meanwhile; returns true if dropped. */
+ * meanwhile; returns true if dropped. adapters_describe(): of all. */
 bool adapter_describe(struct adapter *adapter, int device);
+void adapters_describe(int device);
 
 /* True if both are one adapter; regions of this process on it, in all
  * contexts. */
@@ -32,7 +35,7 @@ void adapter_await(const struct adapter *adapter);
  * far as described. */
 bool adapter_selects(const struct domain *domain, int device);
 
-/* True if PEERPIN_DOMAIN_POLICY enables domains before a client's first request. */
+/* True if PEERPIN_DOMAIN_POLICY creates domains before a client's first request. */
 bool adapter_has_selection(void);
 
 /* True if background registration needs adapter_describe() first. */

@@ -104,6 +104,27 @@ bool adapter_describe(struct adapter *adapter, int device)
 	return true;
 }
 
+/* The program may be closing a device without another protection domain. */
+static bool adapter_is_used(const struct adapter *adapter)
+{
+	const struct protection_domain *owner = LIST_FIRST(&adapter->owners);
+
+	while (owner && owner->closing)
+		owner = LIST_NEXT(owner, in_adapter);
+	return owner;
+}
+
+void adapters_describe(int device)
+{
+	struct adapter *adapter = adapters;
+
+	session_assert();
+	while (adapter)
+		adapter = adapter_is_used(adapter) && adapter_describe(adapter, device)
+				  ? adapters
+				  : adapter->next;
+}
+
 bool adapter_selects(const struct domain *domain, int device)
 {
 	const struct adapter *adapter = domain->owner->adapter;

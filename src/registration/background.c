@@ -5,8 +5,8 @@
  * number. The worker (worker.c) goes through the domains; in sync mode the allocating thread does,
  * and the queue has only what was requested in parts. The queue holds addresses and ids, not
  * regions: a free has nothing to remove, and a dequeued allocation that is no longer live is
- * skipped. A rescan visits all live allocations, when the queue is full, or a domain or a kind of
- * allocation becomes eligible.
+ * skipped. A rescan visits all live allocations: for all domains when the queue is full, for one
+ * when it, or a kind of allocation there, becomes eligible.
  *
  * The queue has a lock of its own: the worker holds registration_lock while it goes through the
  * domains, and allocating threads must not wait for that. Lock order: registration_lock, then the
@@ -43,9 +43,14 @@ static struct {
 } __attribute__((aligned(128))) ends = { .lock = PTHREAD_MUTEX_INITIALIZER };
 static struct queued queue[QUEUE_SIZE]; /* guarded by ends.lock */
 
-static _Atomic bool rescan;
+/* Rescans are due: for all domains; for those that wait for one (domain.h). */
+static _Atomic bool rescan_all, rescan_domains;
 static _Atomic int last_device = -1; /* see background_device() */
-static uint32_t cursor;		     /* of the rescan in progress; guarded by registration_lock */
+
+/* The rescan in progress. Guarded by registration_lock. */
+static uint32_t cursor;	      /* 0: none */
+static struct domain *scanned; /* NULL: all */
+static uint64_t scanned_number;
 
 static bool background_may_take(const struct allocation *allocation)
 {
@@ -69,7 +74,7 @@ static void background_push(const struct queued *queued)
 	position = load_relaxed(&ends.queued);
 	if (position - load_relaxed(&ends.taken) == QUEUE_SIZE) {
 		store_relaxed(&ends.taken, position);
-		store_seq_cst(&rescan, true);
+		store_seq_cst(&rescan_all, true);
 	}
 	queue[position % QUEUE_SIZE] = *queued;
 	store_relaxed(&ends.queued, position + 1);
@@ -108,12 +113,26 @@ bool background_queue_requested(const struct allocation *allocation)
 	return true;
 }
 
+static bool background_is_off(void)
+{
+	return config_get()->preregister == PREREGISTER_OFF || process_is_exiting();
+}
+
+/* A rescan in progress may be past some allocations already. */
+bool background_queue_domain(struct domain *domain)
+{
+	if (!domain || !process_is_active() || background_is_off())
+		return false;
+	domain_set_behind(domain);
+	store_seq_cst(&rescan_domains, true);
+	return true;
+}
+
 bool background_queue_all(void)
 {
-	if (config_get()->preregister == PREREGISTER_OFF || process_is_exiting())
+	if (background_is_off())
 		return false;
-	/* A rescan in progress may be past some allocations already. */
-	store_seq_cst(&rescan, true);
+	store_seq_cst(&rescan_all, true);
 	return true;
 }
 
@@ -180,39 +199,18 @@ static bool background_register_in(struct domain *domain, const struct allocatio
 	return true;
 }
 
-/* Describes all adapters. Creates the domains that PEERPIN_DOMAIN_POLICY selects at the start, with
- * the access flags that MPI libraries use. */
-static void background_create_selected(int device)
-{
-	static const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-				  IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
-	struct protection_domain *owner;
-	bool dropped;
-
-	do {
-		dropped = false;
-		for (owner = protection_domains; owner && !dropped; owner = owner->next) {
-			if (owner->closing)
-				continue;
-			dropped = adapter_describe(owner->adapter, device);
-			if (!dropped && !owner->domains && adapter_has_selection())
-				domain_create(owner, access);
-		}
-	} while (dropped);
-}
-
 static void background_register_in_all(const struct allocation *allocation)
 {
-	struct domain *domain;
+	struct domain *domain = NULL;
 	uint64_t number = 0;
 	bool eligible = false, alive;
 
 	if (adapter_needs_description())
-		background_create_selected(allocation->device);
+		adapters_describe(allocation->device);
 	/* A free is visible before subscriber_freeing() takes the lock. Either this check finds it,
 	 * or subscriber_freeing() finds the reference created below. */
 	while ((alive = memory_is_live(allocation)) && !process_is_exiting() &&
-	       (domain = domain_after(number))) {
+	       (domain = domain_after(domain, number))) {
 		number = domain->number;
 		eligible |= background_register_in(domain, allocation);
 	}
@@ -246,6 +244,29 @@ static void background_process(const struct queued *queued)
 	region_unqueue(&allocation);
 }
 
+static void background_rescan_in_all(const struct allocation *allocation)
+{
+	/* A mark set meanwhile belongs to a later entry of the queue. */
+	bool queued = region_is_queued(allocation);
+
+	if (!queued && !background_is_eligible(allocation))
+		return;
+	background_register_in_all(allocation);
+	if (queued)
+		region_unqueue(allocation);
+}
+
+/* The domain may end in each of these, which drop the lock. */
+static void background_rescan_in_one(const struct allocation *allocation)
+{
+	if (!background_is_eligible(allocation))
+		return;
+	if (adapter_needs_description())
+		adapters_describe(allocation->device);
+	if (memory_is_live(allocation) && scanned->number == scanned_number)
+		background_register_in(scanned, allocation);
+}
+
 /* Works on the next batch of live allocations, and on those that a full queue has dropped. */
 static void background_rescan_batch(void)
 {
@@ -253,17 +274,26 @@ static void background_rescan_batch(void)
 	unsigned int count = memory_next(&cursor, batch, BATCH);
 
 	for (unsigned int i = 0; i < count; i++) {
-		/* A mark set meanwhile belongs to a later entry of the queue. */
-		bool queued = region_is_queued(&batch[i]);
-
-		if (!queued && !background_is_eligible(&batch[i]))
-			continue;
-		background_register_in_all(&batch[i]);
-		if (queued)
-			region_unqueue(&batch[i]);
+		if (scanned)
+			background_rescan_in_one(&batch[i]);
+		else
+			background_rescan_in_all(&batch[i]);
 	}
-	if (!count)
+	if (!count || (scanned && scanned->number != scanned_number))
 		cursor = 0;
+}
+
+/* False: none is due. */
+static bool background_begin_rescan(void)
+{
+	scanned = NULL;
+	if (exchange_seq_cst(&rescan_all, false))
+		return true;
+	scanned = domain_take_behind();
+	if (scanned)
+		scanned_number = scanned->number;
+	store_seq_cst(&rescan_domains, scanned);
+	return scanned;
 }
 
 int background_device(void)
@@ -276,10 +306,8 @@ static bool background_rescan_step(void)
 {
 	static bool walking;
 
-	if (walking || (!load_seq_cst(&rescan) && !cursor))
+	if (walking || (!cursor && !background_begin_rescan()))
 		return false;
-	if (!cursor)
-		store_seq_cst(&rescan, false);
 	walking = true;
 	background_rescan_batch();
 	walking = false;
@@ -305,7 +333,8 @@ bool background_has_more(void)
 	lock_take(&ends.lock);
 	any = load_relaxed(&ends.queued) != load_relaxed(&ends.taken);
 	lock_drop(&ends.lock);
-	return (any || load_seq_cst(&rescan)) && !process_is_exiting();
+	return (any || load_seq_cst(&rescan_all) || load_seq_cst(&rescan_domains)) &&
+	       !process_is_exiting();
 }
 
 void background_go(void)

@@ -16,8 +16,9 @@ void background_allocated(const struct allocation *allocation);
  * allocation with a reference. True: the caller must call background_go(). */
 bool background_queue_requested(const struct allocation *allocation);
 
-/* Requests a rescan of all live allocations, with or without the lock. True: call
- * background_go(). */
+/* Requests a rescan of all live allocations for one domain, with the lock held (NULL: none), or for
+ * all domains, with or without the lock. True: call background_go(). */
+bool background_queue_domain(struct domain *domain);
 bool background_queue_all(void);
 
 /* Works on one queued allocation, or one batch of the rescan; with the lock held, dropped

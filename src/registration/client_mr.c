@@ -8,6 +8,7 @@
 #include "base/kernel.h"
 #include "base/pool.h"
 #include "base/process.h"
+#include "registration/adapter.h"
 #include "registration/domain.h"
 #include "registration/holds.h"
 #include "registration/region_use.h"
@@ -180,11 +181,12 @@ struct ibv_pd *registration_pd_of(const void *client_mr)
 static struct region *client_mr_find_region(const struct ibv_context *context,
 					    uint32_t kernel_handle)
 {
-	for (struct protection_domain *owner = protection_domains; owner; owner = owner->next) {
-		struct domain *domain = owner->context == context ? owner->domains : NULL;
-		struct region *region;
+	const struct adapter *adapter = adapter_find(context);
+	struct protection_domain *owner = adapter ? LIST_FIRST(&adapter->owners) : NULL;
+	struct region *region;
 
-		for (; domain; domain = domain->next) {
+	for (; owner; owner = LIST_NEXT(owner, in_adapter)) {
+		for (struct domain *domain = owner->domains; domain; domain = domain->next) {
 			LIST_FOREACH(region, &domain->regions, in_domain) {
 				if (region->state == REGION_READY &&
 				    region->keys.kernel_handle == kernel_handle)

@@ -11,17 +11,45 @@
 #include "registration/session_lock.h"
 #include "report/statistics.h"
 
-struct protection_domain *protection_domains;
+#define OWNERS 1024u
+
+static struct protection_domain *owners[OWNERS]; /* by context and handle */
+static TAILQ_HEAD(, domain) domains = TAILQ_HEAD_INITIALIZER(domains);
+static TAILQ_HEAD(, domain) behind = TAILQ_HEAD_INITIALIZER(behind);
 
 static struct pool protection_domain_pool = POOL_INITIALIZER(struct protection_domain);
 static struct pool domain_pool = POOL_INITIALIZER(struct domain);
 
+static uint64_t domain_hash(const struct ibv_context *context, uint32_t handle, int access)
+{
+	return (((uintptr_t)context >> 4 ^ (uint64_t)handle << 32 ^
+		 (uint64_t)(unsigned int)access << 20) *
+		0x9e3779b97f4a7c15u) >>
+	       40;
+}
+
+static struct protection_domain **domain_owners_of(const struct ibv_context *context,
+						   uint32_t handle)
+{
+	return &owners[domain_hash(context, handle, 0) % OWNERS];
+}
+
 struct protection_domain *protection_domain_find(struct ibv_context *context, uint32_t handle)
 {
-	struct protection_domain *owner = protection_domains;
+	struct protection_domain *owner = *domain_owners_of(context, handle);
 
 	session_assert();
 	while (owner && (owner->context != context || owner->handle != handle))
+		owner = owner->next;
+	return owner;
+}
+
+struct protection_domain *protection_domain_of(const struct ibv_pd *pd)
+{
+	struct protection_domain *owner = *domain_owners_of(pd->context, pd->handle);
+
+	session_assert();
+	while (owner && owner->pd != pd)
 		owner = owner->next;
 	return owner;
 }
@@ -37,12 +65,11 @@ struct domain *domain_find(struct protection_domain *owner, int access)
 }
 
 /* For readers without the lock. */
-static _Atomic unsigned int domain_count, owner_count, dma_buf_only_count;
+static _Atomic unsigned int domain_count, dma_buf_only_count;
 
 bool domain_may_exist(void)
 {
-	return load_relaxed(&domain_count) ||
-	       (adapter_has_selection() && load_relaxed(&owner_count));
+	return load_relaxed(&domain_count);
 }
 
 /* Memory that is not `described` may be of a managed pool, whose export crashes the driver (UCX
@@ -88,11 +115,7 @@ static _Atomic(struct domain *) table[TABLE];
 static _Atomic(struct domain *) *domain_table_at(const struct ibv_context *context, uint32_t handle,
 						 int access, unsigned int probe)
 {
-	uint64_t mixed = ((uintptr_t)context >> 4 ^ (uint64_t)handle << 32 ^
-			  (uint64_t)(unsigned int)access << 20) *
-			 0x9e3779b97f4a7c15u;
-
-	return &table[((mixed >> 40) + probe) % TABLE];
+	return &table[(domain_hash(context, handle, access) + probe) % TABLE];
 }
 
 struct domain *domain_for_hit(const struct ibv_pd *pd, int access)
@@ -137,18 +160,37 @@ void domain_leave_table(const struct domain *domain)
 	}
 }
 
-struct domain *domain_after(uint64_t number)
+struct domain *domain_after(const struct domain *last, uint64_t number)
 {
-	struct domain *after = NULL;
+	struct domain *domain = TAILQ_FIRST(&domains);
 
 	session_assert();
-	for (struct protection_domain *owner = protection_domains; owner; owner = owner->next) {
-		for (struct domain *domain = owner->domains; domain; domain = domain->next) {
-			if (domain->number > number && (!after || domain->number < after->number))
-				after = domain;
-		}
+	if (last && last->number == number)
+		return TAILQ_NEXT(last, in_all);
+	while (domain && domain->number <= number)
+		domain = TAILQ_NEXT(domain, in_all);
+	return domain;
+}
+
+void domain_set_behind(struct domain *domain)
+{
+	session_assert();
+	if (domain->behind)
+		return;
+	domain->behind = true;
+	TAILQ_INSERT_TAIL(&behind, domain, in_behind);
+}
+
+struct domain *domain_take_behind(void)
+{
+	struct domain *domain = TAILQ_FIRST(&behind);
+
+	session_assert();
+	if (domain) {
+		domain->behind = false;
+		TAILQ_REMOVE(&behind, domain, in_behind);
 	}
-	return after;
+	return domain;
 }
 
 struct domain *domain_create(struct protection_domain *owner, int access)
@@ -165,11 +207,13 @@ struct domain *domain_create(struct protection_domain *owner, int access)
 	store_release(&domain->handle, owner->handle);
 	store_release(&domain->access, access);
 	domain->enabled = domain->exports = domain->dma_buf_only = domain->looked_up = false;
+	domain->behind = false;
 	domain->span_failures = 0;
 	domain->number = ++last_number;
 	LIST_INIT(&domain->regions);
 	domain->next = owner->domains;
 	owner->domains = domain;
+	TAILQ_INSERT_TAIL(&domains, domain, in_all);
 	keys_begin(domain);
 	learning_begin(domain);
 	domain_count++;
@@ -179,37 +223,45 @@ struct domain *domain_create(struct protection_domain *owner, int access)
 struct protection_domain *protection_domain_create(const struct protection_domain *as)
 {
 	struct protection_domain *owner = pool_get(&protection_domain_pool);
+	struct protection_domain **first = domain_owners_of(as->context, as->handle);
 
 	session_assert();
 	if (!owner)
 		return NULL;
 	*owner = *as;
-	owner->next = protection_domains;
-	protection_domains = owner;
-	owner_count++;
+	owner->next = *first;
+	*first = owner;
+	LIST_INSERT_HEAD(&owner->adapter->owners, owner, in_adapter);
 	return owner;
 }
 
 void protection_domains_renew(void)
 {
-	protection_domains = NULL;
+	for (unsigned int i = 0; i < OWNERS; i++)
+		owners[i] = NULL;
+	TAILQ_INIT(&domains);
+	TAILQ_INIT(&behind);
 	protection_domain_pool = (struct pool)POOL_INITIALIZER(struct protection_domain);
-	store_relaxed(&owner_count, 0);
+	store_relaxed(&domain_count, 0);
 }
 
 void protection_domain_forget(struct protection_domain *owner)
 {
-	struct protection_domain **link = &protection_domains;
+	struct protection_domain **link = domain_owners_of(owner->context, owner->handle);
 	struct domain *domain;
 
 	while (*link != owner)
 		link = &(*link)->next;
 	*link = owner->next;
-	owner_count--;
+	LIST_REMOVE(owner, in_adapter);
 	references_forget_revoked(owner);
 	while ((domain = owner->domains)) {
 		session_check(LIST_EMPTY(&domain->regions));
 		owner->domains = domain->next;
+		domain->number = 0;
+		TAILQ_REMOVE(&domains, domain, in_all);
+		if (domain->behind)
+			TAILQ_REMOVE(&behind, domain, in_behind);
 		keys_end(domain);
 		domain_count--;
 		dma_buf_only_count -= domain->dma_buf_only;

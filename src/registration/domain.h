@@ -6,9 +6,9 @@
 #include "base/atomics.h"
 #include "registration/objects.h"
 
-extern struct protection_domain *protection_domains;
-
+/* By context and handle; that of exactly this struct. NULL: none. */
 struct protection_domain *protection_domain_find(struct ibv_context *context, uint32_t handle);
+struct protection_domain *protection_domain_of(const struct ibv_pd *pd);
 
 /* A new one, with the fields of `as`; NULL: out of memory. protection_domain_forget(): with its
  * domains, which have no regions. protection_domains_renew(): registration_renew() of all. */
@@ -19,7 +19,7 @@ void protection_domains_renew(void);
 struct domain *domain_find(struct protection_domain *owner, int access);
 struct domain *domain_create(struct protection_domain *owner, int access);
 
-/* True if a domain exists, or PEERPIN_DOMAIN_POLICY may create one. Without the lock. */
+/* True if a domain exists. Without the lock. */
 bool domain_may_exist(void);
 
 /* True if the domain (domain_may_reach(): any, without the lock) registers such memory in the
@@ -30,8 +30,13 @@ bool domain_may_reach(const struct allocation *allocation);
 /* A request for such memory has been served in the domain. True: a rescan may register more. */
 bool domain_served(struct domain *domain, const struct allocation *allocation);
 
-/* The domain with the next greater number; NULL: none. */
-struct domain *domain_after(uint64_t number);
+/* The domain with the next greater number; NULL: none. `last`: the struct of the domain that had
+ * `number`, possibly reused meanwhile; NULL and 0: for the first one. */
+struct domain *domain_after(const struct domain *last, uint64_t number);
+
+/* Domains that wait for a rescan of the live allocations; domain_take_behind(): NULL: none. */
+void domain_set_behind(struct domain *domain);
+struct domain *domain_take_behind(void);
 
 /* The domain of exactly these access flags, if hits may be served there; NULL: none. Without the
  * lock. */

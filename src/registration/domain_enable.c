@@ -148,7 +148,7 @@ struct domain *registration_domain(const struct ibv_pd *pd, int access)
 			keys_withdraw_parts(region);
 		}
 	}
-	go = newly && background_queue_all();
+	go = newly && background_queue_domain(domain);
 	session_end();
 	if (go)
 		background_go();
@@ -171,7 +171,7 @@ static void domain_enable_expect(const struct ibv_pd *pd, int access, bool is_li
 		owner->expected = access;
 	if (owner && !owner->closing && !domain_find(owner, access) && owner->expected &&
 	    (owner->expected | (is_like ? IBV_ACCESS_RELAXED_ORDERING : 0)) == access)
-		go = domain_create(owner, access) && process_is_active() && background_queue_all();
+		go = background_queue_domain(domain_create(owner, access));
 	session_end();
 	if (go)
 		background_go();

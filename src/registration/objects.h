@@ -161,10 +161,13 @@ struct domain {
 	bool exports;	       /* the last request brought a dma-buf */
 	bool dma_buf_only;     /* a request has been served that only a dma-buf can serve */
 	bool looked_up;	       /* look-ups give out keys, with unknown lifetime: its regions stay */
+	bool behind;	       /* live allocations wait for its rescan: in that list */
 	uint8_t span_failures; /* spans that could not be registered, or SPANS_WORK */
-	uint64_t number;       /* in order of creation; never reused */
+	uint64_t number;       /* in order of creation; never reused; 0: ended */
 	LIST_HEAD(, region) regions;
 	struct domain *next;		/* in its protection domain */
+	TAILQ_ENTRY(domain) in_all;	/* in order of creation */
+	TAILQ_ENTRY(domain) in_behind;
 	_Atomic unsigned int user_word; /* its index in each record; MEMORY_USER_WORDS: none */
 	struct arena keys;		/* of struct keys, by slot; survives reuse of the struct */
 	struct learned learned;
@@ -202,7 +205,8 @@ struct protection_domain {
 	/* Numbers of references whose client MRs were revoked, and may not be deregistered yet: the
 	 * first and the last; 0: none. */
 	uint32_t revoked, last_revoked;
-	struct protection_domain *next;
+	struct protection_domain *next; /* of equal hash */
+	LIST_ENTRY(protection_domain) in_adapter;
 };
 
 #define COST_CLASSES 64u /* one for each logarithm of a length */
@@ -222,6 +226,7 @@ struct adapter {
 	bool wholes_fail;	   /* one failed where a part sufficed (region_choice.c) */
 	/* Shortest time of a registration, by the logarithm of its length; 0: unknown. */
 	uint64_t least_ns[COST_CLASSES];
+	LIST_HEAD(, protection_domain) owners;
 	struct adapter *next;
 };
 

@@ -64,6 +64,9 @@ void registration_renew(void)
 
 void registration_pd_opened(struct ibv_pd *pd, bool by_key)
 {
+	/* The access flags that MPI libraries use. */
+	static const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+				  IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 	struct protection_domain *owner, as;
 	struct adapter *adapter;
 	bool go = false, stale = false;
@@ -87,8 +90,9 @@ void registration_pd_opened(struct ibv_pd *pd, bool by_key)
 					 .pd = pd,
 					 .adapter = adapter,
 					 .own_keys = by_key };
-	if (adapter && protection_domain_create(&as))
-		go = adapter_has_selection() && process_is_active() && background_queue_all();
+	owner = adapter ? protection_domain_create(&as) : NULL;
+	if (owner && adapter_has_selection())
+		go = background_queue_domain(domain_create(owner, access));
 	session_end();
 	if (stale)
 		log_once(LOG_ERROR, "peerpin did not intercept the end of a protection domain and "
@@ -139,15 +143,15 @@ void registration_pd_closed(const struct ibv_pd *pd, bool ended)
 	bool go = false;
 
 	session_begin();
-	for (owner = protection_domains; owner && owner->pd != pd; owner = owner->next)
-		;
+	owner = protection_domain_of(pd);
 	if (owner && ended) {
 		protection_domain_end(owner);
 	} else if (owner) {
 		owner->closing = false;
 		/* Regions without client MRs were deregistered, and allocations made meanwhile were
 		 * not registered here. */
-		go = owner->domains && process_is_active() && background_queue_all();
+		for (struct domain *domain = owner->domains; domain; domain = domain->next)
+			go |= background_queue_domain(domain);
 	}
 	session_end();
 	if (go)
@@ -160,15 +164,10 @@ void registration_context_closing(struct ibv_context *context)
 	struct adapter *adapter;
 
 	session_begin();
-	do {
-		for (owner = protection_domains; owner && owner->context != context;
-		     owner = owner->next)
-			;
-		if (owner)
-			protection_domain_end(owner);
-	} while (owner);
 	adapter = adapter_find(context);
 	if (adapter) {
+		while ((owner = LIST_FIRST(&adapter->owners)))
+			protection_domain_end(owner);
 		adapter_await(adapter);
 		adapter_forget(adapter);
 	}

@@ -20,15 +20,16 @@
 
 #define RANGES (1u << 20)
 
-/* By the allocation's slot. Usually a chain holds the references of one allocation. While an ended
- * allocation still has references, its slot may be reused already. */
+/* By the allocation's slot. Usually a chain holds the references of one allocation, those of one
+ * domain together. While an ended allocation still has references, its slot may be reused already.
+ */
 struct reference_chain {
 	uint32_t first;		 /* number of a reference (holds.h); 0: none */
 	_Atomic uint64_t queued; /* id of the queued allocation; 0: none; any thread */
 };
 
 static struct arena reference_chains = ARENA_INITIALIZER(struct reference_chain, ALLOCATIONS_MAX);
-static struct region *ranges[RANGES]; /* by base */
+static struct region *ranges[RANGES]; /* by domain and base */
 static struct pool region_pool = POOL_INITIALIZER(struct region);
 
 /* NULL: the slot has never had a reference. */
@@ -41,12 +42,14 @@ static struct reference_chain *region_chain_at(uint32_t slot)
 }
 
 /* Adjacent granules, and adjacent blocks of 2 MiB, have adjacent buckets: the touched part of the
- * table grows with the number of regions. */
-static struct region **region_range_bucket(uint64_t base)
+ * table grows with the number of regions. Equal ranges of many domains have different buckets. */
+static struct region **region_range_bucket(const struct domain *domain, uint64_t base)
 {
 	uint64_t granule = base / GRANULE;
 
-	return &ranges[(granule / 32 + granule % 32 * (RANGES / 32 + 1)) % RANGES];
+	return &ranges[(granule / 32 + granule % 32 * (RANGES / 32 + 1) +
+			domain->number * 0x9e3779b1u) %
+		       RANGES];
 }
 
 bool region_is_of(const struct region *region, const struct region_range *range)
@@ -57,7 +60,7 @@ bool region_is_of(const struct region *region, const struct region_range *range)
 
 static struct region *region_find_by_range(struct domain *domain, const struct region_range *range)
 {
-	struct region *region = *region_range_bucket(range->base);
+	struct region *region = *region_range_bucket(domain, range->base);
 
 	while (region && (!region_is_of(region, range) || region->domain != domain ||
 			  region_is_taken(region)))
@@ -83,8 +86,8 @@ static struct region *region_create(struct domain *domain, const struct allocati
 				   .spans = range->spans };
 	region->returns = eviction_returns(region);
 	LIST_INSERT_HEAD(&domain->regions, region, in_domain);
-	region->range_next = *region_range_bucket(range->base);
-	*region_range_bucket(range->base) = region;
+	region->range_next = *region_range_bucket(domain, range->base);
+	*region_range_bucket(domain, range->base) = region;
 	return region;
 }
 
@@ -96,25 +99,39 @@ struct region_reference *region_first_in_slot(uint32_t slot)
 	return chain ? holds_at(chain->first) : NULL;
 }
 
+static struct region_reference *region_if_beside(const struct region_reference *reference,
+						 uint32_t number)
+{
+	struct region_reference *other = holds_at(number);
+
+	return other && other->allocation == reference->allocation &&
+			       other->region->domain == reference->region->domain
+		       ? other
+		       : NULL;
+}
+
+/* One that is in an index; NULL: none. */
+static struct region_reference *region_any_reference(const struct keys *keys)
+{
+	return holds_at(keys->parts ? keys->parts : keys->spans);
+}
+
 struct region_reference *region_find_reference(const struct domain *domain, uint32_t slot,
 					       uint64_t allocation)
 {
-	struct region_reference *reference = region_first_in_slot(slot);
+	const struct keys *keys = keys_of(domain, slot, allocation);
+	struct region_reference *reference = keys ? region_any_reference(keys) : NULL, *first;
 
-	while (reference &&
-	       (reference->allocation != allocation || reference->region->domain != domain))
-		reference = holds_at(reference->next_in_slot);
-	return reference;
+	do {
+		first = reference;
+		reference = first ? region_if_beside(first, first->previous_in_slot) : NULL;
+	} while (reference);
+	return first;
 }
 
 struct region_reference *region_next_reference(const struct region_reference *reference)
 {
-	struct region_reference *next = holds_at(reference->next_in_slot);
-
-	while (next && (next->allocation != reference->allocation ||
-			next->region->domain != reference->region->domain))
-		next = holds_at(next->next_in_slot);
-	return next;
+	return region_if_beside(reference, reference->next_in_slot);
 }
 
 /* A span is searched from its first mapping. */
@@ -141,13 +158,17 @@ static void region_unindex(struct region_reference *reference)
 		keys->parts = range_index_remove(keys->parts, reference);
 }
 
-static void region_link_in_slot(struct reference_chain *chain, struct region_reference *reference)
+/* Behind `before`; NULL: first. */
+static void region_link_in_slot(struct reference_chain *chain, struct region_reference *before,
+				struct region_reference *reference)
 {
-	reference->previous_in_slot = 0;
-	reference->next_in_slot = chain->first;
-	if (chain->first)
-		holds_at(chain->first)->previous_in_slot = holds_number(reference);
-	chain->first = holds_number(reference);
+	uint32_t *link = before ? &before->next_in_slot : &chain->first;
+
+	reference->previous_in_slot = before ? holds_number(before) : 0;
+	reference->next_in_slot = *link;
+	if (*link)
+		holds_at(*link)->previous_in_slot = holds_number(reference);
+	*link = holds_number(reference);
 }
 
 static void region_unlink_in_slot(struct region_reference *reference)
@@ -176,7 +197,8 @@ static struct region_reference *region_add_reference(struct region *region,
 	reference->whole = range->whole;
 	store_release(&reference->first, range->first);
 	store_release(&reference->extent, range->extent);
-	region_link_in_slot(region_chain_at(allocation->slot), reference);
+	region_link_in_slot(region_chain_at(allocation->slot), region_any_reference(keys),
+			    reference);
 	reference->next_in_region = region->references;
 	region->references = holds_number(reference);
 	if (!range->spans || range->base >= allocation->base)
@@ -220,7 +242,7 @@ bool region_is_in_use_for(const struct allocation *allocation)
 
 void region_leave_indexes(struct region *region)
 {
-	struct region **range = region_range_bucket(region->base);
+	struct region **range = region_range_bucket(region->domain, region->base);
 
 	session_assert();
 	while (*range != region)

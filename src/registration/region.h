@@ -6,7 +6,8 @@
 
 #include "registration/objects.h"
 
-/* A reference of the allocation at `slot` in the domain, and each further one; NULL: none. */
+/* A reference of the allocation at `slot` in the domain, and each further one; NULL: none. Spans
+ * that begin in another mapping may be missing. */
 struct region_reference *region_find_reference(const struct domain *domain, uint32_t slot,
 					       uint64_t allocation);
 struct region_reference *region_next_reference(const struct region_reference *reference);

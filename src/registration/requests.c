@@ -193,7 +193,7 @@ static void requests_queue_more(struct serving *serving, const struct region_ref
 	if (serving->service != HIT && reference->whole)
 		region_end_parts(&serving->allocation, domain);
 	if (domain_served(domain, &serving->allocation))
-		serving->go |= background_queue_all();
+		serving->go |= background_queue_domain(domain);
 	if (serving->service != HIT && !reference->whole && !reference->region->spans &&
 	    !serving->parts_only && region_wants_whole(&serving->allocation, domain))
 		serving->go |= background_queue_requested(&serving->allocation);
@@ -216,7 +216,7 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 		return BYPASSED_domain;
 	domain->exports = request->dma_buf;
 	serving->enabled |= rescan;
-	serving->go |= rescan && background_queue_all();
+	serving->go |= rescan && background_queue_domain(domain);
 	/* A free is visible before subscriber_freeing() takes the lock. Either this check finds it,
 	 * or subscriber_freeing() finds the reference created below. */
 	if (!memory_is_live(&serving->allocation))
@@ -229,7 +229,7 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 								     : BYPASSED_failed;
 	region = reference->region;
 	if (requests_learn(domain, &serving->allocation, reference))
-		serving->go |= background_queue_all();
+		serving->go |= background_queue_domain(domain);
 	region->users++;
 	serving->service = requests_make_ready(serving, region, choice == CHOICE_OPTIONAL);
 	outcome = requests_take(serving, region, reference);

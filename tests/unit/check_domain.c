@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_domain.c -- protection domains: access flags without one, closing, forks */
+/* check_domain.c -- protection domains: access flags without one, closing, forks,
+ * many domains
+ */
 #include "suite.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "registration/objects.h"
@@ -120,6 +123,97 @@ TEST(off, a_fork_in_a_handler_that_interrupts_who_has_the_lock_does_not_hang)
 	if (getpid() != parent)
 		_exit(0);
 	registration_pd_opened(&other, false);
+}
+
+/* ---- many domains ---- */
+
+#define FEW	500u
+#define MANY	4000u
+#define AT_MOST 16 /* times as long with 8 times as many */
+
+static uint64_t cpu_time(void)
+{
+	struct timespec now;
+
+	require(!clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now));
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* One buffer, registered by a client in each protection domain, freed and allocated again. */
+static uint64_t time_of_domains(unsigned int count)
+{
+	static struct ibv_pd pds[MANY];
+	static struct ibv_mr mrs[MANY];
+	struct registration_request request;
+	struct registration_keys keys;
+	uint64_t start = cpu_time();
+
+	begin(HOME + 8 * BLOCK, BLOCK);
+	for (unsigned int i = 0; i < count; i++) {
+		pds[i] = (struct ibv_pd){ .context = DEVICE, .handle = 100 + i };
+		registration_pd_opened(&pds[i], false);
+		registration_expect(&pds[i], RIGHTS);
+	}
+	for (int round = 0; round < 3; round++) {
+		begin(HOME, BLOCK);
+		for (unsigned int i = 0; i < count; i++) {
+			request = request_in(&pds[i], 0, HOME, round ? BLOCK : 4096, RIGHTS);
+			request.client_mr = &mrs[i];
+			require(registration_request(&request, &keys));
+		}
+		for (unsigned int i = 0; i < count; i++)
+			require(registration_drop(&mrs[i]));
+		end(HOME);
+	}
+	for (unsigned int i = 0; i < count; i++) {
+		require(registration_pd_closing(&pds[i]));
+		registration_pd_closed(&pds[i], true);
+	}
+	end(HOME + 8 * BLOCK);
+	return cpu_time() - start;
+}
+
+static uint64_t least_time_of_domains(unsigned int count)
+{
+	uint64_t least = UINT64_MAX, time;
+
+	for (int i = 0; i < 5; i++) {
+		time = time_of_domains(count);
+		least = time < least ? time : least;
+	}
+	return least;
+}
+
+static void require_linear_time(void)
+{
+	uint64_t few = least_time_of_domains(FEW), many = least_time_of_domains(MANY);
+
+	if (many > AT_MOST * few)
+		ck_abort_msg("%lu ns with %u domains, %lu ns with %u", few, FEW, many, MANY);
+}
+
+TEST(off, times_of_requests_and_frees_do_not_grow_with_the_number_of_domains)
+{
+	require_linear_time();
+}
+
+CASE(auto, .set_up = set_up, .timeout = 300);
+
+TEST(auto, background_registration_does_not_search_all_domains)
+{
+	require_linear_time();
+}
+
+TEST(sync, allocations_do_not_search_all_domains)
+{
+	require_linear_time();
+}
+
+TEST(sync, allocations_do_not_search_all_domains_of_known_clients)
+{
+	setenv("PEERPIN_EAGER", "1", 1);
+	standin_reset();
+	require_linear_time();
 }
 
 SUITE("domain")

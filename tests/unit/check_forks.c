@@ -22,7 +22,7 @@
 #include "base/process.h"
 #include "memory/kept.h"
 #include "memory/table.h"
-#include "registration/domain.h"
+#include "registration/objects.h"
 #include "registration_fixture.h"
 
 /* Makes a child that calls `check`, and returns whether it returned true. A child that hangs is
@@ -221,7 +221,7 @@ static bool uses_registration(void)
 	registration_pd_closing(&own);
 	registration_pd_closed(&own, true);
 	registration_context_closing(DEVICE);
-	return !protection_domains;
+	return !registration_domain(&own, RIGHTS);
 }
 
 static bool uses_table(void)

@@ -273,8 +273,8 @@ static bool has_reference(uint64_t address)
 	bool has;
 
 	pthread_mutex_lock(&registration_lock);
-	has = memory_find(address, &allocation) && domain_after(0) &&
-	      region_find_reference(domain_after(0), allocation.slot, allocation.id);
+	has = memory_find(address, &allocation) && domain_after(NULL, 0) &&
+	      region_find_reference(domain_after(NULL, 0), allocation.slot, allocation.id);
 	pthread_mutex_unlock(&registration_lock);
 	return has;
 }
