@@ -38,7 +38,7 @@ static void own_thread_end_loan(void)
 /* A loan that is not marked yet ends with the next lock. */
 void own_thread_take_back(void)
 {
-	if (load_relaxed(&own_thread) == kernel_thread())
+	if (own_thread_is_current())
 		own_thread_end_loan();
 }
 

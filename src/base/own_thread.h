@@ -29,6 +29,12 @@ void own_thread_lend_cpu(void);
 
 void own_thread_take_back(void);
 
+/* True on the own thread, while it may take locks. */
+static inline bool own_thread_is_current(void)
+{
+	return load_relaxed(&own_thread) == kernel_thread();
+}
+
 /* Number of loans that have ended; for the own thread. */
 unsigned int own_thread_loans(void);
 

@@ -2,8 +2,9 @@
 /* background.c -- background registration: the queue of allocations and its processing
  *
  * An allocation is queued once, whatever the number of domains, so queueing costs the same for any
- * number. The worker (worker.c) goes through the domains; in sync mode the allocating thread does,
- * and the queue has only what was requested in parts. The queue holds addresses and ids, not
+ * number. The worker (worker.c) goes through the domains; in sync mode the allocating thread does
+ * for its own allocation, and the worker does the rest: no call of a client registers other memory
+ * than its own. The queue holds addresses and ids, not
  * regions: a free has nothing to remove, and a dequeued allocation that is no longer live is
  * skipped. A rescan visits all live allocations: for all domains when the queue is full, for one
  * when it, or a kind of allocation there, becomes eligible.
@@ -50,7 +51,7 @@ static _Atomic int last_device = -1; /* see background_device() */
 /* The rescan in progress. Guarded by registration_lock. */
 static uint32_t cursor;	      /* 0: none */
 static struct domain *scanned; /* NULL: all */
-static uint64_t scanned_number;
+static uint64_t scanned_number, scanned_youngest;
 
 static bool background_may_take(const struct allocation *allocation)
 {
@@ -123,6 +124,7 @@ bool background_queue_domain(struct domain *domain)
 {
 	if (!domain || !process_is_active() || background_is_off())
 		return false;
+	domain->youngest = memory_youngest();
 	domain_set_behind(domain);
 	store_seq_cst(&rescan_domains, true);
 	return true;
@@ -149,10 +151,10 @@ static void background_register(struct region *region)
 
 	if (!duration)
 		return;
-	if (config_get()->preregister == PREREGISTER_SYNC)
-		statistics_time(program_ns, duration, registration_program_ns);
-	else
+	if (own_thread_is_current())
 		statistics_time(background_ns, duration, registration_background_ns);
+	else
+		statistics_time(program_ns, duration, registration_program_ns);
 	if (region->state == REGION_READY) {
 		statistics_count(registrations_background);
 		region_set_background_time(region, duration);
@@ -256,10 +258,11 @@ static void background_rescan_in_all(const struct allocation *allocation)
 		region_unqueue(allocation);
 }
 
-/* The domain may end in each of these, which drop the lock. */
+/* A later allocation is queued, or in sync mode registered before it returns: not if the worker had
+ * begun. The domain may end in each of these calls, which drop the lock. */
 static void background_rescan_in_one(const struct allocation *allocation)
 {
-	if (!background_is_eligible(allocation))
+	if (allocation->id > scanned_youngest || !background_is_eligible(allocation))
 		return;
 	if (adapter_needs_description())
 		adapters_describe(allocation->device);
@@ -270,7 +273,7 @@ static void background_rescan_in_one(const struct allocation *allocation)
 /* Works on the next batch of live allocations, and on those that a full queue has dropped. */
 static void background_rescan_batch(void)
 {
-	static struct allocation batch[BATCH]; /* 1 thread at a time: see `walking` */
+	static struct allocation batch[BATCH]; /* of the worker */
 	unsigned int count = memory_next(&cursor, batch, BATCH);
 
 	for (unsigned int i = 0; i < count; i++) {
@@ -290,8 +293,10 @@ static bool background_begin_rescan(void)
 	if (exchange_seq_cst(&rescan_all, false))
 		return true;
 	scanned = domain_take_behind();
-	if (scanned)
+	if (scanned) {
 		scanned_number = scanned->number;
+		scanned_youngest = scanned->youngest;
+	}
 	store_seq_cst(&rescan_domains, scanned);
 	return scanned;
 }
@@ -304,13 +309,9 @@ int background_device(void)
 /* True: there was work. */
 static bool background_rescan_step(void)
 {
-	static bool walking;
-
-	if (walking || (!cursor && !background_begin_rescan()))
+	if (!cursor && !background_begin_rescan())
 		return false;
-	walking = true;
 	background_rescan_batch();
-	walking = false;
 	return true;
 }
 
@@ -335,18 +336,4 @@ bool background_has_more(void)
 	lock_drop(&ends.lock);
 	return (any || load_seq_cst(&rescan_all) || load_seq_cst(&rescan_domains)) &&
 	       !process_is_exiting();
-}
-
-void background_go(void)
-{
-	if (config_get()->preregister != PREREGISTER_SYNC) {
-		worker_wake();
-		return;
-	}
-	session_begin();
-	while (background_step()) {
-		session_end();
-		session_begin();
-	}
-	session_end();
 }

@@ -13,16 +13,16 @@ void background_allocated(const struct allocation *allocation);
 
 /* Queues a requested allocation: the learning has no say, and a client's dma-buf has shown that
  * memory which adapters do not reach by address can be registered. With the lock held: of an
- * allocation with a reference. True: the caller must call background_go(). */
+ * allocation with a reference. True: the caller must call worker_wake(). */
 bool background_queue_requested(const struct allocation *allocation);
 
 /* Requests a rescan of all live allocations for one domain, with the lock held (NULL: none), or for
- * all domains, with or without the lock. True: call background_go(). */
+ * all domains, with or without the lock. True: call worker_wake(). */
 bool background_queue_domain(struct domain *domain);
 bool background_queue_all(void);
 
-/* Works on one queued allocation, or one batch of the rescan; with the lock held, dropped
- * meanwhile. False: no work. */
+/* For the worker: works on one queued allocation, or one batch of the rescan; with the lock held,
+ * dropped meanwhile. False: no work. */
 bool background_step(void);
 
 /* The GPU of the last queued memory; -1: none yet. Without the lock. */
@@ -30,9 +30,6 @@ int background_device(void);
 
 /* True if a step may find work. */
 bool background_has_more(void);
-
-/* Without the lock: wakes the worker, or in sync mode works on the queue here. */
-void background_go(void);
 
 /* ---- worker.c ---- */
 

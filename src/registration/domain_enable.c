@@ -151,7 +151,7 @@ struct domain *registration_domain(const struct ibv_pd *pd, int access)
 	go = newly && background_queue_domain(domain);
 	session_end();
 	if (go)
-		background_go();
+		worker_wake();
 	if (first)
 		domain_log_enabled(access);
 	return domain;
@@ -174,7 +174,7 @@ static void domain_enable_expect(const struct ibv_pd *pd, int access, bool is_li
 		go = background_queue_domain(domain_create(owner, access));
 	session_end();
 	if (go)
-		background_go();
+		worker_wake();
 	errno = saved_errno;
 }
 

@@ -164,6 +164,7 @@ struct domain {
 	bool behind;	       /* live allocations wait for its rescan: in that list */
 	uint8_t span_failures; /* spans that could not be registered, or SPANS_WORK */
 	uint64_t number;       /* in order of creation; never reused; 0: ended */
+	uint64_t youngest;     /* id of an allocation: its rescan leaves later ones out */
 	LIST_HEAD(, region) regions;
 	struct domain *next;		/* in its protection domain */
 	TAILQ_ENTRY(domain) in_all;	/* in order of creation */

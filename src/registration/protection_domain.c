@@ -99,7 +99,7 @@ void registration_pd_opened(struct ibv_pd *pd, bool by_key)
 				    "ended its regions only now. Please report which libraries of "
 				    "the program use verbs.");
 	if (go)
-		background_go();
+		worker_wake();
 }
 
 /* The client has a client MR there that it has not deregistered. */
@@ -155,7 +155,7 @@ void registration_pd_closed(const struct ibv_pd *pd, bool ended)
 	}
 	session_end();
 	if (go)
-		background_go();
+		worker_wake();
 }
 
 void registration_context_closing(struct ibv_context *context)

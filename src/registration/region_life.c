@@ -9,7 +9,6 @@
 #include <errno.h>
 
 #include "base/atomics.h"
-#include "base/config.h"
 #include "base/kernel.h"
 #include "base/system.h"
 #include "registration/adapter.h"
@@ -225,17 +224,12 @@ bool region_was_held_up(void)
 }
 
 /* The CPU time includes the reads of the clock, which may take longer than a method that exports
- * nothing. A thread of the program cannot pause: for it four system calls less. */
+ * nothing. */
 static void region_prepare(struct pin_request *request)
 {
-	uint64_t spent, elapsed;
+	uint64_t spent = kernel_time(CLOCK_THREAD_CPUTIME_ID);
+	uint64_t elapsed = kernel_time(CLOCK_MONOTONIC);
 
-	if (config_get()->preregister == PREREGISTER_SYNC) {
-		pinning_prepare(request);
-		return;
-	}
-	spent = kernel_time(CLOCK_THREAD_CPUTIME_ID);
-	elapsed = kernel_time(CLOCK_MONOTONIC);
 	pinning_prepare(request);
 	elapsed = kernel_time(CLOCK_MONOTONIC) - elapsed;
 	spent = kernel_time(CLOCK_THREAD_CPUTIME_ID) - spent;

@@ -335,7 +335,7 @@ static enum outcome requests_try(struct serving *serving, struct registration_ke
 	outcome = requests_serve_again(serving, keys);
 	session_end();
 	if (serving->go)
-		background_go();
+		worker_wake();
 	if (serving->enabled)
 		domain_log_enabled(domain_access(request));
 	if (outcome == SERVED) {

@@ -3,8 +3,8 @@
  * model
  *
  * A failure prints its seed and the command that repeats it. With one thread and
- * PEERPIN_PREREGISTER=off or sync a seed repeats the run; with more threads scheduling differs, and
- * a seed is a hint.
+ * PEERPIN_PREREGISTER=off a seed repeats the run; with more threads, or the worker, scheduling
+ * differs, and a seed is a hint.
  */
 #include <errno.h>
 #include <getopt.h>

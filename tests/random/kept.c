@@ -216,8 +216,7 @@ void world_reuse_ends(CUcontext context)
 
 static bool is_alone(void)
 {
-	return world_threads == 1 && (config_get()->preregister == PREREGISTER_SYNC ||
-				      config_get()->preregister == PREREGISTER_OFF);
+	return world_threads == 1 && config_get()->preregister == PREREGISTER_OFF;
 }
 
 struct world_reused world_reuse(uint64_t base, CUcontext context,

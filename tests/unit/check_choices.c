@@ -190,6 +190,8 @@ TEST(sync, the_whole_of_memory_for_dma_bufs_alone_follows)
 		request.youngest = memory_youngest();
 		ck_assert(registration_request(&request, &keys));
 		ck_assert(registration_drop(&handles[9]));
+		if (i + 1 == POLICY_PARTS)
+			await("registrations_background", 2);
 	}
 	ck_assert_uint_eq(statistics_get(registrations_background), 2);
 	ck_assert_uint_eq(statistics_get(registrations), POLICY_PARTS + 3);
@@ -208,7 +210,7 @@ TEST(sync, the_whole_leaves_a_neighbours_region)
 	ck_assert_uint_eq(statistics_get(registrations), 1);
 	for (unsigned int i = 1; i < POLICY_PARTS; i++)
 		ck_assert(use(1, HOME + i * GIB, 100));
-	ck_assert_uint_eq(statistics_get(registrations_background), 1);
+	await("registrations_background", 1);
 	ck_assert(use(2, neighbour, 100));
 	ck_assert_uint_eq(statistics_get(registrations), POLICY_PARTS + 1);
 }
@@ -235,8 +237,8 @@ TEST(sync, a_free_in_the_first_request_loses_no_rescan)
 	frees = true;
 	ck_assert_uint_eq(ask(1, HOME, 100), 0);
 	ck_assert(!frees);
+	await("registrations_background", 4);
 	ck_assert(use(1, HOME + 2 * BLOCK, 100));
-	ck_assert_uint_eq(statistics_get(registrations_background), 4);
 }
 
 /* The thread that marked the first one had stopped before. */

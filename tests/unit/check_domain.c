@@ -30,6 +30,40 @@ TEST(sync, access_flags_that_the_kernel_refuses_make_no_domain)
 	ck_assert_uint_eq(standin_attempts(), attempts);
 }
 
+TEST(sync, a_request_registers_no_other_memory)
+{
+	count_own_pins();
+	for (uint64_t i = 0; i < 4; i++)
+		begin(HOME + 2 * i * BLOCK, BLOCK);
+	ck_assert_uint_ne(ask(0, HOME, BLOCK), 0);
+	ck_assert_uint_eq(own_pins, 1);
+	await("registrations_background", 3);
+	begin(HOME + 8 * BLOCK, BLOCK);
+	ck_assert_uint_eq(own_pins, 2);
+	ck_assert_uint_eq(standin_registered(), 5);
+}
+
+/* The rescan comes between the record and the event. */
+TEST(sync, an_allocation_during_a_rescan_is_registered_before_it_returns)
+{
+	struct allocation allocation;
+
+	activate();
+	await_rescans();
+	count_own_pins();
+	session_begin();
+	ck_assert(background_queue_domain(domain_after(NULL, 0)));
+	session_end();
+	standin_with_registration = false;
+	begin(HOME, BLOCK);
+	standin_with_registration = true;
+	worker_wake();
+	await_rescans();
+	ck_assert(memory_find(HOME, &allocation));
+	registration_subscriber.allocated(&allocation);
+	ck_assert_uint_eq(own_pins, 1);
+}
+
 /* ---- closing ---- */
 
 static void *ask_first(void *unused)

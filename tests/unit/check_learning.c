@@ -5,7 +5,6 @@
  */
 #include "suite.h"
 
-#include "registration/background.h"
 #include "registration/objects.h"
 #include "registration_fixture.h"
 
@@ -170,8 +169,10 @@ TEST(learning, buffers_that_are_all_there_before_the_first_request_are_hit_nearl
 	for (unsigned int i = 0; i < 500; i++)
 		begin(HOME + i * 4 * BLOCK, 4 * BLOCK);
 	before = count();
-	for (unsigned int i = 0; i < 500; i++)
+	for (unsigned int i = 0; i < 500; i++) {
 		ck_assert_uint_ne(ask(0, HOME + i * 4 * BLOCK, BLOCK), 0);
+		await_rescans();
+	}
 	since = count_since(&before);
 	must_be_learned(&since);
 }
@@ -190,8 +191,9 @@ TEST(learning, a_kind_comes_back_when_one_is_asked_for)
 	begin(HOME + 8 * BLOCK, 3 * BLOCK);
 	since = count_since(&before);
 	ck_assert_uint_eq(since.made, 0);
-	/* A request registers its allocation and the other live one of that kind. */
+	/* A request has the worker register the other live one of that kind. */
 	ck_assert_uint_ne(ask(0, HOME, BLOCK), 0);
+	await_rescans();
 	since = count_since(&before);
 	ck_assert_uint_eq(since.made, 2);
 	begin(HOME + 16 * BLOCK, 3 * BLOCK);
@@ -274,6 +276,7 @@ TEST(learning, look_ups_find_what_learning_has_passed_over)
 	begin(HOME + 8 * BLOCK, 3 * BLOCK);
 	domain = registration_domain(&pd, RIGHTS);
 	begin(HOME, 3 * BLOCK);
+	await_rescans();
 	ck_assert(registration_find(domain, HOME + 8 * BLOCK, 4096, RIGHTS, &lkey, &rkey));
 	ck_assert(registration_find(domain, HOME, 4096, RIGHTS, &lkey, &rkey));
 }

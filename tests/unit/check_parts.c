@@ -7,7 +7,6 @@
 #include "hits_fixture.h"
 #include "keep_fixture.h"
 
-#include "registration/background.h"
 #include "registration/policy.h"
 #include "registration/region_choice.h"
 
@@ -96,7 +95,7 @@ TEST(parts, a_first_request_registers_its_granules_and_no_more)
 	use(HOME + 10 * GIB + 200, 60 * KIB);
 	ck_assert_uint_eq(statistics_get(registrations), 1);
 	background_queue_all();
-	background_go();
+	worker_wake();
 	begin(OTHER, BLOCK);
 	await("registrations_background", 1);
 	ck_assert_uint_eq(wholes, 0);
@@ -142,7 +141,7 @@ TEST(parts, the_eighth_part_has_the_worker_register_the_whole)
 	for (unsigned int i = 1; i < POLICY_PARTS; i++)
 		use(HOME + i * GIB, 4096);
 	background_queue_all();
-	background_go();
+	worker_wake();
 	begin(OTHER, BLOCK);
 	await("registrations_background", 1); /* not of HOME */
 	ck_assert_uint_eq(wholes, 0);

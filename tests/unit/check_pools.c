@@ -8,8 +8,6 @@
 
 #include <errno.h>
 
-#include "registration/background.h"
-#include "registration/domain.h"
 #include "registration/region.h"
 #include "registration_fixture.h"
 
@@ -44,8 +42,10 @@ static bool ask_by_dma_buf(struct ibv_pd *in, uint64_t address, uint64_t length)
 /* Background registrations of `count` new allocations that no client requests. */
 static uint64_t made_for_sizes(uint64_t count, uint64_t size, uint64_t step)
 {
-	uint64_t before = statistics_get(registrations_background);
+	uint64_t before;
 
+	await_rescans();
+	before = statistics_get(registrations_background);
 	for (uint64_t i = 0; i < count; i++)
 		begin_pool(HOME + (100 + 8 * i) * BLOCK, size + i * step);
 	for (uint64_t i = 0; i < count; i++)
@@ -97,12 +97,13 @@ LOOP_TEST(sync, new_memory_is_registered_after_a_request_by_dma_buf, 0, 2)
 	ck_assert_uint_eq(statistics_tallied(TALLY_hits), 19);
 }
 
-TEST(sync, live_memory_is_registered_at_the_request)
+TEST(sync, live_memory_is_registered_after_the_request)
 {
 	activate();
 	begin_pool(HOME, BLOCK);
 	begin_pool(HOME + 2 * BLOCK, BLOCK);
 	ck_assert(ask_by_dma_buf(&pd, HOME, BLOCK));
+	await_rescans();
 	ck_assert_uint_eq(statistics_get(registrations_background), 1);
 	ck_assert(ask_by_dma_buf(&pd, HOME + 2 * BLOCK, BLOCK));
 	ck_assert_uint_eq(statistics_tallied(TALLY_hits), 1);
@@ -146,8 +147,7 @@ TEST(sync, memory_that_is_not_described_is_never_queued)
 	ck_assert(ask_by_dma_buf(&pd, HOME, BLOCK));
 	standin_allocate(HOME + 2 * BLOCK, BLOCK, NULL, false);
 	memory_allocated(ALLOCATION_POOL, HOME + 2 * BLOCK, BLOCK);
-	ck_assert(background_queue_all());
-	background_go();
+	rescan_first_domain();
 	ck_assert_uint_eq(statistics_get(registrations_background), 0);
 }
 

@@ -106,6 +106,7 @@ static void use(struct ibv_pd *in, uint64_t address, uint64_t length, bool dma_b
 	request.youngest = dma_buf ? memory_youngest() : 0;
 	require(registration_request(&request, &keys));
 	require(registration_drop(request.client_mr));
+	await_rescans();
 }
 
 static int export_of(uint64_t address, uint64_t size)

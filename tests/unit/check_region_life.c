@@ -270,6 +270,7 @@ START_TEST(of_what_is_looked_up_nobody_knows_that_it_was_never_used)
 	begin(HOME + 4 * BLOCK, BLOCK); /* before any lookup */
 	domain = registration_domain(&pd, RIGHTS);
 	begin(HOME, BLOCK);
+	await_rescans();
 	ck_assert(registration_find(domain, HOME, BLOCK, RIGHTS, &lkey, &rkey));
 	ck_assert(registration_find(domain, HOME + 4 * BLOCK, BLOCK, RIGHTS, &lkey, &rkey));
 	end(HOME);

@@ -7,7 +7,6 @@
 #include <pthread.h>
 #include <time.h>
 
-#include "registration/domain.h"
 #include "registration/region.h"
 #include "registration_fixture.h"
 

@@ -10,7 +10,10 @@
 #include <stdlib.h>
 
 #include "memory/memory.h"
+#include "registration/background.h"
+#include "registration/domain.h"
 #include "registration/registration.h"
+#include "registration/session.h"
 #include "report/statistics.h"
 #include "standin.h"
 #include "suite.h"
@@ -75,6 +78,42 @@ static inline void await(const char *counter, uint64_t at_least)
 		if (value < at_least)
 			sched_yield();
 	} while (value < at_least);
+}
+
+/* Of domains: that of all and the queue may be in progress still. */
+static inline void await_rescans(void)
+{
+	while (background_has_more())
+		sched_yield();
+}
+
+static inline void rescan_first_domain(void)
+{
+	session_begin();
+	require(background_queue_domain(domain_after(NULL, 0)));
+	session_end();
+	worker_wake();
+	await_rescans();
+}
+
+/* The stand-in's method, which counts registrations on the test's thread. */
+static _Atomic unsigned int own_pins;
+static pthread_t own;
+
+static inline int pin_and_count_own(const struct pin_request *request, struct pin_result *result)
+{
+	own_pins += pthread_equal(pthread_self(), own) != 0;
+	return standin_method.pin(request, result);
+}
+
+static inline void count_own_pins(void)
+{
+	static struct registration_method counting;
+
+	counting = standin_method;
+	counting.pin = pin_and_count_own;
+	own = pthread_self();
+	registration_forced_method = &counting;
 }
 
 static bool pd_by_key; /* `pd` of a client that indexes registrations by key */

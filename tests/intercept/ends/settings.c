@@ -104,7 +104,6 @@ static void sync_registers_in_the_allocation(unsigned int unused)
 	require(sim("live") == 2 && own("registrations_background") == 1 &&
 		own("background_ns") == 0);
 	require(!ibv_dereg_mr(registered(memory)) && own("hits") == 1);
-	allocate_more_without_worker();
 }
 
 static void off_registers_synchronously(unsigned int unused)
