@@ -221,7 +221,7 @@ int ibv_cmd_alloc_pd(struct ibv_context *context, struct ibv_pd *pd, struct ibv_
 {
 	int result = next_verbs(ibv_cmd_alloc_pd)(context, pd, cmd, cmd_size, resp, resp_size);
 
-	if (!result && !process_is_passive()) {
+	if (!result && !process_is_passive() && verbs_may_open(context)) {
 		bypass_check_hidden();
 		registration_pd_opened(pd, verbs_client_indexes_keys());
 	}
@@ -243,7 +243,8 @@ int ibv_cmd_dealloc_pd(struct ibv_pd *pd)
 
 void verbs_uninit_context(struct verbs_context *context)
 {
-	struct ibv_context *device = process_is_passive() ? NULL : verbs_context_of(context);
+	struct ibv_context *device =
+		process_is_passive() ? NULL : registration_device_in(context, VERBS_CONTEXT_END);
 
 	if (device) {
 		verbs_check_forget(device);

@@ -88,8 +88,9 @@ static inline void verbs_fill(struct verbs_mr *vmr, const struct ibv_pd *pd, enu
  * address, which its owner abandoned without a deregistration. */
 void verbs_drop_stale(const struct verbs_mr *vmr);
 
-/* The embedded struct ibv_context, or NULL if not found. */
-struct ibv_context *verbs_context_of(struct verbs_context *context);
+/* True if peerpin may register on the device, whose struct has a known layout. Otherwise it is as if
+ * it had never been opened. */
+bool verbs_may_open(const struct ibv_context *device);
 
 #define verbs_count_forwarded(reason)                                                              \
 	(statistics_tally(TALLY_requests), statistics_count(bypassed),                             \

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/loaded.h"
 #include "base/log.h"
@@ -26,6 +27,11 @@ static void verbs_trust_refuse(const char *difference)
 			    difference);
 }
 
+static bool verbs_trust_is_refused(void)
+{
+	return __atomic_load_n(&trust, __ATOMIC_RELAXED) == TRUST_REFUSED;
+}
+
 bool verbs_may_serve(struct ibv_pd *pd)
 {
 	const char *difference;
@@ -33,10 +39,10 @@ bool verbs_may_serve(struct ibv_pd *pd)
 	bool may;
 
 	bypass_scan();
-	difference = verbs_check(pd);
+	difference = verbs_trust_is_refused() ? NULL : verbs_check(pd);
 	if (difference)
 		verbs_trust_refuse(difference);
-	may = __atomic_load_n(&trust, __ATOMIC_RELAXED) != TRUST_REFUSED;
+	may = !verbs_trust_is_refused();
 	if (!may)
 		verbs_count_forwarded(version);
 	errno = saved_errno;
@@ -122,21 +128,13 @@ bool verbs_has_private_attributes(const struct ibv_command_buffer *driver)
 }
 
 /* The struct grows at its front, so the offset of the public struct depends on the release. The
- * word before the public struct is the size of both, and its last word is all ones. Every release
- * contains the bytes read here. */
-struct ibv_context *verbs_context_of(struct verbs_context *context)
+ * word before the public struct is the size of both, and its last word is all ones. */
+bool verbs_may_open(const struct ibv_context *device)
 {
-	const char *start = (const char *)context;
+	size_t offset = ((const size_t *)device)[-1] - IBV_CONTEXT_SIZE;
+	size_t last = ((const size_t *)device)[IBV_CONTEXT_SIZE / sizeof(size_t) - 1];
 
-	for (size_t at = VERBS_CONTEXT_OFFSET; at < VERBS_CONTEXT_OFFSET + IBV_CONTEXT_SIZE;
-	     at += sizeof(size_t)) {
-		if (*(const size_t *)(start + at - sizeof(size_t)) == at + IBV_CONTEXT_SIZE &&
-		    *(const uintptr_t *)(start + at + IBV_CONTEXT_SIZE - sizeof(uintptr_t)) ==
-			    UINTPTR_MAX)
-			return (struct ibv_context *)(start + at);
-	}
-	log_once(LOG_ERROR,
-		 "the struct of a closing device has an unknown layout: peerpin leaves its regions "
-		 "there to the kernel. Please report the version of libibverbs.");
-	return NULL;
+	if (offset < VERBS_CONTEXT_OFFSET || offset >= VERBS_CONTEXT_END || last != SIZE_MAX)
+		verbs_trust_refuse("contexts");
+	return !verbs_trust_is_refused();
 }

@@ -158,6 +158,19 @@ void registration_pd_closed(const struct ibv_pd *pd, bool ended)
 		worker_wake();
 }
 
+struct ibv_context *registration_device_in(const void *start, size_t bytes)
+{
+	struct ibv_context *device = NULL;
+
+	session_begin();
+	for (struct adapter *adapter = adapters; adapter; adapter = adapter->next) {
+		if ((uintptr_t)adapter->context - (uintptr_t)start < bytes)
+			device = adapter->context;
+	}
+	session_end();
+	return device;
+}
+
 void registration_context_closing(struct ibv_context *context)
 {
 	struct protection_domain *owner;

@@ -140,6 +140,9 @@ bool registration_pd_closing(struct ibv_pd *pd);
  * Background registration then restores the regions without client MRs, with other keys. */
 void registration_pd_closed(const struct ibv_pd *pd, bool ended);
 
+/* The open device whose struct is in these bytes; NULL: none with a protection domain so far. */
+struct ibv_context *registration_device_in(const void *start, size_t bytes);
+
 /* The device is being closed. Ends all regions on it, with or without client MRs. */
 void registration_context_closing(struct ibv_context *context);
 

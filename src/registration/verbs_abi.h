@@ -85,6 +85,8 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t leng
  * The struct grows at its front (61: 344, 65: 368). */
 #define VERBS_CONTEXT_OFFSET 320
 #define IBV_CONTEXT_SIZE     (288 + sizeof(pthread_mutex_t))
+/* The last member of the next struct verbs_context in memory begins behind these bytes. */
+#define VERBS_CONTEXT_END (VERBS_CONTEXT_OFFSET + IBV_CONTEXT_SIZE)
 
 /* Private. */
 enum ibv_mr_type {
@@ -135,7 +137,7 @@ struct ib_uverbs_alloc_pd_resp; /* forwarded unchanged */
 struct ibv_rereg_mr;		/* forwarded unchanged */
 struct ibv_command_buffer;	/* forwarded unchanged */
 struct mlx5dv_devx_umem;	/* forwarded unchanged */
-struct verbs_context;		/* its struct ibv_context is VERBS_CONTEXT_OFFSET bytes in */
+struct verbs_context;		/* its struct ibv_context is within VERBS_CONTEXT_END bytes */
 
 /* Arguments of ibv_reg_mr_ex, since rdma-core 59. Version 65 appends one mask bit and one field,
  * which libibverbs resolves before calling a provider. */

@@ -147,6 +147,25 @@ START_TEST(a_closed_device_has_nothing_of_ours_left)
 }
 END_TEST
 
+/* Its protection domain is left to the close, which no record of its struct precedes. */
+START_TEST(nothing_is_registered_on_a_device_of_unknown_layout)
+{
+	struct ibv_context *device = standin_open_device();
+	struct ibv_pd *pd = ibv_alloc_pd(device);
+	CUdeviceptr address = allocate();
+
+	ck_assert_ptr_nonnull(pd);
+	ck_assert_uint_eq(standin_kernel_regions(), 0);
+	ck_assert_ptr_nonnull(ibv_reg_mr(pd, (void *)address, SIZE, IBV_ACCESS_LOCAL_WRITE));
+	ck_assert_uint_eq(standin_counts.requests, 1);
+	ck_assert_uint_eq(statistic("bypassed_version"), 1);
+	ck_assert_int_eq(ibv_close_device(device), 0);
+	ck_assert_uint_eq(standin_counts.left_behind, 1); /* the client's */
+	ck_assert_int_eq(cuMemFree_v2(address), CUDA_SUCCESS);
+	ck_assert_uint_eq(standin_counts.unknown, 0);
+}
+END_TEST
+
 /* A version that has the argument uses it; dma-bufs are known in both. */
 START_TEST(attributes_of_the_provider_s_own_count_where_the_library_has_them)
 {
@@ -175,7 +194,8 @@ END_TEST
 int main(int count, char **arguments)
 {
 	Suite *suite = suite_create("versions of libibverbs");
-	TCase *served = tcase_create("served"), *refused = tcase_create("refused");
+	TCase *served = tcase_create("served"), *refused = tcase_create("refused"),
+	      *unopened = tcase_create("unopened");
 
 	library = count > 1 ? arguments[1] : "known";
 	tcase_add_test(served, each_version_is_served);
@@ -184,6 +204,8 @@ int main(int count, char **arguments)
 	tcase_add_test(served, a_closed_device_has_nothing_of_ours_left);
 	tcase_add_test(served, attributes_of_the_provider_s_own_count_where_the_library_has_them);
 	tcase_add_test(refused, a_library_that_differs_is_forwarded);
+	tcase_add_test(unopened, nothing_is_registered_on_a_device_of_unknown_layout);
+	suite_add_tcase(suite, unopened);
 	suite_add_tcase(suite, served);
 	suite_add_tcase(suite, refused);
 	return suite_run(suite);

@@ -7,6 +7,7 @@
  * errors: error codes are negative
  * arguments: the arguments of a registration are in another order
  * deregistration: the provider deregisters by another function
+ * context, mark: the size, or the mark, of a context is not where it was
  */
 #ifndef PEERPIN_TESTS_LIBIBVERBS_H
 #define PEERPIN_TESTS_LIBIBVERBS_H

@@ -19,6 +19,16 @@ static int provider_calls_dereg_mr(struct verbs_mr *vmr)
 	return standin_has_fault("deregistration") ? standin_dereg_mr(vmr) : ibv_cmd_dereg_mr(vmr);
 }
 
+static int provider_installs(struct ibv_context *context)
+{
+	if (standin_has_fault("context"))
+		((size_t *)context)[-1] = 1;
+	if (standin_has_fault("mark"))
+		context->abi_compat = NULL;
+	return context_install(context);
+}
+
+#define context_install	 provider_installs
 #define ibv_cmd_reg_mr	 provider_calls_reg_mr
 #define ibv_cmd_dereg_mr provider_calls_dereg_mr
 #include "sim/adapter_provider.c"
