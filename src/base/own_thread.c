@@ -4,6 +4,7 @@
 
 _Atomic int own_thread;
 _Atomic bool own_thread_lent;
+__thread bool own_thread_here;
 
 /* Threads between their look at `own_thread` and the end of their system call: a number may soon be
  * that of another thread. */
@@ -73,6 +74,7 @@ void own_thread_run_on(const struct kernel_cpus *cpus)
 
 void own_thread_begin(void)
 {
+	own_thread_here = true;
 	store_seq_cst(&own_thread, kernel_thread());
 }
 

@@ -15,6 +15,7 @@
 
 #include "base/atomics.h"
 #include "base/kernel.h"
+#include "base/process.h"
 #include "base/system.h"
 
 #define OWN_THREAD_PATIENCE_NS 50000
@@ -29,10 +30,18 @@ void own_thread_lend_cpu(void);
 
 void own_thread_take_back(void);
 
-/* True on the own thread, while it may take locks. */
+extern __thread bool own_thread_here __attribute__((tls_model("initial-exec")));
+
 static inline bool own_thread_is_current(void)
 {
-	return load_relaxed(&own_thread) == kernel_thread();
+	return own_thread_here;
+}
+
+/* True on the own thread as soon as exit has begun: it begins no call into the driver or verbs,
+ * whose destructors may have run. */
+static inline bool own_thread_is_done(void)
+{
+	return __builtin_expect(process_is_exiting(), 0) && own_thread_here;
 }
 
 /* Number of loans that have ended; for the own thread. */

@@ -16,6 +16,7 @@ static _Atomic bool any_entered; /* this process, or one that it descends from b
 static once activation;
 
 void (*process_begins)(void), (*process_begun)(void), (*process_renews)(void);
+void (*process_exits)(void);
 
 /* A process stores its state before it begins to activate: the order of these loads. */
 bool process_is_forked(void)
@@ -132,6 +133,7 @@ bool process_is_active(void)
 
 void process_begin_exit(void)
 {
-	if (!process_is_passive())
-		or_seq_cst(&process_page.state, PROCESS_EXITING);
+	if (!process_is_passive() &&
+	    !(or_seq_cst(&process_page.state, PROCESS_EXITING) & PROCESS_EXITING) && process_exits)
+		process_exits();
 }

@@ -67,8 +67,10 @@ static inline bool process_is_done(void)
 /* Hooks, set by the layer that assembles the library before its first call. process_begins: at
  * activation, other threads wait. process_begun: afterwards, no thread waits. process_renews: in a
  * child that becomes a program of its own. A thread that only the parent has may have held any
- * lock, and changed the guarded data by half. Other threads of the child wait. */
+ * lock, and changed the guarded data by half. Other threads of the child wait. process_exits: as
+ * exit begins, once. */
 extern void (*process_begins)(void), (*process_begun)(void), (*process_renews)(void);
+extern void (*process_exits)(void);
 
 /* Activate the process, unless it is passive. The first call registers the exit handler, moves the
  * statistics into their file and reports invalid settings. Other callers wait until the statistics

@@ -4,6 +4,7 @@
 
 #include "base/atomics.h"
 #include "base/loaded.h"
+#include "base/own_thread.h"
 #include "base/text.h"
 
 static _Atomic(const void *) served; /* an address in the driver */
@@ -105,6 +106,8 @@ const struct driver_calls *driver_calls(void)
 	const void *driver;
 	bool final;
 
+	if (own_thread_is_done())
+		return &none;
 	if (load_acquire(&filled))
 		return &calls;
 	driver_check();

@@ -53,8 +53,8 @@ struct driver_calls {
 #undef CALL
 };
 
-/* Always the driver's own functions; NULL where the installed driver lacks one. Any thread, but
- * never with a lock of the library held. */
+/* Always the driver's own functions; NULL where the installed driver lacks one, and on the worker
+ * once exit has begun. Any thread, but never with a lock of the library held. */
 const struct driver_calls *driver_calls(void);
 
 /* An address in the served driver; NULL: none is loaded. If none was served, or it has left, `seen`
@@ -84,8 +84,10 @@ static inline bool driver_relax_capture(CUstreamCaptureMode *mode)
 
 static inline void driver_restore_capture(bool relaxed, CUstreamCaptureMode *mode)
 {
-	if (relaxed)
-		driver_calls()->cuThreadExchangeStreamCaptureMode(mode);
+	const struct driver_calls *driver = driver_calls();
+
+	if (relaxed && driver->cuThreadExchangeStreamCaptureMode)
+		driver->cuThreadExchangeStreamCaptureMode(mode);
 }
 
 /* False: no such device, or the driver does not know the attribute. */

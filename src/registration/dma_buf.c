@@ -17,13 +17,18 @@
 #include <errno.h>
 
 #include "base/kernel.h"
+#include "base/own_thread.h"
 #include "memory/driver.h"
 #include "registration/methods.h"
 #include "report/errors.h"
 
 static CUresult dma_buf_export_here(const struct pin_request *request, int *fd)
 {
-	return driver_calls()->cuMemGetHandleForAddressRange(
+	const struct driver_calls *driver = driver_calls();
+
+	if (!driver->cuMemGetHandleForAddressRange)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	return driver->cuMemGetHandleForAddressRange(
 		fd, request->base, request->length, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
 		request->pcie ? CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE : 0);
 }
@@ -46,8 +51,8 @@ static void dma_buf_pop_context(CUcontext pushed)
 
 	/* The pop may fail if the pushed context was destroyed meanwhile. cuCtxSetCurrent(NULL)
 	 * pops a context, too. */
-	if (driver->cuCtxPopCurrent_v2(&popped) != CUDA_SUCCESS && driver->cuCtxSetCurrent &&
-	    dma_buf_is_current(pushed))
+	if (driver->cuCtxPopCurrent_v2 && driver->cuCtxPopCurrent_v2(&popped) != CUDA_SUCCESS &&
+	    dma_buf_is_current(pushed) && driver->cuCtxSetCurrent)
 		driver->cuCtxSetCurrent(NULL);
 }
 
@@ -81,6 +86,8 @@ static CUresult dma_buf_export_in_primary(const struct pin_request *request, int
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = dma_buf_export_in(context, request, fd);
+	if (own_thread_is_done())
+		return result;
 	driver->cuDevicePrimaryCtxRelease_v2(request->device);
 	/* The program may have released its own last reference meanwhile. Then this release was the
 	 * last one, and the driver has freed all allocations of the context. */
@@ -132,8 +139,6 @@ static CUresult dma_buf_export_range(const struct pin_request *request, int *fd)
 	CUresult result;
 	bool relaxed;
 
-	if (!driver_calls()->cuMemGetHandleForAddressRange)
-		return CUDA_ERROR_NOT_SUPPORTED;
 	if (request->base % PAGE || request->length % PAGE)
 		return CUDA_ERROR_INVALID_VALUE;
 	relaxed = driver_relax_capture(&mode);
@@ -249,6 +254,8 @@ static bool dma_buf_is_supported_by_adapter(struct ibv_pd *pd)
 	bool found;
 
 	errno = 0;
+	if (!verbs->ibv_reg_dmabuf_mr)
+		return false;
 	own_call_begin();
 	mr = verbs->ibv_reg_dmabuf_mr(pd, 0, 4096, 0, -1, 0);
 	found = !mr && errno == EBADF;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* own_calls.c -- the library's own verbs calls: marks of the thread, and deregistration */
 #include "base/kernel.h"
+#include "base/own_thread.h"
 #include "registration/registration.h"
 
 static __thread unsigned int own_calls __attribute__((tls_model("initial-exec")));
@@ -40,10 +41,13 @@ int own_call_deregister(struct ibv_mr *mr)
 	int saved_errno = errno;
 	int error;
 
+	/* The kernel ends it with the process. */
+	if (own_thread_is_done())
+		return 0;
 	own_call_begin();
 	ending = mr;
 	error = verbs->ibv_dereg_mr ? verbs->ibv_dereg_mr(mr) : ENOSYS;
-	for (int i = 0; i < DEREGISTER_TRIES && pinning_is_of_the_moment(-error); i++) {
+	for (int i = 0; i < DEREGISTER_TRIES && pinning_is_of_the_moment(-error) && !own_thread_is_done(); i++) {
 		kernel_sleep(DEREGISTER_PAUSE_NS);
 		error = verbs->ibv_dereg_mr(mr);
 	}

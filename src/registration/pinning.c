@@ -218,6 +218,9 @@ static int pinning_pin_by(const struct registration_method *method,
 
 	*result = (struct pin_result){ .method = method };
 	error = method->pin(request, result);
+	/* No method has failed. */
+	if (error && own_thread_is_done())
+		error = -EAGAIN;
 	if (error && !result->failure.cause)
 		result->failure = errors_look_up(method->call, -error);
 	return error;

@@ -87,7 +87,8 @@ static void region_settle(struct region *region, int error, bool optional, struc
 		if (!optional && !pinning_is_of_the_moment(error))
 			region_count_failures(region, error);
 		pin_limit_remove(region);
-		region_count_failure(-error);
+		if (!own_thread_is_done())
+			region_count_failure(-error);
 	} else {
 		region->state = REGION_READY;
 		region->mr = mr;

@@ -98,7 +98,7 @@ struct verbs_calls {
 };
 
 /* libibverbs' own functions, without any wrapper, for callers with an open device. NULL: missing in
- * this libibverbs. Call verbs_calls_device_closed() after each close of a device. */
+ * this libibverbs, or called by the worker once exit has begun. Call verbs_calls_device_closed() after each close of a device. */
 const struct verbs_calls *verbs_calls(void);
 void verbs_calls_device_closed(void);
 
@@ -117,6 +117,10 @@ int own_call_deregister(struct ibv_mr *mr);
 bool registration_is_own_end(const struct ibv_mr *mr);
 
 /* ---- protection domains ---- */
+
+/* At exit: waits, for 100 ms at most, until the worker has left the driver and verbs. It begins no
+ * call there from then on, nor in the meantime. Takes no lock. */
+void registration_await_worker(void);
 
 /* At exit: logs when PEERPIN_DEVICES selected no adapter. Takes no lock, calls neither CUDA nor
  * verbs. */

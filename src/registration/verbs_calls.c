@@ -6,8 +6,10 @@
  */
 #include "base/atomics.h"
 #include "base/loaded.h"
+#include "base/own_thread.h"
 #include "registration/registration.h"
 
+static const struct verbs_calls none;
 static struct verbs_calls calls; /* racing threads store equal values */
 static _Atomic uint32_t closes = 1, filled_at;
 
@@ -25,6 +27,8 @@ const struct verbs_calls *verbs_calls(void)
 {
 	uint32_t now = load_acquire(&closes);
 
+	if (own_thread_is_done())
+		return &none;
 	if (load_acquire(&filled_at) != now &&
 	    loaded_read_library("libibverbs.so.1", verbs_calls_fill, NULL))
 		store_release(&filled_at, now);

@@ -2,7 +2,8 @@
 /* worker.c -- the worker: the thread for background registration
  *
  * The process has at most one worker, started when there is work. The worker receives no signals.
- * Exit does not wait for the worker. worker_cpus.c has its CPUs.
+ * Exit waits until the worker has left the driver and verbs, for AWAIT_NS at most: their destructors
+ * follow. worker_cpus.c has its CPUs.
  *
  * Waking a thread costs the allocating thread more than the rest of its work in this library. So
  * the worker dozes after work: it polls the queue a few times, and allocations need not wake it.
@@ -25,6 +26,8 @@
  */
 #include "registration/background.h"
 
+#include <limits.h>
+
 #include "base/atomics.h"
 #include "base/job_file.h"
 #include "base/kernel.h"
@@ -42,12 +45,45 @@
 #define IDLE_NS	  1000000000
 #define CHOOSE_NS 1000000000 /* between two looks at the CPUs of the program's threads */
 
+#define AWAIT_NS 100000000
+
 #define TRY_EVERY 1023 /* wakes between two attempts to start the thread */
 
 /* Futex word of the worker, which alone stores it, but for a waker's AWAKE: of a sleeping worker,
  * and of one that it starts. */
 static _Atomic uint32_t rest;
 enum { NONE, AWAKE, DOZING, ASLEEP };
+
+/* Futex word: 1 while the worker may be inside the driver or verbs. */
+static _Atomic uint32_t calls;
+
+static void worker_leave_calls(void)
+{
+	store_seq_cst(&calls, 0);
+	if (load_seq_cst(&process_page.state) & PROCESS_EXITING)
+		kernel_futex_wake(&calls, INT_MAX);
+}
+
+/* False: exit has begun. Either this check finds it, or registration_await_worker() finds 1. */
+static bool worker_enter_calls(void)
+{
+	store_seq_cst(&calls, 1);
+	if (!(load_seq_cst(&process_page.state) & PROCESS_EXITING))
+		return true;
+	worker_leave_calls();
+	return false;
+}
+
+void registration_await_worker(void)
+{
+	uint64_t now = kernel_time(CLOCK_MONOTONIC), end = now + AWAIT_NS;
+
+	while (load_seq_cst(&calls) && now < end) {
+		own_thread_lend_cpu();
+		kernel_futex_wait(&calls, 1, (long)(end - now));
+		now = kernel_time(CLOCK_MONOTONIC);
+	}
+}
 
 /* The worker's own, as the next one continues with them. */
 static long next_pause; /* ns */
@@ -58,6 +94,14 @@ static void worker_pause(long nanoseconds)
 	store_seq_cst(&rest, DOZING);
 	kernel_futex_wait(&rest, DOZING, nanoseconds);
 	store_seq_cst(&rest, AWAKE);
+}
+
+static void worker_choose_cpus_now(void)
+{
+	if (!worker_enter_calls())
+		return;
+	has_cpus = worker_cpus_choose(background_device());
+	worker_leave_calls();
 }
 
 static void worker_choose_cpus(void)
@@ -72,7 +116,7 @@ static void worker_choose_cpus(void)
 		return;
 	chosen = now;
 	last_joined = joined;
-	has_cpus = worker_cpus_choose(background_device());
+	worker_choose_cpus_now();
 }
 
 /* False: the worker ends, and the next waker starts another. */
@@ -187,6 +231,8 @@ static bool worker_work(void)
 	bool worked, any = false, busy_cpu = false, busy_driver = false;
 
 	worker_was_preempted();
+	if (!worker_enter_calls())
+		return false;
 	do {
 		session_begin();
 		worked = background_step();
@@ -197,6 +243,7 @@ static bool worker_work(void)
 			busy_cpu = worker_was_preempted();
 		}
 	} while (worked && !busy_driver && !busy_cpu);
+	worker_leave_calls();
 	if (busy_driver)
 		worker_find_busy_driver();
 	else if (busy_cpu)
@@ -222,7 +269,8 @@ static void *worker_main(void *unused)
 	kernel_name_thread("peerpin-worker");
 	kernel_preempt_no_thread();
 	kernel_wake_on_time();
-	has_cpus = worker_cpus_choose(background_device());
+	own_thread_here = true;
+	worker_choose_cpus_now();
 	own_thread_begin();
 	for (int dozes = 0;; dozes++) {
 		if (has_cpus)

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 static CUdeviceptr set_up_busy(void)
 {
@@ -75,6 +76,54 @@ static void ends_while_a_client_waits(unsigned int way)
 {
 	add_waiter(set_up_busy());
 	end(way);
+}
+
+static uint64_t milliseconds(void)
+{
+	struct timespec now;
+
+	require(!clock_gettime(CLOCK_MONOTONIC, &now));
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+static uint64_t exit_began, begun_at_exit;
+static unsigned int delay;
+
+/* The first registration is that of activate(). */
+static bool worker_is_inside(void)
+{
+	return sim("live") == 1;
+}
+
+/* Of a handler after the library's. */
+static void judge_wait(void)
+{
+	uint64_t waited = milliseconds() - exit_began;
+
+	if (delay < 100)
+		require(!worker_is_inside());
+	else
+		require(waited >= 100 && waited < delay && worker_is_inside());
+	/* The worker returns, and has more to do: other memory, and the same again, as its dma-buf
+	 * is closed. */
+	require(!syscall(SYS_close_range, 3, ~0u, 0));
+	until(!worker_is_inside());
+	until(is_waiting(worker_thread()));
+	require(begun() == begun_at_exit && !worker_is_inside());
+}
+
+/* `milliseconds`: the duration of a registration by the worker. */
+static void exit_waits_for_the_worker(unsigned int duration)
+{
+	delay = duration;
+	require(!atexit(judge_wait));
+	set_up();
+	occupy_worker("delay", 1000 * (uint64_t)duration);
+	for (int i = 0; i < 10; i++)
+		allocate(UNIT);
+	begun_at_exit = begun();
+	exit_began = milliseconds();
+	exit(7);
 }
 
 /* Handlers that run after the library's own may call anything. */
@@ -180,6 +229,8 @@ const struct test exit_tests[] = {
 	BOTH(ABORT, -SIGABRT),
 	BOTH(KILL, -SIGKILL),
 	BOTH(EXEC, 7),
+	{ exit_waits_for_the_worker, "exit_waits_for_the_worker", 50, ALL, 7, 0 },
+	{ exit_waits_for_the_worker, "exit_waits_for_the_worker_for_100_ms", 1000, ALL, 7, 0 },
 	{ exit_handlers_clean_up_after_the_library, "exit_handlers_clean_up_after_the_library", 0,
 	  "PEERPIN_PREREGISTER=sync", 7, 0 },
 	TEST(a_process_ends_with_the_last_thread_of_its_program, 0, ALL),
