@@ -19,6 +19,8 @@ static int provider_calls_dereg_mr(struct verbs_mr *vmr)
 	return standin_has_fault("deregistration") ? standin_dereg_mr(vmr) : ibv_cmd_dereg_mr(vmr);
 }
 
+int context_install(struct ibv_context *context);
+
 static int provider_installs(struct ibv_context *context)
 {
 	if (standin_has_fault("context"))
