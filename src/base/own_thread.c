@@ -4,7 +4,7 @@
 
 _Atomic int own_thread;
 _Atomic bool own_thread_lent;
-__thread bool own_thread_here;
+__thread bool own_thread_here __attribute__((tls_model("initial-exec")));
 
 /* Threads between their look at `own_thread` and the end of their system call: a number may soon be
  * that of another thread. */

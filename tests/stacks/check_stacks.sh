@@ -360,8 +360,8 @@ matches 'what scripts/test installs for them is built with' '*2 passed, 0 failed
 same 'and it runs the short form natively and where the kernel decides' $'rows --short\nrows --soft-roce --short' \
 	"$(cat "$tmp/tree/options")"
 rm "$tmp/tree/options"
-matches 'with --long all' '*stacks: 2 passed*all steps (* s)*=> 0' "$(outcome "$tmp/tree/scripts/test" --long stacks)"
-same 'of both' $'rows \nrows --soft-roce' "$(cat "$tmp/tree/options")"
+matches 'with --long all' '*stacks: 3 passed*all steps (* s)*=> 0' "$(outcome "$tmp/tree/scripts/test" --long stacks)"
+same 'of both, and a few of the newest UCX with CUDA' $'rows \nrows --soft-roce\nrows --cuda --short' "$(cat "$tmp/tree/options")"
 matches 'an unknown step is named' '*unknown step or option: stack*=> 2' "$(outcome "$tmp/tree/scripts/test" stack)"
 # shellcheck source=tests/stacks/rows
 same 'each row of the short form is a row' '' \

@@ -28,7 +28,7 @@ static bool begin(void)
 
 	allocate = cuMemAlloc_v2;
 	give_back = cuMemFree_v2;
-	pd = ibv_alloc_pd((struct ibv_context *)0x1000);
+	pd = ibv_alloc_pd(standin_open_device());
 	return pd && cuInit(0) == CUDA_SUCCESS && cuDeviceGet(&device, 0) == CUDA_SUCCESS &&
 	       cuCtxCreate_v2(&context, 0, device) == CUDA_SUCCESS;
 }
@@ -47,7 +47,7 @@ static bool begin(void)
 
 	allocate = driver ? (__typeof__(allocate))dlsym(driver, "cuMemAlloc_v2") : NULL;
 	give_back = driver ? (__typeof__(give_back))dlsym(driver, "cuMemFree_v2") : NULL;
-	pd = ibv_alloc_pd((struct ibv_context *)0x1000);
+	pd = ibv_alloc_pd(standin_open_device());
 	return pd && init && get && create && allocate && give_back && init(0) == CUDA_SUCCESS &&
 	       get(&device, 0) == CUDA_SUCCESS && create(&context, 0, device) == CUDA_SUCCESS;
 }
