@@ -116,5 +116,8 @@ ucx_row=$(reason ucx-1.99.0-random-address-keep-memtype)
 matches "a row of a UCX has that UCX's libraries" "*LD_LIBRARY_PATH=*$tmp/cuda/ucx-1.99.0/lib*" "$ucx_row"
 matches 'and its settings' '*UCX_CUDA_COPY_DMABUF=n UCX_MEMTYPE_CACHE=n*' "$ucx_row"
 matches 'help lists the rows of each UCX that is built' '*ucx-1.99.0-patterns-dmabuf-eagerly-keep*' "$(STACKS_CUDA=$tmp/cuda "$here/run" --help)"
+matches 'a folder without its sources is refused' '*--libfabric needs a checkout of libfabric*' \
+	"$("$here/cuda/build" --libfabric "$tmp" 2>&1)"
+matches 'as is one without those of UCX' '*--ucx needs a checkout of UCX*' "$("$here/cuda/build" --ucx "$tmp" 2>&1)"
 matches 'help names the option' '*--cuda*' "$("$here/run" --help)"
 finish

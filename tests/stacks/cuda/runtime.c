@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* runtime.c -- a libcudart for a UCX that is built with CUDA, over the simulated driver
+/* runtime.c -- a libcudart for a UCX and a libfabric with CUDA, over the simulated driver
  *
  * NVIDIA's runtime requires private tables of the driver, which the simulated one lacks. These are
- * the functions that UCX 1.13 and its tests call. Errors are the driver's numbers.
+ * the functions that UCX 1.13 and its tests call, and those that libfabric 2 requires. Errors are
+ * the driver's numbers.
  */
+#include <string.h>
+
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
@@ -45,6 +48,20 @@ cudaError_t cudaSetDevice(int device)
 	if (result == CUDA_SUCCESS)
 		result = cuDevicePrimaryCtxRetain(&context, device);
 	return (cudaError_t)(result == CUDA_SUCCESS ? cuCtxSetCurrent(context) : result);
+}
+
+cudaError_t cudaGetDevice(int *device)
+{
+	*device = current_device;
+	return cudaSuccess;
+}
+
+const char *cudaGetErrorName(cudaError_t error)
+{
+	const char *name = "unknown";
+
+	cuGetErrorName((CUresult)error, &name);
+	return name;
 }
 
 const char *cudaGetErrorString(cudaError_t error)
@@ -106,6 +123,39 @@ cudaError_t cudaHostRegister(void *address, size_t size, unsigned int flags)
 cudaError_t cudaHostUnregister(void *address)
 {
 	AFTER_ENTER(cuMemHostUnregister(address));
+}
+
+cudaError_t cudaHostAlloc(void **address, size_t size, unsigned int flags)
+{
+	AFTER_ENTER(cuMemHostAlloc(address, size, flags));
+}
+
+cudaError_t cudaFreeHost(void *address)
+{
+	AFTER_ENTER(cuMemFreeHost(address));
+}
+
+cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *handle, void *address)
+{
+	AFTER_ENTER(cuIpcGetMemHandle((CUipcMemHandle *)handle, (CUdeviceptr)address));
+}
+
+static CUresult runtime_open(void **address, const cudaIpcMemHandle_t *handle, unsigned int flags)
+{
+	CUipcMemHandle copy;
+
+	memcpy(&copy, handle, sizeof(copy));
+	return cuIpcOpenMemHandle((CUdeviceptr *)address, copy, flags);
+}
+
+cudaError_t cudaIpcOpenMemHandle(void **address, cudaIpcMemHandle_t handle, unsigned int flags)
+{
+	AFTER_ENTER(runtime_open(address, &handle, flags));
+}
+
+cudaError_t cudaIpcCloseMemHandle(void *address)
+{
+	AFTER_ENTER(cuIpcCloseMemHandle((CUdeviceptr)address));
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags)
