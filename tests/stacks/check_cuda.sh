@@ -116,6 +116,19 @@ ucx_row=$(reason ucx-1.99.0-random-address-keep-memtype)
 matches "a row of a UCX has that UCX's libraries" "*LD_LIBRARY_PATH=*$tmp/cuda/ucx-1.99.0/lib*" "$ucx_row"
 matches 'and its settings' '*UCX_CUDA_COPY_DMABUF=n UCX_MEMTYPE_CACHE=n*' "$ucx_row"
 matches 'help lists the rows of each UCX that is built' '*ucx-1.99.0-patterns-dmabuf-eagerly-keep*' "$(STACKS_CUDA=$tmp/cuda "$here/run" --help)"
+same 'nor a row of a libfabric' 'no libfabric 2.99.0 with CUDA (tests/stacks/cuda/build --libfabric)' \
+	"$(reason libfabric2-2.99.0-random-dmabuf)"
+mkdir -p "$tmp/cuda/libfabric-2.99.0/"{bin,lib}
+cp "$tmp/rows/tests/stacks/patterns" "$tmp/cuda/libfabric-2.99.0/bin/libfabric_random"
+same 'its connections require the simulated adapter' 'its connections are those of the simulated adapter' \
+	"$(reason libfabric2-2.99.0-random-address)"
+libfabric_row=$(RDMA_TEST_KIND=sim reason libfabric2-2.99.0-random-address-keep)
+matches "a row of a libfabric has that libfabric's libraries" "*LD_LIBRARY_PATH=*$tmp/cuda/libfabric-2.99.0/lib*" "$libfabric_row"
+matches 'and its settings' '*FI_HMEM_CUDA_USE_DMABUF=0* share 60' "$libfabric_row"
+matches 'where it exports dma-bufs it has not' 'it runs libfabric_random: FI_VERBS_IFACE=sim0 FI_MR_CACHE_MONITOR=disabled LD_LIBRARY_PATH=* share ' \
+	"$(RDMA_TEST_KIND=sim reason libfabric2-2.99.0-random-dmabuf)"
+matches 'help lists the rows of each libfabric that is built' '*libfabric2-2.99.0-random-address-eagerly-keep*' \
+	"$(STACKS_CUDA=$tmp/cuda "$here/run" --help)"
 matches 'a folder without its sources is refused' '*--libfabric needs a checkout of libfabric*' \
 	"$("$here/cuda/build" --libfabric "$tmp" 2>&1)"
 matches 'as is one without those of UCX' '*--ucx needs a checkout of UCX*' "$("$here/cuda/build" --ucx "$tmp" 2>&1)"

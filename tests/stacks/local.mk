@@ -3,7 +3,8 @@
 # verbs; check_*.sh test the parts without an adapter.
 EXTRA_DIST += tests/stacks/cuda/build tests/stacks/cuda/rows tests/stacks/results_of_rows tests/stacks/check_cuda.sh \
 	tests/stacks/cuda/sources tests/stacks/cuda/runtime.c tests/stacks/cuda/nvml.h tests/stacks/cuda/nvml.c \
-	tests/stacks/cuda/peer_memory.c
+	tests/stacks/cuda/peer_memory.c tests/stacks/cuda/connections.c tests/stacks/cuda/libfabric_host.c \
+	tests/stacks/libfabric_random.c tests/stacks/libfabric_endpoint.h tests/stacks/libfabric_endpoint.c
 EXTRA_DIST += tests/stacks/run tests/stacks/inside tests/stacks/pyverbs tests/stacks/rows tests/stacks/pattern_rows tests/stacks/judge \
 	tests/stacks/check_stacks.sh \
 	tests/stacks/check_ends.sh tests/stacks/check_patterns.sh tests/stacks/check_witness.sh \
