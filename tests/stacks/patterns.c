@@ -26,6 +26,7 @@ static int size_count = 1;
 static size_t chosen[CHOSEN_MAX]; /* indexes of patterns */
 static int chosen_count;
 static int repeats = 1;
+static bool context_stays; /* else it ends before MPI does */
 
 static const struct {
 	const char *name;
@@ -80,6 +81,7 @@ static void print_usage(void)
 	       "                    after the last one wait for one more byte\n"
 	       "  --crash HOW   how the last rank of the pattern crash dies: abort (default) or "
 	       "kill\n"
+	       "  --context-stays  leave the context to the end of the process\n"
 	       "  --spoil       spoil a byte in the last round: the program must find it\n"
 	       "  --list        the patterns' names\n\npatterns:\n",
 	       MAX_ROUNDS, MAX_BYTES);
@@ -148,6 +150,7 @@ static void read_options(int argc, char **argv)
 		{ "json", required_argument, NULL, 'j' },
 		{ "crash", required_argument, NULL, 'c' },
 		{ "receive-more", required_argument, NULL, 'm' },
+		{ "context-stays", no_argument, NULL, 'k' },
 		{ "spoil", no_argument, NULL, 's' },
 		{ "list", no_argument, NULL, 'l' },
 		{ "repeat", required_argument, NULL, 'n' },
@@ -185,6 +188,9 @@ static void read_options(int argc, char **argv)
 			break;
 		case 't':
 			job.turn_to = optarg;
+			break;
+		case 'k':
+			context_stays = true;
 			break;
 		case 's':
 			job.spoil = true;
@@ -315,7 +321,8 @@ int main(int argc, char **argv)
 	begin_turns();
 	status = run_all();
 	yield_turn();
-	close_gpu();
+	if (!context_stays)
+		close_gpu();
 	MPI_Finalize();
 	return status;
 }
