@@ -6,8 +6,8 @@
  * driver. The next equal allocation in that context gets it, without a call that allocates. Regions
  * and client MRs stay: the physical memory does not change.
  *
- * An allocation also gets larger memory of its class of sizes (kept_class_of()). Such memory has
- * the length of its whole block, as the driver has it: UCX sees no free of kept memory, and keeps
+ * An allocation also gets larger memory of its class of sizes (kept_class_of()), small memory also
+ * of some more (kept_most_of()). Such memory has the length of its whole block, as the driver has it: UCX sees no free of kept memory, and keeps
  * base and length of the first use. Exports, queries, CUDA IPC and copies agree.
  *
  * To the program it is freed memory. Its record is hidden: the look-up of queries and requests
@@ -57,8 +57,8 @@ static inline bool keep_is_on(void)
 /* Keep nothing more. */
 void keep_end(void);
 
-/* What the program asked for: allocations with equal requests are interchangeable, and so is
- * device memory of one class of sizes. */
+/* What the program asked for: allocations with equal requests are interchangeable, and larger
+ * device memory serves as well. */
 struct keep_request {
 	enum allocation_kind kind; /* DEVICE, PITCHED or HOST */
 	uint64_t detail;	   /* PITCHED: bytes of an element; HOST: flags */

@@ -68,9 +68,14 @@ static uint64_t keep_watch_needed(const struct size *entry)
 static struct size *keep_watch_serving(const struct allocation *allocation)
 {
 	uint64_t size = allocation->size, bytes = kept_class_of(size);
-	struct size *entry = keep_watch_find(bytes);
+	struct size *entry;
 
-	return entry->bytes == bytes && entry->freed && size <= entry->largest ? entry : NULL;
+	for (; bytes <= kept_most_of(size); bytes = kept_class_of(bytes + 1)) {
+		entry = keep_watch_find(bytes);
+		if (entry->bytes == bytes && entry->freed && size <= entry->largest)
+			return entry;
+	}
+	return NULL;
 }
 
 void keep_watch_allocated(uint64_t base, uint64_t start)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* keep_watch.h -- measures what PEERPIN_KEEP would save, for the advice of a report
  *
- * An allocation is repeated if the program has freed one that would serve it (kept_class_of()), and
+ * An allocation is repeated if the program has freed one that would serve it (kept_most_of()), and
  * that no earlier allocation stands for: as if no other had got larger memory, and as if memory
  * were kept without credit, too (keep_worth.h). Counts `repeated`, `repeated_ns` and
  * `repeated_bytes`. Any thread.

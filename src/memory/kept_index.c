@@ -53,11 +53,11 @@ void kept_index_remove(struct entry *entry)
 		LIST_REMOVE(entry, in_class);
 }
 
-/* The smallest of at least `width` in its class. Collisions look at fewer. */
-static struct entry *kept_index_find_in_class(CUcontext context, uint64_t width)
+/* The smallest of at least `width` in the class of `bytes`. Collisions look at fewer. */
+static struct entry *kept_index_find_in(CUcontext context, uint64_t width, uint64_t bytes)
 {
-	uint64_t bytes = kept_class_of(width), has;
 	struct entry *entry = LIST_FIRST(kept_index_class(context, bytes)), *best = NULL;
+	uint64_t has;
 
 	for (unsigned int i = 0; entry && i < LOOKED_AT; i++, entry = LIST_NEXT(entry, in_class)) {
 		has = entry->kept.request.width;
@@ -76,7 +76,13 @@ struct entry *kept_index_find(CUcontext context, const struct keep_request *requ
 		if (kept_index_is_for(entry, context, request))
 			return entry;
 	}
-	return request->kind == ALLOCATION_DEVICE
-		       ? kept_index_find_in_class(context, request->width)
-		       : NULL;
+	if (request->kind != ALLOCATION_DEVICE)
+		return NULL;
+	for (uint64_t bytes = kept_class_of(request->width); bytes <= kept_most_of(request->width);
+	     bytes = kept_class_of(bytes + 1)) {
+		entry = kept_index_find_in(context, request->width, bytes);
+		if (entry)
+			return entry;
+	}
+	return NULL;
 }

@@ -187,9 +187,14 @@ static uint64_t class_of(uint64_t size)
 
 bool world_fits(const struct keep_request *one, const struct keep_request *other)
 {
+	uint64_t most = class_of(other->width);
+
+	/* Small memory serves small requests, of two thirds of its class at least. */
+	if (other->width <= SMALL_MAX)
+		most = most + most / 2 < SMALL_MAX ? most + most / 2 : SMALL_MAX;
 	return world_is_same_request(one, other) ||
 	       (one->kind == ALLOCATION_DEVICE && other->kind == ALLOCATION_DEVICE &&
-		one->width >= other->width && class_of(one->width) == class_of(other->width));
+		one->width >= other->width && class_of(one->width) <= most);
 }
 
 uint64_t world_reuse_begins(CUcontext context, const struct keep_request *request)

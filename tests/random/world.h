@@ -202,7 +202,7 @@ uint64_t world_give_up(uint64_t base, const struct world_keys *keys);
 void world_take_back(uint64_t base);
 void world_has_kept(uint64_t base, uint64_t number);
 
-/* True if memory of `one` may be that of `other`: of one class of sizes, and large enough. */
+/* True if memory of `one` may be that of `other`: of its class of sizes, or a little more. */
 bool world_fits(const struct keep_request *one, const struct keep_request *other);
 
 /* Bracket an allocation that may reuse. The single thread knows the address: 0 if there is none. */

@@ -50,14 +50,18 @@ static const struct {
 	{ 2 * MIB, MIB + 1, true },
 	{ 2 * MIB, MIB, false }, /* it would share a block */
 	{ MIB, MIB - 65535, true },
-	{ MIB, MIB - 65536, false }, /* another class */
+	{ MIB, (640 << 10) + 1, true }, /* half more */
+	{ MIB, 640 << 10, false },
+	{ 96 << 10, 64 << 10, true },
+	{ 96 << 10, (64 << 10) - 4096, false },
 	{ 512, 1, true },
 	{ 1024, 513, true },
 	{ 1000, 513, true },
 	{ 1000, 1001, false },
 	{ 1024, 512, false },
-	{ 9216, 8193, true },
-	{ 9216, 8192, false },
+	{ 9216, 8192, true },
+	{ 12288, 8192, true },
+	{ 12800, 8192, false },
 	{ 2 * MIB + 1, 2 * MIB, false }, /* another block */
 	{ 2 * MIB + 2, 2 * MIB + 1, true },
 	{ 2 * MIB + 1, 2 * MIB + 2, false },
@@ -89,6 +93,17 @@ TEST(blocks, the_size_comes_first_and_then_the_smallest)
 	ck_assert_uint_eq(reuse(3 * MIB), HOME + 8 * MIB);
 	ck_assert_uint_eq(reuse(3 * MIB), HOME);
 	ck_assert_uint_eq(reuse(3 * MIB), 0);
+}
+
+TEST(blocks, of_larger_small_memory_the_smallest_serves)
+{
+	keep_at(HOME, 96 << 10);
+	keep_at(HOME + BLOCK, 80 << 10);
+	keep_at(HOME + 2 * BLOCK, 88 << 10);
+	ck_assert_uint_eq(reuse(64 << 10), HOME + BLOCK);
+	ck_assert_uint_eq(reuse(64 << 10), HOME + 2 * BLOCK);
+	ck_assert_uint_eq(reuse(64 << 10), HOME);
+	ck_assert_uint_eq(reuse(64 << 10), 0);
 }
 
 TEST(blocks, a_size_beyond_all_addresses_is_left_to_the_driver)
