@@ -47,17 +47,18 @@ tests_intercept_coverage_SOURCES = tests/intercept/coverage.c
 coverage: tests/intercept/coverage
 	tests/intercept/coverage >$(top_srcdir)/docs/internals/coverage.md
 
+check_LTLIBRARIES += tests/intercept/liblookup.la
+tests_intercept_liblookup_la_SOURCES = tests/intercept/lookup_library.c
+# Linked to an address above those where it is loaded.
+tests_intercept_liblookup_la_LDFLAGS = -shared -avoid-version -rpath /nowhere -Wl,-Ttext-segment=0x900000000000
+tests_intercept_liblookup_la_LIBADD = -ldl
+
 if !SANITIZER
 TESTS += $(intercept_checks)
 
 check_PROGRAMS += tests/intercept/lookups
 tests_intercept_lookups_SOURCES = tests/intercept/lookups.c
 tests_intercept_lookups_LDADD = tests/intercept/liblookup.la -ldl
-check_LTLIBRARIES += tests/intercept/liblookup.la
-tests_intercept_liblookup_la_SOURCES = tests/intercept/lookup_library.c
-# Linked to an address above those where it is loaded.
-tests_intercept_liblookup_la_LDFLAGS = -shared -avoid-version -rpath /nowhere -Wl,-Ttext-segment=0x900000000000
-tests_intercept_liblookup_la_LIBADD = -ldl
 
 matrix_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)/tests/intercept/matrix
 check_LTLIBRARIES += tests/intercept/librows.la tests/intercept/libucm_bypass.la tests/intercept/libucm_linked.la \
