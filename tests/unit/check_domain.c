@@ -218,10 +218,15 @@ static uint64_t least_time_of_domains(unsigned int count)
 	return least;
 }
 
+/* Valgrind has too few addresses for the keys of so many domains. */
 static void require_linear_time(void)
 {
-	uint64_t few = least_time_of_domains(FEW), many = least_time_of_domains(MANY);
+	uint64_t few, many;
 
+	if (suite_is_under_valgrind())
+		return;
+	few = least_time_of_domains(FEW);
+	many = least_time_of_domains(MANY);
 	if (many > AT_MOST * few)
 		ck_abort_msg("%lu ns with %u domains, %lu ns with %u", few, FEW, many, MANY);
 }
