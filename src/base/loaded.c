@@ -151,7 +151,7 @@ void *loaded_next_before_libc(const char *symbol)
 
 /* ---- objects loaded with the program ---- */
 
-static _Atomic uint32_t start_objects; /* 0: not counted yet */
+static _Atomic uint32_t start_objects; /* 0: not counted yet: at the first load */
 static _Atomic bool is_audited, scope_has_grown;
 
 struct start_count {
@@ -169,23 +169,47 @@ static int loaded_count(struct dl_phdr_info *object, size_t size, void *argument
 	return 0;
 }
 
-void loaded_begin(void)
+static struct start_count loaded_count_start(void)
 {
 	struct start_count count = { .here = 0 };
 	uint32_t unset = 0;
 
 	if (!load_relaxed(&start_objects)) {
 		loaded_walk(loaded_count, &count);
-		if (replace_seq_cst(&start_objects, &unset, count.here))
-			store_relaxed(&is_audited, count.everywhere != count.here);
+		replace_seq_cst(&start_objects, &unset, count.here);
+	}
+	return count;
+}
+
+/* DT_AUDIT or DT_DEPAUDIT of the program; glibc reads those of no other object. */
+static bool loaded_names_auditors(void)
+{
+	const struct link_map *program = loaded_program();
+
+	for (const ElfW(Dyn) *entry = program ? program->l_ld : NULL;
+	     entry && entry->d_tag != DT_NULL; entry++) {
+		if (entry->d_tag == DT_AUDIT || entry->d_tag == DT_DEPAUDIT)
+			return true;
+	}
+	return false;
+}
+
+void loaded_begin(bool may_be_audited)
+{
+	struct start_count count;
+
+	if (may_be_audited || loaded_names_auditors()) {
+		count = loaded_count_start();
+		store_relaxed(&is_audited, count.everywhere != count.here);
 	}
 	store_relaxed(&owner, kernel_process());
 }
 
 void loaded_begin_load(int mode)
 {
+	loaded_count_start();
 	/* In a child too: a load takes the lock, or waits for it whatever happens here. */
-	loaded_begin();
+	store_relaxed(&owner, kernel_process());
 	if (mode & RTLD_GLOBAL)
 		store_relaxed(&scope_has_grown, true);
 }

@@ -29,9 +29,9 @@ int loaded_walk(loaded_visit *visit, void *argument);
 /* The same without a lock: loaded_walk() in a child. */
 int loaded_walk_alone(loaded_visit *visit, void *argument);
 
-/* Call in the constructor: the objects loaded so far are the program's, and other processes are
- * children of this one. */
-void loaded_begin(void);
+/* Call in the constructor: other processes are children of this one. `may_be_audited`: LD_AUDIT is
+ * set. */
+void loaded_begin(bool may_be_audited);
 
 /* The name of the file of the first audit library (LD_AUDIT, DT_AUDIT), "" where glibc does not
  * show it, or NULL. Auditors alone have objects in other namespaces when the constructor runs. */

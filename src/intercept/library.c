@@ -46,7 +46,7 @@ static __attribute__((constructor)) void library_start(int count, char *const *a
 	process_begun = library_begun;
 	process_renews = library_renew;
 	process_exits = registration_await_worker;
-	loaded_begin();
+	loaded_begin(start_variable("LD_AUDIT"));
 	start_record(count > 0 ? arguments[0] : NULL);
 	config_is_disabled_early();
 }

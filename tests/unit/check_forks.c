@@ -338,7 +338,7 @@ LOOP_TEST(forks, a_child_looks_up_while_another_thread_reads_the_list_of_objects
 {
 	pthread_t thread;
 
-	loaded_begin();
+	loaded_begin(false);
 	loaded_walk(count_objects, &objects);
 	ck_assert(objects > 1 && finds_what_is_loaded());
 	ck_assert(!pthread_create(&thread, NULL, hold_the_list, NULL));

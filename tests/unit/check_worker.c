@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "registration/background.h"
@@ -112,6 +113,7 @@ TEST(worker, a_free_waits_until_the_region_in_flight_is_gone)
 /* ---- the worker's dma-buf, here a file ---- */
 
 static _Atomic int exported = -1;
+static _Atomic ino_t exported_file;
 static _Atomic bool export_may_end;
 static _Atomic unsigned int pinned_from_export;
 
@@ -122,6 +124,7 @@ static void export_home(struct pin_request *request)
 		return;
 	request->source = (struct dma_buf){ held_file_of(memfd_create("dma-buf", MFD_CLOEXEC)),
 					    request->base, request->length };
+	exported_file = request->source.file.inode;
 	exported = request->source.file.fd;
 	while (!export_may_end)
 		sched_yield();
@@ -159,6 +162,14 @@ static bool is_open(int fd)
 	return fcntl(fd, F_GETFD) >= 0;
 }
 
+/* The worker may open another file by that number. */
+static bool is_exported_open(void)
+{
+	struct stat status;
+
+	return !fstat(exported, &status) && status.st_ino == exported_file;
+}
+
 TEST(worker, a_client_does_not_wait_for_an_export)
 {
 	begin_export();
@@ -166,7 +177,7 @@ TEST(worker, a_client_does_not_wait_for_an_export)
 	ck_assert_uint_eq(statistics_get(waited), 0);
 	ck_assert_uint_eq(statistics_get(synchronous_queued), 1);
 	export_may_end = true;
-	while (is_open(exported))
+	while (is_exported_open())
 		sched_yield();
 	begin(HOME + 4 * BLOCK, BLOCK);
 	await("registrations_background", 1); /* not of HOME */
@@ -183,7 +194,7 @@ TEST(worker, the_worker_registers_from_its_export)
 	ck_assert_uint_ne(ask(0, HOME, BLOCK), 0);
 	ck_assert_uint_eq(statistics_tallied(TALLY_hits), 1);
 	end(HOME);
-	ck_assert(!is_open(exported));
+	ck_assert(!is_exported_open());
 }
 
 /* The program closes descriptors that it did not open, and opens a file of its own. */
