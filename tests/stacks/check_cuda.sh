@@ -93,16 +93,18 @@ same 'or after a registration' 'failed: with: GPU memory was registered, or work
 # reason ROW: why it cannot run
 reason() {
 	# shellcheck disable=SC2016 # for the shell that is started
-	env STACKS_CUDA="$tmp/cuda" build="$tmp/rows" RDMA_TEST_DEVICE=none RDMA_TEST_GID_INDEX=0 bash -c '. "$0"
+	env PATH="$tmp/path:$PATH" STACKS_CUDA="$tmp/cuda" build="$tmp/rows" RDMA_TEST_DEVICE=none RDMA_TEST_GID_INDEX=0 bash -c '. "$0"
 		if row "$1"; then echo "it runs ${client[0]##*/}: ${settings[*]} share $share"; else echo "$note"; fi' \
 		"$here/rows" "$1"
 }
 
 same 'a row without the builds says so' 'no mpirun with CUDA (tests/stacks/cuda/build)' "$(reason cuda-halo-bistro)"
-mkdir -p "$tmp/cuda/install/bin" "$tmp/rows/tests/stacks/.libs"
+# Open MPI need not be installed here.
+mkdir -p "$tmp/path" "$tmp/cuda/install/bin" "$tmp/rows/tests/stacks/.libs"
 : >"$tmp/rows/tests/stacks/.libs/verbs_witness.so"
 printf '#!/bin/sh\necho "mpirun (Open MPI) 4"\n' | tee "$tmp/cuda/install/bin/mpirun" "$tmp/rows/tests/stacks/patterns" >/dev/null
-chmod +x "$tmp/cuda/install/bin/mpirun" "$tmp/rows/tests/stacks/patterns"
+cp "$tmp/cuda/install/bin/mpirun" "$tmp/path/mpirun.openmpi"
+chmod +x "$tmp/cuda/install/bin/mpirun" "$tmp/rows/tests/stacks/patterns" "$tmp/path/mpirun.openmpi"
 matches "a row's mode is UCX's" '*UCX_MEM_CUDA_HOOK_MODE=reloc*' "$(reason cuda-halo-reloc)"
 matches 'UCX without a cache registers each buffer again, which a row bounds' '*share 50' "$(reason cuda-halo-unhooked)"
 matches 'with a cache it does not' '*share ' "$(reason cuda-halo-reloc)"

@@ -248,12 +248,18 @@ static void export_newest(void)
 	close(file);
 }
 
+/* As open() after close(), but the library's worker can open no file in between. */
+static void open_own_as(int number, const char *name)
+{
+	int fd = open(name, O_RDWR | O_CREAT, 0600);
+
+	require(fd >= 0 && (fd == number || (dup2(fd, number) == number && !close(fd))));
+}
+
 static void open_own(void)
 {
-	close(1);
-	close(2);
-	require(open("own-1", O_RDWR | O_CREAT, 0600) == 1);
-	require(open("own-2", O_RDWR | O_CREAT, 0600) == 2);
+	open_own_as(1, "own-1");
+	open_own_as(2, "own-2");
 }
 
 static void end(const char *word)
