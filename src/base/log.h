@@ -2,10 +2,10 @@
 /* log.h -- log messages, one line each: `peerpin: <warn> [host:process rank 3] text`
  *
  * Messages go to PEERPIN_LOG_FILE or to standard error; to descriptor 2 only while that is standard
- * error (start.h). A message is formatted on the stack and
- * written with one write(2). No stream, no allocation, no lock; errno is kept: any hook on any
- * thread may log. A disabled message costs one load and one compare. Nothing is logged before the
- * settings are read. Do not log from the dlsym path.
+ * error (start.h). A message is formatted on the stack and written with one write(2). No stream, no
+ * allocation, no lock; errno is kept: any hook on any thread may log. A disabled message costs one
+ * load and one compare. Nothing is logged before the settings are read. Do not log from the dlsym
+ * path.
  *
  * Of the ranks of a job on one host, one prints equal errors and warnings (job_file.h); a log file
  * is per rank. A warning names cause, consequence and fix.

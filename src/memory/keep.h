@@ -7,8 +7,9 @@
  * and client MRs stay: the physical memory does not change.
  *
  * An allocation also gets larger memory of its class of sizes (kept_class_of()), small memory also
- * of some more (kept_most_of()). Such memory has the length of its whole block, as the driver has it: UCX sees no free of kept memory, and keeps
- * base and length of the first use. Exports, queries, CUDA IPC and copies agree.
+ * of some more (kept_most_of()). Such memory has the length of its whole block, as the driver has
+ * it: UCX sees no free of kept memory, and keeps base and length of the first use. Exports,
+ * queries, CUDA IPC and copies agree.
  *
  * To the program it is freed memory. Its record is hidden: the look-up of queries and requests
  * finds no allocation. Calls with a hidden address are forwarded with KEEP_ABSENT instead. The

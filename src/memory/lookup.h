@@ -18,8 +18,8 @@
  * - Refusal. Generation or range refuses any other record. Live allocations do not overlap, so the
  *   reader tries the second path only if the first one led to no match.
  * - Hiding. Kept memory is hidden and shown under one generation: all traits in one store, each
- * user word in another. An answer depends on the traits or on one user word; the other fields do
- * not change. So it holds at the moment of that load, and no mixture is wrong.
+ *   user word in another. An answer depends on the traits or on one user word; the other fields do
+ *   not change. So it holds at the moment of that load, and no mixture is wrong.
  *
  * tests/model holds a model that is searched for counterexamples, and litmus tests of the memory
  * orders.

@@ -4,10 +4,10 @@
  * An allocation is queued once, whatever the number of domains, so queueing costs the same for any
  * number. The worker (worker.c) goes through the domains; in sync mode the allocating thread does
  * for its own allocation, and the worker does the rest: no call of a client registers other memory
- * than its own. The queue holds addresses and ids, not
- * regions: a free has nothing to remove, and a dequeued allocation that is no longer live is
- * skipped. A rescan visits all live allocations: for all domains when the queue is full, for one
- * when it, or a kind of allocation there, becomes eligible.
+ * than its own. The queue holds addresses and ids, not regions: a free has nothing to remove, and a
+ * dequeued allocation that is no longer live is skipped. A rescan visits all live allocations: for
+ * all domains when the queue is full, for one when it, or a kind of allocation there, becomes
+ * eligible.
  *
  * The queue has a lock of its own: the worker holds registration_lock while it goes through the
  * domains, and allocating threads must not wait for that. Lock order: registration_lock, then the

@@ -98,7 +98,8 @@ struct verbs_calls {
 };
 
 /* libibverbs' own functions, without any wrapper, for callers with an open device. NULL: missing in
- * this libibverbs, or called by the worker once exit has begun. Call verbs_calls_device_closed() after each close of a device. */
+ * this libibverbs, or called by the worker once exit has begun. Call verbs_calls_device_closed()
+ * after each close of a device. */
 const struct verbs_calls *verbs_calls(void);
 void verbs_calls_device_closed(void);
 
@@ -118,8 +119,8 @@ bool registration_is_own_end(const struct ibv_mr *mr);
 
 /* ---- protection domains ---- */
 
-/* At exit: waits, for 100 ms at most, until the worker has left the driver and verbs. It begins no
- * call there from then on, nor in the meantime. Takes no lock. */
+/* At exit: waits, for 100 ms at most, until the worker has left the driver and verbs. Once this is
+ * called the worker begins no call there. Takes no lock. */
 void registration_await_worker(void);
 
 /* At exit: logs when PEERPIN_DEVICES selected no adapter. Takes no lock, calls neither CUDA nor
