@@ -4,6 +4,7 @@
  */
 #include "suite.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -15,7 +16,6 @@
 #include <sys/wait.h>
 
 #include "../forks.h"
-#include "../intercept/lookup_library.h"
 #include "base/loaded.h"
 #include "base/log.h"
 #include "base/once.h"
@@ -322,6 +322,15 @@ static int count_objects(struct dl_phdr_info *object, size_t size, void *count)
 }
 
 static unsigned int objects;
+/* An object is loaded below its link address. Valgrind ends at its symbols. */
+static bool is_low;
+
+static void load_low(void)
+{
+	is_low = !suite_is_under_valgrind();
+	if (is_low)
+		ck_assert(dlopen("tests/intercept/.libs/liblookup.so", RTLD_NOW));
+}
 
 static bool finds_what_is_loaded(void)
 {
@@ -330,14 +339,16 @@ static bool finds_what_is_loaded(void)
 	loaded_walk(count_objects, &found);
 	return found == objects && loaded_in_library("libpthread.so.0", "nothing") == NULL &&
 	       loaded_in_library("libc.so.6", "getpid") && loaded_at(stdout, "stdout") &&
-	       loaded_at(loaded_in_library("liblookup.so", "library_next"), "tool_of_library") &&
-	       *tool_of_library() && loaded_share_object(&objects, finds_what_is_loaded);
+	       (!is_low ||
+		loaded_at(loaded_in_library("liblookup.so", "library_next"), "tool_of_library")) &&
+	       loaded_share_object(&objects, finds_what_is_loaded);
 }
 
 LOOP_TEST(forks, a_child_looks_up_while_another_thread_reads_the_list_of_objects, 0, FORK_WAYS)
 {
 	pthread_t thread;
 
+	load_low();
 	loaded_begin(false);
 	loaded_walk(count_objects, &objects);
 	ck_assert(objects > 1 && finds_what_is_loaded());
