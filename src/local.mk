@@ -34,8 +34,8 @@ src_libcore_la_SOURCES = \
 	src/memory/cuda_abi.h src/memory/driver.h src/memory/driver.c src/memory/memory.h \
 	src/memory/access.c src/memory/attributes.c src/memory/allocate.c src/memory/captures.h src/memory/captures.c src/memory/checks.c \
 	src/memory/events.h src/memory/events.c src/memory/free.c src/memory/exports.c \
-	src/memory/index.h src/memory/index.c src/memory/keep.h src/memory/keep.c src/memory/keep_pools.c src/memory/keep_worth.h src/memory/keep_worth.c src/memory/keep_wait.c src/memory/keep_watch.h src/memory/keep_watch.c \
-	src/memory/kept.h src/memory/kept.c src/memory/kept_choice.h src/memory/kept_choice.c src/memory/kept_index.h src/memory/kept_index.c src/memory/kept_limit.c src/memory/kept_use.c src/memory/lookup.h src/memory/record_side.h \
+	src/memory/index.h src/memory/index.c src/memory/keep.h src/memory/keep.c src/memory/keep_limits.c src/memory/keep_pools.c src/memory/keep_wait.c \
+	src/memory/kept.h src/memory/lookup.h src/memory/record_side.h \
 	src/memory/queries.h src/memory/queries.c src/memory/query_lists.c \
 	src/memory/query_target.h src/memory/query_target.c \
 	src/memory/table.h src/memory/table.c src/memory/table_changes.c src/memory/trace_events.h src/memory/trace_events.c src/memory/use.c \

@@ -27,7 +27,7 @@ cuda_host_reuse(const struct keep_request *request, void **address)
 {
 	CUdeviceptr kept;
 
-	if (!keep_is_on() || !address || !wrapper_reuse(request, &kept, NULL))
+	if (!address || !wrapper_reuse(request, &kept))
 		return false;
 	*address = (void *)(uintptr_t)kept;
 	return true;
@@ -36,17 +36,17 @@ cuda_host_reuse(const struct keep_request *request, void **address)
 static CUresult cuda_host_keepable(CUresult result, const struct keep_request *request,
 				   void *const *address)
 {
-	result = cuda_host_allocated(result, address, request->width);
+	result = cuda_host_allocated(result, address, request->size);
 	if (result == CUDA_SUCCESS && address && keep_is_on())
-		keep_allocated(request, (uintptr_t)*address, 0);
+		keep_allocated_host(request, (uintptr_t)*address);
 	return result;
 }
 
 WRAP(cuMemAllocHost_v2, (address, size), void **address, size_t size)
 {
 	const struct keep_request request = { .kind = ALLOCATION_HOST,
-					      .detail = KEEP_ALLOC_HOST,
-					      .width = size };
+					      .flags = KEEP_ALLOC_HOST,
+					      .size = size };
 
 	if (cuda_host_reuse(&request, address))
 		return CUDA_SUCCESS;
@@ -62,8 +62,8 @@ WRAP(cuMemAllocHost, (address, size), void **address, unsigned int size)
 WRAP(cuMemHostAlloc, (address, size, flags), void **address, size_t size, unsigned int flags)
 {
 	const struct keep_request request = { .kind = ALLOCATION_HOST,
-					      .detail = flags,
-					      .width = size };
+					      .flags = flags,
+					      .size = size };
 
 	if (cuda_host_reuse(&request, address))
 		return CUDA_SUCCESS;
@@ -87,8 +87,7 @@ WRAP(cuMemFreeHost, (address), void *address)
 	CUresult probe;
 
 	if (keep_is_on()) {
-		if (keep_free(FREE_HOST, (uintptr_t)address,
-			      (union keep_target){ .host = forward }))
+		if (keep_free(FREE_HOST, (uintptr_t)address))
 			return CUDA_SUCCESS;
 		address = keep_visible_pointer(address);
 	}

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* cuda_memory.c -- allocations and frees of GPU memory
  *
- * The first pair is the reference; the others repeat it for other forms. The interface with 32-bit
- * addresses keeps no memory.
+ * The first pair is the reference; the others repeat it for other forms. Memory of that pair alone is
+ * kept.
  */
 #include "intercept/wrappers.h"
-#include "memory/keep_watch.h"
 #include "registration/registration.h"
 #include "report/statistics.h"
 
@@ -18,41 +17,26 @@
  * any other, and the driver's result is the caller's. If the driver refuses a free, memory that the
  * driver still has is recorded again; if a capture causes the refusal, no record ends at all.
  */
-static inline __attribute__((always_inline)) CUresult
-cuda_memory_allocate(__typeof__(cuMemAlloc_v2) *forward, CUdeviceptr *address, size_t size)
+WRAP(cuMemAlloc_v2, (address, size), CUdeviceptr *address, size_t size)
 {
+	const struct keep_request request = { .kind = ALLOCATION_DEVICE, .size = size };
+
+	if (wrapper_reuse(&request, address))
+		return CUDA_SUCCESS;
 	return wrapper_allocated(WRAPPER_RETRY(KEEP_CURRENT, size, forward(address, size)),
 				 ALLOCATION_DEVICE, address, size);
 }
 
-static __attribute__((noinline)) CUresult
-cuda_memory_allocate_kept(__typeof__(cuMemAlloc_v2) *forward, CUdeviceptr *address, size_t size)
-{
-	const struct keep_request request = { .kind = ALLOCATION_DEVICE, .width = size };
-	uint64_t start;
-	CUresult result;
-
-	if (wrapper_reuse(&request, address, NULL))
-		return CUDA_SUCCESS;
-	start = keep_watch_begin();
-	result = cuda_memory_allocate(forward, address, size);
-	if (start && result == CUDA_SUCCESS)
-		keep_watch_allocated(*address, start);
-	return result;
-}
-
-WRAP(cuMemAlloc_v2, (address, size), CUdeviceptr *address, size_t size)
-{
-	return keep_is_concerned() ? cuda_memory_allocate_kept(forward, address, size)
-				   : cuda_memory_allocate(forward, address, size);
-}
-
-static inline __attribute__((always_inline)) CUresult
-cuda_memory_free(__typeof__(cuMemFree_v2) *forward, CUdeviceptr address)
+WRAP(cuMemFree_v2, (address), CUdeviceptr address)
 {
 	struct pending_free pending;
 	CUresult probe;
 
+	if (keep_is_on()) {
+		if (keep_free(FREE_DEVICE, address))
+			return CUDA_SUCCESS;
+		address = keep_visible(address);
+	}
 	if (wrapper_needs_probe(address)) {
 		probe = forward(0);
 		if (wrapper_is_capture_refusal(probe))
@@ -62,27 +46,20 @@ cuda_memory_free(__typeof__(cuMemFree_v2) *forward, CUdeviceptr address)
 	return wrapper_after_free(&pending, forward(address));
 }
 
-static __attribute__((noinline)) CUresult cuda_memory_free_kept(__typeof__(cuMemFree_v2) *forward,
-								CUdeviceptr address)
+static CUresult cuda_memory_free_kept(CUdeviceptr address)
 {
-	uint64_t start, size;
-	CUresult result;
-
-	if (keep_free(FREE_DEVICE, address, (union keep_target){ .device = forward }))
-		return CUDA_SUCCESS;
-	start = keep_watch_begin();
-	size = start ? keep_watch_size(address) : 0;
-	result = cuda_memory_free(forward, keep_visible(address));
-	if (size && result == CUDA_SUCCESS)
-		keep_watch_freed(size, start);
-	return result;
+	return entry_next(cuMemFree_v2)(address);
 }
 
-WRAP(cuMemFree_v2, (address), CUdeviceptr address)
+static CUresult cuda_memory_free_kept_host(void *address)
 {
-	return keep_is_concerned() ? cuda_memory_free_kept(forward, address)
-				   : cuda_memory_free(forward, address);
+	return entry_next(cuMemFreeHost)(address);
 }
+
+const struct keep_targets keep_targets = {
+	.free_device = cuda_memory_free_kept,
+	.free_host = cuda_memory_free_kept_host,
+};
 
 WRAP(cuMemAlloc, (address, size), CUdeviceptr_v1 *address, unsigned int size)
 {
@@ -110,20 +87,11 @@ WRAP(cuMemFree, (address), CUdeviceptr_v1 address)
 WRAP(cuMemAllocPitch_v2, (address, pitch, width, height, element), CUdeviceptr *address,
      size_t *pitch, size_t width, size_t height, unsigned int element)
 {
-	const struct keep_request request = {
-		.kind = ALLOCATION_PITCHED, .detail = element, .width = width, .height = height
-	};
-	CUresult result;
+	CUresult result = WRAPPER_RETRY(KEEP_CURRENT, width * height,
+					forward(address, pitch, width, height, element));
 
-	if (keep_is_on() && pitch && wrapper_reuse(&request, address, pitch))
-		return CUDA_SUCCESS;
-	result = WRAPPER_RETRY(KEEP_CURRENT, width * height,
-			       forward(address, pitch, width, height, element));
-	result = wrapper_allocated(result, ALLOCATION_PITCHED, address,
-				   pitch && result == CUDA_SUCCESS ? *pitch * height : 0);
-	if (result == CUDA_SUCCESS && address && pitch && keep_is_on())
-		keep_allocated(&request, *address, *pitch);
-	return result;
+	return wrapper_allocated(result, ALLOCATION_PITCHED, address,
+				 pitch && result == CUDA_SUCCESS ? *pitch * height : 0);
 }
 
 WRAP(cuMemAllocPitch, (address, pitch, width, height, element), CUdeviceptr_v1 *address,
@@ -180,7 +148,7 @@ WRAP(cuMemGetInfo_v2, (free, total), size_t *free, size_t *total)
 	CUresult result;
 
 	if (keeps)
-		keep_return_pools();
+		keep_return_pool();
 	result = forward(free, total);
 	if (result == CUDA_SUCCESS && free && keeps) {
 		statistics_count(memory_queries);

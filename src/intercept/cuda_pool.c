@@ -11,7 +11,7 @@
 
 WRAP(cuMemAllocAsync, (address, size, stream), CUdeviceptr *address, size_t size, CUstream stream)
 {
-	return wrapper_allocated(WRAPPER_RETRY(KEEP_POOL, size, forward(address, size, stream)),
+	return wrapper_allocated(WRAPPER_RETRY(KEEP_CURRENT, size, forward(address, size, stream)),
 				 ALLOCATION_POOL, address, size);
 }
 
@@ -22,7 +22,7 @@ WRAP(cuMemAllocFromPoolAsync, (address, size, pool, stream), CUdeviceptr *addres
      CUmemoryPool pool, CUstream stream)
 {
 	return wrapper_allocated(
-		WRAPPER_RETRY(KEEP_POOL, size, forward(address, size, pool, stream)),
+		WRAPPER_RETRY(KEEP_DEVICES, 0, forward(address, size, pool, stream)),
 		ALLOCATION_POOL, address, size);
 }
 
@@ -95,37 +95,14 @@ static CUresult cuda_pool_after_trim(CUresult result)
 	return result;
 }
 
-/* A program that trims a pool wants memory back. */
 WRAP(cuMemPoolTrimTo, (pool, bytes), CUmemoryPool pool, size_t bytes)
 {
-	if (keep_is_on())
-		keep_release_context(NULL);
 	return cuda_pool_after_trim(forward(pool, bytes));
 }
 
 WRAP(cuMemPoolDestroy, (pool), CUmemoryPool pool)
 {
-	bool kept = keep_is_on(), raised = kept && keep_pool_take(pool);
-	CUresult result = forward(pool);
-
-	if (kept && result == CUDA_SUCCESS)
-		keep_pool_forget(pool);
-	else if (raised)
-		keep_pool_give_back(pool);
-	return cuda_pool_after_trim(result);
-}
-
-/* The threshold is the program's from now on. */
-WRAP(cuMemPoolSetAttribute, (pool, attribute, value), CUmemoryPool pool,
-     CUmemPool_attribute attribute, void *value)
-{
-	bool raised = attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD && value && keep_is_on() &&
-		      keep_pool_take(pool);
-	CUresult result = forward(pool, attribute, value);
-
-	if (raised && result != CUDA_SUCCESS)
-		keep_pool_give_back(pool);
-	return result;
+	return cuda_pool_after_trim(forward(pool));
 }
 
 WRAP(cuMemPoolGetAttribute, (pool, attribute, value), CUmemoryPool pool,

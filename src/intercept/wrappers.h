@@ -33,31 +33,29 @@ static inline CUresult wrapper_allocated(CUresult result, enum allocation_kind k
 	return result;
 }
 
-/* True: the request is served from kept memory. `pitch` may be NULL. */
-static inline bool wrapper_reuse(const struct keep_request *request, CUdeviceptr *address,
-				 size_t *pitch)
+/* True: the request is served from kept memory. */
+static inline bool wrapper_reuse(const struct keep_request *request, CUdeviceptr *address)
 {
-	if (!address || !keep_allocate(request, address, pitch))
+	if (!address || !keep_is_on() || !keep_allocate(request, address))
 		return false;
 	wrapper_scan();
 	return true;
 }
 
-/* The result of `call`, which allocates `bytes` on the device (an ordinal, or KEEP_*). While it
- * fails for want of memory, and memory is kept there, release memory and repeat the call. */
+/* The result of `call`, which needs `bytes` on the device (an ordinal, or KEEP_*); 0: unknown. If it
+ * fails for want of memory, release kept memory and repeat the call. */
 #define WRAPPER_RETRY(device, bytes, call)                                                         \
 	({                                                                                         \
-		CUresult result_;                                                                  \
-		uint64_t ended_;                                                                   \
-		unsigned int tries_ = 0;                                                           \
+		CUresult result_ = (call);                                                         \
                                                                                                    \
-		do {                                                                               \
-			ended_ = load_relaxed(&keep_releases_ended);                               \
-			result_ = (call);                                                          \
-		} while (__builtin_expect(result_ == CUDA_ERROR_OUT_OF_MEMORY, 0) &&               \
-			 keep_is_on() &&                                                           \
-			 (keep_release_for(device, bytes, tries_++) ||                             \
-			  keep_await_release(ended_)));                                            \
+		if (__builtin_expect(result_ == CUDA_ERROR_OUT_OF_MEMORY, 0) && keep_is_on()) {    \
+			struct keep_refusal refusal_ = { 0 };                                      \
+                                                                                                   \
+			while (result_ == CUDA_ERROR_OUT_OF_MEMORY &&                              \
+			       keep_retry(&refusal_, device, bytes))                               \
+				result_ = (call);                                                  \
+			keep_settled(&refusal_);                                                   \
+		}                                                                                  \
 		result_;                                                                           \
 	})
 

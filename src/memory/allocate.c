@@ -19,7 +19,6 @@ void memory_renew(void)
 	table_renew();
 	exports_renew();
 	kept_renew();
-	kept_renew_pools();
 }
 
 void memory_missed_free(const struct allocation *ended)
@@ -104,8 +103,8 @@ static void allocate_record(enum allocation_kind kind, uint64_t base, uint64_t s
 	allocation.integrated = host_allocated && attributes_integrated(allocation.device);
 	if (memory_insert(&allocation))
 		events_count_allocation(kind, size);
-	if (kind == ALLOCATION_POOL && keep_is_on())
-		kept_pool_allocated(&allocation);
+	if (kind == ALLOCATION_POOL && allocation.described && keep_is_on())
+		keep_pool_allocated(allocation.device);
 }
 
 void memory_allocated(enum allocation_kind kind, uint64_t base, uint64_t size)

@@ -28,13 +28,14 @@
 	CALL(cuCtxGetFlags)                                                                        \
 	CALL(cuCtxRecordEvent)                                                                     \
 	CALL(cuEventCreate)                                                                        \
+	CALL(cuEventQuery)                                                                         \
 	CALL(cuEventSynchronize)                                                                   \
 	CALL(cuEventDestroy_v2)                                                                    \
 	CALL(cuMemAlloc_v2)                                                                        \
 	CALL(cuMemFree_v2)                                                                         \
 	CALL(cuMemGetInfo_v2)                                                                      \
-	CALL(cuDeviceTotalMem_v2)                                                                  \
 	CALL(cuDeviceGetUuid_v2)                                                                   \
+	CALL(cuDeviceGetDefaultMemPool)                                                            \
 	CALL(cuMemPoolGetAttribute)                                                                \
 	CALL(cuMemPoolSetAttribute)                                                                \
 	CALL(cuMemPoolTrimTo)                                                                      \

@@ -34,20 +34,21 @@ static bool keep_wait_record(const struct driver_calls *driver, CUcontext contex
 	return result == CUDA_SUCCESS;
 }
 
-/* True: *result is that of the wait. Drivers before CUDA 12.5 have no events of contexts. */
+/* True: *result is that of the wait, or of the query. Drivers before CUDA 12.5 have no events of
+ * contexts. */
 static bool keep_wait_by_event(const struct driver_calls *driver, CUcontext context,
-			       CUresult *result)
+			       __typeof__(cuEventSynchronize) *wait, CUresult *result)
 {
 	bool recorded;
 	CUevent event;
 
-	if (!driver->cuCtxRecordEvent || !driver->cuEventCreate || !driver->cuEventSynchronize ||
+	if (!driver->cuCtxRecordEvent || !driver->cuEventCreate || !wait ||
 	    !driver->cuEventDestroy_v2 ||
 	    driver->cuEventCreate(&event, keep_wait_flags(driver)) != CUDA_SUCCESS)
 		return false;
 	recorded = keep_wait_record(driver, context, event);
 	if (recorded)
-		*result = driver->cuEventSynchronize(event);
+		*result = wait(event);
 	driver->cuEventDestroy_v2(event);
 	return recorded;
 }
@@ -71,7 +72,7 @@ static CUresult keep_wait_in_current(const struct driver_calls *driver, CUcontex
 	bool relaxed = driver_relax_capture(&mode);
 	CUresult result;
 
-	if (!keep_wait_by_event(driver, context, &result))
+	if (!keep_wait_by_event(driver, context, driver->cuEventSynchronize, &result))
 		result = keep_wait_by_free(driver);
 	driver_restore_capture(relaxed, &mode);
 	return result;
@@ -93,4 +94,16 @@ CUresult keep_wait(CUcontext context)
 	result = keep_wait_in_current(driver, context);
 	driver->cuCtxPopCurrent_v2(&current);
 	return result;
+}
+
+bool keep_is_idle(CUcontext current)
+{
+	const struct driver_calls *driver = driver_calls();
+	CUstreamCaptureMode mode;
+	bool relaxed = driver_relax_capture(&mode);
+	CUresult result;
+	bool known = keep_wait_by_event(driver, current, driver->cuEventQuery, &result);
+
+	driver_restore_capture(relaxed, &mode);
+	return known && result == CUDA_SUCCESS;
 }

@@ -43,10 +43,6 @@ int table_set_access(uint64_t base, uint64_t id, bool accessible, struct allocat
  * Stores its event_id in *allocation. False: it has ended, or is hidden already. */
 bool table_hide(struct allocation *allocation);
 
-/* True if it was hidden before, and shown again. An answer about memory that ends meanwhile may be
- * wrong. */
-bool table_was_hidden(const struct allocation *allocation);
-
 /* Show it again, with a new event_id, which is stored in *allocation. False: it has ended. */
 bool table_show(struct allocation *allocation);
 

@@ -60,11 +60,6 @@ static void table_move(_Atomic uint64_t *from, _Atomic uint64_t *to, uint64_t le
 	store_release(from, left);
 }
 
-bool table_was_hidden(const struct allocation *allocation)
-{
-	return load_relaxed(&table_side(allocation->slot)->event_id);
-}
-
 bool table_hide(struct allocation *allocation)
 {
 	struct record_side *side = table_side(allocation->slot);

@@ -233,28 +233,6 @@ static void facts_find_never_used(json_t *facts, const struct job *job)
 	facts_set_text(facts, "size_proposal", facts_propose_size(job));
 }
 
-/* Time of a kept allocation and its free (measured on an H100). */
-#define KEPT_NS 1250
-
-/* The limit is one process's: the most that one needs, in whole MiB. `keep_percent`: the time that
- * kept memory saves, of the processes' times. */
-static void facts_find_repeated(json_t *facts, const struct job *job)
-{
-	int64_t most = 0, elapsed = 0, bytes;
-	int64_t saved = job_total(job, "repeated_ns") -
-			multiply_capped(job_total(job, "repeated"), KEPT_NS);
-
-	for (size_t i = 0; i < job->count; i++) {
-		bytes = record_number(job->ranks[i], "repeated_bytes");
-		most = bytes > most ? bytes : most;
-		elapsed = add_capped(elapsed, record_number(job->ranks[i], "elapsed_ns"));
-	}
-	facts_set_text(facts, "keep_size", text_of("%lldM", (long long)((most >> 20) + 1)));
-	facts_set(facts, "keep_percent",
-		  elapsed < 100 || saved < 0 ? 0 : (size_t)(saved / (elapsed / 100)));
-	facts_set_text(facts, "keep_saved", show(UNIT_TIME, saved > 0 ? saved : 0));
-}
-
 static json_t *facts_find(const struct job *job)
 {
 	json_t *facts = json_copy(job->totals);
@@ -272,7 +250,6 @@ static json_t *facts_find(const struct job *job)
 	facts_find_pairs(facts, job);
 	facts_find_failures(facts, job);
 	facts_find_never_used(facts, job);
-	facts_find_repeated(facts, job);
 	return facts;
 }
 

@@ -79,9 +79,6 @@ def rules(seen, statistics):
             "mappings made accessible, once each",
         ),
         "access_removed": between(0, statistics["access_granted"] if did["cuMemSetAccess"] else 0, "cuMemSetAccess"),
-        "repeated": between(0, sum(name == "cuMemAlloc" for name, _ in seen.sizes), "allocations by cuMemAlloc"),
-        "repeated_ns": between(0, 10**12, "a time"),
-        "repeated_bytes": between(0, allocated_bytes, "of allocations that CUPTI saw"),
         "host_allocations": exactly(host_allocations, "host memory that CUPTI saw begin"),
         "host_frees": between(
             min(sum(did[name] for name in HOST_FREES), host_allocations), host_allocations, f"host memory that ended{end}"

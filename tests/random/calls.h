@@ -44,8 +44,10 @@ bool call_keep(struct client *client, struct model_memory *memory);
 bool call_reuse(struct client *client, struct model_memory *memory,
 		const struct keep_request *request, CUcontext context);
 
-/* The driver has no room: true if the library releases kept memory. */
-bool call_release(struct client *client, bool host, uint64_t bytes);
+/* The driver refused a call for want of memory: true if it is to be repeated, until call_settled().
+ * `refusal` NULL: an adapter lacks room. */
+bool call_release(struct keep_refusal *refusal, int device, uint64_t bytes);
+void call_settled(const struct keep_refusal *refusal);
 
 /* Nothing more is kept from now on. */
 void call_end_keeping(void);

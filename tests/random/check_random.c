@@ -129,7 +129,7 @@ static void run_here(const char *list)
 	       (unsigned long long)totals.late, (unsigned long long)totals.found,
 	       (unsigned long long)(totals.found + totals.not_found),
 	       (unsigned long long)totals.kept, (unsigned long long)totals.reused,
-	       (unsigned long long)world_kept_counts().released, (unsigned long long)totals.forks,
+	       (unsigned long long)world_released, (unsigned long long)totals.forks,
 	       (unsigned long long)counts.pins, (unsigned long long)counts.failures,
 	       (unsigned long long)counts.most_regions);
 }

@@ -58,9 +58,7 @@ uint64_t world_keep_end_at(void)
 
 void world_enter(CUcontext context)
 {
-	pthread_mutex_lock(&world_lock);
 	context->alive = true;
-	pthread_mutex_unlock(&world_lock);
 	stack[0] = context;
 	depth = 1;
 }
@@ -70,31 +68,34 @@ void world_fail_waits(bool failing)
 	fails = failing;
 }
 
-static void free_unless_kept(struct memory *memory)
-{
-	if (memory->kept.given_up)
-		broken("a context ended with kept memory at 0x%llx",
-		       (unsigned long long)memory->base);
-	heap_end(memory);
-}
-
-static void make_unknown(struct memory *memory)
-{
-	memory->gone = true;
-}
-
 void world_context_ended(CUcontext context, bool settled)
 {
+	struct memory *memory = NULL;
+
 	pthread_mutex_lock(&world_lock);
 	context->alive = false;
-	heap_each(context, settled ? free_unless_kept : make_unknown);
+	while ((memory = heap_next(memory))) {
+		if (memory->context != context)
+			continue;
+		if (settled && memory->kept.given_up)
+			broken("a context ended with kept memory at 0x%llx",
+			       (unsigned long long)memory->base);
+		memory->gone = true;
+	}
 	pthread_mutex_unlock(&world_lock);
+	if (settled)
+		world_context_settled(context);
 }
 
 void world_context_settled(CUcontext context)
 {
+	struct memory *memory = NULL;
+
 	pthread_mutex_lock(&world_lock);
-	heap_each(context, heap_end);
+	while ((memory = heap_next(memory))) {
+		if (memory->context == context)
+			heap_end(memory);
+	}
 	pthread_mutex_unlock(&world_lock);
 }
 
@@ -119,14 +120,9 @@ void gpu_use(unsigned int gpu, uint64_t size, bool begins)
 
 static CUresult state(void)
 {
-	bool alive;
-
 	if (!depth)
 		return CUDA_ERROR_INVALID_CONTEXT;
-	pthread_mutex_lock(&world_lock);
-	alive = stack[depth - 1]->alive;
-	pthread_mutex_unlock(&world_lock);
-	return alive ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	return stack[depth - 1]->alive ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
 CUresult context_get_current(CUcontext *context)
@@ -157,12 +153,7 @@ CUresult context_get_version(CUcontext context, unsigned int *version)
 
 CUresult context_push(CUcontext context)
 {
-	bool alive;
-
-	pthread_mutex_lock(&world_lock);
-	alive = context->alive;
-	pthread_mutex_unlock(&world_lock);
-	if (!alive)
+	if (!context->alive)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	if (depth == DEPTH)
 		broken("contexts are pushed, and never popped");
@@ -267,9 +258,15 @@ bool context_is_relaxed(void)
 	return capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED;
 }
 
-CUresult context_total(size_t *bytes, CUdevice device)
+CUresult context_memory(size_t *unused, size_t *total)
 {
-	(void)device;
-	*bytes = gpu_total;
+	CUresult result = state();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	pthread_mutex_lock(&world_lock);
+	*unused = gpu_total - gpu_used[stack[depth - 1]->gpu];
+	*total = gpu_total;
+	pthread_mutex_unlock(&world_lock);
 	return CUDA_SUCCESS;
 }

@@ -58,28 +58,28 @@ static bool withdraw_offer(unsigned int thread, uint64_t base)
 
 /* As the wrappers of the driver's allocations. 0: no room. */
 static uint64_t allocate(struct client *client, bool own, const struct keep_request *request,
-			 CUcontext context, bool rdma_capable, uint64_t *pitch)
+			 CUcontext context, bool rdma_capable)
 {
+	int device = request->kind == ALLOCATION_HOST ? KEEP_HOST : KEEP_CURRENT;
+	struct keep_refusal refusal = { 0 };
 	uint64_t base;
 
 	do
-		base = world_allocate(own, request, context, rdma_capable, pitch);
-	while (!base && client->keeps && context &&
-	       call_release(client, request->kind == ALLOCATION_HOST,
-			    request->width * (request->height ? request->height : 1)));
+		base = world_allocate(own, request, context, rdma_capable);
+	while (!base && client->keeps && context && call_release(&refusal, device, request->size));
+	call_settled(&refusal);
 	return base;
 }
 
-static void record(const struct client *client, const struct keep_request *request, uint64_t base,
-		   uint64_t pitch)
+static void record(const struct client *client, const struct keep_request *request, uint64_t base)
 {
-	if (request->kind == ALLOCATION_HOST)
-		memory_host_allocated(base, request->width);
-	else
-		memory_allocated(request->kind, base,
-				 pitch ? pitch * request->height : request->width);
-	if (client->keeps && (pitch || request->kind == ALLOCATION_HOST))
-		keep_allocated(request, base, pitch);
+	if (request->kind != ALLOCATION_HOST) {
+		memory_allocated(request->kind, base, request->size);
+		return;
+	}
+	memory_host_allocated(base, request->size);
+	if (client->keeps)
+		keep_allocated_host(request, base);
 }
 
 void call_allocate(struct client *client, bool own, const struct keep_request *request,
@@ -88,7 +88,7 @@ void call_allocate(struct client *client, bool own, const struct keep_request *r
 	struct model_memory *memory = model_unused_memory(client);
 	bool is_offered =
 		!own && (request->kind == ALLOCATION_DEVICE || request->kind == ALLOCATION_POOL);
-	uint64_t base, pitch;
+	uint64_t base;
 
 	if (!memory)
 		return;
@@ -96,11 +96,11 @@ void call_allocate(struct client *client, bool own, const struct keep_request *r
 		world_enter(context);
 	if (context && client->keeps && call_reuse(client, memory, request, context))
 		return;
-	base = allocate(client, own, request, context, rdma_capable, &pitch);
+	base = allocate(client, own, request, context, rdma_capable);
 	if (!base)
 		return;
 	*memory = (struct model_memory){ .base = base,
-					 .size = pitch ? pitch * request->height : request->width,
+					 .size = request->size,
 					 .context = context,
 					 .kind = request->kind,
 					 .own = own,
@@ -114,7 +114,7 @@ void call_allocate(struct client *client, bool own, const struct keep_request *r
 	if (is_offered)
 		offers[client->number] = base;
 	let_others_go_first(client, 8);
-	record(client, request, base, pitch);
+	record(client, request, base);
 	if (is_offered && withdraw_offer(client->number, base))
 		model_memory_freed(client, memory);
 }

@@ -68,8 +68,7 @@ void call_free_in_vain(struct client *client, enum memory_free call, uint64_t ad
 	uint64_t visible;
 
 	world_keep_begin();
-	world_order = WORLD_ANY_ORDER;
-	if (keep_free(call, address, call == FREE_HOST ? world_free_kept_host : world_free_kept))
+	if (keep_free(call, address))
 		broken("a free of 0x%llx, which the driver refuses, keeps memory",
 		       (unsigned long long)address);
 	world_keep_end();
@@ -93,7 +92,6 @@ static void end_seen(struct client *client, CUcontext context, bool refused)
 {
 	struct pending_frees *frees;
 
-	world_order = WORLD_ANY_ORDER;
 	if (client->keeps) {
 		keep_release_context(context);
 		world_must_keep_nothing(context);
@@ -159,7 +157,7 @@ void call_end_context(struct client *client, CUcontext context, bool refused, bo
 
 void call_capture(struct client *client, struct model_memory *memory)
 {
-	const struct keep_request request = { .kind = ALLOCATION_DEVICE, .width = memory->size };
+	const struct keep_request request = { .kind = ALLOCATION_DEVICE, .size = memory->size };
 	CUcontext context = memory->context;
 	uint64_t kept = client->totals.kept, reused = client->totals.reused;
 	bool counted = captures_begin();

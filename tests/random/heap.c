@@ -152,18 +152,11 @@ static struct memory *allocate_whole(const struct window *window, uint64_t size)
 	return NULL;
 }
 
-/* Rows are padded, as the driver does. */
-static uint64_t size_of(const struct keep_request *request, uint64_t *pitch)
-{
-	*pitch = request->kind == ALLOCATION_PITCHED ? round_up(request->width, ALIGN) : 0;
-	return *pitch ? *pitch * request->height : request->width;
-}
-
 uint64_t world_allocate(bool own, const struct keep_request *request, CUcontext context,
-			bool rdma_capable, uint64_t *pitch)
+			bool rdma_capable)
 {
 	unsigned int gpu = context ? context->gpu : 0;
-	uint64_t size = size_of(request, pitch), base = 0;
+	uint64_t size = request->size, base = 0;
 	bool is_host = request->kind == ALLOCATION_HOST;
 	struct memory *memory = NULL;
 
@@ -177,7 +170,6 @@ uint64_t world_allocate(bool own, const struct keep_request *request, CUcontext 
 		memory->gpu = gpu;
 		memory->rdma_capable = rdma_capable;
 		memory->request = *request;
-		memory->pitch = *pitch;
 		base = memory->base;
 	}
 	if (memory && !is_host) {
@@ -243,39 +235,13 @@ void world_free(uint64_t base)
 	pthread_mutex_unlock(&world_lock);
 }
 
-void heap_each(CUcontext context, void (*act)(struct memory *memory))
+struct memory *heap_next(const struct memory *memory)
 {
-	for (size_t i = 0; i < ever_used; i++) {
-		if (memories[i].size && memories[i].context == context)
-			act(&memories[i]);
-	}
-}
+	struct memory *next = memory ? memories + (memory - memories) + 1 : memories;
 
-const struct memory *heap_last_kept(CUcontext context, const struct keep_request *request)
-{
-	const struct memory *last = NULL;
-
-	for (size_t i = 0; i < ever_used; i++) {
-		const struct memory *memory = &memories[i];
-
-		if (memory->kept.given_up && memory->context == context &&
-		    world_fits(&memory->request, request) &&
-		    (!last || memory->size < last->size ||
-		     (memory->size == last->size && memory->kept.serial > last->kept.serial)))
-			last = memory;
-	}
-	return last;
-}
-
-const struct memory *heap_find(bool (*is_one)(const struct memory *memory,
-					      const struct memory *data),
-			       const struct memory *data)
-{
-	for (size_t i = 0; i < ever_used; i++) {
-		if (memories[i].size && is_one(&memories[i], data))
-			return &memories[i];
-	}
-	return NULL;
+	while (next < memories + ever_used && !next->size)
+		next++;
+	return next < memories + ever_used ? next : NULL;
 }
 
 uint64_t world_reserved(void)
@@ -378,5 +344,5 @@ const struct driver_calls world_driver = {
 	.cuMemAlloc_v2 = context_allocate,
 	.cuMemFree_v2 = context_free,
 	.cuThreadExchangeStreamCaptureMode = context_exchange_mode,
-	.cuDeviceTotalMem_v2 = context_total,
+	.cuMemGetInfo_v2 = context_memory,
 };

@@ -13,25 +13,16 @@ struct memory {
 	bool rdma_capable, mapped, accessible;
 	bool gone;		     /* ended with its context: unknown to the driver */
 	struct keep_request request; /* of the program */
-	uint64_t pitch;
 	struct world_kept kept;
 };
 
 /* The memory that holds the address, also if it is gone; NULL: none. */
 struct memory *heap_at(uint64_t address);
 
-/* Call `act` for each memory of the context. */
-void heap_each(CUcontext context, void (*act)(struct memory *memory));
-
 void heap_end(struct memory *memory);
 
-/* The smallest memory of the context for the request, the most recently kept first; NULL: none. */
-const struct memory *heap_last_kept(CUcontext context, const struct keep_request *request);
-
-/* A memory with this test true of it and `data`; NULL: none. */
-const struct memory *heap_find(bool (*is_one)(const struct memory *memory,
-					      const struct memory *data),
-			       const struct memory *data);
+/* The memory after this one, in some order; NULL: the first one, or none. */
+struct memory *heap_next(const struct memory *memory);
 
 /* ---- kept.c ---- */
 
@@ -59,6 +50,6 @@ CUresult context_destroy_event(CUevent event);
 CUresult context_allocate(CUdeviceptr *address, size_t size);
 CUresult context_free(CUdeviceptr address);
 CUresult context_exchange_mode(CUstreamCaptureMode *mode);
-CUresult context_total(size_t *bytes, CUdevice device);
+CUresult context_memory(size_t *unused, size_t *total);
 
 #endif

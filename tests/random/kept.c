@@ -3,23 +3,25 @@
 #include <stddef.h>
 
 #include "base/config.h"
-#include "memory/keep_worth.h"
 #include "memory/kept.h"
 #include "random/heap.h"
 #include "report/statistics.h"
 
 #define HOST	  GPUS /* number of the host's list */
+#define LISTS	  (GPUS + 1)
 #define SMALL_MAX ((uint64_t)1 << 20)
+#define LOOKED_AT 64 /* a search of the library's may skip this much other memory */
 
-__thread uint64_t world_own_pins, world_watched_pins;
+__thread uint64_t world_own_pins, world_watched_pins, world_own_releases;
 __thread const struct world_keys *world_watched;
 
 static unsigned int active; /* calls that may change kept memory */
 static uint64_t serial, failures;
+static __thread CUcontext freeing; /* of the memory that this thread frees; NULL: none */
 static struct {
 	uint64_t bytes, blocks; /* as the driver counts; of them, in blocks of their own */
-} lists[GPUS + 1];
-static struct world_kept_counts counts;
+} lists[LISTS];
+_Atomic uint64_t world_released;
 
 static unsigned int list_of(const struct memory *memory)
 {
@@ -46,6 +48,8 @@ static uint64_t limit_of(unsigned int list)
 
 	if (list == HOST)
 		return config_get()->keep_host;
+	if (keep == CONFIG_AUTO)
+		return gpu_bytes();
 	return keep & CONFIG_SHARE ? gpu_bytes() / 100 * (keep & ~CONFIG_SHARE) : keep;
 }
 
@@ -83,16 +87,20 @@ static void must_be(const char *what, uint64_t value, uint64_t expected)
 static void compare(void)
 {
 	uint64_t sum = 0;
+	CUdevice device;
 
 	for (unsigned int i = 0; i < GPUS; i++) {
 		sum += lists[i].bytes;
-		must_be("free memory of a GPU", kept_block_bytes((int)i), lists[i].blocks);
+		must_be("a GPU's list", kept_bytes(i), lists[i].bytes);
 	}
+	must_be("the host's list", kept_bytes(KEPT_HOST), lists[HOST].bytes);
+	if (context_get_device(&device) == CUDA_SUCCESS)
+		must_be("free memory of a GPU", keep_free_bytes(), lists[device].blocks);
 	must_be("kept_bytes", statistics_get(kept_bytes), sum);
 	must_be("kept_host_bytes", statistics_get(kept_host_bytes), lists[HOST].bytes);
 	if (statistics_get(kept_bytes_peak) < sum)
 		broken("the peak of the kept bytes is below them");
-	for (unsigned int i = 0; i <= HOST; i++) {
+	for (unsigned int i = 0; i < LISTS; i++) {
 		if (lists[i].bytes > limit_of(i))
 			broken("%llu bytes are kept, and the limit is %llu",
 			       (unsigned long long)lists[i].bytes, (unsigned long long)limit_of(i));
@@ -133,6 +141,7 @@ uint64_t world_give_up(uint64_t base, const struct world_keys *keys)
 	memory->kept.keys = *keys;
 	memory->kept.evictions = statistics_get(evictions);
 	memory->kept.serial = number = ++serial;
+	freeing = memory->context;
 	kept_count(memory, true);
 	pthread_mutex_unlock(&world_lock);
 	return number;
@@ -148,6 +157,7 @@ void world_take_back(uint64_t base)
 		broken("memory at 0x%llx, which was not kept, is not the program's",
 		       (unsigned long long)base);
 	memory->kept.given_up = false;
+	freeing = NULL;
 	kept_count(memory, false);
 	pthread_mutex_unlock(&world_lock);
 }
@@ -162,16 +172,55 @@ void world_has_kept(uint64_t base, uint64_t number)
 	if (memory && memory->base == base && memory->kept.given_up &&
 	    memory->kept.serial == number)
 		memory->kept.surely = true;
+	freeing = NULL;
+	pthread_mutex_unlock(&world_lock);
+}
+
+/* ---- choices of the library ---- */
+
+/* Kept memory of the list (LISTS: of any) and of the context (NULL: of any) that was given up
+ * between the two. */
+static unsigned int count_kept(unsigned int list, CUcontext context, uint64_t after,
+			       uint64_t before)
+{
+	const struct memory *memory = NULL;
+	unsigned int count = 0;
+
+	while ((memory = heap_next(memory)))
+		count += memory->kept.given_up && (list == LISTS || list_of(memory) == list) &&
+			 (!context || memory->context == context) && memory->kept.serial > after &&
+			 memory->kept.serial < before;
+	return count;
+}
+
+/* The smallest kept memory for the request, the most recently kept first; NULL: none. */
+static const struct memory *best_kept(CUcontext context, const struct keep_request *request)
+{
+	const struct memory *memory = NULL, *best = NULL;
+
+	while ((memory = heap_next(memory))) {
+		if (memory->kept.given_up && memory->context == context &&
+		    world_fits(&memory->request, request) &&
+		    (!best || memory->size < best->size ||
+		     (memory->size == best->size && memory->kept.serial > best->kept.serial)))
+			best = memory;
+	}
+	return best;
+}
+
+void world_must_have_released(uint64_t base)
+{
+	const struct memory *memory;
+
+	pthread_mutex_lock(&world_lock);
+	memory = heap_at(base);
+	if (count_kept(list_of(memory), memory->context, 0, UINT64_MAX))
+		broken("a free of 0x%llx releases nothing, and no memory may be kept",
+		       (unsigned long long)base);
 	pthread_mutex_unlock(&world_lock);
 }
 
 /* ---- reuse ---- */
-
-bool world_is_same_request(const struct keep_request *one, const struct keep_request *other)
-{
-	return one->kind == other->kind && one->detail == other->detail &&
-	       one->width == other->width && one->height == other->height;
-}
 
 /* The class of sizes: of blocks, or eight for each power of two. */
 static uint64_t class_of(uint64_t size)
@@ -187,28 +236,35 @@ static uint64_t class_of(uint64_t size)
 
 bool world_fits(const struct keep_request *one, const struct keep_request *other)
 {
-	uint64_t most = class_of(other->width);
+	uint64_t most = class_of(other->size);
 
+	if (one->kind != other->kind || one->flags != other->flags)
+		return false;
+	if (one->kind == ALLOCATION_HOST)
+		return one->size == other->size;
 	/* Small memory serves small requests, of two thirds of its class at least. */
-	if (other->width <= SMALL_MAX)
+	if (other->size <= SMALL_MAX)
 		most = most + most / 2 < SMALL_MAX ? most + most / 2 : SMALL_MAX;
-	return world_is_same_request(one, other) ||
-	       (one->kind == ALLOCATION_DEVICE && other->kind == ALLOCATION_DEVICE &&
-		one->width >= other->width && class_of(one->width) <= most);
+	return one->size >= other->size && class_of(one->size) <= most;
 }
 
 uint64_t world_reuse_begins(CUcontext context, const struct keep_request *request)
 {
-	const struct memory *last = NULL;
+	const struct memory *best = NULL;
+	uint64_t expected = 0;
 
 	pthread_mutex_lock(&world_lock);
 	active++;
 	context->reusing++;
 	context->reuses++;
 	if (world_threads == 1)
-		last = heap_last_kept(context, request);
+		best = best_kept(context, request);
+	if (best)
+		expected = count_kept(LISTS, NULL, best->kept.serial, UINT64_MAX) < LOOKED_AT
+				   ? best->base
+				   : WORLD_UNKNOWN;
 	pthread_mutex_unlock(&world_lock);
-	return last ? last->base : 0;
+	return expected;
 }
 
 void world_reuse_ends(CUcontext context)
@@ -225,7 +281,7 @@ static bool is_alone(void)
 }
 
 struct world_reused world_reuse(uint64_t base, CUcontext context,
-				const struct keep_request *request, const size_t *pitch)
+				const struct keep_request *request)
 {
 	struct world_reused reused;
 	struct memory *memory;
@@ -239,8 +295,6 @@ struct world_reused world_reuse(uint64_t base, CUcontext context,
 	if (memory->context != context || !world_fits(&memory->request, request))
 		broken("0x%llx is handed out for another request, or in another context",
 		       (unsigned long long)base);
-	if (pitch && *pitch != memory->pitch)
-		broken("0x%llx is handed out with another pitch", (unsigned long long)base);
 	memory->kept.given_up = memory->kept.surely = false;
 	kept_count(memory, false);
 	reused = (struct world_reused){ .size = memory->size,
@@ -256,48 +310,18 @@ struct world_reused world_reuse(uint64_t base, CUcontext context,
 
 /* ---- releases ---- */
 
-_Atomic enum world_order world_order;
-
-/* The library's own answer: its unit tests say what it has to be. */
-static bool has_credit(const struct memory *memory)
-{
-	return memory->request.kind != ALLOCATION_DEVICE ||
-	       keep_worth_has(list_of(memory), memory->size, false);
-}
-
-bool world_has_credit(uint64_t base)
-{
-	bool credit;
-
-	pthread_mutex_lock(&world_lock);
-	credit = has_credit(heap_at(base));
-	pthread_mutex_unlock(&world_lock);
-	return credit;
-}
-
-static bool is_before(const struct memory *memory, const struct memory *released)
-{
-	if (!memory->kept.given_up || list_of(memory) != list_of(released))
-		return false;
-	/* Of a class of sizes. */
-	if (world_order == WORLD_OLDEST_FIRST)
-		return memory->kept.serial < released->kept.serial &&
-		       __builtin_clzll((memory->size - 1) | 1) ==
-			       __builtin_clzll((released->size - 1) | 1);
-	return memory->size > released->size;
-}
-
+/* Inside a free, which waits for the freed memory's context alone, only memory of it. */
 static void must_be_next(const struct memory *released)
 {
-	const struct memory *next;
+	unsigned int list = list_of(released);
 
-	if (world_threads > 1 || world_order == WORLD_ANY_ORDER ||
-	    (world_order == WORLD_OLDEST_FIRST && !has_credit(released)))
-		return;
-	next = heap_find(is_before, released);
-	if (next)
-		broken("kept memory at 0x%llx is released before that at 0x%llx",
-		       (unsigned long long)released->base, (unsigned long long)next->base);
+	if (freeing && released->context != freeing)
+		broken("a free releases kept memory at 0x%llx of another context",
+		       (unsigned long long)released->base);
+	if (world_threads == 1 && count_kept(list, released->context, 0, released->kept.serial) &&
+	    count_kept(list, NULL, 0, UINT64_MAX) <= LOOKED_AT)
+		broken("kept memory at 0x%llx is released before older memory of its context",
+		       (unsigned long long)released->base);
 }
 
 static CUresult release(uint64_t base, bool host)
@@ -307,7 +331,8 @@ static CUresult release(uint64_t base, bool host)
 
 	pthread_mutex_lock(&world_lock);
 	memory = heap_at(base);
-	counts.released++;
+	world_released++;
+	world_own_releases++;
 	if (!context_is_relaxed())
 		broken("kept memory is freed in a mode that disturbs captures");
 	if (!memory || memory->base != base || !memory->kept.given_up)
@@ -337,17 +362,24 @@ static CUresult release_host(void *address)
 	return release((uintptr_t)address, true);
 }
 
-const union keep_target world_free_kept = { .device = release_device };
-const union keep_target world_free_kept_host = { .host = release_host };
+const struct keep_targets keep_targets = { .free_device = release_device,
+					   .free_host = release_host };
 
-struct world_kept_counts world_kept_counts(void)
+uint64_t world_kept_at(int device)
 {
-	struct world_kept_counts copy;
+	CUdevice current = 0;
+	uint64_t bytes = 0;
 
+	context_get_device(&current);
 	pthread_mutex_lock(&world_lock);
-	copy = counts;
+	for (unsigned int i = 0; i < LISTS; i++) {
+		if (device == KEEP_DEVICES
+			    ? i != HOST
+			    : i == (device == KEEP_HOST ? HOST : (unsigned int)current))
+			bytes += lists[i].bytes;
+	}
 	pthread_mutex_unlock(&world_lock);
-	return copy;
+	return bytes;
 }
 
 void world_may_evict(void)
@@ -386,18 +418,10 @@ void world_must_not_be_kept(uint64_t address)
 	pthread_mutex_unlock(&world_lock);
 }
 
-static void must_not_be_kept(struct memory *memory)
-{
-	if (memory->kept.given_up)
-		broken("memory at 0x%llx is still kept", (unsigned long long)memory->base);
-}
-
 void world_must_keep_nothing(CUcontext context)
 {
 	pthread_mutex_lock(&world_lock);
-	if (context)
-		heap_each(context, must_not_be_kept);
-	for (unsigned int i = 0; !context && i <= HOST; i++)
-		must_be("what should be released", lists[i].bytes, 0);
+	if (count_kept(LISTS, context, 0, UINT64_MAX))
+		broken("memory of a context is still kept at its end");
 	pthread_mutex_unlock(&world_lock);
 }

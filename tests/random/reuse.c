@@ -99,15 +99,20 @@ static bool has_events(const struct model_memory *memory)
 
 /* ---- frees ---- */
 
-/* Reasons that another thread gives are not known. */
-static bool must_be_kept(const struct client *client, const struct model_memory *memory, bool fails)
+static bool may_be_kept(const struct model_memory *memory, bool unwanted)
+{
+	return !unwanted && memory->context &&
+	       (memory->kind == ALLOCATION_DEVICE || memory->kind == ALLOCATION_HOST);
+}
+
+/* Host memory always: for device memory, what the library has learned counts, too (its unit tests).
+ * Reasons that another thread gives are not known. */
+static bool must_be_kept(const struct model_memory *memory, bool fails)
 {
 	unsigned int version;
 
-	return world_threads == 1 && client->keeps && !world_keeps_no_more && !fails &&
-	       memory->context && !captures_may_be_open() &&
-	       (memory->kind == ALLOCATION_DEVICE || memory->kind == ALLOCATION_PITCHED ||
-		memory->kind == ALLOCATION_HOST) &&
+	return world_threads == 1 && memory->kind == ALLOCATION_HOST && !fails &&
+	       !captures_may_be_open() &&
 	       world_driver.cuCtxGetApiVersion(NULL, &version) != CUDA_ERROR_CONTEXT_IS_DESTROYED &&
 	       world_is_keepable(memory->base);
 }
@@ -142,8 +147,8 @@ bool call_keep(struct client *client, struct model_memory *memory)
 	struct world_keys keys = keys_of(client, memory);
 	struct world_events before = world_events;
 	struct allocation found;
-	bool must, keeps, ended = world_keeps_no_more;
-	uint64_t number;
+	bool must, keeps, unwanted, ended = world_keeps_no_more;
+	uint64_t number, refused = world_refused;
 
 	if (!memory_find(memory->base, &found) || found.base != memory->base)
 		broken("memory at 0x%llx is not known at its free",
@@ -154,26 +159,30 @@ bool call_keep(struct client *client, struct model_memory *memory)
 	}
 	if (memory->found.pd)
 		call_use_found(client, memory);
-	must = must_be_kept(client, memory, fails);
+	/* The limit may depend on the current context's GPU. */
+	if (memory->context && !one_in(&client->source, 4))
+		world_enter(memory->context);
+	must = !ended && refused == world_settled && must_be_kept(memory, fails);
 	world_fail_waits(fails);
 	world_waited = NULL;
 	world_keep_begin();
-	world_order = captures_may_be_open() || ended ? WORLD_ANY_ORDER : WORLD_OLDEST_FIRST;
 	number = world_give_up(memory->base, &keys);
-	keeps = keep_free(is_host ? FREE_HOST : FREE_DEVICE, memory->base,
-			  is_host ? world_free_kept_host : world_free_kept);
+	keeps = keep_free(is_host ? FREE_HOST : FREE_DEVICE, memory->base);
+	unwanted = ended || refused > world_settled;
+	if (keeps && !may_be_kept(memory, unwanted))
+		broken("a free keeps 0x%llx, against reasons", (unsigned long long)memory->base);
 	if (keeps)
 		see_kept(client, memory, number, &before, &found);
 	else
 		world_take_back(memory->base);
 	world_keep_end();
-	if (keeps && ended)
-		broken("memory is kept after keep_end()");
-	if (must && !keeps && world_has_credit(memory->base))
-		broken("a free of 0x%llx keeps nothing, for no reason",
-		       (unsigned long long)memory->base);
 	if (keeps)
 		return true;
+	if (must)
+		broken("a free of 0x%llx keeps nothing, for no reason",
+		       (unsigned long long)memory->base);
+	if (world_threads == 1 && !captures_may_be_open() && unwanted && may_be_kept(memory, false))
+		world_must_have_released(memory->base);
 	if (keep_visible(memory->base) != memory->base)
 		broken("memory at 0x%llx, which is not kept, is hidden",
 		       (unsigned long long)memory->base);
@@ -184,16 +193,33 @@ bool call_keep(struct client *client, struct model_memory *memory)
 	return false;
 }
 
-bool call_release(struct client *client, bool host, uint64_t bytes)
-{
-	bool released;
+_Atomic uint64_t world_refused, world_settled;
 
-	(void)client;
+bool call_release(struct keep_refusal *refusal, int device, uint64_t bytes)
+{
+	uint64_t kept = world_kept_at(device);
+	bool first = refusal && !refusal->tries, must = kept, releases;
+	size_t unused, total;
+
+	if (bytes && device == KEEP_CURRENT &&
+	    world_driver.cuMemGetInfo_v2(&unused, &total) == CUDA_SUCCESS)
+		must = must && unused + kept >= bytes;
 	world_keep_begin();
-	world_order = WORLD_LARGEST_FIRST;
-	released = keep_release(host, bytes);
+	releases = refusal ? keep_retry(refusal, device, bytes) : keep_release(device);
 	world_keep_end();
-	return released;
+	world_refused += first;
+	/* Other threads release, and keep, meanwhile. */
+	if (world_threads == 1 && (releases != must || (must && world_kept_at(device))))
+		broken("%llu bytes are wanted, and of %llu kept ones %llu stay",
+		       (unsigned long long)bytes, (unsigned long long)kept,
+		       (unsigned long long)world_kept_at(device));
+	return releases;
+}
+
+void call_settled(const struct keep_refusal *refusal)
+{
+	world_settled += refusal->tries != 0;
+	keep_settled(refusal);
 }
 
 _Atomic bool world_keeps_no_more;
@@ -224,9 +250,9 @@ static void must_be_whole(const struct keep_request *request, uint64_t base, uin
 
 static void see_reused(struct client *client, struct model_memory *memory,
 		       const struct keep_request *request, CUcontext context, uint64_t base,
-		       const size_t *pitch, const struct world_events *before)
+		       const struct world_events *before)
 {
-	struct world_reused reused = world_reuse(base, context, request, pitch);
+	struct world_reused reused = world_reuse(base, context, request);
 	struct allocation found;
 
 	*memory = (struct model_memory){ .base = base,
@@ -261,27 +287,27 @@ bool call_reuse(struct client *client, struct model_memory *memory,
 		const struct keep_request *request, CUcontext context)
 {
 	struct world_events before = world_events;
-	uint64_t pins = world_own_pins, expected;
+	uint64_t pins = world_own_pins, releases = world_own_releases, expected;
 	CUdeviceptr base = 0;
-	size_t pitch = 0;
 	bool reuses, ended = world_keeps_no_more;
 
-	world_order = WORLD_ANY_ORDER;
+	world_waited = NULL;
 	expected = world_reuse_begins(context, request);
-	reuses = keep_allocate(request, &base, request->kind == ALLOCATION_PITCHED ? &pitch : NULL);
+	reuses = keep_allocate(request, &base);
 	if (world_own_pins != pins)
 		broken("an allocation that reuses 0x%llx registers", (unsigned long long)base);
+	if (world_waited || world_own_releases != releases)
+		broken("an allocation waits, or releases kept memory");
 	if (ended || captures_may_be_open())
 		expected = 0;
-	if (world_threads == 1 && base != expected)
+	if (world_threads == 1 && base != expected && expected != WORLD_UNKNOWN)
 		broken("an allocation gets kept memory at 0x%llx, and the last equal is at 0x%llx",
 		       (unsigned long long)base, (unsigned long long)expected);
 	if (reuses && ended)
 		broken("kept memory at 0x%llx is reused after keep_end()",
 		       (unsigned long long)base);
 	if (reuses)
-		see_reused(client, memory, request, context, base,
-			   request->kind == ALLOCATION_PITCHED ? &pitch : NULL, &before);
+		see_reused(client, memory, request, context, base, &before);
 	world_reuse_ends(context);
 	return reuses;
 }

@@ -55,11 +55,11 @@ static uint64_t choose_size(struct source *source)
 	return 1 + choose(source, (uint32_t)(kind < 127 ? 3 * BLOCK : 8 * BLOCK));
 }
 
-/* Often equal to another's, so that kept memory is reused. */
+/* Often equal to another's, so that kept memory is reused, or a little smaller. */
 static uint64_t choose_kept_size(struct source *source)
 {
 	static const uint32_t sizes[] = {
-		512,	 4096,		65536,		 100000,
+		512,	 4096,		65536,		 80000,
 		1 << 20, (1 << 20) + 1, (uint32_t)BLOCK, 3 * (uint32_t)BLOCK
 	};
 
@@ -79,21 +79,20 @@ static struct keep_request choose_request(struct client *client)
 
 	if (!client->keeps)
 		return (struct keep_request){ .kind = ALLOCATION_DEVICE,
-					      .width = choose_size(source) };
+					      .size = choose_size(source) };
 	switch (choose(source, 8)) {
 	case 0:
+		/* Never kept. */
 		return (struct keep_request){ .kind = ALLOCATION_PITCHED,
-					      .detail = 4u << choose(source, 3),
-					      .width = 100 << choose(source, 6),
-					      .height = 1 + choose(source, 3) * 40 };
+					      .size = choose_kept_size(source) };
 	case 1:
 		return (struct keep_request){ .kind = ALLOCATION_HOST,
-					      .detail = one_in(source, 2) ? KEEP_ALLOC_HOST
-									  : choose(source, 8),
-					      .width = choose_kept_size(source) };
+					      .flags = one_in(source, 2) ? KEEP_ALLOC_HOST
+									 : choose(source, 8),
+					      .size = choose_kept_size(source) };
 	default:
 		return (struct keep_request){ .kind = ALLOCATION_DEVICE,
-					      .width = choose_kept_size(source) };
+					      .size = choose_kept_size(source) };
 	}
 }
 
@@ -106,7 +105,7 @@ static void allocate(struct client *client)
 
 	if (one_in(source, 8)) {
 		request = (struct keep_request){ .kind = ALLOCATION_POOL,
-						 .width = choose_size(source) };
+						 .size = choose_size(source) };
 		context = NULL;
 	} else if (client->keeps && one_in(source, 2)) {
 		/* All threads reuse its memory. */
@@ -200,13 +199,25 @@ static void capture(struct client *client)
 		call_capture(client, memory);
 }
 
-/* Before the program asks for more memory than there is. */
+/* The driver, or an adapter, lacks memory. Until a refused call is settled, frees keep nothing. */
 static void release(struct client *client)
 {
+	static const int devices[] = { KEEP_HOST, KEEP_DEVICES, KEEP_CURRENT };
+	struct source *source = &client->source;
+	struct keep_refusal refusal = { 0 };
+
+	/* Rare: little is kept afterwards. */
+	if (!client->keeps || !one_in(source, 4))
+		return;
 	world_enter(choose_own_context(client));
-	if (client->keeps)
-		call_release(client, one_in(&client->source, 4),
-			     choose(&client->source, 8 * (uint32_t)BLOCK));
+	if (one_in(source, 4)) {
+		call_release(NULL, devices[choose(source, 2)], 0);
+		return;
+	}
+	call_release(&refusal, devices[choose(source, 3)], choose(source, 8 * (uint32_t)BLOCK));
+	for (uint32_t frees = choose(source, 4); frees; frees--)
+		end_one(client);
+	call_settled(&refusal);
 }
 
 /* ---- protection domains ---- */

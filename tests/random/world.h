@@ -70,7 +70,7 @@ void world_in_child(void);
 
 /* From the heap of all threads, or the thread's own. 0: no room. */
 uint64_t world_allocate(bool own, const struct keep_request *request, CUcontext context,
-			bool rdma_capable, uint64_t *pitch);
+			bool rdma_capable);
 
 /* Right after the library released it: no region may remain. */
 void world_free(uint64_t base);
@@ -132,7 +132,7 @@ struct world_counts world_counts(void);
 
 struct CUctx_st {
 	unsigned int gpu;
-	bool alive;
+	_Atomic bool alive;
 	unsigned int reusing; /* threads that may reuse kept memory of it */
 	uint64_t reuses;      /* so far */
 };
@@ -177,35 +177,28 @@ struct world_kept {
 	struct world_keys keys;
 };
 
-/* Order of the releases by one thread; of programs with one thread. */
-enum world_order { WORLD_OLDEST_FIRST, WORLD_LARGEST_FIRST, WORLD_ANY_ORDER };
-extern _Atomic enum world_order world_order;
-
-/* The driver's functions for kept memory. */
-extern const union keep_target world_free_kept, world_free_kept_host;
-
 /* Bracket calls that may change kept memory. Between them nothing changes: the counters are then
  * compared with the kept memory, and the limits hold. */
 void world_keep_begin(void);
 void world_keep_end(void);
 
-bool world_is_same_request(const struct keep_request *one, const struct keep_request *other);
-
 /* True if memory of the request fits within the limit. */
 bool world_is_keepable(uint64_t base);
-
-/* True if memory like this is kept at all (keep_worth.h). */
-bool world_has_credit(uint64_t base);
 
 /* The program frees it, and the library may keep it. Returns its number. */
 uint64_t world_give_up(uint64_t base, const struct world_keys *keys);
 void world_take_back(uint64_t base);
 void world_has_kept(uint64_t base, uint64_t number);
 
+/* A free of this memory must have released what its context keeps in its list. */
+void world_must_have_released(uint64_t base);
+
 /* True if memory of `one` may be that of `other`: of its class of sizes, or a little more. */
 bool world_fits(const struct keep_request *one, const struct keep_request *other);
 
-/* Bracket an allocation that may reuse. The single thread knows the address: 0 if there is none. */
+/* Bracket an allocation that may reuse. The single thread knows the address: 0 if there is none;
+ * WORLD_UNKNOWN: the library may not look so far. */
+#define WORLD_UNKNOWN 1
 uint64_t world_reuse_begins(CUcontext context, const struct keep_request *request);
 void world_reuse_ends(CUcontext context);
 
@@ -215,7 +208,7 @@ struct world_reused {
 	struct world_keys keys; /* registered still */
 };
 struct world_reused world_reuse(uint64_t base, CUcontext context,
-				const struct keep_request *request, const size_t *pitch);
+				const struct keep_request *request);
 
 /* Not 0 while the address is in kept memory that is not reused; another number after a reuse. */
 uint64_t world_hidden(uint64_t address);
@@ -237,6 +230,17 @@ void world_may_evict(void);
 /* keep_end() has returned. */
 extern _Atomic bool world_keeps_no_more;
 
+/* Calls that the driver refused for want of memory: those that have begun to release kept memory,
+ * and those that are settled. */
+extern _Atomic uint64_t world_refused, world_settled;
+
+/* Bytes kept there: KEEP_CURRENT, KEEP_HOST or KEEP_DEVICES. */
+uint64_t world_kept_at(int device);
+
+/* Releases so far, by all threads and by this one. */
+extern _Atomic uint64_t world_released;
+extern __thread uint64_t world_own_releases;
+
 /* Registrations by this thread: all, and those of the watched keys' memory in their domain. */
 extern __thread uint64_t world_own_pins, world_watched_pins;
 extern __thread const struct world_keys *world_watched; /* NULL: none */
@@ -246,11 +250,6 @@ extern __thread struct world_events {
 	unsigned int allocated, freeing;
 	uint64_t base, allocated_id, freeing_id;
 } world_events;
-
-struct world_kept_counts {
-	uint64_t released;
-};
-struct world_kept_counts world_kept_counts(void);
 
 /* ---- between the files; the caller holds world_lock once threads run ---- */
 

@@ -180,12 +180,6 @@ static uint64_t allocate_most(void)
 	return gpu_allocate(gpu_free_memory() - PIECE / 2);
 }
 
-static uint64_t trim_and_allocate(void)
-{
-	gpu_trim();
-	return gpu_allocate(PIECE);
-}
-
 static uint64_t end_the_context(void)
 {
 	gpu_close();
@@ -194,7 +188,7 @@ static uint64_t end_the_context(void)
 }
 
 /* Each returns new memory, at the address of the kept piece. */
-static uint64_t (*const releases[])(void) = { trim_and_allocate, allocate_most, end_the_context };
+static uint64_t (*const releases[])(void) = { allocate_most, end_the_context };
 
 LOOP_TEST(keys, the_key_of_released_memory_does_not_reach_the_next_allocation_at_the_address, 0,
 	  sizeof(releases) / sizeof(releases[0]))

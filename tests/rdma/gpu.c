@@ -95,14 +95,6 @@ size_t gpu_free_memory(void)
 	return available;
 }
 
-void gpu_trim(void)
-{
-	CUmemoryPool pool;
-
-	must(cuDeviceGetDefaultMemPool(&pool, 0));
-	must(cuMemPoolTrimTo(pool, 0));
-}
-
 int gpu_export(uint64_t address, size_t size, int *fd)
 {
 	return (int)cuMemGetHandleForAddressRange(fd, address, size,

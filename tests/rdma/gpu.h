@@ -26,9 +26,6 @@ void gpu_read(void *to, uint64_t from, size_t size);
 
 size_t gpu_free_memory(void); /* the driver's free memory, of the whole device */
 
-/* Trim the device's default pool. */
-void gpu_trim(void);
-
 /* A descriptor of a dma-buf; otherwise the driver's error. */
 int gpu_export(uint64_t address, size_t size, int *fd);
 

@@ -233,7 +233,7 @@ static bool uses_table(void)
 
 static bool uses_kept_memory(void)
 {
-	return !kept_release(0, 1);
+	return !kept_release(0, 1, NULL);
 }
 
 static bool uses_exports(void)
@@ -279,7 +279,7 @@ static void *use_often(void *use)
 }
 
 /* The lock is held at many of the forks, and the data that it guards is half changed. */
-LOOP_TEST(forks, a_child_waits_for_no_lock_that_another_thread_may_hold, 0, FORK_WAYS * USES)
+LOOP_TEST(forks, a_child_waits_for_no_lock_that_another_thread_may_hold, 0, FORK_WAYS *USES)
 {
 	enum { CHILDREN = 100 };
 	pthread_t thread;

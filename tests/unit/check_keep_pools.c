@@ -1,42 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_keep_pools.c -- the program sets a pool's release threshold while peerpin raises it */
+/* check_keep_pools.c -- release thresholds and unused memory of default pools */
+#include <pthread.h>
+
+#include "base/job_file.h"
+#include "job_fixture.h"
 #include "keep_fixture.h"
 
-#include <pthread.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #define POOL  ((CUmemoryPool)HOME)
-#define LIMIT ((uint64_t)64 << 20)
+#define LIMIT (64 * MIB)
 #define OWN   7
 
-static _Atomic uint64_t threshold; /* the driver's */
-static _Atomic unsigned int sets;  /* by peerpin */
-static _Atomic uint64_t reserved;
-static bool meets_read, meets_set, is_canceled;
+static uint64_t threshold;	  /* the driver's */
+static unsigned int sets;	  /* by peerpin */
+static uint64_t reserved, in_use; /* in_use: and what cannot be returned beside it */
+static bool is_canceled;
 
-static uint64_t in_use; /* and what cannot be returned beside it */
-static pthread_t program;
-static _Atomic int program_thread; /* its number; 0: it has not begun */
-static _Atomic bool program_is_done;
-
-static void *set_own(void *unused)
+static CUresult get_default(CUmemoryPool *pool, CUdevice device)
 {
-	(void)unused;
-	program_thread = (int)syscall(SYS_gettid);
-	keep_pool_take(POOL);
-	threshold = OWN;
-	program_is_done = true;
-	return NULL;
-}
-
-/* Until the program's thread has set the threshold, or waits for the end of this call. */
-static void meet_program(void)
-{
-	ck_assert(!pthread_create(&program, NULL, set_own, NULL));
-	while (!program_is_done && !(program_thread && is_asleep(program_thread)))
-		sched_yield();
+	call(NULL);
+	ck_assert_int_eq(device, 0);
+	*pool = POOL;
+	return CUDA_SUCCESS;
 }
 
 static CUresult get(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
@@ -46,8 +30,6 @@ static CUresult get(CUmemoryPool pool, CUmemPool_attribute attribute, void *valu
 	*(uint64_t *)value = attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD	 ? threshold
 			     : attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ? reserved
 										 : 0;
-	if (meets_read)
-		meet_program();
 	if (is_canceled)
 		pthread_testcancel();
 	return CUDA_SUCCESS;
@@ -57,8 +39,6 @@ static CUresult set(CUmemoryPool pool, CUmemPool_attribute attribute, void *valu
 {
 	call(NULL);
 	ck_assert(pool == POOL && attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD);
-	if (meets_set)
-		meet_program();
 	threshold = *(uint64_t *)value;
 	sets++;
 	return CUDA_SUCCESS;
@@ -72,8 +52,10 @@ static CUresult trim(CUmemoryPool pool, size_t bytes)
 	return CUDA_SUCCESS;
 }
 
-static void add_pool_calls(void)
+static void set_up_pools(const char *keep, const char *keep_host)
 {
+	set_up_with(keep, keep_host);
+	standin_driver.cuDeviceGetDefaultMemPool = get_default;
 	standin_driver.cuMemPoolTrimTo = trim;
 	standin_driver.cuMemPoolGetAttribute = get;
 	standin_driver.cuMemPoolSetAttribute = set;
@@ -81,177 +63,141 @@ static void add_pool_calls(void)
 
 static void set_up(void)
 {
-	set_up_with("64M", "0");
-	add_pool_calls();
-}
-
-static uint64_t read_threshold(void)
-{
-	uint64_t value = threshold;
-
-	keep_pool_read(POOL, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &value);
-	return value;
-}
-
-static void use_pool(void)
-{
-	kept_pool_allocated(&(struct allocation){ .pool = POOL, .described = true });
+	set_up_pools("64M", "0");
 }
 
 CASE(keep_pools, .set_up = set_up);
 
+static uint64_t read_threshold(CUmemoryPool pool)
+{
+	uint64_t value = threshold;
+
+	keep_pool_read(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &value);
+	return value;
+}
+
+static void use_pool(bool described)
+{
+	static uint64_t base = HOME;
+
+	standin_allocate(base += BLOCK, 4096, NULL, true);
+	if (described)
+		standin_describe(base, 0, false);
+	memory_allocated(ALLOCATION_POOL, base, 4096);
+}
+
 static void set_up_host_alone(void)
 {
-	set_up_with("0", "64M");
-	add_pool_calls();
+	set_up_pools("0", "64M");
 }
 
 CASE(host_alone, .set_up = set_up_host_alone);
 
 TEST(host_alone, without_a_limit_a_pool_holds_nothing)
 {
-	use_pool();
+	use_pool(true);
 	ck_assert_uint_eq(sets, 0);
-}
-
-/* A captured allocation is not described. */
-TEST(keep_pools, a_captured_allocation_raises_no_threshold)
-{
-	kept_pool_allocated(&(struct allocation){ .pool = POOL });
-	ck_assert_uint_eq(sets, 0);
-}
-
-/* _i: by a call that bypasses peerpin, or before the first allocation, or after it. */
-LOOP_TEST(keep_pools, the_program_s_threshold_stays, 0, 3)
-{
-	if (_i == 2)
-		use_pool();
-	if (_i)
-		ck_assert(keep_pool_take(POOL) == (_i == 2));
-	threshold = _i == 1 ? 0 : OWN;
-	use_pool();
-	use_pool();
-	ck_assert_uint_eq(sets, _i == 2);
-	ck_assert_uint_eq(read_threshold(), _i == 1 ? 0 : OWN);
 }
 
 TEST(keep_pools, the_first_allocation_raises_the_threshold_once)
 {
-	use_pool();
-	use_pool();
-	ck_assert_uint_eq(sets, 1);
-	ck_assert_uint_eq(threshold, LIMIT);
-	ck_assert_uint_eq(read_threshold(), 0);
-}
-
-TEST(keep_pools, a_setting_beside_the_look_at_the_threshold_stays)
-{
-	meets_read = true;
-	use_pool();
-	ck_assert(!pthread_join(program, NULL));
+	use_pool(false); /* captured: not described */
 	ck_assert_uint_eq(sets, 0);
-	ck_assert_uint_eq(read_threshold(), OWN);
+	use_pool(true);
+	use_pool(true);
+	ck_assert_uint_eq(sets, 1);
+	ck_assert_uint_ge(threshold, LIMIT);
+	ck_assert_uint_lt(threshold, LIMIT + BLOCK);
+	ck_assert_uint_eq(read_threshold(POOL), 0);
+	ck_assert_uint_eq(read_threshold((CUmemoryPool)(HOME + 64)), threshold);
 }
 
-TEST(keep_pools, a_setting_beside_the_raise_stays)
+/* _i: set before the first allocation, or after it. */
+LOOP_TEST(keep_pools, the_program_s_threshold_stays, 0, 2)
 {
-	meets_set = true;
-	use_pool();
-	ck_assert(!pthread_join(program, NULL));
-	ck_assert_uint_eq(threshold, OWN);
-	ck_assert_uint_eq(read_threshold(), OWN);
+	threshold = _i ? 0 : OWN;
+	use_pool(true);
+	threshold = _i ? OWN : 0; /* which it means */
+	use_pool(true);
+	ck_assert_uint_eq(sets, _i);
+	ck_assert_uint_eq(read_threshold(POOL), threshold);
+	reserved = LIMIT;
+	keep_return_pool();
+	ck_assert_uint_eq(reserved, LIMIT);
 }
 
-TEST(keep_pools, a_destroyed_pool_s_handle_is_a_new_pool)
+static void *use_canceled(void *unused)
 {
-	use_pool();
-	ck_assert(keep_pool_take(POOL));
-	keep_pool_forget(POOL);
-	threshold = 0;
-	use_pool();
-	ck_assert_uint_eq(threshold, LIMIT);
+	enter(&first);
+	pthread_cancel(pthread_self());
+	use_pool(true);
+	pthread_testcancel();
+	return unused;
+}
+
+TEST(keep_pools, a_canceled_thread_leaves_no_threshold_that_is_not_known)
+{
+	pthread_t thread;
+	void *result;
+
+	is_canceled = true;
+	ck_assert(!pthread_create(&thread, NULL, use_canceled, NULL));
+	ck_assert(!pthread_join(thread, &result) && result == PTHREAD_CANCELED);
+	ck_assert_uint_eq(sets, 1);
+	ck_assert_uint_eq(read_threshold(POOL), 0);
 }
 
 TEST(keep_pools, memory_that_the_driver_cannot_return_is_none_of_the_free)
 {
 	uint64_t value = 1024;
 
-	use_pool();
+	use_pool(true);
 	reserved = 1024;
 	in_use = 768;
+	keep_pool_read((CUmemoryPool)(HOME + 64), CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &value);
+	ck_assert_uint_eq(value, 1024);
 	keep_pool_read(POOL, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &value);
 	ck_assert_uint_eq(value, 768);
-	keep_return_pools();
-	ck_assert_uint_eq(reserved, 768);
 	in_use = 0;
-	keep_return_pools();
+	enter(&of_second_gpu);
+	keep_return_pool();
+	ck_assert_uint_eq(reserved, 768);
+	enter(&first);
+	keep_return_pool();
 	ck_assert_uint_eq(reserved, 0);
 	ck_assert_uint_eq(keep_free_bytes(), 0);
 }
 
-static void *read_held(void *unused)
-{
-	pthread_cancel(pthread_self());
-	kept_trim_pools(0);
-	pthread_testcancel();
-	return unused;
-}
-
-TEST(keep_pools, a_canceled_thread_leaves_no_call_to_wait_for)
-{
-	pthread_t thread;
-	void *result;
-
-	use_pool();
-	is_canceled = true;
-	ck_assert(!pthread_create(&thread, NULL, read_held, NULL));
-	ck_assert(!pthread_join(thread, &result) && result == PTHREAD_CANCELED);
-	ck_assert(keep_pool_take(POOL));
-}
-
 /* Other threads fill the pool again before the next try. */
-TEST(keep_pools, a_failing_allocation_ends_though_pools_fill_again)
+TEST(keep_pools, a_refused_call_gets_the_pool_s_memory_once)
 {
+	struct keep_refusal refusal = { 0 };
 	unsigned int tries = 0;
 
-	use_pool();
+	use_pool(true);
 	do
 		reserved = LIMIT;
-	while (keep_release_for(KEEP_CURRENT, LIMIT, tries++) && tries < 100);
-	ck_assert_uint_ge(tries, 2);
-	ck_assert_uint_lt(tries, 100);
+	while (keep_retry(&refusal, KEEP_CURRENT, LIMIT) && tries++ < 100);
+	keep_settled(&refusal);
+	ck_assert_uint_eq(tries, 1);
 }
 
-static _Atomic bool forks_are_done;
-
-static void *set_often(void *unused)
+static void set_up_rank(void)
 {
-	while (!forks_are_done)
-		keep_pool_take((CUmemoryPool)(HOME + 64));
-	return unused;
+	forget_launchers();
+	make_folder();
+	setenv("OMPI_COMM_WORLD_RANK", "1", 1);
+	setenv("PMIX_NAMESPACE", "pools", 1);
+	set_up();
 }
 
-/* Another thread of the parent sets thresholds. */
-TEST(keep_pools, a_child_waits_for_no_thread_of_its_parent)
-{
-	pthread_t thread;
-	int status = 0;
-	pid_t child;
+CASE(ranks, .set_up = set_up_rank, .tear_down = remove_folder);
 
-	ck_assert(!pthread_create(&thread, NULL, set_often, NULL));
-	for (int i = 0; i < 200 && !status; i++) {
-		child = fork();
-		if (!child) {
-			alarm(10);
-			memory_renew();
-			keep_pool_take(POOL);
-			_exit(0);
-		}
-		ck_assert(child > 0 && waitpid(child, &status, 0) == child);
-	}
-	forks_are_done = true;
-	ck_assert(!pthread_join(thread, NULL));
-	ck_assert_int_eq(status, 0);
+TEST(ranks, another_rank_s_request_is_answered_by_an_allocation_from_a_pool)
+{
+	use_pool(true);
+	for (reserved = LIMIT; reserved; use_pool(true))
+		job_file_mark(1); /* the hash of a GPU without a UUID */
 }
 
 SUITE("keep_pools")

@@ -192,8 +192,6 @@ TEST(wait, a_capture_waits_for_no_record_for_ever)
 
 TEST(wait, after_the_sign_of_a_capture_by_an_unknown_call_nothing_is_kept)
 {
-	static const uint64_t order[] = { HOME };
-
 	allocate(HOME, 4096);
 	allocate(HOME + BLOCK, 4096);
 	gpu.record_result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
@@ -202,7 +200,7 @@ TEST(wait, after_the_sign_of_a_capture_by_an_unknown_call_nothing_is_kept)
 	captures_ended();
 	ck_assert(!keeps(HOME + BLOCK));
 	ck_assert(captures_may_be_open());
-	must_have_freed(1, order);
+	must_have_freed(1, (uint64_t[]){ HOME });
 }
 
 TEST(wait, an_end_without_a_begin_is_such_a_sign)

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_kept.c -- the list of kept memory: limits, order of releases, ends of contexts */
+/* check_kept.c -- how much is kept and for how long: limits, worth, releases, refusals, ranks */
 #include <pthread.h>
-#include <string.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/job_file.h"
+#include "job_fixture.h"
 #include "keep_fixture.h"
 
-#define MIB ((uint64_t)1 << 20)
-
-static uint64_t at(unsigned int number)
+static uint64_t at(uint64_t number)
 {
-	return HOME + number * 16 * BLOCK;
+	return HOME + (number << 30);
 }
 
 static void keep_one_of(CUcontext context, unsigned int number, uint64_t size)
@@ -25,6 +25,18 @@ static void keep_one(unsigned int number, uint64_t size)
 	keep_one_of(&first, number, size);
 }
 
+static void keep_one_of_host(unsigned int number, uint64_t size)
+{
+	allocate_host(at(number), size, 0);
+	ck_assert(keeps_host(at(number)));
+}
+
+static bool keeps_or_ends_one(unsigned int number, uint64_t size)
+{
+	allocate(at(number), size);
+	return keeps_or_ends(at(number));
+}
+
 static void set_up(void)
 {
 	set_up_with("8M", "2M");
@@ -34,40 +46,44 @@ CASE(kept, .set_up = set_up);
 
 /* ---- limits ---- */
 
-TEST(kept, beyond_the_limit_the_least_recently_kept_is_released_first)
+TEST(kept, beyond_the_limit_the_least_recently_freed_is_released_first)
 {
 	const uint64_t order[] = { at(1), at(2), at(0) };
 
 	for (unsigned int i = 0; i < 4; i++)
 		keep_one(i, 2 * MIB);
+	for (unsigned int i = 4; i--;)
+		ck_assert_uint_eq(reuse(2 * MIB), at(i));
+	ck_assert(keeps(at(1)) && keeps(at(2)) && keeps(at(0)) && keeps(at(3)));
 	ck_assert_uint_eq(gpu.frees, 0);
-	ck_assert_uint_eq(reuse(2 * MIB), at(3));
-	ck_assert(keeps(at(3)));
-	allocate(at(4), MIB);
-	/* The first is the most recent now. */
-	enter(&first);
-	ck_assert_uint_eq(reuse(2 * MIB), at(3));
-	ck_assert_uint_eq(reuse(2 * MIB), at(2));
-	ck_assert_uint_eq(reuse(2 * MIB), at(1));
-	ck_assert_uint_eq(reuse(2 * MIB), at(0));
-	ck_assert(keeps(at(1)));
-	ck_assert(keeps(at(2)));
-	ck_assert(keeps(at(0)));
-	ck_assert(keeps(at(3)));
 	keep_one(5, 6 * MIB);
 	must_have_freed(3, order);
 	ck_assert_uint_eq(statistics_get(kept_released), 3);
 	ck_assert_uint_eq(statistics_get(kept_bytes), 8 * MIB);
 }
 
+/* Its own latest memory, if there is more of others before than a free looks at: here 64. */
+LOOP_TEST(kept, a_free_releases_memory_of_its_own_context_alone, 0, 2)
+{
+	const uint64_t order[] = { at(100 + _i) };
+
+	for (unsigned int i = 0; i < (_i ? 64 : 1); i++)
+		keep_one_of(&second, i, 4096);
+	keep_one(100, 4 * MIB);
+	keep_one(101, 4 * MIB);
+	must_have_freed(1, order);
+	allocate_in(&second, at(102), 8 * MIB + 1);
+	ck_assert(!keeps(at(102)));
+	ck_assert_uint_eq(gpu.frees, 1);
+}
+
 TEST(kept, large_allocations_count_in_blocks_as_the_driver_counts_them)
 {
 	keep_one(0, MIB);
 	ck_assert_uint_eq(statistics_get(kept_bytes), MIB);
-	ck_assert_uint_eq(kept_block_bytes(0), 0);
+	ck_assert_uint_eq(keep_free_bytes(), 0);
 	keep_one(1, MIB + 1);
 	ck_assert_uint_eq(statistics_get(kept_bytes), 3 * MIB);
-	ck_assert_uint_eq(kept_block_bytes(0), 2 * MIB);
 	ck_assert_uint_eq(keep_free_bytes(), 2 * MIB);
 	keep_one(2, 2 * MIB + 1);
 	ck_assert_uint_eq(statistics_get(kept_bytes), 7 * MIB);
@@ -76,151 +92,237 @@ TEST(kept, large_allocations_count_in_blocks_as_the_driver_counts_them)
 	ck_assert_uint_eq(keep_free_bytes(), 0);
 	enter(NULL);
 	ck_assert_uint_eq(keep_free_bytes(), 0);
-	ck_assert_uint_eq(kept_block_bytes(-1), 0);
-	ck_assert_uint_eq(kept_block_bytes(KEEP_HOST), 0);
 }
 
 TEST(kept, memory_larger_than_the_limit_is_not_kept)
 {
-	keep_one(0, 4096);
-	keep_one(1, 8 * MIB);
-	allocate(at(2), 8 * MIB + 1);
-	ck_assert(!keeps(at(2)));
-	allocate_host(at(3), 2 * MIB + 1, 0);
-	ck_assert(!keeps_host(at(3)));
-	allocate_host(at(4), 2 * MIB, 0);
-	ck_assert(keeps_host(at(4)));
-	ck_assert_uint_eq(gpu.frees, 1); /* for the second */
+	keep_one(0, 8 * MIB);
+	ck_assert(!keeps_or_ends_one(1, 8 * MIB + 1));
+	allocate_host(at(2), 2 * MIB + 1, 0);
+	ck_assert(!keeps_host(at(2)));
+	keep_one_of_host(3, 2 * MIB);
+	ck_assert_uint_eq(gpu.frees, 0);
 }
 
 TEST(kept, each_gpu_and_the_host_have_limits_of_their_own)
 {
-	const uint64_t order[] = { at(2) };
+	struct CUctx_st high = { .device = 64, .alive = true }, higher = high;
+	const uint64_t order[] = { at(2), at(5) };
 
+	higher.device = 1000;
 	keep_one(0, 8 * MIB);
 	keep_one_of(&of_second_gpu, 1, 8 * MIB);
-	allocate_host(at(2), MIB, 0);
-	ck_assert(keeps_host(at(2)));
-	allocate_host(at(3), 2 * MIB, 0);
-	ck_assert(keeps_host(at(3)));
+	/* High ordinals share the last limit. */
+	keep_one_of(&high, 2, 4 * MIB);
+	keep_one_of(&higher, 3, 4 * MIB);
+	ck_assert_uint_eq(gpu.frees, 0);
+	keep_one_of(&high, 4, 2 * MIB);
 	must_have_freed(1, order);
-	ck_assert_uint_eq(statistics_get(kept_bytes), 16 * MIB);
+	keep_one_of_host(5, MIB);
+	keep_one_of_host(6, 2 * MIB);
+	must_have_freed(2, order);
+	ck_assert_uint_eq(statistics_get(kept_bytes), 22 * MIB);
 	ck_assert_uint_eq(statistics_get(kept_host_bytes), 2 * MIB);
 }
 
-TEST(kept, high_ordinals_share_the_last_limit)
+CASE(shares, .tear_down = remove_folder);
+
+static const struct {
+	const char *setting;
+	uint64_t limit; /* of the first GPU */
+	unsigned int others;
+} shares[] = { { "10%", 20 * MIB, 0 }, { "auto", 30 * MIB, 0 }, { "auto", 10 * MIB, 2 } };
+
+static void be_a_rank(const char *setting);
+
+/* Of 200 MiB, of which 60 MiB are free. */
+LOOP_TEST(shares, a_share_is_of_the_gpu_s_memory_or_of_what_is_free, 0, 3)
 {
-	struct CUctx_st high = { .device = 64, .alive = true }, higher = high;
+	uint64_t limit = shares[_i].limit;
+
+	be_a_rank(shares[_i].setting);
+	for (unsigned int i = 0; i < shares[_i].others; i++)
+		job_file_share(1, true);
+	gpu.total = 200 * MIB;
+	gpu.unused = 60 * MIB - 2 * MIB; /* and the memory that is freed first */
+	gpu.info_result = CUDA_ERROR_INVALID_VALUE;
+	ck_assert(!keeps_or_ends_one(0, 512));
+	gpu.info_result = CUDA_SUCCESS;
+	/* It is looked at from time to time. */
+	while (!keeps_or_ends_one(0, 2 * MIB))
+		sched_yield();
+	/* It may be looked at again before what is freed is what is kept. */
+	ck_assert_uint_ge(kept_limit(0, 0), limit);
+	ck_assert_uint_le(kept_limit(0, 0), limit + MIB);
+}
+
+/* ---- what is worth being kept ---- */
+
+static void set_up_room(void)
+{
+	set_up_with("256M", "inf");
+}
+
+CASE(worth, .set_up = set_up_room);
+
+static void have_had(uint64_t bytes)
+{
+	struct allocation ended;
+
+	allocate(at(5000), bytes);
+	ck_assert(memory_freeing(FREE_DEVICE, at(5000), &ended));
+}
+
+static unsigned int last; /* number of blocks of the last size */
+
+/* Number of those that are kept, of so many sizes that have not been before. The hashes of some may
+ * be equal. */
+static unsigned int kept_of(unsigned int sizes)
+{
+	unsigned int number = 0;
+
+	for (unsigned int i = 0; i < sizes; i++, last++)
+		number += keeps_or_ends_one(last + 1, (last + 1) * BLOCK);
+	return number;
+}
+
+TEST(worth, sizes_that_never_repeat_are_kept_until_16_were_released_more_than_reused)
+{
+	unsigned int frees, small = 0;
+
+	have_had(1024 * MIB);
+	for (int i = 0; i < 60 && gpu.frees < 16; i++)
+		kept_of(1);
+	ck_assert_uint_ge(gpu.frees, 16);
+	frees = gpu.frees;
+	ck_assert_uint_le(kept_of(20), 5);
+	ck_assert_uint_le(gpu.frees, frees + 10);
+	/* Host memory and small memory are judged apart. */
+	keep_one_of_host(300, 4096);
+	for (unsigned int i = 0; i < 8; i++)
+		small += keeps_or_ends_one(310 + i, (i + 1) * 512);
+	ck_assert_uint_ge(small, 3);
+	/* Memory that repeats makes others worth a try. */
+	keep_in_the_end(at(302), BLOCK);
+	for (int i = 0; i < 40; i++) {
+		require(reuse(BLOCK) == at(302));
+		require(keeps(at(302)));
+	}
+	ck_assert_uint_ge(kept_of(10), 3);
+}
+
+TEST(worth, frees_that_would_have_served_allocations_bring_a_size_back)
+{
+	const uint64_t order[] = { at(0), at(1) };
+
+	have_had(1024 * MIB);
+	keep_one(0, 256 * MIB);
+	keep_one(1, 256 * MIB - BLOCK);
+	must_have_freed(1, order); /* and the size is worth nothing */
+	for (int i = 0; i < 3; i++) {
+		ck_assert(!keeps_or_ends_one(2, 255 * MIB));
+		/* Larger than what was freed. */
+		ck_assert_uint_eq(reuse(255 * MIB + 1), 0);
+	}
+	ck_assert_uint_eq(gpu.frees, 1);
+	ck_assert_uint_eq(reuse(255 * MIB), 0);
+	keep_one(3, 255 * MIB);
+	must_have_freed(2, order);
+	ck_assert_uint_eq(reuse(255 * MIB), at(3));
+}
+
+/* _i: a program with half of a peak of 128 MiB, or that has little. */
+LOOP_TEST(worth, beyond_the_trial_only_what_is_reused_time_and_again_is_kept, 0, 2)
+{
+	unsigned int times;
+
+	have_had((_i ? 4 : 128) * MIB);
+	ck_assert_uint_eq(kept_trial(0), (_i ? 32 : 64) * MIB);
+	keep_one(0, (_i ? 14 : 30) * MIB);
+	keep_one(1, (_i ? 18 : 34) * MIB);
+	times = keep_in_the_end(at(2), 2 * MIB);
+	ck_assert_uint_gt(times, 2);
+	ck_assert_uint_lt(times, 20);
+	ck_assert_uint_eq(reuse(2 * MIB), at(2));
+	ck_assert(keeps(at(2)));
+	ck_assert_uint_eq(gpu.frees, _i); /* beyond the room */
+}
+
+/* At most 1.5 times the 128 MiB that the program has had. */
+TEST(worth, an_allocation_releases_nothing_and_the_next_free_what_is_beyond_half_more)
+{
 	const uint64_t order[] = { at(0) };
 
-	higher.device = 1000;
-	keep_one_of(&high, 0, 8 * MIB);
-	keep_one_of(&higher, 1, 8 * MIB);
-	must_have_freed(1, order);
-	enter(&higher);
-	ck_assert_uint_eq(reuse(8 * MIB), at(1));
-}
-
-static void set_up_percentage(void)
-{
-	set_up_with("10%", "0");
-}
-
-CASE(percentages, .set_up = set_up_percentage);
-
-TEST(percentages, a_percentage_is_of_each_gpu_s_memory)
-{
-	const uint64_t order[] = { at(0), at(3) };
-
-	gpu.total = 200 * MIB; /* the limits are 20 MiB and 10 MiB */
-	keep_one(0, 4 * MIB);
-	keep_one(1, 16 * MIB);
+	keep_in_the_end(at(0), 64 * MIB);
+	ck_assert_uint_eq(reuse(64 * MIB), at(0));
+	allocate(at(1), 64 * MIB);
+	ck_assert(keeps(at(0)) && keeps(at(1)));
+	ck_assert_uint_eq(reuse(127 * MIB), 0);
+	allocate(at(2), 127 * MIB);
+	allocate(at(3), 512);
+	for (unsigned int i = 0; i < 100; i++)
+		require(!reuse(i * 8192));
 	ck_assert_uint_eq(gpu.frees, 0);
-	keep_one(2, 4 * MIB);
-	ck_assert_uint_eq(gpu.frees, 1);
-	keep_one_of(&of_second_gpu, 3, 2 * MIB);
-	keep_one_of(&of_second_gpu, 4, 10 * MIB);
-	must_have_freed(2, order);
-	allocate_in(&of_second_gpu, at(5), 10 * MIB + 1);
-	ck_assert(!keeps(at(5)));
+	ck_assert(!keeps(at(3)));
+	must_have_freed(1, order);
 }
 
-TEST(percentages, a_percentage_of_unknown_memory_keeps_nothing)
+TEST(worth, the_room_follows_each_allocation_and_each_end)
 {
-	allocate(at(0), 4096);
-	gpu.total_result = CUDA_ERROR_INVALID_VALUE;
-	ck_assert(!keeps(at(0)));
-	gpu.total_result = CUDA_SUCCESS;
-	standin_driver.cuDeviceTotalMem_v2 = NULL;
-	ck_assert(!keeps(at(0)));
-	standin_driver.cuDeviceTotalMem_v2 = get_total;
+	struct allocation ended;
+
+	allocate(at(0), 64 * MIB);
+	allocate(at(1), 64 * MIB);
+	ck_assert_uint_eq(kept_room(0, 0), 64 * MIB);
+	ck_assert_uint_eq(kept_room(0, 64 * MIB), 96 * MIB + 32 * MIB);
 	ck_assert(keeps(at(0)));
+	ck_assert_uint_eq(kept_room(0, 0), 128 * MIB);
+	ck_assert_uint_eq(reuse(64 * MIB), at(0));
+	ck_assert_uint_eq(kept_room(0, 0), 64 * MIB);
+	ck_assert(memory_freeing(FREE_DEVICE, at(0), &ended));
+	ck_assert_uint_eq(kept_room(0, 0), 128 * MIB);
+	ck_assert(keeps(at(1)));
+	ck_assert(keep_release(0));
+	ck_assert_uint_eq(kept_room(0, 0), 192 * MIB);
+	ck_assert_uint_eq(kept_room(1, 0), 32 * MIB);
+	allocate_host(at(2), 64 * MIB, 0);
+	ck_assert_uint_eq(kept_room(0, 0), 192 * MIB);
+	ck_assert_uint_eq(kept_room(KEPT_HOST, 0), UINT64_MAX);
 }
 
 /* ---- releases ---- */
 
-TEST(kept, for_want_of_memory_the_largest_are_released_first_until_there_is_enough)
+TEST(kept, what_is_kept_somewhere_is_released_alone)
 {
-	const uint64_t order[] = { at(2), at(1), at(0), at(3), at(4) };
-
-	keep_one(0, MIB);
-	keep_one(1, 2 * MIB);
-	keep_one(2, 4 * MIB);
-	keep_one(3, 4096);
-	keep_one_of(&of_second_gpu, 4, 8 * MIB);
-	ck_assert(keep_release(KEEP_CURRENT, 4 * MIB + 1));
-	must_have_freed(2, order);
-	ck_assert(keep_release(KEEP_CURRENT, 100 * MIB));
-	must_have_freed(4, order);
-	ck_assert(!keep_release(KEEP_CURRENT, 1));
-	ck_assert(!keep_release(KEEP_HOST, 1));
-	enter(NULL);
-	ck_assert(!keep_release(KEEP_CURRENT, 1));
-	enter(&of_second_gpu);
-	ck_assert(keep_release(KEEP_CURRENT, 0));
-	must_have_freed(5, order);
-}
-
-/* Of one power of 2. */
-TEST(kept, of_similar_sizes_the_largest_is_released_first)
-{
-	const uint64_t order[] = { at(1), at(3), at(0), at(2) };
-
-	keep_one(0, MIB + 4096);
-	keep_one(1, 2 * MIB - 1);
-	keep_one(2, MIB);
-	keep_one(3, 2 * MIB - 2);
-	ck_assert(keep_release(KEEP_CURRENT, 1));
-	must_have_freed(1, order);
-	ck_assert(keep_release(KEEP_CURRENT, 100 * MIB));
-	must_have_freed(4, order);
-}
-
-TEST(kept, for_want_of_host_memory_host_memory_is_released)
-{
-	const uint64_t order[] = { at(1) };
+	const uint64_t order[] = { at(0), at(3), at(1), at(2) };
 
 	keep_one(0, 4096);
-	allocate_host(at(1), 4096, 0);
-	ck_assert(keeps_host(at(1)));
-	ck_assert(keep_release(KEEP_HOST, 4096));
-	must_have_freed(1, order);
-	ck_assert_uint_eq(statistics_get(kept_host_bytes), 0);
-	ck_assert_uint_eq(statistics_get(kept_bytes), 4096);
-}
-
-TEST(kept, the_memory_of_one_context_is_released_alone)
-{
-	const uint64_t order[] = { at(1), at(3), at(0), at(2) };
-
-	keep_one(0, 4096);
-	keep_one_of(&second, 1, 4096);
-	keep_one(2, 4096);
+	keep_one_of(&of_second_gpu, 1, 4096);
+	keep_one_of_host(2, 4096);
 	keep_one_of(&second, 3, 4096);
-	keep_release_context(&second);
+	ck_assert(keep_release(0));
 	must_have_freed(2, order);
-	keep_release_context(NULL);
+	ck_assert(!keep_release(0));
+	ck_assert(keep_release(KEEP_DEVICES));
+	must_have_freed(3, order);
+	ck_assert(!keep_release(KEEP_DEVICES));
+	ck_assert(keep_release(KEEP_HOST));
 	must_have_freed(4, order);
+}
+
+/* Programs may end thousands of contexts, and keep thousands of allocations. */
+TEST(kept, the_end_of_a_context_makes_calls_for_its_own_memory_alone)
+{
+	for (unsigned int i = 0; i < 1000; i++)
+		keep_one_of(i % 2 ? &first : &second, i, 512);
+	gpu.pushes = 0;
+	keep_release_context(&of_second_gpu);
+	ck_assert_uint_eq(gpu.pushes + gpu.frees, 0);
+	keep_release_context(&second);
+	ck_assert_uint_eq(gpu.pushes, 500);
+	ck_assert_uint_eq(gpu.frees, 500);
+	for (unsigned int i = 0; i < 500; i++)
+		require(gpu.freed[i] == at(2 * i));
 }
 
 TEST(kept, memory_that_ended_with_its_context_is_forgotten)
@@ -231,7 +333,7 @@ TEST(kept, memory_that_ended_with_its_context_is_forgotten)
 	memory_end_unreported();
 	keep_forget_ended();
 	ck_assert_uint_eq(statistics_get(kept_bytes), 2 * MIB);
-	ck_assert_uint_eq(kept_block_bytes(0), 2 * MIB);
+	ck_assert_uint_eq(keep_free_bytes(), 2 * MIB);
 	keep_release_context(&second);
 	ck_assert_uint_eq(gpu.frees, 0);
 	ck_assert_uint_eq(reuse(2 * MIB), at(0));
@@ -243,7 +345,7 @@ TEST(kept, memory_that_the_driver_no_longer_has_is_not_freed)
 	keep_one(0, 4096);
 	standin_free(at(0));
 	standin_allocate(at(0), 4096, &second, true);
-	keep_release_context(NULL);
+	keep_release_context(&first);
 	ck_assert_uint_eq(gpu.frees, 0);
 	ck_assert_uint_eq(standin_events.freeing, 1);
 	ck_assert_uint_eq(statistics_get(kept_released), 0);
@@ -277,8 +379,8 @@ TEST(kept, an_address_stays_hidden_until_the_driver_has_freed_it)
 	keep_one(0, 4096);
 	ck_assert_uint_eq(keep_visible(at(0)), KEEP_ABSENT);
 	ck_assert_uint_eq(keep_visible(at(0) + 4096), at(0) + 4096);
-	gpu.during = look_while_releasing;
-	keep_release_context(NULL);
+	gpu.in_free = look_while_releasing;
+	keep_release_context(&first);
 	ck_assert_uint_eq(gpu.frees, 1);
 	ck_assert_uint_eq(keep_visible(at(0)), at(0));
 }
@@ -297,8 +399,8 @@ LOOP_TEST(kept, memory_is_released_in_its_context, 0, 3)
 	keep_one_of(&of_second_gpu, 1, 4096);
 	second.alive = false;
 	enter(current[_i]);
-	gpu.during = must_be_entered;
-	keep_release_context(NULL);
+	gpu.in_free = must_be_entered;
+	ck_assert(keep_release(KEEP_DEVICES));
 	ck_assert_uint_eq(gpu.frees, 2);
 	ck_assert_uint_eq(depth, _i > 0);
 	ck_assert(!_i || stack[0] == current[_i]);
@@ -313,7 +415,7 @@ TEST(kept, failed_frees_are_counted_and_logged_once)
 	gpu.free_result = CUDA_ERROR_INVALID_VALUE;
 	keep_one(0, 4096);
 	keep_one(1, 4096);
-	keep_release_context(NULL);
+	keep_release_context(&first);
 	ck_assert_uint_eq(gpu.frees, 2);
 	ck_assert_uint_eq(statistics_get(kept_released), 2);
 	ck_assert_uint_eq(statistics_get(kept_bytes), 0);
@@ -324,12 +426,115 @@ TEST(kept, failed_frees_are_counted_and_logged_once)
 	ck_assert_uint_eq(reuse(4096), 0);
 }
 
+/* ---- refusals ---- */
+
+/* Number of calls if the driver refuses each one. */
+static unsigned int calls(int device, uint64_t bytes)
+{
+	struct keep_refusal refusal = { 0 };
+	unsigned int number = 1;
+
+	for (; keep_retry(&refusal, device, bytes); number++)
+		require(number < 1000);
+	keep_settled(&refusal);
+	return number;
+}
+
+TEST(kept, a_refused_call_is_repeated_once_after_all_of_its_gpu_is_released)
+{
+	const uint64_t order[] = { at(0), at(1) };
+
+	keep_one(0, 4096);
+	keep_one_of(&second, 1, 4 * MIB);
+	keep_one_of(&of_second_gpu, 2, 4096);
+	keep_one_of_host(3, 4096);
+	ck_assert_uint_eq(calls(KEEP_CURRENT, 512), 2);
+	must_have_freed(2, order);
+	ck_assert_uint_eq(calls(KEEP_CURRENT, 512), 1);
+	enter(NULL);
+	ck_assert_uint_eq(calls(KEEP_CURRENT, 512), 1);
+	ck_assert_uint_eq(gpu.frees, 2);
+	ck_assert_uint_eq(calls(KEEP_DEVICES, 0), 2);
+	ck_assert_uint_eq(gpu.frees, 3);
+	ck_assert_uint_eq(calls(KEEP_HOST, 512), 2);
+	ck_assert_uint_eq(gpu.frees, 4);
+	/* All are settled, also calls that succeed at once. */
+	keep_settled(&(struct keep_refusal){ 0 });
+	keep_one(4, 4096);
+}
+
+TEST(kept, a_request_larger_than_what_could_come_back_releases_nothing)
+{
+	gpu.unused = MIB;
+	keep_one(0, 4 * MIB);
+	ck_assert_uint_eq(calls(0, 5 * MIB + 1), 1);
+	ck_assert_uint_eq(gpu.frees, 0);
+	ck_assert_uint_eq(calls(0, 5 * MIB), 2);
+	keep_one(0, 4 * MIB);
+	gpu.info_result = CUDA_ERROR_INVALID_VALUE; /* unknown */
+	ck_assert_uint_eq(calls(0, 5 * MIB + 1), 2);
+	ck_assert_uint_eq(gpu.frees, 2);
+}
+
+TEST(kept, while_a_refused_call_is_repeated_frees_keep_nothing_and_release_what_they_may)
+{
+	const uint64_t order[] = { at(0), at(4) };
+	struct keep_refusal refusal = { 0 };
+
+	gpu.unused = 0;
+	keep_one(0, 4096);
+	keep_one_of(&second, 1, 4096);
+	keep_one_of_host(2, 4096);
+	allocate(at(3), 4096);
+	ck_assert(!keep_retry(&refusal, 0, 100 * MIB));
+	ck_assert(!keeps(at(3)));
+	must_have_freed(1, order);
+	keep_settled(&refusal);
+	ck_assert(keeps(at(3)));
+	ck_assert_uint_eq(gpu.frees, 1);
+}
+
+static _Atomic bool is_done;
+
+/* No events, which the stand-ins do not count for threads. */
+static void *free_often(void *number)
+{
+	uint64_t next = at(*(unsigned int *)number), address;
+
+	for (enter(&first); !is_done; keeps_or_ends(address)) {
+		address = reuse(4096);
+		if (address)
+			continue;
+		address = next += 4096;
+		standin_allocate(address, 4096, &first, false);
+		standin_describe(address, 0, false);
+		memory_allocated(ALLOCATION_DEVICE, address, 4096);
+	}
+	return NULL;
+}
+
+TEST(kept, a_driver_that_refuses_for_ever_is_not_called_for_ever_though_others_free)
+{
+	static unsigned int numbers[] = { 100, 200 };
+	pthread_t threads[2];
+
+	for (int i = 0; i < 2; i++)
+		ck_assert(!pthread_create(&threads[i], NULL, free_often, &numbers[i]));
+	for (int i = 0; i < 100; i++) {
+		while (!kept_bytes(0))
+			sched_yield();
+		require(calls(0, 0) <= 3);
+	}
+	is_done = true;
+	for (int i = 0; i < 2; i++)
+		ck_assert(!pthread_join(threads[i], NULL));
+}
+
 /* ---- releases by two threads ---- */
 
 static _Atomic pid_t other_thread;
 static _Atomic bool release_begins, other_returned;
 static unsigned int frees_seen;
-static bool other_result;
 
 /* In the release: until the other thread waits for it, or has not. */
 static void let_other_wait(uint64_t address)
@@ -340,54 +545,213 @@ static void let_other_wait(uint64_t address)
 		seen += other_thread && is_asleep(other_thread);
 }
 
-static void await_release(void)
+/* The end of a context, or a refused call. */
+static void *want_release(void *ended)
 {
+	enter(&first);
 	while (!release_begins)
 		usleep(0);
 	other_thread = gettid();
-}
-
-static void *release_context(void *nothing)
-{
-	await_release();
-	keep_release_context(&first);
+	if (!ended)
+		require(calls(0, 0) == 2);
+	else
+		keep_release_context(ended);
 	frees_seen = gpu.frees;
 	other_returned = true;
-	return nothing;
+	return NULL;
 }
 
-static void *release_bytes(void *nothing)
+/* _i: the end of another context does not wait. */
+LOOP_TEST(kept, ends_of_contexts_and_refused_calls_wait_for_releases_by_other_threads, 0, 3)
 {
-	enter(&first);
-	await_release();
-	other_result = keep_release(KEEP_CURRENT, 1) || keep_await_release(0);
-	frees_seen = gpu.frees;
-	other_returned = true;
-	return nothing;
-}
-
-static void release_beside(void *(*other)(void *nothing))
-{
+	CUcontext ends[] = { NULL, &first, &second };
 	pthread_t thread;
 
 	keep_one(0, 8 * MIB);
-	gpu.during = let_other_wait;
-	ck_assert_int_eq(pthread_create(&thread, NULL, other, NULL), 0);
-	keep_release_context(NULL);
+	gpu.in_free = let_other_wait;
+	ck_assert(!pthread_create(&thread, NULL, want_release, ends[_i]));
+	ck_assert(keep_release(KEEP_DEVICES));
 	pthread_join(thread, NULL);
-	ck_assert_uint_eq(frees_seen, 1);
+	ck_assert_uint_eq(frees_seen, _i < 2);
 	ck_assert_uint_eq(gpu.frees, 1);
 }
 
-TEST(kept, a_context_ends_after_releases_of_its_memory_by_other_threads)
+/* ---- a free begins to release while a refused call counts what could come back ---- */
+
+static _Atomic bool free_goes_on;
+
+static void wait_in_free(uint64_t address)
 {
-	release_beside(release_context);
+	(void)address;
+	release_begins = true;
+	while (!free_goes_on)
+		usleep(0);
 }
 
-TEST(kept, an_allocation_without_memory_waits_for_a_release_by_another_thread)
+static void *free_beside(void *unused)
 {
-	release_beside(release_bytes);
-	ck_assert(other_result);
+	enter(&first);
+	gpu.in_free = wait_in_free;
+	require(!keeps(at(2)));
+	return unused;
+}
+
+static pthread_t freeing_thread;
+
+/* All that is kept is neither free nor kept from now on. */
+static CUresult count_beside(size_t *unused, size_t *total)
+{
+	if (!release_begins)
+		require(!pthread_create(&freeing_thread, NULL, free_beside, NULL));
+	while (!release_begins)
+		usleep(0);
+	*unused = 0;
+	*total = gpu.total;
+	return CUDA_SUCCESS;
+}
+
+static void *let_free_go_on(void *waiting)
+{
+	while (!is_asleep(*(int *)waiting))
+		usleep(0);
+	free_goes_on = true;
+	return waiting;
+}
+
+TEST(kept, a_refused_call_waits_for_a_release_that_begins_while_it_counts)
+{
+	struct keep_refusal refusal = { 0 };
+	pthread_t other;
+	int self = gettid();
+
+	keep_one(0, 4 * MIB);
+	allocate(at(2), 4096);
+	standin_driver.cuMemGetInfo_v2 = count_beside;
+	ck_assert(!pthread_create(&other, NULL, let_free_go_on, &self));
+	ck_assert(keep_retry(&refusal, 0, 4 * MIB));
+	free_goes_on = true;
+	ck_assert(!pthread_join(freeing_thread, NULL) && !pthread_join(other, NULL));
+	ck_assert_uint_eq(gpu.frees, 1);
+}
+
+/* ---- ranks of a job ---- */
+
+#define HASH(device) (0x5000u + 2 * (unsigned int)(device) + 1)
+
+static CUresult get_uuid(CUuuid *uuid, CUdevice device)
+{
+	const uint64_t words[2] = { 0x5000u + 2 * (unsigned int)device, 0 };
+
+	memcpy(uuid, words, sizeof(words));
+	return CUDA_SUCCESS;
+}
+
+static void be_a_rank(const char *setting)
+{
+	forget_launchers();
+	make_folder();
+	setenv("OMPI_COMM_WORLD_RANK", "1", 1);
+	setenv("PMIX_NAMESPACE", "keep", 1);
+	set_up_with(setting, "0");
+	gpu.total = gpu.unused = 128 * MIB;
+}
+
+static void set_up_ranks(void)
+{
+	be_a_rank("64M");
+	standin_driver.cuDeviceGetUuid_v2 = get_uuid;
+}
+
+CASE(ranks, .set_up = set_up_ranks, .tear_down = remove_folder);
+
+/* As another rank. */
+static void mark(int device)
+{
+	job_file_mark(HASH(device));
+}
+
+CASE(asking, .tear_down = remove_folder);
+
+/* _i: with a size, or with auto. */
+LOOP_TEST(asking, a_refused_call_asks_the_ranks_of_its_gpu_and_does_not_answer_itself, 0, 2)
+{
+	uint64_t before, now;
+
+	be_a_rank(_i ? "auto" : "64M");
+	standin_driver.cuDeviceGetUuid_v2 = get_uuid;
+	keep_one(0, 4096);
+	before = job_file_marked();
+	ck_assert_uint_eq(calls(0, 4096), 2);
+	ck_assert_uint_eq(job_file_marked(), before); /* no other rank uses the GPU */
+	job_file_share(HASH(0), true);
+	ck_assert_uint_eq(calls(0, 128 * MIB + 1), 1); /* more than there is */
+	ck_assert_uint_eq(job_file_marked(), before);
+	ck_assert_uint_ge(calls(0, 128 * MIB), 2);
+	now = job_file_marked();
+	ck_assert_uint_ne(now, before);
+	ck_assert_uint_eq((now ^ HASH(0)) & JOB_FILE_TAG, 0);
+	keep_one(0, 4096);
+}
+
+/* Kept by the first context, the second, the first again, and on the second GPU. */
+static void keep_for_ranks(void)
+{
+	keep_one(0, 4096);
+	keep_one_of(&second, 1, 4096);
+	keep_one(2, 4096);
+	keep_one_of(&of_second_gpu, 3, 4096);
+}
+
+TEST(ranks, another_rank_s_request_is_answered_by_frees_of_that_gpu)
+{
+	const uint64_t order[] = { at(3), at(0), at(2), at(1) };
+
+	keep_for_ranks();
+	gpu.query_result = CUDA_ERROR_NOT_READY;
+	allocate_in(&of_second_gpu, at(4), 512);
+	for (mark(1); keeps(at(4)); mark(1)) {
+		enter(&of_second_gpu);
+		require(reuse(512) == at(4));
+		enter(&first);
+	}
+	must_have_freed(1, order);
+	allocate(at(5), 512);
+	ck_assert(keeps(at(5)));
+	ck_assert_uint_eq(reuse(512), at(5));
+	for (mark(0); keeps(at(5)); mark(0))
+		require(reuse(512) == at(5));
+	must_have_freed(3, order);
+	/* It ends after a while. */
+	while (!keeps(at(5)))
+		sched_yield();
+	ck_assert_uint_eq(reuse(512), at(5));
+	ck_assert_uint_eq(gpu.frees, 3);
+}
+
+TEST(ranks, another_rank_s_request_is_answered_by_allocations_of_an_idle_context)
+{
+	const uint64_t order[] = { at(0), at(2), at(1) };
+
+	keep_for_ranks();
+	gpu.query_result = CUDA_ERROR_NOT_READY;
+	while (gpu.queries < 3 && !gpu.frees) {
+		mark(0);
+		require(!reuse(MIB));
+	}
+	ck_assert_uint_eq(gpu.frees, 0);
+	gpu.query_result = CUDA_SUCCESS;
+	while (!gpu.frees) {
+		mark(0);
+		require(!reuse(MIB));
+	}
+	must_have_freed(2, order);
+	enter(&second);
+	while (gpu.frees == 2) {
+		mark(0);
+		require(!reuse(MIB));
+	}
+	must_have_freed(3, order);
+	ck_assert_uint_eq(first.waits + second.waits, 3);
 }
 
 SUITE("kept")

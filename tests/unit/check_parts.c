@@ -701,7 +701,8 @@ CASE(kept, .set_up = set_up_kept);
 
 TEST(kept, parts_of_kept_memory_serve_its_reuse)
 {
-	allocate(HOME, LARGE);
+	keep_in_the_end(HOME, LARGE);
+	ck_assert_uint_eq(reuse(LARGE), HOME);
 	use(HOME + GIB, 4096);
 	ck_assert(keeps(HOME));
 	ck_assert(!hits(HOME + GIB, 4096));

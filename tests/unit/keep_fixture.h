@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* keep_fixture.h -- contexts and frees of the stand-in driver, for kept memory */
+/* keep_fixture.h -- contexts, events and frees of the stand-in driver, for kept memory */
 #ifndef PEERPIN_TESTS_KEEP_FIXTURE_H
 #define PEERPIN_TESTS_KEEP_FIXTURE_H
 
@@ -16,17 +16,17 @@
 
 #define HOME  ((uint64_t)0x7f1200000000)
 #define BLOCK ((uint64_t)2 << 20)
+#define MIB   ((uint64_t)1 << 20)
 #define FREES 8192
 
 struct CUctx_st {
 	int device;
 	bool alive;
-	unsigned int waits;
+	_Atomic unsigned int waits;
 };
 
 struct CUevent_st {
 	CUcontext of, recorded;
-	unsigned int flags;
 };
 
 static struct CUctx_st first, second, of_second_gpu;
@@ -35,16 +35,16 @@ static __thread unsigned int depth;
 static __thread CUstreamCaptureMode capture_mode;
 
 static struct {
-	CUresult wait_result, record_result, free_result, total_result;
-	unsigned int flags;   /* of the contexts */
-	unsigned int version; /* of their interface */
-	unsigned int events;  /* that exist */
-	unsigned int event_flags, probes;
+	CUresult wait_result, record_result, query_result, free_result, info_result;
+	unsigned int flags;			  /* of the contexts */
+	unsigned int version;			  /* of their interface */
+	_Atomic unsigned int events, event_flags; /* events that exist; flags of the last */
+	unsigned int probes, queries, pushes;
 	void (*in_version)(void), (*before_record)(void), (*in_record)(void), (*in_wait)(void);
-	uint64_t total;	       /* memory of a GPU */
-	uint64_t freed[FREES]; /* addresses, in order */
+	void (*in_free)(uint64_t address);
+	uint64_t total, unused; /* memory of the first GPU; the second has half of it */
+	uint64_t freed[FREES];	/* addresses, in order */
 	_Atomic unsigned int frees;
-	void (*during)(uint64_t address); /* called in a free */
 } gpu;
 
 static void enter(CUcontext context)
@@ -91,6 +91,7 @@ static CUresult push(CUcontext context)
 	if (!context->alive)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	stack[depth++] = context;
+	gpu.pushes++;
 	return CUDA_SUCCESS;
 }
 
@@ -142,6 +143,14 @@ static CUresult synchronize_event(CUevent event)
 	return gpu.wait_result;
 }
 
+static CUresult query_event(CUevent event)
+{
+	call(NULL);
+	require(event->recorded);
+	gpu.queries++;
+	return gpu.query_result;
+}
+
 static CUresult destroy_event(CUevent event)
 {
 	call(NULL);
@@ -170,11 +179,12 @@ static CUresult free_probe(CUdeviceptr address)
 	return gpu.wait_result;
 }
 
-static CUresult get_total(size_t *bytes, CUdevice device)
+static CUresult get_info(size_t *unused, size_t *total)
 {
-	standin_called();
-	*bytes = device == 1 ? gpu.total / 2 : gpu.total;
-	return gpu.total_result;
+	call(NULL);
+	*unused = gpu.unused;
+	*total = stack[depth - 1]->device == 1 ? gpu.total / 2 : gpu.total;
+	return gpu.info_result;
 }
 
 static CUresult exchange_mode(CUstreamCaptureMode *mode)
@@ -190,8 +200,8 @@ static CUresult free_device(CUdeviceptr address)
 {
 	standin_called();
 	require(capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED);
-	if (gpu.during)
-		gpu.during(address);
+	if (gpu.in_free)
+		gpu.in_free(address);
 	gpu.freed[gpu.frees++ % FREES] = address;
 	if (gpu.free_result == CUDA_SUCCESS)
 		standin_free(address);
@@ -202,6 +212,8 @@ static CUresult free_host(void *address)
 {
 	return free_device((uintptr_t)address);
 }
+
+const struct keep_targets keep_targets = { free_device, free_host };
 
 /* ---- the program's calls, as the wrappers make them ---- */
 
@@ -217,48 +229,61 @@ static inline void allocate(uint64_t base, uint64_t size)
 	allocate_in(&first, base, size);
 }
 
-static inline void allocate_pitched(uint64_t base, const struct keep_request *request,
-				    uint64_t pitch)
-{
-	standin_allocate(base, pitch * request->height, &first, true);
-	standin_describe(base, 0, false);
-	memory_allocated(ALLOCATION_PITCHED, base, pitch * request->height);
-	keep_allocated(request, base, pitch);
-}
-
 static inline void allocate_host(uint64_t base, uint64_t size, uint64_t flags)
 {
-	const struct keep_request request = { ALLOCATION_HOST, flags, size, 0 };
-
 	standin_allocate(base, size, &first, false);
 	standin_describe(base, 0, true);
 	memory_host_allocated(base, size);
-	keep_allocated(&request, base, 0);
+	keep_allocated_host(&(struct keep_request){ ALLOCATION_HOST, flags, size }, base);
 }
 
 static inline bool keeps(uint64_t base)
 {
-	return keep_free(FREE_DEVICE, base, (union keep_target){ .device = free_device });
+	return keep_free(FREE_DEVICE, base);
 }
 
 static inline bool keeps_host(uint64_t base)
 {
-	return keep_free(FREE_HOST, base, (union keep_target){ .host = free_host });
+	return keep_free(FREE_HOST, base);
+}
+
+/* keeps(), or the driver frees the memory. */
+static inline bool keeps_or_ends(uint64_t base)
+{
+	struct allocation ended;
+
+	if (keeps(base))
+		return true;
+	require(memory_freeing(FREE_DEVICE, base, &ended));
+	standin_free(base);
+	return false;
 }
 
 /* Address of kept memory; 0: none. */
-static uint64_t reuse_request(const struct keep_request *request, size_t *pitch)
+static uint64_t reuse_request(enum allocation_kind kind, uint64_t flags, uint64_t size)
 {
 	CUdeviceptr address = 0;
 
-	return keep_allocate(request, &address, pitch) ? address : 0;
+	return keep_allocate(&(struct keep_request){ kind, flags, size }, &address) ? address : 0;
 }
 
 static inline uint64_t reuse(uint64_t size)
 {
-	const struct keep_request request = { .kind = ALLOCATION_DEVICE, .width = size };
+	return reuse_request(ALLOCATION_DEVICE, 0, size);
+}
 
-	return reuse_request(&request, NULL);
+/* Free and allocate until memory of that size is kept, whatever it adds to what is kept. Returns
+ * the number of frees that kept nothing. */
+static inline unsigned int keep_in_the_end(uint64_t base, uint64_t size)
+{
+	unsigned int times = 0;
+
+	allocate(base, size);
+	while (!keeps_or_ends(base)) {
+		require(times++ < 100 && !reuse(size));
+		allocate(base, size);
+	}
+	return times;
 }
 
 static inline bool is_found(uint64_t base)
@@ -292,12 +317,12 @@ static inline bool is_asleep(int thread)
 	return state && state[2] == 'S';
 }
 
-static void set_up_settings(const char *keep, const char *keep_host)
+static inline void set_up_with(const char *keep, const char *keep_host)
 {
 	setenv("PEERPIN_KEEP", keep, 1);
 	setenv("PEERPIN_KEEP_HOST", keep_host, 1);
 	standin_reset();
-	gpu.total = 100 * BLOCK;
+	gpu.total = gpu.unused = (uint64_t)1 << 40;
 	gpu.version = 3020;
 	first = second = (struct CUctx_st){ .alive = true };
 	of_second_gpu = (struct CUctx_st){ .device = 1, .alive = true };
@@ -311,16 +336,12 @@ static void set_up_settings(const char *keep, const char *keep_host)
 	standin_driver.cuEventCreate = create_event;
 	standin_driver.cuCtxRecordEvent = record_event;
 	standin_driver.cuEventSynchronize = synchronize_event;
+	standin_driver.cuEventQuery = query_event;
 	standin_driver.cuEventDestroy_v2 = destroy_event;
 	standin_driver.cuMemAlloc_v2 = allocate_probe;
 	standin_driver.cuMemFree_v2 = free_probe;
-	standin_driver.cuDeviceTotalMem_v2 = get_total;
+	standin_driver.cuMemGetInfo_v2 = get_info;
 	standin_driver.cuThreadExchangeStreamCaptureMode = exchange_mode;
-}
-
-static inline void set_up_with(const char *keep, const char *keep_host)
-{
-	set_up_settings(keep, keep_host);
 	ck_assert(keep_is_on());
 }
 

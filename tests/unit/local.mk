@@ -22,7 +22,6 @@ UNIT_CHECKS = \
 	tests/unit/check_hidden \
 	tests/unit/check_keep \
 	tests/unit/check_keep_pools \
-	tests/unit/check_keep_worth \
 	tests/unit/check_keep_wait \
 	tests/unit/check_kept \
 	tests/unit/check_keys \
@@ -47,9 +46,6 @@ UNIT_CHECKS = \
 	tests/unit/check_verbs_evict \
 	tests/unit/check_requests \
 	tests/unit/check_range_index \
-	tests/unit/check_keep_watch \
-	tests/unit/check_kept_blocks \
-	tests/unit/check_kept_room \
 	tests/unit/check_rounded \
 	tests/unit/check_worker \
 	tests/unit/check_worker_cpus \
@@ -73,6 +69,8 @@ EXTRA_DIST += tests/unit/suite.h tests/unit/forbid.h tests/unit/hits_fixture.h t
 # Linked without the stand-ins: these tests define functions of the layers themselves.
 tests_unit_check_job_LDADD = $(unit_ldadd)
 tests_unit_check_trace_LDADD = $(unit_ldadd)
+# It calls no stand-in; the layer that it tests needs them.
+tests_unit_check_table_LDFLAGS = -Wl,-u,memory_subscribers
 # It loads an object that is linked above the addresses where it is loaded.
 tests_unit_check_forks_LDADD = tests/unit/libstandin.la $(unit_ldadd)
 EXTRA_tests_unit_check_forks_DEPENDENCIES = tests/intercept/liblookup.la

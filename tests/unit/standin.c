@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "memory/keep.h"
 #include "memory/table.h"
 #include "registration/objects.h"
 
@@ -189,6 +190,9 @@ const char *peerpin_version(void)
 {
 	return "test";
 }
+
+/* The tests of kept memory have their own. */
+__attribute__((weak)) const struct keep_targets keep_targets = { NULL, NULL };
 
 /* ---- subscriber ---- */
 

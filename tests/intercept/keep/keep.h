@@ -53,7 +53,7 @@ CUdeviceptr keep_host(size_t size);
 /* Bytes of free memory of the current device, from the driver. */
 size_t free_bytes(void);
 
-/* Release all kept memory: cuMemPoolTrimTo. */
+/* Release all kept memory: for an allocation that the driver refuses. */
 void release_all(void);
 
 /* No memory is kept, and peerpin has found nothing wrong. */

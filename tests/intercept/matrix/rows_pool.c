@@ -105,41 +105,21 @@ bool test_cuMemPoolTrimTo(void)
 	return RISES("missed_frees", f->cuMemPoolTrimTo(pool, 0));
 }
 
-/* A pool whose release threshold PEERPIN_KEEP=1 has raised. */
-static CUmemoryPool make_raised_pool(void)
+/* PEERPIN_KEEP raises the threshold of the default pool. */
+bool test_cuMemPoolGetAttribute(void)
 {
 	CUresult (*read)(CUmemoryPool, CUmemPool_attribute, void *) = (CUresult(*)(
 		CUmemoryPool, CUmemPool_attribute, void *))bypass("cuMemPoolGetAttribute");
-	CUmemoryPool pool = make_pool();
-	uint64_t threshold = 0;
+	uint64_t raised = 0, threshold = 7;
 	CUdeviceptr address;
-	bool raised = OK(driver.cuMemAllocFromPoolAsync(&address, SIZE, pool, NULL)) &&
-		      OK(driver.cuMemFreeAsync(address, NULL)) &&
-		      OK(read(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold)) &&
-		      threshold == 1;
+	CUmemoryPool pool;
 
-	return raised ? pool : NULL;
-}
-
-bool test_cuMemPoolSetAttribute(void)
-{
-	CUmemoryPool pool = make_raised_pool();
-	uint64_t own = 7, threshold = 0;
-
-	NEED(pool);
-	NEED(OK(f->cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &own)));
-	NEED(OK(driver.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold)));
-	return threshold == own && OK(driver.cuMemPoolDestroy(pool));
-}
-
-bool test_cuMemPoolGetAttribute(void)
-{
-	CUmemoryPool pool = make_raised_pool();
-	uint64_t threshold = 7;
-
-	NEED(pool);
+	NEED(OK(driver.cuMemAllocAsync(&address, SIZE, NULL)) &&
+	     OK(driver.cuMemFreeAsync(address, NULL)));
+	NEED(OK(driver.cuDeviceGetDefaultMemPool(&pool, device)));
+	NEED(OK(read(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &raised)) && raised);
 	NEED(OK(f->cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold)));
-	return threshold == 0 && OK(driver.cuMemPoolDestroy(pool));
+	return threshold == 0;
 }
 
 bool test_cuMemPoolDestroy(void)
