@@ -46,16 +46,15 @@ static inline bool wrapper_reuse(const struct keep_request *request, CUdeviceptr
  * fails for want of memory, release kept memory and repeat the call. */
 #define WRAPPER_RETRY(device, bytes, call)                                                         \
 	({                                                                                         \
-		CUresult result_ = (call);                                                         \
+		struct keep_refusal refusal_ = { 0 };                                              \
+		CUresult result_;                                                                  \
                                                                                                    \
-		if (__builtin_expect(result_ == CUDA_ERROR_OUT_OF_MEMORY, 0) && keep_is_on()) {    \
-			struct keep_refusal refusal_ = { 0 };                                      \
-                                                                                                   \
-			while (result_ == CUDA_ERROR_OUT_OF_MEMORY &&                              \
-			       keep_retry(&refusal_, device, bytes))                               \
-				result_ = (call);                                                  \
-			keep_settled(&refusal_);                                                   \
-		}                                                                                  \
+		do {                                                                               \
+			refusal_.ended = load_relaxed(&keep_releases_ended);                       \
+			result_ = (call);                                                          \
+		} while (__builtin_expect(result_ == CUDA_ERROR_OUT_OF_MEMORY, 0) &&               \
+			 keep_is_on() && keep_retry(&refusal_, device, bytes));                    \
+		keep_settled(&refusal_);                                                           \
 		result_;                                                                           \
 	})
 

@@ -83,6 +83,7 @@ static TAILQ_HEAD(, batch) batches = TAILQ_HEAD_INITIALIZER(batches);
 static uint64_t last_batch;
 static _Atomic unsigned int releases; /* number of batches */
 static pthread_cond_t release_ended = PTHREAD_COND_INITIALIZER;
+_Atomic uint64_t keep_releases_ended; /* stored with the lock */
 static __thread unsigned int own_releases __attribute__((tls_model("initial-exec")));
 
 /* Nothing is kept in a child that starts anew. */
@@ -456,6 +457,7 @@ static void keep_release_batch(struct batch *batch)
 	pthread_mutex_lock(&keep_lock);
 	TAILQ_REMOVE(&batches, batch, in_flight);
 	subtract_seq_cst(&releases, 1);
+	add_relaxed(&keep_releases_ended, 1);
 	for (entry = TAILQ_FIRST(&batch->entries); entry; entry = next) {
 		next = TAILQ_NEXT(entry, in_order);
 		pool_put(&entry_pool, entry);
@@ -504,21 +506,17 @@ static bool keep_is_in_flight(CUcontext context, uint64_t last)
 }
 
 /* A subscriber's call inside a release does not wait: two of them would wait for each other. */
-bool kept_await_releases(CUcontext context)
+void kept_await_releases(CUcontext context)
 {
-	bool waited = false;
 	uint64_t last;
 
 	if (own_releases || !load_seq_cst(&releases))
-		return false;
+		return;
 	pthread_mutex_lock(&keep_lock);
 	last = last_batch;
-	while (keep_is_in_flight(context, last)) {
-		waited = true;
+	while (keep_is_in_flight(context, last))
 		system_wait(&release_ended, &keep_lock);
-	}
 	pthread_mutex_unlock(&keep_lock);
-	return waited;
 }
 
 static void keep_count_peak(_Atomic uint64_t *bytes, _Atomic uint64_t *peak)

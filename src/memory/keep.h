@@ -116,9 +116,13 @@ void keep_return_pool(void);
 /* Release all that is kept there: on a device, KEEP_HOST or KEEP_DEVICES. False: nothing was. */
 bool keep_release(int device);
 
-/* A call that the driver refused for want of memory; all 0 at first. */
+/* Number of releases that have ended, by all threads. */
+extern _Atomic uint64_t keep_releases_ended;
+
+/* A call that the driver may refuse for want of memory; all 0 at first. */
 struct keep_refusal {
-	int device; /* ordinal, or as given */
+	uint64_t ended; /* keep_releases_ended before the call */
+	int device;	/* ordinal, or as given */
 	unsigned int tries;
 	uint64_t end; /* of the time in which other ranks release; 0: they were not asked */
 };
@@ -127,7 +131,13 @@ struct keep_refusal {
  * first all that is kept there is released, unless more is needed than could come back; then the
  * job's other ranks on that GPU are asked, for 100 ms. Until keep_settled() nothing is kept. */
 bool keep_retry(struct keep_refusal *refusal, int device, uint64_t bytes);
-void keep_settled(const struct keep_refusal *refusal);
+void keep_end_refusal(void);
+
+static inline void keep_settled(const struct keep_refusal *refusal)
+{
+	if (__builtin_expect(refusal->tries != 0, 0))
+		keep_end_refusal();
+}
 
 /* ---- pools (keep_pools.c) ---- */
 

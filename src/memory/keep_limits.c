@@ -166,19 +166,20 @@ bool keep_release(int device)
 				      : kept_release(list, list + 1, NULL);
 }
 
-/* False: nothing came back. */
-static bool limits_give_back(int device, uint64_t bytes, bool first)
+/* False: nothing has come back since the call. What another thread releases meanwhile counts as
+ * neither unused nor kept. */
+static bool limits_give_back(const struct keep_refusal *refusal, uint64_t bytes)
 {
-	bool waited = kept_await_releases(NULL);
-	bool trimmed = first && device >= 0 && kept_trim_pool(device);
+	int device = refusal->device;
+	bool trimmed = refusal->tries == 1 && kept_trim_pool(device);
 	uint64_t unused, total;
 
-	if (bytes && limits_memory(device, &unused, &total) &&
-	    unused + kept_bytes(kept_list_of(device)) < bytes)
-		/* Another thread may have begun to release what was counted as neither. */
-		return kept_await_releases(NULL) || waited || trimmed;
-	waited |= keep_release(device);
-	return kept_await_releases(NULL) || waited || trimmed;
+	kept_await_releases(NULL);
+	if (!bytes || !limits_memory(device, &unused, &total) ||
+	    unused + kept_bytes(kept_list_of(device)) >= bytes)
+		keep_release(device);
+	kept_await_releases(NULL);
+	return trimmed || load_relaxed(&keep_releases_ended) != refusal->ended;
 }
 
 /* True: the job's other ranks on that GPU release what they keep. */
@@ -208,19 +209,16 @@ static bool limits_ask(struct keep_refusal *refusal, uint64_t bytes)
 
 bool keep_retry(struct keep_refusal *refusal, int device, uint64_t bytes)
 {
-	bool first = !refusal->tries++;
-
-	if (first) {
+	if (!refusal->tries++) {
 		add_seq_cst(&refusals, 1);
 		refusal->device = device == KEEP_CURRENT ? kept_current_device() : device;
 	}
-	return limits_give_back(refusal->device, bytes, first) || limits_ask(refusal, bytes);
+	return limits_give_back(refusal, bytes) || limits_ask(refusal, bytes);
 }
 
-void keep_settled(const struct keep_refusal *refusal)
+void keep_end_refusal(void)
 {
-	if (refusal->tries)
-		subtract_seq_cst(&refusals, 1);
+	subtract_seq_cst(&refusals, 1);
 }
 
 /* ---- other ranks of the job ---- */

@@ -52,8 +52,8 @@ uint64_t kept_bytes(unsigned int list);
 uint64_t kept_release(unsigned int from, unsigned int to, CUcontext context);
 
 /* Wait until other threads have released what they began to release before, of that context, or of
- * any (NULL). False: nothing. */
-bool kept_await_releases(CUcontext context);
+ * any (NULL). */
+void kept_await_releases(CUcontext context);
 
 /* ---- limits ---- */
 

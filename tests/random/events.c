@@ -64,9 +64,11 @@ static uint64_t allocate(struct client *client, bool own, const struct keep_requ
 	struct keep_refusal refusal = { 0 };
 	uint64_t base;
 
-	do
+	do {
+		refusal.ended = keep_releases_ended;
 		base = world_allocate(own, request, context, rdma_capable);
-	while (!base && client->keeps && context && call_release(&refusal, device, request->size));
+	} while (!base && client->keeps && context &&
+		 call_release(&refusal, device, request->size));
 	call_settled(&refusal);
 	return base;
 }

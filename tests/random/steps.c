@@ -204,7 +204,7 @@ static void release(struct client *client)
 {
 	static const int devices[] = { KEEP_HOST, KEEP_DEVICES, KEEP_CURRENT };
 	struct source *source = &client->source;
-	struct keep_refusal refusal = { 0 };
+	struct keep_refusal refusal = { .ended = keep_releases_ended };
 
 	/* Rare: little is kept afterwards. */
 	if (!client->keeps || !one_in(source, 4))
