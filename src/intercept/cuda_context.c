@@ -63,8 +63,11 @@ static struct pending_frees *cuda_context_before_destroy(CUcontext context)
 static CUresult cuda_context_after_destroy(struct pending_frees *frees, CUcontext context,
 					   CUresult result)
 {
-	if (result == CUDA_SUCCESS && !process_is_passive())
+	if (result == CUDA_SUCCESS && !process_is_passive()) {
 		memory_context_released(context);
+		if (keep_is_on())
+			keep_forget_ended();
+	}
 	return cuda_context_settle(frees, result);
 }
 

@@ -11,7 +11,7 @@
 
 WRAP(cuMemAllocAsync, (address, size, stream), CUdeviceptr *address, size_t size, CUstream stream)
 {
-	return wrapper_allocated(WRAPPER_RETRY(KEEP_CURRENT, size, forward(address, size, stream)),
+	return wrapper_allocated(WRAPPER_RETRY(KEEP_POOL, size, forward(address, size, stream)),
 				 ALLOCATION_POOL, address, size);
 }
 
@@ -22,7 +22,7 @@ WRAP(cuMemAllocFromPoolAsync, (address, size, pool, stream), CUdeviceptr *addres
      CUmemoryPool pool, CUstream stream)
 {
 	return wrapper_allocated(
-		WRAPPER_RETRY(KEEP_DEVICES, 0, forward(address, size, pool, stream)),
+		WRAPPER_RETRY(KEEP_POOL, size, forward(address, size, pool, stream)),
 		ALLOCATION_POOL, address, size);
 }
 

@@ -62,9 +62,9 @@ static struct bin {
 #define NOTED_GAIN 2 /* of a noted free: half the sizes may repeat */
 
 static struct list {
-	struct entries order;	 /* the least recently freed first; set up by the first one */
-	int vain[2];		 /* releases for limits, less reuses: 0 to WORTH_MAX; of larger memory,
-				    and of memory up to KEPT_SMALL */
+	struct entries order; /* the least recently freed first; set up by the first one */
+	int vain[2];	      /* releases for limits, less reuses: 0 to WORTH_MAX; of larger memory,
+				 and of memory up to KEPT_SMALL */
 	_Atomic uint64_t bytes;	 /* as the driver counts them; stored with the lock */
 	_Atomic uint64_t blocks; /* of them, bytes in blocks of their own */
 } lists[KEPT_LISTS];
@@ -340,14 +340,15 @@ static void keep_unlink(struct entry *entry)
 	keep_count(entry, false);
 }
 
-/* False: no memory for the entry, or another call wants the memory by now. */
+/* False: no memory for the entry, or another call wants the memory by now, or its context has
+ * ended. */
 static bool keep_add(const struct allocation *allocation)
 {
 	struct list *list = &lists[kept_list_number(allocation)];
 	struct entry *entry = NULL;
 
 	pthread_mutex_lock(&keep_lock);
-	if (!kept_is_wanted(kept_list_number(allocation)))
+	if (!kept_is_wanted(kept_list_number(allocation)) && memory_is_live(allocation))
 		entry = pool_get(&entry_pool);
 	if (entry) {
 		entry->allocation = *allocation;
@@ -444,52 +445,61 @@ static void keep_collect(struct batch *batch, struct entry *entry)
 /* Without the lock. */
 static void keep_release_batch(struct batch *batch)
 {
-	struct entry *entry, *next;
+	struct entry *entry = TAILQ_FIRST(&batch->entries);
 	int held;
 
-	if (TAILQ_EMPTY(&batch->entries))
+	if (!entry)
 		return;
 	held = system_hold_cancellation();
 	own_releases++;
-	TAILQ_FOREACH(entry, &batch->entries, in_order)
+	while (entry) {
 		keep_release_memory(&entry->allocation);
-	own_releases--;
-	pthread_mutex_lock(&keep_lock);
-	TAILQ_REMOVE(&batches, batch, in_flight);
-	subtract_seq_cst(&releases, 1);
-	add_relaxed(&keep_releases_ended, 1);
-	for (entry = TAILQ_FIRST(&batch->entries); entry; entry = next) {
-		next = TAILQ_NEXT(entry, in_order);
+		pthread_mutex_lock(&keep_lock);
+		TAILQ_REMOVE(&batch->entries, entry, in_order);
 		pool_put(&entry_pool, entry);
+		entry = TAILQ_FIRST(&batch->entries);
+		if (!entry) {
+			TAILQ_REMOVE(&batches, batch, in_flight);
+			subtract_seq_cst(&releases, 1);
+		}
+		add_relaxed(&keep_releases_ended, 1);
+		pthread_mutex_unlock(&keep_lock);
+		system_wake(&release_ended);
 	}
-	pthread_mutex_unlock(&keep_lock);
-	system_wake(&release_ended);
+	own_releases--;
 	system_release_cancellation(held);
 }
 
-uint64_t kept_release(unsigned int from, unsigned int to, CUcontext context)
+static bool keep_is_of(const struct kept_part *part, const struct allocation *allocation)
+{
+	unsigned int list = kept_list_number(allocation);
+
+	return list >= part->from && list < part->to &&
+	       (!part->context || allocation->context == part->context);
+}
+
+bool kept_release(const struct kept_part *part)
 {
 	struct batch batch = { .entries = TAILQ_HEAD_INITIALIZER(batch.entries) };
 	struct entry *entry, *next;
-	uint64_t bytes = 0;
+	bool releases_any;
 
 	pthread_mutex_lock(&keep_lock);
-	for (unsigned int i = from; i < to; i++) {
+	for (unsigned int i = part->from; i < part->to; i++) {
 		for (entry = TAILQ_FIRST(&lists[i].order); entry; entry = next) {
 			next = TAILQ_NEXT(entry, in_order);
-			if (context && entry->allocation.context != context)
-				continue;
-			bytes += kept_bytes_of(&entry->allocation);
-			keep_collect(&batch, entry);
+			if (keep_is_of(part, &entry->allocation))
+				keep_collect(&batch, entry);
 		}
 	}
+	releases_any = !TAILQ_EMPTY(&batch.entries);
 	pthread_mutex_unlock(&keep_lock);
 	keep_release_batch(&batch);
-	return bytes;
+	return releases_any;
 }
 
 /* With the lock held. */
-static bool keep_is_in_flight(CUcontext context, uint64_t last)
+static bool keep_is_in_flight(const struct kept_part *part, uint64_t last)
 {
 	const struct batch *batch;
 	const struct entry *entry;
@@ -498,7 +508,7 @@ static bool keep_is_in_flight(CUcontext context, uint64_t last)
 		if (batch->number > last)
 			break;
 		TAILQ_FOREACH(entry, &batch->entries, in_order) {
-			if (!context || entry->allocation.context == context)
+			if (keep_is_of(part, &entry->allocation))
 				return true;
 		}
 	}
@@ -506,7 +516,7 @@ static bool keep_is_in_flight(CUcontext context, uint64_t last)
 }
 
 /* A subscriber's call inside a release does not wait: two of them would wait for each other. */
-void kept_await_releases(CUcontext context)
+void kept_await_releases(const struct kept_part *part)
 {
 	uint64_t last;
 
@@ -514,7 +524,7 @@ void kept_await_releases(CUcontext context)
 		return;
 	pthread_mutex_lock(&keep_lock);
 	last = last_batch;
-	while (keep_is_in_flight(context, last))
+	while (keep_is_in_flight(part, last))
 		system_wait(&release_ended, &keep_lock);
 	pthread_mutex_unlock(&keep_lock);
 }
@@ -564,8 +574,10 @@ static void keep_apply_limits(const struct allocation *freed, bool keeps)
 
 void keep_release_context(CUcontext context)
 {
-	kept_release(0, KEPT_LISTS, context);
-	kept_await_releases(context);
+	const struct kept_part part = { 0, KEPT_LISTS, context };
+
+	kept_release(&part);
+	kept_await_releases(&part);
 }
 
 void keep_forget_ended(void)
@@ -656,7 +668,7 @@ bool keep_free(enum memory_free call, uint64_t address)
 	    !keep_is_keepable(call, &allocation))
 		return false;
 	if (load_relaxed(&keep_mode) == KEEP_ENDED) {
-		kept_release(0, KEPT_LISTS, allocation.context);
+		kept_release(&(struct kept_part){ 0, KEPT_LISTS, allocation.context });
 		return false;
 	}
 	if (captures_may_be_open())
@@ -664,7 +676,7 @@ bool keep_free(enum memory_free call, uint64_t address)
 	list = kept_list_number(&allocation);
 	kept_look_for_ranks();
 	if (kept_is_wanted(list)) {
-		kept_release(list, list + 1, allocation.context);
+		kept_release(&(struct kept_part){ list, list + 1, allocation.context });
 		return false;
 	}
 	keeps = keep_free_now(&allocation);
@@ -682,13 +694,15 @@ static void keep_answer(CUcontext context)
 	unsigned int list = kept_list_of(device);
 
 	if (device >= 0 && kept_bytes(list) && kept_is_wanted(list) && keep_is_idle(context))
-		kept_release(list, list + 1, context);
+		kept_release(&(struct kept_part){ list, list + 1, context });
 }
 
 bool keep_allocate(const struct keep_request *request, CUdeviceptr *address)
 {
 	struct allocation kept;
+	bool reuses = false;
 	CUcontext context;
+	int held;
 
 	/* Sums of a size beyond any address could wrap around. */
 	if (!request->size || request->size >> ADDRESS_BITS ||
@@ -699,17 +713,18 @@ bool keep_allocate(const struct keep_request *request, CUdeviceptr *address)
 	kept_look_for_ranks();
 	if (context && kept_is_asked())
 		keep_answer(context);
-	while (context && keep_take(context, request, &kept)) {
-		/* A context may have ended in a call that peerpin does not intercept. */
-		if (!memory_check(&kept) || !table_show(&kept))
-			continue;
+	held = system_hold_cancellation();
+	/* A context may have ended in a call that peerpin does not intercept. */
+	while (context && !reuses && keep_take(context, request, &kept))
+		reuses = memory_check(&kept) && table_show(&kept);
+	if (reuses) {
 		statistics_count(reused);
 		events_count_allocation(kept.kind, kept.size);
 		events_shown(&kept);
 		*address = kept.base;
-		return true;
 	}
-	return false;
+	system_release_cancellation(held);
+	return reuses;
 }
 
 /* ---- hidden memory ---- */

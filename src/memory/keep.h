@@ -112,6 +112,7 @@ void keep_return_pool(void);
 #define KEEP_CURRENT (-1) /* the current context's device */
 #define KEEP_HOST    (-2) /* host memory */
 #define KEEP_DEVICES (-3) /* all devices */
+#define KEEP_POOL    (-4) /* the current device, then all: the driver does not report a pool's */
 
 /* Release all that is kept there: on a device, KEEP_HOST or KEEP_DEVICES. False: nothing was. */
 bool keep_release(int device);
@@ -125,18 +126,19 @@ struct keep_refusal {
 	int device;	/* ordinal, or as given */
 	unsigned int tries;
 	uint64_t end; /* of the time in which other ranks release; 0: they were not asked */
+	int held;     /* cancellation */
 };
 
 /* Call after each refusal of a call that needs `bytes` there; 0: unknown. True: repeat the call. At
  * first all that is kept there is released, unless more is needed than could come back; then the
  * job's other ranks on that GPU are asked, for 100 ms. Until keep_settled() nothing is kept. */
 bool keep_retry(struct keep_refusal *refusal, int device, uint64_t bytes);
-void keep_end_refusal(void);
+void keep_end_refusal(const struct keep_refusal *refusal);
 
 static inline void keep_settled(const struct keep_refusal *refusal)
 {
 	if (__builtin_expect(refusal->tries != 0, 0))
-		keep_end_refusal();
+		keep_end_refusal(refusal);
 }
 
 /* ---- pools (keep_pools.c) ---- */

@@ -12,9 +12,9 @@
 
 #define MS ((uint64_t)1000000) /* ns */
 
-#define LIMIT_EVERY (100 * MS) /* the limit is determined anew: by a call into the driver */
-#define LOOK_EVERY  (10 * MS)  /* for ranks that want memory */
-#define ANSWER	    (100 * MS) /* in which other ranks release memory, and keep none */
+#define LIMIT_EVERY (100 * MS)	/* the limit is determined anew: by a call into the driver */
+#define LOOK_EVERY  (10 * MS)	/* for ranks that want memory */
+#define ANSWER	    (100 * MS)	/* in which other ranks release memory, and keep none */
 #define ASK_EVERY   (1000 * MS) /* after an answer that was too little */
 #define TRY_EVERY   (5 * MS)
 
@@ -23,9 +23,10 @@
 
 /* ---- what the program has ---- */
 
-/* Bytes as the driver counts them; table_lock guards stores. */
+/* Bytes as the driver counts them; table_lock guards stores. Memory of 1 to 2 MiB may share its
+ * block (measured): what the program asked for is the least that its memory takes. */
 static struct use {
-	_Atomic uint64_t live, peak;
+	_Atomic uint64_t live, peak, asked_for;
 } uses[KEPT_LISTS];
 
 void kept_count_live(const struct allocation *allocation, bool begins)
@@ -38,6 +39,8 @@ void kept_count_live(const struct allocation *allocation, bool begins)
 		return;
 	live = begins ? live + bytes : live - bytes;
 	store_relaxed(&use->live, live);
+	store_relaxed(&use->asked_for, load_relaxed(&use->asked_for) +
+					       (begins ? allocation->size : -allocation->size));
 	if (live > load_relaxed(&use->peak))
 		store_relaxed(&use->peak, live);
 }
@@ -66,6 +69,7 @@ uint64_t kept_trial(unsigned int list)
 static struct limit {
 	_Atomic uint64_t bytes, due; /* due: when it is determined anew */
 	_Atomic uint64_t keep_after; /* another rank wants memory until then */
+	_Atomic uint64_t ask_after;  /* the other ranks have answered in vain */
 	_Atomic bool shared;	     /* the job's file says that this process uses the GPU */
 } limits[KEPT_LISTS];
 
@@ -118,13 +122,15 @@ static bool limits_memory(int device, uint64_t *unused, uint64_t *total)
 static void limits_determine(unsigned int list, uint64_t freed)
 {
 	uint64_t keep = config_get()->keep, unused, total;
-	unsigned int processes = limits_processes((int)list);
+	bool needs_memory = keep == CONFIG_AUTO || (keep & CONFIG_SHARE);
+	unsigned int processes;
 
-	if (keep == CONFIG_AUTO || (keep & CONFIG_SHARE)) {
-		if (!limits_memory((int)list, &unused, &total)) {
-			store_relaxed(&limits[list].due, 0);
-			return;
-		}
+	if (needs_memory && !limits_memory((int)list, &unused, &total)) {
+		store_relaxed(&limits[list].due, system_clock() + LOOK_EVERY);
+		return;
+	}
+	processes = limits_processes((int)list);
+	if (needs_memory) {
 		keep = keep == CONFIG_AUTO ? (unused + kept_bytes(list) + freed) / 2 / processes
 					   : total / 100 * (keep & ~CONFIG_SHARE);
 	}
@@ -158,67 +164,88 @@ bool kept_is_wanted(unsigned int list)
 	return load_seq_cst(&refusals) || (after && system_clock() < after);
 }
 
-bool keep_release(int device)
+static struct kept_part limits_part(int device)
 {
 	unsigned int list = kept_list_of(device);
 
-	return device == KEEP_DEVICES ? kept_release(0, KEPT_HOST, NULL)
-				      : kept_release(list, list + 1, NULL);
+	return device == KEEP_DEVICES ? (struct kept_part){ 0, KEPT_HOST, NULL }
+				      : (struct kept_part){ list, list + 1, NULL };
 }
 
-/* False: nothing has come back since the call. What another thread releases meanwhile counts as
- * neither unused nor kept. */
-static bool limits_give_back(const struct keep_refusal *refusal, uint64_t bytes)
+bool keep_release(int device)
 {
-	int device = refusal->device;
-	bool trimmed = refusal->tries == 1 && kept_trim_pool(device);
+	const struct kept_part part = limits_part(device);
+
+	return kept_release(&part);
+}
+
+/* True if the driver could have so many bytes there beside those of the program. */
+static bool limits_may_fit(int device, uint64_t bytes)
+{
 	uint64_t unused, total;
 
-	kept_await_releases(NULL);
-	if (!bytes || !limits_memory(device, &unused, &total) ||
-	    unused + kept_bytes(kept_list_of(device)) >= bytes)
-		keep_release(device);
-	kept_await_releases(NULL);
+	return !limits_memory(device, &unused, &total) ||
+	       bytes <= total - load_relaxed(&uses[kept_list_of(device)].asked_for);
+}
+
+/* False: nothing has come back since the call. */
+static bool limits_give_back(const struct keep_refusal *refusal, uint64_t bytes)
+{
+	const struct kept_part part = limits_part(refusal->device);
+	bool trimmed = refusal->tries == 1 && kept_trim_pool(refusal->device);
+
+	if (limits_may_fit(refusal->device, bytes))
+		kept_release(&part);
+	kept_await_releases(&part);
 	return trimmed || load_relaxed(&keep_releases_ended) != refusal->ended;
 }
 
 /* True: the job's other ranks on that GPU release what they keep. */
 static bool limits_ask(struct keep_refusal *refusal, uint64_t bytes)
 {
-	static _Atomic uint64_t not_before;
-	uint64_t now = system_clock(), unused, total;
+	uint64_t now = system_clock(), hash, mark;
 	int device = refusal->device;
 
 	if (!refusal->end) {
-		if (device < 0 || device >= DEVICES_MAX || now < load_relaxed(&not_before) ||
-		    captures_may_be_open() || !limits_memory(device, &unused, &total) ||
-		    bytes > total - load_relaxed(&uses[device].live) ||
-		    limits_processes(device) < 2)
+		if (device < 0 || device >= DEVICES_MAX ||
+		    now < load_relaxed(&limits[device].ask_after) || captures_may_be_open() ||
+		    !limits_may_fit(device, bytes) || limits_processes(device) < 2)
 			return false;
-		job_file_mark(limits_hash(device));
-		store_relaxed(&seen, job_file_marked());
 		refusal->end = now + ANSWER;
 	}
-	if (now < refusal->end) {
-		kernel_sleep(TRY_EVERY);
-		return true;
+	if (now >= refusal->end) {
+		store_relaxed(&limits[device].ask_after, now + ASK_EVERY);
+		return false;
 	}
-	store_relaxed(&not_before, now + ASK_EVERY);
-	return false;
+	/* Again each time: a rank on another GPU may have replaced the mark. */
+	hash = limits_hash(device);
+	job_file_mark(hash);
+	mark = job_file_marked();
+	if (!((hash ^ mark) & JOB_FILE_TAG))
+		store_relaxed(&seen, mark);
+	kernel_sleep(TRY_EVERY);
+	return true;
 }
 
 bool keep_retry(struct keep_refusal *refusal, int device, uint64_t bytes)
 {
 	if (!refusal->tries++) {
+		/* Until keep_end_refusal(). */
+		refusal->held = system_hold_cancellation();
 		add_seq_cst(&refusals, 1);
-		refusal->device = device == KEEP_CURRENT ? kept_current_device() : device;
+		refusal->device = device == KEEP_CURRENT || device == KEEP_POOL
+					  ? kept_current_device()
+					  : device;
 	}
-	return limits_give_back(refusal, bytes) || limits_ask(refusal, bytes);
+	if (limits_give_back(refusal, bytes))
+		return true;
+	return (device == KEEP_POOL && keep_release(KEEP_DEVICES)) || limits_ask(refusal, bytes);
 }
 
-void keep_end_refusal(void)
+void keep_end_refusal(const struct keep_refusal *refusal)
 {
 	subtract_seq_cst(&refusals, 1);
+	system_release_cancellation(refusal->held);
 }
 
 /* ---- other ranks of the job ---- */

@@ -7,9 +7,10 @@
  * creates are forwarded: a call of peerpin could meet their end.
  *
  * The driver counts live memory, too. It returns unused memory of pools for cuMemAlloc, for
- * cuMemCreate and to another pool (measured). Before the program asks how much is free, or reserved,
- * the pool returns it.
+ * cuMemCreate and to another pool (measured). Before the program asks how much is free, or
+ * reserved, the pool returns it.
  */
+#include "base/config.h"
 #include "base/system.h"
 #include "memory/captures.h"
 #include "memory/driver.h"
@@ -52,8 +53,8 @@ static bool pools_set(CUmemoryPool pool, uint64_t limit)
 	return driver->cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &before) ==
 		       CUDA_SUCCESS &&
 	       !before &&
-	       driver->cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
-					     &threshold) == CUDA_SUCCESS;
+	       driver->cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold) ==
+		       CUDA_SUCCESS;
 }
 
 static void pools_raise(int device)
@@ -67,9 +68,8 @@ static void pools_raise(int device)
 		store_relaxed(&pools[device].state, POOL_UNREAD);
 		return;
 	}
-	if (!driver->cuDeviceGetDefaultMemPool ||
-	    !driver->cuMemPoolGetAttribute || !driver->cuMemPoolSetAttribute ||
-	    !driver->cuMemPoolTrimTo ||
+	if (!driver->cuDeviceGetDefaultMemPool || !driver->cuMemPoolGetAttribute ||
+	    !driver->cuMemPoolSetAttribute || !driver->cuMemPoolTrimTo ||
 	    driver->cuDeviceGetDefaultMemPool(&pool, device) != CUDA_SUCCESS ||
 	    !pools_set(pool, limit))
 		return;
@@ -84,7 +84,7 @@ void keep_pool_allocated(int device)
 	bool relaxed;
 	int held;
 
-	if (load_relaxed(&keep_mode) != KEEP_ON || captures_may_be_open())
+	if (load_relaxed(&keep_mode) != KEEP_ON || !config_get()->keep || captures_may_be_open())
 		return;
 	kept_look_for_ranks();
 	if (device < 0 || device >= DEVICES_MAX ||
@@ -106,7 +106,8 @@ static uint64_t pools_trim(CUmemoryPool pool)
 {
 	CUstreamCaptureMode mode;
 	bool relaxed = driver_relax_capture(&mode);
-	uint64_t before = pools_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), after = before;
+	uint64_t before = pools_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT),
+		 after = before;
 
 	if (before > pools_attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) &&
 	    pools_is_ours(pools_attribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD))) {

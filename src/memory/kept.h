@@ -47,13 +47,17 @@ int kept_current_device(void);
 /* Bytes kept in the list. */
 uint64_t kept_bytes(unsigned int list);
 
-/* Release what is kept in the lists [from, to), of that context, or of any (NULL). Returns the
- * bytes. */
-uint64_t kept_release(unsigned int from, unsigned int to, CUcontext context);
+/* Kept memory in the lists [from, to), of that context, or of any (NULL). */
+struct kept_part {
+	unsigned int from, to;
+	CUcontext context;
+};
 
-/* Wait until other threads have released what they began to release before, of that context, or of
- * any (NULL). */
-void kept_await_releases(CUcontext context);
+/* Release it. False: nothing was kept there. */
+bool kept_release(const struct kept_part *part);
+
+/* Wait until other threads have released what they began to release of it before. */
+void kept_await_releases(const struct kept_part *part);
 
 /* ---- limits ---- */
 
@@ -89,7 +93,8 @@ bool kept_is_asked(void);
  * own free has to decide. */
 CUresult keep_wait(CUcontext context);
 
-/* True if the calling thread's current context surely has no work: a release waits for none. */
+/* True if the calling thread's current context has no work now: a release waits for work alone that
+ * another thread adds meanwhile. */
 bool keep_is_idle(CUcontext current);
 
 /* ---- pools ---- */

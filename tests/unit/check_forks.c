@@ -233,7 +233,7 @@ static bool uses_table(void)
 
 static bool uses_kept_memory(void)
 {
-	return !kept_release(0, 1, NULL);
+	return !keep_release(0);
 }
 
 static bool uses_exports(void)

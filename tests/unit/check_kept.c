@@ -467,7 +467,8 @@ TEST(kept, a_refused_call_is_repeated_once_after_all_of_its_gpu_is_released)
 
 TEST(kept, a_request_larger_than_what_could_come_back_releases_nothing)
 {
-	gpu.unused = MIB;
+	gpu.total = 7 * MIB;
+	allocate(at(1), 2 * MIB);
 	keep_one(0, 4 * MIB);
 	ck_assert_uint_eq(calls(0, 5 * MIB + 1), 1);
 	ck_assert_uint_eq(gpu.frees, 0);
@@ -483,13 +484,13 @@ TEST(kept, while_a_refused_call_is_repeated_frees_keep_nothing_and_release_what_
 	const uint64_t order[] = { at(0), at(4) };
 	struct keep_refusal refusal = { 0 };
 
-	gpu.unused = 0;
+	gpu.total = MIB;
 	keep_one(0, 4096);
 	keep_one_of(&second, 1, 4096);
 	keep_one_of_host(2, 4096);
 	allocate(at(3), 4096);
 	refusal.ended = keep_releases_ended;
-	ck_assert(!keep_retry(&refusal, 0, 100 * MIB));
+	ck_assert(!keep_retry(&refusal, 0, 2 * MIB));
 	ck_assert(!keeps(at(3)));
 	must_have_freed(1, order);
 	keep_settled(&refusal);
@@ -499,7 +500,6 @@ TEST(kept, while_a_refused_call_is_repeated_frees_keep_nothing_and_release_what_
 
 static _Atomic bool is_done;
 
-/* No events, which the stand-ins do not count for threads. */
 static void *free_often(void *number)
 {
 	uint64_t next = at(*(unsigned int *)number), address;
@@ -521,6 +521,7 @@ TEST(kept, a_driver_that_refuses_for_ever_is_not_called_for_ever_though_others_f
 	static unsigned int numbers[] = { 100, 200 };
 	pthread_t threads[2];
 
+	standin_with_threads = true;
 	for (int i = 0; i < 2; i++)
 		ck_assert(!pthread_create(&threads[i], NULL, free_often, &numbers[i]));
 	for (int i = 0; i < 100; i++) {

@@ -197,14 +197,14 @@ __attribute__((weak)) const struct keep_targets keep_targets = { NULL, NULL };
 /* ---- subscriber ---- */
 
 struct standin_events standin_events, standin_program_events;
-bool standin_with_registration;
+bool standin_with_registration, standin_with_threads;
 
 /* Tests with registration have threads. */
 static void count(_Atomic unsigned int *events, struct allocation *last,
 		  const struct allocation *allocation)
 {
 	(*events)++;
-	if (!standin_with_registration)
+	if (!standin_with_registration && !standin_with_threads)
 		*last = *allocation;
 }
 

@@ -41,6 +41,9 @@ extern struct standin_events standin_events;
 extern struct standin_events standin_program_events; /* of the program's events */
 extern bool standin_with_registration;
 
+/* The last allocations are not stored, since threads allocate and free. */
+extern bool standin_with_threads;
+
 /* ---- adapter ---- */
 
 extern const struct registration_method standin_method;
