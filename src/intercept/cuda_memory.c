@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* cuda_memory.c -- allocations and frees of GPU memory
  *
- * The first pair is the reference; the others repeat it for other forms. Memory of that pair alone is
- * kept.
+ * The first pair is the reference; the others repeat it for other forms. Memory of that pair alone
+ * is kept.
  */
 #include "intercept/wrappers.h"
 #include "registration/registration.h"

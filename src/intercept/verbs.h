@@ -88,8 +88,8 @@ static inline void verbs_fill(struct verbs_mr *vmr, const struct ibv_pd *pd, enu
  * address, which its owner abandoned without a deregistration. */
 void verbs_drop_stale(const struct verbs_mr *vmr);
 
-/* True if peerpin may register on the device, whose struct has a known layout. Otherwise it is as if
- * it had never been opened. */
+/* True if peerpin may register on the device, whose struct has a known layout. Otherwise it is as
+ * if it had never been opened. */
 bool verbs_may_open(const struct ibv_context *device);
 
 #define verbs_count_forwarded(reason)                                                              \

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* verbs_evict.c -- evicts idle regions, and releases kept memory, for a client's own registration */
+/* verbs_evict.c -- evicts idle regions, and releases kept memory, for a client's own registration
+ */
 #include "intercept/verbs.h"
 
 #include <errno.h>

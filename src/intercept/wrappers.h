@@ -42,8 +42,8 @@ static inline bool wrapper_reuse(const struct keep_request *request, CUdeviceptr
 	return true;
 }
 
-/* The result of `call`, which needs `bytes` on the device (an ordinal, or KEEP_*); 0: unknown. If it
- * fails for want of memory, release kept memory and repeat the call. */
+/* The result of `call`, which needs `bytes` on the device (an ordinal, or KEEP_*); 0: unknown. If
+ * it fails for want of memory, release kept memory and repeat the call. */
 #define WRAPPER_RETRY(device, bytes, call)                                                         \
 	({                                                                                         \
 		struct keep_refusal refusal_ = { 0 };                                              \

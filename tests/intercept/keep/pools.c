@@ -321,7 +321,7 @@ static void a_pool_is_released_for_another_rank(unsigned int unused)
 #define AUTO	 "PEERPIN_KEEP=auto PEERPIN_SIM_MEMORY=64M"
 #define IN_A_JOB AUTO " OMPI_COMM_WORLD_RANK=0 PMIX_NAMESPACE=keep-"
 
-#define SIZED	 "PEERPIN_KEEP=16M PEERPIN_SIM_MEMORY=64M OMPI_COMM_WORLD_RANK=0 PMIX_NAMESPACE=keep-"
+#define SIZED "PEERPIN_KEEP=16M PEERPIN_SIM_MEMORY=64M OMPI_COMM_WORLD_RANK=0 PMIX_NAMESPACE=keep-"
 
 const struct test pool_tests[] = {
 	TEST(errors_are_the_driver_s, 0, "PEERPIN_KEEP=64M"),
