@@ -47,7 +47,7 @@ TAILQ_HEAD(entries, entry);
  * freed. So a bin is kept while `worth` is not 0. Each reuse adds to it, each release for a limit
  * takes from it. Without it a free is noted, and an allocation that the noted memory would have
  * served adds to it. A new bin is worth 1 while the list has memory that is reused (struct list).
- * Beyond kept_trial() a bin has to be worth WORTH_MAX: what is kept and not reused adds to the
+ * Beyond kept_trial() a bin has to be worth WORTH_MAX: kept memory that is not reused adds to the
  * program's next allocations, which release nothing. Bins with equal hashes share all this; entries
  * are compared. */
 static struct bin {

@@ -118,7 +118,7 @@ static bool limits_memory(int device, uint64_t *unused, uint64_t *total)
 	return true;
 }
 
-/* PEERPIN_KEEP=auto: half of what is free, kept memory included, by the processes there. */
+/* PEERPIN_KEEP=auto: half of the free memory, with kept memory, divided by the processes there. */
 static void limits_determine(unsigned int list, uint64_t freed)
 {
 	uint64_t keep = config_get()->keep, unused, total;

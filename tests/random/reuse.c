@@ -203,8 +203,7 @@ bool call_release(struct keep_refusal *refusal, int device, uint64_t bytes)
 
 	if (bytes && device == KEEP_CURRENT &&
 	    world_driver.cuMemGetInfo_v2(&unused, &total) == CUDA_SUCCESS)
-		/* Blocks are at most twice as large as what is in them, which this driver counts.
-		 */
+		/* This driver counts sizes, of which blocks are at most twice. */
 		must = must && unused + kept / 2 >= bytes;
 	world_keep_begin();
 	releases = refusal ? keep_retry(refusal, device, bytes) : keep_release(device);

@@ -148,15 +148,15 @@ LOOP_TEST(shares, a_share_is_of_the_gpu_s_memory_or_of_what_is_free, 0, 3)
 	gpu.info_result = CUDA_ERROR_INVALID_VALUE;
 	ck_assert(!keeps_or_ends_one(0, 512));
 	gpu.info_result = CUDA_SUCCESS;
-	/* It is looked at from time to time. */
+	/* Later the limit is determined again. */
 	while (!keeps_or_ends_one(0, 2 * MIB))
 		sched_yield();
-	/* It may be looked at again before what is freed is what is kept. */
+	/* The limit may have been determined while the memory was neither free nor kept. */
 	ck_assert_uint_ge(kept_limit(0, 0), limit);
 	ck_assert_uint_le(kept_limit(0, 0), limit + MIB);
 }
 
-/* ---- what is worth being kept ---- */
+/* ---- the worth of bins ---- */
 
 static void set_up_room(void)
 {

@@ -272,8 +272,8 @@ static inline uint64_t reuse(uint64_t size)
 	return reuse_request(ALLOCATION_DEVICE, 0, size);
 }
 
-/* Free and allocate until memory of that size is kept, whatever it adds to what is kept. Returns
- * the number of frees that kept nothing. */
+/* Free and allocate until memory of that size is kept, also beyond kept_trial(). Returns the number
+ * of frees that kept nothing. */
 static inline unsigned int keep_in_the_end(uint64_t base, uint64_t size)
 {
 	unsigned int times = 0;
