@@ -79,9 +79,10 @@ static CUresult get_version(CUcontext context, unsigned int *version)
 	void (*hook)(void) = gpu.in_version;
 
 	ck_assert_ptr_null(context);
-	gpu.in_version = NULL;
-	if (hook)
+	if (hook) {
+		gpu.in_version = NULL;
 		hook();
+	}
 	*version = gpu.version;
 	return state();
 }
