@@ -551,16 +551,16 @@ static struct entry *keep_oldest(unsigned int list, CUcontext context)
 
 /* Inside a free: release what exceeds the limit of the list, or what the program needs. `keeps`:
  * the memory is kept; else the driver frees it next. */
-static void keep_apply_limits(const struct allocation *freed, bool keeps)
+static void keep_apply_limits(const struct allocation *freed, uint64_t limit, bool keeps)
 {
 	struct batch batch = { .entries = TAILQ_HEAD_INITIALIZER(batch.entries) };
 	struct segment_counters *counters = &statistics_segment.counters;
 	unsigned int list = kept_list_number(freed);
-	uint64_t ending = keeps ? 0 : kept_bytes_of(freed), limit = kept_limit(list, ending), room;
 	struct entry *entry;
+	uint64_t room;
 
 	pthread_mutex_lock(&keep_lock);
-	room = kept_room(list, ending);
+	room = kept_room(list, keeps ? 0 : kept_bytes_of(freed));
 	while (kept_bytes(list) > (room < limit ? room : limit) &&
 	       (entry = keep_oldest(list, freed->context))) {
 		keep_judge(&entry->allocation, -1);
@@ -614,13 +614,11 @@ static bool keep_is_keepable(enum memory_free call, const struct allocation *all
 }
 
 /* True if the memory fits, and its bin is reused. */
-static bool keep_is_wise(const struct allocation *allocation)
+static bool keep_is_wise(const struct allocation *allocation, uint64_t limit)
 {
-	unsigned int list = kept_list_number(allocation);
-	uint64_t bytes = kept_bytes_of(allocation);
 	bool worth;
 
-	if (bytes > kept_limit(list, bytes))
+	if (kept_bytes_of(allocation) > limit)
 		return false;
 	pthread_mutex_lock(&keep_lock);
 	worth = keep_is_worth(allocation);
@@ -640,12 +638,12 @@ static bool keep_hidden(struct allocation *allocation)
 	return false;
 }
 
-static bool keep_free_now(struct allocation *allocation)
+static bool keep_free_now(struct allocation *allocation, uint64_t limit)
 {
 	int held;
 	bool keeps;
 
-	if (!keep_is_wise(allocation) || !keep_may_free() ||
+	if (!keep_is_wise(allocation, limit) || !keep_may_free() ||
 	    (memory_is_verified() && !memory_check(allocation)) || !table_hide(allocation))
 		return false;
 	held = system_hold_cancellation();
@@ -662,6 +660,7 @@ bool keep_free(enum memory_free call, uint64_t address)
 {
 	struct allocation allocation;
 	unsigned int list;
+	uint64_t limit;
 	bool keeps;
 
 	if (!memory_find(address, &allocation) || allocation.base != address ||
@@ -679,9 +678,10 @@ bool keep_free(enum memory_free call, uint64_t address)
 		kept_release(&(struct kept_part){ list, list + 1, allocation.context });
 		return false;
 	}
-	keeps = keep_free_now(&allocation);
+	limit = kept_limit(list, kept_bytes_of(&allocation));
+	keeps = keep_free_now(&allocation, limit);
 	if (keeps || kept_bytes(list))
-		keep_apply_limits(&allocation, keeps);
+		keep_apply_limits(&allocation, limit, keeps);
 	return keeps;
 }
 
