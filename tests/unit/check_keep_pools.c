@@ -184,10 +184,7 @@ TEST(keep_pools, a_refused_call_gets_the_pool_s_memory_once)
 
 static void set_up_rank(void)
 {
-	forget_launchers();
-	make_folder();
-	setenv("OMPI_COMM_WORLD_RANK", "1", 1);
-	setenv("PMIX_NAMESPACE", "pools", 1);
+	become_rank("pools");
 	set_up();
 }
 

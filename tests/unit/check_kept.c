@@ -652,10 +652,7 @@ static CUresult get_uuid(CUuuid *uuid, CUdevice device)
 
 static void be_a_rank(const char *setting)
 {
-	forget_launchers();
-	make_folder();
-	setenv("OMPI_COMM_WORLD_RANK", "1", 1);
-	setenv("PMIX_NAMESPACE", "keep", 1);
+	become_rank("keep");
 	set_up_with(setting, "0");
 	gpu.total = gpu.unused = 128 * MIB;
 }

@@ -53,6 +53,15 @@ static inline void make_folder(void)
 	setenv("XDG_RUNTIME_DIR", folder, 1);
 }
 
+/* Rank 1 of the job, with a runtime folder of its own. */
+static inline void become_rank(const char *job)
+{
+	forget_launchers();
+	make_folder();
+	setenv("OMPI_COMM_WORLD_RANK", "1", 1);
+	setenv("PMIX_NAMESPACE", job, 1);
+}
+
 static inline void remove_folder(void)
 {
 	char command[64];
