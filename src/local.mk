@@ -62,7 +62,7 @@ src_libpeerpin_la_SOURCES = src/base/bytes.c \
 	src/intercept/resolve.h src/intercept/resolve.c \
 	src/intercept/proc_address.c \
 	src/intercept/cuda_context.c src/intercept/cuda_mapping.c src/intercept/cuda_memory.c \
-	src/intercept/cuda_host.c src/intercept/cuda_pool.c src/intercept/cuda_queries.c \
+	src/intercept/cuda_host.c src/intercept/cuda_pool.c src/intercept/cuda_queries.c src/intercept/cuda_repeated.c \
 	src/intercept/cuda_shared.c src/intercept/wrappers.h \
 	src/intercept/bypass.h src/intercept/bypass.c \
 	src/intercept/load_watch.h src/intercept/load_watch.c \

@@ -16,6 +16,7 @@ enum effect {
 	EXPORT,
 	CAPTURE,
 	QUERY,
+	REPEATED,
 	LOOKUP
 };
 
@@ -34,6 +35,7 @@ static const struct {
 	[EXPORT] = { "a dma-buf is created", "no" },
 	[CAPTURE] = { "the capture of a stream begins or ends", "no" },
 	[QUERY] = { "a pointer query", "no" },
+	[REPEATED] = { "repeated after a release of kept memory", "no" },
 	[LOOKUP] = { "returns entry points", "no" },
 };
 

@@ -23,6 +23,7 @@ struct driver driver;
 static int (*read_statistic)(const char *name, uint64_t *value);
 CUdevice device;
 const struct functions *f;
+bool runs_at_exit;
 
 int rows_begin(void)
 {
@@ -406,6 +407,7 @@ void rows_run(const char *path, const struct functions *functions, int *passed, 
 	CUcontext context = NULL;
 
 	f = functions;
+	runs_at_exit = !strcmp(path, "exit handler");
 	for (enum turn turn = FIRST; turn <= LAST; turn++) {
 		if (turn == BETWEEN && driver.cuCtxCreate_v2(&context, 0, device) != CUDA_SUCCESS) {
 			printf("no context\n");

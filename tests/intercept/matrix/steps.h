@@ -21,6 +21,7 @@ struct driver {
 extern struct driver driver;
 extern CUdevice device;
 extern const struct functions *f; /* path under test */
+extern bool runs_at_exit;
 
 uint64_t count(const char *name);
 
