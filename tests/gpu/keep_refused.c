@@ -31,8 +31,8 @@ static const char text[] = ".version 6.4\n"
 			   "	mov.u64 %d1, memory;\n"
 			   "	mul.wide.u32 %d2, %r1, 4;\n"
 			   "	add.u64 %d3, %d1, %d2;\n"
-			   "	st.volatile.local.u32 [%d3], %r1;\n"
-			   "	ld.volatile.local.u32 %r2, [%d1+16];\n"
+			   "	st.local.u32 [%d3], %r1;\n"
+			   "	ld.local.u32 %r2, [%d1+16];\n"
 			   "	ret;\n"
 			   "}\n";
 

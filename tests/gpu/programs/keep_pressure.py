@@ -2,8 +2,9 @@
 """keep_pressure.py -- eight ranks of a job that together use nine tenths of one GPU, in changing sizes
 
 "keep_pressure.py [SECONDS]" starts them, each with the caller's preload, and prints how many allocations failed. Each
-rank allocates blocks of 32 MiB to 2 GiB up to its part of the memory, frees them in another order, and begins again.
-What the ranks keep of freed memory would not fit beside what the others allocate.
+rank has eight sizes from 32 MiB to 2 GiB. It allocates blocks of three of them up to its part of the memory, frees them
+in another order, and begins again with others. What the ranks keep of freed memory would not fit beside what the others
+allocate.
 """
 import ctypes
 import os
@@ -41,9 +42,10 @@ def rank(number, part, seconds):
     print("ready", flush=True)
     sys.stdin.readline()
     chance = random.Random(number)
+    all_sizes = [chance.randrange(32, 2048) * MIB for _ in range(8)]
     end, rounds, failed = time.monotonic() + seconds, 0, 0
     while time.monotonic() < end:
-        sizes = [chance.randrange(32, 2048) * MIB for _ in range(3)]
+        sizes = chance.sample(all_sizes, 3)
         blocks, live = [], 0
         while live + max(sizes) <= part:
             size, address = chance.choice(sizes), ctypes.c_uint64()
