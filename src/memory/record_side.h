@@ -7,15 +7,12 @@
 #include "base/atomics.h"
 #include "memory/lookup.h"
 
-/* Writers hold table_lock; any thread may read the atomic fields. All are 0 at the allocation. */
+/* Writers hold table_lock; any thread may read the atomic fields. */
 struct record_side {
-	union {
-		uint32_t next_unused; /* of an unused record */
-		uint32_t setting;     /* SYNC_MEMOPS calls in progress */
-	};
-	uint32_t sets;		   /* SYNC_MEMOPS calls so far, numbered from 1 */
+	uint32_t next_unused;	   /* of an unused record */
 	_Atomic uint64_t event_id; /* 0: the allocation's id; RECORD_HIDDEN; or a later id */
-};
+	_Atomic uint64_t keep_key; /* what distinguishes host memory for keep.h */
+} __attribute__((aligned(32)));
 
 /* Fields of a hidden record. Kept memory alone touches them. */
 struct record_hidden {

@@ -49,7 +49,7 @@ void table_set_keep_key(uint64_t base, uint64_t key)
 
 	lock_take(&table_lock);
 	if (lookup(base, &at) && !at.offset)
-		store_release(&lookup_detail(at.slot)->words[1], key);
+		store_release(&table_side(at.slot)->keep_key, key);
 	lock_drop(&table_lock);
 }
 
@@ -75,7 +75,7 @@ bool table_hide(struct allocation *allocation)
 		if (!allocation->event_id)
 			allocation->event_id = allocation->id;
 		traits = load_acquire(&record->traits);
-		allocation->keep_key = load_acquire(&lookup_detail(allocation->slot)->words[1]);
+		allocation->keep_key = load_acquire(&side->keep_key);
 		table_move(&record->traits, &hidden->traits,
 			   (traits & TRAITS_SHOWN_WHILE_HIDDEN) | TRAIT_HIDDEN);
 		for (unsigned int i = 0; i < MEMORY_USER_WORDS; i++)
@@ -133,44 +133,4 @@ bool table_mark_used(const struct allocation *allocation)
 		table_change_traits(allocation->slot, 0, TRAIT_USED);
 	lock_drop(&table_lock);
 	return first;
-}
-
-bool table_is_sync_set(const struct allocation *allocation)
-{
-	return load_acquire(&lookup_record(allocation->slot)->traits) & TRAIT_SYNC_SET;
-}
-
-bool table_setting_sync(const struct allocation *allocation, uint32_t *token)
-{
-	struct record_side *side;
-	bool live;
-
-	lock_take(&table_lock);
-	live = memory_is_live(allocation);
-	if (live) {
-		side = table_side(allocation->slot);
-		side->sets++;
-		/* The order of concurrent calls in the driver is unknown: token 0 leaves the value
-		 * unknown. */
-		*token = side->setting++ ? 0 : side->sets;
-		table_change_traits(allocation->slot, TRAIT_SYNC_KNOWN | TRAIT_SYNC_SET, 0);
-	}
-	lock_drop(&table_lock);
-	return live;
-}
-
-void table_set_sync(const struct allocation *allocation, uint32_t token, bool taken, bool value)
-{
-	struct record_side *side;
-
-	lock_take(&table_lock);
-	if (memory_is_live(allocation)) {
-		side = table_side(allocation->slot);
-		side->setting--;
-		if (taken && side->sets == token)
-			table_change_traits(allocation->slot, TRAIT_SYNC,
-					    TRAIT_SYNC_KNOWN |
-						    (value ? TRAIT_SYNC | TRAIT_SYNC_SET : 0));
-	}
-	lock_drop(&table_lock);
 }

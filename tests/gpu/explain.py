@@ -96,9 +96,7 @@ def rules(seen, statistics):
         # With verification the driver receives these queries too.
         "queries_answered": between(0, asked - statistics["queries_forwarded"], "questions that CUPTI saw asked"),
         "queries_forwarded": between(0, asked, "questions that CUPTI saw asked"),
-        "sync_answers": between(0, seen.asked["cuPointerSetAttribute"], "cuPointerSetAttribute"),
         "sync_off": between(0, seen.asked["cuPointerSetAttribute"], "cuPointerSetAttribute"),
-        "host_answers": between(0, asked, "queries that CUPTI saw"),
     }
     for name, calls in KINDS.items():
         table[name] = exactly(sum(seen.allocations_by_name[call] for call in calls), " and ".join(calls))

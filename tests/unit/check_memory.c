@@ -402,37 +402,4 @@ TEST(memory, an_allocation_in_use_without_sync_memops_counts_once)
 	ck_assert_uint_eq(statistics_get(sync_missing), 1);
 }
 
-TEST(memory, sync_memops_that_the_client_has_set_is_not_set_again)
-{
-	struct allocation found;
-	struct memory_sync sync;
-
-	begin(HOME, 5000, FIRST);
-	ck_assert(memory_find(HOME, &found));
-	memory_setting_sync(&sync, HOME);
-	memory_sync_settled(&sync, true, true);
-	memory_used_by_adapter(&found);
-	ck_assert_uint_eq(standin_sync_memops(), 0);
-	ck_assert(table_is_used(&found));
-}
-
-TEST(memory, sync_memops_of_memory_in_a_reused_record_is_known)
-{
-	struct allocation found;
-
-	for (unsigned int i = 0; i < 4; i++)
-		begin(HOME + i * 8192, 5000, FIRST);
-	for (unsigned int i = 0; i < 4; i++) {
-		ck_assert(memory_freeing(FREE_DEVICE, HOME + i * 8192, &found));
-		standin_free(HOME + i * 8192);
-	}
-	for (unsigned int i = 0; i < 4; i++) {
-		begin(HOME + i * 8192, 5000, FIRST);
-		ck_assert(memory_find(HOME + i * 8192, &found));
-		memory_used_by_adapter(&found);
-		ck_assert(memory_find(HOME + i * 8192, &found));
-		ck_assert(found.sync && found.sync_known);
-	}
-}
-
 SUITE("memory")

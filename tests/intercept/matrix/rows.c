@@ -23,7 +23,7 @@ struct driver driver;
 static int (*read_statistic)(const char *name, uint64_t *value);
 CUdevice device;
 const struct functions *f;
-bool runs_at_exit;
+static bool runs_at_exit;
 
 int rows_begin(void)
 {
@@ -46,6 +46,11 @@ int rows_begin(void)
 		return -1;
 	}
 	return 0;
+}
+
+bool keeps_nothing(void)
+{
+	return runs_at_exit || !strcmp(getenv("PEERPIN_KEEP"), "1");
 }
 
 uint64_t count(const char *name)

@@ -2,9 +2,6 @@
 /* rows_repeated.c -- calls that the driver refuses for want of memory while memory is kept */
 #include "steps.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #define MOST 4096
 
 static CUarray array;
@@ -61,7 +58,7 @@ static bool is_repeated(CUresult (*call)(void))
 	CUresult result;
 	int used = 0;
 
-	if (runs_at_exit || !strcmp(getenv("PEERPIN_KEEP"), "1"))
+	if (keeps_nothing())
 		SKIP("nothing is kept at exit, nor with PEERPIN_KEEP=1");
 	NEED(prepare() && keep_a_block());
 	while (used < MOST && OK(allocate(&blocks[used], UNIT)))

@@ -21,7 +21,9 @@ struct driver {
 extern struct driver driver;
 extern CUdevice device;
 extern const struct functions *f; /* path under test */
-extern bool runs_at_exit;
+
+/* At exit, and with PEERPIN_KEEP=1. */
+bool keeps_nothing(void);
 
 uint64_t count(const char *name);
 
