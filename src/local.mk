@@ -111,7 +111,7 @@ pkgconfig_DATA = src/peerpin.pc
 
 # One manual page for all functions, with a link for each name.
 dist_man_MANS = docs/man/peerpin.3
-man_links = peerpin_version peerpin_statistic peerpin_domain peerpin_lookup peerpin_subscribe peerpin_unsubscribe
+man_links = peerpin_version peerpin_statistic peerpin_subscribe peerpin_unsubscribe
 install-data-hook:
 	for name in $(man_links); do \
 		echo '.so man3/peerpin.3' >$(DESTDIR)$(man3dir)/$$name.3 || exit 1; \

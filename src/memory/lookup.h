@@ -50,7 +50,6 @@ struct record {
 	_Atomic uint64_t buffer_id;
 	_Atomic uint64_t context;
 	_Atomic uint64_t traits; /* TRAIT_* below */
-	_Atomic uint64_t user_words[MEMORY_USER_WORDS];
 } __attribute__((aligned(64)));
 
 /* Fields of few queries: of VMM memory the reservation (base, size); of other memory the pool, and

@@ -49,7 +49,7 @@ static _Atomic bool rescan_all, rescan_domains;
 static _Atomic int last_device = -1; /* see background_device() */
 
 /* The rescan in progress. Guarded by registration_lock. */
-static uint32_t cursor;	      /* 0: none */
+static uint32_t cursor;	       /* 0: none */
 static struct domain *scanned; /* NULL: all */
 static uint64_t scanned_number, scanned_youngest;
 
@@ -174,8 +174,7 @@ static bool background_register_in(struct domain *domain, const struct allocatio
 		return true;
 	reference = region_find_whole(allocation, domain);
 	demand = region_demand(allocation, domain);
-	if ((reference && !background_may_begin(reference->region)) ||
-	    (demand == DEMAND_PARTS && !domain->looked_up))
+	if ((reference && !background_may_begin(reference->region)) || demand == DEMAND_PARTS)
 		return true;
 	if (demand == DEMAND_NONE && (!domain_reaches(domain, allocation) ||
 				      !learning_is_eligible(domain, allocation, &kind)))

@@ -206,7 +206,7 @@ struct domain *domain_create(struct protection_domain *owner, int access)
 	store_release(&domain->context, owner->context);
 	store_release(&domain->handle, owner->handle);
 	store_release(&domain->access, access);
-	domain->enabled = domain->exports = domain->dma_buf_only = domain->looked_up = false;
+	domain->enabled = domain->exports = domain->dma_buf_only = false;
 	domain->behind = false;
 	domain->span_failures = 0;
 	domain->number = ++last_number;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* domain_enable.c -- domains that serve access flags, and their first use
  *
- * The first request or look-up in a domain enables it. From then on, live and new allocations are
+ * The first request in a domain enables it. From then on, live and new allocations are
  * registered there in the background, unless that is off.
  *
  * PEERPIN_EAGER: memory near the adapter is registered earlier, in domains that a known client will
@@ -19,8 +19,6 @@
 #include "base/system.h"
 #include "registration/background.h"
 #include "registration/domain.h"
-#include "registration/keys.h"
-#include "registration/learning.h"
 #include "registration/region_life.h"
 #include "registration/registration.h"
 #include "registration/session.h"
@@ -125,35 +123,6 @@ struct domain *domain_enable(const struct ibv_pd *pd, int access, bool exactly, 
 		domain->enabled = true;
 		*newly = true;
 	}
-	return domain;
-}
-
-struct domain *registration_domain(const struct ibv_pd *pd, int access)
-{
-	struct domain *domain;
-	struct region *region;
-	bool newly = false, first, go;
-
-	if (!domain_may_share(access))
-		return NULL;
-	session_begin();
-	domain = domain_enable(pd, access, true, &newly);
-	first = newly;
-	if (domain && !domain->looked_up) {
-		domain->looked_up = true;
-		learning_reconsider();
-		newly = true;
-		LIST_FOREACH(region, &domain->regions, in_domain) {
-			region_set_used(region);
-			keys_withdraw_parts(region);
-		}
-	}
-	go = newly && background_queue_domain(domain);
-	session_end();
-	if (go)
-		worker_wake();
-	if (first)
-		domain_log_enabled(access);
 	return domain;
 }
 

@@ -12,9 +12,8 @@
  * recently used region has not been used for many evictions, the program has changed to other
  * buffers, and the reversal ends. Misses of new buffers reverse nothing.
  *
- * Regions that are not idle are kept aside, so that no scan passes them each time: those with
- * client MRs, and those of a domain with look-ups. A deregistration takes no lock, so it leaves the
- * region there, and each miss looks at some.
+ * Regions with client MRs are kept aside, so that no scan passes them each time. A deregistration
+ * takes no lock, so it leaves the region there, and each miss looks at some.
  */
 #include "registration/eviction.h"
 

@@ -146,8 +146,7 @@ bool learning_is_eligible(struct domain *domain, const struct allocation *alloca
 	struct evidence_of *exact;
 
 	*kind = learning_kind_of(allocation);
-	/* Look-ups without a client MR leave no trace of which regions are used. */
-	if (config_get()->preregister == PREREGISTER_ALL || domain->looked_up)
+	if (config_get()->preregister == PREREGISTER_ALL)
 		return true;
 	exact = learning_find_exact(learned, kind);
 	if (exact && learning_is_decisive(exact)) {

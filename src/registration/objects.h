@@ -153,34 +153,30 @@ static inline int domain_access(const struct registration_request *request)
 struct domain {
 	struct domain *next_free;
 	struct protection_domain *owner;
-	/* Look-ups and hits read these without the lock: context and handle of `owner`. */
+	/* Hits read these without the lock: context and handle of `owner`. */
 	_Atomic(struct ibv_context *) context;
 	_Atomic uint32_t handle;
 	_Atomic int access;    /* with DOMAIN_PCIE */
 	bool enabled;	       /* enabled: a client has requested memory in it */
 	bool exports;	       /* the last request brought a dma-buf */
 	bool dma_buf_only;     /* a request has been served that only a dma-buf can serve */
-	bool looked_up;	       /* look-ups give out keys, with unknown lifetime: its regions stay */
 	bool behind;	       /* live allocations wait for its rescan: in that list */
 	uint8_t span_failures; /* spans that could not be registered, or SPANS_WORK */
 	uint64_t number;       /* in order of creation; never reused; 0: ended */
 	uint64_t youngest;     /* id of an allocation: its rescan leaves later ones out */
 	LIST_HEAD(, region) regions;
-	struct domain *next;		/* in its protection domain */
-	TAILQ_ENTRY(domain) in_all;	/* in order of creation */
+	struct domain *next;	    /* in its protection domain */
+	TAILQ_ENTRY(domain) in_all; /* in order of creation */
 	TAILQ_ENTRY(domain) in_behind;
-	_Atomic unsigned int user_word; /* its index in each record; MEMORY_USER_WORDS: none */
-	struct arena keys;		/* of struct keys, by slot; survives reuse of the struct */
+	struct arena keys; /* of struct keys, by slot; survives reuse of the struct */
 	struct learned learned;
 };
 
 /* An allocation in a domain: its keys, and its references by their ranges. Valid if `allocation` is
- * the id of the live allocation at this slot. A look-up loads the id, then the keys, then checks
- * that the allocation still has its record; a hit follows holds.h. The hold is of one of the
+ * the id of the live allocation at this slot. A hit follows holds.h. The hold is of one of the
  * allocation's references. */
 struct keys {
 	_Atomic uint64_t allocation; /* 0: none */
-	_Atomic uint64_t keys;	     /* of the whole allocation; 0: none */
 	_Atomic uint64_t hold;	     /* 0: no hit */
 	/* With registration_lock held. Roots of range_index.h: of the whole and its parts; of
 	 * spans that begin in the allocation. */

@@ -82,7 +82,6 @@ static struct region *region_create(struct domain *domain, const struct allocati
 				   .context = allocation->context,
 				   .device = allocation->device,
 				   .size = range->spans ? range->length : allocation->size,
-				   .used = domain->looked_up,
 				   .spans = range->spans };
 	region->returns = eviction_returns(region);
 	LIST_INSERT_HEAD(&domain->regions, region, in_domain);

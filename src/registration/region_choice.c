@@ -132,14 +132,6 @@ void region_drop_failed(struct region *region, const struct region_reference *re
 		region_end(region);
 }
 
-/* Look-ups need the keys of the whole. `only`: it did not fit, or failed. */
-static bool choice_takes_part(const struct allocation *allocation, const struct domain *domain,
-			      const struct region_range *part, bool only)
-{
-	return !part->whole && (!domain->looked_up || only ||
-				!pin_limit_may_hold(allocation->device, allocation->size));
-}
-
 /* The worker should have registered the whole by now: it finds no idle CPU, or has much to do. */
 static bool choice_is_overdue(const struct allocation *allocation, const struct domain *domain)
 {
@@ -176,11 +168,10 @@ struct region_reference *region_choose(const struct allocation *allocation, stru
 	session_assert();
 	if (request->length < allocation->size)
 		part = choice_range(allocation, request->address, request->length);
-	takes_part = choice_takes_part(allocation, domain, &part, parts_only);
+	takes_part = !part.whole;
 	found = region_find_serving(allocation, domain, request, &part, &whole);
 	*choice = CHOICE_PART;
-	if (found && found->region->state == REGION_READY &&
-	    (found->whole || takes_part || !domain->looked_up))
+	if (found && found->region->state == REGION_READY)
 		return found;
 	if (!(found && found->region->state == REGION_REGISTERING) &&
 	    !keys_may_try(domain, allocation, part.whole || !takes_part))

@@ -43,7 +43,7 @@ bool region_is_taken(const struct region *region)
 
 bool region_is_idle(const struct region *region)
 {
-	return (region->spans || !region->domain->looked_up) && !region_is_held(region);
+	return !region_is_held(region);
 }
 
 bool region_may_end(const struct region *region)

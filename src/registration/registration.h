@@ -213,23 +213,6 @@ void registration_imported(const void *client_mr, const struct ibv_context *cont
  * the driver has to export the range. */
 int registration_export(const struct found_export *wanted);
 
-/* ---- look-ups without a client MR ---- */
-
-struct domain;
-
-/* The domain of `access` in `pd`, enabled from now on: background registration includes it. Valid
- * until the protection domain is closed. NULL: unknown pd, or access flags that no region can
- * have. */
-struct domain *registration_domain(const struct ibv_pd *pd, int access);
-
-/* The keys of [address, address + length) in `domain`, for one use. Requires one live allocation
- * around the range, registered in `domain` with exactly `access`. Wait-free, any thread: no lock,
- * no allocation, no write but a counter of the thread's own. False: call registration_request().
- * The keys stay valid until the memory is freed or registration_pd_closing() begins, even if the
- * kernel then refuses. A later use is the caller's error, as with every key. */
-bool registration_find(const struct domain *domain, uint64_t address, uint64_t length, int access,
-		       uint32_t *lkey, uint32_t *rkey);
-
 /* Receives the allocated and freeing events. */
 extern const struct memory_subscriber registration_subscriber;
 

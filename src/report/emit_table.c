@@ -96,11 +96,11 @@ static void emit_table_add_reasons(struct emitter *emitter, unsigned int room)
 		if (++at == room && count > room)
 			system_format(more, sizeof(more), "; %u more in PEERPIN_STATS_FILE=FILE",
 				      count - room);
-		output_add(emitter->output, "%-*sGPU %d, %s: %s%s\n", LABEL_WIDTH, reason_title,
-			   pair->gpu,
-			   emit_table_clean(segment->adapters[pair->adapter].name, name,
-					    sizeof(name)),
-			   emit_table_clean(reason, line, sizeof(line)), more);
+		output_add(
+			emitter->output, "%-*sGPU %d, %s: %s%s\n", LABEL_WIDTH, reason_title,
+			pair->gpu,
+			emit_table_clean(segment->adapters[pair->adapter].name, name, sizeof(name)),
+			emit_table_clean(reason, line, sizeof(line)), more);
 	}
 }
 
@@ -134,8 +134,6 @@ static void emit_table_add_requests(struct emitter *emitter)
 		output_add(emitter->output, "  %llu waited", llu(counter(emitter, waited)));
 	output_add(emitter->output, "  %llu %s  %llu bypassed", llu(misses),
 		   misses == 1 ? "miss" : "misses", llu(counter(emitter, bypassed)));
-	if (tallied(emitter, look_ups))
-		output_add(emitter->output, "  %llu key look-ups", llu(tallied(emitter, look_ups)));
 	if (counter(emitter, ucx_unhooked))
 		output_add(emitter->output,
 			   "  %llu UCX without hooks: its requests hit (use UCX 1.18.1)",

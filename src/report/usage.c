@@ -144,14 +144,12 @@ static bool usage_is_software(const struct segment *segment)
 
 bool usage_is_used(const struct segment *segment)
 {
-	return (usage_served(segment) || segment_tallied(segment, TALLY_look_ups)) &&
-	       !usage_is_software(segment);
+	return usage_served(segment) && !usage_is_software(segment);
 }
 
 static void usage_write_served(const struct segment *segment, char *to, size_t size)
 {
-	bool hit = segment_tallied(segment, TALLY_hits) || usage_count(segment, waited) ||
-		   segment_tallied(segment, TALLY_look_ups);
+	bool hit = segment_tallied(segment, TALLY_hits) || usage_count(segment, waited);
 	char methods[64], adapters[256], bytes[24];
 
 	usage_bytes(usage_count(segment, pinned_bytes_peak), bytes, sizeof(bytes));
@@ -169,7 +167,7 @@ void usage_write(const struct segment *segment, char *to, size_t size)
 {
 	struct segment_row reason;
 
-	if (usage_served(segment) || segment_tallied(segment, TALLY_look_ups)) {
+	if (usage_served(segment)) {
 		usage_write_served(segment, to, size);
 	} else if (usage_count(segment, bypassed_version)) {
 		system_format(to, size, "not used by peerpin: unsupported libibverbs");
@@ -238,8 +236,7 @@ bool usage_smallest_size(const struct segment *segment, uint64_t *bytes, uint64_
 	       !segment_value(&segment->histograms[HISTOGRAM_used_bytes][smallest]))
 		smallest++;
 	*skipped = 0;
-	/* Draw no conclusion after key look-ups: the use of the keys is not visible. */
-	if (smallest == HISTOGRAM_BUCKETS || segment_tallied(segment, TALLY_look_ups))
+	if (smallest == HISTOGRAM_BUCKETS)
 		return false;
 	for (unsigned int i = 0; i < smallest; i++) {
 		uint64_t unused =

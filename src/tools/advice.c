@@ -46,13 +46,13 @@ static void facts_find_use(json_t *facts, const struct job *job)
 	for (size_t i = 0; i < job->count; i++) {
 		bool requested = facts_has_requests(job->ranks[i]);
 
-		if (requested || record_number(job->ranks[i], "look_ups"))
+		if (requested)
 			passive = false;
 		if (!record_used(job->ranks[i]) &&
 		    (!unused || (requested && !facts_has_requests(unused))))
 			unused = job->ranks[i];
 	}
-	/* No process made a request or a key look-up, so there is no failure to explain. */
+	/* No process made a request, so there is no failure to explain. */
 	facts_set(facts, "passive", passive);
 	if (!unused)
 		return;
@@ -204,11 +204,6 @@ static const char *facts_propose_size(const struct job *job)
 		best_lost = lost;
 		best = bits;
 	}
-	/* Key look-ups record no sizes: used sizes are unknown. */
-	if (job_total(job, "look_ups"))
-		return "PEERPIN_PIN_LIMIT bounds the registered memory; key look-ups record no "
-		       "sizes, so no "
-		       "PEERPIN_MIN_SIZE is proposed";
 	if (!best_skipped)
 		return "PEERPIN_PIN_LIMIT bounds the registered memory; used regions have the same "
 		       "sizes, "

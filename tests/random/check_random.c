@@ -118,7 +118,6 @@ static void run_here(const char *list)
 	       "%llu allocated, %llu ends refused, %llu asked, %llu served, %llu failed, %llu "
 	       "revoked, %llu "
 	       "late, "
-	       "%llu found of %llu, "
 	       "%llu kept, %llu reused, %llu released, "
 	       "%llu forks; adapter: %llu registered, %llu failed, at most %llu at once\n",
 	       list, program.threads, (unsigned long long)program.seed,
@@ -126,12 +125,10 @@ static void run_here(const char *list)
 	       (unsigned long long)totals.allocations, (unsigned long long)totals.refused_ends,
 	       (unsigned long long)totals.requests, (unsigned long long)totals.served,
 	       (unsigned long long)totals.failed, (unsigned long long)totals.revoked,
-	       (unsigned long long)totals.late, (unsigned long long)totals.found,
-	       (unsigned long long)(totals.found + totals.not_found),
-	       (unsigned long long)totals.kept, (unsigned long long)totals.reused,
-	       (unsigned long long)world_released, (unsigned long long)totals.forks,
-	       (unsigned long long)counts.pins, (unsigned long long)counts.failures,
-	       (unsigned long long)counts.most_regions);
+	       (unsigned long long)totals.late, (unsigned long long)totals.kept,
+	       (unsigned long long)totals.reused, (unsigned long long)world_released,
+	       (unsigned long long)totals.forks, (unsigned long long)counts.pins,
+	       (unsigned long long)counts.failures, (unsigned long long)counts.most_regions);
 }
 
 /* Run this program in a process with these settings; true: passed. */

@@ -165,7 +165,6 @@ struct world_keys {
 	int access;
 	uint64_t address, length;
 	uint32_t lkey, rkey;
-	bool whole; /* of a region of the whole memory */
 };
 
 struct world_kept {

@@ -203,8 +203,6 @@ advice_of() {
 
 # Advice names only settings that are not in effect.
 advice_that_helps() {
-	same 'key look-ups are use: no advice about missing requests' '' \
-		"$(advice_of no_requests '*:requests=0' '*:hits=0' '*:look_ups=7')"
 	matches 'exported dma-bufs are an attempt' '*not used: dma-bufs of GPU memory were exported, none was registered.*' \
 		"$(advice_of not_used '*:used=false' '*:requests=0' '*:hits=0' '*:exports=1' \
 			'*:usage="not used: dma-bufs of GPU memory were exported, none was registered"')"
@@ -225,9 +223,6 @@ PEERPIN_PIN_LIMIT is not set: *' "$(advice_of $id '*:synchronous=9' "*:evictions
 	done
 	matches 'the fix is that of the most frequent reason' '12 registrations failed: 4 out of resources, 8 other reasons.
 PEERPIN_LOG_LEVEL=info *' "$(advice_of failed '*:registrations_failed=3' '*:failed_resources=1' '*:failed_other=2')"
-	matches 'key look-ups record no sizes: no PEERPIN_MIN_SIZE' '*
-PEERPIN_PIN_LIMIT bounds *' "$(advice_of never_used '*:settings={}' '*:never_used=9' '*:look_ups=7' \
-		'*:histograms.never_used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,9]')"
 }
 
 # Files may hold any number up to 2^63 - 1: no sum, product or share of counters wraps.

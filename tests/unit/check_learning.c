@@ -263,22 +263,4 @@ TEST(pin_limit, what_found_no_room_is_not_outstanding_for_ever)
 	ck_assert_uint_eq(standin_registrations() - before, 2);
 }
 
-TEST(learning, look_ups_find_what_learning_has_passed_over)
-{
-	struct domain *domain;
-	uint32_t lkey, rkey;
-
-	activate();
-	for (uint64_t i = 0; i < 64; i++) {
-		begin(HOME, 3 * BLOCK);
-		end(HOME);
-	}
-	begin(HOME + 8 * BLOCK, 3 * BLOCK);
-	domain = registration_domain(&pd, RIGHTS);
-	begin(HOME, 3 * BLOCK);
-	await_rescans();
-	ck_assert(registration_find(domain, HOME + 8 * BLOCK, 4096, RIGHTS, &lkey, &rkey));
-	ck_assert(registration_find(domain, HOME, 4096, RIGHTS, &lkey, &rkey));
-}
-
 SUITE("learning")

@@ -379,31 +379,6 @@ TEST(parts, failures_of_parts_are_tried_three_times)
 	ck_assert_uint_eq(statistics_get(bypassed_failed), 10);
 }
 
-TEST(parts, look_ups_get_the_whole)
-{
-	struct domain *domain;
-	uint32_t lkey, rkey;
-
-	use(HOME, 4096);
-	use(HOME + 4096, 1);
-	domain = registration_domain(&pd, RIGHTS);
-	ck_assert(!hits(HOME, 4096));
-	ck_assert_uint_ne(get_in(&pd, AT(0), HOME, 4096), 0);
-	ck_assert(registration_find(domain, HOME + GIB, GIB, RIGHTS, &lkey, &rkey));
-	ck_assert(standin_covers(lkey, HOME + GIB));
-}
-
-TEST(parts, look_ups_find_no_part)
-{
-	struct domain *domain = registration_domain(&pd, RIGHTS);
-	uint32_t lkey, rkey;
-
-	await("registrations_background", 1);
-	ck_assert(registration_find(domain, HOME, LARGE, RIGHTS, &lkey, &rkey));
-	end(HOME);
-	ck_assert(!registration_find(domain, HOME, 1, RIGHTS, &lkey, &rkey));
-}
-
 static void set_up_limited(void)
 {
 	setenv("PEERPIN_PIN_LIMIT", "64M", 1);
@@ -426,11 +401,8 @@ TEST(limited, requests_beyond_the_pin_limit_register_their_own_bytes)
 	ck_assert_uint_eq(statistics_get(bypassed), 0);
 }
 
-/* _i 1: in a domain with look-ups, which keeps registered parts. */
-LOOP_TEST(limited, parts_beyond_the_pin_limit_are_not_in_the_way, 0, 2)
+TEST(limited, parts_beyond_the_pin_limit_are_not_in_the_way)
 {
-	if (_i)
-		ck_assert_ptr_nonnull(registration_domain(&pd, RIGHTS));
 	use(HOME + 90 * GIB, 4096);
 	for (unsigned int i = 0; i < 40; i++)
 		ck_assert_uint_eq(get_in(&pd, AT(0), HOME + i * GIB, 64 * BLOCK), 0);
@@ -666,27 +638,6 @@ CASE(too_small, .set_up = set_up_parts_too_small);
 TEST(too_small, for_the_worker_there_are_parts_alone)
 {
 	expect_parts_alone();
-}
-
-/* _i 1: a domain without a user word. */
-LOOP_TEST(off, look_ups_return_no_keys_of_parts, 0, 2)
-{
-	int access = _i ? 7 : RIGHTS;
-	struct registration_keys keys;
-	struct domain *domain;
-	uint32_t lkey, rkey;
-
-	if (_i) {
-		ck_assert_ptr_nonnull(registration_domain(&pd, 1));
-		ck_assert_ptr_nonnull(registration_domain(&pd, 3));
-	}
-	ck_assert(ask_in(&pd, 0, HOME, 4096, access, &keys));
-	domain = registration_domain(&pd, access);
-	ck_assert(!registration_find(domain, HOME, 4096, access, &lkey, &rkey));
-	ck_assert(!registration_find(domain, HOME + GIB, 4096, access, &lkey, &rkey));
-	ck_assert(ask_in(&pd, 1, HOME, 4096, access, &keys));
-	ck_assert(registration_find(domain, HOME + GIB, 4096, access, &lkey, &rkey));
-	ck_assert_uint_eq(lkey, keys.lkey);
 }
 
 static void set_up_kept(void)

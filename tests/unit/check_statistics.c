@@ -287,10 +287,9 @@ TEST(statistics, names_do_not_change_a_terminal)
 	strcpy(segment.header.host, name);
 	strcpy(segment.header.job, name);
 	snprintf(segment.header.settings, sizeof(segment.header.settings), "A=%s", name);
-	segment_set_reason(&segment,
-			   segment_pair(&segment, 0, segment_adapter(&segment, name), "P\x9b",
-					"m\x1b"),
-			   name);
+	segment_set_reason(
+		&segment,
+		segment_pair(&segment, 0, segment_adapter(&segment, name), "P\x9b", "m\x1b"), name);
 	segment.pairs[0].registrations = 1;
 	segment.counters.waited = segment.counters.registrations_dma_buf = 1;
 	for (enum emit_form form = EMIT_TABLE; form <= EMIT_LINE; form++) {
@@ -380,12 +379,6 @@ TEST(statistics, the_smallest_size_leaves_out_no_region_that_was_used)
 	ck_assert(usage_smallest_size(&segment, &bytes, &skipped));
 	ck_assert_uint_eq(bytes, 1 << 13);
 	ck_assert_uint_eq(skipped, 40);
-	/* Lookups do not record sizes. */
-	segment.header.threads = 1;
-	segment.tallies[0].counts[TALLY_look_ups] = 1;
-	ck_assert(!usage_smallest_size(&segment, &bytes, &skipped));
-	segment.tallies[0].counts[TALLY_look_ups] = 0;
-	ck_assert(usage_smallest_size(&segment, &bytes, &skipped));
 	/* Nor for a few of many. */
 	segment.counters.registrations = 801;
 	ck_assert(!usage_smallest_size(&segment, &bytes, &skipped));

@@ -24,7 +24,6 @@ UNIT_CHECKS = \
 	tests/unit/check_keep_pools \
 	tests/unit/check_keep_wait \
 	tests/unit/check_kept \
-	tests/unit/check_keys \
 	tests/unit/check_learning \
 	tests/unit/check_log \
 	tests/unit/check_messages \
