@@ -99,11 +99,8 @@ static int client_check_loaded(struct dl_phdr_info *object, size_t size, void *c
 
 bool verbs_client_indexes_keys(void)
 {
-	enum unique_keys mode = config_get()->unique_keys;
 	enum client client = UNIDENTIFIED;
 
-	if (mode != UNIQUE_KEYS_AUTO)
-		return mode == UNIQUE_KEYS_YES;
 	loaded_walk(client_check_caller, &client);
 	if (client == UNIDENTIFIED)
 		loaded_walk(client_check_loaded, &client);

@@ -35,9 +35,6 @@ void adapter_await(const struct adapter *adapter);
  * far as described. */
 bool adapter_selects(const struct domain *domain, int device);
 
-/* True if PEERPIN_DOMAIN_POLICY creates domains before a client's first request. */
-bool adapter_has_selection(void);
-
 /* True if background registration needs adapter_describe() first. */
 bool adapter_needs_description(void);
 

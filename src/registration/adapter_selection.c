@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* adapter_selection.c -- adapters for background registration, by settings and the GPU's place
  *
- * PEERPIN_DOMAIN_POLICY, PEERPIN_DEVICES and PEERPIN_EAGER select adapters by name and by distance
+ * PEERPIN_DEVICES and PEERPIN_EAGER select adapters by name and by distance
  * to the GPU. Both are queried without the lock, once.
  */
 #include "registration/adapter.h"
@@ -13,14 +13,9 @@
 #include "registration/topology.h"
 #include "report/statistics.h"
 
-bool adapter_has_selection(void)
-{
-	return config_get()->domain_policy != DOMAIN_POLICY_LEARNED;
-}
-
 bool adapter_needs_description(void)
 {
-	return adapter_has_selection() || config_get()->eager || config_get()->devices;
+	return config_get()->eager || config_get()->devices;
 }
 
 /* True if an adapter was described, and if PEERPIN_DEVICES names one. Read at exit, when the lock
@@ -62,8 +57,7 @@ void adapter_await(const struct adapter *adapter)
 bool adapter_describe(struct adapter *adapter, int device)
 {
 	bool query_distance =
-		(config_get()->domain_policy == DOMAIN_POLICY_NEAR || config_get()->eager) &&
-		(adapter_gpu_bit(device) & ~adapter->near_known);
+		config_get()->eager && (adapter_gpu_bit(device) & ~adapter->near_known);
 	const char *devices = config_get()->devices, *name;
 	bool describe = !adapter->described, excludes = devices && *devices == '^';
 	bool near = true, named = false;
@@ -132,14 +126,6 @@ bool adapter_selects(const struct domain *domain, int device)
 
 	if (config_get()->devices && !adapter->selected)
 		return false;
-	switch (config_get()->domain_policy) {
-	case DOMAIN_POLICY_ALL:
-		return true;
-	case DOMAIN_POLICY_NEAR:
-		return near;
-	case DOMAIN_POLICY_LEARNED:
-		break;
-	}
 	/* A domain that is not enabled is an expected one. */
 	return domain->enabled || near;
 }

@@ -55,10 +55,8 @@ static uint64_t scanned_number, scanned_youngest;
 
 static bool background_may_take(const struct allocation *allocation)
 {
-	const struct config *config = config_get();
-
-	return config->preregister != PREREGISTER_OFF && allocation->size >= config->min_size &&
-	       !process_is_exiting();
+	(void)allocation;
+	return config_get()->preregister != PREREGISTER_OFF && !process_is_exiting();
 }
 
 static bool background_is_eligible(const struct allocation *allocation)

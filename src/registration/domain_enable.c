@@ -77,38 +77,7 @@ void domain_log_enabled(int access)
 		    when[config_get()->preregister], flags);
 }
 
-static bool domain_enable_is_wider(int access, int than)
-{
-	return (access & than) == than &&
-	       !((access ^ than) & (IBV_ACCESS_RELAXED_ORDERING | DOMAIN_PCIE));
-}
-
-/* PEERPIN_ACCESS_MATCH=superset: the narrowest domain with more than these access flags; NULL:
- * none. */
-static struct domain *domain_enable_find_wider(const struct protection_domain *owner, int access)
-{
-	struct domain *best = NULL;
-
-	if (config_get()->access_match != ACCESS_MATCH_SUPERSET ||
-	    !domain_may_share(access & ~DOMAIN_PCIE))
-		return NULL;
-	for (struct domain *domain = owner->domains; domain; domain = domain->next) {
-		if (domain_enable_is_wider(domain->access, access) &&
-		    (!best || domain_enable_is_wider(best->access, domain->access)))
-			best = domain;
-	}
-	return best;
-}
-
-struct domain *domain_serving(struct protection_domain *owner, int access)
-{
-	struct domain *domain = domain_find(owner, access);
-
-	session_assert();
-	return domain ? domain : domain_enable_find_wider(owner, access);
-}
-
-struct domain *domain_enable(const struct ibv_pd *pd, int access, bool exactly, bool *newly)
+struct domain *domain_enable(const struct ibv_pd *pd, int access, bool *newly)
 {
 	struct protection_domain *owner = protection_domain_find(pd->context, pd->handle);
 	struct domain *domain;
@@ -116,7 +85,7 @@ struct domain *domain_enable(const struct ibv_pd *pd, int access, bool exactly, 
 	session_assert();
 	if (!owner || owner->closing)
 		return NULL;
-	domain = exactly ? domain_find(owner, access) : domain_serving(owner, access);
+	domain = domain_find(owner, access);
 	if (!domain)
 		domain = domain_create(owner, access);
 	if (domain && !domain->enabled) {

@@ -13,12 +13,12 @@
  *         '- client MR    the registration that a client got
  *
  * Sharing is correct by one rule: an allocation uses only regions of its own range or of a part of
- * it, rounded out to granules (with PEERPIN_GRANULARITY=2M, the driver's block). So every granule
- * of a region, or its one block, holds a part of each of its allocations. While one of them is live
- * the driver cannot have replaced a page. Allocations that round to the same range share one
- * region. An allocation may have several references in a domain (region_choice.c); hits use one of
- * them. A span (spans.c) is a region over several mappings of VMM memory, referenced by each of
- * them: it serves only requests that need them all, and ends with the first of them.
+ * it, rounded out to granules. So every granule of a region holds a part of each of its
+ * allocations. While one of them is live the driver cannot have replaced a page. Allocations that
+ * round to the same range share one region. An allocation may have several references in a domain
+ * (region_choice.c); hits use one of them. A span (spans.c) is a region over several mappings of
+ * VMM memory, referenced by each of them: it serves only requests that need them all, and ends with
+ * the first of them.
  *
  * registration_lock guards every field below, except where a comment names another rule. Lock
  * order: registration_lock, then the memory table's lock. With registration_lock held, no code

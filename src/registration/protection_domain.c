@@ -64,12 +64,9 @@ void registration_renew(void)
 
 void registration_pd_opened(struct ibv_pd *pd, bool by_key)
 {
-	/* The access flags that MPI libraries use. */
-	static const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-				  IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 	struct protection_domain *owner, as;
 	struct adapter *adapter;
-	bool go = false, stale = false;
+	bool stale = false;
 
 	statistics_count(protection_domains);
 	/* Without a protection domain there is no region, and no thread that waits for one. */
@@ -90,16 +87,13 @@ void registration_pd_opened(struct ibv_pd *pd, bool by_key)
 					 .pd = pd,
 					 .adapter = adapter,
 					 .own_keys = by_key };
-	owner = adapter ? protection_domain_create(&as) : NULL;
-	if (owner && adapter_has_selection())
-		go = background_queue_domain(domain_create(owner, access));
+	if (adapter)
+		protection_domain_create(&as);
 	session_end();
 	if (stale)
 		log_once(LOG_ERROR, "peerpin did not intercept the end of a protection domain and "
 				    "ended its regions only now. Please report which libraries of "
 				    "the program use verbs.");
-	if (go)
-		worker_wake();
 }
 
 /* The client has a client MR there that it has not deregistered. */

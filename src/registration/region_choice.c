@@ -13,7 +13,6 @@
  */
 #include "registration/region_choice.h"
 
-#include "base/config.h"
 #include "registration/keys.h"
 #include "registration/pin_limit.h"
 #include "registration/policy.h"
@@ -29,21 +28,11 @@ static uint64_t choice_round_up(uint64_t value, uint64_t unit)
 	return (value + unit - 1) & ~(unit - 1);
 }
 
-/* PEERPIN_GRANULARITY=2M: allocations that the driver carves from one block share its region. */
-static bool choice_shares_block(const struct allocation *allocation)
-{
-	return config_get()->granularity == GRANULARITY_2M &&
-	       (allocation->kind == ALLOCATION_DEVICE || allocation->kind == ALLOCATION_PITCHED) &&
-	       allocation->base / BLOCK == (allocation->base + allocation->size - 1) / BLOCK;
-}
-
 /* The range to register for [address, address + length) of the allocation. */
 static struct region_range choice_range(const struct allocation *allocation, uint64_t address,
 					uint64_t length)
 {
-	uint64_t unit = choice_shares_block(allocation) ? BLOCK
-			: allocation->integrated	? PAGE
-							: GRANULE;
+	uint64_t unit = allocation->integrated ? PAGE : GRANULE;
 	uint64_t end = choice_round_up(address + length, unit), last;
 	struct region_range range = { .base = address & ~(unit - 1), .first = allocation->base };
 

@@ -211,7 +211,7 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	enum outcome outcome;
 
 	room_describe(serving->allocation.device);
-	domain = domain_enable(request->pd, domain_access(request), false, &rescan);
+	domain = domain_enable(request->pd, domain_access(request), &rescan);
 	if (!domain)
 		return BYPASSED_domain;
 	domain->exports = request->dma_buf;

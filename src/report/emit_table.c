@@ -225,29 +225,20 @@ static void emit_table_add_named(struct emitter *emitter, const char *title, con
 		output_add(emitter->output, "\n");
 }
 
-/* Without a setting that excludes them, unused regions are in the statistics alone. */
+/* Unused regions are in the table where a setting registers them all. */
 static void emit_table_add_never_used(struct emitter *emitter)
 {
-	const struct segment *segment = emitter->source->segment;
-	bool all = usage_has_setting(segment, "PEERPIN_PREREGISTER", "all");
-	uint64_t size, excluded;
-	char bytes[24], text[24];
+	char bytes[24];
 
 	if (!counter(emitter, never_used) ||
-	    (!usage_smallest_size(segment, &size, &excluded) && !all))
+	    !usage_has_setting(emitter->source->segment, "PEERPIN_PREREGISTER", "all"))
 		return;
 	usage_bytes(counter(emitter, never_used_bytes), bytes, sizeof(bytes));
 	emit_table_begin_line(emitter, "never used");
-	output_add(emitter->output, "%llu regions, %s", llu(counter(emitter, never_used)), bytes);
-	if (all)
-		output_add(emitter->output,
-			   "  without PEERPIN_PREREGISTER=all only requested sizes are registered");
-	if (excluded) {
-		usage_setting_of_bytes(size, text, sizeof(text));
-		output_add(emitter->output, "  PEERPIN_MIN_SIZE=%s excludes %llu", text,
-			   llu(excluded));
-	}
-	output_add(emitter->output, "\n");
+	output_add(emitter->output,
+		   "%llu regions, %s  without PEERPIN_PREREGISTER=all only requested sizes are "
+		   "registered\n",
+		   llu(counter(emitter, never_used)), bytes);
 }
 
 /* Lines that are there only after a loss or an error. */

@@ -113,7 +113,7 @@ static int config_find_option(const char *word, const char **value)
 	return CONFIG_ROWS;
 }
 
-/* `name`: PEERPIN_MIN_SIZE, MIN_SIZE, min_size or min-size. */
+/* `name`: PEERPIN_PIN_LIMIT, PIN_LIMIT, pin_limit or pin-limit. */
 static void config_select_name(const char *name)
 {
 	struct nearest nearest;

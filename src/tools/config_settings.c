@@ -22,7 +22,7 @@ static const struct {
 
 static struct setting settings[CONFIG_ROWS + 1]; /* the first is PEERPIN_CONFIG_FILE */
 
-/* "PEERPIN_MIN_SIZE": "--min-size" */
+/* "PEERPIN_PIN_LIMIT": "--pin-limit" */
 static void setting_name_option(struct setting *setting)
 {
 	char *to = setting->option;

@@ -73,7 +73,7 @@ has 'an option behind an option' --preregister= "$(offered peerpin --verify --pr
 has 'an option behind one with its value' --preregister= "$(offered peerpin --log-level info --pr)"
 same 'the words of an option' 'all auto off sync ' "$(offered peerpin --preregister '')"
 same 'words behind an equals sign' 'all auto ' "$(offered peerpin --preregister = a)"
-same 'all words behind an equals sign' '2M 64K ' "$(offered peerpin --granularity =)"
+same 'all words behind an equals sign' 'auto line none table ' "$(offered peerpin --summary =)"
 same 'words of a switch' '0 1 ' "$(offered peerpin --verify =)"
 has 'a command behind one that is given bare' peer-program "$(offered peerpin --verify peer-pro)"
 has 'a command behind an option with its value' peer-program "$(offered peerpin --preregister = off peer-pro)"

@@ -10,12 +10,12 @@ system=$tmp/system.conf own=$tmp/own.conf
 cat >"$system" <<'TEXT'
 # of the administrator
 PEERPIN_PREREGISTER = sync
-PEERPIN_MIN_SIZE = 4M
-PEERPIN_GRANULARITY = 2M
+PEERPIN_KEEP_HOST = 4M
+PEERPIN_LOG_LEVEL = info
 TEXT
 cat >"$own" <<'TEXT'
-PEERPIN_MIN_SIZE = 8M
-PEERPIN_GRANULARITY = 64K
+PEERPIN_KEEP_HOST = 8M
+PEERPIN_LOG_LEVEL = warn
 PEERPIN_STATS_FILE = a file
 TEXT
 
@@ -30,10 +30,10 @@ row() {
 sources() {
 	same 'built in' '1|built in|1' "$(row pointer-queries)"
 	same 'the file of the system' "sync|$system:2|auto" "$(row preregister)"
-	same 'the file that is named' "8M|$own:1|0" "$(PEERPIN_CONFIG_FILE=$own row min-size)"
-	same 'named by an option' "8M|$own:1|0" "$(row min-size --config-file="$own")"
-	same 'the environment' '16M|environment|0' "$(PEERPIN_MIN_SIZE=16M PEERPIN_CONFIG_FILE=$own row PEERPIN_MIN_SIZE)"
-	same 'an option' '32M|option|0' "$(PEERPIN_MIN_SIZE=16M PEERPIN_CONFIG_FILE=$own row MIN_SIZE --min-size 32M)"
+	same 'the file that is named' "8M|$own:1|0" "$(PEERPIN_CONFIG_FILE=$own row keep-host)"
+	same 'named by an option' "8M|$own:1|0" "$(row keep-host --config-file="$own")"
+	same 'the environment' '16M|environment|0' "$(PEERPIN_KEEP_HOST=16M PEERPIN_CONFIG_FILE=$own row PEERPIN_KEEP_HOST)"
+	same 'an option' '32M|option|0' "$(PEERPIN_KEEP_HOST=16M PEERPIN_CONFIG_FILE=$own row KEEP_HOST --keep-host 32M)"
 	same 'a text with a blank' "a file|$own:3|-" "$(row stats-file --config-file "$own")"
 	same 'the name of the file itself' "$own|environment|-" "$(PEERPIN_CONFIG_FILE=$own row config-file)"
 	same 'a switch' '1|option|0' "$(row verify --verify)"
@@ -47,7 +47,7 @@ sources() {
 	same 'a word for CPUs' 'INHERIT|environment|auto' "$(PEERPIN_WORKER_CPUS=INHERIT row worker_cpus)"
 	same 'one that follows from another' 'sync|option|auto' "$(system=$tmp/none row preregister --eager)"
 	same 'unless it is set' 'auto|environment|auto' "$(system=$tmp/none PEERPIN_PREREGISTER=auto row preregister --eager)"
-	same 'what differs' 'PEERPIN_PREREGISTER PEERPIN_MIN_SIZE PEERPIN_GRANULARITY ' \
+	same 'what differs' 'PEERPIN_PREREGISTER PEERPIN_KEEP_HOST PEERPIN_LOG_LEVEL ' \
 		"$("$peerpin" config --system-file="$system" --changed | sed -n 's/^\* \(PEERPIN_[A-Z_]*\) .*/\1/p' | tr '\n' ' ')"
 	same 'nothing differs' $'All settings are at their defaults.\n=> 0' \
 		"$(outcome "$peerpin" config --system-file "$tmp/none" --changed)"
@@ -55,9 +55,9 @@ sources() {
 	same 'values in the order of their names' $'auto\nsync\n0\nauto\n=> 0' \
 		"$(outcome "$peerpin" config --system-file "$system" --value pin-limit preregister keep PEERPIN_PIN_LIMIT)"
 	same 'of these the changed ones' $'sync\n4M\n=> 0' \
-		"$(outcome "$peerpin" config --system-file "$system" --changed --value preregister keep min-size)"
+		"$(outcome "$peerpin" config --system-file "$system" --changed --value preregister keep keep-host)"
 	same 'no file of the system' $'0\n=> 0' \
-		"$(outcome "$peerpin" config --system-file "$tmp/none" --value min_size)"
+		"$(outcome "$peerpin" config --system-file "$tmp/none" --value keep_host)"
 }
 
 complaints() {
@@ -120,8 +120,8 @@ forms() {
 		skip 'JSON: no python3, or configured with --disable-tools'
 		return
 	fi
-	same 'JSON' 'peerpin-config/1 PEERPIN_PREREGISTER sync option 1 environment: PEERPIN_MIN_SIZ is unknown: did you mean PEERPIN_MIN_SIZE?' \
-		"$(PEERPIN_MIN_SIZ=1 "$peerpin" config --json --preregister sync preregister 2>/dev/null | python3 -c 'if True:
+	same 'JSON' 'peerpin-config/1 PEERPIN_PREREGISTER sync option 1 environment: PEERPIN_KEEP_HOS is unknown: did you mean PEERPIN_KEEP_HOST?' \
+		"$(PEERPIN_KEEP_HOS=1 "$peerpin" config --json --preregister sync preregister 2>/dev/null | python3 -c 'if True:
 			import json, sys
 			d = json.load(sys.stdin)
 			s = d["settings"][0]

@@ -42,11 +42,10 @@ static struct world_keys keys_of(struct client *client, const struct model_memor
 	return (struct world_keys){ 0 };
 }
 
-/* Idle regions end only by an eviction. A superset's region may serve or not. */
+/* Idle regions end only by an eviction. */
 static bool is_never_evicted(void)
 {
-	return config_get()->pin_limit == CONFIG_AUTO && !world_region_limit() &&
-	       config_get()->access_match == ACCESS_MATCH_EXACT;
+	return config_get()->pin_limit == CONFIG_AUTO && !world_region_limit();
 }
 
 /* A request of the range that is registered needs no registration. */

@@ -35,7 +35,6 @@ early | $early PEERPIN_PREREGISTER=sync | 290 of 300 requests preceded their reg
 pin_limit | synchronous=40 evictions=3 | 40 of 300 requests registered synchronously, and the pin limit evicted regions: PEERPIN_PIN_LIMIT is not set: the limit is the GPU's BAR1, the adapter, or RLIMIT_MEMLOCK (peerpin doctor)
 pin_limit | synchronous=40 evictions=3 PEERPIN_PIN_LIMIT=1073741824 | 40 of 300 requests registered synchronously, and the pin limit evicted regions: raise PEERPIN_PIN_LIMIT, up to the GPU's BAR1 (peerpin doctor)
 off | synchronous=300 PEERPIN_PREREGISTER=off | 300 of 300 requests registered synchronously, as PEERPIN_PREREGISTER=off: PEERPIN_PREREGISTER=auto, the default, registers before the request
-min_size | synchronous=300 never_used=9 PEERPIN_MIN_SIZE=1048576 | 300 of 300 requests registered synchronously, and PEERPIN_MIN_SIZE excludes small allocations: a smaller PEERPIN_MIN_SIZE, if the requested sizes are below it
 first | synchronous=300 sizes=5 | 300 of 300 requests registered synchronously, the first of their protection domain: PEERPIN_EAGER=yes registers from the first allocation on, for known clients
 first | synchronous=300 sizes=5 never_used=9 protection_domains=20 | 300 of 300 requests registered synchronously, the first of their protection domain: PEERPIN_EAGER=yes registers from the first allocation on, for known clients
 sizes | synchronous=300 sizes=5 never_used=9 | 300 of 300 requests registered synchronously, as sizes vary and only requested sizes are registered early: PEERPIN_PREREGISTER=all registers every size early, also memory that no client requests
@@ -114,11 +113,11 @@ thresholds() {
 	matches 'the hint is for the most requests' '150 of 300 requests preceded *' "$hint"
 	state synchronous=160 waited=140
 	matches 'of two rows, again' '160 of 300 requests registered *' "$hint"
-	state waited=300 PEERPIN_MIN_SIZE=4096 PEERPIN_PREREGISTER=synchron PEERPIN_KEEP=1
+	state waited=300 PEERPIN_PIN_LIMIT=4096 PEERPIN_PREREGISTER=synchron PEERPIN_KEEP=1
 	matches 'only the whole value is a setting' '*: PEERPIN_PREREGISTER=sync *' "$hint"
 	state synchronous=300 evictions=1 PEERPIN_PIN_LIMITS=1
 	matches 'only the whole name is a setting' '*: PEERPIN_PIN_LIMIT is not set: *' "$hint"
-	state waited=300 PEERPIN_MIN_SIZE=4096 PEERPIN_PREREGISTER=sync PEERPIN_KEEP=1
+	state waited=300 PEERPIN_PIN_LIMIT=4096 PEERPIN_PREREGISTER=sync PEERPIN_KEEP=1
 	matches 'a setting between others' '*: allocate earlier' "$hint"
 	state requests=0
 	same 'no request: no hint' '' "$hint"

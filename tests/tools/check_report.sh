@@ -301,31 +301,6 @@ together() {
 	same 'with a job name, start times do not matter' '[2]' "$("$report" --json "$tmp/named" | jq -c '[.jobs[].processes]')"
 }
 
-# fix_of NAME TWIST...: the fix for never used registrations
-fix_of() {
-	make_job "$1" 1 '0:settings={}' "${@:2}"
-	"$report" --json "$tmp/$1" | jq -r '.jobs[0].advice[] | select(.id == "never_used").fix'
-}
-
-smallest_size() {
-	same 'small regions unused, large ones used' 'PEERPIN_MIN_SIZE=8K would have excluded 9 of them and no used one' \
-		"$(fix_of small '0:never_used=9' '0:histograms.never_used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,9]')"
-	same 'the least size is a page' 'PEERPIN_MIN_SIZE=4K would have excluded 9 of them and no used one' \
-		"$(fix_of tiny '0:never_used=9' '0:histograms.never_used_bytes=[9]')"
-	matches 'no size below a page' '*so no PEERPIN_MIN_SIZE is proposed' \
-		"$(fix_of bytes '0:never_used=9' '0:histograms.never_used_bytes=[9]' '0:histograms.used_bytes=[0,0,0,0,1]')"
-	same 'few used regions among many unused' \
-		'PEERPIN_MIN_SIZE=1M would have excluded 90 of them and up to 5 used ones' \
-		"$(fix_of mixed '0:never_used=90' '0:histograms.never_used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,90]' \
-			'0:histograms.used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,5,0,0,40]')"
-	matches 'with PREREGISTER=all the fix names it, too' \
-		'without PEERPIN_PREREGISTER=all only requested sizes *PEERPIN_MIN_SIZE=8K would have excluded 9 *' \
-		"$(fix_of all '0:never_used=9' '0:settings={"PEERPIN_PREREGISTER":"all"}' '0:histograms.never_used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,9]')"
-	matches 'as many used as unused regions of each size' '*so no PEERPIN_MIN_SIZE is proposed' \
-		"$(fix_of same '0:never_used=9' '0:histograms.never_used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,9]' \
-			'0:histograms.used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,9]')"
-}
-
 several_jobs() {
 	mkdir "$tmp/jobs"
 	python3 "$here/records.py" "$tmp/jobs" 2 '*:job="first"'
@@ -452,7 +427,6 @@ golden_output
 sums
 several_jobs
 prometheus
-smallest_size
 advice
 advice_that_helps
 largest_counters

@@ -267,7 +267,7 @@ static bool has_reference(const struct allocation *allocation)
 	bool newly = false, has;
 
 	pthread_mutex_lock(&registration_lock);
-	has = region_find_reference(domain_enable(&pd, RIGHTS, true, &newly), allocation->slot,
+	has = region_find_reference(domain_enable(&pd, RIGHTS, &newly), allocation->slot,
 				    allocation->id);
 	pthread_mutex_unlock(&registration_lock);
 	return has;

@@ -100,10 +100,10 @@ TEST(config, values_are_read)
 	ck_assert_int_eq(places[CONFIG_ROW_preregister].origin, CONFIG_FROM_ENVIRONMENT);
 	ck_assert_uint_eq(read_variable("PEERPIN_DISABLE=yes"), 0);
 	ck_assert(config.disable);
-	ck_assert_uint_eq(read_variable("PEERPIN_MIN_SIZE=2M"), 0);
-	ck_assert_uint_eq(config.min_size, 2u << 20);
-	ck_assert_uint_eq(read_variable("PEERPIN_MIN_SIZE=65536"), 0);
-	ck_assert_uint_eq(config.min_size, 65536);
+	ck_assert_uint_eq(read_variable("PEERPIN_KEEP_HOST=2M"), 0);
+	ck_assert_uint_eq(config.keep_host, 2u << 20);
+	ck_assert_uint_eq(read_variable("PEERPIN_KEEP_HOST=65536"), 0);
+	ck_assert_uint_eq(config.keep_host, 65536);
 	ck_assert_uint_eq(read_variable("PEERPIN_PIN_LIMIT=1024t"), 0);
 	ck_assert_uint_eq(config.pin_limit, CONFIG_SIZE_MOST);
 	ck_assert_uint_eq(read_variable("PEERPIN_STATS_FILE=/x/%r"), 0);
@@ -167,16 +167,11 @@ TEST(config, a_share_is_a_size_or_a_percentage)
 		{ "100%", CONFIG_SHARE | 100 },
 		{ "inf", CONFIG_SIZE_MOST },
 	};
-	static char *const bad[] = { "PEERPIN_KEEP=101%",
-				     "PEERPIN_KEEP=lots",
-				     "PEERPIN_KEEP=%",
-				     "PEERPIN_KEEP=-1%",
-				     "PEERPIN_KEEP=10%%",
-				     "PEERPIN_KEEP=10.5%",
-				     "PEERPIN_KEEP=10 %",
-				     "PEERPIN_KEEP=10%G",
-				     "PEERPIN_KEEP=",
-				     "PEERPIN_KEEP=18446744073709551617%" };
+	static char *const bad[] = { "PEERPIN_KEEP=101%", "PEERPIN_KEEP=lots",
+				     "PEERPIN_KEEP=%",	  "PEERPIN_KEEP=-1%",
+				     "PEERPIN_KEEP=10%%", "PEERPIN_KEEP=10.5%",
+				     "PEERPIN_KEEP=10 %", "PEERPIN_KEEP=10%G",
+				     "PEERPIN_KEEP=",	  "PEERPIN_KEEP=18446744073709551617%" };
 	char variable[64];
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -288,23 +283,23 @@ TEST(config, the_summary_has_words_and_is_still_yes_or_no)
 
 TEST(config, a_bad_value_is_named_with_what_is_allowed_and_is_ignored)
 {
-	static char *const bad[] = { "PEERPIN_MIN_SIZE=2X",
-				     "PEERPIN_MIN_SIZE=-1",
-				     "PEERPIN_MIN_SIZE=",
-				     "PEERPIN_MIN_SIZE=99999999999999999999",
-				     "PEERPIN_MIN_SIZE=17179869184G",
-				     "PEERPIN_MIN_SIZE=1025T",
-				     "PEERPIN_MIN_SIZE=1125899906842625",
-				     "PEERPIN_MIN_SIZE=1KK",
-				     "PEERPIN_MIN_SIZE=1.5",
-				     "PEERPIN_MIN_SIZE=1.G",
-				     "PEERPIN_MIN_SIZE=.5G",
-				     "PEERPIN_MIN_SIZE=1.5i",
-				     "PEERPIN_MIN_SIZE=auto" };
+	static char *const bad[] = { "PEERPIN_KEEP_HOST=2X",
+				     "PEERPIN_KEEP_HOST=-1",
+				     "PEERPIN_KEEP_HOST=",
+				     "PEERPIN_KEEP_HOST=99999999999999999999",
+				     "PEERPIN_KEEP_HOST=17179869184G",
+				     "PEERPIN_KEEP_HOST=1025T",
+				     "PEERPIN_KEEP_HOST=1125899906842625",
+				     "PEERPIN_KEEP_HOST=1KK",
+				     "PEERPIN_KEEP_HOST=1.5",
+				     "PEERPIN_KEEP_HOST=1.G",
+				     "PEERPIN_KEEP_HOST=.5G",
+				     "PEERPIN_KEEP_HOST=1.5i",
+				     "PEERPIN_KEEP_HOST=auto" };
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		ck_assert_uint_eq(read_variable(bad[i]), 1);
-		ck_assert_uint_eq(config.min_size, 0);
+		ck_assert_uint_eq(config.keep_host, 0);
 		ck_assert_ptr_nonnull(strstr(complaint, bad[i]));
 		ck_assert_ptr_nonnull(strstr(complaint, "a size such as 64K, 1.5G or inf"));
 	}
@@ -330,9 +325,10 @@ TEST(config, what_stands_for_itself_in_a_file_s_name_is_named_and_stays)
 
 TEST(config, an_unknown_name_gets_the_nearest_one)
 {
-	ck_assert_uint_eq(read_variable("PEERPIN_MINSIZE=1"), 1);
-	ck_assert_str_eq(complaint,
-			 "environment: PEERPIN_MINSIZE is unknown: did you mean PEERPIN_MIN_SIZE?");
+	ck_assert_uint_eq(read_variable("PEERPIN_KEEPHOST=1"), 1);
+	ck_assert_str_eq(
+		complaint,
+		"environment: PEERPIN_KEEPHOST is unknown: did you mean PEERPIN_KEEP_HOST?");
 	ck_assert_uint_eq(read_variable("PEERPIN_CONFIG_FIL=1"), 1);
 	ck_assert_ptr_nonnull(strstr(complaint, "did you mean PEERPIN_CONFIG_FILE?"));
 	ck_assert_uint_eq(read_variable("PEERPIN_SOMETHING_ELSE=1"), 1);
@@ -384,12 +380,12 @@ TEST(config, of_two_sources_the_later_holds_unless_it_is_bad)
 	char *const good[] = { "PEERPIN_PREREGISTER=off", NULL };
 	char *const bad[] = { "PEERPIN_PREREGISTER=none", NULL };
 
-	read_text("PEERPIN_PREREGISTER = sync\nPEERPIN_GRANULARITY = 2M\n");
+	read_text("PEERPIN_PREREGISTER = sync\nPEERPIN_SUMMARY = line\n");
 	config_read_environment(&reader, good);
 	ck_assert_int_eq(config.preregister, PREREGISTER_OFF);
 	ck_assert_int_eq(places[CONFIG_ROW_preregister].origin, CONFIG_FROM_ENVIRONMENT);
-	ck_assert_int_eq(config.granularity, GRANULARITY_2M);
-	ck_assert_int_eq(places[CONFIG_ROW_granularity].origin, CONFIG_FROM_FILE);
+	ck_assert_int_eq(config.summary, SUMMARY_LINE);
+	ck_assert_int_eq(places[CONFIG_ROW_summary].origin, CONFIG_FROM_FILE);
 	read_text("PEERPIN_PREREGISTER = sync\n");
 	config_read_environment(&reader, bad);
 	ck_assert_int_eq(config.preregister, PREREGISTER_SYNC);
@@ -428,12 +424,12 @@ TEST(config, a_file_is_read_up_to_its_limit_and_its_last_whole_line)
 
 	memset(long_text, '#', sizeof(long_text));
 	memcpy(long_text, "PEERPIN_VERIFY=1\n", 17);
-	memcpy(long_text + CONFIG_FILE_MOST - 20, "\nPEERPIN_MIN_SIZE=12345678\n", 27);
+	memcpy(long_text + CONFIG_FILE_MOST - 20, "\nPEERPIN_KEEP_HOST=1234567\n", 27);
 	read_file_of(long_text, sizeof(long_text));
 	ck_assert_uint_eq(reader.complaints, 1);
 	ck_assert_ptr_nonnull(strstr(complaint, "longer than 16384 bytes"));
 	ck_assert(config.verify);
-	ck_assert_uint_eq(config.min_size, 0);
+	ck_assert_uint_eq(config.keep_host, 0);
 	/* The longest permitted file. */
 	memcpy(long_text + CONFIG_FILE_MOST - 26, "\nPEERPIN_LOG_LEVEL = trace", 26);
 	read_file_of(long_text, CONFIG_FILE_MOST);

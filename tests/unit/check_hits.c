@@ -8,12 +8,6 @@
 #include "hits_fixture.h"
 #include "registration/holds.h"
 
-static void set_up_blocks(void)
-{
-	setenv("PEERPIN_GRANULARITY", "2M", 1);
-	set_up_off();
-}
-
 static void set_up_unique_keys(void)
 {
 	pd_by_key = true;
@@ -388,7 +382,7 @@ int main(void)
 	tcase_add_test(hits, a_closing_protection_domain_has_no_regions_and_serves_no_hit);
 	tcase_add_test(hits, a_forked_child_has_the_client_mrs_of_its_parent);
 	suite_add_tcase(suite, hits);
-	tcase_add_checked_fixture(blocks, set_up_blocks, NULL);
+	tcase_add_checked_fixture(blocks, set_up_off, NULL);
 	tcase_add_test(blocks, a_free_revokes_only_client_mrs_of_its_allocation);
 	suite_add_tcase(suite, blocks);
 	tcase_add_checked_fixture(sync, set_up_sync, NULL);

@@ -234,33 +234,4 @@ TEST(all, all_registers_whatever_begins)
 	await("registrations_background", 200);
 }
 
-static void set_up_small_pin_limit(void)
-{
-	setenv("PEERPIN_GRANULARITY", "2M", 1);
-	setenv("PEERPIN_PIN_LIMIT", "4M", 1);
-	set_up_sync();
-}
-
-CASE(pin_limit, .set_up = set_up_small_pin_limit);
-
-TEST(pin_limit, what_found_no_room_is_not_outstanding_for_ever)
-{
-	unsigned int before;
-
-	for (int i = 0; i < 2; i++) {
-		begin(HOME + (1000 + 2 * (uint64_t)i) * BLOCK, BLOCK);
-		ck_assert_uint_ne(ask(250 + i, HOME + (1000 + 2 * (uint64_t)i) * BLOCK, 4096), 0);
-	}
-	for (uint64_t i = 0; i < 20; i++)
-		begin(HOME + i * 4096, 1000);
-	for (uint64_t i = 0; i < 20; i++)
-		end(HOME + i * 4096);
-	for (uint64_t i = 0; i < 2; i++)
-		end(HOME + (1000 + 2 * i) * BLOCK);
-	before = standin_registrations();
-	begin(HOME + 2 * BLOCK, 1000);
-	begin(HOME + 4 * BLOCK, 1000);
-	ck_assert_uint_eq(standin_registrations() - before, 2);
-}
-
 SUITE("learning")

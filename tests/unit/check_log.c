@@ -182,7 +182,7 @@ TEST(log, a_cause_is_told_once)
 TEST(log, the_first_line_tells_what_differs_from_the_defaults)
 {
 	setenv("PEERPIN_PREREGISTER", "sync", 1);
-	setenv("PEERPIN_MIN_SIZE", "2M", 1);
+	setenv("PEERPIN_KEEP_HOST", "2M", 1);
 	setenv("PEERPIN_POINTER_QUERIES", "off", 1);
 	setenv("PEERPIN_STATS_FILE", "/x", 1);
 	setenv("PEERPIN_DISABLE", "0", 1);
@@ -194,7 +194,7 @@ TEST(log, the_first_line_tells_what_differs_from_the_defaults)
 		lines_with(
 			output,
 			"settings other than the defaults: PEERPIN_PREREGISTER=sync "
-			"PEERPIN_MIN_SIZE=2097152 "
+			"PEERPIN_KEEP_HOST=2097152 "
 			"PEERPIN_POINTER_QUERIES=0 PEERPIN_LOG_LEVEL=info PEERPIN_STATS_FILE=/x\n"),
 		1);
 }

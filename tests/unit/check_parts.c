@@ -627,19 +627,6 @@ TEST(off, without_background_registration_there_are_parts_alone)
 	expect_parts_alone();
 }
 
-static void set_up_parts_too_small(void)
-{
-	setenv("PEERPIN_MIN_SIZE", "200G", 1);
-	set_up_parts();
-}
-
-CASE(too_small, .set_up = set_up_parts_too_small);
-
-TEST(too_small, for_the_worker_there_are_parts_alone)
-{
-	expect_parts_alone();
-}
-
 static void set_up_kept(void)
 {
 	set_up_with("25%", "0");

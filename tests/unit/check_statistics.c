@@ -367,40 +367,6 @@ TEST(statistics, a_damaged_file_is_refused_with_the_reason)
 	ck_assert_ptr_nonnull(strstr(segment_refused(&segment, sizeof(segment)), "no statistics"));
 }
 
-TEST(statistics, the_smallest_size_leaves_out_no_region_that_was_used)
-{
-	uint64_t bytes, skipped;
-
-	ck_assert(!usage_smallest_size(&segment, &bytes, &skipped));
-	segment.histograms[HISTOGRAM_never_used_bytes][12] = 40;
-	ck_assert(!usage_smallest_size(&segment, &bytes, &skipped));
-	segment.histograms[HISTOGRAM_used_bytes][20] = 1;
-	segment.histograms[HISTOGRAM_never_used_bytes][20] = 7;
-	ck_assert(usage_smallest_size(&segment, &bytes, &skipped));
-	ck_assert_uint_eq(bytes, 1 << 13);
-	ck_assert_uint_eq(skipped, 40);
-	/* Nor for a few of many. */
-	segment.counters.registrations = 801;
-	ck_assert(!usage_smallest_size(&segment, &bytes, &skipped));
-	segment.counters.registrations = 800;
-	ck_assert(usage_smallest_size(&segment, &bytes, &skipped));
-	segment.counters.registrations = UINT64_MAX / 20 + 1;
-	segment.histograms[HISTOGRAM_never_used_bytes][12] = UINT64_MAX / 20 + 1;
-	ck_assert(usage_smallest_size(&segment, &bytes, &skipped));
-	segment.counters.registrations = 800;
-	/* Not less than a page. */
-	segment.histograms[HISTOGRAM_never_used_bytes][12] = 0;
-	segment.histograms[HISTOGRAM_never_used_bytes][0] = 40;
-	ck_assert(usage_smallest_size(&segment, &bytes, &skipped));
-	ck_assert_uint_eq(bytes, 4096);
-	ck_assert_uint_eq(skipped, 40);
-	segment.histograms[HISTOGRAM_used_bytes][11] = 1;
-	ck_assert(!usage_smallest_size(&segment, &bytes, &skipped));
-	segment.histograms[HISTOGRAM_never_used_bytes][12] = 40;
-	segment.histograms[HISTOGRAM_used_bytes][3] = 1;
-	ck_assert(!usage_smallest_size(&segment, &bytes, &skipped));
-}
-
 TEST(statistics, values_are_sorted_by_their_highest_bit)
 {
 	statistics_sort(free_ns, 0);

@@ -128,7 +128,6 @@ const struct test expected_tests[] = {
 	FIRST(it_is_a_hit, READ, ON),
 	FIRST(it_is_a_hit, SEND, ON),
 	FIRST(it_is_a_hit, ATOMIC, ON),
-	FIRST(it_is_a_hit, UCX, ON " PEERPIN_PREREGISTER=sync PEERPIN_DOMAIN_POLICY=near"),
 	FIRST(it_is_of_an_unknown_client, PROGRAM, ON),
 	FIRST(it_is_of_an_unknown_client, LIBRARY, ON),
 	FIRST(it_is_of_an_unknown_client, SHIM, ON),

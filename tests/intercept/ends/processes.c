@@ -418,8 +418,7 @@ const struct test process_tests[] = {
 	EACH_WAY(a_child_that_exits_leaves_the_results_to_its_parent, ALL " PEERPIN_SUMMARY=table"),
 	TEST(children_while_the_lock_is_taken, 0, NULL),
 	TEST(children_while_the_lock_is_taken, 1, NULL),
-	EACH_WAY(a_child_that_is_the_first_to_use_cuda,
-		 "PEERPIN_DOMAIN_POLICY=all PEERPIN_PREREGISTER=sync"),
+	EACH_WAY(a_child_that_is_the_first_to_use_cuda, "PEERPIN_PREREGISTER=sync"),
 	TEST(a_program_started_by_vfork, 0, ALL),
 	{ .name = NULL },
 };
