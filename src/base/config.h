@@ -30,7 +30,7 @@
 /* Flag of a SHARE that is a percentage; the other bits are its number. */
 #define CONFIG_SHARE (UINT64_C(1) << 63)
 
-enum preregister { PREREGISTER_AUTO, PREREGISTER_ALL, PREREGISTER_SYNC, PREREGISTER_OFF };
+enum preregister { PREREGISTER_AUTO, PREREGISTER_EAGER, PREREGISTER_OFF };
 enum summary_mode { SUMMARY_NONE, SUMMARY_AUTO, SUMMARY_TABLE, SUMMARY_LINE };
 enum log_level { LOG_NONE, LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG, LOG_TRACE };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* adapter_selection.c -- adapters for background registration, by settings and the GPU's place
  *
- * PEERPIN_DEVICES and PEERPIN_EAGER select adapters by name and by distance
+ * PEERPIN_DEVICES and PEERPIN_PREREGISTER=eager select adapters by name and by distance
  * to the GPU. Both are queried without the lock, once.
  */
 #include "registration/adapter.h"
@@ -15,7 +15,7 @@
 
 bool adapter_needs_description(void)
 {
-	return config_get()->eager || config_get()->devices;
+	return config_get()->preregister == PREREGISTER_EAGER || config_get()->devices;
 }
 
 /* True if an adapter was described, and if PEERPIN_DEVICES names one. Read at exit, when the lock
@@ -56,8 +56,8 @@ void adapter_await(const struct adapter *adapter)
 
 bool adapter_describe(struct adapter *adapter, int device)
 {
-	bool query_distance =
-		config_get()->eager && (adapter_gpu_bit(device) & ~adapter->near_known);
+	bool query_distance = config_get()->preregister == PREREGISTER_EAGER &&
+			      (adapter_gpu_bit(device) & ~adapter->near_known);
 	const char *devices = config_get()->devices, *name;
 	bool describe = !adapter->described, excludes = devices && *devices == '^';
 	bool near = true, named = false;

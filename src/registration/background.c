@@ -2,12 +2,11 @@
 /* background.c -- background registration: the queue of allocations and its processing
  *
  * An allocation is queued once, whatever the number of domains, so queueing costs the same for any
- * number. The worker (worker.c) goes through the domains; in sync mode the allocating thread does
+ * number. The worker (worker.c) goes through the domains; in eager mode the allocating thread does
  * for its own allocation, and the worker does the rest: no call of a client registers other memory
  * than its own. The queue holds addresses and ids, not regions: a free has nothing to remove, and a
  * dequeued allocation that is no longer live is skipped. A rescan visits all live allocations: for
- * all domains when the queue is full, for one when it, or a kind of allocation there, becomes
- * eligible.
+ * all domains when the queue is full, for one when it, or a class of sizes there, begins.
  *
  * The queue has a lock of its own: the worker holds registration_lock while it goes through the
  * domains, and allocating threads must not wait for that. Lock order: registration_lock, then the
@@ -22,7 +21,6 @@
 #include "base/system.h"
 #include "registration/adapter.h"
 #include "registration/domain.h"
-#include "registration/learning.h"
 #include "registration/region.h"
 #include "registration/region_choice.h"
 #include "registration/region_life.h"
@@ -53,15 +51,14 @@ static uint32_t cursor;	       /* 0: none */
 static struct domain *scanned; /* NULL: all */
 static uint64_t scanned_number, scanned_youngest;
 
-static bool background_may_take(const struct allocation *allocation)
+static bool background_is_on(void)
 {
-	(void)allocation;
 	return config_get()->preregister != PREREGISTER_OFF && !process_is_exiting();
 }
 
 static bool background_is_eligible(const struct allocation *allocation)
 {
-	return background_may_take(allocation) && domain_may_reach(allocation);
+	return background_is_on() && domain_may_reach(allocation);
 }
 
 /* A rescan takes the place of a full queue. */
@@ -100,7 +97,7 @@ bool background_queue_requested(const struct allocation *allocation)
 {
 	struct queued queued = { allocation->base, allocation->id };
 
-	if (!background_may_take(allocation) || region_is_queued(allocation))
+	if (!background_is_on() || region_is_queued(allocation))
 		return false;
 	if (load_relaxed(&last_device) != allocation->device)
 		store_relaxed(&last_device, allocation->device);
@@ -112,15 +109,10 @@ bool background_queue_requested(const struct allocation *allocation)
 	return true;
 }
 
-static bool background_is_off(void)
-{
-	return config_get()->preregister == PREREGISTER_OFF || process_is_exiting();
-}
-
 /* A rescan in progress may be past some allocations already. */
 bool background_queue_domain(struct domain *domain)
 {
-	if (!domain || !process_is_active() || background_is_off())
+	if (!domain || !process_is_active() || !background_is_on())
 		return false;
 	domain->youngest = memory_youngest();
 	domain_set_behind(domain);
@@ -130,7 +122,7 @@ bool background_queue_domain(struct domain *domain)
 
 bool background_queue_all(void)
 {
-	if (background_is_off())
+	if (!background_is_on())
 		return false;
 	store_seq_cst(&rescan_all, true);
 	return true;
@@ -160,69 +152,58 @@ static void background_register(struct region *region)
 }
 
 /* Registers the allocation in one domain, if selected and not registered yet. Drops the lock
- * meanwhile. False: the learning refuses its kind. */
-static bool background_register_in(struct domain *domain, const struct allocation *allocation)
+ * meanwhile. */
+static void background_register_in(struct domain *domain, const struct allocation *allocation)
 {
 	struct region_reference *reference;
 	struct region *region;
-	struct learning_kind kind = { .evidence = EVIDENCE_NONE };
 	enum region_demand demand;
 
 	if (domain->owner->closing || !adapter_selects(domain, allocation->device))
-		return true;
+		return;
 	reference = region_find_whole(allocation, domain);
 	demand = region_demand(allocation, domain);
 	if ((reference && !background_may_begin(reference->region)) || demand == DEMAND_PARTS)
-		return true;
-	if (demand == DEMAND_NONE && (!domain_reaches(domain, allocation) ||
-				      !learning_is_eligible(domain, allocation, &kind)))
-		return false;
+		return;
+	if (demand == DEMAND_NONE && !domain_reaches(domain, allocation))
+		return;
 	if (!reference)
 		reference = region_refer_whole(allocation, domain);
 	region = reference ? reference->region : NULL;
 	/* The region may be shared, and registered already. */
 	if (!region || !background_may_begin(region))
-		return true;
-	/* A region that did not fit before is outstanding already; a requested region never is. */
-	if (demand == DEMAND_NONE && !region->used &&
-	    region->learning_kind.evidence == EVIDENCE_NONE) {
-		region->learning_kind = kind;
-		learning_started(domain, &kind);
-	}
+		return;
+	region->speculative = demand == DEMAND_NONE && !region->used;
 	region->users++;
 	background_register(region);
 	/* The domain may have ended with the region. */
 	if (region->state == REGION_READY && !region->ended)
 		region_end_parts(allocation, domain);
 	region_release_user(region);
-	return true;
 }
 
 static void background_register_in_all(const struct allocation *allocation)
 {
 	struct domain *domain = NULL;
 	uint64_t number = 0;
-	bool eligible = false, alive;
 
 	if (adapter_needs_description())
 		adapters_describe(allocation->device);
 	/* A free is visible before subscriber_freeing() takes the lock. Either this check finds it,
 	 * or subscriber_freeing() finds the reference created below. */
-	while ((alive = memory_is_live(allocation)) && !process_is_exiting() &&
+	while (memory_is_live(allocation) && !process_is_exiting() &&
 	       (domain = domain_after(domain, number))) {
 		number = domain->number;
-		eligible |= background_register_in(domain, allocation);
+		background_register_in(domain, allocation);
 	}
-	if (alive && number && !eligible)
-		learning_set_refused(allocation);
 }
 
 void background_allocated(const struct allocation *allocation)
 {
-	if (!domain_may_reach(allocation) || learning_is_refused(allocation))
+	if (!domain_may_reach(allocation))
 		return;
-	if (config_get()->preregister == PREREGISTER_SYNC) {
-		if (!background_may_take(allocation))
+	if (config_get()->preregister == PREREGISTER_EAGER) {
+		if (!background_is_on())
 			return;
 		session_begin();
 		background_register_in_all(allocation);
@@ -255,8 +236,8 @@ static void background_rescan_in_all(const struct allocation *allocation)
 		region_unqueue(allocation);
 }
 
-/* A later allocation is queued, or in sync mode registered before it returns: not if the worker had
- * begun. The domain may end in each of these calls, which drop the lock. */
+/* A later allocation is queued, or in eager mode registered before it returns: not if the worker
+ * had begun. The domain may end in each of these calls, which drop the lock. */
 static void background_rescan_in_one(const struct allocation *allocation)
 {
 	if (allocation->id > scanned_youngest || !background_is_eligible(allocation))

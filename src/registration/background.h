@@ -7,12 +7,12 @@
 
 /* ---- background.c; the lock is the layer's, and needed only where a comment says so ---- */
 
-/* For a new allocation: queues it for the worker, or in sync mode registers it in all domains.
+/* For a new allocation: queues it for the worker, or in eager mode registers it in all domains.
  * Without the lock. */
 void background_allocated(const struct allocation *allocation);
 
-/* Queues a requested allocation: the learning has no say, and a client's dma-buf has shown that
- * memory which adapters do not reach by address can be registered. With the lock held: of an
+/* Queues a requested allocation: its class of sizes has no say, and a client's dma-buf has shown
+ * that memory which adapters do not reach by address can be registered. With the lock held: of an
  * allocation with a reference. True: the caller must call worker_wake(). */
 bool background_queue_requested(const struct allocation *allocation);
 

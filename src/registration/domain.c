@@ -6,7 +6,7 @@
 #include "base/pool.h"
 #include "registration/adapter.h"
 #include "registration/keys.h"
-#include "registration/learning.h"
+#include "registration/policy.h"
 #include "registration/references.h"
 #include "registration/session_lock.h"
 #include "report/statistics.h"
@@ -66,10 +66,36 @@ struct domain *domain_find(struct protection_domain *owner, int access)
 
 /* For readers without the lock. */
 static _Atomic unsigned int domain_count, dma_buf_only_count;
+static _Atomic unsigned int ended_classes[SIZE_CLASSES]; /* domains in which the class has ended */
 
 bool domain_may_exist(void)
 {
 	return load_relaxed(&domain_count);
+}
+
+static unsigned int domain_class_of(uint64_t size)
+{
+	return 63u - (unsigned int)__builtin_clzll(size | 1);
+}
+
+void domain_count_vain(struct domain *domain, uint64_t size)
+{
+	unsigned int class = domain_class_of(size);
+
+	session_assert();
+	if (domain->vain[class] < POLICY_VAIN && ++domain->vain[class] == POLICY_VAIN)
+		ended_classes[class]++;
+}
+
+bool domain_count_requested(struct domain *domain, uint64_t size)
+{
+	unsigned int class = domain_class_of(size);
+	bool ended = domain->vain[class] == POLICY_VAIN;
+
+	session_assert();
+	domain->vain[class] = 0;
+	ended_classes[class] -= ended;
+	return ended;
 }
 
 /* Memory that is not `described` may be of a managed pool, whose export crashes the driver (UCX
@@ -82,12 +108,15 @@ static bool domain_takes(const struct allocation *allocation, bool dma_buf_only)
 
 bool domain_reaches(const struct domain *domain, const struct allocation *allocation)
 {
-	return domain_takes(allocation, domain->dma_buf_only);
+	return domain_takes(allocation, domain->dma_buf_only) &&
+	       domain->vain[domain_class_of(allocation->size)] < POLICY_VAIN;
 }
 
 bool domain_may_reach(const struct allocation *allocation)
 {
-	return domain_may_exist() && domain_takes(allocation, load_relaxed(&dma_buf_only_count));
+	return domain_may_exist() && domain_takes(allocation, load_relaxed(&dma_buf_only_count)) &&
+	       load_relaxed(&ended_classes[domain_class_of(allocation->size)]) <
+		       load_relaxed(&domain_count);
 }
 
 bool domain_served(struct domain *domain, const struct allocation *allocation)
@@ -96,7 +125,6 @@ bool domain_served(struct domain *domain, const struct allocation *allocation)
 		return false;
 	domain->dma_buf_only = true;
 	dma_buf_only_count++;
-	learning_reconsider();
 	return true;
 }
 
@@ -215,7 +243,8 @@ struct domain *domain_create(struct protection_domain *owner, int access)
 	owner->domains = domain;
 	TAILQ_INSERT_TAIL(&domains, domain, in_all);
 	keys_begin(domain);
-	learning_begin(domain);
+	for (unsigned int i = 0; i < SIZE_CLASSES; i++)
+		domain->vain[i] = 0;
 	domain_count++;
 	return domain;
 }
@@ -243,6 +272,8 @@ void protection_domains_renew(void)
 	TAILQ_INIT(&behind);
 	protection_domain_pool = (struct pool)POOL_INITIALIZER(struct protection_domain);
 	store_relaxed(&domain_count, 0);
+	for (unsigned int i = 0; i < SIZE_CLASSES; i++)
+		store_relaxed(&ended_classes[i], 0);
 }
 
 void protection_domain_forget(struct protection_domain *owner)
@@ -265,6 +296,8 @@ void protection_domain_forget(struct protection_domain *owner)
 		keys_end(domain);
 		domain_count--;
 		dma_buf_only_count -= domain->dma_buf_only;
+		for (unsigned int i = 0; i < SIZE_CLASSES; i++)
+			ended_classes[i] -= domain->vain[i] == POLICY_VAIN;
 		pool_put(&domain_pool, domain);
 	}
 	pool_put(&protection_domain_pool, owner);

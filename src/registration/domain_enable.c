@@ -4,10 +4,10 @@
  * The first request in a domain enables it. From then on, live and new allocations are
  * registered there in the background, unless that is off.
  *
- * PEERPIN_EAGER: memory near the adapter is registered earlier, in domains that a known client will
- * use. UCX registers each buffer twice, with relaxed ordering and without, where its version
- * prefers that for the CPU, or a setting requires it. It registers host memory, its own buffers, in
- * the same way before the program's memory: these requests reveal the choice.
+ * PEERPIN_PREREGISTER=eager: memory near the adapter is registered earlier, in domains that a known
+ * client will use. UCX registers each buffer twice, with relaxed ordering and without, where its
+ * version prefers that for the CPU, or a setting requires it. It registers host memory, its own
+ * buffers, in the same way before the program's memory: these requests reveal the choice.
  */
 #include "registration/domain_enable.h"
 
@@ -63,8 +63,7 @@ static void domain_enable_name_flags(int access, char *to, size_t size)
 void domain_log_enabled(int access)
 {
 	static const char when[][24] = { [PREREGISTER_AUTO] = "in the background",
-					 [PREREGISTER_ALL] = "in the background",
-					 [PREREGISTER_SYNC] = "inside the allocation",
+					 [PREREGISTER_EAGER] = "inside the allocation",
 					 [PREREGISTER_OFF] = "synchronously" };
 	char flags[96];
 
@@ -123,6 +122,7 @@ void registration_expect(const struct ibv_pd *pd, int access)
 
 void domain_expect_like(const struct registration_request *request)
 {
-	if (config_get()->eager && (request->access & IBV_ACCESS_RELAXED_ORDERING))
+	if (config_get()->preregister == PREREGISTER_EAGER &&
+	    (request->access & IBV_ACCESS_RELAXED_ORDERING))
 		domain_enable_expect(request->pd, request->access, true);
 }

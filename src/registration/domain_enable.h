@@ -15,7 +15,8 @@ struct domain *domain_enable(const struct ibv_pd *pd, int access, bool *newly);
 /* Logs that a domain is enabled. Without the lock. */
 void domain_log_enabled(int access);
 
-/* PEERPIN_EAGER: the client requests host memory. Without the lock. See registration_expect(). */
+/* PEERPIN_PREREGISTER=eager: the client requests host memory. Without the lock. See
+ * registration_expect(). */
 void domain_expect_like(const struct registration_request *request);
 
 #endif

@@ -35,6 +35,9 @@
 #include "base/own_thread.h"
 #include "registration/registration.h"
 
+/* Classes of allocation sizes: one for each power of two. */
+#define SIZE_CLASSES 64u
+
 /* The driver pins GPU memory in granules (GPUDirect RDMA guide 3.2); an integrated GPU's memory is
  * host memory, pinned in host pages (the guide, Tegra). A granule divides the driver's block, so
  * rounding stays inside the block. */
@@ -45,35 +48,6 @@ enum region_state {
 	REGION_REGISTERING, /* a thread registers it, without the lock */
 	REGION_READY,
 	REGION_FAILED,
-};
-
-/* Key of an allocation in the learning (learning.c), and the evidence for its background
- * registration. */
-struct learning_kind {
-	uint32_t tag; /* of exact size and device */
-	uint16_t exact;
-	uint8_t size_class;
-	uint8_t evidence; /* enum evidence */
-};
-
-enum evidence { EVIDENCE_NONE, EVIDENCE_EXACT, EVIDENCE_CLASS };
-
-#define EXACT_SIZES 256u
-#define CLASSES	    256u
-
-struct evidence_of {
-	uint32_t tag;
-	uint32_t outstanding; /* speculative regions not yet requested */
-	uint8_t requested, outcomes;
-	uint8_t growth;	  /* limit of outstanding: POLICY_SPECULATIVE << growth */
-	uint8_t relapses; /* restarts without success */
-	uint8_t requests_since_stop;
-	bool stopped;
-	bool refused; /* an allocation was refused since the last rescan */
-};
-
-struct learned {
-	struct evidence_of exact[EXACT_SIZES], classes[CLASSES];
 };
 
 struct region {
@@ -92,18 +66,17 @@ struct region {
 	uint64_t background_ns; /* duration of its background registration; 0: synchronous */
 	enum region_state state;
 	bool dma_buf_only;
-	bool ended;	  /* out of every index; freed with the last user */
-	bool used;	  /* a client has requested it */
-	bool spans;	  /* over several mappings: spans.c */
-	bool counted;	  /* part of the pinned bytes */
-	bool evicted;	  /* ended by an eviction */
-	bool returns;	  /* a region of its range was evicted before */
-	bool freed;	  /* ended by a free */
-	bool evictable;	  /* in its GPU's order (eviction.h) */
-	bool aside;	  /* there: not idle when last looked at */
-	bool with_worker; /* region_register_prepared() has not returned */
-	/* Of the allocation registered in the background. */
-	struct learning_kind learning_kind;
+	bool ended;	    /* out of every index; freed with the last user */
+	bool used;	    /* a client has requested it */
+	bool spans;	    /* over several mappings: spans.c */
+	bool counted;	    /* part of the pinned bytes */
+	bool evicted;	    /* ended by an eviction */
+	bool returns;	    /* a region of its range was evicted before */
+	bool freed;	    /* ended by a free */
+	bool evictable;	    /* in its GPU's order (eviction.h) */
+	bool aside;	    /* there: not idle when last looked at */
+	bool with_worker;   /* region_register_prepared() has not returned */
+	bool speculative;   /* registered in the background before any request for its allocation */
 	unsigned int users; /* threads that use it without the lock, or wait */
 	struct ibv_mr *mr;  /* the region's registration, while READY */
 	const struct registration_method *method; /* of `mr` */
@@ -169,7 +142,9 @@ struct domain {
 	TAILQ_ENTRY(domain) in_all; /* in order of creation */
 	TAILQ_ENTRY(domain) in_behind;
 	struct arena keys; /* of struct keys, by slot; survives reuse of the struct */
-	struct learned learned;
+	/* Regions of each class of sizes that ended in a row without a request, at most
+	 * POLICY_VAIN. */
+	uint8_t vain[SIZE_CLASSES];
 };
 
 /* An allocation in a domain: its keys, and its references by their ranges. Valid if `allocation` is

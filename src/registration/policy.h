@@ -32,20 +32,13 @@
  * domain, after which spans are not tried. Chosen. */
 #define POLICY_FAILURES 3u
 
-/* ---- kinds of allocation (learning.c) ---- */
+/* ---- background registration ---- */
 
-/* Percentage of background registrations that clients must request. Below one half, the hits save
- * the program less than the frees of the other regions cost. Chosen. */
-#define POLICY_REQUESTED 60u
+/* Regions of a class of sizes (powers of two) that end in a row without a request end background
+ * registration of that class in the domain, until the next request for one. Chosen. */
+#define POLICY_VAIN 8u
 
-/* Speculative regions of an unknown kind; twice as many after each request for one. Chosen. */
-#define POLICY_SPECULATIVE 8u
-
-/* Outcomes before an exact size is judged alone: one may be chance. Chosen. */
-#define POLICY_OUTCOMES 2u
-
-/* Outcomes that count; older ones count half. Also: after POLICY_FAILURES one of so many requests
- * tries, and a kind that was stopped restarts after at most twice as many requests. Chosen. */
+/* After POLICY_FAILURES one of so many requests tries. Chosen. */
 #define POLICY_MEMORY 32u
 
 /* ---- evictions (eviction.c) ---- */

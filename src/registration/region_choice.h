@@ -50,7 +50,7 @@ void region_drop_failed(struct region *region, const struct region_reference *re
 
 /* The reason for background registration of the whole allocation in the domain. */
 enum region_demand {
-	DEMAND_NONE,  /* no request yet: by the learning */
+	DEMAND_NONE,  /* no request yet: speculative */
 	DEMAND_PARTS, /* in few parts, for spans, or with unique keys: these suffice */
 	DEMAND_WHOLE, /* requests in enough parts */
 };

@@ -9,7 +9,7 @@
 #include "base/system.h"
 #include "registration/cost.h"
 #include "registration/holds.h"
-#include "registration/learning.h"
+#include "registration/domain.h"
 #include "registration/pin_limit.h"
 #include "registration/ready_exports.h"
 #include "registration/region.h"
@@ -64,8 +64,8 @@ void region_end(struct region *region)
 	 * thread may wait for them, in a free inside pin(). */
 	if (region_is_in_flight(region))
 		region_await_flight(region);
-	if (!region->used)
-		learning_unused(region->domain, &region->learning_kind);
+	if (region->speculative && !region->used)
+		domain_count_vain(region->domain, region->size);
 	if (region->mr)
 		session_add_ended(region);
 	else

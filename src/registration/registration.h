@@ -131,9 +131,9 @@ void registration_log_selection(void);
  * `by_key`: its client indexes registrations by key, so each key has at most 1 client MR. */
 void registration_pd_opened(struct ibv_pd *pd, bool by_key);
 
-/* PEERPIN_EAGER: the client of the protection domain will request GPU memory with these access
- * flags, and with relaxed ordering besides if it requests host memory so. Memory near the adapter
- * is registered with them from now on. Keeps errno. */
+/* PEERPIN_PREREGISTER=eager: the client of the protection domain will request GPU memory with these
+ * access flags, and with relaxed ordering besides if it requests host memory so. Memory near the
+ * adapter is registered with them from now on. Keeps errno. */
 void registration_expect(const struct ibv_pd *pd, int access);
 
 /* The client deallocates the protection domain. False: it has client MRs there, with a region or

@@ -10,7 +10,6 @@
 #include "registration/domain_enable.h"
 #include "registration/holds.h"
 #include "registration/keys.h"
-#include "registration/learning.h"
 #include "registration/ready_exports.h"
 #include "registration/region.h"
 #include "registration/region_choice.h"
@@ -129,25 +128,23 @@ static void requests_count_served(enum service service)
 		statistics_count(synchronous);
 }
 
-/* Learns from the first request for the allocation in this domain: for the whole that the worker
+/* Counts the first request for the allocation in this domain: for the whole that the worker
  * registers, too, where a part serves. True: a rescan may register more. */
-static bool requests_learn(struct domain *domain, const struct allocation *allocation,
-			   struct region_reference *reference)
+static bool requests_count_use(struct domain *domain, const struct allocation *allocation,
+			       struct region_reference *reference)
 {
 	struct region_reference *whole =
 		reference->whole ? reference : region_find_whole(allocation, domain);
 	struct region *region = whole ? whole->region : reference->region;
-	bool again = false, first;
+	bool again;
 
 	/* No background registration would serve such requests. */
 	if (reference->region->spans) {
 		region_set_used(reference->region);
 		return false;
 	}
-	first = region_count_request(allocation, domain);
-	/* A speculative region settles its evidence once. */
-	if (region->learning_kind.evidence == EVIDENCE_NONE ? first : !region->used)
-		again = learning_requested(domain, allocation, &region->learning_kind);
+	again = region_count_request(allocation, domain) &&
+		domain_count_requested(domain, allocation->size);
 	reference->used = true;
 	region_set_used(reference->region);
 	region_set_used(region);
@@ -228,7 +225,7 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 		return gone || !memory_is_live(&serving->allocation) ? BYPASSED_freed
 								     : BYPASSED_failed;
 	region = reference->region;
-	if (requests_learn(domain, &serving->allocation, reference))
+	if (requests_count_use(domain, &serving->allocation, reference))
 		serving->go |= background_queue_domain(domain);
 	region->users++;
 	serving->service = requests_make_ready(serving, region, choice == CHOICE_OPTIONAL);

@@ -225,28 +225,11 @@ static void emit_table_add_named(struct emitter *emitter, const char *title, con
 		output_add(emitter->output, "\n");
 }
 
-/* Unused regions are in the table where a setting registers them all. */
-static void emit_table_add_never_used(struct emitter *emitter)
-{
-	char bytes[24];
-
-	if (!counter(emitter, never_used) ||
-	    !usage_has_setting(emitter->source->segment, "PEERPIN_PREREGISTER", "all"))
-		return;
-	usage_bytes(counter(emitter, never_used_bytes), bytes, sizeof(bytes));
-	emit_table_begin_line(emitter, "never used");
-	output_add(emitter->output,
-		   "%llu regions, %s  without PEERPIN_PREREGISTER=all only requested sizes are "
-		   "registered\n",
-		   llu(counter(emitter, never_used)), bytes);
-}
-
 /* Lines that are there only after a loss or an error. */
 static void emit_table_add_problems(struct emitter *emitter)
 {
 	char hint[300];
 
-	emit_table_add_never_used(emitter);
 	if (hints_find(emitter->source->segment, hint, sizeof(hint)))
 		output_add(emitter->output, "%-*s%s\n", LABEL_WIDTH, "hint", hint);
 	/* These explain missed frees. */

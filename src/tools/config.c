@@ -275,7 +275,6 @@ static int config_show_settings(void)
 		file = NULL;
 	config_read_environment(&reader, environ);
 	config_read_values(&reader);
-	config_complete(&reader);
 	settings_fill(&config, places, file,
 		      request.file ? CONFIG_FROM_OPTION : CONFIG_FROM_ENVIRONMENT);
 	for (int i = CONFIG_ITSELF; request.changed && i < CONFIG_ROWS; i++) {

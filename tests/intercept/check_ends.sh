@@ -23,7 +23,7 @@ for unit in core hwthread; do
 		fi
 		((ranks == 1 && $(nproc) > 1)) && text='the worker has' || text='no worker'
 		ends "$ranks ranks of Open MPI bound to a $unit" 0 "$text" \
-			scripts/peerpin --preregister=all "${command[@]}" "$program" run it_is_not_on_the_cpu_of_a_bound_rank
+			scripts/peerpin "${command[@]}" "$program" run it_is_not_on_the_cpu_of_a_bound_rank
 	done
 done
 finish

@@ -19,7 +19,7 @@ export PEERPIN_SUMMARY=0
 # live.
 program=tests/intercept/public/.libs/public
 if [[ -x $program ]]; then
-	for settings in PEERPIN_PREREGISTER=auto PEERPIN_PREREGISTER=sync PEERPIN_PREREGISTER=off PEERPIN_VERIFY=1; do
+	for settings in PEERPIN_PREREGISTER=auto PEERPIN_PREREGISTER=eager PEERPIN_PREREGISTER=off PEERPIN_VERIFY=1; do
 		status=0
 		env $settings PEERPIN_POINTER_QUERIES=0 LD_LIBRARY_PATH="$standins" LD_PRELOAD="$library" "$program" || status=$?
 		same "promises with $settings" 0 "$status"

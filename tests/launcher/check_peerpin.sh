@@ -60,22 +60,22 @@ options_and_statuses() {
 		"$(outcome "$peerpin" --keep=lots true)"
 	same 'a percentage where only sizes are allowed' $'peerpin: --keep-host=10% is not allowed (a size such as 64K, 1.5G or inf; 0: none)\n=> 2' \
 		"$(outcome "$peerpin" --keep-host 10% true)"
-	same 'a bad word' $'peerpin: --preregister=never is not allowed (auto, all, sync or off)\n=> 2' \
+	same 'a bad word' $'peerpin: --preregister=never is not allowed (auto, eager or off)\n=> 2' \
 		"$(outcome "$peerpin" --preregister=never true)"
-	same 'a bad word in the environment' $'peerpin: PEERPIN_PREREGISTER=fast is not allowed (auto, all, sync or off)\n=> 2' \
+	same 'a bad word in the environment' $'peerpin: PEERPIN_PREREGISTER=fast is not allowed (auto, eager or off)\n=> 2' \
 		"$(PEERPIN_PREREGISTER=fast outcome "$peerpin" printf started)"
 	same 'a bad word with peerpin disabled' $'started\n=> 0' \
 		"$(PEERPIN_DISABLE=yes PEERPIN_PREREGISTER=fast outcome "$peerpin" printf started)"
-	same 'several bad ones' $'peerpin: --preregister=never is not allowed (auto, all, sync or off)\npeerpin: --pin-limit=1X is not allowed (auto, or a size such as 64K, 1.5G or inf; 0: none)\n=> 2' \
+	same 'several bad ones' $'peerpin: --preregister=never is not allowed (auto, eager or off)\npeerpin: --pin-limit=1X is not allowed (auto, or a size such as 64K, 1.5G or inf; 0: none)\n=> 2' \
 		"$(PEERPIN_SUMMARY=often outcome "$peerpin" --preregister=never --pin-limit 1X true)"
 	same 'a missing file of settings in the environment' "peerpin: PEERPIN_CONFIG_FILE=$tmp/none: it cannot be read"$'\n=> 2' \
 		"$(PEERPIN_CONFIG_FILE=$tmp/none outcome "$peerpin" printf started)"
 	same 'a missing file of settings with peerpin disabled' $'started\n=> 0' \
 		"$(PEERPIN_CONFIG_FILE=$tmp/none outcome "$peerpin" --disable printf started)"
 	same 'an option replaces a bad word in the environment' $'started\n=> 0' \
-		"$(PEERPIN_PREREGISTER=fast outcome "$peerpin" --preregister=all printf started)"
+		"$(PEERPIN_PREREGISTER=fast outcome "$peerpin" --preregister=off printf started)"
 	same 'a bad word behind a good option' $'peerpin: PEERPIN_SUMMARY=often is not allowed (auto, table, line or none)\n=> 2' \
-		"$(PEERPIN_SUMMARY=often outcome "$peerpin" --preregister=all printf started)"
+		"$(PEERPIN_SUMMARY=often outcome "$peerpin" --preregister=off printf started)"
 		same 'a missing file of settings' "peerpin: --config-file=$tmp/none: it cannot be read
 => 2" "$(outcome "$peerpin" --config-file "$tmp/none" true)"
 	same 'no command' $'peerpin: no command given (see peerpin --help)\n=> 2' \
@@ -125,7 +125,7 @@ options_and_statuses() {
 	matches 'help has allowed values' "*--devices*--pin-limit*the size of the GPU's BAR1*default: auto)*as for --log-file*" \
 		"$("$peerpin" --help=settings | tr -s ' \n' ' ')"
 	matches 'help has defaults' \
-		"*--preregister*(auto, all, sync or off; default: auto)*pointer-queries*(default: on)*--log-level V*trace; default: warn)*" \
+		"*--preregister*(auto, eager or off; default: auto)*pointer-queries*(default: on)*--log-level V*trace; default: warn)*" \
 		"$("$peerpin" --help=settings | tr -s ' \n' ' ')"
 	same 'a missing file' $'peerpin: ./no-such-file: no such file\n=> 127' \
 		"$(outcome "$peerpin" ./no-such-file)"

@@ -18,7 +18,7 @@ mkdir -m 700 "$tmp/peerpin"
 segment=$tmp/peerpin/1073741824.stats
 export XDG_RUNTIME_DIR=$tmp LC_ALL=C.UTF-8 PEERPIN_SIM_SHM=$tmp/shm
 
-sync='PEERPIN_PREREGISTER=sync registers inside the allocation (52.3 µs longer)'
+sync='PEERPIN_PREREGISTER=eager registers inside the allocation (52.3 µs longer)'
 early='synchronous_queued=200 waited=90 registrations=300 registrations_background=10 background_ns=690000 program_ns=18000000 waited_ns=3000000'
 
 # A state for each row, and for each fix: ID, words of hinted, the hint.
@@ -27,20 +27,18 @@ bypassed | bypassed=200 bypassed_capability=200 allocations_managed=1 | 200 of 3
 bypassed | bypassed=200 bypassed_capability=200 | 200 of 300 requests are bypassed (memory not capable of GPUDirect RDMA): register memory of cudaMalloc, or of cuMemCreate with gpuDirectRDMACapable
 no_idle_cpu | $early background_delays=28 | 290 of 300 requests preceded their registration, as no CPU was idle: $sync; or leave a CPU to each process
 no_idle_cpu | $early background_delays=28 PEERPIN_WORKER_CPUS=inherit | 290 of 300 requests preceded their registration, as no CPU was idle: PEERPIN_WORKER_CPUS=auto, the default, uses all CPUs of the process
-no_idle_cpu | $early background_delays=28 PEERPIN_PREREGISTER=sync | 290 of 300 requests preceded their registration, as no CPU was idle: leave a CPU to each process
-no_idle_cpu | synchronous=300 sizes=5 never_used=9 background_delays=28 PEERPIN_PREREGISTER=sync | 300 of 300 requests preceded their registration, as no CPU was idle: leave a CPU to each process
+no_idle_cpu | $early background_delays=28 PEERPIN_PREREGISTER=eager | 290 of 300 requests preceded their registration, as no CPU was idle: leave a CPU to each process
+no_idle_cpu | synchronous=300 never_used=9 background_delays=28 PEERPIN_PREREGISTER=eager | 300 of 300 requests preceded their registration, as no CPU was idle: leave a CPU to each process
 early | $early background_delays=2 | 290 of 300 requests preceded their registration, as they follow the allocation at once: $sync; or allocate earlier
 early | $early driver_delays=28 | 290 of 300 requests preceded their registration, as other processes used the driver: $sync; or allocate earlier
-early | $early PEERPIN_PREREGISTER=sync | 290 of 300 requests preceded their registration, as they follow the allocation at once: allocate earlier
+early | $early PEERPIN_PREREGISTER=eager | 290 of 300 requests preceded their registration, as they follow the allocation at once: allocate earlier
 pin_limit | synchronous=40 evictions=3 | 40 of 300 requests registered synchronously, and the pin limit evicted regions: PEERPIN_PIN_LIMIT is not set: the limit is the GPU's BAR1, the adapter, or RLIMIT_MEMLOCK (peerpin doctor)
 pin_limit | synchronous=40 evictions=3 PEERPIN_PIN_LIMIT=1073741824 | 40 of 300 requests registered synchronously, and the pin limit evicted regions: raise PEERPIN_PIN_LIMIT, up to the GPU's BAR1 (peerpin doctor)
 off | synchronous=300 PEERPIN_PREREGISTER=off | 300 of 300 requests registered synchronously, as PEERPIN_PREREGISTER=off: PEERPIN_PREREGISTER=auto, the default, registers before the request
-first | synchronous=300 sizes=5 | 300 of 300 requests registered synchronously, the first of their protection domain: PEERPIN_EAGER=yes registers from the first allocation on, for known clients
-first | synchronous=300 sizes=5 never_used=9 protection_domains=20 | 300 of 300 requests registered synchronously, the first of their protection domain: PEERPIN_EAGER=yes registers from the first allocation on, for known clients
-sizes | synchronous=300 sizes=5 never_used=9 | 300 of 300 requests registered synchronously, as sizes vary and only requested sizes are registered early: PEERPIN_PREREGISTER=all registers every size early, also memory that no client requests
-synchronous | synchronous=300 sizes=3 never_used=9 | 300 of 300 requests registered synchronously, without a background registration before
-synchronous | synchronous=300 sizes=5 never_used=9 PEERPIN_PREREGISTER=all | 300 of 300 requests registered synchronously, without a background registration before
-synchronous | synchronous=300 PEERPIN_EAGER=1 | 300 of 300 requests registered synchronously, without a background registration before"
+first | synchronous=300 | 300 of 300 requests registered synchronously, the first of their protection domain: PEERPIN_PREREGISTER=eager registers from the first allocation on, for known clients
+first | synchronous=300 never_used=9 protection_domains=20 | 300 of 300 requests registered synchronously, the first of their protection domain: PEERPIN_PREREGISTER=eager registers from the first allocation on, for known clients
+synchronous | synchronous=300 never_used=9 | 300 of 300 requests registered synchronously, without a background registration before
+synchronous | synchronous=300 PEERPIN_PREREGISTER=eager | 300 of 300 requests registered synchronously, without a background registration before"
 
 # state WORD...: of a process with 300 requests; $hint: the hint of its table at exit
 state() {
@@ -83,13 +81,13 @@ every_fix() {
 
 # States of 2 rows at once: the report has the hint of the table, and no setting has 2 values in its fixes.
 no_contradiction() {
-	local -A words_of=([all]=PEERPIN_PREREGISTER=all)
+	local -A words_of=([eager]=PEERPIN_PREREGISTER=eager)
 	local id words one other list
 
 	while IFS='|' read -r id words _; do words_of[${id% }]=$words; done < <(tac <<<"$states")
 	for one in "${!words_of[@]}"; do
 		for other in "${!words_of[@]}"; do
-			[[ $one < $other && $one+$other != all+off ]] || continue
+			[[ $one < $other && $one+$other != eager+off ]] || continue
 			read -ra words <<<"${words_of[$one]} ${words_of[$other]} never_used=99"
 			state "${words[@]}"
 			list=$(advice)
@@ -113,11 +111,11 @@ thresholds() {
 	matches 'the hint is for the most requests' '150 of 300 requests preceded *' "$hint"
 	state synchronous=160 waited=140
 	matches 'of two rows, again' '160 of 300 requests registered *' "$hint"
-	state waited=300 PEERPIN_PIN_LIMIT=4096 PEERPIN_PREREGISTER=synchron PEERPIN_KEEP=1
-	matches 'only the whole value is a setting' '*: PEERPIN_PREREGISTER=sync *' "$hint"
+	state waited=300 PEERPIN_PIN_LIMIT=4096 PEERPIN_PREREGISTER=eagerly PEERPIN_KEEP=1
+	matches 'only the whole value is a setting' '*: PEERPIN_PREREGISTER=eager *' "$hint"
 	state synchronous=300 evictions=1 PEERPIN_PIN_LIMITS=1
 	matches 'only the whole name is a setting' '*: PEERPIN_PIN_LIMIT is not set: *' "$hint"
-	state waited=300 PEERPIN_PIN_LIMIT=4096 PEERPIN_PREREGISTER=sync PEERPIN_KEEP=1
+	state waited=300 PEERPIN_PIN_LIMIT=4096 PEERPIN_PREREGISTER=eager PEERPIN_KEEP=1
 	matches 'a setting between others' '*: allocate earlier' "$hint"
 	state requests=0
 	same 'no request: no hint' '' "$hint"

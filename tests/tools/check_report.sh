@@ -208,12 +208,9 @@ advice_that_helps() {
 			'*:usage="not used: dma-bufs of GPU memory were exported, none was registered"')"
 	# check_hints.sh has all rows of report/hints.def.
 	matches 'a hint is for the sums of all ranks' '3 603 of 8 813 requests preceded their registration, *
-PEERPIN_PREREGISTER=sync *' "$(advice_of early '*:synchronous=0' '*:synchronous_queued=900')"
+PEERPIN_PREREGISTER=eager *' "$(advice_of early '*:synchronous=0' '*:synchronous_queued=900')"
 	same 'a setting of one rank is in effect' '3 600 of 8 813 requests preceded their registration, as they follow the allocation at once.
-allocate earlier' "$(advice_of early '*:waited=900' '2:settings={"PEERPIN_PREREGISTER":"sync"}')"
-	same 'sizes of all ranks are requested sizes' $'3 600 of 8 813 requests registered synchronously, as sizes vary and only requested sizes are registered early.
-PEERPIN_PREREGISTER=all registers every size early, also memory that no client requests' "$(advice_of sizes '*:synchronous=900' \
-		'*:waited=0' '*:settings={}' '*:never_used=1' '*:histograms.used_bytes=[1,1]' '3:histograms.used_bytes=[0,0,1,1]')"
+allocate earlier' "$(advice_of early '*:waited=900' '2:settings={"PEERPIN_PREREGISTER":"eager"}')"
 	for id in pin_limit over_pin_limit; do
 		matches "$id: raise the pin limit that is set" '*
 raise PEERPIN_PIN_LIMIT, *' "$(advice_of $id '*:synchronous=9' "*:evictions=$([[ $id == pin_limit ]] && echo 10 || echo 0)" \

@@ -22,7 +22,7 @@ static bool use(int handle, uint64_t address, uint64_t length)
 static void set_up_own_keys(void)
 {
 	pd_by_key = true;
-	set_up_sync();
+	set_up_eager();
 }
 
 CASE(own_keys, .set_up = set_up_own_keys);
@@ -169,7 +169,7 @@ TEST(limited_off, a_request_for_the_whole_is_tried_once)
 	ck_assert_uint_eq(statistics_get(over_pin_limit), 1);
 }
 
-CASE(sync, .set_up = set_up_sync);
+CASE(sync, .set_up = set_up_eager);
 
 static struct ibv_pd other = { .context = (struct ibv_context *)0x6000, .handle = 2 };
 

@@ -95,8 +95,8 @@ TEST(config, what_is_built_in_holds_in_an_empty_environment)
 
 TEST(config, values_are_read)
 {
-	ck_assert_uint_eq(read_variable("PEERPIN_PREREGISTER=sync"), 0);
-	ck_assert_int_eq(config.preregister, PREREGISTER_SYNC);
+	ck_assert_uint_eq(read_variable("PEERPIN_PREREGISTER=eager"), 0);
+	ck_assert_int_eq(config.preregister, PREREGISTER_EAGER);
 	ck_assert_int_eq(places[CONFIG_ROW_preregister].origin, CONFIG_FROM_ENVIRONMENT);
 	ck_assert_uint_eq(read_variable("PEERPIN_DISABLE=yes"), 0);
 	ck_assert(config.disable);
@@ -108,24 +108,6 @@ TEST(config, values_are_read)
 	ck_assert_uint_eq(config.pin_limit, CONFIG_SIZE_MOST);
 	ck_assert_uint_eq(read_variable("PEERPIN_STATS_FILE=/x/%r"), 0);
 	ck_assert_str_eq(config.stats_file, "/x/%r");
-}
-
-static enum preregister preregister_of(const char *text)
-{
-	ck_assert_uint_eq(read_text(text), 0);
-	config_complete(&reader);
-	return config.preregister;
-}
-
-TEST(config, eager_registers_inside_the_allocation_unless_that_is_set)
-{
-	ck_assert_int_eq(preregister_of("PEERPIN_EAGER = no"), PREREGISTER_AUTO);
-	ck_assert_int_eq(preregister_of("#\nPEERPIN_EAGER = yes"), PREREGISTER_SYNC);
-	ck_assert_uint_eq(places[CONFIG_ROW_preregister].line, 2);
-	ck_assert_int_eq(preregister_of("PEERPIN_EAGER = yes\nPEERPIN_PREREGISTER = auto"),
-			 PREREGISTER_AUTO);
-	ck_assert_int_eq(preregister_of("PEERPIN_PREREGISTER = off\nPEERPIN_EAGER = yes"),
-			 PREREGISTER_OFF);
 }
 
 TEST(config, sizes_have_units_fractions_and_words)
@@ -303,10 +285,10 @@ TEST(config, a_bad_value_is_named_with_what_is_allowed_and_is_ignored)
 		ck_assert_ptr_nonnull(strstr(complaint, bad[i]));
 		ck_assert_ptr_nonnull(strstr(complaint, "a size such as 64K, 1.5G or inf"));
 	}
-	ck_assert_uint_eq(read_variable("PEERPIN_PREREGISTER=eager"), 1);
+	ck_assert_uint_eq(read_variable("PEERPIN_PREREGISTER=sync"), 1);
 	ck_assert_int_eq(config.preregister, PREREGISTER_AUTO);
-	ck_assert_str_eq(complaint, "environment: PEERPIN_PREREGISTER=eager is not allowed "
-				    "(auto, all, sync or off): it is ignored");
+	ck_assert_str_eq(complaint, "environment: PEERPIN_PREREGISTER=sync is not allowed "
+				    "(auto, eager or off): it is ignored");
 }
 
 TEST(config, what_stands_for_itself_in_a_file_s_name_is_named_and_stays)
@@ -341,11 +323,11 @@ TEST(config, an_unknown_name_gets_the_nearest_one)
 
 TEST(config, a_file_has_lines_of_name_and_value)
 {
-	ck_assert_uint_eq(read_text("# a comment\n\n  PEERPIN_PREREGISTER = sync "
+	ck_assert_uint_eq(read_text("# a comment\n\n  PEERPIN_PREREGISTER = eager "
 				    "\t\r\nPEERPIN_STATS_FILE=a b#c\n"
 				    "\t# another\nPEERPIN_LOG_FILE =\nPEERPIN_VERIFY= on"),
 			  0);
-	ck_assert_int_eq(config.preregister, PREREGISTER_SYNC);
+	ck_assert_int_eq(config.preregister, PREREGISTER_EAGER);
 	ck_assert_str_eq(config.stats_file, "a b#c");
 	ck_assert_ptr_null(config.log_file);
 	ck_assert(config.verify);
@@ -359,15 +341,15 @@ TEST(config, what_is_wrong_in_a_file_is_told_with_its_line)
 {
 	ck_assert_uint_eq(read_text("\nPEERPIN_PREREGISTER = never\n"), 1);
 	ck_assert_str_eq(complaint, "/a/file:2: PEERPIN_PREREGISTER=never is not allowed "
-				    "(auto, all, sync or off): it is ignored");
-	ck_assert_uint_eq(read_text("PEERPIN_PREREGISTR = sync\n"), 1);
+				    "(auto, eager or off): it is ignored");
+	ck_assert_uint_eq(read_text("PEERPIN_PREREGISTR = eager\n"), 1);
 	ck_assert_str_eq(
 		complaint,
 		"/a/file:1: PEERPIN_PREREGISTR is unknown: did you mean PEERPIN_PREREGISTER?");
-	ck_assert_uint_eq(read_text("PEERPIN_PREREGISTER sync\n"), 1);
+	ck_assert_uint_eq(read_text("PEERPIN_PREREGISTER eager\n"), 1);
 	ck_assert_str_eq(complaint,
 			 "/a/file:1: no setting: a line is NAME = VALUE, or a # and a comment");
-	ck_assert_uint_eq(read_text("= sync\n"), 1);
+	ck_assert_uint_eq(read_text("= eager\n"), 1);
 	ck_assert_uint_eq(read_text("PEERPIN_CONFIG_FILE = /other\n"), 1);
 	ck_assert_ptr_nonnull(strstr(complaint, "leads nowhere"));
 	ck_assert_uint_eq(
@@ -380,15 +362,15 @@ TEST(config, of_two_sources_the_later_holds_unless_it_is_bad)
 	char *const good[] = { "PEERPIN_PREREGISTER=off", NULL };
 	char *const bad[] = { "PEERPIN_PREREGISTER=none", NULL };
 
-	read_text("PEERPIN_PREREGISTER = sync\nPEERPIN_SUMMARY = line\n");
+	read_text("PEERPIN_PREREGISTER = eager\nPEERPIN_SUMMARY = line\n");
 	config_read_environment(&reader, good);
 	ck_assert_int_eq(config.preregister, PREREGISTER_OFF);
 	ck_assert_int_eq(places[CONFIG_ROW_preregister].origin, CONFIG_FROM_ENVIRONMENT);
 	ck_assert_int_eq(config.summary, SUMMARY_LINE);
 	ck_assert_int_eq(places[CONFIG_ROW_summary].origin, CONFIG_FROM_FILE);
-	read_text("PEERPIN_PREREGISTER = sync\n");
+	read_text("PEERPIN_PREREGISTER = eager\n");
 	config_read_environment(&reader, bad);
-	ck_assert_int_eq(config.preregister, PREREGISTER_SYNC);
+	ck_assert_int_eq(config.preregister, PREREGISTER_EAGER);
 	ck_assert_int_eq(places[CONFIG_ROW_preregister].origin, CONFIG_FROM_FILE);
 	ck_assert_uint_eq(reader.complaints, 1);
 }

@@ -14,7 +14,7 @@
 #include "registration/objects.h"
 #include "registration_fixture.h"
 
-CASE(sync, .set_up = set_up_sync);
+CASE(sync, .set_up = set_up_eager);
 
 TEST(sync, access_flags_that_the_kernel_refuses_make_no_domain)
 {
@@ -252,13 +252,6 @@ TEST(auto, background_registration_does_not_search_all_domains)
 
 TEST(sync, allocations_do_not_search_all_domains)
 {
-	require_linear_time();
-}
-
-TEST(sync, allocations_do_not_search_all_domains_of_known_clients)
-{
-	setenv("PEERPIN_EAGER", "1", 1);
-	standin_reset();
 	require_linear_time();
 }
 

@@ -385,7 +385,7 @@ int main(void)
 	tcase_add_checked_fixture(blocks, set_up_off, NULL);
 	tcase_add_test(blocks, a_free_revokes_only_client_mrs_of_its_allocation);
 	suite_add_tcase(suite, blocks);
-	tcase_add_checked_fixture(sync, set_up_sync, NULL);
+	tcase_add_checked_fixture(sync, set_up_eager, NULL);
 	tcase_add_test(
 		sync,
 		a_client_s_first_request_in_a_domain_is_no_hit_though_the_region_is_registered);

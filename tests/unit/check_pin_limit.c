@@ -29,14 +29,14 @@ static void set_up_with_pin_limit(void)
 
 static void set_up_preregister(void)
 {
-	setenv("PEERPIN_PREREGISTER", "sync", 1);
+	setenv("PEERPIN_PREREGISTER", "eager", 1);
 	setenv("PEERPIN_PIN_LIMIT", "16M", 1);
 	set_up();
 }
 
 static void set_up_with_pin_limit_0(void)
 {
-	setenv("PEERPIN_PREREGISTER", "sync", 1);
+	setenv("PEERPIN_PREREGISTER", "eager", 1);
 	setenv("PEERPIN_PIN_LIMIT", "0", 1);
 	set_up();
 }

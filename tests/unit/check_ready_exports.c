@@ -155,7 +155,7 @@ static void limit_descriptors(rlim_t most)
 static void set_up_with_exports(void)
 {
 	limit_descriptors(LIMIT);
-	set_up_sync();
+	set_up_eager();
 	standin_driver.cuCtxGetDevice = get_device;
 	method = (struct registration_method){ .name = "dma-buf",
 					       .prepare = export_for_worker,

@@ -315,7 +315,7 @@ int main(void)
 	TCase *off = tcase_create("off"), *ahead = tcase_create("ahead"),
 	      *sync = tcase_create("sync"), *pin_limit = tcase_create("pin limit");
 
-	tcase_add_checked_fixture(ahead, set_up_all, NULL);
+	tcase_add_checked_fixture(ahead, set_up, NULL);
 	tcase_set_timeout(ahead, 120);
 	tcase_add_test(ahead, a_region_in_the_making_is_not_cancelled);
 	tcase_add_test(ahead, nor_is_one_that_a_client_has_taken_over);
@@ -329,7 +329,7 @@ int main(void)
 	tcase_add_test(off, so_is_its_wait_for_what_others_deregister);
 	tcase_add_test(off, a_free_that_no_adapter_holds_up_is_not_timed);
 	suite_add_tcase(suite, off);
-	tcase_add_checked_fixture(sync, set_up_sync, NULL);
+	tcase_add_checked_fixture(sync, set_up_eager, NULL);
 	suite_add_tcase(suite, sync);
 	tcase_add_checked_fixture(pin_limit, set_up_small_pin_limit, NULL);
 	tcase_add_test(pin_limit, two_clients_that_make_room_keep_to_the_pin_limit);

@@ -24,7 +24,7 @@ UNIT_CHECKS = \
 	tests/unit/check_keep_pools \
 	tests/unit/check_keep_wait \
 	tests/unit/check_kept \
-	tests/unit/check_learning \
+	tests/unit/check_vain \
 	tests/unit/check_log \
 	tests/unit/check_messages \
 	tests/unit/check_methods \

@@ -131,15 +131,9 @@ static inline void set_up_off(void)
 	set_up();
 }
 
-static inline void set_up_sync(void)
+static inline void set_up_eager(void)
 {
-	setenv("PEERPIN_PREREGISTER", "sync", 1);
-	set_up();
-}
-
-static inline void set_up_all(void)
-{
-	setenv("PEERPIN_PREREGISTER", "all", 1);
+	setenv("PEERPIN_PREREGISTER", "eager", 1);
 	set_up();
 }
 

@@ -184,8 +184,8 @@ static void errors_of_an_export_are_the_driver_s(unsigned int unused)
 	require(export(&fd, memory) == CUDA_ERROR_INVALID_VALUE);
 }
 
-#define ALL  "PEERPIN_PREREGISTER=all"
-#define SYNC "PEERPIN_PREREGISTER=sync"
+#define ALL  "PEERPIN_PREREGISTER=auto"
+#define SYNC "PEERPIN_PREREGISTER=eager"
 #define C2C  " PEERPIN_SIM_C2C=1"
 
 const struct test export_tests[] = {

@@ -121,7 +121,7 @@ static void a_title_over_arguments_and_environment_changes_no_setting(unsigned i
 	}
 	require(await_child(child) == 0);
 	require(file_contains("results", "\"program\": \"ends\""));
-	require(file_contains("results", "\"PEERPIN_PREREGISTER\": \"sync\""));
+	require(file_contains("results", "\"PEERPIN_PREREGISTER\": \"eager\""));
 	remove_files();
 }
 
@@ -132,12 +132,12 @@ const struct test setting_tests[] = {
 	TEST(domains_are_learned_on_the_named_adapter, 0, TWO "PEERPIN_DEVICES=sim1"),
 	TEST(domains_are_learned_on_the_named_adapter, 0, TWO "PEERPIN_DEVICES=^sim0"),
 	TEST(domains_are_learned_on_the_named_adapter, 0, TWO "PEERPIN_DEVICES=other,*1"),
-	TEST(sync_registers_in_the_allocation, 0, "PEERPIN_PREREGISTER=sync"),
+	TEST(sync_registers_in_the_allocation, 0, "PEERPIN_PREREGISTER=eager"),
 	TEST(off_registers_synchronously, 0, "PEERPIN_PREREGISTER=off"),
 	TEST(a_title_over_arguments_and_environment_changes_no_setting, 0,
-	     "PEERPIN_PREREGISTER=sync PEERPIN_DEVICES=sim0"),
+	     "PEERPIN_PREREGISTER=eager PEERPIN_DEVICES=sim0"),
 	TEST(a_title_over_arguments_and_environment_changes_no_setting, 1,
-	     "PEERPIN_PREREGISTER=sync PEERPIN_DEVICES=sim0"),
+	     "PEERPIN_PREREGISTER=eager PEERPIN_DEVICES=sim0"),
 	{ .name = NULL },
 };
 

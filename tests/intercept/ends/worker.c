@@ -223,7 +223,7 @@ static void it_disturbs_no_capture(unsigned int dma_buf)
 	pthread_join(thread, NULL);
 }
 
-#define ALL	"PEERPIN_PREREGISTER=all"
+#define ALL	"PEERPIN_PREREGISTER=auto"
 #define INHERIT " PEERPIN_WORKER_CPUS=inherit"
 
 const struct test worker_tests[] = {
