@@ -7,7 +7,7 @@ noinst_LTLIBRARIES += src/libcore.la
 src_libcore_la_SOURCES = \
 	include/peerpin.h \
 	src/base/arena.h src/base/arena.c src/base/atomics.h src/base/capped.h \
-	src/base/config.def src/base/config.h src/base/config.c src/base/cpu_list.h \
+	src/base/config.def src/base/config.h src/base/config.c \
 	src/base/config_reader.h src/base/config_reader.c \
 	src/base/config_text.c \
 	src/base/job_file.h src/base/job_file.c \
@@ -53,7 +53,7 @@ src_libcore_la_SOURCES = \
 	src/registration/region.c src/registration/region_choice.h src/registration/region_choice.c src/registration/region_end.c src/registration/region_life.c \
 	src/registration/region_report.c src/registration/region_use.c \
 	src/registration/requests.c src/registration/session.h src/registration/session.c src/registration/session_lock.h src/registration/session_lock.c src/registration/room.h src/registration/room.c src/registration/adapter_selection.c src/registration/protection_domain.c src/registration/spans.h src/registration/spans.c src/registration/verbs_calls.c \
-	src/registration/worker.c src/registration/worker_cpus.h src/registration/worker_cpus.c
+	src/registration/worker.c
 
 pkglib_LTLIBRARIES += src/libpeerpin.la
 src_libpeerpin_la_SOURCES = src/base/bytes.c \

@@ -40,7 +40,6 @@ enum log_level { LOG_NONE, LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG, LOG_TRACE }
 #define CONFIG_TYPE_SIZE	uint64_t
 #define CONFIG_TYPE_LIMIT	uint64_t
 #define CONFIG_TYPE_SHARE	uint64_t
-#define CONFIG_TYPE_CPUS	const char * /* a list, or "inherit"; NULL: auto */
 #define CONFIG_TYPE_TEXT	const char *
 #define CONFIG_TYPE_FILE_NAME	const char * /* a pattern */
 #define CONFIG_TYPE_PREREGISTER enum preregister

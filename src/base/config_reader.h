@@ -21,7 +21,6 @@ enum config_kind {
 	SIZE,
 	LIMIT,
 	SHARE,
-	CPUS,
 	TEXT,
 	FILE_NAME,
 #define CONFIG_WORDS(kind, ...) kind,

@@ -241,18 +241,6 @@ static inline void kernel_set_all_cpus(void)
 	kernel_set_cpus(0, &all);
 }
 
-/* The CPU that the calling thread runs on, alone. */
-static inline bool kernel_get_current_cpu(struct kernel_cpus *cpus)
-{
-	unsigned int cpu;
-
-	*cpus = (struct kernel_cpus){ 0 };
-	if (kernel_call(SYS_getcpu, &cpu, NULL, NULL) || cpu / 64 >= KERNEL_CPU_WORDS)
-		return false;
-	cpus->words[cpu / 64] = (uint64_t)1 << cpu % 64;
-	return true;
-}
-
 static inline void kernel_yield(void)
 {
 	kernel_call(SYS_sched_yield);
@@ -272,15 +260,6 @@ static inline void kernel_preempt_no_thread(void)
 static inline void kernel_wake_on_time(void)
 {
 	kernel_call(SYS_prctl, PR_SET_TIMERSLACK, 1, 0, 0, 0);
-}
-
-/* Return how often another thread has taken the calling thread's CPU. */
-static inline long kernel_preemptions(void)
-{
-	struct rusage usage = { .ru_nivcsw = 0 };
-
-	kernel_call(SYS_getrusage, 1 /* RUSAGE_THREAD */, &usage);
-	return usage.ru_nivcsw;
 }
 
 static inline void kernel_sleep(long nanoseconds)

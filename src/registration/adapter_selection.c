@@ -51,7 +51,7 @@ void adapter_await(const struct adapter *adapter)
 {
 	session_assert();
 	while (adapter->users)
-		session_sleep(true);
+		session_sleep();
 }
 
 bool adapter_describe(struct adapter *adapter, int device)

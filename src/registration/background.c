@@ -44,7 +44,6 @@ static struct queued queue[QUEUE_SIZE]; /* guarded by ends.lock */
 
 /* Rescans are due: for all domains; for those that wait for one (domain.h). */
 static _Atomic bool rescan_all, rescan_domains;
-static _Atomic int last_device = -1; /* see background_device() */
 
 /* The rescan in progress. Guarded by registration_lock. */
 static uint32_t cursor;	       /* 0: none */
@@ -99,8 +98,6 @@ bool background_queue_requested(const struct allocation *allocation)
 
 	if (!background_is_on() || region_is_queued(allocation))
 		return false;
-	if (load_relaxed(&last_device) != allocation->device)
-		store_relaxed(&last_device, allocation->device);
 	/* Another thread may have freed the allocation already; background_process() checks
 	 * that. */
 	if (!region_set_queued(allocation))
@@ -277,11 +274,6 @@ static bool background_begin_rescan(void)
 	}
 	store_seq_cst(&rescan_domains, scanned);
 	return scanned;
-}
-
-int background_device(void)
-{
-	return load_relaxed(&last_device);
 }
 
 /* True: there was work. */

@@ -25,9 +25,6 @@ bool background_queue_all(void);
  * dropped meanwhile. False: no work. */
 bool background_step(void);
 
-/* The GPU of the last queued memory; -1: none yet. Without the lock. */
-int background_device(void);
-
 /* True if a step may find work. */
 bool background_has_more(void);
 

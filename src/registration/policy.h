@@ -50,24 +50,12 @@
 
 /* ---- the worker ---- */
 
-/* A doze is about a synchronous registration, and one that is late finds no idle CPU. Dozes ended
- * at most 0.1 ms late while one of 16 CPUs was idle, and at least 1.9 ms where a thread polled on
- * each (Linux 6.18). */
-#define POLICY_DOZE_NS 50000
-#define POLICY_LATE_NS (4 * POLICY_DOZE_NS)
+/* A poll is about a synchronous registration. Polls ended at most 0.1 ms late while one of 16 CPUs
+ * was idle, and at least 1.9 ms where a thread polled on each (Linux 6.18). */
+#define POLICY_POLL_NS 50000
+#define POLICY_LATE_NS (4 * POLICY_POLL_NS)
 
-/* Dozes without work before the worker sleeps: allocations wake it only after them. Waking a thread
- * costs the allocating one more than the rest of its work in this library. */
-#define POLICY_DOZES 16
-
-/* The first pause after a busy CPU or driver, and the longest one of their doublings. 16 processes
- * on an H200 had frees of 1.1 ms without pauses, of 0.2 ms with them. With 512 ms two ranks on two
- * CPUs had 0 of 320 hits, with 64 ms 172, when the worker also used the CPUs of bound ranks. */
-#define POLICY_PAUSE_NS	    1000000
-#define POLICY_PAUSE_MAX_NS (64 * POLICY_PAUSE_NS)
-
-/* An export that takes so many times its CPU time has waited for other processes: 14 to 50 µs
- * alone, up to milliseconds beside 15 others (H200). */
-#define POLICY_HELD_UP 4
+/* Polls without work before the worker sleeps: allocations wake it only after them. */
+#define POLICY_POLLS 16
 
 #endif

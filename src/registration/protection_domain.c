@@ -57,7 +57,6 @@ static void protection_domain_end(struct protection_domain *owner)
 void registration_renew(void)
 {
 	session_renew();
-	own_thread_renew();
 	protection_domains_renew();
 	adapters_renew();
 }

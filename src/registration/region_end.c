@@ -40,8 +40,7 @@ static bool region_is_in_flight(const struct region *region)
  * a registration. */
 void region_wait(const struct region *region, uint64_t since)
 {
-	session_sleep_after(since + 2 * cost_usual(region->owner->adapter, region->length),
-			    region->with_worker);
+	session_sleep_after(since + 2 * cost_usual(region->owner->adapter, region->length));
 }
 
 static void region_await_flight(const struct region *region)
@@ -155,7 +154,7 @@ void region_await_range(uint64_t base, uint64_t size, uint64_t *since)
 		if (region && !*since)
 			*since = system_clock();
 		if (region)
-			session_sleep(true);
+			session_sleep();
 	} while (region);
 }
 
@@ -171,6 +170,6 @@ void region_await_owner(const struct protection_domain *owner)
 				break;
 		}
 		if (region)
-			session_sleep(true);
+			session_sleep();
 	} while (region);
 }

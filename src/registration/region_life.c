@@ -9,7 +9,6 @@
 #include <errno.h>
 
 #include "base/atomics.h"
-#include "base/kernel.h"
 #include "base/system.h"
 #include "registration/adapter.h"
 #include "registration/cost.h"
@@ -217,26 +216,6 @@ uint64_t region_register(struct region *region, const struct registration_reques
 	return system_clock() - start;
 }
 
-static _Atomic bool held_up; /* see region_was_held_up() */
-
-bool region_was_held_up(void)
-{
-	return exchange_relaxed(&held_up, false);
-}
-
-/* The CPU time includes the reads of the clock, which may take longer than a method that exports
- * nothing. */
-static void region_prepare(struct pin_request *request)
-{
-	uint64_t spent = kernel_time(CLOCK_THREAD_CPUTIME_ID);
-	uint64_t elapsed = kernel_time(CLOCK_MONOTONIC);
-
-	pinning_prepare(request);
-	elapsed = kernel_time(CLOCK_MONOTONIC) - elapsed;
-	spent = kernel_time(CLOCK_THREAD_CPUTIME_ID) - spent;
-	store_relaxed(&held_up, elapsed > POLICY_HELD_UP * spent);
-}
-
 uint64_t region_register_prepared(struct region *region)
 {
 	struct pin_request request = region_pin_request(region);
@@ -248,7 +227,7 @@ uint64_t region_register_prepared(struct region *region)
 	region->with_worker = true;
 	if (pin_limit_allows(region)) {
 		session_end();
-		region_prepare(&request);
+		pinning_prepare(&request);
 		session_begin();
 	}
 	if (!region->ended && region->state == REGION_IDLE) {

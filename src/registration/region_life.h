@@ -16,10 +16,6 @@ uint64_t region_register(struct region *region, const struct registration_reques
 			 bool optional);
 uint64_t region_register_prepared(struct region *region);
 
-/* True if the last export of region_register_prepared() since the last call waited for others that
- * use the driver. Without the lock. */
-bool region_was_held_up(void);
-
 /* region_set_used(): no longer speculative, because a client requests the region, or may use it
  * unobserved. region_set_background_time(): the duration of its background registration. */
 void region_set_used(struct region *region);

@@ -50,25 +50,23 @@ void session_wake(void)
 		kernel_futex_wake(&wakes, INT_MAX);
 }
 
-void session_sleep(bool lends)
+void session_sleep(void)
 {
 	uint32_t before = load_relaxed(&wakes);
 
 	add_seq_cst(&sleepers, 1);
 	session_end();
-	if (lends)
-		own_thread_lend_cpu();
 	kernel_futex_wait(&wakes, before, SLEEP_NS);
 	subtract_seq_cst(&sleepers, 1);
 	session_begin();
 }
 
-void session_sleep_after(uint64_t awake, bool lends)
+void session_sleep_after(uint64_t awake)
 {
 	uint32_t before = load_relaxed(&wakes);
 
 	if (system_clock() >= awake) {
-		session_sleep(lends);
+		session_sleep();
 		return;
 	}
 	session_end();

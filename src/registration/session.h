@@ -16,12 +16,12 @@ void session_end(void);
 /* Ends the session and begins another, if regions have ended. */
 void session_flush(void);
 
-/* session_sleep(): waits for the next session_wake() of any thread, with this thread's CPU lent to
- * the worker if `lends`. session_sleep_after(): likewise, until `awake` (system_clock()) without
- * sleeping. Both end the session and begin another meanwhile, and may return early. */
+/* session_sleep(): waits for the next session_wake() of any thread. session_sleep_after():
+ * likewise, until `awake` (system_clock()) without sleeping. Both end the session and begin another
+ * meanwhile, and may return early. */
 void session_wake(void);
-void session_sleep(bool lends);
-void session_sleep_after(uint64_t awake, bool lends);
+void session_sleep(void);
+void session_sleep_after(uint64_t awake);
 
 /* The region has ended and is to be deregistered. With the lock held. */
 void session_add_ended(struct region *region);

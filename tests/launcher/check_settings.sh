@@ -42,9 +42,6 @@ sources() {
 	same 'a percentage' '10%|environment|0' "$(PEERPIN_KEEP=10% row PEERPIN_KEEP)"
 	same 'a percentage of 0 is none' '0|option|0' "$(row keep --keep 0%)"
 	same 'one setting of two with a common beginning' '1G|option|0' "$(row keep-host --keep-host 1G)"
-	same 'CPUs are auto by default' 'auto|built in|auto' "$(row worker-cpus)"
-	same 'a list of CPUs' '0-3,8|option|auto' "$(row worker-cpus --worker-cpus 0-3,8)"
-	same 'a word for CPUs' 'INHERIT|environment|auto' "$(PEERPIN_WORKER_CPUS=INHERIT row worker_cpus)"
 	same 'what differs' 'PEERPIN_PREREGISTER PEERPIN_KEEP_HOST PEERPIN_LOG_LEVEL ' \
 		"$("$peerpin" config --system-file="$system" --changed | sed -n 's/^\* \(PEERPIN_[A-Z_]*\) .*/\1/p' | tr '\n' ' ')"
 	same 'nothing differs' $'All settings are at their defaults.\n=> 0' \
@@ -81,9 +78,6 @@ auto
 	same 'a percentage above 100' \
 		$'peerpin: --keep=101% is not allowed (auto; or a size such as 64K, 1.5G or inf; or a percentage from 1% to 100%; 0: none)\n=> 2' \
 		"$(outcome "$peerpin" config --keep=101%)"
-	same 'a list of CPUs in the wrong order' \
-		$'peerpin: --worker-cpus=3-1 is not allowed (auto, inherit, or a list of CPUs such as 0-7,16)\n=> 2' \
-		"$(outcome "$peerpin" config --worker-cpus=3-1)"
 	same 'an unknown option' $'peerpin config: unknown option: --jsn: did you mean --json?\n=> 2' \
 		"$(outcome "$peerpin" config --jsn)"
 	same 'an unknown setting' $'peerpin config: unknown setting: preregistr: did you mean PEERPIN_PREREGISTER?\n=> 2' \

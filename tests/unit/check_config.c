@@ -16,7 +16,6 @@
 
 #include "base/config.h"
 #include "base/config_reader.h"
-#include "base/cpu_list.h"
 #include "base/text.h"
 
 static struct config config;
@@ -174,72 +173,6 @@ TEST(config, a_share_is_a_size_or_a_percentage)
 	ck_assert_uint_eq(config.keep_host, UINT64_C(1) << 30);
 	ck_assert_uint_eq(read_variable("PEERPIN_KEEP_HOST=10%"), 1);
 	ck_assert_uint_eq(config.keep_host, 0);
-}
-
-TEST(config, cpus_are_a_list_or_a_word)
-{
-	static const struct {
-		char *variable;
-		const char *cpus; /* NULL: auto */
-	} cases[] = {
-		{ "PEERPIN_WORKER_CPUS=auto", NULL },
-		{ "PEERPIN_WORKER_CPUS=Auto", NULL },
-		{ "PEERPIN_WORKER_CPUS=inherit", "inherit" },
-		{ "PEERPIN_WORKER_CPUS=INHERIT", "INHERIT" },
-		{ "PEERPIN_WORKER_CPUS=0", "0" },
-		{ "PEERPIN_WORKER_CPUS=0-3,8", "0-3,8" },
-		{ "PEERPIN_WORKER_CPUS=8,3-3,0-4,8191", "8,3-3,0-4,8191" },
-	};
-	static char *const bad[] = {
-		"PEERPIN_WORKER_CPUS=",	      "PEERPIN_WORKER_CPUS=x",
-		"PEERPIN_WORKER_CPUS=none",   "PEERPIN_WORKER_CPUS=3-1",
-		"PEERPIN_WORKER_CPUS=0-",     "PEERPIN_WORKER_CPUS=-1",
-		"PEERPIN_WORKER_CPUS=0,",     "PEERPIN_WORKER_CPUS=,0",
-		"PEERPIN_WORKER_CPUS=0,,1",   "PEERPIN_WORKER_CPUS=0 1",
-		"PEERPIN_WORKER_CPUS=0, 1",   "PEERPIN_WORKER_CPUS=0-1-2",
-		"PEERPIN_WORKER_CPUS=0x3",    "PEERPIN_WORKER_CPUS=8192",
-		"PEERPIN_WORKER_CPUS=0-8192", "PEERPIN_WORKER_CPUS=99999999",
-		"PEERPIN_WORKER_CPUS=0,auto", "PEERPIN_WORKER_CPUS=99999999999999999999999",
-	};
-
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		ck_assert_uint_eq(read_variable(cases[i].variable), 0);
-		if (cases[i].cpus)
-			ck_assert_str_eq(config.worker_cpus, cases[i].cpus);
-		else
-			ck_assert_ptr_null(config.worker_cpus);
-	}
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		ck_assert_uint_eq(read_variable(bad[i]), 1);
-		ck_assert_ptr_null(config.worker_cpus);
-		ck_assert_ptr_nonnull(strstr(complaint, bad[i]));
-		ck_assert_ptr_nonnull(strstr(
-			complaint, " is not allowed (auto, inherit, or a list of CPUs such as "
-				   "0-7,16): it is ignored"));
-	}
-	read_text("PEERPIN_WORKER_CPUS = 4-7\n");
-	ck_assert_str_eq(config.worker_cpus, "4-7");
-	read_text("PEERPIN_WORKER_CPUS = 4-7\nPEERPIN_WORKER_CPUS = auto\n");
-	ck_assert_ptr_null(config.worker_cpus);
-}
-
-static uint64_t words_of(const char *list, unsigned int word)
-{
-	struct kernel_cpus cpus;
-
-	memset(&cpus, 255, sizeof(cpus));
-	ck_assert(cpu_list_parse(list, &cpus));
-	return cpus.words[word];
-}
-
-TEST(config, a_list_of_cpus_sets_a_bit_for_each)
-{
-	ck_assert_uint_eq(words_of("0-3,8", 0), 0x10f);
-	ck_assert_uint_eq(words_of("0-3,8", 1), 0);
-	ck_assert_uint_eq(words_of("62-65", 0), UINT64_C(3) << 62);
-	ck_assert_uint_eq(words_of("62-65", 1), 3);
-	ck_assert_uint_eq(words_of("8191", KERNEL_CPU_WORDS - 1), UINT64_C(1) << 63);
-	ck_assert_uint_eq(words_of("0-8191", 77), UINT64_MAX);
 }
 
 TEST(config, the_summary_has_words_and_is_still_yes_or_no)

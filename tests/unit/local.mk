@@ -40,15 +40,13 @@ UNIT_CHECKS = \
 	tests/unit/check_topology \
 	tests/unit/check_trace \
 	tests/unit/check_memory \
-	tests/unit/check_own_thread \
 	tests/unit/check_registration \
 	tests/unit/check_verbs_evict \
 	tests/unit/check_requests \
 	tests/unit/check_range_index \
 	tests/unit/check_rounded \
 	tests/unit/check_worker \
-	tests/unit/check_worker_cpus \
-	tests/unit/check_worker_pauses
+	tests/unit/check_worker_rests
 if HAVE_CHECK
 check_PROGRAMS += $(UNIT_CHECKS)
 TESTS += $(UNIT_CHECKS)
