@@ -41,13 +41,6 @@
 /* After POLICY_FAILURES one of so many requests tries. Chosen. */
 #define POLICY_MEMORY 32u
 
-/* ---- evictions (eviction.c) ---- */
-
-/* Turns through up to so many times the buffers that fit keep their share of hits, and a share of
- * hits below its reciprocal reverses the order: with twice as many buffers in turn as fit at least
- * 40 % of the requests hit, in place of none (tests/unit/check_pin_limit). */
-#define POLICY_TURNS 4u
-
 /* ---- the worker ---- */
 
 /* A poll is about a synchronous registration. Polls ended at most 0.1 ms late while one of 16 CPUs

@@ -8,7 +8,6 @@
 #include "base/atomics.h"
 #include "base/pool.h"
 #include "base/system.h"
-#include "registration/eviction.h"
 #include "registration/holds.h"
 #include "registration/keys.h"
 #include "registration/policy.h"
@@ -83,7 +82,6 @@ static struct region *region_create(struct domain *domain, const struct allocati
 				   .device = allocation->device,
 				   .size = range->spans ? range->length : allocation->size,
 				   .spans = range->spans };
-	region->returns = eviction_returns(region);
 	LIST_INSERT_HEAD(&domain->regions, region, in_domain);
 	region->range_next = *region_range_bucket(domain, range->base);
 	*region_range_bucket(domain, range->base) = region;

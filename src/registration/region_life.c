@@ -178,8 +178,7 @@ static void region_make_ready(struct region *region, const struct registration_r
 	for (int i = optional ? EVICTIONS_MAX : 0;
 	     error == -ENOMEM && !region->ended && i < EVICTIONS_MAX; i++, bytes *= 2) {
 		learnt = pin_limit_refused(region);
-		if (!client ||
-		    !room_make(region->owner->adapter, region->device, bytes, region->returns))
+		if (!client || !room_make(region->owner->adapter, region->device, bytes))
 			break;
 		error = region_pin(region, client, source, &result);
 	}

@@ -30,14 +30,12 @@ void room_describe(int device)
 }
 
 /* Evicts one idle region. Returns its bytes; 0: there is none. */
-static uint64_t room_evict_one(struct eviction_order *order, const struct adapter *adapter,
-			       bool returns)
+static uint64_t room_evict_one(struct eviction_order *order, const struct adapter *adapter)
 {
-	struct region *region = eviction_claim(order, adapter, returns);
+	struct region *region = eviction_claim(order, adapter);
 
 	if (!region)
 		return 0;
-	eviction_evicted(region);
 	statistics_count(evictions);
 	add_relaxed(&holds_time, 1);
 	region->evicted = true;
@@ -47,16 +45,14 @@ static uint64_t room_evict_one(struct eviction_order *order, const struct adapte
 
 /* Evicts at least `bytes`, or all available, on the adapter (NULL: any) and of the GPU (-1: any).
  * Returns the evicted bytes. */
-static uint64_t room_evict_from(const struct adapter *adapter, int device, uint64_t bytes,
-				bool returns)
+static uint64_t room_evict_from(const struct adapter *adapter, int device, uint64_t bytes)
 {
 	uint64_t removed = 0, one;
 
 	for (int i = 0; i < DEVICES_MAX; i++) {
 		if (device >= 0 && i != pin_limit_entry(device))
 			continue;
-		while (removed < bytes &&
-		       (one = room_evict_one(pin_limit_order(i), adapter, returns)))
+		while (removed < bytes && (one = room_evict_one(pin_limit_order(i), adapter)))
 			removed += one;
 	}
 	return removed;
@@ -69,11 +65,11 @@ bool room_make_for(const struct region *region)
 	uint64_t excess = pin_limit_excess(region->device, region->length), evicted = 0, one = 1;
 
 	session_assert();
-	eviction_miss(order, region->returns);
+	eviction_take_back(order);
 	/* PEERPIN_PIN_LIMIT is strict. An estimated limit is no reason to refuse a client, nor to
 	 * evict every idle region before an attempt. */
 	if (eviction_has_idle(order, excess)) {
-		while (evicted < excess && (one = room_evict_one(order, NULL, region->returns)))
+		while (evicted < excess && (one = room_evict_one(order, NULL)))
 			evicted += one;
 	} else {
 		one = 0;
@@ -82,25 +78,25 @@ bool room_make_for(const struct region *region)
 	if (!one && config_get()->pin_limit != CONFIG_AUTO)
 		return false;
 	if (!pin_limit_adapter_allows(adapter) && !evicted)
-		room_evict_from(adapter, -1, 1, region->returns);
+		room_evict_from(adapter, -1, 1);
 	return true;
 }
 
 /* The error does not name the limit: regions and page addresses of the adapter, pinned bytes of the
  * GPU, or locked bytes of the process (any adapter). */
-bool room_make(const struct adapter *adapter, int device, uint64_t bytes, bool returns)
+bool room_make(const struct adapter *adapter, int device, uint64_t bytes)
 {
 	uint64_t removed = 0;
 
 	session_assert();
 	for (int i = 0; i < DEVICES_MAX; i++) {
 		if (pin_limit_order(i)->count && (device < 0 || i == pin_limit_entry(device)))
-			eviction_miss(pin_limit_order(i), returns);
+			eviction_take_back(pin_limit_order(i));
 	}
 	for (unsigned int i = device >= 0 ? 0 : 2; i < 4 && removed < bytes; i++) {
 		if (adapter || i % 2)
 			removed += room_evict_from(i % 2 ? NULL : adapter, i < 2 ? device : -1,
-						   bytes - removed, returns);
+						   bytes - removed);
 	}
 	return removed > 0;
 }
@@ -110,7 +106,7 @@ bool registration_evict(struct ibv_context *context, uint64_t bytes)
 	bool evicted;
 
 	session_begin();
-	evicted = room_make(adapter_find(context), -1, bytes, false);
+	evicted = room_make(adapter_find(context), -1, bytes);
 	session_end();
 	return evicted;
 }

@@ -13,8 +13,7 @@ void room_describe(int device);
 bool room_make_for(const struct region *region);
 
 /* The adapter (NULL: one without a region) refused memory of this GPU (-1: no GPU, or unknown) for
- * lack of space. Evicts at least `bytes`, likely causes first; `returns`: for a region that does
- * (eviction.h). False: no region was idle. */
-bool room_make(const struct adapter *adapter, int device, uint64_t bytes, bool returns);
+ * lack of space. Evicts at least `bytes`, likely causes first. False: no region was idle. */
+bool room_make(const struct adapter *adapter, int device, uint64_t bytes);
 
 #endif
