@@ -92,7 +92,7 @@ static bool background_pop(struct queued *queued)
 	return any;
 }
 
-bool background_queue_requested(const struct allocation *allocation)
+static bool background_queue(const struct allocation *allocation)
 {
 	struct queued queued = { allocation->base, allocation->id };
 
@@ -154,15 +154,12 @@ static void background_register_in(struct domain *domain, const struct allocatio
 {
 	struct region_reference *reference;
 	struct region *region;
-	enum region_demand demand;
 
 	if (domain->owner->closing || !adapter_selects(domain, allocation->device))
 		return;
 	reference = region_find_whole(allocation, domain);
-	demand = region_demand(allocation, domain);
-	if ((reference && !background_may_begin(reference->region)) || demand == DEMAND_PARTS)
-		return;
-	if (demand == DEMAND_NONE && !domain_reaches(domain, allocation))
+	if ((reference && !background_may_begin(reference->region)) ||
+	    region_is_requested(allocation, domain) || !domain_reaches(domain, allocation))
 		return;
 	if (!reference)
 		reference = region_refer_whole(allocation, domain);
@@ -170,12 +167,12 @@ static void background_register_in(struct domain *domain, const struct allocatio
 	/* The region may be shared, and registered already. */
 	if (!region || !background_may_begin(region))
 		return;
-	region->speculative = demand == DEMAND_NONE && !region->used;
+	region->speculative = !region->used;
 	region->users++;
 	background_register(region);
 	/* The domain may have ended with the region. */
 	if (region->state == REGION_READY && !region->ended)
-		region_end_parts(allocation, domain);
+		region_end_parts(allocation, domain, region);
 	region_release_user(region);
 }
 
@@ -205,7 +202,7 @@ void background_allocated(const struct allocation *allocation)
 		session_begin();
 		background_register_in_all(allocation);
 		session_end();
-	} else if (background_queue_requested(allocation)) {
+	} else if (background_queue(allocation)) {
 		worker_wake();
 	}
 }

@@ -11,11 +11,6 @@
  * Without the lock. */
 void background_allocated(const struct allocation *allocation);
 
-/* Queues a requested allocation: its class of sizes has no say, and a client's dma-buf has shown
- * that memory which adapters do not reach by address can be registered. With the lock held: of an
- * allocation with a reference. True: the caller must call worker_wake(). */
-bool background_queue_requested(const struct allocation *allocation);
-
 /* Requests a rescan of all live allocations for one domain, with the lock held (NULL: none), or for
  * all domains, with or without the lock. True: call worker_wake(). */
 bool background_queue_domain(struct domain *domain);

@@ -47,6 +47,13 @@ struct keys *keys_of(const struct domain *domain, uint32_t slot, uint64_t alloca
 	return keys && load_relaxed(&keys->allocation) == allocation ? keys : NULL;
 }
 
+struct region_reference *keys_first(const struct domain *domain, uint32_t slot)
+{
+	session_assert();
+	return slot < load_relaxed(&domain->keys.ready) ? holds_at(keys_at(domain, slot)->first)
+							: NULL;
+}
+
 /* The freeing event of the slot's last allocation may still wait for the lock. */
 struct keys *keys_claim(struct domain *domain, uint32_t slot, uint64_t allocation)
 {
@@ -61,7 +68,6 @@ struct keys *keys_claim(struct domain *domain, uint32_t slot, uint64_t allocatio
 	if (load_relaxed(&keys->allocation) != allocation) {
 		store_release(&keys->allocation, 0);
 		store_release(&keys->hold, 0);
-		keys->parts = keys->spans = 0;
 		keys->made = keys->requested = 0;
 		keys->failures = keys->whole_failures = keys->forwards = 0;
 		store_release(&keys->allocation, allocation);
@@ -69,7 +75,7 @@ struct keys *keys_claim(struct domain *domain, uint32_t slot, uint64_t allocatio
 	return keys;
 }
 
-_Static_assert(2 * POLICY_PARTS < 1 << 5 && POLICY_FAILURES < 1 << 2 && POLICY_MEMORY <= 1 << 5,
+_Static_assert(POLICY_PARTS < 1 << 3 && POLICY_FAILURES < 1 << 2 && POLICY_MEMORY <= 1 << 5,
 	       "struct keys has room for these numbers");
 
 /* After POLICY_FAILURES further tries of parts are rare: another part may work. The whole is not

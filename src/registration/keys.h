@@ -12,6 +12,9 @@ struct found;
 struct keys *keys_of(const struct domain *domain, uint32_t slot, uint64_t allocation);
 struct keys *keys_claim(struct domain *domain, uint32_t slot, uint64_t allocation);
 
+/* The first reference at the slot in the domain, of any allocation; NULL: none. */
+struct region_reference *keys_first(const struct domain *domain, uint32_t slot);
+
 /* A region of the reference has failed. True: the first part or span of its allocation in the
  * domain that did. keys_may_try(): false: the request should be forwarded, because of such failures
  * of the whole, or of parts and spans. */

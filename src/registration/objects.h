@@ -101,13 +101,13 @@ struct region_reference {
 		struct protection_domain *owner; /* ended, in its list of revoked ones */
 	};
 	uint64_t allocation; /* its id; 0: imports */
-	/* Numbers of references (holds.h); 0: none. next_in_slot also links the unused and the
-	 * revoked ones. */
-	uint32_t next_in_slot, previous_in_slot, next_in_region;
+	/* Numbers of references (holds.h); 0: none. `next` also links the unused and the revoked
+	 * ones. */
+	uint32_t next, previous, next_in_region;
 	uint32_t slot : 29; /* the allocation's slot */
 	bool used : 1;	    /* a client has requested a part of the range in this domain */
 	bool whole : 1;	    /* serves the whole allocation */
-	bool indexed : 1;   /* of a span: by its first mapping alone */
+	bool leads : 1;	    /* of a span: of its first mapping */
 };
 
 /* Beside the access flags of a domain, and above all of them: its regions are dma-bufs that map the
@@ -147,21 +147,20 @@ struct domain {
 	uint8_t vain[SIZE_CLASSES];
 };
 
-/* An allocation in a domain: its keys, and its references by their ranges. Valid if `allocation` is
- * the id of the live allocation at this slot. A hit follows holds.h. The hold is of one of the
- * allocation's references. */
+/* The entry of an allocation in a domain. Valid if `allocation` is the id of the live allocation at
+ * this slot. A hit follows holds.h. The hold is of one of the allocation's references. */
 struct keys {
 	_Atomic uint64_t allocation; /* 0: none */
 	_Atomic uint64_t hold;	     /* 0: no hit */
-	/* With registration_lock held. Roots of range_index.h: of the whole and its parts; of
-	 * spans that begin in the allocation. */
-	uint64_t parts : 24, spans : 24;
-	uint64_t made : 5; /* parts so far, at most 2 * POLICY_PARTS; any spans: 1 */
+	/* With registration_lock held. Number of the first reference in the list; the last ones may
+	 * be of former allocations at this slot, whose frees wait for the lock. */
+	uint32_t first;
+	uint32_t made : 3; /* parts and spans so far, at most POLICY_PARTS */
 	/* Failures of parts and spans, and of the whole, temporary errors excluded; at most
 	 * POLICY_FAILURES. */
-	uint64_t failures : 2, whole_failures : 2;
-	uint64_t forwards : 5;	/* requests to forward after a further failure */
-	uint64_t requested : 1; /* a client has requested the allocation */
+	uint32_t failures : 2, whole_failures : 2;
+	uint32_t forwards : 5;	/* requests to forward after a further failure */
+	uint32_t requested : 1; /* a client has requested the allocation */
 } __attribute__((aligned(32)));
 
 struct protection_domain {
@@ -181,8 +180,6 @@ struct protection_domain {
 	LIST_ENTRY(protection_domain) in_adapter;
 };
 
-#define COST_CLASSES 64u /* one for each logarithm of a length */
-
 /* An open device, until closed. Data from topology.h is queried without the lock and stored with
  * it. */
 struct adapter {
@@ -195,9 +192,6 @@ struct adapter {
 	bool selected;		   /* by PEERPIN_DEVICES */
 	unsigned int users;	   /* threads that query it without the lock; a close waits */
 	uint64_t near, near_known; /* one bit per GPU */
-	bool wholes_fail;	   /* one failed where a part sufficed (region_choice.c) */
-	/* Shortest time of a registration, by the logarithm of its length; 0: unknown. */
-	uint64_t least_ns[COST_CLASSES];
 	LIST_HEAD(, protection_domain) owners;
 	struct adapter *next;
 };

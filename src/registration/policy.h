@@ -11,21 +11,13 @@
 
 /* ---- ranges ---- */
 
-/* A request registers the whole in place of a part where that is at most so many bytes, and at most
- * POLICY_PARTS times the part: 32 granules take an adapter hardly longer than one. Collectives of
- * 64 KiB to 1 MiB in new buffers make 3.9 to 4.0 registrations in each round, 4.8 to 5.7 where
- * equal times were the condition, 7 without peerpin (simulated adapter, 0.5 ms each). */
+/* A request registers the whole in place of a part where that is at most so many bytes, or at most
+ * POLICY_TIMES times the part: 32 granules take an adapter hardly longer than one. */
 #define POLICY_WHOLE BLOCK
+#define POLICY_TIMES 16u
 
-/* After so many parts of an allocation in a domain the worker registers the whole. With fewer the
- * bytes that no client requests take CPUs from the program, and lengthen its frees. An arena of 40
- * pieces, each requested twice, has 76 hits of 82 with 4, 72 with 8 (simulated adapter).
- *
- * If the worker has not come after twice as many, as no CPU is idle, the next request registers the
- * whole, where that is at most 4 times as long as so many parts like its own: the program pays at
- * most so many times what it has paid, and has hits from then on. Where the worker came late that
- * arena had 41 hits of 82, and has 65. */
-#define POLICY_PARTS 8u
+/* After so many parts of an allocation in a domain a request registers the whole. Chosen. */
+#define POLICY_PARTS 4u
 
 /* Failed registrations of an allocation in a domain, after which the whole is not tried again, and
  * parts and spans rarely: a failure is paid beside the client's own registration. Failed spans of a

@@ -23,7 +23,6 @@ static void protection_domain_end_regions(struct protection_domain *owner, bool 
 
 	session_assert();
 	for (struct domain *domain = owner->domains; domain; domain = domain->next) {
-		/* region_end() may drop the lock, so restart from the head of the list. */
 		do {
 			LIST_FOREACH(region, &domain->regions, in_domain) {
 				if (held_too || region_claim(region))

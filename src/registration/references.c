@@ -4,7 +4,6 @@
 
 #include "base/atomics.h"
 #include "registration/holds.h"
-#include "registration/range_index.h"
 #include "registration/session_lock.h"
 
 struct arena region_references = ARENA_INITIALIZER(struct region_reference, HOLDS_REFERENCES);
@@ -17,7 +16,7 @@ static bool references_grow(void)
 {
 	uint32_t number = region_references.used;
 
-	return !arena_grow(&region_references, number + 1) && !range_index_grow(number) &&
+	return !arena_grow(&region_references, number + 1) &&
 	       !arena_grow(&holds_pages, (number / HOLDS_PAGE + 1) * HOLDS_STRIPES);
 }
 
@@ -27,21 +26,21 @@ struct region_reference *references_take(struct region *region)
 
 	session_assert();
 	if (reference)
-		unused_references = reference->next_in_slot;
+		unused_references = reference->next;
 	else if (references_grow())
 		reference = holds_reference(0) + arena_next(&region_references);
 	else
 		return NULL;
 	session_check(!holds_any(reference));
 	reference->region = region;
-	reference->used = reference->indexed = false;
+	reference->used = reference->leads = false;
 	store_relaxed(&reference->used_at, load_relaxed(&holds_time));
 	return reference;
 }
 
 static void references_put_unused(struct region_reference *reference)
 {
-	reference->next_in_slot = unused_references;
+	reference->next = unused_references;
 	unused_references = holds_number(reference);
 }
 
@@ -52,7 +51,7 @@ static struct region_reference *references_take_revoked(struct protection_domain
 	struct region_reference *reference = holds_at(owner->revoked);
 
 	if (reference)
-		owner->revoked = reference->next_in_slot;
+		owner->revoked = reference->next;
 	return reference;
 }
 
@@ -67,9 +66,9 @@ static bool references_keep(struct protection_domain *owner, struct region_refer
 		return false;
 	}
 	reference->owner = owner;
-	reference->next_in_slot = 0;
+	reference->next = 0;
 	if (owner->revoked)
-		holds_at(owner->last_revoked)->next_in_slot = number;
+		holds_at(owner->last_revoked)->next = number;
 	else
 		owner->revoked = number;
 	owner->last_revoked = number;

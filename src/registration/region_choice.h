@@ -14,17 +14,12 @@ struct region_reference *region_find_whole(const struct allocation *allocation,
 struct region_reference *region_refer_whole(const struct allocation *allocation,
 					    struct domain *domain);
 
-enum region_choice {
-	CHOICE_PART,	 /* a part, or the whole for a request that needs it */
-	CHOICE_WHOLE,	 /* the whole, where a part contains the request */
-	CHOICE_OPTIONAL, /* likewise, because the whole takes hardly longer */
-};
-
-/* The reference that serves a request inside the allocation. `parts_only`: the whole did not fit
- * within the pin limit, or failed. NULL: out of memory, or no region for the request. */
+/* The reference that serves a request inside the allocation. `parts_only`: a longer range than the
+ * request's did not fit within the pin limit, or failed. Sets *optional if the range is longer.
+ * NULL: out of memory, or no region for the request. */
 struct region_reference *region_choose(const struct allocation *allocation, struct domain *domain,
 				       const struct registration_request *request, bool parts_only,
-				       enum region_choice *choice);
+				       bool *optional);
 
 /* True if the request may be served from such memory, as far as the memory decides: a dma-buf
  * follows the kernel's rules; a request by address needs memory that adapters reach by address. No
@@ -48,23 +43,15 @@ struct region_reference *region_find_serving(const struct allocation *allocation
 /* A part or span that is not registered after a request ends, if that is its only user. */
 void region_drop_failed(struct region *region, const struct region_reference *reference);
 
-/* The reason for background registration of the whole allocation in the domain. */
-enum region_demand {
-	DEMAND_NONE,  /* no request yet: speculative */
-	DEMAND_PARTS, /* in few parts, for spans, or with unique keys: these suffice */
-	DEMAND_WHOLE, /* requests in enough parts */
-};
-enum region_demand region_demand(const struct allocation *allocation, const struct domain *domain);
-
-/* True if the worker should register the whole, after a request that a part serves. */
-bool region_wants_whole(const struct allocation *allocation, const struct domain *domain);
+/* True if clients have requested parts: the worker leaves the allocation to their requests. */
+bool region_is_requested(const struct allocation *allocation, const struct domain *domain);
 
 /* A client requests the allocation in this domain, in which it has a reference. True: for the first
  * time, which is counted. */
 bool region_count_request(const struct allocation *allocation, const struct domain *domain);
 
-/* Ends the allocation's parts that are its alone, and no client MR holds: the whole serves their
- * requests. */
-void region_end_parts(const struct allocation *allocation, struct domain *domain);
+/* Ends the allocation's parts inside `by` that are its alone, and no client MR holds. */
+void region_end_parts(const struct allocation *allocation, struct domain *domain,
+		      const struct region *by);
 
 #endif

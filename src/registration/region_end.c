@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* region_end.c -- end and deregistration of a region
  *
- * A thread that ends a region waits for its registration first. An ended region is in the list of
- * retiring regions until deregistered: region_await_range() and region_await_owner() wait for that.
+ * A region in flight that ends is deregistered by the thread that registers it, any other by the
+ * thread that ends it, as their sessions end. An ended region is in the list of retiring regions
+ * until then: region_await_range() and region_await_owner() wait for that.
  */
 #include "registration/region_end.h"
 
 #include "base/system.h"
-#include "registration/cost.h"
 #include "registration/holds.h"
 #include "registration/domain.h"
 #include "registration/pin_limit.h"
@@ -36,19 +36,6 @@ static bool region_is_in_flight(const struct region *region)
 	return region->state == REGION_REGISTERING || region->with_worker;
 }
 
-/* Without sleeping for twice the region's usual time: the wake-up of a thread may take longer than
- * a registration. */
-void region_wait(const struct region *region, uint64_t since)
-{
-	session_sleep_after(since + 2 * cost_usual(region->owner->adapter, region->length));
-}
-
-static void region_await_flight(const struct region *region)
-{
-	for (uint64_t since = system_clock(); region_is_in_flight(region);)
-		region_wait(region, since);
-}
-
 void region_end(struct region *region)
 {
 	session_assert();
@@ -59,44 +46,49 @@ void region_end(struct region *region)
 	pin_limit_set_evictable(region, false);
 	region_leave_indexes(region);
 	LIST_INSERT_HEAD(&retiring, region, in_domain);
-	/* The wait ends the session, and so deregisters the regions ended so far: the registering
-	 * thread may wait for them, in a free inside pin(). */
-	if (region_is_in_flight(region))
-		region_await_flight(region);
 	if (region->speculative && !region->used)
 		domain_count_vain(region->domain, region->size);
+	if (!region_is_in_flight(region))
+		region_retire(region);
+}
+
+void region_retire(struct region *region)
+{
+	session_assert();
 	if (region->mr)
 		session_add_ended(region);
 	else
 		region_finish_retiring(region);
 }
 
-bool region_end_references(const struct allocation *allocation, uint64_t *since)
+static bool region_end_references_in(struct domain *domain, const struct allocation *allocation,
+				     uint64_t *since)
 {
-	struct region_reference *reference = region_first_in_slot(allocation->slot), *next;
+	struct region_reference *reference;
 	struct region *region;
 	bool any = false;
 
-	while (reference) {
-		next = holds_at(reference->next_in_slot);
-		if (reference->allocation != allocation->id) {
-			reference = next;
-			continue;
-		}
+	while ((reference = region_find_reference(domain, allocation->slot, allocation->id))) {
 		any = true;
 		region = reference->region;
 		region_remove_reference(reference);
-		if (region->references && !region->spans) {
-			reference = next;
+		if (region->references && !region->spans)
 			continue;
-		}
 		region->freed = true;
 		if (!*since && (region->mr || region->users))
 			*since = system_clock();
 		region_end(region);
-		/* region_end() may have dropped the lock. */
-		reference = region_first_in_slot(allocation->slot);
 	}
+	return any;
+}
+
+bool region_end_references(const struct allocation *allocation, uint64_t *since)
+{
+	struct domain *domain = NULL;
+	bool any = false;
+
+	while ((domain = domain_after(domain, domain ? domain->number : 0)))
+		any |= region_end_references_in(domain, allocation, since);
 	return any;
 }
 

@@ -5,12 +5,12 @@
 
 #include "registration/objects.h"
 
-/* Takes the region out of every index, waits while in flight, and revokes its client MRs. The end
- * of the session deregisters it. Drops the lock only to wait. */
+/* Takes the region out of every index, and revokes its client MRs. The end of the session
+ * deregisters it, or the thread that registers it. */
 void region_end(struct region *region);
 
-/* Waits for a wake-up, for the region since `since` (system_clock()); drops the lock meanwhile. */
-void region_wait(const struct region *region, uint64_t since);
+/* The flight of an ended region is over. */
+void region_retire(struct region *region);
 
 /* Ends the references of an allocation, and the regions left without any. False: the allocation had
  * none. *since, if 0, becomes the time when the first registered or registering region began to

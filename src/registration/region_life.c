@@ -11,7 +11,6 @@
 #include "base/atomics.h"
 #include "base/system.h"
 #include "registration/adapter.h"
-#include "registration/cost.h"
 #include "registration/holds.h"
 #include "registration/keys.h"
 #include "registration/pin_limit.h"
@@ -70,14 +69,15 @@ static void region_count_failures(const struct region *region, int error)
 	uint8_t *of_spans = &region->domain->span_failures;
 
 	for (; reference; reference = holds_at(reference->next_in_region)) {
-		if (!reference->indexed || !keys_count_failure(region->domain, reference))
+		if (!reference->leads || !keys_count_failure(region->domain, reference))
 			continue;
 		if (region->spans && error != -ENOMEM && *of_spans < POLICY_FAILURES)
 			++*of_spans;
 	}
 }
 
-/* An optional registration that fails leaves the region as it was. */
+/* An optional registration that fails leaves the region as it was. A region that has ended
+ * meanwhile is deregistered as this thread's session ends. */
 static void region_settle(struct region *region, int error, bool optional, struct ibv_mr *mr)
 {
 	session_check(region->state == REGION_REGISTERING && !region->mr);
@@ -106,6 +106,8 @@ static void region_settle(struct region *region, int error, bool optional, struc
 		statistics_pinned(region->device, region->owner->adapter->counted_as,
 				  (int64_t)region->length);
 	}
+	if (region->ended && !region->with_worker)
+		region_retire(region);
 	session_wake();
 }
 
@@ -127,7 +129,7 @@ static int region_pin(struct region *region, const struct registration_request *
 		      const struct dma_buf *source, struct pin_result *result)
 {
 	struct pin_request request = region_pin_request(region);
-	uint64_t start = system_clock(), duration;
+	uint64_t start = system_clock();
 	int error;
 
 	request.source = *source;
@@ -135,11 +137,8 @@ static int region_pin(struct region *region, const struct registration_request *
 	session_end();
 	error = pinning_pin(&request, result);
 	region->method = result->method;
-	duration = system_clock() - start;
 	region_report_registered(&request, error, &result->failure, start);
 	session_begin();
-	if (!error)
-		cost_add(region->owner->adapter, region->length, duration);
 	return error;
 }
 
@@ -171,6 +170,8 @@ static void region_make_ready(struct region *region, const struct registration_r
 	if (!region_reserve(region, client && !optional)) {
 		region->state = REGION_IDLE;
 		statistics_count(over_pin_limit);
+		if (region->ended && !region->with_worker)
+			region_retire(region);
 		session_wake();
 		return;
 	}
@@ -184,10 +185,7 @@ static void region_make_ready(struct region *region, const struct registration_r
 	}
 	if (!error && client)
 		pin_limit_granted(region);
-	if (error && optional) {
-		region->owner->adapter->wholes_fail |=
-			region->length <= POLICY_WHOLE && !pinning_is_of_the_moment(error);
-	} else if (error || learnt) {
+	if ((error && !optional) || learnt) {
 		room = (struct errors_room){ .regions = adapter_regions(region->owner->adapter),
 					     .region_limit = region->owner->adapter->region_limit,
 					     .bar1 = pin_limit_bar1(region->device) };
@@ -242,16 +240,14 @@ uint64_t region_register_prepared(struct region *region)
 	}
 	region->with_worker = false;
 	if (region->ended)
-		session_wake();
+		region_retire(region);
 	system_release_cancellation(held);
 	return duration;
 }
 
 void region_await_settled(struct region *region)
 {
-	uint64_t since = system_clock();
-
 	session_assert();
 	while (region->state == REGION_REGISTERING)
-		region_wait(region, since);
+		session_sleep();
 }

@@ -187,13 +187,10 @@ static void requests_queue_more(struct serving *serving, const struct region_ref
 {
 	struct domain *domain = reference->region->domain;
 
-	if (serving->service != HIT && reference->whole)
-		region_end_parts(&serving->allocation, domain);
+	if (serving->service != HIT && !reference->region->spans)
+		region_end_parts(&serving->allocation, domain, reference->region);
 	if (domain_served(domain, &serving->allocation))
 		serving->go |= background_queue_domain(domain);
-	if (serving->service != HIT && !reference->whole && !reference->region->spans &&
-	    !serving->parts_only && region_wants_whole(&serving->allocation, domain))
-		serving->go |= background_queue_requested(&serving->allocation);
 }
 
 /* registration_lock is held, and dropped while registering or waiting. */
@@ -203,8 +200,7 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	struct region_reference *reference;
 	struct domain *domain;
 	struct region *region;
-	bool rescan = false, gone = false;
-	enum region_choice choice = CHOICE_PART;
+	bool rescan = false, gone = false, optional = false;
 	enum outcome outcome;
 
 	room_describe(serving->allocation.device);
@@ -220,7 +216,7 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 		return BYPASSED_freed;
 	reference = serving->spans ? span_choose(&serving->allocation, domain, request, &gone)
 				   : region_choose(&serving->allocation, domain, request,
-						   serving->parts_only, &choice);
+						   serving->parts_only, &optional);
 	if (!reference)
 		return gone || !memory_is_live(&serving->allocation) ? BYPASSED_freed
 								     : BYPASSED_failed;
@@ -228,7 +224,7 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	if (requests_count_use(domain, &serving->allocation, reference))
 		serving->go |= background_queue_domain(domain);
 	region->users++;
-	serving->service = requests_make_ready(serving, region, choice == CHOICE_OPTIONAL);
+	serving->service = requests_make_ready(serving, region, optional);
 	outcome = requests_take(serving, region, reference);
 	if (outcome == SERVED) {
 		*keys = region->keys;
@@ -237,7 +233,7 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	/* Not freed: so the reference is there. */
 	if (outcome != SERVED && outcome != BYPASSED_freed && region->state != REGION_READY)
 		region_drop_failed(region, reference);
-	serving->parts_only |= choice != CHOICE_PART && outcome == BYPASSED_pin_limit;
+	serving->parts_only |= optional && outcome == BYPASSED_pin_limit;
 	region_release_user(region);
 	return outcome;
 }

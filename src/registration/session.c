@@ -61,20 +61,6 @@ void session_sleep(void)
 	session_begin();
 }
 
-void session_sleep_after(uint64_t awake)
-{
-	uint32_t before = load_relaxed(&wakes);
-
-	if (system_clock() >= awake) {
-		session_sleep();
-		return;
-	}
-	session_end();
-	while (load_acquire(&wakes) == before && system_clock() < awake)
-		;
-	session_begin();
-}
-
 void session_add_ended(struct region *region)
 {
 	session_assert();

@@ -21,7 +21,6 @@ void session_flush(void);
  * meanwhile, and may return early. */
 void session_wake(void);
 void session_sleep(void);
-void session_sleep_after(uint64_t awake);
 
 /* The region has ended and is to be deregistered. With the lock held. */
 void session_add_ended(struct region *region);

@@ -42,8 +42,6 @@ for ahead in PEERPIN_PREREGISTER={auto,off}; do
 		done
 	done
 done
-# Parts of 64 or 128 KiB: a quarter to a half of them fits.
-scale PEERPIN_PREREGISTER=off PEERPIN_PIN_LIMIT=32M -- hits arena 1000 passing 10
 # Without the adapter's search of all registrations at a free, and the kernel's time for dma-bufs of parts.
 settings=(PEERPIN_PREREGISTER=off PEERPIN_SIM_ADAPTER_REAL_DRIVER=1)
 scale "${settings[@]}" PEERPIN_SIM_ADAPTER_DMABUF=0 -- times arena

@@ -277,25 +277,6 @@ TEST(all, memory_beyond_the_queue_is_registered_by_a_rescan)
 		require(!is_queued(first));
 }
 
-/* A client's dma-buf has shown that it can be registered. */
-TEST(all, so_is_queued_memory_that_adapters_do_not_reach_by_address)
-{
-	struct allocation allocation;
-
-	standin_allocate(HOME, BLOCK, NULL, false);
-	memory_allocated(ALLOCATION_DEVICE, HOME, BLOCK);
-	ck_assert(memory_find(HOME, &allocation) && !memory_is_registrable(&allocation));
-	ck_assert(background_queue_requested(&allocation));
-	next = HOME + 2000 * BLOCK;
-	allocate(QUEUE);
-	for (uint64_t at = HOME + 2000 * BLOCK; at < next; at += BLOCK)
-		end(at);
-	ck_assert(is_queued(HOME));
-	polls_end_on_time(1);
-	waits(POLL);
-	ck_assert(!is_queued(HOME));
-}
-
 /* ---- the end of the worker ---- */
 
 static void sleep_ends(void)

@@ -9,7 +9,6 @@ UNIT_CHECKS = \
 	tests/unit/check_domain \
 	tests/unit/check_expected \
 	tests/unit/check_region_life \
-	tests/unit/check_cost \
 	tests/unit/check_dma_buf \
 	tests/unit/check_errors \
 	tests/unit/check_exports \
@@ -43,7 +42,6 @@ UNIT_CHECKS = \
 	tests/unit/check_registration \
 	tests/unit/check_verbs_evict \
 	tests/unit/check_requests \
-	tests/unit/check_range_index \
 	tests/unit/check_rounded \
 	tests/unit/check_worker \
 	tests/unit/check_worker_rests
