@@ -241,11 +241,6 @@ static inline void kernel_set_all_cpus(void)
 	kernel_set_cpus(0, &all);
 }
 
-static inline void kernel_yield(void)
-{
-	kernel_call(SYS_sched_yield);
-}
-
 /* Wake-ups of the calling thread preempt no other thread from now on, unless the program has chosen
  * a scheduling policy. */
 static inline void kernel_preempt_no_thread(void)
@@ -260,6 +255,15 @@ static inline void kernel_preempt_no_thread(void)
 static inline void kernel_wake_on_time(void)
 {
 	kernel_call(SYS_prctl, PR_SET_TIMERSLACK, 1, 0, 0, 0);
+}
+
+/* Return how often another thread has taken the calling thread's CPU. */
+static inline long kernel_preemptions(void)
+{
+	struct rusage usage = { .ru_nivcsw = 0 };
+
+	kernel_call(SYS_getrusage, 1 /* RUSAGE_THREAD */, &usage);
+	return usage.ru_nivcsw;
 }
 
 static inline void kernel_sleep(long nanoseconds)

@@ -35,10 +35,8 @@
 
 /* ---- the worker ---- */
 
-/* A poll is about a synchronous registration. Polls ended at most 0.1 ms late while one of 16 CPUs
- * was idle, and at least 1.9 ms where a thread polled on each (Linux 6.18). */
+/* A poll is about a synchronous registration. */
 #define POLICY_POLL_NS 50000
-#define POLICY_LATE_NS (4 * POLICY_POLL_NS)
 
 /* Polls without work before the worker sleeps: allocations wake it only after them. */
 #define POLICY_POLLS 16

@@ -15,9 +15,8 @@
  * sleeps. A worker that has slept for IDLE_NS ends: a process whose main() has called
  * pthread_exit() ends with its last thread.
  *
- * The worker's wake-ups preempt no thread: a poll ends on time only where a CPU is idle. Where two
- * in a row end late other threads have its CPUs, and it rests for REST_NS. Client requests register
- * meanwhile.
+ * The worker's wake-ups preempt no thread. A worker that has lost its CPU to another thread while
+ * it worked rests for REST_NS: the CPUs are busy, and client requests register meanwhile.
  */
 #include "registration/background.h"
 
@@ -90,23 +89,25 @@ static bool worker_is_crowded(void)
 	return load_relaxed(&cpus) && load_relaxed(&cpus) <= job_file_ranks();
 }
 
-/* True: the poll ended on time. The worker has just run, so another thread of its CPU begins a time
- * slice with the poll, and lets the worker in only after it. */
-static bool worker_poll(void)
+/* True if another thread has taken the worker's CPU since the last call. */
+static bool worker_was_preempted(void)
 {
-	uint64_t start = kernel_time(CLOCK_MONOTONIC);
+	static long last;
+	long now = kernel_preemptions();
+	bool was = now != last;
 
-	worker_wait(POLICY_POLL_NS);
-	kernel_yield();
-	return kernel_time(CLOCK_MONOTONIC) - start < POLICY_POLL_NS + POLICY_LATE_NS;
+	last = now;
+	return was;
 }
 
 /* Drops the lock after each step: a rescan of a million unregistered allocations would never drop
- * it. True: there was work. */
-static bool worker_work(void)
+ * it. True: there was work. Sets *lost if the worker has lost its CPU, and returns early then. */
+static bool worker_work(bool *lost)
 {
 	bool worked, any = false;
 
+	worker_was_preempted();
+	*lost = false;
 	if (!worker_enter_calls())
 		return false;
 	do {
@@ -114,7 +115,8 @@ static bool worker_work(void)
 		worked = background_step();
 		session_end();
 		any |= worked;
-	} while (worked);
+		*lost = worked && worker_was_preempted();
+	} while (worked && !*lost);
 	worker_leave_calls();
 	return any;
 }
@@ -123,16 +125,17 @@ static bool worker_work(void)
 static void worker_run(void)
 {
 	int polls = 0;
+	bool lost;
 
 	while (polls++ < POLICY_POLLS) {
-		if (worker_poll() || worker_poll()) {
-			if (worker_work())
-				polls = 0;
-		} else if (background_has_more()) {
-			statistics_count(background_delays);
-			worker_wait(REST_NS);
+		worker_wait(POLICY_POLL_NS);
+		if (worker_work(&lost))
 			polls = 0;
-		}
+		if (!lost)
+			continue;
+		if (background_has_more())
+			statistics_count(background_delays);
+		worker_wait(REST_NS);
 	}
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* check_worker_rests.c -- when the worker works: where CPUs are left, and with rests on busy ones
  *
- * System calls of the worker are simulated: a test ends its waits, and sets its clock and CPUs.
+ * System calls of the worker are simulated: a test ends its waits, and sets its CPUs.
  */
 #include "suite.h"
 
@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -25,20 +26,18 @@
 #define US 1000L
 #define MS 1000000L
 
-#define POLL	(50 * US)
-#define ON_TIME (199 * US)
-#define LATE	(200 * US)
-#define REST	(1000 * MS)
-#define SLEEP	0
-#define POLLS	16
-#define QUEUE	4096
+#define POLL  (50 * US)
+#define REST  (1000 * MS)
+#define SLEEP 0
+#define POLLS 16
+#define QUEUE 4096
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static struct {
 	bool waits;
 	long wait; /* ns, or SLEEP */
-	long now;  /* ns: the clock */
+	long preemptions;
 } worker;
 static __thread bool is_worker;
 static _Atomic unsigned int workers; /* so far */
@@ -72,11 +71,6 @@ static void end_sleep(void)
 	pthread_mutex_unlock(&lock);
 }
 
-static void read_clock(long ns, struct timespec *to)
-{
-	*to = (struct timespec){ ns / (1000 * MS), ns % (1000 * MS) };
-}
-
 static bool simulate(long number, const long *arguments)
 {
 	if (number == SYS_futex && !is_worker && (arguments[1] & ~128) == 1 /* FUTEX_WAKE */)
@@ -93,10 +87,10 @@ static bool simulate(long number, const long *arguments)
 		((struct kernel_cpus *)arguments[2])->words[0] = ((uint64_t)1 << cpus) - 1;
 		return true;
 	}
-	if (number != SYS_clock_gettime || arguments[0] != CLOCK_MONOTONIC)
+	if (number != SYS_getrusage)
 		return false;
 	pthread_mutex_lock(&lock);
-	read_clock(worker.now, (struct timespec *)arguments[1]);
+	*(struct rusage *)arguments[1] = (struct rusage){ .ru_nivcsw = worker.preemptions };
 	pthread_mutex_unlock(&lock);
 	return true;
 }
@@ -126,26 +120,25 @@ static void waits(long expected)
 	pthread_mutex_unlock(&lock);
 }
 
-/* End the worker's wait, `late` ns after its time. */
-static void go_on(long late)
+/* End the worker's wait. */
+static void go_on(void)
 {
 	pthread_mutex_lock(&lock);
-	worker.now += worker.wait + late;
 	worker.waits = false;
 	pthread_cond_broadcast(&changed);
 	pthread_mutex_unlock(&lock);
 }
 
-static void wait_ends(long expected, long late)
+static void wait_ends(long expected)
 {
 	waits(expected);
-	go_on(late);
+	go_on();
 }
 
-static void polls_end_on_time(int count)
+static void polls_end(int count)
 {
 	for (int i = 0; i < count; i++)
-		wait_ends(POLL, ON_TIME);
+		wait_ends(POLL);
 }
 
 static uint64_t next = HOME; /* memory */
@@ -171,80 +164,84 @@ static void set_up_worker(void)
 {
 	set_up();
 	activate();
-	polls_end_on_time(1 + POLLS);
+	polls_end(1 + POLLS);
 	waits(SLEEP);
 	registered(0);
 	delayed(0);
 }
 
-static void polls_end_late(void)
+static struct registration_method method;
+
+static int pin_and_lose_cpu(const struct pin_request *request, struct pin_result *result)
 {
-	wait_ends(POLL, LATE);
-	wait_ends(POLL, LATE);
+	pthread_mutex_lock(&lock);
+	worker.preemptions += is_worker;
+	pthread_mutex_unlock(&lock);
+	return standin_method.pin(request, result);
+}
+
+static void lose_cpu(bool loses)
+{
+	method = standin_method;
+	method.pin = pin_and_lose_cpu;
+	registration_forced_method = loses ? &method : &standin_method;
 }
 
 CASE(rests, .set_up = set_up_worker);
 
-TEST(rests, a_woken_worker_works_when_a_poll_ends_on_time)
+TEST(rests, a_woken_worker_works_after_a_poll)
 {
 	allocate(2);
 	waits(POLL);
 	registered(0);
-	polls_end_on_time(1);
+	polls_end(1);
 	waits(POLL);
 	registered(2);
-	polls_end_on_time(POLLS);
+	polls_end(POLLS);
 	waits(SLEEP);
 }
 
-TEST(rests, one_late_poll_is_chance)
+TEST(rests, after_the_loss_of_its_cpu_the_worker_rests_for_a_second)
 {
-	allocate(1);
-	wait_ends(POLL, LATE);
-	polls_end_on_time(1);
-	waits(POLL);
-	registered(1);
-	delayed(0);
-}
-
-TEST(rests, two_late_polls_make_the_worker_rest_for_a_second)
-{
-	allocate(2);
-	for (uint64_t i = 1; i < 4; i++) {
-		polls_end_late();
+	lose_cpu(true);
+	allocate(3);
+	for (uint64_t i = 1; i < 3; i++) {
+		polls_end(1);
 		waits(REST);
-		registered(0);
+		registered(i);
 		delayed(i);
-		go_on(0);
+		go_on();
 	}
-	polls_end_on_time(1);
+	lose_cpu(false);
+	polls_end(1);
 	waits(POLL);
-	registered(2);
-	delayed(3);
+	registered(3);
+	delayed(2);
 }
 
-TEST(rests, a_late_poll_without_queued_memory_is_no_delay)
+TEST(rests, a_loss_without_queued_memory_is_no_delay)
 {
+	lose_cpu(true);
 	allocate(1);
-	polls_end_on_time(1);
-	polls_end_late();
-	waits(POLL);
+	polls_end(1);
+	waits(REST);
 	delayed(0);
 }
 
 TEST(rests, requests_meanwhile_are_served_synchronously)
 {
-	allocate(2);
-	polls_end_late();
+	lose_cpu(true);
+	allocate(3);
+	polls_end(1);
 	waits(REST);
-	ck_assert_uint_ne(ask(0, HOME, BLOCK), 0);
+	lose_cpu(false);
+	ck_assert_uint_ne(ask(0, HOME + BLOCK, BLOCK), 0);
 	ck_assert_uint_eq(statistics_get(synchronous_queued), 1);
-	ck_assert_uint_eq(standin_registrations(), 2);
-	go_on(0);
-	polls_end_on_time(1);
+	go_on();
+	polls_end(1);
 	waits(POLL);
-	registered(1);
-	ck_assert_uint_ne(ask(1, HOME + BLOCK, BLOCK), 0);
+	registered(2);
+	ck_assert_uint_ne(ask(1, HOME + 2 * BLOCK, BLOCK), 0);
 	ck_assert_uint_eq(statistics_tallied(TALLY_hits), 1);
 }
 
@@ -270,7 +267,7 @@ TEST(all, memory_beyond_the_queue_is_registered_by_a_rescan)
 		end(first);
 	ck_assert_uint_eq(statistics_get(cancelled), 200);
 	ck_assert(is_queued(first));
-	polls_end_on_time(1);
+	polls_end(1);
 	waits(POLL);
 	registered(QUEUE - 100);
 	for (; first < next; first += BLOCK)
@@ -281,7 +278,7 @@ TEST(all, memory_beyond_the_queue_is_registered_by_a_rescan)
 
 static void sleep_ends(void)
 {
-	wait_ends(SLEEP, 0);
+	wait_ends(SLEEP);
 	while (worker_thread())
 		sched_yield();
 }
@@ -292,11 +289,11 @@ TEST(rests, a_worker_that_nothing_wakes_ends_and_the_next_work_starts_another)
 		sleep_ends();
 		ck_assert_uint_eq(workers, i);
 		allocate(2);
-		polls_end_on_time(1);
+		polls_end(1);
 		waits(POLL);
 		registered(2 * i);
 		ck_assert_uint_eq(workers, 1 + i);
-		polls_end_on_time(POLLS);
+		polls_end(POLLS);
 	}
 }
 
@@ -319,7 +316,7 @@ TEST(rests, where_ranks_have_all_cpus_the_worker_ends_and_none_starts)
 TEST(rests, a_woken_worker_that_finds_no_cpu_ends)
 {
 	allocate(1);
-	polls_end_on_time(1 + POLLS);
+	polls_end(1 + POLLS);
 	waits(SLEEP);
 	cpus = 1;
 	allocate(1);
@@ -333,7 +330,7 @@ TEST(rests, a_woken_worker_goes_on)
 	for (unsigned int i = 1; i < 4; i++) {
 		waits(SLEEP);
 		allocate(1);
-		polls_end_on_time(1 + POLLS);
+		polls_end(1 + POLLS);
 		registered(i);
 	}
 	ck_assert_uint_eq(workers, 1);
@@ -343,8 +340,8 @@ TEST(rests, a_worker_stays_during_exit)
 {
 	process_begin_exit();
 	cpus = 1;
-	wait_ends(SLEEP, 0);
-	polls_end_on_time(POLLS);
+	wait_ends(SLEEP);
+	polls_end(POLLS);
 	waits(SLEEP);
 	ck_assert(worker_thread());
 }
