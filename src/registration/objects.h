@@ -76,6 +76,7 @@ struct region {
 	bool evictable;	    /* in its GPU's order (eviction.h) */
 	bool aside;	    /* there: not idle when last looked at */
 	bool with_worker;   /* region_register_prepared() has not returned */
+	bool from_source;   /* registered from the given dma-buf */
 	bool speculative;   /* registered in the background before any request for its allocation */
 	unsigned int users; /* threads that use it without the lock, or wait */
 	struct ibv_mr *mr;  /* the region's registration, while READY */
@@ -131,7 +132,7 @@ struct domain {
 	_Atomic uint32_t handle;
 	_Atomic int access;    /* with DOMAIN_PCIE */
 	bool enabled;	       /* enabled: a client has requested memory in it */
-	bool exports;	       /* the last request brought a dma-buf */
+	bool exports;	       /* clients bring dma-bufs of whole pages */
 	bool dma_buf_only;     /* a request has been served that only a dma-buf can serve */
 	bool behind;	       /* live allocations wait for its rescan: in that list */
 	uint8_t span_failures; /* spans that could not be registered, or SPANS_WORK */

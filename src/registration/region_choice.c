@@ -24,11 +24,13 @@ static uint64_t choice_round_up(uint64_t value, uint64_t unit)
 	return (value + unit - 1) & ~(unit - 1);
 }
 
-/* The range to register for [address, address + length) of the allocation. */
-static struct region_range choice_range(const struct allocation *allocation, uint64_t address,
+/* The range to register for [address, address + length) of the allocation. Clients that bring
+ * dma-bufs export pages (ready_exports.c). */
+static struct region_range choice_range(const struct allocation *allocation,
+					const struct domain *domain, uint64_t address,
 					uint64_t length)
 {
-	uint64_t unit = allocation->integrated ? PAGE : GRANULE;
+	uint64_t unit = allocation->integrated || domain->exports ? PAGE : GRANULE;
 	uint64_t end = choice_round_up(address + length, unit), last;
 	struct region_range range = { .base = address & ~(unit - 1), .first = allocation->base };
 
@@ -42,19 +44,20 @@ static struct region_range choice_range(const struct allocation *allocation, uin
 }
 
 /* Of whole granules: that of the allocation's bytes in them. */
-static struct region_range choice_join(const struct allocation *allocation, uint64_t first,
-				       uint64_t last)
+static struct region_range choice_join(const struct allocation *allocation,
+				       const struct domain *domain, uint64_t first, uint64_t last)
 {
 	uint64_t end = allocation->base + allocation->size;
 
 	first = first < allocation->base ? allocation->base : first;
 	last = last > end ? end : last;
-	return choice_range(allocation, first, last - first);
+	return choice_range(allocation, domain, first, last - first);
 }
 
-static struct region_range choice_whole(const struct allocation *allocation)
+static struct region_range choice_whole(const struct allocation *allocation,
+					const struct domain *domain)
 {
-	return choice_range(allocation, allocation->base, allocation->size);
+	return choice_range(allocation, domain, allocation->base, allocation->size);
 }
 
 struct region_reference *region_find_whole(const struct allocation *allocation,
@@ -71,7 +74,7 @@ struct region_reference *region_find_whole(const struct allocation *allocation,
 struct region_reference *region_refer_whole(const struct allocation *allocation,
 					    struct domain *domain)
 {
-	struct region_range whole = choice_whole(allocation);
+	struct region_range whole = choice_whole(allocation, domain);
 
 	return region_refer(allocation, domain, &whole);
 }
@@ -81,6 +84,12 @@ struct region_reference *region_refer_whole(const struct allocation *allocation,
 static bool choice_is_better(const struct region *one, const struct region *other, bool smallest)
 {
 	return !other || (smallest ? one->length < other->length : one->length > other->length);
+}
+
+static bool choice_is_within(const struct region *region, const struct region_range *limit)
+{
+	return region->base >= limit->base &&
+	       region->base + region->length <= limit->base + limit->length;
 }
 
 /* A region of exactly `range` that is not registered: another thread registers it, or it was
@@ -104,9 +113,8 @@ struct region_reference *region_find_serving(const struct allocation *allocation
 		if (region_is_of(region, range))
 			exact = reference;
 		if (region->state == REGION_READY && region->base <= request->address &&
-		    region->base >= (limit->base & ~(GRANULE - 1)) &&
 		    region->base + region->length >= request->address + request->length &&
-		    region->base + region->length <= limit->base + limit->length &&
+		    (!limit || choice_is_within(region, limit)) &&
 		    choice_is_better(region, best ? best->region : NULL, smallest))
 			best = reference;
 	}
@@ -151,7 +159,7 @@ static struct region_range choice_hull(const struct allocation *allocation,
 		    last - first > 2 * (part->length + other->length) || last - first >= least)
 			continue;
 		least = last - first;
-		hull = choice_join(allocation, first, last);
+		hull = choice_join(allocation, domain, first, last);
 	}
 	return hull;
 }
@@ -192,13 +200,13 @@ struct region_reference *region_choose(const struct allocation *allocation, stru
 				       const struct registration_request *request, bool parts_only,
 				       bool *optional)
 {
-	struct region_range whole = choice_whole(allocation), part = whole, range;
+	struct region_range whole = choice_whole(allocation, domain), part = whole, range;
 	struct region_reference *found;
 
 	session_assert();
 	if (request->length < allocation->size)
-		part = choice_range(allocation, request->address, request->length);
-	found = region_find_serving(allocation, domain, request, &part, &whole);
+		part = choice_range(allocation, domain, request->address, request->length);
+	found = region_find_serving(allocation, domain, request, &part, NULL);
 	*optional = false;
 	if (found &&
 	    (found->region->state == REGION_READY || found->region->state == REGION_REGISTERING))

@@ -31,8 +31,8 @@ static inline bool region_suits(const struct registration_request *request,
 				: memory_is_registrable(allocation);
 }
 
-/* For a request inside `limit`, the allocation or the mappings of a span: a reference with a
- * registered region that contains the request; else with the region of exactly `range`. NULL:
+/* For a request inside the allocation, or of a span inside `limit`, its mappings: a reference with
+ * a registered region that contains the request; else with the region of exactly `range`. NULL:
  * none. With unique keys no client MR holds the region. */
 struct region_reference *region_find_serving(const struct allocation *allocation,
 					     const struct domain *domain,

@@ -137,6 +137,7 @@ static int region_pin(struct region *region, const struct registration_request *
 	session_end();
 	error = pinning_pin(&request, result);
 	region->method = result->method;
+	region->from_source = !error && result->from_source;
 	region_report_registered(&request, error, &result->failure, start);
 	session_begin();
 	return error;
@@ -207,8 +208,11 @@ uint64_t region_register(struct region *region, const struct registration_reques
 	uint64_t start = system_clock();
 	int held = system_hold_cancellation();
 
+	struct dma_buf source = client->source;
+
 	session_assert();
-	region_make_ready(region, client, optional, &client->source);
+	region_make_ready(region, client, optional, &source);
+	ready_export_keep(region, &source);
 	system_release_cancellation(held);
 	return system_clock() - start;
 }
@@ -218,7 +222,6 @@ uint64_t region_register_prepared(struct region *region)
 	struct pin_request request = region_pin_request(region);
 	uint64_t start = system_clock(), duration = 0;
 	int held = system_hold_cancellation();
-	uint64_t youngest = memory_youngest();
 
 	session_assert();
 	region->with_worker = true;
@@ -231,7 +234,7 @@ uint64_t region_register_prepared(struct region *region)
 		region->state = REGION_REGISTERING;
 		region_make_ready(region, NULL, false, &request.source);
 		duration = system_clock() - start;
-		ready_export_keep(region, &request.source, youngest);
+		ready_export_keep(region, &request.source);
 	}
 	if (request.source.length) {
 		session_end();

@@ -54,6 +54,7 @@ struct pin_result {
 	const struct registration_method *method;
 	struct errors_text failure; /* no cause: the returned number, of the method's `call` */
 	bool reported;		    /* pinning_report.c has logged the failure */
+	bool from_source;	    /* by the request's dma-buf */
 };
 
 /* Error without meaning for GPU and adapter: at this moment no context of the device can export. */

@@ -207,7 +207,7 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	domain = domain_enable(request->pd, domain_access(request), &rescan);
 	if (!domain)
 		return BYPASSED_domain;
-	domain->exports = request->dma_buf;
+	domain->exports |= request->dma_buf;
 	serving->enabled |= rescan;
 	serving->go |= rescan && background_queue_domain(domain);
 	/* A free is visible before subscriber_freeing() takes the lock. Either this check finds it,

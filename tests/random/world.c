@@ -114,9 +114,9 @@ static void hold_units(const struct pin_request *request)
 {
 	uint64_t end = request->base + request->length;
 
-	if (!request->length || (request->base | request->length) % GRANULE ||
-	    request->base < HOME || end > HOME + BLOCKS * BLOCK)
-		broken("0x%llx, %llu bytes, are no granules", (unsigned long long)request->base,
+	if (!request->length || (request->base | request->length) % 4096 || request->base < HOME ||
+	    end > HOME + BLOCKS * BLOCK)
+		broken("0x%llx, %llu bytes, are no pages", (unsigned long long)request->base,
 		       (unsigned long long)request->length);
 	for (uint64_t unit = unit_of(request->base); unit <= unit_of(end - 1); unit++) {
 		if (!units[unit].living)

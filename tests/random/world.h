@@ -5,8 +5,8 @@
  * The kernel (world.c) reuses numbers of protection domains, the adapter (adapter.c) those of
  * regions; a key returns with another last byte. A broken promise ends the program by broken():
  *
- * - A region, from the request to its deregistration, consists of granules that each hold live
- * memory.
+ * - A region, from the request to its deregistration, consists of pages whose granules each hold
+ * live memory.
  *
  * - It is in a live protection domain, named by the struct that opened it.
  *
