@@ -51,7 +51,7 @@ src_libcore_la_SOURCES = \
 	src/registration/sysfs.h src/registration/sysfs.c src/registration/topology.c \
 	src/registration/region.c src/registration/region_choice.h src/registration/region_choice.c src/registration/region_end.c src/registration/region_life.c \
 	src/registration/region_report.c src/registration/region_use.c \
-	src/registration/requests.c src/registration/session.h src/registration/session.c src/registration/session_lock.h src/registration/session_lock.c src/registration/room.h src/registration/room.c src/registration/adapter_selection.c src/registration/protection_domain.c src/registration/spans.h src/registration/spans.c src/registration/verbs_calls.c \
+	src/registration/requests.c src/registration/lock.h src/registration/lock.c src/registration/room.h src/registration/room.c src/registration/adapter_selection.c src/registration/protection_domain.c src/registration/spans.h src/registration/spans.c src/registration/verbs_calls.c \
 	src/registration/worker.c
 
 pkglib_LTLIBRARIES += src/libpeerpin.la

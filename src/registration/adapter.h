@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* adapter.h -- open devices, and which the settings select; with registration_lock held unless
+/* adapter.h -- open devices, and which the settings select; with registration_mutex held unless
  * noted
  */
 #ifndef PEERPIN_REGISTRATION_ADAPTER_H

@@ -9,7 +9,7 @@
 #include "base/config.h"
 #include "base/log.h"
 #include "base/system.h"
-#include "registration/session.h"
+#include "registration/lock.h"
 #include "registration/topology.h"
 #include "report/statistics.h"
 
@@ -49,9 +49,9 @@ static uint64_t adapter_gpu_bit(int device)
 
 void adapter_await(const struct adapter *adapter)
 {
-	session_assert();
+	registration_assert_held();
 	while (adapter->users)
-		session_sleep();
+		registration_sleep();
 }
 
 bool adapter_describe(struct adapter *adapter, int device)
@@ -64,12 +64,12 @@ bool adapter_describe(struct adapter *adapter, int device)
 	uint64_t limit = 0;
 	int held, counted_as = -1;
 
-	session_assert();
+	registration_assert_held();
 	if (!describe && !query_distance)
 		return false;
 	held = system_hold_cancellation();
 	adapter->users++;
-	session_end();
+	registration_unlock();
 	if (describe) {
 		name = topology_adapter_name(adapter->context);
 		counted_as = statistics_adapter(name);
@@ -78,7 +78,7 @@ bool adapter_describe(struct adapter *adapter, int device)
 	}
 	if (query_distance)
 		near = topology_is_near(adapter->context, device);
-	session_begin();
+	registration_lock();
 	/* Others read these without the lock once set, so the first of two threads sets them. */
 	if (!adapter->described) {
 		adapter->counted_as = counted_as;
@@ -93,7 +93,7 @@ bool adapter_describe(struct adapter *adapter, int device)
 		adapter->near_known |= adapter_gpu_bit(device);
 	}
 	adapter->users--;
-	session_wake();
+	registration_wake();
 	system_release_cancellation(held);
 	return true;
 }
@@ -112,7 +112,7 @@ void adapters_describe(int device)
 {
 	struct adapter *adapter = adapters;
 
-	session_assert();
+	registration_assert_held();
 	while (adapter)
 		adapter = adapter_is_used(adapter) && adapter_describe(adapter, device)
 				  ? adapters

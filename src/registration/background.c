@@ -8,8 +8,8 @@
  * dequeued allocation that is no longer live is skipped. A rescan visits all live allocations: for
  * all domains when the queue is full, for one when it, or a class of sizes there, begins.
  *
- * The queue has a lock of its own: the worker holds registration_lock while it goes through the
- * domains, and allocating threads must not wait for that. Lock order: registration_lock, then the
+ * The queue has a lock of its own: the worker holds registration_mutex while it goes through the
+ * domains, and allocating threads must not wait for that. Lock order: registration_mutex, then the
  * queue's lock. No function is called with the queue's lock held.
  */
 #include "registration/background.h"
@@ -23,8 +23,9 @@
 #include "registration/domain.h"
 #include "registration/region.h"
 #include "registration/region_choice.h"
+#include "registration/region_end.h"
 #include "registration/region_life.h"
-#include "registration/session.h"
+#include "registration/lock.h"
 #include "report/statistics.h"
 
 #define QUEUE_SIZE 4096u
@@ -45,7 +46,7 @@ static struct queued queue[QUEUE_SIZE]; /* guarded by ends.lock */
 /* Rescans are due: for all domains; for those that wait for one (domain.h). */
 static _Atomic bool rescan_all, rescan_domains;
 
-/* The rescan in progress. Guarded by registration_lock. */
+/* The rescan in progress. Guarded by registration_mutex. */
 static uint32_t cursor;	       /* 0: none */
 static struct domain *scanned; /* NULL: all */
 static uint64_t scanned_number, scanned_youngest;
@@ -132,9 +133,9 @@ static bool background_may_begin(const struct region *region)
 }
 
 /* Drops the lock meanwhile. The caller is one of the region's users. */
-static void background_register(struct region *region)
+static void background_register(struct region *region, struct region **ending)
 {
-	uint64_t duration = region_register_prepared(region);
+	uint64_t duration = region_register_prepared(region, ending);
 
 	if (!duration)
 		return;
@@ -150,7 +151,8 @@ static void background_register(struct region *region)
 
 /* Registers the allocation in one domain, if selected and not registered yet. Drops the lock
  * meanwhile. */
-static void background_register_in(struct domain *domain, const struct allocation *allocation)
+static void background_register_in(struct domain *domain, const struct allocation *allocation,
+				   struct region **ending)
 {
 	struct region_reference *reference;
 	struct region *region;
@@ -169,14 +171,14 @@ static void background_register_in(struct domain *domain, const struct allocatio
 		return;
 	region->speculative = !region->used;
 	region->users++;
-	background_register(region);
+	background_register(region, ending);
 	/* The domain may have ended with the region. */
 	if (region->state == REGION_READY && !region->ended)
-		region_end_parts(allocation, domain, region);
+		region_end_parts(allocation, domain, region, ending);
 	region_release_user(region);
 }
 
-static void background_register_in_all(const struct allocation *allocation)
+static void background_register_in_all(const struct allocation *allocation, struct region **ending)
 {
 	struct domain *domain = NULL;
 	uint64_t number = 0;
@@ -188,71 +190,74 @@ static void background_register_in_all(const struct allocation *allocation)
 	while (memory_is_live(allocation) && !process_is_exiting() &&
 	       (domain = domain_after(domain, number))) {
 		number = domain->number;
-		background_register_in(domain, allocation);
+		background_register_in(domain, allocation, ending);
 	}
 }
 
 void background_allocated(const struct allocation *allocation)
 {
+	struct region *ending = NULL;
+
 	if (!domain_may_reach(allocation))
 		return;
 	if (config_get()->preregister == PREREGISTER_EAGER) {
 		if (!background_is_on())
 			return;
-		session_begin();
-		background_register_in_all(allocation);
-		session_end();
+		registration_lock();
+		background_register_in_all(allocation, &ending);
+		registration_unlock();
+		region_unpin_all(&ending);
 	} else if (background_queue(allocation)) {
 		worker_wake();
 	}
 }
 
-static void background_process(const struct queued *queued)
+static void background_process(const struct queued *queued, struct region **ending)
 {
 	struct allocation allocation;
 
 	if (!memory_find_live(queued->base, queued->id, &allocation) ||
 	    !region_is_queued(&allocation))
 		return;
-	background_register_in_all(&allocation);
+	background_register_in_all(&allocation, ending);
 	region_unqueue(&allocation);
 }
 
-static void background_rescan_in_all(const struct allocation *allocation)
+static void background_rescan_in_all(const struct allocation *allocation, struct region **ending)
 {
 	/* A mark set meanwhile belongs to a later entry of the queue. */
 	bool queued = region_is_queued(allocation);
 
 	if (!queued && !background_is_eligible(allocation))
 		return;
-	background_register_in_all(allocation);
+	background_register_in_all(allocation, ending);
 	if (queued)
 		region_unqueue(allocation);
 }
 
 /* A later allocation is queued, or in eager mode registered before it returns: not if the worker
  * had begun. The domain may end in each of these calls, which drop the lock. */
-static void background_rescan_in_one(const struct allocation *allocation)
+static void background_rescan_in_one(const struct allocation *allocation, struct region **ending)
 {
 	if (allocation->id > scanned_youngest || !background_is_eligible(allocation))
 		return;
 	if (adapter_needs_description())
 		adapters_describe(allocation->device);
 	if (memory_is_live(allocation) && scanned->number == scanned_number)
-		background_register_in(scanned, allocation);
+		background_register_in(scanned, allocation, ending);
 }
 
 /* Works on the next batch of live allocations, and on those that a full queue has dropped. */
-static void background_rescan_batch(void)
+static void background_rescan_batch(struct region **ending)
 {
 	static struct allocation batch[BATCH]; /* of the worker */
 	unsigned int count = memory_next(&cursor, batch, BATCH);
 
 	for (unsigned int i = 0; i < count; i++) {
 		if (scanned)
-			background_rescan_in_one(&batch[i]);
+			background_rescan_in_one(&batch[i], ending);
 		else
-			background_rescan_in_all(&batch[i]);
+			background_rescan_in_all(&batch[i], ending);
 	}
 	if (!count || (scanned && scanned->number != scanned_number))
 		cursor = 0;
@@ -274,23 +279,23 @@ static bool background_begin_rescan(void)
 }
 
 /* True: there was work. */
-static bool background_rescan_step(void)
+static bool background_rescan_step(struct region **ending)
 {
 	if (!cursor && !background_begin_rescan())
 		return false;
-	background_rescan_batch();
+	background_rescan_batch(ending);
 	return true;
 }
 
-bool background_step(void)
+bool background_step(struct region **ending)
 {
 	struct queued queued;
 
 	if (process_is_exiting())
 		return false;
 	if (!background_pop(&queued))
-		return background_rescan_step();
-	background_process(&queued);
+		return background_rescan_step(ending);
+	background_process(&queued, ending);
 	return true;
 }
 

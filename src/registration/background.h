@@ -18,7 +18,7 @@ bool background_queue_all(void);
 
 /* For the worker: works on one queued allocation, or one batch of the rescan; with the lock held,
  * dropped meanwhile. False: no work. */
-bool background_step(void);
+bool background_step(struct region **ending);
 
 /* True if a step may find work. */
 bool background_has_more(void);

@@ -8,7 +8,7 @@
 #include "registration/keys.h"
 #include "registration/policy.h"
 #include "registration/references.h"
-#include "registration/session_lock.h"
+#include "registration/lock.h"
 #include "report/statistics.h"
 
 #define OWNERS 1024u
@@ -38,7 +38,7 @@ struct protection_domain *protection_domain_find(struct ibv_context *context, ui
 {
 	struct protection_domain *owner = *domain_owners_of(context, handle);
 
-	session_assert();
+	registration_assert_held();
 	while (owner && (owner->context != context || owner->handle != handle))
 		owner = owner->next;
 	return owner;
@@ -48,7 +48,7 @@ struct protection_domain *protection_domain_of(const struct ibv_pd *pd)
 {
 	struct protection_domain *owner = *domain_owners_of(pd->context, pd->handle);
 
-	session_assert();
+	registration_assert_held();
 	while (owner && owner->pd != pd)
 		owner = owner->next;
 	return owner;
@@ -58,7 +58,7 @@ struct domain *domain_find(struct protection_domain *owner, int access)
 {
 	struct domain *domain = owner->domains;
 
-	session_assert();
+	registration_assert_held();
 	while (domain && domain->access != access)
 		domain = domain->next;
 	return domain;
@@ -82,7 +82,7 @@ void domain_count_vain(struct domain *domain, uint64_t size)
 {
 	unsigned int class = domain_class_of(size);
 
-	session_assert();
+	registration_assert_held();
 	if (domain->vain[class] < POLICY_VAIN && ++domain->vain[class] == POLICY_VAIN)
 		ended_classes[class]++;
 }
@@ -92,7 +92,7 @@ bool domain_count_requested(struct domain *domain, uint64_t size)
 	unsigned int class = domain_class_of(size);
 	bool ended = domain->vain[class] == POLICY_VAIN;
 
-	session_assert();
+	registration_assert_held();
 	domain->vain[class] = 0;
 	ended_classes[class] -= ended;
 	return ended;
@@ -192,7 +192,7 @@ struct domain *domain_after(const struct domain *last, uint64_t number)
 {
 	struct domain *domain = TAILQ_FIRST(&domains);
 
-	session_assert();
+	registration_assert_held();
 	if (last && last->number == number)
 		return TAILQ_NEXT(last, in_all);
 	while (domain && domain->number <= number)
@@ -202,7 +202,7 @@ struct domain *domain_after(const struct domain *last, uint64_t number)
 
 void domain_set_behind(struct domain *domain)
 {
-	session_assert();
+	registration_assert_held();
 	if (domain->behind)
 		return;
 	domain->behind = true;
@@ -213,7 +213,7 @@ struct domain *domain_take_behind(void)
 {
 	struct domain *domain = TAILQ_FIRST(&behind);
 
-	session_assert();
+	registration_assert_held();
 	if (domain) {
 		domain->behind = false;
 		TAILQ_REMOVE(&behind, domain, in_behind);
@@ -226,7 +226,7 @@ struct domain *domain_create(struct protection_domain *owner, int access)
 	static uint64_t last_number;
 	struct domain *domain = pool_get(&domain_pool);
 
-	session_assert();
+	registration_assert_held();
 	if (!domain)
 		return NULL;
 	/* The array of keys stays with the struct, cleared: keys_end(). */
@@ -254,7 +254,7 @@ struct protection_domain *protection_domain_create(const struct protection_domai
 	struct protection_domain *owner = pool_get(&protection_domain_pool);
 	struct protection_domain **first = domain_owners_of(as->context, as->handle);
 
-	session_assert();
+	registration_assert_held();
 	if (!owner)
 		return NULL;
 	*owner = *as;
@@ -287,7 +287,7 @@ void protection_domain_forget(struct protection_domain *owner)
 	LIST_REMOVE(owner, in_adapter);
 	references_forget_revoked(owner);
 	while ((domain = owner->domains)) {
-		session_check(LIST_EMPTY(&domain->regions));
+		registration_check(LIST_EMPTY(&domain->regions));
 		owner->domains = domain->next;
 		domain->number = 0;
 		TAILQ_REMOVE(&domains, domain, in_all);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* domain.h -- protection domains and their domains; with registration_lock held unless noted */
+/* domain.h -- protection domains and their domains; with registration_mutex held unless noted */
 #ifndef PEERPIN_REGISTRATION_DOMAIN_H
 #define PEERPIN_REGISTRATION_DOMAIN_H
 

@@ -21,7 +21,7 @@
 #include "registration/domain.h"
 #include "registration/region_life.h"
 #include "registration/registration.h"
-#include "registration/session.h"
+#include "registration/lock.h"
 
 /* Access flags that regions may have. Domains differ by relaxed ordering, as by every other
  * flag. */
@@ -81,7 +81,7 @@ struct domain *domain_enable(const struct ibv_pd *pd, int access, bool *newly)
 	struct protection_domain *owner = protection_domain_find(pd->context, pd->handle);
 	struct domain *domain;
 
-	session_assert();
+	registration_assert_held();
 	if (!owner || owner->closing)
 		return NULL;
 	domain = domain_find(owner, access);
@@ -102,14 +102,14 @@ static void domain_enable_expect(const struct ibv_pd *pd, int access, bool is_li
 	int saved_errno = errno;
 	bool go = false;
 
-	session_begin();
+	registration_lock();
 	owner = protection_domain_find(pd->context, pd->handle);
 	if (owner && !is_like)
 		owner->expected = access;
 	if (owner && !owner->closing && !domain_find(owner, access) && owner->expected &&
 	    (owner->expected | (is_like ? IBV_ACCESS_RELAXED_ORDERING : 0)) == access)
 		go = background_queue_domain(domain_create(owner, access));
-	session_end();
+	registration_unlock();
 	if (go)
 		worker_wake();
 	errno = saved_errno;

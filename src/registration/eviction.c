@@ -14,7 +14,7 @@
 #include "registration/adapter.h"
 #include "registration/holds.h"
 #include "registration/region_use.h"
-#include "registration/session_lock.h"
+#include "registration/lock.h"
 #include "report/statistics.h"
 
 void eviction_begin(struct eviction_order *order)
@@ -25,7 +25,7 @@ void eviction_begin(struct eviction_order *order)
 
 void eviction_add(struct eviction_order *order, struct region *region)
 {
-	session_assert();
+	registration_assert_held();
 	order->count++;
 	region->aside = false;
 	region->used_at = load_relaxed(&holds_time);
@@ -39,7 +39,7 @@ static void eviction_unlink(struct eviction_order *order, struct region *region)
 
 void eviction_remove(struct eviction_order *order, struct region *region)
 {
-	session_assert();
+	registration_assert_held();
 	order->count--;
 	eviction_unlink(order, region);
 }
@@ -79,7 +79,7 @@ void eviction_take_back(struct eviction_order *order)
 {
 	struct region *region;
 
-	session_assert();
+	registration_assert_held();
 	for (int i = 0; i < LOOKS && (region = TAILQ_FIRST(&order->held)); i++) {
 		if (region_may_end(region))
 			eviction_move(order, region, region_used_at(region));
@@ -109,7 +109,7 @@ struct region *eviction_claim(struct eviction_order *order, const struct adapter
 	struct region *region;
 	uint32_t used_at;
 
-	session_assert();
+	registration_assert_held();
 	for (unsigned int i = 2 * order->count; i && (region = eviction_first(order)); i--) {
 		used_at = region_used_at(region);
 		if (!eviction_is_on(region, adapter)) {
@@ -130,7 +130,7 @@ bool eviction_has_idle(struct eviction_order *order, uint64_t bytes)
 	struct region *region, *next;
 	uint64_t idle = 0;
 
-	session_assert();
+	registration_assert_held();
 	for (region = TAILQ_FIRST(&order->regions); region && idle < bytes; region = next) {
 		next = TAILQ_NEXT(region, in_gpu);
 		if (region_may_end(region))

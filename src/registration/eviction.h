@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* eviction.h -- the order in which idle regions of a GPU end to make room
  *
- * Another order is another eviction.c. With registration_lock held.
+ * Another order is another eviction.c. With registration_mutex held.
  */
 #ifndef PEERPIN_REGISTRATION_EVICTION_H
 #define PEERPIN_REGISTRATION_EVICTION_H

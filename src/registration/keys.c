@@ -11,12 +11,12 @@
 #include "memory/lookup.h"
 #include "registration/holds.h"
 #include "registration/policy.h"
-#include "registration/session_lock.h"
+#include "registration/lock.h"
 #include "report/statistics.h"
 
 void keys_begin(struct domain *domain)
 {
-	session_assert();
+	registration_assert_held();
 	/* The array stays with the struct: a hit that began in an earlier domain may still read
 	 * it. */
 	if (!domain->keys.size)
@@ -25,7 +25,7 @@ void keys_begin(struct domain *domain)
 
 void keys_end(struct domain *domain)
 {
-	session_assert();
+	registration_assert_held();
 	arena_clear(&domain->keys);
 }
 
@@ -43,13 +43,13 @@ struct keys *keys_of(const struct domain *domain, uint32_t slot, uint64_t alloca
 {
 	struct keys *keys = slot < load_relaxed(&domain->keys.ready) ? keys_at(domain, slot) : NULL;
 
-	session_assert();
+	registration_assert_held();
 	return keys && load_relaxed(&keys->allocation) == allocation ? keys : NULL;
 }
 
 struct region_reference *keys_first(const struct domain *domain, uint32_t slot)
 {
-	session_assert();
+	registration_assert_held();
 	return slot < load_relaxed(&domain->keys.ready) ? holds_at(keys_at(domain, slot)->first)
 							: NULL;
 }
@@ -59,7 +59,7 @@ struct keys *keys_claim(struct domain *domain, uint32_t slot, uint64_t allocatio
 {
 	struct keys *keys;
 
-	session_assert();
+	registration_assert_held();
 	if (arena_grow(&domain->keys, slot + 1))
 		return NULL;
 	keys = keys_at(domain, slot);
@@ -134,7 +134,7 @@ static void keys_publish_in_array(const struct region *region,
 /* Store the hold after the keys: a hit reads it before them. */
 void keys_publish(const struct region *region, struct region_reference *reference)
 {
-	session_assert();
+	registration_assert_held();
 	if (region->ended || region->state != REGION_READY || region->spans)
 		return;
 	store_release(&reference->keys, keys_value(region));
@@ -153,7 +153,7 @@ void keys_publish_all(const struct region *region)
 void keys_withdraw(const struct region *region, const struct region_reference *reference)
 {
 	struct keys *keys = keys_of(region->domain, reference->slot, reference->allocation);
-	session_assert();
+	registration_assert_held();
 	if (keys && holds_reference(load_relaxed(&keys->hold)) == reference)
 		store_release(&keys->hold, 0);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* keys.h -- keys of allocations, for hits; with registration_lock held unless noted */
+/* keys.h -- keys of allocations, for hits; with registration_mutex held unless noted */
 #ifndef PEERPIN_REGISTRATION_KEYS_H
 #define PEERPIN_REGISTRATION_KEYS_H
 

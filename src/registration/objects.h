@@ -20,10 +20,10 @@
  * VMM memory, referenced by each of them: it serves only requests that need them all, and ends with
  * the first of them.
  *
- * registration_lock guards every field below, except where a comment names another rule. Lock
- * order: registration_lock, then the memory table's lock. With registration_lock held, no code
+ * registration_mutex guards every field below, except where a comment names another rule. Lock
+ * order: registration_mutex, then the memory table's lock. With registration_mutex held, no code
  * calls malloc or free (see base/pool.h), the driver or verbs. A region being registered has state
- * REGION_REGISTERING and stays in its indexes until it settles; session_wake() follows.
+ * REGION_REGISTERING and stays in its indexes until it settles; registration_wake() follows.
  */
 #ifndef PEERPIN_REGISTRATION_OBJECTS_H
 #define PEERPIN_REGISTRATION_OBJECTS_H
@@ -153,8 +153,8 @@ struct domain {
 struct keys {
 	_Atomic uint64_t allocation; /* 0: none */
 	_Atomic uint64_t hold;	     /* 0: no hit */
-	/* With registration_lock held. Number of the first reference in the list; the last ones may
-	 * be of former allocations at this slot, whose frees wait for the lock. */
+	/* With registration_mutex held. Number of the first reference in the list; the last ones
+	 * may be of former allocations at this slot, whose frees wait for the lock. */
 	uint32_t first;
 	uint32_t made : 3; /* parts and spans so far, at most POLICY_PARTS */
 	/* Failures of parts and spans, and of the whole, temporary errors excluded; at most
@@ -196,7 +196,5 @@ struct adapter {
 	LIST_HEAD(, protection_domain) owners;
 	struct adapter *next;
 };
-
-extern pthread_mutex_t registration_lock;
 
 #endif

@@ -23,14 +23,14 @@
 #include "memory/captures.h"
 #include "memory/driver.h"
 #include "registration/holds.h"
-#include "registration/session_lock.h"
+#include "registration/lock.h"
 #include "report/statistics.h"
 
 #define FILES_SHARE 16u /* of RLIMIT_NOFILE */
 #define FILES_MAX   (1u << 14)
 #define BUCKETS	    (1u << 12)
 
-/* Guarded by registration_lock, but for the fork handler, which compares the files. */
+/* Guarded by registration_mutex, but for the fork handler, which compares the files. */
 struct ready_export {
 	struct region *region; /* NULL: unused */
 	struct held_file file;
@@ -71,13 +71,13 @@ void ready_exports_expect(void)
 	kernel_limit(RLIMIT_NOFILE, &limit);
 	most = limit.rlim_cur / FILES_SHARE < FILES_MAX ? limit.rlim_cur / FILES_SHARE : FILES_MAX;
 	made = most ? pool_map(most * sizeof(*made)) : NULL;
-	lock_take(&registration_lock);
+	registration_lock();
 	if (!ready_exports && made) {
 		ready_exports = made;
 		files = (unsigned int)most;
 		made = NULL;
 	}
-	lock_drop(&registration_lock);
+	registration_unlock();
 	if (made)
 		kernel_unmap(made, most * sizeof(*made));
 	store_relaxed(&expected, true);
@@ -130,7 +130,7 @@ void ready_export_keep(struct region *region, struct dma_buf *source)
 {
 	struct held_file file = source->file;
 
-	session_assert();
+	registration_assert_held();
 	if (!files || !region->domain->exports || region->ended || region->ready ||
 	    region->state != REGION_READY || !region->from_source || source->base != region->base ||
 	    source->length != region->length)
@@ -147,7 +147,7 @@ void ready_export_keep(struct region *region, struct dma_buf *source)
 
 void ready_export_end(struct region *region)
 {
-	session_assert();
+	registration_assert_held();
 	if (region->ready)
 		ready_exports_end(region->ready);
 }
@@ -229,10 +229,10 @@ int registration_export(const struct found_export *wanted)
 
 	if (!load_relaxed(&expected) || memory_is_verified())
 		return -1;
-	lock_take(&registration_lock);
+	registration_lock();
 	made.youngest = memory_youngest();
 	fd = ready_exports_copy(wanted, &file, &device);
-	lock_drop(&registration_lock);
+	registration_unlock();
 	if (fd >= 0 && !ready_exports_may_export(device)) {
 		kernel_close(fd);
 		fd = -1;

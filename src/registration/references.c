@@ -4,7 +4,7 @@
 
 #include "base/atomics.h"
 #include "registration/holds.h"
-#include "registration/session_lock.h"
+#include "registration/lock.h"
 
 struct arena region_references = ARENA_INITIALIZER(struct region_reference, HOLDS_REFERENCES);
 struct arena holds_pages =
@@ -24,14 +24,14 @@ struct region_reference *references_take(struct region *region)
 {
 	struct region_reference *reference = holds_at(unused_references);
 
-	session_assert();
+	registration_assert_held();
 	if (reference)
 		unused_references = reference->next;
 	else if (references_grow())
 		reference = holds_reference(0) + arena_next(&region_references);
 	else
 		return NULL;
-	session_check(!holds_any(reference));
+	registration_check(!holds_any(reference));
 	reference->region = region;
 	reference->used = reference->leads = false;
 	store_relaxed(&reference->used_at, load_relaxed(&holds_time));
@@ -80,7 +80,7 @@ static bool references_keep(struct protection_domain *owner, struct region_refer
  * that the client had at once. */
 void references_put(struct protection_domain *owner, struct region_reference *reference)
 {
-	session_assert();
+	registration_assert_held();
 	for (int others = 2; reference; others--) {
 		references_keep(owner, reference);
 		reference = others ? references_take_revoked(owner) : NULL;
@@ -89,7 +89,7 @@ void references_put(struct protection_domain *owner, struct region_reference *re
 
 void references_forget(struct region_reference *reference)
 {
-	session_assert();
+	registration_assert_held();
 	holds_forget(reference);
 	references_put_unused(reference);
 }

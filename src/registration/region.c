@@ -14,7 +14,7 @@
 #include "registration/policy.h"
 #include "registration/references.h"
 #include "registration/region_use.h"
-#include "registration/session_lock.h"
+#include "registration/lock.h"
 #include "report/statistics.h"
 
 #define RANGES (1u << 20)
@@ -170,7 +170,7 @@ void region_leave_indexes(struct region *region)
 {
 	struct region **range = region_range_bucket(region->domain, region->base);
 
-	session_assert();
+	registration_assert_held();
 	while (*range != region)
 		range = &(*range)->range_next;
 	*range = region->range_next;
@@ -196,7 +196,7 @@ struct region_reference *region_refer(const struct allocation *allocation, struc
 	struct region_reference *reference;
 	struct region *region;
 
-	session_assert();
+	registration_assert_held();
 	region = region_find_by_range(domain, range);
 	if (!region)
 		region = region_create(domain, allocation, range);
@@ -233,9 +233,9 @@ bool region_set_queued(const struct allocation *allocation)
 	int error = 0;
 
 	if (!region_queued_at(allocation->slot)) {
-		lock_take(&registration_lock);
+		registration_lock();
 		error = arena_grow(&queued_ids, allocation->slot + 1);
-		lock_drop(&registration_lock);
+		registration_unlock();
 	}
 	if (error)
 		return false;
@@ -249,7 +249,7 @@ bool region_set_queued(const struct allocation *allocation)
 
 void region_release_user(struct region *region)
 {
-	session_assert();
+	registration_assert_held();
 	if (!--region->users && region->ended)
 		pool_put(&region_pool, region);
 }

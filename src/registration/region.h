@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* region.h -- regions, their references and their indexes; with registration_lock held unless noted
+/* region.h -- regions, their references and their indexes; with registration_mutex held unless
+ * noted
  */
 #ifndef PEERPIN_REGISTRATION_REGION_H
 #define PEERPIN_REGISTRATION_REGION_H

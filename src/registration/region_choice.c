@@ -16,7 +16,7 @@
 #include "registration/region.h"
 #include "registration/region_end.h"
 #include "registration/region_use.h"
-#include "registration/session_lock.h"
+#include "registration/lock.h"
 #include "report/statistics.h"
 
 static uint64_t choice_round_up(uint64_t value, uint64_t unit)
@@ -121,11 +121,12 @@ struct region_reference *region_find_serving(const struct allocation *allocation
 	return best ? best : exact;
 }
 
-void region_drop_failed(struct region *region, const struct region_reference *reference)
+void region_drop_failed(struct region *region, const struct region_reference *reference,
+			struct region **ending)
 {
-	session_assert();
+	registration_assert_held();
 	if (!reference->whole && region->users == 1 && (!region_is_shared(region) || region->spans))
-		region_end(region);
+		region_end(region, ending);
 }
 
 static struct region_reference *choice_find_exact(const struct allocation *allocation,
@@ -203,7 +204,7 @@ struct region_reference *region_choose(const struct allocation *allocation, stru
 	struct region_range whole = choice_whole(allocation, domain), part = whole, range;
 	struct region_reference *found;
 
-	session_assert();
+	registration_assert_held();
 	if (request->length < allocation->size)
 		part = choice_range(allocation, domain, request->address, request->length);
 	found = region_find_serving(allocation, domain, request, &part, NULL);
@@ -225,7 +226,7 @@ bool region_count_request(const struct allocation *allocation, const struct doma
 {
 	struct keys *keys = keys_of(domain, allocation->slot, allocation->id);
 
-	session_assert();
+	registration_assert_held();
 	if (!keys || keys->requested)
 		return false;
 	keys->requested = true;
@@ -238,17 +239,17 @@ bool region_is_requested(const struct allocation *allocation, const struct domai
 {
 	const struct keys *keys = keys_of(domain, allocation->slot, allocation->id);
 
-	session_assert();
+	registration_assert_held();
 	return keys && keys->made;
 }
 
 void region_end_parts(const struct allocation *allocation, struct domain *domain,
-		      const struct region *by)
+		      const struct region *by, struct region **ending)
 {
 	struct region_reference *reference, *next;
 	struct region *region;
 
-	session_assert();
+	registration_assert_held();
 	for (reference = region_find_reference(domain, allocation->slot, allocation->id); reference;
 	     reference = next) {
 		next = region_next_reference(reference);
@@ -257,6 +258,6 @@ void region_end_parts(const struct allocation *allocation, struct domain *domain
 		    region->base >= by->base &&
 		    region->base + region->length <= by->base + by->length &&
 		    region_may_end(region) && !region_is_shared(region) && region_claim(region))
-			region_end(region);
+			region_end(region, ending);
 	}
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* region_choice.h -- which range to register for an allocation, and for a client's request; with
- * registration_lock held
+ * registration_mutex held
  */
 #ifndef PEERPIN_REGISTRATION_REGION_CHOICE_H
 #define PEERPIN_REGISTRATION_REGION_CHOICE_H
@@ -41,7 +41,8 @@ struct region_reference *region_find_serving(const struct allocation *allocation
 					     const struct region_range *limit);
 
 /* A part or span that is not registered after a request ends, if that is its only user. */
-void region_drop_failed(struct region *region, const struct region_reference *reference);
+void region_drop_failed(struct region *region, const struct region_reference *reference,
+			struct region **ending);
 
 /* True if clients have requested parts: the worker leaves the allocation to their requests. */
 bool region_is_requested(const struct allocation *allocation, const struct domain *domain);
@@ -52,6 +53,6 @@ bool region_count_request(const struct allocation *allocation, const struct doma
 
 /* Ends the allocation's parts inside `by` that are its alone, and no client MR holds. */
 void region_end_parts(const struct allocation *allocation, struct domain *domain,
-		      const struct region *by);
+		      const struct region *by, struct region **ending);
 
 #endif

@@ -2,8 +2,8 @@
 /* region_end.c -- end and deregistration of a region
  *
  * A region in flight that ends is deregistered by the thread that registers it, any other by the
- * thread that ends it, as their sessions end. An ended region is in the list of retiring regions
- * until then: region_await_range() and region_await_owner() wait for that.
+ * thread that ends it. An ended region is in the list of retiring regions until then:
+ * region_await_range() and region_await_owner() wait for that.
  */
 #include "registration/region_end.h"
 
@@ -14,7 +14,7 @@
 #include "registration/ready_exports.h"
 #include "registration/region.h"
 #include "registration/region_report.h"
-#include "registration/session.h"
+#include "registration/lock.h"
 #include "report/statistics.h"
 #include "report/trace.h"
 
@@ -22,11 +22,11 @@ static LIST_HEAD(, region) retiring; /* ended, possibly still registered */
 
 static void region_finish_retiring(struct region *region)
 {
-	session_check(region->ended && !region->references && region->users);
+	registration_check(region->ended && !region->references && region->users);
 	LIST_REMOVE(region, in_domain);
 	pin_limit_remove(region);
 	region_release_user(region);
-	session_wake();
+	registration_wake();
 }
 
 /* A thread is in the driver or the kernel with the region's memory and domain, or the worker has a
@@ -36,10 +36,10 @@ static bool region_is_in_flight(const struct region *region)
 	return region->state == REGION_REGISTERING || region->with_worker;
 }
 
-void region_end(struct region *region)
+void region_end(struct region *region, struct region **ending)
 {
-	session_assert();
-	session_check(!region->ended);
+	registration_assert_held();
+	registration_check(!region->ended);
 	region->users++;
 	region->ended = true;
 	ready_export_end(region);
@@ -49,20 +49,22 @@ void region_end(struct region *region)
 	if (region->speculative && !region->used)
 		domain_count_vain(region->domain, region->size);
 	if (!region_is_in_flight(region))
-		region_retire(region);
+		region_retire(region, ending);
 }
 
-void region_retire(struct region *region)
+void region_retire(struct region *region, struct region **ending)
 {
-	session_assert();
-	if (region->mr)
-		session_add_ended(region);
-	else
+	registration_assert_held();
+	if (!region->mr) {
 		region_finish_retiring(region);
+		return;
+	}
+	region->ending_next = *ending;
+	*ending = region;
 }
 
 static bool region_end_references_in(struct domain *domain, const struct allocation *allocation,
-				     uint64_t *since)
+				     struct region **ending, uint64_t *since)
 {
 	struct region_reference *reference;
 	struct region *region;
@@ -77,18 +79,19 @@ static bool region_end_references_in(struct domain *domain, const struct allocat
 		region->freed = true;
 		if (!*since && (region->mr || region->users))
 			*since = system_clock();
-		region_end(region);
+		region_end(region, ending);
 	}
 	return any;
 }
 
-bool region_end_references(const struct allocation *allocation, uint64_t *since)
+bool region_end_references(const struct allocation *allocation, struct region **ending,
+			   uint64_t *since)
 {
 	struct domain *domain = NULL;
 	bool any = false;
 
 	while ((domain = domain_after(domain, domain ? domain->number : 0)))
-		any |= region_end_references_in(domain, allocation, since);
+		any |= region_end_references_in(domain, allocation, ending, since);
 	return any;
 }
 
@@ -111,20 +114,30 @@ static void region_unpin(struct region *region)
 	statistics_take(never_used_pinned_bytes, region->length);
 }
 
-void region_unpin_all(struct region *ending)
+void region_unpin_all(struct region **ending)
 {
 	struct region *region;
 	int held;
 
-	while ((region = ending)) {
-		ending = region->ending_next;
+	while ((region = *ending)) {
+		*ending = region->ending_next;
 		held = system_hold_cancellation();
 		region_unpin(region);
-		lock_take(&registration_lock);
+		registration_lock();
 		region_finish_retiring(region);
-		lock_drop(&registration_lock);
+		registration_unlock();
 		system_release_cancellation(held);
 	}
+}
+
+void region_flush(struct region **ending)
+{
+	registration_assert_held();
+	if (!*ending)
+		return;
+	registration_unlock();
+	region_unpin_all(ending);
+	registration_lock();
 }
 
 static bool region_overlaps(const struct region *region, uint64_t base, uint64_t size)
@@ -132,12 +145,12 @@ static bool region_overlaps(const struct region *region, uint64_t base, uint64_t
 	return region->base < base + size && base < region->base + region->length;
 }
 
-void region_await_range(uint64_t base, uint64_t size, uint64_t *since)
+void region_await_range(uint64_t base, uint64_t size, struct region **ending, uint64_t *since)
 {
 	struct region *region;
 
-	session_assert();
-	session_flush();
+	registration_assert_held();
+	region_flush(ending);
 	do {
 		LIST_FOREACH(region, &retiring, in_domain) {
 			if (region_overlaps(region, base, size))
@@ -146,22 +159,22 @@ void region_await_range(uint64_t base, uint64_t size, uint64_t *since)
 		if (region && !*since)
 			*since = system_clock();
 		if (region)
-			session_sleep();
+			registration_sleep();
 	} while (region);
 }
 
-void region_await_owner(const struct protection_domain *owner)
+void region_await_owner(const struct protection_domain *owner, struct region **ending)
 {
 	struct region *region;
 
-	session_assert();
-	session_flush();
+	registration_assert_held();
+	region_flush(ending);
 	do {
 		LIST_FOREACH(region, &retiring, in_domain) {
 			if (region->owner == owner)
 				break;
 		}
 		if (region)
-			session_sleep();
+			registration_sleep();
 	} while (region);
 }

@@ -20,7 +20,7 @@
 #include "registration/region_end.h"
 #include "registration/region_report.h"
 #include "registration/room.h"
-#include "registration/session.h"
+#include "registration/lock.h"
 #include "report/errors.h"
 #include "report/statistics.h"
 
@@ -53,7 +53,7 @@ void region_set_background_time(struct region *region, uint64_t nanoseconds)
 
 void region_set_used(struct region *region)
 {
-	session_assert();
+	registration_assert_held();
 	if (region->used)
 		return;
 	region->used = true;
@@ -77,10 +77,11 @@ static void region_count_failures(const struct region *region, int error)
 }
 
 /* An optional registration that fails leaves the region as it was. A region that has ended
- * meanwhile is deregistered as this thread's session ends. */
-static void region_settle(struct region *region, int error, bool optional, struct ibv_mr *mr)
+ * meanwhile is added to `ending`. */
+static void region_settle(struct region *region, int error, bool optional, struct ibv_mr *mr,
+			  struct region **ending)
 {
-	session_check(region->state == REGION_REGISTERING && !region->mr);
+	registration_check(region->state == REGION_REGISTERING && !region->mr);
 	if (error) {
 		region->state = optional ? REGION_IDLE : REGION_FAILED;
 		if (!optional && !pinning_is_of_the_moment(error))
@@ -107,8 +108,8 @@ static void region_settle(struct region *region, int error, bool optional, struc
 				  (int64_t)region->length);
 	}
 	if (region->ended && !region->with_worker)
-		region_retire(region);
-	session_wake();
+		region_retire(region, ending);
+	registration_wake();
 }
 
 static struct pin_request region_pin_request(const struct region *region)
@@ -126,7 +127,8 @@ static struct pin_request region_pin_request(const struct region *region)
 }
 
 static int region_pin(struct region *region, const struct registration_request *client,
-		      const struct dma_buf *source, struct pin_result *result)
+		      const struct dma_buf *source, struct pin_result *result,
+		      struct region **ending)
 {
 	struct pin_request request = region_pin_request(region);
 	uint64_t start = system_clock();
@@ -134,17 +136,18 @@ static int region_pin(struct region *region, const struct registration_request *
 
 	request.source = *source;
 	request.by_address = client && !client->dma_buf;
-	session_end();
+	region_flush(ending);
+	registration_unlock();
 	error = pinning_pin(&request, result);
 	region->method = result->method;
 	region->from_source = !error && result->from_source;
 	region_report_registered(&request, error, &result->failure, start);
-	session_begin();
+	registration_lock();
 	return error;
 }
 
 /* True if the region fits, after evictions if `may_evict`. */
-static bool region_reserve(struct region *region, bool may_evict)
+static bool region_reserve(struct region *region, bool may_evict, struct region **ending)
 {
 	bool fits;
 
@@ -152,7 +155,7 @@ static bool region_reserve(struct region *region, bool may_evict)
 	room_describe(region->device);
 	fits = pin_limit_allows(region);
 	if (!fits && may_evict)
-		fits = room_make_for(region);
+		fits = room_make_for(region, ending);
 	/* Count the bytes before dropping the lock: the evicted bytes are reserved for this
 	 * region. */
 	if (fits)
@@ -161,28 +164,28 @@ static bool region_reserve(struct region *region, bool may_evict)
 }
 
 static void region_make_ready(struct region *region, const struct registration_request *client,
-			      bool optional, const struct dma_buf *source)
+			      bool optional, const struct dma_buf *source, struct region **ending)
 {
 	uint64_t bytes = region->length, learnt = 0;
 	struct errors_room room;
 	struct pin_result result;
 	int error;
 
-	if (!region_reserve(region, client && !optional)) {
+	if (!region_reserve(region, client && !optional, ending)) {
 		region->state = REGION_IDLE;
 		statistics_count(over_pin_limit);
 		if (region->ended && !region->with_worker)
-			region_retire(region);
-		session_wake();
+			region_retire(region, ending);
+		registration_wake();
 		return;
 	}
-	error = region_pin(region, client, source, &result);
+	error = region_pin(region, client, source, &result, ending);
 	for (int i = optional ? EVICTIONS_MAX : 0;
 	     error == -ENOMEM && !region->ended && i < EVICTIONS_MAX; i++, bytes *= 2) {
 		learnt = pin_limit_refused(region);
-		if (!client || !room_make(region->owner->adapter, region->device, bytes))
+		if (!client || !room_make(region->owner->adapter, region->device, bytes, ending))
 			break;
-		error = region_pin(region, client, source, &result);
+		error = region_pin(region, client, source, &result, ending);
 	}
 	if (!error && client)
 		pin_limit_granted(region);
@@ -190,67 +193,69 @@ static void region_make_ready(struct region *region, const struct registration_r
 		room = (struct errors_room){ .regions = adapter_regions(region->owner->adapter),
 					     .region_limit = region->owner->adapter->region_limit,
 					     .bar1 = pin_limit_bar1(region->device) };
-		session_end();
+		registration_unlock();
 		region_report_pin_limit(region->device, learnt);
 		/* Of the worker's failures clients notice nothing. */
 		if (error && client && !result.reported)
 			region_log_failure(region, error, result.failure, &room);
-		session_begin();
+		registration_lock();
 	}
-	region_settle(region, error, optional, result.mr);
+	region_settle(region, error, optional, result.mr, ending);
 }
 
 /* The driver may reach a cancellation point, and other threads wait for the region: hold
  * cancellation. */
 uint64_t region_register(struct region *region, const struct registration_request *client,
-			 bool optional)
+			 bool optional, struct region **ending)
 {
 	uint64_t start = system_clock();
 	int held = system_hold_cancellation();
 
 	struct dma_buf source = client->source;
 
-	session_assert();
-	region_make_ready(region, client, optional, &source);
+	registration_assert_held();
+	region_make_ready(region, client, optional, &source, ending);
 	ready_export_keep(region, &source);
 	system_release_cancellation(held);
 	return system_clock() - start;
 }
 
-uint64_t region_register_prepared(struct region *region)
+uint64_t region_register_prepared(struct region *region, struct region **ending)
 {
 	struct pin_request request = region_pin_request(region);
 	uint64_t start = system_clock(), duration = 0;
 	int held = system_hold_cancellation();
 
-	session_assert();
+	registration_assert_held();
+	region_flush(ending);
 	region->with_worker = true;
 	if (pin_limit_allows(region)) {
-		session_end();
+		registration_unlock();
 		pinning_prepare(&request);
-		session_begin();
+		registration_lock();
 	}
 	if (!region->ended && region->state == REGION_IDLE) {
 		region->state = REGION_REGISTERING;
-		region_make_ready(region, NULL, false, &request.source);
+		region_make_ready(region, NULL, false, &request.source, ending);
 		duration = system_clock() - start;
 		ready_export_keep(region, &request.source);
 	}
 	if (request.source.length) {
-		session_end();
+		registration_unlock();
 		held_file_close(&request.source.file);
-		session_begin();
+		registration_lock();
 	}
 	region->with_worker = false;
 	if (region->ended)
-		region_retire(region);
+		region_retire(region, ending);
 	system_release_cancellation(held);
 	return duration;
 }
 
-void region_await_settled(struct region *region)
+void region_await_settled(struct region *region, struct region **ending)
 {
-	session_assert();
+	registration_assert_held();
+	region_flush(ending);
 	while (region->state == REGION_REGISTERING)
-		session_sleep();
+		registration_sleep();
 }

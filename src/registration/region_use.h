@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* region_use.h -- use of regions by clients; with registration_lock held */
+/* region_use.h -- use of regions by clients; with registration_mutex held */
 #ifndef PEERPIN_REGISTRATION_REGION_USE_H
 #define PEERPIN_REGISTRATION_REGION_USE_H
 

@@ -13,10 +13,11 @@
 #include "registration/ready_exports.h"
 #include "registration/region.h"
 #include "registration/region_choice.h"
+#include "registration/region_end.h"
 #include "registration/region_life.h"
 #include "registration/region_use.h"
 #include "registration/room.h"
-#include "registration/session.h"
+#include "registration/lock.h"
 #include "registration/spans.h"
 #include "report/statistics.h"
 #include "report/trace.h"
@@ -83,11 +84,12 @@ struct serving {
 	bool parts_only;       /* see region_choose() */
 	uint64_t waited_since; /* 0: no wait */
 	bool enabled;
-	enum service service; /* if served */
+	enum service service;  /* if served */
+	struct region *ending; /* ended meanwhile, to deregister without the lock */
 };
 
-/* Brings the region to READY if possible. registration_lock is held, and dropped meanwhile. The
- * caller is one of the region's users. */
+/* Brings the region to READY if possible; drops the lock meanwhile. The caller is one of the
+ * region's users. */
 static enum service requests_make_ready(struct serving *serving, struct region *region,
 					bool optional)
 {
@@ -96,11 +98,12 @@ static enum service requests_make_ready(struct serving *serving, struct region *
 				       : SYNCHRONOUS;
 	uint64_t start;
 
+	registration_assert_held();
 	if (region->state == REGION_READY)
 		return HIT;
 	if (region->state == REGION_REGISTERING) {
 		start = serving->waited_since = system_clock();
-		region_await_settled(region);
+		region_await_settled(region, &serving->ending);
 		start = system_clock() - start;
 		statistics_add(program_ns, start);
 		statistics_time(waited_ns, start, wait_ns);
@@ -111,7 +114,8 @@ static enum service requests_make_ready(struct serving *serving, struct region *
 	/* A background registration never evicts. A synchronous one may, unless a part would do: it
 	 * can succeed after the worker's failure. */
 	region->state = REGION_REGISTERING;
-	statistics_time(program_ns, region_register(region, serving->request, optional),
+	statistics_time(program_ns,
+			region_register(region, serving->request, optional, &serving->ending),
 			registration_program_ns);
 	return service;
 }
@@ -182,18 +186,19 @@ static enum outcome requests_take(const struct serving *serving, const struct re
 	return requests_add_client_mr(serving->request, reference) ? SERVED : BYPASSED_failed;
 }
 
-/* For the worker, after a served request. registration_lock is held. */
+/* For the worker, after a served request. */
 static void requests_queue_more(struct serving *serving, const struct region_reference *reference)
 {
 	struct domain *domain = reference->region->domain;
 
+	registration_assert_held();
 	if (serving->service != HIT && !reference->region->spans)
-		region_end_parts(&serving->allocation, domain, reference->region);
+		region_end_parts(&serving->allocation, domain, reference->region, &serving->ending);
 	if (domain_served(domain, &serving->allocation))
 		serving->go |= background_queue_domain(domain);
 }
 
-/* registration_lock is held, and dropped while registering or waiting. */
+/* Drops the lock while registering or waiting. */
 static enum outcome requests_serve(struct serving *serving, struct registration_keys *keys)
 {
 	const struct registration_request *request = serving->request;
@@ -203,6 +208,7 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	bool rescan = false, gone = false, optional = false;
 	enum outcome outcome;
 
+	registration_assert_held();
 	room_describe(serving->allocation.device);
 	domain = domain_enable(request->pd, domain_access(request), &rescan);
 	if (!domain)
@@ -214,7 +220,8 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	 * or subscriber_freeing() finds the reference created below. */
 	if (!memory_is_live(&serving->allocation))
 		return BYPASSED_freed;
-	reference = serving->spans ? span_choose(&serving->allocation, domain, request, &gone)
+	reference = serving->spans ? span_choose(&serving->allocation, domain, request,
+						 &serving->ending, &gone)
 				   : region_choose(&serving->allocation, domain, request,
 						   serving->parts_only, &optional);
 	if (!reference)
@@ -232,15 +239,14 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	}
 	/* Not freed: so the reference is there. */
 	if (outcome != SERVED && outcome != BYPASSED_freed && region->state != REGION_READY)
-		region_drop_failed(region, reference);
+		region_drop_failed(region, reference, &serving->ending);
 	serving->parts_only |= optional && outcome == BYPASSED_pin_limit;
 	region_release_user(region);
 	return outcome;
 }
 
 /* Retry: while this thread waited the region may have ended, by an eviction or a neighbour's free.
- * Where the whole did not fit, or failed in place of a part, a part may. registration_lock is held.
- */
+ * Where the whole did not fit, or failed in place of a part, a part may. */
 static enum outcome requests_serve_again(struct serving *serving, struct registration_keys *keys)
 {
 	enum outcome outcome;
@@ -249,7 +255,7 @@ static enum outcome requests_serve_again(struct serving *serving, struct registr
 
 	do {
 		/* A free may wait for these regions, and the next try for a registration. */
-		session_flush();
+		region_flush(&serving->ending);
 		only = serving->parts_only;
 		outcome = requests_serve(serving, keys);
 	} while (serving->parts_only != only || (outcome == BYPASSED_freed && tries++ < TRIES &&
@@ -324,9 +330,10 @@ static enum outcome requests_try(struct serving *serving, struct registration_ke
 
 	if (request->dma_buf)
 		ready_exports_expect();
-	session_begin();
+	registration_lock();
 	outcome = requests_serve_again(serving, keys);
-	session_end();
+	registration_unlock();
+	region_unpin_all(&serving->ending);
 	if (serving->go)
 		worker_wake();
 	if (serving->enabled)

@@ -30,7 +30,8 @@
 #include "base/process.h"
 #include "base/system.h"
 #include "registration/policy.h"
-#include "registration/session.h"
+#include "registration/lock.h"
+#include "registration/region_end.h"
 #include "report/errors.h"
 #include "report/statistics.h"
 
@@ -104,6 +105,7 @@ static bool worker_was_preempted(void)
  * it. True: there was work. Sets *lost if the worker has lost its CPU, and returns early then. */
 static bool worker_work(bool *lost)
 {
+	struct region *ending = NULL;
 	bool worked, any = false;
 
 	worker_was_preempted();
@@ -111,9 +113,10 @@ static bool worker_work(bool *lost)
 	if (!worker_enter_calls())
 		return false;
 	do {
-		session_begin();
-		worked = background_step();
-		session_end();
+		registration_lock();
+		worked = background_step(&ending);
+		registration_unlock();
+		region_unpin_all(&ending);
 		any |= worked;
 		*lost = worked && worker_was_preempted();
 	} while (worked && !*lost);

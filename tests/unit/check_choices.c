@@ -8,6 +8,7 @@
 
 #include "registration/domain_enable.h"
 #include "registration/policy.h"
+#include "registration/lock.h"
 #include "registration/region_choice.h"
 
 #define GIB    ((uint64_t)1 << 30)
@@ -263,10 +264,10 @@ static bool has_reference(const struct allocation *allocation)
 {
 	bool newly = false, has;
 
-	pthread_mutex_lock(&registration_lock);
+	pthread_mutex_lock(&registration_mutex);
 	has = region_find_reference(domain_enable(&pd, RIGHTS, &newly), allocation->slot,
 				    allocation->id);
-	pthread_mutex_unlock(&registration_lock);
+	pthread_mutex_unlock(&registration_mutex);
 	return has;
 }
 

@@ -22,7 +22,7 @@
 #include "base/process.h"
 #include "memory/kept.h"
 #include "memory/table.h"
-#include "registration/objects.h"
+#include "registration/lock.h"
 #include "registration_fixture.h"
 
 /* Makes a child that calls `check`, and returns whether it returned true. A child that hangs is
@@ -201,13 +201,13 @@ static pthread_barrier_t held;
 
 static void *hold_locks(void *unused)
 {
-	pthread_mutex_lock(&registration_lock);
+	pthread_mutex_lock(&registration_mutex);
 	pthread_mutex_lock(&table_lock);
 	pthread_barrier_wait(&held);
 	while (!done)
 		sched_yield();
 	pthread_mutex_unlock(&table_lock);
-	pthread_mutex_unlock(&registration_lock);
+	pthread_mutex_unlock(&registration_mutex);
 	return unused;
 }
 

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <time.h>
 
+#include "registration/lock.h"
 #include "registration/region.h"
 #include "registration_fixture.h"
 
@@ -194,10 +195,10 @@ static bool has_reference(uint64_t address)
 	struct allocation allocation;
 	bool has;
 
-	pthread_mutex_lock(&registration_lock);
+	pthread_mutex_lock(&registration_mutex);
 	has = memory_find(address, &allocation) && domain_after(NULL, 0) &&
 	      region_find_reference(domain_after(NULL, 0), allocation.slot, allocation.id);
-	pthread_mutex_unlock(&registration_lock);
+	pthread_mutex_unlock(&registration_mutex);
 	return has;
 }
 
