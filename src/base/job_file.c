@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* job_file.c -- locks of the ranks of a job, hashes of printed messages, used GPUs and CPUs
+/* job_file.c -- locks of the ranks of a job, hashes of printed messages, used GPUs, ranks
  *
  * A rank claims a hash by a record at the end of the file; the first record of a hash has the
  * claim. A use has a record of each rank, without a claimant; a record of hash 0 ends all uses. The
@@ -37,8 +37,8 @@ struct claim {
 #define CLAIMS 1024u /* the last one for the end of uses */
 static const struct claim uses_ended;
 
-/* The use of a CPU has this and the CPU's number in place of a hash. */
-#define CPU_USE ((uint64_t)0x637075 << 32)
+/* A rank that has started has this and its number in place of a hash. */
+#define RANK_USE ((uint64_t)0x72616e6b << 32)
 
 static once opened;
 static char name[256];
@@ -169,25 +169,12 @@ static void job_file_add_use(uint64_t hash, bool once_only)
 		signal_safe_write(file.fd, &use, sizeof(use));
 }
 
-/* A rank that is bound to one CPU polls there. */
-static void job_file_add_cpu(void)
-{
-	struct kernel_cpus cpus;
-	size_t i = 0;
-
-	if (!held_file_is_open(&file) || !kernel_get_cpus(kernel_process(), &cpus) ||
-	    kernel_count_cpus(&cpus) != 1)
-		return;
-	while (!cpus.words[i])
-		i++;
-	job_file_add_use(CPU_USE | (i * 64 + (uint64_t)__builtin_ctzll(cpus.words[i])), true);
-}
-
 void job_file_join(void)
 {
 	job_file_begin();
 	job_file_touch();
-	job_file_add_cpu();
+	if (held_file_is_open(&file))
+		job_file_add_use(RANK_USE | (uint32_t)identity_rank(), true);
 }
 
 /* Process numbers do not identify a claimant: ranks may be in containers of their own. */
@@ -226,23 +213,23 @@ unsigned int job_file_share(uint64_t hash, bool first)
 	return found.uses ? found.uses : 1;
 }
 
-static void job_file_take_cpu(const struct claim *claim, void *argument)
+static void job_file_take_rank(const struct claim *claim, void *argument)
 {
-	struct kernel_cpus *cpus = argument;
-	uint64_t cpu = claim->hash ^ CPU_USE;
+	unsigned int *ranks = argument;
 
 	if (!claim->hash)
-		*cpus = (struct kernel_cpus){ 0 };
-	else if (cpu < KERNEL_CPU_WORDS * 64)
-		cpus->words[cpu / 64] |= (uint64_t)1 << cpu % 64;
+		*ranks = 0;
+	*ranks += claim->hash >> 32 == RANK_USE >> 32;
 }
 
-void job_file_cpus(struct kernel_cpus *cpus)
+unsigned int job_file_ranks(void)
 {
-	*cpus = (struct kernel_cpus){ 0 };
+	unsigned int ranks = 0;
+
 	job_file_begin();
 	if (held_file_is_open(&file))
-		job_file_walk(job_file_take_cpu, cpus);
+		job_file_walk(job_file_take_rank, &ranks);
+	return ranks ? ranks : 1;
 }
 
 void job_file_mark(uint64_t tag)

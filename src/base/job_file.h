@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* job_file.h -- file that the ranks of a job on a host share: live ranks, messages, GPUs and CPUs
+/* job_file.h -- file that the ranks of a job on a host share: live ranks, messages, GPUs
  *
  * Each rank holds a shared lock on job.JOB.HOST.lock in the runtime folder. At exit a rank drops
  * its lock and tries to take an exclusive one: of several ranks that end at once, the last one gets
@@ -9,7 +9,7 @@
  * get two summaries.
  *
  * The file's content is the hashes of printed messages, and of the GPUs that each rank uses, and
- * the CPUs of ranks that are bound to one. The first rank that stores a message's hash prints the
+ * the numbers of the ranks. The first rank that stores a message's hash prints the
  * message. Without a job, a rank, a folder or a free slot every rank prints: a duplicate is better
  * than silence. Any thread; nothing is allocated; errno is kept. A call waits at most 5 ms for
  * another process.
@@ -22,8 +22,8 @@
 
 #include "base/kernel.h"
 
-/* Open and lock the file, and record the CPU of a rank whose first thread is bound to one. Call at
- * activation, before runtime_clean(). Does nothing without a job or a rank. */
+/* Open and lock the file, and record the rank. Call at activation, before runtime_clean(). Does
+ * nothing without a job or a rank. */
 void job_file_join(void);
 
 /* Return true if the caller is the first of its job on this host to claim the hash, or if that
@@ -35,8 +35,8 @@ bool job_file_claim(uint64_t hash);
  */
 unsigned int job_file_share(uint64_t hash, bool first);
 
-/* Return the CPUs to which ranks of the job are bound alone, or were while another rank was live. */
-void job_file_cpus(struct kernel_cpus *cpus);
+/* Return the number of ranks of the job that have started on this host; 1 if that is unknown. */
+unsigned int job_file_ranks(void);
 
 /* job_file_mark(): changes the time of job_file_marked() for all ranks of the job on this host, to
  * one with these low bits. job_file_changed(): the time of the latest start, claim or use. Times in

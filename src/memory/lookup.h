@@ -50,7 +50,6 @@ struct record {
 	_Atomic uint64_t buffer_id;
 	_Atomic uint64_t context;
 	_Atomic uint64_t traits; /* TRAIT_* below */
-	_Atomic uint64_t user_words[MEMORY_USER_WORDS];
 } __attribute__((aligned(64)));
 
 /* Entry: a range with a power of 2 as length: 2 MiB, or a part of the parent's range. One word

@@ -285,14 +285,6 @@ void memory_exported_again(uint64_t device, uint64_t inode, const struct found_e
 /* Find the source of the dma-buf `fd`; false: unknown. */
 bool memory_find_export(int fd, struct found_export *found);
 
-/* ---- user words ----
- *
- * Words of the layer above, in the cache line of the record, 0 at allocation. A store takes effect
- * only while the allocation is live, so a reader that found the allocation (lookup.h) reads the
- * words of that allocation only. The caller serializes stores to one word. */
-#define MEMORY_USER_WORDS 2
-void memory_set_user_word(const struct allocation *allocation, unsigned int which, uint64_t value);
-
 /* ---- use ---- */
 
 /* Call before a client lets an adapter access the allocation. Sets

@@ -16,8 +16,8 @@ struct record_side {
 
 /* Fields of a hidden record. Kept memory alone touches them. */
 struct record_hidden {
-	_Atomic uint64_t traits, user_words[MEMORY_USER_WORDS];
-} __attribute__((aligned(32)));
+	_Atomic uint64_t traits;
+};
 
 #define RECORD_HIDDEN 1 /* below every id */
 

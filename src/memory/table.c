@@ -135,8 +135,6 @@ static void table_clear_side(uint32_t slot)
 		return;
 	store_release(&side->event_id, 0);
 	store_release(&hidden->traits, 0);
-	for (unsigned int i = 0; i < MEMORY_USER_WORDS; i++)
-		store_release(&hidden->user_words[i], 0);
 }
 
 static void table_take_locked(uint32_t slot, struct allocation *taken)
@@ -173,8 +171,6 @@ static int table_insert_locked(struct allocation *allocation)
 	store_release(&record->context, (uintptr_t)allocation->context);
 	store_release(&record->traits, allocation->traits);
 	store_release(&table_side(slot)->keep_key, allocation->keep_key);
-	for (unsigned int i = 0; i < MEMORY_USER_WORDS; i++)
-		store_release(&record->user_words[i], 0);
 	store_release(&record->generation, allocation->id);
 	index_link(table_range(allocation), slot);
 	kept_count_live(allocation, true);

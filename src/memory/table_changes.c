@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* table_changes.c -- changes of live records: user words, use, SYNC_MEMOPS, kept memory */
+/* table_changes.c -- changes of live records: use, SYNC_MEMOPS, kept memory */
 #include "memory/table.h"
 
 #include "base/atomics.h"
@@ -18,21 +18,6 @@ static void table_change_traits(uint32_t slot, uint64_t remove, uint64_t add)
 							 : &lookup_record(slot)->traits;
 
 	store_release(traits, (load_acquire(traits) & ~remove) | add);
-}
-
-void memory_set_user_word(const struct allocation *allocation, unsigned int which, uint64_t value)
-{
-	uint32_t slot = allocation->slot;
-
-	/* Stored before; or after a free the slot holds another allocation, whose words stay. */
-	if (value && load_relaxed(&lookup_record(slot)->user_words[which]) == value)
-		return;
-	lock_take(&table_lock);
-	if (memory_is_live(allocation))
-		store_release(table_is_hidden(slot) ? &table_hidden_at(slot)->user_words[which]
-						    : &lookup_record(slot)->user_words[which],
-			      value);
-	lock_drop(&table_lock);
 }
 
 bool memory_is_visible(const struct allocation *allocation)
@@ -78,8 +63,6 @@ bool table_hide(struct allocation *allocation)
 		allocation->keep_key = load_acquire(&side->keep_key);
 		table_move(&record->traits, &hidden->traits,
 			   (traits & TRAITS_SHOWN_WHILE_HIDDEN) | TRAIT_HIDDEN);
-		for (unsigned int i = 0; i < MEMORY_USER_WORDS; i++)
-			table_move(&record->user_words[i], &hidden->user_words[i], 0);
 		store_release(&side->event_id, RECORD_HIDDEN);
 		kept_count_live(allocation, false);
 	}
@@ -100,8 +83,6 @@ bool table_show(struct allocation *allocation)
 		allocation->event_id = table_next_id();
 		allocation->hidden = false;
 		store_release(&side->event_id, allocation->event_id);
-		for (unsigned int i = 0; i < MEMORY_USER_WORDS; i++)
-			table_move(&hidden->user_words[i], &record->user_words[i], 0);
 		table_move(&hidden->traits, &record->traits, 0);
 		kept_count_live(allocation, true);
 	}

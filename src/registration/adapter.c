@@ -3,7 +3,7 @@
 #include "registration/adapter.h"
 
 #include "base/pool.h"
-#include "registration/session_lock.h"
+#include "registration/lock.h"
 
 static struct pool adapter_pool = POOL_INITIALIZER(struct adapter);
 struct adapter *adapters;
@@ -12,7 +12,7 @@ struct adapter *adapter_find(const struct ibv_context *context)
 {
 	struct adapter *adapter = adapters;
 
-	session_assert();
+	registration_assert_held();
 	while (adapter && adapter->context != context)
 		adapter = adapter->next;
 	return adapter;
@@ -22,7 +22,7 @@ struct adapter *adapter_of(struct ibv_context *context)
 {
 	struct adapter *adapter = adapter_find(context);
 
-	session_assert();
+	registration_assert_held();
 	if (adapter)
 		return adapter;
 	adapter = pool_get(&adapter_pool);
@@ -37,7 +37,7 @@ void adapter_forget(struct adapter *adapter)
 {
 	struct adapter **link = &adapters;
 
-	session_assert();
+	registration_assert_held();
 	while (*link != adapter)
 		link = &(*link)->next;
 	*link = adapter->next;
@@ -62,7 +62,7 @@ uint64_t adapter_regions(const struct adapter *adapter)
 {
 	uint64_t regions = 0;
 
-	session_assert();
+	registration_assert_held();
 	for (const struct adapter *other = adapters; other; other = other->next) {
 		if (adapter_is_same(adapter, other))
 			regions += other->regions;

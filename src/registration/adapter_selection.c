@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* adapter_selection.c -- adapters for background registration, by settings and the GPU's place
  *
- * PEERPIN_DOMAIN_POLICY, PEERPIN_DEVICES and PEERPIN_EAGER select adapters by name and by distance
+ * PEERPIN_DEVICES and PEERPIN_PREREGISTER=eager select adapters by name and by distance
  * to the GPU. Both are queried without the lock, once.
  */
 #include "registration/adapter.h"
@@ -9,18 +9,13 @@
 #include "base/config.h"
 #include "base/log.h"
 #include "base/system.h"
-#include "registration/session.h"
+#include "registration/lock.h"
 #include "registration/topology.h"
 #include "report/statistics.h"
 
-bool adapter_has_selection(void)
-{
-	return config_get()->domain_policy != DOMAIN_POLICY_LEARNED;
-}
-
 bool adapter_needs_description(void)
 {
-	return adapter_has_selection() || config_get()->eager || config_get()->devices;
+	return config_get()->preregister == PREREGISTER_EAGER || config_get()->devices;
 }
 
 /* True if an adapter was described, and if PEERPIN_DEVICES names one. Read at exit, when the lock
@@ -54,28 +49,27 @@ static uint64_t adapter_gpu_bit(int device)
 
 void adapter_await(const struct adapter *adapter)
 {
-	session_assert();
+	registration_assert_held();
 	while (adapter->users)
-		session_sleep(true);
+		registration_sleep();
 }
 
 bool adapter_describe(struct adapter *adapter, int device)
 {
-	bool query_distance =
-		(config_get()->domain_policy == DOMAIN_POLICY_NEAR || config_get()->eager) &&
-		(adapter_gpu_bit(device) & ~adapter->near_known);
+	bool query_distance = config_get()->preregister == PREREGISTER_EAGER &&
+			      (adapter_gpu_bit(device) & ~adapter->near_known);
 	const char *devices = config_get()->devices, *name;
 	bool describe = !adapter->described, excludes = devices && *devices == '^';
 	bool near = true, named = false;
 	uint64_t limit = 0;
 	int held, counted_as = -1;
 
-	session_assert();
+	registration_assert_held();
 	if (!describe && !query_distance)
 		return false;
 	held = system_hold_cancellation();
 	adapter->users++;
-	session_end();
+	registration_unlock();
 	if (describe) {
 		name = topology_adapter_name(adapter->context);
 		counted_as = statistics_adapter(name);
@@ -84,7 +78,7 @@ bool adapter_describe(struct adapter *adapter, int device)
 	}
 	if (query_distance)
 		near = topology_is_near(adapter->context, device);
-	session_begin();
+	registration_lock();
 	/* Others read these without the lock once set, so the first of two threads sets them. */
 	if (!adapter->described) {
 		adapter->counted_as = counted_as;
@@ -99,7 +93,7 @@ bool adapter_describe(struct adapter *adapter, int device)
 		adapter->near_known |= adapter_gpu_bit(device);
 	}
 	adapter->users--;
-	session_wake();
+	registration_wake();
 	system_release_cancellation(held);
 	return true;
 }
@@ -118,7 +112,7 @@ void adapters_describe(int device)
 {
 	struct adapter *adapter = adapters;
 
-	session_assert();
+	registration_assert_held();
 	while (adapter)
 		adapter = adapter_is_used(adapter) && adapter_describe(adapter, device)
 				  ? adapters
@@ -132,14 +126,6 @@ bool adapter_selects(const struct domain *domain, int device)
 
 	if (config_get()->devices && !adapter->selected)
 		return false;
-	switch (config_get()->domain_policy) {
-	case DOMAIN_POLICY_ALL:
-		return true;
-	case DOMAIN_POLICY_NEAR:
-		return near;
-	case DOMAIN_POLICY_LEARNED:
-		break;
-	}
 	/* A domain that is not enabled is an expected one. */
 	return domain->enabled || near;
 }

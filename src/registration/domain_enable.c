@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* domain_enable.c -- domains that serve access flags, and their first use
  *
- * The first request or look-up in a domain enables it. From then on, live and new allocations are
+ * The first request in a domain enables it. From then on, live and new allocations are
  * registered there in the background, unless that is off.
  *
- * PEERPIN_EAGER: memory near the adapter is registered earlier, in domains that a known client will
- * use. UCX registers each buffer twice, with relaxed ordering and without, where its version
- * prefers that for the CPU, or a setting requires it. It registers host memory, its own buffers, in
- * the same way before the program's memory: these requests reveal the choice.
+ * PEERPIN_PREREGISTER=eager: memory near the adapter is registered earlier, in domains that a known
+ * client will use. UCX registers each buffer twice, with relaxed ordering and without, where its
+ * version prefers that for the CPU, or a setting requires it. It registers host memory, its own
+ * buffers, in the same way before the program's memory: these requests reveal the choice.
  */
 #include "registration/domain_enable.h"
 
@@ -19,11 +19,9 @@
 #include "base/system.h"
 #include "registration/background.h"
 #include "registration/domain.h"
-#include "registration/keys.h"
-#include "registration/learning.h"
 #include "registration/region_life.h"
 #include "registration/registration.h"
-#include "registration/session.h"
+#include "registration/lock.h"
 
 /* Access flags that regions may have. Domains differ by relaxed ordering, as by every other
  * flag. */
@@ -65,8 +63,7 @@ static void domain_enable_name_flags(int access, char *to, size_t size)
 void domain_log_enabled(int access)
 {
 	static const char when[][24] = { [PREREGISTER_AUTO] = "in the background",
-					 [PREREGISTER_ALL] = "in the background",
-					 [PREREGISTER_SYNC] = "inside the allocation",
+					 [PREREGISTER_EAGER] = "inside the allocation",
 					 [PREREGISTER_OFF] = "synchronously" };
 	char flags[96];
 
@@ -79,81 +76,21 @@ void domain_log_enabled(int access)
 		    when[config_get()->preregister], flags);
 }
 
-static bool domain_enable_is_wider(int access, int than)
-{
-	return (access & than) == than &&
-	       !((access ^ than) & (IBV_ACCESS_RELAXED_ORDERING | DOMAIN_PCIE));
-}
-
-/* PEERPIN_ACCESS_MATCH=superset: the narrowest domain with more than these access flags; NULL:
- * none. */
-static struct domain *domain_enable_find_wider(const struct protection_domain *owner, int access)
-{
-	struct domain *best = NULL;
-
-	if (config_get()->access_match != ACCESS_MATCH_SUPERSET ||
-	    !domain_may_share(access & ~DOMAIN_PCIE))
-		return NULL;
-	for (struct domain *domain = owner->domains; domain; domain = domain->next) {
-		if (domain_enable_is_wider(domain->access, access) &&
-		    (!best || domain_enable_is_wider(best->access, domain->access)))
-			best = domain;
-	}
-	return best;
-}
-
-struct domain *domain_serving(struct protection_domain *owner, int access)
-{
-	struct domain *domain = domain_find(owner, access);
-
-	session_assert();
-	return domain ? domain : domain_enable_find_wider(owner, access);
-}
-
-struct domain *domain_enable(const struct ibv_pd *pd, int access, bool exactly, bool *newly)
+struct domain *domain_enable(const struct ibv_pd *pd, int access, bool *newly)
 {
 	struct protection_domain *owner = protection_domain_find(pd->context, pd->handle);
 	struct domain *domain;
 
-	session_assert();
+	registration_assert_held();
 	if (!owner || owner->closing)
 		return NULL;
-	domain = exactly ? domain_find(owner, access) : domain_serving(owner, access);
+	domain = domain_find(owner, access);
 	if (!domain)
 		domain = domain_create(owner, access);
 	if (domain && !domain->enabled) {
 		domain->enabled = true;
 		*newly = true;
 	}
-	return domain;
-}
-
-struct domain *registration_domain(const struct ibv_pd *pd, int access)
-{
-	struct domain *domain;
-	struct region *region;
-	bool newly = false, first, go;
-
-	if (!domain_may_share(access))
-		return NULL;
-	session_begin();
-	domain = domain_enable(pd, access, true, &newly);
-	first = newly;
-	if (domain && !domain->looked_up) {
-		domain->looked_up = true;
-		learning_reconsider();
-		newly = true;
-		LIST_FOREACH(region, &domain->regions, in_domain) {
-			region_set_used(region);
-			keys_withdraw_parts(region);
-		}
-	}
-	go = newly && background_queue_domain(domain);
-	session_end();
-	if (go)
-		worker_wake();
-	if (first)
-		domain_log_enabled(access);
 	return domain;
 }
 
@@ -165,14 +102,14 @@ static void domain_enable_expect(const struct ibv_pd *pd, int access, bool is_li
 	int saved_errno = errno;
 	bool go = false;
 
-	session_begin();
+	registration_lock();
 	owner = protection_domain_find(pd->context, pd->handle);
 	if (owner && !is_like)
 		owner->expected = access;
 	if (owner && !owner->closing && !domain_find(owner, access) && owner->expected &&
 	    (owner->expected | (is_like ? IBV_ACCESS_RELAXED_ORDERING : 0)) == access)
 		go = background_queue_domain(domain_create(owner, access));
-	session_end();
+	registration_unlock();
 	if (go)
 		worker_wake();
 	errno = saved_errno;
@@ -185,6 +122,7 @@ void registration_expect(const struct ibv_pd *pd, int access)
 
 void domain_expect_like(const struct registration_request *request)
 {
-	if (config_get()->eager && (request->access & IBV_ACCESS_RELAXED_ORDERING))
+	if (config_get()->preregister == PREREGISTER_EAGER &&
+	    (request->access & IBV_ACCESS_RELAXED_ORDERING))
 		domain_enable_expect(request->pd, request->access, true);
 }

@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* keys.c -- wait-free look-up from an address to the keys of its region
+/* keys.c -- wait-free look-up from an allocation to the hold of its region in a domain
  *
  * Each domain has an array, indexed by the allocation's slot. A slot may be reused before the keys
  * of its last allocation are withdrawn, because the memory layer ends a record before it calls
  * subscribers. So array entries carry the allocation's id.
- *
- * The first MEMORY_USER_WORDS domains also keep their keys in user words beside each allocation's
- * record: a look-up touches one cache line for the allocation and its keys. The memory layer stores
- * a user word only while the allocation is live, and a reader checks at the end that it still is.
- * So no look-up returns keys of a freed allocation.
  */
 #include "registration/keys.h"
 
@@ -16,23 +11,13 @@
 #include "memory/lookup.h"
 #include "registration/holds.h"
 #include "registration/policy.h"
-#include "registration/session_lock.h"
+#include "registration/lock.h"
 #include "report/statistics.h"
-
-static bool words_used[MEMORY_USER_WORDS]; /* user words in use by a domain; guarded by
-					      registration_lock */
 
 void keys_begin(struct domain *domain)
 {
-	unsigned int which = 0;
-
-	session_assert();
-	while (which < MEMORY_USER_WORDS && words_used[which])
-		which++;
-	if (which < MEMORY_USER_WORDS)
-		words_used[which] = true;
-	store_relaxed(&domain->user_word, which);
-	/* The array stays with the struct: a look-up that began in an earlier domain may still read
+	registration_assert_held();
+	/* The array stays with the struct: a hit that began in an earlier domain may still read
 	 * it. */
 	if (!domain->keys.size)
 		domain->keys = (struct arena)ARENA_INITIALIZER(struct keys, ALLOCATIONS_MAX);
@@ -40,11 +25,7 @@ void keys_begin(struct domain *domain)
 
 void keys_end(struct domain *domain)
 {
-	unsigned int which = exchange_relaxed(&domain->user_word, MEMORY_USER_WORDS);
-
-	session_assert();
-	if (which < MEMORY_USER_WORDS)
-		words_used[which] = false;
+	registration_assert_held();
 	arena_clear(&domain->keys);
 }
 
@@ -62,8 +43,15 @@ struct keys *keys_of(const struct domain *domain, uint32_t slot, uint64_t alloca
 {
 	struct keys *keys = slot < load_relaxed(&domain->keys.ready) ? keys_at(domain, slot) : NULL;
 
-	session_assert();
+	registration_assert_held();
 	return keys && load_relaxed(&keys->allocation) == allocation ? keys : NULL;
+}
+
+struct region_reference *keys_first(const struct domain *domain, uint32_t slot)
+{
+	registration_assert_held();
+	return slot < load_relaxed(&domain->keys.ready) ? holds_at(keys_at(domain, slot)->first)
+							: NULL;
 }
 
 /* The freeing event of the slot's last allocation may still wait for the lock. */
@@ -71,7 +59,7 @@ struct keys *keys_claim(struct domain *domain, uint32_t slot, uint64_t allocatio
 {
 	struct keys *keys;
 
-	session_assert();
+	registration_assert_held();
 	if (arena_grow(&domain->keys, slot + 1))
 		return NULL;
 	keys = keys_at(domain, slot);
@@ -79,9 +67,7 @@ struct keys *keys_claim(struct domain *domain, uint32_t slot, uint64_t allocatio
 		return NULL;
 	if (load_relaxed(&keys->allocation) != allocation) {
 		store_release(&keys->allocation, 0);
-		store_release(&keys->keys, 0);
 		store_release(&keys->hold, 0);
-		keys->parts = keys->spans = 0;
 		keys->made = keys->requested = 0;
 		keys->failures = keys->whole_failures = keys->forwards = 0;
 		store_release(&keys->allocation, allocation);
@@ -89,7 +75,7 @@ struct keys *keys_claim(struct domain *domain, uint32_t slot, uint64_t allocatio
 	return keys;
 }
 
-_Static_assert(2 * POLICY_PARTS < 1 << 5 && POLICY_FAILURES < 1 << 2 && POLICY_MEMORY <= 1 << 5,
+_Static_assert(POLICY_PARTS < 1 << 3 && POLICY_FAILURES < 1 << 2 && POLICY_MEMORY <= 1 << 5,
 	       "struct keys has room for these numbers");
 
 /* After POLICY_FAILURES further tries of parts are rare: another part may work. The whole is not
@@ -140,34 +126,19 @@ static void keys_publish_in_array(const struct region *region,
 
 	if (!keys)
 		return;
-	if (reference->whole)
-		store_release(&keys->keys, keys_value(region));
 	if (reference->used && !region->owner->own_keys &&
-	    (reference->whole || !region->domain->looked_up) &&
 	    !keys_is_served_by(load_relaxed(&keys->hold), reference))
 		store_release(&keys->hold, holds_of(reference));
-}
-
-static void keys_set_word(const struct region_reference *reference, unsigned int which,
-			  uint64_t value)
-{
-	struct allocation allocation = { .id = reference->allocation, .slot = reference->slot };
-
-	memory_set_user_word(&allocation, which, value);
 }
 
 /* Store the hold after the keys: a hit reads it before them. */
 void keys_publish(const struct region *region, struct region_reference *reference)
 {
-	unsigned int which = load_relaxed(&region->domain->user_word);
-
-	session_assert();
+	registration_assert_held();
 	if (region->ended || region->state != REGION_READY || region->spans)
 		return;
 	store_release(&reference->keys, keys_value(region));
 	store_release(&reference->kernel_handle, region->keys.kernel_handle);
-	if (reference->whole && which < MEMORY_USER_WORDS)
-		keys_set_word(reference, which, keys_value(region));
 	keys_publish_in_array(region, reference);
 }
 
@@ -182,27 +153,9 @@ void keys_publish_all(const struct region *region)
 void keys_withdraw(const struct region *region, const struct region_reference *reference)
 {
 	struct keys *keys = keys_of(region->domain, reference->slot, reference->allocation);
-	unsigned int which = load_relaxed(&region->domain->user_word);
-
-	session_assert();
-	if (reference->whole && which < MEMORY_USER_WORDS)
-		keys_set_word(reference, which, 0);
-	if (!keys)
-		return;
-	if (reference->whole)
-		store_release(&keys->keys, 0);
-	if (holds_reference(load_relaxed(&keys->hold)) == reference)
+	registration_assert_held();
+	if (keys && holds_reference(load_relaxed(&keys->hold)) == reference)
 		store_release(&keys->hold, 0);
-}
-
-void keys_withdraw_parts(const struct region *region)
-{
-	const struct region_reference *reference = holds_at(region->references);
-
-	for (; reference; reference = holds_at(reference->next_in_region)) {
-		if (!reference->whole)
-			keys_withdraw(region, reference);
-	}
 }
 
 uint64_t keys_find_hold(const struct domain *domain, const struct found *found, uint64_t address,
@@ -227,114 +180,4 @@ uint64_t keys_find_hold(const struct domain *domain, const struct found *found, 
 					  .lkey = (uint32_t)(value >> 32),
 					  .rkey = (uint32_t)value };
 	return hold;
-}
-
-/* Verify mode: compare with the driver. */
-static __attribute__((noinline)) bool keys_is_confirmed(uint64_t address)
-{
-	struct allocation allocation;
-
-	return memory_find(address, &allocation) && memory_check(&allocation);
-}
-
-/* The keys beside the record of the allocation that contains the whole range, found from `word`; 0:
- * none. */
-LOOKUP_INLINE uint64_t keys_read_word(const struct domain *domain, unsigned int which,
-				      uint64_t word, uint64_t address, uint64_t length, int access)
-{
-	struct found found;
-	uint64_t value;
-
-	if (!lookup_from(word, address, &found) || length > found.size - found.offset ||
-	    load_relaxed(&domain->access) != access)
-		return 0;
-	value = load_acquire(&found.record->user_words[which]);
-	return lookup_is_same(&found) ? value : 0;
-}
-
-/* The keys in the domain's array; 0: none. Kept memory hides the user words alone. */
-static uint64_t keys_read_array(const struct domain *domain, uint64_t address, uint64_t length,
-				int access)
-{
-	struct found found;
-	struct keys *keys;
-	uint64_t value;
-
-	if (!lookup(address, &found) || length > found.size - found.offset ||
-	    load_relaxed(&domain->access) != access ||
-	    found.slot >= load_acquire(&domain->keys.ready))
-		return 0;
-	keys = keys_at(domain, found.slot);
-	if (load_acquire(&keys->allocation) != found.generation ||
-	    (load_acquire(&found.record->traits) & TRAIT_HIDDEN))
-		return 0;
-	value = load_acquire(&keys->keys);
-	return lookup_is_same(&found) ? value : 0;
-}
-
-LOOKUP_INLINE bool keys_return(uint64_t value, uint32_t *lkey, uint32_t *rkey)
-{
-	if (!value)
-		return false;
-	*lkey = (uint32_t)(value >> 32);
-	*rkey = (uint32_t)value;
-	statistics_tally(TALLY_look_ups);
-	return true;
-}
-
-/* Three functions, so that the common paths save and restore no registers. registration_find()
- * handles a block with one allocation from its start; keys_find_inside() a block in which
- * allocations begin. keys_find() handles the rest: a domain without a user_word, a thread that
- * counts for the first time, and verify mode. */
-static __attribute__((noinline)) bool keys_find(const struct domain *domain, uint64_t address,
-						uint64_t length, int access, uint32_t *lkey,
-						uint32_t *rkey)
-{
-	unsigned int which = load_relaxed(&domain->user_word);
-	uint64_t value = which < MEMORY_USER_WORDS
-				 ? keys_read_word(domain, which, lookup_block(address), address,
-						  length, access)
-				 : keys_read_array(domain, address, length, access);
-
-	if (value && memory_is_verified() && !keys_is_confirmed(address))
-		return false;
-	return keys_return(value, lkey, rkey);
-}
-
-static __attribute__((noinline)) bool keys_find_inside(const struct domain *domain,
-						       uint64_t address, uint64_t length,
-						       int access, uint32_t *lkey, uint32_t *rkey)
-{
-	unsigned int which = load_relaxed(&domain->user_word);
-
-	if (__builtin_expect(which >= MEMORY_USER_WORDS || !statistics_mine || memory_is_verified(),
-			     0))
-		return keys_find(domain, address, length, access, lkey, rkey);
-	return keys_return(
-		keys_read_word(domain, which, lookup_block(address), address, length, access), lkey,
-		rkey);
-}
-
-bool registration_find(const struct domain *domain, uint64_t address, uint64_t length, int access,
-		       uint32_t *lkey, uint32_t *rkey)
-{
-	uint64_t word = lookup_block(address), value;
-	struct tallies *counters = statistics_mine;
-	unsigned int which;
-	struct found found;
-
-	if (lookup_entry_inside(word))
-		return keys_find_inside(domain, address, length, access, lkey, rkey);
-	if (!lookup_at((uint32_t)word, address, &found) || length > found.size - found.offset)
-		return false;
-	which = load_relaxed(&domain->user_word);
-	if (__builtin_expect(which >= MEMORY_USER_WORDS || !counters || memory_is_verified(), 0))
-		return keys_find(domain, address, length, access, lkey, rkey);
-	value = load_acquire(&found.record->user_words[which]);
-	if (load_relaxed(&domain->access) != access || !value || !lookup_is_same(&found))
-		return false;
-	*lkey = (uint32_t)(value >> 32);
-	*rkey = (uint32_t)value;
-	statistics_tally_own(counters, TALLY_look_ups);
-	return true;
 }

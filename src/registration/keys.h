@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* keys.h -- keys of allocations, for look-ups and hits; with registration_lock held unless noted */
+/* keys.h -- keys of allocations, for hits; with registration_mutex held unless noted */
 #ifndef PEERPIN_REGISTRATION_KEYS_H
 #define PEERPIN_REGISTRATION_KEYS_H
 
@@ -12,14 +12,16 @@ struct found;
 struct keys *keys_of(const struct domain *domain, uint32_t slot, uint64_t allocation);
 struct keys *keys_claim(struct domain *domain, uint32_t slot, uint64_t allocation);
 
+/* The first reference at the slot in the domain, of any allocation; NULL: none. */
+struct region_reference *keys_first(const struct domain *domain, uint32_t slot);
+
 /* A region of the reference has failed. True: the first part or span of its allocation in the
  * domain that did. keys_may_try(): false: the request should be forwarded, because of such failures
  * of the whole, or of parts and spans. */
 bool keys_count_failure(const struct domain *domain, const struct region_reference *reference);
 bool keys_may_try(const struct domain *domain, const struct allocation *allocation, bool whole);
 
-/* Publish a registered region's keys for look-ups of its allocations in its domain. Keys that
- * cannot be stored are not found. */
+/* Publish a registered region's keys for hits on its allocations in its domain. */
 void keys_publish(const struct region *region, struct region_reference *reference);
 void keys_publish_all(const struct region *region);
 
@@ -36,8 +38,5 @@ void keys_end(struct domain *domain);
 
 /* Withdraws the keys; call before deregistering the region. */
 void keys_withdraw(const struct region *region, const struct region_reference *reference);
-
-/* In a domain with look-ups the next request registers the whole: hits in parts end. */
-void keys_withdraw_parts(const struct region *region);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* pin_limit.h -- pinned bytes of each GPU, and their limit; with registration_lock held */
+/* pin_limit.h -- pinned bytes of each GPU, and their limit; with registration_mutex held */
 #ifndef PEERPIN_REGISTRATION_PIN_LIMIT_H
 #define PEERPIN_REGISTRATION_PIN_LIMIT_H
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* region.h -- regions, their references and their indexes; with registration_lock held unless noted
+/* region.h -- regions, their references and their indexes; with registration_mutex held unless
+ * noted
  */
 #ifndef PEERPIN_REGISTRATION_REGION_H
 #define PEERPIN_REGISTRATION_REGION_H
 
 #include "registration/objects.h"
 
-/* A reference of the allocation at `slot` in the domain, and each further one; NULL: none. Spans
- * that begin in another mapping may be missing. */
+/* A reference of the allocation at `slot` in the domain, and each further one; NULL: none. */
 struct region_reference *region_find_reference(const struct domain *domain, uint32_t slot,
 					       uint64_t allocation);
 struct region_reference *region_next_reference(const struct region_reference *reference);
@@ -39,9 +39,6 @@ bool region_is_in_use_for(const struct allocation *allocation);
 
 /* Takes the region and its references out of every index, and revokes its client MRs. */
 void region_leave_indexes(struct region *region);
-
-/* The first reference in an allocation's slot, of any allocation; NULL: none. */
-struct region_reference *region_first_in_slot(uint32_t slot);
 
 /* Takes the reference out of every index, and revokes its client MRs. */
 void region_remove_reference(struct region_reference *reference);

@@ -1,27 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* region_choice.c -- which range to register for an allocation, and for a client's request
  *
- * A request registers a part, the requested range in whole granules, so the client waits for no
- * more than its own bytes; or a whole that takes hardly longer. After requests for POLICY_PARTS
- * parts the worker registers the whole, or after twice as many the next request, and parts without
- * client MRs end. A part also serves requests while the whole is being registered, and where the
- * whole does not fit within the pin limit. With unique keys there are parts alone: each client MR
- * needs a region of its own, also of a range that has one.
- *
- * The bytes and regions of all parts are limited as those of other regions are (pin_limit.c), their
- * number is not.
+ * A request registers the whole allocation, where that is at most POLICY_WHOLE bytes or
+ * POLICY_TIMES times the request. Else it registers a part: its own range in whole granules, joined
+ * with the nearest part where both make up at least half of that. After POLICY_PARTS parts a
+ * request registers the whole. The whole ends the parts without client MRs. A part serves where the
+ * whole does not fit, or fails. With unique keys there are parts alone: each client MR needs a
+ * region of its own, also of a range that has one.
  */
 #include "registration/region_choice.h"
 
-#include "base/config.h"
 #include "registration/keys.h"
 #include "registration/pin_limit.h"
 #include "registration/policy.h"
-#include "registration/range_index.h"
 #include "registration/region.h"
 #include "registration/region_end.h"
 #include "registration/region_use.h"
-#include "registration/session_lock.h"
+#include "registration/lock.h"
 #include "report/statistics.h"
 
 static uint64_t choice_round_up(uint64_t value, uint64_t unit)
@@ -29,21 +24,13 @@ static uint64_t choice_round_up(uint64_t value, uint64_t unit)
 	return (value + unit - 1) & ~(unit - 1);
 }
 
-/* PEERPIN_GRANULARITY=2M: allocations that the driver carves from one block share its region. */
-static bool choice_shares_block(const struct allocation *allocation)
-{
-	return config_get()->granularity == GRANULARITY_2M &&
-	       (allocation->kind == ALLOCATION_DEVICE || allocation->kind == ALLOCATION_PITCHED) &&
-	       allocation->base / BLOCK == (allocation->base + allocation->size - 1) / BLOCK;
-}
-
-/* The range to register for [address, address + length) of the allocation. */
-static struct region_range choice_range(const struct allocation *allocation, uint64_t address,
+/* The range to register for [address, address + length) of the allocation. Clients that bring
+ * dma-bufs export pages (ready_exports.c). */
+static struct region_range choice_range(const struct allocation *allocation,
+					const struct domain *domain, uint64_t address,
 					uint64_t length)
 {
-	uint64_t unit = choice_shares_block(allocation) ? BLOCK
-			: allocation->integrated	? PAGE
-							: GRANULE;
+	uint64_t unit = allocation->integrated || domain->exports ? PAGE : GRANULE;
 	uint64_t end = choice_round_up(address + length, unit), last;
 	struct region_range range = { .base = address & ~(unit - 1), .first = allocation->base };
 
@@ -56,155 +43,190 @@ static struct region_range choice_range(const struct allocation *allocation, uin
 	return range;
 }
 
-static struct region_range choice_whole(const struct allocation *allocation)
+/* Of whole granules: that of the allocation's bytes in them. */
+static struct region_range choice_join(const struct allocation *allocation,
+				       const struct domain *domain, uint64_t first, uint64_t last)
 {
-	return choice_range(allocation, allocation->base, allocation->size);
+	uint64_t end = allocation->base + allocation->size;
+
+	first = first < allocation->base ? allocation->base : first;
+	last = last > end ? end : last;
+	return choice_range(allocation, domain, first, last - first);
 }
 
-static bool choice_is_whole(const struct region_reference *reference, const void *unused)
+static struct region_range choice_whole(const struct allocation *allocation,
+					const struct domain *domain)
 {
-	(void)unused;
-	return reference->whole;
+	return choice_range(allocation, domain, allocation->base, allocation->size);
 }
 
 struct region_reference *region_find_whole(const struct allocation *allocation,
 					   const struct domain *domain)
 {
-	const struct keys *keys = keys_of(domain, allocation->slot, allocation->id);
+	struct region_reference *reference =
+		region_find_reference(domain, allocation->slot, allocation->id);
 
-	return range_index_find(keys ? keys->parts : 0,
-				&(struct range_search){ .base = allocation->base,
-							.end = allocation->base + allocation->size,
-							.suits = choice_is_whole });
+	while (reference && !reference->whole)
+		reference = region_next_reference(reference);
+	return reference;
 }
 
 struct region_reference *region_refer_whole(const struct allocation *allocation,
 					    struct domain *domain)
 {
-	struct region_range whole = choice_whole(allocation);
+	struct region_range whole = choice_whole(allocation, domain);
 
 	return region_refer(allocation, domain, &whole);
 }
 
 /* ---- requests ---- */
 
-static bool choice_is_ready(const struct region_reference *reference, const void *mappings)
+static bool choice_is_better(const struct region *one, const struct region *other, bool smallest)
 {
-	const struct region *region = reference->region;
-	const struct region_range *within = mappings;
-
-	return region->state == REGION_READY && !region_is_taken(region) &&
-	       region->base + region->length <= within->base + within->length;
+	return !other || (smallest ? one->length < other->length : one->length > other->length);
 }
 
-/* Not registered yet, by another thread or after an eviction. A longer part may have failed, or not
- * fit, and takes longer. */
-static bool choice_is_of(const struct region_reference *reference, const void *range)
+static bool choice_is_within(const struct region *region, const struct region_range *limit)
 {
-	return region_is_of(reference->region, range) && !region_is_taken(reference->region);
+	return region->base >= limit->base &&
+	       region->base + region->length <= limit->base + limit->length;
 }
 
+/* A region of exactly `range` that is not registered: another thread registers it, or it was
+ * evicted. A longer one may have failed, or not fit, and takes longer. */
 struct region_reference *region_find_serving(const struct allocation *allocation,
 					     const struct domain *domain,
 					     const struct registration_request *request,
 					     const struct region_range *range,
 					     const struct region_range *limit)
 {
-	const struct keys *keys = keys_of(domain, allocation->slot, allocation->id);
-	uint32_t root = !keys ? 0 : range->spans ? keys->spans : keys->parts;
-	struct range_search search = { .base = request->address,
-				       .end = request->address + request->length,
-				       .smallest = range->spans || domain->owner->own_keys,
-				       .suits = choice_is_ready,
-				       .argument = limit };
-	struct region_reference *reference = range_index_find(root, &search);
+	struct region_reference *reference =
+		region_find_reference(domain, allocation->slot, allocation->id);
+	struct region_reference *best = NULL, *exact = NULL;
+	bool smallest = range->spans || domain->owner->own_keys;
+	const struct region *region;
 
-	search.smallest = true;
-	search.suits = choice_is_of;
-	search.argument = range;
-	return reference ? reference : range_index_find(root, &search);
+	for (; reference; reference = region_next_reference(reference)) {
+		region = reference->region;
+		if (region->spans != range->spans || region_is_taken(region))
+			continue;
+		if (region_is_of(region, range))
+			exact = reference;
+		if (region->state == REGION_READY && region->base <= request->address &&
+		    region->base + region->length >= request->address + request->length &&
+		    (!limit || choice_is_within(region, limit)) &&
+		    choice_is_better(region, best ? best->region : NULL, smallest))
+			best = reference;
+	}
+	return best ? best : exact;
 }
 
-void region_drop_failed(struct region *region, const struct region_reference *reference)
+void region_drop_failed(struct region *region, const struct region_reference *reference,
+			struct region **ending)
 {
-	session_assert();
+	registration_assert_held();
 	if (!reference->whole && region->users == 1 && (!region_is_shared(region) || region->spans))
-		region_end(region);
+		region_end(region, ending);
 }
 
-/* Look-ups need the keys of the whole. `only`: it did not fit, or failed. */
-static bool choice_takes_part(const struct allocation *allocation, const struct domain *domain,
-			      const struct region_range *part, bool only)
+static struct region_reference *choice_find_exact(const struct allocation *allocation,
+						  const struct domain *domain,
+						  const struct region_range *range)
 {
-	return !part->whole && (!domain->looked_up || only ||
-				!pin_limit_may_hold(allocation->device, allocation->size));
+	struct region_reference *reference =
+		region_find_reference(domain, allocation->slot, allocation->id);
+
+	while (reference &&
+	       (!region_is_of(reference->region, range) || region_is_taken(reference->region)))
+		reference = region_next_reference(reference);
+	return reference;
 }
 
-/* The worker should have registered the whole by now: it finds no idle CPU, or has much to do. */
-static bool choice_is_overdue(const struct allocation *allocation, const struct domain *domain)
+/* The part, joined with the nearest one where both make up at least half of that. */
+static struct region_range choice_hull(const struct allocation *allocation,
+				       const struct domain *domain, const struct region_range *part)
+{
+	const struct region_reference *reference =
+		region_find_reference(domain, allocation->slot, allocation->id);
+	uint64_t end = part->base + part->length, first, last, least = UINT64_MAX;
+	struct region_range hull = *part;
+	const struct region *other;
+
+	for (; reference; reference = region_next_reference(reference)) {
+		other = reference->region;
+		first = other->base < part->base ? other->base : part->base;
+		last = other->base + other->length > end ? other->base + other->length : end;
+		if (other->spans || other->state != REGION_READY || reference->whole ||
+		    last - first > 2 * (part->length + other->length) || last - first >= least)
+			continue;
+		least = last - first;
+		hull = choice_join(allocation, domain, first, last);
+	}
+	return hull;
+}
+
+static bool choice_may_take_whole(const struct allocation *allocation, const struct domain *domain,
+				  const struct region_range *whole)
+{
+	const struct region_reference *reference = region_find_whole(allocation, domain);
+
+	/* It did not fit, or failed. */
+	if (reference && reference->region->state != REGION_REGISTERING)
+		return false;
+	return pin_limit_has_room(domain->owner->adapter, allocation->device, whole->length);
+}
+
+/* The range to register for a request whose own range is `part`. */
+static struct region_range choice_extend(const struct allocation *allocation,
+					 const struct domain *domain,
+					 const struct region_range *part,
+					 const struct region_range *whole)
 {
 	const struct keys *keys = keys_of(domain, allocation->slot, allocation->id);
+	unsigned int made = keys ? keys->made : 0;
+	struct region_range hull;
 
-	return keys && keys->made == 2 * POLICY_PARTS && region_is_queued(allocation);
-}
-
-/* The whole takes the client hardly longer than the part, or few times as long as all parts so far.
- * If there is one, another thread registers it, or it did not fit, or failed. */
-static bool choice_replaces_part(const struct allocation *allocation, const struct domain *domain,
-				 const struct registration_request *request, uint64_t part_length,
-				 uint64_t length)
-{
-	struct adapter *adapter = domain->owner->adapter;
-	bool is_short =
-		length <= POLICY_WHOLE && length <= POLICY_PARTS * part_length && !request->dma_buf;
-
-	return (is_short || (length <= POLICY_PARTS * POLICY_PARTS * part_length &&
-			     choice_is_overdue(allocation, domain))) &&
-	       !allocation->integrated && !domain->owner->own_keys && !adapter->wholes_fail &&
-	       !region_find_whole(allocation, domain) &&
-	       pin_limit_has_room(adapter, allocation->device, length);
+	if (part->whole || domain->owner->own_keys || allocation->integrated)
+		return *part;
+	if ((whole->length <= POLICY_WHOLE || whole->length <= POLICY_TIMES * part->length ||
+	     made == POLICY_PARTS) &&
+	    choice_may_take_whole(allocation, domain, whole))
+		return *whole;
+	hull = made < POLICY_PARTS ? choice_hull(allocation, domain, part) : *part;
+	return pin_limit_has_room(domain->owner->adapter, allocation->device, hull.length) ? hull
+											   : *part;
 }
 
 struct region_reference *region_choose(const struct allocation *allocation, struct domain *domain,
 				       const struct registration_request *request, bool parts_only,
-				       enum region_choice *choice)
+				       bool *optional)
 {
-	struct region_range whole = choice_whole(allocation), part = whole;
-	bool takes_part;
+	struct region_range whole = choice_whole(allocation, domain), part = whole, range;
 	struct region_reference *found;
 
-	session_assert();
+	registration_assert_held();
 	if (request->length < allocation->size)
-		part = choice_range(allocation, request->address, request->length);
-	takes_part = choice_takes_part(allocation, domain, &part, parts_only);
-	found = region_find_serving(allocation, domain, request, &part, &whole);
-	*choice = CHOICE_PART;
-	if (found && found->region->state == REGION_READY &&
-	    (found->whole || takes_part || !domain->looked_up))
+		part = choice_range(allocation, domain, request->address, request->length);
+	found = region_find_serving(allocation, domain, request, &part, NULL);
+	*optional = false;
+	if (found &&
+	    (found->region->state == REGION_READY || found->region->state == REGION_REGISTERING))
 		return found;
-	if (!(found && found->region->state == REGION_REGISTERING) &&
-	    !keys_may_try(domain, allocation, part.whole || !takes_part))
+	if (!keys_may_try(domain, allocation, part.whole))
 		return NULL;
-	if (!takes_part && !(part.whole && domain->owner->own_keys)) {
-		*choice = part.whole ? CHOICE_PART : CHOICE_WHOLE;
-		found = region_find_whole(allocation, domain);
-		return found ? found : region_refer(allocation, domain, &whole);
-	}
 	if (found)
 		return found;
-	if (takes_part && !parts_only &&
-	    choice_replaces_part(allocation, domain, request, part.length, whole.length)) {
-		*choice = CHOICE_OPTIONAL;
-		return region_refer(allocation, domain, &whole);
-	}
-	return region_refer(allocation, domain, &part);
+	range = parts_only ? part : choice_extend(allocation, domain, &part, &whole);
+	*optional = range.length > part.length;
+	found = choice_find_exact(allocation, domain, &range);
+	return found ? found : region_refer(allocation, domain, &range);
 }
 
 bool region_count_request(const struct allocation *allocation, const struct domain *domain)
 {
 	struct keys *keys = keys_of(domain, allocation->slot, allocation->id);
 
-	session_assert();
+	registration_assert_held();
 	if (!keys || keys->requested)
 		return false;
 	keys->requested = true;
@@ -213,35 +235,29 @@ bool region_count_request(const struct allocation *allocation, const struct doma
 	return true;
 }
 
-/* ---- the whole, after requests for parts ---- */
-
-enum region_demand region_demand(const struct allocation *allocation, const struct domain *domain)
+bool region_is_requested(const struct allocation *allocation, const struct domain *domain)
 {
 	const struct keys *keys = keys_of(domain, allocation->slot, allocation->id);
 
-	session_assert();
-	if (!keys || !keys->made)
-		return DEMAND_NONE;
-	return keys->made >= POLICY_PARTS && !domain->owner->own_keys ? DEMAND_WHOLE : DEMAND_PARTS;
+	registration_assert_held();
+	return keys && keys->made;
 }
 
-bool region_wants_whole(const struct allocation *allocation, const struct domain *domain)
-{
-	return region_demand(allocation, domain) == DEMAND_WHOLE &&
-	       pin_limit_may_hold(allocation->device, allocation->size);
-}
-
-void region_end_parts(const struct allocation *allocation, struct domain *domain)
+void region_end_parts(const struct allocation *allocation, struct domain *domain,
+		      const struct region *by, struct region **ending)
 {
 	struct region_reference *reference, *next;
+	struct region *region;
 
-	session_assert();
+	registration_assert_held();
 	for (reference = region_find_reference(domain, allocation->slot, allocation->id); reference;
 	     reference = next) {
 		next = region_next_reference(reference);
-		if (!reference->whole && !reference->region->spans &&
-		    region_may_end(reference->region) && !region_is_shared(reference->region) &&
-		    region_claim(reference->region))
-			region_end(reference->region);
+		region = reference->region;
+		if (region != by && !reference->whole && !region->spans &&
+		    region->base >= by->base &&
+		    region->base + region->length <= by->base + by->length &&
+		    region_may_end(region) && !region_is_shared(region) && region_claim(region))
+			region_end(region, ending);
 	}
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* region_choice.h -- which range to register for an allocation, and for a client's request; with
- * registration_lock held
+ * registration_mutex held
  */
 #ifndef PEERPIN_REGISTRATION_REGION_CHOICE_H
 #define PEERPIN_REGISTRATION_REGION_CHOICE_H
@@ -14,17 +14,12 @@ struct region_reference *region_find_whole(const struct allocation *allocation,
 struct region_reference *region_refer_whole(const struct allocation *allocation,
 					    struct domain *domain);
 
-enum region_choice {
-	CHOICE_PART,	 /* a part, or the whole for a request that needs it */
-	CHOICE_WHOLE,	 /* the whole, where a part contains the request */
-	CHOICE_OPTIONAL, /* likewise, because the whole takes hardly longer */
-};
-
-/* The reference that serves a request inside the allocation. `parts_only`: the whole did not fit
- * within the pin limit, or failed. NULL: out of memory, or no region for the request. */
+/* The reference that serves a request inside the allocation. `parts_only`: a longer range than the
+ * request's did not fit within the pin limit, or failed. Sets *optional if the range is longer.
+ * NULL: out of memory, or no region for the request. */
 struct region_reference *region_choose(const struct allocation *allocation, struct domain *domain,
 				       const struct registration_request *request, bool parts_only,
-				       enum region_choice *choice);
+				       bool *optional);
 
 /* True if the request may be served from such memory, as far as the memory decides: a dma-buf
  * follows the kernel's rules; a request by address needs memory that adapters reach by address. No
@@ -36,8 +31,8 @@ static inline bool region_suits(const struct registration_request *request,
 				: memory_is_registrable(allocation);
 }
 
-/* For a request inside `limit`, the allocation or the mappings of a span: a reference with a
- * registered region that contains the request; else with the region of exactly `range`. NULL:
+/* For a request inside the allocation, or of a span inside `limit`, its mappings: a reference with
+ * a registered region that contains the request; else with the region of exactly `range`. NULL:
  * none. With unique keys no client MR holds the region. */
 struct region_reference *region_find_serving(const struct allocation *allocation,
 					     const struct domain *domain,
@@ -46,25 +41,18 @@ struct region_reference *region_find_serving(const struct allocation *allocation
 					     const struct region_range *limit);
 
 /* A part or span that is not registered after a request ends, if that is its only user. */
-void region_drop_failed(struct region *region, const struct region_reference *reference);
+void region_drop_failed(struct region *region, const struct region_reference *reference,
+			struct region **ending);
 
-/* The reason for background registration of the whole allocation in the domain. */
-enum region_demand {
-	DEMAND_NONE,  /* no request yet: by the learning */
-	DEMAND_PARTS, /* in few parts, for spans, or with unique keys: these suffice */
-	DEMAND_WHOLE, /* requests in enough parts */
-};
-enum region_demand region_demand(const struct allocation *allocation, const struct domain *domain);
-
-/* True if the worker should register the whole, after a request that a part serves. */
-bool region_wants_whole(const struct allocation *allocation, const struct domain *domain);
+/* True if clients have requested parts: the worker leaves the allocation to their requests. */
+bool region_is_requested(const struct allocation *allocation, const struct domain *domain);
 
 /* A client requests the allocation in this domain, in which it has a reference. True: for the first
  * time, which is counted. */
 bool region_count_request(const struct allocation *allocation, const struct domain *domain);
 
-/* Ends the allocation's parts that are its alone, and no client MR holds: the whole serves their
- * requests. */
-void region_end_parts(const struct allocation *allocation, struct domain *domain);
+/* Ends the allocation's parts inside `by` that are its alone, and no client MR holds. */
+void region_end_parts(const struct allocation *allocation, struct domain *domain,
+		      const struct region *by, struct region **ending);
 
 #endif

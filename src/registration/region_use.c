@@ -6,11 +6,11 @@
 #include "registration/holds.h"
 #include "registration/keys.h"
 #include "registration/references.h"
-#include "registration/session_lock.h"
+#include "registration/lock.h"
 
 uint64_t region_take_import(struct region *region)
 {
-	session_assert();
+	registration_assert_held();
 	if (!region->imported)
 		region->imported = references_take(region);
 	return region->imported ? holds_take(holds_of(region->imported)) : 0;
@@ -27,7 +27,7 @@ bool region_has_client_mrs(const struct region *region)
 
 bool region_is_held(const struct region *region)
 {
-	session_assert();
+	registration_assert_held();
 	return region_has_client_mrs(region) || (region->imported && holds_any(region->imported));
 }
 
@@ -43,7 +43,7 @@ bool region_is_taken(const struct region *region)
 
 bool region_is_idle(const struct region *region)
 {
-	return (region->spans || !region->domain->looked_up) && !region_is_held(region);
+	return !region_is_held(region);
 }
 
 bool region_may_end(const struct region *region)
@@ -56,7 +56,7 @@ bool region_claim(struct region *region)
 {
 	struct region_reference *reference = holds_at(region->references);
 
-	session_assert();
+	registration_assert_held();
 	if (region_has_client_mrs(region))
 		return false;
 	while (reference && holds_claim(reference))
@@ -71,7 +71,7 @@ uint32_t region_used_at(const struct region *region)
 	const struct region_reference *reference = holds_at(region->references);
 	uint32_t now = load_relaxed(&holds_time), age, least = UINT32_MAX;
 
-	session_assert();
+	registration_assert_held();
 	for (; reference; reference = holds_at(reference->next_in_region)) {
 		age = now - load_relaxed(&reference->used_at);
 		least = age < least ? age : least;

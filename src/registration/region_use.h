@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* region_use.h -- use of regions by clients; with registration_lock held */
+/* region_use.h -- use of regions by clients; with registration_mutex held */
 #ifndef PEERPIN_REGISTRATION_REGION_USE_H
 #define PEERPIN_REGISTRATION_REGION_USE_H
 
@@ -12,7 +12,7 @@ bool region_has_client_mrs(const struct region *region);
 /* True if a client MR has the region's keys, or will have, and they must be unique. */
 bool region_is_taken(const struct region *region);
 
-/* True if neither a client MR nor keys of a look-up are in use; and, with region_may_end(), no
+/* True if no client MR holds the region; and, with region_may_end(), no
  * thread: an end keeps the lock. */
 bool region_is_idle(const struct region *region);
 bool region_may_end(const struct region *region);

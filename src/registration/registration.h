@@ -54,6 +54,7 @@ struct pin_result {
 	const struct registration_method *method;
 	struct errors_text failure; /* no cause: the returned number, of the method's `call` */
 	bool reported;		    /* pinning_report.c has logged the failure */
+	bool from_source;	    /* by the request's dma-buf */
 };
 
 /* Error without meaning for GPU and adapter: at this moment no context of the device can export. */
@@ -131,9 +132,9 @@ void registration_log_selection(void);
  * `by_key`: its client indexes registrations by key, so each key has at most 1 client MR. */
 void registration_pd_opened(struct ibv_pd *pd, bool by_key);
 
-/* PEERPIN_EAGER: the client of the protection domain will request GPU memory with these access
- * flags, and with relaxed ordering besides if it requests host memory so. Memory near the adapter
- * is registered with them from now on. Keeps errno. */
+/* PEERPIN_PREREGISTER=eager: the client of the protection domain will request GPU memory with these
+ * access flags, and with relaxed ordering besides if it requests host memory so. Memory near the
+ * adapter is registered with them from now on. Keeps errno. */
 void registration_expect(const struct ibv_pd *pd, int access);
 
 /* The client deallocates the protection domain. False: it has client MRs there, with a region or
@@ -212,23 +213,6 @@ void registration_imported(const void *client_mr, const struct ibv_context *cont
  * this range is registered, mapped likewise, for the caller to return; it is recorded. Negative:
  * the driver has to export the range. */
 int registration_export(const struct found_export *wanted);
-
-/* ---- look-ups without a client MR ---- */
-
-struct domain;
-
-/* The domain of `access` in `pd`, enabled from now on: background registration includes it. Valid
- * until the protection domain is closed. NULL: unknown pd, or access flags that no region can
- * have. */
-struct domain *registration_domain(const struct ibv_pd *pd, int access);
-
-/* The keys of [address, address + length) in `domain`, for one use. Requires one live allocation
- * around the range, registered in `domain` with exactly `access`. Wait-free, any thread: no lock,
- * no allocation, no write but a counter of the thread's own. False: call registration_request().
- * The keys stay valid until the memory is freed or registration_pd_closing() begins, even if the
- * kernel then refuses. A later use is the caller's error, as with every key. */
-bool registration_find(const struct domain *domain, uint64_t address, uint64_t length, int access,
-		       uint32_t *lkey, uint32_t *rkey);
 
 /* Receives the allocated and freeing events. */
 extern const struct memory_subscriber registration_subscriber;

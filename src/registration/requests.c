@@ -10,14 +10,14 @@
 #include "registration/domain_enable.h"
 #include "registration/holds.h"
 #include "registration/keys.h"
-#include "registration/learning.h"
 #include "registration/ready_exports.h"
 #include "registration/region.h"
 #include "registration/region_choice.h"
+#include "registration/region_end.h"
 #include "registration/region_life.h"
 #include "registration/region_use.h"
 #include "registration/room.h"
-#include "registration/session.h"
+#include "registration/lock.h"
 #include "registration/spans.h"
 #include "report/statistics.h"
 #include "report/trace.h"
@@ -84,11 +84,12 @@ struct serving {
 	bool parts_only;       /* see region_choose() */
 	uint64_t waited_since; /* 0: no wait */
 	bool enabled;
-	enum service service; /* if served */
+	enum service service;  /* if served */
+	struct region *ending; /* ended meanwhile, to deregister without the lock */
 };
 
-/* Brings the region to READY if possible. registration_lock is held, and dropped meanwhile. The
- * caller is one of the region's users. */
+/* Brings the region to READY if possible; drops the lock meanwhile. The caller is one of the
+ * region's users. */
 static enum service requests_make_ready(struct serving *serving, struct region *region,
 					bool optional)
 {
@@ -97,11 +98,12 @@ static enum service requests_make_ready(struct serving *serving, struct region *
 				       : SYNCHRONOUS;
 	uint64_t start;
 
+	registration_assert_held();
 	if (region->state == REGION_READY)
 		return HIT;
 	if (region->state == REGION_REGISTERING) {
 		start = serving->waited_since = system_clock();
-		region_await_settled(region);
+		region_await_settled(region, &serving->ending);
 		start = system_clock() - start;
 		statistics_add(program_ns, start);
 		statistics_time(waited_ns, start, wait_ns);
@@ -112,7 +114,8 @@ static enum service requests_make_ready(struct serving *serving, struct region *
 	/* A background registration never evicts. A synchronous one may, unless a part would do: it
 	 * can succeed after the worker's failure. */
 	region->state = REGION_REGISTERING;
-	statistics_time(program_ns, region_register(region, serving->request, optional),
+	statistics_time(program_ns,
+			region_register(region, serving->request, optional, &serving->ending),
 			registration_program_ns);
 	return service;
 }
@@ -129,25 +132,23 @@ static void requests_count_served(enum service service)
 		statistics_count(synchronous);
 }
 
-/* Learns from the first request for the allocation in this domain: for the whole that the worker
+/* Counts the first request for the allocation in this domain: for the whole that the worker
  * registers, too, where a part serves. True: a rescan may register more. */
-static bool requests_learn(struct domain *domain, const struct allocation *allocation,
-			   struct region_reference *reference)
+static bool requests_count_use(struct domain *domain, const struct allocation *allocation,
+			       struct region_reference *reference)
 {
 	struct region_reference *whole =
 		reference->whole ? reference : region_find_whole(allocation, domain);
 	struct region *region = whole ? whole->region : reference->region;
-	bool again = false, first;
+	bool again;
 
 	/* No background registration would serve such requests. */
 	if (reference->region->spans) {
 		region_set_used(reference->region);
 		return false;
 	}
-	first = region_count_request(allocation, domain);
-	/* A speculative region settles its evidence once. */
-	if (region->learning_kind.evidence == EVIDENCE_NONE ? first : !region->used)
-		again = learning_requested(domain, allocation, &region->learning_kind);
+	again = region_count_request(allocation, domain) &&
+		domain_count_requested(domain, allocation->size);
 	reference->used = true;
 	region_set_used(reference->region);
 	region_set_used(region);
@@ -185,53 +186,52 @@ static enum outcome requests_take(const struct serving *serving, const struct re
 	return requests_add_client_mr(serving->request, reference) ? SERVED : BYPASSED_failed;
 }
 
-/* For the worker, after a served request. registration_lock is held. */
+/* For the worker, after a served request. */
 static void requests_queue_more(struct serving *serving, const struct region_reference *reference)
 {
 	struct domain *domain = reference->region->domain;
 
-	if (serving->service != HIT && reference->whole)
-		region_end_parts(&serving->allocation, domain);
+	registration_assert_held();
+	if (serving->service != HIT && !reference->region->spans)
+		region_end_parts(&serving->allocation, domain, reference->region, &serving->ending);
 	if (domain_served(domain, &serving->allocation))
 		serving->go |= background_queue_domain(domain);
-	if (serving->service != HIT && !reference->whole && !reference->region->spans &&
-	    !serving->parts_only && region_wants_whole(&serving->allocation, domain))
-		serving->go |= background_queue_requested(&serving->allocation);
 }
 
-/* registration_lock is held, and dropped while registering or waiting. */
+/* Drops the lock while registering or waiting. */
 static enum outcome requests_serve(struct serving *serving, struct registration_keys *keys)
 {
 	const struct registration_request *request = serving->request;
 	struct region_reference *reference;
 	struct domain *domain;
 	struct region *region;
-	bool rescan = false, gone = false;
-	enum region_choice choice = CHOICE_PART;
+	bool rescan = false, gone = false, optional = false;
 	enum outcome outcome;
 
+	registration_assert_held();
 	room_describe(serving->allocation.device);
-	domain = domain_enable(request->pd, domain_access(request), false, &rescan);
+	domain = domain_enable(request->pd, domain_access(request), &rescan);
 	if (!domain)
 		return BYPASSED_domain;
-	domain->exports = request->dma_buf;
+	domain->exports |= request->dma_buf;
 	serving->enabled |= rescan;
 	serving->go |= rescan && background_queue_domain(domain);
 	/* A free is visible before subscriber_freeing() takes the lock. Either this check finds it,
 	 * or subscriber_freeing() finds the reference created below. */
 	if (!memory_is_live(&serving->allocation))
 		return BYPASSED_freed;
-	reference = serving->spans ? span_choose(&serving->allocation, domain, request, &gone)
+	reference = serving->spans ? span_choose(&serving->allocation, domain, request,
+						 &serving->ending, &gone)
 				   : region_choose(&serving->allocation, domain, request,
-						   serving->parts_only, &choice);
+						   serving->parts_only, &optional);
 	if (!reference)
 		return gone || !memory_is_live(&serving->allocation) ? BYPASSED_freed
 								     : BYPASSED_failed;
 	region = reference->region;
-	if (requests_learn(domain, &serving->allocation, reference))
+	if (requests_count_use(domain, &serving->allocation, reference))
 		serving->go |= background_queue_domain(domain);
 	region->users++;
-	serving->service = requests_make_ready(serving, region, choice == CHOICE_OPTIONAL);
+	serving->service = requests_make_ready(serving, region, optional);
 	outcome = requests_take(serving, region, reference);
 	if (outcome == SERVED) {
 		*keys = region->keys;
@@ -239,15 +239,14 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	}
 	/* Not freed: so the reference is there. */
 	if (outcome != SERVED && outcome != BYPASSED_freed && region->state != REGION_READY)
-		region_drop_failed(region, reference);
-	serving->parts_only |= choice != CHOICE_PART && outcome == BYPASSED_pin_limit;
+		region_drop_failed(region, reference, &serving->ending);
+	serving->parts_only |= optional && outcome == BYPASSED_pin_limit;
 	region_release_user(region);
 	return outcome;
 }
 
 /* Retry: while this thread waited the region may have ended, by an eviction or a neighbour's free.
- * Where the whole did not fit, or failed in place of a part, a part may. registration_lock is held.
- */
+ * Where the whole did not fit, or failed in place of a part, a part may. */
 static enum outcome requests_serve_again(struct serving *serving, struct registration_keys *keys)
 {
 	enum outcome outcome;
@@ -256,7 +255,7 @@ static enum outcome requests_serve_again(struct serving *serving, struct registr
 
 	do {
 		/* A free may wait for these regions, and the next try for a registration. */
-		session_flush();
+		region_flush(&serving->ending);
 		only = serving->parts_only;
 		outcome = requests_serve(serving, keys);
 	} while (serving->parts_only != only || (outcome == BYPASSED_freed && tries++ < TRIES &&
@@ -331,9 +330,10 @@ static enum outcome requests_try(struct serving *serving, struct registration_ke
 
 	if (request->dma_buf)
 		ready_exports_expect();
-	session_begin();
+	registration_lock();
 	outcome = requests_serve_again(serving, keys);
-	session_end();
+	registration_unlock();
+	region_unpin_all(&serving->ending);
 	if (serving->go)
 		worker_wake();
 	if (serving->enabled)

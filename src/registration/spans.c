@@ -9,7 +9,7 @@
  * serves only requests that need all its mappings: the unmap of another one would revoke their
  * client MRs. A request for more mappings registers another span; the shorter one stays idle.
  *
- * No client MR outlives a mapping. References are created with registration_lock held, each for a
+ * No client MR outlives a mapping. References are created with registration_mutex held, each for a
  * mapping whose record is live then. The end of the mapping (cuMemUnmap, a loss of access) first
  * ends the record, then takes the lock, finds the reference, ends the holds of all references of
  * the span, and returns when the region is deregistered. Hits of spans take the hold with the lock
@@ -25,7 +25,7 @@
 #include "registration/region.h"
 #include "registration/region_choice.h"
 #include "registration/region_end.h"
-#include "registration/session_lock.h"
+#include "registration/lock.h"
 
 static uint64_t span_piece_end(const struct allocation *piece)
 {
@@ -68,7 +68,8 @@ static struct region_range span_range(const struct registration_request *request
 /* References from all mappings of the request, or from none. */
 static struct region_reference *span_create(const struct allocation *first, struct domain *domain,
 					    const struct registration_request *request,
-					    const struct region_range *range, bool *gone)
+					    const struct region_range *range,
+					    struct region **ending, bool *gone)
 {
 	struct region_reference *reference, *of_first = NULL;
 	struct allocation piece = *first;
@@ -88,19 +89,20 @@ static struct region_reference *span_create(const struct allocation *first, stru
 	if (reference && !more && range->base + range->length <= span_piece_end(&piece))
 		return of_first;
 	if (of_first)
-		region_end(of_first->region);
+		region_end(of_first->region, ending);
 	*gone = reference;
 	return NULL;
 }
 
 struct region_reference *span_choose(const struct allocation *first, struct domain *domain,
-				     const struct registration_request *request, bool *gone)
+				     const struct registration_request *request,
+				     struct region **ending, bool *gone)
 {
 	struct region_range mappings, range;
 	struct region_reference *found;
 	struct allocation last;
 
-	session_assert();
+	registration_assert_held();
 	/* span_create() looks at those between, as the caller has. */
 	*gone = !memory_find(request->address + request->length - 1, &last);
 	if (*gone)
@@ -115,7 +117,7 @@ struct region_reference *span_choose(const struct allocation *first, struct doma
 	if (domain->span_failures != SPANS_WORK && domain->span_failures >= POLICY_FAILURES)
 		return NULL;
 	return keys_may_try(domain, first, false)
-		       ? span_create(first, domain, request, &range, gone)
+		       ? span_create(first, domain, request, &range, ending, gone)
 		       : NULL;
 }
 
@@ -124,7 +126,7 @@ bool span_is_live(const struct region *region, uint64_t youngest)
 	struct region_reference *reference = holds_at(region->references);
 	uint32_t now = load_relaxed(&holds_time);
 
-	session_assert();
+	registration_assert_held();
 	for (; reference; reference = holds_at(reference->next_in_region)) {
 		if ((youngest && youngest < reference->allocation) ||
 		    !memory_is_live(&(struct allocation){ .id = reference->allocation,

@@ -20,7 +20,8 @@ bool span_next(const struct registration_request *request, struct allocation *pi
  * NULL: out of memory, no region for the request,
  * or (*gone) a mapping has ended, and may be back already. */
 struct region_reference *span_choose(const struct allocation *first, struct domain *domain,
-				     const struct registration_request *request, bool *gone);
+				     const struct registration_request *request,
+				     struct region **ending, bool *gone);
 
 /* True while each mapping of the span is live, and not younger than the request's dma-buf:
  * `youngest` (registration.h). Counts as a use. */

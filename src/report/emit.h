@@ -39,13 +39,6 @@ void usage_hit_rate(const struct segment *segment, char *to, size_t size);
 /* Write why many requests miss, and what helps (hints.def, hints.c). False: few miss. */
 bool hints_find(const struct segment *segment, char *to, size_t size);
 
-/* Write bytes as a value of a setting: "2M". */
-void usage_setting_of_bytes(uint64_t bytes, char *to, size_t size);
-
-/* Compute the PEERPIN_MIN_SIZE that excludes most regions that were never used. *skipped: number of
- * excluded regions. Return false if there is no such size. */
-bool usage_smallest_size(const struct segment *segment, uint64_t *bytes, uint64_t *skipped);
-
 /* Format bytes in the largest unit that gives a number above 1: "41.2 GiB". */
 void usage_bytes(uint64_t bytes, char *to, size_t size);
 

@@ -96,11 +96,11 @@ static void emit_table_add_reasons(struct emitter *emitter, unsigned int room)
 		if (++at == room && count > room)
 			system_format(more, sizeof(more), "; %u more in PEERPIN_STATS_FILE=FILE",
 				      count - room);
-		output_add(emitter->output, "%-*sGPU %d, %s: %s%s\n", LABEL_WIDTH, reason_title,
-			   pair->gpu,
-			   emit_table_clean(segment->adapters[pair->adapter].name, name,
-					    sizeof(name)),
-			   emit_table_clean(reason, line, sizeof(line)), more);
+		output_add(
+			emitter->output, "%-*sGPU %d, %s: %s%s\n", LABEL_WIDTH, reason_title,
+			pair->gpu,
+			emit_table_clean(segment->adapters[pair->adapter].name, name, sizeof(name)),
+			emit_table_clean(reason, line, sizeof(line)), more);
 	}
 }
 
@@ -134,8 +134,6 @@ static void emit_table_add_requests(struct emitter *emitter)
 		output_add(emitter->output, "  %llu waited", llu(counter(emitter, waited)));
 	output_add(emitter->output, "  %llu %s  %llu bypassed", llu(misses),
 		   misses == 1 ? "miss" : "misses", llu(counter(emitter, bypassed)));
-	if (tallied(emitter, look_ups))
-		output_add(emitter->output, "  %llu key look-ups", llu(tallied(emitter, look_ups)));
 	if (counter(emitter, ucx_unhooked))
 		output_add(emitter->output,
 			   "  %llu UCX without hooks: its requests hit (use UCX 1.18.1)",
@@ -227,37 +225,11 @@ static void emit_table_add_named(struct emitter *emitter, const char *title, con
 		output_add(emitter->output, "\n");
 }
 
-/* Without a setting that excludes them, unused regions are in the statistics alone. */
-static void emit_table_add_never_used(struct emitter *emitter)
-{
-	const struct segment *segment = emitter->source->segment;
-	bool all = usage_has_setting(segment, "PEERPIN_PREREGISTER", "all");
-	uint64_t size, excluded;
-	char bytes[24], text[24];
-
-	if (!counter(emitter, never_used) ||
-	    (!usage_smallest_size(segment, &size, &excluded) && !all))
-		return;
-	usage_bytes(counter(emitter, never_used_bytes), bytes, sizeof(bytes));
-	emit_table_begin_line(emitter, "never used");
-	output_add(emitter->output, "%llu regions, %s", llu(counter(emitter, never_used)), bytes);
-	if (all)
-		output_add(emitter->output,
-			   "  without PEERPIN_PREREGISTER=all only requested sizes are registered");
-	if (excluded) {
-		usage_setting_of_bytes(size, text, sizeof(text));
-		output_add(emitter->output, "  PEERPIN_MIN_SIZE=%s excludes %llu", text,
-			   llu(excluded));
-	}
-	output_add(emitter->output, "\n");
-}
-
 /* Lines that are there only after a loss or an error. */
 static void emit_table_add_problems(struct emitter *emitter)
 {
 	char hint[300];
 
-	emit_table_add_never_used(emitter);
 	if (hints_find(emitter->source->segment, hint, sizeof(hint)))
 		output_add(emitter->output, "%-*s%s\n", LABEL_WIDTH, "hint", hint);
 	/* These explain missed frees. */

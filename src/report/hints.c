@@ -75,16 +75,6 @@ bool hints_lacks_idle_cpu(const struct segment *segment)
 	return NO_IDLE_CPU;
 }
 
-static unsigned int hints_sizes(const struct segment *segment)
-{
-	unsigned int sizes = 0;
-
-	for (unsigned int i = 0; i < HISTOGRAM_BUCKETS; i++)
-		sizes += segment_value(&segment->histograms[HISTOGRAM_used_bytes][i]) > 0;
-	return sizes;
-}
-
-#define SIZES	       hints_sizes(segment)
 #define BYPASSED       bypassed
 #define BYPASSED_LABEL reason.label
 #define BYPASSED_FIX   hints_fix(segment, reason.name)

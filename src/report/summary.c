@@ -142,7 +142,7 @@ static bool summary_is_worth_table(const struct segment *segment)
 {
 	const struct config *config = config_get();
 
-	return config->keep || config->keep_host || config->eager ||
+	return config->keep || config->keep_host || config->preregister == PREREGISTER_EAGER ||
 	       segment_value(&segment->counters.protection_domains) ||
 	       segment_value(&segment->counters.host_requests) ||
 	       segment_tallied(segment, TALLY_requests);

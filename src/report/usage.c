@@ -144,14 +144,12 @@ static bool usage_is_software(const struct segment *segment)
 
 bool usage_is_used(const struct segment *segment)
 {
-	return (usage_served(segment) || segment_tallied(segment, TALLY_look_ups)) &&
-	       !usage_is_software(segment);
+	return usage_served(segment) && !usage_is_software(segment);
 }
 
 static void usage_write_served(const struct segment *segment, char *to, size_t size)
 {
-	bool hit = segment_tallied(segment, TALLY_hits) || usage_count(segment, waited) ||
-		   segment_tallied(segment, TALLY_look_ups);
+	bool hit = segment_tallied(segment, TALLY_hits) || usage_count(segment, waited);
 	char methods[64], adapters[256], bytes[24];
 
 	usage_bytes(usage_count(segment, pinned_bytes_peak), bytes, sizeof(bytes));
@@ -169,7 +167,7 @@ void usage_write(const struct segment *segment, char *to, size_t size)
 {
 	struct segment_row reason;
 
-	if (usage_served(segment) || segment_tallied(segment, TALLY_look_ups)) {
+	if (usage_served(segment)) {
 		usage_write_served(segment, to, size);
 	} else if (usage_count(segment, bypassed_version)) {
 		system_format(to, size, "not used by peerpin: unsupported libibverbs");
@@ -226,46 +224,4 @@ bool usage_has_setting(const struct segment *segment, const char *name, const ch
 				  (!at[text_length(value)] || at[text_length(value)] == '\n'));
 	}
 	return false;
-}
-
-#define PAGE_BITS 12
-
-bool usage_smallest_size(const struct segment *segment, uint64_t *bytes, uint64_t *skipped)
-{
-	unsigned int smallest = 0, largest = 0;
-
-	while (smallest < HISTOGRAM_BUCKETS &&
-	       !segment_value(&segment->histograms[HISTOGRAM_used_bytes][smallest]))
-		smallest++;
-	*skipped = 0;
-	/* Draw no conclusion after key look-ups: the use of the keys is not visible. */
-	if (smallest == HISTOGRAM_BUCKETS || segment_tallied(segment, TALLY_look_ups))
-		return false;
-	for (unsigned int i = 0; i < smallest; i++) {
-		uint64_t unused =
-			segment_value(&segment->histograms[HISTOGRAM_never_used_bytes][i]);
-
-		*skipped = add_capped(*skipped, unused);
-		if (unused)
-			largest = i;
-	}
-	/* Use the smallest size that suffices, as `peerpin report` does: sizes up to the smallest
-	 * used one are unknown. Not less than a page, and not for a few regions of many. */
-	*bytes = (uint64_t)2 << largest;
-	if (*bytes < 1 << PAGE_BITS) {
-		*bytes = 1 << PAGE_BITS;
-		*skipped = smallest < PAGE_BITS ? 0 : *skipped;
-	}
-	return *skipped > 0 &&
-	       (uint64_t)multiply_capped(*skipped, 20) >= usage_count(segment, registrations);
-}
-
-void usage_setting_of_bytes(uint64_t bytes, char *to, size_t size)
-{
-	unsigned int shift = bytes >= 1 << 20 ? 20 : bytes >= 1 << 10 ? 10 : 0;
-
-	system_format(to, size, "%llu%s", llu(bytes >> shift),
-		      shift == 20 ? "M"
-		      : shift	  ? "K"
-				  : "");
 }

@@ -50,24 +50,12 @@ static struct reason hints_main_reason(const struct job *job)
 	return commonest;
 }
 
-static unsigned int hints_sizes(const struct job *job)
-{
-	const json_t *buckets = json_object_get(job->histograms, "used_bytes"), *count;
-	unsigned int sizes = 0;
-	size_t at;
-
-	json_array_foreach(buckets, at, count)
-		sizes += json_integer_value(count) > 0;
-	return sizes;
-}
-
 static const char *hints_text(uint64_t requests, uint64_t all, const char *text)
 {
 	return text_of("%s of %s requests %s", show(UNIT_COUNT, (int64_t)requests),
 		       show(UNIT_COUNT, (int64_t)all), text);
 }
 
-#define SIZES	       hints_sizes(job)
 #define BYPASSED       reason.requests
 #define BYPASSED_LABEL reason.label
 #define BYPASSED_FIX   job_fix(job, reason.key)

@@ -27,7 +27,7 @@ NEVER = (
     "kept reused kept_released kept_bytes kept_bytes_peak kept_host_bytes kept_host_bytes_peak memory_queries"
 ).split()
 REGISTRATIONS = frozenset(
-    """ucx_unhooked protection_domains sync_missing look_ups registrations registrations_background background_delays driver_delays exports_ready requests hits
+    """ucx_unhooked protection_domains sync_missing registrations registrations_background background_delays exports_ready requests hits
     waited synchronous_queued synchronous bypassed
     bypassed_flags bypassed_address bypassed_range bypassed_freed bypassed_capability bypassed_domain
     bypassed_failed bypassed_pin_limit bypassed_version bypassed_private bypassed_form bypassed_data_direct bypassed_unknown bypassed_verify imports

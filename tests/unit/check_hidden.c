@@ -97,25 +97,6 @@ TEST(hidden, a_hidden_record_serves_no_query)
 	ck_assert(!table_is_address_hidden(HOME));
 }
 
-TEST(hidden, user_words_are_hidden_and_come_back_with_what_was_set_meanwhile)
-{
-	struct allocation allocation = allocate_4096();
-	struct record *at = record();
-
-	memory_set_user_word(&allocation, 0, 11);
-	memory_set_user_word(&allocation, 1, 12);
-	ck_assert(keeps(HOME));
-	ck_assert_uint_eq(load_acquire(&at->user_words[0]), 0);
-	ck_assert_uint_eq(load_acquire(&at->user_words[1]), 0);
-	memory_set_user_word(&allocation, 1, 13);
-	ck_assert_uint_eq(load_acquire(&at->user_words[1]), 0);
-	ck_assert_uint_eq(reuse(4096), HOME);
-	ck_assert_uint_eq(load_acquire(&at->user_words[0]), 11);
-	ck_assert_uint_eq(load_acquire(&at->user_words[1]), 13);
-	memory_set_user_word(&allocation, 1, 14);
-	ck_assert_uint_eq(load_acquire(&at->user_words[1]), 14);
-}
-
 TEST(hidden, use_by_an_adapter_is_known_after_a_reuse)
 {
 	struct allocation allocation = allocate_4096(), found;

@@ -181,8 +181,8 @@ TEST(log, a_cause_is_told_once)
 
 TEST(log, the_first_line_tells_what_differs_from_the_defaults)
 {
-	setenv("PEERPIN_PREREGISTER", "sync", 1);
-	setenv("PEERPIN_MIN_SIZE", "2M", 1);
+	setenv("PEERPIN_PREREGISTER", "eager", 1);
+	setenv("PEERPIN_KEEP_HOST", "2M", 1);
 	setenv("PEERPIN_POINTER_QUERIES", "off", 1);
 	setenv("PEERPIN_STATS_FILE", "/x", 1);
 	setenv("PEERPIN_DISABLE", "0", 1);
@@ -193,8 +193,8 @@ TEST(log, the_first_line_tells_what_differs_from_the_defaults)
 	ck_assert_uint_eq(
 		lines_with(
 			output,
-			"settings other than the defaults: PEERPIN_PREREGISTER=sync "
-			"PEERPIN_MIN_SIZE=2097152 "
+			"settings other than the defaults: PEERPIN_PREREGISTER=eager "
+			"PEERPIN_KEEP_HOST=2097152 "
 			"PEERPIN_POINTER_QUERIES=0 PEERPIN_LOG_LEVEL=info PEERPIN_STATS_FILE=/x\n"),
 		1);
 }

@@ -96,16 +96,15 @@ static void add_pairs(unsigned int count)
 
 CASE(statistics, .set_up = set_up);
 
-TEST(statistics, the_table_has_at_most_14_lines_and_a_screen_s_width)
+TEST(statistics, the_table_has_at_most_13_lines_and_a_screen_s_width)
 {
 	size_t width = 0;
 
 	fill(&segment, 123456789012);
 	segment.tallies[0].counts[TALLY_hits] = 1;
-	strcpy(segment.header.settings, "PEERPIN_PREREGISTER=all\n");
 	add_pairs(8);
 	emitted(EMIT_TABLE);
-	ck_assert_uint_eq(lines_of(text), 14);
+	ck_assert_uint_eq(lines_of(text), 13);
 	ck_assert_ptr_nonnull(strstr(text, "\nnot by dma-buf   GPU 0, mlx5_0: reason 0\n"
 					   "not by dma-buf   GPU 1, mlx5_0: reason 1; 6 more in "
 					   "PEERPIN_STATS_FILE=FILE\n"));
@@ -287,10 +286,9 @@ TEST(statistics, names_do_not_change_a_terminal)
 	strcpy(segment.header.host, name);
 	strcpy(segment.header.job, name);
 	snprintf(segment.header.settings, sizeof(segment.header.settings), "A=%s", name);
-	segment_set_reason(&segment,
-			   segment_pair(&segment, 0, segment_adapter(&segment, name), "P\x9b",
-					"m\x1b"),
-			   name);
+	segment_set_reason(
+		&segment,
+		segment_pair(&segment, 0, segment_adapter(&segment, name), "P\x9b", "m\x1b"), name);
 	segment.pairs[0].registrations = 1;
 	segment.counters.waited = segment.counters.registrations_dma_buf = 1;
 	for (enum emit_form form = EMIT_TABLE; form <= EMIT_LINE; form++) {
@@ -366,46 +364,6 @@ TEST(statistics, a_damaged_file_is_refused_with_the_reason)
 	segment.adapters[3].name[0] = '\0';
 	segment.header.magic[7]++;
 	ck_assert_ptr_nonnull(strstr(segment_refused(&segment, sizeof(segment)), "no statistics"));
-}
-
-TEST(statistics, the_smallest_size_leaves_out_no_region_that_was_used)
-{
-	uint64_t bytes, skipped;
-
-	ck_assert(!usage_smallest_size(&segment, &bytes, &skipped));
-	segment.histograms[HISTOGRAM_never_used_bytes][12] = 40;
-	ck_assert(!usage_smallest_size(&segment, &bytes, &skipped));
-	segment.histograms[HISTOGRAM_used_bytes][20] = 1;
-	segment.histograms[HISTOGRAM_never_used_bytes][20] = 7;
-	ck_assert(usage_smallest_size(&segment, &bytes, &skipped));
-	ck_assert_uint_eq(bytes, 1 << 13);
-	ck_assert_uint_eq(skipped, 40);
-	/* Lookups do not record sizes. */
-	segment.header.threads = 1;
-	segment.tallies[0].counts[TALLY_look_ups] = 1;
-	ck_assert(!usage_smallest_size(&segment, &bytes, &skipped));
-	segment.tallies[0].counts[TALLY_look_ups] = 0;
-	ck_assert(usage_smallest_size(&segment, &bytes, &skipped));
-	/* Nor for a few of many. */
-	segment.counters.registrations = 801;
-	ck_assert(!usage_smallest_size(&segment, &bytes, &skipped));
-	segment.counters.registrations = 800;
-	ck_assert(usage_smallest_size(&segment, &bytes, &skipped));
-	segment.counters.registrations = UINT64_MAX / 20 + 1;
-	segment.histograms[HISTOGRAM_never_used_bytes][12] = UINT64_MAX / 20 + 1;
-	ck_assert(usage_smallest_size(&segment, &bytes, &skipped));
-	segment.counters.registrations = 800;
-	/* Not less than a page. */
-	segment.histograms[HISTOGRAM_never_used_bytes][12] = 0;
-	segment.histograms[HISTOGRAM_never_used_bytes][0] = 40;
-	ck_assert(usage_smallest_size(&segment, &bytes, &skipped));
-	ck_assert_uint_eq(bytes, 4096);
-	ck_assert_uint_eq(skipped, 40);
-	segment.histograms[HISTOGRAM_used_bytes][11] = 1;
-	ck_assert(!usage_smallest_size(&segment, &bytes, &skipped));
-	segment.histograms[HISTOGRAM_never_used_bytes][12] = 40;
-	segment.histograms[HISTOGRAM_used_bytes][3] = 1;
-	ck_assert(!usage_smallest_size(&segment, &bytes, &skipped));
 }
 
 TEST(statistics, values_are_sorted_by_their_highest_bit)

@@ -246,7 +246,7 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*
 	return EAGAIN;
 }
 
-CASE(all, .set_up = set_up_all, .timeout = 300);
+CASE(all, .set_up = set_up, .timeout = 300);
 
 TEST(all, a_thread_that_cannot_be_started_is_tried_again)
 {
