@@ -22,7 +22,6 @@
 #include "registration/adapter.h"
 #include "registration/domain.h"
 #include "registration/region.h"
-#include "registration/region_choice.h"
 #include "registration/region_end.h"
 #include "registration/region_life.h"
 #include "registration/lock.h"

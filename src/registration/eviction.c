@@ -13,7 +13,7 @@
 #include "base/atomics.h"
 #include "registration/adapter.h"
 #include "registration/holds.h"
-#include "registration/region_use.h"
+#include "registration/region.h"
 #include "registration/lock.h"
 #include "report/statistics.h"
 

@@ -11,7 +11,7 @@
 #include "registration/pinning.h"
 #include "registration/references.h"
 #include "registration/region_end.h"
-#include "registration/region_use.h"
+#include "registration/region.h"
 #include "registration/lock.h"
 #include "report/statistics.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* region.c -- regions and their references: creation, indexes, removal
+/* region.c -- regions and their references: creation, indexes, use, removal
  *
- * Use of a region by clients: region_use.c. Its registration: region_life.c. Its end: region_end.c.
+ * Their registration: region_life.c. Their end: region_end.c.
  */
 #include "registration/region.h"
 
@@ -11,10 +11,9 @@
 #include "registration/domain.h"
 #include "registration/holds.h"
 #include "registration/keys.h"
+#include "registration/lock.h"
 #include "registration/policy.h"
 #include "registration/references.h"
-#include "registration/region_use.h"
-#include "registration/lock.h"
 #include "report/statistics.h"
 
 #define RANGES (1u << 20)
@@ -252,4 +251,141 @@ void region_release_user(struct region *region)
 	registration_assert_held();
 	if (!--region->users && region->ended)
 		pool_put(&region_pool, region);
+}
+
+/* ---- ranges of an allocation ---- */
+
+static uint64_t region_round_up(uint64_t value, uint64_t unit)
+{
+	return (value + unit - 1) & ~(unit - 1);
+}
+
+/* Clients that bring dma-bufs export pages (ready_exports.c). */
+struct region_range region_range_of(const struct allocation *allocation,
+				    const struct domain *domain, uint64_t address, uint64_t length)
+{
+	uint64_t unit = allocation->integrated || domain->exports ? PAGE : GRANULE;
+	uint64_t end = region_round_up(address + length, unit), last;
+	struct region_range range = { .base = address & ~(unit - 1), .first = allocation->base };
+
+	range.length = end - range.base;
+	last = allocation->base + memory_extent(allocation);
+	if (range.base > range.first)
+		range.first = range.base;
+	range.extent = (end < last ? end : last) - range.first;
+	range.whole = range.extent == memory_extent(allocation);
+	return range;
+}
+
+struct region_range region_whole_of(const struct allocation *allocation,
+				    const struct domain *domain)
+{
+	return region_range_of(allocation, domain, allocation->base, allocation->size);
+}
+
+struct region_reference *region_find_whole(const struct allocation *allocation,
+					   const struct domain *domain)
+{
+	struct region_reference *reference =
+		region_find_reference(domain, allocation->slot, allocation->id);
+
+	while (reference && !reference->whole)
+		reference = region_next_reference(reference);
+	return reference;
+}
+
+struct region_reference *region_refer_whole(const struct allocation *allocation,
+					    struct domain *domain)
+{
+	struct region_range whole = region_whole_of(allocation, domain);
+
+	return region_refer(allocation, domain, &whole);
+}
+
+bool region_is_requested(const struct allocation *allocation, const struct domain *domain)
+{
+	const struct keys *keys = keys_of(domain, allocation->slot, allocation->id);
+
+	registration_assert_held();
+	return keys && keys->made;
+}
+
+/* ---- use by clients ---- */
+
+uint64_t region_take_import(struct region *region)
+{
+	registration_assert_held();
+	if (!region->imported)
+		region->imported = references_take(region);
+	return region->imported ? holds_take(holds_of(region->imported)) : 0;
+}
+
+bool region_has_client_mrs(const struct region *region)
+{
+	const struct region_reference *reference = holds_at(region->references);
+
+	while (reference && !holds_any(reference))
+		reference = holds_at(reference->next_in_region);
+	return reference;
+}
+
+bool region_is_held(const struct region *region)
+{
+	registration_assert_held();
+	return region_has_client_mrs(region) || (region->imported && holds_any(region->imported));
+}
+
+/* By a client MR, or by a request that waits for the registration. Such a domain has no hits: all
+ * its holds are taken with the lock held. */
+bool region_is_taken(const struct region *region)
+{
+	bool is_waited_for =
+		region->state == REGION_REGISTERING && (!region->with_worker || region->users > 1);
+
+	return region->owner->own_keys && (is_waited_for || region_is_held(region));
+}
+
+bool region_is_idle(const struct region *region)
+{
+	return !region_is_held(region);
+}
+
+bool region_may_end(const struct region *region)
+{
+	return !region->users && region_is_idle(region);
+}
+
+/* A hit may take a hold at any time, until its generation has ended. */
+bool region_claim(struct region *region)
+{
+	struct region_reference *reference = holds_at(region->references);
+
+	registration_assert_held();
+	if (region_has_client_mrs(region))
+		return false;
+	while (reference && holds_claim(reference))
+		reference = holds_at(reference->next_in_region);
+	if (reference)
+		keys_publish_all(region);
+	return !reference;
+}
+
+uint32_t region_used_at(const struct region *region)
+{
+	const struct region_reference *reference = holds_at(region->references);
+	uint32_t now = load_relaxed(&holds_time), age, least = UINT32_MAX;
+
+	registration_assert_held();
+	for (; reference; reference = holds_at(reference->next_in_region)) {
+		age = now - load_relaxed(&reference->used_at);
+		least = age < least ? age : least;
+	}
+	return now - least;
+}
+
+bool region_is_shared(const struct region *region)
+{
+	const struct region_reference *first = holds_at(region->references);
+
+	return first && first->next_in_region;
 }

@@ -95,6 +95,25 @@ bool region_end_references(const struct allocation *allocation, struct region **
 	return any;
 }
 
+void region_end_parts(const struct allocation *allocation, struct domain *domain,
+		      const struct region *by, struct region **ending)
+{
+	struct region_reference *reference, *next;
+	struct region *region;
+
+	registration_assert_held();
+	for (reference = region_find_reference(domain, allocation->slot, allocation->id); reference;
+	     reference = next) {
+		next = region_next_reference(reference);
+		region = reference->region;
+		if (region != by && !reference->whole && !region->spans &&
+		    region->base >= by->base &&
+		    region->base + region->length <= by->base + by->length &&
+		    region_may_end(region) && !region_is_shared(region) && region_claim(region))
+			region_end(region, ending);
+	}
+}
+
 static void region_unpin(struct region *region)
 {
 	uint64_t start = region_is_reported() ? system_clock() : 0;

@@ -53,7 +53,7 @@ struct pin_result {
 	struct ibv_mr *mr; /* NULL: failed */
 	const struct registration_method *method;
 	struct errors_text failure; /* no cause: the returned number, of the method's `call` */
-	bool reported;		    /* pinning_report.c has logged the failure */
+	bool reported;		    /* pinning.c has logged the failure */
 	bool from_source;	    /* by the request's dma-buf */
 };
 
