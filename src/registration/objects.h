@@ -53,7 +53,7 @@ enum region_state {
 struct region {
 	union {
 		struct region *next_free;
-		struct region *range_next;  /* equal hash of the base */
+		struct region *range_next;  /* equal hash of the base; of short ranges alone */
 		struct region *ending_next; /* ended: in a list to deregister */
 	};
 	struct domain *domain;		 /* valid until deregistered */

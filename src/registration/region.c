@@ -16,11 +16,11 @@
 #include "registration/references.h"
 #include "report/statistics.h"
 
-#define RANGES (1u << 20)
+#define RANGES (1u << 16)
 
 /* Ids of queued allocations by slot; 0: none. Any thread. */
 static struct arena queued_ids = ARENA_INITIALIZER(_Atomic uint64_t, ALLOCATIONS_MAX);
-static struct region *ranges[RANGES]; /* by domain and base */
+static struct region *shared[RANGES]; /* of a granule at most, by domain and base */
 static struct pool region_pool = POOL_INITIALIZER(struct region);
 
 /* NULL: no allocation of the slot has been queued. Acquire load of `ready`: the store of `base`
@@ -30,13 +30,19 @@ static _Atomic uint64_t *region_queued_at(uint32_t slot)
 	return slot < queued_ids.ready ? (_Atomic uint64_t *)queued_ids.base + slot : NULL;
 }
 
+/* Allocations share a region of one granule, or page: of a longer range they would overlap. */
+static bool region_may_be_shared(uint64_t length)
+{
+	return length <= GRANULE;
+}
+
 /* Adjacent granules, and adjacent blocks of 2 MiB, have adjacent buckets: the touched part of the
  * table grows with the number of regions. Equal ranges of many domains have different buckets. */
-static struct region **region_range_bucket(const struct domain *domain, uint64_t base)
+static struct region **region_bucket(const struct domain *domain, uint64_t base)
 {
 	uint64_t granule = base / GRANULE;
 
-	return &ranges[(granule / 32 + granule % 32 * (RANGES / 32 + 1) +
+	return &shared[(granule / 32 + granule % 32 * (RANGES / 32 + 1) +
 			domain->number * 0x9e3779b1u) %
 		       RANGES];
 }
@@ -47,9 +53,11 @@ bool region_is_of(const struct region *region, const struct region_range *range)
 	       region->spans == range->spans;
 }
 
-static struct region *region_find_by_range(struct domain *domain, const struct region_range *range)
+/* The region of exactly that range, for another allocation; NULL: none. */
+static struct region *region_find_shared(struct domain *domain, const struct region_range *range)
 {
-	struct region *region = *region_range_bucket(domain, range->base);
+	struct region *region =
+		region_may_be_shared(range->length) ? *region_bucket(domain, range->base) : NULL;
 
 	while (region && (!region_is_of(region, range) || region->domain != domain ||
 			  region_is_taken(region)))
@@ -73,8 +81,10 @@ static struct region *region_create(struct domain *domain, const struct allocati
 				   .size = range->spans ? range->length : allocation->size,
 				   .spans = range->spans };
 	LIST_INSERT_HEAD(&domain->regions, region, in_domain);
-	region->range_next = *region_range_bucket(domain, range->base);
-	*region_range_bucket(domain, range->base) = region;
+	if (region_may_be_shared(range->length)) {
+		region->range_next = *region_bucket(domain, range->base);
+		*region_bucket(domain, range->base) = region;
+	}
 	return region;
 }
 
@@ -167,12 +177,14 @@ bool region_is_in_use_for(const struct allocation *allocation)
 
 void region_leave_indexes(struct region *region)
 {
-	struct region **range = region_range_bucket(region->domain, region->base);
+	struct region **link = region_bucket(region->domain, region->base);
 
 	registration_assert_held();
-	while (*range != region)
-		range = &(*range)->range_next;
-	*range = region->range_next;
+	if (region_may_be_shared(region->length)) {
+		while (*link != region)
+			link = &(*link)->range_next;
+		*link = region->range_next;
+	}
 	LIST_REMOVE(region, in_domain);
 	while (region->references)
 		region_remove_reference(holds_at(region->references));
@@ -189,23 +201,30 @@ static void region_drop_unused(struct region *region)
 	pool_put(&region_pool, region);
 }
 
+struct region_reference *region_refer_to(struct region *region, const struct allocation *allocation,
+					 const struct region_range *range)
+{
+	struct region_reference *reference = region_add_reference(region, allocation, range);
+
+	region->dma_buf_only |= !memory_is_registrable(allocation);
+	if (reference)
+		keys_publish(region, reference);
+	return reference;
+}
+
 struct region_reference *region_refer(const struct allocation *allocation, struct domain *domain,
 				      const struct region_range *range)
 {
+	struct region *region = region_find_shared(domain, range);
 	struct region_reference *reference;
-	struct region *region;
 
 	registration_assert_held();
-	region = region_find_by_range(domain, range);
 	if (!region)
 		region = region_create(domain, allocation, range);
 	if (!region)
 		return NULL;
-	region->dma_buf_only |= !memory_is_registrable(allocation);
-	reference = region_add_reference(region, allocation, range);
-	if (reference)
-		keys_publish(region, reference);
-	else if (!region->references)
+	reference = region_refer_to(region, allocation, range);
+	if (!reference && !region->references)
 		region_drop_unused(region);
 	return reference;
 }

@@ -13,7 +13,8 @@ struct region_reference *region_find_reference(const struct domain *domain, uint
 struct region_reference *region_next_reference(const struct region_reference *reference);
 
 /* Creates the allocation's reference to the region of a range in the domain. A region created for
- * it is in state REGION_IDLE. NULL: out of memory. */
+ * it is in state REGION_IDLE. region_refer_to(): of a further mapping, to the region of a span.
+ * NULL: out of memory. */
 struct region_range {
 	uint64_t base, length;	/* whole granules */
 	uint64_t first, extent; /* the reference's bytes: those of the allocation; of a span none */
@@ -22,6 +23,8 @@ struct region_range {
 };
 struct region_reference *region_refer(const struct allocation *allocation, struct domain *domain,
 				      const struct region_range *range);
+struct region_reference *region_refer_to(struct region *region, const struct allocation *allocation,
+					 const struct region_range *range);
 
 /* The range to register for [address, address + length) of the allocation in the domain; and for
  * the whole allocation. */

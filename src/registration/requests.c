@@ -441,7 +441,8 @@ static struct region_reference *span_create(const struct allocation *first, stru
 	bool more = true;
 
 	do {
-		reference = region_refer(&piece, domain, range);
+		reference = of_first ? region_refer_to(of_first->region, &piece, range)
+				     : region_refer(&piece, domain, range);
 		if (!reference)
 			break;
 		if (!of_first)
