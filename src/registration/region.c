@@ -169,7 +169,7 @@ bool region_is_in_use_for(const struct allocation *allocation)
 
 	while (!reference && (domain = domain_after(domain, domain ? domain->number : 0))) {
 		reference = region_find_reference(domain, allocation->slot, allocation->id);
-		while (reference && region_is_idle(reference->region))
+		while (reference && !region_is_held(reference->region))
 			reference = region_next_reference(reference);
 	}
 	return reference;
@@ -364,14 +364,9 @@ bool region_is_taken(const struct region *region)
 	return region->owner->own_keys && (is_waited_for || region_is_held(region));
 }
 
-bool region_is_idle(const struct region *region)
-{
-	return !region_is_held(region);
-}
-
 bool region_may_end(const struct region *region)
 {
-	return !region->users && region_is_idle(region);
+	return !region->users && !region_is_held(region);
 }
 
 /* A hit may take a hold at any time, until its generation has ended. */

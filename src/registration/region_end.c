@@ -8,13 +8,14 @@
 #include "registration/region_end.h"
 
 #include "base/system.h"
-#include "registration/holds.h"
 #include "registration/domain.h"
+#include "registration/holds.h"
+#include "registration/lock.h"
+#include "registration/methods.h"
 #include "registration/pin_limit.h"
 #include "registration/ready_exports.h"
 #include "registration/region.h"
 #include "registration/region_report.h"
-#include "registration/lock.h"
 #include "report/statistics.h"
 #include "report/trace.h"
 

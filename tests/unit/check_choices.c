@@ -7,8 +7,9 @@
 #include "hits_fixture.h"
 
 #include "registration/domain.h"
-#include "registration/policy.h"
 #include "registration/lock.h"
+#include "registration/methods.h"
+#include "registration/policy.h"
 #include "registration/region.h"
 
 #define GIB    ((uint64_t)1 << 30)

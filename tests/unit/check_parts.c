@@ -7,6 +7,7 @@
 #include "hits_fixture.h"
 #include "keep_fixture.h"
 
+#include "registration/methods.h"
 #include "registration/policy.h"
 #include "registration/region.h"
 
