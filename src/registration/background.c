@@ -21,11 +21,10 @@
 #include "base/system.h"
 #include "registration/adapter.h"
 #include "registration/domain.h"
+#include "registration/lock.h"
 #include "registration/region.h"
-#include "registration/region_choice.h"
 #include "registration/region_end.h"
 #include "registration/region_life.h"
-#include "registration/lock.h"
 #include "report/statistics.h"
 
 #define QUEUE_SIZE 4096u

@@ -11,8 +11,8 @@
 #include "registration/adapter.h"
 #include "registration/domain.h"
 #include "registration/holds.h"
-#include "registration/region_use.h"
 #include "registration/lock.h"
+#include "registration/region.h"
 #include "registration/verbs_abi.h"
 #include "report/statistics.h"
 

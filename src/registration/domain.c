@@ -6,9 +6,9 @@
 #include "base/pool.h"
 #include "registration/adapter.h"
 #include "registration/keys.h"
+#include "registration/lock.h"
 #include "registration/policy.h"
 #include "registration/references.h"
-#include "registration/lock.h"
 #include "report/statistics.h"
 
 #define OWNERS 1024u

@@ -13,8 +13,8 @@
 #include "base/atomics.h"
 #include "registration/adapter.h"
 #include "registration/holds.h"
-#include "registration/region_use.h"
 #include "registration/lock.h"
+#include "registration/region.h"
 #include "report/statistics.h"
 
 void eviction_begin(struct eviction_order *order)

@@ -10,8 +10,8 @@
 #include "base/atomics.h"
 #include "memory/lookup.h"
 #include "registration/holds.h"
-#include "registration/policy.h"
 #include "registration/lock.h"
+#include "registration/policy.h"
 #include "report/statistics.h"
 
 void keys_begin(struct domain *domain)

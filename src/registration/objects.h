@@ -16,7 +16,7 @@
  * it, rounded out to granules. So every granule of a region holds a part of each of its
  * allocations. While one of them is live the driver cannot have replaced a page. Allocations that
  * round to the same range share one region. An allocation may have several references in a domain
- * (region_choice.c); hits use one of them. A span (spans.c) is a region over several mappings of
+ * (requests.c); hits use one of them. A span (requests.c) is a region over several mappings of
  * VMM memory, referenced by each of them: it serves only requests that need them all, and ends with
  * the first of them.
  *
@@ -53,7 +53,7 @@ enum region_state {
 struct region {
 	union {
 		struct region *next_free;
-		struct region *range_next;  /* equal hash of the base */
+		struct region *range_next;  /* equal hash of the base; of short ranges alone */
 		struct region *ending_next; /* ended: in a list to deregister */
 	};
 	struct domain *domain;		 /* valid until deregistered */
@@ -68,7 +68,7 @@ struct region {
 	bool dma_buf_only;
 	bool ended;	    /* out of every index; freed with the last user */
 	bool used;	    /* a client has requested it */
-	bool spans;	    /* over several mappings: spans.c */
+	bool spans;	    /* over several mappings */
 	bool counted;	    /* part of the pinned bytes */
 	bool evicted;	    /* ended by an eviction */
 	bool returns;	    /* a region of its range was evicted before */

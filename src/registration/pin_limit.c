@@ -65,13 +65,6 @@ static bool pin_limit_fits_beside(const struct gpu *gpu, uint64_t pinned, uint64
 	return !gpu->pin_limit || (length <= gpu->pin_limit && pinned <= gpu->pin_limit - length);
 }
 
-bool pin_limit_may_hold(int device, uint64_t length)
-{
-	const struct gpu *gpu = pin_limit_gpu(device);
-
-	return !gpu->limit || length <= gpu->limit;
-}
-
 bool pin_limit_adapter_allows(const struct adapter *adapter)
 {
 	/* Leave a quarter of the regions to the client's own registrations. */

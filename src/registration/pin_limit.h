@@ -20,9 +20,6 @@ uint64_t pin_limit_bar1(int device); /* bytes; 0: unknown */
 
 bool pin_limit_allows(const struct region *region);
 
-/* True if a region of that length may fit within PEERPIN_PIN_LIMIT or BAR1, after evictions. */
-bool pin_limit_may_hold(int device, uint64_t length);
-
 /* True if a region of that length fits within the pin limit and the adapter's region limit. */
 bool pin_limit_has_room(const struct adapter *adapter, int device, uint64_t length);
 

@@ -8,11 +8,11 @@
 #include "registration/adapter.h"
 #include "registration/background.h"
 #include "registration/domain.h"
+#include "registration/lock.h"
 #include "registration/pinning.h"
 #include "registration/references.h"
+#include "registration/region.h"
 #include "registration/region_end.h"
-#include "registration/region_use.h"
-#include "registration/lock.h"
 #include "report/statistics.h"
 
 /* Ends the regions of a protection domain; those with client MRs, imports aside, only if

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* region.c -- regions and their references: creation, indexes, removal
+/* region.c -- regions and their references: creation, indexes, use, removal
  *
- * Use of a region by clients: region_use.c. Its registration: region_life.c. Its end: region_end.c.
+ * Their registration: region_life.c. Their end: region_end.c.
  */
 #include "registration/region.h"
 
@@ -11,17 +11,16 @@
 #include "registration/domain.h"
 #include "registration/holds.h"
 #include "registration/keys.h"
+#include "registration/lock.h"
 #include "registration/policy.h"
 #include "registration/references.h"
-#include "registration/region_use.h"
-#include "registration/lock.h"
 #include "report/statistics.h"
 
-#define RANGES (1u << 20)
+#define RANGES (1u << 16)
 
 /* Ids of queued allocations by slot; 0: none. Any thread. */
 static struct arena queued_ids = ARENA_INITIALIZER(_Atomic uint64_t, ALLOCATIONS_MAX);
-static struct region *ranges[RANGES]; /* by domain and base */
+static struct region *shared[RANGES]; /* of a granule at most, by domain and base */
 static struct pool region_pool = POOL_INITIALIZER(struct region);
 
 /* NULL: no allocation of the slot has been queued. Acquire load of `ready`: the store of `base`
@@ -31,13 +30,19 @@ static _Atomic uint64_t *region_queued_at(uint32_t slot)
 	return slot < queued_ids.ready ? (_Atomic uint64_t *)queued_ids.base + slot : NULL;
 }
 
+/* Allocations share a region of one granule, or page: of a longer range they would overlap. */
+static bool region_may_be_shared(uint64_t length)
+{
+	return length <= GRANULE;
+}
+
 /* Adjacent granules, and adjacent blocks of 2 MiB, have adjacent buckets: the touched part of the
  * table grows with the number of regions. Equal ranges of many domains have different buckets. */
-static struct region **region_range_bucket(const struct domain *domain, uint64_t base)
+static struct region **region_bucket(const struct domain *domain, uint64_t base)
 {
 	uint64_t granule = base / GRANULE;
 
-	return &ranges[(granule / 32 + granule % 32 * (RANGES / 32 + 1) +
+	return &shared[(granule / 32 + granule % 32 * (RANGES / 32 + 1) +
 			domain->number * 0x9e3779b1u) %
 		       RANGES];
 }
@@ -48,9 +53,11 @@ bool region_is_of(const struct region *region, const struct region_range *range)
 	       region->spans == range->spans;
 }
 
-static struct region *region_find_by_range(struct domain *domain, const struct region_range *range)
+/* The region of exactly that range, for another allocation; NULL: none. */
+static struct region *region_find_shared(struct domain *domain, const struct region_range *range)
 {
-	struct region *region = *region_range_bucket(domain, range->base);
+	struct region *region =
+		region_may_be_shared(range->length) ? *region_bucket(domain, range->base) : NULL;
 
 	while (region && (!region_is_of(region, range) || region->domain != domain ||
 			  region_is_taken(region)))
@@ -74,8 +81,10 @@ static struct region *region_create(struct domain *domain, const struct allocati
 				   .size = range->spans ? range->length : allocation->size,
 				   .spans = range->spans };
 	LIST_INSERT_HEAD(&domain->regions, region, in_domain);
-	region->range_next = *region_range_bucket(domain, range->base);
-	*region_range_bucket(domain, range->base) = region;
+	if (region_may_be_shared(range->length)) {
+		region->range_next = *region_bucket(domain, range->base);
+		*region_bucket(domain, range->base) = region;
+	}
 	return region;
 }
 
@@ -160,7 +169,7 @@ bool region_is_in_use_for(const struct allocation *allocation)
 
 	while (!reference && (domain = domain_after(domain, domain ? domain->number : 0))) {
 		reference = region_find_reference(domain, allocation->slot, allocation->id);
-		while (reference && region_is_idle(reference->region))
+		while (reference && !region_is_held(reference->region))
 			reference = region_next_reference(reference);
 	}
 	return reference;
@@ -168,12 +177,14 @@ bool region_is_in_use_for(const struct allocation *allocation)
 
 void region_leave_indexes(struct region *region)
 {
-	struct region **range = region_range_bucket(region->domain, region->base);
+	struct region **link = region_bucket(region->domain, region->base);
 
 	registration_assert_held();
-	while (*range != region)
-		range = &(*range)->range_next;
-	*range = region->range_next;
+	if (region_may_be_shared(region->length)) {
+		while (*link != region)
+			link = &(*link)->range_next;
+		*link = region->range_next;
+	}
 	LIST_REMOVE(region, in_domain);
 	while (region->references)
 		region_remove_reference(holds_at(region->references));
@@ -190,23 +201,30 @@ static void region_drop_unused(struct region *region)
 	pool_put(&region_pool, region);
 }
 
+struct region_reference *region_refer_to(struct region *region, const struct allocation *allocation,
+					 const struct region_range *range)
+{
+	struct region_reference *reference = region_add_reference(region, allocation, range);
+
+	region->dma_buf_only |= !memory_is_registrable(allocation);
+	if (reference)
+		keys_publish(region, reference);
+	return reference;
+}
+
 struct region_reference *region_refer(const struct allocation *allocation, struct domain *domain,
 				      const struct region_range *range)
 {
+	struct region *region = region_find_shared(domain, range);
 	struct region_reference *reference;
-	struct region *region;
 
 	registration_assert_held();
-	region = region_find_by_range(domain, range);
 	if (!region)
 		region = region_create(domain, allocation, range);
 	if (!region)
 		return NULL;
-	region->dma_buf_only |= !memory_is_registrable(allocation);
-	reference = region_add_reference(region, allocation, range);
-	if (reference)
-		keys_publish(region, reference);
-	else if (!region->references)
+	reference = region_refer_to(region, allocation, range);
+	if (!reference && !region->references)
 		region_drop_unused(region);
 	return reference;
 }
@@ -252,4 +270,136 @@ void region_release_user(struct region *region)
 	registration_assert_held();
 	if (!--region->users && region->ended)
 		pool_put(&region_pool, region);
+}
+
+/* ---- ranges of an allocation ---- */
+
+static uint64_t region_round_up(uint64_t value, uint64_t unit)
+{
+	return (value + unit - 1) & ~(unit - 1);
+}
+
+/* Clients that bring dma-bufs export pages (ready_exports.c). */
+struct region_range region_range_of(const struct allocation *allocation,
+				    const struct domain *domain, uint64_t address, uint64_t length)
+{
+	uint64_t unit = allocation->integrated || domain->exports ? PAGE : GRANULE;
+	uint64_t end = region_round_up(address + length, unit), last;
+	struct region_range range = { .base = address & ~(unit - 1), .first = allocation->base };
+
+	range.length = end - range.base;
+	last = allocation->base + memory_extent(allocation);
+	if (range.base > range.first)
+		range.first = range.base;
+	range.extent = (end < last ? end : last) - range.first;
+	range.whole = range.extent == memory_extent(allocation);
+	return range;
+}
+
+struct region_range region_whole_of(const struct allocation *allocation,
+				    const struct domain *domain)
+{
+	return region_range_of(allocation, domain, allocation->base, allocation->size);
+}
+
+struct region_reference *region_find_whole(const struct allocation *allocation,
+					   const struct domain *domain)
+{
+	struct region_reference *reference =
+		region_find_reference(domain, allocation->slot, allocation->id);
+
+	while (reference && !reference->whole)
+		reference = region_next_reference(reference);
+	return reference;
+}
+
+struct region_reference *region_refer_whole(const struct allocation *allocation,
+					    struct domain *domain)
+{
+	struct region_range whole = region_whole_of(allocation, domain);
+
+	return region_refer(allocation, domain, &whole);
+}
+
+bool region_is_requested(const struct allocation *allocation, const struct domain *domain)
+{
+	const struct keys *keys = keys_of(domain, allocation->slot, allocation->id);
+
+	registration_assert_held();
+	return keys && keys->made;
+}
+
+/* ---- use by clients ---- */
+
+uint64_t region_take_import(struct region *region)
+{
+	registration_assert_held();
+	if (!region->imported)
+		region->imported = references_take(region);
+	return region->imported ? holds_take(holds_of(region->imported)) : 0;
+}
+
+bool region_has_client_mrs(const struct region *region)
+{
+	const struct region_reference *reference = holds_at(region->references);
+
+	while (reference && !holds_any(reference))
+		reference = holds_at(reference->next_in_region);
+	return reference;
+}
+
+bool region_is_held(const struct region *region)
+{
+	registration_assert_held();
+	return region_has_client_mrs(region) || (region->imported && holds_any(region->imported));
+}
+
+/* By a client MR, or by a request that waits for the registration. Such a domain has no hits: all
+ * its holds are taken with the lock held. */
+bool region_is_taken(const struct region *region)
+{
+	bool is_waited_for =
+		region->state == REGION_REGISTERING && (!region->with_worker || region->users > 1);
+
+	return region->owner->own_keys && (is_waited_for || region_is_held(region));
+}
+
+bool region_may_end(const struct region *region)
+{
+	return !region->users && !region_is_held(region);
+}
+
+/* A hit may take a hold at any time, until its generation has ended. */
+bool region_claim(struct region *region)
+{
+	struct region_reference *reference = holds_at(region->references);
+
+	registration_assert_held();
+	if (region_has_client_mrs(region))
+		return false;
+	while (reference && holds_claim(reference))
+		reference = holds_at(reference->next_in_region);
+	if (reference)
+		keys_publish_all(region);
+	return !reference;
+}
+
+uint32_t region_used_at(const struct region *region)
+{
+	const struct region_reference *reference = holds_at(region->references);
+	uint32_t now = load_relaxed(&holds_time), age, least = UINT32_MAX;
+
+	registration_assert_held();
+	for (; reference; reference = holds_at(reference->next_in_region)) {
+		age = now - load_relaxed(&reference->used_at);
+		least = age < least ? age : least;
+	}
+	return now - least;
+}
+
+bool region_is_shared(const struct region *region)
+{
+	const struct region_reference *first = holds_at(region->references);
+
+	return first && first->next_in_region;
 }

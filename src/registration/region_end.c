@@ -8,13 +8,14 @@
 #include "registration/region_end.h"
 
 #include "base/system.h"
-#include "registration/holds.h"
 #include "registration/domain.h"
+#include "registration/holds.h"
+#include "registration/lock.h"
+#include "registration/methods.h"
 #include "registration/pin_limit.h"
 #include "registration/ready_exports.h"
 #include "registration/region.h"
 #include "registration/region_report.h"
-#include "registration/lock.h"
 #include "report/statistics.h"
 #include "report/trace.h"
 
@@ -93,6 +94,25 @@ bool region_end_references(const struct allocation *allocation, struct region **
 	while ((domain = domain_after(domain, domain ? domain->number : 0)))
 		any |= region_end_references_in(domain, allocation, ending, since);
 	return any;
+}
+
+void region_end_parts(const struct allocation *allocation, struct domain *domain,
+		      const struct region *by, struct region **ending)
+{
+	struct region_reference *reference, *next;
+	struct region *region;
+
+	registration_assert_held();
+	for (reference = region_find_reference(domain, allocation->slot, allocation->id); reference;
+	     reference = next) {
+		next = region_next_reference(reference);
+		region = reference->region;
+		if (region != by && !reference->whole && !region->spans &&
+		    region->base >= by->base &&
+		    region->base + region->length <= by->base + by->length &&
+		    region_may_end(region) && !region_is_shared(region) && region_claim(region))
+			region_end(region, ending);
+	}
 }
 
 static void region_unpin(struct region *region)

@@ -22,6 +22,10 @@ void region_retire(struct region *region, struct region **ending);
 bool region_end_references(const struct allocation *allocation, struct region **ending,
 			   uint64_t *since);
 
+/* Ends the allocation's parts inside `by` that are its alone, and no client MR holds. */
+void region_end_parts(const struct allocation *allocation, struct domain *domain,
+		      const struct region *by, struct region **ending);
+
 /* Deregister the regions on the list. region_unpin_all(): without the lock. region_flush(): drops
  * the lock meanwhile, if there are any. */
 void region_unpin_all(struct region **ending);

@@ -13,6 +13,7 @@
 #include "registration/adapter.h"
 #include "registration/holds.h"
 #include "registration/keys.h"
+#include "registration/lock.h"
 #include "registration/pin_limit.h"
 #include "registration/pinning.h"
 #include "registration/policy.h"
@@ -20,7 +21,6 @@
 #include "registration/region_end.h"
 #include "registration/region_report.h"
 #include "registration/room.h"
-#include "registration/lock.h"
 #include "report/errors.h"
 #include "report/statistics.h"
 

@@ -3,6 +3,7 @@
 #ifndef PEERPIN_REGISTRATION_REGION_REPORT_H
 #define PEERPIN_REGISTRATION_REGION_REPORT_H
 
+#include "registration/methods.h"
 #include "registration/objects.h"
 
 struct errors_room;

@@ -11,9 +11,9 @@
 #include "registration/adapter.h"
 #include "registration/eviction.h"
 #include "registration/holds.h"
+#include "registration/lock.h"
 #include "registration/pin_limit.h"
 #include "registration/region_end.h"
-#include "registration/lock.h"
 #include "registration/topology.h"
 #include "report/statistics.h"
 

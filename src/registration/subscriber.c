@@ -7,9 +7,9 @@
 
 #include "base/system.h"
 #include "registration/background.h"
+#include "registration/lock.h"
 #include "registration/region.h"
 #include "registration/region_end.h"
-#include "registration/lock.h"
 #include "report/statistics.h"
 
 static void subscriber_freeing(const struct allocation *allocation)

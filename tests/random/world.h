@@ -30,7 +30,7 @@
 
 #include "memory/keep.h"
 #include "random/source.h"
-#include "registration/registration.h"
+#include "registration/methods.h"
 
 #define WORLD_THREADS 8
 #define GRANULE	      ((uint64_t)64 << 10)

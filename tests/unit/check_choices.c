@@ -6,10 +6,11 @@
 
 #include "hits_fixture.h"
 
-#include "registration/domain_enable.h"
-#include "registration/policy.h"
+#include "registration/domain.h"
 #include "registration/lock.h"
-#include "registration/region_choice.h"
+#include "registration/methods.h"
+#include "registration/policy.h"
+#include "registration/region.h"
 
 #define GIB    ((uint64_t)1 << 30)
 #define LARGE  (100 * GIB)
@@ -262,11 +263,12 @@ static pthread_t freeing;
 
 static bool has_reference(const struct allocation *allocation)
 {
-	bool newly = false, has;
+	bool has;
 
 	pthread_mutex_lock(&registration_mutex);
-	has = region_find_reference(domain_enable(&pd, RIGHTS, &newly), allocation->slot,
-				    allocation->id);
+	has = region_find_reference(
+		domain_find(protection_domain_find(pd.context, pd.handle), RIGHTS),
+		allocation->slot, allocation->id);
 	pthread_mutex_unlock(&registration_mutex);
 	return has;
 }

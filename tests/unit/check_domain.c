@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "registration/lock.h"
+#include "registration/methods.h"
 #include "registration_fixture.h"
 
 CASE(sync, .set_up = set_up_eager);

@@ -7,8 +7,9 @@
 #include "hits_fixture.h"
 #include "keep_fixture.h"
 
+#include "registration/methods.h"
 #include "registration/policy.h"
-#include "registration/region_choice.h"
+#include "registration/region.h"
 
 #define GIB   ((uint64_t)1 << 30)
 #define KIB   ((uint64_t)1 << 10)

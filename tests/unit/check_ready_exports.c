@@ -12,6 +12,7 @@
 
 #include "memory/captures.h"
 #include "memory/table.h"
+#include "registration/methods.h"
 #include "registration/objects.h"
 #include "registration_fixture.h"
 

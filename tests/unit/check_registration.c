@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "base/process.h"
-#include "registration/objects.h"
 #include "registration/methods.h"
+#include "registration/objects.h"
 #include "registration_fixture.h"
 
 CASE(registration, .set_up = set_up);

@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "registration/background.h"
+#include "registration/methods.h"
 #include "registration/objects.h"
 #include "registration_fixture.h"
 

@@ -19,6 +19,7 @@
 #include "base/own_thread.h"
 #include "base/process.h"
 #include "registration/background.h"
+#include "registration/methods.h"
 #include "registration/region.h"
 #include "registration_fixture.h"
 #include "../worker_thread.h"

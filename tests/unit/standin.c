@@ -12,6 +12,7 @@
 #include "memory/keep.h"
 #include "memory/table.h"
 #include "registration/lock.h"
+#include "registration/methods.h"
 
 #define MEMORIES 16384
 
