@@ -5,7 +5,7 @@
 #include "base/atomics.h"
 #include "base/pool.h"
 #include "registration/adapter.h"
-#include "registration/keys.h"
+#include "registration/entry.h"
 #include "registration/lock.h"
 #include "registration/policy.h"
 #include "registration/references.h"
@@ -229,7 +229,7 @@ struct domain *domain_create(struct protection_domain *owner, int access)
 	registration_assert_held();
 	if (!domain)
 		return NULL;
-	/* The array of keys stays with the struct, cleared: keys_end(). */
+	/* The array of entries stays with the struct, cleared: entries_end(). */
 	domain->owner = owner;
 	store_release(&domain->context, owner->context);
 	store_release(&domain->handle, owner->handle);
@@ -242,7 +242,7 @@ struct domain *domain_create(struct protection_domain *owner, int access)
 	domain->next = owner->domains;
 	owner->domains = domain;
 	TAILQ_INSERT_TAIL(&domains, domain, in_all);
-	keys_begin(domain);
+	entries_begin(domain);
 	for (unsigned int i = 0; i < SIZE_CLASSES; i++)
 		domain->vain[i] = 0;
 	domain_count++;
@@ -293,7 +293,7 @@ void protection_domain_forget(struct protection_domain *owner)
 		TAILQ_REMOVE(&domains, domain, in_all);
 		if (domain->behind)
 			TAILQ_REMOVE(&behind, domain, in_behind);
-		keys_end(domain);
+		entries_end(domain);
 		domain_count--;
 		dma_buf_only_count -= domain->dma_buf_only;
 		for (unsigned int i = 0; i < SIZE_CLASSES; i++)

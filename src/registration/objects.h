@@ -142,7 +142,7 @@ struct domain {
 	struct domain *next;	    /* in its protection domain */
 	TAILQ_ENTRY(domain) in_all; /* in order of creation */
 	TAILQ_ENTRY(domain) in_behind;
-	struct arena keys; /* of struct keys, by slot; survives reuse of the struct */
+	struct arena entries; /* of struct entry, by slot; survives reuse of the struct */
 	/* Regions of each class of sizes that ended in a row without a request, at most
 	 * POLICY_VAIN. */
 	uint8_t vain[SIZE_CLASSES];
@@ -150,7 +150,7 @@ struct domain {
 
 /* The entry of an allocation in a domain. Valid if `allocation` is the id of the live allocation at
  * this slot. A hit follows holds.h. The hold is of one of the allocation's references. */
-struct keys {
+struct entry {
 	_Atomic uint64_t allocation; /* 0: none */
 	_Atomic uint64_t hold;	     /* 0: no hit */
 	/* With registration_mutex held. Number of the first reference in the list; the last ones

@@ -10,7 +10,7 @@
 #include "base/system.h"
 #include "registration/domain.h"
 #include "registration/holds.h"
-#include "registration/keys.h"
+#include "registration/entry.h"
 #include "registration/lock.h"
 #include "registration/policy.h"
 #include "registration/references.h"
@@ -91,7 +91,7 @@ static struct region *region_create(struct domain *domain, const struct allocati
 struct region_reference *region_find_reference(const struct domain *domain, uint32_t slot,
 					       uint64_t allocation)
 {
-	struct region_reference *reference = keys_first(domain, slot);
+	struct region_reference *reference = entry_first(domain, slot);
 
 	while (reference && reference->allocation != allocation)
 		reference = holds_at(reference->next);
@@ -111,8 +111,8 @@ static struct region_reference *region_add_reference(struct region *region,
 						     const struct allocation *allocation,
 						     const struct region_range *range)
 {
-	struct keys *keys = keys_claim(region->domain, allocation->slot, allocation->id);
-	struct region_reference *reference = keys ? references_take(region) : NULL;
+	struct entry *entry = entry_claim(region->domain, allocation->slot, allocation->id);
+	struct region_reference *reference = entry ? references_take(region) : NULL;
 
 	if (!reference)
 		return NULL;
@@ -123,14 +123,14 @@ static struct region_reference *region_add_reference(struct region *region,
 	store_release(&reference->first, range->first);
 	store_release(&reference->extent, range->extent);
 	reference->previous = 0;
-	reference->next = keys->first;
-	if (keys->first)
-		holds_at(keys->first)->previous = holds_number(reference);
-	keys->first = holds_number(reference);
+	reference->next = entry->first;
+	if (entry->first)
+		holds_at(entry->first)->previous = holds_number(reference);
+	entry->first = holds_number(reference);
 	reference->next_in_region = region->references;
 	region->references = holds_number(reference);
-	if (!range->whole && keys->made < POLICY_PARTS)
-		keys->made++;
+	if (!range->whole && entry->made < POLICY_PARTS)
+		entry->made++;
 	return reference;
 }
 
@@ -144,7 +144,7 @@ static void region_unlink_reference(struct region_reference *reference)
 	if (reference->previous)
 		holds_at(reference->previous)->next = reference->next;
 	else
-		((struct keys *)domain->keys.base)[reference->slot].first = reference->next;
+		((struct entry *)domain->entries.base)[reference->slot].first = reference->next;
 	if (next)
 		next->previous = reference->previous;
 	while (*in_region != number)
@@ -157,7 +157,7 @@ void region_remove_reference(struct region_reference *reference)
 	struct protection_domain *owner = reference->region->owner;
 
 	statistics_add(revoked, holds_end(reference));
-	keys_withdraw(reference->region, reference);
+	entry_withdraw(reference->region, reference);
 	region_unlink_reference(reference);
 	references_put(owner, reference);
 }
@@ -208,7 +208,7 @@ struct region_reference *region_refer_to(struct region *region, const struct all
 
 	region->dma_buf_only |= !memory_is_registrable(allocation);
 	if (reference)
-		keys_publish(region, reference);
+		entry_publish(region, reference);
 	return reference;
 }
 
@@ -323,10 +323,10 @@ struct region_reference *region_refer_whole(const struct allocation *allocation,
 
 bool region_is_requested(const struct allocation *allocation, const struct domain *domain)
 {
-	const struct keys *keys = keys_of(domain, allocation->slot, allocation->id);
+	const struct entry *entry = entry_of(domain, allocation->slot, allocation->id);
 
 	registration_assert_held();
-	return keys && keys->made;
+	return entry && entry->made;
 }
 
 /* ---- use by clients ---- */
@@ -380,7 +380,7 @@ bool region_claim(struct region *region)
 	while (reference && holds_claim(reference))
 		reference = holds_at(reference->next_in_region);
 	if (reference)
-		keys_publish_all(region);
+		entries_publish(region);
 	return !reference;
 }
 

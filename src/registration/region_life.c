@@ -12,7 +12,7 @@
 #include "base/system.h"
 #include "registration/adapter.h"
 #include "registration/holds.h"
-#include "registration/keys.h"
+#include "registration/entry.h"
 #include "registration/lock.h"
 #include "registration/pin_limit.h"
 #include "registration/pinning.h"
@@ -69,7 +69,7 @@ static void region_count_failures(const struct region *region, int error)
 	uint8_t *of_spans = &region->domain->span_failures;
 
 	for (; reference; reference = holds_at(reference->next_in_region)) {
-		if (!reference->leads || !keys_count_failure(region->domain, reference))
+		if (!reference->leads || !entry_count_failure(region->domain, reference))
 			continue;
 		if (region->spans && error != -ENOMEM && *of_spans < POLICY_FAILURES)
 			++*of_spans;
@@ -97,7 +97,7 @@ static void region_settle(struct region *region, int error, bool optional, struc
 		region->keys = (struct registration_keys){ .kernel_handle = mr->handle,
 							   .lkey = mr->lkey,
 							   .rkey = mr->rkey };
-		keys_publish_all(region);
+		entries_publish(region);
 		if (!region->ended)
 			pin_limit_set_evictable(region, true);
 		statistics_count(registrations);

@@ -17,7 +17,7 @@
 #include "registration/client_mr.h"
 #include "registration/domain.h"
 #include "registration/holds.h"
-#include "registration/keys.h"
+#include "registration/entry.h"
 #include "registration/lock.h"
 #include "registration/pin_limit.h"
 #include "registration/policy.h"
@@ -303,8 +303,8 @@ static struct region_range choice_extend(const struct allocation *allocation,
 					 const struct region_range *part,
 					 const struct region_range *whole)
 {
-	const struct keys *keys = keys_of(domain, allocation->slot, allocation->id);
-	unsigned int made = keys ? keys->made : 0;
+	const struct entry *entry = entry_of(domain, allocation->slot, allocation->id);
+	unsigned int made = entry ? entry->made : 0;
 	struct region_range hull;
 
 	if (part->whole || domain->owner->own_keys || allocation->integrated)
@@ -337,7 +337,7 @@ static struct region_reference *choice_of_allocation(const struct allocation *al
 	if (found &&
 	    (found->region->state == REGION_READY || found->region->state == REGION_REGISTERING))
 		return found;
-	if (!keys_may_try(domain, allocation, part.whole))
+	if (!entry_may_try(domain, allocation, part.whole))
 		return NULL;
 	if (found)
 		return found;
@@ -351,12 +351,12 @@ static struct region_reference *choice_of_allocation(const struct allocation *al
  * time, which is counted. */
 static bool choice_count_request(const struct allocation *allocation, const struct domain *domain)
 {
-	struct keys *keys = keys_of(domain, allocation->slot, allocation->id);
+	struct entry *entry = entry_of(domain, allocation->slot, allocation->id);
 
 	registration_assert_held();
-	if (!keys || keys->requested)
+	if (!entry || entry->requested)
 		return false;
-	keys->requested = true;
+	entry->requested = true;
 	statistics_add(requested_bytes, allocation->size);
 	statistics_sort(used_bytes, allocation->size);
 	return true;
@@ -485,7 +485,7 @@ static struct region_reference *span_choose(const struct allocation *first, stru
 		return found;
 	if (domain->span_failures != SPANS_WORK && domain->span_failures >= POLICY_FAILURES)
 		return NULL;
-	return keys_may_try(domain, first, false)
+	return entry_may_try(domain, first, false)
 		       ? span_create(first, domain, request, &range, ending, gone)
 		       : NULL;
 }
@@ -627,7 +627,7 @@ static bool requests_add_client_mr(const struct registration_request *request,
 		return false;
 	}
 	domain_enter_table(reference->region->domain);
-	keys_publish(reference->region, reference);
+	entry_publish(reference->region, reference);
 	return true;
 }
 
@@ -844,7 +844,8 @@ bool registration_hit(const struct registration_request *request, struct registr
 	    !requests_may_hit(load_acquire(&found.record->traits)))
 		return false;
 	domain = domain_for_hit(request->pd, request->access);
-	hold = domain ? keys_find_hold(domain, &found, request->address, request->length, keys) : 0;
+	hold = domain ? entry_find_hold(domain, &found, request->address, request->length, keys)
+		      : 0;
 	hold = hold ? holds_take(hold) : 0;
 	if (!hold)
 		return false;
