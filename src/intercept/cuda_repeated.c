@@ -25,19 +25,61 @@ REPEATED(cuMipmappedArrayCreate, (array, description, levels), CUmipmappedArray 
 
 REPEATED(cuModuleLoad, (module, file), CUmodule *module, const char *file)
 REPEATED(cuModuleLoadData, (module, segment), CUmodule *module, const void *segment)
-REPEATED(cuModuleLoadDataEx, (module, image, count, options, values), CUmodule *module,
-	 const void *image, unsigned int count, CUjit_option *options, void **values)
 REPEATED(cuModuleLoadFatBinary, (module, image), CUmodule *module, const void *image)
-REPEATED(cuLibraryLoadData,
-	 (library, image, options, values, count, library_options, library_values, library_count),
-	 CUlibrary *library, const void *image, CUjit_option *options, void **values,
-	 unsigned int count, CUlibraryOption *library_options, void **library_values,
-	 unsigned int library_count)
-REPEATED(cuLibraryLoadFromFile,
-	 (library, file, options, values, count, library_options, library_values, library_count),
-	 CUlibrary *library, const char *file, CUjit_option *options, void **values,
-	 unsigned int count, CUlibraryOption *library_options, void **library_values,
-	 unsigned int library_count)
+
+/* Values of options of the compiler, of which the driver may change some: sizes of logs are input
+ * and output (cuda.h, CUjit_option). A repeated call has those of the caller. */
+#define OPTIONS_MAX 64 /* the interface has fewer */
+
+struct options {
+	void *values[OPTIONS_MAX];
+};
+
+static bool repeated_save(struct options *saved, void *const *values, unsigned int count)
+{
+	bool any = values && count && count <= OPTIONS_MAX && keep_is_on();
+
+	for (unsigned int i = 0; any && i < count; i++)
+		saved->values[i] = values[i];
+	return any;
+}
+
+/* Only what has changed: the caller's values may be constants. */
+static void repeated_restore(const struct options *saved, void **values, unsigned int count)
+{
+	for (unsigned int i = 0; i < count; i++) {
+		if (values[i] != saved->values[i])
+			values[i] = saved->values[i];
+	}
+}
+
+#define REPEATED_WITH_OPTIONS(symbol, arguments, ...)                                              \
+	WRAP(symbol, arguments, __VA_ARGS__)                                                       \
+	{                                                                                          \
+		struct options saved;                                                              \
+		unsigned int options_saved = repeated_save(&saved, values, count) ? count : 0;     \
+                                                                                                   \
+		if (count && !options_saved)                                                       \
+			return forward arguments;                                                  \
+		return WRAPPER_RETRY(                                                              \
+			KEEP_CURRENT, 0,                                                           \
+			(repeated_restore(&saved, values, options_saved), forward arguments));     \
+	}
+
+REPEATED_WITH_OPTIONS(cuModuleLoadDataEx, (module, image, count, options, values), CUmodule *module,
+		      const void *image, unsigned int count, CUjit_option *options, void **values)
+REPEATED_WITH_OPTIONS(cuLibraryLoadData,
+		      (library, image, options, values, count, library_options, library_values,
+		       library_count),
+		      CUlibrary *library, const void *image, CUjit_option *options, void **values,
+		      unsigned int count, CUlibraryOption *library_options, void **library_values,
+		      unsigned int library_count)
+REPEATED_WITH_OPTIONS(cuLibraryLoadFromFile,
+		      (library, file, options, values, count, library_options, library_values,
+		       library_count),
+		      CUlibrary *library, const char *file, CUjit_option *options, void **values,
+		      unsigned int count, CUlibraryOption *library_options, void **library_values,
+		      unsigned int library_count)
 
 REPEATED(cuLibraryGetModule, (module, library), CUmodule *module, CUlibrary library)
 REPEATED(cuLibraryGetGlobal, (address, size, library, name), CUdeviceptr *address, size_t *size,

@@ -17,9 +17,9 @@
  *   follows both finds every allocation that is live during the whole look-up.
  * - Refusal. Generation or range refuses any other record. Live allocations do not overlap, so the
  *   reader tries the second path only if the first one led to no match.
- * - Hiding. Kept memory is hidden and shown under one generation: all traits in one store, each
- *   user word in another. An answer depends on the traits or on one user word; the other fields do
- *   not change. So it holds at the moment of that load, and no mixture is wrong.
+ * - Hiding. Kept memory is hidden and shown under one generation: all traits in one store. An
+ *   answer depends on the traits; the other fields do not change. So it holds at the moment of that
+ *   load, and no mixture is wrong.
  *
  * tests/model holds a model that is searched for counterexamples, and litmus tests of the memory
  * orders.
@@ -202,8 +202,8 @@ LOOKUP_INLINE bool lookup(uint64_t address, struct found *found)
 #define TRAIT_INTEGRATED   TRAIT(6)
 /* Traits that change while the allocation is live: */
 #define TRAIT_USED TRAIT(5) /* used by an adapter */
-/* Kept memory: the record shows device and kind alone, and no user word, so that it serves no query
- * and no request. */
+/* Kept memory: the record shows device and kind alone, so that it serves no query and no
+ * request. */
 #define TRAIT_HIDDEN		  TRAIT(7)
 #define TRAITS_SHOWN_WHILE_HIDDEN (TRAIT(0) - 1)
 /* Of a new record. */

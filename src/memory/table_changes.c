@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* table_changes.c -- changes of live records: use, SYNC_MEMOPS, kept memory */
+/* table_changes.c -- changes of live records: use, kept memory */
 #include "memory/table.h"
 
 #include "base/atomics.h"

@@ -182,8 +182,10 @@ static void background_register_in_all(const struct allocation *allocation, stru
 	struct domain *domain = NULL;
 	uint64_t number = 0;
 
-	if (adapter_needs_description())
+	if (adapter_needs_description()) {
+		region_flush(ending);
 		adapters_describe(allocation->device);
+	}
 	/* A free is visible before subscriber_freeing() takes the lock. Either this check finds it,
 	 * or subscriber_freeing() finds the reference created below. */
 	while (memory_is_live(allocation) && !process_is_exiting() &&
@@ -240,8 +242,10 @@ static void background_rescan_in_one(const struct allocation *allocation, struct
 {
 	if (allocation->id > scanned_youngest || !background_is_eligible(allocation))
 		return;
-	if (adapter_needs_description())
+	if (adapter_needs_description()) {
+		region_flush(ending);
 		adapters_describe(allocation->device);
+	}
 	if (memory_is_live(allocation) && scanned->number == scanned_number)
 		background_register_in(scanned, allocation, ending);
 }

@@ -6,7 +6,7 @@
  * of a client MR (client_mr.h) names the stripe of its thread, too. So threads that hit the same
  * memory change different cache lines, and read the rest. Rules:
  *
- * - A hold is published (keys.h) while the region is registered, its allocation live, and a client
+ * - A hold is published (entry.h) while the region is registered, its allocation live, and a client
  *   has requested it before. The generation ends, in each stripe, before the region is
  *   deregistered, before the allocation's free continues, and before the keys of the next
  *   generation are stored.

@@ -8,17 +8,18 @@
  *     domain              one set of access flags, and one mapping of the memory: hosts with
  *       |                   NVLink-C2C have two paths between adapter and GPU memory, without
  *       |                   order between them. Enabled by the first request, or at the start
- *       region            one granule-aligned range; exists while it has a reference
+ *       region            one range of granules, or of pages where clients bring dma-bufs; exists
+ *         |               while it has a reference
  *         |- reference      an allocation's share in the region
  *         '- client MR    the registration that a client got
  *
  * Sharing is correct by one rule: an allocation uses only regions of its own range or of a part of
- * it, rounded out to granules. So every granule of a region holds a part of each of its
- * allocations. While one of them is live the driver cannot have replaced a page. Allocations that
- * round to the same range share one region. An allocation may have several references in a domain
- * (requests.c); hits use one of them. A span (requests.c) is a region over several mappings of
- * VMM memory, referenced by each of them: it serves only requests that need them all, and ends with
- * the first of them.
+ * it, rounded out to granules, or to pages where clients bring dma-bufs. So every one of them in a
+ * region holds a part of each of its allocations. While one of them is live the driver cannot have
+ * replaced a page. Allocations that round to the same range share one region. An allocation may
+ * have several references in a domain (requests.c); hits use one of them. A span (requests.c) is a
+ * region over several mappings of VMM memory, referenced by each of them: it serves only requests
+ * that need them all, and ends with the first of them.
  *
  * registration_mutex guards every field below, except where a comment names another rule. Lock
  * order: registration_mutex, then the memory table's lock. With registration_mutex held, no code
@@ -71,7 +72,6 @@ struct region {
 	bool spans;	    /* over several mappings */
 	bool counted;	    /* part of the pinned bytes */
 	bool evicted;	    /* ended by an eviction */
-	bool returns;	    /* a region of its range was evicted before */
 	bool freed;	    /* ended by a free */
 	bool evictable;	    /* in its GPU's order (eviction.h) */
 	bool aside;	    /* there: not idle when last looked at */

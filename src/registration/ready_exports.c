@@ -131,7 +131,7 @@ void ready_export_keep(struct region *region, struct dma_buf *source)
 	struct held_file file = source->file;
 
 	registration_assert_held();
-	if (!files || !region->domain->exports || region->ended || region->ready ||
+	if (!files || !region->domain->exports || region->ended || region->ready || region->spans ||
 	    region->state != REGION_READY || !region->from_source || source->base != region->base ||
 	    source->length != region->length)
 		return;
@@ -154,14 +154,17 @@ void ready_export_end(struct region *region)
 
 /* ---- the client's export ---- */
 
-/* The driver exports only while a context of the device is current (measured). */
-static bool ready_exports_may_export(int device)
+/* The driver exports only while a context of the device is current (measured). Negative: it would
+ * export nothing. */
+static int ready_exports_current_device(void)
 {
 	const struct driver_calls *driver = driver_calls();
 	CUdevice current;
 
 	return driver->cuCtxGetDevice && driver->cuCtxGetDevice(&current) == CUDA_SUCCESS &&
-	       current == device && !captures_may_be_open();
+			       !captures_may_be_open()
+		       ? current
+		       : -1;
 }
 
 /* Another descriptor of the file; negative: none. The program may have closed the first one, and
@@ -193,26 +196,26 @@ static bool ready_exports_is_visible(const struct region *region)
 	return reference;
 }
 
-static bool ready_exports_fits(const struct ready_export *entry, const struct found_export *wanted)
+static bool ready_exports_fits(const struct ready_export *entry, const struct found_export *wanted,
+			       int device)
 {
 	const struct region *region = entry->region;
 
 	return region->base == wanted->address && region->length == wanted->size &&
+	       region->device == device &&
 	       !(region->domain->access & DOMAIN_PCIE) == !wanted->pcie &&
 	       ready_exports_is_visible(region);
 }
 
 /* As registration_export(), with the file; with the lock held. */
-static int ready_exports_copy(const struct found_export *wanted, struct held_file *file,
-			      int *device)
+static int ready_exports_copy(const struct found_export *wanted, int device, struct held_file *file)
 {
 	struct ready_export *entry = *ready_exports_bucket(wanted->address, wanted->size);
 	int fd = -1;
 
 	for (; entry && fd < 0; entry = entry->next) {
-		if (!ready_exports_fits(entry, wanted))
+		if (!ready_exports_fits(entry, wanted, device))
 			continue;
-		*device = entry->region->device;
 		*file = entry->file;
 		fd = ready_exports_duplicate(file);
 		TAILQ_REMOVE(&order, entry, in_order);
@@ -229,14 +232,13 @@ int registration_export(const struct found_export *wanted)
 
 	if (!load_relaxed(&expected) || memory_is_verified())
 		return -1;
+	device = ready_exports_current_device();
+	if (device < 0)
+		return -1;
 	registration_lock();
 	made.youngest = memory_youngest();
-	fd = ready_exports_copy(wanted, &file, &device);
+	fd = ready_exports_copy(wanted, device, &file);
 	registration_unlock();
-	if (fd >= 0 && !ready_exports_may_export(device)) {
-		kernel_close(fd);
-		fd = -1;
-	}
 	if (fd < 0)
 		return -1;
 	memory_exported_again(file.device, file.inode, &made);

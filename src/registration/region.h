@@ -73,7 +73,7 @@ bool region_has_client_mrs(const struct region *region);
 /* True if a client MR has the region's keys, or will have, and they must be unique. */
 bool region_is_taken(const struct region *region);
 
-/* True if neither a client MR holds the region nor a thread: an end keeps the lock. */
+/* True if neither a client MR holds the region nor a thread. */
 bool region_may_end(const struct region *region);
 
 /* True if imports alone hold the region, at most: hits take none from now on. The caller ends it.

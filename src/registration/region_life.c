@@ -210,7 +210,6 @@ uint64_t region_register(struct region *region, const struct registration_reques
 {
 	uint64_t start = system_clock();
 	int held = system_hold_cancellation();
-
 	struct dma_buf source = client->source;
 
 	registration_assert_held();
@@ -227,9 +226,10 @@ uint64_t region_register_prepared(struct region *region, struct region **ending)
 	int held = system_hold_cancellation();
 
 	registration_assert_held();
-	region_flush(ending);
+	/* Before the first unlock: an end then waits for this flight. */
 	region->with_worker = true;
-	if (pin_limit_allows(region)) {
+	region_flush(ending);
+	if (!region->ended && pin_limit_allows(region)) {
 		registration_unlock();
 		pinning_prepare(&request);
 		registration_lock();
@@ -246,7 +246,8 @@ uint64_t region_register_prepared(struct region *region, struct region **ending)
 		registration_lock();
 	}
 	region->with_worker = false;
-	if (region->ended)
+	/* A client that registers it meanwhile retires it. */
+	if (region->ended && region->state != REGION_REGISTERING)
 		region_retire(region, ending);
 	system_release_cancellation(held);
 	return duration;

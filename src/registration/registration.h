@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* registration.h -- contract of the registration layer: which memory is registered in which domain
  *
- * A region is one granule-aligned range registered in one domain: a protection domain with one set
- * of access flags and one mapping of the memory. A client MR is the provider's own
+ * A region is one range of granules, or of pages, registered in one domain: a protection domain
+ * with one set of access flags and one mapping of the memory. A client MR is the provider's own
  * struct with the region's keys, identified by its address. Contract:
  *
  * - A client MR covers only live memory, with exactly the requested access flags.

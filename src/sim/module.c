@@ -82,8 +82,17 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image)
 					 : CUDA_ERROR_INVALID_VALUE);
 }
 
-SIM_FORWARD(cuModuleLoadDataEx, cuModuleLoadData, (module, image), CUmodule *module,
-	    const void *image, unsigned int count, CUjit_option *options, void **values);
+/* Values of options may be input and output (cuda.h): a refused call has changed them. */
+CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int count,
+			    CUjit_option *options, void **values)
+{
+	CUresult result = cuModuleLoadData(module, image);
+
+	(void)options;
+	for (unsigned int i = 0; result == CUDA_ERROR_OUT_OF_MEMORY && i < count; i++)
+		values[i] = NULL;
+	return result;
+}
 
 CUresult cuModuleUnload(CUmodule module)
 {

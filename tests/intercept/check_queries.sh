@@ -6,6 +6,8 @@ program=tests/intercept/.libs/check_queries
 [ -x "$program" ] || program=tests/intercept/check_queries
 export PEERPIN_SUMMARY=0 LD_LIBRARY_PATH="$PWD/src/sim/.libs"
 library=$PWD/src/.libs/libpeerpin.so
+statistics=$(mktemp -d)/statistics.json
+trap 'rm -r "${statistics%/*}"' EXIT
 status=0
 
 # STEPS KEPT [SETTING...]: KEPT (none, some) queries are of freed memory that the driver still reports
@@ -13,9 +15,16 @@ run() {
     steps=$1 kept=$2
     shift 2
     echo "$*"
-    output=$(env "$@" "$program" "$steps") || status=1
+    rm -f "$statistics"
+    output=$(env PEERPIN_STATS_FILE="$statistics" "$@" "$program" "$steps") || status=1
     echo "$output"
     echo "$output" | grep -qx "queries of kept memory: $kept" || { echo "not $kept queries of kept memory"; status=1; }
+    case " $*" in
+    *" PEERPIN_VERIFY=1"*)
+        grep -q '"verify_disagreements": 0,' "$statistics" || { echo 'an answer differs'; status=1; }
+        grep -q '"verify_checks": 0,' "$statistics" && { echo 'nothing was verified'; status=1; }
+        ;;
+    esac
 }
 
 run 20000 none

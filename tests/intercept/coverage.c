@@ -95,7 +95,7 @@ static const char *yes(enum ucx ucx)
 	return ucx == HOOKED ? "yes" : "no";
 }
 
-static void print_function(const char *name)
+static void print_function(const char *name, enum effect effect)
 {
 	const struct row *first = NULL;
 	char base[64], hooked[256] = "";
@@ -104,7 +104,7 @@ static void print_function(const char *name)
 	printf("| `%s` | ", name);
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		base_of(rows[i].symbol, base, sizeof(base));
-		if (strcmp(base, name))
+		if (strcmp(base, name) || rows[i].effect != effect)
 			continue;
 		printf("%s`%s` (%d.%d)", first ? ", " : "", rows[i].symbol, rows[i].since / 1000,
 		       rows[i].since % 1000 / 10);
@@ -133,10 +133,10 @@ static void print_wrapped(void)
 		base_of(rows[i].symbol, name, sizeof(name));
 		for (size_t j = 0; j < i; j++) {
 			base_of(rows[j].symbol, earlier, sizeof(earlier));
-			seen |= !strcmp(name, earlier);
+			seen |= !strcmp(name, earlier) && rows[i].effect == rows[j].effect;
 		}
 		if (!seen)
-			print_function(name);
+			print_function(name, rows[i].effect);
 	}
 }
 

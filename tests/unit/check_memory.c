@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 
 #include "memory/memory.h"
+#include "memory/queries.h"
 #include "memory/table.h"
 #include "report/statistics.h"
 #include "standin.h"
@@ -400,6 +401,37 @@ TEST(memory, an_allocation_in_use_without_sync_memops_counts_once)
 	memory_used_by_adapter(&found);
 	ck_assert_uint_eq(standin_sync_memops(), 0);
 	ck_assert_uint_eq(statistics_get(sync_missing), 1);
+}
+
+#define DRIVERS_ID 77
+
+static CUresult get_forwarded(void *data, CUpointer_attribute attribute, CUdeviceptr address)
+{
+	(void)attribute;
+	(void)address;
+	*(uint64_t *)data = DRIVERS_ID;
+	return CUDA_SUCCESS;
+}
+
+/* Other memory has the address, unknown to the record. */
+TEST(memory, verification_counts_an_answer_that_the_driver_would_not_give)
+{
+	uint64_t id = 0;
+
+	store_relaxed(&queries_mode, QUERIES_VERIFY);
+	standin_allocate(HOME, 5000, FIRST, true);
+	standin_describe(HOME, 0, false);
+	memory_allocated(ALLOCATION_DEVICE, HOME, 5000);
+	for (unsigned int other = 0; other < 2; other++) {
+		ck_assert_int_eq(
+			queries_get(get_forwarded, &id, CU_POINTER_ATTRIBUTE_BUFFER_ID, HOME),
+			CUDA_SUCCESS);
+		ck_assert_uint_eq(id, DRIVERS_ID);
+		ck_assert_uint_eq(statistics_get(verify_checks), other + 1);
+		ck_assert_uint_eq(statistics_get(verify_disagreements), other);
+		standin_free(HOME);
+		standin_allocate(HOME, 5000, FIRST, true);
+	}
 }
 
 SUITE("memory")

@@ -77,10 +77,15 @@ static int last_dma_buf(void)
 	return fd;
 }
 
+static void (*during_pin)(void);
+
 static int pin_from(const struct pin_request *request, struct pin_result *result)
 {
-	int error = standin_method.pin(request, result);
+	int error;
 
+	if (during_pin)
+		during_pin();
+	error = standin_method.pin(request, result);
 	result->from_source = !error && request->source.length;
 	return error;
 }
@@ -413,6 +418,129 @@ TEST(ready_exports, memory_freed_during_its_registration_is_not_kept_open)
 	pthread_join(allocating, NULL);
 	pthread_join(freeing, NULL);
 	ck_assert_uint_eq(open_dma_bufs(), 0);
+}
+
+/* ---- ends beside the worker's export ---- */
+
+static pthread_t asking, freeing;
+static _Atomic bool freed, freed_too_early;
+
+static void *ask_home(void *unused)
+{
+	struct registration_request request = request_in(&pd, 200, HOME, BLOCK, RIGHTS);
+	struct registration_keys keys;
+
+	request.dma_buf = true;
+	request.youngest = memory_youngest();
+	if (registration_request(&request, &keys))
+		registration_drop(request.client_mr);
+	return unused;
+}
+
+static void *free_home_and_tell(void *unused)
+{
+	end(HOME);
+	freed = true;
+	return unused;
+}
+
+static void begin_free(void)
+{
+	struct allocation allocation;
+
+	ck_assert(!pthread_create(&freeing, NULL, free_home_and_tell, NULL));
+	while (memory_find(HOME, &allocation))
+		sched_yield();
+}
+
+static void take_over_and_free(void)
+{
+	during_export = NULL;
+	standin_block(true);
+	ck_assert(!pthread_create(&asking, NULL, ask_home, NULL));
+	standin_await_blocked(1);
+	begin_free();
+}
+
+static int unpin_and_look(struct ibv_mr *mr)
+{
+	freed_too_early |= freed;
+	return unpin(mr);
+}
+
+/* A client registers the region that the worker is preparing, and another thread frees. */
+TEST(ready_exports, a_free_waits_for_the_client_that_took_over_from_the_worker)
+{
+	method.unpin = unpin_and_look;
+	during_export = take_over_and_free;
+	begin(HOME, BLOCK);
+	/* A free that has not waited is over by now. */
+	for (int i = 0; i < 1000 && !freed; i++)
+		sched_yield();
+	standin_block(false);
+	pthread_join(asking, NULL);
+	pthread_join(freeing, NULL);
+	ck_assert(!freed_too_early);
+	ck_assert_uint_eq(open_dma_bufs(), 0);
+	ck_assert_uint_eq(standin_registered(), 1);
+	ck_assert_uint_eq(statistics_get(internal_errors), 0);
+}
+
+static pthread_t closing;
+
+static void *close_first(void *unused)
+{
+	registration_pd_closing(&pd);
+	return unused;
+}
+
+static bool first_has_regions(void)
+{
+	struct domain *domain;
+	bool has;
+
+	registration_lock();
+	domain = domain_after(NULL, 0);
+	has = domain && !LIST_EMPTY(&domain->regions);
+	registration_unlock();
+	return has;
+}
+
+static void close_first_domain(void)
+{
+	during_pin = NULL;
+	ck_assert(!pthread_create(&closing, NULL, close_first, NULL));
+	while (first_has_regions())
+		sched_yield();
+}
+
+/* Of the first domain's region: that of the second one is created, and not registered. */
+static int unpin_beside_a_free(struct ibv_mr *mr)
+{
+	method.unpin = unpin;
+	begin_free();
+	for (int i = 0; i < 1000 && !freed; i++)
+		sched_yield();
+	return unpin(mr);
+}
+
+/* What ended in the first domain is deregistered before the second one's export. */
+TEST(ready_exports, memory_that_is_freed_before_its_export_is_not_exported)
+{
+	static struct ibv_pd second = { .context = DEVICE, .handle = 2 };
+	unsigned int before;
+
+	registration_pd_opened(&second, false);
+	use(&second, HOME + 1000 * BLOCK, BLOCK, true);
+	end(HOME + 1000 * BLOCK);
+	before = exported;
+	during_pin = close_first_domain;
+	method.unpin = unpin_beside_a_free;
+	begin(HOME, BLOCK);
+	pthread_join(closing, NULL);
+	pthread_join(freeing, NULL);
+	ck_assert_uint_eq(exported, before + 1);
+	ck_assert_uint_eq(statistics_get(internal_errors), 0);
 }
 
 /* ---- files of registrations by others ---- */

@@ -50,7 +50,9 @@ int rows_begin(void)
 
 bool keeps_nothing(void)
 {
-	return runs_at_exit || !strcmp(getenv("PEERPIN_KEEP"), "1");
+	const char *keep = getenv("PEERPIN_KEEP");
+
+	return runs_at_exit || !keep || !strcmp(keep, "1");
 }
 
 uint64_t count(const char *name)

@@ -88,7 +88,6 @@ REPEATED(cuArray3DCreate_v2, &array, &space)
 REPEATED(cuMipmappedArrayCreate, &levels, &space, 1)
 REPEATED(cuModuleLoad, &module, "/dev/null")
 REPEATED(cuModuleLoadData, &module, text)
-REPEATED(cuModuleLoadDataEx, &module, text, 0, NULL, NULL)
 REPEATED(cuModuleLoadFatBinary, &module, text)
 REPEATED(cuLibraryLoadData, &library, text, NULL, NULL, 0, NULL, NULL, 0)
 REPEATED(cuLibraryLoadFromFile, &library, "/dev/null", NULL, NULL, 0, NULL, NULL, 0)
@@ -113,6 +112,22 @@ REPEATED(cuGraphUpload, exec, NULL)
 REPEATED(cuGraphUpload_ptsz, exec, NULL)
 REPEATED(cuGraphLaunch, exec, NULL)
 REPEATED(cuGraphLaunch_ptsz, exec, NULL)
+
+/* ---- options: the refused call has changed their values ---- */
+
+static CUresult load_with_an_option(void)
+{
+	CUjit_option option = CU_JIT_MAX_REGISTERS;
+	void *value = (void *)64;
+	CUresult result = f->cuModuleLoadDataEx(&module, text, 1, &option, &value);
+
+	return value == (void *)64 ? result : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+bool test_cuModuleLoadDataEx(void)
+{
+	return is_repeated(load_with_an_option);
+}
 
 /* ---- contexts: a new one is current, and ends at once ---- */
 
