@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* cuda_repeated.c -- calls that need GPU memory and allocate none for the program
  *
- * The driver may refuse them because memory is kept, which to the program is free. Calls of CUDA 2
- * and 3 that launch (cuLaunchGrid) are forwarded: nobody calls them with kept memory.
+ * The driver may refuse them because memory is kept, which to the program is free. The
+ * launches of CUDA 3 and older (cuLaunchGrid) are forwarded: programs of today do not call them.
  */
 #include "intercept/wrappers.h"
 

@@ -103,19 +103,9 @@ bool entry_is_only_ours(void *handle, const char *symbol)
 }
 
 enum effect {
-	ALLOCATION,
-	FREE,
-	CONTEXT,
-	RETAIN,
-	ACCESS,
-	RESERVED,
-	PHYSICAL,
-	POOL,
-	EXPORT,
-	CAPTURE,
-	QUERY,
-	REPEATED,
-	LOOKUP
+#define EFFECT_CUDA(name, ...) name,
+#include "intercept/entry_points.def"
+#undef EFFECT_CUDA
 };
 
 bool entry_must_be_seen(const struct entry_point *row)

@@ -91,7 +91,7 @@ LOOKUP_INLINE void queries_store(void *to, const struct query_target *target,
 /* ---- verification ---- */
 
 #define LIST_MAX 24 /* attributes of a list that is answered, or whose memory is hidden */
-#define PATTERN	 0xa5a5a5a5a5a5a5a5u /* of bytes that nobody has stored */
+#define PATTERN	 0xa5a5a5a5a5a5a5a5u /* of bytes that the driver has not stored */
 
 /* One value, and room behind it. */
 struct answer {

@@ -16,7 +16,6 @@
 pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct arena record_arena = ARENA_INITIALIZER(struct record, ALLOCATIONS_MAX);
 struct arena table_sides = ARENA_INITIALIZER(struct record_side, ALLOCATIONS_MAX);
-struct arena table_hidden = ARENA_INITIALIZER(struct record_hidden, ALLOCATIONS_MAX);
 static uint32_t unused;				 /* first of the list */
 static _Atomic uint64_t last_id = RECORD_HIDDEN; /* changed with the lock */
 
@@ -85,8 +84,7 @@ static void table_copy_live(uint32_t slot, struct allocation *to)
 	uint64_t event_id = load_acquire(&table_side(slot)->event_id);
 	bool hidden = event_id == RECORD_HIDDEN;
 
-	table_copy(record, load_acquire(hidden ? &table_hidden_at(slot)->traits : &record->traits),
-		   to);
+	table_copy(record, load_acquire(hidden ? &table_side(slot)->traits : &record->traits), to);
 	to->id = load_acquire(&record->generation);
 	to->event_id = event_id ? event_id : to->id;
 	to->hidden = hidden;
@@ -118,8 +116,7 @@ static uint32_t table_take_unused(void)
 static int table_prepare(struct range range)
 {
 	if (!unused && (arena_grow(&record_arena, record_arena.used + 1) ||
-			arena_grow(&table_sides, record_arena.used + 1) ||
-			arena_grow(&table_hidden, record_arena.used + 1)))
+			arena_grow(&table_sides, record_arena.used + 1)))
 		return -ENOMEM;
 	store_release(&lookup_records, (struct record *)record_arena.base);
 	return index_prepare(range);
@@ -129,12 +126,11 @@ static int table_prepare(struct range range)
 static void table_clear_side(uint32_t slot)
 {
 	struct record_side *side = table_side(slot);
-	struct record_hidden *hidden = table_hidden_at(slot);
 
 	if (!load_relaxed(&side->event_id))
 		return;
 	store_release(&side->event_id, 0);
-	store_release(&hidden->traits, 0);
+	store_release(&side->traits, 0);
 }
 
 static void table_take_locked(uint32_t slot, struct allocation *taken)

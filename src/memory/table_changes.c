@@ -14,8 +14,8 @@ static bool table_is_hidden(uint32_t slot)
 
 static void table_change_traits(uint32_t slot, uint64_t remove, uint64_t add)
 {
-	_Atomic uint64_t *traits = table_is_hidden(slot) ? &table_hidden_at(slot)->traits
-							 : &lookup_record(slot)->traits;
+	_Atomic uint64_t *traits =
+		table_is_hidden(slot) ? &table_side(slot)->traits : &lookup_record(slot)->traits;
 
 	store_release(traits, (load_acquire(traits) & ~remove) | add);
 }
@@ -38,7 +38,6 @@ void table_set_keep_key(uint64_t base, uint64_t key)
 	lock_drop(&table_lock);
 }
 
-/* Words are moved one by one: a reader that sees some of them only is concurrent with the free. */
 static void table_move(_Atomic uint64_t *from, _Atomic uint64_t *to, uint64_t left)
 {
 	store_release(to, load_acquire(from));
@@ -48,7 +47,6 @@ static void table_move(_Atomic uint64_t *from, _Atomic uint64_t *to, uint64_t le
 bool table_hide(struct allocation *allocation)
 {
 	struct record_side *side = table_side(allocation->slot);
-	struct record_hidden *hidden = table_hidden_at(allocation->slot);
 	struct record *record = lookup_record(allocation->slot);
 	uint64_t traits;
 	bool hides;
@@ -61,7 +59,7 @@ bool table_hide(struct allocation *allocation)
 			allocation->event_id = allocation->id;
 		traits = load_acquire(&record->traits);
 		allocation->keep_key = load_acquire(&side->keep_key);
-		table_move(&record->traits, &hidden->traits,
+		table_move(&record->traits, &side->traits,
 			   (traits & TRAITS_SHOWN_WHILE_HIDDEN) | TRAIT_HIDDEN);
 		store_release(&side->event_id, RECORD_HIDDEN);
 		kept_count_live(allocation, false);
@@ -73,7 +71,6 @@ bool table_hide(struct allocation *allocation)
 bool table_show(struct allocation *allocation)
 {
 	struct record_side *side = table_side(allocation->slot);
-	struct record_hidden *hidden = table_hidden_at(allocation->slot);
 	struct record *record = lookup_record(allocation->slot);
 	bool shows;
 
@@ -83,7 +80,7 @@ bool table_show(struct allocation *allocation)
 		allocation->event_id = table_next_id();
 		allocation->hidden = false;
 		store_release(&side->event_id, allocation->event_id);
-		table_move(&hidden->traits, &record->traits, 0);
+		table_move(&side->traits, &record->traits, 0);
 		kept_count_live(allocation, true);
 	}
 	lock_drop(&table_lock);

@@ -177,15 +177,22 @@ static void background_register_in(struct domain *domain, const struct allocatio
 	region_release_user(region);
 }
 
+/* Drops the lock, if it describes any. */
+static void background_describe_adapters(const struct allocation *allocation,
+					 struct region **ending)
+{
+	if (!adapter_needs_description())
+		return;
+	region_flush(ending);
+	adapters_describe(allocation->device);
+}
+
 static void background_register_in_all(const struct allocation *allocation, struct region **ending)
 {
 	struct domain *domain = NULL;
 	uint64_t number = 0;
 
-	if (adapter_needs_description()) {
-		region_flush(ending);
-		adapters_describe(allocation->device);
-	}
+	background_describe_adapters(allocation, ending);
 	/* A free is visible before subscriber_freeing() takes the lock. Either this check finds it,
 	 * or subscriber_freeing() finds the reference created below. */
 	while (memory_is_live(allocation) && !process_is_exiting() &&
@@ -242,10 +249,7 @@ static void background_rescan_in_one(const struct allocation *allocation, struct
 {
 	if (allocation->id > scanned_youngest || !background_is_eligible(allocation))
 		return;
-	if (adapter_needs_description()) {
-		region_flush(ending);
-		adapters_describe(allocation->device);
-	}
+	background_describe_adapters(allocation, ending);
 	if (memory_is_live(allocation) && scanned->number == scanned_number)
 		background_register_in(scanned, allocation, ending);
 }

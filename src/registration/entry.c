@@ -153,6 +153,7 @@ void entries_publish(const struct region *region)
 void entry_withdraw(const struct region *region, const struct region_reference *reference)
 {
 	struct entry *entry = entry_of(region->domain, reference->slot, reference->allocation);
+
 	registration_assert_held();
 	if (entry && holds_reference(load_relaxed(&entry->hold)) == reference)
 		store_release(&entry->hold, 0);

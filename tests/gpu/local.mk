@@ -5,7 +5,7 @@ EXTRA_DIST += tests/gpu/run tests/gpu/oracle.c tests/gpu/compare tests/gpu/expla
 	tests/gpu/latencies tests/gpu/check_latency.sh tests/gpu/stage tests/gpu/suites tests/gpu/exchanges tests/gpu/open_mpi tests/gpu/all tests/gpu/keep tests/gpu/keep_latencies tests/gpu/replay tests/gpu/mpi tests/gpu/mpi_table tests/gpu/ranks \
 	tests/gpu/programs/training.py tests/gpu/programs/graphs.py tests/gpu/programs/cupy_program.py \
 	tests/gpu/programs/jax_program.py tests/gpu/programs/numba_program.py tests/gpu/programs/runtime.c \
-	tests/gpu/programs/distributed.py tests/gpu/programs/cuda_python_program.py tests/gpu/programs/keep_training.py tests/gpu/programs/keep_ranks.py tests/gpu/programs/keep_pressure.py \
+	tests/gpu/programs/distributed.py tests/gpu/programs/cuda_python_program.py tests/gpu/programs/keep_training.py tests/gpu/programs/keep_calls.py tests/gpu/programs/keep_ranks.py tests/gpu/programs/keep_pressure.py \
 	tests/gpu/programs/keep_cupy.py tests/gpu/programs/keep_offload.c tests/gpu/programs/keep_thrust.cu tests/gpu/programs/one_way.c \
 	tests/gpu/programs/expandable.py
 

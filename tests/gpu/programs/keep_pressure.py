@@ -6,34 +6,16 @@ rank has eight sizes from 32 MiB to 2 GiB. It allocates blocks of three of them 
 in another order, and begins again with others. What the ranks keep of freed memory would not fit beside what the others
 allocate.
 """
-import ctypes
 import os
 import random
 import subprocess
 import sys
 import time
 
+from keep_calls import allocate, begin, free, free_memory
+
 RANKS = 8
 MIB = 1 << 20
-cuda = ctypes.CDLL("libcuda.so.1")
-
-
-def check(result):
-    if result:
-        sys.exit(f"the driver returned {result}")
-
-
-def begin():
-    context = ctypes.c_void_p()
-    check(cuda.cuInit(0))
-    check(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
-    check(cuda.cuCtxSetCurrent(context))
-
-
-def free_memory():
-    free, total = ctypes.c_size_t(), ctypes.c_size_t()
-    check(cuda.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total)))
-    return free.value
 
 
 def rank(number, part, seconds):
@@ -48,15 +30,16 @@ def rank(number, part, seconds):
         sizes = chance.sample(all_sizes, 3)
         blocks, live = [], 0
         while live + max(sizes) <= part:
-            size, address = chance.choice(sizes), ctypes.c_uint64()
-            if cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(size)):
+            size = chance.choice(sizes)
+            result, address = allocate(size)
+            if result:
                 failed += 1
                 break
             blocks.append(address)
             live += size
         chance.shuffle(blocks)
         for address in blocks:
-            check(cuda.cuMemFree_v2(address))
+            free(address)
         rounds += 1
     print(rounds, failed, flush=True)
 
