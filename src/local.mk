@@ -83,10 +83,11 @@ EXTRA_DIST += src/intercept/dlsym_x86_64.S src/intercept/dlsym_aarch64.S src/REA
 AM_CCASFLAGS = -I$(top_srcdir)/src
 src_libpeerpin_la_LIBADD = src/libcore.la
 # No start files: they refer to four names that no library defines, and each process of a job would look them up.
+# -z lazy: a process looks up no function that it never calls.
 # -O1 gives the symbol table more hash buckets: look-ups of other objects' symbols pass it in each process.
 src_libpeerpin_la_LDFLAGS = -module -avoid-version -shared -Wl,-O1 \
 	-Wl,--version-script=src/intercept/exports.map \
-	-Wl,-Bsymbolic -Wl,-z,nodelete -Wl,-z,relro -Wl,-z,now -Wl,-z,noseparate-code -XCClinker -nostartfiles
+	-Wl,-Bsymbolic -Wl,-z,nodelete -Wl,-z,relro -Wl,-z,lazy -Wl,-z,noseparate-code -XCClinker -nostartfiles
 if !SANITIZER
 # A row without its wrapper fails here.
 src_libpeerpin_la_LDFLAGS += -Wl,-z,defs

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <sys/auxv.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/atomics.h"
@@ -141,7 +142,6 @@ static void config_read(void)
 const struct config *config_settle(void)
 {
 	start_record(NULL);
-	system_prepare();
 	if (once_begin(&settling)) {
 		config_read();
 		store_release(&config_settled, &settled);
@@ -155,11 +155,11 @@ void config_report(void)
 	config_get();
 	if (system_file_error && system_file_error != -ENOENT && system_file_error != -ENOTDIR)
 		log_message(LOG_WARN, "%s: cannot be read: %s", CONFIG_SYSTEM_FILE,
-			    system_error_text(-system_file_error));
+			    strerror(-system_file_error));
 	if (named_file_error)
 		log_message(LOG_WARN,
 			    "PEERPIN_CONFIG_FILE=%s: cannot be read: %s. Name a file of settings.",
-			    named_file, system_error_text(-named_file_error));
+			    named_file, strerror(-named_file_error));
 	for (const char *line = complaints; line < complaints + complaints_used;
 	     line += text_length(line) + 1)
 		log_message(LOG_WARN, "%s", line);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -14,7 +15,6 @@
 #include "base/plain_text.h"
 #include "base/proc_stat.h"
 #include "base/start.h"
-#include "base/system.h"
 #include "base/text.h"
 
 #define NAME_SIZE 28
@@ -103,9 +103,8 @@ static void identity_name_slurm_job(void)
 {
 	identity_name_job("SLURM_JOB_ID");
 	if (identity.job[0] && identity_is_in_step())
-		system_format(identity.job, sizeof(identity.job), "%s.%s",
-			      start_variable("SLURM_JOB_ID"),
-			      start_variable("SLURM_STEP_ID"));
+		snprintf(identity.job, sizeof(identity.job), "%s.%s",
+			 start_variable("SLURM_JOB_ID"), start_variable("SLURM_STEP_ID"));
 }
 
 /* Return true if the process started with `variable` in its environment; false if unreadable. */
@@ -117,8 +116,8 @@ static bool identity_was_started_with(int process, const char *variable)
 	ssize_t length;
 	int fd;
 
-	system_format(wanted, sizeof(wanted), "%s=", variable);
-	system_format(file, sizeof(file), "/proc/%d/environ", process);
+	snprintf(wanted, sizeof(wanted), "%s=", variable);
+	snprintf(file, sizeof(file), "/proc/%d/environ", process);
 	fd = kernel_open(file, O_RDONLY | O_CLOEXEC, 0);
 	if (fd < 0)
 		return false;
@@ -146,8 +145,8 @@ static void identity_name_after_launcher(const char *rank)
 	for (unsigned int i = 0; i < ANCESTORS_MAX; i++) {
 		parent = proc_stat_parent(process, &start);
 		if (process && !identity_was_started_with(process, rank)) {
-			system_format(identity.job, sizeof(identity.job), "%.24s-%d-%llu",
-				      identity_host(), process, (unsigned long long)start);
+			snprintf(identity.job, sizeof(identity.job), "%.24s-%d-%llu",
+				 identity_host(), process, (unsigned long long)start);
 			return;
 		}
 		if (parent <= 0)
@@ -273,10 +272,10 @@ static const char *identity_convert(const char *conversion, size_t *length, char
 	*length = 1;
 	switch (*conversion) {
 	case 'r':
-		system_format(digits, size, "%d", identity_rank() >= 0 ? identity_rank() : 0);
+		snprintf(digits, size, "%d", identity_rank() >= 0 ? identity_rank() : 0);
 		return digits;
 	case 'p':
-		system_format(digits, size, "%d", kernel_process());
+		snprintf(digits, size, "%d", kernel_process());
 		return digits;
 	case 'h':
 		return identity_host();
@@ -380,6 +379,6 @@ int identity_file_name(const char *pattern, char *name, size_t size)
 	name[used] = '\0';
 	if (distinct || identity_rank() < 0 || identity_is_device(name))
 		return 0;
-	system_format(digits, sizeof(digits), ".%d", identity_rank());
+	snprintf(digits, sizeof(digits), ".%d", identity_rank());
 	return identity_insert(name, size, identity_extension(name), 0, digits);
 }

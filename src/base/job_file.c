@@ -14,6 +14,7 @@
 #include "base/job_file.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 #include "base/atomics.h"
 #include "base/identity.h"
@@ -22,7 +23,6 @@
 #include "base/once.h"
 #include "base/runtime.h"
 #include "base/signal_safe_write.h"
-#include "base/system.h"
 
 #define FORMER_SECONDS 60
 
@@ -98,8 +98,8 @@ static void job_file_begin(void)
 		return;
 	if (identity_rank() >= 0 && *identity_job()) {
 		identity_make_safe(identity_job(), job, sizeof(job));
-		system_format(name, sizeof(name), RUNTIME_JOB "%s.%s" RUNTIME_LOCK, job,
-			      identity_host());
+		snprintf(name, sizeof(name), RUNTIME_JOB "%s.%s" RUNTIME_LOCK, job,
+			 identity_host());
 		job_file_open();
 	}
 	once_end(&opened);

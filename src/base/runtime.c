@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <sys/auxv.h>
 #include <sys/vfs.h>
 
@@ -58,10 +59,10 @@ static bool runtime_name(unsigned int which, char *path)
 	int length = -1;
 
 	if (which == OF_SESSION && session && *session == '/')
-		length = system_format(path, RUNTIME_PATH, "%s/peerpin", session);
+		length = snprintf(path, RUNTIME_PATH, "%s/peerpin", session);
 	if (which == SHARED)
-		length = system_format(path, RUNTIME_PATH, "%s/peerpin-%u", runtime_shared,
-				       kernel_user());
+		length = snprintf(path, RUNTIME_PATH, "%s/peerpin-%u", runtime_shared,
+				  kernel_user());
 	return length > 0 && length < RUNTIME_PATH;
 }
 
@@ -113,7 +114,7 @@ static bool runtime_search(int parent, unsigned int number, char *path)
 {
 	struct runtime_search search = { .parent = parent };
 
-	system_format(search.begins, sizeof(search.begins), "peerpin-%u.", kernel_user());
+	snprintf(search.begins, sizeof(search.begins), "peerpin-%u.", kernel_user());
 	for (unsigned int i = 0; i <= number; i++) {
 		text_copy(search.after, sizeof(search.after), search.found);
 		search.found[0] = '\0';
@@ -122,8 +123,7 @@ static bool runtime_search(int parent, unsigned int number, char *path)
 		if (!*search.found)
 			return false;
 	}
-	return system_format(path, RUNTIME_PATH, "%s/%s", runtime_shared, search.found) <
-	       RUNTIME_PATH;
+	return snprintf(path, RUNTIME_PATH, "%s/%s", runtime_shared, search.found) < RUNTIME_PATH;
 }
 
 /* Keeps the ranks of a job together until `parent` is closed. Another user may hold the lock:
@@ -147,10 +147,9 @@ static int runtime_open_private(char *path)
 	if (!runtime_search(parent, 0, path)) {
 		runtime_lock(parent);
 		if (!runtime_search(parent, 0, path))
-			system_format(path, RUNTIME_PATH, "%s/peerpin-%u.%llx-%x", runtime_shared,
-				      kernel_user(),
-				      (unsigned long long)kernel_time(CLOCK_REALTIME),
-				      (unsigned int)kernel_process());
+			snprintf(path, RUNTIME_PATH, "%s/peerpin-%u.%llx-%x", runtime_shared,
+				 kernel_user(), (unsigned long long)kernel_time(CLOCK_REALTIME),
+				 (unsigned int)kernel_process());
 	}
 	folder = runtime_open(path);
 	kernel_close(parent);

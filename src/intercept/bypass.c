@@ -12,6 +12,7 @@
 #include <link.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdio.h>
 
 #include "base/atomics.h"
 #include "base/loaded.h"
@@ -145,7 +146,7 @@ static void bypass_report_object(const void *first, const char *name, const char
 
 	if (bypass_was_reported(first))
 		return;
-	system_format(text, sizeof(text), "%s %s", *name ? name : start_program(), reason);
+	snprintf(text, sizeof(text), "%s %s", *name ? name : start_program(), reason);
 	bypass_report(text);
 }
 
@@ -254,11 +255,11 @@ static void bypass_check_auditor(void)
 
 	if (!name)
 		return;
-	system_format(text, sizeof(text),
-		      "%s was loaded into another namespace before peerpin, as audit libraries "
-		      "(LD_AUDIT) are: it can rebind calls to the CUDA driver, which then bypass "
-		      "peerpin. Run without it",
-		      *name ? name : "an object");
+	snprintf(text, sizeof(text),
+		 "%s was loaded into another namespace before peerpin, as audit libraries "
+		 "(LD_AUDIT) are: it can rebind calls to the CUDA driver, which then bypass "
+		 "peerpin. Run without it",
+		 *name ? name : "an object");
 	bypass_report(text);
 }
 
@@ -292,7 +293,6 @@ static __attribute__((noinline, cold)) void bypass_rescan(void)
 
 	/* Keep these calls outside scan_lock: a look-up takes the lock that dlopen holds while
 	 * constructors run, and a constructor may call this function. */
-	system_prepare();	 /* for log_message() inside the lock */
 	entry_find_driver(NULL); /* a program that only links has not triggered this yet */
 	bind_here = bypass_plain_loads_bind_here();
 	bypass_report_owner(load_acquire(&noted_wrapper),

@@ -464,7 +464,7 @@ static void keep_release_batch(struct batch *batch)
 		}
 		add_relaxed(&keep_releases_ended, 1);
 		pthread_mutex_unlock(&keep_lock);
-		system_wake(&release_ended);
+		pthread_cond_broadcast(&release_ended);
 	}
 	own_releases--;
 	system_release_cancellation(held);

@@ -2,9 +2,10 @@
 /* emit_prometheus.c -- statistics as Prometheus text, for the textfile collector */
 #include "report/emit_forms.h"
 
+#include <stdio.h>
+
 #include "base/capped.h"
 #include "base/plain_text.h"
-#include "base/system.h"
 #include "base/text.h"
 
 /* Escape quote and backslash, as the text format requires. Replace control characters, and invalid
@@ -98,7 +99,7 @@ static void emit_prometheus_add_histogram(struct emitter *emitter, const struct 
 	char name[64], bound[24];
 	uint64_t below = 0;
 
-	system_format(name, sizeof(name), "%s_distribution", row->name);
+	snprintf(name, sizeof(name), "%s_distribution", row->name);
 	emit_prometheus_begin_metric(emitter->output, name, emit_prometheus_type(row->kind),
 				     row->meaning);
 	for (unsigned int i = 0; i < used; i++) {
@@ -107,7 +108,7 @@ static void emit_prometheus_add_histogram(struct emitter *emitter, const struct 
 		 * limit. */
 		if (!below && i + 1 < used && !segment_value(&buckets[i + 1]))
 			continue;
-		system_format(bound, sizeof(bound), "%llu", ((unsigned long long)2 << i) - 1);
+		snprintf(bound, sizeof(bound), "%llu", ((unsigned long long)2 << i) - 1);
 		emit_prometheus_add_bucket(emitter, row->name, bound, below);
 	}
 	emit_prometheus_add_bucket(emitter, row->name, "+Inf", below);

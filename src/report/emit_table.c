@@ -2,9 +2,10 @@
 /* emit_table.c -- statistics as a table: 5 lines, and further lines for losses and errors */
 #include "report/emit_forms.h"
 
+#include <stdio.h>
+
 #include "base/capped.h"
 #include "base/plain_text.h"
-#include "base/system.h"
 #include "base/text.h"
 
 #define LABEL_WIDTH 17
@@ -94,8 +95,8 @@ static void emit_table_add_reasons(struct emitter *emitter, unsigned int room)
 		if (!emit_table_new_reason(segment, i, reason))
 			continue;
 		if (++at == room && count > room)
-			system_format(more, sizeof(more), "; %u more in PEERPIN_STATS_FILE=FILE",
-				      count - room);
+			snprintf(more, sizeof(more), "; %u more in PEERPIN_STATS_FILE=FILE",
+				 count - room);
 		output_add(
 			emitter->output, "%-*sGPU %d, %s: %s%s\n", LABEL_WIDTH, reason_title,
 			pair->gpu,

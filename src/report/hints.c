@@ -2,8 +2,10 @@
 /* hints.c -- the most important row of hints.def that applies to a process, or a sum of several */
 #include "report/emit_forms.h"
 
+#include <stdarg.h>
+#include <stdio.h>
+
 #include "base/capped.h"
-#include "base/system.h"
 #include "base/text.h"
 
 /* Functions instead of a struct: most counters are not read. */
@@ -46,7 +48,7 @@ static __attribute__((format(printf, 2, 3))) const char *hints_format(struct hin
 	va_list arguments;
 
 	va_start(arguments, format);
-	system_format_list(to, sizeof(*texts->text), format, arguments);
+	vsnprintf(to, sizeof(*texts->text), format, arguments);
 	va_end(arguments);
 	return to;
 }
@@ -96,7 +98,7 @@ __attribute__((cold)) bool hints_find(const struct segment *segment, char *to, s
 #include "report/hints.def"
 #undef HINT
 	if (most)
-		system_format(to, size, "%llu of %llu requests %s%s%s", llu(most), llu(all), why,
-			      *remedy ? ": " : "", remedy);
+		snprintf(to, size, "%llu of %llu requests %s%s%s", llu(most), llu(all), why,
+			 *remedy ? ": " : "", remedy);
 	return most;
 }

@@ -13,6 +13,8 @@
 
 #include <errno.h>
 #include <sys/auxv.h>
+#include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/config_reader.h"
@@ -116,9 +118,9 @@ static int segment_file_take_name(int folder, const char *partial)
 
 	for (int i = 0; i < SEGMENT_FILE_NAMES && error == -EEXIST; i++) {
 		if (i)
-			system_format(number, sizeof(number), "-%d", i);
-		system_format(file_name, sizeof(file_name), "%d%s" RUNTIME_STATS, kernel_process(),
-			      number);
+			snprintf(number, sizeof(number), "-%d", i);
+		snprintf(file_name, sizeof(file_name), "%d%s" RUNTIME_STATS, kernel_process(),
+			 number);
 		error = kernel_link_at(folder, partial, file_name);
 		if (error != -EEXIST || runtime_is_used(folder, file_name))
 			continue;
@@ -136,8 +138,8 @@ static int segment_file_begin(int folder)
 
 	if (!runtime_has_room(folder, sizeof(memory)))
 		return -ENOSPC;
-	system_format(partial, sizeof(partial), "%d.%llx.new", kernel_process(),
-		      (unsigned long long)kernel_time(CLOCK_MONOTONIC));
+	snprintf(partial, sizeof(partial), "%d.%llx.new", kernel_process(),
+		 (unsigned long long)kernel_time(CLOCK_MONOTONIC));
 	fd = kernel_open_at(folder, partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
 			    0600);
 	if (fd < 0)
@@ -208,7 +210,7 @@ void statistics_begun(void)
 		log_message(
 			LOG_INFO,
 			"no file for the statistics (%s): they are lost if the program is killed",
-			system_error_text(-refused));
+			strerror(-refused));
 	segment_file_log_refused_folder();
 }
 
@@ -247,8 +249,8 @@ bool statistics_keep_file(char *where, size_t size)
 	if (folder < 0)
 		return false;
 	kernel_close(folder);
-	return (size_t)system_format(where, size, "%s/%d" RUNTIME_KEPT RUNTIME_STATS, path,
-				     kernel_process()) < size &&
+	return (size_t)snprintf(where, size, "%s/%d" RUNTIME_KEPT RUNTIME_STATS, path,
+				kernel_process()) < size &&
 	       own_file_number(where, size, segment_file_write_copy, NULL) >= 0;
 }
 

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/config.h"
 #include "base/identity.h"
@@ -48,7 +49,7 @@ static int summary_give_name(const char *partial, const char *name)
 {
 	char numbered[4096];
 
-	if ((size_t)system_format(numbered, sizeof(numbered), "%s", name) >= sizeof(numbered))
+	if ((size_t)snprintf(numbered, sizeof(numbered), "%s", name) >= sizeof(numbered))
 		return -ENAMETOOLONG;
 	return own_file_number(numbered, sizeof(numbered), summary_take_name, partial);
 }
@@ -82,9 +83,8 @@ static int summary_write_results(struct output *output, const struct emit_source
 		return -OWN_FILE_SPECIAL;
 	/* Add the time: containers reuse small process numbers. A killed or a concurrent process
 	 * may have an equal number. */
-	if ((size_t)system_format(
-		    partial, sizeof(partial), "%s.partial.%d.%llx", name, kernel_process(),
-		    (unsigned long long)kernel_time(CLOCK_REALTIME)) >= sizeof(partial))
+	if ((size_t)snprintf(partial, sizeof(partial), "%s.partial.%d.%llx", name, kernel_process(),
+			     (unsigned long long)kernel_time(CLOCK_REALTIME)) >= sizeof(partial))
 		return -ENAMETOOLONG;
 	fd = kernel_open(partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)

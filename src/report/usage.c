@@ -2,10 +2,11 @@
 /* usage.c -- whether GPUDirect RDMA was used and why not; other conclusions from the counters */
 #include "report/emit.h"
 
+#include <stdio.h>
+
 #include "base/capped.h"
 #include "base/pci_path.h"
 #include "base/plain_text.h"
-#include "base/system.h"
 #include "base/text.h"
 #include "report/emit_forms.h"
 
@@ -20,7 +21,7 @@ void usage_bytes(uint64_t bytes, char *to, size_t size)
 	/* 1023.95 prints as 1024.0. */
 	for (; amount >= 1023.95 && unit < 4; unit++)
 		amount /= 1024;
-	system_format(to, size, unit ? "%.1f %s" : "%.0f %s", amount, units[unit]);
+	snprintf(to, size, unit ? "%.1f %s" : "%.0f %s", amount, units[unit]);
 }
 
 void usage_time(uint64_t nanoseconds, char *to, size_t size)
@@ -33,7 +34,7 @@ void usage_time(uint64_t nanoseconds, char *to, size_t size)
 		amount /= 1000;
 	if (!nanoseconds)
 		unit = 3;
-	system_format(to, size, unit && nanoseconds ? "%.1f %s" : "%.0f %s", amount, units[unit]);
+	snprintf(to, size, unit && nanoseconds ? "%.1f %s" : "%.0f %s", amount, units[unit]);
 }
 
 static bool usage_served(const struct segment *segment)
@@ -49,12 +50,11 @@ static void usage_name_methods(const struct segment *segment, char *to, size_t s
 
 #define METHOD(id, name, call, prepare, unpin)                                                     \
 	if (usage_count(segment, registrations_##id) && used < size)                               \
-		used += (size_t)system_format(to + used, size - used, "%s%s", used ? " and " : "", \
-					      name);
+		used += (size_t)snprintf(to + used, size - used, "%s%s", used ? " and " : "", name);
 #include "report/methods.def"
 #undef METHOD
 	if (!used)
-		system_format(to, size, "peer memory");
+		snprintf(to, size, "peer memory");
 }
 
 /* Write " (PIX, SYS)": the known paths from GPUs to the adapter, each once. */
@@ -74,13 +74,12 @@ static void usage_name_paths(const struct segment *segment, int adapter, char *t
 			       text_equals(segment->pairs[j].path, pair->path);
 		if (skip)
 			continue;
-		length = system_format(to + used, size - used, "%s%s", used ? ", " : " (",
-				       pair->path);
+		length = snprintf(to + used, size - used, "%s%s", used ? ", " : " (", pair->path);
 		used += length > 0 && (size_t)length < size - used - 1 ? (size_t)length : 0;
 		to[used] = '\0';
 	}
 	if (used)
-		system_format(to + used, size - used, ")");
+		snprintf(to + used, size - used, ")");
 }
 
 /* Write "; mlx5_0 (PIX), mlx5_1 (SYS)": each adapter once, with its paths. */
@@ -100,8 +99,8 @@ static void usage_add_adapters(const struct segment *segment, char *to, size_t s
 		if (skip)
 			continue;
 		usage_name_paths(segment, pair->adapter, paths, sizeof(paths));
-		length = system_format(to + used, size - used, "%s%s%s", used ? ", " : "; ",
-				       segment->adapters[pair->adapter].name, paths);
+		length = snprintf(to + used, size - used, "%s%s%s", used ? ", " : "; ",
+				  segment->adapters[pair->adapter].name, paths);
 		if (length < 0 || (size_t)length >= size - used) {
 			to[used] = '\0';
 			return;
@@ -156,11 +155,11 @@ static void usage_write_served(const struct segment *segment, char *to, size_t s
 	usage_add_adapters(segment, adapters, sizeof(adapters));
 	usage_name_methods(segment, methods, sizeof(methods));
 	if (usage_is_software(segment))
-		system_format(to, size, "not used: software adapter%s; %s; %s registered at peak",
-			      *adapters ? adapters + 1 : "", methods, bytes);
+		snprintf(to, size, "not used: software adapter%s; %s; %s registered at peak",
+			 *adapters ? adapters + 1 : "", methods, bytes);
 	else
-		system_format(to, size, "%s: %s%s; %s registered at peak",
-			      hit ? "used" : "no request hit", methods, adapters, bytes);
+		snprintf(to, size, "%s: %s%s; %s registered at peak",
+			 hit ? "used" : "no request hit", methods, adapters, bytes);
 }
 
 void usage_write(const struct segment *segment, char *to, size_t size)
@@ -170,29 +169,29 @@ void usage_write(const struct segment *segment, char *to, size_t size)
 	if (usage_served(segment)) {
 		usage_write_served(segment, to, size);
 	} else if (usage_count(segment, bypassed_version)) {
-		system_format(to, size, "not used by peerpin: unsupported libibverbs");
+		snprintf(to, size, "not used by peerpin: unsupported libibverbs");
 	} else if (segment_tallied(segment, TALLY_requests)) {
-		system_format(to, size, "not used by peerpin: %s",
-			      usage_main_reason(segment, &reason) ? reason.label
-								  : "no request was served");
+		snprintf(to, size, "not used by peerpin: %s",
+			 usage_main_reason(segment, &reason) ? reason.label
+							     : "no request was served");
 	} else if (usage_count(segment, bypasses)) {
-		system_format(to, size,
-			      "not used by peerpin: calls of the CUDA driver bypass it (see the "
-			      "log)");
+		snprintf(to, size,
+			 "not used by peerpin: calls of the CUDA driver bypass it (see the "
+			 "log)");
 	} else if (usage_count(segment, untracked) &&
 		   usage_count(segment, untracked) >= usage_count(segment, allocations)) {
-		system_format(to, size, "not used by peerpin: GPU memory is not recorded");
+		snprintf(to, size, "not used by peerpin: GPU memory is not recorded");
 	} else if (usage_count(segment, exports) && usage_count(segment, protection_domains)) {
 		/* libibverbs itself refuses the registration if the provider lacks the form. */
-		system_format(to, size,
-			      "not used: dma-bufs of GPU memory were exported, none was "
-			      "registered");
+		snprintf(to, size,
+			 "not used: dma-bufs of GPU memory were exported, none was "
+			 "registered");
 	} else if (usage_count(segment, host_requests)) {
-		system_format(to, size, "not used: only host memory was registered");
+		snprintf(to, size, "not used: only host memory was registered");
 	} else if (usage_count(segment, protection_domains)) {
-		system_format(to, size, "not used: no registration was requested");
+		snprintf(to, size, "not used: no registration was requested");
 	} else {
-		system_format(to, size, "not used: the program opened no RDMA adapter");
+		snprintf(to, size, "not used: the program opened no RDMA adapter");
 	}
 	plain_text(to, '?'); /* names of adapters */
 }
@@ -206,8 +205,8 @@ void usage_hit_rate(const struct segment *segment, char *to, size_t size)
 	/* Rounded down, as in the report: 100 % only if every request hit. */
 	*to = '\0';
 	if (requests)
-		system_format(to, size, " (%llu.%llu %%)", (unsigned long long)tenths / 10,
-			      (unsigned long long)tenths % 10);
+		snprintf(to, size, " (%llu.%llu %%)", (unsigned long long)tenths / 10,
+			 (unsigned long long)tenths % 10);
 }
 
 /* The settings are NAME=VALUE lines. */

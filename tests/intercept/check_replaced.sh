@@ -32,7 +32,7 @@ same 'errno and dlerror() after each step that follows a failed look-up' "$after
 
 # Functions that the library references or looks up, and others that its start might call.
 referenced=$(nm -D --undefined-only "$library" | awk '$1 == "U" { sub(/@.*/, "", $2); print $2 }' | grep -v environ)
-looked_up=$(sed -n 's/^\(OWN\|FIRST\)(\([a-z_]*\),.*/\2/p' "$source/src/base/system.c" | grep -v '^dlsym$')
+looked_up=$(sed -n 's/^FOUND([a-z_]*, \([a-z_]*\),.*/\1/p' "$source/src/base/system.c" | grep -v '^dlsym$')
 matches 'the names are found in the source' '*pthread_create*' "$looked_up"
 others='dl_iterate_phdr dladdr dlerror dlinfo malloc calloc realloc free memcpy memmove memset memcmp strlen strcmp strncmp
     strchr strrchr strstr getenv secure_getenv syscall open openat read write close fstat mmap munmap mprotect

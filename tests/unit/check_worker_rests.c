@@ -85,7 +85,7 @@ static bool simulate(long number, const long *arguments)
 		return true;
 	}
 	if (number == SYS_sched_getaffinity) {
-		((struct kernel_cpus *)arguments[2])->words[0] = ((uint64_t)1 << cpus) - 1;
+		*(uint64_t *)arguments[2] = ((uint64_t)1 << cpus) - 1;
 		return true;
 	}
 	if (number != SYS_getrusage)
