@@ -12,9 +12,8 @@ src_libcore_la_SOURCES = \
 	src/base/config_text.c \
 	src/base/job_file.h src/base/job_file.c \
 	src/base/identity.h src/base/identity.c \
-	src/base/held_file.h src/base/kernel.h src/base/kernel.c src/base/loaded.h src/base/loaded.c src/base/loaded_alone.c src/base/once.h \
+	src/base/held_file.h src/base/kernel.h src/base/kernel.c src/base/loaded.h src/base/loaded.c src/base/once.h \
 	src/base/log.h src/base/log.c src/base/own_file.h src/base/own_file.c \
-	src/base/object.h src/base/object.c \
 	src/base/pci_path.h src/base/pci_resource.h src/base/pool.h src/base/pool.c \
 	src/base/own_thread.h src/base/own_thread.c src/base/plain_text.h src/base/plain_text.c src/base/proc_stat.h src/base/proc_stat.c \
 	src/base/process.h src/base/process.c \

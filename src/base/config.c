@@ -10,10 +10,10 @@
 #include "base/atomics.h"
 #include "base/config_reader.h"
 #include "base/kernel.h"
+#include "base/loaded.h"
 #include "base/log.h"
 #include "base/once.h"
 #include "base/start.h"
-#include "base/system.h"
 #include "base/text.h"
 
 _Atomic(const struct config *) config_settled;
@@ -37,7 +37,7 @@ static __attribute__((noinline, cold)) unsigned char config_read_early(void)
 	struct config_reader reader = { .config = &early };
 	unsigned char answer;
 
-	config_read_environment(&reader, system_auxiliary(AT_SECURE) ? NULL : start_environment());
+	config_read_environment(&reader, loaded_auxiliary(AT_SECURE) ? NULL : start_environment());
 	log_set_limit_early(early.log_level);
 	answer = early.disable ? EARLY_DISABLED : EARLY_ENABLED;
 	store_relaxed(&disabled_early, answer);
@@ -123,7 +123,7 @@ static void config_read(void)
 	settled = config_defaults;
 	complaints_used = 0;
 	complaints_lost = 0;
-	if (system_auxiliary(AT_SECURE))
+	if (loaded_auxiliary(AT_SECURE))
 		return; /* config_is_disabled_early() set the log limit of the defaults */
 	system_file_error = config_read_file(&reader, CONFIG_SYSTEM_FILE, system_text);
 	name = start_variable("PEERPIN_CONFIG_FILE");

@@ -9,9 +9,9 @@
 #include <sys/vfs.h>
 
 #include "base/kernel.h"
+#include "base/loaded.h"
 #include "base/shared_memory.h"
 #include "base/start.h"
-#include "base/system.h"
 #include "base/text.h"
 
 /* Beyond LEFT_MAX, left files are removed if older than LEFT_SECONDS, or if room is short. */
@@ -165,7 +165,7 @@ int runtime_folder(char *path)
 	if (!path)
 		path = own;
 	/* Ignore the environment of a setuid program: its user controls it. */
-	if (system_auxiliary(AT_SECURE))
+	if (loaded_auxiliary(AT_SECURE))
 		return -EPERM;
 	for (unsigned int i = 0; i < FOLDER_NAMES && folder < 0; i++) {
 		if (!runtime_name(i, path))

@@ -33,7 +33,6 @@
 	}
 
 FOUND(loaded_in_libc, dlsym, void *, void *handle, const char *symbol)
-FOUND(loaded_in_libc, getauxval, unsigned long, unsigned long type)
 FOUND(loaded_in_libc, clock_gettime, int, clockid_t clock, struct timespec *now)
 /* The program's: a sanitizer's or profiler's runtime must see each thread. glibc 2.34 moved both
  * into libc, so no reference to them serves older and newer systems. */
@@ -55,13 +54,6 @@ void *system_dlsym(void *handle, const char *symbol)
 	/* No tail call: RTLD_NEXT is relative to this library. */
 	__asm__ volatile("" : "+r"(found));
 	return found;
-}
-
-unsigned long system_auxiliary(unsigned long type)
-{
-	getauxval_function *function = system_find_getauxval();
-
-	return function ? function(type) : 0;
 }
 
 uint64_t system_clock(void)

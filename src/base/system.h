@@ -19,9 +19,6 @@ void *system_dlsym(void *handle, const char *symbol);
 /* Return the address of libc's dlsym; NULL: not found. */
 const void *system_libc_dlsym(void);
 
-/* getauxval for the dlsym path, which calls nothing that a program can replace; 0: not known. */
-unsigned long system_auxiliary(unsigned long type);
-
 /* Return ns of CLOCK_MONOTONIC, by libc's own clock_gettime: a preload that stops the clocks of a
  * program (libfaketime) must not make a wait endless. Without a system call: a miss takes the time
  * several times. */

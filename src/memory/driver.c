@@ -15,7 +15,7 @@ static bool driver_is_object(const struct dl_phdr_info *object)
 	struct object_tables tables;
 
 	return text_begins(object_file_name(object), "libcuda.so") ||
-	       (object_read(object, &tables) && loaded_is_library(&tables, "libcuda.so.1"));
+	       (object_read(object, &tables) && text_equals(tables.soname, "libcuda.so.1"));
 }
 
 struct driver_search {

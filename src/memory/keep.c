@@ -98,9 +98,7 @@ void kept_renew(void)
 /* compute-sanitizer has to see each allocation and each free. */
 static bool keep_is_sanitized(void)
 {
-	static _Atomic uint64_t answer;
-
-	return loaded_has("libsanitizer-collection.so", &answer);
+	return loaded_has("libsanitizer-collection.so");
 }
 
 static void keep_begin(void)

@@ -21,6 +21,7 @@
 #include "base/identity.h"
 #include "base/job_file.h"
 #include "base/kernel.h"
+#include "base/loaded.h"
 #include "base/log.h"
 #include "base/own_file.h"
 #include "base/proc_stat.h"
@@ -85,7 +86,7 @@ static void segment_file_copy(_Atomic uint64_t *to)
 
 static int segment_file_map(void)
 {
-	size_t page = system_auxiliary(AT_PAGESZ);
+	size_t page = loaded_auxiliary(AT_PAGESZ);
 	void *pages;
 	int error;
 

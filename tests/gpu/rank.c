@@ -30,7 +30,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/object.h"
+#include "base/loaded.h"
 #include "memory/cuda_abi.h"
 #include "sim/adapter_verbs.h"
 

@@ -39,6 +39,12 @@ others='dl_iterate_phdr dladdr dlerror dlinfo malloc calloc realloc free memcpy 
     getpid sysconf sched_yield pthread_once pthread_self pthread_getspecific pthread_setspecific pthread_key_create
     pthread_atfork atexit strtoul snprintf'
 
+# The dlsym path calls none of them.
+path=$(nm -u src/base/.libs/loaded.o src/base/.libs/start.o src/base/.libs/kernel.o src/intercept/.libs/resolve.o \
+    src/intercept/.libs/load_watch.o | awk '$1 == "U" { print $2 }')
+matches 'the objects of the dlsym path are read' '*loaded_first*' "$path"
+same 'libc functions that the dlsym path references' '' "$(grep -xF -f <(echo "$path") <<<"$referenced")"
+
 compile() { # compile COMPILER LANGUAGE NAME
     "$1" -x "$2" -DNAME="$3" -w -O1 -fno-builtin -fPIC -shared "$source/tests/intercept/replaced/replacement.c" \
         -o "$folder/$2-$3.so" -ldl 2>/dev/null

@@ -13,7 +13,6 @@
 
 #include "base/kernel.h"
 #include "base/loaded.h"
-#include "base/object.h"
 #include "base/plain_text.h"
 #include "base/pool.h"
 #include "base/process.h"
