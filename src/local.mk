@@ -6,7 +6,7 @@ AM_CFLAGS += $(SANITIZER_CFLAGS)
 noinst_LTLIBRARIES += src/libcore.la
 src_libcore_la_SOURCES = \
 	include/peerpin.h \
-	src/base/arena.h src/base/arena.c src/base/atomics.h src/base/capped.h \
+	src/base/atomics.h src/base/capped.h \
 	src/base/config.def src/base/config.h src/base/config.c \
 	src/base/config_reader.h src/base/config_reader.c \
 	src/base/config_text.c \
@@ -14,8 +14,8 @@ src_libcore_la_SOURCES = \
 	src/base/identity.h src/base/identity.c \
 	src/base/held_file.h src/base/kernel.h src/base/kernel.c src/base/loaded.h src/base/loaded.c src/base/once.h \
 	src/base/log.h src/base/log.c src/base/own_file.h src/base/own_file.c \
-	src/base/pci_path.h src/base/pci_resource.h src/base/pool.h src/base/pool.c \
-	src/base/own_thread.h src/base/own_thread.c src/base/plain_text.h src/base/plain_text.c src/base/proc_stat.h src/base/proc_stat.c \
+	src/base/pci.h src/base/pool.h src/base/pool.c \
+	src/base/plain_text.h src/base/plain_text.c src/base/proc_stat.h src/base/proc_stat.c \
 	src/base/process.h src/base/process.c \
 	src/base/runtime.h src/base/runtime.c \
 	src/base/shared_memory.h src/base/shared_memory.c \

@@ -3,7 +3,7 @@
  * pointers
  *
  * UCX, configured to hook CUDA by patching code, decodes the first bytes of a function and moves
- * them. It supports few instructions (sheet interception, 8); on any other it stops midway and runs
+ * them. It supports few instructions (its ucm/bistro/bistro_x86_64.c); on any other it stops midway and runs
  * without its GPU caches from then on. Compiler output for a wrapper contains unsupported
  * instructions.
  *

@@ -2,7 +2,7 @@
 /* proc_address.c -- cuGetProcAddress: query the driver, then route by the returned pointer
  *
  * Only the driver defines which function a name, a version and flags select. Routing by name
- * eventually returns a wrapper of another type (measured, sheet interception, traps T9 to T13); the
+ * eventually returns a wrapper of another type (T9 to T13 of tests/intercept/check_traps.sh); the
  * pointer is unambiguous. The driver fills symbolStatus. It also finds cuGetProcAddress itself
  * here, so the runtime, which requests cuGetProcAddress through itself, keeps calling the wrapper.
  */

@@ -4,7 +4,7 @@
 
 #include "base/atomics.h"
 #include "base/loaded.h"
-#include "base/own_thread.h"
+#include "base/process.h"
 #include "base/text.h"
 
 static _Atomic(const void *) served; /* an address in the driver */

@@ -17,7 +17,6 @@
 #include "base/config.h"
 #include "base/loaded.h"
 #include "base/log.h"
-#include "base/own_thread.h"
 #include "base/pool.h"
 #include "base/process.h"
 #include "base/system.h"

@@ -3,8 +3,8 @@
 #ifndef PEERPIN_MEMORY_RECORD_SIDE_H
 #define PEERPIN_MEMORY_RECORD_SIDE_H
 
-#include "base/arena.h"
 #include "base/atomics.h"
+#include "base/pool.h"
 #include "memory/lookup.h"
 
 /* Writers hold table_lock; any thread may read the atomic fields. */

@@ -7,8 +7,8 @@
 #include <stddef.h>
 
 #include "base/atomics.h"
-#include "base/arena.h"
-#include "base/own_thread.h"
+#include "base/pool.h"
+#include "base/process.h"
 #include "memory/index.h"
 #include "memory/kept.h"
 #include "memory/record_side.h"

@@ -3,7 +3,7 @@
 #include "memory/table.h"
 
 #include "base/atomics.h"
-#include "base/own_thread.h"
+#include "base/process.h"
 #include "memory/kept.h"
 #include "memory/record_side.h"
 

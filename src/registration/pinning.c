@@ -18,7 +18,7 @@
 #include <stdio.h>
 
 #include "base/log.h"
-#include "base/own_thread.h"
+#include "base/process.h"
 #include "registration/methods.h"
 #include "registration/topology.h"
 #include "report/statistics.h"

@@ -5,8 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "base/pci_path.h"
-#include "base/pci_resource.h"
+#include "base/pci.h"
 #include "base/text.h"
 #include "memory/driver.h"
 #include "registration/registration.h"

@@ -5,7 +5,7 @@
 
 #include <pthread.h>
 
-#include "base/own_thread.h"
+#include "base/process.h"
 #include "base/system.h"
 #include "base/text.h"
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "base/capped.h"
-#include "base/pci_path.h"
+#include "base/pci.h"
 #include "base/plain_text.h"
 #include "base/text.h"
 #include "report/emit_forms.h"

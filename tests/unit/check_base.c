@@ -71,6 +71,32 @@ TEST(base, relocations_without_a_symbol_are_left_out)
 	ck_assert_uint_eq(counts[1], 0);
 }
 
+#define memcpy bytes_copy
+#define memset bytes_fill
+#include "base/bytes.c"
+#undef memcpy
+#undef memset
+
+TEST(base, bytes_are_copied_and_filled_at_any_place_and_of_any_number)
+{
+	char from[64], to[64], expected[64];
+
+	for (int i = 0; i < 64; i++)
+		from[i] = (char)i;
+	for (size_t at = 0; at < 9; at++) {
+		for (size_t size = 0; size < 48; size++) {
+			memset(expected, 'x', 64);
+			memcpy(expected + at, from + 3, size);
+			ck_assert_ptr_eq(bytes_fill(to, 'x', 64), to);
+			ck_assert_ptr_eq(bytes_copy(to + at, from + 3, size), to + at);
+			ck_assert_mem_eq(to, expected, 64);
+			memset(expected + at, 0xfe, size);
+			bytes_fill(to + at, 0xfe, size);
+			ck_assert_mem_eq(to, expected, 64);
+		}
+	}
+}
+
 TEST(base, counters_are_found_by_name)
 {
 	uint64_t value = 99;

@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #include "base/kernel.h"
-#include "base/own_thread.h"
 #include "base/process.h"
 #include "registration/background.h"
 #include "registration/methods.h"
