@@ -88,13 +88,13 @@ static inline ssize_t kernel_read_at(int fd, void *to, size_t size, size_t offse
 	return kernel_call(SYS_pread64, fd, to, size, offset);
 }
 
-/* As readlink(2): no terminating zero byte. */
+/* readlink(2): it stores no terminating zero byte. */
 static inline ssize_t kernel_read_link(const char *name, char *to, size_t size)
 {
 	return kernel_call(SYS_readlinkat, AT_FDCWD, name, to, size);
 }
 
-/* As in getdents64(2). */
+/* An entry of getdents64(2). */
 struct kernel_entry {
 	uint64_t inode;
 	int64_t next;
@@ -229,7 +229,6 @@ static inline uint64_t kernel_block_signals(uint64_t mask)
 
 /* ---- files kept open or mapped ---- */
 
-/* As fstatat(2). */
 static inline int kernel_describe_at(int folder, const char *name, struct stat *what, int flags)
 {
 	return (int)kernel_call(SYS_newfstatat, folder, name, what, flags);
@@ -271,7 +270,6 @@ static inline uid_t kernel_user(void)
 	return (uid_t)kernel_call(SYS_geteuid);
 }
 
-/* As getrlimit(2). */
 static inline int kernel_limit(int resource, struct rlimit *limit)
 {
 	return (int)kernel_call(SYS_prlimit64, 0, resource, NULL, limit);

@@ -62,7 +62,7 @@ struct arena {
 		.limit = (count), .used = 1                                                        \
 	}
 
-/* For arena_grow() alone. */
+/* arena_grow() alone calls this. */
 int arena_commit(struct arena *arena, uint32_t count) __attribute__((cold));
 
 /* Commit objects 0 to count - 1. Return 0 or -ENOMEM; errno is kept. */

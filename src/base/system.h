@@ -61,7 +61,7 @@ static inline void system_at_exit(void (*handler)(void *unused))
 	__cxa_atexit(handler, NULL, NULL);
 }
 
-/* Until the end of the process: a handler in the child alone. */
+/* The handler runs in each child of fork(), until the end of the process. */
 static inline void system_at_fork(void (*in_child)(void))
 {
 	__register_atfork(NULL, NULL, in_child, NULL);

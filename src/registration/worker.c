@@ -197,7 +197,7 @@ static void worker_end(void)
 		kernel_block_signals(load_relaxed(&blocked_signals));
 }
 
-/* Unless the program has chosen a scheduling policy. */
+/* A scheduling policy that the program has chosen stays. */
 static void worker_preempt_no_thread(void)
 {
 	struct sched_param priority = { .sched_priority = 0 };
