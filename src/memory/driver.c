@@ -39,11 +39,23 @@ static int driver_search_object(struct dl_phdr_info *object, size_t size, void *
 	return 0;
 }
 
+/* Reads the tables of the object at the address alone. */
+static int driver_check_owner(struct dl_phdr_info *object, size_t size, void *argument)
+{
+	struct driver_search *search = argument;
+
+	(void)size;
+	if (!object_contains(object, (uintptr_t)search->seen))
+		return 0;
+	search->has_seen = driver_is_object(object);
+	return 1;
+}
+
 bool driver_contains(const void *address)
 {
 	struct driver_search search = { .seen = address };
 
-	loaded_walk(driver_search_object, &search);
+	loaded_walk(driver_check_owner, &search);
 	return search.has_seen;
 }
 
