@@ -364,6 +364,7 @@ bool registration_request(const struct registration_request *request,
 				   "Register memory of cudaMalloc, and copy into it.");
 	if (outcome != SERVED)
 		requests_count_bypassed(request, outcome);
+	statistics_snapshot();
 	return outcome == SERVED;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* hints.c -- the rows of report/hints.def that apply to a job, and their fixes */
+/* hints.c -- the rows of tools/hints.def that apply to a job, and their fixes */
 #include "tools/jobs.h"
 
 #include <string.h>
@@ -15,7 +15,7 @@ const char *job_fix(const struct job *job, const char *reason)
 #define FIX(counter, text)                                                                         \
 	if (!strcmp(reason, #counter))                                                             \
 		return text;
-#include "report/hints.def"
+#include "tools/hints.def"
 #undef FIX
 	return "see THE TABLE AT EXIT in 'man 7 peerpin'";
 }
@@ -81,7 +81,7 @@ void job_hints(const struct job *job, void (*take)(void *argument, const struct 
 	if (condition)                                                                             \
 		take(argument, &(struct hint){ #id, weight, hints_text(requests, all, text), fix,  \
 					       (requests) > few ? (requests) : 0 });
-#include "report/hints.def"
+#include "tools/hints.def"
 #undef HINT
 }
 

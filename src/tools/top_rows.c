@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* top_rows.c -- snapshots of statistics segments, and the rows of peerpin top
+/* top_rows.c -- the latest snapshots of the processes, and the rows of peerpin top
  *
  * peerpin top opens files for reading only, takes no lock and sends no signal: no process can
  * notice. A process that exits between two snapshots disappears.

@@ -107,7 +107,7 @@ def rules(seen, statistics):
 
 def counters(statistics):
     """All numbers that are counted, histograms by their sums."""
-    skipped = ("pid", "processes", "rank", "local_rank", "started_ns", "elapsed_ns")
+    skipped = ("pid", "pid_namespace", "start_ticks", "rank", "local_rank", "started_ns", "elapsed_ns")
     for name, value in statistics.items():
         if isinstance(value, int) and not isinstance(value, bool) and name not in skipped:
             yield name, value

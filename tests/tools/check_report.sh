@@ -48,7 +48,7 @@ options_and_statuses() {
 	matches '--json with --prometheus' '*one of --json and --prometheus*=> 2' "$(outcome "$report" --json --prometheus)"
 	matches '--force alone' '*--force requires --html*=> 2' "$(outcome "$report" --force)"
 	mkdir -m 700 "$tmp/run/peerpin"
-	matches 'an empty runtime folder' "*this host has no statistics segments*=> 1" "$(outcome "$report")"
+	matches 'an empty runtime folder' "*this host has no snapshots of processes*=> 1" "$(outcome "$report")"
 	same 'a missing file' "peerpin report: $tmp/missing: No such file or directory
 => 1" "$(outcome "$report" "$tmp/missing")"
 	mkdir "$tmp/empty"
@@ -68,7 +68,7 @@ golden_output() {
 	golden unused 2 '*:used=false' '*:usage="not used: the driver exports no dma-bufs, and nvidia-peermem is not loaded"' \
 		'*:hits=0' '*:waited=0' '*:synchronous=0' '*:bypassed=2201' '*:bypassed_failed=2201' \
 		'*:registrations=0' '*:registrations_failed=3' '*:failed_address=3' '*:pairs=[]' '*:histograms={}' \
-		'*:timeline=[]' '*:pinned_bytes_peak=0'
+		'*:pinned_bytes_peak=0'
 	golden kept 4 '*:settings={"PEERPIN_KEEP":"4294967296"}' '*:kept=3000' '*:reused=2900' '*:kept_bytes_peak=2147483648' \
 		'1:reused=300' '1:kept_released=2700' '3:kept_bytes_peak=17179869184' \
 		'2:kept_host_bytes_peak=1073741824'
@@ -95,12 +95,6 @@ sums() {
 	same 'standard deviation by mean of hits' \
 		"$(jq -s 'map(.hits) | (add / length) as $mean | (map((. - $mean) * (. - $mean)) | add / length | sqrt) / $mean * 1000 | round' "$tmp"/wide/*.json)" \
 		"$(jq '.jobs[0].rows[] | select(.key == "hits").variation_thousandths' "$tmp/wide.json")"
-	same 'the last moment of the timeline equals the counters' "$(jq .jobs[0].totals.registrations "$tmp/wide.json")" \
-		"$(jq '.jobs[0].timeline.registrations.total[-1]' "$tmp/wide.json")"
-	json=$("$report" --json "$tmp/four")
-	same 'a small job has a timeline for each rank' '["rank 0","rank 1","rank 2","rank 3"]' \
-		"$(jq -c '[.jobs[0].timeline.lines[].name]' <<<"$json")"
-	same 'a wide job has none' null "$(jq '.jobs[0].timeline.lines' "$tmp/wide.json")"
 	same 'sums saturate' 9223372036854775807 \
 		"$(make_job huge 2 '*:requests=9223372036854775807' && "$report" --json "$tmp/huge" | grep -o '"requests": [0-9]*' | head -1 | cut -d' ' -f2)"
 }
@@ -208,7 +202,7 @@ advice_that_helps() {
 	matches 'exported dma-bufs are an attempt' '*not used: dma-bufs of GPU memory were exported, none was registered.*' \
 		"$(advice_of not_used '*:used=false' '*:requests=0' '*:hits=0' '*:exports=1' \
 			'*:usage="not used: dma-bufs of GPU memory were exported, none was registered"')"
-	# check_hints.sh has all rows of report/hints.def.
+	# check_hints.sh has all rows of tools/hints.def.
 	matches 'a hint is for the sums of all ranks' '3 603 of 8 813 requests preceded their registration, *
 PEERPIN_PREREGISTER=sync *' "$(advice_of early '*:synchronous=0' '*:synchronous_queued=900')"
 	same 'a setting of one rank is in effect' '3 600 of 8 813 requests preceded their registration, as they follow the allocation at once.
@@ -241,12 +235,9 @@ largest_counters() {
 	matches 'the hint for all requests' '9 223 372 036 854 775 807 of 9 223 372 036 854 775 807 requests preceded * (0 longer)*' \
 		"$(advice_of early '*:settings={}' "*:requests=$most" "*:waited=$most" "*:synchronous_queued=$most" \
 			"*:synchronous=$most" "*:waited_ns=$most")"
-	make_job largest 1 "*:requests=$most" "*:hits=$((most - 1))" \
-		"*:timeline=[{\"at_ns\":$most,\"registrations\":1,\"pinned_bytes\":1,\"requests\":1,\"hits\":1}]"
+	make_job largest 1 "*:requests=$most" "*:hits=$((most - 1))"
 	"$report" --json "$tmp/largest" >"$tmp/largest.json"
 	matches 'not every request hit' '9 *99.99 %' "$(jq '.jobs[0].totals.hits' "$tmp/largest.json" | cut -c1) $("$report" "$tmp/largest" | grep '^  hit rate')"
-	same 'the last moment is that of the last sample' "$most" \
-		"$(grep -A 100 '"at_ns": \[' "$tmp/largest.json" | grep -m 1 -B 1 '\]' | grep -o '[0-9]*')"
 }
 
 # outliers_of TWIST...: of a job of four ranks
@@ -347,7 +338,7 @@ prometheus() {
 
 	text=$("$report" --prometheus "$tmp/jobs")
 	same 'every line has the format' '' "$(grep -vE \
-		'^# (HELP peerpin_[a-z0-9_]+ .+|TYPE peerpin_[a-z0-9_]+ (counter|gauge))$|^peerpin_[a-z0-9_]+\{job_id="[a-z]+",program="[a-z]+"\} [0-9]+$' \
+		'^# (HELP peerpin_[a-z0-9_]+ .+|TYPE peerpin_[a-z0-9_]+ (counter|gauge|histogram))$|^peerpin_[a-z0-9_]+\{job_id="[a-z]+",program="[a-z]+"(,[a-z]+="[A-Za-z0-9_+-]+")*\} [0-9]+$' \
 		<<<"$text" || true)"
 	same 'each name has one TYPE line' '' "$(grep '^# TYPE' <<<"$text" | sort | uniq -d)"
 	same 'a sum' "peerpin_requests_total{job_id=\"first\",program=\"lammps\"} $(jq -s 'map(.requests) | add' "$tmp"/jobs/*-first.json)" \
@@ -401,10 +392,9 @@ hostile_input() {
 	twisted 'a list as program' 'program: not' '.program = []'
 	twisted 'a null as host' 'host: not' '.host = null'
 	twisted 'a negative rank' 'rank: not' '.rank = -3'
-	twisted 'a number as timeline' 'timeline: not' '.timeline = 4'
-	twisted 'a timeline of texts' 'timeline\[0\]: not' '.timeline = ["a"]'
-	twisted 'a timeline that is far too long' 'timeline: longer' '.timeline = [range(100000) | {at_ns: ., registrations: 0, pinned_bytes: 0, requests: 0, hits: 0}]'
-	twisted 'a sample before the start' 'timeline\[1\].at_ns: not' '.timeline[1].at_ns = -1'
+	twisted 'a number as list of pairs' 'pairs: not' '.pairs = 4'
+	twisted 'pairs of texts' 'pairs\[0\]: not' '.pairs = ["a"]'
+	twisted 'a list that is far too long' 'gpus: longer' '.gpus = [range(100000) | {gpu: ., pinned_bytes: 0, pinned_bytes_peak: 0}]'
 	twisted 'a histogram of too many entries' 'histograms: ' '.histograms.free_ns = [range(65)]'
 	twisted 'a histogram of negative entries' 'histograms: ' '.histograms.free_ns = [-1]'
 	twisted 'an object as histogram' 'histograms: ' '.histograms.free_ns = {}'
@@ -417,9 +407,7 @@ hostile_input() {
 	head -c 100000 /dev/urandom >"$tmp/garbage.json"
 	matches 'garbage' "*garbage.json: *=> 1" "$(outcome "$report" "$tmp/garbage.json")"
 	{ printf PEERPIN1 && head -c 300000 /dev/zero; } >"$tmp/zeros.stats"
-	matches 'a statistics segment of zeros' '*zeros.stats: statistics segment: it is of another build of peerpin*=> 1' "$(outcome "$report" "$tmp/zeros.stats")"
-	printf PEERPIN1 >"$tmp/short.stats"
-	matches 'a short statistics segment' '*short.stats: statistics segment: it is too short*=> 1' "$(outcome "$report" "$tmp/short.stats")"
+	matches 'counters of an older version' '*zeros.stats: counters of peerpin 0.3 or older: *=> 1' "$(outcome "$report" "$tmp/zeros.stats")"
 	truncate -s 40M "$tmp/large.json"
 	matches 'a file above 16 MiB' '*large.json: larger than*=> 1' "$(outcome "$report" "$tmp/large.json")"
 	mkfifo "$tmp/fifo.json"

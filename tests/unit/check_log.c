@@ -705,7 +705,7 @@ TEST(log, a_folder_that_others_could_have_made_is_not_used)
 	ck_assert_str_eq(path, in_folder("peerpin"));
 }
 
-/* The folder of all users, in which another one has made this user's folder. */
+/* Another user has made this user's folder in the folder of all users. */
 static void occupy_folder(void)
 {
 	char name[32];
@@ -716,61 +716,42 @@ static void occupy_folder(void)
 	ck_assert_int_eq(mkdir(runtime_shared, 0700), 0);
 	ck_assert_int_eq(mkdir(in_folder(name), 0755), 0);
 	ck_assert_int_eq(chmod(in_folder(name), 0755), 0);
-	/* It precedes every private one. */
-	snprintf(name, sizeof(name), "shared/peerpin-%u.0", geteuid());
-	ck_assert_int_eq(symlink(runtime_shared, in_folder(name)), 0);
 }
 
-TEST(log, a_private_folder_replaces_one_that_others_can_reach)
+TEST(log, the_folder_of_temporary_files_replaces_one_that_others_can_reach)
 {
-	char first[256], next[256], begins[64];
+	char found[256], name[32];
 	struct stat status;
 
 	occupy_folder();
-	ck_assert(!runtime_find(RUNTIME_PRIVATE, first));
-	ck_assert_int_eq(find_folder(first), 0);
-	snprintf(begins, sizeof(begins), "shared/peerpin-%u.", geteuid());
-	ck_assert_int_eq(strncmp(first, in_folder(begins), strlen(in_folder(begins))), 0);
-	ck_assert_int_eq(stat(first, &status), 0);
+	ck_assert_int_eq(mkdir(in_folder("tmp"), 0777), 0);
+	setenv("TMPDIR", in_folder("tmp"), 1);
+	ck_assert(!runtime_find(2, found));
+	ck_assert_int_eq(find_folder(found), 0);
+	snprintf(name, sizeof(name), "tmp/peerpin-%u", geteuid());
+	ck_assert_str_eq(found, in_folder(name));
+	ck_assert_int_eq(stat(found, &status), 0);
 	ck_assert_uint_eq(status.st_mode & 0777, 0700);
-	ck_assert_int_eq(find_folder(next), 0);
-	ck_assert_str_eq(first, next);
-	ck_assert(runtime_find(RUNTIME_PRIVATE, next));
-	ck_assert_str_eq(first, next);
-	ck_assert(!runtime_find(RUNTIME_PRIVATE + 1, next));
-	ck_assert(runtime_is_refused(next));
-	snprintf(begins, sizeof(begins), "shared/peerpin-%u", geteuid());
-	ck_assert_str_eq(next, in_folder(begins));
+	ck_assert(!runtime_find(0, found) && !runtime_find(1, found) && runtime_find(2, found));
+	ck_assert_str_eq(found, in_folder(name));
+	ck_assert(runtime_is_refused(found));
+	snprintf(name, sizeof(name), "shared/peerpin-%u", geteuid());
+	ck_assert_str_eq(found, in_folder(name));
 }
 
-/* Many rounds: both ranks must come between a look and the making of the folder. */
-TEST(log, ranks_that_start_at_once_find_one_private_folder)
+TEST(log, without_a_private_folder_there_is_none)
 {
-	enum { RANKS_AT_ONCE = 2, ROUNDS = 300 };
-	_Atomic int *here =
-		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	char path[256], other[256];
-	int status;
+	char name[32], found[256];
 
 	occupy_folder();
-	for (int round = 0; round < ROUNDS; round++) {
-		*here = 0;
-		for (int i = 0; i < RANKS_AT_ONCE; i++) {
-			if (!fork()) {
-				++*here;
-				while (*here < RANKS_AT_ONCE)
-					;
-				_exit(find_folder(path));
-			}
-		}
-		for (int i = 0; i < RANKS_AT_ONCE; i++) {
-			wait(&status);
-			ck_assert_int_eq(status, 0);
-		}
-		ck_assert(runtime_find(RUNTIME_PRIVATE, path));
-		ck_assert(!runtime_find(RUNTIME_PRIVATE + 1, other));
-		ck_assert_int_eq(rmdir(path), 0);
-	}
+	setenv("TMPDIR", in_folder("tmp"), 1);
+	snprintf(name, sizeof(name), "tmp/peerpin-%u", geteuid());
+	ck_assert_int_eq(mkdir(in_folder("tmp"), 0700), 0);
+	ck_assert_int_eq(symlink("/", in_folder(name)), 0);
+	ck_assert_int_lt(find_folder(found), 0);
+	setenv("TMPDIR", "relative", 1);
+	ck_assert_int_lt(find_folder(found), 0);
+	ck_assert_int_ne(access("relative", F_OK), 0);
 }
 
 /* Whether a process of the job is the first to claim. If `held`, the process keeps the file open

@@ -348,11 +348,14 @@ static void children_while_a_thread_subscribes(unsigned int variant)
 static void a_child_that_exits_leaves_the_results_to_its_parent(unsigned int variant)
 {
 	struct stat before, after;
+	struct stat space;
 	char counters[64];
 	pid_t child;
 
 	with_files();
-	snprintf(counters, sizeof(counters), "peerpin/%d.stats", (int)getpid());
+	require(!stat("/proc/self/ns/pid", &space));
+	snprintf(counters, sizeof(counters), "peerpin/%d-%lx.stats", (int)getpid(),
+		 (unsigned long)space.st_ino);
 	set_up_parent(0);
 	require(file_contains(counters, "") && !fstat(STDERR_FILENO, &before));
 	child = fork_by(WAY(variant));
