@@ -83,11 +83,11 @@ struct statistics_pair {
 
 /* Written once, at activation. */
 struct statistics_process {
-	int32_t number, rank, local_rank; /* ranks: -1: none, or unknown */
-	uint64_t name_space;		  /* of the number: an inode; 0: unknown */
-	uint64_t start;			  /* clock ticks since boot; numbers are reused */
-	uint64_t started_ns;		  /* activation, by CLOCK_REALTIME */
-	uint64_t clock_ns;		  /* activation, by system_clock() */
+	int32_t number, rank, local_rank, local_size; /* -1: none, or unknown */
+	uint64_t name_space;			      /* of the number: an inode; 0: unknown */
+	uint64_t start;				      /* ticks since boot; numbers are reused */
+	uint64_t started_ns;			      /* activation, by CLOCK_REALTIME */
+	uint64_t clock_ns;			      /* activation, by system_clock() */
 	char version[16], host[64], program[64], job[64];
 	char settings[1024]; /* NAME=VALUE lines of changed settings */
 };

@@ -269,7 +269,8 @@ static void summary_print(struct output *output, bool worth_it)
 		table_write_line(output);
 		break;
 	default:
-		if (config_get()->summary == SUMMARY_AUTO && !identity_local_rank())
+		if (config_get()->summary == SUMMARY_AUTO && !identity_local_rank() &&
+		    identity_local_size() != 1)
 			summary_report_no_adapter();
 	}
 	output_end(output);
@@ -284,9 +285,10 @@ static void summary_describe(struct statistics_process *process)
 	process->number = kernel_process();
 	process->rank = identity_rank();
 	process->local_rank = identity_local_rank();
+	process->local_size = identity_local_size();
 	if (!kernel_describe_at(AT_FDCWD, "/proc/self/ns/pid", &status, 0))
 		process->name_space = status.st_ino;
-	proc_stat_parent(0, &process->start);
+	process->start = proc_stat_start();
 	process->started_ns = kernel_time(CLOCK_REALTIME);
 	process->clock_ns = system_clock();
 	text_copy(process->version, sizeof(process->version), PACKAGE_VERSION);

@@ -35,6 +35,8 @@ static void table_add_header(struct output *output, uint64_t elapsed_ns)
 		   table_clean(process->host, host, sizeof(host)), process->number);
 	if (process->rank >= 0)
 		output_add(output, "  rank %d", process->rank);
+	if (process->local_size > 1)
+		output_add(output, ", one of %d here", process->local_size);
 	if (process->job[0])
 		output_add(output, "  job %s", table_clean(process->job, job, sizeof(job)));
 	output_add(output, "  %s\n", time);

@@ -135,14 +135,23 @@ static const struct {
 
 static void be_a_rank(const char *setting);
 
+/* As another rank. */
+static void use_gpu(uint64_t hash)
+{
+	job_file_share(hash);
+}
+
 /* Of 200 MiB, of which 60 MiB are free. */
 LOOP_TEST(shares, a_share_is_of_the_gpu_s_memory_or_of_what_is_free, 0, 3)
 {
 	uint64_t limit = shares[_i].limit;
 
 	be_a_rank(shares[_i].setting);
-	for (unsigned int i = 0; i < shares[_i].others; i++)
-		job_file_share(1, true);
+	for (unsigned int i = 0; i < shares[_i].others; i++) {
+		setenv("OMPI_COMM_WORLD_RANK", i ? "2" : "3", 1);
+		start_rank(use_gpu, 1);
+	}
+	setenv("OMPI_COMM_WORLD_RANK", "1", 1);
 	gpu.total = 200 * MIB;
 	gpu.unused = 60 * MIB - 2 * MIB; /* and the memory that is freed first */
 	gpu.info_result = CUDA_ERROR_INVALID_VALUE;
@@ -668,7 +677,7 @@ CASE(ranks, .set_up = set_up_ranks, .tear_down = remove_folder);
 /* As another rank. */
 static void mark(int device)
 {
-	job_file_mark(HASH(device));
+	job_file_want(HASH(device));
 }
 
 CASE(asking, .tear_down = remove_folder);
@@ -681,16 +690,16 @@ LOOP_TEST(asking, a_refused_call_asks_the_ranks_of_its_gpu_and_does_not_answer_i
 	be_a_rank(_i ? "auto" : "64M");
 	standin_driver.cuDeviceGetUuid_v2 = get_uuid;
 	keep_one(0, 4096);
-	before = job_file_marked();
+	before = job_file_wanted(HASH(0));
 	ck_assert_uint_eq(calls(0, 4096), 2);
-	ck_assert_uint_eq(job_file_marked(), before); /* no other rank uses the GPU */
-	job_file_share(HASH(0), true);
+	ck_assert_uint_eq(job_file_wanted(HASH(0)), before); /* no other rank uses the GPU */
+	start_rank(use_gpu, HASH(0));
 	ck_assert_uint_eq(calls(0, 128 * MIB + 1), 1); /* more than there is */
-	ck_assert_uint_eq(job_file_marked(), before);
+	ck_assert_uint_eq(job_file_wanted(HASH(0)), before);
 	ck_assert_uint_ge(calls(0, 128 * MIB), 2);
-	now = job_file_marked();
-	ck_assert_uint_ne(now, before);
-	ck_assert_uint_eq((now ^ HASH(0)) & JOB_FILE_TAG, 0);
+	now = job_file_wanted(HASH(0));
+	ck_assert_uint_gt(now, before);
+	ck_assert_uint_eq(job_file_wanted(HASH(1)), 0);
 	keep_one(0, 4096);
 }
 

@@ -61,6 +61,7 @@ static void set_up(void)
 {
 	memset(&statistics, 0, sizeof(statistics));
 	statistics.process.rank = statistics.process.local_rank = -1;
+	statistics.process.local_size = -1;
 	strcpy(statistics.process.program, "app");
 	strcpy(statistics.process.host, "node");
 	strcpy(statistics.process.version, "0");
@@ -131,6 +132,18 @@ TEST(statistics, without_losses_the_table_has_5_lines)
 		"requests         4  4 hits (100.0 %)  0 misses  0 bypassed\n"
 		"registrations    2 in the background (189.2 µs)  0 in the program  0 failed\n"
 		"frees            2 of 2 allocations  0 deregistrations  0 missed\n");
+}
+
+TEST(statistics, the_table_of_a_rank_names_it_and_the_ranks_beside_it)
+{
+	statistics.process.rank = 8;
+	ck_assert_ptr_nonnull(strstr(emitted(TABLE), "  process 0  rank 8  5.0 s\n"));
+	statistics.process.local_size = 1;
+	ck_assert_ptr_nonnull(strstr(emitted(TABLE), "  process 0  rank 8  5.0 s\n"));
+	statistics.process.local_size = 4;
+	strcpy(statistics.process.job, "j");
+	ck_assert_ptr_nonnull(
+		strstr(emitted(TABLE), "  process 0  rank 8, one of 4 here  job j  5.0 s\n"));
 }
 
 TEST(statistics, the_line_says_reason_it_is_not_used)

@@ -231,14 +231,16 @@ static void tear_down_job(void)
 	remove_folder();
 }
 
-/* As another process of the job, whose first thread may run on these CPUs. */
-static void join_rank(uint64_t cpus)
+static void join(uint64_t cpus)
 {
-	uint64_t own = worker;
-
 	worker = cpus;
 	job_file_join();
-	worker = own;
+}
+
+/* Another process of the job, whose first thread may run on these CPUs. */
+static void join_rank(uint64_t cpus)
+{
+	start_rank(join, cpus);
 }
 
 CASE(ranks, .set_up = set_up_job, .tear_down = tear_down_job);
