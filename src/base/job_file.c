@@ -62,10 +62,15 @@ static bool job_file_is_taken(int error)
 	return error == -EAGAIN || error == -EACCES;
 }
 
-/* Two launches of one batch job may have equal ranks: a byte has a lock that others share. */
-static off_t job_file_index(void)
+/* Lock a byte of this process alone, of RANKS from `first` on. Ranks in containers may have equal
+ * process numbers, and launches of one batch job equal ranks. Call once for each `first`. */
+static int job_file_lock_own(int fd, off_t first)
 {
-	return identity_rank() % (off_t)RANKS;
+	int error = -EAGAIN;
+
+	for (int i = 0; i < JOB_LOCK_TRIES && job_file_is_taken(error); i++)
+		error = job_file_lock(fd, F_WRLCK, first + (kernel_process() + i) % (off_t)RANKS);
+	return error;
 }
 
 /* Return a descriptor; -EAGAIN: try again. */
@@ -83,7 +88,7 @@ static int job_file_open_at(int folder)
 		kernel_call(SYS_ftruncate, fd, 0);
 		job_file_control(fd, F_SETLK, &lock, F_UNLCK, OPEN, RANKS);
 	}
-	error = job_file_lock(fd, F_RDLCK, OPEN + job_file_index());
+	error = job_file_lock_own(fd, OPEN);
 	if (!error)
 		error = kernel_describe(fd, &status);
 	if (!error && status.st_nlink) {
@@ -193,11 +198,15 @@ static void job_file_count(off_t byte, void *argument)
 
 unsigned int job_file_share(uint64_t gpu)
 {
+	static _Atomic uint64_t used;
+
 	off_t first = USES + (off_t)(gpu % GPUS * RANKS);
+	uint64_t bit = (uint64_t)1 << gpu % GPUS;
 	unsigned int processes = 1;
 
 	if (job_file_begin()) {
-		job_file_lock(file.fd, F_RDLCK, first + job_file_index());
+		if (!(or_seq_cst(&used, bit) & bit))
+			job_file_lock_own(file.fd, first);
 		job_file_walk(first, first + RANKS, job_file_count, &processes);
 	}
 	return processes;

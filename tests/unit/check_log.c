@@ -808,17 +808,11 @@ static void use(uint64_t gpu)
 
 TEST(log, live_ranks_of_a_gpu_are_counted)
 {
-	char number[8];
 	pid_t ranks[3];
 
-	setenv("FLUX_JOB_ID", "f1", 1);
-	for (int i = 0; i < 3; i++) {
-		/* In any order. */
-		snprintf(number, sizeof(number), "%d", 7 - 3 * i);
-		setenv("FLUX_TASK_RANK", number, 1);
+	be_rank_of("f1");
+	for (int i = 0; i < 3; i++)
 		ranks[i] = start_rank(use, i < 2 ? 7 : 8);
-	}
-	setenv("FLUX_TASK_RANK", "0", 1);
 	ck_assert_uint_eq(job_file_ranks(), 4);
 	ck_assert_uint_eq(job_file_share(7), 3);
 	ck_assert_uint_eq(job_file_share(8), 2);
