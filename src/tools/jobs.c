@@ -125,8 +125,10 @@ static void jobs_add_rank(struct job *job, const struct record *record)
 /* Records without job name and rank form one job if they ran at one time. */
 static bool jobs_belongs(const struct job *job, const struct record *record)
 {
+	int64_t slack = job->ends[RECORD_KILLED] ? BETWEEN_RUNS : 0;
+
 	if (jobs_is_alone(record) &&
-	    record_number(record, "started_ns") > add_capped(job->ended_ns, BETWEEN_RUNS))
+	    record_number(record, "started_ns") > add_capped(job->ended_ns, slack))
 		return false;
 	return !jobs_compare_texts(job->name, record_text(record, "job")) &&
 	       !strcmp(job->program, record_text(record, "program"));
