@@ -22,7 +22,7 @@ src_libcore_la_SOURCES = \
 	src/base/signal_safe_write.h src/base/signal_safe_write.c \
 	src/base/start.h src/base/start.c src/base/system.h src/base/system.c src/base/text.h \
 	src/report/errors.def src/report/errors.h src/report/errors.c \
-	src/report/forms.h src/report/json.c src/report/methods.def src/report/output.h src/report/output.c \
+	src/report/json.c src/report/methods.def src/report/output.h src/report/output.c \
 	src/report/statistics.def src/report/statistics.h src/report/statistics.c \
 	src/report/summary.c src/report/table.c src/report/usage.c \
 	src/report/trace.h src/report/trace.c \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* json.c -- statistics of this process as JSON (docs/stats.schema.json) */
-#include "report/forms.h"
+#include "report/output.h"
 
 #include "base/system.h"
 #include "base/text.h"
@@ -111,42 +111,6 @@ static void json_add_histograms(struct output *output)
 	output_add(output, "\n  },\n");
 }
 
-static void json_add_pinned(struct output *output, const struct statistics_pinned *pinned)
-{
-	output_add(output, ", \"pinned_bytes\": %llu, \"pinned_bytes_peak\": %llu}",
-		   llu(load_relaxed(&pinned->bytes)), llu(load_relaxed(&pinned->peak)));
-}
-
-static void json_add_gpus(struct output *output)
-{
-	const char *separator = "";
-
-	output_add(output, "  \"gpus\": [");
-	for (int i = 0; i < STATISTICS_GPUS; i++) {
-		const struct statistics_pinned *gpu = &statistics.gpus[i];
-
-		if (!load_relaxed(&gpu->peak))
-			continue;
-		output_add(output, "%s{\"gpu\": %d", separator, i);
-		json_add_pinned(output, gpu);
-		separator = ", ";
-	}
-	output_add(output, "],\n");
-}
-
-static void json_add_adapters(struct output *output)
-{
-	const struct statistics_adapter *adapters = statistics.adapters;
-
-	output_add(output, "  \"adapters\": [");
-	for (int i = 0; i < STATISTICS_ADAPTERS && adapters[i].named; i++) {
-		output_add(output, "%s{\"adapter\": ", i ? ", " : "");
-		output_add_string(output, adapters[i].name);
-		json_add_pinned(output, &adapters[i].pinned);
-	}
-	output_add(output, "],\n");
-}
-
 static void json_add_pair(struct output *output, const struct statistics_pair *pair)
 {
 	char reason[STATISTICS_REASON];
@@ -190,8 +154,6 @@ void json_write(struct output *output, bool ended, uint64_t elapsed_ns)
 	json_add_process(output, ended, elapsed_ns);
 	json_add_numbers(output);
 	json_add_histograms(output);
-	json_add_gpus(output);
-	json_add_adapters(output);
 	json_add_pairs(output);
 	output_add(output, "}\n");
 }

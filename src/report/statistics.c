@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* statistics.c -- counters: rows, tallies per thread, pinned bytes per GPU, adapter and method */
+/* statistics.c -- counters: rows, tallies per thread, pinned bytes, pairs of GPU and adapter */
 #include "report/statistics.h"
 
 #include <errno.h>
@@ -151,29 +151,17 @@ uint64_t statistics_tallied(enum tally tally)
  * order: no other lock is taken and no foreign code called under this lock. */
 static pthread_mutex_t slots_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static void pinned_change(_Atomic uint64_t *bytes, _Atomic uint64_t *peak, int64_t amount)
+void statistics_pinned(int64_t bytes)
 {
-	uint64_t now = add_relaxed(bytes, (uint64_t)amount) + (uint64_t)amount;
+	_Atomic uint64_t *peak = &statistics.counters.pinned_bytes_peak;
+	uint64_t now =
+		add_relaxed(&statistics.counters.pinned_bytes, (uint64_t)bytes) + (uint64_t)bytes;
 	uint64_t most = load_relaxed(peak);
 
 	while ((int64_t)(now - most) > 0 &&
 	       !atomic_compare_exchange_weak_explicit(peak, &most, now, memory_order_relaxed,
 						      memory_order_relaxed))
 		;
-}
-
-void statistics_pinned(int gpu, int adapter, int64_t bytes)
-{
-	struct statistics_pinned *pinned;
-
-	pinned_change(&statistics.counters.pinned_bytes, &statistics.counters.pinned_bytes_peak,
-		      bytes);
-	if (gpu >= 0 && gpu < STATISTICS_GPUS)
-		pinned_change(&statistics.gpus[gpu].bytes, &statistics.gpus[gpu].peak, bytes);
-	if (adapter >= 0) {
-		pinned = &statistics.adapters[adapter].pinned;
-		pinned_change(&pinned->bytes, &pinned->peak, bytes);
-	}
 }
 
 int statistics_adapter(const char *name)

@@ -51,22 +51,15 @@ enum histogram {
 /* Bucket i counts values with bit i as highest bit; bucket 0 also counts 0. */
 #define HISTOGRAM_BUCKETS 64
 
-#define STATISTICS_GPUS	    64
 #define STATISTICS_ADAPTERS 32
 #define STATISTICS_PAIRS    128
 #define STATISTICS_NAME	    32
 #define STATISTICS_METHOD   16
 #define STATISTICS_REASON   192
 
-/* Pinned bytes of a GPU (index: ordinal), or on an adapter (by name). */
-struct statistics_pinned {
-	_Atomic uint64_t bytes, peak;
-};
-
 struct statistics_adapter {
 	_Atomic bool named; /* the name is complete */
 	char name[STATISTICS_NAME];
-	struct statistics_pinned pinned;
 };
 
 /* Registrations of a GPU's memory on an adapter by one method. */
@@ -97,7 +90,6 @@ extern struct statistics {
 	struct statistics_process process;
 	struct statistics_counters counters;
 	_Atomic uint64_t histograms[HISTOGRAM_COUNT][HISTOGRAM_BUCKETS];
-	struct statistics_pinned gpus[STATISTICS_GPUS];
 	struct statistics_adapter adapters[STATISTICS_ADAPTERS];
 	struct statistics_pair pairs[STATISTICS_PAIRS];
 	struct tallies tallies[TALLIES_OWN + TALLIES_SHARED];
@@ -210,9 +202,8 @@ static inline _Atomic uint64_t *statistics_bucket(enum histogram histogram, uint
 /* Return the slot of the adapter `name`; -1: no free slot, or `name` is empty or too long. */
 int statistics_adapter(const char *name);
 
-/* Add `bytes` registered on the adapter (statistics_adapter()) of the GPU (ordinal); negative:
- * deregistered. Updates pinned bytes and peaks. */
-void statistics_pinned(int gpu, int adapter, int64_t bytes);
+/* Add `bytes` registered; negative: deregistered. Updates pinned bytes and their peak. */
+void statistics_pinned(int64_t bytes);
 
 /* Return the counter of the regions of the GPU that `method` has registered on the adapter; NULL:
  * not counted. `path`: PCI path (topology.h). `reason`: fallback reason; NULL: recorded before, or

@@ -22,7 +22,7 @@
 #include "base/start.h"
 #include "base/system.h"
 #include "base/text.h"
-#include "report/forms.h"
+#include "report/output.h"
 
 static uint64_t summary_elapsed(void)
 {
@@ -67,12 +67,12 @@ static int snapshot_write(struct output *output, bool ended)
 	return error;
 }
 
-static int snapshot_write_next(bool ended)
+static int snapshot_write_next(void)
 {
 	static struct output output; /* too large for a thread's stack */
 
 	store_relaxed(&snapshot_due, system_coarse_clock() + SNAPSHOT_NS);
-	return snapshot_write(&output, ended);
+	return snapshot_write(&output, false);
 }
 
 void statistics_snapshot(void)
@@ -82,7 +82,7 @@ void statistics_snapshot(void)
 	if (!due || system_coarse_clock() < due || atomic_flag_test_and_set(&snapshot_is_written))
 		return;
 	if (load_relaxed(&snapshot_due) == due)
-		snapshot_write_next(false);
+		snapshot_write_next();
 	atomic_flag_clear(&snapshot_is_written);
 }
 
@@ -100,7 +100,7 @@ static int snapshot_begin(void)
 	if (error)
 		return error;
 	runtime_name_file(path, snapshot);
-	error = snapshot_write_next(false);
+	error = snapshot_write_next();
 	if (error)
 		snapshot[0] = '\0';
 	return error;

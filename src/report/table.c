@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* table.c -- statistics as a table: 5 lines, and further lines for losses and errors */
-#include "report/forms.h"
+#include "report/output.h"
 
 #include "base/capped.h"
 #include "base/plain_text.h"
@@ -10,7 +10,7 @@
 
 #define LABEL_WIDTH 17
 #define MOST_PAIRS  2 /* lines of reasons against the preferred registration method */
-#define MOST_NAMED  4 /* reasons of failed registrations, or of bypassed requests */
+#define MOST_NAMED  4 /* reasons of failed registrations, or of forwarded requests */
 
 /* A name must neither break the line nor change the terminal. */
 static const char *table_clean(const char *text, char *to, size_t size)
@@ -112,8 +112,8 @@ static void table_add_requests(struct output *output)
 		   llu(statistics_tallied(TALLY_hits)), share);
 	if (statistics_get(waited))
 		output_add(output, "  %llu waited", llu(statistics_get(waited)));
-	output_add(output, "  %llu %s  %llu bypassed", llu(misses), misses == 1 ? "miss" : "misses",
-		   llu(statistics_get(bypassed)));
+	output_add(output, "  %llu %s  %llu forwarded", llu(misses),
+		   misses == 1 ? "miss" : "misses", llu(statistics_get(forwarded)));
 	if (statistics_tallied(TALLY_look_ups))
 		output_add(output, "  %llu key look-ups", llu(statistics_tallied(TALLY_look_ups)));
 	if (statistics_get(ucx_unhooked))
@@ -225,7 +225,7 @@ void table_write(struct output *output, uint64_t elapsed_ns)
 	table_add_usage(output);
 	table_add_reasons(output, MOST_PAIRS);
 	table_add_requests(output);
-	table_add_named(output, "  bypassed", "bypassed_");
+	table_add_named(output, "  forwarded", "forwarded_");
 	table_add_registrations(output);
 	table_add_named(output, "  failed", "failed_");
 	table_add_frees(output);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* usage.c -- whether GPUDirect RDMA was used and why not; other conclusions from the counters */
-#include "report/forms.h"
+#include "report/output.h"
 
 #include "base/capped.h"
 #include "base/pci_path.h"
@@ -108,13 +108,13 @@ static void usage_add_adapters(char *to, size_t size)
 	}
 }
 
-/* Set *reason to the most frequent reason of bypassed requests. Return its number; 0: none. */
+/* Set *reason to the most frequent reason of forwarded requests. Return its number; 0: none. */
 static uint64_t usage_main_reason(struct statistics_row *reason)
 {
 	uint64_t most = 0;
 
 	for (struct statistics_row row = { .count = 0 }; statistics_next_row(&row);) {
-		uint64_t number = *row.label && text_begins(row.name, "bypassed_")
+		uint64_t number = *row.label && text_begins(row.name, "forwarded_")
 					  ? statistics_number(&row)
 					  : 0;
 
@@ -169,7 +169,7 @@ void usage_write(char *to, size_t size)
 
 	if (usage_served() || statistics_tallied(TALLY_look_ups)) {
 		usage_write_served(to, size);
-	} else if (statistics_get(bypassed_version)) {
+	} else if (statistics_get(forwarded_version)) {
 		system_format(to, size, "not used by peerpin: unsupported libibverbs");
 	} else if (statistics_tallied(TALLY_requests)) {
 		system_format(to, size, "not used by peerpin: %s",

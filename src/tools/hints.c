@@ -44,7 +44,7 @@ static struct reason hints_main_reason(const struct job *job)
 		struct reason reason = reasons[i];
 
 		reason.requests = (uint64_t)job_total(job, reason.key);
-		if (reason.requests > commonest.requests && !strncmp(reason.key, "bypassed_", 9))
+		if (reason.requests > commonest.requests && !strncmp(reason.key, "forwarded_", 9))
 			commonest = reason;
 	}
 	return commonest;
@@ -68,9 +68,9 @@ static const char *hints_text(uint64_t requests, uint64_t all, const char *text)
 }
 
 #define SIZES	       hints_sizes(job)
-#define BYPASSED       reason.requests
-#define BYPASSED_LABEL reason.label
-#define BYPASSED_FIX   job_fix(job, reason.key)
+#define FORWARDED       reason.requests
+#define FORWARDED_LABEL reason.label
+#define FORWARDED_FIX   job_fix(job, reason.key)
 
 void job_hints(const struct job *job, void (*take)(void *argument, const struct hint *hint),
 	       void *argument)

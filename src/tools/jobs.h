@@ -67,7 +67,7 @@ void job_hints(const struct job *job, void (*take)(void *argument, const struct 
 	       void *argument);
 /* The hint for most requests; without requests: none. */
 struct hint job_main_hint(const struct job *job);
-/* Fix of a reason of bypassed requests: "bypassed_flags". */
+/* Fix of a reason of forwarded requests: "forwarded_flags". */
 const char *job_fix(const struct job *job, const char *reason);
 /* True if the worker found no idle CPU, for more requests than a few. */
 bool job_lacks_idle_cpu(const struct job *job);

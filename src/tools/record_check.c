@@ -156,10 +156,6 @@ const char *record_check(json_t *json)
 	if (!record_check_clean(json))
 		return "a member's name has control characters";
 	return record_check_process(json)
-		       ?: record_check_list(json, "gpus",
-					    "gpu n pinned_bytes n pinned_bytes_peak n")
-		       ?: record_check_list(json, "adapters",
-					    "adapter t pinned_bytes n pinned_bytes_peak n")
 		       ?: record_check_list(json, "pairs",
 					    "gpu n adapter t method t path T registrations n")
 		       ?: record_check_objects(json)

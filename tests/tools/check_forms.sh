@@ -160,7 +160,7 @@ valid_records() {
 		changes = [
 		    lambda record: record.update(rank=-1), lambda record: record.update(job=5), lambda record: record.pop("hits"),
 		    lambda record: record.update(ended="gone"), lambda record: record["pairs"][0].update(path=""),
-		    lambda record: record["pairs"][0].update(method="by foot"), lambda record: record["gpus"][0].pop("pinned_bytes_peak"),
+		    lambda record: record["pairs"][0].update(method="by foot"), lambda record: record["pairs"][0].pop("adapter"),
 		    lambda record: record["histograms"].pop("wait_ns"), lambda record: record.update(unknown=1),
 		]
 		for number, change in enumerate(changes):

@@ -22,9 +22,9 @@ sync='PEERPIN_PREREGISTER=sync registers inside the allocation (52.3 µs longer)
 early='synchronous_queued=200 waited=90 registrations=300 registrations_background=10 background_ns=690000 program_ns=18000000 waited_ns=3000000'
 
 # A state for each row, and for each fix: ID, words of hinted, the hint.
-states="bypassed | bypassed=200 bypassed_failed=150 bypassed_address=50 | 150 of 300 requests are bypassed (registration failed): peerpin doctor --only probe
-bypassed | bypassed=200 bypassed_capability=200 allocations_managed=1 | 200 of 300 requests are bypassed (memory not capable of GPUDirect RDMA): register memory of cudaMalloc in place of managed memory
-bypassed | bypassed=200 bypassed_capability=200 | 200 of 300 requests are bypassed (memory not capable of GPUDirect RDMA): register memory of cudaMalloc, or of cuMemCreate with gpuDirectRDMACapable
+states="forwarded | forwarded=200 forwarded_failed=150 forwarded_address=50 | 150 of 300 requests are forwarded (registration failed): peerpin doctor --only probe
+forwarded | forwarded=200 forwarded_capability=200 allocations_managed=1 | 200 of 300 requests are forwarded (memory not capable of GPUDirect RDMA): register memory of cudaMalloc in place of managed memory
+forwarded | forwarded=200 forwarded_capability=200 | 200 of 300 requests are forwarded (memory not capable of GPUDirect RDMA): register memory of cudaMalloc, or of cuMemCreate with gpuDirectRDMACapable
 no_idle_cpu | $early background_delays=28 | 290 of 300 requests preceded their registration, as no CPU was idle: $sync; or leave a CPU to each process
 no_idle_cpu | $early background_delays=28 PEERPIN_WORKER_CPUS=inherit | 290 of 300 requests preceded their registration, as no CPU was idle: PEERPIN_WORKER_CPUS=auto, the default, uses all CPUs of the process
 no_idle_cpu | $early background_delays=28 PEERPIN_PREREGISTER=sync | 290 of 300 requests preceded their registration, as no CPU was idle: leave a CPU to each process
@@ -64,7 +64,7 @@ every_row() {
 		read -ra words <<<"$words"
 		state "${words[@]}"
 		same "$id in top (${words[*]})" "$expected" "$hint"
-		[[ $id == bypassed ]] || same "$id in the report, alone" "$id $expected" "$(advice | grep -E "^(${ids//$'\n'/|}) ")"
+		[[ $id == forwarded ]] || same "$id in the report, alone" "$id $expected" "$(advice | grep -E "^(${ids//$'\n'/|}) ")"
 	done <<<"$states"
 }
 
@@ -72,13 +72,13 @@ every_fix() {
 	local reason id
 
 	while read -r reason; do
-		id=${reason/bypassed_pin/over_pin}
+		id=${reason/forwarded_pin/over_pin}
 		state "$reason=300"
-		matches "$reason in top" '300 of 300 requests are bypassed (*): *' "$hint"
+		matches "$reason in top" '300 of 300 requests are forwarded (*): *' "$hint"
 		same "$reason: one fix" "${hint#*): }" "$("$report" --json "$snapshot" | jq -r ".jobs[0].advice[] | select(.id == \"$id\").fix")"
 	done < <(sed -n 's/^FIX(\([a-z_]*\),.*/\1/p' "$table")
-	state bypassed_form=300
-	same 'a reason without a fix' "300 of 300 requests are bypassed (dma-buf, extended or DEVX form): see THE TABLE AT EXIT in 'man 7 peerpin'" "$hint"
+	state forwarded_form=300
+	same 'a reason without a fix' "300 of 300 requests are forwarded (dma-buf, extended or DEVX form): see THE TABLE AT EXIT in 'man 7 peerpin'" "$hint"
 }
 
 # States of 2 rows at once: the report has the hint of top, and no setting has 2 values in its fixes.
@@ -93,7 +93,7 @@ no_contradiction() {
 			read -ra words <<<"${words_of[$one]} ${words_of[$other]} never_used=99"
 			state "${words[@]}"
 			list=$(advice)
-			[[ $hint == *bypassed* ]] || matches "$one and $other: the hint is in the report" "*$hint*" "$list"
+			[[ $hint == *forwarded* ]] || matches "$one and $other: the hint is in the report" "*$hint*" "$list"
 			same "$one and $other: one value for each setting" '' "$(grep -oE ': .*' <<<"${list//without PEERPIN/}" | grep -oE 'PEERPIN_[A-Z_]+=[A-Za-z0-9]+' | sort -u | cut -d= -f1 | uniq -d)"
 		done
 	done
@@ -143,9 +143,9 @@ no_idle_cpus() {
 several_jobs() {
 	state waited=300 job=one
 	mv "$snapshot" "$tmp/peerpin/1-1.stats"
-	state bypassed_failed=300 job=two
+	state forwarded_failed=300 job=two
 	same 'several jobs in top' "hint  one: 300 of 300 requests preceded their registration, as they follow the allocation at once
-hint  two: 300 of 300 requests are bypassed (registration failed)" "$("$top" --once 1073741824 | grep ^hint)"
+hint  two: 300 of 300 requests are forwarded (registration failed)" "$("$top" --once 1073741824 | grep ^hint)"
 	rm "$tmp/peerpin/1-1.stats"
 }
 

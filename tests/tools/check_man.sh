@@ -77,7 +77,7 @@ tables_are_explained() {
 		missing "$(page_of doctor)")"
 	titles=$(sed -nE 's/.*table_(begin_line|add_named)\(output, " *([^"]+)".*/\2/p' "$srcdir/src/report/table.c")
 	titles+=$'\n'$(sed -nE 's/^METHOD\([^"]*"([^"]*)".*/not by \1/p;T;q' "$srcdir/src/report/methods.def")
-	matches 'lines of the table at exit were found' '*GPUDirect RDMA*bypassed*frees*not by *' "$titles $(sort <<<"$titles")"
+	matches 'lines of the table at exit were found' '*GPUDirect RDMA*forwarded*frees*not by *' "$titles $(sort <<<"$titles")"
 	same 'every line of the table at exit' '' "$(missing docs/man/peerpin.7 <<<"$titles")"
 	text=$(plain docs/man/peerpin.7 | sed -n '/^\.SH THE TABLE/,/^\.SH STATISTICS/p' | sed 's/^\.[A-Z]* //' | tr -d '"' | tr -s ' \n' ' ')
 	same 'every word beside a number there' '' "$(
@@ -89,7 +89,7 @@ tables_are_explained() {
 	)"
 	same 'every counter' '' "$(sed -nE 's/^(STATISTIC|REASON|TALLY|HISTOGRAM)\(([a-z_0-9]+),.*/\2/p' \
 		"$srcdir/src/report/statistics.def" | missing docs/man/peerpin.7)"
-	same 'every reason for which requests are bypassed' '' "$(sed -nE 's/^REASON\(bypassed_[a-z_]*, *"([^"]*)".*/\1/p' \
+	same 'every reason for which requests are forwarded' '' "$(sed -nE 's/^REASON\(forwarded_[a-z_]*, *"([^"]*)".*/\1/p' \
 		"$srcdir/src/report/statistics.def" | missing docs/man/peerpin.7)"
 	same 'every level of the log' '' "$(sed -n 's/^CONFIG_WORDS(LEVEL, *\(.*\))/\1/p' "$srcdir/src/base/config.def" |
 		tr -d '" ' | tr ',' '\n' | missing docs/man/peerpin.7)"

@@ -61,12 +61,12 @@ golden_output() {
 	golden troubled 4 '2:ended="killed"' '2:complete=false' '3:hits=1300' '3:synchronous=905' '3:evictions=880' \
 		'*:never_used=6' '*:never_used_bytes=24576' '*:never_used_ns=1200000' \
 		'*:histograms.never_used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,6]'
-	golden wide 64 '17:hits=1100' '17:bypassed=1100' '17:bypassed_range=1100' '33:used=false' \
+	golden wide 64 '17:hits=1100' '17:forwarded=1100' '17:forwarded_range=1100' '33:used=false' \
 		'33:usage="not used: only host memory was registered"' '40:ended="killed"' \
 		'41:registrations_failed=40' '41:failed_resources=40' '20:internal_errors=1' '21:internal_errors=2' \
 		'22:internal_errors=1' '23:internal_errors=1'
 	golden unused 2 '*:used=false' '*:usage="not used: the driver exports no dma-bufs, and nvidia-peermem is not loaded"' \
-		'*:hits=0' '*:waited=0' '*:synchronous=0' '*:bypassed=2201' '*:bypassed_failed=2201' \
+		'*:hits=0' '*:waited=0' '*:synchronous=0' '*:forwarded=2201' '*:forwarded_failed=2201' \
 		'*:registrations=0' '*:registrations_failed=3' '*:failed_address=3' '*:pairs=[]' '*:histograms={}' \
 		'*:pinned_bytes_peak=0'
 	golden kept 4 '*:settings={"PEERPIN_KEEP":"4294967296"}' '*:kept=3000' '*:reused=2900' '*:kept_bytes_peak=2147483648' \
@@ -141,21 +141,21 @@ doubled_ranks 3:rank=2
 failed 0:registrations_failed=2 0:failed_resources=2
 deregistrations_failed 0:deregistrations_failed=1
 untracked 0:untracked=1
-bypassed_version 0:bypassed_version=1
-bypassed_private 0:bypassed_private=1
+forwarded_version 0:forwarded_version=1
+forwarded_private 0:forwarded_private=1
 sync_off 0:sync_off=1
 sync_missing 0:sync_missing=1
-bypassed_flags 0:bypassed_flags=1
-bypassed_address 0:bypassed_address=1
-bypassed_range 0:bypassed_range=1
-bypassed_freed 0:bypassed_freed=1
-bypassed_capability 0:bypassed_capability=1
-bypassed_domain 0:bypassed_domain=1
-bypassed_failed 0:bypassed_failed=1
-bypassed_form 0:bypassed_form=1
-bypassed_data_direct 0:bypassed_data_direct=1
-bypassed_unknown 0:bypassed_unknown=1
-bypassed_verify 0:bypassed_verify=1
+forwarded_flags 0:forwarded_flags=1
+forwarded_address 0:forwarded_address=1
+forwarded_range 0:forwarded_range=1
+forwarded_freed 0:forwarded_freed=1
+forwarded_capability 0:forwarded_capability=1
+forwarded_domain 0:forwarded_domain=1
+forwarded_failed 0:forwarded_failed=1
+forwarded_form 0:forwarded_form=1
+forwarded_data_direct 0:forwarded_data_direct=1
+forwarded_unknown 0:forwarded_unknown=1
+forwarded_verify 0:forwarded_verify=1
 over_pin_limit 0:over_pin_limit=3
 never_used *:never_used=9
 far_path 1:pairs=[{"gpu":1,"adapter":"mlx5_3","method":"dma-buf","path":"SYS","registrations":7}]
@@ -293,6 +293,10 @@ together() {
 		'1:started_ns=1004000000000' '2:started_ns=1011000000000'
 	same 'without a job name, processes of one time form a job' '[2,1]' \
 		"$("$report" --json "$tmp/runs" | jq -c '[.jobs[].processes]')"
+	make_job soon 2 '*:rank=null' '*:job=null' '*:started_ns=1000000000000' '*:elapsed_ns=5000000000' '1:started_ns=1005000000001'
+	same 'runs one after another are two jobs' '[1,1]' "$("$report" --json "$tmp/soon" | jq -c '[.jobs[].processes]')"
+	make_job soon 2 '*:rank=null' '*:job=null' '*:started_ns=1000000000000' '*:elapsed_ns=5000000000' '1:started_ns=1005000000001' '0:ended="killed"'
+	same 'the end of a killed process is uncertain' '[2]' "$("$report" --json "$tmp/soon" | jq -c '[.jobs[].processes]')"
 	make_job named 2 '*:rank=null' '1:started_ns=99000000000000'
 	same 'with a job name, start times do not matter' '[2]' "$("$report" --json "$tmp/named" | jq -c '[.jobs[].processes]')"
 }
@@ -394,13 +398,13 @@ hostile_input() {
 	twisted 'a negative rank' 'rank: not' '.rank = -3'
 	twisted 'a number as list of pairs' 'pairs: not' '.pairs = 4'
 	twisted 'pairs of texts' 'pairs\[0\]: not' '.pairs = ["a"]'
-	twisted 'a list that is far too long' 'gpus: longer' '.gpus = [range(100000) | {gpu: ., pinned_bytes: 0, pinned_bytes_peak: 0}]'
+	twisted 'a list that is far too long' 'pairs: longer' '.pairs = [range(100000) | {gpu: ., adapter: "a", method: "m", path: null, registrations: 0}]'
 	twisted 'a histogram of too many entries' 'histograms: ' '.histograms.free_ns = [range(65)]'
 	twisted 'a histogram of negative entries' 'histograms: ' '.histograms.free_ns = [-1]'
 	twisted 'an object as histogram' 'histograms: ' '.histograms.free_ns = {}'
 	twisted 'settings that are a list' 'settings: ' '.settings = []'
 	twisted 'a pair without its adapter' 'pairs\[0\].adapter: not' '.pairs = [{gpu: 1}]'
-	twisted 'a GPU below 0' 'gpus\[0\].gpu: not' '.gpus[0].gpu = -1'
+	twisted 'a GPU below 0' 'pairs\[0\].gpu: not' '.pairs[0].gpu = -1'
 	hostile 'a duplicate key' 'invalid JSON' '{"schema": "peerpin-stats/1", "schema": "peerpin-stats/1"}'
 	hostile 'deep nesting' '' "$(printf '[%.0s' {1..5000})"
 	hostile 'bytes that are not UTF-8' 'invalid JSON' $'{"schema": "\xff\xfe"}'

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/forms.h"
+#include "report/output.h"
 #include "report/statistics.h"
 
 static const struct {

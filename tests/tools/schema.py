@@ -42,7 +42,6 @@ def main():
     }
     buckets = {"type": "array", "items": COUNT, "maxItems": 64}
     histograms = {name: described(buckets, meaning) for name, meaning in rows(text, "HISTOGRAM")}
-    pinned = {"pinned_bytes": COUNT, "pinned_bytes_peak": COUNT}
     properties = {
         "schema": {"const": "peerpin-stats/1"},
         "version": TEXT,
@@ -67,8 +66,6 @@ def main():
         "histograms": described(
             record(histograms), "entry i counts values from 2^i up to 2^(i+1) - 1, entry 0 also zeros"
         ),
-        "gpus": {"type": "array", "items": record({"gpu": COUNT, **pinned})},
-        "adapters": {"type": "array", "items": record({"adapter": TEXT, **pinned})},
         "pairs": {
             "type": "array",
             "items": record(

@@ -115,7 +115,7 @@ static void *count_and_write(void *unused)
 {
 	while (!is_over) {
 		statistics_count(allocations);
-		statistics_pinned(0, 0, 4096);
+		statistics_pinned(4096);
 		statistics_snapshot();
 	}
 	return unused;

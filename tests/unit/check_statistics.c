@@ -8,7 +8,7 @@
 
 #include "base/plain_text.h"
 #include "base/system.h"
-#include "report/forms.h"
+#include "report/output.h"
 #include "report/statistics.h"
 
 static char text[1 << 18];
@@ -129,7 +129,7 @@ TEST(statistics, without_losses_the_table_has_5_lines)
 		emitted(TABLE),
 		"peerpin 0  app  host node  process 0  5.0 s\n"
 		"GPUDirect RDMA   used: peer memory; mlx5_0 (PIX); 0 B registered at peak\n"
-		"requests         4  4 hits (100.0 %)  0 misses  0 bypassed\n"
+		"requests         4  4 hits (100.0 %)  0 misses  0 forwarded\n"
 		"registrations    2 in the background (189.2 µs)  0 in the program  0 failed\n"
 		"frees            2 of 2 allocations  0 deregistrations  0 missed\n");
 }

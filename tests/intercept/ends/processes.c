@@ -56,7 +56,7 @@ enum child { EXITS, LEAVES, DEREGISTERS, FREES, ALLOCATES, REQUESTS, CLOSES, EXE
 /* A child counts nothing: the counters are its parent's. */
 static const char *const counted[] = {
 	"allocations",	  "frees",	     "untracked_frees",	     "requests",
-	"hits",		  "bypassed",	     "protection_domains",   "host_requests",
+	"hits",		  "forwarded",	     "protection_domains",   "host_requests",
 	"registrations",  "deregistrations", "late_deregistrations", "queries_forwarded",
 	"internal_errors"
 };
@@ -391,7 +391,7 @@ static void a_program_started_by_vfork(unsigned int unused)
 	require(await_child(child) == 3 << 8);
 	set("hold", 0);
 	mr = registered(busy);
-	require(own("bypassed") == 0 && can_read(mr->rkey, busy) && !ibv_dereg_mr(mr));
+	require(own("forwarded") == 0 && can_read(mr->rkey, busy) && !ibv_dereg_mr(mr));
 	require_cuda(cuMemFree_v2(busy));
 	check_parent();
 }
