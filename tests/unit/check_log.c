@@ -926,11 +926,13 @@ static int find_no_lock(void)
 /* Each close of the file would drop all locks of the process. */
 TEST(log, a_rank_that_cleans_keeps_its_locks)
 {
+	pid_t rank;
+
 	be_rank_of("f1");
-	ck_assert_int_eq(mkdir(in_folder("peerpin"), 0700), 0);
-	close(open(lock_file("f1"), O_WRONLY | O_CREAT, 0600));
+	rank = start_rank(claim, 6);
 	make_old();
 	ck_assert(job_file_claim(5));
+	end_rank(rank);
 	clean();
 	ck_assert(exists(lock_file("f1")));
 	ck_assert_int_eq(in_a_process(find_no_lock), 0);
