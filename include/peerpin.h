@@ -3,10 +3,9 @@
  *
  * The whole public interface is experimental: names and layouts may change until version 1.0.
  *
- * Programs do not need it: peerpin works on unmodified ones. With it, a registration cache looks up
- * keys at each use instead of keeping registrations. It receives allocations and frees of GPU
- * memory instead of comparing the driver's tags. docs/examples/cache.c does both; peerpin(3) is the
- * manual.
+ * Programs do not need it: peerpin works on unmodified ones. With it, a registration cache receives
+ * allocations and frees of GPU memory instead of comparing the driver's tags. docs/examples/cache.c
+ * does; peerpin(3) is the manual.
  *
  * A library looks up these functions with dlsym(RTLD_DEFAULT, ...). Without peerpin preloaded they
  * are absent, and the library runs without them. A program may link with -lpeerpin (pkg-config
@@ -26,65 +25,12 @@
 extern "C" {
 #endif
 
-struct ibv_pd; /* declared in <infiniband/verbs.h> */
-
 /* Version, "major.minor.patch"; static, never NULL. */
 const char *peerpin_version(void);
 
 /* Store the current value of this process's counter `name` (a key of the statistics JSON) in
  * *value. Returns 0, -ENOENT for an unknown name, -EINVAL for a null pointer. Takes no lock. */
 int peerpin_statistic(const char *name, uint64_t *value);
-
-/* ---- keys ---- */
-
-/* A protection domain with one set of access flags (IBV_ACCESS_). Owned by peerpin. */
-struct peerpin_domain;
-
-struct peerpin_keys {
-	uint32_t lkey, rkey;
-};
-
-/*
- * Enable the access flags `access` in `pd`: from now on GPU memory is registered there in the
- * background. Store the domain for look-ups in *domain; equal arguments give one domain. It is
- * valid until ibv_dealloc_pd(pd) is called, and afterwards if that call fails; the caller does not
- * release it. May start peerpin's thread. Call once, not at each use.
- *
- * Returns 0, or, with *domain NULL:
- *   -EINVAL      a null pointer
- *   -ENOENT      the protection domain is unknown (its creation bypassed peerpin), is being
- *                deallocated, or cannot share registrations with these access flags
- *                (IBV_ACCESS_ON_DEMAND, IBV_ACCESS_MW_BIND, ...)
- *   -EOPNOTSUPP  peerpin forwards all calls: PEERPIN_DISABLE, or a forked child
- */
-int peerpin_domain(struct ibv_pd *pd, int access, struct peerpin_domain **domain);
-
-/*
- * Store the keys of [address, address + length) in *keys, for one use. The range must lie in one
- * live allocation that is registered in `domain`. `access` are the domain's access flags.
- * Wait-free: takes no lock, allocates nothing and does not call the driver, unless PEERPIN_VERIFY
- * is set or peerpin has detected bypassing callers.
- *
- * Look-ups never return keys of memory that is being freed. They fail at its addresses from before
- * the first `freeing` callback until other memory is there, which has other keys. Returned keys are
- * valid until the memory is freed or ibv_dealloc_pd is called for the protection domain. With a
- * client MR left in the domain that call fails (EBUSY) and changes nothing. Otherwise it ends the
- * keys, even if it fails (EBUSY: other objects are left), because peerpin deregisters its regions
- * before the kernel's part. peerpin then registers the memory again, with other keys.
- *
- * The caller must not use keys after their end or outside the range, nor keep them beyond the one
- * use. The caller must not free the memory or deallocate the protection domain while a transfer
- * uses them. The keys of ibv_reg_mr have equal rules.
- *
- * Keys are not released. No attribute of the memory is set: a caller that sets
- * CU_POINTER_ATTRIBUTE_SYNC_MEMOPS without peerpin sets it with peerpin too.
- *
- * Returns 0 or -ENOENT. -ENOENT is no failure: the memory is not registered yet, peerpin does not
- * register it, or domain is NULL. The caller then calls ibv_reg_mr as usual, which peerpin serves
- * if possible. Always -ENOENT in a forked child.
- */
-int peerpin_lookup(const struct peerpin_domain *domain, uint64_t address, uint64_t length,
-		   int access, struct peerpin_keys *keys);
 
 /* ---- allocations and frees ----
  *

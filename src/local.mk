@@ -7,7 +7,7 @@ noinst_LTLIBRARIES += src/libcore.la
 src_libcore_la_SOURCES = \
 	include/peerpin.h \
 	src/base/arena.h src/base/arena.c src/base/atomics.h src/base/capped.h \
-	src/base/config.def src/base/config.h src/base/config.c src/base/cpu_list.h \
+	src/base/config.def src/base/config.h src/base/config.c \
 	src/base/config_reader.h src/base/config_reader.c \
 	src/base/config_text.c \
 	src/base/job_file.h src/base/job_file.c \
@@ -31,25 +31,22 @@ src_libcore_la_SOURCES = \
 	src/memory/events.h src/memory/events.c src/memory/free.c src/memory/exports.c \
 	src/memory/index.h src/memory/index.c src/memory/keep.h src/memory/keep.c src/memory/keep_limits.c src/memory/keep_pools.c src/memory/keep_wait.c \
 	src/memory/kept.h src/memory/lookup.h src/memory/record_side.h \
-	src/memory/queries.h src/memory/queries.c src/memory/query_lists.c \
-	src/memory/query_target.h src/memory/query_target.c \
+	src/memory/queries.h src/memory/queries.c \
 	src/memory/table.h src/memory/table.c src/memory/table_changes.c src/memory/trace_events.h src/memory/trace_events.c src/memory/use.c \
-	src/registration/domain.h src/registration/domain_enable.h src/registration/adapter.h src/registration/cost.h src/registration/learning.h src/registration/keys.h src/registration/region.h src/registration/region_use.h src/registration/region_life.h src/registration/region_end.h src/registration/region_report.h src/registration/objects.h src/registration/policy.h src/registration/registration.h src/registration/topology.h \
+	src/registration/domain.h src/registration/adapter.h src/registration/entry.h src/registration/region.h src/registration/region_life.h src/registration/region_end.h src/registration/region_report.h src/registration/objects.h src/registration/policy.h src/registration/registration.h src/registration/topology.h \
 	src/registration/verbs_abi.h \
-	src/registration/domain_enable.c src/registration/adapter.c src/registration/background.h src/registration/background.c \
+	src/registration/adapter.c src/registration/background.h src/registration/background.c \
 	src/registration/eviction.h src/registration/eviction.c \
 	src/registration/pin_limit.h src/registration/pin_limit.c src/registration/domain.c src/registration/subscriber.c \
-	src/registration/client_mr.h src/registration/client_mr.c src/registration/holds.h src/registration/references.h src/registration/references.c src/registration/range_index.h src/registration/range_index.c src/registration/keys.c \
-	src/registration/cost.c \
-	src/registration/learning.c \
-	src/registration/pinning.h src/registration/pinning.c src/registration/pinning_report.h src/registration/pinning_report.c src/registration/methods.h src/registration/methods.c \
+	src/registration/client_mr.h src/registration/client_mr.c src/registration/holds.h src/registration/references.h src/registration/references.c src/registration/entry.c \
+	src/registration/pinning.h src/registration/pinning.c src/registration/methods.h src/registration/methods.c \
 	src/registration/dma_buf.c src/registration/peer_memory.c src/registration/own_calls.c \
 	src/registration/ready_exports.h src/registration/ready_exports.c \
 	src/registration/sysfs.h src/registration/sysfs.c src/registration/topology.c \
-	src/registration/region.c src/registration/region_choice.h src/registration/region_choice.c src/registration/region_end.c src/registration/region_life.c \
-	src/registration/region_report.c src/registration/region_use.c \
-	src/registration/requests.c src/registration/session.h src/registration/session.c src/registration/session_lock.h src/registration/session_lock.c src/registration/room.h src/registration/room.c src/registration/adapter_selection.c src/registration/protection_domain.c src/registration/spans.h src/registration/spans.c src/registration/verbs_calls.c \
-	src/registration/worker.c src/registration/worker_cpus.h src/registration/worker_cpus.c
+	src/registration/region.c src/registration/region_end.c src/registration/region_life.c \
+	src/registration/region_report.c \
+	src/registration/requests.c src/registration/lock.h src/registration/lock.c src/registration/room.h src/registration/room.c src/registration/protection_domain.c src/registration/verbs_calls.c \
+	src/registration/worker.c
 
 pkglib_LTLIBRARIES += src/libpeerpin.la
 src_libpeerpin_la_SOURCES = src/base/bytes.c \
@@ -57,7 +54,7 @@ src_libpeerpin_la_SOURCES = src/base/bytes.c \
 	src/intercept/resolve.h src/intercept/resolve.c \
 	src/intercept/proc_address.c \
 	src/intercept/cuda_context.c src/intercept/cuda_mapping.c src/intercept/cuda_memory.c \
-	src/intercept/cuda_host.c src/intercept/cuda_pool.c src/intercept/cuda_queries.c \
+	src/intercept/cuda_host.c src/intercept/cuda_pool.c src/intercept/cuda_queries.c src/intercept/cuda_repeated.c \
 	src/intercept/cuda_shared.c src/intercept/wrappers.h \
 	src/intercept/bypass.h src/intercept/bypass.c \
 	src/intercept/load_watch.h src/intercept/load_watch.c \
@@ -106,7 +103,7 @@ pkgconfig_DATA = src/peerpin.pc
 
 # One manual page for all functions, with a link for each name.
 dist_man_MANS = docs/man/peerpin.3
-man_links = peerpin_version peerpin_statistic peerpin_domain peerpin_lookup peerpin_subscribe peerpin_unsubscribe
+man_links = peerpin_version peerpin_statistic peerpin_subscribe peerpin_unsubscribe
 install-data-hook:
 	for name in $(man_links); do \
 		echo '.so man3/peerpin.3' >$(DESTDIR)$(man3dir)/$$name.3 || exit 1; \

@@ -3,8 +3,7 @@
  *
  * A cache returns keys for ranges of memory, and must not return keys of freed memory. Without
  * notice of frees, it compares the driver's tag of the memory (BUFFER_ID) at each use, a call into
- * the driver. With peerpin, the cache looks up the keys instead, and receives each free before it
- * happens.
+ * the driver. With peerpin, the cache receives each free before it happens.
  *
  * The cache builds and runs without peerpin: it looks up each function and works with any subset.
  *
@@ -23,13 +22,17 @@
 
 /* ---- the cache: lists, where a production cache has a tree ---- */
 
+struct keys {
+	uint32_t lkey, rkey;
+};
+
 /* Live memory that peerpin has reported. */
 struct live {
 	struct live *next;
 	uint64_t id, base, size;
 };
 
-/* The cache's own registration, for ranges that peerpin does not serve. */
+/* A registration. */
 struct entry {
 	struct entry *next;
 	uint64_t address, length;
@@ -41,23 +44,18 @@ struct entry {
 struct cache {
 	struct ibv_pd *pd;
 	int access;
-	struct peerpin_domain *domain;
 	int subscription;
 	pthread_mutex_t lock; /* guards the lists; never held around verbs or the driver */
 	struct live *live;
 	struct entry *entries;
-	_Atomic unsigned long answered, found, registered, tag_checks; /* results */
+	_Atomic unsigned long found, registered, tag_checks; /* results */
 };
 
-static __typeof__(peerpin_domain) *get_domain;
-static __typeof__(peerpin_lookup) *lookup;
 static __typeof__(peerpin_subscribe) *subscribe;
 static __typeof__(peerpin_unsubscribe) *unsubscribe;
 
 static void cache_find_peerpin(void)
 {
-	get_domain = (__typeof__(get_domain))dlsym(RTLD_DEFAULT, "peerpin_domain");
-	lookup = (__typeof__(lookup))dlsym(RTLD_DEFAULT, "peerpin_lookup");
 	subscribe = (__typeof__(subscribe))dlsym(RTLD_DEFAULT, "peerpin_subscribe");
 	unsubscribe = (__typeof__(unsubscribe))dlsym(RTLD_DEFAULT, "peerpin_unsubscribe");
 }
@@ -150,8 +148,6 @@ static void cache_open(struct cache *cache, struct ibv_pd *pd, int access)
 
 	*cache = (struct cache){ .pd = pd, .access = access, .lock = PTHREAD_MUTEX_INITIALIZER };
 	cache_find_peerpin();
-	if (get_domain && lookup)
-		get_domain(pd, access, &cache->domain);
 	if (subscribe && unsubscribe)
 		subscribe(&subscriber, &cache->subscription);
 }
@@ -191,7 +187,7 @@ static bool cache_is_reported(const struct cache *cache, uint64_t address, uint6
 
 /* True if an entry contains the range and still belongs to this memory. */
 static bool cache_find_entry(struct cache *cache, uint64_t address, uint64_t length,
-			     struct peerpin_keys *keys)
+			     struct keys *keys)
 {
 	struct entry *entry, *ended = NULL;
 	unsigned long long tag = 0;
@@ -203,7 +199,7 @@ static bool cache_find_entry(struct cache *cache, uint64_t address, uint64_t len
 			break;
 	}
 	if (entry) {
-		*keys = (struct peerpin_keys){ entry->mr->lkey, entry->mr->rkey };
+		*keys = (struct keys){ entry->mr->lkey, entry->mr->rkey };
 		reported = entry->reported;
 		tag = entry->tag;
 	}
@@ -218,7 +214,7 @@ static bool cache_find_entry(struct cache *cache, uint64_t address, uint64_t len
 }
 
 static bool cache_register(struct cache *cache, uint64_t address, uint64_t length,
-			   struct peerpin_keys *keys)
+			   struct keys *keys)
 {
 	struct entry *entry = calloc(1, sizeof(*entry));
 
@@ -232,7 +228,7 @@ static bool cache_register(struct cache *cache, uint64_t address, uint64_t lengt
 		free(entry);
 		return false;
 	}
-	*keys = (struct peerpin_keys){ entry->mr->lkey, entry->mr->rkey };
+	*keys = (struct keys){ entry->mr->lkey, entry->mr->rkey };
 	pthread_mutex_lock(&cache->lock);
 	entry->reported = cache_is_reported(cache, address, length);
 	pthread_mutex_unlock(&cache->lock);
@@ -248,13 +244,8 @@ static bool cache_register(struct cache *cache, uint64_t address, uint64_t lengt
 
 /* Keys for one use of [address, address + length). The caller owns the memory and does not free it
  * during the use. */
-static bool cache_get(struct cache *cache, uint64_t address, uint64_t length,
-		      struct peerpin_keys *keys)
+static bool cache_get(struct cache *cache, uint64_t address, uint64_t length, struct keys *keys)
 {
-	if (cache->domain && !lookup(cache->domain, address, length, cache->access, keys)) {
-		cache->answered++;
-		return true;
-	}
 	if (cache_find_entry(cache, address, length, keys)) {
 		cache->found++;
 		return true;
@@ -280,7 +271,7 @@ static struct ibv_pd *open_adapter(void)
 
 static bool send_from_buffers(struct cache *cache)
 {
-	struct peerpin_keys keys;
+	struct keys keys;
 	CUdeviceptr buffer;
 
 	for (int i = 0; i < ROUNDS; i++) {
@@ -318,7 +309,7 @@ int main(void)
 	cache_open(&cache, pd, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	done = send_from_buffers(&cache);
 	cache_close(&cache);
-	printf("%lu answered, %lu found, %lu registered, %lu tag checks\n", cache.answered,
-	       cache.found, cache.registered, cache.tag_checks);
+	printf("%lu found, %lu registered, %lu tag checks\n", cache.found, cache.registered,
+	       cache.tag_checks);
 	return done ? EXIT_SUCCESS : EXIT_FAILURE;
 }

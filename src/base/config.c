@@ -64,12 +64,13 @@ static void config_keep_complaint(const char *line)
 	complaints_used += length;
 }
 
-/* Match a name with a pattern of a list; the pattern ends at a comma. After a mismatch only the last
- * star takes one more character: the stars before it have the shortest match, which leaves the most.
- * The time is the product of both lengths at most. */
+/* Match a name with a pattern of a list; the pattern ends at a comma. After a mismatch only the
+ * last star takes one more character: the stars before it have the shortest match, which leaves the
+ * most. The time is the product of both lengths at most. */
 static bool config_matches(const char *name, const char *pattern)
 {
-	const char *star = NULL, *taken = NULL; /* behind the last star; its part of the name ends */
+	const char *star = NULL,
+		   *taken = NULL; /* behind the last star; its part of the name ends */
 
 	while (*name) {
 		if (*pattern == '*') {
@@ -132,7 +133,6 @@ static void config_read(void)
 		named_file_error = config_read_file(&reader, named_file, named_text);
 	}
 	config_read_environment(&reader, start_environment());
-	config_complete(&reader);
 	if (config_excludes(&settled, start_program()))
 		settled.disable = true;
 	log_set_limit(settled.log_level);

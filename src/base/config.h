@@ -30,30 +30,21 @@
 /* Flag of a SHARE that is a percentage; the other bits are its number. */
 #define CONFIG_SHARE (UINT64_C(1) << 63)
 
-enum preregister { PREREGISTER_AUTO, PREREGISTER_ALL, PREREGISTER_SYNC, PREREGISTER_OFF };
+enum preregister { PREREGISTER_AUTO, PREREGISTER_EAGER, PREREGISTER_OFF };
 enum summary_mode { SUMMARY_NONE, SUMMARY_AUTO, SUMMARY_TABLE, SUMMARY_LINE };
-enum granularity { GRANULARITY_64K, GRANULARITY_2M };
-enum access_match { ACCESS_MATCH_EXACT, ACCESS_MATCH_SUPERSET };
-enum unique_keys { UNIQUE_KEYS_AUTO, UNIQUE_KEYS_YES, UNIQUE_KEYS_NO };
-enum domain_policy { DOMAIN_POLICY_LEARNED, DOMAIN_POLICY_ALL, DOMAIN_POLICY_NEAR };
 enum log_level { LOG_NONE, LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG, LOG_TRACE };
 
 /* Type of each kind. Texts point into the copied environment (start.h) or into the text of a file;
  * NULL: not set, or empty. */
-#define CONFIG_TYPE_BOOL	  bool
-#define CONFIG_TYPE_SIZE	  uint64_t
-#define CONFIG_TYPE_LIMIT	  uint64_t
-#define CONFIG_TYPE_SHARE	  uint64_t
-#define CONFIG_TYPE_CPUS	  const char * /* a list, or "inherit"; NULL: auto */
-#define CONFIG_TYPE_TEXT	  const char *
-#define CONFIG_TYPE_FILE_NAME	  const char * /* a pattern */
-#define CONFIG_TYPE_PREREGISTER	  enum preregister
-#define CONFIG_TYPE_GRANULARITY	  enum granularity
-#define CONFIG_TYPE_ACCESS_MATCH  enum access_match
-#define CONFIG_TYPE_UNIQUE_KEYS	  enum unique_keys
-#define CONFIG_TYPE_DOMAIN_POLICY enum domain_policy
-#define CONFIG_TYPE_LEVEL	  enum log_level
-#define CONFIG_TYPE_SUMMARY	  enum summary_mode
+#define CONFIG_TYPE_BOOL	bool
+#define CONFIG_TYPE_SIZE	uint64_t
+#define CONFIG_TYPE_LIMIT	uint64_t
+#define CONFIG_TYPE_SHARE	uint64_t
+#define CONFIG_TYPE_TEXT	const char *
+#define CONFIG_TYPE_FILE_NAME	const char * /* a pattern */
+#define CONFIG_TYPE_PREREGISTER enum preregister
+#define CONFIG_TYPE_LEVEL	enum log_level
+#define CONFIG_TYPE_SUMMARY	enum summary_mode
 
 /* `disable` is set by PEERPIN_INCLUDE and PEERPIN_EXCLUDE too. */
 struct config {

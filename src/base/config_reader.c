@@ -162,16 +162,6 @@ void config_read_environment(struct config_reader *reader, char *const *environm
 	}
 }
 
-void config_complete(struct config_reader *reader)
-{
-	struct config_place *places = reader->places;
-
-	if (!reader->config->eager || places[CONFIG_ROW_preregister].origin != CONFIG_BUILT_IN)
-		return;
-	reader->config->preregister = PREREGISTER_SYNC;
-	places[CONFIG_ROW_preregister] = places[CONFIG_ROW_eager];
-}
-
 static bool config_reader_is_blank(char character)
 {
 	return character == ' ' || character == '\t' || character == '\r';

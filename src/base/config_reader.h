@@ -21,7 +21,6 @@ enum config_kind {
 	SIZE,
 	LIMIT,
 	SHARE,
-	CPUS,
 	TEXT,
 	FILE_NAME,
 #define CONFIG_WORDS(kind, ...) kind,
@@ -91,9 +90,6 @@ void config_read_text(struct config_reader *reader, const char *name, char *text
 /* Read the file into `text` (CONFIG_FILE_MOST + 1 bytes), as config_read_text(). Return 0
  * or -errno. The caller reports the error: its text needs the dynamic linker's lock. */
 int config_read_file(struct config_reader *reader, const char *name, char *text);
-
-/* Call after the last source, with `places`: sets what follows from other settings. */
-void config_complete(struct config_reader *reader);
 
 /* Return the most similar variable; NULL: none is similar. */
 const char *config_nearest(const char *name, size_t length);

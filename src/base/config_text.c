@@ -2,7 +2,6 @@
 /* config_text.c -- converts values of settings from and to text */
 #include "base/config_reader.h"
 
-#include "base/cpu_list.h"
 #include "base/system.h"
 #include "base/text.h"
 
@@ -115,7 +114,6 @@ static bool config_text_parse_word(void *field, const char *value, enum config_k
 bool config_parse(struct config *config, const struct config_row *row, const char *value)
 {
 	void *field = (char *)config + row->offset;
-	struct kernel_cpus cpus;
 	int number;
 
 	switch (row->kind) {
@@ -131,12 +129,6 @@ bool config_parse(struct config *config, const struct config_row *row, const cha
 		return config_text_parse_share(value, field);
 	case LIMIT:
 		return config_text_parse_limit(value, field);
-	case CPUS:
-		if (!text_equals_in_any_case(value, "auto") &&
-		    !text_equals_in_any_case(value, "inherit") && !cpu_list_parse(value, &cpus))
-			return false;
-		*(const char **)field = text_equals_in_any_case(value, "auto") ? NULL : value;
-		return true;
 	case TEXT:
 	case FILE_NAME:
 		*(const char **)field = *value ? value : NULL;
@@ -167,11 +159,10 @@ static const char *config_text_value(const struct config *config, const struct c
 		system_format(room, size, "%llu%s", (unsigned long long)(number & ~CONFIG_SHARE),
 			      number & CONFIG_SHARE ? "%" : "");
 		return room;
-	case CPUS:
 	case TEXT:
 	case FILE_NAME:
 		text = *(const char *const *)field;
-		return text ? text : row->kind == CPUS ? "auto" : "";
+		return text ? text : "";
 	default:
 		return config_word(row->kind, *(const unsigned int *)field);
 	}

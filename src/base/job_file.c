@@ -32,13 +32,11 @@ enum {
 	PRINTED = GPUS * sizeof(uint64_t),
 	OPEN = 1 << 16, /* the byte of each rank that has the file open */
 	USES = 1 << 17, /* of a GPU: the byte of each rank there */
-	CPUS = 1 << 18,
 };
 
 static once opened;
 static char name[256];
 static struct held_file file = { .fd = -1 }; /* no descriptor: no job, or no file */
-static _Atomic int own_cpu = -1;	     /* to which this process is bound; -1: none */
 
 /* `command`: F_SETLK, which does not wait, or F_GETLK, which finds a lock of another process. */
 static int job_file_control(int fd, int command, struct flock *lock, short type, off_t at,
@@ -169,6 +167,11 @@ static int job_file_write(off_t at, uint64_t word)
 	return signal_safe_write_at(file.fd, &word, sizeof(word), at);
 }
 
+void job_file_join(void)
+{
+	job_file_begin();
+}
+
 /* ---- messages ---- */
 
 /* A message with an equal place takes it: the former one may be printed again. */
@@ -239,55 +242,6 @@ uint64_t job_file_want(uint64_t gpu)
 	uint64_t number = job_file_wanted(gpu) + 1;
 
 	return job_file_write(job_file_number_of(gpu), number) ? 0 : number;
-}
-
-/* ---- CPUs ---- */
-
-static void job_file_take_cpu(off_t byte, void *argument)
-{
-	struct kernel_cpus *cpus = argument;
-	uint64_t cpu = (uint64_t)(byte - CPUS);
-
-	cpus->words[cpu / 64] |= (uint64_t)1 << cpu % 64;
-}
-
-/* A rank that is bound to one CPU polls there. Several ranks may be bound to a CPU: each has a lock
- * that others share. */
-void job_file_join(void)
-{
-	struct kernel_cpus cpus;
-	int cpu = 0;
-
-	if (!job_file_begin() || !kernel_get_cpus(kernel_process(), &cpus) ||
-	    kernel_count_cpus(&cpus) != 1)
-		return;
-	while (!(cpus.words[cpu / 64] >> cpu % 64 & 1))
-		cpu++;
-	store_relaxed(&own_cpu, cpu);
-	job_file_lock(file.fd, F_RDLCK, CPUS + cpu);
-}
-
-void job_file_cpus(struct kernel_cpus *cpus)
-{
-	int cpu = load_relaxed(&own_cpu);
-
-	*cpus = (struct kernel_cpus){ 0 };
-	if (!job_file_begin())
-		return;
-	if (cpu >= 0)
-		job_file_take_cpu(CPUS + cpu, cpus);
-	job_file_walk(CPUS, CPUS + KERNEL_CPU_WORDS * 64, job_file_take_cpu, cpus);
-}
-
-uint64_t job_file_changed(void)
-{
-	struct kernel_cpus cpus;
-	uint64_t hash = 0;
-
-	job_file_cpus(&cpus);
-	for (size_t i = 0; i < KERNEL_CPU_WORDS; i++)
-		hash = hash * 31 + cpus.words[i];
-	return hash;
 }
 
 /* ---- exit ---- */

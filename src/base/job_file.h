@@ -3,10 +3,10 @@
  *
  * job.JOB.HOST.lock in the runtime folder. Its content is a number for each GPU, which a rank
  * raises that is refused memory there, and the hashes of printed messages. Locks of single bytes
- * say which ranks have the file open, which use a GPU, and which CPUs have a bound rank. They are
- * POSIX record locks: the kernel ends those of a killed rank, and a child of fork(2) or clone(2)
- * does not hold them. Hazard: a program that closes all descriptors drops its locks. Then other
- * ranks keep more memory than their share, and print messages again.
+ * say which ranks have the file open, and which use a GPU. They are POSIX record locks: the kernel
+ * ends those of a killed rank, and a child of fork(2) or clone(2) does not hold them. Hazard: a
+ * program that closes all descriptors drops its locks. Then other ranks keep more memory than their
+ * share, and print messages again.
  *
  * Without a job, a rank or a folder each process is alone, and every rank prints: a duplicate is
  * better than silence. Any thread; nothing is allocated; errno is kept. A call waits at most 5 ms
@@ -18,10 +18,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/kernel.h"
-
-/* Open the file, and lock the CPU of a rank whose first thread is bound to one. Call at activation.
- */
+/* Open the file: the rank counts from now on. Call at activation. */
 void job_file_join(void);
 
 /* Return true if the caller is the first of its job on this host to claim the hash, since ranks
@@ -40,12 +37,6 @@ unsigned int job_file_ranks(void);
  * GPU may have the number, too. */
 uint64_t job_file_wanted(uint64_t gpu);
 uint64_t job_file_want(uint64_t gpu);
-
-/* Return the CPUs to which live ranks of the job are bound alone. */
-void job_file_cpus(struct kernel_cpus *cpus);
-
-/* Return a number that changes when these CPUs do. */
-uint64_t job_file_changed(void);
 
 /* Close the file; remove it if no other rank has it open. Call at exit. */
 void job_file_leave(void);

@@ -227,23 +227,6 @@ static inline void kernel_set_all_cpus(void)
 	kernel_set_cpus(0, &all);
 }
 
-/* The CPU that the calling thread runs on, alone. */
-static inline bool kernel_get_current_cpu(struct kernel_cpus *cpus)
-{
-	unsigned int cpu;
-
-	*cpus = (struct kernel_cpus){ 0 };
-	if (kernel_call(SYS_getcpu, &cpu, NULL, NULL) || cpu / 64 >= KERNEL_CPU_WORDS)
-		return false;
-	cpus->words[cpu / 64] = (uint64_t)1 << cpu % 64;
-	return true;
-}
-
-static inline void kernel_yield(void)
-{
-	kernel_call(SYS_sched_yield);
-}
-
 /* Wake-ups of the calling thread preempt no other thread from now on, unless the program has chosen
  * a scheduling policy. */
 static inline void kernel_preempt_no_thread(void)

@@ -9,9 +9,9 @@
  * wait.
  *
  * A child is detected by a page that the kernel zeroes in it (MADV_WIPEONFORK), whichever call made
- * it: fork(), _Fork(), clone(2). A child that shares its parent's memory (vfork(), posix_spawn()) has
- * the page, too, until it executes a program. On kernels before Linux 4.14 a fork handler zeroes
- * the page, which only fork() runs.
+ * it: fork(), _Fork(), clone(2). A child that shares its parent's memory (vfork(), posix_spawn())
+ * has the page, too, until it executes a program. On kernels before Linux 4.14 a fork handler
+ * zeroes the page, which only fork() runs.
  */
 #ifndef PEERPIN_BASE_PROCESS_H
 #define PEERPIN_BASE_PROCESS_H

@@ -62,8 +62,6 @@ OWN(__cxa_atexit, int, void (*handler)(void *), void *argument, void *object)
 OWN(__register_atfork, int, void (*before)(void), void (*after)(void), void (*in_child)(void),
     void *object)
 FIRST(pthread_setcancelstate, int, int state, int *before)
-FIRST(pthread_mutex_trylock, int, pthread_mutex_t *lock)
-FIRST(pthread_mutex_timedlock, int, pthread_mutex_t *lock, const struct timespec *until)
 FIRST(pthread_cond_wait, int, pthread_cond_t *condition, pthread_mutex_t *mutex)
 FIRST(pthread_cond_broadcast, int, pthread_cond_t *condition)
 FIRST(pthread_create, int, pthread_t *thread, const pthread_attr_t *attributes,
@@ -148,8 +146,6 @@ void system_prepare(void)
 	system_find_vsnprintf();
 	system_find_strerror();
 	system_find_pthread_setcancelstate();
-	system_find_pthread_mutex_trylock();
-	system_find_pthread_mutex_timedlock();
 	system_find_pthread_cond_wait();
 	system_find_pthread_cond_broadcast();
 }
@@ -165,22 +161,6 @@ int system_hold_cancellation(void)
 void system_release_cancellation(int held)
 {
 	LIBC_CALL(pthread_setcancelstate, 0, held, NULL);
-}
-
-bool system_lock_within(pthread_mutex_t *lock, long nanoseconds)
-{
-	struct timespec until;
-
-	if (!system_find_pthread_mutex_trylock()(lock))
-		return true;
-	if (LIBC_CALL(clock_gettime, -1, CLOCK_REALTIME, &until))
-		return !pthread_mutex_lock(lock);
-	until.tv_nsec += nanoseconds;
-	if (until.tv_nsec >= 1000000000) {
-		until.tv_nsec -= 1000000000;
-		until.tv_sec++;
-	}
-	return !system_find_pthread_mutex_timedlock()(lock, &until);
 }
 
 void system_wait(pthread_cond_t *condition, pthread_mutex_t *mutex)

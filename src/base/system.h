@@ -48,9 +48,6 @@ void system_prepare(void);
 int system_hold_cancellation(void);
 void system_release_cancellation(int held);
 
-/* Take the lock within `nanoseconds`, at most 1 s. Return false if that was too short. */
-bool system_lock_within(pthread_mutex_t *lock, long nanoseconds);
-
 /* Wait on the condition; the thread is not cancelled with the mutex held. */
 void system_wait(pthread_cond_t *condition, pthread_mutex_t *mutex);
 void system_wake(pthread_cond_t *condition); /* wake all waiters */

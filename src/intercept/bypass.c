@@ -94,7 +94,7 @@ static bool bypass_check_relocation(const struct dl_phdr_info *object,
 	    type != RELOCATION_OF_WORD)
 		return false;
 	row = entry_find(symbol);
-	if (!row && !text_equals(symbol, "dlsym"))
+	if (row ? !entry_must_be_seen(row) : !text_equals(symbol, "dlsym"))
 		return false;
 	target =
 		row ? __atomic_load_n(entry_driver_of(row), __ATOMIC_ACQUIRE) : system_libc_dlsym();
@@ -238,8 +238,8 @@ static void bypass_check_preloads(void)
 
 	for (const struct entry_point *row = cuda_entries; row < cuda_entries + CUDA_ENTRIES;
 	     row++) {
-		first = loaded_first(row->symbol);
-		if (first != entry_exported(row))
+		first = entry_must_be_seen(row) ? loaded_first(row->symbol) : NULL;
+		if (first && first != entry_exported(row))
 			bypass_report_owner(first, reason);
 	}
 	bypass_report_owner(load_watch_skipping_dlsym(), reason);

@@ -6,11 +6,8 @@
  * peerpin queries the driver afterwards. This is safe: the kernel keeps the pages of a registration
  * until its deregistration.
  */
-#include "base/process.h"
-#include "intercept/entry_points.h"
+#include "intercept/wrappers.h"
 #include "memory/driver.h"
-#include "memory/keep.h"
-#include "memory/memory.h"
 
 static CUresult cuda_context_settle(struct pending_frees *frees, CUresult result)
 {
@@ -151,11 +148,11 @@ WRAP(cuDevicePrimaryCtxRetain, (context, device), CUcontext *context, CUdevice d
 	CUresult result;
 
 	if (!primary)
-		return forward(context, device);
+		return WRAPPER_RETRY(device, 0, forward(context, device));
 	if (!add_seq_cst(&primary->state, RETAINING))
 		store_relaxed(&primary->exact, !driver_primary_is_active(device));
 	add_seq_cst(&primary->begun, 1);
-	result = forward(context, device);
+	result = WRAPPER_RETRY(device, 0, forward(context, device));
 	if (result == CUDA_SUCCESS)
 		store_relaxed(&primary->context, *context);
 	add_seq_cst(&primary->state, (result == CUDA_SUCCESS ? RETAINED : 0) - RETAINING);

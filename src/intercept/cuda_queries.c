@@ -1,58 +1,61 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cuda_queries.c -- pointer queries
+/* cuda_queries.c -- pointer queries, and captures of streams
  *
- * The only calls that may not reach the driver: the memory layer answers those it can
- * (memory/queries.h).
+ * The memory layer answers the queries of each message (memory/queries.h).
  */
+#include <string.h>
+
 #include "intercept/entry_points.h"
 #include "memory/captures.h"
 #include "memory/driver.h"
 #include "memory/keep.h"
-#include "memory/memory.h"
 #include "memory/queries.h"
 #include "report/statistics.h"
 
 WRAP(cuPointerGetAttribute, (data, attribute, address), void *data, CUpointer_attribute attribute,
      CUdeviceptr address)
 {
-	if (!queries_are_on())
-		return queries_forward(forward, data, attribute, address);
 	return queries_get(forward, data, attribute, address);
 }
 
 WRAP(cuPointerGetAttributes, (count, attributes, data, address), unsigned int count,
      CUpointer_attribute *attributes, void **data, CUdeviceptr address)
 {
-	if (!queries_are_on())
-		return queries_forward_list(forward, count, attributes, data, address);
 	return queries_get_list(forward, count, attributes, data, address);
 }
 
+/* Kept memory has no range, no handle, and no attribute to set: to the program it is freed. */
 WRAP(cuMemGetAddressRange_v2, (base, size, address), CUdeviceptr *base, size_t *size,
      CUdeviceptr address)
 {
-	if (!queries_are_on())
-		return queries_forward_range(forward, base, size, address);
-	return queries_get_range(forward, base, size, address);
-}
-
-WRAP(cuPointerSetAttribute, (value, attribute, address), const void *value,
-     CUpointer_attribute attribute, CUdeviceptr address)
-{
-	if (!queries_are_on())
-		return forward(value, attribute, keep_visible(address));
-	return queries_set(forward, value, attribute, address);
+	if (queries_are_on())
+		statistics_tally(TALLY_queries_forwarded);
+	return forward(base, size, keep_visible(address));
 }
 
 /* Each handle is physical memory that the program has to release. */
 WRAP(cuMemRetainAllocationHandle, (handle, address), CUmemGenericAllocationHandle *handle,
      void *address)
 {
-	CUresult result = queries_are_on() ? queries_get_handle(forward, handle, address)
-					   : forward(handle, keep_visible_pointer(address));
+	CUresult result = forward(handle, keep_visible_pointer(address));
 
 	if (result == CUDA_SUCCESS && !process_is_passive())
 		statistics_count(handles_created);
+	return result;
+}
+
+WRAP(cuPointerSetAttribute, (value, attribute, address), const void *value,
+     CUpointer_attribute attribute, CUdeviceptr address)
+{
+	CUresult result = forward(value, attribute, keep_visible(address));
+	unsigned int on;
+
+	if (result == CUDA_SUCCESS && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS &&
+	    !process_is_passive()) {
+		memcpy(&on, value, sizeof(on));
+		if (!on)
+			statistics_count(sync_off);
+	}
 	return result;
 }
 

@@ -102,10 +102,28 @@ bool entry_is_only_ours(void *handle, const char *symbol)
 	return !loaded_next(symbol, NULL);
 }
 
+enum effect {
+#define EFFECT_CUDA(name, ...) name,
+#include "intercept/entry_points.def"
+#undef EFFECT_CUDA
+};
+
+bool entry_must_be_seen(const struct entry_point *row)
+{
+	static const unsigned char effects[CUDA_ENTRIES] = {
+#define ENTRY_CUDA(symbol, effect, ...) [ENTRY_##symbol] = effect,
+#include "intercept/entry_points.def"
+#undef ENTRY_CUDA
+	};
+
+	return effects[row - cuda_entries] != REPEATED;
+}
+
 bool entry_come_first(void)
 {
-	for (size_t i = 0; i < CUDA_ENTRIES; i++) {
-		if (loaded_first(cuda_entries[i].symbol) != entry_exported(&cuda_entries[i]))
+	for (const struct entry_point *row = cuda_entries; row < cuda_entries + CUDA_ENTRIES;
+	     row++) {
+		if (entry_must_be_seen(row) && loaded_first(row->symbol) != entry_exported(row))
 			return false;
 	}
 	return true;

@@ -96,11 +96,16 @@ const struct entry_point *entry_find(const char *symbol);
 /* Row of the driver function at `address`, or NULL. */
 const struct entry_point *entry_of_driver(const void *address);
 
+/* True if peerpin would be wrong without the row's calls. Not those that are repeated where the
+ * driver refuses them: they have no effect on memory. */
+bool entry_must_be_seen(const struct entry_point *row);
+
 /* True if this library exports the symbol and no other definition is visible. RTLD_DEFAULT and
  * RTLD_NEXT must then find nothing, so that a program that probes for CUDA sees none. */
 bool entry_is_only_ours(void *handle, const char *symbol);
 
-/* True if for each CUDA row this library's export is first in the program's scope. */
+/* True if for each CUDA row that must be seen this library's export is first in the program's
+ * scope. */
 bool entry_come_first(void);
 
 /* Return the next definition. A CUDA row without one gets a function that returns

@@ -21,8 +21,8 @@ static void proc_address_route(CUresult result, const void *forward, const char 
 	row = entry_of_driver(*function);
 	if (row)
 		*function = entry_through_pointer(row);
-	else if (symbol && entry_find(symbol) && !resolve_is_known(*function) &&
-		 !entry_of_driver(forward))
+	else if (symbol && (row = entry_find(symbol)) && entry_must_be_seen(row) &&
+		 !resolve_is_known(*function) && !entry_of_driver(forward))
 		/* Another preload answered, perhaps with its own function. */
 		*function = resolve_of_preload(*function);
 }

@@ -191,7 +191,7 @@ static void *resolve_row(const struct entry_point *row, void *handle, const char
 	/* Another preload's function. That preload's own look-ups do not return it. */
 	if (loaded_share_object(caller, real))
 		return system_dlsym(handle, symbol);
-	return resolve_of_preload(real);
+	return entry_must_be_seen(row) ? resolve_of_preload(real) : real;
 }
 
 /* ibv_alloc_pd, whose wrapper needs its caller. */

@@ -33,8 +33,8 @@ void verbs_client_leave(const void *outer);
  * its client indexes registrations by key, or may do so. */
 bool verbs_client_indexes_keys(void);
 
-/* PEERPIN_EAGER: the access flags of the first request for GPU memory in `pd`, which the thread has
- * just allocated; 0: unknown, or off. */
+/* PEERPIN_PREREGISTER=eager: the access flags of the first request for GPU memory in `pd`, which
+ * the thread has just allocated; 0: unknown, or off. */
 int verbs_client_access(const struct ibv_pd *pd);
 
 /* True if the name is ibv_alloc_pd, and peerpin is not disabled. */

@@ -12,11 +12,11 @@
  * unidentified caller counts as libfabric while a libfabric is loaded: a call that bypassed the
  * wrapper, or came through an object that allocates for others.
  *
- * Access flags (PEERPIN_EAGER): as observed with UCX 1.13, libfabric 1.17 and perftest 4.5, and
- * equal in their sources of 2026: UCT_IB_MEM_ACCESS_FLAGS (ib_md.h), vrb_mr_cache_add_region()
- * (verbs_mr.c), and by the verb that a program of perftest measures (perftest_resources.c). A wrong
- * set costs registrations that no client requests. It gives no peer more access, since the client
- * then gets no key of them.
+ * Access flags (PEERPIN_PREREGISTER=eager): as observed with UCX 1.13, libfabric 1.17 and
+ * perftest 4.5, and equal in their sources of 2026: UCT_IB_MEM_ACCESS_FLAGS (ib_md.h),
+ * vrb_mr_cache_add_region() (verbs_mr.c), and by the verb that a program of perftest measures
+ * (perftest_resources.c). A wrong set costs registrations that no client requests. It gives no peer
+ * more access, since the client then gets no key of them.
  */
 #include "intercept/verbs.h"
 
@@ -99,11 +99,8 @@ static int client_check_loaded(struct dl_phdr_info *object, size_t size, void *c
 
 bool verbs_client_indexes_keys(void)
 {
-	enum unique_keys mode = config_get()->unique_keys;
 	enum client client = UNIDENTIFIED;
 
-	if (mode != UNIQUE_KEYS_AUTO)
-		return mode == UNIQUE_KEYS_YES;
 	loaded_walk(client_check_caller, &client);
 	if (client == UNIDENTIFIED)
 		loaded_walk(client_check_loaded, &client);
@@ -140,7 +137,8 @@ int verbs_client_access(const struct ibv_pd *pd)
 	enum client client = OTHER;
 
 	/* On others (EFA, iWARP) the same clients request other flags. */
-	if (!config_get()->eager || pd->context->device->transport_type != IBV_TRANSPORT_IB)
+	if (config_get()->preregister != PREREGISTER_EAGER ||
+	    pd->context->device->transport_type != IBV_TRANSPORT_IB)
 		return 0;
 	loaded_walk(client_check_caller, &client);
 	switch (client) {

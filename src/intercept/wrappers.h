@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* wrappers.h -- common parts of the wrappers of allocations and frees */
+/* wrappers.h -- common parts of the wrappers of allocations, frees and contexts */
 #ifndef PEERPIN_INTERCEPT_WRAPPERS_H
 #define PEERPIN_INTERCEPT_WRAPPERS_H
 

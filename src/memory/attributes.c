@@ -23,15 +23,38 @@ static CUresult attributes_query(unsigned int count, CUpointer_attribute *attrib
 
 /* Attributes of 4 bytes each. */
 struct words {
-	unsigned int memory_type, managed, ipc_capable, mapped, rdma_capable, sync;
+	unsigned int memory_type, managed, rdma_capable;
 };
 
-/* Read all attributes that clients may query. The range of VMM memory is its reservation
- * (measured). For other memory a range that differs from the allocation leaves all queries to the
- * driver. So do pools and VMM memory of the host, and managed pools, which were not measured. */
+/* The driver's range of memory: RANGE_START_ADDR, RANGE_SIZE; of VMM memory the reservation
+ * (measured). And its pool. */
+struct origin {
+	uint64_t base, size;
+	CUmemoryPool pool;
+};
+
+/* True if queries may be answered from the record. For other than VMM memory a range that differs
+ * from the allocation leaves them to the driver. So do pools and VMM memory of the host, and
+ * managed pools, which were not measured. */
+static bool attributes_are_as_expected(uint64_t address, const struct allocation *of,
+				       const struct words *words, const struct origin *origin)
+{
+	bool device = words->memory_type == CU_MEMORYTYPE_DEVICE;
+	bool pooled = of->kind == ALLOCATION_POOL, mapped = of->kind == ALLOCATION_MAPPED;
+
+	if (mapped ? origin->pool || address - origin->base >= origin->size
+		   : origin->base != address || origin->size != of->size)
+		return false;
+	if (origin->pool && !pooled && of->kind != ALLOCATION_SHARED)
+		return false;
+	return pooled || mapped ? device && !of->managed
+				: device || words->memory_type == CU_MEMORYTYPE_HOST;
+}
+
 static CUresult attributes_read_all(uint64_t address, struct allocation *to)
 {
 	struct words words = { 0 };
+	struct origin origin = { 0 };
 	CUpointer_attribute attributes[] = {
 		CU_POINTER_ATTRIBUTE_CONTEXT,
 		CU_POINTER_ATTRIBUTE_BUFFER_ID,
@@ -39,17 +62,14 @@ static CUresult attributes_read_all(uint64_t address, struct allocation *to)
 		CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE,
 		CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
 		CU_POINTER_ATTRIBUTE_IS_MANAGED,
-		CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
-		CU_POINTER_ATTRIBUTE_MAPPED,
-		CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
 		CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
 		CU_POINTER_ATTRIBUTE_RANGE_SIZE,
 		CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
 	};
 	void *values[] = {
-		&to->context,	    &to->buffer_id,  &to->device,	 &words.rdma_capable,
-		&words.memory_type, &words.managed,  &words.ipc_capable, &words.mapped,
-		&words.sync,	    &to->range_base, &to->range_size,	 &to->pool,
+		&to->context,	     &to->buffer_id,	 &to->device,
+		&words.rdma_capable, &words.memory_type, &words.managed,
+		&origin.base,	     &origin.size,	 &origin.pool,
 	};
 	CUresult result = attributes_query(sizeof(attributes) / sizeof(attributes[0]), attributes,
 					   values, address);
@@ -59,22 +79,9 @@ static CUresult attributes_read_all(uint64_t address, struct allocation *to)
 	to->rdma_capable = words.rdma_capable;
 	to->host = words.memory_type == CU_MEMORYTYPE_HOST;
 	to->managed = words.managed;
-	to->ipc_capable = words.ipc_capable;
-	to->mapped = words.mapped;
-	to->sync = words.sync;
-	if (!to->size && to->buffer_id && address - to->range_base < to->range_size)
-		to->size = to->range_base + to->range_size - address;
-	if (to->kind == ALLOCATION_MAPPED)
-		to->described = !to->pool && address - to->range_base < to->range_size;
-	else
-		to->described =
-			to->range_base == address && to->range_size == to->size &&
-			(!to->pool || to->kind == ALLOCATION_POOL || to->kind == ALLOCATION_SHARED);
-	if (to->kind == ALLOCATION_POOL || to->kind == ALLOCATION_MAPPED)
-		to->described &= words.memory_type == CU_MEMORYTYPE_DEVICE && !to->managed;
-	to->described &= words.memory_type == CU_MEMORYTYPE_DEVICE ||
-			 words.memory_type == CU_MEMORYTYPE_HOST;
-	to->sync_known = to->described;
+	if (!to->size && to->buffer_id && address - origin.base < origin.size)
+		to->size = origin.base + origin.size - address;
+	to->described = attributes_are_as_expected(address, to, &words, &origin);
 	return result;
 }
 
@@ -95,10 +102,9 @@ static CUresult attributes_read_few(uint64_t address, struct allocation *to)
 bool attributes_read(uint64_t address, struct allocation *allocation)
 {
 	allocation->context = NULL;
-	allocation->pool = NULL;
-	allocation->buffer_id = allocation->range_base = allocation->range_size = 0;
+	allocation->buffer_id = 0;
 	allocation->device = -1;
-	allocation->described = allocation->sync_known = false;
+	allocation->described = false;
 	if (attributes_read_all(address, allocation) != CUDA_SUCCESS &&
 	    attributes_read_few(address, allocation) != CUDA_SUCCESS)
 		return false;

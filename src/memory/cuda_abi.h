@@ -100,6 +100,24 @@ enum CUmemPool_attribute_enum {
 #undef POOL_ATTRIBUTE
 };
 
+enum CUlimit_enum {
+#define LIMIT(name, value) name = value,
+#include "memory/cuda_abi.def"
+#undef LIMIT
+};
+
+enum CUjit_option_enum {
+#define JIT_OPTION(name, value) name = value,
+#include "memory/cuda_abi.def"
+#undef JIT_OPTION
+};
+
+enum CUlibraryOption_enum {
+#define LIBRARY_OPTION(name, value) name = value,
+#include "memory/cuda_abi.def"
+#undef LIBRARY_OPTION
+};
+
 enum {
 #define CONSTANT(name, value) name = value,
 #include "memory/cuda_abi.def"
@@ -193,6 +211,35 @@ struct CUDA_MEM_ALLOC_NODE_PARAMS_v1_st {
 	size_t accessDescCount;
 	size_t bytesize;
 	CUdeviceptr dptr;
+};
+
+/* H:3408, H:3421, H:2345, H:2011 */
+struct CUDA_ARRAY_DESCRIPTOR_st {
+	size_t Width, Height;
+	int Format;
+	unsigned int NumChannels;
+};
+
+struct CUDA_ARRAY3D_DESCRIPTOR_st {
+	size_t Width, Height, Depth;
+	int Format;
+	unsigned int NumChannels, Flags;
+};
+
+struct CUlaunchConfig_st {
+	unsigned int gridDimX, gridDimY, gridDimZ;
+	unsigned int blockDimX, blockDimY, blockDimZ;
+	unsigned int sharedMemBytes;
+	CUstream hStream;
+	void *attrs;
+	unsigned int numAttrs;
+};
+
+struct CUDA_GRAPH_INSTANTIATE_PARAMS_st {
+	cuuint64_t flags;
+	CUstream hUploadStream;
+	CUgraphNode hErrNode_out;
+	int result_out;
 };
 
 struct CUgraphNodeParams_st {

@@ -14,7 +14,6 @@
 #include "memory/cuda_abi.h"
 
 #define DRIVER_CALLS(CALL)                                                                         \
-	CALL(cuPointerGetAttribute)                                                                \
 	CALL(cuPointerGetAttributes)                                                               \
 	CALL(cuPointerSetAttribute)                                                                \
 	CALL(cuMemGetAccess)                                                                       \
@@ -39,7 +38,6 @@
 	CALL(cuMemPoolGetAttribute)                                                                \
 	CALL(cuMemPoolSetAttribute)                                                                \
 	CALL(cuMemPoolTrimTo)                                                                      \
-	CALL(cuDeviceGetCount)                                                                     \
 	CALL(cuDeviceGetAttribute)                                                                 \
 	CALL(cuStreamIsCapturing)                                                                  \
 	CALL(cuStreamIsCapturing_ptsz)                                                             \

@@ -78,8 +78,6 @@ void memory_free_refused(const struct allocation *ended)
 
 	if (ended->hidden || !attributes_match(ended))
 		return;
-	/* Without a record, peerpin misses calls that set SYNC_MEMOPS. */
-	again.sync_known = false;
 	if (memory_insert(&again))
 		events_count_free(ended, -1);
 }

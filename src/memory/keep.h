@@ -16,8 +16,8 @@
  * the program's events receive a free, and an allocation with a new event_id. All others receive
  * `freeing` before the driver frees the memory in the end.
  *
- * An allocation waits for the GPU in one case alone: the driver refused it for want of memory. All
- * other releases are part of frees, which wait anyway.
+ * An allocation, or another call that needs memory, waits for the GPU in one case alone: the driver
+ * refused it for want of memory. All other releases are part of frees, which wait anyway.
  *
  * Whatever is in doubt is forwarded: the driver frees and allocates during a capture, with a
  * context that is not usable, and for memory that does not fit within the limit. After a bypassing

@@ -17,9 +17,9 @@
  *   follows both finds every allocation that is live during the whole look-up.
  * - Refusal. Generation or range refuses any other record. Live allocations do not overlap, so the
  *   reader tries the second path only if the first one led to no match.
- * - Hiding. Kept memory is hidden and shown under one generation: all traits in one store, each
- *   user word in another. An answer depends on the traits or on one user word; the other fields do
- *   not change. So it holds at the moment of that load, and no mixture is wrong.
+ * - Hiding. Kept memory is hidden and shown under one generation: all traits in one store. An
+ *   answer depends on the traits; the other fields do not change. So it holds at the moment of that
+ *   load, and no mixture is wrong.
  *
  * tests/model holds a model that is searched for counterexamples, and litmus tests of the memory
  * orders.
@@ -50,14 +50,7 @@ struct record {
 	_Atomic uint64_t buffer_id;
 	_Atomic uint64_t context;
 	_Atomic uint64_t traits; /* TRAIT_* below */
-	_Atomic uint64_t user_words[MEMORY_USER_WORDS];
 } __attribute__((aligned(64)));
-
-/* Fields of few queries: of VMM memory the reservation (base, size); of other memory the pool, and
- * keep_key. */
-struct details {
-	_Atomic uint64_t words[2];
-};
 
 /* Entry: a range with a power of 2 as length: 2 MiB, or a part of the parent's range. One word
  * holds both halves, so that a load reads both at one moment:
@@ -94,13 +87,11 @@ struct leaf {
 /* Arrays: set once, before any entry leads to them, so that a reader with a number finds the array
  * set. Before the first allocation only record 0 exists, which belongs to no allocation. */
 extern _Atomic(struct record *) lookup_records;
-extern _Atomic(struct details *) lookup_details; /* indexed by slot */
 extern _Atomic(struct bucket *) lookup_buckets;
 extern _Atomic(struct split *) lookup_splits;
 extern _Atomic(struct leaf *) lookup_root[(size_t)1 << (ADDRESS_BITS - LEAF_SHIFT)];
 
 #define lookup_record(slot)  (&load_relaxed(&lookup_records)[slot])
-#define lookup_detail(slot)  (&load_relaxed(&lookup_details)[slot])
 #define lookup_node(number)  (&load_relaxed(&lookup_buckets)[number])
 #define lookup_split(number) (&load_relaxed(&lookup_splits)[number])
 
@@ -207,21 +198,16 @@ LOOKUP_INLINE bool lookup(uint64_t address, struct found *found)
 #define TRAIT_ACCESSIBLE   TRAIT(1)
 #define TRAIT_HOST	   TRAIT(2) /* memory type: host if set, device otherwise */
 #define TRAIT_MANAGED	   TRAIT(3)
-#define TRAIT_IPC_CAPABLE  TRAIT(4)
-#define TRAIT_MAPPED	   TRAIT(5)
-#define TRAIT_DESCRIBED	   TRAIT(6)
-#define TRAIT_INTEGRATED   TRAIT(11)
+#define TRAIT_DESCRIBED	   TRAIT(4)
+#define TRAIT_INTEGRATED   TRAIT(6)
 /* Traits that change while the allocation is live: */
-#define TRAIT_USED	 TRAIT(7)  /* used by an adapter */
-#define TRAIT_SYNC_KNOWN TRAIT(8)  /* TRAIT_SYNC is the driver's value; no call is setting it */
-#define TRAIT_SYNC	 TRAIT(9)  /* SYNC_MEMOPS reads as set */
-#define TRAIT_SYNC_SET	 TRAIT(10) /* SYNC_MEMOPS was set by an intercepted call */
-/* Kept memory: the record shows device and kind alone, and no user word, so that it serves no query
- * and no request. */
-#define TRAIT_HIDDEN		  TRAIT(12)
+#define TRAIT_USED TRAIT(5) /* used by an adapter */
+/* Kept memory: the record shows device and kind alone, so that it serves no query and no
+ * request. */
+#define TRAIT_HIDDEN		  TRAIT(7)
 #define TRAITS_SHOWN_WHILE_HIDDEN (TRAIT(0) - 1)
 /* Of a new record. */
-#define TRAITS_OF_MEMORY ((TRAIT(13) - 1) & ~(TRAIT_USED | TRAIT_SYNC_SET | TRAIT_HIDDEN))
+#define TRAITS_OF_MEMORY ((TRAIT(8) - 1) & ~(TRAIT_USED | TRAIT_HIDDEN))
 
 static inline int traits_device(uint64_t traits)
 {

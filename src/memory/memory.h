@@ -45,9 +45,6 @@ struct allocation {
 	uint64_t event_id;  /* for subscribers; kept memory gets a new one when it is reused */
 	uint64_t buffer_id; /* BUFFER_ID of the driver */
 	CUcontext context;
-	CUmemoryPool pool;
-	uint64_t range_base; /* RANGE_START_ADDR and RANGE_SIZE; of VMM memory, the reservation */
-	uint64_t range_size;
 	uint64_t keep_key; /* what distinguishes it from others of its kind and size (keep.h) */
 	uint32_t slot;	   /* unique while live, reused after free; 1 to the peak of live ones */
 	/* One word of the record (TRAIT_* in lookup.h): both processors fill it from the lowest
@@ -60,12 +57,9 @@ struct allocation {
 			bool rdma_capable : 1; /* IS_GPU_DIRECT_RDMA_CAPABLE */
 			bool accessible : 1; /* false: VMM memory that its device may not access */
 			bool host : 1;	     /* memory type: host; otherwise device */
-			bool managed : 1, ipc_capable : 1, mapped : 1;
-			bool described : 1; /* the driver reported all fields, as expected */
-			bool used : 1;	    /* by an adapter */
-			/* SYNC_MEMOPS, valid if sync_known: no set missed or in progress. */
-			bool sync_known : 1, sync : 1;
-			bool sync_set : 1;   /* by an intercepted call */
+			bool managed : 1;
+			bool described : 1;  /* the driver reported all fields, as expected */
+			bool used : 1;	     /* by an adapter */
 			bool integrated : 1; /* host memory for an integrated GPU: adapters may
 						register it */
 			bool hidden : 1;     /* freed by the program, and kept (keep.h) */
@@ -291,29 +285,11 @@ void memory_exported_again(uint64_t device, uint64_t inode, const struct found_e
 /* Find the source of the dma-buf `fd`; false: unknown. */
 bool memory_find_export(int fd, struct found_export *found);
 
-/* ---- user words ----
- *
- * Words of the layer above, in the cache line of the record, 0 at allocation. A store takes effect
- * only while the allocation is live, so a reader that found the allocation (lookup.h) reads the
- * words of that allocation only. The caller serializes stores to one word. */
-#define MEMORY_USER_WORDS 2
-void memory_set_user_word(const struct allocation *allocation, unsigned int which, uint64_t value);
-
 /* ---- use ---- */
 
 /* Call before a client lets an adapter access the allocation. Sets
  * CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, the first time only, and not at allocation, because the
  * attribute slows the program's own copies. */
 void memory_used_by_adapter(const struct allocation *allocation);
-
-/* Call before and after a client's own call that sets SYNC_MEMOPS at `address`. Between both calls
- * the value of the attribute is unknown. */
-struct memory_sync {
-	struct allocation allocation;
-	uint32_t token;
-	bool tracked;
-};
-void memory_setting_sync(struct memory_sync *sync, uint64_t address);
-void memory_sync_settled(const struct memory_sync *sync, bool taken, bool value);
 
 #endif

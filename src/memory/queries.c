@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* queries.c -- pointer queries: single attributes, ranges, handles, and setting SYNC_MEMOPS */
+/* queries.c -- pointer queries of recorded memory, alone and in lists */
 #include "memory/queries.h"
 
-#include "base/atomics.h"
+#include <string.h>
+
 #include "base/config.h"
 #include "base/log.h"
-#include "memory/captures.h"
 #include "memory/driver.h"
-#include "memory/events.h"
 #include "memory/keep.h"
-#include "memory/query_target.h"
+#include "memory/lookup.h"
 #include "report/statistics.h"
 
 _Atomic int queries_mode;
@@ -29,297 +28,215 @@ void queries_end(void)
 	store_seq_cst(&queries_mode, QUERIES_OFF);
 }
 
-static void queries_disagree(const char *query, uint64_t address)
+/* ---- answers ---- */
+
+/* Attributes that MPI libraries query for each message. IS_MANAGED is in the lists of all of them
+ * (UCX, Open MPI, libfabric). */
+#define ANSWERED                                                                                   \
+	(1u << CU_POINTER_ATTRIBUTE_CONTEXT | 1u << CU_POINTER_ATTRIBUTE_MEMORY_TYPE |             \
+	 1u << CU_POINTER_ATTRIBUTE_BUFFER_ID | 1u << CU_POINTER_ATTRIBUTE_IS_MANAGED |            \
+	 1u << CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
+
+LOOKUP_INLINE bool queries_is_answered(CUpointer_attribute attribute)
 {
-	statistics_count(verify_disagreements);
-	log_message(
-		LOG_ERROR,
-		"verification: peerpin's answer to a query of %s at 0x%llx differs from the "
-		"driver's; "
-		"the client got the driver's. Set PEERPIN_POINTER_QUERIES=0, and please report it.",
-		query, (unsigned long long)address);
+	return (unsigned int)attribute < 32 && (ANSWERED >> attribute & 1);
 }
 
-/* Skip the comparison if the target has ended meanwhile. */
-void queries_compare(const struct query_target *target, const char *query, bool same)
+/* What the record says, all of one moment. */
+struct query_target {
+	struct found found;
+	uint64_t traits, buffer_id, context;
+};
+
+/* False: no record with all attributes, or the record ended meanwhile. */
+LOOKUP_INLINE bool queries_find(struct query_target *target, uint64_t address)
 {
+	const struct record *record;
+
+	if (!lookup(address, &target->found))
+		return false;
+	record = target->found.record;
+	target->traits = load_acquire(&record->traits);
+	target->buffer_id = load_acquire(&record->buffer_id);
+	target->context = load_acquire(&record->context);
+	return (target->traits & TRAIT_DESCRIBED) && lookup_is_same(&target->found);
+}
+
+/* Destination of an answer, at any alignment. */
+typedef uint64_t uint64_unaligned __attribute__((aligned(1), may_alias));
+typedef uint32_t uint32_unaligned __attribute__((aligned(1), may_alias));
+
+LOOKUP_INLINE void queries_store(void *to, const struct query_target *target,
+				 CUpointer_attribute attribute)
+{
+	switch (attribute) {
+	case CU_POINTER_ATTRIBUTE_CONTEXT:
+		*(uint64_unaligned *)to = target->context;
+		break;
+	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+		*(uint64_unaligned *)to = target->buffer_id;
+		break;
+	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+		*(uint32_unaligned *)to =
+			target->traits & TRAIT_HOST ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+		break;
+	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+		*(uint32_unaligned *)to = !!(target->traits & TRAIT_MANAGED);
+		break;
+	default:
+		*(uint32_unaligned *)to = (uint32_t)traits_device(target->traits);
+	}
+}
+
+/* ---- verification ---- */
+
+#define LIST_MAX 24 /* attributes of a list that is answered, or whose memory is hidden */
+#define PATTERN	 0xa5a5a5a5a5a5a5a5u /* of bytes that the driver has not stored */
+
+/* One value, and room behind it. */
+struct answer {
+	uint64_t words[4];
+};
+
+static void *queries_clear(struct answer *answer)
+{
+	for (unsigned int i = 0; i < 4; i++)
+		answer->words[i] = PATTERN;
+	return answer;
+}
+
+/* The client gets the driver's answer, by a query of its own. The comparison does not count if the
+ * memory has ended meanwhile. */
+static __attribute__((noinline)) void queries_verify(unsigned int count,
+						     CUpointer_attribute *attributes,
+						     const struct query_target *target,
+						     CUdeviceptr address)
+{
+	const struct driver_calls *driver = driver_calls();
+	struct answer own[LIST_MAX], theirs[LIST_MAX];
+	void *data[LIST_MAX];
+	bool same;
+
+	for (unsigned int i = 0; i < count; i++) {
+		queries_store(queries_clear(&own[i]), target, attributes[i]);
+		data[i] = queries_clear(&theirs[i]);
+	}
+	same = driver->cuPointerGetAttributes &&
+	       driver->cuPointerGetAttributes(count, attributes, data, address) == CUDA_SUCCESS &&
+	       !memcmp(own, theirs, count * sizeof(own[0]));
 	if (!lookup_is_same(&target->found))
 		return;
 	statistics_count(verify_checks);
-	if (!same)
-		queries_disagree(query, target->address);
+	if (same)
+		return;
+	statistics_count(verify_disagreements);
+	log_message(LOG_ERROR,
+		    "verification: peerpin's answer to a pointer query at 0x%llx differs from the "
+		    "driver's; the client got the driver's. Set PEERPIN_POINTER_QUERIES=0, and "
+		    "please report it.",
+		    (unsigned long long)address);
 }
 
-/* State of the calling thread's context: CUDA_SUCCESS if it is usable; INVALID_CONTEXT if there is
- * none; CONTEXT_IS_DESTROYED; or the error of a kernel that has failed. */
-static CUresult queries_context_state(void)
+/* ---- kept memory ---- */
+
+/* Bytes that the driver stores. */
+static const unsigned char queries_bytes[] = {
+#define POINTER_ATTRIBUTE(name, value, bytes) [value] = bytes,
+#include "memory/cuda_abi.def"
+#undef POINTER_ATTRIBUTE
+};
+
+/* For an unknown address a list stores the address itself as the host pointer, and values also
+ * before an attribute that the driver refuses (measured). Outputs may overlap: the values go to
+ * buffers first, and from there in the driver's order. */
+static __attribute__((noinline)) CUresult
+queries_forward_hidden(__typeof__(cuPointerGetAttributes) *forward, unsigned int count,
+		       CUpointer_attribute *attributes, void **data, CUdeviceptr address,
+		       CUdeviceptr absent)
 {
-	const struct driver_calls *driver = driver_calls();
-	unsigned int version;
-
-	return driver->cuCtxGetApiVersion ? driver->cuCtxGetApiVersion(NULL, &version)
-					  : CUDA_ERROR_NOT_SUPPORTED;
-}
-
-/* ---- addresses unknown to CUDA ----
- *
- * There the driver answers a list query with CUDA_SUCCESS and memory type 0, and refuses a single
- * query with CUDA_ERROR_INVALID_VALUE without storing a value (measured, tests/contract). The list
- * query costs a fifth of the single one, which takes 470 ns (sheet cuda-driver-h200). The answer
- * has no state: it holds whether or not peerpin intercepts every free.
- */
-
-/* A device with access to pageable memory makes every host address known to CUDA. Devices and their
- * attributes do not change. */
-static bool queries_is_host_memory_unknown(const struct driver_calls *driver)
-{
-	static _Atomic int known; /* 0: not queried; 1: true; -1: false */
-	int count = 0, pageable = 0;
-
-	if (load_relaxed(&known))
-		return load_relaxed(&known) > 0;
-	if (!driver->cuDeviceGetCount || !driver->cuDeviceGetAttribute ||
-	    driver->cuDeviceGetCount(&count) != CUDA_SUCCESS)
-		return false;
-	for (int device = 0; device < count && !pageable; device++) {
-		if (driver->cuDeviceGetAttribute(&pageable,
-						 CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS,
-						 device) != CUDA_SUCCESS)
-			pageable = 1;
-	}
-	store_relaxed(&known, pageable ? -1 : 1);
-	return !pageable;
-}
-
-/* True if the driver refuses the query of `attribute` at `address`, and stores nothing. False: the
- * driver has to answer. The driver also refuses a list with an attribute that it does not support.
- * Queries in a context after a failed kernel were not measured. */
-static bool queries_is_refused(CUpointer_attribute attribute, uint64_t address)
-{
-	const struct driver_calls *driver = driver_calls();
-	CUpointer_attribute attributes[] = { CU_POINTER_ATTRIBUTE_MEMORY_TYPE, attribute };
-	unsigned int type = CU_MEMORYTYPE_DEVICE;
-	uint64_t value;
-	void *values[] = { &type, &value };
-	CUresult context;
-
-	if (address >> ADDRESS_BITS || !driver->cuPointerGetAttributes ||
-	    !queries_is_host_memory_unknown(driver) ||
-	    driver->cuPointerGetAttributes(2, attributes, values, address) != CUDA_SUCCESS || type)
-		return false;
-	context = queries_context_state();
-	return context == CUDA_SUCCESS || context == CUDA_ERROR_INVALID_CONTEXT ||
-	       context == CUDA_ERROR_CONTEXT_IS_DESTROYED;
-}
-
-static CUresult queries_verify_refusal(CUresult result, uint64_t address)
-{
-	statistics_count(verify_checks);
-	if (result != CUDA_ERROR_INVALID_VALUE &&
-	    queries_is_refused(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address))
-		queries_disagree("an unknown address", address);
-	return result;
-}
-
-/* ---- one attribute ---- */
-
-/* Attributes with a list query free of side effects: a query of the tokens sets SYNC_MEMOPS. */
-static bool queries_is_listable(CUpointer_attribute attribute)
-{
-	return (unsigned int)attribute < QUERY_ATTRIBUTES && query_attributes[attribute].bytes &&
-	       attribute != CU_POINTER_ATTRIBUTE_P2P_TOKENS;
-}
-
-/* A query of the tokens sets SYNC_MEMOPS (measured): only the driver has the value afterwards. */
-static CUresult queries_get_tokens(__typeof__(cuPointerGetAttribute) *forward, void *data,
-				   CUpointer_attribute attribute, CUdeviceptr address)
-{
-	struct memory_sync sync;
+	struct answer values[LIST_MAX];
+	void *buffers[LIST_MAX];
 	CUresult result;
 
-	memory_setting_sync(&sync, address);
-	result = forward(data, attribute, address);
-	memory_sync_settled(&sync, false, false);
-	return result;
-}
-
-CUresult queries_forward(__typeof__(cuPointerGetAttribute) *forward, void *data,
-			 CUpointer_attribute attribute, CUdeviceptr address)
-{
-	return forward(data, attribute, keep_visible(address));
-}
-
-static __attribute__((noinline)) CUresult
-queries_get_unrecorded(__typeof__(cuPointerGetAttribute) *forward, void *data,
-		       CUpointer_attribute attribute, const struct query_target *target)
-{
-	uint64_t address = keep_visible(target->address);
-
-	if (data && !target->record && queries_is_listable(attribute) &&
-	    queries_is_refused(attribute, address)) {
-		statistics_tally(TALLY_host_answers);
-		if (!queries_are_verified())
-			return CUDA_ERROR_INVALID_VALUE;
-		return queries_verify_refusal(forward(data, attribute, address), address);
+	if (!attributes || !data || count > LIST_MAX)
+		return forward(count, attributes, data, absent);
+	for (unsigned int i = 0; i < count; i++)
+		buffers[i] = data[i] ? queries_clear(&values[i]) : NULL;
+	result = forward(count, attributes, buffers, absent);
+	for (unsigned int i = 0; i < count; i++) {
+		if (!data[i] || (unsigned int)attributes[i] >= sizeof(queries_bytes) ||
+		    values[i].words[0] == PATTERN)
+			continue;
+		if (attributes[i] == CU_POINTER_ATTRIBUTE_HOST_POINTER &&
+		    values[i].words[0] == absent)
+			values[i].words[0] = address;
+		memcpy(data[i], &values[i], queries_bytes[attributes[i]]);
 	}
-	statistics_tally(TALLY_queries_forwarded);
-	if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
-		return queries_get_tokens(forward, data, attribute, address);
-	return queries_forward(forward, data, attribute, address);
-}
-
-static bool queries_is_stored(const void *data, uint64_t value, unsigned int size)
-{
-	return size == LONG ? *(const uint64_unaligned *)data == value
-			    : *(const uint32_unaligned *)data == (uint32_t)value;
-}
-
-static __attribute__((noinline)) CUresult
-queries_get_verified(__typeof__(cuPointerGetAttribute) *forward, void *data,
-		     CUpointer_attribute attribute, const struct query_target *target,
-		     uint64_t value, unsigned int size)
-{
-	CUresult result = forward(data, attribute, target->address);
-
-	queries_compare(target, "an attribute",
-			result == CUDA_SUCCESS && queries_is_stored(data, value, size));
 	return result;
 }
+
+/* ---- the calls ---- */
 
 CUresult queries_get(__typeof__(cuPointerGetAttribute) *forward, void *data,
 		     CUpointer_attribute attribute, CUdeviceptr address)
 {
 	struct query_target target;
-	unsigned int size = UNANSWERED;
-	uint64_t value = 0;
 
-	if (__builtin_expect(query_target_find(&target, address) && data, 1))
-		size = query_target_value(&target, attribute, false, &value);
-	if (__builtin_expect(!size, 0))
-		return queries_get_unrecorded(forward, data, attribute, &target);
-	statistics_tally(TALLY_queries_answered);
-	if (__builtin_expect(queries_are_verified(), 0))
-		return queries_get_verified(forward, data, attribute, &target, value, size);
-	if (size == LONG)
-		*(uint64_unaligned *)data = value;
-	else
-		*(uint32_unaligned *)data = (uint32_t)value;
-	return CUDA_SUCCESS;
-}
-
-/* ---- ranges and handles ---- */
-
-CUresult queries_forward_range(__typeof__(cuMemGetAddressRange_v2) *forward, CUdeviceptr *base,
-			       size_t *size, CUdeviceptr address)
-{
-	return forward(base, size, keep_visible(address));
-}
-
-/* Answers for memory that the context of the calling thread reaches. VMM memory: the mapping, if
- * accessible. Elsewhere the driver's error depends on the context. */
-CUresult queries_get_range(__typeof__(cuMemGetAddressRange_v2) *forward, CUdeviceptr *base,
-			   size_t *size, CUdeviceptr address)
-{
-	struct query_target target;
-	uint64_t begin, length;
-	CUresult result;
-
-	if (!(base || size) || !query_target_find(&target, address) ||
-	    !(target.traits & TRAIT_ACCESSIBLE) || !query_target_is_reached(&target) ||
-	    queries_context_state() != CUDA_SUCCESS)
-		goto unanswered;
-	begin = address - target.found.offset;
-	length = target.found.size;
-	statistics_tally(TALLY_queries_answered);
-	if (queries_are_verified()) {
-		result = forward(base, size, address);
-		queries_compare(&target, "a range",
-				result == CUDA_SUCCESS && (!base || *base == begin) &&
-					(!size || *size == length));
-		return result;
-	}
-	if (base)
-		*base = begin;
-	if (size)
-		*size = length;
-	return CUDA_SUCCESS;
-unanswered:
-	statistics_tally(TALLY_queries_forwarded);
-	return queries_forward_range(forward, base, size, address);
-}
-
-/* Only VMM memory has a handle. Shared and external memory may be VMM memory, unknown to
- * peerpin. */
-static bool queries_has_no_handle(const struct query_target *target)
-{
-	enum allocation_kind kind = traits_kind(target->traits);
-
-	return kind != ALLOCATION_MAPPED && kind != ALLOCATION_SHARED &&
-	       kind != ALLOCATION_EXTERNAL;
-}
-
-CUresult queries_get_handle(__typeof__(cuMemRetainAllocationHandle) *forward,
-			    CUmemGenericAllocationHandle *handle, void *address)
-{
-	struct query_target target;
-	CUresult result;
-
-	if (!query_target_find(&target, (uintptr_t)address) || !queries_has_no_handle(&target)) {
+	if (!queries_are_on())
+		return forward(data, attribute, keep_visible(address));
+	if (!queries_is_answered(attribute) || !data || !queries_find(&target, address)) {
 		statistics_tally(TALLY_queries_forwarded);
-		return forward(handle, keep_visible_pointer(address));
+		return forward(data, attribute, keep_visible(address));
 	}
 	statistics_tally(TALLY_queries_answered);
-	if (queries_are_verified()) {
-		result = forward(handle, address);
-		queries_compare(&target, "a handle", result == CUDA_ERROR_INVALID_VALUE);
-		return result;
+	if (__builtin_expect(queries_are_verified(), 0)) {
+		queries_verify(1, &attribute, &target, address);
+		return forward(data, attribute, address);
 	}
-	return CUDA_ERROR_INVALID_VALUE;
+	queries_store(data, &target, attribute);
+	return CUDA_SUCCESS;
 }
 
-/* ---- setting SYNC_MEMOPS ---- */
-
-/* The driver refuses during any capture, and with a destroyed context (measured). */
-static bool queries_is_set_already(const void *value, CUpointer_attribute attribute,
-				   CUdeviceptr address, struct query_target *target)
+/* The driver refuses a NULL before it stores any value (measured). */
+LOOKUP_INLINE bool queries_is_list_answered(unsigned int count,
+					    const CUpointer_attribute *attributes,
+					    void *const *data)
 {
-	const uint64_t wanted = TRAIT_SYNC_KNOWN | TRAIT_SYNC_SET;
-	CUresult context;
-	unsigned int on;
+	bool answered = attributes && data && count - 1 < LIST_MAX;
 
-	if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || captures_may_be_open() ||
-	    !query_target_find(target, address) || (target->traits & wanted) != wanted)
-		return false;
-	memcpy(&on, value, sizeof(on));
-	context = on ? queries_context_state() : CUDA_ERROR_NOT_SUPPORTED;
-	return context == CUDA_SUCCESS || context == CUDA_ERROR_INVALID_CONTEXT;
+	for (unsigned int i = 0; answered && i < count; i++)
+		answered = data[i] && queries_is_answered(attributes[i]);
+	return answered;
 }
 
-CUresult queries_set(__typeof__(cuPointerSetAttribute) *forward, const void *value,
-		     CUpointer_attribute attribute, CUdeviceptr address)
+static CUresult queries_forward_list(__typeof__(cuPointerGetAttributes) *forward,
+				     unsigned int count, CUpointer_attribute *attributes,
+				     void **data, CUdeviceptr address)
 {
-	CUdeviceptr visible;
-	struct memory_sync sync = { .tracked = false };
+	uint64_t visible = keep_visible(address);
+
+	if (visible != address)
+		return queries_forward_hidden(forward, count, attributes, data, address, visible);
+	return forward(count, attributes, data, address);
+}
+
+CUresult queries_get_list(__typeof__(cuPointerGetAttributes) *forward, unsigned int count,
+			  CUpointer_attribute *attributes, void **data, CUdeviceptr address)
+{
 	struct query_target target;
-	unsigned int on = 0;
-	CUresult result;
 
-	if (queries_is_set_already(value, attribute, address, &target)) {
-		statistics_tally(TALLY_sync_answers);
-		if (!queries_are_verified())
-			return CUDA_SUCCESS;
-		result = forward(value, attribute, address);
-		queries_compare(&target, "a setting", result == CUDA_SUCCESS);
-		return result;
+	if (!queries_are_on())
+		return queries_forward_list(forward, count, attributes, data, address);
+	if (!queries_is_list_answered(count, attributes, data) || !queries_find(&target, address)) {
+		statistics_tally(TALLY_queries_forwarded);
+		return queries_forward_list(forward, count, attributes, data, address);
 	}
-	visible = keep_visible(address);
-	if (value && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {
-		memcpy(&on, value, sizeof(on));
-		memory_setting_sync(&sync, visible);
+	statistics_tally(TALLY_queries_answered);
+	if (__builtin_expect(queries_are_verified(), 0)) {
+		queries_verify(count, attributes, &target, address);
+		return forward(count, attributes, data, address);
 	}
-	result = forward(value, attribute, visible);
-	memory_sync_settled(&sync, result == CUDA_SUCCESS, on != 0);
-	if (sync.tracked && result == CUDA_SUCCESS && !on)
-		statistics_count(sync_off);
-	return result;
+	for (unsigned int i = 0; i < count; i++)
+		queries_store(data[i], &target, attributes[i]);
+	return CUDA_SUCCESS;
 }

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* queries.h -- pointer queries, answered as the driver would: part of the memory layer's contract
  *
- * The driver answers pointer queries under one lock (sheet cuda-driver-h200). peerpin answers
- * constant attributes of recorded memory from the table. At an unrecorded address a list query of
- * the driver replaces a single one that the driver would refuse. All other queries are forwarded:
- * answers that depend on more than the address, wrong arguments. So are all queries with a
- * bypassing caller, in a forked child, and during exit.
+ * The driver answers pointer queries under one lock (sheet cuda-driver-h200), and MPI libraries
+ * query each buffer of each message. peerpin answers five constant attributes of recorded memory
+ * from the table. Any other query, and a list with any other attribute, is forwarded. So are all
+ * queries with a bypassing caller, in a forked child, and during exit.
  *
  * Each function takes the driver's own as `forward`, and returns its result or an identical one.
- * The caller's arguments reach the driver at most once; a list may first forward a shorter list of
- * the unknown attributes. Any thread; no lock. With PEERPIN_VERIFY each answer is compared with the
- * driver's, which the caller gets.
+ * Any thread; no lock. With PEERPIN_VERIFY each answer is compared with the driver's, which the
+ * caller gets.
  */
 #ifndef PEERPIN_MEMORY_QUERIES_H
 #define PEERPIN_MEMORY_QUERIES_H
@@ -47,18 +45,5 @@ CUresult queries_get(__typeof__(cuPointerGetAttribute) *forward, void *data,
 		     CUpointer_attribute attribute, CUdeviceptr address);
 CUresult queries_get_list(__typeof__(cuPointerGetAttributes) *forward, unsigned int count,
 			  CUpointer_attribute *attributes, void **data, CUdeviceptr address);
-/* Forward, with the sizes that the program asked for in place of kept memory's. */
-CUresult queries_forward(__typeof__(cuPointerGetAttribute) *forward, void *data,
-			 CUpointer_attribute attribute, CUdeviceptr address);
-CUresult queries_forward_range(__typeof__(cuMemGetAddressRange_v2) *forward, CUdeviceptr *base,
-			       size_t *size, CUdeviceptr address);
-CUresult queries_forward_list(__typeof__(cuPointerGetAttributes) *forward, unsigned int count,
-			      CUpointer_attribute *attributes, void **data, CUdeviceptr address);
-CUresult queries_get_range(__typeof__(cuMemGetAddressRange_v2) *forward, CUdeviceptr *base,
-			   size_t *size, CUdeviceptr address);
-CUresult queries_get_handle(__typeof__(cuMemRetainAllocationHandle) *forward,
-			    CUmemGenericAllocationHandle *handle, void *address);
-CUresult queries_set(__typeof__(cuPointerSetAttribute) *forward, const void *value,
-		     CUpointer_attribute attribute, CUdeviceptr address);
 
 #endif

@@ -7,35 +7,22 @@
 #include "base/atomics.h"
 #include "memory/lookup.h"
 
-/* Writers hold table_lock; any thread may read the atomic fields. All are 0 at the allocation. */
+/* Writers hold table_lock; any thread may read the atomic fields. */
 struct record_side {
-	union {
-		uint32_t next_unused; /* of an unused record */
-		uint32_t setting;     /* SYNC_MEMOPS calls in progress */
-	};
-	uint32_t sets;		   /* SYNC_MEMOPS calls so far, numbered from 1 */
+	uint32_t next_unused;	   /* of an unused record */
 	_Atomic uint64_t event_id; /* 0: the allocation's id; RECORD_HIDDEN; or a later id */
-};
-
-/* Fields of a hidden record. Kept memory alone touches them. */
-struct record_hidden {
-	_Atomic uint64_t traits, user_words[MEMORY_USER_WORDS];
+	_Atomic uint64_t keep_key; /* what distinguishes host memory for keep.h */
+	_Atomic uint64_t traits;   /* of a hidden record, which shows others */
 } __attribute__((aligned(32)));
 
 #define RECORD_HIDDEN 1 /* below every id */
 
 /* By slot. */
 extern struct arena table_sides __attribute__((visibility("hidden")));
-extern struct arena table_hidden __attribute__((visibility("hidden")));
 
 static inline struct record_side *table_side(uint32_t slot)
 {
 	return (struct record_side *)table_sides.base + slot;
-}
-
-static inline struct record_hidden *table_hidden_at(uint32_t slot)
-{
-	return (struct record_hidden *)table_hidden.base + slot;
 }
 
 /* A new id for an allocation. With table_lock held. */

@@ -16,12 +16,8 @@
 pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct arena record_arena = ARENA_INITIALIZER(struct record, ALLOCATIONS_MAX);
 struct arena table_sides = ARENA_INITIALIZER(struct record_side, ALLOCATIONS_MAX);
-struct arena table_hidden = ARENA_INITIALIZER(struct record_hidden, ALLOCATIONS_MAX);
 static uint32_t unused;				 /* first of the list */
 static _Atomic uint64_t last_id = RECORD_HIDDEN; /* changed with the lock */
-
-static struct arena details_arena = ARENA_INITIALIZER(struct details, ALLOCATIONS_MAX);
-_Atomic(struct details *) lookup_details;
 
 /* Release order: a reader that loads a field of a reused record also sees the end of the last
  * allocation. */
@@ -33,25 +29,13 @@ static uint32_t table_slot(const struct record *record)
 
 static void table_copy(struct record *record, uint64_t traits, struct allocation *to)
 {
-	struct details *details = lookup_detail(table_slot(record));
-
 	to->traits = traits;
 	to->base = load_acquire(&record->base);
 	to->size = load_acquire(&record->size);
 	to->buffer_id = load_acquire(&record->buffer_id);
 	to->context = (CUcontext)(uintptr_t)load_acquire(&record->context);
 	to->slot = table_slot(record);
-	to->keep_key = 0;
-	if (to->kind == ALLOCATION_MAPPED) {
-		to->pool = NULL;
-		to->range_base = load_acquire(&details->words[0]);
-		to->range_size = load_acquire(&details->words[1]);
-	} else {
-		to->pool = (CUmemoryPool)(uintptr_t)load_acquire(&details->words[0]);
-		to->keep_key = load_acquire(&details->words[1]);
-		to->range_base = to->base;
-		to->range_size = to->size;
-	}
+	to->keep_key = load_acquire(&table_side(to->slot)->keep_key);
 }
 
 /* ---- readers ---- */
@@ -100,8 +84,7 @@ static void table_copy_live(uint32_t slot, struct allocation *to)
 	uint64_t event_id = load_acquire(&table_side(slot)->event_id);
 	bool hidden = event_id == RECORD_HIDDEN;
 
-	table_copy(record, load_acquire(hidden ? &table_hidden_at(slot)->traits : &record->traits),
-		   to);
+	table_copy(record, load_acquire(hidden ? &table_side(slot)->traits : &record->traits), to);
 	to->id = load_acquire(&record->generation);
 	to->event_id = event_id ? event_id : to->id;
 	to->hidden = hidden;
@@ -125,7 +108,6 @@ static uint32_t table_take_unused(void)
 	if (!slot)
 		return arena_next(&record_arena);
 	unused = table_side(slot)->next_unused;
-	table_side(slot)->setting = 0;
 	return slot;
 }
 
@@ -134,12 +116,9 @@ static uint32_t table_take_unused(void)
 static int table_prepare(struct range range)
 {
 	if (!unused && (arena_grow(&record_arena, record_arena.used + 1) ||
-			arena_grow(&details_arena, record_arena.used + 1) ||
-			arena_grow(&table_sides, record_arena.used + 1) ||
-			arena_grow(&table_hidden, record_arena.used + 1)))
+			arena_grow(&table_sides, record_arena.used + 1)))
 		return -ENOMEM;
 	store_release(&lookup_records, (struct record *)record_arena.base);
-	store_release(&lookup_details, (struct details *)details_arena.base);
 	return index_prepare(range);
 }
 
@@ -147,15 +126,11 @@ static int table_prepare(struct range range)
 static void table_clear_side(uint32_t slot)
 {
 	struct record_side *side = table_side(slot);
-	struct record_hidden *hidden = table_hidden_at(slot);
 
-	side->sets = 0;
 	if (!load_relaxed(&side->event_id))
 		return;
 	store_release(&side->event_id, 0);
-	store_release(&hidden->traits, 0);
-	for (unsigned int i = 0; i < MEMORY_USER_WORDS; i++)
-		store_release(&hidden->user_words[i], 0);
+	store_release(&side->traits, 0);
 }
 
 static void table_take_locked(uint32_t slot, struct allocation *taken)
@@ -173,7 +148,6 @@ static void table_take_locked(uint32_t slot, struct allocation *taken)
 
 static int table_insert_locked(struct allocation *allocation)
 {
-	struct details *details;
 	struct record *record;
 	uint32_t slot;
 
@@ -187,21 +161,12 @@ static int table_insert_locked(struct allocation *allocation)
 	allocation->slot = slot;
 	allocation->traits &= TRAITS_OF_MEMORY;
 	record = lookup_record(slot);
-	details = lookup_detail(slot);
 	store_release(&record->base, allocation->base);
 	store_release(&record->size, allocation->size);
 	store_release(&record->buffer_id, allocation->buffer_id);
 	store_release(&record->context, (uintptr_t)allocation->context);
 	store_release(&record->traits, allocation->traits);
-	if (allocation->kind == ALLOCATION_MAPPED) {
-		store_release(&details->words[0], allocation->range_base);
-		store_release(&details->words[1], allocation->range_size);
-	} else {
-		store_release(&details->words[0], (uintptr_t)allocation->pool);
-		store_release(&details->words[1], allocation->keep_key);
-	}
-	for (unsigned int i = 0; i < MEMORY_USER_WORDS; i++)
-		store_release(&record->user_words[i], 0);
+	store_release(&table_side(slot)->keep_key, allocation->keep_key);
 	store_release(&record->generation, allocation->id);
 	index_link(table_range(allocation), slot);
 	kept_count_live(allocation, true);

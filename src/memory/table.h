@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* table.h -- live allocations: look-up by any interior address, and walks
  *
- * memory_find, memory_is_live, table_is_used and table_is_sync_set are wait-free (lookup.h). All
+ * memory_find, memory_is_live and table_is_used are wait-free (lookup.h). All
  * other functions take table_lock, and call only the index and the arenas while holding the lock.
  */
 #ifndef PEERPIN_MEMORY_TABLE_H
@@ -61,17 +61,6 @@ bool table_is_used(const struct allocation *allocation);
 /* Mark the allocation as used by an adapter. True the first time; false later, or if the allocation
  * has ended. */
 bool table_mark_used(const struct allocation *allocation);
-
-/* True if an intercepted call has set SYNC_MEMOPS. Wait-free; for live allocations. */
-bool table_is_sync_set(const struct allocation *allocation);
-
-/* Call before the driver sets SYNC_MEMOPS: the value is unknown until table_set_sync. `token`
- * identifies the call. Returns false if the allocation has ended. */
-bool table_setting_sync(const struct allocation *allocation, uint32_t *token);
-
-/* Call with the driver's result (`taken`: success). `value` becomes known after a success, if no
- * other call that sets SYNC_MEMOPS overlapped. */
-void table_set_sync(const struct allocation *allocation, uint32_t token, bool taken, bool value);
 
 /* memory_renew() of the table, and of the exports. */
 void table_renew(void);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* table_changes.c -- changes of live records: user words, use, SYNC_MEMOPS, kept memory */
+/* table_changes.c -- changes of live records: use, kept memory */
 #include "memory/table.h"
 
 #include "base/atomics.h"
@@ -14,25 +14,10 @@ static bool table_is_hidden(uint32_t slot)
 
 static void table_change_traits(uint32_t slot, uint64_t remove, uint64_t add)
 {
-	_Atomic uint64_t *traits = table_is_hidden(slot) ? &table_hidden_at(slot)->traits
-							 : &lookup_record(slot)->traits;
+	_Atomic uint64_t *traits =
+		table_is_hidden(slot) ? &table_side(slot)->traits : &lookup_record(slot)->traits;
 
 	store_release(traits, (load_acquire(traits) & ~remove) | add);
-}
-
-void memory_set_user_word(const struct allocation *allocation, unsigned int which, uint64_t value)
-{
-	uint32_t slot = allocation->slot;
-
-	/* Stored before; or after a free the slot holds another allocation, whose words stay. */
-	if (value && load_relaxed(&lookup_record(slot)->user_words[which]) == value)
-		return;
-	lock_take(&table_lock);
-	if (memory_is_live(allocation))
-		store_release(table_is_hidden(slot) ? &table_hidden_at(slot)->user_words[which]
-						    : &lookup_record(slot)->user_words[which],
-			      value);
-	lock_drop(&table_lock);
 }
 
 bool memory_is_visible(const struct allocation *allocation)
@@ -49,11 +34,10 @@ void table_set_keep_key(uint64_t base, uint64_t key)
 
 	lock_take(&table_lock);
 	if (lookup(base, &at) && !at.offset)
-		store_release(&lookup_detail(at.slot)->words[1], key);
+		store_release(&table_side(at.slot)->keep_key, key);
 	lock_drop(&table_lock);
 }
 
-/* Words are moved one by one: a reader that sees some of them only is concurrent with the free. */
 static void table_move(_Atomic uint64_t *from, _Atomic uint64_t *to, uint64_t left)
 {
 	store_release(to, load_acquire(from));
@@ -63,7 +47,6 @@ static void table_move(_Atomic uint64_t *from, _Atomic uint64_t *to, uint64_t le
 bool table_hide(struct allocation *allocation)
 {
 	struct record_side *side = table_side(allocation->slot);
-	struct record_hidden *hidden = table_hidden_at(allocation->slot);
 	struct record *record = lookup_record(allocation->slot);
 	uint64_t traits;
 	bool hides;
@@ -75,11 +58,9 @@ bool table_hide(struct allocation *allocation)
 		if (!allocation->event_id)
 			allocation->event_id = allocation->id;
 		traits = load_acquire(&record->traits);
-		allocation->keep_key = load_acquire(&lookup_detail(allocation->slot)->words[1]);
-		table_move(&record->traits, &hidden->traits,
+		allocation->keep_key = load_acquire(&side->keep_key);
+		table_move(&record->traits, &side->traits,
 			   (traits & TRAITS_SHOWN_WHILE_HIDDEN) | TRAIT_HIDDEN);
-		for (unsigned int i = 0; i < MEMORY_USER_WORDS; i++)
-			table_move(&record->user_words[i], &hidden->user_words[i], 0);
 		store_release(&side->event_id, RECORD_HIDDEN);
 		kept_count_live(allocation, false);
 	}
@@ -90,7 +71,6 @@ bool table_hide(struct allocation *allocation)
 bool table_show(struct allocation *allocation)
 {
 	struct record_side *side = table_side(allocation->slot);
-	struct record_hidden *hidden = table_hidden_at(allocation->slot);
 	struct record *record = lookup_record(allocation->slot);
 	bool shows;
 
@@ -100,9 +80,7 @@ bool table_show(struct allocation *allocation)
 		allocation->event_id = table_next_id();
 		allocation->hidden = false;
 		store_release(&side->event_id, allocation->event_id);
-		for (unsigned int i = 0; i < MEMORY_USER_WORDS; i++)
-			table_move(&hidden->user_words[i], &record->user_words[i], 0);
-		table_move(&hidden->traits, &record->traits, 0);
+		table_move(&side->traits, &record->traits, 0);
 		kept_count_live(allocation, true);
 	}
 	lock_drop(&table_lock);
@@ -133,44 +111,4 @@ bool table_mark_used(const struct allocation *allocation)
 		table_change_traits(allocation->slot, 0, TRAIT_USED);
 	lock_drop(&table_lock);
 	return first;
-}
-
-bool table_is_sync_set(const struct allocation *allocation)
-{
-	return load_acquire(&lookup_record(allocation->slot)->traits) & TRAIT_SYNC_SET;
-}
-
-bool table_setting_sync(const struct allocation *allocation, uint32_t *token)
-{
-	struct record_side *side;
-	bool live;
-
-	lock_take(&table_lock);
-	live = memory_is_live(allocation);
-	if (live) {
-		side = table_side(allocation->slot);
-		side->sets++;
-		/* The order of concurrent calls in the driver is unknown: token 0 leaves the value
-		 * unknown. */
-		*token = side->setting++ ? 0 : side->sets;
-		table_change_traits(allocation->slot, TRAIT_SYNC_KNOWN | TRAIT_SYNC_SET, 0);
-	}
-	lock_drop(&table_lock);
-	return live;
-}
-
-void table_set_sync(const struct allocation *allocation, uint32_t token, bool taken, bool value)
-{
-	struct record_side *side;
-
-	lock_take(&table_lock);
-	if (memory_is_live(allocation)) {
-		side = table_side(allocation->slot);
-		side->setting--;
-		if (taken && side->sets == token)
-			table_change_traits(allocation->slot, TRAIT_SYNC,
-					    TRAIT_SYNC_KNOWN |
-						    (value ? TRAIT_SYNC | TRAIT_SYNC_SET : 0));
-	}
-	lock_drop(&table_lock);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* trace_events.c -- allocations and frees in the trace; snapshots of the statistics in their time */
+/* trace_events.c -- allocations and frees in the trace; snapshots of the statistics in their time
+ */
 #include "memory/trace_events.h"
 
 #include "report/statistics.h"

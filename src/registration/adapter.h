@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* adapter.h -- open devices, and which the settings select; with registration_lock held unless
+/* adapter.h -- open devices, and which the settings select; with registration_mutex held unless
  * noted
  */
 #ifndef PEERPIN_REGISTRATION_ADAPTER_H
@@ -34,9 +34,6 @@ void adapter_await(const struct adapter *adapter);
 /* True if the settings select memory of that GPU for background registration in the domain, as
  * far as described. */
 bool adapter_selects(const struct domain *domain, int device);
-
-/* True if PEERPIN_DOMAIN_POLICY creates domains before a client's first request. */
-bool adapter_has_selection(void);
 
 /* True if background registration needs adapter_describe() first. */
 bool adapter_needs_description(void);

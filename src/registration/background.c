@@ -2,15 +2,14 @@
 /* background.c -- background registration: the queue of allocations and its processing
  *
  * An allocation is queued once, whatever the number of domains, so queueing costs the same for any
- * number. The worker (worker.c) goes through the domains; in sync mode the allocating thread does
+ * number. The worker (worker.c) goes through the domains; in eager mode the allocating thread does
  * for its own allocation, and the worker does the rest: no call of a client registers other memory
  * than its own. The queue holds addresses and ids, not regions: a free has nothing to remove, and a
  * dequeued allocation that is no longer live is skipped. A rescan visits all live allocations: for
- * all domains when the queue is full, for one when it, or a kind of allocation there, becomes
- * eligible.
+ * all domains when the queue is full, for one when it, or a class of sizes there, begins.
  *
- * The queue has a lock of its own: the worker holds registration_lock while it goes through the
- * domains, and allocating threads must not wait for that. Lock order: registration_lock, then the
+ * The queue has a lock of its own: the worker holds registration_mutex while it goes through the
+ * domains, and allocating threads must not wait for that. Lock order: registration_mutex, then the
  * queue's lock. No function is called with the queue's lock held.
  */
 #include "registration/background.h"
@@ -22,11 +21,10 @@
 #include "base/system.h"
 #include "registration/adapter.h"
 #include "registration/domain.h"
-#include "registration/learning.h"
+#include "registration/lock.h"
 #include "registration/region.h"
-#include "registration/region_choice.h"
+#include "registration/region_end.h"
 #include "registration/region_life.h"
-#include "registration/session.h"
 #include "report/statistics.h"
 
 #define QUEUE_SIZE 4096u
@@ -46,24 +44,20 @@ static struct queued queue[QUEUE_SIZE]; /* guarded by ends.lock */
 
 /* Rescans are due: for all domains; for those that wait for one (domain.h). */
 static _Atomic bool rescan_all, rescan_domains;
-static _Atomic int last_device = -1; /* see background_device() */
 
-/* The rescan in progress. Guarded by registration_lock. */
-static uint32_t cursor;	      /* 0: none */
+/* The rescan in progress. Guarded by registration_mutex. */
+static uint32_t cursor;	       /* 0: none */
 static struct domain *scanned; /* NULL: all */
 static uint64_t scanned_number, scanned_youngest;
 
-static bool background_may_take(const struct allocation *allocation)
+static bool background_is_on(void)
 {
-	const struct config *config = config_get();
-
-	return config->preregister != PREREGISTER_OFF && allocation->size >= config->min_size &&
-	       !process_is_exiting();
+	return config_get()->preregister != PREREGISTER_OFF && !process_is_exiting();
 }
 
 static bool background_is_eligible(const struct allocation *allocation)
 {
-	return background_may_take(allocation) && domain_may_reach(allocation);
+	return background_is_on() && domain_may_reach(allocation);
 }
 
 /* A rescan takes the place of a full queue. */
@@ -98,14 +92,12 @@ static bool background_pop(struct queued *queued)
 	return any;
 }
 
-bool background_queue_requested(const struct allocation *allocation)
+static bool background_queue(const struct allocation *allocation)
 {
 	struct queued queued = { allocation->base, allocation->id };
 
-	if (!background_may_take(allocation) || region_is_queued(allocation))
+	if (!background_is_on() || region_is_queued(allocation))
 		return false;
-	if (load_relaxed(&last_device) != allocation->device)
-		store_relaxed(&last_device, allocation->device);
 	/* Another thread may have freed the allocation already; background_process() checks
 	 * that. */
 	if (!region_set_queued(allocation))
@@ -114,15 +106,10 @@ bool background_queue_requested(const struct allocation *allocation)
 	return true;
 }
 
-static bool background_is_off(void)
-{
-	return config_get()->preregister == PREREGISTER_OFF || process_is_exiting();
-}
-
 /* A rescan in progress may be past some allocations already. */
 bool background_queue_domain(struct domain *domain)
 {
-	if (!domain || !process_is_active() || background_is_off())
+	if (!domain || !process_is_active() || !background_is_on())
 		return false;
 	domain->youngest = memory_youngest();
 	domain_set_behind(domain);
@@ -132,7 +119,7 @@ bool background_queue_domain(struct domain *domain)
 
 bool background_queue_all(void)
 {
-	if (background_is_off())
+	if (!background_is_on())
 		return false;
 	store_seq_cst(&rescan_all, true);
 	return true;
@@ -145,9 +132,9 @@ static bool background_may_begin(const struct region *region)
 }
 
 /* Drops the lock meanwhile. The caller is one of the region's users. */
-static void background_register(struct region *region)
+static void background_register(struct region *region, struct region **ending)
 {
-	uint64_t duration = region_register_prepared(region);
+	uint64_t duration = region_register_prepared(region, ending);
 
 	if (!duration)
 		return;
@@ -162,125 +149,122 @@ static void background_register(struct region *region)
 }
 
 /* Registers the allocation in one domain, if selected and not registered yet. Drops the lock
- * meanwhile. False: the learning refuses its kind. */
-static bool background_register_in(struct domain *domain, const struct allocation *allocation)
+ * meanwhile. */
+static void background_register_in(struct domain *domain, const struct allocation *allocation,
+				   struct region **ending)
 {
 	struct region_reference *reference;
 	struct region *region;
-	struct learning_kind kind = { .evidence = EVIDENCE_NONE };
-	enum region_demand demand;
 
 	if (domain->owner->closing || !adapter_selects(domain, allocation->device))
-		return true;
+		return;
 	reference = region_find_whole(allocation, domain);
-	demand = region_demand(allocation, domain);
 	if ((reference && !background_may_begin(reference->region)) ||
-	    (demand == DEMAND_PARTS && !domain->looked_up))
-		return true;
-	if (demand == DEMAND_NONE && (!domain_reaches(domain, allocation) ||
-				      !learning_is_eligible(domain, allocation, &kind)))
-		return false;
+	    region_is_requested(allocation, domain) || !domain_reaches(domain, allocation))
+		return;
 	if (!reference)
 		reference = region_refer_whole(allocation, domain);
 	region = reference ? reference->region : NULL;
 	/* The region may be shared, and registered already. */
 	if (!region || !background_may_begin(region))
-		return true;
-	/* A region that did not fit before is outstanding already; a requested region never is. */
-	if (demand == DEMAND_NONE && !region->used &&
-	    region->learning_kind.evidence == EVIDENCE_NONE) {
-		region->learning_kind = kind;
-		learning_started(domain, &kind);
-	}
+		return;
+	region->speculative = !region->used;
 	region->users++;
-	background_register(region);
+	background_register(region, ending);
 	/* The domain may have ended with the region. */
 	if (region->state == REGION_READY && !region->ended)
-		region_end_parts(allocation, domain);
+		region_end_parts(allocation, domain, region, ending);
 	region_release_user(region);
-	return true;
 }
 
-static void background_register_in_all(const struct allocation *allocation)
+/* Drops the lock, if it describes any. */
+static void background_describe_adapters(const struct allocation *allocation,
+					 struct region **ending)
+{
+	if (!adapter_needs_description())
+		return;
+	region_flush(ending);
+	adapters_describe(allocation->device);
+}
+
+static void background_register_in_all(const struct allocation *allocation, struct region **ending)
 {
 	struct domain *domain = NULL;
 	uint64_t number = 0;
-	bool eligible = false, alive;
 
-	if (adapter_needs_description())
-		adapters_describe(allocation->device);
+	background_describe_adapters(allocation, ending);
 	/* A free is visible before subscriber_freeing() takes the lock. Either this check finds it,
 	 * or subscriber_freeing() finds the reference created below. */
-	while ((alive = memory_is_live(allocation)) && !process_is_exiting() &&
+	while (memory_is_live(allocation) && !process_is_exiting() &&
 	       (domain = domain_after(domain, number))) {
 		number = domain->number;
-		eligible |= background_register_in(domain, allocation);
+		background_register_in(domain, allocation, ending);
 	}
-	if (alive && number && !eligible)
-		learning_set_refused(allocation);
 }
 
 void background_allocated(const struct allocation *allocation)
 {
-	if (!domain_may_reach(allocation) || learning_is_refused(allocation))
+	struct region *ending = NULL;
+
+	if (!domain_may_reach(allocation))
 		return;
-	if (config_get()->preregister == PREREGISTER_SYNC) {
-		if (!background_may_take(allocation))
+	if (config_get()->preregister == PREREGISTER_EAGER) {
+		if (!background_is_on())
 			return;
-		session_begin();
-		background_register_in_all(allocation);
-		session_end();
-	} else if (background_queue_requested(allocation)) {
+		registration_lock();
+		background_register_in_all(allocation, &ending);
+		registration_unlock();
+		region_unpin_all(&ending);
+	} else if (background_queue(allocation)) {
 		worker_wake();
 	}
 }
 
-static void background_process(const struct queued *queued)
+static void background_process(const struct queued *queued, struct region **ending)
 {
 	struct allocation allocation;
 
 	if (!memory_find_live(queued->base, queued->id, &allocation) ||
 	    !region_is_queued(&allocation))
 		return;
-	background_register_in_all(&allocation);
+	background_register_in_all(&allocation, ending);
 	region_unqueue(&allocation);
 }
 
-static void background_rescan_in_all(const struct allocation *allocation)
+static void background_rescan_in_all(const struct allocation *allocation, struct region **ending)
 {
 	/* A mark set meanwhile belongs to a later entry of the queue. */
 	bool queued = region_is_queued(allocation);
 
 	if (!queued && !background_is_eligible(allocation))
 		return;
-	background_register_in_all(allocation);
+	background_register_in_all(allocation, ending);
 	if (queued)
 		region_unqueue(allocation);
 }
 
-/* A later allocation is queued, or in sync mode registered before it returns: not if the worker had
- * begun. The domain may end in each of these calls, which drop the lock. */
-static void background_rescan_in_one(const struct allocation *allocation)
+/* A later allocation is queued, or in eager mode registered before it returns: not if the worker
+ * had begun. The domain may end in each of these calls, which drop the lock. */
+static void background_rescan_in_one(const struct allocation *allocation, struct region **ending)
 {
 	if (allocation->id > scanned_youngest || !background_is_eligible(allocation))
 		return;
-	if (adapter_needs_description())
-		adapters_describe(allocation->device);
+	background_describe_adapters(allocation, ending);
 	if (memory_is_live(allocation) && scanned->number == scanned_number)
-		background_register_in(scanned, allocation);
+		background_register_in(scanned, allocation, ending);
 }
 
 /* Works on the next batch of live allocations, and on those that a full queue has dropped. */
-static void background_rescan_batch(void)
+static void background_rescan_batch(struct region **ending)
 {
 	static struct allocation batch[BATCH]; /* of the worker */
 	unsigned int count = memory_next(&cursor, batch, BATCH);
 
 	for (unsigned int i = 0; i < count; i++) {
 		if (scanned)
-			background_rescan_in_one(&batch[i]);
+			background_rescan_in_one(&batch[i], ending);
 		else
-			background_rescan_in_all(&batch[i]);
+			background_rescan_in_all(&batch[i], ending);
 	}
 	if (!count || (scanned && scanned->number != scanned_number))
 		cursor = 0;
@@ -301,29 +285,24 @@ static bool background_begin_rescan(void)
 	return scanned;
 }
 
-int background_device(void)
-{
-	return load_relaxed(&last_device);
-}
-
 /* True: there was work. */
-static bool background_rescan_step(void)
+static bool background_rescan_step(struct region **ending)
 {
 	if (!cursor && !background_begin_rescan())
 		return false;
-	background_rescan_batch();
+	background_rescan_batch(ending);
 	return true;
 }
 
-bool background_step(void)
+bool background_step(struct region **ending)
 {
 	struct queued queued;
 
 	if (process_is_exiting())
 		return false;
 	if (!background_pop(&queued))
-		return background_rescan_step();
-	background_process(&queued);
+		return background_rescan_step(ending);
+	background_process(&queued, ending);
 	return true;
 }
 

@@ -7,14 +7,9 @@
 
 /* ---- background.c; the lock is the layer's, and needed only where a comment says so ---- */
 
-/* For a new allocation: queues it for the worker, or in sync mode registers it in all domains.
+/* For a new allocation: queues it for the worker, or in eager mode registers it in all domains.
  * Without the lock. */
 void background_allocated(const struct allocation *allocation);
-
-/* Queues a requested allocation: the learning has no say, and a client's dma-buf has shown that
- * memory which adapters do not reach by address can be registered. With the lock held: of an
- * allocation with a reference. True: the caller must call worker_wake(). */
-bool background_queue_requested(const struct allocation *allocation);
 
 /* Requests a rescan of all live allocations for one domain, with the lock held (NULL: none), or for
  * all domains, with or without the lock. True: call worker_wake(). */
@@ -23,10 +18,7 @@ bool background_queue_all(void);
 
 /* For the worker: works on one queued allocation, or one batch of the rescan; with the lock held,
  * dropped meanwhile. False: no work. */
-bool background_step(void);
-
-/* The GPU of the last queued memory; -1: none yet. Without the lock. */
-int background_device(void);
+bool background_step(struct region **ending);
 
 /* True if a step may find work. */
 bool background_has_more(void);

@@ -11,8 +11,8 @@
 #include "registration/adapter.h"
 #include "registration/domain.h"
 #include "registration/holds.h"
-#include "registration/region_use.h"
-#include "registration/session.h"
+#include "registration/lock.h"
+#include "registration/region.h"
 #include "registration/verbs_abi.h"
 #include "report/statistics.h"
 
@@ -166,14 +166,14 @@ struct ibv_pd *registration_pd_of(const void *client_mr)
 	client_mr_entry *entry;
 	uint64_t hold;
 
-	session_begin();
+	registration_lock();
 	hold = client_mr_read(client_mr, &entry);
 	reference = holds_reference(hold);
 	if (hold && (uint32_t)holds_of(reference) == (uint32_t)hold)
 		pd = reference->region->owner->pd;
 	else if (hold && (uint32_t)holds_of(reference) == (uint32_t)holds_revoked(hold))
 		pd = reference->owner->pd;
-	session_end();
+	registration_unlock();
 	return pd;
 }
 
@@ -207,11 +207,11 @@ void registration_imported(const void *client_mr, const struct ibv_context *cont
 
 	if (!process_is_active())
 		return;
-	session_begin();
+	registration_lock();
 	region = client_mr_find_region(context, kernel_handle);
 	hold = region ? region_take_import(region) : 0;
 	if (hold && !client_mr_add(client_mr, hold))
 		holds_drop(hold);
-	session_end();
+	registration_unlock();
 	errno = saved_errno;
 }

@@ -229,6 +229,7 @@ int dma_buf_pin(const struct pin_request *request, struct pin_result *result)
 		error = source->file.inode
 				? dma_buf_register_own(request, &source->file, offset, result)
 				: dma_buf_register_range(request, source->file.fd, offset, result);
+	result->from_source = !error;
 	if (error && error != -ENOMEM)
 		error = dma_buf_export_and_register(request, result);
 	errno = saved_errno;

@@ -5,10 +5,10 @@
 #include "base/atomics.h"
 #include "base/pool.h"
 #include "registration/adapter.h"
-#include "registration/keys.h"
-#include "registration/learning.h"
+#include "registration/entry.h"
+#include "registration/lock.h"
+#include "registration/policy.h"
 #include "registration/references.h"
-#include "registration/session_lock.h"
 #include "report/statistics.h"
 
 #define OWNERS 1024u
@@ -38,7 +38,7 @@ struct protection_domain *protection_domain_find(struct ibv_context *context, ui
 {
 	struct protection_domain *owner = *domain_owners_of(context, handle);
 
-	session_assert();
+	registration_assert_held();
 	while (owner && (owner->context != context || owner->handle != handle))
 		owner = owner->next;
 	return owner;
@@ -48,7 +48,7 @@ struct protection_domain *protection_domain_of(const struct ibv_pd *pd)
 {
 	struct protection_domain *owner = *domain_owners_of(pd->context, pd->handle);
 
-	session_assert();
+	registration_assert_held();
 	while (owner && owner->pd != pd)
 		owner = owner->next;
 	return owner;
@@ -58,7 +58,7 @@ struct domain *domain_find(struct protection_domain *owner, int access)
 {
 	struct domain *domain = owner->domains;
 
-	session_assert();
+	registration_assert_held();
 	while (domain && domain->access != access)
 		domain = domain->next;
 	return domain;
@@ -66,10 +66,36 @@ struct domain *domain_find(struct protection_domain *owner, int access)
 
 /* For readers without the lock. */
 static _Atomic unsigned int domain_count, dma_buf_only_count;
+static _Atomic unsigned int ended_classes[SIZE_CLASSES]; /* domains in which the class has ended */
 
 bool domain_may_exist(void)
 {
 	return load_relaxed(&domain_count);
+}
+
+static unsigned int domain_class_of(uint64_t size)
+{
+	return 63u - (unsigned int)__builtin_clzll(size | 1);
+}
+
+void domain_count_vain(struct domain *domain, uint64_t size)
+{
+	unsigned int class = domain_class_of(size);
+
+	registration_assert_held();
+	if (domain->vain[class] < POLICY_VAIN && ++domain->vain[class] == POLICY_VAIN)
+		ended_classes[class]++;
+}
+
+bool domain_count_requested(struct domain *domain, uint64_t size)
+{
+	unsigned int class = domain_class_of(size);
+	bool ended = domain->vain[class] == POLICY_VAIN;
+
+	registration_assert_held();
+	domain->vain[class] = 0;
+	ended_classes[class] -= ended;
+	return ended;
 }
 
 /* Memory that is not `described` may be of a managed pool, whose export crashes the driver (UCX
@@ -82,12 +108,15 @@ static bool domain_takes(const struct allocation *allocation, bool dma_buf_only)
 
 bool domain_reaches(const struct domain *domain, const struct allocation *allocation)
 {
-	return domain_takes(allocation, domain->dma_buf_only);
+	return domain_takes(allocation, domain->dma_buf_only) &&
+	       domain->vain[domain_class_of(allocation->size)] < POLICY_VAIN;
 }
 
 bool domain_may_reach(const struct allocation *allocation)
 {
-	return domain_may_exist() && domain_takes(allocation, load_relaxed(&dma_buf_only_count));
+	return domain_may_exist() && domain_takes(allocation, load_relaxed(&dma_buf_only_count)) &&
+	       load_relaxed(&ended_classes[domain_class_of(allocation->size)]) <
+		       load_relaxed(&domain_count);
 }
 
 bool domain_served(struct domain *domain, const struct allocation *allocation)
@@ -96,7 +125,6 @@ bool domain_served(struct domain *domain, const struct allocation *allocation)
 		return false;
 	domain->dma_buf_only = true;
 	dma_buf_only_count++;
-	learning_reconsider();
 	return true;
 }
 
@@ -164,7 +192,7 @@ struct domain *domain_after(const struct domain *last, uint64_t number)
 {
 	struct domain *domain = TAILQ_FIRST(&domains);
 
-	session_assert();
+	registration_assert_held();
 	if (last && last->number == number)
 		return TAILQ_NEXT(last, in_all);
 	while (domain && domain->number <= number)
@@ -174,7 +202,7 @@ struct domain *domain_after(const struct domain *last, uint64_t number)
 
 void domain_set_behind(struct domain *domain)
 {
-	session_assert();
+	registration_assert_held();
 	if (domain->behind)
 		return;
 	domain->behind = true;
@@ -185,7 +213,7 @@ struct domain *domain_take_behind(void)
 {
 	struct domain *domain = TAILQ_FIRST(&behind);
 
-	session_assert();
+	registration_assert_held();
 	if (domain) {
 		domain->behind = false;
 		TAILQ_REMOVE(&behind, domain, in_behind);
@@ -198,15 +226,15 @@ struct domain *domain_create(struct protection_domain *owner, int access)
 	static uint64_t last_number;
 	struct domain *domain = pool_get(&domain_pool);
 
-	session_assert();
+	registration_assert_held();
 	if (!domain)
 		return NULL;
-	/* The array of keys stays with the struct, cleared: keys_end(). */
+	/* The array of entries stays with the struct, cleared: entries_end(). */
 	domain->owner = owner;
 	store_release(&domain->context, owner->context);
 	store_release(&domain->handle, owner->handle);
 	store_release(&domain->access, access);
-	domain->enabled = domain->exports = domain->dma_buf_only = domain->looked_up = false;
+	domain->enabled = domain->exports = domain->dma_buf_only = false;
 	domain->behind = false;
 	domain->span_failures = 0;
 	domain->number = ++last_number;
@@ -214,8 +242,9 @@ struct domain *domain_create(struct protection_domain *owner, int access)
 	domain->next = owner->domains;
 	owner->domains = domain;
 	TAILQ_INSERT_TAIL(&domains, domain, in_all);
-	keys_begin(domain);
-	learning_begin(domain);
+	entries_begin(domain);
+	for (unsigned int i = 0; i < SIZE_CLASSES; i++)
+		domain->vain[i] = 0;
 	domain_count++;
 	return domain;
 }
@@ -225,7 +254,7 @@ struct protection_domain *protection_domain_create(const struct protection_domai
 	struct protection_domain *owner = pool_get(&protection_domain_pool);
 	struct protection_domain **first = domain_owners_of(as->context, as->handle);
 
-	session_assert();
+	registration_assert_held();
 	if (!owner)
 		return NULL;
 	*owner = *as;
@@ -243,6 +272,8 @@ void protection_domains_renew(void)
 	TAILQ_INIT(&behind);
 	protection_domain_pool = (struct pool)POOL_INITIALIZER(struct protection_domain);
 	store_relaxed(&domain_count, 0);
+	for (unsigned int i = 0; i < SIZE_CLASSES; i++)
+		store_relaxed(&ended_classes[i], 0);
 }
 
 void protection_domain_forget(struct protection_domain *owner)
@@ -256,15 +287,17 @@ void protection_domain_forget(struct protection_domain *owner)
 	LIST_REMOVE(owner, in_adapter);
 	references_forget_revoked(owner);
 	while ((domain = owner->domains)) {
-		session_check(LIST_EMPTY(&domain->regions));
+		registration_check(LIST_EMPTY(&domain->regions));
 		owner->domains = domain->next;
 		domain->number = 0;
 		TAILQ_REMOVE(&domains, domain, in_all);
 		if (domain->behind)
 			TAILQ_REMOVE(&behind, domain, in_behind);
-		keys_end(domain);
+		entries_end(domain);
 		domain_count--;
 		dma_buf_only_count -= domain->dma_buf_only;
+		for (unsigned int i = 0; i < SIZE_CLASSES; i++)
+			ended_classes[i] -= domain->vain[i] == POLICY_VAIN;
 		pool_put(&domain_pool, domain);
 	}
 	pool_put(&protection_domain_pool, owner);

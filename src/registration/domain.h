@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* domain.h -- protection domains and their domains; with registration_lock held unless noted */
+/* domain.h -- protection domains and their domains; with registration_mutex held unless noted */
 #ifndef PEERPIN_REGISTRATION_DOMAIN_H
 #define PEERPIN_REGISTRATION_DOMAIN_H
 
@@ -23,9 +23,17 @@ struct domain *domain_create(struct protection_domain *owner, int access);
 bool domain_may_exist(void);
 
 /* True if the domain (domain_may_reach(): any, without the lock) registers such memory in the
- * background: memory that only dma-bufs reach, after a request for such memory was served there. */
+ * background: not of a class of sizes that proved vain; and memory that only dma-bufs reach, after
+ * a request for such memory was served there. */
 bool domain_reaches(const struct domain *domain, const struct allocation *allocation);
 bool domain_may_reach(const struct allocation *allocation);
+
+/* A speculative region of an allocation of that size has ended without a request. */
+void domain_count_vain(struct domain *domain, uint64_t size);
+
+/* A client requests an allocation of that size for the first time in the domain. True: background
+ * registration of its class begins again, and a rescan may register more. */
+bool domain_count_requested(struct domain *domain, uint64_t size);
 
 /* A request for such memory has been served in the domain. True: a rescan may register more. */
 bool domain_served(struct domain *domain, const struct allocation *allocation);

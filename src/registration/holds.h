@@ -6,7 +6,7 @@
  * of a client MR (client_mr.h) names the stripe of its thread, too. So threads that hit the same
  * memory change different cache lines, and read the rest. Rules:
  *
- * - A hold is published (keys.h) while the region is registered, its allocation live, and a client
+ * - A hold is published (entry.h) while the region is registered, its allocation live, and a client
  *   has requested it before. The generation ends, in each stripe, before the region is
  *   deregistered, before the allocation's free continues, and before the keys of the next
  *   generation are stored.
@@ -54,7 +54,7 @@ struct holds_page {
 	_Atomic uint64_t words[HOLDS_PAGE];
 };
 
-/* Evictions so far: the time of a use, for the order of evictions. Guarded by registration_lock;
+/* Evictions so far: the time of a use, for the order of evictions. Guarded by registration_mutex;
  * read without. */
 extern _Atomic uint32_t holds_time __attribute__((visibility("hidden")));
 
@@ -96,7 +96,7 @@ static inline _Atomic uint64_t *holds_word(const struct region_reference *refere
 	return holds_words(reference) + stripe * HOLDS_STRIDE;
 }
 
-/* The hold of the reference in its current generation, with registration_lock held. */
+/* The hold of the reference in its current generation, with registration_mutex held. */
 static inline uint64_t holds_of(const struct region_reference *reference)
 {
 	return (uint64_t)holds_number(reference) << HOLDS_NUMBER_SHIFT |
@@ -171,7 +171,7 @@ static inline bool holds_any(const struct region_reference *reference)
 	return any & HOLDS_COUNT;
 }
 
-/* End the generation, with registration_lock held. The reference may be reused once !holds_any().
+/* End the generation, with registration_mutex held. The reference may be reused once !holds_any().
  * Returns the number of revoked holds. */
 static inline unsigned int holds_end(struct region_reference *reference)
 {
@@ -184,7 +184,7 @@ static inline unsigned int holds_end(struct region_reference *reference)
 	return (unsigned int)revoked;
 }
 
-/* Forget the revoked holds of an ended generation, with registration_lock held: holds_drop()
+/* Forget the revoked holds of an ended generation, with registration_mutex held: holds_drop()
  * changes nothing. */
 static inline void holds_forget(struct region_reference *reference)
 {
@@ -194,7 +194,7 @@ static inline void holds_forget(struct region_reference *reference)
 		store_release(holds_word(reference, stripe), next);
 }
 
-/* End the generation unless it is held, with registration_lock held. */
+/* End the generation unless it is held, with registration_mutex held. */
 static inline bool holds_claim(struct region_reference *reference)
 {
 	uint64_t unheld = holds_of(reference) << 32, value;

@@ -6,6 +6,39 @@
 #include "registration/registration.h"
 #include "report/errors.h"
 
+/* One registration to make: whole granules, all of them in live memory until pin() returns. */
+struct pin_request {
+	struct ibv_pd *pd;
+	uint64_t base, length;
+	int access;
+	int device;	   /* GPU ordinal */
+	CUcontext context; /* of an allocation in the range; NULL: VMM and pool memory have none */
+	bool dma_buf_only; /* no peer memory: the driver does not report the memory as capable */
+	bool pcie;	   /* by a dma-buf that maps the memory over PCIe, and by nothing else */
+	bool by_address;   /* a client waits, whose own call is by address */
+	/* In blocks of one ordinary allocation alone: no neighbour, no kind of memory and no
+	 * mapping is the cause of a failure, but GPU and adapter. */
+	bool own_blocks;
+	struct dma_buf source; /* may hold the range, mapped likewise; open until pin() returns */
+};
+
+struct pin_result {
+	struct ibv_mr *mr; /* NULL: failed */
+	const struct registration_method *method;
+	struct errors_text failure; /* no cause: the returned number, of the method's `call` */
+	bool reported;		    /* pinning.c has logged the failure */
+	bool from_source;	    /* by the request's dma-buf */
+};
+
+/* Error without meaning for GPU and adapter: at this moment no context of the device can export. */
+#define PINNING_NO_CONTEXT (-ENXIO)
+
+/* True for an error without meaning for the memory either: a retry may succeed. */
+static inline bool pinning_is_of_the_moment(int error)
+{
+	return error == PINNING_NO_CONTEXT || error == -EAGAIN || error == -EINTR;
+}
+
 /* Capability probe of a method for the pair of the request's GPU and adapter. */
 struct method_support {
 	bool possible;	   /* false: never tried */
@@ -14,6 +47,22 @@ struct method_support {
 	bool expected_vmm; /* as `expected`, for VMM memory */
 	const char *text;  /* static */
 };
+
+/* Registration method. pin() and unpin() return 0 or -errno. They run on the client's thread,
+ * inside its registration call, or on the worker, without any lock. */
+struct registration_method {
+	const char *name;
+	int (*pin)(const struct pin_request *request, struct pin_result *result);
+	int (*unpin)(struct ibv_mr *mr);
+	struct method_support (*probe)(const struct pin_request *request);
+	bool (*accepts)(const struct pin_request *request); /* this memory and access flags */
+	void (*prepare)(struct pin_request *request);	    /* NULL: registers by address */
+	_Atomic uint64_t *registrations;		    /* its counter */
+	enum errors_call call; /* of failures without a cause in the result */
+};
+
+/* The method of all pairs; NULL: chosen by pinning.c. For tests. */
+extern const struct registration_method *registration_forced_method;
 
 /* The preferred method first; a row without a name ends the table. */
 #define METHODS_MAX 4
@@ -37,7 +86,7 @@ void dma_buf_prepare(struct pin_request *request);
 	  .probe = id##_probe,                                                                     \
 	  .accepts = id##_accepts,                                                                 \
 	  .prepare = (before),                                                                     \
-	  .registrations = &statistics.counters.registrations_##id,                        \
+	  .registrations = &statistics.counters.registrations_##id,                                \
 	  .call = ERRORS_##of },
 
 #endif

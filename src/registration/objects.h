@@ -8,22 +8,23 @@
  *     domain              one set of access flags, and one mapping of the memory: hosts with
  *       |                   NVLink-C2C have two paths between adapter and GPU memory, without
  *       |                   order between them. Enabled by the first request, or at the start
- *       region            one granule-aligned range; exists while it has a reference
+ *       region            one range of granules, or of pages where clients bring dma-bufs; exists
+ *         |               while it has a reference
  *         |- reference      an allocation's share in the region
  *         '- client MR    the registration that a client got
  *
  * Sharing is correct by one rule: an allocation uses only regions of its own range or of a part of
- * it, rounded out to granules (with PEERPIN_GRANULARITY=2M, the driver's block). So every granule
- * of a region, or its one block, holds a part of each of its allocations. While one of them is live
- * the driver cannot have replaced a page. Allocations that round to the same range share one
- * region. An allocation may have several references in a domain (region_choice.c); hits use one of
- * them. A span (spans.c) is a region over several mappings of VMM memory, referenced by each of
- * them: it serves only requests that need them all, and ends with the first of them.
+ * it, rounded out to granules, or to pages where clients bring dma-bufs. So every one of them in a
+ * region holds a part of each of its allocations. While one of them is live the driver cannot have
+ * replaced a page. Allocations that round to the same range share one region. An allocation may
+ * have several references in a domain (requests.c); hits use one of them. A span (requests.c) is a
+ * region over several mappings of VMM memory, referenced by each of them: it serves only requests
+ * that need them all, and ends with the first of them.
  *
- * registration_lock guards every field below, except where a comment names another rule. Lock
- * order: registration_lock, then the memory table's lock. With registration_lock held, no code
+ * registration_mutex guards every field below, except where a comment names another rule. Lock
+ * order: registration_mutex, then the memory table's lock. With registration_mutex held, no code
  * calls malloc or free (see base/pool.h), the driver or verbs. A region being registered has state
- * REGION_REGISTERING and stays in its indexes until it settles; session_wake() follows.
+ * REGION_REGISTERING and stays in its indexes until it settles; registration_wake() follows.
  */
 #ifndef PEERPIN_REGISTRATION_OBJECTS_H
 #define PEERPIN_REGISTRATION_OBJECTS_H
@@ -34,6 +35,9 @@
 #include "base/arena.h"
 #include "base/own_thread.h"
 #include "registration/registration.h"
+
+/* Classes of allocation sizes: one for each power of two. */
+#define SIZE_CLASSES 64u
 
 /* The driver pins GPU memory in granules (GPUDirect RDMA guide 3.2); an integrated GPU's memory is
  * host memory, pinned in host pages (the guide, Tegra). A granule divides the driver's block, so
@@ -47,39 +51,10 @@ enum region_state {
 	REGION_FAILED,
 };
 
-/* Key of an allocation in the learning (learning.c), and the evidence for its background
- * registration. */
-struct learning_kind {
-	uint32_t tag; /* of exact size and device */
-	uint16_t exact;
-	uint8_t size_class;
-	uint8_t evidence; /* enum evidence */
-};
-
-enum evidence { EVIDENCE_NONE, EVIDENCE_EXACT, EVIDENCE_CLASS };
-
-#define EXACT_SIZES 256u
-#define CLASSES	    256u
-
-struct evidence_of {
-	uint32_t tag;
-	uint32_t outstanding; /* speculative regions not yet requested */
-	uint8_t requested, outcomes;
-	uint8_t growth;	  /* limit of outstanding: POLICY_SPECULATIVE << growth */
-	uint8_t relapses; /* restarts without success */
-	uint8_t requests_since_stop;
-	bool stopped;
-	bool refused; /* an allocation was refused since the last rescan */
-};
-
-struct learned {
-	struct evidence_of exact[EXACT_SIZES], classes[CLASSES];
-};
-
 struct region {
 	union {
 		struct region *next_free;
-		struct region *range_next;  /* equal hash of the base */
+		struct region *range_next;  /* equal hash of the base; of short ranges alone */
 		struct region *ending_next; /* ended: in a list to deregister */
 	};
 	struct domain *domain;		 /* valid until deregistered */
@@ -92,18 +67,17 @@ struct region {
 	uint64_t background_ns; /* duration of its background registration; 0: synchronous */
 	enum region_state state;
 	bool dma_buf_only;
-	bool ended;	  /* out of every index; freed with the last user */
-	bool used;	  /* a client has requested it */
-	bool spans;	  /* over several mappings: spans.c */
-	bool counted;	  /* part of the pinned bytes */
-	bool evicted;	  /* ended by an eviction */
-	bool returns;	  /* a region of its range was evicted before */
-	bool freed;	  /* ended by a free */
-	bool evictable;	  /* in its GPU's order (eviction.h) */
-	bool aside;	  /* there: not idle when last looked at */
-	bool with_worker; /* region_register_prepared() has not returned */
-	/* Of the allocation registered in the background. */
-	struct learning_kind learning_kind;
+	bool ended;	    /* out of every index; freed with the last user */
+	bool used;	    /* a client has requested it */
+	bool spans;	    /* over several mappings */
+	bool counted;	    /* part of the pinned bytes */
+	bool evicted;	    /* ended by an eviction */
+	bool freed;	    /* ended by a free */
+	bool evictable;	    /* in its GPU's order (eviction.h) */
+	bool aside;	    /* there: not idle when last looked at */
+	bool with_worker;   /* region_register_prepared() has not returned */
+	bool from_source;   /* registered from the given dma-buf */
+	bool speculative;   /* registered in the background before any request for its allocation */
 	unsigned int users; /* threads that use it without the lock, or wait */
 	struct ibv_mr *mr;  /* the region's registration, while READY */
 	const struct registration_method *method; /* of `mr` */
@@ -128,13 +102,13 @@ struct region_reference {
 		struct protection_domain *owner; /* ended, in its list of revoked ones */
 	};
 	uint64_t allocation; /* its id; 0: imports */
-	/* Numbers of references (holds.h); 0: none. next_in_slot also links the unused and the
-	 * revoked ones. */
-	uint32_t next_in_slot, previous_in_slot, next_in_region;
+	/* Numbers of references (holds.h); 0: none. `next` also links the unused and the revoked
+	 * ones. */
+	uint32_t next, previous, next_in_region;
 	uint32_t slot : 29; /* the allocation's slot */
 	bool used : 1;	    /* a client has requested a part of the range in this domain */
 	bool whole : 1;	    /* serves the whole allocation */
-	bool indexed : 1;   /* of a span: by its first mapping alone */
+	bool leads : 1;	    /* of a span: of its first mapping */
 };
 
 /* Beside the access flags of a domain, and above all of them: its regions are dma-bufs that map the
@@ -153,44 +127,41 @@ static inline int domain_access(const struct registration_request *request)
 struct domain {
 	struct domain *next_free;
 	struct protection_domain *owner;
-	/* Look-ups and hits read these without the lock: context and handle of `owner`. */
+	/* Hits read these without the lock: context and handle of `owner`. */
 	_Atomic(struct ibv_context *) context;
 	_Atomic uint32_t handle;
 	_Atomic int access;    /* with DOMAIN_PCIE */
 	bool enabled;	       /* enabled: a client has requested memory in it */
-	bool exports;	       /* the last request brought a dma-buf */
+	bool exports;	       /* clients bring dma-bufs of whole pages */
 	bool dma_buf_only;     /* a request has been served that only a dma-buf can serve */
-	bool looked_up;	       /* look-ups give out keys, with unknown lifetime: its regions stay */
 	bool behind;	       /* live allocations wait for its rescan: in that list */
 	uint8_t span_failures; /* spans that could not be registered, or SPANS_WORK */
 	uint64_t number;       /* in order of creation; never reused; 0: ended */
 	uint64_t youngest;     /* id of an allocation: its rescan leaves later ones out */
 	LIST_HEAD(, region) regions;
-	struct domain *next;		/* in its protection domain */
-	TAILQ_ENTRY(domain) in_all;	/* in order of creation */
+	struct domain *next;	    /* in its protection domain */
+	TAILQ_ENTRY(domain) in_all; /* in order of creation */
 	TAILQ_ENTRY(domain) in_behind;
-	_Atomic unsigned int user_word; /* its index in each record; MEMORY_USER_WORDS: none */
-	struct arena keys;		/* of struct keys, by slot; survives reuse of the struct */
-	struct learned learned;
+	struct arena entries; /* of struct entry, by slot; survives reuse of the struct */
+	/* Regions of each class of sizes that ended in a row without a request, at most
+	 * POLICY_VAIN. */
+	uint8_t vain[SIZE_CLASSES];
 };
 
-/* An allocation in a domain: its keys, and its references by their ranges. Valid if `allocation` is
- * the id of the live allocation at this slot. A look-up loads the id, then the keys, then checks
- * that the allocation still has its record; a hit follows holds.h. The hold is of one of the
- * allocation's references. */
-struct keys {
+/* The entry of an allocation in a domain. Valid if `allocation` is the id of the live allocation at
+ * this slot. A hit follows holds.h. The hold is of one of the allocation's references. */
+struct entry {
 	_Atomic uint64_t allocation; /* 0: none */
-	_Atomic uint64_t keys;	     /* of the whole allocation; 0: none */
 	_Atomic uint64_t hold;	     /* 0: no hit */
-	/* With registration_lock held. Roots of range_index.h: of the whole and its parts; of
-	 * spans that begin in the allocation. */
-	uint64_t parts : 24, spans : 24;
-	uint64_t made : 5; /* parts so far, at most 2 * POLICY_PARTS; any spans: 1 */
+	/* With registration_mutex held. Number of the first reference in the list; the last ones
+	 * may be of former allocations at this slot, whose frees wait for the lock. */
+	uint32_t first;
+	uint32_t made : 3; /* parts and spans so far, at most POLICY_PARTS */
 	/* Failures of parts and spans, and of the whole, temporary errors excluded; at most
 	 * POLICY_FAILURES. */
-	uint64_t failures : 2, whole_failures : 2;
-	uint64_t forwards : 5;	/* requests to forward after a further failure */
-	uint64_t requested : 1; /* a client has requested the allocation */
+	uint32_t failures : 2, whole_failures : 2;
+	uint32_t forwards : 5;	/* requests to forward after a further failure */
+	uint32_t requested : 1; /* a client has requested the allocation */
 } __attribute__((aligned(32)));
 
 struct protection_domain {
@@ -210,8 +181,6 @@ struct protection_domain {
 	LIST_ENTRY(protection_domain) in_adapter;
 };
 
-#define COST_CLASSES 64u /* one for each logarithm of a length */
-
 /* An open device, until closed. Data from topology.h is queried without the lock and stored with
  * it. */
 struct adapter {
@@ -224,13 +193,8 @@ struct adapter {
 	bool selected;		   /* by PEERPIN_DEVICES */
 	unsigned int users;	   /* threads that query it without the lock; a close waits */
 	uint64_t near, near_known; /* one bit per GPU */
-	bool wholes_fail;	   /* one failed where a part sufficed (region_choice.c) */
-	/* Shortest time of a registration, by the logarithm of its length; 0: unknown. */
-	uint64_t least_ns[COST_CLASSES];
 	LIST_HEAD(, protection_domain) owners;
 	struct adapter *next;
 };
-
-extern pthread_mutex_t registration_lock;
 
 #endif

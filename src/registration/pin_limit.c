@@ -10,7 +10,7 @@
 #include "base/config.h"
 #include "registration/adapter.h"
 #include "registration/eviction.h"
-#include "registration/session_lock.h"
+#include "registration/lock.h"
 
 struct gpu {
 	uint64_t pinned;    /* bytes of counted regions */
@@ -30,7 +30,7 @@ static struct gpu *pin_limit_gpu(int device)
 
 bool pin_limit_is_described(int device)
 {
-	session_assert();
+	registration_assert_held();
 	return pin_limit_gpu(device)->described;
 }
 
@@ -39,7 +39,7 @@ void pin_limit_describe(int device, uint64_t bar1)
 	struct gpu *gpu = pin_limit_gpu(device);
 	uint64_t limit = config_get()->pin_limit;
 
-	session_assert();
+	registration_assert_held();
 	if (gpu->described)
 		return;
 	if (limit == CONFIG_AUTO)
@@ -65,13 +65,6 @@ static bool pin_limit_fits_beside(const struct gpu *gpu, uint64_t pinned, uint64
 	return !gpu->pin_limit || (length <= gpu->pin_limit && pinned <= gpu->pin_limit - length);
 }
 
-bool pin_limit_may_hold(int device, uint64_t length)
-{
-	const struct gpu *gpu = pin_limit_gpu(device);
-
-	return !gpu->limit || length <= gpu->limit;
-}
-
 bool pin_limit_adapter_allows(const struct adapter *adapter)
 {
 	/* Leave a quarter of the regions to the client's own registrations. */
@@ -95,7 +88,7 @@ uint64_t pin_limit_excess(int device, uint64_t length)
 {
 	const struct gpu *gpu = pin_limit_gpu(device);
 
-	session_assert();
+	registration_assert_held();
 	if (pin_limit_fits_beside(gpu, gpu->pinned, length))
 		return 0;
 	return length > gpu->pin_limit ? UINT64_MAX : gpu->pinned - (gpu->pin_limit - length);
@@ -103,7 +96,7 @@ uint64_t pin_limit_excess(int device, uint64_t length)
 
 struct eviction_order *pin_limit_order(int device)
 {
-	session_assert();
+	registration_assert_held();
 	return &pin_limit_gpu(device)->order;
 }
 
@@ -115,7 +108,7 @@ uint64_t pin_limit_refused(const struct region *region)
 	 * is small. */
 	uint64_t learnt = region->length <= others ? others : gpu->pinned - 1;
 
-	session_assert();
+	registration_assert_held();
 	/* With no other region of this GPU pinned, the cause is elsewhere: keep the limit. */
 	if (!others || (gpu->pin_limit && learnt >= gpu->pin_limit))
 		return 0;
@@ -127,7 +120,7 @@ void pin_limit_granted(const struct region *region)
 {
 	struct gpu *gpu = pin_limit_gpu(region->device);
 
-	session_assert();
+	registration_assert_held();
 	if (!gpu->pin_limit || gpu->pin_limit == gpu->limit)
 		return;
 	gpu->pin_limit += region->length / 8 + 1;
@@ -139,7 +132,7 @@ void pin_limit_granted(const struct region *region)
 
 void pin_limit_add(struct region *region)
 {
-	session_assert();
+	registration_assert_held();
 	pin_limit_gpu(region->device)->pinned += region->length;
 	region->owner->adapter->regions++;
 	region->counted = true;
@@ -147,10 +140,10 @@ void pin_limit_add(struct region *region)
 
 void pin_limit_remove(struct region *region)
 {
-	session_assert();
+	registration_assert_held();
 	if (!region->counted)
 		return;
-	session_check(pin_limit_gpu(region->device)->pinned >= region->length);
+	registration_check(pin_limit_gpu(region->device)->pinned >= region->length);
 	pin_limit_gpu(region->device)->pinned -= region->length;
 	region->owner->adapter->regions--;
 	region->counted = false;
@@ -160,7 +153,7 @@ void pin_limit_set_evictable(struct region *region, bool evictable)
 {
 	struct gpu *gpu = pin_limit_gpu(region->device);
 
-	session_assert();
+	registration_assert_held();
 	if (region->evictable == evictable)
 		return;
 	region->evictable = evictable;

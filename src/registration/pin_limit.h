@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* pin_limit.h -- pinned bytes of each GPU, and their limit; with registration_lock held */
+/* pin_limit.h -- pinned bytes of each GPU, and their limit; with registration_mutex held */
 #ifndef PEERPIN_REGISTRATION_PIN_LIMIT_H
 #define PEERPIN_REGISTRATION_PIN_LIMIT_H
 
@@ -19,9 +19,6 @@ void pin_limit_describe(int device, uint64_t bar1);
 uint64_t pin_limit_bar1(int device); /* bytes; 0: unknown */
 
 bool pin_limit_allows(const struct region *region);
-
-/* True if a region of that length may fit within PEERPIN_PIN_LIMIT or BAR1, after evictions. */
-bool pin_limit_may_hold(int device, uint64_t length);
 
 /* True if a region of that length fits within the pin limit and the adapter's region limit. */
 bool pin_limit_has_room(const struct adapter *adapter, int device, uint64_t length);

@@ -3,7 +3,7 @@
 #ifndef PEERPIN_REGISTRATION_PINNING_H
 #define PEERPIN_REGISTRATION_PINNING_H
 
-#include "registration/registration.h"
+#include "registration/methods.h"
 
 /* Registers by the method of the pair, else by the others in the table's order. `result->method`
  * registered, and deregisters. Returns 0 or -errno, with result->failure. Without any lock. */

@@ -11,70 +11,34 @@
 
 /* ---- ranges ---- */
 
-/* A request registers the whole in place of a part where that is at most so many bytes, and at most
- * POLICY_PARTS times the part: 32 granules take an adapter hardly longer than one. Collectives of
- * 64 KiB to 1 MiB in new buffers make 3.9 to 4.0 registrations in each round, 4.8 to 5.7 where
- * equal times were the condition, 7 without peerpin (simulated adapter, 0.5 ms each). */
+/* A request registers the whole in place of a part where that is at most so many bytes, or at most
+ * POLICY_TIMES times the part: 32 granules take an adapter hardly longer than one. */
 #define POLICY_WHOLE BLOCK
+#define POLICY_TIMES 16u
 
-/* After so many parts of an allocation in a domain the worker registers the whole. With fewer the
- * bytes that no client requests take CPUs from the program, and lengthen its frees. An arena of 40
- * pieces, each requested twice, has 76 hits of 82 with 4, 72 with 8 (simulated adapter).
- *
- * If the worker has not come after twice as many, as no CPU is idle, the next request registers the
- * whole, where that is at most 4 times as long as so many parts like its own: the program pays at
- * most so many times what it has paid, and has hits from then on. Where the worker came late that
- * arena had 41 hits of 82, and has 65. */
-#define POLICY_PARTS 8u
+/* After so many parts of an allocation in a domain a request registers the whole. Chosen. */
+#define POLICY_PARTS 4u
 
 /* Failed registrations of an allocation in a domain, after which the whole is not tried again, and
  * parts and spans rarely: a failure is paid beside the client's own registration. Failed spans of a
  * domain, after which spans are not tried. Chosen. */
 #define POLICY_FAILURES 3u
 
-/* ---- kinds of allocation (learning.c) ---- */
+/* ---- background registration ---- */
 
-/* Percentage of background registrations that clients must request. Below one half, the hits save
- * the program less than the frees of the other regions cost. Chosen. */
-#define POLICY_REQUESTED 60u
+/* Regions of a class of sizes (powers of two) that end in a row without a request end background
+ * registration of that class in the domain, until the next request for one. Chosen. */
+#define POLICY_VAIN 8u
 
-/* Speculative regions of an unknown kind; twice as many after each request for one. Chosen. */
-#define POLICY_SPECULATIVE 8u
-
-/* Outcomes before an exact size is judged alone: one may be chance. Chosen. */
-#define POLICY_OUTCOMES 2u
-
-/* Outcomes that count; older ones count half. Also: after POLICY_FAILURES one of so many requests
- * tries, and a kind that was stopped restarts after at most twice as many requests. Chosen. */
+/* After POLICY_FAILURES one of so many requests tries. Chosen. */
 #define POLICY_MEMORY 32u
-
-/* ---- evictions (eviction.c) ---- */
-
-/* Turns through up to so many times the buffers that fit keep their share of hits, and a share of
- * hits below its reciprocal reverses the order: with twice as many buffers in turn as fit at least
- * 40 % of the requests hit, in place of none (tests/unit/check_pin_limit). */
-#define POLICY_TURNS 4u
 
 /* ---- the worker ---- */
 
-/* A doze is about a synchronous registration, and one that is late finds no idle CPU. Dozes ended
- * at most 0.1 ms late while one of 16 CPUs was idle, and at least 1.9 ms where a thread polled on
- * each (Linux 6.18). */
-#define POLICY_DOZE_NS 50000
-#define POLICY_LATE_NS (4 * POLICY_DOZE_NS)
+/* A poll is about a synchronous registration. */
+#define POLICY_POLL_NS 50000
 
-/* Dozes without work before the worker sleeps: allocations wake it only after them. Waking a thread
- * costs the allocating one more than the rest of its work in this library. */
-#define POLICY_DOZES 16
-
-/* The first pause after a busy CPU or driver, and the longest one of their doublings. 16 processes
- * on an H200 had frees of 1.1 ms without pauses, of 0.2 ms with them. With 512 ms two ranks on two
- * CPUs had 0 of 320 hits, with 64 ms 172, when the worker also used the CPUs of bound ranks. */
-#define POLICY_PAUSE_NS	    1000000
-#define POLICY_PAUSE_MAX_NS (64 * POLICY_PAUSE_NS)
-
-/* An export that takes so many times its CPU time has waited for other processes: 14 to 50 µs
- * alone, up to milliseconds beside 15 others (H200). */
-#define POLICY_HELD_UP 4
+/* Polls without work before the worker sleeps: allocations wake it only after them. */
+#define POLICY_POLLS 16
 
 #endif

@@ -8,29 +8,29 @@
 #include "registration/adapter.h"
 #include "registration/background.h"
 #include "registration/domain.h"
+#include "registration/lock.h"
 #include "registration/pinning.h"
 #include "registration/references.h"
+#include "registration/region.h"
 #include "registration/region_end.h"
-#include "registration/region_use.h"
-#include "registration/session.h"
 #include "report/statistics.h"
 
 /* Ends the regions of a protection domain; those with client MRs, imports aside, only if
  * `held_too`. */
-static void protection_domain_end_regions(struct protection_domain *owner, bool held_too)
+static void protection_domain_end_regions(struct protection_domain *owner, bool held_too,
+					  struct region **ending)
 {
 	struct region *region;
 
-	session_assert();
+	registration_assert_held();
 	for (struct domain *domain = owner->domains; domain; domain = domain->next) {
-		/* region_end() may drop the lock, so restart from the head of the list. */
 		do {
 			LIST_FOREACH(region, &domain->regions, in_domain) {
 				if (held_too || region_claim(region))
 					break;
 			}
 			if (region)
-				region_end(region);
+				region_end(region, ending);
 		} while (region);
 	}
 }
@@ -46,9 +46,11 @@ static void protection_domain_begin_closing(struct protection_domain *owner)
 /* Ends and forgets a protection domain with everything in it. Drops the lock meanwhile. */
 static void protection_domain_end(struct protection_domain *owner)
 {
+	struct region *ending = NULL;
+
 	protection_domain_begin_closing(owner);
-	protection_domain_end_regions(owner, true);
-	region_await_owner(owner);
+	protection_domain_end_regions(owner, true, &ending);
+	region_await_owner(owner, &ending);
 	protection_domain_forget(owner);
 }
 
@@ -56,25 +58,21 @@ static void protection_domain_end(struct protection_domain *owner)
  * child. Structs of the pools stay behind. */
 void registration_renew(void)
 {
-	session_renew();
-	own_thread_renew();
+	registration_lock_renew();
 	protection_domains_renew();
 	adapters_renew();
 }
 
 void registration_pd_opened(struct ibv_pd *pd, bool by_key)
 {
-	/* The access flags that MPI libraries use. */
-	static const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-				  IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 	struct protection_domain *owner, as;
 	struct adapter *adapter;
-	bool go = false, stale = false;
+	bool stale = false;
 
 	statistics_count(protection_domains);
 	/* Without a protection domain there is no region, and no thread that waits for one. */
 	system_prepare();
-	session_begin();
+	registration_lock();
 	/* The kernel reuses a handle after its protection domain ended, so a record with this
 	 * handle is stale. A closing protection domain is only waiting for registration_pd_closed()
 	 * on another thread. */
@@ -90,16 +88,13 @@ void registration_pd_opened(struct ibv_pd *pd, bool by_key)
 					 .pd = pd,
 					 .adapter = adapter,
 					 .own_keys = by_key };
-	owner = adapter ? protection_domain_create(&as) : NULL;
-	if (owner && adapter_has_selection())
-		go = background_queue_domain(domain_create(owner, access));
-	session_end();
+	if (adapter)
+		protection_domain_create(&as);
+	registration_unlock();
 	if (stale)
 		log_once(LOG_ERROR, "peerpin did not intercept the end of a protection domain and "
 				    "ended its regions only now. Please report which libraries of "
 				    "the program use verbs.");
-	if (go)
-		worker_wake();
 }
 
 /* The client has a client MR there that it has not deregistered. */
@@ -119,19 +114,20 @@ static bool protection_domain_is_busy(struct protection_domain *owner)
 bool registration_pd_closing(struct ibv_pd *pd)
 {
 	struct protection_domain *owner;
+	struct region *ending = NULL;
 	bool busy;
 
-	session_begin();
+	registration_lock();
 	owner = protection_domain_find(pd->context, pd->handle);
 	busy = owner && protection_domain_is_busy(owner);
 	if (owner && !busy) {
 		protection_domain_begin_closing(owner);
 		/* The region of a hit that had begun stays: the kernel then refuses. */
-		protection_domain_end_regions(owner, false);
-		region_await_owner(owner);
+		protection_domain_end_regions(owner, false, &ending);
+		region_await_owner(owner, &ending);
 		adapter_await(owner->adapter);
 	}
-	session_end();
+	registration_unlock();
 	return !busy;
 }
 
@@ -142,7 +138,7 @@ void registration_pd_closed(const struct ibv_pd *pd, bool ended)
 	struct protection_domain *owner;
 	bool go = false;
 
-	session_begin();
+	registration_lock();
 	owner = protection_domain_of(pd);
 	if (owner && ended) {
 		protection_domain_end(owner);
@@ -153,7 +149,7 @@ void registration_pd_closed(const struct ibv_pd *pd, bool ended)
 		for (struct domain *domain = owner->domains; domain; domain = domain->next)
 			go |= background_queue_domain(domain);
 	}
-	session_end();
+	registration_unlock();
 	if (go)
 		worker_wake();
 }
@@ -162,12 +158,12 @@ struct ibv_context *registration_device_in(const void *start, size_t bytes)
 {
 	struct ibv_context *device = NULL;
 
-	session_begin();
+	registration_lock();
 	for (struct adapter *adapter = adapters; adapter; adapter = adapter->next) {
 		if ((uintptr_t)adapter->context - (uintptr_t)start < bytes)
 			device = adapter->context;
 	}
-	session_end();
+	registration_unlock();
 	return device;
 }
 
@@ -176,7 +172,7 @@ void registration_context_closing(struct ibv_context *context)
 	struct protection_domain *owner;
 	struct adapter *adapter;
 
-	session_begin();
+	registration_lock();
 	adapter = adapter_find(context);
 	if (adapter) {
 		while ((owner = LIST_FIRST(&adapter->owners)))
@@ -184,7 +180,7 @@ void registration_context_closing(struct ibv_context *context)
 		adapter_await(adapter);
 		adapter_forget(adapter);
 	}
-	session_end();
+	registration_unlock();
 	/* Without CUDA no region was pinned, and registration_renew() does not free the lock of
 	 * pinning.c. */
 	if (process_is_active())

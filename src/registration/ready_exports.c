@@ -1,45 +1,60 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* ready_exports.c -- dma-bufs of regions, for clients that export the same range
  *
- * A client that brings its own dma-buf exports the memory for each registration. Beside a region
- * registered ahead that export is the second one of the memory, and the driver serves the exports,
- * allocations and frees of all processes under few locks: with 16 processes on one GPU requests
- * took 3.9 times as long as without background registration, although they hit (H200, 1 MiB). So a
- * region keeps its dma-buf, and the client's export of that very range gets another descriptor of
- * it. Memory, pages and errors are those of the driver's answer: the region would have ended with
- * the memory.
+ * A client that brings its own dma-buf exports the memory for each registration: UCX the pages
+ * around an allocation. The driver serves the exports, allocations and frees of all processes under
+ * few locks: an export takes 25 µs alone, and 400 to 600 beside seven other processes (H200). So
+ * where clients export, regions have that range, and keep the dma-buf by which they are registered,
+ * the worker's or a client's. The next export of exactly this range gets another descriptor of it.
  *
- * At most FILES descriptors, and a sixteenth of the program's limit. A dma-buf keeps freed memory
- * allocated: the end of its region closes it, before the driver frees, and a forked child at once.
- * All closes are under the lock: none is the last, because the registration refers to the dma-buf,
- * too, unless it needed another one (dma_buf_pin()).
+ * A region ends with the last allocation that has a part in each of its pages. So the driver cannot
+ * have replaced a page since the export, and its answer would be a dma-buf of the same pages. It
+ * exports a range as long as the program has memory there: kept memory alone is not exported.
+ *
+ * At most a share of the program's limit of descriptors, the least recently used closed first. A
+ * dma-buf keeps freed memory allocated: the end of its region closes it, before the driver frees,
+ * and a forked child at once. All closes are under the lock: none is the last, because the
+ * registration refers to the dma-buf, too.
  */
 #include "registration/ready_exports.h"
 
+#include "base/pool.h"
 #include "base/system.h"
 #include "memory/captures.h"
 #include "memory/driver.h"
-#include "registration/objects.h"
-#include "registration/session_lock.h"
+#include "registration/holds.h"
+#include "registration/lock.h"
 #include "report/statistics.h"
 
-#define FILES	    64u
-#define FILES_SHARE 16u
+#define FILES_SHARE 16u /* of RLIMIT_NOFILE */
+#define FILES_MAX   (1u << 14)
+#define BUCKETS	    (1u << 12)
 
-/* Guarded by registration_lock, but for the fork handler, which compares the files. */
-static struct ready_export {
+/* Guarded by registration_mutex, but for the fork handler, which compares the files. */
+struct ready_export {
 	struct region *region; /* NULL: unused */
-	uint64_t base, length; /* of the region */
-	uint64_t youngest;     /* greatest allocation id before the export */
 	struct held_file file;
-} ready_exports[FILES];
-static unsigned int files; /* entries in use at most */
-static unsigned int used;  /* entries beyond are unused: an export looks at none of them */
+	struct ready_export *next; /* of equal hash; unused: in that list */
+	TAILQ_ENTRY(ready_export) in_order;
+};
+
+static struct ready_export *ready_exports; /* an array; NULL: none yet */
+static unsigned int files;		   /* entries in it */
+static unsigned int used;		   /* entries so far */
+static struct ready_export *unused, *buckets[BUCKETS];
+static TAILQ_HEAD(, ready_export) order = TAILQ_HEAD_INITIALIZER(order); /* by last use */
 static _Atomic bool expected;
+
+static struct ready_export **ready_exports_bucket(uint64_t base, uint64_t length)
+{
+	return &buckets[(base / PAGE ^ length / PAGE << 7) * 0x9e3779b97f4a7c15u >> 52];
+}
+
+_Static_assert(BUCKETS == 1u << (64 - 52), "the hash has as many values");
 
 static void ready_exports_close_in_child(void)
 {
-	for (unsigned int i = 0; i < FILES; i++)
+	for (unsigned int i = 0; i < used; i++)
 		held_file_close(&ready_exports[i].file);
 }
 
@@ -47,75 +62,109 @@ static void ready_exports_close_in_child(void)
 void ready_exports_expect(void)
 {
 	struct rlimit limit = { .rlim_cur = 0 };
+	struct ready_export *made;
+	uint64_t most;
 
 	if (load_relaxed(&expected))
 		return;
 	system_at_fork(ready_exports_close_in_child);
 	kernel_limit(RLIMIT_NOFILE, &limit);
-	lock_take(&registration_lock);
-	files = limit.rlim_cur / FILES_SHARE < FILES ? (unsigned int)(limit.rlim_cur / FILES_SHARE)
-						     : FILES;
-	lock_drop(&registration_lock);
+	most = limit.rlim_cur / FILES_SHARE < FILES_MAX ? limit.rlim_cur / FILES_SHARE : FILES_MAX;
+	made = most ? pool_map(most * sizeof(*made)) : NULL;
+	registration_lock();
+	if (!ready_exports && made) {
+		ready_exports = made;
+		files = (unsigned int)most;
+		made = NULL;
+	}
+	registration_unlock();
+	if (made)
+		kernel_unmap(made, most * sizeof(*made));
 	store_relaxed(&expected, true);
 }
 
 static void ready_exports_end(struct ready_export *entry)
 {
+	struct ready_export **link =
+		ready_exports_bucket(entry->region->base, entry->region->length);
+
+	while (*link != entry)
+		link = &(*link)->next;
+	*link = entry->next;
+	TAILQ_REMOVE(&order, entry, in_order);
 	held_file_close(&entry->file);
 	entry->region->ready = NULL;
 	entry->region = NULL;
-	while (used && !ready_exports[used - 1].region)
-		used--;
+	entry->next = unused;
+	unused = entry;
 }
 
-/* The first unused entry; without one, each entry in turn. */
-static struct ready_export *ready_exports_next(void)
-{
-	static unsigned int next;
-
-	for (unsigned int i = 0; i < used; i++) {
-		if (!ready_exports[i].region)
-			return &ready_exports[i];
-	}
-	return used < files ? &ready_exports[used] : &ready_exports[next++ % files];
-}
-
-/* Not for a standard stream's number: a program that has closed the stream may open it again. */
-void ready_export_keep(struct region *region, struct dma_buf *source, uint64_t youngest)
+static struct ready_export *ready_exports_take(void)
 {
 	struct ready_export *entry;
 
-	if (!files || !region->domain->exports || region->ended || region->state != REGION_READY ||
-	    !source->length || !region->method->prepare || source->file.fd <= STDERR_FILENO)
-		return;
-	entry = ready_exports_next();
-	if (entry->region)
-		ready_exports_end(entry);
-	*entry = (struct ready_export){ region, region->base, region->length, youngest,
-					source->file };
-	if (entry == &ready_exports[used])
-		used++;
+	if (!unused && used < files)
+		return &ready_exports[used++];
+	if (!unused)
+		ready_exports_end(TAILQ_FIRST(&order));
+	entry = unused;
+	unused = entry->next;
+	return entry;
+}
+
+static void ready_exports_add(struct region *region, const struct held_file *file)
+{
+	struct ready_export **bucket = ready_exports_bucket(region->base, region->length);
+	struct ready_export *entry = ready_exports_take();
+
+	entry->region = region;
+	entry->file = *file;
+	entry->next = *bucket;
+	*bucket = entry;
+	TAILQ_INSERT_TAIL(&order, entry, in_order);
 	region->ready = entry;
+}
+
+/* Not for a standard stream's number: a program that has closed the stream may open it again. */
+void ready_export_keep(struct region *region, struct dma_buf *source)
+{
+	struct held_file file = source->file;
+
+	registration_assert_held();
+	if (!files || !region->domain->exports || region->ended || region->ready || region->spans ||
+	    region->state != REGION_READY || !region->from_source || source->base != region->base ||
+	    source->length != region->length)
+		return;
+	/* The client's own, which is open during the client's call. */
+	if (!file.inode)
+		file = held_file_of(
+			(int)kernel_call(SYS_fcntl, file.fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+	if (file.fd <= STDERR_FILENO)
+		return;
+	ready_exports_add(region, &file);
 	source->length = 0;
 }
 
 void ready_export_end(struct region *region)
 {
-	session_assert();
+	registration_assert_held();
 	if (region->ready)
 		ready_exports_end(region->ready);
 }
 
 /* ---- the client's export ---- */
 
-/* The driver exports only while a context of the device is current (measured). */
-static bool ready_exports_may_export(int device)
+/* The driver exports only while a context of the device is current (measured). Negative: it would
+ * export nothing. */
+static int ready_exports_current_device(void)
 {
 	const struct driver_calls *driver = driver_calls();
 	CUdevice current;
 
 	return driver->cuCtxGetDevice && driver->cuCtxGetDevice(&current) == CUDA_SUCCESS &&
-	       current == device && !captures_may_be_open();
+			       !captures_may_be_open()
+		       ? current
+		       : -1;
 }
 
 /* Another descriptor of the file; negative: none. The program may have closed the first one, and
@@ -135,50 +184,64 @@ static int ready_exports_duplicate(const struct held_file *file)
 	return fd;
 }
 
-/* The allocation has been live since before the export, so the dma-buf holds it. */
-static bool ready_exports_fits(const struct ready_export *entry, uint64_t allocation,
-			       const struct found_export *wanted)
+/* The program has memory in the region, not kept memory alone. */
+static bool ready_exports_is_visible(const struct region *region)
 {
-	return entry->region && entry->base == wanted->address && entry->length == wanted->size &&
-	       entry->youngest >= allocation &&
-	       !(entry->region->domain->access & DOMAIN_PCIE) == !wanted->pcie;
+	const struct region_reference *reference = holds_at(region->references);
+	struct allocation found;
+
+	while (reference &&
+	       !(memory_find(reference->first, &found) && found.id == reference->allocation))
+		reference = holds_at(reference->next_in_region);
+	return reference;
 }
 
-/* As registration_export(), with a copy of the entry. */
-static int ready_exports_copy(uint64_t allocation, const struct found_export *wanted,
-			      struct ready_export *copied)
+static bool ready_exports_fits(const struct ready_export *entry, const struct found_export *wanted,
+			       int device)
 {
-	const struct ready_export *entry = ready_exports;
+	const struct region *region = entry->region;
+
+	return region->base == wanted->address && region->length == wanted->size &&
+	       region->device == device &&
+	       !(region->domain->access & DOMAIN_PCIE) == !wanted->pcie &&
+	       ready_exports_is_visible(region);
+}
+
+/* As registration_export(), with the file; with the lock held. */
+static int ready_exports_copy(const struct found_export *wanted, int device, struct held_file *file)
+{
+	struct ready_export *entry = *ready_exports_bucket(wanted->address, wanted->size);
 	int fd = -1;
 
-	lock_take(&registration_lock);
-	for (; entry < &ready_exports[used] && fd < 0; entry++) {
-		if (ready_exports_fits(entry, allocation, wanted)) {
-			fd = ready_exports_duplicate(&entry->file);
-			*copied = *entry;
-		}
+	for (; entry && fd < 0; entry = entry->next) {
+		if (!ready_exports_fits(entry, wanted, device))
+			continue;
+		*file = entry->file;
+		fd = ready_exports_duplicate(file);
+		TAILQ_REMOVE(&order, entry, in_order);
+		TAILQ_INSERT_TAIL(&order, entry, in_order);
 	}
-	lock_drop(&registration_lock);
 	return fd;
 }
 
-/* Kept memory is not found. */
 int registration_export(const struct found_export *wanted)
 {
 	struct found_export made = *wanted;
-	struct allocation allocation;
-	struct ready_export copied = { .region = NULL };
-	int fd;
+	struct held_file file;
+	int fd, device;
 
-	if (!load_relaxed(&expected) || memory_is_verified() ||
-	    !memory_find(wanted->address, &allocation) ||
-	    !ready_exports_may_export(allocation.device))
+	if (!load_relaxed(&expected) || memory_is_verified())
 		return -1;
-	fd = ready_exports_copy(allocation.id, wanted, &copied);
+	device = ready_exports_current_device();
+	if (device < 0)
+		return -1;
+	registration_lock();
+	made.youngest = memory_youngest();
+	fd = ready_exports_copy(wanted, device, &file);
+	registration_unlock();
 	if (fd < 0)
 		return -1;
-	made.youngest = copied.youngest;
-	memory_exported_again(copied.file.device, copied.file.inode, &made);
+	memory_exported_again(file.device, file.inode, &made);
 	statistics_count(exports_ready);
 	return fd;
 }

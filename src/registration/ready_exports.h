@@ -9,9 +9,10 @@
  * waits for libc's lock of the fork handlers, and one of these may free GPU memory. */
 void ready_exports_expect(void);
 
-/* The worker has registered the region from its dma-buf, exported after `youngest` was the greatest
- * allocation id. The region may keep the file: source->length is then 0. With the lock held. */
-void ready_export_keep(struct region *region, struct dma_buf *source, uint64_t youngest);
+/* The region has been registered from this dma-buf, of exactly its range where it keeps the file:
+ * the worker's, whose source->length is then 0, or another descriptor of the client's own. With the
+ * lock held. */
+void ready_export_keep(struct region *region, struct dma_buf *source);
 
 /* The region ends: closes its dma-buf. With the lock held. */
 void ready_export_end(struct region *region);

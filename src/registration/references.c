@@ -4,8 +4,7 @@
 
 #include "base/atomics.h"
 #include "registration/holds.h"
-#include "registration/range_index.h"
-#include "registration/session_lock.h"
+#include "registration/lock.h"
 
 struct arena region_references = ARENA_INITIALIZER(struct region_reference, HOLDS_REFERENCES);
 struct arena holds_pages =
@@ -17,7 +16,7 @@ static bool references_grow(void)
 {
 	uint32_t number = region_references.used;
 
-	return !arena_grow(&region_references, number + 1) && !range_index_grow(number) &&
+	return !arena_grow(&region_references, number + 1) &&
 	       !arena_grow(&holds_pages, (number / HOLDS_PAGE + 1) * HOLDS_STRIPES);
 }
 
@@ -25,23 +24,23 @@ struct region_reference *references_take(struct region *region)
 {
 	struct region_reference *reference = holds_at(unused_references);
 
-	session_assert();
+	registration_assert_held();
 	if (reference)
-		unused_references = reference->next_in_slot;
+		unused_references = reference->next;
 	else if (references_grow())
 		reference = holds_reference(0) + arena_next(&region_references);
 	else
 		return NULL;
-	session_check(!holds_any(reference));
+	registration_check(!holds_any(reference));
 	reference->region = region;
-	reference->used = reference->indexed = false;
+	reference->used = reference->leads = false;
 	store_relaxed(&reference->used_at, load_relaxed(&holds_time));
 	return reference;
 }
 
 static void references_put_unused(struct region_reference *reference)
 {
-	reference->next_in_slot = unused_references;
+	reference->next = unused_references;
 	unused_references = holds_number(reference);
 }
 
@@ -52,7 +51,7 @@ static struct region_reference *references_take_revoked(struct protection_domain
 	struct region_reference *reference = holds_at(owner->revoked);
 
 	if (reference)
-		owner->revoked = reference->next_in_slot;
+		owner->revoked = reference->next;
 	return reference;
 }
 
@@ -67,9 +66,9 @@ static bool references_keep(struct protection_domain *owner, struct region_refer
 		return false;
 	}
 	reference->owner = owner;
-	reference->next_in_slot = 0;
+	reference->next = 0;
 	if (owner->revoked)
-		holds_at(owner->last_revoked)->next_in_slot = number;
+		holds_at(owner->last_revoked)->next = number;
 	else
 		owner->revoked = number;
 	owner->last_revoked = number;
@@ -81,7 +80,7 @@ static bool references_keep(struct protection_domain *owner, struct region_refer
  * that the client had at once. */
 void references_put(struct protection_domain *owner, struct region_reference *reference)
 {
-	session_assert();
+	registration_assert_held();
 	for (int others = 2; reference; others--) {
 		references_keep(owner, reference);
 		reference = others ? references_take_revoked(owner) : NULL;
@@ -90,7 +89,7 @@ void references_put(struct protection_domain *owner, struct region_reference *re
 
 void references_forget(struct region_reference *reference)
 {
-	session_assert();
+	registration_assert_held();
 	holds_forget(reference);
 	references_put_unused(reference);
 }

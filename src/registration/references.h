@@ -6,7 +6,7 @@
  * there would be one until the deregistration, and its protection domain would be busy. So an ended
  * reference stays in a list of its protection domain until its last client MR is deregistered.
  *
- * With registration_lock held.
+ * With registration_mutex held.
  */
 #ifndef PEERPIN_REGISTRATION_REFERENCES_H
 #define PEERPIN_REGISTRATION_REFERENCES_H

@@ -1,53 +1,48 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* region.c -- regions and their references: creation, indexes, removal
+/* region.c -- regions and their references: creation, indexes, use, removal
  *
- * Use of a region by clients: region_use.c. Its registration: region_life.c. Its end: region_end.c.
+ * Their registration: region_life.c. Their end: region_end.c.
  */
 #include "registration/region.h"
 
 #include "base/atomics.h"
 #include "base/pool.h"
 #include "base/system.h"
-#include "registration/eviction.h"
+#include "registration/domain.h"
 #include "registration/holds.h"
-#include "registration/keys.h"
+#include "registration/entry.h"
+#include "registration/lock.h"
 #include "registration/policy.h"
-#include "registration/range_index.h"
 #include "registration/references.h"
-#include "registration/region_use.h"
-#include "registration/session_lock.h"
 #include "report/statistics.h"
 
-#define RANGES (1u << 20)
+#define RANGES (1u << 16)
 
-/* By the allocation's slot. Usually a chain holds the references of one allocation, those of one
- * domain together. While an ended allocation still has references, its slot may be reused already.
- */
-struct reference_chain {
-	uint32_t first;		 /* number of a reference (holds.h); 0: none */
-	_Atomic uint64_t queued; /* id of the queued allocation; 0: none; any thread */
-};
-
-static struct arena reference_chains = ARENA_INITIALIZER(struct reference_chain, ALLOCATIONS_MAX);
-static struct region *ranges[RANGES]; /* by domain and base */
+/* Ids of queued allocations by slot; 0: none. Any thread. */
+static struct arena queued_ids = ARENA_INITIALIZER(_Atomic uint64_t, ALLOCATIONS_MAX);
+static struct region *shared[RANGES]; /* of a granule at most, by domain and base */
 static struct pool region_pool = POOL_INITIALIZER(struct region);
 
-/* NULL: the slot has never had a reference. */
-static struct reference_chain *region_chain_at(uint32_t slot)
+/* NULL: no allocation of the slot has been queued. Acquire load of `ready`: the store of `base`
+ * came before. */
+static _Atomic uint64_t *region_queued_at(uint32_t slot)
 {
-	/* Acquire load of `ready`: the store of `base` came before. */
-	return slot < reference_chains.ready
-		       ? &((struct reference_chain *)reference_chains.base)[slot]
-		       : NULL;
+	return slot < queued_ids.ready ? (_Atomic uint64_t *)queued_ids.base + slot : NULL;
+}
+
+/* Allocations share a region of one granule, or page: of a longer range they would overlap. */
+static bool region_may_be_shared(uint64_t length)
+{
+	return length <= GRANULE;
 }
 
 /* Adjacent granules, and adjacent blocks of 2 MiB, have adjacent buckets: the touched part of the
  * table grows with the number of regions. Equal ranges of many domains have different buckets. */
-static struct region **region_range_bucket(const struct domain *domain, uint64_t base)
+static struct region **region_bucket(const struct domain *domain, uint64_t base)
 {
 	uint64_t granule = base / GRANULE;
 
-	return &ranges[(granule / 32 + granule % 32 * (RANGES / 32 + 1) +
+	return &shared[(granule / 32 + granule % 32 * (RANGES / 32 + 1) +
 			domain->number * 0x9e3779b1u) %
 		       RANGES];
 }
@@ -58,9 +53,11 @@ bool region_is_of(const struct region *region, const struct region_range *range)
 	       region->spans == range->spans;
 }
 
-static struct region *region_find_by_range(struct domain *domain, const struct region_range *range)
+/* The region of exactly that range, for another allocation; NULL: none. */
+static struct region *region_find_shared(struct domain *domain, const struct region_range *range)
 {
-	struct region *region = *region_range_bucket(domain, range->base);
+	struct region *region =
+		region_may_be_shared(range->length) ? *region_bucket(domain, range->base) : NULL;
 
 	while (region && (!region_is_of(region, range) || region->domain != domain ||
 			  region_is_taken(region)))
@@ -82,139 +79,74 @@ static struct region *region_create(struct domain *domain, const struct allocati
 				   .context = allocation->context,
 				   .device = allocation->device,
 				   .size = range->spans ? range->length : allocation->size,
-				   .used = domain->looked_up,
 				   .spans = range->spans };
-	region->returns = eviction_returns(region);
 	LIST_INSERT_HEAD(&domain->regions, region, in_domain);
-	region->range_next = *region_range_bucket(domain, range->base);
-	*region_range_bucket(domain, range->base) = region;
+	if (region_may_be_shared(range->length)) {
+		region->range_next = *region_bucket(domain, range->base);
+		*region_bucket(domain, range->base) = region;
+	}
 	return region;
-}
-
-struct region_reference *region_first_in_slot(uint32_t slot)
-{
-	struct reference_chain *chain = region_chain_at(slot);
-
-	session_assert();
-	return chain ? holds_at(chain->first) : NULL;
-}
-
-static struct region_reference *region_if_beside(const struct region_reference *reference,
-						 uint32_t number)
-{
-	struct region_reference *other = holds_at(number);
-
-	return other && other->allocation == reference->allocation &&
-			       other->region->domain == reference->region->domain
-		       ? other
-		       : NULL;
-}
-
-/* One that is in an index; NULL: none. */
-static struct region_reference *region_any_reference(const struct keys *keys)
-{
-	return holds_at(keys->parts ? keys->parts : keys->spans);
 }
 
 struct region_reference *region_find_reference(const struct domain *domain, uint32_t slot,
 					       uint64_t allocation)
 {
-	const struct keys *keys = keys_of(domain, slot, allocation);
-	struct region_reference *reference = keys ? region_any_reference(keys) : NULL, *first;
+	struct region_reference *reference = entry_first(domain, slot);
 
-	do {
-		first = reference;
-		reference = first ? region_if_beside(first, first->previous_in_slot) : NULL;
-	} while (reference);
-	return first;
+	while (reference && reference->allocation != allocation)
+		reference = holds_at(reference->next);
+	return reference;
 }
 
 struct region_reference *region_next_reference(const struct region_reference *reference)
 {
-	return region_if_beside(reference, reference->next_in_slot);
-}
+	struct region_reference *next = holds_at(reference->next);
 
-/* A span is searched from its first mapping. */
-static void region_index(struct keys *keys, struct region_reference *reference)
-{
-	if (reference->region->spans)
-		keys->spans = range_index_add(keys->spans, reference);
-	else
-		keys->parts = range_index_add(keys->parts, reference);
-	reference->indexed = true;
-}
-
-/* A later allocation may have the slot: the index is gone with the keys. */
-static void region_unindex(struct region_reference *reference)
-{
-	const struct region *region = reference->region;
-	struct keys *keys = keys_of(region->domain, reference->slot, reference->allocation);
-
-	if (!keys || !reference->indexed)
-		return;
-	if (region->spans)
-		keys->spans = range_index_remove(keys->spans, reference);
-	else
-		keys->parts = range_index_remove(keys->parts, reference);
-}
-
-/* Behind `before`; NULL: first. */
-static void region_link_in_slot(struct reference_chain *chain, struct region_reference *before,
-				struct region_reference *reference)
-{
-	uint32_t *link = before ? &before->next_in_slot : &chain->first;
-
-	reference->previous_in_slot = before ? holds_number(before) : 0;
-	reference->next_in_slot = *link;
-	if (*link)
-		holds_at(*link)->previous_in_slot = holds_number(reference);
-	*link = holds_number(reference);
-}
-
-static void region_unlink_in_slot(struct region_reference *reference)
-{
-	struct region_reference *next = holds_at(reference->next_in_slot);
-
-	if (reference->previous_in_slot)
-		holds_at(reference->previous_in_slot)->next_in_slot = reference->next_in_slot;
-	else
-		region_chain_at(reference->slot)->first = reference->next_in_slot;
-	if (next)
-		next->previous_in_slot = reference->previous_in_slot;
+	while (next && next->allocation != reference->allocation)
+		next = holds_at(next->next);
+	return next;
 }
 
 static struct region_reference *region_add_reference(struct region *region,
 						     const struct allocation *allocation,
 						     const struct region_range *range)
 {
-	struct keys *keys = keys_claim(region->domain, allocation->slot, allocation->id);
-	struct region_reference *reference = keys ? references_take(region) : NULL;
+	struct entry *entry = entry_claim(region->domain, allocation->slot, allocation->id);
+	struct region_reference *reference = entry ? references_take(region) : NULL;
 
 	if (!reference)
 		return NULL;
 	reference->allocation = allocation->id;
 	reference->slot = allocation->slot;
 	reference->whole = range->whole;
+	reference->leads = !range->spans || range->base >= allocation->base;
 	store_release(&reference->first, range->first);
 	store_release(&reference->extent, range->extent);
-	region_link_in_slot(region_chain_at(allocation->slot), region_any_reference(keys),
-			    reference);
+	reference->previous = 0;
+	reference->next = entry->first;
+	if (entry->first)
+		holds_at(entry->first)->previous = holds_number(reference);
+	entry->first = holds_number(reference);
 	reference->next_in_region = region->references;
 	region->references = holds_number(reference);
-	if (!range->spans || range->base >= allocation->base)
-		region_index(keys, reference);
-	if (!range->whole && keys->made < (range->spans ? 1 : 2 * POLICY_PARTS))
-		keys->made++;
+	if (!range->whole && entry->made < POLICY_PARTS)
+		entry->made++;
 	return reference;
 }
 
 static void region_unlink_reference(struct region_reference *reference)
 {
+	struct domain *domain = reference->region->domain;
+	struct region_reference *next = holds_at(reference->next);
 	uint32_t number = holds_number(reference);
 	uint32_t *in_region = &reference->region->references;
 
-	region_unindex(reference);
-	region_unlink_in_slot(reference);
+	if (reference->previous)
+		holds_at(reference->previous)->next = reference->next;
+	else
+		((struct entry *)domain->entries.base)[reference->slot].first = reference->next;
+	if (next)
+		next->previous = reference->previous;
 	while (*in_region != number)
 		in_region = &holds_at(*in_region)->next_in_region;
 	*in_region = reference->next_in_region;
@@ -225,29 +157,34 @@ void region_remove_reference(struct region_reference *reference)
 	struct protection_domain *owner = reference->region->owner;
 
 	statistics_add(revoked, holds_end(reference));
-	keys_withdraw(reference->region, reference);
+	entry_withdraw(reference->region, reference);
 	region_unlink_reference(reference);
 	references_put(owner, reference);
 }
 
 bool region_is_in_use_for(const struct allocation *allocation)
 {
-	const struct region_reference *reference = region_first_in_slot(allocation->slot);
+	const struct region_reference *reference = NULL;
+	struct domain *domain = NULL;
 
-	while (reference &&
-	       (reference->allocation != allocation->id || region_is_idle(reference->region)))
-		reference = holds_at(reference->next_in_slot);
+	while (!reference && (domain = domain_after(domain, domain ? domain->number : 0))) {
+		reference = region_find_reference(domain, allocation->slot, allocation->id);
+		while (reference && !region_is_held(reference->region))
+			reference = region_next_reference(reference);
+	}
 	return reference;
 }
 
 void region_leave_indexes(struct region *region)
 {
-	struct region **range = region_range_bucket(region->domain, region->base);
+	struct region **link = region_bucket(region->domain, region->base);
 
-	session_assert();
-	while (*range != region)
-		range = &(*range)->range_next;
-	*range = region->range_next;
+	registration_assert_held();
+	if (region_may_be_shared(region->length)) {
+		while (*link != region)
+			link = &(*link)->range_next;
+		*link = region->range_next;
+	}
 	LIST_REMOVE(region, in_domain);
 	while (region->references)
 		region_remove_reference(holds_at(region->references));
@@ -264,34 +201,39 @@ static void region_drop_unused(struct region *region)
 	pool_put(&region_pool, region);
 }
 
+struct region_reference *region_refer_to(struct region *region, const struct allocation *allocation,
+					 const struct region_range *range)
+{
+	struct region_reference *reference = region_add_reference(region, allocation, range);
+
+	region->dma_buf_only |= !memory_is_registrable(allocation);
+	if (reference)
+		entry_publish(region, reference);
+	return reference;
+}
+
 struct region_reference *region_refer(const struct allocation *allocation, struct domain *domain,
 				      const struct region_range *range)
 {
+	struct region *region = region_find_shared(domain, range);
 	struct region_reference *reference;
-	struct region *region;
 
-	session_assert();
-	if (arena_grow(&reference_chains, allocation->slot + 1))
-		return NULL;
-	region = region_find_by_range(domain, range);
+	registration_assert_held();
 	if (!region)
 		region = region_create(domain, allocation, range);
 	if (!region)
 		return NULL;
-	region->dma_buf_only |= !memory_is_registrable(allocation);
-	reference = region_add_reference(region, allocation, range);
-	if (reference)
-		keys_publish(region, reference);
-	else if (!region->references)
+	reference = region_refer_to(region, allocation, range);
+	if (!reference && !region->references)
 		region_drop_unused(region);
 	return reference;
 }
 
 bool region_is_queued(const struct allocation *allocation)
 {
-	struct reference_chain *chain = region_chain_at(allocation->slot);
+	_Atomic uint64_t *queued = region_queued_at(allocation->slot);
 
-	return chain && load_relaxed(&chain->queued) == allocation->id;
+	return queued && load_relaxed(queued) == allocation->id;
 }
 
 void region_unqueue(const struct allocation *allocation)
@@ -299,8 +241,8 @@ void region_unqueue(const struct allocation *allocation)
 	uint64_t id = allocation->id;
 
 	/* The slot may belong to another allocation already, which is queued. */
-	if (region_chain_at(allocation->slot))
-		replace_seq_cst(&region_chain_at(allocation->slot)->queued, &id, 0);
+	if (region_queued_at(allocation->slot))
+		replace_seq_cst(region_queued_at(allocation->slot), &id, 0);
 }
 
 bool region_set_queued(const struct allocation *allocation)
@@ -308,25 +250,156 @@ bool region_set_queued(const struct allocation *allocation)
 	uint64_t before;
 	int error = 0;
 
-	if (!region_chain_at(allocation->slot)) {
-		lock_take(&registration_lock);
-		error = arena_grow(&reference_chains, allocation->slot + 1);
-		lock_drop(&registration_lock);
+	if (!region_queued_at(allocation->slot)) {
+		registration_lock();
+		error = arena_grow(&queued_ids, allocation->slot + 1);
+		registration_unlock();
 	}
 	if (error)
 		return false;
 	/* A later allocation, with a greater id, may have the slot already. */
-	before = load_relaxed(&region_chain_at(allocation->slot)->queued);
+	before = load_relaxed(region_queued_at(allocation->slot));
 	while (before < allocation->id &&
-	       !replace_seq_cst(&region_chain_at(allocation->slot)->queued, &before,
-				allocation->id))
+	       !replace_seq_cst(region_queued_at(allocation->slot), &before, allocation->id))
 		;
 	return true;
 }
 
 void region_release_user(struct region *region)
 {
-	session_assert();
+	registration_assert_held();
 	if (!--region->users && region->ended)
 		pool_put(&region_pool, region);
+}
+
+/* ---- ranges of an allocation ---- */
+
+static uint64_t region_round_up(uint64_t value, uint64_t unit)
+{
+	return (value + unit - 1) & ~(unit - 1);
+}
+
+/* Clients that bring dma-bufs export pages (ready_exports.c). */
+struct region_range region_range_of(const struct allocation *allocation,
+				    const struct domain *domain, uint64_t address, uint64_t length)
+{
+	uint64_t unit = allocation->integrated || domain->exports ? PAGE : GRANULE;
+	uint64_t end = region_round_up(address + length, unit), last;
+	struct region_range range = { .base = address & ~(unit - 1), .first = allocation->base };
+
+	range.length = end - range.base;
+	last = allocation->base + memory_extent(allocation);
+	if (range.base > range.first)
+		range.first = range.base;
+	range.extent = (end < last ? end : last) - range.first;
+	range.whole = range.extent == memory_extent(allocation);
+	return range;
+}
+
+struct region_range region_whole_of(const struct allocation *allocation,
+				    const struct domain *domain)
+{
+	return region_range_of(allocation, domain, allocation->base, allocation->size);
+}
+
+struct region_reference *region_find_whole(const struct allocation *allocation,
+					   const struct domain *domain)
+{
+	struct region_reference *reference =
+		region_find_reference(domain, allocation->slot, allocation->id);
+
+	while (reference && !reference->whole)
+		reference = region_next_reference(reference);
+	return reference;
+}
+
+struct region_reference *region_refer_whole(const struct allocation *allocation,
+					    struct domain *domain)
+{
+	struct region_range whole = region_whole_of(allocation, domain);
+
+	return region_refer(allocation, domain, &whole);
+}
+
+bool region_is_requested(const struct allocation *allocation, const struct domain *domain)
+{
+	const struct entry *entry = entry_of(domain, allocation->slot, allocation->id);
+
+	registration_assert_held();
+	return entry && entry->made;
+}
+
+/* ---- use by clients ---- */
+
+uint64_t region_take_import(struct region *region)
+{
+	registration_assert_held();
+	if (!region->imported)
+		region->imported = references_take(region);
+	return region->imported ? holds_take(holds_of(region->imported)) : 0;
+}
+
+bool region_has_client_mrs(const struct region *region)
+{
+	const struct region_reference *reference = holds_at(region->references);
+
+	while (reference && !holds_any(reference))
+		reference = holds_at(reference->next_in_region);
+	return reference;
+}
+
+bool region_is_held(const struct region *region)
+{
+	registration_assert_held();
+	return region_has_client_mrs(region) || (region->imported && holds_any(region->imported));
+}
+
+/* By a client MR, or by a request that waits for the registration. Such a domain has no hits: all
+ * its holds are taken with the lock held. */
+bool region_is_taken(const struct region *region)
+{
+	bool is_waited_for =
+		region->state == REGION_REGISTERING && (!region->with_worker || region->users > 1);
+
+	return region->owner->own_keys && (is_waited_for || region_is_held(region));
+}
+
+bool region_may_end(const struct region *region)
+{
+	return !region->users && !region_is_held(region);
+}
+
+/* A hit may take a hold at any time, until its generation has ended. */
+bool region_claim(struct region *region)
+{
+	struct region_reference *reference = holds_at(region->references);
+
+	registration_assert_held();
+	if (region_has_client_mrs(region))
+		return false;
+	while (reference && holds_claim(reference))
+		reference = holds_at(reference->next_in_region);
+	if (reference)
+		entries_publish(region);
+	return !reference;
+}
+
+uint32_t region_used_at(const struct region *region)
+{
+	const struct region_reference *reference = holds_at(region->references);
+	uint32_t now = load_relaxed(&holds_time), age, least = UINT32_MAX;
+
+	registration_assert_held();
+	for (; reference; reference = holds_at(reference->next_in_region)) {
+		age = now - load_relaxed(&reference->used_at);
+		least = age < least ? age : least;
+	}
+	return now - least;
+}
+
+bool region_is_shared(const struct region *region)
+{
+	const struct region_reference *first = holds_at(region->references);
+
+	return first && first->next_in_region;
 }

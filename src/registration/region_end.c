@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* region_end.c -- end and deregistration of a region
  *
- * A thread that ends a region waits for its registration first. An ended region is in the list of
- * retiring regions until deregistered: region_await_range() and region_await_owner() wait for that.
+ * A region in flight that ends is deregistered by the thread that registers it, any other by the
+ * thread that ends it. An ended region is in the list of retiring regions until then:
+ * region_await_range() and region_await_owner() wait for that.
  */
 #include "registration/region_end.h"
 
 #include "base/system.h"
-#include "registration/cost.h"
+#include "registration/domain.h"
 #include "registration/holds.h"
-#include "registration/learning.h"
+#include "registration/lock.h"
+#include "registration/methods.h"
 #include "registration/pin_limit.h"
 #include "registration/ready_exports.h"
 #include "registration/region.h"
 #include "registration/region_report.h"
-#include "registration/session.h"
 #include "report/statistics.h"
 #include "report/trace.h"
 
@@ -22,11 +23,11 @@ static LIST_HEAD(, region) retiring; /* ended, possibly still registered */
 
 static void region_finish_retiring(struct region *region)
 {
-	session_check(region->ended && !region->references && region->users);
+	registration_check(region->ended && !region->references && region->users);
 	LIST_REMOVE(region, in_domain);
 	pin_limit_remove(region);
 	region_release_user(region);
-	session_wake();
+	registration_wake();
 }
 
 /* A thread is in the driver or the kernel with the region's memory and domain, or the worker has a
@@ -36,69 +37,82 @@ static bool region_is_in_flight(const struct region *region)
 	return region->state == REGION_REGISTERING || region->with_worker;
 }
 
-/* Without sleeping for twice the region's usual time: the wake-up of a thread may take longer than
- * a registration. */
-void region_wait(const struct region *region, uint64_t since)
+void region_end(struct region *region, struct region **ending)
 {
-	session_sleep_after(since + 2 * cost_usual(region->owner->adapter, region->length),
-			    region->with_worker);
-}
-
-static void region_await_flight(const struct region *region)
-{
-	for (uint64_t since = system_clock(); region_is_in_flight(region);)
-		region_wait(region, since);
-}
-
-void region_end(struct region *region)
-{
-	session_assert();
-	session_check(!region->ended);
+	registration_assert_held();
+	registration_check(!region->ended);
 	region->users++;
 	region->ended = true;
 	ready_export_end(region);
 	pin_limit_set_evictable(region, false);
 	region_leave_indexes(region);
 	LIST_INSERT_HEAD(&retiring, region, in_domain);
-	/* The wait ends the session, and so deregisters the regions ended so far: the registering
-	 * thread may wait for them, in a free inside pin(). */
-	if (region_is_in_flight(region))
-		region_await_flight(region);
-	if (!region->used)
-		learning_unused(region->domain, &region->learning_kind);
-	if (region->mr)
-		session_add_ended(region);
-	else
-		region_finish_retiring(region);
+	if (region->speculative && !region->used)
+		domain_count_vain(region->domain, region->size);
+	if (!region_is_in_flight(region))
+		region_retire(region, ending);
 }
 
-bool region_end_references(const struct allocation *allocation, uint64_t *since)
+void region_retire(struct region *region, struct region **ending)
 {
-	struct region_reference *reference = region_first_in_slot(allocation->slot), *next;
+	registration_assert_held();
+	if (!region->mr) {
+		region_finish_retiring(region);
+		return;
+	}
+	region->ending_next = *ending;
+	*ending = region;
+}
+
+static bool region_end_references_in(struct domain *domain, const struct allocation *allocation,
+				     struct region **ending, uint64_t *since)
+{
+	struct region_reference *reference;
 	struct region *region;
 	bool any = false;
 
-	while (reference) {
-		next = holds_at(reference->next_in_slot);
-		if (reference->allocation != allocation->id) {
-			reference = next;
-			continue;
-		}
+	while ((reference = region_find_reference(domain, allocation->slot, allocation->id))) {
 		any = true;
 		region = reference->region;
 		region_remove_reference(reference);
-		if (region->references && !region->spans) {
-			reference = next;
+		if (region->references && !region->spans)
 			continue;
-		}
 		region->freed = true;
 		if (!*since && (region->mr || region->users))
 			*since = system_clock();
-		region_end(region);
-		/* region_end() may have dropped the lock. */
-		reference = region_first_in_slot(allocation->slot);
+		region_end(region, ending);
 	}
 	return any;
+}
+
+bool region_end_references(const struct allocation *allocation, struct region **ending,
+			   uint64_t *since)
+{
+	struct domain *domain = NULL;
+	bool any = false;
+
+	while ((domain = domain_after(domain, domain ? domain->number : 0)))
+		any |= region_end_references_in(domain, allocation, ending, since);
+	return any;
+}
+
+void region_end_parts(const struct allocation *allocation, struct domain *domain,
+		      const struct region *by, struct region **ending)
+{
+	struct region_reference *reference, *next;
+	struct region *region;
+
+	registration_assert_held();
+	for (reference = region_find_reference(domain, allocation->slot, allocation->id); reference;
+	     reference = next) {
+		next = region_next_reference(reference);
+		region = reference->region;
+		if (region != by && !reference->whole && !region->spans &&
+		    region->base >= by->base &&
+		    region->base + region->length <= by->base + by->length &&
+		    region_may_end(region) && !region_is_shared(region) && region_claim(region))
+			region_end(region, ending);
+	}
 }
 
 static void region_unpin(struct region *region)
@@ -118,20 +132,30 @@ static void region_unpin(struct region *region)
 	statistics_take(never_used_pinned, 1);
 }
 
-void region_unpin_all(struct region *ending)
+void region_unpin_all(struct region **ending)
 {
 	struct region *region;
 	int held;
 
-	while ((region = ending)) {
-		ending = region->ending_next;
+	while ((region = *ending)) {
+		*ending = region->ending_next;
 		held = system_hold_cancellation();
 		region_unpin(region);
-		lock_take(&registration_lock);
+		registration_lock();
 		region_finish_retiring(region);
-		lock_drop(&registration_lock);
+		registration_unlock();
 		system_release_cancellation(held);
 	}
+}
+
+void region_flush(struct region **ending)
+{
+	registration_assert_held();
+	if (!*ending)
+		return;
+	registration_unlock();
+	region_unpin_all(ending);
+	registration_lock();
 }
 
 static bool region_overlaps(const struct region *region, uint64_t base, uint64_t size)
@@ -139,12 +163,12 @@ static bool region_overlaps(const struct region *region, uint64_t base, uint64_t
 	return region->base < base + size && base < region->base + region->length;
 }
 
-void region_await_range(uint64_t base, uint64_t size, uint64_t *since)
+void region_await_range(uint64_t base, uint64_t size, struct region **ending, uint64_t *since)
 {
 	struct region *region;
 
-	session_assert();
-	session_flush();
+	registration_assert_held();
+	region_flush(ending);
 	do {
 		LIST_FOREACH(region, &retiring, in_domain) {
 			if (region_overlaps(region, base, size))
@@ -153,22 +177,22 @@ void region_await_range(uint64_t base, uint64_t size, uint64_t *since)
 		if (region && !*since)
 			*since = system_clock();
 		if (region)
-			session_sleep(true);
+			registration_sleep();
 	} while (region);
 }
 
-void region_await_owner(const struct protection_domain *owner)
+void region_await_owner(const struct protection_domain *owner, struct region **ending)
 {
 	struct region *region;
 
-	session_assert();
-	session_flush();
+	registration_assert_held();
+	region_flush(ending);
 	do {
 		LIST_FOREACH(region, &retiring, in_domain) {
 			if (region->owner == owner)
 				break;
 		}
 		if (region)
-			session_sleep(true);
+			registration_sleep();
 	} while (region);
 }

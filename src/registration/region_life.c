@@ -9,12 +9,11 @@
 #include <errno.h>
 
 #include "base/atomics.h"
-#include "base/kernel.h"
 #include "base/system.h"
 #include "registration/adapter.h"
-#include "registration/cost.h"
 #include "registration/holds.h"
-#include "registration/keys.h"
+#include "registration/entry.h"
+#include "registration/lock.h"
 #include "registration/pin_limit.h"
 #include "registration/pinning.h"
 #include "registration/policy.h"
@@ -22,7 +21,6 @@
 #include "registration/region_end.h"
 #include "registration/region_report.h"
 #include "registration/room.h"
-#include "registration/session.h"
 #include "report/errors.h"
 #include "report/statistics.h"
 
@@ -54,7 +52,7 @@ void region_set_background_time(struct region *region, uint64_t nanoseconds)
 
 void region_set_used(struct region *region)
 {
-	session_assert();
+	registration_assert_held();
 	if (region->used)
 		return;
 	region->used = true;
@@ -70,17 +68,19 @@ static void region_count_failures(const struct region *region, int error)
 	uint8_t *of_spans = &region->domain->span_failures;
 
 	for (; reference; reference = holds_at(reference->next_in_region)) {
-		if (!reference->indexed || !keys_count_failure(region->domain, reference))
+		if (!reference->leads || !entry_count_failure(region->domain, reference))
 			continue;
 		if (region->spans && error != -ENOMEM && *of_spans < POLICY_FAILURES)
 			++*of_spans;
 	}
 }
 
-/* An optional registration that fails leaves the region as it was. */
-static void region_settle(struct region *region, int error, bool optional, struct ibv_mr *mr)
+/* An optional registration that fails leaves the region as it was. A region that has ended
+ * meanwhile is added to `ending`. */
+static void region_settle(struct region *region, int error, bool optional, struct ibv_mr *mr,
+			  struct region **ending)
 {
-	session_check(region->state == REGION_REGISTERING && !region->mr);
+	registration_check(region->state == REGION_REGISTERING && !region->mr);
 	if (error) {
 		region->state = optional ? REGION_IDLE : REGION_FAILED;
 		if (!optional && !pinning_is_of_the_moment(error))
@@ -96,7 +96,7 @@ static void region_settle(struct region *region, int error, bool optional, struc
 		region->keys = (struct registration_keys){ .kernel_handle = mr->handle,
 							   .lkey = mr->lkey,
 							   .rkey = mr->rkey };
-		keys_publish_all(region);
+		entries_publish(region);
 		if (!region->ended)
 			pin_limit_set_evictable(region, true);
 		statistics_count(registrations);
@@ -105,7 +105,9 @@ static void region_settle(struct region *region, int error, bool optional, struc
 		statistics_add(registered_bytes, region->length);
 		statistics_pinned((int64_t)region->length);
 	}
-	session_wake();
+	if (region->ended && !region->with_worker)
+		region_retire(region, ending);
+	registration_wake();
 }
 
 static struct pin_request region_pin_request(const struct region *region)
@@ -123,27 +125,27 @@ static struct pin_request region_pin_request(const struct region *region)
 }
 
 static int region_pin(struct region *region, const struct registration_request *client,
-		      const struct dma_buf *source, struct pin_result *result)
+		      const struct dma_buf *source, struct pin_result *result,
+		      struct region **ending)
 {
 	struct pin_request request = region_pin_request(region);
-	uint64_t start = system_clock(), duration;
+	uint64_t start = system_clock();
 	int error;
 
 	request.source = *source;
 	request.by_address = client && !client->dma_buf;
-	session_end();
+	region_flush(ending);
+	registration_unlock();
 	error = pinning_pin(&request, result);
 	region->method = result->method;
-	duration = system_clock() - start;
+	region->from_source = !error && result->from_source;
 	region_report_registered(&request, error, &result->failure, start);
-	session_begin();
-	if (!error)
-		cost_add(region->owner->adapter, region->length, duration);
+	registration_lock();
 	return error;
 }
 
 /* True if the region fits, after evictions if `may_evict`. */
-static bool region_reserve(struct region *region, bool may_evict)
+static bool region_reserve(struct region *region, bool may_evict, struct region **ending)
 {
 	bool fits;
 
@@ -151,7 +153,7 @@ static bool region_reserve(struct region *region, bool may_evict)
 	room_describe(region->device);
 	fits = pin_limit_allows(region);
 	if (!fits && may_evict)
-		fits = room_make_for(region);
+		fits = room_make_for(region, ending);
 	/* Count the bytes before dropping the lock: the evicted bytes are reserved for this
 	 * region. */
 	if (fits)
@@ -160,118 +162,99 @@ static bool region_reserve(struct region *region, bool may_evict)
 }
 
 static void region_make_ready(struct region *region, const struct registration_request *client,
-			      bool optional, const struct dma_buf *source)
+			      bool optional, const struct dma_buf *source, struct region **ending)
 {
 	uint64_t bytes = region->length, learnt = 0;
 	struct errors_room room;
 	struct pin_result result;
 	int error;
 
-	if (!region_reserve(region, client && !optional)) {
+	if (!region_reserve(region, client && !optional, ending)) {
 		region->state = REGION_IDLE;
 		statistics_count(over_pin_limit);
-		session_wake();
+		if (region->ended && !region->with_worker)
+			region_retire(region, ending);
+		registration_wake();
 		return;
 	}
-	error = region_pin(region, client, source, &result);
+	error = region_pin(region, client, source, &result, ending);
 	for (int i = optional ? EVICTIONS_MAX : 0;
 	     error == -ENOMEM && !region->ended && i < EVICTIONS_MAX; i++, bytes *= 2) {
 		learnt = pin_limit_refused(region);
-		if (!client ||
-		    !room_make(region->owner->adapter, region->device, bytes, region->returns))
+		if (!client || !room_make(region->owner->adapter, region->device, bytes, ending))
 			break;
-		error = region_pin(region, client, source, &result);
+		error = region_pin(region, client, source, &result, ending);
 	}
 	if (!error && client)
 		pin_limit_granted(region);
-	if (error && optional) {
-		region->owner->adapter->wholes_fail |=
-			region->length <= POLICY_WHOLE && !pinning_is_of_the_moment(error);
-	} else if (error || learnt) {
+	if ((error && !optional) || learnt) {
 		room = (struct errors_room){ .regions = adapter_regions(region->owner->adapter),
 					     .region_limit = region->owner->adapter->region_limit,
 					     .bar1 = pin_limit_bar1(region->device) };
-		session_end();
+		registration_unlock();
 		region_report_pin_limit(region->device, learnt);
 		/* Of the worker's failures clients notice nothing. */
 		if (error && client && !result.reported)
 			region_log_failure(region, error, result.failure, &room);
-		session_begin();
+		registration_lock();
 	}
-	region_settle(region, error, optional, result.mr);
+	region_settle(region, error, optional, result.mr, ending);
 }
 
 /* The driver may reach a cancellation point, and other threads wait for the region: hold
  * cancellation. */
 uint64_t region_register(struct region *region, const struct registration_request *client,
-			 bool optional)
+			 bool optional, struct region **ending)
 {
 	uint64_t start = system_clock();
 	int held = system_hold_cancellation();
+	struct dma_buf source = client->source;
 
-	session_assert();
-	region_make_ready(region, client, optional, &client->source);
+	registration_assert_held();
+	region_make_ready(region, client, optional, &source, ending);
+	ready_export_keep(region, &source);
 	system_release_cancellation(held);
 	return system_clock() - start;
 }
 
-static _Atomic bool held_up; /* see region_was_held_up() */
-
-bool region_was_held_up(void)
-{
-	return exchange_relaxed(&held_up, false);
-}
-
-/* The CPU time includes the reads of the clock, which may take longer than a method that exports
- * nothing. */
-static void region_prepare(struct pin_request *request)
-{
-	uint64_t spent = kernel_time(CLOCK_THREAD_CPUTIME_ID);
-	uint64_t elapsed = kernel_time(CLOCK_MONOTONIC);
-
-	pinning_prepare(request);
-	elapsed = kernel_time(CLOCK_MONOTONIC) - elapsed;
-	spent = kernel_time(CLOCK_THREAD_CPUTIME_ID) - spent;
-	store_relaxed(&held_up, elapsed > POLICY_HELD_UP * spent);
-}
-
-uint64_t region_register_prepared(struct region *region)
+uint64_t region_register_prepared(struct region *region, struct region **ending)
 {
 	struct pin_request request = region_pin_request(region);
 	uint64_t start = system_clock(), duration = 0;
 	int held = system_hold_cancellation();
-	uint64_t youngest = memory_youngest();
 
-	session_assert();
+	registration_assert_held();
+	/* Before the first unlock: an end then waits for this flight. */
 	region->with_worker = true;
-	if (pin_limit_allows(region)) {
-		session_end();
-		region_prepare(&request);
-		session_begin();
+	region_flush(ending);
+	if (!region->ended && pin_limit_allows(region)) {
+		registration_unlock();
+		pinning_prepare(&request);
+		registration_lock();
 	}
 	if (!region->ended && region->state == REGION_IDLE) {
 		region->state = REGION_REGISTERING;
-		region_make_ready(region, NULL, false, &request.source);
+		region_make_ready(region, NULL, false, &request.source, ending);
 		duration = system_clock() - start;
-		ready_export_keep(region, &request.source, youngest);
+		ready_export_keep(region, &request.source);
 	}
 	if (request.source.length) {
-		session_end();
+		registration_unlock();
 		held_file_close(&request.source.file);
-		session_begin();
+		registration_lock();
 	}
 	region->with_worker = false;
-	if (region->ended)
-		session_wake();
+	/* A client that registers it meanwhile retires it. */
+	if (region->ended && region->state != REGION_REGISTERING)
+		region_retire(region, ending);
 	system_release_cancellation(held);
 	return duration;
 }
 
-void region_await_settled(struct region *region)
+void region_await_settled(struct region *region, struct region **ending)
 {
-	uint64_t since = system_clock();
-
-	session_assert();
+	registration_assert_held();
+	region_flush(ending);
 	while (region->state == REGION_REGISTERING)
-		region_wait(region, since);
+		registration_sleep();
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* region_life.h -- registration of a region; with registration_lock held unless noted */
+/* region_life.h -- registration of a region; with registration_mutex held unless noted */
 #ifndef PEERPIN_REGISTRATION_REGION_LIFE_H
 #define PEERPIN_REGISTRATION_REGION_LIFE_H
 
@@ -13,12 +13,8 @@
  * first: a client that requests the region meanwhile registers it. Returns 0 then, and if it has
  * ended. */
 uint64_t region_register(struct region *region, const struct registration_request *client,
-			 bool optional);
-uint64_t region_register_prepared(struct region *region);
-
-/* True if the last export of region_register_prepared() since the last call waited for others that
- * use the driver. Without the lock. */
-bool region_was_held_up(void);
+			 bool optional, struct region **ending);
+uint64_t region_register_prepared(struct region *region, struct region **ending);
 
 /* region_set_used(): no longer speculative, because a client requests the region, or may use it
  * unobserved. region_set_background_time(): the duration of its background registration. */
@@ -26,6 +22,6 @@ void region_set_used(struct region *region);
 void region_set_background_time(struct region *region, uint64_t nanoseconds);
 
 /* Waits for a registration; drops the lock meanwhile. */
-void region_await_settled(struct region *region);
+void region_await_settled(struct region *region, struct region **ending);
 
 #endif

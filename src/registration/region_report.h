@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* region_report.h -- log and trace lines of regions; without registration_lock unless noted */
+/* region_report.h -- log and trace lines of regions; without registration_mutex unless noted */
 #ifndef PEERPIN_REGISTRATION_REGION_REPORT_H
 #define PEERPIN_REGISTRATION_REGION_REPORT_H
 
+#include "registration/methods.h"
 #include "registration/objects.h"
 
 struct errors_room;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* registration.h -- contract of the registration layer: which memory is registered in which domain
  *
- * A region is one granule-aligned range registered in one domain: a protection domain with one set
- * of access flags and one mapping of the memory. A client MR is the provider's own
+ * A region is one range of granules, or of pages, registered in one domain: a protection domain
+ * with one set of access flags and one mapping of the memory. A client MR is the provider's own
  * struct with the region's keys, identified by its address. Contract:
  *
  * - A client MR covers only live memory, with exactly the requested access flags.
@@ -24,7 +24,6 @@
 #include "base/held_file.h"
 #include "memory/memory.h"
 #include "registration/verbs_abi.h"
-#include "report/errors.h"
 
 /* A dma-buf of [base, base + length). length 0: none. The client's own has no inode here: the
  * client keeps it open during its call. */
@@ -32,54 +31,6 @@ struct dma_buf {
 	struct held_file file;
 	uint64_t base, length;
 };
-
-/* One registration to make: whole granules, all of them in live memory until pin() returns. */
-struct pin_request {
-	struct ibv_pd *pd;
-	uint64_t base, length;
-	int access;
-	int device;	   /* GPU ordinal */
-	CUcontext context; /* of an allocation in the range; NULL: VMM and pool memory have none */
-	bool dma_buf_only; /* no peer memory: the driver does not report the memory as capable */
-	bool pcie;	   /* by a dma-buf that maps the memory over PCIe, and by nothing else */
-	bool by_address;   /* a client waits, whose own call is by address */
-	/* In blocks of one ordinary allocation alone: no neighbour, no kind of memory and no
-	 * mapping is the cause of a failure, but GPU and adapter. */
-	bool own_blocks;
-	struct dma_buf source; /* may hold the range, mapped likewise; open until pin() returns */
-};
-
-struct pin_result {
-	struct ibv_mr *mr; /* NULL: failed */
-	const struct registration_method *method;
-	struct errors_text failure; /* no cause: the returned number, of the method's `call` */
-	bool reported;		    /* pinning_report.c has logged the failure */
-};
-
-/* Error without meaning for GPU and adapter: at this moment no context of the device can export. */
-#define PINNING_NO_CONTEXT (-ENXIO)
-
-/* True for an error without meaning for the memory either: a retry may succeed. */
-static inline bool pinning_is_of_the_moment(int error)
-{
-	return error == PINNING_NO_CONTEXT || error == -EAGAIN || error == -EINTR;
-}
-
-/* Registration method. pin() and unpin() return 0 or -errno. They run on the client's thread,
- * inside its registration call, or on the worker, without any lock. */
-struct registration_method {
-	const char *name;
-	int (*pin)(const struct pin_request *request, struct pin_result *result);
-	int (*unpin)(struct ibv_mr *mr);
-	struct method_support (*probe)(const struct pin_request *request);
-	bool (*accepts)(const struct pin_request *request); /* this memory and access flags */
-	void (*prepare)(struct pin_request *request);	    /* NULL: registers by address */
-	_Atomic uint64_t *registrations;		    /* its counter */
-	enum errors_call call; /* of failures without a cause in the result */
-};
-
-/* The method of all pairs; NULL: chosen by pinning.c. For tests. */
-extern const struct registration_method *registration_forced_method;
 
 #define VERBS_CALLS(CALL)                                                                          \
 	CALL(ibv_reg_mr)                                                                           \
@@ -131,9 +82,9 @@ void registration_log_selection(void);
  * `by_key`: its client indexes registrations by key, so each key has at most 1 client MR. */
 void registration_pd_opened(struct ibv_pd *pd, bool by_key);
 
-/* PEERPIN_EAGER: the client of the protection domain will request GPU memory with these access
- * flags, and with relaxed ordering besides if it requests host memory so. Memory near the adapter
- * is registered with them from now on. Keeps errno. */
+/* PEERPIN_PREREGISTER=eager: the client of the protection domain will request GPU memory with these
+ * access flags, and with relaxed ordering besides if it requests host memory so. Memory near the
+ * adapter is registered with them from now on. Keeps errno. */
 void registration_expect(const struct ibv_pd *pd, int access);
 
 /* The client deallocates the protection domain. False: it has client MRs there, with a region or
@@ -212,23 +163,6 @@ void registration_imported(const void *client_mr, const struct ibv_context *cont
  * this range is registered, mapped likewise, for the caller to return; it is recorded. Negative:
  * the driver has to export the range. */
 int registration_export(const struct found_export *wanted);
-
-/* ---- look-ups without a client MR ---- */
-
-struct domain;
-
-/* The domain of `access` in `pd`, enabled from now on: background registration includes it. Valid
- * until the protection domain is closed. NULL: unknown pd, or access flags that no region can
- * have. */
-struct domain *registration_domain(const struct ibv_pd *pd, int access);
-
-/* The keys of [address, address + length) in `domain`, for one use. Requires one live allocation
- * around the range, registered in `domain` with exactly `access`. Wait-free, any thread: no lock,
- * no allocation, no write but a counter of the thread's own. False: call registration_request().
- * The keys stay valid until the memory is freed or registration_pd_closing() begins, even if the
- * kernel then refuses. A later use is the caller's error, as with every key. */
-bool registration_find(const struct domain *domain, uint64_t address, uint64_t length, int access,
-		       uint32_t *lkey, uint32_t *rkey);
 
 /* Receives the allocated and freeing events. */
 extern const struct memory_subscriber registration_subscriber;

@@ -7,26 +7,27 @@
 
 #include "base/system.h"
 #include "registration/background.h"
+#include "registration/lock.h"
 #include "registration/region.h"
 #include "registration/region_end.h"
-#include "registration/session.h"
 #include "report/statistics.h"
 
 static void subscriber_freeing(const struct allocation *allocation)
 {
 	uint64_t since = 0; /* start of the deregistrations that delay this free; 0: none */
+	struct region *ending = NULL;
 	bool queued;
 
-	session_begin();
+	registration_lock();
 	queued = region_is_queued(allocation);
 	if (queued)
 		region_unqueue(allocation);
 	/* A queued allocation may have a reference already: a client registered it, or the worker
 	 * is registering it. */
-	if (!region_end_references(allocation, &since) && queued)
+	if (!region_end_references(allocation, &ending, &since) && queued)
 		statistics_count(cancelled);
-	region_await_range(allocation->base, allocation->size, &since);
-	session_end();
+	region_await_range(allocation->base, allocation->size, &ending, &since);
+	registration_unlock();
 	if (since)
 		statistics_time(free_ns, system_clock() - since, free_ns);
 }
@@ -35,9 +36,9 @@ static bool subscriber_in_use(const struct allocation *allocation)
 {
 	bool in_use;
 
-	session_begin();
+	registration_lock();
 	in_use = region_is_in_use_for(allocation);
-	session_end();
+	registration_unlock();
 	return in_use;
 }
 

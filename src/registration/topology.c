@@ -4,7 +4,6 @@
 
 #include <errno.h>
 
-#include "base/cpu_list.h"
 #include "base/pci_path.h"
 #include "base/pci_resource.h"
 #include "base/system.h"
@@ -165,17 +164,6 @@ const char *topology_path(struct ibv_context *context, int device)
 			path = pci_path_by_bridges(gpu, adapter, common);
 	}
 	return pci_path_name(path);
-}
-
-/* ---- CPUs ---- */
-
-bool topology_cpus_near(int device, struct kernel_cpus *cpus)
-{
-	char name[GPU_NAME], text[1024];
-
-	return topology_find_gpu(device, name) &&
-	       sysfs_read(PCI_DEVICES, name, "local_cpulist", text, sizeof(text)) &&
-	       cpu_list_parse(text, cpus);
 }
 
 /* ---- BAR1 ---- */

@@ -27,9 +27,6 @@ bool topology_is_near(struct ibv_context *context, int device);
  * PCI_PATH_NONE: the adapter is software; "": unknown. */
 const char *topology_path(struct ibv_context *context, int device);
 
-/* CPUs near the GPU. False: unknown. */
-bool topology_cpus_near(int device, struct kernel_cpus *cpus);
-
 /* Bytes of the GPU that the PCI bus can address at once (its BAR1); 0: unknown. */
 uint64_t topology_bar1_bytes(int device);
 

@@ -231,7 +231,7 @@ static bool summary_is_worth_it(void)
 {
 	const struct config *config = config_get();
 
-	return config->keep || config->keep_host || config->eager ||
+	return config->keep || config->keep_host || config->preregister == PREREGISTER_EAGER ||
 	       statistics_get(protection_domains) || statistics_get(host_requests) ||
 	       statistics_tallied(TALLY_requests);
 }

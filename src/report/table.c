@@ -114,8 +114,6 @@ static void table_add_requests(struct output *output)
 		output_add(output, "  %llu waited", llu(statistics_get(waited)));
 	output_add(output, "  %llu %s  %llu forwarded", llu(misses),
 		   misses == 1 ? "miss" : "misses", llu(statistics_get(forwarded)));
-	if (statistics_tallied(TALLY_look_ups))
-		output_add(output, "  %llu key look-ups", llu(statistics_tallied(TALLY_look_ups)));
 	if (statistics_get(ucx_unhooked))
 		output_add(output, "  %llu UCX without hooks: its requests hit (use UCX 1.18.1)",
 			   llu(statistics_get(ucx_unhooked)));

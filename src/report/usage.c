@@ -143,13 +143,12 @@ static bool usage_is_software(void)
 
 bool usage_is_used(void)
 {
-	return (usage_served() || statistics_tallied(TALLY_look_ups)) && !usage_is_software();
+	return usage_served() && !usage_is_software();
 }
 
 static void usage_write_served(char *to, size_t size)
 {
-	bool hit = statistics_tallied(TALLY_hits) || statistics_get(waited) ||
-		   statistics_tallied(TALLY_look_ups);
+	bool hit = statistics_tallied(TALLY_hits) || statistics_get(waited);
 	char methods[64], adapters[256], bytes[24];
 
 	usage_bytes(statistics_get(pinned_bytes_peak), bytes, sizeof(bytes));
@@ -167,7 +166,7 @@ void usage_write(char *to, size_t size)
 {
 	struct statistics_row reason;
 
-	if (usage_served() || statistics_tallied(TALLY_look_ups)) {
+	if (usage_served()) {
 		usage_write_served(to, size);
 	} else if (statistics_get(forwarded_version)) {
 		system_format(to, size, "not used by peerpin: unsupported libibverbs");

@@ -353,6 +353,11 @@ struct sim_allocation *sim_find_in_range(uint64_t from, uint64_t to)
 	return allocation;
 }
 
+bool sim_has_room(CUdevice device)
+{
+	return sim_devices[device].used_blocks < sim_devices[device].memory / SIM_BLOCK;
+}
+
 bool sim_blocks_are_used(uint64_t from, uint64_t to)
 {
 	struct sim_device *device = allocator_device(from);

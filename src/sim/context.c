@@ -63,7 +63,8 @@ bool sim_in_old_context(void)
 
 CUcontext sim_make_context(CUdevice device, unsigned int flags, bool primary)
 {
-	struct CUctx_st *context = sim_make_object(&contexts, sizeof(*context));
+	struct CUctx_st *context =
+		sim_has_room(device) ? sim_make_object(&contexts, sizeof(*context)) : NULL;
 
 	if (!context)
 		return NULL;
@@ -117,6 +118,14 @@ SIM_FORWARD(cuCtxCreate_v3, context_create, (context, flags, device), CUcontext 
 	    CUexecAffinityParam *affinity, int count, unsigned int flags, CUdevice device);
 SIM_FORWARD(cuCtxCreate_v4, context_create, (context, flags, device), CUcontext *context,
 	    CUctxCreateParams *parameters, unsigned int flags, CUdevice device);
+
+/* Limits are neither kept nor read. */
+SIM_CONTEXT_CALL(cuCtxSetLimit, (limit, value), CUlimit limit, size_t value)
+{
+	(void)limit;
+	(void)value;
+	return sim_has_room(context->device) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
 
 /* Free the context's memory. Other threads' stacks keep the context, unusable. */
 static void context_destroy(struct CUctx_st *context)

@@ -112,18 +112,27 @@ SIM_FORWARD(cuGraphAddNode_v2, cuGraphAddNode, (node, graph, dependencies, count
 	    CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,
 	    const CUgraphEdgeData *edges, size_t count, CUgraphNodeParams *parameters);
 
-SIM_CALL(cuGraphInstantiateWithFlags, (exec, graph, flags), CUgraphExec *exec, CUgraph graph,
-	 unsigned long long flags)
+SIM_CONTEXT_CALL(cuGraphInstantiateWithFlags, (exec, graph, flags), CUgraphExec *exec,
+		 CUgraph graph, unsigned long long flags)
 {
 	(void)flags;
 	if (!exec || !sim_graph_exists(graph))
 		return CUDA_ERROR_INVALID_VALUE;
-	*exec = sim_make_object(&execs, sizeof(**exec));
+	*exec = sim_has_room(context->device) ? sim_make_object(&execs, sizeof(**exec)) : NULL;
 	if (!*exec)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	(*exec)->graph = graph;
 	return CUDA_SUCCESS;
 }
+
+SIM_FORWARD(cuGraphInstantiate, cuGraphInstantiateWithFlags, (exec, graph, 0), CUgraphExec *exec,
+	    CUgraph graph, CUgraphNode *node, char *text, size_t size);
+SIM_FORWARD(cuGraphInstantiate_v2, cuGraphInstantiateWithFlags, (exec, graph, 0), CUgraphExec *exec,
+	    CUgraph graph, CUgraphNode *node, char *text, size_t size);
+SIM_FORWARD(cuGraphInstantiateWithParams, cuGraphInstantiateWithFlags, (exec, graph, 0),
+	    CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters);
+SIM_FORWARD(cuGraphInstantiateWithParams_ptsz, cuGraphInstantiateWithFlags, (exec, graph, 0),
+	    CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters);
 
 SIM_CALL(cuGraphExecDestroy, (exec), CUgraphExec exec)
 {
@@ -134,10 +143,12 @@ SIM_CALL(cuGraphExecDestroy, (exec), CUgraphExec exec)
 }
 
 /* Fail while an allocation of an earlier launch is live. */
-SIM_CALL(cuGraphLaunch, (exec, stream), CUgraphExec exec, CUstream stream)
+SIM_CONTEXT_CALL(cuGraphLaunch, (exec, stream), CUgraphExec exec, CUstream stream)
 {
 	if (!sim_is_live(execs, exec) || !sim_stream_exists(stream))
 		return CUDA_ERROR_INVALID_VALUE;
+	if (!sim_has_room(context->device))
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	for (const struct CUgraphNode_st *node = exec->graph->nodes; node; node = node->next) {
 		if (sim_find_attached(node->base))
 			return CUDA_ERROR_INVALID_VALUE;
@@ -146,6 +157,18 @@ SIM_CALL(cuGraphLaunch, (exec, stream), CUgraphExec exec, CUstream stream)
 	}
 	return CUDA_SUCCESS;
 }
+
+SIM_FORWARD(cuGraphLaunch_ptsz, cuGraphLaunch, (exec, stream), CUgraphExec exec, CUstream stream);
+
+/* The memory comes at the launch. */
+SIM_CONTEXT_CALL(cuGraphUpload, (exec, stream), CUgraphExec exec, CUstream stream)
+{
+	if (!sim_is_live(execs, exec) || !sim_stream_exists(stream))
+		return CUDA_ERROR_INVALID_VALUE;
+	return sim_has_room(context->device) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+SIM_FORWARD(cuGraphUpload_ptsz, cuGraphUpload, (exec, stream), CUgraphExec exec, CUstream stream);
 
 /* No freed memory is cached: nothing to trim. */
 SIM_CALL(cuDeviceGraphMemTrim, (device), CUdevice device)

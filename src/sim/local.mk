@@ -26,6 +26,7 @@ src_sim_libsim_la_SOURCES = \
 	src/sim/pool.c \
 	src/sim/primary.c \
 	src/sim/proc_address.c \
+	src/sim/refused.c \
 	src/sim/shared.c \
 	src/sim/stream.c \
 	src/sim/work.h \

@@ -50,7 +50,9 @@ static bool module_is_text(const char *image)
 static CUresult module_load(CUcontext context, CUmodule *module, const char *image)
 {
 	struct sim_allocation *allocation =
-		sim_allocate(context->device, context, SIM_GLOBAL, GLOBAL_SIZE);
+		sim_has_room(context->device)
+			? sim_allocate(context->device, context, SIM_GLOBAL, GLOBAL_SIZE)
+			: NULL;
 	CUmodule made = allocation ? calloc(1, sizeof(*made)) : NULL;
 
 	if (!made) {
@@ -78,6 +80,18 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image)
 		return result;
 	return sim_leave(module && image ? module_load(context, module, image)
 					 : CUDA_ERROR_INVALID_VALUE);
+}
+
+/* Values of options may be input and output (cuda.h): a refused call has changed them. */
+CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int count,
+			    CUjit_option *options, void **values)
+{
+	CUresult result = cuModuleLoadData(module, image);
+
+	(void)options;
+	for (unsigned int i = 0; result == CUDA_ERROR_OUT_OF_MEMORY && i < count; i++)
+		values[i] = NULL;
+	return result;
 }
 
 CUresult cuModuleUnload(CUmodule module)
@@ -172,5 +186,32 @@ SIM_CONTEXT_CALL(cuLaunchKernel,
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (!grid_x || !grid_y || !grid_z || !block_x || !block_y || !block_z)
 		return CUDA_ERROR_INVALID_VALUE;
-	return CUDA_ERROR_NOT_SUPPORTED;
+	return sim_has_room(context->device) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_OUT_OF_MEMORY;
 }
+
+#define LAUNCH_ARGUMENTS                                                                           \
+	(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream,        \
+	 parameters, NULL)
+
+SIM_FORWARD(cuLaunchKernel_ptsz, cuLaunchKernel, LAUNCH_ARGUMENTS, CUfunction function,
+	    unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x,
+	    unsigned int block_y, unsigned int block_z, unsigned int shared_bytes, CUstream stream,
+	    void **parameters, void **extra);
+SIM_FORWARD(cuLaunchCooperativeKernel, cuLaunchKernel, LAUNCH_ARGUMENTS, CUfunction function,
+	    unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x,
+	    unsigned int block_y, unsigned int block_z, unsigned int shared_bytes, CUstream stream,
+	    void **parameters);
+SIM_FORWARD(cuLaunchCooperativeKernel_ptsz, cuLaunchKernel, LAUNCH_ARGUMENTS, CUfunction function,
+	    unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x,
+	    unsigned int block_y, unsigned int block_z, unsigned int shared_bytes, CUstream stream,
+	    void **parameters);
+
+#define LAUNCH_EX_ARGUMENTS                                                                        \
+	(function, launch->gridDimX, launch->gridDimY, launch->gridDimZ, launch->blockDimX,        \
+	 launch->blockDimY, launch->blockDimZ, launch->sharedMemBytes, launch->hStream,            \
+	 parameters, extra)
+
+SIM_FORWARD(cuLaunchKernelEx, cuLaunchKernel, LAUNCH_EX_ARGUMENTS, const CUlaunchConfig *launch,
+	    CUfunction function, void **parameters, void **extra);
+SIM_FORWARD(cuLaunchKernelEx_ptsz, cuLaunchKernel, LAUNCH_EX_ARGUMENTS,
+	    const CUlaunchConfig *launch, CUfunction function, void **parameters, void **extra);

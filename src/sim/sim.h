@@ -250,6 +250,9 @@ struct sim_allocation *sim_find(uint64_t address);
 struct sim_allocation *sim_find_in_range(uint64_t from, uint64_t to);
 /* True if each block of [from, to), in one device's range, has memory. */
 bool sim_blocks_are_used(uint64_t from, uint64_t to);
+/* True if the device has a free block. Without memory the real driver also refuses the calls that
+ * entry_points.def lists as REPEATED. */
+bool sim_has_room(CUdevice device);
 /* True if the address lies in a device's range, allocated or not. */
 bool sim_is_device_address(uint64_t address);
 /* True if any allocation in a device's range overlaps [from, to). */

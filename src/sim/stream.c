@@ -29,7 +29,7 @@ SIM_CONTEXT_CALL(cuStreamCreateWithPriority, (stream, flags, priority), CUstream
 	(void)priority;
 	if (!stream || flags > 1)
 		return CUDA_ERROR_INVALID_VALUE;
-	*stream = sim_make_stream(!flags);
+	*stream = sim_has_room(context->device) ? sim_make_stream(!flags) : NULL;
 	return *stream ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 

@@ -46,13 +46,13 @@ static void facts_find_use(json_t *facts, const struct job *job)
 	for (size_t i = 0; i < job->count; i++) {
 		bool requested = facts_has_requests(job->ranks[i]);
 
-		if (requested || record_number(job->ranks[i], "look_ups"))
+		if (requested)
 			passive = false;
 		if (!record_used(job->ranks[i]) &&
 		    (!unused || (requested && !facts_has_requests(unused))))
 			unused = job->ranks[i];
 	}
-	/* No process made a request or a key look-up, so there is no failure to explain. */
+	/* No process made a request, so there is no failure to explain. */
 	facts_set(facts, "passive", passive);
 	if (!unused)
 		return;
@@ -181,46 +181,6 @@ static void facts_find_failures(json_t *facts, const struct job *job)
 	facts_set_text(facts, "failed_fix", fix);
 }
 
-/* Propose the PEERPIN_MIN_SIZE that avoids unused registrations. A used registration below that
- * size would become a miss. If used and unused regions have all sizes, the proposal accepts 1 used
- * registration for 10 unused ones. */
-static const char *facts_propose_size(const struct job *job)
-{
-	const json_t *used = json_object_get(job->histograms, "used_bytes"),
-		     *unused = json_object_get(job->histograms, "never_used_bytes");
-	int64_t skipped = 0, lost = 0, best_skipped = 0, best_lost = 0;
-	size_t best = 0, letter;
-
-	for (size_t bits = 1; bits < 62; bits++) {
-		skipped = add_capped(skipped, json_integer_value(json_array_get(unused, bits - 1)));
-		lost = add_capped(lost, json_integer_value(json_array_get(used, bits - 1)));
-		/* No allocation is worth a limit below a page. */
-		if (bits < 12 || skipped <= best_skipped || lost > skipped / 10)
-			continue;
-		/* Lose more used registrations only if the number of skipped ones doubles. */
-		if (lost > best_lost && best_skipped && skipped / 2 < best_skipped)
-			continue;
-		best_skipped = skipped;
-		best_lost = lost;
-		best = bits;
-	}
-	/* Key look-ups record no sizes: used sizes are unknown. */
-	if (job_total(job, "look_ups"))
-		return "PEERPIN_PIN_LIMIT bounds the registered memory; key look-ups record no "
-		       "sizes, so no "
-		       "PEERPIN_MIN_SIZE is proposed";
-	if (!best_skipped)
-		return "PEERPIN_PIN_LIMIT bounds the registered memory; used regions have the same "
-		       "sizes, "
-		       "so no PEERPIN_MIN_SIZE is proposed";
-	letter = best < 30 ? best / 10 : 3;
-	return text_of("PEERPIN_MIN_SIZE=%lld%.1s would have excluded %s of them and %s",
-		       1LL << (best - 10 * letter), &"\0KMG"[letter],
-		       show(UNIT_COUNT, best_skipped),
-		       best_lost ? text_of("up to %s used ones", show(UNIT_COUNT, best_lost))
-				 : "no used one");
-}
-
 static void facts_find_never_used(json_t *facts, const struct job *job)
 {
 	int64_t bytes = job_total(job, "never_used_bytes"), time = job_total(job, "never_used_ns");
@@ -230,7 +190,6 @@ static void facts_find_never_used(json_t *facts, const struct job *job)
 			       bytes ? show(UNIT_BYTES, bytes) : "", bytes && time ? ", " : "",
 			       bytes && time ? show(UNIT_TIME, time) : "",
 			       bytes && time ? " of registration" : ""));
-	facts_set_text(facts, "size_proposal", facts_propose_size(job));
 }
 
 static json_t *facts_find(const struct job *job)

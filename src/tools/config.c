@@ -113,7 +113,7 @@ static int config_find_option(const char *word, const char **value)
 	return CONFIG_ROWS;
 }
 
-/* `name`: PEERPIN_MIN_SIZE, MIN_SIZE, min_size or min-size. */
+/* `name`: PEERPIN_PIN_LIMIT, PIN_LIMIT, pin_limit or pin-limit. */
 static void config_select_name(const char *name)
 {
 	struct nearest nearest;
@@ -275,7 +275,6 @@ static int config_show_settings(void)
 		file = NULL;
 	config_read_environment(&reader, environ);
 	config_read_values(&reader);
-	config_complete(&reader);
 	settings_fill(&config, places, file,
 		      request.file ? CONFIG_FROM_OPTION : CONFIG_FROM_ENVIRONMENT);
 	for (int i = CONFIG_ITSELF; request.changed && i < CONFIG_ROWS; i++) {

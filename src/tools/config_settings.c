@@ -22,7 +22,7 @@ static const struct {
 
 static struct setting settings[CONFIG_ROWS + 1]; /* the first is PEERPIN_CONFIG_FILE */
 
-/* "PEERPIN_MIN_SIZE": "--min-size" */
+/* "PEERPIN_PIN_LIMIT": "--pin-limit" */
 static void setting_name_option(struct setting *setting)
 {
 	char *to = setting->option;
@@ -108,14 +108,10 @@ static void setting_format_value(const struct config *config, int row, char *tex
 	case SIZE:
 		setting_format_size(*(const uint64_t *)field, text, length);
 		break;
-	case CPUS:
 	case TEXT:
 	case FILE_NAME:
 		string = *(const char *const *)field;
-		snprintf(text, length, "%s",
-			 string				  ? string
-			 : config_table[row].kind == CPUS ? "auto"
-							  : "");
+		snprintf(text, length, "%s", string ? string : "");
 		break;
 	default:
 		snprintf(text, length, "%s",

@@ -44,21 +44,11 @@ static struct reason hints_main_reason(const struct job *job)
 		struct reason reason = reasons[i];
 
 		reason.requests = (uint64_t)job_total(job, reason.key);
-		if (reason.requests > commonest.requests && !strncmp(reason.key, "forwarded_", 9))
+		if (reason.requests > commonest.requests &&
+		    !strncmp(reason.key, "forwarded_", strlen("forwarded_")))
 			commonest = reason;
 	}
 	return commonest;
-}
-
-static unsigned int hints_sizes(const struct job *job)
-{
-	const json_t *buckets = json_object_get(job->histograms, "used_bytes"), *count;
-	unsigned int sizes = 0;
-	size_t at;
-
-	json_array_foreach(buckets, at, count)
-		sizes += json_integer_value(count) > 0;
-	return sizes;
 }
 
 static const char *hints_text(uint64_t requests, uint64_t all, const char *text)
@@ -67,10 +57,9 @@ static const char *hints_text(uint64_t requests, uint64_t all, const char *text)
 		       show(UNIT_COUNT, (int64_t)all), text);
 }
 
-#define SIZES	       hints_sizes(job)
-#define FORWARDED       reason.requests
+#define FORWARDED	reason.requests
 #define FORWARDED_LABEL reason.label
-#define FORWARDED_FIX   job_fix(job, reason.key)
+#define FORWARDED_FIX	job_fix(job, reason.key)
 
 void job_hints(const struct job *job, void (*take)(void *argument, const struct hint *hint),
 	       void *argument)

@@ -2,9 +2,9 @@
 /* records.h -- statistics of processes as checked JSON objects, one record for each process
  *
  * A record comes from the JSON file that a process wrote at its end, or from its latest
- * snapshot (report/statistics.h). An unreadable file becomes a problem with a reason, and reading continues. Input is
- * untrusted. An accepted record holds only whole numbers of 0 or more where the schema has numbers,
- * and its texts are clean_text(): output forms need not clean them.
+ * snapshot (report/statistics.h). An unreadable file becomes a problem with a reason, and reading
+ * continues. Input is untrusted. An accepted record holds only whole numbers of 0 or more where the
+ * schema has numbers, and its texts are clean_text(): output forms need not clean them.
  */
 #ifndef PEERPIN_TOOLS_RECORDS_H
 #define PEERPIN_TOOLS_RECORDS_H

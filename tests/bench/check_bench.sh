@@ -53,7 +53,7 @@ for mode in off sync auto all; do
 		"\"case\": \"cuMemAlloc, 16 domains, with pauses, $mode\", .*\"peer_ns\": [1-9]" "$folder/results/registration.json"
 done
 ends 'of small allocations the granules are counted' 0 '"case": ' grep -E \
-	'"case": "many small, granule: registrations, all".*"figure": [1-9][0-9]*[.]000, "unit": "", "peer_figure": 16.000' \
+	'"case": "many small: registrations, all".*"figure": [1-9][0-9]*[.]000, "unit": "", "peer_figure": 16.000' \
 	"$folder/results/registration.json"
 ends 'an LRU is beside what a pin limit makes of turns' 0 '"case": ' grep -E \
 	'"case": "twice the pin limit, in turns: registrations, auto".*"peer": "LRU".*"peer_figure": 500.000' \

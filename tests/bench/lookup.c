@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* lookup.c -- cost of finding a registration, and of an allocation and a free
+/* lookup.c -- cost of finding an allocation, and of an allocation and a free
  *
- * A look-up is the work of a use: find the allocation, check range and access flags, take the keys,
- * count. Successive look-ups do not depend on each other, like those of a client that sends many
- * messages. Each number of live allocations has a process of its own.
+ * A look-up finds the allocation of an address, and checks the range: the part of a hit that grows
+ * with the number of allocations. Successive look-ups do not depend on each other, like those of a
+ * client that sends many messages. Each number of live allocations has a process of its own.
  */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "bench.h"
+#include "memory/lookup.h"
 #include "memory/table.h"
 #include "peer.h"
 #include "population.h"
@@ -43,13 +44,15 @@ static uint64_t find(void *context, unsigned int thread, uint64_t count)
 {
 	const struct queries *queries = context;
 	uint64_t at = start_of(queries, thread), sum = 0;
-	uint32_t lkey, rkey;
+	struct found found;
 
 	for (; count; count--) {
-		if (!registration_find(population.domain, queries->addresses[at], REQUEST_LENGTH,
-				       ACCESS, &lkey, &rkey))
+		if (!lookup(queries->addresses[at], &found) ||
+		    found.size - found.offset < REQUEST_LENGTH)
 			return 0;
-		sum += population_key(lkey, rkey);
+		sum += queries->addresses[at] - found.offset;
+		if (!lookup_is_same(&found))
+			return 0;
 		if (++at == queries->count)
 			at = 0;
 	}
@@ -311,7 +314,7 @@ int main(int argc, char **argv)
 	static const uint64_t lives[] = { 1, 100, 10000, MILLION };
 	static const struct bench bench = {
 		.name = "lookup",
-		.about = "What a client pays to find its registration, beside UCX's cache where "
+		.about = "What a client pays to find its allocation, beside UCX's cache where "
 			 "UCX is installed,\nby number and shape of living allocations; their "
 			 "memory; an allocation and a free.\n",
 		.goals = goals,

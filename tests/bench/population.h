@@ -19,7 +19,7 @@ enum shape {
 
 extern const char *const shape_names[SHAPES];
 
-/* Addresses, and the expected keys: lkey, and above it rkey. */
+/* Addresses, and what a look-up finds: the base of the allocation. */
 struct queries {
 	uint64_t *addresses, *keys;
 	uint64_t count;
@@ -31,16 +31,10 @@ struct population {
 	uint64_t end;		 /* behind the last */
 	struct queries random;	 /* in random allocations */
 	struct queries hot;	 /* all in one */
-	struct domain *domain;	 /* domain of the registrations */
 	double bytes;		 /* growth of this process for each allocation */
 	double bytes_registered; /* and for each registration */
 	double before;
 };
-
-static inline uint64_t population_key(uint32_t lkey, uint32_t rkey)
-{
-	return lkey | (uint64_t)rkey << 32;
-}
 
 /* lkey of the stand-in adapter for a range. */
 static inline uint32_t population_lkey(uint64_t base, uint64_t length)

@@ -29,7 +29,7 @@ static const struct bench_goal goals[] = {
 	{ .pattern = "per iteration: hits, auto", .least = 95 },
 	{ .pattern = "same sizes: never used, auto", .most = 10 },
 	{ .pattern = "same sizes: hits, auto", .least = 95 },
-	{ .pattern = "many small, *: registrations, *", .most_of_peer = 1 },
+	{ .pattern = "many small: registrations, *", .most_of_peer = 1 },
 	{ .pattern = "twice the pin limit, *: registrations, *", .most_of_peer = 1.1 },
 	{ .pattern = "twice the pin limit, *: most pinned, *", .most_of_peer = 1 },
 	{ 0 },

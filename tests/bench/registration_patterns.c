@@ -208,8 +208,7 @@ static void run_many_small(const struct pattern *pattern)
 	qsort(places, count, sizeof(*places), compare);
 	for (unsigned int i = 0; i < count; i++)
 		shared += !i || places[i] != places[i - 1];
-	report(pattern->name, "registrations", (double)counts.made, "",
-	       pattern->unit == 2 * MIB ? "blocks" : "granules", (double)shared);
+	report(pattern->name, "registrations", (double)counts.made, "", "granules", (double)shared);
 	for (unsigned int i = 0; i < count; i++)
 		client_free(&buffers[i]);
 }
@@ -279,8 +278,7 @@ const struct pattern patterns[] = {
 	{ "PyTorch-like", run_pytorch, NULL, 0 },
 	{ "per iteration", run_iterations, NULL, 0 },
 	{ "same sizes", run_iterations, NULL, 1 },
-	{ "many small, granule", run_many_small, "PEERPIN_GRANULARITY=64K", 64 * KIB },
-	{ "many small, block", run_many_small, "PEERPIN_GRANULARITY=2M", 2 * MIB },
+	{ "many small", run_many_small, NULL, 64 * KIB },
 	{ "twice the pin limit, in turns", run_pin_limit, "PEERPIN_PIN_LIMIT=32M", 0 },
 	{ "twice the pin limit, by chance", run_pin_limit, "PEERPIN_PIN_LIMIT=32M", 1 },
 	{ NULL, NULL, NULL, 0 },

@@ -55,7 +55,7 @@ CAUSES = {
                ("only [0-9]+ open files", "ulimit -n|nofile 65536"),
                ("2 MiB of host memory cannot be registered", "memory limit of the job"),
                ("this cgroup limits", "rdma.max of this job"), ("the cgroup above, /slurm/job_7 limits", "rdma.max of /slurm/job_7$"),
-               ("supports only 8192 registrations", "PEERPIN_MIN_SIZE"), ("at most 1024 MiB at a time", "allocate in pieces")],
+               ("supports only 8192 registrations", "UCX_RCACHE_MAX_REGIONS"), ("at most 1024 MiB at a time", "allocate in pieces")],
     "job": [("no rank fits", "PEERPIN_PIN_LIMIT=")],
     "path": [("NODE, over two root complexes", "--deep"), ("is closer to", "reason against mlx5_1"), (r"SYS \(crosses sockets\)$", "adapter of its own socket")],
     "acs": [("sent up to the root complex", "setpci -s|refuses setpci")],

@@ -253,22 +253,6 @@ FORM_RUN(twice_held)
 	}
 }
 
-FORM_RUN(twice_held_unique)
-{
-	CUdeviceptr address = allocate(size);
-
-	for (int i = 0; i < ROUNDS; i++) {
-		struct ibv_mr *first = by_address(pd, address, size, ACCESS);
-		struct ibv_mr *second = by_address(pd, address, size, ACCESS);
-
-		if (first && second && first->lkey == second->lkey)
-			report_wrong("key of two registrations");
-		check_bytes(second, address, address, size);
-		drop(second);
-		drop(first);
-	}
-}
-
 FORM_RUN(neighbours)
 {
 	CUdeviceptr address = allocate(size);

@@ -31,23 +31,19 @@ scale() {
 	[ -z "$text" ] || echo "$text"
 }
 
-for keys in PEERPIN_UNIQUE_KEYS={no,yes}; do
-	for ahead in PEERPIN_PREREGISTER={auto,off}; do
-		for held in held passing; do
-			for parts in 32 100 1000 10000; do
-				scale "$keys" "$ahead" -- hits arena "$parts" "$held" 80
-				scale "$keys" "$ahead" -- hits spans "$parts" "$held" 80
-			done
-			for parts in 32 100 1000; do
-				scale "$keys" "$ahead" -- hits overlaps "$parts" "$held" 80
-			done
+for ahead in PEERPIN_PREREGISTER={auto,off}; do
+	for held in held passing; do
+		for parts in 32 100 1000 10000; do
+			scale "$ahead" -- hits arena "$parts" "$held" 80
+			scale "$ahead" -- hits spans "$parts" "$held" 80
+		done
+		for parts in 32 100 1000; do
+			scale "$ahead" -- hits overlaps "$parts" "$held" 80
 		done
 	done
-	# Parts of 64 or 128 KiB: a quarter to a half of them fits.
-	scale "$keys" PEERPIN_PREREGISTER=off PEERPIN_PIN_LIMIT=32M -- hits arena 1000 passing 10
-	# Without the adapter's search of all registrations at a free, and the kernel's time for dma-bufs of parts.
-	settings=("$keys" PEERPIN_PREREGISTER=off PEERPIN_SIM_ADAPTER_REAL_DRIVER=1)
-	scale "${settings[@]}" PEERPIN_SIM_ADAPTER_DMABUF=0 -- times arena
-	scale "${settings[@]}" -- times spans
 done
+# Without the adapter's search of all registrations at a free, and the kernel's time for dma-bufs of parts.
+settings=(PEERPIN_PREREGISTER=off PEERPIN_SIM_ADAPTER_REAL_DRIVER=1)
+scale "${settings[@]}" PEERPIN_SIM_ADAPTER_DMABUF=0 -- times arena
+scale "${settings[@]}" -- times spans
 finish

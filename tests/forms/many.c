@@ -145,16 +145,6 @@ FORM_RUN(arena_window)
 	arena_rounds(size % 100000 + 5001, 100, 4);
 }
 
-FORM_RUN(arena_unique)
-{
-	arena_rounds(size % 100000 + 5001, 100, 1);
-}
-
-FORM_RUN(arena_unique_32)
-{
-	arena_rounds(size % 100000 + 5001, 32, 1);
-}
-
 FORM_RUN(arena_off)
 {
 	arena_rounds(size % 100000 + 5001, 100, 1);

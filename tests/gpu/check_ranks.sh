@@ -52,9 +52,9 @@ same 'at the bars' '1.05 1.10 1.05 1.05 1.00 PASS => 0' "$(row 'REQUEST=1050 P90
 same 'a slower request' '1.05 1.00 1.00 1.00 1.00 over: request 1.051 (without 1.000) => 1' "$(row REQUEST=1051)"
 same 'a slower p90' '1.00 1.10 1.00 1.00 1.00 over: request p90 1.101 (without 1.000) => 1' "$(row P90=1651)"
 same 'a slower sum' '1.00 1.00 1.05 1.05 1.00 over: sum 1.051 (without 1.000) => 1' "$(row SUM=2102)"
-same 'sync may move time into the allocation' '2.00 2.00 1.00 1.00 1.00 PASS => 0' "$(row 'PEERPIN_PREREGISTER=sync REQUEST=2000 P90=3000')"
-same 'but takes no longer in sum' '1.00 1.00 1.50 1.00 1.00 over: sum 1.500 (without 1.000) => 1' "$(row 'PEERPIN_PREREGISTER=sync SUM=3000 EARLY=3000')"
-same 'nor than the same calls by hand' '1.00 1.00 1.00 1.25 1.00 over: sum beside early 1.250 (without 1.250) => 1' "$(EARLY=1600 row PEERPIN_PREREGISTER=sync)"
+same 'sync may move time into the allocation' '2.00 2.00 1.00 1.00 1.00 PASS => 0' "$(row 'PEERPIN_PREREGISTER=eager REQUEST=2000 P90=3000')"
+same 'but takes no longer in sum' '1.00 1.00 1.50 1.00 1.00 over: sum 1.500 (without 1.000) => 1' "$(row 'PEERPIN_PREREGISTER=eager SUM=3000 EARLY=3000')"
+same 'nor than the same calls by hand' '1.00 1.00 1.00 1.25 1.00 over: sum beside early 1.250 (without 1.250) => 1' "$(EARLY=1600 row PEERPIN_PREREGISTER=eager)"
 same 'which has no bar in the background' '1.00 1.00 1.00 1.25 1.00 PASS => 0' "$(row EARLY=1600)"
 same 'less computing' '1.00 1.00 1.00 1.00 0.80 PASS => 0' "$(row TURNS=80)"
 # Otherwise no CPU is free.
@@ -62,7 +62,7 @@ if ((cpus > 1)); then
 	same 'few hits' '1.00 1.00 1.00 1.00 1.00 over: hits => 1' "$(row HITS=9)"
 fi
 same 'few hits where no CPU is free' '1.00 1.00 1.00 1.00 1.00 PASS => 0' "$(row HITS=0 --ranks "${cpus}u")"
-same 'few hits of sync' '1.00 1.00 1.00 1.00 1.00 PASS => 0' "$(row 'PEERPIN_PREREGISTER=sync HITS=0')"
+same 'few hits of sync' '1.00 1.00 1.00 1.00 1.00 PASS => 0' "$(row 'PEERPIN_PREREGISTER=eager HITS=0')"
 matches 'the share of hits' $'*\n  side * 70.0% *' "$(mock HITS=7)"
 matches 'the side without peerpin has no verdict' $'*\n  without         1.0      1.5      2.0      -     1.00     1.00     1.00     1.00   1.00\n  side *' "$(mock '')"
 matches 'noise stands beside' '*over: request 3.000 (without 2.000)*' "$(NOISE=2000 mock REQUEST=3000)"

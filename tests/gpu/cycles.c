@@ -22,8 +22,8 @@ static bool beside_others;
 /* ---- rows ---- */
 
 struct counts {
-	uint64_t requests, hits, waited, synchronous_queued, synchronous, forwarded, failed, dma_buf,
-		peer_memory;
+	uint64_t requests, hits, waited, synchronous_queued, synchronous, forwarded, failed,
+		dma_buf, peer_memory;
 };
 
 static struct counts counted(void)
@@ -66,7 +66,8 @@ static bool row(const struct pattern *pattern, int cycles)
 		 before.synchronous_queued - before.synchronous;
 	good = free_before == free_after && after.requests == seen.requests &&
 	       after.hits >= seen.due && after.hits + others == seen.requests &&
-	       after.forwarded == before.forwarded && after.failed == before.failed && !seen.wrong &&
+	       after.forwarded == before.forwarded && after.failed == before.failed &&
+	       !seen.wrong &&
 	       /* Registered by another method it holds no memory, and could not leak it. */
 	       (pattern->any_way || (after.dma_buf > 0 && after.peer_memory == before.peer_memory));
 	printf("%s %s: %d cycles, %.2f s: %llu requests of %llu, %llu hits of at least %llu, %llu "

@@ -27,7 +27,7 @@ NEVER = (
     "kept reused kept_released kept_bytes kept_bytes_peak kept_host_bytes kept_host_bytes_peak memory_queries"
 ).split()
 REGISTRATIONS = frozenset(
-    """ucx_unhooked protection_domains sync_missing look_ups registrations registrations_background background_delays driver_delays exports_ready requests hits
+    """ucx_unhooked protection_domains sync_missing registrations registrations_background background_delays exports_ready requests hits
     waited synchronous_queued synchronous forwarded
     forwarded_flags forwarded_address forwarded_range forwarded_freed forwarded_capability forwarded_domain
     forwarded_failed forwarded_pin_limit forwarded_version forwarded_private forwarded_form forwarded_data_direct forwarded_unknown forwarded_verify imports
@@ -96,9 +96,7 @@ def rules(seen, statistics):
         # With verification the driver receives these queries too.
         "queries_answered": between(0, asked - statistics["queries_forwarded"], "questions that CUPTI saw asked"),
         "queries_forwarded": between(0, asked, "questions that CUPTI saw asked"),
-        "sync_answers": between(0, seen.asked["cuPointerSetAttribute"], "cuPointerSetAttribute"),
         "sync_off": between(0, seen.asked["cuPointerSetAttribute"], "cuPointerSetAttribute"),
-        "host_answers": between(0, asked, "queries that CUPTI saw"),
     }
     for name, calls in KINDS.items():
         table[name] = exactly(sum(seen.allocations_by_name[call] for call in calls), " and ".join(calls))

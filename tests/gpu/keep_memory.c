@@ -2,8 +2,7 @@
 /* keep_memory.c -- how much memory this GPU gives to one process after frees of other sizes
  *
  * Prints "name<TAB>value" for each measurement; tests/gpu/keep compares processes with and without
- * PEERPIN_KEEP. Sizes are parts of the GPU's memory. Names that begin with "note"
- * are not judged: calls that need memory and allocate none for the program.
+ * PEERPIN_KEEP. Sizes are parts of the GPU's memory. Names that begin with "note" are not judged.
  */
 #include <string.h>
 
@@ -155,8 +154,8 @@ static void try_calls(void)
 		{ "result of cuMemAllocPitch", by_pitch },
 		{ "result of cuMemCreate", by_create },
 		{ "result of cuMemAllocAsync", by_async },
-		{ "note: result of cuCtxCreate", by_context },
-		{ "note: result of cuModuleLoadData", by_module },
+		{ "result of cuCtxCreate", by_context },
+		{ "result of cuModuleLoadData", by_module },
 	};
 
 	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {

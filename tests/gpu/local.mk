@@ -5,11 +5,11 @@ EXTRA_DIST += tests/gpu/run tests/gpu/oracle.c tests/gpu/compare tests/gpu/expla
 	tests/gpu/latencies tests/gpu/check_latency.sh tests/gpu/stage tests/gpu/suites tests/gpu/exchanges tests/gpu/open_mpi tests/gpu/all tests/gpu/keep tests/gpu/keep_latencies tests/gpu/replay tests/gpu/mpi tests/gpu/mpi_table tests/gpu/ranks \
 	tests/gpu/programs/training.py tests/gpu/programs/graphs.py tests/gpu/programs/cupy_program.py \
 	tests/gpu/programs/jax_program.py tests/gpu/programs/numba_program.py tests/gpu/programs/runtime.c \
-	tests/gpu/programs/distributed.py tests/gpu/programs/cuda_python_program.py tests/gpu/programs/keep_training.py tests/gpu/programs/keep_ranks.py \
+	tests/gpu/programs/distributed.py tests/gpu/programs/cuda_python_program.py tests/gpu/programs/keep_training.py tests/gpu/programs/keep_calls.py tests/gpu/programs/keep_ranks.py tests/gpu/programs/keep_pressure.py \
 	tests/gpu/programs/keep_cupy.py tests/gpu/programs/keep_offload.c tests/gpu/programs/keep_thrust.cu tests/gpu/programs/one_way.c \
 	tests/gpu/programs/expandable.py
 
-keep_programs = tests/gpu/keep_latency tests/gpu/keep_reuse tests/gpu/keep_memory tests/gpu/keep_captures tests/gpu/keep_waits tests/gpu/keep_replay
+keep_programs = tests/gpu/keep_latency tests/gpu/keep_reuse tests/gpu/keep_memory tests/gpu/keep_refused tests/gpu/keep_captures tests/gpu/keep_waits tests/gpu/keep_replay
 
 # Registrations' hold on GPU memory: with the simulated adapter, on the real driver if present. Not
 # with a sanitizer: its run-time library would have to precede the preload.
@@ -42,6 +42,8 @@ tests_gpu_keep_latency_SOURCES = tests/gpu/keep.h tests/gpu/statistic.h tests/gp
 tests_gpu_keep_latency_LDADD = src/sim/libcuda.la -ldl
 tests_gpu_keep_reuse_SOURCES = tests/gpu/keep.h tests/gpu/statistic.h tests/gpu/keep_reuse.c tests/gpu/keep_work.c
 tests_gpu_keep_reuse_LDADD = src/sim/libcuda.la -lpthread -ldl
+tests_gpu_keep_refused_SOURCES = tests/gpu/keep.h tests/gpu/statistic.h tests/gpu/keep_refused.c
+tests_gpu_keep_refused_LDADD = src/sim/libcuda.la
 tests_gpu_keep_memory_SOURCES = tests/gpu/keep.h tests/gpu/statistic.h tests/gpu/keep_memory.c
 tests_gpu_keep_memory_LDADD = src/sim/libcuda.la -ldl
 tests_gpu_keep_captures_SOURCES = tests/gpu/keep.h tests/gpu/statistic.h tests/gpu/keep_captures.c

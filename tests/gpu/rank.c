@@ -3,7 +3,7 @@
  *
  * In blocks of rounds, in turn through the preload and directly: by the functions of the driver's
  * and libibverbs' symbol tables. "Early" rounds are direct and register before they compute, as
- * PEERPIN_PREREGISTER=sync does: where many ranks wait for each other in the driver, that order
+ * PEERPIN_PREREGISTER=eager does: where many ranks wait for each other in the driver, that order
  * alone changes the times. 16 ranks on one GPU take four times as long in one run as in the next,
  * so only blocks of one run can be compared. All ranks change at once, and a rank that has finished
  * its rounds makes more until the last has.

@@ -13,7 +13,7 @@ export PEERPIN_SUMMARY=0 PEERPIN_LOG_LEVEL=none LD_LIBRARY_PATH=$adapter:$PWD/sr
 
 tap timeout 600 "$program"
 tap env LD_PRELOAD="$library" timeout 600 "$program"
-tap env LD_PRELOAD="$library" PEERPIN_PREREGISTER=sync timeout 600 "$program"
+tap env LD_PRELOAD="$library" PEERPIN_PREREGISTER=eager timeout 600 "$program"
 
 matches 'a setting that is no number is reported' '*PEERPIN_SIM_ADAPTER_DELAY=soon is no number*' \
     "$(PEERPIN_SIM_ADAPTER_DELAY=soon "$program" 2>&1)"

@@ -11,7 +11,7 @@ program=$(built tests/intercept/ends/ends)
 export PEERPIN_SUMMARY=0 PEERPIN_LOG_LEVEL=none LD_LIBRARY_PATH=$PWD/src/sim/adapter/.libs:$PWD/src/sim/.libs
 tap env LD_PRELOAD="$PWD/src/.libs/libpeerpin.so" timeout 1800 "$program" "$@"
 
-# A rank on its own CPU, and its worker on the others; with a rank on each CPU there is none.
+# One rank, and a worker on all CPUs; with as many ranks as CPUs there is none.
 open_mpi=$(command -v mpirun.openmpi || command -v mpirun)
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_plm=isolated
 for unit in core hwthread; do
@@ -23,7 +23,7 @@ for unit in core hwthread; do
 		fi
 		((ranks == 1 && $(nproc) > 1)) && text='the worker has' || text='no worker'
 		ends "$ranks ranks of Open MPI bound to a $unit" 0 "$text" \
-			scripts/peerpin --preregister=all "${command[@]}" "$program" run it_is_not_on_the_cpu_of_a_bound_rank
+			scripts/peerpin "${command[@]}" "$program" run it_starts_where_ranks_leave_cpus
 	done
 done
 finish

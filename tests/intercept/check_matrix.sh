@@ -3,7 +3,7 @@
 # check_matrix.sh -- matrix.c and matrix.py under the preload, on the simulated driver of this build
 set -u
 [ -x tests/intercept/matrix_paths ] || exit 77
-export PEERPIN_SUMMARY=0 PEERPIN_LOG_LEVEL=error PEERPIN_KEEP=1 LD_LIBRARY_PATH="$PWD/src/sim/.libs:$PWD/tests/intercept/.libs"
+export PEERPIN_SUMMARY=0 PEERPIN_LOG_LEVEL=error PEERPIN_KEEP=64M PEERPIN_SIM_MEMORY=256M LD_LIBRARY_PATH="$PWD/src/sim/.libs:$PWD/tests/intercept/.libs"
 library=$PWD/src/.libs/libpeerpin.so
 program=tests/intercept/.libs/matrix_paths
 [ -x "$program" ] || program=tests/intercept/matrix_paths

@@ -29,8 +29,7 @@ for fault in moved:memory key:memory errors:errors arguments:arguments deregistr
     [ "$(grep -c 'this libibverbs differs' "$log")" = 1 ] &&
         grep -q "this libibverbs differs .*, in its ${fault#*:}.*: registrations are forwarded" "$log" || failed=1
 done
-# Memory would be registered before the first request.
-export PEERPIN_PREREGISTER=sync PEERPIN_DOMAIN_POLICY=all
+export PEERPIN_PREREGISTER=eager
 for STANDIN_FAULT in context mark; do
     echo "libibverbs: unknown, $STANDIN_FAULT"
     run unknown unopened

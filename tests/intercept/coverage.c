@@ -5,36 +5,18 @@
 #include <string.h>
 
 enum effect {
-	ALLOCATION,
-	FREE,
-	CONTEXT,
-	RETAIN,
-	ACCESS,
-	RESERVED,
-	PHYSICAL,
-	POOL,
-	EXPORT,
-	CAPTURE,
-	QUERY,
-	LOOKUP
+#define EFFECT_CUDA(name, ...) name,
+#include "intercept/entry_points.def"
+#undef EFFECT_CUDA
 };
 
 /* Effect of a row on memory; whether a region may end with it. */
 static const struct {
 	const char *does, *ends;
 } effects[] = {
-	[ALLOCATION] = { "an allocation", "after a missed free only" },
-	[FREE] = { "a free", "yes" },
-	[CONTEXT] = { "a context may end and free its memory", "yes" },
-	[RETAIN] = { "a context gets one more owner", "no" },
-	[ACCESS] = { "access to VMM memory changes", "yes" },
-	[RESERVED] = { "addresses without memory", "after a missed free only" },
-	[PHYSICAL] = { "a handle of physical memory", "no" },
-	[POOL] = { "a pool is trimmed", "after a missed free only" },
-	[EXPORT] = { "a dma-buf is created", "no" },
-	[CAPTURE] = { "the capture of a stream begins or ends", "no" },
-	[QUERY] = { "a pointer query", "no" },
-	[LOOKUP] = { "returns entry points", "no" },
+#define EFFECT_CUDA(name, does, ends) { does, ends },
+#include "intercept/entry_points.def"
+#undef EFFECT_CUDA
 };
 
 enum ucx { UNHOOKED, HOOKED };
@@ -93,7 +75,7 @@ static const char *yes(enum ucx ucx)
 	return ucx == HOOKED ? "yes" : "no";
 }
 
-static void print_function(const char *name)
+static void print_function(const char *name, enum effect effect)
 {
 	const struct row *first = NULL;
 	char base[64], hooked[256] = "";
@@ -102,7 +84,7 @@ static void print_function(const char *name)
 	printf("| `%s` | ", name);
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		base_of(rows[i].symbol, base, sizeof(base));
-		if (strcmp(base, name))
+		if (strcmp(base, name) || rows[i].effect != effect)
 			continue;
 		printf("%s`%s` (%d.%d)", first ? ", " : "", rows[i].symbol, rows[i].since / 1000,
 		       rows[i].since % 1000 / 10);
@@ -131,10 +113,10 @@ static void print_wrapped(void)
 		base_of(rows[i].symbol, name, sizeof(name));
 		for (size_t j = 0; j < i; j++) {
 			base_of(rows[j].symbol, earlier, sizeof(earlier));
-			seen |= !strcmp(name, earlier);
+			seen |= !strcmp(name, earlier) && rows[i].effect == rows[j].effect;
 		}
 		if (!seen)
-			print_function(name);
+			print_function(name, rows[i].effect);
 	}
 }
 
@@ -180,7 +162,8 @@ int main(void)
 	       "statistics, one warning each). From then on it compares each record with the "
 	       "driver's BUFFER_ID\n"
 	       "  before use.\n"
-	       "- An audit library (`LD_AUDIT`, `DT_AUDIT`) may rebind each call and each look-up of "
+	       "- An audit library (`LD_AUDIT`, `DT_AUDIT`) may rebind each call and each look-up "
+	       "of "
 	       "the driver's functions, and peerpin cannot\n"
 	       "  see which. It has objects in another namespace when peerpin's constructor runs: "
 	       "they count as one bypass.\n"

@@ -65,7 +65,7 @@ check_LTLIBRARIES += tests/intercept/librows.la tests/intercept/libucm_bypass.la
 	tests/intercept/matrix_plugin.la
 tests_intercept_librows_la_SOURCES = tests/intercept/matrix/rows.c tests/intercept/matrix/rows.h \
 	tests/intercept/matrix/rows_pool.c tests/intercept/matrix/rows_mapping.c tests/intercept/matrix/rows_shared.c \
-	tests/intercept/matrix/rows_host.c tests/intercept/matrix/rows_queries.c tests/intercept/matrix/steps.h
+	tests/intercept/matrix/rows_host.c tests/intercept/matrix/rows_queries.c tests/intercept/matrix/rows_repeated.c tests/intercept/matrix/steps.h
 tests_intercept_librows_la_CPPFLAGS = $(matrix_cppflags)
 tests_intercept_librows_la_LDFLAGS = -shared -avoid-version -rpath /nowhere
 tests_intercept_librows_la_LIBADD = -ldl
@@ -204,10 +204,14 @@ tests_intercept_local_CPPFLAGS = $(matrix_cppflags)
 tests_intercept_local_LDADD = -ldl
 tests_intercept_gpu_only_SOURCES = tests/intercept/traps/gpu_only.c
 tests_intercept_gpu_only_LDADD = src/sim/libcuda.la
-check_LTLIBRARIES += tests/intercept/deepbind.la tests/intercept/libmpi_hook.la tests/intercept/mapped.la
+check_LTLIBRARIES += tests/intercept/deepbind.la tests/intercept/deeplaunch.la tests/intercept/libmpi_hook.la tests/intercept/mapped.la
 tests_intercept_mapped_la_SOURCES = tests/intercept/traps/mapped.c
 tests_intercept_mapped_la_LDFLAGS = -module -shared -avoid-version -rpath /nowhere
 tests_intercept_mapped_la_LIBADD = -ldl
+tests_intercept_deeplaunch_la_SOURCES = tests/intercept/traps/deepbind.c
+tests_intercept_deeplaunch_la_CPPFLAGS = $(AM_CPPFLAGS) -DLAUNCHES
+tests_intercept_deeplaunch_la_LDFLAGS = -module -shared -avoid-version -rpath /nowhere -Wl,-z,now
+tests_intercept_deeplaunch_la_LIBADD = src/sim/libcuda.la
 tests_intercept_deepbind_la_SOURCES = tests/intercept/traps/deepbind.c
 tests_intercept_deepbind_la_LDFLAGS = -module -shared -avoid-version -rpath /nowhere -Wl,-z,lazy
 tests_intercept_deepbind_la_LIBADD = src/sim/libcuda.la

@@ -25,15 +25,15 @@ options_and_statuses() {
 	same 'version is no subcommand' $'peerpin: version: command not found: did you mean peerpin --version?\n=> 127' \
 		"$(PATH=/usr/bin:/bin outcome "$peerpin" version)"
 	same 'run is a subcommand once' $'peerpin: run: command not found\n=> 127' "$(PATH=/usr/bin:/bin outcome "$peerpin" run run)"
-	matches 'help lists the settings' '*--min-size VALUE*--\[no-\]verify*=> 0' "$(outcome "$peerpin" --help=settings)"
+	matches 'help lists the settings' '*--pin-limit VALUE*--\[no-\]verify*=> 0' "$(outcome "$peerpin" --help=settings)"
 	same 'help fits on a screen' 0 "$("$peerpin" --help | awk 'NR > 40 { more++ } END { print more + 0 }')"
 	same 'help names settings that exist' '' "$("$peerpin" --help | sed -n '/^Often used/,/^$/s/^  \(--[a-z-]*\).*/\1/p' |
 		grep -vxFf <("$peerpin" --help=settings | sed -nE 's/^  --(\[no-\])?([a-z-]*).*/--\2/p'))"
 	matches 'version' 'peerpin [0-9]*.[0-9]*=> 0' "$(outcome "$peerpin" --version)"
 	same 'an unknown option' $'peerpin: unknown option: --bogus (see peerpin --help)\n=> 2' \
 		"$(outcome "$peerpin" --bogus true)"
-	same 'a misspelt setting' $'peerpin: unknown option: --minsize=4M: did you mean --min-size?\n=> 2' \
-		"$(outcome "$peerpin" --minsize=4M true)"
+	same 'a misspelt setting' $'peerpin: unknown option: --pinlimit=4M: did you mean --pin-limit?\n=> 2' \
+		"$(outcome "$peerpin" --pinlimit=4M true)"
 	same 'the beginning of a setting, not an equally short option' $'peerpin: unknown option: --pin=1G: did you mean --pin-limit?\n=> 2' \
 		"$(outcome "$peerpin" --pin=1G true)"
 	same 'the beginning of a subcommand' $'peerpin: doc: command not found: did you mean peerpin doctor?\n=> 127' \
@@ -60,22 +60,22 @@ options_and_statuses() {
 		"$(outcome "$peerpin" --keep=lots true)"
 	same 'a percentage where only sizes are allowed' $'peerpin: --keep-host=10% is not allowed (a size such as 64K, 1.5G or inf; 0: none)\n=> 2' \
 		"$(outcome "$peerpin" --keep-host 10% true)"
-	same 'a bad word' $'peerpin: --preregister=never is not allowed (auto, all, sync or off)\n=> 2' \
+	same 'a bad word' $'peerpin: --preregister=never is not allowed (auto, eager or off)\n=> 2' \
 		"$(outcome "$peerpin" --preregister=never true)"
-	same 'a bad word in the environment' $'peerpin: PEERPIN_PREREGISTER=fast is not allowed (auto, all, sync or off)\n=> 2' \
+	same 'a bad word in the environment' $'peerpin: PEERPIN_PREREGISTER=fast is not allowed (auto, eager or off)\n=> 2' \
 		"$(PEERPIN_PREREGISTER=fast outcome "$peerpin" printf started)"
 	same 'a bad word with peerpin disabled' $'started\n=> 0' \
 		"$(PEERPIN_DISABLE=yes PEERPIN_PREREGISTER=fast outcome "$peerpin" printf started)"
-	same 'several bad ones' $'peerpin: --preregister=never is not allowed (auto, all, sync or off)\npeerpin: --granularity=1K is not allowed (64K or 2M)\n=> 2' \
-		"$(PEERPIN_SUMMARY=often outcome "$peerpin" --preregister=never --granularity 1K true)"
+	same 'several bad ones' $'peerpin: --preregister=never is not allowed (auto, eager or off)\npeerpin: --pin-limit=1X is not allowed (auto, or a size such as 64K, 1.5G or inf; 0: none)\n=> 2' \
+		"$(PEERPIN_SUMMARY=often outcome "$peerpin" --preregister=never --pin-limit 1X true)"
 	same 'a missing file of settings in the environment' "peerpin: PEERPIN_CONFIG_FILE=$tmp/none: it cannot be read"$'\n=> 2' \
 		"$(PEERPIN_CONFIG_FILE=$tmp/none outcome "$peerpin" printf started)"
 	same 'a missing file of settings with peerpin disabled' $'started\n=> 0' \
 		"$(PEERPIN_CONFIG_FILE=$tmp/none outcome "$peerpin" --disable printf started)"
 	same 'an option replaces a bad word in the environment' $'started\n=> 0' \
-		"$(PEERPIN_PREREGISTER=fast outcome "$peerpin" --preregister=all printf started)"
+		"$(PEERPIN_PREREGISTER=fast outcome "$peerpin" --preregister=off printf started)"
 	same 'a bad word behind a good option' $'peerpin: PEERPIN_SUMMARY=often is not allowed (auto, table, line or none)\n=> 2' \
-		"$(PEERPIN_SUMMARY=often outcome "$peerpin" --preregister=all printf started)"
+		"$(PEERPIN_SUMMARY=often outcome "$peerpin" --preregister=off printf started)"
 		same 'a missing file of settings' "peerpin: --config-file=$tmp/none: it cannot be read
 => 2" "$(outcome "$peerpin" --config-file "$tmp/none" true)"
 	same 'no command' $'peerpin: no command given (see peerpin --help)\n=> 2' \
@@ -122,10 +122,10 @@ options_and_statuses() {
 	done
 	matches 'site --check without output' 'peerpin*standard output*=> 1' \
 		"$(status=0; LD_PRELOAD=$library "$peerpin" site cdi --check 2>&1 >/dev/full || status=$?; echo "=> $status")"
-	matches 'help has allowed values' "*--domain-policy*from the start all:*learned, all or near*--devices*--pin-limit*the size of the GPU's BAR1*default: auto)*as for --log-file*" \
+	matches 'help has allowed values' "*--devices*--pin-limit*the size of the GPU's BAR1*default: auto)*as for --log-file*" \
 		"$("$peerpin" --help=settings | tr -s ' \n' ' ')"
 	matches 'help has defaults' \
-		"*--preregister*(auto, all, sync or off; default: auto)*--domain-policy*; default: learned)*pointer-queries*(default: on)*--log-level V*trace; default: warn)*" \
+		"*--preregister*(auto, eager or off; default: auto)*pointer-queries*(default: on)*--log-level V*trace; default: warn)*" \
 		"$("$peerpin" --help=settings | tr -s ' \n' ' ')"
 	same 'a missing file' $'peerpin: ./no-such-file: no such file\n=> 127' \
 		"$(outcome "$peerpin" ./no-such-file)"
@@ -187,7 +187,7 @@ what_a_program_gets() {
 		*=) outcome "$peerpin" "${option}0" printenv "$variable" ;;
 		*) outcome "$peerpin" "$option" printenv "$variable" ;;
 		esac
-	done < <("$config" --options | grep -v -e --disable -e preregister -e granularity -e access-match -e unique-keys -e domain-policy -e '--log-level=' -e '--config-file=') >"$tmp/options"
+	done < <("$config" --options | grep -v -e --disable -e preregister -e '--log-level=' -e '--config-file=') >"$tmp/options"
 	same 'every option sets its variable' '' "$(tr '\n' ' ' <"$tmp/options" |
 		sed -E 's/([01]) => 0//g; s/ //g')"
 }

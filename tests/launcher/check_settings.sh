@@ -9,13 +9,13 @@ set -euo pipefail
 system=$tmp/system.conf own=$tmp/own.conf
 cat >"$system" <<'TEXT'
 # of the administrator
-PEERPIN_PREREGISTER = sync
-PEERPIN_MIN_SIZE = 4M
-PEERPIN_GRANULARITY = 2M
+PEERPIN_PREREGISTER = eager
+PEERPIN_KEEP_HOST = 4M
+PEERPIN_LOG_LEVEL = info
 TEXT
 cat >"$own" <<'TEXT'
-PEERPIN_MIN_SIZE = 8M
-PEERPIN_GRANULARITY = 64K
+PEERPIN_KEEP_HOST = 8M
+PEERPIN_LOG_LEVEL = warn
 PEERPIN_STATS_FILE = a file
 TEXT
 
@@ -29,11 +29,11 @@ row() {
 
 sources() {
 	same 'built in' '1|built in|1' "$(row pointer-queries)"
-	same 'the file of the system' "sync|$system:2|auto" "$(row preregister)"
-	same 'the file that is named' "8M|$own:1|0" "$(PEERPIN_CONFIG_FILE=$own row min-size)"
-	same 'named by an option' "8M|$own:1|0" "$(row min-size --config-file="$own")"
-	same 'the environment' '16M|environment|0' "$(PEERPIN_MIN_SIZE=16M PEERPIN_CONFIG_FILE=$own row PEERPIN_MIN_SIZE)"
-	same 'an option' '32M|option|0' "$(PEERPIN_MIN_SIZE=16M PEERPIN_CONFIG_FILE=$own row MIN_SIZE --min-size 32M)"
+	same 'the file of the system' "eager|$system:2|auto" "$(row preregister)"
+	same 'the file that is named' "8M|$own:1|0" "$(PEERPIN_CONFIG_FILE=$own row keep-host)"
+	same 'named by an option' "8M|$own:1|0" "$(row keep-host --config-file="$own")"
+	same 'the environment' '16M|environment|0' "$(PEERPIN_KEEP_HOST=16M PEERPIN_CONFIG_FILE=$own row PEERPIN_KEEP_HOST)"
+	same 'an option' '32M|option|0' "$(PEERPIN_KEEP_HOST=16M PEERPIN_CONFIG_FILE=$own row KEEP_HOST --keep-host 32M)"
 	same 'a text with a blank' "a file|$own:3|-" "$(row stats-file --config-file "$own")"
 	same 'the name of the file itself' "$own|environment|-" "$(PEERPIN_CONFIG_FILE=$own row config-file)"
 	same 'a switch' '1|option|0' "$(row verify --verify)"
@@ -42,30 +42,25 @@ sources() {
 	same 'a percentage' '10%|environment|0' "$(PEERPIN_KEEP=10% row PEERPIN_KEEP)"
 	same 'a percentage of 0 is none' '0|option|0' "$(row keep --keep 0%)"
 	same 'one setting of two with a common beginning' '1G|option|0' "$(row keep-host --keep-host 1G)"
-	same 'CPUs are auto by default' 'auto|built in|auto' "$(row worker-cpus)"
-	same 'a list of CPUs' '0-3,8|option|auto' "$(row worker-cpus --worker-cpus 0-3,8)"
-	same 'a word for CPUs' 'INHERIT|environment|auto' "$(PEERPIN_WORKER_CPUS=INHERIT row worker_cpus)"
-	same 'one that follows from another' 'sync|option|auto' "$(system=$tmp/none row preregister --eager)"
-	same 'unless it is set' 'auto|environment|auto' "$(system=$tmp/none PEERPIN_PREREGISTER=auto row preregister --eager)"
-	same 'what differs' 'PEERPIN_PREREGISTER PEERPIN_MIN_SIZE PEERPIN_GRANULARITY ' \
+	same 'what differs' 'PEERPIN_PREREGISTER PEERPIN_KEEP_HOST PEERPIN_LOG_LEVEL ' \
 		"$("$peerpin" config --system-file="$system" --changed | sed -n 's/^\* \(PEERPIN_[A-Z_]*\) .*/\1/p' | tr '\n' ' ')"
 	same 'nothing differs' $'All settings are at their defaults.\n=> 0' \
 		"$(outcome "$peerpin" config --system-file "$tmp/none" --changed)"
-	same 'a value alone' $'sync\n=> 0' "$(outcome "$peerpin" config --system-file "$system" --value preregister)"
-	same 'values in the order of their names' $'auto\nsync\n0\nauto\n=> 0' \
+	same 'a value alone' $'eager\n=> 0' "$(outcome "$peerpin" config --system-file "$system" --value preregister)"
+	same 'values in the order of their names' $'auto\neager\n0\nauto\n=> 0' \
 		"$(outcome "$peerpin" config --system-file "$system" --value pin-limit preregister keep PEERPIN_PIN_LIMIT)"
-	same 'of these the changed ones' $'sync\n4M\n=> 0' \
-		"$(outcome "$peerpin" config --system-file "$system" --changed --value preregister keep min-size)"
+	same 'of these the changed ones' $'eager\n4M\n=> 0' \
+		"$(outcome "$peerpin" config --system-file "$system" --changed --value preregister keep keep-host)"
 	same 'no file of the system' $'0\n=> 0' \
-		"$(outcome "$peerpin" config --system-file "$tmp/none" --value min_size)"
+		"$(outcome "$peerpin" config --system-file "$tmp/none" --value keep_host)"
 }
 
 complaints() {
-	same 'a bad value' $'peerpin: environment: PEERPIN_PREREGISTER=never is not allowed (auto, all, sync or off): it is ignored\nsync\n=> 1' \
+	same 'a bad value' $'peerpin: environment: PEERPIN_PREREGISTER=never is not allowed (auto, eager or off): it is ignored\neager\n=> 1' \
 		"$(PEERPIN_PREREGISTER=never outcome "$peerpin" config --system-file "$system" --value preregister)"
-	printf 'PEERPIN_PREREGISTER = sync\nPEERPIN_PREREGISTR = off\n' >"$tmp/bad.conf"
+	printf 'PEERPIN_PREREGISTER = eager\nPEERPIN_PREREGISTR = off\n' >"$tmp/bad.conf"
 	same 'an unknown name in a file' "peerpin: $tmp/bad.conf:2: PEERPIN_PREREGISTR is unknown: did you mean PEERPIN_PREREGISTER?
-sync
+eager
 => 1" "$(outcome "$peerpin" config --config-file "$tmp/bad.conf" --value preregister)"
 	matches 'a value that would paint is told in one line' \
 		$'peerpin: environment: PEERPIN_PREREGISTER=a[?][[]31m[?]b is not allowed (auto, *\n[*] PEERPIN_STATS_FILE *x[?]y *environment *=> 1' \
@@ -78,14 +73,11 @@ auto
 		"$(outcome "$peerpin" config --system-file "$tmp/none" --value preregister)"
 	matches 'but not one that cannot be read' "peerpin: $tmp: cannot be read: Is a directory*=> 1" \
 		"$(outcome "$peerpin" config --system-file "$tmp" --value preregister)"
-	same 'a bad option' $'peerpin: --preregister=never is not allowed (auto, all, sync or off)\n=> 2' \
+	same 'a bad option' $'peerpin: --preregister=never is not allowed (auto, eager or off)\n=> 2' \
 		"$(outcome "$peerpin" config --preregister=never)"
 	same 'a percentage above 100' \
 		$'peerpin: --keep=101% is not allowed (auto; or a size such as 64K, 1.5G or inf; or a percentage from 1% to 100%; 0: none)\n=> 2' \
 		"$(outcome "$peerpin" config --keep=101%)"
-	same 'a list of CPUs in the wrong order' \
-		$'peerpin: --worker-cpus=3-1 is not allowed (auto, inherit, or a list of CPUs such as 0-7,16)\n=> 2' \
-		"$(outcome "$peerpin" config --worker-cpus=3-1)"
 	same 'an unknown option' $'peerpin config: unknown option: --jsn: did you mean --json?\n=> 2' \
 		"$(outcome "$peerpin" config --jsn)"
 	same 'an unknown setting' $'peerpin config: unknown setting: preregistr: did you mean PEERPIN_PREREGISTER?\n=> 2' \
@@ -120,12 +112,12 @@ forms() {
 		skip 'JSON: no python3, or configured with --disable-tools'
 		return
 	fi
-	same 'JSON' 'peerpin-config/1 PEERPIN_PREREGISTER sync option 1 environment: PEERPIN_MIN_SIZ is unknown: did you mean PEERPIN_MIN_SIZE?' \
-		"$(PEERPIN_MIN_SIZ=1 "$peerpin" config --json --preregister sync preregister 2>/dev/null | python3 -c 'if True:
+	same 'JSON' 'peerpin-config/1 PEERPIN_PREREGISTER eager option 1 environment: PEERPIN_KEEP_HOS is unknown: did you mean PEERPIN_KEEP_HOST?' \
+		"$(PEERPIN_KEEP_HOS=1 "$peerpin" config --json --preregister eager preregister 2>/dev/null | python3 -c 'if True:
 			import json, sys
 			d = json.load(sys.stdin)
 			s = d["settings"][0]
-			assert s["words"] == ["auto", "all", "sync", "off"]
+			assert s["words"] == ["auto", "eager", "off"]
 			print(d["schema"], s["name"], s["value"], s["source"], len(d["settings"]), *d["complaints"])')"
 	same 'JSON of a value with control characters that is no UTF-8' 'a?????b PEERPIN_KEEP=??' \
 		"$(PEERPIN_KEEP=$'\x7f\xff' PEERPIN_STATS_FILE=$'a\xff\xc2\x9b\x7f\x1bb' "$peerpin" config --json 2>/dev/null | python3 -c 'if True:
@@ -208,14 +200,14 @@ trusts_nobody() {
 	printf 'PEERPIN_PREREGISTER = off\n' >"$tmp/off.conf"
 	chmod 755 "$tmp" "$program"
 	chmod 644 "$tmp/off.conf"
-	same 'an ordinary program heeds both' $'1 2\n=> 0' "$(PEERPIN_DISABLE=1 PEERPIN_PREREGISTER=sync outcome "$program")"
-	same 'and the file later' $'0 3\n=> 0' "$(PEERPIN_CONFIG_FILE=$tmp/off.conf outcome "$program")"
+	same 'an ordinary program heeds both' $'1 1\n=> 0' "$(PEERPIN_DISABLE=1 PEERPIN_PREREGISTER=eager outcome "$program")"
+	same 'and the file later' $'0 2\n=> 0' "$(PEERPIN_CONFIG_FILE=$tmp/off.conf outcome "$program")"
 	chmod 4755 "$program"
 	if [[ $(setpriv --reuid 65534 --clear-groups sh -c "id -u; exec $program" 2>&1) != 65534* ]]; then
 		skip 'a set-uid program gets what is built in: others cannot run it'
 		return
 	fi
-	same 'a set-uid program heeds neither' $'0 0\n=> 0' "$(PEERPIN_DISABLE=1 PEERPIN_PREREGISTER=sync PEERPIN_CONFIG_FILE=$tmp/off.conf \
+	same 'a set-uid program heeds neither' $'0 0\n=> 0' "$(PEERPIN_DISABLE=1 PEERPIN_PREREGISTER=eager PEERPIN_CONFIG_FILE=$tmp/off.conf \
 		outcome setpriv --reuid 65534 --clear-groups "$program")"
 }
 

@@ -191,11 +191,9 @@ static int unpin(struct ibv_mr *mr)
 const char *world_reaches(uint32_t lkey, uint32_t rkey, const struct ibv_pd *pd, int access,
 			  uint64_t address, uint64_t length)
 {
-	bool wider = config_get()->access_match == ACCESS_MATCH_SUPERSET;
 	uint32_t number = (lkey >> 8) - 1;
 	const struct region *region = &regions[number];
 	uint64_t base;
-	int has;
 
 	if (rkey != (lkey | REMOTE_KEY))
 		return "the two keys are not of one region";
@@ -203,8 +201,7 @@ const char *world_reaches(uint32_t lkey, uint32_t rkey, const struct ibv_pd *pd,
 		return "the key is dead";
 	if (look(region->pd) != pd)
 		return "the key is of another protection domain";
-	has = look(region->access);
-	if (has != access && !(wider && (has & access) == access))
+	if (look(region->access) != access)
 		return "the key has other access flags";
 	base = look(region->base);
 	if (address < base || address + length > base + look(region->length))

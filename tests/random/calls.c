@@ -27,20 +27,16 @@ static void keep(struct client *client, unsigned int handle,
 
 	if (held->known && held->alive && held->kept)
 		call_settle_kept(client, held, before, false);
-	client->handles[handle] =
-		(struct model_handle){ .known = true,
-				       .alive = true,
-				       .memory = memory,
-				       .pd = pd,
-				       .address = request->address,
-				       .length = request->length,
-				       .access = request->access,
-				       .lkey = keys->lkey,
-				       .rkey = keys->rkey,
-				       .whole = !spans &&
-						model_takes_whole(client, pd, request->address,
-								  request->length, request->access),
-				       .spans = spans };
+	client->handles[handle] = (struct model_handle){ .known = true,
+							 .alive = true,
+							 .memory = memory,
+							 .pd = pd,
+							 .address = request->address,
+							 .length = request->length,
+							 .access = request->access,
+							 .lkey = keys->lkey,
+							 .rkey = keys->rkey,
+							 .spans = spans };
 	client->totals.served++;
 }
 
@@ -227,8 +223,6 @@ void call_make_room(struct client *client, unsigned int device, uint64_t bytes)
 	registration_evict(world_device(device), bytes);
 	for (unsigned int i = 0; i < HANDLES; i++)
 		call_use(client, i);
-	for (unsigned int i = 0; i < ALLOCATIONS; i++)
-		call_use_found(client, &client->memories[i]);
 }
 
 void call_drop(struct client *client, unsigned int handle)
@@ -250,14 +244,15 @@ void call_drop(struct client *client, unsigned int handle)
 	held->known = false;
 }
 
-static void must_reach(const char *what, const struct ibv_pd *pd, uint32_t lkey, uint32_t rkey,
-		       int access, uint64_t address, uint64_t length)
+static void must_reach(const struct model_handle *held)
 {
-	const char *why = world_reaches(lkey, rkey, pd, access, address, length);
+	const char *why = world_reaches(held->lkey, held->rkey, held->pd, held->access,
+					held->address, held->length);
 
 	if (why)
-		broken("%s, for 0x%llx, %llu bytes, access flags 0x%x: %s", what,
-		       (unsigned long long)address, (unsigned long long)length, access, why);
+		broken("the key of a handle, for 0x%llx, %llu bytes, access flags 0x%x: %s",
+		       (unsigned long long)held->address, (unsigned long long)held->length,
+		       held->access, why);
 }
 
 /* The memory may be released meanwhile, or have been. */
@@ -280,16 +275,5 @@ void call_use(struct client *client, unsigned int handle)
 	if (held->kept)
 		use_kept(held);
 	else
-		must_reach("the key of a handle", held->pd, held->lkey, held->rkey, held->access,
-			   held->address, held->length);
-}
-
-void call_use_found(struct client *client, const struct model_memory *memory)
-{
-	const struct model_found *found = &memory->found;
-
-	(void)client;
-	if (found->pd)
-		must_reach("the key of a look-up", found->pd, found->lkey, found->rkey,
-			   found->access, found->address, found->length);
+		must_reach(held);
 }

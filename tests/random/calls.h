@@ -21,9 +21,6 @@ void call_set_access(struct client *client, struct model_memory *memory, bool ac
 
 /* ---- frees (frees.c) ---- */
 
-/* Keys of the memory are valid up to here. */
-void call_ending(struct client *client, struct model_memory *memory);
-
 void call_free(struct client *client, struct model_memory *memory, bool refused);
 
 /* Of an address that holds no memory of the program, or by the wrong call. */
@@ -92,12 +89,8 @@ void call_make_room(struct client *client, unsigned int device, uint64_t bytes);
 
 /* ---- look-ups (lookups.c) ---- */
 
-/* Access flags: model_access[access_index]; `requested`: the look-up's. */
-void call_find(struct client *client, unsigned int pd, unsigned int access_index, int requested,
-	       uint64_t address, uint64_t length);
-
 /* Possibly another thread's memory: the answer may be stale at once. */
-void call_find_anywhere(struct client *client, unsigned int pd, uint64_t address);
+void call_find_anywhere(uint64_t address);
 
 /* The same for a request: the owner may free meanwhile. Nothing may be registered afterwards. */
 void call_request_anywhere(struct client *client, unsigned int pd, uint64_t address,
@@ -105,7 +98,6 @@ void call_request_anywhere(struct client *client, unsigned int pd, uint64_t addr
 
 /* Check that the client's keys reach their ranges. */
 void call_use(struct client *client, unsigned int handle);
-void call_use_found(struct client *client, const struct model_memory *memory);
 
 /* A forked child, which must be inert. */
 void call_fork(struct client *client);

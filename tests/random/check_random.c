@@ -23,29 +23,22 @@
 /* Settings of the library, read at the start of a process. */
 static const char *const settings[] = {
 	"PEERPIN_PREREGISTER=auto",
-	"PEERPIN_PREREGISTER=sync",
+	"PEERPIN_PREREGISTER=eager",
 	"PEERPIN_PREREGISTER=off",
-	"PEERPIN_PREREGISTER=all",
-	"PEERPIN_PREREGISTER=auto,PEERPIN_GRANULARITY=2M",
-	"PEERPIN_PREREGISTER=sync,PEERPIN_GRANULARITY=2M,PEERPIN_ACCESS_MATCH=superset",
-	"PEERPIN_PREREGISTER=auto,PEERPIN_ACCESS_MATCH=superset",
 	"PEERPIN_PREREGISTER=auto,PEERPIN_PIN_LIMIT=16M",
-	"PEERPIN_PREREGISTER=off,PEERPIN_PIN_LIMIT=1M,PEERPIN_GRANULARITY=2M",
+	"PEERPIN_PREREGISTER=off,PEERPIN_PIN_LIMIT=1M",
 	"PEERPIN_PREREGISTER=auto,PEERPIN_VERIFY=1",
-	"PEERPIN_PREREGISTER=all,CHECK_RANDOM_REGIONS=128,CHECK_RANDOM_ADAPTERS=1",
+	"PEERPIN_PREREGISTER=auto,CHECK_RANDOM_REGIONS=128,CHECK_RANDOM_ADAPTERS=1",
 	"PEERPIN_PREREGISTER=off,CHECK_RANDOM_REGIONS=88,CHECK_RANDOM_ADAPTERS=1",
-	"PEERPIN_PREREGISTER=auto,PEERPIN_DOMAIN_POLICY=all,PEERPIN_DEVICES=world0,CHECK_RANDOM_"
-	"ADAPTERS=2",
-	"PEERPIN_PREREGISTER=sync,PEERPIN_DOMAIN_POLICY=all",
+	"PEERPIN_PREREGISTER=auto,PEERPIN_DEVICES=world0,CHECK_RANDOM_ADAPTERS=2",
 	"PEERPIN_PREREGISTER=auto,PEERPIN_KEEP=16M,PEERPIN_KEEP_HOST=1M",
-	"PEERPIN_PREREGISTER=sync,PEERPIN_KEEP=25%,PEERPIN_KEEP_HOST=4M,CHECK_RANDOM_GPU=50331648",
+	"PEERPIN_PREREGISTER=eager,PEERPIN_KEEP=25%,PEERPIN_KEEP_HOST=4M,CHECK_RANDOM_GPU=50331648",
 	"PEERPIN_PREREGISTER=off,PEERPIN_KEEP=inf,CHECK_RANDOM_GPU=33554432,CHECK_RANDOM_FAULTS=0",
-	"PEERPIN_PREREGISTER=all,PEERPIN_KEEP=4M,PEERPIN_PIN_LIMIT=16M,PEERPIN_GRANULARITY=2M",
+	"PEERPIN_PREREGISTER=eager,PEERPIN_KEEP=4M,PEERPIN_PIN_LIMIT=16M",
 	"PEERPIN_PREREGISTER=auto,PEERPIN_KEEP=8M,PEERPIN_VERIFY=1",
-	"PEERPIN_PREREGISTER=auto,PEERPIN_KEEP=24M,PEERPIN_ACCESS_MATCH=superset,CHECK_RANDOM_"
-	"FAULTS=0",
+	"PEERPIN_PREREGISTER=auto,PEERPIN_KEEP=24M,CHECK_RANDOM_FAULTS=0",
 	"PEERPIN_PREREGISTER=off,PEERPIN_KEEP=8M,CHECK_RANDOM_REGIONS=88,CHECK_RANDOM_ADAPTERS=1",
-	"PEERPIN_PREREGISTER=sync,PEERPIN_KEEP=16M,PEERPIN_KEEP_HOST=16M,CHECK_RANDOM_KEEP_END="
+	"PEERPIN_PREREGISTER=eager,PEERPIN_KEEP=16M,PEERPIN_KEEP_HOST=16M,CHECK_RANDOM_KEEP_END="
 	"3000",
 };
 static const unsigned int thread_counts[] = { 1, 2, 4, 8 };
@@ -118,7 +111,6 @@ static void run_here(const char *list)
 	       "%llu allocated, %llu ends refused, %llu asked, %llu served, %llu failed, %llu "
 	       "revoked, %llu "
 	       "late, "
-	       "%llu found of %llu, "
 	       "%llu kept, %llu reused, %llu released, "
 	       "%llu forks; adapter: %llu registered, %llu failed, at most %llu at once\n",
 	       list, program.threads, (unsigned long long)program.seed,
@@ -126,12 +118,10 @@ static void run_here(const char *list)
 	       (unsigned long long)totals.allocations, (unsigned long long)totals.refused_ends,
 	       (unsigned long long)totals.requests, (unsigned long long)totals.served,
 	       (unsigned long long)totals.failed, (unsigned long long)totals.revoked,
-	       (unsigned long long)totals.late, (unsigned long long)totals.found,
-	       (unsigned long long)(totals.found + totals.not_found),
-	       (unsigned long long)totals.kept, (unsigned long long)totals.reused,
-	       (unsigned long long)world_released, (unsigned long long)totals.forks,
-	       (unsigned long long)counts.pins, (unsigned long long)counts.failures,
-	       (unsigned long long)counts.most_regions);
+	       (unsigned long long)totals.late, (unsigned long long)totals.kept,
+	       (unsigned long long)totals.reused, (unsigned long long)world_released,
+	       (unsigned long long)totals.forks, (unsigned long long)counts.pins,
+	       (unsigned long long)counts.failures, (unsigned long long)counts.most_regions);
 }
 
 /* Run this program in a process with these settings; true: passed. */

@@ -155,7 +155,7 @@ void call_unmap(struct client *client, uint64_t base, uint64_t size, bool refuse
 
 	for (unsigned int i = 0; !cut && i < ALLOCATIONS; i++) {
 		if (client->memories[i].size && client->memories[i].base - base < size)
-			call_ending(client, &client->memories[i]);
+			model_memory_ending(client, &client->memories[i]);
 	}
 	frees = memory_range_freeing(base, size);
 	let_others_go_first(client, 8);
@@ -179,7 +179,7 @@ void call_set_access(struct client *client, struct model_memory *memory, bool ac
 {
 	if (!accessible) {
 		if (memory->accessible)
-			call_ending(client, memory);
+			model_memory_ending(client, memory);
 		memory_access_ending(memory->base, memory->size, 0);
 		let_others_go_first(client, 8);
 	}
@@ -206,13 +206,6 @@ void call_close_pd(struct client *client, unsigned int which, bool used)
 	struct model_memory *memory = &client->memories[0];
 	unsigned int held;
 
-	for (unsigned int i = 0; i < ALLOCATIONS; i++) {
-		/* A key without a registration behind it ends now. */
-		if (client->memories[i].found.pd == &pd->pd) {
-			call_use_found(client, &client->memories[i]);
-			client->memories[i].found.pd = NULL;
-		}
-	}
 	call_drop(client, 0); /* used below */
 	held = model_held_in(client, &pd->pd);
 	if (registration_pd_closing(&pd->pd) != !held)
@@ -221,8 +214,6 @@ void call_close_pd(struct client *client, unsigned int which, bool used)
 	if (held)
 		return;
 	pd->open = false;
-	if (registration_domain(&pd->pd, model_access[0]))
-		broken("a protection domain that is being closed has a domain");
 	if (memory->size)
 		call_request(client, 0, false, which, false, memory->base, memory->size,
 			     memory->base, model_access[0]);

@@ -6,13 +6,6 @@
 #include "memory/captures.h"
 #include "random/calls.h"
 
-void call_ending(struct client *client, struct model_memory *memory)
-{
-	if (memory->found.pd)
-		call_use_found(client, memory);
-	model_memory_ending(client, memory);
-}
-
 static enum memory_free call_of(const struct model_memory *memory)
 {
 	return memory->kind == ALLOCATION_HOST ? FREE_HOST : FREE_DEVICE;
@@ -39,7 +32,7 @@ void call_free(struct client *client, struct model_memory *memory, bool refused)
 	atomic_store_explicit(&world_recent[client->number], base, memory_order_relaxed);
 	if (client->keeps && call_keep(client, memory))
 		return;
-	call_ending(client, memory);
+	model_memory_ending(client, memory);
 	world_keep_begin();
 	if (!memory_freeing(call_of(memory), base, &ended))
 		broken("memory at 0x%llx is not known at its end", (unsigned long long)base);
@@ -133,7 +126,7 @@ void call_end_context(struct client *client, CUcontext context, bool refused, bo
 			continue;
 		memory_find(client->memories[i].base, &found);
 		records[i] = found.id;
-		call_ending(client, &client->memories[i]);
+		model_memory_ending(client, &client->memories[i]);
 	}
 	world_keep_begin();
 	if (by_query)

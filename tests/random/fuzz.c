@@ -27,7 +27,7 @@ int LLVMFuzzerInitialize(int *count, char ***arguments)
 {
 	(void)count;
 	if (!getenv("PEERPIN_PREREGISTER")) {
-		setenv("PEERPIN_PREREGISTER", "sync", 1);
+		setenv("PEERPIN_PREREGISTER", "eager", 1);
 		setenv("PEERPIN_LOG_LEVEL", "none", 0);
 		setenv("PEERPIN_SUMMARY", "0", 0);
 		execv("/proc/self/exe", *arguments);

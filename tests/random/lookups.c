@@ -1,86 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* lookups.c -- look-ups of keys, requests on memory of other threads, forks */
+/* lookups.c -- look-ups, requests on memory of other threads, forks */
 #include <sched.h>
 #include <stddef.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/config.h"
 #include "base/process.h"
 #include "random/calls.h"
-
-/* Looked up once and kept; now and then looked up again. */
-static struct domain *domain_of(struct client *client, unsigned int which,
-				unsigned int access_index)
-{
-	struct domain **kept = &client->domains[which][access_index], *domain = *kept;
-	const struct model_pd *pd = client->pds[which];
-
-	if (!domain || one_in(&client->source, 8)) {
-		domain = registration_domain(&pd->pd, model_access[access_index]);
-		if (!domain != !pd->open)
-			broken("a protection domain that is %s has %s domain",
-			       pd->open ? "open" : "closed", domain ? "a" : "no");
-		if (*kept && domain != *kept)
-			broken("a protection domain has two domains of the access flags 0x%x",
-			       model_access[access_index]);
-		*kept = domain;
-	}
-	return domain;
-}
-
-/* After requests by dma-buf a look-up finds the keys of memory that only these reach. */
-static bool is_exportable(const struct model_memory *memory)
-{
-	return memory && memory->kind != ALLOCATION_HOST;
-}
-
-void call_find(struct client *client, unsigned int which, unsigned int access_index, int requested,
-	       uint64_t address, uint64_t length)
-{
-	struct model_pd *pd = client->pds[which];
-	struct domain *domain;
-	struct model_memory *memory;
-	uint32_t lkey, rkey;
-	bool must_not;
-
-	/* The number of a closed domain may be another thread's. Looked-up regions are never
-	 * evicted. */
-	if (!pd->open || world_region_limit())
-		return;
-	domain = domain_of(client, which, access_index);
-	memory = model_memory_at(client, address);
-	must_not = requested != model_access[access_index] ||
-		   model_refuses(client, pd, address, length, address, requested,
-				 is_exportable(memory)) ||
-		   !model_holds(memory, address, length);
-	if (!registration_find(domain, address, length, requested, &lkey, &rkey)) {
-		client->totals.not_found++;
-		if (!must_not && config_get()->access_match == ACCESS_MATCH_EXACT &&
-		    model_must_find(client, &pd->pd, requested, address, length))
-			broken("a look-up of 0x%llx, %llu bytes, access flags 0x%x, finds nothing, "
-			       "and a "
-			       "client "
-			       "holds a registration there",
-			       (unsigned long long)address, (unsigned long long)length, requested);
-		return;
-	}
-	if (must_not)
-		broken("a look-up finds keys of 0x%llx, %llu bytes, access flags 0x%x of a domain "
-		       "with 0x%x, against reasons 0x%x",
-		       (unsigned long long)address, (unsigned long long)length, requested,
-		       model_access[access_index],
-		       model_refuses(client, pd, address, length, address, requested,
-				     is_exportable(memory)));
-	client->totals.found++;
-	memory->found = (struct model_found){ .pd = &pd->pd,
-					      .access = requested,
-					      .address = address,
-					      .length = length,
-					      .lkey = lkey,
-					      .rkey = rkey };
-	call_use_found(client, memory);
-}
 
 /* `hidden`: of the address before the call, which found memory there. */
 static void must_not_be_hidden(const char *call, uint64_t address, uint64_t hidden)
@@ -89,11 +15,10 @@ static void must_not_be_hidden(const char *call, uint64_t address, uint64_t hidd
 		broken("%s finds kept memory at 0x%llx", call, (unsigned long long)address);
 }
 
-void call_find_anywhere(struct client *client, unsigned int which, uint64_t address)
+void call_find_anywhere(uint64_t address)
 {
 	uint64_t hidden = world_hidden(address);
 	struct allocation allocation;
-	uint32_t lkey, rkey;
 
 	if (memory_find(address, &allocation)) {
 		must_not_be_hidden("memory_find", address, hidden);
@@ -104,9 +29,6 @@ void call_find_anywhere(struct client *client, unsigned int which, uint64_t addr
 			broken("memory found at 0x%llx does not hold it",
 			       (unsigned long long)address);
 	}
-	if (client->pds[which]->open && client->domains[which][0] &&
-	    registration_find(client->domains[which][0], address, 1, model_access[0], &lkey, &rkey))
-		must_not_be_hidden("registration_find", address, hidden);
 }
 
 void call_request_anywhere(struct client *client, unsigned int which, uint64_t address,

@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-#include "base/config.h"
-
 const int model_access[RIGHTS_OF_REGIONS] = {
 	IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
 		IBV_ACCESS_REMOTE_ATOMIC,
@@ -107,48 +105,6 @@ unsigned int model_refuses(struct client *client, const struct model_pd *pd, uin
 	return reasons;
 }
 
-bool model_is_looked_up(const struct client *client, const struct ibv_pd *pd, int access)
-{
-	for (unsigned int i = 0; i < PDS_OF_ONE; i++) {
-		for (unsigned int j = 0; j < RIGHTS_OF_REGIONS; j++) {
-			if (&client->pds[i]->pd == pd && model_access[j] == access)
-				return client->domains[i][j];
-		}
-	}
-	return false;
-}
-
-bool model_takes_whole(struct client *client, const struct ibv_pd *pd, uint64_t address,
-		       uint64_t length, int access)
-{
-	const struct model_memory *memory = model_memory_at(client, address);
-	uint64_t first = memory->base / GRANULE,
-		 end = (memory->base + memory->size - 1) / GRANULE + 1,
-		 part = (address + length - 1) / GRANULE + 1 - address / GRANULE;
-
-	if (part >= end - first)
-		return true;
-	/* The whole may not fit beside other regions; then a part serves. */
-	if (config_get()->pin_limit != CONFIG_AUTO)
-		return false;
-	return model_is_looked_up(client, pd, access);
-}
-
-bool model_must_find(struct client *client, const struct ibv_pd *pd, int access, uint64_t address,
-		     uint64_t length)
-{
-	const struct model_memory *memory = model_memory_at(client, address);
-
-	for (unsigned int i = 0; i < HANDLES; i++) {
-		const struct model_handle *handle = &client->handles[i];
-
-		if (handle->known && handle->alive && !handle->kept && handle->memory == memory &&
-		    handle->pd == pd && handle->access == access && handle->whole)
-			return model_holds(memory, address, length);
-	}
-	return false;
-}
-
 static bool has_mapping(const struct model_handle *handle, const struct model_memory *memory)
 {
 	return handle->spans && memory->base < handle->address + handle->length &&
@@ -157,7 +113,6 @@ static bool has_mapping(const struct model_handle *handle, const struct model_me
 
 void model_memory_ending(struct client *client, struct model_memory *memory)
 {
-	memory->found.pd = NULL;
 	for (unsigned int i = 0; i < HANDLES; i++) {
 		struct model_handle *handle = &client->handles[i];
 
@@ -220,11 +175,6 @@ void model_pd_ended(struct client *client, unsigned int which)
 		handle->alive = false;
 		handle->pd = NULL;
 	}
-	for (unsigned int i = 0; i < ALLOCATIONS; i++) {
-		if (client->memories[i].found.pd == pd)
-			client->memories[i].found.pd = NULL;
-	}
-	memset(client->domains[which], 0, sizeof(client->domains[which]));
 	client->pds[which]->open = false;
 }
 

@@ -32,13 +32,6 @@ struct model_memory {
 	uint64_t event_id; /* of the last event; 0: of the record */
 	bool own;	   /* no other thread gets its addresses */
 	bool rdma_capable, accessible;
-	/* Keys of the last look-up: valid until the memory or the protection domain ends. */
-	struct model_found {
-		const struct ibv_pd *pd; /* NULL: none */
-		int access;
-		uint64_t address, length;
-		uint32_t lkey, rkey;
-	} found;
 };
 
 struct model_handle {
@@ -52,7 +45,6 @@ struct model_handle {
 	uint64_t address, length;
 	int access;
 	uint32_t lkey, rkey;
-	bool whole; /* its request registered the whole memory */
 	bool spans; /* `memory` is the first of several mappings */
 };
 
@@ -78,7 +70,7 @@ struct model_totals {
 	uint64_t operations, requests, served, forwarded, failed;
 	uint64_t range, flags, address, capability, domain,
 		ended; /* forwarded for this reason alone */
-	uint64_t allocations, frees, revoked, late, found, not_found, forks, refused_ends, perhaps;
+	uint64_t allocations, frees, revoked, late, forks, refused_ends, perhaps;
 	uint64_t host_allocations, host_frees, untracked_frees, kept, reused;
 };
 
@@ -93,7 +85,6 @@ struct client {
 	} structs[HANDLES + 1];
 	struct model_pd *pds[PDS_OF_ONE];
 	struct model_pd own_pds[OWN_PDS];
-	struct domain *domains[PDS_OF_ONE][RIGHTS_OF_REGIONS];
 	struct {
 		uint64_t base, size;
 	} freed[REMEMBERED];
@@ -126,18 +117,6 @@ struct model_memory *model_next_mapping(struct client *client, const struct mode
  * dma-buf may be of memory that is not RDMA-capable. */
 unsigned int model_refuses(struct client *client, const struct model_pd *pd, uint64_t address,
 			   uint64_t length, uint64_t iova, int access, bool dma_buf);
-
-/* Whether the client has looked up keys in the domain, which needs the whole. */
-bool model_is_looked_up(const struct client *client, const struct ibv_pd *pd, int access);
-
-/* Whether a request in that domain registers the whole memory, not a part of it. */
-bool model_takes_whole(struct client *client, const struct ibv_pd *pd, uint64_t address,
-		       uint64_t length, int access);
-
-/* Whether a look-up of this range must find keys: the client has a registration of the whole
- * memory. */
-bool model_must_find(struct client *client, const struct ibv_pd *pd, int access, uint64_t address,
-		     uint64_t length);
 
 /* Memory is about to end, or to lose its registrations. */
 void model_memory_ending(struct client *client, struct model_memory *memory);

@@ -31,34 +31,24 @@ void call_settle_kept(struct client *client, const struct model_handle *held,
 /* Keys of the memory in a protection domain of all threads, which stays open. */
 static struct world_keys keys_of(struct client *client, const struct model_memory *memory)
 {
-	const struct model_found *found = &memory->found;
 	const struct model_handle *held = client->handles;
 
-	for (unsigned int i = 0; i < SHARED_PDS; i++) {
-		if (found->pd == &client->pds[i]->pd)
-			return (struct world_keys){ found->pd,	   found->access, found->address,
-						    found->length, found->lkey,	  found->rkey,
-						    true };
-	}
 	for (unsigned int i = 0; i < HANDLES; i++, held++) {
 		if (held->known && held->alive && held->memory == memory && !held->kept &&
 		    (held->pd == &client->pds[0]->pd || held->pd == &client->pds[1]->pd))
 			return (struct world_keys){ held->pd,	  held->access, held->address,
-						    held->length, held->lkey,	held->rkey,
-						    held->whole };
+						    held->length, held->lkey,	held->rkey };
 	}
 	return (struct world_keys){ 0 };
 }
 
-/* Idle regions end only by an eviction. A superset's region may serve or not. */
+/* Idle regions end only by an eviction. */
 static bool is_never_evicted(void)
 {
-	return config_get()->pin_limit == CONFIG_AUTO && !world_region_limit() &&
-	       config_get()->access_match == ACCESS_MATCH_EXACT;
+	return config_get()->pin_limit == CONFIG_AUTO && !world_region_limit();
 }
 
-/* A request of the range that is registered needs no registration; of a part in a domain with
- * look-ups, by any thread, it may register the whole. */
+/* A request of the range that is registered needs no registration. */
 static void request_again(struct client *client, const struct world_keys *keys)
 {
 	const char *why = world_reaches(keys->lkey, keys->rkey, keys->pd, keys->access,
@@ -73,9 +63,7 @@ static void request_again(struct client *client, const struct world_keys *keys)
 	call_request(client, 0, false, pd, false, keys->address, keys->length, keys->address,
 		     keys->access);
 	world_watched = NULL;
-	if (world_watched_pins != pins &&
-	    (keys->whole ||
-	     (world_threads == 1 && !model_is_looked_up(client, keys->pd, keys->access))))
+	if (world_watched_pins != pins)
 		broken("reused memory at 0x%llx, %llu bytes, is registered again",
 		       (unsigned long long)keys->address, (unsigned long long)keys->length);
 }
@@ -133,7 +121,6 @@ static void see_kept(struct client *client, struct model_memory *memory, uint64_
 		broken("memory at 0x%llx is kept without a wait for its context",
 		       (unsigned long long)base);
 	world_has_kept(base, number);
-	memory->found.pd = NULL;
 	model_memory_kept(client, memory, found->buffer_id, found->id);
 	model_memory_freed(client, memory);
 	client->totals.kept++;
@@ -157,8 +144,6 @@ bool call_keep(struct client *client, struct model_memory *memory)
 		if (client->handles[i].memory == memory)
 			call_use(client, i);
 	}
-	if (memory->found.pd)
-		call_use_found(client, memory);
 	/* The limit may depend on the current context's GPU. */
 	if (memory->context && !one_in(&client->source, 4))
 		world_enter(memory->context);
@@ -321,7 +306,6 @@ void call_see_end(struct client *client, uint64_t base, uint64_t size)
 {
 	struct registration_request request = { .address = base, .length = size };
 	struct allocation allocation;
-	uint32_t lkey, rkey;
 
 	if (model_overlaps(client, base, size))
 		return;
@@ -329,67 +313,31 @@ void call_see_end(struct client *client, uint64_t base, uint64_t size)
 		broken("memory at 0x%llx is found after its end", (unsigned long long)base);
 	if (registration_concerns(&request))
 		broken("memory at 0x%llx is a concern after its end", (unsigned long long)base);
-	for (unsigned int i = 0; i < PDS_OF_ONE; i++) {
-		for (unsigned int j = 0; j < RIGHTS_OF_REGIONS; j++) {
-			if (client->domains[i][j] &&
-			    registration_find(client->domains[i][j], base, 1, model_access[j],
-					      &lkey, &rkey))
-				broken("keys of memory at 0x%llx are found after its end",
-				       (unsigned long long)base);
-		}
-	}
 }
 
 /* ---- queries ---- */
 
+/* The driver refuses a single query of unknown memory. */
 static CUresult get_forwarded(void *data, CUpointer_attribute attribute, CUdeviceptr address)
 {
 	void *list[] = { data };
+	CUresult result;
 
 	world_must_not_be_kept(address);
-	return world_driver.cuPointerGetAttributes(1, &attribute, list, address);
-}
-
-static CUresult get_range_forwarded(CUdeviceptr *base, size_t *size, CUdeviceptr address)
-{
-	(void)base;
-	(void)size;
-	world_must_not_be_kept(address);
-	return CUDA_ERROR_NOT_FOUND;
-}
-
-static CUresult get_handle_forwarded(CUmemGenericAllocationHandle *handle, void *address)
-{
-	(void)handle;
-	world_must_not_be_kept((uintptr_t)address);
-	return CUDA_ERROR_INVALID_VALUE;
-}
-
-static CUresult set_forwarded(const void *value, CUpointer_attribute attribute, CUdeviceptr address)
-{
-	(void)value;
-	(void)attribute;
-	world_must_not_be_kept(address);
-	return CUDA_ERROR_INVALID_VALUE;
+	result = world_driver.cuPointerGetAttributes(1, &attribute, list, address);
+	return *(uint64_t *)data ? result : CUDA_ERROR_INVALID_VALUE;
 }
 
 void call_query_freed(struct client *client, uint64_t address)
 {
-	CUmemGenericAllocationHandle handle = 0;
 	uint64_t buffer_id = 0;
-	unsigned int on = 1;
-	CUdeviceptr base = 0;
-	size_t size = 0;
 
 	if (model_memory_at(client, address) || !queries_are_on())
 		return;
+	/* What the other calls are forwarded with. */
+	world_must_not_be_kept(keep_visible(address));
 	if (queries_get(get_forwarded, &buffer_id, CU_POINTER_ATTRIBUTE_BUFFER_ID, address) !=
 		    CUDA_ERROR_INVALID_VALUE ||
-	    queries_get_range(get_range_forwarded, &base, &size, address) != CUDA_ERROR_NOT_FOUND ||
-	    queries_get_handle(get_handle_forwarded, &handle, (void *)(uintptr_t)address) !=
-		    CUDA_ERROR_INVALID_VALUE ||
-	    queries_set(set_forwarded, &on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address) !=
-		    CUDA_ERROR_INVALID_VALUE ||
-	    buffer_id || base || size)
+	    buffer_id)
 		broken("a query finds freed memory at 0x%llx", (unsigned long long)address);
 }

@@ -21,8 +21,6 @@ void step_change(struct client *client);
 void step_make_room(struct client *client);
 void step_request_in_vain(struct client *client);
 void step_see_end(struct client *client);
-void step_find(struct client *client);
-void step_find_held(struct client *client);
 void step_ask_anywhere(struct client *client);
 void step_use(struct client *client);
 void step_change_fault(struct client *client);

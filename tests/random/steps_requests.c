@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* steps_requests.c -- steps with registrations and look-ups */
+/* steps_requests.c -- steps with registrations */
 #include <stdatomic.h>
 
 #include "random/calls.h"
@@ -185,36 +185,6 @@ void step_see_end(struct client *client)
 			     choose_open_pd(client), false, base, size, base, model_access[0]);
 }
 
-void step_find(struct client *client)
-{
-	struct source *source = &client->source;
-	struct model_memory *memory = steps_choose_memory(client);
-	unsigned int pd = choose_open_pd(client), access_index = choose_access(source, pd);
-	int requested = model_access[one_in(source, 16) ? choose_access(source, pd) : access_index];
-	uint64_t address, length;
-
-	if (!memory)
-		return;
-	choose_range(source, memory, &address, &length);
-	if (one_in(source, 16))
-		length = memory->base + memory->size - address + 1 + choose(source, 1 << 20);
-	call_find(client, pd, access_index, requested, address, length);
-}
-
-void step_find_held(struct client *client)
-{
-	const struct model_handle *held = &client->handles[choose(&client->source, HANDLES)];
-	unsigned int access_index = 0, which = 0;
-
-	if (!held->known || !held->alive || held->kept)
-		return;
-	while (model_access[access_index] != held->access)
-		access_index++;
-	while (&client->pds[which]->pd != held->pd)
-		which++;
-	call_find(client, which, access_index, held->access, held->address, held->length);
-}
-
 /* Near a current event, or in the heap of all threads. */
 static uint64_t choose_anywhere(struct source *source)
 {
@@ -235,18 +205,14 @@ void step_ask_anywhere(struct client *client)
 	if (one_in(&client->source, 4))
 		call_take_offer(choose(&client->source, WORLD_THREADS));
 	if (one_in(&client->source, 2))
-		call_find_anywhere(client, pd, address);
+		call_find_anywhere(address);
 	else
 		call_request_anywhere(client, pd, address, 1 + choose(&client->source, 100));
 }
 
 void step_use(struct client *client)
 {
-	struct model_memory *memory = steps_choose_memory(client);
-
 	call_use(client, choose(&client->source, HANDLES));
-	if (memory)
-		call_use_found(client, memory);
 }
 
 void step_change_fault(struct client *client)

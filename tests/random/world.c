@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/config.h"
 #include "memory/driver.h"
 
 pthread_mutex_t world_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -75,14 +74,9 @@ static struct {
 	bool failed;	  /* a registration failed since it was last empty */
 } units[BLOCKS * BLOCK / GRANULE];
 
-static uint64_t unit_size(void)
-{
-	return config_get()->granularity == GRANULARITY_2M ? BLOCK : GRANULE;
-}
-
 static uint64_t unit_of(uint64_t address)
 {
-	return (address - HOME) / unit_size();
+	return (address - HOME) / GRANULE;
 }
 
 void world_units_begin(uint64_t base, uint64_t size)
@@ -101,7 +95,7 @@ void world_units_end(uint64_t base, uint64_t size)
 			       "regions hold the "
 			       "unit at 0x%llx",
 			       (unsigned long long)base, units[unit].regions,
-			       (unsigned long long)(HOME + unit * unit_size()));
+			       (unsigned long long)(HOME + unit * GRANULE));
 		units[unit].failed = false;
 	}
 }
@@ -120,9 +114,9 @@ static void hold_units(const struct pin_request *request)
 {
 	uint64_t end = request->base + request->length;
 
-	if (!request->length || (request->base | request->length) % GRANULE ||
-	    request->base < HOME || end > HOME + BLOCKS * BLOCK)
-		broken("0x%llx, %llu bytes, are no granules", (unsigned long long)request->base,
+	if (!request->length || (request->base | request->length) % 4096 || request->base < HOME ||
+	    end > HOME + BLOCKS * BLOCK)
+		broken("0x%llx, %llu bytes, are no pages", (unsigned long long)request->base,
 		       (unsigned long long)request->length);
 	for (uint64_t unit = unit_of(request->base); unit <= unit_of(end - 1); unit++) {
 		if (!units[unit].living)
@@ -131,7 +125,7 @@ static void hold_units(const struct pin_request *request)
 			       "0x%llx",
 			       (unsigned long long)request->base,
 			       (unsigned long long)request->length,
-			       (unsigned long long)(HOME + unit * unit_size()));
+			       (unsigned long long)(HOME + unit * GRANULE));
 		units[unit].regions++;
 	}
 }

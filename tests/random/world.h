@@ -5,8 +5,8 @@
  * The kernel (world.c) reuses numbers of protection domains, the adapter (adapter.c) those of
  * regions; a key returns with another last byte. A broken promise ends the program by broken():
  *
- * - A region, from the request to its deregistration, consists of units (granules, or blocks with
- * PEERPIN_GRANULARITY=2M) that each hold live memory.
+ * - A region, from the request to its deregistration, consists of pages whose granules each hold
+ * live memory.
  *
  * - It is in a live protection domain, named by the struct that opened it.
  *
@@ -30,7 +30,7 @@
 
 #include "memory/keep.h"
 #include "random/source.h"
-#include "registration/registration.h"
+#include "registration/methods.h"
 
 #define WORLD_THREADS 8
 #define GRANULE	      ((uint64_t)64 << 10)
@@ -165,7 +165,6 @@ struct world_keys {
 	int access;
 	uint64_t address, length;
 	uint32_t lkey, rkey;
-	bool whole; /* of a region of the whole memory */
 };
 
 struct world_kept {

@@ -18,7 +18,7 @@ mkdir -m 700 "$tmp/peerpin"
 snapshot=$tmp/peerpin/1073741824-1.stats
 export XDG_RUNTIME_DIR=$tmp LC_ALL=C.UTF-8 PEERPIN_SIM_SHM=$tmp/shm
 
-sync='PEERPIN_PREREGISTER=sync registers inside the allocation (52.3 µs longer)'
+sync='PEERPIN_PREREGISTER=eager registers inside the allocation (52.3 µs longer)'
 early='synchronous_queued=200 waited=90 registrations=300 registrations_background=10 background_ns=690000 program_ns=18000000 waited_ns=3000000'
 
 # A state for each row, and for each fix: ID, words of hinted, the hint.
@@ -26,22 +26,17 @@ states="forwarded | forwarded=200 forwarded_failed=150 forwarded_address=50 | 15
 forwarded | forwarded=200 forwarded_capability=200 allocations_managed=1 | 200 of 300 requests are forwarded (memory not capable of GPUDirect RDMA): register memory of cudaMalloc in place of managed memory
 forwarded | forwarded=200 forwarded_capability=200 | 200 of 300 requests are forwarded (memory not capable of GPUDirect RDMA): register memory of cudaMalloc, or of cuMemCreate with gpuDirectRDMACapable
 no_idle_cpu | $early background_delays=28 | 290 of 300 requests preceded their registration, as no CPU was idle: $sync; or leave a CPU to each process
-no_idle_cpu | $early background_delays=28 PEERPIN_WORKER_CPUS=inherit | 290 of 300 requests preceded their registration, as no CPU was idle: PEERPIN_WORKER_CPUS=auto, the default, uses all CPUs of the process
-no_idle_cpu | $early background_delays=28 PEERPIN_PREREGISTER=sync | 290 of 300 requests preceded their registration, as no CPU was idle: leave a CPU to each process
-no_idle_cpu | synchronous=300 sizes=5 never_used=9 background_delays=28 PEERPIN_PREREGISTER=sync | 300 of 300 requests preceded their registration, as no CPU was idle: leave a CPU to each process
-early | $early background_delays=2 | 290 of 300 requests preceded their registration, as they follow the allocation at once: $sync; or allocate earlier
-early | $early driver_delays=28 | 290 of 300 requests preceded their registration, as other processes used the driver: $sync; or allocate earlier
-early | $early PEERPIN_PREREGISTER=sync | 290 of 300 requests preceded their registration, as they follow the allocation at once: allocate earlier
+no_idle_cpu | $early background_delays=28 PEERPIN_PREREGISTER=eager | 290 of 300 requests preceded their registration, as no CPU was idle: leave a CPU to each process
+no_idle_cpu | synchronous=300 never_used=9 background_delays=28 PEERPIN_PREREGISTER=eager | 300 of 300 requests preceded their registration, as no CPU was idle: leave a CPU to each process
+early | $early | 290 of 300 requests preceded their registration, as they follow the allocation at once: $sync; or allocate earlier
+early | $early PEERPIN_PREREGISTER=eager | 290 of 300 requests preceded their registration, as they follow the allocation at once: allocate earlier
 pin_limit | synchronous=40 evictions=3 | 40 of 300 requests registered synchronously, and the pin limit evicted regions: PEERPIN_PIN_LIMIT is not set: the limit is the GPU's BAR1, the adapter, or RLIMIT_MEMLOCK (peerpin doctor)
 pin_limit | synchronous=40 evictions=3 PEERPIN_PIN_LIMIT=1073741824 | 40 of 300 requests registered synchronously, and the pin limit evicted regions: raise PEERPIN_PIN_LIMIT, up to the GPU's BAR1 (peerpin doctor)
 off | synchronous=300 PEERPIN_PREREGISTER=off | 300 of 300 requests registered synchronously, as PEERPIN_PREREGISTER=off: PEERPIN_PREREGISTER=auto, the default, registers before the request
-min_size | synchronous=300 never_used=9 PEERPIN_MIN_SIZE=1048576 | 300 of 300 requests registered synchronously, and PEERPIN_MIN_SIZE excludes small allocations: a smaller PEERPIN_MIN_SIZE, if the requested sizes are below it
-first | synchronous=300 sizes=5 | 300 of 300 requests registered synchronously, the first of their protection domain: PEERPIN_EAGER=yes registers from the first allocation on, for known clients
-first | synchronous=300 sizes=5 never_used=9 protection_domains=20 | 300 of 300 requests registered synchronously, the first of their protection domain: PEERPIN_EAGER=yes registers from the first allocation on, for known clients
-sizes | synchronous=300 sizes=5 never_used=9 | 300 of 300 requests registered synchronously, as sizes vary and only requested sizes are registered early: PEERPIN_PREREGISTER=all registers every size early, also memory that no client requests
-synchronous | synchronous=300 sizes=3 never_used=9 | 300 of 300 requests registered synchronously, without a background registration before
-synchronous | synchronous=300 sizes=5 never_used=9 PEERPIN_PREREGISTER=all | 300 of 300 requests registered synchronously, without a background registration before
-synchronous | synchronous=300 PEERPIN_EAGER=1 | 300 of 300 requests registered synchronously, without a background registration before"
+first | synchronous=300 | 300 of 300 requests registered synchronously, the first of their protection domain: PEERPIN_PREREGISTER=eager registers from the first allocation on, for known clients
+first | synchronous=300 never_used=9 protection_domains=20 | 300 of 300 requests registered synchronously, the first of their protection domain: PEERPIN_PREREGISTER=eager registers from the first allocation on, for known clients
+synchronous | synchronous=300 never_used=9 | 300 of 300 requests registered synchronously, without a background registration before
+synchronous | synchronous=300 PEERPIN_PREREGISTER=eager | 300 of 300 requests registered synchronously, without a background registration before"
 
 # state WORD...: of a process with 300 requests; $hint: its hint in top, with the fix
 state() {
@@ -83,13 +78,13 @@ every_fix() {
 
 # States of 2 rows at once: the report has the hint of top, and no setting has 2 values in its fixes.
 no_contradiction() {
-	local -A words_of=([all]=PEERPIN_PREREGISTER=all)
+	local -A words_of=([eager]=PEERPIN_PREREGISTER=eager)
 	local id words one other list
 
 	while IFS='|' read -r id words _; do words_of[${id% }]=$words; done < <(tac <<<"$states")
 	for one in "${!words_of[@]}"; do
 		for other in "${!words_of[@]}"; do
-			[[ $one < $other && $one+$other != all+off ]] || continue
+			[[ $one < $other && $one+$other != eager+off ]] || continue
 			read -ra words <<<"${words_of[$one]} ${words_of[$other]} never_used=99"
 			state "${words[@]}"
 			list=$(advice)
@@ -113,11 +108,11 @@ thresholds() {
 	matches 'the hint is for the most requests' '150 of 300 requests preceded *' "$hint"
 	state synchronous=160 waited=140
 	matches 'of two rows, again' '160 of 300 requests registered *' "$hint"
-	state waited=300 PEERPIN_MIN_SIZE=4096 PEERPIN_PREREGISTER=synchron PEERPIN_KEEP=1
-	matches 'only the whole value is a setting' '*: PEERPIN_PREREGISTER=sync *' "$hint"
+	state waited=300 PEERPIN_PIN_LIMIT=4096 PEERPIN_PREREGISTER=eagerly PEERPIN_KEEP=1
+	matches 'only the whole value is a setting' '*: PEERPIN_PREREGISTER=eager *' "$hint"
 	state synchronous=300 evictions=1 PEERPIN_PIN_LIMITS=1
 	matches 'only the whole name is a setting' '*: PEERPIN_PIN_LIMIT is not set: *' "$hint"
-	state waited=300 PEERPIN_MIN_SIZE=4096 PEERPIN_PREREGISTER=sync PEERPIN_KEEP=1
+	state waited=300 PEERPIN_PIN_LIMIT=4096 PEERPIN_PREREGISTER=eager PEERPIN_KEEP=1
 	matches 'a setting between others' '*: allocate earlier' "$hint"
 	state requests=0
 	same 'no request: no hint' '' "$hint"
@@ -130,10 +125,10 @@ no_idle_cpu() {
 }
 
 no_idle_cpus() {
-	no_idle_cpu 'delays of early requests' 1 requests=3000 hits=1 waited=699 background_delays=7
-	no_idle_cpu 'few delays' 0 requests=3000 hits=1 waited=700 background_delays=7
+	no_idle_cpu 'delays of early requests' 1 requests=9000 hits=1 waited=6999 background_delays=7
+	no_idle_cpu 'few delays' 0 requests=9000 hits=1 waited=7000 background_delays=7
 	no_idle_cpu 'delays without an early request' 0 background_delays=7
-	no_idle_cpu 'synchronous requests that were delayed' 1 requests=3000 synchronous=699 background_delays=7
+	no_idle_cpu 'synchronous requests that were delayed' 1 requests=9000 synchronous=6999 background_delays=7
 	no_idle_cpu 'first requests' 0 synchronous=15 background_delays=7
 	no_idle_cpu 'early requests too few for a hint' 1 hits=290 waited=10 background_delays=7
 	same 'these have no hint' '' "$hint"

@@ -197,19 +197,14 @@ advice_of() {
 
 # Advice names only settings that are not in effect.
 advice_that_helps() {
-	same 'key look-ups are use: no advice about missing requests' '' \
-		"$(advice_of no_requests '*:requests=0' '*:hits=0' '*:look_ups=7')"
 	matches 'exported dma-bufs are an attempt' '*not used: dma-bufs of GPU memory were exported, none was registered.*' \
 		"$(advice_of not_used '*:used=false' '*:requests=0' '*:hits=0' '*:exports=1' \
 			'*:usage="not used: dma-bufs of GPU memory were exported, none was registered"')"
 	# check_hints.sh has all rows of tools/hints.def.
 	matches 'a hint is for the sums of all ranks' '3 603 of 8 813 requests preceded their registration, *
-PEERPIN_PREREGISTER=sync *' "$(advice_of early '*:synchronous=0' '*:synchronous_queued=900')"
+PEERPIN_PREREGISTER=eager *' "$(advice_of early '*:synchronous=0' '*:synchronous_queued=900')"
 	same 'a setting of one rank is in effect' '3 600 of 8 813 requests preceded their registration, as they follow the allocation at once.
-allocate earlier' "$(advice_of early '*:waited=900' '2:settings={"PEERPIN_PREREGISTER":"sync"}')"
-	same 'sizes of all ranks are requested sizes' $'3 600 of 8 813 requests registered synchronously, as sizes vary and only requested sizes are registered early.
-PEERPIN_PREREGISTER=all registers every size early, also memory that no client requests' "$(advice_of sizes '*:synchronous=900' \
-		'*:waited=0' '*:settings={}' '*:never_used=1' '*:histograms.used_bytes=[1,1]' '3:histograms.used_bytes=[0,0,1,1]')"
+allocate earlier' "$(advice_of early '*:waited=900' '2:settings={"PEERPIN_PREREGISTER":"eager"}')"
 	for id in pin_limit over_pin_limit; do
 		matches "$id: raise the pin limit that is set" '*
 raise PEERPIN_PIN_LIMIT, *' "$(advice_of $id '*:synchronous=9' "*:evictions=$([[ $id == pin_limit ]] && echo 10 || echo 0)" \
@@ -219,9 +214,6 @@ PEERPIN_PIN_LIMIT is not set: *' "$(advice_of $id '*:synchronous=9' "*:evictions
 	done
 	matches 'the fix is that of the most frequent reason' '12 registrations failed: 4 out of resources, 8 other reasons.
 PEERPIN_LOG_LEVEL=info *' "$(advice_of failed '*:registrations_failed=3' '*:failed_resources=1' '*:failed_other=2')"
-	matches 'key look-ups record no sizes: no PEERPIN_MIN_SIZE' '*
-PEERPIN_PIN_LIMIT bounds *' "$(advice_of never_used '*:settings={}' '*:never_used=9' '*:look_ups=7' \
-		'*:histograms.never_used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,9]')"
 }
 
 # Files may hold any number up to 2^63 - 1: no sum, product or share of counters wraps.
@@ -299,31 +291,6 @@ together() {
 	same 'the end of a killed process is uncertain' '[2]' "$("$report" --json "$tmp/soon" | jq -c '[.jobs[].processes]')"
 	make_job named 2 '*:rank=null' '1:started_ns=99000000000000'
 	same 'with a job name, start times do not matter' '[2]' "$("$report" --json "$tmp/named" | jq -c '[.jobs[].processes]')"
-}
-
-# fix_of NAME TWIST...: the fix for never used registrations
-fix_of() {
-	make_job "$1" 1 '0:settings={}' "${@:2}"
-	"$report" --json "$tmp/$1" | jq -r '.jobs[0].advice[] | select(.id == "never_used").fix'
-}
-
-smallest_size() {
-	same 'small regions unused, large ones used' 'PEERPIN_MIN_SIZE=8K would have excluded 9 of them and no used one' \
-		"$(fix_of small '0:never_used=9' '0:histograms.never_used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,9]')"
-	same 'the least size is a page' 'PEERPIN_MIN_SIZE=4K would have excluded 9 of them and no used one' \
-		"$(fix_of tiny '0:never_used=9' '0:histograms.never_used_bytes=[9]')"
-	matches 'no size below a page' '*so no PEERPIN_MIN_SIZE is proposed' \
-		"$(fix_of bytes '0:never_used=9' '0:histograms.never_used_bytes=[9]' '0:histograms.used_bytes=[0,0,0,0,1]')"
-	same 'few used regions among many unused' \
-		'PEERPIN_MIN_SIZE=1M would have excluded 90 of them and up to 5 used ones' \
-		"$(fix_of mixed '0:never_used=90' '0:histograms.never_used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,90]' \
-			'0:histograms.used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,5,0,0,40]')"
-	matches 'with PREREGISTER=all the fix names it, too' \
-		'without PEERPIN_PREREGISTER=all only requested sizes *PEERPIN_MIN_SIZE=8K would have excluded 9 *' \
-		"$(fix_of all '0:never_used=9' '0:settings={"PEERPIN_PREREGISTER":"all"}' '0:histograms.never_used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,9]')"
-	matches 'as many used as unused regions of each size' '*so no PEERPIN_MIN_SIZE is proposed' \
-		"$(fix_of same '0:never_used=9' '0:histograms.never_used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,9]' \
-			'0:histograms.used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,9]')"
 }
 
 several_jobs() {
@@ -449,7 +416,6 @@ golden_output
 sums
 several_jobs
 prometheus
-smallest_size
 advice
 advice_that_helps
 largest_counters

@@ -67,7 +67,7 @@ kept_memory() {
 	for expected in kept=3 reused=2 kept_released=0 kept_bytes=1048576 kept_bytes_peak=3145728 kept_host_bytes=0; do
 		same "JSON, kept: $expected" "$expected" "${expected%%=*}=$(number "${expected%%=*}" "$tmp/kept.json")"
 	done
-	same 'the settings have the percentage' '{"PEERPIN_PREREGISTER":"all","PEERPIN_KEEP":"10%"}' \
+	same 'the settings have the percentage' '{"PEERPIN_KEEP":"10%"}' \
 		"$(number settings "$tmp/kept.json" | sed 's/,"PEERPIN_SUMMARY[^}]*//')"
 	matches 'kept host memory, too' *'  2 kept  1 reused  0 B at peak  1.0 MiB of host memory'* \
 		"$(with PEERPIN_SUMMARY=table PEERPIN_KEEP_HOST=8M "$client" adapter allocated=1 locked=2 free exit 2>&1)"
@@ -89,7 +89,7 @@ reasons() {
 	matches 'no adapter' *$'\nGPUDirect RDMA   not used: the program opened no RDMA adapter\n'* \
 		"$(with PEERPIN_SUMMARY=table "$client" allocated=1 exit 2>&1)"
 	same 'nor a table' '' "$(with "$client" allocated=1 exit 2>&1)"
-	for setting in PEERPIN_KEEP=1% PEERPIN_KEEP_HOST=1M PEERPIN_EAGER=1; do
+	for setting in PEERPIN_KEEP=1% PEERPIN_KEEP_HOST=1M PEERPIN_PREREGISTER=eager; do
 		matches "but with $setting" *$'\nGPUDirect RDMA   not used: the program opened no RDMA adapter\n'* \
 			"$(with $setting OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_LOCAL_RANK=0 "$client" allocated=1 exit 2>&1)"
 	done

@@ -19,7 +19,7 @@
  *   asked        reads lines of one number N each; registers and deregisters the newest buffer N
  *                times, then prints "done"
  *   limit=BYTES  opens the GPU, then limits the size of files
- *   settled      waits until every buffer is registered (PEERPIN_PREREGISTER=all)
+ *   settled      waits until every buffer is registered (PEERPIN_PREREGISTER=auto)
  *   unhooked     looks up a driver function in a library of UCX's name (libucm_bypass.so)
  *   hooked       and patches the function, as UCX does
  * and at last exit, _exit, abort, segfault, terminate, kill, or throw (abort in a thread).

@@ -30,6 +30,9 @@
 #define EXTERNAL_HANDLE_TYPE(name, value)   SAME_VALUE(name, value)
 #define RANGE_ATTRIBUTE(name, value)	    SAME_VALUE(name, value)
 #define POOL_ATTRIBUTE(name, value)	    SAME_VALUE(name, value)
+#define LIMIT(name, value)		    SAME_VALUE(name, value)
+#define JIT_OPTION(name, value)		    SAME_VALUE(name, value)
+#define LIBRARY_OPTION(name, value)	    SAME_VALUE(name, value)
 #define CONSTANT(name, value)		    SAME_VALUE(name, value)
 #define FUNCTION(symbol, ...)                                                                      \
 	_Static_assert(__builtin_types_compatible_p(__typeof__(symbol), CUresult(__VA_ARGS__)),    \
@@ -56,6 +59,9 @@
 #undef EXTERNAL_HANDLE_TYPE
 #undef RANGE_ATTRIBUTE
 #undef POOL_ATTRIBUTE
+#undef LIMIT
+#undef JIT_OPTION
+#undef LIBRARY_OPTION
 #undef CONSTANT
 #undef FUNCTION
 

@@ -6,9 +6,11 @@
 
 #include "hits_fixture.h"
 
-#include "registration/domain_enable.h"
+#include "registration/domain.h"
+#include "registration/lock.h"
+#include "registration/methods.h"
 #include "registration/policy.h"
-#include "registration/region_choice.h"
+#include "registration/region.h"
 
 #define GIB    ((uint64_t)1 << 30)
 #define LARGE  (100 * GIB)
@@ -22,7 +24,7 @@ static bool use(int handle, uint64_t address, uint64_t length)
 static void set_up_own_keys(void)
 {
 	pd_by_key = true;
-	set_up_sync();
+	set_up_eager();
 }
 
 CASE(own_keys, .set_up = set_up_own_keys);
@@ -169,7 +171,7 @@ TEST(limited_off, a_request_for_the_whole_is_tried_once)
 	ck_assert_uint_eq(statistics_get(over_pin_limit), 1);
 }
 
-CASE(sync, .set_up = set_up_sync);
+CASE(sync, .set_up = set_up_eager);
 
 static struct ibv_pd other = { .context = (struct ibv_context *)0x6000, .handle = 2 };
 
@@ -190,10 +192,8 @@ TEST(sync, the_whole_of_memory_for_dma_bufs_alone_follows)
 		request.youngest = memory_youngest();
 		ck_assert(registration_request(&request, &keys));
 		ck_assert(registration_drop(&handles[9]));
-		if (i + 1 == POLICY_PARTS)
-			await("registrations_background", 2);
 	}
-	ck_assert_uint_eq(statistics_get(registrations_background), 2);
+	await("registrations_background", 1);
 	ck_assert_uint_eq(statistics_get(registrations), POLICY_PARTS + 3);
 	ck_assert_uint_eq(statistics_get(evictions), 0);
 }
@@ -208,9 +208,8 @@ TEST(sync, the_whole_leaves_a_neighbours_region)
 	ck_assert(use(1, HOME + LARGE, 100));
 	ck_assert(use(2, neighbour, 100));
 	ck_assert_uint_eq(statistics_get(registrations), 1);
-	for (unsigned int i = 1; i < POLICY_PARTS; i++)
+	for (unsigned int i = 1; i <= POLICY_PARTS; i++)
 		ck_assert(use(1, HOME + i * GIB, 100));
-	await("registrations_background", 1);
 	ck_assert(use(2, neighbour, 100));
 	ck_assert_uint_eq(statistics_get(registrations), POLICY_PARTS + 1);
 }
@@ -264,12 +263,13 @@ static pthread_t freeing;
 
 static bool has_reference(const struct allocation *allocation)
 {
-	bool newly = false, has;
+	bool has;
 
-	pthread_mutex_lock(&registration_lock);
-	has = region_find_reference(domain_enable(&pd, RIGHTS, true, &newly), allocation->slot,
-				    allocation->id);
-	pthread_mutex_unlock(&registration_lock);
+	pthread_mutex_lock(&registration_mutex);
+	has = region_find_reference(
+		domain_find(protection_domain_find(pd.context, pd.handle), RIGHTS),
+		allocation->slot, allocation->id);
+	pthread_mutex_unlock(&registration_mutex);
 	return has;
 }
 

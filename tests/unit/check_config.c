@@ -16,7 +16,6 @@
 
 #include "base/config.h"
 #include "base/config_reader.h"
-#include "base/cpu_list.h"
 #include "base/text.h"
 
 static struct config config;
@@ -95,37 +94,19 @@ TEST(config, what_is_built_in_holds_in_an_empty_environment)
 
 TEST(config, values_are_read)
 {
-	ck_assert_uint_eq(read_variable("PEERPIN_PREREGISTER=sync"), 0);
-	ck_assert_int_eq(config.preregister, PREREGISTER_SYNC);
+	ck_assert_uint_eq(read_variable("PEERPIN_PREREGISTER=eager"), 0);
+	ck_assert_int_eq(config.preregister, PREREGISTER_EAGER);
 	ck_assert_int_eq(places[CONFIG_ROW_preregister].origin, CONFIG_FROM_ENVIRONMENT);
 	ck_assert_uint_eq(read_variable("PEERPIN_DISABLE=yes"), 0);
 	ck_assert(config.disable);
-	ck_assert_uint_eq(read_variable("PEERPIN_MIN_SIZE=2M"), 0);
-	ck_assert_uint_eq(config.min_size, 2u << 20);
-	ck_assert_uint_eq(read_variable("PEERPIN_MIN_SIZE=65536"), 0);
-	ck_assert_uint_eq(config.min_size, 65536);
+	ck_assert_uint_eq(read_variable("PEERPIN_KEEP_HOST=2M"), 0);
+	ck_assert_uint_eq(config.keep_host, 2u << 20);
+	ck_assert_uint_eq(read_variable("PEERPIN_KEEP_HOST=65536"), 0);
+	ck_assert_uint_eq(config.keep_host, 65536);
 	ck_assert_uint_eq(read_variable("PEERPIN_PIN_LIMIT=1024t"), 0);
 	ck_assert_uint_eq(config.pin_limit, CONFIG_SIZE_MOST);
 	ck_assert_uint_eq(read_variable("PEERPIN_STATS_FILE=/x/%r"), 0);
 	ck_assert_str_eq(config.stats_file, "/x/%r");
-}
-
-static enum preregister preregister_of(const char *text)
-{
-	ck_assert_uint_eq(read_text(text), 0);
-	config_complete(&reader);
-	return config.preregister;
-}
-
-TEST(config, eager_registers_inside_the_allocation_unless_that_is_set)
-{
-	ck_assert_int_eq(preregister_of("PEERPIN_EAGER = no"), PREREGISTER_AUTO);
-	ck_assert_int_eq(preregister_of("#\nPEERPIN_EAGER = yes"), PREREGISTER_SYNC);
-	ck_assert_uint_eq(places[CONFIG_ROW_preregister].line, 2);
-	ck_assert_int_eq(preregister_of("PEERPIN_EAGER = yes\nPEERPIN_PREREGISTER = auto"),
-			 PREREGISTER_AUTO);
-	ck_assert_int_eq(preregister_of("PEERPIN_PREREGISTER = off\nPEERPIN_EAGER = yes"),
-			 PREREGISTER_OFF);
 }
 
 TEST(config, sizes_have_units_fractions_and_words)
@@ -167,16 +148,11 @@ TEST(config, a_share_is_a_size_or_a_percentage)
 		{ "100%", CONFIG_SHARE | 100 },
 		{ "inf", CONFIG_SIZE_MOST },
 	};
-	static char *const bad[] = { "PEERPIN_KEEP=101%",
-				     "PEERPIN_KEEP=lots",
-				     "PEERPIN_KEEP=%",
-				     "PEERPIN_KEEP=-1%",
-				     "PEERPIN_KEEP=10%%",
-				     "PEERPIN_KEEP=10.5%",
-				     "PEERPIN_KEEP=10 %",
-				     "PEERPIN_KEEP=10%G",
-				     "PEERPIN_KEEP=",
-				     "PEERPIN_KEEP=18446744073709551617%" };
+	static char *const bad[] = { "PEERPIN_KEEP=101%", "PEERPIN_KEEP=lots",
+				     "PEERPIN_KEEP=%",	  "PEERPIN_KEEP=-1%",
+				     "PEERPIN_KEEP=10%%", "PEERPIN_KEEP=10.5%",
+				     "PEERPIN_KEEP=10 %", "PEERPIN_KEEP=10%G",
+				     "PEERPIN_KEEP=",	  "PEERPIN_KEEP=18446744073709551617%" };
 	char variable[64];
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -197,72 +173,6 @@ TEST(config, a_share_is_a_size_or_a_percentage)
 	ck_assert_uint_eq(config.keep_host, UINT64_C(1) << 30);
 	ck_assert_uint_eq(read_variable("PEERPIN_KEEP_HOST=10%"), 1);
 	ck_assert_uint_eq(config.keep_host, 0);
-}
-
-TEST(config, cpus_are_a_list_or_a_word)
-{
-	static const struct {
-		char *variable;
-		const char *cpus; /* NULL: auto */
-	} cases[] = {
-		{ "PEERPIN_WORKER_CPUS=auto", NULL },
-		{ "PEERPIN_WORKER_CPUS=Auto", NULL },
-		{ "PEERPIN_WORKER_CPUS=inherit", "inherit" },
-		{ "PEERPIN_WORKER_CPUS=INHERIT", "INHERIT" },
-		{ "PEERPIN_WORKER_CPUS=0", "0" },
-		{ "PEERPIN_WORKER_CPUS=0-3,8", "0-3,8" },
-		{ "PEERPIN_WORKER_CPUS=8,3-3,0-4,8191", "8,3-3,0-4,8191" },
-	};
-	static char *const bad[] = {
-		"PEERPIN_WORKER_CPUS=",	      "PEERPIN_WORKER_CPUS=x",
-		"PEERPIN_WORKER_CPUS=none",   "PEERPIN_WORKER_CPUS=3-1",
-		"PEERPIN_WORKER_CPUS=0-",     "PEERPIN_WORKER_CPUS=-1",
-		"PEERPIN_WORKER_CPUS=0,",     "PEERPIN_WORKER_CPUS=,0",
-		"PEERPIN_WORKER_CPUS=0,,1",   "PEERPIN_WORKER_CPUS=0 1",
-		"PEERPIN_WORKER_CPUS=0, 1",   "PEERPIN_WORKER_CPUS=0-1-2",
-		"PEERPIN_WORKER_CPUS=0x3",    "PEERPIN_WORKER_CPUS=8192",
-		"PEERPIN_WORKER_CPUS=0-8192", "PEERPIN_WORKER_CPUS=99999999",
-		"PEERPIN_WORKER_CPUS=0,auto", "PEERPIN_WORKER_CPUS=99999999999999999999999",
-	};
-
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		ck_assert_uint_eq(read_variable(cases[i].variable), 0);
-		if (cases[i].cpus)
-			ck_assert_str_eq(config.worker_cpus, cases[i].cpus);
-		else
-			ck_assert_ptr_null(config.worker_cpus);
-	}
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		ck_assert_uint_eq(read_variable(bad[i]), 1);
-		ck_assert_ptr_null(config.worker_cpus);
-		ck_assert_ptr_nonnull(strstr(complaint, bad[i]));
-		ck_assert_ptr_nonnull(strstr(
-			complaint, " is not allowed (auto, inherit, or a list of CPUs such as "
-				   "0-7,16): it is ignored"));
-	}
-	read_text("PEERPIN_WORKER_CPUS = 4-7\n");
-	ck_assert_str_eq(config.worker_cpus, "4-7");
-	read_text("PEERPIN_WORKER_CPUS = 4-7\nPEERPIN_WORKER_CPUS = auto\n");
-	ck_assert_ptr_null(config.worker_cpus);
-}
-
-static uint64_t words_of(const char *list, unsigned int word)
-{
-	struct kernel_cpus cpus;
-
-	memset(&cpus, 255, sizeof(cpus));
-	ck_assert(cpu_list_parse(list, &cpus));
-	return cpus.words[word];
-}
-
-TEST(config, a_list_of_cpus_sets_a_bit_for_each)
-{
-	ck_assert_uint_eq(words_of("0-3,8", 0), 0x10f);
-	ck_assert_uint_eq(words_of("0-3,8", 1), 0);
-	ck_assert_uint_eq(words_of("62-65", 0), UINT64_C(3) << 62);
-	ck_assert_uint_eq(words_of("62-65", 1), 3);
-	ck_assert_uint_eq(words_of("8191", KERNEL_CPU_WORDS - 1), UINT64_C(1) << 63);
-	ck_assert_uint_eq(words_of("0-8191", 77), UINT64_MAX);
 }
 
 TEST(config, the_summary_has_words_and_is_still_yes_or_no)
@@ -288,30 +198,30 @@ TEST(config, the_summary_has_words_and_is_still_yes_or_no)
 
 TEST(config, a_bad_value_is_named_with_what_is_allowed_and_is_ignored)
 {
-	static char *const bad[] = { "PEERPIN_MIN_SIZE=2X",
-				     "PEERPIN_MIN_SIZE=-1",
-				     "PEERPIN_MIN_SIZE=",
-				     "PEERPIN_MIN_SIZE=99999999999999999999",
-				     "PEERPIN_MIN_SIZE=17179869184G",
-				     "PEERPIN_MIN_SIZE=1025T",
-				     "PEERPIN_MIN_SIZE=1125899906842625",
-				     "PEERPIN_MIN_SIZE=1KK",
-				     "PEERPIN_MIN_SIZE=1.5",
-				     "PEERPIN_MIN_SIZE=1.G",
-				     "PEERPIN_MIN_SIZE=.5G",
-				     "PEERPIN_MIN_SIZE=1.5i",
-				     "PEERPIN_MIN_SIZE=auto" };
+	static char *const bad[] = { "PEERPIN_KEEP_HOST=2X",
+				     "PEERPIN_KEEP_HOST=-1",
+				     "PEERPIN_KEEP_HOST=",
+				     "PEERPIN_KEEP_HOST=99999999999999999999",
+				     "PEERPIN_KEEP_HOST=17179869184G",
+				     "PEERPIN_KEEP_HOST=1025T",
+				     "PEERPIN_KEEP_HOST=1125899906842625",
+				     "PEERPIN_KEEP_HOST=1KK",
+				     "PEERPIN_KEEP_HOST=1.5",
+				     "PEERPIN_KEEP_HOST=1.G",
+				     "PEERPIN_KEEP_HOST=.5G",
+				     "PEERPIN_KEEP_HOST=1.5i",
+				     "PEERPIN_KEEP_HOST=auto" };
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		ck_assert_uint_eq(read_variable(bad[i]), 1);
-		ck_assert_uint_eq(config.min_size, 0);
+		ck_assert_uint_eq(config.keep_host, 0);
 		ck_assert_ptr_nonnull(strstr(complaint, bad[i]));
 		ck_assert_ptr_nonnull(strstr(complaint, "a size such as 64K, 1.5G or inf"));
 	}
-	ck_assert_uint_eq(read_variable("PEERPIN_PREREGISTER=eager"), 1);
+	ck_assert_uint_eq(read_variable("PEERPIN_PREREGISTER=sync"), 1);
 	ck_assert_int_eq(config.preregister, PREREGISTER_AUTO);
-	ck_assert_str_eq(complaint, "environment: PEERPIN_PREREGISTER=eager is not allowed "
-				    "(auto, all, sync or off): it is ignored");
+	ck_assert_str_eq(complaint, "environment: PEERPIN_PREREGISTER=sync is not allowed "
+				    "(auto, eager or off): it is ignored");
 }
 
 TEST(config, what_stands_for_itself_in_a_file_s_name_is_named_and_stays)
@@ -330,9 +240,10 @@ TEST(config, what_stands_for_itself_in_a_file_s_name_is_named_and_stays)
 
 TEST(config, an_unknown_name_gets_the_nearest_one)
 {
-	ck_assert_uint_eq(read_variable("PEERPIN_MINSIZE=1"), 1);
-	ck_assert_str_eq(complaint,
-			 "environment: PEERPIN_MINSIZE is unknown: did you mean PEERPIN_MIN_SIZE?");
+	ck_assert_uint_eq(read_variable("PEERPIN_KEEPHOST=1"), 1);
+	ck_assert_str_eq(
+		complaint,
+		"environment: PEERPIN_KEEPHOST is unknown: did you mean PEERPIN_KEEP_HOST?");
 	ck_assert_uint_eq(read_variable("PEERPIN_CONFIG_FIL=1"), 1);
 	ck_assert_ptr_nonnull(strstr(complaint, "did you mean PEERPIN_CONFIG_FILE?"));
 	ck_assert_uint_eq(read_variable("PEERPIN_SOMETHING_ELSE=1"), 1);
@@ -345,11 +256,11 @@ TEST(config, an_unknown_name_gets_the_nearest_one)
 
 TEST(config, a_file_has_lines_of_name_and_value)
 {
-	ck_assert_uint_eq(read_text("# a comment\n\n  PEERPIN_PREREGISTER = sync "
+	ck_assert_uint_eq(read_text("# a comment\n\n  PEERPIN_PREREGISTER = eager "
 				    "\t\r\nPEERPIN_STATS_FILE=a b#c\n"
 				    "\t# another\nPEERPIN_LOG_FILE =\nPEERPIN_VERIFY= on"),
 			  0);
-	ck_assert_int_eq(config.preregister, PREREGISTER_SYNC);
+	ck_assert_int_eq(config.preregister, PREREGISTER_EAGER);
 	ck_assert_str_eq(config.stats_file, "a b#c");
 	ck_assert_ptr_null(config.log_file);
 	ck_assert(config.verify);
@@ -363,15 +274,15 @@ TEST(config, what_is_wrong_in_a_file_is_told_with_its_line)
 {
 	ck_assert_uint_eq(read_text("\nPEERPIN_PREREGISTER = never\n"), 1);
 	ck_assert_str_eq(complaint, "/a/file:2: PEERPIN_PREREGISTER=never is not allowed "
-				    "(auto, all, sync or off): it is ignored");
-	ck_assert_uint_eq(read_text("PEERPIN_PREREGISTR = sync\n"), 1);
+				    "(auto, eager or off): it is ignored");
+	ck_assert_uint_eq(read_text("PEERPIN_PREREGISTR = eager\n"), 1);
 	ck_assert_str_eq(
 		complaint,
 		"/a/file:1: PEERPIN_PREREGISTR is unknown: did you mean PEERPIN_PREREGISTER?");
-	ck_assert_uint_eq(read_text("PEERPIN_PREREGISTER sync\n"), 1);
+	ck_assert_uint_eq(read_text("PEERPIN_PREREGISTER eager\n"), 1);
 	ck_assert_str_eq(complaint,
 			 "/a/file:1: no setting: a line is NAME = VALUE, or a # and a comment");
-	ck_assert_uint_eq(read_text("= sync\n"), 1);
+	ck_assert_uint_eq(read_text("= eager\n"), 1);
 	ck_assert_uint_eq(read_text("PEERPIN_CONFIG_FILE = /other\n"), 1);
 	ck_assert_ptr_nonnull(strstr(complaint, "leads nowhere"));
 	ck_assert_uint_eq(
@@ -384,15 +295,15 @@ TEST(config, of_two_sources_the_later_holds_unless_it_is_bad)
 	char *const good[] = { "PEERPIN_PREREGISTER=off", NULL };
 	char *const bad[] = { "PEERPIN_PREREGISTER=none", NULL };
 
-	read_text("PEERPIN_PREREGISTER = sync\nPEERPIN_GRANULARITY = 2M\n");
+	read_text("PEERPIN_PREREGISTER = eager\nPEERPIN_SUMMARY = line\n");
 	config_read_environment(&reader, good);
 	ck_assert_int_eq(config.preregister, PREREGISTER_OFF);
 	ck_assert_int_eq(places[CONFIG_ROW_preregister].origin, CONFIG_FROM_ENVIRONMENT);
-	ck_assert_int_eq(config.granularity, GRANULARITY_2M);
-	ck_assert_int_eq(places[CONFIG_ROW_granularity].origin, CONFIG_FROM_FILE);
-	read_text("PEERPIN_PREREGISTER = sync\n");
+	ck_assert_int_eq(config.summary, SUMMARY_LINE);
+	ck_assert_int_eq(places[CONFIG_ROW_summary].origin, CONFIG_FROM_FILE);
+	read_text("PEERPIN_PREREGISTER = eager\n");
 	config_read_environment(&reader, bad);
-	ck_assert_int_eq(config.preregister, PREREGISTER_SYNC);
+	ck_assert_int_eq(config.preregister, PREREGISTER_EAGER);
 	ck_assert_int_eq(places[CONFIG_ROW_preregister].origin, CONFIG_FROM_FILE);
 	ck_assert_uint_eq(reader.complaints, 1);
 }
@@ -428,12 +339,12 @@ TEST(config, a_file_is_read_up_to_its_limit_and_its_last_whole_line)
 
 	memset(long_text, '#', sizeof(long_text));
 	memcpy(long_text, "PEERPIN_VERIFY=1\n", 17);
-	memcpy(long_text + CONFIG_FILE_MOST - 20, "\nPEERPIN_MIN_SIZE=12345678\n", 27);
+	memcpy(long_text + CONFIG_FILE_MOST - 20, "\nPEERPIN_KEEP_HOST=1234567\n", 27);
 	read_file_of(long_text, sizeof(long_text));
 	ck_assert_uint_eq(reader.complaints, 1);
 	ck_assert_ptr_nonnull(strstr(complaint, "longer than 16384 bytes"));
 	ck_assert(config.verify);
-	ck_assert_uint_eq(config.min_size, 0);
+	ck_assert_uint_eq(config.keep_host, 0);
 	/* The longest permitted file. */
 	memcpy(long_text + CONFIG_FILE_MOST - 26, "\nPEERPIN_LOG_LEVEL = trace", 26);
 	read_file_of(long_text, CONFIG_FILE_MOST);

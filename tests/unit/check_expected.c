@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_expected.c -- memory for the first request of a known client (PEERPIN_EAGER), on one
- * adapter near the GPU and one that is not
+/* check_expected.c -- memory for the first request of a known client (PEERPIN_PREREGISTER=eager),
+ * on one adapter near the GPU and one that is not
  */
 #include <check.h>
 
@@ -31,7 +31,7 @@ static CUresult get_attribute(int *value, CUdevice_attribute attribute, CUdevice
 
 static void set_up_expected(void)
 {
-	setenv("PEERPIN_EAGER", "1", 1);
+	setenv("PEERPIN_PREREGISTER", "eager", 1);
 	standin_reset();
 	standin_with_registration = true;
 	standin_driver.cuDeviceGetAttribute = get_attribute;
@@ -101,16 +101,6 @@ TEST(expected, access_flags_match_exactly)
 	begin(HOME, BLOCK);
 	ck_assert(!hits(&near, HOME, IBV_ACCESS_LOCAL_WRITE));
 	ck_assert_uint_eq(standin_registered(), 2);
-}
-
-TEST(expected, of_a_size_without_requests_few_allocations_are_registered)
-{
-	registration_expect(&near, RIGHTS);
-	for (unsigned int i = 0; i < 100; i++)
-		begin(HOME + i * 2 * BLOCK, BLOCK);
-	ck_assert_uint_eq(standin_registered(), 8);
-	ck_assert(hits(&near, HOME, RIGHTS));
-	await("registrations_background", 9);
 }
 
 TEST(expected, relaxed_ordering_is_expected_once_host_memory_has_it)

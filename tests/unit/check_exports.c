@@ -144,7 +144,6 @@ TEST(exports, a_region_of_one_mapping_serves_no_request_of_the_other)
 	ck_assert(!ask_in(&pd, 5, HOME, SMALL, RIGHTS | DOMAIN_PCIE,
 			  &(struct registration_keys){ 0 }));
 	ck_assert_uint_eq(statistics_get(forwarded_flags), 1);
-	ck_assert_ptr_null(registration_domain(&pd, RIGHTS | DOMAIN_PCIE));
 	end(HOME);
 	ck_assert_uint_eq(standin_registered(), 0);
 }
@@ -163,31 +162,6 @@ TEST(exports, a_request_by_address_has_no_hit_in_a_region_over_pcie)
 	ck_assert(key_by_dma_buf(0, true, HOME));
 	ck_assert(!hits(1, RIGHTS) && !hits(2, RIGHTS | DOMAIN_PCIE));
 	ck_assert(ask(3, HOME, SMALL) && hits(4, RIGHTS));
-}
-
-static void set_up_superset(void)
-{
-	setenv("PEERPIN_ACCESS_MATCH", "superset", 1);
-	set_up_off();
-}
-
-CASE(superset, .set_up = set_up_superset);
-
-TEST(superset, a_wider_domain_serves_its_own_mapping)
-{
-	struct registration_request narrow =
-		request_in(&pd, 3, HOME, SMALL, IBV_ACCESS_LOCAL_WRITE);
-	struct registration_keys keys;
-	uint32_t pcie;
-
-	begin(HOME, SMALL);
-	pcie = key_by_dma_buf(0, true, HOME);
-	narrow.dma_buf = true;
-	narrow.youngest = memory_youngest();
-	ck_assert(pcie && registration_request(&narrow, &keys) && keys.lkey != pcie);
-	narrow.pcie = true;
-	narrow.client_mr = &handles[4];
-	ck_assert(registration_request(&narrow, &keys) && keys.lkey == pcie);
 }
 
 /* ---- many exports ---- */

@@ -4,7 +4,6 @@
 #include "keep_fixture.h"
 
 #include "memory/lookup.h"
-#include "memory/query_target.h"
 
 /* The record at HOME, hidden or not. */
 static struct record *record(void)
@@ -80,14 +79,13 @@ TEST(hidden, a_release_is_an_event_of_the_driver_alone)
 TEST(hidden, a_hidden_record_serves_no_query)
 {
 	struct allocation allocation = allocate_4096(), found;
-	struct query_target target;
 
-	ck_assert(query_target_find(&target, HOME));
+	ck_assert(load_acquire(&record()->traits) & TRAIT_DESCRIBED);
 	ck_assert(!table_is_address_hidden(HOME));
 	ck_assert(keeps(HOME));
 	ck_assert(!memory_find(HOME, &found));
 	ck_assert(!memory_find(HOME + 4095, &found));
-	ck_assert(!query_target_find(&target, HOME));
+	ck_assert_uint_eq(load_acquire(&record()->traits) & TRAIT_DESCRIBED, 0);
 	ck_assert(table_is_address_hidden(HOME));
 	ck_assert(table_is_address_hidden(HOME + 4095));
 	ck_assert(!table_is_address_hidden(HOME + 4096));
@@ -95,47 +93,20 @@ TEST(hidden, a_hidden_record_serves_no_query)
 	ck_assert(memory_find_live(HOME, allocation.id, &found));
 	ck_assert(found.hidden && found.described && found.rdma_capable);
 	ck_assert_uint_eq(reuse(4096), HOME);
-	ck_assert(query_target_find(&target, HOME));
+	ck_assert(load_acquire(&record()->traits) & TRAIT_DESCRIBED);
 	ck_assert(!table_is_address_hidden(HOME));
 }
 
-TEST(hidden, user_words_are_hidden_and_come_back_with_what_was_set_meanwhile)
-{
-	struct allocation allocation = allocate_4096();
-	struct record *at = record();
-
-	memory_set_user_word(&allocation, 0, 11);
-	memory_set_user_word(&allocation, 1, 12);
-	ck_assert(keeps(HOME));
-	ck_assert_uint_eq(load_acquire(&at->user_words[0]), 0);
-	ck_assert_uint_eq(load_acquire(&at->user_words[1]), 0);
-	memory_set_user_word(&allocation, 1, 13);
-	ck_assert_uint_eq(load_acquire(&at->user_words[1]), 0);
-	ck_assert_uint_eq(reuse(4096), HOME);
-	ck_assert_uint_eq(load_acquire(&at->user_words[0]), 11);
-	ck_assert_uint_eq(load_acquire(&at->user_words[1]), 13);
-	memory_set_user_word(&allocation, 1, 14);
-	ck_assert_uint_eq(load_acquire(&at->user_words[1]), 14);
-}
-
-TEST(hidden, sync_memops_set_while_hidden_is_known_after_a_reuse)
+TEST(hidden, use_by_an_adapter_is_known_after_a_reuse)
 {
 	struct allocation allocation = allocate_4096(), found;
-	uint64_t traits;
-	uint32_t token;
 
 	ck_assert(table_mark_used(&allocation));
 	ck_assert(keeps(HOME));
-	traits = load_acquire(&record()->traits);
-	ck_assert(table_setting_sync(&allocation, &token));
-	table_set_sync(&allocation, token, true, true);
-	ck_assert_uint_eq(load_acquire(&record()->traits), traits);
+	ck_assert_uint_eq(load_acquire(&record()->traits) & TRAIT_USED, 0);
 	ck_assert_uint_eq(reuse(4096), HOME);
 	ck_assert(memory_find(HOME, &found));
-	ck_assert(found.sync && found.sync_known && found.rdma_capable && found.described);
-	traits = load_acquire(&record()->traits);
-	ck_assert(traits & TRAIT_SYNC_SET);
-	ck_assert(traits & TRAIT_USED);
+	ck_assert(found.used && found.rdma_capable && found.described);
 }
 
 TEST(hidden, a_walk_returns_kept_memory_as_hidden_with_its_attributes)

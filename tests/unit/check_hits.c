@@ -8,12 +8,6 @@
 #include "hits_fixture.h"
 #include "registration/holds.h"
 
-static void set_up_blocks(void)
-{
-	setenv("PEERPIN_GRANULARITY", "2M", 1);
-	set_up_off();
-}
-
 static void set_up_unique_keys(void)
 {
 	pd_by_key = true;
@@ -53,12 +47,12 @@ START_TEST(a_hit_and_its_deregistration_need_no_lock_and_count)
 
 	prime(0);
 	hits = statistics_tallied(TALLY_hits);
-	pthread_mutex_lock(&registration_lock);
+	pthread_mutex_lock(&registration_mutex);
 	for (unsigned int i = 0; i < 1000; i++) {
 		ck_assert(standin_covers(hit(AT(i % 200), 0), buffer(0)));
 		ck_assert(registration_drop(AT(i % 200)));
 	}
-	pthread_mutex_unlock(&registration_lock);
+	pthread_mutex_unlock(&registration_mutex);
 	ck_assert_uint_eq(statistics_tallied(TALLY_hits), hits + 1000);
 	ck_assert(!registration_holds(AT(0)) && !registration_drop(AT(0)));
 }
@@ -90,7 +84,7 @@ START_TEST(a_claim_fails_while_held_and_an_ended_generation_is_dropped_and_not_t
 	hold = holds_of(reference);
 	ck_assert_uint_ne(hit(AT(0), 0), 0);
 	ck_assert(holds_any(reference));
-	pthread_mutex_lock(&registration_lock);
+	pthread_mutex_lock(&registration_mutex);
 	ck_assert(!holds_claim(reference));
 	taken = holds_take(hold);
 	ck_assert(taken);
@@ -98,13 +92,13 @@ START_TEST(a_claim_fails_while_held_and_an_ended_generation_is_dropped_and_not_t
 	ck_assert(!holds_claim(reference));
 	ck_assert(holds_drop(taken));
 	ck_assert(holds_claim(reference));
-	pthread_mutex_unlock(&registration_lock);
+	pthread_mutex_unlock(&registration_mutex);
 	ck_assert(!holds_take(hold));
 	ck_assert_uint_eq(hit(AT(0), 0), 0);
 	ck_assert_uint_ne(get(AT(0), 0), 0);
-	pthread_mutex_lock(&registration_lock);
+	pthread_mutex_lock(&registration_mutex);
 	ck_assert_uint_eq(holds_end(reference), 1);
-	pthread_mutex_unlock(&registration_lock);
+	pthread_mutex_unlock(&registration_mutex);
 	ck_assert(holds_any(reference));
 	drop_it(AT(0));
 	ck_assert(!holds_any(reference));
@@ -119,7 +113,7 @@ START_TEST(a_hold_of_any_stripe_fails_a_claim_and_is_revoked_by_an_end)
 
 	prime(0);
 	reference = holds_at(1);
-	pthread_mutex_lock(&registration_lock);
+	pthread_mutex_lock(&registration_mutex);
 	for (uint64_t stripe = 0; stripe < HOLDS_STRIPES; stripe++) {
 		hold = holds_of(reference);
 		ck_assert(holds_change(hold | stripe << 56, 1));
@@ -139,7 +133,7 @@ START_TEST(a_hold_of_any_stripe_fails_a_claim_and_is_revoked_by_an_end)
 	taken = holds_take(holds_of(reference));
 	ck_assert(taken && !holds_drop(hold) && holds_any(reference) && holds_drop(taken));
 	ck_assert(holds_claim(reference));
-	pthread_mutex_unlock(&registration_lock);
+	pthread_mutex_unlock(&registration_mutex);
 }
 END_TEST
 
@@ -349,11 +343,11 @@ START_TEST(a_forked_child_has_the_client_mrs_of_its_parent)
 
 	for (unsigned int i = 0; i < 8; i++)
 		ck_assert_uint_ne(get(AT(i), 0), 0);
-	pthread_mutex_lock(&registration_lock);
+	pthread_mutex_lock(&registration_mutex);
 	child = fork();
 	if (!child)
 		_exit(!child_knows_them());
-	pthread_mutex_unlock(&registration_lock);
+	pthread_mutex_unlock(&registration_mutex);
 	ck_assert_int_eq(waitpid(child, &status, 0), child);
 	ck_assert_int_eq(status, 0);
 	for (unsigned int i = 0; i < 8; i++)
@@ -388,10 +382,10 @@ int main(void)
 	tcase_add_test(hits, a_closing_protection_domain_has_no_regions_and_serves_no_hit);
 	tcase_add_test(hits, a_forked_child_has_the_client_mrs_of_its_parent);
 	suite_add_tcase(suite, hits);
-	tcase_add_checked_fixture(blocks, set_up_blocks, NULL);
+	tcase_add_checked_fixture(blocks, set_up_off, NULL);
 	tcase_add_test(blocks, a_free_revokes_only_client_mrs_of_its_allocation);
 	suite_add_tcase(suite, blocks);
-	tcase_add_checked_fixture(sync, set_up_sync, NULL);
+	tcase_add_checked_fixture(sync, set_up_eager, NULL);
 	tcase_add_test(
 		sync,
 		a_client_s_first_request_in_a_domain_is_no_hit_though_the_region_is_registered);

@@ -4,7 +4,6 @@
 
 #include "keep_fixture.h"
 #include "memory/lookup.h"
-#include "memory/queries.h"
 
 static void set_up(void)
 {
@@ -103,16 +102,12 @@ TEST(keep, host_memory_is_reused_for_equal_sizes_and_flags_only)
 	ck_assert_uint_eq(statistics_get(host_frees), 3);
 }
 
-/* RANGE_SIZE at the address. */
+/* Of the record at the address. */
 static uint64_t size_at(uint64_t address)
 {
-	CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_RANGE_SIZE;
-	uint64_t size = 0;
-	void *data = &size;
+	struct allocation found;
 
-	/* Not forwarded: the driver is NULL. */
-	ck_assert_int_eq(queries_get_list(NULL, 1, &attribute, &data, address), CUDA_SUCCESS);
-	return size;
+	return memory_find(address, &found) ? found.size : 0;
 }
 
 static const struct {

@@ -181,8 +181,8 @@ TEST(log, a_cause_is_told_once)
 
 TEST(log, the_first_line_tells_what_differs_from_the_defaults)
 {
-	setenv("PEERPIN_PREREGISTER", "sync", 1);
-	setenv("PEERPIN_MIN_SIZE", "2M", 1);
+	setenv("PEERPIN_PREREGISTER", "eager", 1);
+	setenv("PEERPIN_KEEP_HOST", "2M", 1);
 	setenv("PEERPIN_POINTER_QUERIES", "off", 1);
 	setenv("PEERPIN_STATS_FILE", "/x", 1);
 	setenv("PEERPIN_DISABLE", "0", 1);
@@ -193,8 +193,8 @@ TEST(log, the_first_line_tells_what_differs_from_the_defaults)
 	ck_assert_uint_eq(
 		lines_with(
 			output,
-			"settings other than the defaults: PEERPIN_PREREGISTER=sync "
-			"PEERPIN_MIN_SIZE=2097152 "
+			"settings other than the defaults: PEERPIN_PREREGISTER=eager "
+			"PEERPIN_KEEP_HOST=2097152 "
 			"PEERPIN_POINTER_QUERIES=0 PEERPIN_LOG_LEVEL=info PEERPIN_STATS_FILE=/x\n"),
 		1);
 }
@@ -838,61 +838,24 @@ TEST(log, a_rank_that_wants_memory_raises_the_number_of_its_gpu)
 
 TEST(log, without_a_job_each_process_is_alone)
 {
-	struct kernel_cpus cpus;
-
 	start_rank(use, 7);
 	ck_assert_uint_eq(job_file_share(7), 1);
 	ck_assert_uint_eq(job_file_want(7), 0);
 	ck_assert_uint_eq(job_file_wanted(7), 0);
-	job_file_cpus(&cpus);
-	ck_assert_uint_eq(kernel_count_cpus(&cpus), 0);
 	ck_assert(!exists(in_folder("peerpin")));
 }
 
-static void bind_to(uint64_t cpu)
-{
-	struct kernel_cpus cpus = { 0 };
-
-	cpus.words[cpu / 64] = (uint64_t)1 << cpu % 64;
-	require(!kernel_set_cpus(0, &cpus));
-	job_file_join();
-}
-
-TEST(log, the_cpus_of_bound_ranks_are_those_of_live_ones)
-{
-	struct kernel_cpus cpus;
-	uint64_t none;
-	pid_t rank, other;
-
-	be_rank_of("f1");
-	none = job_file_changed();
-	rank = start_rank(bind_to, 0);
-	other = start_rank(bind_to, 0);
-	job_file_cpus(&cpus);
-	ck_assert_uint_eq(kernel_count_cpus(&cpus), 1);
-	ck_assert_uint_eq(cpus.words[0], 1);
-	ck_assert_uint_ne(job_file_changed(), none);
-	end_rank(rank);
-	job_file_cpus(&cpus);
-	ck_assert_uint_eq(cpus.words[0], 1);
-	end_rank(other);
-	job_file_cpus(&cpus);
-	ck_assert_uint_eq(kernel_count_cpus(&cpus), 0);
-	ck_assert_uint_eq(job_file_changed(), none);
-}
-
-/* The kernel finds the lock of the first process, not of the first byte. */
+/* The kernel finds the lock of the process that locked first, not of the first byte. */
 TEST(log, locks_are_found_in_any_order)
 {
-	struct kernel_cpus cpus;
+	pid_t ranks[RANKS];
 
-	if (!kernel_get_cpus(0, &cpus) || (cpus.words[0] & 3) != 3)
-		return;
 	be_rank_of("f1");
-	start_rank(bind_to, 1);
-	start_rank(bind_to, 0);
-	job_file_cpus(&cpus);
-	ck_assert_uint_eq(cpus.words[0], 3);
+	for (int i = RANKS; i--;)
+		ranks[i] = start_rank(use, 7);
+	ck_assert_uint_eq(job_file_share(7), RANKS + 1);
+	end_rank(ranks[1]);
+	ck_assert_uint_eq(job_file_share(7), RANKS);
 }
 
 static void clean(void)

@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 
 #include "memory/memory.h"
+#include "memory/queries.h"
 #include "memory/table.h"
 #include "report/statistics.h"
 #include "standin.h"
@@ -402,36 +403,34 @@ TEST(memory, an_allocation_in_use_without_sync_memops_counts_once)
 	ck_assert_uint_eq(statistics_get(sync_missing), 1);
 }
 
-TEST(memory, sync_memops_that_the_client_has_set_is_not_set_again)
-{
-	struct allocation found;
-	struct memory_sync sync;
+#define DRIVERS_ID 77
 
-	begin(HOME, 5000, FIRST);
-	ck_assert(memory_find(HOME, &found));
-	memory_setting_sync(&sync, HOME);
-	memory_sync_settled(&sync, true, true);
-	memory_used_by_adapter(&found);
-	ck_assert_uint_eq(standin_sync_memops(), 0);
-	ck_assert(table_is_used(&found));
+static CUresult get_forwarded(void *data, CUpointer_attribute attribute, CUdeviceptr address)
+{
+	(void)attribute;
+	(void)address;
+	*(uint64_t *)data = DRIVERS_ID;
+	return CUDA_SUCCESS;
 }
 
-TEST(memory, sync_memops_of_memory_in_a_reused_record_is_known)
+/* Other memory has the address, unknown to the record. */
+TEST(memory, verification_counts_an_answer_that_the_driver_would_not_give)
 {
-	struct allocation found;
+	uint64_t id = 0;
 
-	for (unsigned int i = 0; i < 4; i++)
-		begin(HOME + i * 8192, 5000, FIRST);
-	for (unsigned int i = 0; i < 4; i++) {
-		ck_assert(memory_freeing(FREE_DEVICE, HOME + i * 8192, &found));
-		standin_free(HOME + i * 8192);
-	}
-	for (unsigned int i = 0; i < 4; i++) {
-		begin(HOME + i * 8192, 5000, FIRST);
-		ck_assert(memory_find(HOME + i * 8192, &found));
-		memory_used_by_adapter(&found);
-		ck_assert(memory_find(HOME + i * 8192, &found));
-		ck_assert(found.sync && found.sync_known);
+	store_relaxed(&queries_mode, QUERIES_VERIFY);
+	standin_allocate(HOME, 5000, FIRST, true);
+	standin_describe(HOME, 0, false);
+	memory_allocated(ALLOCATION_DEVICE, HOME, 5000);
+	for (unsigned int other = 0; other < 2; other++) {
+		ck_assert_int_eq(
+			queries_get(get_forwarded, &id, CU_POINTER_ATTRIBUTE_BUFFER_ID, HOME),
+			CUDA_SUCCESS);
+		ck_assert_uint_eq(id, DRIVERS_ID);
+		ck_assert_uint_eq(statistics_get(verify_checks), other + 1);
+		ck_assert_uint_eq(statistics_get(verify_disagreements), other);
+		standin_free(HOME);
+		standin_allocate(HOME, 5000, FIRST, true);
 	}
 }
 

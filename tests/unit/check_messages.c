@@ -36,7 +36,7 @@ static void set_up_warn(void)
 
 static void set_up_background(void)
 {
-	listen_at("warn", "sync");
+	listen_at("warn", "eager");
 }
 
 static void set_up_info(void)

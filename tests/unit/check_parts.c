@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_parts.c -- requests in large allocations: which bytes a client waits for, when the whole is
- * registered, which requests hit, and how parts end
+/* check_parts.c -- requests in large allocations: which bytes a client waits for, when it registers
+ * the whole, which requests hit, and how parts end
  */
 #include <errno.h>
 
 #include "hits_fixture.h"
 #include "keep_fixture.h"
 
+#include "registration/methods.h"
 #include "registration/policy.h"
-#include "registration/region_choice.h"
+#include "registration/region.h"
 
 #define GIB   ((uint64_t)1 << 30)
 #define KIB   ((uint64_t)1 << 10)
@@ -66,22 +67,12 @@ static void use(uint64_t address, uint64_t length)
 	ck_assert(registration_drop(AT(100)));
 }
 
-/* Requests elsewhere until the parts are enough, beside one. Their client MRs end before the worker
- * has registered the whole: a part with a client MR would stay. */
-static void request_whole(void)
+/* Requests elsewhere until there are enough parts, and one more, which registers the whole. */
+static void request_whole(unsigned int parts)
 {
-	whole_waits = true;
-	for (unsigned int i = 1; i < POLICY_PARTS; i++)
+	for (unsigned int i = parts; i <= POLICY_PARTS; i++)
 		use(HOME + 60 * GIB + i * GIB, 4096);
-	whole_waits = false;
-}
-
-/* The whole is registered, and parts without client MRs have ended. */
-static void await_whole(unsigned int left)
-{
-	await("registrations_background", 1);
-	while (standin_registered() != left)
-		sched_yield();
+	ck_assert_uint_eq(last_length, LARGE);
 }
 
 CASE(parts, .set_up = set_up_parts);
@@ -136,27 +127,56 @@ TEST(parts, hits_are_inside_the_part)
 	ck_assert(!hits(HOME, LARGE));
 }
 
-TEST(parts, the_eighth_part_has_the_worker_register_the_whole)
+TEST(parts, after_four_parts_a_request_registers_the_whole)
 {
-	for (unsigned int i = 1; i < POLICY_PARTS; i++)
+	for (unsigned int i = 0; i < POLICY_PARTS; i++) {
 		use(HOME + i * GIB, 4096);
-	background_queue_all();
-	worker_wake();
-	begin(OTHER, BLOCK);
-	await("registrations_background", 1); /* not of HOME */
-	ck_assert_uint_eq(wholes, 0);
-	end(OTHER);
-	whole_waits = true;
-	use(HOME, 4096);
-	whole_waits = false;
-	await("registrations_background", 2);
-	await_whole(1);
-	ck_assert_uint_eq(wholes, 1);
-	use(HOME + 50 * GIB, GIB);
+		ck_assert_uint_eq(last_length, GRANULE);
+	}
+	use(HOME + 50 * GIB, 4096);
+	ck_assert_uint_eq(last_length, LARGE);
+	/* The parts have ended. */
+	ck_assert_uint_eq(standin_registered(), 1);
 	ck_assert(hits(HOME, 4096) && hits(HOME, LARGE));
-	ck_assert_uint_eq(statistics_get(registrations), POLICY_PARTS + 2);
-	ck_assert_uint_eq(statistics_get(registered_bytes), LARGE + POLICY_PARTS * GRANULE + BLOCK);
-	ck_assert_uint_eq(statistics_get(evictions), 0);
+	ck_assert_uint_eq(statistics_get(registrations), POLICY_PARTS + 1);
+	ck_assert_uint_eq(statistics_get(registrations_background) + statistics_get(evictions), 0);
+}
+
+TEST(parts, near_requests_are_joined_up_to_twice_their_bytes)
+{
+	use(HOME + GIB, 2 * GRANULE);
+	use(HOME + GIB + 4 * GRANULE, 2 * GRANULE);
+	ck_assert_uint_eq(last_length, 6 * GRANULE);
+	ck_assert_uint_eq(standin_registered(), 1);
+	ck_assert(hits(HOME + GIB, 6 * GRANULE));
+	/* Too far from it. */
+	use(HOME + GIB + 20 * GRANULE, GRANULE);
+	ck_assert_uint_eq(last_length, GRANULE);
+	ck_assert_uint_eq(standin_registered(), 2);
+	/* The nearer one. */
+	use(HOME + GIB + 18 * GRANULE, GRANULE);
+	ck_assert_uint_eq(last_length, 3 * GRANULE);
+	ck_assert_uint_eq(standin_registered(), 2);
+}
+
+TEST(parts, a_joined_part_leaves_one_with_a_client_mr)
+{
+	uint32_t key = get_in(&pd, AT(0), HOME, GRANULE);
+
+	use(HOME + GRANULE, GRANULE);
+	ck_assert_uint_eq(last_length, 2 * GRANULE);
+	ck_assert(standin_covers(key, HOME));
+	ck_assert_uint_eq(standin_registered(), 2);
+	ck_assert(registration_drop(AT(0)));
+}
+
+TEST(parts, views_of_one_allocation_make_few_registrations)
+{
+	for (unsigned int round = 0; round < 2; round++) {
+		for (uint64_t i = 0; i < 1265; i++)
+			use(HOME + i * 64 * 1024 * KIB + i % 7 * 512, 1024 * KIB + i % 5 * 512);
+		ck_assert_uint_eq(statistics_get(registrations), POLICY_PARTS + 1);
+	}
 }
 
 /* A request for the first `bytes` of a new allocation of `size` registers `length`. */
@@ -167,67 +187,22 @@ static void check_registers(uint64_t size, uint64_t bytes, uint64_t length)
 	ck_assert_uint_eq(last_length, length);
 }
 
-/* ---- the whole, where the worker is late ---- */
-
-#define ARENA (HOME + 400 * GIB)
-
-/* The worker is at HOME. */
-static void begin_arena(uint64_t size)
+static int pin_no_large(const struct pin_request *request, struct pin_result *result)
 {
-	whole_waits = true;
-	for (unsigned int i = 0; i < POLICY_PARTS; i++)
+	last_length = request->length;
+	return request->length >= LARGE ? -ENOMEM : standin_method.pin(request, result);
+}
+
+TEST(parts, where_the_whole_fails_parts_serve)
+{
+	method.pin = pin_no_large;
+	for (unsigned int i = 0; i < 40; i++)
 		use(HOME + i * GIB, 4096);
-	while (!wholes)
-		sched_yield();
-	begin(ARENA, size);
+	ck_assert_uint_eq(last_length, GRANULE);
+	ck_assert_uint_eq(statistics_get(registrations_failed), 1);
+	ck_assert_uint_eq(statistics_get(forwarded) + statistics_get(evictions), 0);
 }
 
-static void use_in_turn(unsigned int from, unsigned int count, uint64_t length)
-{
-	for (unsigned int i = from; i < from + count; i++)
-		use(ARENA + i * GIB, length);
-}
-
-TEST(parts, after_twice_as_many_a_request_registers_the_whole)
-{
-	begin_arena(40 * GIB);
-	use_in_turn(0, 2 * POLICY_PARTS, GIB);
-	ck_assert_uint_eq(last_length, GIB);
-	use_in_turn(30, 1, GIB);
-	ck_assert_uint_eq(last_length, 40 * GIB);
-	ck_assert(hits(ARENA, 40 * GIB));
-	/* The parts have ended, but for those of HOME. */
-	ck_assert_uint_eq(standin_registered(), 1 + POLICY_PARTS);
-	ck_assert_uint_eq(statistics_get(registrations_background), 0);
-	whole_waits = false;
-}
-
-TEST(parts, but_not_one_that_is_much_longer_than_these)
-{
-	begin_arena(70 * GIB);
-	use_in_turn(0, 2 * POLICY_PARTS + 4, GIB);
-	ck_assert_uint_eq(last_length, GIB);
-	use(ARENA + 50 * GIB, 2 * GIB);
-	ck_assert_uint_eq(last_length, 70 * GIB);
-	whole_waits = false;
-}
-
-static int pin_no_arena(const struct pin_request *request, struct pin_result *result)
-{
-	return request->length == 40 * GIB ? -ENOMEM : pin(request, result);
-}
-
-TEST(parts, where_it_fails_a_part_serves_and_wholes_of_a_block_go_on)
-{
-	method.pin = pin_no_arena;
-	begin_arena(40 * GIB);
-	use_in_turn(0, 2 * POLICY_PARTS + 4, GIB);
-	ck_assert_uint_eq(last_length, GIB);
-	check_registers(BLOCK, BLOCK / 8, BLOCK);
-	whole_waits = false;
-}
-
-/* No worker would. */
 static void set_up_parts_off(void)
 {
 	setenv("PEERPIN_PREREGISTER", "off", 1);
@@ -236,21 +211,14 @@ static void set_up_parts_off(void)
 
 CASE(off, .set_up = set_up_parts_off);
 
-TEST(off, nor_without_background_registration)
-{
-	begin(ARENA, 40 * GIB);
-	use_in_turn(0, 2 * POLICY_PARTS + 4, GIB);
-	ck_assert_uint_eq(last_length, GIB);
-}
-
-/* ---- client MRs, look-ups ---- */
+/* ---- client MRs ---- */
 
 TEST(parts, a_client_mr_keeps_its_part_beside_the_whole)
 {
 	uint32_t key = get_in(&pd, AT(0), HOME, 4096);
 
-	request_whole();
-	await_whole(2);
+	request_whole(1);
+	ck_assert_uint_eq(standin_registered(), 2);
 	ck_assert(standin_covers(key, HOME));
 	use(HOME + 2 * GIB, 4096);
 	ck_assert(registration_drop(AT(0)));
@@ -259,19 +227,6 @@ TEST(parts, a_client_mr_keeps_its_part_beside_the_whole)
 	ck_assert(hits(HOME, LARGE));
 	end(HOME);
 	ck_assert_uint_eq(standin_registered(), 0);
-}
-
-TEST(parts, a_request_of_a_part_does_not_wait_for_the_whole)
-{
-	whole_waits = true;
-	for (unsigned int i = 0; i < POLICY_PARTS; i++)
-		use(HOME + i * GIB, 4096);
-	while (!wholes)
-		sched_yield();
-	use(HOME + 50 * GIB, 4096);
-	ck_assert_uint_eq(statistics_get(waited), 0);
-	whole_waits = false;
-	await_whole(1);
 }
 
 static void *use_waiting_part(void *unused)
@@ -309,7 +264,7 @@ TEST(parts, a_request_inside_of_a_part_does_not_wait_for_all_of_it)
 LOOP_TEST(parts, a_part_that_failed_serves_no_shorter_request, 0, 2)
 {
 	standin_fail_with(_i ? -EINVAL : -ENOMEM);
-	ck_assert_uint_eq(get_in(&pd, AT(0), HOME, 24 * GIB), 0);
+	ck_assert_uint_eq(get_in(&pd, AT(0), HOME, 4 * GIB), 0);
 	standin_fail_with(0);
 	use(HOME + GIB, 4096);
 	ck_assert_uint_eq(last_length, GRANULE);
@@ -322,9 +277,7 @@ TEST(parts, a_part_does_not_replace_the_whole_for_hits)
 
 	use(HOME, 4096);
 	thread = begin_waiting_part();
-	request_whole();
-	await("registrations_background", 1);
-	use(HOME, LARGE);
+	request_whole(2);
 	ck_assert(hits(HOME, LARGE));
 	standin_block_at(0);
 	ck_assert_int_eq(pthread_join(thread, NULL), 0);
@@ -332,11 +285,11 @@ TEST(parts, a_part_does_not_replace_the_whole_for_hits)
 	ck_assert(registration_drop(AT(50)));
 }
 
-TEST(parts, a_request_of_most_registers_its_granules_and_no_more)
+TEST(parts, a_sixteenth_registers_the_whole)
 {
-	use(HOME, LARGE - GRANULE);
-	ck_assert_uint_eq(last_length, LARGE - GRANULE);
-	use(HOME, LARGE - GRANULE + 1);
+	use(HOME, LARGE / POLICY_TIMES - GRANULE);
+	ck_assert_uint_eq(last_length, LARGE / POLICY_TIMES - GRANULE);
+	use(HOME + 50 * GIB, LARGE / POLICY_TIMES);
 	ck_assert_uint_eq(last_length, LARGE);
 }
 
@@ -344,8 +297,7 @@ TEST(parts, a_free_revokes_the_client_mrs_of_parts_and_whole)
 {
 	ck_assert_uint_ne(get_in(&pd, AT(0), HOME, 4096), 0);
 	ck_assert_uint_ne(get_in(&pd, AT(1), HOME + GIB, 4096), 0);
-	request_whole();
-	await_whole(3);
+	request_whole(2);
 	ck_assert_uint_ne(get_in(&pd, AT(2), HOME + 2 * GIB, 4096), 0);
 	end(HOME);
 	ck_assert_uint_eq(standin_registered(), 0);
@@ -379,31 +331,6 @@ TEST(parts, failures_of_parts_are_tried_three_times)
 	ck_assert_uint_eq(statistics_get(forwarded_failed), 10);
 }
 
-TEST(parts, look_ups_get_the_whole)
-{
-	struct domain *domain;
-	uint32_t lkey, rkey;
-
-	use(HOME, 4096);
-	use(HOME + 4096, 1);
-	domain = registration_domain(&pd, RIGHTS);
-	ck_assert(!hits(HOME, 4096));
-	ck_assert_uint_ne(get_in(&pd, AT(0), HOME, 4096), 0);
-	ck_assert(registration_find(domain, HOME + GIB, GIB, RIGHTS, &lkey, &rkey));
-	ck_assert(standin_covers(lkey, HOME + GIB));
-}
-
-TEST(parts, look_ups_find_no_part)
-{
-	struct domain *domain = registration_domain(&pd, RIGHTS);
-	uint32_t lkey, rkey;
-
-	await("registrations_background", 1);
-	ck_assert(registration_find(domain, HOME, LARGE, RIGHTS, &lkey, &rkey));
-	end(HOME);
-	ck_assert(!registration_find(domain, HOME, 1, RIGHTS, &lkey, &rkey));
-}
-
 static void set_up_limited(void)
 {
 	setenv("PEERPIN_PIN_LIMIT", "64M", 1);
@@ -426,11 +353,8 @@ TEST(limited, requests_beyond_the_pin_limit_register_their_own_bytes)
 	ck_assert_uint_eq(statistics_get(forwarded), 0);
 }
 
-/* _i 1: in a domain with look-ups, which keeps registered parts. */
-LOOP_TEST(limited, parts_beyond_the_pin_limit_are_not_in_the_way, 0, 2)
+TEST(limited, parts_beyond_the_pin_limit_are_not_in_the_way)
 {
-	if (_i)
-		ck_assert_ptr_nonnull(registration_domain(&pd, RIGHTS));
 	use(HOME + 90 * GIB, 4096);
 	for (unsigned int i = 0; i < 40; i++)
 		ck_assert_uint_eq(get_in(&pd, AT(0), HOME + i * GIB, 64 * BLOCK), 0);
@@ -503,24 +427,19 @@ TEST(limited, after_failures_few_requests_try)
 	use(HOME + GIB, 4096);
 }
 
-TEST(off, an_eighth_of_a_block_registers_the_whole)
+TEST(off, any_part_of_a_block_registers_the_whole)
 {
-	check_registers(BLOCK, BLOCK / 8, BLOCK);
+	check_registers(BLOCK, 4096, BLOCK);
 	use(OTHER, BLOCK);
 	ck_assert_uint_eq(statistics_tallied(TALLY_hits), 1);
 }
 
-TEST(off, less_than_an_eighth_registers_a_part)
-{
-	check_registers(17 * GRANULE, 2 * GRANULE, 2 * GRANULE);
-}
-
 TEST(off, a_request_in_more_than_a_block_registers_a_part)
 {
-	check_registers(BLOCK + 1, BLOCK / 2, BLOCK / 2);
+	check_registers(32 * GRANULE + 16 * GRANULE, 2 * GRANULE, 2 * GRANULE);
 }
 
-TEST(off, a_clients_own_dma_buf_registers_its_part)
+TEST(off, a_clients_own_dma_buf_registers_the_whole)
 {
 	struct registration_request request;
 	struct registration_keys keys;
@@ -530,23 +449,17 @@ TEST(off, a_clients_own_dma_buf_registers_its_part)
 	request.dma_buf = true;
 	request.youngest = memory_youngest();
 	ck_assert(registration_request(&request, &keys));
-	ck_assert_uint_eq(last_length, GRANULE);
+	ck_assert_uint_eq(last_length, 2 * GRANULE);
 }
-
-static int whole_error;
 
 static int pin_no_whole(const struct pin_request *request, struct pin_result *result)
 {
 	last_length = request->length;
-	return request->length > GRANULE ? whole_error : standin_method.pin(request, result);
+	return request->length > GRANULE ? -ENOMEM : standin_method.pin(request, result);
 }
 
-/* A lack of space, an adapter that cannot, and one that can later. */
-static const int whole_errors[] = { -ENOMEM, -EINVAL, -EAGAIN };
-
-LOOP_TEST(off, a_part_serves_where_the_whole_fails, 0, 3)
+TEST(off, a_part_serves_where_the_whole_has_no_room)
 {
-	whole_error = whole_errors[_i];
 	method.pin = pin_no_whole;
 	use(HOME, GRANULE);
 	for (unsigned int i = 0; i < 8; i++) {
@@ -554,9 +467,15 @@ LOOP_TEST(off, a_part_serves_where_the_whole_fails, 0, 3)
 		use(OTHER + i * GIB, 4096);
 		ck_assert_uint_eq(last_length, GRANULE);
 	}
-	/* One attempt, on the first of these allocations; or one on each. */
-	ck_assert_uint_eq(statistics_get(registrations_failed), whole_error == -EAGAIN ? 8 : 1);
+	/* One attempt on each of these allocations. */
+	ck_assert_uint_eq(statistics_get(registrations_failed), 8);
 	ck_assert_uint_eq(statistics_get(forwarded) + statistics_get(evictions), 0);
+}
+
+static void *use_part(void *unused)
+{
+	require(get_in(&pd, AT(51), OTHER + BLOCK / 2, BLOCK / 8));
+	return unused;
 }
 
 static void *use_whole(void *unused)
@@ -565,18 +484,20 @@ static void *use_whole(void *unused)
 	return unused;
 }
 
-TEST(off, a_request_does_not_wait_for_another_threads_whole)
+TEST(off, a_request_waits_for_another_threads_short_whole)
 {
-	pthread_t thread;
+	pthread_t threads[2];
 
 	begin(OTHER, BLOCK);
 	standin_block_at(OTHER);
-	ck_assert_int_eq(pthread_create(&thread, NULL, use_whole, NULL), 0);
+	ck_assert_int_eq(pthread_create(&threads[0], NULL, use_whole, NULL), 0);
 	standin_await_blocked(1);
-	use(OTHER + BLOCK / 2, BLOCK / 8);
-	ck_assert_uint_eq(last_length, BLOCK / 8);
+	ck_assert_int_eq(pthread_create(&threads[1], NULL, use_part, NULL), 0);
+	await("requests", 2);
 	standin_block_at(0);
-	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+	ck_assert_uint_eq(standin_registrations(), 1);
 }
 
 static void set_up_unique_keys(void)
@@ -639,54 +560,6 @@ TEST(off, failures_of_a_whole_are_tried_three_times)
 	for (unsigned int i = 0; i < 160; i++)
 		ck_assert_uint_eq(get_in(&pd, AT(0), OTHER, 4096), 0);
 	ck_assert_uint_eq(standin_attempts(), 3);
-}
-
-static void expect_parts_alone(void)
-{
-	for (unsigned int i = 0; i < 2 * POLICY_PARTS; i++) {
-		use(HOME + i * GIB, 4096);
-		ck_assert_uint_eq(last_length, GRANULE);
-	}
-	ck_assert_uint_eq(statistics_get(registrations), 2 * POLICY_PARTS);
-}
-
-TEST(off, without_background_registration_there_are_parts_alone)
-{
-	expect_parts_alone();
-}
-
-static void set_up_parts_too_small(void)
-{
-	setenv("PEERPIN_MIN_SIZE", "200G", 1);
-	set_up_parts();
-}
-
-CASE(too_small, .set_up = set_up_parts_too_small);
-
-TEST(too_small, for_the_worker_there_are_parts_alone)
-{
-	expect_parts_alone();
-}
-
-/* _i 1: a domain without a user word. */
-LOOP_TEST(off, look_ups_return_no_keys_of_parts, 0, 2)
-{
-	int access = _i ? 7 : RIGHTS;
-	struct registration_keys keys;
-	struct domain *domain;
-	uint32_t lkey, rkey;
-
-	if (_i) {
-		ck_assert_ptr_nonnull(registration_domain(&pd, 1));
-		ck_assert_ptr_nonnull(registration_domain(&pd, 3));
-	}
-	ck_assert(ask_in(&pd, 0, HOME, 4096, access, &keys));
-	domain = registration_domain(&pd, access);
-	ck_assert(!registration_find(domain, HOME, 4096, access, &lkey, &rkey));
-	ck_assert(!registration_find(domain, HOME + GIB, 4096, access, &lkey, &rkey));
-	ck_assert(ask_in(&pd, 1, HOME, 4096, access, &keys));
-	ck_assert(registration_find(domain, HOME + GIB, 4096, access, &lkey, &rkey));
-	ck_assert_uint_eq(lkey, keys.lkey);
 }
 
 static void set_up_kept(void)

@@ -66,8 +66,8 @@ static bool is_queued(uint64_t base)
 	return region_is_queued(&allocation);
 }
 
-CASE(sync, .set_up = set_up_sync);
-CASE(all, .set_up = set_up_all);
+CASE(sync, .set_up = set_up_eager);
+CASE(all, .set_up = set_up);
 
 static CUresult get_access(unsigned long long *flags, const CUmemLocation *location,
 			   CUdeviceptr address)
@@ -188,26 +188,6 @@ TEST(sync, only_domains_with_such_requests_take_part)
 	ck_assert(registration_pd_closing(&other));
 	registration_pd_closed(&other, true);
 	ck_assert(!domain_may_reach(&found));
-}
-
-/* Scratch memory in a pool, of the sizes of message buffers from cuMemAlloc: one size, or one
- * class. */
-LOOP_TEST(sync, requests_for_other_memory_of_its_size_are_no_evidence, 0, 2)
-{
-	activate();
-	for (uint64_t i = 0; i < 40; i++) {
-		begin(HOME, 5 * BLOCK + i * _i * 4096);
-		ck_assert_uint_ne(ask(1, HOME, BLOCK), 0);
-		end(HOME);
-		ck_assert(registration_drop(&handles[1]));
-	}
-	begin_pool(HOME, BLOCK / 16);
-	ck_assert(ask_by_dma_buf(&pd, HOME, BLOCK / 16));
-	ck_assert_uint_le(made_for_sizes(40, 5 * BLOCK + 40 * _i * 4096, _i * 4096), 8);
-	/* Nor against these. */
-	begin(HOME + 80 * BLOCK, 5 * BLOCK);
-	ck_assert_uint_ne(ask(1, HOME + 80 * BLOCK, BLOCK), 0);
-	ck_assert_uint_ge(statistics_tallied(TALLY_hits), 39);
 }
 
 SUITE("pools")

@@ -12,21 +12,19 @@
 
 #include "memory/captures.h"
 #include "memory/table.h"
+#include "registration/methods.h"
 #include "registration/objects.h"
 #include "registration_fixture.h"
 
-#define FILES 64u
-#define LIMIT 2000 /* of descriptors, but in tests of it */
+#define LIMIT 1000 /* of descriptors, but in tests of it */
+#define FILES (LIMIT / 16u)
 
 static CUresult device_result;
 static CUdevice current_device;
-static void (*during_get_device)(void); /* between the look-up and the duplicate */
 
 static CUresult get_device(CUdevice *device)
 {
 	standin_called();
-	if (during_get_device)
-		during_get_device();
 	*device = current_device;
 	return device_result;
 }
@@ -77,6 +75,19 @@ static int last_dma_buf(void)
 	while (fd >= 0 && !is_dma_buf(fd))
 		fd--;
 	return fd;
+}
+
+static void (*during_pin)(void);
+
+static int pin_from(const struct pin_request *request, struct pin_result *result)
+{
+	int error;
+
+	if (during_pin)
+		during_pin();
+	error = standin_method.pin(request, result);
+	result->from_source = !error && request->source.length;
+	return error;
 }
 
 static bool accepts(const struct pin_request *request)
@@ -155,12 +166,12 @@ static void limit_descriptors(rlim_t most)
 static void set_up_with_exports(void)
 {
 	limit_descriptors(LIMIT);
-	set_up_sync();
+	set_up_eager();
 	standin_driver.cuCtxGetDevice = get_device;
 	method = (struct registration_method){ .name = "dma-buf",
 					       .prepare = export_for_worker,
 					       .accepts = accepts,
-					       .pin = standin_method.pin,
+					       .pin = pin_from,
 					       .unpin = unpin };
 	registration_forced_method = &method;
 }
@@ -272,29 +283,54 @@ TEST(ready_exports, kept_memory_is_not_exported_until_it_is_reused)
 	ck_assert(is_ready(HOME, BLOCK));
 }
 
-/* A request for the later allocation would be forwarded. */
-TEST(ready_exports, a_dma_buf_from_before_an_allocation_in_its_range_is_not_the_answer)
+/* The pages are those of the region as long as one of its allocations lives. */
+TEST(ready_exports, a_dma_buf_serves_until_the_last_allocation_of_its_pages_ends)
 {
-	begin(HOME, PAGE);
-	begin(HOME + PAGE, PAGE);
-	ck_assert(is_ready(HOME, GRANULE));
+	struct found_export found;
+	int fd;
+
+	begin(HOME, 512);
+	begin(HOME + 1024, 512);
+	ck_assert_uint_eq(exported, 1);
+	ck_assert(is_ready(HOME, PAGE));
 	end(HOME);
-	ck_assert(!is_ready(HOME, GRANULE));
-	begin(HOME, PAGE);
-	ck_assert(!is_ready(HOME, GRANULE));
-	ck_assert_uint_eq(open_dma_bufs(), 1);
+	ck_assert(is_ready(HOME, PAGE));
+	begin(HOME, 512);
+	fd = export_of(HOME, PAGE);
+	/* A request for the later allocation is served by it. */
+	ck_assert(fd >= 0 && memory_find_export(fd, &found));
+	ck_assert_uint_eq(found.youngest, memory_youngest());
+	ck_assert(!close(fd));
+	end(HOME + 1024);
+	ck_assert(is_ready(HOME, PAGE));
 	end(HOME);
-	end(HOME + PAGE);
+	ck_assert(!is_ready(HOME, PAGE));
 	ck_assert_uint_eq(open_dma_bufs(), 0);
 }
 
-TEST(ready_exports, where_clients_request_by_address_no_file_is_kept)
+TEST(ready_exports, the_range_is_the_pages_around_the_allocation)
 {
-	use(&pd, HOME + 1000 * BLOCK, BLOCK, false);
-	begin(HOME, BLOCK);
-	ck_assert_uint_eq(exported, 1);
-	ck_assert_uint_eq(open_dma_bufs(), 0);
-	ck_assert(!is_ready(HOME, BLOCK));
+	begin(HOME + 512, 3 * PAGE);
+	ck_assert(is_ready(HOME, 4 * PAGE));
+	ck_assert(!is_ready(HOME, GRANULE));
+	use(&pd, HOME + 512, 3 * PAGE, true);
+	ck_assert_uint_eq(standin_registrations(), 2);
+}
+
+/* As UCX: it exports, and registers by its dma-buf. */
+static void use_from(int fd, uint64_t address, uint64_t length)
+{
+	struct registration_request request = request_in(&pd, 200, address, length, RIGHTS);
+	uint64_t base = address / PAGE * PAGE;
+	struct registration_keys keys;
+
+	request.dma_buf = true;
+	request.youngest = memory_youngest();
+	request.source = (struct dma_buf){ { .fd = fd },
+					   base,
+					   (address + length + PAGE - 1) / PAGE * PAGE - base };
+	require(registration_request(&request, &keys));
+	require(registration_drop(request.client_mr));
 }
 
 /* ---- the end of a region ---- */
@@ -384,40 +420,162 @@ TEST(ready_exports, memory_freed_during_its_registration_is_not_kept_open)
 	ck_assert_uint_eq(open_dma_bufs(), 0);
 }
 
-static int reused_fd;
+/* ---- ends beside the worker's export ---- */
 
-static void evict_and_reuse_number(void)
+static pthread_t asking, freeing;
+static _Atomic bool freed, freed_too_early;
+
+static void *ask_home(void *unused)
 {
-	int held = last_dma_buf();
+	struct registration_request request = request_in(&pd, 200, HOME, BLOCK, RIGHTS);
+	struct registration_keys keys;
 
-	end_by_eviction();
-	reused_fd = dup(STDERR_FILENO);
-	ck_assert_int_eq(reused_fd, held);
+	request.dma_buf = true;
+	request.youngest = memory_youngest();
+	if (registration_request(&request, &keys))
+		registration_drop(request.client_mr);
+	return unused;
 }
 
-TEST(ready_exports, a_region_that_is_evicted_meanwhile_is_exported_by_the_driver)
+static void *free_home_and_tell(void *unused)
 {
+	end(HOME);
+	freed = true;
+	return unused;
+}
+
+static void begin_free(void)
+{
+	struct allocation allocation;
+
+	ck_assert(!pthread_create(&freeing, NULL, free_home_and_tell, NULL));
+	while (memory_find(HOME, &allocation))
+		sched_yield();
+}
+
+static void take_over_and_free(void)
+{
+	during_export = NULL;
+	standin_block(true);
+	ck_assert(!pthread_create(&asking, NULL, ask_home, NULL));
+	standin_await_blocked(1);
+	begin_free();
+}
+
+static int unpin_and_look(struct ibv_mr *mr)
+{
+	freed_too_early |= freed;
+	return unpin(mr);
+}
+
+/* A client registers the region that the worker is preparing, and another thread frees. */
+TEST(ready_exports, a_free_waits_for_the_client_that_took_over_from_the_worker)
+{
+	method.unpin = unpin_and_look;
+	during_export = take_over_and_free;
 	begin(HOME, BLOCK);
-	during_get_device = evict_and_reuse_number;
-	ck_assert(!is_ready(HOME, BLOCK));
-	ck_assert_int_ge(fcntl(reused_fd, F_GETFD), 0);
+	/* A free that has not waited is over by now. */
+	for (int i = 0; i < 1000 && !freed; i++)
+		sched_yield();
+	standin_block(false);
+	pthread_join(asking, NULL);
+	pthread_join(freeing, NULL);
+	ck_assert(!freed_too_early);
+	ck_assert_uint_eq(open_dma_bufs(), 0);
+	ck_assert_uint_eq(standin_registered(), 1);
+	ck_assert_uint_eq(statistics_get(internal_errors), 0);
+}
+
+static pthread_t closing;
+
+static void *close_first(void *unused)
+{
+	registration_pd_closing(&pd);
+	return unused;
+}
+
+static bool first_has_regions(void)
+{
+	struct domain *domain;
+	bool has;
+
+	registration_lock();
+	domain = domain_after(NULL, 0);
+	has = domain && !LIST_EMPTY(&domain->regions);
+	registration_unlock();
+	return has;
+}
+
+static void close_first_domain(void)
+{
+	during_pin = NULL;
+	ck_assert(!pthread_create(&closing, NULL, close_first, NULL));
+	while (first_has_regions())
+		sched_yield();
+}
+
+/* Of the first domain's region: that of the second one is created, and not registered. */
+static int unpin_beside_a_free(struct ibv_mr *mr)
+{
+	method.unpin = unpin;
+	begin_free();
+	for (int i = 0; i < 1000 && !freed; i++)
+		sched_yield();
+	return unpin(mr);
+}
+
+/* What ended in the first domain is deregistered before the second one's export. */
+TEST(ready_exports, memory_that_is_freed_before_its_export_is_not_exported)
+{
+	static struct ibv_pd second = { .context = DEVICE, .handle = 2 };
+	unsigned int before;
+
+	registration_pd_opened(&second, false);
+	use(&second, HOME + 1000 * BLOCK, BLOCK, true);
+	end(HOME + 1000 * BLOCK);
+	before = exported;
+	during_pin = close_first_domain;
+	method.unpin = unpin_beside_a_free;
+	begin(HOME, BLOCK);
+	pthread_join(closing, NULL);
+	pthread_join(freeing, NULL);
+	ck_assert_uint_eq(exported, before + 1);
+	ck_assert_uint_eq(statistics_get(internal_errors), 0);
 }
 
 /* ---- files of registrations by others ---- */
 
-static void register_as_client(void)
+TEST(ready_exports, a_client_s_own_dma_buf_serves_its_next_exports)
 {
-	during_export = NULL;
-	use(&pd, HOME, BLOCK, true);
+	struct stat first, second;
+	int fd = memfd_create("ready", MFD_CLOEXEC), other;
+
+	setenv("PEERPIN_PREREGISTER", "off", 1);
+	standin_with_registration = false; /* no background registration */
+	begin(HOME + 512, PAGE);
+	standin_with_registration = true;
+	use_from(fd, HOME + 512, PAGE);
+	ck_assert(!fstat(fd, &first) && !close(fd));
+	ck_assert_uint_eq(open_dma_bufs(), 1);
+	other = export_of(HOME, 2 * PAGE);
+	ck_assert(other >= 0 && !fstat(other, &second) && first.st_ino == second.st_ino);
+	ck_assert(!close(other));
+	end(HOME + 512);
+	ck_assert_uint_eq(open_dma_bufs(), 0);
 }
 
-TEST(ready_exports, a_region_that_a_client_registers_meanwhile_keeps_no_file)
+TEST(ready_exports, a_client_s_dma_buf_of_another_range_is_not_kept)
 {
-	during_export = register_as_client;
-	begin(HOME, BLOCK);
-	ck_assert_uint_eq(exported, 1);
-	ck_assert_uint_eq(standin_registrations(), 2);
-	ck_assert_uint_eq(open_dma_bufs(), 0);
+	int fd = memfd_create("ready", MFD_CLOEXEC);
+
+	standin_with_registration = false;
+	begin(HOME, 64 * BLOCK);
+	standin_with_registration = true;
+	use_from(fd, HOME, PAGE);
+	ck_assert(!close(fd));
+	use(&pd, HOME + 32 * BLOCK, PAGE, true);
+	ck_assert_uint_eq(open_dma_bufs(), 1);
+	ck_assert(is_ready(HOME, PAGE) && !is_ready(HOME, 64 * BLOCK));
 }
 
 static void force_other_method(void)
@@ -441,25 +599,24 @@ LOOP_TEST(ready_exports, a_region_keeps_only_the_file_that_it_is_registered_from
 
 /* ---- numbers of descriptors ---- */
 
-TEST(ready_exports, at_most_64_files_are_open_and_the_oldest_is_closed_first)
+TEST(ready_exports, a_share_of_the_descriptors_is_used_and_the_least_recently_used_is_closed_first)
 {
 	for (unsigned int i = 0; i < FILES; i++)
 		allocate(i);
 	ck_assert_uint_eq(open_dma_bufs(), FILES);
+	ck_assert(is_block_ready(0));
 	allocate(FILES);
 	ck_assert_uint_eq(open_dma_bufs(), FILES);
-	ck_assert(!is_block_ready(0) && is_block_ready(1) && is_block_ready(FILES));
+	ck_assert(is_block_ready(0) && !is_block_ready(1) && is_block_ready(FILES));
 	/* The place of one that has ended is taken first. */
 	end(HOME + 40 * BLOCK);
 	ck_assert_uint_eq(open_dma_bufs(), FILES - 1);
 	allocate(FILES + 1);
 	ck_assert_uint_eq(open_dma_bufs(), FILES);
-	for (unsigned int i = 1; i <= FILES + 1; i++)
-		ck_assert(is_block_ready(i) == (i != 40));
-	allocate(FILES + 2);
-	ck_assert_uint_eq(open_dma_bufs(), FILES);
+	for (unsigned int i = 0; i <= FILES + 1; i++)
+		ck_assert(is_block_ready(i) == (i != 1 && i != 40));
 	/* Regions without a file end, too. */
-	for (unsigned int i = 0; i <= FILES + 2; i++) {
+	for (unsigned int i = 0; i <= FILES + 1; i++) {
 		if (i != 40)
 			end(HOME + i * BLOCK);
 	}
@@ -467,6 +624,16 @@ TEST(ready_exports, at_most_64_files_are_open_and_the_oldest_is_closed_first)
 }
 
 CASE(before_a_client, .set_up = set_up_with_exports);
+
+TEST(before_a_client, where_clients_request_by_address_no_file_is_kept)
+{
+	begin(HOME + 1000 * BLOCK, BLOCK);
+	use(&pd, HOME + 1000 * BLOCK, BLOCK, false);
+	begin(HOME, BLOCK);
+	ck_assert_uint_eq(exported, 1);
+	ck_assert_uint_eq(open_dma_bufs(), 0);
+	ck_assert(!is_ready(HOME, BLOCK));
+}
 
 LOOP_TEST(before_a_client, at_most_a_sixteenth_of_the_program_s_descriptors_is_used, 0, 4)
 {

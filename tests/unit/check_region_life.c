@@ -192,8 +192,7 @@ static unsigned int timed_frees(void)
 	unsigned int frees = 0;
 
 	for (int i = 0; i < HISTOGRAM_BUCKETS; i++)
-		frees += (unsigned int)load_relaxed(
-			&statistics.histograms[HISTOGRAM_free_ns][i]);
+		frees += (unsigned int)load_relaxed(&statistics.histograms[HISTOGRAM_free_ns][i]);
 	return frees;
 }
 
@@ -256,31 +255,6 @@ START_TEST(a_free_that_no_adapter_holds_up_is_not_timed)
 }
 END_TEST
 
-/* ---- never used ---- */
-
-START_TEST(of_what_is_looked_up_nobody_knows_that_it_was_never_used)
-{
-	struct domain *domain;
-	uint32_t lkey, rkey;
-
-	activate();
-	begin(HOME + 2 * BLOCK, BLOCK);
-	end(HOME + 2 * BLOCK);
-	ck_assert_uint_eq(statistics_get(never_used), 1);
-	begin(HOME + 4 * BLOCK, BLOCK); /* before any lookup */
-	domain = registration_domain(&pd, RIGHTS);
-	begin(HOME, BLOCK);
-	await_rescans();
-	ck_assert(registration_find(domain, HOME, BLOCK, RIGHTS, &lkey, &rkey));
-	ck_assert(registration_find(domain, HOME + 4 * BLOCK, BLOCK, RIGHTS, &lkey, &rkey));
-	end(HOME);
-	end(HOME + 4 * BLOCK);
-	ck_assert_uint_eq(statistics_get(deregistrations), 3);
-	ck_assert_uint_eq(statistics_get(never_used), 1);
-	ck_assert_uint_eq(statistics_get(never_used_bytes), BLOCK);
-}
-END_TEST
-
 /* ---- pin limit ---- */
 
 static void set_up_small_pin_limit(void)
@@ -340,7 +314,7 @@ int main(void)
 	TCase *off = tcase_create("off"), *ahead = tcase_create("ahead"),
 	      *sync = tcase_create("sync"), *pin_limit = tcase_create("pin limit");
 
-	tcase_add_checked_fixture(ahead, set_up_all, NULL);
+	tcase_add_checked_fixture(ahead, set_up, NULL);
 	tcase_set_timeout(ahead, 120);
 	tcase_add_test(ahead, a_region_in_the_making_is_not_cancelled);
 	tcase_add_test(ahead, nor_is_one_that_a_client_has_taken_over);
@@ -354,8 +328,7 @@ int main(void)
 	tcase_add_test(off, so_is_its_wait_for_what_others_deregister);
 	tcase_add_test(off, a_free_that_no_adapter_holds_up_is_not_timed);
 	suite_add_tcase(suite, off);
-	tcase_add_checked_fixture(sync, set_up_sync, NULL);
-	tcase_add_test(sync, of_what_is_looked_up_nobody_knows_that_it_was_never_used);
+	tcase_add_checked_fixture(sync, set_up_eager, NULL);
 	suite_add_tcase(suite, sync);
 	tcase_add_checked_fixture(pin_limit, set_up_small_pin_limit, NULL);
 	tcase_add_test(pin_limit, two_clients_that_make_room_keep_to_the_pin_limit);

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "base/process.h"
-#include "registration/objects.h"
 #include "registration/methods.h"
+#include "registration/objects.h"
 #include "registration_fixture.h"
 
 CASE(registration, .set_up = set_up);
@@ -24,16 +24,16 @@ TEST(registration, the_first_request_registers_its_granules_and_activates_the_do
 {
 	uint32_t key;
 
-	begin(HOME, 2 * BLOCK);
-	begin(HOME + 4 * BLOCK, 3000000);
+	begin(HOME, 64 * BLOCK);
+	begin(HOME + 64 * BLOCK, 3000000);
 	key = ask(0, HOME + 100, BLOCK / 2);
 	ck_assert(standin_covers(key, HOME));
 	ck_assert(standin_covers(key, HOME + BLOCK / 2 + GRANULE - 1));
 	ck_assert(!standin_covers(key, HOME + BLOCK / 2 + GRANULE));
 	ck_assert_uint_eq(statistics_get(synchronous), 1);
 	await("registrations_background", 1);
-	ck_assert(
-		standin_covers(ask(1, HOME + 4 * BLOCK + 2999999, 1), HOME + 4 * BLOCK + 2999999));
+	ck_assert(standin_covers(ask(1, HOME + 64 * BLOCK + 2999999, 1),
+				 HOME + 64 * BLOCK + 2999999));
 	ck_assert_uint_eq(statistics_tallied(TALLY_hits), 1);
 }
 
@@ -194,7 +194,7 @@ TEST(registration, a_failed_registration_is_left_to_the_client)
 {
 	begin(HOME, BLOCK);
 	standin_fail_with(-ENOMEM);
-	ck_assert_uint_eq(ask(0, HOME, 4096), 0);
+	ck_assert_uint_eq(ask(0, HOME, BLOCK), 0);
 	ck_assert_uint_eq(statistics_get(forwarded_failed), 1);
 	ck_assert_uint_eq(statistics_get(registrations_failed), 1);
 	standin_fail_with(0);
@@ -211,11 +211,11 @@ LOOP_TEST(registration, what_fails_for_a_reason_of_the_moment_is_tried_at_each_r
 	begin(HOME, BLOCK);
 	standin_fail_with(errors[_i]);
 	for (unsigned int tries = 1; tries <= 5; tries++) {
-		ck_assert_uint_eq(ask(0, HOME, 4096), 0);
+		ck_assert_uint_eq(ask(0, HOME, BLOCK), 0);
 		ck_assert_uint_eq(standin_attempts(), tries);
 	}
 	standin_fail_with(0);
-	ck_assert_uint_ne(ask(0, HOME, 4096), 0);
+	ck_assert_uint_ne(ask(0, HOME, BLOCK), 0);
 }
 
 TEST(registration, a_protection_domain_is_empty_before_the_kernel_ends_it)

@@ -7,28 +7,11 @@
 #include <pthread.h>
 #include <time.h>
 
+#include "registration/lock.h"
 #include "registration/region.h"
 #include "registration_fixture.h"
 
 #define SMALL 10000u
-
-static void set_up_granule(void)
-{
-	setenv("PEERPIN_GRANULARITY", "64K", 1);
-	set_up();
-}
-
-static void set_up_block(void)
-{
-	setenv("PEERPIN_GRANULARITY", "2M", 1);
-	set_up();
-}
-
-static void set_up_superset(void)
-{
-	setenv("PEERPIN_ACCESS_MATCH", "superset", 1);
-	set_up();
-}
 
 /* One request for each of SMALL allocations; returns the number of registrations. */
 static unsigned int ask_for_small(void)
@@ -48,56 +31,7 @@ START_TEST(small_allocations_make_at_most_a_region_for_each_granule)
 }
 END_TEST
 
-START_TEST(small_allocations_make_at_most_a_region_for_each_block)
-{
-	ck_assert_uint_le(ask_for_small(), (SMALL * 1024 + BLOCK - 1) / BLOCK);
-}
-END_TEST
-
-START_TEST(a_block_stays_until_the_last_of_its_allocations_that_need_it_is_freed)
-{
-	uint32_t key;
-
-	begin(HOME, 1000);
-	begin(HOME + 1000000, 1000000);
-	begin(HOME + BLOCK, 3 * BLOCK);
-	key = ask(0, HOME, 1000);
-	ck_assert(standin_covers(key, HOME + BLOCK - 1));
-	ck_assert(!standin_covers(key, HOME + BLOCK));
-	ck_assert_uint_eq(ask(1, HOME + 1000000, 1000000), key);
-	/* The whole: the worker may be registering it. */
-	ck_assert_uint_ne(ask(2, HOME + BLOCK, 3 * BLOCK), key);
-	end(HOME);
-	ck_assert(standin_covers(key, HOME + 1000000));
-	end(HOME + 1000000);
-	ck_assert(!standin_covers(key, HOME + 1000000));
-	ck_assert_uint_eq(standin_registered(), 1);
-}
-END_TEST
-
-START_TEST(a_wider_region_serves_where_it_may)
-{
-	struct registration_keys wide, keys;
-
-	begin(HOME, BLOCK);
-	ck_assert(ask_in(&pd, 0, HOME, 4096, RIGHTS, &wide));
-	ck_assert(
-		ask_in(&pd, 1, HOME, 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ, &keys));
-	ck_assert_uint_eq(keys.lkey, wide.lkey);
-	/* A repeated request is a hit. */
-	ck_assert(ask_in(&pd, 2, HOME, 64, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ, &keys));
-	ck_assert_uint_eq(keys.lkey, wide.lkey);
-	/* Relaxed ordering is neither wider nor narrower. */
-	ck_assert(ask_in(&pd, 3, HOME, 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING,
-			 &keys));
-	ck_assert_uint_ne(keys.lkey, wide.lkey);
-	ck_assert(ask_in(&pd, 4, HOME, 4096, RIGHTS | IBV_ACCESS_RELAXED_ORDERING, &keys));
-	ck_assert_uint_ne(keys.lkey, wide.lkey);
-	ck_assert_uint_eq(standin_registrations(), 3);
-}
-END_TEST
-
-START_TEST(relaxed_ordering_serves_nobody_who_has_not_asked_for_it)
+START_TEST(access_flags_are_served_by_their_own_region)
 {
 	struct registration_keys relaxed, keys;
 
@@ -105,6 +39,7 @@ START_TEST(relaxed_ordering_serves_nobody_who_has_not_asked_for_it)
 	ck_assert(ask_in(&pd, 0, HOME, 4096, RIGHTS | IBV_ACCESS_RELAXED_ORDERING, &relaxed));
 	ck_assert(ask_in(&pd, 1, HOME, 4096, IBV_ACCESS_LOCAL_WRITE, &keys));
 	ck_assert_uint_ne(keys.lkey, relaxed.lkey);
+	ck_assert(!ask_in(&pd, 2, HOME, 4096, IBV_ACCESS_REMOTE_WRITE, &keys));
 	ck_assert_uint_eq(standin_registrations(), 2);
 }
 END_TEST
@@ -160,17 +95,6 @@ START_TEST(what_only_a_dma_buf_reaches_is_served_to_who_asks_by_one)
 	end(HOME);
 	ck_assert_uint_eq(standin_registered(), 0);
 	ck_assert(registration_drop(&handles[0]));
-}
-END_TEST
-
-START_TEST(rights_that_the_kernel_refuses_are_refused_in_superset_mode_too)
-{
-	struct registration_keys keys;
-
-	begin(HOME, BLOCK);
-	ck_assert(ask_in(&pd, 0, HOME, 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE,
-			 &keys));
-	ck_assert(!ask_in(&pd, 1, HOME, 4096, IBV_ACCESS_REMOTE_WRITE, &keys));
 }
 END_TEST
 
@@ -271,10 +195,10 @@ static bool has_reference(uint64_t address)
 	struct allocation allocation;
 	bool has;
 
-	pthread_mutex_lock(&registration_lock);
+	pthread_mutex_lock(&registration_mutex);
 	has = memory_find(address, &allocation) && domain_after(NULL, 0) &&
 	      region_find_reference(domain_after(NULL, 0), allocation.slot, allocation.id);
-	pthread_mutex_unlock(&registration_lock);
+	pthread_mutex_unlock(&registration_mutex);
 	return has;
 }
 
@@ -309,27 +233,15 @@ int main(void)
 {
 	Suite *suite = suite_create("requests");
 	TCase *granule = tcase_create("granule");
-	TCase *block = tcase_create("block");
-	TCase *superset = tcase_create("superset");
 	TCase *off = tcase_create("off");
 
-	tcase_add_checked_fixture(granule, set_up_granule, NULL);
+	tcase_add_checked_fixture(granule, set_up, NULL);
 	tcase_set_timeout(granule, 120);
 	tcase_add_test(granule, small_allocations_make_at_most_a_region_for_each_granule);
 	tcase_add_test(granule, what_has_been_served_before_is_served_at_once);
+	tcase_add_test(granule, access_flags_are_served_by_their_own_region);
 	tcase_add_test(granule, what_only_a_dma_buf_reaches_is_served_to_who_asks_by_one);
 	suite_add_tcase(suite, granule);
-	tcase_add_checked_fixture(block, set_up_block, NULL);
-	tcase_set_timeout(block, 120);
-	tcase_add_test(block, small_allocations_make_at_most_a_region_for_each_block);
-	tcase_add_test(block,
-		       a_block_stays_until_the_last_of_its_allocations_that_need_it_is_freed);
-	suite_add_tcase(suite, block);
-	tcase_add_checked_fixture(superset, set_up_superset, NULL);
-	tcase_add_test(superset, a_wider_region_serves_where_it_may);
-	tcase_add_test(superset, relaxed_ordering_serves_nobody_who_has_not_asked_for_it);
-	tcase_add_test(superset, rights_that_the_kernel_refuses_are_refused_in_superset_mode_too);
-	suite_add_tcase(suite, superset);
 	tcase_add_checked_fixture(off, set_up_off, NULL);
 	tcase_set_timeout(off, 300);
 	tcase_add_test(off, a_hit_by_address_is_not_what_only_a_dma_buf_may_have);

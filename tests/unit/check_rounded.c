@@ -63,8 +63,9 @@ CASE(off, .set_up = set_up_off);
 
 TEST(off, a_range_rounded_to_16_bytes_is_served_and_ends_with_its_allocation)
 {
-	static const uint64_t sizes[] = { 1,	8,	 12,	   1000,      4040,
-					  99992, 1000004, MIB + 8, 3 * MIB + 8 };
+	static const uint64_t sizes[] = {
+		1, 8, 12, 1000, 4040, 99992, 1000004, MIB + 8, 3 * MIB + 8
+	};
 
 	for (unsigned int i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
 		serve_until_the_free(i % 2, sizes[i], 0, 16);

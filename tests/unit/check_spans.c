@@ -227,23 +227,6 @@ TEST(spans, client_mrs_of_any_number_stay)
 	ck_assert_uint_eq(standin_registered(), 0);
 }
 
-TEST(spans, look_ups_return_no_keys_of_it)
-{
-	struct domain *domain;
-	uint32_t lkey, rkey;
-
-	map_all(2);
-	use(0, 2);
-	domain = registration_domain(&pd, RIGHTS);
-	ck_assert_uint_ne(get_span(AT(0), 0, 2), 0);
-	ck_assert(!registration_find(domain, at(0), 2 * BLOCK, RIGHTS, &lkey, &rkey));
-	/* So it stays only as long as a client MR. */
-	ck_assert(!evict_all());
-	ck_assert(registration_drop(AT(0)));
-	ck_assert(evict_all());
-	ck_assert_uint_eq(standin_registered(), 0);
-}
-
 static void set_up_speculating(void)
 {
 	setenv("PEERPIN_PREREGISTER", "all", 1);
@@ -320,7 +303,7 @@ TEST(large, requests_for_parts_do_not_depend_on_it)
 		ck_assert_uint_ne(get_in(&pd, AT(i), at(1) - (i + 1) * GRANULE, 40 * GRANULE), 0);
 	ck_assert_uint_eq(standin_registrations(), 32);
 	ck_assert_uint_ne(get_in(&pd, AT(40), at(0), GRANULE), 0);
-	ck_assert_uint_eq(statistics_get(registered_bytes), (32 * 40 + 1) * GRANULE);
+	ck_assert_uint_eq(standin_registrations(), 33);
 }
 
 TEST(large, its_bytes_count_once)

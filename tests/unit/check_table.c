@@ -44,13 +44,8 @@ TEST(traits, a_copy_s_fields_are_the_bits_of_the_record)
 		{ { .accessible = true }, TRAIT_ACCESSIBLE },
 		{ { .host = true }, TRAIT_HOST },
 		{ { .managed = true }, TRAIT_MANAGED },
-		{ { .ipc_capable = true }, TRAIT_IPC_CAPABLE },
-		{ { .mapped = true }, TRAIT_MAPPED },
 		{ { .described = true }, TRAIT_DESCRIBED },
 		{ { .used = true }, TRAIT_USED },
-		{ { .sync_known = true }, TRAIT_SYNC_KNOWN },
-		{ { .sync = true }, TRAIT_SYNC },
-		{ { .sync_set = true }, TRAIT_SYNC_SET },
 		{ { .integrated = true }, TRAIT_INTEGRATED },
 		{ { .hidden = true }, TRAIT_HIDDEN },
 	};
@@ -264,30 +259,6 @@ TEST(single, a_walk_sees_each_once_while_others_end_and_begin)
 		ck_assert_int_eq(put(HOME + (1000 + total) * 4096, 1), 0);
 	}
 	ck_assert_uint_eq(total, 100);
-}
-
-TEST(single, what_a_call_set_is_known_only_if_no_other_was_under_way)
-{
-	struct allocation allocation = { .base = HOME,
-					 .size = 4096,
-					 .described = true,
-					 .sync_known = true },
-			  found;
-	uint32_t one, other;
-
-	ck_assert_int_eq(table_insert(&allocation), 0);
-	ck_assert(table_setting_sync(&allocation, &one));
-	table_set_sync(&allocation, one, true, true);
-	ck_assert(memory_find(HOME, &found) && found.sync);
-	ck_assert(table_setting_sync(&allocation, &one));
-	ck_assert(table_setting_sync(&allocation, &other));
-	table_set_sync(&allocation, one, true, false);
-	table_set_sync(&allocation, other, true, false);
-	ck_assert(!(load_acquire(&lookup_record(allocation.slot)->traits) & TRAIT_SYNC_KNOWN));
-	ck_assert(table_setting_sync(&allocation, &one));
-	table_set_sync(&allocation, one, true, false);
-	ck_assert(load_acquire(&lookup_record(allocation.slot)->traits) & TRAIT_SYNC_KNOWN);
-	ck_assert(memory_find(HOME, &found) && !found.sync);
 }
 
 /* Readers look up permanent allocations, and addresses that are reused with other sizes and

@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "registration/background.h"
+#include "registration/methods.h"
 #include "registration/objects.h"
 #include "registration_fixture.h"
 
@@ -246,7 +247,7 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*
 	return EAGAIN;
 }
 
-CASE(all, .set_up = set_up_all, .timeout = 300);
+CASE(all, .set_up = set_up, .timeout = 300);
 
 TEST(all, a_thread_that_cannot_be_started_is_tried_again)
 {

@@ -10,7 +10,7 @@
 #define BUFFERS 16u
 #define FIT	8u /* buffers within the pin limit */
 
-extern pthread_mutex_t registration_lock; /* registration/objects.h */
+extern pthread_mutex_t registration_mutex; /* registration/lock.h */
 
 #define AT(i) ((void *)&handles[i])
 

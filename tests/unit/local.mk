@@ -9,7 +9,6 @@ UNIT_CHECKS = \
 	tests/unit/check_domain \
 	tests/unit/check_expected \
 	tests/unit/check_region_life \
-	tests/unit/check_cost \
 	tests/unit/check_dma_buf \
 	tests/unit/check_errors \
 	tests/unit/check_exports \
@@ -24,8 +23,7 @@ UNIT_CHECKS = \
 	tests/unit/check_keep_pools \
 	tests/unit/check_keep_wait \
 	tests/unit/check_kept \
-	tests/unit/check_keys \
-	tests/unit/check_learning \
+	tests/unit/check_vain \
 	tests/unit/check_log \
 	tests/unit/check_messages \
 	tests/unit/check_methods \
@@ -41,15 +39,12 @@ UNIT_CHECKS = \
 	tests/unit/check_topology \
 	tests/unit/check_trace \
 	tests/unit/check_memory \
-	tests/unit/check_own_thread \
 	tests/unit/check_registration \
 	tests/unit/check_verbs_evict \
 	tests/unit/check_requests \
-	tests/unit/check_range_index \
 	tests/unit/check_rounded \
 	tests/unit/check_worker \
-	tests/unit/check_worker_cpus \
-	tests/unit/check_worker_pauses
+	tests/unit/check_worker_rests
 if HAVE_CHECK
 check_PROGRAMS += $(UNIT_CHECKS)
 TESTS += $(UNIT_CHECKS)

@@ -12,8 +12,8 @@
 #include "memory/memory.h"
 #include "registration/background.h"
 #include "registration/domain.h"
-#include "registration/registration.h"
-#include "registration/session.h"
+#include "registration/lock.h"
+#include "registration/methods.h"
 #include "report/statistics.h"
 #include "standin.h"
 #include "suite.h"
@@ -89,9 +89,9 @@ static inline void await_rescans(void)
 
 static inline void rescan_first_domain(void)
 {
-	session_begin();
+	registration_lock();
 	require(background_queue_domain(domain_after(NULL, 0)));
-	session_end();
+	registration_unlock();
 	worker_wake();
 	await_rescans();
 }
@@ -131,15 +131,9 @@ static inline void set_up_off(void)
 	set_up();
 }
 
-static inline void set_up_sync(void)
+static inline void set_up_eager(void)
 {
-	setenv("PEERPIN_PREREGISTER", "sync", 1);
-	set_up();
-}
-
-static inline void set_up_all(void)
-{
-	setenv("PEERPIN_PREREGISTER", "all", 1);
+	setenv("PEERPIN_PREREGISTER", "eager", 1);
 	set_up();
 }
 

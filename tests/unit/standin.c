@@ -11,7 +11,8 @@
 
 #include "memory/keep.h"
 #include "memory/table.h"
-#include "registration/objects.h"
+#include "registration/lock.h"
+#include "registration/methods.h"
 
 #define MEMORIES 16384
 
@@ -46,7 +47,7 @@ static void must_not_hold(const pthread_mutex_t *mutex, const char *name)
 
 void standin_called(void)
 {
-	must_not_hold(&registration_lock, "registration_lock");
+	must_not_hold(&registration_mutex, "registration_mutex");
 	must_not_hold(&table_lock, "table_lock");
 }
 

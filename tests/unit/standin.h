@@ -12,7 +12,7 @@
 
 #include "memory/driver.h"
 #include "memory/memory.h"
-#include "registration/registration.h"
+#include "registration/methods.h"
 
 /* ---- driver ---- */
 

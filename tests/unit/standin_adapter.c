@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "registration/methods.h"
 #include "registration/objects.h"
 
 #define REGIONS 4096

@@ -48,7 +48,7 @@ static inline int suite_run(Suite *suite)
 struct suite_case {
 	const char *name;
 	void (*set_up)(void), (*tear_down)(void);
-	double timeout;	       /* in seconds; 0: the default */
+	double timeout;	       /* in seconds; 0: 60 */
 	bool (*applies)(void); /* if not NULL and false, the tests do not run */
 	TCase *tcase;	       /* NULL until added to the suite */
 };
@@ -103,8 +103,7 @@ static inline void suite_add_tests(Suite *suite)
 			of->tcase = tcase_create(of->name);
 			suite_add_tcase(suite, of->tcase);
 			tcase_add_checked_fixture(of->tcase, of->set_up, of->tear_down);
-			if (of->timeout > 0)
-				tcase_set_timeout(of->tcase, of->timeout);
+			tcase_set_timeout(of->tcase, of->timeout > 0 ? of->timeout : 60);
 		}
 		tcase_add_loop_test(of->tcase, test->test, test->from, test->to);
 	}

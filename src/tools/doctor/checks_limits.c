@@ -200,10 +200,8 @@ static void checks_limits_adapter(struct host *host, const struct adapter *adapt
 	if (regions > 0 && regions < REGIONS_FEW) {
 		finding_item(finding, WARN, adapter->name, "supports only %lld registrations",
 			     regions);
-		finding_fix(
-			finding,
-			"PEERPIN_MIN_SIZE=2M, and UCX_RCACHE_MAX_REGIONS=%lld: fewer registrations",
-			regions / 2);
+		finding_fix(finding, "UCX_RCACHE_MAX_REGIONS=%lld: fewer registrations",
+			    regions / 2);
 	}
 	if (bytes > 0 && bytes < memory) {
 		finding_item(finding, WARN, adapter->name, "registers at most %lld MiB at a time",

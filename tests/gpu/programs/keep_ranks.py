@@ -3,52 +3,31 @@
 
 "keep_ranks.py" starts both, each with the caller's preload, and prints the driver's result of the second one's
 allocation and how long it took. As the first rank keeps a fifth of the GPU, nine tenths of its memory do not fit
-beside it.
+beside it. It frees that fifth again and again: one free of such a size keeps nothing.
 """
-import ctypes
 import os
 import subprocess
 import sys
 import time
 
-cuda = ctypes.CDLL("libcuda.so.1")
+from keep_calls import allocate, begin, check, free, free_memory
+
 SMALL = 1 << 20
-
-
-def check(result):
-    if result:
-        sys.exit(f"the driver returned {result}")
-
-
-def begin():
-    context = ctypes.c_void_p()
-    check(cuda.cuInit(0))
-    check(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
-    check(cuda.cuCtxSetCurrent(context))
-
-
-def allocate(size):
-    address = ctypes.c_uint64()
-    return cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(size)), address
 
 
 def keep(size):
     result, address = allocate(size)
     check(result)
-    check(cuda.cuMemFree_v2(address))
-
-
-def free_memory():
-    free, total = ctypes.c_size_t(), ctypes.c_size_t()
-    check(cuda.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total)))
-    return free.value
+    free(address)
 
 
 def keeper():
     """Allocates until its standard input ends."""
     begin()
     os.set_blocking(0, False)
-    keep(free_memory() // 5)
+    size = free_memory() // 5
+    for _ in range(20):
+        keep(size)
     print("kept", flush=True)
     while True:
         keep(SMALL)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* clients.c -- keys of protection domains by their client (PEERPIN_UNIQUE_KEYS): libfabric and
+/* clients.c -- keys of protection domains by their client: libfabric and
  * others */
 #include "ends.h"
 
@@ -82,15 +82,6 @@ static void libfabric_has_each_key_once(unsigned int which)
 	two_parts(1);
 }
 
-static void libfabric_may_share_keys(unsigned int unused)
-{
-	(void)unused;
-	set_up();
-	require(!ibv_dealloc_pd(pd));
-	pd = pd_of(library(FABRIC, RTLD_LOCAL));
-	two_parts(0);
-}
-
 /* In one allocation; libfabric is loaded after the other client's first requests. */
 static void each_client_has_its_own(unsigned int unused)
 {
@@ -166,14 +157,12 @@ static void libfabric_may_bypass_the_wrapper(unsigned int unused)
 
 const struct test client_tests[] = {
 	SHARED(each_key_has_one_holder, 0, ""),
-	SHARED(each_key_has_one_holder, 1, " PEERPIN_UNIQUE_KEYS=yes"),
 	SHARED(libfabric_beside_another_client, 0, ""),
 	SHARED(libfabric_beside_another_client, 1, ""),
 	SHARED(libfabric_has_each_key_once, FABRIC, ""),
 	SHARED(libfabric_has_each_key_once, MPI_FABRIC, ""),
 	SHARED(libfabric_has_each_key_once, PLUGIN, ""),
 	SHARED(libfabric_has_each_key_once, NAME, ""),
-	SHARED(libfabric_may_share_keys, 0, " PEERPIN_UNIQUE_KEYS=no"),
 	SHARED(each_client_has_its_own, 0, ""),
 	SHARED(a_client_may_look_it_up, 0, ""),
 	SHARED(a_client_may_look_it_up, 1, ""),

@@ -186,7 +186,7 @@ static void an_import_of_a_clients_handle(unsigned int memory_first)
 	free(host);
 }
 
-#define ALL "PEERPIN_PREREGISTER=all"
+#define ALL "PEERPIN_PREREGISTER=auto"
 
 #define EACH_STAGE(test) TEST(test, QUEUED, ALL), TEST(test, MAKING, ALL), TEST(test, READY, ALL)
 

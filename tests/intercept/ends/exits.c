@@ -211,7 +211,7 @@ static void a_process_ends_with_the_last_thread_of_its_program(unsigned int unus
 	remove_files();
 }
 
-#define ALL "PEERPIN_PREREGISTER=all"
+#define ALL "PEERPIN_PREREGISTER=auto"
 
 #define EACH(name, way, ends)                                                                      \
 	{                                                                                          \
@@ -232,7 +232,7 @@ const struct test exit_tests[] = {
 	{ exit_waits_for_the_worker, "exit_waits_for_the_worker", 50, ALL, 7, 0 },
 	{ exit_waits_for_the_worker, "exit_waits_for_the_worker_for_100_ms", 1000, ALL, 7, 0 },
 	{ exit_handlers_clean_up_after_the_library, "exit_handlers_clean_up_after_the_library", 0,
-	  "PEERPIN_PREREGISTER=sync", 7, 0 },
+	  "PEERPIN_PREREGISTER=eager", 7, 0 },
 	TEST(a_process_ends_with_the_last_thread_of_its_program, 0, ALL),
 	{ .name = NULL },
 };

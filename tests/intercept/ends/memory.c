@@ -213,7 +213,7 @@ static void a_revoked_handle_is_changed(unsigned int unused)
 	require(sim("live") == 0 && own("revoked") == 1);
 }
 
-#define ALL "PEERPIN_PREREGISTER=all"
+#define ALL "PEERPIN_PREREGISTER=auto"
 
 #define EACH_WAY(name)                                                                             \
 	TEST(name, 0, ALL), TEST(name, 1, ALL), TEST(name, 2, ALL), TEST(name, 3, ALL),            \

@@ -249,7 +249,7 @@ static void threads_retain_and_release_at_once(unsigned int unused)
 	until(sim("live") == 0);
 }
 
-#define ALL "PEERPIN_PREREGISTER=all"
+#define ALL "PEERPIN_PREREGISTER=auto"
 
 const struct test primary_tests[] = {
 	TEST(only_the_last_release_ends_regions, 0, ALL),

@@ -20,40 +20,6 @@ static void set_up_two(void)
 /* Background registration covers this domain without a client request. */
 #define CHOSEN (ACCESS | IBV_ACCESS_REMOTE_ATOMIC)
 
-static void memory_is_registered_before_the_first_request(unsigned int domains)
-{
-	CUdeviceptr memory;
-	struct ibv_mr *mr;
-
-	set_up_two();
-	memory = allocate(UNIT);
-	until(own("registrations_background") == domains);
-	require(sim("live") == domains && own("requests") == 0);
-	mr = registered_in(domains == 1 ? second_pd : pd, memory, UNIT, CHOSEN);
-	require(own("hits") == 1 && sim("registrations") == domains && !ibv_dereg_mr(mr));
-	require(ibv_alloc_pd(second));
-	until(own("registrations_background") == domains + 1);
-	require_cuda(cuMemFree_v2(memory));
-	require(sim("live") == 0);
-	require(!ibv_close_device(second) && !ibv_close_device(device));
-}
-
-static void only_the_named_adapter_has_it(unsigned int unused)
-{
-	struct ibv_mr *mr;
-
-	memory_is_registered_before_the_first_request(1);
-	(void)unused;
-	/* A request in another domain is served, without background registration there. */
-	set_up_two();
-	mr = registered(allocate(UNIT));
-	allocate(UNIT);
-	until(own("registrations_background") == 4);
-	require(sim("live") == 3 && !ibv_dereg_mr(mr));
-	require(!ibv_dealloc_pd(pd) && sim("live") == 2);
-	require(!ibv_dealloc_pd(second_pd) && sim("live") == 0);
-}
-
 static void domains_are_learned(unsigned int unused)
 {
 	CUdeviceptr memory, next;
@@ -155,32 +121,23 @@ static void a_title_over_arguments_and_environment_changes_no_setting(unsigned i
 	}
 	require(await_child(child) == 0);
 	require(file_contains("results", "\"program\": \"ends\""));
-	require(file_contains("results", "\"PEERPIN_PREREGISTER\": \"sync\""));
+	require(file_contains("results", "\"PEERPIN_PREREGISTER\": \"eager\""));
 	remove_files();
 }
 
 #define TWO "PEERPIN_SIM_ADAPTER_DEVICES=2 "
 
 const struct test setting_tests[] = {
-	TEST(memory_is_registered_before_the_first_request, 2, TWO "PEERPIN_DOMAIN_POLICY=all"),
-	TEST(memory_is_registered_before_the_first_request, 2, TWO "PEERPIN_DOMAIN_POLICY=near"),
-	TEST(memory_is_registered_before_the_first_request, 2,
-	     TWO "PEERPIN_DOMAIN_POLICY=all PEERPIN_DEVICES=other,sim1,sim0"),
-	TEST(only_the_named_adapter_has_it, 0,
-	     TWO "PEERPIN_DOMAIN_POLICY=all PEERPIN_DEVICES=other,sim1"),
-	TEST(only_the_named_adapter_has_it, 0,
-	     TWO "PEERPIN_DOMAIN_POLICY=near PEERPIN_DEVICES=^other,sim0"),
-	TEST(domains_are_learned, 0, TWO "PEERPIN_DOMAIN_POLICY=learned"),
 	TEST(domains_are_learned, 1, TWO),
 	TEST(domains_are_learned_on_the_named_adapter, 0, TWO "PEERPIN_DEVICES=sim1"),
 	TEST(domains_are_learned_on_the_named_adapter, 0, TWO "PEERPIN_DEVICES=^sim0"),
 	TEST(domains_are_learned_on_the_named_adapter, 0, TWO "PEERPIN_DEVICES=other,*1"),
-	TEST(sync_registers_in_the_allocation, 0, "PEERPIN_PREREGISTER=sync"),
+	TEST(sync_registers_in_the_allocation, 0, "PEERPIN_PREREGISTER=eager"),
 	TEST(off_registers_synchronously, 0, "PEERPIN_PREREGISTER=off"),
 	TEST(a_title_over_arguments_and_environment_changes_no_setting, 0,
-	     "PEERPIN_PREREGISTER=sync PEERPIN_DEVICES=sim0"),
+	     "PEERPIN_PREREGISTER=eager PEERPIN_DEVICES=sim0"),
 	TEST(a_title_over_arguments_and_environment_changes_no_setting, 1,
-	     "PEERPIN_PREREGISTER=sync PEERPIN_DEVICES=sim0"),
+	     "PEERPIN_PREREGISTER=eager PEERPIN_DEVICES=sim0"),
 	{ .name = NULL },
 };
 

@@ -217,7 +217,7 @@ static void a_cache_deregisters_inside_a_registration(unsigned int unused)
 		sim("live") == 0);
 }
 
-#define ALL "PEERPIN_PREREGISTER=all"
+#define ALL "PEERPIN_PREREGISTER=auto"
 
 const struct test thread_tests[] = {
 	TEST(cancelled_while_it_waits, 0, ALL),
@@ -226,7 +226,7 @@ const struct test thread_tests[] = {
 	TEST(cancelled_while_it_makes_one, 0, "PEERPIN_PREREGISTER=off"),
 	TEST(cancelled_while_it_frees, 0, ALL),
 	TEST(all_of_it_on_a_small_stack, 0, "PEERPIN_PREREGISTER=off"),
-	TEST(all_of_it_on_a_small_stack, 1, "PEERPIN_PREREGISTER=sync"),
+	TEST(all_of_it_on_a_small_stack, 1, "PEERPIN_PREREGISTER=eager"),
 	TEST(a_cache_deregisters_inside_a_registration, 0, "PEERPIN_PREREGISTER=off"),
 	{ .name = NULL },
 };

@@ -18,15 +18,6 @@ static cpu_set_t cpus_of(pid_t thread)
 	return cpus;
 }
 
-static int first_of(const cpu_set_t *cpus)
-{
-	int cpu = 0;
-
-	while (!CPU_ISSET(cpu, cpus))
-		cpu++;
-	return cpu;
-}
-
 /* An idle worker ends: this one registers until "hold" is 0. */
 static void start_it(void)
 {
@@ -45,13 +36,6 @@ static cpu_set_t cpus_of_process(void)
 	all = cpus_of(0);
 	require(!sched_setaffinity(0, sizeof(own), &own));
 	return all;
-}
-
-static bool is_bound(void)
-{
-	cpu_set_t own = cpus_of(0);
-
-	return CPU_COUNT(&own) == 1;
 }
 
 /* Ranks on this host: 0 without a launcher. */
@@ -91,14 +75,13 @@ static void await_all_ranks(void)
 	close(fd);
 }
 
-/* MPI libraries bind ranks before they begin. check_ends.sh has launchers run this, which may bind
- * to a core of several CPUs. */
-static void it_is_not_on_the_cpu_of_a_bound_rank(unsigned int unused)
+/* check_ends.sh has launchers run this. The worker may use all CPUs. */
+static void it_starts_where_ranks_leave_cpus(unsigned int unused)
 {
-	cpu_set_t own = cpus_of(0), its, all = cpus_of_process();
+	cpu_set_t its, all = cpus_of_process();
 
 	(void)unused;
-	if (is_bound() && ranks() == CPU_COUNT(&all)) {
+	if (CPU_COUNT(&all) <= (ranks() ? ranks() : 1)) {
 		set_up();
 		there_is_no_worker();
 		await_all_ranks();
@@ -107,10 +90,10 @@ static void it_is_not_on_the_cpu_of_a_bound_rank(unsigned int unused)
 	}
 	start_it();
 	its = cpus_of(worker_thread());
-	require(!is_bound() || CPU_COUNT(&all) == 1 || !CPU_ISSET(first_of(&own), &its));
-	require(CPU_COUNT(&its) >= CPU_COUNT(&all) - (ranks() ? ranks() : is_bound()));
-	fprintf(stderr, "%d CPUs from %d: the worker has %d from %d\n", CPU_COUNT(&own),
-		first_of(&own), CPU_COUNT(&its), first_of(&its));
+	require(CPU_EQUAL(&its, &all));
+	require(sched_getscheduler(worker_thread()) == SCHED_BATCH);
+	fprintf(stderr, "%d CPUs, %d ranks: the worker has %d\n", CPU_COUNT(&all), ranks(),
+		CPU_COUNT(&its));
 }
 
 static _Atomic int signals;
@@ -149,26 +132,6 @@ static void it_receives_no_signals(unsigned int unused)
 	require(receiver == gettid());
 	require(!pthread_sigmask(SIG_BLOCK, NULL, &mine) && !sigismember(&mine, SIGTERM));
 	require(!setuid(getuid()));
-}
-
-/* On one CPU, which this thread never leaves. Requests are served meanwhile. */
-static void it_waits_for_an_idle_cpu(unsigned int unused)
-{
-	CUdeviceptr memory;
-	cpu_set_t program = cpus_of(0);
-	struct ibv_mr *mr;
-
-	(void)unused;
-	require(CPU_COUNT(&program) == 1);
-	start_it();
-	require(sched_getscheduler(worker_thread()) == SCHED_BATCH);
-	set("hold", 0);
-	while (own("background_delays") < 10) {
-		memory = allocate(UNIT);
-		mr = registered(memory);
-		require(mr && !ibv_dereg_mr(mr));
-		require_cuda(cuMemFree_v2(memory));
-	}
 }
 
 /* The rank polls, and finds its memory registered. */
@@ -242,13 +205,10 @@ static void it_disturbs_no_capture(unsigned int dma_buf)
 	pthread_join(thread, NULL);
 }
 
-#define ALL	"PEERPIN_PREREGISTER=all"
-#define INHERIT " PEERPIN_WORKER_CPUS=inherit"
+#define ALL "PEERPIN_PREREGISTER=auto"
 
 const struct test worker_tests[] = {
-	{ it_is_not_on_the_cpu_of_a_bound_rank, "it_is_not_on_the_cpu_of_a_bound_rank", 0, ALL, 0,
-	  1 },
-	{ it_waits_for_an_idle_cpu, "it_waits_for_an_idle_cpu", 0, ALL INHERIT, 0, 1 },
+	{ it_starts_where_ranks_leave_cpus, "it_starts_where_ranks_leave_cpus", 0, ALL, 0, 1 },
 	{ it_works_beside_a_bound_rank, "it_works_beside_a_bound_rank", 0, NULL, 0, 1 },
 	TEST(it_receives_no_signals, 0, ALL),
 	TEST(it_disturbs_no_capture, 1, ALL),

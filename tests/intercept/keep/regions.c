@@ -132,7 +132,7 @@ const struct test region_tests[] = {
 	TEST(after_the_first_round_nothing_is_registered, 0, KEEP),
 	TEST(after_the_first_round_nothing_is_registered, 1, KEEP_VERIFY),
 	TEST(after_the_first_round_nothing_is_registered, 0, KEEP " PEERPIN_PREREGISTER=off"),
-	TEST(after_the_first_round_nothing_is_registered, 0, KEEP " PEERPIN_PREREGISTER=sync"),
+	TEST(after_the_first_round_nothing_is_registered, 0, KEEP " PEERPIN_PREREGISTER=eager"),
 	TEST(a_client_may_keep_the_length_of_the_first_use, 0, KEEP),
 	TEST(a_client_may_keep_the_length_of_the_first_use, 1, KEEP),
 	TEST(a_client_may_keep_the_length_of_the_first_use, 0, KEEP_VERIFY),

@@ -46,14 +46,15 @@ static void *by_next(const struct row *row)
 /* Name without its variant, and the flag that selects the variant. */
 static cuuint64_t base_of(const char *symbol, char *name, size_t size)
 {
-	char *end;
+	char *end, *version;
 
 	snprintf(name, size, "%s", symbol);
 	end = strstr(name, "_ptsz");
 	if (end)
 		*end = '\0';
-	if (strlen(name) > 3 && !strcmp(name + strlen(name) - 3, "_v2"))
-		name[strlen(name) - 3] = '\0';
+	version = strstr(name, "_v");
+	if (version)
+		*version = '\0';
 	return end ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM : CU_GET_PROC_ADDRESS_DEFAULT;
 }
 

@@ -22,6 +22,9 @@ extern struct driver driver;
 extern CUdevice device;
 extern const struct functions *f; /* path under test */
 
+/* At exit, and with PEERPIN_KEEP=1. */
+bool keeps_nothing(void);
+
 uint64_t count(const char *name);
 
 /* The driver's function: a bypassing call. */

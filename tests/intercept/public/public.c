@@ -42,15 +42,6 @@ static CUdeviceptr allocate(size_t size)
 	return address;
 }
 
-static struct peerpin_domain *domain_of(struct ibv_pd *of, int access)
-{
-	struct peerpin_domain *domain;
-
-	ck_assert_int_eq(peerpin_domain(of, access, &domain), 0);
-	ck_assert_ptr_nonnull(domain);
-	return domain;
-}
-
 static bool preregister_is(const char *mode)
 {
 	const char *preregister = getenv("PEERPIN_PREREGISTER");
@@ -58,56 +49,12 @@ static bool preregister_is(const char *mode)
 	return preregister && !strcmp(preregister, mode);
 }
 
-/* A client MR, which creates the region that look-ups find. */
-static uint32_t registered(CUdeviceptr address, size_t size)
+static void register_and_drop(CUdeviceptr address, size_t size)
 {
-	struct ibv_mr *mr = ibv_reg_mr(pd, (void *)address, size, ACCESS);
-	uint32_t key = mr->lkey;
-
-	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
-	return key;
+	ck_assert_int_eq(ibv_dereg_mr(ibv_reg_mr(pd, (void *)address, size, ACCESS)), 0);
 }
 
 CASE(public, .set_up = set_up);
-
-/* ---- keys ---- */
-
-TEST(public, a_domain_is_the_same_for_the_same_question_and_refused_with_a_reason)
-{
-	struct ibv_pd unknown = { .context = pd->context, .handle = 77 };
-	struct peerpin_domain *domain = domain_of(pd, ACCESS), *other;
-
-	ck_assert_ptr_eq(domain_of(pd, ACCESS), domain);
-	ck_assert_ptr_ne(domain_of(pd, IBV_ACCESS_LOCAL_WRITE), domain);
-	ck_assert_int_eq(peerpin_domain(&unknown, ACCESS, &other), -ENOENT);
-	ck_assert_ptr_null(other);
-	ck_assert_int_eq(peerpin_domain(pd, ACCESS | IBV_ACCESS_ON_DEMAND, &other), -ENOENT);
-	ck_assert_int_eq(peerpin_domain(NULL, ACCESS, &other), -EINVAL);
-	ck_assert_int_eq(peerpin_domain(pd, ACCESS, NULL), -EINVAL);
-}
-
-TEST(public, keys_are_those_of_the_registration_and_end_with_the_memory)
-{
-	struct peerpin_domain *domain = domain_of(pd, ACCESS);
-	CUdeviceptr address = allocate(SIZE);
-	struct peerpin_keys keys = { 0, 0 };
-	uint32_t key = registered(address, SIZE);
-
-	ck_assert_int_eq(peerpin_lookup(domain, address, SIZE, ACCESS, &keys), 0);
-	ck_assert_uint_eq(keys.lkey, key);
-	ck_assert_uint_eq(keys.rkey, key);
-	ck_assert_int_eq(peerpin_lookup(domain, address + SIZE - 1, 1, ACCESS, &keys), 0);
-	ck_assert_int_eq(peerpin_lookup(domain, address + 1, SIZE, ACCESS, &keys), -ENOENT);
-	ck_assert_int_eq(peerpin_lookup(domain, address + 1, UINT64_MAX, ACCESS, &keys), -ENOENT);
-	ck_assert_int_eq(
-		peerpin_lookup(domain, address, SIZE, ACCESS | IBV_ACCESS_REMOTE_WRITE, &keys),
-		-ENOENT);
-	ck_assert_int_eq(peerpin_lookup(NULL, address, SIZE, ACCESS, &keys), -ENOENT);
-	ck_assert_int_eq(peerpin_lookup(domain, (uintptr_t)&keys, 1, ACCESS, &keys), -ENOENT);
-	ck_cuda(cuMemFree_v2(address));
-	ck_assert_int_eq(peerpin_lookup(domain, address, SIZE, ACCESS, &keys), -ENOENT);
-	ck_assert_uint_eq(standin_kernel_regions(), 0);
-}
 
 /* ---- allocations and frees ---- */
 
@@ -278,26 +225,22 @@ static int scene_open(struct scene *of)
 }
 
 static struct ibv_mr *own;
-static struct peerpin_domain *own_domain;
 
 static void let_go(const struct peerpin_allocation *allocation)
 {
-	struct peerpin_keys keys;
 	CUdeviceptr base;
 	size_t size;
 
-	ck_assert_int_eq(peerpin_lookup(own_domain, allocation->base, 1, ACCESS, &keys), -ENOENT);
 	ck_cuda(cuMemGetAddressRange_v2(&base, &size, allocation->base));
 	ck_assert_uint_eq(base, allocation->base);
 	ck_assert_uint_eq(standin_kernel_regions(), 1);
 	ck_assert_int_eq(ibv_dereg_mr(own), 0);
 }
 
-TEST(public, at_a_free_the_memory_is_there_and_its_keys_are_not)
+TEST(public, at_a_free_the_memory_is_there)
 {
 	CUdeviceptr address = allocate(SIZE);
 
-	own_domain = domain_of(pd, ACCESS);
 	own = ibv_reg_mr(pd, (void *)address, SIZE, ACCESS);
 	scene.at_free = let_go;
 	ck_assert_int_eq(scene_open(&scene), 0);
@@ -363,12 +306,11 @@ static void *allocate_one(void *size)
 
 TEST(public, a_free_waits_for_the_delivery_of_its_allocation_to_a_new_subscriber)
 {
-	struct peerpin_domain *domain = domain_of(pd, ACCESS);
 	CUdeviceptr address = allocate(SIZE);
-	struct peerpin_keys keys;
+	uint64_t before = statistic("frees");
 	pthread_t subscribes, frees;
 
-	registered(address, SIZE);
+	register_and_drop(address, SIZE);
 	scene.address = address;
 	scene.blocks = true;
 	ck_assert_int_eq(pthread_create(&subscribes, NULL, open_scene, &scene), 0);
@@ -376,8 +318,7 @@ TEST(public, a_free_waits_for_the_delivery_of_its_allocation_to_a_new_subscriber
 		sched_yield();
 	ck_assert_int_eq(pthread_create(&frees, NULL, free_it, (void *)address), 0);
 	/* The free has begun, and the record has ended. */
-	while (!peerpin_lookup(domain, address, SIZE, ACCESS, &keys))
-		sched_yield();
+	await_statistic("frees", before + 1);
 	for (int i = 0; i < 1000; i++)
 		sched_yield();
 	ck_assert_uint_eq(scene.died, 0);
@@ -556,11 +497,20 @@ static bool preregister_is_sync(void)
 
 CASE(sync, .set_up = set_up, .applies = preregister_is_sync);
 
+/* Allocations of SIZE are registered in the domain of ACCESS from now on. */
+static void enable(void)
+{
+	CUdeviceptr address = allocate(SIZE);
+
+	register_and_drop(address, SIZE);
+	ck_cuda(cuMemFree_v2(address));
+}
+
 TEST(sync, an_allocation_that_a_subscription_delivered_is_not_delivered_again)
 {
 	CUdeviceptr address;
 
-	domain_of(pd, ACCESS);
+	enable();
 	ck_assert_int_eq(scene_open(&other_scene), 0);
 	standin_in_register = subscribe_now;
 	address = allocate(SIZE);
@@ -589,7 +539,7 @@ TEST(sync, memory_freed_before_its_delivery_is_not_delivered_as_allocated)
 {
 	expected = allocate(SIZE);
 	ck_cuda(cuMemFree_v2(expected));
-	domain_of(pd, ACCESS);
+	enable();
 	ck_assert_int_eq(scene_open(&scene), 0);
 	standin_in_register = free_now;
 	ck_assert_uint_eq(allocate(SIZE), expected);
@@ -598,16 +548,10 @@ TEST(sync, memory_freed_before_its_delivery_is_not_delivered_as_allocated)
 	ck_assert_uint_eq(standin_kernel_regions(), 0);
 }
 
-static int in_child(struct peerpin_domain *domain, CUdeviceptr address)
+static int in_child(CUdeviceptr address)
 {
-	struct peerpin_domain *none;
-	struct peerpin_keys keys;
 	struct scene of = { 0 };
 
-	if (peerpin_lookup(domain, address, SIZE, ACCESS, &keys) != -ENOENT)
-		return 1;
-	if (peerpin_domain(pd, ACCESS, &none) != -EOPNOTSUPP || none)
-		return 2;
 	if (scene_open(&of) != -EOPNOTSUPP)
 		return 3;
 	if (peerpin_unsubscribe(scene.subscription) != -EOPNOTSUPP)
@@ -616,22 +560,19 @@ static int in_child(struct peerpin_domain *domain, CUdeviceptr address)
 	return scene.died ? 5 : 0;
 }
 
-TEST(public, in_a_forked_child_nothing_is_found_and_nothing_is_delivered)
+TEST(public, in_a_forked_child_nothing_is_delivered)
 {
-	struct peerpin_domain *domain = domain_of(pd, ACCESS);
 	CUdeviceptr address = allocate(SIZE);
-	struct peerpin_keys keys;
 	int status;
 	pid_t child;
 
-	registered(address, SIZE);
+	register_and_drop(address, SIZE);
 	ck_assert_int_eq(scene_open(&scene), 0);
 	child = fork();
 	if (!child)
-		_exit(in_child(domain, address));
+		_exit(in_child(address));
 	ck_assert_int_eq(waitpid(child, &status, 0), child);
 	ck_assert_int_eq(status, 0);
-	ck_assert_int_eq(peerpin_lookup(domain, address, SIZE, ACCESS, &keys), 0);
 	ck_cuda(cuMemFree_v2(address));
 	ck_assert_uint_eq(scene.died, 1);
 	ck_assert_int_eq(peerpin_unsubscribe(scene.subscription), 0);

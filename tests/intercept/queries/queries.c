@@ -90,17 +90,7 @@ static bool open_driver(void)
 
 /* ---- before any allocation ---- */
 
-static uint64_t list_answers(void)
-{
-	int (*read)(const char *name, uint64_t *value) =
-		(__typeof__(read))dlsym(RTLD_DEFAULT, "peerpin_statistic");
-	uint64_t value = 0;
-
-	return read && !read("host_answers", &value) ? value : 0;
-}
-
-/* Every attribute at addresses unknown to CUDA. Prints the number of answers that needed the
- * driver's list query. */
+/* Every attribute at addresses unknown to CUDA. */
 static void ask_before_memory(struct dice *dice)
 {
 	void *heap = malloc(64);
@@ -118,7 +108,6 @@ static void ask_before_memory(struct dice *dice)
 			query_attribute((CUpointer_attribute)attribute, addresses[i], dice);
 	}
 	free(heap);
-	printf("list answers: %llu\n", (unsigned long long)list_answers());
 }
 
 /* ---- querying threads of the first part, one at a time ---- */

@@ -67,7 +67,8 @@ static void probe_of_everything(void)
 		kept &= PART(region) && PART(region->access == (ACCESS | others[i])) &&
 			PART(!ibv_dereg_mr(mr)) && PART(!standin_find(region->key));
 	}
-	kept &= PART(statistic("forwarded_flags") == forwarded + sizeof(others) / sizeof(others[0]));
+	kept &= PART(statistic("forwarded_flags") ==
+		     forwarded + sizeof(others) / sizeof(others[0]));
 	mr = standin_alloc_null_mr(pd);
 	kept &= PART(mr->lkey == 0x100) && PART(!ibv_dereg_mr(mr));
 	cuMemFree_v2(address);

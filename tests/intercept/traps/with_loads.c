@@ -138,6 +138,14 @@ static bool plain_is_seen(CUdeviceptr address)
 	       PART(give_back(again) == CUDA_SUCCESS) && PART(statistic("bypasses") == 0);
 }
 
+/* A missed launch costs nothing but its repetition where the driver refuses it. */
+static bool launches_are_no_bypass(CUdeviceptr address)
+{
+	void *plugin = dlopen(getenv("TRAPS_DEEPLAUNCH"), RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+
+	return PART(plugin) && PART(hits(address)) && PART(statistic("bypasses") == 0);
+}
+
 int main(int argc, char **argv)
 {
 	const char *way = argc > 1 ? argv[1] : "";
@@ -181,6 +189,9 @@ int main(int argc, char **argv)
 		trap("T23k",
 		     "what is loaded plainly is found where the driver stands in front of us",
 		     kept && is_found(open_plainly(), address));
+	else if (!strcmp(way, "launches"))
+		trap("T23l", "what only launches is no bypassing caller",
+		     kept && launches_are_no_bypass(address));
 	else
 		return 99;
 	return 0;
