@@ -33,7 +33,7 @@
 #define TRIES 3 /* of a request whose region another thread ends */
 
 /* Reasons of forwarded requests, each with a counter. */
-#define BYPASS_REASONS(REASON)                                                                     \
+#define FORWARD_REASONS(REASON)                                                                    \
 	REASON(range)                                                                              \
 	REASON(flags)                                                                              \
 	REASON(address)                                                                            \
@@ -47,7 +47,7 @@
 enum outcome {
 	SERVED,
 #define REASON(name) FORWARDED_##name,
-	BYPASS_REASONS(REASON)
+	FORWARD_REASONS(REASON)
 #undef REASON
 };
 
@@ -736,7 +736,7 @@ static void requests_count_forwarded(const struct registration_request *request,
 		statistics_count(forwarded_##name);                                                \
 		text = "forwarded: " #name;                                                        \
 		break;
-		BYPASS_REASONS(REASON)
+		FORWARD_REASONS(REASON)
 #undef REASON
 	}
 	requests_log(request, text);
