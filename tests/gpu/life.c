@@ -8,7 +8,7 @@
  * again  a buffer is requested and deregistered 20 times
  * views  one allocation has 1265 views, which are all requested, and then all deregistered, twice:
  *        inference libraries register each tensor of a model
- * A request is SYNC_MEMOPS, the export of the memory in whole pages, its registration by that
+ * A request is SYNC_MEMOPS, the export of the allocation in whole pages, the registration by that
  * dma-buf and the end of it, as in UCX. A line for each figure: its name and the median of all
  * rounds in ns. The first round of "life" and "again" does not count.
  */
@@ -89,15 +89,16 @@ static void compute(void)
 		;
 }
 
-static struct ibv_mr *request(CUdeviceptr memory, size_t length)
+/* Of a part of an allocation of `bytes` bytes. */
+static struct ibv_mr *request(CUdeviceptr allocation, size_t offset, size_t length)
 {
-	CUdeviceptr from = memory & ~(PAGE_BYTES - 1);
-	size_t size = (memory + length + PAGE_BYTES - 1 - from) & ~(PAGE_BYTES - 1);
+	CUdeviceptr from = allocation & ~(PAGE_BYTES - 1), memory = allocation + offset;
+	size_t size = (allocation + bytes + PAGE_BYTES - 1 - from) & ~(PAGE_BYTES - 1);
 	unsigned int on = 1;
 	struct ibv_mr *mr;
 	int fd;
 
-	must_cuda(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, memory));
+	must_cuda(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, allocation));
 	must_cuda(cuMemGetHandleForAddressRange(&fd, from, size,
 						CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
 	mr = ibv_reg_dmabuf_mr(pd, memory - from, length, memory, fd, ACCESS);
@@ -118,7 +119,7 @@ static void life(unsigned long round)
 	compute();
 	computing = now() - time;
 	time = now();
-	mr = request(memory, bytes);
+	mr = request(memory, 0, bytes);
 	count("request", round, &time);
 	must(!ibv_dereg_mr(mr));
 	count("deregistration", round, &time);
@@ -135,10 +136,10 @@ static void again(unsigned long round)
 
 	must_cuda(cuMemAlloc_v2(&memory, bytes));
 	time = now();
-	must(!ibv_dereg_mr(request(memory, bytes)));
+	must(!ibv_dereg_mr(request(memory, 0, bytes)));
 	count("first request", round, &time);
 	for (int i = 1; i < AGAIN; i++)
-		must(!ibv_dereg_mr(request(memory, bytes)));
+		must(!ibv_dereg_mr(request(memory, 0, bytes)));
 	mean = (now() - time) / (AGAIN - 1);
 	time = now() - mean;
 	count("later request", round, &time);
@@ -157,7 +158,7 @@ static void views(unsigned long round)
 		time = now();
 		for (size_t i = 0; i < VIEWS; i++) {
 			length = i % 3 ? piece : piece / 8 & ~(size_t)255;
-			mrs[i] = request(memory + i * piece, length);
+			mrs[i] = request(memory, i * piece, length);
 		}
 		count(twice ? "views again" : "views", round, &time);
 		for (size_t i = 0; i < VIEWS; i++)
