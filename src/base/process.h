@@ -74,9 +74,9 @@ static inline bool process_is_done(void)
 extern void (*process_begins)(void), (*process_begun)(void), (*process_renews)(void);
 extern void (*process_exits)(void);
 
-/* Activate the process, unless it is passive. The first call registers the exit handler, moves the
- * statistics into their file and reports invalid settings. Other callers wait until the statistics
- * are in their file. A nested call in the activating thread does nothing. */
+/* Activate the process, unless it is passive. The first call registers the exit handler, begins
+ * statistics and trace and reports invalid settings. Other callers wait until both have begun. A
+ * nested call in the activating thread does nothing. */
 void process_activate(void);
 bool process_is_active(void);
 

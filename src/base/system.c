@@ -56,14 +56,24 @@ void *system_dlsym(void *handle, const char *symbol)
 	return found;
 }
 
-uint64_t system_clock(void)
+static uint64_t system_read_clock(clockid_t clock)
 {
 	clock_gettime_function *function = system_find_clock_gettime();
 	struct timespec now;
 
-	if (!function || function(CLOCK_MONOTONIC, &now))
-		return kernel_time(CLOCK_MONOTONIC);
+	if (!function || function(clock, &now))
+		return kernel_time(clock);
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+uint64_t system_clock(void)
+{
+	return system_read_clock(CLOCK_MONOTONIC);
+}
+
+uint64_t system_coarse_clock(void)
+{
+	return system_read_clock(CLOCK_MONOTONIC_COARSE);
 }
 
 /* `cpus` NULL: those of the calling thread. A detached thread that libc ends, because the kernel

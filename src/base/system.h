@@ -24,6 +24,9 @@ const void *system_libc_dlsym(void);
  * several times. */
 uint64_t system_clock(void);
 
+/* The same clock at its last tick, a few ms ago at most: a few ns. */
+uint64_t system_coarse_clock(void);
+
 /* Disable cancellation of the thread until the release. For calls that would leave work half done
  * for which other threads wait. Calls nest. Before glibc 2.34 libc's function stores nothing in a
  * program without libpthread. */
