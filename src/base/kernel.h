@@ -119,15 +119,7 @@ static inline void kernel_walk(int folder, bool (*visit)(const char *name, void 
 	}
 }
 
-/* `place`: preferred address, or NULL. Return NULL on failure. Avoid libc's mmap: memory hooks may
- * intercept it. */
-static inline void *kernel_map(void *place, size_t length, int protection, int flags, int fd)
-{
-	long address = kernel_call(SYS_mmap, place, length, protection, flags, fd, 0L);
-
-	return address < 0 ? NULL : (void *)address;
-}
-
+/* Not libc's munmap: memory hooks intercept it. */
 static inline void kernel_unmap(void *address, size_t length)
 {
 	kernel_call(SYS_munmap, address, length);
