@@ -57,29 +57,22 @@ pkglib_LTLIBRARIES += src/libpeerpin.la
 src_libpeerpin_la_SOURCES = src/base/bytes.c \
 	src/intercept/entry_points.def src/intercept/entry_points.h src/intercept/entry_points.c \
 	src/intercept/resolve.h src/intercept/resolve.c \
-	src/intercept/proc_address.c \
 	src/intercept/cuda_context.c src/intercept/cuda_mapping.c src/intercept/cuda_memory.c \
 	src/intercept/cuda_host.c src/intercept/cuda_pool.c src/intercept/cuda_queries.c src/intercept/cuda_repeated.c \
 	src/intercept/cuda_shared.c src/intercept/wrappers.h \
 	src/intercept/bypass.h src/intercept/bypass.c \
-	src/intercept/load_watch.h src/intercept/load_watch.c \
-	src/intercept/other_driver.h src/intercept/other_driver.c \
 	src/intercept/verbs.h src/intercept/verbs.c src/intercept/verbs_forms.c src/intercept/verbs_forwarded.c \
 	src/intercept/verbs_check.c src/intercept/verbs_client.c src/intercept/verbs_evict.c src/intercept/verbs_trust.c \
 	src/intercept/public.c \
 	src/intercept/subscriptions.h src/intercept/subscriptions.c \
 	src/intercept/library.c
 if CPU_X86_64
-src_libpeerpin_la_SOURCES += src/intercept/dlsym_x86_64.S src/intercept/load_watch_x86_64.S \
-	src/intercept/entries_x86_64.S
+src_libpeerpin_la_SOURCES += src/intercept/entries_x86_64.S
 endif
 if CPU_AARCH64
-src_libpeerpin_la_SOURCES += src/intercept/dlsym_aarch64.S src/intercept/load_watch_aarch64.S \
-	src/intercept/entries_aarch64.S
+src_libpeerpin_la_SOURCES += src/intercept/entries_aarch64.S
 endif
-EXTRA_DIST += src/intercept/dlsym_x86_64.S src/intercept/dlsym_aarch64.S src/README.md \
-	src/intercept/load_watch_x86_64.S src/intercept/load_watch_aarch64.S \
-	src/intercept/entries_x86_64.S src/intercept/entries_aarch64.S
+EXTRA_DIST += src/README.md src/intercept/entries_x86_64.S src/intercept/entries_aarch64.S
 AM_CCASFLAGS = -I$(top_srcdir)/src
 src_libpeerpin_la_LIBADD = src/libcore.la
 # No start files: they refer to four names that no library defines, and each process of a job would look them up.

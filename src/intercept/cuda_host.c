@@ -17,7 +17,7 @@ static CUresult cuda_host_allocated(CUresult result, void *const *address, size_
 {
 	if (result == CUDA_SUCCESS && address && *address && !process_is_passive()) {
 		memory_host_allocated((uintptr_t)*address, size);
-		wrapper_scan();
+		bypass_check();
 	}
 	return result;
 }

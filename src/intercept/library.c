@@ -6,7 +6,6 @@
 #include "base/process.h"
 #include "base/start.h"
 #include "intercept/bypass.h"
-#include "intercept/load_watch.h"
 #include "intercept/resolve.h"
 #include "intercept/subscriptions.h"
 #include "memory/memory.h"
@@ -55,11 +54,9 @@ static __attribute__((constructor)) void library_start(int count, char *const *a
  * registrations. */
 static __attribute__((destructor)) void library_finish(void)
 {
-	/* An inert process reads no settings here. */
-	if ((!process_is_active() && !load_watch_are_noted()) || process_is_passive())
-		return;
 	bypass_check_hidden();
-	if (!process_is_active())
+	/* An inert process reads no settings here. */
+	if (!process_is_active() || process_is_passive())
 		return;
 	process_begin_exit();
 	registration_log_selection();

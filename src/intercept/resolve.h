@@ -9,9 +9,9 @@
  * cannot patch: UCX then has no cache of GPU registrations. */
 bool resolve_ucx_is_unhooked(void);
 
-/* True if the function lies in the served driver, in another copy of the driver, or in another
- * namespace. The latter two are noted. */
-bool resolve_is_known(const void *function);
+/* True if the symbol's function lies in the served driver, in another copy of the driver, or in
+ * another namespace. The latter two may bypass peerpin (bypass.h). */
+bool resolve_is_known(const void *function, const char *symbol);
 
 /* Replaces a function of another preload that this preload's look-up returned for a row: by the
  * exported entry that forwards to it. If there is none, calls of the function bypass peerpin. */
