@@ -37,7 +37,7 @@ src_libcore_la_SOURCES = \
 	src/memory/index.h src/memory/index.c src/memory/keep.h src/memory/keep.c src/memory/keep_limits.c src/memory/keep_pools.c src/memory/keep_wait.c \
 	src/memory/kept.h src/memory/lookup.h src/memory/record_side.h \
 	src/memory/queries.h src/memory/queries.c \
-	src/memory/table.h src/memory/table.c src/memory/table_changes.c src/memory/trace_events.h src/memory/trace_events.c src/memory/use.c \
+	src/memory/table.h src/memory/table.c src/memory/table_changes.c src/memory/use.c \
 	src/registration/domain.h src/registration/adapter.h src/registration/entry.h src/registration/region.h src/registration/region_life.h src/registration/region_end.h src/registration/region_report.h src/registration/objects.h src/registration/policy.h src/registration/registration.h src/registration/topology.h \
 	src/registration/verbs_abi.h \
 	src/registration/adapter.c src/registration/background.h src/registration/background.c \

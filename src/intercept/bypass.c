@@ -155,10 +155,9 @@ void bypass_check_hidden(void)
 {
 	int saved_errno = errno, found = load_seq_cst(&cause);
 
-	/* A program without the driver may open any object with RTLD_DEEPBIND. The driver of another
-	 * namespace is not found. */
-	if (found && !process_is_passive() &&
-	    (found != BYPASS_DEEPBIND || driver_served(NULL))) {
+	/* A program without the driver may open any object with RTLD_DEEPBIND. The driver of
+	 * another namespace is not found. */
+	if (found && !process_is_passive() && (found != BYPASS_DEEPBIND || driver_served(NULL))) {
 		process_activate(); /* an active process writes its requested files */
 		bypass_report();
 	}

@@ -5,10 +5,10 @@
  * are forwarded, and no more memory is kept (memory_verify_always()). One message names the caller.
  *
  * A plain load binds to the program's scope first, where this library's exports are. So the loads
- * that matter are those with RTLD_DEEPBIND and those into another namespace. The exported dlopen and
- * dlmopen set the flag before such a load begins: no scan of the loaded objects is needed, and hits
- * take no lock of the dynamic linker. What the object is linked to does not matter: it finds libc's
- * dlopen and dlsym, by which it may reach the driver later.
+ * that matter are those with RTLD_DEEPBIND and those into another namespace. The exported dlopen
+ * and dlmopen set the flag before such a load begins: no scan of the loaded objects is needed, and
+ * hits take no lock of the dynamic linker. What the object is linked to does not matter: it finds
+ * libc's dlopen and dlsym, by which it may reach the driver later.
  */
 #ifndef PEERPIN_INTERCEPT_BYPASS_H
 #define PEERPIN_INTERCEPT_BYPASS_H
@@ -56,7 +56,8 @@ void bypass_check_hidden(void);
 void *bypass_loader(const char *symbol);
 
 /* True if this library and libc alone define the function in the program's scope. A pointer to this
- * library's definition then equals one to libc's, and no other definition hands it on in a circle. */
+ * library's definition then equals one to libc's, and no other definition hands it on in a circle.
+ */
 bool bypass_is_only_loader(const char *symbol);
 
 /* The result of a look-up of such a function: for libc's definition this library's. */

@@ -9,14 +9,26 @@
 #include "intercept/resolve.h"
 #include "intercept/subscriptions.h"
 #include "memory/memory.h"
-#include "memory/trace_events.h"
 #include "registration/registration.h"
 #include "report/statistics.h"
 #include "report/trace.h"
 
-const struct memory_subscriber *const memory_subscribers[] = { &registration_subscriber,
-							       &subscriptions_subscriber,
-							       &trace_subscriber, NULL };
+/* Registration follows the memory, subscribers of peerpin.h the program. A subscriber has stopped
+ * using the memory before its registrations end. */
+static void library_memory_event(enum memory_event event, const struct allocation *allocation)
+{
+	if (event == MEMORY_FREEING || event == MEMORY_KEEPING)
+		subscriptions_freeing(allocation);
+	if (event == MEMORY_FREEING || event == MEMORY_RELEASING)
+		registration_freeing(allocation);
+	if (event == MEMORY_ALLOCATED)
+		registration_allocated(allocation);
+	if (event == MEMORY_ALLOCATED || event == MEMORY_REUSED)
+		subscriptions_allocated(allocation);
+}
+
+void (*const memory_hook)(enum memory_event event,
+			  const struct allocation *allocation) = library_memory_event;
 
 static void library_begin(void)
 {

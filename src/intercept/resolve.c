@@ -269,7 +269,7 @@ struct dlsym_verdict dlsym_decide(void *handle, const char *symbol, void *caller
  */
 
 static void resolve_by_driver(CUresult result, const void *forward, const char *symbol,
-			       void **function)
+			      void **function)
 {
 	const struct entry_point *row;
 

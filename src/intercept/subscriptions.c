@@ -142,21 +142,17 @@ subscriptions_report_freeing(const struct allocation *allocation)
 }
 
 /* Separate function: the common case without subscribers saves no registers. */
-static void subscriptions_allocated(const struct allocation *allocation)
+void subscriptions_allocated(const struct allocation *allocation)
 {
 	if (!subscriptions_are_none())
 		subscriptions_report_allocated(allocation);
 }
 
-static void subscriptions_freeing(const struct allocation *allocation)
+void subscriptions_freeing(const struct allocation *allocation)
 {
 	if (!subscriptions_are_none())
 		subscriptions_report_freeing(allocation);
 }
-
-const struct memory_subscriber subscriptions_subscriber = { .of_program = true,
-							    .allocated = subscriptions_allocated,
-							    .freeing = subscriptions_freeing };
 
 /* ---- subscriptions ---- */
 

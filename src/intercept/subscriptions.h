@@ -5,8 +5,10 @@
 
 #include "memory/memory.h"
 
-/* Costs one load per event while no subscription exists. */
-extern const struct memory_subscriber subscriptions_subscriber;
+/* The program's allocation has begun, or is about to end. Costs one load while no subscription
+ * exists. */
+void subscriptions_allocated(const struct allocation *allocation);
+void subscriptions_freeing(const struct allocation *allocation);
 
 /* In a child that starts anew: no subscription, and the lock is free. */
 void subscriptions_renew(void);

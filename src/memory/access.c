@@ -33,9 +33,9 @@ static void access_set(const struct allocation *mapping, bool accessible)
 	if (error)
 		events_untracked(&before, error);
 	if (error || !accessible)
-		events_freeing(&before);
+		events_ending(&before);
 	else
-		events_allocated(&after);
+		events_emit(MEMORY_ALLOCATED, &after);
 }
 
 static bool access_query(const struct allocation *mapping)

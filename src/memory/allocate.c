@@ -28,7 +28,7 @@ void memory_missed_free(const struct allocation *ended)
 		 "memory at 0x%llx: peerpin missed its free, and ends its registrations now. "
 		 "Please report how the program frees GPU memory.",
 		 (unsigned long long)ended->base);
-	events_freeing(ended);
+	events_ending(ended);
 }
 
 static bool allocate_is_recorded(const struct allocation *allocation)
@@ -66,7 +66,7 @@ bool memory_insert(struct allocation *allocation)
 	if (error)
 		events_untracked(allocation, error);
 	else
-		events_allocated(allocation);
+		events_emit(MEMORY_ALLOCATED, allocation);
 	return true;
 }
 

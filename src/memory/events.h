@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* events.h -- inside the memory layer: attributes from the driver, and events for subscribers */
+/* events.h -- inside the memory layer: attributes from the driver, and events of allocations */
 #ifndef PEERPIN_MEMORY_EVENTS_H
 #define PEERPIN_MEMORY_EVENTS_H
 
 #include "memory/memory.h"
 
-void events_allocated(const struct allocation *allocation);
+/* Log and trace the event, and call memory_hook. */
+void events_emit(enum memory_event event, const struct allocation *allocation);
 
-/* Returns after every subscriber has stopped using the allocation. */
-void events_freeing(const struct allocation *allocation);
-
-/* The program has freed memory that peerpin keeps; the program has been given kept memory. */
-void events_hidden(const struct allocation *allocation);
-void events_shown(const struct allocation *allocation);
+/* FREEING or RELEASING, by whether the record is hidden. */
+static inline void events_ending(const struct allocation *allocation)
+{
+	events_emit(allocation->hidden ? MEMORY_RELEASING : MEMORY_FREEING, allocation);
+}
 
 /* Count an allocation of `size` bytes of the program. */
 void events_count_allocation(enum allocation_kind kind, uint64_t size);
@@ -35,12 +35,12 @@ void events_untracked(const struct allocation *allocation, int error);
 /* Count a free (1), or take a counted one back (-1). */
 void events_count_free(const struct allocation *ended, int number);
 
-/* Count and report a missed free, and emit `freeing`. Requires a record that is out of the table
+/* Count and report a missed free, and emit its end. Requires a record that is out of the table
  * already. */
 void memory_missed_free(const struct allocation *ended);
 
-/* Insert *allocation, end the records that it overlaps, and emit `allocated`. False: it is recorded
- * already. */
+/* Insert *allocation, end the records that it overlaps, and emit MEMORY_ALLOCATED. False: it is
+ * recorded already. */
 bool memory_insert(struct allocation *allocation);
 
 #endif

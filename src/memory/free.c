@@ -46,7 +46,7 @@ static void free_end(const struct allocation *ended)
 {
 	if (!ended->hidden)
 		events_count_free(ended, 1);
-	events_freeing(ended);
+	events_ending(ended);
 }
 
 bool memory_freeing(enum memory_free call, uint64_t base, struct allocation *ended)
@@ -112,25 +112,18 @@ static struct pending_frees *free_add(struct pending_frees *frees, const struct 
 	return added;
 }
 
-static bool free_is_in_use(const struct allocation *allocation)
-{
-	for (size_t i = 0; memory_subscribers[i]; i++) {
-		if (memory_subscribers[i]->in_use && memory_subscribers[i]->in_use(allocation))
-			return true;
-	}
-	return false;
-}
-
-/* Counter of intercepted retains, and its value at which the context may still be ended. */
-struct retains {
-	const _Atomic unsigned int *count;
+/* A release of a context: the predicate of memory that stays; the counter of intercepted retains,
+ * and its value at which the context may still be ended. */
+struct release {
+	bool (*is_in_use)(const struct allocation *allocation);
+	const _Atomic unsigned int *retains;
 	unsigned int unchanged;
 };
 
-/* Ends the context's allocations. With `retains`: only those of the program that no client uses,
+/* Ends the context's allocations. With `release`: only those of the program that no client uses,
  * until a retain begins. Memory of pools and VMM memory has no context, and outlives all contexts
  * (measured). */
-static struct pending_frees *free_context(CUcontext context, const struct retains *retains)
+static struct pending_frees *free_context(CUcontext context, const struct release *release)
 {
 	struct allocation batch[WALK_BATCH], ended;
 	uint32_t cursor = 0;
@@ -138,10 +131,10 @@ static struct pending_frees *free_context(CUcontext context, const struct retain
 	unsigned int count;
 
 	while (context && (count = memory_next(&cursor, batch, WALK_BATCH)) &&
-	       (!retains || load_seq_cst(retains->count) == retains->unchanged)) {
+	       (!release || load_seq_cst(release->retains) == release->unchanged)) {
 		for (unsigned int i = 0; i < count; i++) {
 			if (batch[i].context == context &&
-			    (!retains || (!batch[i].hidden && !free_is_in_use(&batch[i]))) &&
+			    (!release || (!batch[i].hidden && !release->is_in_use(&batch[i]))) &&
 			    table_take(batch[i].base, batch[i].id, &ended))
 				frees = free_add(frees, &ended);
 		}
@@ -154,11 +147,11 @@ struct pending_frees *memory_context_freeing(CUcontext context)
 	return free_context(context, NULL);
 }
 
-struct pending_frees *memory_context_releasing(CUcontext context,
-					       const _Atomic unsigned int *retains,
-					       unsigned int unchanged)
+struct pending_frees *
+memory_context_releasing(CUcontext context, bool (*is_in_use)(const struct allocation *allocation),
+			 const _Atomic unsigned int *retains, unsigned int unchanged)
 {
-	return free_context(context, &(struct retains){ retains, unchanged });
+	return free_context(context, &(struct release){ is_in_use, retains, unchanged });
 }
 
 /* True if an allocation crosses either end of the range, or if the allocation at `base` is no VMM

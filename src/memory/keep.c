@@ -425,7 +425,7 @@ static void keep_release_memory(const struct allocation *allocation)
 
 	if (!table_take(allocation->base, allocation->id, &ended))
 		return;
-	events_freeing(&ended);
+	events_ending(&ended);
 	if (attributes_match(&ended))
 		keep_free_in_driver(allocation);
 }
@@ -515,7 +515,8 @@ static bool keep_is_in_flight(const struct kept_part *part, uint64_t last)
 	return false;
 }
 
-/* A subscriber's call inside a release does not wait: two of them would wait for each other. */
+/* A call inside a release, of a subscriber, does not wait: two of them would wait for each other.
+ */
 void kept_await_releases(const struct kept_part *part)
 {
 	uint64_t last;
@@ -629,12 +630,12 @@ static bool keep_is_wise(const struct allocation *allocation, uint64_t limit)
 /* The caller has hidden the allocation. */
 static bool keep_hidden(struct allocation *allocation)
 {
-	events_hidden(allocation);
+	events_emit(MEMORY_KEEPING, allocation);
 	if (keep_wait(allocation->context) == CUDA_SUCCESS && keep_add(allocation))
 		return true;
 	/* The driver's own free decides. */
 	if (table_show(allocation))
-		events_shown(allocation);
+		events_emit(MEMORY_REUSED, allocation);
 	return false;
 }
 
@@ -720,7 +721,7 @@ bool keep_allocate(const struct keep_request *request, CUdeviceptr *address)
 	if (reuses) {
 		statistics_count(reused);
 		events_count_allocation(kept.kind, kept.size);
-		events_shown(&kept);
+		events_emit(MEMORY_REUSED, &kept);
 		*address = kept.base;
 	}
 	system_release_cancellation(held);
