@@ -78,8 +78,7 @@ void memory_reserved(uint64_t base, uint64_t size)
 		memory_missed_free(&ended);
 }
 
-static void allocate_record(enum allocation_kind kind, uint64_t base, uint64_t size,
-			    bool host_allocated)
+void memory_allocated(enum allocation_kind kind, uint64_t base, uint64_t size)
 {
 	/* A later call makes VMM memory accessible. */
 	struct allocation allocation = {
@@ -100,19 +99,9 @@ static void allocate_record(enum allocation_kind kind, uint64_t base, uint64_t s
 		memory_reserved(base, size);
 		return;
 	}
-	allocation.integrated = host_allocated && attributes_integrated(allocation.device);
+	allocation.integrated = kind == ALLOCATION_HOST && attributes_integrated(allocation.device);
 	if (memory_insert(&allocation))
 		events_count_allocation(kind, size);
 	if (kind == ALLOCATION_POOL && allocation.described && keep_is_on())
 		keep_pool_allocated(allocation.device);
-}
-
-void memory_allocated(enum allocation_kind kind, uint64_t base, uint64_t size)
-{
-	allocate_record(kind, base, size, false);
-}
-
-void memory_host_allocated(uint64_t base, uint64_t size)
-{
-	allocate_record(ALLOCATION_HOST, base, size, true);
 }

@@ -30,7 +30,7 @@ enum allocation_kind {
 #define KIND(kind, name) ALLOCATION_##kind,
 	ALLOCATION_KINDS(KIND)
 #undef KIND
-		ALLOCATION_HOST, /* host memory, allocated by the driver or registered with it */
+		ALLOCATION_HOST, /* host memory, allocated by the driver */
 };
 
 #define ALLOCATIONS_MAX (1u << 22) /* live at once: greater than every slot */
@@ -150,13 +150,9 @@ unsigned int memory_next(uint32_t *cursor, struct allocation *batch, unsigned in
 /* ---- allocations ---- */
 
 /* Call after the driver's success. Reads the constant attributes of the allocation once. Size 0:
- * read from the driver, because the owner of memory opened by a handle chose its size. */
+ * read from the driver, because the owner of memory opened by a handle chose its size. Host memory
+ * on an integrated GPU is registrable, pinned in pages of 4 KiB (GPUDirect RDMA guide, Tegra). */
 void memory_allocated(enum allocation_kind kind, uint64_t base, uint64_t size);
-
-/* Call after the driver allocated host memory, not after a registration of host memory. On
- * integrated GPUs adapters may register this memory, pinned in pages of 4 KiB (GPUDirect RDMA
- * guide, Tegra). */
-void memory_host_allocated(uint64_t base, uint64_t size);
 
 /* RESERVED: [base, base + size) is a driver address range without memory. Stale records in it end
  * as missed frees. */
