@@ -32,12 +32,12 @@ src_libcore_la_SOURCES = \
 	src/report/summary.c src/report/usage.c \
 	src/report/trace.h src/report/trace.c \
 	src/memory/cuda_abi.h src/memory/driver.h src/memory/driver.c src/memory/memory.h \
-	src/memory/access.c src/memory/attributes.c src/memory/allocate.c src/memory/captures.h src/memory/captures.c src/memory/checks.c \
-	src/memory/events.h src/memory/events.c src/memory/free.c src/memory/exports.c \
-	src/memory/index.h src/memory/index.c src/memory/keep.h src/memory/keep.c src/memory/keep_limits.c src/memory/keep_pools.c src/memory/keep_wait.c \
-	src/memory/kept.h src/memory/lookup.h src/memory/record_side.h \
+	src/memory/access.c src/memory/attributes.c src/memory/allocate.c src/memory/captures.c \
+	src/memory/events.c src/memory/free.c src/memory/exports.c \
+	src/memory/index.c src/memory/keep.h src/memory/keep.c src/memory/keep_limits.c src/memory/keep_pools.c src/memory/keep_wait.c \
+	src/memory/kept.h src/memory/lookup.h \
 	src/memory/queries.h src/memory/queries.c \
-	src/memory/table.h src/memory/table.c src/memory/table_changes.c src/memory/use.c \
+	src/memory/table.h src/memory/table.c \
 	src/registration/domain.h src/registration/adapter.h src/registration/entry.h src/registration/region.h src/registration/region_life.h src/registration/region_end.h src/registration/region_report.h src/registration/objects.h src/registration/policy.h src/registration/registration.h src/registration/topology.h \
 	src/registration/verbs_abi.h \
 	src/registration/adapter.c src/registration/background.h src/registration/background.c \

@@ -6,7 +6,6 @@
 #include "base/process.h"
 #include "intercept/entry_points.h"
 #include "intercept/bypass.h"
-#include "memory/captures.h"
 #include "memory/keep.h"
 #include "memory/memory.h"
 #include "memory/queries.h"

@@ -12,7 +12,6 @@
 #include <stddef.h>
 
 #include "memory/driver.h"
-#include "memory/events.h"
 #include "memory/table.h"
 #include "report/statistics.h"
 

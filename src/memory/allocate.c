@@ -9,7 +9,6 @@
 #include "base/config.h"
 #include "base/log.h"
 #include "base/process.h"
-#include "memory/events.h"
 #include "memory/kept.h"
 #include "memory/table.h"
 #include "report/statistics.h"

@@ -5,7 +5,7 @@
  * counter. So at least one of them reads the other's count: the call is then not made, or the begin
  * waits.
  */
-#include "memory/captures.h"
+#include "memory/memory.h"
 
 #include "base/atomics.h"
 #include "base/kernel.h"

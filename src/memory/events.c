@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* events.c -- events of allocations: to the layers above, the log, the trace and the statistics */
-#include "memory/events.h"
+#include "memory/table.h"
 
 #include <errno.h>
 

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* free.c -- ends of allocations: by free, by context end, or no longer reported by the driver */
+/* free.c -- ends of allocations: by free, by context end, or no longer reported by the driver; tag
+ * checks */
 #include "memory/memory.h"
 
 #include <pthread.h>
 #include <stddef.h>
 
+#include "base/atomics.h"
 #include "base/config.h"
 #include "base/log.h"
 #include "base/pool.h"
-#include "memory/events.h"
+#include "memory/keep.h"
+#include "memory/queries.h"
 #include "memory/table.h"
 #include "report/statistics.h"
 
@@ -244,4 +247,33 @@ void memory_range_gone(uint64_t base, uint64_t size)
 void memory_check_pools(void)
 {
 	free_end_unreported(&(struct selection){ .pools = true }, memory_missed_free);
+}
+
+/* ---- checks, where a record alone is not enough ---- */
+
+_Atomic bool memory_verify_mode;
+
+void memory_verify_always(void)
+{
+	store_relaxed(&memory_verify_mode, true);
+	queries_end();
+	keep_end();
+}
+
+bool memory_check(const struct allocation *allocation)
+{
+	struct allocation ended;
+
+	statistics_count(verify_checks);
+	if (attributes_match(allocation))
+		return true;
+	if (!table_take(allocation->base, allocation->id, &ended))
+		return false; /* freed meanwhile by an intercepted call */
+	statistics_count(verify_disagreements);
+	log_message(LOG_ERROR,
+		    "verification: the record at 0x%llx differs from the driver, and ends now. "
+		    "Please report how the program allocates memory.",
+		    (unsigned long long)allocation->base);
+	memory_missed_free(&ended);
+	return false;
 }

@@ -6,7 +6,7 @@
 #include "base/job_file.h"
 #include "base/kernel.h"
 #include "base/system.h"
-#include "memory/captures.h"
+#include "memory/memory.h"
 #include "memory/driver.h"
 #include "memory/kept.h"
 

@@ -12,7 +12,7 @@
  */
 #include "base/config.h"
 #include "base/system.h"
-#include "memory/captures.h"
+#include "memory/memory.h"
 #include "memory/driver.h"
 #include "memory/kept.h"
 

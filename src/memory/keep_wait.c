@@ -6,7 +6,7 @@
  * context splits it into a record, which ends captures too, but is short enough to hold them off,
  * and a wait for the event, which ends none (measured).
  */
-#include "memory/captures.h"
+#include "memory/memory.h"
 #include "memory/driver.h"
 #include "memory/kept.h"
 

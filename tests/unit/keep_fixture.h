@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-#include "memory/captures.h"
+#include "memory/memory.h"
 #include "memory/keep.h"
 #include "memory/kept.h"
 #include "memory/table.h"
