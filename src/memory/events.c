@@ -25,12 +25,14 @@ static const char events_traced_kinds[][20] = {
 		"host memory"
 };
 
-/* The trace has the program's allocations and frees: kept memory is freed memory. */
+/* The trace has the program's allocations and frees: kept memory is freed memory. Snapshots of the
+ * statistics are due in the time of these calls. */
 static void events_trace(const struct allocation *allocation, bool begins)
 {
 	if (trace_is_on())
 		trace_allocation(begins, allocation->event_id, allocation->base, allocation->size,
 				 allocation->device, events_traced_kinds[allocation->kind]);
+	statistics_snapshot();
 }
 
 void events_emit(enum memory_event event, const struct allocation *allocation)
