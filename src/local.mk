@@ -51,15 +51,14 @@ src_libcore_la_SOURCES = \
 pkglib_LTLIBRARIES += src/libpeerpin.la
 src_libpeerpin_la_SOURCES = src/base/bytes.c \
 	src/intercept/entry_points.def src/intercept/entry_points.h src/intercept/entry_points.c \
-	src/intercept/resolve.h src/intercept/resolve.c \
+	src/intercept/resolve.c \
 	src/intercept/cuda_context.c src/intercept/cuda_mapping.c src/intercept/cuda_memory.c \
 	src/intercept/cuda_host.c src/intercept/cuda_pool.c src/intercept/cuda_queries.c src/intercept/cuda_repeated.c \
-	src/intercept/cuda_shared.c src/intercept/wrappers.h \
+	src/intercept/wrappers.h \
 	src/intercept/bypass.h src/intercept/bypass.c \
 	src/intercept/verbs.h src/intercept/verbs.c src/intercept/verbs_forms.c src/intercept/verbs_forwarded.c \
 	src/intercept/verbs_check.c src/intercept/verbs_client.c src/intercept/verbs_evict.c src/intercept/verbs_trust.c \
-	src/intercept/public.c \
-	src/intercept/subscriptions.h src/intercept/subscriptions.c \
+	src/intercept/public.h src/intercept/public.c \
 	src/intercept/library.c
 if CPU_X86_64
 src_libpeerpin_la_SOURCES += src/intercept/entries_x86_64.S

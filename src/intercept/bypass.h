@@ -63,6 +63,16 @@ bool bypass_is_only_loader(const char *symbol);
 /* The result of a look-up of such a function: for libc's definition this library's. */
 void *bypass_loader_found(void *found, const char *symbol);
 
+/* Decision for one dlsym call: jump to `jump` with unchanged arguments or, if NULL, return
+ * `answer`. The assembly calls dlsym_decide() on every look-up in the process. For names outside
+ * the tables it takes no lock, allocates nothing and reads only them (resolve.c). */
+struct dlsym_verdict {
+	void *(*jump)(void *handle, const char *symbol);
+	void *answer;
+};
+
+struct dlsym_verdict dlsym_decide(void *handle, const char *symbol, void *caller);
+
 /* A look-up of this string, known by its address, is one of bypass.c: it checks whether the
  * program's dlsym hands on to this library's. */
 extern const char bypass_probe[];

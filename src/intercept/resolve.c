@@ -3,8 +3,6 @@
  *
  * dlsym is one unversioned symbol, which satisfies references of any version.
  */
-#include "intercept/resolve.h"
-
 #include <dlfcn.h>
 
 #include "base/config.h"
@@ -64,7 +62,9 @@ static bool resolve_is_in_object(const void *address, const char *const *prefixe
 	return false;
 }
 
-bool resolve_is_known(const void *function, const char *symbol)
+/* True if the symbol's function lies in the served driver, in another copy of the driver, or in
+ * another namespace. The latter two may bypass peerpin (bypass.h). */
+static bool resolve_is_known(const void *function, const char *symbol)
 {
 	const void *driver = driver_served(NULL);
 
@@ -148,7 +148,9 @@ bool resolve_ucx_is_unhooked(void)
 	return is_unhooked;
 }
 
-void *resolve_of_preload(void *wrapper)
+/* Replaces a function of another preload that this preload's look-up returned for a row: by the
+ * exported entry that forwards to it. If there is none, calls of the function bypass peerpin. */
+static void *resolve_of_preload(void *wrapper)
 {
 	for (const struct entry_point *row = cuda_entries; row < cuda_entries + CUDA_ENTRIES;
 	     row++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* subscriptions.h -- connects memory's events to the subscribers of peerpin.h */
-#ifndef PEERPIN_INTERCEPT_SUBSCRIPTIONS_H
-#define PEERPIN_INTERCEPT_SUBSCRIPTIONS_H
+/* public.h -- connects memory's events to the subscribers of peerpin.h */
+#ifndef PEERPIN_INTERCEPT_PUBLIC_H
+#define PEERPIN_INTERCEPT_PUBLIC_H
 
 #include "memory/memory.h"
 
