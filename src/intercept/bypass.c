@@ -29,7 +29,7 @@ void bypass_note(enum bypass_cause found, const char *object)
 {
 	static _Atomic bool has_first;
 
-	/* Also for a later cause, whose caller continues at once. */
+	/* A later cause needs it, too: its caller continues at once. */
 	memory_verify_always();
 	if (exchange_relaxed(&has_first, true))
 		return;
@@ -145,7 +145,7 @@ __attribute__((cold)) void bypass_check_now(void)
 			bypass_note(BYPASS_AUDITOR, *auditor ? auditor : "an object");
 		store_release(&is_checked, true);
 	}
-	/* In this order: a cause stored from here on sets the flag anew. */
+	/* The store precedes the report: a cause stored from here on sets the flag anew. */
 	store_seq_cst(&bypass_is_pending, false);
 	bypass_report();
 	errno = saved_errno;
@@ -283,7 +283,7 @@ static void *bypass_dlvsym_loader(void *handle, const char *symbol, const char *
 	return bypass_loader_found(bypass_dlvsym(scope, symbol, version), symbol);
 }
 
-/* As NCCL does. */
+/* NCCL looks ibv_alloc_pd up by dlvsym. */
 static void *bypass_dlvsym_alloc_pd(void *handle, const char *symbol, const char *version)
 {
 	return verbs_client_entry(bypass_dlvsym(handle, symbol, version));

@@ -117,7 +117,7 @@ bool resolve_ucx_is_unhooked(void);
 void *entry_resolve_next(enum cuda_entry entry);
 void *entry_find_verbs(enum verbs_entry entry);
 
-/* With a device open, keep the definition as well; forget all when a device has been closed. */
+/* Find the definition, and keep it while a device is open; forget all after a device was closed. */
 void *entry_resolve_verbs(enum verbs_entry entry);
 void entry_forget_verbs(void);
 

@@ -42,7 +42,7 @@ static void library_begun(void)
 	trace_begun();
 }
 
-/* In any order: no other thread uses any of it yet. */
+/* The order does not matter: no other thread uses any of it yet. */
 static void library_renew(void)
 {
 	memory_renew();

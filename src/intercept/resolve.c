@@ -75,7 +75,7 @@ static bool resolve_is_known(const void *function, const char *symbol)
 		bypass_note_owner(BYPASS_SECOND_DRIVER, function);
 		return true;
 	}
-	/* In no object: of another namespace, perhaps its driver's. */
+	/* A function in no object is of another namespace, perhaps of its driver. */
 	if (!loaded_name_at(function, NULL, NULL)) {
 		bypass_note(BYPASS_FOREIGN, symbol);
 		return true;

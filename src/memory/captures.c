@@ -17,8 +17,8 @@
 /* More than a process begins. */
 #define CAPTURES_UNKNOWN (1 << 30)
 
-/* A held-off begin waits for some µs. The limit, far above: the driver may make a call wait that
- * waits for nothing by itself, say for room in a stream's queue. */
+/* A begin waits for the calls that hold it off. The limit is far above their time: the driver may
+ * make a call wait that waits for nothing by itself, say for room in a stream's queue. */
 #define HOLD_NS	      1000000000u
 #define HOLD_PAUSE_NS 1000
 

@@ -197,7 +197,7 @@ static uint64_t keep_bin_size(uint64_t size)
 
 /* The last bin whose memory serves a request. Larger memory serves its own bin: what it has in
  * excess cannot be given back while the program has it. Small memory serves requests of two thirds
- * of its size: random sizes up to 64 KiB or 1 MiB over UCX 1.22 take 2.3 times as long without. */
+ * of its size: random sizes over UCX take much longer without (docs/performance/h200-stacks.md). */
 static uint64_t keep_last_bin_size(uint64_t size)
 {
 	uint64_t bin = keep_bin_size(size), most = bin + bin / 2;
@@ -281,7 +281,7 @@ static void keep_count_noted(CUcontext context, uint64_t size)
 	}
 }
 
-/* Of at most `last` bytes, the smallest; of several, the last freed. */
+/* Find the smallest entry of at most `last` bytes; of several, the last freed. */
 static struct entry *keep_find_in(struct bin *bin, CUcontext context,
 				  const struct keep_request *request, uint64_t last)
 {
@@ -441,7 +441,7 @@ static void keep_collect(struct batch *batch, struct entry *entry)
 	TAILQ_INSERT_TAIL(&batch->entries, entry, in_order);
 }
 
-/* Without the lock. */
+/* Release the batch. The caller does not hold the lock. */
 static void keep_release_batch(struct batch *batch)
 {
 	struct entry *entry = TAILQ_FIRST(&batch->entries);
@@ -497,7 +497,7 @@ bool kept_release(const struct kept_part *part)
 	return releases_any;
 }
 
-/* With the lock held. */
+/* The caller holds the lock. */
 static bool keep_is_in_flight(const struct kept_part *part, uint64_t last)
 {
 	const struct batch *batch;

@@ -66,7 +66,8 @@ struct keep_request {
 	uint64_t size;		   /* bytes */
 };
 
-/* By cuMemAllocHost, whose flags are the driver's: beyond any flags of cuMemHostAlloc. */
+/* Stands for the flags of cuMemAllocHost, which the driver chooses: beyond any of cuMemHostAlloc.
+ */
 #define KEEP_ALLOC_HOST ((uint64_t)1 << 32)
 
 /* True: *address is kept memory for the request, and the program's now. */
