@@ -4,7 +4,7 @@
  * A subscription reads the youngest id first. It reports live memory up to this id itself, in a
  * walk over memory's table; younger memory is reported at its allocation. So each allocation is
  * reported once, and none is missed: a thread that adds a younger record sees the new value of
- * `subscribed`, because both take memory's lock.
+ * `subscriptions_number`, because both take memory's lock.
  *
  * No allocation is reported after its free: memory ends the record before the freeing event, and a
  * callback begins only for a live record. The freeing event waits for those that have begun. It is
@@ -61,7 +61,7 @@ static struct subscription subscriptions[SUBSCRIBERS];
 static LIST_HEAD(, frame) frames = LIST_HEAD_INITIALIZER(frames);
 static int last_number;
 
-static _Atomic unsigned int subscribed; /* number; written under the lock, read without */
+_Atomic unsigned int subscriptions_number; /* written under the lock, read without */
 
 static __thread char this_thread __attribute__((tls_model("initial-exec")));
 
@@ -122,13 +122,7 @@ static bool subscriptions_report_elsewhere(uint64_t id)
 
 /* ---- allocations and frees ---- */
 
-static bool subscriptions_are_none(void)
-{
-	return __builtin_expect(!load_relaxed(&subscribed), 1);
-}
-
-static __attribute__((noinline)) void
-subscriptions_report_allocated(const struct allocation *allocation)
+void subscriptions_report_allocated(const struct allocation *allocation)
 {
 	pthread_mutex_lock(&subscription_lock);
 	for (unsigned int index = 0; index < SUBSCRIBERS; index++) {
@@ -141,8 +135,7 @@ subscriptions_report_allocated(const struct allocation *allocation)
 	pthread_mutex_unlock(&subscription_lock);
 }
 
-static __attribute__((noinline)) void
-subscriptions_report_freeing(const struct allocation *allocation)
+void subscriptions_report_freeing(const struct allocation *allocation)
 {
 	pthread_mutex_lock(&subscription_lock);
 	while (subscriptions_report_elsewhere(allocation->event_id))
@@ -152,19 +145,6 @@ subscriptions_report_freeing(const struct allocation *allocation)
 			subscriptions_call(index, allocation, false);
 	}
 	pthread_mutex_unlock(&subscription_lock);
-}
-
-/* Separate function: the common case without subscribers saves no registers. */
-void subscriptions_allocated(const struct allocation *allocation)
-{
-	if (!subscriptions_are_none())
-		subscriptions_report_allocated(allocation);
-}
-
-void subscriptions_freeing(const struct allocation *allocation)
-{
-	if (!subscriptions_are_none())
-		subscriptions_report_freeing(allocation);
 }
 
 /* ---- begin and end ---- */
@@ -177,7 +157,7 @@ void subscriptions_renew(void)
 	LIST_INIT(&frames);
 	for (unsigned int index = 0; index < SUBSCRIBERS; index++)
 		subscriptions[index] = (struct subscription){ .number = 0 };
-	store_relaxed(&subscribed, 0);
+	store_relaxed(&subscriptions_number, 0);
 }
 
 /* Members beyond the known struct must be 0. */
@@ -223,7 +203,7 @@ static int subscriptions_begin(const struct peerpin_subscriber *subscriber, int 
 	if (index == SUBSCRIBERS || last_number == INT_MAX)
 		return -ENOSPC;
 	*number = ++last_number;
-	add_relaxed(&subscribed, 1);
+	add_relaxed(&subscriptions_number, 1);
 	subscriptions[index] = (struct subscription){ .number = *number,
 						      .last_id = memory_youngest_added(),
 						      .subscriber = *subscriber };
@@ -270,7 +250,7 @@ static int subscriptions_end(struct subscription *subscription)
 	bool inside;
 
 	subscription->number = 0;
-	subtract_relaxed(&subscribed, 1);
+	subtract_relaxed(&subscriptions_number, 1);
 	while (subscriptions_run_elsewhere(number, &inside)) {
 		if (inside)
 			return -EINPROGRESS;
