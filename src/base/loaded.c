@@ -35,7 +35,6 @@ static bool object_read_dynamic(ElfW(Addr) base, const ElfW(Dyn) * dynamic,
 				struct object_tables *tables)
 {
 	ElfW(Addr) soname = 0;
-	size_t relative = 0;
 
 	*tables = (struct object_tables){ .base = base };
 	for (; dynamic && dynamic->d_tag != DT_NULL; dynamic++) {
@@ -63,31 +62,12 @@ static bool object_read_dynamic(ElfW(Addr) base, const ElfW(Dyn) * dynamic,
 		case DT_HASH:
 			tables->old_hash = value;
 			break;
-		case DT_JMPREL:
-			tables->calls = value;
-			break;
-		case DT_PLTRELSZ:
-			tables->call_count = dynamic->d_un.d_val / sizeof(*tables->calls);
-			break;
-		case DT_RELA:
-			tables->data = value;
-			break;
-		case DT_RELASZ:
-			tables->data_count = dynamic->d_un.d_val / sizeof(*tables->data);
-			break;
-		case DT_RELACOUNT:
-			relative = dynamic->d_un.d_val;
-			break;
 		default:
 			break;
 		}
 	}
 	if (!tables->symbols || !tables->strings)
 		return false;
-	if (relative && relative <= tables->data_count) {
-		tables->data += relative;
-		tables->data_count -= relative;
-	}
 	tables->soname = soname ? tables->strings + soname : "";
 	return true;
 }

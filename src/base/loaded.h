@@ -32,12 +32,6 @@ struct object_tables {
 	const ElfW(Verdef) * defined_versions;
 	const uint32_t *hash;	  /* GNU hash table; NULL: none */
 	const uint32_t *old_hash; /* hash table of System V; NULL: none */
-	const ElfW(Rela) * calls; /* relocations of called functions (DT_JMPREL) */
-	size_t call_count;
-	/* Relocations of data (DT_RELA), without those of no symbol, which linkers put first: 353
-	 * 355 of the 374 625 of libcublasLt.so.13. */
-	const ElfW(Rela) * data;
-	size_t data_count;
 };
 
 /* Return false if the object has no symbols. */

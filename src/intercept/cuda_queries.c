@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "intercept/entry_points.h"
-#include "memory/captures.h"
+#include "memory/memory.h"
 #include "memory/driver.h"
 #include "memory/keep.h"
 #include "memory/queries.h"

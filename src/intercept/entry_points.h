@@ -108,12 +108,16 @@ bool entry_is_only_ours(void *handle, const char *symbol);
  * scope. */
 bool entry_come_first(void);
 
+/* True if UCX tried to hook CUDA, and a driver function begins with an instruction that this UCX
+ * cannot patch: UCX then has no cache of GPU registrations (resolve.c). */
+bool resolve_ucx_is_unhooked(void);
+
 /* Return the next definition. A CUDA row without one gets a function that returns
  * CUDA_ERROR_NOT_INITIALIZED, as an uninitialised driver does. */
 void *entry_resolve_next(enum cuda_entry entry);
 void *entry_find_verbs(enum verbs_entry entry);
 
-/* With a device open, keep the definition as well; forget all when a device has been closed. */
+/* Find the definition, and keep it while a device is open; forget all after a device was closed. */
 void *entry_resolve_verbs(enum verbs_entry entry);
 void entry_forget_verbs(void);
 

@@ -22,7 +22,6 @@ struct driver_search {
 	const void *served, *seen;
 	bool has_served, has_seen;
 	const void *first;
-	unsigned int count;
 };
 
 static int driver_search_object(struct dl_phdr_info *object, size_t size, void *argument)
@@ -34,7 +33,7 @@ static int driver_search_object(struct dl_phdr_info *object, size_t size, void *
 		return 0;
 	search->has_served |= object_contains(object, (uintptr_t)search->served);
 	search->has_seen |= object_contains(object, (uintptr_t)search->seen);
-	if (!search->count++)
+	if (!search->first)
 		search->first = object_part(object, PT_LOAD);
 	return 0;
 }
@@ -57,14 +56,6 @@ bool driver_contains(const void *address)
 
 	loaded_walk(driver_check_owner, &search);
 	return search.has_seen;
-}
-
-unsigned int driver_count(void)
-{
-	struct driver_search search = { .seen = NULL };
-
-	loaded_walk(driver_search_object, &search);
-	return search.count;
 }
 
 const void *driver_served(const void *seen)

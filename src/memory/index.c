@@ -10,7 +10,7 @@
  * split is released: readers still inside find there every allocation that was live before they
  * came.
  */
-#include "memory/index.h"
+#include "memory/table.h"
 
 #include <errno.h>
 #include <stddef.h>

@@ -20,9 +20,8 @@
 #include "base/pool.h"
 #include "base/process.h"
 #include "base/system.h"
-#include "memory/captures.h"
+#include "memory/memory.h"
 #include "memory/driver.h"
-#include "memory/events.h"
 #include "memory/kept.h"
 #include "memory/lookup.h"
 #include "memory/table.h"
@@ -195,7 +194,7 @@ static uint64_t keep_bin_size(uint64_t size)
 
 /* The last bin whose memory serves a request. Larger memory serves its own bin: what it has in
  * excess cannot be given back while the program has it. Small memory serves requests of two thirds
- * of its size: random sizes up to 64 KiB or 1 MiB over UCX 1.22 take 2.3 times as long without. */
+ * of its size: random sizes over UCX take much longer without (docs/performance/h200-stacks.md). */
 static uint64_t keep_last_bin_size(uint64_t size)
 {
 	uint64_t bin = keep_bin_size(size), most = bin + bin / 2;
@@ -279,7 +278,7 @@ static void keep_count_noted(CUcontext context, uint64_t size)
 	}
 }
 
-/* Of at most `last` bytes, the smallest; of several, the last freed. */
+/* Find the smallest entry of at most `last` bytes; of several, the last freed. */
 static struct entry *keep_find_in(struct bin *bin, CUcontext context,
 				  const struct keep_request *request, uint64_t last)
 {
@@ -422,7 +421,7 @@ static void keep_release_memory(const struct allocation *allocation)
 
 	if (!table_take(allocation->base, allocation->id, &ended))
 		return;
-	events_freeing(&ended);
+	events_ending(&ended);
 	if (attributes_match(&ended))
 		keep_free_in_driver(allocation);
 }
@@ -439,7 +438,7 @@ static void keep_collect(struct batch *batch, struct entry *entry)
 	TAILQ_INSERT_TAIL(&batch->entries, entry, in_order);
 }
 
-/* Without the lock. */
+/* Release the batch. The caller does not hold the lock. */
 static void keep_release_batch(struct batch *batch)
 {
 	struct entry *entry = TAILQ_FIRST(&batch->entries);
@@ -495,7 +494,7 @@ bool kept_release(const struct kept_part *part)
 	return releases_any;
 }
 
-/* With the lock held. */
+/* The caller holds the lock. */
 static bool keep_is_in_flight(const struct kept_part *part, uint64_t last)
 {
 	const struct batch *batch;
@@ -512,7 +511,8 @@ static bool keep_is_in_flight(const struct kept_part *part, uint64_t last)
 	return false;
 }
 
-/* A subscriber's call inside a release does not wait: two of them would wait for each other. */
+/* A call inside a release, of a subscriber, does not wait: two of them would wait for each other.
+ */
 void kept_await_releases(const struct kept_part *part)
 {
 	uint64_t last;
@@ -626,12 +626,12 @@ static bool keep_is_wise(const struct allocation *allocation, uint64_t limit)
 /* The caller has hidden the allocation. */
 static bool keep_hidden(struct allocation *allocation)
 {
-	events_hidden(allocation);
+	events_emit(MEMORY_KEEPING, allocation);
 	if (keep_wait(allocation->context) == CUDA_SUCCESS && keep_add(allocation))
 		return true;
 	/* The driver's own free decides. */
 	if (table_show(allocation))
-		events_shown(allocation);
+		events_emit(MEMORY_REUSED, allocation);
 	return false;
 }
 
@@ -717,7 +717,7 @@ bool keep_allocate(const struct keep_request *request, CUdeviceptr *address)
 	if (reuses) {
 		statistics_count(reused);
 		events_count_allocation(kept.kind, kept.size);
-		events_shown(&kept);
+		events_emit(MEMORY_REUSED, &kept);
 		*address = kept.base;
 	}
 	system_release_cancellation(held);

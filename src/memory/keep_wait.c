@@ -6,7 +6,7 @@
  * context splits it into a record, which ends captures too, but is short enough to hold them off,
  * and a wait for the event, which ends none (measured).
  */
-#include "memory/captures.h"
+#include "memory/memory.h"
 #include "memory/driver.h"
 #include "memory/kept.h"
 
@@ -53,8 +53,8 @@ static bool keep_wait_by_event(const struct driver_calls *driver, CUcontext cont
 	return recorded;
 }
 
-/* The driver's own free waits for the context, and ends no capture in relaxed mode (measured: 31
- * µs, and its allocation as long). Also for a free that meets a capture. */
+/* Allocate and free: the driver's own free waits for the context, and ends no capture in relaxed
+ * mode (measured). A free that meets a capture waits like this, too. */
 static CUresult keep_wait_by_free(const struct driver_calls *driver)
 {
 	CUdeviceptr memory;

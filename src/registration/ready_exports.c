@@ -20,7 +20,7 @@
 
 #include "base/pool.h"
 #include "base/system.h"
-#include "memory/captures.h"
+#include "memory/memory.h"
 #include "memory/driver.h"
 #include "registration/holds.h"
 #include "registration/lock.h"

@@ -675,8 +675,8 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	domain->exports |= request->dma_buf;
 	serving->enabled |= rescan;
 	serving->go |= rescan && background_queue_domain(domain);
-	/* A free is visible before subscriber_freeing() takes the lock. Either this check finds it,
-	 * or subscriber_freeing() finds the reference created below. */
+	/* A free is visible before registration_freeing() takes the lock. Either this check finds it,
+	 * or registration_freeing() finds the reference created below. */
 	if (!memory_is_live(&serving->allocation))
 		return FORWARDED_freed;
 	reference = serving->spans ? span_choose(&serving->allocation, domain, request,

@@ -12,7 +12,7 @@
 #include "registration/region_end.h"
 #include "report/statistics.h"
 
-static void subscriber_freeing(const struct allocation *allocation)
+void registration_freeing(const struct allocation *allocation)
 {
 	uint64_t since = 0; /* start of the deregistrations that delay this free; 0: none */
 	struct region *ending = NULL;
@@ -32,7 +32,7 @@ static void subscriber_freeing(const struct allocation *allocation)
 		statistics_time(free_ns, system_clock() - since, free_ns);
 }
 
-static bool subscriber_in_use(const struct allocation *allocation)
+bool registration_is_in_use(const struct allocation *allocation)
 {
 	bool in_use;
 
@@ -42,6 +42,7 @@ static bool subscriber_in_use(const struct allocation *allocation)
 	return in_use;
 }
 
-const struct memory_subscriber registration_subscriber = { .allocated = background_allocated,
-							   .freeing = subscriber_freeing,
-							   .in_use = subscriber_in_use };
+void registration_allocated(const struct allocation *allocation)
+{
+	background_allocated(allocation);
+}

@@ -17,8 +17,8 @@ KINDS = {
     "allocations_external": ("cuExternalMemoryGetMappedBuffer",),
 }
 HANDLES = ("cuMemCreate", "cuMemImportFromShareableHandle")
-HOST_ALLOCATIONS = ("cuMemHostAlloc", "cuMemAllocHost", "cuMemHostRegister")
-HOST_FREES = ("cuMemFreeHost", "cuMemHostUnregister")
+HOST_ALLOCATIONS = ("cuMemHostAlloc", "cuMemAllocHost")
+HOST_FREES = ("cuMemFreeHost",)
 CAPTURES = ("cuStreamBeginCapture", "cuStreamBeginCaptureToGraph")
 # Always 0.
 NEVER = (

@@ -50,7 +50,7 @@ contract() {
 }
 
 contract registration registration.h verbs_abi.h
-contract memory memory.h lookup.h driver.h cuda_abi.h captures.h keep.h queries.h trace_events.h
+contract memory memory.h lookup.h driver.h cuda_abi.h keep.h queries.h
 contract report statistics.h errors.h trace.h methods.def
 
 if grep -l 'verbs_abi' memory/*.[ch] report/*.[ch] base/*.[ch]; then

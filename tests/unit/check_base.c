@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "base/kernel.h"
-#include "base/loaded.h"
 #include "base/plain_text.h"
 #include "base/pool.h"
 #include "base/process.h"
@@ -38,37 +37,6 @@ TEST(base, a_file_is_never_opened_under_the_number_of_a_standard_stream)
 	}
 	wait(&status);
 	ck_assert_int_eq(status, 0);
-}
-
-#ifdef __x86_64__
-#define RELOCATION_OF_NO_SYMBOL R_X86_64_RELATIVE
-#else
-#define RELOCATION_OF_NO_SYMBOL R_AARCH64_RELATIVE
-#endif
-
-static int count_relocations(struct dl_phdr_info *object, size_t size, void *counts)
-{
-	unsigned int *named = counts, *unnamed = named + 1;
-	struct object_tables tables = { 0 };
-
-	(void)size;
-	object_read(object, &tables);
-	for (size_t i = 0; i < tables.data_count; i++) {
-		bool has_name = ELF64_R_TYPE(tables.data[i].r_info) != RELOCATION_OF_NO_SYMBOL;
-
-		*(has_name ? named : unnamed) += 1;
-	}
-	return 0;
-}
-
-/* The first allocation of a program reads all others of all libraries. */
-TEST(base, relocations_without_a_symbol_are_left_out)
-{
-	unsigned int counts[2] = { 0 };
-
-	loaded_walk(count_relocations, counts);
-	ck_assert_uint_gt(counts[0], 0);
-	ck_assert_uint_eq(counts[1], 0);
 }
 
 #define memcpy bytes_copy

@@ -364,8 +364,7 @@ static bool is_one_of(const char *symbol, const char *const *symbols)
 }
 
 /* The old interface needs the first context of a device. */
-static const char *const first[] = { "cuMemAlloc", "cuMemAllocPitch", "cuMemFree", "cuMemAllocHost",
-				     NULL };
+static const char *const first[] = { "cuMemAlloc", "cuMemAllocPitch", "cuMemFree", NULL };
 /* After the first intercepted call, queries are forwarded. */
 static const char *const last[] = { "cuCtxCreate", NULL };
 static const char *const finds_missed_frees[] = { "cuMemPoolTrimTo", "cuMemPoolDestroy",
