@@ -44,7 +44,6 @@ bool test_cuMemGetAddressRange_v2(void)
 	return OK(driver.cuMemFree_v2(address));
 }
 
-/* The test runs with a PEERPIN_KEEP that no allocation fits in. */
 bool test_cuMemGetInfo_v2(void)
 {
 	size_t free = 0, total = 0;
@@ -145,7 +144,7 @@ static bool ends_capture(CUresult (*end)(CUstream stream, CUgraph *graph))
 	CUgraph graph;
 
 	if (keeps_nothing())
-		SKIP("nothing is kept at exit, nor with PEERPIN_KEEP=1");
+		SKIP("nothing is kept at exit, nor without PEERPIN_KEEP");
 	NEED(OK(driver.cuMemAlloc_v2(&address, UNIT)));
 	NEED(OK(driver.cuStreamCreate(&stream, NON_BLOCKING)) &&
 	     OK(driver.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED)));

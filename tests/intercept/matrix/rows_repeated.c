@@ -59,7 +59,7 @@ static bool is_repeated(CUresult (*call)(void))
 	int used = 0;
 
 	if (keeps_nothing())
-		SKIP("nothing is kept at exit, nor with PEERPIN_KEEP=1");
+		SKIP("nothing is kept at exit, nor without PEERPIN_KEEP");
 	NEED(prepare() && keep_a_block());
 	while (used < MOST && OK(allocate(&blocks[used], UNIT)))
 		used++;
