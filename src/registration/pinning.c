@@ -387,8 +387,6 @@ static int pinning_pin_by_table(const struct pin_request *request, struct pin_re
 			continue;
 		error = pinning_try(method, request, plan.pair, result, &attempts);
 		if (!error) {
-			if (attempts.count)
-				statistics_count(pinning_fallbacks);
 			pinning_learn(request, plan.pair, &attempts);
 			if (!plan.settled || method != plan.first)
 				pinning_worked(request, &plan, method);

@@ -102,7 +102,6 @@ static void region_settle(struct region *region, int error, bool optional, struc
 		statistics_count(registrations);
 		if (!region->used)
 			region_count_unused(region, 1);
-		statistics_add(registered_bytes, region->length);
 		statistics_pinned((int64_t)region->length);
 	}
 	if (region->ended && !region->with_worker)

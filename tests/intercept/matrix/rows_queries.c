@@ -46,10 +46,16 @@ bool test_cuMemGetAddressRange_v2(void)
 
 bool test_cuMemGetInfo_v2(void)
 {
-	size_t free = 0, total = 0;
+	__typeof__(cuMemGetInfo_v2) *read = (__typeof__(read))bypass("cuMemGetInfo_v2");
+	size_t free = 0, total = 0, of_driver = 0;
+	CUdeviceptr address;
 
-	NEED(RISES("memory_queries", f->cuMemGetInfo_v2(&free, &total)));
-	return free && free <= total;
+	if (keeps_nothing())
+		SKIP("nothing is kept at exit, nor without PEERPIN_KEEP");
+	NEED(OK(driver.cuMemAlloc_v2(&address, UNIT)));
+	NEED(RISES("kept", driver.cuMemFree_v2(address)));
+	NEED(OK(f->cuMemGetInfo_v2(&free, &total)) && OK(read(&of_driver, &total)));
+	return free >= of_driver + UNIT && free <= total;
 }
 
 static const unsigned int off;
