@@ -278,7 +278,8 @@ static void pinning_count(const struct pair *pair, unsigned int method)
 /* A lack of memory, or an error that a retry may not meet. */
 static bool pinning_is_temporary(int error)
 {
-	return error == -ENOMEM || (error != PINNING_NO_CONTEXT && pinning_is_of_the_moment(error));
+	return error == -ENOMEM ||
+	       (error != PINNING_NO_CONTEXT && pinning_may_succeed_later(error));
 }
 
 /* Attempts of one request, in their order. */
