@@ -8,9 +8,8 @@
  * lack of memory nor a temporary error is a failure of a method: the caller gets the error, and
  * evicts or retries.
  *
- * A client that registers by address does not wait for the export of a dma-buf: 12 to 18 us (H100),
- * beside 50 to 72 us of a registration. Its request is first registered by address, where the
- * probe expects that to work, until that fails for the pair.
+ * A client that registers by address does not wait for the export of a dma-buf. Its request is
+ * first registered by address, where the probe expects that to work, until that fails for the pair.
  */
 #include "registration/pinning.h"
 
