@@ -61,8 +61,8 @@ static size_t arena_round_up(size_t size, size_t to)
 
 /* Far below the library, where programs rarely have anything, and above the heap. The driver has
  * the kernel choose addresses of GPU memory, next to the mappings before. With GiBs reserved there,
- * larger memory is away from the context's own, and takes the driver 25 % longer (measured: 48 MiB
- * are allocated and freed in 118 us, else in 94). NULL: no such place. */
+ * larger memory is away from the context's own, and takes the driver longer
+ * (docs/performance/notes.md). NULL: no such place. */
 static void *arena_place(size_t length)
 {
 	static _Atomic uintptr_t taken;

@@ -195,7 +195,6 @@ WRAP(cuMemGetInfo_v2, (free, total), size_t *free, size_t *total)
 		keep_return_pool();
 	result = forward(free, total);
 	if (result == CUDA_SUCCESS && free && keeps) {
-		statistics_count(memory_queries);
 		*free += keep_free_bytes();
 		/* Another thread may have begun to keep memory that was free in the call. */
 		if (total && *free > *total)

@@ -33,17 +33,6 @@ WRAP(cuMemGetAddressRange_v2, (base, size, address), CUdeviceptr *base, size_t *
 	return forward(base, size, keep_visible(address));
 }
 
-/* Each handle is physical memory that the program has to release. */
-WRAP(cuMemRetainAllocationHandle, (handle, address), CUmemGenericAllocationHandle *handle,
-     void *address)
-{
-	CUresult result = forward(handle, keep_visible_pointer(address));
-
-	if (result == CUDA_SUCCESS && !process_is_passive())
-		statistics_count(handles_created);
-	return result;
-}
-
 WRAP(cuPointerSetAttribute, (value, attribute, address), const void *value,
      CUpointer_attribute attribute, CUdeviceptr address)
 {

@@ -16,9 +16,9 @@ _Atomic int queries_mode;
 void queries_begin(void)
 {
 	int undecided = QUERIES_UNDECIDED;
-	int mode = process_is_passive() || !config_get()->pointer_queries ? QUERIES_OFF
-		   : config_get()->verify				  ? QUERIES_VERIFY
-									  : QUERIES_ON;
+	int mode = process_is_passive()	  ? QUERIES_OFF
+		   : config_get()->verify ? QUERIES_VERIFY
+					  : QUERIES_ON;
 
 	replace_seq_cst(&queries_mode, &undecided, mode);
 }
@@ -133,7 +133,7 @@ static __attribute__((noinline)) void queries_verify(unsigned int count,
 	statistics_count(verify_disagreements);
 	log_message(LOG_ERROR,
 		    "verification: peerpin's answer to a pointer query at 0x%llx differs from the "
-		    "driver's; the client got the driver's. Set PEERPIN_POINTER_QUERIES=0, and "
+		    "driver's; the client got the driver's. Run with PEERPIN_DISABLE=1, and "
 		    "please report it.",
 		    (unsigned long long)address);
 }

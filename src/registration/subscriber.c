@@ -16,16 +16,11 @@ void registration_freeing(const struct allocation *allocation)
 {
 	uint64_t since = 0; /* start of the deregistrations that delay this free; 0: none */
 	struct region *ending = NULL;
-	bool queued;
 
 	registration_lock();
-	queued = region_is_queued(allocation);
-	if (queued)
+	if (region_is_queued(allocation))
 		region_unqueue(allocation);
-	/* A queued allocation may have a reference already: a client registered it, or the worker
-	 * is registering it. */
-	if (!region_end_references(allocation, &ending, &since) && queued)
-		statistics_count(cancelled);
+	region_end_references(allocation, &ending, &since);
 	region_await_range(allocation->base, allocation->size, &ending, &since);
 	registration_unlock();
 	if (since)

@@ -45,7 +45,7 @@ static void table_add_header(struct output *output, uint64_t elapsed_ns)
 
 /* The text ends at the name of the first row, the preferred method: reasons are against it. */
 static const char reason_title[] = "not by "
-#define METHOD(id, name, call, prepare, unpin) name "\0"
+#define METHOD(id, name) name "\0"
 #include "report/methods.def"
 #undef METHOD
 	;

@@ -46,7 +46,7 @@ static void usage_name_methods(char *to, size_t size)
 {
 	size_t used = 0;
 
-#define METHOD(id, name, call, prepare, unpin)                                                     \
+#define METHOD(id, name)                                                                           \
 	if (statistics_get(registrations_##id) && used < size)                                     \
 		used += (size_t)snprintf(to + used, size - used, "%s%s", used ? " and " : "", name);
 #include "report/methods.def"

@@ -55,4 +55,4 @@ performance:
 	$(top_srcdir)/tests/bench/page $$(test ! -e $$notes || echo "--notes $$notes") $$results \
 		>bench/rows.md.tmp && mv bench/rows.md.tmp bench/rows.md && echo bench/rows.md
 .PHONY: bench performance
-CLEANFILES += bench/rows.md bench/worth.svg bench/lookup.json bench/queries.json bench/queries-off.json bench/registration.json
+CLEANFILES += bench/rows.md bench/worth.svg bench/lookup.json bench/queries.json bench/registration.json

@@ -295,11 +295,9 @@ static void after_a_lost_capture_memory_is_kept_again(unsigned int host)
 const struct test call_tests[] = {
 	TEST(equal_arguments_alone_get_the_memory_back, 0, KEEP),
 	TEST(reused_memory_has_the_length_of_its_first_use, 0, KEEP),
-	TEST(reused_memory_has_the_length_of_its_first_use, 0, KEEP " PEERPIN_POINTER_QUERIES=0"),
 	TEST(pages_are_exported_while_the_program_has_a_byte_of_them, 0, KEEP),
 	TEST(wrong_arguments_are_the_driver_s, 0, KEEP),
 	BOTH_MEMORIES(each_call_finds_freed_memory, KEEP),
-	BOTH_MEMORIES(each_call_finds_freed_memory, KEEP " PEERPIN_POINTER_QUERIES=0"),
 	BOTH_MEMORIES(after_a_lost_capture_memory_is_kept_again, KEEP),
 	{ .name = NULL },
 };

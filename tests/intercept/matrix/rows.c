@@ -52,7 +52,7 @@ bool keeps_nothing(void)
 {
 	const char *keep = getenv("PEERPIN_KEEP");
 
-	return runs_at_exit || !keep || !strcmp(keep, "1");
+	return runs_at_exit || !keep;
 }
 
 uint64_t count(const char *name)

@@ -8,7 +8,7 @@ known=$PWD/tests/intercept/verbs/known/.libs
 
 # Environment of every run. Each script adds MATRIX_EXPORTER, a command.
 traps_settings=(
-    PEERPIN_SUMMARY=0 PEERPIN_LOG_LEVEL=error PEERPIN_KEEP=1
+    PEERPIN_SUMMARY=0 PEERPIN_LOG_LEVEL=error PEERPIN_KEEP_HOST=4K
     "MATRIX_BYPASS=$libs/libucm_bypass.so" "MATRIX_PLUGIN=$libs/matrix_plugin.so"
     "TRAPS_MPI=$libs/libmpi_hook.so" "TRAPS_LINKED=$libs/libucm_linked.so" "TRAPS_DEEPBIND=$libs/deepbind.so"
     "TRAPS_DRIVER=$sim/libcuda.so.1" "TRAPS_INNER=$PWD/tests/intercept/inner/libinner.so"
