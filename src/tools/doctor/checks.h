@@ -69,7 +69,7 @@ void finding_without(struct host *host, struct finding *finding, const char *mea
 
 /* Adds the known defects of this version ("525.60.13") of "driver" or "UCX": checks_defects.c. */
 void finding_defects(struct finding *finding, const char *of, const char *text);
-/* BAR1 of a GPU: checks_gpu.c. */
+/* BAR1 of a GPU: facts_gpu.c. */
 struct bar1 {
 	long long bytes, used; /* 0: unknown */
 	bool unassigned;       /* by the firmware */
@@ -103,6 +103,10 @@ const char *fix_no_export(struct host *host);
 #define FIX_NO_GPU                                                                                 \
 	"run it where a GPU and its driver are: srun -N 1 --gpus 1 peerpin doctor, or docker run " \
 	"--gpus all"
+#define FIX_DRIVER                                                                                 \
+	"nvidia-smi, and sudo dmesg | grep NVRM: the driver or the GPU is in a bad state"
+#define FIX_BAR1 "ask your administrator: Above 4G Decoding and Resizable BAR on in the BIOS"
+#define NONE NULL /* no fix */
 #define FIX_HARDWARE	 "use a hardware RDMA adapter"
 #define FIX_SYSFS	 "give this container /sys, or run it on the host"
 #define FIX_NO_CONTAINER "run it on the host itself, outside of the container"
@@ -125,15 +129,25 @@ struct check {
 	const char *read;      /* sources of the readings, separated by commas */
 	const char *why;       /* one sentence: why the check matters */
 	const char *link;      /* page in the documentation */
-	void (*run)(struct host *host, struct finding *finding);
 };
 
 extern const struct check checks[];
 extern const unsigned int check_count;
 
-#define CHECK(id, group, function, privilege, read, why, link)                                     \
-	void function(struct host *host, struct finding *finding);
-#include "tools/doctor/doctor_checks.def"
-#undef CHECK
+void check_log(struct host *host, struct finding *finding);
+void check_adapter(struct host *host, struct finding *finding);
+void check_uverbs(struct host *host, struct finding *finding);
+void check_verbs(struct host *host, struct finding *finding);
+void check_dma_buf(struct host *host, struct finding *finding);
+void check_provider(struct host *host, struct finding *finding);
+void check_limits(struct host *host, struct finding *finding);
+void check_job(struct host *host, struct finding *finding);
+void check_path(struct host *host, struct finding *finding);
+void check_acs(struct host *host, struct finding *finding);
+void check_iommu(struct host *host, struct finding *finding);
+void check_probe(struct host *host, struct finding *finding);
+void check_software(struct host *host, struct finding *finding);
+void check_preloads(struct host *host, struct finding *finding);
+void check_program(struct host *host, struct finding *finding);
 
 #endif

@@ -9,26 +9,11 @@ struct version {
 	int number[3];
 };
 
-#define RACE                                                                                       \
-	"can crash the kernel when a free calls nvidia_peermem back during a deregistration; "     \
-	"peerpin deregisters before frees: missed frees and killed processes remain"
-#define GUARD                                                                                      \
-	"lacks a later guard of the free callback; peerpin deregisters before frees, so "          \
-	"only missed frees and killed processes use it"
-#define UPDATE "ask your administrator: NVIDIA driver "
-#define GUIDE  "GPUDirect RDMA guide 12.6, 1.10"
-#define TAGS   "tags of NVIDIA/open-gpu-kernel-modules"
-
 static const struct {
 	const char *of; /* part with the defect */
 	struct version first, fixed;
 	const char *words, *fix, *source;
 } defects[] = {
-	/* Where nvidia_peermem uses the callback and not the persistent interface. */
-	{ "driver", { { 515, 43, 4 } }, { { 525, 105, 17 } }, RACE, UPDATE "525.105.17", GUIDE },
-	{ "driver", { { 530 } }, { { 535, 14 } }, RACE, UPDATE "535.129.03", GUIDE },
-	{ "driver", { { 535, 14 } }, { { 535, 129, 3 } }, GUARD, UPDATE "535.129.03", TAGS },
-	{ "driver", { { 545 } }, { { 550, 40, 7 } }, GUARD, UPDATE "550.40.07", TAGS },
 	/* On x86-64, where the driver's functions begin with an instruction that UCX cannot patch:
 	 * from driver 575 on. */
 	{ "UCX",

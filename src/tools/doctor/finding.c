@@ -9,10 +9,7 @@
 #include "tools/units.h"
 
 const struct check checks[] = {
-#define CHECK(id, group, function, privilege, read, why, link)                                     \
-	{ id, group, privilege, read, why, link, function },
 #include "tools/doctor/doctor_checks.def"
-#undef CHECK
 };
 const unsigned int check_count = sizeof(checks) / sizeof(checks[0]);
 

@@ -3,7 +3,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include "tools/doctor/checks.h"
+#include "tools/doctor/rules.h"
 #include "tools/units.h"
 
 bool is_container(struct host *host)
@@ -27,29 +27,22 @@ const char *as_root(struct host *host, const char *format, ...)
 
 const char *fix_as_root_again(struct host *host, const char *checks)
 {
-	const char *uid = host_text(host, "identity/uid");
+	const struct subject subject = { .host = host, .check = checks };
 
-	if (!uid || strcmp(uid, "0"))
-		return text_of("sudo peerpin doctor --only %s", checks);
-	return is_container(host) ? FIX_NO_CONTAINER
-				  : "run it as root of the host: this root is one of a user "
-				    "namespace, or a sandbox";
+	return value_of(&subject, "again_as_root");
 }
 
 const char *fix_limit(struct host *host)
 {
-	int64_t limit = 0;
-
-	if (!host_number(host, &limit, "option/limit"))
-		limit = HOST_LIMIT;
-	return text_of("peerpin doctor --limit %lld", (long long)limit * 10);
+	return host_value(host, "fix_limit");
 }
 
 const char *fix_no_export(struct host *host)
 {
-	return driver_flavour(host) == FLAVOUR_OPEN
-		       ? "ask your administrator: update the driver, or load nvidia-peermem (the "
-			 "open kernel modules are installed, and export nothing)"
-		       : "ask your administrator: install the driver's open kernel modules "
-			 "(package nvidia-open)";
+	return host_value(host, "fix_no_export");
+}
+
+const char *peermem_fix(struct host *host)
+{
+	return host_value(host, "fix_peermem");
 }
