@@ -44,6 +44,8 @@ void finding_problem(struct finding *finding, enum result result, const char *fi
 void finding_implied(struct finding *finding, const char *item, const char *measured,
 		     enum result result, const char *fix, const char *format, ...)
 	__attribute__((format(printf, 6, 7)));
+/* OK: another part of the host serves. */
+void finding_forgive(struct host *host, struct finding *finding);
 /* finding_add for one GPU, adapter or pair. Items with equal text and result are merged: "GPU0
  * GPU1 dma-buf; GPU2 nothing". */
 void finding_item(struct finding *finding, enum result result, const char *item, const char *format,
@@ -75,9 +77,7 @@ struct bar1 {
 	bool unassigned;       /* by the firmware */
 };
 struct bar1 bar1_of(struct host *host, const struct gpu *gpu);
-/* A line of verbs/NAME/limits, "max_mr"; -1: unknown: checks_limits.c. */
-int64_t adapter_limit(struct host *host, const struct adapter *adapter, const char *name);
-/* Records job/ from the statistics in a file or folder: checks_job.c. False: there are none. */
+/* Records job/ from the statistics in a file or folder: facts_limits.c. False: there are none. */
 bool job_record(struct host *host, const char *path);
 /* Adds the variables that bear on GPUDirect RDMA, a part of check_software: checks_settings.c. */
 void check_settings(struct host *host, struct finding *finding);
@@ -106,6 +106,10 @@ const char *fix_no_export(struct host *host);
 #define FIX_DRIVER                                                                                 \
 	"nvidia-smi, and sudo dmesg | grep NVRM: the driver or the GPU is in a bad state"
 #define FIX_BAR1 "ask your administrator: Above 4G Decoding and Resizable BAR on in the BIOS"
+#define FIX_VERBS                                                                                  \
+	"apt install libibverbs1 ibverbs-providers, or dnf install libibverbs (as root; for a "    \
+	"container, where it is built)"
+#define FIX_PROVIDER "use an adapter of another driver, such as mlx5"
 #define NONE NULL /* no fix */
 #define FIX_HARDWARE	 "use a hardware RDMA adapter"
 #define FIX_SYSFS	 "give this container /sys, or run it on the host"
@@ -135,16 +139,6 @@ extern const struct check checks[];
 extern const unsigned int check_count;
 
 void check_log(struct host *host, struct finding *finding);
-void check_adapter(struct host *host, struct finding *finding);
-void check_uverbs(struct host *host, struct finding *finding);
-void check_verbs(struct host *host, struct finding *finding);
-void check_dma_buf(struct host *host, struct finding *finding);
-void check_provider(struct host *host, struct finding *finding);
-void check_limits(struct host *host, struct finding *finding);
-void check_job(struct host *host, struct finding *finding);
-void check_path(struct host *host, struct finding *finding);
-void check_acs(struct host *host, struct finding *finding);
-void check_iommu(struct host *host, struct finding *finding);
 void check_probe(struct host *host, struct finding *finding);
 void check_software(struct host *host, struct finding *finding);
 void check_preloads(struct host *host, struct finding *finding);

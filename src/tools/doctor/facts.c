@@ -37,6 +37,33 @@ bool next_adapter(struct subject *subject)
 	return true;
 }
 
+bool next_device(struct subject *subject)
+{
+	const struct machine *machine = machine_of(subject->host);
+	unsigned int number;
+
+	while ((number = subject->number++) < machine->gpu_count + machine->adapter_count) {
+		bool is_gpu = number < machine->gpu_count;
+
+		subject->gpu = is_gpu ? &machine->gpus[number] : NULL;
+		subject->adapter = is_gpu ? NULL : &machine->adapters[number - machine->gpu_count];
+		subject->item = is_gpu ? subject->gpu->label : subject->adapter->name;
+		if (*fact_pci(subject))
+			return true;
+	}
+	return false;
+}
+
+const char *fact_gpu_label(const struct subject *subject)
+{
+	return subject->gpu->label;
+}
+
+const char *fact_adapter(const struct subject *subject)
+{
+	return subject->adapter->name;
+}
+
 const char *fact_ordinal(const struct subject *subject)
 {
 	return text_of("%d", subject->gpu->ordinal);
@@ -67,6 +94,11 @@ const char *fact_nothing(const struct subject *subject)
 const char *fact_failed(const struct subject *subject)
 {
 	return truth(subject->finding->result == FAIL);
+}
+
+const char *fact_warned(const struct subject *subject)
+{
+	return truth(subject->finding->result == WARN);
 }
 
 /* ---- the driver ---- */
@@ -184,6 +216,26 @@ const char *fact_proved_gpu(const struct subject *subject)
 const char *fact_proved_gpu_dma_buf(const struct subject *subject)
 {
 	return proof_of(subject->host, subject->gpu, NULL, METHOD_DMA_BUF);
+}
+
+const char *fact_proved_adapter(const struct subject *subject)
+{
+	return proof_of(subject->host, NULL, subject->adapter, METHODS);
+}
+
+const char *fact_proved_adapter_dma_buf(const struct subject *subject)
+{
+	return proof_of(subject->host, NULL, subject->adapter, METHOD_DMA_BUF);
+}
+
+const char *fact_proved_pair(const struct subject *subject)
+{
+	return proof_of(subject->host, subject->gpu, subject->adapter, METHODS);
+}
+
+const char *fact_dma_buf_open(const struct subject *subject)
+{
+	return truth(method_is_open(subject->host, METHOD_DMA_BUF));
 }
 
 /* ---- peer memory ---- */

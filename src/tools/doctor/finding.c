@@ -169,6 +169,13 @@ void finding_item(struct finding *finding, enum result result, const char *item,
 	list_add(&group->items, item);
 }
 
+void finding_forgive(struct host *host, struct finding *finding)
+{
+	(void)host;
+	finding_text(finding);
+	finding->result = OK;
+}
+
 void finding_fix(struct finding *finding, const char *format, ...)
 {
 	unsigned int known = 0;

@@ -43,6 +43,15 @@ static const char *parse_base(const struct reading *reading, const char *argumen
 	return slash ? slash + 1 : NULL;
 }
 
+/* The text before a separator; without one, the whole. */
+static const char *parse_before(const struct reading *reading, const char *argument)
+{
+	const char *end = reading->error ? NULL : strstr(reading->text, argument);
+
+	return end ? text_of("%.*s", (int)(end - reading->text), reading->text)
+		   : reading_text(reading);
+}
+
 /* The text behind a separator; without one, the whole. */
 static const char *parse_behind(const struct reading *reading, const char *argument)
 {
@@ -55,8 +64,9 @@ static const char *parse_behind(const struct reading *reading, const char *argum
 static const char *parse_attribute(const struct reading *reading, const char *argument)
 {
 	(void)argument;
-	return reading->error && strstr(reading->text, "INVALID_VALUE") ? "0"
-									: reading_text(reading);
+	if (reading->error)
+		return strstr(reading->text, "INVALID_VALUE") ? "0" : NULL;
+	return text_of("%d", atoi(reading->text));
 }
 
 static const struct {
@@ -382,9 +392,10 @@ static void rules_report(const struct subject *subject, const struct row *row)
 {
 	struct finding *finding = subject->finding;
 	const char *text = row->text ? rules_expand(subject, row->text) : NULL;
-	const char *fix = row->fix ? rules_expand(subject, row->fix) : NULL;
+	const char *fix = row->fix ? rules_expand(subject, row->fix) : "";
 	const char *spare = row->form == SPARE_PART ? value_of(subject, "spare") : NULL;
 
+	fix = *fix ? fix : NULL;
 	if (row->call) {
 		row->call(subject->host, finding);
 	} else if (row->form == PART || row->form == PART_TOO) {

@@ -35,6 +35,7 @@ struct subject {
 	const struct gpu *gpu;
 	const struct adapter *adapter;
 	const char *line;    /* one line, port or word */
+	const char *more;    /* of the line */
 	const char *item;    /* name of the subject in texts; NULL: the host */
 	unsigned int number; /* of subjects so far */
 };
