@@ -67,6 +67,7 @@ if [ "$python" ]; then
 			<(printf '%s\n' "${dumps[@]##*/}" | sed 's/dump$/expected/' | sort))"
 	same 'JSON has the same results; each check is OK on one host, and not OK on another' '' \
 		"$("$python" "$folder/check_results.py" "$work" 2>&1)"
+	same 'each name in a table is defined, and each value is used' '' "$("$python" "$folder/check_rules.py" "$folder/../../src/tools/doctor" 2>&1)"
 	same 'unreadable data are neither OK nor a failure' '' "$(nice "$python" "$folder/check_unreadable.py" "$doctor" 2>&1)"
 fi
 

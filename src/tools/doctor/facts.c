@@ -1,12 +1,34 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* facts.c -- values of the host and its parts that a function computes, and the subjects of rules
  */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/text.h"
-#include "tools/doctor/rules.h"
+#include "tools/doctor/facts.h"
 #include "tools/units.h"
+
+#define FACT(name, expression)                                                                     \
+	static const char *fact_##name(const struct subject *subject)                              \
+	{                                                                                          \
+		struct host *host = subject->host;                                                 \
+		struct finding *finding = subject->finding;                                        \
+		const struct gpu *gpu = subject->gpu;                                              \
+		const struct adapter *adapter = subject->adapter;                                  \
+                                                                                                   \
+		(void)host, (void)finding, (void)gpu, (void)adapter;                               \
+		return expression;                                                                 \
+	}
+#include "tools/doctor/facts.def"
+#undef FACT
+
+const struct fact facts[] = {
+#define FACT(name, expression) { #name, fact_##name },
+#include "tools/doctor/facts.def"
+#undef FACT
+	{ NULL, NULL },
+};
 
 /* ---- subjects ---- */
 
@@ -48,64 +70,70 @@ bool next_device(struct subject *subject)
 		subject->gpu = is_gpu ? &machine->gpus[number] : NULL;
 		subject->adapter = is_gpu ? NULL : &machine->adapters[number - machine->gpu_count];
 		subject->item = is_gpu ? subject->gpu->label : subject->adapter->name;
-		if (*fact_pci(subject))
+		if (*(subject->gpu ? subject->gpu->pci : subject->adapter->pci))
 			return true;
 	}
 	return false;
 }
 
-const char *fact_gpu_label(const struct subject *subject)
+bool next_preload(struct subject *subject)
 {
-	return subject->gpu->label;
+	static const char *const sources[] = { "LD_PRELOAD", "/etc/ld.so.preload" };
+	const char *lists[] = {
+		host_text(subject->host, "environment/LD_PRELOAD"),
+		reading_text(host_read(subject->host, "/etc/ld.so.preload")),
+	};
+	unsigned int number = 0;
+
+	for (int i = 0; i < 2; i++) {
+		char *copy = text_of("%s", lists[i] ? lists[i] : ""), *rest = NULL, *word;
+
+		while ((word = strtok_r(copy, " :\n\t", &rest))) {
+			copy = NULL;
+			if (number++ < subject->number)
+				continue;
+			subject->number++;
+			subject->line = word;
+			subject->more = sources[i];
+			return true;
+		}
+	}
+	return false;
 }
 
-const char *fact_adapter(const struct subject *subject)
+/* ---- numbers and words ---- */
+
+int64_t facts_number(const struct subject *subject, const char *name)
 {
-	return subject->adapter->name;
+	int64_t number;
+
+	return value_number(subject, name, &number) ? number : 0;
 }
 
-const char *fact_ordinal(const struct subject *subject)
+const char *facts_count(int64_t number)
 {
-	return text_of("%d", subject->gpu->ordinal);
+	return number ? NUMBER(number) : NULL;
 }
 
-const char *fact_line(const struct subject *subject)
+const char *facts_differ(const struct subject *subject, const char *name, const char *other)
 {
-	return subject->line;
+	const char *one = value_of(subject, name), *two = value_of(subject, other);
+
+	return truth(one && two && strcmp(one, two));
 }
 
-/* ---- the finding ---- */
-
-const char *fact_check(const struct subject *subject)
+int64_t facts_time_limit(struct host *host)
 {
-	return subject->check;
-}
+	int64_t limit;
 
-const char *fact_text(const struct subject *subject)
-{
-	return finding_text(subject->finding);
-}
-
-const char *fact_nothing(const struct subject *subject)
-{
-	return truth(!finding_text(subject->finding));
-}
-
-const char *fact_failed(const struct subject *subject)
-{
-	return truth(subject->finding->result == FAIL);
-}
-
-const char *fact_warned(const struct subject *subject)
-{
-	return truth(subject->finding->result == WARN);
+	return host_number(host, &limit, "option/limit") ? limit : HOST_LIMIT;
 }
 
 /* ---- the driver ---- */
 
 /* "550.54.15": the module's version, or else from /proc/driver/nvidia/version: the number after
  * "Kernel Module". */
-const char *fact_driver(const struct subject *subject)
+const char *facts_driver(const struct subject *subject)
 {
 	const char *text = host_text(subject->host, "/sys/module/nvidia/version"), *at;
 
@@ -119,14 +147,14 @@ const char *fact_driver(const struct subject *subject)
 	return text ? "" : NULL;
 }
 
-const char *fact_flavour(const struct subject *subject)
+const char *facts_flavour(const struct subject *subject)
 {
 	static const char *const names[] = { "none", "open", "proprietary", "unknown" };
 
 	return names[driver_flavour(subject->host)];
 }
 
-const char *fact_cuda(const struct subject *subject)
+const char *facts_cuda(const struct subject *subject)
 {
 	int64_t version;
 
@@ -135,121 +163,10 @@ const char *fact_cuda(const struct subject *subject)
 	return text_of("%d.%d", (int)version / 1000, (int)version % 1000 / 10);
 }
 
-const char *fact_driver_answers(const struct subject *subject)
-{
-	return truth(machine_of(subject->host)->driver_answers);
-}
-
-const char *fact_gpus(const struct subject *subject)
-{
-	return truth(machine_of(subject->host)->gpu_count);
-}
-
-const char *fact_gpus_on_bus(const struct subject *subject)
-{
-	const struct machine *machine = machine_of(subject->host);
-
-	return truth(machine->gpu_count + machine->hidden_gpus);
-}
-
-const char *fact_cuda_lost(const struct subject *subject)
-{
-	const char *ended = host_text(subject->host, "cuda/ended");
-
-	return ended && strcmp(ended, "ok") ? end_words(ended) : NULL;
-}
-
-const char *fact_hidden_gpus(const struct subject *subject)
-{
-	unsigned int count = machine_of(subject->host)->hidden_gpus;
-
-	return count ? text_of("%u", count) : NULL;
-}
-
-const char *fact_longer_limit(const struct subject *subject)
-{
-	int64_t limit = 0;
-
-	if (!host_number(subject->host, &limit, "option/limit"))
-		limit = HOST_LIMIT;
-	return text_of("%lld", (long long)limit * 10);
-}
-
-const char *fact_integrated(const struct subject *subject)
-{
-	return truth(subject->gpu ? gpu_is_integrated(subject->host, subject->gpu)
-				  : gpus_are_integrated(subject->host));
-}
-
-/* ---- methods, and measurements ---- */
-
-const char *fact_works(const struct subject *subject)
-{
-	return truth(every_gpu_works(subject->host));
-}
-
-const char *fact_dma_buf_suffices(const struct subject *subject)
-{
-	return truth(method_suffices(subject->host, METHOD_DMA_BUF));
-}
-
-const char *fact_proved(const struct subject *subject)
-{
-	return proof_of(subject->host, NULL, NULL, METHODS);
-}
-
-const char *fact_proved_dma_buf(const struct subject *subject)
-{
-	return proof_of(subject->host, NULL, NULL, METHOD_DMA_BUF);
-}
-
-const char *fact_proved_peer(const struct subject *subject)
-{
-	return proof_of(subject->host, NULL, NULL, METHOD_PEER_MEMORY);
-}
-
-const char *fact_proved_gpu(const struct subject *subject)
-{
-	return proof_of(subject->host, subject->gpu, NULL, METHODS);
-}
-
-const char *fact_proved_gpu_dma_buf(const struct subject *subject)
-{
-	return proof_of(subject->host, subject->gpu, NULL, METHOD_DMA_BUF);
-}
-
-const char *fact_proved_adapter(const struct subject *subject)
-{
-	return proof_of(subject->host, NULL, subject->adapter, METHODS);
-}
-
-const char *fact_proved_adapter_dma_buf(const struct subject *subject)
-{
-	return proof_of(subject->host, NULL, subject->adapter, METHOD_DMA_BUF);
-}
-
-const char *fact_proved_pair(const struct subject *subject)
-{
-	return proof_of(subject->host, subject->gpu, subject->adapter, METHODS);
-}
-
-const char *fact_dma_buf_open(const struct subject *subject)
-{
-	return truth(method_is_open(subject->host, METHOD_DMA_BUF));
-}
-
 /* ---- peer memory ---- */
 
-const char *fact_peermem_of_other_driver(const struct subject *subject)
-{
-	const char *version = value_of(subject, "peermem_version");
-	const char *driver = value_of(subject, "driver_module");
-
-	return truth(version && driver && strcmp(version, driver));
-}
-
 /* Folders of modules-load.d(5). */
-const char *fact_loaded_at_boot(const struct subject *subject)
+const char *facts_loaded_at_boot(const struct subject *subject)
 {
 	static const char *const folders[] = { "/etc", "/run", "/usr/lib" };
 	char name[128], line[128];

@@ -4,31 +4,14 @@
 #include <string.h>
 
 #include "base/pci_resource.h"
-#include "tools/doctor/rules.h"
+#include "tools/doctor/facts.h"
 #include "tools/units.h"
 
 #define GIB (1LL << 30)
 
-const char *fact_pci(const struct subject *subject)
-{
-	return subject->gpu ? subject->gpu->pci : subject->adapter->pci;
-}
-
-const char *fact_gpu_lost(const struct subject *subject)
-{
-	const char *ended = host_text(subject->host, "cuda/%d/ended", subject->gpu->ordinal);
-
-	return ended && strcmp(ended, "ok") ? end_words(ended) : NULL;
-}
-
-const char *fact_past_peer_memory(const struct subject *subject)
-{
-	return truth(is_past_peer_memory(subject->host, subject->gpu));
-}
-
 /* ---- BAR1 ---- */
 
-static const char *facts_size(int64_t bytes)
+const char *facts_size(int64_t bytes)
 {
 	return bytes >= GIB ? text_of("%lld GiB", (long long)(bytes / GIB))
 			    : text_of("%lld MiB", (long long)bytes >> 20);
@@ -50,42 +33,11 @@ struct bar1 bar1_of(struct host *host, const struct gpu *gpu)
 	return bar1;
 }
 
-const char *fact_bar1(const struct subject *subject)
+const char *facts_bar1_used(struct host *host, const struct gpu *gpu, int eighths)
 {
-	long long bytes = bar1_of(subject->host, subject->gpu).bytes;
+	struct bar1 bar1 = bar1_of(host, gpu);
 
-	return bytes ? text_of("%lld", bytes) : NULL;
-}
-
-const char *fact_bar1_size(const struct subject *subject)
-{
-	return facts_size(bar1_of(subject->host, subject->gpu).bytes);
-}
-
-const char *fact_bar1_unassigned(const struct subject *subject)
-{
-	return truth(bar1_of(subject->host, subject->gpu).unassigned);
-}
-
-const char *fact_bar1_used(const struct subject *subject)
-{
-	struct bar1 bar1 = bar1_of(subject->host, subject->gpu);
-
-	return bar1.used > bar1.bytes / 8 ? facts_size(bar1.used) : NULL;
-}
-
-const char *fact_bar1_crowded(const struct subject *subject)
-{
-	struct bar1 bar1 = bar1_of(subject->host, subject->gpu);
-
-	return truth(bar1.used > bar1.bytes / 8 * 7);
-}
-
-const char *fact_memory_size(const struct subject *subject)
-{
-	int64_t memory;
-
-	return value_number(subject, "memory", &memory) && memory ? facts_size(memory) : NULL;
+	return bar1.used > bar1.bytes / 8 * eighths ? facts_size(bar1.used) : NULL;
 }
 
 /* ---- kinds of memory ---- */
@@ -97,7 +49,7 @@ static const struct kind {
 	      { "pool", "pool" },
 	      { "device_pcie", "PCIe mapping" } };
 
-const char *fact_unexported(const struct subject *subject)
+const char *facts_unexported(const struct subject *subject)
 {
 	char *list = NULL;
 
@@ -111,7 +63,7 @@ const char *fact_unexported(const struct subject *subject)
 	return list;
 }
 
-const char *fact_incapable(const struct subject *subject)
+const char *facts_incapable(const struct subject *subject)
 {
 	char *list = NULL;
 	int64_t capable;

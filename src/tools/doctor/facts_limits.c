@@ -4,21 +4,17 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tools/doctor/rules.h"
+#include "tools/doctor/facts.h"
 #include "tools/records.h"
 #include "tools/units.h"
 
-#define CAP_IPC_LOCK	 14
 #define CAP_SYS_RESOURCE 24
-#define FILES_MANY	 65536
-
-#define NUMBER(number) text_of("%lld", (long long)(number))
 
 /* ---- limits of the process ---- */
 
 /* True if this process has the capability in the initial user namespace: limits of the kernel
  * accept no other. */
-static bool facts_limits_has_capability(struct host *host, int capability)
+bool facts_limits_has_capability(struct host *host, int capability)
 {
 	const char *status = host_text(host, "/proc/self/status");
 	const char *map = host_text(host, "/proc/self/uid_map");
@@ -33,7 +29,7 @@ static bool facts_limits_has_capability(struct host *host, int capability)
 
 /* The limit that the user can set in a shell, at most `wanted`: the hard limit bounds it, unless
  * CAP_SYS_RESOURCE lifts that. The soft limit: nothing higher, or the hard limit is not known. */
-static int64_t facts_limits_reach(struct host *host, const char *name, int64_t wanted)
+int64_t facts_limits_reach(struct host *host, const char *name, int64_t wanted)
 {
 	const struct reading *hard = host_read(host, "limits/%s/hard", name);
 	int64_t soft = 0, most;
@@ -49,12 +45,7 @@ static int64_t facts_limits_reach(struct host *host, const char *name, int64_t w
 	return most < soft ? soft : most < wanted ? most : wanted;
 }
 
-const char *fact_ipc_lock(const struct subject *subject)
-{
-	return truth(facts_limits_has_capability(subject->host, CAP_IPC_LOCK));
-}
-
-const char *fact_memlock_size(const struct subject *subject)
+const char *facts_memlock_size(const struct subject *subject)
 {
 	int64_t bytes;
 
@@ -64,28 +55,16 @@ const char *fact_memlock_size(const struct subject *subject)
 			       : text_of("%lld MiB", (long long)bytes >> 20);
 }
 
-const char *fact_memlock_kib(const struct subject *subject)
-{
-	int64_t bytes;
-
-	return value_number(subject, "memlock", &bytes) ? NUMBER(bytes >> 10) : NULL;
-}
-
-const char *fact_memlock_reach(const struct subject *subject)
+const char *facts_memlock_reach(const struct subject *subject)
 {
 	int64_t most = facts_limits_reach(subject->host, "memlock", INT64_MAX);
 
 	return most == INT64_MAX ? "unlimited" : NUMBER(most >> 10);
 }
 
-const char *fact_nofile_reach(const struct subject *subject)
-{
-	return NUMBER(facts_limits_reach(subject->host, "nofile", FILES_MANY));
-}
-
 /* Error of registering 2 MiB of host memory: 0 with an adapter; ENOMEM with none, and refused by
  * one; ENOENT: not tried. */
-static int facts_limits_host_error(struct host *host)
+int facts_limits_host_error(struct host *host)
 {
 	int error = ENOENT;
 
@@ -97,16 +76,6 @@ static int facts_limits_host_error(struct host *host)
 		error = tried->error == ENOMEM ? ENOMEM : error;
 	}
 	return error;
-}
-
-const char *fact_host_registered(const struct subject *subject)
-{
-	return truth(!facts_limits_host_error(subject->host));
-}
-
-const char *fact_host_refused(const struct subject *subject)
-{
-	return truth(facts_limits_host_error(subject->host) == ENOMEM);
 }
 
 /* ---- cgroups ---- */
@@ -138,30 +107,9 @@ bool next_cgroup(struct subject *subject)
 	return false;
 }
 
-const char *fact_cgroup(const struct subject *subject)
-{
-	return subject->more;
-}
-
 /* ---- limits of the adapters ---- */
 
-const char *fact_half_max_mr(const struct subject *subject)
-{
-	int64_t regions = 0;
-
-	value_number(subject, "max_mr", &regions);
-	return NUMBER(regions / 2);
-}
-
-const char *fact_max_mr_mib(const struct subject *subject)
-{
-	int64_t bytes = 0;
-
-	value_number(subject, "max_mr_size", &bytes);
-	return NUMBER(bytes >> 20);
-}
-
-const char *fact_largest_memory(const struct subject *subject)
+const char *facts_largest_memory(const struct subject *subject)
 {
 	int64_t most = 0, bytes;
 
@@ -202,48 +150,16 @@ bool job_record(struct host *host, const char *path)
 	return i > 0;
 }
 
-static int64_t facts_limits_job_mib(const struct subject *subject)
+int64_t facts_limits_job_mib(const struct subject *subject)
 {
-	int64_t bytes = 0;
+	int64_t bytes = facts_number(subject, "job_bytes");
 
-	value_number(subject, "job_bytes", &bytes);
 	return (bytes + (1 << 20) - 1) >> 20;
 }
 
-static int64_t facts_limits_free_mib(const struct subject *subject)
+int64_t facts_limits_free_mib(const struct subject *subject)
 {
 	struct bar1 bar1 = bar1_of(subject->host, subject->gpu);
 
 	return (bar1.bytes - bar1.used) >> 20;
-}
-
-const char *fact_job_mib(const struct subject *subject)
-{
-	return NUMBER(facts_limits_job_mib(subject));
-}
-
-const char *fact_bar1_free_mib(const struct subject *subject)
-{
-	return NUMBER(facts_limits_free_mib(subject));
-}
-
-const char *fact_half_bar1_free(const struct subject *subject)
-{
-	int64_t room = facts_limits_free_mib(subject);
-
-	return NUMBER(room > 1 ? room / 2 : 1);
-}
-
-const char *fact_gpu_ranks(const struct subject *subject)
-{
-	return NUMBER(facts_limits_free_mib(subject) / facts_limits_job_mib(subject));
-}
-
-const char *fact_adapter_ranks(const struct subject *subject)
-{
-	int64_t room = 0, each = 1;
-
-	value_number(subject, "max_mr", &room);
-	value_number(subject, "job_regions", &each);
-	return NUMBER(room / each);
 }

@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "tools/doctor/rules.h"
+#include "tools/doctor/facts.h"
 #include "tools/units.h"
 
 /* ---- pairs ---- */
@@ -18,7 +18,7 @@ bool next_pair(struct subject *subject)
 	if (!next_gpu(subject))
 		return false;
 	subject->adapter = adapter_of_gpu(subject->host, subject->gpu, &support);
-	subject->item = pair_name(subject->gpu, subject->adapter);
+	subject->item = subject->adapter ? pair_name(subject->gpu, subject->adapter) : NULL;
 	return true;
 }
 
@@ -45,13 +45,8 @@ bool next_closer(struct subject *subject)
 	return false;
 }
 
-const char *fact_distance(const struct subject *subject)
-{
-	return distance_name(distance_between(subject->gpu, subject->adapter));
-}
-
 /* True if a GPU is, or is not, far from the closest adapter. */
-static bool facts_path_has(struct host *host, bool far)
+bool facts_path_has(struct host *host, bool far)
 {
 	struct support support;
 
@@ -65,20 +60,10 @@ static bool facts_path_has(struct host *host, bool far)
 	return false;
 }
 
-const char *fact_gpus_far(const struct subject *subject)
-{
-	return truth(facts_path_has(subject->host, true));
-}
-
-const char *fact_gpus_near(const struct subject *subject)
-{
-	return truth(facts_path_has(subject->host, false));
-}
-
 /* ---- IOMMU ---- */
 
 /* The kernel's command line has one of these options on: the last value counts. */
-const char *fact_passthrough(const struct subject *subject)
+const char *facts_passthrough(const struct subject *subject)
 {
 	static const struct {
 		const char *on, *off;
@@ -164,24 +149,19 @@ static unsigned int facts_path_bridges(struct host *host, const struct gpu *gpu,
 }
 
 /* The first 4 words of the list, and the number of the others. */
-static const char *facts_path_shorten(const char *list)
+const char *facts_path_shorten(const char *list)
 {
 	unsigned int words = 1;
 	size_t length = 0;
 
-	for (const char *at = list; *at; at++) {
+	for (const char *at = list; at && *at; at++) {
 		if (*at == ' ' && words++ == 4)
 			length = (size_t)(at - list);
 	}
 	return words > 4 ? text_of("%.*s +%u", (int)length, list, words - 4) : list;
 }
 
-struct bridges {
-	bool known, seen;
-	char *redirecting, *hidden;
-};
-
-static struct bridges facts_path_bridges_of(struct host *host)
+struct bridges facts_path_bridges_of(struct host *host)
 {
 	struct bridges bridges = { .known = false };
 	struct support support;
@@ -198,33 +178,7 @@ static struct bridges facts_path_bridges_of(struct host *host)
 	return bridges;
 }
 
-const char *fact_paths_known(const struct subject *subject)
+const char *facts_path_first(const char *list)
 {
-	return truth(facts_path_bridges_of(subject->host).known);
-}
-
-const char *fact_bridges(const struct subject *subject)
-{
-	return truth(facts_path_bridges_of(subject->host).seen);
-}
-
-const char *fact_redirecting(const struct subject *subject)
-{
-	const char *list = facts_path_bridges_of(subject->host).redirecting;
-
-	return list ? facts_path_shorten(list) : NULL;
-}
-
-const char *fact_redirecting_first(const struct subject *subject)
-{
-	const char *list = facts_path_bridges_of(subject->host).redirecting;
-
 	return list ? text_of("%.*s", (int)strcspn(list, " "), list) : NULL;
-}
-
-const char *fact_hidden_bridges(const struct subject *subject)
-{
-	const char *list = facts_path_bridges_of(subject->host).hidden;
-
-	return list ? facts_path_shorten(list) : NULL;
 }

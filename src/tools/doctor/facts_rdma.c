@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/doctor/rules.h"
+#include "tools/doctor/facts.h"
 #include "tools/units.h"
 
 #define CLASS "/sys/class/infiniband"
@@ -31,11 +31,6 @@ bool next_port(struct subject *subject)
 	return true;
 }
 
-const char *fact_port(const struct subject *subject)
-{
-	return subject->line;
-}
-
 bool next_uverbs(struct subject *subject)
 {
 	const char *at = reading_text(host_read(subject->host, "/dev/infiniband/"));
@@ -54,17 +49,7 @@ bool next_uverbs(struct subject *subject)
 
 /* ---- adapters ---- */
 
-const char *fact_adapters(const struct subject *subject)
-{
-	return truth(machine_of(subject->host)->adapter_count);
-}
-
-const char *fact_adapters_known(const struct subject *subject)
-{
-	return truth(machine_of(subject->host)->adapters_are_known);
-}
-
-const char *fact_hardware(const struct subject *subject)
+const char *facts_hardware(const struct subject *subject)
 {
 	EACH_ADAPTER(subject->host, adapter) {
 		if (!adapter->software)
@@ -73,19 +58,7 @@ const char *fact_hardware(const struct subject *subject)
 	return NULL;
 }
 
-const char *fact_software(const struct subject *subject)
-{
-	return truth(subject->adapter->software);
-}
-
-const char *fact_ports(const struct subject *subject)
-{
-	static const char *const names[] = { "unknown", "inactive", "active" };
-
-	return names[subject->adapter->ports];
-}
-
-static unsigned int facts_rdma_inactive(struct host *host)
+unsigned int facts_rdma_inactive(struct host *host)
 {
 	unsigned int count = 0;
 
@@ -94,18 +67,7 @@ static unsigned int facts_rdma_inactive(struct host *host)
 	return count;
 }
 
-const char *fact_inactive_ports(const struct subject *subject)
-{
-	return truth(facts_rdma_inactive(subject->host));
-}
-
-const char *fact_all_ports_inactive(const struct subject *subject)
-{
-	return truth(facts_rdma_inactive(subject->host) ==
-		     machine_of(subject->host)->adapter_count);
-}
-
-const char *fact_slow_link(const struct subject *subject)
+const char *facts_slow_link(const struct subject *subject)
 {
 	const char *speed = value_of(subject, "link_speed");
 	const char *most = value_of(subject, "max_link_speed");
@@ -118,22 +80,7 @@ const char *fact_slow_link(const struct subject *subject)
 
 /* ---- libibverbs ---- */
 
-const char *fact_verbs_lost(const struct subject *subject)
-{
-	const char *ended = host_text(subject->host, "verbs/ended");
-
-	return ended && strcmp(ended, "ok") ? end_words(ended) : NULL;
-}
-
-const char *fact_adapter_lost(const struct subject *subject)
-{
-	const struct reading *ended =
-		host_read(subject->host, "verbs/%s/ended", subject->adapter->name);
-
-	return !ended->error && strcmp(ended->text, "ok") ? end_words(ended->text) : NULL;
-}
-
-const char *fact_uverbs_open(const struct subject *subject)
+const char *facts_uverbs_open(const struct subject *subject)
 {
 	const struct reading *adapter =
 		host_read(subject->host, "/sys/class/infiniband_verbs/%s/ibdev", subject->line);
@@ -144,7 +91,7 @@ const char *fact_uverbs_open(const struct subject *subject)
 	return error == ENOENT ? NULL : error ? text_of("%s", host_error_name(error)) : "ok";
 }
 
-const char *fact_opened_adapter(const struct subject *subject)
+const char *facts_opened_adapter(const struct subject *subject)
 {
 	EACH_ADAPTER(subject->host, adapter) {
 		if (!host_read(subject->host, "verbs/%s/open", adapter->name)->error)

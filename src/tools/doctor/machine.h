@@ -120,9 +120,6 @@ enum flavour { FLAVOUR_NONE, FLAVOUR_OPEN, FLAVOUR_PROPRIETARY, FLAVOUR_UNKNOWN 
 /* Flavour of the driver's kernel module. */
 enum flavour driver_flavour(struct host *host);
 
-/* True if the running kernel is this version or newer. */
-bool kernel_is_at_least(struct host *host, int major, int minor);
-
 /* True from compute capability 10 on, where only dma-buf registrations are proved, unless the probe
  * registered this GPU's memory by peer memory. */
 bool is_past_peer_memory(struct host *host, const struct gpu *gpu);

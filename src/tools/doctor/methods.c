@@ -28,15 +28,6 @@ enum flavour driver_flavour(struct host *host)
 	return FLAVOUR_UNKNOWN;
 }
 
-bool kernel_is_at_least(struct host *host, int major, int minor)
-{
-	const char *text = host_text(host, "identity/kernel");
-	int first = 0, second = 0;
-
-	return text && sscanf(text, "%d.%d", &first, &second) == 2 &&
-	       (first > major || (first == major && second >= minor));
-}
-
 bool is_past_peer_memory(struct host *host, const struct gpu *gpu)
 {
 	const char *compute = host_text(host, "cuda/%d/compute", gpu->ordinal);

@@ -2,6 +2,7 @@
 /* rules.c -- values by name, conditions, and the rules of the checks */
 #include "tools/doctor/rules.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,6 +61,57 @@ static const char *parse_behind(const struct reading *reading, const char *argum
 	return at ? at + strlen(argument) : reading_text(reading);
 }
 
+/* The first line that starts so, and is not empty. */
+static const char *parse_starting(const struct reading *reading, const char *argument)
+{
+	const char *at = reading_text(reading);
+	char line[128];
+
+	while (host_line(&at, line, sizeof(line))) {
+		if (*line && !strncmp(line, argument, strlen(argument)))
+			return text_of("%s", line);
+	}
+	return NULL;
+}
+
+/* The word with this number, from 0; the first is "ok". */
+static const char *parse_field(const struct reading *reading, const char *argument)
+{
+	const char *at = reading->error || strncmp(reading->text, "ok ", 3) ? "" : reading->text;
+
+	for (int i = atoi(argument); i; i--) {
+		at += strcspn(at, " ");
+		at += strspn(at, " ");
+	}
+	return *at ? text_of("%.*s", (int)strcspn(at, " "), at) : NULL;
+}
+
+static const char *parse_version(const struct reading *reading, const char *argument)
+{
+	const char *at =
+		reading->error ? NULL : reading->text + strcspn(reading->text, "0123456789");
+
+	(void)argument;
+	return at ? text_of("%.*s", (int)strspn(at, "0123456789."), at) : NULL;
+}
+
+static const char *parse_lower(const struct reading *reading, const char *argument)
+{
+	char *copy = reading->error ? NULL : text_of("%s", reading->text);
+
+	(void)argument;
+	for (char *at = copy; at && *at; at++)
+		*at = (char)tolower((unsigned char)*at);
+	return copy;
+}
+
+/* The end of a probe process, if it is not normal. */
+static const char *parse_lost(const struct reading *reading, const char *argument)
+{
+	(void)argument;
+	return reading->error || !strcmp(reading->text, "ok") ? NULL : end_words(reading->text);
+}
+
 /* A device attribute: a driver older than the attribute lacks the feature. */
 static const char *parse_attribute(const struct reading *reading, const char *argument)
 {
@@ -88,16 +140,6 @@ static const struct {
 #undef WORDS
 };
 #define WORDS_COUNT (sizeof(words) / sizeof(words[0]))
-
-static const struct {
-	const char *name;
-	const char *(*compute)(const struct subject *subject);
-} facts[] = {
-#define FACT(name) { #name, fact_##name },
-#include "tools/doctor/facts.def"
-#undef FACT
-};
-#define FACTS (sizeof(facts) / sizeof(facts[0]))
 
 static const char *rules_expand(const struct subject *subject, const char *pattern);
 static bool rules_match(const struct subject *subject, const char *condition);
@@ -140,9 +182,9 @@ const char *value_of(const struct subject *subject, const char *name)
 		host_noting(subject->host, reading);
 		return NULL;
 	}
-	for (i = 0; i < FACTS; i++) {
-		if (!strcmp(facts[i].name, name))
-			return facts[i].compute(subject);
+	for (const struct fact *fact = facts; fact->name; fact++) {
+		if (!strcmp(fact->name, name))
+			return fact->compute(subject);
 	}
 	for (i = 0; i < WORDS_COUNT; i++) {
 		if (strcmp(words[i].name, name))
@@ -176,16 +218,18 @@ bool value_number(const struct subject *subject, const char *name, int64_t *numb
 static const char *rules_expand_name(const struct subject *subject, char *inner)
 {
 	size_t length = strcspn(inner, "|?:");
-	char operator= inner[length], *more = inner + length + 1, *sign;
+	char what = inner[length], *more = inner + length + 1, *sign;
 	const char *value;
 
 	inner[length] = '\0';
-	if (operator== ':')
-		return host_error_name(rules_read(subject, inner)->error);
+	if (what == ':' && !strcmp(more, "message"))
+		return rules_read(subject, inner)->text;
+	if (what == ':')
+		return text_of("%s", host_error_name(rules_read(subject, inner)->error));
 	value = value_of(subject, inner);
-	if (operator== '|')
+	if (what == '|')
 		return value ? value : more;
-	if (operator!= '?')
+	if (what != '?')
 		return value ? value : "";
 	if (!value || !*value)
 		return "";
@@ -246,11 +290,11 @@ static bool rules_is_between(const struct subject *subject, const char *name, co
 	const char *bounds[] = { versions, text, end };
 	int numbers[3][3] = { { 0 } }, order[2] = { 0 };
 
-	if (!text)
-		return false;
 	snprintf(end, sizeof(end), "%.*s", (int)strcspn(second, ")"), second);
 	if (*end < '0' || *end > '9')
 		bounds[2] = value_of(subject, end);
+	if (!text || !bounds[2])
+		return false;
 	for (int i = 0; i < 3; i++) {
 		const char *at = bounds[i] + strcspn(bounds[i], "0123456789");
 

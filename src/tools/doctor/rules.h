@@ -20,7 +20,7 @@
  *   {name}           the value; nothing if it is not there
  *   {name|TEXT}      the value, or this text
  *   {name?TEXT}      this text if the value is there and not empty; % is the value
- *   {name:error}     the error of a reading, by name
+ *   {name:error}     the error of a reading, by name; {name:message}: its text
  */
 #ifndef PEERPIN_DOCTOR_RULES_H
 #define PEERPIN_DOCTOR_RULES_H
@@ -34,6 +34,7 @@ struct subject {
 	struct finding *finding; /* of the check; NULL: none */
 	const struct gpu *gpu;
 	const struct adapter *adapter;
+	enum method method;
 	const char *line;    /* one line, port or word */
 	const char *more;    /* of the line */
 	const char *item;    /* name of the subject in texts; NULL: the host */
@@ -52,9 +53,12 @@ void rules_run(struct host *host, struct finding *finding, const char *check);
 
 /* ---- functions of the tables ---- */
 
-#define FACT(name) const char *fact_##name(const struct subject *subject);
-#include "tools/doctor/facts.def"
-#undef FACT
+/* A value that is computed (facts.def). The list ends with the name NULL. */
+struct fact {
+	const char *name;
+	const char *(*compute)(const struct subject *subject);
+};
+extern const struct fact facts[];
 
 /* Moves to the next subject. False: none is left. */
 #define SCOPE(name) bool next_##name(struct subject *subject);
