@@ -83,6 +83,7 @@ bool job_record(struct host *host, const char *path);
 #define FIX_VERBS                                                                                  \
 	"apt install libibverbs1 ibverbs-providers, or dnf install libibverbs (as root; for a "    \
 	"container, where it is built)"
+#define FIX_NO_MODULE	 "ask your administrator: install the driver's kernel modules for this kernel"
 #define FIX_PROVIDER	 "use an adapter of another driver, such as mlx5"
 #define FIX_HARDWARE	 "use a hardware RDMA adapter"
 #define FIX_SYSFS	 "give this container /sys, or run it on the host"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/doctor/checks.h"
+#include "tools/doctor/rules.h"
 #include "tools/units.h"
 
 #define ROOM "peerpin doctor --only limits,bar1"
@@ -14,12 +14,10 @@
 static const struct {
 	const char *line;
 	const char *words;
-	const char *fix;
+	const char *fix; /* or a value's name, fix_... */
 } causes[] = {
 	{ "assumption of 64KB pages failed",
-	  "nvidia_peermem registers GPU pages of 64 KiB alone (ibv_reg_mr: EINVAL)",
-	  "ask your administrator: the driver's open kernel modules (package nvidia-open), for "
-	  "dma-buf" },
+	  "nvidia_peermem registers GPU pages of 64 KiB alone (ibv_reg_mr: EINVAL)", "fix_pages" },
 	{ "while calling nvidia_p2p_get_pages", "the driver gave nvidia_peermem no pages", ROOM },
 	{ "nvidia_peermem: ", "the kernel did not load nvidia_peermem",
 	  "ask your administrator: reinstall the driver after MLNX_OFED or DOCA-OFED" },
@@ -70,8 +68,11 @@ void check_log(struct host *host, struct finding *finding)
 		last[cause] = text_of("%s", line);
 	}
 	for (size_t i = 0; i < CAUSES; i++) {
+		const char *fix = causes[i].fix;
+
 		if (count[i])
-			finding_implied(finding, NULL, measured, WARN, causes[i].fix,
+			finding_implied(finding, NULL, measured, WARN,
+					strncmp(fix, "fix_", 4) ? fix : host_value(host, fix),
 					"%s, %u time%s (the last: %s)", causes[i].words, count[i],
 					count[i] == 1 ? "" : "s", last[i]);
 	}

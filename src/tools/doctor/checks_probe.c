@@ -115,6 +115,19 @@ static void checks_probe_report_failure(struct host *host, const struct gpu *gpu
 		const char *failure = checks_probe_failure(host, gpu, adapter, method);
 		const struct meaning *meaning = failure ? meaning_of(failure) : NULL;
 
+		if (failure && failed_as_integrated(host, gpu, failure)) {
+			if (method == METHOD_PEER_MEMORY)
+				finding_implied(finding, pair_name(gpu, adapter), NULL, UNKNOWN,
+						"peerpin doctor on that host: this version "
+						"registers memory of cudaHostAlloc",
+						gpu_is_integrated(host, gpu)
+							? "the probe tried device memory: of an "
+							  "integrated GPU, adapters access memory "
+							  "of cudaHostAlloc"
+							: "whether the GPU is integrated cannot be "
+							  "read");
+			continue;
+		}
 		if (!failure)
 			continue;
 		finding_item(finding, result, pair_name(gpu, adapter), "%s fails: %s%s%s",

@@ -135,6 +135,10 @@ bool is_unsupported(const char *error);
 bool gpu_is_integrated(struct host *host, const struct gpu *gpu);
 bool gpus_are_integrated(struct host *host);
 
+/* True if the probe's failure is one of device memory of an integrated GPU, or may be one: it is no
+ * failure of the host memory that adapters access. */
+bool failed_as_integrated(struct host *host, const struct gpu *gpu, const char *failure);
+
 /* Version of the peer-memory client that is registered with the RDMA stack; an error: none. */
 const struct reading *peer_memory_client(struct host *host);
 
