@@ -220,6 +220,12 @@ path             3 hosts               OK  GPU0-mlx5_0 GPU1-mlx5_1 GPU2-mlx5_2 G
 verdict          all                   works
 25 of 25 checks are equal on all hosts.
 => 0" "$(cat "$work"/n[23].merge "$work/n2.merge" | "$doctor" --merge; echo "=> $?")"
+	sed 's/64 MiB 2.9 ms/64 MiB 3.2 ms/; s/"PIX"/"SYS"/' "$work/n2.merge" >"$work/other.merge"
+	same 'hosts with equal names' "peerpin doctor: n2 is the name of 3 hosts, or of one that was examined 3 times: only the first is compared
+peerpin doctor  2 hosts
+verdict          all                   works
+25 of 25 checks are equal on all hosts.
+=> 0" "$(outcome "$doctor" --merge "$work"/n[23].merge "$work"/{other,other}.merge)"
 	same 'a file of something else' "peerpin doctor: $recorded: not written by peerpin doctor --json"$'\n=> 2' "$(outcome "$doctor" --merge "$work/n1.merge" "$recorded")"
 	same 'no host' $'peerpin doctor: --merge: no host was read\n=> 2' "$(outcome "$doctor" --merge </dev/null)"
 fi
