@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* checks.h -- the checks of doctor, and the finding that each check fills
  *
- * Table: doctor_checks.def, one row per check. A check reads readings of the host, fills its
- * finding and changes nothing else. Checks are independent: no check depends on, or stops,
- * another. Data that could not be read gives UNKNOWN, never OK.
+ * Table: doctor_checks.def, a row for each check with its rules (rules.h). A check fills its
+ * finding from readings of the host, and changes nothing else. Checks are independent: no check
+ * depends on, or stops, another. Data that could not be read gives UNKNOWN, never OK.
  */
 #ifndef PEERPIN_DOCTOR_CHECKS_H
 #define PEERPIN_DOCTOR_CHECKS_H

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* rules.h -- rules of the checks: conditions over named values, with a result, a text and a fix
  *
- * Tables: readings.def (values that are read), words.def (values that are chosen by conditions),
- * facts.def (values that a function computes), and checks_*.def (rules).
+ * Tables: readings.def (values that are read), words.def (values that conditions choose), facts.def
+ * (values that are computed), and doctor_checks.def (rules). tests/doctor/check_rules.py reports a
+ * name that no table has.
  *
  * A value is a text; a value that is unreadable, absent or false is NULL. A condition is a list of
  * terms, separated by blanks, of which all are met; "A|B" is met if one is. "" is always met.
@@ -48,6 +49,11 @@ const char *host_value(struct host *host, const char *name);
 /* True if the value is a number, which may be followed by a blank and more. */
 bool value_number(const struct subject *subject, const char *name, int64_t *number);
 
+/* The reading of a value; NULL: the value is no reading. */
+const struct reading *value_reading(const struct subject *subject, const char *name);
+
+const char *rules_expand(const struct subject *subject, const char *text);
+bool rules_match(const struct subject *subject, const char *condition);
 /* Applies the rules of a check. */
 void rules_run(struct host *host, struct finding *finding, const char *check);
 
