@@ -127,20 +127,16 @@ bool job_record(struct host *host, const char *path)
 {
 	struct records records = { 0 };
 	int64_t bytes = 0, regions = 0;
-	json_t *gpu;
-	size_t i, k;
+	size_t i;
 
 	records_read(&records, path);
 	records_print_problems(&records, "peerpin doctor");
 	for (i = 0; i < records.count; i++) {
 		int64_t registrations = record_number(&records.list[i], "registrations");
+		int64_t peak = record_number(&records.list[i], "pinned_bytes_peak");
 
 		regions = registrations > regions ? registrations : regions;
-		json_array_foreach(json_object_get(records.list[i].json, "gpus"), k, gpu) {
-			int64_t peak = number_of(gpu, "pinned_bytes_peak");
-
-			bytes = peak > bytes ? peak : bytes;
-		}
+		bytes = peak > bytes ? peak : bytes;
 	}
 	host_record(host, "job/processes", "%zu", records.count);
 	host_record(host, "job/bytes", "%lld", (long long)bytes);
