@@ -55,6 +55,8 @@ void json_write(struct output *output, bool ended, uint64_t elapsed_ns);
 
 /* Return true if a request was served or a key looked up, unless every adapter is software. */
 bool usage_is_used(void);
+/* True if peerpin served a request: the usage has the peak of pinned bytes then. */
+bool usage_served(void);
 
 /* Write "used: ...", "no request hit: ..." or "not used: REASON". */
 void usage_write(char *to, size_t size);

@@ -236,15 +236,19 @@ void table_write_line(struct output *output)
 {
 	const struct statistics_process *process = &statistics.process;
 	char bytes[24], usage[400] = "used", host[sizeof(process->host)];
+	bool used = usage_is_used();
 
-	if (!usage_is_used())
+	/* A usage with served requests has the peak already. */
+	if (!used)
 		usage_write(usage, sizeof(usage));
 	usage_bytes(statistics_get(pinned_bytes_peak), bytes, sizeof(bytes));
 	output_add(output, "peerpin: ");
 	if (process->rank >= 0)
 		output_add(output, "rank %d ", process->rank);
-	output_add(output, "%s GPUDirect RDMA %s, hits %llu/%llu, registered %s at peak\n",
+	output_add(output, "%s GPUDirect RDMA %s, hits %llu/%llu",
 		   table_clean(process->host, host, sizeof(host)), usage,
-		   llu(statistics_tallied(TALLY_hits)), llu(statistics_tallied(TALLY_requests)),
-		   bytes);
+		   llu(statistics_tallied(TALLY_hits)), llu(statistics_tallied(TALLY_requests)));
+	if (used || !usage_served())
+		output_add(output, ", registered %s at peak", bytes);
+	output_add(output, "\n");
 }

@@ -35,7 +35,7 @@ void usage_time(uint64_t nanoseconds, char *to, size_t size)
 	snprintf(to, size, unit && nanoseconds ? "%.1f %s" : "%.0f %s", amount, units[unit]);
 }
 
-static bool usage_served(void)
+bool usage_served(void)
 {
 	return statistics_tallied(TALLY_hits) || statistics_get(waited) ||
 	       statistics_get(synchronous_queued) || statistics_get(synchronous);

@@ -4,8 +4,10 @@
  * Facts of a job are one object: sums of counters, further numbers, and texts.
  */
 #include <string.h>
+#include <unistd.h>
 
 #include "tools/jobs.h"
+#include "tools/program_file.h"
 
 static void facts_set_text(json_t *facts, const char *name, const char *text)
 {
@@ -192,12 +194,35 @@ static void facts_find_never_used(json_t *facts, const struct job *job)
 			       bytes && time ? " of registration" : ""));
 }
 
+/* The program as peerpin doctor finds it: the file of a process that still runs on this host, or
+ * the name if PATH has it. Records have the name alone: the user knows its folder. */
+static const char *facts_program_file(const struct job *job)
+{
+	static char path[PATH_MAX];
+	ssize_t length;
+
+	for (size_t i = 0; i < job->count; i++) {
+		if (job->ranks[i]->end != RECORD_RUNNING)
+			continue;
+		length = readlink(
+			text_of("/proc/%lld/exe", (long long)record_number(job->ranks[i], "pid")),
+			path, sizeof(path) - 1);
+		if (length <= 0)
+			continue;
+		path[length] = '\0';
+		if (!access(path, X_OK) && !strcmp(strrchr(path, '/') + 1, job->program))
+			return path;
+	}
+	return program_find(job->program, path) ? job->program
+						: text_of("/path/to/%s", job->program);
+}
+
 static json_t *facts_find(const struct job *job)
 {
 	json_t *facts = json_copy(job->totals);
 
 	facts_set_text(facts, "ranks_or_processes", job_has_ranks(job) ? "ranks" : "processes");
-	facts_set_text(facts, "program", job->program);
+	facts_set_text(facts, "program_file", facts_program_file(job));
 	facts_set(facts, "ranks", job->count);
 	facts_set(facts, "used", job->used);
 	facts_set(facts, "unused", job->count - job->used);

@@ -30,10 +30,12 @@ bool options_print_out(const struct tool *tool)
 int options_next(const struct tool *tool, const struct option *known, int count, char **words,
 		 int *status)
 {
+	char letters[16];
 	int option;
 
+	snprintf(letters, sizeof(letters), ":h%s", tool->letters ? tool->letters : "");
 	opterr = 0;
-	option = getopt_long(count, words, ":h", known, NULL);
+	option = getopt_long(count, words, letters, known, NULL);
 	switch (option) {
 	case 'h':
 	case OPTION_HELP:

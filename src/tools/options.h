@@ -12,6 +12,7 @@
 struct tool {
 	const char *name; /* "report" */
 	const char *help;
+	const char *letters; /* of further options, as in getopt(3); NULL: none */
 };
 
 /* Every tool has the first 2 options, and numbers its own from OPTION_FIRST. */

@@ -34,7 +34,7 @@ static const char help[] =
 	"Exit status: 0; 1 if an input or output failed, or there was no input; 2 for wrong usage.\n";
 /* clang-format on */
 
-static const struct tool tool = { "report", help };
+static const struct tool tool = { .name = "report", .help = help };
 
 static const char *html_file;
 static int force, json, prometheus, do_remove;

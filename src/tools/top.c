@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -22,21 +23,26 @@ static const char help[] =
 	"registrations, requests, hits, waits and failures. It only reads, and does not affect the\n"
 	"processes. Press q to quit.\n"
 	"\n"
-	"  --once              print once, and end\n"
+	"  --once, -n COUNT    print once, or so many times, and end\n"
 	"  --json              print one JSON object in a line each time\n"
 	"  --interval SECONDS  interval of refreshes (default: 1)\n"
 	"  --job JOB           only processes of this job\n"
 	"  -h, --help          print this\n"
 	"  --version           print the version\n"
 	"\n"
-	"Exit status: 0; 1 if with --once no selected process uses peerpin; 2 for wrong usage.\n";
+	"Without a terminal, one of --once, -n, --json and --interval is required.\n"
+	"\n"
+	"Exit status: 0; 1 if no chosen process exists, or if with --once none uses peerpin; 2 for wrong\n"
+	"usage.\n";
 /* clang-format on */
 
-static const struct tool tool = { "top", help };
+static const struct tool tool = { .name = "top", .help = help, .letters = "n:" };
 
 static struct top_choice choice;
 static int once, json;
+static long rounds; /* 0: until output fails */
 static double interval = 1;
+static bool has_interval;
 
 static bool top_parse_interval(const char *word)
 {
@@ -46,6 +52,15 @@ static bool top_parse_interval(const char *word)
 	interval = strtod(word, &end);
 	return end != word && !*end && !errno && isfinite(interval) && interval >= 0.05 &&
 	       interval <= 86400;
+}
+
+static bool top_parse_rounds(const char *word)
+{
+	char *end;
+
+	errno = 0;
+	rounds = strtol(word, &end, 10);
+	return end != word && !*end && !errno && rounds > 0;
 }
 
 /* Return the exit status, or -1 to continue. */
@@ -81,9 +96,18 @@ static int top_parse(int count, char **words)
 		if (option == INTERVAL && !top_parse_interval(optarg))
 			return options_refuse(&tool, "--interval takes 0.05 to 86400 seconds, not ",
 					      optarg);
+		has_interval |= option == INTERVAL;
+		if (option == 'n' && !top_parse_rounds(optarg))
+			return options_refuse(&tool, "-n takes a number from 1 on, not ", optarg);
 		if (option == JOB)
 			choice.job = clean_text(optarg); /* as in records */
 	}
+	rounds = once ? 1 : rounds;
+	if (status < 0 && !rounds && !json && !has_interval && !isatty(STDOUT_FILENO))
+		return options_refuse(&tool,
+				      "standard output is no terminal: add --once, -n, --json "
+				      "or --interval",
+				      "");
 	return status < 0 ? top_parse_processes(words + optind) : status;
 }
 
@@ -97,7 +121,7 @@ static bool top_print(const struct snapshot *now)
 		json_decref(object);
 	} else {
 		top_rows(now, 0, 0, "\n", stdout);
-		if (!once)
+		if (rounds != 1)
 			putchar('\n');
 	}
 	return options_print_out(&tool);
@@ -112,7 +136,26 @@ static void top_sleep(double seconds)
 		;
 }
 
-/* Print one block per interval until output fails, or one block in all (--once). */
+/* Report chosen processes of which none exists, nor its snapshot. */
+static bool top_has_process(void)
+{
+	struct snapshot now = { 0 };
+	bool exists = !choice.count;
+
+	for (size_t i = 0; i < choice.count && !exists; i++)
+		exists = !kill((pid_t)choice.processes[i], 0) || errno != ESRCH;
+	if (!exists) {
+		snapshot_update(&now, &choice);
+		exists = now.records.count > 0;
+		snapshot_free(&now);
+	}
+	if (!exists)
+		fprintf(stderr, "peerpin top: no process has the number %ld%s\n",
+			choice.processes[0], choice.count > 1 ? ", nor the others" : "");
+	return exists;
+}
+
+/* Print one block per interval, until output fails or `rounds` blocks are printed. */
 static int top_print_plain(void)
 {
 	struct snapshot now = { 0 };
@@ -121,7 +164,7 @@ static int top_print_plain(void)
 	snapshot_update(&now, &choice);
 	going = top_print(&now);
 	found = now.records.count > 0;
-	while (going && !once) {
+	while (going && (!rounds || --rounds)) {
 		top_sleep(interval);
 		snapshot_update(&now, &choice);
 		going = top_print(&now);
@@ -134,7 +177,9 @@ int main(int count, char **words)
 {
 	int status = top_parse(count, words);
 
-	if (status < 0 && (once || json || !isatty(STDOUT_FILENO)))
+	if (status < 0 && !top_has_process())
+		status = 1;
+	if (status < 0 && (rounds || json || !isatty(STDOUT_FILENO)))
 		status = top_print_plain();
 	else if (status < 0)
 		status = top_on_terminal(&choice, interval);

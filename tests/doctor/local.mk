@@ -5,6 +5,6 @@ if HAVE_JANSSON
 check_SCRIPTS += $(doctor_checks)
 TESTS += $(doctor_checks)
 endif
-EXTRA_DIST += $(doctor_checks) tests/doctor/check_results.py tests/doctor/check_unreadable.py tests/doctor/make_hosts.py tests/doctor/hosts
+EXTRA_DIST += $(doctor_checks) tests/doctor/check_results.py tests/doctor/check_rules.py tests/doctor/check_unreadable.py tests/doctor/make_hosts.py tests/doctor/hosts
 # check_doctor.sh generates these.
 CLEANFILES += tests/doctor/generated/*.dump

@@ -394,6 +394,39 @@ def drive_old(host):
     host.set("option/probe", "off")
 
 
+@host_of("an integrated GPU, and a record in which the probe tried device memory", jetson)
+def jetson_device_memory(host):
+    host.probe(dma_buf=NO_EXPORT, peermem="fail ibv_reg_mr EFAULT")
+
+
+@host_of("POWER: the driver has no open kernel modules, and nvidia-peermem is not loaded", Host, kernel="4.18.0-553.el8.ppc64le",
+         machine="ppc64le")
+def power(host):
+    host.gpu(switch("15", 0, 0), name="Tesla V100-SXM2-16GB", memory=16128 << 20, bar=16 << 30, compute="7.0")
+    host.adapter("mlx5_0", switch("15", 1, 1), rate="100 Gb/sec (4X EDR)")
+    closed(host)
+    host.driver(version="535.183.06", text=CLOSED_DRIVER.replace("x86_64", "ppc64le"))
+    host.set("cuda/driver_version", "12020")
+    host.set("/sys/class/dmi/id/sys_vendor", "IBM")
+    host.set("/sys/class/dmi/id/product_name", "8335-GTH")
+    without_peermem(host)
+    host.probe(dma_buf=NO_EXPORT, peermem="fail ibv_reg_mr EFAULT")
+    host.set("command/ucx_info -v | grep ersion", "# Library version: 1.15.0")
+    host.set("command/ucx_info -d | grep cuda", "")
+
+
+@host_of("POWER without a driver", power)
+def power_no_driver(host):
+    host.drop("cuda/", "probe/", "/proc/driver", "/sys/module/nvidia")
+    host.set("cuda/ended", "ok")
+    host.set("cuda/library", Error("ENOENT libcuda.so.1: cannot open shared object file"))
+
+
+@host_of("processes share the GPU through the Multi-Process Service")
+def mps(host):
+    host.set("/tmp/nvidia-mps/control?", "010666 0 0 rw")
+
+
 @host_of("adapters with a second function next to the GPU", Host, kernel="6.11.0-1010-nvidia-64k", machine="aarch64")
 def data_direct(host):
     host.set("/sys/class/dmi/id/product_name", "GB300 NVL")
@@ -769,6 +802,10 @@ def programs():
     yield program("program-32", "a program of 32 bits", **{"class": "32", "machine": "i386"})
     yield program("program-script", "a script", kind="script", interpreter_line="/usr/bin/env python3", needed="libc.so.6")
     yield program("program-newer", "a program that was built against a newer glibc", glibc="2.41")
+    host = program("program-unproved", "a static program, on a host where nothing was registered", loader=None, needed=None)
+    host.drop("probe/")
+    host.set("option/probe", "off")
+    yield host
     host = program("program-missing", "a program that is not there")
     host.drop("program/")
     host.set("program/path", Error("ENOENT"))

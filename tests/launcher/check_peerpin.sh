@@ -21,7 +21,8 @@ options_and_statuses() {
 	same 'site KIND --help is site --help' "$("$peerpin" site --help)" "$("$peerpin" site slurm --help)"
 	same 'help is --help' "$("$peerpin" --help)" "$("$peerpin" help)"
 	same 'help of a subcommand is its --help' "$("$peerpin" config --help)" "$("$peerpin" help config)"
-	same 'help of another word is --help' "$("$peerpin" --help)" "$("$peerpin" help mpirun)"
+	same 'help of run is --help' "$("$peerpin" --help)" "$("$peerpin" help run)"
+	same 'help of another word fails' $'peerpin: help: mpirun is no subcommand (see peerpin --help)\n=> 2' "$(outcome "$peerpin" help mpirun)"
 	same 'version is no subcommand' $'peerpin: version: command not found: did you mean peerpin --version?\n=> 127' \
 		"$(PATH=/usr/bin:/bin outcome "$peerpin" version)"
 	same 'run is a subcommand once' $'peerpin: run: command not found\n=> 127' "$(PATH=/usr/bin:/bin outcome "$peerpin" run run)"

@@ -145,6 +145,7 @@ damaged() {
 	printf '#!%s/none\n' "$tmp" >"$tmp/cut"
 	same 'a script whose interpreter is missing' "peerpin: $tmp/cut requires $tmp/none, which is missing"$'\n=> 1' \
 		"$(outcome "$config" --inspect "$library" "$tmp/cut")"
+	same 'peerpin says so once' "peerpin: $tmp/cut requires $tmp/none, which is missing"$'\n=> 127' "$(outcome "$peerpin" "$tmp/cut")"
 	printf '#!/bin/sh\r\n' >"$tmp/cut"
 	same 'a script with carriage returns' \
 		"peerpin: $tmp/cut requires /bin/sh?, which is missing (its first line ends with a carriage return)"$'\n=> 1' \

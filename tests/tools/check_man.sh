@@ -73,7 +73,7 @@ tables_are_explained() {
 		sed -n 's/^CONFIG[A-Z_]*(.*"\(PEERPIN_[A-Z_]*\)".*/\1/p' "$srcdir/src/base/config.def" |
 			missing docs/man/peerpin.1
 	)"
-	same 'every check of the doctor' '' "$(sed -n 's/^CHECK("\([^"]*\)".*/\1/p' "$srcdir/src/tools/doctor/doctor_checks.def" |
+	same 'every check of the doctor' '' "$(sed -n 's/^CHECK("\([^"]*\)".*/\1/p' "$srcdir"/src/tools/doctor/rules/*.def |
 		missing "$(page_of doctor)")"
 	titles=$(sed -nE 's/.*table_(begin_line|add_named)\(output, " *([^"]+)".*/\2/p' "$srcdir/src/report/table.c")
 	titles+=$'\n'$(sed -nE 's/^METHOD\([^"]*"([^"]*)".*/not by \1/p;T;q' "$srcdir/src/report/methods.def")
@@ -185,8 +185,8 @@ references_exist() {
 		sed -nE 's/\\-/-/g; s/^\.BR (peerpin[a-z-]*) \(([137])\).*/\1.\2/p' "$page" | sort -u | sed "s|^|${page##*/} |"
 	done)
 	each 'hints lead to sections of man 7' 1 is_section < <(sed -nE "s/.*see ([A-Z ]+) in 'man 7 peerpin'.*/- \1/p" "$srcdir"/src/tools/hints.c)
-	each 'the doctor leads to headings that exist' 10 is_heading < <(grep -oE '"docs/[^"]*"' \
-		"$srcdir/src/tools/doctor/doctor_checks.def" | tr -d '"' | sed 's/#/ /; / /!s/$/ -/' | sort -u)
+	each 'the doctor leads to headings that exist' 10 is_heading < <(grep -ohE '"docs/[^"]*"' \
+		"$srcdir"/src/tools/doctor/rules/*.def | tr -d '"' | sed 's/#/ /; / /!s/$/ -/' | sort -u)
 	each 'links of the documents lead to headings that exist' 10 is_heading < <(cd "$srcdir" &&
 		for file in "${documents[@]}" CONTRIBUTING.md docs/*/*.md; do
 			of "$file" '\]\([A-Za-z0-9_./-]*#[^)]*' "$file" | sed -E "s|^[^ ]* \]\(#|$file |; s|^[^ ]* \]\(|${file%"${file##*/}"}|; s/#/ /"

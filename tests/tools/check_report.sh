@@ -69,6 +69,10 @@ golden_output() {
 		'*:hits=0' '*:waited=0' '*:synchronous=0' '*:forwarded=2201' '*:forwarded_failed=2201' \
 		'*:registrations=0' '*:registrations_failed=3' '*:failed_address=3' '*:pairs=[]' '*:histograms={}' \
 		'*:pinned_bytes_peak=0'
+	mkdir -p "$tmp/bin"
+	printf '#!/bin/sh\n' >"$tmp/bin/lammps"
+	chmod +x "$tmp/bin/lammps"
+	matches 'a program of PATH is named alone' *$'-> peerpin doctor lammps\n'* "$(PATH=$tmp/bin:$PATH "$report" "$tmp/unused")"
 	golden kept 4 '*:settings={"PEERPIN_KEEP":"4294967296"}' '*:kept=3000' '*:reused=2900' '*:kept_bytes_peak=2147483648' \
 		'1:reused=300' '1:kept_released=2700' '3:kept_bytes_peak=17179869184' \
 		'2:kept_host_bytes_peak=1073741824'

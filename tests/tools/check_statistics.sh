@@ -34,7 +34,7 @@ at_exit() {
 	same 'a long path works' 1 "$(number allocations "$tmp/${long}x.json")"
 	matches 'a path beyond the limit gets a warning' '*<warn>*no statistics written: File name too long*' \
 		"$(with PEERPIN_SUMMARY=none PEERPIN_STATS_FILE="$(printf '%05000d' 1)" "$client" adapter allocated=1 exit 2>&1)"
-	matches 'the summary of one line' 'peerpin: * GPUDirect RDMA not used: software adapter sim0; *, hits 0/1, registered 1.0 MiB at peak' \
+	matches 'the summary of one line' 'peerpin: * GPUDirect RDMA not used: software adapter sim0; dma-buf; 1.0 MiB registered at peak, hits 0/1' \
 		"$(with PEERPIN_SUMMARY=line "$client" adapter allocated=1 sent=1 exit 2>&1)"
 }
 

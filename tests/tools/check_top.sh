@@ -84,6 +84,17 @@ options_and_statuses() {
 		[[ $word = -- ]] || matches "process '$word'" '*=> 2' "$(outcome "$top" --once -- "$word")"
 	done
 	matches 'no process' '*0 running*No process of yours uses peerpin on this host now.*=> 1' "$(outcome "$top" --once)"
+	same '-n 1 is --once' "$(outcome "$top" --once | sed 's/..:..:..//')" "$(outcome "$top" -n 1 | sed 's/..:..:..//')"
+	same '-n 3 prints three times' 3 "$(timeout 60 "$top" --json --interval 0.05 -n 3 | grep -c . || true)"
+	for word in 0 -1 x 1x ''; do
+		matches "-n '$word'" '*-n takes*=> 2' "$(outcome "$top" -n "$word")"
+	done
+	matches 'output that is no terminal' 'peerpin top: standard output is no terminal: *--once*=> 2' "$(outcome timeout 60 "$top")"
+	for option in --once '--interval 0.05' --json; do
+		# shellcheck disable=SC2086 # words
+		same "a process number that does not exist, with $option" $'peerpin top: no process has the number 99999999\n=> 1' \
+			"$(outcome timeout 60 "$top" $option 99999999)"
+	done
 	same 'no process, as JSON' '[]' "$("$top" --once --json | jq -c .processes || true)"
 }
 
@@ -107,6 +118,7 @@ running() {
 	matches 'another process' '*That process does not use peerpin on this host now.*=> 1' "$(outcome "$top" --once $$)"
 	matches 'other processes' '*None of these processes uses peerpin on this host now.*=> 1' "$(outcome "$top" --once $$ 1)"
 	matches 'report of a running job' '*client  job 4711  2 processes *  2 running*not used: software adapter sim0; *=> 0' "$(outcome "$report")"
+	matches 'its advice names the program'"'"'s file' "*-> peerpin doctor $client"$'\n'* "$("$report")"
 	jq '.start_ticks += 1' "$tmp/run/peerpin/${pids[0]}"-*.stats >"$tmp/later.stats"
 	same 'a reused process number is another process' '["killed"]' \
 		"$("$report" --json "$tmp/later.stats" | jq -c '[.jobs[0].ranks[].ended]')"

@@ -44,7 +44,7 @@ same 'documents have none of the phrases' '' "$(for document in "${documents[@]}
 	{ tr -s '[:space:]' ' ' <"$document" | grep -oiE "$phrases" || :; } | sed "s|^|$document: |"
 done)"
 same 'tables of messages use the terms' '' "$(literals src/base/config.def src/report/{statistics,errors}.def src/tools/{advice,hints,metrics}.def \
-	src/tools/doctor/doctor_checks.def src/intercept/entry_points.def | found)"
+	src/tools/doctor/{words.def,rules/*.def} src/intercept/entry_points.def | found)"
 same 'the launcher uses the terms' '' "$(lines scripts/peerpin.in | found)"
 same 'messages use the terms' '' "$(literals src/{base,report,memory,registration,intercept}/*.c src/tools/{,doctor/}*.c | found)"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* checks.h -- the checks of doctor, and the finding that each check fills
  *
- * Table: doctor_checks.def, one row per check. A check reads readings of the host, fills its
- * finding and changes nothing else. Checks are independent: no check depends on, or stops,
- * another. Data that could not be read gives UNKNOWN, never OK.
+ * Table: doctor_checks.def, a row for each check with its rules (rules.h). A check fills its
+ * finding from readings of the host, and changes nothing else. Checks are independent: no check
+ * depends on, or stops, another. Data that could not be read gives UNKNOWN, never OK.
  */
 #ifndef PEERPIN_DOCTOR_CHECKS_H
 #define PEERPIN_DOCTOR_CHECKS_H
@@ -35,15 +35,14 @@ void finding_set(struct finding *finding, enum result result, const char *format
 /* Raises the result if it is lower, and appends to the text behind "; ". */
 void finding_add(struct finding *finding, enum result result, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
-/* finding_add with a fix; NULL: none. */
-void finding_problem(struct finding *finding, enum result result, const char *fix,
-		     const char *format, ...) __attribute__((format(printf, 4, 5)));
 /* Reports what readings imply for an item (NULL: for the host). A measurement outranks it: with
  * `measured`, the words of one that shows otherwise (proof_of), the text ends with them, the result
  * is OK, and the fix is left out. */
 void finding_implied(struct finding *finding, const char *item, const char *measured,
 		     enum result result, const char *fix, const char *format, ...)
 	__attribute__((format(printf, 6, 7)));
+/* OK: another part of the host serves. */
+void finding_forgive(struct host *host, struct finding *finding);
 /* finding_add for one GPU, adapter or pair. Items with equal text and result are merged: "GPU0
  * GPU1 dma-buf; GPU2 nothing". */
 void finding_item(struct finding *finding, enum result result, const char *item, const char *format,
@@ -57,9 +56,6 @@ const char *finding_text(struct finding *finding);
 /* "OK", "NOT NEEDED", ... */
 const char *result_name(enum result result);
 
-/* True if reading `ended` is ETIME (no time was left). Sets the finding to UNKNOWN then. */
-bool had_no_time(struct host *host, struct finding *finding, const char *ended);
-
 /* Reports a missing part of one registration method, and replaces the text. OK: `measured` shows
  * otherwise, as in finding_implied; NOT NEEDED: method `other` reaches every GPU; FAIL: it does
  * not; UNKNOWN: undecidable here. NULL: no fix. */
@@ -67,42 +63,28 @@ void finding_without(struct host *host, struct finding *finding, const char *mea
 		     enum method other, const char *fix, const char *format, ...)
 	__attribute__((format(printf, 6, 7)));
 
-/* Adds the known defects of this version ("525.60.13") of "driver" or "UCX": checks_defects.c. */
-void finding_defects(struct finding *finding, const char *of, const char *text);
-/* BAR1 of a GPU: checks_gpu.c. */
+/* BAR1 of a GPU: facts_gpu.c. */
 struct bar1 {
 	long long bytes, used; /* 0: unknown */
 	bool unassigned;       /* by the firmware */
 };
 struct bar1 bar1_of(struct host *host, const struct gpu *gpu);
-/* A line of verbs/NAME/limits, "max_mr"; -1: unknown: checks_limits.c. */
-int64_t adapter_limit(struct host *host, const struct adapter *adapter, const char *name);
-/* Records job/ from the statistics in a file or folder: checks_job.c. False: there are none. */
+/* Records job/ from the statistics in a file or folder: facts_limits.c. False: there are none. */
 bool job_record(struct host *host, const char *path);
-/* Adds the variables that bear on GPUDirect RDMA, a part of check_software: checks_settings.c. */
-void check_settings(struct host *host, struct finding *finding);
-/* True if the ucx_info on PATH lists CUDA's transports. */
-bool ucx_has_cuda(struct host *host);
 
-/* ---- fixes that depend on the state of the host: fixes.c, checks_peermem.c ---- */
+/* ---- words of several rules ---- */
 
-/* True if this is known to be a container. */
-bool is_container(struct host *host);
-/* A command for root: "sudo COMMAND", or in a container a request to the administrator. */
-const char *as_root(struct host *host, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
-/* Fix for data that only root can read: these checks again. */
-const char *fix_as_root_again(struct host *host, const char *checks);
-/* Fix for calls without time: a longer limit than this run had. */
-const char *fix_limit(struct host *host);
-/* Fix for a registration that needs nvidia-peermem and fails. */
-const char *peermem_fix(struct host *host);
-/* Fix for GPU memory that the driver does not export as a dma-buf. */
-const char *fix_no_export(struct host *host);
-
+#define NONE NULL /* no fix */
 #define FIX_NO_GPU                                                                                 \
 	"run it where a GPU and its driver are: srun -N 1 --gpus 1 peerpin doctor, or docker run " \
 	"--gpus all"
+#define FIX_DRIVER "nvidia-smi, and sudo dmesg | grep NVRM: the driver or the GPU is in a bad state"
+#define FIX_BAR1   "ask your administrator: Above 4G Decoding and Resizable BAR on in the BIOS"
+#define FIX_VERBS                                                                                  \
+	"apt install libibverbs1 ibverbs-providers, or dnf install libibverbs (as root; for a "    \
+	"container, where it is built)"
+#define FIX_NO_MODULE	 "ask your administrator: install the driver's kernel modules for this kernel"
+#define FIX_PROVIDER	 "use an adapter of another driver, such as mlx5"
 #define FIX_HARDWARE	 "use a hardware RDMA adapter"
 #define FIX_SYSFS	 "give this container /sys, or run it on the host"
 #define FIX_NO_CONTAINER "run it on the host itself, outside of the container"
@@ -110,8 +92,6 @@ const char *fix_no_export(struct host *host);
 /* Reasons that several checks cannot be made: printed once, with the checks. */
 #define NO_GPU	   "no GPU is visible"
 #define NO_ADAPTER "no RDMA adapter is visible"
-/* Reason that no pair of GPU and adapter can be checked. */
-const char *invisible_words(const struct machine *machine);
 
 /* list_append with a blank between. */
 void list_add(char **list, const char *item);
@@ -125,15 +105,13 @@ struct check {
 	const char *read;      /* sources of the readings, separated by commas */
 	const char *why;       /* one sentence: why the check matters */
 	const char *link;      /* page in the documentation */
-	void (*run)(struct host *host, struct finding *finding);
 };
 
 extern const struct check checks[];
 extern const unsigned int check_count;
 
-#define CHECK(id, group, function, privilege, read, why, link)                                     \
-	void function(struct host *host, struct finding *finding);
-#include "tools/doctor/doctor_checks.def"
-#undef CHECK
+void check_log(struct host *host, struct finding *finding);
+void check_probe(struct host *host, struct finding *finding);
+void check_settings(struct host *host, struct finding *finding);
 
 #endif

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/doctor/checks.h"
+#include "tools/doctor/rules.h"
 #include "tools/units.h"
 
 #define ROOM "peerpin doctor --only limits,bar1"
@@ -14,12 +14,10 @@
 static const struct {
 	const char *line;
 	const char *words;
-	const char *fix;
+	const char *fix; /* or a value's name, fix_... */
 } causes[] = {
 	{ "assumption of 64KB pages failed",
-	  "nvidia_peermem registers GPU pages of 64 KiB alone (ibv_reg_mr: EINVAL)",
-	  "ask your administrator: the driver's open kernel modules (package nvidia-open), for "
-	  "dma-buf" },
+	  "nvidia_peermem registers GPU pages of 64 KiB alone (ibv_reg_mr: EINVAL)", "fix_pages" },
 	{ "while calling nvidia_p2p_get_pages", "the driver gave nvidia_peermem no pages", ROOM },
 	{ "nvidia_peermem: ", "the kernel did not load nvidia_peermem",
 	  "ask your administrator: reinstall the driver after MLNX_OFED or DOCA-OFED" },
@@ -56,19 +54,11 @@ static size_t checks_log_cause(const char *line)
 void check_log(struct host *host, struct finding *finding)
 {
 	const struct reading *log = host_read(host, "kernel/log");
-	bool works = every_gpu_works(host);
-	const char *measured = works ? proof_of(host, NULL, NULL, METHODS) : NULL;
+	const char *measured = every_gpu_works(host) ? proof_of(host, NULL, NULL, METHODS) : NULL;
 	const char *last[CAUSES];
 	char line[256];
 	unsigned int count[CAUSES] = { 0 };
 
-	if (log->error) {
-		finding_problem(finding, works ? NOT_NEEDED : UNKNOWN,
-				log->error == ENOENT ? NULL : fix_as_root_again(host, "kernel-log"),
-				"the kernel's log cannot be read: %s%s",
-				host_error_name(log->error), works ? "; not needed" : "");
-		return;
-	}
 	for (const char *at = log->text; host_line(&at, line, sizeof(line));) {
 		size_t cause = checks_log_cause(line);
 
@@ -78,11 +68,12 @@ void check_log(struct host *host, struct finding *finding)
 		last[cause] = text_of("%s", line);
 	}
 	for (size_t i = 0; i < CAUSES; i++) {
+		const char *fix = causes[i].fix;
+
 		if (count[i])
-			finding_implied(finding, NULL, measured, WARN, causes[i].fix,
+			finding_implied(finding, NULL, measured, WARN,
+					strncmp(fix, "fix_", 4) ? fix : host_value(host, fix),
 					"%s, %u time%s (the last: %s)", causes[i].words, count[i],
 					count[i] == 1 ? "" : "s", last[i]);
 	}
-	if (!finding->text)
-		finding_add(finding, OK, "no line explains a failed registration");
 }

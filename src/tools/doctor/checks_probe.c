@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/doctor/checks.h"
 #include "tools/doctor/meaning.h"
+#include "tools/doctor/facts.h"
 #include "tools/units.h"
 
 #define LARGE_PER_GIB 16
@@ -83,39 +83,6 @@ static void checks_probe_report_times(const struct times *times, const char *met
 
 /* ---- pairs ---- */
 
-/* Reports on a successful registration: relaxed ordering, transfers, memory not returned. */
-static void checks_probe_report_defects(struct host *host, const struct gpu *gpu,
-					const struct adapter *adapter, enum method method,
-					struct finding *finding)
-{
-	const char *lost = probe_text(host, gpu, adapter, method, "returned", "lost");
-	const char *relaxed = probe_text(host, gpu, adapter, method, "relaxed", "");
-	const char *copies = probe_text(host, gpu, adapter, method, "copies", "ok");
-	const struct reading *transfer = probe_reading(host, gpu, adapter, method, "transfer");
-	unsigned int old = 0, old_synced = 0, rounds;
-	const char *pair = pair_name(gpu, adapter);
-
-	if (relaxed && strncmp(relaxed, "ok", 2))
-		finding_item(finding, OK, pair, "no relaxed ordering");
-	if (!transfer->error && !strncmp(transfer->text, "ok", 2))
-		finding_item(finding, OK, pair, "transferred data is correct");
-	else if (transfer->error == EOPNOTSUPP)
-		finding_item(finding, UNKNOWN, pair, "no data could be sent: %s", transfer->text);
-	if (copies && sscanf(copies, "%u %u %u", &old, &old_synced, &rounds) == 3)
-		finding_item(finding, old_synced ? WARN : OK, pair,
-			     "an adapter's read behind a copy had old data in %u of %u rounds, "
-			     "with SYNC_MEMOPS in %u",
-			     old, rounds, old_synced);
-	if (copies && old_synced)
-		finding_fix(finding, "synchronize before each send (docs/memory-ordering.md)");
-	if (lost) {
-		finding_item(finding, WARN, pair, "%lld KiB of GPU memory are not freed",
-			     atoll(lost) / 1024);
-		finding_fix(finding,
-			    "ask your administrator: update the driver; it keeps freed memory");
-	}
-}
-
 /* Method proved for the pair; METHODS: none. */
 static enum method checks_probe_proved_method(struct host *host, const struct gpu *gpu,
 					      const struct adapter *adapter)
@@ -148,16 +115,30 @@ static void checks_probe_report_failure(struct host *host, const struct gpu *gpu
 		const char *failure = checks_probe_failure(host, gpu, adapter, method);
 		const struct meaning *meaning = failure ? meaning_of(failure) : NULL;
 
+		if (failure && failed_as_integrated(host, gpu, failure)) {
+			if (method == METHOD_PEER_MEMORY)
+				finding_implied(finding, pair_name(gpu, adapter), NULL, UNKNOWN,
+						"peerpin doctor on that host: this version "
+						"registers memory of cudaHostAlloc",
+						gpu_is_integrated(host, gpu)
+							? "the probe tried device memory: of an "
+							  "integrated GPU, adapters access memory "
+							  "of cudaHostAlloc"
+							: "whether the GPU is integrated cannot be "
+							  "read");
+			continue;
+		}
 		if (!failure)
 			continue;
 		finding_item(finding, result, pair_name(gpu, adapter), "%s fails: %s%s%s",
 			     method_name(method), failure, *meaning->words ? ", " : "",
 			     meaning->words);
 		finding_fix(finding, "%s",
-			    adapter->software				  ? FIX_HARDWARE
-			    : strstr(failure, "cuMemGetHandleForAddress") ? fix_no_export(host)
-			    : meaning->fix				  ? meaning->fix
-									  : peermem_fix(host));
+			    adapter->software ? FIX_HARDWARE
+			    : strstr(failure, "cuMemGetHandleForAddress")
+				    ? host_value(host, "fix_no_export")
+			    : meaning->fix ? meaning->fix
+					   : host_value(host, "fix_peermem"));
 	}
 }
 
@@ -207,7 +188,7 @@ static void checks_probe_report_skipped(struct host *host, const struct gpu *gpu
 	EACH_ADAPTER(host, adapter)
 		skipped |= checks_probe_was_skipped(host, gpu, adapter);
 	if (skipped)
-		finding_problem(finding, UNKNOWN, fix_limit(host),
+		finding_implied(finding, NULL, NULL, UNKNOWN, host_value(host, "fix_limit"),
 				"%s was not tried with each adapter: %s", gpu->label, NO_TIME);
 	else if (!works && level != SUPPORT_NO)
 		finding_add(finding, UNKNOWN, "%s was not tried", gpu->label);
@@ -215,56 +196,52 @@ static void checks_probe_report_skipped(struct host *host, const struct gpu *gpu
 
 /* ---- all pairs ---- */
 
-static void checks_probe_report_untried(struct host *host, struct finding *finding)
+const char *facts_probe_tried(const struct subject *subject)
 {
-	const struct machine *machine = machine_of(host);
-	const char *option = host_text(host, "option/probe");
-	const char *ended = host_text(host, "probe/ended");
+	struct host *host = subject->host;
 
-	if (option && !strcmp(option, "off")) {
-		finding_problem(finding, UNKNOWN, "peerpin doctor, without --no-probe",
-				"skipped (--no-probe): nothing was registered");
-	} else if (!machine->gpu_count || !machine->adapter_count) {
-		finding_add(finding, UNKNOWN, "%s", invisible_words(machine));
-	} else {
-		finding_problem(finding, UNKNOWN, "peerpin doctor --only gpu,uverbs,verbs",
-				"nothing was registered: %s",
-				ended && strcmp(ended, "ok")
-					? text_of("the probe process %s", end_words(ended))
-					: "GPU or adapter cannot be opened");
-	}
-}
-
-static bool checks_probe_was_tried(struct host *host)
-{
 	EACH_GPU(host, gpu) {
 		EACH_ADAPTER(host, adapter) {
 			if (checks_probe_was_skipped(host, gpu, adapter) ||
 			    checks_probe_proved_method(host, gpu, adapter) != METHODS)
-				return true;
+				return "1";
 			EACH_METHOD(method)
 			{
 				if (checks_probe_failure(host, gpu, adapter, method) ||
 				    transfer_failure(host, gpu, adapter, method))
-					return true;
+					return "1";
 			}
 		}
+	}
+	return NULL;
+}
+
+int64_t facts_probe_lost_bytes(const struct subject *subject)
+{
+	const char *lost = probe_text(subject->host, subject->gpu, subject->adapter,
+				      subject->method, "returned", "lost");
+
+	return lost ? atoll(lost) : 0;
+}
+
+bool next_proved_pair(struct subject *subject)
+{
+	while (next_pair(subject)) {
+		subject->method =
+			checks_probe_proved_method(subject->host, subject->gpu, subject->adapter);
+		if (subject->method != METHODS)
+			return true;
 	}
 	return false;
 }
 
 void check_probe(struct host *host, struct finding *finding)
 {
-	const char *ended = host_text(host, "probe/ended");
 	struct times times[METHODS] = { { .count = 0 } };
 	const struct adapter *chosen[GPUS_MAX];
 	enum method proved[GPUS_MAX];
 	struct support support;
 
-	if (!checks_probe_was_tried(host)) {
-		checks_probe_report_untried(host, finding);
-		return;
-	}
 	EACH_GPU(host, gpu) {
 		long i = gpu - machine_of(host)->gpus;
 
@@ -280,13 +257,4 @@ void check_probe(struct host *host, struct finding *finding)
 	EACH_GPU(host, gpu)
 		checks_probe_report_pairs(host, gpu,
 					  proved[gpu - machine_of(host)->gpus] != METHODS, finding);
-	EACH_GPU(host, gpu) {
-		long i = gpu - machine_of(host)->gpus;
-
-		if (proved[i] != METHODS)
-			checks_probe_report_defects(host, gpu, chosen[i], proved[i], finding);
-	}
-	if (ended && strcmp(ended, "ok"))
-		finding_problem(finding, WARN, "dmesg | tail (as root)", "the probe process %s",
-				end_words(ended));
 }

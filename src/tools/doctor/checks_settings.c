@@ -12,7 +12,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "tools/doctor/checks.h"
+#include "tools/doctor/rules.h"
 
 /* The value of a variable, and the words that its test compares. */
 struct value {
@@ -59,7 +59,7 @@ static bool checks_settings_is(const struct value *value)
 /* Open MPI sends GPU memory without support of its own over a UCX that has it. */
 static bool checks_settings_is_without_ucx(const struct value *value)
 {
-	return checks_settings_is(value) && !ucx_has_cuda(value->host);
+	return checks_settings_is(value) && strcmp(host_value(value->host, "ucx"), "with");
 }
 
 /* NCCL reads a number as strtoll does with base 0: any other word is 0. */

@@ -172,10 +172,14 @@ void conclude(struct diagnosis *diagnosis)
 
 	if (program == FAIL)
 		diagnosis->status = DOCTOR_FAILS;
-	diagnosis->conclusion =
-		text_of("%s%s%s", text,
-			program == FAIL ? " But peerpin cannot be loaded into the program."
-			: loads		? " peerpin can be loaded into the program."
-					: "",
-			counts);
+	if (program != FAIL)
+		text = text_of("%s%s", text,
+			       loads ? " peerpin can be loaded into the program." : "");
+	else if (strncmp(text, "Undecided", 9))
+		text = text_of("%s But peerpin cannot be loaded into the program.", text);
+	else
+		text = text_of("peerpin cannot be loaded into the program. Whether GPUDirect RDMA "
+			       "works is undecided%s",
+			       text + strlen("Undecided"));
+	diagnosis->conclusion = text_of("%s%s", text, counts);
 }

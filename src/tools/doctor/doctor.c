@@ -10,6 +10,7 @@
 
 #include "tools/doctor/host_internal.h"
 #include "tools/doctor/diagnosis.h"
+#include "tools/doctor/rules.h"
 #include "tools/output_file.h"
 #include "tools/units.h"
 
@@ -200,7 +201,7 @@ static void doctor_check(struct diagnosis *diagnosis, unsigned int which)
 	struct finding *finding = &diagnosis->findings[which];
 
 	host_take_refused(diagnosis->host);
-	checks[which].run(diagnosis->host, finding);
+	rules_run(diagnosis->host, finding, checks[which].id);
 	doctor_doubt(diagnosis->host, finding);
 	if (!finding_text(finding))
 		finding_set(finding, UNKNOWN, "nothing could be read");

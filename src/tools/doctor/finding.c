@@ -9,10 +9,7 @@
 #include "tools/units.h"
 
 const struct check checks[] = {
-#define CHECK(id, group, function, privilege, read, why, link)                                     \
-	{ id, group, privilege, read, why, link, function },
 #include "tools/doctor/doctor_checks.def"
-#undef CHECK
 };
 const unsigned int check_count = sizeof(checks) / sizeof(checks[0]);
 
@@ -125,15 +122,6 @@ void finding_add(struct finding *finding, enum result result, const char *format
 	finding_join(finding, result, text);
 }
 
-void finding_problem(struct finding *finding, enum result result, const char *fix,
-		     const char *format, ...)
-{
-	char *text;
-
-	PRINT(text, format);
-	finding_implied(finding, NULL, NULL, result, fix, "%s", text);
-}
-
 void finding_implied(struct finding *finding, const char *item, const char *measured,
 		     enum result result, const char *fix, const char *format, ...)
 {
@@ -170,6 +158,13 @@ void finding_item(struct finding *finding, enum result result, const char *item,
 	if (result > finding->result)
 		finding->result = result;
 	list_add(&group->items, item);
+}
+
+void finding_forgive(struct host *host, struct finding *finding)
+{
+	(void)host;
+	finding_text(finding);
+	finding->result = OK;
 }
 
 void finding_fix(struct finding *finding, const char *format, ...)
@@ -228,20 +223,4 @@ void finding_without(struct host *host, struct finding *finding, const char *mea
 	if (fix && !measured)
 		finding_fix(finding, "%s", fix);
 	host_note_refused(host, refused);
-}
-
-const char *invisible_words(const struct machine *machine)
-{
-	return !machine->gpu_count	 ? NO_GPU
-	       : !machine->adapter_count ? NO_ADAPTER
-					 : "no PCIe path between a GPU and an adapter is visible";
-}
-
-bool had_no_time(struct host *host, struct finding *finding, const char *ended)
-{
-	if (host_read(host, "%s", ended)->error != ETIME)
-		return false;
-	finding_set(finding, UNKNOWN, NO_TIME);
-	finding_fix(finding, "%s", fix_limit(host));
-	return true;
 }

@@ -73,7 +73,7 @@
  *                                old data behind a copy, without and with SYNC_MEMOPS
  *     GPU/ADAPTER/METHOD/cost/BYTES --deep: "ok EXPORT REGISTER DEREGISTER", ns; EXPORT 0: none
  *   job/...        --job: processes (their number), and of the process with the most of each:
- *                  bytes (registered at peak on one GPU), regions (registered in all)
+ *                  bytes (registered at peak), regions (registered in all)
  *   program/...    the program on the command line (program.c)
  *     path             resolved on PATH; error ENOENT
  *     kind             "elf" | "script" | "text" (script without #! line) | "other"

@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # peerpin doctor: readings of the machine (host.h, readers.mk), checks over them (checks.h), and their output forms.
+doctor_rules = \
+	src/tools/doctor/rules/kernel.def src/tools/doctor/rules/gpu.def src/tools/doctor/rules/rdma.def \
+	src/tools/doctor/rules/limits.def src/tools/doctor/rules/path.def src/tools/doctor/rules/probe.def \
+	src/tools/doctor/rules/software.def src/tools/doctor/rules/program.def
 if HAVE_JANSSON
 pkglibexec_PROGRAMS += src/tools/peerpin-doctor
 src_tools_peerpin_doctor_SOURCES = $(doctor_host) $(doctor_readers) \
 	src/tools/doctor/machine.h src/tools/doctor/machine.c src/tools/doctor/methods.c \
 	src/tools/doctor/meaning.h src/tools/doctor/meaning.c \
-	src/tools/doctor/checks.h src/tools/doctor/doctor_checks.def src/tools/doctor/finding.c src/tools/doctor/fixes.c \
-	src/tools/doctor/checks_kernel.c src/tools/doctor/checks_peermem.c src/tools/doctor/checks_gpu.c src/tools/doctor/checks_rdma.c \
-	src/tools/doctor/checks_limits.c src/tools/doctor/checks_path.c src/tools/doctor/checks_acs.c \
-	src/tools/doctor/checks_probe.c src/tools/doctor/checks_software.c src/tools/doctor/checks_settings.c \
-	src/tools/doctor/checks_program.c src/tools/doctor/checks_defects.c src/tools/doctor/checks_job.c src/tools/doctor/checks_log.c \
+	src/tools/doctor/checks.h src/tools/doctor/doctor_checks.def src/tools/doctor/finding.c \
+	src/tools/doctor/rules.h src/tools/doctor/rules.c src/tools/doctor/values.c src/tools/doctor/readings.def src/tools/doctor/words.def \
+	src/tools/doctor/facts.h src/tools/doctor/facts.def src/tools/doctor/scopes.def src/tools/doctor/facts.c src/tools/doctor/facts_gpu.c src/tools/doctor/facts_rdma.c \
+	src/tools/doctor/facts_limits.c src/tools/doctor/facts_path.c $(doctor_rules) \
+	src/tools/doctor/checks_probe.c  src/tools/doctor/checks_settings.c \
+	   src/tools/doctor/checks_log.c \
 	src/tools/doctor/diagnosis.h src/tools/doctor/conclusion.c \
 	src/tools/doctor/print.c src/tools/doctor/costs.c src/tools/doctor/merge.c src/tools/doctor/json.c $(tools_records) src/tools/output_file.h src/tools/output_file.c src/tools/doctor/doctor.c
 src_tools_peerpin_doctor_CPPFLAGS = $(doctor_cppflags)

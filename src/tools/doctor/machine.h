@@ -120,9 +120,6 @@ enum flavour { FLAVOUR_NONE, FLAVOUR_OPEN, FLAVOUR_PROPRIETARY, FLAVOUR_UNKNOWN 
 /* Flavour of the driver's kernel module. */
 enum flavour driver_flavour(struct host *host);
 
-/* True if the running kernel is this version or newer. */
-bool kernel_is_at_least(struct host *host, int major, int minor);
-
 /* True from compute capability 10 on, where only dma-buf registrations are proved, unless the probe
  * registered this GPU's memory by peer memory. */
 bool is_past_peer_memory(struct host *host, const struct gpu *gpu);
@@ -137,6 +134,10 @@ bool is_unsupported(const char *error);
  * (cuMemHostAlloc), and no memory of cuMemAlloc. */
 bool gpu_is_integrated(struct host *host, const struct gpu *gpu);
 bool gpus_are_integrated(struct host *host);
+
+/* True if the probe's failure is one of device memory of an integrated GPU, or may be one: it is no
+ * failure of the host memory that adapters access. */
+bool failed_as_integrated(struct host *host, const struct gpu *gpu, const char *failure);
 
 /* Version of the peer-memory client that is registered with the RDMA stack; an error: none. */
 const struct reading *peer_memory_client(struct host *host);

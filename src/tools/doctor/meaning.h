@@ -11,7 +11,7 @@ struct meaning {
 	const char *call;  /* part of the call's name; "": any */
 	const char *error; /* part of the error's name; "": any */
 	const char *words; /* "": print call and error only */
-	const char *fix;   /* NULL: peermem_fix() */
+	const char *fix;   /* NULL: the value fix_peermem */
 };
 
 /* Meaning of "CALL ERROR", the probe's format. Never NULL. */

@@ -11,6 +11,7 @@
 
 struct merge_hosts {
 	json_t **list;
+	unsigned int *records; /* that differ, of each host: the first counts */
 	size_t count;
 };
 
@@ -28,13 +29,27 @@ static const char *merge_text(const json_t *object, const char *key)
 }
 
 /* A second diagnosis of a host is left out: srun may start several processes there. */
-static bool merge_has(const struct merge_hosts *hosts, const char *name)
+static bool merge_has(struct merge_hosts *hosts, const json_t *json)
 {
 	for (size_t i = 0; i < hosts->count; i++) {
-		if (!strcmp(merge_text(hosts->list[i], "host"), name))
-			return true;
+		if (strcmp(merge_text(hosts->list[i], "host"), merge_text(json, "host")))
+			continue;
+		hosts->records[i] += !json_equal(hosts->list[i], json);
+		return true;
 	}
 	return false;
+}
+
+static void merge_warn_of_names(const struct merge_hosts *hosts)
+{
+	for (size_t i = 0; i < hosts->count; i++) {
+		if (hosts->records[i] > 1)
+			fprintf(stderr,
+				"peerpin doctor: %s is the name of %u hosts, or of one that was "
+				"examined %u times: only the first is compared\n",
+				clean(merge_text(hosts->list[i], "host")), hosts->records[i],
+				hosts->records[i]);
+	}
 }
 
 /* Reads objects, one behind the other. False: it has printed the reason. */
@@ -55,11 +70,13 @@ static bool merge_read(struct merge_hosts *hosts, FILE *from, const char *file)
 			json_decref(json);
 			return false;
 		}
-		if (merge_has(hosts, merge_text(json, "host"))) {
+		if (merge_has(hosts, json)) {
 			json_decref(json);
 			continue;
 		}
 		hosts->list = grown(hosts->list, hosts->count, sizeof(*hosts->list));
+		hosts->records = grown(hosts->records, hosts->count, sizeof(*hosts->records));
+		hosts->records[hosts->count] = 1;
 		hosts->list[hosts->count++] = json;
 	}
 	return true;
@@ -179,6 +196,7 @@ int merge_print_hosts(char **files)
 	bool good = *files ? merge_read_files(&hosts, files)
 			   : merge_read(&hosts, stdin, "standard input");
 
+	merge_warn_of_names(&hosts);
 	if (good && !hosts.count)
 		fputs("peerpin doctor: --merge: no host was read\n", stderr);
 	else if (good)
@@ -186,6 +204,7 @@ int merge_print_hosts(char **files)
 	while (hosts.count)
 		json_decref(hosts.list[--hosts.count]);
 	free(hosts.list);
+	free(hosts.records);
 	texts_free();
 	return status;
 }

@@ -28,15 +28,6 @@ enum flavour driver_flavour(struct host *host)
 	return FLAVOUR_UNKNOWN;
 }
 
-bool kernel_is_at_least(struct host *host, int major, int minor)
-{
-	const char *text = host_text(host, "identity/kernel");
-	int first = 0, second = 0;
-
-	return text && sscanf(text, "%d.%d", &first, &second) == 2 &&
-	       (first > major || (first == major && second >= minor));
-}
-
 bool is_past_peer_memory(struct host *host, const struct gpu *gpu)
 {
 	const char *compute = host_text(host, "cuda/%d/compute", gpu->ordinal);
@@ -82,6 +73,15 @@ bool is_unsupported(const char *error)
 const struct reading *peer_memory_client(struct host *host)
 {
 	return host_read_noting(host, "/sys/kernel/mm/memory_peers/nv_mem/version");
+}
+
+bool failed_as_integrated(struct host *host, const struct gpu *gpu, const char *failure)
+{
+	const struct reading *integrated = host_read(host, "cuda/%d/attribute/18", gpu->ordinal);
+
+	if (!gpu_is_integrated(host, gpu) && !reading_is_refused(integrated))
+		return false;
+	return strstr(failure, "cuMemGetHandleForAddress") || strstr(failure, "ibv_reg_mr EFAULT");
 }
 
 /* ---- one method ---- */
@@ -140,7 +140,7 @@ static struct support methods_probed(struct host *host, const struct gpu *gpu,
 		if (probe_text(host, gpu, adapter, method, sizes[i], "ok"))
 			return broken ? NO("data does not arrive in memory that was registered")
 				      : SUPPORT(SUPPORT_PROVED, "");
-		if (failure)
+		if (failure && !failed_as_integrated(host, gpu, failure))
 			best = methods_failure(failure);
 	}
 	return best;

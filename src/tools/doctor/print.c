@@ -149,7 +149,7 @@ static void print_unknown(const struct diagnosis *diagnosis)
 	if (alone && !headed)
 		puts(heading);
 	if (alone)
-		print_line("?     for reasons of their own: %s", alone);
+		print_line("?     for reasons that -v prints: %s", alone);
 }
 
 /* ---- the matrix ---- */
