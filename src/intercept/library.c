@@ -11,6 +11,7 @@
 #include "intercept/subscriptions.h"
 #include "memory/memory.h"
 #include "memory/trace_events.h"
+#include "observe/observe.h"
 #include "registration/registration.h"
 #include "report/statistics.h"
 #include "report/trace.h"
@@ -37,6 +38,7 @@ static void library_renew(void)
 	memory_renew();
 	registration_renew();
 	subscriptions_renew();
+	observe_renew();
 }
 
 /* glibc passes the program's arguments to constructors. */
@@ -55,6 +57,7 @@ static __attribute__((constructor)) void library_start(int count, char *const *a
  * registrations. */
 static __attribute__((destructor)) void library_finish(void)
 {
+	observe_finish();
 	/* An inert process reads no settings here. */
 	if ((!process_is_active() && !load_watch_are_noted()) || process_is_passive())
 		return;
