@@ -2,7 +2,7 @@
 /* process.h -- states of the library in this process (rank, job and host: identity.h)
  *
  * States: inert (no event yet, nothing is printed), active (from the first allocation or
- * registration on), passive (disabled, observing, or the child of a process in which it was active). A passive
+ * registration on), passive (disabled, observing, or the child of an active process). A passive
  * library forwards every call, counts and logs nothing, and takes no lock. The child of a process
  * in which the library was inert is a program of its own: its first call makes the state anew. Any
  * thread; no function takes a lock of peerpin; only process_enter() and process_activate() may

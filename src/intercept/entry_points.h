@@ -156,8 +156,8 @@ void entry_find_driver(const void *seen);
 	static inline __attribute__((always_inline))                                               \
 	CUresult symbol##_wrapped(__typeof__(symbol) *forward, __VA_ARGS__);                       \
 	__attribute__((visibility("hidden"))) CUresult symbol##_pointed(__VA_ARGS__);              \
-	__attribute__((weak, visibility("hidden"))) CUresult symbol##_observed(                    \
-		__typeof__(symbol) *forward, const void *caller, __VA_ARGS__);                     \
+	__attribute__((weak, visibility("hidden")))                                                \
+	CUresult symbol##_observed(__typeof__(symbol) *forward, const void *caller, __VA_ARGS__);  \
 	CUresult symbol##_pointed(__VA_ARGS__)                                                     \
 	{                                                                                          \
 		if (symbol##_observed && process_observes())                                       \
@@ -187,8 +187,8 @@ void entry_find_driver(const void *seen);
  * forwarded by its wrapper, as in any passive process.
  */
 #define OBSERVED(symbol, ...)                                                                      \
-	__attribute__((visibility("hidden"))) CUresult symbol##_observed(                          \
-		__typeof__(symbol) *forward, const void *caller, __VA_ARGS__);                     \
+	__attribute__((visibility("hidden")))                                                      \
+	CUresult symbol##_observed(__typeof__(symbol) *forward, const void *caller, __VA_ARGS__);  \
 	CUresult symbol##_observed(__typeof__(symbol) *forward, const void *caller, __VA_ARGS__)
 
 /* Another form of the same call, with the body of the row `original`. */

@@ -92,6 +92,13 @@ no_call_changes() {
 	same 'a difference would be found' differs "$(diff -q "$tmp/without" "$tmp/served" >/dev/null || echo differs)"
 }
 
+# Each lookup path of the driver's functions, and results in each state of the driver.
+results_are_the_drivers() {
+	ends 'the contract of the driver' 0 '100%: Checks: ' env PEERPIN_SIM_DEVICES=2 LD_LIBRARY_PATH="$build/src/sim/.libs" \
+		LD_PRELOAD="$library" PEERPIN_OBSERVE="$tmp/contract.json" "$(built "$build/tests/contract/check_driver")"
+	matches 'its calls were recorded' '[1-9][0-9][0-9]*' "$(jq '[.allocations[].count] | add' "$tmp/contract.json")"
+}
+
 the_command_names_the_file() {
 	afresh
 	(
@@ -136,6 +143,7 @@ print(row["program"], row["processes"], row["registrations"], row["deregistratio
 findings_are_exact
 counts_are_exact
 no_call_changes
+results_are_the_drivers
 the_command_names_the_file
 the_report_explains
 finish
