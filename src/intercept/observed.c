@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* observed.c -- calls of the driver while they are only observed (PEERPIN_OBSERVE)
  *
- * Each body calls `forward` once, with the call's own arguments, and measures it. The only call of
- * the library's own is a wait before some of the frees, which wait themselves.
+ * Each body calls `forward` once, with the call's own arguments, and measures it. The library's own
+ * calls are a wait before some of the frees, which wait themselves, and a query of the context's
+ * flags (observed_verbs.c).
  */
 #include <string.h>
 

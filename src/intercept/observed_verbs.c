@@ -11,6 +11,7 @@
 #include "base/system.h"
 #include "intercept/entry_points.h"
 #include "intercept/verbs.h"
+#include "memory/driver.h"
 #include "observe/observe.h"
 
 static __thread unsigned int observed_depth __attribute__((tls_model("initial-exec")));
@@ -21,13 +22,29 @@ static uint64_t observed_begin(void)
 	return observed_depth++ ? 0 : system_clock();
 }
 
+/* A context may synchronise the copies of all its memory. Its flags are read once for each
+ * allocation; without a current context the answer is unknown, and no finding. */
+static void observed_check_sync(uint64_t address)
+{
+	const struct driver_calls *driver = driver_calls();
+	unsigned int flags;
+
+	if (!driver->cuCtxGetFlags || driver->cuCtxGetFlags(&flags) != CUDA_SUCCESS ||
+	    flags & CU_CTX_SYNC_MEMOPS)
+		observe_synchronized(address);
+}
+
 static int observed_end(const struct observed_registration *request, int result, uint64_t begun)
 {
 	int saved_errno = errno;
+	uint64_t unsynchronized;
 
 	observed_depth--;
-	if (begun)
-		observe_registered(request, !result, system_clock() - begun);
+	if (begun) {
+		unsynchronized = observe_registered(request, !result, system_clock() - begun);
+		if (unsynchronized)
+			observed_check_sync(unsynchronized);
+	}
 	errno = saved_errno;
 	return result;
 }

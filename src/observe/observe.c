@@ -362,18 +362,6 @@ static uint32_t use_find(uint32_t memory, uint32_t domain)
 	return at;
 }
 
-static uint32_t memory_live(uint32_t memory)
-{
-	uint32_t live = 0;
-
-	for (uint32_t use = memory_at(memory)->uses; use; use = tables->uses[use].next) {
-		for (uint32_t at = tables->uses[use].ranges; at;
-		     at = tables->ranges[at].next_in_use)
-			live += tables->ranges[at].live;
-	}
-	return live;
-}
-
 /* The memory, which is not in the tree, has ended. `freed`: by the program's free. */
 static void memory_end(uint32_t number, bool freed)
 {
@@ -519,10 +507,8 @@ void observe_freeing(uint64_t address, struct observed_free *pending)
 	pending->memory = tree_find(address);
 	if (pending->memory && memory_at(pending->memory)->base != address)
 		pending->memory = 0;
-	if (pending->memory) {
-		pending->live = memory_live(pending->memory);
+	if (pending->memory)
 		tree_remove(pending->memory);
-	}
 	observe_end();
 }
 
@@ -908,14 +894,16 @@ static uint32_t request_memory(const struct observed_registration *request)
 	return memory && memory_at(memory)->kind != ALLOCATION_HOST ? memory : 0;
 }
 
-void observe_registered(const struct observed_registration *request, bool registered, uint64_t ns)
+uint64_t observe_registered(const struct observed_registration *request, bool registered,
+			    uint64_t ns)
 {
 	uint32_t memory, number, *old;
 	struct observed_kind *kind;
+	uint64_t unsynchronized = 0;
 	const struct pd *pd;
 
 	if (!observe_begin())
-		return;
+		return 0;
 	pd = pd_find(request->pd);
 	memory = request_memory(request);
 	number = kind_find(request, pd, memory);
@@ -926,11 +914,14 @@ void observe_registered(const struct observed_registration *request, bool regist
 		old = mr_find(request->mr);
 		if (old) /* its owner abandoned the struct */
 			mr_end(old, false, 0);
+		if (memory && !memory_at(memory)->registered && !memory_at(memory)->synchronized)
+			unsynchronized = memory_at(memory)->base;
 		mr_add(request, pd->caller, number, memory, ns);
 	} else {
 		kind->failed++;
 	}
 	observe_end();
+	return unsynchronized;
 }
 
 void observe_deregistered(const void *mr, uint64_t ns)

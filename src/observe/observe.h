@@ -28,7 +28,6 @@ void observe_allocated(enum allocation_kind kind, uint64_t address, uint64_t siz
 /* State of a free between observe_freeing() and observe_freed(). */
 struct observed_free {
 	uint32_t memory; /* 0: none was recorded */
-	uint32_t live;	 /* registrations of it that were alive */
 };
 
 /* Call before the driver frees the memory at `address`: another thread may get the address. */
@@ -73,7 +72,10 @@ struct observed_registration {
  * unknown. */
 void observe_pd_allocated(const void *pd, const char *adapter, const void *caller);
 
-void observe_registered(const struct observed_registration *request, bool registered, uint64_t ns);
+/* Return 0, or the address of GPU memory that is registered for the first time, without SYNC_MEMOPS
+ * of its own: the caller finds out whether the context has it. */
+uint64_t observe_registered(const struct observed_registration *request, bool registered,
+			    uint64_t ns);
 void observe_deregistered(const void *mr, uint64_t ns);
 
 /* The registration has another range, protection domain or other access flags from now on. Counts

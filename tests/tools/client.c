@@ -12,6 +12,7 @@
  *   mapped=N     as sent=N, each by a dma-buf
  *   beyond       registers and deregisters a buffer together with the one behind it
  *   synced       sets SYNC_MEMOPS of all buffers
+ *   pause=N      computes for N milliseconds
  *   waited       requests a buffer while its background registration is in flight
  *   host=N       registers and deregisters N buffers of host memory
  *   locked=N     allocates and frees N buffers of page-locked host memory, one by one
@@ -357,6 +358,8 @@ static void do_word(const char *word)
 		hold_newest((unsigned int)number);
 	else if (!strncmp(word, "mapped=", 7))
 		map_newest((unsigned int)number);
+	else if (!strncmp(word, "pause=", 6))
+		nanosleep(&(struct timespec){ .tv_nsec = (long)number * 1000000 }, NULL);
 	else if (!strcmp(word, "dropped"))
 		drop_held();
 	else if (!strcmp(word, "beyond"))
