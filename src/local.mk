@@ -19,17 +19,12 @@ src_libcore_la_SOURCES = \
 	src/base/own_thread.h src/base/own_thread.c src/base/plain_text.h src/base/plain_text.c src/base/proc_stat.h src/base/proc_stat.c \
 	src/base/process.h src/base/process.c \
 	src/base/runtime.h src/base/runtime.c \
-	src/base/shared_memory.h src/base/shared_memory.c \
 	src/base/signal_safe_write.h src/base/signal_safe_write.c \
 	src/base/start.h src/base/start.c src/base/system.h src/base/system.c src/base/text.h \
-	src/report/emit.h src/report/emit.c src/report/emit_forms.h src/report/emit_json.c \
-	src/report/emit_prometheus.c src/report/emit_table.c src/report/hints.c \
-	src/report/methods.def src/report/hints.def src/report/errors.def src/report/errors.h src/report/errors.c \
-	src/report/job.h src/report/job.c \
-	src/report/output.h src/report/output.c src/report/pinned.c \
-	src/report/segment.h src/report/segment.c src/report/segment_file.c \
+	src/report/errors.def src/report/errors.h src/report/errors.c \
+	src/report/json.c src/report/methods.def src/report/output.h src/report/output.c \
 	src/report/statistics.def src/report/statistics.h src/report/statistics.c \
-	src/report/summary.c src/report/usage.c \
+	src/report/summary.c src/report/table.c src/report/usage.c \
 	src/report/trace.h src/report/trace.c \
 	src/memory/cuda_abi.h src/memory/driver.h src/memory/driver.c src/memory/memory.h \
 	src/memory/access.c src/memory/attributes.c src/memory/allocate.c src/memory/captures.h src/memory/captures.c src/memory/checks.c \

@@ -12,41 +12,39 @@
 #include "base/kernel.h"
 #include "base/once.h"
 #include "base/plain_text.h"
-#include "base/proc_stat.h"
 #include "base/start.h"
 #include "base/system.h"
 #include "base/text.h"
 
 #define NAME_SIZE 28
 
-/* Limit of the walk up the process tree from a rank to its launcher. */
-#define ANCESTORS_MAX 32
-
 /* Arrays instead of pointers: pointers are relocated at each process start. */
 struct launcher {
-	char rank[NAME_SIZE], local_rank[NAME_SIZE], job[NAME_SIZE];
+	char rank[NAME_SIZE], local_rank[NAME_SIZE], local_size[NAME_SIZE], job[NAME_SIZE];
 };
 
 /* Slurm is last: mpirun in a batch script passes the script's SLURM_PROCID, 0, to every rank. */
 static const struct launcher launchers[] = {
-	{ "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "PMIX_NAMESPACE" },
-	{ "PMIX_RANK", "", "PMIX_NAMESPACE" },
-	{ "PMI_RANK", "PMI_LOCAL_RANK", "" },
-	{ "PMI_RANK", "MPI_LOCALRANKID", "" },
-	{ "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "" },
-	{ "PALS_RANKID", "PALS_LOCAL_RANKID", "PBS_JOBID" },
-	{ "FLUX_TASK_RANK", "FLUX_TASK_LOCAL_ID", "FLUX_JOB_ID" },
-	{ "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_LOCAL_RANK", "LSB_JOBID" },
-	{ "ALPS_APP_PE", "", "" },
-	{ "RANK", "LOCAL_RANK", "TORCHELASTIC_RUN_ID" },
-	{ "SLURM_PROCID", "SLURM_LOCALID", "" },
+	{ "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
+	  "PMIX_NAMESPACE" },
+	{ "PMIX_RANK", "", "", "PMIX_NAMESPACE" },
+	{ "PMI_RANK", "PMI_LOCAL_RANK", "PMI_LOCAL_SIZE", "" },
+	{ "PMI_RANK", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "" },
+	{ "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_SIZE", "" },
+	{ "PALS_RANKID", "PALS_LOCAL_RANKID", "", "PBS_JOBID" },
+	{ "FLUX_TASK_RANK", "FLUX_TASK_LOCAL_ID", "", "FLUX_JOB_ID" },
+	{ "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_LOCAL_RANK", "JSM_NAMESPACE_LOCAL_SIZE",
+	  "LSB_JOBID" },
+	{ "ALPS_APP_PE", "", "", "" },
+	{ "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID" },
+	{ "SLURM_PROCID", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE", "" },
 };
 
 /* Job variables of batch systems, for launchers without a job name. */
 static const char batch_systems[][NAME_SIZE] = { "FLUX_JOB_ID", "PBS_JOBID", "LSB_JOBID" };
 
 static struct identity {
-	int rank, local_rank;
+	int rank, local_rank, local_size;
 	char job[128];
 } identity;
 static once identity_known;
@@ -59,16 +57,19 @@ static const char *identity_value(const char *variable)
 	return value && *value ? value : NULL;
 }
 
-/* Return a decimal number of at most 9 digits; -1: anything else. */
+/* Return a decimal number of at most 9 digits; -1: anything else. Slurm's number of tasks on each
+ * node, as "4(x2)", is one if all nodes have as many. */
 static int identity_number_of(const char *variable)
 {
-	const char *text = identity_value(variable);
-	int value;
+	const char *text = identity_value(variable), *end = text;
+	uint64_t value;
 
-	if (!text || text_length(text) > 9)
+	if (!text)
 		return -1;
-	value = (int)text_number(&text);
-	return *text ? -1 : value;
+	value = text_number(&end);
+	if (end == text || end - text > 9 || (*end && (*end != '(' || text_find(end, ','))))
+		return -1;
+	return (int)value;
 }
 
 /* Steps without srun, above all the batch script's, have 10-digit numbers: identity_number_of()
@@ -104,63 +105,12 @@ static void identity_name_slurm_job(void)
 	identity_name_job("SLURM_JOB_ID");
 	if (identity.job[0] && identity_is_in_step())
 		system_format(identity.job, sizeof(identity.job), "%s.%s",
-			      start_variable("SLURM_JOB_ID"),
-			      start_variable("SLURM_STEP_ID"));
-}
-
-/* Return true if the process started with `variable` in its environment; false if unreadable. */
-static bool identity_was_started_with(int process, const char *variable)
-{
-	char file[32], text[512], wanted[NAME_SIZE + 1];
-	const char *rest = wanted; /* NULL: the entry is of another variable */
-	bool found = false;
-	ssize_t length;
-	int fd;
-
-	system_format(wanted, sizeof(wanted), "%s=", variable);
-	system_format(file, sizeof(file), "/proc/%d/environ", process);
-	fd = kernel_open(file, O_RDONLY | O_CLOEXEC, 0);
-	if (fd < 0)
-		return false;
-	while (!found && (length = kernel_read(fd, text, sizeof(text))) > 0) {
-		for (ssize_t i = 0; i < length; i++) {
-			if (!text[i])
-				rest = wanted;
-			else if (rest && *rest == text[i])
-				found |= !*++rest;
-			else
-				rest = NULL;
-		}
-	}
-	kernel_close(fd);
-	return found;
-}
-
-/* Name the job after its launcher on this host: the nearest ancestor that started without the
- * variable `rank`. Each host has another launcher process, hence another job name. */
-static void identity_name_after_launcher(const char *rank)
-{
-	int process = 0, parent;
-	uint64_t start;
-
-	for (unsigned int i = 0; i < ANCESTORS_MAX; i++) {
-		parent = proc_stat_parent(process, &start);
-		if (process && !identity_was_started_with(process, rank)) {
-			system_format(identity.job, sizeof(identity.job), "%.24s-%d-%llu",
-				      identity_host(), process, (unsigned long long)start);
-			return;
-		}
-		if (parent <= 0)
-			return;
-		process = parent;
-	}
+			      start_variable("SLURM_JOB_ID"), start_variable("SLURM_STEP_ID"));
 }
 
 static void identity_read_environment(void)
 {
-	const char *rank_variable = NULL;
-
-	identity = (struct identity){ .rank = -1, .local_rank = -1 };
+	identity = (struct identity){ .rank = -1, .local_rank = -1, .local_size = -1 };
 	for (size_t i = 0; i < sizeof(launchers) / sizeof(launchers[0]); i++) {
 		const struct launcher *launcher = &launchers[i];
 		int rank = identity_number_of(launcher->rank);
@@ -170,20 +120,21 @@ static void identity_read_environment(void)
 		    !identity_accepts(launcher))
 			continue;
 		identity.rank = rank;
-		if (!rank_variable)
-			rank_variable = launcher->rank;
 		if (identity.local_rank < 0)
 			identity.local_rank = identity_number_of(launcher->local_rank);
+		if (identity.local_size < 0)
+			identity.local_size = identity_number_of(launcher->local_size);
 		identity_name_job(launcher->job);
 	}
 	if (!identity.job[0])
 		identity_name_slurm_job();
 	for (size_t i = 0; i < sizeof(batch_systems) / sizeof(batch_systems[0]); i++)
 		identity_name_job(batch_systems[i]);
-	if (rank_variable)
+	if (identity.rank >= 0)
 		identity_name_job("PEERPIN_JOB");
-	if (rank_variable && !identity.job[0])
-		identity_name_after_launcher(rank_variable);
+	if (identity.rank >= 0 && !identity.job[0])
+		system_format(identity.job, sizeof(identity.job), "%.24s-%d", identity_host(),
+			      (int)kernel_call(SYS_getppid));
 }
 
 static const struct identity *identity_get(void)
@@ -203,6 +154,11 @@ int identity_rank(void)
 int identity_local_rank(void)
 {
 	return identity_get()->local_rank;
+}
+
+int identity_local_size(void)
+{
+	return identity_get()->local_size;
 }
 
 const char *identity_job(void)

@@ -7,7 +7,8 @@
  *
  * The launcher or the batch system names the job; a Slurm step is JOB.STEP. Hydra outside of a
  * batch system names no job: PEERPIN_JOB applies, which the command peerpin sets for the ranks.
- * Without PEERPIN_JOB the name is HOST-PROCESS-START of the process that started this host's ranks.
+ * Without PEERPIN_JOB the name is HOST-PARENT, of the process that started the rank: ranks behind
+ * a script of their own are jobs of their own.
  */
 #ifndef PEERPIN_BASE_IDENTITY_H
 #define PEERPIN_BASE_IDENTITY_H
@@ -16,6 +17,7 @@
 
 int identity_rank(void);	 /* in the job; -1: no launcher variable */
 int identity_local_rank(void);	 /* on this host; -1: unknown */
+int identity_local_size(void);	 /* ranks of the job on this host; -1: unknown */
 const char *identity_job(void);	 /* as above; "": none */
 const char *identity_host(void); /* host name up to the first dot */
 

@@ -70,11 +70,6 @@ static inline int kernel_link(const char *from, const char *to)
 	return (int)kernel_call(SYS_linkat, AT_FDCWD, from, AT_FDCWD, to, 0);
 }
 
-static inline int kernel_link_at(int folder, const char *from, const char *to)
-{
-	return (int)kernel_call(SYS_linkat, folder, from, folder, to, 0);
-}
-
 static inline int kernel_unlink_at(int folder, const char *name)
 {
 	return (int)kernel_call(SYS_unlinkat, folder, name, 0);
@@ -138,15 +133,6 @@ static inline void *kernel_map(void *place, size_t length, int protection, int f
 static inline void kernel_unmap(void *address, size_t length)
 {
 	kernel_call(SYS_munmap, address, length);
-}
-
-/* Move pages of this process over those at `to`. */
-static inline int kernel_move(void *from, size_t length, void *to)
-{
-	long address = kernel_call(SYS_mremap, from, length, length,
-				   3 /* MREMAP_MAYMOVE | MREMAP_FIXED */, to);
-
-	return address == (long)to ? 0 : (int)address;
 }
 
 /* Largest page size. */

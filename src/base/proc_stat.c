@@ -7,7 +7,7 @@
 #include "base/text.h"
 
 /* Field numbers as in proc(5), from 1. */
-enum { STATE = 3, PARENT, THREADS = 20, START = 22, FIELDS };
+enum { STATE = 3, THREADS = 20, START = 22, FIELDS };
 
 /* Fill `fields` from STATE on, as far as the file goes: STATE with a character, others with a
  * number. */
@@ -38,17 +38,12 @@ static bool proc_stat_read(const char *file, uint64_t fields[FIELDS])
 	return true;
 }
 
-int proc_stat_parent(int process, uint64_t *start)
+uint64_t proc_stat_start(void)
 {
-	char file[32] = "/proc/self/stat";
-	uint64_t fields[FIELDS] = { 0 };
+	uint64_t fields[FIELDS];
 
-	/* Use /proc/self for 0: /proc may belong to another PID namespace. */
-	if (process)
-		system_format(file, sizeof(file), "/proc/%d/stat", process);
-	proc_stat_read(file, fields);
-	*start = fields[START];
-	return (int)fields[PARENT];
+	/* /proc may belong to another PID namespace. */
+	return proc_stat_read("/proc/self/stat", fields) ? fields[START] : 0;
 }
 
 bool proc_stat_is_live(int process, uint64_t start)

@@ -10,9 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Return the parent of `process` (0: the calling process); *start: start time of `process`, in
- * clock ticks since boot. 0: unknown. */
-int proc_stat_parent(int process, uint64_t *start);
+/* Return the start time of the calling process, in clock ticks since boot; 0: unknown. */
+uint64_t proc_stat_start(void);
 
 /* Return true if `process` runs and started at `start` (0: any time). Without /proc the number
  * alone decides. */

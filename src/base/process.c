@@ -97,8 +97,8 @@ static void process_watch(void)
 	store_release(&watching, true);
 }
 
-/* Threads that allocate meanwhile wait: their counts would be lost while the statistics move into
- * their file. Work that may block comes before or after that section. */
+/* Threads that allocate meanwhile wait: their events follow the begin of statistics and trace. Work
+ * that may block comes before or after that section. */
 static __attribute__((noinline)) void process_activate_once(void)
 {
 	/* Recursion guard: libc calls the program's allocator here, which may allocate from the

@@ -9,9 +9,9 @@
  * wait.
  *
  * A child is detected by a page that the kernel zeroes in it (MADV_WIPEONFORK), whichever call made
- * it: fork(), _Fork(), clone(2). A child that shares its parent's memory (vfork(), posix_spawn()) has
- * the page, too, until it executes a program. On kernels before Linux 4.14 a fork handler zeroes
- * the page, which only fork() runs.
+ * it: fork(), _Fork(), clone(2). A child that shares its parent's memory (vfork(), posix_spawn())
+ * has the page, too, until it executes a program. On kernels before Linux 4.14 a fork handler
+ * zeroes the page, which only fork() runs.
  */
 #ifndef PEERPIN_BASE_PROCESS_H
 #define PEERPIN_BASE_PROCESS_H
@@ -83,9 +83,9 @@ static inline bool process_is_done(void)
 extern void (*process_begins)(void), (*process_begun)(void), (*process_renews)(void);
 extern void (*process_exits)(void);
 
-/* Activate the process, unless it is passive. The first call registers the exit handler, moves the
- * statistics into their file and reports invalid settings. Other callers wait until the statistics
- * are in their file. A nested call in the activating thread does nothing. */
+/* Activate the process, unless it is passive. The first call registers the exit handler, begins
+ * statistics and trace and reports invalid settings. Other callers wait until both have begun. A
+ * nested call in the activating thread does nothing. */
 void process_activate(void);
 bool process_is_active(void);
 

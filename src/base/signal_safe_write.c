@@ -38,22 +38,34 @@ static void signal_safe_release(const struct held *held, int error)
 	kernel_block_signals(held->mask);
 }
 
-int signal_safe_write(int fd, const void *bytes, size_t length)
+/* `at`: offset; below 0: that of the descriptor. */
+static int signal_safe_write_from(int fd, const char *rest, size_t length, off_t at)
 {
 	struct held held = signal_safe_hold();
-	const char *rest = bytes;
 	ssize_t written;
 	int error = 0;
 
 	while (length && !error) {
-		written = kernel_call(SYS_write, fd, rest, length);
+		written = at < 0 ? kernel_call(SYS_write, fd, rest, length)
+				 : kernel_call(SYS_pwrite64, fd, rest, length, at);
 		if (written > 0) {
 			rest += written;
 			length -= (size_t)written;
+			at += at < 0 ? 0 : written;
 		} else if (written != -EINTR) {
 			error = written ? (int)written : -EIO;
 		}
 	}
 	signal_safe_release(&held, error);
 	return error;
+}
+
+int signal_safe_write(int fd, const void *bytes, size_t length)
+{
+	return signal_safe_write_from(fd, bytes, length, -1);
+}
+
+int signal_safe_write_at(int fd, const void *bytes, size_t length, off_t at)
+{
+	return signal_safe_write_from(fd, bytes, length, at);
 }

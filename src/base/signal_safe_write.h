@@ -8,8 +8,10 @@
 #define PEERPIN_BASE_SIGNAL_SAFE_WRITE_H
 
 #include <stddef.h>
+#include <sys/types.h>
 
 /* Write all bytes: with one write(2), unless that writes less. Return 0 or -errno. */
 int signal_safe_write(int fd, const void *bytes, size_t length);
+int signal_safe_write_at(int fd, const void *bytes, size_t length, off_t at);
 
 #endif

@@ -131,6 +131,15 @@ uint64_t system_clock(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+uint64_t system_coarse_clock(void)
+{
+	struct timespec now;
+
+	if (LIBC_CALL(clock_gettime, -1, CLOCK_MONOTONIC_COARSE, &now))
+		return kernel_time(CLOCK_MONOTONIC_COARSE);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
 void system_prepare(void)
 {
 	system_find_clock_gettime();

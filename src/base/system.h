@@ -35,6 +35,9 @@ const char *system_error_text(int error); /* strerror */
 /* Return ns of CLOCK_MONOTONIC. Without a system call: a miss takes the time several times. */
 uint64_t system_clock(void);
 
+/* The same clock at its last tick, a few ms ago at most: a few ns. */
+uint64_t system_coarse_clock(void);
+
 /* Look up the functions behind system_format(), system_error_text(), system_clock() and the 5
  * functions that follow. Call before a lock of peerpin is held around them: a look-up waits for the
  * lock of the dynamic linker's list. */

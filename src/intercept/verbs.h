@@ -47,7 +47,7 @@ bool verbs_client_is_entry(const char *symbol);
 void *verbs_client_entry(void *found);
 
 /* True if peerpin supports this libibverbs, as far as checked. Otherwise counts the request as
- * bypassed. At the first request in a context, checks it with registrations in `pd`. */
+ * forwarded. At the first request in a context, checks it with registrations in `pd`. */
 bool verbs_may_serve(struct ibv_pd *pd);
 
 /* NULL, or what differs from the assumptions in the context of `pd` (verbs_check.c). The thread's
@@ -96,8 +96,8 @@ void verbs_drop_stale(const struct verbs_mr *vmr);
 bool verbs_may_open(const struct ibv_context *device);
 
 #define verbs_count_forwarded(reason)                                                              \
-	(statistics_tally(TALLY_requests), statistics_count(bypassed),                             \
-	 statistics_count(bypassed_##reason))
+	(statistics_tally(TALLY_requests), statistics_count(forwarded),                            \
+	 statistics_count(forwarded_##reason))
 
 /* Repeat a client's own registration until the error is not ENOMEM, or no eviction helps:
  *

@@ -54,7 +54,7 @@ static void verbs_forms_count_unknown(int fd, const struct registration_request 
  * the memory on a path of its own. No region of peerpin's has them. */
 enum form { FORM_SUPPORTED, FORM_DATA_DIRECT, FORM_OTHER };
 
-/* Serve a dma-buf; if the form or the range prevents it, count a bypassed request. */
+/* Serve a dma-buf; if the form or the range prevents it, count a forwarded request. */
 static bool verbs_forms_serve_dmabuf(int fd, uint64_t offset, enum form form,
 				     struct registration_request *request,
 				     struct registration_keys *keys)

@@ -11,7 +11,7 @@
 #include "base/process.h"
 #include "intercept/entry_points.h"
 
-/* Count [address, address + length) as bypassed if it contains GPU memory. */
+/* Count [address, address + length) as forwarded if it contains GPU memory. */
 static void verbs_forwarded_count_range(uint64_t address, uint64_t length)
 {
 	struct registration_request request = { .address = address, .length = length };

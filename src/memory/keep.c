@@ -544,7 +544,7 @@ static struct entry *keep_oldest(unsigned int list, CUcontext context)
 static void keep_apply_limits(const struct allocation *freed, uint64_t limit, bool keeps)
 {
 	struct batch batch = { .entries = TAILQ_HEAD_INITIALIZER(batch.entries) };
-	struct segment_counters *counters = &statistics_segment.counters;
+	struct statistics_counters *counters = &statistics.counters;
 	unsigned int list = kept_list_number(freed);
 	struct entry *entry;
 	uint64_t room;

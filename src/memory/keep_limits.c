@@ -70,12 +70,12 @@ static struct limit {
 	_Atomic uint64_t bytes, due; /* due: when it is determined anew */
 	_Atomic uint64_t keep_after; /* another rank wants memory until then */
 	_Atomic uint64_t ask_after;  /* the other ranks have answered in vain */
-	_Atomic bool shared;	     /* the job's file says that this process uses the GPU */
+	_Atomic uint64_t hash;	     /* of the GPU, in the job's file; 0: not there yet */
+	_Atomic uint64_t seen;	     /* job_file_wanted() */
 } limits[KEPT_LISTS];
 
-static _Atomic uint64_t seen; /* job_file_marked(); 0: no job, or no limit yet */
+static _Atomic bool is_in_job_file;
 
-/* Of the GPU, in the job's file. */
 static uint64_t limits_hash(int device)
 {
 	uint64_t words[2] = { (uint64_t)device };
@@ -89,12 +89,16 @@ static uint64_t limits_hash(int device)
 /* Processes of the job on the GPU, with this one. */
 static unsigned int limits_processes(int device)
 {
-	bool shared = exchange_relaxed(&limits[kept_list_of(device)].shared, true);
-	unsigned int processes = job_file_share(limits_hash(device), !shared);
+	struct limit *limit = &limits[kept_list_of(device)];
 
-	if (!load_relaxed(&seen))
-		store_relaxed(&seen, job_file_marked());
-	return processes;
+	if (!load_relaxed(&limit->hash)) {
+		uint64_t hash = limits_hash(device);
+
+		store_relaxed(&limit->seen, job_file_wanted(hash));
+		store_relaxed(&limit->hash, hash);
+		store_relaxed(&is_in_job_file, true);
+	}
+	return job_file_share(load_relaxed(&limit->hash));
 }
 
 /* Free memory of the current context's GPU, if it is this one, and all of it. False: unknown. */
@@ -203,7 +207,7 @@ static bool limits_give_back(const struct keep_refusal *refusal, uint64_t bytes)
 /* True: the job's other ranks on that GPU release what they keep. */
 static bool limits_ask(struct keep_refusal *refusal, uint64_t bytes)
 {
-	uint64_t now = system_clock(), hash, mark;
+	uint64_t now = system_clock(), wanted;
 	int device = refusal->device;
 
 	if (!refusal->end) {
@@ -217,12 +221,10 @@ static bool limits_ask(struct keep_refusal *refusal, uint64_t bytes)
 		store_relaxed(&limits[device].ask_after, now + ASK_EVERY);
 		return false;
 	}
-	/* Again each time: a rank on another GPU may have replaced the mark. */
-	hash = limits_hash(device);
-	job_file_mark(hash);
-	mark = job_file_marked();
-	if (!((hash ^ mark) & JOB_FILE_TAG))
-		store_relaxed(&seen, mark);
+	/* Again each time: the others keep no memory until a while after the last one. */
+	wanted = job_file_want(load_relaxed(&limits[device].hash));
+	if (wanted)
+		store_relaxed(&limits[device].seen, wanted);
 	kernel_sleep(TRY_EVERY);
 	return true;
 }
@@ -259,31 +261,30 @@ bool kept_is_asked(void)
 	return until && system_clock() < until;
 }
 
-static void limits_take_mark(uint64_t mark, uint64_t now)
+static void limits_look(int device, uint64_t now)
 {
-	for (int device = 0; device < DEVICES_MAX; device++) {
-		if (!load_relaxed(&limits[device].shared) ||
-		    ((limits_hash(device) ^ mark) & JOB_FILE_TAG))
-			continue;
-		store_relaxed(&limits[device].keep_after, now + ANSWER);
-		store_relaxed(&limits[device].due, 0);
-		store_relaxed(&asked_until, now + ANSWER);
-		kept_trim_pool(device);
-	}
+	struct limit *limit = &limits[device];
+	uint64_t hash = load_relaxed(&limit->hash), wanted = hash ? job_file_wanted(hash) : 0;
+
+	if (!wanted || exchange_relaxed(&limit->seen, wanted) == wanted)
+		return;
+	store_relaxed(&limit->keep_after, now + ANSWER);
+	store_relaxed(&limit->due, 0);
+	store_relaxed(&asked_until, now + ANSWER);
+	kept_trim_pool(device);
 }
 
 void kept_look_for_ranks(void)
 {
 	static _Atomic uint64_t next;
-	uint64_t now, mark;
+	uint64_t now;
 
-	if (!load_relaxed(&seen))
+	if (!load_relaxed(&is_in_job_file))
 		return;
 	now = system_clock();
 	if (now < load_relaxed(&next))
 		return;
 	store_relaxed(&next, now + LOOK_EVERY);
-	mark = job_file_marked();
-	if (mark && exchange_relaxed(&seen, mark) != mark)
-		limits_take_mark(mark, now);
+	for (int device = 0; device < DEVICES_MAX; device++)
+		limits_look(device, now);
 }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* trace_events.c -- allocations and frees in the trace */
+/* trace_events.c -- allocations and frees in the trace; snapshots of the statistics in their time
+ */
 #include "memory/trace_events.h"
 
+#include "report/statistics.h"
 #include "report/trace.h"
 
 static void trace_events_write(const struct allocation *allocation, bool is_begin)
@@ -16,6 +18,7 @@ static void trace_events_write(const struct allocation *allocation, bool is_begi
 	if (trace_is_on())
 		trace_allocation(is_begin, allocation->event_id, allocation->base, allocation->size,
 				 allocation->device, names[allocation->kind]);
+	statistics_snapshot();
 }
 
 static void trace_events_allocated(const struct allocation *allocation)

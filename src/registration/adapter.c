@@ -98,11 +98,11 @@ void registration_log_selection(void)
 
 	if (!devices || *devices == '^' || !any_described || any_named)
 		return;
-	for (int i = 0; i < SEGMENT_ADAPTERS && statistics_segment.adapters[i].named &&
-			used < sizeof(opened) - SEGMENT_NAME - 2;
+	for (int i = 0; i < STATISTICS_ADAPTERS && statistics.adapters[i].named &&
+			used < sizeof(opened) - STATISTICS_NAME - 2;
 	     i++)
 		used += (size_t)system_format(opened + used, sizeof(opened) - used, "%s%s",
-					      i ? ", " : "", statistics_segment.adapters[i].name);
+					      i ? ", " : "", statistics.adapters[i].name);
 	log_message(LOG_WARN,
 		    "PEERPIN_DEVICES=%.80s names no adapter that the program has opened (%s): no "
 		    "memory was registered in the background. Name adapters as ibv_devices lists "

@@ -86,7 +86,7 @@ void dma_buf_prepare(struct pin_request *request);
 	  .probe = id##_probe,                                                                     \
 	  .accepts = id##_accepts,                                                                 \
 	  .prepare = (before),                                                                     \
-	  .registrations = &statistics_segment.counters.registrations_##id,                        \
+	  .registrations = &statistics.counters.registrations_##id,                                \
 	  .call = ERRORS_##of },
 
 #endif

@@ -124,14 +124,12 @@ static void region_unpin(struct region *region)
 	statistics_count(deregistrations);
 	if (region->freed)
 		statistics_count(invalidated);
-	statistics_pinned(region->device, region->owner->adapter->counted_as,
-			  -(int64_t)region->length);
+	statistics_pinned(-(int64_t)region->length);
 	if (trace_is_on())
 		trace_pinned(statistics_get(pinned_bytes));
 	if (region->used)
 		return;
 	statistics_take(never_used_pinned, 1);
-	statistics_take(never_used_pinned_bytes, region->length);
 }
 
 void region_unpin_all(struct region **ending)

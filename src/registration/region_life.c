@@ -36,7 +36,6 @@ static void region_count_unused(const struct region *region, int64_t change)
 	statistics_add(never_used_bytes, change * (int64_t)region->length);
 	statistics_add(never_used_ns, change * (int64_t)region->background_ns);
 	statistics_add(never_used_pinned, change);
-	statistics_add(never_used_pinned_bytes, change * (int64_t)region->length);
 	statistics_add(never_used_sizes, change * (int64_t)region->size);
 	if (change > 0)
 		statistics_sort(never_used_bytes, region->size);
@@ -104,8 +103,7 @@ static void region_settle(struct region *region, int error, bool optional, struc
 		if (!region->used)
 			region_count_unused(region, 1);
 		statistics_add(registered_bytes, region->length);
-		statistics_pinned(region->device, region->owner->adapter->counted_as,
-				  (int64_t)region->length);
+		statistics_pinned((int64_t)region->length);
 	}
 	if (region->ended && !region->with_worker)
 		region_retire(region, ending);

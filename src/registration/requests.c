@@ -32,8 +32,8 @@
 
 #define TRIES 3 /* of a request whose region another thread ends */
 
-/* Reasons of bypassed requests, each with a counter. */
-#define BYPASS_REASONS(REASON)                                                                     \
+/* Reasons of forwarded requests, each with a counter. */
+#define FORWARD_REASONS(REASON)                                                                    \
 	REASON(range)                                                                              \
 	REASON(flags)                                                                              \
 	REASON(address)                                                                            \
@@ -46,8 +46,8 @@
 
 enum outcome {
 	SERVED,
-#define REASON(name) BYPASSED_##name,
-	BYPASS_REASONS(REASON)
+#define REASON(name) FORWARDED_##name,
+	FORWARD_REASONS(REASON)
 #undef REASON
 };
 
@@ -639,10 +639,10 @@ static enum outcome requests_take(const struct serving *serving, const struct re
 	 * another client MR has taken its unique keys. */
 	if (!memory_is_live(&serving->allocation) || region->ended || region_is_taken(region) ||
 	    (region->spans && !span_is_live(region, serving->request->youngest)))
-		return BYPASSED_freed;
+		return FORWARDED_freed;
 	if (region->state != REGION_READY)
-		return region->state == REGION_IDLE ? BYPASSED_pin_limit : BYPASSED_failed;
-	return requests_add_client_mr(serving->request, reference) ? SERVED : BYPASSED_failed;
+		return region->state == REGION_IDLE ? FORWARDED_pin_limit : FORWARDED_failed;
+	return requests_add_client_mr(serving->request, reference) ? SERVED : FORWARDED_failed;
 }
 
 /* For the worker, after a served request. */
@@ -671,21 +671,21 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	room_describe(serving->allocation.device);
 	domain = domain_enable(request->pd, domain_access(request), &rescan);
 	if (!domain)
-		return BYPASSED_domain;
+		return FORWARDED_domain;
 	domain->exports |= request->dma_buf;
 	serving->enabled |= rescan;
 	serving->go |= rescan && background_queue_domain(domain);
 	/* A free is visible before subscriber_freeing() takes the lock. Either this check finds it,
 	 * or subscriber_freeing() finds the reference created below. */
 	if (!memory_is_live(&serving->allocation))
-		return BYPASSED_freed;
+		return FORWARDED_freed;
 	reference = serving->spans ? span_choose(&serving->allocation, domain, request,
 						 &serving->ending, &gone)
 				   : choice_of_allocation(&serving->allocation, domain, request,
 							  serving->parts_only, &optional);
 	if (!reference)
-		return gone || !memory_is_live(&serving->allocation) ? BYPASSED_freed
-								     : BYPASSED_failed;
+		return gone || !memory_is_live(&serving->allocation) ? FORWARDED_freed
+								     : FORWARDED_failed;
 	region = reference->region;
 	if (requests_count_use(domain, &serving->allocation, reference))
 		serving->go |= background_queue_domain(domain);
@@ -697,9 +697,9 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 		requests_queue_more(serving, reference);
 	}
 	/* Not freed: so the reference is there. */
-	if (outcome != SERVED && outcome != BYPASSED_freed && region->state != REGION_READY)
+	if (outcome != SERVED && outcome != FORWARDED_freed && region->state != REGION_READY)
 		choice_drop_failed(region, reference, &serving->ending);
-	serving->parts_only |= optional && outcome == BYPASSED_pin_limit;
+	serving->parts_only |= optional && outcome == FORWARDED_pin_limit;
 	region_release_user(region);
 	return outcome;
 }
@@ -717,29 +717,30 @@ static enum outcome requests_serve_again(struct serving *serving, struct registr
 		region_flush(&serving->ending);
 		only = serving->parts_only;
 		outcome = requests_serve(serving, keys);
-	} while (serving->parts_only != only || (outcome == BYPASSED_freed && tries++ < TRIES &&
+	} while (serving->parts_only != only || (outcome == FORWARDED_freed && tries++ < TRIES &&
 						 memory_is_live(&serving->allocation)));
 	return outcome;
 }
 
-static void requests_count_bypassed(const struct registration_request *request, enum outcome reason)
+static void requests_count_forwarded(const struct registration_request *request,
+				     enum outcome reason)
 {
 	const char *text = "";
 
-	statistics_count(bypassed);
+	statistics_count(forwarded);
 	switch (reason) {
 	case SERVED:
 		break;
 #define REASON(name)                                                                               \
-	case BYPASSED_##name:                                                                      \
-		statistics_count(bypassed_##name);                                                 \
+	case FORWARDED_##name:                                                                     \
+		statistics_count(forwarded_##name);                                                \
 		text = "forwarded: " #name;                                                        \
 		break;
-		BYPASS_REASONS(REASON)
+		FORWARD_REASONS(REASON)
 #undef REASON
 	}
 	requests_log(request, text);
-	if (reason == BYPASSED_failed || reason == BYPASSED_domain)
+	if (reason == FORWARDED_failed || reason == FORWARDED_domain)
 		memory_report_refused("registered");
 }
 
@@ -749,9 +750,9 @@ static enum outcome requests_check_span(const struct registration_request *reque
 {
 	do {
 		if (!span_next(request, &piece))
-			return BYPASSED_range;
+			return FORWARDED_range;
 		if (memory_is_verified() && !memory_check(&piece))
-			return BYPASSED_verify;
+			return FORWARDED_verify;
 		memory_used_by_adapter(&piece);
 	} while (!span_ends_in(request, &piece));
 	return SERVED;
@@ -767,17 +768,17 @@ static enum outcome requests_check(struct serving *serving)
 	serving->spans = found && !span_ends_in(request, allocation);
 	/* The memory was freed, or allocated after the client's dma-buf was exported. */
 	if (request->youngest && (!found || request->youngest < allocation->id))
-		return BYPASSED_freed;
+		return FORWARDED_freed;
 	if (!found || (serving->spans && allocation->kind != ALLOCATION_MAPPED))
-		return BYPASSED_range;
+		return FORWARDED_range;
 	if (!domain_may_share(request->access))
-		return BYPASSED_flags;
+		return FORWARDED_flags;
 	if (request->iova != request->address)
-		return BYPASSED_address;
+		return FORWARDED_address;
 	if (!requests_suit(request, allocation))
-		return BYPASSED_capability;
+		return FORWARDED_capability;
 	if (memory_is_verified() && !memory_check(allocation))
-		return BYPASSED_verify;
+		return FORWARDED_verify;
 	return serving->spans ? requests_check_span(request, *allocation) : SERVED;
 }
 
@@ -804,7 +805,7 @@ static enum outcome requests_try(struct serving *serving, struct registration_ke
 	}
 	if (serving->waited_since && trace_is_on())
 		trace_span("wait", serving->waited_since, request->address, request->length,
-			   allocation->device, outcome == SERVED ? "served" : "bypassed");
+			   allocation->device, outcome == SERVED ? "served" : "forwarded");
 	return outcome;
 }
 
@@ -817,12 +818,13 @@ bool registration_request(const struct registration_request *request,
 	statistics_tally(TALLY_requests);
 	if (outcome == SERVED)
 		outcome = requests_try(&serving, keys);
-	if (outcome == BYPASSED_capability && serving.allocation.kind == ALLOCATION_MANAGED)
+	if (outcome == FORWARDED_capability && serving.allocation.kind == ALLOCATION_MANAGED)
 		log_once(LOG_WARN, "managed memory (cudaMallocManaged) is registered: adapters do "
 				   "not reach it on the GPU, and peerpin forwards the call. "
 				   "Register memory of cudaMalloc, and copy into it.");
 	if (outcome != SERVED)
-		requests_count_bypassed(request, outcome);
+		requests_count_forwarded(request, outcome);
+	statistics_snapshot();
 	return outcome == SERVED;
 }
 

@@ -1,36 +1,159 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* summary.c -- table and file of results at exit
+/* summary.c -- the numbers' way out of the process: snapshots, PEERPIN_STATS_FILE, table at exit
  *
- * The host leader prints one table for all processes of a job on its host. The other processes
- * leave their segments in the runtime folder.
+ * One rank of a host prints a table, the one whose launcher says local rank 0. A process without
+ * that variable may be one of many: it prints a line.
  */
-#include "base/atomics.h"
 #include "report/statistics.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdint.h>
+#include <stdatomic.h>
 
 #include "base/config.h"
+#include "base/config_reader.h"
 #include "base/identity.h"
 #include "base/job_file.h"
 #include "base/kernel.h"
 #include "base/log.h"
 #include "base/own_file.h"
 #include "base/proc_stat.h"
-#include "base/process.h"
 #include "base/runtime.h"
 #include "base/start.h"
 #include "base/system.h"
 #include "base/text.h"
-#include "report/emit.h"
-#include "report/job.h"
+#include "report/output.h"
+
+static uint64_t summary_elapsed(void)
+{
+	return system_clock() - statistics.process.clock_ns;
+}
+
+static int summary_write_to(struct output *output, int fd, bool ended)
+{
+	*output = (struct output){ .take = output_to_file, .argument = (void *)(intptr_t)fd };
+	json_write(output, ended, summary_elapsed());
+	return output_end(output);
+}
+
+/* ---- snapshots ---- */
+
+#define SNAPSHOT_NS	 500000000u
+#define SNAPSHOT_BYTES	 ((size_t)16 << 10) /* at most, for the room in the folder */
+#define SNAPSHOT_END_TRY 100		    /* times 1 ms, for the thread that writes one */
+
+static char snapshot[RUNTIME_PATH + RUNTIME_NAME]; /* absolute name; "": no file */
+static int snapshot_refused;			   /* 0, or -errno: the reason for no file */
+static _Atomic uint64_t snapshot_due;		   /* by system_coarse_clock(); 0: none */
+static atomic_flag snapshot_is_written = ATOMIC_FLAG_INIT; /* by one thread */
+
+/* A rename is atomic: a reader finds the last snapshot or this one, and a failed write leaves the
+ * last one. No descriptor stays open, which the program could close and reuse. */
+static int snapshot_write(struct output *output, bool ended)
+{
+	char partial[sizeof(snapshot) + sizeof(RUNTIME_PARTIAL)];
+	int fd, error;
+
+	system_format(partial, sizeof(partial), "%s" RUNTIME_PARTIAL, snapshot);
+	fd = kernel_open(partial, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return fd;
+	error = summary_write_to(output, fd, ended);
+	kernel_close(fd);
+	if (!error)
+		error = kernel_rename_at(AT_FDCWD, partial, snapshot);
+	if (error)
+		kernel_unlink_at(AT_FDCWD, partial);
+	return error;
+}
+
+static int snapshot_write_next(void)
+{
+	static struct output output; /* too large for a thread's stack */
+
+	store_relaxed(&snapshot_due, system_coarse_clock() + SNAPSHOT_NS);
+	return snapshot_write(&output, false);
+}
+
+void statistics_snapshot(void)
+{
+	uint64_t due = load_relaxed(&snapshot_due);
+
+	if (!due || system_coarse_clock() < due || atomic_flag_test_and_set(&snapshot_is_written))
+		return;
+	if (load_relaxed(&snapshot_due) == due)
+		snapshot_write_next();
+	atomic_flag_clear(&snapshot_is_written);
+}
+
+static int snapshot_begin(void)
+{
+	char path[RUNTIME_PATH];
+	int folder = runtime_folder(path), error = 0;
+
+	if (folder < 0)
+		return folder;
+	runtime_clean(folder);
+	if (!runtime_has_room(folder, SNAPSHOT_BYTES))
+		error = -ENOSPC;
+	kernel_close(folder);
+	if (error)
+		return error;
+	runtime_name_file(path, snapshot);
+	error = snapshot_write_next();
+	if (error)
+		snapshot[0] = '\0';
+	return error;
+}
+
+/* Write the last snapshot, or remove the file. A thread that was stopped while it wrote one leaves
+ * the mark: the exit goes on without it. */
+static void snapshot_end(bool stays)
+{
+	static struct output output;
+
+	if (!snapshot[0])
+		return;
+	store_relaxed(&snapshot_due, 0);
+	for (int i = 0; i < SNAPSHOT_END_TRY && atomic_flag_test_and_set(&snapshot_is_written); i++)
+		kernel_sleep(1000000);
+	if (!stays)
+		kernel_unlink_at(AT_FDCWD, snapshot);
+	else
+		snapshot_write(&output, true);
+}
 
 /* ---- file of results ---- */
 
+static char results[4096]; /* absolute name from PEERPIN_STATS_FILE; "": none */
+static int results_error;  /* 0, or -errno: the reason for no name */
+
+/* Error: the name asks for Prometheus' text. */
+#define RESULTS_PROMETHEUS 4002
+
+static bool results_end_in(const char *name, const char *end)
+{
+	size_t length = text_length(name), end_length = text_length(end);
+
+	return length >= end_length && text_equals(name + length - end_length, end);
+}
+
+/* The name is fixed at activation: the program may change its folder. */
+static void results_begin(void)
+{
+	const char *pattern = config_get()->stats_file;
+
+	if (pattern)
+		results_error = own_file_name(pattern, results, sizeof(results));
+	if (!results_error && results_end_in(results, ".prom"))
+		results_error = -RESULTS_PROMETHEUS;
+	if (results_error)
+		results[0] = '\0';
+}
+
 /* Take a free name; return -EEXIST if the name exists. Some file systems (object stores, foreign
  * systems) have no links: create an empty file there, and rename over that file. */
-static int summary_take_name(const char *name, const void *partial)
+static int results_take_name(const char *name, const void *partial)
 {
 	int error = kernel_link(partial, name), fd;
 
@@ -44,182 +167,173 @@ static int summary_take_name(const char *name, const void *partial)
 }
 
 /* Number the name if taken: two processes may use one name. */
-static int summary_give_name(const char *partial, const char *name)
+static int results_give_name(const char *partial)
 {
-	char numbered[4096];
+	char numbered[sizeof(results)];
 
-	if ((size_t)system_format(numbered, sizeof(numbered), "%s", name) >= sizeof(numbered))
-		return -ENAMETOOLONG;
-	return own_file_number(numbered, sizeof(numbered), summary_take_name, partial);
+	text_copy(numbered, sizeof(numbered), results);
+	return own_file_number(numbered, sizeof(numbered), results_take_name, partial);
 }
 
-static bool summary_ends_in(const char *name, const char *end)
+static int results_write(struct output *output)
 {
-	size_t length = text_length(name), end_length = text_length(end);
-
-	return length >= end_length && text_equals(name + length - end_length, end);
-}
-
-static int summary_write_to(struct output *output, const struct emit_source *source, int fd,
-			    enum emit_form form)
-{
-	*output = (struct output){ .take = output_to_file, .argument = (void *)(intptr_t)fd };
-	emit(output, source, form);
-	return output_end(output);
-}
-
-static int summary_write_results(struct output *output, const struct emit_source *source,
-				 const char *name)
-{
-	bool prometheus = summary_ends_in(name, ".prom");
-	int fd = identity_stream(name), error, closed;
-	char partial[4096];
+	int fd = identity_stream(results), error, closed;
+	char partial[sizeof(results)];
 
 	if (fd >= 0)
-		return start_has_stream(fd) ? summary_write_to(output, source, fd, EMIT_JSON)
-					    : -EBADF;
-	if (own_file_is_special(name, prometheus ? AT_SYMLINK_NOFOLLOW : 0))
+		return start_has_stream(fd) ? summary_write_to(output, fd, true) : -EBADF;
+	if (own_file_is_special(results, 0))
 		return -OWN_FILE_SPECIAL;
 	/* Add the time: containers reuse small process numbers. A killed or a concurrent process
 	 * may have an equal number. */
 	if ((size_t)system_format(
-		    partial, sizeof(partial), "%s.partial.%d.%llx", name, kernel_process(),
+		    partial, sizeof(partial), "%s.partial.%d.%llx", results, kernel_process(),
 		    (unsigned long long)kernel_time(CLOCK_REALTIME)) >= sizeof(partial))
 		return -ENAMETOOLONG;
 	fd = kernel_open(partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return fd;
-	error = summary_write_to(output, source, fd, prometheus ? EMIT_PROMETHEUS : EMIT_JSON);
+	error = summary_write_to(output, fd, true);
 	closed = kernel_close(fd);
 	if (!error)
 		error = closed;
-	/* Replace a file for Prometheus: the collector needs the newest. Keep any other existing
-	 * file: a former run's result. */
-	if (!error && prometheus)
-		return kernel_rename_at(AT_FDCWD, partial, name);
 	if (!error)
-		error = summary_give_name(partial, name);
+		error = results_give_name(partial);
 	kernel_unlink_at(AT_FDCWD, partial);
 	return error;
 }
 
+/* Log once per host: names differ between ranks, causes do not. */
+static void results_log_unwritten(int error)
+{
+	bool full = error == -ENOSPC || error == -EDQUOT, kept = snapshot[0];
+
+	if (error == -RESULTS_PROMETHEUS) {
+		log_once(LOG_WARN,
+			 "PEERPIN_STATS_FILE=%.400s: no statistics written: the library writes "
+			 "JSON. "
+			 "Name a .json file, and let 'peerpin report --prometheus' make this one.",
+			 config_get()->stats_file);
+		return;
+	}
+	log_once(LOG_WARN, "PEERPIN_STATS_FILE=%.400s: no statistics written: %s. %s.%s%s%s",
+		 *results ? results : config_get()->stats_file, own_file_error_text(-error),
+		 full ? "Make room, or name a file on another file system"
+		      : "Name a file in a writable folder",
+		 kept ? " The statistics are in " : "", snapshot,
+		 kept ? ": read them with peerpin report." : "");
+}
+
 /* ---- table ---- */
 
-static struct segment others; /* too large for a small exit stack */
-
-static void summary_take_other(const struct segment *segment, void *argument)
-{
-	const struct segment_header *header = &segment->header;
-	struct emit_source *sum = argument;
-	uint64_t began = load_seq_cst(&header->clock_ns),
-		 ended = load_seq_cst(&header->ended_clock_ns);
-
-	segment_add(&others, segment);
-	sum->processes++;
-	sum->used += usage_is_used(segment);
-	/* Use the longest known time of a process. */
-	if (ended > began && ended - began > sum->elapsed_ns)
-		sum->elapsed_ns = ended - began;
-	sum->killed += load_seq_cst(&header->state) == SEGMENT_RUNNING &&
-		       !proc_stat_is_live(header->process, header->process_start);
-}
-
-/* Add the job's other processes on this host to the source, if there are any. */
-static void summary_gather(struct emit_source *source)
-{
-	job_each_other(summary_take_other, source);
-	if (source->processes == 1)
-		return;
-	segment_add(&others, &statistics_segment);
-	source->used += usage_is_used(&statistics_segment);
-	others.header = statistics_segment.header;
-	others.header.threads = 1;
-	source->segment = &others;
-}
-
-/* Without an adapter print a table only where a setting requests an effect on GPU memory. */
-static bool summary_is_worth_table(const struct segment *segment)
+/* Without an adapter there is a table only where a setting requests an effect on GPU memory. */
+static bool summary_is_worth_it(void)
 {
 	const struct config *config = config_get();
 
 	return config->keep || config->keep_host || config->preregister == PREREGISTER_EAGER ||
-	       segment_value(&segment->counters.protection_domains) ||
-	       segment_value(&segment->counters.host_requests) ||
-	       segment_tallied(segment, TALLY_requests);
+	       statistics_get(protection_domains) || statistics_get(host_requests) ||
+	       statistics_tallied(TALLY_requests);
 }
 
-/* Return true if the summary covers all processes of a job on this host. */
-static bool summary_is_for_host(void)
-{
-	return config_get()->summary == SUMMARY_AUTO || config_get()->summary == SUMMARY_TABLE;
-}
-
-/* Print a line for ranks with GPU memory and without an adapter: the user may expect RDMA. */
+/* A line for ranks with GPU memory and without an adapter: the user may expect RDMA. */
 static void summary_report_no_adapter(void)
 {
 	static const char line[] =
-		"peerpin: GPUDirect RDMA not used: no RDMA adapter was opened on this host. "
-		"Run 'peerpin doctor' there.\n";
+		"peerpin: GPUDirect RDMA not used: no RDMA adapter was opened by local rank 0. "
+		"Run 'peerpin doctor' on its host.\n";
 
 	log_take(NULL, line, sizeof(line) - 1);
 }
 
-static void summary_print_table(struct output *output, const struct emit_source *own)
+static enum summary_mode summary_choose(bool worth_it)
 {
-	const struct config *config = config_get();
-	struct emit_source source = *own;
+	enum summary_mode mode = config_get()->summary;
+	int local_rank = identity_local_rank();
 
-	if (summary_is_for_host())
-		summary_gather(&source);
-	if (config->summary == SUMMARY_NONE)
-		return;
-	if (config->summary == SUMMARY_AUTO && !summary_is_worth_table(source.segment)) {
-		if (source.processes > 1)
-			summary_report_no_adapter();
-		return;
-	}
+	if (mode == SUMMARY_NONE || mode == SUMMARY_LINE)
+		return mode;
+	if (local_rank > 0 || (mode == SUMMARY_AUTO && !worth_it))
+		return SUMMARY_NONE;
+	return mode == SUMMARY_TABLE || !local_rank ? SUMMARY_TABLE : SUMMARY_LINE;
+}
+
+static void summary_print(struct output *output, bool worth_it)
+{
 	*output = (struct output){ .take = log_take };
-	emit(output, &source, config->summary == SUMMARY_LINE ? EMIT_LINE : EMIT_TABLE);
+	switch (summary_choose(worth_it)) {
+	case SUMMARY_TABLE:
+		table_write(output, summary_elapsed());
+		break;
+	case SUMMARY_LINE:
+		table_write_line(output);
+		break;
+	default:
+		if (config_get()->summary == SUMMARY_AUTO && !identity_local_rank() &&
+		    identity_local_size() != 1)
+			summary_report_no_adapter();
+	}
 	output_end(output);
 }
 
-/* Keep the segment's file. Log once per host: names differ between ranks, causes do not. */
-static void summary_log_unwritten(const char *name, int error)
-{
-	char where[RUNTIME_PATH + 64] = "";
-	bool kept = statistics_keep_file(where, sizeof(where));
-	bool full = error == -ENOSPC || error == -EDQUOT;
+/* ---- begin and end ---- */
 
-	log_once(LOG_WARN, "PEERPIN_STATS_FILE=%.400s: no statistics written: %s. %s.%s%s%s", name,
-		 own_file_error_text(-error),
-		 full ? "Make room, or name a file on another file system"
-		      : "Name a file in a writable folder",
-		 kept ? " The statistics are in " : "", kept ? where : "",
-		 kept ? ": read them with peerpin report." : "");
+static void summary_describe(struct statistics_process *process)
+{
+	struct stat status;
+
+	process->number = kernel_process();
+	process->rank = identity_rank();
+	process->local_rank = identity_local_rank();
+	process->local_size = identity_local_size();
+	if (!kernel_describe_at(AT_FDCWD, "/proc/self/ns/pid", &status, 0))
+		process->name_space = status.st_ino;
+	process->start = proc_stat_start();
+	process->started_ns = kernel_time(CLOCK_REALTIME);
+	process->clock_ns = system_clock();
+	text_copy(process->version, sizeof(process->version), PACKAGE_VERSION);
+	text_copy(process->host, sizeof(process->host), identity_host());
+	text_copy(process->program, sizeof(process->program), start_program());
+	text_copy(process->job, sizeof(process->job), identity_job());
+	config_text_changed(config_get(), '\n', process->settings, sizeof(process->settings));
+}
+
+void statistics_begin(void)
+{
+	results_begin();
+	summary_describe(&statistics.process);
+	job_file_join();
+	snapshot_refused = snapshot_begin();
+}
+
+void statistics_begun(void)
+{
+	char path[RUNTIME_PATH];
+
+	if (snapshot_refused)
+		log_message(
+			LOG_INFO,
+			"no file for the statistics (%s): they are lost if the program is killed",
+			system_error_text(-snapshot_refused));
+	if (runtime_is_refused(path))
+		log_once(LOG_WARN,
+			 "%s is not used: others can reach it, or it is another user's. The "
+			 "statistics are in %s. Remove it, or set XDG_RUNTIME_DIR to a folder of "
+			 "your own.",
+			 path, snapshot[0] ? snapshot : "memory alone");
 }
 
 void statistics_finish(void)
 {
 	static struct output output; /* too large for a small exit stack */
-	struct segment_header *header = &statistics_segment.header;
-	struct emit_source source = { .segment = &statistics_segment,
-				      .end = EMIT_EXITED,
-				      .processes = 1 };
-	uint64_t now = system_clock();
-	int error;
-	const char *name = statistics_results(&error);
+	bool worth_it = summary_is_worth_it();
+	int error = results_error;
 
-	source.elapsed_ns = now - header->clock_ns;
-	store_seq_cst(&header->ended_clock_ns, now);
-	store_seq_cst(&header->state, SEGMENT_ENDED);
-	if (*name)
-		error = summary_write_results(&output, &source, name);
+	if (*results)
+		error = results_write(&output);
+	snapshot_end(error || (worth_it && !*results));
 	if (error)
-		summary_log_unwritten(*name ? name : config_get()->stats_file, error);
-	/* The host leader reports this process. */
-	if (summary_is_for_host() && !job_leads())
-		return;
-	summary_print_table(&output, &source);
+		results_log_unwritten(error);
+	summary_print(&output, worth_it);
 	job_file_leave();
-	statistics_remove_file();
 }

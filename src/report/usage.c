@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* usage.c -- whether GPUDirect RDMA was used and why not; other conclusions from the counters */
-#include "report/emit.h"
+#include "report/output.h"
 
 #include "base/capped.h"
 #include "base/pci_path.h"
 #include "base/plain_text.h"
 #include "base/system.h"
 #include "base/text.h"
-#include "report/emit_forms.h"
-
-#define usage_count(segment, name) segment_value(&(segment)->counters.name)
+#include "report/statistics.h"
 
 void usage_bytes(uint64_t bytes, char *to, size_t size)
 {
@@ -36,19 +34,19 @@ void usage_time(uint64_t nanoseconds, char *to, size_t size)
 	system_format(to, size, unit && nanoseconds ? "%.1f %s" : "%.0f %s", amount, units[unit]);
 }
 
-static bool usage_served(const struct segment *segment)
+static bool usage_served(void)
 {
-	return segment_tallied(segment, TALLY_hits) || usage_count(segment, waited) ||
-	       usage_count(segment, synchronous_queued) || usage_count(segment, synchronous);
+	return statistics_tallied(TALLY_hits) || statistics_get(waited) ||
+	       statistics_get(synchronous_queued) || statistics_get(synchronous);
 }
 
 /* Write "dma-buf and peer memory": the methods with registrations. */
-static void usage_name_methods(const struct segment *segment, char *to, size_t size)
+static void usage_name_methods(char *to, size_t size)
 {
 	size_t used = 0;
 
 #define METHOD(id, name, call, prepare, unpin)                                                     \
-	if (usage_count(segment, registrations_##id) && used < size)                               \
+	if (statistics_get(registrations_##id) && used < size)                                     \
 		used += (size_t)system_format(to + used, size - used, "%s%s", used ? " and " : "", \
 					      name);
 #include "report/methods.def"
@@ -58,20 +56,20 @@ static void usage_name_methods(const struct segment *segment, char *to, size_t s
 }
 
 /* Write " (PIX, SYS)": the known paths from GPUs to the adapter, each once. */
-static void usage_name_paths(const struct segment *segment, int adapter, char *to, size_t size)
+static void usage_name_paths(int adapter, char *to, size_t size)
 {
 	size_t used = 0;
 
 	*to = '\0';
-	for (int i = 0; i < SEGMENT_PAIRS && segment->pairs[i].known; i++) {
-		const struct segment_pair *pair = &segment->pairs[i];
+	for (int i = 0; i < STATISTICS_PAIRS && statistics.pairs[i].known; i++) {
+		const struct statistics_pair *pair = &statistics.pairs[i];
 		bool skip = pair->adapter != adapter || !pair->path[0] ||
 			    text_equals(pair->path, PCI_PATH_NONE);
 		int length;
 
 		for (int j = 0; j < i && !skip; j++)
-			skip = segment->pairs[j].adapter == adapter &&
-			       text_equals(segment->pairs[j].path, pair->path);
+			skip = statistics.pairs[j].adapter == adapter &&
+			       text_equals(statistics.pairs[j].path, pair->path);
 		if (skip)
 			continue;
 		length = system_format(to + used, size - used, "%s%s", used ? ", " : " (",
@@ -84,24 +82,24 @@ static void usage_name_paths(const struct segment *segment, int adapter, char *t
 }
 
 /* Write "; mlx5_0 (PIX), mlx5_1 (SYS)": each adapter once, with its paths. */
-static void usage_add_adapters(const struct segment *segment, char *to, size_t size)
+static void usage_add_adapters(char *to, size_t size)
 {
 	size_t used = 0;
 
 	*to = '\0';
-	for (int i = 0; i < SEGMENT_PAIRS && segment->pairs[i].known; i++) {
-		const struct segment_pair *pair = &segment->pairs[i];
-		bool skip = pair->adapter < 0 || pair->adapter >= SEGMENT_ADAPTERS;
+	for (int i = 0; i < STATISTICS_PAIRS && statistics.pairs[i].known; i++) {
+		const struct statistics_pair *pair = &statistics.pairs[i];
+		bool skip = pair->adapter < 0 || pair->adapter >= STATISTICS_ADAPTERS;
 		char paths[48];
 		int length;
 
 		for (int j = 0; j < i && !skip; j++)
-			skip = segment->pairs[j].adapter == pair->adapter;
+			skip = statistics.pairs[j].adapter == pair->adapter;
 		if (skip)
 			continue;
-		usage_name_paths(segment, pair->adapter, paths, sizeof(paths));
+		usage_name_paths(pair->adapter, paths, sizeof(paths));
 		length = system_format(to + used, size - used, "%s%s%s", used ? ", " : "; ",
-				       segment->adapters[pair->adapter].name, paths);
+				       statistics.adapters[pair->adapter].name, paths);
 		if (length < 0 || (size_t)length >= size - used) {
 			to[used] = '\0';
 			return;
@@ -110,13 +108,14 @@ static void usage_add_adapters(const struct segment *segment, char *to, size_t s
 	}
 }
 
-uint64_t usage_main_reason(const struct segment *segment, struct segment_row *reason)
+/* Set *reason to the most frequent reason of forwarded requests. Return its number; 0: none. */
+static uint64_t usage_main_reason(struct statistics_row *reason)
 {
 	uint64_t most = 0;
 
-	for (struct segment_row row = { .count = 0 }; segment_next_row(&row);) {
-		uint64_t number = *row.label && text_begins(row.name, "bypassed_")
-					  ? segment_number(segment, &row)
+	for (struct statistics_row row = { .count = 0 }; statistics_next_row(&row);) {
+		uint64_t number = *row.label && text_begins(row.name, "forwarded_")
+					  ? statistics_number(&row)
 					  : 0;
 
 		if (number <= most)
@@ -128,34 +127,34 @@ uint64_t usage_main_reason(const struct segment *segment, struct segment_row *re
 }
 
 /* True if each adapter with registrations is one without hardware (topology.h). */
-static bool usage_is_software(const struct segment *segment)
+static bool usage_is_software(void)
 {
 	bool any = false;
 
-	for (int i = 0; i < SEGMENT_PAIRS && segment->pairs[i].known; i++) {
-		if (!segment_value(&segment->pairs[i].registrations))
+	for (int i = 0; i < STATISTICS_PAIRS && statistics.pairs[i].known; i++) {
+		if (!load_relaxed(&statistics.pairs[i].registrations))
 			continue;
-		if (!text_equals(segment->pairs[i].path, PCI_PATH_NONE))
+		if (!text_equals(statistics.pairs[i].path, PCI_PATH_NONE))
 			return false;
 		any = true;
 	}
 	return any;
 }
 
-bool usage_is_used(const struct segment *segment)
+bool usage_is_used(void)
 {
-	return usage_served(segment) && !usage_is_software(segment);
+	return usage_served() && !usage_is_software();
 }
 
-static void usage_write_served(const struct segment *segment, char *to, size_t size)
+static void usage_write_served(char *to, size_t size)
 {
-	bool hit = segment_tallied(segment, TALLY_hits) || usage_count(segment, waited);
+	bool hit = statistics_tallied(TALLY_hits) || statistics_get(waited);
 	char methods[64], adapters[256], bytes[24];
 
-	usage_bytes(usage_count(segment, pinned_bytes_peak), bytes, sizeof(bytes));
-	usage_add_adapters(segment, adapters, sizeof(adapters));
-	usage_name_methods(segment, methods, sizeof(methods));
-	if (usage_is_software(segment))
+	usage_bytes(statistics_get(pinned_bytes_peak), bytes, sizeof(bytes));
+	usage_add_adapters(adapters, sizeof(adapters));
+	usage_name_methods(methods, sizeof(methods));
+	if (usage_is_software())
 		system_format(to, size, "not used: software adapter%s; %s; %s registered at peak",
 			      *adapters ? adapters + 1 : "", methods, bytes);
 	else
@@ -163,33 +162,32 @@ static void usage_write_served(const struct segment *segment, char *to, size_t s
 			      hit ? "used" : "no request hit", methods, adapters, bytes);
 }
 
-void usage_write(const struct segment *segment, char *to, size_t size)
+void usage_write(char *to, size_t size)
 {
-	struct segment_row reason;
+	struct statistics_row reason;
 
-	if (usage_served(segment)) {
-		usage_write_served(segment, to, size);
-	} else if (usage_count(segment, bypassed_version)) {
+	if (usage_served()) {
+		usage_write_served(to, size);
+	} else if (statistics_get(forwarded_version)) {
 		system_format(to, size, "not used by peerpin: unsupported libibverbs");
-	} else if (segment_tallied(segment, TALLY_requests)) {
+	} else if (statistics_tallied(TALLY_requests)) {
 		system_format(to, size, "not used by peerpin: %s",
-			      usage_main_reason(segment, &reason) ? reason.label
-								  : "no request was served");
-	} else if (usage_count(segment, bypasses)) {
+			      usage_main_reason(&reason) ? reason.label : "no request was served");
+	} else if (statistics_get(bypasses)) {
 		system_format(to, size,
 			      "not used by peerpin: calls of the CUDA driver bypass it (see the "
 			      "log)");
-	} else if (usage_count(segment, untracked) &&
-		   usage_count(segment, untracked) >= usage_count(segment, allocations)) {
+	} else if (statistics_get(untracked) &&
+		   statistics_get(untracked) >= statistics_get(allocations)) {
 		system_format(to, size, "not used by peerpin: GPU memory is not recorded");
-	} else if (usage_count(segment, exports) && usage_count(segment, protection_domains)) {
+	} else if (statistics_get(exports) && statistics_get(protection_domains)) {
 		/* libibverbs itself refuses the registration if the provider lacks the form. */
 		system_format(to, size,
 			      "not used: dma-bufs of GPU memory were exported, none was "
 			      "registered");
-	} else if (usage_count(segment, host_requests)) {
+	} else if (statistics_get(host_requests)) {
 		system_format(to, size, "not used: only host memory was registered");
-	} else if (usage_count(segment, protection_domains)) {
+	} else if (statistics_get(protection_domains)) {
 		system_format(to, size, "not used: no registration was requested");
 	} else {
 		system_format(to, size, "not used: the program opened no RDMA adapter");
@@ -197,10 +195,10 @@ void usage_write(const struct segment *segment, char *to, size_t size)
 	plain_text(to, '?'); /* names of adapters */
 }
 
-void usage_hit_rate(const struct segment *segment, char *to, size_t size)
+void usage_hit_rate(char *to, size_t size)
 {
-	uint64_t requests = segment_tallied(segment, TALLY_requests),
-		 hits = segment_tallied(segment, TALLY_hits);
+	uint64_t requests = statistics_tallied(TALLY_requests),
+		 hits = statistics_tallied(TALLY_hits);
 	uint64_t tenths = share_of(hits, requests, 1000);
 
 	/* Rounded down, as in the report: 100 % only if every request hit. */
@@ -208,20 +206,4 @@ void usage_hit_rate(const struct segment *segment, char *to, size_t size)
 	if (requests)
 		system_format(to, size, " (%llu.%llu %%)", (unsigned long long)tenths / 10,
 			      (unsigned long long)tenths % 10);
-}
-
-/* The settings are NAME=VALUE lines. */
-bool usage_has_setting(const struct segment *segment, const char *name, const char *value)
-{
-	size_t length = text_length(name);
-
-	for (const char *at = segment->header.settings; at; at = text_find(at, '\n')) {
-		at += *at == '\n';
-		if (!text_begins(at, name) || at[length] != '=')
-			continue;
-		at += length + 1;
-		return !value || (text_begins(at, value) &&
-				  (!at[text_length(value)] || at[text_length(value)] == '\n'));
-	}
-	return false;
 }

@@ -228,11 +228,11 @@ static bool demo_is_right(const struct side sides[2])
 
 	if (wrong_bytes)
 		fprintf(stderr, "peerpin demo: %llu bytes are wrong\n", (ull)wrong_bytes);
-	else if (with->requests != SAMPLES || with->bypassed)
+	else if (with->requests != SAMPLES || with->forwarded)
 		fprintf(stderr,
 			"peerpin demo: peerpin forwarded %llu of %d requests (peerpin config: its "
 			"settings)\n",
-			(ull)(SAMPLES - with->requests + with->bypassed), SAMPLES);
+			(ull)(SAMPLES - with->requests + with->forwarded), SAMPLES);
 	else if (with->outlived)
 		fprintf(stderr, "peerpin demo: %llu registrations outlived their memory\n",
 			(ull)with->outlived);

@@ -14,7 +14,7 @@
 #define DEMO_STATISTICS(STATISTIC)                                                                 \
 	STATISTIC(requests)                                                                        \
 	STATISTIC(hits)                                                                            \
-	STATISTIC(bypassed)                                                                        \
+	STATISTIC(forwarded)                                                                       \
 	STATISTIC(background_delays)
 
 /* The client prints these numbers in this order. Without peerpin its statistics are 0. */

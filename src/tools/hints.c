@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* hints.c -- the rows of report/hints.def that apply to a job, and their fixes */
+/* hints.c -- the rows of tools/hints.def that apply to a job, and their fixes */
 #include "tools/jobs.h"
 
 #include <string.h>
@@ -15,7 +15,7 @@ const char *job_fix(const struct job *job, const char *reason)
 #define FIX(counter, text)                                                                         \
 	if (!strcmp(reason, #counter))                                                             \
 		return text;
-#include "report/hints.def"
+#include "tools/hints.def"
 #undef FIX
 	return "see THE TABLE AT EXIT in 'man 7 peerpin'";
 }
@@ -44,7 +44,8 @@ static struct reason hints_main_reason(const struct job *job)
 		struct reason reason = reasons[i];
 
 		reason.requests = (uint64_t)job_total(job, reason.key);
-		if (reason.requests > commonest.requests && !strncmp(reason.key, "bypassed_", 9))
+		if (reason.requests > commonest.requests &&
+		    !strncmp(reason.key, "forwarded_", strlen("forwarded_")))
 			commonest = reason;
 	}
 	return commonest;
@@ -56,9 +57,9 @@ static const char *hints_text(uint64_t requests, uint64_t all, const char *text)
 		       show(UNIT_COUNT, (int64_t)all), text);
 }
 
-#define BYPASSED       reason.requests
-#define BYPASSED_LABEL reason.label
-#define BYPASSED_FIX   job_fix(job, reason.key)
+#define FORWARDED	reason.requests
+#define FORWARDED_LABEL reason.label
+#define FORWARDED_FIX	job_fix(job, reason.key)
 
 void job_hints(const struct job *job, void (*take)(void *argument, const struct hint *hint),
 	       void *argument)
@@ -69,7 +70,7 @@ void job_hints(const struct job *job, void (*take)(void *argument, const struct 
 	if (condition)                                                                             \
 		take(argument, &(struct hint){ #id, weight, hints_text(requests, all, text), fix,  \
 					       (requests) > few ? (requests) : 0 });
-#include "report/hints.def"
+#include "tools/hints.def"
 #undef HINT
 }
 

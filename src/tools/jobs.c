@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Slack in ns for the end of a killed process: only the time of its last sample is recorded. */
+/* Slack in ns for the end of a killed process: only the time of its last snapshot is recorded. */
 #define BETWEEN_RUNS 1000000000
 
 static int jobs_compare_texts(const char *one, const char *other)
@@ -56,8 +56,13 @@ bool record_used(const struct record *record)
 /* Exclude integers that identify a process. */
 static bool jobs_is_counter(const char *key)
 {
-	return strcmp(key, "pid") && strcmp(key, "rank") && strcmp(key, "local_rank") &&
-	       strcmp(key, "started_ns") && strcmp(key, "processes") && strcmp(key, "elapsed_ns");
+	static const char *const others[] = { "pid",	    "pid_namespace", "start_ticks", "rank",
+					      "local_rank", "started_ns",    "elapsed_ns" };
+	bool found = false;
+
+	for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
+		found |= !strcmp(key, others[i]);
+	return !found;
 }
 
 static void jobs_add_histogram(struct job *job, const char *name, const json_t *buckets)
@@ -120,8 +125,10 @@ static void jobs_add_rank(struct job *job, const struct record *record)
 /* Records without job name and rank form one job if they ran at one time. */
 static bool jobs_belongs(const struct job *job, const struct record *record)
 {
+	int64_t slack = job->ends[RECORD_KILLED] ? BETWEEN_RUNS : 0;
+
 	if (jobs_is_alone(record) &&
-	    record_number(record, "started_ns") > add_capped(job->ended_ns, BETWEEN_RUNS))
+	    record_number(record, "started_ns") > add_capped(job->ended_ns, slack))
 		return false;
 	return !jobs_compare_texts(job->name, record_text(record, "job")) &&
 	       !strcmp(job->program, record_text(record, "program"));

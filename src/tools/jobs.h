@@ -53,13 +53,11 @@ struct spread spread_of(int64_t *values, size_t count);
 /* "rank 3", or "process 4711 on node7" without a rank. */
 const char *record_name(const struct record *record);
 
-/* Parts of the report object: outliers and advice are lists of objects, the timeline is an
- * object. */
+/* Parts of the report object: lists of objects. */
 json_t *job_outliers(const struct job *job);
 json_t *job_advice(const struct job *job);
-json_t *job_timeline(const struct job *job);
 
-/* A row of report/hints.def that applies to a job. Texts last as text_of(). */
+/* A row of tools/hints.def that applies to a job. Texts last as text_of(). */
 struct hint {
 	const char *id, *weight, *text, *fix; /* weight: NULL: not in a report; fix: "": none */
 	uint64_t requests;		      /* 0: too few to be shown alone */
@@ -67,9 +65,9 @@ struct hint {
 
 void job_hints(const struct job *job, void (*take)(void *argument, const struct hint *hint),
 	       void *argument);
-/* The hint of the summary at exit; without requests: none. */
+/* The hint for most requests; without requests: none. */
 struct hint job_main_hint(const struct job *job);
-/* Fix of a reason of bypassed requests: "bypassed_flags". */
+/* Fix of a reason of forwarded requests: "forwarded_flags". */
 const char *job_fix(const struct job *job, const char *reason);
 /* True if the worker found no idle CPU, for more requests than a few. */
 bool job_lacks_idle_cpu(const struct job *job);

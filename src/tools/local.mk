@@ -19,11 +19,11 @@ src_tools_peerpin_config_CPPFLAGS = $(AM_CPPFLAGS)
 endif
 # Records of ended processes: reading and merging.
 tools_records = src/tools/records.h src/tools/records.c src/tools/record_check.c \
-	src/tools/segment_json.c src/tools/rows.h src/tools/rows.c src/tools/metrics.def \
+	src/tools/rows.h src/tools/rows.c src/tools/metrics.def \
 	src/tools/units.h src/tools/units.c src/tools/options.h src/tools/options.c
 
 # Records as jobs, with their hints.
-tools_jobs = src/tools/jobs.h src/tools/jobs.c src/tools/hints.c
+tools_jobs = src/tools/jobs.h src/tools/jobs.c src/tools/hints.def src/tools/hints.c
 
 include src/tools/doctor/readers.mk
 include src/tools/doctor/local.mk
@@ -31,7 +31,7 @@ EXTRA_DIST += src/tools/page.html src/tools/page.css
 if HAVE_JANSSON
 pkglibexec_PROGRAMS += src/tools/peerpin-report
 src_tools_peerpin_report_SOURCES = $(tools_records) \
-	$(tools_jobs) src/tools/outliers.c src/tools/timeline.c \
+	$(tools_jobs) src/tools/outliers.c \
 	src/tools/advice.def src/tools/advice.c \
 	src/tools/report_json.c src/tools/report_forms.h src/tools/report_text.c \
 	src/tools/findings.def src/tools/observed.h src/tools/observed_read.c src/tools/observed_judge.c src/tools/observed_print.c \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* record_check.c -- validates and cleans the JSON object of one process, so that readers may rely on
- * its types and its texts
+/* record_check.c -- validates and cleans the JSON object of one process, so that readers may rely
+ * on its types and its texts
  *
  * record_check() accepts unknown keys: a later version may add keys to the schema. Unknown numbers
  * count as counters and must be whole numbers of 0 or more.
@@ -19,7 +19,7 @@
 
 enum {
 	MOST_BUCKETS = 64, /* log2 of 64 bits */
-	MOST_ITEMS = 4096, /* of a list; the library writes 128 samples */
+	MOST_ITEMS = 4096, /* of a list; the library writes 128 pairs */
 };
 
 /* Clean each text in `json`, so that no output form has to. Return false for a name of a member
@@ -144,9 +144,10 @@ static const char *record_check_process(const json_t *json)
 			       json_is_object(json) ? "no \"schema\"" : "no JSON object");
 	if (strcmp(schema, SCHEMA))
 		return text_of("version %.60s: this command reads " SCHEMA, schema);
-	wrong = record_check_fields(json, "version T program t host t job T pid n rank N "
-					  "local_rank N ended T started_ns N elapsed_ns N "
-					  "usage T");
+	wrong = record_check_fields(
+		json, "version T program t host t job T pid n pid_namespace N "
+		      "start_ticks N rank N local_rank N ended T started_ns N elapsed_ns N "
+		      "usage T");
 	return wrong ? wrong + 1 : NULL;
 }
 
@@ -155,15 +156,8 @@ const char *record_check(json_t *json)
 	if (!record_check_clean(json))
 		return "a member's name has control characters";
 	return record_check_process(json)
-		       ?: record_check_list(json, "gpus",
-					    "gpu n pinned_bytes n pinned_bytes_peak n")
-		       ?: record_check_list(json, "adapters",
-					    "adapter t pinned_bytes n pinned_bytes_peak n")
 		       ?: record_check_list(json, "pairs",
 					    "gpu n adapter t method t path T registrations n")
-		       ?: record_check_list(json, "timeline",
-					    "at_ns n registrations n pinned_bytes n requests n "
-					    "hits n")
 		       ?: record_check_objects(json)
 		       ?: record_check_counters(json);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* records.c -- finds and reads statistics of processes: JSON files, statistics segments, folders */
+/* records.c -- finds and reads statistics of processes: JSON files, snapshots, folders */
 #include "tools/records.h"
 
 #include <dirent.h>
@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/proc_stat.h"
 #include "base/runtime.h"
-#include "base/shared_memory.h"
-#include "report/segment.h"
 #include "tools/units.h"
 
 enum {
@@ -21,6 +21,8 @@ enum {
 	MOST_BYTES = 16 << 20,
 	/* Files of one folder and one reason that are reported singly. */
 	MOST_ALIKE = 3,
+	/* A snapshot of a process whose number is unknown here counts as running for so long. */
+	UNKNOWN_SECONDS = 3600,
 };
 
 size_t records_read_bytes(int fd, void *to, size_t size)
@@ -53,12 +55,61 @@ static void records_add_problem(struct records *records, const char *source, con
 					json_of_bytes(reason)));
 }
 
-static const char *const end_names[] = { "exit", "running", "killed" };
+static bool records_ends_in(const char *name, size_t length, const char *end)
+{
+	return length >= strlen(end) && !strncmp(name + length - strlen(end), end, strlen(end));
+}
+
+static bool records_is_in_runtime_folder(const char *path)
+{
+	const char *folder;
+	bool found = false;
+
+	for (unsigned int i = 0; i < RUNTIME_FOLDERS && !found; i++) {
+		folder = records_runtime_folder(i);
+		found = folder && !strncmp(path, folder, strlen(folder)) &&
+			path[strlen(folder)] == '/';
+	}
+	return found;
+}
+
+/* True if the process of a snapshot runs. The number of a process in a container is unknown here:
+ * its snapshot in this user's folder counts as that of a running one for an hour. */
+static bool records_is_running(const char *path, const json_t *json)
+{
+	char host[256] = "";
+	struct stat status;
+
+	gethostname(host, sizeof(host) - 1);
+	host[strcspn(host, ".")] = '\0';
+	if (!strcmp(host, string_of(json, "host")) && !stat("/proc/self/ns/pid", &status) &&
+	    number_of(json, "pid_namespace") == (int64_t)status.st_ino)
+		return proc_stat_is_live((int)number_of(json, "pid"),
+					 (uint64_t)number_of(json, "start_ticks"));
+	return records_is_in_runtime_folder(path) && !stat(path, &status) &&
+	       status.st_mtime + UNKNOWN_SECONDS > time(NULL);
+}
+
+/* Set the end of a snapshot; and the time of a running process, which is past the snapshot's. */
+static void records_find_end(struct record *record)
+{
+	struct timespec now;
+	int64_t elapsed;
+
+	record->end =
+		records_is_running(record->source, record->json) ? RECORD_RUNNING : RECORD_KILLED;
+	json_object_set_new(record->json, "ended", json_string(record_end_name(record->end)));
+	clock_gettime(CLOCK_REALTIME, &now);
+	elapsed = now.tv_sec * (int64_t)1000000000 + now.tv_nsec -
+		  record_number(record, "started_ns");
+	if (record->end == RECORD_RUNNING && elapsed > record_number(record, "elapsed_ns"))
+		json_object_set_new(record->json, "elapsed_ns", json_integer(elapsed));
+}
 
 /* Take ownership of `json`. */
-static void records_add(struct records *records, const char *source, json_t *json, bool mapped)
+static void records_add(struct records *records, const char *source, json_t *json)
 {
-	struct record record = { .json = json, .source = strdup(source), .mapped = mapped };
+	struct record record = { .json = json, .source = strdup(source) };
 	const char *wrong = record_check(json), *ended = string_of(json, "ended");
 
 	if (wrong || !record.source) {
@@ -67,10 +118,11 @@ static void records_add(struct records *records, const char *source, json_t *jso
 		free(record.source);
 		return;
 	}
-	for (enum record_end end = RECORD_RUNNING; ended && end <= RECORD_KILLED; end++) {
-		if (!strcmp(ended, end_names[end]))
-			record.end = end;
-	}
+	record.is_snapshot = records_ends_in(source, strlen(source), RUNTIME_STATS);
+	if (ended && !strcmp(ended, record_end_name(RECORD_RUNNING)))
+		records_find_end(&record);
+	else if (ended && !strcmp(ended, record_end_name(RECORD_KILLED)))
+		record.end = RECORD_KILLED;
 	records->list = grown(records->list, records->count, sizeof(*records->list));
 	records->list[records->count++] = record;
 }
@@ -98,7 +150,7 @@ static void records_read_json(struct records *records, const char *path, int fd)
 	json = json_loadb(bytes, length, JSON_REJECT_DUPLICATES, &error);
 	free(bytes);
 	if (json)
-		records_add(records, path, json, false);
+		records_add(records, path, json);
 	else if (!length)
 		records_add_problem(records, path,
 				    "empty: the process ended before it wrote its statistics");
@@ -131,16 +183,13 @@ static void records_read_file(struct records *records, const char *path, bool fo
 			records_add_problem(records, path, strerror(errno));
 		return;
 	}
-	if (records_begins_with(fd, SEGMENT_MAGIC) ||
-	    records_begins_with(fd, SHARED_MEMORY_MAGIC)) {
-		json_t *json = segment_to_json(path, fd, &wrong);
-
-		if (json)
-			records_add(records, path, json, true);
-	} else if (records_begins_with(fd, "[\n{\"ph\":\"M\",\"name\":\"process_name\"")) {
+	if (records_begins_with(fd, "[\n{\"ph\":\"M\",\"name\":\"process_name\"")) {
 		/* Traces (PEERPIN_TRACE_FILE) may share folder and extension with statistics. */
 		if (!found)
 			wrong = "a trace: open it in Perfetto (ui.perfetto.dev)";
+	} else if (records_begins_with(fd, "PEERPIN")) {
+		if (!found)
+			wrong = "counters of peerpin 0.3 or older: that version reads them";
 	} else if (records_begins_with(fd, "# HELP peerpin_")) {
 		wrong = "Prometheus text: a report requires JSON";
 	} else {
@@ -159,11 +208,6 @@ static size_t records_without_number(const char *name, size_t length, char mark)
 	while (digits && name[digits - 1] >= '0' && name[digits - 1] <= '9')
 		digits--;
 	return digits && digits < length && name[digits - 1] == mark ? digits - 1 : length;
-}
-
-static bool records_ends_in(const char *name, size_t length, const char *end)
-{
-	return length >= strlen(end) && !strncmp(name + length - strlen(end), end, strlen(end));
 }
 
 /* Rank and number precede the extension; older versions append both: job.json.3-1. */
@@ -228,10 +272,10 @@ const char *records_refused_folder(void)
 
 bool records_read_runtime(struct records *records)
 {
-	const char *path = NULL;
+	const char *path;
 	bool found = false;
 
-	for (unsigned int i = 0; i <= RUNTIME_PRIVATE || path; i++) {
+	for (unsigned int i = 0; i < RUNTIME_FOLDERS; i++) {
 		path = records_runtime_folder(i);
 		if (!path)
 			continue;
@@ -374,5 +418,7 @@ int64_t record_rank(const struct record *record)
 
 const char *record_end_name(enum record_end end)
 {
+	static const char *const end_names[] = { "exit", "running", "killed" };
+
 	return end_names[end];
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* records.h -- statistics of processes as checked JSON objects, one record for each process
  *
- * A record comes from the JSON file that a process wrote at its end, or from its statistics
- * segment. An unreadable file becomes a problem with a reason, and reading continues. Input is
- * untrusted. An accepted record holds only whole numbers of 0 or more where the schema has numbers,
- * and its texts are clean_text(): output forms need not clean them.
+ * A record comes from the JSON file that a process wrote at its end, or from its latest
+ * snapshot (report/statistics.h). An unreadable file becomes a problem with a reason, and reading
+ * continues. Input is untrusted. An accepted record holds only whole numbers of 0 or more where the
+ * schema has numbers, and its texts are clean_text(): output forms need not clean them.
  */
 #ifndef PEERPIN_TOOLS_RECORDS_H
 #define PEERPIN_TOOLS_RECORDS_H
@@ -17,14 +17,14 @@
 enum record_end {
 	RECORD_EXIT, /* the process wrote its results */
 	RECORD_RUNNING,
-	RECORD_KILLED,
+	RECORD_KILLED, /* the snapshot is not the last one, and its process has ended */
 };
 
 struct record {
 	json_t *json;
 	char *source;
 	enum record_end end;
-	bool mapped;
+	bool is_snapshot;
 };
 
 struct records {
@@ -33,15 +33,14 @@ struct records {
 	json_t *problems; /* of objects: file, reason */
 };
 
-/* Reads a JSON file, a statistics segment, or a folder of both. In a folder, only names ending in
+/* Reads a JSON file, a snapshot, or a folder of both. In a folder, only names ending in
  * .json or .stats count, and names of older versions, with a number appended. Traces in a folder do
  * not count. */
 void records_read(struct records *records, const char *path);
-/* Reads the statistics segments of this user's processes on this host. False: no such folder. */
+/* Reads the snapshots of this user's processes on this host. False: no such folder. */
 bool records_read_runtime(struct records *records);
-/* Folders of statistics segments. Reader and process may differ in environment, so every folder
- * counts: numbers 0 and 1, then private ones up to the first NULL (base/runtime.h). NULL: no such
- * folder, or not private to this user. */
+/* Folders of snapshots, below RUNTIME_FOLDERS (base/runtime.h). Reader and process may differ in
+ * environment, so every folder counts. NULL: no such folder, or not private to this user. */
 const char *records_runtime_folder(unsigned int number);
 /* A sentence if a folder with a usual name is not used; NULL: none. */
 const char *records_refused_folder(void);
@@ -83,10 +82,6 @@ const char *record_usage(const struct record *record);
 /* -1: no rank. */
 int64_t record_rank(const struct record *record);
 const char *record_end_name(enum record_end end);
-
-/* The statistics segment that `fd` has open for reading, as a record. Its member "ended" is
- * "exit", "running" or "killed". NULL: `*wrong` is the reason (segment_json.c). */
-json_t *segment_to_json(const char *path, int fd, const char **wrong);
 
 /* Cleans the texts of `json`. NULL: it is a record of this schema version. Otherwise the reason
  * (record_check.c). */

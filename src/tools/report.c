@@ -4,14 +4,12 @@
  * Exit status: 0 all files were read; 1 a file was unreadable, output failed, or there was no
  * record; 2 wrong usage.
  */
-#include <fcntl.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/runtime.h"
-#include "report/segment.h"
 #include "tools/jobs.h"
 #include "tools/observed.h"
 #include "tools/options.h"
@@ -24,8 +22,8 @@ static const char help[] =
 	"       peerpin report [--json | --csv] OBSERVED... [-- OBSERVED...]\n"
 	"\n"
 	"Merges, compares and explains the statistics of the processes of a job. FILE is a file of\n"
-	"PEERPIN_STATS_FILE, a statistics segment, or a folder of both. Without FILE: the statistics\n"
-	"segments of your processes on this host. Segments of killed ranks of the same job are added.\n"
+	"PEERPIN_STATS_FILE, a snapshot of a process, or a folder of both. Without FILE: the snapshots\n"
+	"of your processes on this host. Those of ended ranks of the same job are added to files.\n"
 	"\n"
 	"OBSERVED is a file of peerpin observe: what the program did with GPU memory and registrations,\n"
 	"what is wrong there, and what peerpin would save. Files behind -- are compared with those before.\n"
@@ -35,7 +33,7 @@ static const char help[] =
 	"  --force       let --html replace a file\n"
 	"  --json        print JSON (docs/report.schema.json) instead of the table\n"
 	"  --prometheus  print the sums in Prometheus' text format instead of the table\n"
-	"  --remove      then remove the reported statistics segments of ended processes\n"
+	"  --remove      then remove the reported snapshots of ended processes\n"
 	"  -h, --help    print this\n"
 	"  --version     print the version\n"
 	"\n"
@@ -99,24 +97,15 @@ static bool report_has_job(const struct records *records, const struct record *r
 	return false;
 }
 
-/* True if the process could not write its results: its statistics segment is then the only copy. */
-static bool report_is_kept(const struct record *record)
-{
-	const char *name = strrchr(record->source, '/');
-
-	return record->mapped && strstr(name ? name : record->source, RUNTIME_KEPT);
-}
-
-/* Add statistics segments of ranks that were killed or could not write their results. A record
- * without a job name has no known job. */
-static void report_add_killed(struct records *records)
+/* Add the snapshots of ended ranks of the same jobs: killed ones, and those that wrote no other
+ * file. A record without a job name has no known job. */
+static void report_add_ended(struct records *records)
 {
 	struct records left = { 0 };
 
 	records_read_runtime(&left);
 	for (size_t i = 0; i < left.count; i++) {
-		if ((left.list[i].end == RECORD_KILLED || report_is_kept(&left.list[i])) &&
-		    report_has_job(records, &left.list[i]))
+		if (left.list[i].end != RECORD_RUNNING && report_has_job(records, &left.list[i]))
 			records_read(records, left.list[i].source);
 	}
 	records_free(&left);
@@ -131,53 +120,43 @@ static void report_read_all(struct records *records, char **files)
 	if (*files) {
 		for (; *files; files++)
 			records_read(records, *files);
-		report_add_killed(records);
+		report_add_ended(records);
 	} else if (!records_read_runtime(records)) {
 		fputs("peerpin report: no process of yours has used peerpin on this host since "
 		      "boot: "
 		      "pass the files of PEERPIN_STATS_FILE\n",
 		      stderr);
 	} else if (!records->count && !records->problems) {
-		fputs("peerpin report: this host has no statistics segments: pass the files of "
+		fputs("peerpin report: this host has no snapshots of processes: pass the files of "
 		      "PEERPIN_STATS_FILE\n",
 		      stderr);
 	}
 	records_drop_doubles(records);
 }
 
-/* True if no process needs the statistics segment. An exited process keeps its file for the host
- * leader of a running job. Read the file again: another process may have its process number by
- * now. */
+/* True if the process has ended. Read the file again: another process may have its process number
+ * by now. */
 static bool report_is_removable(const struct record *record)
 {
-	struct records now = { 0 }, all = { 0 };
-	bool gone = false;
+	struct records now = { 0 };
+	bool ended;
 
 	records_read(&now, record->source);
-	records_read_runtime(&all);
-	if (now.count == 1 && now.list[0].mapped &&
-	    record_number(&now.list[0], "started_ns") == record_number(record, "started_ns"))
-		gone = now.list[0].end == RECORD_KILLED ||
-		       (now.list[0].end == RECORD_EXIT &&
-			!records_job_is_running(&all, record_text(record, "job")));
+	ended = now.count == 1 && now.list[0].end != RECORD_RUNNING &&
+		record_is_same_process(&now.list[0], record);
 	records_free(&now);
-	records_free(&all);
-	return gone;
+	return ended;
 }
 
-/* Remove reported files only. */
-static void report_remove_mapped(const struct records *records)
+/* Remove reported snapshots only. */
+static void report_remove_snapshots(const struct records *records)
 {
 	for (size_t i = 0; i < records->count; i++) {
 		const struct record *record = &records->list[i];
 
-		int error = record->mapped && report_is_removable(record)
-				    ? runtime_remove(AT_FDCWD, record->source)
-				    : 0;
-
-		if (error)
+		if (record->is_snapshot && report_is_removable(record) && unlink(record->source))
 			fprintf(stderr, "peerpin report: %s: %s\n", clean(record->source),
-				strerror(-error));
+				strerror(errno));
 	}
 }
 
@@ -263,7 +242,7 @@ int main(int count, char **words)
 	}
 	all = printed && records.count && !records.problems;
 	if (printed && do_remove)
-		report_remove_mapped(&records);
+		report_remove_snapshots(&records);
 	json_decref(report);
 	jobs_free(&jobs);
 	records_free(&records);

@@ -161,7 +161,7 @@ static json_t *report_json_job(const struct job *job)
 {
 	return json_pack(
 		"{s:o, s:o, s:O, s:O, s:I, s:I, s:I, s:b, s:I, s:I, s:b, s:I, s:o, s:O, s:o, s:o, "
-		"s:O, s:o, s:o, s:o, s:o}",
+		"s:O, s:o, s:o, s:o}",
 		"job", job->name ? json_string(job->name) : json_null(), "program",
 		json_string(job->program), "hosts", job->hosts, "versions", job->versions,
 		"processes", (json_int_t)job->count, "running",
@@ -172,8 +172,8 @@ static json_t *report_json_job(const struct job *job)
 		job->ends[RECORD_KILLED] > 0, "used", (json_int_t)job->used, "usage",
 		json_string(report_json_usage(job)), "totals", job->totals, "rows",
 		report_json_rows(job), "pairs", report_json_pairs(job), "histograms",
-		job->histograms, "timeline", job_timeline(job), "ranks", report_json_ranks(job),
-		"outliers", job_outliers(job), "advice", job_advice(job));
+		job->histograms, "ranks", report_json_ranks(job), "outliers", job_outliers(job),
+		"advice", job_advice(job));
 }
 
 json_t *report_json(const struct jobs *jobs, const struct records *records)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* top_rows.c -- snapshots of statistics segments, and the rows of peerpin top
+/* top_rows.c -- the latest snapshots of the processes, and the rows of peerpin top
  *
  * peerpin top opens files for reading only, takes no lock and sends no signal: no process can
  * notice. A process that exits between two snapshots disappears.
@@ -220,7 +220,7 @@ static json_t *rows_sum(const struct snapshot *now)
 		"hits",
 		"requests_per_1000_s",
 		"waited",
-		"bypassed",
+		"forwarded",
 		"registrations_failed",
 		"missed_frees",
 		"kept",
@@ -288,10 +288,10 @@ static void rows_print_totals(struct screen *screen, const struct snapshot *now,
 				rows_delays(jobs)));
 	rows_print_line(
 		screen,
-		text_of("requests %s (%s/s)  hits %s  waited %s  bypassed %s",
+		text_of("requests %s (%s/s)  hits %s  waited %s  forwarded %s",
 			SUM(COUNT, "requests"), SUM(RATE, "requests_per_1000_s"),
 			metric_value(sums, "hit_rate", &share) ? show(UNIT_SHARE, share) : "-",
-			SUM(COUNT, "waited"), SUM(COUNT, "bypassed")));
+			SUM(COUNT, "waited"), SUM(COUNT, "forwarded")));
 	if (number_of(sums, "kept"))
 		rows_print_line(screen,
 				text_of("frees kept %s  reused %s  released %s  kept now %s  of "

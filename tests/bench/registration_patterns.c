@@ -69,7 +69,7 @@ static double percent(uint64_t part, uint64_t whole)
 	return whole ? 100.0 * (double)part / (double)whole : 0;
 }
 
-/* Bypassed requests are not registered either, and would flatter the result. */
+/* Forwarded requests are not registered either, and would flatter the result. */
 static void require_served(const struct counts *counts, uint64_t uses)
 {
 	bench_require(counts->requests == uses, "not every use was seen as a request");

@@ -46,8 +46,8 @@ static const char *judge_sums(const struct form_result *without, const struct fo
 	if (counts->sum != counts->requests)
 		return judge_format("%lu requests, their ends are %lu", counts->requests,
 				    counts->sum);
-	if (counts->reasons != counts->bypassed)
-		return judge_format("%lu requests forwarded, %lu with a reason", counts->bypassed,
+	if (counts->reasons != counts->forwarded)
+		return judge_format("%lu requests forwarded, %lu with a reason", counts->forwarded,
 				    counts->reasons);
 	return NULL;
 }
@@ -65,9 +65,9 @@ static const char *judge_outcome(const struct form *form, const struct form_resu
 		return counts->outcome == all ? NULL
 					      : judge_format("%lu of %lu requests count as %s",
 							     counts->outcome, all, form->outcome);
-	if (counts->bypassed || counts->host_requests)
+	if (counts->forwarded || counts->host_requests)
 		return judge_format("%lu of %lu requests forwarded",
-				    counts->bypassed + counts->host_requests, all);
+				    counts->forwarded + counts->host_requests, all);
 	if (counts->hits * 100 < form->least * counts->requests)
 		return judge_format("%lu hits of %lu requests, at least %u %%", counts->hits,
 				    counts->requests, form->least);

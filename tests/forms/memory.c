@@ -168,11 +168,11 @@ static void memory_count_requests(const struct form *form)
 	counts->requests = own("requests");
 	counts->hits = own("hits");
 	counts->host_requests = own("host_requests");
-	counts->bypassed = own("bypassed");
+	counts->forwarded = own("forwarded");
 	counts->sum = counts->hits + own("waited") + own("synchronous_queued") +
-		      own("synchronous") + counts->bypassed;
+		      own("synchronous") + counts->forwarded;
 	for (unsigned int i = 0; i < sizeof(reasons) / sizeof(*reasons); i++) {
-		if (strncmp(reasons[i], "bypassed_", 9) != 0)
+		if (strncmp(reasons[i], "forwarded_", 9) != 0)
 			continue;
 		value = own(reasons[i]);
 		counts->reasons += value;

@@ -24,7 +24,7 @@ struct form {
 };
 
 struct form_counts {
-	uint64_t requests, hits, host_requests, outcome, sum, bypassed, reasons, internal_errors;
+	uint64_t requests, hits, host_requests, outcome, sum, forwarded, reasons, internal_errors;
 };
 
 struct form_result {

@@ -26,7 +26,7 @@ mkdir "$folder/out"
 matches 'all that is written comes along' $'*cycles *ok*\n=> 0' "$(OUT=$folder/out lines cycles)"
 matches 'in one file' '*out/cycles.log*' "$(tar -tzf "$folder/out/gpu.tar.gz")"
 matches 'the rows of programs need a GPU' $'*run *skipped *there is no GPU\n=> 0' "$(lines run)"
-matches 'ranks, with options' '*ranks * passed, * over, 0 failed, 0 skipped*' "$(GPU_RANKS="--ranks 1u --delays 50 --rounds 2 --with 'all PEERPIN_PREREGISTER=auto'" lines ranks)"
+matches 'lives, with options' $'*lives *ok*\n=> 0' "$(GPU_LIVES='--parts life --ranks 1 --rounds 2 --passes 1 --sides peerpin' lines lives)"
 matches 'out of time' $'*cycles *skipped *out of time\n=> 0' "$(GPU_TOTAL=1 lines cycles)"
 matches 'kept memory' $'*\n9 passed, 0 failed, 0 skipped\n=> 0' "$(GPU_BUILD=$folder/moved LD_LIBRARY_PATH=$folder/moved/src/sim/.libs \
 	outcome "$folder/moved/tests/gpu/keep" memory latency)"

@@ -22,8 +22,8 @@ static bool beside_others;
 /* ---- rows ---- */
 
 struct counts {
-	uint64_t requests, hits, waited, synchronous_queued, synchronous, bypassed, failed, dma_buf,
-		peer_memory;
+	uint64_t requests, hits, waited, synchronous_queued, synchronous, forwarded, failed,
+		dma_buf, peer_memory;
 };
 
 static struct counts counted(void)
@@ -33,7 +33,7 @@ static struct counts counted(void)
 				.waited = statistic("waited"),
 				.synchronous_queued = statistic("synchronous_queued"),
 				.synchronous = statistic("synchronous"),
-				.bypassed = statistic("bypassed"),
+				.forwarded = statistic("forwarded"),
 				.failed = statistic("registrations_failed"),
 				.dma_buf = statistic("registrations_dma_buf"),
 				.peer_memory = statistic("registrations_peer_memory") };
@@ -66,7 +66,8 @@ static bool row(const struct pattern *pattern, int cycles)
 		 before.synchronous_queued - before.synchronous;
 	good = free_before == free_after && after.requests == seen.requests &&
 	       after.hits >= seen.due && after.hits + others == seen.requests &&
-	       after.bypassed == before.bypassed && after.failed == before.failed && !seen.wrong &&
+	       after.forwarded == before.forwarded && after.failed == before.failed &&
+	       !seen.wrong &&
 	       /* Registered by another method it holds no memory, and could not leak it. */
 	       (pattern->any_way || (after.dma_buf > 0 && after.peer_memory == before.peer_memory));
 	printf("%s %s: %d cycles, %.2f s: %llu requests of %llu, %llu hits of at least %llu, %llu "
@@ -77,7 +78,7 @@ static bool row(const struct pattern *pattern, int cycles)
 	       good ? "ok" : "not ok", pattern->name, cycles, start,
 	       (unsigned long long)after.requests, (unsigned long long)seen.requests,
 	       (unsigned long long)after.hits, (unsigned long long)seen.due,
-	       (unsigned long long)others, (unsigned long long)(after.bypassed - before.bypassed),
+	       (unsigned long long)others, (unsigned long long)(after.forwarded - before.forwarded),
 	       (unsigned long long)after.dma_buf,
 	       (unsigned long long)(after.peer_memory - before.peer_memory), free_before,
 	       free_after, (unsigned long long)seen.wrong, (unsigned long long)seen.looked);

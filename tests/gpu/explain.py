@@ -28,13 +28,13 @@ NEVER = (
 ).split()
 REGISTRATIONS = frozenset(
     """ucx_unhooked protection_domains sync_missing registrations registrations_background background_delays exports_ready requests hits
-    waited synchronous_queued synchronous bypassed
-    bypassed_flags bypassed_address bypassed_range bypassed_freed bypassed_capability bypassed_domain
-    bypassed_failed bypassed_pin_limit bypassed_version bypassed_private bypassed_form bypassed_data_direct bypassed_unknown bypassed_verify imports
+    waited synchronous_queued synchronous forwarded
+    forwarded_flags forwarded_address forwarded_range forwarded_freed forwarded_capability forwarded_domain
+    forwarded_failed forwarded_pin_limit forwarded_version forwarded_private forwarded_form forwarded_data_direct forwarded_unknown forwarded_verify imports
     host_requests registrations_dma_buf registrations_peer_memory pinning_fallbacks registrations_failed failed_resources
     failed_address failed_argument failed_support failed_other over_pin_limit evictions registered_bytes pinned_bytes
     pinned_bytes_peak deregistrations deregistrations_failed invalidated never_used never_used_bytes never_used_ns
-    never_used_sizes never_used_pinned never_used_pinned_bytes requested_bytes cancelled revoked late_deregistrations background_ns program_ns waited_ns free_ns""".split()
+    never_used_sizes never_used_pinned requested_bytes cancelled revoked late_deregistrations background_ns program_ns waited_ns free_ns""".split()
 ) | {
     f"histogram {name}"
     for name in "registration_background_ns registration_program_ns wait_ns free_ns used_bytes never_used_bytes".split()
@@ -105,7 +105,7 @@ def rules(seen, statistics):
 
 def counters(statistics):
     """All numbers that are counted, histograms by their sums."""
-    skipped = ("pid", "processes", "rank", "local_rank", "started_ns", "elapsed_ns")
+    skipped = ("pid", "pid_namespace", "start_ticks", "rank", "local_rank", "started_ns", "elapsed_ns")
     for name, value in statistics.items():
         if isinstance(value, int) and not isinstance(value, bool) and name not in skipped:
             yield name, value

@@ -2,7 +2,7 @@
 # Third-party programs on a real GPU; without one only the comparison is tested.
 TESTS += tests/gpu/check_compare.sh tests/gpu/check_latency.sh
 EXTRA_DIST += tests/gpu/run tests/gpu/oracle.c tests/gpu/compare tests/gpu/explain.py tests/gpu/check_compare.sh \
-	tests/gpu/latencies tests/gpu/check_latency.sh tests/gpu/stage tests/gpu/suites tests/gpu/exchanges tests/gpu/open_mpi tests/gpu/all tests/gpu/keep tests/gpu/keep_latencies tests/gpu/replay tests/gpu/mpi tests/gpu/mpi_table tests/gpu/ranks \
+	tests/gpu/latencies tests/gpu/check_latency.sh tests/gpu/stage tests/gpu/suites tests/gpu/exchanges tests/gpu/open_mpi tests/gpu/all tests/gpu/keep tests/gpu/keep_latencies tests/gpu/replay tests/gpu/mpi tests/gpu/mpi_table tests/gpu/lives \
 	tests/gpu/programs/training.py tests/gpu/programs/graphs.py tests/gpu/programs/cupy_program.py \
 	tests/gpu/programs/jax_program.py tests/gpu/programs/numba_program.py tests/gpu/programs/runtime.c \
 	tests/gpu/programs/distributed.py tests/gpu/programs/cuda_python_program.py tests/gpu/programs/keep_training.py tests/gpu/programs/keep_calls.py tests/gpu/programs/keep_ranks.py tests/gpu/programs/keep_pressure.py \
@@ -14,14 +14,14 @@ keep_programs = tests/gpu/keep_latency tests/gpu/keep_reuse tests/gpu/keep_memor
 # Registrations' hold on GPU memory: with the simulated adapter, on the real driver if present. Not
 # with a sanitizer: its run-time library would have to precede the preload.
 if !SANITIZER
-check_PROGRAMS += tests/gpu/access tests/gpu/cycles tests/gpu/latency tests/gpu/rank $(keep_programs)
+check_PROGRAMS += tests/gpu/access tests/gpu/cycles tests/gpu/latency tests/gpu/life $(keep_programs)
 TESTS += tests/gpu/check_access.sh tests/gpu/check_cycles.sh tests/gpu/check_stage.sh tests/gpu/check_run.sh \
-	tests/gpu/check_keep.sh tests/gpu/check_suites.sh tests/gpu/check_mpi.sh tests/gpu/check_ranks.sh
+	tests/gpu/check_keep.sh tests/gpu/check_suites.sh tests/gpu/check_mpi.sh tests/gpu/check_lives.sh
 if HAVE_VERBS
 check_PROGRAMS += tests/gpu/frees
 endif
 endif
-EXTRA_DIST += tests/gpu/check_access.sh tests/gpu/check_suites.sh tests/gpu/check_cycles.sh tests/gpu/check_stage.sh tests/gpu/check_run.sh tests/gpu/check_keep.sh tests/gpu/check_mpi.sh tests/gpu/check_ranks.sh
+EXTRA_DIST += tests/gpu/check_access.sh tests/gpu/check_suites.sh tests/gpu/check_cycles.sh tests/gpu/check_stage.sh tests/gpu/check_run.sh tests/gpu/check_keep.sh tests/gpu/check_mpi.sh tests/gpu/check_lives.sh
 tests_gpu_access_SOURCES = tests/gpu/access.c tests/gpu/statistic.h
 tests_gpu_access_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -ldl
 tests_gpu_frees_SOURCES = tests/gpu/frees.c tests/gpu/statistic.h
@@ -31,9 +31,8 @@ tests_gpu_cycles_SOURCES = tests/gpu/cycles.h tests/gpu/statistic.h tests/gpu/cy
 	tests/gpu/cycles_crash.c src/base/object.c
 tests_gpu_cycles_CPPFLAGS = $(AM_CPPFLAGS) # an object of its own of base/object.c
 tests_gpu_cycles_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -lpthread -ldl
-tests_gpu_rank_SOURCES = tests/gpu/rank.c tests/gpu/statistic.h src/base/object.c
-tests_gpu_rank_CPPFLAGS = $(AM_CPPFLAGS) # an object of its own of base/object.c
-tests_gpu_rank_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -ldl
+tests_gpu_life_SOURCES = tests/gpu/life.c tests/gpu/statistic.h
+tests_gpu_life_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -ldl
 # The driver is found when it runs.
 tests_gpu_latency_SOURCES = tests/gpu/latency.c
 tests_gpu_latency_LDADD = -ldl
@@ -60,7 +59,7 @@ if HAVE_CHECK
 GPU_STAGED += tests/contract/check_driver
 endif
 if !SANITIZER
-GPU_STAGED += tests/gpu/access tests/gpu/cycles tests/gpu/latency tests/gpu/rank $(keep_programs) tests/bench/registration
+GPU_STAGED += tests/gpu/access tests/gpu/cycles tests/gpu/latency tests/gpu/life $(keep_programs) tests/bench/registration
 if HAVE_VERBS
 GPU_STAGED += tests/gpu/frees
 if HAVE_MPI

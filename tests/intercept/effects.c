@@ -89,11 +89,11 @@ TEST(effects, a_mapping_is_registered_only_while_its_device_may_use_it)
 
 	map(address);
 	before = registered(address, UNIT);
-	ck_assert_uint_eq(statistic("bypassed_capability"), 1);
+	ck_assert_uint_eq(statistic("forwarded_capability"), 1);
 	ibv_dereg_mr(before);
 	set_access(address, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 	served = registered(address, UNIT);
-	ck_assert_uint_eq(statistic("bypassed"), 1);
+	ck_assert_uint_eq(statistic("forwarded"), 1);
 	ck_assert_uint_eq(standin_kernel_regions(), 1);
 	set_access(address, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 	ck_assert_uint_eq(standin_kernel_regions(), 1);
@@ -104,7 +104,7 @@ TEST(effects, a_mapping_is_registered_only_while_its_device_may_use_it)
 	ck_assert_int_eq(ibv_dereg_mr(served), 0);
 	set_access(address, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 	again = registered(address, UNIT);
-	ck_assert_uint_eq(statistic("bypassed"), 1);
+	ck_assert_uint_eq(statistic("forwarded"), 1);
 	ck_assert_int_eq(ibv_dereg_mr(again), 0);
 	ck_cuda(cuMemUnmap(address, UNIT));
 	ck_assert_uint_eq(standin_kernel_regions(), 0);
@@ -265,7 +265,7 @@ TEST(effects, memory_of_another_process_ends_with_the_last_of_its_openings)
 	ck_assert_uint_eq(statistic("allocations"), 1);
 	/* Only the exporting process may pin it: the client's request is forwarded. */
 	mr = registered(address, SIZE);
-	ck_assert_uint_eq(statistic("bypassed_capability"), 1);
+	ck_assert_uint_eq(statistic("forwarded_capability"), 1);
 	ibv_dereg_mr(mr);
 	ck_cuda(cuIpcCloseMemHandle(address));
 	ck_assert_uint_eq(statistic("frees"), 0);
@@ -476,7 +476,7 @@ LOOP_TEST(effects, a_refused_end_of_a_context_leaves_its_memory_recorded, 0, 2)
 	ck_assert_int_ne(_i ? cuCtxDestroy(primary) : cuCtxDestroy_v2(primary), CUDA_SUCCESS);
 	ck_assert_uint_eq(statistic("frees"), 0);
 	after = registered(address, SIZE);
-	ck_assert_uint_eq(statistic("bypassed"), 0);
+	ck_assert_uint_eq(statistic("forwarded"), 0);
 	ck_cuda(cuMemFree_v2(address));
 	ck_assert_uint_eq(statistic("frees"), 1);
 	ck_assert_uint_eq(standin_kernel_regions(), 0);
@@ -599,7 +599,7 @@ TEST(effects, a_client_s_own_dmabuf_is_identified_by_its_export)
 	ck_assert_ptr_nonnull(
 		ibv_reg_dmabuf_mr(pd, 0, UNIT, address, copy, IBV_ACCESS_LOCAL_WRITE));
 	ck_assert_uint_eq(statistic("requests"), 2);
-	ck_assert_uint_eq(statistic("bypassed_freed"), 1);
+	ck_assert_uint_eq(statistic("forwarded_freed"), 1);
 	close(copy);
 }
 
@@ -663,10 +663,10 @@ TEST(effects, extended_registrations_are_served_and_imports_and_devx_counted_and
 	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
 	ck_assert_ptr_eq(mlx5dv_devx_umem_reg(pd->context, (void *)address, SIZE, 0), expected);
 	ck_assert_ptr_eq(mlx5dv_devx_umem_reg_ex(pd->context, &in), expected);
-	ck_assert_uint_eq(statistic("bypassed_form"), 2);
+	ck_assert_uint_eq(statistic("forwarded_form"), 2);
 	ck_assert_ptr_eq(mlx5dv_devx_umem_reg(pd->context, host, sizeof(host), 0),
 			 (void *)(host + 1));
-	ck_assert_uint_eq(statistic("bypassed_form"), 2);
+	ck_assert_uint_eq(statistic("forwarded_form"), 2);
 	ck_assert_uint_eq(ibv_import_mr(pd, 55)->handle, 55);
 	ck_assert_uint_eq(statistic("imports"), 1);
 	ck_assert_uint_eq(statistic("requests"), 3);
@@ -734,7 +734,7 @@ TEST(verify, verification_finds_a_missed_free)
 	ck_cuda(bypassing_free(address));
 	ibv_dereg_mr(registered(address, SIZE));
 	ck_assert_uint_eq(statistic("verify_disagreements"), 1);
-	ck_assert_uint_eq(statistic("bypassed_verify"), 1);
+	ck_assert_uint_eq(statistic("forwarded_verify"), 1);
 	ck_assert_uint_eq(standin_kernel_regions(), 0);
 	ck_cuda(cuMemAlloc_v2(&again, SIZE));
 	ck_cuda(cuMemFree_v2(again));

@@ -61,7 +61,7 @@ faults() {
 	matches 'a wrong byte' '*peerpin demo: 2[0-9][0-9] bytes are wrong*=> 1*' "$(faulty byte)"
 	matches 'a registration that outlived its memory' '*peerpin demo: 6 registrations outlived their memory*=> 1*' "$(faulty outlived)"
 	matches 'a key of freed memory' '*peerpin demo: [0-9]* keys were valid after the free*=> 1*' "$(faulty key)"
-	matches 'a bypassed request' '*peerpin demo: peerpin forwarded [0-9]* of 256 requests *=> 1*' "$(faulty bypassed)"
+	matches 'a forwarded request' '*peerpin demo: peerpin forwarded [0-9]* of 256 requests *=> 1*' "$(faulty forwarded)"
 	matches 'a library that does nothing' '*peerpin demo: peerpin forwarded 256 of 256 requests *=> 1' \
 		"$(faulty '' "$PWD/tests/launcher/empty.so")"
 	matches 'a client that fails' '*peerpin demo: the client ended with status 0x*=> 1' \

@@ -479,7 +479,7 @@ one_job() {
 	fi
 	export XDG_RUNTIME_DIR=$tmp PEERPIN_SIM_SHM=$tmp/shm
 	# shellcheck disable=SC2016 # expanded by the ranks
-	printf '#!/bin/sh\n"%s" allocated=2 ready wait exit <"%s"\nexit $?\n' "$client" "$tmp/gate" >"$tmp/rank"
+	printf '#!/bin/sh\nexec "%s" allocated=2 ready wait exit <"%s"\n' "$client" "$tmp/gate" >"$tmp/rank"
 	chmod +x "$tmp/rank"
 	for form in first second; do
 		mkdir -p "$tmp/$name/$form"
@@ -492,7 +492,7 @@ one_job() {
 			fi
 			PEERPIN_PIN_LIMT=1 run_together "${line[@]}"
 			same "$name: one table for a host, $form form, run $run" '1 1' \
-				"$(grep -c '^peerpin [0-9]' "$tmp/errors" || :) $(grep -c '  3 processes ' "$tmp/errors" || :)"
+				"$(grep -c '^peerpin [0-9]' "$tmp/errors" || :) $(grep -c '^peerpin [0-9].* rank 0[ ,]' "$tmp/errors" || :)"
 			same "$name: a warning once for a host, $form form, run $run" 'PEERPIN_PIN_LIMT is unknown' \
 				"$(grep '<warn>' "$tmp/errors" | grep -o 'PEERPIN_[A-Z_]* is unknown' || :)"
 		done

@@ -23,7 +23,7 @@ while [[ $1 == -* ]]; do
 	[[ $1 == --export=* ]] && shift || shift 2
 done
 for ((rank = 0; rank < ranks; rank++)); do
-	OMPI_COMM_WORLD_RANK=$rank OMPI_COMM_WORLD_SIZE=$ranks "$@" || exit
+	OMPI_COMM_WORLD_RANK=$rank OMPI_COMM_WORLD_LOCAL_RANK=$rank OMPI_COMM_WORLD_SIZE=$ranks "$@" || exit
 done
 TEXT
 	chmod +x "$tmp/bin/$1"

@@ -51,7 +51,7 @@ int peerpin_statistic(const char *name, uint64_t *value)
 		{ "busy first", "hits", 0, 0 }, { "busy first", "background_delays", 5, 0 },
 		{ "early", "hits", 0, 1 },	{ "early", "background_delays", 0, 0 },
 		{ "no hit", "hits", 0, 0 },	{ "no hit", "background_delays", 0, 0 },
-		{ "idle", "hits", 0, 1000 },	{ "bypassed", "bypassed", 0, 1 },
+		{ "idle", "hits", 0, 1000 },	{ "forwarded", "forwarded", 0, 1 },
 	};
 	static uint64_t calls;
 	int result = NEXT(peerpin_statistic)(name, value);

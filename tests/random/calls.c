@@ -8,7 +8,7 @@
 
 static void count_refused(struct model_totals *totals, unsigned int reasons)
 {
-	totals->bypassed++;
+	totals->forwarded++;
 	totals->range += reasons == REASON_RANGE;
 	totals->flags += reasons == REASON_FLAGS;
 	totals->address += reasons == REASON_ADDRESS;
@@ -40,7 +40,7 @@ static void keep(struct client *client, unsigned int handle,
 	client->totals.served++;
 }
 
-/* The provider reused the struct without a deregistration through the library. A bypassed request
+/* The provider reused the struct without a deregistration through the library. A forwarded request
  * then leaves it open which one it stands for. */
 static void settle_unserved(struct client *client, unsigned int handle, const void *key)
 {
@@ -96,7 +96,7 @@ static bool is_served(struct client *client, const struct registration_request *
 	return true;
 }
 
-static void bypassed(struct client *client, unsigned int handle)
+static void forwarded(struct client *client, unsigned int handle)
 {
 	const void *key = &client->structs[handle];
 
@@ -129,7 +129,7 @@ void call_request(struct client *client, unsigned int handle, bool over, unsigne
 	before = call_life(&client->handles[handle]);
 	/* As the wrappers: at once if possible. */
 	if (!is_served(client, &request, reasons, true, &keys)) {
-		bypassed(client, handle);
+		forwarded(client, handle);
 		return;
 	}
 	keep(client, handle, &request, &model_pd->pd, &keys, before);
@@ -167,7 +167,7 @@ void call_request_by_dma_buf(struct client *client, unsigned int handle, unsigne
 	reasons |= stale ? REASON_ENDED : 0;
 	call_drop(client, handle);
 	if (!is_served(client, &request, reasons, false, &keys)) {
-		bypassed(client, handle);
+		forwarded(client, handle);
 		return;
 	}
 	keep(client, handle, &request, &model_pd->pd, &keys, before);
@@ -211,7 +211,7 @@ void call_change(struct client *client, unsigned int handle, unsigned int flags,
 	if (is_served(client, &request, reasons, false, &keys))
 		keep(client, handle, &request, &model_pd->pd, &keys, before);
 	else if (!refused)
-		bypassed(client, handle);
+		forwarded(client, handle);
 	else if (!registration_holds(request.client_mr))
 		broken("a change that is refused takes away what there was");
 	call_use(client, handle);

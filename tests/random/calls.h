@@ -79,7 +79,7 @@ void call_drop(struct client *client, unsigned int handle);
 void call_request_by_dma_buf(struct client *client, unsigned int handle, unsigned int pd,
 			     uint64_t address, uint64_t length, int access, bool stale);
 
-/* Change the handle's registration; `flags` (IBV_REREG_MR_CHANGE_...) select. A bypassed change
+/* Change the handle's registration; `flags` (IBV_REREG_MR_CHANGE_...) select. A forwarded change
  * goes to the kernel; with `refused` the kernel fails it, and the client keeps its registration. */
 void call_change(struct client *client, unsigned int handle, unsigned int flags, bool refused,
 		 unsigned int pd, uint64_t address, uint64_t length, int access);

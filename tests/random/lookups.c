@@ -46,7 +46,7 @@ void call_request_anywhere(struct client *client, unsigned int which, uint64_t a
 
 	client->totals.requests++;
 	if (!registration_request(&request, &keys)) {
-		client->totals.bypassed++;
+		client->totals.forwarded++;
 		return;
 	}
 	must_not_be_hidden("a request", address, hidden);

@@ -67,9 +67,9 @@ enum reason {
 
 /* Expected counters at the end; `perhaps`: possibly revoked MRs. */
 struct model_totals {
-	uint64_t operations, requests, served, bypassed, failed;
+	uint64_t operations, requests, served, forwarded, failed;
 	uint64_t range, flags, address, capability, domain,
-		ended; /* bypassed for this reason alone */
+		ended; /* forwarded for this reason alone */
 	uint64_t allocations, frees, revoked, late, forks, refused_ends, perhaps;
 	uint64_t host_allocations, host_frees, untracked_frees, kept, reused;
 };

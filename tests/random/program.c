@@ -89,7 +89,7 @@ static void check_counters(const struct model_totals *totals)
 					     "verify_disagreements", "deregistrations_failed",
 					     "internal_errors",	     "pinned_bytes",
 					     "kept_bytes",	     "kept_host_bytes" };
-	uint64_t bypassed = totals->bypassed, served = 0, value = 0;
+	uint64_t forwarded = totals->forwarded, served = 0, value = 0;
 
 	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
 		statistics_find(ways[i], &value);
@@ -109,15 +109,16 @@ static void check_counters(const struct model_totals *totals)
 	must_count("reused", totals->reused, totals->reused);
 	must_count("kept_released", world_released, world_released);
 	must_count("requests", totals->requests, totals->requests);
-	must_count("bypassed", bypassed, bypassed);
-	must_count("bypassed_range", totals->range, bypassed);
-	must_count("bypassed_flags", totals->flags, bypassed);
-	must_count("bypassed_address", totals->address, bypassed);
-	must_count("bypassed_capability", totals->capability, bypassed);
-	must_count("bypassed_domain", totals->domain, bypassed);
-	must_count("bypassed_freed", totals->ended, bypassed);
+	must_count("forwarded", forwarded, forwarded);
+	must_count("forwarded_range", totals->range, forwarded);
+	must_count("forwarded_flags", totals->flags, forwarded);
+	must_count("forwarded_address", totals->address, forwarded);
+	must_count("forwarded_capability", totals->capability, forwarded);
+	must_count("forwarded_domain", totals->domain, forwarded);
+	must_count("forwarded_freed", totals->ended, forwarded);
 	/* Another thread's memory may end within the check. */
-	must_count("bypassed_verify", 0, world_threads == 1 || !config_get()->keep ? 0 : bypassed);
+	must_count("forwarded_verify", 0,
+		   world_threads == 1 || !config_get()->keep ? 0 : forwarded);
 	must_count("revoked", totals->revoked, totals->revoked + totals->perhaps);
 	must_count("late_deregistrations", totals->late, totals->late + totals->perhaps);
 	/* After a failure for lack of room, retry. */

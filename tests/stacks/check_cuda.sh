@@ -35,7 +35,7 @@ matches 'figures of a message' '*    per message: registrations 2.00 and 1000 us
 gpu_row limited
 echo 116 >"$tmp/limited/memlock"
 same 'a limit that was not met fails' 'failed: with: no registration met RLIMIT_MEMLOCK: nothing was shown' "$(judged limited)"
-statistics "$tmp/limited/with/peerpin.1" requests=5 hits=3 synchronous=1 bypassed=1 bypassed_flags=1 verify_checks=0 failed_resources=1
+statistics "$tmp/limited/with/peerpin.1" requests=5 hits=3 synchronous=1 forwarded=1 forwarded_flags=1 verify_checks=0 failed_resources=1
 statistics "$tmp/limited/verified/peerpin.1" requests=5 hits=5 verify_checks=7 verify_disagreements=0 failed_resources=1
 same 'a limit that was met passes' passed "$(judged limited)"
 

@@ -18,7 +18,7 @@ same 'a row with host memory passes' 'passed' "$(judged host)"
 gpu_row gpu
 same 'a row with GPU memory passes' 'passed' "$(judged gpu)"
 matches 'the table has its numbers' "*gpu*yes*6/6*3*2*0/0*1.5/1.5*1.00*    peerpin: host GPUDirect RDMA used, hits 3/5*misses: synchronous 1, \
-bypassed_flags 1*1 passed, 0 failed, 0 skipped*=> 0" \
+forwarded_flags 1*1 passed, 0 failed, 0 skipped*=> 0" \
 	"$(outcome "$here/judge" "$tmp" gpu)"
 
 gpu_row registers
@@ -119,7 +119,7 @@ statistics "$tmp/missing/with/peerpin.1" requests=5 hits=5 verify_checks=0
 same 'and passes if it does not' 'passed' "$(judged missing)"
 for name in ranges pattern-ranges; do
 	gpu_row "$name"
-	statistics "$tmp/$name/with/peerpin.1" requests=5 hits=3 bypassed=2 bypassed_range=2
+	statistics "$tmp/$name/with/peerpin.1" requests=5 hits=3 forwarded=2 forwarded_range=2
 done
 same 'a program may request more than its memory' 'passed' "$(judged ranges)"
 same 'but not a pattern' 'failed: with: 2 requests for buffers were beyond their allocation' "$(judged pattern-ranges)"

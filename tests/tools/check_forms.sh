@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_forms.sh -- files of the library: names, JSON, Prometheus text, trace
+# check_forms.sh -- files of the library: names, JSON, trace; Prometheus text of the report
 set -euo pipefail
 
 # shellcheck source=tests/tools/preloaded
@@ -15,7 +15,6 @@ names() {
 	(
 		cd "$tmp/names"
 		export OMPI_COMM_WORLD_RANK=3 PEERPIN_SUMMARY=none
-		with PEERPIN_STATS_FILE=job.prom "$client" adapter allocated=1 sent=1 exit
 		with PEERPIN_STATS_FILE=job.json "$client" adapter allocated=2 sent=1 exit
 		with PEERPIN_STATS_FILE=job.json "$client" adapter allocated=3 sent=1 exit
 		with PEERPIN_STATS_FILE=job PEERPIN_TRACE_FILE=trace.json "$client" adapter allocated=4 sent=1 exit
@@ -28,13 +27,12 @@ names() {
 		with PEERPIN_STATS_FILE=a.b/job "$client" allocated=1 exit 2>/dev/null
 	)
 	same 'a rank and a number come before the extension' \
-		'elsewhere job.3 job.3-1.json job.3.json job.3.prom moved-1.json moved.conf moved.json moved.log moved.trace moved_by_file.json trace.3.json ' \
+		'elsewhere job.3 job.3-1.json job.3.json moved-1.json moved.conf moved.json moved.log moved.trace moved_by_file.json trace.3.json ' \
 		"$(cd "$tmp/names" && printf '%s ' *)"
 	same 'statistics, log and trace are in the folder of the start, wherever the program goes before its first allocation' '' "$(ls "$tmp/names/elsewhere")"
 	same 'so is a file of settings' 7 "$(number allocations "$tmp/names/moved_by_file.json")"
 	same 'numbers are in the order of the runs' '2 3 5 6' \
 		"$(cd "$tmp/names" && for file in job.3.json job.3-1.json moved.json moved-1.json; do number allocations $file; done | xargs)"
-	matches 'Prometheus text of a rank' '# HELP peerpin_*rank="3"*' "$(cat "$tmp/names/job.3.prom")"
 	rm -rf "$tmp/names"/moved*
 	cp "$tmp/names/job.3.json" "$tmp/names/partial.json.partial.12.34"
 	for old in old.json.3 old.json-1 old.json.3-1; do
@@ -67,25 +65,14 @@ print(sum(job["processes"] for job in report["jobs"]), json.dumps({"problems": l
 		matches "no trace in $file" "*<warn>*PEERPIN_TRACE_FILE=$file: there is something*=> 0" \
 			"$(outcome with PEERPIN_TRACE_FILE="$file" "$client" adapter allocated=1 exit)"
 	done
-	# Names of Prometheus are replaced.
-	echo mine >"$tmp/names/mine"
-	ln -s mine "$tmp/names/link.prom"
-	ln -s none "$tmp/names/dangling.prom"
-	mkfifo "$tmp/names/fifo.prom"
-	mkdir "$tmp/names/elsewhere.prom"
-	for file in link dangling fifo elsewhere; do
-		before_file=$(ls -ld "$tmp/names/$file.prom")
-		matches "no Prometheus text in $file.prom" \
-			"peerpin: <warn>*PEERPIN_STATS_FILE=$tmp/names/$file.prom: no statistics written: there is something *" \
-			"$(with PEERPIN_STATS_FILE="$tmp/names/$file.prom" "$client" adapter allocated=1 exit 2>&1)"
-		same "$file.prom stays" "$before_file" "$(ls -ld "$tmp/names/$file.prom")"
-	done
-	same "a link's target stays" mine "$(cat "$tmp/names/mine")"
+	matches "Prometheus' text is the report's" "peerpin: <warn>*PEERPIN_STATS_FILE=$tmp/names/job.prom: no statistics written: *'peerpin report --prometheus' *" \
+		"$(with PEERPIN_STATS_FILE="$tmp/names/job.prom" "$client" adapter allocated=1 exit 2>&1)"
+	same 'no file of that name' '' "$(find "$tmp/names" -name '*.prom*')"
 	matches 'no statistics of a rank in /dev/null' '*PEERPIN_STATS_FILE=/dev/null: no statistics written*' \
 		"$(PMIX_RANK=4 with PEERPIN_STATS_FILE=/dev/null "$client" adapter allocated=1 exit 2>&1)"
 	unset PEERPIN_SUMMARY
 	same 'no new file beside the devices' "$before" "$(find /dev -maxdepth 1 -type f | sort)"
-	same 'no new file beside the FIFO' 'elsewhere elsewhere.prom fifo fifo.prom ' \
+	same 'no new file beside the FIFO' 'elsewhere fifo ' \
 		"$(cd "$tmp/names" && printf '%s ' elsewhere* fifo*)"
 }
 
@@ -101,7 +88,7 @@ own_files() {
 		with PEERPIN_LOG_LEVEL=info "$setting" "$client" own adapter allocated=3 sent=1 exit >&- 2>&-
 		same "the program's own files, with $setting" '0 0' "$(stat -c %s own-1 own-2 | xargs)"
 	done
-	with PEERPIN_LOG_FILE=log "$client" own adapter allocated=3 sent=1 exit
+	with PEERPIN_SUMMARY=table PEERPIN_LOG_FILE=log "$client" own adapter allocated=3 sent=1 exit
 	matches 'the table is in the log file then' 'peerpin *process*requests*' "$(cat log)"
 	cd "$build"
 }
@@ -114,8 +101,7 @@ job = json.load(sys.stdin)["jobs"][0]
 print(job["totals"]["allocations"], job["processes"], job["killed"], job["running"])'
 }
 
-# If the statistics file cannot be written, the segment stays, also that of a rank that the host
-# leader has reported.
+# If the statistics file cannot be written, the last snapshot stays.
 unwritten() {
 	local text where rank
 
@@ -125,18 +111,16 @@ unwritten() {
 			"$client" adapter allocated=9 exit 2>&1
 	done)
 	matches 'one rank of a host logs the failure' '*<warn>*PEERPIN_STATS_FILE=/nowhere/0.json: no statistics *' "$text"
-	same 'one line per host and job' 1 "$(grep -c warn <<<"$text")"
 	afresh
 	text=$(with PEERPIN_SUMMARY=none PEERPIN_STATS_FILE=/nowhere/x "$client" adapter allocated=9 exit 2>&1)
 	matches 'the warning names the file and the place of the statistics' \
-		"*<warn>*PEERPIN_STATS_FILE=/nowhere/x: no statistics written: No such file or directory. Name a file *. The statistics are in $tmp/run/peerpin/*.kept.stats: read them with peerpin report." \
+		"*<warn>*PEERPIN_STATS_FILE=/nowhere/x: no statistics written: No such file or directory. Name a file *. The statistics are in $tmp/run/peerpin/*.stats: read them with peerpin report." \
 		"$text"
 	where=${text#* statistics are in } where=${where%%: read them*}
 	same 'no other file is left' "$where" "$(find "$tmp/run" -type f)"
-	[[ ! -x src/tools/peerpin-report ]] || same 'the kept segment has the counts' '9 1 0 0' "$(kept "$where")"
+	[[ ! -x src/tools/peerpin-report ]] || same 'the last snapshot has the counts' '9 1 0 0' "$(kept "$where")"
 	afresh
 	OMPI_COMM_WORLD_RANK=0 PMIX_NAMESPACE=job9 with PEERPIN_STATS_FILE=/nowhere/x "$client" adapter allocated=3 sent=1 exit >/dev/null 2>&1
-	same 'a rank keeps its segment' '[0-9]*.kept.stats' "$(find "$tmp/run" -name '*.stats' -printf '%f\n' | sed 's/^[0-9]*/[0-9]*/')"
 	with PEERPIN_SUMMARY=none PEERPIN_STATS_FILE="$tmp/rank1.json" OMPI_COMM_WORLD_RANK=1 PMIX_NAMESPACE=job9 "$client" adapter allocated=4 exit
 	[[ ! -x src/tools/peerpin-report ]] || same 'a report of the other ranks adds it' '7 2 0 0' "$(kept "$tmp/rank1.1.json")"
 }
@@ -150,18 +134,12 @@ valid_records() {
 		return
 	fi
 	with PEERPIN_SUMMARY=none PEERPIN_SIM_ADAPTER_DMABUF=0 PEERPIN_STATS_FILE="$tmp/peer.json" "$client" adapter allocated=1 sent=1 exit
-	if [[ -x tests/tools/record ]]; then
-		afresh
-		start 1
-		tests/tools/record "$tmp/run/peerpin/${ranks[1]}.stats" >"$tmp/runs.json"
-		{ kill -9 "${ranks[1]}" && wait "${ranks[1]}" || :; } 2>/dev/null
-		tests/tools/record "$tmp/run/peerpin/${ranks[1]}.stats" >"$tmp/killed.json"
-		end 1
-	else
-		skip 'records of mapped files: configured with --disable-tools'
-	fi
+	afresh
+	start 1
+	cp "$tmp"/run/peerpin/*.stats "$tmp/runs.json"
+	end 1
 	same 'every kind of record matches the schema' '' "$(cd "$tmp" && python3 - \
-		"$source/docs/stats.schema.json" exit.json form.5.json peer.json {runs,killed}.jso[n] <<-'PYTHON' 2>&1 | tail -n 3
+		"$source/docs/stats.schema.json" exit.json form.5.json peer.json runs.json <<-'PYTHON' 2>&1 | tail -n 3
 		import copy, glob, json, jsonschema, sys
 		schema = json.load(open(sys.argv[1]))
 		records = {name: json.load(open(name)) for pattern in sys.argv[2:] for name in glob.glob(pattern)}
@@ -170,9 +148,7 @@ valid_records() {
 		alone, rank, peer = (records[name] for name in ("exit.json", "form.5.json", "peer.json"))
 		assert alone["rank"] is alone["job"] is None and (rank["rank"], rank["job"]) == (5, "job5")
 		assert peer["pairs"][0]["method"] == "peer memory" and rank["pairs"][0]["path"] == "none"
-		for name, end in ("runs.json", "running"), ("killed.json", "killed"):
-		    if name in records:
-		        assert (records[name]["ended"], records[name]["complete"]) == (end, False)
+		assert (records["runs.json"]["ended"], records["runs.json"]["complete"]) == ("running", False)
 		# The schema rejects each of these changes.
 		def refused(change):
 		    twisted = copy.deepcopy(rank)
@@ -184,7 +160,7 @@ valid_records() {
 		changes = [
 		    lambda record: record.update(rank=-1), lambda record: record.update(job=5), lambda record: record.pop("hits"),
 		    lambda record: record.update(ended="gone"), lambda record: record["pairs"][0].update(path=""),
-		    lambda record: record["pairs"][0].update(method="by foot"), lambda record: record["gpus"][0].pop("pinned_bytes_peak"),
+		    lambda record: record["pairs"][0].update(method="by foot"), lambda record: record["pairs"][0].pop("adapter"),
 		    lambda record: record["histograms"].pop("wait_ns"), lambda record: record.update(unknown=1),
 		]
 		for number, change in enumerate(changes):
@@ -211,16 +187,8 @@ print(*(f"{count[name]} of {record[key]}" for name, key in (("wait", "waited"), 
 	same 'an eviction is in the trace' '0 of 0 3 of 3 done True' "$(python3 -c "$spans" "$tmp/evicts.json" "$tmp/evicts.trace")"
 }
 
-forms() {
-	local kinds
-
-	same 'docs/stats.schema.json is up to date' '' \
-		"$(python3 "$here/schema.py" "$source/src/report/statistics.def" | diff - "$source/docs/stats.schema.json")"
-	# One run per form, with equal requests.
-	for form in json prom; do
-		PMIX_RANK=5 PMIX_NAMESPACE=job5 with PEERPIN_SUMMARY=none PEERPIN_PREREGISTER=off PEERPIN_STATS_FILE="$tmp/form.$form" "$client" adapter allocated=2 sent=2 sent=1 size=70000 allocated=3 sent=1 host=1 exit
-	done
-	same 'Prometheus: all that JSON has, each family once, with help, type and values' '' "$(python3 - "$tmp/form.5.prom" "$tmp/form.5.json" <<-'PYTHON' 2>&1 | tail -n 3
+prometheus() {
+	same 'Prometheus: all that JSON has, each family once, with help, type and values' '' "$(python3 - <(src/tools/peerpin-report --prometheus "$tmp/form.5.json") "$tmp/form.5.json" <<-'PYTHON' 2>&1 | tail -n 3
 		import json, re, sys
 		text = open(sys.argv[1]).read()
 		record = json.load(open(sys.argv[2]))
@@ -240,8 +208,7 @@ forms() {
 		        end = "(_bucket|_sum|_count)" if types[name] == "histogram" else ""
 		        assert match and re.fullmatch(name + end, match[1]), line
 		        labels = dict(re.findall(r'(\w+)="([^"]*)"', match[2]))
-		        assert [labels.pop(key) for key in ("host", "program", "rank", "job_id")] == \
-		            [record["host"], record["program"], str(record["rank"]), record["job"]], line
+		        assert [labels.pop(key) for key in ("program", "job_id")] == [record["program"], record["job"]], line
 		        series = (match[1], *sorted(labels.items()))
 		        assert series not in values, line
 		        values[series] = int(match[3])
@@ -254,9 +221,9 @@ forms() {
 		    return found
 
 		for key, value in record.items():
-		    if type(value) is int and key not in ("pid", "rank", "local_rank", "processes", "started_ns", "elapsed_ns"):
+		    if type(value) is int and key not in ("pid", "pid_namespace", "start_ticks", "rank", "local_rank", "started_ns", "elapsed_ns"):
 		        same(key, number(key if "peerpin_" + key in types else key + "_total"), value)
-		assert number("used") == record["used"]
+		assert [number("processes" + end) for end in ("", "_running", "_killed", "_used")] == [1, 0, 0, record["used"]]
 		sums = {"allocation_bytes": record["allocated_bytes"], "used_bytes": (2 << 20) + 70000, "never_used_bytes": 0}
 		for key, buckets in record["histograms"].items():
 		    name, below, found = key + "_distribution", 0, 0
@@ -272,22 +239,24 @@ forms() {
 		            found = same(key, values.pop(series), below)
 		        else:
 		            assert key.endswith("_ns") or below in (0, total), (key, i)
-		for gpu in record["gpus"]:
-		    for key in ("pinned_bytes", "pinned_bytes_peak"):
-		        same(key, number("gpu_" + key, gpu=str(gpu["gpu"])), gpu[key])
-		for adapter in record["adapters"]:
-		    for key in ("pinned_bytes", "pinned_bytes_peak"):
-		        same(key, number("adapter_" + key, adapter=adapter["adapter"]), adapter[key])
 		for pair in record["pairs"]:
-		    same("pair", number("pair_registrations_total", gpu=str(pair["gpu"]), adapter=pair["adapter"], method=pair["method"],
+		    same("pair", number("pair_registrations_total", gpu=str(pair["gpu"]), adapter=pair["adapter"], method=pair["method"], host=record["host"],
 		                        path=pair["path"] or ""), pair["registrations"])
-		assert record["gpus"] and record["adapters"] and record["pairs"] and sum(record["histograms"]["used_bytes"]) == 3
+		assert record["pairs"] and sum(record["histograms"]["used_bytes"]) == 3
 		assert not values, values
 	PYTHON
 	)"
+}
+
+forms() {
+	local kinds
+
+	same 'docs/stats.schema.json is up to date' '' \
+		"$(python3 "$here/schema.py" "$source/src/report/statistics.def" | diff - "$source/docs/stats.schema.json")"
+	PMIX_RANK=5 PMIX_NAMESPACE=job5 with PEERPIN_SUMMARY=none PEERPIN_PREREGISTER=off PEERPIN_STATS_FILE="$tmp/form.json" \
+		"$client" adapter allocated=2 sent=2 sent=1 size=70000 allocated=3 sent=1 host=1 exit
+	[[ ! -x src/tools/peerpin-report ]] || prometheus
 	valid_records
-	with PEERPIN_SUMMARY=none PEERPIN_STATS_FILE="$tmp/a.prom" "$client" adapter allocated=9 exit
-	matches 'the file has the newest process' '*peerpin_allocations_total{*} 9*' "$(<"$tmp/a.prom")"
 	with PEERPIN_SUMMARY=none PEERPIN_TRACE_FILE="$tmp/a.trace" "$client" adapter allocated=1 sent=1 allocated=3 settled sent=1 free exit
 	kinds=$(python3 -c '
 import collections, json, sys

@@ -1,30 +1,30 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_hints.sh -- each row of report/hints.def in the table at exit, peerpin report and peerpin top:
-# one hint and one fix for one state
+# check_hints.sh -- each row of tools/hints.def in peerpin report and peerpin top: one hint and one
+# fix for one state; the table at exit has none
 set -euo pipefail
 
 here=$(dirname "$0")
 # shellcheck source=tests/launcher/checks
 . "$here/../launcher/checks"
 
-table=$here/../../src/report/hints.def
+table=$here/../../src/tools/hints.def
 hinted=$PWD/tests/tools/hinted
 report=$PWD/src/tools/peerpin-report
 top=$PWD/src/tools/peerpin-top
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 mkdir -m 700 "$tmp/peerpin"
-segment=$tmp/peerpin/1073741824.stats
+snapshot=$tmp/peerpin/1073741824-1.stats
 export XDG_RUNTIME_DIR=$tmp LC_ALL=C.UTF-8 PEERPIN_SIM_SHM=$tmp/shm
 
 sync='PEERPIN_PREREGISTER=eager registers inside the allocation (52.3 µs longer)'
 early='synchronous_queued=200 waited=90 registrations=300 registrations_background=10 background_ns=690000 program_ns=18000000 waited_ns=3000000'
 
 # A state for each row, and for each fix: ID, words of hinted, the hint.
-states="bypassed | bypassed=200 bypassed_failed=150 bypassed_address=50 | 150 of 300 requests are bypassed (registration failed): peerpin doctor --only probe
-bypassed | bypassed=200 bypassed_capability=200 allocations_managed=1 | 200 of 300 requests are bypassed (memory not capable of GPUDirect RDMA): register memory of cudaMalloc in place of managed memory
-bypassed | bypassed=200 bypassed_capability=200 | 200 of 300 requests are bypassed (memory not capable of GPUDirect RDMA): register memory of cudaMalloc, or of cuMemCreate with gpuDirectRDMACapable
+states="forwarded | forwarded=200 forwarded_failed=150 forwarded_address=50 | 150 of 300 requests are forwarded (registration failed): peerpin doctor --only probe
+forwarded | forwarded=200 forwarded_capability=200 allocations_managed=1 | 200 of 300 requests are forwarded (memory not capable of GPUDirect RDMA): register memory of cudaMalloc in place of managed memory
+forwarded | forwarded=200 forwarded_capability=200 | 200 of 300 requests are forwarded (memory not capable of GPUDirect RDMA): register memory of cudaMalloc, or of cuMemCreate with gpuDirectRDMACapable
 no_idle_cpu | $early background_delays=28 | 290 of 300 requests preceded their registration, as no CPU was idle: $sync; or leave a CPU to each process
 no_idle_cpu | $early background_delays=28 PEERPIN_PREREGISTER=eager | 290 of 300 requests preceded their registration, as no CPU was idle: leave a CPU to each process
 no_idle_cpu | synchronous=300 never_used=9 background_delays=28 PEERPIN_PREREGISTER=eager | 300 of 300 requests preceded their registration, as no CPU was idle: leave a CPU to each process
@@ -38,14 +38,15 @@ first | synchronous=300 never_used=9 protection_domains=20 | 300 of 300 requests
 synchronous | synchronous=300 never_used=9 | 300 of 300 requests registered synchronously, without a background registration before
 synchronous | synchronous=300 PEERPIN_PREREGISTER=eager | 300 of 300 requests registered synchronously, without a background registration before"
 
-# state WORD...: of a process with 300 requests; $hint: the hint of its table at exit
+# state WORD...: of a process with 300 requests; $hint: its hint in top, with the fix
 state() {
-	hint=$("$hinted" "$segment" requests=300 "$@" >"$tmp/table" && sed -n 's/^hint  *//p' "$tmp/table")
+	hint=$("$hinted" "$snapshot" requests=300 "$@" >"$tmp/table" && { "$top" --once --job hinted || :; } |
+		sed -n '/^hint/{N;s/\n      \(.*\)/: \1/;s/\n.*//;s/^hint  //p}')
 }
 
-# Advice of the report, one "ID TEXT: FIX" a line, as the table at exit would have it.
+# Advice of the report, one "ID TEXT: FIX" a line, as top has it.
 advice() {
-	"$report" --json "$segment" | jq -r '.jobs[0].advice[] | "\(.id) \(.text | rtrimstr("."))\(if .fix == "" then "" else ": " + .fix end)"'
+	"$report" --json "$snapshot" | jq -r '.jobs[0].advice[] | "\(.id) \(.text | rtrimstr("."))\(if .fix == "" then "" else ": " + .fix end)"'
 }
 
 every_row() {
@@ -57,10 +58,8 @@ every_row() {
 		id=${id% } expected=${expected# }
 		read -ra words <<<"$words"
 		state "${words[@]}"
-		same "$id at exit (${words[*]})" "$expected" "$hint"
-		[[ $tools ]] || continue
-		[[ $id == bypassed ]] || same "$id in the report, alone" "$id $expected" "$(advice | grep -E "^(${ids//$'\n'/|}) ")"
-		same "$id in top" "hint  ${expected/: /$'\n'      }" "$("$top" --once --job hinted | grep -A1 ^hint | grep .)"
+		same "$id in top (${words[*]})" "$expected" "$hint"
+		[[ $id == forwarded ]] || same "$id in the report, alone" "$id $expected" "$(advice | grep -E "^(${ids//$'\n'/|}) ")"
 	done <<<"$states"
 }
 
@@ -68,16 +67,16 @@ every_fix() {
 	local reason id
 
 	while read -r reason; do
-		id=${reason/bypassed_pin/over_pin}
+		id=${reason/forwarded_pin/over_pin}
 		state "$reason=300"
-		matches "$reason at exit" '300 of 300 requests are bypassed (*): *' "$hint"
-		[[ ! $tools ]] || same "$reason: one fix" "${hint#*): }" "$("$report" --json "$segment" | jq -r ".jobs[0].advice[] | select(.id == \"$id\").fix")"
+		matches "$reason in top" '300 of 300 requests are forwarded (*): *' "$hint"
+		same "$reason: one fix" "${hint#*): }" "$("$report" --json "$snapshot" | jq -r ".jobs[0].advice[] | select(.id == \"$id\").fix")"
 	done < <(sed -n 's/^FIX(\([a-z_]*\),.*/\1/p' "$table")
-	state bypassed_form=300
-	same 'a reason without a fix' "300 of 300 requests are bypassed (dma-buf, extended or DEVX form): see THE TABLE AT EXIT in 'man 7 peerpin'" "$hint"
+	state forwarded_form=300
+	same 'a reason without a fix' "300 of 300 requests are forwarded (dma-buf, extended or DEVX form): see THE TABLE AT EXIT in 'man 7 peerpin'" "$hint"
 }
 
-# States of 2 rows at once: the report has the hint of the table, and no setting has 2 values in its fixes.
+# States of 2 rows at once: the report has the hint of top, and no setting has 2 values in its fixes.
 no_contradiction() {
 	local -A words_of=([eager]=PEERPIN_PREREGISTER=eager)
 	local id words one other list
@@ -89,7 +88,7 @@ no_contradiction() {
 			read -ra words <<<"${words_of[$one]} ${words_of[$other]} never_used=99"
 			state "${words[@]}"
 			list=$(advice)
-			[[ $hint == *bypassed* ]] || matches "$one and $other: the hint is in the report" "*$hint*" "$list"
+			[[ $hint == *forwarded* ]] || matches "$one and $other: the hint is in the report" "*$hint*" "$list"
 			same "$one and $other: one value for each setting" '' "$(grep -oE ': .*' <<<"${list//without PEERPIN/}" | grep -oE 'PEERPIN_[A-Z_]+=[A-Za-z0-9]+' | sort -u | cut -d= -f1 | uniq -d)"
 		done
 	done
@@ -119,14 +118,10 @@ thresholds() {
 	same 'no request: no hint' '' "$hint"
 }
 
-# no_idle_cpu NAME YES-OR-NO WORD...: the table, and top, say so or not
+# no_idle_cpu NAME YES-OR-NO WORD...: top says so or not
 no_idle_cpu() {
-	local found
-
 	state "${@:3}"
-	found=$(grep -c '^registrations .*  no idle CPU (delays: 7)$' "$tmp/table" || :)
-	[[ ! $tools ]] || found+=$("$top" --once --job hinted | grep -c '^registrations .*  no idle CPU (delays: 7)$' || :)
-	same "$1" "$2${tools:+$2}" "$found"
+	same "$1" "$2" "$("$top" --once --job hinted | grep -c '^registrations .*  no idle CPU (delays: 7)$' || :)"
 }
 
 no_idle_cpus() {
@@ -142,19 +137,19 @@ no_idle_cpus() {
 # Each of several jobs has a hint of its own in top.
 several_jobs() {
 	state waited=300 job=one
-	mv "$segment" "$tmp/peerpin/1.stats"
-	state bypassed_failed=300 job=two
+	mv "$snapshot" "$tmp/peerpin/1-1.stats"
+	state forwarded_failed=300 job=two
 	same 'several jobs in top' "hint  one: 300 of 300 requests preceded their registration, as they follow the allocation at once
-hint  two: 300 of 300 requests are bypassed (registration failed)" "$("$top" --once 1073741824 | grep ^hint)"
-	rm "$tmp/peerpin/1.stats"
+hint  two: 300 of 300 requests are forwarded (registration failed)" "$("$top" --once 1073741824 | grep ^hint)"
+	rm "$tmp/peerpin/1-1.stats"
 }
 
-tools=
-if [[ -x $report ]] && command -v jq >/dev/null; then tools=yes; else skip 'report and top: not built, or no jq'; fi
+[[ -x $report ]] && command -v jq >/dev/null || exit 77
 every_row
+same 'the table at exit has no hint' '' "$(grep -i hint "$tmp/table" | grep -v '^peerpin ' || :)"
 every_fix
-[[ ! $tools ]] || no_contradiction
+no_contradiction
 thresholds
 no_idle_cpus
-[[ ! $tools ]] || several_jobs
+several_jobs
 finish

@@ -75,21 +75,21 @@ tables_are_explained() {
 	)"
 	same 'every check of the doctor' '' "$(sed -n 's/^CHECK("\([^"]*\)".*/\1/p' "$srcdir/src/tools/doctor/doctor_checks.def" |
 		missing "$(page_of doctor)")"
-	titles=$(sed -nE 's/.*emit_table_(begin_line|add_named)\(emitter, " *([^"]+)".*/\2/p' "$srcdir/src/report/emit_table.c")
+	titles=$(sed -nE 's/.*table_(begin_line|add_named)\(output, " *([^"]+)".*/\2/p' "$srcdir/src/report/table.c")
 	titles+=$'\n'$(sed -nE 's/^METHOD\([^"]*"([^"]*)".*/not by \1/p;T;q' "$srcdir/src/report/methods.def")
-	matches 'lines of the table at exit were found' '*GPUDirect RDMA*bypassed*frees*not by *' "$titles $(sort <<<"$titles")"
+	matches 'lines of the table at exit were found' '*GPUDirect RDMA*forwarded*frees*not by *' "$titles $(sort <<<"$titles")"
 	same 'every line of the table at exit' '' "$(missing docs/man/peerpin.7 <<<"$titles")"
 	text=$(plain docs/man/peerpin.7 | sed -n '/^\.SH THE TABLE/,/^\.SH STATISTICS/p' | sed 's/^\.[A-Z]* //' | tr -d '"' | tr -s ' \n' ' ')
 	same 'every word beside a number there' '' "$(
 		{
 			sed -nE 's/^REASON\([^"]*"([^"(]*[^"( ]).*/\1/p' "$srcdir/src/report/statistics.def"
-			grep -oE '(%llu [a-z -]*[a-z]|"in the [a-z]+")' "$srcdir/src/report/emit_table.c" |
+			grep -oE '(%llu [a-z -]*[a-z]|"in the [a-z]+")' "$srcdir/src/report/table.c" |
 				sed 's/^%llu \(of \)\?//; s/"//g' | grep -v '^more'
 		} | while IFS= read -r words; do [[ $text == *"$words"* ]] || echo "$words"; done
 	)"
 	same 'every counter' '' "$(sed -nE 's/^(STATISTIC|REASON|TALLY|HISTOGRAM)\(([a-z_0-9]+),.*/\2/p' \
 		"$srcdir/src/report/statistics.def" | missing docs/man/peerpin.7)"
-	same 'every reason for which requests are bypassed' '' "$(sed -nE 's/^REASON\(bypassed_[a-z_]*, *"([^"]*)".*/\1/p' \
+	same 'every reason for which requests are forwarded' '' "$(sed -nE 's/^REASON\(forwarded_[a-z_]*, *"([^"]*)".*/\1/p' \
 		"$srcdir/src/report/statistics.def" | missing docs/man/peerpin.7)"
 	same 'every level of the log' '' "$(sed -n 's/^CONFIG_WORDS(LEVEL, *\(.*\))/\1/p' "$srcdir/src/base/config.def" |
 		tr -d '" ' | tr ',' '\n' | missing docs/man/peerpin.7)"
@@ -184,7 +184,7 @@ references_exist() {
 	each 'pages that the pages refer to exist' 18 is_page < <(for page in "${pages[@]}"; do
 		sed -nE 's/\\-/-/g; s/^\.BR (peerpin[a-z-]*) \(([137])\).*/\1.\2/p' "$page" | sort -u | sed "s|^|${page##*/} |"
 	done)
-	each 'hints lead to sections of man 7' 2 is_section < <(sed -nE "s/.*see ([A-Z ]+) in 'man 7 peerpin'.*/- \1/p" "$srcdir"/src/{report,tools}/hints.c)
+	each 'hints lead to sections of man 7' 1 is_section < <(sed -nE "s/.*see ([A-Z ]+) in 'man 7 peerpin'.*/- \1/p" "$srcdir"/src/tools/hints.c)
 	each 'the doctor leads to headings that exist' 10 is_heading < <(grep -oE '"docs/[^"]*"' \
 		"$srcdir/src/tools/doctor/doctor_checks.def" | tr -d '"' | sed 's/#/ /; / /!s/$/ -/' | sort -u)
 	each 'links of the documents lead to headings that exist' 10 is_heading < <(cd "$srcdir" &&

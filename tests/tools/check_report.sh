@@ -48,7 +48,7 @@ options_and_statuses() {
 	matches '--json with --prometheus' '*one of --json and --prometheus*=> 2' "$(outcome "$report" --json --prometheus)"
 	matches '--force alone' '*--force requires --html*=> 2' "$(outcome "$report" --force)"
 	mkdir -m 700 "$tmp/run/peerpin"
-	matches 'an empty runtime folder' "*this host has no statistics segments*=> 1" "$(outcome "$report")"
+	matches 'an empty runtime folder' "*this host has no snapshots of processes*=> 1" "$(outcome "$report")"
 	same 'a missing file' "peerpin report: $tmp/missing: No such file or directory
 => 1" "$(outcome "$report" "$tmp/missing")"
 	mkdir "$tmp/empty"
@@ -61,14 +61,14 @@ golden_output() {
 	golden troubled 4 '2:ended="killed"' '2:complete=false' '3:hits=1300' '3:synchronous=905' '3:evictions=880' \
 		'*:never_used=6' '*:never_used_bytes=24576' '*:never_used_ns=1200000' \
 		'*:histograms.never_used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,6]'
-	golden wide 64 '17:hits=1100' '17:bypassed=1100' '17:bypassed_range=1100' '33:used=false' \
+	golden wide 64 '17:hits=1100' '17:forwarded=1100' '17:forwarded_range=1100' '33:used=false' \
 		'33:usage="not used: only host memory was registered"' '40:ended="killed"' \
 		'41:registrations_failed=40' '41:failed_resources=40' '20:internal_errors=1' '21:internal_errors=2' \
 		'22:internal_errors=1' '23:internal_errors=1'
 	golden unused 2 '*:used=false' '*:usage="not used: the driver exports no dma-bufs, and nvidia-peermem is not loaded"' \
-		'*:hits=0' '*:waited=0' '*:synchronous=0' '*:bypassed=2201' '*:bypassed_failed=2201' \
+		'*:hits=0' '*:waited=0' '*:synchronous=0' '*:forwarded=2201' '*:forwarded_failed=2201' \
 		'*:registrations=0' '*:registrations_failed=3' '*:failed_address=3' '*:pairs=[]' '*:histograms={}' \
-		'*:timeline=[]' '*:pinned_bytes_peak=0'
+		'*:pinned_bytes_peak=0'
 	golden kept 4 '*:settings={"PEERPIN_KEEP":"4294967296"}' '*:kept=3000' '*:reused=2900' '*:kept_bytes_peak=2147483648' \
 		'1:reused=300' '1:kept_released=2700' '3:kept_bytes_peak=17179869184' \
 		'2:kept_host_bytes_peak=1073741824'
@@ -95,12 +95,6 @@ sums() {
 	same 'standard deviation by mean of hits' \
 		"$(jq -s 'map(.hits) | (add / length) as $mean | (map((. - $mean) * (. - $mean)) | add / length | sqrt) / $mean * 1000 | round' "$tmp"/wide/*.json)" \
 		"$(jq '.jobs[0].rows[] | select(.key == "hits").variation_thousandths' "$tmp/wide.json")"
-	same 'the last moment of the timeline equals the counters' "$(jq .jobs[0].totals.registrations "$tmp/wide.json")" \
-		"$(jq '.jobs[0].timeline.registrations.total[-1]' "$tmp/wide.json")"
-	json=$("$report" --json "$tmp/four")
-	same 'a small job has a timeline for each rank' '["rank 0","rank 1","rank 2","rank 3"]' \
-		"$(jq -c '[.jobs[0].timeline.lines[].name]' <<<"$json")"
-	same 'a wide job has none' null "$(jq '.jobs[0].timeline.lines' "$tmp/wide.json")"
 	same 'sums saturate' 9223372036854775807 \
 		"$(make_job huge 2 '*:requests=9223372036854775807' && "$report" --json "$tmp/huge" | grep -o '"requests": [0-9]*' | head -1 | cut -d' ' -f2)"
 }
@@ -147,21 +141,21 @@ doubled_ranks 3:rank=2
 failed 0:registrations_failed=2 0:failed_resources=2
 deregistrations_failed 0:deregistrations_failed=1
 untracked 0:untracked=1
-bypassed_version 0:bypassed_version=1
-bypassed_private 0:bypassed_private=1
+forwarded_version 0:forwarded_version=1
+forwarded_private 0:forwarded_private=1
 sync_off 0:sync_off=1
 sync_missing 0:sync_missing=1
-bypassed_flags 0:bypassed_flags=1
-bypassed_address 0:bypassed_address=1
-bypassed_range 0:bypassed_range=1
-bypassed_freed 0:bypassed_freed=1
-bypassed_capability 0:bypassed_capability=1
-bypassed_domain 0:bypassed_domain=1
-bypassed_failed 0:bypassed_failed=1
-bypassed_form 0:bypassed_form=1
-bypassed_data_direct 0:bypassed_data_direct=1
-bypassed_unknown 0:bypassed_unknown=1
-bypassed_verify 0:bypassed_verify=1
+forwarded_flags 0:forwarded_flags=1
+forwarded_address 0:forwarded_address=1
+forwarded_range 0:forwarded_range=1
+forwarded_freed 0:forwarded_freed=1
+forwarded_capability 0:forwarded_capability=1
+forwarded_domain 0:forwarded_domain=1
+forwarded_failed 0:forwarded_failed=1
+forwarded_form 0:forwarded_form=1
+forwarded_data_direct 0:forwarded_data_direct=1
+forwarded_unknown 0:forwarded_unknown=1
+forwarded_verify 0:forwarded_verify=1
 over_pin_limit 0:over_pin_limit=3
 never_used *:never_used=9
 far_path 1:pairs=[{"gpu":1,"adapter":"mlx5_3","method":"dma-buf","path":"SYS","registrations":7}]
@@ -206,7 +200,7 @@ advice_that_helps() {
 	matches 'exported dma-bufs are an attempt' '*not used: dma-bufs of GPU memory were exported, none was registered.*' \
 		"$(advice_of not_used '*:used=false' '*:requests=0' '*:hits=0' '*:exports=1' \
 			'*:usage="not used: dma-bufs of GPU memory were exported, none was registered"')"
-	# check_hints.sh has all rows of report/hints.def.
+	# check_hints.sh has all rows of tools/hints.def.
 	matches 'a hint is for the sums of all ranks' '3 603 of 8 813 requests preceded their registration, *
 PEERPIN_PREREGISTER=eager *' "$(advice_of early '*:synchronous=0' '*:synchronous_queued=900')"
 	same 'a setting of one rank is in effect' '3 600 of 8 813 requests preceded their registration, as they follow the allocation at once.
@@ -233,12 +227,9 @@ largest_counters() {
 	matches 'the hint for all requests' '9 223 372 036 854 775 807 of 9 223 372 036 854 775 807 requests preceded * (0 longer)*' \
 		"$(advice_of early '*:settings={}' "*:requests=$most" "*:waited=$most" "*:synchronous_queued=$most" \
 			"*:synchronous=$most" "*:waited_ns=$most")"
-	make_job largest 1 "*:requests=$most" "*:hits=$((most - 1))" \
-		"*:timeline=[{\"at_ns\":$most,\"registrations\":1,\"pinned_bytes\":1,\"requests\":1,\"hits\":1}]"
+	make_job largest 1 "*:requests=$most" "*:hits=$((most - 1))"
 	"$report" --json "$tmp/largest" >"$tmp/largest.json"
 	matches 'not every request hit' '9 *99.99 %' "$(jq '.jobs[0].totals.hits' "$tmp/largest.json" | cut -c1) $("$report" "$tmp/largest" | grep '^  hit rate')"
-	same 'the last moment is that of the last sample' "$most" \
-		"$(grep -A 100 '"at_ns": \[' "$tmp/largest.json" | grep -m 1 -B 1 '\]' | grep -o '[0-9]*')"
 }
 
 # outliers_of TWIST...: of a job of four ranks
@@ -294,6 +285,10 @@ together() {
 		'1:started_ns=1004000000000' '2:started_ns=1011000000000'
 	same 'without a job name, processes of one time form a job' '[2,1]' \
 		"$("$report" --json "$tmp/runs" | jq -c '[.jobs[].processes]')"
+	make_job soon 2 '*:rank=null' '*:job=null' '*:started_ns=1000000000000' '*:elapsed_ns=5000000000' '1:started_ns=1005000000001'
+	same 'runs one after another are two jobs' '[1,1]' "$("$report" --json "$tmp/soon" | jq -c '[.jobs[].processes]')"
+	make_job soon 2 '*:rank=null' '*:job=null' '*:started_ns=1000000000000' '*:elapsed_ns=5000000000' '1:started_ns=1005000000001' '0:ended="killed"'
+	same 'the end of a killed process is uncertain' '[2]' "$("$report" --json "$tmp/soon" | jq -c '[.jobs[].processes]')"
 	make_job named 2 '*:rank=null' '1:started_ns=99000000000000'
 	same 'with a job name, start times do not matter' '[2]' "$("$report" --json "$tmp/named" | jq -c '[.jobs[].processes]')"
 }
@@ -314,7 +309,7 @@ prometheus() {
 
 	text=$("$report" --prometheus "$tmp/jobs")
 	same 'every line has the format' '' "$(grep -vE \
-		'^# (HELP peerpin_[a-z0-9_]+ .+|TYPE peerpin_[a-z0-9_]+ (counter|gauge))$|^peerpin_[a-z0-9_]+\{job_id="[a-z]+",program="[a-z]+"\} [0-9]+$' \
+		'^# (HELP peerpin_[a-z0-9_]+ .+|TYPE peerpin_[a-z0-9_]+ (counter|gauge|histogram))$|^peerpin_[a-z0-9_]+\{job_id="[a-z]+",program="[a-z]+"(,[a-z]+="[A-Za-z0-9_+-]+")*\} [0-9]+$' \
 		<<<"$text" || true)"
 	same 'each name has one TYPE line' '' "$(grep '^# TYPE' <<<"$text" | sort | uniq -d)"
 	same 'a sum' "peerpin_requests_total{job_id=\"first\",program=\"lammps\"} $(jq -s 'map(.requests) | add' "$tmp"/jobs/*-first.json)" \
@@ -368,25 +363,22 @@ hostile_input() {
 	twisted 'a list as program' 'program: not' '.program = []'
 	twisted 'a null as host' 'host: not' '.host = null'
 	twisted 'a negative rank' 'rank: not' '.rank = -3'
-	twisted 'a number as timeline' 'timeline: not' '.timeline = 4'
-	twisted 'a timeline of texts' 'timeline\[0\]: not' '.timeline = ["a"]'
-	twisted 'a timeline that is far too long' 'timeline: longer' '.timeline = [range(100000) | {at_ns: ., registrations: 0, pinned_bytes: 0, requests: 0, hits: 0}]'
-	twisted 'a sample before the start' 'timeline\[1\].at_ns: not' '.timeline[1].at_ns = -1'
+	twisted 'a number as list of pairs' 'pairs: not' '.pairs = 4'
+	twisted 'pairs of texts' 'pairs\[0\]: not' '.pairs = ["a"]'
+	twisted 'a list that is far too long' 'pairs: longer' '.pairs = [range(100000) | {gpu: ., adapter: "a", method: "m", path: null, registrations: 0}]'
 	twisted 'a histogram of too many entries' 'histograms: ' '.histograms.free_ns = [range(65)]'
 	twisted 'a histogram of negative entries' 'histograms: ' '.histograms.free_ns = [-1]'
 	twisted 'an object as histogram' 'histograms: ' '.histograms.free_ns = {}'
 	twisted 'settings that are a list' 'settings: ' '.settings = []'
 	twisted 'a pair without its adapter' 'pairs\[0\].adapter: not' '.pairs = [{gpu: 1}]'
-	twisted 'a GPU below 0' 'gpus\[0\].gpu: not' '.gpus[0].gpu = -1'
+	twisted 'a GPU below 0' 'pairs\[0\].gpu: not' '.pairs[0].gpu = -1'
 	hostile 'a duplicate key' 'invalid JSON' '{"schema": "peerpin-stats/1", "schema": "peerpin-stats/1"}'
 	hostile 'deep nesting' '' "$(printf '[%.0s' {1..5000})"
 	hostile 'bytes that are not UTF-8' 'invalid JSON' $'{"schema": "\xff\xfe"}'
 	head -c 100000 /dev/urandom >"$tmp/garbage.json"
 	matches 'garbage' "*garbage.json: *=> 1" "$(outcome "$report" "$tmp/garbage.json")"
 	{ printf PEERPIN1 && head -c 300000 /dev/zero; } >"$tmp/zeros.stats"
-	matches 'a statistics segment of zeros' '*zeros.stats: statistics segment: it is of another build of peerpin*=> 1' "$(outcome "$report" "$tmp/zeros.stats")"
-	printf PEERPIN1 >"$tmp/short.stats"
-	matches 'a short statistics segment' '*short.stats: statistics segment: it is too short*=> 1' "$(outcome "$report" "$tmp/short.stats")"
+	matches 'counters of an older version' '*zeros.stats: counters of peerpin 0.3 or older: *=> 1' "$(outcome "$report" "$tmp/zeros.stats")"
 	truncate -s 40M "$tmp/large.json"
 	matches 'a file above 16 MiB' '*large.json: larger than*=> 1' "$(outcome "$report" "$tmp/large.json")"
 	mkfifo "$tmp/fifo.json"

@@ -1,14 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_top.sh -- peerpin top and peerpin report over statistics segments of running, exited and
-# killed processes
+# check_top.sh -- peerpin top and peerpin report over snapshots of running, exited and killed
+# processes
 set -euo pipefail
 
 here=$(dirname "$0")
 # shellcheck source=tests/launcher/checks
 . "$here/../launcher/checks"
-# shellcheck source=tests/tools/segments
-. "$here/segments"
 command -v python3 >/dev/null && command -v jq >/dev/null || exit 77
 
 top=$PWD/src/tools/peerpin-top
@@ -19,10 +17,10 @@ library=$(readlink -f src/.libs/libpeerpin.so)
 simulated=$PWD/src/sim/adapter/.libs:$PWD/src/sim/.libs
 tmp=$(mktemp -d)
 pids=()
+requests=()
 # shellcheck disable=SC2317 # by the trap
 clean_up() {
 	((${#pids[@]} == 0)) || kill -9 "${pids[@]}" 2>/dev/null || true
-	remove_segments "$tmp"
 	rm -rf "$tmp"
 }
 trap clean_up EXIT
@@ -33,7 +31,7 @@ export XDG_RUNTIME_DIR=$tmp/run LC_ALL=C.UTF-8 TERM=xterm
 for name in ${!PEERPIN_@}; do unset "$name"; done
 export PEERPIN_SIM_SHM=$tmp/shm # hides other processes of this user
 
-# start RANK JOB: a client with a statistics segment, connected to descriptors 1RANK and 2RANK
+# start RANK JOB: a client with a snapshot, connected to descriptors 1RANK and 2RANK
 start() {
 	mkfifo "$tmp/in$1" "$tmp/out$1"
 	OMPI_COMM_WORLD_RANK=$1 PMIX_NAMESPACE=$2 PEERPIN_SUMMARY=none PEERPIN_STATS_FILE="$tmp/results.%r.json" \
@@ -50,6 +48,23 @@ request() {
 	echo "$2" >&"1$1"
 	read -r answer <&"2$1"
 	[[ $answer == "done" ]]
+}
+
+# number RANK KEY: of the latest snapshot
+number() {
+	jq ".$2" "$XDG_RUNTIME_DIR/peerpin/${pids[$1]}"-*.stats
+}
+
+# settle RANK: makes requests until a snapshot has the last ones, and stores their number in requests[RANK]
+settle() {
+	local before
+
+	before=$(number "$1" requests)
+	until [[ $(number "$1" requests) != "$before" ]]; do
+		request "$1" 16
+		sleep 0.01
+	done
+	requests[$1]=$(number "$1" requests)
 }
 
 # end RANK: closes its input
@@ -75,13 +90,13 @@ options_and_statuses() {
 running() {
 	local json
 
-	request 0 1000
-	request 1 50
+	settle 0
+	settle 1
 	json=$("$top" --once --json)
-	same 'running processes' "[[0,${pids[0]},1000,\"running\"],[1,${pids[1]},50,\"running\"]]" \
+	same 'running processes' "[[0,${pids[0]},${requests[0]},\"running\"],[1,${pids[1]},${requests[1]},\"running\"]]" \
 		"$(jq -c '[.processes[] | [.rank, .pid, .requests, .ended]]' <<<"$json")"
 	same 'pinned bytes' '[2097152,2097152]' "$(jq -c '[.processes[].pinned_bytes]' <<<"$json")"
-	matches 'the plain form' "*2 running, 0 killed*requests 1 050 *
+	matches 'the plain form' "*2 running, 0 killed*requests *
     0 *${pids[0]} *client *2.00 MiB *running
     1 *${pids[1]} *client *2.00 MiB *running*" "$("$top" --once)"
 	matches 'host and job' "peerpin top  $(uname -n | cut -d. -f1 | cut -c1-16)  *
@@ -92,18 +107,16 @@ running() {
 	matches 'another process' '*That process does not use peerpin on this host now.*=> 1' "$(outcome "$top" --once $$)"
 	matches 'other processes' '*None of these processes uses peerpin on this host now.*=> 1' "$(outcome "$top" --once $$ 1)"
 	matches 'report of a running job' '*client  job 4711  2 processes *  2 running*not used: software adapter sim0; *=> 0' "$(outcome "$report")"
-	# Offset 40: process_start (src/report/segment.h).
-	segment_bytes "$tmp/run/peerpin/${pids[0]}.stats" >"$tmp/later.stats"
-	python3 - "$tmp/later.stats" <<'TEXT'
-import sys
-segment = bytearray(open(sys.argv[1], "rb").read())
-segment[40] ^= 1
-open(sys.argv[1], "wb").write(segment)
-TEXT
+	jq '.start_ticks += 1' "$tmp/run/peerpin/${pids[0]}"-*.stats >"$tmp/later.stats"
 	same 'a reused process number is another process' '["killed"]' \
 		"$("$report" --json "$tmp/later.stats" | jq -c '[.jobs[0].ranks[].ended]')"
-	same 'the tools leave the files' "${pids[0]}.stats ${pids[1]}.stats" \
-		"$(cd "$tmp/run/peerpin" && echo [0-9]*.stats)"
+	jq '.pid_namespace += 1' "$tmp/run/peerpin/${pids[0]}"-*.stats >"$tmp/run/peerpin/1-1.stats"
+	same 'a process of a container counts as running' '["running"]' \
+		"$("$report" --json "$tmp/run/peerpin/1-1.stats" | jq -c '[.jobs[0].ranks[].ended]')"
+	touch -d '2 hours ago' "$tmp/run/peerpin/1-1.stats"
+	same 'for an hour' '["killed"]' "$("$report" --json "$tmp/run/peerpin/1-1.stats" | jq -c '[.jobs[0].ranks[].ended]')"
+	rm "$tmp/run/peerpin/1-1.stats"
+	same 'the tools leave the files' "$(printf '%s\n' "${pids[@]}" | sort -n | xargs)" "$(files)"
 }
 
 # Requests between two blocks of a stream are in the later block alone.
@@ -112,11 +125,11 @@ stream() {
 
 	exec 3< <(exec "$top" --json --interval 0.05)
 	read -r first <&3
-	request 1 500
+	settle 1
 	# The first block after these requests.
-	until read -r later <&3 && [[ $(jq '.processes[1].requests' <<<"$later") == 550 ]]; do :; done
+	until read -r later <&3 && [[ $(jq '.processes[1].requests' <<<"$later") == "${requests[1]}" ]]; do :; done
 	exec 3<&-
-	same 'a stream has new counts' '50 550' "$(jq '.processes[1].requests' <<<"$first") $(jq '.processes[1].requests' <<<"$later")"
+	same 'a stream has new counts' true "$(jq --argjson later "${requests[1]}" '.processes[1].requests < $later' <<<"$first")"
 	same 'a process with requests has a rate' true "$(jq '.processes[1].requests_per_1000_s > 0' <<<"$later")"
 	same 'a process without requests has a rate of 0' 0 "$(jq '.processes[0].requests_per_1000_s' <<<"$later")"
 	matches 'a closed pipe is no error' '*peerpin top *=> 0' \
@@ -222,7 +235,7 @@ open_folder() {
 	local count='[.jobs[]? | select(.job == "4711")] | length' mode
 
 	mkdir -p "$tmp/open/peerpin"
-	cp "$tmp/run/peerpin/${pids[1]}.stats" "$tmp/open/peerpin"
+	cp "$tmp/run/peerpin/${pids[1]}"-*.stats "$tmp/open/peerpin"
 	for mode in 700:1 755:0; do
 		chmod "${mode%:*}" "$tmp/open/peerpin"
 		same "a folder with mode ${mode%:*}" "${mode#*:}" \
@@ -237,6 +250,7 @@ kept() {
 
 	mkdir "$tmp/keeping"
 	start 5 4713
+	settle 5
 	matches 'kept memory has a line of sums and a column' '*
 frees kept 5  reused 2  released 0  kept now 4.00 MiB  of the host 2.00 MiB
 
@@ -256,25 +270,26 @@ frees kept 5  reused 2  released 0  kept now 0 B  of the host 0 B
 killed() {
 	kill -9 "${pids[1]}"
 	wait "${pids[1]}" 2>/dev/null || true
-	same 'a killed process keeps its counters' "[[0,1000,\"running\"],[1,550,\"killed\"]]" \
+	same 'a killed process keeps its counters' "[[0,${requests[0]},\"running\"],[1,${requests[1]},\"killed\"]]" \
 		"$("$top" --once --json | jq -c '[.processes[] | [.rank, .requests, .ended]]')"
 	matches 'a killed process pins nothing' "*1 running, 1 killed  pinned 2.00 MiB
 *    1 *${pids[1]} *client * 0 B  2.00 MiB *killed*" "$("$top" --once)"
 	open_folder
 	end 0
-	same 'an exiting process removes its file' "${pids[1]}.stats" "$(cd "$tmp/run/peerpin" && echo [0-9]*.stats)"
+	same 'a process with a statistics file removes its snapshot' "${pids[1]}" "$(files)"
 	matches 'without running ranks top refers to the report' '*No process*1 process was killed earlier and left its counters: peerpin report*=> 1' \
 		"$(outcome "$top" --once)"
 	same 'top shows a killed process by number' killed "$("$top" --once --json "${pids[1]}" | jq -r '.processes[0].ended')"
-	same 'the report adds the segment of the killed rank' '[[0,1000,"exit"],[1,550,"killed"]]' \
+	requests[0]=$(jq .requests "$tmp/results.0.json")
+	same 'the report adds the snapshot of the killed rank' "[[0,${requests[0]},\"exit\"],[1,${requests[1]},\"killed\"]]" \
 		"$("$report" --json "$tmp/results.0.json" | jq -c '[.jobs[0].ranks[] | [.rank, .requests, .ended]]')"
-	same 'such a report is incomplete' 'false 1 1550' \
+	same 'such a report is incomplete' "false 1 $((requests[0] + requests[1]))" \
 		"$("$report" --json "$tmp/results.0.json" | jq -r '.jobs[0] | "\(.complete) \(.killed) \(.totals.requests)"')"
 	matches 'the table names the killed rank' '*rank 1: killed (no final record:*=> 0' "$(outcome "$report" "$tmp/results.0.json")"
 	sed 's/"job": "4711"/"job": "4712"/' "$tmp/results.0.json" >"$tmp/other.json"
 	sed 's/"started_ns": [0-9]*/"started_ns": 1/' "$tmp/results.0.json" >"$tmp/old.json"
-	same 'segments are not added to an older job of this name' 1 "$("$report" --json "$tmp/old.json" | jq '.jobs[0].processes')"
-	same 'segments are not added to another job' 1 "$("$report" --json "$tmp/other.json" | jq '.jobs[0].processes')"
+	same 'snapshots are not added to an older job of this name' 1 "$("$report" --json "$tmp/old.json" | jq '.jobs[0].processes')"
+	same 'snapshots are not added to another job' 1 "$("$report" --json "$tmp/other.json" | jq '.jobs[0].processes')"
 }
 
 # A zombie: its parent does not wait for it.
@@ -301,63 +316,62 @@ zombie() {
 
 # The report names damaged files; top omits them.
 damaged() {
-	local file=$tmp/segment
+	local file
 
-	segment_bytes "$tmp/run/peerpin/${pids[1]}.stats" >"$file"
-	head -c 5000 "$file" >"$tmp/run/peerpin/1.stats"
-	{ head -c 8 "$file" && head -c 8 /dev/zero && tail -c +17 "$file"; } >"$tmp/run/peerpin/2.stats"
+	file=$(echo "$tmp/run/peerpin/${pids[1]}"-*.stats)
+	head -c 1000 "$file" >"$tmp/run/peerpin/1-1.stats"
+	{ printf PEERPIN1 && head -c 9000 /dev/zero; } >"$tmp/run/peerpin/2.stats"
+	head -c 1000 "$file" >"$tmp/run/peerpin/${pids[1]}-1.stats.new"
 	python3 - "$file" "$tmp" <<'TEXT'
 import random, sys
-segment = open(sys.argv[1], "rb").read()
+snapshot = open(sys.argv[1], "rb").read()
 random.seed(1)
 for at in range(40):
-    damaged = bytearray(segment)
-    for _ in range(2000):
-        # Keep magic and layout.
-        damaged[random.randrange(24, len(damaged))] = random.randrange(256)
+    damaged = bytearray(snapshot)
+    for _ in range(random.choice([1, 1, 1, 300])):
+        damaged[random.randrange(len(damaged))] = random.randrange(256)
     open(f"{sys.argv[2]}/damaged{at}.stats", "wb").write(damaged)
 TEXT
-	matches 'a truncated file' '*/1.stats: statistics segment: it is cut off*=> 1' "$(outcome "$report")"
-	matches 'a file of another build' '*/2.stats: statistics segment: it is of another build of peerpin: use that build, or delete the file*=> 1' \
-		"$(outcome "$report")"
-	for at in 3 4 5 6; do cp "$tmp/run/peerpin/2.stats" "$tmp/run/peerpin/$at.stats"; done
+	matches 'a truncated file' '*/1-1.stats: truncated in line*=> 1' "$(outcome "$report")"
+	same 'files of an older version and parts are no problem' 1 "$("$report" --json 2>/dev/null | jq '.problems | length')"
+	for at in 3 4 5 6; do cp "$tmp/run/peerpin/1-1.stats" "$tmp/run/peerpin/$at-1.stats"; done
 	same 'of many such files 3 are listed' \
 		'peerpin report: 2 more files for these reasons (--json lists all)
-3' "$("$report" 2>&1 >/dev/null | grep -c 'another build' >"$tmp/named"; "$report" 2>&1 >/dev/null | grep 'more files'; cat "$tmp/named")"
-	rm "$tmp/run/peerpin/6.stats"
-	matches '1 more has no plural' '*: 1 more file for these reasons*' "$("$report" 2>&1 >/dev/null | grep -v 'cut off' || :)"
-	rm "$tmp"/run/peerpin/[345].stats
-	same 'top omits both' 1 "$("$top" --once --json "${pids[1]}" | jq '.processes | length')"
+3' "$("$report" 2>&1 >/dev/null | grep -c 'truncated' >"$tmp/named"; "$report" 2>&1 >/dev/null | grep 'more files'; cat "$tmp/named")"
+	rm "$tmp/run/peerpin/6-1.stats"
+	matches '1 more has no plural' '*: 1 more file for these reasons*' "$("$report" 2>&1 >/dev/null || :)"
+	rm "$tmp"/run/peerpin/[345]-1.stats
+	same 'top omits it' 1 "$("$top" --once --json "${pids[1]}" | jq '.processes | length')"
 	for at in {0..39}; do
 		[[ $(outcome "$report" "$tmp/damaged$at.stats") == *'=> '[01] ]] || same "damage $at" 'an exit status of 0 or 1' \
 			"$(outcome "$report" "$tmp/damaged$at.stats")"
 	done
-	rm "$tmp"/run/peerpin/[12].stats
+	rm "$tmp/run/peerpin/1-1.stats" "$tmp/run/peerpin/2.stats" "$tmp/run/peerpin/${pids[1]}-1.stats.new"
 }
 
-# files: names of the statistics segments
+# files: process numbers of the snapshots
 files() {
-	(cd "$tmp/run/peerpin" && printf '%s\n' [0-9]*.stats | sort -n | xargs)
+	(cd "$tmp/run/peerpin" && find . -name '*.stats' | sed 's|^\./\([0-9]*\).*|\1|' | sort -n | xargs)
 }
 
-# --remove removes reported segments of ended processes only.
+# --remove removes reported snapshots of ended processes only.
 removing() {
 	local both
 
 	start 2 4711
-	both=$(printf '%s.stats\n' "${pids[1]}" "${pids[2]}" | sort -n | xargs)
+	both=$(printf '%s\n' "${pids[1]}" "${pids[2]}" | sort -n | xargs)
 	"$report" >/dev/null
 	same 'a report removes nothing' "$both" "$(files)"
 	"$report" --remove "$tmp/other.json" >/dev/null
-	same '--remove leaves unreported segments' "$both" "$(files)"
-	"$report" --remove "$tmp/run/peerpin/${pids[2]}.stats" >/dev/null
-	same '--remove removes the killed process and leaves the running one' "${pids[2]}.stats" "$(files)"
+	same '--remove leaves unreported snapshots' "$both" "$(files)"
+	"$report" --remove "$tmp/run/peerpin/${pids[2]}"-*.stats >/dev/null
+	same '--remove removes the killed process and leaves the running one' "${pids[2]}" "$(files)"
 	kill -9 "${pids[2]}"
 	wait "${pids[2]}" 2>/dev/null || true
-	{ printf PEERPIN1 && head -c 200000 /dev/zero; } >"$tmp/run/peerpin/2.stats"
-	matches '--remove with an unreadable file' '*another build*=> 1' "$(outcome "$report" --remove)"
-	same '--remove leaves the unreadable file and removes the others' 2.stats "$(files)"
-	rm "$tmp/run/peerpin/2.stats"
+	echo '{' >"$tmp/run/peerpin/2-1.stats"
+	matches '--remove with an unreadable file' '*2-1.stats: truncated*=> 1' "$(outcome "$report" --remove)"
+	same '--remove leaves the unreadable file and removes the others' 2 "$(files)"
+	rm "$tmp/run/peerpin/2-1.stats"
 }
 
 options_and_statuses

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* hinted.c -- a process with given numbers: prints its table at exit, and writes its segment
+/* hinted.c -- a process with given numbers: prints its table at exit, and writes its snapshot
  *
  * usage: hinted FILE WORD...  each one of
  *   NAME=NUMBER         a counter
@@ -11,16 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/emit.h"
-
-static struct segment segment;
+#include "report/output.h"
+#include "report/statistics.h"
 
 static const struct {
 	const char *name;
 	_Atomic uint64_t *value;
 } numbers[] = {
-#define STATISTIC(name, unit, meaning) { #name, &segment.counters.name },
-#define TALLY(name, unit, meaning)     { #name, &segment.tallies[0].counts[TALLY_##name] },
+#define STATISTIC(name, unit, meaning) { #name, &statistics.counters.name },
+#define TALLY(name, unit, meaning)     { #name, &statistics.tallies[0].counts[TALLY_##name] },
 #include "report/statistics.def"
 #undef TALLY
 #undef STATISTIC
@@ -39,18 +38,18 @@ static void hinted_set(const char *word)
 	unsigned long number = length ? strtoul(equals + 1, NULL, 10) : 0;
 
 	if (!strncmp(word, "PEERPIN_", 8)) {
-		if (segment.header.settings[0])
-			strcat(segment.header.settings, "\n");
-		strcat(segment.header.settings, word);
+		if (statistics.process.settings[0])
+			strcat(statistics.process.settings, "\n");
+		strcat(statistics.process.settings, word);
 		return;
 	}
 	if (!strncmp(word, "sizes=", 6)) {
 		while (number--)
-			segment.histograms[HISTOGRAM_used_bytes][12 + number] = 1;
+			statistics.histograms[HISTOGRAM_used_bytes][12 + number] = 1;
 		return;
 	}
 	if (!strncmp(word, "job=", 4)) {
-		strcpy(segment.header.job, word + 4);
+		strcpy(statistics.process.job, word + 4);
 		return;
 	}
 	while (i < sizeof(numbers) / sizeof(*numbers) &&
@@ -69,24 +68,24 @@ static int hinted_print(void *argument, const char *bytes, size_t length)
 int main(int count, char **words)
 {
 	static struct output output = { .take = hinted_print };
-	struct emit_source source = { .segment = &segment, .processes = 1 };
 	FILE *file = count > 1 ? fopen(words[1], "w") : NULL;
 
 	if (!file)
 		hinted_fail("FILE");
-	memcpy(segment.header.magic, SEGMENT_MAGIC, sizeof(segment.header.magic));
-	segment.header.layout = segment_layout();
-	segment.header.size = sizeof(segment);
-	segment.header.process = 1 << 30; /* no process has this number */
-	segment.header.rank = segment.header.local_rank = -1;
-	segment.header.threads = 1;
-	strcpy(segment.header.program, "hinted");
-	strcpy(segment.header.job, "hinted");
+	statistics.process.number = 1 << 30; /* no process has this number */
+	statistics.process.rank = statistics.process.local_rank = -1;
+	statistics.threads = 1;
+	strcpy(statistics.process.program, "hinted");
+	strcpy(statistics.process.job, "hinted");
 	for (int i = 2; i < count; i++)
 		hinted_set(words[i]);
 	output.argument = stdout;
-	emit(&output, &source, EMIT_TABLE);
-	if (output_end(&output) || !fwrite(&segment, sizeof(segment), 1, file) || fclose(file))
+	table_write(&output, 0);
+	if (output_end(&output))
+		hinted_fail("output");
+	output.argument = file;
+	json_write(&output, false, 0);
+	if (output_end(&output) || fclose(file))
 		hinted_fail("output");
 	return 0;
 }

@@ -26,25 +26,14 @@ def record(rank, ranks):
     registrations = 24 + rank % 5
     elapsed = 61_300_000_000 + rank * 1_000_000
     pinned = 10 * GIB + (rank % 4) * (64 << 20)
-    samples = 40
-    timeline = []
-    for at in range(samples + 1):
-        share = min(1.0, at / 8)
-        timeline.append({
-            "at_ns": elapsed * at // samples,
-            "registrations": int(registrations * share),
-            "pinned_bytes": int(pinned * (share if at < 36 else (40 - at) / 4)),
-            "requests": requests * at // samples,
-            "hits": hits * at // samples,
-        })
     return {
         "schema": "peerpin-stats/1", "version": "0.1.0", "program": "lammps", "host": f"node{rank // 4 + 1}",
-        "job": "48213", "pid": 20100 + rank, "rank": rank, "local_rank": rank % 4,
+        "job": "48213", "pid": 20100 + rank, "pid_namespace": 4026531836, "start_ticks": 1000 + rank, "rank": rank, "local_rank": rank % 4,
         "complete": True, "ended": "exit", "started_ns": 1_700_000_000_000_000_000 + rank * 1_000_000,
         "elapsed_ns": elapsed, "settings": {"PEERPIN_PREREGISTER": "all"},
         "used": True, "usage": f"used: dma-buf on GPU {rank % 4}; mlx5_{rank % 4}, PIX",
         "allocations": 3102, "frees": 3099, "missed_frees": 0,
-        "requests": requests, "hits": hits, "waited": late, "synchronous_queued": 0, "synchronous": 1, "bypassed": 0,
+        "requests": requests, "hits": hits, "waited": late, "synchronous_queued": 0, "synchronous": 1, "forwarded": 0,
         "registrations": registrations, "registrations_background": registrations - 1, "registrations_dma_buf": registrations,
         "registrations_failed": 0, "registered_bytes": pinned + GIB, "pinned_bytes": 0, "pinned_bytes_peak": pinned,
         "never_used": 0, "never_used_bytes": 0, "never_used_ns": 0, "evictions": 0, "over_pin_limit": 0,
@@ -59,11 +48,8 @@ def record(rank, ranks):
             "allocation_bytes": log2_buckets([(4096, 3000), (64 << 20, 102)]),
             "never_used_bytes": [],
         },
-        "gpus": [{"gpu": rank % 4, "pinned_bytes": 0, "pinned_bytes_peak": pinned}],
-        "adapters": [{"adapter": f"mlx5_{rank % 4}", "pinned_bytes": 0, "pinned_bytes_peak": pinned}],
         "pairs": [{"gpu": rank % 4, "adapter": f"mlx5_{rank % 4}", "method": "dma-buf", "path": "PIX",
                    "registrations": registrations}],
-        "timeline": timeline,
     }
 
 

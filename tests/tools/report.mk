@@ -5,10 +5,6 @@ report_checks = tests/tools/check_report.sh tests/tools/check_page.sh
 check_SCRIPTS += $(report_checks)
 TESTS += $(report_checks)
 if !SANITIZER
-check_PROGRAMS += tests/tools/record
-tests_tools_record_SOURCES = tests/tools/record.c $(tools_records)
-tests_tools_record_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
-tests_tools_record_LDADD = src/libcore.la $(JANSSON_STATIC_LIBS) -lm
 # This test preloads the library: no sanitizer.
 top_checks = tests/tools/check_top.sh
 check_SCRIPTS += $(top_checks)

@@ -42,7 +42,6 @@ def main():
     }
     buckets = {"type": "array", "items": COUNT, "maxItems": 64}
     histograms = {name: described(buckets, meaning) for name, meaning in rows(text, "HISTOGRAM")}
-    pinned = {"pinned_bytes": COUNT, "pinned_bytes_peak": COUNT}
     properties = {
         "schema": {"const": "peerpin-stats/1"},
         "version": TEXT,
@@ -50,11 +49,12 @@ def main():
         "host": TEXT,
         "job": {"type": ["string", "null"]},
         "pid": COUNT,
-        "processes": described(dict(COUNT, minimum=1), "how many processes' numbers these are"),
+        "pid_namespace": described(COUNT, "inode of the PID namespace that the number is of; 0: unknown"),
+        "start_ticks": described(COUNT, "start of the process in clock ticks since boot; 0: unknown"),
         "rank": RANK,
         "local_rank": RANK,
         "complete": described({"type": "boolean"}, "whether the process wrote this itself, at its exit"),
-        "ended": {"enum": ["exit", "running", "killed"]},
+        "ended": described({"enum": ["exit", "running"]}, "running: a snapshot"),
         "started_ns": described(COUNT, "since 1970, when it first used GPU memory or an adapter"),
         "elapsed_ns": described(COUNT, "from then to the end, or to now"),
         "settings": described(
@@ -66,8 +66,6 @@ def main():
         "histograms": described(
             record(histograms), "entry i counts values from 2^i up to 2^(i+1) - 1, entry 0 also zeros"
         ),
-        "gpus": {"type": "array", "items": record({"gpu": COUNT, **pinned})},
-        "adapters": {"type": "array", "items": record({"adapter": TEXT, **pinned})},
         "pairs": {
             "type": "array",
             "items": record(
@@ -79,14 +77,6 @@ def main():
                     "registrations": COUNT,
                 }
             ),
-        },
-        "timeline": {
-            "type": "array",
-            "items": record(
-                {"at_ns": COUNT, "registrations": COUNT, "pinned_bytes": COUNT, "requests": COUNT, "hits": COUNT}
-            ),
-            "minItems": 1,
-            "maxItems": 129,
         },
     }
     # Optional: the reason why the preferred registration method was not used.

@@ -85,9 +85,9 @@ TEST(base, counters_are_found_by_name)
 
 TEST(base, the_peak_of_pinned_bytes_stays)
 {
-	statistics_pinned(0, -1, 100);
-	statistics_pinned(0, -1, 50);
-	statistics_pinned(0, -1, -120);
+	statistics_pinned(100);
+	statistics_pinned(50);
+	statistics_pinned(-120);
 	ck_assert_uint_eq(statistics_get(pinned_bytes), 30);
 	ck_assert_uint_eq(statistics_get(pinned_bytes_peak), 150);
 }

@@ -115,7 +115,7 @@ TEST(off, a_free_inside_of_a_registration_does_not_meet_a_close)
 	registration_drop(&handles[1]);
 	pthread_create(&closing, NULL, close_on_thread, NULL);
 	/* The closing thread holds the lock, ends one region and waits for the other. */
-	while (!statistics_get(bypassed_domain))
+	while (!statistics_get(forwarded_domain))
 		ask(2, HOME + 8 * BLOCK, 4096), registration_drop(&handles[2]);
 	let_end = true;
 	pthread_join(first, NULL);

@@ -52,7 +52,7 @@ TEST(exports, an_export_may_begin_where_nothing_is)
 	fd = export_page(HOME, memory_youngest());
 	ck_assert(ask_exported(fd, HOME + 0x400));
 	ck_assert(!ask_exported(fd, HOME));
-	ck_assert_uint_eq(statistics_get(bypassed_freed), 1);
+	ck_assert_uint_eq(statistics_get(forwarded_freed), 1);
 }
 
 TEST(exports, what_an_export_begins_with_may_end)
@@ -67,7 +67,7 @@ TEST(exports, what_an_export_begins_with_may_end)
 	/* Later memory at the address is not in the dma-buf. */
 	begin(HOME, SMALL);
 	ck_assert(!ask_exported(fd, HOME));
-	ck_assert_uint_eq(statistics_get(bypassed_freed), 1);
+	ck_assert_uint_eq(statistics_get(forwarded_freed), 1);
 	ck_assert(ask_exported(fd, HOME + 0x400));
 }
 
@@ -82,12 +82,12 @@ TEST(exports, what_begins_during_an_export_is_perhaps_not_in_it)
 	begin(HOME, SMALL);
 	fd = export_page(HOME, youngest);
 	ck_assert(!ask_exported(fd, HOME));
-	ck_assert_uint_eq(statistics_get(bypassed_freed), 1);
+	ck_assert_uint_eq(statistics_get(forwarded_freed), 1);
 	fd = export_page(HOME, memory_youngest());
 	ck_assert(ask_exported(fd, HOME));
 }
 
-TEST(exports, a_dma_buf_is_bypassed_from_other_memory_at_its_address)
+TEST(exports, a_dma_buf_is_forwarded_from_other_memory_at_its_address)
 {
 	struct registration_request request = request_in(&pd, 0, HOME, SMALL, RIGHTS);
 	struct registration_keys keys;
@@ -115,7 +115,7 @@ TEST(exports, a_file_that_is_no_export_is_not_known)
 
 /* ---- mappings ---- */
 
-/* The key of a served request by a dma-buf; 0: bypassed. */
+/* The key of a served request by a dma-buf; 0: forwarded. */
 static uint32_t key_by_dma_buf(int handle, bool pcie, uint64_t address)
 {
 	struct registration_request request = request_in(&pd, handle, address, SMALL, RIGHTS);
@@ -143,7 +143,7 @@ TEST(exports, a_region_of_one_mapping_serves_no_request_of_the_other)
 	/* The flag is no access flag of a client. */
 	ck_assert(!ask_in(&pd, 5, HOME, SMALL, RIGHTS | DOMAIN_PCIE,
 			  &(struct registration_keys){ 0 }));
-	ck_assert_uint_eq(statistics_get(bypassed_flags), 1);
+	ck_assert_uint_eq(statistics_get(forwarded_flags), 1);
 	end(HOME);
 	ck_assert_uint_eq(standin_registered(), 0);
 }

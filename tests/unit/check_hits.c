@@ -247,7 +247,7 @@ START_TEST(a_struct_at_an_address_that_the_table_lacks_makes_its_request_forward
 
 	prime(0);
 	ck_assert_uint_eq(get(high, 0), 0);
-	ck_assert_uint_eq(statistics_get(bypassed_failed), 1);
+	ck_assert_uint_eq(statistics_get(forwarded_failed), 1);
 	ck_assert(!registration_holds(high) && !registration_drop(high));
 	ck_assert(evict_all());
 }

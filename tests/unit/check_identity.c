@@ -14,12 +14,10 @@
 #include "job_fixture.h"
 #include "base/start.h"
 
-static const char *own_file;
-
 struct environment {
 	const char *variables[8];
 	int rank, local_rank;
-	const char *job; /* DERIVED: from the launcher process */
+	const char *job; /* DERIVED: from the parent */
 };
 
 #define DERIVED NULL
@@ -27,7 +25,7 @@ struct environment {
 static const struct environment environments[] = {
 	{ { NULL }, -1, -1, "" },
 	{ { "OMPI_COMM_WORLD_RANK=3", "OMPI_COMM_WORLD_LOCAL_RANK=1", "PMIX_RANK=3",
-	    "PMIX_NAMESPACE=77" },
+	    "OMPI_COMM_WORLD_LOCAL_SIZE=2", "PMIX_NAMESPACE=77" },
 	  3,
 	  1,
 	  "77" },
@@ -37,7 +35,10 @@ static const struct environment environments[] = {
 	  2,
 	  "slurm.pmix.9.0" },
 	{ { "PMI_RANK=5", "PMI_LOCAL_RANK=2" }, 5, 2, DERIVED },
-	{ { "PMI_RANK=5", "MPI_LOCALRANKID=2", "PEERPIN_JOB=node-7-1" }, 5, 2, "node-7-1" },
+	{ { "PMI_RANK=5", "MPI_LOCALRANKID=2", "MPI_LOCALNRANKS=4", "PEERPIN_JOB=node-7-1" },
+	  5,
+	  2,
+	  "node-7-1" },
 	{ { "PMI_RANK=5", "PBS_JOBID=8.server", "PEERPIN_JOB=node-7-1" }, 5, -1, "8.server" },
 	{ { "PEERPIN_JOB=node-7-1" }, -1, -1, "" },
 	{ { "PMI_RANK=5", "MPI_LOCALRANKID=3", "PBS_JOBID=8.server" }, 5, 3, "8.server" },
@@ -46,13 +47,24 @@ static const struct environment environments[] = {
 	{ { "FLUX_TASK_RANK=8", "FLUX_TASK_LOCAL_ID=4", "FLUX_JOB_ID=f3Xy" }, 8, 4, "f3Xy" },
 	{ { "JSM_NAMESPACE_RANK=9", "JSM_NAMESPACE_LOCAL_RANK=5", "LSB_JOBID=31" }, 9, 5, "31" },
 	{ { "ALPS_APP_PE=10" }, 10, -1, DERIVED },
-	{ { "RANK=11", "LOCAL_RANK=3", "WORLD_SIZE=16", "TORCHELASTIC_RUN_ID=run" }, 11, 3, "run" },
+	{ { "RANK=11", "LOCAL_RANK=3", "WORLD_SIZE=16", "LOCAL_WORLD_SIZE=8",
+	    "TORCHELASTIC_RUN_ID=run" },
+	  11,
+	  3,
+	  "run" },
 	{ { "RANK=11", "LOCAL_RANK=3", "WORLD_SIZE=16", "TORCHELASTIC_RUN_ID=none" },
 	  11,
 	  3,
 	  DERIVED },
 	{ { "RANK=11" }, -1, -1, "" },
-	{ { "SLURM_PROCID=12", "SLURM_LOCALID=6", "SLURM_JOB_ID=40", "SLURM_STEP_ID=2" },
+	{ { "SLURM_PROCID=12", "SLURM_LOCALID=6", "SLURM_JOB_ID=40", "SLURM_STEP_ID=2",
+	    "SLURM_STEP_TASKS_PER_NODE=8(x2)" },
+	  12,
+	  6,
+	  "40.2" },
+	/* Nodes with different numbers. */
+	{ { "SLURM_PROCID=12", "SLURM_LOCALID=6", "SLURM_JOB_ID=40", "SLURM_STEP_ID=2",
+	    "SLURM_STEP_TASKS_PER_NODE=8(x2),3" },
 	  12,
 	  6,
 	  "40.2" },
@@ -83,27 +95,35 @@ LOOP_TEST(identity, each_launcher_is_understood, 0, sizeof(environments) / sizeo
 	if (given->job) {
 		ck_assert_str_eq(identity_job(), given->job);
 	} else {
-		snprintf(expected, sizeof(expected), "%.24s-%d-", identity_host(), (int)getppid());
-		ck_assert_int_eq(strncmp(identity_job(), expected, strlen(expected)), 0);
+		snprintf(expected, sizeof(expected), "%.24s-%d", identity_host(), (int)getppid());
+		ck_assert_str_eq(identity_job(), expected);
 	}
 }
 
-/* A program between launcher and rank, such as a shell, has the variable, too: its name is not the
- * job. /proc/PID/environ shows the initial environment only, so the test starts such a program. */
-TEST(identity, who_hands_the_rank_on_is_not_the_launcher)
-{
-	char command[4096], expected[64], found[128] = "";
-	FILE *output;
+static const struct {
+	const char *variables[5];
+	int size;
+} sizes[] = {
+	{ { "OMPI_COMM_WORLD_RANK=3", "OMPI_COMM_WORLD_LOCAL_SIZE=2" }, 2 },
+	{ { "PMI_RANK=5", "MPI_LOCALNRANKS=4" }, 4 },
+	{ { "PMI_RANK=5", "PMI_LOCAL_SIZE=4" }, 4 },
+	{ { "MV2_COMM_WORLD_RANK=6", "MV2_COMM_WORLD_LOCAL_SIZE=5" }, 5 },
+	{ { "JSM_NAMESPACE_RANK=9", "JSM_NAMESPACE_LOCAL_SIZE=6" }, 6 },
+	{ { "RANK=11", "LOCAL_RANK=3", "WORLD_SIZE=16", "LOCAL_WORLD_SIZE=8" }, 8 },
+	{ { "SLURM_PROCID=12", "SLURM_STEP_ID=2", "SLURM_STEP_TASKS_PER_NODE=8" }, 8 },
+	{ { "SLURM_PROCID=12", "SLURM_STEP_ID=2", "SLURM_STEP_TASKS_PER_NODE=8(x2)" }, 8 },
+	/* Nodes with different numbers. */
+	{ { "SLURM_PROCID=12", "SLURM_STEP_ID=2", "SLURM_STEP_TASKS_PER_NODE=8(x2),3" }, -1 },
+	{ { "PMI_RANK=5" }, -1 },
+	{ { "OMPI_COMM_WORLD_LOCAL_SIZE=2" }, -1 },
+};
 
-	setenv("PMI_RANK", "3", 1);
-	setenv("PMI_RANKS", "none", 1);
-	snprintf(command, sizeof(command), "sh -c '\"$@\"; :' sh \"%s\" job; :", own_file);
-	output = popen(command, "r");
-	ck_assert_ptr_nonnull(output);
-	ck_assert_ptr_nonnull(fgets(found, sizeof(found), output));
-	ck_assert_int_eq(pclose(output), 0);
-	snprintf(expected, sizeof(expected), "%.24s-%d-", identity_host(), (int)getpid());
-	ck_assert_int_eq(strncmp(found, expected, strlen(expected)), 0);
+LOOP_TEST(identity, the_ranks_of_this_host_are_counted_by_its_launcher, 0,
+	  sizeof(sizes) / sizeof(sizes[0]))
+{
+	for (size_t i = 0; i < 5 && sizes[_i].variables[i]; i++)
+		putenv((char *)sizes[_i].variables[i]);
+	ck_assert_int_eq(identity_local_size(), sizes[_i].size);
 }
 
 TEST(identity, what_was_read_stays)
@@ -191,12 +211,4 @@ TEST(identity, what_comes_from_the_environment_leads_nowhere_else)
 	ck_assert_str_eq(named("%j.%r"), ".._x.1");
 }
 
-int main(int count, char **words)
-{
-	own_file = words[0];
-	if (count > 1) {
-		puts(identity_job());
-		return 0;
-	}
-	return suite_main("identity");
-}
+SUITE("identity")

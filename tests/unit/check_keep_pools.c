@@ -194,7 +194,7 @@ TEST(ranks, another_rank_s_request_is_answered_by_an_allocation_from_a_pool)
 {
 	use_pool(true);
 	for (reserved = LIMIT; reserved; use_pool(true))
-		job_file_mark(1); /* the hash of a GPU without a UUID */
+		job_file_want(1); /* the hash of a GPU without a UUID */
 }
 
 SUITE("keep_pools")

@@ -135,6 +135,12 @@ static const struct {
 
 static void be_a_rank(const char *setting);
 
+/* As another rank. */
+static void use_gpu(uint64_t hash)
+{
+	job_file_share(hash);
+}
+
 /* Of 200 MiB, of which 60 MiB are free. */
 LOOP_TEST(shares, a_share_is_of_the_gpu_s_memory_or_of_what_is_free, 0, 3)
 {
@@ -142,7 +148,7 @@ LOOP_TEST(shares, a_share_is_of_the_gpu_s_memory_or_of_what_is_free, 0, 3)
 
 	be_a_rank(shares[_i].setting);
 	for (unsigned int i = 0; i < shares[_i].others; i++)
-		job_file_share(1, true);
+		start_rank(use_gpu, 1);
 	gpu.total = 200 * MIB;
 	gpu.unused = 60 * MIB - 2 * MIB; /* and the memory that is freed first */
 	gpu.info_result = CUDA_ERROR_INVALID_VALUE;
@@ -668,29 +674,29 @@ CASE(ranks, .set_up = set_up_ranks, .tear_down = remove_folder);
 /* As another rank. */
 static void mark(int device)
 {
-	job_file_mark(HASH(device));
+	job_file_want(HASH(device));
 }
 
 CASE(asking, .tear_down = remove_folder);
 
-/* _i: with a size, or with auto. */
-LOOP_TEST(asking, a_refused_call_asks_the_ranks_of_its_gpu_and_does_not_answer_itself, 0, 2)
+/* _i: with a size, or with auto; alone on the GPU, or with another rank. */
+LOOP_TEST(asking, a_refused_call_asks_the_ranks_of_its_gpu_and_does_not_answer_itself, 0, 4)
 {
-	uint64_t before, now;
+	bool is_alone = _i < 2;
 
-	be_a_rank(_i ? "auto" : "64M");
+	be_a_rank(_i % 2 ? "auto" : "64M");
 	standin_driver.cuDeviceGetUuid_v2 = get_uuid;
+	if (!is_alone)
+		start_rank(use_gpu, HASH(0));
 	keep_one(0, 4096);
-	before = job_file_marked();
-	ck_assert_uint_eq(calls(0, 4096), 2);
-	ck_assert_uint_eq(job_file_marked(), before); /* no other rank uses the GPU */
-	job_file_share(HASH(0), true);
 	ck_assert_uint_eq(calls(0, 128 * MIB + 1), 1); /* more than there is */
-	ck_assert_uint_eq(job_file_marked(), before);
-	ck_assert_uint_ge(calls(0, 128 * MIB), 2);
-	now = job_file_marked();
-	ck_assert_uint_ne(now, before);
-	ck_assert_uint_eq((now ^ HASH(0)) & JOB_FILE_TAG, 0);
+	ck_assert_uint_eq(job_file_wanted(HASH(0)), 0);
+	if (is_alone)
+		ck_assert_uint_eq(calls(0, 4096), 2);
+	else
+		ck_assert_uint_gt(calls(0, 128 * MIB), 2);
+	ck_assert_uint_eq(job_file_wanted(HASH(0)) > 0, !is_alone);
+	ck_assert_uint_eq(job_file_wanted(HASH(1)), 0);
 	keep_one(0, 4096);
 }
 

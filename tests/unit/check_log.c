@@ -601,6 +601,7 @@ static void all_ranks(const char *job, void (*say)(int rank))
 		if (job && *job)
 			setenv("FLUX_JOB_ID", job, 1);
 		config_get();
+		job_file_join();
 		close(go[1]);
 		if (write(ready[1], &byte, 1) != 1 || read(go[0], &byte, 1) < 0)
 			_exit(1);
@@ -649,7 +650,7 @@ TEST(log, without_a_job_everybody_tells)
 	ck_assert(!exists(in_folder("peerpin")));
 }
 
-/* Such ranks identify their job by the launcher process. */
+/* Such ranks identify their job by their parent. */
 TEST(log, of_ranks_whose_job_has_no_name_one_tells)
 {
 	all_ranks("", say_alike);
@@ -705,7 +706,7 @@ TEST(log, a_folder_that_others_could_have_made_is_not_used)
 	ck_assert_str_eq(path, in_folder("peerpin"));
 }
 
-/* The folder of all users, in which another one has made this user's folder. */
+/* Another user has made this user's folder in the folder of all users. */
 static void occupy_folder(void)
 {
 	char name[32];
@@ -716,112 +717,145 @@ static void occupy_folder(void)
 	ck_assert_int_eq(mkdir(runtime_shared, 0700), 0);
 	ck_assert_int_eq(mkdir(in_folder(name), 0755), 0);
 	ck_assert_int_eq(chmod(in_folder(name), 0755), 0);
-	/* It precedes every private one. */
-	snprintf(name, sizeof(name), "shared/peerpin-%u.0", geteuid());
-	ck_assert_int_eq(symlink(runtime_shared, in_folder(name)), 0);
 }
 
-TEST(log, a_private_folder_replaces_one_that_others_can_reach)
+TEST(log, the_folder_of_temporary_files_replaces_one_that_others_can_reach)
 {
-	char first[256], next[256], begins[64];
+	char found[256], name[32];
 	struct stat status;
 
 	occupy_folder();
-	ck_assert(!runtime_find(RUNTIME_PRIVATE, first));
-	ck_assert_int_eq(find_folder(first), 0);
-	snprintf(begins, sizeof(begins), "shared/peerpin-%u.", geteuid());
-	ck_assert_int_eq(strncmp(first, in_folder(begins), strlen(in_folder(begins))), 0);
-	ck_assert_int_eq(stat(first, &status), 0);
+	ck_assert_int_eq(mkdir(in_folder("tmp"), 0777), 0);
+	setenv("TMPDIR", in_folder("tmp"), 1);
+	ck_assert(!runtime_find(2, found));
+	ck_assert_int_eq(find_folder(found), 0);
+	snprintf(name, sizeof(name), "tmp/peerpin-%u", geteuid());
+	ck_assert_str_eq(found, in_folder(name));
+	ck_assert_int_eq(stat(found, &status), 0);
 	ck_assert_uint_eq(status.st_mode & 0777, 0700);
-	ck_assert_int_eq(find_folder(next), 0);
-	ck_assert_str_eq(first, next);
-	ck_assert(runtime_find(RUNTIME_PRIVATE, next));
-	ck_assert_str_eq(first, next);
-	ck_assert(!runtime_find(RUNTIME_PRIVATE + 1, next));
-	ck_assert(runtime_is_refused(next));
-	snprintf(begins, sizeof(begins), "shared/peerpin-%u", geteuid());
-	ck_assert_str_eq(next, in_folder(begins));
+	ck_assert(!runtime_find(0, found) && !runtime_find(1, found) && runtime_find(2, found));
+	ck_assert_str_eq(found, in_folder(name));
+	ck_assert(runtime_is_refused(found));
+	snprintf(name, sizeof(name), "shared/peerpin-%u", geteuid());
+	ck_assert_str_eq(found, in_folder(name));
 }
 
-/* Many rounds: both ranks must come between a look and the making of the folder. */
-TEST(log, ranks_that_start_at_once_find_one_private_folder)
+TEST(log, without_a_private_folder_there_is_none)
 {
-	enum { RANKS_AT_ONCE = 2, ROUNDS = 300 };
-	_Atomic int *here =
-		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	char path[256], other[256];
-	int status;
+	char name[32], found[256];
 
 	occupy_folder();
-	for (int round = 0; round < ROUNDS; round++) {
-		*here = 0;
-		for (int i = 0; i < RANKS_AT_ONCE; i++) {
-			if (!fork()) {
-				++*here;
-				while (*here < RANKS_AT_ONCE)
-					;
-				_exit(find_folder(path));
-			}
-		}
-		for (int i = 0; i < RANKS_AT_ONCE; i++) {
-			wait(&status);
-			ck_assert_int_eq(status, 0);
-		}
-		ck_assert(runtime_find(RUNTIME_PRIVATE, path));
-		ck_assert(!runtime_find(RUNTIME_PRIVATE + 1, other));
-		ck_assert_int_eq(rmdir(path), 0);
-	}
+	setenv("TMPDIR", in_folder("tmp"), 1);
+	snprintf(name, sizeof(name), "tmp/peerpin-%u", geteuid());
+	ck_assert_int_eq(mkdir(in_folder("tmp"), 0700), 0);
+	ck_assert_int_eq(symlink("/", in_folder(name)), 0);
+	ck_assert_int_lt(find_folder(found), 0);
+	setenv("TMPDIR", "relative", 1);
+	ck_assert_int_lt(find_folder(found), 0);
+	ck_assert_int_ne(access("relative", F_OK), 0);
 }
 
-/* Whether a process of the job is the first to claim. If `held`, the process keeps the file open
- * until that pipe is closed. */
-static bool first_to_claim(uint64_t hash, const int held[2])
-{
-	int told[2];
-	char first = 2, byte;
+/* ---- the job's file ---- */
 
-	ck_assert_int_eq(pipe(told), 0);
-	if (!fork()) {
-		first = job_file_claim(hash);
-		if (write(told[1], &first, 1) != 1)
-			_exit(1);
-		if (held) {
-			close(held[1]);
-			_exit((int)read(held[0], &byte, 1));
-		}
-		_exit(0);
-	}
-	ck_assert_int_eq(read(told[0], &first, 1), 1);
-	if (!held)
-		wait(NULL);
-	return first;
+static void claim(uint64_t hash)
+{
+	require(job_file_claim(hash));
 }
 
-/* Set the latest start or claim to long ago. */
-static void make_old(void)
+TEST(log, of_the_ranks_of_a_job_one_claims_a_message)
 {
-	const struct timespec long_ago[2] = { { .tv_sec = 1000 }, { .tv_sec = 1000 } };
+	pid_t rank;
 
-	ck_assert_int_eq(utimensat(AT_FDCWD, lock_file("f1"), long_ago, 0), 0);
+	be_rank_of("f1");
+	rank = start_rank(claim, 5);
+	ck_assert(!job_file_claim(5));
+	ck_assert(job_file_claim(6));
+	ck_assert(!job_file_claim(6));
+	/* Also of one that has ended. */
+	end_rank(rank);
+	ck_assert(!job_file_claim(5));
+}
+
+static void want(uint64_t gpu)
+{
+	require(job_file_want(gpu));
+}
+
+static int claim_five(void)
+{
+	return !job_file_claim(5);
 }
 
 TEST(log, what_a_former_job_of_that_name_said_is_forgotten)
 {
-	int held[2];
+	pid_t rank, other;
 
 	be_rank_of("f1");
-	ck_assert(first_to_claim(5, NULL));
-	ck_assert(!first_to_claim(5, NULL));
-	make_old();
-	ck_assert_int_eq(pipe(held), 0);
-	ck_assert(first_to_claim(5, held));
-	/* Not while a rank of the job is live. */
-	make_old();
-	ck_assert(!first_to_claim(5, NULL));
-	close(held[1]);
-	wait(NULL);
-	make_old();
-	ck_assert(first_to_claim(5, NULL));
+	rank = start_rank(claim, 5);
+	other = start_rank(want, 7);
+	end_rank(rank);
+	ck_assert_int_ne(in_a_process(claim_five), 0);
+	end_rank(other);
+	ck_assert_int_eq(in_a_process(claim_five), 0);
+	ck_assert(job_file_claim(5));
+	ck_assert_uint_eq(job_file_wanted(7), 0);
+}
+
+static void use(uint64_t gpu)
+{
+	job_file_share(gpu);
+}
+
+TEST(log, live_ranks_of_a_gpu_are_counted)
+{
+	pid_t ranks[3];
+
+	be_rank_of("f1");
+	for (int i = 0; i < 3; i++)
+		ranks[i] = start_rank(use, i < 2 ? 7 : 8);
+	ck_assert_uint_eq(job_file_ranks(), 4);
+	ck_assert_uint_eq(job_file_share(7), 3);
+	ck_assert_uint_eq(job_file_share(8), 2);
+	ck_assert_uint_eq(job_file_share(9), 1);
+	end_rank(ranks[0]);
+	ck_assert_uint_eq(job_file_share(7), 2);
+	ck_assert_uint_eq(job_file_ranks(), 3);
+}
+
+TEST(log, a_rank_that_wants_memory_raises_the_number_of_its_gpu)
+{
+	uint64_t before;
+
+	be_rank_of("f1");
+	ck_assert_uint_eq(job_file_wanted(7), 0);
+	start_rank(want, 7);
+	before = job_file_wanted(7);
+	ck_assert_uint_gt(before, 0);
+	ck_assert_uint_eq(job_file_wanted(8), 0);
+	ck_assert_uint_eq(job_file_want(7), before + 1);
+	ck_assert_uint_eq(job_file_wanted(7), before + 1);
+}
+
+TEST(log, without_a_job_each_process_is_alone)
+{
+	start_rank(use, 7);
+	ck_assert_uint_eq(job_file_share(7), 1);
+	ck_assert_uint_eq(job_file_want(7), 0);
+	ck_assert_uint_eq(job_file_wanted(7), 0);
+	ck_assert(!exists(in_folder("peerpin")));
+}
+
+/* The kernel finds the lock of the process that locked first, not of the first byte. */
+TEST(log, locks_are_found_in_any_order)
+{
+	pid_t ranks[RANKS];
+
+	be_rank_of("f1");
+	for (int i = RANKS; i--;)
+		ranks[i] = start_rank(use, 7);
+	ck_assert_uint_eq(job_file_share(7), RANKS + 1);
+	end_rank(ranks[1]);
+	ck_assert_uint_eq(job_file_share(7), RANKS);
 }
 
 static void clean(void)
@@ -833,29 +867,55 @@ static void clean(void)
 	close(runtime);
 }
 
+static void make_old(void)
+{
+	const struct timespec long_ago[2] = { { .tv_sec = 1000 }, { .tv_sec = 1000 } };
+
+	ck_assert_int_eq(utimensat(AT_FDCWD, lock_file("f1"), long_ago, 0), 0);
+}
+
 TEST(log, files_of_former_jobs_are_removed)
 {
-	int held[2];
+	pid_t rank;
 
 	be_rank_of("f1");
-	ck_assert_int_eq(pipe(held), 0);
-	ck_assert(first_to_claim(5, held));
-	setenv("FLUX_JOB_ID", "f2", 1);
-	ck_assert(first_to_claim(5, NULL));
+	rank = start_rank(claim, 5);
 	close(open(in_folder("peerpin/job.other"), O_WRONLY | O_CREAT, 0600));
+	close(open(lock_file("f2"), O_WRONLY | O_CREAT, 0600));
 	/* Not while a rank of the job is live. */
 	make_old();
 	clean();
 	ck_assert(exists(lock_file("f1")));
-	close(held[1]);
-	wait(NULL);
+	end_rank(rank);
 	clean();
 	ck_assert(!exists(lock_file("f1")));
 	ck_assert(exists(lock_file("f2")));
 	ck_assert(exists(in_folder("peerpin/job.other")));
 }
 
-/* A rank joins while another process holds the exclusive lock and removes the file. */
+static int find_no_lock(void)
+{
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+
+	return fcntl(open(lock_file("f1"), O_RDWR), F_GETLK, &lock) || lock.l_type == F_UNLCK;
+}
+
+/* Each close of the file would drop all locks of the process. */
+TEST(log, a_rank_that_cleans_keeps_its_locks)
+{
+	pid_t rank;
+
+	be_rank_of("f1");
+	rank = start_rank(claim, 6);
+	make_old();
+	ck_assert_uint_eq(job_file_share(7), 1); /* opens it, and writes nothing */
+	end_rank(rank);
+	clean();
+	ck_assert(exists(lock_file("f1")));
+	ck_assert_int_eq(in_a_process(find_no_lock), 0);
+}
+
+/* A rank opens the file while another process holds the lock of it all and removes it. */
 TEST(log, a_rank_does_not_join_by_a_removed_file)
 {
 	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
@@ -873,82 +933,66 @@ TEST(log, a_rank_does_not_join_by_a_removed_file)
 		_exit(0);
 	}
 	ck_assert_int_eq(read(locked[0], &byte, 1), 1);
-	job_file_join();
+	ck_assert(job_file_claim(5));
 	wait(NULL);
-	ck_assert_int_eq(job_file_lead(), exists(lock_file("f1")) ? 1 : -ENOENT);
+	ck_assert(exists(lock_file("f1")) || job_file_want(5) == 0);
 }
 
 static int claim_and_leave(void)
 {
-	job_file_join();
-	if (!job_file_claim(5) || job_file_lead() != 1)
+	if (!job_file_claim(5))
 		return 1;
 	job_file_leave();
 	return 0;
 }
 
-TEST(log, a_file_with_messages_outlives_the_job)
+TEST(log, the_last_rank_removes_the_file)
 {
+	pid_t rank;
+
 	be_rank_of("f1");
+	rank = start_rank(claim, 6);
 	ck_assert_int_eq(in_a_process(claim_and_leave), 0);
 	ck_assert(exists(lock_file("f1")));
-	ck_assert(!first_to_claim(5, NULL));
-}
-
-static unsigned int expected;
-
-static int share_and_leave(void)
-{
-	job_file_join();
-	return job_file_share(7, true) != expected || job_file_claim(5);
-}
-
-TEST(log, uses_end_once_no_rank_is_live)
-{
-	be_rank_of("f1");
+	end_rank(rank);
 	ck_assert_int_eq(in_a_process(claim_and_leave), 0);
-	expected = 1;
-	ck_assert_int_eq(in_a_process(share_and_leave), 0);
-	ck_assert_int_eq(in_a_process(share_and_leave), 0);
-	job_file_join();
-	ck_assert_uint_eq(job_file_share(7, true), 1);
-	expected = 2;
-	ck_assert_int_eq(in_a_process(share_and_leave), 0);
-	ck_assert_uint_eq(job_file_share(7, false), 2);
+	ck_assert(!exists(lock_file("f1")));
 }
 
-static int claim_without_room(void)
+static int want_without_room(void)
 {
-	struct rlimit limit = { 8, 8 }; /* less than a claim */
+	struct rlimit limit = { 4, 4 };
 
-	return setrlimit(RLIMIT_FSIZE, &limit) || !job_file_claim(5) || !job_file_claim(5);
+	return setrlimit(RLIMIT_FSIZE, &limit) || !job_file_claim(5) || job_file_want(5);
 }
 
-TEST(log, without_room_everybody_tells)
+/* SIGXFSZ would end the program. */
+TEST(log, without_room_no_number_is_raised)
 {
 	be_rank_of("f1");
-	ck_assert_int_eq(in_a_process(claim_without_room), 0);
+	ck_assert_int_eq(in_a_process(want_without_room), 0);
 	ck_assert(exists(lock_file("f1")));
 }
 
 /* Any process of the user can truncate the file. */
-TEST(log, a_truncated_job_file_forgets_and_works_on)
+TEST(log, a_truncated_job_file_works_on)
 {
 	be_rank_of("f1");
 	ck_assert(job_file_claim(5));
-	ck_assert(!job_file_claim(5));
+	ck_assert_uint_eq(job_file_want(7), 1);
 	ck_assert_int_eq(truncate(lock_file("f1"), 0), 0);
 	ck_assert(job_file_claim(5));
 	ck_assert(!job_file_claim(5));
-	ck_assert(!first_to_claim(5, NULL));
+	ck_assert_uint_eq(job_file_wanted(7), 0);
+	ck_assert_uint_eq(job_file_want(7), 1);
 }
 
-static int close_all_and_claim(void)
+static int close_all_and_want(void)
 {
 	char byte = 0;
 	int own;
 
-	if (!job_file_claim(5))
+	if (!job_file_want(5))
 		return 1;
 	for (int fd = 3; fd < 64; fd++)
 		close(fd);
@@ -957,24 +1001,15 @@ static int close_all_and_claim(void)
 		if (own != fd || pwrite(own, "x", 1, 0) != 1)
 			return 2;
 	}
-	if (!job_file_claim(6) || lseek(own, 0, SEEK_END) != 1)
+	if (job_file_want(6) || !job_file_claim(6) || lseek(own, 0, SEEK_END) != 1)
 		return 3;
 	return pread(own, &byte, 1, 0) == 1 && byte == 'x' ? 0 : 4;
 }
 
-TEST(log, a_claim_is_not_written_to_a_file_of_the_program)
+TEST(log, a_number_is_not_written_to_a_file_of_the_program)
 {
 	be_rank_of("f1");
-	ck_assert_int_eq(in_a_process(close_all_and_claim), 0);
-}
-
-TEST(log, a_full_table_lets_everybody_tell)
-{
-	be_rank_of("f1");
-	for (uint64_t i = 1; i <= 1100; i++)
-		ck_assert(job_file_claim(i * 7919));
-	ck_assert(!job_file_claim(7919));
-	ck_assert(job_file_claim(1100 * 7919));
+	ck_assert_int_eq(in_a_process(close_all_and_want), 0);
 }
 
 SUITE("log")

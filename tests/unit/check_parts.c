@@ -200,7 +200,7 @@ TEST(parts, where_the_whole_fails_parts_serve)
 		use(HOME + i * GIB, 4096);
 	ck_assert_uint_eq(last_length, GRANULE);
 	ck_assert_uint_eq(statistics_get(registrations_failed), 1);
-	ck_assert_uint_eq(statistics_get(bypassed) + statistics_get(evictions), 0);
+	ck_assert_uint_eq(statistics_get(forwarded) + statistics_get(evictions), 0);
 }
 
 static void set_up_parts_off(void)
@@ -268,7 +268,7 @@ LOOP_TEST(parts, a_part_that_failed_serves_no_shorter_request, 0, 2)
 	standin_fail_with(0);
 	use(HOME + GIB, 4096);
 	ck_assert_uint_eq(last_length, GRANULE);
-	ck_assert_uint_eq(statistics_get(bypassed), 1);
+	ck_assert_uint_eq(statistics_get(forwarded), 1);
 }
 
 TEST(parts, a_part_does_not_replace_the_whole_for_hits)
@@ -328,7 +328,7 @@ TEST(parts, failures_of_parts_are_tried_three_times)
 	for (unsigned int i = 0; i < 10; i++)
 		ck_assert_uint_eq(get_in(&pd, AT(0), HOME + i * GIB, 4096), 0);
 	ck_assert_uint_le(standin_attempts(), 3 + 1); /* the worker's */
-	ck_assert_uint_eq(statistics_get(bypassed_failed), 10);
+	ck_assert_uint_eq(statistics_get(forwarded_failed), 10);
 }
 
 static void set_up_limited(void)
@@ -350,7 +350,7 @@ TEST(limited, requests_beyond_the_pin_limit_register_their_own_bytes)
 	begin(OTHER, 50 * BLOCK);
 	use(OTHER, 30 * BLOCK);
 	ck_assert_uint_eq(last_length, 30 * BLOCK);
-	ck_assert_uint_eq(statistics_get(bypassed), 0);
+	ck_assert_uint_eq(statistics_get(forwarded), 0);
 }
 
 TEST(limited, parts_beyond_the_pin_limit_are_not_in_the_way)
@@ -362,8 +362,8 @@ TEST(limited, parts_beyond_the_pin_limit_are_not_in_the_way)
 	ck_assert_uint_eq(last_length, GRANULE);
 	use(HOME + 90 * GIB, 4096);
 	ck_assert_uint_eq(statistics_get(registrations), 2);
-	ck_assert_uint_eq(statistics_get(bypassed), 40);
-	ck_assert_uint_eq(statistics_get(bypassed_pin_limit), 40);
+	ck_assert_uint_eq(statistics_get(forwarded), 40);
+	ck_assert_uint_eq(statistics_get(forwarded_pin_limit), 40);
 	ck_assert_uint_eq(statistics_get(evictions), 0);
 }
 
@@ -376,7 +376,7 @@ TEST(limited, an_allocation_has_any_number_of_parts)
 	}
 	ck_assert_uint_eq(standin_registered(), 200);
 	ck_assert_uint_eq(statistics_get(registrations), 200);
-	ck_assert_uint_eq(statistics_get(bypassed), 0);
+	ck_assert_uint_eq(statistics_get(forwarded), 0);
 	ck_assert_uint_eq(statistics_get(evictions), 0);
 }
 
@@ -390,7 +390,7 @@ TEST(limited, client_mrs_of_any_number_of_parts_stay)
 		ck_assert(standin_covers(keys[i], HOME + i * GIB / 2));
 	for (unsigned int i = 0; i < 200; i++)
 		ck_assert(registration_drop(AT(i)));
-	ck_assert_uint_eq(statistics_get(bypassed), 0);
+	ck_assert_uint_eq(statistics_get(forwarded), 0);
 	end(HOME);
 	ck_assert_uint_eq(standin_registered(), 0);
 }
@@ -409,7 +409,7 @@ TEST(limited, parts_inside_longer_ones)
 		for (uint64_t at = GRANULE; at < BLOCK; at += GRANULE / 2)
 			use(HOME + i * BLOCK + at, BLOCK + GRANULE - at);
 	}
-	ck_assert_uint_eq(statistics_get(bypassed), 0);
+	ck_assert_uint_eq(statistics_get(forwarded), 0);
 }
 
 /* Each failure is paid beside the client's own registration. */
@@ -419,7 +419,7 @@ TEST(limited, after_failures_few_requests_try)
 	for (unsigned int i = 0; i < 320; i++)
 		ck_assert_uint_eq(get_in(&pd, AT(0), HOME + i * GRANULE, 4096), 0);
 	ck_assert_uint_eq(standin_attempts(), 3 + 320 / 32 - 1);
-	ck_assert_uint_eq(statistics_get(bypassed_failed), 320);
+	ck_assert_uint_eq(statistics_get(forwarded_failed), 320);
 	standin_fail_with(0);
 	for (unsigned int i = 0; i < 32; i++)
 		get_in(&pd, AT(i), HOME, 4096);
@@ -469,7 +469,7 @@ TEST(off, a_part_serves_where_the_whole_has_no_room)
 	}
 	/* One attempt on each of these allocations. */
 	ck_assert_uint_eq(statistics_get(registrations_failed), 8);
-	ck_assert_uint_eq(statistics_get(bypassed) + statistics_get(evictions), 0);
+	ck_assert_uint_eq(statistics_get(forwarded) + statistics_get(evictions), 0);
 }
 
 static void *use_part(void *unused)
@@ -550,7 +550,7 @@ TEST(off, failures_of_the_whole_are_none_of_parts)
 		ck_assert_uint_eq(get_in(&pd, AT(0), base, 64 * GRANULE), 0);
 		use(base + i * GRANULE, 4096);
 	}
-	ck_assert_uint_eq(statistics_get(bypassed_failed), 64);
+	ck_assert_uint_eq(statistics_get(forwarded_failed), 64);
 }
 
 TEST(off, failures_of_a_whole_are_tried_three_times)

@@ -160,7 +160,7 @@ TEST(pin_limit, what_a_client_holds_is_never_evicted)
 	for (unsigned int i = 0; i < FIT; i++)
 		keys[i] = ask((int)i, buffer(i), BLOCK);
 	ck_assert_uint_eq(ask(100, buffer(FIT), BLOCK), 0);
-	ck_assert_uint_eq(statistics_get(bypassed_pin_limit), 1);
+	ck_assert_uint_eq(statistics_get(forwarded_pin_limit), 1);
 	for (unsigned int i = 0; i < FIT; i++)
 		ck_assert(standin_covers(keys[i], buffer(i)));
 	ck_assert(registration_drop(&handles[3]));
@@ -174,7 +174,7 @@ TEST(pin_limit, what_is_larger_than_the_pin_limit_is_the_client_s_own_affair)
 	use(0);
 	begin(HOME + 1000 * BLOCK, 9 * BLOCK);
 	ck_assert_uint_eq(ask(1, HOME + 1000 * BLOCK, 9 * BLOCK), 0);
-	ck_assert_uint_eq(statistics_get(bypassed_pin_limit), 1);
+	ck_assert_uint_eq(statistics_get(forwarded_pin_limit), 1);
 	/* No eviction, no attempt. */
 	ck_assert_uint_eq(standin_registered(), 1);
 	ck_assert_uint_eq(standin_attempts(), 1);
@@ -264,7 +264,7 @@ TEST(refusals, an_adapter_that_never_has_room_is_asked_a_bounded_number_of_times
 	}
 	standin_fail_with(-ENOMEM);
 	ck_assert_uint_eq(ask(0, buffer(8), BLOCK), 0);
-	ck_assert_uint_eq(statistics_get(bypassed_failed), 1);
+	ck_assert_uint_eq(statistics_get(forwarded_failed), 1);
 	ck_assert_uint_le(standin_attempts(), 8 + 5);
 	standin_fail_with(0);
 	ck_assert_uint_ne(ask(0, buffer(8), BLOCK), 0);
@@ -467,7 +467,7 @@ TEST(none, a_pin_limit_of_0_registers_nothing)
 	ck_assert_uint_eq(ask(0, buffer(0), 4096), 0);
 	begin(buffer(1), BLOCK);
 	ck_assert_uint_eq(ask(1, buffer(1), BLOCK), 0);
-	ck_assert_uint_eq(statistics_get(bypassed_pin_limit), 2);
+	ck_assert_uint_eq(statistics_get(forwarded_pin_limit), 2);
 	ck_assert_uint_eq(standin_attempts(), 0);
 }
 

@@ -605,8 +605,8 @@ static uint64_t counted_by_pair(void)
 {
 	uint64_t sum = 0;
 
-	for (unsigned int i = 0; i < SEGMENT_PAIRS; i++)
-		sum += segment_value(&statistics_segment.pairs[i].registrations);
+	for (unsigned int i = 0; i < STATISTICS_PAIRS; i++)
+		sum += load_relaxed(&statistics.pairs[i].registrations);
 	return sum;
 }
 
@@ -627,6 +627,7 @@ TEST(methods, any_thread_at_any_time)
 
 int main(void)
 {
+	setenv("PEERPIN_SUMMARY", "table", 1);
 	setenv("PEERPIN_LOG_LEVEL", "info", 1);
 	setenv("PEERPIN_STATS_FILE", RESULTS, 1);
 	config_get();

@@ -192,8 +192,7 @@ static unsigned int timed_frees(void)
 	unsigned int frees = 0;
 
 	for (int i = 0; i < HISTOGRAM_BUCKETS; i++)
-		frees += (unsigned int)segment_value(
-			&statistics_segment.histograms[HISTOGRAM_free_ns][i]);
+		frees += (unsigned int)load_relaxed(&statistics.histograms[HISTOGRAM_free_ns][i]);
 	return frees;
 }
 

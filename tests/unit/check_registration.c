@@ -156,20 +156,20 @@ TEST(registration, what_cannot_be_shared_is_left_to_the_client_and_counted)
 	memory_allocated(ALLOCATION_DEVICE, HOME + 4 * BLOCK, BLOCK);
 	request.iova = HOME + 4096;
 	ck_assert(!registration_request(&request, &keys));
-	ck_assert_uint_eq(statistics_get(bypassed_address), 1);
+	ck_assert_uint_eq(statistics_get(forwarded_address), 1);
 	ck_assert(!ask_in(&pd, 0, HOME, 4096, RIGHTS | IBV_ACCESS_ON_DEMAND, &keys));
 	ck_assert(!ask_in(&pd, 0, HOME, 4096, RIGHTS | IBV_ACCESS_ZERO_BASED, &keys));
 	ck_assert(!ask_in(&pd, 0, HOME, 4096, RIGHTS | IBV_ACCESS_MW_BIND, &keys));
-	ck_assert_uint_eq(statistics_get(bypassed_flags), 3);
+	ck_assert_uint_eq(statistics_get(forwarded_flags), 3);
 	ck_assert(!ask_in(&pd, 0, HOME, BLOCK + 1, RIGHTS, &keys));
 	ck_assert(!ask_in(&pd, 0, HOME + 1, UINT64_MAX, RIGHTS, &keys));
 	ck_assert(!ask_in(&pd, 0, HOME - 1, 2, RIGHTS, &keys));
-	ck_assert_uint_eq(statistics_get(bypassed_range), 3);
+	ck_assert_uint_eq(statistics_get(forwarded_range), 3);
 	ck_assert(!ask_in(&unknown, 0, HOME, 4096, RIGHTS, &keys));
-	ck_assert_uint_eq(statistics_get(bypassed_domain), 1);
+	ck_assert_uint_eq(statistics_get(forwarded_domain), 1);
 	ck_assert(!ask_in(&pd, 0, HOME + 4 * BLOCK, 4096, RIGHTS, &keys));
-	ck_assert_uint_eq(statistics_get(bypassed_capability), 1);
-	ck_assert_uint_eq(statistics_get(bypassed), 9);
+	ck_assert_uint_eq(statistics_get(forwarded_capability), 1);
+	ck_assert_uint_eq(statistics_get(forwarded), 9);
 	ck_assert_uint_eq(standin_registrations(), 0);
 	ck_assert(!registration_holds(&handles[0]));
 }
@@ -195,7 +195,7 @@ TEST(registration, a_failed_registration_is_left_to_the_client)
 	begin(HOME, BLOCK);
 	standin_fail_with(-ENOMEM);
 	ck_assert_uint_eq(ask(0, HOME, BLOCK), 0);
-	ck_assert_uint_eq(statistics_get(bypassed_failed), 1);
+	ck_assert_uint_eq(statistics_get(forwarded_failed), 1);
 	ck_assert_uint_eq(statistics_get(registrations_failed), 1);
 	standin_fail_with(0);
 	end(HOME);

@@ -26,7 +26,7 @@ LOOP_TEST(spans, the_first_unmap_ends_it, 0, 3)
 	ck_assert_uint_ne(use(0, 3), 0);
 	ck_assert(registration_drop(AT(0)));
 	ck_assert_uint_eq(statistics_get(late_deregistrations), 1);
-	ck_assert_uint_eq(statistics_get(bypassed_range) + statistics_get(host_requests), 1);
+	ck_assert_uint_eq(statistics_get(forwarded_range) + statistics_get(host_requests), 1);
 }
 
 TEST(spans, one_unmap_of_all_mappings_ends_it)
@@ -158,7 +158,7 @@ LOOP_TEST(spans, mappings_end_beside_requests, 0, 2)
 	over = true;
 	for (unsigned int i = 0; i < 3; i++)
 		require(!pthread_join(threads[i], NULL));
-	ck_assert_uint_eq(statistics_get(bypassed_failed), 0);
+	ck_assert_uint_eq(statistics_get(forwarded_failed), 0);
 	ck_assert_uint_ne(use(0, 3), 0);
 	memory_frees_settled(unmapping(0, 3), false);
 	ck_assert_uint_eq(standin_registered(), 0);
@@ -208,7 +208,7 @@ TEST(spans, another_mapping_at_the_address_is_not_served)
 	after = before;
 	ck_assert_int_eq(table_insert(&after), 0);
 	ck_assert_uint_eq(use(0, 3), 0);
-	ck_assert_uint_eq(statistics_get(bypassed_freed), 1);
+	ck_assert_uint_eq(statistics_get(forwarded_freed), 1);
 	registration_subscriber.freeing(&before);
 	ck_assert_uint_eq(standin_registered(), 0);
 	ck_assert_uint_ne(use(0, 3), 0);

@@ -24,7 +24,7 @@ TEST(spans, one_region_serves_requests_for_several_mappings)
 	ck_assert_uint_eq(statistics_get(requested_bytes), 3 * BLOCK);
 	ck_assert_uint_eq(statistic("hits"), 2);
 	ck_assert_uint_eq(statistics_get(synchronous), 1);
-	ck_assert_uint_eq(statistics_get(bypassed), 0);
+	ck_assert_uint_eq(statistics_get(forwarded), 0);
 	for (unsigned int i = 0; i < 3; i++)
 		ck_assert(is_used(i));
 }
@@ -68,7 +68,7 @@ TEST(spans, a_dma_buf_does_not_hold_a_mapping_that_another_thread_has_replaced)
 	standin_driver.cuDeviceGetAttribute = replace_second;
 	ck_assert(!by_dma_buf(at(0), 2 * BLOCK, youngest));
 	ck_assert(!standin_driver.cuDeviceGetAttribute);
-	ck_assert_uint_eq(statistics_get(bypassed_freed), 1);
+	ck_assert_uint_eq(statistics_get(forwarded_freed), 1);
 	ck_assert(by_dma_buf(at(0), 2 * BLOCK, memory_youngest()));
 }
 
@@ -128,8 +128,8 @@ TEST(spans, what_is_not_a_run_of_mappings_is_forwarded)
 	ck_assert_uint_eq(use(7, 2), 0); /* without access */
 	ck_assert_uint_eq(use(10, 2), 0);
 	ck_assert_uint_eq(get_in(&pd, AT(0), at(2) + 1, UINT64_MAX), 0);
-	ck_assert_uint_eq(statistics_get(bypassed_capability), 1);
-	ck_assert_uint_eq(statistics_get(bypassed_range), 8);
+	ck_assert_uint_eq(statistics_get(forwarded_capability), 1);
+	ck_assert_uint_eq(statistics_get(forwarded_range), 8);
 	ck_assert_uint_eq(standin_registrations(), 0);
 	/* Not by address: by a dma-buf. */
 	ck_assert(by_dma_buf(at(3), 2 * BLOCK, memory_youngest()));
@@ -144,7 +144,7 @@ TEST(spans, verify_mode_checks_each_mapping)
 	standin_free(at(2));
 	standin_allocate(at(2), BLOCK, NULL, true);
 	ck_assert_uint_eq(use(0, 3), 0);
-	ck_assert_uint_eq(statistics_get(bypassed_verify), 1);
+	ck_assert_uint_eq(statistics_get(forwarded_verify), 1);
 	ck_assert_uint_eq(standin_registered(), 0);
 	ck_assert_uint_ne(use(0, 2), 0);
 }
@@ -156,7 +156,7 @@ TEST(spans, failures_end_further_tries)
 	for (unsigned int i = 0; i < 10; i++)
 		ck_assert_uint_eq(use(2 * i, 2), 0);
 	ck_assert_uint_eq(standin_attempts(), 3);
-	ck_assert_uint_eq(statistics_get(bypassed_failed), 10);
+	ck_assert_uint_eq(statistics_get(forwarded_failed), 10);
 	standin_fail_with(0);
 	/* Requests in one mapping do not suffer. */
 	ck_assert_uint_ne(use(0, 1), 0);
@@ -316,15 +316,15 @@ TEST(large, its_bytes_count_once)
 	ck_assert_uint_eq(standin_registered(), 1);
 	ck_assert_uint_eq(statistics_get(evictions), 1);
 	ck_assert_uint_eq(use(0, 4), 0);
-	ck_assert_uint_eq(statistics_get(bypassed_pin_limit), 1);
+	ck_assert_uint_eq(statistics_get(forwarded_pin_limit), 1);
 	for (unsigned int i = 0; i < 40; i++)
 		ck_assert_uint_eq(get_in(&pd, AT(1), at(0) + i * GRANULE, 4 * piece - i * GRANULE),
 				  0);
 	ck_assert_uint_eq(statistics_get(evictions), 1);
 	/* Within the limit, of mappings beyond it. */
 	ck_assert_uint_ne(get_in(&pd, AT(0), at(0) + piece / 2, 3 * piece), 0);
-	ck_assert_uint_eq(statistics_get(bypassed), 41);
-	ck_assert_uint_eq(statistics_get(bypassed_pin_limit), 41);
+	ck_assert_uint_eq(statistics_get(forwarded), 41);
+	ck_assert_uint_eq(statistics_get(forwarded_pin_limit), 41);
 }
 
 SUITE("spans")

@@ -307,10 +307,10 @@ TEST(worker, a_protection_domain_waits_for_a_free_that_deregisters_in_it)
 	ck_assert_int_eq(pthread_create(&freeing, NULL, free_on_thread, &address), 0);
 	standin_await_blocked_unpin();
 	ck_assert_int_eq(pthread_create(&closing, NULL, close_on_thread, NULL), 0);
-	/* The close has begun once requests are bypassed for their domain. */
+	/* The close has begun once requests are forwarded for their domain. */
 	standin_fail_with(-EIO);
 	begin(HOME + 2 * BLOCK, BLOCK);
-	while (!statistics_get(bypassed_domain))
+	while (!statistics_get(forwarded_domain))
 		ck_assert_uint_eq(ask(1, HOME + 2 * BLOCK, 4096), 0);
 	must_not_end(closing);
 	standin_block_unpin(false);
@@ -390,7 +390,7 @@ TEST(worker, nothing_leaks_and_nothing_is_stale_under_load)
 	ck_assert_uint_eq(statistics_tallied(TALLY_requests),
 			  statistics_tallied(TALLY_hits) + statistics_get(waited) +
 				  statistics_get(synchronous_queued) + statistics_get(synchronous) +
-				  statistics_get(bypassed));
+				  statistics_get(forwarded));
 }
 
 SUITE("worker")

@@ -17,7 +17,7 @@ UNIT_CHECKS = \
 	tests/unit/check_hit_races \
 	tests/unit/check_hit_steps \
 	tests/unit/check_hits \
-	tests/unit/check_job \
+	tests/unit/check_snapshot \
 	tests/unit/check_hidden \
 	tests/unit/check_keep \
 	tests/unit/check_keep_pools \
@@ -63,7 +63,7 @@ EXTRA_DIST += tests/unit/suite.h tests/unit/forbid.h tests/unit/hits_fixture.h t
 	tests/unit/registration_fixture.h tests/unit/spans_fixture.h tests/unit/sysfs_fixture.h tests/forks.h tests/worker_thread.h tests/pointer_attributes.h tests/vmm.h
 
 # Linked without the stand-ins: these tests define functions of the layers themselves.
-tests_unit_check_job_LDADD = $(unit_ldadd)
+tests_unit_check_snapshot_LDADD = $(unit_ldadd)
 tests_unit_check_trace_LDADD = $(unit_ldadd)
 # It calls no stand-in; the layer that it tests needs them.
 tests_unit_check_table_LDFLAGS = -Wl,-u,memory_subscribers

@@ -61,7 +61,7 @@ static inline bool ask_in(struct ibv_pd *in, int handle, uint64_t address, uint6
 	return registration_request(&request, keys);
 }
 
-/* The local key of a served request; 0: bypassed. */
+/* The local key of a served request; 0: forwarded. */
 static inline uint32_t ask(int handle, uint64_t address, uint64_t length)
 {
 	struct registration_keys keys;

@@ -67,7 +67,7 @@ static inline void set_access(unsigned int i, bool accessible)
 	memory_access_settled(at(i), piece);
 }
 
-/* The local key of `count` mappings; 0: bypassed. */
+/* The local key of `count` mappings; 0: forwarded. */
 static uint32_t get_span(const void *mr, unsigned int i, unsigned int count)
 {
 	return get_in(&pd, mr, at(i), count * piece);

@@ -43,7 +43,7 @@ phrases=$(sed -n 's/^phrase //p' "$top/tests/words/words" | paste -sd'|')
 same 'documents have none of the phrases' '' "$(for document in "${documents[@]}"; do
 	{ tr -s '[:space:]' ' ' <"$document" | grep -oiE "$phrases" || :; } | sed "s|^|$document: |"
 done)"
-same 'tables of messages use the terms' '' "$(literals src/base/config.def src/report/{statistics,errors,hints}.def src/tools/{advice,metrics}.def \
+same 'tables of messages use the terms' '' "$(literals src/base/config.def src/report/{statistics,errors}.def src/tools/{advice,hints,metrics}.def \
 	src/tools/doctor/doctor_checks.def src/intercept/entry_points.def | found)"
 same 'the launcher uses the terms' '' "$(lines scripts/peerpin.in | found)"
 same 'messages use the terms' '' "$(literals src/{base,report,memory,registration,intercept}/*.c src/tools/{,doctor/}*.c | found)"

@@ -33,7 +33,7 @@ static struct ibv_pd *pd_of(void *handle)
 /* Two parts of a registered allocation, registered in `where`: with equal keys, unless `alone`. */
 static void two_parts_in(struct ibv_pd *where, CUdeviceptr memory, unsigned int alone)
 {
-	uint64_t hits, made, bypassed = own("bypassed");
+	uint64_t hits, made, forwarded = own("forwarded");
 	struct ibv_mr *first, *second;
 
 	require(!ibv_dereg_mr(registered_in(where, memory, UNIT, ACCESS)));
@@ -49,7 +49,7 @@ static void two_parts_in(struct ibv_pd *where, CUdeviceptr memory, unsigned int 
 	/* Alone: the first time registers the second part, beside the whole. */
 	made = sim("registrations") - made;
 	require(made <= alone && own("hits") == hits + 6 - made);
-	require(own("bypassed") == bypassed);
+	require(own("forwarded") == forwarded);
 }
 
 static void two_parts(unsigned int alone)

@@ -99,7 +99,7 @@ static void an_export_of_registered_memory_needs_no_driver(unsigned int unused)
 	second = exported(memory);
 	require(first.st_ino == second.st_ino && own("exports_ready") == 2 && own("exports") == 3);
 	mr = registered_by_dma_buf(memory);
-	require(own("hits") == 1 && own("bypassed") == 0 && sim("live") == 2);
+	require(own("hits") == 1 && own("forwarded") == 0 && sim("live") == 2);
 	require_cuda(cuMemcpyHtoD_v2(memory + 64, &written, sizeof(written)));
 	require(!sim_adapter_read(device, mr->rkey, memory + 64, &read, sizeof(read)));
 	require(read == written && !ibv_dereg_mr(mr) && dma_bufs() == 2);
@@ -157,7 +157,7 @@ static void each_mapping_is_served_by_its_own_regions(unsigned int by_address_fi
 		pcie = registered_over(i, memory);
 		require(is_mapped(pcie, i) && own("hits") == hits + 1 && !ibv_dereg_mr(pcie));
 	}
-	require(own("bypassed") == 0 && own("internal_errors") == 0);
+	require(own("forwarded") == 0 && own("internal_errors") == 0);
 }
 
 static void errors_of_an_export_are_the_driver_s(unsigned int unused)

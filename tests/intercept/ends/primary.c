@@ -200,7 +200,7 @@ static void a_retain_during_the_last_release_protects_its_memory(unsigned int un
 	require(is_active(0) && reported_frees == 1 && own("frees") == 0);
 	until(sim("live") == 3);
 	require(!ibv_dereg_mr(registered(memory)) && !ibv_dereg_mr(registered(later)));
-	require(own("bypassed") == 0);
+	require(own("forwarded") == 0);
 	require_cuda(cuDevicePrimaryCtxRelease_v2(0));
 	require(!is_active(0) && sim("live") == 0 && own("frees") == 3);
 }

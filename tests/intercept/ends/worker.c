@@ -2,10 +2,13 @@
 /* worker.c -- the worker: CPUs, signals, sleep, effects on other threads */
 #include "ends.h"
 
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static cpu_set_t cpus_of(pid_t thread)
 {
@@ -57,6 +60,21 @@ static void there_is_no_worker(void)
 	} while (worker_thread() || own("background_delays") == delays);
 }
 
+/* The CPU of a rank that has ended is free for the workers of others. The ranks have one parent. */
+static void await_all_ranks(void)
+{
+	struct stat status;
+	char name[64];
+	int fd;
+
+	snprintf(name, sizeof(name), "/tmp/peerpin-ends.%d", (int)getppid());
+	fd = open(name, O_WRONLY | O_CREAT | O_APPEND, 0600);
+	require(write(fd, "", 1) == 1);
+	until(!fstat(fd, &status) && status.st_size >= ranks());
+	unlink(name);
+	close(fd);
+}
+
 /* check_ends.sh has launchers run this. The worker may use all CPUs. */
 static void it_starts_where_ranks_leave_cpus(unsigned int unused)
 {
@@ -66,6 +84,7 @@ static void it_starts_where_ranks_leave_cpus(unsigned int unused)
 	if (CPU_COUNT(&all) <= (ranks() ? ranks() : 1)) {
 		set_up();
 		there_is_no_worker();
+		await_all_ranks();
 		fprintf(stderr, "%d CPUs, %d ranks: no worker\n", CPU_COUNT(&all), ranks());
 		return;
 	}

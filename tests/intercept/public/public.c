@@ -280,7 +280,7 @@ TEST(public, callbacks_may_register_and_allocate)
 	scene.at_free = NULL;
 	ck_cuda(cuMemFree_v2(address));
 	ck_assert_uint_eq(scene.died, 2);
-	ck_assert_uint_eq(statistic("bypassed"), 0);
+	ck_assert_uint_eq(statistic("forwarded"), 0);
 	ck_assert_uint_eq(standin_kernel_regions(), 0);
 }
 

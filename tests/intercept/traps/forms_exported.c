@@ -88,7 +88,7 @@ void export_and_end(void)
 	pages = export_pages(exported, SIZE);
 	*when_exported = NULL;
 	trap("export", "what begins after the driver's export is not taken for what was exported",
-	     PART(exported == pages.base) && is_passed(&pages, exported, SIZE, "bypassed_freed"));
+	     PART(exported == pages.base) && is_passed(&pages, exported, SIZE, "forwarded_freed"));
 	close(pages.file);
 	cuMemFree_v2(exported);
 }
@@ -123,7 +123,7 @@ void exports_of_pages(void)
 	CUdeviceptr small[4], large[2];
 	struct pages of_small, of_large;
 	struct ibv_mr *rounded;
-	uint64_t range = statistic("bypassed_range");
+	uint64_t range = statistic("forwarded_range");
 	bool kept;
 
 	for (int i = 0; i < 4; i++)
@@ -138,22 +138,22 @@ void exports_of_pages(void)
 		is_served(&of_large, large[1] + 64, 100);
 	/* The last page holds the neighbour's end too. */
 	kept &= is_served(&of_large, of_large.base, 64);
-	kept &= is_passed(&of_large, of_large.base, of_large.size, "bypassed_range");
+	kept &= is_passed(&of_large, of_large.base, of_large.size, "forwarded_range");
 	rounded = ibv_reg_mr(pd, (void *)of_large.base, of_large.size, ACCESS);
 	kept &= PART(own(rounded, of_large.base, of_large.size)) && PART(!ibv_dereg_mr(rounded)) &&
-		PART(statistic("bypassed_range") == range + 2);
+		PART(statistic("forwarded_range") == range + 2);
 	/* The first allocation is freed; the rest of the export is unchanged. */
 	cuMemFree_v2(small[0]);
 	cuMemFree_v2(large[0]);
 	kept &= is_served(&of_small, small[1], SMALL) && is_served(&of_large, large[1], LARGE);
-	kept &= is_passed(&of_small, small[0], SMALL, "bypassed_freed");
+	kept &= is_passed(&of_small, small[0], SMALL, "forwarded_freed");
 	/* A later allocation at the address is not in the dma-buf. */
 	cuMemFree_v2(large[1]);
-	kept &= is_passed(&of_large, large[1], LARGE, "bypassed_freed");
+	kept &= is_passed(&of_large, large[1], LARGE, "forwarded_freed");
 	large[0] = allocate_bytes(LARGE);
 	large[1] = allocate_bytes(LARGE);
 	kept &= PART(large[1] == of_large.base + 0x800) &&
-		is_passed(&of_large, large[1], LARGE, "bypassed_freed");
+		is_passed(&of_large, large[1], LARGE, "forwarded_freed");
 	trap("pages",
 	     "of an export of whole pages each allocation is served that has lived since before",
 	     kept);
@@ -197,8 +197,8 @@ void several_mappings(void)
 	/* A later mapping at the second address is not in the dma-buf. */
 	cuMemUnmap(address + UNIT, UNIT);
 	kept &= map(address + UNIT) && is_served(&pages, address, UNIT) &&
-		is_passed(&pages, address + UNIT, UNIT, "bypassed_freed") &&
-		is_passed(&pages, address, 2 * UNIT, "bypassed_range");
+		is_passed(&pages, address + UNIT, UNIT, "forwarded_freed") &&
+		is_passed(&pages, address, 2 * UNIT, "forwarded_range");
 	trap("trap p", "of memory in several mappings each is served on its own, and all together",
 	     kept);
 	close(pages.file);

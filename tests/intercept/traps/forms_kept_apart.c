@@ -52,7 +52,7 @@ static void probe_of_everything(void)
 		1 << 8,
 		1 << 9,
 	};
-	uint64_t bypassed = statistic("bypassed_flags");
+	uint64_t forwarded = statistic("forwarded_flags");
 	CUdeviceptr address = allocate();
 	const struct standin_region *region;
 	struct ibv_mr *mr;
@@ -67,7 +67,8 @@ static void probe_of_everything(void)
 		kept &= PART(region) && PART(region->access == (ACCESS | others[i])) &&
 			PART(!ibv_dereg_mr(mr)) && PART(!standin_find(region->key));
 	}
-	kept &= PART(statistic("bypassed_flags") == bypassed + sizeof(others) / sizeof(others[0]));
+	kept &= PART(statistic("forwarded_flags") ==
+		     forwarded + sizeof(others) / sizeof(others[0]));
 	mr = standin_alloc_null_mr(pd);
 	kept &= PART(mr->lkey == 0x100) && PART(!ibv_dereg_mr(mr));
 	cuMemFree_v2(address);
@@ -122,7 +123,7 @@ void other_ranges(void)
 	const uint64_t handle = IBV_REG_MR_MASK_DMAH;
 	CUdeviceptr address = allocate();
 	struct ibv_mr *inside, *across, *renamed, *extended, *extended_renamed, *with_handle;
-	uint64_t requests, renamed_before = statistic("bypassed_address");
+	uint64_t requests, renamed_before = statistic("forwarded_address");
 	bool kept;
 
 	inside = ibv_reg_mr(pd, (void *)(address + 8192), SIZE - 8192, ACCESS);
@@ -136,7 +137,7 @@ void other_ranges(void)
 	requests = statistic("requests");
 	extended_renamed = request_extended(by_address | label, address, -1, 0x10000);
 	kept &= PART(statistic("requests") == requests + 1) &&
-		PART(statistic("bypassed_address") == renamed_before + 2);
+		PART(statistic("forwarded_address") == renamed_before + 2);
 	with_handle = request_extended(by_address | handle, address, -1, 0);
 	kept &= PART(extended->rkey == inside->rkey) &&
 		PART(extended_renamed->rkey != inside->rkey) &&
@@ -162,14 +163,14 @@ static void labels(CUdeviceptr address)
 	    half = export_range(address, SIZE / 2);
 	struct ibv_mr *plain = request(address, ACCESS), *known, *extended, *lied, *lied_extended,
 		      *reused, *long_one, *beyond, *nothing;
-	uint64_t unknown = statistic("bypassed_unknown"), lies = statistic("bypassed_address");
+	uint64_t unknown = statistic("forwarded_unknown"), lies = statistic("forwarded_address");
 	bool kept;
 
 	known = ibv_reg_dmabuf_mr(pd, 0, SIZE, address, file, ACCESS);
 	extended = request_extended(mask, 0, copy, address);
 	lied = ibv_reg_dmabuf_mr(pd, 0, SIZE, address + SIZE, file, ACCESS);
 	lied_extended = request_extended(mask, 0, copy, 0);
-	lies = statistic("bypassed_address") - lies;
+	lies = statistic("forwarded_address") - lies;
 	long_one = ibv_reg_dmabuf_mr(pd, 4096, SIZE, address + 4096, file, ACCESS);
 	beyond = ibv_reg_dmabuf_mr(pd, 0, SIZE, address, half, ACCESS);
 	nothing = ibv_reg_dmabuf_mr(pd, 4096, 0, address + 4096, file, ACCESS);
@@ -180,9 +181,9 @@ static void labels(CUdeviceptr address)
 	       PART(own(long_one, 4096, SIZE));
 	/* The descriptor now refers to another file; its copy keeps the dma-buf. */
 	dup2(other, file);
-	kept &= PART(statistic("bypassed_unknown") == unknown);
+	kept &= PART(statistic("forwarded_unknown") == unknown);
 	reused = ibv_reg_dmabuf_mr(pd, 0, SIZE, address, file, ACCESS);
-	kept &= PART(statistic("bypassed_unknown") == unknown + 1);
+	kept &= PART(statistic("forwarded_unknown") == unknown + 1);
 	ibv_dereg_mr(known);
 	known = ibv_reg_dmabuf_mr(pd, 0, SIZE, address, copy, ACCESS);
 	kept &= PART(own(reused, 0, SIZE)) && PART(known->rkey == plain->rkey);
@@ -293,7 +294,7 @@ void other_attributes(void)
 	CUdeviceptr address = allocate();
 	int file = export_range(address, SIZE), mapped = -1;
 	struct ibv_mr *ordinary, *apart, *otherwise;
-	uint64_t data_direct = statistic("bypassed_data_direct");
+	uint64_t data_direct = statistic("forwarded_data_direct");
 	bool kept;
 
 	if (!PART(direct)) {
@@ -305,7 +306,7 @@ void other_attributes(void)
 	apart = direct(pd, 0, SIZE, address, file, ACCESS, 1);
 	kept = PART(!own(ordinary, 0, SIZE)) && PART(own(apart, 0, SIZE)) &&
 	       PART(standin_attributes_seen) &&
-	       PART(statistic("bypassed_data_direct") == data_direct + 1);
+	       PART(statistic("forwarded_data_direct") == data_direct + 1);
 	/* Over PCIe (CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE). */
 	kept &= PART(!cuMemGetHandleForAddressRange(&mapped, address, SIZE,
 						    CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 1));

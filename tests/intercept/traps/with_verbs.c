@@ -84,7 +84,7 @@ static void t23(void)
 	kept = PART(bypassing_free(address) == CUDA_SUCCESS) && PART(standin_kernel_regions() == 1);
 	ibv_dereg_mr(request(address));
 	kept &= PART(statistic("bypasses") == bypasses + 1) &&
-		PART(statistic("bypassed_verify") == 1) && PART(statistic("missed_frees") == 1) &&
+		PART(statistic("forwarded_verify") == 1) && PART(statistic("missed_frees") == 1) &&
 		PART(standin_kernel_regions() == 0);
 	kept &= PART(cuMemAlloc_v2(&again, SIZE) == CUDA_SUCCESS);
 	ibv_dereg_mr(request(again));

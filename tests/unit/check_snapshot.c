@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* check_snapshot.c -- the file of a process with its latest numbers; what is left at exit */
+#include "suite.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/runtime.h"
+#include "base/system.h"
+#include "forbid.h"
+#include "job_fixture.h"
+#include "report/statistics.h"
+
+#define HALF_A_SECOND 500000000u
+
+static void set_up(void)
+{
+	become_rank("again");
+	setenv("PEERPIN_SUMMARY", "none", 1);
+	unsetenv("PEERPIN_STATS_FILE");
+}
+
+static const char *file_name(void)
+{
+	static char name[RUNTIME_PATH + RUNTIME_NAME];
+	char path[RUNTIME_PATH];
+
+	snprintf(path, sizeof(path), "%s/peerpin", folder);
+	runtime_name_file(path, name);
+	return name;
+}
+
+/* The latest snapshot; "": none. */
+static const char *read_file(void)
+{
+	static char text[1 << 16];
+	int fd = open(file_name(), O_RDONLY);
+	ssize_t length = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
+
+	if (fd >= 0)
+		close(fd);
+	text[length > 0 ? length : 0] = '\0';
+	return text;
+}
+
+static bool file_says(const char *part)
+{
+	return strstr(read_file(), part);
+}
+
+static bool is_whole(const char *text)
+{
+	size_t length = strlen(text);
+
+	return length > 2 && !strncmp(text, "{\n", 2) && !strcmp(text + length - 2, "}\n");
+}
+
+CASE(snapshot, .set_up = set_up, .tear_down = remove_folder);
+
+TEST(snapshot, a_process_has_one_from_its_activation_on)
+{
+	struct stat status;
+	char number[32];
+
+	statistics_begin();
+	ck_assert_int_eq(stat(file_name(), &status), 0);
+	ck_assert_uint_eq(status.st_mode & 07777, 0600);
+	ck_assert(is_whole(read_file()));
+	ck_assert(file_says("\"ended\": \"running\""));
+	ck_assert(file_says("\"complete\": false"));
+	snprintf(number, sizeof(number), "\"pid\": %d,", getpid());
+	ck_assert(file_says(number));
+	ck_assert(!file_says("\"pid_namespace\": 0,"));
+	ck_assert(!file_says("\"start_ticks\": 0,"));
+}
+
+TEST(snapshot, there_are_at_most_two_in_a_second)
+{
+	uint64_t last;
+
+	statistics_begin();
+	last = system_clock();
+	for (uint64_t expected = 1; expected <= 2; expected++) {
+		char number[32];
+
+		statistics_count(allocations);
+		snprintf(number, sizeof(number), "\"allocations\": %u,", (unsigned int)expected);
+		while (!file_says(number))
+			statistics_snapshot();
+		/* The coarse clock is a few ms late. */
+		ck_assert_uint_ge(system_clock() - last, HALF_A_SECOND - 20000000);
+		last = system_clock();
+	}
+}
+
+TEST(snapshot, a_program_that_does_nothing_but_hit_has_new_ones)
+{
+	statistics_begin();
+	while (!file_says("\"requests\": ") || file_says("\"requests\": 0,"))
+		statistics_tally(TALLY_requests);
+	ck_assert_uint_eq(statistics_tallied(TALLY_requests) % STATISTICS_SNAPSHOT_EVERY, 0);
+}
+
+static _Atomic bool is_over;
+
+static void *count_and_write(void *unused)
+{
+	while (!is_over) {
+		statistics_count(allocations);
+		statistics_pinned(4096);
+		statistics_snapshot();
+	}
+	return unused;
+}
+
+/* Also for ThreadSanitizer. */
+TEST(snapshot, a_reader_finds_no_half_of_one)
+{
+	pthread_t threads[3];
+	unsigned int changes = 0;
+	char last[64] = "";
+
+	statistics_begin();
+	for (int i = 0; i < 3; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, count_and_write, NULL), 0);
+	while (changes < 4) {
+		const char *text = read_file(), *at;
+
+		require(is_whole(text));
+		at = strstr(text, "\"allocations\": ");
+		require(at);
+		changes += strncmp(at, last, 40) != 0;
+		snprintf(last, sizeof(last), "%.40s", at);
+	}
+	is_over = true;
+	for (int i = 0; i < 3; i++)
+		pthread_join(threads[i], NULL);
+}
+
+/* Any process of the user can do so. */
+TEST(snapshot, a_file_that_another_process_harms_comes_back)
+{
+	statistics_begin();
+	ck_assert_int_eq(truncate(file_name(), 0), 0);
+	statistics_count(allocations);
+	while (!file_says("\"allocations\": 1,"))
+		statistics_snapshot();
+	ck_assert_int_eq(unlink(file_name()), 0);
+	while (!is_whole(read_file()))
+		statistics_snapshot();
+}
+
+TEST(snapshot, a_folder_that_is_gone_is_not_made_again)
+{
+	statistics_begin();
+	remove_folder();
+	for (uint64_t end = system_clock() + HALF_A_SECOND; system_clock() < end;)
+		statistics_snapshot();
+	statistics_snapshot();
+	ck_assert_int_ne(access(folder, F_OK), 0);
+	statistics_finish();
+	ck_assert_int_eq(mkdir(folder, 0700), 0);
+}
+
+/* A process begins and ends; errno: 10, its last snapshot is there; 11: its file is gone. */
+static void end_in_child(void (*before)(void))
+{
+	int status;
+	pid_t child = fork();
+
+	ck_assert_int_ge(child, 0);
+	if (!child) {
+		statistics_begin();
+		before();
+		if (!is_whole(read_file()))
+			_exit(1);
+		statistics_finish();
+		_exit(strlen(read_file()) ? file_says("\"ended\": \"exit\"") ? 10 : 2 : 11);
+	}
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert(WIFEXITED(status));
+	ck_assert_int_ge(WEXITSTATUS(status), 10);
+	errno = WEXITSTATUS(status);
+}
+
+static void use_an_adapter(void)
+{
+	statistics_count(protection_domains);
+}
+
+static void use_none(void)
+{
+}
+
+TEST(snapshot, the_last_one_stays_for_a_report)
+{
+	end_in_child(use_an_adapter);
+	ck_assert_int_eq(errno, 10);
+}
+
+TEST(snapshot, a_program_without_an_adapter_leaves_none)
+{
+	end_in_child(use_none);
+	ck_assert_int_eq(errno, 11);
+}
+
+TEST(snapshot, a_program_with_a_statistics_file_leaves_none)
+{
+	char name[64];
+
+	snprintf(name, sizeof(name), "%s/results.json", folder);
+	setenv("PEERPIN_STATS_FILE", name, 1);
+	end_in_child(use_an_adapter);
+	ck_assert_int_eq(errno, 11);
+}
+
+TEST(snapshot, it_stays_if_the_statistics_file_cannot_be_written)
+{
+	setenv("PEERPIN_STATS_FILE", "/nowhere/results.json", 1);
+	setenv("PEERPIN_LOG_LEVEL", "none", 1);
+	end_in_child(use_none);
+	ck_assert_int_eq(errno, 10);
+}
+
+static void fail_renames(void)
+{
+	use_an_adapter();
+	if (!forbid(SYS_renameat, EIO))
+		_exit(3);
+}
+
+TEST(snapshot, a_failed_write_leaves_the_last_one)
+{
+	int status;
+	pid_t child = fork();
+
+	if (!child) {
+		statistics_begin();
+		fail_renames();
+		statistics_finish();
+		_exit(file_says("\"ended\": \"running\"") && is_whole(read_file()) ? 10 : 4);
+	}
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert_int_eq(WEXITSTATUS(status), 10);
+}
+
+/* SIGXFSZ would end the program. */
+TEST(snapshot, a_limit_on_file_sizes_leaves_the_counters)
+{
+	const struct rlimit limit = { 100, 100 };
+	int status;
+	pid_t child = fork();
+
+	if (!child) {
+		if (setrlimit(RLIMIT_FSIZE, &limit))
+			_exit(3);
+		statistics_begin();
+		use_an_adapter();
+		statistics_finish();
+		_exit(*read_file() || statistics_get(protection_domains) != 1 ? 4 : 10);
+	}
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert_int_eq(WEXITSTATUS(status), 10);
+}
+
+/* The number of an ended process has come back; the other file is one of a container. */
+TEST(snapshot, the_file_of_an_ended_process_of_this_number_is_replaced)
+{
+	char other[RUNTIME_PATH + RUNTIME_NAME];
+	FILE *former;
+
+	snprintf(other, sizeof(other), "%s/peerpin", folder);
+	ck_assert_int_eq(mkdir(other, 0700), 0);
+	former = fopen(file_name(), "w");
+	ck_assert_ptr_nonnull(former);
+	fclose(former);
+	snprintf(other, sizeof(other), "%s/peerpin/%d-1.stats", folder, getpid());
+	former = fopen(other, "w");
+	ck_assert_ptr_nonnull(former);
+	fclose(former);
+	statistics_begin();
+	ck_assert(is_whole(read_file()));
+	ck_assert_int_eq(access(other, F_OK), 0);
+}
+
+static bool has_content(const char *name)
+{
+	struct stat status;
+
+	return !stat(name, &status) && status.st_size > 0;
+}
+
+TEST(snapshot, results_are_written_where_there_are_no_links)
+{
+	char name[64], wanted[96];
+
+	snprintf(name, sizeof(name), "%s/results.json", folder);
+	setenv("PEERPIN_STATS_FILE", name, 1);
+	for (int i = 0; i < 2; i++) {
+		pid_t child = fork();
+
+		if (!child) {
+			statistics_begin();
+			if (!forbid(SYS_linkat,
+				    EPERM)) /* as from a file system without hard links */
+				_exit(1);
+			statistics_finish();
+			_exit(0);
+		}
+		ck_assert_int_eq(waitpid(child, NULL, 0), child);
+	}
+	snprintf(wanted, sizeof(wanted), "%s/results.1.json", folder);
+	ck_assert(has_content(wanted));
+	snprintf(wanted, sizeof(wanted), "%s/results.1-1.json", folder);
+	ck_assert(has_content(wanted));
+}
+
+SUITE("snapshot")
