@@ -33,7 +33,7 @@ static void print_wrapped(FILE *out, int indent, const char *first, const char *
 		int length = (int)strcspn(words, " ");
 
 		if (column + 1 + length > WIDTH)
-			column = fprintf(out, "\n%*s", indent, "") - 1;
+			column = fprintf(out, "\n%*s", indent - 1, "") - 1;
 		column += fprintf(out, " %.*s", length, words);
 		words += length;
 		words += strspn(words, " ");
@@ -49,8 +49,10 @@ static const char *range_text(const json_t *report, const char *key)
 	int64_t low = number_in(range, "low_ns"), high = number_in(range, "high_ns"),
 		whole = number_in(report, "process_ns");
 
-	return text_of("%s to %s (%s to %s)", show(UNIT_TIME, low), show(UNIT_TIME, high),
-		       percent(low, whole), percent(high, whole));
+	if (high < 1000000)
+		return "nothing";
+	return text_of("%s to %s (%s to %s) of the time", show(UNIT_TIME, low),
+		       show(UNIT_TIME, high), percent(low, whole), percent(high, whole));
 }
 
 /* Below a thousandth of the run, or 1 ms. */
@@ -84,7 +86,7 @@ static void print_head(const json_t *report, FILE *out)
 	if (saves_nothing(report))
 		fprintf(out, "peerpin would save nothing here: %s.\n", reason_for_nothing(report));
 	else
-		fprintf(out, "peerpin would save %s of the time; with --keep: %s.\n",
+		fprintf(out, "peerpin would save %s; with --keep %s.\n",
 			range_text(report, "default"), range_text(report, "keep"));
 	fprintf(out, "%s  %s %s  %s\n", text_in(report, "program"), show(UNIT_COUNT, processes),
 		processes == 1 ? "process" : "processes",
@@ -116,13 +118,13 @@ static void print_findings(const json_t *report, FILE *out)
 		int64_t ns = number_in(row, "ns");
 
 		if (ns)
-			cost = text_of(": %s, %s of the run", show(UNIT_TIME, ns),
+			cost = text_of("; %s, %s of the run", show(UNIT_TIME, ns),
 				       percent(ns, number_in(report, "process_ns")));
-		print_wrapped(
-			out, 4, " ",
-			text_of("%s %s (%s), by %s%s", show(UNIT_COUNT, number_in(row, "count")),
-				text_in(row, "text"), show(UNIT_BYTES, number_in(row, "bytes")),
-				version_of(report, text_in(row, "caller")), cost));
+		print_wrapped(out, 4, " ",
+			      text_of("%s: %s (%s), by %s%s", text_in(row, "text"),
+				      show(UNIT_COUNT, number_in(row, "count")),
+				      show(UNIT_BYTES, number_in(row, "bytes")),
+				      version_of(report, text_in(row, "caller")), cost));
 		print_wrapped(out, 7, "    ->", text_of("%s.", text_in(row, "advice")));
 	}
 }
@@ -139,6 +141,9 @@ static void print_registrations(const json_t *report, FILE *out)
 	fprintf(out, "\n%-18s %-10s %-8s %-6s %9s %10s %9s %9s %10s\n", "registrations", "adapter",
 		"form", "memory", "count", "bytes", "time", "at start", "ended in");
 	json_array_foreach(list, at, row) {
+		/* Probes for dma-buf support fail by design. */
+		if (!number_in(row, "count"))
+			continue;
 		fprintf(out, "%-18.18s %-10.10s %-8s %-6s %s %s %s %s %s\n",
 			version_of(report, text_in(row, "caller")), text_in(row, "adapter"),
 			text_in(row, "form"), text_in(row, "memory"),

@@ -119,7 +119,7 @@ the_report_explains() {
 		skip 'the report: it is not built'
 		return
 	fi
-	matches 'findings, worst first' '*findings*outlived their memory*by client*->*registrations of a range*by client*of the run*->*never deregistered*' \
+	matches 'findings, worst first' '*findings*that outlived their memory: 1 (1.00 MiB), by client*->*registrations of a range*: 3 (3.00 MiB), by client; *of the run*->*never deregistered*' \
 		"$("$peerpin" report "$file" | tr -s ' \n' ' ')"
 	same 'findings as JSON' 'outlived repeated leaked' "$("$peerpin" report --json "$file" | jq -r '[.findings[].id] | join(" ")')"
 	same 'their members' 'advice bytes caller count id ns text' \
