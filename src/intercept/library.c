@@ -57,7 +57,9 @@ static __attribute__((constructor)) void library_start(int count, char *const *a
  * registrations. */
 static __attribute__((destructor)) void library_finish(void)
 {
-	observe_finish();
+	/* A child forgets what its parent recorded, here at the latest. */
+	if (observe_has_begun() && process_observes())
+		observe_finish();
 	/* An inert process reads no settings here. */
 	if ((!process_is_active() && !load_watch_are_noted()) || process_is_passive())
 		return;

@@ -9,6 +9,7 @@
 
 #include "base/system.h"
 #include "intercept/entry_points.h"
+#include "memory/captures.h"
 #include "memory/keep.h"
 #include "observe/observe.h"
 
@@ -17,7 +18,9 @@
 static CUresult observed_allocation(CUresult result, enum allocation_kind kind, uint64_t address,
 				    uint64_t size, uint64_t begun, const void *caller)
 {
-	if (result == CUDA_SUCCESS && address)
+	/* In a capture the call adds a node of a graph, whose memory is none yet. */
+	if (result == CUDA_SUCCESS && address &&
+	    (kind != ALLOCATION_POOL || !captures_may_be_open()))
 		observe_allocated(kind, address, size, system_clock() - begun, caller);
 	return result;
 }
@@ -90,6 +93,7 @@ OBSERVED_ALLOCATION(cuMemHostRegister, ALLOCATION_HOST, (address, size, flags), 
 
 /* ---- frees ---- */
 
+/* `address`: 0 where the call may add a node of a graph in place of a free. */
 #define OBSERVED_FREE(symbol, samples, arguments, address, ...)                                    \
 	OBSERVED(symbol, __VA_ARGS__)                                                              \
 	{                                                                                          \
@@ -114,10 +118,10 @@ OBSERVED_ALLOCATION(cuMemHostRegister, ALLOCATION_HOST, (address, size, flags), 
 
 OBSERVED_FREE(cuMemFree_v2, true, (address), address, CUdeviceptr address)
 OBSERVED_FREE(cuMemFree, false, (address), address, CUdeviceptr_v1 address)
-OBSERVED_FREE(cuMemFreeAsync, false, (address, stream), address, CUdeviceptr address,
-	      CUstream stream)
-OBSERVED_FREE(cuMemFreeAsync_ptsz, false, (address, stream), address, CUdeviceptr address,
-	      CUstream stream)
+OBSERVED_FREE(cuMemFreeAsync, false, (address, stream), captures_may_be_open() ? 0 : address,
+	      CUdeviceptr address, CUstream stream)
+OBSERVED_FREE(cuMemFreeAsync_ptsz, false, (address, stream), captures_may_be_open() ? 0 : address,
+	      CUdeviceptr address, CUstream stream)
 OBSERVED_FREE(cuMemFreeHost, false, (address), (uintptr_t)address, void *address)
 OBSERVED_FREE(cuMemHostUnregister, false, (address), (uintptr_t)address, void *address)
 OBSERVED_FREE(cuIpcCloseMemHandle, false, (address), address, CUdeviceptr address)

@@ -987,6 +987,11 @@ const struct observed *observe_conclude(void)
 	return &tables->observed;
 }
 
+bool observe_has_begun(void)
+{
+	return tables;
+}
+
 void observe_renew(void)
 {
 	observe_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;

@@ -88,6 +88,9 @@ void observe_device_closing(const void *start, uint64_t bytes);
 
 /* ---- the process ---- */
 
+/* True if this process, or one that it descends from, has recorded anything. */
+bool observe_has_begun(void);
+
 /* Write the file, if anything was recorded. Called once, at exit. */
 void observe_finish(void);
 

@@ -106,6 +106,8 @@ the_command_names_the_file() {
 		PATH=/usr/bin:/bin "$peerpin" observe --sim "$client" adapter allocated=1 synced sent=1 free exit
 	)
 	matches 'a file for each process' "*/observe.*.json" "$(echo "$tmp"/there/*)"
+	same 'a child has none' 1 "$(cd "$tmp" && mkdir forked && cd forked && "$peerpin" observe --sim "$client" allocated=1 child free exit
+		find . -type f | wc -l)"
 	same 'an inert program has none' '' "$(cd "$tmp" && mkdir inert && cd inert && "$peerpin" observe true; ls)"
 	same 'no statistics, no table and no file beside it' '' "$(ls "$tmp/run")"
 	same 'another name' other.json "$(cd "$tmp/inert" && "$peerpin" observe --observe=other.json --sim "$client" adapter allocated=1 exit; ls)"

@@ -13,6 +13,7 @@
  *   beyond       registers and deregisters a buffer together with the one behind it
  *   synced       sets SYNC_MEMOPS of all buffers
  *   pause=N      computes for N milliseconds
+ *   child        starts a child that exits at once
  *   waited       requests a buffer while its background registration is in flight
  *   host=N       registers and deregisters N buffers of host memory
  *   locked=N     allocates and frees N buffers of page-locked host memory, one by one
@@ -40,6 +41,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -277,6 +279,16 @@ static void send_on_input(void)
 	}
 }
 
+static void start_child(void)
+{
+	pid_t child = fork();
+	int status;
+
+	if (!child)
+		exit(0);
+	require(child > 0 && waitpid(child, &status, 0) == child && !status);
+}
+
 static void *abort_here(void *unused)
 {
 	abort();
@@ -360,6 +372,8 @@ static void do_word(const char *word)
 		map_newest((unsigned int)number);
 	else if (!strncmp(word, "pause=", 6))
 		nanosleep(&(struct timespec){ .tv_nsec = (long)number * 1000000 }, NULL);
+	else if (!strcmp(word, "child"))
+		start_child();
 	else if (!strcmp(word, "dropped"))
 		drop_held();
 	else if (!strcmp(word, "beyond"))
