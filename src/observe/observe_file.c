@@ -10,6 +10,7 @@
 #include "base/pci_resource.h"
 #include "base/start.h"
 #include "base/system.h"
+#include "base/text.h"
 #include "report/output.h"
 
 #define number(value) ((unsigned long long)(value))
@@ -41,6 +42,56 @@ static void file_add_text(struct output *output, const char *key, const char *te
 	output_add(output, ", ");
 }
 
+/* ---- BAR1 ---- */
+
+#define PCI_DEVICES "/sys/bus/pci/devices"
+
+static void file_read_attribute(const char *function, const char *attribute, char *to, size_t size)
+{
+	char path[256];
+	ssize_t length = -1;
+	int fd;
+
+	system_format(path, sizeof(path), PCI_DEVICES "/%.64s/%s", function, attribute);
+	fd = kernel_open(path, O_RDONLY | O_CLOEXEC, 0);
+	if (fd >= 0) {
+		length = kernel_read(fd, to, size - 1);
+		kernel_close(fd);
+	}
+	to[length > 0 ? length : 0] = '\0';
+}
+
+static bool file_visit_function(const char *function, void *least)
+{
+	uint64_t *bytes = least, bar1;
+	char text[1024];
+
+	file_read_attribute(function, "vendor", text, sizeof(text));
+	if (!text_begins(text, "0x10de"))
+		return true;
+	file_read_attribute(function, "class", text, sizeof(text));
+	if (!text_begins(text, "0x0300") && !text_begins(text, "0x0302"))
+		return true;
+	file_read_attribute(function, "resource", text, sizeof(text));
+	bar1 = pci_resource_bar1(text);
+	if (bar1 && (!*bytes || bar1 < *bytes))
+		*bytes = bar1;
+	return true;
+}
+
+/* The smallest BAR1 of the host's GPUs, in bytes; 0: unknown. */
+static uint64_t file_bar1(void)
+{
+	int folder = kernel_open(PCI_DEVICES, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+	uint64_t least = 0;
+
+	if (folder < 0)
+		return 0;
+	kernel_walk(folder, file_visit_function, &least);
+	kernel_close(folder);
+	return least;
+}
+
 static void file_add_process(struct output *output, const struct observed *observed)
 {
 	output_add(output, "{\n  ");
@@ -52,6 +103,7 @@ static void file_add_process(struct output *output, const struct observed *obser
 	output_add(output, "\"pid\": %d, \"rank\": %d,\n", kernel_process(), identity_rank());
 	output_add(output, "  \"started_ns\": %llu, \"elapsed_ns\": %llu,\n",
 		   number(observed->begun_ns), number(system_clock() - observed->begun_clock));
+	output_add(output, "  \"bar1_bytes\": %llu,\n", number(file_bar1()));
 	output_add(output,
 		   "  \"memory_peak_bytes\": %llu, \"pinned_peak_bytes\": %llu, "
 		   "\"contexts_ended\": %llu, \"unknown_frees\": %llu, \"lost\": %llu,\n",

@@ -168,6 +168,9 @@ static void print_peaks(const json_t *report, FILE *out)
 			fprintf(out, "; by %s %s", text_in(row, "name"),
 				show(UNIT_BYTES, number_in(row, "pinned_peak_bytes")));
 	}
+	if (number_in(report, "bar1_bytes"))
+		fprintf(out, "\nthe least BAR1 of a GPU there: %s",
+			show(UNIT_BYTES, number_in(report, "bar1_bytes")));
 	fputc('\n', out);
 }
 

@@ -99,9 +99,13 @@ static bool observed_check_row(json_t *row, const char *const *keys)
 
 static const char *observed_check(const json_t *json)
 {
-	static const char *const numbers[] = { "elapsed_ns",	    "memory_peak_bytes",
-					       "pinned_peak_bytes", "contexts_ended",
-					       "unknown_frees",	    "lost" };
+	static const char *const numbers[] = { "elapsed_ns",
+					       "memory_peak_bytes",
+					       "pinned_peak_bytes",
+					       "contexts_ended",
+					       "unknown_frees",
+					       "bar1_bytes",
+					       "lost" };
 	static const char *const none[] = { NULL };
 	const json_t *value;
 	json_t *row;
@@ -197,6 +201,10 @@ static void observed_add(json_t *sums, const json_t *json)
 	add_number(sums, "processes", 1);
 	add_number(sums, "process_ns", elapsed);
 	add_number(sums, "lost", json_integer_value(json_object_get(json, "lost")));
+	number = json_integer_value(json_object_get(json, "bar1_bytes"));
+	most = json_integer_value(json_object_get(sums, "bar1_bytes"));
+	json_object_set_new(sums, "bar1_bytes",
+			    json_integer(most && most < number ? most : number));
 	if (elapsed > json_integer_value(json_object_get(sums, "elapsed_ns")))
 		json_object_set_new(sums, "elapsed_ns", json_integer(elapsed));
 	if (!json_object_get(sums, "program"))
