@@ -32,6 +32,7 @@ src_libcore_la_SOURCES = \
 	src/memory/kept.h src/memory/lookup.h \
 	src/memory/queries.h src/memory/queries.c \
 	src/memory/table.h src/memory/table.c \
+	src/observe/observe.h src/observe/observe.c src/observe/observe_callers.c src/observe/observe_file.c src/observe/observe_tables.h \
 	src/registration/domain.h src/registration/adapter.h src/registration/entry.h src/registration/region.h src/registration/region_life.h src/registration/region_end.h src/registration/region_report.h src/registration/objects.h src/registration/policy.h src/registration/registration.h src/registration/topology.h \
 	src/registration/verbs_abi.h \
 	src/registration/adapter.c src/registration/background.h src/registration/background.c \
@@ -55,6 +56,7 @@ src_libpeerpin_la_SOURCES = src/base/bytes.c \
 	src/intercept/cuda_host.c src/intercept/cuda_pool.c src/intercept/cuda_queries.c src/intercept/cuda_repeated.c \
 	src/intercept/wrappers.h \
 	src/intercept/bypass.h src/intercept/bypass.c \
+	src/intercept/observed.c src/intercept/observed_verbs.h src/intercept/observed_verbs.c \
 	src/intercept/verbs.h src/intercept/verbs.c src/intercept/verbs_forms.c src/intercept/verbs_forwarded.c \
 	src/intercept/verbs_check.c src/intercept/verbs_client.c src/intercept/verbs_evict.c src/intercept/verbs_trust.c \
 	src/intercept/public.h src/intercept/public.c \

@@ -166,8 +166,8 @@ const char *config_mistake(const struct config_row *row, const char *value, char
 	*to = '\0';
 	if (config_text_parse_amount(&amount, value, row->kind) &&
 	    config_text_is_mistake(amount, row->kind))
-		system_format(to, size, " (%llu byte%s)", (unsigned long long)amount,
-			      amount == 1 ? "" : "s");
+		snprintf(to, size, " (%llu byte%s)", (unsigned long long)amount,
+			 amount == 1 ? "" : "s");
 	return to;
 }
 

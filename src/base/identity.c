@@ -226,6 +226,8 @@ static const char *identity_environment_value(const char *conversion, size_t *le
 static const char *identity_convert(const char *conversion, size_t *length, char *digits,
 				    size_t size)
 {
+	const char *user;
+
 	*length = 1;
 	switch (*conversion) {
 	case 'r':
@@ -240,6 +242,12 @@ static const char *identity_convert(const char *conversion, size_t *length, char
 		return *identity_job() ? identity_job() : "0";
 	case 'e':
 		return start_program();
+	case 'u':
+		user = start_variable("USER");
+		if (user && *user)
+			return user;
+		snprintf(digits, size, "%d", (int)kernel_user());
+		return digits;
 	case 'q':
 		return identity_environment_value(conversion, length);
 	case '%':
@@ -256,7 +264,7 @@ const char *identity_unknown_conversion(const char *pattern)
 	for (; at; at = text_find(at, '%')) {
 		if (at[1] == 'q' && at[2] == '{' && at[3] != '}' && text_find(at, '}'))
 			at = text_find(at, '}');
-		else if (at[1] && text_find("hprje%", at[1]))
+		else if (at[1] && text_find("hprjeu%", at[1]))
 			at += 2;
 		else
 			return at;

@@ -2,7 +2,7 @@
 /* process.h -- states of the library in this process (rank, job and host: identity.h)
  *
  * States: inert (no event yet, nothing is printed), active (from the first allocation or
- * registration on), passive (disabled, or the child of a process in which it was active). A passive
+ * registration on), passive (disabled, observing, or the child of an active process). A passive
  * library forwards every call, counts and logs nothing, and takes no lock. The child of a process
  * in which the library was inert is a program of its own: its first call makes the state anew. Any
  * thread; no function takes a lock of peerpin; only process_enter() and process_activate() may
@@ -27,7 +27,7 @@
 #include "base/once.h"
 
 /* The page: zero in a child, and in a process that has not entered. */
-enum { PROCESS_OWN = 1, PROCESS_EXITING = 2 };
+enum { PROCESS_OWN = 1, PROCESS_EXITING = 2, PROCESS_OBSERVES = 4 };
 extern struct process_page {
 	_Atomic unsigned char state;
 	once entered;
@@ -42,6 +42,17 @@ static inline bool process_is_passive(void)
 {
 	return __builtin_expect(!(load_acquire(&process_page.state) & PROCESS_OWN), 0) &&
 	       !process_enter();
+}
+
+/* Return true if the process is passive because calls are only observed (PEERPIN_OBSERVE). A forked
+ * child observes its own calls. */
+static inline bool process_observes(void)
+{
+	unsigned char state = load_acquire(&process_page.state);
+
+	if (__builtin_expect(state & PROCESS_OWN, 1))
+		return false;
+	return state || (!process_enter() && load_acquire(&process_page.state));
 }
 
 /* process_is_passive() for the dlsym path: reads the environment only, no file. A wrong false is

@@ -72,7 +72,7 @@ static CUresult cuda_queries_capture_ended(CUresult result, __typeof__(cuStreamI
 {
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
 
-	if (process_is_passive())
+	if (process_is_passive() && !process_observes())
 		return result;
 	if (result == CUDA_SUCCESS ||
 	    (result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED && query &&

@@ -9,6 +9,7 @@
 #include "intercept/entry_points.h"
 #include "intercept/public.h"
 #include "memory/memory.h"
+#include "observe/observe.h"
 #include "registration/registration.h"
 #include "report/statistics.h"
 #include "report/trace.h"
@@ -48,6 +49,7 @@ static void library_renew(void)
 	memory_renew();
 	registration_renew();
 	subscriptions_renew();
+	observe_renew();
 }
 
 /* glibc passes the program's arguments to constructors. */
@@ -66,6 +68,11 @@ static __attribute__((constructor)) void library_start(int count, char *const *a
  * registrations. */
 static __attribute__((destructor)) void library_finish(void)
 {
+	/* A child forgets what its parent recorded, here at the latest. */
+	if (observe_has_begun() && process_observes()) {
+		observe_finish();
+		return;
+	}
 	bypass_check_hidden();
 	/* An inert process reads no settings here. */
 	if (!process_is_active() || process_is_passive())

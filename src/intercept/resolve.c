@@ -275,7 +275,8 @@ static void resolve_by_driver(CUresult result, const void *forward, const char *
 {
 	const struct entry_point *row;
 
-	if (result != CUDA_SUCCESS || !function || !*function || process_is_passive())
+	if (result != CUDA_SUCCESS || !function || !*function ||
+	    (process_is_passive() && !process_observes()))
 		return;
 	entry_find_driver(*function);
 	row = entry_of_driver(*function);

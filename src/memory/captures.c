@@ -35,7 +35,7 @@ static __attribute__((noinline, cold)) void captures_await_holds(void)
 
 bool captures_begin(void)
 {
-	if (process_is_passive())
+	if (process_is_passive() && !process_observes())
 		return false;
 	add_seq_cst(&open_captures, 1);
 	if (load_seq_cst(&holds))

@@ -182,16 +182,6 @@ uint64_t kept_bytes(unsigned int list)
 
 /* ---- bins; with the lock held ---- */
 
-/* The size of the largest memory in the bin of device memory of that size. */
-static uint64_t keep_bin_size(uint64_t size)
-{
-	uint64_t unit = size > KEPT_SMALL ? BLOCK
-			: size < 4096	  ? 512
-					  : (uint64_t)1 << (60 - __builtin_clzll(size));
-
-	return (size + unit - 1) & ~(unit - 1);
-}
-
 /* The last bin whose memory serves a request. Larger memory serves its own bin: what it has in
  * excess cannot be given back while the program has it. Small memory serves requests of two thirds
  * of its size: random sizes over UCX take much longer without (docs/performance/h200-stacks.md). */

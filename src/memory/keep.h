@@ -59,6 +59,19 @@ struct keep_targets {
 };
 extern const struct keep_targets keep_targets;
 
+/* An allocation above 1 MiB begins blocks of its own, which count as used (measured). */
+#define KEPT_SMALL ((uint64_t)1 << 20)
+
+/* The size of the largest memory in the bin of device memory of that size. */
+static inline uint64_t keep_bin_size(uint64_t size)
+{
+	uint64_t unit = size > KEPT_SMALL ? BLOCK
+			: size < 4096	  ? 512
+					  : (uint64_t)1 << (60 - __builtin_clzll(size));
+
+	return (size + unit - 1) & ~(unit - 1);
+}
+
 /* What the program asked for. */
 struct keep_request {
 	enum allocation_kind kind; /* DEVICE or HOST */
@@ -106,6 +119,10 @@ static inline uint64_t keep_exported(uint64_t address, uint64_t size)
  * returns its unused memory before the driver reports. */
 uint64_t keep_free_bytes(void);
 void keep_return_pool(void);
+
+/* Wait for the work of the calling thread's current context, as a free does, by an event. False: a
+ * stream may be captured, or the driver has no events of contexts. */
+bool keep_await_current(void);
 
 /* ---- want of memory ---- */
 

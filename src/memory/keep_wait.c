@@ -107,3 +107,20 @@ bool keep_is_idle(CUcontext current)
 	driver_restore_capture(relaxed, &mode);
 	return known && result == CUDA_SUCCESS;
 }
+
+bool keep_await_current(void)
+{
+	const struct driver_calls *driver = driver_calls();
+	CUcontext current = NULL;
+	CUstreamCaptureMode mode;
+	CUresult result;
+	bool relaxed, waited;
+
+	if (captures_may_be_open() || !driver->cuCtxGetCurrent ||
+	    driver->cuCtxGetCurrent(&current) != CUDA_SUCCESS || !current)
+		return false;
+	relaxed = driver_relax_capture(&mode);
+	waited = keep_wait_by_event(driver, current, driver->cuEventSynchronize, &result);
+	driver_restore_capture(relaxed, &mode);
+	return waited && result == CUDA_SUCCESS;
+}

@@ -84,7 +84,7 @@ def entries_of(library):
         image = file.read()
     names = subprocess.run(["nm", library], check=True, capture_output=True, text=True).stdout
     entries = []
-    for address, name in re.findall(r"^([0-9a-f]+) [Tt] (cu[A-Z]\w+?)(?<!_linked)(?<!_pointed)$", names, re.M):
+    for address, name in re.findall(r"^([0-9a-f]+) [Tt] (cu[A-Z]\w+?)(?<!_linked)(?<!_pointed)(?<!_observed)$", names, re.M):
         where = int(address, 16)
         offset = next(o + where - a for o, a, size in segments(image) if a <= where < a + size)
         entries.append((name, image[offset : offset + 32]))

@@ -54,12 +54,13 @@ printf '#!/bin/sh\n' >bin/peer-program
 chmod +x bin/peer-program
 shopt -u progcomp_alias 2>/dev/null || :
 
-for word in run config demo doctor report site top; do
+for word in run config demo doctor observe report site top; do
 	has "the subcommand $word" "$word" "$(offered peerpin '')"
 done
 has 'a command' peer-program "$(offered peerpin peer-pro)"
 same 'the beginning of a subcommand' 'config ' "$(offered peerpin confi)"
 has 'a command behind run' peer-program "$(offered peerpin run peer-pro)"
+has 'a command behind observe' peer-program "$(offered peerpin observe peer-pro)"
 
 # The options of the table of settings, and those of the command.
 same 'options' "$({

@@ -277,7 +277,7 @@ TEST(config, what_stands_for_itself_in_a_file_s_name_is_named_and_stays)
 	ck_assert_str_eq(
 		complaint,
 		"environment: PEERPIN_STATS_FILE=/x/%d.json: %d stands for itself (allowed: a file "
-		"name; %h host, %p process, %r rank, %j job, %e program, %q{VAR} a variable, "
+		"name; %h host, %p process, %r rank, %j job, %e program, %u user, %q{VAR} a variable, "
 		"%% percent)");
 	ck_assert_uint_eq(read_variable("PEERPIN_TRACE_FILE=%q{A"), 1);
 	ck_assert_uint_eq(read_variable("PEERPIN_LOG_FILE=%h-%q{A}-%%d"), 0);

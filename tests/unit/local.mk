@@ -39,6 +39,7 @@ UNIT_CHECKS = \
 	tests/unit/check_topology \
 	tests/unit/check_trace \
 	tests/unit/check_memory \
+	tests/unit/check_observe \
 	tests/unit/check_registration \
 	tests/unit/check_verbs_evict \
 	tests/unit/check_requests \
