@@ -275,6 +275,7 @@ proctype client(byte i) {
 			:: taken && MUTANT != 1 && FREED(i) -> drop(ref[i], gen[i], i)
 			:: else
 			fi
+		:: PARTS -> skip /* for bytes outside of the published region */
 		:: else
 		fi;
 		if
