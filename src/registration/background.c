@@ -198,8 +198,6 @@ static void background_register_in(struct domain *domain, const struct allocatio
 		statistics_time(program_ns, duration, registration_program_ns);
 	if (region)
 		statistics_count(registrations_background);
-	else
-		domain_count_vain(domain, allocation->size);
 }
 
 /* Drops the lock, if it describes any. */

@@ -8,8 +8,7 @@
  * the worker's or a client's. The next export of exactly this range gets another descriptor of it.
  *
  * A region ends with the last allocation that has a part in each of its pages. So the driver cannot
- * have replaced a page since the export, and its answer would be a dma-buf of the same pages. It
- * exports a range as long as the program has memory there: kept memory alone is not exported.
+ * have replaced a page since the export, and its answer would be a dma-buf of the same pages.
  *
  * At most a share of the program's limit of descriptors, the least recently used closed first. A
  * dma-buf keeps freed memory allocated: the end of its region closes it, before the driver frees,

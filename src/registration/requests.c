@@ -455,12 +455,11 @@ struct miss {
 	struct domain *domain;
 	const struct allocation *allocation;
 	struct region_range range;
-	uint64_t address, length;		   /* of the request, in the range */
 	const struct registration_request *client; /* NULL: the worker, or an allocation */
 	bool optional;	   /* the client has a smaller range: neither an eviction nor a warning */
-	bool dma_buf_only; /* so is a mapping of the span */
+	bool dma_buf_only; /* adapters reach a mapping of the span by dma-bufs alone */
 	struct region **ending;
-	struct dma_buf source; /* may hold the range; without a client to be closed */
+	struct dma_buf source; /* the client's, or exported for this registration; length 0: none */
 	uint64_t duration;     /* ns, once made or failed */
 };
 
@@ -584,12 +583,14 @@ static int miss_make(const struct miss *miss, struct region *region)
 	return 0;
 }
 
-/* The region of another thread that serves instead; NULL: none. */
+/* The region of another thread that has the range; NULL: none. */
 static struct region *miss_find_other(const struct miss *miss, struct entry *entry)
 {
-	if (!entry || miss->range.spans || miss->domain->owner->own_keys)
+	const struct region_range *range = &miss->range;
+
+	if (!entry || range->spans || miss->domain->owner->own_keys)
 		return NULL;
-	return choice_find_or_share(miss->domain, entry, miss->address, miss->length, &miss->range,
+	return choice_find_or_share(miss->domain, entry, range->base, range->length, range,
 				    miss->ending);
 }
 
@@ -690,8 +691,6 @@ struct region *requests_register_whole(struct domain *domain, const struct alloc
 	struct miss miss = { .domain = domain,
 			     .allocation = allocation,
 			     .range = region_whole_of(allocation, domain),
-			     .address = allocation->base,
-			     .length = memory_extent(allocation),
 			     .ending = ending };
 	struct entry *entry = entry_claim(domain, allocation, ending);
 	struct region *region = NULL;
@@ -707,6 +706,8 @@ struct region *requests_register_whole(struct domain *domain, const struct alloc
 	*duration = miss.duration;
 	if (region)
 		entry_end_parts(domain, entry, region, ending);
+	else if (error != ENDED)
+		domain_count_vain(domain, allocation->size);
 	return region;
 }
 
@@ -764,12 +765,13 @@ static enum look requests_look(struct miss *miss, struct entry *entry, bool part
 			       struct region **found)
 {
 	const struct allocation *allocation = miss->allocation;
+	const struct registration_request *request = miss->client;
 	struct region_range part = region_whole_of(allocation, miss->domain);
 
-	if (miss->length < allocation->size)
-		part = region_range_of(allocation, miss->domain, miss->address, miss->length);
+	if (request->length < allocation->size)
+		part = region_range_of(allocation, miss->domain, request->address, request->length);
 	miss->range = part;
-	*found = choice_find_or_share(miss->domain, entry, miss->address, miss->length, &part,
+	*found = choice_find_or_share(miss->domain, entry, request->address, request->length, &part,
 				      miss->ending);
 	if (*found)
 		return FOUND;
@@ -800,7 +802,7 @@ static enum look requests_look_for_span(struct miss *miss, struct entry *entry,
 	if (!span_find_mappings(request, miss->allocation, &mappings, &miss->dma_buf_only))
 		return GONE;
 	miss->range = span_range(request, &mappings);
-	*found = choice_find(domain, entry, miss->address, miss->length, &mappings);
+	*found = choice_find(domain, entry, request->address, request->length, &mappings);
 	if (*found)
 		return span_is_named(request, miss->allocation, domain, *found) ? FOUND : GONE;
 	if (requests_is_flying(domain, &miss->range))
@@ -908,8 +910,6 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 {
 	const struct registration_request *request = serving->request;
 	struct miss miss = { .allocation = &serving->allocation,
-			     .address = request->address,
-			     .length = request->length,
 			     .client = request,
 			     .ending = &serving->ending,
 			     .source = request->source };
