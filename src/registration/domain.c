@@ -240,6 +240,7 @@ struct domain *domain_create(struct protection_domain *owner, int access)
 	domain->span_failures = 0;
 	domain->number = ++last_number;
 	TAILQ_INIT(&domain->regions);
+	LIST_INIT(&domain->spans);
 	domain->next = owner->domains;
 	owner->domains = domain;
 	TAILQ_INSERT_TAIL(&domains, domain, in_all);

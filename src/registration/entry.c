@@ -70,21 +70,9 @@ struct region *entry_whole(const struct domain *domain, const struct entry *entr
 	struct entry_walk walk = entry_walk(domain, entry);
 	struct region *region;
 
-	while ((region = entry_next(&walk)) &&
-	       (region->spans || !region_contains(region, whole->base, whole->length)))
+	while ((region = entry_next(&walk)) && !region_contains(region, whole->base, whole->length))
 		;
 	return region;
-}
-
-bool entry_names(const struct domain *domain, const struct entry *entry,
-		 const struct region *region)
-{
-	struct entry_walk walk = entry_walk(domain, entry);
-	const struct region *named;
-
-	while ((named = entry_next(&walk)) && named != region)
-		;
-	return named;
 }
 
 /* The allocation has been freed, or the place is for another region. */
@@ -92,9 +80,8 @@ static void entry_unname(struct entry *entry, struct region *region, struct regi
 {
 	if (holds_hits(load_relaxed(&entry->hold)) == region->hits)
 		store_release(&entry->hold, 0);
-	if (--region->entries && !region->spans)
-		return;
-	region_end(region, ending);
+	if (!--region->entries)
+		region_end(region, ending);
 }
 
 static bool entry_is_idle(uint64_t hold)
@@ -124,16 +111,10 @@ static uint64_t *entry_find_place(struct entry *entry)
 	return found;
 }
 
-static bool entry_has_own_list(const struct domain *domain, const struct region_range *range)
-{
-	return domain->owner->own_keys && !range->spans;
-}
-
 bool entry_has_place(const struct domain *domain, const struct entry *entry,
 		     const struct region_range *range)
 {
-	bool idle = entry_has_own_list(domain, range) ||
-		    (range->whole && entry_is_idle(entry->regions[0]));
+	bool idle = domain->owner->own_keys || (range->whole && entry_is_idle(entry->regions[0]));
 
 	for (unsigned int i = 1; !range->whole && !idle && i < PLACES; i++)
 		idle = entry_is_idle(entry->regions[i]);
@@ -161,7 +142,7 @@ bool entry_name(struct domain *domain, struct entry *entry, struct region *regio
 	uint64_t *place;
 
 	registration_assert_held();
-	if (entry_has_own_list(domain, range)) {
+	if (domain->owner->own_keys) {
 		LIST_INSERT_HEAD(&entry->own, region, in_entry);
 		region->listed = true;
 	} else {
@@ -183,7 +164,7 @@ void entry_end_parts(const struct domain *domain, const struct entry *entry,
 	struct region *region;
 
 	while ((region = entry_next(&walk))) {
-		if (region->length < by->length && !region->spans && region->entries == 1 &&
+		if (region->length < by->length && region->entries == 1 &&
 		    region_contains(by, region->base, region->length) && !region_is_held(region) &&
 		    region_claim(region))
 			region_end(region, ending);
@@ -203,7 +184,7 @@ static bool entry_end(const struct domain *domain, struct entry *entry, struct r
 	store_release(&entry->hold, 0);
 	while ((region = entry_next(&walk))) {
 		any = true;
-		region->freed = region->entries == 1 || region->spans;
+		region->freed = region->entries == 1;
 		entry_unname(entry, region, ending);
 	}
 	for (unsigned int i = 0; i < PLACES; i++)
@@ -231,6 +212,31 @@ struct entry *entry_claim(struct domain *domain, const struct allocation *alloca
 	return entry;
 }
 
+/* The next span in the domain that needs the mapping; NULL: none. `last`: NULL at first. */
+static struct region *entry_next_span(const struct domain *domain, const struct allocation *mapping,
+				      const struct region *last)
+{
+	struct region *region = last ? LIST_NEXT(last, in_entry) : LIST_FIRST(&domain->spans);
+
+	while (region && !region_overlaps(region, mapping->base, mapping->size))
+		region = LIST_NEXT(region, in_entry);
+	return region;
+}
+
+/* True: there was one. */
+static bool entry_end_spans(const struct domain *domain, const struct allocation *mapping,
+			    struct region **ending)
+{
+	struct region *region;
+	bool any = false;
+
+	while ((region = entry_next_span(domain, mapping, NULL))) {
+		region->freed = any = true;
+		region_end(region, ending);
+	}
+	return any;
+}
+
 bool entry_end_all(const struct allocation *allocation, struct region **ending, uint64_t *since)
 {
 	struct domain *domain = NULL;
@@ -243,6 +249,7 @@ bool entry_end_all(const struct allocation *allocation, struct region **ending, 
 		entry = entry_of(domain, allocation);
 		before = *ending;
 		any |= entry && entry_end(domain, entry, ending);
+		any |= entry_end_spans(domain, allocation, ending);
 		if (!*since && *ending != before)
 			*since = system_clock();
 	}
@@ -260,6 +267,11 @@ bool entry_is_in_use(const struct allocation *allocation)
 		walk = entry_walk(domain, entry_of(domain, allocation));
 		while ((region = entry_next(&walk)) && !region_is_held(region))
 			;
+		if (region)
+			break;
+		do {
+			region = entry_next_span(domain, allocation, region);
+		} while (region && !region_is_held(region));
 	}
 	return region;
 }

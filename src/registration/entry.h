@@ -28,10 +28,6 @@ struct region *entry_next(struct entry_walk *walk);
 struct region *entry_whole(const struct domain *domain, const struct entry *entry,
 			   const struct region_range *whole);
 
-/* True if the entry names the region. */
-bool entry_names(const struct domain *domain, const struct entry *entry,
-		 const struct region *region);
-
 /* True if the entry can name one more such region: a place is free, or its region idle.
  * entry_name() names it, and ends the least recently used of the idle ones where it needs a place.
  */
@@ -49,7 +45,8 @@ void entry_publish(struct entry *entry, struct region *region);
 bool entry_count_failure(struct entry *entry, bool whole);
 bool entry_may_try(struct entry *entry, bool whole);
 
-/* The allocation is freed: its entries name no region any more, and those that no entry names end.
+/* The allocation is freed: its entries name no region any more, and those that no entry names end,
+ * as do spans that need it.
  * False: there was none. *since, if 0, becomes the time when the first region began to end.
  * entry_is_in_use(): a client MR holds one of them. */
 bool entry_end_all(const struct allocation *allocation, struct region **ending, uint64_t *since);

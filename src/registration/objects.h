@@ -18,8 +18,8 @@
  * allocation whose entry names a region has a part of each of its pages, and while one of them is
  * live the driver cannot have replaced a page. Allocations that round to the same range share one
  * region: their client MRs hold it until the last of these allocations is freed. A span
- * (requests.c) is a region over several mappings of VMM memory, named by the entry of each: it
- * serves only requests that need them all, and ends with the first of them.
+ * (requests.c) is a region over several mappings of VMM memory, in a list of its domain in place of
+ * entries: it serves only requests that need them all, and ends with the first of them.
  *
  * An entry names a region by a hold, which ends with the region: no end of a region searches its
  * entries.
@@ -77,6 +77,7 @@ struct region {
 	int device;
 	uint32_t used_at; /* last use known in its GPU's list (holds.h) */
 	uint64_t size;
+	uint64_t ids;		/* of a span: sum of the ids of its mappings */
 	uint64_t background_ns; /* duration of its background registration; 0: synchronous */
 	bool dma_buf_only;
 	bool entered;	  /* in the indexes; false: in flight */
@@ -84,7 +85,7 @@ struct region {
 	bool exporting;	  /* in flight: the worker exports its memory, and requests do not wait */
 	bool used;	  /* a client has requested it */
 	bool spans;	  /* over several mappings */
-	bool listed;	  /* in the list of its entry */
+	bool listed;	  /* in the list of its entry, or of spans */
 	bool counted;	  /* part of the pinned bytes */
 	bool evicted;	  /* ended by an eviction */
 	bool freed;	  /* ended by a free */
@@ -99,7 +100,7 @@ struct region {
 	struct region *imported;     /* holds of client MRs without an allocation; NULL: none */
 	TAILQ_ENTRY(region) in_list; /* of flights, of the domain's, of retiring or revoked ones */
 	TAILQ_ENTRY(region) in_gpu;  /* in the order of evictions */
-	LIST_ENTRY(region) in_entry; /* of unique keys, with `listed` */
+	LIST_ENTRY(region) in_entry; /* with `listed`: of unique keys; spans: in their domain's */
 };
 
 /* Beside the access flags of a domain, and above all of them: its regions are dma-bufs that map the
@@ -130,6 +131,7 @@ struct domain {
 	uint64_t number;       /* in order of creation; never reused; 0: ended */
 	uint64_t youngest;     /* id of an allocation: its rescan leaves later ones out */
 	struct region_list regions;
+	LIST_HEAD(, region) spans;  /* of these */
 	struct domain *next;	    /* in its protection domain */
 	TAILQ_ENTRY(domain) in_all; /* in order of creation */
 	TAILQ_ENTRY(domain) in_behind;
@@ -146,9 +148,9 @@ struct entry {
 	_Atomic uint64_t hold;	     /* for hits: of one of the regions; 0: none */
 	/* With registration_mutex held. */
 	union {
-		/* Holds of its regions; 0 or ended: none. The whole, then parts and spans. */
+		/* Holds of its regions; 0 or ended: none. The whole, then parts. */
 		uint64_t regions[1 + POLICY_PARTS];
-		LIST_HEAD(, region) own; /* unique keys: in place of the first, all but spans */
+		LIST_HEAD(, region) own; /* unique keys: in place of them */
 	};
 	uint32_t made : 3; /* parts and spans so far, at most POLICY_PARTS */
 	/* Failures of parts and spans, and of the whole, temporary errors excluded; at most
@@ -168,8 +170,7 @@ struct protection_domain {
 	bool closing;
 	int expected; /* access flags of registration_expect(); 0: none */
 	struct domain *domains;
-	struct region_list
-		revoked; /* ended, with client MRs that the client has yet to deregister */
+	struct region_list revoked;	/* ended, but the client has yet to deregister client MRs */
 	struct protection_domain *next; /* of equal hash */
 	LIST_ENTRY(protection_domain) in_adapter;
 };

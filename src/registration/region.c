@@ -295,6 +295,10 @@ void region_enter(struct region *region)
 		region->range_next = *region_bucket(region->domain, region->base);
 		*region_bucket(region->domain, region->base) = region;
 	}
+	if (region->spans) {
+		LIST_INSERT_HEAD(&region->domain->spans, region, in_entry);
+		region->listed = true;
+	}
 	room_enter(region);
 	store_release(&hits->base, region->base);
 	store_release(&hits->length, region->length);
@@ -303,11 +307,6 @@ void region_enter(struct region *region)
 	if (!region->used)
 		region_count_unused(region, 1);
 	registration_wake();
-}
-
-static bool region_overlaps(const struct region *region, uint64_t base, uint64_t size)
-{
-	return region->base < base + size && base < region->base + region->length;
 }
 
 bool region_end_flights(const struct allocation *allocation)

@@ -34,6 +34,11 @@ static inline bool region_contains(const struct region *region, uint64_t base, u
 	return region->base <= base && base + length <= region->base + region->length;
 }
 
+static inline bool region_overlaps(const struct region *region, uint64_t base, uint64_t size)
+{
+	return region->base < base + size && base < region->base + region->length;
+}
+
 /* ---- flights ----
  *
  * The thread that registers a region notes it before it drops the lock. A free, or the end of the

@@ -205,25 +205,21 @@ static bool choice_is_taken(const struct region *region)
 	return region->owner->own_keys && region_is_held(region);
 }
 
-/* Of the entry: a region for [address, address + length), of a span inside `mappings` (NULL: no
- * span). NULL: none. */
+static bool choice_is_better(const struct region *one, const struct region *other, bool smallest)
+{
+	return !other || (smallest ? one->length < other->length : one->length > other->length);
+}
+
+/* Of the entry: a region for [address, address + length); NULL: none. */
 static struct region *choice_find(const struct domain *domain, const struct entry *entry,
-				  uint64_t address, uint64_t length,
-				  const struct region_range *mappings)
+				  uint64_t address, uint64_t length)
 {
 	struct entry_walk walk = entry_walk(domain, entry);
-	bool smallest = mappings || domain->owner->own_keys;
 	struct region *region, *best = NULL;
 
 	while ((region = entry_next(&walk))) {
-		if (region->spans != !!mappings || choice_is_taken(region) ||
-		    !region_contains(region, address, length) ||
-		    (mappings &&
-		     (region->base < mappings->base ||
-		      region->base + region->length > mappings->base + mappings->length)))
-			continue;
-		if (!best ||
-		    (smallest ? region->length < best->length : region->length > best->length))
+		if (region_contains(region, address, length) && !choice_is_taken(region) &&
+		    choice_is_better(region, best, domain->owner->own_keys))
 			best = region;
 	}
 	return best;
@@ -234,7 +230,7 @@ static struct region *choice_find_or_share(struct domain *domain, struct entry *
 					   uint64_t address, uint64_t length,
 					   const struct region_range *range, struct region **ending)
 {
-	struct region *region = choice_find(domain, entry, address, length, NULL);
+	struct region *region = choice_find(domain, entry, address, length);
 
 	if (region)
 		return region;
@@ -255,8 +251,7 @@ static struct region_range choice_hull(const struct allocation *allocation,
 	while ((other = entry_next(&walk))) {
 		first = other->base < part->base ? other->base : part->base;
 		last = other->base + other->length > end ? other->base + other->length : end;
-		if (other->spans || last - first > 2 * (part->length + other->length) ||
-		    last - first >= least)
+		if (last - first > 2 * (part->length + other->length) || last - first >= least)
 			continue;
 		least = last - first;
 		hull = choice_join(allocation, domain, first, last);
@@ -300,15 +295,15 @@ static bool choice_count_request(const struct allocation *allocation, struct ent
  * One region serves the request, a span, of a range inside these mappings. The driver exports such
  * a range as one dma-buf (measured).
  *
- * The entry of each mapping names the span, which ends with the first of them. So a span serves
+ * The span is in a list of its domain, and ends with the first of its mappings. So a span serves
  * only requests that need all its mappings: the unmap of another one would revoke their client MRs.
  * A request for more mappings registers another span; the shorter one stays idle.
  *
- * No client MR outlives a mapping. The entries of live mappings name the span, or it serves no
- * request. The end of a mapping (cuMemUnmap, a loss of access) first ends the record, then takes
- * the lock, ends the span of its entry, or its flight, and returns when the region is deregistered.
- * Hits of spans take the hold with the lock held, before or after that. No entry publishes a span
- * for hits without the lock.
+ * No client MR outlives a mapping. A span serves a request if the mappings are those of its
+ * registration, by their ids. The end of a mapping (cuMemUnmap, a loss
+ * of access) first ends the record, then takes the lock, ends the spans and the flights that need
+ * it, and returns when they are deregistered. Hits of spans take the hold with the lock held,
+ * before or after that. No entry publishes a span for hits without the lock.
  */
 
 /* True if the request may be served from such memory, as far as the memory decides: a dma-buf
@@ -361,79 +356,72 @@ static struct region_range span_range(const struct registration_request *request
 	return part;
 }
 
-/* From the first mapping to the last, and if one of them is reached by dma-bufs alone. False: a
- * mapping between has ended, and may be back already. */
+struct mappings {
+	struct region_range range; /* from the first to the last */
+	uint64_t ids;		   /* their sum: an id at an address only grows */
+	bool dma_buf_only;	   /* adapters reach one of them by dma-bufs alone */
+};
+
+/* The mappings of the request. False: one between has ended, and may be back already. */
 static bool span_find_mappings(const struct registration_request *request,
-			       const struct allocation *first, struct region_range *mappings,
-			       bool *dma_buf_only)
+			       const struct allocation *first, struct mappings *mappings)
 {
 	struct allocation piece = *first;
+	bool more;
 
-	*dma_buf_only = !memory_is_registrable(&piece);
-	while (!span_ends_in(request, &piece)) {
-		if (!span_next(request, &piece))
+	*mappings = (struct mappings){ .range = { .base = first->base, .spans = true } };
+	do {
+		mappings->ids += piece.id;
+		mappings->dma_buf_only |= !memory_is_registrable(&piece);
+		more = !span_ends_in(request, &piece);
+		if (more && !span_next(request, &piece))
 			return false;
-		*dma_buf_only |= !memory_is_registrable(&piece);
-	}
-	*mappings = (struct region_range){ .base = first->base,
-					   .length = span_piece_end(&piece) - first->base,
-					   .spans = true };
+	} while (more);
+	mappings->range.length = span_piece_end(&piece) - first->base;
 	return true;
 }
 
-/* True if the entry of each mapping names the region: all are those of its registration. */
-static bool span_is_named(const struct registration_request *request,
-			  const struct allocation *first, const struct domain *domain,
-			  const struct region *region)
+static struct region *span_find(const struct domain *domain,
+				const struct registration_request *request,
+				const struct mappings *mappings)
 {
-	struct allocation piece = *first;
-	bool named;
+	const struct region_range *limit = &mappings->range;
+	struct region *region, *best = NULL;
 
-	while ((named = entry_names(domain, entry_of(domain, &piece), region)) &&
-	       !span_ends_in(request, &piece)) {
-		if (!span_next(request, &piece))
-			return false;
+	LIST_FOREACH(region, &domain->spans, in_entry) {
+		if (region_contains(region, request->address, request->length) &&
+		    region->base >= limit->base &&
+		    region->base + region->length <= limit->base + limit->length &&
+		    !choice_is_taken(region) && choice_is_better(region, best, true))
+			best = region;
 	}
-	return named;
+	return best;
 }
 
-/* True if the entry of each mapping can name one more span. */
-static bool span_has_places(const struct registration_request *request,
-			    const struct allocation *first, const struct domain *domain,
-			    const struct region_range *range)
+/* After the registration: true if the mappings are those from before. Counts the request
+ * for each. */
+static bool span_is_valid(const struct registration_request *request,
+			  const struct allocation *first, struct domain *domain,
+			  const struct region *region, struct region **ending)
 {
 	struct allocation piece = *first;
-	const struct entry *entry;
-
-	for (;;) {
-		entry = entry_of(domain, &piece);
-		if (entry && !entry_has_place(domain, entry, range))
-			return false;
-		if (span_ends_in(request, &piece) || !span_next(request, &piece))
-			return true;
-	}
-}
-
-/* The entry of each mapping names the region, if none is younger than `youngest`. */
-static bool span_name(const struct registration_request *request, const struct allocation *first,
-		      struct domain *domain, struct region *region,
-		      const struct region_range *range, uint64_t youngest, struct region **ending)
-{
-	struct allocation piece = *first;
+	struct mappings mappings;
 	struct entry *entry;
 
+	if (!span_find_mappings(request, first, &mappings) || mappings.ids != region->ids ||
+	    region->base + region->length > mappings.range.base + mappings.range.length)
+		return false;
 	for (;;) {
-		entry = piece.id <= youngest ? entry_claim(domain, &piece, ending) : NULL;
-		if (!entry || !entry_name(domain, entry, region, range, ending))
+		entry = entry_claim(domain, &piece, ending);
+		if (!entry)
 			return false;
 		choice_count_request(&piece, entry);
+		entry->made += entry->made < POLICY_PARTS;
 		if (span_ends_in(request, &piece))
-			break;
+			return true;
 		if (!span_next(request, &piece))
 			return false;
 	}
-	/* Another thread may have replaced the last mapping by a shorter one. */
-	return range->base + range->length <= span_piece_end(&piece);
 }
 
 /* ---- a registration ----
@@ -458,6 +446,7 @@ struct miss {
 	const struct registration_request *client; /* NULL: the worker, or an allocation */
 	bool optional;	   /* the client has a smaller range: neither an eviction nor a warning */
 	bool dma_buf_only; /* adapters reach a mapping of the span by dma-bufs alone */
+	uint64_t ids;	   /* of the mappings of the span */
 	struct region **ending;
 	struct dma_buf source; /* the client's, or exported for this registration; length 0: none */
 	uint64_t duration;     /* ns, once made or failed */
@@ -622,7 +611,7 @@ static void miss_close_export(struct miss *miss)
 }
 
 /* The flight is over: the entry names its region, or that of another thread. */
-static struct region *miss_settle(struct miss *miss, struct region *region, uint64_t youngest)
+static struct region *miss_settle(struct miss *miss, struct region *region)
 {
 	struct entry *entry = NULL;
 	struct region *other;
@@ -634,8 +623,8 @@ static struct region *miss_settle(struct miss *miss, struct region *region, uint
 	region->used |= other || (entry && entry->requested);
 	named = entry && !other &&
 		(miss->range.spans
-			 ? span_name(miss->client, miss->allocation, miss->domain, region,
-				     &miss->range, youngest, miss->ending)
+			 ? span_is_valid(miss->client, miss->allocation, miss->domain, region,
+					 miss->ending)
 			 : entry_name(miss->domain, entry, region, &miss->range, miss->ending));
 	if (!named) {
 		region_end(region, miss->ending);
@@ -653,7 +642,7 @@ static struct region *miss_settle(struct miss *miss, struct region *region, uint
 static struct region *miss_register(struct miss *miss, int *error)
 {
 	struct region *region = region_begin(miss->domain, miss->allocation, &miss->range), *other;
-	uint64_t start = system_clock(), youngest = memory_youngest();
+	uint64_t start = system_clock();
 	int held;
 
 	registration_assert_held();
@@ -664,6 +653,7 @@ static struct region *miss_register(struct miss *miss, int *error)
 	region->used = miss->client;
 	region->speculative = !miss->client;
 	region->dma_buf_only |= miss->dma_buf_only;
+	region->ids = miss->ids;
 	if (!miss->client)
 		miss_export(miss, region);
 	other = miss_find_other(miss, entry_of(miss->domain, miss->allocation));
@@ -678,7 +668,7 @@ static struct region *miss_register(struct miss *miss, int *error)
 		region_abandon(region);
 		region = NULL;
 	} else {
-		region = miss_settle(miss, region, youngest);
+		region = miss_settle(miss, region);
 		*error = region ? 0 : ENDED;
 	}
 	system_release_cancellation(held);
@@ -797,22 +787,22 @@ static enum look requests_look_for_span(struct miss *miss, struct entry *entry,
 {
 	const struct registration_request *request = miss->client;
 	const struct domain *domain = miss->domain;
-	struct region_range mappings;
+	struct mappings mappings;
 
-	if (!span_find_mappings(request, miss->allocation, &mappings, &miss->dma_buf_only))
+	if (!span_find_mappings(request, miss->allocation, &mappings))
 		return GONE;
-	miss->range = span_range(request, &mappings);
-	*found = choice_find(domain, entry, request->address, request->length, &mappings);
+	miss->range = span_range(request, &mappings.range);
+	miss->dma_buf_only = mappings.dma_buf_only;
+	miss->ids = mappings.ids;
+	*found = span_find(domain, request, &mappings);
+	/* The event of a former mapping waits for the lock. */
 	if (*found)
-		return span_is_named(request, miss->allocation, domain, *found) ? FOUND : GONE;
+		return (*found)->ids != mappings.ids ? GONE : FOUND;
 	if (requests_is_flying(domain, &miss->range))
 		return FLYING;
 	if (domain->span_failures != SPANS_WORK && domain->span_failures >= POLICY_FAILURES)
 		return REFUSED;
-	return entry_may_try(entry, false) &&
-			       span_has_places(request, miss->allocation, domain, &miss->range)
-		       ? MISSING
-		       : REFUSED;
+	return entry_may_try(entry, false) ? MISSING : REFUSED;
 }
 
 /* For the next registration_wake(); the request then looks again. */

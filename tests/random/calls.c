@@ -5,7 +5,6 @@
 #include <stddef.h>
 
 #include "base/config.h"
-#include "registration/policy.h"
 
 static void count_refused(struct model_totals *totals, unsigned int reasons)
 {
@@ -70,27 +69,6 @@ static bool has_failed(struct client *client, uint64_t address, uint64_t length)
 	return world_has_failed(memory->base + memory->size - 1);
 }
 
-/* Client MRs may hold all regions that one of the mappings has place for. */
-static bool is_full(struct client *client, uint64_t address, uint64_t length)
-{
-	struct model_memory *memory = model_memory_at(client, address);
-	const struct model_handle *held;
-	bool spans = !model_serves(memory, address, length);
-	unsigned int count;
-
-	for (; spans && memory; memory = model_next_mapping(client, memory, true)) {
-		count = 0;
-		for (held = client->handles; held < client->handles + HANDLES; held++)
-			count += held->known && held->address < memory->base + memory->size &&
-				 memory->base < held->address + held->length;
-		if (count >= POLICY_PARTS)
-			return true;
-		if (model_serves(memory, address, length))
-			break;
-	}
-	return false;
-}
-
 /* Request, and compare the answer with the model's reasons against it. */
 static bool is_served(struct client *client, const struct registration_request *request,
 		      unsigned int reasons, bool at_once, struct registration_keys *keys)
@@ -101,7 +79,6 @@ static bool is_served(struct client *client, const struct registration_request *
 		client->totals.failed += !reasons;
 		/* With a pin limit from the settings, client MRs may leave no room. */
 		if (!reasons && !has_failed(client, request->address, request->length) &&
-		    !is_full(client, request->address, request->length) &&
 		    config_get()->pin_limit == CONFIG_AUTO)
 			broken("a request at 0x%llx, %llu bytes, access flags 0x%x, is not served, "
 			       "though nothing "
