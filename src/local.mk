@@ -33,20 +33,18 @@ src_libcore_la_SOURCES = \
 	src/memory/queries.h src/memory/queries.c \
 	src/memory/table.h src/memory/table.c \
 	src/observe/observe.h src/observe/observe.c src/observe/observe_callers.c src/observe/observe_file.c src/observe/observe_tables.h \
-	src/registration/domain.h src/registration/adapter.h src/registration/entry.h src/registration/region.h src/registration/region_life.h src/registration/region_end.h src/registration/region_report.h src/registration/objects.h src/registration/policy.h src/registration/registration.h src/registration/topology.h \
+	src/registration/domain.h src/registration/adapter.h src/registration/entry.h src/registration/region.h src/registration/region_report.h src/registration/objects.h src/registration/policy.h src/registration/registration.h src/registration/topology.h \
 	src/registration/verbs_abi.h \
 	src/registration/adapter.c src/registration/background.h src/registration/background.c \
-	src/registration/eviction.h src/registration/eviction.c \
-	src/registration/pin_limit.h src/registration/pin_limit.c src/registration/domain.c src/registration/subscriber.c \
-	src/registration/client_mr.h src/registration/client_mr.c src/registration/holds.h src/registration/references.h src/registration/references.c src/registration/entry.c \
+	src/registration/domain.c \
+	src/registration/client_mr.h src/registration/client_mr.c src/registration/holds.h src/registration/entry.c \
 	src/registration/pinning.h src/registration/pinning.c src/registration/methods.h src/registration/methods.c \
 	src/registration/dma_buf.c src/registration/peer_memory.c src/registration/own_calls.c \
 	src/registration/ready_exports.h src/registration/ready_exports.c \
 	src/registration/sysfs.h src/registration/sysfs.c src/registration/topology.c \
-	src/registration/region.c src/registration/region_end.c src/registration/region_life.c \
+	src/registration/region.c \
 	src/registration/region_report.c \
-	src/registration/requests.c src/registration/lock.h src/registration/lock.c src/registration/room.h src/registration/room.c src/registration/protection_domain.c src/registration/verbs_calls.c \
-	src/registration/worker.c
+	src/registration/requests.c src/registration/lock.h src/registration/lock.c src/registration/room.h src/registration/room.c src/registration/protection_domain.c src/registration/verbs_calls.c
 
 pkglib_LTLIBRARIES += src/libpeerpin.la
 src_libpeerpin_la_SOURCES = src/base/bytes.c \

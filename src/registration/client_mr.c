@@ -161,18 +161,21 @@ bool registration_holds(const void *client_mr)
 
 struct ibv_pd *registration_pd_of(const void *client_mr)
 {
-	const struct region_reference *reference;
+	const struct region *region;
 	struct ibv_pd *pd = NULL;
+	uint32_t generation;
 	client_mr_entry *entry;
 	uint64_t hold;
 
 	registration_lock();
 	hold = client_mr_read(client_mr, &entry);
-	reference = holds_reference(hold);
-	if (hold && (uint32_t)holds_of(reference) == (uint32_t)hold)
-		pd = reference->region->owner->pd;
-	else if (hold && (uint32_t)holds_of(reference) == (uint32_t)holds_revoked(hold))
-		pd = reference->owner->pd;
+	if (hold) {
+		region = holds_hits(hold)->region;
+		generation = (uint32_t)holds_of(region->hits);
+		if (region->owner &&
+		    (generation == (uint32_t)hold || generation == (uint32_t)holds_revoked(hold)))
+			pd = region->owner->pd;
+	}
 	registration_unlock();
 	return pd;
 }
@@ -187,9 +190,8 @@ static struct region *client_mr_find_region(const struct ibv_context *context,
 
 	for (; owner; owner = LIST_NEXT(owner, in_adapter)) {
 		for (struct domain *domain = owner->domains; domain; domain = domain->next) {
-			LIST_FOREACH(region, &domain->regions, in_domain) {
-				if (region->state == REGION_READY &&
-				    region->keys.kernel_handle == kernel_handle)
+			TAILQ_FOREACH(region, &domain->regions, in_list) {
+				if (region->keys.kernel_handle == kernel_handle)
 					return region;
 			}
 		}

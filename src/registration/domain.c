@@ -5,10 +5,8 @@
 #include "base/atomics.h"
 #include "base/pool.h"
 #include "registration/adapter.h"
-#include "registration/entry.h"
 #include "registration/lock.h"
 #include "registration/policy.h"
-#include "registration/references.h"
 #include "report/statistics.h"
 
 #define OWNERS 1024u
@@ -229,7 +227,10 @@ struct domain *domain_create(struct protection_domain *owner, int access)
 	registration_assert_held();
 	if (!domain)
 		return NULL;
-	/* The array of entries stays with the struct, cleared: entries_end(). */
+	/* The array of entries stays with the struct, cleared: a hit that began in an earlier
+	 * domain may still read it. */
+	if (!domain->entries.size)
+		domain->entries = (struct arena)ARENA_INITIALIZER(struct entry, ALLOCATIONS_MAX);
 	domain->owner = owner;
 	store_release(&domain->context, owner->context);
 	store_release(&domain->handle, owner->handle);
@@ -238,11 +239,11 @@ struct domain *domain_create(struct protection_domain *owner, int access)
 	domain->behind = false;
 	domain->span_failures = 0;
 	domain->number = ++last_number;
-	LIST_INIT(&domain->regions);
+	TAILQ_INIT(&domain->regions);
+	LIST_INIT(&domain->spans);
 	domain->next = owner->domains;
 	owner->domains = domain;
 	TAILQ_INSERT_TAIL(&domains, domain, in_all);
-	entries_begin(domain);
 	for (unsigned int i = 0; i < SIZE_CLASSES; i++)
 		domain->vain[i] = 0;
 	domain_count++;
@@ -258,6 +259,7 @@ struct protection_domain *protection_domain_create(const struct protection_domai
 	if (!owner)
 		return NULL;
 	*owner = *as;
+	TAILQ_INIT(&owner->revoked);
 	owner->next = *first;
 	*first = owner;
 	LIST_INSERT_HEAD(&owner->adapter->owners, owner, in_adapter);
@@ -285,15 +287,14 @@ void protection_domain_forget(struct protection_domain *owner)
 		link = &(*link)->next;
 	*link = owner->next;
 	LIST_REMOVE(owner, in_adapter);
-	references_forget_revoked(owner);
 	while ((domain = owner->domains)) {
-		registration_check(LIST_EMPTY(&domain->regions));
+		registration_check(TAILQ_EMPTY(&domain->regions));
 		owner->domains = domain->next;
 		domain->number = 0;
 		TAILQ_REMOVE(&domains, domain, in_all);
 		if (domain->behind)
 			TAILQ_REMOVE(&behind, domain, in_behind);
-		entries_end(domain);
+		arena_clear(&domain->entries);
 		domain_count--;
 		dma_buf_only_count -= domain->dma_buf_only;
 		for (unsigned int i = 0; i < SIZE_CLASSES; i++)

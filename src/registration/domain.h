@@ -11,7 +11,8 @@ struct protection_domain *protection_domain_find(struct ibv_context *context, ui
 struct protection_domain *protection_domain_of(const struct ibv_pd *pd);
 
 /* A new one, with the fields of `as`; NULL: out of memory. protection_domain_forget(): with its
- * domains, which have no regions. protection_domains_renew(): registration_renew() of all. */
+ * domains, which have no regions, and without revoked client MRs. protection_domains_renew():
+ * registration_renew() of all. */
 struct protection_domain *protection_domain_create(const struct protection_domain *as);
 void protection_domain_forget(struct protection_domain *owner);
 void protection_domains_renew(void);

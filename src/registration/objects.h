@@ -8,23 +8,27 @@
  *     domain              one set of access flags, and one mapping of the memory: hosts with
  *       |                   NVLink-C2C have two paths between adapter and GPU memory, without
  *       |                   order between them. Enabled by the first request, or at the start
- *       region            one range of granules, or of pages where clients bring dma-bufs; exists
- *         |               while it has a reference
- *         |- reference      an allocation's share in the region
- *         '- client MR    the registration that a client got
+ *       entry             one allocation; names the regions that serve it
+ *       region            one range of granules, or of pages where clients bring dma-bufs; counts
+ *         |               the entries that name it, and ends with the last one
+ *         '- client MR    the registration that a client got: a hold of the region (holds.h)
  *
- * Sharing is correct by one rule: an allocation uses only regions of its own range or of a part of
- * it, rounded out to granules, or to pages where clients bring dma-bufs. So every one of them in a
- * region holds a part of each of its allocations. While one of them is live the driver cannot have
- * replaced a page. Allocations that round to the same range share one region. An allocation may
- * have several references in a domain (requests.c); hits use one of them. A span (requests.c) is a
- * region over several mappings of VMM memory, referenced by each of them: it serves only requests
- * that need them all, and ends with the first of them.
+ * Sharing is correct by one rule: an entry names only regions of its allocation's own range or of a
+ * part of it, rounded out to granules, or to pages where clients bring dma-bufs. So every
+ * allocation whose entry names a region has a part of each of its pages, and while one of them is
+ * live the driver cannot have replaced a page. Allocations that round to the same range share one
+ * region: their client MRs hold it until the last of these allocations is freed. A span
+ * (requests.c) is a region over several mappings of VMM memory, in a list of its domain in place of
+ * entries: it serves only requests that need them all, and ends with the first of them.
+ *
+ * An entry names a region by a hold, which ends with the region: no end of a region searches its
+ * entries.
  *
  * registration_mutex guards every field below, except where a comment names another rule. Lock
  * order: registration_mutex, then the memory table's lock. With registration_mutex held, no code
- * calls malloc or free (see base/pool.h), the driver or verbs. A region being registered has state
- * REGION_REGISTERING and stays in its indexes until it settles; registration_wake() follows.
+ * calls malloc or free (see base/pool.h), the driver or verbs. While a thread registers a region
+ * without the lock, the region is a flight: in no index, but in the list of flights, where frees
+ * find it (region.h).
  */
 #ifndef PEERPIN_REGISTRATION_OBJECTS_H
 #define PEERPIN_REGISTRATION_OBJECTS_H
@@ -34,6 +38,7 @@
 
 #include "base/pool.h"
 #include "base/process.h"
+#include "registration/policy.h"
 #include "registration/registration.h"
 
 /* Classes of allocation sizes: one for each power of two. */
@@ -44,71 +49,58 @@
  * rounding stays inside the block. */
 #define GRANULE ((uint64_t)64 << 10)
 
-enum region_state {
-	REGION_IDLE,	    /* created, not registered */
-	REGION_REGISTERING, /* a thread registers it, without the lock */
-	REGION_READY,
-	REGION_FAILED,
-};
+/* What hits read of a region. Type-stable; range and keys are constant within a generation
+ * (holds.h). One cache line. */
+struct region_hits {
+	_Atomic uint64_t base, length;
+	_Atomic uint64_t keys; /* lkey in the upper half, rkey in the lower */
+	_Atomic uint32_t kernel_handle;
+	_Atomic uint32_t used_at; /* last use (holds.h) */
+	struct region *region;	  /* set once */
+} __attribute__((aligned(64)));
 
+TAILQ_HEAD(region_list, region);
+
+/* The struct and its number stay together, in use or not. */
 struct region {
+	struct region_hits *hits; /* set once */
 	union {
-		struct region *next_free;
+		struct region *next_unused;
 		struct region *range_next;  /* equal hash of the base; of short ranges alone */
 		struct region *ending_next; /* ended: in a list to deregister */
 	};
 	struct domain *domain;		 /* valid until deregistered */
-	struct protection_domain *owner; /* the domain's protection domain */
+	struct protection_domain *owner; /* the domain's protection domain, until that has ended */
 	uint64_t base, length;
-	CUcontext context; /* of the region's first allocation, as are `device`, `size` */
+	uint64_t allocation; /* id of the one that it was registered for, as are the next fields */
+	CUcontext context;
 	int device;
 	uint32_t used_at; /* last use known in its GPU's list (holds.h) */
 	uint64_t size;
+	uint64_t ids;		/* of a span: sum of the ids of its mappings */
 	uint64_t background_ns; /* duration of its background registration; 0: synchronous */
-	enum region_state state;
 	bool dma_buf_only;
-	bool ended;	    /* out of every index; freed with the last user */
-	bool used;	    /* a client has requested it */
-	bool spans;	    /* over several mappings */
-	bool counted;	    /* part of the pinned bytes */
-	bool evicted;	    /* ended by an eviction */
-	bool freed;	    /* ended by a free */
-	bool evictable;	    /* in its GPU's order (eviction.h) */
-	bool aside;	    /* there: not idle when last looked at */
-	bool with_worker;   /* region_register_prepared() has not returned */
-	bool from_source;   /* registered from the given dma-buf */
-	bool speculative;   /* registered in the background before any request for its allocation */
-	unsigned int users; /* threads that use it without the lock, or wait */
-	struct ibv_mr *mr;  /* the region's registration, while READY */
+	bool entered;	  /* in the indexes; false: in flight */
+	bool ended;	  /* in flight: to be deregistered; else out of every index */
+	bool exporting;	  /* in flight: the worker exports its memory, and requests do not wait */
+	bool used;	  /* a client has requested it */
+	bool spans;	  /* over several mappings */
+	bool listed;	  /* in the list of its entry, or of spans */
+	bool counted;	  /* part of the pinned bytes */
+	bool evicted;	  /* ended by an eviction */
+	bool freed;	  /* ended by a free */
+	bool aside;	  /* in its GPU's order (room.c): not idle when last looked at */
+	bool from_source; /* registered from the given dma-buf */
+	bool speculative; /* registered in the background before any request for its allocation */
+	unsigned int entries;			  /* that name it */
+	struct ibv_mr *mr;			  /* the region's registration; NULL: in flight */
 	const struct registration_method *method; /* of `mr` */
 	struct ready_export *ready; /* its dma-buf for clients (ready_exports.c); NULL: none */
 	struct registration_keys keys;
-	uint32_t references;		   /* number of the first (holds.h); 0: none */
-	struct region_reference *imported; /* of client MRs without an allocation; NULL: none yet */
-	LIST_ENTRY(region) in_domain;	   /* ended: in the list of retiring regions */
-	TAILQ_ENTRY(region) in_gpu;	   /* while READY: in the order of evictions */
-};
-
-/* Type-stable. Range and keys are constant within a generation (holds.h). One cache line: with a
- * stride of two lines, references would share half of the cache's sets. */
-struct region_reference {
-	_Atomic uint64_t first,
-		extent;	       /* bytes that the reference serves: memory_extent() at most */
-	_Atomic uint64_t keys; /* lkey in the upper half, rkey in the lower */
-	_Atomic uint32_t kernel_handle;
-	_Atomic uint32_t used_at; /* last use (holds.h) */
-	union {
-		struct region *region;
-		struct protection_domain *owner; /* ended, in its list of revoked ones */
-	};
-	uint64_t allocation; /* its id; 0: imports */
-	/* Numbers of references (holds.h); 0: none. `next` also links the unused and the revoked
-	 * ones. */
-	uint32_t next, previous, next_in_region;
-	uint32_t slot : 29; /* the allocation's slot */
-	bool used : 1;	    /* a client has requested a part of the range in this domain */
-	bool whole : 1;	    /* serves the whole allocation */
-	bool leads : 1;	    /* of a span: of its first mapping */
+	struct region *imported;     /* holds of client MRs without an allocation; NULL: none */
+	TAILQ_ENTRY(region) in_list; /* of flights, of the domain's, of retiring or revoked ones */
+	TAILQ_ENTRY(region) in_gpu;  /* in the order of evictions */
+	LIST_ENTRY(region) in_entry; /* with `listed`: of unique keys; spans: in their domain's */
 };
 
 /* Beside the access flags of a domain, and above all of them: its regions are dma-bufs that map the
@@ -138,7 +130,8 @@ struct domain {
 	uint8_t span_failures; /* spans that could not be registered, or SPANS_WORK */
 	uint64_t number;       /* in order of creation; never reused; 0: ended */
 	uint64_t youngest;     /* id of an allocation: its rescan leaves later ones out */
-	LIST_HEAD(, region) regions;
+	struct region_list regions;
+	LIST_HEAD(, region) spans;  /* of these */
 	struct domain *next;	    /* in its protection domain */
 	TAILQ_ENTRY(domain) in_all; /* in order of creation */
 	TAILQ_ENTRY(domain) in_behind;
@@ -149,20 +142,23 @@ struct domain {
 };
 
 /* The entry of an allocation in a domain. Valid if `allocation` is the id of the live allocation at
- * this slot. A hit follows holds.h. The hold is of one of the allocation's references. */
+ * this slot. A hit follows holds.h. One cache line. */
 struct entry {
 	_Atomic uint64_t allocation; /* 0: none */
-	_Atomic uint64_t hold;	     /* 0: no hit */
-	/* With registration_mutex held. Number of the first reference in the list; the last ones
-	 * may be of former allocations at this slot, whose frees wait for the lock. */
-	uint32_t first;
+	_Atomic uint64_t hold;	     /* for hits: of one of the regions; 0: none */
+	/* With registration_mutex held. */
+	union {
+		/* Holds of its regions; 0 or ended: none. The whole, then parts. */
+		uint64_t regions[1 + POLICY_PARTS];
+		LIST_HEAD(, region) own; /* unique keys: in place of them */
+	};
 	uint32_t made : 3; /* parts and spans so far, at most POLICY_PARTS */
 	/* Failures of parts and spans, and of the whole, temporary errors excluded; at most
 	 * POLICY_FAILURES. */
 	uint32_t failures : 2, whole_failures : 2;
 	uint32_t forwards : 5;	/* requests to forward after a further failure */
 	uint32_t requested : 1; /* a client has requested the allocation */
-} __attribute__((aligned(32)));
+} __attribute__((aligned(64)));
 
 struct protection_domain {
 	struct protection_domain *next_free;
@@ -174,9 +170,7 @@ struct protection_domain {
 	bool closing;
 	int expected; /* access flags of registration_expect(); 0: none */
 	struct domain *domains;
-	/* Numbers of references whose client MRs were revoked, and may not be deregistered yet: the
-	 * first and the last; 0: none. */
-	uint32_t revoked, last_revoked;
+	struct region_list revoked;	/* ended, but the client has yet to deregister client MRs */
 	struct protection_domain *next; /* of equal hash */
 	LIST_ENTRY(protection_domain) in_adapter;
 };

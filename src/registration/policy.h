@@ -24,14 +24,14 @@
  * domain, after which spans are not tried. Chosen. */
 #define POLICY_FAILURES 3u
 
+/* After POLICY_FAILURES one of so many requests tries. Chosen. */
+#define POLICY_MEMORY 32u
+
 /* ---- background registration ---- */
 
 /* Regions of a class of sizes (powers of two) that end in a row without a request end background
  * registration of that class in the domain, until the next request for one. Chosen. */
 #define POLICY_VAIN 8u
-
-/* After POLICY_FAILURES one of so many requests tries. Chosen. */
-#define POLICY_MEMORY 32u
 
 /* ---- the worker ---- */
 

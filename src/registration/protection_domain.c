@@ -10,9 +10,7 @@
 #include "registration/domain.h"
 #include "registration/lock.h"
 #include "registration/pinning.h"
-#include "registration/references.h"
 #include "registration/region.h"
-#include "registration/region_end.h"
 #include "report/statistics.h"
 
 /* Ends the regions of a protection domain; those with client MRs, imports aside, only if
@@ -23,9 +21,10 @@ static void protection_domain_end_regions(struct protection_domain *owner, bool 
 	struct region *region;
 
 	registration_assert_held();
+	region_end_flights_of(owner);
 	for (struct domain *domain = owner->domains; domain; domain = domain->next) {
 		do {
-			LIST_FOREACH(region, &domain->regions, in_domain) {
+			TAILQ_FOREACH(region, &domain->regions, in_list) {
 				if (held_too || region_claim(region))
 					break;
 			}
@@ -51,6 +50,7 @@ static void protection_domain_end(struct protection_domain *owner)
 	protection_domain_begin_closing(owner);
 	protection_domain_end_regions(owner, true, &ending);
 	region_await_owner(owner, &ending);
+	region_forget_revoked(owner);
 	protection_domain_forget(owner);
 }
 
@@ -101,12 +101,12 @@ static bool protection_domain_is_busy(struct protection_domain *owner)
 	const struct region *region = NULL;
 
 	for (struct domain *domain = owner->domains; domain && !region; domain = domain->next) {
-		LIST_FOREACH(region, &domain->regions, in_domain) {
+		TAILQ_FOREACH(region, &domain->regions, in_list) {
 			if (region_has_client_mrs(region))
 				break;
 		}
 	}
-	return region || references_any_revoked(owner);
+	return region || region_any_revoked(owner);
 }
 
 bool registration_pd_closing(struct ibv_pd *pd)

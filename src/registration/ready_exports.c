@@ -8,8 +8,7 @@
  * or a client's. The next export of exactly this range gets another descriptor of it.
  *
  * A region ends with the last allocation that has a part in each of its pages. So the driver cannot
- * have replaced a page since the export, and its answer would be a dma-buf of the same pages. It
- * exports a range as long as the program has memory there: kept memory alone is not exported.
+ * have replaced a page since the export, and its answer would be a dma-buf of the same pages.
  *
  * At most a share of the program's limit of descriptors, the least recently used closed first. A
  * dma-buf keeps freed memory allocated: the end of its region closes it, before the driver frees,
@@ -22,7 +21,6 @@
 #include "base/system.h"
 #include "memory/memory.h"
 #include "memory/driver.h"
-#include "registration/holds.h"
 #include "registration/lock.h"
 #include "report/statistics.h"
 
@@ -126,14 +124,20 @@ static void ready_exports_add(struct region *region, const struct held_file *fil
 }
 
 /* Not for a standard stream's number: a program that has closed the stream may open it again. */
+bool ready_export_fits(const struct region *region, const struct dma_buf *source)
+{
+	registration_assert_held();
+	return files && region->domain->exports && !region->spans && region->from_source &&
+	       source->base == region->base && source->length == region->length &&
+	       (!source->file.inode || source->file.fd > STDERR_FILENO);
+}
+
 void ready_export_keep(struct region *region, struct dma_buf *source)
 {
 	struct held_file file = source->file;
 
 	registration_assert_held();
-	if (!files || !region->domain->exports || region->ended || region->ready || region->spans ||
-	    region->state != REGION_READY || !region->from_source || source->base != region->base ||
-	    source->length != region->length)
+	if (!ready_export_fits(region, source))
 		return;
 	/* The client's own, which is open during the client's call. */
 	if (!file.inode)
@@ -184,27 +188,13 @@ static int ready_exports_duplicate(const struct held_file *file)
 	return fd;
 }
 
-/* The program has memory in the region, not kept memory alone. */
-static bool ready_exports_is_visible(const struct region *region)
-{
-	const struct region_reference *reference = holds_at(region->references);
-	struct allocation found;
-
-	while (reference &&
-	       !(memory_find(reference->first, &found) && found.id == reference->allocation))
-		reference = holds_at(reference->next_in_region);
-	return reference;
-}
-
 static bool ready_exports_fits(const struct ready_export *entry, const struct found_export *wanted,
 			       int device)
 {
 	const struct region *region = entry->region;
 
 	return region->base == wanted->address && region->length == wanted->size &&
-	       region->device == device &&
-	       !(region->domain->access & DOMAIN_PCIE) == !wanted->pcie &&
-	       ready_exports_is_visible(region);
+	       region->device == device && !(region->domain->access & DOMAIN_PCIE) == !wanted->pcie;
 }
 
 /* As registration_export(), with the file; with the lock held. */

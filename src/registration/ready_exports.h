@@ -9,9 +9,10 @@
  * waits for libc's lock of the fork handlers, and one of these may free GPU memory. */
 void ready_exports_expect(void);
 
-/* The region has been registered from this dma-buf, of exactly its range where it keeps the file:
- * the worker's, whose source->length is then 0, or another descriptor of the client's own. With the
- * lock held. */
+/* The region has been registered. ready_export_fits(): true if it was from this dma-buf, of exactly
+ * its range, so that ready_export_keep() keeps the file: the worker's, whose source->length is then
+ * 0, or another descriptor of the client's own. With the lock held. */
+bool ready_export_fits(const struct region *region, const struct dma_buf *source);
 void ready_export_keep(struct region *region, struct dma_buf *source);
 
 /* The region ends: closes its dma-buf. With the lock held. */

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* region.c -- regions and their references: creation, indexes, use, removal
+/* region.c -- regions: ranges, flights, indexes, use and end
  *
- * Their registration: region_life.c. Their end: region_end.c.
+ * The thread that ends a region deregisters it, without the lock. Until then it is in the list of
+ * retiring regions, where region_await_range() and region_await_owner() find it; after that, while
+ * its client MRs are not deregistered, in the list of its protection domain.
  */
 #include "registration/region.h"
 
@@ -9,31 +11,158 @@
 #include "base/pool.h"
 #include "base/system.h"
 #include "registration/domain.h"
-#include "registration/holds.h"
-#include "registration/entry.h"
 #include "registration/lock.h"
-#include "registration/policy.h"
-#include "registration/references.h"
+#include "registration/methods.h"
+#include "registration/ready_exports.h"
+#include "registration/region_report.h"
+#include "registration/room.h"
 #include "report/statistics.h"
+#include "report/trace.h"
 
 #define RANGES (1u << 16)
 
-/* Ids of queued allocations by slot; 0: none. Any thread. */
-static struct arena queued_ids = ARENA_INITIALIZER(_Atomic uint64_t, ALLOCATIONS_MAX);
-static struct region *shared[RANGES]; /* of a granule at most, by domain and base */
-static struct pool region_pool = POOL_INITIALIZER(struct region);
+struct arena holds_regions = ARENA_INITIALIZER(struct region_hits, HOLDS_REGIONS);
+struct arena holds_pages =
+	ARENA_INITIALIZER(struct holds_page, HOLDS_REGIONS / HOLDS_PAGE * HOLDS_STRIPES);
+_Atomic uint32_t holds_time;
 
-/* NULL: no allocation of the slot has been queued. Acquire load of `ready`: the store of `base`
- * came before. */
-static _Atomic uint64_t *region_queued_at(uint32_t slot)
+static struct pool region_pool = POOL_INITIALIZER(struct region);
+static struct region *unused;
+static struct region *shared[RANGES]; /* of a granule at most, by domain and base */
+static struct region_list flights = TAILQ_HEAD_INITIALIZER(flights);
+static struct region_list retiring = TAILQ_HEAD_INITIALIZER(retiring);
+
+/* ---- ranges ---- */
+
+static uint64_t region_round_up(uint64_t value, uint64_t unit)
 {
-	return slot < queued_ids.ready ? (_Atomic uint64_t *)queued_ids.base + slot : NULL;
+	return (value + unit - 1) & ~(unit - 1);
 }
 
-/* Allocations share a region of one granule, or page: of a longer range they would overlap. */
-static bool region_may_be_shared(uint64_t length)
+/* Clients that bring dma-bufs export pages (ready_exports.c). */
+struct region_range region_range_of(const struct allocation *allocation,
+				    const struct domain *domain, uint64_t address, uint64_t length)
 {
-	return length <= GRANULE;
+	uint64_t unit = allocation->integrated || domain->exports ? PAGE : GRANULE;
+	uint64_t end = region_round_up(address + length, unit);
+	struct region_range range = { .base = address & ~(unit - 1) };
+
+	range.length = end - range.base;
+	range.whole = range.base <= allocation->base &&
+		      end >= allocation->base + memory_extent(allocation);
+	return range;
+}
+
+struct region_range region_whole_of(const struct allocation *allocation,
+				    const struct domain *domain)
+{
+	return region_range_of(allocation, domain, allocation->base, memory_extent(allocation));
+}
+
+/* ---- structs ---- */
+
+/* A new struct gets the next number. */
+static struct region *region_make(void)
+{
+	uint32_t number = holds_regions.used;
+	struct region *region;
+
+	if (arena_grow(&holds_regions, number + 1) ||
+	    arena_grow(&holds_pages, (number / HOLDS_PAGE + 1) * HOLDS_STRIPES))
+		return NULL;
+	region = pool_get(&region_pool);
+	if (!region)
+		return NULL;
+	region->hits = holds_hits(0) + arena_next(&holds_regions);
+	region->hits->region = region;
+	return region;
+}
+
+static struct region *region_take(void)
+{
+	struct region *region = unused;
+
+	registration_assert_held();
+	if (region)
+		unused = region->next_unused;
+	else
+		region = region_make();
+	if (!region)
+		return NULL;
+	registration_check(!holds_any(region->hits));
+	*region = (struct region){ .hits = region->hits };
+	store_relaxed(&region->hits->used_at, load_relaxed(&holds_time));
+	return region;
+}
+
+static void region_put(struct region *region)
+{
+	region->owner = NULL;
+	region->next_unused = unused;
+	unused = region;
+}
+
+/* The first one of the list has no client MR left, or is moved to the end: true. */
+static bool region_keep_revoked(struct protection_domain *owner)
+{
+	struct region *region = TAILQ_FIRST(&owner->revoked);
+
+	TAILQ_REMOVE(&owner->revoked, region, in_list);
+	if (!holds_any(region->hits)) {
+		region_put(region);
+		return false;
+	}
+	TAILQ_INSERT_TAIL(&owner->revoked, region, in_list);
+	return true;
+}
+
+/* A deregistration by a client takes no lock, so it leaves the region in the list. Each region that
+ * ends checks two others: the list is no longer than the most revoked client MRs that the client
+ * had at once. */
+static void region_put_ended(struct region *region)
+{
+	struct protection_domain *owner = region->owner;
+
+	TAILQ_INSERT_HEAD(&owner->revoked, region, in_list);
+	for (int checks = 3; checks && !TAILQ_EMPTY(&owner->revoked); checks--)
+		region_keep_revoked(owner);
+}
+
+bool region_any_revoked(struct protection_domain *owner)
+{
+	const struct region *region;
+
+	registration_assert_held();
+	TAILQ_FOREACH(region, &retiring, in_list) {
+		if (region->owner == owner && holds_any(region->hits))
+			return true;
+	}
+	while (!TAILQ_EMPTY(&owner->revoked)) {
+		if (region_keep_revoked(owner))
+			return true;
+	}
+	return false;
+}
+
+void region_forget_revoked(struct protection_domain *owner)
+{
+	struct region *region;
+
+	registration_assert_held();
+	while ((region = TAILQ_FIRST(&owner->revoked))) {
+		TAILQ_REMOVE(&owner->revoked, region, in_list);
+		holds_forget(region->hits);
+		region_put(region);
+	}
+}
+
+/* ---- regions of a granule, or page ---- */
+
+/* Allocations share a region of one granule, or page: of a longer range they would overlap. With
+ * unique keys each region has one entry. */
+static bool region_may_be_shared(const struct domain *domain, uint64_t length)
+{
+	return length <= GRANULE && !domain->owner->own_keys;
 }
 
 /* Adjacent granules, and adjacent blocks of 2 MiB, have adjacent buckets: the touched part of the
@@ -47,359 +176,294 @@ static struct region **region_bucket(const struct domain *domain, uint64_t base)
 		       RANGES];
 }
 
-bool region_is_of(const struct region *region, const struct region_range *range)
+struct region *region_find_shared(const struct domain *domain, const struct region_range *range)
 {
-	return region->base == range->base && region->length == range->length &&
-	       region->spans == range->spans;
-}
+	struct region *region = region_may_be_shared(domain, range->length)
+					? *region_bucket(domain, range->base)
+					: NULL;
 
-/* The region of exactly that range, for another allocation; NULL: none. */
-static struct region *region_find_shared(struct domain *domain, const struct region_range *range)
-{
-	struct region *region =
-		region_may_be_shared(range->length) ? *region_bucket(domain, range->base) : NULL;
-
-	while (region && (!region_is_of(region, range) || region->domain != domain ||
-			  region_is_taken(region)))
+	registration_assert_held();
+	while (region && (!region_is_of(region, range) || region->domain != domain))
 		region = region->range_next;
 	return region;
 }
 
-static struct region *region_create(struct domain *domain, const struct allocation *allocation,
-				    const struct region_range *range)
-{
-	struct region *region = pool_get(&region_pool);
-
-	if (!region)
-		return NULL;
-	*region = (struct region){ .domain = domain,
-				   .owner = domain->owner,
-				   .base = range->base,
-				   .length = range->length,
-				   .context = allocation->context,
-				   .device = allocation->device,
-				   .size = range->spans ? range->length : allocation->size,
-				   .spans = range->spans };
-	LIST_INSERT_HEAD(&domain->regions, region, in_domain);
-	if (region_may_be_shared(range->length)) {
-		region->range_next = *region_bucket(domain, range->base);
-		*region_bucket(domain, range->base) = region;
-	}
-	return region;
-}
-
-struct region_reference *region_find_reference(const struct domain *domain, uint32_t slot,
-					       uint64_t allocation)
-{
-	struct region_reference *reference = entry_first(domain, slot);
-
-	while (reference && reference->allocation != allocation)
-		reference = holds_at(reference->next);
-	return reference;
-}
-
-struct region_reference *region_next_reference(const struct region_reference *reference)
-{
-	struct region_reference *next = holds_at(reference->next);
-
-	while (next && next->allocation != reference->allocation)
-		next = holds_at(next->next);
-	return next;
-}
-
-static struct region_reference *region_add_reference(struct region *region,
-						     const struct allocation *allocation,
-						     const struct region_range *range)
-{
-	struct entry *entry = entry_claim(region->domain, allocation->slot, allocation->id);
-	struct region_reference *reference = entry ? references_take(region) : NULL;
-
-	if (!reference)
-		return NULL;
-	reference->allocation = allocation->id;
-	reference->slot = allocation->slot;
-	reference->whole = range->whole;
-	reference->leads = !range->spans || range->base >= allocation->base;
-	store_release(&reference->first, range->first);
-	store_release(&reference->extent, range->extent);
-	reference->previous = 0;
-	reference->next = entry->first;
-	if (entry->first)
-		holds_at(entry->first)->previous = holds_number(reference);
-	entry->first = holds_number(reference);
-	reference->next_in_region = region->references;
-	region->references = holds_number(reference);
-	if (!range->whole && entry->made < POLICY_PARTS)
-		entry->made++;
-	return reference;
-}
-
-static void region_unlink_reference(struct region_reference *reference)
-{
-	struct domain *domain = reference->region->domain;
-	struct region_reference *next = holds_at(reference->next);
-	uint32_t number = holds_number(reference);
-	uint32_t *in_region = &reference->region->references;
-
-	if (reference->previous)
-		holds_at(reference->previous)->next = reference->next;
-	else
-		((struct entry *)domain->entries.base)[reference->slot].first = reference->next;
-	if (next)
-		next->previous = reference->previous;
-	while (*in_region != number)
-		in_region = &holds_at(*in_region)->next_in_region;
-	*in_region = reference->next_in_region;
-}
-
-void region_remove_reference(struct region_reference *reference)
-{
-	struct protection_domain *owner = reference->region->owner;
-
-	statistics_add(revoked, holds_end(reference));
-	entry_withdraw(reference->region, reference);
-	region_unlink_reference(reference);
-	references_put(owner, reference);
-}
-
-bool region_is_in_use_for(const struct allocation *allocation)
-{
-	const struct region_reference *reference = NULL;
-	struct domain *domain = NULL;
-
-	while (!reference && (domain = domain_after(domain, domain ? domain->number : 0))) {
-		reference = region_find_reference(domain, allocation->slot, allocation->id);
-		while (reference && !region_is_held(reference->region))
-			reference = region_next_reference(reference);
-	}
-	return reference;
-}
-
-void region_leave_indexes(struct region *region)
+static void region_unlink_shared(struct region *region)
 {
 	struct region **link = region_bucket(region->domain, region->base);
 
-	registration_assert_held();
-	if (region_may_be_shared(region->length)) {
-		while (*link != region)
-			link = &(*link)->range_next;
-		*link = region->range_next;
-	}
-	LIST_REMOVE(region, in_domain);
-	while (region->references)
-		region_remove_reference(holds_at(region->references));
-	if (region->imported) {
-		statistics_add(revoked, holds_end(region->imported));
-		references_forget(region->imported);
-		region->imported = NULL;
-	}
-}
-
-static void region_drop_unused(struct region *region)
-{
-	region_leave_indexes(region);
-	pool_put(&region_pool, region);
-}
-
-struct region_reference *region_refer_to(struct region *region, const struct allocation *allocation,
-					 const struct region_range *range)
-{
-	struct region_reference *reference = region_add_reference(region, allocation, range);
-
-	region->dma_buf_only |= !memory_is_registrable(allocation);
-	if (reference)
-		entry_publish(region, reference);
-	return reference;
-}
-
-struct region_reference *region_refer(const struct allocation *allocation, struct domain *domain,
-				      const struct region_range *range)
-{
-	struct region *region = region_find_shared(domain, range);
-	struct region_reference *reference;
-
-	registration_assert_held();
-	if (!region)
-		region = region_create(domain, allocation, range);
-	if (!region)
-		return NULL;
-	reference = region_refer_to(region, allocation, range);
-	if (!reference && !region->references)
-		region_drop_unused(region);
-	return reference;
-}
-
-bool region_is_queued(const struct allocation *allocation)
-{
-	_Atomic uint64_t *queued = region_queued_at(allocation->slot);
-
-	return queued && load_relaxed(queued) == allocation->id;
-}
-
-void region_unqueue(const struct allocation *allocation)
-{
-	uint64_t id = allocation->id;
-
-	/* The slot may belong to another allocation already, which is queued. */
-	if (region_queued_at(allocation->slot))
-		replace_seq_cst(region_queued_at(allocation->slot), &id, 0);
-}
-
-bool region_set_queued(const struct allocation *allocation)
-{
-	uint64_t before;
-	int error = 0;
-
-	if (!region_queued_at(allocation->slot)) {
-		registration_lock();
-		error = arena_grow(&queued_ids, allocation->slot + 1);
-		registration_unlock();
-	}
-	if (error)
-		return false;
-	/* A later allocation, with a greater id, may have the slot already. */
-	before = load_relaxed(region_queued_at(allocation->slot));
-	while (before < allocation->id &&
-	       !replace_seq_cst(region_queued_at(allocation->slot), &before, allocation->id))
-		;
-	return true;
-}
-
-void region_release_user(struct region *region)
-{
-	registration_assert_held();
-	if (!--region->users && region->ended)
-		pool_put(&region_pool, region);
-}
-
-/* ---- ranges of an allocation ---- */
-
-static uint64_t region_round_up(uint64_t value, uint64_t unit)
-{
-	return (value + unit - 1) & ~(unit - 1);
-}
-
-/* Clients that bring dma-bufs export pages (ready_exports.c). */
-struct region_range region_range_of(const struct allocation *allocation,
-				    const struct domain *domain, uint64_t address, uint64_t length)
-{
-	uint64_t unit = allocation->integrated || domain->exports ? PAGE : GRANULE;
-	uint64_t end = region_round_up(address + length, unit), last;
-	struct region_range range = { .base = address & ~(unit - 1), .first = allocation->base };
-
-	range.length = end - range.base;
-	last = allocation->base + memory_extent(allocation);
-	if (range.base > range.first)
-		range.first = range.base;
-	range.extent = (end < last ? end : last) - range.first;
-	range.whole = range.extent == memory_extent(allocation);
-	return range;
-}
-
-struct region_range region_whole_of(const struct allocation *allocation,
-				    const struct domain *domain)
-{
-	return region_range_of(allocation, domain, allocation->base, allocation->size);
-}
-
-struct region_reference *region_find_whole(const struct allocation *allocation,
-					   const struct domain *domain)
-{
-	struct region_reference *reference =
-		region_find_reference(domain, allocation->slot, allocation->id);
-
-	while (reference && !reference->whole)
-		reference = region_next_reference(reference);
-	return reference;
-}
-
-struct region_reference *region_refer_whole(const struct allocation *allocation,
-					    struct domain *domain)
-{
-	struct region_range whole = region_whole_of(allocation, domain);
-
-	return region_refer(allocation, domain, &whole);
-}
-
-bool region_is_requested(const struct allocation *allocation, const struct domain *domain)
-{
-	const struct entry *entry = entry_of(domain, allocation->slot, allocation->id);
-
-	registration_assert_held();
-	return entry && entry->made;
+	while (*link != region)
+		link = &(*link)->range_next;
+	*link = region->range_next;
 }
 
 /* ---- use by clients ---- */
+
+/* Counts one speculative region more (1) or less (-1). After a kill, or an end with the memory
+ * live, the counters keep the values of that moment. */
+static void region_count_unused(const struct region *region, int64_t change)
+{
+	statistics_add(never_used, change);
+	statistics_add(never_used_bytes, change * (int64_t)region->length);
+	statistics_add(never_used_ns, change * (int64_t)region->background_ns);
+	statistics_add(never_used_pinned, change);
+	statistics_add(never_used_sizes, change * (int64_t)region->size);
+	if (change > 0)
+		statistics_sort(never_used_bytes, region->size);
+	else
+		statistics_unsort(never_used_bytes, region->size);
+}
+
+void region_set_used(struct region *region)
+{
+	registration_assert_held();
+	if (region->used)
+		return;
+	region->used = true;
+	region_count_unused(region, -1);
+}
 
 uint64_t region_take_import(struct region *region)
 {
 	registration_assert_held();
 	if (!region->imported)
-		region->imported = references_take(region);
-	return region->imported ? holds_take(holds_of(region->imported)) : 0;
+		region->imported = region_take();
+	if (!region->imported)
+		return 0;
+	region->imported->owner = region->owner;
+	return holds_take(holds_of(region->imported->hits));
 }
 
-bool region_has_client_mrs(const struct region *region)
-{
-	const struct region_reference *reference = holds_at(region->references);
+/* ---- flights ---- */
 
-	while (reference && !holds_any(reference))
-		reference = holds_at(reference->next_in_region);
-	return reference;
+struct region *region_begin(struct domain *domain, const struct allocation *allocation,
+			    const struct region_range *range)
+{
+	struct region *region = region_take();
+
+	if (!region)
+		return NULL;
+	region->domain = domain;
+	region->owner = domain->owner;
+	region->base = range->base;
+	region->length = range->length;
+	region->allocation = allocation->id;
+	region->context = allocation->context;
+	region->device = allocation->device;
+	region->size = range->spans ? range->length : allocation->size;
+	region->spans = range->spans;
+	region->dma_buf_only = !memory_is_registrable(allocation);
+	TAILQ_INSERT_TAIL(&flights, region, in_list);
+	return region;
 }
 
-bool region_is_held(const struct region *region)
+const struct region *region_find_flight(const struct domain *domain,
+					const struct region_range *range)
 {
-	registration_assert_held();
-	return region_has_client_mrs(region) || (region->imported && holds_any(region->imported));
-}
-
-/* By a client MR, or by a request that waits for the registration. Such a domain has no hits: all
- * its holds are taken with the lock held. */
-bool region_is_taken(const struct region *region)
-{
-	bool is_waited_for =
-		region->state == REGION_REGISTERING && (!region->with_worker || region->users > 1);
-
-	return region->owner->own_keys && (is_waited_for || region_is_held(region));
-}
-
-bool region_may_end(const struct region *region)
-{
-	return !region->users && !region_is_held(region);
-}
-
-/* A hit may take a hold at any time, until its generation has ended. */
-bool region_claim(struct region *region)
-{
-	struct region_reference *reference = holds_at(region->references);
+	const struct region *region;
 
 	registration_assert_held();
-	if (region_has_client_mrs(region))
-		return false;
-	while (reference && holds_claim(reference))
-		reference = holds_at(reference->next_in_region);
-	if (reference)
-		entries_publish(region);
-	return !reference;
-}
-
-uint32_t region_used_at(const struct region *region)
-{
-	const struct region_reference *reference = holds_at(region->references);
-	uint32_t now = load_relaxed(&holds_time), age, least = UINT32_MAX;
-
-	registration_assert_held();
-	for (; reference; reference = holds_at(reference->next_in_region)) {
-		age = now - load_relaxed(&reference->used_at);
-		least = age < least ? age : least;
+	TAILQ_FOREACH(region, &flights, in_list) {
+		if (region->domain == domain && region_is_of(region, range) && !region->ended &&
+		    !region->exporting)
+			break;
 	}
-	return now - least;
+	return region;
 }
 
-bool region_is_shared(const struct region *region)
+void region_abandon(struct region *region)
 {
-	const struct region_reference *first = holds_at(region->references);
+	registration_assert_held();
+	TAILQ_REMOVE(&flights, region, in_list);
+	room_release(region);
+	region_put(region);
+	registration_wake();
+}
 
-	return first && first->next_in_region;
+/* Range and keys are stored before an entry publishes the hold: a hit reads it before them. */
+void region_enter(struct region *region)
+{
+	struct region_hits *hits = region->hits;
+
+	registration_assert_held();
+	registration_check(!region->ended && region->mr);
+	region->entered = true;
+	TAILQ_REMOVE(&flights, region, in_list);
+	TAILQ_INSERT_HEAD(&region->domain->regions, region, in_list);
+	if (region_may_be_shared(region->domain, region->length)) {
+		region->range_next = *region_bucket(region->domain, region->base);
+		*region_bucket(region->domain, region->base) = region;
+	}
+	if (region->spans) {
+		LIST_INSERT_HEAD(&region->domain->spans, region, in_entry);
+		region->listed = true;
+	}
+	room_enter(region);
+	store_release(&hits->base, region->base);
+	store_release(&hits->length, region->length);
+	store_release(&hits->keys, (uint64_t)region->keys.lkey << 32 | region->keys.rkey);
+	store_release(&hits->kernel_handle, region->keys.kernel_handle);
+	if (!region->used)
+		region_count_unused(region, 1);
+	registration_wake();
+}
+
+bool region_end_flights(const struct allocation *allocation)
+{
+	struct region *region;
+	bool any = false;
+
+	registration_assert_held();
+	TAILQ_FOREACH(region, &flights, in_list) {
+		if (region->allocation != allocation->id &&
+		    !(region->spans && region_overlaps(region, allocation->base, allocation->size)))
+			continue;
+		region->ended = region->freed = true;
+		any = true;
+	}
+	return any;
+}
+
+void region_end_flights_of(const struct protection_domain *owner)
+{
+	struct region *region;
+
+	registration_assert_held();
+	TAILQ_FOREACH(region, &flights, in_list)
+		region->ended |= region->owner == owner;
+}
+
+/* ---- the end ---- */
+
+static void region_leave_indexes(struct region *region)
+{
+	if (region_may_be_shared(region->domain, region->length))
+		region_unlink_shared(region);
+	if (region->listed)
+		LIST_REMOVE(region, in_entry);
+	TAILQ_REMOVE(&region->domain->regions, region, in_list);
+	room_leave(region);
+	ready_export_end(region);
+}
+
+static void region_revoke(struct region *region)
+{
+	statistics_add(revoked, holds_end(region->hits));
+	if (!region->imported)
+		return;
+	statistics_add(revoked, holds_end(region->imported->hits));
+	holds_forget(region->imported->hits);
+	region_put(region->imported);
+	region->imported = NULL;
+}
+
+void region_end(struct region *region, struct region **ending)
+{
+	registration_assert_held();
+	if (region->entered) {
+		registration_check(!region->ended);
+		region_leave_indexes(region);
+	} else {
+		TAILQ_REMOVE(&flights, region, in_list);
+		if (!region->used)
+			region_count_unused(region, 1);
+	}
+	region_revoke(region);
+	region->ended = true;
+	TAILQ_INSERT_HEAD(&retiring, region, in_list);
+	region->ending_next = *ending;
+	*ending = region;
+	if (region->speculative && !region->used)
+		domain_count_vain(region->domain, region->size);
+}
+
+static void region_unpin(struct region *region)
+{
+	uint64_t start = region_is_reported() ? system_clock() : 0;
+	int error = region->method->unpin(region->mr);
+
+	region_report_ended(region, error, start);
+	statistics_count(deregistrations);
+	if (region->freed)
+		statistics_count(invalidated);
+	statistics_pinned(-(int64_t)region->length);
+	if (trace_is_on())
+		trace_pinned(statistics_get(pinned_bytes));
+	if (region->used)
+		return;
+	statistics_take(never_used_pinned, 1);
+}
+
+static void region_finish(struct region *region)
+{
+	registration_assert_held();
+	TAILQ_REMOVE(&retiring, region, in_list);
+	room_release(region);
+	region_put_ended(region);
+	registration_wake();
+}
+
+void region_unpin_all(struct region **ending)
+{
+	struct region *region;
+	int held;
+
+	while ((region = *ending)) {
+		*ending = region->ending_next;
+		held = system_hold_cancellation();
+		region_unpin(region);
+		registration_lock();
+		region_finish(region);
+		registration_unlock();
+		system_release_cancellation(held);
+	}
+}
+
+void region_flush(struct region **ending)
+{
+	registration_assert_held();
+	if (!*ending)
+		return;
+	registration_unlock();
+	region_unpin_all(ending);
+	registration_lock();
+}
+
+/* One of the list that ends, of the range, or of the protection domain; NULL: none. */
+static const struct region *region_find_ending(const struct region_list *list, uint64_t base,
+					       uint64_t size, const struct protection_domain *owner)
+{
+	const struct region *region;
+
+	TAILQ_FOREACH(region, list, in_list) {
+		if (region->ended &&
+		    (owner ? region->owner == owner : region_overlaps(region, base, size)))
+			break;
+	}
+	return region;
+}
+
+static void region_await(uint64_t base, uint64_t size, const struct protection_domain *owner,
+			 struct region **ending, uint64_t *since)
+{
+	registration_assert_held();
+	region_flush(ending);
+	while (region_find_ending(&retiring, base, size, owner) ||
+	       region_find_ending(&flights, base, size, owner)) {
+		if (!*since)
+			*since = system_clock();
+		registration_sleep();
+	}
+}
+
+void region_await_range(uint64_t base, uint64_t size, struct region **ending, uint64_t *since)
+{
+	region_await(base, size, NULL, ending, since);
+}
+
+void region_await_owner(const struct protection_domain *owner, struct region **ending)
+{
+	uint64_t since = 0;
+
+	region_await(0, 0, owner, ending, &since);
 }

@@ -1,30 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* region.h -- regions, their references and their indexes; with registration_mutex held unless
+/* region.h -- regions: ranges, flights, indexes, use and end; with registration_mutex held unless
  * noted
  */
 #ifndef PEERPIN_REGISTRATION_REGION_H
 #define PEERPIN_REGISTRATION_REGION_H
 
+#include "registration/holds.h"
 #include "registration/objects.h"
 
-/* A reference of the allocation at `slot` in the domain, and each further one; NULL: none. */
-struct region_reference *region_find_reference(const struct domain *domain, uint32_t slot,
-					       uint64_t allocation);
-struct region_reference *region_next_reference(const struct region_reference *reference);
+/* ---- ranges ---- */
 
-/* Creates the allocation's reference to the region of a range in the domain. A region created for
- * it is in state REGION_IDLE. region_refer_to(): of a further mapping, to the region of a span.
- * NULL: out of memory. */
 struct region_range {
-	uint64_t base, length;	/* whole granules */
-	uint64_t first, extent; /* the reference's bytes: those of the allocation; of a span none */
-	bool whole;
-	bool spans; /* over several mappings */
+	uint64_t base, length; /* whole granules, or pages */
+	bool whole;	       /* of all bytes of the allocation */
+	bool spans;	       /* over several mappings */
 };
-struct region_reference *region_refer(const struct allocation *allocation, struct domain *domain,
-				      const struct region_range *range);
-struct region_reference *region_refer_to(struct region *region, const struct allocation *allocation,
-					 const struct region_range *range);
 
 /* The range to register for [address, address + length) of the allocation in the domain; and for
  * the whole allocation. */
@@ -33,60 +23,109 @@ struct region_range region_range_of(const struct allocation *allocation,
 struct region_range region_whole_of(const struct allocation *allocation,
 				    const struct domain *domain);
 
-/* The reference of the whole allocation in the domain; NULL: none. region_refer_whole() creates it;
- * NULL: out of memory. */
-struct region_reference *region_find_whole(const struct allocation *allocation,
-					   const struct domain *domain);
-struct region_reference *region_refer_whole(const struct allocation *allocation,
-					    struct domain *domain);
+static inline bool region_is_of(const struct region *region, const struct region_range *range)
+{
+	return region->base == range->base && region->length == range->length &&
+	       region->spans == range->spans;
+}
 
-/* True if clients have requested parts: the worker leaves the allocation to their requests. */
-bool region_is_requested(const struct allocation *allocation, const struct domain *domain);
+static inline bool region_contains(const struct region *region, uint64_t base, uint64_t length)
+{
+	return region->base <= base && base + length <= region->base + region->length;
+}
 
-bool region_is_of(const struct region *region, const struct region_range *range);
+static inline bool region_overlaps(const struct region *region, uint64_t base, uint64_t size)
+{
+	return region->base < base + size && base < region->base + region->length;
+}
 
-/* region_is_queued(): true while the allocation is queued, or the thread that took it from the
- * queue works on it. region_unqueue() ends that, with or without the lock. */
-bool region_is_queued(const struct allocation *allocation);
-void region_unqueue(const struct allocation *allocation);
+/* ---- flights ----
+ *
+ * The thread that registers a region notes it before it drops the lock. A free, or the end of the
+ * protection domain, marks the flight as ended and waits: the thread then deregisters. */
 
-/* Marks the allocation as queued. Without the lock. False: out of memory. */
-bool region_set_queued(const struct allocation *allocation);
+/* Notes a flight for the allocation, of a span for its first mapping. NULL: out of memory. */
+struct region *region_begin(struct domain *domain, const struct allocation *allocation,
+			    const struct region_range *range);
 
-void region_release_user(struct region *region);
+/* The flight of exactly that range, which a request may wait for; NULL: none. */
+const struct region *region_find_flight(const struct domain *domain,
+					const struct region_range *range);
 
-/* True if a region of the allocation is not idle. */
-bool region_is_in_use_for(const struct allocation *allocation);
+/* The flight is over. region_abandon(): not registered. region_enter(): with region->mr, and keys:
+ * into the indexes of the domain. */
+void region_abandon(struct region *region);
+void region_enter(struct region *region);
 
-/* Takes the region and its references out of every index, and revokes its client MRs. */
-void region_leave_indexes(struct region *region);
+/* ---- regions ---- */
 
-/* Takes the reference out of every index, and revokes its client MRs. */
-void region_remove_reference(struct region_reference *reference);
+/* The region of exactly that range, for another allocation; NULL: none. */
+struct region *region_find_shared(const struct domain *domain, const struct region_range *range);
 
-/* ---- use by clients: client MRs, imports, last use ---- */
+/* No longer speculative: a client requests the region, or may use it unobserved. */
+void region_set_used(struct region *region);
 
-/* True if a client MR holds the region; region_has_client_mrs(): one that is no import. */
-bool region_is_held(const struct region *region);
-bool region_has_client_mrs(const struct region *region);
+/* A hold for a client MR whose allocation is unknown. 0: out of memory. */
+uint64_t region_take_import(struct region *region);
 
-/* True if a client MR has the region's keys, or will have, and they must be unique. */
-bool region_is_taken(const struct region *region);
+/* True if a client MR has the region; region_is_held(): also an import. While hits run, an
+ * estimate. */
+static inline bool region_has_client_mrs(const struct region *region)
+{
+	return holds_any(region->hits);
+}
 
-/* True if neither a client MR holds the region nor a thread. */
-bool region_may_end(const struct region *region);
+static inline bool region_is_held(const struct region *region)
+{
+	return region_has_client_mrs(region) ||
+	       (region->imported && holds_any(region->imported->hits));
+}
 
 /* True if imports alone hold the region, at most: hits take none from now on. The caller ends it.
  */
-bool region_claim(struct region *region);
-
-/* True if several allocations refer to the region. */
-bool region_is_shared(const struct region *region);
+static inline bool region_claim(struct region *region)
+{
+	return holds_claim(region->hits);
+}
 
 /* The last use of the region by a client, in evictions (holds.h). */
-uint32_t region_used_at(const struct region *region);
+static inline uint32_t region_used_at(const struct region *region)
+{
+	return load_relaxed(&region->hits->used_at);
+}
 
-/* Takes a hold for a client MR whose allocation is unknown. 0: out of memory. */
-uint64_t region_take_import(struct region *region);
+/* ---- the end ----
+ *
+ * `ending`: the caller's list of ended regions, NULL at first. The caller deregisters them as soon
+ * as it has dropped the lock, before it does anything else: nothing may wait for another thread
+ * before. Each function of the layer that may end a region has such a list from its caller. */
+
+/* Takes the region out of every index, revokes its client MRs, and adds it to the list; also a
+ * flight that is registered, and that no client got. */
+void region_end(struct region *region, struct region **ending);
+
+/* Marks the flights that need the allocation, or are of the protection domain, as ended. True:
+ * there is one. */
+bool region_end_flights(const struct allocation *allocation);
+void region_end_flights_of(const struct protection_domain *owner);
+
+/* Deregister the regions on the list. region_unpin_all(): without the lock. region_flush(): drops
+ * the lock meanwhile, if there are any. */
+void region_unpin_all(struct region **ending);
+void region_flush(struct region **ending);
+
+/* Two ends may meet: memory is freed while its protection domain is closed. Only one thread finds
+ * the region; the other must not continue before it is deregistered. These functions wait for
+ * ended regions and flights of other threads; a caller deregisters its own first. *since, if 0,
+ * becomes the time when a wait began. */
+void region_await_range(uint64_t base, uint64_t size, struct region **ending, uint64_t *since);
+void region_await_owner(const struct protection_domain *owner, struct region **ending);
+
+/* The memory of a revoked client MR was freed, and no kernel object is behind it. Without peerpin
+ * there would be one until the deregistration, and its protection domain would be busy. So an ended
+ * region stays in a list of its protection domain until its last client MR is deregistered. True if
+ * there is one. region_forget_revoked(): the protection domain has ended. */
+bool region_any_revoked(struct protection_domain *owner);
+void region_forget_revoked(struct protection_domain *owner);
 
 #endif

@@ -6,9 +6,10 @@
  * struct with the region's keys, identified by its address. Contract:
  *
  * - A client MR covers only live memory, with exactly the requested access flags.
- * - A free revokes the client MRs of the allocation and deregisters regions without another live
- *   allocation. Both are complete when registration_freeing() returns, so before the driver
- *   frees.
+ * - A free deregisters the regions of the allocation that no other live allocation shares, and
+ *   revokes their client MRs. Both are complete when registration_freeing() returns, so before
+ *   the driver frees. A shared region is one granule, or page: none of its pages is replaced before
+ *   its last allocation is freed.
  * - An unsupported request is forwarded: the client's own call registers.
  *
  * Any thread may call. One lock guards the whole layer (objects.h). The layer calls neither the
@@ -161,7 +162,7 @@ void registration_imported(const void *client_mr, const struct ibv_context *cont
 
 /* For a client's export of a range as a dma-buf: another descriptor of the dma-buf by which exactly
  * this range is registered, mapped likewise, for the caller to return; it is recorded. Negative:
- * the driver has to export the range. */
+ * the driver has to export the range. The caller has checked that the program has memory in it. */
 int registration_export(const struct found_export *wanted);
 
 /* An allocation begins, or ends: events of memory.h, kept memory at its release. */

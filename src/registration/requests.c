@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* requests.c -- client requests, and their service from regions
  *
- * From top to bottom: the domain of a request, the mappings that it needs, the range that serves
- * it, the registration of that range or the wait for another thread's, and the client MR. Hits,
- * which take no lock, are at the end.
+ * From top to bottom: the domain of a request, the range that serves it, the mappings that it
+ * needs, the registration of that range, and the request: a look at the entry of its allocation,
+ * the wait for another thread's flight or an own one, and the client MR. Hits, which take no lock,
+ * are at the end.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -14,24 +15,22 @@
 #include "base/process.h"
 #include "base/system.h"
 #include "memory/lookup.h"
+#include "registration/adapter.h"
 #include "registration/background.h"
 #include "registration/client_mr.h"
 #include "registration/domain.h"
-#include "registration/holds.h"
 #include "registration/entry.h"
 #include "registration/lock.h"
-#include "registration/pin_limit.h"
-#include "registration/policy.h"
+#include "registration/pinning.h"
 #include "registration/ready_exports.h"
 #include "registration/region.h"
-#include "registration/region_end.h"
-#include "registration/region_life.h"
+#include "registration/region_report.h"
 #include "registration/registration.h"
 #include "registration/room.h"
 #include "report/statistics.h"
 #include "report/trace.h"
 
-#define TRIES 3 /* of a request whose region another thread ends */
+#define TRIES 3 /* of a request whose flight another thread ends */
 
 /* Reasons of forwarded requests, each with a counter. */
 #define FORWARD_REASONS(REASON)                                                                    \
@@ -183,8 +182,9 @@ static void domain_expect_like(const struct registration_request *request)
  * POLICY_TIMES times the request. Else it registers a part: its own range in whole granules, joined
  * with the nearest part where both make up at least half of that. After POLICY_PARTS parts a
  * request registers the whole. The whole ends the parts without client MRs. A part serves where the
- * whole does not fit, or fails. With unique keys there are parts alone: each client MR needs a
- * region of its own, also of a range that has one.
+ * whole does not fit, or fails, in the place of an idle one; while client MRs hold all parts,
+ * requests register the whole or are forwarded. With unique keys there are parts alone: each client
+ * MR needs a region of its own, also of a range that has one.
  */
 
 /* Of whole granules: that of the allocation's bytes in them. */
@@ -198,87 +198,60 @@ static struct region_range choice_join(const struct allocation *allocation,
 	return region_range_of(allocation, domain, first, last - first);
 }
 
+/* With unique keys: a client MR has the region's keys. Such a domain has no hits, so all its holds
+ * are taken with the lock held. */
+static bool choice_is_taken(const struct region *region)
+{
+	return region->owner->own_keys && region_is_held(region);
+}
+
 static bool choice_is_better(const struct region *one, const struct region *other, bool smallest)
 {
 	return !other || (smallest ? one->length < other->length : one->length > other->length);
 }
 
-static bool choice_is_within(const struct region *region, const struct region_range *limit)
+/* Of the entry: a region for [address, address + length); NULL: none. */
+static struct region *choice_find(const struct domain *domain, const struct entry *entry,
+				  uint64_t address, uint64_t length)
 {
-	return region->base >= limit->base &&
-	       region->base + region->length <= limit->base + limit->length;
-}
+	struct entry_walk walk = entry_walk(domain, entry);
+	struct region *region, *best = NULL;
 
-/* For a request inside the allocation, or of a span inside `limit`, its mappings: a reference with
- * a registered region that contains the request; else with the region of exactly `range`. NULL:
- * none. With unique keys no client MR holds the region. A region of exactly `range` that is not
- * registered: another thread registers it, or it was evicted. A longer one may have failed, or not
- * fit, and takes longer. */
-static struct region_reference *choice_find_serving(const struct allocation *allocation,
-						    const struct domain *domain,
-						    const struct registration_request *request,
-						    const struct region_range *range,
-						    const struct region_range *limit)
-{
-	struct region_reference *reference =
-		region_find_reference(domain, allocation->slot, allocation->id);
-	struct region_reference *best = NULL, *exact = NULL;
-	bool smallest = range->spans || domain->owner->own_keys;
-	const struct region *region;
-
-	for (; reference; reference = region_next_reference(reference)) {
-		region = reference->region;
-		if (region->spans != range->spans || region_is_taken(region))
-			continue;
-		if (region_is_of(region, range))
-			exact = reference;
-		if (region->state == REGION_READY && region->base <= request->address &&
-		    region->base + region->length >= request->address + request->length &&
-		    (!limit || choice_is_within(region, limit)) &&
-		    choice_is_better(region, best ? best->region : NULL, smallest))
-			best = reference;
+	while ((region = entry_next(&walk))) {
+		if (region_contains(region, address, length) && !choice_is_taken(region) &&
+		    choice_is_better(region, best, domain->owner->own_keys))
+			best = region;
 	}
-	return best ? best : exact;
+	return best;
 }
 
-/* A part or span that is not registered after a request ends, if that is its only user. */
-static void choice_drop_failed(struct region *region, const struct region_reference *reference,
-			       struct region **ending)
+/* Likewise, or a neighbour's region of that range, which the entry names from now on. */
+static struct region *choice_find_or_share(struct domain *domain, struct entry *entry,
+					   uint64_t address, uint64_t length,
+					   const struct region_range *range, struct region **ending)
 {
-	registration_assert_held();
-	if (!reference->whole && region->users == 1 && (!region_is_shared(region) || region->spans))
-		region_end(region, ending);
-}
+	struct region *region = choice_find(domain, entry, address, length);
 
-static struct region_reference *choice_find_exact(const struct allocation *allocation,
-						  const struct domain *domain,
-						  const struct region_range *range)
-{
-	struct region_reference *reference =
-		region_find_reference(domain, allocation->slot, allocation->id);
-
-	while (reference &&
-	       (!region_is_of(reference->region, range) || region_is_taken(reference->region)))
-		reference = region_next_reference(reference);
-	return reference;
+	if (region)
+		return region;
+	region = region_find_shared(domain, range);
+	return region && entry_name(domain, entry, region, range, ending) ? region : NULL;
 }
 
 /* The part, joined with the nearest one where both make up at least half of that. */
 static struct region_range choice_hull(const struct allocation *allocation,
-				       const struct domain *domain, const struct region_range *part)
+				       const struct domain *domain, const struct entry *entry,
+				       const struct region_range *part)
 {
-	const struct region_reference *reference =
-		region_find_reference(domain, allocation->slot, allocation->id);
 	uint64_t end = part->base + part->length, first, last, least = UINT64_MAX;
+	struct entry_walk walk = entry_walk(domain, entry);
 	struct region_range hull = *part;
 	const struct region *other;
 
-	for (; reference; reference = region_next_reference(reference)) {
-		other = reference->region;
+	while ((other = entry_next(&walk))) {
 		first = other->base < part->base ? other->base : part->base;
 		last = other->base + other->length > end ? other->base + other->length : end;
-		if (other->spans || other->state != REGION_READY || reference->whole ||
-		    last - first > 2 * (part->length + other->length) || last - first >= least)
+		if (last - first > 2 * (part->length + other->length) || last - first >= least)
 			continue;
 		least = last - first;
 		hull = choice_join(allocation, domain, first, last);
@@ -286,75 +259,29 @@ static struct region_range choice_hull(const struct allocation *allocation,
 	return hull;
 }
 
-static bool choice_may_take_whole(const struct allocation *allocation, const struct domain *domain,
-				  const struct region_range *whole)
-{
-	const struct region_reference *reference = region_find_whole(allocation, domain);
-
-	/* It did not fit, or failed. */
-	if (reference && reference->region->state != REGION_REGISTERING)
-		return false;
-	return pin_limit_has_room(domain->owner->adapter, allocation->device, whole->length);
-}
-
 /* The range to register for a request whose own range is `part`. */
 static struct region_range choice_extend(const struct allocation *allocation,
-					 const struct domain *domain,
-					 const struct region_range *part,
-					 const struct region_range *whole)
+					 const struct domain *domain, const struct entry *entry,
+					 const struct region_range *part)
 {
-	const struct entry *entry = entry_of(domain, allocation->slot, allocation->id);
-	unsigned int made = entry ? entry->made : 0;
-	struct region_range hull;
+	struct region_range whole = region_whole_of(allocation, domain), hull;
 
 	if (part->whole || domain->owner->own_keys || allocation->integrated)
 		return *part;
-	if ((whole->length <= POLICY_WHOLE || whole->length <= POLICY_TIMES * part->length ||
-	     made == POLICY_PARTS) &&
-	    choice_may_take_whole(allocation, domain, whole))
-		return *whole;
-	hull = made < POLICY_PARTS ? choice_hull(allocation, domain, part) : *part;
-	return pin_limit_has_room(domain->owner->adapter, allocation->device, hull.length) ? hull
-											   : *part;
+	if ((whole.length <= POLICY_WHOLE || whole.length <= POLICY_TIMES * part->length ||
+	     entry->made == POLICY_PARTS) &&
+	    !entry->whole_failures && entry_has_place(domain, entry, &whole) &&
+	    room_has(domain->owner->adapter, allocation->device, whole.length))
+		return whole;
+	hull = entry->made < POLICY_PARTS ? choice_hull(allocation, domain, entry, part) : *part;
+	return room_has(domain->owner->adapter, allocation->device, hull.length) ? hull : *part;
 }
 
-/* The reference that serves a request inside the allocation. `parts_only`: a longer range than the
- * request's did not fit within the pin limit, or failed. Sets *optional if the range is longer.
- * NULL: out of memory, or no region for the request. */
-static struct region_reference *choice_of_allocation(const struct allocation *allocation,
-						     struct domain *domain,
-						     const struct registration_request *request,
-						     bool parts_only, bool *optional)
+/* A client requests the allocation in this domain. True: for the first time, which is counted. */
+static bool choice_count_request(const struct allocation *allocation, struct entry *entry)
 {
-	struct region_range whole = region_whole_of(allocation, domain), part = whole, range;
-	struct region_reference *found;
-
 	registration_assert_held();
-	if (request->length < allocation->size)
-		part = region_range_of(allocation, domain, request->address, request->length);
-	found = choice_find_serving(allocation, domain, request, &part, NULL);
-	*optional = false;
-	if (found &&
-	    (found->region->state == REGION_READY || found->region->state == REGION_REGISTERING))
-		return found;
-	if (!entry_may_try(domain, allocation, part.whole))
-		return NULL;
-	if (found)
-		return found;
-	range = parts_only ? part : choice_extend(allocation, domain, &part, &whole);
-	*optional = range.length > part.length;
-	found = choice_find_exact(allocation, domain, &range);
-	return found ? found : region_refer(allocation, domain, &range);
-}
-
-/* A client requests the allocation in this domain, in which it has a reference. True: for the first
- * time, which is counted. */
-static bool choice_count_request(const struct allocation *allocation, const struct domain *domain)
-{
-	struct entry *entry = entry_of(domain, allocation->slot, allocation->id);
-
-	registration_assert_held();
-	if (!entry || entry->requested)
+	if (entry->requested)
 		return false;
 	entry->requested = true;
 	statistics_add(requested_bytes, allocation->size);
@@ -368,16 +295,15 @@ static bool choice_count_request(const struct allocation *allocation, const stru
  * One region serves the request, a span, of a range inside these mappings. The driver exports such
  * a range as one dma-buf (measured).
  *
- * The span has a reference from each of its mappings, and ends with the first of them. So a span
- * serves only requests that need all its mappings: the unmap of another one would revoke their
- * client MRs. A request for more mappings registers another span; the shorter one stays idle.
+ * The span is in a list of its domain, and ends with the first of its mappings. So a span serves
+ * only requests that need all its mappings: the unmap of another one would revoke their client MRs.
+ * A request for more mappings registers another span; the shorter one stays idle.
  *
- * No client MR outlives a mapping. References are created with the lock held, each for a mapping
- * whose record is live then. The end of the mapping (cuMemUnmap, a loss of access) first ends the
- * record, then takes the lock, finds the reference, ends the holds of all references of the span,
- * and returns when the region is deregistered. Hits of spans take the hold with the lock held,
- * before or after that. The wait-free hit sees no span: its references have no bytes and publish no
- * hold.
+ * No client MR outlives a mapping. A span serves a request if the mappings are those of its
+ * registration, by their ids. The end of a mapping (cuMemUnmap, a loss
+ * of access) first ends the record, then takes the lock, ends the spans and the flights that need
+ * it, and returns when they are deregistered. Hits of spans take the hold with the lock held,
+ * before or after that. No entry publishes a span for hits without the lock.
  */
 
 /* True if the request may be served from such memory, as far as the memory decides: a dma-buf
@@ -430,82 +356,347 @@ static struct region_range span_range(const struct registration_request *request
 	return part;
 }
 
-/* References from all mappings of the request, or from none. */
-static struct region_reference *span_create(const struct allocation *first, struct domain *domain,
-					    const struct registration_request *request,
-					    const struct region_range *range,
-					    struct region **ending, bool *gone)
+struct mappings {
+	struct region_range range; /* from the first to the last */
+	uint64_t ids;		   /* their sum: an id at an address only grows */
+	bool dma_buf_only;	   /* adapters reach one of them by dma-bufs alone */
+};
+
+/* The mappings of the request. False: one between has ended, and may be back already. */
+static bool span_find_mappings(const struct registration_request *request,
+			       const struct allocation *first, struct mappings *mappings)
 {
-	struct region_reference *reference, *of_first = NULL;
 	struct allocation piece = *first;
-	bool more = true;
+	bool more;
 
+	*mappings = (struct mappings){ .range = { .base = first->base, .spans = true } };
 	do {
-		reference = of_first ? region_refer_to(of_first->region, &piece, range)
-				     : region_refer(&piece, domain, range);
-		if (!reference)
-			break;
-		if (!of_first)
-			of_first = reference;
-		choice_count_request(&piece, domain);
-		reference->used = true;
+		mappings->ids += piece.id;
+		mappings->dma_buf_only |= !memory_is_registrable(&piece);
 		more = !span_ends_in(request, &piece);
-	} while (more && span_next(request, &piece));
-	/* Another thread may have replaced the last mapping by a shorter one. */
-	if (reference && !more && range->base + range->length <= span_piece_end(&piece))
-		return of_first;
-	if (of_first)
-		region_end(of_first->region, ending);
-	*gone = reference;
-	return NULL;
-}
-
-/* The reference of `first`, the request's first mapping, to the region that serves the request.
- * NULL: out of memory, no region for the request, or (*gone) a mapping has ended, and may be back
- * already. */
-static struct region_reference *span_choose(const struct allocation *first, struct domain *domain,
-					    const struct registration_request *request,
-					    struct region **ending, bool *gone)
-{
-	struct region_range mappings, range;
-	struct region_reference *found;
-	struct allocation last;
-
-	registration_assert_held();
-	/* span_create() looks at those between, as the caller has. */
-	*gone = !memory_find(request->address + request->length - 1, &last);
-	if (*gone)
-		return NULL;
-	mappings = (struct region_range){ .base = first->base,
-					  .length = span_piece_end(&last) - first->base,
-					  .spans = true };
-	range = span_range(request, &mappings);
-	found = choice_find_serving(first, domain, request, &range, &mappings);
-	if (found)
-		return found;
-	if (domain->span_failures != SPANS_WORK && domain->span_failures >= POLICY_FAILURES)
-		return NULL;
-	return entry_may_try(domain, first, false)
-		       ? span_create(first, domain, request, &range, ending, gone)
-		       : NULL;
-}
-
-/* True while each mapping of the span is live, and not younger than the request's dma-buf:
- * `youngest` (registration.h). Counts as a use. */
-static bool span_is_live(const struct region *region, uint64_t youngest)
-{
-	struct region_reference *reference = holds_at(region->references);
-	uint32_t now = load_relaxed(&holds_time);
-
-	registration_assert_held();
-	for (; reference; reference = holds_at(reference->next_in_region)) {
-		if ((youngest && youngest < reference->allocation) ||
-		    !memory_is_live(&(struct allocation){ .id = reference->allocation,
-							  .slot = reference->slot }))
+		if (more && !span_next(request, &piece))
 			return false;
-		store_relaxed(&reference->used_at, now);
-	}
+	} while (more);
+	mappings->range.length = span_piece_end(&piece) - first->base;
 	return true;
+}
+
+static struct region *span_find(const struct domain *domain,
+				const struct registration_request *request,
+				const struct mappings *mappings)
+{
+	const struct region_range *limit = &mappings->range;
+	struct region *region, *best = NULL;
+
+	LIST_FOREACH(region, &domain->spans, in_entry) {
+		if (region_contains(region, request->address, request->length) &&
+		    region->base >= limit->base &&
+		    region->base + region->length <= limit->base + limit->length &&
+		    !choice_is_taken(region) && choice_is_better(region, best, true))
+			best = region;
+	}
+	return best;
+}
+
+/* After the registration: true if the mappings are those from before. Counts the request
+ * for each. */
+static bool span_is_valid(const struct registration_request *request,
+			  const struct allocation *first, struct domain *domain,
+			  const struct region *region, struct region **ending)
+{
+	struct allocation piece = *first;
+	struct mappings mappings;
+	struct entry *entry;
+
+	if (!span_find_mappings(request, first, &mappings) || mappings.ids != region->ids ||
+	    region->base + region->length > mappings.range.base + mappings.range.length)
+		return false;
+	for (;;) {
+		entry = entry_claim(domain, &piece, ending);
+		if (!entry)
+			return false;
+		choice_count_request(&piece, entry);
+		entry->made += entry->made < POLICY_PARTS;
+		if (span_ends_in(request, &piece))
+			return true;
+		if (!span_next(request, &piece))
+			return false;
+	}
+}
+
+/* ---- a registration ----
+ *
+ * The thread notes the flight, registers without the lock, and looks again: another thread may have
+ * registered meanwhile, or ended the flight.
+ */
+
+/* Evictions for one registration that the adapter refuses. Each evicts twice as many bytes as the
+ * last. */
+#define EVICTIONS_MAX 4
+
+/* Beside the methods' errors. */
+#define NO_ROOM (-EDQUOT)    /* within the pin limit */
+#define ENDED	(-ECANCELED) /* by a free, or with its protection domain */
+
+/* A registration to make. */
+struct miss {
+	struct domain *domain;
+	const struct allocation *allocation;
+	struct region_range range;
+	const struct registration_request *client; /* NULL: the worker, or an allocation */
+	bool optional;	   /* the client has a smaller range: neither an eviction nor a warning */
+	bool dma_buf_only; /* adapters reach a mapping of the span by dma-bufs alone */
+	uint64_t ids;	   /* of the mappings of the span */
+	struct region **ending;
+	struct dma_buf source; /* the client's, or exported for this registration; length 0: none */
+	uint64_t duration;     /* ns, once made or failed */
+};
+
+static struct pin_request miss_pin_request(const struct miss *miss, const struct region *region)
+{
+	return (struct pin_request){ .pd = region->owner->pd,
+				     .base = region->base,
+				     .length = region->length,
+				     .access = miss->domain->access & ~DOMAIN_PCIE,
+				     .pcie = miss->domain->access & DOMAIN_PCIE,
+				     .device = region->device,
+				     .context = region->context,
+				     .dma_buf_only = region->dma_buf_only,
+				     .own_blocks = region->context && !region->dma_buf_only &&
+						   region->size >= BLOCK,
+				     .by_address = miss->client && !miss->client->dma_buf,
+				     .source = miss->source };
+}
+
+static int miss_pin(const struct miss *miss, struct region *region, struct pin_result *result)
+{
+	struct pin_request request = miss_pin_request(miss, region);
+	uint64_t start = system_clock();
+	int error;
+
+	region_flush(miss->ending);
+	registration_unlock();
+	error = pinning_pin(&request, result);
+	region->method = result->method;
+	region->from_source = !error && result->from_source;
+	region_report_registered(&request, error, &result->failure, start);
+	registration_lock();
+	return error;
+}
+
+/* Reserves the region's bytes, after evictions for a client that waits. The evicted bytes are
+ * counted before the lock is dropped. */
+static int miss_reserve(const struct miss *miss, struct region *region)
+{
+	bool fits;
+
+	adapter_describe(region->owner->adapter, region->device);
+	room_describe(region->device);
+	if (region->ended)
+		return ENDED;
+	fits = room_fits(region);
+	if (!fits && miss->client && !miss->optional)
+		fits = room_make_for(region, miss->ending);
+	if (fits)
+		room_reserve(region);
+	else
+		statistics_count(over_pin_limit);
+	return fits ? 0 : NO_ROOM;
+}
+
+static void miss_report(const struct miss *miss, const struct region *region, int error,
+			const struct pin_result *result, uint64_t learnt)
+{
+	const struct adapter *adapter = region->owner->adapter;
+	struct errors_room room = { .regions = adapter_regions(adapter),
+				    .region_limit = adapter->region_limit,
+				    .bar1 = room_bar1(region->device) };
+
+	registration_unlock();
+	region_report_pin_limit(region->device, learnt);
+	/* Of the worker's failures clients notice nothing. */
+	if (error && miss->client && !result->reported)
+		region_log_failure(region, error, result->failure, &room);
+	registration_lock();
+}
+
+/* A lack of memory is no evidence against spans, nor are further failures of one first mapping. */
+static void miss_count_failure(const struct miss *miss, int error)
+{
+	struct entry *entry = entry_of(miss->domain, miss->allocation);
+	uint8_t *of_spans = &miss->domain->span_failures;
+
+	if (!own_thread_is_done())
+		region_count_failure(-error);
+	if (pinning_may_succeed_later(error) || !entry || (miss->optional && !miss->range.whole))
+		return;
+	if (entry_count_failure(entry, miss->range.whole) && miss->range.spans &&
+	    error != -ENOMEM && *of_spans < POLICY_FAILURES)
+		++*of_spans;
+}
+
+/* Sets the region's MR and keys. */
+static int miss_make(const struct miss *miss, struct region *region)
+{
+	uint64_t bytes = region->length, learnt = 0;
+	struct pin_result result;
+	int error = miss_reserve(miss, region);
+
+	if (error)
+		return error;
+	error = miss_pin(miss, region, &result);
+	for (int i = miss->optional ? EVICTIONS_MAX : 0;
+	     error == -ENOMEM && !region->ended && i < EVICTIONS_MAX; i++, bytes *= 2) {
+		learnt = room_refused(region);
+		if (!miss->client ||
+		    !room_make(region->owner->adapter, region->device, bytes, miss->ending))
+			break;
+		error = miss_pin(miss, region, &result);
+	}
+	if (!error && miss->client)
+		room_granted(region);
+	if ((error && !miss->optional) || learnt)
+		miss_report(miss, region, error, &result, learnt);
+	if (error) {
+		miss_count_failure(miss, error);
+		return error;
+	}
+	region->mr = result.mr;
+	region->keys = (struct registration_keys){ .kernel_handle = result.mr->handle,
+						   .lkey = result.mr->lkey,
+						   .rkey = result.mr->rkey };
+	statistics_count(registrations);
+	statistics_pinned((int64_t)region->length);
+	return 0;
+}
+
+/* The region of another thread that has the range; NULL: none. */
+static struct region *miss_find_other(const struct miss *miss, struct entry *entry)
+{
+	const struct region_range *range = &miss->range;
+
+	if (!entry || range->spans || miss->domain->owner->own_keys)
+		return NULL;
+	return choice_find_or_share(miss->domain, entry, range->base, range->length, range,
+				    miss->ending);
+}
+
+/* Without a client: exports the memory first. Requests do not wait for that, and register. */
+static void miss_export(struct miss *miss, struct region *region)
+{
+	struct pin_request request = miss_pin_request(miss, region);
+
+	region_flush(miss->ending);
+	if (region->ended || !room_fits(region))
+		return;
+	region->exporting = true;
+	registration_unlock();
+	pinning_prepare(&request);
+	registration_lock();
+	region->exporting = false;
+	miss->source = request.source;
+}
+
+/* Before the flight is over: an open dma-buf keeps freed memory allocated. */
+static void miss_close_export(struct miss *miss)
+{
+	if (miss->client || !miss->source.length)
+		return;
+	registration_unlock();
+	held_file_close(&miss->source.file);
+	registration_lock();
+	miss->source.length = 0;
+}
+
+/* The flight is over: the entry names its region, or that of another thread. */
+static struct region *miss_settle(struct miss *miss, struct region *region)
+{
+	struct entry *entry = NULL;
+	struct region *other;
+	bool named;
+
+	if (!region->ended)
+		entry = entry_claim(miss->domain, miss->allocation, miss->ending);
+	other = miss_find_other(miss, entry);
+	region->used |= other || (entry && entry->requested);
+	named = entry && !other &&
+		(miss->range.spans
+			 ? span_is_valid(miss->client, miss->allocation, miss->domain, region,
+					 miss->ending)
+			 : entry_name(miss->domain, entry, region, &miss->range, miss->ending));
+	if (!named) {
+		region_end(region, miss->ending);
+		return other;
+	}
+	region_enter(region);
+	ready_export_keep(region, &miss->source);
+	if (region->spans)
+		miss->domain->span_failures = SPANS_WORK;
+	return region;
+}
+
+/* Registers the range, and drops the lock meanwhile. The driver may reach a cancellation point, and
+ * frees wait for the flight: cancellation is held. NULL: *error. */
+static struct region *miss_register(struct miss *miss, int *error)
+{
+	struct region *region = region_begin(miss->domain, miss->allocation, &miss->range), *other;
+	uint64_t start = system_clock();
+	int held;
+
+	registration_assert_held();
+	*error = -ENOMEM;
+	if (!region)
+		return NULL;
+	held = system_hold_cancellation();
+	region->used = miss->client;
+	region->speculative = !miss->client;
+	region->dma_buf_only |= miss->dma_buf_only;
+	region->ids = miss->ids;
+	if (!miss->client)
+		miss_export(miss, region);
+	other = miss_find_other(miss, entry_of(miss->domain, miss->allocation));
+	*error = other || region->ended ? ENDED : miss_make(miss, region);
+	if (*error || region->ended || !ready_export_fits(region, &miss->source) ||
+	    miss_find_other(miss, entry_of(miss->domain, miss->allocation)))
+		miss_close_export(miss);
+	miss->duration = system_clock() - start;
+	region->background_ns = miss->client ? 0 : miss->duration;
+	if (*error) {
+		*error = region->ended ? ENDED : *error;
+		region_abandon(region);
+		region = NULL;
+	} else {
+		region = miss_settle(miss, region);
+		*error = region ? 0 : ENDED;
+	}
+	system_release_cancellation(held);
+	return region;
+}
+
+struct region *requests_register_whole(struct domain *domain, const struct allocation *allocation,
+				       uint64_t *duration, struct region **ending)
+{
+	struct miss miss = { .domain = domain,
+			     .allocation = allocation,
+			     .range = region_whole_of(allocation, domain),
+			     .ending = ending };
+	struct entry *entry = entry_claim(domain, allocation, ending);
+	struct region *region = NULL;
+	int error = 0;
+
+	registration_assert_held();
+	*duration = 0;
+	if (!entry || entry->made || entry->whole_failures ||
+	    entry_whole(domain, entry, &miss.range) || region_find_flight(domain, &miss.range) ||
+	    miss_find_other(&miss, entry))
+		return NULL;
+	region = miss_register(&miss, &error);
+	*duration = miss.duration;
+	if (region)
+		entry_end_parts(domain, entry, region, ending);
+	else if (error != ENDED)
+		domain_count_vain(domain, allocation->size);
+	return region;
 }
 
 /* ---- requests ---- */
@@ -540,43 +731,98 @@ struct serving {
 	struct allocation allocation;
 	bool spans;	       /* needs more than the allocation */
 	bool go;	       /* work is queued */
-	bool parts_only;       /* see choice_of_allocation() */
+	bool parts_only;       /* a longer range than the request's did not fit, or failed */
+	bool again;	       /* after a wait */
 	uint64_t waited_since; /* 0: no wait */
 	bool enabled;
 	enum service service;  /* if served */
 	struct region *ending; /* ended meanwhile, to deregister without the lock */
 };
 
-/* Brings the region to READY if possible; drops the lock meanwhile. The caller is one of the
- * region's users. */
-static enum service requests_make_ready(struct serving *serving, struct region *region,
-					bool optional)
-{
-	enum service service = !region->spans && region_is_queued(&serving->allocation)
-				       ? SYNCHRONOUS_QUEUED
-				       : SYNCHRONOUS;
-	uint64_t start;
+/* What a look finds: a region; a range to register; another thread's flight of that range; nothing
+ * to try; mappings that have changed. */
+enum look { FOUND, MISSING, FLYING, REFUSED, GONE };
 
-	registration_assert_held();
-	if (region->state == REGION_READY)
-		return HIT;
-	if (region->state == REGION_REGISTERING) {
-		start = serving->waited_since = system_clock();
-		region_await_settled(region, &serving->ending);
-		start = system_clock() - start;
-		statistics_add(program_ns, start);
-		statistics_time(waited_ns, start, wait_ns);
-		service = WAITED;
+/* With unique keys the other's region would not serve. */
+static bool requests_is_flying(const struct domain *domain, const struct region_range *range)
+{
+	return !domain->owner->own_keys && region_find_flight(domain, range);
+}
+
+static enum look requests_look(struct miss *miss, struct entry *entry, bool parts_only,
+			       struct region **found)
+{
+	const struct allocation *allocation = miss->allocation;
+	const struct registration_request *request = miss->client;
+	struct region_range part = region_whole_of(allocation, miss->domain);
+
+	if (request->length < allocation->size)
+		part = region_range_of(allocation, miss->domain, request->address, request->length);
+	miss->range = part;
+	*found = choice_find_or_share(miss->domain, entry, request->address, request->length, &part,
+				      miss->ending);
+	if (*found)
+		return FOUND;
+	if (requests_is_flying(miss->domain, &part))
+		return FLYING;
+	if (!entry_may_try(entry, part.whole))
+		return REFUSED;
+	if (!parts_only)
+		miss->range = choice_extend(allocation, miss->domain, entry, &part);
+	miss->optional = miss->range.length > part.length;
+	/* Client MRs hold all parts. */
+	if (!entry_has_place(miss->domain, entry, &miss->range) && !entry->whole_failures) {
+		miss->range = region_whole_of(allocation, miss->domain);
+		miss->optional = false;
 	}
-	if (region->ended || region->state == REGION_READY)
-		return service;
-	/* A background registration never evicts. A synchronous one may, unless a part would do: it
-	 * can succeed after the worker's failure. */
-	region->state = REGION_REGISTERING;
-	statistics_time(program_ns,
-			region_register(region, serving->request, optional, &serving->ending),
-			registration_program_ns);
-	return service;
+	if (requests_is_flying(miss->domain, &miss->range))
+		return FLYING;
+	return entry_has_place(miss->domain, entry, &miss->range) ? MISSING : REFUSED;
+}
+
+static enum look requests_look_for_span(struct miss *miss, struct entry *entry,
+					struct region **found)
+{
+	const struct registration_request *request = miss->client;
+	const struct domain *domain = miss->domain;
+	struct mappings mappings;
+
+	if (!span_find_mappings(request, miss->allocation, &mappings))
+		return GONE;
+	miss->range = span_range(request, &mappings.range);
+	miss->dma_buf_only = mappings.dma_buf_only;
+	miss->ids = mappings.ids;
+	*found = span_find(domain, request, &mappings);
+	/* The event of a former mapping waits for the lock. */
+	if (*found)
+		return (*found)->ids != mappings.ids ? GONE : FOUND;
+	if (requests_is_flying(domain, &miss->range))
+		return FLYING;
+	if (domain->span_failures != SPANS_WORK && domain->span_failures >= POLICY_FAILURES)
+		return REFUSED;
+	return entry_may_try(entry, false) ? MISSING : REFUSED;
+}
+
+/* For the next registration_wake(); the request then looks again. */
+static void requests_wait(struct serving *serving)
+{
+	serving->again = true;
+	if (!serving->waited_since)
+		serving->waited_since = system_clock();
+	if (serving->ending)
+		region_flush(&serving->ending);
+	else
+		registration_sleep();
+}
+
+static void requests_count_wait(const struct serving *serving)
+{
+	uint64_t waited = serving->waited_since ? system_clock() - serving->waited_since : 0;
+
+	if (!waited)
+		return;
+	statistics_add(program_ns, waited);
+	statistics_time(waited_ns, waited, wait_ns);
 }
 
 static void requests_count_served(enum service service)
@@ -591,121 +837,120 @@ static void requests_count_served(enum service service)
 		statistics_count(synchronous);
 }
 
-/* Counts the first request for the allocation in this domain: for the whole that the worker
- * registers, too, where a part serves. True: a rescan may register more. */
-static bool requests_count_use(struct domain *domain, const struct allocation *allocation,
-			       struct region_reference *reference)
+/* A request, before its region is looked at or registered. No background registration would serve
+ * requests for several mappings. */
+static void requests_count_use(struct serving *serving, struct domain *domain, struct entry *entry)
 {
-	struct region_reference *whole =
-		reference->whole ? reference : region_find_whole(allocation, domain);
-	struct region *region = whole ? whole->region : reference->region;
-	bool again;
-
-	/* No background registration would serve such requests. */
-	if (reference->region->spans) {
-		region_set_used(reference->region);
-		return false;
-	}
-	again = choice_count_request(allocation, domain) &&
-		domain_count_requested(domain, allocation->size);
-	reference->used = true;
-	region_set_used(reference->region);
-	region_set_used(region);
-	return again;
-}
-
-/* Hits may follow, because the reference has been used. */
-static bool requests_add_client_mr(const struct registration_request *request,
-				   struct region_reference *reference)
-{
-	uint64_t hold = holds_take(holds_of(reference));
-
-	if (!hold)
-		return false;
-	if (!client_mr_add(request->client_mr, hold)) {
-		holds_drop(hold);
-		return false;
-	}
-	domain_enter_table(reference->region->domain);
-	entry_publish(reference->region, reference);
-	return true;
-}
-
-/* After a registration, or a wait for one: the lock was dropped. */
-static enum outcome requests_take(const struct serving *serving, const struct region *region,
-				  struct region_reference *reference)
-{
-	/* The region may remain for a neighbour alone: no free would then revoke the client MR. Or
-	 * another client MR has taken its unique keys. */
-	if (!memory_is_live(&serving->allocation) || region->ended || region_is_taken(region) ||
-	    (region->spans && !span_is_live(region, serving->request->youngest)))
-		return FORWARDED_freed;
-	if (region->state != REGION_READY)
-		return region->state == REGION_IDLE ? FORWARDED_pin_limit : FORWARDED_failed;
-	return requests_add_client_mr(serving->request, reference) ? SERVED : FORWARDED_failed;
-}
-
-/* For the worker, after a served request. */
-static void requests_queue_more(struct serving *serving, const struct region_reference *reference)
-{
-	struct domain *domain = reference->region->domain;
-
-	registration_assert_held();
-	if (serving->service != HIT && !reference->region->spans)
-		region_end_parts(&serving->allocation, domain, reference->region, &serving->ending);
-	if (domain_served(domain, &serving->allocation))
+	if (!serving->spans && choice_count_request(&serving->allocation, entry) &&
+	    domain_count_requested(domain, serving->allocation.size))
 		serving->go |= background_queue_domain(domain);
+}
+
+/* Hits may follow, because the allocation has been requested. The whole that the worker registered
+ * was of use, too, where a part serves. */
+static enum outcome requests_take(const struct serving *serving, struct region *region)
+{
+	struct entry *entry = entry_of(region->domain, &serving->allocation);
+	struct region_range range;
+	struct region *whole;
+	uint64_t hold;
+
+	/* The freeing event waits for the lock. */
+	if (!entry || !memory_is_live(&serving->allocation))
+		return FORWARDED_freed;
+	hold = holds_take(holds_of(region->hits));
+	if (!hold)
+		return FORWARDED_failed;
+	if (!client_mr_add(serving->request->client_mr, hold)) {
+		holds_drop(hold);
+		return FORWARDED_failed;
+	}
+	region_set_used(region);
+	range = region_whole_of(&serving->allocation, region->domain);
+	whole = region->spans ? NULL : entry_whole(region->domain, entry, &range);
+	if (whole)
+		region_set_used(whole);
+	domain_enter_table(region->domain);
+	entry_publish(entry, region);
+	return SERVED;
+}
+
+/* The range of a miss; drops the lock meanwhile. */
+static enum outcome requests_register(struct serving *serving, struct miss *miss,
+				      struct region **region)
+{
+	int error;
+
+	serving->service = !serving->spans && background_is_queued(&serving->allocation)
+				   ? SYNCHRONOUS_QUEUED
+				   : SYNCHRONOUS;
+	*region = miss_register(miss, &error);
+	statistics_time(program_ns, miss->duration, registration_program_ns);
+	serving->parts_only |= error && error != ENDED && miss->optional;
+	return !error		  ? SERVED
+	       : error == ENDED	  ? FORWARDED_freed
+	       : error == NO_ROOM ? FORWARDED_pin_limit
+				  : FORWARDED_failed;
 }
 
 /* Drops the lock while registering or waiting. */
 static enum outcome requests_serve(struct serving *serving, struct registration_keys *keys)
 {
 	const struct registration_request *request = serving->request;
-	struct region_reference *reference;
-	struct domain *domain;
-	struct region *region;
-	bool rescan = false, gone = false, optional = false;
-	enum outcome outcome;
+	struct miss miss = { .allocation = &serving->allocation,
+			     .client = request,
+			     .ending = &serving->ending,
+			     .source = request->source };
+	enum outcome outcome = SERVED;
+	struct region *region = NULL;
+	struct entry *entry;
+	bool rescan = false;
+	enum look look;
 
 	registration_assert_held();
 	room_describe(serving->allocation.device);
-	domain = domain_enable(request->pd, domain_access(request), &rescan);
-	if (!domain)
+	miss.domain = domain_enable(request->pd, domain_access(request), &rescan);
+	if (!miss.domain)
 		return FORWARDED_domain;
-	domain->exports |= request->dma_buf;
+	miss.domain->exports |= request->dma_buf;
 	serving->enabled |= rescan;
-	serving->go |= rescan && background_queue_domain(domain);
-	/* A free is visible before registration_freeing() takes the lock. Either this check finds it,
-	 * or registration_freeing() finds the reference created below. */
+	serving->go |= rescan && background_queue_domain(miss.domain);
+	/* A free is visible before registration_freeing() takes the lock. Either this check finds
+	 * it, or registration_freeing() finds the entry claimed below. */
 	if (!memory_is_live(&serving->allocation))
 		return FORWARDED_freed;
-	reference = serving->spans ? span_choose(&serving->allocation, domain, request,
-						 &serving->ending, &gone)
-				   : choice_of_allocation(&serving->allocation, domain, request,
-							  serving->parts_only, &optional);
-	if (!reference)
-		return gone || !memory_is_live(&serving->allocation) ? FORWARDED_freed
-								     : FORWARDED_failed;
-	region = reference->region;
-	if (requests_count_use(domain, &serving->allocation, reference))
-		serving->go |= background_queue_domain(domain);
-	region->users++;
-	serving->service = requests_make_ready(serving, region, optional);
-	outcome = requests_take(serving, region, reference);
-	if (outcome == SERVED) {
-		*keys = region->keys;
-		requests_queue_more(serving, reference);
+	entry = entry_claim(miss.domain, &serving->allocation, &serving->ending);
+	if (!entry)
+		return FORWARDED_failed;
+	look = serving->spans ? requests_look_for_span(&miss, entry, &region)
+			      : requests_look(&miss, entry, serving->parts_only, &region);
+	if (look == FLYING) {
+		requests_wait(serving);
+		return FORWARDED_freed;
 	}
-	/* Not freed: so the reference is there. */
-	if (outcome != SERVED && outcome != FORWARDED_freed && region->state != REGION_READY)
-		choice_drop_failed(region, reference, &serving->ending);
-	serving->parts_only |= optional && outcome == FORWARDED_pin_limit;
-	region_release_user(region);
-	return outcome;
+	if (look == REFUSED || look == GONE)
+		return look == GONE ? FORWARDED_freed : FORWARDED_failed;
+	requests_count_wait(serving);
+	requests_count_use(serving, miss.domain, entry);
+	serving->service = serving->waited_since ? WAITED : HIT;
+	if (look == MISSING)
+		outcome = requests_register(serving, &miss, &region);
+	if (outcome == SERVED)
+		outcome = requests_take(serving, region);
+	if (outcome != SERVED)
+		return outcome;
+	*keys = region->keys;
+	if (look == MISSING && !serving->spans)
+		entry_end_parts(miss.domain, entry, region, &serving->ending);
+	if (domain_served(miss.domain, &serving->allocation))
+		serving->go |= background_queue_domain(miss.domain);
+	return SERVED;
 }
 
-/* Retry: while this thread waited the region may have ended, by an eviction or a neighbour's free.
- * Where the whole did not fit, or failed in place of a part, a part may. */
+/* Retry: while this thread waited, or registered, the memory may have been freed, or the protection
+ * domain closed and restored. Where the whole did not fit, or failed in place of a part, a part
+ * may.
+ */
 static enum outcome requests_serve_again(struct serving *serving, struct registration_keys *keys)
 {
 	enum outcome outcome;
@@ -716,9 +961,11 @@ static enum outcome requests_serve_again(struct serving *serving, struct registr
 		/* A free may wait for these regions, and the next try for a registration. */
 		region_flush(&serving->ending);
 		only = serving->parts_only;
+		serving->again = false;
 		outcome = requests_serve(serving, keys);
-	} while (serving->parts_only != only || (outcome == FORWARDED_freed && tries++ < TRIES &&
-						 memory_is_live(&serving->allocation)));
+	} while (serving->again || serving->parts_only != only ||
+		 (outcome == FORWARDED_freed && tries++ < TRIES &&
+		  memory_is_live(&serving->allocation)));
 	return outcome;
 }
 
@@ -828,6 +1075,15 @@ bool registration_request(const struct registration_request *request,
 	return outcome == SERVED;
 }
 
+/* A range rounded up beyond the end of the allocation. */
+static __attribute__((noinline)) bool requests_is_in_extent(const struct found *found,
+							    uint64_t traits, uint64_t length)
+{
+	struct allocation allocation = { .kind = traits_kind(traits), .size = found->size };
+
+	return length <= memory_extent(&allocation) - found->offset;
+}
+
 static bool requests_may_hit(uint64_t traits)
 {
 	return (traits & TRAIT_USED) && (traits & TRAIT_ACCESSIBLE) &&
@@ -838,12 +1094,15 @@ bool registration_hit(const struct registration_request *request, struct registr
 {
 	const struct domain *domain;
 	struct found found;
-	uint64_t hold;
+	uint64_t hold, traits;
 
 	/* Memory that adapters reach only by dma-buf has no hit by address. */
 	if (!lookup(request->address, &found) || !request->length ||
-	    request->iova != request->address || memory_is_verified() ||
-	    !requests_may_hit(load_acquire(&found.record->traits)))
+	    request->iova != request->address || memory_is_verified())
+		return false;
+	traits = load_acquire(&found.record->traits);
+	if (!requests_may_hit(traits) || (request->length > found.size - found.offset &&
+					  !requests_is_in_extent(&found, traits, request->length)))
 		return false;
 	domain = domain_for_hit(request->pd, request->access);
 	hold = domain ? entry_find_hold(domain, &found, request->address, request->length, keys)

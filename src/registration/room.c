@@ -1,32 +1,313 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* room.c -- room for a registration, by evictions
+/* room.c -- room for registrations: pinned bytes of each GPU, their limit, and evictions
+ *
+ * A GPU's pin limit is PEERPIN_PIN_LIMIT, or the size of BAR1. That may be too much: other users
+ * share it, and the adapter has limits of its own. So a refusal lowers the pin limit to the bytes
+ * that can have been pinned, and each successful synchronous registration raises it again.
  *
  * A region without client MRs is idle: it stays registered for the next request, and may be
- * evicted, in the order of eviction.c.
+ * evicted, least recently used first. A hit must not sort a list, so it stores the number of
+ * evictions so far as the time of its use (holds.h), and an eviction sorts: it takes the first idle
+ * region whose last use is the known one, and moves the others before it towards the end.
+ *
+ * Regions with client MRs are kept aside, so that no scan passes them each time. A deregistration
+ * takes no lock, so it leaves the region there, and each miss looks at some.
  */
 #include "registration/room.h"
 
 #include "base/atomics.h"
 #include "base/config.h"
 #include "registration/adapter.h"
-#include "registration/eviction.h"
-#include "registration/holds.h"
 #include "registration/lock.h"
-#include "registration/pin_limit.h"
-#include "registration/region_end.h"
+#include "registration/region.h"
 #include "registration/topology.h"
 #include "report/statistics.h"
+
+/* Registered regions of a GPU. */
+struct eviction_order {
+	struct region_list regions; /* about by last use */
+	struct region_list held;    /* those that were not idle when last looked at */
+	unsigned int count;	    /* of both */
+};
+
+struct gpu {
+	uint64_t pinned;    /* bytes of counted regions */
+	uint64_t limit;	    /* bytes; 0: unknown */
+	uint64_t pin_limit; /* bytes, at most `limit`; 0: none */
+	uint64_t bar1;	    /* bytes; 0: unknown */
+	bool described;
+	struct eviction_order order;
+};
+
+static struct gpu gpus[DEVICES_MAX];
+
+/* The GPU's entry; ordinals out of range share the last one. */
+static int room_entry(int device)
+{
+	return device >= 0 && device < DEVICES_MAX ? device : DEVICES_MAX - 1;
+}
+
+static struct gpu *room_gpu(int device)
+{
+	return &gpus[room_entry(device)];
+}
+
+static bool room_is_described(int device)
+{
+	registration_assert_held();
+	return room_gpu(device)->described;
+}
+
+static void room_set_limit(int device, uint64_t bar1)
+{
+	struct gpu *gpu = room_gpu(device);
+	uint64_t limit = config_get()->pin_limit;
+
+	registration_assert_held();
+	if (gpu->described)
+		return;
+	if (limit == CONFIG_AUTO)
+		limit = bar1;
+	else if (!limit)
+		limit = 1; /* No region fits. 0 means that no limit is known. */
+	gpu->bar1 = bar1;
+	gpu->described = true;
+	TAILQ_INIT(&gpu->order.regions);
+	TAILQ_INIT(&gpu->order.held);
+	gpu->limit = limit;
+	/* A refusal may have set the pin limit first. */
+	if (!gpu->pin_limit || (limit && gpu->pin_limit > limit))
+		gpu->pin_limit = limit;
+}
+
+uint64_t room_bar1(int device)
+{
+	return room_gpu(device)->bar1;
+}
+
+static bool room_fits_beside(const struct gpu *gpu, uint64_t pinned, uint64_t length)
+{
+	return !gpu->pin_limit || (length <= gpu->pin_limit && pinned <= gpu->pin_limit - length);
+}
+
+static bool room_adapter_allows(const struct adapter *adapter)
+{
+	/* Leave a quarter of the regions to the client's own registrations. */
+	return !adapter->region_limit ||
+	       adapter_regions(adapter) < adapter->region_limit - adapter->region_limit / 4;
+}
+
+bool room_has(const struct adapter *adapter, int device, uint64_t length)
+{
+	const struct gpu *gpu = room_gpu(device);
+
+	return room_fits_beside(gpu, gpu->pinned, length) && room_adapter_allows(adapter);
+}
+
+bool room_fits(const struct region *region)
+{
+	return room_has(region->owner->adapter, region->device, region->length);
+}
+
+static uint64_t room_excess(int device, uint64_t length)
+{
+	const struct gpu *gpu = room_gpu(device);
+
+	registration_assert_held();
+	if (room_fits_beside(gpu, gpu->pinned, length))
+		return 0;
+	return length > gpu->pin_limit ? UINT64_MAX : gpu->pinned - (gpu->pin_limit - length);
+}
+
+static struct eviction_order *room_order(int device)
+{
+	registration_assert_held();
+	return &room_gpu(device)->order;
+}
+
+uint64_t room_refused(const struct region *region)
+{
+	struct gpu *gpu = room_gpu(region->device);
+	uint64_t others = gpu->pinned - region->length; /* the region itself is counted already */
+	/* All regions together do not fit. That no part of the last one fits is likely only if it
+	 * is small. */
+	uint64_t learnt = region->length <= others ? others : gpu->pinned - 1;
+
+	registration_assert_held();
+	/* With no other region of this GPU pinned, the cause is elsewhere: keep the limit. */
+	if (!others || (gpu->pin_limit && learnt >= gpu->pin_limit))
+		return 0;
+	gpu->pin_limit = learnt;
+	return learnt;
+}
+
+void room_granted(const struct region *region)
+{
+	struct gpu *gpu = room_gpu(region->device);
+
+	registration_assert_held();
+	if (!gpu->pin_limit || gpu->pin_limit == gpu->limit)
+		return;
+	gpu->pin_limit += region->length / 8 + 1;
+	if (gpu->pin_limit < gpu->pinned)
+		gpu->pin_limit = gpu->pinned;
+	if (gpu->limit && gpu->pin_limit > gpu->limit)
+		gpu->pin_limit = gpu->limit;
+}
+
+void room_reserve(struct region *region)
+{
+	registration_assert_held();
+	room_gpu(region->device)->pinned += region->length;
+	region->owner->adapter->regions++;
+	region->counted = true;
+}
+
+void room_release(struct region *region)
+{
+	registration_assert_held();
+	if (!region->counted)
+		return;
+	registration_check(room_gpu(region->device)->pinned >= region->length);
+	room_gpu(region->device)->pinned -= region->length;
+	region->owner->adapter->regions--;
+	region->counted = false;
+}
+
+/* ---- the order of evictions ---- */
+
+void room_enter(struct region *region)
+{
+	struct eviction_order *order = room_order(region->device);
+
+	order->count++;
+	region->aside = false;
+	region->used_at = load_relaxed(&holds_time);
+	TAILQ_INSERT_TAIL(&order->regions, region, in_gpu);
+}
+
+static void eviction_unlink(struct eviction_order *order, struct region *region)
+{
+	TAILQ_REMOVE(region->aside ? &order->held : &order->regions, region, in_gpu);
+}
+
+void room_leave(struct region *region)
+{
+	struct eviction_order *order = room_order(region->device);
+
+	order->count--;
+	eviction_unlink(order, region);
+}
+
+/* Few steps approximate the order well: within 2 % of the registrations with the exact order
+ * (tests/unit/check_pin_limit). */
+#define MOVE_STEPS 8
+
+/* Moves the region near the end, behind regions used before it. */
+static void eviction_move(struct eviction_order *order, struct region *region, uint32_t used_at)
+{
+	struct region *before;
+
+	eviction_unlink(order, region);
+	before = TAILQ_LAST(&order->regions, region_list);
+	for (int i = 0; i < MOVE_STEPS && before && (int32_t)(before->used_at - used_at) > 0; i++)
+		before = TAILQ_PREV(before, region_list, in_gpu);
+	region->aside = false;
+	region->used_at = used_at;
+	if (before)
+		TAILQ_INSERT_AFTER(&order->regions, before, region, in_gpu);
+	else
+		TAILQ_INSERT_HEAD(&order->regions, region, in_gpu);
+}
+
+static void eviction_set_aside(struct eviction_order *order, struct region *region)
+{
+	eviction_unlink(order, region);
+	region->aside = true;
+	TAILQ_INSERT_TAIL(&order->held, region, in_gpu);
+}
+
+/* Regions that a miss looks at, of those aside. */
+#define LOOKS 64
+
+static void eviction_take_back(struct eviction_order *order)
+{
+	struct region *region;
+
+	registration_assert_held();
+	for (int i = 0; i < LOOKS && (region = TAILQ_FIRST(&order->held)); i++) {
+		if (!region_is_held(region))
+			eviction_move(order, region, region_used_at(region));
+		else
+			eviction_set_aside(order, region);
+	}
+}
+
+/* The first region that is idle; NULL: none. */
+static struct region *eviction_first(struct eviction_order *order)
+{
+	struct region *region;
+
+	while ((region = TAILQ_FIRST(&order->regions)) && region_is_held(region))
+		eviction_set_aside(order, region);
+	return region;
+}
+
+static bool eviction_is_on(const struct region *region, const struct adapter *adapter)
+{
+	return !adapter || adapter_is_same(region->owner->adapter, adapter);
+}
+
+/* Two rounds: the first one may only find uses. */
+static struct region *eviction_claim(struct eviction_order *order, const struct adapter *adapter)
+{
+	struct region *region;
+	uint32_t used_at;
+
+	registration_assert_held();
+	for (unsigned int i = 2 * order->count; i && (region = eviction_first(order)); i--) {
+		used_at = region_used_at(region);
+		if (!eviction_is_on(region, adapter)) {
+			eviction_move(order, region, load_relaxed(&holds_time));
+		} else if ((int32_t)(used_at - region->used_at) > 0) {
+			eviction_move(order, region, used_at);
+		} else if (region_claim(region)) {
+			return region;
+		} else {
+			eviction_set_aside(order, region);
+		}
+	}
+	return NULL;
+}
+
+static bool eviction_has_idle(struct eviction_order *order, uint64_t bytes)
+{
+	struct region *region, *next;
+	uint64_t idle = 0;
+
+	registration_assert_held();
+	for (region = TAILQ_FIRST(&order->regions); region && idle < bytes; region = next) {
+		next = TAILQ_NEXT(region, in_gpu);
+		if (!region_is_held(region))
+			idle += region->length;
+		else
+			eviction_set_aside(order, region);
+	}
+	return idle >= bytes;
+}
+
+/* ---- evictions ---- */
 
 void room_describe(int device)
 {
 	uint64_t bar1;
 
-	if (pin_limit_is_described(device))
+	if (room_is_described(device))
 		return;
 	registration_unlock();
 	bar1 = topology_bar1_bytes(device);
 	registration_lock();
-	pin_limit_describe(device, bar1);
+	room_set_limit(device, bar1);
 }
 
 /* Evicts one idle region. Returns its bytes; 0: there is none. */
@@ -52,10 +333,9 @@ static uint64_t room_evict_from(const struct adapter *adapter, int device, uint6
 	uint64_t removed = 0, one;
 
 	for (int i = 0; i < DEVICES_MAX; i++) {
-		if (device >= 0 && i != pin_limit_entry(device))
+		if (device >= 0 && i != room_entry(device))
 			continue;
-		while (removed < bytes &&
-		       (one = room_evict_one(pin_limit_order(i), adapter, ending)))
+		while (removed < bytes && (one = room_evict_one(room_order(i), adapter, ending)))
 			removed += one;
 	}
 	return removed;
@@ -64,8 +344,8 @@ static uint64_t room_evict_from(const struct adapter *adapter, int device, uint6
 bool room_make_for(const struct region *region, struct region **ending)
 {
 	struct adapter *adapter = region->owner->adapter;
-	struct eviction_order *order = pin_limit_order(region->device);
-	uint64_t excess = pin_limit_excess(region->device, region->length), evicted = 0, one = 1;
+	struct eviction_order *order = room_order(region->device);
+	uint64_t excess = room_excess(region->device, region->length), evicted = 0, one = 1;
 
 	registration_assert_held();
 	eviction_take_back(order);
@@ -80,7 +360,7 @@ bool room_make_for(const struct region *region, struct region **ending)
 	/* Hits may have taken some meanwhile. */
 	if (!one && config_get()->pin_limit != CONFIG_AUTO)
 		return false;
-	if (!pin_limit_adapter_allows(adapter) && !evicted)
+	if (!room_adapter_allows(adapter) && !evicted)
 		room_evict_from(adapter, -1, 1, ending);
 	return true;
 }
@@ -93,8 +373,8 @@ bool room_make(const struct adapter *adapter, int device, uint64_t bytes, struct
 
 	registration_assert_held();
 	for (int i = 0; i < DEVICES_MAX; i++) {
-		if (pin_limit_order(i)->count && (device < 0 || i == pin_limit_entry(device)))
-			eviction_take_back(pin_limit_order(i));
+		if (room_order(i)->count && (device < 0 || i == room_entry(device)))
+			eviction_take_back(room_order(i));
 	}
 	for (unsigned int i = device >= 0 ? 0 : 2; i < 4 && removed < bytes; i++) {
 		if (adapter || i % 2)

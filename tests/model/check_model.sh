@@ -119,7 +119,7 @@ breaks 'a hit does not take the hold' -DMUTANT=7
 breaks 'a region is deregistered before its generations end' -DMUTANT=8
 breaks 'the keys of two regions of an allocation have one place' -DMUTANT=9 -DPARTS=1
 breaks 'the generation of one stripe does not end' -DMUTANT=10
-breaks 'a reference is reused with revoked client MRs' -DMUTANT=11 -DFREES=2 -DEVICTIONS=0
+breaks 'a region is reused with revoked client MRs' -DMUTANT=11 -DPARTS=1 -DFREES=2 -DEVICTIONS=0
 holds 'hits beside an eviction and a free'
 if [[ $long ]]; then
 	holds 'hits in a part and in the whole' -DPARTS=1

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* hits.pml -- hits without a lock (registration/holds.h) beside evictions and frees, for spin
  *
- * Two slots of allocations share one region, with a reference each; both references are reused, for either allocation of
- * the next region. Each client has a stripe of the counts. With PARTS, one allocation may have both references, each to a
- * region of its own, as for a part and for the whole; either is published. Each load of a hit, and each store that a hit can
- * observe, is a step of its own. spin's memory is sequentially consistent. Numbers of allocations and of registrations do not
- * repeat, and are few.
+ * The entries of two slots of allocations name one region; two structs of regions are reused, for either allocation of the
+ * next region. Each client has a stripe of the counts. With PARTS, one allocation may have both regions, as for a part and
+ * for the whole; either is published. Each load of a hit, and each store that a hit can observe, is a step of its own.
+ * spin's memory is sequentially consistent. Numbers of allocations and of registrations do not repeat, and are few.
  *
  * A client MR that a client holds is of a registered region of the allocation that was requested, or revoked, by a free.
- * A revoked one is counted until it is dropped. At the end no hold is left.
+ * One of freed memory may be of a region that another allocation keeps. A revoked one is counted until it is dropped. At the
+ * end no hold is left.
  *
  * MUTANT: 1 no second look; 2 the keys are read before the hold; 3 a free deregisters before it revokes; 4 a client MR at a
  * reused address does not drop the older one; 5 an eviction does not check the count; 6 the generation ends after the next
  * keys are stored; 7 a hit does not take; 8 a claim that fails leaves the old hold published, and its generation
- * not ended; 9 the keys are of the slot, not of the reference; 10 the generation of one stripe does not end; 11 a
- * reference is reused with revoked client MRs
+ * not ended; 9 the keys are of the slot, not of the region; 10 the generation of one stripe does not end; 11 a
+ * struct of a region is reused with revoked client MRs
  */
 #ifndef MUTANT
 #define MUTANT 0
@@ -43,10 +43,10 @@ byte last_id = 2;
 byte keys_id[2];		 /* published, by slot */
 byte keys_ref[2], keys_generation[2]; /* the hold; NONE */
 byte keys_key[2];		 /* MUTANT 9 */
-byte generation[4], count[4];	 /* of a reference, by AT(reference, stripe) */
-byte reference_key[2];		 /* of a reference: its keys, for hits */
-byte reference_of[2], slot_of[2]; /* of a reference: id of its allocation; 0: unused */
-byte region_of[2];		 /* of a reference: number of the registration */
+byte generation[4], count[4];	 /* of a region, by AT(region, stripe) */
+byte hits_key[2];		 /* of a region: its keys, for hits */
+bit named[4];			 /* by BY(slot, region): the entry names it */
+byte region_of[2];		 /* of a region: number of the registration; 0: unused */
 byte last_region;
 bit registered[REGISTRATIONS + 1];
 byte covers[REGISTRATIONS + 1];	 /* ids, as bits */
@@ -62,7 +62,9 @@ byte ended;
 #define AT(r, s)   (2 * (r) + (s))
 #define REVOKED(i) (generation[AT(ref[i], i)] != gen[i])
 #define FREED(i)   (record[slot[i]] != id[i])
-#define UNUSED(r)  (!reference_of[r] && ((!count[AT(r, 0)] && !count[AT(r, 1)]) || MUTANT == 11))
+#define UNUSED(r)  (!region_of[r] && ((!count[AT(r, 0)] && !count[AT(r, 1)]) || MUTANT == 11))
+#define BY(s, r)   (2 * (s) + (r))
+#define NAMED(r)   (named[BY(0, r)] || named[BY(1, r)])
 #define COUNTED(i) (table_ref[i] == NONE || count[AT(table_ref[i], i)])
 #define PROMISE(i) \
 	assert(!holding[i] || (REVOKED(i) && FREED(i)) || \
@@ -88,56 +90,116 @@ inline add(i) {
 	atomic { table_ref[i] = ref[i]; table_gen[i] = gen[i]; holding[i] = 1; PROMISE(i) }
 }
 
+/* No unrevoked client MR is left in the region. */
+inline deregister(number) {
+	atomic {
+		assert(!(holding[0] && key[0] == number && !REVOKED(0)));
+		assert(!(holding[1] && key[1] == number && !REVOKED(1)));
+		registered[number] = 0
+	}
+}
+
+/* Names end with the generation. */
+inline end_region(r) {
+	if
+	:: MUTANT == 3 -> deregister(region_of[r])
+	:: else
+	fi;
+	atomic {
+		if
+		:: MUTANT != 6 -> generation[AT(r, 0)]++
+		:: else
+		fi
+	};
+	atomic {
+		if
+		:: MUTANT != 6 && MUTANT != 10 -> generation[AT(r, 1)] = generation[AT(r, 0)]
+		:: else
+		fi
+	};
+	if
+	:: MUTANT != 3 -> deregister(region_of[r])
+	:: else
+	fi;
+	atomic { named[BY(0, r)] = 0; named[BY(1, r)] = 0; region_of[r] = 0 }
+}
+
+/* The entry of the slot is for no allocation any more. */
+inline end_entry(s) {
+	keys_id[s] = 0;
+	keys_ref[s] = NONE;
+	atomic {
+		if
+		:: named[BY(s, 0)] && !named[BY(1 - s, 0)] -> ends = 1
+		:: else
+		fi;
+		named[BY(s, 0)] = 0
+	};
+	if
+	:: ends -> end_region(0)
+	:: else
+	fi;
+	atomic {
+		ends = 0;
+		if
+		:: named[BY(s, 1)] && !named[BY(1 - s, 1)] -> ends = 1
+		:: else
+		fi;
+		named[BY(s, 1)] = 0
+	};
+	if
+	:: ends -> end_region(1)
+	:: else
+	fi;
+	ends = 0
+}
+
 inline publish(s, r) {
-	reference_key[r] = region_of[r];
 	if
 	:: MUTANT == 9 -> keys_key[s] = region_of[r]
 	:: else
 	fi;
-	if
-	:: MUTANT == 6 -> generation[AT(r, 0)]++; generation[AT(r, 1)]++
-	:: else
-	fi;
-	if
-	:: record[s] == reference_of[r] ->
-		if
-		:: keys_id[s] != reference_of[r] ->
-			keys_id[s] = 0;
-			keys_ref[s] = NONE;
-			keys_id[s] = reference_of[r]
-		:: else
-		fi;
-		atomic { keys_ref[s] = r; keys_generation[s] = generation[AT(r, 0)] }
-	:: else
-	fi
+	atomic { keys_ref[s] = r; keys_generation[s] = generation[AT(r, 0)] }
 }
 
-/* With the lock held. Any reference of the allocation, or a new one, of the region of the other allocation or of its own. */
+/* With the lock held. Any region of the allocation, that of the other allocation, or a new one. The entry may be of an
+ * allocation whose free waits for the lock: its regions end as in the free. */
 inline request(i) {
+	if
+	:: !FREED(i) && keys_id[slot[i]] != id[i] ->
+		end_entry(slot[i]);
+		keys_id[slot[i]] = id[i]
+	:: else
+	fi;
 	atomic {
 		r = NONE;
+		made = 0;
 		if
-		:: !FREED(i) && reference_of[0] == id[i] -> r = 0
-		:: !FREED(i) && reference_of[1] == id[i] -> r = 1
-		:: !FREED(i) && (PARTS || (reference_of[0] != id[i] && reference_of[1] != id[i])) ->
+		:: !FREED(i) && named[BY(slot[i], 0)] -> r = 0
+		:: !FREED(i) && named[BY(slot[i], 1)] -> r = 1
+		:: !FREED(i) && (PARTS || (!named[BY(slot[i], 0)] && !named[BY(slot[i], 1)])) ->
 			if
-			:: UNUSED(0) -> r = 0
-			:: UNUSED(1) -> r = 1
+			:: named[BY(1 - slot[i], 0)] && !named[BY(slot[i], 0)] -> r = 0
+			:: named[BY(1 - slot[i], 1)] && !named[BY(slot[i], 1)] -> r = 1
+			:: ((!NAMED(0) && !NAMED(1)) || PARTS) && last_region < REGISTRATIONS ->
+				if
+				:: UNUSED(0) -> r = 0
+				:: UNUSED(1) -> r = 1
+				:: else
+				fi;
+				if
+				:: r != NONE ->
+					last_region++;
+					region_of[r] = last_region;
+					registered[last_region] = 1;
+					made = 1
+				:: else
+				fi
 			:: else
 			fi;
 			if
-			:: r != NONE && reference_of[1 - r] && reference_of[1 - r] != id[i] ->
-				region_of[r] = region_of[1 - r]
-			:: r != NONE && (!reference_of[1 - r] || PARTS) && last_region < REGISTRATIONS ->
-				last_region++;
-				region_of[r] = last_region;
-				registered[last_region] = 1
-			:: else -> r = NONE
-			fi;
-			if
 			:: r != NONE ->
-				reference_of[r] = id[i];
-				slot_of[r] = slot[i];
+				named[BY(slot[i], r)] = 1;
 				covers[region_of[r]] = covers[region_of[r]] | (1 << id[i])
 			:: else
 			fi
@@ -146,18 +208,19 @@ inline request(i) {
 	};
 	if
 	:: r != NONE ->
-		ref[i] = r;
 		if
-		:: MUTANT == 6 && (keys_id[slot[i]] != id[i] || keys_ref[slot[i]] != r) ->
-			publish(slot[i], r)
+		:: made ->
+			hits_key[r] = region_of[r];
+			if
+			:: MUTANT == 6 -> generation[AT(r, 0)]++; generation[AT(r, 1)]++
+			:: else
+			fi
 		:: else
 		fi;
+		ref[i] = r;
 		atomic { gen[i] = generation[AT(r, 0)]; count[AT(r, i)]++; key[i] = region_of[r] };
 		add(i);
-		if
-		:: MUTANT != 6 -> publish(slot[i], r)
-		:: else
-		fi
+		publish(slot[i], r)
 	:: else
 	fi
 }
@@ -167,7 +230,7 @@ inline forget(i) { key[i] = 0; ref[i] = 0; gen[i] = 0; id[i] = 0; slot[i] = 0 }
 
 proctype client(byte i) {
 	byte r, rounds;
-	bit taken;
+	bit taken, made, ends;
 
 	do
 	:: !holding[i] && rounds < ROUNDS - i ->
@@ -187,13 +250,13 @@ proctype client(byte i) {
 		if
 		:: keys_id[slot[i]] == id[i] ->
 			if
-			:: MUTANT == 2 && keys_ref[slot[i]] != NONE -> key[i] = reference_key[keys_ref[slot[i]]]
+			:: MUTANT == 2 && keys_ref[slot[i]] != NONE -> key[i] = hits_key[keys_ref[slot[i]]]
 			:: else
 			fi;
 			atomic { ref[i] = keys_ref[slot[i]]; gen[i] = keys_generation[slot[i]] };
 			if
 			:: ref[i] != NONE && MUTANT == 9 -> key[i] = keys_key[slot[i]]
-			:: ref[i] != NONE && MUTANT != 2 && MUTANT != 9 -> key[i] = reference_key[ref[i]]
+			:: ref[i] != NONE && MUTANT != 2 && MUTANT != 9 -> key[i] = hits_key[ref[i]]
 			:: else
 			fi;
 			atomic {
@@ -212,6 +275,7 @@ proctype client(byte i) {
 			:: taken && MUTANT != 1 && FREED(i) -> drop(ref[i], gen[i], i)
 			:: else
 			fi
+		:: PARTS -> skip /* for bytes outside of the published region */
 		:: else
 		fi;
 		if
@@ -238,43 +302,11 @@ next:		atomic {
 	ended++
 }
 
-/* No unrevoked client MR is left in the region. */
-inline deregister(number) {
-	atomic {
-		assert(!(holding[0] && key[0] == number && !REVOKED(0)));
-		assert(!(holding[1] && key[1] == number && !REVOKED(1)));
-		registered[number] = 0
-	}
-}
-
-inline remove_reference(r) {
-	atomic {
-		if
-		:: MUTANT != 6 -> generation[AT(r, 0)]++
-		:: else
-		fi
-	};
-	atomic {
-		if
-		:: MUTANT != 6 && MUTANT != 10 -> generation[AT(r, 1)] = generation[AT(r, 0)]
-		:: else
-		fi
-	};
-	atomic {
-		if
-		:: keys_id[slot_of[r]] == reference_of[r] && keys_ref[slot_of[r]] == r && MUTANT != 6 ->
-			keys_ref[slot_of[r]] = NONE
-		:: else
-		fi;
-		reference_of[r] = 0
-	}
-}
-
 /* No client takes, or holds, a stripe that has ended. So it can be restored. */
 inline claim(r) {
 	atomic {
 		if
-		:: claimed && reference_of[r] && region_of[r] == number ->
+		:: claimed ->
 			if
 			:: count[AT(r, 0)] && MUTANT != 5 -> claimed = 0
 			:: MUTANT != 8 && MUTANT != 6 && (!count[AT(r, 0)] || MUTANT == 5) ->
@@ -287,7 +319,7 @@ inline claim(r) {
 	};
 	atomic {
 		if
-		:: claimed && reference_of[r] && region_of[r] == number ->
+		:: claimed ->
 			if
 			:: count[AT(r, 1)] && MUTANT != 5 ->
 				claimed = 0;
@@ -313,7 +345,7 @@ inline claim(r) {
 
 proctype evictor() {
 	bit claimed, restore;
-	byte tries, number;
+	byte tries, r;
 
 	do
 	:: tries < EVICTIONS ->
@@ -321,45 +353,22 @@ proctype evictor() {
 		tries++;
 		atomic {
 			if
-			:: reference_of[0] -> number = region_of[0]
-			:: reference_of[1] -> number = region_of[1]
-			:: else -> number = 0
+			:: region_of[0] -> r = 0
+			:: region_of[1] -> r = 1
+			:: else -> r = NONE
 			fi
 		};
 		if
-		:: number ->
+		:: r != NONE ->
 			claimed = 1;
-			claim(0);
-			claim(1);
+			claim(r);
 			if
-			:: claimed && MUTANT == 8 -> deregister(number)
+			:: claimed && MUTANT == 8 -> deregister(region_of[r])
 			:: else
 			fi;
 			if
-			:: claimed ->
-				if
-				:: reference_of[0] && region_of[0] == number -> remove_reference(0)
-				:: else
-				fi;
-				if
-				:: reference_of[1] && region_of[1] == number -> remove_reference(1)
-				:: else
-				fi;
-				if
-				:: MUTANT != 8 -> deregister(number)
-				:: else
-				fi
-			:: else ->
-				if
-				:: reference_of[0] && region_of[0] == number && MUTANT != 8 ->
-					publish(slot_of[0], 0)
-				:: else
-				fi;
-				if
-				:: reference_of[1] && region_of[1] == number && MUTANT != 8 ->
-					publish(slot_of[1], 1)
-				:: else
-				fi
+			:: claimed -> end_region(r)
+			:: else
 			fi
 		:: else
 		fi;
@@ -368,24 +377,10 @@ proctype evictor() {
 	od
 }
 
-/* One reference of the freed allocation, and its region if no other has it. */
-inline end_reference(r) {
-	if
-	:: reference_of[r] == freed && (!reference_of[1 - r] || region_of[1 - r] != region_of[r]) && MUTANT == 3 ->
-		deregister(region_of[r]);
-		remove_reference(r)
-	:: reference_of[r] == freed && (!reference_of[1 - r] || region_of[1 - r] != region_of[r]) && MUTANT != 3 ->
-		remove_reference(r);
-		deregister(region_of[r])
-	:: reference_of[r] == freed && reference_of[1 - r] && region_of[1 - r] == region_of[r] ->
-		remove_reference(r)
-	:: else
-	fi
-}
-
-/* The slot may have its next allocation before the lock is taken. */
+/* The slot may have its next allocation, and that an entry, before the lock is taken. */
 proctype freer() {
 	byte s, freed;
+	bit ends;
 
 	do
 	:: last_id < IDS ->
@@ -403,7 +398,7 @@ proctype freer() {
 		fi;
 		TAKE_LOCK;
 		if
-		:: freed -> end_reference(0); end_reference(1)
+		:: freed && keys_id[s] == freed -> end_entry(s)
 		:: else
 		fi;
 		lock = 0;
@@ -424,20 +419,16 @@ init {
 		last_region = 1;
 		registered[1] = 1;
 		covers[1] = (PARTS -> 2 : 6);
-		reference_of[0] = 1;
 		region_of[0] = 1;
-		reference_key[0] = 1;
+		hits_key[0] = 1;
+		named[BY(0, 0)] = 1;
 		keys_id[0] = 1;
 		keys_key[0] = 1;
 		if
 		:: !PARTS ->
-			reference_of[1] = 2;
-			slot_of[1] = 1;
-			region_of[1] = 1;
-			reference_key[1] = 1;
+			named[BY(1, 0)] = 1;
 			keys_id[1] = 2;
-			keys_key[1] = 1;
-			keys_ref[1] = 1
+			keys_key[1] = 1
 		:: else -> keys_ref[1] = NONE
 		fi;
 		table_ref[0] = NONE;

@@ -111,6 +111,11 @@ static bool has_mapping(const struct model_handle *handle, const struct model_me
 	       handle->address < memory->base + memory->size;
 }
 
+bool model_may_share(const struct model_handle *handle)
+{
+	return handle->address / GRANULE == (handle->address + handle->length - 1) / GRANULE;
+}
+
 void model_memory_ending(struct client *client, struct model_memory *memory)
 {
 	for (unsigned int i = 0; i < HANDLES; i++) {
@@ -120,7 +125,10 @@ void model_memory_ending(struct client *client, struct model_memory *memory)
 		    (handle->memory != memory && !has_mapping(handle, memory)))
 			continue;
 		handle->alive = false;
-		client->totals.revoked++;
+		if (model_may_share(handle))
+			client->totals.perhaps++;
+		else
+			client->totals.revoked++;
 	}
 }
 

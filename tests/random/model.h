@@ -118,6 +118,9 @@ struct model_memory *model_next_mapping(struct client *client, const struct mode
 unsigned int model_refuses(struct client *client, const struct model_pd *pd, uint64_t address,
 			   uint64_t length, uint64_t iova, int access, bool dma_buf);
 
+/* True if its region may be one granule, which other memory shares: that alone revokes it then. */
+bool model_may_share(const struct model_handle *handle);
+
 /* Memory is about to end, or to lose its registrations. */
 void model_memory_ending(struct client *client, struct model_memory *memory);
 void model_memory_freed(struct client *client, struct model_memory *memory);

@@ -20,7 +20,9 @@ enum world_life call_life(const struct model_handle *held)
 void call_settle_kept(struct client *client, const struct model_handle *held,
 		      enum world_life before, bool dropped)
 {
-	if (before == WORLD_GONE) {
+	if (before == WORLD_GONE && model_may_share(held)) {
+		client->totals.perhaps++;
+	} else if (before == WORLD_GONE) {
 		client->totals.revoked++;
 		client->totals.late += dropped;
 	} else if (call_life(held) != WORLD_LIVES) {

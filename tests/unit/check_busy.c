@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_busy.c -- protection domains that client MRs keep busy (registration/references.h) */
+/* check_busy.c -- protection domains that client MRs keep busy (registration/region.h) */
 #include "suite.h"
 
 #include "hits_fixture.h"
@@ -55,7 +55,7 @@ LOOP_TEST(client_mrs, that_are_imports_keep_no_protection_domain_busy, 0, 2)
 	drop(AT(1));
 }
 
-TEST(client_mrs, once_deregistered_leave_their_references_to_others)
+TEST(client_mrs, once_deregistered_leave_their_regions_to_others)
 {
 	uint32_t used = 0;
 
@@ -64,11 +64,11 @@ TEST(client_mrs, once_deregistered_leave_their_references_to_others)
 		ck_assert_uint_ne(get(AT(i % 4), 20), 0);
 		end(buffer(20));
 		if (i == 20)
-			used = region_references.used;
+			used = holds_regions.used;
 		if (i >= 3)
 			drop(AT((i + 1) % 4));
 	}
-	ck_assert_uint_eq(region_references.used, used);
+	ck_assert_uint_eq(holds_regions.used, used);
 }
 
 /* The client's MRs are gone with the device; it may still deregister one. */

@@ -10,7 +10,7 @@
 #include "registration/lock.h"
 #include "registration/methods.h"
 #include "registration/policy.h"
-#include "registration/region.h"
+#include "registration/entry.h"
 
 #define GIB    ((uint64_t)1 << 30)
 #define LARGE  (100 * GIB)
@@ -251,24 +251,23 @@ TEST(sync, a_late_mark_leaves_the_slot_to_the_next_allocation)
 	begin(HOME, BLOCK);
 	ck_assert(memory_find(HOME, &second));
 	ck_assert_uint_eq(first.slot, second.slot);
-	ck_assert(region_set_queued(&second));
-	ck_assert(region_set_queued(&first));
-	ck_assert(region_is_queued(&second));
-	region_unqueue(&second);
+	ck_assert(background_set_queued(&second));
+	ck_assert(background_set_queued(&first));
+	ck_assert(background_is_queued(&second));
+	background_unqueue(&second);
 }
 
 static struct registration_method method;
 static _Atomic unsigned int attempts;
 static pthread_t freeing;
 
-static bool has_reference(const struct allocation *allocation)
+static bool has_entry(const struct allocation *allocation)
 {
 	bool has;
 
 	pthread_mutex_lock(&registration_mutex);
-	has = region_find_reference(
-		domain_find(protection_domain_find(pd.context, pd.handle), RIGHTS),
-		allocation->slot, allocation->id);
+	has = entry_of(domain_find(protection_domain_find(pd.context, pd.handle), RIGHTS),
+		       allocation);
 	pthread_mutex_unlock(&registration_mutex);
 	return has;
 }
@@ -289,7 +288,7 @@ static int pin_without_room(const struct pin_request *request, struct pin_result
 	if (!attempts++) {
 		require(memory_find(HOME, &allocation));
 		require(!pthread_create(&freeing, NULL, free_it, NULL));
-		while (has_reference(&allocation))
+		while (has_entry(&allocation))
 			sched_yield();
 	}
 	return -ENOMEM;

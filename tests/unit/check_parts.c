@@ -277,7 +277,7 @@ TEST(parts, a_part_does_not_replace_the_whole_for_hits)
 
 	use(HOME, 4096);
 	thread = begin_waiting_part();
-	request_whole(2);
+	request_whole(1);
 	ck_assert(hits(HOME, LARGE));
 	standin_block_at(0);
 	ck_assert_int_eq(pthread_join(thread, NULL), 0);
@@ -369,29 +369,37 @@ TEST(limited, parts_beyond_the_pin_limit_are_not_in_the_way)
 }
 
 /* Their bytes fit. */
-TEST(limited, an_allocation_has_any_number_of_parts)
+TEST(limited, a_further_part_takes_the_place_of_an_idle_one)
 {
-	for (unsigned int round = 0; round < 3; round++) {
-		for (unsigned int i = 0; i < 200; i++)
-			use(HOME + i * GIB / 2, 4096);
-	}
-	ck_assert_uint_eq(standin_registered(), 200);
+	for (unsigned int i = 0; i < 200; i++)
+		use(HOME + i * GIB / 2, 4096);
+	ck_assert_uint_eq(standin_registered(), POLICY_PARTS);
 	ck_assert_uint_eq(statistics_get(registrations), 200);
 	ck_assert_uint_eq(statistics_get(forwarded), 0);
 	ck_assert_uint_eq(statistics_get(evictions), 0);
+	/* The least recently used of them. */
+	for (unsigned int i = 0; i < POLICY_PARTS; i++)
+		use(HOME + (199 - i) * GIB / 2, 4096);
+	ck_assert_uint_eq(statistics_get(registrations), 200);
+	end(HOME);
+	ck_assert_uint_eq(standin_registered(), 0);
 }
 
-TEST(limited, client_mrs_of_any_number_of_parts_stay)
+TEST(limited, requests_are_forwarded_while_client_mrs_hold_all_parts)
 {
-	uint32_t keys[200];
+	uint32_t keys[POLICY_PARTS];
 
-	for (unsigned int i = 0; i < 200; i++)
+	for (unsigned int i = 0; i < POLICY_PARTS; i++)
 		keys[i] = get_in(&pd, AT(i), HOME + i * GIB / 2, 4096);
-	for (unsigned int i = 0; i < 200; i++)
+	for (unsigned int i = POLICY_PARTS; i < 40; i++)
+		ck_assert_uint_eq(get_in(&pd, AT(i), HOME + i * GIB / 2, 4096), 0);
+	ck_assert_uint_eq(statistics_get(forwarded), 40 - POLICY_PARTS);
+	for (unsigned int i = 0; i < POLICY_PARTS; i++)
 		ck_assert(standin_covers(keys[i], HOME + i * GIB / 2));
-	for (unsigned int i = 0; i < 200; i++)
-		ck_assert(registration_drop(AT(i)));
-	ck_assert_uint_eq(statistics_get(forwarded), 0);
+	ck_assert(registration_drop(AT(0)));
+	ck_assert_uint_ne(get_in(&pd, AT(0), HOME + 40 * GIB, 4096), 0);
+	for (unsigned int i = 1; i < POLICY_PARTS; i++)
+		ck_assert(standin_covers(keys[i], HOME + i * GIB / 2));
 	end(HOME);
 	ck_assert_uint_eq(standin_registered(), 0);
 }
@@ -403,10 +411,10 @@ TEST(limited, parts_inside_longer_ones)
 		for (unsigned int k = 0; k < 8; k++)
 			use(HOME + i * BLOCK + k * GRANULE, (i + k) % 5 * GRANULE + 1);
 	}
-	for (unsigned int i = 0; i < 7; i++)
+	for (unsigned int i = 0; i < POLICY_PARTS; i++)
 		use(HOME + i * BLOCK + GRANULE, BLOCK);
 	standin_fail_with(-EIO);
-	for (unsigned int i = 0; i < 7; i++) {
+	for (unsigned int i = 0; i < POLICY_PARTS; i++) {
 		for (uint64_t at = GRANULE; at < BLOCK; at += GRANULE / 2)
 			use(HOME + i * BLOCK + at, BLOCK + GRANULE - at);
 	}

@@ -63,7 +63,7 @@ static bool is_queued(uint64_t base)
 	struct allocation allocation;
 
 	require(memory_find(base, &allocation));
-	return region_is_queued(&allocation);
+	return background_is_queued(&allocation);
 }
 
 CASE(sync, .set_up = set_up_eager);

@@ -272,17 +272,6 @@ TEST(ready_exports, the_driver_exports_beside_bypassing_callers)
 	ck_assert(!is_ready(HOME, BLOCK));
 }
 
-TEST(ready_exports, kept_memory_is_not_exported_until_it_is_reused)
-{
-	struct allocation allocation;
-
-	begin(HOME, BLOCK);
-	ck_assert(memory_find(HOME, &allocation) && table_hide(&allocation));
-	ck_assert(!is_ready(HOME, BLOCK));
-	ck_assert(table_show(&allocation));
-	ck_assert(is_ready(HOME, BLOCK));
-}
-
 /* The pages are those of the region as long as one of its allocations lives. */
 TEST(ready_exports, a_dma_buf_serves_until_the_last_allocation_of_its_pages_ends)
 {
@@ -494,23 +483,23 @@ static void *close_first(void *unused)
 	return unused;
 }
 
-static bool first_has_regions(void)
+static bool first_is_closing(void)
 {
 	struct domain *domain;
-	bool has;
+	bool is;
 
 	registration_lock();
 	domain = domain_after(NULL, 0);
-	has = domain && !LIST_EMPTY(&domain->regions);
+	is = !domain || domain->owner->closing;
 	registration_unlock();
-	return has;
+	return is;
 }
 
 static void close_first_domain(void)
 {
 	during_pin = NULL;
 	ck_assert(!pthread_create(&closing, NULL, close_first, NULL));
-	while (first_has_regions())
+	while (!first_is_closing())
 		sched_yield();
 }
 

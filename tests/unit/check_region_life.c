@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include "base/system.h"
+#include "registration/entry.h"
 #include "registration_fixture.h"
 
 #define MILLISECOND ((uint64_t)1000000)
@@ -158,12 +159,16 @@ START_TEST(what_is_deregistered_for_another_reason_is_not)
 }
 END_TEST
 
-/* A neighbour shares HOME's region in the second domain: there a free only revokes the client MR,
- * with the lock held. The free drops the lock only to wait. */
-static void begin_neighbours(void)
+/* A neighbour shares HOME's region in the second domain: there a free deregisters nothing. The free
+ * drops the lock only to wait. */
+static struct allocation begin_neighbours(void)
 {
+	struct allocation home;
+
 	begin(HOME, 1000);
 	begin(HOME + 4096, 1000);
+	require(memory_find(HOME, &home));
+	return home;
 }
 
 static void share_with_neighbour(void)
@@ -172,11 +177,23 @@ static void share_with_neighbour(void)
 	ck_assert_uint_ne(ask_second(2, HOME + 4096), 0);
 }
 
-static void await_waiting_for_a_millisecond(void)
+/* HOME has an entry in the second domain until its free has taken the lock. */
+static bool home_has_entry(const struct allocation *home)
+{
+	bool has;
+
+	registration_lock();
+	has = entry_of(domain_find(protection_domain_of(&second), RIGHTS), home);
+	registration_unlock();
+	return has;
+}
+
+static void await_waiting_for_a_millisecond(const struct allocation *home)
 {
 	uint64_t start;
 
-	await("revoked", 1);
+	while (home_has_entry(home))
+		sched_yield();
 	ck_assert(registration_holds(&handles[2]));
 	start = system_clock();
 	while (system_clock() - start < MILLISECOND)
@@ -195,8 +212,9 @@ static unsigned int timed_frees(void)
 START_TEST(a_free_s_wait_for_a_region_in_the_making_is_time_in_frees)
 {
 	pthread_t asking, freeing;
+	struct allocation home;
 
-	begin_neighbours();
+	home = begin_neighbours();
 	standin_fail_with(-EINVAL);
 	ck_assert_uint_eq(ask(0, HOME, 1000), 0);
 	standin_fail_with(0);
@@ -205,7 +223,7 @@ START_TEST(a_free_s_wait_for_a_region_in_the_making_is_time_in_frees)
 	asking = begin_thread(ask_on_thread);
 	standin_await_blocked(1);
 	freeing = begin_thread(free_on_thread);
-	await_waiting_for_a_millisecond();
+	await_waiting_for_a_millisecond(&home);
 	standin_block(false);
 	pthread_join(freeing, NULL);
 	pthread_join(asking, NULL);
@@ -217,8 +235,9 @@ END_TEST
 START_TEST(so_is_its_wait_for_what_others_deregister)
 {
 	pthread_t closing, freeing;
+	struct allocation home;
 
-	begin_neighbours();
+	home = begin_neighbours();
 	ck_assert_uint_ne(ask(0, HOME, 1000), 0);
 	ck_assert(registration_drop(&handles[0]));
 	share_with_neighbour();
@@ -226,7 +245,7 @@ START_TEST(so_is_its_wait_for_what_others_deregister)
 	closing = begin_thread(close_on_thread);
 	standin_await_blocked_unpin();
 	freeing = begin_thread(free_on_thread);
-	await_waiting_for_a_millisecond();
+	await_waiting_for_a_millisecond(&home);
 	standin_block_unpin(false);
 	pthread_join(freeing, NULL);
 	pthread_join(closing, NULL);

@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "registration/lock.h"
-#include "registration/region.h"
+#include "registration/entry.h"
 #include "registration_fixture.h"
 
 #define SMALL 10000u
@@ -190,14 +190,20 @@ static void *ask_there(void *argument)
 	return NULL;
 }
 
-static bool has_reference(uint64_t address)
+static void *end_there(void *argument)
+{
+	end(((struct asking *)argument)->address);
+	return NULL;
+}
+
+static bool has_entry(uint64_t address)
 {
 	struct allocation allocation;
 	bool has;
 
 	pthread_mutex_lock(&registration_mutex);
 	has = memory_find(address, &allocation) && domain_after(NULL, 0) &&
-	      region_find_reference(domain_after(NULL, 0), allocation.slot, allocation.id);
+	      entry_of(domain_after(NULL, 0), &allocation);
 	pthread_mutex_unlock(&registration_mutex);
 	return has;
 }
@@ -206,7 +212,7 @@ START_TEST(no_handle_is_given_for_what_was_freed_while_its_region_was_in_the_mak
 {
 	struct asking first = { .handle = 0, .address = HOME, .key = 1 };
 	struct asking neighbour = { .handle = 1, .address = HOME + 1024 };
-	pthread_t threads[2];
+	pthread_t threads[3];
 
 	begin(first.address, 1000);
 	begin(neighbour.address, 1000);
@@ -214,12 +220,14 @@ START_TEST(no_handle_is_given_for_what_was_freed_while_its_region_was_in_the_mak
 	ck_assert_int_eq(pthread_create(&threads[0], NULL, ask_there, &first), 0);
 	standin_await_blocked(1);
 	ck_assert_int_eq(pthread_create(&threads[1], NULL, ask_there, &neighbour), 0);
-	while (!has_reference(neighbour.address))
+	while (!has_entry(neighbour.address))
 		sched_yield();
-	end(first.address);
+	ck_assert_int_eq(pthread_create(&threads[2], NULL, end_there, &first), 0);
+	while (has_entry(first.address))
+		sched_yield();
 	standin_block(false);
-	pthread_join(threads[0], NULL);
-	pthread_join(threads[1], NULL);
+	for (int i = 0; i < 3; i++)
+		pthread_join(threads[i], NULL);
 	ck_assert_uint_eq(first.key, 0);
 	ck_assert_uint_eq(statistics_get(forwarded_freed), 1);
 	ck_assert(!registration_holds(&handles[0]));

@@ -254,7 +254,7 @@ static bool is_queued(uint64_t base)
 	struct allocation allocation;
 
 	ck_assert(memory_find(base, &allocation));
-	return region_is_queued(&allocation);
+	return background_is_queued(&allocation);
 }
 
 /* Fewer live ones than the stand-in of the adapter has regions. */
