@@ -6,17 +6,16 @@ AM_CFLAGS += $(SANITIZER_CFLAGS)
 noinst_LTLIBRARIES += src/libcore.la
 src_libcore_la_SOURCES = \
 	include/peerpin.h \
-	src/base/arena.h src/base/arena.c src/base/atomics.h src/base/capped.h \
+	src/base/atomics.h src/base/capped.h \
 	src/base/config.def src/base/config.h src/base/config.c \
 	src/base/config_reader.h src/base/config_reader.c \
 	src/base/config_text.c \
 	src/base/job_file.h src/base/job_file.c \
 	src/base/identity.h src/base/identity.c \
-	src/base/held_file.h src/base/kernel.h src/base/kernel.c src/base/loaded.h src/base/loaded.c src/base/loaded_alone.c src/base/once.h \
+	src/base/held_file.h src/base/kernel.h src/base/kernel.c src/base/loaded.h src/base/loaded.c src/base/once.h \
 	src/base/log.h src/base/log.c src/base/own_file.h src/base/own_file.c \
-	src/base/object.h src/base/object.c \
-	src/base/pci_path.h src/base/pci_resource.h src/base/pool.h src/base/pool.c \
-	src/base/own_thread.h src/base/own_thread.c src/base/plain_text.h src/base/plain_text.c src/base/proc_stat.h src/base/proc_stat.c \
+	src/base/pci.h src/base/pool.h src/base/pool.c \
+	src/base/plain_text.h src/base/plain_text.c src/base/proc_stat.h src/base/proc_stat.c \
 	src/base/process.h src/base/process.c \
 	src/base/runtime.h src/base/runtime.c \
 	src/base/signal_safe_write.h src/base/signal_safe_write.c \
@@ -70,10 +69,11 @@ EXTRA_DIST += src/README.md src/intercept/entries_x86_64.S src/intercept/entries
 AM_CCASFLAGS = -I$(top_srcdir)/src
 src_libpeerpin_la_LIBADD = src/libcore.la
 # No start files: they refer to four names that no library defines, and each process of a job would look them up.
+# -z lazy: a process looks up no function that it never calls.
 # -O1 gives the symbol table more hash buckets: look-ups of other objects' symbols pass it in each process.
 src_libpeerpin_la_LDFLAGS = -module -avoid-version -shared -Wl,-O1 \
 	-Wl,--version-script=src/intercept/exports.map \
-	-Wl,-Bsymbolic -Wl,-z,nodelete -Wl,-z,relro -Wl,-z,now -Wl,-z,noseparate-code -XCClinker -nostartfiles
+	-Wl,-Bsymbolic -Wl,-z,nodelete -Wl,-z,relro -Wl,-z,lazy -Wl,-z,noseparate-code -XCClinker -nostartfiles
 if !SANITIZER
 # A row without its wrapper fails here.
 src_libpeerpin_la_LDFLAGS += -Wl,-z,defs

@@ -5,10 +5,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stdio.h>
 
 #include "base/identity.h"
 #include "base/kernel.h"
-#include "base/system.h"
 #include "base/text.h"
 
 /* Variables of the simulated driver, of the doctor, and of identity.c. */
@@ -90,16 +90,16 @@ static __attribute__((format(printf, 2, 3))) void config_reader_report(struct co
 	if (!reader->complain)
 		return;
 	va_start(arguments, format);
-	system_format_list(what, sizeof(what), format, arguments);
+	vsnprintf(what, sizeof(what), format, arguments);
 	va_end(arguments);
 	if (place->line)
-		system_format(line, sizeof(line), "%s:%u: %s", place->file, place->line, what);
+		snprintf(line, sizeof(line), "%s:%u: %s", place->file, place->line, what);
 	else
-		system_format(line, sizeof(line), "%s: %s",
-			      place->origin == CONFIG_FROM_FILE	    ? place->file
-			      : place->origin == CONFIG_FROM_OPTION ? "option"
-								    : "environment",
-			      what);
+		snprintf(line, sizeof(line), "%s: %s",
+			 place->origin == CONFIG_FROM_FILE     ? place->file
+			 : place->origin == CONFIG_FROM_OPTION ? "option"
+							       : "environment",
+			 what);
 	reader->complain(line);
 }
 

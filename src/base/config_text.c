@@ -2,7 +2,8 @@
 /* config_text.c -- converts values of settings from and to text */
 #include "base/config_reader.h"
 
-#include "base/system.h"
+#include <stdio.h>
+
 #include "base/text.h"
 
 const char *config_word(enum config_kind kind, unsigned int value)
@@ -156,8 +157,8 @@ static const char *config_text_value(const struct config *config, const struct c
 		/* fall through */
 	case SIZE:
 		number = *(const uint64_t *)field;
-		system_format(room, size, "%llu%s", (unsigned long long)(number & ~CONFIG_SHARE),
-			      number & CONFIG_SHARE ? "%" : "");
+		snprintf(room, size, "%llu%s", (unsigned long long)(number & ~CONFIG_SHARE),
+			 number & CONFIG_SHARE ? "%" : "");
 		return room;
 	case TEXT:
 	case FILE_NAME:
@@ -184,9 +185,9 @@ unsigned int config_text_changed(const struct config *config, char separator, ch
 		if (text_equals(value,
 				config_text_value(&config_defaults, row, other, sizeof(other))))
 			continue;
-		added = system_format(to + used, size - used, "%s%s=%s",
-				      changed ? (const char[]){ separator, '\0' } : "",
-				      row->variable, value);
+		added = snprintf(to + used, size - used, "%s%s=%s",
+				 changed ? (const char[]){ separator, '\0' } : "", row->variable,
+				 value);
 		changed++;
 		/* Omit a setting that does not fit: a cut value would be wrong. */
 		if (added > 0 && (size_t)added < size - used)

@@ -12,6 +12,7 @@
 #include "base/system.h"
 
 struct process_page process_page;
+__thread bool own_thread_here __attribute__((tls_model("initial-exec")));
 static _Atomic bool any_entered; /* this process, or one that it descends from by forks */
 static once activation;
 

@@ -104,7 +104,7 @@ static void subscriptions_call(unsigned int index, const struct allocation *of, 
 	errno = saved_errno;
 	pthread_mutex_lock(&subscription_lock);
 	LIST_REMOVE(&frame, in_list);
-	system_wake(&callback_returned);
+	pthread_cond_broadcast(&callback_returned);
 }
 
 /* True if another thread runs an `allocated` callback for the memory. A wait for this thread's own
@@ -219,7 +219,6 @@ int peerpin_subscribe(const struct peerpin_subscriber *subscriber, int *subscrip
 		error = -EOPNOTSUPP;
 	if (error)
 		return error;
-	system_prepare();
 	pthread_mutex_lock(&subscription_lock);
 	error = subscriptions_begin(subscriber, subscription);
 	pthread_mutex_unlock(&subscription_lock);

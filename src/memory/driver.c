@@ -4,7 +4,7 @@
 
 #include "base/atomics.h"
 #include "base/loaded.h"
-#include "base/own_thread.h"
+#include "base/process.h"
 #include "base/text.h"
 
 static _Atomic(const void *) served; /* an address in the driver */
@@ -15,7 +15,7 @@ static bool driver_is_object(const struct dl_phdr_info *object)
 	struct object_tables tables;
 
 	return text_begins(object_file_name(object), "libcuda.so") ||
-	       (object_read(object, &tables) && loaded_is_library(&tables, "libcuda.so.1"));
+	       (object_read(object, &tables) && text_equals(tables.soname, "libcuda.so.1"));
 }
 
 struct driver_search {
@@ -38,11 +38,23 @@ static int driver_search_object(struct dl_phdr_info *object, size_t size, void *
 	return 0;
 }
 
+/* Reads the tables of the object at the address alone. */
+static int driver_check_owner(struct dl_phdr_info *object, size_t size, void *argument)
+{
+	struct driver_search *search = argument;
+
+	(void)size;
+	if (!object_contains(object, (uintptr_t)search->seen))
+		return 0;
+	search->has_seen = driver_is_object(object);
+	return 1;
+}
+
 bool driver_contains(const void *address)
 {
 	struct driver_search search = { .seen = address };
 
-	loaded_walk(driver_search_object, &search);
+	loaded_walk(driver_check_owner, &search);
 	return search.has_seen;
 }
 

@@ -16,7 +16,7 @@
 #include <stddef.h>
 
 #include "base/atomics.h"
-#include "base/arena.h"
+#include "base/pool.h"
 
 #define LEAVES_MAX (1u << 17) /* 47-bit addresses, 1 GiB per leaf */
 #define NODES_MAX  (1u << 22)

@@ -17,7 +17,6 @@
 #include "base/config.h"
 #include "base/loaded.h"
 #include "base/log.h"
-#include "base/own_thread.h"
 #include "base/pool.h"
 #include "base/process.h"
 #include "base/system.h"
@@ -97,9 +96,7 @@ void kept_renew(void)
 /* compute-sanitizer has to see each allocation and each free. */
 static bool keep_is_sanitized(void)
 {
-	static _Atomic uint64_t answer;
-
-	return loaded_has("libsanitizer-collection.so", &answer);
+	return loaded_has("libsanitizer-collection.so");
 }
 
 static void keep_begin(void)
@@ -463,7 +460,7 @@ static void keep_release_batch(struct batch *batch)
 		}
 		add_relaxed(&keep_releases_ended, 1);
 		pthread_mutex_unlock(&keep_lock);
-		system_wake(&release_ended);
+		pthread_cond_broadcast(&release_ended);
 	}
 	own_releases--;
 	system_release_cancellation(held);

@@ -122,8 +122,9 @@ static __attribute__((noinline)) void queries_verify(unsigned int count,
 		data[i] = queries_clear(&theirs[i]);
 	}
 	same = driver->cuPointerGetAttributes &&
-	       driver->cuPointerGetAttributes(count, attributes, data, address) == CUDA_SUCCESS &&
-	       !memcmp(own, theirs, count * sizeof(own[0]));
+	       driver->cuPointerGetAttributes(count, attributes, data, address) == CUDA_SUCCESS;
+	for (unsigned int i = 0; i < 4 * count; i++)
+		same &= own[i / 4].words[i % 4] == theirs[i / 4].words[i % 4];
 	if (!lookup_is_same(&target->found))
 		return;
 	statistics_count(verify_checks);

@@ -7,8 +7,8 @@
 #include <stddef.h>
 
 #include "base/atomics.h"
-#include "base/arena.h"
-#include "base/own_thread.h"
+#include "base/pool.h"
+#include "base/process.h"
 #include "memory/kept.h"
 
 /* Fields of a record that queries and requests do not load. Writers hold table_lock; any thread may

@@ -17,7 +17,7 @@
 #include <errno.h>
 
 #include "base/kernel.h"
-#include "base/own_thread.h"
+#include "base/process.h"
 #include "memory/driver.h"
 #include "registration/methods.h"
 #include "report/errors.h"

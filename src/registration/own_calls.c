@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* own_calls.c -- the library's own verbs calls: marks of the thread, and deregistration */
 #include "base/kernel.h"
-#include "base/own_thread.h"
+#include "base/process.h"
 #include "registration/methods.h"
 
 static __thread unsigned int own_calls __attribute__((tls_model("initial-exec")));

@@ -15,10 +15,10 @@
 #include "registration/pinning.h"
 
 #include <pthread.h>
+#include <stdio.h>
 
 #include "base/log.h"
-#include "base/own_thread.h"
-#include "base/system.h"
+#include "base/process.h"
 #include "registration/methods.h"
 #include "registration/topology.h"
 #include "report/statistics.h"
@@ -219,7 +219,7 @@ pinning_report_failure(const struct pin_request *request, const struct pair *pai
 	for (unsigned int i = 0; registration_methods[i].name; i++) {
 		bool untried = pair->support[i].possible && !failures[i].cause;
 
-		used += (size_t)system_format(
+		used += (size_t)snprintf(
 			text + used, sizeof(text) - used, " By %s: %s.",
 			registration_methods[i].name,
 			untried ? "not for this memory"

@@ -2,9 +2,10 @@
 /* table.c -- statistics as a table: 5 lines, and further lines for losses and errors */
 #include "report/output.h"
 
+#include <stdio.h>
+
 #include "base/capped.h"
 #include "base/plain_text.h"
-#include "base/system.h"
 #include "base/text.h"
 #include "report/statistics.h"
 
@@ -83,8 +84,8 @@ static void table_add_reasons(struct output *output, unsigned int room)
 		if (!table_new_reason(i, reason))
 			continue;
 		if (++at == room && count > room)
-			system_format(more, sizeof(more), "; %u more in PEERPIN_STATS_FILE=FILE",
-				      count - room);
+			snprintf(more, sizeof(more), "; %u more in PEERPIN_STATS_FILE=FILE",
+				 count - room);
 		output_add(output, "%-*sGPU %d, %s: %s%s\n", LABEL_WIDTH, reason_title, pair->gpu,
 			   table_clean(statistics.adapters[pair->adapter].name, name, sizeof(name)),
 			   table_clean(reason, line, sizeof(line)), more);

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/object.h"
+#include "base/loaded.h"
 #include "bench.h"
 #include "memory/cuda_abi.h"
 

@@ -1,8 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_traps.sh -- the 36 traps of other interceptors (the facts sheet on interception, T1 to T36),
-# and those of registrations (the facts sheet on registration caches, a to p): each has a test,
-# which fails without its fix
+# check_traps.sh -- the 36 traps of other interceptors (T1 to T36), and those of registrations (a to
+# p): each has a test, which fails without its fix
 set -u
 [ -x tests/intercept/ordinary ] || exit 77
 source=${srcdir:-.}

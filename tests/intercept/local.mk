@@ -100,7 +100,7 @@ tests_intercept_keep_keep_SOURCES = tests/intercept/ends/ends.c tests/intercept/
 	tests/intercept/keep/keep.c tests/intercept/keep/keep.h tests/intercept/keep/calls.c \
 	tests/intercept/keep/pressure.c tests/intercept/keep/pools.c tests/intercept/keep/contexts.c \
 	tests/intercept/keep/events.c tests/intercept/keep/regions.c \
-	src/base/object.c
+	src/base/loaded.c src/base/kernel.c
 tests_intercept_keep_keep_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests/intercept/keep
 tests_intercept_keep_keep_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -lpthread -ldl
 
@@ -171,7 +171,7 @@ tests_intercept_verbs_mlx5_libmlx5_la_LDFLAGS = -shared -version-info 1:0:0 -rpa
 # For GPU machines too: libc alone, and the driver by dlopen.
 check_PROGRAMS += tests/intercept/check_queries
 tests_intercept_check_queries_SOURCES = tests/intercept/queries/queries.c tests/intercept/queries/queries.h \
-	tests/intercept/queries/ask.c tests/intercept/queries/population.c src/base/object.c
+	tests/intercept/queries/ask.c tests/intercept/queries/population.c src/base/loaded.c src/base/kernel.c
 tests_intercept_check_queries_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests/intercept/queries
 tests_intercept_check_queries_LDADD = -lpthread -ldl
 

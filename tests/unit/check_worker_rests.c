@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #include "base/kernel.h"
-#include "base/own_thread.h"
 #include "base/process.h"
 #include "registration/background.h"
 #include "registration/methods.h"
@@ -85,7 +84,7 @@ static bool simulate(long number, const long *arguments)
 		return true;
 	}
 	if (number == SYS_sched_getaffinity) {
-		((struct kernel_cpus *)arguments[2])->words[0] = ((uint64_t)1 << cpus) - 1;
+		*(uint64_t *)arguments[2] = ((uint64_t)1 << cpus) - 1;
 		return true;
 	}
 	if (number != SYS_getrusage)

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/pci_resource.h"
+#include "base/pci.h"
 #include "tools/doctor/checks.h"
 #include "tools/units.h"
 
