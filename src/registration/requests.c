@@ -669,6 +669,13 @@ static struct region *miss_register(struct miss *miss, int *error)
 		region = miss_settle(miss, region);
 		*error = region ? 0 : ENDED;
 	}
+	/* Neither the region nor another one keeps the worker's dma-buf. Without the lock the
+	 * region may end. */
+	if (!miss->client && miss->source.length) {
+		miss_close_export(miss);
+		region = NULL;
+		*error = ENDED;
+	}
 	system_release_cancellation(held);
 	return region;
 }
