@@ -25,7 +25,6 @@ for ranks in 1 2; do
 done
 matches 'as JSON' '{"bench": "lives", *"case": "request, life, 2 ranks, adapter of 20000 us, eager", "live": 1, "threads": 2, "ns": *"peer": "without", *' \
 	"$(<"$folder/lives.json")"
-matches 'its page can be made' '*| request, life, 2 ranks, adapter of 20000 us, eager |*' "$("$here/bench/page" "$folder/lives.json")"
 found=$(lives --parts again --ranks 1 --rounds 2 --sides peerpin)
 same 'without, each request registers' ' 1 2' "$(long without "$found")"
 same 'with peerpin the first one alone' ' 1 -2' "$(long peerpin "$found")"
