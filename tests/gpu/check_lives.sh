@@ -33,6 +33,4 @@ found=$(lives --parts views --ranks 1 --rounds 1 --sides peerpin --delays 500)
 matches 'views' $'*# us * views * views again\n  without *\n  peerpin *\n=> 0' "$found"
 matches 'out of time' $'skipped: again, 1 rank, adapter of 20000 us: out of time\n=> 0' "$(lives --parts again --ranks 1 --seconds -1)"
 matches 'a side that there is not' '*argument --sides: none: of without, *=> 2' "$(lives --sides none)"
-matches 'no number' '*argument --ranks: 0: numbers of at least 1*=> 2' "$(lives --ranks 0)"
-matches 'nothing is built' $'lives: /nowhere/tests/gpu/life: No such file *\n=> 1' "$(GPU_BUILD=/nowhere lives)"
 finish

@@ -2,11 +2,11 @@
 # Third-party programs on a real GPU; without one only the comparison is tested.
 TESTS += tests/gpu/check_compare.sh tests/gpu/check_latency.sh
 EXTRA_DIST += tests/gpu/run tests/gpu/oracle.c tests/gpu/compare tests/gpu/explain.py tests/gpu/check_compare.sh \
-	tests/gpu/latencies tests/gpu/check_latency.sh tests/gpu/stage tests/gpu/suites tests/gpu/exchanges tests/gpu/open_mpi tests/gpu/all tests/gpu/keep tests/gpu/keep_latencies tests/gpu/replay tests/gpu/mpi tests/gpu/mpi_table tests/gpu/lives \
+	tests/gpu/latencies tests/gpu/check_latency.sh tests/gpu/stage tests/gpu/suites tests/gpu/all tests/gpu/keep tests/gpu/keep_latencies tests/gpu/replay tests/gpu/mpi tests/gpu/mpi_table tests/gpu/lives \
 	tests/gpu/programs/training.py tests/gpu/programs/graphs.py tests/gpu/programs/cupy_program.py \
 	tests/gpu/programs/jax_program.py tests/gpu/programs/numba_program.py tests/gpu/programs/runtime.c \
 	tests/gpu/programs/distributed.py tests/gpu/programs/cuda_python_program.py tests/gpu/programs/keep_training.py tests/gpu/programs/keep_calls.py tests/gpu/programs/keep_ranks.py tests/gpu/programs/keep_pressure.py \
-	tests/gpu/programs/keep_cupy.py tests/gpu/programs/keep_offload.c tests/gpu/programs/keep_thrust.cu tests/gpu/programs/one_way.c \
+	tests/gpu/programs/keep_cupy.py tests/gpu/programs/keep_offload.c tests/gpu/programs/keep_thrust.cu \
 	tests/gpu/programs/expandable.py
 
 keep_programs = tests/gpu/keep_latency tests/gpu/keep_reuse tests/gpu/keep_memory tests/gpu/keep_refused tests/gpu/keep_captures tests/gpu/keep_waits tests/gpu/keep_replay
