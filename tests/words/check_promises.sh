@@ -10,6 +10,7 @@ while IFS='|' read -r _ heading promise tests _; do
 	heading=$(sed 's/^ *//; s/ *$//' <<<"$heading")
 	[[ ! $heading ]] || same "a heading of docs/limits.md: $heading" "## $heading" "$(grep -xF -- "## $heading" "$top/docs/limits.md")"
 	path=''
+	# shellcheck disable=SC2016 # backquotes of Markdown
 	while read -r test; do
 		name=$test
 		[[ $test != tests/* ]] || path=${test%%: *} name=${test#"$path"} name=${name#: }
