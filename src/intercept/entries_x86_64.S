@@ -3,11 +3,7 @@
  * pointers; and the exported dlsym, dlopen, dlmopen and dlvsym
  *
  * UCX, configured to hook CUDA by patching code, decodes the first bytes of a function and moves
-<<<<<<< HEAD
  * them. It supports few instructions (its ucm/bistro/bistro_x86_64.c); on any other it stops midway and runs
-=======
- * them. It supports few instructions; on any other it stops midway and runs
->>>>>>> bypass
  * without its GPU caches from then on. Compiler output for a wrapper contains unsupported
  * instructions.
  *

@@ -2,11 +2,7 @@
 /* exports.c -- source addresses of the dma-bufs that the program exported
  *
  * The inode identifies a dma-buf: descriptors are closed and reused, duplicated and passed on, but
-<<<<<<< HEAD
  * each export has an inode of its own (measured), except copies of a
-=======
- * each export has an inode of its own (measured on an H200), except copies of a
->>>>>>> bypass
  * region's dma-buf (registration_export()), whose range is equal. The kernel counts inodes up: a
  * repeated inode is billions of exports away.
  *

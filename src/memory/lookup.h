@@ -34,11 +34,7 @@
 #include "memory/memory.h"
 
 #define ADDRESS_BITS 48
-<<<<<<< HEAD
 #define BLOCK_SHIFT  21 /* 2 MiB: the driver's block for small allocations (measured) */
-=======
-#define BLOCK_SHIFT  21 /* 2 MiB: driver's block for small allocations (H200) */
->>>>>>> bypass
 #define LEAF_SHIFT   30
 #define FAN_SHIFT    6 /* 64 parts: 2 MiB, 32 KiB, 512 bytes (alignment of allocations) */
 #define LEAF_ENTRIES (1u << (LEAF_SHIFT - BLOCK_SHIFT))

@@ -76,7 +76,6 @@ src_sim_adapter_libibverbs_la_SOURCES += \
 	src/sim/plane/context.c \
 	src/sim/plane/datagram.c \
 	src/sim/plane/events.c \
-	src/sim/plane/kernel_forms.c \
 	src/sim/plane/link.c \
 	src/sim/plane/missing.c \
 	src/sim/plane/names.c \

@@ -215,10 +215,6 @@ struct bench_row bench_row(const char *name, uint64_t live, unsigned int threads
 				 .max_ns = NAN,
 				 .peer_ns = NAN,
 				 .bytes = NAN,
-				 .figure = NAN,
-				 .peer_figure = NAN,
-				 .goal_most = NAN,
-				 .goal_least = NAN,
 				 .alone_ratio = NAN,
 				 .goal_ns = NAN,
 				 .goal_ratio = NAN,
@@ -264,12 +260,6 @@ static void set_goals(struct bench_row *row)
 		row->goal_alone_ratio = goal->alone_ratio;
 	if (goal->bytes > 0)
 		row->goal_bytes = goal->bytes;
-	if (goal->most > 0)
-		row->goal_most = goal->most;
-	if (goal->most_of_peer > 0)
-		row->goal_most = goal->most_of_peer * row->peer_figure;
-	if (goal->least > 0)
-		row->goal_least = goal->least;
 }
 
 static void set_alone_ratio(struct bench_row *row)

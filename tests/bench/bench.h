@@ -22,7 +22,7 @@ struct bench_operation {
 	void *context;
 };
 
-/* A row of the table. Set name, live and, without a time, bytes or the figure; bench_measure() and
+/* A row of the table. Set name, live and, without a time, bytes; bench_measure() and
  * bench_report() fill in the rest. Unknown: NAN, or an empty text. No pointers: rows travel between
  * processes. */
 struct bench_row {
@@ -32,13 +32,9 @@ struct bench_row {
 	double ns, min_ns, max_ns;
 	char peer[32];
 	double peer_ns;
-	double bytes;  /* of memory, for each allocation */
-	double figure; /* a count instead of a time, in `unit` */
-	char unit[8];
-	double peer_figure;
+	double bytes;	    /* of memory, for each allocation */
 	double alone_ratio; /* ratio of ns to the row with one thread */
 	double goal_ns, goal_ratio, goal_alone_ratio, goal_bytes;
-	double goal_most, goal_least; /* of the figure */
 };
 
 /* A row's goal: the first with a pattern (as of a shell) that matches the name and bounds that
@@ -48,9 +44,7 @@ struct bench_goal {
 	unsigned int threads_from, threads_to;
 	uint64_t live_from, live_to;
 	double ns, ratio, alone_ratio, bytes;
-	double over_peer;    /* ns at most so many more than the peer's */
-	double most, least;  /* limits of the figure */
-	double most_of_peer; /* limit of the figure as a multiple of the peer's */
+	double over_peer; /* ns at most so many more than the peer's */
 };
 
 struct bench {

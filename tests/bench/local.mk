@@ -16,7 +16,7 @@ tests_bench_queries_LDADD = src/libcore.la -lpthread -ldl
 # For GPU machines and adapters too: it finds driver and libibverbs at run time.
 tests_bench_registration_SOURCES = $(bench_sources) tests/bench/registration.h tests/bench/registration.c \
 	tests/bench/registration_hits.c tests/bench/registration_first.c tests/bench/registration_allocating.c tests/bench/registration_client.c \
-	tests/bench/registration_patterns.c tests/bench/peer.h src/base/loaded.c src/base/kernel.c
+	tests/bench/peer.h src/base/loaded.c src/base/kernel.c
 tests_bench_registration_CPPFLAGS = $(AM_CPPFLAGS) # no use of libcore
 tests_bench_registration_LDADD = -lpthread -ldl -lm
 if HAVE_UCX
@@ -26,10 +26,8 @@ endif
 endif
 EXTRA_DIST += tests/bench/peer_ucx.c
 
-TESTS += tests/bench/check_page.sh
-EXTRA_DIST += tests/bench/run tests/bench/figures tests/bench/page tests/bench/worth.py tests/bench/check_page.sh tests/bench/check_bench.sh \
-	tests/bench/recorded/one.json tests/bench/recorded/other.json tests/bench/recorded/again.json \
-	tests/bench/recorded/counts.json tests/bench/recorded/notes.md tests/bench/recorded/worth.json
+TESTS += tests/bench/check_figures.sh
+EXTRA_DIST += tests/bench/run tests/bench/figures tests/bench/check_figures.sh tests/bench/check_bench.sh
 if !SANITIZER
 TESTS += tests/bench/check_bench.sh
 
@@ -40,19 +38,10 @@ bench:
 	@echo 'with a sanitizer there is nothing to measure' >&2; exit 1
 endif
 
-# Other machines' results first: of one machine's results the newest counts. Recorded
-# results of tests/stacks/worth have a plot. All rows as tables: bench/rows.md in the build folder.
+# Recorded results of tests/stacks/worth as a plot.
+plotted = $(top_srcdir)/docs/performance/h200-worth-500.json
 performance:
-	@recorded=$(top_srcdir)/docs/performance; \
-	plotted=$$recorded/h200-worth-500.json; \
-	if test -e $$plotted; then \
-		$(top_srcdir)/tests/stacks/worth_plot $$plotted >worth.svg.tmp && \
-			mv worth.svg.tmp $$recorded/worth.svg || exit 1; \
-	fi; \
-	results=$$(ls $(top_srcdir)/docs/performance/*.json bench/*.json 2>/dev/null); \
-	notes=$$recorded/notes.md; mkdir -p bench; cp $$recorded/worth.svg bench; \
-	if test -z "$$results"; then echo 'nothing has been measured: make bench' >&2; exit 1; fi; \
-	$(top_srcdir)/tests/bench/page $$(test ! -e $$notes || echo "--notes $$notes") $$results \
-		>bench/rows.md.tmp && mv bench/rows.md.tmp bench/rows.md && echo bench/rows.md
+	$(top_srcdir)/tests/stacks/worth_plot $(plotted) >worth.svg.tmp
+	mv worth.svg.tmp $(top_srcdir)/docs/performance/worth.svg
 .PHONY: bench performance
-CLEANFILES += bench/rows.md bench/worth.svg bench/lookup.json bench/queries.json bench/registration.json
+CLEANFILES += bench/lookup.json bench/queries.json bench/registration.json

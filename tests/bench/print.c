@@ -10,7 +10,7 @@
 
 static double ratio_of(const struct bench_row *row)
 {
-	return isnan(row->figure) ? row->peer_ns / row->ns : NAN;
+	return row->peer_ns / row->ns;
 }
 
 /* ---- the table ---- */
@@ -47,8 +47,6 @@ static void print_goals(FILE *file, const struct bench_row *row)
 	judge(words, row->goal_alone_ratio, row->alone_ratio - row->goal_alone_ratio,
 	      "%.1f of alone");
 	judge(words, row->goal_bytes, row->bytes - row->goal_bytes, "%.0f B");
-	judge(words, row->goal_most, row->figure - row->goal_most, "at most %.1f");
-	judge(words, row->goal_least, row->goal_least - row->figure, "at least %.1f");
 	if (words[0][0])
 		fprintf(file, "  met: %s", words[0]);
 	if (words[1][0])
@@ -64,16 +62,14 @@ void print_header(FILE *file, const char *bench)
 void print_row(FILE *file, const struct bench_row *row)
 {
 	char ns[24], range[48] = "-", peer[48], ratio[24], alone[24];
-	bool counted = !isnan(row->figure);
 
 	if (!isnan(row->min_ns))
 		snprintf(range, sizeof(range), "%.1f to %.1f", row->min_ns, row->max_ns);
 	fprintf(file, "%-50s %8llu %3u %9s %17s %9s %6s %6s", row->name,
 		(unsigned long long)row->live, row->threads,
-		counted		    ? number(ns, sizeof(ns), row->figure, row->unit)
-		: isnan(row->bytes) ? number(ns, sizeof(ns), row->ns, "")
-				    : number(ns, sizeof(ns), row->bytes, " B"),
-		range, number(peer, sizeof(peer), counted ? row->peer_figure : row->peer_ns, ""),
+		isnan(row->bytes) ? number(ns, sizeof(ns), row->ns, "")
+				  : number(ns, sizeof(ns), row->bytes, " B"),
+		range, number(peer, sizeof(peer), row->peer_ns, ""),
 		number(ratio, sizeof(ratio), ratio_of(row), ""),
 		number(alone, sizeof(alone), row->alone_ratio, ""));
 	print_goals(file, row);
@@ -130,14 +126,6 @@ static void print_json_row(const struct bench_row *row)
 	print_known("goal_alone_ratio", row->goal_alone_ratio);
 	print_known("bytes", row->bytes);
 	print_known("goal_bytes", row->goal_bytes);
-	if (!isnan(row->figure)) {
-		print_number("figure", row->figure);
-		printf(", ");
-		print_text("unit", row->unit);
-	}
-	print_known("peer_figure", row->peer_figure);
-	print_known("goal_most", row->goal_most);
-	print_known("goal_least", row->goal_least);
 	putchar('}');
 }
 

@@ -25,13 +25,6 @@ static const struct bench_goal goals[] = {
 	{ .pattern = "first request by dma-buf, *, off", .ratio = 1 / 1.05 },
 	{ .pattern = "first request by dma-buf, *, auto", .ratio = 1 / 1.05 },
 	{ .pattern = "cuMemAlloc added, *, auto", .ns = 1000 },
-	{ .pattern = "per iteration: never used, auto", .most = 10 },
-	{ .pattern = "per iteration: hits, auto", .least = 95 },
-	{ .pattern = "same sizes: never used, auto", .most = 10 },
-	{ .pattern = "same sizes: hits, auto", .least = 95 },
-	{ .pattern = "many small: registrations, *", .most_of_peer = 1 },
-	{ .pattern = "twice the pin limit, *: registrations, *", .most_of_peer = 1.1 },
-	{ .pattern = "twice the pin limit, *: most pinned, *", .most_of_peer = 1 },
 	{ 0 },
 };
 
@@ -132,32 +125,6 @@ static void run_first(bool preloaded)
 	bench_again("first", without, report_with, (void *)"again " BARE);
 }
 
-static bool pattern_is_wanted(const struct pattern *pattern, const char *mode)
-{
-	static const char *const figures[] = { "registrations", "never used", "hits",
-					       "most pinned" };
-	char name[80];
-
-	for (unsigned int i = 0; i < 4; i++) {
-		snprintf(name, sizeof(name), "%s: %s", pattern->name, figures[i]);
-		if (bench_wants_in(name, mode))
-			return true;
-	}
-	return false;
-}
-
-static void run_pattern(const struct pattern *pattern)
-{
-	static const char *const modes[] = { "auto", "all", NULL };
-	char part[64];
-
-	snprintf(part, sizeof(part), "pattern %s", pattern->name);
-	for (const char *const *mode = modes; *mode; mode++) {
-		if (pattern_is_wanted(pattern, *mode))
-			run_in_mode(part, *mode, pattern->setting);
-	}
-}
-
 static void run_part(const char *part)
 {
 	if (!strcmp(part, "hits"))
@@ -166,10 +133,6 @@ static void run_part(const char *part)
 		run_first_requests();
 	else if (!strcmp(part, "allocating"))
 		run_allocations();
-	for (const struct pattern *pattern = patterns; pattern->name; pattern++) {
-		if (!strncmp(part, "pattern ", 8) && !strcmp(part + 8, pattern->name))
-			pattern->run(pattern);
-	}
 }
 
 static const char *add_to_machine(void)
@@ -208,7 +171,5 @@ int main(int argc, char **argv)
 	run_hits_apart(preloaded);
 	run_first(preloaded);
 	run_allocating(preloaded);
-	for (const struct pattern *pattern = patterns; preloaded && pattern->name; pattern++)
-		run_pattern(pattern);
 	return bench_end();
 }

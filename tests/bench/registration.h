@@ -111,16 +111,4 @@ void run_first_requests(void);
 bool allocating_is_wanted(const char *mode); /* whether any of its rows is selected */
 void run_allocations(void);
 
-/* ---- registration_patterns.c ---- */
-
-/* Names with the settings of their runs; ended by a null name. */
-struct pattern {
-	const char *name;
-	void (*run)(const struct pattern *pattern);
-	const char *setting; /* NULL: none */
-	uint64_t unit;	     /* the name's value of the setting */
-};
-
-extern const struct pattern patterns[];
-
 #endif

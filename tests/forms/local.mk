@@ -1,17 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Forms in which clients register GPU memory, under the preload: no sanitizer.
-forms_checks = tests/forms/check_requests.sh tests/forms/check_scale.sh
+forms_checks = tests/forms/check_requests.sh
 EXTRA_DIST += $(forms_checks) tests/forms/forms.def tests/forms/table.py
 if !SANITIZER
 TESTS += $(forms_checks)
-check_PROGRAMS += tests/forms/requests tests/forms/scale
+check_PROGRAMS += tests/forms/requests
 forms_sources = tests/forms/forms.h tests/forms/requests.h tests/forms/client.c tests/forms/memory.c tests/vmm.h
 tests_forms_requests_SOURCES = tests/forms/requests.c tests/forms/judge.c $(forms_sources) tests/forms/address.c \
 	tests/forms/dma_buf.c tests/forms/mappings.c tests/forms/fresh.c tests/forms/many.c
-tests_forms_scale_SOURCES = tests/forms/scale.c tests/forms/judge.c $(forms_sources)
-# Not beside the model's search, which takes the caches that 10 000 parts need.
-scale_log = tests/forms/check_scale.sh.log
-$(scale_log): $(filter tests/model/check_model.sh.log,$(TEST_LOGS))
-tests_forms_scale_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -lpthread -ldl
 tests_forms_requests_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -lpthread -ldl
 endif

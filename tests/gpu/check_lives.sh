@@ -25,7 +25,6 @@ for ranks in 1 2; do
 done
 matches 'as JSON' '{"bench": "lives", *"case": "request, life, 2 ranks, adapter of 20000 us, eager", "live": 1, "threads": 2, "ns": *"peer": "without", *' \
 	"$(<"$folder/lives.json")"
-matches 'its page can be made' '*| request, life, 2 ranks, adapter of 20000 us, eager |*' "$("$here/bench/page" "$folder/lives.json")"
 found=$(lives --parts again --ranks 1 --rounds 2 --sides peerpin)
 same 'without, each request registers' ' 1 2' "$(long without "$found")"
 same 'with peerpin the first one alone' ' 1 -2' "$(long peerpin "$found")"
@@ -34,6 +33,4 @@ found=$(lives --parts views --ranks 1 --rounds 1 --sides peerpin --delays 500)
 matches 'views' $'*# us * views * views again\n  without *\n  peerpin *\n=> 0' "$found"
 matches 'out of time' $'skipped: again, 1 rank, adapter of 20000 us: out of time\n=> 0' "$(lives --parts again --ranks 1 --seconds -1)"
 matches 'a side that there is not' '*argument --sides: none: of without, *=> 2' "$(lives --sides none)"
-matches 'no number' '*argument --ranks: 0: numbers of at least 1*=> 2' "$(lives --ranks 0)"
-matches 'nothing is built' $'lives: /nowhere/tests/gpu/life: No such file *\n=> 1' "$(GPU_BUILD=/nowhere lives)"
 finish

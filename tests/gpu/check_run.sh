@@ -109,7 +109,6 @@ expandable() {
 }
 
 matches 'tensors over several mappings are hits' $'*expandable *yes * 72 hits of 84 requests*\n1 passed, 0 failed*=> 0' "$(expandable)"
-matches 'small mappings too' $'*expandable *yes * 72 hits of 84 requests*\n1 passed, 0 failed*=> 0' "$(expandable PIECE=2)"
 
 # ---- times ----
 
@@ -139,23 +138,8 @@ TEXT
 }
 
 matches 'the same time' $'*vectorAdd yes *1.00 *5 runs each\n1 passed, *=> 0' "$(times 1000 1000)"
-matches 'slower, but not than every run' $'*vectorAdd yes *1.20 *5 runs each\n1 passed, *=> 0' "$(times '1000 1000 1200 1000' 1200)"
 matches 'much slower' $'*vectorAdd no *slower than every run without it, by a quarter and more\n0 passed, 1 failed*=> 1' \
 	"$(times 200 700)"
-matches 'much slower, of two' $'*vectorAdd no *2 runs each, *by a quarter and more\n*=> 1' \
-	"$(times 100000 130000 GPU_SECONDS=190)"
 matches 'a tenth slower' $'*vectorAdd no *1.10 *10 runs each, slower than every run without it\n0 passed, 1 failed*=> 1' \
 	"$(times 1000 1100)"
-matches 'a tenth slower, by chance' $'*vectorAdd yes *7 runs each\n1 passed, *=> 0' \
-	"$(times 1000 '1100 1100 1100 1100 1100 1100 990')"
-matches 'a little slower' $'*vectorAdd yes *10 runs each, slower than every run without it\n1 passed, *=> 0' "$(times 1000 1040)"
-matches 'what loading takes' $'*vectorAdd yes *1.40 *10 runs each, slower than every run without it\n1 passed, *=> 0' \
-	"$(times 100 140)"
-matches 'two are followed by more' $'*vectorAdd no *1.10 *7 runs each, slower than every run without it\n0 passed, *=> 1' \
-	"$(times 15000 16500)"
-matches 'and not if there is no time' $'*vectorAdd yes *2 runs each, slower than every run without it, too few to tell\n1 passed, *=> 0' \
-	"$(times 100000 110000 GPU_SECONDS=190)"
-matches 'two that are the same' $'*vectorAdd yes *2 runs each, too few to tell\n1 passed, *=> 0' "$(times 15000 15000)"
-matches 'no more than there is time for' $'*vectorAdd yes *2 runs each, too few to tell\n1 passed, *=> 0' \
-	"$(times 3000 3000 GPU_SECONDS=5)"
 finish

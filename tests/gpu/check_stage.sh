@@ -22,14 +22,8 @@ lines() {
 matches 'it is put together' "$folder/staged: *" "$("$here/gpu/stage" . "$folder/staged" 2>&1 | grep -v 'is not built$')"
 mv "$folder/staged" "$folder/moved"
 matches 'steps run' $'== summary\ncycles *ok *0 failed*\ntools *ok*\n=> 0' "$(lines cycles tools)"
-mkdir "$folder/out"
-matches 'all that is written comes along' $'*cycles *ok*\n=> 0' "$(OUT=$folder/out lines cycles)"
-matches 'in one file' '*out/cycles.log*' "$(tar -tzf "$folder/out/gpu.tar.gz")"
 matches 'the rows of programs need a GPU' $'*run *skipped *there is no GPU\n=> 0' "$(lines run)"
-matches 'lives, with options' $'*lives *ok*\n=> 0' "$(GPU_LIVES='--parts life --ranks 1 --rounds 2 --passes 1 --sides peerpin' lines lives)"
 matches 'out of time' $'*cycles *skipped *out of time\n=> 0' "$(GPU_TOTAL=1 lines cycles)"
-matches 'kept memory' $'*\n9 passed, 0 failed, 0 skipped\n=> 0' "$(GPU_BUILD=$folder/moved LD_LIBRARY_PATH=$folder/moved/src/sim/.libs \
-	outcome "$folder/moved/tests/gpu/keep" memory latency)"
 rm "$folder/moved/tests/gpu/.libs/cycles"
 matches 'a step that cannot run' $'*cycles *skipped *\n=> 0' "$(lines cycles)"
 echo 'exit 3' >"$folder/moved/tests/gpu/check_cycles.sh"
@@ -65,10 +59,5 @@ while [[ ! -s $folder/hanging ]] && kill -0 $! 2>/dev/null; do sleep 0.05; done
 kill $!
 wait $!
 same 'nor when it is interrupted' gone "$(running)"
-same 'a step that is none' $'all: no step nothing (see --help)\n=> 2' "$(outcome "$folder/moved/all" nothing)"
-matches 'help' 'usage: FOLDER/all*doctor contract*' "$("$folder/moved/all" --help)"
-matches 'help of run' 'usage: tests/gpu/run*distributed*latency*' "$("$here/gpu/run" --help)"
-matches 'an option that is none' '*=> 2' "$(outcome "$here/gpu/run" --nothing)"
 [[ ! -e /usr/local/cuda/lib64/libcupti.so ]] || matches 'a row that is none' '*no such row*=> 1' "$(GPU_DEVICE_FILE=/dev/null GPU_BUILD=$folder/moved outcome "$here/gpu/run" nothing)"
-matches 'no build' '*nothing is built in /nowhere*=> 2' "$(GPU_BUILD=/nowhere outcome "$here/gpu/run")"
 finish

@@ -6,15 +6,534 @@
  * registered memory only. Runs under the preload, with the simulated adapter, on the real driver or
  * the simulated one.
  */
-#include "cycles.h"
-
+#include <errno.h>
+#include <link.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
+
+#include "base/object.h"
+#include "memory/cuda_abi.h"
+#include "sim/adapter_verbs.h"
+#include "sim/sim_adapter.h"
+#include "statistic.h"
+#include "../vmm.h"
+
+#define MIB ((size_t)1 << 20)
+
+#define ACCESS                                                                                     \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
+	 IBV_ACCESS_REMOTE_ATOMIC)
+
+#define must_cuda(call) must((call) == CUDA_SUCCESS)
 
 #define WARM_UP 40
 #define TRIES                                                                                      \
 	3 /* measurements of free memory: other processes use the GPU too, and a leak shows each   \
 	     time */
+#define THREADS	      4
+#define CONTEXTS      5 /* a context takes as long as a thousand cycles */
+#define HELD	      (64 * MIB)
+#define CYCLES_A_FREE 5000 /* a process's start on a GPU takes as long as thousands of cycles */
+#define PATIENCE_S    600  /* for the process to register */
+#define RELEASE_S                                                                                  \
+	10 /* for the driver, which may free the memory of an ended process after wait() */
+#define REGISTERED "registered\n"
+
+/* ---- the client ---- */
+
+static struct ibv_pd *client_pd;
+static CUcontext client_context;
+/* The driver sets SYNC_MEMOPS on a whole block: the neighbours of used memory cannot be judged. */
+static bool client_neighbours_share;
+/* A pattern's requests, its required hits, and the observed SYNC_MEMOPS. */
+static struct client_counts {
+	atomic_ullong requests, due, looked, wrong;
+} seen;
+
+static struct ibv_context *device;
+static CUmemoryPool pool;
+
+static uint64_t client_adapter_statistic(const char *name)
+{
+	uint64_t value;
+
+	must(!sim_adapter_statistic(name, &value));
+	return value;
+}
+
+static size_t client_free_memory(void)
+{
+	size_t available, total;
+
+	must_cuda(cuCtxSynchronize());
+	must_cuda(cuMemPoolTrimTo(pool, 0));
+	must_cuda(cuMemGetInfo_v2(&available, &total));
+	return available;
+}
+
+/* ---- the driver itself, out of its symbol table ---- */
+
+static struct {
+	__typeof__(cuPointerGetAttribute) *cuPointerGetAttribute;
+	__typeof__(cuPointerSetAttribute) *cuPointerSetAttribute;
+	__typeof__(cuMemAlloc_v2) *cuMemAlloc_v2;
+	__typeof__(cuMemFree_v2) *cuMemFree_v2;
+} driver;
+
+static int find_driver(struct dl_phdr_info *object, size_t size, void *unused)
+{
+	const char *name = strrchr(object->dlpi_name, '/');
+	struct object_tables tables;
+
+	(void)size;
+	(void)unused;
+	if (!name || strncmp(name, "/libcuda.so", 11) || !object_read(object, &tables))
+		return 0;
+#define FIND(function)                                                                             \
+	driver.function = (__typeof__(driver.function))object_find(&tables, #function)
+	FIND(cuPointerGetAttribute);
+	FIND(cuPointerSetAttribute);
+	FIND(cuMemAlloc_v2);
+	FIND(cuMemFree_v2);
+#undef FIND
+	return 1;
+}
+
+static bool client_is_set(CUdeviceptr address)
+{
+	uint64_t value = 0;
+
+	must_cuda(driver.cuPointerGetAttribute(&value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address));
+	return (uint32_t)value != 0;
+}
+
+static void client_look(CUdeviceptr address, bool expected)
+{
+	seen.looked++;
+	seen.wrong += client_is_set(address) != expected;
+}
+
+/* Whether small allocations of a block share the attribute: then only used ones can be judged. */
+static void find_out_about_neighbours(void)
+{
+	CUdeviceptr one, other;
+	unsigned int on = 1;
+
+	must_cuda(driver.cuMemAlloc_v2(&one, 1000));
+	must_cuda(driver.cuMemAlloc_v2(&other, 1000));
+	must(!client_is_set(one) && !client_is_set(other));
+	must_cuda(driver.cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, one));
+	must(client_is_set(one));
+	client_neighbours_share = client_is_set(other);
+	must_cuda(driver.cuMemFree_v2(one));
+	must_cuda(driver.cuMemFree_v2(other));
+	printf("# the driver %s SYNC_MEMOPS for small allocations beside each other\n",
+	       client_neighbours_share ? "shares" : "keeps apart");
+}
+
+/* ---- client calls ---- */
+
+static CUdeviceptr client_obtain(size_t size)
+{
+	CUdeviceptr address;
+
+	must_cuda(cuMemAlloc_v2(&address, size));
+	return address;
+}
+
+static void client_free(CUdeviceptr address)
+{
+	must_cuda(cuMemFree_v2(address));
+}
+
+/* surely: registered before, also in the background, so it must be a hit. */
+static struct ibv_mr *client_register(struct ibv_pd *domain, CUdeviceptr address, size_t size,
+				      bool surely)
+{
+	size_t rounded = (size + 15) & ~(size_t)15; /* as UCX does */
+	struct ibv_mr *mr = ibv_reg_mr(domain, (void *)address, rounded, ACCESS);
+
+	must(mr && mr->addr == (void *)address && mr->length == rounded);
+	seen.requests++;
+	seen.due += surely;
+	return mr;
+}
+
+static void client_use(CUdeviceptr address, size_t size, bool surely)
+{
+	must(!ibv_dereg_mr(client_register(client_pd, address, size, surely)));
+}
+
+/* The adapter writes and reads back; only the simulated driver's memory can be read. */
+static void client_reach(const struct ibv_mr *mr)
+{
+	uint64_t word = mr->rkey, read = 0;
+	int result = sim_adapter_write(device, mr->rkey, (uintptr_t)mr->addr, &word, sizeof(word));
+
+	if (result == -EOPNOTSUPP)
+		return;
+	must(!result &&
+	     !sim_adapter_read(device, mr->rkey, (uintptr_t)mr->addr, &read, sizeof(read)));
+	must(read == word);
+}
+
+static void client_begin(void)
+{
+	struct ibv_device **devices = ibv_get_device_list(NULL);
+
+	must_cuda(cuInit(0));
+	/* The CUDA runtime's context, for exports of memory without one. */
+	must_cuda(cuDevicePrimaryCtxRetain(&client_context, 0));
+	must_cuda(cuCtxSetCurrent(client_context));
+	must_cuda(cuDeviceGetDefaultMemPool(&pool, 0));
+	must(devices && devices[0]);
+	device = ibv_open_device(devices[0]);
+	must(device);
+	client_pd = ibv_alloc_pd(device);
+	must(client_pd);
+	dl_iterate_phdr(find_driver, NULL);
+	must(driver.cuPointerGetAttribute && driver.cuPointerSetAttribute && driver.cuMemAlloc_v2 &&
+	     driver.cuMemFree_v2);
+	must((void *)driver.cuPointerGetAttribute != dlsym(RTLD_DEFAULT, "cuPointerGetAttribute"));
+	find_out_about_neighbours();
+}
+
+static void client_end(void)
+{
+	const char *verified = getenv("PEERPIN_VERIFY");
+
+	must(!client_adapter_statistic("outlived"));
+	must(!ibv_dealloc_pd(client_pd));
+	must(!client_adapter_statistic("live"));
+	must(!ibv_close_device(device));
+	must(!verified || strcmp(verified, "1") || statistic("verify_checks"));
+	must(!statistic("missed_frees") && !statistic("verify_disagreements") &&
+	     !statistic("internal_errors"));
+}
+
+/* ---- a rank dies with GPU memory registered
+ *
+ * For the simulated driver another process is another GPU: there the test covers that process's
+ * free and this one's survival.
+ */
+
+static void __attribute__((noreturn)) crash_child(void)
+{
+	CUdeviceptr held, busy;
+
+	/* Ends the child if its parent dies first. */
+	alarm(PATIENCE_S);
+	client_begin();
+	held = client_obtain(HELD);
+	client_register(client_pd, held, HELD, false);
+	must(statistic("registrations_dma_buf") && !statistic("registrations_peer_memory"));
+	fputs(REGISTERED, stdout);
+	fflush(stdout);
+	for (;;) {
+		busy = client_obtain(2 * MIB);
+		client_use(busy, 2 * MIB, false);
+		client_free(busy);
+	}
+}
+
+/* Returns once it has registered. */
+static pid_t start(void)
+{
+	char *const arguments[] = { "cycles", "--die", NULL };
+	posix_spawn_file_actions_t actions;
+	bool registered = false;
+	char line[256];
+	int ends[2];
+	pid_t pid;
+	FILE *from;
+
+	must(!pipe(ends));
+	must(!posix_spawn_file_actions_init(&actions));
+	must(!posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO));
+	must(!posix_spawn_file_actions_addclose(&actions, ends[0]));
+	must(!posix_spawn_file_actions_addclose(&actions, ends[1]));
+	must(!posix_spawn(&pid, "/proc/self/exe", &actions, NULL, arguments, environ));
+	must(!posix_spawn_file_actions_destroy(&actions));
+	must(!close(ends[1]));
+	from = fdopen(ends[0], "r");
+	must(from);
+	while (!registered && fgets(line, sizeof(line), from)) {
+		registered = !strcmp(line, REGISTERED);
+		if (!registered && line[0] != '#')
+			printf("# the process that is to die: %s", line);
+	}
+	must(registered);
+	must(!fclose(from));
+	return pid;
+}
+
+static void crash(int cycles)
+{
+	CUdeviceptr kept = client_obtain(4 * MIB);
+	struct ibv_mr *mr = client_register(client_pd, kept, 4 * MIB, false);
+
+	for (int cycle = 0; cycle < cycles; cycle += CYCLES_A_FREE) {
+		size_t before = client_free_memory();
+		pid_t pid = start();
+		double end;
+		int status;
+
+		must(!kill(pid, SIGKILL));
+		must(waitpid(pid, &status, 0) == pid && WIFSIGNALED(status) &&
+		     WTERMSIG(status) == SIGKILL);
+		end = seconds() + RELEASE_S;
+		while (client_free_memory() != before && seconds() < end)
+			usleep(10000);
+		client_reach(mr);
+		client_use(kept, 4 * MIB, true);
+	}
+	must(!ibv_dereg_mr(mr));
+	client_free(kept);
+}
+
+/* ---- patterns: each does its cycles and leaves nothing ---- */
+
+static void fixed(int cycles)
+{
+	static const size_t sizes[] = { 65536, 1000004, 3000004, 16 * MIB };
+	enum { COUNT = sizeof(sizes) / sizeof(sizes[0]) };
+	CUdeviceptr buffers[COUNT], beside[COUNT];
+
+	for (int i = 0; i < COUNT; i++) {
+		buffers[i] = client_obtain(sizes[i]);
+		beside[i] = client_obtain(sizes[i]);
+		client_look(buffers[i], false);
+		client_use(buffers[i], sizes[i], false);
+	}
+	for (int cycle = 0; cycle < cycles; cycle++) {
+		for (int i = 0; i < COUNT; i++) {
+			struct ibv_mr *mr = client_register(client_pd, buffers[i], sizes[i], true);
+
+			if (!cycle)
+				client_reach(mr);
+			must(!ibv_dereg_mr(mr));
+			client_look(buffers[i], true);
+			client_look(beside[i], client_neighbours_share && sizes[i] < 2 * MIB &&
+						       client_is_set(beside[i]));
+		}
+	}
+	for (int i = 0; i < COUNT; i++) {
+		client_free(buffers[i]);
+		client_free(beside[i]);
+	}
+}
+
+/* The address comes back without its attribute. */
+static void reallocated(int cycles)
+{
+	for (int cycle = 0; cycle < cycles; cycle++) {
+		CUdeviceptr buffer = client_obtain(2 * MIB), beside = client_obtain(2 * MIB);
+
+		client_look(buffer, false);
+		client_use(buffer, 2 * MIB, false);
+		client_use(buffer, 2 * MIB, true);
+		client_look(buffer, true);
+		client_look(beside, false);
+		client_free(buffer);
+		client_free(beside);
+	}
+}
+
+/* A buffer is freed, its MR still held, while the adapter works on another. */
+static void freed_beside_another(int cycles)
+{
+	CUdeviceptr kept = client_obtain(4 * MIB);
+
+	for (int cycle = 0; cycle < cycles; cycle++) {
+		struct ibv_mr *busy = client_register(client_pd, kept, 4 * MIB, cycle > 0), *ended;
+		CUdeviceptr buffer = client_obtain(2 * MIB);
+		uint64_t living, late = statistic("late_deregistrations");
+
+		ended = client_register(client_pd, buffer, 2 * MIB, false);
+		living = client_adapter_statistic("live");
+		client_free(buffer);
+		must(client_adapter_statistic("live") == living - 1);
+		client_look(kept, true);
+		client_reach(busy);
+		must(!ibv_dereg_mr(ended));
+		must(statistic("late_deregistrations") == late + 1);
+		must(!ibv_dereg_mr(busy));
+	}
+	client_free(kept);
+}
+
+/* The driver refuses SYNC_MEMOPS on VMM memory; the client sees no error. */
+static void mapped(int cycles)
+{
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr address;
+	struct ibv_mr *mr;
+
+	must_cuda(cuMemAddressReserve(&address, 4 * MIB, 0, 0, 0));
+	must_cuda(cuMemCreate(&handle, 4 * MIB, &vmm_rdma, 0));
+	for (int cycle = 0; cycle < cycles; cycle++) {
+		must_cuda(cuMemMap(address, 4 * MIB, 0, handle, 0));
+		must_cuda(cuMemSetAccess(address, 4 * MIB, &vmm_access, 1));
+		client_use(address, 4 * MIB, false);
+		mr = client_register(client_pd, address, 4 * MIB, true);
+		client_look(address, false);
+		must_cuda(cuMemUnmap(address, 4 * MIB));
+		must(!ibv_dereg_mr(mr));
+	}
+	must_cuda(cuMemRelease(handle));
+	must_cuda(cuMemAddressFree(address, 4 * MIB));
+}
+
+/* Pool memory is registered only by the client's own dma-buf. */
+static void pooled(int cycles)
+{
+	for (int cycle = 0; cycle < cycles; cycle++) {
+		CUdeviceptr address;
+		struct ibv_mr *mr;
+		int fd;
+
+		must_cuda(cuMemAllocAsync(&address, 4 * MIB, NULL));
+		must_cuda(cuCtxSynchronize());
+		must_cuda(cuMemGetHandleForAddressRange(&fd, address, 4 * MIB,
+							CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+		mr = ibv_reg_dmabuf_mr(client_pd, 0, 4 * MIB, address, fd, ACCESS);
+		must(mr && !close(fd));
+		seen.requests++;
+		must_cuda(cuMemFreeAsync(address, NULL));
+		must(!ibv_dereg_mr(mr));
+	}
+}
+
+static void ended_contexts(int cycles)
+{
+	for (int cycle = 0; cycle < cycles && cycle < CONTEXTS; cycle++) {
+		CUcontext other;
+		struct ibv_mr *mr;
+
+		must_cuda(cuCtxCreate_v2(&other, 0, 0));
+		mr = client_register(client_pd, client_obtain(3 * MIB), 3 * MIB, false);
+		must_cuda(cuCtxDestroy_v2(other));
+		must(!ibv_dereg_mr(mr));
+	}
+}
+
+/* Registered by the worker alone, but for one request of each size in 4: without any, background
+ * registration of that class of sizes would end. */
+static void unrequested(int cycles)
+{
+	static const size_t sizes[] = { 1000, 300000, 3 * MIB, 64 * MIB };
+	CUdeviceptr buffer = client_obtain(2 * MIB);
+
+	client_use(buffer, 2 * MIB, false);
+	client_free(buffer);
+	for (int cycle = 0; cycle < cycles; cycle++) {
+		uint64_t before = statistic("registrations_background");
+
+		buffer = client_obtain(sizes[cycle % 4]);
+		await_background(before);
+		if (cycle / 4 % 4 == 3)
+			client_use(buffer, sizes[cycle % 4], true);
+		client_free(buffer);
+	}
+}
+
+/* Each window is new: registered as a whole, also for remote atomics, and used in parts. */
+static void windows(int cycles)
+{
+	enum { PARTS = 4 };
+	static const size_t size = 16 * MIB, part = size / PARTS;
+	struct ibv_mr *whole, *parts[PARTS];
+
+	for (int cycle = 0; cycle < cycles; cycle++) {
+		CUdeviceptr window = client_obtain(size);
+
+		client_look(window, false);
+		whole = client_register(client_pd, window, size, false);
+		for (size_t i = 0; i < PARTS; i++)
+			parts[i] = client_register(client_pd, window + i * part, part, true);
+		if (!cycle)
+			client_reach(parts[PARTS - 1]);
+		client_look(window + size - 1, true);
+		/* The parts last as long as the window, or longer. */
+		if (cycle % 2)
+			must(!ibv_dereg_mr(whole));
+		for (size_t i = 0; i < PARTS; i++)
+			must(!ibv_dereg_mr(parts[i]));
+		if (!(cycle % 2))
+			must(!ibv_dereg_mr(whole));
+		client_free(window);
+	}
+}
+
+struct thread {
+	pthread_t id;
+	int number, cycles;
+	CUdeviceptr common;
+};
+
+static void *run_thread(void *argument)
+{
+	const struct thread *thread = argument;
+	size_t size = 2 * MIB * (size_t)(thread->number + 1);
+
+	must_cuda(cuCtxSetCurrent(client_context));
+	for (int cycle = 0; cycle < thread->cycles; cycle++) {
+		CUdeviceptr buffer = client_obtain(size);
+
+		client_look(buffer, false);
+		client_use(buffer, size, false);
+		client_use(buffer, size, true);
+		client_look(buffer, true);
+		client_use(thread->common, 4 * MIB, true);
+		client_look(thread->common, true);
+		client_free(buffer);
+	}
+	return NULL;
+}
+
+static void threads(int cycles)
+{
+	struct thread all[THREADS];
+	CUdeviceptr common = client_obtain(4 * MIB);
+
+	client_use(common, 4 * MIB, false);
+	for (int i = 0; i < THREADS; i++) {
+		all[i] = (struct thread){ .number = i,
+					  .cycles = (cycles + THREADS - 1) / THREADS,
+					  .common = common };
+		must(!pthread_create(&all[i].id, NULL, run_thread, &all[i]));
+	}
+	for (int i = 0; i < THREADS; i++)
+		must(!pthread_join(all[i].id, NULL));
+	client_free(common);
+}
+
+/* ---- all ---- */
+
+/* Each runs its cycles and frees everything; the last has no name. */
+static const struct pattern {
+	const char *name;
+	void (*run)(int cycles);
+	bool by_name; /* left out where it is not named */
+} patterns[] = {
+	{ .name = "fixed", .run = fixed },
+	{ .name = "reallocated", .run = reallocated },
+	{ .name = "freed-beside-another", .run = freed_beside_another },
+	{ .name = "mapped", .run = mapped },
+	{ .name = "pooled", .run = pooled },
+	{ .name = "ended-contexts", .run = ended_contexts },
+	{ .name = "unrequested", .run = unrequested, .by_name = true },
+	{ .name = "windows", .run = windows },
+	{ .name = "threads", .run = threads },
+	{ .name = "crash", .run = crash },
+	{ .name = NULL },
+};
 
 /* Other processes take and free memory of this GPU meanwhile: free memory says nothing. */
 static bool beside_others;
@@ -69,7 +588,7 @@ static bool row(const struct pattern *pattern, int cycles)
 	       after.forwarded == before.forwarded && after.failed == before.failed &&
 	       !seen.wrong &&
 	       /* Registered by another method it holds no memory, and could not leak it. */
-	       (pattern->any_way || (after.dma_buf > 0 && after.peer_memory == before.peer_memory));
+	       after.dma_buf > 0 && after.peer_memory == before.peer_memory;
 	printf("%s %s: %d cycles, %.2f s: %llu requests of %llu, %llu hits of at least %llu, %llu "
 	       "others, "
 	       "%llu not served, %llu registrations by dma-buf, %llu by peer memory; free memory "

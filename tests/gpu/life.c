@@ -18,6 +18,7 @@
 #include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "memory/cuda_abi.h"
@@ -203,6 +204,16 @@ static int is_less(const void *one, const void *other)
 	return (a > b) - (a < b);
 }
 
+/* The simulated adapter holds a descriptor for each view; a common limit is 1024. */
+static void allow_open_files(void)
+{
+	struct rlimit limit;
+
+	must(!getrlimit(RLIMIT_NOFILE, &limit));
+	limit.rlim_cur = limit.rlim_max;
+	must(!setrlimit(RLIMIT_NOFILE, &limit));
+}
+
 int main(int argument_count, char **arguments)
 {
 	unsigned long first;
@@ -218,6 +229,7 @@ int main(int argument_count, char **arguments)
 	bytes = strtoul(arguments[5], NULL, 10);
 	pause_us = strtoul(arguments[6], NULL, 10);
 	must(ranks && rounds > first && bytes);
+	allow_open_files();
 	begin(arguments[1]);
 	for (unsigned long round = 0; round < rounds; round++) {
 		meet();

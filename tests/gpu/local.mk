@@ -2,11 +2,11 @@
 # Third-party programs on a real GPU; without one only the comparison is tested.
 TESTS += tests/gpu/check_compare.sh tests/gpu/check_latency.sh
 EXTRA_DIST += tests/gpu/run tests/gpu/oracle.c tests/gpu/compare tests/gpu/explain.py tests/gpu/check_compare.sh \
-	tests/gpu/latencies tests/gpu/check_latency.sh tests/gpu/stage tests/gpu/suites tests/gpu/exchanges tests/gpu/open_mpi tests/gpu/all tests/gpu/keep tests/gpu/keep_latencies tests/gpu/replay tests/gpu/mpi tests/gpu/mpi_table tests/gpu/lives \
+	tests/gpu/latencies tests/gpu/check_latency.sh tests/gpu/stage tests/gpu/suites tests/gpu/all tests/gpu/keep tests/gpu/keep_latencies tests/gpu/replay tests/gpu/mpi tests/gpu/mpi_table tests/gpu/lives \
 	tests/gpu/programs/training.py tests/gpu/programs/graphs.py tests/gpu/programs/cupy_program.py \
 	tests/gpu/programs/jax_program.py tests/gpu/programs/numba_program.py tests/gpu/programs/runtime.c \
 	tests/gpu/programs/distributed.py tests/gpu/programs/cuda_python_program.py tests/gpu/programs/keep_training.py tests/gpu/programs/keep_calls.py tests/gpu/programs/keep_ranks.py tests/gpu/programs/keep_pressure.py \
-	tests/gpu/programs/keep_cupy.py tests/gpu/programs/keep_offload.c tests/gpu/programs/keep_thrust.cu tests/gpu/programs/one_way.c \
+	tests/gpu/programs/keep_cupy.py tests/gpu/programs/keep_offload.c tests/gpu/programs/keep_thrust.cu \
 	tests/gpu/programs/expandable.py
 
 keep_programs = tests/gpu/keep_latency tests/gpu/keep_reuse tests/gpu/keep_memory tests/gpu/keep_refused tests/gpu/keep_captures tests/gpu/keep_waits tests/gpu/keep_replay
@@ -27,8 +27,7 @@ tests_gpu_access_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -ldl
 tests_gpu_frees_SOURCES = tests/gpu/frees.c tests/gpu/statistic.h
 tests_gpu_frees_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -ldl
 # Reads the driver's symbol table, not the preload's wrappers.
-tests_gpu_cycles_SOURCES = tests/gpu/cycles.h tests/gpu/statistic.h tests/gpu/cycles.c tests/gpu/cycles_client.c tests/gpu/cycles_patterns.c \
-	tests/gpu/cycles_crash.c src/base/loaded.c src/base/kernel.c
+tests_gpu_cycles_SOURCES = tests/gpu/statistic.h tests/gpu/cycles.c src/base/loaded.c src/base/kernel.c
 tests_gpu_cycles_CPPFLAGS = $(AM_CPPFLAGS) # no use of libcore
 tests_gpu_cycles_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -lpthread -ldl
 tests_gpu_life_SOURCES = tests/gpu/life.c tests/gpu/statistic.h

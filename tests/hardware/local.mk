@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # A GPU and an RDMA adapter of the same host: "make check-hardware" tests the properties that
 # cannot be simulated, and writes one file.
-EXTRA_DIST += tests/hardware/run tests/hardware/steps tests/hardware/machine tests/hardware/read \
+EXTRA_DIST += tests/hardware/run tests/hardware/steps tests/hardware/machine \
 	tests/hardware/check_hardware.sh tests/hardware/check_simulated.sh
 hardware_programs =
 if HAVE_VERBS

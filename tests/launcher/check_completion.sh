@@ -58,8 +58,6 @@ for word in run config demo doctor observe report site top; do
 	has "the subcommand $word" "$word" "$(offered peerpin '')"
 done
 has 'a command' peer-program "$(offered peerpin peer-pro)"
-same 'the beginning of a subcommand' 'config ' "$(offered peerpin confi)"
-has 'a command behind run' peer-program "$(offered peerpin run peer-pro)"
 has 'a command behind observe' peer-program "$(offered peerpin observe peer-pro)"
 
 # The options of the table of settings, and those of the command.
@@ -68,22 +66,13 @@ same 'options' "$({
 	printf '%s\n' --sim --sim=driver --dry-run --print-env --help --help=settings --version
 } | sort -u | tr '\n' ' ')" "$(offered peerpin --)"
 same 'the beginning of an option' '--pin-limit= ' "$(offered peerpin --pin)"
-same 'several options with a common beginning' '--log-file= --log-level= ' "$(offered peerpin --log)"
-same 'an option that begins another' '--keep-host= --keep= ' "$(offered peerpin --keep)"
 has 'an option behind an option' --preregister= "$(offered peerpin --verify --pr)"
-has 'an option behind one with its value' --preregister= "$(offered peerpin --log-level info --pr)"
 same 'the words of an option' 'auto eager off ' "$(offered peerpin --preregister '')"
 same 'words behind an equals sign' 'auto ' "$(offered peerpin --preregister = a)"
-same 'all words behind an equals sign' 'auto line none table ' "$(offered peerpin --summary =)"
-same 'words of a switch' '0 1 ' "$(offered peerpin --verify =)"
-has 'a command behind one that is given bare' peer-program "$(offered peerpin --verify peer-pro)"
 has 'a command behind an option with its value' peer-program "$(offered peerpin --preregister = off peer-pro)"
-has 'a command behind a value of its own' peer-program "$(offered peerpin --preregister off peer-pro)"
-has 'a command behind two hyphens' peer-program "$(offered peerpin -- peer-pro)"
 has 'a file' here "$(offered peerpin --config-file he)"
 has "a file for the program's arguments" here "$(offered peerpin peer-program he)"
 lacks "behind the program no options of peerpin's" --preregister= "$(offered peerpin peer-program --)"
-has 'an option of config' --changed "$(offered peerpin config --ch)"
 has 'a setting as an option of config' --pin-limit= "$(offered peerpin config --p)"
 lacks 'what config has not' --dry-run "$(offered peerpin config --)"
 same 'a setting by its name' 'PEERPIN_PIN_LIMIT PEERPIN_PREREGISTER ' "$(offered peerpin config PEERPIN_P)"
@@ -98,5 +87,4 @@ for word in doctor report top; do
 done
 same 'the groups of checks' 'path probe program ' "$(offered peerpin doctor --only p)"
 has 'a folder for doctor' here "$(offered peerpin doctor --sysroot he)"
-has 'a file for report' here "$(offered peerpin report he)"
 finish

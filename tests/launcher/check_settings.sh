@@ -31,26 +31,16 @@ sources() {
 	same 'built in' '0|built in|0' "$(row verify)"
 	same 'the file of the system' "eager|$system:2|auto" "$(row preregister)"
 	same 'the file that is named' "8M|$own:1|0" "$(PEERPIN_CONFIG_FILE=$own row keep-host)"
-	same 'named by an option' "8M|$own:1|0" "$(row keep-host --config-file="$own")"
 	same 'the environment' '16M|environment|0' "$(PEERPIN_KEEP_HOST=16M PEERPIN_CONFIG_FILE=$own row PEERPIN_KEEP_HOST)"
 	same 'an option' '32M|option|0' "$(PEERPIN_KEEP_HOST=16M PEERPIN_CONFIG_FILE=$own row KEEP_HOST --keep-host 32M)"
 	same 'a text with a blank' "a file|$own:3|-" "$(row stats-file --config-file "$own")"
-	same 'the name of the file itself' "$own|environment|-" "$(PEERPIN_CONFIG_FILE=$own row config-file)"
-	same 'a switch' '1|option|0' "$(row verify --verify)"
-	same 'off' '0|option|0' "$(row verify --no-verify)"
-	same 'a size that may be a percentage' '4G|option|0' "$(row keep --keep 4G)"
 	same 'a percentage' '10%|environment|0' "$(PEERPIN_KEEP=10% row PEERPIN_KEEP)"
-	same 'a percentage of 0 is none' '0|option|0' "$(row keep --keep 0%)"
-	same 'one setting of two with a common beginning' '1G|option|0' "$(row keep-host --keep-host 1G)"
 	same 'what differs' 'PEERPIN_PREREGISTER PEERPIN_KEEP_HOST PEERPIN_LOG_LEVEL ' \
 		"$("$peerpin" config --system-file="$system" --changed | sed -n 's/^\* \(PEERPIN_[A-Z_]*\) .*/\1/p' | tr '\n' ' ')"
 	same 'nothing differs' $'All settings are at their defaults.\n=> 0' \
 		"$(outcome "$peerpin" config --system-file "$tmp/none" --changed)"
-	same 'a value alone' $'eager\n=> 0' "$(outcome "$peerpin" config --system-file "$system" --value preregister)"
 	same 'values in the order of their names' $'auto\neager\n0\nauto\n=> 0' \
 		"$(outcome "$peerpin" config --system-file "$system" --value pin-limit preregister keep PEERPIN_PIN_LIMIT)"
-	same 'of these the changed ones' $'eager\n4M\n=> 0' \
-		"$(outcome "$peerpin" config --system-file "$system" --changed --value preregister keep keep-host)"
 	same 'no file of the system' $'0\n=> 0' \
 		"$(outcome "$peerpin" config --system-file "$tmp/none" --value keep_host)"
 }
@@ -69,15 +59,10 @@ eager
 	same 'a file that is missing' "peerpin: $tmp/none: cannot be read: No such file or directory
 auto
 => 1" "$(outcome "$peerpin" config --config-file "$tmp/none" --value preregister)"
-	same 'one of the system that is missing is none' $'auto\n=> 0' \
-		"$(outcome "$peerpin" config --system-file "$tmp/none" --value preregister)"
 	matches 'but not one that cannot be read' "peerpin: $tmp: cannot be read: Is a directory*=> 1" \
 		"$(outcome "$peerpin" config --system-file "$tmp" --value preregister)"
 	same 'a bad option' $'peerpin: --preregister=never is not allowed (auto, eager or off)\n=> 2' \
 		"$(outcome "$peerpin" config --preregister=never)"
-	same 'a percentage above 100' \
-		$'peerpin: --keep=101% is not allowed (auto; or a size of at least 2M, such as 1.5G or inf; or a percentage from 1% to 100%; 0: none)\n=> 2' \
-		"$(outcome "$peerpin" config --keep=101%)"
 	same 'a size that can only be a mistake' \
 		$'peerpin: --keep=4 (4 bytes) is not allowed (auto; or a size of at least 2M, such as 1.5G or inf; or a percentage from 1% to 100%; 0: none)\n=> 2' \
 		"$(outcome "$peerpin" config --keep=4)"
@@ -85,20 +70,11 @@ auto
 	same 'a setting of a former version in a file' "peerpin: $tmp/former.conf:1: PEERPIN_EAGER is no longer a setting, and is ignored: use PEERPIN_PREREGISTER=eager
 auto
 => 1" "$(outcome "$peerpin" config --config-file "$tmp/former.conf" --value preregister)"
-	same 'an unknown option' $'peerpin config: unknown option: --jsn: did you mean --json?\n=> 2' \
-		"$(outcome "$peerpin" config --jsn)"
 	same 'an unknown setting' $'peerpin config: unknown setting: preregistr: did you mean PEERPIN_PREREGISTER?\n=> 2' \
 		"$(outcome "$peerpin" config preregistr)"
-	same 'the beginning of a setting' $'peerpin config: unknown setting: pin: did you mean PEERPIN_PIN_LIMIT?\n=> 2' \
-		"$(outcome "$peerpin" config pin)"
-	matches 'an option without its value' 'peerpin config: a value is missing after --preregister *=> 2' \
-		"$(outcome "$peerpin" config --preregister)"
 }
 
 forms() {
-	matches 'help' 'usage: peerpin config *=> 0' "$(outcome "$peerpin" config --help)"
-	matches 'version' 'peerpin [0-9]*=> 0' "$(outcome "$peerpin" config --version)"
-	matches 'for people' '  NAME *PEERPIN_VERIFY *=> 0' "$(outcome "$peerpin" config)"
 	same 'no line is too wide for its page' '' \
 		"$("$peerpin" config --man | awk 'length($0) > 400'; "$peerpin" --help=settings | awk 'length($0) > 100'
 			"$peerpin" config | awk 'length($0) > 100')"

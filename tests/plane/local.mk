@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The simulated adapter's data plane. A new program is one line of this list.
 PLANE_CHECKS = \
-	tests/plane/check_attributes \
 	tests/plane/check_channels \
-	tests/plane/check_events \
 	tests/plane/check_queues
 if HAVE_VERBS
 if HAVE_CHECK
-plane_programs = $(PLANE_CHECKS) tests/plane/check_library
-check_PROGRAMS += $(plane_programs)
-TESTS += $(plane_programs)
+check_PROGRAMS += $(PLANE_CHECKS)
+TESTS += $(PLANE_CHECKS)
 check_LTLIBRARIES += tests/plane/libobjects.la
 endif
 endif
@@ -24,11 +21,6 @@ tests_plane_libobjects_la_SOURCES = tests/plane/plane_fixture.h tests/plane/plan
 	src/sim/plane/address.c src/sim/plane/attributes.c src/sim/plane/channel.c src/sim/plane/context.c \
 	src/sim/plane/events.c src/sim/plane/names.c src/sim/plane/queue.c src/sim/plane/waiter.c
 tests_plane_libobjects_la_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
-
-# The whole library.
-tests_plane_check_library_SOURCES = tests/plane/check_library.c
-tests_plane_check_library_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
-tests_plane_check_library_LDADD = src/sim/adapter/libibverbs.la $(CHECK_LIBS) -lpthread
 
 # Symbols of the simulated libibverbs and of the stubs; files that the preload shows.
 plane_scripts = tests/plane/check_files.sh tests/plane/check_symbols.sh

@@ -42,7 +42,7 @@ tests_rdma_check_keep_CPPFLAGS = $(tests_rdma_check_rdma_CPPFLAGS)
 tests_rdma_check_keep_CFLAGS = $(tests_rdma_check_rdma_CFLAGS)
 tests_rdma_check_keep_LDADD = $(tests_rdma_check_rdma_LDADD)
 tests_rdma_check_pairs_SOURCES = tests/rdma/check_pairs.c tests/rdma/pairs.h tests/rdma/pairs.c \
-	tests/rdma/processes.h tests/rdma/processes.c tests/rdma/pairs_bytes.c tests/rdma/pairs_order.c tests/rdma/pairs_keys.c tests/rdma/pairs_receives.c tests/rdma/pairs_ended_keys.c tests/rdma/pairs_states.c tests/rdma/pairs_events.c \
+	tests/rdma/processes.h tests/rdma/processes.c tests/rdma/pairs_bytes.c tests/rdma/pairs_keys.c tests/rdma/pairs_receives.c tests/rdma/pairs_ended_keys.c tests/rdma/pairs_states.c tests/rdma/pairs_events.c \
 	tests/rdma/pairs_ends.c tests/rdma/pairs_forks.c tests/rdma/pairs_threads.c tests/rdma/pairs_sim.c tests/rdma/fabric.h tests/rdma/fabric.c
 tests_rdma_check_pairs_CPPFLAGS = $(tests_rdma_check_rdma_CPPFLAGS)
 tests_rdma_check_pairs_CFLAGS = $(tests_rdma_check_rdma_CFLAGS)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* pairs_states.c -- queue pairs that end, are not connected yet, or drain, with requests under way
- */
+/* pairs_states.c -- queue pairs that end, or are not connected yet, with requests under way */
 #include <string.h>
 
 #include "pairs.h"
@@ -150,57 +149,5 @@ static void connect_late(unsigned int self)
 LOOP_TEST(states, requests_wait_for_a_queue_pair_that_is_not_connected_yet, 0, PAIRS_SLOW ? 2 : 20)
 {
 	processes_run(2, connect_late);
-}
-END_TEST
-
-/* ---- a send queue that drains ---- */
-
-/* A READ that was posted before completes, one that is posted meanwhile waits, and those of the
- * other process are answered. */
-static void drain(unsigned int self)
-{
-	struct ibv_qp_attr attributes = { .qp_state = IBV_QPS_SQD };
-	unsigned int other = 1 - self;
-	struct ibv_wc completion;
-	struct ibv_qp *pairs[2];
-	struct device device;
-	struct work work;
-
-	device_open(&device, LONG);
-	pairs_mesh(&device, self, pairs, NULL, &pairs_defaults);
-	work = work_send(&device, 1, LONG);
-	work.opcode = IBV_WR_RDMA_READ;
-	work.remote = board->cards[other][self].address;
-	work.rkey = board->cards[other][self].key;
-	if (self)
-		board_await(WORD_STAGE, 1);
-	pair_post(pairs[other], &work);
-	if (self) {
-		cq_expect(device.cq, 1, IBV_WC_SUCCESS);
-		board_set(WORD_STAGE, 2);
-	} else {
-		must(!ibv_modify_qp(pairs[1], &attributes, IBV_QP_STATE));
-		cq_expect(device.cq, 1, IBV_WC_SUCCESS);
-		must(pair_state(pairs[1]) == IBV_QPS_SQD);
-		work.id = 2;
-		pair_post(pairs[1], &work);
-		board_set(WORD_STAGE, 1);
-		board_await(WORD_STAGE, 2);
-		for (int i = 0; i < 10000; i++)
-			must(!ibv_poll_cq(device.cq, 1, &completion));
-		attributes.qp_state = IBV_QPS_RTS;
-		must(!ibv_modify_qp(pairs[1], &attributes, IBV_QP_STATE));
-		cq_expect(device.cq, 2, IBV_WC_SUCCESS);
-	}
-	processes_meet();
-	pairs_end(pairs);
-	device_close(&device);
-}
-
-TEST(states, a_queue_pair_that_drains_completes_and_answers_and_sends_later_requests_afterwards)
-{
-	/* Soft-RoCE does not leave this state. */
-	if (pairs_simulated())
-		processes_run(2, drain);
 }
 END_TEST

@@ -61,7 +61,6 @@ is() {
 	"$@" && echo yes || echo no
 }
 same 'a server listens where the kernel has no IPv6' yes "$(is listens tcp 8080)"
-same 'and is one only if it does' no "$(is listens tcp 18515)"
 printf '%s\n' "$head" '   0: 00000000000000000000000000000000:4853 00000000000000000000000000000000:0000 0A' >"$tmp/net/tcp6"
 same 'by IPv6, too' 'yes yes no' "$(is listens tcp 8080) $(is listens tcp 18515) $(is listens tcp 853)"
 program "$tmp/bin/rdma" 'echo "cm_id 0 state LISTEN ps TCP src-addr 0.0.0.0:7174 dst-addr 0.0.0.0:0"' 'exec seq 100000'
@@ -144,19 +143,4 @@ read -r kind device folder <"$tmp/joined"
 same 'a command knows it' 'sim sim0' "$kind $device"
 same 'and its fabric has gone' no "$(is test -e "$folder")"
 
-# The machine ends before QEMU has opened its output. All its parts are mocks.
-mkdir -p "$tmp/cache/machine" "$tmp/vm"
-: >"$tmp/cache/machine/files.cpio"
-for name in busybox depmod modprobe xz strip ip rdma flock; do
-	program "$tmp/vm/$name" 'exit 0'
-done
-program "$tmp/vm/cpio" 'cat >/dev/null'
-program "$tmp/vm/uname" 'echo x86_64'
-program "$tmp/vm/qemu-system-x86_64" "${last[@]}"
-mkfifo "$tmp/output"
-cat "$tmp/output" >"$tmp/printed" &
-echo $! >"$tmp/reader"
-program "$tmp/to_output" "exec '$rdma/vm' true >'$tmp/output' 2>&1"
-waits_for_last tests/rdma/vm env PATH="$tmp/vm:$PATH" RDMA_TEST_VM_CACHE="$tmp/cache" "$tmp/to_output"
-same 'and nobody holds its output any more' ended "$(ended "$tmp/reader")"
 finish

@@ -33,10 +33,10 @@ job() {
 	echo "$status"
 }
 
-# found PATTERN: whether the rank that spoils a byte of its messages has found it, and no other byte and rank
+# found: patterns whose rank that spoils a byte of its messages has found it, and no other byte and rank
 found() {
-	grep 'bytes are wrong, first that at' "$tmp/err" >"$tmp/found"
-	[[ -s $tmp/found ]] && ! grep -v "^patterns: $1: rank 1: round .*: 1 of [0-9]* bytes are wrong" "$tmp/found" && echo found
+	grep 'bytes are wrong, first that at' "$tmp/err" |
+		sed -E 's/^patterns: ([a-z]+): rank 1: round .*: 1 of [0-9]+ bytes are wrong.*/\1/' | sort -u | tr '\n' ' '
 }
 
 # number NAME FILE: of a rank's results
@@ -54,10 +54,8 @@ same 'each has checked bytes, and none is wrong' "$((${#names[@]} - 1))" \
 same 'nor in messages of sizes that programs have' "$((5 * (${#names[@]} - 1)))" \
 	"$(job "$together" --rounds 2 --bytes 8,12,1000,99992,1000004 >/dev/null
 		grep -c '^patterns: .* [1-9][0-9]* bytes checked, 0 wrong$' "$tmp/out")"
-for name in halo windows collectives; do
-	same "where the last four bytes are checked, too, $name" '1, found' \
-		"$(job "$name" --rounds 2 --bytes 4 --spoil), $(found "$name")"
-done
+same 'where the last four bytes are checked, too' '1, collectives halo windows ' \
+	"$(job halo,windows,collectives --rounds 2 --bytes 4 --spoil), $(found)"
 matches 'other sizes are refused' "*--bytes '1002': a multiple of 4*=> 2" "$(outcome "$program" halo --bytes 1002)"
 # Some addresses return, in as many rounds as in tests/stacks/worth.
 anew=''
@@ -68,10 +66,9 @@ same 'where buffers come and go some have addresses that others had' '' "$anew"
 # The slab, and pieces that are mapped.
 (($(number addresses_reused "$tmp/all.pool.65536.0.0") > 1)) && both=yes
 same 'and pools of both kinds do' yes "${both:-no}"
-for name in "${names[@]}"; do
-	same "a byte that is spoiled is found, $name" '1, found' \
-		"$(job "$name" --rounds 2 --bytes 65536 --spoil), $(found "$name")"
-done
+same 'a byte that is spoiled is found by each' "1, $(printf '%s\n' "${names[@]}" | grep -vx crash | sort | tr '\n' ' ')" \
+	"$(job "$together" --rounds 2 --bytes 65536 --spoil), $(found)"
+same 'also where a rank dies' '1, crash ' "$(job crash --rounds 2 --bytes 65536 --spoil), $(found)"
 
 same 'the rank that dies ends the job: by abort' 134 "$(job crash --rounds 2 --bytes 65536)"
 same 'which it says' 'patterns: crash: rank 1 dies in round 1 by abort' "$(grep '^patterns: ' "$tmp/out")"

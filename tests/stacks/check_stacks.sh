@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_stacks.sh -- the parts of tests/stacks that need no adapter: verdicts on rows, and gpu_buffers.c
+# check_stacks.sh -- the parts of tests/stacks that need no adapter: verdicts on rows, reasons of rows, gpu_buffers.c
+# shellcheck disable=SC2016 # texts for eval, and for scripts that are written
 set -uo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -9,218 +10,198 @@ here=$(cd "$(dirname "$0")" && pwd)
 command -v python3 >/dev/null || { echo 'SKIPPED: no python3'; exit 77; }
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
+build=$PWD
 
-# shellcheck source=tests/stacks/results_of_rows
-. "$here/results_of_rows"
+# ---- results as of rows that passed ----
 
-host_row host
-same 'a row with host memory passes' 'passed' "$(judged host)"
-gpu_row gpu
-same 'a row with GPU memory passes' 'passed' "$(judged gpu)"
-matches 'the table has its numbers' "*gpu*yes*6/6*3*2*0/0*1.5/1.5*1.00*    peerpin: host GPUDirect RDMA used, hits 3/5*misses: synchronous 1, \
-forwarded_flags 1*1 passed, 0 failed, 0 skipped*=> 0" \
-	"$(outcome "$here/judge" "$tmp" gpu)"
+# witness FILE SETTING...: verbs_witness.c's file, of a process that registers one buffer before it sends
+witness() {
+	local file=$1 name
+	shift
+	declare -A of=([alloc_pd]=1 [dealloc_pd]=1 [registered]=1 [deregistered]=1 [reregistered]=0 [failed]=0
+		[gpu_by_program]=0 [gpu_by_worker]=0 [host]=1 [send_path]=0 [asked]=1 [asked_gpu]=0 [posted]=20 [first_send_ns]=1500000)
+	for name; do
+		of[${name%=*}]=${name#*=}
+	done
+	{
+		echo '{'
+		for name in "${!of[@]}"; do
+			printf '"%s": %s,\n' "$name" "${of[$name]}"
+		done
+		echo '"end": 0 }'
+	} >"$file"
+}
 
-gpu_row registers
-echo 1-1 >"$tmp/registers/registers"
-same 'the promised number of registrations' 'passed' "$(judged registers)"
-matches 'the table has it, without and with peerpin' '*registrations of GPU memory: 1/1*' "$("$here/judge" "$tmp" registers)"
-echo 2- >"$tmp/registers/registers"
-same 'too few registrations' 'failed: without peerpin 1 registrations of GPU memory, not 2-' "$(judged registers)"
-echo 0-0 >"$tmp/registers/registers"
-same 'too many registrations' 'failed: without peerpin 1 registrations of GPU memory, not 0-0' "$(judged registers)"
-gpu_row least
-echo 'hits=60%requests hits=3' >"$tmp/least/least"
-same 'a statistic that the row names' 'passed' "$(judged least)"
-echo 'hits=4' >"$tmp/least/least"
-same 'is too small' 'failed: with: 3 hits, less than 4' "$(judged least)"
-echo 'hits=61%requests' >"$tmp/least/least"
-same 'or too small a part of another' 'failed: with: 3 hits, less than 61%requests (5)' "$(judged least)"
+# statistics FILE SETTING...: peerpin's file of that process
+statistics() {
+	local file=$1 name
+	shift
+	{
+		echo '{ "program": "sender", "internal_errors": 0,'
+		for name; do
+			printf '"%s": %s,\n' "${name%=*}" "${name#*=}"
+		done
+		echo '"end": 0 }'
+	} >"$file"
+}
 
-# Most requests miss: 9 registrations by the program, 1 by the worker. 5 hits alone are no pass.
-gpu_row share
-echo yes >"$tmp/share/hits"
-for mode in without with verified; do
-	witness "$tmp/share/$mode/witness.1" gpu_by_program=9 gpu_by_worker=1 asked_gpu=20 host=0 registered=2 deregistered=2
-done
-witness "$tmp/share/without/witness.1" gpu_by_program=20 asked_gpu=20 host=0 registered=2 deregistered=2
-echo 50 >"$tmp/share/share"
-same 'half of the registrations where half are allowed' 'passed' "$(judged share)"
-witness "$tmp/share/with/witness.1" gpu_by_program=9 gpu_by_worker=2 asked_gpu=20 host=0 registered=2 deregistered=2
-same 'a row with too few hits fails' \
-	'failed: with: 11 registrations of GPU memory, more than 50 % of 20 without peerpin' "$(judged share)"
-: >"$tmp/share/share"
-same 'unless it promises none' 'passed' "$(judged share)"
+# run FOLDER STATUS OUTPUT: one run of a program alone
+run() {
+	mkdir -p "$1"
+	echo "$2" >"$1/client.status"
+	printf '%s\n' "$3" >"$1/client.out"
+	echo 'a warning of its own' >"$1/client.err"
+	echo 1000 >"$1/ms"
+}
 
-host_row silent
-rm "$tmp"/silent/*/witness.*
-same 'a program that made no verbs call fails' 'failed: it made no verbs call that registers' "$(judged silent)"
-host_row silent_with
-rm "$tmp"/silent_with/with/witness.*
-same 'so does one that made none with peerpin' 'failed: with: 0 of 1 processes made verbs calls' "$(judged silent_with)"
-echo 2 >"$tmp/silent_with/processes"
-same 'or one of whose processes made none' 'failed: without: 1 of 2 processes made verbs calls' "$(judged silent_with)"
-host_row unsent
-witness "$tmp/unsent/without/witness.1" posted=0
-same 'so does one that posted nothing' 'failed: it posted no work request' "$(judged unsent)"
+row() {
+	mkdir -p "$tmp/$1"
+	echo "$2" >"$tmp/$1/buffers"
+	echo no >"$tmp/$1/fails"
+	echo no >"$tmp/$1/hits"
+	echo 1 >"$tmp/$1/processes"
+	: >"$tmp/$1/note"
+}
 
-host_row status
-echo 139 >"$tmp/status/with/client.status"
-same 'another status fails' 'failed: with: status 139, without peerpin 0' "$(judged status)"
-host_row both
-echo 1 | tee "$tmp/both/with/client.status" >"$tmp/both/without/client.status"
-matches 'a program that fails by itself fails' 'failed: without peerpin: status 1*' "$(judged both)"
-echo yes >"$tmp/both/fails"
-same 'but not where that is what it is for' 'passed' "$(judged both)"
+# host_row NAME, gpu_row NAME: rows that pass, for the checks below to spoil
+host_row() {
+	row "$1" host
+	run "$tmp/$1/without" 0 'moved 4096 bytes at 0x7f00aa in 1.25 s, 3276 a second'
+	run "$tmp/$1/with" 0 'moved 4096 bytes at 0x55e0bb in 0.75 s, 5461 a second'
+	witness "$tmp/$1/without/witness.1"
+	witness "$tmp/$1/with/witness.2" peerpin_requests=0 peerpin_registrations=0 peerpin_host_requests=1
+}
 
-host_row output
-echo 'moved 4095 bytes at 0x7f00aa in 1.25 s, 3276 a second' >"$tmp/output/with/client.out"
-matches 'other output fails, if it is no time and no address' "failed: with: other output: *4096*4095*" "$(judged output)"
-host_row mute
-: | tee "$tmp"/mute/{without,with}/client.out
-same 'no output is not the same output' 'failed: without peerpin it printed nothing' "$(judged mute)"
-host_row complaint
-echo 'connection lost' >>"$tmp/complaint/with/client.err"
-matches 'so does other error output' "failed: with: other error output: *connection lost*" "$(judged complaint)"
-echo 'connection (lost|closed)' >"$tmp/complaint/ignored"
-same 'but not of lines that the row ignores' 'passed' "$(judged complaint)"
-echo 'connection refused' >>"$tmp/complaint/with/client.err"
-matches 'others still count' "failed: with: other error output: *connection refused*" "$(judged complaint)"
+gpu_row() {
+	local mode
 
-host_row raced
-echo 'client DISCONNECT EVENT...' >>"$tmp/raced/without/client.err"
-same 'but not what a thread prints only if the program has not ended yet' 'passed' "$(judged raced)"
+	row "$1" gpu
+	for mode in without with verified; do
+		run "$tmp/$1/$mode" 0 'all is well'
+		[[ $mode == without ]] || echo 'peerpin: host GPUDirect RDMA used, hits 3/5' >>"$tmp/$1/$mode/client.err"
+		witness "$tmp/$1/$mode/witness.1" gpu_by_program=1 asked_gpu=1 host=0 registered=2 deregistered=2
+	done
+	statistics "$tmp/$1/with/peerpin.1" requests=5 hits=3 synchronous=1 forwarded=1 forwarded_flags=1 verify_checks=0
+	statistics "$tmp/$1/verified/peerpin.1" requests=5 hits=5 verify_checks=7 verify_disagreements=0
+}
 
-host_row calls
-witness "$tmp/calls/with/witness.2" registered=2 deregistered=2 peerpin_requests=0
-matches 'with host memory each verbs call must be the same' 'failed: other verbs calls: *' "$(judged calls)"
-host_row absent
-witness "$tmp/absent/with/witness.2"
-same 'and peerpin must have been there' 'failed: with: peerpin was not there' "$(judged absent)"
-host_row taken
-witness "$tmp/taken/with/witness.2" peerpin_requests=1
-same "and have taken none of it for a GPU's" "failed: peerpin took host memory for a GPU's" "$(judged taken)"
-host_row heard
-echo 'peerpin: a line of its own' >>"$tmp/heard/with/client.err"
-matches 'and have said nothing' 'failed: with: other error output: *a line of its own*' "$(judged heard)"
+# One process judges all rows: each row asks it.
+coproc JUDGE { exec python3 -c '
+import os, runpy, sys
+judge = runpy.run_path(sys.argv[1])["judge"]
+for name in sys.stdin:
+    row = judge(os.path.join(sys.argv[2], name.strip()), name.strip())
+    verdict = "skipped" if row["skipped"] else "passed" if row["ok"] else "failed"
+    print(verdict, row["note"], sep=": " if row["note"] else "", flush=True)' "$here/judge" "$tmp"; }
+exec {ask}>&"${JUDGE[1]}" {answer}<&"${JUDGE[0]}" # for subshells, too
 
-gpu_row missing
-statistics "$tmp/missing/with/peerpin.1" requests=5 hits=0 synchronous=5 verify_checks=0
-same 'a row whose buffers are used once may miss each time' 'passed' "$(judged missing)"
-echo yes >"$tmp/missing/hits"
-same 'one whose buffers come again may not' 'failed: with: nothing hit, though its buffers come again' "$(judged missing)"
-echo idle >"$tmp/missing/hits"
-same 'nor buffers that are all new' 'failed: with: nothing hit, though its buffers come again' "$(judged missing)"
-statistics "$tmp/missing/with/peerpin.1" requests=5 hits=0 synchronous=5 background_delays=1 verify_checks=0
-same 'unless no processor was idle' 'passed' "$(judged missing)"
-echo all >"$tmp/missing/hits"
-same 'a row whose requests all have to hit may miss none' 'failed: with: not every request hit' "$(judged missing)"
-statistics "$tmp/missing/with/peerpin.1" requests=5 hits=5 verify_checks=0
-same 'and passes if it does not' 'passed' "$(judged missing)"
-for name in ranges pattern-ranges; do
-	gpu_row "$name"
-	statistics "$tmp/$name/with/peerpin.1" requests=5 hits=3 forwarded=2 forwarded_range=2
-done
-same 'a program may request more than its memory' 'passed' "$(judged ranges)"
-same 'but not a pattern' 'failed: with: 2 requests for buffers were beyond their allocation' "$(judged pattern-ranges)"
-# A row that promises that libfabric is loaded.
-gpu_row beside
-echo yes >"$tmp/beside/libfabric"
-same 'a row beside libfabric fails without it' \
-	'failed: without: libfabric was loaded at 0 of 1 requests for GPU memory' "$(judged beside)"
-for mode in without with verified; do
-	witness "$tmp/beside/$mode/witness.1" gpu_by_program=1 asked_gpu=2 asked_gpu_beside_libfabric=2 host=0 \
-		registered=2 deregistered=2
-done
-same 'and passes with it' 'passed' "$(judged beside)"
-witness "$tmp/beside/with/witness.1" gpu_by_program=1 asked_gpu=2 asked_gpu_beside_libfabric=1 host=0 \
-	registered=2 deregistered=2
-same 'at each request' 'failed: with: libfabric was loaded at 1 of 2 requests for GPU memory' "$(judged beside)"
-gpu_row unexplained
-statistics "$tmp/unexplained/with/peerpin.1" requests=5 hits=3 synchronous=1
-same 'a miss without a reason fails' 'failed: with: 5 requests, of which hits and reasons explain 4' "$(judged unexplained)"
-gpu_row unheard
-statistics "$tmp/unheard/with/peerpin.1" requests=0
-same 'no request at all fails' 'failed: with: no request reached peerpin' "$(judged unheard)"
-gpu_row wrong
-statistics "$tmp/wrong/verified/peerpin.1" requests=5 hits=5 verify_checks=7 verify_disagreements=1
-same 'a disagreement fails' 'failed: verified: verification disagrees' "$(judged wrong)"
+# judged ROW: whether it passed, otherwise the reason
+judged() {
+	local verdict
+
+	echo "$1" >&"$ask"
+	read -r verdict <&"$answer"
+	echo "$verdict"
+}
+
+# ---- verdicts ----
+
+rows=0
+# verdict host|gpu VERDICT [SPOIL]: of a row that would pass, after SPOIL in its folder
+verdict() {
+	local name=row$((++rows))
+
+	"$1_row" "$name"
+	cd "$tmp/$name" && eval "${3-}" >/dev/null
+	cd "$tmp" || exit
+	matches "$2${3:+, after: $3}" "$2" "$(judged "$name")"
+}
+all='{without,with,verified}'
+# each MODES FILE SETTING...: a witness of the same counts
+each() {
+	local mode
+
+	for mode in $(eval "echo $1"); do witness "$mode/$2" "${@:3}"; done
+}
+
+verdict host passed
+verdict gpu passed
+# What the program itself does.
+verdict host 'failed: it made no verbs call that registers' 'rm */witness.*'
+verdict host 'failed: with: 0 of 1 processes made verbs calls' 'rm with/witness.*'
+verdict host 'failed: it posted no work request' 'witness without/witness.1 posted=0'
+verdict host 'failed: with: status 139, without peerpin 0' 'echo 139 >with/client.status'
+verdict host 'failed: without peerpin: status 1*' 'echo 1 | tee */client.status'
+verdict host passed 'echo 1 | tee */client.status; echo yes >fails'
+verdict host 'failed: with: other output: *4096*4095*' 'echo "moved 4095 bytes at 0x7f00aa in 1.25 s, 3276 a second" >with/client.out'
+verdict host 'failed: without peerpin it printed nothing' ': | tee */client.out'
+verdict host 'failed: with: other error output: *connection lost*' 'echo "connection lost" >>with/client.err'
+verdict host passed 'echo "connection lost" >>with/client.err; echo "connection (lost|closed)" >ignored'
+verdict host passed 'echo "client DISCONNECT EVENT..." >>without/client.err'
+verdict host 'failed: it was not run to its end' 'rm -r with'
+verdict host 'skipped: no sender' 'echo "no sender" >skipped'
+# Host memory: peerpin changes nothing.
+verdict host 'failed: other verbs calls: *' 'witness with/witness.2 registered=2 deregistered=2 peerpin_requests=0'
+verdict host 'failed: with: peerpin was not there' 'witness with/witness.2'
+verdict host "failed: peerpin took host memory for a GPU's" 'witness with/witness.2 peerpin_requests=1'
+verdict host 'failed: with: other error output: *a line of its own*' 'echo "peerpin: a line of its own" >>with/client.err'
+# GPU memory: each request is explained, nothing is left, and nothing is shown without GPU memory.
+verdict gpu 'failed: with: 5 requests, of which hits and reasons explain 4' 'statistics with/peerpin.1 requests=5 hits=3 synchronous=1'
+verdict gpu 'failed: with: no request reached peerpin' 'statistics with/peerpin.1 requests=0'
+verdict gpu 'failed: verified: verification disagrees' 'statistics verified/peerpin.1 requests=5 hits=5 verify_checks=7 verify_disagreements=1'
+verdict gpu 'failed: nothing was verified' 'statistics verified/peerpin.1 requests=5 hits=5'
+verdict gpu 'failed: with: internal errors' 'statistics with/peerpin.1 requests=5 hits=5 internal_errors=1'
+verdict gpu 'failed: with: no statistics' 'rm with/peerpin.1'
+verdict gpu 'failed: with: statistics of 1 processes, verbs calls of 2' "each '$all' witness.2 gpu_by_program=1; echo 2 >processes"
+verdict gpu 'failed: with: registrations were left behind' 'witness with/witness.1 gpu_by_program=1 registered=3 deregistered=2'
+verdict gpu 'failed: with: the kernel lists 1 regions after the end' 'echo "dev rxe0 mrn 0" >with/regions'
+verdict gpu 'failed: with: verbs calls failed that do not*' 'witness with/witness.1 gpu_by_program=1 registered=2 deregistered=2 failed=1'
+verdict gpu 'failed: without peerpin no GPU memory was registered: nothing was shown' 'witness without/witness.1 registered=2 deregistered=2'
+verdict gpu 'failed: with: it posted no work request' 'witness with/witness.1 gpu_by_program=1 registered=2 deregistered=2 posted=0'
+verdict gpu 'failed: with: peerpin printed no summary line' 'echo "a warning of its own" >with/client.err'
 for counter in stale_keys stale_memory outlived; do
-	gpu_row "$counter"
-	witness "$tmp/$counter/with/witness.1" gpu_by_program=1 registered=2 deregistered=2 "sim_$counter=1"
-	matches "as does what the simulated adapter counts: $counter" 'failed: with: 1 *' "$(judged "$counter")"
+	verdict gpu 'failed: with: 1 *' "witness with/witness.1 gpu_by_program=1 registered=2 deregistered=2 sim_$counter=1"
 done
-gpu_row outlived
-witness "$tmp/outlived/without/witness.1" gpu_by_program=1 asked_gpu=1 host=0 registered=2 deregistered=2 sim_outlived=1
-same 'but not without peerpin' passed "$(judged outlived)"
-gpu_row unverified
-statistics "$tmp/unverified/verified/peerpin.1" requests=5 hits=5
-same 'as does no verification' 'failed: nothing was verified' "$(judged unverified)"
-gpu_row left
-witness "$tmp/left/with/witness.1" gpu_by_program=1 registered=3 deregistered=2
-same 'as do registrations that are left' 'failed: with: registrations were left behind' "$(judged left)"
-gpu_row refused
-witness "$tmp/refused/with/witness.1" gpu_by_program=1 registered=2 deregistered=2 failed=1
-same 'as do verbs calls that fail only with peerpin' \
-	'failed: with: verbs calls failed that do not fail without peerpin' "$(judged refused)"
-gpu_row broken
-statistics "$tmp/broken/with/peerpin.1" requests=5 hits=5 internal_errors=1
-same 'as does an error inside of peerpin' 'failed: with: internal errors' "$(judged broken)"
-gpu_row undelivered
-rm "$tmp/undelivered/with/peerpin.1"
-same 'as do missing statistics' 'failed: with: no statistics' "$(judged undelivered)"
-gpu_row alone
-for mode in without with verified; do
-	witness "$tmp/alone/$mode/witness.2" gpu_by_program=1
-done
-echo 2 >"$tmp/alone/processes"
-same 'even of one process' 'failed: with: statistics of 1 processes, verbs calls of 2' "$(judged alone)"
-printf '{ "jobs": [{ "processes": 2, "totals": { "requests": 5, "hits": 5 } }] }\n' \
-	>"$tmp/alone/with/report.json"
-echo yes >"$tmp/alone/fails"
-for mode in without with verified; do
-	echo 134 >"$tmp/alone/$mode/client.status"
-done
-statistics "$tmp/alone/verified/peerpin.2" requests=5 hits=5
-same 'those of killed processes count as well' 'passed' "$(judged alone)"
-sed -i 's/"requests": 5/"requests": 7/' "$tmp/alone/with/report.json"
-same 'each may have been inside a request' 'passed' "$(judged alone)"
-sed -i 's/"requests": 7/"requests": 8/' "$tmp/alone/with/report.json"
-same 'but not inside two' 'failed: with: 8 requests, of which hits and reasons explain 5' "$(judged alone)"
-sed -i 's/"requests": 8/"requests": 5/' "$tmp/alone/with/report.json"
-echo 137 >"$tmp/alone/with/client.status"
-same 'and how a job ends whose rank dies is all the same' 'passed' "$(judged alone)"
-echo 0 >"$tmp/alone/with/client.status"
-same 'but not whether it fails' 'failed: with: status 0, without peerpin 134' "$(judged alone)"
-echo 134 >"$tmp/alone/with/client.status"
-echo '{ "alloc_pd": 1,' >"$tmp/alone/with/witness.2-partial"
-same 'what a process was killed writing does not' 'passed' "$(judged alone)"
-echo 137 | tee "$tmp"/alone/{without,with,verified}/client.status >/dev/null
-same 'as is by which status, so that it may be that of a killed process' 'passed' "$(judged alone)"
-: >"$tmp/alone/with/client.timeout"
-same 'if it is its own' 'passed' "$(judged alone)"
-echo 'timeout: sending signal TERM' >"$tmp/alone/with/client.timeout"
-same 'but not if time ran out instead' 'failed: with: its time ran out' "$(judged alone)"
-gpu_row no_gpu
-witness "$tmp/no_gpu/without/witness.1" registered=2 deregistered=2
-same 'as does a program that has no GPU memory' 'failed: without peerpin no GPU memory was registered: nothing was shown' \
-	"$(judged no_gpu)"
-gpu_row half
-echo 2 >"$tmp/half/processes"
-for mode in without with verified; do
-	witness "$tmp/half/$mode/witness.2" registered=1 deregistered=1
-done
-for mode in with verified; do
-	statistics "$tmp/half/$mode/peerpin.2" requests=1 hits=1 verify_checks=1
-done
-same 'or has it in one of its processes alone' \
-	'failed: without peerpin no GPU memory was registered in 1 of 2 processes: nothing was shown of them' "$(judged half)"
-gpu_row idle
-witness "$tmp/idle/with/witness.1" gpu_by_program=1 registered=2 deregistered=2 posted=0
-same 'as does one that posts nothing with peerpin' 'failed: with: it posted no work request' "$(judged idle)"
-gpu_row mute_gpu
-echo 'a warning of its own' >"$tmp/mute_gpu/with/client.err"
-same 'as does one without a summary line' 'failed: with: peerpin printed no summary line' "$(judged mute_gpu)"
+verdict gpu passed 'witness without/witness.1 gpu_by_program=1 asked_gpu=1 host=0 registered=2 deregistered=2 sim_outlived=1'
+# A killed process may have been inside one request.
+killed="each '$all' witness.2 gpu_by_program=1; echo 2 >processes; echo yes >fails; echo 134 | tee */client.status >without/client.status"
+killed+='; statistics verified/peerpin.2 requests=5 hits=5; report() { echo "{\"jobs\": [{\"processes\": 2, \"totals\": {\"requests\": $1, \"hits\": 5}}]}" >with/report.json; }'
+verdict gpu passed "$killed; report 7; echo 137 >with/client.status"
+verdict gpu 'failed: with: 8 requests, of which hits and reasons explain 5' "$killed; report 8"
+verdict gpu 'failed: with: status 0, without peerpin 134' "$killed; report 5; echo 0 >with/client.status"
+verdict gpu 'failed: with: its time ran out' "$killed; report 5; echo 'timeout: sending signal TERM' >with/client.timeout"
+# What a row promises.
+verdict gpu passed 'echo 1-1 >registers'
+verdict gpu 'failed: without peerpin 1 registrations of GPU memory, not 2-' 'echo 2- >registers'
+verdict gpu passed 'echo hits=60%requests hits=3 >least'
+verdict gpu 'failed: with: 3 hits, less than 4' 'echo hits=4 >least'
+verdict gpu 'failed: with: 3 hits, less than 61%requests (5)' 'echo hits=61%requests >least'
+share="echo 50 >share; each '$all' witness.1 gpu_by_program=9 gpu_by_worker=1 asked_gpu=20 host=0 registered=2 deregistered=2"
+share+='; witness without/witness.1 gpu_by_program=20 asked_gpu=20 host=0 registered=2 deregistered=2'
+verdict gpu passed "$share"
+verdict gpu 'failed: with: 11 registrations of GPU memory, more than 50 % of 20*' \
+	"$share; witness with/witness.1 gpu_by_program=9 gpu_by_worker=2 asked_gpu=20 host=0 registered=2 deregistered=2"
+misses='statistics with/peerpin.1 requests=5 hits=0 synchronous=5 verify_checks=0'
+verdict gpu passed "$misses"
+verdict gpu 'failed: with: nothing hit, though its buffers come again' "$misses; echo yes >hits"
+verdict gpu passed 'echo idle >hits; statistics with/peerpin.1 requests=5 hits=0 synchronous=5 background_delays=1 verify_checks=0'
+verdict gpu 'failed: with: not every request hit' "$misses; echo all >hits"
+verdict gpu 'failed: without: libfabric was loaded at 0 of 1 requests*' 'echo yes >libfabric'
+verdict gpu passed "echo yes >libfabric; each '$all' witness.1 gpu_by_program=1 asked_gpu=2 asked_gpu_beside_libfabric=2 host=0 registered=2 deregistered=2"
+verdict gpu 'failed: with: no registration met RLIMIT_MEMLOCK: nothing was shown' 'echo 116 >memlock'
+gpu_row pattern-ranges
+statistics "$tmp/pattern-ranges/with/peerpin.1" requests=5 hits=3 forwarded=2 forwarded_range=2
+same 'a pattern may not request more than its memory' 'failed: with: 2 requests for buffers were beyond their allocation' "$(judged pattern-ranges)"
+# Memory that the adapter refuses: the program fails equally, and the summary has the reason.
+usage='not used: dma-bufs of GPU memory were exported, none was registered'
+refused="echo refused >fails; echo error=95 >refusal; echo '$usage' >usage; echo 1 | tee */client.status; echo error=95 | tee */client.err"
+refused+="; each '$all' witness.1 asked_gpu=1 host=0 registered=0 deregistered=0 posted=0"
+refused+="; for mode in with verified; do statistics \$mode/peerpin.1 requests=0 exports=1; echo 'peerpin: host GPUDirect RDMA $usage, hits 0/0' >>\$mode/client.err; done"
+verdict gpu passed "$refused"
+verdict gpu "failed: with: the summary is '*no registration was requested*', not '$usage'" "$refused; sed -i 's/dma-bufs .*registered/no registration was requested/' with/client.err"
+verdict gpu 'failed: with: status 0: nothing was refused' "$refused; echo 0 >with/client.status"
+verdict gpu "failed: with: not each of 1 processes printed 'error=95'" "$refused; sed -i s/^error=95/error=14/ with/client.err"
+verdict gpu 'failed: with: GPU memory was registered, or work posted' "$refused; witness with/witness.1 asked_gpu=1 gpu_by_worker=1 host=0 registered=1 deregistered=1 posted=0"
 
 # phases FOLDER PHASE...: of the witness's file; of each phase: registrations by the program and by peerpin's worker,
 # deregistrations, and peerpin's requests and hits up to its end
@@ -235,142 +216,98 @@ phases() {
 	done >"$tmp/phases"
 	sed -i -e '/^"phase/d' -e "1r $tmp/phases" "$file"
 }
+kept='echo yes >keep; echo 1 >settled; echo none >requests; statistics with/peerpin.1 requests=5 hits=3 synchronous=2 kept=4 reused=3'
+kept+="; phases without '2 0 0 0 0' '4 0 4 0 0' '0 0 2 0 0'; phases with"
+verdict gpu passed "$kept '1 2 0 5 3' '0 0 0 5 3' '0 0 3 9 9'"
+verdict gpu 'failed: without peerpin later rounds *: nothing was shown' "$kept '1 2 0 5 3' '0 0 0 5 3' '0 0 3 9 9'; phases without '2 0 0 0 0' '4 0 0 0 0' '0 0 6 0 0'"
+verdict gpu 'failed: with: 1 registrations of GPU memory *' "$kept '1 2 0 5 3' '1 0 0 5 3' '0 0 3 5 3'"
+verdict gpu 'failed: with: 1 registrations of GPU memory *' "$kept '1 2 0 5 3' '0 1 0 5 3' '0 0 3 5 3'"
+verdict gpu 'failed: with: 1 deregistrations of GPU memory before the end' "$kept '1 2 1 5 3' '0 0 0 5 3' '0 0 3 5 3'"
+verdict gpu 'failed: with: UCX requested 2 registrations again' "$kept '1 2 0 3 1' '0 0 0 5 3' '0 0 3 5 3'"
+verdict gpu 'failed: with: 2 requests after *, of which 1 hit' "$kept '1 2 0 3 1' '0 0 0 5 2' '0 0 3 5 2'; echo hits >requests"
+verdict gpu 'failed: with: a process kept or reused no memory' "$kept '1 2 0 5 3' '0 0 0 5 3' '0 0 3 9 9'; statistics with/peerpin.1 requests=5 hits=3 synchronous=2 kept=4 reused=0"
 
-# kept_row NAME PHASE...: these phases are those with peerpin
-kept_row() {
-	local dir=$tmp/$1
+gpu_row gpu
+for rank in 0 1; do
+	for mode in without with; do
+		echo '{ "messages": 5, "rounds": 4, "send_ns_total": 4000000 }' >"$tmp/gpu/$mode/pattern.$rank"
+	done
+done
+matches 'the table' "*gpu*yes*6/6*3*2*0/0*1.5/1.5*1.00*    peerpin: host GPUDirect RDMA used, hits 3/5*registrations of GPU memory: 1/1*\
+per message: registrations 0.10 and 1000 us, with peerpin 0.10 and 1000 us*misses: synchronous 1, forwarded_flags 1*1 passed, 1 failed, 0 skipped*=> 1" \
+	"$(outcome "$here/judge" "$tmp" gpu nothing)"
+cd "$build" || exit
 
-	gpu_row "$1"
-	echo yes >"$dir/keep"
-	echo 1 >"$dir/settled"
-	echo none >"$dir/requests"
-	statistics "$dir/with/peerpin.1" requests=5 hits=3 synchronous=2 kept=4 reused=3
-	phases "$dir/without" '2 0 0 0 0' '4 0 4 0 0' '0 0 2 0 0'
-	phases "$dir/with" "${@:2}"
-}
-
-kept_row kept '1 2 0 5 3' '0 0 0 5 3' '0 0 3 9 9'
-same 'a row with kept memory passes' 'passed' "$(judged kept)"
-phases "$tmp/kept/without" '2 0 0 0 0' '4 0 0 0 0' '0 0 6 0 0'
-matches 'not if its program frees no registered memory' 'failed: without peerpin later rounds *: nothing was shown' "$(judged kept)"
-kept_row again '1 2 0 5 3' '1 0 0 5 3' '0 0 3 5 3'
-matches 'nor if it registers again' 'failed: with: 1 registrations of GPU memory *' "$(judged again)"
-kept_row ahead '1 2 0 5 3' '0 1 0 5 3' '0 0 3 5 3'
-matches 'or peerpin does in the background' 'failed: with: 1 registrations of GPU memory *' "$(judged ahead)"
-echo 2 >"$tmp/ahead/settled"
-same 'where it may not' 'passed' "$(phases "$tmp/ahead/without" '0 0 0 0 0' '0 0 0 0 0' '4 0 4 0 0' '0 0 0 0 0'
-	phases "$tmp/ahead/with" '1 2 0 5 3' '0 1 0 5 3' '0 0 0 5 3' '0 0 3 5 3'; judged ahead)"
-kept_row ended '1 2 1 5 3' '0 0 0 5 3' '0 0 3 5 3'
-matches 'nor if registrations end' 'failed: with: 1 deregistrations of GPU memory before the end' "$(judged ended)"
-kept_row asked '1 2 0 3 1' '0 0 0 5 3' '0 0 3 5 3'
-matches 'nor if the program requests them again' 'failed: with: UCX requested 2 registrations again' "$(judged asked)"
-echo hits >"$tmp/asked/requests"
-same 'unless it has no cache' 'passed' "$(judged asked)"
-phases "$tmp/asked/with" '1 2 0 3 1' '0 0 0 5 2' '0 0 3 5 2'
-matches 'where each has to hit' 'failed: with: 2 requests after *, of which 1 hit' "$(judged asked)"
-phases "$tmp/asked/with"
-matches 'nor without what the kernel saw' 'failed: phases of too few processes' "$(judged asked)"
-: >"$tmp/asked/settled"
-same 'if the row claims it' 'passed' "$(judged asked)"
-statistics "$tmp/asked/with/peerpin.1" requests=5 hits=3 synchronous=2 kept=4 reused=0
-matches 'memory must be reused in any case' 'failed: with: a process kept or reused no memory' "$(judged asked)"
-
-mkdir "$tmp/elsewhere"
-echo 'no sender' >"$tmp/elsewhere/skipped"
-same 'a row that cannot run is skipped, with its reason' 'skipped: no sender' "$(judged elsewhere)"
-matches 'and rows that are all skipped are no success' '*0 passed, 0 failed, 1 skipped*=> 1' "$(outcome "$here/judge" "$tmp" elsewhere)"
-same 'a row that left nothing fails' 'failed: it was not run' "$(judged nothing)"
-host_row cut
-rm -r "$tmp/cut/with"
-same 'as does one that was cut short' 'failed: it was not run to its end' "$(judged cut)"
-matches 'and so does the whole' '*1 passed, 1 failed, 0 skipped*=> 1' "$(outcome "$here/judge" "$tmp" gpu nothing)"
+# ---- rows ----
 
 matches 'unknown rows are refused' 'tests/stacks/run: no such row: nothing*=> 2' "$(outcome "$here/run" nothing)"
 matches 'known ones are not' 'tests/stacks/run: unknown option: --wrong *=> 2' "$(outcome "$here/run" openmpi-rc --wrong)"
-# The rows start Open MPI's own launcher, whichever MPI library mpicc is of.
-mkdir "$tmp/make"
-printf '#!/bin/sh\necho "$@"\nexit 1\n' >"$tmp/make/make"
-printf '#!/bin/sh\n' >"$tmp/make/mpicc.openmpi"
-chmod +x "$tmp"/make/*
-matches "programs are built with the compiler of the launcher's library" '*MPICC=mpicc.openmpi*=> 2' \
-	"$(PATH=$tmp/make:$PATH STACKS_BUILD=$tmp outcome "$here/run" openmpi-rc)"
-# reason ROW PROGRAM...: why it cannot run with these programs alone, or its command
-reason() {
-	local program
 
-	rm -rf "$tmp/path"
-	mkdir "$tmp/path"
-	ln -s "$(command -v sed)" "$(command -v dirname)" "$tmp/path"
-	for program in "${@:2}"; do
-		printf '#!/bin/sh\necho "%s"\n' "$says" >"$tmp/path/$program"
-		chmod +x "$tmp/path/$program"
-	done
-	# shellcheck disable=SC2016 # for the shell that is started
-	env PATH="$tmp/path" build="$tmp/rows" RDMA_TEST_DEVICE=none RDMA_TEST_GID_INDEX=0 "$BASH" -c '. "$0"
-		if row "$1"; then echo "it runs ${client[0]##*/}"; else echo "$note"; fi' "$here/rows" "$1"
+# A folder of programs, which print $says, and of what is built.
+mkdir -p "$tmp/path" "$tmp/built/tests/stacks/.libs" "$tmp/cuda/install/bin"
+ln -s "$(command -v sed)" "$(command -v dirname)" "$(command -v ls)" "$tmp/path"
+# reason ROW [NAME=VALUE]...: why it cannot run, or its command and settings
+reason() {
+	env PATH="$tmp/path" STACKS_CUDA="$tmp/cuda" build="$tmp/built" RDMA_TEST_DEVICE=none RDMA_TEST_GID_INDEX=0 "${@:2}" "$BASH" -c '. "$0"
+		if row "$1"; then echo "it runs ${client[0]##*/}: ${settings[*]} share $share"; else echo "$note"; fi' "$here/rows" "$1"
 }
-mkdir -p "$tmp/rows/tests/stacks/.libs"
-says=''
-same 'a row says what is missing, and what mends it' \
-	'verbs_witness.so is not built: configure found no infiniband/verbs.h (scripts/install-packages stacks, then configure anew)' \
-	"$(reason rc_pingpong ibv_rc_pingpong)"
-: >"$tmp/rows/tests/stacks/.libs/verbs_witness.so"
+# program FILE [TEXT]
+program() {
+	mkdir -p "$(dirname "$1")"
+	printf '#!/bin/sh\necho "%s"\n' "${2-}" >"$1"
+	chmod +x "$1"
+}
+matches 'a row says what is missing, and what mends it' 'verbs_witness.so is not built: *, then configure anew)' "$(reason rc_pingpong)"
+: >"$tmp/built/tests/stacks/.libs/verbs_witness.so"
 same 'also of a program' 'no ibv_rc_pingpong (scripts/install-packages stacks)' "$(reason rc_pingpong)"
-same 'if anything is' 'it runs ibv_rc_pingpong' "$(reason rc_pingpong ibv_rc_pingpong)"
-same 'and of one that is to be built' \
-	'patterns is not built: configure found no MPI compiler (scripts/install-packages stacks, then configure anew)' \
-	"$(reason openmpi-osc mpirun.openmpi)"
-same 'be it by MPICH' 'patterns.mpich is not built: there is no mpicc.mpich (scripts/install-packages stacks)' \
-	"$(reason mpich mpiexec.hydra)"
-printf '#!/bin/sh\n' >"$tmp/rows/tests/stacks/patterns"
-chmod +x "$tmp/rows/tests/stacks/patterns"
-says='HYDRA build details:'
-same 'no other library is taken for Open MPI' 'mpirun is not of Open MPI (scripts/install-packages stacks)' \
-	"$(reason openmpi-rc mpirun)"
-same 'whose own launcher is the one that is taken' 'it runs mpirun.openmpi' "$(reason openmpi-rc mpirun.openmpi mpirun)"
-says='mpirun (Open MPI) 4.1.4'
-same 'or that of no other name' 'it runs mpirun' "$(reason openmpi-rc mpirun)"
+program "$tmp/path/ibv_rc_pingpong"
+matches 'if anything is' 'it runs ibv_rc_pingpong:*' "$(reason rc_pingpong)"
+matches 'what the simulated adapter lacks' 'the simulated adapter lacks *connection manager (--soft-roce)' "$(reason rping RDMA_TEST_KIND=sim)"
+program "$tmp/path/mpirun" 'HYDRA build details:'
+matches 'and of one that is to be built' 'patterns is not built: configure found no MPI compiler *' "$(reason openmpi-osc)"
+program "$tmp/built/tests/stacks/patterns"
+matches 'no other library is taken for Open MPI' 'mpirun is not of Open MPI *' "$(reason openmpi-rc)"
+program "$tmp/path/mpirun.openmpi" 'mpirun (Open MPI) 4'
+matches 'whose own launcher is taken' 'it runs mpirun.openmpi:*' "$(reason openmpi-rc)"
+same 'a row with CUDA without the builds says so' 'no mpirun with CUDA (tests/stacks/cuda/build)' "$(reason cuda-halo-bistro)"
+program "$tmp/cuda/install/bin/mpirun" 'mpirun (Open MPI) 4'
+matches "a row's mode is UCX's" '*UCX_MEM_CUDA_HOOK_MODE=reloc*share ' "$(reason cuda-halo-reloc)"
+matches 'UCX without a cache registers each buffer again, which a row bounds' '*share 50' "$(reason cuda-halo-unhooked)"
+same 'a UCX that is not built' 'no UCX 1.99.0 with CUDA (tests/stacks/cuda/build --ucx)' "$(reason ucx-1.99.0-random-dmabuf)"
+mkdir -p "$tmp/cuda/ucx-1.99.0/lib" "$tmp/cuda/libfabric-2.99.0/lib"
+matches "a row of a UCX has that UCX's libraries and settings" "*UCX_CUDA_COPY_DMABUF=n UCX_MEMTYPE_CACHE=n*" "$(reason ucx-1.99.0-random-address-keep-memtype)"
+same 'a libfabric that is not built' 'no libfabric 2.99.0 with CUDA (tests/stacks/cuda/build --libfabric)' "$(reason libfabric2-2.99.0-random-dmabuf)"
+program "$tmp/cuda/libfabric-2.99.0/bin/libfabric_random"
+matches "a row of a libfabric has that libfabric's libraries and settings" "*$tmp/cuda/libfabric-2.99.0/lib*FI_HMEM_CUDA_USE_DMABUF=0* share 60" \
+	"$(reason libfabric2-2.99.0-random-address-keep RDMA_TEST_KIND=sim)"
+matches 'help lists the rows that are built' '*libfabric2-2.99.0-random-address-eagerly-keep*openmpi-rc*ucx-1.99.0-patterns-dmabuf-eagerly-keep*' \
+	"$(STACKS_CUDA=$tmp/cuda "$here/run" --help | tr -s ' \n' ' ')"
+# shellcheck source=tests/stacks/rows
+same 'each row of a short form is a row' '' "$(. "$here/rows" && comm -23 <(soft_roce_short_rows | sort) <(soft_roce_rows | sort) &&
+	comm -23 <(printf '%s\n' "${!short_rows_without[@]}" | sort) <(native_rows | sort))"
 
 # The source of the adapter is replaced, in a copy.
-mkdir -p "$tmp/copy/tests/rdma" "$tmp/copy/tests/stacks" "$tmp/built"
+mkdir -p "$tmp/copy/tests/rdma" "$tmp/copy/tests/stacks" "$tmp/make"
 cp -r "$here/run" "$here/rows" "$here/pattern_rows" "$here/cuda" "$here/judge" "$tmp/copy/tests/stacks"
-printf '#!/bin/sh\n' >"$tmp/built/make"
-# shellcheck disable=SC2016 # for the script that is written
+program "$tmp/make/make"
 printf '#!/bin/sh\necho "tests/rdma/run: $WORDS" >&2\nexit 125\n' >"$tmp/copy/tests/rdma/run"
-chmod +x "$tmp/built/make" "$tmp/copy/tests/rdma/run"
-matches 'no adapter is no failure' '*=> 77' "$(PATH=$tmp/built:$PATH STACKS_BUILD=$tmp WORDS='no machine' \
-	outcome "$tmp/copy/tests/stacks/run" openmpi-rc)"
-matches 'an adapter that dies is one' '*0 passed, 1 failed, 0 skipped*=> 1' "$(PATH=$tmp/built:$PATH STACKS_BUILD=$tmp \
-	WORDS='adapter: rxe0' outcome "$tmp/copy/tests/stacks/run" openmpi-rc)"
-matches 'help names the rows' '*openmpi-rc*pattern-crash*rping-gpu*=> 0' "$(outcome "$here/run" --help)"
+chmod +x "$tmp/copy/tests/rdma/run"
+export PATH=$tmp/make:$PATH STACKS_BUILD=$tmp
+matches 'no adapter is no failure' '*=> 77' "$(WORDS='no machine' outcome "$tmp/copy/tests/stacks/run" openmpi-rc)"
+matches 'an adapter that dies is one' '*0 passed, 1 failed, 0 skipped*=> 1' "$(WORDS='adapter: rxe0' outcome "$tmp/copy/tests/stacks/run" openmpi-rc)"
 
 # scripts/test, on a machine without MPI until this step installs it. Mocks record the order of its helpers' calls.
 mkdir -p "$tmp/tree/scripts" "$tmp/tree/tests/stacks"
 cp "$here/../../scripts/test" "$tmp/tree/scripts/test"
-# shellcheck disable=SC2016 # for the scripts that are written
-{
-	printf '#!/bin/sh\n[ "$2" != stacks ] || touch installed\n' >"$tmp/tree/scripts/install-packages"
-	printf '#!/bin/sh\n[ ! -e installed ] || touch configured\n' >"$tmp/tree/scripts/build"
-	printf '#!/bin/sh\necho "rows $*" >>options\n[ -e configured ] || exec echo 0 passed, 0 failed, 1 skipped\necho 1 passed, 0 failed, 0 skipped\n' \
-		>"$tmp/tree/tests/stacks/run"
-}
+printf '#!/bin/sh\n[ "$2" != stacks ] || touch installed\n' >"$tmp/tree/scripts/install-packages"
+printf '#!/bin/sh\n[ ! -e installed ] || touch configured\n' >"$tmp/tree/scripts/build"
+printf '#!/bin/sh\necho "rows $*" >>options\n[ -e configured ] || exec echo 0 passed, 0 failed, 1 skipped\necho 1 passed, 0 failed, 0 skipped\n' \
+	>"$tmp/tree/tests/stacks/run"
 chmod +x "$tmp"/tree/scripts/* "$tmp/tree/tests/stacks/run"
-matches 'what scripts/test installs for them is built with' '*2 passed, 0 failed, 0 skipped*=> 0' \
-	"$(outcome "$tmp/tree/scripts/test" stacks)"
-same 'and it runs the short form natively and where the kernel decides' $'rows --short\nrows --soft-roce --short' \
-	"$(cat "$tmp/tree/options")"
-rm "$tmp/tree/options"
-matches 'with --long all' '*stacks: 3 passed*all steps (* s)*=> 0' "$(outcome "$tmp/tree/scripts/test" --long stacks)"
-same 'of both, and a few of the newest UCX with CUDA' $'rows \nrows --soft-roce\nrows --cuda --short' "$(cat "$tmp/tree/options")"
-matches 'an unknown step is named' '*unknown step or option: stack*=> 2' "$(outcome "$tmp/tree/scripts/test" stack)"
-# shellcheck source=tests/stacks/rows
-same 'each row of the short form is a row' '' \
-	"$(. "$here/rows" && comm -23 <(soft_roce_short_rows | sort) <(soft_roce_rows | sort))"
-# shellcheck source=tests/stacks/rows
-same 'and each row that it lacks natively' '' \
-	"$(. "$here/rows" && comm -23 <(printf '%s\n' "${!short_rows_without[@]}" | sort) <(native_rows | sort))"
-matches 'a row that the simulated adapter cannot run says why' 'the simulated adapter lacks *connection manager (--soft-roce)' \
-	"$(RDMA_TEST_KIND=sim reason rping rping)"
+matches 'what scripts/test installs for them is built with' '*2 passed, 0 failed, 0 skipped*=> 0' "$(outcome "$tmp/tree/scripts/test" stacks)"
+matches 'with --long more' '*stacks: 3 passed*all steps (* s)*=> 0' "$(outcome "$tmp/tree/scripts/test" --long stacks)"
+same 'the short form, and all rows, natively and where the kernel decides' \
+	$'rows --short\nrows --soft-roce --short\nrows \nrows --soft-roce\nrows --cuda --short' "$(cat "$tmp/tree/options")"
 
 # gpu_buffers.c replaces the program's allocations, and frees them.
 if [[ -e tests/stacks/.libs/gpu_buffers.so && -x tests/stacks/allocate ]]; then

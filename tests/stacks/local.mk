@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Third-party programs over real verbs: tests/stacks/run. Not in "make" and "make check", since they need MPI and
 # verbs; check_*.sh test the parts without an adapter.
-EXTRA_DIST += tests/stacks/cuda/build tests/stacks/cuda/rows tests/stacks/results_of_rows tests/stacks/check_cuda.sh \
+EXTRA_DIST += tests/stacks/cuda/build tests/stacks/cuda/rows \
 	tests/stacks/cuda/sources tests/stacks/cuda/runtime.c tests/stacks/cuda/nvml.h tests/stacks/cuda/nvml.c \
 	tests/stacks/cuda/peer_memory.c tests/stacks/cuda/connections.c tests/stacks/cuda/libfabric_host.c \
 	tests/stacks/libfabric_random.c tests/stacks/libfabric_endpoint.h tests/stacks/libfabric_endpoint.c
@@ -11,7 +11,7 @@ EXTRA_DIST += tests/stacks/run tests/stacks/inside tests/stacks/pyverbs tests/st
 	tests/stacks/check_worth.sh tests/stacks/suites tests/stacks/suites_build tests/stacks/suites_run \
 	tests/stacks/suites_tests tests/stacks/check_suites.sh
 TESTS += tests/stacks/check_stacks.sh tests/stacks/check_ends.sh tests/stacks/check_patterns.sh \
-	tests/stacks/check_witness.sh tests/stacks/check_worth.sh tests/stacks/check_cuda.sh tests/stacks/check_suites.sh
+	tests/stacks/check_witness.sh tests/stacks/check_worth.sh tests/stacks/check_suites.sh
 
 # The simulated driver with the entries of drivers 575 and newer.
 check_LTLIBRARIES += tests/stacks/newer/libcuda.la

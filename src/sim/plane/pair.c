@@ -259,9 +259,7 @@ static bool pair_may_become(enum ibv_qp_state from, enum ibv_qp_state to)
 	case IBV_QPS_RTR:
 		return from == IBV_QPS_INIT;
 	case IBV_QPS_RTS:
-		return from == IBV_QPS_RTR || from == IBV_QPS_RTS || from == IBV_QPS_SQD;
-	case IBV_QPS_SQD:
-		return from == IBV_QPS_RTS;
+		return from == IBV_QPS_RTR || from == IBV_QPS_RTS;
 	default:
 		return false;
 	}

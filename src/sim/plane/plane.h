@@ -6,7 +6,7 @@
  *
  * verbs calls, top down:
  *   context.c    function tables of a device context
- *   attributes.c, names.c, kernel_forms.c, missing.c: queries of device and port, conversions
+ *   attributes.c, names.c, missing.c: queries of device and port
  *   pair.c, receive.c, queue.c, channel.c, events.c, address.c: objects of verbs
  *   post.c       work requests of clients
  *   request.c    requester: sends work requests, completes them

@@ -103,7 +103,7 @@ int post_send(struct ibv_qp *qp, struct ibv_send_wr *request, struct ibv_send_wr
 		return ENODEV;
 	}
 	pthread_mutex_lock(&plane_lock);
-	if (pair->state != IBV_QPS_RTS && pair->state != IBV_QPS_SQD && pair->state != IBV_QPS_ERR)
+	if (pair->state != IBV_QPS_RTS && pair->state != IBV_QPS_ERR)
 		error = EINVAL;
 	for (; request && !error; request = request->next) {
 		error = post_add(pair, request);

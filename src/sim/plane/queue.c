@@ -125,43 +125,6 @@ int ibv_destroy_cq(struct ibv_cq *cq)
 	return 0;
 }
 
-/* The caller holds the lock. */
-static void queue_move(struct queue *queue, struct ibv_wc *to, uint32_t size)
-{
-	for (uint32_t at = queue->consumed; at != queue->added; at++)
-		to[at & (size - 1)] = *queue_at(queue, at);
-	queue->completions = to;
-	queue->size = size;
-	queue->cq.cqe = (int)size;
-}
-
-int ibv_resize_cq(struct ibv_cq *cq, int cqe)
-{
-	struct queue *queue = queue_of(cq);
-	struct ibv_wc *completions;
-	uint32_t size;
-	int error = 0;
-
-	if (cqe < 1 || cqe > PLANE_COMPLETIONS || context_is_inherited(cq->context))
-		return EINVAL;
-	size = queue_size(cqe);
-	completions = malloc(size * sizeof(*completions));
-	if (!completions)
-		return ENOMEM;
-	pthread_mutex_lock(&queue->lock);
-	if (queue->added - queue->consumed > size) {
-		error = EINVAL;
-	} else {
-		struct ibv_wc *old = queue->completions;
-
-		queue_move(queue, completions, size);
-		completions = old;
-	}
-	pthread_mutex_unlock(&queue->lock);
-	free(completions);
-	return error;
-}
-
 /* ---- queue pairs ---- */
 
 void queue_reference(struct ibv_cq *cq)

@@ -7,11 +7,9 @@
 
 #include "sim/plane/pair.h"
 
-/* A queue pair that drains its send queue receives and answers. */
 static bool respond_receives(const struct pair *pair)
 {
-	return pair->state == IBV_QPS_RTR || pair->state == IBV_QPS_RTS ||
-	       pair->state == IBV_QPS_SQD;
+	return pair->state == IBV_QPS_RTR || pair->state == IBV_QPS_RTS;
 }
 
 /* ---- responses ---- */

@@ -121,9 +121,8 @@ bool response_handle(struct link *link, const struct packet *packet, bool in_thr
 	uint32_t sequence = packet->sequence;
 
 	/* A response to an earlier connection, or one that came twice. */
-	if (!pair || (pair->state != IBV_QPS_RTS && pair->state != IBV_QPS_SQD) ||
-	    pair->link != link || packet->from != pair->attributes.dest_qp_num ||
-	    (int32_t)(sequence - pair->done) < 0)
+	if (!pair || pair->state != IBV_QPS_RTS || pair->link != link ||
+	    packet->from != pair->attributes.dest_qp_num || (int32_t)(sequence - pair->done) < 0)
 		return true;
 	if ((int32_t)(pair->next - sequence) < 0 ||
 	    (pair->next == sequence && (packet->kind != PACKET_REFUSE || sequence == pair->posted)))
