@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/object.h"
+#include "base/loaded.h"
 #include "memory/cuda_abi.h"
 #include "sim/adapter_verbs.h"
 #include "sim/sim_adapter.h"
