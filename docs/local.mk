@@ -24,7 +24,7 @@ EXTRA_DIST += $(manual_checks)
 # Documents for users, at the same relative paths as in the source. Those for developers are in the source alone.
 dist_doc_DATA = README.md CHANGELOG.md SUPPORT.md
 docsdir = $(docdir)/docs
-dist_docs_DATA = docs/README.md docs/quickstart.md docs/deployment.md docs/worth.md \
+dist_docs_DATA = docs/README.md docs/quickstart.md docs/deployment.md docs/worth.md docs/observe.md \
 	docs/troubleshooting.md docs/keep.md docs/limits.md docs/memory-ordering.md docs/hardware.md \
 	docs/performance.md docs/support.md docs/report.png docs/stats.schema.json docs/report.schema.json
 performancedir = $(docdir)/docs/performance

@@ -13,14 +13,12 @@ function option_of(variable) {
 	return tolower(variable)
 }
 
-# The default: the word of an enumerator, a text, or "on" for a switch.
+# The default: the word of an enumerator, or a text. Switches are off.
 function default_of(kind, initial) {
 	gsub(/ /, "", initial)
 	if (kind in words || initial ~ /^CONFIG_/)
 		sub(/^[A-Z_]*_/, "", initial)
-	if (kind == "CPUS")
-		return "auto"
-	return kind == "BOOL" ? (initial + 0 ? "on" : "") : kind == "SIZE" || initial ~ /NULL/ ? "" : initial ~ /^[0-9]/ ? initial : tolower(initial)
+	return kind == "BOOL" || kind == "SIZE" || initial ~ /NULL/ ? "" : initial ~ /^[0-9]/ ? initial : tolower(initial)
 }
 
 function is_text(kind) {

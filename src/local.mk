@@ -6,17 +6,16 @@ AM_CFLAGS += $(SANITIZER_CFLAGS)
 noinst_LTLIBRARIES += src/libcore.la
 src_libcore_la_SOURCES = \
 	include/peerpin.h \
-	src/base/arena.h src/base/arena.c src/base/atomics.h src/base/capped.h \
+	src/base/atomics.h src/base/capped.h \
 	src/base/config.def src/base/config.h src/base/config.c \
 	src/base/config_reader.h src/base/config_reader.c \
 	src/base/config_text.c \
 	src/base/job_file.h src/base/job_file.c \
 	src/base/identity.h src/base/identity.c \
-	src/base/held_file.h src/base/kernel.h src/base/kernel.c src/base/loaded.h src/base/loaded.c src/base/loaded_alone.c src/base/once.h \
+	src/base/held_file.h src/base/kernel.h src/base/kernel.c src/base/loaded.h src/base/loaded.c src/base/once.h \
 	src/base/log.h src/base/log.c src/base/own_file.h src/base/own_file.c \
-	src/base/object.h src/base/object.c \
-	src/base/pci_path.h src/base/pci_resource.h src/base/pool.h src/base/pool.c \
-	src/base/own_thread.h src/base/own_thread.c src/base/plain_text.h src/base/plain_text.c src/base/proc_stat.h src/base/proc_stat.c \
+	src/base/pci.h src/base/pool.h src/base/pool.c \
+	src/base/plain_text.h src/base/plain_text.c src/base/proc_stat.h src/base/proc_stat.c \
 	src/base/process.h src/base/process.c \
 	src/base/runtime.h src/base/runtime.c \
 	src/base/signal_safe_write.h src/base/signal_safe_write.c \
@@ -27,12 +26,13 @@ src_libcore_la_SOURCES = \
 	src/report/summary.c src/report/table.c src/report/usage.c \
 	src/report/trace.h src/report/trace.c \
 	src/memory/cuda_abi.h src/memory/driver.h src/memory/driver.c src/memory/memory.h \
-	src/memory/access.c src/memory/attributes.c src/memory/allocate.c src/memory/captures.h src/memory/captures.c src/memory/checks.c \
-	src/memory/events.h src/memory/events.c src/memory/free.c src/memory/exports.c \
-	src/memory/index.h src/memory/index.c src/memory/keep.h src/memory/keep.c src/memory/keep_limits.c src/memory/keep_pools.c src/memory/keep_wait.c \
-	src/memory/kept.h src/memory/lookup.h src/memory/record_side.h \
+	src/memory/access.c src/memory/attributes.c src/memory/allocate.c src/memory/captures.c \
+	src/memory/events.c src/memory/free.c src/memory/exports.c \
+	src/memory/index.c src/memory/keep.h src/memory/keep.c src/memory/keep_limits.c src/memory/keep_pools.c src/memory/keep_wait.c \
+	src/memory/kept.h src/memory/lookup.h \
 	src/memory/queries.h src/memory/queries.c \
-	src/memory/table.h src/memory/table.c src/memory/table_changes.c src/memory/trace_events.h src/memory/trace_events.c src/memory/use.c \
+	src/memory/table.h src/memory/table.c \
+	src/observe/observe.h src/observe/observe.c src/observe/observe_callers.c src/observe/observe_file.c src/observe/observe_tables.h \
 	src/registration/domain.h src/registration/adapter.h src/registration/entry.h src/registration/region.h src/registration/region_life.h src/registration/region_end.h src/registration/region_report.h src/registration/objects.h src/registration/policy.h src/registration/registration.h src/registration/topology.h \
 	src/registration/verbs_abi.h \
 	src/registration/adapter.c src/registration/background.h src/registration/background.c \
@@ -51,37 +51,31 @@ src_libcore_la_SOURCES = \
 pkglib_LTLIBRARIES += src/libpeerpin.la
 src_libpeerpin_la_SOURCES = src/base/bytes.c \
 	src/intercept/entry_points.def src/intercept/entry_points.h src/intercept/entry_points.c \
-	src/intercept/resolve.h src/intercept/resolve.c \
-	src/intercept/proc_address.c \
+	src/intercept/resolve.c \
 	src/intercept/cuda_context.c src/intercept/cuda_mapping.c src/intercept/cuda_memory.c \
 	src/intercept/cuda_host.c src/intercept/cuda_pool.c src/intercept/cuda_queries.c src/intercept/cuda_repeated.c \
-	src/intercept/cuda_shared.c src/intercept/wrappers.h \
+	src/intercept/wrappers.h \
 	src/intercept/bypass.h src/intercept/bypass.c \
-	src/intercept/load_watch.h src/intercept/load_watch.c \
-	src/intercept/other_driver.h src/intercept/other_driver.c \
+	src/intercept/observed.c src/intercept/observed_verbs.h src/intercept/observed_verbs.c \
 	src/intercept/verbs.h src/intercept/verbs.c src/intercept/verbs_forms.c src/intercept/verbs_forwarded.c \
 	src/intercept/verbs_check.c src/intercept/verbs_client.c src/intercept/verbs_evict.c src/intercept/verbs_trust.c \
-	src/intercept/public.c \
-	src/intercept/subscriptions.h src/intercept/subscriptions.c \
+	src/intercept/public.h src/intercept/public.c \
 	src/intercept/library.c
 if CPU_X86_64
-src_libpeerpin_la_SOURCES += src/intercept/dlsym_x86_64.S src/intercept/load_watch_x86_64.S \
-	src/intercept/entries_x86_64.S
+src_libpeerpin_la_SOURCES += src/intercept/entries_x86_64.S
 endif
 if CPU_AARCH64
-src_libpeerpin_la_SOURCES += src/intercept/dlsym_aarch64.S src/intercept/load_watch_aarch64.S \
-	src/intercept/entries_aarch64.S
+src_libpeerpin_la_SOURCES += src/intercept/entries_aarch64.S
 endif
-EXTRA_DIST += src/intercept/dlsym_x86_64.S src/intercept/dlsym_aarch64.S src/README.md \
-	src/intercept/load_watch_x86_64.S src/intercept/load_watch_aarch64.S \
-	src/intercept/entries_x86_64.S src/intercept/entries_aarch64.S
+EXTRA_DIST += src/README.md src/intercept/entries_x86_64.S src/intercept/entries_aarch64.S
 AM_CCASFLAGS = -I$(top_srcdir)/src
 src_libpeerpin_la_LIBADD = src/libcore.la
 # No start files: they refer to four names that no library defines, and each process of a job would look them up.
+# -z lazy: a process looks up no function that it never calls.
 # -O1 gives the symbol table more hash buckets: look-ups of other objects' symbols pass it in each process.
 src_libpeerpin_la_LDFLAGS = -module -avoid-version -shared -Wl,-O1 \
 	-Wl,--version-script=src/intercept/exports.map \
-	-Wl,-Bsymbolic -Wl,-z,nodelete -Wl,-z,relro -Wl,-z,now -Wl,-z,noseparate-code -XCClinker -nostartfiles
+	-Wl,-Bsymbolic -Wl,-z,nodelete -Wl,-z,relro -Wl,-z,lazy -Wl,-z,noseparate-code -XCClinker -nostartfiles
 if !SANITIZER
 # A row without its wrapper fails here.
 src_libpeerpin_la_LDFLAGS += -Wl,-z,defs

@@ -15,8 +15,6 @@ function roff(text) {
 # The name in peerpin config: a row has the C expression.
 function default_of(kind, expression) {
 	gsub(/[ \t]/, "", expression)
-	if (kind == "CPUS")
-		return "auto"
 	if (expression == "" || expression == "NULL")
 		return "none"
 	if (expression ~ /^[0-9]+$/)

@@ -6,29 +6,46 @@
  * libcore: a program that links it keeps its own.
  */
 #include <stddef.h>
+#include <stdint.h>
+
+/* Keeps the compiler from turning a loop into a call of the function that it is in. */
+#ifdef __clang__
+#define BYTES_LOOP __attribute__((no_builtin("memcpy", "memset")))
+#else
+#define BYTES_LOOP __attribute__((optimize("no-tree-loop-distribute-patterns")))
+#endif
+
+typedef uint64_t word __attribute__((may_alias, aligned(1)));
 
 __attribute__((visibility("hidden"))) void *memcpy(void *restrict to, const void *restrict from,
 						   size_t size);
 __attribute__((visibility("hidden"))) void *memset(void *to, int byte, size_t size);
 
-/* The barriers keep the compiler from turning a loop into a call of the function that it is in. */
-
-void *memcpy(void *restrict to, const void *restrict from, size_t size)
+BYTES_LOOP void *memcpy(void *restrict to, const void *restrict from, size_t size)
 {
 	const char *next = from;
+	char *at = to;
 
-	for (char *at = to, *end = at + size; at < end; at++, next++) {
-		*at = *next;
-		__asm__ volatile("" : "+r"(at), "+r"(next) : : "memory");
+	for (; size >= sizeof(word); size -= sizeof(word)) {
+		*(word *)at = *(const word *)next;
+		at += sizeof(word);
+		next += sizeof(word);
 	}
+	while (size--)
+		*at++ = *next++;
 	return to;
 }
 
-void *memset(void *to, int byte, size_t size)
+BYTES_LOOP void *memset(void *to, int byte, size_t size)
 {
-	for (char *at = to, *end = at + size; at < end; at++) {
-		*at = (char)byte;
-		__asm__ volatile("" : "+r"(at) : : "memory");
+	uint64_t bytes = (unsigned char)byte * (uint64_t)0x0101010101010101;
+	char *at = to;
+
+	for (; size >= sizeof(word); size -= sizeof(word)) {
+		*(word *)at = bytes;
+		at += sizeof(word);
 	}
+	while (size--)
+		*at++ = (char)byte;
 	return to;
 }

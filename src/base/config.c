@@ -4,15 +4,16 @@
 
 #include <errno.h>
 #include <sys/auxv.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/atomics.h"
 #include "base/config_reader.h"
 #include "base/kernel.h"
+#include "base/loaded.h"
 #include "base/log.h"
 #include "base/once.h"
 #include "base/start.h"
-#include "base/system.h"
 #include "base/text.h"
 
 _Atomic(const struct config *) config_settled;
@@ -36,7 +37,7 @@ static __attribute__((noinline, cold)) unsigned char config_read_early(void)
 	struct config_reader reader = { .config = &early };
 	unsigned char answer;
 
-	config_read_environment(&reader, system_auxiliary(AT_SECURE) ? NULL : start_environment());
+	config_read_environment(&reader, loaded_auxiliary(AT_SECURE) ? NULL : start_environment());
 	log_set_limit_early(early.log_level);
 	answer = early.disable ? EARLY_DISABLED : EARLY_ENABLED;
 	store_relaxed(&disabled_early, answer);
@@ -122,7 +123,7 @@ static void config_read(void)
 	settled = config_defaults;
 	complaints_used = 0;
 	complaints_lost = 0;
-	if (system_auxiliary(AT_SECURE))
+	if (loaded_auxiliary(AT_SECURE))
 		return; /* config_is_disabled_early() set the log limit of the defaults */
 	system_file_error = config_read_file(&reader, CONFIG_SYSTEM_FILE, system_text);
 	name = start_variable("PEERPIN_CONFIG_FILE");
@@ -141,7 +142,6 @@ static void config_read(void)
 const struct config *config_settle(void)
 {
 	start_record(NULL);
-	system_prepare();
 	if (once_begin(&settling)) {
 		config_read();
 		store_release(&config_settled, &settled);
@@ -155,11 +155,11 @@ void config_report(void)
 	config_get();
 	if (system_file_error && system_file_error != -ENOENT && system_file_error != -ENOTDIR)
 		log_message(LOG_WARN, "%s: cannot be read: %s", CONFIG_SYSTEM_FILE,
-			    system_error_text(-system_file_error));
+			    strerror(-system_file_error));
 	if (named_file_error)
 		log_message(LOG_WARN,
 			    "PEERPIN_CONFIG_FILE=%s: cannot be read: %s. Name a file of settings.",
-			    named_file, system_error_text(-named_file_error));
+			    named_file, strerror(-named_file_error));
 	for (const char *line = complaints; line < complaints + complaints_used;
 	     line += text_length(line) + 1)
 		log_message(LOG_WARN, "%s", line);

@@ -5,10 +5,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stdio.h>
 
 #include "base/identity.h"
 #include "base/kernel.h"
-#include "base/system.h"
 #include "base/text.h"
 
 /* Variables of the simulated driver, of the doctor, and of identity.c. */
@@ -25,6 +25,11 @@ static const char config_variable[] =
 	{ variable, kind, offsetof(struct config, field), allowed },
 #include "base/config.def"
 	};
+
+static const struct config_gone config_gone[] = {
+#define GONE(variable, instead) { variable, instead },
+#include "base/config.def"
+};
 
 const struct config config_defaults = {
 #define CONFIG(field, variable, kind, initial, allowed, meaning) .field = initial,
@@ -90,16 +95,16 @@ static __attribute__((format(printf, 2, 3))) void config_reader_report(struct co
 	if (!reader->complain)
 		return;
 	va_start(arguments, format);
-	system_format_list(what, sizeof(what), format, arguments);
+	vsnprintf(what, sizeof(what), format, arguments);
 	va_end(arguments);
 	if (place->line)
-		system_format(line, sizeof(line), "%s:%u: %s", place->file, place->line, what);
+		snprintf(line, sizeof(line), "%s:%u: %s", place->file, place->line, what);
 	else
-		system_format(line, sizeof(line), "%s: %s",
-			      place->origin == CONFIG_FROM_FILE	    ? place->file
-			      : place->origin == CONFIG_FROM_OPTION ? "option"
-								    : "environment",
-			      what);
+		snprintf(line, sizeof(line), "%s: %s",
+			 place->origin == CONFIG_FROM_FILE     ? place->file
+			 : place->origin == CONFIG_FROM_OPTION ? "option"
+							       : "environment",
+			 what);
 	reader->complain(line);
 }
 
@@ -114,9 +119,27 @@ static void config_reader_report_doubt(struct config_reader *reader, const struc
 				     row->variable, value, unknown, row->allowed);
 }
 
-bool config_put(struct config_reader *reader, const char *name, size_t length, const char *value)
+/* Report a name that is no setting. */
+static void config_reader_report_name(struct config_reader *reader, const char *name, size_t length)
 {
 	const char *hint;
+
+	for (size_t i = 0; i < sizeof(config_gone) / sizeof(config_gone[0]); i++) {
+		if (!config_reader_is_name(name, length, config_gone[i].variable))
+			continue;
+		config_reader_report(reader, "%s is no longer a setting, and is ignored: %s",
+				     config_gone[i].variable, config_gone[i].instead);
+		return;
+	}
+	hint = reader->complain ? config_nearest(name, length) : NULL;
+	config_reader_report(reader, "%.*s is unknown: %s%s%s", length > 80 ? 80 : (int)length,
+			     name, hint ? "did you mean " : "it is ignored", hint ? hint : "",
+			     hint ? "?" : "");
+}
+
+bool config_put(struct config_reader *reader, const char *name, size_t length, const char *value)
+{
+	char mistake[32];
 
 	for (size_t i = 0; i < CONFIG_ROWS; i++) {
 		const struct config_row *row = &config_table[i];
@@ -124,8 +147,10 @@ bool config_put(struct config_reader *reader, const char *name, size_t length, c
 		if (!config_reader_is_name(name, length, row->variable))
 			continue;
 		if (!config_parse(reader->config, row, value)) {
-			config_reader_report(reader, "%s=%.80s is not allowed (%s): it is ignored",
-					     row->variable, value, row->allowed);
+			config_reader_report(
+				reader, "%s=%.80s%s is not allowed (%s): it is ignored",
+				row->variable, value,
+				config_mistake(row, value, mistake, sizeof(mistake)), row->allowed);
 			return false;
 		}
 		config_reader_report_doubt(reader, row, value);
@@ -140,10 +165,7 @@ bool config_put(struct config_reader *reader, const char *name, size_t length, c
 				     "PEERPIN_CONFIG_FILE in a file leads nowhere: it is ignored");
 		return false;
 	}
-	hint = reader->complain ? config_nearest(name, length) : NULL;
-	config_reader_report(reader, "%.*s is unknown: %s%s%s", length > 80 ? 80 : (int)length,
-			     name, hint ? "did you mean " : "it is ignored", hint ? hint : "",
-			     hint ? "?" : "");
+	config_reader_report_name(reader, name, length);
 	return false;
 }
 

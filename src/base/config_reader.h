@@ -14,7 +14,10 @@
 /* The administrator's file. A fixed name: only the administrator can write there. */
 #define CONFIG_SYSTEM_FILE "/etc/peerpin.conf"
 #define CONFIG_SIZE_MOST   (UINT64_C(1) << 50) /* above the memory of any host */
-#define CONFIG_FILE_MOST   16384 /* bytes of a file; the rest is ignored, with a message */
+/* A lower size is a mistake: 4 is not meant as 4 bytes. */
+#define CONFIG_SIZE_LEAST (UINT64_C(1) << 12) /* a page */
+#define CONFIG_KEEP_LEAST (UINT64_C(2) << 20) /* a block of GPU memory */
+#define CONFIG_FILE_MOST  16384 /* bytes of a file; the rest is ignored, with a message */
 
 enum config_kind {
 	BOOL,
@@ -51,10 +54,19 @@ const char *config_word(enum config_kind kind, unsigned int value);
 /* Set the field of the row. `value` must stay. Return false if invalid. */
 bool config_parse(struct config *config, const struct config_row *row, const char *value);
 
+/* Write the meaning of a size that is refused as a mistake: " (4 bytes)"; else "". Return `to`. */
+const char *config_mistake(const struct config_row *row, const char *value, char *to, size_t size);
+
 /* Write VARIABLE=VALUE for each setting that differs from its default, separated by `separator`;
  * omit those that do not fit. Return the number of such settings, omitted ones included. */
 unsigned int config_text_changed(const struct config *config, char separator, char *to,
 				 size_t size);
+
+/* Settings of former versions. */
+struct config_gone {
+	char variable[28];
+	char instead[92];
+};
 
 enum config_origin {
 	CONFIG_BUILT_IN,

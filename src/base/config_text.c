@@ -2,7 +2,8 @@
 /* config_text.c -- converts values of settings from and to text */
 #include "base/config_reader.h"
 
-#include "base/system.h"
+#include <stdio.h>
+
 #include "base/text.h"
 
 const char *config_word(enum config_kind kind, unsigned int value)
@@ -111,9 +112,27 @@ static bool config_text_parse_word(void *field, const char *value, enum config_k
 	return number >= 0;
 }
 
+static bool config_text_parse_amount(uint64_t *amount, const char *value, enum config_kind kind)
+{
+	switch (kind) {
+	case SIZE:
+		return config_text_parse_size(value, amount);
+	case LIMIT:
+		return config_text_parse_limit(value, amount);
+	default:
+		return kind == SHARE && config_text_parse_share(value, amount);
+	}
+}
+
+static bool config_text_is_mistake(uint64_t amount, enum config_kind kind)
+{
+	return amount && amount < (kind == SHARE ? CONFIG_KEEP_LEAST : CONFIG_SIZE_LEAST);
+}
+
 bool config_parse(struct config *config, const struct config_row *row, const char *value)
 {
 	void *field = (char *)config + row->offset;
+	uint64_t amount;
 	int number;
 
 	switch (row->kind) {
@@ -124,11 +143,13 @@ bool config_parse(struct config *config, const struct config_row *row, const cha
 		*(bool *)field = number;
 		return true;
 	case SIZE:
-		return config_text_parse_size(value, field);
-	case SHARE:
-		return config_text_parse_share(value, field);
 	case LIMIT:
-		return config_text_parse_limit(value, field);
+	case SHARE:
+		if (!config_text_parse_amount(&amount, value, row->kind) ||
+		    config_text_is_mistake(amount, row->kind))
+			return false;
+		*(uint64_t *)field = amount;
+		return true;
 	case TEXT:
 	case FILE_NAME:
 		*(const char **)field = *value ? value : NULL;
@@ -136,6 +157,18 @@ bool config_parse(struct config *config, const struct config_row *row, const cha
 	default:
 		return config_text_parse_word(field, value, row->kind);
 	}
+}
+
+const char *config_mistake(const struct config_row *row, const char *value, char *to, size_t size)
+{
+	uint64_t amount;
+
+	*to = '\0';
+	if (config_text_parse_amount(&amount, value, row->kind) &&
+	    config_text_is_mistake(amount, row->kind))
+		snprintf(to, size, " (%llu byte%s)", (unsigned long long)amount,
+			 amount == 1 ? "" : "s");
+	return to;
 }
 
 /* Return the value as text; `room` holds the text of a number. */
@@ -156,8 +189,8 @@ static const char *config_text_value(const struct config *config, const struct c
 		/* fall through */
 	case SIZE:
 		number = *(const uint64_t *)field;
-		system_format(room, size, "%llu%s", (unsigned long long)(number & ~CONFIG_SHARE),
-			      number & CONFIG_SHARE ? "%" : "");
+		snprintf(room, size, "%llu%s", (unsigned long long)(number & ~CONFIG_SHARE),
+			 number & CONFIG_SHARE ? "%" : "");
 		return room;
 	case TEXT:
 	case FILE_NAME:
@@ -184,9 +217,9 @@ unsigned int config_text_changed(const struct config *config, char separator, ch
 		if (text_equals(value,
 				config_text_value(&config_defaults, row, other, sizeof(other))))
 			continue;
-		added = system_format(to + used, size - used, "%s%s=%s",
-				      changed ? (const char[]){ separator, '\0' } : "",
-				      row->variable, value);
+		added = snprintf(to + used, size - used, "%s%s=%s",
+				 changed ? (const char[]){ separator, '\0' } : "", row->variable,
+				 value);
 		changed++;
 		/* Omit a setting that does not fit: a cut value would be wrong. */
 		if (added > 0 && (size_t)added < size - used)

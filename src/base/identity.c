@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -13,7 +14,6 @@
 #include "base/once.h"
 #include "base/plain_text.h"
 #include "base/start.h"
-#include "base/system.h"
 #include "base/text.h"
 
 #define NAME_SIZE 28
@@ -104,8 +104,8 @@ static void identity_name_slurm_job(void)
 {
 	identity_name_job("SLURM_JOB_ID");
 	if (identity.job[0] && identity_is_in_step())
-		system_format(identity.job, sizeof(identity.job), "%s.%s",
-			      start_variable("SLURM_JOB_ID"), start_variable("SLURM_STEP_ID"));
+		snprintf(identity.job, sizeof(identity.job), "%s.%s",
+			 start_variable("SLURM_JOB_ID"), start_variable("SLURM_STEP_ID"));
 }
 
 static void identity_read_environment(void)
@@ -133,8 +133,8 @@ static void identity_read_environment(void)
 	if (identity.rank >= 0)
 		identity_name_job("PEERPIN_JOB");
 	if (identity.rank >= 0 && !identity.job[0])
-		system_format(identity.job, sizeof(identity.job), "%.24s-%d", identity_host(),
-			      (int)kernel_call(SYS_getppid));
+		snprintf(identity.job, sizeof(identity.job), "%.24s-%d", identity_host(),
+			 (int)kernel_call(SYS_getppid));
 }
 
 static const struct identity *identity_get(void)
@@ -226,13 +226,15 @@ static const char *identity_environment_value(const char *conversion, size_t *le
 static const char *identity_convert(const char *conversion, size_t *length, char *digits,
 				    size_t size)
 {
+	const char *user;
+
 	*length = 1;
 	switch (*conversion) {
 	case 'r':
-		system_format(digits, size, "%d", identity_rank() >= 0 ? identity_rank() : 0);
+		snprintf(digits, size, "%d", identity_rank() >= 0 ? identity_rank() : 0);
 		return digits;
 	case 'p':
-		system_format(digits, size, "%d", kernel_process());
+		snprintf(digits, size, "%d", kernel_process());
 		return digits;
 	case 'h':
 		return identity_host();
@@ -240,6 +242,12 @@ static const char *identity_convert(const char *conversion, size_t *length, char
 		return *identity_job() ? identity_job() : "0";
 	case 'e':
 		return start_program();
+	case 'u':
+		user = start_variable("USER");
+		if (user && *user)
+			return user;
+		snprintf(digits, size, "%d", (int)kernel_user());
+		return digits;
 	case 'q':
 		return identity_environment_value(conversion, length);
 	case '%':
@@ -256,7 +264,7 @@ const char *identity_unknown_conversion(const char *pattern)
 	for (; at; at = text_find(at, '%')) {
 		if (at[1] == 'q' && at[2] == '{' && at[3] != '}' && text_find(at, '}'))
 			at = text_find(at, '}');
-		else if (at[1] && text_find("hprje%", at[1]))
+		else if (at[1] && text_find("hprjeu%", at[1]))
 			at += 2;
 		else
 			return at;
@@ -336,6 +344,6 @@ int identity_file_name(const char *pattern, char *name, size_t size)
 	name[used] = '\0';
 	if (distinct || identity_rank() < 0 || identity_is_device(name))
 		return 0;
-	system_format(digits, sizeof(digits), ".%d", identity_rank());
+	snprintf(digits, sizeof(digits), ".%d", identity_rank());
 	return identity_insert(name, size, identity_extension(name), 0, digits);
 }

@@ -21,7 +21,7 @@ int identity_local_size(void);	 /* ranks of the job on this host; -1: unknown */
 const char *identity_job(void);	 /* as above; "": none */
 const char *identity_host(void); /* host name up to the first dot */
 
-/* Expand %h %p %r %j %e %q{VARIABLE} %% in `pattern` into `name`; other conversions stay. Expanded
+/* Expand %h %p %r %j %e %u %q{VARIABLE} %% in `pattern` into `name`; other conversions stay. Expanded
  * values contain no slash: they cannot change the folder. Under MPI a pattern without %r and %p
  * gets ".RANK" before its extension, so that ranks do not overwrite each other; devices get none.
  * Return 0 or -ENAMETOOLONG. */

@@ -8,6 +8,7 @@
 #include "base/job_file.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 #include "base/atomics.h"
 #include "base/held_file.h"
@@ -15,7 +16,6 @@
 #include "base/once.h"
 #include "base/runtime.h"
 #include "base/signal_safe_write.h"
-#include "base/system.h"
 
 /* Tries while another process holds the lock of the whole file: 50 times 0.1 ms. */
 #define JOB_LOCK_TRIES	 50
@@ -121,8 +121,8 @@ static bool job_file_begin(void)
 	if (once_begin(&opened)) {
 		if (identity_rank() >= 0 && *identity_job()) {
 			identity_make_safe(identity_job(), job, sizeof(job));
-			system_format(name, sizeof(name), RUNTIME_JOB "%s.%s" RUNTIME_LOCK, job,
-				      identity_host());
+			snprintf(name, sizeof(name), RUNTIME_JOB "%s.%s" RUNTIME_LOCK, job,
+				 identity_host());
 			job_file_open();
 		}
 		once_end(&opened);

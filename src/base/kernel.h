@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* kernel.h -- system calls by their numbers
  *
- * No call of libc: a program or another preload may replace syscall(2), and look up the original
- * through this library's dlsym. Each libc symbol that a preloaded library references is also looked
- * up at the start of every process of a job, for about 770 instructions
- * (tests/launcher/check_inert.sh limits the sum). The functions return -errno on failure, and keep
- * errno for the caller of a hook.
+ * No call of libc: its functions for files, memory and sleep are cancellation points, and preloads
+ * replace them. A thread cancelled inside a free would leave a lock taken, MPI libraries hook mmap
+ * and munmap and take their own locks there, and profilers count the files of a program. The
+ * functions return -errno on failure, and keep errno for the caller of a hook.
  */
 #ifndef PEERPIN_BASE_KERNEL_H
 #define PEERPIN_BASE_KERNEL_H
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/mman.h>
@@ -85,13 +83,13 @@ static inline ssize_t kernel_read_at(int fd, void *to, size_t size, size_t offse
 	return kernel_call(SYS_pread64, fd, to, size, offset);
 }
 
-/* As readlink(2): no terminating zero byte. */
+/* readlink(2): it stores no terminating zero byte. */
 static inline ssize_t kernel_read_link(const char *name, char *to, size_t size)
 {
 	return kernel_call(SYS_readlinkat, AT_FDCWD, name, to, size);
 }
 
-/* As in getdents64(2). */
+/* An entry of getdents64(2). */
 struct kernel_entry {
 	uint64_t inode;
 	int64_t next;
@@ -121,15 +119,7 @@ static inline void kernel_walk(int folder, bool (*visit)(const char *name, void 
 	}
 }
 
-/* `place`: preferred address, or NULL. Return NULL on failure. Avoid libc's mmap: memory hooks may
- * intercept it. */
-static inline void *kernel_map(void *place, size_t length, int protection, int flags, int fd)
-{
-	long address = kernel_call(SYS_mmap, place, length, protection, flags, fd, 0L);
-
-	return address < 0 ? NULL : (void *)address;
-}
-
+/* Not libc's munmap: memory hooks intercept it. */
 static inline void kernel_unmap(void *address, size_t length)
 {
 	kernel_call(SYS_munmap, address, length);
@@ -179,77 +169,9 @@ static inline bool kernel_is_gone(int process)
 	return kernel_call(SYS_kill, process, 0) == -ESRCH;
 }
 
-static inline void kernel_name_thread(const char *name)
-{
-	kernel_call(SYS_prctl, PR_SET_NAME, name, 0, 0, 0);
-}
-
 static inline void kernel_thread_name(char name[16])
 {
 	kernel_call(SYS_prctl, PR_GET_NAME, name, 0, 0, 0);
-}
-
-/* CPUs that a thread may run on. Thread 0: the calling thread; the process number: the first
- * thread. */
-#define KERNEL_CPU_WORDS 128
-struct kernel_cpus {
-	uint64_t words[KERNEL_CPU_WORDS];
-};
-
-static inline bool kernel_get_cpus(int thread, struct kernel_cpus *cpus)
-{
-	*cpus = (struct kernel_cpus){ 0 };
-	return kernel_call(SYS_sched_getaffinity, thread, sizeof(*cpus), cpus) > 0;
-}
-
-static inline unsigned int kernel_count_cpus(const struct kernel_cpus *cpus)
-{
-	unsigned int count = 0;
-
-	for (size_t i = 0; i < KERNEL_CPU_WORDS; i++)
-		count += (unsigned int)__builtin_popcountll(cpus->words[i]);
-	return count;
-}
-
-/* The kernel uses those of them that the process's cpuset has; -EINVAL: none. */
-static inline int kernel_set_cpus(int thread, const struct kernel_cpus *cpus)
-{
-	return (int)kernel_call(SYS_sched_setaffinity, thread, sizeof(*cpus), cpus);
-}
-
-/* The calling thread may use all CPUs of the cpuset, to which the kernel cuts a full mask. */
-static inline void kernel_set_all_cpus(void)
-{
-	struct kernel_cpus all;
-
-	for (size_t i = 0; i < KERNEL_CPU_WORDS; i++)
-		all.words[i] = UINT64_MAX;
-	kernel_set_cpus(0, &all);
-}
-
-/* Wake-ups of the calling thread preempt no other thread from now on, unless the program has chosen
- * a scheduling policy. */
-static inline void kernel_preempt_no_thread(void)
-{
-	struct sched_param priority = { .sched_priority = 0 };
-
-	if (kernel_call(SYS_sched_getscheduler, 0) == SCHED_OTHER)
-		kernel_call(SYS_sched_setscheduler, 0, SCHED_BATCH, &priority);
-}
-
-/* Waits of the calling thread end at their time, not up to 50 µs later. */
-static inline void kernel_wake_on_time(void)
-{
-	kernel_call(SYS_prctl, PR_SET_TIMERSLACK, 1, 0, 0, 0);
-}
-
-/* Return how often another thread has taken the calling thread's CPU. */
-static inline long kernel_preemptions(void)
-{
-	struct rusage usage = { .ru_nivcsw = 0 };
-
-	kernel_call(SYS_getrusage, 1 /* RUSAGE_THREAD */, &usage);
-	return usage.ru_nivcsw;
 }
 
 static inline void kernel_sleep(long nanoseconds)
@@ -285,7 +207,6 @@ static inline uint64_t kernel_block_signals(uint64_t mask)
 
 /* ---- files kept open or mapped ---- */
 
-/* As fstatat(2). */
 static inline int kernel_describe_at(int folder, const char *name, struct stat *what, int flags)
 {
 	return (int)kernel_call(SYS_newfstatat, folder, name, what, flags);
@@ -327,7 +248,6 @@ static inline uid_t kernel_user(void)
 	return (uid_t)kernel_call(SYS_geteuid);
 }
 
-/* As getrlimit(2). */
 static inline int kernel_limit(int resource, struct rlimit *limit)
 {
 	return (int)kernel_call(SYS_prlimit64, 0, resource, NULL, limit);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* loaded.c -- walks over the loaded objects
+/* loaded.c -- reads the symbol tables of loaded objects, and walks over their list
  *
  * dl_iterate_phdr is the only function of the dynamic linker that has kept its name, its version
  * and its library. It reports the caller's namespace, in whichever namespace its own libc is.
@@ -12,6 +12,181 @@
 #include "base/kernel.h"
 #include "base/text.h"
 
+/* ---- the dynamic section of an object ---- */
+
+static ElfW(Addr) object_distance(ElfW(Addr) one, ElfW(Addr) other)
+{
+	return one < other ? other - one : one - other;
+}
+
+/* glibc relocates some addresses of a dynamic section in place, and none of objects mapped by the
+ * kernel; other loaders relocate none. Both readings are tried: the tables of an object lie near
+ * its dynamic section. An object loaded below its link address has a `base` that wraps around. */
+static const void *object_relocated(ElfW(Addr) base, const ElfW(Dyn) * entry)
+{
+	ElfW(Addr) value = entry->d_un.d_ptr, at = (ElfW(Addr))entry;
+
+	return (const void *)(object_distance(value, at) < object_distance(base + value, at)
+				      ? value
+				      : base + value);
+}
+
+static bool object_read_dynamic(ElfW(Addr) base, const ElfW(Dyn) * dynamic,
+				struct object_tables *tables)
+{
+	ElfW(Addr) soname = 0;
+
+	*tables = (struct object_tables){ .base = base };
+	for (; dynamic && dynamic->d_tag != DT_NULL; dynamic++) {
+		const void *value = object_relocated(base, dynamic);
+
+		switch (dynamic->d_tag) {
+		case DT_SYMTAB:
+			tables->symbols = value;
+			break;
+		case DT_STRTAB:
+			tables->strings = value;
+			break;
+		case DT_VERSYM:
+			tables->versions = value;
+			break;
+		case DT_SONAME:
+			soname = dynamic->d_un.d_val;
+			break;
+		case DT_VERDEF:
+			tables->defined_versions = value;
+			break;
+		case DT_GNU_HASH:
+			tables->hash = value;
+			break;
+		case DT_HASH:
+			tables->old_hash = value;
+			break;
+		default:
+			break;
+		}
+	}
+	if (!tables->symbols || !tables->strings)
+		return false;
+	tables->soname = soname ? tables->strings + soname : "";
+	return true;
+}
+
+const void *object_part(const struct dl_phdr_info *object, ElfW(Word) type)
+{
+	for (ElfW(Half) i = 0; i < object->dlpi_phnum; i++) {
+		if (object->dlpi_phdr[i].p_type == type)
+			return (const void *)(object->dlpi_addr + object->dlpi_phdr[i].p_vaddr);
+	}
+	return NULL;
+}
+
+bool object_read(const struct dl_phdr_info *object, struct object_tables *tables)
+{
+	return object_read_dynamic(object->dlpi_addr, object_part(object, PT_DYNAMIC), tables);
+}
+
+#define HIDDEN_VERSION 0x8000
+
+/* The address of symbol `i` if it is the default definition of `name`, else NULL. */
+static void *object_definition(const struct object_tables *tables, uint32_t i, const char *name)
+{
+	const ElfW(Sym) *symbol = &tables->symbols[i];
+	unsigned int type = ELF64_ST_TYPE(symbol->st_info);
+
+	if (symbol->st_shndx == SHN_UNDEF || !symbol->st_value || type == STT_TLS ||
+	    type == STT_GNU_IFUNC || (tables->versions && tables->versions[i] & HIDDEN_VERSION) ||
+	    !text_equals(tables->strings + symbol->st_name, name))
+		return NULL;
+	return (void *)(tables->base + symbol->st_value);
+}
+
+/* Words of a GNU hash table: number of buckets, first symbol, words of the filter, its shift; the
+ * filter; the buckets; the hash of each symbol, with bit 0 at the end of a bucket. */
+static void *object_find_by_hash(const struct object_tables *tables, const char *name)
+{
+	const uint32_t *table = tables->hash, *bucket, *chain;
+	const ElfW(Addr) *filter = (const ElfW(Addr) *)(table + 4);
+	uint32_t hash = 5381, i;
+	ElfW(Addr) word;
+	void *found;
+
+	for (const char *rest = name; *rest; rest++)
+		hash = hash * 33 + (unsigned char)*rest;
+	word = filter[hash / 64 & (table[2] - 1)];
+	if (!(word >> hash % 64 & word >> (hash >> table[3]) % 64 & 1))
+		return NULL;
+	bucket = (const uint32_t *)(filter + table[2]);
+	chain = bucket + table[0];
+	i = table[0] ? bucket[hash % table[0]] : 0;
+	if (i < table[1] || !i)
+		return NULL;
+	do {
+		found = (chain[i - table[1]] | 1) == (hash | 1) ? object_definition(tables, i, name)
+								: NULL;
+	} while (!found && !(chain[i++ - table[1]] & 1));
+	return found;
+}
+
+/* Words: numbers of buckets and of symbols; the buckets; the next symbol of each symbol. */
+static void *object_find_by_old_hash(const struct object_tables *tables, const char *name)
+{
+	const uint32_t *table = tables->old_hash, *bucket = table + 2;
+	const uint32_t *next = bucket + table[0];
+	void *found = NULL;
+	uint32_t hash = 0;
+
+	for (const char *rest = name; *rest; rest++) {
+		hash = (hash << 4) + (unsigned char)*rest;
+		hash = (hash ^ (hash >> 24 & 0xf0)) & 0x0fffffff;
+	}
+	for (uint32_t i = table[0] ? bucket[hash % table[0]] : 0; i && !found; i = next[i])
+		found = object_definition(tables, i, name);
+	return found;
+}
+
+void *object_find(const struct object_tables *tables, const char *name)
+{
+	if (tables->hash)
+		return object_find_by_hash(tables, name);
+	return tables->old_hash ? object_find_by_old_hash(tables, name) : NULL;
+}
+
+bool object_defines_version(const struct object_tables *tables, const char *version)
+{
+	const ElfW(Verdef) *definition = tables->defined_versions;
+	const ElfW(Verdaux) * name;
+
+	while (definition) {
+		name = (const ElfW(Verdaux) *)((const char *)definition + definition->vd_aux);
+		if (text_equals(tables->strings + name->vda_name, version))
+			return true;
+		if (!definition->vd_next)
+			return false;
+		definition = (const ElfW(Verdef) *)((const char *)definition + definition->vd_next);
+	}
+	return false;
+}
+
+bool object_contains(const struct dl_phdr_info *object, uintptr_t address)
+{
+	for (ElfW(Half) i = 0; i < object->dlpi_phnum; i++) {
+		const ElfW(Phdr) *part = &object->dlpi_phdr[i];
+
+		if (part->p_type == PT_LOAD &&
+		    address - (object->dlpi_addr + part->p_vaddr) < part->p_memsz)
+			return true;
+	}
+	return false;
+}
+
+const char *object_file_name(const struct dl_phdr_info *object)
+{
+	return text_file_name(object->dlpi_name ? object->dlpi_name : "");
+}
+
+/* ---- by scope, without a lock ---- */
+
 /* Weak: the library needs libc alone. A program that holds a copy has the same list. */
 extern struct r_debug _r_debug __attribute__((weak));
 
@@ -19,44 +194,6 @@ void *loaded_program(void)
 {
 	return &_r_debug ? _r_debug.r_map : NULL;
 }
-
-typedef int walk_function(loaded_visit *visit, void *argument);
-
-/* Without a lock: the objects up to libc were loaded with the program, and never leave. */
-static walk_function *loaded_find_walk(void)
-{
-	const struct link_map *object = loaded_program();
-	struct object_tables tables;
-
-	while (object && !text_equals(text_file_name(object->l_name), "libc.so.6"))
-		object = object->l_next;
-	if (!object || !object_read_dynamic(object->l_addr, object->l_ld, &tables))
-		return NULL;
-	return (walk_function *)object_find(&tables, "dl_iterate_phdr");
-}
-
-static _Atomic int owner; /* the process that takes the lock; 0: before the constructor */
-
-int loaded_walk(loaded_visit *visit, void *argument)
-{
-	static walk_function *cached; /* racing threads store equal values */
-	walk_function *walk = __atomic_load_n(&cached, __ATOMIC_ACQUIRE);
-	int takes_lock = load_relaxed(&owner), result = 0;
-
-	if (takes_lock && takes_lock != kernel_process())
-		return loaded_walk_alone(visit, argument);
-	if (!walk) {
-		walk = loaded_find_walk();
-		__atomic_store_n(&cached, walk, __ATOMIC_RELEASE);
-	}
-	if (walk)
-		result = walk(visit, argument);
-	/* No tail call: libc takes the return address for the caller, and its namespace. */
-	__asm__ volatile("" : "+r"(result));
-	return result;
-}
-
-/* ---- by scope ---- */
 
 static bool loaded_is_libc(const char *name)
 {
@@ -89,6 +226,121 @@ static bool loaded_is_in_scope(struct scope_search *search, const char *name, bo
 	return in_scope;
 }
 
+/* Searches the objects from the program to libc. They never leave, so no lock is needed: in a child
+ * of fork the thread that held it may be missing. */
+static void loaded_search_start(struct scope_search *search)
+{
+	struct object_tables tables;
+	bool libc = false;
+
+	for (const struct link_map *object = loaded_program(); object && !libc;
+	     object = object->l_next) {
+		const char *name = text_file_name(object->l_name);
+
+		libc = text_equals(name, "libc.so.6");
+		if (loaded_is_in_scope(search, name, object->l_ld == _DYNAMIC) && !search->found &&
+		    object_read_dynamic(object->l_addr, object->l_ld, &tables))
+			search->found = object_find(&tables, search->symbol);
+	}
+}
+
+/* ---- walks ---- */
+
+#define PAGE_MOST 65536
+
+static bool loaded_is_mapped(uintptr_t address, size_t length)
+{
+	uintptr_t page = address & ~(uintptr_t)(KERNEL_PAGE_MAX - 1);
+	unsigned char pages[PAGE_MOST / 4096 * 2];
+
+	return length <= PAGE_MOST &&
+	       !kernel_call(SYS_mincore, page, address + length - page, pages);
+}
+
+/* Other objects' headers name another dynamic section. */
+static bool loaded_is_header(const struct link_map *object, uintptr_t address,
+			     struct dl_phdr_info *info)
+{
+	const ElfW(Ehdr) *header = (const void *)address;
+
+	if (!loaded_is_mapped(address, sizeof(*header)) ||
+	    __builtin_memcmp(header->e_ident, ELFMAG, SELFMAG))
+		return false;
+	info->dlpi_phdr = (const void *)(address + header->e_phoff);
+	info->dlpi_phnum = header->e_phnum;
+	return loaded_is_mapped((uintptr_t)info->dlpi_phdr,
+				header->e_phnum * sizeof(*info->dlpi_phdr)) &&
+	       object_part(info, PT_DYNAMIC) == object->l_ld;
+}
+
+/* The ELF header begins the first segment, as a rule the page of the hash table. Else, if the
+ * segment's address in the file is 0, it is at the load address. */
+static bool loaded_find_headers(const struct link_map *object, struct dl_phdr_info *info)
+{
+	struct object_tables tables;
+	uintptr_t hash;
+
+	if (!object->l_prev) {
+		info->dlpi_phdr = (const void *)loaded_auxiliary(AT_PHDR);
+		info->dlpi_phnum = (ElfW(Half))loaded_auxiliary(AT_PHNUM);
+		return info->dlpi_phdr != NULL;
+	}
+	if (!object->l_ld || !loaded_is_mapped((uintptr_t)object->l_ld, sizeof(*object->l_ld)) ||
+	    !object_read_dynamic(object->l_addr, object->l_ld, &tables))
+		return false;
+	hash = (uintptr_t)(tables.hash ? tables.hash : tables.old_hash);
+	return loaded_is_header(object, hash & ~(uintptr_t)4095, info) ||
+	       loaded_is_header(object, object->l_addr, info);
+}
+
+/* For a child that has begun no load. If a thread of its parent held the lock of the list at the
+ * fork, it stays taken: glibc does not renew it. Nothing is loaded or unloaded meanwhile, since
+ * both take the lock. An object that the parent was loading or unloading is in the list without its
+ * pages: each object's first page and dynamic section are checked before they are read. */
+static int loaded_walk_alone(loaded_visit *visit, void *argument)
+{
+	const struct link_map *first = loaded_program(), *object;
+	struct dl_phdr_info info = { .dlpi_subs = 0 };
+	int result = 0;
+
+	for (object = first; object; object = object->l_next)
+		info.dlpi_adds++;
+	for (object = first; object && !result; object = object->l_next) {
+		info.dlpi_addr = object->l_addr;
+		info.dlpi_name = object->l_name;
+		if (loaded_find_headers(object, &info))
+			result = visit(&info, sizeof(info), argument);
+	}
+	return result;
+}
+
+typedef int walk_function(loaded_visit *visit, void *argument);
+
+static _Atomic int owner; /* the process that takes the lock; 0: before the constructor */
+
+int loaded_walk(loaded_visit *visit, void *argument)
+{
+	static walk_function *cached; /* racing threads store equal values */
+	struct scope_search search = { .symbol = "dl_iterate_phdr", .only_libc = true };
+	walk_function *walk = __atomic_load_n(&cached, __ATOMIC_ACQUIRE);
+	int takes_lock = load_relaxed(&owner), result = 0;
+
+	if (takes_lock && takes_lock != kernel_process())
+		return loaded_walk_alone(visit, argument);
+	if (!walk) {
+		loaded_search_start(&search);
+		walk = (walk_function *)search.found;
+		__atomic_store_n(&cached, walk, __ATOMIC_RELEASE);
+	}
+	if (walk)
+		result = walk(visit, argument);
+	/* No tail call: libc takes the return address for the caller, and its namespace. */
+	__asm__ volatile("" : "+r"(result));
+	return result;
+}
+
+/* ---- by scope ---- */
+
 static int loaded_search_scope(struct dl_phdr_info *object, size_t size, void *argument)
 {
 	struct scope_search *search = argument;
@@ -102,32 +354,15 @@ static int loaded_search_scope(struct dl_phdr_info *object, size_t size, void *a
 	return search->found != NULL;
 }
 
-/* Searches the objects from this library, or the program, to libc. They never leave, so no lock is
- * needed: in a child of fork the thread that held it may be missing. Nothing is found in another
- * namespace than the program's. */
-static void *loaded_search_start(struct scope_search search)
-{
-	struct object_tables tables;
-	bool libc = false;
-
-	for (const struct link_map *object = loaded_program(); object && !libc;
-	     object = object->l_next) {
-		const char *name = text_file_name(object->l_name);
-
-		libc = text_equals(name, "libc.so.6");
-		if (loaded_is_in_scope(&search, name, object->l_ld == _DYNAMIC) && !search.found &&
-		    object_read_dynamic(object->l_addr, object->l_ld, &tables))
-			search.found = object_find(&tables, search.symbol);
-	}
-	return search.has_passed ? search.found : NULL;
-}
-
+/* The list is the program's namespace: without this library in it, it is another one than this
+ * library's. */
 static void *loaded_search(struct scope_search search)
 {
-	void *found = loaded_search_start(search);
+	struct scope_search start = search;
 
-	if (found)
-		return found;
+	loaded_search_start(&start);
+	if (start.found && start.has_passed)
+		return start.found;
 	loaded_walk(loaded_search_scope, &search);
 	return search.found;
 }
@@ -135,6 +370,19 @@ static void *loaded_search(struct scope_search search)
 void *loaded_in_libc(const char *symbol)
 {
 	return loaded_search((struct scope_search){ .symbol = symbol, .only_libc = true });
+}
+
+unsigned long loaded_auxiliary(unsigned long type)
+{
+	typedef unsigned long function(unsigned long type);
+	static function *cached; /* racing threads store equal values */
+	function *found = __atomic_load_n(&cached, __ATOMIC_ACQUIRE);
+
+	if (!found) {
+		found = (function *)loaded_in_libc("getauxval");
+		__atomic_store_n(&cached, found, __ATOMIC_RELEASE);
+	}
+	return found ? found(type) : 0;
 }
 
 void *loaded_first(const char *symbol)
@@ -154,31 +402,43 @@ void *loaded_next_before_libc(const char *symbol)
 static _Atomic uint32_t start_objects; /* 0: not counted yet: at the first load */
 static _Atomic bool is_audited, scope_has_grown;
 
-struct start_count {
+struct loaded_count {
 	uint32_t here;
-	uint64_t everywhere; /* in all namespaces */
+	uint64_t loads, unloads; /* in all namespaces */
 };
 
-static int loaded_count(struct dl_phdr_info *object, size_t size, void *argument)
+static int loaded_count_object(struct dl_phdr_info *object, size_t size, void *argument)
 {
-	struct start_count *count = argument;
+	struct loaded_count *count = argument;
 
 	(void)size;
 	count->here++;
-	count->everywhere = object->dlpi_adds - object->dlpi_subs;
+	count->loads = object->dlpi_adds;
+	count->unloads = object->dlpi_subs;
 	return 0;
 }
 
-static struct start_count loaded_count_start(void)
+static struct loaded_count loaded_count_all(void)
 {
-	struct start_count count = { .here = 0 };
+	struct loaded_count count = { .here = 0 };
+
+	loaded_walk(loaded_count_object, &count);
+	return count;
+}
+
+uint64_t loaded_changes(void)
+{
+	struct loaded_count count = loaded_count_all();
+
+	return count.loads + count.unloads;
+}
+
+static void loaded_count_start(void)
+{
 	uint32_t unset = 0;
 
-	if (!load_relaxed(&start_objects)) {
-		loaded_walk(loaded_count, &count);
-		replace_seq_cst(&start_objects, &unset, count.here);
-	}
-	return count;
+	if (!load_relaxed(&start_objects))
+		replace_seq_cst(&start_objects, &unset, loaded_count_all().here);
 }
 
 /* DT_AUDIT or DT_DEPAUDIT of the program; glibc reads those of no other object. */
@@ -196,11 +456,12 @@ static bool loaded_names_auditors(void)
 
 void loaded_begin(bool may_be_audited)
 {
-	struct start_count count;
+	struct loaded_count count;
 
 	if (may_be_audited || loaded_names_auditors()) {
-		count = loaded_count_start();
-		store_relaxed(&is_audited, count.everywhere != count.here);
+		loaded_count_start();
+		count = loaded_count_all();
+		store_relaxed(&is_audited, count.loads - count.unloads != count.here);
 	}
 	store_relaxed(&owner, kernel_process());
 }
@@ -272,37 +533,39 @@ void *loaded_next(const char *symbol, bool *stays)
 	return search.found;
 }
 
-/* ---- by soname ---- */
+/* ---- by soname, and by address ---- */
 
-bool loaded_is_library(const struct object_tables *tables, const char *soname)
-{
-	return text_equals(tables->soname, soname);
-}
-
-struct use {
-	const char *soname;
-	const void *address;
+struct library_search {
+	const char *soname;  /* or NULL */
+	const void *address; /* in the object; NULL: any */
 	loaded_use *use;
 	void *argument;
 };
 
 static int loaded_use_library(struct dl_phdr_info *object, size_t size, void *argument)
 {
-	const struct use *use = argument;
+	const struct library_search *search = argument;
 	struct object_tables tables;
 
 	(void)size;
-	if (!object_read(object, &tables) || !loaded_is_library(&tables, use->soname))
+	if ((search->address && !object_contains(object, (uintptr_t)search->address)) ||
+	    !object_read(object, &tables) ||
+	    (search->soname && !text_equals(tables.soname, search->soname)))
 		return 0;
-	use->use(&tables, use->argument);
+	search->use(&tables, search->argument);
 	return 1;
 }
 
 bool loaded_read_library(const char *soname, loaded_use *use, void *argument)
 {
-	struct use search = { .soname = soname, .use = use, .argument = argument };
+	return loaded_walk(loaded_use_library,
+			   &(struct library_search){ soname, NULL, use, argument });
+}
 
-	return loaded_walk(loaded_use_library, &search);
+bool loaded_read_at(const void *address, loaded_use *use, void *argument)
+{
+	return address && loaded_walk(loaded_use_library,
+				      &(struct library_search){ NULL, address, use, argument });
 }
 
 struct definition {
@@ -323,28 +586,6 @@ void *loaded_in_library(const char *soname, const char *symbol)
 
 	loaded_read_library(soname, loaded_define, &definition);
 	return definition.found;
-}
-
-/* ---- by address ---- */
-
-static int loaded_use_at(struct dl_phdr_info *object, size_t size, void *argument)
-{
-	const struct use *use = argument;
-	struct object_tables tables;
-
-	(void)size;
-	if (!object_contains(object, (uintptr_t)use->address))
-		return 0;
-	if (object_read(object, &tables))
-		use->use(&tables, use->argument);
-	return 1;
-}
-
-bool loaded_read_at(const void *address, loaded_use *use, void *argument)
-{
-	struct use search = { .address = address, .use = use, .argument = argument };
-
-	return loaded_walk(loaded_use_at, &search);
 }
 
 void *loaded_at(const void *address, const char *symbol)
@@ -392,48 +633,13 @@ bool loaded_share_object(const void *one, const void *other)
 	       first == second;
 }
 
-/* ---- changes ---- */
-
-static int loaded_read_changes(struct dl_phdr_info *object, size_t size, void *changes)
+static int loaded_look_for(struct dl_phdr_info *object, size_t size, void *beginning)
 {
 	(void)size;
-	*(uint64_t *)changes = object->dlpi_adds + object->dlpi_subs;
-	return 1;
+	return text_begins(object_file_name(object), beginning);
 }
 
-uint64_t loaded_changes(void)
+bool loaded_has(const char *beginning)
 {
-	uint64_t changes = 0;
-
-	loaded_walk(loaded_read_changes, &changes);
-	return changes;
-}
-
-struct name_search {
-	const char *beginning;
-	uint64_t known, changes; /* known: changes << 1 | cached answer */
-	bool found;
-};
-
-static int loaded_look_for(struct dl_phdr_info *object, size_t size, void *argument)
-{
-	struct name_search *search = argument;
-
-	(void)size;
-	search->changes = object->dlpi_adds + object->dlpi_subs;
-	if (search->changes == search->known >> 1) {
-		search->found = search->known & 1;
-		return 1;
-	}
-	search->found = text_begins(object_file_name(object), search->beginning);
-	return search->found;
-}
-
-bool loaded_has(const char *beginning, _Atomic uint64_t *answer)
-{
-	struct name_search search = { .beginning = beginning, .known = load_relaxed(answer) };
-
-	loaded_walk(loaded_look_for, &search);
-	store_relaxed(answer, search.changes << 1 | search.found);
-	return search.found;
+	return loaded_walk(loaded_look_for, (void *)beginning);
 }

@@ -3,6 +3,7 @@
 #include "base/log.h"
 
 #include <stdarg.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include "base/atomics.h"
@@ -34,7 +35,7 @@ struct line {
 static void log_extend(struct line *line, const char *format, va_list arguments)
 {
 	size_t room = LOG_LINE_LENGTH - 1 - line->used;
-	int added = system_format_list(line->bytes + line->used, room, format, arguments);
+	int added = vsnprintf(line->bytes + line->used, room, format, arguments);
 
 	if (added > 0)
 		line->used += (size_t)added < room ? (size_t)added : room - 1;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* once.h -- one thread computes a value, all others read it
  *
- * pthread_once is avoided: its symbol would be referenced, and a child forked during the
- * computation would wait for a thread that it lacks. Here the child computes again. Code between
+ * Not pthread_once: a child forked during the computation would wait for a thread that it lacks. Here the child computes again. Code between
  * once_begin() and once_end() must not wait for another thread inside peerpin.
  */
 #ifndef PEERPIN_BASE_ONCE_H

@@ -3,13 +3,14 @@
 #include "base/own_file.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "base/atomics.h"
 #include "base/identity.h"
 #include "base/kernel.h"
 #include "base/signal_safe_write.h"
 #include "base/start.h"
-#include "base/system.h"
 #include "base/text.h"
 
 #define NUMBERS 100
@@ -20,7 +21,7 @@ const char *own_file_error_text(int error)
 		return "there is something of that name already which is no regular file";
 	if (error == OWN_FILE_UNKNOWN)
 		return "fstat failed, which a seccomp profile must allow";
-	return system_error_text(error);
+	return strerror(error);
 }
 
 bool own_file_is_special(const char *name, int flags)
@@ -58,7 +59,7 @@ int own_file_number(char *name, size_t size, int (*take)(const char *name, const
 			taken = -OWN_FILE_SPECIAL;
 			break;
 		}
-		system_format(number, sizeof(number), "-%d", i);
+		snprintf(number, sizeof(number), "-%d", i);
 		error = identity_insert(name, size, at, put, number);
 		put = error ? put : text_length(number);
 		taken = error ? error : take(name, argument);
@@ -92,8 +93,8 @@ static void own_file_open_first(struct own_file *file, const char *pattern)
 /* Return -errno if the file is gone. Two threads may reopen at once: one descriptor is kept. */
 static int own_file_open_again(struct own_file *file, int lost)
 {
-	int fd = kernel_open(file->name,
-			     O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_APPEND | O_CLOEXEC, 0);
+	int fd = kernel_open(file->name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_APPEND | O_CLOEXEC,
+			     0);
 	int error = fd < 0 ? 0 : kernel_check_file(fd, file->device, file->inode);
 
 	if (fd < 0)

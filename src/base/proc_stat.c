@@ -2,8 +2,9 @@
 /* proc_stat.c -- parses /proc/PROCESS/stat */
 #include "base/proc_stat.h"
 
+#include <stdio.h>
+
 #include "base/kernel.h"
-#include "base/system.h"
 #include "base/text.h"
 
 /* Field numbers as in proc(5), from 1. */
@@ -52,7 +53,7 @@ bool proc_stat_is_live(int process, uint64_t start)
 	uint64_t fields[FIELDS];
 	char file[32];
 
-	system_format(file, sizeof(file), "/proc/%d/stat", process);
+	snprintf(file, sizeof(file), "/proc/%d/stat", process);
 	/* State Z with several threads: a live process after the end of its first thread. */
 	if (live && proc_stat_read(file, fields))
 		live = (!start || fields[START] == start) && fields[STATE] != 'X' &&

@@ -12,6 +12,7 @@
 #include "base/system.h"
 
 struct process_page process_page;
+__thread bool own_thread_here __attribute__((tls_model("initial-exec")));
 static _Atomic bool any_entered; /* this process, or one that it descends from by forks */
 static once activation;
 
@@ -53,17 +54,19 @@ static void process_wipe_in_children(void)
  * has nothing to renew. */
 bool process_enter(void)
 {
-	if (process_is_forked() || config_get()->disable)
+	if (load_acquire(&process_page.state) & PROCESS_OBSERVES || process_is_forked() ||
+	    config_get()->disable)
 		return false;
 	process_wipe_in_children();
 	if (once_begin(&process_page.entered)) {
 		if (load_relaxed(&any_entered) && process_renews)
 			process_renews();
 		store_relaxed(&any_entered, true);
-		or_seq_cst(&process_page.state, PROCESS_OWN);
+		or_seq_cst(&process_page.state,
+			   config_get()->observe ? PROCESS_OBSERVES : PROCESS_OWN);
 		once_end(&process_page.entered);
 	}
-	return true;
+	return load_acquire(&process_page.state) & PROCESS_OWN;
 }
 
 static void process_at_exit(void *unused)

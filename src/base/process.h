@@ -2,7 +2,7 @@
 /* process.h -- states of the library in this process (rank, job and host: identity.h)
  *
  * States: inert (no event yet, nothing is printed), active (from the first allocation or
- * registration on), passive (disabled, or the child of a process in which it was active). A passive
+ * registration on), passive (disabled, observing, or the child of an active process). A passive
  * library forwards every call, counts and logs nothing, and takes no lock. The child of a process
  * in which the library was inert is a program of its own: its first call makes the state anew. Any
  * thread; no function takes a lock of peerpin; only process_enter() and process_activate() may
@@ -16,6 +16,8 @@
 #ifndef PEERPIN_BASE_PROCESS_H
 #define PEERPIN_BASE_PROCESS_H
 
+#include <assert.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -25,7 +27,7 @@
 #include "base/once.h"
 
 /* The page: zero in a child, and in a process that has not entered. */
-enum { PROCESS_OWN = 1, PROCESS_EXITING = 2 };
+enum { PROCESS_OWN = 1, PROCESS_EXITING = 2, PROCESS_OBSERVES = 4 };
 extern struct process_page {
 	_Atomic unsigned char state;
 	once entered;
@@ -40,6 +42,17 @@ static inline bool process_is_passive(void)
 {
 	return __builtin_expect(!(load_acquire(&process_page.state) & PROCESS_OWN), 0) &&
 	       !process_enter();
+}
+
+/* Return true if the process is passive because calls are only observed (PEERPIN_OBSERVE). A forked
+ * child observes its own calls. */
+static inline bool process_observes(void)
+{
+	unsigned char state = load_acquire(&process_page.state);
+
+	if (__builtin_expect(state & PROCESS_OWN, 1))
+		return false;
+	return state || (!process_enter() && load_acquire(&process_page.state));
 }
 
 /* process_is_passive() for the dlsym path: reads the environment only, no file. A wrong false is
@@ -81,5 +94,50 @@ bool process_is_active(void);
 /* An active process calls process_begin_exit() by itself, before all handlers that existed at
  * activation, hence before the driver's. */
 void process_begin_exit(void);
+
+/* ---- the library's own thread, of which the process has at most one, and the locks that it shares
+ * with the program ---- */
+
+extern __thread bool own_thread_here __attribute__((tls_model("initial-exec")));
+
+static inline bool own_thread_is_current(void)
+{
+	return own_thread_here;
+}
+
+/* True on the own thread as soon as exit has begun: it begins no call into the driver or verbs,
+ * whose destructors may have run. */
+static inline bool own_thread_is_done(void)
+{
+	return __builtin_expect(process_is_exiting(), 0) && own_thread_here;
+}
+
+static inline void lock_take(pthread_mutex_t *lock)
+{
+	pthread_mutex_lock(lock);
+}
+
+static inline void lock_drop(pthread_mutex_t *lock)
+{
+	pthread_mutex_unlock(lock);
+}
+
+#ifndef NDEBUG
+/* The calling thread as glibc stores it in each mutex that it takes: after _Fork or clone() another
+ * number than the kernel's. */
+static inline int lock_owner(void)
+{
+	pthread_mutex_t own = PTHREAD_MUTEX_INITIALIZER;
+	int owner;
+
+	pthread_mutex_lock(&own);
+	owner = own.__data.__owner;
+	pthread_mutex_unlock(&own);
+	return owner;
+}
+#endif
+
+#define assert_held(lock)                                                                          \
+	assert(__atomic_load_n(&(lock)->__data.__owner, __ATOMIC_RELAXED) == lock_owner())
 
 #endif

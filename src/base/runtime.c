@@ -4,12 +4,13 @@
 
 #include <errno.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <sys/auxv.h>
 #include <sys/vfs.h>
 
 #include "base/kernel.h"
+#include "base/loaded.h"
 #include "base/start.h"
-#include "base/system.h"
 #include "base/text.h"
 
 /* Beyond LEFT_MAX, left files are removed if older than LEFT_SECONDS, or if room is short. */
@@ -50,11 +51,11 @@ static bool runtime_name(unsigned int number, char *path)
 	int length = -1;
 
 	if (!number && session && *session == '/')
-		length = system_format(path, RUNTIME_PATH, "%s/peerpin", session);
+		length = snprintf(path, RUNTIME_PATH, "%s/peerpin", session);
 	if (number > 1)
 		parent = start_variable("TMPDIR") ?: "/tmp";
 	if (number && *parent == '/')
-		length = system_format(path, RUNTIME_PATH, "%s/peerpin-%u", parent, kernel_user());
+		length = snprintf(path, RUNTIME_PATH, "%s/peerpin-%u", parent, kernel_user());
 	return length > 0 && length < RUNTIME_PATH;
 }
 
@@ -71,7 +72,7 @@ int runtime_folder(char *path)
 	char own[RUNTIME_PATH];
 
 	/* Ignore the environment of a setuid program: its user controls it. */
-	if (system_auxiliary(AT_SECURE))
+	if (loaded_auxiliary(AT_SECURE))
 		return -EPERM;
 	for (unsigned int i = 0; i < RUNTIME_FOLDERS && folder < 0; i++) {
 		if (runtime_name(i, path ?: own))
@@ -111,7 +112,7 @@ static void runtime_name_rest(char *to, size_t size)
 
 	if (kernel_describe_at(AT_FDCWD, "/proc/self/ns/pid", &status, 0))
 		status.st_ino = 0;
-	system_format(to, size, "-%llx" RUNTIME_STATS, (unsigned long long)status.st_ino);
+	snprintf(to, size, "-%llx" RUNTIME_STATS, (unsigned long long)status.st_ino);
 }
 
 void runtime_name_file(const char *path, char *name)
@@ -119,7 +120,7 @@ void runtime_name_file(const char *path, char *name)
 	char rest[RUNTIME_NAME - 16];
 
 	runtime_name_rest(rest, sizeof(rest));
-	system_format(name, RUNTIME_PATH + RUNTIME_NAME, "%s/%d%s", path, kernel_process(), rest);
+	snprintf(name, RUNTIME_PATH + RUNTIME_NAME, "%s/%d%s", path, kernel_process(), rest);
 }
 
 static bool runtime_is_old(int folder, const char *name)

@@ -2,8 +2,9 @@
 /* text.h -- text functions that call nothing
  *
  * Code that runs inside dlsym must not call libc. A starting sanitizer looks up through peerpin the
- * libc functions that the sanitizer wraps, and crashes if one is called meanwhile. Elsewhere each
- * referenced libc function costs a look-up in every process of a job (kernel.h).
+ * libc functions that the sanitizer wraps, and crashes if one is called meanwhile. The rest of the
+ * library uses the same functions: each symbol of libc costs a look-up in every process that binds
+ * at once (LD_BIND_NOW).
  */
 #ifndef PEERPIN_BASE_TEXT_H
 #define PEERPIN_BASE_TEXT_H

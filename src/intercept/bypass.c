@@ -1,19 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* bypass.c -- detects callers that bypass peerpin
- *
- * A plug-in opened with RTLD_DEEPBIND binds to the driver and to libc before the program's scope.
- * So it uses neither the exports nor the dlsym of this library (trap T23). peerpin cannot intercept
- * it correctly, but detects it from its relocations once they are bound.
- */
+/* bypass.c -- callers that may bypass peerpin, and the exported dlopen, dlmopen and dlvsym */
 #include "intercept/bypass.h"
 
+#include <dlfcn.h>
 #include <errno.h>
-#include <limits.h>
-#include <link.h>
-#include <pthread.h>
-#include <stdbool.h>
 
-#include "base/atomics.h"
 #include "base/loaded.h"
 #include "base/log.h"
 #include "base/process.h"
@@ -21,334 +12,290 @@
 #include "base/system.h"
 #include "base/text.h"
 #include "intercept/entry_points.h"
-#include "intercept/load_watch.h"
-#include "intercept/other_driver.h"
+#include "intercept/verbs.h"
+#include "memory/driver.h"
 #include "memory/memory.h"
 #include "report/statistics.h"
 
-#if defined(__x86_64__)
-#define RELOCATION_OF_CALL    R_X86_64_JUMP_SLOT
-#define RELOCATION_OF_ADDRESS R_X86_64_GLOB_DAT
-#define RELOCATION_OF_WORD    R_X86_64_64
-#elif defined(__aarch64__)
-#define RELOCATION_OF_CALL    R_AARCH64_JUMP_SLOT
-#define RELOCATION_OF_ADDRESS R_AARCH64_GLOB_DAT
-#define RELOCATION_OF_WORD    R_AARCH64_ABS64
-#endif
+/* ---- the flag ---- */
 
-#define UNBOUND_MAX 256
+/* The first cause; its object's name is complete once the cause is stored. */
+static _Atomic int cause;
+static char cause_object[LOADED_NAME];
 
-/* A call that is not bound yet. If `word` holds `target` after binding, the call bypasses
- * peerpin. */
-struct unbound_call {
-	_Atomic(const void *const *) word;
-	_Atomic(const void *) target;
-};
+_Atomic bool bypass_is_pending = true; /* a check is due: the first one, or a cause to log */
 
-/* Results of the last scan, guarded by scan_lock. dl_iterate_phdr takes the dynamic linker's own
- * lock inside scan_lock; no caller of this file holds the linker's lock. */
-static pthread_mutex_t scan_lock = PTHREAD_MUTEX_INITIALIZER;
-static unsigned long long adds_seen, subs_seen;
-static struct unbound_call unbound[UNBOUND_MAX];
-static unsigned int unbound_count; /* if above UNBOUND_MAX, only a full scan checks the rest */
-
-/* Results of the last completed scan for bypass_is_settled(), which takes no lock. During a scan
- * settled_adds is UNSETTLED, and `unbound` may change. */
-#define UNSETTLED ULLONG_MAX
-static _Atomic unsigned long long settled_adds = UNSETTLED, settled_subs;
-static _Atomic unsigned int settled_count;
-
-/* True if no scan is needed as long as no load is noted (load_watch.h): the first scan found that
- * plain loads bind to this library. */
-static _Atomic bool plain_loads_bind_here;
-
-/* The driver's own libraries; UCX's hooks, which look up the driver's functions on purpose; libc
- * and the dynamic linker, which use their own dlsym. */
-static bool bypass_is_exempt(const char *name)
+void bypass_note(enum bypass_cause found, const char *object)
 {
-	static const char prefixes[][16] = {
-		"libcuda.so", "libucm",	       "libucs",   "libc.so",
-		"libdl.so",   "libpthread.so", "ld-linux", "libpeerpin"
-	};
+	static _Atomic bool has_first;
 
-	for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++) {
-		if (text_begins(name, prefixes[i]))
-			return true;
-	}
-	return false;
-}
-
-/* True if the call bound by `relocation` bypasses peerpin. Records a call that is not bound yet. */
-static bool bypass_check_relocation(const struct dl_phdr_info *object,
-				    const struct object_tables *tables,
-				    const ElfW(Rela) * relocation)
-{
-	const char *symbol =
-		tables->strings + tables->symbols[ELF64_R_SYM(relocation->r_info)].st_name;
-	unsigned long type = ELF64_R_TYPE(relocation->r_info);
-	const struct entry_point *row;
-	const void *const *word;
-	const void *target;
-
-	if (type != RELOCATION_OF_CALL && type != RELOCATION_OF_ADDRESS &&
-	    type != RELOCATION_OF_WORD)
-		return false;
-	row = entry_find(symbol);
-	if (row ? !entry_must_be_seen(row) : !text_equals(symbol, "dlsym"))
-		return false;
-	target =
-		row ? __atomic_load_n(entry_driver_of(row), __ATOMIC_ACQUIRE) : system_libc_dlsym();
-	word = (const void *const *)(tables->base + relocation->r_offset);
-	/* A call that is not bound yet points into its own object. An object that another thread is
-	 * loading is not relocated yet. */
-	if (!*word || object_contains(object, (uintptr_t)*word) ||
-	    object_contains(object, object->dlpi_addr + (uintptr_t)*word)) {
-		if (unbound_count < UNBOUND_MAX) {
-			store_relaxed(&unbound[unbound_count].word, word);
-			store_relaxed(&unbound[unbound_count].target, target);
-		}
-		unbound_count++;
-	}
-	return target && *word == target;
-}
-
-/* True if the object with this first byte was reported before; also true beyond 16 objects, to
- * limit the log. */
-static bool bypass_was_reported(const void *first)
-{
-	static const void *reported[16];
-
-	for (size_t i = 0; i < sizeof(reported) / sizeof(reported[0]); i++) {
-		const void *empty = NULL;
-
-		if (__atomic_compare_exchange_n(&reported[i], &empty, first, false,
-						__ATOMIC_RELAXED, __ATOMIC_RELAXED))
-			return false;
-		if (empty == first)
-			return true;
-	}
-	return true;
-}
-
-static void bypass_report(const char *text)
-{
+	/* A later cause needs it, too: its caller continues at once. */
 	memory_verify_always();
+	if (exchange_relaxed(&has_first, true))
+		return;
+	text_copy(cause_object, sizeof(cause_object), text_file_name(object));
+	store_seq_cst(&cause, found);
+	store_seq_cst(&bypass_is_pending, true);
+}
+
+void bypass_note_owner(enum bypass_cause found, const void *address)
+{
+	char name[LOADED_NAME] = "";
+
+	loaded_name_at(address, name, NULL);
+	bypass_note(found, name);
+}
+
+static const char *bypass_text(enum bypass_cause of)
+{
+	switch (of) {
+	case BYPASS_DEEPBIND:
+		return "was opened with RTLD_DEEPBIND: its calls to the CUDA driver bypass "
+		       "peerpin. Open it without RTLD_DEEPBIND";
+	case BYPASS_NAMESPACE:
+		return "was opened in another namespace (dlmopen): its calls to the CUDA driver "
+		       "bypass peerpin. Open it without dlmopen";
+	case BYPASS_AUDITOR:
+		return "was loaded into another namespace before peerpin, as audit libraries "
+		       "(LD_AUDIT) are: it can rebind calls to the CUDA driver, which then bypass "
+		       "peerpin. Run without it";
+	case BYPASS_PRECEDING:
+		return "precedes libpeerpin.so: peerpin does not see the calls to the CUDA driver "
+		       "that it does not hand on. Put libpeerpin.so first in LD_PRELOAD";
+	case BYPASS_WRAPPER:
+		return "wraps functions of the CUDA driver that it does not export: peerpin does "
+		       "not see their calls. Run without it, or without peerpin";
+	case BYPASS_SECOND_DRIVER:
+		return "is a second libcuda in the process: calls into it bypass peerpin. Load one "
+		       "libcuda, or close the first one before cuInit";
+	case BYPASS_FOREIGN:
+		return "was found in another namespace: calls of it bypass peerpin. Load the "
+		       "driver without dlmopen";
+	case BYPASS_LOADER:
+		return "of libc was looked up beside another definition: loads by it may bypass "
+		       "peerpin. Run without the library that defines it";
+	case BYPASS_NONE:
+		break;
+	}
+	return "bypasses peerpin";
+}
+
+static void bypass_report(void)
+{
+	static _Atomic bool reported;
+	int found = load_seq_cst(&cause);
+
+	if (!found || exchange_relaxed(&reported, true))
+		return;
 	statistics_count(bypasses);
 	log_message(LOG_WARN,
-		    "%s. From now on peerpin verifies each use of memory with the driver.", text);
+		    "%s %s. From now on peerpin verifies each use of memory with the driver, and "
+		    "keeps no memory.",
+		    *cause_object ? cause_object : start_program(), bypass_text(found));
 }
 
-/* Reports an object once. */
-static void bypass_report_object(const void *first, const char *name, const char *reason)
+/* ---- the program's scope, whose order never changes ---- */
+
+const char bypass_probe[] = "cuMemFree_v2";
+
+/* The dlopen of another object, which may hand on to this library's: dlopen_decide() answers this
+ * string, known by its address. */
+static const char bypass_probe_file[] = "libpeerpin-probe.so";
+
+static void *bypass_echo(const char *file, int mode)
 {
-	char text[512];
-
-	if (bypass_was_reported(first))
-		return;
-	system_format(text, sizeof(text), "%s %s", *name ? name : start_program(), reason);
-	bypass_report(text);
-}
-
-static void bypass_report_owner(const void *address, const char *reason)
-{
-	char name[LOADED_NAME];
-	const void *first;
-
-	if (address && loaded_name_at(address, name, &first))
-		bypass_report_object(first, name, reason);
-}
-
-static int bypass_check_object(struct dl_phdr_info *object, size_t size, void *argument)
-{
-	const char *name = object_file_name(object);
-	struct object_tables tables;
-	bool found = false;
-
-	(void)size;
-	(void)argument;
-	if (bypass_is_exempt(name) || !object_read(object, &tables))
-		return 0;
-	for (size_t i = 0; i < tables.call_count; i++)
-		found |= bypass_check_relocation(object, &tables, &tables.calls[i]);
-	for (size_t i = 0; i < tables.data_count; i++)
-		found |= bypass_check_relocation(object, &tables, &tables.data[i]);
-	if (found)
-		bypass_report_object(object_part(object, PT_LOAD), name,
-				     "was opened with RTLD_DEEPBIND: its calls to the CUDA driver "
-				     "bypass peerpin. Open it without RTLD_DEEPBIND");
-	return 0;
-}
-
-static bool bypass_is_bypassing(const struct unbound_call *call)
-{
-	const void *target = load_relaxed(&call->target);
-
-	return target && *load_relaxed(&call->word) == target;
-}
-
-/* Stores true if an object was loaded or unloaded, or a recorded call bound to bypass peerpin,
- * since the last scan. Nothing is unloaded during dl_iterate_phdr. */
-static int bypass_has_changed(struct dl_phdr_info *object, size_t size, void *changed)
-{
-	unsigned int count = unbound_count < UNBOUND_MAX ? unbound_count : UNBOUND_MAX;
-	bool found = object->dlpi_adds != adds_seen || object->dlpi_subs != subs_seen;
-
-	(void)size;
-	for (unsigned int i = 0; i < count && !found; i++)
-		found = bypass_is_bypassing(&unbound[i]);
-	adds_seen = object->dlpi_adds;
-	subs_seen = object->dlpi_subs;
-	*(bool *)changed = found;
-	return 1;
-}
-
-void bypass_check_hidden(void)
-{
-	int saved_errno = errno;
-	const char *text = load_watch_are_noted() ? other_driver_find() : NULL;
-
-	if (text) {
-		process_activate(); /* an active process writes its requested files */
-		bypass_report(text);
-	}
-	errno = saved_errno;
-}
-
-/* Another preload's function that a look-up returned; its calls bypass peerpin. The first alone:
- * look-ups must not log, and one report turns verification on. */
-static _Atomic(const void *) noted_wrapper;
-
-void bypass_note(const void *wrapper)
-{
-	const void *none = NULL;
-
-	atomic_compare_exchange_strong_explicit(&noted_wrapper, &none, wrapper,
-						memory_order_release, memory_order_relaxed);
-	load_watch_note();
+	(void)mode;
+	return (void *)file;
 }
 
 /* Other preloads: one that precedes this library receives linked calls and look-ups. Whether it
- * hands them on is its own decision. */
-static void bypass_check_preloads(void)
+ * hands on the driver's functions is its own decision. */
+static void bypass_check_scope(void)
 {
-	static const char reason[] =
-		"precedes libpeerpin.so: peerpin does not see the calls to the CUDA driver that it "
-		"does not hand on. Put libpeerpin.so first in LD_PRELOAD";
+	void *(*first_dlsym)(void *, const char *) = loaded_first("dlsym");
+	void *(*first_dlopen)(const char *, int) = loaded_first("dlopen");
 	const void *first;
 
 	for (const struct entry_point *row = cuda_entries; row < cuda_entries + CUDA_ENTRIES;
 	     row++) {
 		first = entry_must_be_seen(row) ? loaded_first(row->symbol) : NULL;
 		if (first && first != entry_exported(row))
-			bypass_report_owner(first, reason);
+			bypass_note_owner(BYPASS_PRECEDING, first);
 	}
-	bypass_report_owner(load_watch_skipping_dlsym(), reason);
+	if (first_dlsym && (void *)first_dlsym != bypass_loader("dlsym") &&
+	    first_dlsym(loaded_program(), bypass_probe) != (const void *)bypass_probe)
+		bypass_note_owner(BYPASS_PRECEDING, (const void *)first_dlsym);
+	if (first_dlopen && (void *)first_dlopen != bypass_loader("dlopen") &&
+	    first_dlopen(bypass_probe_file, RTLD_LAZY) != (const void *)bypass_probe_file)
+		bypass_note_owner(BYPASS_PRECEDING, (const void *)first_dlopen);
 }
 
-/* An audit library may rebind each call and each look-up. Its rebinding is not visible here: glibc
- * calls it while it binds. */
-static void bypass_check_auditor(void)
+/* Each thread that finds the first check due completes it: a record is used only after the thread's
+ * own check. */
+__attribute__((cold)) void bypass_check_now(void)
 {
-	const char *name = loaded_auditor();
-	char text[512];
-
-	if (!name)
-		return;
-	system_format(text, sizeof(text),
-		      "%s was loaded into another namespace before peerpin, as audit libraries "
-		      "(LD_AUDIT) are: it can rebind calls to the CUDA driver, which then bypass "
-		      "peerpin. Run without it",
-		      *name ? name : "an object");
-	bypass_report(text);
-}
-
-/* Computed once: the order of the program's scope never changes. */
-static bool bypass_plain_loads_bind_here(void)
-{
-	static _Atomic int known; /* 0: unknown; 1: yes; -1: no */
-	int bind_here = load_relaxed(&known);
-
-	if (!bind_here) {
-		bind_here = load_watch_come_here() ? 1 : -1;
-		store_relaxed(&known, bind_here);
-		if (bind_here < 0)
-			bypass_check_preloads();
-	}
-	return bind_here > 0;
-}
-
-/* True if no bypassing caller can have appeared since the first scan. */
-static inline bool bypass_is_impossible(void)
-{
-	return load_relaxed(&plain_loads_bind_here) && !load_watch_are_noted();
-}
-
-static __attribute__((noinline, cold)) void bypass_rescan(void)
-{
+	static _Atomic bool is_checked;
 	int saved_errno = errno;
-	static bool first = true;
-	bool changed = false, bind_here;
-	const char *driver;
+	const char *auditor;
 
-	/* Keep these calls outside scan_lock: a look-up takes the lock that dlopen holds while
-	 * constructors run, and a constructor may call this function. */
-	system_prepare();	 /* for log_message() inside the lock */
-	entry_find_driver(NULL); /* a program that only links has not triggered this yet */
-	bind_here = bypass_plain_loads_bind_here();
-	bypass_report_owner(load_acquire(&noted_wrapper),
-			    "wraps functions of the CUDA driver that it does not export: peerpin "
-			    "does not see their calls. Run without it, or without peerpin");
-	pthread_mutex_lock(&scan_lock);
-	loaded_walk(bypass_has_changed, &changed);
-	if (changed) {
-		store_relaxed(&settled_adds, UNSETTLED);
-		atomic_thread_fence(memory_order_release);
-		unbound_count = 0;
-		loaded_walk(bypass_check_object, NULL);
-		if (first) {
-			bypass_check_auditor();
-			store_relaxed(&plain_loads_bind_here, bind_here);
-		}
-		first = false;
+	if (!load_acquire(&is_checked)) {
+		bypass_check_scope();
+		auditor = loaded_auditor();
+		if (auditor)
+			bypass_note(BYPASS_AUDITOR, *auditor ? auditor : "an object");
+		store_release(&is_checked, true);
 	}
-	driver = changed || other_driver_is_noted() ? other_driver_find() : NULL;
-	if (driver)
-		bypass_report(driver);
-	store_relaxed(&settled_subs, subs_seen);
-	store_relaxed(&settled_count, unbound_count);
-	store_release(&settled_adds, unbound_count > UNBOUND_MAX ? UNSETTLED : adds_seen);
-	pthread_mutex_unlock(&scan_lock);
+	/* The store precedes the report: a cause stored from here on sets the flag anew. */
+	store_seq_cst(&bypass_is_pending, false);
+	bypass_report();
 	errno = saved_errno;
 }
 
-/* Called at each allocation. Avoid the full check: unbound calls lie in as many cache lines, all
- * over the process. */
-void bypass_scan(void)
+void bypass_check_hidden(void)
 {
-	if (!bypass_is_impossible())
-		bypass_rescan();
+	int saved_errno = errno, found = load_seq_cst(&cause);
+
+	/* A program without the driver may open any object with RTLD_DEEPBIND. The driver of
+	 * another namespace is not found. */
+	if (found && !process_is_passive() && (found != BYPASS_DEEPBIND || driver_served(NULL))) {
+		process_activate(); /* an active process writes its requested files */
+		bypass_report();
+	}
+	errno = saved_errno;
 }
 
-static int bypass_matches_settled(struct dl_phdr_info *object, size_t size, void *settled)
-{
-	unsigned long long adds = load_acquire(&settled_adds);
-	unsigned int count = load_relaxed(&settled_count);
-	bool same = object->dlpi_adds == adds && object->dlpi_subs == load_relaxed(&settled_subs);
+/* ---- pointers to the functions that load and look up ---- */
 
-	(void)size;
-	for (unsigned int i = 0; i < count && same; i++)
-		same = !bypass_is_bypassing(&unbound[i]);
-	atomic_thread_fence(memory_order_acquire);
-	*(bool *)settled = same && load_relaxed(&settled_adds) == adds;
-	return 1;
+typedef void loader_function(void);
+
+extern loader_function exported_dlopen __asm__("dlopen");
+extern loader_function exported_dlmopen __asm__("dlmopen");
+extern loader_function exported_dlvsym __asm__("dlvsym");
+extern loader_function exported_dlsym __asm__("dlsym");
+
+static const struct {
+	char name[8]; /* not a pointer, which the dynamic linker would relocate in every process */
+	loader_function *ours;
+} loaders[] = {
+	{ "dlopen", exported_dlopen },
+	{ "dlmopen", exported_dlmopen },
+	{ "dlvsym", exported_dlvsym },
+	{ "dlsym", exported_dlsym },
+};
+
+void *bypass_loader(const char *symbol)
+{
+	if (symbol[0] != 'd' || symbol[1] != 'l')
+		return NULL;
+	for (size_t i = 0; i < sizeof(loaders) / sizeof(loaders[0]); i++) {
+		if (text_equals(loaders[i].name, symbol))
+			return (void *)loaders[i].ours;
+	}
+	return NULL;
 }
 
-bool bypass_is_settled(void)
+bool bypass_is_only_loader(const char *symbol)
 {
-	bool settled = false;
+	return loaded_first(symbol) == bypass_loader(symbol) &&
+	       loaded_next_before_libc(symbol) == loaded_in_libc(symbol);
+}
 
-	if (bypass_is_impossible())
-		return true;
-	loaded_walk(bypass_matches_settled, &settled);
-	return settled;
+void *bypass_loader_found(void *found, const char *symbol)
+{
+	if (!found || !loaded_share_object(found, loaded_in_libc(symbol)))
+		return found;
+	if (bypass_is_only_loader(symbol))
+		return bypass_loader(symbol);
+	if (text_equals(symbol, "dlopen") || text_equals(symbol, "dlmopen"))
+		bypass_note(BYPASS_LOADER, symbol);
+	return found;
+}
+
+/* ---- the exported functions ---- */
+
+/* libc's definition, or that of another preload after this one. */
+static void *bypass_next_of(_Atomic(void *) *place, const char *symbol)
+{
+	void *found = load_acquire(place);
+
+	if (!found) {
+		found = loaded_next_before_libc(symbol);
+		store_release(place, found);
+	}
+	return found;
+}
+
+/* The driver's own libraries free nothing of the program's. */
+static bool bypass_is_driver(const void *caller)
+{
+	char name[LOADED_NAME] = "";
+
+	loaded_name_at(caller, name, NULL);
+	return text_begins(name, "libcuda.so") || text_begins(name, "libnvidia-");
+}
+
+static void bypass_note_load(enum bypass_cause of, const char *file, int mode, const void *caller)
+{
+	if (file && !(mode & RTLD_NOLOAD) && !bypass_is_driver(caller))
+		bypass_note(of, file);
+}
+
+void *dlopen_decide(const char *file, int mode, void *unused, const void *caller)
+{
+	static _Atomic(void *) next;
+
+	(void)unused;
+	if (file == bypass_probe_file)
+		return (void *)bypass_echo;
+	loaded_begin_load(mode);
+	if (mode & RTLD_DEEPBIND)
+		bypass_note_load(BYPASS_DEEPBIND, file, mode, caller);
+	return bypass_next_of(&next, "dlopen");
+}
+
+void *dlmopen_decide(long name_space, const char *file, int mode, const void *caller)
+{
+	static _Atomic(void *) next;
+
+	loaded_begin_load(mode);
+	if (name_space != LM_ID_BASE)
+		bypass_note_load(BYPASS_NAMESPACE, file, mode, caller);
+	else if (mode & RTLD_DEEPBIND)
+		bypass_note_load(BYPASS_DEEPBIND, file, mode, caller);
+	return bypass_next_of(&next, "dlmopen");
+}
+
+static _Atomic(void *) next_dlvsym;
+
+static void *bypass_dlvsym(void *handle, const char *symbol, const char *version)
+{
+	void *(*next)(void *, const char *, const char *) = bypass_next_of(&next_dlvsym, "dlvsym");
+
+	return next(handle, symbol, version);
+}
+
+/* The only definitions are this library's and libc's: RTLD_DEFAULT serves for RTLD_NEXT, which
+ * depends on the caller. */
+static void *bypass_dlvsym_loader(void *handle, const char *symbol, const char *version)
+{
+	void *scope = handle == RTLD_NEXT ? RTLD_DEFAULT : handle;
+
+	return bypass_loader_found(bypass_dlvsym(scope, symbol, version), symbol);
+}
+
+/* NCCL looks ibv_alloc_pd up by dlvsym. */
+static void *bypass_dlvsym_alloc_pd(void *handle, const char *symbol, const char *version)
+{
+	return verbs_client_entry(bypass_dlvsym(handle, symbol, version));
+}
+
+void *dlvsym_decide(void *handle, const char *symbol)
+{
+	bool by_scope = handle == RTLD_NEXT || handle == RTLD_DEFAULT;
+
+	if (symbol && bypass_loader(symbol) && (!by_scope || bypass_is_only_loader(symbol)))
+		return (void *)bypass_dlvsym_loader;
+	if (symbol && !by_scope && verbs_client_is_entry(symbol))
+		return (void *)bypass_dlvsym_alloc_pd;
+	return bypass_next_of(&next_dlvsym, "dlvsym");
 }

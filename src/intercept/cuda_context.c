@@ -8,6 +8,7 @@
  */
 #include "intercept/wrappers.h"
 #include "memory/driver.h"
+#include "registration/registration.h"
 
 static CUresult cuda_context_settle(struct pending_frees *frees, CUresult result)
 {
@@ -177,7 +178,8 @@ static void cuda_context_before_last(struct release *release, unsigned int begun
 		return;
 	if (keep_is_on())
 		keep_release_context(context);
-	release->frees = memory_context_releasing(context, &primary->begun, begun);
+	release->frees =
+		memory_context_releasing(context, registration_is_in_use, &primary->begun, begun);
 }
 
 static void cuda_context_before_release(struct release *release, CUdevice device)

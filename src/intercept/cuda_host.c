@@ -1,26 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cuda_host.c -- host memory allocated by the driver or registered with it
+/* cuda_host.c -- host memory allocated by the driver
  *
- * The records answer pointer queries. Host memory has no background registration, except on
- * integrated GPUs, where adapters use memory allocated here.
+ * It is recorded for PEERPIN_KEEP_HOST, and for integrated GPUs, where adapters use it like GPU
+ * memory. Host memory that is registered with the driver is neither kept nor used like that.
  */
 #include "intercept/wrappers.h"
-
-static CUresult cuda_host_registered(CUresult result, void *const *address, size_t size)
-{
-	CUdeviceptr wide = result == CUDA_SUCCESS && address ? (uintptr_t)*address : 0;
-
-	return wrapper_allocated(result, ALLOCATION_HOST, &wide, size);
-}
-
-static CUresult cuda_host_allocated(CUresult result, void *const *address, size_t size)
-{
-	if (result == CUDA_SUCCESS && address && *address && !process_is_passive()) {
-		memory_host_allocated((uintptr_t)*address, size);
-		wrapper_scan();
-	}
-	return result;
-}
 
 static inline __attribute__((always_inline)) bool
 cuda_host_reuse(const struct keep_request *request, void **address)
@@ -36,9 +20,11 @@ cuda_host_reuse(const struct keep_request *request, void **address)
 static CUresult cuda_host_keepable(CUresult result, const struct keep_request *request,
 				   void *const *address)
 {
-	result = cuda_host_allocated(result, address, request->size);
-	if (result == CUDA_SUCCESS && address && keep_is_on())
-		keep_allocated_host(request, (uintptr_t)*address);
+	CUdeviceptr wide = result == CUDA_SUCCESS && address ? (uintptr_t)*address : 0;
+
+	result = wrapper_allocated(result, ALLOCATION_HOST, &wide, request->size);
+	if (wide && keep_is_on())
+		keep_allocated_host(request, wide);
 	return result;
 }
 
@@ -54,11 +40,6 @@ WRAP(cuMemAllocHost_v2, (address, size), void **address, size_t size)
 				  address);
 }
 
-WRAP(cuMemAllocHost, (address, size), void **address, unsigned int size)
-{
-	return cuda_host_allocated(forward(address, size), address, size);
-}
-
 WRAP(cuMemHostAlloc, (address, size, flags), void **address, size_t size, unsigned int flags)
 {
 	const struct keep_request request = { .kind = ALLOCATION_HOST,
@@ -70,14 +51,6 @@ WRAP(cuMemHostAlloc, (address, size, flags), void **address, size_t size, unsign
 	return cuda_host_keepable(WRAPPER_RETRY(KEEP_HOST, size, forward(address, size, flags)),
 				  &request, address);
 }
-
-WRAP(cuMemHostRegister_v2, (address, size, flags), void *address, size_t size, unsigned int flags)
-{
-	return cuda_host_registered(forward(address, size, flags), &address, size);
-}
-
-WRAP_LIKE(cuMemHostRegister, cuMemHostRegister_v2, (address, size, flags), void *address,
-	  size_t size, unsigned int flags)
 
 /* On an integrated GPU client MRs of the memory may exist. A capture refuses the probe call, with
  * address 1 and with null alike (measured). */
@@ -96,15 +69,6 @@ WRAP(cuMemFreeHost, (address), void *address)
 		if (wrapper_is_capture_refusal(probe))
 			return probe;
 	}
-	wrapper_before_free_by(FREE_HOST, &pending, (uintptr_t)address);
-	return wrapper_after_free(&pending, forward(address));
-}
-
-WRAP(cuMemHostUnregister, (address), void *address)
-{
-	struct pending_free pending;
-
-	address = keep_visible_pointer(address);
 	wrapper_before_free_by(FREE_HOST, &pending, (uintptr_t)address);
 	return wrapper_after_free(&pending, forward(address));
 }

@@ -70,19 +70,6 @@ WRAP(cuMemSetAccess, (address, size, access, count), CUdeviceptr address, size_t
 	return result;
 }
 
-/* Handles do not change addressable memory. The counts let the summary explain memory that was not
- * returned. */
-static CUresult cuda_mapping_count_handle(CUresult result, bool released)
-{
-	if (result != CUDA_SUCCESS || process_is_passive())
-		return result;
-	if (released)
-		statistics_count(handles_released);
-	else
-		statistics_count(handles_created);
-	return result;
-}
-
 WRAP(cuMemCreate, (handle, size, properties, flags), CUmemGenericAllocationHandle *handle,
      size_t size, const CUmemAllocationProp *properties, unsigned long long flags)
 {
@@ -90,17 +77,5 @@ WRAP(cuMemCreate, (handle, size, properties, flags), CUmemGenericAllocationHandl
 			     ? properties->location.id
 			     : KEEP_HOST;
 
-	return cuda_mapping_count_handle(
-		WRAPPER_RETRY(device, size, forward(handle, size, properties, flags)), false);
-}
-
-WRAP(cuMemImportFromShareableHandle, (handle, shareable, type),
-     CUmemGenericAllocationHandle *handle, void *shareable, CUmemAllocationHandleType type)
-{
-	return cuda_mapping_count_handle(forward(handle, shareable, type), false);
-}
-
-WRAP(cuMemRelease, (handle), CUmemGenericAllocationHandle handle)
-{
-	return cuda_mapping_count_handle(forward(handle), true);
+	return WRAPPER_RETRY(device, size, forward(handle, size, properties, flags));
 }

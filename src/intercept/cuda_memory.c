@@ -113,6 +113,50 @@ WRAP(cuMemAllocManaged, (address, size, flags), CUdeviceptr *address, size_t siz
 				 ALLOCATION_MANAGED, address, size);
 }
 
+/* ---- memory of another process or another interface ----
+ *
+ * The record reserves the addresses and answers pointer queries. The driver reports this memory as
+ * incapable of GPUDirect RDMA (measured): only its owner may pin it (GPUDirect RDMA guide 3.6).
+ */
+
+WRAP(cuMemPoolImportPointer, (address, pool, data), CUdeviceptr *address, CUmemoryPool pool,
+     CUmemPoolPtrExportData *data)
+{
+	return wrapper_allocated(forward(address, pool, data), ALLOCATION_SHARED, address, 0);
+}
+
+WRAP(cuIpcOpenMemHandle_v2, (address, handle, flags), CUdeviceptr *address, CUipcMemHandle handle,
+     unsigned int flags)
+{
+	return wrapper_allocated(forward(address, handle, flags), ALLOCATION_SHARED, address, 0);
+}
+
+WRAP_LIKE(cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, (address, handle, flags), CUdeviceptr *address,
+	  CUipcMemHandle handle, unsigned int flags)
+
+/* Memory opened twice has one address, and the second call closes it. So the free is always treated
+ * as refused, and memory_free_refused() records the memory again if the driver still has it. */
+WRAP(cuIpcCloseMemHandle, (address), CUdeviceptr address)
+{
+	struct pending_free pending;
+	CUresult result;
+
+	wrapper_before_free_by(FREE_SHARED, &pending, address);
+	result = forward(address);
+	if (pending.tracked)
+		memory_free_refused(&pending.allocation);
+	return result;
+}
+
+WRAP(cuExternalMemoryGetMappedBuffer, (address, memory, buffer), CUdeviceptr *address,
+     CUexternalMemory memory, const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *buffer)
+{
+	return wrapper_allocated(forward(address, memory, buffer), ALLOCATION_EXTERNAL, address,
+				 buffer ? buffer->size : 0);
+}
+
+/* ---- exports, and the amount of free memory ---- */
+
 /* The program may register this dma-buf later, when only its descriptor identifies it. One of
  * unknown flags is recorded with size 0, so that no range lies inside it. A ready dma-buf of the
  * range is the answer without a call into the driver (registration/ready_exports.c). */
@@ -151,7 +195,6 @@ WRAP(cuMemGetInfo_v2, (free, total), size_t *free, size_t *total)
 		keep_return_pool();
 	result = forward(free, total);
 	if (result == CUDA_SUCCESS && free && keeps) {
-		statistics_count(memory_queries);
 		*free += keep_free_bytes();
 		/* Another thread may have begun to keep memory that was free in the call. */
 		if (total && *free > *total)

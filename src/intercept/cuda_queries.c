@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "intercept/entry_points.h"
-#include "memory/captures.h"
+#include "memory/memory.h"
 #include "memory/driver.h"
 #include "memory/keep.h"
 #include "memory/queries.h"
@@ -31,17 +31,6 @@ WRAP(cuMemGetAddressRange_v2, (base, size, address), CUdeviceptr *base, size_t *
 	if (queries_are_on())
 		statistics_tally(TALLY_queries_forwarded);
 	return forward(base, size, keep_visible(address));
-}
-
-/* Each handle is physical memory that the program has to release. */
-WRAP(cuMemRetainAllocationHandle, (handle, address), CUmemGenericAllocationHandle *handle,
-     void *address)
-{
-	CUresult result = forward(handle, keep_visible_pointer(address));
-
-	if (result == CUDA_SUCCESS && !process_is_passive())
-		statistics_count(handles_created);
-	return result;
 }
 
 WRAP(cuPointerSetAttribute, (value, attribute, address), const void *value,
@@ -83,7 +72,7 @@ static CUresult cuda_queries_capture_ended(CUresult result, __typeof__(cuStreamI
 {
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
 
-	if (process_is_passive())
+	if (process_is_passive() && !process_observes())
 		return result;
 	if (result == CUDA_SUCCESS ||
 	    (result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED && query &&

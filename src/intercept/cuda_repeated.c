@@ -44,7 +44,7 @@ static bool repeated_save(struct options *saved, void *const *values, unsigned i
 	return any;
 }
 
-/* Only what has changed: the caller's values may be constants. */
+/* Store changed values alone: the caller's may be constants. */
 static void repeated_restore(const struct options *saved, void **values, unsigned int count)
 {
 	for (unsigned int i = 0; i < count; i++) {

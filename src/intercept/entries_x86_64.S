@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* entries_x86_64.S -- entries for callers, 2 for each row: the exported one and the one for
- * pointers
+ * pointers; and the exported dlsym, dlopen, dlmopen and dlvsym
  *
  * UCX, configured to hook CUDA by patching code, decodes the first bytes of a function and moves
- * them. It supports few instructions (sheet interception, 8); on any other it stops midway and runs
+ * them. It supports few instructions (its ucm/bistro/bistro_x86_64.c); on any other it stops midway and runs
  * without its GPU caches from then on. Compiler output for a wrapper contains unsupported
  * instructions.
  *
@@ -36,5 +36,67 @@ cuda_entry_code:
 	ENTRY symbol##_through_pointer, symbol##_pointed;
 #include "intercept/entry_points.def"
 #undef ENTRY_CUDA
+
+	/* dlsym, dlopen, dlmopen and dlvsym. The scope of RTLD_NEXT, run paths and namespaces depend
+	 * on the return address. So the real function is entered by a jump, with the caller's return
+	 * address on the stack. C cannot guarantee that. */
+	.p2align 4
+	.globl	dlsym
+	.type	dlsym, @function
+dlsym:
+	.cfi_startproc
+	pushq	%rdi
+	.cfi_adjust_cfa_offset 8
+	pushq	%rsi
+	.cfi_adjust_cfa_offset 8
+	subq	$8, %rsp		/* 16-byte alignment for the call below */
+	.cfi_adjust_cfa_offset 8
+	movq	24(%rsp), %rdx		/* caller */
+	call	dlsym_decide
+	addq	$8, %rsp
+	.cfi_adjust_cfa_offset -8
+	popq	%rsi
+	.cfi_adjust_cfa_offset -8
+	popq	%rdi
+	.cfi_adjust_cfa_offset -8
+	testq	%rax, %rax
+	jz	1f
+	jmp	*%rax
+1:	movq	%rdx, %rax
+	ret
+	.cfi_endproc
+	.size	dlsym, . - dlsym
+
+	.macro LOADER name
+	.globl	\name
+	.type	\name, @function
+	.p2align 4
+\name:
+	.cfi_startproc
+	pushq	%rdi
+	.cfi_adjust_cfa_offset 8
+	pushq	%rsi
+	.cfi_adjust_cfa_offset 8
+	pushq	%rdx			/* also gives 16-byte alignment for the call */
+	.cfi_adjust_cfa_offset 8
+	movq	24(%rsp), %rcx		/* caller */
+	call	\name\()_decide
+	popq	%rdx
+	.cfi_adjust_cfa_offset -8
+	popq	%rsi
+	.cfi_adjust_cfa_offset -8
+	popq	%rdi
+	.cfi_adjust_cfa_offset -8
+	testq	%rax, %rax
+	jz	1f
+	jmp	*%rax
+1:	ret				/* NULL */
+	.cfi_endproc
+	.size	\name, . - \name
+	.endm
+
+	LOADER dlopen
+	LOADER dlmopen
+	LOADER dlvsym
 
 	.section .note.GNU-stack, "", @progbits

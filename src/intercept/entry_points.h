@@ -19,6 +19,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/process.h"
 #include "memory/cuda_abi.h"
 #include "registration/verbs_abi.h"
 
@@ -108,12 +109,16 @@ bool entry_is_only_ours(void *handle, const char *symbol);
  * scope. */
 bool entry_come_first(void);
 
+/* True if UCX tried to hook CUDA, and a driver function begins with an instruction that this UCX
+ * cannot patch: UCX then has no cache of GPU registrations (resolve.c). */
+bool resolve_ucx_is_unhooked(void);
+
 /* Return the next definition. A CUDA row without one gets a function that returns
  * CUDA_ERROR_NOT_INITIALIZED, as an uninitialised driver does. */
 void *entry_resolve_next(enum cuda_entry entry);
 void *entry_find_verbs(enum verbs_entry entry);
 
-/* With a device open, keep the definition as well; forget all when a device has been closed. */
+/* Find the definition, and keep it while a device is open; forget all after a device was closed. */
 void *entry_resolve_verbs(enum verbs_entry entry);
 void entry_forget_verbs(void);
 
@@ -155,13 +160,22 @@ void entry_find_driver(const void *seen);
 	static inline __attribute__((always_inline))                                               \
 	CUresult symbol##_wrapped(__typeof__(symbol) *forward, __VA_ARGS__);                       \
 	__attribute__((visibility("hidden"))) CUresult symbol##_pointed(__VA_ARGS__);              \
+	__attribute__((weak, visibility("hidden")))                                                \
+	CUresult symbol##_observed(__typeof__(symbol) *forward, const void *caller, __VA_ARGS__);  \
 	CUresult symbol##_pointed(__VA_ARGS__)                                                     \
 	{                                                                                          \
+		if (symbol##_observed && process_observes())                                       \
+			return symbol##_observed(entry_driver(symbol),                             \
+						 __builtin_return_address(0),                      \
+						 WRAP_ARGUMENTS arguments);                        \
 		return symbol##_wrapped(entry_driver(symbol), WRAP_ARGUMENTS arguments);           \
 	}                                                                                          \
 	__attribute__((visibility("hidden"))) CUresult symbol##_linked(__VA_ARGS__);               \
 	CUresult symbol##_linked(__VA_ARGS__)                                                      \
 	{                                                                                          \
+		if (symbol##_observed && process_observes())                                       \
+			return symbol##_observed(entry_next(symbol), __builtin_return_address(0),  \
+						 WRAP_ARGUMENTS arguments);                        \
 		return symbol##_wrapped(entry_next(symbol), WRAP_ARGUMENTS arguments);             \
 	}                                                                                          \
 	_Static_assert(                                                                            \
@@ -170,6 +184,16 @@ void entry_find_driver(const void *seen);
 	static inline CUresult symbol##_wrapped(__typeof__(symbol) *forward, __VA_ARGS__)
 
 #define WRAP_ARGUMENTS(...) __VA_ARGS__
+
+/* OBSERVED(symbol, parameters...) { body }
+ *
+ * The body of both targets while calls are only observed (PEERPIN_OBSERVE). A row without one is
+ * forwarded by its wrapper, as in any passive process.
+ */
+#define OBSERVED(symbol, ...)                                                                      \
+	__attribute__((visibility("hidden")))                                                      \
+	CUresult symbol##_observed(__typeof__(symbol) *forward, const void *caller, __VA_ARGS__);  \
+	CUresult symbol##_observed(__typeof__(symbol) *forward, const void *caller, __VA_ARGS__)
 
 /* Another form of the same call, with the body of the row `original`. */
 #define WRAP_LIKE(symbol, original, arguments, ...)                                                \

@@ -6,18 +6,30 @@
 #include "base/process.h"
 #include "base/start.h"
 #include "intercept/bypass.h"
-#include "intercept/load_watch.h"
-#include "intercept/resolve.h"
-#include "intercept/subscriptions.h"
+#include "intercept/entry_points.h"
+#include "intercept/public.h"
 #include "memory/memory.h"
-#include "memory/trace_events.h"
+#include "observe/observe.h"
 #include "registration/registration.h"
 #include "report/statistics.h"
 #include "report/trace.h"
 
-const struct memory_subscriber *const memory_subscribers[] = { &registration_subscriber,
-							       &subscriptions_subscriber,
-							       &trace_subscriber, NULL };
+/* Registration follows the memory, subscribers of peerpin.h the program. A subscriber has stopped
+ * using the memory before its registrations end. */
+static void library_memory_event(enum memory_event event, const struct allocation *allocation)
+{
+	if (event == MEMORY_FREEING || event == MEMORY_KEEPING)
+		subscriptions_freeing(allocation);
+	if (event == MEMORY_FREEING || event == MEMORY_RELEASING)
+		registration_freeing(allocation);
+	if (event == MEMORY_ALLOCATED)
+		registration_allocated(allocation);
+	if (event == MEMORY_ALLOCATED || event == MEMORY_REUSED)
+		subscriptions_allocated(allocation);
+}
+
+void (*const memory_hook)(enum memory_event event,
+			  const struct allocation *allocation) = library_memory_event;
 
 static void library_begin(void)
 {
@@ -31,12 +43,13 @@ static void library_begun(void)
 	trace_begun();
 }
 
-/* In any order: no other thread uses any of it yet. */
+/* The order does not matter: no other thread uses any of it yet. */
 static void library_renew(void)
 {
 	memory_renew();
 	registration_renew();
 	subscriptions_renew();
+	observe_renew();
 }
 
 /* glibc passes the program's arguments to constructors. */
@@ -55,11 +68,14 @@ static __attribute__((constructor)) void library_start(int count, char *const *a
  * registrations. */
 static __attribute__((destructor)) void library_finish(void)
 {
-	/* An inert process reads no settings here. */
-	if ((!process_is_active() && !load_watch_are_noted()) || process_is_passive())
+	/* A child forgets what its parent recorded, here at the latest. */
+	if (observe_has_begun() && process_observes()) {
+		observe_finish();
 		return;
+	}
 	bypass_check_hidden();
-	if (!process_is_active())
+	/* An inert process reads no settings here. */
+	if (!process_is_active() || process_is_passive())
 		return;
 	process_begin_exit();
 	registration_log_selection();

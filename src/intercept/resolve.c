@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* resolve.c -- decisions of the exported dlsym
+/* resolve.c -- look-ups by the exported dlsym and by cuGetProcAddress
  *
  * dlsym is one unversioned symbol, which satisfies references of any version.
  */
-#include "intercept/resolve.h"
-
 #include <dlfcn.h>
 
 #include "base/config.h"
@@ -15,8 +13,6 @@
 #include "base/text.h"
 #include "intercept/bypass.h"
 #include "intercept/entry_points.h"
-#include "intercept/load_watch.h"
-#include "intercept/other_driver.h"
 #include "intercept/verbs.h"
 #include "memory/driver.h"
 
@@ -66,7 +62,9 @@ static bool resolve_is_in_object(const void *address, const char *const *prefixe
 	return false;
 }
 
-bool resolve_is_known(const void *function)
+/* True if the symbol's function lies in the served driver, in another copy of the driver, or in
+ * another namespace. The latter two may bypass peerpin (bypass.h). */
+static bool resolve_is_known(const void *function, const char *symbol)
 {
 	const void *driver = driver_served(NULL);
 
@@ -74,12 +72,12 @@ bool resolve_is_known(const void *function)
 		return true;
 	/* A function of another copy of the driver: calls of it bypass peerpin. */
 	if (driver_contains(function)) {
-		other_driver_note();
+		bypass_note_owner(BYPASS_SECOND_DRIVER, function);
 		return true;
 	}
-	/* In no object: of another namespace, perhaps its driver's. */
+	/* A function in no object is of another namespace, perhaps of its driver. */
 	if (!loaded_name_at(function, NULL, NULL)) {
-		load_watch_note();
+		bypass_note(BYPASS_FOREIGN, symbol);
 		return true;
 	}
 	return false;
@@ -150,14 +148,16 @@ bool resolve_ucx_is_unhooked(void)
 	return is_unhooked;
 }
 
-void *resolve_of_preload(void *wrapper)
+/* Replaces a function of another preload that this preload's look-up returned for a row: by the
+ * exported entry that forwards to it. If there is none, calls of the function bypass peerpin. */
+static void *resolve_of_preload(void *wrapper)
 {
 	for (const struct entry_point *row = cuda_entries; row < cuda_entries + CUDA_ENTRIES;
 	     row++) {
 		if (wrapper == entry_exported(row) || wrapper == loaded_next(row->symbol, NULL))
 			return entry_exported(row);
 	}
-	bypass_note(wrapper);
+	bypass_note_owner(BYPASS_WRAPPER, wrapper);
 	return wrapper;
 }
 
@@ -186,7 +186,7 @@ static void *resolve_row(const struct entry_point *row, void *handle, const char
 				       driver_contains(caller)
 			       ? real
 			       : entry_through_pointer(row);
-	if (resolve_is_known(real) || resolve_is_library_own(real, symbol))
+	if (resolve_is_known(real, symbol) || resolve_is_library_own(real, symbol))
 		return real;
 	/* Another preload's function. That preload's own look-ups do not return it. */
 	if (loaded_share_object(caller, real))
@@ -208,9 +208,16 @@ static void *resolve_alloc_pd(void *handle, const char *symbol)
 /* A function that loads objects, or one that looks up such functions. */
 static void *resolve_loader(void *handle, const char *symbol)
 {
-	void *found = resolve_in_chain(handle, symbol);
+	return bypass_loader_found(resolve_in_chain(handle, symbol), symbol);
+}
 
-	load_watch_looked_up(found, symbol);
+/* The only definitions are this library's and libc's: for RTLD_NEXT the first. */
+static void *resolve_first_loader(void *handle, const char *symbol)
+{
+	void *found;
+
+	(void)handle;
+	found = resolve_in_chain(RTLD_DEFAULT, symbol);
 	return found;
 }
 
@@ -223,26 +230,24 @@ struct dlsym_verdict dlsym_decide(void *handle, const char *symbol, void *caller
 	 * find this library's export, or a definition after it. */
 	if (!symbol)
 		return verdict;
-	if (symbol == load_watch_probe) {
+	if (symbol == bypass_probe) {
 		verdict.jump = NULL;
 		verdict.answer = (void *)symbol;
 		return verdict;
 	}
 	row = entry_find(symbol);
 	if (handle == RTLD_NEXT || handle == RTLD_DEFAULT) {
-		/* RTLD_DEFAULT finds this library's export of a loader's function; RTLD_NEXT
-		 * another definition, which depends on the caller. */
-		if (handle == RTLD_NEXT && load_watch_is_loader(symbol))
-			load_watch_note();
+		if (handle == RTLD_NEXT && bypass_loader(symbol) && bypass_is_only_loader(symbol))
+			verdict.jump = resolve_first_loader;
 		/* UCX looks up functions by RTLD_NEXT, and finds the driver's. */
-		if (entry_is_only_ours(handle, symbol))
+		else if (entry_is_only_ours(handle, symbol))
 			verdict.jump = resolve_nothing;
 		else if (row && resolve_is_in_object(caller, ucx_objects) &&
 			 (verdict.answer = resolve_next_for_ucx(row)))
 			verdict.jump = NULL;
 		return verdict;
 	}
-	if (load_watch_is_loader(symbol) && !load_watch_are_noted()) {
+	if (bypass_loader(symbol)) {
 		verdict.jump = resolve_loader;
 		return verdict;
 	}
@@ -255,4 +260,48 @@ struct dlsym_verdict dlsym_decide(void *handle, const char *symbol, void *caller
 	verdict.jump = NULL;
 	verdict.answer = resolve_row(row, handle, symbol, caller);
 	return verdict;
+}
+
+/* ---- cuGetProcAddress: query the driver, then route by the returned pointer ----
+ *
+ * Only the driver defines which function a name, a version and flags select. Routing by name
+ * eventually returns a wrapper of another type (traps T9 to T13); the pointer is unambiguous. The
+ * driver fills symbolStatus. It also finds cuGetProcAddress itself here, so the runtime, which
+ * requests cuGetProcAddress through itself, keeps calling the wrapper.
+ */
+
+static void resolve_by_driver(CUresult result, const void *forward, const char *symbol,
+			      void **function)
+{
+	const struct entry_point *row;
+
+	if (result != CUDA_SUCCESS || !function || !*function ||
+	    (process_is_passive() && !process_observes()))
+		return;
+	entry_find_driver(*function);
+	row = entry_of_driver(*function);
+	if (row)
+		*function = entry_through_pointer(row);
+	else if (symbol && (row = entry_find(symbol)) && entry_must_be_seen(row) &&
+		 !resolve_is_known(*function, symbol) && !entry_of_driver(forward))
+		/* Another preload answered, perhaps with its own function. */
+		*function = resolve_of_preload(*function);
+}
+
+WRAP(cuGetProcAddress_v2, (symbol, function, version, flags, status), const char *symbol,
+     void **function, int version, cuuint64_t flags, CUdriverProcAddressQueryResult *status)
+{
+	CUresult result = forward(symbol, function, version, flags, status);
+
+	resolve_by_driver(result, (void *)forward, symbol, function);
+	return result;
+}
+
+WRAP(cuGetProcAddress, (symbol, function, version, flags), const char *symbol, void **function,
+     int version, cuuint64_t flags)
+{
+	CUresult result = forward(symbol, function, version, flags);
+
+	resolve_by_driver(result, (void *)forward, symbol, function);
+	return result;
 }

@@ -18,6 +18,7 @@
 #include "base/process.h"
 #include "intercept/bypass.h"
 #include "intercept/entry_points.h"
+#include "intercept/observed_verbs.h"
 
 /* Requests and responses without a provider's private part, in bytes (rdma/ib_user_verbs.h). */
 #define PLAIN_REQUEST  sizeof(struct ibv_reg_mr)
@@ -59,6 +60,9 @@ int ibv_cmd_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t hca_va
 	struct registration_keys keys;
 	int result;
 
+	if (process_observes())
+		return observed_reg_mr(pd, addr, length, hca_va, access, vmr, cmd, cmd_size, resp,
+				       resp_size);
 	if ((cmd_size == PLAIN_REQUEST && resp_size == PLAIN_RESPONSE &&
 	     verbs_hit(&request, &keys)) ||
 	    (!verbs_is_internal() && registration_concerns(&request) && verbs_may_serve(pd) &&
@@ -83,6 +87,8 @@ int ibv_cmd_dereg_mr(struct verbs_mr *vmr)
 	int saved_errno = errno;
 	int result;
 
+	if (process_observes())
+		return observed_dereg_mr(vmr);
 	/* process_is_passive() does not apply: in a forked child the kernel must not receive a
 	 * deregistration of the parent's regions. */
 	if (!registration_is_own_end(&vmr->ibv_mr) &&
@@ -163,6 +169,9 @@ int ibv_cmd_rereg_mr(struct verbs_mr *vmr, uint32_t flags, void *addr, size_t le
 	struct registration_keys keys;
 	int result;
 
+	if (process_observes())
+		return observed_rereg_mr(vmr, flags, addr, length, hca_va, access, pd, cmd,
+					 cmd_size, resp, resp_size);
 	if (!registration_holds(vmr)) {
 		result = next_verbs(ibv_cmd_rereg_mr)(vmr, flags, addr, length, hca_va, access, pd,
 						      cmd, cmd_size, resp, resp_size);
@@ -219,8 +228,11 @@ struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 int ibv_cmd_alloc_pd(struct ibv_context *context, struct ibv_pd *pd, struct ibv_alloc_pd *cmd,
 		     size_t cmd_size, struct ib_uverbs_alloc_pd_resp *resp, size_t resp_size)
 {
-	int result = next_verbs(ibv_cmd_alloc_pd)(context, pd, cmd, cmd_size, resp, resp_size);
+	int result;
 
+	if (process_observes())
+		return observed_alloc_pd(context, pd, cmd, cmd_size, resp, resp_size);
+	result = next_verbs(ibv_cmd_alloc_pd)(context, pd, cmd, cmd_size, resp, resp_size);
 	if (!result && !process_is_passive() && verbs_may_open(context)) {
 		bypass_check_hidden();
 		registration_pd_opened(pd, verbs_client_indexes_keys());
@@ -250,6 +262,8 @@ void verbs_uninit_context(struct verbs_context *context)
 		verbs_check_forget(device);
 		registration_context_closing(device);
 	}
+	if (process_observes())
+		observed_device_closing(context);
 	next_verbs(verbs_uninit_context)(context);
 	/* Without an open device libibverbs and the provider may leave the process. */
 	entry_forget_verbs();

@@ -29,6 +29,9 @@ void verbs_end_forwarding(void);
 const void *verbs_client_enter(const void *caller);
 void verbs_client_leave(const void *outer);
 
+/* That caller, or NULL. */
+const void *verbs_client_caller(void);
+
 /* True if registrations in the protection domain that the thread is allocating need unique keys:
  * its client indexes registrations by key, or may do so. */
 bool verbs_client_indexes_keys(void);

@@ -42,6 +42,11 @@ void verbs_client_leave(const void *outer)
 	client_caller = outer;
 }
 
+const void *verbs_client_caller(void)
+{
+	return client_caller;
+}
+
 /* libfabric defines fi_getinfo, also inside another library (an MPICH that contains libfabric). A
  * provider plug-in defines fi_prov_ini. Names are for an object without a GNU hash table. */
 static bool client_is_libfabric(const char *name, const struct object_tables *tables)

@@ -14,6 +14,7 @@
 
 #include "base/process.h"
 #include "intercept/entry_points.h"
+#include "intercept/observed_verbs.h"
 
 /* True if the program exported the dma-buf. Then sets `*inside`, true if the dma-buf holds the
  * whole range, and the request's address. */
@@ -92,6 +93,8 @@ int ibv_cmd_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uin
 	enum form form = verbs_has_private_attributes(driver) ? FORM_DATA_DIRECT : FORM_SUPPORTED;
 	int result;
 
+	if (process_observes())
+		return observed_reg_dmabuf_mr(pd, offset, length, iova, fd, access, vmr, driver);
 	if (verbs_forms_serve_dmabuf(fd, offset, form, &request, &keys)) {
 		verbs_fill(vmr, pd, IBV_MR_TYPE_DMABUF_MR, &keys);
 		mr->pd = pd;
@@ -155,6 +158,8 @@ int ibv_cmd_reg_mr_ex(struct ibv_pd *pd, struct verbs_mr *vmr, struct ibv_mr_ini
 	struct registration_keys keys;
 	int result;
 
+	if (process_observes())
+		return observed_reg_mr_ex(pd, vmr, attributes);
 	if (verbs_forms_serve_extended(attributes, &request, &keys)) {
 		verbs_fill(vmr, pd, type, &keys);
 		/* Releases up to 61 leave the provider's 0 here, and no access flag in it

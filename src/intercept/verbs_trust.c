@@ -38,7 +38,7 @@ bool verbs_may_serve(struct ibv_pd *pd)
 	int saved_errno = errno;
 	bool may;
 
-	bypass_scan();
+	bypass_check();
 	difference = verbs_trust_is_refused() ? NULL : verbs_check(pd);
 	if (difference)
 		verbs_trust_refuse(difference);
@@ -52,7 +52,7 @@ bool verbs_may_serve(struct ibv_pd *pd)
 bool verbs_hit(const struct registration_request *request, struct registration_keys *keys)
 {
 	return __atomic_load_n(&trust, __ATOMIC_RELAXED) == TRUST_GIVEN && !verbs_is_internal() &&
-	       bypass_is_settled() && registration_hit(request, keys);
+	       registration_hit(request, keys);
 }
 
 bool verbs_serve(const struct registration_request *request, struct registration_keys *keys)

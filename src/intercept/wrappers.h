@@ -6,18 +6,9 @@
 #include "base/process.h"
 #include "intercept/entry_points.h"
 #include "intercept/bypass.h"
-#include "memory/captures.h"
 #include "memory/keep.h"
 #include "memory/memory.h"
 #include "memory/queries.h"
-
-/* Detect bypassing callers before answering a query and before keeping memory: both require every
- * free to be intercepted. */
-static inline void wrapper_scan(void)
-{
-	if (queries_are_on() || keep_is_on())
-		bypass_scan();
-}
 
 /* Call with the driver's result, which it returns. Out-parameters are read only after CUDA_SUCCESS,
  * and may be null. `size` in bytes; 0: the driver's size counts. */
@@ -27,19 +18,14 @@ static inline CUresult wrapper_allocated(CUresult result, enum allocation_kind k
 	if (result != CUDA_SUCCESS || !address || !*address || process_is_passive())
 		return result;
 	memory_allocated(kind, *address, size);
-	/* Pool allocations are too frequent for a scan each. */
-	if (kind != ALLOCATION_POOL)
-		wrapper_scan();
+	bypass_check();
 	return result;
 }
 
 /* True: the request is served from kept memory. */
 static inline bool wrapper_reuse(const struct keep_request *request, CUdeviceptr *address)
 {
-	if (!address || !keep_is_on() || !keep_allocate(request, address))
-		return false;
-	wrapper_scan();
-	return true;
+	return address && keep_is_on() && keep_allocate(request, address);
 }
 
 /* The result of `call`, which needs `bytes` on the device (an ordinal, or KEEP_*); 0: unknown. If

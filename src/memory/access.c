@@ -12,7 +12,6 @@
 #include <stddef.h>
 
 #include "memory/driver.h"
-#include "memory/events.h"
 #include "memory/table.h"
 #include "report/statistics.h"
 
@@ -33,9 +32,9 @@ static void access_set(const struct allocation *mapping, bool accessible)
 	if (error)
 		events_untracked(&before, error);
 	if (error || !accessible)
-		events_freeing(&before);
+		events_ending(&before);
 	else
-		events_allocated(&after);
+		events_emit(MEMORY_ALLOCATED, &after);
 }
 
 static bool access_query(const struct allocation *mapping)

@@ -9,7 +9,6 @@
 #include "base/config.h"
 #include "base/log.h"
 #include "base/process.h"
-#include "memory/events.h"
 #include "memory/kept.h"
 #include "memory/table.h"
 #include "report/statistics.h"
@@ -28,7 +27,7 @@ void memory_missed_free(const struct allocation *ended)
 		 "memory at 0x%llx: peerpin missed its free, and ends its registrations now. "
 		 "Please report how the program frees GPU memory.",
 		 (unsigned long long)ended->base);
-	events_freeing(ended);
+	events_ending(ended);
 }
 
 static bool allocate_is_recorded(const struct allocation *allocation)
@@ -66,7 +65,7 @@ bool memory_insert(struct allocation *allocation)
 	if (error)
 		events_untracked(allocation, error);
 	else
-		events_allocated(allocation);
+		events_emit(MEMORY_ALLOCATED, allocation);
 	return true;
 }
 
@@ -78,8 +77,7 @@ void memory_reserved(uint64_t base, uint64_t size)
 		memory_missed_free(&ended);
 }
 
-static void allocate_record(enum allocation_kind kind, uint64_t base, uint64_t size,
-			    bool host_allocated)
+void memory_allocated(enum allocation_kind kind, uint64_t base, uint64_t size)
 {
 	/* A later call makes VMM memory accessible. */
 	struct allocation allocation = {
@@ -100,19 +98,9 @@ static void allocate_record(enum allocation_kind kind, uint64_t base, uint64_t s
 		memory_reserved(base, size);
 		return;
 	}
-	allocation.integrated = host_allocated && attributes_integrated(allocation.device);
+	allocation.integrated = kind == ALLOCATION_HOST && attributes_integrated(allocation.device);
 	if (memory_insert(&allocation))
 		events_count_allocation(kind, size);
 	if (kind == ALLOCATION_POOL && allocation.described && keep_is_on())
 		keep_pool_allocated(allocation.device);
-}
-
-void memory_allocated(enum allocation_kind kind, uint64_t base, uint64_t size)
-{
-	allocate_record(kind, base, size, false);
-}
-
-void memory_host_allocated(uint64_t base, uint64_t size)
-{
-	allocate_record(ALLOCATION_HOST, base, size, true);
 }

@@ -5,7 +5,7 @@
  * counter. So at least one of them reads the other's count: the call is then not made, or the begin
  * waits.
  */
-#include "memory/captures.h"
+#include "memory/memory.h"
 
 #include "base/atomics.h"
 #include "base/kernel.h"
@@ -17,8 +17,8 @@
 /* More than a process begins. */
 #define CAPTURES_UNKNOWN (1 << 30)
 
-/* A held-off begin waits for some µs. The limit, far above: the driver may make a call wait that
- * waits for nothing by itself, say for room in a stream's queue. */
+/* A begin waits for the calls that hold it off. The limit is far above their time: the driver may
+ * make a call wait that waits for nothing by itself, say for room in a stream's queue. */
 #define HOLD_NS	      1000000000u
 #define HOLD_PAUSE_NS 1000
 
@@ -35,7 +35,7 @@ static __attribute__((noinline, cold)) void captures_await_holds(void)
 
 bool captures_begin(void)
 {
-	if (process_is_passive())
+	if (process_is_passive() && !process_observes())
 		return false;
 	add_seq_cst(&open_captures, 1);
 	if (load_seq_cst(&holds))

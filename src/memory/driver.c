@@ -4,7 +4,7 @@
 
 #include "base/atomics.h"
 #include "base/loaded.h"
-#include "base/own_thread.h"
+#include "base/process.h"
 #include "base/text.h"
 
 static _Atomic(const void *) served; /* an address in the driver */
@@ -15,14 +15,13 @@ static bool driver_is_object(const struct dl_phdr_info *object)
 	struct object_tables tables;
 
 	return text_begins(object_file_name(object), "libcuda.so") ||
-	       (object_read(object, &tables) && loaded_is_library(&tables, "libcuda.so.1"));
+	       (object_read(object, &tables) && text_equals(tables.soname, "libcuda.so.1"));
 }
 
 struct driver_search {
 	const void *served, *seen;
 	bool has_served, has_seen;
 	const void *first;
-	unsigned int count;
 };
 
 static int driver_search_object(struct dl_phdr_info *object, size_t size, void *argument)
@@ -34,25 +33,29 @@ static int driver_search_object(struct dl_phdr_info *object, size_t size, void *
 		return 0;
 	search->has_served |= object_contains(object, (uintptr_t)search->served);
 	search->has_seen |= object_contains(object, (uintptr_t)search->seen);
-	if (!search->count++)
+	if (!search->first)
 		search->first = object_part(object, PT_LOAD);
 	return 0;
+}
+
+/* Reads the tables of the object at the address alone. */
+static int driver_check_owner(struct dl_phdr_info *object, size_t size, void *argument)
+{
+	struct driver_search *search = argument;
+
+	(void)size;
+	if (!object_contains(object, (uintptr_t)search->seen))
+		return 0;
+	search->has_seen = driver_is_object(object);
+	return 1;
 }
 
 bool driver_contains(const void *address)
 {
 	struct driver_search search = { .seen = address };
 
-	loaded_walk(driver_search_object, &search);
+	loaded_walk(driver_check_owner, &search);
 	return search.has_seen;
-}
-
-unsigned int driver_count(void)
-{
-	struct driver_search search = { .seen = NULL };
-
-	loaded_walk(driver_search_object, &search);
-	return search.count;
 }
 
 const void *driver_served(const void *seen)

@@ -66,9 +66,8 @@ const void *driver_served(const void *seen);
 bool driver_stays(void);
 void driver_check(void);
 
-/* True if the address lies in a libcuda of this namespace; the number of these. */
+/* True if the address lies in a libcuda of this namespace. */
 bool driver_contains(const void *address);
-unsigned int driver_count(void);
 
 /* Bracket the library's own driver calls on one thread: in the default mode they would invalidate a
  * capture of the application (measured). True: driver_restore_capture() must restore the mode. */

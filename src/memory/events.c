@@ -1,95 +1,57 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* events.c -- events of the memory layer: to its subscribers, the log and the statistics */
-#include "memory/events.h"
+/* events.c -- events of allocations: to the layers above, the log, the trace and the statistics */
+#include "memory/table.h"
 
 #include <errno.h>
-#include <stddef.h>
 
 #include "base/atomics.h"
 #include "base/log.h"
 #include "base/pool.h"
 #include "report/errors.h"
 #include "report/statistics.h"
+#include "report/trace.h"
 
-static const char *events_kind_name(enum allocation_kind kind)
-{
-	static const char names[][12] = {
+/* Names of a kind in the log, and in the trace. */
+static const char events_kinds[][12] = {
 #define KIND(kind, name) #name,
-		ALLOCATION_KINDS(KIND)
+	ALLOCATION_KINDS(KIND)
 #undef KIND
-			"host"
-	};
+		"host"
+};
+static const char events_traced_kinds[][20] = {
+#define KIND(kind, name) #name " memory",
+	ALLOCATION_KINDS(KIND)
+#undef KIND
+		"host memory"
+};
 
-	return names[kind];
+/* The trace has the program's allocations and frees: kept memory is freed memory. Snapshots of the
+ * statistics are due in the time of these calls. */
+static void events_trace(const struct allocation *allocation, bool begins)
+{
+	if (trace_is_on())
+		trace_allocation(begins, allocation->event_id, allocation->base, allocation->size,
+				 allocation->device, events_traced_kinds[allocation->kind]);
+	statistics_snapshot();
 }
 
-static void events_log(const char *event, const struct allocation *allocation)
+void events_emit(enum memory_event event, const struct allocation *allocation)
 {
-	log_message(LOG_TRACE, "%s 0x%llx %llu %s id %llu%s", event,
+	static const char names[][12] = { "allocated", "freeing", "keeping", "reused",
+					  "releasing" };
+	bool concerns = memory_is_for_adapters(allocation);
+
+	log_message(LOG_TRACE, "%s 0x%llx %llu %s id %llu%s", names[event],
 		    (unsigned long long)allocation->base, (unsigned long long)allocation->size,
-		    events_kind_name(allocation->kind), (unsigned long long)allocation->event_id,
-		    memory_is_for_adapters(allocation) ? "" : ", not for adapters");
-}
-
-/* Subscribers of an event: the driver's events concern those that follow the memory, the program's
- * events those that follow the program. */
-enum { OF_DRIVER = 1, OF_PROGRAM = 2 };
-
-static bool events_concerns(const struct memory_subscriber *subscriber, unsigned int of)
-{
-	return of & (subscriber->of_program ? OF_PROGRAM : OF_DRIVER);
-}
-
-static void events_emit_allocated(const struct allocation *allocation, unsigned int of)
-{
-	if (!memory_is_for_adapters(allocation))
+		    events_kinds[allocation->kind], (unsigned long long)allocation->event_id,
+		    concerns ? "" : ", not for adapters");
+	if (!concerns)
 		return;
-	for (size_t i = 0; memory_subscribers[i]; i++) {
-		if (events_concerns(memory_subscribers[i], of))
-			memory_subscribers[i]->allocated(allocation);
-	}
-}
-
-static inline __attribute__((always_inline)) void
-events_emit_freeing(const struct allocation *allocation, unsigned int of)
-{
-	size_t count = 0;
-
-	if (!memory_is_for_adapters(allocation))
-		return;
-	while (memory_subscribers[count])
-		count++;
-	while (count--) {
-		if (events_concerns(memory_subscribers[count], of))
-			memory_subscribers[count]->freeing(allocation);
-	}
-}
-
-void events_allocated(const struct allocation *allocation)
-{
-	events_log("allocated", allocation);
-	events_emit_allocated(allocation, OF_DRIVER | OF_PROGRAM);
-}
-
-void events_freeing(const struct allocation *allocation)
-{
-	events_log(allocation->hidden ? "releasing" : "freeing", allocation);
-	if (__builtin_expect(allocation->hidden, false))
-		events_emit_freeing(allocation, OF_DRIVER);
-	else
-		events_emit_freeing(allocation, OF_DRIVER | OF_PROGRAM);
-}
-
-void events_hidden(const struct allocation *allocation)
-{
-	events_log("keeping", allocation);
-	events_emit_freeing(allocation, OF_PROGRAM);
-}
-
-void events_shown(const struct allocation *allocation)
-{
-	events_log("reused", allocation);
-	events_emit_allocated(allocation, OF_PROGRAM);
+	if (event == MEMORY_FREEING || event == MEMORY_KEEPING)
+		events_trace(allocation, false);
+	memory_hook(event, allocation);
+	if (event == MEMORY_ALLOCATED || event == MEMORY_REUSED)
+		events_trace(allocation, true);
 }
 
 void events_count_allocation(enum allocation_kind kind, uint64_t size)

@@ -2,7 +2,7 @@
 /* exports.c -- source addresses of the dma-bufs that the program exported
  *
  * The inode identifies a dma-buf: descriptors are closed and reused, duplicated and passed on, but
- * each export has an inode of its own (measured, sheet cuda-driver-h200), except copies of a
+ * each export has an inode of its own (measured), except copies of a
  * region's dma-buf (registration_export()), whose range is equal. The kernel counts inodes up: a
  * repeated inode is billions of exports away.
  *
@@ -22,8 +22,8 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/kernel.h"
+#include "base/pool.h"
 #include "memory/table.h"
 #include "report/statistics.h"
 
@@ -101,7 +101,7 @@ static uint32_t exports_after(uint32_t last)
 	return last + 1 < exports.used ? last + 1 : 1;
 }
 
-/* Without another use of the record. */
+/* Unlink the record from its bucket, and return it. */
 static uint32_t exports_unlinked(uint32_t index)
 {
 	*exports_link(exports_at(index)) = exports_at(index)->next;

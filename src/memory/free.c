@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* free.c -- ends of allocations: by free, by context end, or no longer reported by the driver */
+/* free.c -- ends of allocations: by free, by context end, or no longer reported by the driver; tag
+ * checks */
 #include "memory/memory.h"
 
 #include <pthread.h>
 #include <stddef.h>
 
+#include "base/atomics.h"
 #include "base/config.h"
 #include "base/log.h"
 #include "base/pool.h"
-#include "memory/events.h"
+#include "memory/keep.h"
+#include "memory/queries.h"
 #include "memory/table.h"
 #include "report/statistics.h"
 
@@ -46,7 +49,7 @@ static void free_end(const struct allocation *ended)
 {
 	if (!ended->hidden)
 		events_count_free(ended, 1);
-	events_freeing(ended);
+	events_ending(ended);
 }
 
 bool memory_freeing(enum memory_free call, uint64_t base, struct allocation *ended)
@@ -112,25 +115,18 @@ static struct pending_frees *free_add(struct pending_frees *frees, const struct 
 	return added;
 }
 
-static bool free_is_in_use(const struct allocation *allocation)
-{
-	for (size_t i = 0; memory_subscribers[i]; i++) {
-		if (memory_subscribers[i]->in_use && memory_subscribers[i]->in_use(allocation))
-			return true;
-	}
-	return false;
-}
-
-/* Counter of intercepted retains, and its value at which the context may still be ended. */
-struct retains {
-	const _Atomic unsigned int *count;
+/* A release of a context: the predicate of memory that stays; the counter of intercepted retains,
+ * and its value at which the context may still be ended. */
+struct release {
+	bool (*is_in_use)(const struct allocation *allocation);
+	const _Atomic unsigned int *retains;
 	unsigned int unchanged;
 };
 
-/* Ends the context's allocations. With `retains`: only those of the program that no client uses,
+/* Ends the context's allocations. With `release`: only those of the program that no client uses,
  * until a retain begins. Memory of pools and VMM memory has no context, and outlives all contexts
  * (measured). */
-static struct pending_frees *free_context(CUcontext context, const struct retains *retains)
+static struct pending_frees *free_context(CUcontext context, const struct release *release)
 {
 	struct allocation batch[WALK_BATCH], ended;
 	uint32_t cursor = 0;
@@ -138,10 +134,10 @@ static struct pending_frees *free_context(CUcontext context, const struct retain
 	unsigned int count;
 
 	while (context && (count = memory_next(&cursor, batch, WALK_BATCH)) &&
-	       (!retains || load_seq_cst(retains->count) == retains->unchanged)) {
+	       (!release || load_seq_cst(release->retains) == release->unchanged)) {
 		for (unsigned int i = 0; i < count; i++) {
 			if (batch[i].context == context &&
-			    (!retains || (!batch[i].hidden && !free_is_in_use(&batch[i]))) &&
+			    (!release || (!batch[i].hidden && !release->is_in_use(&batch[i]))) &&
 			    table_take(batch[i].base, batch[i].id, &ended))
 				frees = free_add(frees, &ended);
 		}
@@ -154,11 +150,11 @@ struct pending_frees *memory_context_freeing(CUcontext context)
 	return free_context(context, NULL);
 }
 
-struct pending_frees *memory_context_releasing(CUcontext context,
-					       const _Atomic unsigned int *retains,
-					       unsigned int unchanged)
+struct pending_frees *
+memory_context_releasing(CUcontext context, bool (*is_in_use)(const struct allocation *allocation),
+			 const _Atomic unsigned int *retains, unsigned int unchanged)
 {
-	return free_context(context, &(struct retains){ retains, unchanged });
+	return free_context(context, &(struct release){ is_in_use, retains, unchanged });
 }
 
 /* True if an allocation crosses either end of the range, or if the allocation at `base` is no VMM
@@ -251,4 +247,33 @@ void memory_range_gone(uint64_t base, uint64_t size)
 void memory_check_pools(void)
 {
 	free_end_unreported(&(struct selection){ .pools = true }, memory_missed_free);
+}
+
+/* ---- checks, where a record alone is not enough ---- */
+
+_Atomic bool memory_verify_mode;
+
+void memory_verify_always(void)
+{
+	store_relaxed(&memory_verify_mode, true);
+	queries_end();
+	keep_end();
+}
+
+bool memory_check(const struct allocation *allocation)
+{
+	struct allocation ended;
+
+	statistics_count(verify_checks);
+	if (attributes_match(allocation))
+		return true;
+	if (!table_take(allocation->base, allocation->id, &ended))
+		return false; /* freed meanwhile by an intercepted call */
+	statistics_count(verify_disagreements);
+	log_message(LOG_ERROR,
+		    "verification: the record at 0x%llx differs from the driver, and ends now. "
+		    "Please report how the program allocates memory.",
+		    (unsigned long long)allocation->base);
+	memory_missed_free(&ended);
+	return false;
 }

@@ -10,13 +10,13 @@
  * split is released: readers still inside find there every allocation that was live before they
  * came.
  */
-#include "memory/index.h"
+#include "memory/table.h"
 
 #include <errno.h>
 #include <stddef.h>
 
 #include "base/atomics.h"
-#include "base/arena.h"
+#include "base/pool.h"
 
 #define LEAVES_MAX (1u << 17) /* 47-bit addresses, 1 GiB per leaf */
 #define NODES_MAX  (1u << 22)

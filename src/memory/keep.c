@@ -17,13 +17,11 @@
 #include "base/config.h"
 #include "base/loaded.h"
 #include "base/log.h"
-#include "base/own_thread.h"
 #include "base/pool.h"
 #include "base/process.h"
 #include "base/system.h"
-#include "memory/captures.h"
+#include "memory/memory.h"
 #include "memory/driver.h"
-#include "memory/events.h"
 #include "memory/kept.h"
 #include "memory/lookup.h"
 #include "memory/table.h"
@@ -98,9 +96,7 @@ void kept_renew(void)
 /* compute-sanitizer has to see each allocation and each free. */
 static bool keep_is_sanitized(void)
 {
-	static _Atomic uint64_t answer;
-
-	return loaded_has("libsanitizer-collection.so", &answer);
+	return loaded_has("libsanitizer-collection.so");
 }
 
 static void keep_begin(void)
@@ -186,19 +182,9 @@ uint64_t kept_bytes(unsigned int list)
 
 /* ---- bins; with the lock held ---- */
 
-/* The size of the largest memory in the bin of device memory of that size. */
-static uint64_t keep_bin_size(uint64_t size)
-{
-	uint64_t unit = size > KEPT_SMALL ? BLOCK
-			: size < 4096	  ? 512
-					  : (uint64_t)1 << (60 - __builtin_clzll(size));
-
-	return (size + unit - 1) & ~(unit - 1);
-}
-
 /* The last bin whose memory serves a request. Larger memory serves its own bin: what it has in
  * excess cannot be given back while the program has it. Small memory serves requests of two thirds
- * of its size: random sizes up to 64 KiB or 1 MiB over UCX 1.22 take 2.3 times as long without. */
+ * of its size: random sizes over UCX take much longer without (docs/performance/h200-stacks.md). */
 static uint64_t keep_last_bin_size(uint64_t size)
 {
 	uint64_t bin = keep_bin_size(size), most = bin + bin / 2;
@@ -282,7 +268,7 @@ static void keep_count_noted(CUcontext context, uint64_t size)
 	}
 }
 
-/* Of at most `last` bytes, the smallest; of several, the last freed. */
+/* Find the smallest entry of at most `last` bytes; of several, the last freed. */
 static struct entry *keep_find_in(struct bin *bin, CUcontext context,
 				  const struct keep_request *request, uint64_t last)
 {
@@ -425,7 +411,7 @@ static void keep_release_memory(const struct allocation *allocation)
 
 	if (!table_take(allocation->base, allocation->id, &ended))
 		return;
-	events_freeing(&ended);
+	events_ending(&ended);
 	if (attributes_match(&ended))
 		keep_free_in_driver(allocation);
 }
@@ -442,7 +428,7 @@ static void keep_collect(struct batch *batch, struct entry *entry)
 	TAILQ_INSERT_TAIL(&batch->entries, entry, in_order);
 }
 
-/* Without the lock. */
+/* Release the batch. The caller does not hold the lock. */
 static void keep_release_batch(struct batch *batch)
 {
 	struct entry *entry = TAILQ_FIRST(&batch->entries);
@@ -464,7 +450,7 @@ static void keep_release_batch(struct batch *batch)
 		}
 		add_relaxed(&keep_releases_ended, 1);
 		pthread_mutex_unlock(&keep_lock);
-		system_wake(&release_ended);
+		pthread_cond_broadcast(&release_ended);
 	}
 	own_releases--;
 	system_release_cancellation(held);
@@ -498,7 +484,7 @@ bool kept_release(const struct kept_part *part)
 	return releases_any;
 }
 
-/* With the lock held. */
+/* The caller holds the lock. */
 static bool keep_is_in_flight(const struct kept_part *part, uint64_t last)
 {
 	const struct batch *batch;
@@ -515,7 +501,8 @@ static bool keep_is_in_flight(const struct kept_part *part, uint64_t last)
 	return false;
 }
 
-/* A subscriber's call inside a release does not wait: two of them would wait for each other. */
+/* A call inside a release, of a subscriber, does not wait: two of them would wait for each other.
+ */
 void kept_await_releases(const struct kept_part *part)
 {
 	uint64_t last;
@@ -629,12 +616,12 @@ static bool keep_is_wise(const struct allocation *allocation, uint64_t limit)
 /* The caller has hidden the allocation. */
 static bool keep_hidden(struct allocation *allocation)
 {
-	events_hidden(allocation);
+	events_emit(MEMORY_KEEPING, allocation);
 	if (keep_wait(allocation->context) == CUDA_SUCCESS && keep_add(allocation))
 		return true;
 	/* The driver's own free decides. */
 	if (table_show(allocation))
-		events_shown(allocation);
+		events_emit(MEMORY_REUSED, allocation);
 	return false;
 }
 
@@ -720,7 +707,7 @@ bool keep_allocate(const struct keep_request *request, CUdeviceptr *address)
 	if (reuses) {
 		statistics_count(reused);
 		events_count_allocation(kept.kind, kept.size);
-		events_shown(&kept);
+		events_emit(MEMORY_REUSED, &kept);
 		*address = kept.base;
 	}
 	system_release_cancellation(held);

@@ -12,9 +12,8 @@
  *
  * To the program it is freed memory. Its record is hidden: the look-up of queries and requests
  * finds no allocation. Calls with a hidden address are forwarded with KEEP_ABSENT instead. The
- * driver answers there as at freed memory (measured), in its own order of checks. Subscribers of
- * the program's events receive a free, and an allocation with a new event_id. All others receive
- * `freeing` before the driver frees the memory in the end.
+ * driver answers there as at freed memory (measured), in its own order of checks. Events: KEEPING,
+ * then REUSED with a new event_id, or RELEASING before the driver frees the memory in the end.
  *
  * An allocation, or another call that needs memory, waits for the GPU in one case alone: the driver
  * refused it for want of memory. All other releases are part of frees, which wait anyway.
@@ -23,7 +22,7 @@
  * context that is not usable, and for memory that does not fit within the limit. After a bypassing
  * caller was found, and under compute-sanitizer, nothing is kept.
  *
- * Any thread. No lock is held across a call to the driver or to a subscriber.
+ * Any thread. No lock is held across a call to the driver or to memory_hook.
  */
 #ifndef PEERPIN_MEMORY_KEEP_H
 #define PEERPIN_MEMORY_KEEP_H
@@ -60,6 +59,19 @@ struct keep_targets {
 };
 extern const struct keep_targets keep_targets;
 
+/* An allocation above 1 MiB begins blocks of its own, which count as used (measured). */
+#define KEPT_SMALL ((uint64_t)1 << 20)
+
+/* The size of the largest memory in the bin of device memory of that size. */
+static inline uint64_t keep_bin_size(uint64_t size)
+{
+	uint64_t unit = size > KEPT_SMALL ? BLOCK
+			: size < 4096	  ? 512
+					  : (uint64_t)1 << (60 - __builtin_clzll(size));
+
+	return (size + unit - 1) & ~(unit - 1);
+}
+
 /* What the program asked for. */
 struct keep_request {
 	enum allocation_kind kind; /* DEVICE or HOST */
@@ -67,7 +79,8 @@ struct keep_request {
 	uint64_t size;		   /* bytes */
 };
 
-/* By cuMemAllocHost, whose flags are the driver's: beyond any flags of cuMemHostAlloc. */
+/* Stands for the flags of cuMemAllocHost, which the driver chooses: beyond any of cuMemHostAlloc.
+ */
 #define KEEP_ALLOC_HOST ((uint64_t)1 << 32)
 
 /* True: *address is kept memory for the request, and the program's now. */
@@ -106,6 +119,10 @@ static inline uint64_t keep_exported(uint64_t address, uint64_t size)
  * returns its unused memory before the driver reports. */
 uint64_t keep_free_bytes(void);
 void keep_return_pool(void);
+
+/* Wait for the work of the calling thread's current context, as a free does, by an event. False: a
+ * stream may be captured, or the driver has no events of contexts. */
+bool keep_await_current(void);
 
 /* ---- want of memory ---- */
 

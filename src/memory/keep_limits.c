@@ -6,7 +6,7 @@
 #include "base/job_file.h"
 #include "base/kernel.h"
 #include "base/system.h"
-#include "memory/captures.h"
+#include "memory/memory.h"
 #include "memory/driver.h"
 #include "memory/kept.h"
 
@@ -18,7 +18,7 @@
 #define ASK_EVERY   (1000 * MS) /* after an answer that was too little */
 #define TRY_EVERY   (5 * MS)
 
-/* Beside it no program lacks memory. */
+/* No program lacks memory because so much is kept. */
 #define ROOM_MIN ((uint64_t)32 << 20)
 
 /* ---- what the program has ---- */
@@ -65,7 +65,7 @@ uint64_t kept_trial(unsigned int list)
 
 /* ---- limits ---- */
 
-/* Of a list; any thread stores. What two threads store at once may get lost. */
+/* Any thread stores the limit of a list. A store may get lost beside that of another thread. */
 static struct limit {
 	_Atomic uint64_t bytes, due; /* due: when it is determined anew */
 	_Atomic uint64_t keep_after; /* another rank wants memory until then */
@@ -232,7 +232,7 @@ static bool limits_ask(struct keep_refusal *refusal, uint64_t bytes)
 bool keep_retry(struct keep_refusal *refusal, int device, uint64_t bytes)
 {
 	if (!refusal->tries++) {
-		/* Until keep_end_refusal(). */
+		/* keep_end_refusal() ends all three. */
 		refusal->held = system_hold_cancellation();
 		add_seq_cst(&refusals, 1);
 		refusal->device = device == KEEP_CURRENT || device == KEEP_POOL

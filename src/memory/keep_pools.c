@@ -12,11 +12,11 @@
  */
 #include "base/config.h"
 #include "base/system.h"
-#include "memory/captures.h"
+#include "memory/memory.h"
 #include "memory/driver.h"
 #include "memory/kept.h"
 
-/* Of a threshold of peerpin's: no program sets a number of bytes that ends so. */
+/* The low bits of peerpin's thresholds: no program sets a number of bytes that ends so. */
 #define THRESHOLD_MARK	  ((uint64_t)0x15bad)
 #define THRESHOLD_MARKING (BLOCK - 1)
 
@@ -63,7 +63,7 @@ static void pools_raise(int device)
 	CUmemoryPool pool;
 	uint64_t limit = kept_limit(kept_list_of(device), 0);
 
-	/* Not known yet. */
+	/* The limit is not known yet. */
 	if (!limit) {
 		store_relaxed(&pools[device].state, POOL_UNREAD);
 		return;
@@ -100,8 +100,7 @@ void keep_pool_allocated(int device)
 
 /* ---- unused memory ---- */
 
-/* Only the driver knows what it can return: memory whose neighbours are in use stays (measured: 1
- * GiB of 16 MiB each, of which every second was freed, returns nothing). */
+/* Only the driver knows what it can return: memory whose neighbours are in use stays (measured). */
 static uint64_t pools_trim(CUmemoryPool pool)
 {
 	CUstreamCaptureMode mode;

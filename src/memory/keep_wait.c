@@ -6,7 +6,7 @@
  * context splits it into a record, which ends captures too, but is short enough to hold them off,
  * and a wait for the event, which ends none (measured).
  */
-#include "memory/captures.h"
+#include "memory/memory.h"
 #include "memory/driver.h"
 #include "memory/kept.h"
 
@@ -53,8 +53,8 @@ static bool keep_wait_by_event(const struct driver_calls *driver, CUcontext cont
 	return recorded;
 }
 
-/* The driver's own free waits for the context, and ends no capture in relaxed mode (measured: 31
- * µs, and its allocation as long). Also for a free that meets a capture. */
+/* Allocate and free: the driver's own free waits for the context, and ends no capture in relaxed
+ * mode (measured). A free that meets a capture waits like this, too. */
 static CUresult keep_wait_by_free(const struct driver_calls *driver)
 {
 	CUdeviceptr memory;
@@ -106,4 +106,21 @@ bool keep_is_idle(CUcontext current)
 
 	driver_restore_capture(relaxed, &mode);
 	return known && result == CUDA_SUCCESS;
+}
+
+bool keep_await_current(void)
+{
+	const struct driver_calls *driver = driver_calls();
+	CUcontext current = NULL;
+	CUstreamCaptureMode mode;
+	CUresult result;
+	bool relaxed, waited;
+
+	if (captures_may_be_open() || !driver->cuCtxGetCurrent ||
+	    driver->cuCtxGetCurrent(&current) != CUDA_SUCCESS || !current)
+		return false;
+	relaxed = driver_relax_capture(&mode);
+	waited = keep_wait_by_event(driver, current, driver->cuEventSynchronize, &result);
+	driver_restore_capture(relaxed, &mode);
+	return waited && result == CUDA_SUCCESS;
 }

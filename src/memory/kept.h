@@ -26,9 +26,6 @@ static inline unsigned int kept_list_number(const struct allocation *allocation)
 	return kept_list_of(allocation->kind == ALLOCATION_HOST ? KEEP_HOST : allocation->device);
 }
 
-/* An allocation above 1 MiB begins blocks of its own, which count as used (measured). */
-#define KEPT_SMALL ((uint64_t)1 << 20)
-
 /* Bytes that the driver takes for device memory of a size: whole blocks, or the size. */
 static inline uint64_t kept_bytes_for(uint64_t size)
 {

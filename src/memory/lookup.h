@@ -34,7 +34,7 @@
 #include "memory/memory.h"
 
 #define ADDRESS_BITS 48
-#define BLOCK_SHIFT  21 /* 2 MiB: driver's block for small allocations (sheet cuda-driver-h200) */
+#define BLOCK_SHIFT  21 /* 2 MiB: the driver's block for small allocations (measured) */
 #define LEAF_SHIFT   30
 #define FAN_SHIFT    6 /* 64 parts: 2 MiB, 32 KiB, 512 bytes (alignment of allocations) */
 #define LEAF_ENTRIES (1u << (LEAF_SHIFT - BLOCK_SHIFT))
@@ -206,7 +206,7 @@ LOOKUP_INLINE bool lookup(uint64_t address, struct found *found)
  * request. */
 #define TRAIT_HIDDEN		  TRAIT(7)
 #define TRAITS_SHOWN_WHILE_HIDDEN (TRAIT(0) - 1)
-/* Of a new record. */
+/* Traits that a new record may have. */
 #define TRAITS_OF_MEMORY ((TRAIT(8) - 1) & ~(TRAIT_USED | TRAIT_HIDDEN))
 
 static inline int traits_device(uint64_t traits)

@@ -3,10 +3,9 @@
  *
  * Each allocation has one record, from the driver's success until just before the driver frees the
  * memory. A new allocation ends every record that overlaps its range. The layer does not use verbs.
- * Subscribers receive the allocated and freeing events.
  *
  * Look-ups are wait-free on any number of threads. Allocations and frees take the table's lock. The
- * layer calls no subscriber and no driver function while holding the lock.
+ * layer calls neither memory_hook nor a driver function while holding the lock.
  */
 #ifndef PEERPIN_MEMORY_MEMORY_H
 #define PEERPIN_MEMORY_MEMORY_H
@@ -31,7 +30,7 @@ enum allocation_kind {
 #define KIND(kind, name) ALLOCATION_##kind,
 	ALLOCATION_KINDS(KIND)
 #undef KIND
-		ALLOCATION_HOST, /* host memory, allocated by the driver or registered with it */
+		ALLOCATION_HOST, /* host memory, allocated by the driver */
 };
 
 #define ALLOCATIONS_MAX (1u << 22) /* live at once: greater than every slot */
@@ -42,7 +41,7 @@ struct allocation {
 	uint64_t base;	    /* address of the first byte */
 	uint64_t size;	    /* bytes, as requested from the driver */
 	uint64_t id;	    /* of the memory: unique in the process, never reused */
-	uint64_t event_id;  /* for subscribers; kept memory gets a new one when it is reused */
+	uint64_t event_id;  /* of the program's use: kept memory gets a new one when it is reused */
 	uint64_t buffer_id; /* BUFFER_ID of the driver */
 	CUcontext context;
 	uint64_t keep_key; /* what distinguishes it from others of its kind and size (keep.h) */
@@ -105,34 +104,36 @@ static inline uint64_t memory_extent(const struct allocation *allocation)
 	return ((allocation->base + allocation->size + unit - 1) & ~(unit - 1)) - allocation->base;
 }
 
-/* Subscribers receive events of this memory only. */
+/* The layers above receive events of this memory only. */
 static inline bool memory_is_for_adapters(const struct allocation *allocation)
 {
 	return memory_is_registrable(allocation) || memory_is_exportable(allocation);
 }
 
-/* Callbacks run in list order on allocation and in reverse order on free, on the allocating or
- * freeing thread. Loss of access to VMM memory is a free; restored access is a new allocation.
- * `freeing` returns only after the subscriber has stopped using the memory: the driver's free
- * follows. */
-struct memory_subscriber {
-	bool of_program; /* kept memory is freed and allocated anew: keep.h */
-	void (*allocated)(const struct allocation *allocation);
-	void (*freeing)(const struct allocation *allocation);
-	/* True if `freeing` would revoke what a client uses. NULL: never. */
-	bool (*in_use)(const struct allocation *allocation);
+/* Events of an allocation, on the allocating or freeing thread. Loss of access to VMM memory is
+ * FREEING; restored access is a new allocation. */
+enum memory_event {
+	MEMORY_ALLOCATED, /* after the driver's success */
+	MEMORY_FREEING,	  /* before the driver's free, or where a free was missed */
+	MEMORY_KEEPING,	  /* the program has freed memory that peerpin keeps (keep.h) */
+	MEMORY_REUSED,	  /* the program has been given kept memory */
+	MEMORY_RELEASING, /* before the driver's free of kept memory */
 };
 
-/* Subscribers in list order, ended by NULL: a link-time constant of the intercept layer. */
-extern const struct memory_subscriber *const memory_subscribers[];
+/* The one call that climbs: the intercept layer defines it, at link time, since constructors of
+ * other libraries allocate before this library's. Memory ends in the middle of other calls: a stale
+ * record under a new allocation, kept memory that a free releases, a check that fails. The layers
+ * above must have stopped using it when the hook returns from FREEING and RELEASING, because the
+ * driver's free, or the record of the new allocation, follows. */
+extern void (*const memory_hook)(enum memory_event event, const struct allocation *allocation);
 
 /* ---- look-up: wait-free, any thread ---- */
 
 /* Find the live allocation that contains `address`. */
 bool memory_find(uint64_t address, struct allocation *found);
 
-/* True while the allocation is live: false before any subscriber receives `freeing`. Kept memory is
- * live; memory_find() does not find it. */
+/* True while the allocation is live: false before memory_hook receives MEMORY_FREEING. Kept memory
+ * is live; memory_find() does not find it. */
 bool memory_is_live(const struct allocation *allocation);
 
 /* True if the program has not freed the allocation since the event with this event_id. */
@@ -149,13 +150,9 @@ unsigned int memory_next(uint32_t *cursor, struct allocation *batch, unsigned in
 /* ---- allocations ---- */
 
 /* Call after the driver's success. Reads the constant attributes of the allocation once. Size 0:
- * read from the driver, because the owner of memory opened by a handle chose its size. */
+ * read from the driver, because the owner of memory opened by a handle chose its size. Host memory
+ * on an integrated GPU is registrable, pinned in pages of 4 KiB (GPUDirect RDMA guide, Tegra). */
 void memory_allocated(enum allocation_kind kind, uint64_t base, uint64_t size);
-
-/* Call after the driver allocated host memory, not after a registration of host memory. On
- * integrated GPUs adapters may register this memory, pinned in pages of 4 KiB (GPUDirect RDMA
- * guide, Tegra). */
-void memory_host_allocated(uint64_t base, uint64_t size);
 
 /* RESERVED: [base, base + size) is a driver address range without memory. Stale records in it end
  * as missed frees. */
@@ -210,12 +207,12 @@ void memory_range_gone(uint64_t base, uint64_t size);
 struct pending_frees *memory_context_freeing(CUcontext context);
 
 /* Call before a release of `context` that seems to be the last one. Ends its allocations as
- * memory_context_freeing() does, except kept memory and memory in use: its users would lose it if
- * the context went on. Stops once *retains has changed: another thread has retained the context,
- * and may have allocated memory in it. */
-struct pending_frees *memory_context_releasing(CUcontext context,
-					       const _Atomic unsigned int *retains,
-					       unsigned int unchanged);
+ * memory_context_freeing() does, except kept memory and memory that is_in_use(): its users would
+ * lose it if the context went on. Stops once *retains has changed: another thread has retained the
+ * context, and may have allocated memory in it. */
+struct pending_frees *
+memory_context_releasing(CUcontext context, bool (*is_in_use)(const struct allocation *allocation),
+			 const _Atomic unsigned int *retains, unsigned int unchanged);
 
 /* Call with the driver's result. After a refusal, memory that the driver still reports gets new
  * records and registrations. */
@@ -291,5 +288,34 @@ bool memory_find_export(int fd, struct found_export *found);
  * CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, the first time only, and not at allocation, because the
  * attribute slows the program's own copies. */
 void memory_used_by_adapter(const struct allocation *allocation);
+
+/* ---- captures of streams in progress (captures.c) ----
+ *
+ * During a capture the driver refuses some calls, and ends the capture: frees, SYNC_MEMOPS and
+ * waits for a whole context (measured). The first two only in the thread that captures and in
+ * threads of its mode. Any thread; no lock.
+ */
+
+/* Call before the program begins to capture a stream, and with its return value and the driver's
+ * result, which it returns; and after the end of a capture. The first call waits for other threads
+ * between captures_hold_off() and captures_admit(). */
+bool captures_begin(void);
+CUresult captures_begun(bool counted, CUresult result);
+void captures_ended(void);
+
+/* True if a stream may be captured now: rather too often, but false for captures begun by an
+ * unknown call. */
+bool captures_may_be_open(void);
+
+/* True: no capture is open, and none begins before captures_admit(), unless by an unknown call.
+ * False: do not call captures_admit(). In between: one call into the driver, which may end
+ * captures, and does not wait for the GPU. A wait could be for work that the capturing thread has
+ * yet to allow. */
+bool captures_hold_off(void);
+void captures_admit(void);
+
+/* The driver has reported a capture that is not counted: captures count as open from now on, and
+ * nothing more is kept. */
+void captures_are_unknown(void);
 
 #endif

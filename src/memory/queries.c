@@ -16,9 +16,9 @@ _Atomic int queries_mode;
 void queries_begin(void)
 {
 	int undecided = QUERIES_UNDECIDED;
-	int mode = process_is_passive() || !config_get()->pointer_queries ? QUERIES_OFF
-		   : config_get()->verify				  ? QUERIES_VERIFY
-									  : QUERIES_ON;
+	int mode = process_is_passive()	  ? QUERIES_OFF
+		   : config_get()->verify ? QUERIES_VERIFY
+					  : QUERIES_ON;
 
 	replace_seq_cst(&queries_mode, &undecided, mode);
 }
@@ -122,8 +122,9 @@ static __attribute__((noinline)) void queries_verify(unsigned int count,
 		data[i] = queries_clear(&theirs[i]);
 	}
 	same = driver->cuPointerGetAttributes &&
-	       driver->cuPointerGetAttributes(count, attributes, data, address) == CUDA_SUCCESS &&
-	       !memcmp(own, theirs, count * sizeof(own[0]));
+	       driver->cuPointerGetAttributes(count, attributes, data, address) == CUDA_SUCCESS;
+	for (unsigned int i = 0; i < 4 * count; i++)
+		same &= own[i / 4].words[i % 4] == theirs[i / 4].words[i % 4];
 	if (!lookup_is_same(&target->found))
 		return;
 	statistics_count(verify_checks);
@@ -132,7 +133,7 @@ static __attribute__((noinline)) void queries_verify(unsigned int count,
 	statistics_count(verify_disagreements);
 	log_message(LOG_ERROR,
 		    "verification: peerpin's answer to a pointer query at 0x%llx differs from the "
-		    "driver's; the client got the driver's. Set PEERPIN_POINTER_QUERIES=0, and "
+		    "driver's; the client got the driver's. Run with PEERPIN_DISABLE=1, and "
 		    "please report it.",
 		    (unsigned long long)address);
 }

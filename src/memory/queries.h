@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* queries.h -- pointer queries, answered as the driver would: part of the memory layer's contract
  *
- * The driver answers pointer queries under one lock (sheet cuda-driver-h200), and MPI libraries
+ * The driver answers pointer queries under one lock (measured), and MPI libraries
  * query each buffer of each message. peerpin answers five constant attributes of recorded memory
  * from the table. Any other query, and a list with any other attribute, is forwarded. So are all
  * queries with a bypassing caller, in a forked child, and during exit.

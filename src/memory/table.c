@@ -7,17 +7,32 @@
 #include <stddef.h>
 
 #include "base/atomics.h"
-#include "base/arena.h"
-#include "base/own_thread.h"
-#include "memory/index.h"
+#include "base/pool.h"
+#include "base/process.h"
 #include "memory/kept.h"
-#include "memory/record_side.h"
+
+/* Fields of a record that queries and requests do not load. Writers hold table_lock; any thread may
+ * read the atomic fields. */
+struct record_side {
+	uint32_t next_unused;	   /* of an unused record */
+	_Atomic uint64_t event_id; /* 0: the allocation's id; RECORD_HIDDEN; or a later id */
+	_Atomic uint64_t keep_key; /* what distinguishes host memory for keep.h */
+	_Atomic uint64_t traits;   /* of a hidden record, which shows others */
+} __attribute__((aligned(32)));
+
+#define RECORD_HIDDEN 1 /* below every id */
 
 pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct arena record_arena = ARENA_INITIALIZER(struct record, ALLOCATIONS_MAX);
-struct arena table_sides = ARENA_INITIALIZER(struct record_side, ALLOCATIONS_MAX);
-static uint32_t unused;				 /* first of the list */
-static _Atomic uint64_t last_id = RECORD_HIDDEN; /* changed with the lock */
+static struct arena side_arena =
+	ARENA_INITIALIZER(struct record_side, ALLOCATIONS_MAX); /* by slot */
+static uint32_t unused;						/* first of the list */
+static _Atomic uint64_t last_id = RECORD_HIDDEN;		/* changed with the lock */
+
+static struct record_side *table_side(uint32_t slot)
+{
+	return (struct record_side *)side_arena.base + slot;
+}
 
 /* Release order: a reader that loads a field of a reused record also sees the end of the last
  * allocation. */
@@ -90,7 +105,7 @@ static void table_copy_live(uint32_t slot, struct allocation *to)
 	to->hidden = hidden;
 }
 
-uint64_t table_next_id(void)
+static uint64_t table_next_id(void)
 {
 	uint64_t id = load_relaxed(&last_id) + 2;
 
@@ -116,7 +131,7 @@ static uint32_t table_take_unused(void)
 static int table_prepare(struct range range)
 {
 	if (!unused && (arena_grow(&record_arena, record_arena.used + 1) ||
-			arena_grow(&table_sides, record_arena.used + 1)))
+			arena_grow(&side_arena, record_arena.used + 1)))
 		return -ENOMEM;
 	store_release(&lookup_records, (struct record *)record_arena.base);
 	return index_prepare(range);
@@ -372,4 +387,112 @@ unsigned int memory_next(uint32_t *cursor, struct allocation *batch, unsigned in
 		got += table_copy_if_live(++*cursor, &batch[got]);
 	lock_drop(&table_lock);
 	return got;
+}
+
+/* ---- changes of live records: use, kept memory ---- */
+
+static bool table_is_hidden(uint32_t slot)
+{
+	return load_relaxed(&table_side(slot)->event_id) == RECORD_HIDDEN;
+}
+
+static void table_change_traits(uint32_t slot, uint64_t remove, uint64_t add)
+{
+	_Atomic uint64_t *traits =
+		table_is_hidden(slot) ? &table_side(slot)->traits : &lookup_record(slot)->traits;
+
+	store_release(traits, (load_acquire(traits) & ~remove) | add);
+}
+
+bool memory_is_visible(const struct allocation *allocation)
+{
+	uint64_t event_id = load_acquire(&table_side(allocation->slot)->event_id);
+
+	return memory_is_live(allocation) &&
+	       allocation->event_id == (event_id ? event_id : allocation->id);
+}
+
+void table_set_keep_key(uint64_t base, uint64_t key)
+{
+	struct found at;
+
+	lock_take(&table_lock);
+	if (lookup(base, &at) && !at.offset)
+		store_release(&table_side(at.slot)->keep_key, key);
+	lock_drop(&table_lock);
+}
+
+static void table_move(_Atomic uint64_t *from, _Atomic uint64_t *to, uint64_t left)
+{
+	store_release(to, load_acquire(from));
+	store_release(from, left);
+}
+
+bool table_hide(struct allocation *allocation)
+{
+	struct record_side *side = table_side(allocation->slot);
+	struct record *record = lookup_record(allocation->slot);
+	uint64_t traits;
+	bool hides;
+
+	lock_take(&table_lock);
+	hides = memory_is_live(allocation) && !table_is_hidden(allocation->slot);
+	if (hides) {
+		allocation->event_id = load_relaxed(&side->event_id);
+		if (!allocation->event_id)
+			allocation->event_id = allocation->id;
+		traits = load_acquire(&record->traits);
+		allocation->keep_key = load_acquire(&side->keep_key);
+		table_move(&record->traits, &side->traits,
+			   (traits & TRAITS_SHOWN_WHILE_HIDDEN) | TRAIT_HIDDEN);
+		store_release(&side->event_id, RECORD_HIDDEN);
+		kept_count_live(allocation, false);
+	}
+	lock_drop(&table_lock);
+	return hides;
+}
+
+bool table_show(struct allocation *allocation)
+{
+	struct record_side *side = table_side(allocation->slot);
+	struct record *record = lookup_record(allocation->slot);
+	bool shows;
+
+	lock_take(&table_lock);
+	shows = memory_is_live(allocation) && table_is_hidden(allocation->slot);
+	if (shows) {
+		allocation->event_id = table_next_id();
+		allocation->hidden = false;
+		store_release(&side->event_id, allocation->event_id);
+		table_move(&side->traits, &record->traits, 0);
+		kept_count_live(allocation, true);
+	}
+	lock_drop(&table_lock);
+	return shows;
+}
+
+bool table_is_used(const struct allocation *allocation)
+{
+	uint64_t traits;
+
+	if (!allocation->slot)
+		return true;
+	traits = load_acquire(&lookup_record(allocation->slot)->traits);
+	return (traits & TRAIT_USED) || !memory_is_live(allocation);
+}
+
+bool table_mark_used(const struct allocation *allocation)
+{
+	bool first;
+
+	if (!allocation->slot ||
+	    (load_acquire(&lookup_record(allocation->slot)->traits) & TRAIT_USED))
+		return false;
+	lock_take(&table_lock);
+	first = memory_is_live(allocation) &&
+		!(load_acquire(&lookup_record(allocation->slot)->traits) & TRAIT_USED);
+	if (first)
+		table_change_traits(allocation->slot, 0, TRAIT_USED);
+	lock_drop(&table_lock);
+	return first;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* table.h -- live allocations: look-up by any interior address, and walks
+/* table.h -- inside the memory layer: live allocations, their index, events and attributes
  *
  * memory_find, memory_is_live and table_is_used are wait-free (lookup.h). All
  * other functions take table_lock, and call only the index and the arenas while holding the lock.
@@ -9,7 +9,7 @@
 
 #include <pthread.h>
 
-#include "memory/memory.h"
+#include "memory/lookup.h"
 
 /* Guards every store to records, sides and index, and the last id. Last in the lock order. Declared
  * for checks that the caller does not hold it. */
@@ -65,5 +65,71 @@ bool table_mark_used(const struct allocation *allocation);
 /* memory_renew() of the table, and of the exports. */
 void table_renew(void);
 void exports_renew(void);
+
+/* ---- index from addresses to records (index.c) ----
+ *
+ * Functions of the writers, with table_lock held. Readers (lookup.h) rely on one guarantee: a
+ * linked range leads to its record until index_unlink(), whatever a writer links or unlinks beside
+ * it.
+ */
+
+struct range {
+	uint64_t base, last; /* first and last byte */
+};
+
+/* Allocate all nodes that index_link() may need for the range, so that it cannot fail. Returns 0 or
+ * -ENOMEM. */
+int index_prepare(struct range range);
+
+/* Link the range to the record `slot`, which has base and size already. No linked range
+ * overlaps. */
+void index_link(struct range range, uint32_t slot);
+void index_unlink(struct range range, uint32_t slot);
+
+/* One linked record that overlaps the range; 0: none. */
+uint32_t index_overlapping(struct range range);
+
+/* Number of nodes made, in use or not. */
+uint32_t index_nodes_made(void);
+
+/* ---- events and attributes; without table_lock ---- */
+
+/* Log and trace the event, and call memory_hook. */
+void events_emit(enum memory_event event, const struct allocation *allocation);
+
+/* FREEING or RELEASING, by whether the record is hidden. */
+static inline void events_ending(const struct allocation *allocation)
+{
+	events_emit(allocation->hidden ? MEMORY_RELEASING : MEMORY_FREEING, allocation);
+}
+
+/* Count an allocation of `size` bytes of the program. */
+void events_count_allocation(enum allocation_kind kind, uint64_t size);
+
+/* Read the constant attributes of the memory at `address`; false if the driver reports no memory
+ * there. The caller sets the kind of *allocation, and its size, or 0: then the size is read,
+ * too. */
+bool attributes_read(uint64_t address, struct allocation *allocation);
+
+/* True if the device is an integrated GPU, which shares the memory of the processor. */
+bool attributes_integrated(int device);
+
+/* True if the BUFFER_ID from the driver still is the recorded one. */
+bool attributes_match(const struct allocation *allocation);
+
+/* Count and log an allocation without a record, for lack of memory or because of an unusual
+ * address. */
+void events_untracked(const struct allocation *allocation, int error);
+
+/* Count a free (1), or take a counted one back (-1). */
+void events_count_free(const struct allocation *ended, int number);
+
+/* Count and report a missed free, and emit its end. Requires a record that is out of the table
+ * already. */
+void memory_missed_free(const struct allocation *ended);
+
+/* Insert *allocation, end the records that it overlaps, and emit MEMORY_ALLOCATED. False: it is
+ * recorded already. */
+bool memory_insert(struct allocation *allocation);
 
 #endif

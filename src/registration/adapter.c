@@ -6,6 +6,8 @@
  */
 #include "registration/adapter.h"
 
+#include <stdio.h>
+
 #include "base/config.h"
 #include "base/log.h"
 #include "base/pool.h"
@@ -101,8 +103,8 @@ void registration_log_selection(void)
 	for (int i = 0; i < STATISTICS_ADAPTERS && statistics.adapters[i].named &&
 			used < sizeof(opened) - STATISTICS_NAME - 2;
 	     i++)
-		used += (size_t)system_format(opened + used, sizeof(opened) - used, "%s%s",
-					      i ? ", " : "", statistics.adapters[i].name);
+		used += (size_t)snprintf(opened + used, sizeof(opened) - used, "%s%s",
+					 i ? ", " : "", statistics.adapters[i].name);
 	log_message(LOG_WARN,
 		    "PEERPIN_DEVICES=%.80s names no adapter that the program has opened (%s): no "
 		    "memory was registered in the background. Name adapters as ibv_devices lists "

@@ -193,8 +193,8 @@ static void background_register_in_all(const struct allocation *allocation, stru
 	uint64_t number = 0;
 
 	background_describe_adapters(allocation, ending);
-	/* A free is visible before subscriber_freeing() takes the lock. Either this check finds it,
-	 * or subscriber_freeing() finds the reference created below. */
+	/* A free is visible before registration_freeing() takes the lock. Either this check finds it,
+	 * or registration_freeing() finds the reference created below. */
 	while (memory_is_live(allocation) && !process_is_exiting() &&
 	       (domain = domain_after(domain, number))) {
 		number = domain->number;

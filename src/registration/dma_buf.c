@@ -17,7 +17,7 @@
 #include <errno.h>
 
 #include "base/kernel.h"
-#include "base/own_thread.h"
+#include "base/process.h"
 #include "memory/driver.h"
 #include "registration/methods.h"
 #include "report/errors.h"
@@ -215,9 +215,9 @@ void dma_buf_prepare(struct pin_request *request)
 	errno = saved_errno;
 }
 
-/* A client's own dma-buf of the range saves a second export: 14 us of the client's time (H200). Its
- * pages are those of the range now: each granule holds a part of the requested allocation, which
- * has been live since before the client's export. */
+/* A client's own dma-buf of the range saves a second export. Its pages are those of the range now:
+ * each granule holds a part of the requested allocation, which has been live since before the
+ * client's export. */
 int dma_buf_pin(const struct pin_request *request, struct pin_result *result)
 {
 	const struct dma_buf *source = &request->source;

@@ -44,8 +44,7 @@ void eviction_remove(struct eviction_order *order, struct region *region)
 	eviction_unlink(order, region);
 }
 
-/* Few steps approximate the order well: within 2 % of the registrations with the exact order
- * (tests/unit/check_pin_limit). */
+/* Few steps approximate the order well (tests/unit/check_pin_limit). */
 #define MOVE_STEPS 8
 
 /* Moves the region near the end, behind regions used before it. */

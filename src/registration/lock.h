@@ -4,7 +4,7 @@
 #define PEERPIN_REGISTRATION_LOCK_H
 
 #include "base/atomics.h"
-#include "base/own_thread.h"
+#include "base/process.h"
 #include "registration/objects.h"
 
 extern pthread_mutex_t registration_mutex;

@@ -30,11 +30,11 @@ struct pin_result {
 	bool from_source;	    /* by the request's dma-buf */
 };
 
-/* Error without meaning for GPU and adapter: at this moment no context of the device can export. */
+/* Error without meaning for GPU and adapter: no context of the device can export now. */
 #define PINNING_NO_CONTEXT (-ENXIO)
 
-/* True for an error without meaning for the memory either: a retry may succeed. */
-static inline bool pinning_is_of_the_moment(int error)
+/* The error has no meaning for the memory either. */
+static inline bool pinning_may_succeed_later(int error)
 {
 	return error == PINNING_NO_CONTEXT || error == -EAGAIN || error == -EINTR;
 }
@@ -71,22 +71,25 @@ extern const struct registration_method registration_methods[];
 /* Exports the range to request->source. Nothing changes if it fails. */
 void dma_buf_prepare(struct pin_request *request);
 
-#define METHOD(id, text, of, before, end)                                                          \
+#define METHOD(id, text)                                                                           \
 	struct method_support id##_probe(const struct pin_request *request);                       \
 	bool id##_accepts(const struct pin_request *request);                                      \
 	int id##_pin(const struct pin_request *request, struct pin_result *result);
 #include "report/methods.def"
 #undef METHOD
 
+/* What methods differ in beside their functions. */
+#define METHOD_dma_buf	   .prepare = dma_buf_prepare, .call = ERRORS_REG_DMABUF
+#define METHOD_peer_memory .call = ERRORS_REG_MR
+
 /* A row of the table, from one of methods.def. */
-#define REGISTRATION_METHOD(id, text, of, before, end)                                             \
+#define REGISTRATION_METHOD(id, text)                                                              \
 	{ .name = (text),                                                                          \
 	  .pin = id##_pin,                                                                         \
-	  .unpin = (end),                                                                          \
+	  .unpin = own_call_deregister,                                                            \
 	  .probe = id##_probe,                                                                     \
 	  .accepts = id##_accepts,                                                                 \
-	  .prepare = (before),                                                                     \
 	  .registrations = &statistics.counters.registrations_##id,                                \
-	  .call = ERRORS_##of },
+	  METHOD_##id },
 
 #endif

@@ -32,8 +32,8 @@
 #include <pthread.h>
 #include <sys/queue.h>
 
-#include "base/arena.h"
-#include "base/own_thread.h"
+#include "base/pool.h"
+#include "base/process.h"
 #include "registration/registration.h"
 
 /* Classes of allocation sizes: one for each power of two. */

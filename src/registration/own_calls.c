@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* own_calls.c -- the library's own verbs calls: marks of the thread, and deregistration */
 #include "base/kernel.h"
-#include "base/own_thread.h"
+#include "base/process.h"
 #include "registration/methods.h"
 
 static __thread unsigned int own_calls __attribute__((tls_model("initial-exec")));
@@ -48,7 +48,7 @@ int own_call_deregister(struct ibv_mr *mr)
 	ending = mr;
 	error = verbs->ibv_dereg_mr ? verbs->ibv_dereg_mr(mr) : ENOSYS;
 	for (int i = 0;
-	     i < DEREGISTER_TRIES && pinning_is_of_the_moment(-error) && !own_thread_is_done();
+	     i < DEREGISTER_TRIES && pinning_may_succeed_later(-error) && !own_thread_is_done();
 	     i++) {
 		kernel_sleep(DEREGISTER_PAUSE_NS);
 		error = verbs->ibv_dereg_mr(mr);

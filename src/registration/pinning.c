@@ -8,17 +8,16 @@
  * lack of memory nor a temporary error is a failure of a method: the caller gets the error, and
  * evicts or retries.
  *
- * A client that registers by address does not wait for the export of a dma-buf: 12 to 18 us (H100),
- * beside 50 to 72 us of a registration. Its request is first registered by address, where the
- * probe expects that to work, until that fails for the pair.
+ * A client that registers by address does not wait for the export of a dma-buf. Its request is
+ * first registered by address, where the probe expects that to work, until that fails for the pair.
  */
 #include "registration/pinning.h"
 
 #include <pthread.h>
+#include <stdio.h>
 
 #include "base/log.h"
-#include "base/own_thread.h"
-#include "base/system.h"
+#include "base/process.h"
 #include "registration/methods.h"
 #include "registration/topology.h"
 #include "report/statistics.h"
@@ -219,7 +218,7 @@ pinning_report_failure(const struct pin_request *request, const struct pair *pai
 	for (unsigned int i = 0; registration_methods[i].name; i++) {
 		bool untried = pair->support[i].possible && !failures[i].cause;
 
-		used += (size_t)system_format(
+		used += (size_t)snprintf(
 			text + used, sizeof(text) - used, " By %s: %s.",
 			registration_methods[i].name,
 			untried ? "not for this memory"
@@ -278,7 +277,8 @@ static void pinning_count(const struct pair *pair, unsigned int method)
 /* A lack of memory, or an error that a retry may not meet. */
 static bool pinning_is_temporary(int error)
 {
-	return error == -ENOMEM || (error != PINNING_NO_CONTEXT && pinning_is_of_the_moment(error));
+	return error == -ENOMEM ||
+	       (error != PINNING_NO_CONTEXT && pinning_may_succeed_later(error));
 }
 
 /* Attempts of one request, in their order. */
@@ -387,8 +387,6 @@ static int pinning_pin_by_table(const struct pin_request *request, struct pin_re
 			continue;
 		error = pinning_try(method, request, plan.pair, result, &attempts);
 		if (!error) {
-			if (attempts.count)
-				statistics_count(pinning_fallbacks);
 			pinning_learn(request, plan.pair, &attempts);
 			if (!plan.settled || method != plan.first)
 				pinning_worked(request, &plan, method);

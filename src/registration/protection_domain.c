@@ -70,8 +70,6 @@ void registration_pd_opened(struct ibv_pd *pd, bool by_key)
 	bool stale = false;
 
 	statistics_count(protection_domains);
-	/* Without a protection domain there is no region, and no thread that waits for one. */
-	system_prepare();
 	registration_lock();
 	/* The kernel reuses a handle after its protection domain ended, so a record with this
 	 * handle is stale. A closing protection domain is only waiting for registration_pd_closed()

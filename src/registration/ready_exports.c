@@ -3,9 +3,9 @@
  *
  * A client that brings its own dma-buf exports the memory for each registration: UCX the pages
  * around an allocation. The driver serves the exports, allocations and frees of all processes under
- * few locks: an export takes 25 µs alone, and 400 to 600 beside seven other processes (H200). So
- * where clients export, regions have that range, and keep the dma-buf by which they are registered,
- * the worker's or a client's. The next export of exactly this range gets another descriptor of it.
+ * few locks, so that an export beside other processes takes many times as long. So where clients
+ * export, regions have that range, and keep the dma-buf by which they are registered, the worker's
+ * or a client's. The next export of exactly this range gets another descriptor of it.
  *
  * A region ends with the last allocation that has a part in each of its pages. So the driver cannot
  * have replaced a page since the export, and its answer would be a dma-buf of the same pages. It
@@ -20,7 +20,7 @@
 
 #include "base/pool.h"
 #include "base/system.h"
-#include "memory/captures.h"
+#include "memory/memory.h"
 #include "memory/driver.h"
 #include "registration/holds.h"
 #include "registration/lock.h"

@@ -64,15 +64,13 @@ void region_retire(struct region *region, struct region **ending)
 	*ending = region;
 }
 
-static bool region_end_references_in(struct domain *domain, const struct allocation *allocation,
+static void region_end_references_in(struct domain *domain, const struct allocation *allocation,
 				     struct region **ending, uint64_t *since)
 {
 	struct region_reference *reference;
 	struct region *region;
-	bool any = false;
 
 	while ((reference = region_find_reference(domain, allocation->slot, allocation->id))) {
-		any = true;
 		region = reference->region;
 		region_remove_reference(reference);
 		if (region->references && !region->spans)
@@ -82,18 +80,15 @@ static bool region_end_references_in(struct domain *domain, const struct allocat
 			*since = system_clock();
 		region_end(region, ending);
 	}
-	return any;
 }
 
-bool region_end_references(const struct allocation *allocation, struct region **ending,
+void region_end_references(const struct allocation *allocation, struct region **ending,
 			   uint64_t *since)
 {
 	struct domain *domain = NULL;
-	bool any = false;
 
 	while ((domain = domain_after(domain, domain ? domain->number : 0)))
-		any |= region_end_references_in(domain, allocation, ending, since);
-	return any;
+		region_end_references_in(domain, allocation, ending, since);
 }
 
 void region_end_parts(const struct allocation *allocation, struct domain *domain,

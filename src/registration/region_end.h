@@ -16,10 +16,9 @@ void region_end(struct region *region, struct region **ending);
 /* The flight of an ended region is over. */
 void region_retire(struct region *region, struct region **ending);
 
-/* Ends the references of an allocation, and the regions left without any. False: the allocation had
- * none. *since, if 0, becomes the time when the first registered or registering region began to
- * end. */
-bool region_end_references(const struct allocation *allocation, struct region **ending,
+/* Ends the references of an allocation, and the regions left without any. *since, if 0, becomes the
+ * time when the first registered or registering region began to end. */
+void region_end_references(const struct allocation *allocation, struct region **ending,
 			   uint64_t *since);
 
 /* Ends the allocation's parts inside `by` that are its alone, and no client MR holds. */

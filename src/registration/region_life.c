@@ -83,7 +83,7 @@ static void region_settle(struct region *region, int error, bool optional, struc
 	registration_check(region->state == REGION_REGISTERING && !region->mr);
 	if (error) {
 		region->state = optional ? REGION_IDLE : REGION_FAILED;
-		if (!optional && !pinning_is_of_the_moment(error))
+		if (!optional && !pinning_may_succeed_later(error))
 			region_count_failures(region, error);
 		pin_limit_remove(region);
 		if (!own_thread_is_done())
@@ -102,7 +102,6 @@ static void region_settle(struct region *region, int error, bool optional, struc
 		statistics_count(registrations);
 		if (!region->used)
 			region_count_unused(region, 1);
-		statistics_add(registered_bytes, region->length);
 		statistics_pinned((int64_t)region->length);
 	}
 	if (region->ended && !region->with_worker)

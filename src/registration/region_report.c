@@ -6,6 +6,7 @@
 #include "registration/region_report.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "base/system.h"
@@ -49,7 +50,7 @@ void region_report_registered(const struct pin_request *request, int error,
 {
 	if (trace_is_on()) {
 		trace_span("register", start, request->base, request->length, request->device,
-			   error ? system_error_text(-error) : "done");
+			   error ? strerror(-error) : "done");
 		if (!error)
 			trace_pinned(statistics_get(pinned_bytes) + request->length);
 	}

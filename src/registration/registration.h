@@ -7,7 +7,7 @@
  *
  * - A client MR covers only live memory, with exactly the requested access flags.
  * - A free revokes the client MRs of the allocation and deregisters regions without another live
- *   allocation. Both are complete when memory_subscriber.freeing returns, so before the driver
+ *   allocation. Both are complete when registration_freeing() returns, so before the driver
  *   frees.
  * - An unsupported request is forwarded: the client's own call registers.
  *
@@ -164,8 +164,12 @@ void registration_imported(const void *client_mr, const struct ibv_context *cont
  * the driver has to export the range. */
 int registration_export(const struct found_export *wanted);
 
-/* Receives the allocated and freeing events. */
-extern const struct memory_subscriber registration_subscriber;
+/* An allocation begins, or ends: events of memory.h, kept memory at its release. */
+void registration_allocated(const struct allocation *allocation);
+void registration_freeing(const struct allocation *allocation);
+
+/* True if registration_freeing() would revoke a client MR. */
+bool registration_is_in_use(const struct allocation *allocation);
 
 /* In a child that starts anew: no protection domain, and the lock is free. The parent has
  * registered nothing. */

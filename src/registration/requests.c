@@ -6,6 +6,7 @@
  * which take no lock, are at the end.
  */
 #include <errno.h>
+#include <stdio.h>
 
 #include "base/atomics.h"
 #include "base/config.h"
@@ -98,12 +99,11 @@ static void domain_enable_name_flags(int access, char *to, size_t size)
 		{ IBV_ACCESS_RELAXED_ORDERING, "relaxed ordering" },
 		{ DOMAIN_PCIE, "over PCIe" },
 	};
-	size_t used = (size_t)system_format(to, size, "local read");
+	size_t used = (size_t)snprintf(to, size, "local read");
 
 	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]) && used < size; i++) {
 		if (access & flags[i].flag)
-			used += (size_t)system_format(to + used, size - used, ", %s",
-						      flags[i].name);
+			used += (size_t)snprintf(to + used, size - used, ", %s", flags[i].name);
 	}
 }
 
@@ -675,8 +675,8 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	domain->exports |= request->dma_buf;
 	serving->enabled |= rescan;
 	serving->go |= rescan && background_queue_domain(domain);
-	/* A free is visible before subscriber_freeing() takes the lock. Either this check finds it,
-	 * or subscriber_freeing() finds the reference created below. */
+	/* A free is visible before registration_freeing() takes the lock. Either this check finds it,
+	 * or registration_freeing() finds the reference created below. */
 	if (!memory_is_live(&serving->allocation))
 		return FORWARDED_freed;
 	reference = serving->spans ? span_choose(&serving->allocation, domain, request,

@@ -12,27 +12,22 @@
 #include "registration/region_end.h"
 #include "report/statistics.h"
 
-static void subscriber_freeing(const struct allocation *allocation)
+void registration_freeing(const struct allocation *allocation)
 {
 	uint64_t since = 0; /* start of the deregistrations that delay this free; 0: none */
 	struct region *ending = NULL;
-	bool queued;
 
 	registration_lock();
-	queued = region_is_queued(allocation);
-	if (queued)
+	if (region_is_queued(allocation))
 		region_unqueue(allocation);
-	/* A queued allocation may have a reference already: a client registered it, or the worker
-	 * is registering it. */
-	if (!region_end_references(allocation, &ending, &since) && queued)
-		statistics_count(cancelled);
+	region_end_references(allocation, &ending, &since);
 	region_await_range(allocation->base, allocation->size, &ending, &since);
 	registration_unlock();
 	if (since)
 		statistics_time(free_ns, system_clock() - since, free_ns);
 }
 
-static bool subscriber_in_use(const struct allocation *allocation)
+bool registration_is_in_use(const struct allocation *allocation)
 {
 	bool in_use;
 
@@ -42,6 +37,7 @@ static bool subscriber_in_use(const struct allocation *allocation)
 	return in_use;
 }
 
-const struct memory_subscriber registration_subscriber = { .allocated = background_allocated,
-							   .freeing = subscriber_freeing,
-							   .in_use = subscriber_in_use };
+void registration_allocated(const struct allocation *allocation)
+{
+	background_allocated(allocation);
+}

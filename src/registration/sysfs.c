@@ -2,8 +2,9 @@
 /* sysfs.c -- reads files, links and folders below /sys */
 #include "registration/sysfs.h"
 
+#include <stdio.h>
+
 #include "base/kernel.h"
-#include "base/system.h"
 #include "base/text.h"
 
 const char *topology_sysfs = "/sys";
@@ -12,8 +13,8 @@ const char *topology_sysfs = "/sys";
 static int sysfs_open(const char *folder, const char *object, const char *attribute, int flags)
 {
 	char path[SYSFS_NAME_MAX];
-	int length = system_format(path, sizeof(path), "%s/%s/%s/%s", topology_sysfs, folder,
-				   object, attribute);
+	int length = snprintf(path, sizeof(path), "%s/%s/%s/%s", topology_sysfs, folder, object,
+			      attribute);
 
 	if (length < 0 || (size_t)length >= sizeof(path))
 		return -1;
@@ -45,7 +46,7 @@ bool sysfs_resolve(const char *folder, const char *object, const char *attribute
 	char link[40];
 
 	if (fd >= 0) {
-		system_format(link, sizeof(link), "/proc/self/fd/%d", fd);
+		snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
 		length = kernel_read_link(link, path, SYSFS_NAME_MAX);
 		kernel_close(fd);
 	}

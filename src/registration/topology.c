@@ -3,10 +3,9 @@
 #include "registration/topology.h"
 
 #include <errno.h>
+#include <stdio.h>
 
-#include "base/pci_path.h"
-#include "base/pci_resource.h"
-#include "base/system.h"
+#include "base/pci.h"
 #include "base/text.h"
 #include "memory/driver.h"
 #include "registration/registration.h"
@@ -65,8 +64,8 @@ static bool topology_find_gpu(int device, char name[GPU_NAME])
 	errno = saved_errno;
 	if (!found)
 		return false;
-	system_format(name, GPU_NAME, "%04x:%02x:%02x.0", (unsigned int)domain, (unsigned int)bus,
-		      (unsigned int)slot);
+	snprintf(name, GPU_NAME, "%04x:%02x:%02x.0", (unsigned int)domain, (unsigned int)bus,
+		 (unsigned int)slot);
 	return sysfs_read(PCI_DEVICES, name, "vendor", vendor, sizeof(vendor)) &&
 	       text_equals(vendor, VENDOR);
 }

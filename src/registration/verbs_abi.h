@@ -5,9 +5,8 @@
  * test compares it with verbs.h if installed. The private part (struct verbs_mr, ibv_cmd_*,
  * verbs_uninit_context) is for libibverbs' providers; no installed header declares it.
  *
- * The used fields are identical in rdma-core 35 to 65 (facts sheet registration-caches 0.5, 2.5 and
- * 4.4). intercept/verbs_check.c checks the loaded library, and every registration checks the layout
- * again.
+ * The used fields are identical in rdma-core 35 to 65. intercept/verbs_check.c checks the loaded
+ * library, and every registration checks the layout again.
  *
  * Do not include verbs.h beside this header: it makes ibv_reg_mr a macro.
  */

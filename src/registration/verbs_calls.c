@@ -6,7 +6,7 @@
  */
 #include "base/atomics.h"
 #include "base/loaded.h"
-#include "base/own_thread.h"
+#include "base/process.h"
 #include "registration/registration.h"
 
 static const struct verbs_calls none;

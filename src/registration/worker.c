@@ -21,6 +21,9 @@
 #include "registration/background.h"
 
 #include <limits.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 
 #include "base/atomics.h"
 #include "base/job_file.h"
@@ -40,6 +43,13 @@
 #define AWAIT_NS 100000000
 
 #define TRY_EVERY 1023 /* wakes between two attempts to start the thread */
+
+/* CPUs that a thread may use, as the kernel counts them. */
+#define CPU_WORDS 128
+struct worker_cpus {
+	uint64_t words[CPU_WORDS];
+};
+static const struct worker_cpus all_cpus = { { [0 ... CPU_WORDS - 1] = UINT64_MAX } };
 
 /* Futex word of the worker, which alone stores it, but for a waker's AWAKE: of a sleeping worker,
  * and of one that it starts. */
@@ -94,10 +104,12 @@ static bool worker_is_crowded(void)
 static bool worker_was_preempted(void)
 {
 	static long last;
-	long now = kernel_preemptions();
-	bool was = now != last;
+	struct rusage usage = { .ru_nivcsw = 0 };
+	bool was;
 
-	last = now;
+	kernel_call(SYS_getrusage, RUSAGE_THREAD, &usage);
+	was = usage.ru_nivcsw != last;
+	last = usage.ru_nivcsw;
 	return was;
 }
 
@@ -159,14 +171,19 @@ static bool worker_sleep(void)
 	return process_is_exiting() || !replace_seq_cst(&rest, &asleep, NONE);
 }
 
-/* More ranks may have started by now. */
+/* The kernel cuts a full mask to the cpuset. More ranks may have started by now. */
 static void worker_count_cpus(void)
 {
-	struct kernel_cpus own;
+	struct worker_cpus own = all_cpus;
+	unsigned int count = 0;
 
-	kernel_set_all_cpus();
-	if (kernel_get_cpus(0, &own))
-		store_relaxed(&cpus, kernel_count_cpus(&own));
+	kernel_call(SYS_sched_setaffinity, 0, sizeof(own), &own);
+	own = (struct worker_cpus){ 0 };
+	if (kernel_call(SYS_sched_getaffinity, 0, sizeof(own), &own) <= 0)
+		return;
+	for (size_t i = 0; i < CPU_WORDS; i++)
+		count += (unsigned int)__builtin_popcountll(own.words[i]);
+	store_relaxed(&cpus, count);
 }
 
 /* Signals that the thread that started the worker blocks. */
@@ -180,11 +197,21 @@ static void worker_end(void)
 		kernel_block_signals(load_relaxed(&blocked_signals));
 }
 
+/* A scheduling policy that the program has chosen stays. */
+static void worker_preempt_no_thread(void)
+{
+	struct sched_param priority = { .sched_priority = 0 };
+
+	if (kernel_call(SYS_sched_getscheduler, 0) == SCHED_OTHER)
+		kernel_call(SYS_sched_setscheduler, 0, SCHED_BATCH, &priority);
+}
+
 static void *worker_main(void *unused)
 {
-	kernel_name_thread("peerpin-worker");
-	kernel_preempt_no_thread();
-	kernel_wake_on_time();
+	kernel_call(SYS_prctl, PR_SET_NAME, "peerpin-worker");
+	worker_preempt_no_thread();
+	/* Waits end at their time, not up to 50 µs later. */
+	kernel_call(SYS_prctl, PR_SET_TIMERSLACK, 1);
 	own_thread_here = true;
 	do {
 		worker_count_cpus();
@@ -203,13 +230,10 @@ static void *worker_main(void *unused)
 static int worker_create(void)
 {
 	uint64_t before = kernel_block_signals(~((uint64_t)3 << 31));
-	struct kernel_cpus all;
 	int error;
 
-	for (size_t i = 0; i < KERNEL_CPU_WORDS; i++)
-		all.words[i] = UINT64_MAX;
 	store_relaxed(&blocked_signals, before);
-	error = system_start_thread(worker_main, &all);
+	error = system_start_thread(worker_main, (const cpu_set_t *)&all_cpus, sizeof(all_cpus));
 	kernel_block_signals(before);
 	return error;
 }

@@ -3,10 +3,10 @@
 #include "report/errors.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <sys/resource.h>
 
 #include "base/kernel.h"
-#include "base/system.h"
 
 /* All texts in one object. Pointers to them would be relocated at each process start. */
 static const struct {
@@ -109,9 +109,9 @@ const char *errors_call_name(enum errors_call call)
 
 void errors_describe(const struct errors_text *text, char *to, size_t size)
 {
-	system_format(to, size, "%s: %s%s%d%s: %s", errors_call_name(text->call),
-		      *text->name ? text->name : "error", *text->name ? " (" : " ", text->number,
-		      *text->name ? ")" : "", text->cause);
+	snprintf(to, size, "%s: %s%s%d%s: %s", errors_call_name(text->call),
+		 *text->name ? text->name : "error", *text->name ? " (" : " ", text->number,
+		 *text->name ? ")" : "", text->cause);
 }
 
 /* ---- causes that depend on more than the number ---- */

@@ -4,10 +4,10 @@
 
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/plain_text.h"
 #include "base/signal_safe_write.h"
-#include "base/system.h"
 
 #define ONCE_MAX 1024
 
@@ -26,7 +26,7 @@ void output_add(struct output *output, const char *format, ...)
 	if (OUTPUT_ROOM - output->used < ONCE_MAX)
 		output_flush(output);
 	va_start(arguments, format);
-	length = system_format_list(output->bytes + output->used, ONCE_MAX, format, arguments);
+	length = vsnprintf(output->bytes + output->used, ONCE_MAX, format, arguments);
 	va_end(arguments);
 	if (length > 0)
 		output->used += length < ONCE_MAX ? (size_t)length : ONCE_MAX - 1;

@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 #include "base/kernel.h"
-#include "base/own_thread.h"
+#include "base/process.h"
 #include "base/text.h"
 
 struct statistics statistics;

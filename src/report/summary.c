@@ -9,6 +9,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "base/config.h"
 #include "base/config_reader.h"
@@ -54,7 +56,7 @@ static int snapshot_write(struct output *output, bool ended)
 	char partial[sizeof(snapshot) + sizeof(RUNTIME_PARTIAL)];
 	int fd, error;
 
-	system_format(partial, sizeof(partial), "%s" RUNTIME_PARTIAL, snapshot);
+	snprintf(partial, sizeof(partial), "%s" RUNTIME_PARTIAL, snapshot);
 	fd = kernel_open(partial, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return fd;
@@ -186,9 +188,9 @@ static int results_write(struct output *output)
 		return -OWN_FILE_SPECIAL;
 	/* Add the time: containers reuse small process numbers. A killed or a concurrent process
 	 * may have an equal number. */
-	if ((size_t)system_format(
-		    partial, sizeof(partial), "%s.partial.%d.%llx", results, kernel_process(),
-		    (unsigned long long)kernel_time(CLOCK_REALTIME)) >= sizeof(partial))
+	if ((size_t)snprintf(partial, sizeof(partial), "%s.partial.%d.%llx", results,
+			     kernel_process(),
+			     (unsigned long long)kernel_time(CLOCK_REALTIME)) >= sizeof(partial))
 		return -ENAMETOOLONG;
 	fd = kernel_open(partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
@@ -314,7 +316,7 @@ void statistics_begun(void)
 		log_message(
 			LOG_INFO,
 			"no file for the statistics (%s): they are lost if the program is killed",
-			system_error_text(-snapshot_refused));
+			strerror(-snapshot_refused));
 	if (runtime_is_refused(path))
 		log_once(LOG_WARN,
 			 "%s is not used: others can reach it, or it is another user's. The "

@@ -2,9 +2,10 @@
 /* table.c -- statistics as a table: 5 lines, and further lines for losses and errors */
 #include "report/output.h"
 
+#include <stdio.h>
+
 #include "base/capped.h"
 #include "base/plain_text.h"
-#include "base/system.h"
 #include "base/text.h"
 #include "report/statistics.h"
 
@@ -44,7 +45,7 @@ static void table_add_header(struct output *output, uint64_t elapsed_ns)
 
 /* The text ends at the name of the first row, the preferred method: reasons are against it. */
 static const char reason_title[] = "not by "
-#define METHOD(id, name, call, prepare, unpin) name "\0"
+#define METHOD(id, name) name "\0"
 #include "report/methods.def"
 #undef METHOD
 	;
@@ -83,8 +84,8 @@ static void table_add_reasons(struct output *output, unsigned int room)
 		if (!table_new_reason(i, reason))
 			continue;
 		if (++at == room && count > room)
-			system_format(more, sizeof(more), "; %u more in PEERPIN_STATS_FILE=FILE",
-				      count - room);
+			snprintf(more, sizeof(more), "; %u more in PEERPIN_STATS_FILE=FILE",
+				 count - room);
 		output_add(output, "%-*sGPU %d, %s: %s%s\n", LABEL_WIDTH, reason_title, pair->gpu,
 			   table_clean(statistics.adapters[pair->adapter].name, name, sizeof(name)),
 			   table_clean(reason, line, sizeof(line)), more);

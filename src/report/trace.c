@@ -3,6 +3,7 @@
 #include "report/trace.h"
 
 #include <stdarg.h>
+#include <stdio.h>
 
 #include "base/atomics.h"
 #include "base/config.h"
@@ -36,7 +37,7 @@ static void trace_log_end(int error)
 static int trace_add_list(const char *format, va_list arguments)
 {
 	char line[LINE];
-	int length = system_format_list(line, LINE, format, arguments), error;
+	int length = vsnprintf(line, LINE, format, arguments), error;
 
 	if (length <= 0 || length >= LINE)
 		return 0;
@@ -127,7 +128,7 @@ void trace_begin(void)
 	trace_make_plain(start_program(), program, sizeof(program));
 	trace_make_plain(identity_host(), host, sizeof(host));
 	if (identity_rank() >= 0)
-		system_format(rank, sizeof(rank), "rank %d ", identity_rank());
+		snprintf(rank, sizeof(rank), "rank %d ", identity_rank());
 	refused = trace_add("[\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"tid\":%d,"
 			    "\"args\":{\"name\":\"%s%s, %s\"}},\n",
 			    kernel_process(), kernel_thread(), rank, program, host);

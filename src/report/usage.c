@@ -2,10 +2,11 @@
 /* usage.c -- whether GPUDirect RDMA was used and why not; other conclusions from the counters */
 #include "report/output.h"
 
+#include <stdio.h>
+
 #include "base/capped.h"
-#include "base/pci_path.h"
+#include "base/pci.h"
 #include "base/plain_text.h"
-#include "base/system.h"
 #include "base/text.h"
 #include "report/statistics.h"
 
@@ -18,7 +19,7 @@ void usage_bytes(uint64_t bytes, char *to, size_t size)
 	/* 1023.95 prints as 1024.0. */
 	for (; amount >= 1023.95 && unit < 4; unit++)
 		amount /= 1024;
-	system_format(to, size, unit ? "%.1f %s" : "%.0f %s", amount, units[unit]);
+	snprintf(to, size, unit ? "%.1f %s" : "%.0f %s", amount, units[unit]);
 }
 
 void usage_time(uint64_t nanoseconds, char *to, size_t size)
@@ -31,7 +32,7 @@ void usage_time(uint64_t nanoseconds, char *to, size_t size)
 		amount /= 1000;
 	if (!nanoseconds)
 		unit = 3;
-	system_format(to, size, unit && nanoseconds ? "%.1f %s" : "%.0f %s", amount, units[unit]);
+	snprintf(to, size, unit && nanoseconds ? "%.1f %s" : "%.0f %s", amount, units[unit]);
 }
 
 bool usage_served(void)
@@ -45,14 +46,13 @@ static void usage_name_methods(char *to, size_t size)
 {
 	size_t used = 0;
 
-#define METHOD(id, name, call, prepare, unpin)                                                     \
+#define METHOD(id, name)                                                                           \
 	if (statistics_get(registrations_##id) && used < size)                                     \
-		used += (size_t)system_format(to + used, size - used, "%s%s", used ? " and " : "", \
-					      name);
+		used += (size_t)snprintf(to + used, size - used, "%s%s", used ? " and " : "", name);
 #include "report/methods.def"
 #undef METHOD
 	if (!used)
-		system_format(to, size, "peer memory");
+		snprintf(to, size, "peer memory");
 }
 
 /* Write " (PIX, SYS)": the known paths from GPUs to the adapter, each once. */
@@ -72,13 +72,12 @@ static void usage_name_paths(int adapter, char *to, size_t size)
 			       text_equals(statistics.pairs[j].path, pair->path);
 		if (skip)
 			continue;
-		length = system_format(to + used, size - used, "%s%s", used ? ", " : " (",
-				       pair->path);
+		length = snprintf(to + used, size - used, "%s%s", used ? ", " : " (", pair->path);
 		used += length > 0 && (size_t)length < size - used - 1 ? (size_t)length : 0;
 		to[used] = '\0';
 	}
 	if (used)
-		system_format(to + used, size - used, ")");
+		snprintf(to + used, size - used, ")");
 }
 
 /* Write "; mlx5_0 (PIX), mlx5_1 (SYS)": each adapter once, with its paths. */
@@ -98,8 +97,8 @@ static void usage_add_adapters(char *to, size_t size)
 		if (skip)
 			continue;
 		usage_name_paths(pair->adapter, paths, sizeof(paths));
-		length = system_format(to + used, size - used, "%s%s%s", used ? ", " : "; ",
-				       statistics.adapters[pair->adapter].name, paths);
+		length = snprintf(to + used, size - used, "%s%s%s", used ? ", " : "; ",
+				  statistics.adapters[pair->adapter].name, paths);
 		if (length < 0 || (size_t)length >= size - used) {
 			to[used] = '\0';
 			return;
@@ -155,11 +154,11 @@ static void usage_write_served(char *to, size_t size)
 	usage_add_adapters(adapters, sizeof(adapters));
 	usage_name_methods(methods, sizeof(methods));
 	if (usage_is_software())
-		system_format(to, size, "not used: software adapter%s; %s; %s registered at peak",
-			      *adapters ? adapters + 1 : "", methods, bytes);
+		snprintf(to, size, "not used: software adapter%s; %s; %s registered at peak",
+			 *adapters ? adapters + 1 : "", methods, bytes);
 	else
-		system_format(to, size, "%s: %s%s; %s registered at peak",
-			      hit ? "used" : "no request hit", methods, adapters, bytes);
+		snprintf(to, size, "%s: %s%s; %s registered at peak",
+			 hit ? "used" : "no request hit", methods, adapters, bytes);
 }
 
 void usage_write(char *to, size_t size)
@@ -169,28 +168,28 @@ void usage_write(char *to, size_t size)
 	if (usage_served()) {
 		usage_write_served(to, size);
 	} else if (statistics_get(forwarded_version)) {
-		system_format(to, size, "not used by peerpin: unsupported libibverbs");
+		snprintf(to, size, "not used by peerpin: unsupported libibverbs");
 	} else if (statistics_tallied(TALLY_requests)) {
-		system_format(to, size, "not used by peerpin: %s",
-			      usage_main_reason(&reason) ? reason.label : "no request was served");
+		snprintf(to, size, "not used by peerpin: %s",
+			 usage_main_reason(&reason) ? reason.label : "no request was served");
 	} else if (statistics_get(bypasses)) {
-		system_format(to, size,
-			      "not used by peerpin: calls of the CUDA driver bypass it (see the "
-			      "log)");
+		snprintf(to, size,
+			 "not used by peerpin: calls of the CUDA driver bypass it (see the "
+			 "log)");
 	} else if (statistics_get(untracked) &&
 		   statistics_get(untracked) >= statistics_get(allocations)) {
-		system_format(to, size, "not used by peerpin: GPU memory is not recorded");
+		snprintf(to, size, "not used by peerpin: GPU memory is not recorded");
 	} else if (statistics_get(exports) && statistics_get(protection_domains)) {
 		/* libibverbs itself refuses the registration if the provider lacks the form. */
-		system_format(to, size,
-			      "not used: dma-bufs of GPU memory were exported, none was "
-			      "registered");
+		snprintf(to, size,
+			 "not used: dma-bufs of GPU memory were exported, none was "
+			 "registered");
 	} else if (statistics_get(host_requests)) {
-		system_format(to, size, "not used: only host memory was registered");
+		snprintf(to, size, "not used: only host memory was registered");
 	} else if (statistics_get(protection_domains)) {
-		system_format(to, size, "not used: no registration was requested");
+		snprintf(to, size, "not used: no registration was requested");
 	} else {
-		system_format(to, size, "not used: the program opened no RDMA adapter");
+		snprintf(to, size, "not used: the program opened no RDMA adapter");
 	}
 	plain_text(to, '?'); /* names of adapters */
 }
@@ -204,6 +203,6 @@ void usage_hit_rate(char *to, size_t size)
 	/* Rounded down, as in the report: 100 % only if every request hit. */
 	*to = '\0';
 	if (requests)
-		system_format(to, size, " (%llu.%llu %%)", (unsigned long long)tenths / 10,
-			      (unsigned long long)tenths % 10);
+		snprintf(to, size, " (%llu.%llu %%)", (unsigned long long)tenths / 10,
+			 (unsigned long long)tenths % 10);
 }

@@ -243,7 +243,7 @@ CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice device)
 
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
 {
-	/* Values of an H200 (measured sheet). */
+	/* Values of an H200. */
 	static const struct {
 		CUdevice_attribute attribute;
 		int value;

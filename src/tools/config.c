@@ -202,6 +202,14 @@ static int config_read_option(char *const *words)
 	return 2;
 }
 
+static void config_refuse(const struct config_row *row, const char *name, const char *value)
+{
+	char mistake[32];
+
+	fprintf(stderr, "peerpin: %s=%s%s is not allowed (%s)\n", name, value,
+		config_mistake(row, value, mistake, sizeof(mistake)), row->allowed);
+}
+
 /* An invalid option is a wrong use: the user is present. */
 static void config_read_values(struct config_reader *reader)
 {
@@ -214,8 +222,7 @@ static void config_read_values(struct config_reader *reader)
 		if (!request.values[i] ||
 		    config_put(reader, row->variable, strlen(row->variable), request.values[i]))
 			continue;
-		fprintf(stderr, "peerpin: %s=%s is not allowed (%s)\n", setting_get(i)->option,
-			request.values[i], row->allowed);
+		config_refuse(row, setting_get(i)->option, request.values[i]);
 	}
 	if (complaint_count > before)
 		exit(2);
@@ -239,8 +246,7 @@ static bool config_check_environment(void)
 		if (!value || request.values[i] ||
 		    config_put(&reader, row->variable, strlen(row->variable), value))
 			continue;
-		fprintf(stderr, "peerpin: %s=%s is not allowed (%s)\n", row->variable, value,
-			row->allowed);
+		config_refuse(row, row->variable, value);
 		allowed = false;
 	}
 	return allowed;

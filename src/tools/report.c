@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "tools/jobs.h"
+#include "tools/observed.h"
 #include "tools/options.h"
 #include "tools/report_forms.h"
 #include "tools/units.h"
@@ -18,11 +19,16 @@
 /* clang-format off */
 static const char help[] =
 	"usage: peerpin report [options] [FILE...]\n"
+	"       peerpin report [--json | --csv] OBSERVED... [-- OBSERVED...]\n"
 	"\n"
 	"Merges, compares and explains the statistics of the processes of a job. FILE is a file of\n"
 	"PEERPIN_STATS_FILE, a snapshot of a process, or a folder of both. Without FILE: the snapshots\n"
 	"of your processes on this host. Those of ended ranks of the same job are added to files.\n"
 	"\n"
+	"OBSERVED is a file of peerpin observe: what the program did with GPU memory and registrations,\n"
+	"what is wrong there, and what peerpin would save. Files behind -- are compared with those before.\n"
+	"\n"
+	"  --csv         print a row of numbers in place of the report on observed processes\n"
 	"  --html FILE   also write one page with charts, which needs no network\n"
 	"  --force       let --html replace a file\n"
 	"  --json        print JSON (docs/report.schema.json) instead of the table\n"
@@ -37,7 +43,7 @@ static const char help[] =
 static const struct tool tool = { .name = "report", .help = help };
 
 static const char *html_file;
-static int force, json, prometheus, do_remove;
+static int force, json, prometheus, do_remove, csv;
 
 /* Return the exit status, or -1 to continue. */
 static int report_parse(int count, char **words)
@@ -46,6 +52,7 @@ static int report_parse(int count, char **words)
 		{ "html", required_argument, NULL, OPTION_FIRST },
 		{ "force", no_argument, &force, true },
 		{ "json", no_argument, &json, true },
+		{ "csv", no_argument, &csv, true },
 		{ "prometheus", no_argument, &prometheus, true },
 		{ "remove", no_argument, &do_remove, true },
 		{ "help", no_argument, NULL, OPTION_HELP },
@@ -153,16 +160,65 @@ static void report_remove_snapshots(const struct records *records)
 	}
 }
 
+/* ---- files of peerpin observe ---- */
+
+/* The number of words behind the first "--", which getopt moves; 0: none. */
+static int report_count_behind(int count, char **words)
+{
+	for (int i = 1; i < count; i++) {
+		if (!strcmp(words[i], "--"))
+			return count - i - 1;
+	}
+	return 0;
+}
+
+/* Return the exit status. The last `behind` files are the later run. */
+static int report_observed(char **files, int count, int behind)
+{
+	int problems, more = 0;
+	json_t *before, *after = NULL, *sums = observed_read(files, count - behind, &problems);
+	bool printed;
+
+	before = observed_judge(sums);
+	json_decref(sums);
+	if (behind) {
+		sums = observed_read(files + count - behind, behind, &more);
+		after = observed_judge(sums);
+		json_decref(sums);
+	}
+	if (json) {
+		json_dumpf(before, stdout, JSON_INDENT(1));
+		putchar('\n');
+	} else if (csv) {
+		observed_print_csv(before, stdout);
+	} else if (after) {
+		observed_print_comparison(before, after, stdout);
+	} else {
+		observed_print(before, stdout);
+	}
+	printed = options_print_out(&tool);
+	json_decref(before);
+	json_decref(after);
+	texts_free();
+	return printed && !problems && !more ? 0 : 1;
+}
+
 int main(int count, char **words)
 {
 	struct records records = { 0 };
 	struct jobs jobs = { 0 };
 	json_t *report;
 	bool printed, all;
+	int behind = report_count_behind(count, words);
 	int status = report_parse(count, words);
 
 	if (status >= 0)
 		return status;
+	if (words[optind] && observed_is_file(words[optind]))
+		return report_observed(words + optind, count - optind,
+				       behind < count - optind ? behind : 0);
+	if (csv)
+		return options_refuse(&tool, "--csv requires files of peerpin observe", "");
 	report_read_all(&records, words + optind);
 	jobs_make(&jobs, &records);
 	report = report_json(&jobs, &records);

@@ -16,8 +16,8 @@ tests_bench_queries_LDADD = src/libcore.la -lpthread -ldl
 # For GPU machines and adapters too: it finds driver and libibverbs at run time.
 tests_bench_registration_SOURCES = $(bench_sources) tests/bench/registration.h tests/bench/registration.c \
 	tests/bench/registration_hits.c tests/bench/registration_first.c tests/bench/registration_allocating.c tests/bench/registration_client.c \
-	tests/bench/registration_patterns.c tests/bench/peer.h src/base/object.c
-tests_bench_registration_CPPFLAGS = $(AM_CPPFLAGS) # an object of its own of base/object.c
+	tests/bench/registration_patterns.c tests/bench/peer.h src/base/loaded.c src/base/kernel.c
+tests_bench_registration_CPPFLAGS = $(AM_CPPFLAGS) # no use of libcore
 tests_bench_registration_LDADD = -lpthread -ldl -lm
 if HAVE_UCX
 tests_bench_lookup_SOURCES += tests/bench/peer_ucx.c
@@ -55,4 +55,4 @@ performance:
 	$(top_srcdir)/tests/bench/page $$(test ! -e $$notes || echo "--notes $$notes") $$results \
 		>bench/rows.md.tmp && mv bench/rows.md.tmp bench/rows.md && echo bench/rows.md
 .PHONY: bench performance
-CLEANFILES += bench/rows.md bench/worth.svg bench/lookup.json bench/queries.json bench/queries-off.json bench/registration.json
+CLEANFILES += bench/rows.md bench/worth.svg bench/lookup.json bench/queries.json bench/registration.json

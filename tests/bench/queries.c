@@ -11,16 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/object.h"
+#include "base/loaded.h"
 #include "bench.h"
 #include "memory/cuda_abi.h"
 
 #define GPU_BYTES ((size_t)1 << 20)
 #define SKIPPED	  77
 
-/* First match: disabled features first. */
 static const struct bench_goal goals[] = {
-	{ .pattern = "*, off", .over_peer = 3 },
 	/* Two of its four queries are forwarded. */
 	{ .pattern = "GPU: Open MPI's check", .over_peer = 10 },
 	{ .pattern = "GPU: BUFFER_ID", .threads_to = 1, .ns = 10 },
@@ -252,13 +250,6 @@ static void set_context(void *argument, unsigned int thread)
 	bench_require(client.cuCtxSetCurrent(context) == CUDA_SUCCESS, "no context for a thread");
 }
 
-static bool is_off(void)
-{
-	const char *value = getenv("PEERPIN_POINTER_QUERIES");
-
-	return value && (!strcmp(value, "0") || !strcmp(value, "off"));
-}
-
 struct measured {
 	const struct question *question;
 	const char *name;
@@ -291,8 +282,7 @@ static void ask_all_of(const char *memory, uint64_t address, bool of_gpu)
 	for (size_t i = 0; i < sizeof(questions) / sizeof(questions[0]); i++) {
 		measured.question = &questions[i];
 		measured.name = name;
-		snprintf(name, sizeof(name), "%s: %s%s", memory, questions[i].name,
-			 is_off() ? ", off" : "");
+		snprintf(name, sizeof(name), "%s: %s", memory, questions[i].name);
 		if (!bench_wants(name) || (questions[i].of_gpu_memory_only && !of_gpu))
 			continue;
 		measured.place.answer = questions[i].ask(&driver, address);
@@ -339,8 +329,7 @@ int main(int argc, char **argv)
 	static const struct bench bench = {
 		.name = "queries",
 		.about = "What a client's questions about GPU and host pointers cost through the "
-			 "functions that it\nis given, beside the driver's own. With "
-			 "PEERPIN_POINTER_QUERIES=0 the cases end in \", off\".\n",
+			 "functions that it\nis given, beside the driver's own.\n",
 		.goals = goals,
 		.threads = threads,
 		.add_to_machine = add_to_machine,

@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/object.h"
+#include "base/loaded.h"
 
 /* Access flags of UCX. */
 #define ACCESS                                                                                     \

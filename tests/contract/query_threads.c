@@ -3,7 +3,6 @@
 #include "driver.h"
 
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define MAPPING ((size_t)2 << 20)
@@ -25,80 +24,6 @@ static struct found {
 static char mine[64];
 static void *host;
 
-/* ---- list queries in place of single ones ---- */
-
-#define PATTERN 0xaaaaaaaaaaaaaaaaull
-
-/* Addresses unknown to CUDA: null, wild, heap, stack, freed; then known addresses. */
-enum { UNKNOWN = 7, ADDRESSES = UNKNOWN + 4 };
-static CUdeviceptr addresses[ADDRESSES];
-static void *heap;
-
-static CUdeviceptr freed_host(void)
-{
-	void *memory;
-
-	ck_cuda(driver.cuMemHostAlloc(&memory, 4096, 0));
-	ck_cuda(driver.cuMemFreeHost(memory));
-	return (uintptr_t)memory;
-}
-
-static void set_up_addresses(void)
-{
-	static char unregistered[4096];
-	CUdeviceptr freed = allocate(4 << 20);
-
-	heap = malloc(64);
-	ck_cuda(driver.cuMemFree_v2(freed));
-	ck_cuda(driver.cuMemHostRegister_v2(unregistered, sizeof(unregistered), 0));
-	ck_cuda(driver.cuMemHostUnregister(unregistered));
-	memcpy(addresses,
-	       (CUdeviceptr[]){ 0, 0x123456789000, (uintptr_t)heap, 0, freed, freed_host(),
-				(uintptr_t)unregistered, address, mapped, (uintptr_t)host,
-				(uintptr_t)mine },
-	       sizeof(addresses));
-}
-
-/* Memory type 0 in a list implies that a single query fails and stores nothing. */
-static void compare_with_single(CUpointer_attribute attribute, CUdeviceptr at, bool unknown)
-{
-	CUpointer_attribute names[] = { CU_POINTER_ATTRIBUTE_MEMORY_TYPE, attribute };
-	uint64_t value[] = { PATTERN, PATTERN }, listed;
-	unsigned int type = 99;
-	void *data[] = { &type, &listed };
-	CUresult list = driver.cuPointerGetAttributes(2, names, data, at);
-	CUresult single = driver.cuPointerGetAttribute(value, attribute, at);
-
-	ck_assert_msg(!unknown || (list == CUDA_SUCCESS && !type),
-		      "attribute %d at 0x%llx: list %d, type %u", (int)attribute,
-		      (unsigned long long)at, list, type);
-	if (list == CUDA_SUCCESS && !type)
-		ck_assert_msg(single == CUDA_ERROR_INVALID_VALUE && value[0] == PATTERN &&
-				      value[1] == PATTERN,
-			      "attribute %d at 0x%llx: %d, %llx", (int)attribute,
-			      (unsigned long long)at, single, (unsigned long long)value[0]);
-}
-
-static void compare_lists_with_singles(void)
-{
-	int stack, count, pageable = 0;
-
-	ck_cuda(driver.cuDeviceGetCount(&count));
-	ck_cuda(driver.cuDeviceGetAttribute(&pageable, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS,
-					    device));
-	if (pageable)
-		return; /* every host address is known to CUDA */
-	addresses[3] = (uintptr_t)&stack;
-	for (int i = 0; i < ADDRESSES; i++) {
-		for (int name = CU_POINTER_ATTRIBUTE_CONTEXT;
-		     name <= CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE; name++) {
-			if (name != CU_POINTER_ATTRIBUTE_P2P_TOKENS)
-				compare_with_single((CUpointer_attribute)name, addresses[i],
-						    i < UNKNOWN);
-		}
-	}
-}
-
 static void query(void)
 {
 	CUpointer_attribute name = CU_POINTER_ATTRIBUTE_DEVICE_POINTER;
@@ -119,7 +44,6 @@ static void query(void)
 	found.alloc = driver.cuMemHostAlloc(&found.host, 8, 0);
 	found.registering = driver.cuMemHostRegister_v2(mine + 32, 8, 0);
 	found.unregister = driver.cuMemHostUnregister(mine);
-	compare_lists_with_singles();
 	found.free = driver.cuMemFreeHost(host);
 }
 
@@ -163,7 +87,6 @@ static void tear_down(void)
 	ck_cuda(driver.cuMemUnmap(mapped, MAPPING));
 	ck_cuda(driver.cuMemAddressFree(mapped, MAPPING));
 	context_tear_down();
-	free(heap);
 }
 
 static void set_up(void)
@@ -173,17 +96,9 @@ static void set_up(void)
 	set_up_mapped();
 	ck_cuda(driver.cuMemHostAlloc(&host, 8, 0));
 	ck_cuda(driver.cuMemHostRegister_v2(mine, 8, 0));
-	set_up_addresses();
 }
 
 CASE(query_threads, .set_up = set_up, .tear_down = tear_down);
-
-TEST(query_threads, a_list_of_memory_type_0_stands_for_the_refusal_of_a_single_query)
-{
-	compare_lists_with_singles();
-	ck_cuda(driver.cuMemHostUnregister(mine));
-	ck_cuda(driver.cuMemFreeHost(host));
-}
 
 static void expect_no_device_pointer(void)
 {
@@ -263,7 +178,6 @@ static void all_queries(void)
 	ck_cuda(driver.cuMemGetAddressRange_v2(&base, &size, address));
 	driver.cuMemRetainAllocationHandle(&handle, host);
 	driver.cuPointerSetAttribute(NULL, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address);
-	compare_lists_with_singles();
 }
 
 static CUdeviceptr to_set;

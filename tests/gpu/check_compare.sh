@@ -42,7 +42,7 @@ histograms=$(sed -n 's/^HISTOGRAM(\([a-z_]*\),.*/\1/p' "$definitions")
 statistics() {
     local name text='{"pid": 1, "settings": {"PEERPIN_VERIFY": true}, "allocations": 3, "frees": 2, "allocations_device": 2, "allocations_mapped": 1,
 "allocations_pool": 0, "allocated_bytes": 2109440, "missed_frees": 0, "verify_disagreements": 0, "verify_checks": 4, "bypasses": 0,
-"untracked": 0, "untracked_frees": 1, "graph_allocations": 1, "handles_created": 1, "handles_released": 1, "host_allocations": 1,
+"untracked": 0, "untracked_frees": 1, "graph_allocations": 1, "host_allocations": 1,
 "host_frees": 1, "captures": 0, "access_granted": 0, "access_removed": 0, "queries_answered": 1,
 "queries_forwarded": 1, "host_requests": 0, "registrations": 0, "internal_errors": 0, "histograms": {"allocation_bytes": [0, 2, 1], "free_ns": []}}'
 
@@ -93,7 +93,7 @@ expect 'a run in which nothing happened' 1 'begin 0x0 0 oracle 1' '' "$(statisti
 expect 'an oracle that did not begin' 1 "$(tail -n +2 <<<"$good_oracle")" "$good_trace" "$good"
 # Each counter, one above its explanation, and the expected line.
 for counter in allocations:4 frees:4 allocations_device:3 allocations_mapped:2 allocations_pool:1 allocated_bytes:2109441 untracked_frees:2 \
-    handles_created:2 handles_released:2 host_allocations:2 host_frees:2 captures:1 access_granted:1 access_removed:1 \
+    host_allocations:2 host_frees:2 captures:1 access_granted:1 access_removed:1 \
     queries_answered:3 queries_forwarded:4 internal_errors:1 bypasses:1; do
     expect "too many ${counter%:*}" 1 "$good_oracle" "$good_trace" "$(statistics "${counter%:*}" "${counter#*:}")" \
         "${counter%:*}: ${counter#*:}, explained "
@@ -119,7 +119,7 @@ expect 'two processes' 0 "$(both "$good_oracle")" "$(both "$good_trace")" "$good
 expect 'a missed allocation' 1 "$(both "$good_oracle")" "$(both "$good_trace" | grep -v 'vm:2. allocated 0x200000')" \
     "$good" 'process 2: 0x200000' "$other"
 idle=$(statistics allocations 0 frees 0 allocations_device 0 allocations_mapped 0 allocated_bytes 0 verify_checks 0 untracked_frees 0 \
-    graph_allocations 0 handles_created 0 handles_released 0 host_allocations 0 host_frees 0 queries_answered 0 \
+    graph_allocations 0 host_allocations 0 host_frees 0 queries_answered 0 \
     queries_forwarded 0 | sed 's/"pid": 1/"pid": 2/; s/\[0, 2, 1\]/[]/')
 expect 'one that takes no memory' 0 "$good_oracle" "$good_trace" "$good" 'processes 2;' "$idle"
 expect 'one without statistics' 1 "$(both "$good_oracle")" "$(both "$good_trace")" "$good" 'process 2 has left no statistics'

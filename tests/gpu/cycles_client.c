@@ -6,7 +6,7 @@
 #include <link.h>
 #include <string.h>
 
-#include "base/object.h"
+#include "base/loaded.h"
 #include "sim/sim_adapter.h"
 
 struct ibv_pd *client_pd, *client_other_pd;

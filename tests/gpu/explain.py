@@ -16,25 +16,24 @@ KINDS = {
     "allocations_shared": ("cuIpcOpenMemHandle", "cuMemPoolImportPointer"),
     "allocations_external": ("cuExternalMemoryGetMappedBuffer",),
 }
-HANDLES = ("cuMemCreate", "cuMemImportFromShareableHandle")
-HOST_ALLOCATIONS = ("cuMemHostAlloc", "cuMemAllocHost", "cuMemHostRegister")
-HOST_FREES = ("cuMemFreeHost", "cuMemHostUnregister")
+HOST_ALLOCATIONS = ("cuMemHostAlloc", "cuMemAllocHost")
+HOST_FREES = ("cuMemFreeHost",)
 CAPTURES = ("cuStreamBeginCapture", "cuStreamBeginCaptureToGraph")
 # Always 0.
 NEVER = (
     "missed_frees untracked verify_disagreements bypasses internal_errors "
     # Without PEERPIN_KEEP.
-    "kept reused kept_released kept_bytes kept_bytes_peak kept_host_bytes kept_host_bytes_peak memory_queries"
+    "kept reused kept_released kept_bytes kept_bytes_peak kept_host_bytes kept_host_bytes_peak"
 ).split()
 REGISTRATIONS = frozenset(
     """ucx_unhooked protection_domains sync_missing registrations registrations_background background_delays exports_ready requests hits
     waited synchronous_queued synchronous forwarded
     forwarded_flags forwarded_address forwarded_range forwarded_freed forwarded_capability forwarded_domain
     forwarded_failed forwarded_pin_limit forwarded_version forwarded_private forwarded_form forwarded_data_direct forwarded_unknown forwarded_verify imports
-    host_requests registrations_dma_buf registrations_peer_memory pinning_fallbacks registrations_failed failed_resources
-    failed_address failed_argument failed_support failed_other over_pin_limit evictions registered_bytes pinned_bytes
+    host_requests registrations_dma_buf registrations_peer_memory registrations_failed failed_resources
+    failed_address failed_argument failed_support failed_other over_pin_limit evictions pinned_bytes
     pinned_bytes_peak deregistrations deregistrations_failed invalidated never_used never_used_bytes never_used_ns
-    never_used_sizes never_used_pinned requested_bytes cancelled revoked late_deregistrations background_ns program_ns waited_ns free_ns""".split()
+    never_used_sizes never_used_pinned requested_bytes revoked late_deregistrations background_ns program_ns waited_ns free_ns""".split()
 ) | {
     f"histogram {name}"
     for name in "registration_background_ns registration_program_ns wait_ns free_ns used_bytes never_used_bytes".split()
@@ -58,7 +57,6 @@ def rules(seen, statistics):
     late = 10**9 if seen.exits else 0  # CUPTI reports no calls during exit
     end = ", and what was freed at the exit" if seen.exits else ""
     host_allocations = sum(did[name] for name in HOST_ALLOCATIONS)
-    handles = sum(did[name] for name in HANDLES) + did["cuMemRetainAllocationHandle"]
     allocated_bytes = sum(size for _, size in seen.sizes)
     # The exporter decides the size of shared memory.
     shared = sum(size for name, size in seen.sizes if name in KINDS["allocations_shared"])
@@ -67,10 +65,6 @@ def rules(seen, statistics):
         "frees": between(frees, allocations, f"ends that CUPTI saw{end}"),
         "graph_allocations": exactly(
             seen.graphs + did["cuGraphAddMemAllocNode"], "captured allocations that CUPTI saw, and nodes added"
-        ),
-        "handles_created": exactly(handles, "handles that CUPTI saw made"),
-        "handles_released": between(
-            did["cuMemRelease"], max(did["cuMemRelease"], min(did["cuMemRelease"] + late, handles)), f"cuMemRelease{end}"
         ),
         "reservations": exactly(did["cuMemAddressReserve"], "cuMemAddressReserve"),
         "access_granted": between(

@@ -28,8 +28,8 @@ tests_gpu_frees_SOURCES = tests/gpu/frees.c tests/gpu/statistic.h
 tests_gpu_frees_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -ldl
 # Reads the driver's symbol table, not the preload's wrappers.
 tests_gpu_cycles_SOURCES = tests/gpu/cycles.h tests/gpu/statistic.h tests/gpu/cycles.c tests/gpu/cycles_client.c tests/gpu/cycles_patterns.c \
-	tests/gpu/cycles_crash.c src/base/object.c
-tests_gpu_cycles_CPPFLAGS = $(AM_CPPFLAGS) # an object of its own of base/object.c
+	tests/gpu/cycles_crash.c src/base/loaded.c src/base/kernel.c
+tests_gpu_cycles_CPPFLAGS = $(AM_CPPFLAGS) # no use of libcore
 tests_gpu_cycles_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -lpthread -ldl
 tests_gpu_life_SOURCES = tests/gpu/life.c tests/gpu/statistic.h
 tests_gpu_life_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -ldl

@@ -4,7 +4,7 @@
 
 UCX moves the first bytes of a function elsewhere and writes a jump in their place: on x86-64 5
 bytes, or 12 for a distant target; on aarch64 16. UCX refuses a function that begins with an unknown
-instruction, and then disables its GPU caches (facts sheet on interception, 8: supported
+instruction, and then disables its GPU caches (its ucm/bistro/bistro_x86_64.c: supported
 instructions). UCX 1.13.1 to 1.18.0 does not support the first instruction of drivers 575 and newer. Only drivers for x86-64 have such entries, and are required there.
 """
 import re
@@ -84,7 +84,7 @@ def entries_of(library):
         image = file.read()
     names = subprocess.run(["nm", library], check=True, capture_output=True, text=True).stdout
     entries = []
-    for address, name in re.findall(r"^([0-9a-f]+) [Tt] (cu[A-Z]\w+?)(?<!_linked)(?<!_pointed)$", names, re.M):
+    for address, name in re.findall(r"^([0-9a-f]+) [Tt] (cu[A-Z]\w+?)(?<!_linked)(?<!_pointed)(?<!_observed)$", names, re.M):
         where = int(address, 16)
         offset = next(o + where - a for o, a, size in segments(image) if a <= where < a + size)
         entries.append((name, image[offset : offset + 32]))

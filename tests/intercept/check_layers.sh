@@ -28,7 +28,8 @@ allowed base
 allowed report base
 allowed memory report base
 allowed registration memory report base
-allowed intercept registration memory report base
+allowed observe memory report base
+allowed intercept observe registration memory report base
 allowed sim memory # the ABI declarations alone
 
 # contract LAYER HEADER...: what files of the layers above may include of it
@@ -50,7 +51,8 @@ contract() {
 }
 
 contract registration registration.h verbs_abi.h
-contract memory memory.h lookup.h driver.h cuda_abi.h captures.h keep.h queries.h trace_events.h
+contract observe observe.h
+contract memory memory.h lookup.h driver.h cuda_abi.h keep.h queries.h
 contract report statistics.h errors.h trace.h methods.def
 
 if grep -l 'verbs_abi' memory/*.[ch] report/*.[ch] base/*.[ch]; then

@@ -6,7 +6,7 @@ set -u
 [ -x tests/intercept/lookups_in_allocations ] || exit 77
 library=$PWD/src/.libs/libpeerpin.so
 libs=$PWD/tests/intercept/.libs
-export PEERPIN_SUMMARY=0 PEERPIN_LOG_LEVEL=error PEERPIN_KEEP=1 LD_LIBRARY_PATH="$PWD/src/sim/.libs:$libs"
+export PEERPIN_SUMMARY=0 PEERPIN_LOG_LEVEL=error PEERPIN_KEEP_HOST=4K LD_LIBRARY_PATH="$PWD/src/sim/.libs:$libs"
 export MATRIX_EXPORTER="$PWD/tests/intercept/exporter"
 # Leaks at the end of a test program are not under test.
 export ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0

@@ -15,13 +15,12 @@ trap 'rm -rf "$tmp"' EXIT
 for name in ${!PEERPIN_@}; do unset "$name"; done
 export PEERPIN_SUMMARY=0
 
-# The promises, in each mode. PEERPIN_POINTER_QUERIES=0: the driver itself answers which memory is
-# live.
+# The promises, in each mode.
 program=tests/intercept/public/.libs/public
 if [[ -x $program ]]; then
 	for settings in PEERPIN_PREREGISTER=auto PEERPIN_PREREGISTER=eager PEERPIN_PREREGISTER=off PEERPIN_VERIFY=1; do
 		status=0
-		env $settings PEERPIN_POINTER_QUERIES=0 LD_LIBRARY_PATH="$standins" LD_PRELOAD="$library" "$program" || status=$?
+		env $settings LD_LIBRARY_PATH="$standins" LD_PRELOAD="$library" "$program" || status=$?
 		same "promises with $settings" 0 "$status"
 	done
 	# Without a preload: the program is linked with the library, which precedes the driver.

@@ -47,6 +47,6 @@ hidden() {
         "$(cat "$folder/stats.json" 2>&1)"
     matches "$1: the trace" '*trace*' "$(ls "$folder")"
 }
-hidden 'a second driver' second 'a second libcuda is loaded in the process'
-hidden 'a driver in another namespace' namespace 'libcuda is loaded in another namespace (dlmopen)'
+hidden 'a second driver' second 'libcuda.so.1 is a second libcuda in the process'
+hidden 'a driver in another namespace' namespace 'libcuda.so.1 was opened in another namespace (dlmopen)'
 finish

@@ -32,12 +32,18 @@ same 'errno and dlerror() after each step that follows a failed look-up' "$after
 
 # Functions that the library references or looks up, and others that its start might call.
 referenced=$(nm -D --undefined-only "$library" | awk '$1 == "U" { sub(/@.*/, "", $2); print $2 }' | grep -v environ)
-looked_up=$(sed -n 's/^\(OWN\|FIRST\)(\([a-z_]*\),.*/\2/p' "$source/src/base/system.c" | grep -v '^dlsym$')
+looked_up=$(sed -n 's/^FOUND([a-z_]*, \([a-z_]*\),.*/\1/p' "$source/src/base/system.c" | grep -v '^dlsym$')
 matches 'the names are found in the source' '*pthread_create*' "$looked_up"
 others='dl_iterate_phdr dladdr dlerror dlinfo malloc calloc realloc free memcpy memmove memset memcmp strlen strcmp strncmp
     strchr strrchr strstr getenv secure_getenv syscall open openat read write close fstat mmap munmap mprotect
     getpid sysconf sched_yield pthread_once pthread_self pthread_getspecific pthread_setspecific pthread_key_create
     pthread_atfork atexit strtoul snprintf'
+
+# The dlsym path calls none of them.
+path=$(nm -u src/base/.libs/loaded.o src/base/.libs/start.o src/base/.libs/kernel.o src/intercept/.libs/resolve.o \
+    src/intercept/.libs/load_watch.o | awk '$1 == "U" { print $2 }')
+matches 'the objects of the dlsym path are read' '*loaded_first*' "$path"
+same 'libc functions that the dlsym path references' '' "$(grep -xF -f <(echo "$path") <<<"$referenced")"
 
 compile() { # compile COMPILER LANGUAGE NAME
     "$1" -x "$2" -DNAME="$3" -w -O1 -fno-builtin -fPIC -shared "$source/tests/intercept/replaced/replacement.c" \

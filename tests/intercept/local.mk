@@ -100,7 +100,7 @@ tests_intercept_keep_keep_SOURCES = tests/intercept/ends/ends.c tests/intercept/
 	tests/intercept/keep/keep.c tests/intercept/keep/keep.h tests/intercept/keep/calls.c \
 	tests/intercept/keep/pressure.c tests/intercept/keep/pools.c tests/intercept/keep/contexts.c \
 	tests/intercept/keep/events.c tests/intercept/keep/regions.c \
-	src/base/object.c
+	src/base/loaded.c src/base/kernel.c
 tests_intercept_keep_keep_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests/intercept/keep
 tests_intercept_keep_keep_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -lpthread -ldl
 
@@ -171,7 +171,7 @@ tests_intercept_verbs_mlx5_libmlx5_la_LDFLAGS = -shared -version-info 1:0:0 -rpa
 # For GPU machines too: libc alone, and the driver by dlopen.
 check_PROGRAMS += tests/intercept/check_queries
 tests_intercept_check_queries_SOURCES = tests/intercept/queries/queries.c tests/intercept/queries/queries.h \
-	tests/intercept/queries/ask.c tests/intercept/queries/population.c src/base/object.c
+	tests/intercept/queries/ask.c tests/intercept/queries/population.c src/base/loaded.c src/base/kernel.c
 tests_intercept_check_queries_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests/intercept/queries
 tests_intercept_check_queries_LDADD = -lpthread -ldl
 
@@ -204,14 +204,10 @@ tests_intercept_local_CPPFLAGS = $(matrix_cppflags)
 tests_intercept_local_LDADD = -ldl
 tests_intercept_gpu_only_SOURCES = tests/intercept/traps/gpu_only.c
 tests_intercept_gpu_only_LDADD = src/sim/libcuda.la
-check_LTLIBRARIES += tests/intercept/deepbind.la tests/intercept/deeplaunch.la tests/intercept/libmpi_hook.la tests/intercept/mapped.la
+check_LTLIBRARIES += tests/intercept/deepbind.la tests/intercept/libmpi_hook.la tests/intercept/mapped.la
 tests_intercept_mapped_la_SOURCES = tests/intercept/traps/mapped.c
 tests_intercept_mapped_la_LDFLAGS = -module -shared -avoid-version -rpath /nowhere
 tests_intercept_mapped_la_LIBADD = -ldl
-tests_intercept_deeplaunch_la_SOURCES = tests/intercept/traps/deepbind.c
-tests_intercept_deeplaunch_la_CPPFLAGS = $(AM_CPPFLAGS) -DLAUNCHES
-tests_intercept_deeplaunch_la_LDFLAGS = -module -shared -avoid-version -rpath /nowhere -Wl,-z,now
-tests_intercept_deeplaunch_la_LIBADD = src/sim/libcuda.la
 tests_intercept_deepbind_la_SOURCES = tests/intercept/traps/deepbind.c
 tests_intercept_deepbind_la_LDFLAGS = -module -shared -avoid-version -rpath /nowhere -Wl,-z,lazy
 tests_intercept_deepbind_la_LIBADD = src/sim/libcuda.la

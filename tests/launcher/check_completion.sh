@@ -54,19 +54,20 @@ printf '#!/bin/sh\n' >bin/peer-program
 chmod +x bin/peer-program
 shopt -u progcomp_alias 2>/dev/null || :
 
-for word in run config demo doctor report site top; do
+for word in run config demo doctor observe report site top; do
 	has "the subcommand $word" "$word" "$(offered peerpin '')"
 done
 has 'a command' peer-program "$(offered peerpin peer-pro)"
 same 'the beginning of a subcommand' 'config ' "$(offered peerpin confi)"
 has 'a command behind run' peer-program "$(offered peerpin run peer-pro)"
+has 'a command behind observe' peer-program "$(offered peerpin observe peer-pro)"
 
 # The options of the table of settings, and those of the command.
 same 'options' "$({
 	"$config" --options
 	printf '%s\n' --sim --sim=driver --dry-run --print-env --help --help=settings --version
 } | sort -u | tr '\n' ' ')" "$(offered peerpin --)"
-same 'the beginning of an option' '--pointer-queries ' "$(offered peerpin --pointer)"
+same 'the beginning of an option' '--pin-limit= ' "$(offered peerpin --pin)"
 same 'several options with a common beginning' '--log-file= --log-level= ' "$(offered peerpin --log)"
 same 'an option that begins another' '--keep-host= --keep= ' "$(offered peerpin --keep)"
 has 'an option behind an option' --preregister= "$(offered peerpin --verify --pr)"
@@ -85,7 +86,7 @@ lacks "behind the program no options of peerpin's" --preregister= "$(offered pee
 has 'an option of config' --changed "$(offered peerpin config --ch)"
 has 'a setting as an option of config' --pin-limit= "$(offered peerpin config --p)"
 lacks 'what config has not' --dry-run "$(offered peerpin config --)"
-same 'a setting by its name' 'PEERPIN_PIN_LIMIT PEERPIN_POINTER_QUERIES PEERPIN_PREREGISTER ' "$(offered peerpin config PEERPIN_P)"
+same 'a setting by its name' 'PEERPIN_PIN_LIMIT PEERPIN_PREREGISTER ' "$(offered peerpin config PEERPIN_P)"
 for word in doctor report top; do
 	if [[ -x ${config%config}$word ]]; then
 		same "the options of $word are those of its help" \

@@ -44,10 +44,10 @@ options_and_statuses() {
 	same '--no- of a setting with values' $'peerpin: unknown option: --no-log-level: did you mean --log-level?\n=> 2' \
 		"$(outcome "$peerpin" --no-log-level true)"
 	same 'an unknown short option' $'peerpin: unknown option: -n (see peerpin --help)\n=> 2' "$(outcome "$peerpin" -n true)"
-	same 'a bad value' $'peerpin: --pin-limit=much is not allowed (auto, or a size such as 64K, 1.5G or inf; 0: none)\n=> 2' \
+	same 'a bad value' $'peerpin: --pin-limit=much is not allowed (auto, or a size of at least 4K, such as 1.5G or inf; 0: none)\n=> 2' \
 		"$(outcome "$peerpin" --pin-limit much true)"
 	for word in 101% 4X; do
-		same "a bad value: $word" "peerpin: --keep=$word is not allowed (auto; or a size such as 64K, 1.5G or inf; or a percentage from 1% to 100%; 0: none)"$'\n=> 2' \
+		same "a bad value: $word" "peerpin: --keep=$word is not allowed (auto; or a size of at least 2M, such as 1.5G or inf; or a percentage from 1% to 100%; 0: none)"$'\n=> 2' \
 			"$(outcome "$peerpin" --keep $word true)"
 	done
 	for words in '--keep' '--keep auto' '--keep=auto'; do
@@ -57,9 +57,11 @@ options_and_statuses() {
 	for word in 4G Inf AUTO; do
 		same "a size before the command: $word" "$word"$'\n=> 0' "$(outcome "$peerpin" --keep $word sh -c 'echo $PEERPIN_KEEP')"
 	done
-	same 'a bad size is no command' "peerpin: --keep=lots is not allowed (auto; or a size such as 64K, 1.5G or inf; or a percentage from 1% to 100%; 0: none)"$'\n=> 2' \
+	same 'a bad size is no command' "peerpin: --keep=lots is not allowed (auto; or a size of at least 2M, such as 1.5G or inf; or a percentage from 1% to 100%; 0: none)"$'\n=> 2' \
 		"$(outcome "$peerpin" --keep=lots true)"
-	same 'a percentage where only sizes are allowed' $'peerpin: --keep-host=10% is not allowed (a size such as 64K, 1.5G or inf; 0: none)\n=> 2' \
+	same 'a size that can only be a mistake' "peerpin: --keep=4 (4 bytes) is not allowed (auto; or a size of at least 2M, such as 1.5G or inf; or a percentage from 1% to 100%; 0: none)"$'\n=> 2' \
+		"$(outcome "$peerpin" --keep 4 true)"
+	same 'a percentage where only sizes are allowed' $'peerpin: --keep-host=10% is not allowed (a size of at least 4K, such as 1.5G or inf; 0: none)\n=> 2' \
 		"$(outcome "$peerpin" --keep-host 10% true)"
 	same 'a bad word' $'peerpin: --preregister=never is not allowed (auto, eager or off)\n=> 2' \
 		"$(outcome "$peerpin" --preregister=never true)"
@@ -67,7 +69,7 @@ options_and_statuses() {
 		"$(PEERPIN_PREREGISTER=fast outcome "$peerpin" printf started)"
 	same 'a bad word with peerpin disabled' $'started\n=> 0' \
 		"$(PEERPIN_DISABLE=yes PEERPIN_PREREGISTER=fast outcome "$peerpin" printf started)"
-	same 'several bad ones' $'peerpin: --preregister=never is not allowed (auto, eager or off)\npeerpin: --pin-limit=1X is not allowed (auto, or a size such as 64K, 1.5G or inf; 0: none)\n=> 2' \
+	same 'several bad ones' $'peerpin: --preregister=never is not allowed (auto, eager or off)\npeerpin: --pin-limit=1X is not allowed (auto, or a size of at least 4K, such as 1.5G or inf; 0: none)\n=> 2' \
 		"$(PEERPIN_SUMMARY=often outcome "$peerpin" --preregister=never --pin-limit 1X true)"
 	same 'a missing file of settings in the environment' "peerpin: PEERPIN_CONFIG_FILE=$tmp/none: it cannot be read"$'\n=> 2' \
 		"$(PEERPIN_CONFIG_FILE=$tmp/none outcome "$peerpin" printf started)"
@@ -126,7 +128,7 @@ options_and_statuses() {
 	matches 'help has allowed values' "*--devices*--pin-limit*the size of the GPU's BAR1*default: auto)*as for --log-file*" \
 		"$("$peerpin" --help=settings | tr -s ' \n' ' ')"
 	matches 'help has defaults' \
-		"*--preregister*(auto, eager or off; default: auto)*pointer-queries*(default: on)*--log-level V*trace; default: warn)*" \
+		"*--preregister*(auto, eager or off; default: auto)*--log-level V*trace; default: warn)*" \
 		"$("$peerpin" --help=settings | tr -s ' \n' ' ')"
 	same 'a missing file' $'peerpin: ./no-such-file: no such file\n=> 127' \
 		"$(outcome "$peerpin" ./no-such-file)"

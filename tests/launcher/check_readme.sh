@@ -57,6 +57,8 @@ while IFS= read -r line; do
 		PEERPIN_DISABLE=1*) same "$name: without peerpin no table" '' "$output" ;;
 		*' doctor '*) expected='[013]' pattern='*peerpin doctor *' ;;
 		*' --html '*) pattern='*job.html*' ;;
+		*' observe '*) pattern='' ;;
+		*' report observe'*) pattern='*peerpin would save*4 processes*findings*' ;;
 		*' report '*) pattern='*4 processes*requests  *28  *' ;;
 		*mpirun*) pattern='*requests *hits*' ;;
 		esac

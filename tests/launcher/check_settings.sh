@@ -28,7 +28,7 @@ row() {
 }
 
 sources() {
-	same 'built in' '1|built in|1' "$(row pointer-queries)"
+	same 'built in' '0|built in|0' "$(row verify)"
 	same 'the file of the system' "eager|$system:2|auto" "$(row preregister)"
 	same 'the file that is named' "8M|$own:1|0" "$(PEERPIN_CONFIG_FILE=$own row keep-host)"
 	same 'named by an option' "8M|$own:1|0" "$(row keep-host --config-file="$own")"
@@ -37,7 +37,7 @@ sources() {
 	same 'a text with a blank' "a file|$own:3|-" "$(row stats-file --config-file "$own")"
 	same 'the name of the file itself' "$own|environment|-" "$(PEERPIN_CONFIG_FILE=$own row config-file)"
 	same 'a switch' '1|option|0' "$(row verify --verify)"
-	same 'off' '0|option|1' "$(row pointer-queries --no-pointer-queries)"
+	same 'off' '0|option|0' "$(row verify --no-verify)"
 	same 'a size that may be a percentage' '4G|option|0' "$(row keep --keep 4G)"
 	same 'a percentage' '10%|environment|0' "$(PEERPIN_KEEP=10% row PEERPIN_KEEP)"
 	same 'a percentage of 0 is none' '0|option|0' "$(row keep --keep 0%)"
@@ -76,8 +76,15 @@ auto
 	same 'a bad option' $'peerpin: --preregister=never is not allowed (auto, eager or off)\n=> 2' \
 		"$(outcome "$peerpin" config --preregister=never)"
 	same 'a percentage above 100' \
-		$'peerpin: --keep=101% is not allowed (auto; or a size such as 64K, 1.5G or inf; or a percentage from 1% to 100%; 0: none)\n=> 2' \
+		$'peerpin: --keep=101% is not allowed (auto; or a size of at least 2M, such as 1.5G or inf; or a percentage from 1% to 100%; 0: none)\n=> 2' \
 		"$(outcome "$peerpin" config --keep=101%)"
+	same 'a size that can only be a mistake' \
+		$'peerpin: --keep=4 (4 bytes) is not allowed (auto; or a size of at least 2M, such as 1.5G or inf; or a percentage from 1% to 100%; 0: none)\n=> 2' \
+		"$(outcome "$peerpin" config --keep=4)"
+	printf 'PEERPIN_EAGER = 1\n' >"$tmp/former.conf"
+	same 'a setting of a former version in a file' "peerpin: $tmp/former.conf:1: PEERPIN_EAGER is no longer a setting, and is ignored: use PEERPIN_PREREGISTER=eager
+auto
+=> 1" "$(outcome "$peerpin" config --config-file "$tmp/former.conf" --value preregister)"
 	same 'an unknown option' $'peerpin config: unknown option: --jsn: did you mean --json?\n=> 2' \
 		"$(outcome "$peerpin" config --jsn)"
 	same 'an unknown setting' $'peerpin config: unknown setting: preregistr: did you mean PEERPIN_PREREGISTER?\n=> 2' \

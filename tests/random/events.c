@@ -75,12 +75,8 @@ static uint64_t allocate(struct client *client, bool own, const struct keep_requ
 
 static void record(const struct client *client, const struct keep_request *request, uint64_t base)
 {
-	if (request->kind != ALLOCATION_HOST) {
-		memory_allocated(request->kind, base, request->size);
-		return;
-	}
-	memory_host_allocated(base, request->size);
-	if (client->keeps)
+	memory_allocated(request->kind, base, request->size);
+	if (request->kind == ALLOCATION_HOST && client->keeps)
 		keep_allocated_host(request, base);
 }
 

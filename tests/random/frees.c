@@ -3,7 +3,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-#include "memory/captures.h"
+#include "memory/memory.h"
 #include "random/calls.h"
 
 static enum memory_free call_of(const struct model_memory *memory)

@@ -3,7 +3,7 @@
 #include <stddef.h>
 
 #include "base/config.h"
-#include "memory/captures.h"
+#include "memory/memory.h"
 #include "memory/driver.h"
 #include "memory/queries.h"
 #include "random/calls.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* subscribers.c -- subscribers of random programs: the program's events, and which records end */
+/* subscribers.c -- events of random programs: the program's, and which records end */
 #include "random/heap.h"
+#include "registration/registration.h"
 
 __thread struct world_events world_events;
 
@@ -18,12 +19,7 @@ static void program_freeing(const struct allocation *allocation)
 	world_events.freeing_id = allocation->event_id;
 }
 
-static void memory_allocated_event(const struct allocation *allocation)
-{
-	(void)allocation;
-}
-
-static void memory_freeing_event(const struct allocation *allocation)
+static void memory_ending(const struct allocation *allocation)
 {
 	struct memory *memory;
 
@@ -34,11 +30,22 @@ static void memory_freeing_event(const struct allocation *allocation)
 	pthread_mutex_unlock(&world_lock);
 }
 
-const struct memory_subscriber world_program = { .of_program = true,
-						 .allocated = program_allocated,
-						 .freeing = program_freeing };
-const struct memory_subscriber world_memory = { .allocated = memory_allocated_event,
-						.freeing = memory_freeing_event };
+static void memory_event(enum memory_event event, const struct allocation *allocation)
+{
+	if (event == MEMORY_FREEING || event == MEMORY_RELEASING)
+		memory_ending(allocation);
+	if (event == MEMORY_FREEING || event == MEMORY_KEEPING)
+		program_freeing(allocation);
+	if (event == MEMORY_FREEING || event == MEMORY_RELEASING)
+		registration_freeing(allocation);
+	if (event == MEMORY_ALLOCATED)
+		registration_allocated(allocation);
+	if (event == MEMORY_ALLOCATED || event == MEMORY_REUSED)
+		program_allocated(allocation);
+}
+
+void (*const memory_hook)(enum memory_event event,
+			  const struct allocation *allocation) = memory_event;
 
 enum world_life world_life(uint64_t address, uint64_t buffer_id, uint64_t id)
 {

@@ -30,11 +30,6 @@ _Noreturn void broken(const char *format, ...)
 
 /* ---- connections of the layers ---- */
 
-/* Frees reach the last one first. */
-const struct memory_subscriber *const memory_subscribers[] = { &registration_subscriber,
-							       &world_program, &world_memory,
-							       NULL };
-
 const struct driver_calls *driver_calls(void)
 {
 	return &world_driver;

@@ -265,7 +265,6 @@ extern pthread_mutex_t world_lock;
 void world_units_begin(uint64_t base, uint64_t size);
 void world_units_end(uint64_t base, uint64_t size);
 extern const struct driver_calls world_driver;
-extern const struct memory_subscriber world_program, world_memory;
 unsigned int world_from_environment(const char *name, unsigned int otherwise);
 
 /* Count a region's units, from before its registration to after its end or failure. */

@@ -232,6 +232,7 @@ accepts() {
 				grep -xF -e "${word%%=*}" >/dev/null || return
 		done
 		;;
+	observe) (cd "$tmp/examples" && PATH=$tmp/bin:$PATH "$peerpin" observe --dry-run "${words[@]:2}" >/dev/null 2>&1) ;;
 	*) (cd "$tmp/examples" && PATH=$tmp/bin:$PATH "$peerpin" --dry-run "${words[@]:1}" >/dev/null 2>&1) ;;
 	esac
 }

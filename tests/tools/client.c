@@ -7,6 +7,13 @@
  *   size=BYTES   size of later buffers (1 MiB)
  *   allocated=N  allocates N buffers
  *   sent=N       registers and deregisters the newest N buffers, one by one
+ *   held=N       registers the newest N buffers, one by one
+ *   dropped      deregisters what is held
+ *   mapped=N     as sent=N, each by a dma-buf
+ *   beyond       registers and deregisters a buffer together with the one behind it
+ *   synced       sets SYNC_MEMOPS of all buffers
+ *   pause=N      computes for N milliseconds
+ *   child        starts a child that exits at once
  *   waited       requests a buffer while its background registration is in flight
  *   host=N       registers and deregisters N buffers of host memory
  *   locked=N     allocates and frees N buffers of page-locked host memory, one by one
@@ -34,6 +41,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -100,6 +108,60 @@ static void send_newest(unsigned int number)
 		require(mr);
 		require(!ibv_dereg_mr(mr));
 	}
+}
+
+static struct ibv_mr *held[BUFFERS];
+static unsigned int held_count;
+
+static void hold_newest(unsigned int number)
+{
+	require(pd && number <= allocated && held_count + number <= BUFFERS);
+	for (unsigned int i = allocated - number; i < allocated; i++) {
+		held[held_count] = ibv_reg_mr(pd, (void *)buffers[i], size, ACCESS);
+		require(held[held_count++]);
+	}
+}
+
+static void drop_held(void)
+{
+	while (held_count)
+		require(!ibv_dereg_mr(held[--held_count]));
+}
+
+static void map_newest(unsigned int number)
+{
+	require(pd && number <= allocated);
+	for (unsigned int i = allocated - number; i < allocated; i++) {
+		struct ibv_mr *mr;
+		int file;
+
+		require(cuMemGetHandleForAddressRange(&file, buffers[i], size,
+						      CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
+						      0) == CUDA_SUCCESS);
+		mr = ibv_reg_dmabuf_mr(pd, 0, size, buffers[i], file, ACCESS);
+		require(mr && !close(file) && !ibv_dereg_mr(mr));
+	}
+}
+
+static void register_beyond(void)
+{
+	CUdeviceptr first = buffers[0];
+	struct ibv_mr *mr;
+
+	require(pd && allocated > 1);
+	for (unsigned int i = 0; i < allocated; i++)
+		first = buffers[i] < first ? buffers[i] : first;
+	mr = ibv_reg_mr(pd, (void *)first, 2 * size, ACCESS);
+	require(mr && !ibv_dereg_mr(mr));
+}
+
+static void set_sync(void)
+{
+	unsigned int on = 1;
+
+	for (unsigned int i = 0; i < allocated; i++)
+		require(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, buffers[i]) ==
+			CUDA_SUCCESS);
 }
 
 static void register_host(unsigned int number)
@@ -217,6 +279,16 @@ static void send_on_input(void)
 	}
 }
 
+static void start_child(void)
+{
+	pid_t child = fork();
+	int status;
+
+	if (!child)
+		exit(0);
+	require(child > 0 && waitpid(child, &status, 0) == child && !status);
+}
+
 static void *abort_here(void *unused)
 {
 	abort();
@@ -294,6 +366,20 @@ static void do_word(const char *word)
 		size = number;
 	else if (!strncmp(word, "sent=", 5))
 		send_newest((unsigned int)number);
+	else if (!strncmp(word, "held=", 5))
+		hold_newest((unsigned int)number);
+	else if (!strncmp(word, "mapped=", 7))
+		map_newest((unsigned int)number);
+	else if (!strncmp(word, "pause=", 6))
+		nanosleep(&(struct timespec){ .tv_nsec = (long)number * 1000000 }, NULL);
+	else if (!strcmp(word, "child"))
+		start_child();
+	else if (!strcmp(word, "dropped"))
+		drop_held();
+	else if (!strcmp(word, "beyond"))
+		register_beyond();
+	else if (!strcmp(word, "synced"))
+		set_sync();
 	else if (!strncmp(word, "host=", 5))
 		register_host((unsigned int)number);
 	else if (!strncmp(word, "locked=", 7))

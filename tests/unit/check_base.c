@@ -12,8 +12,6 @@
 #include <unistd.h>
 
 #include "base/kernel.h"
-#include "base/loaded.h"
-#include "base/object.h"
 #include "base/plain_text.h"
 #include "base/pool.h"
 #include "base/process.h"
@@ -41,35 +39,30 @@ TEST(base, a_file_is_never_opened_under_the_number_of_a_standard_stream)
 	ck_assert_int_eq(status, 0);
 }
 
-#ifdef __x86_64__
-#define RELOCATION_OF_NO_SYMBOL R_X86_64_RELATIVE
-#else
-#define RELOCATION_OF_NO_SYMBOL R_AARCH64_RELATIVE
-#endif
+#define memcpy bytes_copy
+#define memset bytes_fill
+#include "base/bytes.c"
+#undef memcpy
+#undef memset
 
-static int count_relocations(struct dl_phdr_info *object, size_t size, void *counts)
+TEST(base, bytes_are_copied_and_filled_at_any_place_and_of_any_number)
 {
-	unsigned int *named = counts, *unnamed = named + 1;
-	struct object_tables tables = { 0 };
+	char from[64], to[64], expected[64];
 
-	(void)size;
-	object_read(object, &tables);
-	for (size_t i = 0; i < tables.data_count; i++) {
-		bool has_name = ELF64_R_TYPE(tables.data[i].r_info) != RELOCATION_OF_NO_SYMBOL;
-
-		*(has_name ? named : unnamed) += 1;
+	for (int i = 0; i < 64; i++)
+		from[i] = (char)i;
+	for (size_t at = 0; at < 9; at++) {
+		for (size_t size = 0; size < 48; size++) {
+			memset(expected, 'x', 64);
+			memcpy(expected + at, from + 3, size);
+			ck_assert_ptr_eq(bytes_fill(to, 'x', 64), to);
+			ck_assert_ptr_eq(bytes_copy(to + at, from + 3, size), to + at);
+			ck_assert_mem_eq(to, expected, 64);
+			memset(expected + at, 0xfe, size);
+			bytes_fill(to + at, 0xfe, size);
+			ck_assert_mem_eq(to, expected, 64);
+		}
 	}
-	return 0;
-}
-
-/* The first allocation of a program reads all others of all libraries. */
-TEST(base, relocations_without_a_symbol_are_left_out)
-{
-	unsigned int counts[2] = { 0 };
-
-	loaded_walk(count_relocations, counts);
-	ck_assert_uint_gt(counts[0], 0);
-	ck_assert_uint_eq(counts[1], 0);
 }
 
 TEST(base, counters_are_found_by_name)
@@ -195,40 +188,42 @@ TEST(base, a_pool_gives_distinct_objects_and_reuses_them)
 
 /* The kernel's number; 0: not yet. Set by a started thread, with the CPUs that it may use. */
 static _Atomic int started;
-static struct kernel_cpus cpus_of_started;
+static cpu_set_t cpus_of_started;
 
 static void *note_start(void *unused)
 {
-	kernel_get_cpus(0, &cpus_of_started);
+	sched_getaffinity(0, sizeof(cpus_of_started), &cpus_of_started);
 	started = kernel_thread();
 	return unused;
 }
 
-static void await_start(const struct kernel_cpus *cpus)
+static void await_start(const cpu_set_t *cpus)
 {
 	started = 0;
-	ck_assert_int_eq(system_start_thread(note_start, cpus), 0);
+	ck_assert_int_eq(system_start_thread(note_start, cpus, sizeof(*cpus)), 0);
 	while (!started)
 		sched_yield();
 }
 
 /* The first of the CPUs alone. */
-static struct kernel_cpus one_of(const struct kernel_cpus *cpus)
+static cpu_set_t one_of(const cpu_set_t *cpus)
 {
-	struct kernel_cpus one = { 0 };
+	cpu_set_t one;
 	size_t i = 0;
 
-	while (!cpus->words[i])
+	while (!CPU_ISSET(i, cpus))
 		i++;
-	one.words[i] = cpus->words[i] & -cpus->words[i];
+	CPU_ZERO(&one);
+	CPU_SET(i, &one);
 	return one;
 }
 
 TEST(base, a_thread_starts_on_the_given_cpus_if_the_process_may_use_any)
 {
-	struct kernel_cpus own, wanted, none = { 0 };
+	cpu_set_t own, wanted, none;
 
-	ck_assert(kernel_get_cpus(0, &own));
+	CPU_ZERO(&none);
+	ck_assert_int_eq(sched_getaffinity(0, sizeof(own), &own), 0);
 	await_start(NULL);
 	ck_assert_mem_eq(&cpus_of_started, &own, sizeof(own));
 	wanted = one_of(&own);

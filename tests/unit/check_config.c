@@ -115,11 +115,11 @@ TEST(config, sizes_have_units_fractions_and_words)
 		const char *value;
 		uint64_t size;
 	} cases[] = { { "0", 0 },
-		      { "512b", 512 },
+		      { "8192b", 8192 },
 		      { "64KB", 64 << 10 },
 		      { "64kib", 64 << 10 },
 		      { "1.5G", UINT64_C(3) << 29 },
-		      { "0.5K", 512 },
+		      { "4.5K", 4608 },
 		      { "1.25T", UINT64_C(5) << 38 },
 		      { "2.000000001M", 2 << 20 },
 		      { "inf", CONFIG_SIZE_MOST },
@@ -142,7 +142,7 @@ TEST(config, a_share_is_a_size_or_a_percentage)
 		{ "0", 0 },
 		{ "0%", 0 },
 		{ "4G", UINT64_C(4) << 30 },
-		{ "100", 100 },
+		{ "2M", 2 << 20 },
 		{ "1%", CONFIG_SHARE | 1 },
 		{ "10%", CONFIG_SHARE | 10 },
 		{ "100%", CONFIG_SHARE | 100 },
@@ -196,6 +196,52 @@ TEST(config, the_summary_has_words_and_is_still_yes_or_no)
 	ck_assert_uint_eq(read_variable("PEERPIN_SUMMARY=2"), 1);
 }
 
+/* A number without a unit is one of bytes: peerpin --keep 4. */
+TEST(config, a_size_that_can_only_be_a_mistake_is_named_with_its_meaning_and_is_ignored)
+{
+	static const struct {
+		char *variable;
+		const char *complaint;
+	} bad[] = {
+		{ "PEERPIN_KEEP=4",
+		  "PEERPIN_KEEP=4 (4 bytes) is not allowed (auto; or a size of at "
+		  "least 2M, such as 1.5G or inf; " },
+		{ "PEERPIN_KEEP=1", "PEERPIN_KEEP=1 (1 byte) is not allowed (" },
+		{ "PEERPIN_KEEP=2047K", "PEERPIN_KEEP=2047K (2096128 bytes) is not allowed (" },
+		{ "PEERPIN_KEEP_HOST=16", "PEERPIN_KEEP_HOST=16 (16 bytes) is not allowed (a size "
+					  "of at least 4K, such as 1.5G or inf; 0: none)" },
+		{ "PEERPIN_PIN_LIMIT=4095", "PEERPIN_PIN_LIMIT=4095 (4095 bytes) is not allowed "
+					    "(auto, or a size of at least 4K, such as " },
+	};
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		ck_assert_uint_eq(read_variable(bad[i].variable), 1);
+		ck_assert_ptr_nonnull(strstr(complaint, bad[i].complaint));
+		ck_assert_ptr_nonnull(strstr(complaint, ": it is ignored"));
+	}
+	ck_assert_uint_eq(config.keep, 0);
+	ck_assert_uint_eq(config.keep_host, 0);
+	ck_assert_uint_eq(config.pin_limit, CONFIG_AUTO);
+	ck_assert_uint_eq(read_variable("PEERPIN_PIN_LIMIT=4K"), 0);
+	ck_assert_uint_eq(config.pin_limit, 4096);
+	ck_assert_uint_eq(read_variable("PEERPIN_PIN_LIMIT=0"), 0);
+	ck_assert_uint_eq(config.pin_limit, 0);
+}
+
+TEST(config, a_setting_of_a_former_version_is_named_with_what_to_use)
+{
+	ck_assert_uint_eq(read_variable("PEERPIN_EAGER=1"), 1);
+	ck_assert_ptr_nonnull(strstr(complaint,
+				     "PEERPIN_EAGER is no longer a setting, and is ignored: use "
+				     "PEERPIN_PREREGISTER=eager"));
+	ck_assert_int_eq(config.preregister, PREREGISTER_AUTO);
+	ck_assert_uint_eq(read_variable("PEERPIN_POINTER_QUERIES=0"), 1);
+	ck_assert_ptr_nonnull(strstr(complaint, "PEERPIN_POINTER_QUERIES is no longer a setting"));
+	/* Only the whole name. */
+	ck_assert_uint_eq(read_variable("PEERPIN_EAGERLY=1"), 1);
+	ck_assert_ptr_null(strstr(complaint, "no longer"));
+}
+
 TEST(config, a_bad_value_is_named_with_what_is_allowed_and_is_ignored)
 {
 	static char *const bad[] = { "PEERPIN_KEEP_HOST=2X",
@@ -216,7 +262,7 @@ TEST(config, a_bad_value_is_named_with_what_is_allowed_and_is_ignored)
 		ck_assert_uint_eq(read_variable(bad[i]), 1);
 		ck_assert_uint_eq(config.keep_host, 0);
 		ck_assert_ptr_nonnull(strstr(complaint, bad[i]));
-		ck_assert_ptr_nonnull(strstr(complaint, "a size such as 64K, 1.5G or inf"));
+		ck_assert_ptr_nonnull(strstr(complaint, "a size of at least 4K, such as 1.5G or inf"));
 	}
 	ck_assert_uint_eq(read_variable("PEERPIN_PREREGISTER=sync"), 1);
 	ck_assert_int_eq(config.preregister, PREREGISTER_AUTO);
@@ -231,7 +277,7 @@ TEST(config, what_stands_for_itself_in_a_file_s_name_is_named_and_stays)
 	ck_assert_str_eq(
 		complaint,
 		"environment: PEERPIN_STATS_FILE=/x/%d.json: %d stands for itself (allowed: a file "
-		"name; %h host, %p process, %r rank, %j job, %e program, %q{VAR} a variable, "
+		"name; %h host, %p process, %r rank, %j job, %e program, %u user, %q{VAR} a variable, "
 		"%% percent)");
 	ck_assert_uint_eq(read_variable("PEERPIN_TRACE_FILE=%q{A"), 1);
 	ck_assert_uint_eq(read_variable("PEERPIN_LOG_FILE=%h-%q{A}-%%d"), 0);

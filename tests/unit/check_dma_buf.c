@@ -231,7 +231,6 @@ TEST(dma_buf, nobody_brings_a_primary_context_to_life)
 	/* A missing context does not mark dma-buf as failed for the pair (GPU, adapter). */
 	ck_assert_int_eq(pin(NULL), 0);
 	ck_assert_uint_eq(nic.peers, 1);
-	ck_assert_uint_eq(statistics_get(pinning_fallbacks), 1);
 	ck_assert_int_eq(pin(&own), 0);
 	ck_assert_uint_eq(nic.dma_bufs, 1);
 }
@@ -318,7 +317,6 @@ TEST(dma_buf, no_export_for_a_client_by_address_where_peer_memory_is_expected)
 	request.by_address = false;
 	ck_assert_int_eq(pin(&own), 0);
 	ck_assert_uint_eq(gpu.exports, 2);
-	ck_assert_uint_eq(statistics_get(pinning_fallbacks), 0);
 }
 
 TEST(dma_buf, an_export_for_a_client_by_address_once_peer_memory_has_failed)

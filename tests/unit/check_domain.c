@@ -61,7 +61,7 @@ TEST(sync, an_allocation_during_a_rescan_is_registered_before_it_returns)
 	worker_wake();
 	await_rescans();
 	ck_assert(memory_find(HOME, &allocation));
-	registration_subscriber.allocated(&allocation);
+	registration_allocated(&allocation);
 	ck_assert_uint_eq(own_pins, 1);
 }
 

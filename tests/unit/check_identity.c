@@ -152,6 +152,11 @@ TEST(identity, without_a_launcher_a_name_stays_as_it_is)
 	snprintf(own, sizeof(own), "%d-%s", (int)getpid(), start_program());
 	ck_assert_str_eq(named("%p-%e"), own);
 	ck_assert_str_eq(named("%h"), identity_host());
+	setenv("USER", "../jane", 1);
+	ck_assert_str_eq(named("/x/%u"), "/x/.._jane");
+	unsetenv("USER");
+	snprintf(own, sizeof(own), "%d", (int)getuid());
+	ck_assert_str_eq(named("%u"), own);
 }
 
 TEST(identity, a_rank_gets_a_file_of_its_own)

@@ -183,7 +183,6 @@ TEST(log, the_first_line_tells_what_differs_from_the_defaults)
 {
 	setenv("PEERPIN_PREREGISTER", "eager", 1);
 	setenv("PEERPIN_KEEP_HOST", "2M", 1);
-	setenv("PEERPIN_POINTER_QUERIES", "off", 1);
 	setenv("PEERPIN_STATS_FILE", "/x", 1);
 	setenv("PEERPIN_DISABLE", "0", 1);
 	config_get();
@@ -195,7 +194,7 @@ TEST(log, the_first_line_tells_what_differs_from_the_defaults)
 			output,
 			"settings other than the defaults: PEERPIN_PREREGISTER=eager "
 			"PEERPIN_KEEP_HOST=2097152 "
-			"PEERPIN_POINTER_QUERIES=0 PEERPIN_LOG_LEVEL=info PEERPIN_STATS_FILE=/x\n"),
+			"PEERPIN_LOG_LEVEL=info PEERPIN_STATS_FILE=/x\n"),
 		1);
 }
 

@@ -51,7 +51,6 @@ LOOP_TEST(methods, peer_memory_is_used_where_one_of_them_has_no_dma_buf, 0, 6)
 	ck_assert_uint_eq(nic.probes, _i == 1 || _i == 5);
 	ck_assert_uint_eq(nic.ended, _i == 5); /* the probe's unexpected MR */
 	ck_assert_uint_eq(statistics_get(registrations_peer_memory), 2);
-	ck_assert_uint_eq(statistics_get(pinning_fallbacks), 0);
 }
 
 LOOP_TEST(methods, where_there_is_no_dma_buf_the_error_is_peer_memory_s, 0, 6)
@@ -127,7 +126,6 @@ LOOP_TEST(methods, what_fails_by_dma_buf_is_done_by_peer_memory_from_then_on, 0,
 	ck_assert_int_eq(pin(&own), 0);
 	ck_assert_uint_eq(nic.peers, 2);
 	ck_assert_uint_eq(gpu.exports, 1);
-	ck_assert_uint_eq(statistics_get(pinning_fallbacks), 1);
 	ck_assert_uint_eq(statistics_get(registrations_peer_memory), 2);
 }
 
@@ -144,7 +142,6 @@ TEST(methods, and_by_dma_buf_once_that_has_worked)
 	ck_assert_int_eq(pin(&own), 0);
 	ck_assert_uint_eq(nic.peers, 2);
 	ck_assert_uint_eq(nic.dma_bufs, 3);
-	ck_assert_uint_eq(statistics_get(pinning_fallbacks), 2);
 }
 
 LOOP_TEST(methods, a_method_that_has_worked_stays_however_often_it_fails, 0, 3)
@@ -159,7 +156,6 @@ LOOP_TEST(methods, a_method_that_has_worked_stays_however_often_it_fails, 0, 3)
 	nic.dma_buf = 0;
 	ck_assert_int_eq(pin(&own), 0);
 	ck_assert_uint_eq(statistics_get(registrations_dma_buf), 2);
-	ck_assert_uint_eq(statistics_get(pinning_fallbacks), OFTEN);
 }
 
 /* A range in blocks of others, or memory of another kind, may have a cause of its own. */
@@ -201,7 +197,6 @@ LOOP_TEST(methods, what_passes_is_returned_as_it_is, 0, 3)
 	request.pd = &second_pd;
 	ck_assert_int_eq(pin(&own), -passing[_i]);
 	ck_assert_uint_eq(gpu.exports, 2);
-	ck_assert_uint_eq(statistics_get(pinning_fallbacks), 0);
 }
 
 TEST(methods, no_room_for_an_export_is_no_memory)
@@ -241,7 +236,6 @@ LOOP_TEST(methods, where_both_fail_the_error_is_that_of_the_last_that_was_meant_
 	ck_assert_int_eq(pin(mapped ? NULL : &own), _i == 0 || _i == 4 ? -EFAULT : -EIO);
 	ck_assert_uint_eq(nic.dma_bufs, 2);
 	ck_assert_uint_eq(nic.peers, 2);
-	ck_assert_uint_eq(statistics_get(pinning_fallbacks), 0);
 }
 
 LOOP_TEST(methods, the_module_may_have_another_name, 0, 2)

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "memory/captures.h"
+#include "memory/memory.h"
 #include "memory/table.h"
 #include "registration/methods.h"
 #include "registration/objects.h"

@@ -209,7 +209,7 @@ TEST(spans, another_mapping_at_the_address_is_not_served)
 	ck_assert_int_eq(table_insert(&after), 0);
 	ck_assert_uint_eq(use(0, 3), 0);
 	ck_assert_uint_eq(statistics_get(forwarded_freed), 1);
-	registration_subscriber.freeing(&before);
+	registration_freeing(&before);
 	ck_assert_uint_eq(standin_registered(), 0);
 	ck_assert_uint_ne(use(0, 3), 0);
 }

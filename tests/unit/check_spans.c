@@ -20,7 +20,7 @@ TEST(spans, one_region_serves_requests_for_several_mappings)
 	ck_assert_uint_eq(use(0, 3), key);
 	ck_assert_uint_eq(get_in(&pd, AT(0), at(0) + 100, 3 * BLOCK - 200), key);
 	ck_assert_uint_eq(standin_registrations(), 1);
-	ck_assert_uint_eq(statistics_get(registered_bytes), 3 * BLOCK);
+	ck_assert_uint_eq(statistics_get(pinned_bytes), 3 * BLOCK);
 	ck_assert_uint_eq(statistics_get(requested_bytes), 3 * BLOCK);
 	ck_assert_uint_eq(statistic("hits"), 2);
 	ck_assert_uint_eq(statistics_get(synchronous), 1);
@@ -261,13 +261,13 @@ TEST(large, a_request_registers_its_granules_and_no_more)
 {
 	map_all(4);
 	ck_assert_uint_ne(get_in(&pd, AT(0), at(1) - 100, 200), 0);
-	ck_assert_uint_eq(statistics_get(registered_bytes), 2 * GRANULE);
+	ck_assert_uint_eq(statistics_get(pinned_bytes), 2 * GRANULE);
 	ck_assert_uint_ne(get_in(&pd, AT(1), at(1) - 1, GRANULE), 0);
 	ck_assert_uint_eq(standin_registrations(), 1);
 	ck_assert_uint_ne(get_in(&pd, AT(2), at(1) - GRANULE - 1, GRANULE + 2), 0);
-	ck_assert_uint_eq(statistics_get(registered_bytes), 5 * GRANULE);
+	ck_assert_uint_eq(statistics_get(pinned_bytes), 5 * GRANULE);
 	ck_assert_uint_ne(get_in(&pd, AT(3), at(0) + GRANULE, piece), 0);
-	ck_assert_uint_eq(statistics_get(registered_bytes), 5 * GRANULE + piece);
+	ck_assert_uint_eq(statistics_get(pinned_bytes), 5 * GRANULE + piece);
 	unmap(0);
 	ck_assert_uint_eq(standin_registered(), 0);
 }

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <sys/mman.h>
 
-#include "memory/index.h"
 #include "memory/lookup.h"
 #include "memory/table.h"
 

@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #include "base/kernel.h"
-#include "base/own_thread.h"
 #include "base/process.h"
 #include "registration/background.h"
 #include "registration/methods.h"
@@ -85,7 +84,7 @@ static bool simulate(long number, const long *arguments)
 		return true;
 	}
 	if (number == SYS_sched_getaffinity) {
-		((struct kernel_cpus *)arguments[2])->words[0] = ((uint64_t)1 << cpus) - 1;
+		*(uint64_t *)arguments[2] = ((uint64_t)1 << cpus) - 1;
 		return true;
 	}
 	if (number != SYS_getrusage)
@@ -266,7 +265,6 @@ TEST(all, memory_beyond_the_queue_is_registered_by_a_rescan)
 	allocate(QUEUE + 100);
 	for (; first < HOME + 2200 * BLOCK; first += BLOCK)
 		end(first);
-	ck_assert_uint_eq(statistics_get(cancelled), 200);
 	ck_assert(is_queued(first));
 	polls_end(1);
 	waits(POLL);

@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-#include "memory/captures.h"
+#include "memory/memory.h"
 #include "memory/keep.h"
 #include "memory/kept.h"
 #include "memory/table.h"
@@ -234,7 +234,7 @@ static inline void allocate_host(uint64_t base, uint64_t size, uint64_t flags)
 {
 	standin_allocate(base, size, &first, false);
 	standin_describe(base, 0, true);
-	memory_host_allocated(base, size);
+	memory_allocated(ALLOCATION_HOST, base, size);
 	keep_allocated_host(&(struct keep_request){ ALLOCATION_HOST, flags, size }, base);
 }
 

@@ -39,6 +39,7 @@ UNIT_CHECKS = \
 	tests/unit/check_topology \
 	tests/unit/check_trace \
 	tests/unit/check_memory \
+	tests/unit/check_observe \
 	tests/unit/check_registration \
 	tests/unit/check_verbs_evict \
 	tests/unit/check_requests \
@@ -65,7 +66,7 @@ EXTRA_DIST += tests/unit/suite.h tests/unit/forbid.h tests/unit/hits_fixture.h t
 tests_unit_check_snapshot_LDADD = $(unit_ldadd)
 tests_unit_check_trace_LDADD = $(unit_ldadd)
 # It calls no stand-in; the layer that it tests needs them.
-tests_unit_check_table_LDFLAGS = -Wl,-u,memory_subscribers
+tests_unit_check_table_LDFLAGS = -Wl,-u,memory_hook
 # It loads an object that is linked above the addresses where it is loaded.
 tests_unit_check_forks_LDADD = tests/unit/libstandin.la $(unit_ldadd)
 EXTRA_tests_unit_check_forks_DEPENDENCIES = tests/intercept/liblookup.la

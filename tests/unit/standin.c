@@ -195,7 +195,7 @@ const char *peerpin_version(void)
 /* The tests of kept memory have their own. */
 __attribute__((weak)) const struct keep_targets keep_targets = { NULL, NULL };
 
-/* ---- subscriber ---- */
+/* ---- events ---- */
 
 struct standin_events standin_events, standin_program_events;
 bool standin_with_registration, standin_with_threads;
@@ -213,14 +213,14 @@ static void allocated(const struct allocation *allocation)
 {
 	count(&standin_events.allocated, &standin_events.last_allocated, allocation);
 	if (standin_with_registration)
-		registration_subscriber.allocated(allocation);
+		registration_allocated(allocation);
 }
 
 static void freeing(const struct allocation *allocation)
 {
 	count(&standin_events.freeing, &standin_events.last_freeing, allocation);
 	if (standin_with_registration)
-		registration_subscriber.freeing(allocation);
+		registration_freeing(allocation);
 }
 
 static void program_allocated(const struct allocation *allocation)
@@ -234,11 +234,20 @@ static void program_freeing(const struct allocation *allocation)
 	count(&standin_program_events.freeing, &standin_program_events.last_freeing, allocation);
 }
 
-static const struct memory_subscriber subscriber = { .allocated = allocated, .freeing = freeing };
-static const struct memory_subscriber program = { .of_program = true,
-						  .allocated = program_allocated,
-						  .freeing = program_freeing };
-const struct memory_subscriber *const memory_subscribers[] = { &subscriber, &program, NULL };
+static void memory_event(enum memory_event event, const struct allocation *allocation)
+{
+	if (event == MEMORY_FREEING || event == MEMORY_KEEPING)
+		program_freeing(allocation);
+	if (event == MEMORY_FREEING || event == MEMORY_RELEASING)
+		freeing(allocation);
+	if (event == MEMORY_ALLOCATED)
+		allocated(allocation);
+	if (event == MEMORY_ALLOCATED || event == MEMORY_REUSED)
+		program_allocated(allocation);
+}
+
+void (*const memory_hook)(enum memory_event event,
+			  const struct allocation *allocation) = memory_event;
 
 bool standin_more_memory(void)
 {

@@ -31,7 +31,7 @@ extern struct verbs_calls standin_verbs;
 /* Calls that set SYNC_MEMOPS. */
 unsigned int standin_sync_memops(void);
 
-/* ---- subscriber: counts events; forwards them if standin_with_registration ---- */
+/* ---- events: counted, and forwarded if standin_with_registration ---- */
 
 struct standin_events {
 	_Atomic unsigned int allocated, freeing;

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/pci_resource.h"
+#include "base/pci.h"
 #include "tools/doctor/facts.h"
 #include "tools/units.h"
 

@@ -7,7 +7,7 @@
 #ifndef PEERPIN_DOCTOR_MACHINE_H
 #define PEERPIN_DOCTOR_MACHINE_H
 
-#include "base/pci_path.h"
+#include "base/pci.h"
 #include "tools/doctor/host.h"
 
 #define GPUS_MAX     64

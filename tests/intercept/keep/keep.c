@@ -6,7 +6,7 @@
 #include <link.h>
 #include <string.h>
 
-#include "base/object.h"
+#include "base/loaded.h"
 
 const struct test *const test_files[] = { call_tests,	pressure_tests, context_tests, event_tests,
 					  region_tests, pool_tests,	NULL };

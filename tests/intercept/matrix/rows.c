@@ -52,7 +52,7 @@ bool keeps_nothing(void)
 {
 	const char *keep = getenv("PEERPIN_KEEP");
 
-	return runs_at_exit || !keep || !strcmp(keep, "1");
+	return runs_at_exit || !keep;
 }
 
 uint64_t count(const char *name)
@@ -364,8 +364,7 @@ static bool is_one_of(const char *symbol, const char *const *symbols)
 }
 
 /* The old interface needs the first context of a device. */
-static const char *const first[] = { "cuMemAlloc", "cuMemAllocPitch", "cuMemFree", "cuMemAllocHost",
-				     NULL };
+static const char *const first[] = { "cuMemAlloc", "cuMemAllocPitch", "cuMemFree", NULL };
 /* After the first intercepted call, queries are forwarded. */
 static const char *const last[] = { "cuCtxCreate", NULL };
 static const char *const finds_missed_frees[] = { "cuMemPoolTrimTo", "cuMemPoolDestroy",

@@ -2,8 +2,6 @@
 /* rows_host.c -- the rows of host memory, and of the old interface's contexts */
 #include "steps.h"
 
-#define PAGE ((size_t)4096)
-
 /* ---- memory of the host ---- */
 
 bool test_cuMemAllocHost_v2(void)
@@ -12,22 +10,6 @@ bool test_cuMemAllocHost_v2(void)
 
 	NEED(RISES("host_allocations", f->cuMemAllocHost_v2(&address, SIZE)));
 	return OK(driver.cuMemFreeHost(address));
-}
-
-/* Not measured: a real driver's answers to queries of the old interface's allocations. */
-static bool old_allocate_host(void)
-{
-	uint64_t before = count("host_allocations") + count("untracked");
-	void *address;
-
-	NEED(OK(f->cuMemAllocHost(&address, SIZE)));
-	NEED(count("host_allocations") + count("untracked") == before + 1);
-	return OK(driver.cuMemFreeHost(address));
-}
-
-bool test_cuMemAllocHost(void)
-{
-	return in_old_context(old_allocate_host);
 }
 
 bool test_cuMemHostAlloc(void)
@@ -45,26 +27,6 @@ bool test_cuMemFreeHost(void)
 
 	NEED(OK(driver.cuMemHostAlloc(&address, SIZE, 0)));
 	return RISES("host_frees", f->cuMemFreeHost(address));
-}
-
-static char pages[16 * PAGE] __attribute__((aligned(4096)));
-
-bool test_cuMemHostRegister_v2(void)
-{
-	NEED(RISES("host_allocations", f->cuMemHostRegister_v2(pages, sizeof(pages), 0)));
-	return OK(driver.cuMemHostUnregister(pages));
-}
-
-bool test_cuMemHostRegister(void)
-{
-	NEED(RISES("host_allocations", f->cuMemHostRegister(pages, sizeof(pages), 0)));
-	return OK(driver.cuMemHostUnregister(pages));
-}
-
-bool test_cuMemHostUnregister(void)
-{
-	NEED(OK(driver.cuMemHostRegister_v2(pages, sizeof(pages), 0)));
-	return RISES("host_frees", f->cuMemHostUnregister(pages));
 }
 
 /* ---- contexts of the old interface ---- */

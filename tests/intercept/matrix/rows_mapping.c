@@ -77,47 +77,6 @@ bool test_cuMemSetAccess(void)
 	return unmap(address, handle);
 }
 
-bool test_cuMemCreate(void)
-{
-	CUmemGenericAllocationHandle handle;
-
-	NEED(RISES("handles_created", f->cuMemCreate(&handle, UNIT, &vmm_shared, 0)));
-	return OK(driver.cuMemRelease(handle));
-}
-
-bool test_cuMemRelease(void)
-{
-	CUmemGenericAllocationHandle handle;
-
-	NEED(OK(driver.cuMemCreate(&handle, UNIT, &vmm_shared, 0)));
-	return RISES("handles_released", f->cuMemRelease(handle));
-}
-
-bool test_cuMemRetainAllocationHandle(void)
-{
-	CUmemGenericAllocationHandle handle, again;
-	CUdeviceptr address;
-
-	NEED(map(&address, &handle));
-	NEED(RISES("handles_created", f->cuMemRetainAllocationHandle(&again, (void *)address)));
-	return OK(driver.cuMemRelease(again)) && unmap(address, handle);
-}
-
-bool test_cuMemImportFromShareableHandle(void)
-{
-	CUmemGenericAllocationHandle handle, again;
-	int file;
-
-	NEED(OK(driver.cuMemCreate(&handle, UNIT, &vmm_shared, 0)));
-	NEED(OK(driver.cuMemExportToShareableHandle(&file, handle,
-						    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)));
-	NEED(RISES("handles_created",
-		   f->cuMemImportFromShareableHandle(&again, (void *)(intptr_t)file,
-						     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)));
-	close(file);
-	return OK(driver.cuMemRelease(again)) && OK(driver.cuMemRelease(handle));
-}
-
 bool test_cuMemGetHandleForAddressRange(void)
 {
 	CUdeviceptr address;

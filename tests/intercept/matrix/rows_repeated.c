@@ -4,6 +4,7 @@
 
 #define MOST 4096
 
+static CUmemGenericAllocationHandle handle;
 static CUarray array;
 static CUmipmappedArray levels;
 static CUmodule module;
@@ -21,6 +22,8 @@ static size_t size;
 static const CUDA_ARRAY_DESCRIPTOR plane = { 16, 16, 0x20, 1 };
 static const CUDA_ARRAY3D_DESCRIPTOR space = { 16, 16, 16, 0x20, 1, 0 };
 static const CUlaunchConfig launch = { 1, 1, 1, 1, 1, 1, 0, NULL, NULL, 0 };
+static const CUmemAllocationProp physical = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+					      .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE } };
 static CUDA_GRAPH_INSTANTIATE_PARAMS parameters;
 static const char text[] = ".version 6.4\n"
 			   ".target sm_52\n"
@@ -59,7 +62,7 @@ static bool is_repeated(CUresult (*call)(void))
 	int used = 0;
 
 	if (keeps_nothing())
-		SKIP("nothing is kept at exit, nor with PEERPIN_KEEP=1");
+		SKIP("nothing is kept at exit, nor without PEERPIN_KEEP");
 	NEED(prepare() && keep_a_block());
 	while (used < MOST && OK(allocate(&blocks[used], UNIT)))
 		used++;
@@ -83,6 +86,7 @@ static bool is_repeated(CUresult (*call)(void))
 		return is_repeated(call_##symbol);                                                 \
 	}
 
+REPEATED(cuMemCreate, &handle, UNIT, &physical, 0)
 REPEATED(cuArrayCreate_v2, &array, &plane)
 REPEATED(cuArray3DCreate_v2, &array, &space)
 REPEATED(cuMipmappedArrayCreate, &levels, &space, 1)

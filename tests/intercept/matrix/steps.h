@@ -22,7 +22,7 @@ extern struct driver driver;
 extern CUdevice device;
 extern const struct functions *f; /* path under test */
 
-/* At exit, and with PEERPIN_KEEP=1. */
+/* At exit, and without PEERPIN_KEEP. */
 bool keeps_nothing(void);
 
 uint64_t count(const char *name);

@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/object.h"
+#include "base/loaded.h"
 #include "queries.h"
 
 #define THREADS 4

@@ -3,12 +3,18 @@
  * at the first call, as caches, profilers and sanitizers do; compiled as C and as C++
  *
  * In C a call nested in the look-up is reported. In C++ it is an error of its own, of the
- * variable's initialisation. Up to 6 arguments, integers or pointers.
+ * variable's initialisation. Up to 18 arguments, integers or pointers: those beyond a call's own
+ * are words of its caller's stack.
  */
 #include <dlfcn.h>
 #include <unistd.h>
 
-typedef long function(long, long, long, long, long, long);
+#define PARAMETERS                                                                                 \
+	long a, long b, long c, long d, long e, long f, long g, long h, long i, long j, long k,    \
+		long l, long m, long n, long o, long p, long q, long r
+#define ARGUMENTS a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r
+
+typedef long function(PARAMETERS);
 
 #define TEXT(name)   #name
 #define STRING(name) TEXT(name)
@@ -16,12 +22,11 @@ typedef long function(long, long, long, long, long, long);
 #ifdef __cplusplus
 extern "C"
 #endif
-	long
-	replacement(long a, long b, long c, long d, long e, long f) __asm__(STRING(NAME));
+	long replacement(PARAMETERS) __asm__(STRING(NAME));
 
 static const char nested[] = "a nested call of " STRING(NAME) "\n";
 
-long replacement(long a, long b, long c, long d, long e, long f)
+long replacement(PARAMETERS)
 {
 #ifdef __cplusplus
 	static function *original = (function *)dlsym(RTLD_NEXT, STRING(NAME));
@@ -39,5 +44,5 @@ long replacement(long a, long b, long c, long d, long e, long f)
 		looks_up = 0;
 	}
 #endif
-	return original(a, b, c, d, e, f);
+	return original(ARGUMENTS);
 }

@@ -8,9 +8,9 @@ known=$PWD/tests/intercept/verbs/known/.libs
 
 # Environment of every run. Each script adds MATRIX_EXPORTER, a command.
 traps_settings=(
-    PEERPIN_SUMMARY=0 PEERPIN_LOG_LEVEL=error PEERPIN_KEEP=1
+    PEERPIN_SUMMARY=0 PEERPIN_LOG_LEVEL=error PEERPIN_KEEP_HOST=4K
     "MATRIX_BYPASS=$libs/libucm_bypass.so" "MATRIX_PLUGIN=$libs/matrix_plugin.so"
-    "TRAPS_MPI=$libs/libmpi_hook.so" "TRAPS_LINKED=$libs/libucm_linked.so" "TRAPS_DEEPBIND=$libs/deepbind.so" "TRAPS_DEEPLAUNCH=$libs/deeplaunch.so"
+    "TRAPS_MPI=$libs/libmpi_hook.so" "TRAPS_LINKED=$libs/libucm_linked.so" "TRAPS_DEEPBIND=$libs/deepbind.so"
     "TRAPS_DRIVER=$sim/libcuda.so.1" "TRAPS_INNER=$PWD/tests/intercept/inner/libinner.so"
 )
 
@@ -26,7 +26,7 @@ traps_runs() {
     "$1" traps "$sim" ordinary
     "$1" 'traps on a special driver' "$PWD/tests/intercept/shim:$PWD/tests/intercept/inner" with_shim
     "$1" 'traps with verbs' "$known:$sim" with_verbs
-    for way in plain deep libc version namespace launches; do
+    for way in plain deep libc version namespace; do
         "$1" "loads: $way" "$known:$sim" with_loads "$way"
     done
     "$1" 'an MPI library of its own' "$libs:$sim" with_mpi

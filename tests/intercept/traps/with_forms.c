@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* with_forms.c -- traps of registrations (the facts sheet on registration caches, a to p), on a
+/* with_forms.c -- traps of registrations (a to p of check_traps.sh), on a
  * kernel that records requests */
 #include <unistd.h>
 

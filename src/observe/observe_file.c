@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* observe_file.c -- writes the records as JSON, at exit (docs/observe.md) */
+#include "observe/observe_tables.h"
+
+#include <stdio.h>
+
+#include "base/config.h"
+#include "base/identity.h"
+#include "base/kernel.h"
+#include "base/log.h"
+#include "base/own_file.h"
+#include "base/pci.h"
+#include "base/start.h"
+#include "base/system.h"
+#include "base/text.h"
+#include "report/output.h"
+
+#define number(value) ((unsigned long long)(value))
+
+static const char *const file_kinds[] = {
+#define KIND(kind, name) #name,
+	ALLOCATION_KINDS(KIND)
+#undef KIND
+		"host",
+};
+
+static const char *const file_findings[] = {
+#define FINDING(name) #name,
+	OBSERVE_FINDINGS(FINDING)
+#undef FINDING
+};
+
+/* "count": 1, "bytes": 2, "ns": 3 with a beginning for each key. */
+static void file_add_sum(struct output *output, const char *begin, const struct observed_sum *sum)
+{
+	output_add(output, "\"%scount\": %llu, \"%sbytes\": %llu, \"%sns\": %llu", begin,
+		   number(sum->count), begin, number(sum->bytes), begin, number(sum->ns));
+}
+
+static void file_add_text(struct output *output, const char *key, const char *text)
+{
+	output_add(output, "\"%s\": ", key);
+	output_add_string(output, text);
+	output_add(output, ", ");
+}
+
+/* ---- BAR1 ---- */
+
+#define PCI_DEVICES "/sys/bus/pci/devices"
+
+static void file_read_attribute(const char *function, const char *attribute, char *to, size_t size)
+{
+	char path[256];
+	ssize_t length = -1;
+	int fd;
+
+	snprintf(path, sizeof(path), PCI_DEVICES "/%.64s/%s", function, attribute);
+	fd = kernel_open(path, O_RDONLY | O_CLOEXEC, 0);
+	if (fd >= 0) {
+		length = kernel_read(fd, to, size - 1);
+		kernel_close(fd);
+	}
+	to[length > 0 ? length : 0] = '\0';
+}
+
+static bool file_visit_function(const char *function, void *least)
+{
+	uint64_t *bytes = least, bar1;
+	char text[1024];
+
+	file_read_attribute(function, "vendor", text, sizeof(text));
+	if (!text_begins(text, "0x10de"))
+		return true;
+	file_read_attribute(function, "class", text, sizeof(text));
+	if (!text_begins(text, "0x0300") && !text_begins(text, "0x0302"))
+		return true;
+	file_read_attribute(function, "resource", text, sizeof(text));
+	bar1 = pci_resource_bar1(text);
+	if (bar1 && (!*bytes || bar1 < *bytes))
+		*bytes = bar1;
+	return true;
+}
+
+/* The smallest BAR1 of the host's GPUs, in bytes; 0: unknown. */
+static uint64_t file_bar1(void)
+{
+	int folder = kernel_open(PCI_DEVICES, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+	uint64_t least = 0;
+
+	if (folder < 0)
+		return 0;
+	kernel_walk(folder, file_visit_function, &least);
+	kernel_close(folder);
+	return least;
+}
+
+static void file_add_process(struct output *output, const struct observed *observed)
+{
+	output_add(output, "{\n  ");
+	file_add_text(output, "schema", "peerpin-observe/1");
+	file_add_text(output, "version", PACKAGE_VERSION);
+	file_add_text(output, "program", start_program());
+	file_add_text(output, "host", identity_host());
+	file_add_text(output, "job", identity_job());
+	output_add(output, "\"pid\": %d, \"rank\": %d,\n", kernel_process(), identity_rank());
+	output_add(output, "  \"started_ns\": %llu, \"elapsed_ns\": %llu,\n",
+		   number(observed->begun_ns), number(system_clock() - observed->begun_clock));
+	output_add(output, "  \"bar1_bytes\": %llu,\n", number(file_bar1()));
+	output_add(output,
+		   "  \"memory_peak_bytes\": %llu, \"pinned_peak_bytes\": %llu, "
+		   "\"contexts_ended\": %llu, \"unknown_frees\": %llu, \"lost\": %llu,\n",
+		   number(observed->memory_peak), number(observed->pinned_peak),
+		   number(observed->contexts_ended), number(observed->unknown_frees),
+		   number(observed->lost));
+}
+
+static void file_add_callers(struct output *output, const struct observed *observed)
+{
+	const char *separator = "";
+
+	output_add(output, "  \"callers\": [");
+	for (uint32_t i = 0; i < observed->caller_count; i++) {
+		const struct caller *caller = &observed->callers[i];
+
+		output_add(output, "%s\n    {", separator);
+		file_add_text(output, "name", caller->name);
+		file_add_text(output, "version", caller->version);
+		output_add(output, "\"pinned_peak_bytes\": %llu, ", number(caller->pinned_peak));
+		file_add_sum(output, "exports_", &observed->exported[i]);
+		output_add(output, "}");
+		separator = ",";
+	}
+	output_add(output, "],\n");
+}
+
+static void file_add_kinds(struct output *output, const struct observed *observed)
+{
+	const char *separator = "";
+
+	output_add(output, "  \"registrations\": [");
+	for (uint32_t i = 0; i < observed->kind_count; i++) {
+		const struct observed_kind *kind = &observed->kinds[i];
+
+		output_add(output, "%s\n    {", separator);
+		file_add_text(output, "caller", observed->callers[kind->caller].name);
+		file_add_text(output, "adapter", kind->adapter);
+		output_add(output, "\"form\": \"%s\", \"memory\": \"%s\", \"access\": %d, ",
+			   kind->form == OBSERVED_DMA_BUF ? "dma-buf" : "address",
+			   kind->gpu ? "gpu" : "host", kind->access);
+		file_add_sum(output, "", &kind->made);
+		output_add(output, ", \"failed\": %llu, \"first_second\": %llu, ",
+			   number(kind->failed), number(kind->early));
+		file_add_sum(output, "deregistered_", &kind->ended);
+		output_add(output, "}");
+		separator = ",";
+	}
+	output_add(output, "],\n");
+}
+
+static void file_add_memory(struct output *output, const struct observed *observed)
+{
+	const char *separator = "";
+
+	output_add(output, "  \"allocations\": [");
+	for (int i = 0; i <= ALLOCATION_HOST; i++) {
+		if (!observed->allocated[i].count && !observed->freed[i].count)
+			continue;
+		output_add(output, "%s\n    {\"kind\": \"%s\", ", separator, file_kinds[i]);
+		file_add_sum(output, "", &observed->allocated[i]);
+		output_add(output, ", ");
+		file_add_sum(output, "freed_", &observed->freed[i]);
+		output_add(output, "}");
+		separator = ",";
+	}
+	output_add(output, "],\n  \"sizes\": [");
+	separator = "";
+	for (uint32_t i = 0; i < SIZES; i++) {
+		const struct observed_size *size = &observed->sizes[i];
+
+		if (!size->size)
+			continue;
+		output_add(output, "%s\n    {\"size\": %llu, ", separator, number(size->size));
+		file_add_sum(output, "", &size->allocated);
+		output_add(output, ", ");
+		file_add_sum(output, "freed_", &size->freed);
+		output_add(output, ", ");
+		file_add_sum(output, "reused_", &size->reused);
+		output_add(
+			output, ", \"sampled\": %llu, \"sampled_ns\": %llu, \"waited_ns\": %llu}",
+			number(size->sampled), number(size->sampled_ns), number(size->waited_ns));
+		separator = ",";
+	}
+	output_add(output, "],\n");
+}
+
+static void file_add_findings(struct output *output, const struct observed *observed)
+{
+	const char *separator = "";
+
+	output_add(output, "  \"findings\": [");
+	for (uint32_t i = 0; i < observed->caller_count * FINDINGS; i++) {
+		const struct caller *caller = &observed->callers[i / FINDINGS];
+		const struct observed_sum *sum = &caller->findings[i % FINDINGS];
+
+		if (!sum->count)
+			continue;
+		output_add(output, "%s\n    {\"id\": \"%s\", ", separator,
+			   file_findings[i % FINDINGS]);
+		file_add_text(output, "caller", caller->name);
+		file_add_sum(output, "", sum);
+		output_add(output, "}");
+		separator = ",";
+	}
+	output_add(output, "],\n");
+}
+
+static void file_add_saving(struct output *output, const struct observed *observed)
+{
+	const struct observed_saving *saving = &observed->saving;
+
+	output_add(output, "  \"saving\": {");
+	file_add_sum(output, "served_", &saving->served);
+	output_add(output, ", ");
+	file_add_sum(output, "background_", &saving->background);
+	output_add(output, ", ");
+	file_add_sum(output, "kept_", &saving->kept);
+	output_add(output, ", ");
+	file_add_sum(output, "kept_background_", &saving->kept_background);
+	output_add(output, ", ");
+	file_add_sum(output, "first_", &saving->first);
+	output_add(output, "}\n}\n");
+}
+
+static int file_create(const char *name, const void *unused)
+{
+	(void)unused;
+	return kernel_open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+}
+
+static int file_write(const struct observed *observed, int fd)
+{
+	static struct output output;
+
+	output.take = output_to_file;
+	output.argument = (void *)(intptr_t)fd;
+	file_add_process(&output, observed);
+	file_add_callers(&output, observed);
+	file_add_kinds(&output, observed);
+	file_add_memory(&output, observed);
+	file_add_findings(&output, observed);
+	file_add_saving(&output, observed);
+	return output_end(&output);
+}
+
+void observe_finish(void)
+{
+	static char name[4096];
+	const struct observed *observed = observe_conclude();
+	int error, fd;
+
+	if (!observed)
+		return;
+	error = own_file_name(config_get()->observe, name, sizeof(name));
+	fd = error ? error : own_file_number(name, sizeof(name), file_create, NULL);
+	error = fd < 0 ? fd : file_write(observed, fd);
+	if (fd >= 0)
+		kernel_close(fd);
+	if (error)
+		log_once(LOG_WARN,
+			 "PEERPIN_OBSERVE=%.400s: no file written: %s. Name a file in a writable "
+			 "folder.",
+			 *name ? name : config_get()->observe, own_file_error_text(-error));
+}

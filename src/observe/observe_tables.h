@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* observe_tables.h -- inside the observe layer: the tables of the recorder
+ *
+ * observe.c fills them with its lock; observe_file.c writes them at exit.
+ */
+#ifndef PEERPIN_OBSERVE_TABLES_H
+#define PEERPIN_OBSERVE_TABLES_H
+
+#include "observe/observe.h"
+
+/* What a library does that costs time, or is wrong. The texts for people are in `peerpin report`
+ * (tools/findings.def). */
+#define OBSERVE_FINDINGS(FINDING)                                                                  \
+	FINDING(repeated)                                                                          \
+	FINDING(outlived)                                                                          \
+	FINDING(leaked)                                                                            \
+	FINDING(duplicate)                                                                         \
+	FINDING(oversized)                                                                         \
+	FINDING(sync_missing)
+
+enum observed_finding {
+#define FINDING(name) FINDING_##name,
+	OBSERVE_FINDINGS(FINDING)
+#undef FINDING
+		FINDINGS
+};
+
+struct observed_sum {
+	uint64_t count, bytes, ns;
+};
+
+/* ---- callers ---- */
+
+#define CALLERS 64u /* number 0: unknown, and all that find no room */
+
+struct caller {
+	char name[64], version[32];
+	bool unique_keys; /* libfabric: each registration needs keys of its own */
+	struct observed_sum findings[FINDINGS];
+	uint64_t pinned, pinned_peak; /* bytes of GPU memory */
+};
+
+/* Describe the library of the address. Takes the lock of the dynamic linker's list. */
+void callers_describe(const void *address, struct caller *to);
+
+/* ---- the tables ---- */
+
+#define MEMORIES 65536u /* live allocations; number 0: none */
+#define USES	 65536u
+#define RANGES	 65536u
+#define MRS	 65536u
+#define DOMAINS	 256u
+#define KINDS	 256u
+#define SIZES	 1024u
+#define PARTS	 4u
+
+/* One row for each way in which a library registers. */
+struct observed_kind {
+	uint32_t caller;
+	enum observed_form form;
+	int access;
+	bool gpu; /* false: host memory, or memory of an unknown address */
+	char adapter[32];
+	struct observed_sum made, ended;
+	uint64_t failed, early; /* early: in the first second */
+};
+
+/* Allocations of one bin of kept memory, by keep_bin_size(). */
+struct observed_size {
+	uint64_t size;
+	struct observed_sum allocated, freed;
+	uint64_t sampled, sampled_ns, waited_ns; /* frees behind a wait */
+	uint64_t reusable; /* frees whose memory no later allocation has taken, as kept memory */
+	uint64_t reusable_registered;
+	struct observed_sum reused; /* allocations that kept memory would have served */
+};
+
+/* What the registrations of peerpin would have served. */
+struct observed_saving {
+	struct observed_sum served;	     /* of ranges that would have been registered */
+	struct observed_sum background;	     /* first requests for new memory, in a domain in use */
+	struct observed_sum kept;	     /* first requests for memory that was kept */
+	struct observed_sum kept_background; /* both */
+	struct observed_sum first;	     /* none of these */
+};
+
+struct observed {
+	uint64_t begun_ns, begun_clock; /* the first recorded call, by CLOCK_REALTIME and here */
+	struct observed_sum allocated[ALLOCATION_HOST + 1], freed[ALLOCATION_HOST + 1];
+	struct observed_sum exported[CALLERS];
+	uint64_t memory, memory_peak, pinned, pinned_peak; /* bytes of GPU memory */
+	uint64_t kept, contexts_ended, lost;
+	uint64_t unknown_frees; /* of memory without a record */
+	struct observed_saving saving;
+	struct caller callers[CALLERS];
+	uint32_t caller_count, kind_count, size_count;
+	struct observed_kind kinds[KINDS];
+	struct observed_size sizes[SIZES];
+};
+
+/* Count what is alive as leaked or unsynchronized. NULL: nothing was recorded. The result changes
+ * no more. */
+const struct observed *observe_conclude(void);
+
+#endif

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* observed_judge.c -- findings with their advice, and what peerpin would save */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/capped.h"
+#include "tools/observed.h"
+#include "tools/rows.h"
+#include "tools/units.h"
+
+/* A served registration with its deregistration, and kept memory with its free, take so long at
+ * most (docs/performance.md). */
+#define SERVED_NS 3000
+#define KEPT_NS	  2000
+
+static int64_t number_in(const json_t *json, const char *key)
+{
+	return json_integer_value(json_object_get(json, key));
+}
+
+static int64_t share(int64_t part, int64_t whole, int64_t of)
+{
+	double result = whole ? (double)part / (double)whole * (double)of : 0;
+
+	return result < 9e18 ? (int64_t)result : INT64_MAX;
+}
+
+int64_t observed_waiting(const json_t *sums)
+{
+	int64_t waiting = 0, sampled = 0;
+	json_t *size;
+	size_t at;
+
+	json_array_foreach(json_object_get(sums, "sizes"), at, size) {
+		sampled |= number_in(size, "sampled");
+		waiting = add_capped(waiting,
+				     share(number_in(size, "waited_ns"), number_in(size, "sampled"),
+					   number_in(size, "freed_count")));
+	}
+	return sampled ? waiting : -1;
+}
+
+/* Of allocations that kept memory serves, and of the frees that kept it: without their waits, which
+ * stay. */
+static struct prediction observed_predict_memory(const json_t *sums)
+{
+	struct prediction saved = { 0, 0 };
+	json_t *size;
+	size_t at;
+
+	json_array_foreach(json_object_get(sums, "sizes"), at, size) {
+		int64_t reused = number_in(size, "reused_count"),
+			sampled = number_in(size, "sampled"),
+			own = sampled ? share(number_in(size, "sampled_ns"), sampled, reused)
+				      : share(number_in(size, "freed_ns"),
+					      number_in(size, "freed_count"), reused),
+			gross = add_capped(number_in(size, "reused_ns"), own),
+			net = gross - multiply_capped(KEPT_NS, reused);
+
+		if (net <= 0)
+			continue;
+		saved.low = add_capped(saved.low, net / 2);
+		saved.high = add_capped(saved.high, gross);
+	}
+	return saved;
+}
+
+/* At least: registrations of ranges that a region has by then. At most: also the first ones of new
+ * memory, where the worker had the time; and with kept memory, those of memory that was registered
+ * in its last use. */
+struct prediction observed_predict(const json_t *sums, bool with_keep)
+{
+	const json_t *saving = json_object_get(sums, "saving");
+	int64_t served = number_in(saving, "served_ns"),
+		net = served - multiply_capped(SERVED_NS, number_in(saving, "served_count"));
+	struct prediction saved = {
+		.low = net > 0 ? net - net / 4 : 0,
+		.high = add_capped(served, number_in(saving, "background_ns")),
+	};
+	int64_t kept = number_in(saving, "kept_ns"), both = number_in(saving, "kept_background_ns");
+	struct prediction memory;
+
+	if (!with_keep)
+		return saved;
+	memory = observed_predict_memory(sums);
+	saved.low = add_capped(saved.low, memory.low);
+	saved.high = add_capped(saved.high, memory.high);
+	saved.high = add_capped(saved.high, kept > both ? kept - both : 0);
+	return saved;
+}
+
+/* ---- findings ---- */
+
+static const struct finding {
+	const char *id;
+	int weight;
+	const char *text, *advice;
+} findings[] = {
+#define FINDING(id, weight, text, advice) { id, weight, text, advice },
+#include "tools/findings.def"
+#undef FINDING
+};
+
+static const struct finding *finding_of(const char *id)
+{
+	for (size_t i = 0; i < sizeof(findings) / sizeof(*findings); i++) {
+		if (!strcmp(findings[i].id, id))
+			return &findings[i];
+	}
+	return NULL;
+}
+
+static const char *advice_of(const struct finding *finding, const char *caller)
+{
+	static const struct {
+		const char *id, *caller, *advice;
+	} own[] = {
+#define CALLER(id, caller, advice) { id, caller, advice },
+#include "tools/findings.def"
+#undef CALLER
+	};
+
+	for (size_t i = 0; i < sizeof(own) / sizeof(*own); i++) {
+		if (!strcmp(own[i].id, finding->id) && !strcmp(own[i].caller, caller))
+			return own[i].advice;
+	}
+	return finding->advice;
+}
+
+static int finding_compare(const void *one, const void *other)
+{
+	const json_t *left = *(json_t *const *)one, *right = *(json_t *const *)other;
+	static const char *const keys[] = { "weight", "ns", "bytes", "count" };
+
+	for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
+		int64_t difference = number_in(right, keys[i]) - number_in(left, keys[i]);
+
+		if (difference)
+			return difference > 0 ? 1 : -1;
+	}
+	return strcmp(json_string_value(json_object_get(left, "caller")),
+		      json_string_value(json_object_get(right, "caller")));
+}
+
+static json_t *observed_findings(const json_t *sums)
+{
+	const json_t *list = json_object_get(sums, "findings");
+	json_t **sorted = zeroed(json_array_size(list) + 1, sizeof(*sorted)), *row,
+	       *result = json_array();
+	size_t count = 0, at;
+
+	json_array_foreach(list, at, row) {
+		const struct finding *finding =
+			finding_of(json_string_value(json_object_get(row, "id")));
+		const char *caller = json_string_value(json_object_get(row, "caller"));
+
+		if (!finding || !caller)
+			continue;
+		sorted[count] = json_copy(row);
+		json_object_set_new(sorted[count], "weight", json_integer(finding->weight));
+		json_object_set_new(sorted[count], "text", json_string(finding->text));
+		json_object_set_new(sorted[count], "advice",
+				    json_string(advice_of(finding, caller)));
+		count++;
+	}
+	qsort(sorted, count, sizeof(*sorted), finding_compare);
+	for (at = 0; at < count; at++) {
+		json_object_del(sorted[at], "weight");
+		json_array_append_new(result, sorted[at]);
+	}
+	free(sorted);
+	return result;
+}
+
+static json_t *observed_range(const json_t *sums, bool with_keep)
+{
+	struct prediction saved = observed_predict(sums, with_keep);
+
+	return json_pack("{s:I, s:I}", "low_ns", (json_int_t)saved.low, "high_ns",
+			 (json_int_t)saved.high);
+}
+
+json_t *observed_judge(json_t *sums)
+{
+	json_t *report = json_copy(sums);
+
+	json_object_set_new(report, "schema", json_string("peerpin-observed/1"));
+	json_object_set_new(report, "findings", observed_findings(sums));
+	json_object_set_new(report, "prediction",
+			    json_pack("{s:o, s:o}", "default", observed_range(sums, false), "keep",
+				      observed_range(sums, true)));
+	json_object_set_new(report, "free_waiting_ns", json_integer(observed_waiting(sums)));
+	return report;
+}

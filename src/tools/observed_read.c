@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* observed_read.c -- reads files of peerpin observe, and adds them up */
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tools/observed.h"
+#include "tools/records.h"
+#include "tools/rows.h"
+#include "tools/units.h"
+
+#define MOST_ROWS  100000
+#define MOST_BYTES (64 << 20)
+
+/* The lists of a file, and the members that name a row; all others are numbers, which add up, or
+ * grow to the largest. */
+static const struct {
+	const char *list, *keys[6];
+} lists[] = {
+	{ "callers", { "name", "version" } },
+	{ "registrations", { "caller", "adapter", "form", "memory", "access" } },
+	{ "allocations", { "kind" } },
+	{ "sizes", { "size" } },
+	{ "findings", { "id", "caller" } },
+};
+
+/* The file, at its beginning, or -1. A FIFO or a device is none. */
+static int observed_open(const char *path)
+{
+	char begin[64] = "";
+	int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	struct stat status;
+
+	if (fd < 0)
+		return -1;
+	if (!fstat(fd, &status) && S_ISREG(status.st_mode) && status.st_size < MOST_BYTES &&
+	    records_read_bytes(fd, begin, sizeof(begin) - 1) &&
+	    strstr(begin, "\"" OBSERVED_SCHEMA "\"") && !lseek(fd, 0, SEEK_SET))
+		return fd;
+	close(fd);
+	return -1;
+}
+
+bool observed_is_file(const char *path)
+{
+	int fd = observed_open(path);
+
+	if (fd < 0)
+		return false;
+	close(fd);
+	return true;
+}
+
+static json_t *observed_load(const char *path, const char **reason)
+{
+	int fd = observed_open(path);
+	json_error_t error;
+	json_t *json;
+
+	*reason = "not a file of peerpin observe";
+	if (fd < 0)
+		return NULL;
+	json = json_loadfd(fd, JSON_REJECT_DUPLICATES, &error);
+	close(fd);
+	if (!json)
+		*reason = text_of("%s", clean(error.text));
+	return json;
+}
+
+static bool is_key(const char *const *keys, const char *key)
+{
+	for (; *keys; keys++) {
+		if (!strcmp(*keys, key))
+			return true;
+	}
+	return false;
+}
+
+/* Texts come from a file: no output form cleans them again. */
+static bool observed_check_row(json_t *row, const char *const *keys)
+{
+	const char *key;
+	json_t *value;
+
+	for (const char *const *at = keys; *at; at++) {
+		value = json_object_get(row, *at);
+		if (!json_is_string(value) && !json_is_integer(value))
+			return false;
+	}
+	json_object_foreach(row, key, value) {
+		if (json_is_string(value) && is_key(keys, key))
+			json_string_set(value, clean(json_string_value(value)));
+		else if (!json_is_integer(value) || json_integer_value(value) < 0)
+			return false;
+	}
+	return true;
+}
+
+static const char *observed_check(const json_t *json)
+{
+	static const char *const numbers[] = { "elapsed_ns",
+					       "memory_peak_bytes",
+					       "pinned_peak_bytes",
+					       "contexts_ended",
+					       "unknown_frees",
+					       "bar1_bytes",
+					       "lost" };
+	static const char *const none[] = { NULL };
+	const json_t *value;
+	json_t *row;
+	size_t at;
+
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++) {
+		value = json_object_get(json, numbers[i]);
+		if (!json_is_integer(value) || json_integer_value(value) < 0)
+			return text_of("%s: not a number", numbers[i]);
+	}
+	for (size_t i = 0; i < sizeof(lists) / sizeof(*lists); i++) {
+		value = json_object_get(json, lists[i].list);
+		if (!json_is_array(value) || json_array_size(value) > MOST_ROWS)
+			return text_of("%s: not a list", lists[i].list);
+		json_array_foreach(value, at, row) {
+			if (!json_is_object(row) || !observed_check_row(row, lists[i].keys))
+				return text_of("%s[%zu]: a member is wrong", lists[i].list, at);
+		}
+	}
+	if (!json_is_object(json_object_get(json, "saving")) ||
+	    !observed_check_row(json_object_get(json, "saving"), none))
+		return "saving: a member is wrong";
+	if (!json_is_string(json_object_get(json, "program")) ||
+	    !json_is_string(json_object_get(json, "host")))
+		return "program or host: not a text";
+	return NULL;
+}
+
+/* ---- sums ---- */
+
+static void observed_add_members(json_t *to, const json_t *from, const char *const *keys)
+{
+	const char *key;
+	json_t *value;
+
+	json_object_foreach((json_t *)from, key, value) {
+		int64_t before = json_integer_value(json_object_get(to, key)),
+			number = json_integer_value(value);
+
+		if (is_key(keys, key))
+			json_object_set(to, key, value);
+		else if (strstr(key, "peak"))
+			json_object_set_new(to, key,
+					    json_integer(before > number ? before : number));
+		else
+			add_number(to, key, number);
+	}
+}
+
+static bool observed_is_same_row(const json_t *one, const json_t *other, const char *const *keys)
+{
+	for (; *keys; keys++) {
+		if (!json_equal(json_object_get(one, *keys), json_object_get(other, *keys)))
+			return false;
+	}
+	return true;
+}
+
+static void observed_add_rows(json_t *to, const json_t *from, const char *const *keys)
+{
+	json_t *row, *sum = NULL;
+	size_t at, i;
+
+	json_array_foreach(from, at, row) {
+		json_array_foreach(to, i, sum) {
+			if (observed_is_same_row(sum, row, keys))
+				break;
+		}
+		if (i == json_array_size(to)) {
+			sum = json_object();
+			json_array_append_new(to, sum);
+		}
+		observed_add_members(sum, row, keys);
+	}
+}
+
+static void observed_add(json_t *sums, const json_t *json)
+{
+	static const char *const none[] = { NULL };
+	static const char *const sizes[] = { "memory_peak_bytes", "pinned_peak_bytes" };
+	int64_t elapsed = json_integer_value(json_object_get(json, "elapsed_ns")), number, most;
+
+	for (size_t i = 0; i < sizeof(lists) / sizeof(*lists); i++)
+		observed_add_rows(json_object_get(sums, lists[i].list),
+				  json_object_get(json, lists[i].list), lists[i].keys);
+	observed_add_members(json_object_get(sums, "saving"), json_object_get(json, "saving"),
+			     none);
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+		number = json_integer_value(json_object_get(json, sizes[i]));
+		most = json_integer_value(json_object_get(sums, sizes[i]));
+		json_object_set_new(sums, sizes[i], json_integer(number > most ? number : most));
+	}
+	add_number(sums, "processes", 1);
+	add_number(sums, "process_ns", elapsed);
+	add_number(sums, "lost", json_integer_value(json_object_get(json, "lost")));
+	number = json_integer_value(json_object_get(json, "bar1_bytes"));
+	most = json_integer_value(json_object_get(sums, "bar1_bytes"));
+	json_object_set_new(sums, "bar1_bytes",
+			    json_integer(most && most < number ? most : number));
+	if (elapsed > json_integer_value(json_object_get(sums, "elapsed_ns")))
+		json_object_set_new(sums, "elapsed_ns", json_integer(elapsed));
+	if (!json_object_get(sums, "program"))
+		json_object_set_new(
+			sums, "program",
+			json_string(clean(json_string_value(json_object_get(json, "program")))));
+}
+
+json_t *observed_read(char **files, int count, int *problems)
+{
+	json_t *sums = json_object(), *json;
+	const char *reason;
+
+	for (size_t i = 0; i < sizeof(lists) / sizeof(*lists); i++)
+		json_object_set_new(sums, lists[i].list, json_array());
+	json_object_set_new(sums, "saving", json_object());
+	*problems = 0;
+	for (int i = 0; i < count; i++) {
+		json = observed_load(files[i], &reason);
+		if (json)
+			reason = observed_check(json);
+		if (reason) {
+			fprintf(stderr, "peerpin report: %s: %s\n", clean(files[i]), reason);
+			++*problems;
+		} else {
+			observed_add(sums, json);
+		}
+		json_decref(json);
+	}
+	return sums;
+}

@@ -1,0 +1,151 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# check_observe.sh -- PEERPIN_OBSERVE changes no call, counts each exactly, and finds the faults that a program has and no others
+set -euo pipefail
+
+# shellcheck source=tests/tools/preloaded
+. "$(dirname "$0")/preloaded"
+export PEERPIN_SIM_ADAPTER_OUTLIVE=1
+peerpin=$build/scripts/peerpin
+afresh
+
+# observe WORD...: the client, observed into $file
+file=$tmp/observed.json
+observe() {
+	rm -f "$file"
+	with PEERPIN_OBSERVE="$file" "$client" adapter "$@" exit
+}
+
+# found WORD...: the findings of the observed client, as "id count bytes caller"
+found() {
+	observe "$@"
+	jq -r '.findings[] | "\(.id) \(.count) \(.bytes) \(.caller)"' "$file" | paste -sd,
+}
+
+# value FILTER: of the last file
+value() { jq -r "$1" "$file"; }
+
+findings_are_exact() {
+	local mib=1048576
+
+	same 'none' '' "$(found allocated=3 synced sent=3 host=2 free)"
+	same 'none, by dma-buf' '' "$(found allocated=3 synced mapped=3 free)"
+	same 'repeated' "repeated 4 $((4 * mib)) client" "$(found allocated=2 synced sent=2 sent=2 sent=2 free)"
+	same 'repeated, by dma-buf' "repeated 2 $((2 * mib)) client" "$(found allocated=2 synced mapped=2 mapped=2 free)"
+	same 'of the next memory at an address none is repeated' '' \
+		"$(found allocated=1 synced sent=1 free allocated=1 synced sent=1 free allocated=1 synced sent=1)"
+	same 'outlived' "outlived 2 $((2 * mib)) client" "$(found allocated=3 synced held=2 free dropped)"
+	same 'leaked' "leaked 2 $((2 * mib)) client" "$(found allocated=3 synced held=2)"
+	same 'outlived and leaked' "outlived 1 $mib client,leaked 1 $mib client" "$(found allocated=1 synced held=1 free)"
+	same 'duplicate' "repeated 2 $((2 * mib)) client,duplicate 2 $((2 * mib)) client" \
+		"$(found allocated=1 synced held=1 held=1 held=1 dropped free)"
+	same 'oversized' "oversized 1 $((2 * mib)) client" "$(found allocated=2 synced beyond free)"
+	same 'without SYNC_MEMOPS' "sync_missing 2 $((2 * mib)) client" "$(found allocated=3 sent=2)"
+	same 'without SYNC_MEMOPS, freed' "sync_missing 2 $((2 * mib)) client" "$(found allocated=3 sent=2 free)"
+	same 'memory that no adapter uses needs none' '' "$(found allocated=3 free)"
+}
+
+counts_are_exact() {
+	local stats=$tmp/stats
+
+	rm -f "$stats"
+	PEERPIN_SIM_ADAPTER_STATS=$stats observe allocated=40 synced sent=40 sent=30 mapped=7 host=3 free allocated=5
+	same 'registrations and deregistrations' "$(jq -c '[.registrations, .deregistrations, .bytes]' "$stats")" \
+		"$(value '[([.registrations[].count] | add), ([.registrations[].deregistered_count] | add), ([.registrations[].bytes] | add)] | tojson')"
+	same 'forms, memory and adapter' 'address gpu sim0 70,dma-buf gpu sim0 7,address host sim0 3' \
+		"$(value '.registrations[] | "\(.form) \(.memory) \(.adapter) \(.count)"' | paste -sd,)"
+	same 'exports' 7 "$(value '[.callers[].exports_count] | add')"
+	same 'allocations and frees' '45 40 47185920' "$(value '.allocations[] | "\(.count) \(.freed_count) \(.bytes)"')"
+	same 'allocations that repeat a freed size' 5 "$(value '.sizes[0].reused_count')"
+	same 'one free of 16 is sampled' 3 "$(value '.sizes[0].sampled')"
+	same 'peaks' "$((40 << 20)) $((1 << 20))" "$(value '"\(.memory_peak_bytes) \(.pinned_peak_bytes)"')"
+	same 'nothing is lost' '0 0' "$(value '"\(.lost) \(.unknown_frees)"')"
+	observe size=4096 allocated=1 host=1 locked=2
+	same 'host memory' 'host 2 2' "$(value '.allocations[] | select(.kind == "host") | "\(.kind) \(.count) \(.freed_count)"')"
+}
+
+# traced FILE [NAME=VALUE...]: the driver calls and adapter statistics of a run
+traced() {
+	local trace=$1 words=(adapter allocated=30 synced sent=30 sent=20 mapped=5 host=2 locked=2 free allocated=4 held=1 exit)
+
+	shift
+	rm -f "$trace" "$trace.adapter"
+	env LD_LIBRARY_PATH="$build/tests/tools/traced/.libs:$build/src/sim/adapter/.libs" SIM_TRACE="$trace" \
+		PEERPIN_SIM_ADAPTER_STATS="$trace.adapter" "$@" "$client" "${words[@]}"
+}
+
+no_call_changes() {
+	local waits='cuCtxGetCurrent|cuThreadExchangeStreamCaptureMode|cuCtxGetFlags|cuEventCreate|cuCtxRecordEvent|cuEventSynchronize|cuEventDestroy_v2'
+
+	[[ -e $build/tests/tools/traced/.libs/libcuda.so.1 ]] || { skip 'calls of the driver: entries for x86-64'; return; }
+	# A first linked call finds out whether the driver is initialised, also in a disabled process.
+	waits+='|cuDeviceGetCount'
+	traced "$tmp/without"
+	traced "$tmp/observed" LD_PRELOAD="$library" PEERPIN_OBSERVE="$file.traced"
+	matches 'the calls were recorded' '1[0-9][0-9]' "$(grep -c . "$tmp/without")"
+	same 'the driver receives the calls of the program, but for sampled waits' '' \
+		"$(diff "$tmp/without" <(grep -vE "^($waits)( |$)" "$tmp/observed") || :)"
+	same 'a sampled wait is one event of the context' 2 "$(grep -c '^cuCtxRecordEvent' "$tmp/observed")"
+	same 'the adapter receives the calls of the program' "$(jq -c 'del(.pid)' "$tmp/without.adapter")" \
+		"$(jq -c 'del(.pid)' "$tmp/observed.adapter")"
+	traced "$tmp/served" LD_PRELOAD="$library" PEERPIN_SUMMARY=none
+	same 'a difference would be found' differs "$(diff -q "$tmp/without" "$tmp/served" >/dev/null || echo differs)"
+}
+
+# Each lookup path of the driver's functions, and results in each state of the driver.
+results_are_the_drivers() {
+	ends 'the contract of the driver' 0 '100%: Checks: ' env PEERPIN_SIM_DEVICES=2 LD_LIBRARY_PATH="$build/src/sim/.libs" \
+		LD_PRELOAD="$library" PEERPIN_OBSERVE="$tmp/contract.json" "$(built "$build/tests/contract/check_driver")"
+	matches 'its calls were recorded' '[1-9][0-9][0-9]*' "$(jq '[.allocations[].count] | add' "$tmp/contract.json")"
+}
+
+the_command_names_the_file() {
+	afresh
+	(
+		mkdir "$tmp/there" && cd "$tmp/there"
+		PATH=/usr/bin:/bin "$peerpin" observe --sim "$client" adapter allocated=1 synced sent=1 free exit
+	)
+	matches 'a file for each process' "*/observe.*.json" "$(echo "$tmp"/there/*)"
+	same 'a child has none' 1 "$(cd "$tmp" && mkdir forked && cd forked && "$peerpin" observe --sim "$client" allocated=1 child free exit
+		find . -type f | wc -l)"
+	same 'an inert program has none' '' "$(cd "$tmp" && mkdir inert && cd inert && "$peerpin" observe true; ls)"
+	same 'no statistics, no table and no file beside it' '' "$(ls "$tmp/run")"
+	same 'another name' other.json "$(cd "$tmp/inert" && "$peerpin" observe --observe=other.json --sim "$client" adapter allocated=1 exit; ls)"
+	same 'PEERPIN_DISABLE disables it' other.json "$(cd "$tmp/inert" &&
+		PEERPIN_DISABLE=1 "$peerpin" observe --sim "$client" adapter allocated=1 exit; ls)"
+}
+
+the_report_explains() {
+	observe allocated=2 synced sent=2 sent=2 held=1 free
+	if [[ ! -x $build/src/tools/peerpin-report ]]; then
+		skip 'the report: it is not built'
+		return
+	fi
+	matches 'findings, worst first' '*findings*that outlived their memory: 1 (1.00 MiB), by client*->*registrations of a range*: 3 (3.00 MiB), by client; *of the run*->*never deregistered*' \
+		"$("$peerpin" report "$file" | tr -s ' \n' ' ')"
+	same 'findings as JSON' 'outlived repeated leaked' "$("$peerpin" report --json "$file" | jq -r '[.findings[].id] | join(" ")')"
+	same 'their members' 'advice bytes caller count id ns text' \
+		"$("$peerpin" report --json "$file" | jq -r '[.findings[0] | keys[]] | join(" ")')"
+	same 'two processes add up' '6 2' "$("$peerpin" report --json "$file" "$file" | jq -r '"\(.findings[1].count) \(.processes)"')"
+	same 'a table of numbers' 'client 1 5 4' "$("$peerpin" report --csv "$file" | python3 -c '
+import csv, sys
+row = next(csv.DictReader(sys.stdin))
+print(row["program"], row["processes"], row["registrations"], row["deregistrations"])')"
+	matches 'a comparison' '*registrations 5 10 +100.0 %*' "$("$peerpin" report "$file" -- "$file" "$file" | tr -s ' ')"
+	observe allocated=1 host=1
+	matches 'a program for which it is nothing' 'peerpin would save nothing here: it registers host memory alone.*' "$("$peerpin" report "$file")"
+	echo '{}' >"$file.wrong"
+	ends 'a file of another kind' 1 'not a file of peerpin observe' "$peerpin" report "$file" "$file.wrong"
+	jq '.lost = -1' "$file" >"$file.wrong"
+	ends 'a file with a wrong member' 1 'lost: not a number' "$peerpin" report "$file.wrong"
+	jq '.registrations[0].ns = "x"' "$file" >"$file.wrong"
+	ends 'a row with a wrong member' 1 'registrations[0]: a member is wrong' "$peerpin" report "$file.wrong"
+}
+
+findings_are_exact
+counts_are_exact
+no_call_changes
+results_are_the_drivers
+the_command_names_the_file
+the_report_explains
+finish
