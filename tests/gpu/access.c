@@ -371,27 +371,6 @@ static void rounds_of_fresh_buffers_are_right(void)
 	printf("# %d rounds: %.1f us each\n", ROUNDS, (seconds() - start) * 1e6 / ROUNDS);
 }
 
-static void times(void)
-{
-	static const size_t sizes[] = { 8, 4096, 16384, 65536, SIZE };
-	CUdeviceptr memory = allocate(LARGE);
-	struct ibv_mr *mr = registered(memory, LARGE, true);
-
-	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-		double start = seconds(), to;
-
-		for (int j = 0; j < 200; j++)
-			send(mr, memory, sizes[i]);
-		to = seconds();
-		for (int j = 0; j < 200; j++)
-			receive(mr, memory, sizes[i]);
-		printf("# %zu bytes: %.1f us to, %.1f us from device memory\n", sizes[i],
-		       (to - start) * 1e6 / 200, (seconds() - to) * 1e6 / 200);
-	}
-	must(!ibv_dereg_mr(mr));
-	must_cuda(cuMemFree_v2(memory));
-}
-
 static const struct {
 	const char *name;
 	void (*run)(void);
@@ -409,7 +388,6 @@ static const struct {
 	ROW(a_granule_without_a_head_is_device_memory),
 	ROW(adjacent_mappings_are_one_range),
 	ROW(rounds_of_fresh_buffers_are_right),
-	ROW(times),
 };
 
 int main(void)

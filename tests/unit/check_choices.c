@@ -18,7 +18,7 @@
 
 static bool use(int handle, uint64_t address, uint64_t length)
 {
-	return ask(handle, address, length) && registration_drop(&handles[handle]);
+	return ask(handle, address, length) && registration_drop(&client_mrs[handle]);
 }
 
 static void set_up_own_keys(void)
@@ -36,7 +36,7 @@ TEST(own_keys, each_piece_of_a_large_allocation_has_its_client_mr)
 		for (int i = 0; i < PIECES; i++)
 			ck_assert_uint_ne(ask(i, HOME + (uint64_t)i * GIB, 4096), 0);
 		for (int i = 0; i < PIECES; i++)
-			ck_assert(registration_drop(&handles[i]));
+			ck_assert(registration_drop(&client_mrs[i]));
 	}
 	ck_assert_uint_eq(statistics_get(forwarded), 0);
 	ck_assert_uint_eq(statistics_get(registrations), PIECES);
@@ -68,7 +68,7 @@ TEST(own_keys, a_buffer_that_is_held_has_further_regions)
 				ck_assert_uint_ne(keys[i], keys[other]);
 		}
 		for (unsigned int i = 0; i < 40; i++)
-			ck_assert(registration_drop(&handles[i]));
+			ck_assert(registration_drop(&client_mrs[i]));
 		ck_assert_uint_eq(standin_registrations(), 40);
 	}
 	ck_assert_uint_eq(statistics_get(forwarded), 0);
@@ -191,7 +191,7 @@ TEST(sync, the_whole_of_memory_for_dma_bufs_alone_follows)
 		request.dma_buf = true;
 		request.youngest = memory_youngest();
 		ck_assert(registration_request(&request, &keys));
-		ck_assert(registration_drop(&handles[9]));
+		ck_assert(registration_drop(&client_mrs[9]));
 	}
 	await("registrations_background", 1);
 	ck_assert_uint_eq(statistics_get(registrations), POLICY_PARTS + 3);

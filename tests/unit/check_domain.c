@@ -49,7 +49,7 @@ TEST(sync, an_allocation_during_a_rescan_is_registered_before_it_returns)
 {
 	struct allocation allocation;
 
-	activate();
+	enable_domain();
 	await_rescans();
 	count_own_pins();
 	registration_lock();
@@ -112,11 +112,11 @@ TEST(off, a_free_inside_of_a_registration_does_not_meet_a_close)
 	while (!pinning)
 		sched_yield();
 	ck_assert_uint_ne(ask(1, HOME + 4 * BLOCK, 4096), 0);
-	registration_drop(&handles[1]);
+	registration_drop(&client_mrs[1]);
 	pthread_create(&closing, NULL, close_on_thread, NULL);
 	/* The closing thread holds the lock, ends one region and waits for the other. */
 	while (!statistics_get(forwarded_domain))
-		ask(2, HOME + 8 * BLOCK, 4096), registration_drop(&handles[2]);
+		ask(2, HOME + 8 * BLOCK, 4096), registration_drop(&client_mrs[2]);
 	let_end = true;
 	pthread_join(first, NULL);
 	pthread_join(closing, NULL);

@@ -56,7 +56,7 @@ static bool hits(struct ibv_pd *in, uint64_t address, int access)
 	struct registration_keys keys;
 
 	ck_assert(ask_in(in, 1, address, BLOCK, access, &keys));
-	ck_assert(registration_drop(&handles[1]));
+	ck_assert(registration_drop(&client_mrs[1]));
 	return statistics_tallied(TALLY_hits) > before;
 }
 

@@ -216,7 +216,7 @@ static bool uses_registration(void)
 {
 	struct ibv_pd own = { .context = DEVICE, .handle = 77 };
 
-	registration_drop(&handles[3]);
+	registration_drop(&client_mrs[3]);
 	registration_pd_opened(&own, false);
 	registration_pd_closing(&own);
 	registration_pd_closed(&own, true);

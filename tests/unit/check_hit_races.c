@@ -227,11 +227,11 @@ static void *deregister_at_once(void *unused)
 	for (unsigned int round = 1; round <= ROUNDS; round++) {
 		while (begun != round)
 			sched_yield();
-		if (registration_drop_once(AT(0), &handles[0].handle))
+		if (registration_drop_once(AT(0), &client_mrs[0].handle))
 			removed++;
 		else
 			wrong +=
-				__atomic_load_n(&handles[0].handle, __ATOMIC_RELAXED) != UINT32_MAX;
+				__atomic_load_n(&client_mrs[0].handle, __ATOMIC_RELAXED) != UINT32_MAX;
 		done++;
 	}
 	return unused;
@@ -245,7 +245,7 @@ START_TEST(a_client_mr_that_two_threads_deregister_at_once_is_dropped_once)
 	for (int i = 0; i < 2; i++)
 		ck_assert(!pthread_create(&threads[i], NULL, deregister_at_once, NULL));
 	for (unsigned int round = 1; round <= ROUNDS; round++) {
-		handles[0].handle = round;
+		client_mrs[0].handle = round;
 		require(hit(AT(0), 0));
 		begun = round;
 		while (done != 2 * round)

@@ -209,12 +209,12 @@ static unsigned int dropped, dropped_by_other;
 
 static void deregister(void)
 {
-	dropped += registration_drop_once(AT(0), &handles[0].handle);
+	dropped += registration_drop_once(AT(0), &client_mrs[0].handle);
 }
 
 static void deregister_too(void)
 {
-	dropped_by_other += registration_drop_once(AT(0), &handles[0].handle);
+	dropped_by_other += registration_drop_once(AT(0), &client_mrs[0].handle);
 }
 
 static enum verdict judge_deregistrations(void)

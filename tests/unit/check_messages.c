@@ -204,7 +204,7 @@ CASE(background, .set_up = set_up_background, .tear_down = tear_down);
 /* _i: a lack of space, and another cause. */
 LOOP_TEST(background, a_failure_is_logged_when_a_client_notices_it, 0, 2)
 {
-	activate();
+	enable_domain();
 	standin_fail_with(_i ? -EFAULT : -ENOMEM);
 	begin(buffer(0), BLOCK);
 	ck_assert_uint_eq(statistics_get(registrations_failed), 1);
@@ -234,7 +234,7 @@ TEST(warnings, a_registration_that_cannot_be_ended_is_an_error)
 	for (unsigned int i = 0; i < 3; i++) {
 		begin(buffer(i), BLOCK);
 		ck_assert_uint_ne(ask(0, buffer(i), BLOCK), 0);
-		ck_assert(registration_drop(&handles[0]));
+		ck_assert(registration_drop(&client_mrs[0]));
 		end(buffer(i));
 	}
 	ck_assert_uint_eq(logged("peerpin: ", ""), 1);
@@ -255,7 +255,7 @@ TEST(info, info_tells_of_domains_and_of_pin_limits)
 	for (unsigned int i = 0; i < 8; i++) {
 		begin(buffer(i), BLOCK);
 		ck_assert_uint_ne(ask(0, buffer(i), BLOCK), 0);
-		ck_assert(registration_drop(&handles[0]));
+		ck_assert(registration_drop(&client_mrs[0]));
 	}
 	ck_assert_uint_eq(logged("<info>", "a protection domain is enabled"), 1);
 	ck_assert(ask_in(&pd, 1, buffer(7), BLOCK, 1, &keys));
@@ -295,12 +295,12 @@ TEST(trace, trace_tells_of_each_request_and_what_came_of_it)
 	ck_assert(!ask_in(&pd, 2, buffer(0), BLOCK, 1 << 6, &keys));
 	ck_assert_uint_eq(logged("<trace>", "forwarded: flags"), 1);
 	ck_assert_uint_eq(logged("<debug>", "register 0x"), 1);
-	ck_assert(registration_drop(&handles[0]));
-	ck_assert(registration_drop(&handles[1]));
+	ck_assert(registration_drop(&client_mrs[0]));
+	ck_assert(registration_drop(&client_mrs[1]));
 	begin(buffer(1), BLOCK);
 	ck_assert_uint_ne(ask(0, buffer(1), BLOCK), 0);
 	ck_assert_uint_eq(logged("<debug> ", "2097152 bytes, evicted, in "), 1);
-	ck_assert(registration_drop(&handles[0]));
+	ck_assert(registration_drop(&client_mrs[0]));
 	end(buffer(1));
 	ck_assert_uint_eq(logged("<debug>", "deregister 0x"), 2);
 	ck_assert_uint_eq(logged("<trace>", "allocated 0x"), 2);

@@ -52,7 +52,7 @@ static void set_up_without_pin_limit(void)
 static void use(unsigned int i)
 {
 	ck_assert(standin_covers(ask(0, buffer(i), BLOCK), buffer(i)));
-	ck_assert(registration_drop(&handles[0]));
+	ck_assert(registration_drop(&client_mrs[0]));
 	ck_assert_uint_le(standin_registered(), FIT);
 }
 
@@ -121,7 +121,7 @@ static void use_as_wrappers_do(unsigned int which)
 
 	ck_assert(registration_hit(&request, &keys) || registration_request(&request, &keys));
 	ck_assert(standin_covers(keys.lkey, buffer(which)));
-	ck_assert(registration_drop(&handles[0]));
+	ck_assert(registration_drop(&client_mrs[0]));
 	ck_assert_uint_le(standin_registered(), FIT);
 }
 
@@ -163,7 +163,7 @@ TEST(pin_limit, what_a_client_holds_is_never_evicted)
 	ck_assert_uint_eq(statistics_get(forwarded_pin_limit), 1);
 	for (unsigned int i = 0; i < FIT; i++)
 		ck_assert(standin_covers(keys[i], buffer(i)));
-	ck_assert(registration_drop(&handles[3]));
+	ck_assert(registration_drop(&client_mrs[3]));
 	ck_assert_uint_ne(ask(100, buffer(FIT), BLOCK), 0);
 	ck_assert(!standin_covers(keys[3], buffer(3)));
 	ck_assert_uint_eq(standin_registered(), FIT);
@@ -199,14 +199,14 @@ CASE(preregister, .set_up = set_up_preregister);
 
 TEST(preregister, memory_beyond_the_pin_limit_is_registered_when_there_is_room)
 {
-	activate();
+	enable_domain();
 	end(HOME + 1000 * BLOCK);
 	for (unsigned int i = 0; i < FIT + 4; i++)
 		begin(buffer(i), BLOCK);
 	ck_assert_uint_eq(standin_registered(), FIT);
 	for (unsigned int i = 0; i < FIT - 1; i++) {
 		ck_assert_uint_ne(ask(0, buffer(i), BLOCK), 0);
-		ck_assert(registration_drop(&handles[0]));
+		ck_assert(registration_drop(&client_mrs[0]));
 		end(buffer(i));
 	}
 	ck_assert_uint_eq(standin_registered(), 1);
@@ -218,12 +218,12 @@ TEST(preregister, background_registrations_evict_nothing)
 {
 	uint64_t registered;
 
-	activate();
+	enable_domain();
 	for (unsigned int i = 0; i < BUFFERS; i++) {
 		begin(buffer(i), BLOCK);
 		if (i < 4) {
 			ck_assert_uint_ne(ask(0, buffer(i), BLOCK), 0);
-			ck_assert(registration_drop(&handles[0]));
+			ck_assert(registration_drop(&client_mrs[0]));
 		}
 	}
 	registered = standin_registered();
@@ -243,7 +243,7 @@ TEST(refusals, an_adapter_without_room_gets_some_and_is_asked_again)
 	standin_limit(4 * BLOCK);
 	for (unsigned int i = 0; i < 4; i++) {
 		ck_assert_uint_ne(ask(0, buffer(i), BLOCK), 0);
-		ck_assert(registration_drop(&handles[0]));
+		ck_assert(registration_drop(&client_mrs[0]));
 	}
 	ck_assert(standin_covers(ask(0, buffer(4), BLOCK), buffer(4)));
 	ck_assert_uint_eq(standin_registered(), 4);
@@ -251,7 +251,7 @@ TEST(refusals, an_adapter_without_room_gets_some_and_is_asked_again)
 	ck_assert_uint_eq(standin_attempts(), 6);
 	ck_assert_uint_eq(statistics_get(registrations_failed), 0);
 	/* peerpin has learnt the limit: later evictions precede the attempt. */
-	ck_assert(registration_drop(&handles[0]));
+	ck_assert(registration_drop(&client_mrs[0]));
 	ck_assert(standin_covers(ask(0, buffer(5), BLOCK), buffer(5)));
 	ck_assert_uint_eq(standin_attempts(), 7);
 }
@@ -260,7 +260,7 @@ TEST(refusals, an_adapter_that_never_has_room_is_asked_a_bounded_number_of_times
 {
 	for (unsigned int i = 0; i < 8; i++) {
 		ck_assert_uint_ne(ask(0, buffer(i), BLOCK), 0);
-		ck_assert(registration_drop(&handles[0]));
+		ck_assert(registration_drop(&client_mrs[0]));
 	}
 	standin_fail_with(-ENOMEM);
 	ck_assert_uint_eq(ask(0, buffer(8), BLOCK), 0);
@@ -284,7 +284,7 @@ TEST(refusals, a_region_of_any_domain_is_evicted)
 	ck_assert_uint_eq(statistics_get(evictions), 1);
 	ck_assert(standin_covers(keys.lkey, buffer(4)));
 	/* Idle regions of the requesting adapter are evicted first, even if used more recently. */
-	ck_assert(registration_drop(&handles[1]));
+	ck_assert(registration_drop(&client_mrs[1]));
 	standin_limit(3 * BLOCK);
 	ck_assert(ask_in(&other, 1, buffer(5), BLOCK, RIGHTS, &keys));
 	ck_assert_uint_eq(standin_registered(), 3);
@@ -334,7 +334,7 @@ TEST(refusals, an_assumed_limit_of_the_gpu_evicts_nothing_before_an_attempt)
 	use(0);
 	ck_assert_uint_ne(ask(0, buffer(0), BLOCK), 0);
 	ck_assert_uint_eq(ask(1, buffer(1), BLOCK), 0);
-	ck_assert(registration_drop(&handles[0]));
+	ck_assert(registration_drop(&client_mrs[0]));
 	standin_limit(0);
 	begin(HOME + 1000 * BLOCK, 2 * BLOCK);
 	ck_assert_uint_ne(ask(1, HOME + 1000 * BLOCK, 2 * BLOCK), 0);
@@ -380,7 +380,7 @@ TEST(refusals, an_adapter_that_is_open_twice_has_its_room_once)
 		registration_pd_opened(&both[i], false);
 	for (unsigned int i = 0; i < BUFFERS; i++) {
 		ck_assert(ask_in(&both[i % 2], 0, buffer(i), BLOCK, RIGHTS, &keys));
-		ck_assert(registration_drop(&handles[0]));
+		ck_assert(registration_drop(&client_mrs[0]));
 		/* A quarter of the adapter's room is reserved for client registrations. */
 		ck_assert_uint_le(standin_registered(), 6);
 	}
@@ -441,7 +441,7 @@ TEST(refusals, one_scan_skips_the_regions_of_other_adapters)
 		memory_allocated(ALLOCATION_DEVICE, buffer(BUFFERS + i), BLOCK);
 		ck_assert(ask_in(i < MANY ? &other : &pd, 0, buffer(BUFFERS + i), BLOCK, RIGHTS,
 				 &keys));
-		ck_assert(registration_drop(&handles[0]));
+		ck_assert(registration_drop(&client_mrs[0]));
 	}
 	registered = system_clock();
 	ck_assert(registration_evict(DEVICE, MANY * BLOCK));

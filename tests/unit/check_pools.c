@@ -36,7 +36,7 @@ static bool ask_by_dma_buf(struct ibv_pd *in, uint64_t address, uint64_t length)
 
 	request.dma_buf = true;
 	request.youngest = memory_youngest();
-	return registration_request(&request, &keys) && registration_drop(&handles[9]);
+	return registration_request(&request, &keys) && registration_drop(&client_mrs[9]);
 }
 
 /* Background registrations of `count` new allocations that no client requests. */
@@ -99,7 +99,7 @@ LOOP_TEST(sync, new_memory_is_registered_after_a_request_by_dma_buf, 0, 2)
 
 TEST(sync, live_memory_is_registered_after_the_request)
 {
-	activate();
+	enable_domain();
 	begin_pool(HOME, BLOCK);
 	begin_pool(HOME + 2 * BLOCK, BLOCK);
 	ck_assert(ask_by_dma_buf(&pd, HOME, BLOCK));
@@ -115,7 +115,7 @@ TEST(all, before_such_a_request_nothing_is_queued)
 	struct registration_request request;
 	struct registration_keys keys;
 
-	activate();
+	enable_domain();
 	begin_pool(HOME, BLOCK);
 	ck_assert_uint_eq(ask(1, HOME, BLOCK), 0);
 	ck_assert_uint_eq(statistics_get(forwarded_capability), 1);
@@ -170,7 +170,7 @@ TEST(sync, only_domains_with_such_requests_take_part)
 	registration_pd_opened(&third, false);
 	begin(HOME + 1000 * BLOCK, BLOCK);
 	ck_assert(ask_in(&other, 1, HOME + 1000 * BLOCK, BLOCK, RIGHTS, &keys));
-	ck_assert(registration_drop(&handles[1]));
+	ck_assert(registration_drop(&client_mrs[1]));
 	ck_assert(ask_in(&third, 1, HOME + 1000 * BLOCK, BLOCK, RIGHTS, &keys));
 	begin_pool(HOME, BLOCK);
 	ck_assert(ask_by_dma_buf(&pd, HOME, BLOCK));

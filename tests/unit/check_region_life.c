@@ -58,7 +58,7 @@ START_TEST(a_region_in_the_making_is_not_cancelled)
 {
 	pthread_t freeing;
 
-	activate();
+	enable_domain();
 	standin_block(true);
 	begin(HOME, BLOCK);
 	standin_await_blocked(1);
@@ -73,7 +73,7 @@ END_TEST
 
 START_TEST(nor_is_one_that_a_client_has_taken_over)
 {
-	activate();
+	enable_domain();
 	hold_up_worker();
 	begin(HOME, BLOCK);
 	begin(HOME + 4 * BLOCK, BLOCK);
@@ -97,7 +97,7 @@ static uint64_t buffer(unsigned int number)
 /* A scan of all allocations takes the place of a full queue. */
 START_TEST(what_a_full_queue_has_dropped_is_still_queued)
 {
-	activate();
+	enable_domain();
 	hold_up_worker();
 	for (unsigned int i = 0; i < QUEUED + 1; i++)
 		begin(buffer(i), 1000);
@@ -149,8 +149,8 @@ START_TEST(what_is_deregistered_for_another_reason_is_not)
 	ck_assert_uint_ne(ask(0, HOME, 1000), 0);
 	registration_pd_closing(&pd);
 	ck_assert_uint_ne(ask_second(1, HOME), 0);
-	ck_assert(registration_drop(&handles[0]));
-	ck_assert(registration_drop(&handles[1]));
+	ck_assert(registration_drop(&client_mrs[0]));
+	ck_assert(registration_drop(&client_mrs[1]));
 	ck_assert(registration_evict(DEVICE, BLOCK));
 	registration_pd_closed(&pd, true);
 	end(HOME);
@@ -194,7 +194,7 @@ static void await_waiting_for_a_millisecond(const struct allocation *home)
 
 	while (home_has_entry(home))
 		sched_yield();
-	ck_assert(registration_holds(&handles[2]));
+	ck_assert(registration_holds(&client_mrs[2]));
 	start = system_clock();
 	while (system_clock() - start < MILLISECOND)
 		sched_yield();
@@ -239,7 +239,7 @@ START_TEST(so_is_its_wait_for_what_others_deregister)
 
 	home = begin_neighbours();
 	ck_assert_uint_ne(ask(0, HOME, 1000), 0);
-	ck_assert(registration_drop(&handles[0]));
+	ck_assert(registration_drop(&client_mrs[0]));
 	share_with_neighbour();
 	standin_block_unpin(true);
 	closing = begin_thread(close_on_thread);
@@ -311,7 +311,7 @@ START_TEST(two_clients_that_make_room_keep_to_the_pin_limit)
 	for (uint64_t i = 0; i < 2; i++) {
 		begin(HOME + 2 * i * BLOCK, BLOCK);
 		ck_assert_uint_ne(ask(0, HOME + 2 * i * BLOCK, 4096), 0);
-		registration_drop(&handles[0]);
+		registration_drop(&client_mrs[0]);
 	}
 	begin(HOME + 10 * BLOCK, 2 * BLOCK);
 	begin(HOME + 20 * BLOCK, BLOCK);

@@ -39,7 +39,7 @@ TEST(registration, the_first_request_registers_its_granules_and_activates_the_do
 
 TEST(registration, an_allocation_in_an_active_domain_is_registered_in_the_background)
 {
-	activate();
+	enable_domain();
 	begin(HOME, BLOCK);
 	await("registrations_background", 1);
 	ck_assert(standin_covers(ask(0, HOME, BLOCK), HOME));
@@ -57,9 +57,9 @@ TEST(registration, each_handle_is_its_own_and_all_share_the_key)
 	ck_assert_uint_eq(ask(2, HOME, BLOCK), key);
 	ck_assert_uint_eq(standin_registrations(), 1);
 	for (int i = 0; i < 3; i++) {
-		ck_assert(registration_holds(&handles[i]));
-		ck_assert(registration_drop(&handles[i]));
-		ck_assert(!registration_drop(&handles[i]));
+		ck_assert(registration_holds(&client_mrs[i]));
+		ck_assert(registration_drop(&client_mrs[i]));
+		ck_assert(!registration_drop(&client_mrs[i]));
 	}
 	/* Lazy unpinning: the idle region stays registered. */
 	ck_assert_uint_eq(standin_registered(), 1);
@@ -78,7 +78,7 @@ TEST(registration, a_free_revokes_handles_and_deregisters_before_it_returns)
 	after = ask(1, HOME, BLOCK);
 	ck_assert_uint_ne(after, 0);
 	ck_assert_uint_ne(after, before);
-	ck_assert(registration_drop(&handles[0]));
+	ck_assert(registration_drop(&client_mrs[0]));
 	ck_assert_uint_eq(statistics_get(late_deregistrations), 1);
 	ck_assert_uint_eq(statistics_get(revoked), 1);
 	ck_assert(standin_covers(after, HOME));
@@ -97,7 +97,7 @@ TEST(registration, allocations_of_one_granule_share_a_region_until_the_last_is_f
 	end(HOME);
 	ck_assert(standin_covers(key, HOME + 1024));
 	ck_assert_uint_eq(statistics_get(revoked), 0);
-	ck_assert(registration_drop(&handles[0]));
+	ck_assert(registration_drop(&client_mrs[0]));
 	ck_assert_uint_eq(ask(2, HOME + 1024, 1000), key);
 	for (uint64_t i = 1; i < 4; i++)
 		end(HOME + i * 1024);
@@ -171,7 +171,7 @@ TEST(registration, what_cannot_be_shared_is_left_to_the_client_and_counted)
 	ck_assert_uint_eq(statistics_get(forwarded_capability), 1);
 	ck_assert_uint_eq(statistics_get(forwarded), 9);
 	ck_assert_uint_eq(standin_registrations(), 0);
-	ck_assert(!registration_holds(&handles[0]));
+	ck_assert(!registration_holds(&client_mrs[0]));
 }
 
 TEST(registration, host_memory_is_nobody_s_concern)
@@ -222,7 +222,7 @@ TEST(registration, a_protection_domain_is_empty_before_the_kernel_ends_it)
 {
 	begin(HOME, BLOCK);
 	ck_assert_uint_ne(ask(0, HOME, 4096), 0);
-	ck_assert(registration_drop(&handles[0]));
+	ck_assert(registration_drop(&client_mrs[0]));
 	registration_pd_closing(&pd);
 	ck_assert_uint_eq(standin_registered(), 0);
 	ck_assert_uint_eq(ask(0, HOME, 4096), 0);
@@ -240,7 +240,7 @@ TEST(registration, a_handle_given_out_again_while_its_owner_is_being_closed_is_a
 
 	begin(HOME, BLOCK);
 	ck_assert_uint_ne(ask(0, HOME, 4096), 0);
-	ck_assert(registration_drop(&handles[0]));
+	ck_assert(registration_drop(&client_mrs[0]));
 	/* The kernel reuses the pd's handle before the closing thread reports the close. */
 	registration_pd_closing(&pd);
 	registration_pd_opened(&next, false);
@@ -249,7 +249,7 @@ TEST(registration, a_handle_given_out_again_while_its_owner_is_being_closed_is_a
 	ck_assert_uint_eq(statistics_get(internal_errors), 0);
 	ck_assert_uint_eq(statistics_get(revoked), 0);
 	ck_assert_uint_eq(standin_registered(), 1);
-	ck_assert(registration_drop(&handles[1]));
+	ck_assert(registration_drop(&client_mrs[1]));
 }
 
 /* Of four allocations, each 4 blocks behind the one before: both threads register. */
@@ -295,7 +295,7 @@ TEST(registration, a_protection_domain_serves_as_before_after_a_refused_end)
 	await("registrations_background", 1);
 	ck_assert(!registration_pd_closing(&pd));
 	ck_assert(standin_covers(key, HOME));
-	ck_assert(registration_drop(&handles[0]));
+	ck_assert(registration_drop(&client_mrs[0]));
 	ck_assert(registration_pd_closing(&pd));
 	ck_assert_uint_eq(standin_registered(), 0);
 	registration_pd_closed(&pd, false);
@@ -316,7 +316,7 @@ TEST(registration, closing_a_device_ends_everything_on_it)
 	registration_context_closing(DEVICE);
 	ck_assert_uint_eq(standin_registered(), 1);
 	ck_assert(standin_covers(keys.lkey, HOME));
-	ck_assert(registration_drop(&handles[0]));
+	ck_assert(registration_drop(&client_mrs[0]));
 }
 
 TEST(registration, a_forked_child_touches_nothing_of_its_parent_s)
@@ -328,16 +328,16 @@ TEST(registration, a_forked_child_touches_nothing_of_its_parent_s)
 	ck_assert_uint_ne(ask(0, HOME, 4096), 0);
 	child = fork();
 	if (!child)
-		_exit(process_is_passive() && registration_holds(&handles[0]) &&
-				      registration_drop(&handles[0]) &&
-				      !registration_drop(&handles[0]) &&
-				      !registration_drop(&handles[1]) && standin_registered() == 1
+		_exit(process_is_passive() && registration_holds(&client_mrs[0]) &&
+				      registration_drop(&client_mrs[0]) &&
+				      !registration_drop(&client_mrs[0]) &&
+				      !registration_drop(&client_mrs[1]) && standin_registered() == 1
 			      ? 0
 			      : 1);
 	ck_assert_int_eq(waitpid(child, &status, 0), child);
 	ck_assert_int_eq(status, 0);
 	ck_assert(!process_is_passive());
-	ck_assert(registration_drop(&handles[0]));
+	ck_assert(registration_drop(&client_mrs[0]));
 }
 
 SUITE("registration")

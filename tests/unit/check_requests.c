@@ -20,7 +20,7 @@ static unsigned int ask_for_small(void)
 		begin(HOME + i * 1024, 1000);
 	for (unsigned int i = 0; i < SMALL; i++) {
 		ck_assert(standin_covers(ask(0, HOME + i * 1024, 1000), HOME + i * 1024 + 999));
-		ck_assert(registration_drop(&handles[0]));
+		ck_assert(registration_drop(&client_mrs[0]));
 	}
 	return standin_registrations();
 }
@@ -54,7 +54,7 @@ START_TEST(what_has_been_served_before_is_served_at_once)
 	ck_assert(!registration_hit(&request, &keys));
 	ck_assert(registration_request(&request, &keys));
 	key = keys.lkey;
-	request.client_mr = &handles[1];
+	request.client_mr = &client_mrs[1];
 	ck_assert(registration_hit(&request, &keys));
 	ck_assert_uint_eq(keys.lkey, key);
 	ck_assert_uint_eq(statistics_tallied(TALLY_hits), 1);
@@ -70,8 +70,8 @@ START_TEST(what_has_been_served_before_is_served_at_once)
 	request.length = 0;
 	ck_assert(!registration_hit(&request, &keys));
 	request.length = 1;
-	ck_assert(registration_drop(&handles[0]));
-	ck_assert(registration_drop(&handles[1]));
+	ck_assert(registration_drop(&client_mrs[0]));
+	ck_assert(registration_drop(&client_mrs[1]));
 	end(HOME);
 	ck_assert(!registration_hit(&request, &keys));
 	begin(HOME, BLOCK);
@@ -94,7 +94,7 @@ START_TEST(what_only_a_dma_buf_reaches_is_served_to_who_asks_by_one)
 	ck_assert(standin_covers(keys.lkey, HOME));
 	end(HOME);
 	ck_assert_uint_eq(standin_registered(), 0);
-	ck_assert(registration_drop(&handles[0]));
+	ck_assert(registration_drop(&client_mrs[0]));
 }
 END_TEST
 
@@ -108,7 +108,7 @@ START_TEST(a_hit_by_address_is_not_what_only_a_dma_buf_may_have)
 	memory_allocated(ALLOCATION_POOL, HOME, BLOCK);
 	ck_assert(registration_request(&request, &keys));
 	request.dma_buf = false;
-	request.client_mr = &handles[1];
+	request.client_mr = &client_mrs[1];
 	ck_assert(!registration_request(&request, &keys));
 	ck_assert(!registration_hit(&request, &keys));
 }
@@ -230,7 +230,7 @@ START_TEST(no_handle_is_given_for_what_was_freed_while_its_region_was_in_the_mak
 		pthread_join(threads[i], NULL);
 	ck_assert_uint_eq(first.key, 0);
 	ck_assert_uint_eq(statistics_get(forwarded_freed), 1);
-	ck_assert(!registration_holds(&handles[0]));
+	ck_assert(!registration_holds(&client_mrs[0]));
 	ck_assert(standin_covers(neighbour.key, neighbour.address));
 	end(neighbour.address);
 	ck_assert_uint_eq(standin_registered(), 0);

@@ -55,7 +55,7 @@ static void serve_until_the_free(bool dma_buf, uint64_t size, uint64_t offset, u
 	end(base);
 	ck_assert(!standin_covers(keys.lkey, base));
 	for (int i = 0; i < 4; i++)
-		ck_assert(registration_drop(&handles[i]));
+		ck_assert(registration_drop(&client_mrs[i]));
 	ck_assert_uint_eq(standin_registered(), 0);
 }
 
@@ -142,7 +142,7 @@ TEST(off, a_free_leaves_the_rounded_range_of_its_neighbour)
 	ck_assert(request_by(false, 0, HOME, 1008, &keys));
 	end(HOME + 1024);
 	ck_assert(standin_covers(keys.lkey, HOME + 1007));
-	ck_assert(registration_holds(&handles[0]));
+	ck_assert(registration_holds(&client_mrs[0]));
 	end(HOME);
 	ck_assert_uint_eq(standin_registered(), 0);
 	ck_assert_uint_eq(statistics_get(revoked), 1);

@@ -9,7 +9,7 @@
 #include "registration/policy.h"
 #include "registration_fixture.h"
 
-#define SCRATCH (3 * BLOCK) /* of another class than the memory of activate() */
+#define SCRATCH (3 * BLOCK) /* of another class than the memory of enable_domain() */
 
 static uint64_t made(void)
 {
@@ -32,7 +32,7 @@ static void use(uint64_t size)
 {
 	begin(HOME, size);
 	ck_assert_uint_ne(ask(0, HOME, BLOCK), 0);
-	ck_assert(registration_drop(&handles[0]));
+	ck_assert(registration_drop(&client_mrs[0]));
 	end(HOME);
 }
 
@@ -49,7 +49,7 @@ TEST(vain, eight_in_a_row_end_a_class_and_a_request_begins_it_again)
 {
 	uint64_t before;
 
-	activate();
+	enable_domain();
 	ck_assert_uint_eq(made_in_vain(50, SCRATCH), POLICY_VAIN);
 	/* All sizes of that power of two, and no other. */
 	ck_assert_uint_eq(made_in_vain(50, 2 * BLOCK), 0);
@@ -69,7 +69,7 @@ TEST(vain, eight_in_a_row_end_a_class_and_a_request_begins_it_again)
 
 TEST(vain, a_request_in_between_begins_a_new_row)
 {
-	activate();
+	enable_domain();
 	for (unsigned int i = 0; i < 10; i++) {
 		ck_assert_uint_eq(made_in_vain(POLICY_VAIN - 1, SCRATCH), POLICY_VAIN - 1);
 		use(SCRATCH);
@@ -79,7 +79,7 @@ TEST(vain, a_request_in_between_begins_a_new_row)
 
 TEST(vain, memory_that_lives_on_is_no_proof)
 {
-	activate();
+	enable_domain();
 	for (unsigned int i = 0; i < 100; i++)
 		begin(HOME + i * 4 * BLOCK, SCRATCH);
 	ck_assert_uint_eq(made(), 100);
@@ -94,7 +94,7 @@ TEST(vain, a_domain_counts_for_itself)
 	struct registration_keys keys;
 
 	registration_pd_opened(&other, false);
-	activate();
+	enable_domain();
 	begin(HOME + 900 * BLOCK, BLOCK);
 	ck_assert(ask_in(&other, 100, HOME + 900 * BLOCK, 64, RIGHTS, &keys));
 	/* Requests in the first domain alone. */
@@ -103,7 +103,7 @@ TEST(vain, a_domain_counts_for_itself)
 	ck_assert_uint_eq(made_in_vain(1, SCRATCH), 1);
 	ck_assert_uint_eq(statistics_tallied(TALLY_hits), 40);
 	/* The end of the second domain ends its count, too. */
-	ck_assert(registration_drop(&handles[100]));
+	ck_assert(registration_drop(&client_mrs[100]));
 	ck_assert(registration_pd_closing(&other));
 	registration_pd_closed(&other, true);
 	ck_assert_uint_eq(made_in_vain(20, SCRATCH), POLICY_VAIN - 1);

@@ -43,7 +43,7 @@ TEST(worker, a_client_waits_for_the_region_in_flight_alone)
 	struct asking asking = { .handle = 0, .address = HOME };
 	pthread_t thread;
 
-	activate();
+	enable_domain();
 	standin_block(true);
 	begin(HOME, BLOCK);
 	standin_await_blocked(1); /* the worker registers HOME */
@@ -63,7 +63,7 @@ TEST(worker, a_client_takes_a_queued_region_over)
 	struct asking asking = { .handle = 0, .address = HOME + BLOCK };
 	pthread_t thread;
 
-	activate();
+	enable_domain();
 	standin_block(true);
 	begin(HOME, BLOCK);
 	standin_await_blocked(1); /* the worker registers HOME; HOME + BLOCK stays queued */
@@ -80,7 +80,7 @@ TEST(worker, a_client_takes_a_queued_region_over)
 
 TEST(worker, a_free_cancels_a_queued_region)
 {
-	activate();
+	enable_domain();
 	standin_block(true);
 	begin(HOME, BLOCK);
 	standin_await_blocked(1);
@@ -96,7 +96,7 @@ TEST(worker, a_free_waits_until_the_region_in_flight_is_gone)
 	uint64_t address = HOME;
 	pthread_t thread;
 
-	activate();
+	enable_domain();
 	standin_block(true);
 	begin(HOME, BLOCK);
 	standin_await_blocked(1);
@@ -150,7 +150,7 @@ static void begin_export(void)
 						     .accepts = accept_all };
 
 	method.unpin = standin_method.unpin;
-	activate();
+	enable_domain();
 	registration_forced_method = &method;
 	begin(HOME, BLOCK);
 	while (exported < 0)
@@ -258,7 +258,7 @@ TEST(all, a_thread_that_cannot_be_started_is_tried_again)
 	ck_assert(log && dup2(fileno(log), STDOUT_FILENO) == STDOUT_FILENO);
 	ck_assert_int_eq(dup2(STDOUT_FILENO, STDERR_FILENO), STDERR_FILENO);
 	refusing = true;
-	activate();
+	enable_domain();
 	rewind(log);
 	ck_assert(fgets(line, sizeof(line), log) && strstr(line, "pthread_create: EAGAIN (11)"));
 	ck_assert_uint_eq(refused, 1);
@@ -301,7 +301,7 @@ TEST(worker, a_protection_domain_waits_for_a_free_that_deregisters_in_it)
 
 	begin(HOME, BLOCK);
 	ck_assert_uint_ne(ask(0, HOME, 4096), 0);
-	registration_drop(&handles[0]);
+	registration_drop(&client_mrs[0]);
 	standin_block_unpin(true);
 	ck_assert_int_eq(pthread_create(&freeing, NULL, free_on_thread, &address), 0);
 	standin_await_blocked_unpin();
@@ -325,7 +325,7 @@ TEST(worker, a_free_waits_for_the_end_of_the_protection_domain_that_deregisters_
 
 	begin(HOME, BLOCK);
 	ck_assert_uint_ne(ask(0, HOME, 4096), 0);
-	registration_drop(&handles[0]);
+	registration_drop(&client_mrs[0]);
 	standin_block_unpin(true);
 	ck_assert_int_eq(pthread_create(&closing, NULL, close_on_thread, NULL), 0);
 	standin_await_blocked_unpin();
@@ -360,10 +360,10 @@ static void *stress(void *argument)
 		if (!key || !standin_covers(key, base + 100))
 			return (void *)"a request got a key that does not cover its memory";
 		if (rand_r(&seed) % 2)
-			registration_drop(&handles[handle]);
+			registration_drop(&client_mrs[handle]);
 		end(base);
 		pthread_mutex_unlock(&slots[slot]);
-		registration_drop(&handles[handle]);
+		registration_drop(&client_mrs[handle]);
 	}
 	return NULL;
 }

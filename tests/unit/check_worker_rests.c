@@ -163,7 +163,7 @@ static void delayed(uint64_t expected)
 static void set_up_worker(void)
 {
 	set_up();
-	activate();
+	enable_domain();
 	polls_end(1 + POLLS);
 	waits(SLEEP);
 	registered(0);

@@ -12,7 +12,7 @@
 
 extern pthread_mutex_t registration_mutex; /* registration/lock.h */
 
-#define AT(i) ((void *)&handles[i])
+#define AT(i) ((void *)&client_mrs[i])
 
 static inline uint64_t buffer(unsigned int i)
 {

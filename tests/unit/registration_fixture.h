@@ -26,7 +26,7 @@
 
 static struct ibv_pd pd = { .context = DEVICE, .handle = 1 };
 /* Addresses that stand for providers' structs, as near to each other as structs can be. */
-static struct ibv_mr handles[256];
+static struct ibv_mr client_mrs[256];
 
 static inline void begin(uint64_t base, uint64_t size)
 {
@@ -50,7 +50,7 @@ static inline struct registration_request request_in(struct ibv_pd *in, int hand
 					      .length = length,
 					      .iova = address,
 					      .access = access,
-					      .client_mr = &handles[handle] };
+					      .client_mr = &client_mrs[handle] };
 }
 
 static inline bool ask_in(struct ibv_pd *in, int handle, uint64_t address, uint64_t length,
@@ -138,7 +138,7 @@ static inline void set_up_eager(void)
 }
 
 /* Enables the domain by a first request: later allocations are registered in the background. */
-static inline void activate(void)
+static inline void enable_domain(void)
 {
 	begin(HOME + 1000 * BLOCK, BLOCK);
 	ck_assert_uint_ne(ask(255, HOME + 1000 * BLOCK, 4096), 0);

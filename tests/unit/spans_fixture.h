@@ -92,7 +92,7 @@ static inline bool by_dma_buf(uint64_t address, uint64_t length, uint64_t younge
 
 	request.dma_buf = true;
 	request.youngest = youngest;
-	return registration_request(&request, &keys) && registration_drop(&handles[9]);
+	return registration_request(&request, &keys) && registration_drop(&client_mrs[9]);
 }
 
 static inline uint64_t statistic(const char *name)
