@@ -589,11 +589,9 @@ static void miss_export(struct miss *miss, struct region *region)
 	region_flush(miss->ending);
 	if (region->ended || !room_fits(region))
 		return;
-	region->exporting = true;
 	registration_unlock();
 	pinning_prepare(&request);
 	registration_lock();
-	region->exporting = false;
 	miss->source = request.source;
 }
 
@@ -641,6 +639,7 @@ static struct region *miss_register(struct miss *miss, int *error)
 {
 	struct region *region = region_begin(miss->domain, miss->allocation, &miss->range), *other;
 	uint64_t start = system_clock();
+	bool flying = false;
 	int held;
 
 	registration_assert_held();
@@ -652,10 +651,14 @@ static struct region *miss_register(struct miss *miss, int *error)
 	region->speculative = !miss->client;
 	region->dma_buf_only |= miss->dma_buf_only;
 	region->ids = miss->ids;
-	if (!miss->client)
+	if (!miss->client) {
+		region->exporting = true;
 		miss_export(miss, region);
+		flying = region_find_flight(miss->domain, &miss->range);
+		region->exporting = false;
+	}
 	other = miss_find_other(miss, entry_of(miss->domain, miss->allocation));
-	*error = other || region->ended ? ENDED : miss_make(miss, region);
+	*error = other || flying || region->ended ? ENDED : miss_make(miss, region);
 	if (*error || region->ended || !ready_export_fits(region, &miss->source) ||
 	    miss_find_other(miss, entry_of(miss->domain, miss->allocation)))
 		miss_close_export(miss);
