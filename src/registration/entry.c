@@ -121,16 +121,17 @@ bool entry_has_place(const struct domain *domain, const struct entry *entry,
 	return idle;
 }
 
-/* A hit may take a region that was idle. */
-static bool entry_empty(struct entry *entry, uint64_t *place, struct region **ending)
+/* A hit may take a region that was idle. Its end takes it from the entries of all allocations:
+ * while only another one named it, a late hit of this allocation would end with that one. */
+static bool entry_empty(uint64_t *place, struct region **ending)
 {
 	struct region *region = holds_region(*place);
 
-	if (region && region->entries == 1 && !region_claim(region))
+	if (region && (region_is_held(region) || !region_claim(region)))
 		return false;
 	if (region) {
 		add_relaxed(&holds_time, 1);
-		entry_unname(entry, region, ending);
+		region_end(region, ending);
 	}
 	*place = 0;
 	return true;
@@ -147,7 +148,7 @@ bool entry_name(struct domain *domain, struct entry *entry, struct region *regio
 		region->listed = true;
 	} else {
 		place = range->whole ? &entry->regions[0] : entry_find_place(entry);
-		if (!place || !entry_empty(entry, place, ending))
+		if (!place || !entry_empty(place, ending))
 			return false;
 		*place = holds_of(region->hits);
 	}

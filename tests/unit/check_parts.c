@@ -385,6 +385,26 @@ TEST(limited, a_further_part_takes_the_place_of_an_idle_one)
 	ck_assert_uint_eq(standin_registered(), 0);
 }
 
+/* While a neighbour alone named the region, a late hit of this allocation would end with the
+ * neighbour. */
+TEST(limited, a_granule_whose_place_is_taken_ends_for_all_allocations)
+{
+	end(HOME);
+	begin(HOME, 4096);
+	begin(HOME + 4096, 100 * GIB);
+	use(HOME + 4096, 4096);
+	use(HOME, 4096);
+	ck_assert_uint_eq(standin_registered(), 1);
+	for (unsigned int i = 1; i <= POLICY_PARTS; i++)
+		use(HOME + i * GIB / 2, 4096);
+	ck_assert_uint_eq(standin_registered(), POLICY_PARTS);
+	use(HOME, 4096);
+	ck_assert_uint_eq(standin_registered(), POLICY_PARTS + 1);
+	end(HOME);
+	end(HOME + 4096);
+	ck_assert_uint_eq(standin_registered(), 0);
+}
+
 TEST(limited, requests_are_forwarded_while_client_mrs_hold_all_parts)
 {
 	uint32_t keys[POLICY_PARTS];
