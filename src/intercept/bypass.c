@@ -98,14 +98,15 @@ static void bypass_report(void)
 
 const char bypass_probe[] = "cuMemFree_v2";
 
-/* The dlopen of another object, which may hand on to this library's: dlopen_decide() answers this
- * string, known by its address. */
+/* The dlopen of another object, which may hand on to this library's: dlopen_decide() knows this
+ * string by its address, and answers the program's handle. Wrappers read what a handle names. */
 static const char bypass_probe_file[] = "libpeerpin-probe.so";
 
-static void *bypass_echo(const char *file, int mode)
+static void *bypass_answer(const char *file, int mode)
 {
+	(void)file;
 	(void)mode;
-	return (void *)file;
+	return loaded_program();
 }
 
 /* Other preloads: one that precedes this library receives linked calls and look-ups. Whether it
@@ -114,6 +115,7 @@ static void bypass_check_scope(void)
 {
 	void *(*first_dlsym)(void *, const char *) = loaded_first("dlsym");
 	void *(*first_dlopen)(const char *, int) = loaded_first("dlopen");
+	static const char unprobed[][8] = { "dlmopen", "dlvsym" };
 	const void *first;
 
 	for (const struct entry_point *row = cuda_entries; row < cuda_entries + CUDA_ENTRIES;
@@ -126,8 +128,14 @@ static void bypass_check_scope(void)
 	    first_dlsym(loaded_program(), bypass_probe) != (const void *)bypass_probe)
 		bypass_note_owner(BYPASS_PRECEDING, (const void *)first_dlsym);
 	if (first_dlopen && (void *)first_dlopen != bypass_loader("dlopen") &&
-	    first_dlopen(bypass_probe_file, RTLD_LAZY) != (const void *)bypass_probe_file)
+	    first_dlopen(bypass_probe_file, RTLD_LAZY) != loaded_program())
 		bypass_note_owner(BYPASS_PRECEDING, (const void *)first_dlopen);
+	/* These have no name that a probe could hand on. */
+	for (size_t i = 0; i < sizeof(unprobed) / sizeof(unprobed[0]); i++) {
+		first = loaded_first(unprobed[i]);
+		if (first && first != bypass_loader(unprobed[i]))
+			bypass_note_owner(BYPASS_PRECEDING, first);
+	}
 }
 
 /* Each thread that finds the first check due completes it: a record is used only after the thread's
@@ -143,10 +151,11 @@ __attribute__((cold)) void bypass_check_now(void)
 		auditor = loaded_auditor();
 		if (auditor)
 			bypass_note(BYPASS_AUDITOR, *auditor ? auditor : "an object");
-		store_release(&is_checked, true);
+		/* Before the constructor audit libraries are not known. */
+		store_release(&is_checked, process_begins);
 	}
 	/* The store precedes the report: a cause stored from here on sets the flag anew. */
-	store_seq_cst(&bypass_is_pending, false);
+	store_seq_cst(&bypass_is_pending, !process_begins);
 	bypass_report();
 	errno = saved_errno;
 }
@@ -155,9 +164,10 @@ void bypass_check_hidden(void)
 {
 	int saved_errno = errno, found = load_seq_cst(&cause);
 
-	/* A program without the driver may open any object with RTLD_DEEPBIND. The driver of
-	 * another namespace is not found. */
-	if (found && !process_is_passive() && (found != BYPASS_DEEPBIND || driver_served(NULL))) {
+	/* A program without the driver may open any object with RTLD_DEEPBIND, and look up any
+	 * dlopen. The driver of another namespace is not found. */
+	if (found && !process_is_passive() &&
+	    ((found != BYPASS_DEEPBIND && found != BYPASS_LOADER) || driver_served(NULL))) {
 		process_activate(); /* an active process writes its requested files */
 		bypass_report();
 	}
@@ -200,15 +210,26 @@ bool bypass_is_only_loader(const char *symbol)
 	       loaded_next_before_libc(symbol) == loaded_in_libc(symbol);
 }
 
+static bool bypass_is_load(const char *symbol)
+{
+	return text_equals(symbol, "dlopen") || text_equals(symbol, "dlmopen");
+}
+
 void *bypass_loader_found(void *found, const char *symbol)
 {
 	if (!found || !loaded_share_object(found, loaded_in_libc(symbol)))
 		return found;
 	if (bypass_is_only_loader(symbol))
 		return bypass_loader(symbol);
-	if (text_equals(symbol, "dlopen") || text_equals(symbol, "dlmopen"))
+	if (bypass_is_load(symbol))
 		bypass_note(BYPASS_LOADER, symbol);
 	return found;
+}
+
+void bypass_note_next_loader(const char *symbol, const void *caller)
+{
+	if (bypass_is_load(symbol) && !bypass_is_only_loader(symbol) && !loaded_at(caller, symbol))
+		bypass_note(BYPASS_LOADER, symbol);
 }
 
 /* ---- the exported functions ---- */
@@ -246,7 +267,7 @@ void *dlopen_decide(const char *file, int mode, void *unused, const void *caller
 
 	(void)unused;
 	if (file == bypass_probe_file)
-		return (void *)bypass_echo;
+		return (void *)bypass_answer;
 	loaded_begin_load(mode);
 	if (mode & RTLD_DEEPBIND)
 		bypass_note_load(BYPASS_DEEPBIND, file, mode, caller);
@@ -289,12 +310,17 @@ static void *bypass_dlvsym_alloc_pd(void *handle, const char *symbol, const char
 	return verbs_client_entry(bypass_dlvsym(handle, symbol, version));
 }
 
-void *dlvsym_decide(void *handle, const char *symbol)
+void *dlvsym_decide(void *handle, const char *symbol, const char *version, const void *caller)
 {
 	bool by_scope = handle == RTLD_NEXT || handle == RTLD_DEFAULT;
 
+	(void)version;
+
 	if (symbol && bypass_loader(symbol) && (!by_scope || bypass_is_only_loader(symbol)))
 		return (void *)bypass_dlvsym_loader;
+	/* The version skips the exports of preloads, which have none. */
+	if (symbol && bypass_loader(symbol))
+		bypass_note_next_loader(symbol, caller);
 	if (symbol && !by_scope && verbs_client_is_entry(symbol))
 		return (void *)bypass_dlvsym_alloc_pd;
 	return bypass_next_of(&next_dlvsym, "dlvsym");

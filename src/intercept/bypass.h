@@ -63,6 +63,10 @@ bool bypass_is_only_loader(const char *symbol);
 /* The result of a look-up of such a function: for libc's definition this library's. */
 void *bypass_loader_found(void *found, const char *symbol);
 
+/* Such a function is looked up behind the caller's object, or by its version: beside a third
+ * definition that may find libc's. The caller's object may be the third one, which hands on. */
+void bypass_note_next_loader(const char *symbol, const void *caller);
+
 /* Decision for one dlsym call: jump to `jump` with unchanged arguments or, if NULL, return
  * `answer`. The assembly calls dlsym_decide() on every look-up in the process. For names outside
  * the tables it takes no lock, allocates nothing and reads only them (resolve.c). */
@@ -81,6 +85,6 @@ extern const char bypass_probe[];
  * arguments and its caller's address unchanged. */
 void *dlopen_decide(const char *file, int mode, void *unused, const void *caller);
 void *dlmopen_decide(long name_space, const char *file, int mode, const void *caller);
-void *dlvsym_decide(void *handle, const char *symbol);
+void *dlvsym_decide(void *handle, const char *symbol, const char *version, const void *caller);
 
 #endif

@@ -239,6 +239,8 @@ struct dlsym_verdict dlsym_decide(void *handle, const char *symbol, void *caller
 	if (handle == RTLD_NEXT || handle == RTLD_DEFAULT) {
 		if (handle == RTLD_NEXT && bypass_loader(symbol) && bypass_is_only_loader(symbol))
 			verdict.jump = resolve_first_loader;
+		else if (handle == RTLD_NEXT && bypass_loader(symbol))
+			bypass_note_next_loader(symbol, caller);
 		/* UCX looks up functions by RTLD_NEXT, and finds the driver's. */
 		else if (entry_is_only_ours(handle, symbol))
 			verdict.jump = resolve_nothing;

@@ -116,7 +116,8 @@ bool keep_await_current(void)
 	CUresult result;
 	bool relaxed, waited;
 
-	if (captures_may_be_open() || !driver->cuCtxGetCurrent ||
+	/* Captures of callers that bypass are not known. */
+	if (captures_may_be_open() || memory_is_verified() || !driver->cuCtxGetCurrent ||
 	    driver->cuCtxGetCurrent(&current) != CUDA_SUCCESS || !current)
 		return false;
 	relaxed = driver_relax_capture(&mode);

@@ -101,15 +101,25 @@ static pthread_mutex_t observe_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static _Atomic uint32_t frees;
 
+/* A signal handler that ends the process may have interrupted this thread with the lock held. */
+static __thread bool observe_is_here __attribute__((tls_model("initial-exec")));
+
+static void observe_end(void)
+{
+	lock_drop(&observe_lock);
+	observe_is_here = false;
+}
+
 /* Take the lock. False: there is no memory for the tables, and the lock is not held. */
 static bool observe_begin(void)
 {
+	observe_is_here = true;
 	lock_take(&observe_lock);
 	if (__builtin_expect(tables != NULL, 1))
 		return true;
 	tables = pool_map(sizeof(*tables));
 	if (!tables) {
-		lock_drop(&observe_lock);
+		observe_end();
 		return false;
 	}
 	tables->observed.begun_ns = kernel_time(CLOCK_REALTIME);
@@ -118,11 +128,6 @@ static bool observe_begin(void)
 	text_copy(tables->observed.callers[0].name, sizeof(tables->observed.callers[0].name),
 		  "unknown");
 	return true;
-}
-
-static void observe_end(void)
-{
-	lock_drop(&observe_lock);
 }
 
 static void observe_sum(struct observed_sum *sum, uint64_t bytes, uint64_t ns)
@@ -976,7 +981,7 @@ static void memory_conclude(uint32_t tree)
 
 const struct observed *observe_conclude(void)
 {
-	if (!tables)
+	if (!tables || observe_is_here)
 		return NULL;
 	lock_take(&observe_lock);
 	for (uint32_t i = 0; i < MRS && tables->mr_count; i++) {

@@ -103,8 +103,10 @@ static int snapshot_begin(void)
 		return error;
 	runtime_name_file(path, snapshot);
 	error = snapshot_write_next();
-	if (error)
+	if (error) {
+		store_relaxed(&snapshot_due, 0);
 		snapshot[0] = '\0';
+	}
 	return error;
 }
 
