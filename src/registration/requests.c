@@ -744,6 +744,7 @@ struct serving {
 	bool parts_only;       /* a longer range than the request's did not fit, or failed */
 	bool again;	       /* after a wait */
 	uint64_t waited_since; /* 0: no wait */
+	uint64_t waited;       /* ns, of all waits */
 	bool enabled;
 	enum service service;  /* if served */
 	struct region *ending; /* ended meanwhile, to deregister without the lock */
@@ -816,23 +817,16 @@ static enum look requests_look_for_span(struct miss *miss, struct entry *entry,
 /* For the next registration_wake(); the request then looks again. */
 static void requests_wait(struct serving *serving)
 {
+	uint64_t start = system_clock();
+
 	serving->again = true;
 	if (!serving->waited_since)
-		serving->waited_since = system_clock();
+		serving->waited_since = start;
 	if (serving->ending)
 		region_flush(&serving->ending);
 	else
 		registration_sleep();
-}
-
-static void requests_count_wait(const struct serving *serving)
-{
-	uint64_t waited = serving->waited_since ? system_clock() - serving->waited_since : 0;
-
-	if (!waited)
-		return;
-	statistics_add(program_ns, waited);
-	statistics_time(waited_ns, waited, wait_ns);
+	serving->waited += system_clock() - start;
 }
 
 static void requests_count_served(enum service service)
@@ -940,7 +934,6 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	}
 	if (look == REFUSED || look == GONE)
 		return look == GONE ? FORWARDED_freed : FORWARDED_failed;
-	requests_count_wait(serving);
 	requests_count_use(serving, miss.domain, entry);
 	serving->service = serving->waited_since ? WAITED : HIT;
 	if (look == MISSING)
@@ -1055,6 +1048,10 @@ static enum outcome requests_try(struct serving *serving, struct registration_ke
 		worker_wake();
 	if (serving->enabled)
 		domain_log_enabled(domain_access(request));
+	if (serving->waited) {
+		statistics_add(program_ns, serving->waited);
+		statistics_time(waited_ns, serving->waited, wait_ns);
+	}
 	if (outcome == SERVED) {
 		requests_count_served(serving->service);
 		memory_used_by_adapter(allocation);
