@@ -208,11 +208,13 @@ LOOP_TEST(registration, what_fails_for_a_reason_of_the_moment_is_tried_at_each_r
 {
 	static const int errors[] = { PINNING_NO_CONTEXT, -EAGAIN, -EINTR };
 
+	count_own_pins();
 	begin(HOME, BLOCK);
 	standin_fail_with(errors[_i]);
+	/* The worker may try, too. */
 	for (unsigned int tries = 1; tries <= 5; tries++) {
 		ck_assert_uint_eq(ask(0, HOME, BLOCK), 0);
-		ck_assert_uint_eq(standin_attempts(), tries);
+		ck_assert_uint_eq(own_pins, tries);
 	}
 	standin_fail_with(0);
 	ck_assert_uint_ne(ask(0, HOME, BLOCK), 0);
