@@ -162,11 +162,15 @@ __attribute__((cold)) void bypass_check_now(void)
 
 void bypass_check_hidden(void)
 {
-	int saved_errno = errno, found = load_seq_cst(&cause);
+	int found = load_seq_cst(&cause), saved_errno;
 
+	/* An inert process binds no function lazily, not even that of errno. */
+	if (!found)
+		return;
+	saved_errno = errno;
 	/* A program without the driver may open any object with RTLD_DEEPBIND, and look up any
 	 * dlopen. The driver of another namespace is not found. */
-	if (found && !process_is_passive() &&
+	if (!process_is_passive() &&
 	    ((found != BYPASS_DEEPBIND && found != BYPASS_LOADER) || driver_served(NULL))) {
 		process_activate(); /* an active process writes its requested files */
 		bypass_report();
