@@ -659,8 +659,7 @@ static struct region *miss_register(struct miss *miss, int *error)
 	}
 	other = miss_find_other(miss, entry_of(miss->domain, miss->allocation));
 	*error = other || flying || region->ended ? ENDED : miss_make(miss, region);
-	if (*error || region->ended || !ready_export_fits(region, &miss->source) ||
-	    miss_find_other(miss, entry_of(miss->domain, miss->allocation)))
+	if (*error || region->ended || !ready_export_fits(region, &miss->source))
 		miss_close_export(miss);
 	miss->duration = system_clock() - start;
 	region->background_ns = miss->client ? 0 : miss->duration;
