@@ -214,11 +214,8 @@ static void *resolve_loader(void *handle, const char *symbol)
 /* The only definitions are this library's and libc's: for RTLD_NEXT the first. */
 static void *resolve_first_loader(void *handle, const char *symbol)
 {
-	void *found;
-
 	(void)handle;
-	found = resolve_in_chain(RTLD_DEFAULT, symbol);
-	return found;
+	return resolve_in_chain(RTLD_DEFAULT, symbol);
 }
 
 struct dlsym_verdict dlsym_decide(void *handle, const char *symbol, void *caller)

@@ -98,8 +98,8 @@ struct observed {
 	struct observed_size sizes[SIZES];
 };
 
-/* Count what is alive as leaked or unsynchronized. NULL: nothing was recorded, or this thread was
- * interrupted while it recorded. Other threads may still record. */
+/* Count live MRs as leaked, and memory as unsynchronized. NULL: nothing was recorded, or this
+ * thread was interrupted while it recorded. Other threads may still record. */
 const struct observed *observe_conclude(void);
 
 #endif

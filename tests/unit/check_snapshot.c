@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_snapshot.c -- the file of a process with its latest numbers; what is left at exit */
+/* check_snapshot.c -- the file of a process with its latest numbers, and its end at exit */
 #include "suite.h"
 
 #include <errno.h>
