@@ -240,7 +240,7 @@ void call_drop(struct client *client, unsigned int handle)
 		       held->known ? "served and not given back" : "not served, or given back");
 	if (held->known && held->alive && held->kept)
 		call_settle_kept(client, held, before, true);
-	client->totals.late += held->known && !held->alive && !model_may_share(held);
+	client->totals.late += held->known && !held->alive && !held->perhaps;
 	held->known = false;
 }
 

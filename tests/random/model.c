@@ -125,7 +125,8 @@ void model_memory_ending(struct client *client, struct model_memory *memory)
 		    (handle->memory != memory && !has_mapping(handle, memory)))
 			continue;
 		handle->alive = false;
-		if (model_may_share(handle))
+		handle->perhaps = model_may_share(handle);
+		if (handle->perhaps)
 			client->totals.perhaps++;
 		else
 			client->totals.revoked++;

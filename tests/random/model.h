@@ -37,6 +37,7 @@ struct model_memory {
 struct model_handle {
 	bool known; /* served, not yet deregistered */
 	bool alive; /* memory and protection domain are live */
+	bool perhaps; /* its memory has ended; other memory of its region may be live */
 	/* The program has freed the memory, and it was kept: it is live until its release. */
 	bool kept;
 	uint64_t buffer_id, record;
