@@ -72,8 +72,8 @@ static const char *bypass_text(enum bypass_cause of)
 		return "was found in another namespace: calls of it bypass peerpin. Load the "
 		       "driver without dlmopen";
 	case BYPASS_LOADER:
-		return "of libc was looked up beside another definition: loads by it may bypass "
-		       "peerpin. Run without the library that defines it";
+		return "of libc was looked up beside another definition: loads and look-ups by it "
+		       "may bypass peerpin. Run without the library that defines it";
 	case BYPASS_NONE:
 		break;
 	}
@@ -214,26 +214,20 @@ bool bypass_is_only_loader(const char *symbol)
 	       loaded_next_before_libc(symbol) == loaded_in_libc(symbol);
 }
 
-static bool bypass_is_load(const char *symbol)
+void bypass_note_loader(const char *symbol, const void *caller)
 {
-	return text_equals(symbol, "dlopen") || text_equals(symbol, "dlmopen");
+	if (!loaded_at(caller, symbol))
+		bypass_note(BYPASS_LOADER, symbol);
 }
 
-void *bypass_loader_found(void *found, const char *symbol)
+void *bypass_loader_found(void *found, const char *symbol, const void *caller)
 {
 	if (!found || !loaded_share_object(found, loaded_in_libc(symbol)))
 		return found;
 	if (bypass_is_only_loader(symbol))
 		return bypass_loader(symbol);
-	if (bypass_is_load(symbol))
-		bypass_note(BYPASS_LOADER, symbol);
+	bypass_note_loader(symbol, caller);
 	return found;
-}
-
-void bypass_note_next_loader(const char *symbol, const void *caller)
-{
-	if (bypass_is_load(symbol) && !bypass_is_only_loader(symbol) && !loaded_at(caller, symbol))
-		bypass_note(BYPASS_LOADER, symbol);
 }
 
 /* ---- the exported functions ---- */
@@ -305,7 +299,8 @@ static void *bypass_dlvsym_loader(void *handle, const char *symbol, const char *
 {
 	void *scope = handle == RTLD_NEXT ? RTLD_DEFAULT : handle;
 
-	return bypass_loader_found(bypass_dlvsym(scope, symbol, version), symbol);
+	return bypass_loader_found(bypass_dlvsym(scope, symbol, version), symbol,
+				   __builtin_return_address(0));
 }
 
 /* NCCL looks ibv_alloc_pd up by dlvsym. */
@@ -324,7 +319,7 @@ void *dlvsym_decide(void *handle, const char *symbol, const char *version, const
 		return (void *)bypass_dlvsym_loader;
 	/* The version skips the exports of preloads, which have none. */
 	if (symbol && bypass_loader(symbol))
-		bypass_note_next_loader(symbol, caller);
+		bypass_note_loader(symbol, caller);
 	if (symbol && !by_scope && verbs_client_is_entry(symbol))
 		return (void *)bypass_dlvsym_alloc_pd;
 	return bypass_next_of(&next_dlvsym, "dlvsym");

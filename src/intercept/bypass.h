@@ -26,7 +26,7 @@ enum bypass_cause {
 	BYPASS_WRAPPER,	      /* a look-up returned another preload's own function */
 	BYPASS_SECOND_DRIVER, /* a look-up returned a function of a second libcuda */
 	BYPASS_FOREIGN,	      /* a look-up returned a function of another namespace */
-	BYPASS_LOADER,	      /* a look-up returned libc's dlopen beside another definition of it */
+	BYPASS_LOADER,	      /* a look-up returned libc's dlopen or dlsym beside another one */
 };
 
 /* Set the flag. The first cause and the name of its object are logged by the next
@@ -61,11 +61,11 @@ void *bypass_loader(const char *symbol);
 bool bypass_is_only_loader(const char *symbol);
 
 /* The result of a look-up of such a function: for libc's definition this library's. */
-void *bypass_loader_found(void *found, const char *symbol);
+void *bypass_loader_found(void *found, const char *symbol, const void *caller);
 
-/* Such a function is looked up behind the caller's object, or by its version: beside a third
- * definition that may find libc's. The caller's object may be the third one, which hands on. */
-void bypass_note_next_loader(const char *symbol, const void *caller);
+/* A look-up of such a function beside a third definition may find libc's. The caller's object may
+ * be the third one, which hands on. */
+void bypass_note_loader(const char *symbol, const void *caller);
 
 /* Decision for one dlsym call: jump to `jump` with unchanged arguments or, if NULL, return
  * `answer`. The assembly calls dlsym_decide() on every look-up in the process. For names outside

@@ -208,7 +208,8 @@ static void *resolve_alloc_pd(void *handle, const char *symbol)
 /* A function that loads objects, or one that looks up such functions. */
 static void *resolve_loader(void *handle, const char *symbol)
 {
-	return bypass_loader_found(resolve_in_chain(handle, symbol), symbol);
+	return bypass_loader_found(resolve_in_chain(handle, symbol), symbol,
+				   __builtin_return_address(0));
 }
 
 /* The only definitions are this library's and libc's: for RTLD_NEXT the first. */
@@ -237,7 +238,7 @@ struct dlsym_verdict dlsym_decide(void *handle, const char *symbol, void *caller
 		if (handle == RTLD_NEXT && bypass_loader(symbol) && bypass_is_only_loader(symbol))
 			verdict.jump = resolve_first_loader;
 		else if (handle == RTLD_NEXT && bypass_loader(symbol))
-			bypass_note_next_loader(symbol, caller);
+			bypass_note_loader(symbol, caller);
 		/* UCX looks up functions by RTLD_NEXT, and finds the driver's. */
 		else if (entry_is_only_ours(handle, symbol))
 			verdict.jump = resolve_nothing;

@@ -80,6 +80,22 @@ matches 'the table has their number' '*Bypassed by 1: peerpin does not see all c
     "$(LD_PRELOAD=$libs/stacked_reaching.so:$library PEERPIN_SUMMARY=table "$stacked" 2>&1)"
 stacked "$library:$libs/stacked_private.so" 0101 1010 1 "stacked_private.so $hides"
 
+# loads PRELOADS FUNCTION WAY LOG: a look-up of libc's function by the program
+loads() {
+    same "$2 by $3: $1" "${4:+$2 $4$'\n'}done" "$(LD_PRELOAD=$1 PEERPIN_LOG_LEVEL=warn timeout 60 "$loader" "$2" "$3" 2>&1 |
+        sed 's/^peerpin: <warn> \[[^]]*\] //; s/ From now on.*//')"
+}
+
+loader=$(built tests/intercept/loader)
+beside="of libc was looked up beside another definition: loads and look-ups by it may bypass peerpin. Run without the library that defines it."
+for function in dlopen dlsym; do
+    for way in next handle version; do
+        loads "$library" "$function" "$way" ''
+        loads "$library:$libs/loading.so" "$function" "$way" "$beside"
+    done
+done
+loads "$library:$chaining" dlopen handle ''
+
 for name in libjemalloc.so.2 libasan.so.8 libasan.so.6; do
     found=$(ldconfig -p 2>/dev/null | sed -n "s|.*\b$name .*x86-64.*=> ||p; s|.*\b$name .*AArch64.*=> ||p" | head -n 1)
     [ -n "$found" ] || found=$(${CC:-gcc} -print-file-name="$name" 2>/dev/null | grep / || :)
