@@ -40,7 +40,10 @@ static int summary_write_to(struct output *output, int fd, bool ended)
 
 /* ---- snapshots ---- */
 
-#define SNAPSHOT_NS	 500000000u
+/* Pauses between snapshots: doubled from the first to the longest, so that a short run that is
+ * killed leaves numbers, too. */
+#define SNAPSHOT_FIRST	 10000000u	    /* ns */
+#define SNAPSHOT_LONGEST 500000000u	    /* ns */
 #define SNAPSHOT_BYTES	 ((size_t)16 << 10) /* at most, for the room in the folder */
 #define SNAPSHOT_END_TRY 100		    /* times 1 ms, for the thread that writes one */
 
@@ -72,8 +75,10 @@ static int snapshot_write(struct output *output, bool ended)
 static int snapshot_write_next(void)
 {
 	static struct output output; /* too large for a thread's stack */
+	static uint64_t pause = SNAPSHOT_FIRST;
 
-	store_relaxed(&snapshot_due, system_coarse_clock() + SNAPSHOT_NS);
+	store_relaxed(&snapshot_due, system_coarse_clock() + pause);
+	pause = 2 * pause < SNAPSHOT_LONGEST ? 2 * pause : SNAPSHOT_LONGEST;
 	return snapshot_write(&output, false);
 }
 
