@@ -8,6 +8,7 @@
 #include <sys/auxv.h>
 #include <sys/vfs.h>
 
+#include "base/identity.h"
 #include "base/kernel.h"
 #include "base/loaded.h"
 #include "base/start.h"
@@ -105,14 +106,15 @@ bool runtime_is_refused(char *path)
 
 /* ---- files of processes ---- */
 
-/* What follows the number in the names of files of this PID namespace. */
+/* What follows the number in the names of files of this host and PID namespace. */
 static void runtime_name_rest(char *to, size_t size)
 {
 	struct stat status;
 
 	if (kernel_describe_at(AT_FDCWD, "/proc/self/ns/pid", &status, 0))
 		status.st_ino = 0;
-	snprintf(to, size, "-%llx" RUNTIME_STATS, (unsigned long long)status.st_ino);
+	snprintf(to, size, "-%x-%x" RUNTIME_STATS, (unsigned int)text_hash(identity_host()),
+		 (unsigned int)status.st_ino);
 }
 
 void runtime_name_file(const char *path, char *name)
@@ -139,7 +141,7 @@ struct cleaning {
 };
 
 /* Return true for a snapshot, or a part of one, of a process that has ended. Names of older
- * versions have a dot behind the number. */
+ * versions have a dot behind the number, or no host. */
 static bool runtime_is_left(const struct cleaning *cleaning, const char *name)
 {
 	const char *rest = name;

@@ -32,9 +32,10 @@ bool runtime_is_refused(char *path);
 /* Folder of all users. Tests and tools change it. */
 extern const char *runtime_shared;
 
-/* File names: PROCESS-NAMESPACE.stats, the latest snapshot of a process (report/statistics.h), by
- * its number and the inode of its PID namespace: processes of containers may have equal numbers;
- * RUNTIME_PARTIAL follows while it is written. job.JOB.HOST.lock (job_file.h). */
+/* File names: PROCESS-HOST-NAMESPACE.stats, the latest snapshot of a process (report/statistics.h),
+ * by its number, a hash of its host's name, and the inode of its PID namespace: processes of hosts
+ * with one TMPDIR, and of containers, may have equal numbers; RUNTIME_PARTIAL follows while it is
+ * written. job.JOB.HOST.lock (job_file.h). */
 #define RUNTIME_STATS	".stats"
 #define RUNTIME_PARTIAL ".new"
 #define RUNTIME_JOB	"job."

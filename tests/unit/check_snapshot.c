@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -145,6 +146,39 @@ TEST(snapshot, a_reader_finds_no_half_of_one)
 	is_over = true;
 	for (int i = 0; i < 3; i++)
 		pthread_join(threads[i], NULL);
+}
+
+static void *store_name(void *name)
+{
+	runtime_name_file("", name);
+	return NULL;
+}
+
+/* Hosts may share TMPDIR, and the numbers of their processes may be equal. */
+TEST(snapshot, processes_of_other_hosts_have_files_of_other_names)
+{
+	char here[RUNTIME_PATH + RUNTIME_NAME], there[sizeof(here)];
+	pthread_t thread; /* a thread notes the host's name once */
+	int status;
+	pid_t child;
+
+	runtime_name_file("", here);
+	child = fork();
+	ck_assert_int_ge(child, 0);
+	if (!child) {
+		if (unshare(CLONE_NEWUTS) && unshare(CLONE_NEWUSER | CLONE_NEWUTS))
+			_exit(77);
+		require(!sethostname("elsewhere", 9));
+		require(!pthread_create(&thread, NULL, store_name, there));
+		require(!pthread_join(thread, NULL));
+		_exit(!strcmp(strchr(there, '-'), strchr(here, '-')));
+	}
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert(WIFEXITED(status));
+	if (WEXITSTATUS(status) == 77)
+		fputs("SKIPPED: this kernel gives no host name of its own\n", stderr);
+	else
+		ck_assert_int_eq(WEXITSTATUS(status), 0);
 }
 
 /* Any process of the user can do so. */
