@@ -112,16 +112,6 @@ static inline bool own_thread_is_done(void)
 	return __builtin_expect(process_is_exiting(), 0) && own_thread_here;
 }
 
-static inline void lock_take(pthread_mutex_t *lock)
-{
-	pthread_mutex_lock(lock);
-}
-
-static inline void lock_drop(pthread_mutex_t *lock)
-{
-	pthread_mutex_unlock(lock);
-}
-
 #ifndef NDEBUG
 /* The calling thread as glibc stores it in each mutex that it takes: after _Fork or clone() another
  * number than the kernel's. */

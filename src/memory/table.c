@@ -201,9 +201,9 @@ int table_insert(struct allocation *allocation)
 
 	if (!table_is_valid_range(allocation->base, allocation->size))
 		return -EINVAL;
-	lock_take(&table_lock);
+	pthread_mutex_lock(&table_lock);
 	error = table_insert_locked(allocation);
-	lock_drop(&table_lock);
+	pthread_mutex_unlock(&table_lock);
 	return error;
 }
 
@@ -212,11 +212,11 @@ bool table_take(uint64_t base, uint64_t id, struct allocation *taken)
 	struct found at;
 	bool found;
 
-	lock_take(&table_lock);
+	pthread_mutex_lock(&table_lock);
 	found = lookup(base, &at) && !at.offset && (!id || at.generation == id);
 	if (found)
 		table_take_locked(at.slot, taken);
-	lock_drop(&table_lock);
+	pthread_mutex_unlock(&table_lock);
 	return found;
 }
 
@@ -226,14 +226,14 @@ int table_set_access(uint64_t base, uint64_t id, bool accessible, struct allocat
 	int error = -ENOENT;
 	struct found at;
 
-	lock_take(&table_lock);
+	pthread_mutex_lock(&table_lock);
 	if (lookup(base, &at) && !at.offset && at.generation == id) {
 		table_take_locked(at.slot, before);
 		*after = *before;
 		after->accessible = accessible;
 		error = table_insert_locked(after);
 	}
-	lock_drop(&table_lock);
+	pthread_mutex_unlock(&table_lock);
 	return error;
 }
 
@@ -243,11 +243,11 @@ bool table_take_overlapping(uint64_t base, uint64_t size, struct allocation *tak
 
 	if (!table_is_valid_range(base, size))
 		return false;
-	lock_take(&table_lock);
+	pthread_mutex_lock(&table_lock);
 	slot = index_overlapping((struct range){ base, base + size - 1 });
 	if (slot)
 		table_take_locked(slot, taken);
-	lock_drop(&table_lock);
+	pthread_mutex_unlock(&table_lock);
 	return slot;
 }
 
@@ -256,11 +256,11 @@ bool memory_find_live(uint64_t base, uint64_t id, struct allocation *found)
 	struct found at;
 	bool live;
 
-	lock_take(&table_lock);
+	pthread_mutex_lock(&table_lock);
 	live = lookup(base, &at) && !at.offset && at.generation == id;
 	if (live)
 		table_copy_live(at.slot, found);
-	lock_drop(&table_lock);
+	pthread_mutex_unlock(&table_lock);
 	return live;
 }
 
@@ -270,9 +270,9 @@ bool table_overlaps(uint64_t base, uint64_t size)
 
 	if (!table_is_valid_range(base, size))
 		return false;
-	lock_take(&table_lock);
+	pthread_mutex_lock(&table_lock);
 	slot = index_overlapping((struct range){ base, base + size - 1 });
-	lock_drop(&table_lock);
+	pthread_mutex_unlock(&table_lock);
 	return slot;
 }
 
@@ -302,10 +302,10 @@ bool table_holds_older(uint64_t base, uint64_t size, uint64_t youngest)
 
 	if (!table_is_valid_range(base, size))
 		return false;
-	lock_take(&table_lock);
+	pthread_mutex_lock(&table_lock);
 	holds = table_holds_older_locked((struct range){ base, base + size - 1 }, youngest,
 					 OLDER_DEPTH);
-	lock_drop(&table_lock);
+	pthread_mutex_unlock(&table_lock);
 	return holds;
 }
 
@@ -340,9 +340,9 @@ bool table_is_range_hidden(uint64_t base, uint64_t size)
 
 	if (!table_is_valid_range(base, size))
 		return false;
-	lock_take(&table_lock);
+	pthread_mutex_lock(&table_lock);
 	shows = table_shows_locked((struct range){ base, base + size - 1 }, &hides);
-	lock_drop(&table_lock);
+	pthread_mutex_unlock(&table_lock);
 	return hides && !shows;
 }
 
@@ -357,9 +357,9 @@ uint64_t memory_youngest_added(void)
 {
 	uint64_t id;
 
-	lock_take(&table_lock);
+	pthread_mutex_lock(&table_lock);
 	id = load_relaxed(&last_id);
-	lock_drop(&table_lock);
+	pthread_mutex_unlock(&table_lock);
 	return id;
 }
 
@@ -382,10 +382,10 @@ unsigned int memory_next(uint32_t *cursor, struct allocation *batch, unsigned in
 {
 	unsigned int got = 0;
 
-	lock_take(&table_lock);
+	pthread_mutex_lock(&table_lock);
 	while (*cursor + 1 < record_arena.used && got < count)
 		got += table_copy_if_live(++*cursor, &batch[got]);
-	lock_drop(&table_lock);
+	pthread_mutex_unlock(&table_lock);
 	return got;
 }
 
@@ -416,10 +416,10 @@ void table_set_keep_key(uint64_t base, uint64_t key)
 {
 	struct found at;
 
-	lock_take(&table_lock);
+	pthread_mutex_lock(&table_lock);
 	if (lookup(base, &at) && !at.offset)
 		store_release(&table_side(at.slot)->keep_key, key);
-	lock_drop(&table_lock);
+	pthread_mutex_unlock(&table_lock);
 }
 
 static void table_move(_Atomic uint64_t *from, _Atomic uint64_t *to, uint64_t left)
@@ -435,7 +435,7 @@ bool table_hide(struct allocation *allocation)
 	uint64_t traits;
 	bool hides;
 
-	lock_take(&table_lock);
+	pthread_mutex_lock(&table_lock);
 	hides = memory_is_live(allocation) && !table_is_hidden(allocation->slot);
 	if (hides) {
 		allocation->event_id = load_relaxed(&side->event_id);
@@ -448,7 +448,7 @@ bool table_hide(struct allocation *allocation)
 		store_release(&side->event_id, RECORD_HIDDEN);
 		kept_count_live(allocation, false);
 	}
-	lock_drop(&table_lock);
+	pthread_mutex_unlock(&table_lock);
 	return hides;
 }
 
@@ -458,7 +458,7 @@ bool table_show(struct allocation *allocation)
 	struct record *record = lookup_record(allocation->slot);
 	bool shows;
 
-	lock_take(&table_lock);
+	pthread_mutex_lock(&table_lock);
 	shows = memory_is_live(allocation) && table_is_hidden(allocation->slot);
 	if (shows) {
 		allocation->event_id = table_next_id();
@@ -467,7 +467,7 @@ bool table_show(struct allocation *allocation)
 		table_move(&side->traits, &record->traits, 0);
 		kept_count_live(allocation, true);
 	}
-	lock_drop(&table_lock);
+	pthread_mutex_unlock(&table_lock);
 	return shows;
 }
 
@@ -488,11 +488,11 @@ bool table_mark_used(const struct allocation *allocation)
 	if (!allocation->slot ||
 	    (load_acquire(&lookup_record(allocation->slot)->traits) & TRAIT_USED))
 		return false;
-	lock_take(&table_lock);
+	pthread_mutex_lock(&table_lock);
 	first = memory_is_live(allocation) &&
 		!(load_acquire(&lookup_record(allocation->slot)->traits) & TRAIT_USED);
 	if (first)
 		table_change_traits(allocation->slot, 0, TRAIT_USED);
-	lock_drop(&table_lock);
+	pthread_mutex_unlock(&table_lock);
 	return first;
 }

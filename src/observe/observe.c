@@ -106,7 +106,7 @@ static __thread bool observe_is_here __attribute__((tls_model("initial-exec")));
 
 static void observe_end(void)
 {
-	lock_drop(&observe_lock);
+	pthread_mutex_unlock(&observe_lock);
 	observe_is_here = false;
 }
 
@@ -114,7 +114,7 @@ static void observe_end(void)
 static bool observe_begin(void)
 {
 	observe_is_here = true;
-	lock_take(&observe_lock);
+	pthread_mutex_lock(&observe_lock);
 	if (__builtin_expect(tables != NULL, 1))
 		return true;
 	tables = pool_map(sizeof(*tables));
@@ -983,13 +983,13 @@ const struct observed *observe_conclude(void)
 {
 	if (!tables || observe_is_here)
 		return NULL;
-	lock_take(&observe_lock);
+	pthread_mutex_lock(&observe_lock);
 	for (uint32_t i = 0; i < MRS && tables->mr_count; i++) {
 		while (tables->mr_buckets[i])
 			mr_end(&tables->mr_buckets[i], false, 0);
 	}
 	memory_conclude(tables->root);
-	lock_drop(&observe_lock);
+	pthread_mutex_unlock(&observe_lock);
 	return &tables->observed;
 }
 

@@ -121,7 +121,7 @@ static void background_push(const struct queued *queued)
 {
 	uint64_t position;
 
-	lock_take(&ends.lock);
+	pthread_mutex_lock(&ends.lock);
 	position = load_relaxed(&ends.queued);
 	if (position - load_relaxed(&ends.taken) == QUEUE_SIZE) {
 		store_relaxed(&ends.taken, position);
@@ -129,7 +129,7 @@ static void background_push(const struct queued *queued)
 	}
 	queue[position % QUEUE_SIZE] = *queued;
 	store_relaxed(&ends.queued, position + 1);
-	lock_drop(&ends.lock);
+	pthread_mutex_unlock(&ends.lock);
 }
 
 static bool background_pop(struct queued *queued)
@@ -137,14 +137,14 @@ static bool background_pop(struct queued *queued)
 	uint64_t position;
 	bool any;
 
-	lock_take(&ends.lock);
+	pthread_mutex_lock(&ends.lock);
 	position = load_relaxed(&ends.taken);
 	any = position != load_relaxed(&ends.queued);
 	if (any) {
 		*queued = queue[position % QUEUE_SIZE];
 		store_relaxed(&ends.taken, position + 1);
 	}
-	lock_drop(&ends.lock);
+	pthread_mutex_unlock(&ends.lock);
 	return any;
 }
 
@@ -339,9 +339,9 @@ bool background_has_more(void)
 {
 	bool any;
 
-	lock_take(&ends.lock);
+	pthread_mutex_lock(&ends.lock);
 	any = load_relaxed(&ends.queued) != load_relaxed(&ends.taken);
-	lock_drop(&ends.lock);
+	pthread_mutex_unlock(&ends.lock);
 	return (any || load_seq_cst(&rescan_all) || load_seq_cst(&rescan_domains)) &&
 	       !process_is_exiting();
 }

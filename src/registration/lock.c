@@ -27,7 +27,7 @@ void registration_failed(const char *invariant)
 
 void registration_lock(void)
 {
-	lock_take(&registration_mutex);
+	pthread_mutex_lock(&registration_mutex);
 }
 
 void registration_unlock(void)
@@ -35,7 +35,7 @@ void registration_unlock(void)
 	const char *to_log = failed;
 
 	failed = NULL;
-	lock_drop(&registration_mutex);
+	pthread_mutex_unlock(&registration_mutex);
 	if (to_log)
 		log_once(LOG_ERROR, "an internal consistency check failed: %s. Please report this.",
 			 to_log);

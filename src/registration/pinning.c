@@ -130,12 +130,12 @@ static struct plan pinning_plan(const struct pin_request *request, struct pair *
 {
 	struct plan plan;
 
-	lock_take(&pairs_lock);
+	pthread_mutex_lock(&pairs_lock);
 	plan.pair = pinning_find(request);
 	if (!plan.pair) {
-		lock_drop(&pairs_lock);
+		pthread_mutex_unlock(&pairs_lock);
 		*spare = pinning_probe(request);
-		lock_take(&pairs_lock);
+		pthread_mutex_lock(&pairs_lock);
 		plan.pair = pinning_find(request);
 	}
 	if (!plan.pair) {
@@ -149,18 +149,18 @@ static struct plan pinning_plan(const struct pin_request *request, struct pair *
 	plan.first = pinning_first(request, plan.pair);
 	plan.settled = plan.pair->works[plan.first] &&
 		       (plan.pair->reported[plan.first] || pinning_method(plan.pair) != plan.first);
-	lock_drop(&pairs_lock);
+	pthread_mutex_unlock(&pairs_lock);
 	return plan;
 }
 
 void pinning_device_closed(const struct ibv_context *context)
 {
-	lock_take(&pairs_lock);
+	pthread_mutex_lock(&pairs_lock);
 	for (unsigned int i = 0; context && i < PAIRS; i++) {
 		if (pairs[i].context == context)
 			pairs[i].context = NULL;
 	}
-	lock_drop(&pairs_lock);
+	pthread_mutex_unlock(&pairs_lock);
 }
 
 /* ---- log ---- */
@@ -249,14 +249,14 @@ static void pinning_worked(const struct pin_request *request, const struct plan 
 	struct errors_text preferred;
 	bool report;
 
-	lock_take(&pairs_lock);
+	pthread_mutex_lock(&pairs_lock);
 	store_release(&pair->registrations[method], counter);
 	pair->works[method] = true;
 	pair->failures[method].cause = NULL;
 	report = plan->has_entry && pinning_method(pair) == method && !pair->reported[method];
 	pair->reported[method] |= report;
 	preferred = pair->failures[0];
-	lock_drop(&pairs_lock);
+	pthread_mutex_unlock(&pairs_lock);
 	if (report && method)
 		statistics_registered_by(
 			request->device, pair->counted_as, pair->path, name,
@@ -334,14 +334,14 @@ static void pinning_learn(const struct pin_request *request, struct pair *pair,
 {
 	if (!request->own_blocks || !attempts->count)
 		return;
-	lock_take(&pairs_lock);
+	pthread_mutex_lock(&pairs_lock);
 	for (unsigned int i = 0; i < attempts->count; i++) {
 		unsigned int method = attempts->methods[i];
 
 		if (!pair->works[method] && attempts->errors[i] != PINNING_NO_CONTEXT)
 			pair->failures[method] = attempts->failures[method];
 	}
-	lock_drop(&pairs_lock);
+	pthread_mutex_unlock(&pairs_lock);
 }
 
 /* All methods failed. Returns the error of the last one that was expected to work. A failure of one
@@ -358,12 +358,12 @@ static int pinning_failed(const struct pin_request *request, const struct pair *
 		/* A missing context is a temporary state of the program: log nothing. */
 		attempted |= attempts->errors[i] != PINNING_NO_CONTEXT;
 	}
-	lock_take(&pairs_lock);
+	pthread_mutex_lock(&pairs_lock);
 	for (unsigned int i = 0; i < METHODS_MAX; i++) {
 		works |= pair->works[i];
 		expected |= pinning_is_expected(request, &pair->support[i]);
 	}
-	lock_drop(&pairs_lock);
+	pthread_mutex_unlock(&pairs_lock);
 	result->failure = attempts->failures[attempts->methods[last]];
 	result->reported = !works && attempted && (request->own_blocks || !expected);
 	if (result->reported)
@@ -410,10 +410,10 @@ void pinning_prepare(struct pin_request *request)
 	const struct pair *pair;
 
 	if (!method) {
-		lock_take(&pairs_lock);
+		pthread_mutex_lock(&pairs_lock);
 		pair = pinning_find(request);
 		method = pair ? &registration_methods[pinning_method(pair)] : NULL;
-		lock_drop(&pairs_lock);
+		pthread_mutex_unlock(&pairs_lock);
 	}
 	if (method && method->prepare && method->accepts(request))
 		method->prepare(request);

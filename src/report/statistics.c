@@ -170,7 +170,7 @@ int statistics_adapter(const char *name)
 
 	if (!*name || text_length(name) >= STATISTICS_NAME)
 		return -1;
-	lock_take(&slots_lock);
+	pthread_mutex_lock(&slots_lock);
 	for (int i = 0; i < STATISTICS_ADAPTERS && found < 0; i++) {
 		struct statistics_adapter *adapter = &statistics.adapters[i];
 
@@ -181,7 +181,7 @@ int statistics_adapter(const char *name)
 		if (text_equals(adapter->name, name))
 			found = i;
 	}
-	lock_drop(&slots_lock);
+	pthread_mutex_unlock(&slots_lock);
 	return found;
 }
 
@@ -239,10 +239,10 @@ _Atomic uint64_t *statistics_registered_by(int gpu, int adapter, const char *pat
 
 	if (adapter < 0)
 		return NULL;
-	lock_take(&slots_lock);
+	pthread_mutex_lock(&slots_lock);
 	pair = pair_find(gpu, adapter, path, method);
 	if (pair && reason)
 		pair_set_reason(pair, reason);
-	lock_drop(&slots_lock);
+	pthread_mutex_unlock(&slots_lock);
 	return pair ? &pair->registrations : NULL;
 }
