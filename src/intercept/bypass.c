@@ -259,20 +259,20 @@ static void bypass_note_load(enum bypass_cause of, const char *file, int mode, c
 		bypass_note(of, file);
 }
 
-void *dlopen_decide(const char *file, int mode, void *unused, const void *caller)
+struct verdict dlopen_decide(const char *file, int mode, const void *unused, const void *caller)
 {
 	static _Atomic(void *) next;
 
 	(void)unused;
 	if (file == bypass_probe_file)
-		return (void *)bypass_answer;
+		return (struct verdict){ .jump = (void *)bypass_answer };
 	loaded_begin_load(mode);
 	if (mode & RTLD_DEEPBIND)
 		bypass_note_load(BYPASS_DEEPBIND, file, mode, caller);
-	return bypass_next_of(&next, "dlopen");
+	return (struct verdict){ .jump = bypass_next_of(&next, "dlopen") };
 }
 
-void *dlmopen_decide(long name_space, const char *file, int mode, const void *caller)
+struct verdict dlmopen_decide(long name_space, const char *file, int mode, const void *caller)
 {
 	static _Atomic(void *) next;
 
@@ -281,7 +281,7 @@ void *dlmopen_decide(long name_space, const char *file, int mode, const void *ca
 		bypass_note_load(BYPASS_NAMESPACE, file, mode, caller);
 	else if (mode & RTLD_DEEPBIND)
 		bypass_note_load(BYPASS_DEEPBIND, file, mode, caller);
-	return bypass_next_of(&next, "dlmopen");
+	return (struct verdict){ .jump = bypass_next_of(&next, "dlmopen") };
 }
 
 static _Atomic(void *) next_dlvsym;
@@ -309,18 +309,19 @@ static void *bypass_dlvsym_alloc_pd(void *handle, const char *symbol, const char
 	return verbs_client_entry(bypass_dlvsym(handle, symbol, version));
 }
 
-void *dlvsym_decide(void *handle, const char *symbol, const char *version, const void *caller)
+struct verdict dlvsym_decide(void *handle, const char *symbol, const char *version,
+			     const void *caller)
 {
 	bool by_scope = handle == RTLD_NEXT || handle == RTLD_DEFAULT;
 
 	(void)version;
 
 	if (symbol && bypass_loader(symbol) && (!by_scope || bypass_is_only_loader(symbol)))
-		return (void *)bypass_dlvsym_loader;
+		return (struct verdict){ .jump = (void *)bypass_dlvsym_loader };
 	/* The version skips the exports of preloads, which have none. */
 	if (symbol && bypass_loader(symbol))
 		bypass_note_loader(symbol, caller);
 	if (symbol && !by_scope && verbs_client_is_entry(symbol))
-		return (void *)bypass_dlvsym_alloc_pd;
-	return bypass_next_of(&next_dlvsym, "dlvsym");
+		return (struct verdict){ .jump = (void *)bypass_dlvsym_alloc_pd };
+	return (struct verdict){ .jump = bypass_next_of(&next_dlvsym, "dlvsym") };
 }

@@ -67,24 +67,24 @@ void *bypass_loader_found(void *found, const char *symbol, const void *caller);
  * be the third one, which hands on. */
 void bypass_note_loader(const char *symbol, const void *caller);
 
-/* Decision for one dlsym call: jump to `jump` with unchanged arguments or, if NULL, return
- * `answer`. The assembly calls dlsym_decide() on every look-up in the process. For names outside
- * the tables it takes no lock, allocates nothing and reads only them (resolve.c). */
-struct dlsym_verdict {
+/* Decision for one call of an exported function (entries_*.S): jump to `jump` with the arguments
+ * and the caller's address unchanged or, if NULL, return `answer`. dlsym_decide() runs on every
+ * look-up in the process: for names outside the tables it takes no lock, allocates nothing and
+ * reads only them (resolve.c). */
+struct verdict {
 	void *(*jump)(void *handle, const char *symbol);
 	void *answer;
 };
 
-struct dlsym_verdict dlsym_decide(void *handle, const char *symbol, void *caller);
+struct verdict dlsym_decide(void *handle, const char *symbol, const void *unused,
+			    const void *caller);
+struct verdict dlopen_decide(const char *file, int mode, const void *unused, const void *caller);
+struct verdict dlmopen_decide(long name_space, const char *file, int mode, const void *caller);
+struct verdict dlvsym_decide(void *handle, const char *symbol, const char *version,
+			     const void *caller);
 
 /* A look-up of this string, known by its address, is one of bypass.c: it checks whether the
  * program's dlsym hands on to this library's. */
 extern const char bypass_probe[];
-
-/* Decisions of the exported functions (entries_*.S). Each jumps to the returned address with its
- * arguments and its caller's address unchanged. */
-void *dlopen_decide(const char *file, int mode, void *unused, const void *caller);
-void *dlmopen_decide(long name_space, const char *file, int mode, const void *caller);
-void *dlvsym_decide(void *handle, const char *symbol, const char *version, const void *caller);
 
 #endif

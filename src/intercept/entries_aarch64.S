@@ -36,32 +36,6 @@ cuda_entry_code:
 	/* dlsym, dlopen, dlmopen and dlvsym. The scope of RTLD_NEXT, run paths and namespaces depend
 	 * on the return address. So the real function is entered by a branch, with the caller's return
 	 * address in the link register. C cannot guarantee that. */
-	.p2align 4
-	.globl	dlsym
-	.type	dlsym, %function
-dlsym:
-	.cfi_startproc
-	stp	x29, x30, [sp, #-32]!
-	.cfi_def_cfa_offset 32
-	.cfi_offset x29, -32
-	.cfi_offset x30, -24
-	stp	x0, x1, [sp, #16]
-	mov	x2, x30			/* caller */
-	bl	dlsym_decide
-	mov	x16, x0
-	mov	x17, x1
-	ldp	x0, x1, [sp, #16]
-	ldp	x29, x30, [sp], #32
-	.cfi_restore x30
-	.cfi_restore x29
-	.cfi_def_cfa_offset 0
-	cbz	x16, 1f
-	br	x16
-1:	mov	x0, x17
-	ret
-	.cfi_endproc
-	.size	dlsym, . - dlsym
-
 	.macro LOADER name
 	.globl	\name
 	.type	\name, %function
@@ -77,6 +51,7 @@ dlsym:
 	mov	x3, x30			/* caller */
 	bl	\name\()_decide
 	mov	x16, x0
+	mov	x17, x1			/* the answer */
 	ldr	x2, [sp, #32]
 	ldp	x0, x1, [sp, #16]
 	ldp	x29, x30, [sp], #48
@@ -85,12 +60,13 @@ dlsym:
 	.cfi_def_cfa_offset 0
 	cbz	x16, 1f
 	br	x16
-1:	mov	x0, xzr
+1:	mov	x0, x17
 	ret
 	.cfi_endproc
 	.size	\name, . - \name
 	.endm
 
+	LOADER dlsym
 	LOADER dlopen
 	LOADER dlmopen
 	LOADER dlvsym

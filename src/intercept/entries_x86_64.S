@@ -40,33 +40,6 @@ cuda_entry_code:
 	/* dlsym, dlopen, dlmopen and dlvsym. The scope of RTLD_NEXT, run paths and namespaces depend
 	 * on the return address. So the real function is entered by a jump, with the caller's return
 	 * address on the stack. C cannot guarantee that. */
-	.p2align 4
-	.globl	dlsym
-	.type	dlsym, @function
-dlsym:
-	.cfi_startproc
-	pushq	%rdi
-	.cfi_adjust_cfa_offset 8
-	pushq	%rsi
-	.cfi_adjust_cfa_offset 8
-	subq	$8, %rsp		/* 16-byte alignment for the call below */
-	.cfi_adjust_cfa_offset 8
-	movq	24(%rsp), %rdx		/* caller */
-	call	dlsym_decide
-	addq	$8, %rsp
-	.cfi_adjust_cfa_offset -8
-	popq	%rsi
-	.cfi_adjust_cfa_offset -8
-	popq	%rdi
-	.cfi_adjust_cfa_offset -8
-	testq	%rax, %rax
-	jz	1f
-	jmp	*%rax
-1:	movq	%rdx, %rax
-	ret
-	.cfi_endproc
-	.size	dlsym, . - dlsym
-
 	.macro LOADER name
 	.globl	\name
 	.type	\name, @function
@@ -81,6 +54,7 @@ dlsym:
 	.cfi_adjust_cfa_offset 8
 	movq	24(%rsp), %rcx		/* caller */
 	call	\name\()_decide
+	movq	%rdx, %r11
 	popq	%rdx
 	.cfi_adjust_cfa_offset -8
 	popq	%rsi
@@ -90,11 +64,13 @@ dlsym:
 	testq	%rax, %rax
 	jz	1f
 	jmp	*%rax
-1:	ret				/* NULL */
+1:	movq	%r11, %rax		/* the answer */
+	ret
 	.cfi_endproc
 	.size	\name, . - \name
 	.endm
 
+	LOADER dlsym
 	LOADER dlopen
 	LOADER dlmopen
 	LOADER dlvsym

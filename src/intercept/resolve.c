@@ -170,7 +170,7 @@ static bool resolve_is_library_own(const void *function, const char *symbol)
 }
 
 static void *resolve_row(const struct entry_point *row, void *handle, const char *symbol,
-			 void *caller)
+			 const void *caller)
 {
 	void *real = resolve_in_chain(handle, symbol);
 
@@ -219,10 +219,13 @@ static void *resolve_first_loader(void *handle, const char *symbol)
 	return resolve_in_chain(RTLD_DEFAULT, symbol);
 }
 
-struct dlsym_verdict dlsym_decide(void *handle, const char *symbol, void *caller)
+struct verdict dlsym_decide(void *handle, const char *symbol, const void *unused,
+			    const void *caller)
 {
-	struct dlsym_verdict verdict = { .jump = resolve_next_dlsym() };
+	struct verdict verdict = { .jump = resolve_next_dlsym() };
 	const struct entry_point *row;
+
+	(void)unused;
 
 	/* RTLD_NEXT and RTLD_DEFAULT depend on the caller's address, which only a jump keeps. They
 	 * find this library's export, or a definition after it. */
