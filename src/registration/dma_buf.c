@@ -16,11 +16,92 @@
  */
 #include <errno.h>
 
+#include "base/atomics.h"
 #include "base/kernel.h"
 #include "base/process.h"
+#include "base/system.h"
 #include "memory/driver.h"
 #include "registration/methods.h"
 #include "report/errors.h"
+
+/* ---- open exports ----
+ *
+ * A dma-buf keeps freed memory allocated, and a child may live as long as the job: it closes the
+ * exports that are open when it is forked. More at once than these stay open in the child.
+ */
+
+#define OPEN_MAX 64
+
+static struct open_export {
+	_Atomic bool taken;
+	_Atomic int fd; /* negative: not valid; the rest is written before it */
+	dev_t device;
+	ino_t inode;
+} open_exports[OPEN_MAX];
+
+static void dma_buf_close_in_child(void)
+{
+	struct held_file file;
+
+	for (unsigned int i = 0; i < OPEN_MAX; i++) {
+		if (!load_relaxed(&open_exports[i].taken))
+			continue;
+		file.fd = load_acquire(&open_exports[i].fd);
+		file.device = open_exports[i].device;
+		file.inode = open_exports[i].inode;
+		held_file_close(&file);
+	}
+}
+
+/* Threads that do this at the same time register the handler twice, which is harmless. */
+static void dma_buf_expect_forks(void)
+{
+	static _Atomic bool expected;
+
+	if (load_relaxed(&expected))
+		return;
+	system_at_fork(dma_buf_close_in_child);
+	store_relaxed(&expected, true);
+}
+
+static struct held_file dma_buf_opened(int fd)
+{
+	struct held_file file = held_file_of(fd);
+
+	for (unsigned int i = 0; file.fd >= 0 && i < OPEN_MAX; i++) {
+		if (load_relaxed(&open_exports[i].taken) ||
+		    exchange_relaxed(&open_exports[i].taken, true))
+			continue;
+		open_exports[i].device = file.device;
+		open_exports[i].inode = file.inode;
+		store_release(&open_exports[i].fd, file.fd);
+		break;
+	}
+	return file;
+}
+
+void dma_buf_kept(const struct held_file *file)
+{
+	for (unsigned int i = 0; i < OPEN_MAX; i++) {
+		if (!load_relaxed(&open_exports[i].taken) ||
+		    load_acquire(&open_exports[i].fd) != file->fd ||
+		    open_exports[i].inode != file->inode)
+			continue;
+		store_relaxed(&open_exports[i].fd, -1);
+		store_release(&open_exports[i].taken, false);
+		break;
+	}
+}
+
+void dma_buf_close(struct held_file *file)
+{
+	struct held_file closed = *file;
+
+	held_file_close(file);
+	dma_buf_kept(&closed);
+}
+
+/* ---- the export ---- */
 
 static CUresult dma_buf_export_here(const struct pin_request *request, int *fd)
 {
@@ -141,11 +222,14 @@ static CUresult dma_buf_export_range(const struct pin_request *request, int *fd)
 
 	if (request->base % PAGE || request->length % PAGE)
 		return CUDA_ERROR_INVALID_VALUE;
+	dma_buf_expect_forks();
 	relaxed = driver_relax_capture(&mode);
 	result = dma_buf_export_in_any(request, fd);
 	driver_restore_capture(relaxed, &mode);
 	return result;
 }
+
+/* ---- the registration ---- */
 
 static int dma_buf_register_range(const struct pin_request *request, int fd, uint64_t offset,
 				  struct pin_result *result)
@@ -196,9 +280,9 @@ static int dma_buf_export_and_register(const struct pin_request *request, struct
 		result->failure = errors_look_up(ERRORS_EXPORT, (int)exported);
 		return dma_buf_error_of(exported);
 	}
-	file = held_file_of(fd);
+	file = dma_buf_opened(fd);
 	error = dma_buf_register_own(request, &file, 0, result);
-	held_file_close(&file);
+	dma_buf_close(&file);
 	return error;
 }
 
@@ -209,7 +293,7 @@ void dma_buf_prepare(struct pin_request *request)
 	struct held_file file = { .fd = -1 };
 
 	if (dma_buf_export_range(request, &fd) == CUDA_SUCCESS)
-		file = held_file_of(fd);
+		file = dma_buf_opened(fd);
 	if (file.fd >= 0)
 		request->source = (struct dma_buf){ file, request->base, request->length };
 	errno = saved_errno;

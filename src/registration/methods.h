@@ -68,8 +68,11 @@ extern const struct registration_method *registration_forced_method;
 #define METHODS_MAX 4
 extern const struct registration_method registration_methods[];
 
-/* Exports the range to request->source. Nothing changes if it fails. */
+/* Exports the range to request->source. Nothing changes if it fails. Until dma_buf_close(), or
+ * dma_buf_kept() by who keeps it, a forked child closes it. */
 void dma_buf_prepare(struct pin_request *request);
+void dma_buf_close(struct held_file *file);
+void dma_buf_kept(const struct held_file *file);
 
 #define METHOD(id, text)                                                                           \
 	struct method_support id##_probe(const struct pin_request *request);                       \

@@ -22,6 +22,7 @@
 #include "memory/memory.h"
 #include "memory/driver.h"
 #include "registration/lock.h"
+#include "registration/methods.h"
 #include "report/statistics.h"
 
 #define FILES_SHARE 16u /* of RLIMIT_NOFILE */
@@ -146,6 +147,8 @@ void ready_export_keep(struct region *region, struct dma_buf *source)
 	if (file.fd <= STDERR_FILENO)
 		return;
 	ready_exports_add(region, &file);
+	if (source->file.inode)
+		dma_buf_kept(&file);
 	source->length = 0;
 }
 

@@ -601,7 +601,7 @@ static void miss_close_export(struct miss *miss)
 	if (miss->client || !miss->source.length)
 		return;
 	registration_unlock();
-	held_file_close(&miss->source.file);
+	dma_buf_close(&miss->source.file);
 	registration_lock();
 	miss->source.length = 0;
 }

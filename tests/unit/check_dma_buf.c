@@ -3,6 +3,7 @@
 #include "suite.h"
 
 #include <pthread.h>
+#include <sys/wait.h>
 
 #include "forbid.h"
 #include "pinning_fixture.h"
@@ -123,7 +124,52 @@ LOOP_TEST(dma_buf, a_prepared_export_that_was_closed_is_followed_by_another, 0, 
 	ck_assert_uint_eq(gpu.exports, 2);
 	ck_assert_uint_eq(nic.dma_bufs, _i ? 1 : 2);
 	ck_assert_uint_eq(nic.ended, _i ? 0 : 1);
+	dma_buf_close(&request.source.file);
+	assert_program_s_file_is_open();
+}
+
+/* ---- children ---- */
+
+static bool child_has_it;
+
+static void fork_with(int fd)
+{
+	int status;
+	pid_t child = fork();
+
+	if (!child)
+		_exit(fcntl(fd, F_GETFD) >= 0);
+	require(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status));
+	child_has_it = WEXITSTATUS(status);
+}
+
+/* It would keep memory allocated that the parent frees. */
+LOOP_TEST(dma_buf, a_child_forked_during_a_registration_has_no_export, 0, 2)
+{
+	request.context = &own;
+	if (_i)
+		prepare_source();
+	nic.during = fork_with;
+	child_has_it = true;
+	ck_assert_int_eq(dma_buf_pin(&request, &pinned), 0);
+	ck_assert(!child_has_it);
+	if (!_i)
+		return;
+	/* Whoever keeps it closes it in children. */
+	dma_buf_kept(&request.source.file);
+	fork_with(request.source.file.fd);
+	ck_assert(child_has_it);
 	held_file_close(&request.source.file);
+}
+
+TEST(dma_buf, a_child_has_a_file_of_the_program_with_the_number_of_an_export)
+{
+	request.context = &own;
+	prepare_source();
+	program_reuses(request.source.file.fd);
+	fork_with(program_fd);
+	ck_assert(child_has_it);
+	dma_buf_close(&request.source.file);
 	assert_program_s_file_is_open();
 }
 
