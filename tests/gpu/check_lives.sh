@@ -25,6 +25,9 @@ for ranks in 1 2; do
 done
 matches 'as JSON' '{"bench": "lives", *"case": "request, life, 2 ranks, adapter of 20000 us, eager", "live": 1, "threads": 2, "ns": *"peer": "without", *' \
 	"$(<"$folder/lives.json")"
+found=$(lives --parts life --ranks 1 --rounds 3 --sides peerpin,observe)
+same 'observed, the request has the registration' ' -1 2 -3 -4 5' "$(long observe "$found")"
+matches 'what the report predicts' $'*\n  of a life peerpin saves * to * us by the report; measured *' "$found"
 found=$(lives --parts again --ranks 1 --rounds 2 --sides peerpin)
 same 'without, each request registers' ' 1 2' "$(long without "$found")"
 same 'with peerpin the first one alone' ' 1 -2' "$(long peerpin "$found")"
