@@ -89,7 +89,6 @@ struct region {
 	bool counted;	  /* part of the pinned bytes */
 	bool evicted;	  /* ended by an eviction */
 	bool freed;	  /* ended by a free */
-	bool aside;	  /* in its GPU's order (room.c): not idle when last looked at */
 	bool from_source; /* registered from the given dma-buf */
 	bool speculative; /* registered in the background before any request for its allocation */
 	unsigned int entries;			  /* that name it */
