@@ -75,8 +75,6 @@ struct export
 	uint64_t address, size;
 };
 
-#define CACHED 256u
-
 static struct tables {
 	struct observed observed;
 	struct memory memories[MEMORIES];
@@ -87,10 +85,6 @@ static struct tables {
 	struct pd pds[DOMAINS];
 	struct export exports[EXPORTS];
 	uint32_t range_buckets[RANGES], mr_buckets[MRS];
-	struct {
-		const void *address;
-		uint32_t caller;
-	} cached[CACHED];
 	uint32_t root, domain_count, pd_count;
 	uint32_t free_memory, free_use, free_range, free_mr;
 	uint32_t memory_count, use_count, range_count, mr_count; /* taken so far */
@@ -124,9 +118,6 @@ static bool observe_begin(void)
 	}
 	tables->observed.begun_ns = kernel_time(CLOCK_REALTIME);
 	tables->observed.begun_clock = system_clock();
-	tables->observed.caller_count = 1;
-	text_copy(tables->observed.callers[0].name, sizeof(tables->observed.callers[0].name),
-		  "unknown");
 	return true;
 }
 
@@ -135,12 +126,6 @@ static void observe_sum(struct observed_sum *sum, uint64_t bytes, uint64_t ns)
 	sum->count++;
 	sum->bytes += bytes;
 	sum->ns += ns;
-}
-
-static void observe_find(uint32_t caller, enum observed_finding finding, uint64_t bytes,
-			 uint64_t ns)
-{
-	observe_sum(&tables->observed.callers[caller].findings[finding], bytes, ns);
 }
 
 static void observe_peak(uint64_t *now, uint64_t *peak, uint64_t change)
@@ -171,55 +156,6 @@ static void observe_peak(uint64_t *now, uint64_t *peak, uint64_t change)
 		tables->list[number].link = tables->free_list;                                     \
 		tables->free_list = (number);                                                      \
 	} while (0)
-
-/* ---- callers ---- */
-
-/* A return address belongs to one library for good: a library that takes the place of another one
- * counts as that. */
-static uint32_t observe_cached(const void *address)
-{
-	size_t at = ((uintptr_t)address >> 1) % CACHED;
-
-	return tables->cached[at].address == address ? tables->cached[at].caller : 0;
-}
-
-static uint32_t observe_add_caller(const void *address, const struct caller *described)
-{
-	struct observed *observed = &tables->observed;
-	size_t at = ((uintptr_t)address >> 1) % CACHED;
-	uint32_t i = 1;
-
-	while (i < observed->caller_count &&
-	       !text_equals(observed->callers[i].name, described->name))
-		i++;
-	if (i == CALLERS)
-		return 0;
-	if (i == observed->caller_count) {
-		observed->callers[i] = *described;
-		observed->caller_count++;
-	}
-	tables->cached[at].address = address;
-	tables->cached[at].caller = i;
-	return i;
-}
-
-/* Take the lock, and the number of the caller. The look-up in loaded objects precedes the lock. */
-static bool observe_begin_by(const void *address, uint32_t *caller)
-{
-	struct caller described = { .unique_keys = false };
-
-	if (!observe_begin())
-		return false;
-	*caller = address ? observe_cached(address) : 0;
-	if (!address || *caller)
-		return true;
-	observe_end();
-	callers_describe(address, &described);
-	if (!observe_begin())
-		return false;
-	*caller = observe_add_caller(address, &described);
-	return true;
-}
 
 /* ---- the tree of memory, by address ---- */
 
@@ -372,7 +308,7 @@ static uint32_t use_find(uint32_t memory, uint32_t domain)
 static void memory_end(uint32_t number, bool freed)
 {
 	struct memory *memory = memory_at(number);
-	uint32_t next_use, next;
+	uint32_t next_use, next, live;
 
 	for (uint32_t use = memory->uses; use; use = next_use) {
 		uint32_t caller = tables->domains[tables->uses[use].domain].caller;
@@ -380,16 +316,17 @@ static void memory_end(uint32_t number, bool freed)
 		next_use = tables->uses[use].next;
 		for (uint32_t at = tables->uses[use].ranges; at; at = next) {
 			next = tables->ranges[at].next_in_use;
-			for (uint32_t i = 0; freed && i < tables->ranges[at].live; i++)
-				observe_find(caller, FINDING_outlived, tables->ranges[at].length,
-					     0);
+			live = freed ? tables->ranges[at].live : 0;
+			if (live)
+				callers_find(caller, FINDING_outlived, live,
+					     live * tables->ranges[at].length, 0);
 			range_unlink(at);
 		}
 		GIVE(uses, free_use, next, use);
 	}
 	/* The driver refuses SYNC_MEMOPS for VMM memory (measured). */
 	if (memory->registered && !memory->synchronized && memory->kind != ALLOCATION_MAPPED)
-		observe_find(memory->user, FINDING_sync_missing, memory->size, 0);
+		callers_find(memory->user, FINDING_sync_missing, 1, memory->size, 0);
 	if (memory->kind != ALLOCATION_HOST)
 		tables->observed.memory -= memory->size;
 	GIVE(memories, free_memory, left, number);
@@ -475,14 +412,13 @@ static void memory_clear(uint64_t base, uint64_t size)
 	}
 }
 
-void observe_allocated(enum allocation_kind kind, uint64_t address, uint64_t size, uint64_t ns,
-		       const void *caller)
+void observe_allocated(enum allocation_kind kind, uint64_t address, uint64_t size, uint64_t ns)
 {
 	uint64_t now = system_clock();
-	uint32_t by, number;
 	struct memory *memory;
+	uint32_t number;
 
-	if (!observe_begin_by(caller, &by))
+	if (!observe_begin())
 		return;
 	observe_sum(&tables->observed.allocated[kind], size, ns);
 	/* The size of another process's memory is unknown. */
@@ -575,9 +511,9 @@ void observe_synchronized(uint64_t address)
 
 void observe_exported(int fd, uint64_t address, uint64_t size, uint64_t ns, const void *caller)
 {
-	uint32_t by;
+	uint32_t by = callers_number(caller);
 
-	if (!observe_begin_by(caller, &by))
+	if (!observe_begin())
 		return;
 	observe_sum(&tables->observed.exported[by], size, ns);
 	tables->exports[(unsigned int)fd % EXPORTS] = (struct export){ fd, address, size };
@@ -605,9 +541,9 @@ static const struct pd *pd_find(const void *pd)
 
 void observe_pd_allocated(const void *pd, const char *adapter, const void *caller)
 {
-	uint32_t by, i = 1;
+	uint32_t by = callers_number(caller), i = 1;
 
-	if (!observe_begin_by(caller, &by))
+	if (!observe_begin())
 		return;
 	while (i <= tables->pd_count && tables->pds[i].pd != pd)
 		i++;
@@ -745,7 +681,7 @@ static unsigned char use_request(struct use *use, const struct range *range, uin
 	const struct domain *domain = &tables->domains[use->domain];
 	struct part wanted = { range->address & ~(GRANULE - 1),
 			       (range->address + range->length + GRANULE - 1) & ~(GRANULE - 1) };
-	bool unique = tables->observed.callers[domain->caller].unique_keys;
+	bool unique = callers_at(domain->caller)->unique_keys;
 	unsigned char saved = 0;
 
 	if (unique ? range->count && !range->live : use_covers(use, &wanted))
@@ -795,12 +731,12 @@ static uint32_t *mr_bucket(const void *mr)
 static void mr_pin(const struct mr *mr, uint64_t change)
 {
 	struct observed *observed = &tables->observed;
-	struct caller *caller = &observed->callers[mr->caller];
 
 	if (!mr->range)
 		return;
 	observe_peak(&observed->pinned, &observed->pinned_peak, change);
-	observe_peak(&caller->pinned, &caller->pinned_peak, change);
+	observe_peak(&observed->pinned_by[mr->caller], &observed->pinned_by_peak[mr->caller],
+		     change);
 }
 
 /* A registration of GPU memory: the findings, and the saving. Return its range, or 0. */
@@ -816,7 +752,7 @@ static uint32_t memory_registered(uint32_t number, const struct observed_registr
 		memory->user = caller;
 	memory->registered = true;
 	if (request_is_oversized(number, address, request->length))
-		observe_find(caller, FINDING_oversized, request->length, 0);
+		callers_find(caller, FINDING_oversized, 1, request->length, 0);
 	use = domain < DOMAINS ? use_find(number, domain) : 0;
 	found = use ? range_find(use, address, request->length) : 0;
 	if (use && !found)
@@ -828,9 +764,9 @@ static uint32_t memory_registered(uint32_t number, const struct observed_registr
 	saving_add(mr->saved, request->length, ns, true);
 	mr->repeated = range->count != 0;
 	if (mr->repeated)
-		observe_find(caller, FINDING_repeated, request->length, ns);
+		callers_find(caller, FINDING_repeated, 1, request->length, ns);
 	if (range->live)
-		observe_find(caller, FINDING_duplicate, request->length, ns);
+		callers_find(caller, FINDING_duplicate, 1, request->length, ns);
 	tables->uses[use].requests++;
 	range->count++;
 	range->live++;
@@ -867,11 +803,11 @@ static void mr_end(uint32_t *link, bool deregistered, uint64_t ns)
 	if (deregistered) {
 		observe_sum(&tables->observed.kinds[mr->kind].ended, mr->length, ns);
 		if (mr->repeated)
-			tables->observed.callers[mr->caller].findings[FINDING_repeated].ns += ns;
+			callers_find(mr->caller, FINDING_repeated, 0, 0, ns);
 	}
 	if (mr->range) {
 		if (!deregistered)
-			observe_find(mr->caller, FINDING_leaked, mr->length, 0);
+			callers_find(mr->caller, FINDING_leaked, 1, mr->length, 0);
 		else
 			saving_add(mr->saved, 0, ns, false);
 		mr_pin(mr, -mr->length);
@@ -975,7 +911,7 @@ static void memory_conclude(uint32_t tree)
 		return;
 	memory_conclude(memory->left);
 	if (memory->registered && !memory->synchronized && memory->kind != ALLOCATION_MAPPED)
-		observe_find(memory->user, FINDING_sync_missing, memory->size, 0);
+		callers_find(memory->user, FINDING_sync_missing, 1, memory->size, 0);
 	memory_conclude(memory->right);
 }
 
@@ -1000,6 +936,7 @@ bool observe_has_begun(void)
 
 void observe_renew(void)
 {
+	callers_renew();
 	observe_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	tables = NULL;
 	store_relaxed(&frees, 0);

@@ -22,8 +22,7 @@
 /* ---- memory ---- */
 
 /* The driver has allocated memory in `ns`. */
-void observe_allocated(enum allocation_kind kind, uint64_t address, uint64_t size, uint64_t ns,
-		       const void *caller);
+void observe_allocated(enum allocation_kind kind, uint64_t address, uint64_t size, uint64_t ns);
 
 /* State of a free between observe_freeing() and observe_freed(). */
 struct observed_free {

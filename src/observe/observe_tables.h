@@ -7,41 +7,11 @@
 #define PEERPIN_OBSERVE_TABLES_H
 
 #include "observe/observe.h"
-
-/* What a library does that costs time, or is wrong. The texts for people are in `peerpin report`
- * (tools/findings.def). */
-#define OBSERVE_FINDINGS(FINDING)                                                                  \
-	FINDING(repeated)                                                                          \
-	FINDING(outlived)                                                                          \
-	FINDING(leaked)                                                                            \
-	FINDING(duplicate)                                                                         \
-	FINDING(oversized)                                                                         \
-	FINDING(sync_missing)
-
-enum observed_finding {
-#define FINDING(name) FINDING_##name,
-	OBSERVE_FINDINGS(FINDING)
-#undef FINDING
-		FINDINGS
-};
+#include "report/callers.h"
 
 struct observed_sum {
 	uint64_t count, bytes, ns;
 };
-
-/* ---- callers ---- */
-
-#define CALLERS 64u /* number 0: unknown, and all that find no room */
-
-struct caller {
-	char name[64], version[32];
-	bool unique_keys; /* libfabric: each registration needs keys of its own */
-	struct observed_sum findings[FINDINGS];
-	uint64_t pinned, pinned_peak; /* bytes of GPU memory */
-};
-
-/* Describe the library of the address. Takes the lock of the dynamic linker's list. */
-void callers_describe(const void *address, struct caller *to);
 
 /* ---- the tables ---- */
 
@@ -87,13 +57,13 @@ struct observed_saving {
 struct observed {
 	uint64_t begun_ns, begun_clock; /* the first recorded call, by CLOCK_REALTIME and here */
 	struct observed_sum allocated[ALLOCATION_HOST + 1], freed[ALLOCATION_HOST + 1];
-	struct observed_sum exported[CALLERS];
-	uint64_t memory, memory_peak, pinned, pinned_peak; /* bytes of GPU memory */
+	struct observed_sum exported[CALLERS];		      /* by caller, as the next two */
+	uint64_t pinned_by[CALLERS], pinned_by_peak[CALLERS]; /* bytes of GPU memory */
+	uint64_t memory, memory_peak, pinned, pinned_peak;    /* bytes of GPU memory */
 	uint64_t kept, contexts_ended, lost;
 	uint64_t unknown_frees; /* of memory without a record */
 	struct observed_saving saving;
-	struct caller callers[CALLERS];
-	uint32_t caller_count, kind_count, size_count;
+	uint32_t kind_count, size_count;
 	struct observed_kind kinds[KINDS];
 	struct observed_size sizes[SIZES];
 };

@@ -29,7 +29,7 @@ static struct observed_registration request(const void *mr, uint64_t address, ui
 
 static void begin(uint64_t address, uint64_t size)
 {
-	observe_allocated(ALLOCATION_DEVICE, address, size, 10, NULL);
+	observe_allocated(ALLOCATION_DEVICE, address, size, 10);
 }
 
 static bool end(uint64_t address)
@@ -48,15 +48,16 @@ static void use(const void *mr, uint64_t address, uint64_t length)
 	observe_registered(&wanted, true, 100);
 }
 
-static struct observed_sum found(enum observed_finding finding)
+static struct observed_sum found(enum finding finding)
 {
-	const struct observed *observed = observe_conclude();
 	struct observed_sum sum = { 0 };
+	const struct caller *caller;
 
-	for (uint32_t i = 0; i < observed->caller_count; i++) {
-		sum.count += observed->callers[i].findings[finding].count;
-		sum.bytes += observed->callers[i].findings[finding].bytes;
-		sum.ns += observed->callers[i].findings[finding].ns;
+	observe_conclude();
+	for (uint32_t i = 0; (caller = callers_at(i)); i++) {
+		sum.count += caller->findings[finding].count;
+		sum.bytes += caller->findings[finding].bytes;
+		sum.ns += caller->findings[finding].ns;
 	}
 	return sum;
 }
@@ -138,8 +139,8 @@ TEST(observe, one_range_over_several_mappings_is_not_oversized)
 {
 	int mr[2];
 
-	observe_allocated(ALLOCATION_MAPPED, HOME, 2 * MIB, 10, NULL);
-	observe_allocated(ALLOCATION_MAPPED, HOME + 2 * MIB, 2 * MIB, 10, NULL);
+	observe_allocated(ALLOCATION_MAPPED, HOME, 2 * MIB, 10);
+	observe_allocated(ALLOCATION_MAPPED, HOME + 2 * MIB, 2 * MIB, 10);
 	use(&mr[0], HOME, 4 * MIB);
 	ck_assert_uint_eq(found(FINDING_oversized).count, 0);
 	use(&mr[1], HOME, 5 * MIB);
