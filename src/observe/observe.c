@@ -573,8 +573,12 @@ static uint32_t domain_find(const struct observed_registration *request, uint32_
 	while (i < tables->domain_count && (tables->domains[i].pd != request->pd ||
 					    tables->domains[i].access != request->access))
 		i++;
-	if (i < tables->domain_count || i == DOMAINS)
+	if (i < tables->domain_count)
 		return i;
+	if (i == DOMAINS) {
+		tables->observed.lost++;
+		return i;
+	}
 	tables->domains[i] = (struct domain){ request->pd, request->access, caller, now };
 	tables->domain_count++;
 	return i;

@@ -206,15 +206,10 @@ static void file_add_saving(struct output *output, const struct observed_saving 
 	output_add(output, "}\n}\n");
 }
 
-static int file_create(const char *name, const void *unused)
+static int file_write(int fd, void *argument)
 {
-	(void)unused;
-	return kernel_open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-}
-
-static int file_write(const struct observed *observed, int fd)
-{
-	static struct output output;
+	static struct output output; /* too large for a small exit stack */
+	const struct observed *observed = argument;
 
 	output.take = output_to_file;
 	output.argument = (void *)(intptr_t)fd;
@@ -230,20 +225,17 @@ static int file_write(const struct observed *observed, int fd)
 
 void observe_finish(void)
 {
-	static char name[4096];
 	const struct observed *observed = observe_conclude();
-	int error, fd;
+	static char name[4096];
+	int error;
 
 	if (!observed)
 		return;
 	error = own_file_name(config_get()->observe, name, sizeof(name));
-	fd = error ? error : own_file_number(name, sizeof(name), file_create, NULL);
-	error = fd < 0 ? fd : file_write(observed, fd);
-	if (fd >= 0)
-		kernel_close(fd);
+	if (!error)
+		error = own_file_write_whole(name, file_write, (void *)observed);
 	if (error)
-		log_once(LOG_WARN,
-			 "PEERPIN_OBSERVE=%.400s: no file written: %s. Name a file in a writable "
-			 "folder.",
-			 *name ? name : config_get()->observe, own_file_error_text(-error));
+		log_once(LOG_WARN, "PEERPIN_OBSERVE=%.400s: no file written: %s. %s.",
+			 *name ? name : config_get()->observe, own_file_error_text(-error),
+			 own_file_error_fix(-error));
 }

@@ -115,6 +115,17 @@ the_command_names_the_file() {
 		PEERPIN_DISABLE=1 "$peerpin" observe --sim "$client" adapter allocated=1 exit; ls)"
 }
 
+a_file_is_whole() {
+	rm -f "$tmp"/observed.json* "$tmp/message"
+	with PEERPIN_OBSERVE="$file" "$client" adapter allocated=1 limit=600 exit 2>"$tmp/message"
+	same 'a full disk leaves no part of a file' '' "$(ls "$tmp"/observed.json* 2>/dev/null)"
+	matches 'and one line about it' "*PEERPIN_OBSERVE=$file: no file written: File too large. *" "$(cat "$tmp/message")"
+	same 'a process of a taken name writes another file' 'observed-1.json observed.json' "$(
+		for number in 1 2; do with PEERPIN_OBSERVE="$file" "$client" adapter allocated=1 exit; done
+		cd "$tmp" && echo observed*.json)"
+	rm "$tmp"/observed*.json
+}
+
 the_report_explains() {
 	observe allocated=2 synced sent=2 sent=2 held=1 free
 	if [[ ! -x $build/src/tools/peerpin-report ]]; then
@@ -147,5 +158,6 @@ counts_are_exact
 no_call_changes
 results_are_the_drivers
 the_command_names_the_file
+a_file_is_whole
 the_report_explains
 finish

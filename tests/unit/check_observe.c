@@ -222,6 +222,19 @@ TEST(observe, counts_stay_exact_where_the_tables_are_full)
 	ck_assert_uint_eq(found(FINDING_outlived).count, 1);
 }
 
+TEST(observe, a_domain_without_room_is_counted)
+{
+	struct observed_registration wanted = request(&pd, HOME, MIB);
+
+	begin(HOME, MIB);
+	for (int i = 0; i < (int)DOMAINS + 2; i++) {
+		wanted.access = i;
+		observe_registered(&wanted, true, 100);
+		observe_deregistered(&pd, 10);
+	}
+	ck_assert_uint_eq(observe_conclude()->lost, 2);
+}
+
 static void *work(void *argument)
 {
 	uint64_t home = HOME + (uintptr_t)argument * (1 << 30);
