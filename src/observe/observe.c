@@ -10,12 +10,15 @@
 #include <pthread.h>
 #include <stddef.h>
 
+#include "base/config.h"
 #include "base/kernel.h"
+#include "base/once.h"
 #include "base/pool.h"
 #include "base/process.h"
 #include "base/system.h"
 #include "base/text.h"
 #include "memory/keep.h"
+#include "report/statistics.h"
 
 #define EARLY_NS UINT64_C(1000000000)
 #define GRANULE	 UINT64_C(65536)
@@ -94,6 +97,7 @@ static struct tables {
 static pthread_mutex_t observe_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static _Atomic uint32_t frees;
+static once observe_shown;
 
 /* A signal handler that ends the process may have interrupted this thread with the lock held. */
 static __thread bool observe_is_here __attribute__((tls_model("initial-exec")));
@@ -119,6 +123,47 @@ static bool observe_begin(void)
 	tables->observed.begun_ns = kernel_time(CLOCK_REALTIME);
 	tables->observed.begun_clock = system_clock();
 	return true;
+}
+
+/* Sums for peerpin top, with the lock held. */
+static void observe_copy(void)
+{
+	const struct observed *observed = &tables->observed;
+	uint64_t allocated = 0, freed = 0, registered = 0, failed = 0, ns = 0;
+
+	for (int i = 0; i < ALLOCATION_HOST; i++) {
+		allocated += observed->allocated[i].count;
+		freed += observed->freed[i].count;
+	}
+	for (uint32_t i = 0; i < observed->kind_count; i++) {
+		registered += observed->kinds[i].made.count;
+		failed += observed->kinds[i].failed;
+		ns += observed->kinds[i].made.ns;
+	}
+	store_relaxed(&statistics.counters.allocations, allocated);
+	store_relaxed(&statistics.counters.frees, freed);
+	store_relaxed(&statistics.counters.registrations, registered);
+	store_relaxed(&statistics.counters.registrations_failed, failed);
+	store_relaxed(&statistics.counters.program_ns, ns);
+	store_relaxed(&statistics.counters.pinned_bytes, observed->pinned);
+	store_relaxed(&statistics.counters.pinned_bytes_peak, observed->pinned_peak);
+}
+
+/* Drop the lock. With PEERPIN_OBSERVE_TOP a snapshot follows, at most twice a second. */
+static void observe_end_shown(void)
+{
+	bool shows = config_get()->observe_top;
+
+	if (shows)
+		observe_copy();
+	observe_end();
+	if (!shows)
+		return;
+	if (once_begin(&observe_shown)) {
+		statistics_begin_observed();
+		once_end(&observe_shown);
+	}
+	statistics_snapshot();
 }
 
 static void observe_sum(struct observed_sum *sum, uint64_t bytes, uint64_t ns)
@@ -438,7 +483,7 @@ void observe_allocated(enum allocation_kind kind, uint64_t address, uint64_t siz
 			observe_peak(&tables->observed.memory, &tables->observed.memory_peak, size);
 		tree_insert(number);
 	}
-	observe_end();
+	observe_end_shown();
 }
 
 void observe_freeing(uint64_t address, struct observed_free *pending)
@@ -472,7 +517,7 @@ void observe_freed(const struct observed_free *pending, bool freed, uint64_t ns,
 			size_freed(memory, ns, sampled, waited);
 		memory_end(pending->memory, true);
 	}
-	observe_end();
+	observe_end_shown();
 }
 
 bool observe_samples_free(void)
@@ -866,7 +911,7 @@ uint64_t observe_registered(const struct observed_registration *request, bool re
 	} else {
 		kind->failed++;
 	}
-	observe_end();
+	observe_end_shown();
 	return unsynchronized;
 }
 
@@ -879,7 +924,7 @@ void observe_deregistered(const void *mr, uint64_t ns)
 	at = mr_find(mr);
 	if (at)
 		mr_end(at, true, ns);
-	observe_end();
+	observe_end_shown();
 }
 
 void observe_changed(const struct observed_registration *request, uint64_t ns)
@@ -941,6 +986,8 @@ bool observe_has_begun(void)
 void observe_renew(void)
 {
 	callers_renew();
+	statistics_renew_observed();
+	observe_shown = 0;
 	observe_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	tables = NULL;
 	store_relaxed(&frees, 0);

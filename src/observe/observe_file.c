@@ -14,6 +14,7 @@
 #include "base/system.h"
 #include "base/text.h"
 #include "report/output.h"
+#include "report/statistics.h"
 
 #define number(value) ((unsigned long long)(value))
 
@@ -231,6 +232,7 @@ void observe_finish(void)
 
 	if (!observed)
 		return;
+	statistics_finish_observed();
 	error = own_file_name(config_get()->observe, name, sizeof(name));
 	if (!error)
 		error = own_file_write_whole(name, file_write, (void *)observed);

@@ -261,6 +261,24 @@ void statistics_begin(void)
 	snapshot_refused = snapshot_begin();
 }
 
+void statistics_begin_observed(void)
+{
+	summary_describe(&statistics.process);
+	snapshot_begin();
+}
+
+void statistics_finish_observed(void)
+{
+	snapshot_end(false);
+}
+
+void statistics_renew_observed(void)
+{
+	store_relaxed(&snapshot_due, 0);
+	snapshot[0] = '\0';
+	atomic_flag_clear(&snapshot_is_written);
+}
+
 void statistics_begun(void)
 {
 	char path[RUNTIME_PATH];

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/capped.h"
+#include "tools/findings.h"
 #include "tools/observed.h"
 #include "tools/rows.h"
 #include "tools/units.h"
@@ -114,17 +115,9 @@ static void print_findings(const json_t *report, FILE *out)
 
 	fprintf(out, json_array_size(list) ? "\nfindings\n" : "\nno findings\n");
 	json_array_foreach(list, at, row) {
-		const char *cost = "";
-		int64_t ns = number_in(row, "ns");
-
-		if (ns)
-			cost = text_of("; %s, %s of the run", show(UNIT_TIME, ns),
-				       percent(ns, number_in(report, "process_ns")));
 		print_wrapped(out, 4, " ",
-			      text_of("%s: %s (%s), by %s%s", text_in(row, "text"),
-				      show(UNIT_COUNT, number_in(row, "count")),
-				      show(UNIT_BYTES, number_in(row, "bytes")),
-				      version_of(report, text_in(row, "caller")), cost));
+			      findings_text(row, version_of(report, text_in(row, "caller")),
+					    number_in(report, "process_ns")));
 		print_wrapped(out, 7, "    ->", text_of("%s.", text_in(row, "advice")));
 	}
 }

@@ -111,6 +111,13 @@ static void report_add_ended(struct records *records)
 	records_free(&left);
 }
 
+/* peerpin top alone shows a process that only observes: its own file has more. */
+static bool report_is_served(const struct record *record, void *unused)
+{
+	(void)unused;
+	return !record_observes(record);
+}
+
 static void report_read_all(struct records *records, char **files)
 {
 	const char *refused = records_refused_folder();
@@ -131,6 +138,7 @@ static void report_read_all(struct records *records, char **files)
 		      "PEERPIN_STATS_FILE\n",
 		      stderr);
 	}
+	records_filter(records, report_is_served, NULL);
 	records_drop_doubles(records);
 }
 

@@ -115,6 +115,31 @@ the_command_names_the_file() {
 		PEERPIN_DISABLE=1 "$peerpin" observe --sim "$client" adapter allocated=1 exit; ls)"
 }
 
+top_shows_it() {
+	local screen
+
+	[[ -x $build/src/tools/peerpin-top ]] || { skip 'peerpin top: it is not built'; return; }
+	afresh
+	mkfifo "$tmp/in" "$tmp/out"
+	(cd "$tmp" && exec "$peerpin" observe --top --sim "$client" adapter size=2097152 allocated=2 asked exit) <"$tmp/in" >"$tmp/out" &
+	exec 8>"$tmp/in" 9<"$tmp/out"
+	until
+		echo 2 >&8 && read -r <&9
+		"$peerpin" top --once --json | jq -e '.processes[0].findings[0].count > 0' >/dev/null
+	do :; done
+	screen=$("$peerpin" top --once | tr -s ' \n' ' ')
+	matches 'peerpin top shows what is observed' \
+		'*1 running*allocations 2 frees 0 time in registrations *registrations of a range *, by client *client *observed *' "$screen"
+	same 'and no request' '0 null' "$("$peerpin" top --once --json | jq -r '.processes[0] | "\(.requests) \(.hit_rate)"')"
+	matches 'without a command observe --top is peerpin top' 'peerpin top: standard output is no terminal: *=> 2' \
+		"$(outcome "$peerpin" observe --top)"
+	exec 8>&- 9<&-
+	wait $!
+	same 'an observed process leaves no snapshot' '' "$(left)"
+	ends 'only observe has this view' 2 'unknown option: --top' "$peerpin" --top true
+	rm "$tmp/in" "$tmp/out" "$tmp"/observe.*
+}
+
 a_file_is_whole() {
 	rm -f "$tmp"/observed.json* "$tmp/message"
 	with PEERPIN_OBSERVE="$file" "$client" adapter allocated=1 limit=600 exit 2>"$tmp/message"
@@ -159,5 +184,6 @@ no_call_changes
 results_are_the_drivers
 the_command_names_the_file
 a_file_is_whole
+top_shows_it
 the_report_explains
 finish
