@@ -985,7 +985,6 @@ bool observe_has_begun(void)
 
 void observe_renew(void)
 {
-	callers_renew();
 	statistics_renew_observed();
 	observe_shown = 0;
 	observe_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;

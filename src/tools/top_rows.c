@@ -316,14 +316,16 @@ static void rows_print_totals(struct screen *screen, const struct snapshot *now,
 
 #undef SUM
 
-/* Of each job, worst first. */
+/* Of each job that is only observed, worst first. */
 static void rows_print_findings(struct screen *screen, const struct jobs *jobs)
 {
 	for (size_t i = 0; i < jobs->count; i++) {
-		json_t *list = findings_judge(jobs->list[i].findings), *row;
+		json_t *list = findings_judge(jobs->list[i].findings, false), *row;
 		size_t at;
 
 		json_array_foreach(list, at, row) {
+			if (!record_observes(jobs->list[i].ranks[0]))
+				break;
 			rows_print_line(screen, findings_text(row, string_of(row, "caller"), 0));
 		}
 		json_decref(list);

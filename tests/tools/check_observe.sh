@@ -115,6 +115,33 @@ the_command_names_the_file() {
 		PEERPIN_DISABLE=1 "$peerpin" observe --sim "$client" adapter allocated=1 exit; ls)"
 }
 
+# served WORD...: the findings of the client, whose requests are served, with those at the exit
+served() {
+	rm -f "$tmp/stats"
+	with PEERPIN_STATS_FILE="$tmp/stats" PEERPIN_SUMMARY=none "$client" adapter "$@" exit
+	jq -r '.findings[] | "\(.id) \(.count) \(.bytes) \(.caller)"' "$tmp/stats" | paste -sd,
+}
+
+served_runs_have_findings() {
+	local mib=1048576
+
+	same 'served: none' '' "$(served allocated=3 sent=3 host=2 free allocated=3 sent=3 free)"
+	same 'served: repeated' 'repeated 4 0 client' "$(served allocated=2 sent=2 sent=2 sent=2 free)"
+	same 'served: outlived' "outlived 2 $((2 * mib)) client" "$(served allocated=3 held=2 free dropped)"
+	same 'served: leaked' "leaked 2 $((2 * mib)) client" "$(served allocated=3 held=2)"
+	same 'served: outlived and leaked' "outlived 1 $mib client,leaked 1 $mib client" "$(served allocated=1 held=1 free)"
+	[[ -x $build/src/tools/peerpin-report ]] || { skip 'their report: it is not built'; return; }
+	served allocated=2 held=2 sent=2 free dropped >/dev/null
+	matches 'the report of a served run has them' \
+		'*findings registrations that outlived their memory: 2 (2.00 MiB), by client -> * requests in memory * before*: 2, by client -> *' \
+		"$("$peerpin" report "$tmp/stats" | tr -s ' \n' ' ')"
+	same 'as its JSON, also of two processes' 'outlived 4 repeated 4' \
+		"$(jq '.pid += 1' "$tmp/stats" >"$tmp/other.json"
+		"$peerpin" report --json "$tmp/stats" "$tmp/other.json" | jq -r '[.jobs[0].findings[] | "\(.id) \(.count)"] | join(" ")')"
+	jq '.findings[0].count = -1' "$tmp/stats" >"$tmp/other.json"
+	ends 'a file with a wrong finding' 1 'findings[0].count: not a whole number' "$peerpin" report "$tmp/other.json"
+}
+
 top_shows_it() {
 	local screen
 
@@ -185,5 +212,6 @@ results_are_the_drivers
 the_command_names_the_file
 a_file_is_whole
 top_shows_it
+served_runs_have_findings
 the_report_explains
 finish
