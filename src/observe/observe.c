@@ -20,6 +20,8 @@
 #include "memory/keep.h"
 #include "report/statistics.h"
 
+#define SAMPLE_NS                                                                                  \
+	(UINT64_C(16) << 20) /* the first interval of the timeline: 4 ticks of the clock */
 #define EARLY_NS UINT64_C(1000000000)
 #define GRANULE	 UINT64_C(65536)
 #define EXPORTS	 1024u /* recorded dma-bufs, by descriptor */
@@ -102,6 +104,63 @@ static once observe_shown;
 /* A signal handler that ends the process may have interrupted this thread with the lock held. */
 static __thread bool observe_is_here __attribute__((tls_model("initial-exec")));
 
+/* ---- the timeline ---- */
+
+static uint32_t sampled(uint32_t caller)
+{
+	return caller < SAMPLED_CALLERS ? caller : SAMPLED_CALLERS - 1;
+}
+
+static uint64_t greater(uint64_t one, uint64_t other)
+{
+	return one > other ? one : other;
+}
+
+static struct observed_sample sample_join(const struct observed_sample *one,
+					  const struct observed_sample *other)
+{
+	struct observed_sample both = { .memory = greater(one->memory, other->memory) };
+
+	for (uint32_t i = 0; i < SAMPLED_CALLERS; i++) {
+		both.pinned[i] = greater(one->pinned[i], other->pinned[i]);
+		both.registrations[i] = one->registrations[i] + other->registrations[i];
+	}
+	return both;
+}
+
+static void timeline_join_pairs(struct observed_timeline *timeline)
+{
+	for (uint32_t i = 0; i < SAMPLES / 2; i++)
+		timeline->samples[i] =
+			sample_join(&timeline->samples[2 * i], &timeline->samples[2 * i + 1]);
+	timeline->count = SAMPLES / 2;
+	timeline->interval *= 2;
+}
+
+/* The intervals until now begin with the levels so far. */
+static void timeline_advance(struct observed_timeline *timeline)
+{
+	uint64_t now = system_coarse_clock();
+
+	if (!timeline->count) {
+		timeline->interval = SAMPLE_NS;
+		timeline->end = now;
+	}
+	while (timeline->end <= now) {
+		if (timeline->count == SAMPLES)
+			timeline_join_pairs(timeline);
+		timeline->samples[timeline->count++] = timeline->level;
+		timeline->end += timeline->interval;
+	}
+}
+
+static struct observed_sample *timeline_sample(void)
+{
+	struct observed_timeline *timeline = &tables->observed.timeline;
+
+	return &timeline->samples[timeline->count - 1];
+}
+
 static void observe_end(void)
 {
 	lock_drop(&observe_lock);
@@ -113,15 +172,16 @@ static bool observe_begin(void)
 {
 	observe_is_here = true;
 	lock_take(&observe_lock);
-	if (__builtin_expect(tables != NULL, 1))
-		return true;
-	tables = pool_map(sizeof(*tables));
-	if (!tables) {
-		observe_end();
-		return false;
+	if (__builtin_expect(!tables, 0)) {
+		tables = pool_map(sizeof(*tables));
+		if (!tables) {
+			observe_end();
+			return false;
+		}
+		tables->observed.begun_ns = kernel_time(CLOCK_REALTIME);
+		tables->observed.begun_clock = system_clock();
 	}
-	tables->observed.begun_ns = kernel_time(CLOCK_REALTIME);
-	tables->observed.begun_clock = system_clock();
+	timeline_advance(&tables->observed.timeline);
 	return true;
 }
 
@@ -349,6 +409,14 @@ static uint32_t use_find(uint32_t memory, uint32_t domain)
 	return at;
 }
 
+static void memory_changes(uint64_t change)
+{
+	struct observed *observed = &tables->observed;
+
+	observe_peak(&observed->memory, &observed->memory_peak, change);
+	observe_peak(&observed->timeline.level.memory, &timeline_sample()->memory, change);
+}
+
 /* The memory, which is not in the tree, has ended. `freed`: by the program's free. */
 static void memory_end(uint32_t number, bool freed)
 {
@@ -373,7 +441,7 @@ static void memory_end(uint32_t number, bool freed)
 	if (memory->registered && !memory->synchronized && memory->kind != ALLOCATION_MAPPED)
 		callers_find(memory->user, FINDING_sync_missing, 1, memory->size, 0);
 	if (memory->kind != ALLOCATION_HOST)
-		tables->observed.memory -= memory->size;
+		memory_changes(-memory->size);
 	GIVE(memories, free_memory, left, number);
 }
 
@@ -480,7 +548,7 @@ void observe_allocated(enum allocation_kind kind, uint64_t address, uint64_t siz
 		if (kind == ALLOCATION_DEVICE)
 			size_allocated(memory, ns);
 		if (kind != ALLOCATION_HOST)
-			observe_peak(&tables->observed.memory, &tables->observed.memory_peak, size);
+			memory_changes(size);
 		tree_insert(number);
 	}
 	observe_end_shown();
@@ -783,6 +851,8 @@ static void mr_pin(const struct mr *mr, uint64_t change)
 
 	if (!mr->range)
 		return;
+	observe_peak(&observed->timeline.level.pinned[sampled(mr->caller)],
+		     &timeline_sample()->pinned[sampled(mr->caller)], change);
 	observe_peak(&observed->pinned, &observed->pinned_peak, change);
 	observe_peak(&observed->pinned_by[mr->caller], &observed->pinned_by_peak[mr->caller],
 		     change);
@@ -901,6 +971,7 @@ uint64_t observe_registered(const struct observed_registration *request, bool re
 	kind = &tables->observed.kinds[number];
 	if (registered) {
 		observe_sum(&kind->made, request->length, ns);
+		timeline_sample()->registrations[sampled(pd->caller)]++;
 		kind->early += system_clock() - tables->observed.begun_clock < EARLY_NS;
 		old = mr_find(request->mr);
 		if (old) /* its owner abandoned the struct */
@@ -969,6 +1040,7 @@ const struct observed *observe_conclude(void)
 	if (!tables || observe_is_here)
 		return NULL;
 	lock_take(&observe_lock);
+	timeline_advance(&tables->observed.timeline);
 	for (uint32_t i = 0; i < MRS && tables->mr_count; i++) {
 		while (tables->mr_buckets[i])
 			mr_end(&tables->mr_buckets[i], false, 0);

@@ -2,6 +2,7 @@
 /* observe_file.c -- writes the records as JSON, at exit (docs/observe.md) */
 #include "observe/observe_tables.h"
 
+#include <stddef.h>
 #include <stdio.h>
 
 #include "base/config.h"
@@ -192,6 +193,50 @@ static bool file_add_size(struct output *output, const struct observed *observed
 	return true;
 }
 
+/* ---- the timeline ---- */
+
+/* One row of values, at `offset` in each sample, unless all are 0. */
+static const char *file_add_row(struct output *output, const struct observed_timeline *timeline,
+				const char *kind, const char *caller, size_t offset,
+				const char *separator)
+{
+	const char *between = "";
+	uint64_t any = 0;
+
+#define VALUE(i) (*(const uint64_t *)((const char *)&timeline->samples[i] + offset))
+	for (uint32_t i = 0; i < timeline->count; i++)
+		any |= VALUE(i);
+	if (!any)
+		return separator;
+	output_add(output, "%s\n    {\"kind\": \"%s\", ", separator, kind);
+	file_add_text(output, "caller", caller);
+	output_add(output, "\"values\": [");
+	for (uint32_t i = 0; i < timeline->count; i++, between = ", ")
+		output_add(output, "%s%llu", between, number(VALUE(i)));
+#undef VALUE
+	output_add(output, "]}");
+	return ",";
+}
+
+static void file_add_timeline(struct output *output, const struct observed_timeline *timeline)
+{
+	const char *separator, *caller;
+
+	output_add(output, "  \"timeline\": {\"interval_ns\": %llu, \"rows\": [",
+		   number(timeline->interval));
+	separator = file_add_row(output, timeline, "memory", "",
+				 offsetof(struct observed_sample, memory), "");
+	for (uint32_t i = 0; i < SAMPLED_CALLERS; i++) {
+		caller = i < SAMPLED_CALLERS - 1 ? callers_name(i) : "others";
+		separator = file_add_row(output, timeline, "pinned", caller,
+					 offsetof(struct observed_sample, pinned[i]), separator);
+		separator =
+			file_add_row(output, timeline, "registrations", caller,
+				     offsetof(struct observed_sample, registrations[i]), separator);
+	}
+	output_add(output, "]},\n");
+}
+
 static void file_add_saving(struct output *output, const struct observed_saving *saving)
 {
 	static const char begins[][20] = { "served_", "background_", "kept_", "kept_background_",
@@ -220,6 +265,7 @@ static int file_write(int fd, void *argument)
 	file_add_list(&output, "allocations", ALLOCATION_HOST + 1, observed, file_add_allocations);
 	file_add_list(&output, "sizes", SIZES, observed, file_add_size);
 	callers_write_findings(&output);
+	file_add_timeline(&output, &observed->timeline);
 	file_add_saving(&output, &observed->saving);
 	return output_end(&output);
 }

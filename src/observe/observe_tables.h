@@ -54,6 +54,24 @@ struct observed_saving {
 	struct observed_sum first;	     /* none of these */
 };
 
+/* The run in at most SAMPLES intervals, which are twice as long from then on where they would be
+ * more. Sums by caller: the last one is of all further callers. */
+#define SAMPLES		256u
+#define SAMPLED_CALLERS 8u
+
+struct observed_sample {
+	uint64_t memory;		  /* most bytes of GPU memory in the interval */
+	uint64_t pinned[SAMPLED_CALLERS]; /* likewise, registered */
+	uint64_t registrations[SAMPLED_CALLERS];
+};
+
+struct observed_timeline {
+	uint64_t interval, end;	      /* ns; end of the last interval, by the coarse clock */
+	uint32_t count;		      /* of intervals that have begun */
+	struct observed_sample level; /* now; without registrations */
+	struct observed_sample samples[SAMPLES];
+};
+
 struct observed {
 	uint64_t begun_ns, begun_clock; /* the first recorded call, by CLOCK_REALTIME and here */
 	struct observed_sum allocated[ALLOCATION_HOST + 1], freed[ALLOCATION_HOST + 1];
@@ -63,6 +81,7 @@ struct observed {
 	uint64_t kept, contexts_ended, lost;
 	uint64_t unknown_frees; /* of memory without a record */
 	struct observed_saving saving;
+	struct observed_timeline timeline;
 	uint32_t kind_count, size_count;
 	struct observed_kind kinds[KINDS];
 	struct observed_size sizes[SIZES];

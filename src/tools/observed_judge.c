@@ -87,6 +87,50 @@ struct prediction observed_predict(const json_t *sums, bool with_keep)
 	return saved;
 }
 
+/* ---- the first line ---- */
+
+static double percent(int64_t part, int64_t whole)
+{
+	return whole ? 100.0 * (double)part / (double)whole : 0.0;
+}
+
+static const char *range_text(const json_t *sums, struct prediction saved)
+{
+	int64_t whole = number_in(sums, "process_ns");
+
+	if (saved.high < 1000000)
+		return "nothing";
+	return text_of("%s to %s (%.1f %% to %.1f %%) of the time", show(UNIT_TIME, saved.low),
+		       show(UNIT_TIME, saved.high), percent(saved.low, whole),
+		       percent(saved.high, whole));
+}
+
+static const char *reason_for_nothing(const json_t *sums)
+{
+	const json_t *saving = json_object_get(sums, "saving"), *row;
+	size_t at;
+	int64_t host = 0;
+
+	if (number_in(saving, "served_count") || number_in(saving, "first_count") ||
+	    number_in(saving, "background_count"))
+		return "its registrations of GPU memory are few, or kept by their client";
+	json_array_foreach(json_object_get(sums, "registrations"), at, row) {
+		host += number_in(row, "count");
+	}
+	return host ? "it registers host memory alone" : "it registers no memory";
+}
+
+/* Nothing: below a thousandth of the run, or 1 ms. */
+static const char *observed_summary(const json_t *sums)
+{
+	struct prediction most = observed_predict(sums, true);
+
+	if (most.high < 1000000 || most.high < number_in(sums, "process_ns") / 1000)
+		return text_of("peerpin would save nothing here: %s.", reason_for_nothing(sums));
+	return text_of("peerpin would save %s; with --keep %s.",
+		       range_text(sums, observed_predict(sums, false)), range_text(sums, most));
+}
+
 static json_t *observed_range(const json_t *sums, bool with_keep)
 {
 	struct prediction saved = observed_predict(sums, with_keep);
@@ -100,6 +144,8 @@ json_t *observed_judge(json_t *sums)
 	json_t *report = json_copy(sums);
 
 	json_object_set_new(report, "schema", json_string("peerpin-observed/1"));
+	json_object_set_new(report, "version", json_string(PACKAGE_VERSION));
+	json_object_set_new(report, "summary", json_string(observed_summary(sums)));
 	json_object_set_new(report, "findings",
 			    findings_judge(json_object_get(sums, "findings"), false));
 	json_object_set_new(report, "prediction",

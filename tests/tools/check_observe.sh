@@ -142,6 +142,30 @@ served_runs_have_findings() {
 	ends 'a file with a wrong finding' 1 'findings[0].count: not a whole number' "$peerpin" report "$tmp/other.json"
 }
 
+the_page_has_findings_and_a_timeline() {
+	local page=$tmp/page.html script
+
+	[[ -e $build/src/tools/chart.min.js && -x $build/src/tools/peerpin-report ]] || { skip 'the page: there is no Chart.js'; return; }
+	observe allocated=2 synced sent=2 pause=100 sent=2 held=1 pause=100 dropped free
+	same 'the file has the run over time' '2097152 5 1048576' "$(value '.timeline.rows | [
+		(map(select(.kind == "memory").values) | add | max), (map(select(.kind == "registrations").values) | add | add),
+		(map(select(.kind == "pinned").values) | add | max)] | join(" ")')"
+	ends 'a page of it' 0 "wrote $page" "$peerpin" report --html "$page" "$file"
+	same 'has the whole report' "$("$peerpin" report --json "$file" | jq -cS .)" \
+		"$(sed -n 's|.*<script type="application/json" id="report">\(.*\)</script>$|\1|p' "$page" | jq -cS .)"
+	same 'processes add up in it' '4194304 10' "$("$peerpin" report --json "$file" "$file" | jq -r '.timeline.rows |
+		"\(map(select(.kind == "memory").values) | add | max) \(map(select(.kind == "registrations").values) | add | add)"')"
+	jq '.timeline.rows[0].values[0] = -1' "$file" >"$file.wrong"
+	ends 'a timeline with a wrong value' 1 'timeline: a member is wrong' "$peerpin" report "$file.wrong"
+	jq '.timeline.interval_ns = 1 | .started_ns = 1' "$file" >"$file.wrong"
+	same 'processes of other years keep its length' true \
+		"$("$peerpin" report --json "$file" "$file.wrong" | jq '.timeline.rows[0].values | length <= 256')"
+	command -v node >/dev/null || { skip 'its script: there is no node'; return; }
+	script=$(node "$(dirname "$0")/page.js" "$page" | tr -s '\n' ' ')
+	matches 'findings first, then memory, its registered part and registrations over time by library' \
+		'*<h2> Findings <li> registrations of a range *: 3 (3.00 MiB), by client*<h2> GPU memory*<canvas> client,GPU memory x *<h2> Registrations <canvas> client x *<footer> *' "$script"
+}
+
 top_shows_it() {
 	local screen
 
@@ -211,6 +235,7 @@ no_call_changes
 results_are_the_drivers
 the_command_names_the_file
 a_file_is_whole
+the_page_has_findings_and_a_timeline
 top_shows_it
 served_runs_have_findings
 the_report_explains

@@ -235,6 +235,38 @@ TEST(observe, a_domain_without_room_is_counted)
 	ck_assert_uint_eq(observe_conclude()->lost, 2);
 }
 
+/* Time passes as the timeline's clock says. */
+TEST(observe, the_timeline_has_all_of_the_run_in_a_bounded_number_of_intervals)
+{
+	struct observed_timeline *timeline =
+		(struct observed_timeline *)&observe_conclude()->timeline;
+	uint64_t registrations = 0, memory = 0, pinned = 0, interval = timeline->interval;
+	char mr[5];
+
+	for (int i = 0; i < 5; i++) {
+		begin(HOME + (uint64_t)i * MIB, MIB);
+		use(&mr[i], HOME + (uint64_t)i * MIB, MIB);
+		timeline->end -= 300 * timeline->interval;
+	}
+	ck_assert(end(HOME));
+	ck_assert_uint_le(timeline->count, SAMPLES);
+	ck_assert_uint_ge(timeline->interval, 4 * interval);
+	for (uint32_t i = 0; i < timeline->count; i++) {
+		const struct observed_sample *sample = &timeline->samples[i];
+
+		/* Levels last while nothing happens. */
+		ck_assert_uint_ge(sample->memory, memory);
+		ck_assert_uint_ge(sample->pinned[0], pinned);
+		memory = sample->memory;
+		pinned = sample->pinned[0];
+		registrations += sample->registrations[0];
+	}
+	ck_assert_uint_eq(registrations, 5);
+	ck_assert_uint_eq(memory, 5 * MIB);
+	ck_assert_uint_eq(pinned, 5 * MIB);
+	ck_assert_uint_eq(timeline->level.memory, 4 * MIB);
+}
+
 static void *work(void *argument)
 {
 	uint64_t home = HOME + (uintptr_t)argument * (1 << 30);
