@@ -502,8 +502,8 @@ static void size_freed(const struct memory *memory, uint64_t ns, bool sampled, u
 		size->waited_ns += waited;
 	}
 	kept = observed->kept + size->size;
-	if (kept > UINT64_C(32) << 20 &&
-	    kept + observed->memory > observed->memory_peak + observed->memory_peak / 2)
+	if (kept > UINT64_C(32) << 20 && kept + observed->memory - memory->size >
+						 observed->memory_peak + observed->memory_peak / 2)
 		return;
 	observed->kept = kept;
 	size->reusable++;

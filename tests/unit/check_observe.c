@@ -199,6 +199,34 @@ TEST(observe, kept_memory_serves_equal_sizes)
 	}
 }
 
+/* Freed memory is kept, and no longer the program's. */
+TEST(observe, all_memory_of_a_program_that_frees_all_is_kept)
+{
+	const struct observed *observed = observe_conclude();
+	uint64_t reused = 0;
+
+	begin(HOME, MIB);
+	ck_assert(end(HOME));
+	for (int round = 0; round < 3; round++) {
+		begin(HOME, 64 * MIB);
+		begin(HOME + 64 * MIB, 64 * MIB);
+		ck_assert(end(HOME) && end(HOME + 64 * MIB));
+	}
+	for (uint32_t i = 0; i < SIZES; i++)
+		reused += observed->sizes[i].reused.count;
+	ck_assert_uint_eq(reused, 4);
+}
+
+TEST(observe, samples_of_frees_see_each_free_of_a_pattern)
+{
+	bool seen[16] = { false };
+
+	for (unsigned int i = 0; i < 16 * OBSERVE_SAMPLE; i++)
+		seen[i % 16] |= observe_samples_free();
+	for (int i = 0; i < 16; i++)
+		ck_assert(seen[i]);
+}
+
 TEST(observe, counts_stay_exact_where_the_tables_are_full)
 {
 	static char mrs[2 * MRS];
