@@ -22,9 +22,10 @@
 
 #define SAMPLE_NS                                                                                  \
 	(UINT64_C(16) << 20) /* the first interval of the timeline: 4 ticks of the clock */
-#define EARLY_NS UINT64_C(1000000000)
-#define GRANULE	 UINT64_C(65536)
-#define EXPORTS	 1024u /* recorded dma-bufs, by descriptor */
+#define EARLY_NS  UINT64_C(1000000000)
+#define GRANULE	  UINT64_C(65536)
+#define KEPT_ROOM (UINT64_C(32) << 20)
+#define EXPORTS	  1024u /* recorded dma-bufs, by descriptor */
 
 struct memory {
 	uint64_t base, size, begun;
@@ -90,6 +91,7 @@ static struct tables {
 	struct pd pds[DOMAINS];
 	struct export exports[EXPORTS];
 	uint32_t range_buckets[RANGES], mr_buckets[MRS];
+	TAILQ_HEAD(, observed_size) order; /* bins with reusable memory, by the last free */
 	uint32_t root, domain_count, pd_count;
 	uint32_t free_memory, free_use, free_range, free_mr;
 	uint32_t memory_count, use_count, range_count, mr_count; /* taken so far */
@@ -178,6 +180,7 @@ static bool observe_begin(void)
 			observe_end();
 			return false;
 		}
+		TAILQ_INIT(&tables->order);
 		tables->observed.begun_ns = kernel_time(CLOCK_REALTIME);
 		tables->observed.begun_clock = system_clock();
 	}
@@ -467,6 +470,24 @@ static struct observed_size *size_find(uint64_t size)
 	return NULL;
 }
 
+/* One of its memories is no longer kept. */
+static void size_take(struct observed_size *size)
+{
+	tables->observed.kept -= size->size;
+	if (!--size->reusable)
+		TAILQ_REMOVE(&tables->order, size, in_order);
+	if (size->reusable_registered > size->reusable)
+		size->reusable_registered = size->reusable;
+}
+
+static void size_keep(struct observed_size *size)
+{
+	tables->observed.kept += size->size;
+	if (size->reusable++)
+		TAILQ_REMOVE(&tables->order, size, in_order);
+	TAILQ_INSERT_TAIL(&tables->order, size, in_order);
+}
+
 static void size_allocated(struct memory *memory, uint64_t ns)
 {
 	struct observed_size *size = size_find(memory->size);
@@ -476,22 +497,20 @@ static void size_allocated(struct memory *memory, uint64_t ns)
 	observe_sum(&size->allocated, memory->size, ns);
 	if (!size->reusable)
 		return;
-	size->reusable--;
-	tables->observed.kept -= size->size;
 	observe_sum(&size->reused, memory->size, ns);
-	if (size->reusable_registered) {
-		size->reusable_registered--;
-		memory->kept = true;
-	}
+	memory->kept = size->reusable_registered;
+	size->reusable_registered -= memory->kept;
+	size_take(size);
 }
 
 /* Kept memory and the program's are together at most 1.5 times the most that the program has had
- * at a time, but at least 32 MiB are kept (memory/kept.h). */
+ * at a time, but at least 32 MiB are kept (memory/kept.h). The least recently freed is released
+ * first, here of a bin. */
 static void size_freed(const struct memory *memory, uint64_t ns, bool sampled, uint64_t waited)
 {
 	struct observed *observed = &tables->observed;
+	uint64_t live = observed->memory - memory->size, peak = observed->memory_peak;
 	struct observed_size *size = size_find(memory->size);
-	uint64_t kept;
 
 	if (!size)
 		return;
@@ -501,14 +520,10 @@ static void size_freed(const struct memory *memory, uint64_t ns, bool sampled, u
 		size->sampled_ns += ns;
 		size->waited_ns += waited;
 	}
-	kept = observed->kept + size->size;
-	if (kept > UINT64_C(32) << 20 && kept + observed->memory - memory->size >
-						 observed->memory_peak + observed->memory_peak / 2)
-		return;
-	observed->kept = kept;
-	size->reusable++;
-	if (memory->registered)
-		size->reusable_registered++;
+	size_keep(size);
+	size->reusable_registered += memory->registered;
+	while (observed->kept > KEPT_ROOM && observed->kept + live > peak + peak / 2)
+		size_take(TAILQ_FIRST(&tables->order));
 }
 
 /* ---- calls of the driver ---- */

@@ -6,6 +6,8 @@
 #ifndef PEERPIN_OBSERVE_TABLES_H
 #define PEERPIN_OBSERVE_TABLES_H
 
+#include <sys/queue.h>
+
 #include "observe/observe.h"
 #include "report/callers.h"
 
@@ -41,6 +43,7 @@ struct observed_size {
 	struct observed_sum allocated, freed;
 	uint64_t sampled, sampled_ns, waited_ns; /* frees behind a wait */
 	uint64_t reusable; /* frees whose memory no later allocation has taken, as kept memory */
+	TAILQ_ENTRY(observed_size) in_order; /* with reusable memory: by the last free */
 	uint64_t reusable_registered;
 	struct observed_sum reused; /* allocations that kept memory would have served */
 };

@@ -217,6 +217,31 @@ TEST(observe, all_memory_of_a_program_that_frees_all_is_kept)
 	ck_assert_uint_eq(reused, 4);
 }
 
+/* As kept memory does, sizes of a former phase give way. */
+TEST(observe, memory_that_was_freed_long_ago_is_no_longer_kept)
+{
+	const struct observed *observed = observe_conclude();
+
+	for (uint64_t i = 0; i < 4; i++)
+		begin(HOME + i * 64 * MIB, 64 * MIB);
+	for (uint64_t i = 0; i < 4; i++)
+		ck_assert(end(HOME + i * 64 * MIB));
+	for (int round = 0; round < 8; round++) {
+		begin(HOME, 200 * MIB);
+		ck_assert(end(HOME));
+	}
+	for (uint32_t i = 0; i < SIZES; i++) {
+		if (observed->sizes[i].size == 200 * MIB)
+			ck_assert_uint_eq(observed->sizes[i].reused.count, 7);
+	}
+	ck_assert_uint_le(observed->kept, 3 * 128 * MIB);
+	begin(HOME, 64 * MIB);
+	for (uint32_t i = 0; i < SIZES; i++) {
+		if (observed->sizes[i].size == 64 * MIB)
+			ck_assert_uint_eq(observed->sizes[i].reused.count, 1);
+	}
+}
+
 TEST(observe, samples_of_frees_see_each_free_of_a_pattern)
 {
 	bool seen[16] = { false };
