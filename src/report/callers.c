@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdio.h>
 
+#include "base/config.h"
 #include "base/kernel.h"
 #include "base/loaded.h"
 #include "base/process.h"
@@ -126,7 +127,9 @@ static void callers_describe(const void *address, struct caller *to)
 		text_copy(to->name, sizeof(to->name), "unknown");
 		return;
 	}
-	callers_version(search.path, to);
+	/* Functions of other libraries are called for the report of observed processes alone. */
+	if (config_get()->observe)
+		callers_version(search.path, to);
 	to->unique_keys = text_equals(to->name, "libfabric");
 }
 
