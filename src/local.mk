@@ -21,7 +21,7 @@ src_libcore_la_SOURCES = \
 	src/base/signal_safe_write.h src/base/signal_safe_write.c \
 	src/base/start.h src/base/start.c src/base/system.h src/base/system.c src/base/text.h \
 	src/report/errors.def src/report/errors.h src/report/errors.c \
-	src/report/json.c src/report/methods.def src/report/output.h src/report/output.c \
+	src/report/callers.h src/report/callers.c src/report/json.c src/report/methods.def src/report/output.h src/report/output.c \
 	src/report/statistics.def src/report/statistics.h src/report/statistics.c \
 	src/report/summary.c src/report/table.c src/report/usage.c \
 	src/report/trace.h src/report/trace.c \
@@ -32,7 +32,7 @@ src_libcore_la_SOURCES = \
 	src/memory/kept.h src/memory/lookup.h \
 	src/memory/queries.h src/memory/queries.c \
 	src/memory/table.h src/memory/table.c \
-	src/observe/observe.h src/observe/observe.c src/observe/observe_callers.c src/observe/observe_file.c src/observe/observe_tables.h \
+	src/observe/observe.h src/observe/observe.c src/observe/observe_file.c src/observe/observe_tables.h \
 	src/registration/domain.h src/registration/adapter.h src/registration/entry.h src/registration/region.h src/registration/region_report.h src/registration/objects.h src/registration/policy.h src/registration/registration.h src/registration/topology.h \
 	src/registration/verbs_abi.h \
 	src/registration/adapter.c src/registration/background.h src/registration/background.c \

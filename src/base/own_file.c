@@ -24,6 +24,13 @@ const char *own_file_error_text(int error)
 	return strerror(error);
 }
 
+const char *own_file_error_fix(int error)
+{
+	return error == ENOSPC || error == EDQUOT
+		       ? "Make room, or name a file on another file system"
+		       : "Name a file in a writable folder";
+}
+
 bool own_file_is_special(const char *name, int flags)
 {
 	struct stat status;
@@ -68,6 +75,61 @@ int own_file_number(char *name, size_t size, int (*take)(const char *name, const
 		identity_insert(name, size, at, put, "");
 	return taken;
 }
+
+/* ---- a file that is written at once ---- */
+
+/* Take a free name; return -EEXIST if the name exists. Some file systems (object stores, foreign
+ * systems) have no links: create an empty file there, and rename over that file. */
+static int own_file_take_name(const char *name, const void *partial)
+{
+	int error = kernel_link(partial, name), fd;
+
+	if (error != -EPERM && error != -EOPNOTSUPP && error != -ENOSYS)
+		return error;
+	fd = kernel_open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return fd;
+	kernel_close(fd);
+	return kernel_rename_at(AT_FDCWD, partial, name);
+}
+
+/* Number the name if taken: two processes may use one name. */
+static int own_file_give_name(const char *name, const char *partial)
+{
+	char numbered[sizeof(((struct own_file *)0)->name)];
+
+	text_copy(numbered, sizeof(numbered), name);
+	return own_file_number(numbered, sizeof(numbered), own_file_take_name, partial);
+}
+
+int own_file_write_whole(const char *name, int (*write)(int fd, void *argument), void *argument)
+{
+	char partial[sizeof(((struct own_file *)0)->name)];
+	int fd = identity_stream(name), error, closed;
+
+	if (fd >= 0)
+		return start_has_stream(fd) ? write(fd, argument) : -EBADF;
+	if (own_file_is_special(name, 0))
+		return -OWN_FILE_SPECIAL;
+	/* Add the time: containers reuse small process numbers. A killed or a concurrent process
+	 * may have an equal number. */
+	if ((size_t)snprintf(partial, sizeof(partial), "%s.partial.%d.%llx", name, kernel_process(),
+			     (unsigned long long)kernel_time(CLOCK_REALTIME)) >= sizeof(partial))
+		return -ENAMETOOLONG;
+	fd = kernel_open(partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return fd;
+	error = write(fd, argument);
+	closed = kernel_close(fd);
+	if (!error)
+		error = closed;
+	if (!error)
+		error = own_file_give_name(name, partial);
+	kernel_unlink_at(AT_FDCWD, partial);
+	return error;
+}
+
+/* ---- a file that grows ---- */
 
 static void own_file_open_first(struct own_file *file, const char *pattern)
 {

@@ -27,9 +27,11 @@
 
 /* Return the text of an errno value or of one of these. */
 const char *own_file_error_text(int error);
+/* Return what to do about it, as a sentence without its full stop. */
+const char *own_file_error_fix(int error);
 
-/* Return true if the name exists and is not a regular file. `flags`: AT_SYMLINK_NOFOLLOW if a link is
- * none, for a name that is to be replaced; else 0. */
+/* Return true if the name exists and is not a regular file. `flags`: AT_SYMLINK_NOFOLLOW if a link
+ * is none, for a name that is to be replaced; else 0. */
 bool own_file_is_special(const char *name, int flags);
 
 /* Expand the pattern (identity.h) to an absolute name, in the folder of the start (start.h). Return
@@ -41,6 +43,11 @@ int own_file_name(const char *pattern, char *name, size_t size);
  * unchanged. */
 int own_file_number(char *name, size_t size, int (*take)(const char *name, const void *argument),
 		    const void *argument);
+
+/* Write a whole new file by `write`, which returns 0 or -errno: under a temporary name, then under
+ * the absolute `name`, or one with a number as by own_file_number(). No reader finds a half.
+ * Standard output and error are written directly. Return 0 or -errno (or one of these). */
+int own_file_write_whole(const char *name, int (*write)(int fd, void *argument), void *argument);
 
 /* Static objects only, zero-initialized. */
 struct own_file {

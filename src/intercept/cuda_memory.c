@@ -48,7 +48,12 @@ WRAP(cuMemFree_v2, (address), CUdeviceptr address)
 
 static CUresult cuda_memory_free_kept(CUdeviceptr address)
 {
-	return entry_next(cuMemFree_v2)(address);
+	CUresult result;
+
+	memory_frees_here++;
+	result = entry_next(cuMemFree_v2)(address);
+	memory_frees_here--;
+	return result;
 }
 
 static CUresult cuda_memory_free_kept_host(void *address)
@@ -143,8 +148,7 @@ WRAP(cuIpcCloseMemHandle, (address), CUdeviceptr address)
 
 	wrapper_before_free_by(FREE_SHARED, &pending, address);
 	result = forward(address);
-	if (pending.tracked)
-		memory_free_refused(&pending.allocation);
+	wrapper_after_free(&pending, CUDA_ERROR_INVALID_VALUE);
 	return result;
 }
 

@@ -11,6 +11,7 @@
 #include "memory/memory.h"
 #include "observe/observe.h"
 #include "registration/registration.h"
+#include "report/callers.h"
 #include "report/statistics.h"
 #include "report/trace.h"
 
@@ -48,6 +49,7 @@ static void library_renew(void)
 {
 	memory_renew();
 	registration_renew();
+	callers_renew();
 	subscriptions_renew();
 	observe_renew();
 }
@@ -79,6 +81,7 @@ static __attribute__((destructor)) void library_finish(void)
 		return;
 	process_begin_exit();
 	registration_log_selection();
+	registration_count_leaked();
 	if (resolve_ucx_is_unhooked())
 		statistics_count(ucx_unhooked);
 	trace_end();

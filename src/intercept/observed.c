@@ -15,12 +15,12 @@
 /* ---- allocations ---- */
 
 static CUresult observed_allocation(CUresult result, enum allocation_kind kind, uint64_t address,
-				    uint64_t size, uint64_t begun, const void *caller)
+				    uint64_t size, uint64_t begun)
 {
 	/* In a capture the call adds a node of a graph, whose memory is none yet. */
 	if (result == CUDA_SUCCESS && address &&
 	    (kind != ALLOCATION_POOL || !captures_may_be_open()))
-		observe_allocated(kind, address, size, system_clock() - begun, caller);
+		observe_allocated(kind, address, size, system_clock() - begun);
 	return result;
 }
 
@@ -32,8 +32,9 @@ static CUresult observed_allocation(CUresult result, enum allocation_kind kind, 
 		CUresult result_ = forward arguments;                                              \
 		bool made_ = result_ == CUDA_SUCCESS;                                              \
                                                                                                    \
+		(void)caller;                                                                      \
 		return observed_allocation(result_, kind, made_ ? (uint64_t)(address) : 0,         \
-					   made_ ? (uint64_t)(size) : 0, begun_, caller);          \
+					   made_ ? (uint64_t)(size) : 0, begun_);                  \
 	}
 
 OBSERVED_ALLOCATION(cuMemAlloc_v2, ALLOCATION_DEVICE, (address, size), address ? *address : 0, size,

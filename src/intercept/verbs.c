@@ -19,6 +19,7 @@
 #include "intercept/bypass.h"
 #include "intercept/entry_points.h"
 #include "intercept/observed_verbs.h"
+#include "report/callers.h"
 
 /* Requests and responses without a provider's private part, in bytes (rdma/ib_user_verbs.h). */
 #define PLAIN_REQUEST  sizeof(struct ibv_reg_mr)
@@ -236,6 +237,7 @@ int ibv_cmd_alloc_pd(struct ibv_context *context, struct ibv_pd *pd, struct ibv_
 	if (!result && !process_is_passive() && verbs_may_open(context)) {
 		bypass_check_hidden();
 		registration_pd_opened(pd, verbs_client_indexes_keys());
+		registration_pd_called_by(pd, callers_number(verbs_client_caller()));
 	}
 	return result;
 }

@@ -53,6 +53,7 @@ struct pending_free {
 static inline void wrapper_before_free_by(enum memory_free call, struct pending_free *pending,
 					  uint64_t address)
 {
+	memory_frees_here++;
 	pending->tracked =
 		!process_is_passive() && memory_freeing(call, address, &pending->allocation);
 }
@@ -64,6 +65,7 @@ static inline void wrapper_before_free(struct pending_free *pending, uint64_t ad
 
 static inline CUresult wrapper_after_free(const struct pending_free *pending, CUresult result)
 {
+	memory_frees_here--;
 	if (pending->tracked && result != CUDA_SUCCESS)
 		memory_free_refused(&pending->allocation);
 	return result;

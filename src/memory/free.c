@@ -15,6 +15,8 @@
 #include "memory/table.h"
 #include "report/statistics.h"
 
+__thread unsigned int memory_frees_here __attribute__((tls_model("initial-exec")));
+
 /* PEERPIN_VERIFY: compare the record with the memory that the driver is about to end. */
 static void free_verify(const struct allocation *ended)
 {

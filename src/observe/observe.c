@@ -10,16 +10,22 @@
 #include <pthread.h>
 #include <stddef.h>
 
+#include "base/config.h"
 #include "base/kernel.h"
+#include "base/once.h"
 #include "base/pool.h"
 #include "base/process.h"
 #include "base/system.h"
 #include "base/text.h"
 #include "memory/keep.h"
+#include "report/statistics.h"
 
-#define EARLY_NS UINT64_C(1000000000)
-#define GRANULE	 UINT64_C(65536)
-#define EXPORTS	 1024u /* recorded dma-bufs, by descriptor */
+#define SAMPLE_NS                                                                                  \
+	(UINT64_C(16) << 20) /* the first interval of the timeline: 4 ticks of the clock */
+#define EARLY_NS  UINT64_C(1000000000)
+#define GRANULE	  UINT64_C(65536)
+#define KEPT_ROOM (UINT64_C(32) << 20)
+#define EXPORTS	  1024u /* recorded dma-bufs, by descriptor */
 
 struct memory {
 	uint64_t base, size, begun;
@@ -75,8 +81,6 @@ struct export
 	uint64_t address, size;
 };
 
-#define CACHED 256u
-
 static struct tables {
 	struct observed observed;
 	struct memory memories[MEMORIES];
@@ -87,10 +91,7 @@ static struct tables {
 	struct pd pds[DOMAINS];
 	struct export exports[EXPORTS];
 	uint32_t range_buckets[RANGES], mr_buckets[MRS];
-	struct {
-		const void *address;
-		uint32_t caller;
-	} cached[CACHED];
+	TAILQ_HEAD(, observed_size) order; /* bins with reusable memory, by the last free */
 	uint32_t root, domain_count, pd_count;
 	uint32_t free_memory, free_use, free_range, free_mr;
 	uint32_t memory_count, use_count, range_count, mr_count; /* taken so far */
@@ -100,9 +101,67 @@ static struct tables {
 static pthread_mutex_t observe_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static _Atomic uint32_t frees;
+static once observe_shown;
 
 /* A signal handler that ends the process may have interrupted this thread with the lock held. */
 static __thread bool observe_is_here __attribute__((tls_model("initial-exec")));
+
+/* ---- the timeline ---- */
+
+static uint32_t sampled(uint32_t caller)
+{
+	return caller < SAMPLED_CALLERS ? caller : SAMPLED_CALLERS - 1;
+}
+
+static uint64_t greater(uint64_t one, uint64_t other)
+{
+	return one > other ? one : other;
+}
+
+static struct observed_sample sample_join(const struct observed_sample *one,
+					  const struct observed_sample *other)
+{
+	struct observed_sample both = { .memory = greater(one->memory, other->memory) };
+
+	for (uint32_t i = 0; i < SAMPLED_CALLERS; i++) {
+		both.pinned[i] = greater(one->pinned[i], other->pinned[i]);
+		both.registrations[i] = one->registrations[i] + other->registrations[i];
+	}
+	return both;
+}
+
+static void timeline_join_pairs(struct observed_timeline *timeline)
+{
+	for (uint32_t i = 0; i < SAMPLES / 2; i++)
+		timeline->samples[i] =
+			sample_join(&timeline->samples[2 * i], &timeline->samples[2 * i + 1]);
+	timeline->count = SAMPLES / 2;
+	timeline->interval *= 2;
+}
+
+/* The intervals until now begin with the levels so far. */
+static void timeline_advance(struct observed_timeline *timeline)
+{
+	uint64_t now = system_coarse_clock();
+
+	if (!timeline->count) {
+		timeline->interval = SAMPLE_NS;
+		timeline->end = now;
+	}
+	while (timeline->end <= now) {
+		if (timeline->count == SAMPLES)
+			timeline_join_pairs(timeline);
+		timeline->samples[timeline->count++] = timeline->level;
+		timeline->end += timeline->interval;
+	}
+}
+
+static struct observed_sample *timeline_sample(void)
+{
+	struct observed_timeline *timeline = &tables->observed.timeline;
+
+	return &timeline->samples[timeline->count - 1];
+}
 
 static void observe_end(void)
 {
@@ -115,19 +174,59 @@ static bool observe_begin(void)
 {
 	observe_is_here = true;
 	pthread_mutex_lock(&observe_lock);
-	if (__builtin_expect(tables != NULL, 1))
-		return true;
-	tables = pool_map(sizeof(*tables));
-	if (!tables) {
-		observe_end();
-		return false;
+	if (__builtin_expect(!tables, 0)) {
+		tables = pool_map(sizeof(*tables));
+		if (!tables) {
+			observe_end();
+			return false;
+		}
+		TAILQ_INIT(&tables->order);
+		tables->observed.begun_ns = kernel_time(CLOCK_REALTIME);
+		tables->observed.begun_clock = system_clock();
 	}
-	tables->observed.begun_ns = kernel_time(CLOCK_REALTIME);
-	tables->observed.begun_clock = system_clock();
-	tables->observed.caller_count = 1;
-	text_copy(tables->observed.callers[0].name, sizeof(tables->observed.callers[0].name),
-		  "unknown");
+	timeline_advance(&tables->observed.timeline);
 	return true;
+}
+
+/* Sums for peerpin top, with the lock held. */
+static void observe_copy(void)
+{
+	const struct observed *observed = &tables->observed;
+	uint64_t allocated = 0, freed = 0, registered = 0, failed = 0, ns = 0;
+
+	for (int i = 0; i < ALLOCATION_HOST; i++) {
+		allocated += observed->allocated[i].count;
+		freed += observed->freed[i].count;
+	}
+	for (uint32_t i = 0; i < observed->kind_count; i++) {
+		registered += observed->kinds[i].made.count;
+		failed += observed->kinds[i].failed;
+		ns += observed->kinds[i].made.ns;
+	}
+	store_relaxed(&statistics.counters.allocations, allocated);
+	store_relaxed(&statistics.counters.frees, freed);
+	store_relaxed(&statistics.counters.registrations, registered);
+	store_relaxed(&statistics.counters.registrations_failed, failed);
+	store_relaxed(&statistics.counters.program_ns, ns);
+	store_relaxed(&statistics.counters.pinned_bytes, observed->pinned);
+	store_relaxed(&statistics.counters.pinned_bytes_peak, observed->pinned_peak);
+}
+
+/* Drop the lock. With PEERPIN_OBSERVE_TOP a snapshot follows, at most twice a second. */
+static void observe_end_shown(void)
+{
+	bool shows = config_get()->observe_top;
+
+	if (shows)
+		observe_copy();
+	observe_end();
+	if (!shows)
+		return;
+	if (once_begin(&observe_shown)) {
+		statistics_begin_observed();
+		once_end(&observe_shown);
+	}
+	statistics_snapshot();
 }
 
 static void observe_sum(struct observed_sum *sum, uint64_t bytes, uint64_t ns)
@@ -135,12 +234,6 @@ static void observe_sum(struct observed_sum *sum, uint64_t bytes, uint64_t ns)
 	sum->count++;
 	sum->bytes += bytes;
 	sum->ns += ns;
-}
-
-static void observe_find(uint32_t caller, enum observed_finding finding, uint64_t bytes,
-			 uint64_t ns)
-{
-	observe_sum(&tables->observed.callers[caller].findings[finding], bytes, ns);
 }
 
 static void observe_peak(uint64_t *now, uint64_t *peak, uint64_t change)
@@ -171,55 +264,6 @@ static void observe_peak(uint64_t *now, uint64_t *peak, uint64_t change)
 		tables->list[number].link = tables->free_list;                                     \
 		tables->free_list = (number);                                                      \
 	} while (0)
-
-/* ---- callers ---- */
-
-/* A return address belongs to one library for good: a library that takes the place of another one
- * counts as that. */
-static uint32_t observe_cached(const void *address)
-{
-	size_t at = ((uintptr_t)address >> 1) % CACHED;
-
-	return tables->cached[at].address == address ? tables->cached[at].caller : 0;
-}
-
-static uint32_t observe_add_caller(const void *address, const struct caller *described)
-{
-	struct observed *observed = &tables->observed;
-	size_t at = ((uintptr_t)address >> 1) % CACHED;
-	uint32_t i = 1;
-
-	while (i < observed->caller_count &&
-	       !text_equals(observed->callers[i].name, described->name))
-		i++;
-	if (i == CALLERS)
-		return 0;
-	if (i == observed->caller_count) {
-		observed->callers[i] = *described;
-		observed->caller_count++;
-	}
-	tables->cached[at].address = address;
-	tables->cached[at].caller = i;
-	return i;
-}
-
-/* Take the lock, and the number of the caller. The look-up in loaded objects precedes the lock. */
-static bool observe_begin_by(const void *address, uint32_t *caller)
-{
-	struct caller described = { .unique_keys = false };
-
-	if (!observe_begin())
-		return false;
-	*caller = address ? observe_cached(address) : 0;
-	if (!address || *caller)
-		return true;
-	observe_end();
-	callers_describe(address, &described);
-	if (!observe_begin())
-		return false;
-	*caller = observe_add_caller(address, &described);
-	return true;
-}
 
 /* ---- the tree of memory, by address ---- */
 
@@ -368,11 +412,19 @@ static uint32_t use_find(uint32_t memory, uint32_t domain)
 	return at;
 }
 
+static void memory_changes(uint64_t change)
+{
+	struct observed *observed = &tables->observed;
+
+	observe_peak(&observed->memory, &observed->memory_peak, change);
+	observe_peak(&observed->timeline.level.memory, &timeline_sample()->memory, change);
+}
+
 /* The memory, which is not in the tree, has ended. `freed`: by the program's free. */
 static void memory_end(uint32_t number, bool freed)
 {
 	struct memory *memory = memory_at(number);
-	uint32_t next_use, next;
+	uint32_t next_use, next, live;
 
 	for (uint32_t use = memory->uses; use; use = next_use) {
 		uint32_t caller = tables->domains[tables->uses[use].domain].caller;
@@ -380,18 +432,19 @@ static void memory_end(uint32_t number, bool freed)
 		next_use = tables->uses[use].next;
 		for (uint32_t at = tables->uses[use].ranges; at; at = next) {
 			next = tables->ranges[at].next_in_use;
-			for (uint32_t i = 0; freed && i < tables->ranges[at].live; i++)
-				observe_find(caller, FINDING_outlived, tables->ranges[at].length,
-					     0);
+			live = freed ? tables->ranges[at].live : 0;
+			if (live)
+				callers_find(caller, FINDING_outlived, live,
+					     live * tables->ranges[at].length, 0);
 			range_unlink(at);
 		}
 		GIVE(uses, free_use, next, use);
 	}
 	/* The driver refuses SYNC_MEMOPS for VMM memory (measured). */
 	if (memory->registered && !memory->synchronized && memory->kind != ALLOCATION_MAPPED)
-		observe_find(memory->user, FINDING_sync_missing, memory->size, 0);
+		callers_find(memory->user, FINDING_sync_missing, 1, memory->size, 0);
 	if (memory->kind != ALLOCATION_HOST)
-		tables->observed.memory -= memory->size;
+		memory_changes(-memory->size);
 	GIVE(memories, free_memory, left, number);
 }
 
@@ -417,6 +470,24 @@ static struct observed_size *size_find(uint64_t size)
 	return NULL;
 }
 
+/* One of its memories is no longer kept. */
+static void size_take(struct observed_size *size)
+{
+	tables->observed.kept -= size->size;
+	if (!--size->reusable)
+		TAILQ_REMOVE(&tables->order, size, in_order);
+	if (size->reusable_registered > size->reusable)
+		size->reusable_registered = size->reusable;
+}
+
+static void size_keep(struct observed_size *size)
+{
+	tables->observed.kept += size->size;
+	if (size->reusable++)
+		TAILQ_REMOVE(&tables->order, size, in_order);
+	TAILQ_INSERT_TAIL(&tables->order, size, in_order);
+}
+
 static void size_allocated(struct memory *memory, uint64_t ns)
 {
 	struct observed_size *size = size_find(memory->size);
@@ -426,22 +497,20 @@ static void size_allocated(struct memory *memory, uint64_t ns)
 	observe_sum(&size->allocated, memory->size, ns);
 	if (!size->reusable)
 		return;
-	size->reusable--;
-	tables->observed.kept -= size->size;
 	observe_sum(&size->reused, memory->size, ns);
-	if (size->reusable_registered) {
-		size->reusable_registered--;
-		memory->kept = true;
-	}
+	memory->kept = size->reusable_registered;
+	size->reusable_registered -= memory->kept;
+	size_take(size);
 }
 
 /* Kept memory and the program's are together at most 1.5 times the most that the program has had
- * at a time, but at least 32 MiB are kept (memory/kept.h). */
+ * at a time, but at least 32 MiB are kept (memory/kept.h). The least recently freed is released
+ * first, here of a bin. */
 static void size_freed(const struct memory *memory, uint64_t ns, bool sampled, uint64_t waited)
 {
 	struct observed *observed = &tables->observed;
+	uint64_t live = observed->memory - memory->size, peak = observed->memory_peak;
 	struct observed_size *size = size_find(memory->size);
-	uint64_t kept;
 
 	if (!size)
 		return;
@@ -451,14 +520,10 @@ static void size_freed(const struct memory *memory, uint64_t ns, bool sampled, u
 		size->sampled_ns += ns;
 		size->waited_ns += waited;
 	}
-	kept = observed->kept + size->size;
-	if (kept > UINT64_C(32) << 20 &&
-	    kept + observed->memory > observed->memory_peak + observed->memory_peak / 2)
-		return;
-	observed->kept = kept;
-	size->reusable++;
-	if (memory->registered)
-		size->reusable_registered++;
+	size_keep(size);
+	size->reusable_registered += memory->registered;
+	while (observed->kept > KEPT_ROOM && observed->kept + live > peak + peak / 2)
+		size_take(TAILQ_FIRST(&tables->order));
 }
 
 /* ---- calls of the driver ---- */
@@ -475,14 +540,13 @@ static void memory_clear(uint64_t base, uint64_t size)
 	}
 }
 
-void observe_allocated(enum allocation_kind kind, uint64_t address, uint64_t size, uint64_t ns,
-		       const void *caller)
+void observe_allocated(enum allocation_kind kind, uint64_t address, uint64_t size, uint64_t ns)
 {
 	uint64_t now = system_clock();
-	uint32_t by, number;
 	struct memory *memory;
+	uint32_t number;
 
-	if (!observe_begin_by(caller, &by))
+	if (!observe_begin())
 		return;
 	observe_sum(&tables->observed.allocated[kind], size, ns);
 	/* The size of another process's memory is unknown. */
@@ -499,10 +563,10 @@ void observe_allocated(enum allocation_kind kind, uint64_t address, uint64_t siz
 		if (kind == ALLOCATION_DEVICE)
 			size_allocated(memory, ns);
 		if (kind != ALLOCATION_HOST)
-			observe_peak(&tables->observed.memory, &tables->observed.memory_peak, size);
+			memory_changes(size);
 		tree_insert(number);
 	}
-	observe_end();
+	observe_end_shown();
 }
 
 void observe_freeing(uint64_t address, struct observed_free *pending)
@@ -536,7 +600,7 @@ void observe_freed(const struct observed_free *pending, bool freed, uint64_t ns,
 			size_freed(memory, ns, sampled, waited);
 		memory_end(pending->memory, true);
 	}
-	observe_end();
+	observe_end_shown();
 }
 
 bool observe_samples_free(void)
@@ -575,9 +639,9 @@ void observe_synchronized(uint64_t address)
 
 void observe_exported(int fd, uint64_t address, uint64_t size, uint64_t ns, const void *caller)
 {
-	uint32_t by;
+	uint32_t by = callers_number(caller);
 
-	if (!observe_begin_by(caller, &by))
+	if (!observe_begin())
 		return;
 	observe_sum(&tables->observed.exported[by], size, ns);
 	tables->exports[(unsigned int)fd % EXPORTS] = (struct export){ fd, address, size };
@@ -605,9 +669,9 @@ static const struct pd *pd_find(const void *pd)
 
 void observe_pd_allocated(const void *pd, const char *adapter, const void *caller)
 {
-	uint32_t by, i = 1;
+	uint32_t by = callers_number(caller), i = 1;
 
-	if (!observe_begin_by(caller, &by))
+	if (!observe_begin())
 		return;
 	while (i <= tables->pd_count && tables->pds[i].pd != pd)
 		i++;
@@ -637,8 +701,12 @@ static uint32_t domain_find(const struct observed_registration *request, uint32_
 	while (i < tables->domain_count && (tables->domains[i].pd != request->pd ||
 					    tables->domains[i].access != request->access))
 		i++;
-	if (i < tables->domain_count || i == DOMAINS)
+	if (i < tables->domain_count)
 		return i;
+	if (i == DOMAINS) {
+		tables->observed.lost++;
+		return i;
+	}
 	tables->domains[i] = (struct domain){ request->pd, request->access, caller, now };
 	tables->domain_count++;
 	return i;
@@ -745,7 +813,7 @@ static unsigned char use_request(struct use *use, const struct range *range, uin
 	const struct domain *domain = &tables->domains[use->domain];
 	struct part wanted = { range->address & ~(GRANULE - 1),
 			       (range->address + range->length + GRANULE - 1) & ~(GRANULE - 1) };
-	bool unique = tables->observed.callers[domain->caller].unique_keys;
+	bool unique = callers_at(domain->caller)->unique_keys;
 	unsigned char saved = 0;
 
 	if (unique ? range->count && !range->live : use_covers(use, &wanted))
@@ -795,12 +863,14 @@ static uint32_t *mr_bucket(const void *mr)
 static void mr_pin(const struct mr *mr, uint64_t change)
 {
 	struct observed *observed = &tables->observed;
-	struct caller *caller = &observed->callers[mr->caller];
 
 	if (!mr->range)
 		return;
+	observe_peak(&observed->timeline.level.pinned[sampled(mr->caller)],
+		     &timeline_sample()->pinned[sampled(mr->caller)], change);
 	observe_peak(&observed->pinned, &observed->pinned_peak, change);
-	observe_peak(&caller->pinned, &caller->pinned_peak, change);
+	observe_peak(&observed->pinned_by[mr->caller], &observed->pinned_by_peak[mr->caller],
+		     change);
 }
 
 /* A registration of GPU memory: the findings, and the saving. Return its range, or 0. */
@@ -816,7 +886,7 @@ static uint32_t memory_registered(uint32_t number, const struct observed_registr
 		memory->user = caller;
 	memory->registered = true;
 	if (request_is_oversized(number, address, request->length))
-		observe_find(caller, FINDING_oversized, request->length, 0);
+		callers_find(caller, FINDING_oversized, 1, request->length, 0);
 	use = domain < DOMAINS ? use_find(number, domain) : 0;
 	found = use ? range_find(use, address, request->length) : 0;
 	if (use && !found)
@@ -828,9 +898,9 @@ static uint32_t memory_registered(uint32_t number, const struct observed_registr
 	saving_add(mr->saved, request->length, ns, true);
 	mr->repeated = range->count != 0;
 	if (mr->repeated)
-		observe_find(caller, FINDING_repeated, request->length, ns);
+		callers_find(caller, FINDING_repeated, 1, request->length, ns);
 	if (range->live)
-		observe_find(caller, FINDING_duplicate, request->length, ns);
+		callers_find(caller, FINDING_duplicate, 1, request->length, ns);
 	tables->uses[use].requests++;
 	range->count++;
 	range->live++;
@@ -867,11 +937,11 @@ static void mr_end(uint32_t *link, bool deregistered, uint64_t ns)
 	if (deregistered) {
 		observe_sum(&tables->observed.kinds[mr->kind].ended, mr->length, ns);
 		if (mr->repeated)
-			tables->observed.callers[mr->caller].findings[FINDING_repeated].ns += ns;
+			callers_find(mr->caller, FINDING_repeated, 0, 0, ns);
 	}
 	if (mr->range) {
 		if (!deregistered)
-			observe_find(mr->caller, FINDING_leaked, mr->length, 0);
+			callers_find(mr->caller, FINDING_leaked, 1, mr->length, 0);
 		else
 			saving_add(mr->saved, 0, ns, false);
 		mr_pin(mr, -mr->length);
@@ -916,6 +986,7 @@ uint64_t observe_registered(const struct observed_registration *request, bool re
 	kind = &tables->observed.kinds[number];
 	if (registered) {
 		observe_sum(&kind->made, request->length, ns);
+		timeline_sample()->registrations[sampled(pd->caller)]++;
 		kind->early += system_clock() - tables->observed.begun_clock < EARLY_NS;
 		old = mr_find(request->mr);
 		if (old) /* its owner abandoned the struct */
@@ -926,7 +997,7 @@ uint64_t observe_registered(const struct observed_registration *request, bool re
 	} else {
 		kind->failed++;
 	}
-	observe_end();
+	observe_end_shown();
 	return unsynchronized;
 }
 
@@ -939,7 +1010,7 @@ void observe_deregistered(const void *mr, uint64_t ns)
 	at = mr_find(mr);
 	if (at)
 		mr_end(at, true, ns);
-	observe_end();
+	observe_end_shown();
 }
 
 void observe_changed(const struct observed_registration *request, uint64_t ns)
@@ -975,7 +1046,7 @@ static void memory_conclude(uint32_t tree)
 		return;
 	memory_conclude(memory->left);
 	if (memory->registered && !memory->synchronized && memory->kind != ALLOCATION_MAPPED)
-		observe_find(memory->user, FINDING_sync_missing, memory->size, 0);
+		callers_find(memory->user, FINDING_sync_missing, 1, memory->size, 0);
 	memory_conclude(memory->right);
 }
 
@@ -984,6 +1055,7 @@ const struct observed *observe_conclude(void)
 	if (!tables || observe_is_here)
 		return NULL;
 	pthread_mutex_lock(&observe_lock);
+	timeline_advance(&tables->observed.timeline);
 	for (uint32_t i = 0; i < MRS && tables->mr_count; i++) {
 		while (tables->mr_buckets[i])
 			mr_end(&tables->mr_buckets[i], false, 0);
@@ -1000,6 +1072,8 @@ bool observe_has_begun(void)
 
 void observe_renew(void)
 {
+	statistics_renew_observed();
+	observe_shown = 0;
 	observe_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	tables = NULL;
 	store_relaxed(&frees, 0);

@@ -2,6 +2,7 @@
 /* observe_file.c -- writes the records as JSON, at exit (docs/observe.md) */
 #include "observe/observe_tables.h"
 
+#include <stddef.h>
 #include <stdio.h>
 
 #include "base/config.h"
@@ -14,6 +15,7 @@
 #include "base/system.h"
 #include "base/text.h"
 #include "report/output.h"
+#include "report/statistics.h"
 
 #define number(value) ((unsigned long long)(value))
 
@@ -22,12 +24,6 @@ static const char *const file_kinds[] = {
 	ALLOCATION_KINDS(KIND)
 #undef KIND
 		"host",
-};
-
-static const char *const file_findings[] = {
-#define FINDING(name) #name,
-	OBSERVE_FINDINGS(FINDING)
-#undef FINDING
 };
 
 /* "count": 1, "bytes": 2, "ns": 3 with a beginning for each key. */
@@ -114,160 +110,180 @@ static void file_add_process(struct output *output, const struct observed *obser
 		   number(observed->lost));
 }
 
-static void file_add_callers(struct output *output, const struct observed *observed)
+/* ---- lists ---- */
+
+/* Write the list of the rows up to `count` for which `add_row` returns true. */
+static void file_add_list(struct output *output, const char *name, uint32_t count,
+			  const struct observed *observed,
+			  bool (*add_row)(struct output *output, const struct observed *observed,
+					  uint32_t i, const char *begin))
 {
-	const char *separator = "";
+	const char *begin = "\n    {";
 
-	output_add(output, "  \"callers\": [");
-	for (uint32_t i = 0; i < observed->caller_count; i++) {
-		const struct caller *caller = &observed->callers[i];
-
-		output_add(output, "%s\n    {", separator);
-		file_add_text(output, "name", caller->name);
-		file_add_text(output, "version", caller->version);
-		output_add(output, "\"pinned_peak_bytes\": %llu, ", number(caller->pinned_peak));
-		file_add_sum(output, "exports_", &observed->exported[i]);
-		output_add(output, "}");
-		separator = ",";
-	}
-	output_add(output, "],\n");
-}
-
-static void file_add_kinds(struct output *output, const struct observed *observed)
-{
-	const char *separator = "";
-
-	output_add(output, "  \"registrations\": [");
-	for (uint32_t i = 0; i < observed->kind_count; i++) {
-		const struct observed_kind *kind = &observed->kinds[i];
-
-		output_add(output, "%s\n    {", separator);
-		file_add_text(output, "caller", observed->callers[kind->caller].name);
-		file_add_text(output, "adapter", kind->adapter);
-		output_add(output, "\"form\": \"%s\", \"memory\": \"%s\", \"access\": %d, ",
-			   kind->form == OBSERVED_DMA_BUF ? "dma-buf" : "address",
-			   kind->gpu ? "gpu" : "host", kind->access);
-		file_add_sum(output, "", &kind->made);
-		output_add(output, ", \"failed\": %llu, \"first_second\": %llu, ",
-			   number(kind->failed), number(kind->early));
-		file_add_sum(output, "deregistered_", &kind->ended);
-		output_add(output, "}");
-		separator = ",";
-	}
-	output_add(output, "],\n");
-}
-
-static void file_add_memory(struct output *output, const struct observed *observed)
-{
-	const char *separator = "";
-
-	output_add(output, "  \"allocations\": [");
-	for (int i = 0; i <= ALLOCATION_HOST; i++) {
-		if (!observed->allocated[i].count && !observed->freed[i].count)
+	output_add(output, "  \"%s\": [", name);
+	for (uint32_t i = 0; i < count; i++) {
+		if (!add_row(output, observed, i, begin))
 			continue;
-		output_add(output, "%s\n    {\"kind\": \"%s\", ", separator, file_kinds[i]);
-		file_add_sum(output, "", &observed->allocated[i]);
-		output_add(output, ", ");
-		file_add_sum(output, "freed_", &observed->freed[i]);
 		output_add(output, "}");
-		separator = ",";
-	}
-	output_add(output, "],\n  \"sizes\": [");
-	separator = "";
-	for (uint32_t i = 0; i < SIZES; i++) {
-		const struct observed_size *size = &observed->sizes[i];
-
-		if (!size->size)
-			continue;
-		output_add(output, "%s\n    {\"size\": %llu, ", separator, number(size->size));
-		file_add_sum(output, "", &size->allocated);
-		output_add(output, ", ");
-		file_add_sum(output, "freed_", &size->freed);
-		output_add(output, ", ");
-		file_add_sum(output, "reused_", &size->reused);
-		output_add(
-			output, ", \"sampled\": %llu, \"sampled_ns\": %llu, \"waited_ns\": %llu}",
-			number(size->sampled), number(size->sampled_ns), number(size->waited_ns));
-		separator = ",";
+		begin = ",\n    {";
 	}
 	output_add(output, "],\n");
 }
 
-static void file_add_findings(struct output *output, const struct observed *observed)
+static bool file_add_caller(struct output *output, const struct observed *observed, uint32_t i,
+			    const char *begin)
 {
-	const char *separator = "";
+	const struct caller *caller = callers_at(i);
 
-	output_add(output, "  \"findings\": [");
-	for (uint32_t i = 0; i < observed->caller_count * FINDINGS; i++) {
-		const struct caller *caller = &observed->callers[i / FINDINGS];
-		const struct observed_sum *sum = &caller->findings[i % FINDINGS];
-
-		if (!sum->count)
-			continue;
-		output_add(output, "%s\n    {\"id\": \"%s\", ", separator,
-			   file_findings[i % FINDINGS]);
-		file_add_text(output, "caller", caller->name);
-		file_add_sum(output, "", sum);
-		output_add(output, "}");
-		separator = ",";
-	}
-	output_add(output, "],\n");
+	if (!caller)
+		return false;
+	output_add(output, "%s", begin);
+	file_add_text(output, "name", callers_name(i));
+	file_add_text(output, "version", caller->version);
+	output_add(output, "\"pinned_peak_bytes\": %llu, ", number(observed->pinned_by_peak[i]));
+	file_add_sum(output, "exports_", &observed->exported[i]);
+	return true;
 }
 
-static void file_add_saving(struct output *output, const struct observed *observed)
+static bool file_add_kind(struct output *output, const struct observed *observed, uint32_t i,
+			  const char *begin)
 {
-	const struct observed_saving *saving = &observed->saving;
+	const struct observed_kind *kind = &observed->kinds[i];
+
+	output_add(output, "%s", begin);
+	file_add_text(output, "caller", callers_name(kind->caller));
+	file_add_text(output, "adapter", kind->adapter);
+	output_add(output, "\"form\": \"%s\", \"memory\": \"%s\", \"access\": %d, ",
+		   kind->form == OBSERVED_DMA_BUF ? "dma-buf" : "address",
+		   kind->gpu ? "gpu" : "host", kind->access);
+	file_add_sum(output, "", &kind->made);
+	output_add(output, ", \"failed\": %llu, \"first_second\": %llu, ", number(kind->failed),
+		   number(kind->early));
+	file_add_sum(output, "deregistered_", &kind->ended);
+	return true;
+}
+
+static bool file_add_allocations(struct output *output, const struct observed *observed, uint32_t i,
+				 const char *begin)
+{
+	if (!observed->allocated[i].count && !observed->freed[i].count)
+		return false;
+	output_add(output, "%s\"kind\": \"%s\", ", begin, file_kinds[i]);
+	file_add_sum(output, "", &observed->allocated[i]);
+	output_add(output, ", ");
+	file_add_sum(output, "freed_", &observed->freed[i]);
+	return true;
+}
+
+static bool file_add_size(struct output *output, const struct observed *observed, uint32_t i,
+			  const char *begin)
+{
+	const struct observed_size *size = &observed->sizes[i];
+
+	if (!size->size)
+		return false;
+	output_add(output, "%s\"size\": %llu, ", begin, number(size->size));
+	file_add_sum(output, "", &size->allocated);
+	output_add(output, ", ");
+	file_add_sum(output, "freed_", &size->freed);
+	output_add(output, ", ");
+	file_add_sum(output, "reused_", &size->reused);
+	output_add(output, ", \"sampled\": %llu, \"sampled_ns\": %llu, \"waited_ns\": %llu",
+		   number(size->sampled), number(size->sampled_ns), number(size->waited_ns));
+	return true;
+}
+
+/* ---- the timeline ---- */
+
+/* One row of values, at `offset` in each sample, unless all are 0. */
+static const char *file_add_row(struct output *output, const struct observed_timeline *timeline,
+				const char *kind, const char *caller, size_t offset,
+				const char *separator)
+{
+	const char *between = "";
+	uint64_t any = 0;
+
+#define VALUE(i) (*(const uint64_t *)((const char *)&timeline->samples[i] + offset))
+	for (uint32_t i = 0; i < timeline->count; i++)
+		any |= VALUE(i);
+	if (!any)
+		return separator;
+	output_add(output, "%s\n    {\"kind\": \"%s\", ", separator, kind);
+	file_add_text(output, "caller", caller);
+	output_add(output, "\"values\": [");
+	for (uint32_t i = 0; i < timeline->count; i++, between = ", ")
+		output_add(output, "%s%llu", between, number(VALUE(i)));
+#undef VALUE
+	output_add(output, "]}");
+	return ",";
+}
+
+static void file_add_timeline(struct output *output, const struct observed_timeline *timeline)
+{
+	const char *separator, *caller;
+
+	output_add(output, "  \"timeline\": {\"interval_ns\": %llu, \"rows\": [",
+		   number(timeline->interval));
+	separator = file_add_row(output, timeline, "memory", "",
+				 offsetof(struct observed_sample, memory), "");
+	for (uint32_t i = 0; i < SAMPLED_CALLERS; i++) {
+		caller = i < SAMPLED_CALLERS - 1 ? callers_name(i) : "others";
+		separator = file_add_row(output, timeline, "pinned", caller,
+					 offsetof(struct observed_sample, pinned[i]), separator);
+		separator =
+			file_add_row(output, timeline, "registrations", caller,
+				     offsetof(struct observed_sample, registrations[i]), separator);
+	}
+	output_add(output, "]},\n");
+}
+
+static void file_add_saving(struct output *output, const struct observed_saving *saving)
+{
+	static const char begins[][20] = { "served_", "background_", "kept_", "kept_background_",
+					   "first_" };
+	const struct observed_sum *sums[] = { &saving->served, &saving->background, &saving->kept,
+					      &saving->kept_background, &saving->first };
 
 	output_add(output, "  \"saving\": {");
-	file_add_sum(output, "served_", &saving->served);
-	output_add(output, ", ");
-	file_add_sum(output, "background_", &saving->background);
-	output_add(output, ", ");
-	file_add_sum(output, "kept_", &saving->kept);
-	output_add(output, ", ");
-	file_add_sum(output, "kept_background_", &saving->kept_background);
-	output_add(output, ", ");
-	file_add_sum(output, "first_", &saving->first);
+	for (size_t i = 0; i < sizeof(sums) / sizeof(*sums); i++) {
+		output_add(output, i ? ", " : "");
+		file_add_sum(output, begins[i], sums[i]);
+	}
 	output_add(output, "}\n}\n");
 }
 
-static int file_create(const char *name, const void *unused)
+static int file_write(int fd, void *argument)
 {
-	(void)unused;
-	return kernel_open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-}
-
-static int file_write(const struct observed *observed, int fd)
-{
-	static struct output output;
+	static struct output output; /* too large for a small exit stack */
+	const struct observed *observed = argument;
 
 	output.take = output_to_file;
 	output.argument = (void *)(intptr_t)fd;
 	file_add_process(&output, observed);
-	file_add_callers(&output, observed);
-	file_add_kinds(&output, observed);
-	file_add_memory(&output, observed);
-	file_add_findings(&output, observed);
-	file_add_saving(&output, observed);
+	file_add_list(&output, "callers", CALLERS, observed, file_add_caller);
+	file_add_list(&output, "registrations", observed->kind_count, observed, file_add_kind);
+	file_add_list(&output, "allocations", ALLOCATION_HOST + 1, observed, file_add_allocations);
+	file_add_list(&output, "sizes", SIZES, observed, file_add_size);
+	callers_write_findings(&output);
+	file_add_timeline(&output, &observed->timeline);
+	file_add_saving(&output, &observed->saving);
 	return output_end(&output);
 }
 
 void observe_finish(void)
 {
-	static char name[4096];
 	const struct observed *observed = observe_conclude();
-	int error, fd;
+	static char name[4096];
+	int error;
 
 	if (!observed)
 		return;
+	statistics_finish_observed();
 	error = own_file_name(config_get()->observe, name, sizeof(name));
-	fd = error ? error : own_file_number(name, sizeof(name), file_create, NULL);
-	error = fd < 0 ? fd : file_write(observed, fd);
-	if (fd >= 0)
-		kernel_close(fd);
+	if (!error)
+		error = own_file_write_whole(name, file_write, (void *)observed);
 	if (error)
-		log_once(LOG_WARN,
-			 "PEERPIN_OBSERVE=%.400s: no file written: %s. Name a file in a writable "
-			 "folder.",
-			 *name ? name : config_get()->observe, own_file_error_text(-error));
+		log_once(LOG_WARN, "PEERPIN_OBSERVE=%.400s: no file written: %s. %s.",
+			 *name ? name : config_get()->observe, own_file_error_text(-error),
+			 own_file_error_fix(-error));
 }

@@ -6,42 +6,14 @@
 #ifndef PEERPIN_OBSERVE_TABLES_H
 #define PEERPIN_OBSERVE_TABLES_H
 
+#include <sys/queue.h>
+
 #include "observe/observe.h"
-
-/* What a library does that costs time, or is wrong. The texts for people are in `peerpin report`
- * (tools/findings.def). */
-#define OBSERVE_FINDINGS(FINDING)                                                                  \
-	FINDING(repeated)                                                                          \
-	FINDING(outlived)                                                                          \
-	FINDING(leaked)                                                                            \
-	FINDING(duplicate)                                                                         \
-	FINDING(oversized)                                                                         \
-	FINDING(sync_missing)
-
-enum observed_finding {
-#define FINDING(name) FINDING_##name,
-	OBSERVE_FINDINGS(FINDING)
-#undef FINDING
-		FINDINGS
-};
+#include "report/callers.h"
 
 struct observed_sum {
 	uint64_t count, bytes, ns;
 };
-
-/* ---- callers ---- */
-
-#define CALLERS 64u /* number 0: unknown, and all that find no room */
-
-struct caller {
-	char name[64], version[32];
-	bool unique_keys; /* libfabric: each registration needs keys of its own */
-	struct observed_sum findings[FINDINGS];
-	uint64_t pinned, pinned_peak; /* bytes of GPU memory */
-};
-
-/* Describe the library of the address. Takes the lock of the dynamic linker's list. */
-void callers_describe(const void *address, struct caller *to);
 
 /* ---- the tables ---- */
 
@@ -71,6 +43,7 @@ struct observed_size {
 	struct observed_sum allocated, freed;
 	uint64_t sampled, sampled_ns, waited_ns; /* frees behind a wait */
 	uint64_t reusable; /* frees whose memory no later allocation has taken, as kept memory */
+	TAILQ_ENTRY(observed_size) in_order; /* with reusable memory: by the last free */
 	uint64_t reusable_registered;
 	struct observed_sum reused; /* allocations that kept memory would have served */
 };
@@ -84,16 +57,35 @@ struct observed_saving {
 	struct observed_sum first;	     /* none of these */
 };
 
+/* The run in at most SAMPLES intervals, which are twice as long from then on where they would be
+ * more. Sums by caller: the last one is of all further callers. */
+#define SAMPLES		256u
+#define SAMPLED_CALLERS 8u
+
+struct observed_sample {
+	uint64_t memory;		  /* most bytes of GPU memory in the interval */
+	uint64_t pinned[SAMPLED_CALLERS]; /* likewise, registered */
+	uint64_t registrations[SAMPLED_CALLERS];
+};
+
+struct observed_timeline {
+	uint64_t interval, end;	      /* ns; end of the last interval, by the coarse clock */
+	uint32_t count;		      /* of intervals that have begun */
+	struct observed_sample level; /* now; without registrations */
+	struct observed_sample samples[SAMPLES];
+};
+
 struct observed {
 	uint64_t begun_ns, begun_clock; /* the first recorded call, by CLOCK_REALTIME and here */
 	struct observed_sum allocated[ALLOCATION_HOST + 1], freed[ALLOCATION_HOST + 1];
-	struct observed_sum exported[CALLERS];
-	uint64_t memory, memory_peak, pinned, pinned_peak; /* bytes of GPU memory */
+	struct observed_sum exported[CALLERS];		      /* by caller, as the next two */
+	uint64_t pinned_by[CALLERS], pinned_by_peak[CALLERS]; /* bytes of GPU memory */
+	uint64_t memory, memory_peak, pinned, pinned_peak;    /* bytes of GPU memory */
 	uint64_t kept, contexts_ended, lost;
 	uint64_t unknown_frees; /* of memory without a record */
 	struct observed_saving saving;
-	struct caller callers[CALLERS];
-	uint32_t caller_count, kind_count, size_count;
+	struct observed_timeline timeline;
+	uint32_t kind_count, size_count;
 	struct observed_kind kinds[KINDS];
 	struct observed_size sizes[SIZES];
 };

@@ -14,6 +14,7 @@
 #include "registration/lock.h"
 #include "registration/region.h"
 #include "registration/verbs_abi.h"
+#include "report/callers.h"
 #include "report/statistics.h"
 
 /* A radix tree of addresses: root, nodes, leaves. A leaf's entry is for 32 bytes, in which at most
@@ -125,6 +126,22 @@ bool client_mr_add(const void *key, uint64_t hold)
 /* The kernel gives out the lowest free handles. */
 #define NO_HANDLE UINT32_MAX
 
+/* Of a client MR that was revoked. The region's struct stays until this hold is dropped. Clients
+ * may deregister in time inside the free, in a hook of theirs. */
+static void client_mr_drop_late(uint64_t hold)
+{
+	const struct region_hits *hits = holds_hits(hold);
+	uint32_t caller = load_relaxed(&hits->caller);
+	uint64_t length = load_relaxed(&hits->length);
+	bool held = holds_change(holds_revoked(hold), (uint64_t)-1);
+
+	if (process_is_forked())
+		return;
+	statistics_count(late_deregistrations);
+	if (held && !memory_frees_here)
+		callers_find(caller, FINDING_outlived, 1, length, 0);
+}
+
 /* NO_HANDLE is stored before the entry is removed: a thread that finds no entry reads NO_HANDLE. */
 static inline bool client_mr_drop(const void *client_mr, uint32_t *kernel_handle)
 {
@@ -137,8 +154,8 @@ static inline bool client_mr_drop(const void *client_mr, uint32_t *kernel_handle
 		__atomic_store_n(kernel_handle, NO_HANDLE, __ATOMIC_RELAXED);
 	if (!replace_seq_cst(entry, &value, 0))
 		return false;
-	if (!holds_drop(hold) && !process_is_forked())
-		statistics_count(late_deregistrations);
+	if (!holds_change(hold, (uint64_t)-1))
+		client_mr_drop_late(hold);
 	return true;
 }
 

@@ -178,6 +178,18 @@ static inline bool holds_any(const struct region_hits *hits)
 	return any & HOLDS_COUNT;
 }
 
+/* The number of client MRs that hold it, in its current generation or revoked; while hits run, an
+ * estimate. */
+static inline unsigned int holds_count(const struct region_hits *hits)
+{
+	_Atomic uint64_t *words = holds_words(hits);
+	uint64_t count = 0;
+
+	for (unsigned int stripe = 0; stripe < HOLDS_STRIPES; stripe++)
+		count += load_relaxed(words + stripe * HOLDS_STRIDE) & HOLDS_COUNT;
+	return (unsigned int)count;
+}
+
 /* End the generation, with registration_mutex held. The struct may be reused once !holds_any().
  * Returns the number of revoked holds. */
 static inline unsigned int holds_end(struct region_hits *hits)

@@ -56,6 +56,7 @@ struct region_hits {
 	_Atomic uint64_t keys; /* lkey in the upper half, rkey in the lower */
 	_Atomic uint32_t kernel_handle;
 	_Atomic uint32_t used_at; /* last use (holds.h) */
+	_Atomic uint32_t caller;  /* that of its protection domain */
 	struct region *region;	  /* set once */
 } __attribute__((aligned(64)));
 
@@ -165,7 +166,8 @@ struct protection_domain {
 	uint32_t handle;	     /* set once */
 	struct ibv_pd *pd;	     /* set once */
 	struct adapter *adapter;
-	bool own_keys; /* at most 1 client MR per key; set once */
+	uint32_t caller; /* of ibv_alloc_pd (report/callers.h) */
+	bool own_keys;	 /* at most 1 client MR per key; set once */
 	bool closing;
 	int expected; /* access flags of registration_expect(); 0: none */
 	struct domain *domains;

@@ -95,6 +95,42 @@ void registration_pd_opened(struct ibv_pd *pd, bool by_key)
 				    "the program use verbs.");
 }
 
+void registration_pd_called_by(const struct ibv_pd *pd, uint32_t caller)
+{
+	struct protection_domain *owner;
+
+	registration_lock();
+	owner = protection_domain_of(pd);
+	if (owner)
+		owner->caller = caller;
+	registration_unlock();
+}
+
+static void protection_domain_count_leaked(const struct protection_domain *owner)
+{
+	const struct region *region;
+
+	for (const struct domain *domain = owner->domains; domain; domain = domain->next) {
+		TAILQ_FOREACH(region, &domain->regions, in_list)
+			region_count_leaked(region);
+	}
+	TAILQ_FOREACH(region, &owner->revoked, in_list)
+		region_count_leaked(region);
+}
+
+void registration_count_leaked(void)
+{
+	const struct protection_domain *owner;
+
+	if (pthread_mutex_trylock(&registration_mutex))
+		return;
+	for (const struct adapter *adapter = adapters; adapter; adapter = adapter->next) {
+		LIST_FOREACH(owner, &adapter->owners, in_adapter)
+			protection_domain_count_leaked(owner);
+	}
+	registration_unlock();
+}
+
 /* The client has a client MR there that it has not deregistered. */
 static bool protection_domain_is_busy(struct protection_domain *owner)
 {

@@ -16,6 +16,7 @@
 #include "registration/ready_exports.h"
 #include "registration/region_report.h"
 #include "registration/room.h"
+#include "report/callers.h"
 #include "report/statistics.h"
 #include "report/trace.h"
 
@@ -144,6 +145,18 @@ bool region_any_revoked(struct protection_domain *owner)
 	return false;
 }
 
+void region_count_leaked(const struct region *region)
+{
+	unsigned int count = holds_count(region->hits);
+
+	if (!count)
+		return;
+	callers_find(region->owner->caller, FINDING_leaked, count, count * region->length, 0);
+	if (region->freed)
+		callers_find(region->owner->caller, FINDING_outlived, count, count * region->length,
+			     0);
+}
+
 void region_forget_revoked(struct protection_domain *owner)
 {
 	struct region *region;
@@ -151,6 +164,8 @@ void region_forget_revoked(struct protection_domain *owner)
 	registration_assert_held();
 	while ((region = TAILQ_FIRST(&owner->revoked))) {
 		TAILQ_REMOVE(&owner->revoked, region, in_list);
+		if (region->freed)
+			region_count_leaked(region);
 		holds_forget(region->hits);
 		region_put(region);
 	}
@@ -231,6 +246,8 @@ uint64_t region_take_import(struct region *region)
 	if (!region->imported)
 		return 0;
 	region->imported->owner = region->owner;
+	store_relaxed(&region->imported->hits->caller, region->owner->caller);
+	store_release(&region->imported->hits->length, region->length);
 	return holds_take(holds_of(region->imported->hits));
 }
 
@@ -303,6 +320,7 @@ void region_enter(struct region *region)
 	store_release(&hits->length, region->length);
 	store_release(&hits->keys, (uint64_t)region->keys.lkey << 32 | region->keys.rkey);
 	store_release(&hits->kernel_handle, region->keys.kernel_handle);
+	store_relaxed(&hits->caller, region->owner->caller);
 	if (!region->used)
 		region_count_unused(region, 1);
 	registration_wake();
@@ -348,6 +366,9 @@ static void region_leave_indexes(struct region *region)
 
 static void region_revoke(struct region *region)
 {
+	/* Its device is being closed. */
+	if (!region->freed)
+		region_count_leaked(region);
 	statistics_add(revoked, holds_end(region->hits));
 	if (!region->imported)
 		return;

@@ -128,4 +128,7 @@ void region_await_owner(const struct protection_domain *owner, struct region **e
 bool region_any_revoked(struct protection_domain *owner);
 void region_forget_revoked(struct protection_domain *owner);
 
+/* Count the client MRs of the region as leaked, and if its memory was freed as outlived. */
+void region_count_leaked(const struct region *region);
+
 #endif

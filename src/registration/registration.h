@@ -79,9 +79,16 @@ void registration_await_worker(void);
  * verbs. */
 void registration_log_selection(void);
 
+/* At exit: counts client MRs that were not deregistered as leaked. Does nothing while the lock is
+ * held: a signal handler may have interrupted its owner. Calls neither CUDA nor verbs. */
+void registration_count_leaked(void);
+
 /* The kernel created a protection domain. `pd` stays usable until registration_pd_closed().
  * `by_key`: its client indexes registrations by key, so each key has at most 1 client MR. */
 void registration_pd_opened(struct ibv_pd *pd, bool by_key);
+
+/* Its client is that caller (report/callers.h): for findings. */
+void registration_pd_called_by(const struct ibv_pd *pd, uint32_t caller);
 
 /* PEERPIN_PREREGISTER=eager: the client of the protection domain will request GPU memory with these
  * access flags, and with relaxed ordering besides if it requests host memory so. Memory near the

@@ -27,6 +27,7 @@
 #include "registration/region_report.h"
 #include "registration/registration.h"
 #include "registration/room.h"
+#include "report/callers.h"
 #include "report/statistics.h"
 #include "report/trace.h"
 
@@ -742,6 +743,7 @@ struct serving {
 	bool go;	       /* work is queued */
 	bool parts_only;       /* a longer range than the request's did not fit, or failed */
 	bool again;	       /* after a wait */
+	bool repeated;	       /* the client has requested the allocation before */
 	uint64_t waited_since; /* 0: no wait */
 	uint64_t waited;       /* ns, of all waits */
 	bool enabled;
@@ -844,8 +846,11 @@ static void requests_count_served(enum service service)
  * requests for several mappings. */
 static void requests_count_use(struct serving *serving, struct domain *domain, struct entry *entry)
 {
-	if (!serving->spans && choice_count_request(&serving->allocation, entry) &&
-	    domain_count_requested(domain, serving->allocation.size))
+	if (serving->spans)
+		return;
+	if (!choice_count_request(&serving->allocation, entry))
+		serving->repeated = true;
+	else if (domain_count_requested(domain, serving->allocation.size))
 		serving->go |= background_queue_domain(domain);
 }
 
@@ -942,6 +947,9 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	if (outcome != SERVED)
 		return outcome;
 	*keys = region->keys;
+	callers_serve(miss.domain->owner->caller);
+	if (serving->repeated)
+		callers_find(miss.domain->owner->caller, FINDING_repeated, 1, 0, 0);
 	if (look == MISSING && !serving->spans)
 		entry_end_parts(miss.domain, entry, region, &serving->ending);
 	if (domain_served(miss.domain, &serving->allocation))

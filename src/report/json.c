@@ -4,6 +4,7 @@
 
 #include "base/system.h"
 #include "base/text.h"
+#include "report/callers.h"
 #include "report/statistics.h"
 
 static void json_add_text(struct output *output, const char *key, const char *value)
@@ -154,6 +155,7 @@ void json_write(struct output *output, bool ended, uint64_t elapsed_ns)
 	json_add_process(output, ended, elapsed_ns);
 	json_add_numbers(output);
 	json_add_histograms(output);
+	callers_write_findings(output);
 	json_add_pairs(output);
 	output_add(output, "}\n");
 }

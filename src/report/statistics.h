@@ -221,6 +221,12 @@ const char *statistics_reason(const struct statistics_pair *pair, char to[STATIS
 void statistics_begin(void);
 void statistics_begun(void);
 
+/* For a process that only observes (observe.c): describe it and write the first snapshot; remove
+ * that at exit; forget it in a child. */
+void statistics_begin_observed(void);
+void statistics_finish_observed(void);
+void statistics_renew_observed(void);
+
 /* At exit: print the summary on standard error and write PEERPIN_STATS_FILE, as set, and the last
  * snapshot. That stays for peerpin report, unless PEERPIN_STATS_FILE has the numbers, or the
  * process has opened no adapter. */

@@ -160,62 +160,15 @@ static void results_begin(void)
 		results[0] = '\0';
 }
 
-/* Take a free name; return -EEXIST if the name exists. Some file systems (object stores, foreign
- * systems) have no links: create an empty file there, and rename over that file. */
-static int results_take_name(const char *name, const void *partial)
+static int results_write_to(int fd, void *output)
 {
-	int error = kernel_link(partial, name), fd;
-
-	if (error != -EPERM && error != -EOPNOTSUPP && error != -ENOSYS)
-		return error;
-	fd = kernel_open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-	if (fd < 0)
-		return fd;
-	kernel_close(fd);
-	return kernel_rename_at(AT_FDCWD, partial, name);
-}
-
-/* Number the name if taken: two processes may use one name. */
-static int results_give_name(const char *partial)
-{
-	char numbered[sizeof(results)];
-
-	text_copy(numbered, sizeof(numbered), results);
-	return own_file_number(numbered, sizeof(numbered), results_take_name, partial);
-}
-
-static int results_write(struct output *output)
-{
-	int fd = identity_stream(results), error, closed;
-	char partial[sizeof(results)];
-
-	if (fd >= 0)
-		return start_has_stream(fd) ? summary_write_to(output, fd, true) : -EBADF;
-	if (own_file_is_special(results, 0))
-		return -OWN_FILE_SPECIAL;
-	/* Add the time: containers reuse small process numbers. A killed or a concurrent process
-	 * may have an equal number. */
-	if ((size_t)snprintf(partial, sizeof(partial), "%s.partial.%d.%llx", results,
-			     kernel_process(),
-			     (unsigned long long)kernel_time(CLOCK_REALTIME)) >= sizeof(partial))
-		return -ENAMETOOLONG;
-	fd = kernel_open(partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-	if (fd < 0)
-		return fd;
-	error = summary_write_to(output, fd, true);
-	closed = kernel_close(fd);
-	if (!error)
-		error = closed;
-	if (!error)
-		error = results_give_name(partial);
-	kernel_unlink_at(AT_FDCWD, partial);
-	return error;
+	return summary_write_to(output, fd, true);
 }
 
 /* Log once per host: names differ between ranks, causes do not. */
 static void results_log_unwritten(int error)
 {
-	bool full = error == -ENOSPC || error == -EDQUOT, kept = snapshot[0];
+	bool kept = snapshot[0];
 
 	if (error == -RESULTS_PROMETHEUS) {
 		log_once(LOG_WARN,
@@ -227,9 +180,7 @@ static void results_log_unwritten(int error)
 	}
 	log_once(LOG_WARN, "PEERPIN_STATS_FILE=%.400s: no statistics written: %s. %s.%s%s%s",
 		 *results ? results : config_get()->stats_file, own_file_error_text(-error),
-		 full ? "Make room, or name a file on another file system"
-		      : "Name a file in a writable folder",
-		 kept ? " The statistics are in " : "", snapshot,
+		 own_file_error_fix(-error), kept ? " The statistics are in " : "", snapshot,
 		 kept ? ": read them with peerpin report." : "");
 }
 
@@ -315,6 +266,24 @@ void statistics_begin(void)
 	snapshot_refused = snapshot_begin();
 }
 
+void statistics_begin_observed(void)
+{
+	summary_describe(&statistics.process);
+	snapshot_begin();
+}
+
+void statistics_finish_observed(void)
+{
+	snapshot_end(false);
+}
+
+void statistics_renew_observed(void)
+{
+	store_relaxed(&snapshot_due, 0);
+	snapshot[0] = '\0';
+	atomic_flag_clear(&snapshot_is_written);
+}
+
 void statistics_begun(void)
 {
 	char path[RUNTIME_PATH];
@@ -339,7 +308,7 @@ void statistics_finish(void)
 	int error = results_error;
 
 	if (*results)
-		error = results_write(&output);
+		error = own_file_write_whole(results, results_write_to, &output);
 	snapshot_end(error || (worth_it && !*results));
 	if (error)
 		results_log_unwritten(error);

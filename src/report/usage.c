@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/capped.h"
+#include "base/config.h"
 #include "base/pci.h"
 #include "base/plain_text.h"
 #include "base/text.h"
@@ -165,7 +166,9 @@ void usage_write(char *to, size_t size)
 {
 	struct statistics_row reason;
 
-	if (usage_served()) {
+	if (config_get()->observe) {
+		snprintf(to, size, "not used: calls are only observed");
+	} else if (usage_served()) {
 		usage_write_served(to, size);
 	} else if (statistics_get(forwarded_version)) {
 		snprintf(to, size, "not used by peerpin: unsupported libibverbs");

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/findings.h"
+
 /* Slack in ns for the end of a killed process: only the time of its last snapshot is recorded. */
 #define BETWEEN_RUNS 1000000000
 
@@ -117,6 +119,7 @@ static void jobs_add_rank(struct job *job, const struct record *record)
 		if (json_is_integer(value) && jobs_is_counter(key))
 			add_number(job->totals, key, json_integer_value(value));
 	}
+	findings_add(job->findings, json_object_get(record->json, "findings"));
 	json_object_foreach(json_object_get(record->json, "histograms"), key, value) {
 		jobs_add_histogram(job, key, value);
 	}
@@ -153,6 +156,7 @@ void jobs_make(struct jobs *jobs, const struct records *records)
 			job->ranks = zeroed(records->count - i, sizeof(*job->ranks));
 			job->totals = json_object();
 			job->histograms = json_object();
+			job->findings = json_array();
 			job->hosts = json_array();
 			job->versions = json_array();
 		}
@@ -167,6 +171,7 @@ void jobs_free(struct jobs *jobs)
 		free(jobs->list[i].ranks);
 		json_decref(jobs->list[i].totals);
 		json_decref(jobs->list[i].histograms);
+		json_decref(jobs->list[i].findings);
 		json_decref(jobs->list[i].hosts);
 		json_decref(jobs->list[i].versions);
 	}

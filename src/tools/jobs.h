@@ -17,6 +17,7 @@ struct job {
 	size_t count;
 	json_t *totals;	    /* sum of each counter */
 	json_t *histograms; /* sums; bucket i counts values from 2^i on */
+	json_t *findings;   /* sums (findings.h) */
 	json_t *hosts, *versions;
 	size_t used, ends[RECORD_KILLED + 1];
 	int64_t started_ns; /* earliest of the ranks */

@@ -23,7 +23,7 @@ tools_records = src/tools/records.h src/tools/records.c src/tools/record_check.c
 	src/tools/units.h src/tools/units.c src/tools/options.h src/tools/options.c
 
 # Records as jobs, with their hints.
-tools_jobs = src/tools/jobs.h src/tools/jobs.c src/tools/hints.def src/tools/hints.c
+tools_jobs = src/tools/jobs.h src/tools/jobs.c src/tools/findings.def src/tools/findings.h src/tools/findings.c src/tools/hints.def src/tools/hints.c
 
 include src/tools/doctor/readers.mk
 include src/tools/doctor/local.mk
@@ -34,7 +34,7 @@ src_tools_peerpin_report_SOURCES = $(tools_records) \
 	$(tools_jobs) src/tools/outliers.c \
 	src/tools/advice.def src/tools/advice.c $(tools_program_files) \
 	src/tools/report_json.c src/tools/report_forms.h src/tools/report_text.c \
-	src/tools/findings.def src/tools/observed.h src/tools/observed_read.c src/tools/observed_judge.c src/tools/observed_print.c \
+	src/tools/observed.h src/tools/observed_read.c src/tools/observed_judge.c src/tools/observed_print.c \
 	src/tools/report_prometheus.c src/tools/output_file.h src/tools/output_file.c src/tools/report_html.c src/tools/report.c
 src_tools_peerpin_report_CPPFLAGS = $(AM_CPPFLAGS) -DTOOLS_DATADIR='"$(pkgdatadir)"'
 src_tools_peerpin_report_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* observed_judge.c -- findings with their advice, and what peerpin would save */
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/capped.h"
+#include "tools/findings.h"
 #include "tools/observed.h"
 #include "tools/rows.h"
 #include "tools/units.h"
@@ -89,87 +87,48 @@ struct prediction observed_predict(const json_t *sums, bool with_keep)
 	return saved;
 }
 
-/* ---- findings ---- */
+/* ---- the first line ---- */
 
-static const struct finding {
-	const char *id;
-	int weight;
-	const char *text, *advice;
-} findings[] = {
-#define FINDING(id, weight, text, advice) { id, weight, text, advice },
-#include "tools/findings.def"
-#undef FINDING
-};
-
-static const struct finding *finding_of(const char *id)
+static double percent(int64_t part, int64_t whole)
 {
-	for (size_t i = 0; i < sizeof(findings) / sizeof(*findings); i++) {
-		if (!strcmp(findings[i].id, id))
-			return &findings[i];
-	}
-	return NULL;
+	return whole ? 100.0 * (double)part / (double)whole : 0.0;
 }
 
-static const char *advice_of(const struct finding *finding, const char *caller)
+static const char *range_text(const json_t *sums, struct prediction saved)
 {
-	static const struct {
-		const char *id, *caller, *advice;
-	} own[] = {
-#define CALLER(id, caller, advice) { id, caller, advice },
-#include "tools/findings.def"
-#undef CALLER
-	};
+	int64_t whole = number_in(sums, "process_ns");
 
-	for (size_t i = 0; i < sizeof(own) / sizeof(*own); i++) {
-		if (!strcmp(own[i].id, finding->id) && !strcmp(own[i].caller, caller))
-			return own[i].advice;
-	}
-	return finding->advice;
+	if (saved.high < 1000000)
+		return "nothing";
+	return text_of("%s to %s (%.1f %% to %.1f %%) of the time", show(UNIT_TIME, saved.low),
+		       show(UNIT_TIME, saved.high), percent(saved.low, whole),
+		       percent(saved.high, whole));
 }
 
-static int finding_compare(const void *one, const void *other)
+static const char *reason_for_nothing(const json_t *sums)
 {
-	const json_t *left = *(json_t *const *)one, *right = *(json_t *const *)other;
-	static const char *const keys[] = { "weight", "ns", "bytes", "count" };
+	const json_t *saving = json_object_get(sums, "saving"), *row;
+	size_t at;
+	int64_t host = 0;
 
-	for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
-		int64_t difference = number_in(right, keys[i]) - number_in(left, keys[i]);
-
-		if (difference)
-			return difference > 0 ? 1 : -1;
+	if (number_in(saving, "served_count") || number_in(saving, "first_count") ||
+	    number_in(saving, "background_count"))
+		return "its registrations of GPU memory are few, or kept by their client";
+	json_array_foreach(json_object_get(sums, "registrations"), at, row) {
+		host += number_in(row, "count");
 	}
-	return strcmp(json_string_value(json_object_get(left, "caller")),
-		      json_string_value(json_object_get(right, "caller")));
+	return host ? "it registers host memory alone" : "it registers no memory";
 }
 
-static json_t *observed_findings(const json_t *sums)
+/* Nothing: below a thousandth of the run, or 1 ms. */
+static const char *observed_summary(const json_t *sums)
 {
-	const json_t *list = json_object_get(sums, "findings");
-	json_t **sorted = zeroed(json_array_size(list) + 1, sizeof(*sorted)), *row,
-	       *result = json_array();
-	size_t count = 0, at;
+	struct prediction most = observed_predict(sums, true);
 
-	json_array_foreach(list, at, row) {
-		const struct finding *finding =
-			finding_of(json_string_value(json_object_get(row, "id")));
-		const char *caller = json_string_value(json_object_get(row, "caller"));
-
-		if (!finding || !caller)
-			continue;
-		sorted[count] = json_copy(row);
-		json_object_set_new(sorted[count], "weight", json_integer(finding->weight));
-		json_object_set_new(sorted[count], "text", json_string(finding->text));
-		json_object_set_new(sorted[count], "advice",
-				    json_string(advice_of(finding, caller)));
-		count++;
-	}
-	qsort(sorted, count, sizeof(*sorted), finding_compare);
-	for (at = 0; at < count; at++) {
-		json_object_del(sorted[at], "weight");
-		json_array_append_new(result, sorted[at]);
-	}
-	free(sorted);
-	return result;
+	if (most.high < 1000000 || most.high < number_in(sums, "process_ns") / 1000)
+		return text_of("peerpin would save nothing here: %s.", reason_for_nothing(sums));
+	return text_of("peerpin would save %s; with --keep %s.",
+		       range_text(sums, observed_predict(sums, false)), range_text(sums, most));
 }
 
 static json_t *observed_range(const json_t *sums, bool with_keep)
@@ -185,7 +144,10 @@ json_t *observed_judge(json_t *sums)
 	json_t *report = json_copy(sums);
 
 	json_object_set_new(report, "schema", json_string("peerpin-observed/1"));
-	json_object_set_new(report, "findings", observed_findings(sums));
+	json_object_set_new(report, "version", json_string(PACKAGE_VERSION));
+	json_object_set_new(report, "summary", json_string(observed_summary(sums)));
+	json_object_set_new(report, "findings",
+			    findings_judge(json_object_get(sums, "findings"), false));
 	json_object_set_new(report, "prediction",
 			    json_pack("{s:o, s:o}", "default", observed_range(sums, false), "keep",
 				      observed_range(sums, true)));

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/capped.h"
+#include "tools/findings.h"
 #include "tools/observed.h"
 #include "tools/rows.h"
 #include "tools/units.h"
@@ -18,11 +19,6 @@ static int64_t number_in(const json_t *json, const char *key)
 static const char *text_in(const json_t *json, const char *key)
 {
 	return json_string_value(json_object_get(json, key)) ?: "";
-}
-
-static const char *percent(int64_t part, int64_t whole)
-{
-	return text_of("%.1f %%", whole ? 100.0 * (double)part / (double)whole : 0.0);
 }
 
 static void print_wrapped(FILE *out, int indent, const char *first, const char *words)
@@ -41,55 +37,12 @@ static void print_wrapped(FILE *out, int indent, const char *first, const char *
 	fputc('\n', out);
 }
 
-/* ---- the first lines ---- */
-
-static const char *range_text(const json_t *report, const char *key)
-{
-	const json_t *range = json_object_get(json_object_get(report, "prediction"), key);
-	int64_t low = number_in(range, "low_ns"), high = number_in(range, "high_ns"),
-		whole = number_in(report, "process_ns");
-
-	if (high < 1000000)
-		return "nothing";
-	return text_of("%s to %s (%s to %s) of the time", show(UNIT_TIME, low),
-		       show(UNIT_TIME, high), percent(low, whole), percent(high, whole));
-}
-
-/* Below a thousandth of the run, or 1 ms. */
-static bool saves_nothing(const json_t *report)
-{
-	int64_t high = number_in(json_object_get(json_object_get(report, "prediction"), "keep"),
-				 "high_ns");
-
-	return high < 1000000 || high < number_in(report, "process_ns") / 1000;
-}
-
-static const char *reason_for_nothing(const json_t *report)
-{
-	const json_t *saving = json_object_get(report, "saving"), *row;
-	size_t at;
-	int64_t host = 0;
-
-	if (number_in(saving, "served_count") || number_in(saving, "first_count") ||
-	    number_in(saving, "background_count"))
-		return "its registrations of GPU memory are few, or kept by their client";
-	json_array_foreach(json_object_get(report, "registrations"), at, row) {
-		host += number_in(row, "count");
-	}
-	return host ? "it registers host memory alone" : "it registers no memory";
-}
-
 static void print_head(const json_t *report, FILE *out)
 {
 	int64_t processes = number_in(report, "processes");
 
-	if (saves_nothing(report))
-		fprintf(out, "peerpin would save nothing here: %s.\n", reason_for_nothing(report));
-	else
-		fprintf(out, "peerpin would save %s; with --keep %s.\n",
-			range_text(report, "default"), range_text(report, "keep"));
-	fprintf(out, "%s  %s %s  %s\n", text_in(report, "program"), show(UNIT_COUNT, processes),
-		processes == 1 ? "process" : "processes",
+	fprintf(out, "%s\n%s  %s %s  %s\n", text_in(report, "summary"), text_in(report, "program"),
+		show(UNIT_COUNT, processes), processes == 1 ? "process" : "processes",
 		show(UNIT_TIME, number_in(report, "elapsed_ns")));
 }
 
@@ -114,17 +67,9 @@ static void print_findings(const json_t *report, FILE *out)
 
 	fprintf(out, json_array_size(list) ? "\nfindings\n" : "\nno findings\n");
 	json_array_foreach(list, at, row) {
-		const char *cost = "";
-		int64_t ns = number_in(row, "ns");
-
-		if (ns)
-			cost = text_of("; %s, %s of the run", show(UNIT_TIME, ns),
-				       percent(ns, number_in(report, "process_ns")));
 		print_wrapped(out, 4, " ",
-			      text_of("%s: %s (%s), by %s%s", text_in(row, "text"),
-				      show(UNIT_COUNT, number_in(row, "count")),
-				      show(UNIT_BYTES, number_in(row, "bytes")),
-				      version_of(report, text_in(row, "caller")), cost));
+			      findings_text(row, version_of(report, text_in(row, "caller")),
+					    number_in(report, "process_ns")));
 		print_wrapped(out, 7, "    ->", text_of("%s.", text_in(row, "advice")));
 	}
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* observed_read.c -- reads files of peerpin observe, and adds them up */
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -97,6 +98,42 @@ static bool observed_check_row(json_t *row, const char *const *keys)
 	return true;
 }
 
+static bool observed_is_number(const json_t *value, int64_t most)
+{
+	return json_is_integer(value) && json_integer_value(value) >= 0 &&
+	       json_integer_value(value) <= most;
+}
+
+#define MOST_SAMPLES 256u
+#define MOST_NS	     ((int64_t)1 << 62) /* since 1970 */
+
+/* False: a member is wrong. A file may have none. */
+static bool observed_check_timeline(const json_t *json)
+{
+	const json_t *timeline = json_object_get(json, "timeline"), *row, *values, *value;
+	const json_t *interval = json_object_get(timeline, "interval_ns");
+	size_t at, i;
+
+	if (!timeline)
+		return true;
+	if (!observed_is_number(interval, MOST_NS / MOST_SAMPLES / 2) ||
+	    !json_integer_value(interval) ||
+	    !observed_is_number(json_object_get(json, "started_ns"), MOST_NS))
+		return false;
+	json_array_foreach(json_object_get(timeline, "rows"), at, row) {
+		values = json_object_get(row, "values");
+		if (at == MOST_SAMPLES || !json_is_string(json_object_get(row, "kind")) ||
+		    !json_is_string(json_object_get(row, "caller")) ||
+		    json_array_size(values) > MOST_SAMPLES)
+			return false;
+		json_array_foreach(values, i, value) {
+			if (!observed_is_number(value, INT64_MAX))
+				return false;
+		}
+	}
+	return true;
+}
+
 static const char *observed_check(const json_t *json)
 {
 	static const char *const numbers[] = { "elapsed_ns",
@@ -128,6 +165,8 @@ static const char *observed_check(const json_t *json)
 	if (!json_is_object(json_object_get(json, "saving")) ||
 	    !observed_check_row(json_object_get(json, "saving"), none))
 		return "saving: a member is wrong";
+	if (!observed_check_timeline(json))
+		return "timeline: a member is wrong";
 	if (!json_is_string(json_object_get(json, "program")) ||
 	    !json_is_string(json_object_get(json, "host")))
 		return "program or host: not a text";
@@ -213,9 +252,120 @@ static void observed_add(json_t *sums, const json_t *json)
 			json_string(clean(json_string_value(json_object_get(json, "program")))));
 }
 
+/* ---- the timeline of all processes ---- */
+
+struct span {
+	int64_t start, end; /* ns since 1970 */
+	int64_t interval;
+};
+
+static void observed_extend(struct span *span, const json_t *timeline)
+{
+	int64_t interval = number_of(timeline, "interval_ns"),
+		start = number_of(timeline, "started_ns");
+	const json_t *row;
+	size_t at;
+
+	if (!span->end || start < span->start)
+		span->start = start;
+	if (interval > span->interval)
+		span->interval = interval;
+	json_array_foreach(json_object_get(timeline, "rows"), at, row) {
+		int64_t end =
+			start + interval * (int64_t)json_array_size(json_object_get(row, "values"));
+
+		if (end > span->end)
+			span->end = end;
+	}
+}
+
+/* The row of that kind and caller, which has a value for each interval. */
+static json_t *observed_find_values(json_t *rows, const json_t *like, int64_t count)
+{
+	static const char *const keys[] = { "kind", "caller", NULL };
+	json_t *row, *values = json_array();
+	size_t at;
+
+	json_array_foreach(rows, at, row) {
+		if (observed_is_same_row(row, like, keys)) {
+			json_decref(values);
+			return json_object_get(row, "values");
+		}
+	}
+	while (count--)
+		json_array_append_new(values, json_integer(0));
+	json_array_append_new(rows, json_pack("{s:s, s:o, s:o}", "kind", string_of(like, "kind"),
+					      "caller", json_of_bytes(string_of(like, "caller")),
+					      "values", values));
+	return values;
+}
+
+/* Levels last for their interval, and the highest of one process counts; counts are those of the
+ * interval's begin. */
+static void observed_add_values(json_t *to, const json_t *row, const struct span *span,
+				int64_t start, int64_t interval)
+{
+	bool is_level = strcmp(string_of(row, "kind"), "registrations") != 0;
+	const json_t *values = json_object_get(row, "values"), *value;
+	int64_t *own = zeroed(json_array_size(to), sizeof(*own));
+	size_t at, first, last;
+
+	json_array_foreach(values, at, value) {
+		int64_t number = json_integer_value(value),
+			begin = start - span->start + (int64_t)at * interval;
+
+		first = (size_t)(begin / span->interval);
+		last = is_level ? (size_t)((begin + interval - 1) / span->interval) : first;
+		for (; first <= last; first++)
+			own[first] = !is_level		   ? add_capped(own[first], number)
+				     : own[first] < number ? number
+							   : own[first];
+	}
+	for (at = 0; at < json_array_size(to); at++)
+		json_array_set_new(to, at,
+				   json_integer(add_capped(
+					   own[at], json_integer_value(json_array_get(to, at)))));
+	free(own);
+}
+
+/* `timelines`: of the processes, each with its start. */
+static json_t *observed_join_timelines(const json_t *timelines)
+{
+	json_t *rows = json_array(), *timeline, *row;
+	struct span span = { 0 };
+	int64_t count;
+	size_t at, i;
+
+	json_array_foreach(timelines, at, timeline) {
+		observed_extend(&span, timeline);
+	}
+	count = span.end - span.start;
+	if (count / MOST_SAMPLES >= span.interval)
+		span.interval = count / MOST_SAMPLES + 1;
+	count = span.interval ? (count + span.interval - 1) / span.interval : 0;
+	json_array_foreach(timelines, at, timeline) {
+		json_array_foreach(json_object_get(timeline, "rows"), i, row) {
+			observed_add_values(observed_find_values(rows, row, count), row, &span,
+					    number_of(timeline, "started_ns"),
+					    number_of(timeline, "interval_ns"));
+		}
+	}
+	return json_pack("{s:I, s:o}", "interval_ns", (json_int_t)span.interval, "rows", rows);
+}
+
+static void observed_keep_timeline(json_t *timelines, const json_t *json)
+{
+	json_t *timeline = json_object_get(json, "timeline");
+
+	if (!timeline)
+		return;
+	json_object_set(timeline, "started_ns", json_object_get(json, "started_ns"));
+	json_array_append(timelines, timeline);
+}
+
 json_t *observed_read(char **files, int count, int *problems)
 {
-	json_t *sums = json_object(), *json;
+	json_t *sums = json_object(), *timelines = json_array(), *json;
 	const char *reason;
 
 	for (size_t i = 0; i < sizeof(lists) / sizeof(*lists); i++)
@@ -231,8 +381,11 @@ json_t *observed_read(char **files, int count, int *problems)
 			++*problems;
 		} else {
 			observed_add(sums, json);
+			observed_keep_timeline(timelines, json);
 		}
 		json_decref(json);
 	}
+	json_object_set_new(sums, "timeline", observed_join_timelines(timelines));
+	json_decref(timelines);
 	return sums;
 }

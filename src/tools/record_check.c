@@ -158,6 +158,7 @@ const char *record_check(json_t *json)
 	return record_check_process(json)
 		       ?: record_check_list(json, "pairs",
 					    "gpu n adapter t method t path T registrations n")
+		       ?: record_check_list(json, "findings", "id t caller t count n bytes n ns n")
 		       ?: record_check_objects(json)
 		       ?: record_check_counters(json);
 }

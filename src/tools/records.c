@@ -416,6 +416,11 @@ int64_t record_rank(const struct record *record)
 	return json_is_integer(rank) ? json_integer_value(rank) : -1;
 }
 
+bool record_observes(const struct record *record)
+{
+	return json_object_get(json_object_get(record->json, "settings"), "PEERPIN_OBSERVE");
+}
+
 const char *record_end_name(enum record_end end)
 {
 	static const char *const end_names[] = { "exit", "running", "killed" };

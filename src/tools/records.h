@@ -81,6 +81,8 @@ const char *record_usage(const struct record *record);
 
 /* -1: no rank. */
 int64_t record_rank(const struct record *record);
+/* True if the process serves no request (peerpin observe). */
+bool record_observes(const struct record *record);
 const char *record_end_name(enum record_end end);
 
 /* Cleans the texts of `json`. NULL: it is a record of this schema version. Otherwise the reason

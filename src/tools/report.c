@@ -19,7 +19,7 @@
 /* clang-format off */
 static const char help[] =
 	"usage: peerpin report [options] [FILE...]\n"
-	"       peerpin report [--json | --csv] OBSERVED... [-- OBSERVED...]\n"
+	"       peerpin report [--json | --csv] [--html FILE] OBSERVED... [-- OBSERVED...]\n"
 	"\n"
 	"Merges, compares and explains the statistics of the processes of a job. FILE is a file of\n"
 	"PEERPIN_STATS_FILE, a snapshot of a process, or a folder of both. Without FILE: the snapshots\n"
@@ -111,6 +111,13 @@ static void report_add_ended(struct records *records)
 	records_free(&left);
 }
 
+/* peerpin top alone shows a process that only observes: its own file has more. */
+static bool report_is_served(const struct record *record, void *unused)
+{
+	(void)unused;
+	return !record_observes(record);
+}
+
 static void report_read_all(struct records *records, char **files)
 {
 	const char *refused = records_refused_folder();
@@ -131,6 +138,7 @@ static void report_read_all(struct records *records, char **files)
 		      "PEERPIN_STATS_FILE\n",
 		      stderr);
 	}
+	records_filter(records, report_is_served, NULL);
 	records_drop_doubles(records);
 }
 
@@ -172,6 +180,17 @@ static int report_count_behind(int count, char **words)
 	return 0;
 }
 
+/* --html. Behind the table, which may be long. */
+static bool report_page(const json_t *report)
+{
+	if (!html_file)
+		return true;
+	if (!report_html(report, html_file, force))
+		return false;
+	fprintf(stderr, "peerpin report: wrote %s\n", clean(html_file));
+	return true;
+}
+
 /* Return the exit status. The last `behind` files are the later run. */
 static int report_observed(char **files, int count, int behind)
 {
@@ -196,7 +215,7 @@ static int report_observed(char **files, int count, int behind)
 	} else {
 		observed_print(before, stdout);
 	}
-	printed = options_print_out(&tool);
+	printed = options_print_out(&tool) & report_page(before);
 	json_decref(before);
 	json_decref(after);
 	texts_free();
@@ -232,14 +251,9 @@ int main(int count, char **words)
 	}
 	printed = options_print_out(&tool);
 	records_print_problems(&records, "peerpin report");
-	/* Behind the table, which may be long. A page without records would make a later page
-	 * require --force. */
-	if (html_file && records.count) {
-		if (report_html(report, html_file, force))
-			fprintf(stderr, "peerpin report: wrote %s\n", clean(html_file));
-		else
-			printed = false;
-	}
+	/* A page without records would make a later page require --force. */
+	if (records.count && !report_page(report))
+		printed = false;
 	all = printed && records.count && !records.problems;
 	if (printed && do_remove)
 		report_remove_snapshots(&records);

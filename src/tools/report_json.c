@@ -2,6 +2,7 @@
 /* report_json.c -- the report as one JSON object; all output forms are made from this object */
 #include <string.h>
 
+#include "tools/findings.h"
 #include "tools/jobs.h"
 
 static json_t *report_json_rows(const struct job *job)
@@ -161,7 +162,7 @@ static json_t *report_json_job(const struct job *job)
 {
 	return json_pack(
 		"{s:o, s:o, s:O, s:O, s:I, s:I, s:I, s:b, s:I, s:I, s:b, s:I, s:o, s:O, s:o, s:o, "
-		"s:O, s:o, s:o, s:o}",
+		"s:O, s:o, s:o, s:o, s:o}",
 		"job", job->name ? json_string(job->name) : json_null(), "program",
 		json_string(job->program), "hosts", job->hosts, "versions", job->versions,
 		"processes", (json_int_t)job->count, "running",
@@ -173,7 +174,7 @@ static json_t *report_json_job(const struct job *job)
 		json_string(report_json_usage(job)), "totals", job->totals, "rows",
 		report_json_rows(job), "pairs", report_json_pairs(job), "histograms",
 		job->histograms, "ranks", report_json_ranks(job), "outliers", job_outliers(job),
-		"advice", job_advice(job));
+		"advice", job_advice(job), "findings", findings_judge(job->findings, true));
 }
 
 json_t *report_json(const struct jobs *jobs, const struct records *records)

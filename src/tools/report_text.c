@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/findings.h"
 #include "tools/records.h"
 #include "tools/report_forms.h"
 #include "tools/rows.h"
@@ -159,6 +160,21 @@ static void report_text_print_advice(const json_t *job, FILE *out)
 	}
 }
 
+static void report_text_print_findings(const json_t *job, FILE *out)
+{
+	const json_t *list = json_object_get(job, "findings"), *row;
+	size_t at;
+
+	if (json_array_size(list))
+		fprintf(out, "\nfindings\n");
+	json_array_foreach(list, at, row) {
+		report_text_print_wrapped(out, "  ", 4,
+					  findings_text(row, string_of(row, "caller"), 0));
+		report_text_print_wrapped(out, "    -> ", 7,
+					  text_of("%s.", string_of(row, "advice")));
+	}
+}
+
 void report_text(const json_t *report, FILE *out)
 {
 	const json_t *job;
@@ -169,6 +185,7 @@ void report_text(const json_t *report, FILE *out)
 			fputc('\n', out);
 		report_text_print_head(job, out);
 		report_text_print_advice(job, out);
+		report_text_print_findings(job, out);
 		report_text_print_rows(job, out);
 		report_text_print_ranks(job, out);
 		report_text_print_outliers(job, out);

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tools/findings.h"
 #include "tools/jobs.h"
 
 static bool snapshot_is_chosen(const struct record *record, void *argument)
@@ -110,9 +111,11 @@ void snapshot_free(struct snapshot *snapshot)
 /* Pinned and kept memory end with their process; counters remain. */
 static json_t *rows_values(const struct record *record)
 {
+	bool observed = record->end == RECORD_RUNNING && record_observes(record);
 	json_t *values = json_copy(record->json);
 
-	json_object_set_new(values, "ended", json_string(record_end_name(record->end)));
+	json_object_set_new(values, "ended",
+			    json_string(observed ? "observed" : record_end_name(record->end)));
 	if (record->end != RECORD_RUNNING) {
 		json_object_set_new(values, "pinned_bytes", json_integer(0));
 		json_object_set_new(values, "kept_bytes", json_integer(0));
@@ -228,6 +231,9 @@ static json_t *rows_sum(const struct snapshot *now)
 		"kept_bytes",
 		"kept_host_bytes",
 		"kept_released",
+		"allocations",
+		"frees",
+		"program_ns",
 	};
 	json_t *sums = json_object();
 
@@ -235,6 +241,7 @@ static json_t *rows_sum(const struct snapshot *now)
 		json_t *values = rows_values(&now->records.list[i]);
 
 		add_number(sums, "running", now->records.list[i].end == RECORD_RUNNING);
+		add_number(sums, "observed", record_observes(&now->records.list[i]));
 		for (size_t k = 0; k < sizeof(keys) / sizeof(*keys); k++)
 			add_number(sums, keys[k], number_of(values, keys[k]));
 		json_decref(values);
@@ -299,10 +306,31 @@ static void rows_print_totals(struct screen *screen, const struct snapshot *now,
 					SUM(COUNT, "kept"), SUM(COUNT, "reused"),
 					SUM(COUNT, "kept_released"), SUM(BYTES, "kept_bytes"),
 					SUM(BYTES, "kept_host_bytes")));
+	if (number_of(sums, "observed"))
+		rows_print_line(screen,
+				text_of("allocations %s  frees %s  time in registrations %s",
+					SUM(COUNT, "allocations"), SUM(COUNT, "frees"),
+					SUM(TIME, "program_ns")));
 	json_decref(sums);
 }
 
 #undef SUM
+
+/* Of each job that is only observed, worst first. */
+static void rows_print_findings(struct screen *screen, const struct jobs *jobs)
+{
+	for (size_t i = 0; i < jobs->count; i++) {
+		json_t *list = findings_judge(jobs->list[i].findings, false), *row;
+		size_t at;
+
+		json_array_foreach(list, at, row) {
+			if (!record_observes(jobs->list[i].ranks[0]))
+				break;
+			rows_print_line(screen, findings_text(row, string_of(row, "caller"), 0));
+		}
+		json_decref(list);
+	}
+}
 
 /* The hint of each job, its fix in a line of its own. */
 static void rows_print_hints(struct screen *screen, const struct jobs *jobs)
@@ -355,6 +383,7 @@ void top_rows(const struct snapshot *now, int width, int height, const char *end
 
 	jobs_make(&jobs, &now->records);
 	rows_print_totals(&screen, now, &jobs);
+	rows_print_findings(&screen, &jobs);
 	rows_print_hints(&screen, &jobs);
 	jobs_free(&jobs);
 	if (refused)

@@ -53,7 +53,7 @@ contract() {
 contract registration registration.h verbs_abi.h
 contract observe observe.h
 contract memory memory.h lookup.h driver.h cuda_abi.h keep.h queries.h
-contract report statistics.h errors.h trace.h methods.def
+contract report callers.h statistics.h errors.h trace.h methods.def
 
 if grep -l 'verbs_abi' memory/*.[ch] report/*.[ch] base/*.[ch]; then
     echo "memory, report and base must not know verbs"

@@ -57,7 +57,7 @@ counts_are_exact() {
 	same 'exports' 7 "$(value '[.callers[].exports_count] | add')"
 	same 'allocations and frees' '45 40 47185920' "$(value '.allocations[] | "\(.count) \(.freed_count) \(.bytes)"')"
 	same 'allocations that repeat a freed size' 5 "$(value '.sizes[0].reused_count')"
-	same 'one free of 16 is sampled' 3 "$(value '.sizes[0].sampled')"
+	same 'one free of 17 is sampled' 3 "$(value '.sizes[0].sampled')"
 	same 'peaks' "$((40 << 20)) $((1 << 20))" "$(value '"\(.memory_peak_bytes) \(.pinned_peak_bytes)"')"
 	same 'nothing is lost' '0 0' "$(value '"\(.lost) \(.unknown_frees)"')"
 	observe size=4096 allocated=1 host=1 locked=2
@@ -115,6 +115,93 @@ the_command_names_the_file() {
 		PEERPIN_DISABLE=1 "$peerpin" observe --sim "$client" adapter allocated=1 exit; ls)"
 }
 
+# served WORD...: the findings of the client, whose requests are served, with those at the exit
+served() {
+	rm -f "$tmp/stats"
+	with PEERPIN_STATS_FILE="$tmp/stats" PEERPIN_SUMMARY=none "$client" adapter "$@" exit
+	jq -r '.findings[] | "\(.id) \(.count) \(.bytes) \(.caller)"' "$tmp/stats" | paste -sd,
+}
+
+served_runs_have_findings() {
+	local mib=1048576
+
+	same 'served: none' '' "$(served allocated=3 sent=3 host=2 free allocated=3 sent=3 free)"
+	same 'served: repeated' 'repeated 4 0 client' "$(served allocated=2 sent=2 sent=2 sent=2 free)"
+	same 'served: outlived' "outlived 2 $((2 * mib)) client" "$(served allocated=3 held=2 free dropped)"
+	same 'served: leaked' "leaked 2 $((2 * mib)) client" "$(served allocated=3 held=2)"
+	same 'served: outlived and leaked' "outlived 1 $mib client,leaked 1 $mib client" "$(served allocated=1 held=1 free)"
+	[[ -x $build/src/tools/peerpin-report ]] || { skip 'their report: it is not built'; return; }
+	served allocated=2 held=2 sent=2 free dropped >/dev/null
+	matches 'the report of a served run has them' \
+		'*findings registrations that outlived their memory: 2 (2.00 MiB), by client -> * requests in memory * before*: 2, by client -> *' \
+		"$("$peerpin" report "$tmp/stats" | tr -s ' \n' ' ')"
+	same 'as its JSON, also of two processes' 'outlived 4 repeated 4' \
+		"$(jq '.pid += 1' "$tmp/stats" >"$tmp/other.json"
+		"$peerpin" report --json "$tmp/stats" "$tmp/other.json" | jq -r '[.jobs[0].findings[] | "\(.id) \(.count)"] | join(" ")')"
+	jq '.findings[0].count = -1' "$tmp/stats" >"$tmp/other.json"
+	ends 'a file with a wrong finding' 1 'findings[0].count: not a whole number' "$peerpin" report "$tmp/other.json"
+}
+
+the_page_has_findings_and_a_timeline() {
+	local page=$tmp/page.html script
+
+	[[ -e $build/src/tools/chart.min.js && -x $build/src/tools/peerpin-report ]] || { skip 'the page: there is no Chart.js'; return; }
+	observe allocated=2 synced sent=2 pause=100 sent=2 held=1 pause=100 dropped free
+	same 'the file has the run over time' '2097152 5 1048576' "$(value '.timeline.rows | [
+		(map(select(.kind == "memory").values) | add | max), (map(select(.kind == "registrations").values) | add | add),
+		(map(select(.kind == "pinned").values) | add | max)] | join(" ")')"
+	ends 'a page of it' 0 "wrote $page" "$peerpin" report --html "$page" "$file"
+	same 'has the whole report' "$("$peerpin" report --json "$file" | jq -cS .)" \
+		"$(sed -n 's|.*<script type="application/json" id="report">\(.*\)</script>$|\1|p' "$page" | jq -cS .)"
+	same 'processes add up in it' '4194304 10' "$("$peerpin" report --json "$file" "$file" | jq -r '.timeline.rows |
+		"\(map(select(.kind == "memory").values) | add | max) \(map(select(.kind == "registrations").values) | add | add)"')"
+	jq '.timeline.rows[0].values[0] = -1' "$file" >"$file.wrong"
+	ends 'a timeline with a wrong value' 1 'timeline: a member is wrong' "$peerpin" report "$file.wrong"
+	jq '.timeline.interval_ns = 1 | .started_ns = 1' "$file" >"$file.wrong"
+	same 'processes of other years keep its length' true \
+		"$("$peerpin" report --json "$file" "$file.wrong" | jq '.timeline.rows[0].values | length <= 256')"
+	command -v node >/dev/null || { skip 'its script: there is no node'; return; }
+	script=$(node "$(dirname "$0")/page.js" "$page" | tr -s '\n' ' ')
+	matches 'findings first, then memory, its registered part and registrations over time by library' \
+		'*<h2> Findings <li> registrations of a range *: 3 (3.00 MiB), by client*<h2> GPU memory*<canvas> client,GPU memory x *<h2> Registrations <canvas> client x *<footer> *' "$script"
+}
+
+top_shows_it() {
+	local screen
+
+	[[ -x $build/src/tools/peerpin-top ]] || { skip 'peerpin top: it is not built'; return; }
+	afresh
+	mkfifo "$tmp/in" "$tmp/out"
+	(cd "$tmp" && exec "$peerpin" observe --top --sim "$client" adapter size=2097152 allocated=2 asked exit) <"$tmp/in" >"$tmp/out" &
+	exec 8>"$tmp/in" 9<"$tmp/out"
+	until
+		echo 2 >&8 && read -r <&9
+		"$peerpin" top --once --json | jq -e '.processes[0].findings[0].count > 0' >/dev/null
+	do :; done
+	screen=$("$peerpin" top --once | tr -s ' \n' ' ')
+	matches 'peerpin top shows what is observed' \
+		'*1 running*allocations 2 frees 0 time in registrations *registrations of a range *, by client *client *observed *' "$screen"
+	same 'and no request' '0 null' "$("$peerpin" top --once --json | jq -r '.processes[0] | "\(.requests) \(.hit_rate)"')"
+	matches 'without a command observe --top is peerpin top' 'peerpin top: standard output is no terminal: *=> 2' \
+		"$(outcome "$peerpin" observe --top)"
+	exec 8>&- 9<&-
+	wait $!
+	same 'an observed process leaves no snapshot' '' "$(left)"
+	ends 'only observe has this view' 2 'unknown option: --top' "$peerpin" --top true
+	rm "$tmp/in" "$tmp/out" "$tmp"/observe.*
+}
+
+a_file_is_whole() {
+	rm -f "$tmp"/observed.json* "$tmp/message"
+	with PEERPIN_OBSERVE="$file" "$client" adapter allocated=1 limit=600 exit 2>"$tmp/message"
+	same 'a full disk leaves no part of a file' '' "$(ls "$tmp"/observed.json* 2>/dev/null)"
+	matches 'and one line about it' "*PEERPIN_OBSERVE=$file: no file written: File too large. *" "$(cat "$tmp/message")"
+	same 'a process of a taken name writes another file' 'observed-1.json observed.json' "$(
+		for number in 1 2; do with PEERPIN_OBSERVE="$file" "$client" adapter allocated=1 exit; done
+		cd "$tmp" && echo observed*.json)"
+	rm "$tmp"/observed*.json
+}
+
 the_report_explains() {
 	observe allocated=2 synced sent=2 sent=2 held=1 free
 	if [[ ! -x $build/src/tools/peerpin-report ]]; then
@@ -147,5 +234,9 @@ counts_are_exact
 no_call_changes
 results_are_the_drivers
 the_command_names_the_file
+a_file_is_whole
+the_page_has_findings_and_a_timeline
+top_shows_it
+served_runs_have_findings
 the_report_explains
 finish

@@ -82,6 +82,12 @@ alone() {
 	same 'the page has 3 script ends' 3 "$(grep -o '</script' "$tmp/page.html" | wc -l)"
 }
 
+runs() {
+	command -v node >/dev/null || { skip 'the script without a browser: there is no node'; return; }
+	matches 'the script runs to its end' '*<h2> Advice*<h2> Findings <li> requests in memory *: 7, by UCX*<canvas> hits,*<footer> Made by peerpin *' \
+		"$(node "$here/page.js" "$tmp/page.html" | tr -s '\n' ' ')"
+}
+
 hostile() {
 	mkdir "$tmp/bad"
 	python3 "$here/records.py" "$tmp/bad" 2 '*:program="</script><script>document.title=1</script><img src=x onerror=alert(1)>"' \
@@ -166,11 +172,13 @@ in_a_browser() {
 
 mkdir "$tmp/job"
 python3 "$here/records.py" "$tmp/job" 4 '3:evictions=880' '3:synchronous=905' '3:hits=1300' '2:ended="killed"' \
-	'1:registrations_failed=40' '1:failed_resources=40'
+	'1:registrations_failed=40' '1:failed_resources=40' \
+	'0:findings=[{"id":"repeated","caller":"UCX","count":7,"bytes":0,"ns":0}]'
 without_chart
 if [[ -e src/tools/chart.min.js ]]; then
 	files
 	alone
+	runs
 	hostile
 	in_a_browser
 else

@@ -148,7 +148,6 @@ untracked 0:untracked=1
 forwarded_version 0:forwarded_version=1
 forwarded_private 0:forwarded_private=1
 sync_off 0:sync_off=1
-outlived 0:revoked=1
 sync_missing 0:sync_missing=1
 forwarded_flags 0:forwarded_flags=1
 forwarded_address 0:forwarded_address=1

@@ -12,4 +12,4 @@ TESTS += $(top_checks)
 endif
 endif
 EXTRA_DIST += tests/tools/check_report.sh tests/tools/check_page.sh tests/tools/check_top.sh \
-	tests/tools/records.py tests/tools/report docs/report.schema.json
+	tests/tools/records.py tests/tools/page.js tests/tools/report docs/report.schema.json

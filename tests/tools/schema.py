@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Prints docs/stats.schema.json: the schema of statistics files, from src/report/statistics.def and methods.def.
+"""Prints docs/stats.schema.json: the schema of statistics files, from src/report/statistics.def, methods.def
+and callers.h.
 
 usage: schema.py STATISTICS.DEF
 """
@@ -36,6 +37,8 @@ def main():
         text = re.sub(r"/\*.*?\*/", "", file.read(), flags=re.S)
     with open(os.path.join(os.path.dirname(sys.argv[1]), "methods.def"), encoding="utf-8") as file:
         methods = re.findall(r'^METHOD\(\w+, "([^"]*)"', file.read(), flags=re.M)
+    with open(os.path.join(os.path.dirname(sys.argv[1]), "callers.h"), encoding="utf-8") as file:
+        findings = re.findall(r"^\tFINDING\((\w+)\)", file.read(), flags=re.M)
     counters = {
         name: described(COUNT, meaning)
         for name, meaning in rows(text, "STATISTIC") + rows(text, "REASON") + rows(text, "TALLY")
@@ -66,6 +69,10 @@ def main():
         "histograms": described(
             record(histograms), "entry i counts values from 2^i up to 2^(i+1) - 1, entry 0 also zeros"
         ),
+        "findings": {
+            "type": "array",
+            "items": record({"id": {"enum": findings}, "caller": TEXT, "count": COUNT, "bytes": COUNT, "ns": COUNT}),
+        },
         "pairs": {
             "type": "array",
             "items": record(

@@ -29,7 +29,7 @@ static struct observed_registration request(const void *mr, uint64_t address, ui
 
 static void begin(uint64_t address, uint64_t size)
 {
-	observe_allocated(ALLOCATION_DEVICE, address, size, 10, NULL);
+	observe_allocated(ALLOCATION_DEVICE, address, size, 10);
 }
 
 static bool end(uint64_t address)
@@ -48,15 +48,16 @@ static void use(const void *mr, uint64_t address, uint64_t length)
 	observe_registered(&wanted, true, 100);
 }
 
-static struct observed_sum found(enum observed_finding finding)
+static struct observed_sum found(enum finding finding)
 {
-	const struct observed *observed = observe_conclude();
 	struct observed_sum sum = { 0 };
+	const struct caller *caller;
 
-	for (uint32_t i = 0; i < observed->caller_count; i++) {
-		sum.count += observed->callers[i].findings[finding].count;
-		sum.bytes += observed->callers[i].findings[finding].bytes;
-		sum.ns += observed->callers[i].findings[finding].ns;
+	observe_conclude();
+	for (uint32_t i = 0; (caller = callers_at(i)); i++) {
+		sum.count += caller->findings[finding].count;
+		sum.bytes += caller->findings[finding].bytes;
+		sum.ns += caller->findings[finding].ns;
 	}
 	return sum;
 }
@@ -138,8 +139,8 @@ TEST(observe, one_range_over_several_mappings_is_not_oversized)
 {
 	int mr[2];
 
-	observe_allocated(ALLOCATION_MAPPED, HOME, 2 * MIB, 10, NULL);
-	observe_allocated(ALLOCATION_MAPPED, HOME + 2 * MIB, 2 * MIB, 10, NULL);
+	observe_allocated(ALLOCATION_MAPPED, HOME, 2 * MIB, 10);
+	observe_allocated(ALLOCATION_MAPPED, HOME + 2 * MIB, 2 * MIB, 10);
 	use(&mr[0], HOME, 4 * MIB);
 	ck_assert_uint_eq(found(FINDING_oversized).count, 0);
 	use(&mr[1], HOME, 5 * MIB);
@@ -198,6 +199,59 @@ TEST(observe, kept_memory_serves_equal_sizes)
 	}
 }
 
+/* Freed memory is kept, and no longer the program's. */
+TEST(observe, all_memory_of_a_program_that_frees_all_is_kept)
+{
+	const struct observed *observed = observe_conclude();
+	uint64_t reused = 0;
+
+	begin(HOME, MIB);
+	ck_assert(end(HOME));
+	for (int round = 0; round < 3; round++) {
+		begin(HOME, 64 * MIB);
+		begin(HOME + 64 * MIB, 64 * MIB);
+		ck_assert(end(HOME) && end(HOME + 64 * MIB));
+	}
+	for (uint32_t i = 0; i < SIZES; i++)
+		reused += observed->sizes[i].reused.count;
+	ck_assert_uint_eq(reused, 4);
+}
+
+/* As kept memory does, sizes of a former phase give way. */
+TEST(observe, memory_that_was_freed_long_ago_is_no_longer_kept)
+{
+	const struct observed *observed = observe_conclude();
+
+	for (uint64_t i = 0; i < 4; i++)
+		begin(HOME + i * 64 * MIB, 64 * MIB);
+	for (uint64_t i = 0; i < 4; i++)
+		ck_assert(end(HOME + i * 64 * MIB));
+	for (int round = 0; round < 8; round++) {
+		begin(HOME, 200 * MIB);
+		ck_assert(end(HOME));
+	}
+	for (uint32_t i = 0; i < SIZES; i++) {
+		if (observed->sizes[i].size == 200 * MIB)
+			ck_assert_uint_eq(observed->sizes[i].reused.count, 7);
+	}
+	ck_assert_uint_le(observed->kept, 3 * 128 * MIB);
+	begin(HOME, 64 * MIB);
+	for (uint32_t i = 0; i < SIZES; i++) {
+		if (observed->sizes[i].size == 64 * MIB)
+			ck_assert_uint_eq(observed->sizes[i].reused.count, 1);
+	}
+}
+
+TEST(observe, samples_of_frees_see_each_free_of_a_pattern)
+{
+	bool seen[16] = { false };
+
+	for (unsigned int i = 0; i < 16 * OBSERVE_SAMPLE; i++)
+		seen[i % 16] |= observe_samples_free();
+	for (int i = 0; i < 16; i++)
+		ck_assert(seen[i]);
+}
+
 TEST(observe, counts_stay_exact_where_the_tables_are_full)
 {
 	static char mrs[2 * MRS];
@@ -219,6 +273,51 @@ TEST(observe, counts_stay_exact_where_the_tables_are_full)
 	use(&mrs[0], HOME, MIB);
 	ck_assert(end(HOME));
 	ck_assert_uint_eq(found(FINDING_outlived).count, 1);
+}
+
+TEST(observe, a_domain_without_room_is_counted)
+{
+	struct observed_registration wanted = request(&pd, HOME, MIB);
+
+	begin(HOME, MIB);
+	for (int i = 0; i < (int)DOMAINS + 2; i++) {
+		wanted.access = i;
+		observe_registered(&wanted, true, 100);
+		observe_deregistered(&pd, 10);
+	}
+	ck_assert_uint_eq(observe_conclude()->lost, 2);
+}
+
+/* Time passes as the timeline's clock says. */
+TEST(observe, the_timeline_has_all_of_the_run_in_a_bounded_number_of_intervals)
+{
+	struct observed_timeline *timeline =
+		(struct observed_timeline *)&observe_conclude()->timeline;
+	uint64_t registrations = 0, memory = 0, pinned = 0, interval = timeline->interval;
+	char mr[5];
+
+	for (int i = 0; i < 5; i++) {
+		begin(HOME + (uint64_t)i * MIB, MIB);
+		use(&mr[i], HOME + (uint64_t)i * MIB, MIB);
+		timeline->end -= 300 * timeline->interval;
+	}
+	ck_assert(end(HOME));
+	ck_assert_uint_le(timeline->count, SAMPLES);
+	ck_assert_uint_ge(timeline->interval, 4 * interval);
+	for (uint32_t i = 0; i < timeline->count; i++) {
+		const struct observed_sample *sample = &timeline->samples[i];
+
+		/* Levels last while nothing happens. */
+		ck_assert_uint_ge(sample->memory, memory);
+		ck_assert_uint_ge(sample->pinned[0], pinned);
+		memory = sample->memory;
+		pinned = sample->pinned[0];
+		registrations += sample->registrations[0];
+	}
+	ck_assert_uint_eq(registrations, 5);
+	ck_assert_uint_eq(memory, 5 * MIB);
+	ck_assert_uint_eq(pinned, 5 * MIB);
+	ck_assert_uint_eq(timeline->level.memory, 4 * MIB);
 }
 
 static void *work(void *argument)
