@@ -22,7 +22,7 @@ check_SCRIPTS += $(manual_checks)
 TESTS += $(manual_checks)
 EXTRA_DIST += $(manual_checks)
 # Documents for users, at the same relative paths as in the source. Those for developers are in the source alone.
-dist_doc_DATA = README.md CHANGELOG.md SUPPORT.md
+dist_doc_DATA = README.md CHANGELOG.md SUPPORT.md SECURITY.md
 docsdir = $(docdir)/docs
 dist_docs_DATA = docs/README.md docs/quickstart.md docs/deployment.md docs/worth.md docs/observe.md \
 	docs/troubleshooting.md docs/keep.md docs/limits.md docs/memory-ordering.md docs/hardware.md \

@@ -9,7 +9,7 @@ srcdir=$(cd "$(dirname "$0")/../.." && pwd)
 . "$srcdir/tests/launcher/command"
 
 pages=(docs/man/peerpin.1 docs/man/peerpin.7 "$srcdir"/docs/man/peerpin-{config,demo,doctor,report,site,top}.1 "$srcdir/docs/man/peerpin.3")
-mapfile -t documents < <(cd "$srcdir" && printf '%s\n' README.md SUPPORT.md docs/*.md)
+mapfile -t documents < <(cd "$srcdir" && printf '%s\n' README.md SUPPORT.md SECURITY.md docs/*.md)
 
 # plain PAGE: its text without roff requests in words
 plain() {
@@ -268,7 +268,7 @@ examples_are_accepted() {
 	matches 'examples were found' '[1-9][0-9]' "$count"
 	((${#subcommands[@]} == 6)) || return 0
 	known=$(for name in "${subcommands[@]}"; do options "$name"; done
-		printf -- '--%s\n' app cflags cuda device disable-tools env export gpus host label libs no-verify ntasks-per-node soft-roce)
+		printf -- '--%s\n' app cflags cuda device disable-tools env export gpus host label libs no-verify ntasks-per-node soft-roce with-url)
 	each 'options that the pages name exist' 60 is_option < <(for page in "${pages[@]}"; do
 		of "${page##*/}" '(^|[^-[:alnum:]])--[a-z][a-z-]*' <(plain "$page") | sed 's/ [^-]*-/ -/'
 	done)
