@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Packages, into packages/ of the build folder.
-EXTRA_DIST += scripts/package packages/control.in packages/peerpin.spec packages/spack/package.py packages/easybuild.eb \
+EXTRA_DIST += scripts/package packages/control.in packages/peerpin.spec packages/spack/package.py.in packages/easybuild.eb.in \
 	packages/old_glibc.c packages/old_glibc.h tests/packages/check_deb tests/packages/check_packages
-.PHONY: deb rpm tarball
-deb rpm tarball:
-	$(srcdir)/scripts/package $@
+.PHONY: deb rpm tarball source
+deb rpm tarball source:
+	$(srcdir)/scripts/package $(PROJECT_URL:%=--with-url=%) $@
 .PHONY: check-packages
 check-packages:
 	$(srcdir)/tests/packages/check_packages

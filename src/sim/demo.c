@@ -204,7 +204,8 @@ static void demo_print(const struct side sides[2], const char *delay)
 
 static void demo_explain(const char *summary)
 {
-	printf("The summary that peerpin prints when such a program exits:\n\n%s\n"
+	printf("The summary that peerpin prints when such a program exits. It is of one of the two runs,\n"
+	       "and counts the first round, too:\n\n%s\n"
 	       "GPUDirect RDMA  whether GPU memory was registered with an adapter, and how\n"
 	       "requests        registrations that the program requested: a hit took none, "
 	       "\"waited\" "

@@ -13,7 +13,7 @@ src_tools_peerpin_config_SOURCES = src/tools/config.h src/tools/config.c src/too
 src_tools_peerpin_config_LDADD = src/libcore.la -lpthread
 if HAVE_JANSSON
 src_tools_peerpin_config_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) -DWITH_JANSSON
-src_tools_peerpin_config_LDADD += $(JANSSON_STATIC_LIBS)
+src_tools_peerpin_config_LDADD += $(TOOLS_JANSSON_LIBS)
 else
 src_tools_peerpin_config_CPPFLAGS = $(AM_CPPFLAGS)
 endif
@@ -38,13 +38,13 @@ src_tools_peerpin_report_SOURCES = $(tools_records) \
 	src/tools/report_prometheus.c src/tools/output_file.h src/tools/output_file.c src/tools/report_html.c src/tools/report.c
 src_tools_peerpin_report_CPPFLAGS = $(AM_CPPFLAGS) -DTOOLS_DATADIR='"$(pkgdatadir)"'
 src_tools_peerpin_report_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
-src_tools_peerpin_report_LDADD = src/libcore.la $(JANSSON_STATIC_LIBS) -lm
+src_tools_peerpin_report_LDADD = src/libcore.la $(TOOLS_JANSSON_LIBS) -lm
 
 pkglibexec_PROGRAMS += src/tools/peerpin-top
 src_tools_peerpin_top_SOURCES = $(tools_records) $(tools_jobs) src/tools/top.h src/tools/top.c src/tools/top_rows.c \
 	src/tools/top_terminal.c
 src_tools_peerpin_top_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
-src_tools_peerpin_top_LDADD = src/libcore.la $(JANSSON_STATIC_LIBS) -lm
+src_tools_peerpin_top_LDADD = src/libcore.la $(TOOLS_JANSSON_LIBS) -lm
 
 # Found beside the program while it lies in the build folder, in $(pkgdatadir) afterwards.
 nodist_pkgdata_DATA = src/tools/report_page.html

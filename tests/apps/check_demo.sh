@@ -106,7 +106,7 @@ demonstration() {
 	matches 'few hits: without and with peerpin once more' '*few hits: *once more*table*passed *=> 0
 456: without with keep
 456: without with' "$(shown 3 0)"
-	matches 'few hits twice: right' '*passed *=> 0
+	matches 'few hits twice: right, and no gain' '*passed: all bytes are right; NO GAIN WAS SHOWN*=> 0
 456: without with keep
 456: without with' "$(shown 3 3)"
 	matches 'many hits: one measurement, and the summary with peerpin alone' '*The summary with peerpin:
@@ -114,6 +114,10 @@ peerpin of with
 
 *passed *=> 0
 456: without with keep' "$(shown 0)"
+	echo '9.0 9.0 9.0 99/400 4711' >busy
+	echo '0.0 0.0 0.0 1/400 4711' >idle
+	matches 'busy CPUs: a warning first' '*WARNING: 98 other processes run on *CPUs: no CPU is idle *passed *=> 0*' "$(DEMO_LOADAVG=busy shown 0)"
+	same 'idle CPUs: no warning' '' "$(DEMO_LOADAVG=idle shown 0 | grep WARNING)"
 	matches 'a wrong result: no second measurement' '*FAILED *=> 1
 456: without with keep' "$(shown 1)"
 	matches 'a wrong second result' '*FAILED *=> 1

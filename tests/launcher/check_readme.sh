@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_readme.sh -- every command of README works as it is written: with the simulated GPU and adapter, and stand-ins
-# of mpirun and srun; a test in a bare Debian runs the installation
+# check_readme.sh -- every command of README, and job script and collection of docs/deployment.md, work as they are
+# written: with the simulated GPU and adapter, and stand-ins of mpirun and srun; a test in a bare Debian runs the
+# installation
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -19,6 +20,7 @@ while [[ $1 == -* ]]; do
 	case $1 in
 	-n) ranks=$2 ;;
 	-x) [[ $2 != *=* ]] || export "${2?}" ;;
+	--export=*LD_PRELOAD=*) export LD_PRELOAD="${1##*LD_PRELOAD=}" ;;
 	esac
 	[[ $1 == --export=* ]] && shift || shift 2
 done
@@ -68,5 +70,21 @@ while IFS= read -r line; do
 	esac
 done < <(sed '/^```/,/^```/d' "$here/../../README.md" | sed -n 's/^    //p')
 matches 'commands were found' '1[0-9]' "$count"
+# docs/deployment.md: the job script, and the files that a site collects with its line of /etc/peerpin.conf.
+mkdir "$tmp/batch" "$tmp/spool"
+cp "$tmp/job/app" "$tmp/batch"
+deployment=$here/../../docs/deployment.md
+sed -n '/^#!.bin.bash/,/^```/p' "$deployment" | sed '$d' >"$tmp/batch/script"
+matches 'deployment: the job script' '*2*hits*8 processes*requests *' "$(cd "$tmp/batch" && SLURM_JOB_ID=7 bash script 2>&1)"
+sed -n "s|^PEERPIN_STATS_FILE = /var/spool/peerpin|PEERPIN_STATS_FILE = $tmp/spool|p" "$deployment" >"$tmp/site.conf"
+export PEERPIN_CONFIG_FILE=$tmp/site.conf
+for job in 7 8; do SLURM_JOB_ID=$job "$tmp/bin/peerpin" "$client" allocated=1 free exit >/dev/null 2>&1; done
+SLURM_JOB_ID=9 "$client" allocated=1 free exit >/dev/null 2>&1
+SLURM_JOB_ID=10 "$tmp/bin/peerpin" true
+unset PEERPIN_CONFIG_FILE
+collected=$(cd "$tmp/spool" && bash -c "$(sed -n 's/^    \(for job in .*\)/\1/p' "$deployment")")
+matches 'deployment: a line for each job with peerpin and GPU memory, also without an adapter' \
+	'client  job 7  1 process*GPUDirect RDMA *client  job 8  1 process*GPUDirect RDMA *no RDMA adapter' "$collected"
+same 'deployment: two jobs' 4 "$(wc -l <<<"$collected")"
 same 'the page of the report was written' yes "$([[ -s $tmp/job/job.html ]] && echo yes)"
 finish

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_support.sh -- scripts/support: records, and docs/support.md is made from them
+# check_support.sh -- scripts/support: records, and docs/support/README.md is made from them
 set -u
 top=${srcdir:-.}
 # shellcheck source=tests/launcher/checks
@@ -8,7 +8,7 @@ top=${srcdir:-.}
 command -v python3 >/dev/null || exit 77
 support=$top/scripts/support
 
-same 'the page is that of the records' "$("$support" page)" "$(<"$top/docs/support.md")"
+same 'the page is that of the records' "$("$support" page)" "$(<"$top/docs/support/README.md")"
 matches 'a record' $'{*"system": "*"command": "printf*",*"status": 0,*"counts": \[*3,*0,*1*\]*"steps": null*}' \
 	"$("$support" record printf '3 passed, 0 failed, 1 skipped\n' 2>/dev/null)"
 matches 'steps' $'*"contract": "ok",*"keep": "FAILED"*' "$("$support" record printf 'not ok that\ncontract  ok  3 s\nkeep  FAILED  2 s\n' 2>/dev/null)"

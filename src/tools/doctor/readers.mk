@@ -13,5 +13,5 @@ doctor_readers = \
 doctor_host = \
 	src/tools/doctor/host.h src/tools/doctor/host_internal.h src/tools/doctor/host.c \
 	src/tools/doctor/live.c src/tools/doctor/command.c src/tools/doctor/record.c
-doctor_libraries = src/libcore.la $(JANSSON_STATIC_LIBS) -lm -ldl
+doctor_libraries = src/libcore.la $(TOOLS_JANSSON_LIBS) -lm -ldl
 doctor_cppflags = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) -DDOCDIR='"$(docdir)"'
