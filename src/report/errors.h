@@ -2,7 +2,7 @@
 /* errors.h -- error texts: errno of the kernel and of verbs, results of the CUDA driver
  *
  * One table (errors.def) holds the sentences for all messages of the library. doctor has short
- * words of its own, and commands to type (tools/doctor/meaning.c). The caller supplies readings
+ * words of its own, and commands to type (tools/doctor/methods.c). The caller supplies readings
  * where a cause depends on more than the number. Any thread; nothing is allocated; no call into the
  * driver or into verbs.
  */

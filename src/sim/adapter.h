@@ -21,7 +21,7 @@
 
 extern pthread_mutex_t adapter_lock;
 
-/* ---- adapter_faults.c, adapter_statistics.c ---- */
+/* ---- adapter_faults.c ---- */
 
 struct adapter_settings {
 #define SETTING(name, otherwise, meaning) uint64_t name;

@@ -174,12 +174,9 @@ static CUresult capture_begin(CUstream stream, CUgraph graph, CUstreamCaptureMod
 	return CUDA_SUCCESS;
 }
 
-CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode)
+SIM_CONTEXT_CALL(cuStreamBeginCapture_v2, (stream, mode), CUstream stream, CUstreamCaptureMode mode)
 {
-	CUcontext context;
-	CUresult result = sim_enter_context(&context);
-
-	return result != CUDA_SUCCESS ? result : sim_leave(capture_begin(stream, NULL, mode));
+	return capture_begin(stream, NULL, mode);
 }
 
 /* Predates capture modes: global mode. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* context.c -- contexts, and the memory that ends with them */
+/* context.c -- contexts, also primary and green ones, and the memory that ends with them */
 #include <stdlib.h>
+#include <string.h>
 
 #include "sim.h"
 
@@ -61,7 +62,8 @@ bool sim_in_old_context(void)
 	return context_current() && context_current()->object.live && context_current()->old;
 }
 
-CUcontext sim_make_context(CUdevice device, unsigned int flags, bool primary)
+/* A new context, on no stack; NULL: out of memory. */
+static CUcontext context_make(CUdevice device, unsigned int flags, bool primary)
 {
 	struct CUctx_st *context =
 		sim_has_room(device) ? sim_make_object(&contexts, sizeof(*context)) : NULL;
@@ -98,7 +100,7 @@ static CUresult context_create(CUcontext *context, unsigned int flags, CUdevice 
 	result = context ? sim_check_device(device) : CUDA_ERROR_INVALID_VALUE;
 	if (result != CUDA_SUCCESS)
 		return sim_leave(result);
-	*context = sim_make_context(device, flags, false);
+	*context = context_make(device, flags, false);
 	return sim_leave(*context ? context_push(*context) : CUDA_ERROR_OUT_OF_MEMORY);
 }
 
@@ -276,4 +278,161 @@ CUresult cuCtxGetId(CUcontext context, unsigned long long *id)
 		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
 	*id = context->id;
 	return sim_leave(CUDA_SUCCESS);
+}
+
+/* ---- primary contexts: retain, release and reset ---- */
+
+/* The caller holds sim_lock. NULL: out of memory. */
+static CUcontext context_retain_primary(CUdevice device)
+{
+	struct sim_device *state = &sim_devices[device];
+
+	if (!state->primary)
+		state->primary = context_make(device, state->primary_flags, true);
+	if (!state->primary)
+		return NULL;
+	/* A device's primary context keeps its handle across resets. */
+	state->primary->object.live = true;
+	state->retains++;
+	return state->primary;
+}
+
+SIM_CALL(cuDevicePrimaryCtxRetain, (context, device), CUcontext *context, CUdevice device)
+{
+	CUresult result = context ? sim_check_device(device) : CUDA_ERROR_INVALID_VALUE;
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	*context = context_retain_primary(device);
+	return *context ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* Retain counts are unchanged: each retain still needs its release (measured). */
+static void context_reset_primary(struct sim_device *device)
+{
+	if (device->primary && device->primary->object.live) {
+		sim_free_context(device->primary);
+		device->primary->object.live = false;
+	}
+}
+
+static void context_release_primary(CUdevice device)
+{
+	if (!--sim_devices[device].retains)
+		context_reset_primary(&sim_devices[device]);
+}
+
+SIM_DEVICE_CALL(cuDevicePrimaryCtxRelease_v2, (device), CUdevice device)
+{
+	if (!sim_devices[device].retains)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	context_release_primary(device);
+	return CUDA_SUCCESS;
+}
+
+SIM_FORWARD(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, (device), CUdevice device);
+
+SIM_DEVICE_CALL(cuDevicePrimaryCtxReset_v2, (device), CUdevice device)
+{
+	context_reset_primary(&sim_devices[device]);
+	return CUDA_SUCCESS;
+}
+
+SIM_FORWARD(cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2, (device), CUdevice device);
+
+SIM_CALL(cuDevicePrimaryCtxGetState, (device, flags, active), CUdevice device, unsigned int *flags,
+	 int *active)
+{
+	CUresult result = flags && active ? sim_check_device(device) : CUDA_ERROR_INVALID_VALUE;
+
+	if (result == CUDA_SUCCESS) {
+		*flags = sim_devices[device].primary_flags;
+		*active = sim_devices[device].primary && sim_devices[device].primary->object.live;
+	}
+	return result;
+}
+
+SIM_DEVICE_CALL(cuDevicePrimaryCtxSetFlags_v2, (device, flags), CUdevice device, unsigned int flags)
+{
+	sim_devices[device].primary_flags = flags;
+	return CUDA_SUCCESS;
+}
+
+SIM_FORWARD(cuDevicePrimaryCtxSetFlags, cuDevicePrimaryCtxSetFlags_v2, (device, flags),
+	    CUdevice device, unsigned int flags);
+
+/* ---- green contexts: a part of a device, in its primary context ----
+ *
+ * A green context retains the primary context. Its allocations belong to the primary context and
+ * end with that (measured). */
+
+struct CUgreenCtx_st {
+	struct sim_object object;
+	int device;
+	CUcontext context;
+};
+
+static struct sim_object *greens;
+
+/* The resource carries only its type: each green context here has the whole device. */
+SIM_DEVICE_CALL(cuDeviceGetDevResource, (device, resource, type), CUdevice device,
+		CUdevResource *resource, CUdevResourceType type)
+{
+	(void)device;
+	if (!resource || type != CU_DEV_RESOURCE_TYPE_SM)
+		return CUDA_ERROR_INVALID_VALUE;
+	memcpy(resource, &type, sizeof(type));
+	return CUDA_SUCCESS;
+}
+
+SIM_CALL(cuDevResourceGenerateDesc, (description, resources, count), CUdevResourceDesc *description,
+	 CUdevResource *resources, unsigned int count)
+{
+	if (!description || !resources || !count)
+		return CUDA_ERROR_INVALID_VALUE;
+	*description = (CUdevResourceDesc)resources;
+	return CUDA_SUCCESS;
+}
+
+SIM_DEVICE_CALL(cuGreenCtxCreate, (green, resources, device, flags), CUgreenCtx *green,
+		CUdevResourceDesc resources, CUdevice device, unsigned int flags)
+{
+	struct CUgreenCtx_st *made;
+	CUcontext primary, context;
+
+	if (!green || !resources || flags != CU_GREEN_CTX_DEFAULT_STREAM)
+		return CUDA_ERROR_INVALID_VALUE;
+	primary = context_retain_primary(device);
+	context = primary ? context_make(device, 0, false) : NULL;
+	made = context ? sim_make_object(&greens, sizeof(*made)) : NULL;
+	if (!made) {
+		if (context)
+			context->object.live = false;
+		if (primary)
+			context_release_primary(device);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	context->owner = primary;
+	made->device = device;
+	made->context = context;
+	*green = made;
+	return CUDA_SUCCESS;
+}
+
+SIM_CALL(cuCtxFromGreenCtx, (context, green), CUcontext *context, CUgreenCtx green)
+{
+	if (!context || !sim_is_live(greens, green))
+		return CUDA_ERROR_INVALID_CONTEXT;
+	*context = green->context;
+	return CUDA_SUCCESS;
+}
+
+SIM_CALL(cuGreenCtxDestroy, (green), CUgreenCtx green)
+{
+	if (!sim_is_live(greens, green))
+		return CUDA_ERROR_INVALID_CONTEXT;
+	green->object.live = false;
+	green->context->object.live = false;
+	context_release_primary(green->device);
+	return CUDA_SUCCESS;
 }

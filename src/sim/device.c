@@ -164,24 +164,22 @@ CUresult cuGetExportTable(const void **table, const CUuuid *id)
 	return CUDA_ERROR_NOT_FOUND;
 }
 
-static CUresult device_check(CUdevice device)
+CUresult sim_enter_device(CUdevice device)
 {
 	CUresult result = sim_enter();
 
-	if (result != CUDA_SUCCESS)
-		return result;
-	return sim_leave(sim_check_device(device));
+	if (result == CUDA_SUCCESS && sim_check_device(device) != CUDA_SUCCESS)
+		return sim_leave(CUDA_ERROR_INVALID_DEVICE);
+	return result;
 }
 
-CUresult cuDeviceGet(CUdevice *device, int ordinal)
+SIM_CALL_AFTER(sim_enter_device(ordinal), cuDeviceGet, (device, ordinal), CUdevice *device,
+	       int ordinal)
 {
-	CUresult result = device_check(ordinal);
-
-	if (result == CUDA_SUCCESS && !device)
-		result = CUDA_ERROR_INVALID_VALUE;
-	if (result == CUDA_SUCCESS)
-		*device = ordinal;
-	return result;
+	if (!device)
+		return CUDA_ERROR_INVALID_VALUE;
+	*device = ordinal;
+	return CUDA_SUCCESS;
 }
 
 SIM_CALL(cuDeviceGetCount, (count), int *count)
@@ -192,42 +190,33 @@ SIM_CALL(cuDeviceGetCount, (count), int *count)
 	return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetName(char *name, int length, CUdevice device)
+SIM_DEVICE_CALL(cuDeviceGetName, (name, length, device), char *name, int length, CUdevice device)
 {
-	CUresult result = device_check(device);
-
-	if (result == CUDA_SUCCESS && (!name || length <= 0))
-		result = CUDA_ERROR_INVALID_VALUE;
-	if (result == CUDA_SUCCESS)
-		snprintf(name, (size_t)length, "peerpin simulated GPU");
-	return result;
+	(void)device;
+	if (!name || length <= 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	snprintf(name, (size_t)length, "peerpin simulated GPU");
+	return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device)
+SIM_DEVICE_CALL(cuDeviceGetUuid_v2, (uuid, device), CUuuid *uuid, CUdevice device)
 {
-	CUresult result = device_check(device);
-
-	if (result == CUDA_SUCCESS && !uuid)
-		result = CUDA_ERROR_INVALID_VALUE;
-	if (result == CUDA_SUCCESS) {
-		memset(uuid, 0, sizeof(*uuid));
-		memcpy(uuid->bytes, "peerpin-sim-gpu", 15);
-		uuid->bytes[15] = (char)device;
-	}
-	return result;
+	if (!uuid)
+		return CUDA_ERROR_INVALID_VALUE;
+	memset(uuid, 0, sizeof(*uuid));
+	memcpy(uuid->bytes, "peerpin-sim-gpu", 15);
+	uuid->bytes[15] = (char)device;
+	return CUDA_SUCCESS;
 }
 
 SIM_FORWARD(cuDeviceGetUuid, cuDeviceGetUuid_v2, (uuid, device), CUuuid *uuid, CUdevice device);
 
-CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
+SIM_DEVICE_CALL(cuDeviceTotalMem_v2, (bytes, device), size_t *bytes, CUdevice device)
 {
-	CUresult result = device_check(device);
-
-	if (result == CUDA_SUCCESS && !bytes)
-		result = CUDA_ERROR_INVALID_VALUE;
-	if (result == CUDA_SUCCESS)
-		*bytes = sim_devices[device].memory;
-	return result;
+	if (!bytes)
+		return CUDA_ERROR_INVALID_VALUE;
+	*bytes = sim_devices[device].memory;
+	return CUDA_SUCCESS;
 }
 
 /* Saturate at 32 bits. */
@@ -241,7 +230,8 @@ CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice device)
 	return result;
 }
 
-CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
+SIM_DEVICE_CALL(cuDeviceGetAttribute, (value, attribute, device), int *value,
+		CUdevice_attribute attribute, CUdevice device)
 {
 	/* Values of an H200. */
 	static const struct {
@@ -263,10 +253,7 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
 		{ CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS, 1 },
 		{ CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING, 100 },
 	};
-	CUresult result = device_check(device);
 
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!value)
 		return CUDA_ERROR_INVALID_VALUE;
 	*value = 0;
@@ -285,15 +272,12 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
 	return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetPCIBusId(char *id, int length, CUdevice device)
+SIM_DEVICE_CALL(cuDeviceGetPCIBusId, (id, length, device), char *id, int length, CUdevice device)
 {
-	CUresult result = device_check(device);
-
-	if (result == CUDA_SUCCESS && (!id || length < 13))
-		result = CUDA_ERROR_INVALID_VALUE;
-	if (result == CUDA_SUCCESS)
-		snprintf(id, (size_t)length, "0000:%02X:00.0", (unsigned int)device + 1);
-	return result;
+	if (!id || length < 13)
+		return CUDA_ERROR_INVALID_VALUE;
+	snprintf(id, (size_t)length, "0000:%02X:00.0", (unsigned int)device + 1);
+	return CUDA_SUCCESS;
 }
 
 /* [domain:]bus:slot[.function], all hexadecimal (cuda.h of 13.0). */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* freed.c -- reports freed device memory to the simulated adapter
+/* freed.c -- reports freed device memory to the simulated adapter, and waits for work to a test
  *
  * The adapter detects registrations that outlive the memory.
  */
@@ -58,4 +58,21 @@ enum sim_driver_range sim_driver_range(uint64_t from, uint64_t to)
 	}
 	sim_leave(CUDA_SUCCESS);
 	return range;
+}
+
+/* ---- the work of a context ---- */
+
+/* Read and stored atomically. */
+static sim_driver_work *work_callback;
+
+void sim_driver_subscribe_work(sim_driver_work *callback)
+{
+	__atomic_store_n(&work_callback, callback, __ATOMIC_RELEASE);
+}
+
+CUresult sim_await_work(CUcontext context)
+{
+	sim_driver_work *callback = __atomic_load_n(&work_callback, __ATOMIC_ACQUIRE);
+
+	return callback && context ? callback(context) : CUDA_SUCCESS;
 }

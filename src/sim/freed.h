@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "memory/cuda_abi.h"
+
 /* True if any device memory is allocated in [from, to). */
 typedef bool sim_driver_has_memory(uint64_t from, uint64_t to);
 
@@ -47,5 +49,18 @@ struct sim_dmabuf {
 	uint64_t address, size;
 	uint64_t flags; /* of the export: the mapping */
 };
+
+/* ---- a test's stand-in for the work of a context ----
+ *
+ * The simulated driver completes all work at once, so that its waits are invisible. A test that
+ * subscribes receives them. */
+
+/* Wait for all work of the context, in cuCtxSynchronize, for an event of cuCtxRecordEvent, and in
+ * frees of the context's memory. Returns the result of the work, which is the call's if not
+ * CUDA_SUCCESS. The driver holds sim_lock: the callback calls no driver function. */
+typedef CUresult sim_driver_work(CUcontext context);
+
+/* Set the callback for all later waits. NULL: none. */
+void sim_driver_subscribe_work(sim_driver_work *callback);
 
 #endif

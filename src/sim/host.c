@@ -119,40 +119,28 @@ CUresult cuMemHostAlloc(void **address, size_t size, unsigned int flags)
 SIM_FORWARD(cuMemAllocHost_v2, cuMemHostAlloc, (address, size, 0), void **address, size_t size);
 
 /* Frees of host memory need no current context, but a destroyed one fails them (measured). */
-static CUresult host_enter_free(void)
-{
-	CUcontext context;
-
-	return sim_uncaptured(sim_enter_any_context(&context));
-}
-
-CUresult cuMemFreeHost(void *address)
+SIM_FREEING_CALL(cuMemFreeHost, (address), void *address)
 {
 	struct sim_allocation *allocation;
-	CUresult result = host_enter_free();
+	CUresult result;
 
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!address)
-		return sim_leave(CUDA_SUCCESS);
+		return CUDA_SUCCESS;
 	allocation = sim_find_attached((uintptr_t)address);
 	if (!allocation || allocation->kind != SIM_HOST || allocation->base != (uintptr_t)address)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	result = sim_await_work(allocation->context);
 	if (result == CUDA_SUCCESS)
 		sim_detach(allocation, false);
-	return sim_leave(result);
+	return result;
 }
 
-SIM_CONTEXT_CALL(cuMemHostRegister_v2, (address, size, flags), void *address, size_t size,
-		 unsigned int flags)
+SIM_CONTEXT_CALL_AFTER(sim_uncaptured(sim_enter_context(&context)), cuMemHostRegister_v2,
+		       (address, size, flags), void *address, size_t size, unsigned int flags)
 {
 	const struct sim_allocation *taken;
 	uint64_t base = (uintptr_t)address, end;
-	CUresult result = sim_check_uncaptured();
 
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!base || !size || __builtin_add_overflow(base, size, &end) ||
 	    (flags & ~(unsigned int)(CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP)))
 		return CUDA_ERROR_INVALID_VALUE;
@@ -169,22 +157,19 @@ SIM_CONTEXT_CALL(cuMemHostRegister_v2, (address, size, flags), void *address, si
 SIM_FORWARD(cuMemHostRegister, cuMemHostRegister_v2, (address, size, flags), void *address,
 	    size_t size, unsigned int flags);
 
-CUresult cuMemHostUnregister(void *address)
+SIM_FREEING_CALL(cuMemHostUnregister, (address), void *address)
 {
 	struct sim_allocation *allocation;
-	CUresult result = host_enter_free();
 
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!address)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	allocation = sim_find((uintptr_t)address);
 	if (!allocation)
-		return sim_leave(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+		return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 	if (allocation->kind != SIM_REGISTERED || allocation->base != (uintptr_t)address)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	sim_detach(allocation, false);
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *device_pointer, void *address,

@@ -65,7 +65,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width, s
 	return cuMemAlloc_v2(address, size);
 }
 
-static CUresult memory_free(CUdeviceptr address)
+SIM_FREEING_CALL(cuMemFree_v2, (address), CUdeviceptr address)
 {
 	struct sim_allocation *allocation;
 	CUresult result;
@@ -81,15 +81,6 @@ static CUresult memory_free(CUdeviceptr address)
 	if (result == CUDA_SUCCESS)
 		sim_free_any(allocation);
 	return result;
-}
-
-/* A destroyed current context and a forbidding capture fail the call for any address (measured). */
-CUresult cuMemFree_v2(CUdeviceptr address)
-{
-	CUcontext context;
-	CUresult result = sim_uncaptured(sim_enter_any_context(&context));
-
-	return result != CUDA_SUCCESS ? result : sim_leave(memory_free(address));
 }
 
 SIM_CONTEXT_CALL(cuMemGetInfo_v2, (free, total), size_t *free, size_t *total)

@@ -12,27 +12,16 @@ struct CUfunc_st {
 	CUmodule module;
 };
 
-/* Never freed: a stale handle is recognised. */
 struct CUmod_st {
-	struct CUmod_st *next;
+	struct sim_object object;
 	/* The variable's base and BUFFER_ID. The variable is freed with its module or its context,
 	 * the earlier of both. */
 	uint64_t base, id;
-	bool alive;
 	char *text;		   /* the image, if it is PTX; else NULL */
 	struct CUfunc_st function; /* handle of each function */
 };
 
-static struct CUmod_st *modules;
-
-static bool module_is_live(CUmodule module)
-{
-	const struct CUmod_st *entry = modules;
-
-	while (entry && entry != module)
-		entry = entry->next;
-	return entry && entry->alive;
-}
+static struct sim_object *modules;
 
 static struct sim_allocation *module_global(CUmodule module)
 {
@@ -53,33 +42,24 @@ static CUresult module_load(CUcontext context, CUmodule *module, const char *ima
 		sim_has_room(context->device)
 			? sim_allocate(context->device, context, SIM_GLOBAL, GLOBAL_SIZE)
 			: NULL;
-	CUmodule made = allocation ? calloc(1, sizeof(*made)) : NULL;
+	CUmodule made = allocation ? sim_make_object(&modules, sizeof(*made)) : NULL;
 
 	if (!made) {
 		if (allocation)
 			sim_free(allocation);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	*made = (struct CUmod_st){ .next = modules,
-				   .base = allocation->base,
-				   .id = allocation->buffer_id,
-				   .alive = true,
-				   .text = module_is_text(image) ? strdup(image) : NULL,
-				   .function.module = made };
-	modules = made;
+	made->base = allocation->base;
+	made->id = allocation->buffer_id;
+	made->text = module_is_text(image) ? strdup(image) : NULL;
+	made->function.module = made;
 	*module = made;
 	return CUDA_SUCCESS;
 }
 
-CUresult cuModuleLoadData(CUmodule *module, const void *image)
+SIM_CONTEXT_CALL(cuModuleLoadData, (module, image), CUmodule *module, const void *image)
 {
-	CUcontext context;
-	CUresult result = sim_enter_context(&context);
-
-	if (result != CUDA_SUCCESS)
-		return result;
-	return sim_leave(module && image ? module_load(context, module, image)
-					 : CUDA_ERROR_INVALID_VALUE);
+	return module && image ? module_load(context, module, image) : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* Values of options may be input and output (cuda.h): a refused call has changed them. */
@@ -94,41 +74,34 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int co
 	return result;
 }
 
-CUresult cuModuleUnload(CUmodule module)
+SIM_FREEING_CALL(cuModuleUnload, (module), CUmodule module)
 {
 	struct sim_allocation *allocation;
-	CUcontext context;
-	CUresult result = sim_uncaptured(sim_enter_any_context(&context));
 
-	if (result != CUDA_SUCCESS)
-		return result;
-	if (!module_is_live(module))
-		return sim_leave(CUDA_ERROR_INVALID_HANDLE);
+	if (!sim_is_live(modules, module))
+		return CUDA_ERROR_INVALID_HANDLE;
 	allocation = module_global(module);
 	if (allocation)
 		sim_free(allocation);
-	module->alive = false;
-	return sim_leave(CUDA_SUCCESS);
+	module->object.live = false;
+	return CUDA_SUCCESS;
 }
 
-CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *size, CUmodule module, const char *name)
+SIM_ANY_CONTEXT_CALL(cuModuleGetGlobal_v2, (address, size, module, name), CUdeviceptr *address,
+		     size_t *size, CUmodule module, const char *name)
 {
 	const struct sim_allocation *allocation;
-	CUcontext context;
-	CUresult result = sim_enter_any_context(&context);
 
-	if (result != CUDA_SUCCESS)
-		return result;
 	if ((!address && !size) || !name)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	if (!module_is_live(module))
-		return sim_leave(CUDA_ERROR_INVALID_HANDLE);
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!sim_is_live(modules, module))
+		return CUDA_ERROR_INVALID_HANDLE;
 	allocation = strcmp(name, "gvar") ? NULL : module_global(module);
 	if (address)
 		*address = allocation ? allocation->base : 0;
 	if (size)
 		*size = allocation ? allocation->size : 0;
-	return sim_leave(allocation ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND);
+	return allocation ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
 static bool module_has_function(const struct CUmod_st *module, const char *name)
@@ -146,30 +119,26 @@ static bool module_has_function(const struct CUmod_st *module, const char *name)
 	return false;
 }
 
-CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
+SIM_ANY_CONTEXT_CALL(cuModuleGetFunction, (function, module, name), CUfunction *function,
+		     CUmodule module, const char *name)
 {
-	CUcontext context;
-	CUresult result = sim_enter_any_context(&context);
-
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!function || !name)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	if (!module_is_live(module))
-		return sim_leave(CUDA_ERROR_INVALID_HANDLE);
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!sim_is_live(modules, module))
+		return CUDA_ERROR_INVALID_HANDLE;
 	if (!module_has_function(module, name))
-		return sim_leave(CUDA_ERROR_NOT_FOUND);
+		return CUDA_ERROR_NOT_FOUND;
 	*function = &module->function;
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 static bool module_is_function(CUfunction function)
 {
-	const struct CUmod_st *module = modules;
+	const struct sim_object *object = modules;
 
-	while (module && &module->function != function)
-		module = module->next;
-	return module && module->alive;
+	while (object && &((CUmodule)object)->function != function)
+		object = object->next;
+	return object && object->live;
 }
 
 SIM_CONTEXT_CALL(cuLaunchKernel,
@@ -215,3 +184,32 @@ SIM_FORWARD(cuLaunchKernelEx, cuLaunchKernel, LAUNCH_EX_ARGUMENTS, const CUlaunc
 	    CUfunction function, void **parameters, void **extra);
 SIM_FORWARD(cuLaunchKernelEx_ptsz, cuLaunchKernel, LAUNCH_EX_ARGUMENTS,
 	    const CUlaunchConfig *launch, CUfunction function, void **parameters, void **extra);
+
+/* ---- arrays and libraries, which the simulated driver does not have ---- */
+
+/* Without a free block the calls are refused for want of memory, as by the real driver. */
+static CUresult module_refuse(void)
+{
+	CUcontext context;
+	CUresult result = sim_enter_context(&context);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	return sim_leave(sim_has_room(context->device) ? CUDA_ERROR_NOT_SUPPORTED
+						       : CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+/* None reads its arguments: the definitions have none. */
+#define REFUSED(symbol)                                                                            \
+	CUresult refused_##symbol(void) __asm__(SIM_SYMBOL(symbol));                               \
+	CUresult refused_##symbol(void)                                                            \
+	{                                                                                          \
+		return module_refuse();                                                            \
+	}
+
+/* clang-format off */
+REFUSED(cuArrayCreate_v2) REFUSED(cuArray3DCreate_v2) REFUSED(cuMipmappedArrayCreate)
+REFUSED(cuModuleLoad) REFUSED(cuModuleLoadFatBinary) REFUSED(cuLibraryLoadData)
+REFUSED(cuLibraryLoadFromFile) REFUSED(cuLibraryGetModule) REFUSED(cuLibraryGetKernel)
+REFUSED(cuLibraryGetGlobal) REFUSED(cuLibraryUnload) REFUSED(cuKernelGetFunction)
+	/* clang-format on */

@@ -112,16 +112,17 @@ bool sim_physical_is_rdma_capable(const struct sim_physical *physical)
 	return physical->rdma_capable && !physical->origin;
 }
 
-/* Compare inodes: descriptors are duplicated and passed between processes. */
+bool sim_is_same_file(int one, int other)
+{
+	struct stat a, b;
+
+	return !fstat(one, &a) && !fstat(other, &b) && a.st_ino == b.st_ino && a.st_dev == b.st_dev;
+}
+
 struct sim_physical *sim_open_physical(int file)
 {
-	struct stat wanted, found;
-
-	if (fstat(file, &wanted))
-		return NULL;
 	for (struct sim_physical *physical = physicals; physical; physical = physical->next) {
-		if (!physical->origin && !fstat(physical->file, &found) &&
-		    found.st_ino == wanted.st_ino && found.st_dev == wanted.st_dev) {
+		if (!physical->origin && sim_is_same_file(physical->file, file)) {
 			physical->uses++;
 			return physical;
 		}

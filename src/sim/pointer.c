@@ -178,29 +178,26 @@ static bool pointer_is_listable(CUpointer_attribute attribute)
 
 /* Unlike the single query, a list query succeeds for an unallocated address, with null values. In a
  * context of the old interface the query fails and stores nothing (measured). */
-CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attributes, void **data,
-				CUdeviceptr address)
+SIM_CALL(cuPointerGetAttributes, (count, attributes, data, address), unsigned int count,
+	 CUpointer_attribute *attributes, void **data, CUdeviceptr address)
 {
 	const struct sim_allocation *allocation;
-	CUresult result = sim_enter();
 	bool has_value = true;
 	uint64_t value;
 
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!count || !attributes || !data)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	for (unsigned int i = 0; i < count; i++) {
 		if (!data[i])
-			return sim_leave(CUDA_ERROR_INVALID_VALUE);
+			return CUDA_ERROR_INVALID_VALUE;
 	}
 	allocation = sim_find(address);
 	if (!allocation && sim_in_old_context())
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	for (unsigned int i = 0; i < count; i++) {
 		/* Values of earlier attributes are already stored (measured). */
 		if (!pointer_is_listable(attributes[i]))
-			return sim_leave(CUDA_ERROR_INVALID_VALUE);
+			return CUDA_ERROR_INVALID_VALUE;
 		if (allocation)
 			pointer_value(allocation, address, attributes[i], &value);
 		else
@@ -208,7 +205,7 @@ CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attribu
 		if (has_value)
 			pointer_store(data[i], value, pointer_attribute_size(attributes[i]));
 	}
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 /* Check order (measured): value pointer, destroyed context, capture, all for any address; then the

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "sim.h"
@@ -110,22 +109,17 @@ void sim_free_pooled(struct sim_allocation *allocation)
 	}
 }
 
-SIM_CALL(cuDeviceGetDefaultMemPool, (pool, device), CUmemoryPool *pool, CUdevice device)
+SIM_DEVICE_CALL(cuDeviceGetDefaultMemPool, (pool, device), CUmemoryPool *pool, CUdevice device)
 {
-	if (device < 0 || device >= sim_device_count)
-		return CUDA_ERROR_INVALID_DEVICE;
 	if (!pool)
 		return CUDA_ERROR_INVALID_VALUE;
 	*pool = pool_default(device);
 	return *pool ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-SIM_CALL(cuMemPoolCreate, (pool, properties), CUmemoryPool *pool, const CUmemPoolProps *properties)
+SIM_UNCAPTURED_CALL(cuMemPoolCreate, (pool, properties), CUmemoryPool *pool,
+		    const CUmemPoolProps *properties)
 {
-	CUresult result = sim_check_uncaptured();
-
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!pool || !properties || properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
 	    properties->location.id < 0 || properties->location.id >= sim_device_count)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -133,12 +127,8 @@ SIM_CALL(cuMemPoolCreate, (pool, properties), CUmemoryPool *pool, const CUmemPoo
 	return *pool ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-SIM_CALL(cuMemPoolDestroy, (pool), CUmemoryPool pool)
+SIM_UNCAPTURED_CALL(cuMemPoolDestroy, (pool), CUmemoryPool pool)
 {
-	CUresult result = sim_check_uncaptured();
-
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!sim_is_live(pools, pool) || pool == defaults[pool->device])
 		return CUDA_ERROR_INVALID_VALUE;
 	pool->object.live = false;
@@ -165,25 +155,17 @@ SIM_CALL(cuMemPoolSetAccess, (pool, access, count), CUmemoryPool pool,
 	return CUDA_SUCCESS;
 }
 
-SIM_CALL(cuMemPoolTrimTo, (pool, bytes), CUmemoryPool pool, size_t bytes)
+SIM_UNCAPTURED_CALL(cuMemPoolTrimTo, (pool, bytes), CUmemoryPool pool, size_t bytes)
 {
-	CUresult result = sim_check_uncaptured();
-
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!sim_is_live(pools, pool) || pool->imported)
 		return CUDA_ERROR_INVALID_VALUE;
 	pool_trim(pool, bytes);
 	return CUDA_SUCCESS;
 }
 
-SIM_CALL(cuMemPoolSetAttribute, (pool, attribute, value), CUmemoryPool pool,
-	 CUmemPool_attribute attribute, void *value)
+SIM_UNCAPTURED_CALL(cuMemPoolSetAttribute, (pool, attribute, value), CUmemoryPool pool,
+		    CUmemPool_attribute attribute, void *value)
 {
-	CUresult result = sim_check_uncaptured();
-
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!sim_is_live(pools, pool) || !value || attribute != CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
 		return CUDA_ERROR_INVALID_VALUE;
 	pool->threshold = *(const uint64_t *)value;
@@ -191,13 +173,9 @@ SIM_CALL(cuMemPoolSetAttribute, (pool, attribute, value), CUmemoryPool pool,
 	return CUDA_SUCCESS;
 }
 
-SIM_CALL(cuMemPoolGetAttribute, (pool, attribute, value), CUmemoryPool pool,
-	 CUmemPool_attribute attribute, void *value)
+SIM_UNCAPTURED_CALL(cuMemPoolGetAttribute, (pool, attribute, value), CUmemoryPool pool,
+		    CUmemPool_attribute attribute, void *value)
 {
-	CUresult result = sim_check_uncaptured();
-
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!sim_is_live(pools, pool) || !value)
 		return CUDA_ERROR_INVALID_VALUE;
 	switch (attribute) {
@@ -320,17 +298,11 @@ SIM_CALL(cuMemPoolExportToShareableHandle, (handle, pool, type, flags), void *ha
 
 static CUmemoryPool pool_find_exported(int file)
 {
-	struct stat wanted, found;
-	CUmemoryPool pool;
+	struct sim_object *object = pools;
 
-	if (fstat(file, &wanted))
-		return NULL;
-	for (struct sim_object *object = pools; object; object = object->next) {
-		pool = (CUmemoryPool)object;
-		if (pool->file >= 0 && !fstat(pool->file, &found) && found.st_ino == wanted.st_ino)
-			return pool;
-	}
-	return NULL;
+	while (object && !sim_is_same_file(((CUmemoryPool)object)->file, file))
+		object = object->next;
+	return (CUmemoryPool)object;
 }
 
 SIM_CALL(cuMemPoolImportFromShareableHandle, (pool, handle, type, flags), CUmemoryPool *pool,

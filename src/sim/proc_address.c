@@ -17,217 +17,110 @@
 #include "memory/cuda_abi.def"
 #undef FUNCTION
 
-#define ROW(name, symbol, since, per_thread)                                                       \
-	{                                                                                          \
-		name, entry_##symbol, since, per_thread                                            \
-	}
-
+/* Exported symbols, and the first version of CUDA that has each. */
 static const struct row {
-	const char *name;
+	const char *symbol;
 	void *function;
 	int since;
-	bool per_thread;
 } rows[] = {
-	ROW("cuInit", cuInit, 2000, false),
-	ROW("cuDriverGetVersion", cuDriverGetVersion, 2020, false),
-	ROW("cuGetErrorName", cuGetErrorName, 6000, false),
-	ROW("cuGetErrorString", cuGetErrorString, 6000, false),
-	ROW("cuGetProcAddress", cuGetProcAddress, 11030, false),
-	ROW("cuGetProcAddress", cuGetProcAddress_v2, 12000, false),
-	ROW("cuGetExportTable", cuGetExportTable, 3000, false),
-	ROW("cuDeviceGet", cuDeviceGet, 2000, false),
-	ROW("cuDeviceGetCount", cuDeviceGetCount, 2000, false),
-	ROW("cuDeviceGetName", cuDeviceGetName, 2000, false),
-	ROW("cuDeviceGetUuid", cuDeviceGetUuid, 9020, false),
-	ROW("cuDeviceGetUuid", cuDeviceGetUuid_v2, 11040, false),
-	ROW("cuDeviceTotalMem", cuDeviceTotalMem, 2000, false),
-	ROW("cuDeviceTotalMem", cuDeviceTotalMem_v2, 3020, false),
-	ROW("cuDeviceGetAttribute", cuDeviceGetAttribute, 2000, false),
-	ROW("cuDeviceGetPCIBusId", cuDeviceGetPCIBusId, 4010, false),
-	ROW("cuDeviceGetByPCIBusId", cuDeviceGetByPCIBusId, 4010, false),
-	ROW("cuDeviceCanAccessPeer", cuDeviceCanAccessPeer, 4000, false),
-	ROW("cuDeviceComputeCapability", cuDeviceComputeCapability, 2000, false),
-	ROW("cuCtxCreate", cuCtxCreate, 2000, false),
-	ROW("cuCtxCreate", cuCtxCreate_v2, 3020, false),
-	ROW("cuCtxCreate", cuCtxCreate_v3, 11040, false),
-	ROW("cuCtxCreate", cuCtxCreate_v4, 12050, false),
-	ROW("cuCtxDestroy", cuCtxDestroy, 2000, false),
-	ROW("cuCtxDestroy", cuCtxDestroy_v2, 4000, false),
-	ROW("cuCtxAttach", cuCtxAttach, 2000, false),
-	ROW("cuCtxDetach", cuCtxDetach, 2000, false),
-	ROW("cuCtxPushCurrent", cuCtxPushCurrent, 2000, false),
-	ROW("cuCtxPushCurrent", cuCtxPushCurrent_v2, 4000, false),
-	ROW("cuCtxPopCurrent", cuCtxPopCurrent, 2000, false),
-	ROW("cuCtxPopCurrent", cuCtxPopCurrent_v2, 4000, false),
-	ROW("cuCtxGetCurrent", cuCtxGetCurrent, 4000, false),
-	ROW("cuCtxSetCurrent", cuCtxSetCurrent, 4000, false),
-	ROW("cuCtxGetDevice", cuCtxGetDevice, 2000, false),
-	ROW("cuCtxGetFlags", cuCtxGetFlags, 7000, false),
-	ROW("cuCtxSetFlags", cuCtxSetFlags, 12010, false),
-	ROW("cuCtxGetApiVersion", cuCtxGetApiVersion, 3020, false),
-	ROW("cuCtxGetId", cuCtxGetId, 12000, false),
-	ROW("cuCtxSynchronize", cuCtxSynchronize, 2000, false),
-	ROW("cuCtxRecordEvent", cuCtxRecordEvent, 12050, false),
-	ROW("cuDevicePrimaryCtxRetain", cuDevicePrimaryCtxRetain, 7000, false),
-	ROW("cuDevicePrimaryCtxRelease", cuDevicePrimaryCtxRelease, 7000, false),
-	ROW("cuDevicePrimaryCtxRelease", cuDevicePrimaryCtxRelease_v2, 11000, false),
-	ROW("cuDevicePrimaryCtxReset", cuDevicePrimaryCtxReset, 7000, false),
-	ROW("cuDevicePrimaryCtxReset", cuDevicePrimaryCtxReset_v2, 11000, false),
-	ROW("cuDevicePrimaryCtxGetState", cuDevicePrimaryCtxGetState, 7000, false),
-	ROW("cuDevicePrimaryCtxSetFlags", cuDevicePrimaryCtxSetFlags, 7000, false),
-	ROW("cuDevicePrimaryCtxSetFlags", cuDevicePrimaryCtxSetFlags_v2, 11000, false),
-	ROW("cuGreenCtxDestroy", cuGreenCtxDestroy, 12040, false),
-	ROW("cuMemGetInfo", cuMemGetInfo, 2000, false),
-	ROW("cuMemGetInfo", cuMemGetInfo_v2, 3020, false),
-	ROW("cuMemAlloc", cuMemAlloc, 2000, false),
-	ROW("cuMemAlloc", cuMemAlloc_v2, 3020, false),
-	ROW("cuMemAllocPitch", cuMemAllocPitch, 2000, false),
-	ROW("cuMemAllocPitch", cuMemAllocPitch_v2, 3020, false),
-	ROW("cuMemFree", cuMemFree, 2000, false),
-	ROW("cuMemFree", cuMemFree_v2, 3020, false),
-	ROW("cuMemFreeAsync", cuMemFreeAsync, 11020, false),
-	ROW("cuMemFreeAsync", cuMemFreeAsync_ptsz, 11020, true),
-	ROW("cuMemGetAddressRange", cuMemGetAddressRange, 2000, false),
-	ROW("cuMemGetAddressRange", cuMemGetAddressRange_v2, 3020, false),
-	ROW("cuMemRetainAllocationHandle", cuMemRetainAllocationHandle, 11000, false),
-	ROW("cuMemAllocHost", cuMemAllocHost, 2000, false),
-	ROW("cuMemAllocHost", cuMemAllocHost_v2, 3020, false),
-	ROW("cuMemHostAlloc", cuMemHostAlloc, 2020, false),
-	ROW("cuMemFreeHost", cuMemFreeHost, 2000, false),
-	ROW("cuMemHostRegister", cuMemHostRegister, 4000, false),
-	ROW("cuMemHostRegister", cuMemHostRegister_v2, 6050, false),
-	ROW("cuMemHostUnregister", cuMemHostUnregister, 4000, false),
-	ROW("cuMemHostGetDevicePointer", cuMemHostGetDevicePointer_v2, 3020, false),
-	ROW("cuModuleLoadData", cuModuleLoadData, 2000, false),
-	ROW("cuModuleUnload", cuModuleUnload, 2000, false),
-	ROW("cuModuleGetGlobal", cuModuleGetGlobal_v2, 3020, false),
-	ROW("cuModuleGetFunction", cuModuleGetFunction, 2000, false),
-	ROW("cuLaunchKernel", cuLaunchKernel, 4000, false),
-	ROW("cuMemcpyHtoD", cuMemcpyHtoD, 2000, false),
-	ROW("cuMemcpyHtoD", cuMemcpyHtoD_v2, 3020, false),
-	ROW("cuMemcpyDtoH", cuMemcpyDtoH, 2000, false),
-	ROW("cuMemcpyDtoH", cuMemcpyDtoH_v2, 3020, false),
-	ROW("cuMemcpyDtoD", cuMemcpyDtoD, 2000, false),
-	ROW("cuMemcpyDtoD", cuMemcpyDtoD_v2, 3020, false),
-	ROW("cuMemcpy", cuMemcpy, 4000, false),
-	ROW("cuMemcpyHtoDAsync", cuMemcpyHtoDAsync_v2, 3020, false),
-	ROW("cuMemcpyDtoHAsync", cuMemcpyDtoHAsync_v2, 3020, false),
-	ROW("cuMemcpyDtoDAsync", cuMemcpyDtoDAsync_v2, 3020, false),
-	ROW("cuMemcpyAsync", cuMemcpyAsync, 4000, false),
-	ROW("cuMemsetD8", cuMemsetD8_v2, 3020, false),
-	ROW("cuMemsetD32", cuMemsetD32_v2, 3020, false),
-	ROW("cuMemsetD8Async", cuMemsetD8Async, 3020, false),
-	ROW("cuMemsetD32Async", cuMemsetD32Async, 3020, false),
-	ROW("cuMemAllocManaged", cuMemAllocManaged, 6000, false),
-	ROW("cuMemAllocAsync", cuMemAllocAsync, 11020, false),
-	ROW("cuMemAllocAsync", cuMemAllocAsync_ptsz, 11020, true),
-	ROW("cuMemAllocFromPoolAsync", cuMemAllocFromPoolAsync, 11020, false),
-	ROW("cuMemAllocFromPoolAsync", cuMemAllocFromPoolAsync_ptsz, 11020, true),
-	ROW("cuDeviceGetDefaultMemPool", cuDeviceGetDefaultMemPool, 11020, false),
-	ROW("cuMemPoolCreate", cuMemPoolCreate, 11020, false),
-	ROW("cuMemPoolDestroy", cuMemPoolDestroy, 11020, false),
-	ROW("cuMemPoolTrimTo", cuMemPoolTrimTo, 11020, false),
-	ROW("cuMemPoolSetAttribute", cuMemPoolSetAttribute, 11020, false),
-	ROW("cuMemPoolGetAttribute", cuMemPoolGetAttribute, 11020, false),
-	ROW("cuMemPoolSetAccess", cuMemPoolSetAccess, 11020, false),
-	ROW("cuMemPoolExportToShareableHandle", cuMemPoolExportToShareableHandle, 11020, false),
-	ROW("cuMemPoolImportFromShareableHandle", cuMemPoolImportFromShareableHandle, 11020, false),
-	ROW("cuMemPoolExportPointer", cuMemPoolExportPointer, 11020, false),
-	ROW("cuMemPoolImportPointer", cuMemPoolImportPointer, 11020, false),
-	ROW("cuMemGetHandleForAddressRange", cuMemGetHandleForAddressRange, 11070, false),
-	ROW("cuMemAddressReserve", cuMemAddressReserve, 10020, false),
-	ROW("cuMemAddressFree", cuMemAddressFree, 10020, false),
-	ROW("cuMemGetAllocationGranularity", cuMemGetAllocationGranularity, 10020, false),
-	ROW("cuMemCreate", cuMemCreate, 10020, false),
-	ROW("cuMemGetAllocationPropertiesFromHandle", cuMemGetAllocationPropertiesFromHandle, 10020,
-	    false),
-	ROW("cuMemRelease", cuMemRelease, 10020, false),
-	ROW("cuMemExportToShareableHandle", cuMemExportToShareableHandle, 10020, false),
-	ROW("cuMemImportFromShareableHandle", cuMemImportFromShareableHandle, 10020, false),
-	ROW("cuMemMap", cuMemMap, 10020, false),
-	ROW("cuMemUnmap", cuMemUnmap, 10020, false),
-	ROW("cuMemSetAccess", cuMemSetAccess, 10020, false),
-	ROW("cuMemGetAccess", cuMemGetAccess, 10020, false),
-	ROW("cuIpcGetMemHandle", cuIpcGetMemHandle, 4010, false),
-	ROW("cuIpcOpenMemHandle", cuIpcOpenMemHandle, 4010, false),
-	ROW("cuIpcOpenMemHandle", cuIpcOpenMemHandle_v2, 11000, false),
-	ROW("cuIpcCloseMemHandle", cuIpcCloseMemHandle, 4010, false),
-	ROW("cuIpcGetEventHandle", cuIpcGetEventHandle, 4010, false),
-	ROW("cuIpcOpenEventHandle", cuIpcOpenEventHandle, 4010, false),
-	ROW("cuImportExternalMemory", cuImportExternalMemory, 10000, false),
-	ROW("cuExternalMemoryGetMappedBuffer", cuExternalMemoryGetMappedBuffer, 10000, false),
-	ROW("cuDestroyExternalMemory", cuDestroyExternalMemory, 10000, false),
-	ROW("cuStreamIsCapturing", cuStreamIsCapturing, 10000, false),
-	ROW("cuStreamIsCapturing", cuStreamIsCapturing_ptsz, 10000, true),
-	ROW("cuStreamBeginCapture", cuStreamBeginCapture, 10000, false),
-	ROW("cuStreamBeginCapture", cuStreamBeginCapture_ptsz, 10000, true),
-	ROW("cuStreamBeginCapture", cuStreamBeginCapture_v2, 10010, false),
-	ROW("cuStreamBeginCapture", cuStreamBeginCapture_v2_ptsz, 10010, true),
-	ROW("cuStreamBeginCaptureToGraph", cuStreamBeginCaptureToGraph, 12030, false),
-	ROW("cuStreamBeginCaptureToGraph", cuStreamBeginCaptureToGraph_ptsz, 12030, true),
-	ROW("cuStreamEndCapture", cuStreamEndCapture, 10000, false),
-	ROW("cuStreamEndCapture", cuStreamEndCapture_ptsz, 10000, true),
-	ROW("cuGraphCreate", cuGraphCreate, 10000, false),
-	ROW("cuGraphDestroy", cuGraphDestroy, 10000, false),
-	ROW("cuGraphAddMemAllocNode", cuGraphAddMemAllocNode, 11040, false),
-	ROW("cuGraphAddNode", cuGraphAddNode, 12020, false),
-	ROW("cuGraphAddNode", cuGraphAddNode_v2, 12030, false),
-	ROW("cuGraphInstantiateWithFlags", cuGraphInstantiateWithFlags, 11040, false),
-	ROW("cuGraphExecDestroy", cuGraphExecDestroy, 10000, false),
-	ROW("cuGraphLaunch", cuGraphLaunch, 10000, false),
-	ROW("cuDeviceGraphMemTrim", cuDeviceGraphMemTrim, 11040, false),
-	ROW("cuGreenCtxCreate", cuGreenCtxCreate, 12040, false),
-	ROW("cuCtxFromGreenCtx", cuCtxFromGreenCtx, 12040, false),
-	ROW("cuDevResourceGenerateDesc", cuDevResourceGenerateDesc, 12040, false),
-	ROW("cuDeviceGetDevResource", cuDeviceGetDevResource, 12040, false),
-	ROW("cuArrayCreate", cuArrayCreate_v2, 3020, false),
-	ROW("cuArray3DCreate", cuArray3DCreate_v2, 3020, false),
-	ROW("cuMipmappedArrayCreate", cuMipmappedArrayCreate, 5000, false),
-	ROW("cuModuleLoad", cuModuleLoad, 2000, false),
-	ROW("cuModuleLoadDataEx", cuModuleLoadDataEx, 2010, false),
-	ROW("cuModuleLoadFatBinary", cuModuleLoadFatBinary, 2000, false),
-	ROW("cuLibraryLoadData", cuLibraryLoadData, 12000, false),
-	ROW("cuLibraryLoadFromFile", cuLibraryLoadFromFile, 12000, false),
-	ROW("cuLibraryGetModule", cuLibraryGetModule, 12000, false),
-	ROW("cuLibraryGetGlobal", cuLibraryGetGlobal, 12000, false),
-	ROW("cuKernelGetFunction", cuKernelGetFunction, 12000, false),
-	ROW("cuCtxSetLimit", cuCtxSetLimit, 3010, false),
-	ROW("cuLaunchKernel", cuLaunchKernel_ptsz, 7000, true),
-	ROW("cuLaunchKernelEx", cuLaunchKernelEx, 11060, false),
-	ROW("cuLaunchKernelEx", cuLaunchKernelEx_ptsz, 11060, true),
-	ROW("cuLaunchCooperativeKernel", cuLaunchCooperativeKernel, 9000, false),
-	ROW("cuLaunchCooperativeKernel", cuLaunchCooperativeKernel_ptsz, 9000, true),
-	ROW("cuGraphInstantiate", cuGraphInstantiate, 10000, false),
-	ROW("cuGraphInstantiate", cuGraphInstantiate_v2, 11000, false),
-	ROW("cuGraphInstantiateWithParams", cuGraphInstantiateWithParams, 12000, false),
-	ROW("cuGraphInstantiateWithParams", cuGraphInstantiateWithParams_ptsz, 12000, true),
-	ROW("cuGraphUpload", cuGraphUpload, 11010, false),
-	ROW("cuGraphUpload", cuGraphUpload_ptsz, 11010, true),
-	ROW("cuGraphLaunch", cuGraphLaunch_ptsz, 10000, true),
-	ROW("cuLibraryGetKernel", cuLibraryGetKernel, 12000, false),
-	ROW("cuLibraryUnload", cuLibraryUnload, 12000, false),
-	ROW("cuPointerGetAttribute", cuPointerGetAttribute, 4000, false),
-	ROW("cuPointerGetAttributes", cuPointerGetAttributes, 7000, false),
-	ROW("cuPointerSetAttribute", cuPointerSetAttribute, 6000, false),
-	ROW("cuMemRangeGetAttribute", cuMemRangeGetAttribute, 8000, false),
-	ROW("cuThreadExchangeStreamCaptureMode", cuThreadExchangeStreamCaptureMode, 10010, false),
-	ROW("cuStreamCreate", cuStreamCreate, 2000, false),
-	ROW("cuStreamCreateWithPriority", cuStreamCreateWithPriority, 5050, false),
-	ROW("cuStreamDestroy", cuStreamDestroy, 2000, false),
-	ROW("cuStreamDestroy", cuStreamDestroy_v2, 4000, false),
-	ROW("cuStreamSynchronize", cuStreamSynchronize, 2000, false),
-	ROW("cuStreamQuery", cuStreamQuery, 2000, false),
-	ROW("cuStreamWaitEvent", cuStreamWaitEvent, 3020, false),
-	ROW("cuLaunchHostFunc", cuLaunchHostFunc, 10000, false),
-	ROW("cuStreamAddCallback", cuStreamAddCallback, 5000, false),
-	ROW("cuEventCreate", cuEventCreate, 2000, false),
-	ROW("cuEventDestroy", cuEventDestroy, 2000, false),
-	ROW("cuEventDestroy", cuEventDestroy_v2, 4000, false),
-	ROW("cuEventRecord", cuEventRecord, 2000, false),
-	ROW("cuEventQuery", cuEventQuery, 2000, false),
-	ROW("cuEventSynchronize", cuEventSynchronize, 2000, false),
-	ROW("cuEventElapsedTime", cuEventElapsedTime, 2000, false),
+/* clang-format off */
+#define ROW(symbol, since) { #symbol, entry_##symbol, since },
+	ROW(cuInit, 2000) ROW(cuDriverGetVersion, 2020) ROW(cuGetErrorName, 6000)
+	ROW(cuGetErrorString, 6000) ROW(cuGetProcAddress, 11030) ROW(cuGetProcAddress_v2, 12000)
+	ROW(cuGetExportTable, 3000) ROW(cuDeviceGet, 2000) ROW(cuDeviceGetCount, 2000)
+	ROW(cuDeviceGetName, 2000) ROW(cuDeviceGetUuid, 9020) ROW(cuDeviceGetUuid_v2, 11040)
+	ROW(cuDeviceTotalMem, 2000) ROW(cuDeviceTotalMem_v2, 3020) ROW(cuDeviceGetAttribute, 2000)
+	ROW(cuDeviceGetPCIBusId, 4010) ROW(cuDeviceGetByPCIBusId, 4010)
+	ROW(cuDeviceCanAccessPeer, 4000) ROW(cuDeviceComputeCapability, 2000)
+	ROW(cuCtxCreate, 2000) ROW(cuCtxCreate_v2, 3020) ROW(cuCtxCreate_v3, 11040)
+	ROW(cuCtxCreate_v4, 12050) ROW(cuCtxDestroy, 2000) ROW(cuCtxDestroy_v2, 4000)
+	ROW(cuCtxAttach, 2000) ROW(cuCtxDetach, 2000) ROW(cuCtxPushCurrent, 2000)
+	ROW(cuCtxPushCurrent_v2, 4000) ROW(cuCtxPopCurrent, 2000) ROW(cuCtxPopCurrent_v2, 4000)
+	ROW(cuCtxGetCurrent, 4000) ROW(cuCtxSetCurrent, 4000) ROW(cuCtxGetDevice, 2000)
+	ROW(cuCtxGetFlags, 7000) ROW(cuCtxSetFlags, 12010) ROW(cuCtxGetApiVersion, 3020)
+	ROW(cuCtxGetId, 12000) ROW(cuCtxSynchronize, 2000) ROW(cuCtxRecordEvent, 12050)
+	ROW(cuDevicePrimaryCtxRetain, 7000) ROW(cuDevicePrimaryCtxRelease, 7000)
+	ROW(cuDevicePrimaryCtxRelease_v2, 11000) ROW(cuDevicePrimaryCtxReset, 7000)
+	ROW(cuDevicePrimaryCtxReset_v2, 11000) ROW(cuDevicePrimaryCtxGetState, 7000)
+	ROW(cuDevicePrimaryCtxSetFlags, 7000) ROW(cuDevicePrimaryCtxSetFlags_v2, 11000)
+	ROW(cuGreenCtxDestroy, 12040) ROW(cuMemGetInfo, 2000) ROW(cuMemGetInfo_v2, 3020)
+	ROW(cuMemAlloc, 2000) ROW(cuMemAlloc_v2, 3020) ROW(cuMemAllocPitch, 2000)
+	ROW(cuMemAllocPitch_v2, 3020) ROW(cuMemFree, 2000) ROW(cuMemFree_v2, 3020)
+	ROW(cuMemFreeAsync, 11020) ROW(cuMemFreeAsync_ptsz, 11020) ROW(cuMemGetAddressRange, 2000)
+	ROW(cuMemGetAddressRange_v2, 3020) ROW(cuMemRetainAllocationHandle, 11000)
+	ROW(cuMemAllocHost, 2000) ROW(cuMemAllocHost_v2, 3020) ROW(cuMemHostAlloc, 2020)
+	ROW(cuMemFreeHost, 2000) ROW(cuMemHostRegister, 4000) ROW(cuMemHostRegister_v2, 6050)
+	ROW(cuMemHostUnregister, 4000) ROW(cuMemHostGetDevicePointer_v2, 3020)
+	ROW(cuModuleLoadData, 2000) ROW(cuModuleUnload, 2000) ROW(cuModuleGetGlobal_v2, 3020)
+	ROW(cuModuleGetFunction, 2000) ROW(cuLaunchKernel, 4000) ROW(cuMemcpyHtoD, 2000)
+	ROW(cuMemcpyHtoD_v2, 3020) ROW(cuMemcpyDtoH, 2000) ROW(cuMemcpyDtoH_v2, 3020)
+	ROW(cuMemcpyDtoD, 2000) ROW(cuMemcpyDtoD_v2, 3020) ROW(cuMemcpy, 4000)
+	ROW(cuMemcpyHtoDAsync_v2, 3020) ROW(cuMemcpyDtoHAsync_v2, 3020)
+	ROW(cuMemcpyDtoDAsync_v2, 3020) ROW(cuMemcpyAsync, 4000) ROW(cuMemsetD8_v2, 3020)
+	ROW(cuMemsetD32_v2, 3020) ROW(cuMemsetD8Async, 3020) ROW(cuMemsetD32Async, 3020)
+	ROW(cuMemAllocManaged, 6000) ROW(cuMemAllocAsync, 11020) ROW(cuMemAllocAsync_ptsz, 11020)
+	ROW(cuMemAllocFromPoolAsync, 11020) ROW(cuMemAllocFromPoolAsync_ptsz, 11020)
+	ROW(cuDeviceGetDefaultMemPool, 11020) ROW(cuMemPoolCreate, 11020)
+	ROW(cuMemPoolDestroy, 11020) ROW(cuMemPoolTrimTo, 11020) ROW(cuMemPoolSetAttribute, 11020)
+	ROW(cuMemPoolGetAttribute, 11020) ROW(cuMemPoolSetAccess, 11020)
+	ROW(cuMemPoolExportToShareableHandle, 11020) ROW(cuMemPoolImportFromShareableHandle, 11020)
+	ROW(cuMemPoolExportPointer, 11020) ROW(cuMemPoolImportPointer, 11020)
+	ROW(cuMemGetHandleForAddressRange, 11070) ROW(cuMemAddressReserve, 10020)
+	ROW(cuMemAddressFree, 10020) ROW(cuMemGetAllocationGranularity, 10020)
+	ROW(cuMemCreate, 10020) ROW(cuMemGetAllocationPropertiesFromHandle, 10020)
+	ROW(cuMemRelease, 10020) ROW(cuMemExportToShareableHandle, 10020)
+	ROW(cuMemImportFromShareableHandle, 10020) ROW(cuMemMap, 10020) ROW(cuMemUnmap, 10020)
+	ROW(cuMemSetAccess, 10020) ROW(cuMemGetAccess, 10020) ROW(cuIpcGetMemHandle, 4010)
+	ROW(cuIpcOpenMemHandle, 4010) ROW(cuIpcOpenMemHandle_v2, 11000)
+	ROW(cuIpcCloseMemHandle, 4010) ROW(cuIpcGetEventHandle, 4010)
+	ROW(cuIpcOpenEventHandle, 4010) ROW(cuImportExternalMemory, 10000)
+	ROW(cuExternalMemoryGetMappedBuffer, 10000) ROW(cuDestroyExternalMemory, 10000)
+	ROW(cuStreamIsCapturing, 10000) ROW(cuStreamIsCapturing_ptsz, 10000)
+	ROW(cuStreamBeginCapture, 10000) ROW(cuStreamBeginCapture_ptsz, 10000)
+	ROW(cuStreamBeginCapture_v2, 10010) ROW(cuStreamBeginCapture_v2_ptsz, 10010)
+	ROW(cuStreamBeginCaptureToGraph, 12030) ROW(cuStreamBeginCaptureToGraph_ptsz, 12030)
+	ROW(cuStreamEndCapture, 10000) ROW(cuStreamEndCapture_ptsz, 10000)
+	ROW(cuGraphCreate, 10000) ROW(cuGraphDestroy, 10000) ROW(cuGraphAddMemAllocNode, 11040)
+	ROW(cuGraphAddNode, 12020) ROW(cuGraphAddNode_v2, 12030)
+	ROW(cuGraphInstantiateWithFlags, 11040) ROW(cuGraphExecDestroy, 10000)
+	ROW(cuGraphLaunch, 10000) ROW(cuDeviceGraphMemTrim, 11040) ROW(cuGreenCtxCreate, 12040)
+	ROW(cuCtxFromGreenCtx, 12040) ROW(cuDevResourceGenerateDesc, 12040)
+	ROW(cuDeviceGetDevResource, 12040) ROW(cuArrayCreate_v2, 3020)
+	ROW(cuArray3DCreate_v2, 3020) ROW(cuMipmappedArrayCreate, 5000) ROW(cuModuleLoad, 2000)
+	ROW(cuModuleLoadDataEx, 2010) ROW(cuModuleLoadFatBinary, 2000)
+	ROW(cuLibraryLoadData, 12000) ROW(cuLibraryLoadFromFile, 12000)
+	ROW(cuLibraryGetModule, 12000) ROW(cuLibraryGetGlobal, 12000)
+	ROW(cuKernelGetFunction, 12000) ROW(cuCtxSetLimit, 3010) ROW(cuLaunchKernel_ptsz, 7000)
+	ROW(cuLaunchKernelEx, 11060) ROW(cuLaunchKernelEx_ptsz, 11060)
+	ROW(cuLaunchCooperativeKernel, 9000) ROW(cuLaunchCooperativeKernel_ptsz, 9000)
+	ROW(cuGraphInstantiate, 10000) ROW(cuGraphInstantiate_v2, 11000)
+	ROW(cuGraphInstantiateWithParams, 12000) ROW(cuGraphInstantiateWithParams_ptsz, 12000)
+	ROW(cuGraphUpload, 11010) ROW(cuGraphUpload_ptsz, 11010) ROW(cuGraphLaunch_ptsz, 10000)
+	ROW(cuLibraryGetKernel, 12000) ROW(cuLibraryUnload, 12000) ROW(cuPointerGetAttribute, 4000)
+	ROW(cuPointerGetAttributes, 7000) ROW(cuPointerSetAttribute, 6000)
+	ROW(cuMemRangeGetAttribute, 8000) ROW(cuThreadExchangeStreamCaptureMode, 10010)
+	ROW(cuStreamCreate, 2000) ROW(cuStreamCreateWithPriority, 5050) ROW(cuStreamDestroy, 2000)
+	ROW(cuStreamDestroy_v2, 4000) ROW(cuStreamSynchronize, 2000) ROW(cuStreamQuery, 2000)
+	ROW(cuStreamWaitEvent, 3020) ROW(cuLaunchHostFunc, 10000) ROW(cuStreamAddCallback, 5000)
+	ROW(cuEventCreate, 2000) ROW(cuEventDestroy, 2000) ROW(cuEventDestroy_v2, 4000)
+	ROW(cuEventRecord, 2000) ROW(cuEventQuery, 2000) ROW(cuEventSynchronize, 2000)
+	ROW(cuEventElapsedTime, 2000)
+#undef ROW
+	/* clang-format on */
 };
+
+static bool proc_address_is_per_thread(const struct row *row)
+{
+	return strstr(row->symbol, "_ptsz") != NULL;
+}
+
+/* A name is a symbol without its suffixes: "_v2", "_ptsz". */
+static bool proc_address_has_name(const struct row *row, const char *name)
+{
+	size_t length = strcspn(row->symbol, "_");
+
+	return !strncmp(row->symbol, name, length) && !name[length];
+}
 
 /* Newest form at or below the version; of equal versions the per-thread form, if requested.
  * *exists: the name has a row. */
@@ -238,13 +131,13 @@ static const struct row *proc_address_choose(const char *name, int version, bool
 
 	*exists = false;
 	for (const struct row *row = rows; row < rows + sizeof(rows) / sizeof(rows[0]); row++) {
-		if (strcmp(row->name, name))
+		if (!proc_address_has_name(row, name))
 			continue;
 		*exists = true;
-		if (row->since > version || (row->per_thread && !per_thread))
+		if (row->since > version || (proc_address_is_per_thread(row) && !per_thread))
 			continue;
 		if (!best || row->since > best->since ||
-		    (row->since == best->since && row->per_thread))
+		    (row->since == best->since && proc_address_is_per_thread(row)))
 			best = row;
 	}
 	return best;

@@ -31,10 +31,13 @@
 
 /* The exported names are entries (entries_x86_64.S), which jump to these definitions. */
 #ifdef __x86_64__
-#define FUNCTION(symbol, ...) extern __typeof__(symbol) symbol __asm__("sim_" #symbol);
+#define SIM_SYMBOL(symbol) "sim_" #symbol
+#else
+#define SIM_SYMBOL(symbol) #symbol
+#endif
+#define FUNCTION(symbol, ...) extern __typeof__(symbol) symbol __asm__(SIM_SYMBOL(symbol));
 #include "memory/cuda_abi.def"
 #undef FUNCTION
-#endif
 
 #define SIM_DEVICES_MAX 8
 #define SIM_VERSION	13000
@@ -73,30 +76,47 @@ CUresult sim_leave(CUresult result); /* unlock; return the argument */
  *		return CUDA_SUCCESS;
  *	}
  *
- * The call fails before the body if cuInit has not succeeded. SIM_CONTEXT_CALL: also without a
- * live current context; the body finds it in `context`. */
-#define SIM_CALL(symbol, arguments, ...)                                                           \
+ * `enter` takes the lock, or fails the call before the body: without a successful cuInit at least.
+ */
+#define SIM_CALL_AFTER(enter, symbol, arguments, ...)                                              \
 	static CUresult symbol##_locked(__VA_ARGS__);                                              \
 	CUresult symbol(__VA_ARGS__)                                                               \
 	{                                                                                          \
-		CUresult result = sim_enter();                                                     \
+		CUresult result = enter;                                                           \
                                                                                                    \
 		return result == CUDA_SUCCESS ? sim_leave(symbol##_locked arguments) : result;     \
 	}                                                                                          \
 	static CUresult symbol##_locked(__VA_ARGS__)
+#define SIM_CALL(symbol, arguments, ...) SIM_CALL_AFTER(sim_enter(), symbol, arguments, __VA_ARGS__)
+/* Captures forbid the call. */
+#define SIM_UNCAPTURED_CALL(symbol, arguments, ...)                                                \
+	SIM_CALL_AFTER(sim_uncaptured(sim_enter()), symbol, arguments, __VA_ARGS__)
+/* The call fails for a `device` that there is not. */
+#define SIM_DEVICE_CALL(symbol, arguments, ...)                                                    \
+	SIM_CALL_AFTER(sim_enter_device(device), symbol, arguments, __VA_ARGS__)
 
-#define SIM_CONTEXT_CALL(symbol, arguments, ...)                                                   \
+/* The body finds the current context in `context`, as sim_enter_context() and the other functions
+ * store it. */
+#define SIM_CONTEXT_CALL_AFTER(enter, symbol, arguments, ...)                                      \
 	static CUresult symbol##_locked(CUcontext context, __VA_ARGS__);                           \
 	CUresult symbol(__VA_ARGS__)                                                               \
 	{                                                                                          \
 		CUcontext context;                                                                 \
-		CUresult result = sim_enter_context(&context);                                     \
+		CUresult result = enter;                                                           \
                                                                                                    \
 		return result == CUDA_SUCCESS                                                      \
 			       ? sim_leave(symbol##_locked(context, SIM_ARGUMENTS arguments))      \
 			       : result;                                                           \
 	}                                                                                          \
 	static CUresult symbol##_locked(__attribute__((unused)) CUcontext context, __VA_ARGS__)
+#define SIM_CONTEXT_CALL(symbol, arguments, ...)                                                   \
+	SIM_CONTEXT_CALL_AFTER(sim_enter_context(&context), symbol, arguments, __VA_ARGS__)
+#define SIM_ANY_CONTEXT_CALL(symbol, arguments, ...)                                               \
+	SIM_CONTEXT_CALL_AFTER(sim_enter_any_context(&context), symbol, arguments, __VA_ARGS__)
+/* A destroyed current context and a forbidding capture fail a free for any address (measured). */
+#define SIM_FREEING_CALL(symbol, arguments, ...)                                                   \
+	SIM_CONTEXT_CALL_AFTER(sim_uncaptured(sim_enter_any_context(&context)), symbol, arguments, \
+			       __VA_ARGS__)
 #define SIM_ARGUMENTS(...) __VA_ARGS__
 
 /* Define a driver call that forwards to `target`, and may ignore parameters. It has an address of
@@ -137,12 +157,9 @@ struct CUctx_st {
 	CUcontext owner;
 };
 
-/* Retain and release the primary context. The caller holds sim_lock. NULL: out of memory. */
-CUcontext sim_retain_primary(CUdevice device);
-void sim_release_primary(CUdevice device);
-/* A new context, on no stack; NULL: out of memory. The caller holds sim_lock. */
-CUcontext sim_make_context(CUdevice device, unsigned int flags, bool primary);
 CUresult sim_check_device(CUdevice device);
+/* sim_enter() that fails for a device that there is not. */
+CUresult sim_enter_device(CUdevice device);
 bool sim_context_exists(CUcontext context);
 
 /* sim_enter() that fails without a current context, or with a destroyed one. */
@@ -285,8 +302,6 @@ uint64_t sim_reserve_addresses(uint64_t size);
  */
 void sim_report_free(const struct sim_allocation *allocation);
 
-/* ---- work.c ---- */
-
 /* Wait for all work of the context (NULL: none), and return its result. */
 CUresult sim_await_work(CUcontext context);
 
@@ -330,6 +345,8 @@ static inline bool sim_is_aligned(uint64_t size)
 
 /* NULL: no such handle. */
 struct sim_physical *sim_find_physical(CUmemGenericAllocationHandle handle);
+/* Inodes: descriptors are duplicated and passed between processes. */
+bool sim_is_same_file(int one, int other);
 /* Physical memory behind a descriptor, with one more use; NULL: not exported here. */
 struct sim_physical *sim_open_physical(int file);
 void sim_close_physical(struct sim_physical *physical);

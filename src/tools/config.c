@@ -6,6 +6,7 @@
  * invalid value or name in the environment or a file; 2: wrong use. Only scripts/peerpin uses
  * --check, --check-environment, --nearest, --inspect and --has-asan.
  */
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,6 @@
 #include <unistd.h>
 
 #include "tools/config.h"
-#include "tools/config_nearest.h"
 #include "tools/units.h"
 
 #define COMPLAINTS_MAX 256
@@ -43,6 +43,55 @@ static struct {
 
 static char *complaints[COMPLAINTS_MAX];
 static size_t complaint_count;
+
+/* ---- the option most similar to an unknown one ---- */
+
+/* A search for the candidate most similar to the word, up to its equals sign. */
+struct nearest {
+	const char *word;
+	size_t length;
+	unsigned int best;
+	const char *answer;
+};
+
+static void nearest_compare(struct nearest *nearest, const char *candidate)
+{
+	unsigned int apart = config_distance(nearest->word, nearest->length, candidate);
+
+	/* A word that was left unfinished is as near as one with a wrong letter. */
+	if (apart > 1 && nearest->length > 2 && !strncmp(nearest->word, candidate, nearest->length))
+		apart = 1;
+	if (apart < nearest->best) {
+		nearest->best = apart;
+		nearest->answer = candidate;
+	}
+}
+
+/* The limit of the distance excludes that any two words of 3 letters are similar. */
+static struct nearest nearest_begin(const char *word)
+{
+	size_t length = strcspn(word, "=");
+
+	return (struct nearest){ .word = word, .length = length, .best = length < 8 ? 3 : 4 };
+}
+
+/* Compare all options of settings. */
+static void nearest_compare_settings(struct nearest *nearest)
+{
+	static char negated[CONFIG_ROWS + 1][80];
+
+	for (int i = CONFIG_ITSELF; i < CONFIG_ROWS; i++) {
+		const struct setting *setting = setting_get(i);
+
+		nearest_compare(nearest, setting->option);
+		if (setting->takes_value)
+			continue;
+		snprintf(negated[i + 1], sizeof(negated[0]), "--no-%s", setting->option + 2);
+		nearest_compare(nearest, negated[i + 1]);
+	}
+}
+
+/* ---- the command line ---- */
 
 static const char help[] =
 	"usage: peerpin config [options] [NAME...]\n"

@@ -49,8 +49,6 @@ bool record_used(const struct record *record);
 int compare_numbers(int64_t one, int64_t other);
 /* Adds text to a list of distinct texts. */
 void add_distinct(json_t *list, const char *text);
-/* Sorts `values` in place. */
-struct spread spread_of(int64_t *values, size_t count);
 /* "rank 3", or "process 4711 on node7" without a rank. */
 const char *record_name(const struct record *record);
 

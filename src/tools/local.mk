@@ -8,7 +8,7 @@ tools_program_files = src/tools/program_file.h src/tools/program_file.c src/tool
 # Built with --disable-tools, too: scripts/peerpin requires it. Its --json is omitted then.
 pkglibexec_PROGRAMS += src/tools/peerpin-config
 src_tools_peerpin_config_SOURCES = src/tools/config.h src/tools/config.c src/tools/config_settings.c \
-	src/tools/config_print.c src/tools/config_json.c src/tools/config_nearest.h src/tools/config_nearest.c src/tools/inspect.c src/tools/units.c src/tools/units.h \
+	src/tools/config_print.c src/tools/inspect.c src/tools/units.c src/tools/units.h \
 	$(tools_program_files)
 src_tools_peerpin_config_LDADD = src/libcore.la -lpthread
 if HAVE_JANSSON
@@ -18,12 +18,12 @@ else
 src_tools_peerpin_config_CPPFLAGS = $(AM_CPPFLAGS)
 endif
 # Records of ended processes: reading and merging.
-tools_records = src/tools/records.h src/tools/records.c src/tools/record_check.c \
+tools_records = src/tools/records.h src/tools/records.c \
 	src/tools/rows.h src/tools/rows.c src/tools/metrics.def \
 	src/tools/units.h src/tools/units.c src/tools/options.h src/tools/options.c
 
 # Records as jobs, with their hints.
-tools_jobs = src/tools/jobs.h src/tools/jobs.c src/tools/findings.def src/tools/findings.h src/tools/findings.c src/tools/hints.def src/tools/hints.c
+tools_jobs = src/tools/jobs.h src/tools/jobs.c src/tools/findings.def src/tools/findings.h src/tools/findings.c src/tools/hints.def
 
 include src/tools/doctor/readers.mk
 include src/tools/doctor/local.mk
@@ -31,8 +31,7 @@ EXTRA_DIST += src/tools/page.html src/tools/page.css
 if HAVE_JANSSON
 pkglibexec_PROGRAMS += src/tools/peerpin-report
 src_tools_peerpin_report_SOURCES = $(tools_records) \
-	$(tools_jobs) src/tools/outliers.c \
-	src/tools/advice.def src/tools/advice.c $(tools_program_files) \
+	$(tools_jobs) src/tools/advice.def src/tools/advice.c $(tools_program_files) \
 	src/tools/report_json.c src/tools/report_forms.h src/tools/report_text.c \
 	src/tools/observed.h src/tools/observed_read.c src/tools/observed_judge.c src/tools/observed_print.c \
 	src/tools/report_prometheus.c src/tools/output_file.h src/tools/output_file.c src/tools/report_html.c src/tools/report.c

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* records.c -- finds and reads statistics of processes: JSON files, snapshots, folders */
-#include "tools/records.h"
-
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -12,9 +11,15 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/plain_text.h"
 #include "base/proc_stat.h"
 #include "base/runtime.h"
+#include "tools/records.h"
+#include "tools/rows.h"
 #include "tools/units.h"
+
+#define SCHEMA "peerpin-stats/1"
+#define NUMBER "whole number of 0 or more"
 
 enum {
 	/* Limit of a file in bytes, far above the statistics of one process. */
@@ -23,7 +28,158 @@ enum {
 	MOST_ALIKE = 3,
 	/* A snapshot of a process whose number is unknown here counts as running for so long. */
 	UNKNOWN_SECONDS = 3600,
+	MOST_BUCKETS = 64, /* log2 of 64 bits */
+	MOST_ITEMS = 4096, /* of a list; the library writes 128 pairs */
 };
+
+/* ---- validation: readers may rely on types and texts of a record ---- */
+
+/* Clean each text in `json`, so that no output form has to. Return false for a name of a member
+ * that is not clean: no version has such names. */
+static bool record_check_clean(json_t *json)
+{
+	const char *key;
+	bool clean_keys = true;
+	json_t *value;
+	size_t at;
+
+	if (json_is_string(json) && plain_text_find_other(json_string_value(json)))
+		json_string_set(json, clean(json_string_value(json)));
+	json_array_foreach(json, at, value) {
+		clean_keys &= record_check_clean(value);
+	}
+	json_object_foreach(json, key, value) {
+		clean_keys &= !plain_text_find_other(key) && record_check_clean(value);
+	}
+	return clean_keys;
+}
+
+static bool record_check_is_number(const json_t *value)
+{
+	return json_is_integer(value) && json_integer_value(value) >= 0;
+}
+
+static bool record_check_fits(const json_t *value, char kind)
+{
+	if (!value || json_is_null(value))
+		return isupper(kind);
+	return tolower(kind) == 'n' ? record_check_is_number(value) : json_is_string(value);
+}
+
+/* `fields`: pairs of key and kind. kind: n number, t text; an upper-case letter also allows null
+ * and absence. NULL: all fit. Otherwise the reason, preceded by a blank or dot and the key. */
+static const char *record_check_fields(const json_t *object, const char *fields)
+{
+	char key[32], kind;
+	int length;
+
+	if (!json_is_object(object))
+		return ": not an object";
+	for (; sscanf(fields, " %31s %c%n", key, &kind, &length) == 2; fields += length) {
+		if (!record_check_fits(json_object_get(object, key), kind))
+			return text_of(".%s: not a %s", key,
+				       tolower(kind) == 'n' ? NUMBER : "text");
+	}
+	return NULL;
+}
+
+static const char *record_check_list(const json_t *json, const char *key, const char *fields)
+{
+	const json_t *list = json_object_get(json, key), *item;
+	const char *wrong;
+	size_t at;
+
+	if (list && !json_is_array(list))
+		return text_of("%s: not a list", key);
+	if (json_array_size(list) > MOST_ITEMS)
+		return text_of("%s: longer than %d", key, MOST_ITEMS);
+	json_array_foreach(list, at, item) {
+		wrong = record_check_fields(item, fields);
+		if (wrong)
+			return text_of("%s[%zu]%s", key, at, wrong);
+	}
+	return NULL;
+}
+
+static const char *record_check_objects(json_t *json)
+{
+	json_t *histograms = json_object_get(json, "histograms"), *value, *count;
+	json_t *settings = json_object_get(json, "settings");
+	const char *name;
+	size_t at;
+
+	if (histograms && !json_is_object(histograms))
+		return "histograms: not an object";
+	json_object_foreach(histograms, name, value) {
+		if (!json_is_array(value) || json_array_size(value) > MOST_BUCKETS)
+			return text_of("histograms: one is not a list of at most %d numbers",
+				       MOST_BUCKETS);
+		json_array_foreach(value, at, count) {
+			if (!record_check_is_number(count))
+				return "histograms: one has an entry that is no " NUMBER;
+		}
+	}
+	if (settings && !json_is_object(settings))
+		return "settings: not an object";
+	json_object_foreach(settings, name, value) {
+		if (!json_is_string(value))
+			return "settings: one is not a text";
+	}
+	return NULL;
+}
+
+/* Check all remaining numbers as counters, known and unknown. */
+static const char *record_check_counters(json_t *json)
+{
+	const struct metric *metric;
+	const char *key;
+	json_t *value;
+
+	for (metric = metrics; metric->key; metric++) {
+		value = json_object_get(json, metric->key);
+		if (value && !record_check_is_number(value))
+			return text_of("%s: not a " NUMBER, metric->key);
+	}
+	json_object_foreach(json, key, value) {
+		if (json_is_number(value) && !record_check_is_number(value))
+			return text_of("%.60s: not a " NUMBER, key);
+	}
+	return NULL;
+}
+
+static const char *record_check_process(const json_t *json)
+{
+	const char *schema = string_of(json, "schema"), *wrong;
+
+	if (!schema)
+		return text_of("not statistics of peerpin: %s",
+			       json_is_object(json) ? "no \"schema\"" : "no JSON object");
+	if (strcmp(schema, SCHEMA))
+		return text_of("version %.60s: this command reads " SCHEMA, schema);
+	wrong = record_check_fields(
+		json, "version T program t host t job T pid n pid_namespace N "
+		      "start_ticks N rank N local_rank N ended T started_ns N elapsed_ns N "
+		      "usage T");
+	return wrong ? wrong + 1 : NULL;
+}
+
+/* Cleans the texts of `json`. NULL: it is a record of this schema version. Otherwise the reason.
+ *
+ * Unknown keys are accepted: a later version may add keys to the schema. Unknown numbers count as
+ * counters and must be whole numbers of 0 or more. */
+static const char *record_check(json_t *json)
+{
+	if (!record_check_clean(json))
+		return "a member's name has control characters";
+	return record_check_process(json)
+		       ?: record_check_list(json, "pairs",
+					    "gpu n adapter t method t path T registrations n")
+		       ?: record_check_list(json, "findings", "id t caller t count n bytes n ns n")
+		       ?: record_check_objects(json)
+		       ?: record_check_counters(json);
+}
+
+/* ---- files and folders ---- */
 
 size_t records_read_bytes(int fd, void *to, size_t size)
 {
@@ -41,6 +197,7 @@ size_t records_read_bytes(int fd, void *to, size_t size)
 	return done;
 }
 
+/* JSON text of bytes that may be a file name. */
 json_t *json_of_bytes(const char *bytes)
 {
 	return json_string(clean(bytes));
@@ -58,6 +215,18 @@ static void records_add_problem(struct records *records, const char *source, con
 static bool records_ends_in(const char *name, size_t length, const char *end)
 {
 	return length >= strlen(end) && !strncmp(name + length - strlen(end), end, strlen(end));
+}
+
+/* Folders of snapshots, below RUNTIME_FOLDERS (base/runtime.h). Reader and process may differ in
+ * environment, so every folder counts. NULL: no such folder, or not private to this user. */
+static const char *records_runtime_folder(unsigned int number)
+{
+	const char *shared = getenv("PEERPIN_SIM_SHM"); /* set by tests, to hide other processes */
+	char path[RUNTIME_PATH];
+
+	if (shared)
+		runtime_shared = shared;
+	return runtime_find(number, path) ? text_of("%s", path) : NULL;
 }
 
 static bool records_is_in_runtime_folder(const char *path)
@@ -249,16 +418,6 @@ void records_read(struct records *records, const char *path)
 	records_read_folder(records, path);
 	if (records->count + json_array_size(records->problems) == before)
 		records_add_problem(records, path, "a folder without statistics (*.json, *.stats)");
-}
-
-const char *records_runtime_folder(unsigned int number)
-{
-	const char *shared = getenv("PEERPIN_SIM_SHM"); /* set by tests, to hide other processes */
-	char path[RUNTIME_PATH];
-
-	if (shared)
-		runtime_shared = shared;
-	return runtime_find(number, path) ? text_of("%s", path) : NULL;
 }
 
 const char *records_refused_folder(void)

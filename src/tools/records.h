@@ -39,9 +39,6 @@ struct records {
 void records_read(struct records *records, const char *path);
 /* Reads the snapshots of this user's processes on this host. False: no such folder. */
 bool records_read_runtime(struct records *records);
-/* Folders of snapshots, below RUNTIME_FOLDERS (base/runtime.h). Reader and process may differ in
- * environment, so every folder counts. NULL: no such folder, or not private to this user. */
-const char *records_runtime_folder(unsigned int number);
 /* A sentence if a folder with a usual name is not used; NULL: none. */
 const char *records_refused_folder(void);
 /* Reads up to `size` bytes from the start of the file, and returns their number. */
@@ -84,9 +81,5 @@ int64_t record_rank(const struct record *record);
 /* True if the process serves no request (peerpin observe). */
 bool record_observes(const struct record *record);
 const char *record_end_name(enum record_end end);
-
-/* Cleans the texts of `json`. NULL: it is a record of this schema version. Otherwise the reason
- * (record_check.c). */
-const char *record_check(json_t *json);
 
 #endif

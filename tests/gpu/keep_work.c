@@ -5,7 +5,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 
-#include "sim/work.h"
+#include "sim/freed.h"
 #include "statistic.h"
 
 #define BLOCKS	   16 /* of the GPU's 100 and more processors */

@@ -30,7 +30,7 @@ EXTRA_DIST += tests/intercept/check_aarch64 tests/intercept/traps/traps_list.sh 
 
 # A libibverbs of the oldest and of the newest known version, and one of an unknown version.
 verbs_sources = tests/intercept/verbs/libibverbs.h tests/intercept/verbs/kernel.c tests/intercept/verbs/provider.c \
-	src/sim/adapter_alone.c src/sim/adapter_library.c src/sim/adapter_faults.c src/sim/adapter_statistics.c
+	src/sim/adapter_alone.c src/sim/adapter_library.c src/sim/adapter_faults.c
 # Like the real libibverbs, it calls its own functions through the dynamic linker.
 verbs_cflags = $(AM_CFLAGS) -fsemantic-interposition
 verbs_ldflags = -shared -version-info 1:0:0 -rpath /nowhere -Wl,--version-script=tests/intercept/verbs/version_

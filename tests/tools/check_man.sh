@@ -187,7 +187,7 @@ references_exist() {
 	each 'pages that the pages refer to exist' 18 is_page < <(for page in "${pages[@]}"; do
 		sed -nE 's/\\-/-/g; s/^\.BR (peerpin[a-z-]*) \(([137])\).*/\1.\2/p' "$page" | sort -u | sed "s|^|${page##*/} |"
 	done)
-	each 'hints lead to sections of man 7' 1 is_section < <(sed -nE "s/.*see ([A-Z ]+) in 'man 7 peerpin'.*/- \1/p" "$srcdir"/src/tools/hints.c)
+	each 'hints lead to sections of man 7' 1 is_section < <(sed -nE "s/.*see ([A-Z ]+) in 'man 7 peerpin'.*/- \1/p" "$srcdir"/src/tools/jobs.c)
 	each 'the doctor leads to headings that exist' 10 is_heading < <(grep -ohE '"docs/[^"]*"' \
 		"$srcdir"/src/tools/doctor/rules/*.def | tr -d '"' | sed 's/#/ /; / /!s/$/ -/' | sort -u)
 	each 'links of the documents lead to headings that exist' 10 is_heading < <(cd "$srcdir" &&

@@ -18,38 +18,36 @@ enum result { OK, NOT_NEEDED, UNKNOWN, WARN, FAIL };
 
 struct finding {
 	enum result result;
-	char *text;   /* one line: the observation */
-	char **fixes; /* one fix per cause: a command, or "ask your administrator: ..." */
+	char *text;	    /* one line: the observation */
+	const char **fixes; /* one fix per cause: a command, or "ask your administrator: ..." */
 	unsigned int fix_count;
 	bool undecided; /* fixes are dropped: the need for the missing part is unknown */
 	struct group {	/* items with one text, not yet in `text` */
 		enum result result;
-		char *words, *items;
+		const char *words;
+		char *items;
 	} groups[GROUPS_MAX];
 	unsigned int group_count;
 };
 
+/* Texts last until texts_free(). */
+
 /* Replaces result and text. */
-void finding_set(struct finding *finding, enum result result, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
+void finding_set(struct finding *finding, enum result result, const char *text);
 /* Raises the result if it is lower, and appends to the text behind "; ". */
-void finding_add(struct finding *finding, enum result result, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
+void finding_add(struct finding *finding, enum result result, const char *text);
 /* Reports what readings imply for an item (NULL: for the host). A measurement outranks it: with
  * `measured`, the words of one that shows otherwise (proof_of), the text ends with them, the result
  * is OK, and the fix is left out. */
 void finding_implied(struct finding *finding, const char *item, const char *measured,
-		     enum result result, const char *fix, const char *format, ...)
-	__attribute__((format(printf, 6, 7)));
+		     enum result result, const char *fix, const char *text);
 /* OK: another part of the host serves. */
 void finding_forgive(struct host *host, struct finding *finding);
 /* finding_add for one GPU, adapter or pair. Items with equal text and result are merged: "GPU0
  * GPU1 dma-buf; GPU2 nothing". */
-void finding_item(struct finding *finding, enum result result, const char *item, const char *format,
-		  ...) __attribute__((format(printf, 4, 5)));
+void finding_item(struct finding *finding, enum result result, const char *item, const char *text);
 /* Adds the fix of one cause. A fix with identical text is added once. */
-void finding_fix(struct finding *finding, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
+void finding_fix(struct finding *finding, const char *fix);
 /* Text with all items. NULL: nothing was added. */
 const char *finding_text(struct finding *finding);
 
@@ -60,16 +58,15 @@ const char *result_name(enum result result);
  * otherwise, as in finding_implied; NOT NEEDED: method `other` reaches every GPU; FAIL: it does
  * not; UNKNOWN: undecidable here. NULL: no fix. */
 void finding_without(struct host *host, struct finding *finding, const char *measured,
-		     enum method other, const char *fix, const char *format, ...)
-	__attribute__((format(printf, 6, 7)));
+		     enum method other, const char *fix, const char *missing);
 
-/* BAR1 of a GPU: facts_gpu.c. */
+/* BAR1 of a GPU: facts.c. */
 struct bar1 {
 	long long bytes, used; /* 0: unknown */
 	bool unassigned;       /* by the firmware */
 };
 struct bar1 bar1_of(struct host *host, const struct gpu *gpu);
-/* Records job/ from the statistics in a file or folder: facts_limits.c. False: there are none. */
+/* Records job/ from the statistics in a file or folder: facts.c. False: there are none. */
 bool job_record(struct host *host, const char *path);
 
 /* ---- words of several rules ---- */

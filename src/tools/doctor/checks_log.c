@@ -73,7 +73,7 @@ void check_log(struct host *host, struct finding *finding)
 		if (count[i])
 			finding_implied(finding, NULL, measured, WARN,
 					strncmp(fix, "fix_", 4) ? fix : host_value(host, fix),
-					"%s, %u time%s (the last: %s)", causes[i].words, count[i],
-					count[i] == 1 ? "" : "s", last[i]);
+					text_of("%s, %u time%s (the last: %s)", causes[i].words,
+						count[i], count[i] == 1 ? "" : "s", last[i]));
 	}
 }

@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/doctor/meaning.h"
-#include "tools/doctor/facts.h"
+#include "tools/doctor/rules.h"
 #include "tools/units.h"
 
 #define LARGE_PER_GIB 16
@@ -76,9 +75,10 @@ static void checks_probe_report_times(const struct times *times, const char *met
 	if (small.least > 0)
 		by_small = text_of("%s 2 MiB %s ms", *by_large ? "," : "",
 				   checks_probe_range(small, 2));
-	finding_add(finding, OK, "%s %s%s%s",
-		    times->count > 2 ? text_of("%u pairs", times->count) : times->pairs, method,
-		    by_large, by_small);
+	finding_add(finding, OK,
+		    text_of("%s %s%s%s",
+			    times->count > 2 ? text_of("%u pairs", times->count) : times->pairs,
+			    method, by_large, by_small));
 }
 
 /* ---- pairs ---- */
@@ -130,15 +130,14 @@ static void checks_probe_report_failure(struct host *host, const struct gpu *gpu
 		}
 		if (!failure)
 			continue;
-		finding_item(finding, result, pair_name(gpu, adapter), "%s fails: %s%s%s",
-			     method_name(method), failure, *meaning->words ? ", " : "",
-			     meaning->words);
-		finding_fix(finding, "%s",
-			    adapter->software ? FIX_HARDWARE
-			    : strstr(failure, "cuMemGetHandleForAddress")
-				    ? host_value(host, "fix_no_export")
-			    : meaning->fix ? meaning->fix
-					   : host_value(host, "fix_peermem"));
+		finding_item(finding, result, pair_name(gpu, adapter),
+			     text_of("%s fails: %s%s%s", method_name(method), failure,
+				     *meaning->words ? ", " : "", meaning->words));
+		finding_fix(finding, adapter->software ? FIX_HARDWARE
+				     : strstr(failure, "cuMemGetHandleForAddress")
+					     ? host_value(host, "fix_no_export")
+				     : meaning->fix ? meaning->fix
+						    : host_value(host, "fix_peermem"));
 	}
 }
 
@@ -153,8 +152,8 @@ static void checks_probe_report_data_loss(struct host *host, const struct gpu *g
 		if (!broken)
 			continue;
 		finding_item(finding, FAIL, pair_name(gpu, adapter),
-			     "%s registers memory, but data does not arrive: %s",
-			     method_name(method), broken);
+			     text_of("%s registers memory, but data does not arrive: %s",
+				     method_name(method), broken));
 		finding_fix(finding, "peerpin doctor --only acs,iommu,path --verbose");
 	}
 }
@@ -188,10 +187,11 @@ static void checks_probe_report_skipped(struct host *host, const struct gpu *gpu
 	EACH_ADAPTER(host, adapter)
 		skipped |= checks_probe_was_skipped(host, gpu, adapter);
 	if (skipped)
-		finding_implied(finding, NULL, NULL, UNKNOWN, host_value(host, "fix_limit"),
-				"%s was not tried with each adapter: %s", gpu->label, NO_TIME);
+		finding_implied(
+			finding, NULL, NULL, UNKNOWN, host_value(host, "fix_limit"),
+			text_of("%s was not tried with each adapter: %s", gpu->label, NO_TIME));
 	else if (!works && level != SUPPORT_NO)
-		finding_add(finding, UNKNOWN, "%s was not tried", gpu->label);
+		finding_add(finding, UNKNOWN, text_of("%s was not tried", gpu->label));
 }
 
 /* ---- all pairs ---- */

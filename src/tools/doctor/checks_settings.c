@@ -13,6 +13,7 @@
 #include <strings.h>
 
 #include "tools/doctor/rules.h"
+#include "tools/units.h"
 
 /* The value of a variable, and the words that its test compares. */
 struct value {
@@ -298,11 +299,8 @@ static bool checks_settings_warn(struct host *host, const struct setting *settin
 	if (!setting->turns_off || !setting->turns_off(&value) ||
 	    (setting->harmless != METHODS && method_suffices(host, setting->harmless)))
 		return false;
-	finding_add(finding, WARN, "%s=%s: %s", setting->variable, text, setting->words);
-	if (setting->fix)
-		finding_fix(finding, "%s", setting->fix);
-	else
-		finding_fix(finding, "unset %s", setting->variable);
+	finding_add(finding, WARN, text_of("%s=%s: %s", setting->variable, text, setting->words));
+	finding_fix(finding, setting->fix ? setting->fix : text_of("unset %s", setting->variable));
 	return true;
 }
 
@@ -320,7 +318,7 @@ void check_settings(struct host *host, struct finding *finding)
 		if (i + 1 < SETTINGS && !strcmp(variable, settings[i + 1].variable))
 			continue;
 		if (!warned)
-			finding_add(finding, OK, "%s=%s", variable, value);
+			finding_add(finding, OK, text_of("%s=%s", variable, value));
 		warned = false;
 	}
 }

@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 #include "base/kernel.h"
-#include "tools/doctor/host_internal.h"
+#include "tools/doctor/host.h"
 #include "tools/units.h"
 
 #define NS_OF_MS 1000000ull

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/doctor/host_internal.h"
+#include "tools/doctor/host.h"
 #include "tools/doctor/diagnosis.h"
 #include "tools/doctor/rules.h"
 #include "tools/output_file.h"
@@ -193,7 +193,7 @@ static void doctor_doubt(struct host *host, struct finding *finding)
 	char *refused = host_take_refused(host);
 
 	if (refused && finding->result == OK)
-		finding_add(finding, UNKNOWN, "%s cannot be read", refused);
+		finding_add(finding, UNKNOWN, text_of("%s cannot be read", refused));
 }
 
 static void doctor_check(struct diagnosis *diagnosis, unsigned int which)

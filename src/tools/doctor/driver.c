@@ -6,18 +6,22 @@
  * beside those of host.h:
  *
  *   cuda/N/ended            end of that GPU's child; cuda/N/output: its output (child.h)
+ *   cuda/nvml/ended         end of the child that called NVIDIA's management library, which is
+ *                           optional
  */
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/doctor/cuda_calls.h"
-#include "tools/doctor/host_internal.h"
+#include "tools/doctor/calls.h"
+#include "tools/doctor/host.h"
 
 /* GPUs without persistence mode may take seconds to start. */
 #define START_SECONDS 20
+#define NVML_SECONDS  10
 
 #define LENGTH	     ((size_t)2 << 20)
 #define PCIE_MAPPING 1ULL /* CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE */
@@ -252,6 +256,89 @@ static void driver_query_device(struct host *host)
 	CUDA(cuDevicePrimaryCtxRelease_v2, current_device);
 }
 
+/* ---- NVIDIA's management library ---- */
+
+typedef struct nvmlDevice_st *nvml_device;
+
+struct bar1_memory {
+	unsigned long long total, free, used;
+};
+
+#define NVML_CALLS(CALL)                                                                           \
+	CALL(nvmlInit_v2, (void))                                                                  \
+	CALL(nvmlDeviceGetHandleByPciBusId_v2, (const char *pci, nvml_device *device))             \
+	CALL(nvmlDeviceGetBAR1MemoryInfo, (nvml_device device, struct bar1_memory * memory))       \
+	CALL(nvmlDeviceGetMigMode, (nvml_device device, unsigned int *now, unsigned int *pending)) \
+	CALL(nvmlDeviceGetPersistenceMode, (nvml_device device, int *mode))                        \
+	CALL(nvmlDeviceGetVirtualizationMode, (nvml_device device, int *mode))                     \
+	CALL(nvmlDeviceGetRetiredPagesPendingStatus, (nvml_device device, int *pending))           \
+	CALL(nvmlDeviceGetRemappedRows,                                                            \
+	     (nvml_device device, unsigned int *corrected, unsigned int *uncorrected,              \
+	      unsigned int *pending, unsigned int *failed))
+
+static struct {
+#define CALL(name, parameters) int(*name) parameters;
+	NVML_CALLS(CALL)
+#undef CALL
+} nvml;
+
+/* 0: success; -1: NVML lacks the function. */
+#define NVML(call, ...) (child_does("%s", #call), nvml.call ? nvml.call(__VA_ARGS__) : -1)
+
+static bool nvml_load(void)
+{
+	void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+
+	if (!library)
+		return false;
+#define CALL(name, parameters) nvml.name = (__typeof__(nvml.name))dlsym(library, #name);
+	NVML_CALLS(CALL)
+#undef CALL
+	return true;
+}
+
+static void nvml_read_device(struct host *host, int64_t number, nvml_device device)
+{
+	unsigned int now, pending, corrected, uncorrected, rows = 0, failed;
+	int mode, pages = 0, known;
+	struct bar1_memory bar1;
+
+	if (NVML(nvmlDeviceGetBAR1MemoryInfo, device, &bar1) == 0)
+		host_record(host, reading_name("cuda/%d/bar1", (int)number), "%llu %llu",
+			    bar1.total, bar1.used);
+	if (NVML(nvmlDeviceGetMigMode, device, &now, &pending) == 0)
+		host_record(host, reading_name("cuda/%d/mig", (int)number), "%u", now);
+	if (NVML(nvmlDeviceGetPersistenceMode, device, &mode) == 0)
+		host_record(host, reading_name("cuda/%d/persistence", (int)number), "%d", mode);
+	if (NVML(nvmlDeviceGetVirtualizationMode, device, &mode) == 0)
+		host_record(host, reading_name("cuda/%d/virtualization", (int)number), "%d", mode);
+	/* Older GPUs retire pages, newer GPUs remap rows. */
+	known = NVML(nvmlDeviceGetRetiredPagesPendingStatus, device, &pages) == 0;
+	known |= NVML(nvmlDeviceGetRemappedRows, device, &corrected, &uncorrected, &rows,
+		      &failed) == 0;
+	if (known)
+		host_record(host, reading_name("cuda/%d/ecc_pending", (int)number), "%d",
+			    pages || rows);
+}
+
+static void nvml_query(struct host *host)
+{
+	int64_t number, count = 0;
+	nvml_device device;
+	const char *pci;
+
+	if (!nvml_load() || NVML(nvmlInit_v2))
+		return;
+	host_number(host, &count, "cuda/count");
+	for (number = 0; number < count; number++) {
+		pci = host_text(host, "cuda/%d/pci", (int)number);
+		if (pci && NVML(nvmlDeviceGetHandleByPciBusId_v2, pci, &device) == 0)
+			nvml_read_device(host, number, device);
+	}
+}
+
+/* ---- the source ---- */
+
 void driver_fill(struct host *host)
 {
 	int64_t count = 0;
@@ -263,5 +350,5 @@ void driver_fill(struct host *host)
 		snprintf(prefix, sizeof(prefix), "cuda/%d/", current_device);
 		host_run_child(host, prefix, START_SECONDS, driver_query_device);
 	}
-	nvml_fill(host);
+	host_run_child(host, "cuda/nvml/", NVML_SECONDS, nvml_query);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* finding.c -- builds findings; table of the checks */
 #include <errno.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,15 +18,6 @@ const char *result_name(enum result result)
 
 	return names[result];
 }
-
-/* Sets TEXT to the printed arguments behind `format`. */
-#define PRINT(text, format)                                                                        \
-	do {                                                                                       \
-		va_list arguments;                                                                 \
-		va_start(arguments, format);                                                       \
-		text = text_print(format, arguments);                                              \
-		va_end(arguments);                                                                 \
-	} while (0)
 
 /* ---- lists of words ---- */
 
@@ -103,54 +93,43 @@ const char *finding_text(struct finding *finding)
 	return finding->text;
 }
 
-void finding_set(struct finding *finding, enum result result, const char *format, ...)
+void finding_set(struct finding *finding, enum result result, const char *text)
 {
-	char *text;
-
-	PRINT(text, format);
 	finding_text(finding);
-	finding->text = text;
+	finding->text = text_of("%s", text);
 	finding->result = result;
 }
 
-void finding_add(struct finding *finding, enum result result, const char *format, ...)
+void finding_add(struct finding *finding, enum result result, const char *text)
 {
-	char *text;
-
-	PRINT(text, format);
 	finding_text(finding);
 	finding_join(finding, result, text);
 }
 
 void finding_implied(struct finding *finding, const char *item, const char *measured,
-		     enum result result, const char *fix, const char *format, ...)
+		     enum result result, const char *fix, const char *text)
 {
-	char *text, *whole;
+	const char *whole = measured ? text_of("%s, but %s", text, measured) : text;
 
-	PRINT(text, format);
-	whole = text_of("%s%s%s", text, measured ? ", but " : "", measured ? measured : "");
 	if (item)
-		finding_item(finding, measured ? OK : result, item, "%s", whole);
+		finding_item(finding, measured ? OK : result, item, whole);
 	else
-		finding_add(finding, measured ? OK : result, "%s", whole);
+		finding_add(finding, measured ? OK : result, whole);
 	if (fix && !measured)
-		finding_fix(finding, "%s", fix);
+		finding_fix(finding, fix);
 }
 
-void finding_item(struct finding *finding, enum result result, const char *item, const char *format,
-		  ...)
+void finding_item(struct finding *finding, enum result result, const char *item, const char *text)
 {
 	struct group *group = finding->groups;
-	char *words;
 
-	PRINT(words, format);
 	while (group < finding->groups + finding->group_count &&
-	       (group->result != result || strcmp(group->words, words)))
+	       (group->result != result || strcmp(group->words, text)))
 		group++;
 	if (group == finding->groups + GROUPS_MAX)
 		group--; /* the last group takes the rest, with the worst result */
 	if (group == finding->groups + finding->group_count) {
-		*group = (struct group){ .result = result, .words = words };
+		*group = (struct group){ .result = result, .words = text };
 		finding->group_count++;
 	}
 	if (result > group->result)
@@ -167,12 +146,10 @@ void finding_forgive(struct host *host, struct finding *finding)
 	finding->result = OK;
 }
 
-void finding_fix(struct finding *finding, const char *format, ...)
+void finding_fix(struct finding *finding, const char *fix)
 {
 	unsigned int known = 0;
-	char *fix;
 
-	PRINT(fix, format);
 	while (known < finding->fix_count && strcmp(finding->fixes[known], fix))
 		known++;
 	if (finding->undecided || known < finding->fix_count)
@@ -198,29 +175,31 @@ static bool finding_has_hardware(struct host *host)
 }
 
 void finding_without(struct host *host, struct finding *finding, const char *measured,
-		     enum method other, const char *fix, const char *format, ...)
+		     enum method other, const char *fix, const char *missing)
 {
 	bool decided = finding_has_hardware(host), integrated = gpus_are_integrated(host);
-	char *refused = host_take_refused(host), *missing;
+	char *refused = host_take_refused(host);
+	enum result result = UNKNOWN;
+	const char *more = "; this host does not show whether it is needed";
 
-	PRINT(missing, format);
-	if (measured)
-		finding_set(finding, OK, "%s, but %s", missing, measured);
-	else if (integrated)
-		finding_set(finding, NOT_NEEDED, "%s; not needed, the GPU is integrated", missing);
-	else if (method_suffices(host, other))
-		finding_set(finding, NOT_NEEDED, "%s; not needed, %s works", missing,
-			    method_name(other));
-	else if (refused)
-		finding_set(finding, UNKNOWN, "%s, as far as readable: %s cannot be read", missing,
-			    refused);
-	else if (decided && !method_is_open(host, other))
-		finding_set(finding, FAIL, "%s", missing);
-	else
-		finding_set(finding, UNKNOWN, "%s; this host does not show whether it is needed",
-			    missing);
-	finding->undecided = finding->result == UNKNOWN || integrated;
+	if (measured) {
+		result = OK;
+		more = text_of(", but %s", measured);
+	} else if (integrated) {
+		result = NOT_NEEDED;
+		more = "; not needed, the GPU is integrated";
+	} else if (method_suffices(host, other)) {
+		result = NOT_NEEDED;
+		more = text_of("; not needed, %s works", method_name(other));
+	} else if (refused) {
+		more = text_of(", as far as readable: %s cannot be read", refused);
+	} else if (decided && !method_is_open(host, other)) {
+		result = FAIL;
+		more = "";
+	}
+	finding_set(finding, result, text_of("%s%s", missing, more));
+	finding->undecided = result == UNKNOWN || integrated;
 	if (fix && !measured)
-		finding_fix(finding, "%s", fix);
+		finding_fix(finding, fix);
 	host_note_refused(host, refused);
 }

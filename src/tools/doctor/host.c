@@ -11,7 +11,6 @@
 
 #include "base/kernel.h"
 #include "tools/doctor/child.h"
-#include "tools/doctor/host_internal.h"
 #include "tools/units.h"
 
 /* Names that begin with the prefix come from `fill`, on their first use. */

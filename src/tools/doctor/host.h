@@ -98,6 +98,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 struct host;
 
@@ -202,5 +203,34 @@ static inline const char *method_name(enum method method)
 
 /* Sizes of --deep's costs: 64 KiB to 1 GiB. */
 #define PROBE_COSTS 64 << 10, 1 << 20, 16 << 20, 256 << 20, 1 << 30
+
+/* ==== for the files that make and write readings ==== */
+
+/* ---- host.c ---- */
+
+/* Host without sources: an unrecorded reading is an error ENOENT. */
+struct host *host_empty(void);
+const char *host_root(const struct host *host);
+
+/* Sources of the live host: each records the readings of its prefix that exist. */
+void driver_fill(struct host *host);  /* driver.c: cuda/ */
+void verbs_fill(struct host *host);   /* verbs.c: verbs/ */
+void probe_fill(struct host *host);   /* probe.c: probe/ */
+void program_fill(struct host *host); /* program.c: program/ */
+
+/* ---- live.c ---- */
+
+/* Reads a file, a folder, a link or a pseudo path of this machine, and records the reading. */
+void live_read(struct host *host, const char *name);
+
+/* ---- record.c ---- */
+
+#define RECORD_FIRST_LINE "# peerpin doctor: readings of a host, version 1"
+
+void record_write_all(FILE *file, struct host *host);
+
+/* Records all readings of a text written by record_write_all. False: malformed text; *line is
+ * the line of the error. */
+bool record_parse(struct host *host, char *text, unsigned int *line);
 
 #endif

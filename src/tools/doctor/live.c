@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* live.c -- reads files, folders, links, and facts of the process
+/* live.c -- reads files, folders, links, facts of the process, commands' output
  *
  * A system root of a test hides everything outside that root.
  */
@@ -16,7 +16,8 @@
 #include <unistd.h>
 
 #include "base/text.h"
-#include "tools/doctor/host_internal.h"
+#include "tools/doctor/child.h"
+#include "tools/doctor/host.h"
 #include "tools/units.h"
 
 #define FILE_MAX (64 << 10) /* longer files are cut */
@@ -259,6 +260,72 @@ static void live_read_log(struct host *host, const char *name, const char *rest)
 	free(kept);
 	free(log);
 }
+
+/* ---- external commands ---- */
+
+#define WORDS	 16
+#define TEXT_MAX (1 << 20)
+#define SECONDS	 5 /* of a command */
+
+/* Command of the next child, set before the fork. */
+static char *command_words[WORDS + 1];
+
+/* Child only: discards stderr. Exit status 127: no such command. */
+static void command_exec(struct host *host)
+{
+	(void)host;
+	dup2(STDIN_FILENO, STDERR_FILENO); /* /dev/null */
+	unsetenv("LD_PRELOAD");
+	if (command_words[0])
+		execvp(command_words[0], command_words);
+	_exit(127);
+}
+
+/* Keeps only lines with `word`; "" keeps all. */
+static const char *command_keep_lines(char *text, const char *word)
+{
+	char *kept = NULL, *rest = NULL;
+
+	for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+		if (strstr(line, word))
+			list_append(&kept, "\n", line);
+	}
+	return kept ? kept : "";
+}
+
+/* Runs "LINE" or "LINE | grep WORD" without a shell. Records the output, or only its lines with
+ * WORD. */
+static void command_read(struct host *host, const char *name, const char *line)
+{
+	char *command = text_of("%s", line), *pipe_sign = strstr(command, " | grep ");
+	const char *word = pipe_sign ? pipe_sign + strlen(" | grep ") : "";
+	struct child child = { .host = host,
+			       .seconds = SECONDS,
+			       .output = zeroed(1, TEXT_MAX + 1),
+			       .output_size = TEXT_MAX };
+	char *rest = NULL;
+	int error;
+
+	if (pipe_sign)
+		*pipe_sign = '\0';
+	for (unsigned int i = 0; i < WORDS; i++)
+		command_words[i] = strtok_r(i ? NULL : command, " ", &rest);
+	error = child_run(&child, command_exec);
+	if (error) {
+		host_record_error(host, name, error, "%s", child.call);
+	} else if (!strncmp(child.end, "timeout", 7)) {
+		host_record_error(host, name, ETIMEDOUT, "it did not end in time");
+	} else if (!strcmp(child.end, "exit 127")) {
+		host_record_error(host, name, ENOENT, "%s", "");
+	} else if (strcmp(child.end, "ok")) {
+		host_record_error(host, name, EIO, "%s", child.end);
+	} else {
+		host_record(host, name, "%s", command_keep_lines(child.output, word));
+	}
+	free(child.output);
+}
+
+/* ---- all readings ---- */
 
 static void live_read_variable(struct host *host, const char *name, const char *variable)
 {

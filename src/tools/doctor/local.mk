@@ -8,13 +8,10 @@ if HAVE_JANSSON
 pkglibexec_PROGRAMS += src/tools/peerpin-doctor
 src_tools_peerpin_doctor_SOURCES = $(doctor_host) $(doctor_readers) \
 	src/tools/doctor/machine.h src/tools/doctor/machine.c src/tools/doctor/methods.c \
-	src/tools/doctor/meaning.h src/tools/doctor/meaning.c \
 	src/tools/doctor/checks.h src/tools/doctor/doctor_checks.def src/tools/doctor/finding.c \
 	src/tools/doctor/rules.h src/tools/doctor/rules.c src/tools/doctor/values.c src/tools/doctor/readings.def src/tools/doctor/words.def \
-	src/tools/doctor/facts.h src/tools/doctor/facts.def src/tools/doctor/scopes.def src/tools/doctor/facts.c src/tools/doctor/facts_gpu.c src/tools/doctor/facts_rdma.c \
-	src/tools/doctor/facts_limits.c src/tools/doctor/facts_path.c $(doctor_rules) \
-	src/tools/doctor/checks_probe.c  src/tools/doctor/checks_settings.c \
-	   src/tools/doctor/checks_log.c \
+	src/tools/doctor/facts.def src/tools/doctor/scopes.def src/tools/doctor/facts.c $(doctor_rules) \
+	src/tools/doctor/checks_probe.c src/tools/doctor/checks_settings.c src/tools/doctor/checks_log.c \
 	src/tools/doctor/diagnosis.h src/tools/doctor/conclusion.c \
 	src/tools/doctor/print.c src/tools/doctor/costs.c src/tools/doctor/merge.c src/tools/doctor/json.c $(tools_records) src/tools/output_file.h src/tools/output_file.c src/tools/doctor/doctor.c
 src_tools_peerpin_doctor_CPPFLAGS = $(doctor_cppflags)

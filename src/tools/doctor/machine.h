@@ -113,6 +113,20 @@ bool every_gpu_works(struct host *host);
 /* True unless some GPU has no support for this method with every adapter. */
 bool method_is_open(struct host *host, enum method method);
 
+/* ---- meanings of failed calls ---- */
+
+/* The words fit a table cell; the fix is a command. report/errors.def has full sentences for the
+ * library's log: change both together. */
+struct meaning {
+	const char *call;  /* part of the call's name; "": any */
+	const char *error; /* part of the error's name; "": any */
+	const char *words; /* "": print call and error only */
+	const char *fix;   /* NULL: the value fix_peermem */
+};
+
+/* Meaning of "CALL ERROR", the probe's format. Never NULL. */
+const struct meaning *meaning_of(const char *failure);
+
 /* ---- facts shared by several checks ---- */
 
 enum flavour { FLAVOUR_NONE, FLAVOUR_OPEN, FLAVOUR_PROPRIETARY, FLAVOUR_UNKNOWN };

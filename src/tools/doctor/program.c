@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
-#include "tools/doctor/host_internal.h"
+#include "tools/doctor/host.h"
 #include "tools/doctor/libraries.h"
 #include "tools/program_file.h"
 #include "tools/units.h"

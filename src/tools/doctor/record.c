@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/plain_text.h"
-#include "tools/doctor/host_internal.h"
+#include "tools/doctor/host.h"
 #include "tools/units.h"
 
 static const struct {

@@ -226,7 +226,7 @@ static void rules_report_without(const struct subject *subject, const struct row
 
 	finding_without(subject->host, finding,
 			row->measured ? value_of(subject, row->measured) : NULL, row->other, fix,
-			"%s", text);
+			text);
 	if (before > finding->result)
 		finding->result = before;
 }
@@ -248,9 +248,9 @@ static void rules_report(const struct subject *subject, const struct row *row)
 			text = text_of("%s; not needed, %s works", text, spare);
 		finding_implied(finding, subject->item,
 				row->measured ? value_of(subject, row->measured) : NULL,
-				spare ? NOT_NEEDED : row->result, fix, "%s", text);
+				spare ? NOT_NEEDED : row->result, fix, text);
 	} else if (fix) {
-		finding_fix(finding, "%s", fix);
+		finding_fix(finding, fix);
 	}
 }
 

@@ -65,6 +65,10 @@ struct fact {
 	const char *(*compute)(const struct subject *subject);
 };
 extern const struct fact facts[];
+/* checks_probe.c */
+const char *facts_probe_tried(const struct subject *subject);
+int64_t
+facts_probe_lost_bytes(const struct subject *subject); /* GPU memory that did not come back */
 
 /* Moves to the next subject. False: none is left. */
 #define SCOPE(name) bool next_##name(struct subject *subject);

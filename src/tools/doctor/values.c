@@ -10,18 +10,22 @@
 
 /* ---- parsers ---- */
 
-typedef const char *parser(const struct reading *reading, const char *argument);
+/* From the text of a reading without an error. */
+typedef const char *parser(const char *text, const char *argument);
 
-static const char *parse_text(const struct reading *reading, const char *argument)
+#define PARSER(name)                                                                               \
+	static const char *parse_##name(const char *text,                                          \
+					__attribute__((unused)) const char *argument)
+
+PARSER(text)
 {
-	(void)argument;
-	return reading_text(reading);
+	return text;
 }
 
 /* The number of a line "NAME: 3", or "NAME 3". */
-static const char *parse_line(const struct reading *reading, const char *argument)
+PARSER(line)
 {
-	const char *at = reading->error ? NULL : strstr(reading->text, argument), *end;
+	const char *at = strstr(text, argument), *end;
 
 	if (!at)
 		return NULL;
@@ -32,38 +36,35 @@ static const char *parse_line(const struct reading *reading, const char *argumen
 }
 
 /* The last component of a path. */
-static const char *parse_base(const struct reading *reading, const char *argument)
+PARSER(base)
 {
-	const char *slash = reading->error ? NULL : strrchr(reading->text, '/');
+	const char *slash = strrchr(text, '/');
 
-	(void)argument;
 	return slash ? slash + 1 : NULL;
 }
 
 /* The text before a separator; without one, the whole. */
-static const char *parse_before(const struct reading *reading, const char *argument)
+PARSER(before)
 {
-	const char *end = reading->error ? NULL : strstr(reading->text, argument);
+	const char *end = strstr(text, argument);
 
-	return end ? text_of("%.*s", (int)(end - reading->text), reading->text)
-		   : reading_text(reading);
+	return end ? text_of("%.*s", (int)(end - text), text) : text;
 }
 
 /* The text behind a separator; without one, the whole. */
-static const char *parse_behind(const struct reading *reading, const char *argument)
+PARSER(behind)
 {
-	const char *at = reading->error ? NULL : strstr(reading->text, argument);
+	const char *at = strstr(text, argument);
 
-	return at ? at + strlen(argument) : reading_text(reading);
+	return at ? at + strlen(argument) : text;
 }
 
 /* The first line that starts so, and is not empty. */
-static const char *parse_starting(const struct reading *reading, const char *argument)
+PARSER(starting)
 {
-	const char *at = reading_text(reading);
 	char line[128];
 
-	while (host_line(&at, line, sizeof(line))) {
+	while (host_line(&text, line, sizeof(line))) {
 		if (*line && !strncmp(line, argument, strlen(argument)))
 			return text_of("%s", line);
 	}
@@ -71,9 +72,9 @@ static const char *parse_starting(const struct reading *reading, const char *arg
 }
 
 /* The word with this number, from 0; the first is "ok". */
-static const char *parse_field(const struct reading *reading, const char *argument)
+PARSER(field)
 {
-	const char *at = reading->error || strncmp(reading->text, "ok ", 3) ? "" : reading->text;
+	const char *at = strncmp(text, "ok ", 3) ? "" : text;
 
 	for (int i = atoi(argument); i; i--) {
 		at += strcspn(at, " ");
@@ -82,39 +83,31 @@ static const char *parse_field(const struct reading *reading, const char *argume
 	return *at ? text_of("%.*s", (int)strcspn(at, " "), at) : NULL;
 }
 
-static const char *parse_version(const struct reading *reading, const char *argument)
+PARSER(version)
 {
-	const char *at =
-		reading->error ? NULL : reading->text + strcspn(reading->text, "0123456789");
-
-	(void)argument;
-	return at ? text_of("%.*s", (int)strspn(at, "0123456789."), at) : NULL;
+	text += strcspn(text, "0123456789");
+	return text_of("%.*s", (int)strspn(text, "0123456789."), text);
 }
 
-static const char *parse_lower(const struct reading *reading, const char *argument)
+PARSER(lower)
 {
-	char *copy = reading->error ? NULL : text_of("%s", reading->text);
+	char *copy = text_of("%s", text);
 
-	(void)argument;
-	for (char *at = copy; at && *at; at++)
+	for (char *at = copy; *at; at++)
 		*at = (char)tolower((unsigned char)*at);
 	return copy;
 }
 
 /* The end of a probe process, if it is not normal. */
-static const char *parse_lost(const struct reading *reading, const char *argument)
+PARSER(lost)
 {
-	(void)argument;
-	return reading->error || !strcmp(reading->text, "ok") ? NULL : end_words(reading->text);
+	return strcmp(text, "ok") ? end_words(text) : NULL;
 }
 
-/* A device attribute: a driver older than the attribute lacks the feature. */
-static const char *parse_attribute(const struct reading *reading, const char *argument)
+/* A device attribute. */
+PARSER(attribute)
 {
-	(void)argument;
-	if (reading->error)
-		return strstr(reading->text, "INVALID_VALUE") ? "0" : NULL;
-	return text_of("%d", atoi(reading->text));
+	return text_of("%d", atoi(text));
 }
 
 /* ---- tables ---- */
@@ -173,7 +166,12 @@ const char *value_of(const struct subject *subject, const char *name)
 	bool known = false;
 
 	if (reading) {
-		text = readings[i].parse(reading, readings[i].argument);
+		text = reading->error ? NULL
+				      : readings[i].parse(reading->text, readings[i].argument);
+		/* A driver older than the attribute lacks the feature. */
+		if (reading->error && readings[i].parse == parse_attribute &&
+		    strstr(reading->text, "INVALID_VALUE"))
+			text = "0";
 		if (!text)
 			host_noting(subject->host, reading);
 		return text;

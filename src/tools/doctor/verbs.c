@@ -15,8 +15,8 @@
 #include <sys/mman.h>
 
 #include "base/kernel.h"
-#include "tools/doctor/host_internal.h"
-#include "tools/doctor/verbs_calls.h"
+#include "tools/doctor/host.h"
+#include "tools/doctor/calls.h"
 
 #define LIST_SECONDS	5
 #define ADAPTER_SECONDS 10
