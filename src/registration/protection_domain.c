@@ -122,7 +122,7 @@ void registration_count_leaked(void)
 {
 	const struct protection_domain *owner;
 
-	if (pthread_mutex_trylock(&registration_mutex))
+	if (!registration_try_lock())
 		return;
 	for (const struct adapter *adapter = adapters; adapter; adapter = adapter->next) {
 		LIST_FOREACH(owner, &adapter->owners, in_adapter)
