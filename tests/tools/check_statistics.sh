@@ -236,8 +236,10 @@ without_a_folder() {
 		# Files of 100 recently killed processes almost fill the file system.
 		same 'what is left is not let grow where there is little room' '64 PID.stats' "$(with unshare -rm bash -c '
 			mount -t tmpfs -o size=16m none "$1" && mkdir -m 700 "$1/peerpin" && cd "$1/peerpin" || exit
-			space=$(printf %x "$(stat -L -c %i /proc/self/ns/pid)")
-			for i in {1..100}; do head -c 150000 /dev/zero >"999999$i-$space.stats"; done
+			"$2" allocated=1 _exit
+			own=$(echo *.stats)
+			rm "$own"
+			for i in {1..100}; do head -c 150000 /dev/zero >"999999$i-${own#*-}"; done
 			"$2" allocated=3 _exit
 			echo "$(find . -name "999999*" | wc -l) $(find . -name "*.stats" ! -name "999999*" -printf PID.stats)"' \
 			- "$tmp/run" "$client" 2>&1)"
