@@ -25,7 +25,6 @@ tools_records = src/tools/records.h src/tools/records.c \
 # Records as jobs, with their hints.
 tools_jobs = src/tools/jobs.h src/tools/jobs.c src/tools/findings.def src/tools/findings.h src/tools/findings.c src/tools/hints.def
 
-include src/tools/doctor/readers.mk
 include src/tools/doctor/local.mk
 EXTRA_DIST += src/tools/page.html src/tools/page.css
 if HAVE_JANSSON

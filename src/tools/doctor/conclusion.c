@@ -2,7 +2,7 @@
 /* conclusion.c -- the verdict: does GPUDirect RDMA work, and if not or degraded, why */
 #include <string.h>
 
-#include "tools/doctor/diagnosis.h"
+#include "tools/doctor/checks.h"
 #include "tools/units.h"
 
 /* Number of shown checks with this result. */

@@ -2,7 +2,7 @@
 /* costs.c -- the costs of registrations that --deep measured, and the time that hits save */
 #include <stdio.h>
 
-#include "tools/doctor/diagnosis.h"
+#include "tools/doctor/checks.h"
 #include "tools/units.h"
 
 static const size_t sizes[] = { PROBE_COSTS };

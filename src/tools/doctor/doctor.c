@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "tools/doctor/host.h"
-#include "tools/doctor/diagnosis.h"
+#include "tools/doctor/checks.h"
 #include "tools/doctor/rules.h"
 #include "tools/output_file.h"
 #include "tools/units.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/plain_text.h"
-#include "tools/doctor/diagnosis.h"
+#include "tools/doctor/checks.h"
 #include "tools/units.h"
 
 /* Readings may hold any bytes. jansson escapes control characters below U+0020 on output. Others,

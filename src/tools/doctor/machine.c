@@ -95,41 +95,26 @@ static enum ports machine_better_ports(enum ports one, enum ports other)
 								: PORTS_INACTIVE;
 }
 
-static enum ports machine_ports_of_sysfs(struct host *host, const char *name)
+/* Port states of sysfs for the ports in `list`; NULL: those of libibverbs, from port 1 on, for
+ * hidden sysfs or a simulated adapter: "4: ACTIVE", "ACTIVE InfiniBand". */
+static enum ports machine_ports_of(struct host *host, const char *name, const char *list)
 {
-	const char *list = machine_text_or_empty(host_read(host, CLASS "/%s/ports/", name));
-	enum ports ports = *list ? PORTS_INACTIVE : PORTS_UNKNOWN;
+	enum ports ports = PORTS_INACTIVE;
+	const struct reading *state;
 	char port[16];
+	int count = 0;
 
-	for (const char *at = list; host_line(&at, port, sizeof(port));) {
-		const struct reading *state =
-			host_read(host, CLASS "/%s/ports/%s/state", name, port);
-
+	for (; list ? host_line(&list, port, sizeof(port)) : count < PORTS_MAX; count++) {
+		state = list ? host_read(host, CLASS "/%s/ports/%s/state", name, port)
+			     : host_read(host, "verbs/%s/port/%d", name, count + 1);
+		if (!list && state->error == ENOENT)
+			break;
 		ports = machine_better_ports(ports, state->error ? PORTS_UNKNOWN
 						    : strstr(state->text, "ACTIVE")
 							    ? PORTS_ACTIVE
 							    : PORTS_INACTIVE);
 	}
-	return ports;
-}
-
-/* libibverbs' port states, for hidden sysfs or a simulated adapter: "ACTIVE InfiniBand". Port
- * numbers start at 1. */
-static enum ports machine_ports_of_verbs(struct host *host, const char *name)
-{
-	enum ports ports = PORTS_UNKNOWN;
-
-	for (int port = 1; port <= PORTS_MAX; port++) {
-		const struct reading *state = host_read(host, "verbs/%s/port/%d", name, port);
-		enum ports now = state->error			      ? PORTS_UNKNOWN
-				 : !strncmp(state->text, "ACTIVE", 6) ? PORTS_ACTIVE
-								      : PORTS_INACTIVE;
-
-		if (state->error == ENOENT)
-			break;
-		ports = port == 1 ? now : machine_better_ports(ports, now);
-	}
-	return ports;
+	return count ? ports : PORTS_UNKNOWN;
 }
 
 /* A software adapter has a parent (network interface), or a name that starts with rxe or siw. */
@@ -152,9 +137,10 @@ static void machine_add_adapter(struct host *host, const char *name)
 	end = strrchr(adapter->path, '/');
 	machine_copy(adapter->pci, sizeof(adapter->pci), end ? end + 1 : "");
 	adapter->node = machine_node(host_read(host, CLASS "/%s/device/numa_node", name));
-	adapter->ports = machine_ports_of_sysfs(host, name);
+	adapter->ports = machine_ports_of(
+		host, name, machine_text_or_empty(host_read(host, CLASS "/%s/ports/", name)));
 	if (adapter->ports != PORTS_ACTIVE) {
-		enum ports by_verbs = machine_ports_of_verbs(host, name);
+		enum ports by_verbs = machine_ports_of(host, name, NULL);
 
 		adapter->ports = by_verbs == PORTS_UNKNOWN ? adapter->ports : by_verbs;
 	}

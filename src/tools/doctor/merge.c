@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/doctor/diagnosis.h"
+#include "tools/doctor/checks.h"
 #include "tools/units.h"
 
 struct merge_hosts {

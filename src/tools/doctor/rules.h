@@ -70,10 +70,18 @@ const char *facts_probe_tried(const struct subject *subject);
 int64_t
 facts_probe_lost_bytes(const struct subject *subject); /* GPU memory that did not come back */
 
-/* Moves to the next subject. False: none is left. */
-#define SCOPE(name) bool next_##name(struct subject *subject);
-#include "tools/doctor/scopes.def"
-#undef SCOPE
+/* Scopes (EACH): move to the next subject. False: none is left. */
+bool next_host(struct subject *subject);
+bool next_gpu(struct subject *subject);
+bool next_adapter(struct subject *subject);
+bool next_device(struct subject *subject); /* a GPU or an adapter on the PCI bus */
+bool next_pair(struct subject *subject);   /* a GPU, and the adapter that it uses */
+bool next_closer(struct subject *subject); /* an adapter closer to a GPU than that one */
+bool next_port(struct subject *subject);
+bool next_uverbs(struct subject *subject);
+bool next_cgroup(struct subject *subject);  /* a limit of this cgroup or one above */
+bool next_preload(struct subject *subject); /* a library of LD_PRELOAD, or of /etc/ld.so.preload */
+bool next_proved_pair(struct subject *subject); /* a pair that the probe proved: checks_probe.c */
 
 static inline const char *truth(bool is)
 {
