@@ -26,7 +26,7 @@ dist_doc_DATA = README.md CHANGELOG.md SUPPORT.md SECURITY.md
 docsdir = $(docdir)/docs
 dist_docs_DATA = docs/README.md docs/quickstart.md docs/deployment.md docs/worth.md docs/observe.md \
 	docs/troubleshooting.md docs/keep.md docs/limits.md docs/memory-ordering.md docs/hardware.md \
-	docs/performance.md docs/stats.schema.json docs/report.schema.json
+	docs/performance.md docs/how-it-works.svg docs/stats.schema.json docs/report.schema.json
 performancedir = $(docdir)/docs/performance
 dist_performance_DATA = docs/performance/worth.svg
 supportdir = $(docdir)/docs/support

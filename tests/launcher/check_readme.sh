@@ -75,7 +75,7 @@ mkdir "$tmp/batch" "$tmp/spool"
 cp "$tmp/job/app" "$tmp/batch"
 deployment=$here/../../docs/deployment.md
 sed -n '/^#!.bin.bash/,/^```/p' "$deployment" | sed '$d' >"$tmp/batch/script"
-matches 'deployment: the job script' '*2*hits*8 processes*requests *' "$(cd "$tmp/batch" && SLURM_JOB_ID=7 bash script 2>&1)"
+matches 'deployment: the job script' '*requests *hits*8 processes*requests  *56  *' "$(cd "$tmp/batch" && SLURM_JOB_ID=7 bash script 2>&1)"
 sed -n "s|^PEERPIN_STATS_FILE = /var/spool/peerpin|PEERPIN_STATS_FILE = $tmp/spool|p" "$deployment" >"$tmp/site.conf"
 export PEERPIN_CONFIG_FILE=$tmp/site.conf
 for job in 7 8; do SLURM_JOB_ID=$job "$tmp/bin/peerpin" "$client" allocated=1 free exit >/dev/null 2>&1; done

@@ -73,6 +73,8 @@ tables_are_explained() {
 		sed -n 's/^CONFIG[A-Z_]*(.*"\(PEERPIN_[A-Z_]*\)".*/\1/p' "$srcdir/src/base/config.def" |
 			missing docs/man/peerpin.1
 	)"
+	same 'CHANGELOG has every setting that is gone' '' "$(sed -nE 's/^GONE\("([A-Z_]*)".*/\1/p' "$srcdir/src/base/config.def" |
+		while IFS= read -r words; do grep -q "$words" "$srcdir/CHANGELOG.md" || echo "$words"; done)"
 	same 'every check of the doctor' '' "$(sed -n 's/^CHECK("\([^"]*\)".*/\1/p' "$srcdir"/src/tools/doctor/rules/*.def |
 		missing "$(page_of doctor)")"
 	same 'no other check' '' "$(plain "$(page_of doctor)" | sed -n '/^\.SH CHECKS/,/^\.SH PRIVILEGES/p' | grep -A1 '^\.TP' | sed -n 's/^\.B //p' |
