@@ -122,7 +122,6 @@ static inline void lock_drop(pthread_mutex_t *lock)
 	pthread_mutex_unlock(lock);
 }
 
-#ifndef NDEBUG
 /* The calling thread as glibc stores it in each mutex that it takes: after _Fork or clone() another
  * number than the kernel's. */
 static inline int lock_owner(void)
@@ -135,9 +134,13 @@ static inline int lock_owner(void)
 	pthread_mutex_unlock(&own);
 	return owner;
 }
-#endif
 
-#define assert_held(lock)                                                                          \
-	assert(__atomic_load_n(&(lock)->__data.__owner, __ATOMIC_RELAXED) == lock_owner())
+/* True if the calling thread has the lock: a signal handler may have interrupted it there. */
+static inline bool lock_is_held(const pthread_mutex_t *lock)
+{
+	return __atomic_load_n(&lock->__data.__owner, __ATOMIC_RELAXED) == lock_owner();
+}
+
+#define assert_held(lock) assert(lock_is_held(lock))
 
 #endif

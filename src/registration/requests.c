@@ -846,9 +846,7 @@ static void requests_count_served(enum service service)
  * requests for several mappings. */
 static void requests_count_use(struct serving *serving, struct domain *domain, struct entry *entry)
 {
-	if (serving->spans)
-		return;
-	if (!choice_count_request(&serving->allocation, entry))
+	if (serving->spans || !choice_count_request(&serving->allocation, entry))
 		return;
 	serving->first = true;
 	if (domain_count_requested(domain, serving->allocation.size))
