@@ -112,7 +112,6 @@ static inline bool own_thread_is_done(void)
 	return __builtin_expect(process_is_exiting(), 0) && own_thread_here;
 }
 
-#ifndef NDEBUG
 /* The calling thread as glibc stores it in each mutex that it takes: after _Fork or clone() another
  * number than the kernel's. */
 static inline int lock_owner(void)
@@ -125,9 +124,13 @@ static inline int lock_owner(void)
 	pthread_mutex_unlock(&own);
 	return owner;
 }
-#endif
 
-#define assert_held(lock)                                                                          \
-	assert(__atomic_load_n(&(lock)->__data.__owner, __ATOMIC_RELAXED) == lock_owner())
+/* True if the calling thread has the lock: a signal handler may have interrupted it there. */
+static inline bool lock_is_held(const pthread_mutex_t *lock)
+{
+	return __atomic_load_n(&lock->__data.__owner, __ATOMIC_RELAXED) == lock_owner();
+}
+
+#define assert_held(lock) assert(lock_is_held(lock))
 
 #endif

@@ -30,16 +30,6 @@ void registration_lock(void)
 	pthread_mutex_lock(&registration_mutex);
 }
 
-/* pthread_mutex_trylock() is a function of libpthread in an older glibc. A handler of exit() in a
- * thread that has the lock finds it taken; of another thread's, it waits at most for the end. */
-bool registration_try_lock(void)
-{
-	if (__atomic_load_n(&registration_mutex.__data.__lock, __ATOMIC_RELAXED))
-		return false;
-	registration_lock();
-	return true;
-}
-
 void registration_unlock(void)
 {
 	const char *to_log = failed;

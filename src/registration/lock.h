@@ -20,9 +20,6 @@ void registration_failed(const char *invariant) __attribute__((cold));
 void registration_lock(void);
 void registration_unlock(void);
 
-/* False: a thread has the lock, perhaps the calling one, in a frame below. */
-bool registration_try_lock(void);
-
 /* registration_sleep(): waits, without the lock, for the next registration_wake() of any thread.
  * May return early. No region may be in the caller's list of ended ones (region_end.h). */
 void registration_wake(void);

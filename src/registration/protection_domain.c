@@ -122,8 +122,9 @@ void registration_count_leaked(void)
 {
 	const struct protection_domain *owner;
 
-	if (!registration_try_lock())
+	if (lock_is_held(&registration_mutex))
 		return;
+	registration_lock();
 	for (const struct adapter *adapter = adapters; adapter; adapter = adapter->next) {
 		LIST_FOREACH(owner, &adapter->owners, in_adapter)
 			protection_domain_count_leaked(owner);

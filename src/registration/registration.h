@@ -79,8 +79,8 @@ void registration_await_worker(void);
  * verbs. */
 void registration_log_selection(void);
 
-/* At exit: counts client MRs that were not deregistered as leaked. Does nothing while the lock is
- * held: a signal handler may have interrupted its owner. Calls neither CUDA nor verbs. */
+/* At exit: counts client MRs that were not deregistered as leaked. Does nothing in a signal
+ * handler that interrupted the thread with the lock held. Calls neither CUDA nor verbs. */
 void registration_count_leaked(void);
 
 /* The kernel created a protection domain. `pd` stays usable until registration_pd_closed().

@@ -743,7 +743,7 @@ struct serving {
 	bool go;	       /* work is queued */
 	bool parts_only;       /* a longer range than the request's did not fit, or failed */
 	bool again;	       /* after a wait */
-	bool repeated;	       /* the client has requested the allocation before */
+	bool first;	       /* request for the allocation in the domain */
 	uint64_t waited_since; /* 0: no wait */
 	uint64_t waited;       /* ns, of all waits */
 	bool enabled;
@@ -846,11 +846,10 @@ static void requests_count_served(enum service service)
  * requests for several mappings. */
 static void requests_count_use(struct serving *serving, struct domain *domain, struct entry *entry)
 {
-	if (serving->spans)
+	if (serving->spans || !choice_count_request(&serving->allocation, entry))
 		return;
-	if (!choice_count_request(&serving->allocation, entry))
-		serving->repeated = true;
-	else if (domain_count_requested(domain, serving->allocation.size))
+	serving->first = true;
+	if (domain_count_requested(domain, serving->allocation.size))
 		serving->go |= background_queue_domain(domain);
 }
 
@@ -948,7 +947,7 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 		return outcome;
 	*keys = region->keys;
 	callers_serve(miss.domain->owner->caller);
-	if (serving->repeated)
+	if (!serving->spans && !serving->first)
 		callers_find(miss.domain->owner->caller, FINDING_repeated, 1, 0, 0);
 	if (look == MISSING && !serving->spans)
 		entry_end_parts(miss.domain, entry, region, &serving->ending);

@@ -63,7 +63,7 @@ has 'a command behind observe' peer-program "$(offered peerpin observe peer-pro)
 # The options of the table of settings, and those of the command.
 same 'options' "$({
 	"$config" --options
-	printf '%s\n' --sim --sim=driver --dry-run --print-env --help --help=settings --version
+	printf '%s\n' --sim --sim=driver --top --dry-run --print-env --help --help=settings --version
 } | sort -u | tr '\n' ' ')" "$(offered peerpin --)"
 same 'the beginning of an option' '--pin-limit= ' "$(offered peerpin --pin)"
 has 'an option behind an option' --preregister= "$(offered peerpin --verify --pr)"
