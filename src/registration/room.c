@@ -200,7 +200,7 @@ void room_leave(struct region *region)
 }
 
 /* Few steps approximate the order well: within 2 % of the registrations with the exact order
- * (tests/unit/check_pin_limit). */
+ * (tests/unit/check_registration). */
 #define MOVE_STEPS 8
 
 /* Moves the region near the end, behind regions used before it. */
