@@ -21,7 +21,7 @@ void registration_lock(void);
 void registration_unlock(void);
 
 /* registration_sleep(): waits, without the lock, for the next registration_wake() of any thread.
- * May return early. No region may be in the caller's list of ended ones (region_end.h). */
+ * May return early. No region may be in the caller's list of ended ones (region.h). */
 void registration_wake(void);
 void registration_sleep(void);
 

@@ -172,7 +172,7 @@ void room_release(struct region *region)
 /* ---- the order of evictions ---- */
 
 /* Few steps approximate the order well: within 5 % of the registrations with the exact order
- * (tests/unit/check_pin_limit). */
+ * (tests/unit/check_registration). */
 #define MOVE_STEPS 8
 
 /* Inserts the region near the end, behind regions used before it. */

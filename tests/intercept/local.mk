@@ -194,8 +194,7 @@ check_LTLIBRARIES += tests/intercept/auditor.la
 tests_intercept_auditor_la_SOURCES = tests/intercept/traps/auditor.c
 tests_intercept_auditor_la_LDFLAGS = -module -shared -avoid-version -rpath /nowhere
 tests_intercept_with_forms_SOURCES = tests/intercept/traps/with_forms.c tests/intercept/traps/forms.h \
-	tests/intercept/traps/forms_exported.c tests/intercept/traps/forms_kept_apart.c \
-	tests/intercept/traps/forms_in_time.c
+	tests/intercept/traps/forms_kept_apart.c tests/intercept/traps/forms_in_time.c
 tests_intercept_with_forms_LDADD = tests/intercept/verbs/known/libibverbs.la src/sim/libcuda.la -lpthread -ldl
 tests_intercept_with_mpi_SOURCES = tests/intercept/traps/with_mpi.c
 tests_intercept_with_mpi_LDADD = tests/intercept/libmpi_hook.la src/sim/libcuda.la -ldl

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The simulated adapter's data plane. A new program is one line of this list.
 PLANE_CHECKS = \
-	tests/plane/check_channels \
 	tests/plane/check_queues
 if HAVE_VERBS
 if HAVE_CHECK

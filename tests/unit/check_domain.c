@@ -17,33 +17,6 @@
 
 CASE(sync, .set_up = set_up_eager);
 
-TEST(sync, access_flags_that_the_kernel_refuses_make_no_domain)
-{
-	struct registration_keys keys;
-	unsigned int attempts;
-
-	begin(HOME, BLOCK);
-	standin_fail_with(-EINVAL);
-	ck_assert(!ask_in(&pd, 0, HOME, 4096, IBV_ACCESS_REMOTE_WRITE, &keys));
-	attempts = standin_attempts();
-	for (uint64_t i = 1; i < 9; i++)
-		begin(HOME + 2 * i * BLOCK, BLOCK);
-	ck_assert_uint_eq(standin_attempts(), attempts);
-}
-
-TEST(sync, a_request_registers_no_other_memory)
-{
-	count_own_pins();
-	for (uint64_t i = 0; i < 4; i++)
-		begin(HOME + 2 * i * BLOCK, BLOCK);
-	ck_assert_uint_ne(ask(0, HOME, BLOCK), 0);
-	ck_assert_uint_eq(own_pins, 1);
-	await("registrations_background", 3);
-	begin(HOME + 8 * BLOCK, BLOCK);
-	ck_assert_uint_eq(own_pins, 2);
-	ck_assert_uint_eq(standin_registered(), 5);
-}
-
 /* The rescan comes between the record and the event. */
 TEST(sync, an_allocation_during_a_rescan_is_registered_before_it_returns)
 {

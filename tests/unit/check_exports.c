@@ -113,57 +113,6 @@ TEST(exports, a_file_that_is_no_export_is_not_known)
 	ck_assert(!memory_find_export(-1, &found));
 }
 
-/* ---- mappings ---- */
-
-/* The key of a served request by a dma-buf; 0: forwarded. */
-static uint32_t key_by_dma_buf(int handle, bool pcie, uint64_t address)
-{
-	struct registration_request request = request_in(&pd, handle, address, SMALL, RIGHTS);
-	struct registration_keys keys;
-
-	request.dma_buf = true;
-	request.pcie = pcie;
-	request.youngest = memory_youngest();
-	return registration_request(&request, &keys) ? keys.lkey : 0;
-}
-
-/* A hit takes other ways than the first request. */
-TEST(exports, a_region_of_one_mapping_serves_no_request_of_the_other)
-{
-	uint32_t pcie, plain;
-
-	begin(HOME, SMALL);
-	pcie = key_by_dma_buf(0, true, HOME);
-	plain = ask(1, HOME, SMALL);
-	ck_assert(pcie && plain && pcie != plain);
-	ck_assert_uint_eq(key_by_dma_buf(2, false, HOME), plain);
-	ck_assert_uint_eq(key_by_dma_buf(3, true, HOME), pcie);
-	ck_assert_uint_eq(ask(4, HOME, SMALL), plain);
-	ck_assert_uint_eq(standin_registered(), 2);
-	/* The flag is no access flag of a client. */
-	ck_assert(!ask_in(&pd, 5, HOME, SMALL, RIGHTS | DOMAIN_PCIE,
-			  &(struct registration_keys){ 0 }));
-	ck_assert_uint_eq(statistics_get(forwarded_flags), 1);
-	end(HOME);
-	ck_assert_uint_eq(standin_registered(), 0);
-}
-
-static bool hits(int handle, int access)
-{
-	struct registration_request request = request_in(&pd, handle, HOME, SMALL, access);
-	struct registration_keys keys;
-
-	return registration_hit(&request, &keys);
-}
-
-TEST(exports, a_request_by_address_has_no_hit_in_a_region_over_pcie)
-{
-	begin(HOME, SMALL);
-	ck_assert(key_by_dma_buf(0, true, HOME));
-	ck_assert(!hits(1, RIGHTS) && !hits(2, RIGHTS | DOMAIN_PCIE));
-	ck_assert(ask(3, HOME, SMALL) && hits(4, RIGHTS));
-}
-
 /* ---- many exports ---- */
 
 /* A new file, of an inode that no other file has had. */

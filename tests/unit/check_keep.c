@@ -12,40 +12,6 @@ static void set_up(void)
 
 CASE(keep, .set_up = set_up);
 
-static void keep_at(uint64_t base, uint64_t size)
-{
-	allocate(base, size);
-	ck_assert(keeps(base));
-}
-
-/* ---- requests ---- */
-
-TEST(keep, freed_memory_serves_the_next_equal_request)
-{
-	keep_at(HOME, 5000);
-	ck_assert(!is_found(HOME));
-	ck_assert_uint_eq(reuse(5000), HOME);
-	ck_assert(is_found(HOME));
-	ck_assert_uint_eq(reuse(5000), 0);
-	ck_assert_uint_eq(gpu.frees, 0);
-	ck_assert_uint_eq(statistics_get(kept), 1);
-	ck_assert_uint_eq(statistics_get(reused), 1);
-	ck_assert_uint_eq(statistics_get(frees), 1);
-	ck_assert_uint_eq(statistics_get(allocations), 2);
-	ck_assert_uint_eq(statistics_get(kept_bytes), 0);
-	ck_assert_uint_eq(statistics_get(kept_bytes_peak), 5000);
-}
-
-TEST(keep, the_last_freed_is_reused_first)
-{
-	for (unsigned int i = 0; i < 4; i++)
-		allocate(HOME + i * BLOCK, 4096);
-	for (unsigned int i = 0; i < 4; i++)
-		ck_assert(keeps(HOME + (i ^ 1) * BLOCK));
-	for (unsigned int i = 4; i--;)
-		ck_assert_uint_eq(reuse(4096), HOME + (i ^ 1) * BLOCK);
-}
-
 /* Far more sizes than bins: requests that share a bin with kept memory differ from it in one
  * field. */
 TEST(keep, memory_in_the_bin_of_another_request_is_told_apart)
@@ -70,126 +36,6 @@ TEST(keep, memory_in_the_bin_of_another_request_is_told_apart)
 		require(reuse_request(ALLOCATION_HOST, 0, i) == HOME + i * 8192);
 }
 
-TEST(keep, a_context_gets_its_own_memory_only)
-{
-	keep_at(HOME, 4096);
-	enter(&second);
-	ck_assert_uint_eq(reuse(4096), 0);
-	enter(NULL);
-	ck_assert_uint_eq(reuse(4096), 0);
-	enter(&first);
-	ck_assert_uint_eq(reuse(4096), HOME);
-}
-
-TEST(keep, host_memory_is_reused_for_equal_sizes_and_flags_only)
-{
-	allocate_host(HOME, 4096, 0);
-	allocate_host(HOME + BLOCK, 4096, 7);
-	allocate_host(HOME + 2 * BLOCK, 4096, KEEP_ALLOC_HOST);
-	for (unsigned int i = 0; i < 3; i++) {
-		ck_assert(!keeps(HOME + i * BLOCK));
-		ck_assert(keeps_host(HOME + i * BLOCK));
-	}
-	ck_assert_uint_eq(statistics_get(kept_host_bytes), 3 * 4096);
-	ck_assert_uint_eq(statistics_get(kept_bytes), 0);
-	ck_assert_uint_eq(reuse(4096), 0);
-	ck_assert_uint_eq(reuse_request(ALLOCATION_HOST, 7, 4095), 0);
-	ck_assert_uint_eq(reuse_request(ALLOCATION_HOST, KEEP_ALLOC_HOST, 4096), HOME + 2 * BLOCK);
-	ck_assert_uint_eq(reuse_request(ALLOCATION_HOST, 7, 4096), HOME + BLOCK);
-	ck_assert_uint_eq(reuse_request(ALLOCATION_HOST, 1, 4096), 0);
-	ck_assert_uint_eq(reuse_request(ALLOCATION_HOST, 0, 4096), HOME);
-	ck_assert_uint_eq(statistics_get(host_allocations), 6);
-	ck_assert_uint_eq(statistics_get(host_frees), 3);
-}
-
-/* Of the record at the address. */
-static uint64_t size_at(uint64_t address)
-{
-	struct allocation found;
-
-	return memory_find(address, &found) ? found.size : 0;
-}
-
-static const struct {
-	uint64_t kept, wanted;
-	bool fits;
-} cases[] = {
-	{ MIB + 2, MIB + 1, true },
-	{ 2 * MIB, MIB + 1, true },
-	{ 2 * MIB, MIB, false }, /* it would share a block */
-	{ MIB, MIB - 65535, true },
-	{ MIB, (640 << 10) + 1, true }, /* half more */
-	{ MIB, 640 << 10, false },
-	{ 96 << 10, 64 << 10, true },
-	{ 96 << 10, (64 << 10) - 4096, false },
-	{ 512, 1, true },
-	{ 1000, 513, true },
-	{ 1000, 1001, false },
-	{ 1024, 512, false },
-	{ 12288, 8192, true },
-	{ 12800, 8192, false },
-	{ 2 * MIB + 1, 2 * MIB, false }, /* another block */
-	{ 2 * MIB + 2, 2 * MIB + 1, true },
-	{ 2 * MIB + 1, 2 * MIB + 2, false },
-	{ 32 * MIB, 30 * MIB + 1, true },
-	{ 32 * MIB, 30 * MIB, false },
-};
-
-/* UCX sees no free of kept memory, and keeps base and length of its first use. */
-LOOP_TEST(keep, memory_for_which_the_driver_takes_as_much_is_reused_with_its_whole_length, 0,
-	  sizeof(cases) / sizeof(cases[0]))
-{
-	uint64_t kept = cases[_i].kept;
-
-	keep_at(HOME, kept);
-	ck_assert_uint_eq(reuse(cases[_i].wanted), cases[_i].fits ? HOME : 0);
-	if (!cases[_i].fits)
-		return;
-	ck_assert_uint_eq(standin_program_events.last_allocated.size, kept);
-	ck_assert_uint_eq(size_at(HOME + kept - 1), kept);
-	ck_assert_uint_eq(keep_visible(HOME + kept - 1), HOME + kept - 1);
-	ck_assert(keeps(HOME));
-	ck_assert_uint_eq(keep_visible(HOME + kept - 1), KEEP_ABSENT);
-	ck_assert_uint_eq(reuse(kept), HOME);
-	ck_assert_uint_eq(gpu.frees, 0);
-}
-
-/* _i: of the same number of blocks, or small memory of half more. */
-LOOP_TEST(keep, the_smallest_serves_and_of_these_the_last_freed, 0, 2)
-{
-	static const uint64_t sizes[][4] = { { 4 * MIB, 3 * MIB + 512, 3 * MIB, 3 * MIB + 512 },
-					     { 96 << 10, 80 << 10, 64 << 10, 80 << 10 } };
-	static const unsigned int order[] = { 2, 3, 1, 0 };
-
-	for (unsigned int i = 0; i < 4; i++)
-		keep_at(HOME + i * 8 * MIB, sizes[_i][i]);
-	for (unsigned int i = 0; i < 4; i++)
-		ck_assert_uint_eq(reuse(sizes[_i][2]), HOME + order[i] * 8 * MIB);
-	ck_assert_uint_eq(reuse(sizes[_i][2]), 0);
-}
-
-TEST(keep, a_size_beyond_all_addresses_is_left_to_the_driver)
-{
-	keep_at(HOME, 4 * MIB);
-	for (uint64_t less = 0; less < 8 * MIB; less += MIB / 2)
-		ck_assert_uint_eq(reuse(UINT64_MAX - less), 0);
-	ck_assert_uint_eq(reuse((uint64_t)1 << ADDRESS_BITS), 0);
-	ck_assert_uint_eq(reuse(0), 0);
-}
-
-/* ---- frees that are the driver's ---- */
-
-TEST(keep, a_free_that_the_driver_refuses_keeps_nothing)
-{
-	allocate(HOME, 4096);
-	ck_assert(!keeps(HOME + 1) && !keeps(HOME + BLOCK) && !keeps(0) && !keeps_host(HOME));
-	ck_assert_uint_eq(first.waits, 0);
-	ck_assert(keeps(HOME));
-	ck_assert(!keeps(HOME));
-	ck_assert_uint_eq(first.waits, 1);
-	ck_assert_uint_eq(statistics_get(kept), 1);
-}
-
 static bool inner_keeps;
 
 static void free_beside(void)
@@ -210,72 +56,6 @@ LOOP_TEST(keep, of_two_frees_of_an_address_one_succeeds, 0, 2)
 	ck_assert_uint_eq(statistics_get(kept), 1);
 	ck_assert_uint_eq(reuse(4096), HOME);
 	ck_assert_uint_eq(reuse(4096), 0);
-}
-
-TEST(keep, memory_in_doubt_or_of_another_kind_is_not_kept)
-{
-	static const struct {
-		enum allocation_kind kind;
-		CUcontext context;
-		bool described;
-	} of[] = {
-		{ ALLOCATION_DEVICE, &first, false },  { ALLOCATION_DEVICE, NULL, true },
-		{ ALLOCATION_MANAGED, &first, true },  { ALLOCATION_POOL, &first, true },
-		{ ALLOCATION_MAPPED, &first, true },   { ALLOCATION_SHARED, &first, true },
-		{ ALLOCATION_EXTERNAL, &first, true }, { ALLOCATION_PITCHED, &first, true },
-		{ ALLOCATION_HOST, &first, true }, /* registered with CUDA */
-	};
-
-	for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++) {
-		uint64_t base = HOME + i * BLOCK;
-
-		standin_allocate(base, 4096, of[i].context, true);
-		if (of[i].described)
-			standin_describe(base, 0, of[i].kind == ALLOCATION_HOST);
-		memory_allocated(of[i].kind, base, 4096);
-		ck_assert(is_found(base) && !keeps(base) && !keeps_host(base));
-	}
-	ck_assert_uint_eq(standin_program_events.freeing, 0);
-}
-
-static void set_up_verify(void)
-{
-	setenv("PEERPIN_VERIFY", "1", 1);
-	set_up();
-}
-
-CASE(verify, .set_up = set_up_verify);
-
-TEST(verify, memory_with_a_missed_free_is_not_kept)
-{
-	allocate(HOME, 4096);
-	standin_free(HOME);
-	standin_allocate(HOME, 4096, &first, true);
-	standin_describe(HOME, 0, false);
-	ck_assert(!keeps(HOME));
-}
-
-TEST(keep, a_context_that_cannot_free_keeps_nothing)
-{
-	keep_at(HOME + BLOCK, 512);
-	allocate(HOME, 4096);
-	gpu.version = 3010; /* today's calls are refused there */
-	ck_assert(!keeps(HOME));
-	ck_assert_uint_eq(reuse(512), 0);
-	gpu.version = 3020;
-	first.alive = false;
-	ck_assert_uint_eq(reuse(512), 0);
-	first.alive = true;
-	second.alive = false;
-	enter(&second);
-	ck_assert(!keeps(HOME));
-	standin_driver.cuCtxGetApiVersion = NULL;
-	enter(&first);
-	ck_assert(!keeps(HOME));
-	standin_driver.cuCtxGetApiVersion = get_version;
-	enter(NULL);
-	ck_assert(keeps(HOME));
-	ck_assert_uint_eq(depth, 0);
 }
 
 static void must_be_the_program_s_again(void)
@@ -303,16 +83,13 @@ static void refuse_another_call(void)
 	keep_retry(&refusal, 0, 0);
 }
 
-/* _i: a kernel failed, or another thread wants the memory by now. */
-LOOP_TEST(keep, after_a_wait_in_vain_the_driver_s_free_decides, 0, 2)
+/* Another thread wants the memory by now. */
+TEST(keep, after_a_wait_in_vain_the_driver_s_free_decides)
 {
 	struct allocation ended;
 
 	allocate(HOME, 4096);
-	if (_i)
-		gpu.in_wait = refuse_another_call;
-	else
-		gpu.wait_result = (CUresult)719;
+	gpu.in_wait = refuse_another_call;
 	ck_assert(!keeps(HOME));
 	must_be_the_program_s_again();
 	ck_assert_uint_eq(keep_visible(HOME), HOME);
@@ -341,96 +118,109 @@ TEST(keep, without_memory_for_an_entry_the_driver_s_free_decides)
 	must_be_the_program_s_again();
 }
 
-TEST(keep, a_capture_keeps_nothing_and_reuses_nothing)
+/* ---- records of kept memory ---- */
+
+/* The record at HOME, hidden or not. */
+static struct record *record(void)
 {
-	keep_at(HOME, 4096);
-	allocate(HOME + BLOCK, 4096);
-	captures_begun(captures_begin(), CUDA_SUCCESS);
-	ck_assert_uint_eq(reuse(4096), 0);
-	ck_assert(!keeps(HOME + BLOCK));
-	captures_ended();
-	ck_assert(keeps(HOME + BLOCK));
-	ck_assert_uint_eq(reuse(4096), HOME + BLOCK);
-	ck_assert_uint_eq(reuse(4096), HOME);
+	struct found found;
+
+	ck_assert(lookup(HOME, &found));
+	return found.record;
 }
 
-TEST(keep, after_the_end_of_keeping_a_free_releases_what_its_context_keeps)
+static struct allocation allocate_4096(void)
 {
-	static const uint64_t order[] = { HOME, HOME + 4 * BLOCK, HOME + 2 * BLOCK };
+	struct allocation allocation;
 
-	keep_at(HOME, 4096);
-	allocate(HOME + BLOCK, 4096);
-	allocate_host(HOME + 4 * BLOCK, 4096, 0);
-	ck_assert(keeps_host(HOME + 4 * BLOCK));
-	allocate_in(&second, HOME + 2 * BLOCK, 4096);
-	allocate_in(&second, HOME + 3 * BLOCK, 4096);
-	ck_assert(keeps(HOME + 2 * BLOCK));
-	keep_end();
-	ck_assert_uint_eq(keep_visible(HOME), KEEP_ABSENT);
-	ck_assert_uint_eq(reuse(4096), 0);
-	ck_assert(!keeps(HOME + BLOCK));
-	must_have_freed(2, order);
-	ck_assert(!keeps(HOME + 3 * BLOCK));
-	must_have_freed(3, order);
-}
-
-/* ---- exports of whole pages ---- */
-
-static const struct {
-	uint64_t address, size;
-	bool absent;
-} exports[] = {
-	{ 0, 4096, true },		 /* freed memory alone */
-	{ 0, 8192, false },		 /* the program has its second page */
-	{ 4096, 4096, false },		 /* bytes in its middle */
-	{ 8192, 4096, false },		 /* freed bytes, and no memory */
-	{ 4096 + 512, 512, true },	 /* behind the program's memory */
-	{ 16384, 4096, false },		 /* no memory: the driver decides */
-	{ 0, (uint64_t)1 << 47, false }, /* freed memory and the program's */
-	{ 0, 0, true },			 /* the driver refuses it at freed memory, too */
-	{ 4096, UINT64_MAX, false },	 /* no range */
-	{ 20480, 4096, false },		 /* the program's before freed memory of one bucket */
-};
-
-LOOP_TEST(keep, an_export_succeeds_if_the_program_has_any_byte_of_its_range, 0,
-	  sizeof(exports) / sizeof(exports[0]))
-{
 	allocate(HOME, 4096);
-	allocate(HOME + 4096, 512);
-	allocate(HOME + 4096 + 512, 3584);
-	allocate(HOME + 8192, 512);
-	allocate(HOME + 20480 + 1024, 512);
-	allocate(HOME + 20480 + 512, 512);
-	ck_assert(keeps(HOME) && keeps(HOME + 4096 + 512) && keeps(HOME + 20480 + 1024));
-	ck_assert_uint_eq(keep_exported(HOME + exports[_i].address, exports[_i].size),
-			  exports[_i].absent ? KEEP_ABSENT : HOME + exports[_i].address);
+	ck_assert(memory_find(HOME, &allocation));
+	return allocation;
 }
 
-TEST(keep, one_small_allocation_among_many_freed_ones_can_be_exported)
+TEST(keep, each_free_and_each_reuse_has_the_event_id_of_its_allocation)
 {
-	for (uint64_t i = 0; i < 4096; i++)
-		allocate(HOME + i * 512, 512);
-	for (uint64_t i = 0; i < 4096; i++)
-		ck_assert(i == 2777 || keeps(HOME + i * 512));
-	for (uint64_t page = 0; page < BLOCK; page += 4096)
-		ck_assert_uint_eq(keep_exported(HOME + page, 4096),
-				  page == 2777 * 512 / 4096 * 4096 ? HOME + page : KEEP_ABSENT);
-	ck_assert_uint_eq(keep_exported(HOME, BLOCK), HOME);
+	struct allocation *allocated = &standin_program_events.last_allocated;
+	struct allocation *freed = &standin_program_events.last_freeing;
+	struct allocation first_one = allocate_4096(), reused;
+	uint64_t id = first_one.id;
+
+	first_one.event_id = allocated->event_id;
+	ck_assert_uint_eq(first_one.event_id, id);
+	ck_assert(memory_is_visible(&first_one));
+	ck_assert(keeps(HOME));
+	ck_assert_uint_eq(freed->event_id, id);
+	ck_assert(!memory_is_visible(&first_one));
+	ck_assert(memory_is_live(&first_one));
+	ck_assert_uint_eq(reuse(4096), HOME);
+	reused = *allocated;
+	ck_assert_uint_eq(reused.id, id);
+	ck_assert_uint_gt(reused.event_id, id);
+	ck_assert(!reused.hidden);
+	ck_assert(memory_is_visible(&reused));
+	ck_assert(!memory_is_visible(&first_one));
+	ck_assert(keeps(HOME));
+	ck_assert_uint_eq(freed->event_id, reused.event_id);
+	ck_assert_uint_eq(reuse(4096), HOME);
+	ck_assert_uint_gt(allocated->event_id, reused.event_id);
+	ck_assert_uint_eq(standin_events.allocated, 1);
+	ck_assert_uint_eq(standin_events.freeing, 0);
+	ck_assert_uint_eq(standin_program_events.allocated, 3);
+	ck_assert_uint_eq(standin_program_events.freeing, 2);
+}
+
+TEST(keep, a_hidden_record_serves_no_query)
+{
+	struct allocation allocation = allocate_4096(), found;
+
+	ck_assert(load_acquire(&record()->traits) & TRAIT_DESCRIBED);
+	ck_assert(!table_is_address_hidden(HOME));
+	ck_assert(keeps(HOME));
+	ck_assert(!memory_find(HOME, &found));
+	ck_assert(!memory_find(HOME + 4095, &found));
+	ck_assert_uint_eq(load_acquire(&record()->traits) & TRAIT_DESCRIBED, 0);
+	ck_assert(table_is_address_hidden(HOME));
+	ck_assert(table_is_address_hidden(HOME + 4095));
+	ck_assert(!table_is_address_hidden(HOME + 4096));
+	ck_assert_uint_eq(load_acquire(&record()->traits) & TRAIT_RDMA_CAPABLE, 0);
+	ck_assert(memory_find_live(HOME, allocation.id, &found));
+	ck_assert(found.hidden && found.described && found.rdma_capable);
+	ck_assert_uint_eq(reuse(4096), HOME);
+	ck_assert(load_acquire(&record()->traits) & TRAIT_DESCRIBED);
+	ck_assert(!table_is_address_hidden(HOME));
+}
+
+TEST(keep, a_walk_returns_kept_memory_as_hidden_with_its_attributes)
+{
+	struct allocation batch[4], before = allocate_4096();
+	uint32_t cursor = 0;
+
+	allocate_in(&of_second_gpu, HOME + BLOCK, 4096);
+	ck_assert(keeps(HOME));
+	ck_assert_uint_eq(memory_next(&cursor, batch, 4), 2);
+	ck_assert_uint_eq(batch[0].base, HOME);
+	ck_assert(batch[0].hidden);
+	ck_assert(batch[0].rdma_capable && batch[0].accessible && batch[0].described);
+	ck_assert_uint_eq(batch[0].id, before.id);
+	ck_assert_int_eq(batch[0].kind, ALLOCATION_DEVICE);
+	ck_assert(!batch[1].hidden);
+	ck_assert_int_eq(batch[1].device, 1);
+}
+
+TEST(keep, memory_whose_free_the_driver_refused_is_kept_later)
+{
+	struct allocation ended = { 0 };
+
+	allocate_host(HOME, 4096, 4);
+	ck_assert(memory_freeing(FREE_HOST, HOME, &ended));
+	memory_free_refused(&ended);
+	ck_assert(keeps_host(HOME));
+	ck_assert_uint_eq(reuse_request(ALLOCATION_HOST, 4, 4096), HOME);
 }
 
 /* ---- settings ---- */
 
 CASE(settings);
-
-/* _i, a bit each: memory of the GPU, of the host. */
-LOOP_TEST(settings, each_limit_keeps_its_own_memory_alone, 1, 3)
-{
-	set_up_with(_i & 1 ? "64M" : "0", _i & 2 ? "64M" : "0");
-	allocate(HOME, 4096);
-	allocate_host(HOME + BLOCK, 4096, 0);
-	ck_assert(keeps(HOME) == (_i & 1));
-	ck_assert(keeps_host(HOME + BLOCK) == (_i >> 1));
-}
 
 /* _i: nothing is to be kept; a bypassing caller is found first. */
 LOOP_TEST(settings, nothing_is_kept, 0, 2)

@@ -47,61 +47,6 @@ static void end(void)
 	captures_ended();
 }
 
-TEST(wait, a_free_waits_for_the_context_of_the_memory)
-{
-	allocate(HOME, 4096);
-	allocate_in(&second, HOME + BLOCK, 4096);
-	ck_assert(keeps(HOME + BLOCK));
-	ck_assert_uint_eq(first.waits, 0);
-	ck_assert_uint_eq(second.waits, 1);
-	ck_assert_ptr_eq(stack[0], &first);
-	ck_assert_uint_eq(depth, 1);
-	ck_assert(keeps(HOME));
-	ck_assert_uint_eq(first.waits, 1);
-	ck_assert_uint_eq(gpu.events, 0);
-	ck_assert_uint_eq(gpu.probes, 0);
-	ck_assert_int_eq(capture_mode, CU_STREAM_CAPTURE_MODE_GLOBAL);
-}
-
-TEST(wait, it_sleeps_where_the_context_s_waits_sleep)
-{
-	allocate(HOME, 4096);
-	allocate(HOME + BLOCK, 4096);
-	ck_assert(keeps(HOME));
-	ck_assert_uint_eq(gpu.event_flags, CU_EVENT_DISABLE_TIMING);
-	gpu.flags = 0x10 | CU_CTX_SCHED_BLOCKING_SYNC;
-	ck_assert(keeps(HOME + BLOCK));
-	ck_assert_uint_eq(gpu.event_flags, CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC);
-}
-
-TEST(wait, a_driver_without_events_of_contexts_waits_in_a_free_of_own_memory)
-{
-	allocate_in(&second, HOME, 4096);
-	standin_driver.cuCtxRecordEvent = NULL;
-	ck_assert(keeps(HOME));
-	ck_assert_uint_eq(gpu.probes, 1);
-	ck_assert_uint_eq(second.waits, 1);
-	ck_assert_uint_eq(first.waits, 0);
-	ck_assert_uint_eq(depth, 1);
-	allocate(HOME + BLOCK, 4096);
-	gpu.wait_result = (CUresult)719; /* a kernel failed */
-	ck_assert(!keeps(HOME + BLOCK));
-	gpu.wait_result = CUDA_SUCCESS;
-	standin_driver.cuMemAlloc_v2 = NULL;
-	ck_assert(!keeps(HOME + BLOCK));
-	ck_assert(is_found(HOME + BLOCK));
-}
-
-TEST(wait, a_refused_record_leaves_no_event_and_own_memory_waits)
-{
-	allocate(HOME, 4096);
-	gpu.record_result = CUDA_ERROR_NOT_SUPPORTED;
-	ck_assert(keeps(HOME));
-	ck_assert_uint_eq(gpu.events, 0);
-	ck_assert_uint_eq(gpu.probes, 1);
-	ck_assert_uint_eq(first.waits, 1);
-}
-
 static void must_not_be_called(void)
 {
 	ck_abort_msg("an event is recorded during a capture");
@@ -188,28 +133,6 @@ TEST(wait, a_capture_waits_for_no_record_for_ever)
 	gpu.in_record = must_let_the_capture_begin;
 	ck_assert(keeps(HOME));
 	end();
-}
-
-TEST(wait, after_the_sign_of_a_capture_by_an_unknown_call_nothing_is_kept)
-{
-	allocate(HOME, 4096);
-	allocate(HOME + BLOCK, 4096);
-	gpu.record_result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-	ck_assert(keeps(HOME));
-	ck_assert_uint_eq(gpu.probes, 1);
-	captures_ended();
-	ck_assert(!keeps(HOME + BLOCK));
-	ck_assert(captures_may_be_open());
-	must_have_freed(1, (uint64_t[]){ HOME });
-}
-
-TEST(wait, an_end_without_a_begin_is_such_a_sign)
-{
-	allocate(HOME, 4096);
-	captures_ended();
-	captures_ended();
-	ck_assert(captures_may_be_open());
-	ck_assert(!keeps(HOME));
 }
 
 SUITE("keep_wait")

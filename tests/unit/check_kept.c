@@ -46,64 +46,6 @@ CASE(kept, .set_up = set_up);
 
 /* ---- limits ---- */
 
-TEST(kept, beyond_the_limit_the_least_recently_freed_is_released_first)
-{
-	const uint64_t order[] = { at(1), at(2), at(0) };
-
-	for (unsigned int i = 0; i < 4; i++)
-		keep_one(i, 2 * MIB);
-	for (unsigned int i = 4; i--;)
-		ck_assert_uint_eq(reuse(2 * MIB), at(i));
-	ck_assert(keeps(at(1)) && keeps(at(2)) && keeps(at(0)) && keeps(at(3)));
-	ck_assert_uint_eq(gpu.frees, 0);
-	keep_one(5, 6 * MIB);
-	must_have_freed(3, order);
-	ck_assert_uint_eq(statistics_get(kept_released), 3);
-	ck_assert_uint_eq(statistics_get(kept_bytes), 8 * MIB);
-}
-
-/* Its own latest memory, if there is more of others before than a free looks at: here 64. */
-LOOP_TEST(kept, a_free_releases_memory_of_its_own_context_alone, 0, 2)
-{
-	const uint64_t order[] = { at(100 + _i) };
-
-	for (unsigned int i = 0; i < (_i ? 64 : 1); i++)
-		keep_one_of(&second, i, 4096);
-	keep_one(100, 4 * MIB);
-	keep_one(101, 4 * MIB);
-	must_have_freed(1, order);
-	allocate_in(&second, at(102), 8 * MIB + 1);
-	ck_assert(!keeps(at(102)));
-	ck_assert_uint_eq(gpu.frees, 1);
-}
-
-TEST(kept, large_allocations_count_in_blocks_as_the_driver_counts_them)
-{
-	keep_one(0, MIB);
-	ck_assert_uint_eq(statistics_get(kept_bytes), MIB);
-	ck_assert_uint_eq(keep_free_bytes(), 0);
-	keep_one(1, MIB + 1);
-	ck_assert_uint_eq(statistics_get(kept_bytes), 3 * MIB);
-	ck_assert_uint_eq(keep_free_bytes(), 2 * MIB);
-	keep_one(2, 2 * MIB + 1);
-	ck_assert_uint_eq(statistics_get(kept_bytes), 7 * MIB);
-	ck_assert_uint_eq(keep_free_bytes(), 6 * MIB);
-	enter(&of_second_gpu);
-	ck_assert_uint_eq(keep_free_bytes(), 0);
-	enter(NULL);
-	ck_assert_uint_eq(keep_free_bytes(), 0);
-}
-
-TEST(kept, memory_larger_than_the_limit_is_not_kept)
-{
-	keep_one(0, 8 * MIB);
-	ck_assert(!keeps_or_ends_one(1, 8 * MIB + 1));
-	allocate_host(at(2), 2 * MIB + 1, 0);
-	ck_assert(!keeps_host(at(2)));
-	keep_one_of_host(3, 2 * MIB);
-	ck_assert_uint_eq(gpu.frees, 0);
-}
-
 TEST(kept, each_gpu_and_the_host_have_limits_of_their_own)
 {
 	struct CUctx_st high = { .device = 64, .alive = true }, higher = high;
@@ -217,26 +159,6 @@ TEST(worth, sizes_that_never_repeat_are_kept_until_16_were_released_more_than_re
 	ck_assert_uint_ge(kept_of(10), 3);
 }
 
-TEST(worth, frees_that_would_have_served_allocations_bring_a_size_back)
-{
-	const uint64_t order[] = { at(0), at(1) };
-
-	have_had(1024 * MIB);
-	keep_one(0, 256 * MIB);
-	keep_one(1, 256 * MIB - BLOCK);
-	must_have_freed(1, order); /* and the size is worth nothing */
-	for (int i = 0; i < 3; i++) {
-		ck_assert(!keeps_or_ends_one(2, 255 * MIB));
-		/* Larger than what was freed. */
-		ck_assert_uint_eq(reuse(255 * MIB + 1), 0);
-	}
-	ck_assert_uint_eq(gpu.frees, 1);
-	ck_assert_uint_eq(reuse(255 * MIB), 0);
-	keep_one(3, 255 * MIB);
-	must_have_freed(2, order);
-	ck_assert_uint_eq(reuse(255 * MIB), at(3));
-}
-
 /* _i: a program with half of a peak of 128 MiB, or that has little. */
 LOOP_TEST(worth, beyond_the_trial_only_what_is_reused_time_and_again_is_kept, 0, 2)
 {
@@ -273,89 +195,7 @@ TEST(worth, an_allocation_releases_nothing_and_the_next_free_what_is_beyond_half
 	must_have_freed(1, order);
 }
 
-TEST(worth, the_room_follows_each_allocation_and_each_end)
-{
-	struct allocation ended;
-
-	allocate(at(0), 64 * MIB);
-	allocate(at(1), 64 * MIB);
-	ck_assert_uint_eq(kept_room(0, 0), 64 * MIB);
-	ck_assert_uint_eq(kept_room(0, 64 * MIB), 96 * MIB + 32 * MIB);
-	ck_assert(keeps(at(0)));
-	ck_assert_uint_eq(kept_room(0, 0), 128 * MIB);
-	ck_assert_uint_eq(reuse(64 * MIB), at(0));
-	ck_assert_uint_eq(kept_room(0, 0), 64 * MIB);
-	ck_assert(memory_freeing(FREE_DEVICE, at(0), &ended));
-	ck_assert_uint_eq(kept_room(0, 0), 128 * MIB);
-	ck_assert(keeps(at(1)));
-	ck_assert(keep_release(0));
-	ck_assert_uint_eq(kept_room(0, 0), 192 * MIB);
-	ck_assert_uint_eq(kept_room(1, 0), 32 * MIB);
-	allocate_host(at(2), 64 * MIB, 0);
-	ck_assert_uint_eq(kept_room(0, 0), 192 * MIB);
-	ck_assert_uint_eq(kept_room(KEPT_HOST, 0), UINT64_MAX);
-}
-
 /* ---- releases ---- */
-
-TEST(kept, what_is_kept_somewhere_is_released_alone)
-{
-	const uint64_t order[] = { at(0), at(3), at(1), at(2) };
-
-	keep_one(0, 4096);
-	keep_one_of(&of_second_gpu, 1, 4096);
-	keep_one_of_host(2, 4096);
-	keep_one_of(&second, 3, 4096);
-	ck_assert(keep_release(0));
-	must_have_freed(2, order);
-	ck_assert(!keep_release(0));
-	ck_assert(keep_release(KEEP_DEVICES));
-	must_have_freed(3, order);
-	ck_assert(!keep_release(KEEP_DEVICES));
-	ck_assert(keep_release(KEEP_HOST));
-	must_have_freed(4, order);
-}
-
-/* Programs may end thousands of contexts, and keep thousands of allocations. */
-TEST(kept, the_end_of_a_context_makes_calls_for_its_own_memory_alone)
-{
-	for (unsigned int i = 0; i < 1000; i++)
-		keep_one_of(i % 2 ? &first : &second, i, 512);
-	gpu.pushes = 0;
-	keep_release_context(&of_second_gpu);
-	ck_assert_uint_eq(gpu.pushes + gpu.frees, 0);
-	keep_release_context(&second);
-	ck_assert_uint_eq(gpu.pushes, 500);
-	ck_assert_uint_eq(gpu.frees, 500);
-	for (unsigned int i = 0; i < 500; i++)
-		require(gpu.freed[i] == at(2 * i));
-}
-
-TEST(kept, memory_that_ended_with_its_context_is_forgotten)
-{
-	keep_one(0, 2 * MIB);
-	keep_one_of(&second, 1, 2 * MIB);
-	standin_free(at(1));
-	memory_end_unreported();
-	keep_forget_ended();
-	ck_assert_uint_eq(statistics_get(kept_bytes), 2 * MIB);
-	ck_assert_uint_eq(keep_free_bytes(), 2 * MIB);
-	keep_release_context(&second);
-	ck_assert_uint_eq(gpu.frees, 0);
-	ck_assert_uint_eq(reuse(2 * MIB), at(0));
-}
-
-/* Its address may hold other memory. */
-TEST(kept, memory_that_the_driver_no_longer_has_is_not_freed)
-{
-	keep_one(0, 4096);
-	standin_free(at(0));
-	standin_allocate(at(0), 4096, &second, true);
-	keep_release_context(&first);
-	ck_assert_uint_eq(gpu.frees, 0);
-	ck_assert_uint_eq(standin_events.freeing, 1);
-	ck_assert_uint_eq(statistics_get(kept_released), 0);
-}
 
 static void *look(void *released)
 {
@@ -446,62 +286,6 @@ static unsigned int calls(int device, uint64_t bytes)
 	} while (keep_retry(&refusal, device, bytes));
 	keep_settled(&refusal);
 	return number;
-}
-
-TEST(kept, a_refused_call_is_repeated_once_after_all_of_its_gpu_is_released)
-{
-	const uint64_t order[] = { at(0), at(1) };
-
-	keep_one(0, 4096);
-	keep_one_of(&second, 1, 4 * MIB);
-	keep_one_of(&of_second_gpu, 2, 4096);
-	keep_one_of_host(3, 4096);
-	ck_assert_uint_eq(calls(KEEP_CURRENT, 512), 2);
-	must_have_freed(2, order);
-	ck_assert_uint_eq(calls(KEEP_CURRENT, 512), 1);
-	enter(NULL);
-	ck_assert_uint_eq(calls(KEEP_CURRENT, 512), 1);
-	ck_assert_uint_eq(gpu.frees, 2);
-	ck_assert_uint_eq(calls(KEEP_DEVICES, 0), 2);
-	ck_assert_uint_eq(gpu.frees, 3);
-	ck_assert_uint_eq(calls(KEEP_HOST, 512), 2);
-	ck_assert_uint_eq(gpu.frees, 4);
-	/* All are settled, also calls that succeed at once. */
-	keep_settled(&(struct keep_refusal){ 0 });
-	keep_one(4, 4096);
-}
-
-TEST(kept, a_request_larger_than_what_could_come_back_releases_nothing)
-{
-	gpu.total = 7 * MIB;
-	allocate(at(1), 2 * MIB);
-	keep_one(0, 4 * MIB);
-	ck_assert_uint_eq(calls(0, 5 * MIB + 1), 1);
-	ck_assert_uint_eq(gpu.frees, 0);
-	ck_assert_uint_eq(calls(0, 5 * MIB), 2);
-	keep_one(0, 4 * MIB);
-	gpu.info_result = CUDA_ERROR_INVALID_VALUE; /* unknown */
-	ck_assert_uint_eq(calls(0, 5 * MIB + 1), 2);
-	ck_assert_uint_eq(gpu.frees, 2);
-}
-
-TEST(kept, while_a_refused_call_is_repeated_frees_keep_nothing_and_release_what_they_may)
-{
-	const uint64_t order[] = { at(0), at(4) };
-	struct keep_refusal refusal = { 0 };
-
-	gpu.total = MIB;
-	keep_one(0, 4096);
-	keep_one_of(&second, 1, 4096);
-	keep_one_of_host(2, 4096);
-	allocate(at(3), 4096);
-	refusal.ended = keep_releases_ended;
-	ck_assert(!keep_retry(&refusal, 0, 2 * MIB));
-	ck_assert(!keeps(at(3)));
-	must_have_freed(1, order);
-	keep_settled(&refusal);
-	ck_assert(keeps(at(3)));
-	ck_assert_uint_eq(gpu.frees, 1);
 }
 
 static _Atomic bool is_done;

@@ -17,7 +17,6 @@
 #include "registration_fixture.h"
 
 #define LIMIT 1000 /* of descriptors, but in tests of it */
-#define FILES (LIMIT / 16u)
 
 static CUresult device_result;
 static CUdevice current_device;
@@ -148,11 +147,6 @@ static void allocate(unsigned int block)
 	use(&pd, HOME + block * BLOCK, BLOCK, true);
 }
 
-static bool is_block_ready(unsigned int block)
-{
-	return is_ready(HOME + block * BLOCK, BLOCK);
-}
-
 /* Valgrind refuses a change of the hard limit. */
 static void limit_descriptors(rlim_t most)
 {
@@ -211,101 +205,6 @@ TEST(ready_exports, a_client_s_export_of_a_registered_range_is_another_descripto
 	ck_assert_uint_eq(standin_registrations(), 2);
 }
 
-static const struct {
-	int64_t before, behind;
-} others[] = { { -4096, 0 }, { 4096, 0 }, { 0, -4096 }, { 0, 4096 }, { -4096, 4096 } };
-
-LOOP_TEST(ready_exports, the_driver_exports_other_ranges, 0, 5)
-{
-	begin(HOME, BLOCK);
-	ck_assert(!is_ready(HOME - (uint64_t)others[_i].before,
-			    BLOCK + (uint64_t)(others[_i].before + others[_i].behind)));
-	ck_assert(is_ready(HOME, BLOCK));
-}
-
-/* The driver's answers then: other errors, or the end of a capture. */
-LOOP_TEST(ready_exports, the_driver_answers_without_a_context_of_the_device_and_in_captures, 0, 4)
-{
-	begin(HOME, BLOCK);
-	ck_assert(is_ready(HOME, BLOCK));
-	if (_i == 0)
-		device_result = CUDA_ERROR_INVALID_CONTEXT;
-	else if (_i == 1)
-		current_device = 1;
-	else if (_i == 2)
-		standin_driver.cuCtxGetDevice = NULL;
-	else
-		captures_begin();
-	ck_assert(!is_ready(HOME, BLOCK));
-}
-
-/* Each mapping has a domain, and a region there with a dma-buf of its own. */
-LOOP_TEST(ready_exports, a_dma_buf_of_the_other_mapping_is_not_the_answer, 0, 2)
-{
-	struct stat first, second;
-	unsigned int before;
-	int one, other;
-
-	if (_i) {
-		over_pcie = true;
-		allocate(1001);
-	}
-	before = open_dma_bufs();
-	begin(HOME, BLOCK);
-	ck_assert_uint_eq(open_dma_bufs(), before + (_i ? 2 : 1));
-	over_pcie = false;
-	one = export_of(HOME, BLOCK);
-	ck_assert_int_ge(one, 0);
-	over_pcie = true;
-	other = export_of(HOME, BLOCK);
-	ck_assert_int_eq(other >= 0, _i);
-	if (_i)
-		ck_assert(!fstat(one, &first) && !fstat(other, &second) &&
-			  first.st_ino != second.st_ino);
-}
-
-TEST(ready_exports, the_driver_exports_beside_bypassing_callers)
-{
-	begin(HOME, BLOCK);
-	ck_assert(is_ready(HOME, BLOCK));
-	memory_verify_always();
-	ck_assert(!is_ready(HOME, BLOCK));
-}
-
-/* The pages are those of the region as long as one of its allocations lives. */
-TEST(ready_exports, a_dma_buf_serves_until_the_last_allocation_of_its_pages_ends)
-{
-	struct found_export found;
-	int fd;
-
-	begin(HOME, 512);
-	begin(HOME + 1024, 512);
-	ck_assert_uint_eq(exported, 1);
-	ck_assert(is_ready(HOME, PAGE));
-	end(HOME);
-	ck_assert(is_ready(HOME, PAGE));
-	begin(HOME, 512);
-	fd = export_of(HOME, PAGE);
-	/* A request for the later allocation is served by it. */
-	ck_assert(fd >= 0 && memory_find_export(fd, &found));
-	ck_assert_uint_eq(found.youngest, memory_youngest());
-	ck_assert(!close(fd));
-	end(HOME + 1024);
-	ck_assert(is_ready(HOME, PAGE));
-	end(HOME);
-	ck_assert(!is_ready(HOME, PAGE));
-	ck_assert_uint_eq(open_dma_bufs(), 0);
-}
-
-TEST(ready_exports, the_range_is_the_pages_around_the_allocation)
-{
-	begin(HOME + 512, 3 * PAGE);
-	ck_assert(is_ready(HOME, 4 * PAGE));
-	ck_assert(!is_ready(HOME, GRANULE));
-	use(&pd, HOME + 512, 3 * PAGE, true);
-	ck_assert_uint_eq(standin_registrations(), 2);
-}
-
 /* As UCX: it exports, and registers by its dma-buf. */
 static void use_from(int fd, uint64_t address, uint64_t length)
 {
@@ -322,91 +221,10 @@ static void use_from(int fd, uint64_t address, uint64_t length)
 	require(registration_drop(request.client_mr));
 }
 
-/* ---- the end of a region ---- */
-
-static struct ibv_pd second_pd = { .context = DEVICE, .handle = 2 };
-
-static void end_by_free(void)
-{
-	end(HOME);
-}
-
-static void end_by_eviction(void)
-{
-	ck_assert(registration_evict(DEVICE, 100 * BLOCK));
-}
-
-static void end_with_pd(void)
-{
-	ck_assert(registration_pd_closing(&pd));
-}
-
-static void end_with_device(void)
-{
-	registration_context_closing(DEVICE);
-}
-
-static void (*const ends[])(void) = { end_by_free, end_by_eviction, end_with_pd, end_with_device };
-
-/* Before the deregistration, which the driver's free follows. */
-LOOP_TEST(ready_exports, the_end_of_a_region_closes_its_dma_buf, 0, 4)
-{
-	int fd;
-
-	begin(HOME, BLOCK);
-	fd = export_of(HOME, BLOCK);
-	ck_assert_uint_eq(open_dma_bufs(), 2);
-	open_at_deregistration = 77;
-	ends[_i]();
-	ck_assert_uint_eq(open_at_deregistration, 1);
-	/* The client's own. */
-	ck_assert(is_dma_buf(fd) && !close(fd));
-	ck_assert_uint_eq(open_dma_bufs(), 0);
-	ck_assert(!is_ready(HOME, BLOCK));
-}
-
-TEST(ready_exports, each_domain_has_a_dma_buf_of_its_own)
-{
-	registration_pd_opened(&second_pd, false);
-	use(&second_pd, HOME + 1000 * BLOCK, BLOCK, true);
-	begin(HOME, BLOCK);
-	ck_assert_uint_eq(exported, 2);
-	ck_assert_uint_eq(open_dma_bufs(), 2);
-	end_with_pd();
-	ck_assert_uint_eq(open_dma_bufs(), 1);
-	ck_assert(is_ready(HOME, BLOCK));
-	end(HOME);
-	ck_assert_uint_eq(open_dma_bufs(), 0);
-}
-
 static void *free_home(void *unused)
 {
 	end(HOME);
 	return unused;
-}
-
-static void *allocate_home(void *unused)
-{
-	begin(HOME, BLOCK);
-	return unused;
-}
-
-TEST(ready_exports, memory_freed_during_its_registration_is_not_kept_open)
-{
-	struct allocation allocation;
-	pthread_t allocating, freeing;
-
-	standin_block(true);
-	ck_assert(!pthread_create(&allocating, NULL, allocate_home, NULL));
-	standin_await_blocked(1);
-	ck_assert(!pthread_create(&freeing, NULL, free_home, NULL));
-	while (memory_find(HOME, &allocation))
-		sched_yield();
-	await("frees", 1);
-	standin_block(false);
-	pthread_join(allocating, NULL);
-	pthread_join(freeing, NULL);
-	ck_assert_uint_eq(open_dma_bufs(), 0);
 }
 
 /* ---- ends beside the worker's export ---- */
@@ -572,67 +390,16 @@ static void force_other_method(void)
 	registration_forced_method = &standin_method;
 }
 
-static void let_adapter_fail(void)
-{
-	standin_fail_with(-EIO);
-}
-
 /* Such a file would be the last reference to the dma-buf. */
-LOOP_TEST(ready_exports, a_region_keeps_only_the_file_that_it_is_registered_from, 0, 2)
+TEST(ready_exports, a_region_keeps_only_the_file_that_it_is_registered_from)
 {
-	during_export = _i ? let_adapter_fail : force_other_method;
+	during_export = force_other_method;
 	begin(HOME, BLOCK);
 	ck_assert_uint_eq(exported, 1);
 	ck_assert_uint_eq(open_dma_bufs(), 0);
 }
 
 /* ---- numbers of descriptors ---- */
-
-TEST(ready_exports, a_share_of_the_descriptors_is_used_and_the_least_recently_used_is_closed_first)
-{
-	for (unsigned int i = 0; i < FILES; i++)
-		allocate(i);
-	ck_assert_uint_eq(open_dma_bufs(), FILES);
-	ck_assert(is_block_ready(0));
-	allocate(FILES);
-	ck_assert_uint_eq(open_dma_bufs(), FILES);
-	ck_assert(is_block_ready(0) && !is_block_ready(1) && is_block_ready(FILES));
-	/* The place of one that has ended is taken first. */
-	end(HOME + 40 * BLOCK);
-	ck_assert_uint_eq(open_dma_bufs(), FILES - 1);
-	allocate(FILES + 1);
-	ck_assert_uint_eq(open_dma_bufs(), FILES);
-	for (unsigned int i = 0; i <= FILES + 1; i++)
-		ck_assert(is_block_ready(i) == (i != 1 && i != 40));
-	/* Regions without a file end, too. */
-	for (unsigned int i = 0; i <= FILES + 1; i++) {
-		if (i != 40)
-			end(HOME + i * BLOCK);
-	}
-	ck_assert_uint_eq(open_dma_bufs(), 0);
-}
-
-CASE(before_a_client, .set_up = set_up_with_exports);
-
-TEST(before_a_client, where_clients_request_by_address_no_file_is_kept)
-{
-	begin(HOME + 1000 * BLOCK, BLOCK);
-	use(&pd, HOME + 1000 * BLOCK, BLOCK, false);
-	begin(HOME, BLOCK);
-	ck_assert_uint_eq(exported, 1);
-	ck_assert_uint_eq(open_dma_bufs(), 0);
-	ck_assert(!is_ready(HOME, BLOCK));
-}
-
-LOOP_TEST(before_a_client, at_most_a_sixteenth_of_the_program_s_descriptors_is_used, 0, 4)
-{
-	limit_descriptors(15 + 16 * (rlim_t)_i);
-	allocate(1000);
-	for (unsigned int i = 0; i < 8; i++)
-		allocate(i);
-	ck_assert_uint_eq(open_dma_bufs(), (unsigned int)_i);
-	ck_assert(is_block_ready(7) == (_i > 0));
-}
 
 TEST(ready_exports, without_a_free_descriptor_the_driver_answers)
 {

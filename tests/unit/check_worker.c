@@ -16,20 +16,6 @@
 #include "registration/objects.h"
 #include "registration_fixture.h"
 
-struct asking {
-	int handle;
-	uint64_t address;
-	uint32_t key;
-};
-
-static void *ask_on_thread(void *argument)
-{
-	struct asking *asking = argument;
-
-	asking->key = ask(asking->handle, asking->address, BLOCK);
-	return NULL;
-}
-
 static void *free_on_thread(void *argument)
 {
 	end(*(uint64_t *)argument);
@@ -37,78 +23,6 @@ static void *free_on_thread(void *argument)
 }
 
 CASE(worker, .set_up = set_up, .timeout = 300);
-
-TEST(worker, a_client_waits_for_the_region_in_flight_alone)
-{
-	struct asking asking = { .handle = 0, .address = HOME };
-	pthread_t thread;
-
-	enable_domain();
-	standin_block(true);
-	begin(HOME, BLOCK);
-	standin_await_blocked(1); /* the worker registers HOME */
-	ck_assert_int_eq(pthread_create(&thread, NULL, ask_on_thread, &asking), 0);
-	await("requests", 2);
-	/* A ready region is a hit meanwhile. */
-	ck_assert_uint_ne(ask(1, HOME + 1000 * BLOCK, 4096), 0);
-	standin_block(false);
-	pthread_join(thread, NULL);
-	ck_assert(standin_covers(asking.key, HOME));
-	ck_assert_uint_eq(standin_registrations(), 2);
-	ck_assert_uint_eq(statistics_get(waited) + statistics_tallied(TALLY_hits), 2);
-}
-
-TEST(worker, a_client_takes_a_queued_region_over)
-{
-	struct asking asking = { .handle = 0, .address = HOME + BLOCK };
-	pthread_t thread;
-
-	enable_domain();
-	standin_block(true);
-	begin(HOME, BLOCK);
-	standin_await_blocked(1); /* the worker registers HOME; HOME + BLOCK stays queued */
-	begin(HOME + BLOCK, BLOCK);
-	ck_assert_int_eq(pthread_create(&thread, NULL, ask_on_thread, &asking), 0);
-	standin_await_blocked(2);
-	standin_block(false);
-	pthread_join(thread, NULL);
-	ck_assert(standin_covers(asking.key, HOME + BLOCK));
-	ck_assert_uint_eq(statistics_get(synchronous_queued), 1);
-	await("registrations_background", 1);
-	ck_assert_uint_eq(standin_registrations(), 3);
-}
-
-TEST(worker, a_free_cancels_a_queued_region)
-{
-	enable_domain();
-	standin_block(true);
-	begin(HOME, BLOCK);
-	standin_await_blocked(1);
-	begin(HOME + BLOCK, BLOCK);
-	end(HOME + BLOCK);
-	standin_block(false);
-	await("registrations_background", 1);
-	ck_assert_uint_eq(standin_registrations(), 2);
-}
-
-TEST(worker, a_free_waits_until_the_region_in_flight_is_gone)
-{
-	uint64_t address = HOME;
-	pthread_t thread;
-
-	enable_domain();
-	standin_block(true);
-	begin(HOME, BLOCK);
-	standin_await_blocked(1);
-	ck_assert_int_eq(pthread_create(&thread, NULL, free_on_thread, &address), 0);
-	await("frees", 1);
-	ck_assert_uint_eq(standin_registered(), 1);
-	standin_block(false);
-	pthread_join(thread, NULL);
-	ck_assert_uint_eq(standin_registrations(), 2);
-	ck_assert_uint_eq(standin_registered(), 1);
-	ck_assert_uint_eq(statistics_get(never_used), 1);
-}
 
 /* ---- the worker's dma-buf, here a file ---- */
 

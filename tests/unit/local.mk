@@ -3,37 +3,29 @@
 # layers below the interception. A new one is one line of this list.
 UNIT_CHECKS = \
 	tests/unit/check_base \
-	tests/unit/check_pin_limit \
 	tests/unit/check_config \
-	tests/unit/check_busy \
 	tests/unit/check_domain \
 	tests/unit/check_expected \
-	tests/unit/check_region_life \
 	tests/unit/check_dma_buf \
 	tests/unit/check_errors \
 	tests/unit/check_exports \
+	tests/unit/check_findings \
 	tests/unit/check_forks \
 	tests/unit/check_identity \
 	tests/unit/check_hit_races \
 	tests/unit/check_hit_steps \
 	tests/unit/check_hits \
 	tests/unit/check_snapshot \
-	tests/unit/check_hidden \
 	tests/unit/check_keep \
 	tests/unit/check_keep_pools \
 	tests/unit/check_keep_wait \
 	tests/unit/check_kept \
-	tests/unit/check_vain \
 	tests/unit/check_log \
 	tests/unit/check_messages \
 	tests/unit/check_methods \
-	tests/unit/check_choices \
-	tests/unit/check_parts \
 	tests/unit/check_pinning \
-	tests/unit/check_pools \
 	tests/unit/check_ready_exports \
-	tests/unit/check_span_ends \
-	tests/unit/check_spans \
+	tests/unit/check_states \
 	tests/unit/check_statistics \
 	tests/unit/check_table \
 	tests/unit/check_topology \
@@ -42,8 +34,6 @@ UNIT_CHECKS = \
 	tests/unit/check_observe \
 	tests/unit/check_registration \
 	tests/unit/check_verbs_evict \
-	tests/unit/check_requests \
-	tests/unit/check_rounded \
 	tests/unit/check_worker \
 	tests/unit/check_worker_rests
 if HAVE_CHECK
@@ -73,5 +63,9 @@ EXTRA_tests_unit_check_forks_DEPENDENCIES = tests/intercept/liblookup.la
 tests_unit_check_verbs_evict_SOURCES = tests/unit/check_verbs_evict.c src/intercept/verbs_evict.c
 tests_unit_check_verbs_evict_CFLAGS = $(unit_cflags)
 tests_unit_check_verbs_evict_LDADD = $(unit_ldadd)
+# The rows.
+EXTRA_DIST += tests/unit/states
+tests_unit_check_states_CPPFLAGS = $(AM_CPPFLAGS) -DSTATES='"$(abs_top_srcdir)/tests/unit/states"'
+tests_unit_check_states_CFLAGS = $(unit_cflags)
 # Its pthread_create overrides libc's for dlsym too.
 tests_unit_check_worker_LDFLAGS = -rdynamic

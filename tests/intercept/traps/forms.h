@@ -55,19 +55,11 @@ void other_ranges(void);
 void other_files(void);
 void other_attributes(void);
 
-/* forms_exported.c: a dma-buf of several allocations. */
-void exports_of_pages(void);
-void exports_of_the_client(void);
-void export_and_end(void);
-void several_mappings(void);
-
 /* forms_in_time.c: events after a registration. */
-void memory_ends(void);
 void numbers_come_back(void);
 void changes(void);
-void domains_end(void);
 void recursion(void);
-void forked(void);
+void export_and_end(void);
 void room_made(void);
 
 #endif

@@ -9,22 +9,6 @@
 
 static char host[65536];
 
-/* Caches of MPI libraries deregister long after the free. */
-void memory_ends(void)
-{
-	CUdeviceptr address = allocate();
-	struct ibv_mr *one = request(address, ACCESS), *other = request(address, ACCESS);
-	uint32_t key = one->lkey;
-	bool kept;
-
-	kept = PART(!cuMemFree_v2(address)) && PART(!standin_find(key)) &&
-	       PART(!ibv_dereg_mr(one)) && PART(!ibv_dereg_mr(other)) &&
-	       PART(!standin_counts.unknown) && PART(statistic("late_deregistrations") >= 2);
-	trap("trap j",
-	     "what is deregistered after its memory has gone is deregistered without an error",
-	     kept);
-}
-
 static int register_in(struct verbs_mr *vmr, void *address, size_t length)
 {
 	struct ib_uverbs_reg_mr_resp resp;
@@ -160,29 +144,6 @@ void changes(void)
 		     PART(after == 0));
 }
 
-void domains_end(void)
-{
-	struct ibv_pd *second = ibv_alloc_pd(device);
-	CUdeviceptr address = allocate();
-	struct ibv_mr *mr = ibv_reg_mr(second, (void *)address, SIZE, ACCESS), *busy, *again;
-	uint32_t key = mr->lkey;
-	bool kept;
-
-	ibv_dereg_mr(mr);
-	kept = PART(standin_find(key));
-	/* Only the client's own registration keeps the domain busy. */
-	busy = ibv_reg_mr(second, host, sizeof(host), ACCESS);
-	errno = 0;
-	kept &= PART(ibv_dealloc_pd(second) == EBUSY) && PART(errno == EBUSY);
-	again = ibv_reg_mr(second, (void *)address, SIZE, ACCESS);
-	kept &= PART(again) && PART(!ibv_dereg_mr(again)) && PART(!ibv_dereg_mr(busy)) &&
-		PART(!ibv_dealloc_pd(second)) && PART(!standin_counts.unknown);
-	trap("trap i",
-	     "a protection domain can be given back while regions of the library's are in it",
-	     kept);
-	cuMemFree_v2(address);
-}
-
 /* Inside a registration of the library's, libmlx5 registers and allocates. */
 static struct ibv_mr *inner;
 static struct ibv_pd *inner_domain;
@@ -246,46 +207,39 @@ void recursion(void)
 	cuMemFree_v2(address);
 }
 
-/* A child forgets its parent's regions; new ones are its own. */
-static bool in_child(CUdeviceptr address, int file, struct ibv_mr *one, struct ibv_mr *other)
-{
-	struct ibv_mr_init_attr attributes = { .length = SIZE,
-					       .access = ACCESS,
-					       .comp_mask = IBV_REG_MR_MASK_ADDR,
-					       .addr = (void *)address };
-	uint32_t key = one->lkey;
-	bool kept;
+/* ---- beside an export ---- */
 
-	errno = 0;
-	kept = PART(ibv_rereg_mr(one, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0) == -4) &&
-	       PART(errno == EOPNOTSUPP) && PART(!ibv_dereg_mr(one)) &&
-	       PART(!ibv_dereg_mr(other)) && PART(standin_find(key)) &&
-	       PART(!standin_counts.unknown);
-	kept &= PART(own(request(address, ACCESS), address, SIZE));
-	kept &= PART(own(ibv_reg_dmabuf_mr(pd, 0, SIZE, address, file, ACCESS), 0, SIZE));
-	kept &= PART(own(ibv_reg_mr_ex(pd, &attributes), address, SIZE));
-	return kept;
+static CUdeviceptr exported;
+
+static void allocate_again(void)
+{
+	CUdeviceptr address = exported;
+
+	cuMemFree_v2(exported);
+	exported = allocate();
+	if (exported != address)
+		exported = 0;
 }
 
-void forked(void)
+/* Another thread frees, and allocates at the same address, before the library records the export.
+ */
+void export_and_end(void)
 {
-	CUdeviceptr address = allocate();
-	int file = export_range(address, SIZE), status = -1;
-	struct ibv_mr *one = request(address, ACCESS), *other = request(address, ACCESS);
-	pid_t child;
+	void (**when_exported)(void) = (void (**)(void))dlsym(RTLD_DEFAULT, "mapped_exported");
+	uint64_t freed = statistic("forwarded_freed");
+	struct ibv_mr *mr;
+	int file;
 
-	fflush(stdout);
-	child = fork();
-	if (child == 0) {
-		status = !in_child(address, file, one, other);
-		fflush(stdout);
-		_exit(status);
-	}
-	waitpid(child, &status, 0);
-	trap("fork", "a child registers for itself, and ends nothing of the parent's",
-	     PART(status == 0) && PART(!ibv_dereg_mr(one)) && PART(!ibv_dereg_mr(other)));
+	exported = allocate();
+	*when_exported = allocate_again;
+	file = export_range(exported, SIZE);
+	*when_exported = NULL;
+	mr = ibv_reg_dmabuf_mr(pd, 0, SIZE, exported, file, ACCESS);
+	trap("export", "what begins after the driver's export is not taken for what was exported",
+	     PART(exported) && PART(own(mr, 0, SIZE)) &&
+		     PART(statistic("forwarded_freed") == freed + 1) && PART(!ibv_dereg_mr(mr)));
 	close(file);
-	cuMemFree_v2(address);
+	cuMemFree_v2(exported);
 }
 
 /* An idle region is evicted for a registration of host memory. */

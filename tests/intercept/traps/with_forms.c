@@ -72,16 +72,10 @@ int main(void)
 	other_access_flags();
 	other_ranges();
 	other_files();
-	exports_of_pages();
-	exports_of_the_client();
 	export_and_end();
-	several_mappings();
-	memory_ends();
 	numbers_come_back();
 	changes();
-	domains_end();
 	recursion();
-	forked();
 	nccl();
 	left_alone();
 	room_made();
