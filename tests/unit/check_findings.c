@@ -64,3 +64,5 @@ TEST(client_mrs, of_a_device_that_is_closed_were_leaked)
 	ck_assert_uint_eq(found(FINDING_leaked), 2);
 	ck_assert_uint_eq(found(FINDING_outlived), 1);
 }
+
+SUITE("findings")
