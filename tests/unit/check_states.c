@@ -1166,6 +1166,9 @@ START_TEST(run_row)
 
 	row = &rows[_i];
 	apply_settings(row->settings);
+	/* The worker may be first, or not. */
+	if (!strstr(row->settings, "PREREGISTER=") && !strstr(row->text, "await"))
+		setenv("PEERPIN_PREREGISTER", "off", 1);
 	if (strstr(row->settings, "KEEP=")) {
 		setenv("PEERPIN_KEEP_HOST", "0", 0);
 		set_up_with(getenv("PEERPIN_KEEP"), getenv("PEERPIN_KEEP_HOST"));
