@@ -124,7 +124,7 @@ static void *resolve_next_for_ucx(const struct entry_point *row)
 }
 
 #ifdef __x86_64__
-/* `sub $imm8, %rsp`, with which functions of drivers 575 and newer begin. UCX 1.13.1 to 1.18.0
+/* `sub $imm8, %rsp`, with which functions of drivers 575 and newer begin. UCX 1.12.1 to 1.18.0
  * cannot move it (openucx/ucx#10627). */
 static void resolve_check_beginning(const struct object_tables *tables, void *is_unhooked)
 {

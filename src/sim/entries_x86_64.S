@@ -6,7 +6,7 @@
  * is therefore fixed code without effect, and a jump to the C function.
  *
  * SIM_NEWER_ENTRIES: entries begin like those of drivers 575 and newer, with `sub $imm8, %rsp`.
- * UCX 1.13.1 to 1.18.0 does not support this instruction (openucx/ucx#10627). Without it: stores
+ * UCX 1.12.1 to 1.18.0 does not support this instruction (openucx/ucx#10627). Without it: stores
  * below the stack pointer, which all versions of UCX support.
  */
 #ifdef __x86_64__

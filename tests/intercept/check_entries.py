@@ -5,7 +5,7 @@
 UCX moves the first bytes of a function elsewhere and writes a jump in their place: on x86-64 5
 bytes, or 12 for a distant target; on aarch64 16. UCX refuses a function that begins with an unknown
 instruction, and then disables its GPU caches (its ucm/bistro/bistro_x86_64.c: supported
-instructions). UCX 1.13.1 to 1.18.0 does not support the first instruction of drivers 575 and newer. Only drivers for x86-64 have such entries, and are required there.
+instructions). UCX 1.12.1 to 1.18.0 does not support the first instruction of drivers 575 and newer. Only drivers for x86-64 have such entries, and are required there.
 """
 import re
 import struct
