@@ -35,8 +35,8 @@
 static struct open_export {
 	_Atomic bool taken;
 	_Atomic int fd; /* negative: not valid; the rest is written before it */
-	dev_t device;
-	ino_t inode;
+	_Atomic dev_t device;
+	_Atomic ino_t inode;
 } open_exports[OPEN_MAX];
 
 static void dma_buf_close_in_child(void)
@@ -47,8 +47,8 @@ static void dma_buf_close_in_child(void)
 		if (!load_relaxed(&open_exports[i].taken))
 			continue;
 		file.fd = load_acquire(&open_exports[i].fd);
-		file.device = open_exports[i].device;
-		file.inode = open_exports[i].inode;
+		file.device = load_relaxed(&open_exports[i].device);
+		file.inode = load_relaxed(&open_exports[i].inode);
 		held_file_close(&file);
 	}
 }
@@ -72,20 +72,21 @@ static struct held_file dma_buf_opened(int fd)
 		if (load_relaxed(&open_exports[i].taken) ||
 		    exchange_relaxed(&open_exports[i].taken, true))
 			continue;
-		open_exports[i].device = file.device;
-		open_exports[i].inode = file.inode;
+		store_relaxed(&open_exports[i].device, file.device);
+		store_relaxed(&open_exports[i].inode, file.inode);
 		store_release(&open_exports[i].fd, file.fd);
 		break;
 	}
 	return file;
 }
 
+/* Another thread's place may have the number of a file that is closed, and not yet be given up. */
 void dma_buf_kept(const struct held_file *file)
 {
 	for (unsigned int i = 0; i < OPEN_MAX; i++) {
 		if (!load_relaxed(&open_exports[i].taken) ||
 		    load_acquire(&open_exports[i].fd) != file->fd ||
-		    open_exports[i].inode != file->inode)
+		    load_relaxed(&open_exports[i].inode) != file->inode)
 			continue;
 		store_relaxed(&open_exports[i].fd, -1);
 		store_release(&open_exports[i].taken, false);
