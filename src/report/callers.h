@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* callers.h -- the libraries that register GPU memory, and what is wrong with what they do
+/* callers.h -- the libraries that register GPU memory, and the faults of their calls
  *
  * A caller is the library of a return address, by its name in the field: files of one library are
  * one caller. Names stay for the life of the process; counts are relaxed additions. Any thread.

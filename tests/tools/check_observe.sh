@@ -179,7 +179,7 @@ top_shows_it() {
 		"$peerpin" top --once --json | jq -e '.processes[0].findings[0].count > 0' >/dev/null
 	do :; done
 	screen=$("$peerpin" top --once | tr -s ' \n' ' ')
-	matches 'peerpin top shows what is observed' \
+	matches 'peerpin top shows the observed counts' \
 		'*1 running*allocations 2 frees 0 time in registrations *registrations of a range *, by client *client *observed *' "$screen"
 	same 'and no request' '0 null' "$("$peerpin" top --once --json | jq -r '.processes[0] | "\(.requests) \(.hit_rate)"')"
 	matches 'without a command observe --top is peerpin top' 'peerpin top: standard output is no terminal: *=> 2' \

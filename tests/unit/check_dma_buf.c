@@ -155,7 +155,7 @@ LOOP_TEST(dma_buf, a_child_forked_during_a_registration_has_no_export, 0, 2)
 	ck_assert(!child_has_it);
 	if (!_i)
 		return;
-	/* Whoever keeps it closes it in children. */
+	/* The owner of a kept dma-buf closes it in children. */
 	dma_buf_kept(&request.source.file);
 	fork_with(request.source.file.fd);
 	ck_assert(child_has_it);

@@ -545,7 +545,7 @@ static const char *run_keep_event(const char *at, const char *word)
 	} else if (!strcmp(word, "vanish")) { /* the driver frees it, and peerpin misses that */
 		at = read_value(at, &value);
 		standin_free(value);
-	} else if (!strcmp(word, "allocate-unseen")) {
+	} else if (!strcmp(word, "allocate-missed")) {
 		at = read_value(read_value(at, &value), &size);
 		standin_allocate(value, size, &second, true);
 	} else if (!strcmp(word, "find")) {
