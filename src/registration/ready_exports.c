@@ -23,6 +23,7 @@
 #include "memory/driver.h"
 #include "registration/lock.h"
 #include "registration/methods.h"
+#include "registration/region.h"
 #include "report/statistics.h"
 
 #define FILES_SHARE 16u /* of RLIMIT_NOFILE */
@@ -229,8 +230,14 @@ int registration_export(const struct found_export *wanted)
 	if (device < 0)
 		return -1;
 	registration_lock();
-	made.youngest = memory_youngest();
-	fd = ready_exports_copy(wanted, device, &file);
+	for (;;) {
+		made.youngest = memory_youngest();
+		fd = ready_exports_copy(wanted, device, &file);
+		if (fd >= 0 ||
+		    !region_any_flight(wanted->address, wanted->size, device, wanted->pcie))
+			break;
+		registration_sleep();
+	}
 	registration_unlock();
 	if (fd < 0)
 		return -1;

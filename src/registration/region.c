@@ -288,6 +288,20 @@ const struct region *region_find_flight(const struct domain *domain,
 	return region;
 }
 
+bool region_any_flight(uint64_t base, uint64_t length, int device, bool pcie)
+{
+	const struct region *region;
+
+	registration_assert_held();
+	TAILQ_FOREACH(region, &flights, in_list) {
+		if (region->base == base && region->length == length && region->device == device &&
+		    !region->ended && !region->exporting && region->speculative &&
+		    !(region->domain->access & DOMAIN_PCIE) == !pcie)
+			break;
+	}
+	return region;
+}
+
 void region_abandon(struct region *region)
 {
 	registration_assert_held();

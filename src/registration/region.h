@@ -52,6 +52,10 @@ struct region *region_begin(struct domain *domain, const struct allocation *allo
 const struct region *region_find_flight(const struct domain *domain,
 					const struct region_range *range);
 
+/* True if the worker registers exactly that range, in any domain of that mapping: the request
+ * behind the client's export of it would wait, too. */
+bool region_any_flight(uint64_t base, uint64_t length, int device, bool pcie);
+
 /* The flight is over. region_abandon(): not registered. region_enter(): with region->mr, and keys:
  * into the indexes of the domain. */
 void region_abandon(struct region *region);

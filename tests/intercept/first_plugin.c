@@ -8,7 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "first.h"
+#include "../sleeps.h"
 #include "memory/cuda_abi.h"
 
 #define SIZE ((size_t)1 << 20)

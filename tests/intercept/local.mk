@@ -279,10 +279,10 @@ tests_intercept_lookups_in_allocations_LDADD = -ldl
 
 # The first allocation of a process.
 check_PROGRAMS += tests/intercept/first
-tests_intercept_first_SOURCES = tests/intercept/first.c tests/intercept/first.h
+tests_intercept_first_SOURCES = tests/intercept/first.c tests/sleeps.h
 tests_intercept_first_LDADD = src/sim/libcuda.la -lpthread -ldl
 check_LTLIBRARIES += tests/intercept/first_plugin.la
-tests_intercept_first_plugin_la_SOURCES = tests/intercept/first_plugin.c tests/intercept/first.h
+tests_intercept_first_plugin_la_SOURCES = tests/intercept/first_plugin.c tests/sleeps.h
 tests_intercept_first_plugin_la_LDFLAGS = -module -shared -avoid-version -rpath /nowhere
 tests_intercept_first_plugin_la_LIBADD = src/sim/libcuda.la -lpthread
 

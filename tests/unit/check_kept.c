@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "../sleeps.h"
 #include "base/job_file.h"
 #include "job_fixture.h"
 #include "keep_fixture.h"
@@ -336,7 +337,7 @@ static void let_other_wait(uint64_t address)
 	(void)address;
 	release_begins = true;
 	for (unsigned int seen = 0; seen < 1000 && !other_returned; usleep(0))
-		seen += other_thread && is_asleep(other_thread);
+		seen += other_thread && sleeps(other_thread);
 }
 
 /* The end of a context, or a refused call. */
@@ -406,7 +407,7 @@ static CUresult count_beside(size_t *unused, size_t *total)
 
 static void *let_free_go_on(void *waiting)
 {
-	while (!is_asleep(*(int *)waiting))
+	while (!sleeps(*(int *)waiting))
 		usleep(0);
 	free_goes_on = true;
 	return waiting;

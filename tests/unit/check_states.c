@@ -15,6 +15,7 @@
 
 #include "base/process.h"
 #include "base/system.h"
+#include "../sleeps.h"
 #include "hits_fixture.h"
 #include "keep_fixture.h"
 #include "memory/lookup.h"
@@ -840,16 +841,21 @@ static const char *check_result(const char *at)
 static const char *run(const char *at);
 static const char *end_of(const char *at);
 
-static struct {
+static struct state_thread {
 	pthread_t thread;
+	_Atomic int id; /* 0: begins; negative: has run its text */
 	const char *text;
 	uint64_t turn;
 } threads[10];
 
 static void *run_thread(void *number)
 {
-	turn = threads[(uintptr_t)number].turn;
-	run(threads[(uintptr_t)number].text);
+	struct state_thread *thread = &threads[(uintptr_t)number];
+
+	thread->id = gettid();
+	turn = thread->turn;
+	run(thread->text);
+	thread->id = -1;
 	return NULL;
 }
 
@@ -867,6 +873,10 @@ static const char *await_result(const char *at)
 		standin_await_blocked((unsigned int)value);
 	} else if (!strcmp(word, "deregistering")) {
 		standin_await_blocked_unpin();
+	} else if (!strcmp(word, "asleep")) {
+		at = read_value(at, &value);
+		while (threads[value].id >= 0 && !sleeps(threads[value].id))
+			sched_yield();
 	} else if (!strcmp(word, "entry") || !strcmp(word, "no-entry")) {
 		at = read_value(at, &value);
 		while (has_entry(value) != (*word == 'e'))
@@ -1060,6 +1070,7 @@ static const char *run_event(const char *at, const char *word)
 		at = read_value(at, &value);
 		threads[value].text = at;
 		threads[value].turn = turn;
+		threads[value].id = 0;
 		require(!pthread_create(&threads[value].thread, NULL, run_thread,
 					(void *)(uintptr_t)value));
 		return end_of(at);

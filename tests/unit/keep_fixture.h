@@ -302,22 +302,6 @@ static inline void must_have_freed(unsigned int count, const uint64_t *bases)
 		ck_assert_uint_eq(gpu.freed[i], bases[i]);
 }
 
-/* True if this thread of the process sleeps. */
-static inline bool is_asleep(int thread)
-{
-	char name[64], text[256] = "", *state;
-	FILE *file;
-
-	snprintf(name, sizeof(name), "/proc/self/task/%d/stat", thread);
-	file = fopen(name, "r");
-	if (!file)
-		return false;
-	text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
-	fclose(file);
-	state = strrchr(text, ')');
-	return state && state[2] == 'S';
-}
-
 static inline void set_up_with(const char *keep, const char *keep_host)
 {
 	setenv("PEERPIN_KEEP", keep, 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* first.h -- whether another thread of this process sleeps */
-#ifndef PEERPIN_TESTS_INTERCEPT_FIRST_H
-#define PEERPIN_TESTS_INTERCEPT_FIRST_H
+/* sleeps.h -- whether another thread of this process sleeps */
+#ifndef PEERPIN_TESTS_SLEEPS_H
+#define PEERPIN_TESTS_SLEEPS_H
 
 #include <stdbool.h>
 #include <stdio.h>
