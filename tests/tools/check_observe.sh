@@ -5,6 +5,8 @@ set -euo pipefail
 
 # shellcheck source=tests/tools/preloaded
 . "$(dirname "$0")/preloaded"
+# shellcheck source=tests/tools/browser
+. "$here/browser"
 export PEERPIN_SIM_ADAPTER_OUTLIVE=1
 peerpin=$build/scripts/peerpin
 afresh
@@ -142,8 +144,15 @@ served_runs_have_findings() {
 	ends 'a file with a wrong finding' 1 'findings[0].count: not a whole number' "$peerpin" report "$tmp/other.json"
 }
 
+# times_of PAGE: labels of the first chart's axis of time
+times_of() {
+	sed 's|</body>|<script>document.title = Object.values(Chart.instances)[0].scales.x.ticks.map((tick) => tick.label).join()</script></body>|' \
+		"$1" >"$tmp/times.html"
+	opened "$tmp/times.html" | sed -n 's|.*<title>\(.*\)</title>.*|\1|p'
+}
+
 the_page_has_findings_and_a_timeline() {
-	local page=$tmp/page.html script
+	local page=$tmp/page.html script width
 
 	[[ -e $build/src/tools/chart.min.js && -x $build/src/tools/peerpin-report ]] || { skip 'the page: there is no Chart.js'; return; }
 	observe allocated=2 synced sent=2 pause=100 sent=2 held=1 pause=100 dropped free
@@ -160,10 +169,17 @@ the_page_has_findings_and_a_timeline() {
 	jq '.timeline.interval_ns = 1 | .started_ns = 1' "$file" >"$file.wrong"
 	same 'processes of other years keep its length' true \
 		"$("$peerpin" report --json "$file" "$file.wrong" | jq '.timeline.rows[0].values | length <= 256')"
+	if browser_runs "$page"; then
+		matches 'its axis of time has round labels' '0,@(10|20|50|100) ms,@(20|40|100|200) ms,*' "$(times_of "$page")"
+		for width in 420 1280; do
+			same "it does not scroll sideways at $width pixels" "$width true" "$(width_in "$width" "$page")"
+		done
+		same 'its console has no error' '' "$(grep -i 'CONSOLE.*error\|Uncaught' "$tmp/chromium.log" || true)"
+	fi
 	command -v node >/dev/null || { skip 'its script: there is no node'; return; }
 	script=$(node "$(dirname "$0")/page.js" "$page" | tr -s '\n' ' ')
 	matches 'findings first, then memory, its registered part and registrations over time by library' \
-		'*<h2> Findings <li> registrations of a range *: 3 (3.00 MiB), by client*<h2> GPU memory*<canvas> client,GPU memory x *<h2> Registrations <canvas> client x *<footer> *' "$script"
+		'*<h2> Findings <li> registrations of a range *: 3 (3.00 MiB), by client*<h2> GPU memory*<canvas> registered by client,GPU memory x *<h2> Registrations <canvas> client x *<footer> *' "$script"
 }
 
 top_shows_it() {

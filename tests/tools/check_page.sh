@@ -8,6 +8,8 @@ set -euo pipefail
 here=$(dirname "$0")
 # shellcheck source=tests/launcher/checks
 . "$here/../launcher/checks"
+# shellcheck source=tests/tools/browser
+. "$here/browser"
 command -v python3 >/dev/null && command -v jq >/dev/null || exit 77
 
 report=$PWD/src/tools/peerpin-report
@@ -100,21 +102,6 @@ hostile() {
 		"$(data "$tmp/bad.html" | jq -r '.jobs[0].usage')"
 }
 
-# opened PAGE: the browser's document
-opened() {
-	timeout 600 chromium --headless --no-sandbox --disable-gpu --user-data-dir="$tmp/chromium" --virtual-time-budget=5000 \
-		--dump-dom "file://$1" 2>"$tmp/chromium.log"
-}
-
-# width_in PIXELS PAGE: width of a frame, and whether the page fits into it
-width_in() {
-	sed 's|</body>|<script>top.postMessage(innerWidth + " " + (document.documentElement.scrollWidth <= innerWidth), "*")</script></body>|' \
-		"$2" >"$tmp/framed.html"
-	printf '<body><script>onmessage = (event) => { document.title = event.data; };</script><iframe style="width:%dpx;border:0" src="framed.html">' \
-		"$1" >"$tmp/frame.html"
-	opened "$tmp/frame.html" | sed -n 's|.*<title>\(.*\)</title>.*|\1|p'
-}
-
 # marks_of PAGE: red ticks of the chart of ranks, and the ranks whose bar is red at its top
 marks_of() {
 	sed 's|</body>|<script>{ const { ctx, canvas, scales: { x }, chartArea: { top, height } } = Object.values(Chart.instances)[0];\
@@ -129,15 +116,8 @@ marks_of() {
 in_a_browser() {
 	local page
 
-	if ! command -v chromium >/dev/null; then
-		skip 'the page in a browser: there is no chromium'
-		return
-	fi
-	page=$(opened "$tmp/page.html") || true
-	if [[ -z $page ]]; then
-		skip 'the page in a browser: chromium does not run here'
-		return
-	fi
+	browser_runs "$tmp/page.html" || return 0
+	page=$(opened "$tmp/page.html")
 	same 'the page has its title' '<title>peerpin report: lammps</title>' "$(grep -o '<title>.*</title>' <<<"$page")"
 	same 'a chart for the ranks, and each histogram' \
 		"$("$report" --json "$tmp/job" | jq '1 + ([.jobs[0].histograms[] | select(add > 0)] | length)')" \

@@ -20,4 +20,4 @@ tests_tools_hinted_SOURCES = tests/tools/hinted.c
 tests_tools_hinted_LDADD = src/libcore.la -lpthread
 check_SCRIPTS += tests/tools/check_hints.sh
 TESTS += tests/tools/check_hints.sh
-EXTRA_DIST += tests/tools/check_hints.sh $(tools_checks) tests/tools/traced_entries.S tests/tools/predict tests/tools/preloaded tests/tools/schema.py
+EXTRA_DIST += tests/tools/check_hints.sh $(tools_checks) tests/tools/traced_entries.S tests/tools/browser tests/tools/predict tests/tools/preloaded tests/tools/schema.py
