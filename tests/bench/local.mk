@@ -38,8 +38,8 @@ bench:
 	@echo 'with a sanitizer there is nothing to measure' >&2; exit 1
 endif
 
-# Recorded results of tests/stacks/worth as a plot.
-plotted = $(top_srcdir)/docs/performance/h200-worth-500.json
+# Recorded results of tests/gpu/mpi as a plot, of the UCX that tests/bench/figures takes with 2 ranks.
+plotted = $(top_srcdir)/docs/performance/h200-stacks-keep.json dmabuf-1.22.0
 performance:
 	$(top_srcdir)/tests/stacks/worth_plot $(plotted) >worth.svg.tmp
 	mv worth.svg.tmp $(top_srcdir)/docs/performance/worth.svg
