@@ -4,7 +4,7 @@
  * From top to bottom: the domain of a request, the range that serves it, the mappings that it
  * needs, the registration of that range, and the request: a look at the entry of its allocation,
  * the wait for another thread's flight or an own one, and the client MR. Hits, which take no lock,
- * are at the end.
+ * are at the end, after a client's exports of dma-bufs.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "base/system.h"
+#include "memory/driver.h"
 #include "memory/lookup.h"
 #include "registration/adapter.h"
 #include "registration/background.h"
@@ -1087,6 +1088,51 @@ bool registration_request(const struct registration_request *request,
 	statistics_snapshot();
 	return outcome == SERVED;
 }
+
+/* ---- exports ---- */
+
+/* The driver exports only while a context of the device is current (measured). Negative: it would
+ * export nothing. */
+static int requests_exporting_device(void)
+{
+	const struct driver_calls *driver = driver_calls();
+	CUdevice current;
+
+	return driver->cuCtxGetDevice && driver->cuCtxGetDevice(&current) == CUDA_SUCCESS &&
+			       !captures_may_be_open()
+		       ? current
+		       : -1;
+}
+
+int registration_export(const struct found_export *wanted)
+{
+	struct found_export made = *wanted;
+	struct held_file file;
+	int fd, device;
+
+	if (!ready_exports_are_expected() || memory_is_verified())
+		return -1;
+	device = requests_exporting_device();
+	if (device < 0)
+		return -1;
+	registration_lock();
+	for (;;) {
+		made.youngest = memory_youngest();
+		fd = ready_export_copy(wanted, device, &file);
+		if (fd >= 0 ||
+		    !region_any_flight(wanted->address, wanted->size, device, wanted->pcie))
+			break;
+		registration_sleep();
+	}
+	registration_unlock();
+	if (fd < 0)
+		return -1;
+	memory_exported_again(file.device, file.inode, &made);
+	statistics_count(exports_ready);
+	return fd;
+}
+
+/* ---- hits ---- */
 
 /* A range rounded up beyond the end of the allocation. */
 static __attribute__((noinline)) bool requests_is_in_extent(const struct found *found,
