@@ -44,11 +44,8 @@ WRAP(cuMemUnmap, (address, size), CUdeviceptr address, size_t size)
 {
 	struct pending_frees *frees =
 		process_is_passive() ? NULL : memory_range_freeing(address, size);
-	CUresult result;
+	CUresult result = WRAPPER_FREEING(forward(address, size));
 
-	memory_frees_here++;
-	result = forward(address, size);
-	memory_frees_here--;
 	if (result == CUDA_SUCCESS && !frees && !process_is_passive())
 		memory_range_gone(address, size);
 	memory_frees_settled(frees, result != CUDA_SUCCESS);
