@@ -221,7 +221,6 @@ static void region_count_unused(const struct region *region, int64_t change)
 	statistics_add(never_used, change);
 	statistics_add(never_used_bytes, change * (int64_t)region->length);
 	statistics_add(never_used_ns, change * (int64_t)region->background_ns);
-	statistics_add(never_used_pinned, change);
 	statistics_add(never_used_sizes, change * (int64_t)region->size);
 	if (change > 0)
 		statistics_sort(never_used_bytes, region->size);
@@ -424,9 +423,6 @@ static void region_unpin(struct region *region)
 	statistics_pinned(-(int64_t)region->length);
 	if (trace_is_on())
 		trace_pinned(statistics_get(pinned_bytes));
-	if (region->used)
-		return;
-	statistics_take(never_used_pinned, 1);
 }
 
 static void region_finish(struct region *region)
