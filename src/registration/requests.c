@@ -744,7 +744,6 @@ struct serving {
 	bool go;	       /* work is queued */
 	bool parts_only;       /* a longer range than the request's did not fit, or failed */
 	bool again;	       /* after a wait */
-	bool first;	       /* request for the allocation in the domain */
 	uint64_t waited_since; /* 0: no wait */
 	uint64_t waited;       /* ns, of all waits */
 	bool enabled;
@@ -849,7 +848,6 @@ static void requests_count_use(struct serving *serving, struct domain *domain, s
 {
 	if (serving->spans || !choice_count_request(&serving->allocation, entry))
 		return;
-	serving->first = true;
 	if (domain_count_requested(domain, serving->allocation.size))
 		serving->go |= background_queue_domain(domain);
 }
@@ -947,9 +945,6 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	if (outcome != SERVED)
 		return outcome;
 	*keys = region->keys;
-	callers_serve(miss.domain->owner->caller);
-	if (!serving->spans && !serving->first)
-		callers_find(miss.domain->owner->caller, FINDING_repeated, 1, 0, 0);
 	if (look == MISSING && !serving->spans)
 		entry_end_parts(miss.domain, entry, region, &serving->ending);
 	if (domain_served(miss.domain, &serving->allocation))
