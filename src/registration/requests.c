@@ -25,7 +25,6 @@
 #include "registration/pinning.h"
 #include "registration/ready_exports.h"
 #include "registration/region.h"
-#include "registration/region_report.h"
 #include "registration/registration.h"
 #include "registration/room.h"
 #include "report/callers.h"
