@@ -26,14 +26,14 @@ src_libcore_la_SOURCES = \
 	src/report/summary.c src/report/table.c src/report/usage.c \
 	src/report/trace.h src/report/trace.c \
 	src/memory/cuda_abi.h src/memory/driver.h src/memory/driver.c src/memory/memory.h \
-	src/memory/access.c src/memory/attributes.c src/memory/allocate.c src/memory/captures.c \
-	src/memory/events.c src/memory/free.c src/memory/exports.c \
+	src/memory/access.c src/memory/attributes.c src/memory/allocations.c src/memory/captures.c \
+	src/memory/exports.c \
 	src/memory/index.c src/memory/keep.h src/memory/keep.c src/memory/keep_limits.c src/memory/keep_pools.c src/memory/keep_wait.c \
 	src/memory/kept.h src/memory/lookup.h \
 	src/memory/queries.h src/memory/queries.c \
 	src/memory/table.h src/memory/table.c \
 	src/observe/observe.h src/observe/observe.c src/observe/observe_file.c src/observe/observe_tables.h \
-	src/registration/domain.h src/registration/adapter.h src/registration/entry.h src/registration/region.h src/registration/region_report.h src/registration/objects.h src/registration/policy.h src/registration/registration.h src/registration/topology.h \
+	src/registration/domain.h src/registration/adapter.h src/registration/entry.h src/registration/region.h src/registration/objects.h src/registration/policy.h src/registration/registration.h src/registration/topology.h \
 	src/registration/verbs_abi.h \
 	src/registration/adapter.c src/registration/background.h src/registration/background.c \
 	src/registration/domain.c \
@@ -43,7 +43,6 @@ src_libcore_la_SOURCES = \
 	src/registration/ready_exports.h src/registration/ready_exports.c \
 	src/registration/sysfs.h src/registration/sysfs.c src/registration/topology.c \
 	src/registration/region.c \
-	src/registration/region_report.c \
 	src/registration/requests.c src/registration/lock.h src/registration/lock.c src/registration/room.h src/registration/room.c src/registration/protection_domain.c src/registration/verbs_calls.c
 
 pkglib_LTLIBRARIES += src/libpeerpin.la

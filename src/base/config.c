@@ -27,11 +27,11 @@ static unsigned int complaints_lost;
 static char named_file[4096]; /* PEERPIN_CONFIG_FILE */
 static int system_file_error, named_file_error;
 
-static _Atomic unsigned char disabled_early;
+static _Atomic unsigned char disabled_early AT_START_DATA;
 enum { EARLY_UNKNOWN, EARLY_ENABLED, EARLY_DISABLED };
 
 /* Threads at the same time read the same: none waits for another, which a child would not have. */
-static __attribute__((noinline, cold)) unsigned char config_read_early(void)
+static AT_START __attribute__((noinline, cold)) unsigned char config_read_early(void)
 {
 	struct config early = config_defaults;
 	struct config_reader reader = { .config = &early };
@@ -44,7 +44,7 @@ static __attribute__((noinline, cold)) unsigned char config_read_early(void)
 	return answer;
 }
 
-bool config_is_disabled_early(void)
+AT_START bool config_is_disabled_early(void)
 {
 	unsigned char answer = load_relaxed(&disabled_early);
 

@@ -9,6 +9,7 @@
 
 #include "base/identity.h"
 #include "base/kernel.h"
+#include "base/start.h"
 #include "base/text.h"
 
 /* Variables of the simulated driver, of the doctor, and of identity.c. */
@@ -169,7 +170,7 @@ bool config_put(struct config_reader *reader, const char *name, size_t length, c
 	return false;
 }
 
-void config_read_environment(struct config_reader *reader, char *const *environment)
+AT_START void config_read_environment(struct config_reader *reader, char *const *environment)
 {
 	reader->place = (struct config_place){ .origin = CONFIG_FROM_ENVIRONMENT };
 	for (; environment && *environment; environment++) {

@@ -3,7 +3,9 @@
  */
 #include "base/kernel.h"
 
-long kernel_enter(long number, long a, long b, long c, long d, long e, long f)
+#include "base/start.h"
+
+AT_START long kernel_enter(long number, long a, long b, long c, long d, long e, long f)
 {
 #if defined(__x86_64__)
 	register long fourth __asm__("r10") = d;

@@ -10,6 +10,7 @@
 
 #include "base/atomics.h"
 #include "base/kernel.h"
+#include "base/start.h"
 #include "base/text.h"
 
 /* ---- the dynamic section of an object ---- */
@@ -31,8 +32,8 @@ static const void *object_relocated(ElfW(Addr) base, const ElfW(Dyn) * entry)
 				      : base + value);
 }
 
-static bool object_read_dynamic(ElfW(Addr) base, const ElfW(Dyn) * dynamic,
-				struct object_tables *tables)
+static AT_START bool object_read_dynamic(ElfW(Addr) base, const ElfW(Dyn) * dynamic,
+					 struct object_tables *tables)
 {
 	ElfW(Addr) soname = 0;
 
@@ -89,7 +90,8 @@ bool object_read(const struct dl_phdr_info *object, struct object_tables *tables
 #define HIDDEN_VERSION 0x8000
 
 /* The address of symbol `i` if it is the default definition of `name`, else NULL. */
-static void *object_definition(const struct object_tables *tables, uint32_t i, const char *name)
+static AT_START void *object_definition(const struct object_tables *tables, uint32_t i,
+					const char *name)
 {
 	const ElfW(Sym) *symbol = &tables->symbols[i];
 	unsigned int type = ELF64_ST_TYPE(symbol->st_info);
@@ -103,7 +105,7 @@ static void *object_definition(const struct object_tables *tables, uint32_t i, c
 
 /* Words of a GNU hash table: number of buckets, first symbol, words of the filter, its shift; the
  * filter; the buckets; the hash of each symbol, with bit 0 at the end of a bucket. */
-static void *object_find_by_hash(const struct object_tables *tables, const char *name)
+static AT_START void *object_find_by_hash(const struct object_tables *tables, const char *name)
 {
 	const uint32_t *table = tables->hash, *bucket, *chain;
 	const ElfW(Addr) *filter = (const ElfW(Addr) *)(table + 4);
@@ -145,7 +147,7 @@ static void *object_find_by_old_hash(const struct object_tables *tables, const c
 	return found;
 }
 
-void *object_find(const struct object_tables *tables, const char *name)
+AT_START void *object_find(const struct object_tables *tables, const char *name)
 {
 	if (tables->hash)
 		return object_find_by_hash(tables, name);
@@ -190,12 +192,12 @@ const char *object_file_name(const struct dl_phdr_info *object)
 /* Weak: the library needs libc alone. A program that holds a copy has the same list. */
 extern struct r_debug _r_debug __attribute__((weak));
 
-void *loaded_program(void)
+AT_START void *loaded_program(void)
 {
 	return &_r_debug ? _r_debug.r_map : NULL;
 }
 
-static bool loaded_is_libc(const char *name)
+static AT_START bool loaded_is_libc(const char *name)
 {
 	static const char libraries[][16] = { "libc.so.6", "libdl.so.2", "libpthread.so.0" };
 
@@ -215,7 +217,7 @@ struct scope_search {
 };
 
 /* True: the object may define the symbol. The kernel's object is in no scope. */
-static bool loaded_is_in_scope(struct scope_search *search, const char *name, bool ours)
+static AT_START bool loaded_is_in_scope(struct scope_search *search, const char *name, bool ours)
 {
 	bool libc = loaded_is_libc(name);
 	bool in_scope = (search->behind ? search->has_passed : true) &&
@@ -228,7 +230,7 @@ static bool loaded_is_in_scope(struct scope_search *search, const char *name, bo
 
 /* Searches the objects from the program to libc. They never leave, so no lock is needed: in a child
  * of fork the thread that held it may be missing. */
-static void loaded_search_start(struct scope_search *search)
+static AT_START void loaded_search_start(struct scope_search *search)
 {
 	struct object_tables tables;
 	bool libc = false;
@@ -316,7 +318,8 @@ static int loaded_walk_alone(loaded_visit *visit, void *argument)
 
 typedef int walk_function(loaded_visit *visit, void *argument);
 
-static _Atomic int owner; /* the process that takes the lock; 0: before the constructor */
+static _Atomic int owner
+	AT_START_DATA; /* the process that takes the lock; 0: before the constructor */
 
 int loaded_walk(loaded_visit *visit, void *argument)
 {
@@ -356,7 +359,7 @@ static int loaded_search_scope(struct dl_phdr_info *object, size_t size, void *a
 
 /* The list is the program's namespace: without this library in it, it is another one than this
  * library's. */
-static void *loaded_search(struct scope_search search)
+static AT_START void *loaded_search(struct scope_search search)
 {
 	struct scope_search start = search;
 
@@ -367,15 +370,15 @@ static void *loaded_search(struct scope_search search)
 	return search.found;
 }
 
-void *loaded_in_libc(const char *symbol)
+AT_START void *loaded_in_libc(const char *symbol)
 {
 	return loaded_search((struct scope_search){ .symbol = symbol, .only_libc = true });
 }
 
-unsigned long loaded_auxiliary(unsigned long type)
+AT_START unsigned long loaded_auxiliary(unsigned long type)
 {
 	typedef unsigned long function(unsigned long type);
-	static function *cached; /* racing threads store equal values */
+	static function *cached AT_START_DATA; /* racing threads store equal values */
 	function *found = __atomic_load_n(&cached, __ATOMIC_ACQUIRE);
 
 	if (!found) {
@@ -442,7 +445,7 @@ static void loaded_count_start(void)
 }
 
 /* DT_AUDIT or DT_DEPAUDIT of the program; glibc reads those of no other object. */
-static bool loaded_names_auditors(void)
+static AT_START bool loaded_names_auditors(void)
 {
 	const struct link_map *program = loaded_program();
 
@@ -454,7 +457,7 @@ static bool loaded_names_auditors(void)
 	return false;
 }
 
-void loaded_begin(bool may_be_audited)
+AT_START void loaded_begin(bool may_be_audited)
 {
 	struct loaded_count count;
 

@@ -20,7 +20,7 @@
 
 #define LINES_PER_SECOND 1000
 
-_Atomic unsigned char log_limit;
+AT_START_DATA _Atomic unsigned char log_limit;
 
 static const char level_names[][8] = { "none", "error", "warn", "info", "debug", "trace" };
 

@@ -14,10 +14,10 @@
 struct process_page process_page;
 __thread bool own_thread_here __attribute__((tls_model("initial-exec")));
 static _Atomic bool any_entered; /* this process, or one that it descends from by forks */
-static once activation;
+static once activation AT_START_DATA;
 
-void (*process_begins)(void), (*process_begun)(void), (*process_renews)(void);
-void (*process_exits)(void);
+AT_START_DATA void (*process_begins)(void), (*process_begun)(void), (*process_renews)(void);
+AT_START_DATA void (*process_exits)(void);
 
 /* A process stores its state before it begins to activate: the order of these loads. */
 bool process_is_forked(void)
@@ -129,7 +129,7 @@ void process_activate(void)
 		process_activate_once();
 }
 
-bool process_is_active(void)
+AT_START bool process_is_active(void)
 {
 	return once_is_done(&activation);
 }

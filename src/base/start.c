@@ -17,38 +17,38 @@
 static struct {
 	struct stat streams[2]; /* standard output and error; all 0: closed */
 	char program[256];
-	char *settings[SETTINGS + 1];
 	ssize_t folder_length; /* with its zero byte; or -errno */
-	char folder[4096];
-	char texts[SETTINGS_SIZE];
-} start;
-static once recorded;
+} start AT_START_DATA;
+static once recorded AT_START_DATA;
 
-static bool start_copies(const char *entry)
+static char start_folder_name[4096];
+static char *start_settings[SETTINGS + 1], start_texts[SETTINGS_SIZE];
+
+static AT_START bool start_copies(const char *entry)
 {
 	return text_begins(entry, "PEERPIN_") || text_begins(entry, "XDG_RUNTIME_DIR");
 }
 
 /* A text beyond SETTINGS_SIZE stays the program's. */
-static void start_copy_settings(void)
+static AT_START void start_copy_settings(void)
 {
 	size_t count = 0, used = 0, length;
 
 	for (char **entry = environ; entry && *entry && count < SETTINGS; entry++) {
 		if (!start_copies(*entry))
 			continue;
-		start.settings[count] = *entry;
+		start_settings[count] = *entry;
 		length = text_length(*entry) + 1;
-		if (length <= sizeof(start.texts) - used) {
-			start.settings[count] = start.texts + used;
-			text_copy(start.texts + used, length, *entry);
+		if (length <= sizeof(start_texts) - used) {
+			start_settings[count] = start_texts + used;
+			text_copy(start_texts + used, length, *entry);
 			used += length;
 		}
 		count++;
 	}
 }
 
-void start_record(const char *argument)
+AT_START void start_record(const char *argument)
 {
 	char **name;
 
@@ -63,7 +63,7 @@ void start_record(const char *argument)
 		return;
 	text_copy(start.program, sizeof(start.program), text_file_name(argument));
 	start_copy_settings();
-	start.folder_length = kernel_call(SYS_getcwd, start.folder, sizeof(start.folder));
+	start.folder_length = kernel_call(SYS_getcwd, start_folder_name, sizeof(start_folder_name));
 	for (int i = 0; i < 2; i++)
 		kernel_describe(STDOUT_FILENO + i, &start.streams[i]);
 	once_end(&recorded);
@@ -75,12 +75,12 @@ const char *start_program(void)
 	return start.program;
 }
 
-char *const *start_environment(void)
+AT_START char *const *start_environment(void)
 {
-	return once_is_done(&recorded) ? start.settings : environ;
+	return once_is_done(&recorded) ? start_settings : environ;
 }
 
-const char *start_variable(const char *name)
+AT_START const char *start_variable(const char *name)
 {
 	char *const *entry = start_copies(name) ? start_environment() : environ;
 	size_t length = text_length(name);
@@ -101,11 +101,11 @@ ssize_t start_folder(const char *name, char *to, size_t size)
 	if (start.folder_length < 0)
 		return start.folder_length;
 	/* The kernel puts a word in front of a folder outside of the root. */
-	if (*start.folder != '/')
+	if (*start_folder_name != '/')
 		return -ENOENT;
 	if ((size_t)start.folder_length >= size)
 		return -ENAMETOOLONG;
-	text_copy(to, size, start.folder);
+	text_copy(to, size, start_folder_name);
 	text_copy(to + start.folder_length - 1, 2, "/");
 	return start.folder_length;
 }

@@ -14,6 +14,12 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+/* Functions and data of the constructor and the destructor of a process that never uses CUDA. The
+ * functions are beside each other, at the library's begin, and the data is in a page that the
+ * loader writes anyway: each page that a process touches costs it a fault. */
+#define AT_START      __attribute__((section(".text.startup")))
+#define AT_START_DATA __attribute__((section(".data.start")))
+
 /* Copy. `argument`: the program's first one, or NULL: look the name up in libc. Later calls do
  * nothing. */
 void start_record(const char *argument);

@@ -20,7 +20,7 @@
 /* ---- the flag ---- */
 
 /* The first cause; its object's name is complete once the cause is stored. */
-static _Atomic int cause;
+static _Atomic int cause AT_START_DATA;
 static char cause_object[LOADED_NAME];
 
 _Atomic bool bypass_is_pending = true; /* a check is due: the first one, or a cause to log */
@@ -160,7 +160,7 @@ __attribute__((cold)) void bypass_check_now(void)
 	errno = saved_errno;
 }
 
-void bypass_check_hidden(void)
+AT_START void bypass_check_hidden(void)
 {
 	int found = load_seq_cst(&cause), saved_errno;
 

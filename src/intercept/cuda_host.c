@@ -56,19 +56,10 @@ WRAP(cuMemHostAlloc, (address, size, flags), void **address, size_t size, unsign
  * address 1 and with null alike (measured). */
 WRAP(cuMemFreeHost, (address), void *address)
 {
-	struct pending_free pending;
-	CUresult probe;
-
 	if (keep_is_on()) {
 		if (keep_free(FREE_HOST, (uintptr_t)address))
 			return CUDA_SUCCESS;
 		address = keep_visible_pointer(address);
 	}
-	if (wrapper_needs_probe((uintptr_t)address)) {
-		probe = forward((void *)1);
-		if (wrapper_is_capture_refusal(probe))
-			return probe;
-	}
-	wrapper_before_free_by(FREE_HOST, &pending, (uintptr_t)address);
-	return wrapper_after_free(&pending, forward(address));
+	return WRAPPER_FREE(FREE_HOST, (uintptr_t)address, forward((void *)1), forward(address));
 }

@@ -6,17 +6,14 @@
  * range (measured), so the record holds the arguments of the call.
  */
 #include "intercept/wrappers.h"
-#include "report/statistics.h"
 
 WRAP(cuMemAddressReserve, (address, size, alignment, wish, flags), CUdeviceptr *address,
      size_t size, size_t alignment, CUdeviceptr wish, unsigned long long flags)
 {
 	CUresult result = forward(address, size, alignment, wish, flags);
 
-	if (result == CUDA_SUCCESS && address && !process_is_passive()) {
-		statistics_count(reservations);
+	if (result == CUDA_SUCCESS && address && !process_is_passive())
 		memory_reserved(*address, size);
-	}
 	return result;
 }
 
@@ -44,11 +41,8 @@ WRAP(cuMemUnmap, (address, size), CUdeviceptr address, size_t size)
 {
 	struct pending_frees *frees =
 		process_is_passive() ? NULL : memory_range_freeing(address, size);
-	CUresult result;
+	CUresult result = WRAPPER_FREEING(forward(address, size));
 
-	memory_frees_here++;
-	result = forward(address, size);
-	memory_frees_here--;
 	if (result == CUDA_SUCCESS && !frees && !process_is_passive())
 		memory_range_gone(address, size);
 	memory_frees_settled(frees, result != CUDA_SUCCESS);

@@ -29,31 +29,17 @@ WRAP(cuMemAlloc_v2, (address, size), CUdeviceptr *address, size_t size)
 
 WRAP(cuMemFree_v2, (address), CUdeviceptr address)
 {
-	struct pending_free pending;
-	CUresult probe;
-
 	if (keep_is_on()) {
 		if (keep_free(FREE_DEVICE, address))
 			return CUDA_SUCCESS;
 		address = keep_visible(address);
 	}
-	if (wrapper_needs_probe(address)) {
-		probe = forward(0);
-		if (wrapper_is_capture_refusal(probe))
-			return probe;
-	}
-	wrapper_before_free(&pending, address);
-	return wrapper_after_free(&pending, forward(address));
+	return WRAPPER_FREE(FREE_DEVICE, address, forward(0), forward(address));
 }
 
 static CUresult cuda_memory_free_kept(CUdeviceptr address)
 {
-	CUresult result;
-
-	memory_frees_here++;
-	result = entry_next(cuMemFree_v2)(address);
-	memory_frees_here--;
-	return result;
+	return WRAPPER_FREEING(entry_next(cuMemFree_v2)(address));
 }
 
 static CUresult cuda_memory_free_kept_host(void *address)
@@ -76,16 +62,7 @@ WRAP(cuMemAlloc, (address, size), CUdeviceptr_v1 *address, unsigned int size)
 
 WRAP(cuMemFree, (address), CUdeviceptr_v1 address)
 {
-	struct pending_free pending;
-	CUresult probe;
-
-	if (wrapper_needs_probe(address)) {
-		probe = forward(0);
-		if (wrapper_is_capture_refusal(probe))
-			return probe;
-	}
-	wrapper_before_free(&pending, address);
-	return wrapper_after_free(&pending, forward(address));
+	return WRAPPER_FREE(FREE_DEVICE, address, forward(0), forward(address));
 }
 
 /* Rows are padded: the size follows from the driver's pitch, not from the requested width. */
@@ -143,12 +120,15 @@ WRAP_LIKE(cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, (address, handle, flags), C
  * as refused, and memory_free_refused() records the memory again if the driver still has it. */
 WRAP(cuIpcCloseMemHandle, (address), CUdeviceptr address)
 {
-	struct pending_free pending;
-	CUresult result;
+	struct allocation ended;
+	bool tracked = false;
+	CUresult result = WRAPPER_FREEING(({
+		tracked = wrapper_tracked_free(FREE_SHARED, address, &ended);
+		forward(address);
+	}));
 
-	wrapper_before_free_by(FREE_SHARED, &pending, address);
-	result = forward(address);
-	wrapper_after_free(&pending, CUDA_ERROR_INVALID_VALUE);
+	if (tracked)
+		memory_free_refused(&ended);
 	return result;
 }
 

@@ -51,7 +51,6 @@ static CUresult cuda_pool_free_async(__typeof__(cuMemFreeAsync) *forward,
 {
 	CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
 	struct allocation live;
-	struct pending_free pending;
 	CUresult result;
 
 	address = keep_visible(address);
@@ -66,13 +65,7 @@ static CUresult cuda_pool_free_async(__typeof__(cuMemFreeAsync) *forward,
 			memory_freed(&live);
 		return result;
 	}
-	if (wrapper_needs_probe(address)) {
-		result = forward(0, stream);
-		if (wrapper_is_capture_refusal(result))
-			return result;
-	}
-	wrapper_before_free(&pending, address);
-	return wrapper_after_free(&pending, forward(address, stream));
+	return WRAPPER_FREE(FREE_DEVICE, address, forward(0, stream), forward(address, stream));
 }
 
 WRAP(cuMemFreeAsync, (address, stream), CUdeviceptr address, CUstream stream)

@@ -24,6 +24,13 @@ WRAP(cuPointerGetAttributes, (count, attributes, data, address), unsigned int co
 	return queries_get_list(forward, count, attributes, data, address);
 }
 
+/* Open MPI asks for the handle of each message's GPU memory. */
+WRAP(cuMemRetainAllocationHandle, (handle, address), CUmemGenericAllocationHandle *handle,
+     void *address)
+{
+	return queries_get_handle(forward, handle, address);
+}
+
 /* Kept memory has no range, no handle, and no attribute to set: to the program it is freed. */
 WRAP(cuMemGetAddressRange_v2, (base, size, address), CUdeviceptr *base, size_t *size,
      CUdeviceptr address)

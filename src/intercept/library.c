@@ -55,7 +55,7 @@ static void library_renew(void)
 }
 
 /* glibc passes the program's arguments to constructors. */
-static __attribute__((constructor)) void library_start(int count, char *const *arguments)
+static AT_START __attribute__((constructor)) void library_start(int count, char *const *arguments)
 {
 	process_begins = library_begin;
 	process_begun = library_begun;
@@ -68,7 +68,7 @@ static __attribute__((constructor)) void library_start(int count, char *const *a
 
 /* Call neither CUDA nor verbs: both may be unloaded. The kernel releases the remaining
  * registrations. */
-static __attribute__((destructor)) void library_finish(void)
+static AT_START __attribute__((destructor)) void library_finish(void)
 {
 	/* A child forgets what its parent recorded, here at the latest. */
 	if (observe_has_begun() && process_observes()) {

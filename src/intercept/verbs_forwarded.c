@@ -34,7 +34,6 @@ int ibv_cmd_query_mr(struct ibv_pd *pd, struct verbs_mr *vmr, uint32_t handle)
 
 	if (process_is_passive())
 		return result;
-	statistics_count(imports);
 	/* The struct now belongs to the import: its deregistration goes to the kernel, unless the
 	 * imported region is one of peerpin's. */
 	if (!result) {

@@ -44,31 +44,21 @@ static inline bool wrapper_reuse(const struct keep_request *request, CUdeviceptr
 		result_;                                                                           \
 	})
 
-/* State of a free between memory_freeing() and the driver's result. */
-struct pending_free {
-	bool tracked;
-	struct allocation allocation;
-};
+/* The result of `call`, in which clients may deregister in time, in hooks of theirs. */
+#define WRAPPER_FREEING(call)                                                                      \
+	({                                                                                         \
+		CUresult freed_;                                                                   \
+                                                                                                   \
+		memory_frees_here++;                                                               \
+		freed_ = (call);                                                                   \
+		memory_frees_here--;                                                               \
+		freed_;                                                                            \
+	})
 
-static inline void wrapper_before_free_by(enum memory_free call, struct pending_free *pending,
-					  uint64_t address)
+static inline bool wrapper_tracked_free(enum memory_free kind, uint64_t address,
+					struct allocation *ended)
 {
-	memory_frees_here++;
-	pending->tracked =
-		!process_is_passive() && memory_freeing(call, address, &pending->allocation);
-}
-
-static inline void wrapper_before_free(struct pending_free *pending, uint64_t address)
-{
-	wrapper_before_free_by(FREE_DEVICE, pending, address);
-}
-
-static inline CUresult wrapper_after_free(const struct pending_free *pending, CUresult result)
-{
-	memory_frees_here--;
-	if (pending->tracked && result != CUDA_SUCCESS)
-		memory_free_refused(&pending->allocation);
-	return result;
+	return !process_is_passive() && memory_freeing(kind, address, ended);
 }
 
 /* ---- frees that a capture refuses ----
@@ -93,5 +83,24 @@ static inline bool wrapper_is_capture_refusal(CUresult result)
 	       result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED ||
 	       result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 }
+
+/* The result of a free of `address`, after the freeing event: of `call`, or of `probe`, the same
+ * call with an address that has no memory. */
+#define WRAPPER_FREE(kind, address, probe, call)                                                   \
+	({                                                                                         \
+		CUresult result_ = wrapper_needs_probe(address) ? (probe) : CUDA_SUCCESS;          \
+		struct allocation ended_;                                                          \
+		bool tracked_;                                                                     \
+                                                                                                   \
+		if (!wrapper_is_capture_refusal(result_)) {                                        \
+			result_ = WRAPPER_FREEING(({                                               \
+				tracked_ = wrapper_tracked_free(kind, address, &ended_);           \
+				call;                                                              \
+			}));                                                                       \
+			if (tracked_ && result_ != CUDA_SUCCESS)                                   \
+				memory_free_refused(&ended_);                                      \
+		}                                                                                  \
+		result_;                                                                           \
+	})
 
 #endif

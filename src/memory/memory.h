@@ -125,11 +125,11 @@ enum memory_event {
  * record under a new allocation, kept memory that a free releases, a check that fails. The layers
  * above must have stopped using it when the hook returns from FREEING and RELEASING, because the
  * driver's free, or the record of the new allocation, follows. */
+extern void (*const memory_hook)(enum memory_event event, const struct allocation *allocation);
+
 /* Frees of this thread that are in progress: clients have hooks in the driver's. */
 extern __thread unsigned int memory_frees_here
 	__attribute__((tls_model("initial-exec"), visibility("hidden")));
-
-extern void (*const memory_hook)(enum memory_event event, const struct allocation *allocation);
 
 /* ---- look-up: wait-free, any thread ---- */
 

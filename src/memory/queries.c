@@ -105,8 +105,23 @@ static void *queries_clear(struct answer *answer)
 	return answer;
 }
 
-/* The client gets the driver's answer, by a query of its own. The comparison does not count if the
- * memory has ended meanwhile. */
+/* Counts the comparison, unless the memory has ended meanwhile. */
+static void queries_compared(const struct query_target *target, CUdeviceptr address, bool same)
+{
+	if (!lookup_is_same(&target->found))
+		return;
+	statistics_count(verify_checks);
+	if (same)
+		return;
+	statistics_count(verify_disagreements);
+	log_message(LOG_ERROR,
+		    "verification: peerpin's answer to a pointer query at 0x%llx differs from the "
+		    "driver's; the client got the driver's. Run with PEERPIN_DISABLE=1, and "
+		    "please report it.",
+		    (unsigned long long)address);
+}
+
+/* The client gets the driver's answer, by a query of its own. */
 static __attribute__((noinline)) void queries_verify(unsigned int count,
 						     CUpointer_attribute *attributes,
 						     const struct query_target *target,
@@ -125,17 +140,7 @@ static __attribute__((noinline)) void queries_verify(unsigned int count,
 	       driver->cuPointerGetAttributes(count, attributes, data, address) == CUDA_SUCCESS;
 	for (unsigned int i = 0; i < 4 * count; i++)
 		same &= own[i / 4].words[i % 4] == theirs[i / 4].words[i % 4];
-	if (!lookup_is_same(&target->found))
-		return;
-	statistics_count(verify_checks);
-	if (same)
-		return;
-	statistics_count(verify_disagreements);
-	log_message(LOG_ERROR,
-		    "verification: peerpin's answer to a pointer query at 0x%llx differs from the "
-		    "driver's; the client got the driver's. Run with PEERPIN_DISABLE=1, and "
-		    "please report it.",
-		    (unsigned long long)address);
+	queries_compared(target, address, same);
 }
 
 /* ---- kept memory ---- */
@@ -240,4 +245,33 @@ CUresult queries_get_list(__typeof__(cuPointerGetAttributes) *forward, unsigned 
 	for (unsigned int i = 0; i < count; i++)
 		queries_store(data[i], &target, attributes[i]);
 	return CUDA_SUCCESS;
+}
+
+/* Only VMM memory has a handle. Shared and external memory may be VMM memory of its owner. */
+static bool queries_has_no_handle(const struct query_target *target)
+{
+	enum allocation_kind kind = traits_kind(target->traits);
+
+	return kind != ALLOCATION_MAPPED && kind != ALLOCATION_SHARED &&
+	       kind != ALLOCATION_EXTERNAL;
+}
+
+CUresult queries_get_handle(__typeof__(cuMemRetainAllocationHandle) *forward,
+			    CUmemGenericAllocationHandle *handle, void *address)
+{
+	struct query_target target;
+	CUresult result;
+
+	if (!queries_are_on())
+		return forward(handle, keep_visible_pointer(address));
+	if (!queries_find(&target, (uintptr_t)address) || !queries_has_no_handle(&target)) {
+		statistics_tally(TALLY_queries_forwarded);
+		return forward(handle, keep_visible_pointer(address));
+	}
+	statistics_tally(TALLY_queries_answered);
+	if (!queries_are_verified())
+		return CUDA_ERROR_INVALID_VALUE;
+	result = forward(handle, address);
+	queries_compared(&target, (uintptr_t)address, result == CUDA_ERROR_INVALID_VALUE);
+	return result;
 }

@@ -45,5 +45,7 @@ CUresult queries_get(__typeof__(cuPointerGetAttribute) *forward, void *data,
 		     CUpointer_attribute attribute, CUdeviceptr address);
 CUresult queries_get_list(__typeof__(cuPointerGetAttributes) *forward, unsigned int count,
 			  CUpointer_attribute *attributes, void **data, CUdeviceptr address);
+CUresult queries_get_handle(__typeof__(cuMemRetainAllocationHandle) *forward,
+			    CUmemGenericAllocationHandle *handle, void *address);
 
 #endif

@@ -15,6 +15,7 @@
 #include "base/once.h"
 #include "base/pool.h"
 #include "base/process.h"
+#include "base/start.h"
 #include "base/system.h"
 #include "base/text.h"
 #include "memory/keep.h"
@@ -95,7 +96,7 @@ static struct tables {
 	uint32_t root, domain_count, pd_count;
 	uint32_t free_memory, free_use, free_range, free_mr;
 	uint32_t memory_count, use_count, range_count, mr_count; /* taken so far */
-} * tables;
+} * tables AT_START_DATA;
 
 /* Guards the tables. No other lock is taken under it, and no foreign code called. */
 static pthread_mutex_t observe_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -1065,7 +1066,7 @@ const struct observed *observe_conclude(void)
 	return &tables->observed;
 }
 
-bool observe_has_begun(void)
+AT_START bool observe_has_begun(void)
 {
 	return tables;
 }

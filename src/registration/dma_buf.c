@@ -24,37 +24,34 @@
 #include "registration/methods.h"
 #include "report/errors.h"
 
-/* ---- open exports ----
+/* ---- open dma-bufs ----
  *
- * A dma-buf keeps freed memory allocated, and a child may live as long as the job: it closes the
- * exports that are open when it is forked. More at once than these stay open in the child.
+ * A dma-buf keeps freed memory allocated, and a child may live as long as the job: it closes those
+ * that are open when it is forked, by this table. The thread that opened a descriptor is the only
+ * one to store its file, and removes it by comparison: the program may have closed the descriptor,
+ * so that another dma-buf has its number.
  */
 
-#define OPEN_MAX 64
-
-static struct open_export {
-	_Atomic bool taken;
-	_Atomic int fd; /* negative: not valid; the rest is written before it */
+static struct {
 	_Atomic dev_t device;
-	_Atomic ino_t inode;
-} open_exports[OPEN_MAX];
+	_Atomic ino_t inode; /* 0: none; stored after `device` */
+} dma_bufs[DMA_BUF_DESCRIPTORS];
+static _Atomic int dma_bufs_end; /* greater than each descriptor in the table */
 
 static void dma_buf_close_in_child(void)
 {
 	struct held_file file;
 
-	for (unsigned int i = 0; i < OPEN_MAX; i++) {
-		if (!load_relaxed(&open_exports[i].taken))
-			continue;
-		file.fd = load_acquire(&open_exports[i].fd);
-		file.device = load_relaxed(&open_exports[i].device);
-		file.inode = load_relaxed(&open_exports[i].inode);
+	for (int fd = 0; fd < load_relaxed(&dma_bufs_end); fd++) {
+		file.fd = fd;
+		file.inode = load_acquire(&dma_bufs[fd].inode);
+		file.device = load_relaxed(&dma_bufs[fd].device);
 		held_file_close(&file);
 	}
 }
 
 /* Threads that do this at the same time register the handler twice, which is harmless. */
-static void dma_buf_expect_forks(void)
+void dma_buf_expect_forks(void)
 {
 	static _Atomic bool expected;
 
@@ -64,42 +61,28 @@ static void dma_buf_expect_forks(void)
 	store_relaxed(&expected, true);
 }
 
-static struct held_file dma_buf_opened(int fd)
+struct held_file dma_buf_opened(int fd)
 {
 	struct held_file file = held_file_of(fd);
+	int end = load_relaxed(&dma_bufs_end);
 
-	for (unsigned int i = 0; file.fd >= 0 && i < OPEN_MAX; i++) {
-		if (load_relaxed(&open_exports[i].taken) ||
-		    exchange_relaxed(&open_exports[i].taken, true))
-			continue;
-		store_relaxed(&open_exports[i].device, file.device);
-		store_relaxed(&open_exports[i].inode, file.inode);
-		store_release(&open_exports[i].fd, file.fd);
-		break;
-	}
+	if (file.fd < 0 || file.fd >= DMA_BUF_DESCRIPTORS)
+		return file;
+	while (end <= file.fd && !replace_seq_cst(&dma_bufs_end, &end, file.fd + 1))
+		;
+	store_relaxed(&dma_bufs[file.fd].device, file.device);
+	store_release(&dma_bufs[file.fd].inode, file.inode);
 	return file;
-}
-
-/* Another thread's place may have the number of a file that is closed, and not yet be given up. */
-void dma_buf_kept(const struct held_file *file)
-{
-	for (unsigned int i = 0; i < OPEN_MAX; i++) {
-		if (!load_relaxed(&open_exports[i].taken) ||
-		    load_acquire(&open_exports[i].fd) != file->fd ||
-		    load_relaxed(&open_exports[i].inode) != file->inode)
-			continue;
-		store_relaxed(&open_exports[i].fd, -1);
-		store_release(&open_exports[i].taken, false);
-		break;
-	}
 }
 
 void dma_buf_close(struct held_file *file)
 {
-	struct held_file closed = *file;
+	int fd = file->fd;
+	ino_t inode = file->inode;
 
 	held_file_close(file);
-	dma_buf_kept(&closed);
+	if (fd >= 0 && fd < DMA_BUF_DESCRIPTORS)
+		replace_seq_cst(&dma_bufs[fd].inode, &inode, 0);
 }
 
 /* ---- the export ---- */

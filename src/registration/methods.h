@@ -68,11 +68,18 @@ extern const struct registration_method *registration_forced_method;
 #define METHODS_MAX 4
 extern const struct registration_method registration_methods[];
 
-/* Exports the range to request->source. Nothing changes if it fails. Until dma_buf_close(), or
- * dma_buf_kept() by who keeps it, a forked child closes it. */
+/* Exports the range to request->source, to be closed by dma_buf_close(). Nothing changes if it
+ * fails. */
 void dma_buf_prepare(struct pin_request *request);
+
+/* The library's own descriptors of dma-bufs. From dma_buf_opened(), of a new one, to
+ * dma_buf_close(), a forked child closes it at once; not one above DMA_BUF_DESCRIPTORS.
+ * dma_buf_expect_forks() comes first, without the lock, and without any region in flight: the call
+ * waits for libc's lock of the fork handlers, and one of these may free GPU memory. */
+#define DMA_BUF_DESCRIPTORS (1 << 14)
+void dma_buf_expect_forks(void);
+struct held_file dma_buf_opened(int fd);
 void dma_buf_close(struct held_file *file);
-void dma_buf_kept(const struct held_file *file);
 
 #define METHOD(id, text)                                                                           \
 	struct method_support id##_probe(const struct pin_request *request);                       \

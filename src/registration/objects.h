@@ -95,12 +95,14 @@ struct region {
 	unsigned int entries;			  /* that name it */
 	struct ibv_mr *mr;			  /* the region's registration; NULL: in flight */
 	const struct registration_method *method; /* of `mr` */
-	struct ready_export *ready; /* its dma-buf for clients (ready_exports.c); NULL: none */
 	struct registration_keys keys;
-	struct region *imported;     /* holds of client MRs without an allocation; NULL: none */
-	TAILQ_ENTRY(region) in_list; /* of flights, of the domain's, of retiring or revoked ones */
-	TAILQ_ENTRY(region) in_gpu;  /* in the order of evictions */
-	LIST_ENTRY(region) in_entry; /* with `listed`: of unique keys; spans: in their domain's */
+	struct held_file ready;	      /* its dma-buf for clients (ready_exports.c); inode 0: none */
+	struct region *ready_next;    /* of equal hash */
+	TAILQ_ENTRY(region) in_ready; /* by last use */
+	struct region *imported;      /* holds of client MRs without an allocation; NULL: none */
+	TAILQ_ENTRY(region) in_list;  /* of flights, of the domain's, of retiring or revoked ones */
+	TAILQ_ENTRY(region) in_gpu;   /* in the order of evictions */
+	LIST_ENTRY(region) in_entry;  /* with `listed`: of unique keys; spans: in their domain's */
 };
 
 /* Beside the access flags of a domain, and above all of them: its regions are dma-bufs that map the

@@ -5,9 +5,11 @@
 
 #include "registration/objects.h"
 
-/* A client brings its own dma-bufs. Without the lock, and without any region in flight: the call
- * waits for libc's lock of the fork handlers, and one of these may free GPU memory. */
+/* A client brings its own dma-bufs. Where dma_buf_expect_forks() may be called. */
 void ready_exports_expect(void);
+
+/* True if a client has, and files may be kept. */
+bool ready_exports_are_expected(void);
 
 /* The region has been registered. ready_export_fits(): true if it was from this dma-buf, of exactly
  * its range, so that ready_export_keep() keeps the file: the worker's, whose source->length is then
@@ -17,5 +19,9 @@ void ready_export_keep(struct region *region, struct dma_buf *source);
 
 /* The region ends: closes its dma-buf. With the lock held. */
 void ready_export_end(struct region *region);
+
+/* A new descriptor of the dma-buf of exactly this range, mapped likewise, and its file; negative:
+ * none. With the lock held. */
+int ready_export_copy(const struct found_export *wanted, int device, struct held_file *file);
 
 #endif

@@ -4,7 +4,7 @@
  * From top to bottom: the domain of a request, the range that serves it, the mappings that it
  * needs, the registration of that range, and the request: a look at the entry of its allocation,
  * the wait for another thread's flight or an own one, and the client MR. Hits, which take no lock,
- * are at the end.
+ * are at the end, after a client's exports of dma-bufs.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "base/system.h"
+#include "memory/driver.h"
 #include "memory/lookup.h"
 #include "registration/adapter.h"
 #include "registration/background.h"
@@ -24,7 +25,6 @@
 #include "registration/pinning.h"
 #include "registration/ready_exports.h"
 #include "registration/region.h"
-#include "registration/region_report.h"
 #include "registration/registration.h"
 #include "registration/room.h"
 #include "report/callers.h"
@@ -743,7 +743,6 @@ struct serving {
 	bool go;	       /* work is queued */
 	bool parts_only;       /* a longer range than the request's did not fit, or failed */
 	bool again;	       /* after a wait */
-	bool first;	       /* request for the allocation in the domain */
 	uint64_t waited_since; /* 0: no wait */
 	uint64_t waited;       /* ns, of all waits */
 	bool enabled;
@@ -848,7 +847,6 @@ static void requests_count_use(struct serving *serving, struct domain *domain, s
 {
 	if (serving->spans || !choice_count_request(&serving->allocation, entry))
 		return;
-	serving->first = true;
 	if (domain_count_requested(domain, serving->allocation.size))
 		serving->go |= background_queue_domain(domain);
 }
@@ -946,9 +944,6 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	if (outcome != SERVED)
 		return outcome;
 	*keys = region->keys;
-	callers_serve(miss.domain->owner->caller);
-	if (!serving->spans && !serving->first)
-		callers_find(miss.domain->owner->caller, FINDING_repeated, 1, 0, 0);
 	if (look == MISSING && !serving->spans)
 		entry_end_parts(miss.domain, entry, region, &serving->ending);
 	if (domain_served(miss.domain, &serving->allocation))
@@ -1087,6 +1082,51 @@ bool registration_request(const struct registration_request *request,
 	statistics_snapshot();
 	return outcome == SERVED;
 }
+
+/* ---- exports ---- */
+
+/* The driver exports only while a context of the device is current (measured). Negative: it would
+ * export nothing. */
+static int requests_exporting_device(void)
+{
+	const struct driver_calls *driver = driver_calls();
+	CUdevice current;
+
+	return driver->cuCtxGetDevice && driver->cuCtxGetDevice(&current) == CUDA_SUCCESS &&
+			       !captures_may_be_open()
+		       ? current
+		       : -1;
+}
+
+int registration_export(const struct found_export *wanted)
+{
+	struct found_export made = *wanted;
+	struct held_file file;
+	int fd, device;
+
+	if (!ready_exports_are_expected() || memory_is_verified())
+		return -1;
+	device = requests_exporting_device();
+	if (device < 0)
+		return -1;
+	registration_lock();
+	for (;;) {
+		made.youngest = memory_youngest();
+		fd = ready_export_copy(wanted, device, &file);
+		if (fd >= 0 ||
+		    !region_any_flight(wanted->address, wanted->size, device, wanted->pcie))
+			break;
+		registration_sleep();
+	}
+	registration_unlock();
+	if (fd < 0)
+		return -1;
+	memory_exported_again(file.device, file.inode, &made);
+	statistics_count(exports_ready);
+	return fd;
+}
+
+/* ---- hits ---- */
 
 /* A range rounded up beyond the end of the allocation. */
 static __attribute__((noinline)) bool requests_is_in_extent(const struct found *found,

@@ -14,7 +14,6 @@
 #include "base/system.h"
 #include "base/text.h"
 #include "report/output.h"
-#include "report/statistics.h"
 
 /* Libraries of several files; a plug-in counts as its library. */
 static const struct {
@@ -195,21 +194,16 @@ void callers_find(uint32_t number, enum finding finding, uint64_t count, uint64_
 	add_relaxed(&sum->ns, ns);
 }
 
-void callers_serve(uint32_t number)
-{
-	add_relaxed(&callers[number].served, 1);
-}
-
 static const char *callers_write_finding(struct output *output, const char *separator,
 					 enum finding finding, const char *name,
-					 const struct finding_sum *sum, uint64_t more)
+					 const struct finding_sum *sum)
 {
 	static const char *const names[] = {
 #define FINDING(name) #name,
 		FINDINGS_LIST(FINDING)
 #undef FINDING
 	};
-	uint64_t count = load_relaxed(&sum->count) + more;
+	uint64_t count = load_relaxed(&sum->count);
 
 	if (!count)
 		return separator;
@@ -220,42 +214,18 @@ static const char *callers_write_finding(struct output *output, const char *sepa
 	return ",";
 }
 
-/* Hits that took no lock, and the only caller that may have them; CALLERS: there are several. */
-static uint64_t callers_hits(uint32_t *by)
-{
-	uint64_t served = statistics_tallied(TALLY_hits) + statistics_get(waited) +
-			  statistics_get(synchronous_queued) + statistics_get(synchronous);
-	const struct caller *caller;
-	uint64_t slow = 0, one;
-
-	*by = CALLERS;
-	for (uint32_t i = 0; (caller = callers_at(i)); i++) {
-		one = load_relaxed(&caller->served);
-		if (one)
-			*by = slow ? CALLERS : i;
-		slow += one;
-	}
-	return served > slow ? served - slow : 0;
-}
-
 void callers_write_findings(struct output *output)
 {
-	static const struct finding_sum none;
 	const struct caller *caller;
 	const char *separator = "";
-	uint32_t by;
-	uint64_t hits = callers_hits(&by);
 
 	output_add(output, "  \"findings\": [");
 	for (uint32_t i = 0; (caller = callers_at(i)); i++) {
 		for (enum finding finding = 0; finding < FINDINGS; finding++)
-			separator = callers_write_finding(
-				output, separator, finding, callers_name(i),
-				&caller->findings[finding],
-				i == by && finding == FINDING_repeated ? hits : 0);
+			separator =
+				callers_write_finding(output, separator, finding, callers_name(i),
+						      &caller->findings[finding]);
 	}
-	if (by == CALLERS)
-		callers_write_finding(output, separator, FINDING_repeated, "several", &none, hits);
 	output_add(output, "],\n");
 }
 

@@ -37,7 +37,6 @@ struct caller {
 	char name[64], version[32]; /* of number 0 they are empty */
 	bool unique_keys;	    /* libfabric: each registration needs keys of its own */
 	struct finding_sum findings[FINDINGS];
-	_Atomic uint64_t served; /* requests that peerpin served, without hits that take no lock */
 };
 
 #define CALLERS 64u
@@ -50,15 +49,10 @@ uint32_t callers_number(const void *address);
 const struct caller *callers_at(uint32_t number);
 const char *callers_name(uint32_t number);
 
-/* Count a request of the caller that was served with the lock held. */
-void callers_serve(uint32_t number);
-
 void callers_find(uint32_t number, enum finding finding, uint64_t count, uint64_t bytes,
 		  uint64_t ns);
 
-/* Write the member "findings" of a JSON object, with a comma behind it. Hits that take no lock are
- * requests in memory that was registered before: they count as `repeated`, by the only caller that
- * was served, or by "several". */
+/* Write the member "findings" of a JSON object, with a comma behind it. */
 struct output;
 void callers_write_findings(struct output *output);
 

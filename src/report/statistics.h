@@ -172,10 +172,6 @@ uint64_t statistics_tallied(enum tally tally);
 #define statistics_count(name) statistics_add(name, 1)
 #define statistics_get(name)   load_relaxed(&statistics.counters.name)
 
-/* Subtract from a counter that may fall. */
-#define statistics_take(name, amount)                                                              \
-	((void)subtract_relaxed(&statistics.counters.name, (uint64_t)(amount)))
-
 static inline _Atomic uint64_t *statistics_bucket(enum histogram histogram, uint64_t value)
 {
 	unsigned int bucket = value ? 63 - (unsigned int)__builtin_clzll(value) : 0;

@@ -30,19 +30,33 @@ bool sim_find_reservation(uint64_t address, uint64_t *base, uint64_t *size)
 	return reservation != NULL;
 }
 
+/* At the hint, where that is free: the driver may ignore it. */
+static uint64_t mapping_reserve(uint64_t size, uint64_t hint)
+{
+	void *range = !hint || hint % SIM_BLOCK
+			      ? MAP_FAILED
+			      : mmap((void *)(uintptr_t)hint, size, PROT_NONE,
+				     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (range != MAP_FAILED && (uintptr_t)range == hint)
+		return hint;
+	if (range != MAP_FAILED)
+		munmap(range, size);
+	return sim_reserve_addresses(size);
+}
+
 SIM_CALL(cuMemAddressReserve, (address, size, alignment, hint, flags), CUdeviceptr *address,
 	 size_t size, size_t alignment, CUdeviceptr hint, unsigned long long flags)
 {
 	struct sim_reservation *reservation;
 
 	(void)alignment;
-	(void)hint; /* may be ignored */
 	if (!address || !sim_is_aligned(size) || flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	reservation = calloc(1, sizeof(*reservation));
 	if (!reservation)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	reservation->base = sim_reserve_addresses(size);
+	reservation->base = mapping_reserve(size, hint);
 	if (!reservation->base) {
 		free(reservation);
 		return CUDA_ERROR_OUT_OF_MEMORY;

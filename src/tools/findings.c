@@ -28,27 +28,22 @@ static const struct finding *finding_of(const char *id)
 	return NULL;
 }
 
-/* Text and advice in place of the general ones: a finding of served processes, else of a caller. */
-static const struct finding *finding_own(const struct finding *finding, const char *caller,
-					 bool served)
+/* The advice to a caller, else the general one. */
+static const char *finding_advice(const struct finding *finding, const char *caller)
 {
 	static const struct {
-		const char *caller; /* NULL: of served processes */
-		struct finding own;
-	} owns[] = {
-#define SERVED(id, text, advice)   { NULL, { id, 0, text, advice } },
-#define CALLER(id, caller, advice) { caller, { id, 0, NULL, advice } },
+		const char *id, *caller, *advice;
+	} own[] = {
+#define CALLER(id, caller, advice) { id, caller, advice },
 #include "tools/findings.def"
 #undef CALLER
-#undef SERVED
 	};
 
-	for (size_t i = 0; i < sizeof(owns) / sizeof(*owns); i++) {
-		if (!strcmp(owns[i].own.id, finding->id) &&
-		    (owns[i].caller ? !strcmp(owns[i].caller, caller) : served))
-			return &owns[i].own;
+	for (size_t i = 0; i < sizeof(own) / sizeof(*own); i++) {
+		if (!strcmp(own[i].id, finding->id) && !strcmp(own[i].caller, caller))
+			return own[i].advice;
 	}
-	return finding;
+	return finding->advice;
 }
 
 static int finding_compare(const void *one, const void *other)
@@ -65,7 +60,7 @@ static int finding_compare(const void *one, const void *other)
 	return strcmp(string_of(left, "caller"), string_of(right, "caller"));
 }
 
-json_t *findings_judge(const json_t *list, bool served)
+json_t *findings_judge(const json_t *list)
 {
 	json_t **sorted = zeroed(json_array_size(list) + 1, sizeof(*sorted)), *row,
 	       *result = json_array();
@@ -74,15 +69,14 @@ json_t *findings_judge(const json_t *list, bool served)
 	json_array_foreach(list, at, row) {
 		const struct finding *finding = finding_of(string_of(row, "id"));
 		const char *caller = string_of(row, "caller");
-		const struct finding *own;
 
 		if (!finding || !caller)
 			continue;
-		own = finding_own(finding, caller, served);
 		sorted[count] = json_copy(row);
 		json_object_set_new(sorted[count], "weight", json_integer(finding->weight));
-		json_object_set_new(sorted[count], "text", json_string(own->text ?: finding->text));
-		json_object_set_new(sorted[count], "advice", json_string(own->advice));
+		json_object_set_new(sorted[count], "text", json_string(finding->text));
+		json_object_set_new(sorted[count], "advice",
+				    json_string(finding_advice(finding, caller)));
 		count++;
 	}
 	qsort(sorted, count, sizeof(*sorted), finding_compare);

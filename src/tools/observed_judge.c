@@ -146,8 +146,7 @@ json_t *observed_judge(json_t *sums)
 	json_object_set_new(report, "schema", json_string("peerpin-observed/1"));
 	json_object_set_new(report, "version", json_string(PACKAGE_VERSION));
 	json_object_set_new(report, "summary", json_string(observed_summary(sums)));
-	json_object_set_new(report, "findings",
-			    findings_judge(json_object_get(sums, "findings"), false));
+	json_object_set_new(report, "findings", findings_judge(json_object_get(sums, "findings")));
 	json_object_set_new(report, "prediction",
 			    json_pack("{s:o, s:o}", "default", observed_range(sums, false), "keep",
 				      observed_range(sums, true)));

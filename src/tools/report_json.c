@@ -174,7 +174,7 @@ static json_t *report_json_job(const struct job *job)
 		json_string(report_json_usage(job)), "totals", job->totals, "rows",
 		report_json_rows(job), "pairs", report_json_pairs(job), "histograms",
 		job->histograms, "ranks", report_json_ranks(job), "outliers", job_outliers(job),
-		"advice", job_advice(job), "findings", findings_judge(job->findings, true));
+		"advice", job_advice(job), "findings", findings_judge(job->findings));
 }
 
 json_t *report_json(const struct jobs *jobs, const struct records *records)

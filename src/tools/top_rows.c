@@ -320,7 +320,7 @@ static void rows_print_totals(struct screen *screen, const struct snapshot *now,
 static void rows_print_findings(struct screen *screen, const struct jobs *jobs)
 {
 	for (size_t i = 0; i < jobs->count; i++) {
-		json_t *list = findings_judge(jobs->list[i].findings, false), *row;
+		json_t *list = findings_judge(jobs->list[i].findings), *row;
 		size_t at;
 
 		json_array_foreach(list, at, row) {

@@ -29,11 +29,11 @@ REGISTRATIONS = frozenset(
     """ucx_unhooked protection_domains sync_missing registrations registrations_background background_delays exports_ready requests hits
     waited synchronous_queued synchronous forwarded
     forwarded_flags forwarded_address forwarded_range forwarded_freed forwarded_capability forwarded_domain
-    forwarded_failed forwarded_pin_limit forwarded_version forwarded_private forwarded_form forwarded_data_direct forwarded_unknown forwarded_verify imports
+    forwarded_failed forwarded_pin_limit forwarded_version forwarded_private forwarded_form forwarded_data_direct forwarded_unknown forwarded_verify
     host_requests registrations_dma_buf registrations_peer_memory registrations_failed failed_resources
     failed_address failed_argument failed_support failed_other over_pin_limit evictions pinned_bytes
     pinned_bytes_peak deregistrations deregistrations_failed invalidated never_used never_used_bytes never_used_ns
-    never_used_sizes never_used_pinned requested_bytes revoked late_deregistrations background_ns program_ns waited_ns free_ns""".split()
+    never_used_sizes requested_bytes revoked late_deregistrations background_ns program_ns waited_ns free_ns""".split()
 ) | {
     f"histogram {name}"
     for name in "registration_background_ns registration_program_ns wait_ns free_ns used_bytes never_used_bytes".split()
@@ -66,7 +66,6 @@ def rules(seen, statistics):
         "graph_allocations": exactly(
             seen.graphs + did["cuGraphAddMemAllocNode"], "captured allocations that CUPTI saw, and nodes added"
         ),
-        "reservations": exactly(did["cuMemAddressReserve"], "cuMemAddressReserve"),
         "access_granted": between(
             0,
             statistics["allocations_mapped"] + statistics["access_removed"] if did["cuMemSetAccess"] else 0,

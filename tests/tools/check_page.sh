@@ -86,7 +86,7 @@ alone() {
 
 runs() {
 	command -v node >/dev/null || { skip 'the script without a browser: there is no node'; return; }
-	matches 'the script runs to its end' '*<h2> Advice*<h2> Findings <li> requests in memory *: 7, by UCX*<canvas> hits,*<footer> Made by peerpin *' \
+	matches 'the script runs to its end' '*<h2> Advice*<h2> Findings <li> registrations that were never deregistered*: 7, by UCX*<canvas> hits,*<footer> Made by peerpin *' \
 		"$(node "$here/page.js" "$tmp/page.html" | tr -s '\n' ' ')"
 }
 
@@ -153,7 +153,7 @@ in_a_browser() {
 mkdir "$tmp/job"
 python3 "$here/records.py" "$tmp/job" 4 '3:evictions=880' '3:synchronous=905' '3:hits=1300' '2:ended="killed"' \
 	'1:registrations_failed=40' '1:failed_resources=40' \
-	'0:findings=[{"id":"repeated","caller":"UCX","count":7,"bytes":0,"ns":0}]'
+	'0:findings=[{"id":"leaked","caller":"UCX","count":7,"bytes":0,"ns":0}]'
 without_chart
 if [[ -e src/tools/chart.min.js ]]; then
 	files

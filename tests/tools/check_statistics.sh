@@ -17,7 +17,7 @@ at_exit() {
 	matches 'allocations' *$'\nfrees            20 of 20 allocations  20 deregistrations ('*')  0 missed'* "$table"
 	same 'no file is left in the runtime folder' '' "$(left)"
 	for expected in allocations=20 frees=20 allocations_device=20 requests=7 hits=6 synchronous=1 registrations_background=19 \
-		invalidated=20 never_used=13 never_used_bytes=13631488 never_used_pinned=0 pinned_bytes=0 pinned_bytes_peak=20971520 complete=true ended=exit \
+		invalidated=20 never_used=13 never_used_bytes=13631488 pinned_bytes=0 pinned_bytes_peak=20971520 complete=true ended=exit \
 		protection_domains=1 used=false; do
 		same "JSON: $expected" "$expected" "${expected%%=*}=$(number "${expected%%=*}" "$tmp/exit.json")"
 	done
@@ -41,15 +41,14 @@ at_exit() {
 # Never used regions of programs that exit with live allocations; a request ends that state.
 never_used() {
 	with PEERPIN_SUMMARY=none PEERPIN_STATS_FILE="$tmp/alive.json" "$client" adapter allocated=1 sent=1 allocated=19 settled sent=6 exit
-	for expected in never_used=13 never_used_bytes=13631488 never_used_pinned=13 \
-		invalidated=0; do
+	for expected in never_used=13 never_used_bytes=13631488 invalidated=0; do
 		same "JSON, alive: $expected" "$expected" "${expected%%=*}=$(number "${expected%%=*}" "$tmp/alive.json")"
 	done
 	same 'their sizes are in the histogram' 13 "$(python3 -c '
 import json,sys
 print(sum(json.load(open(sys.argv[1]))["histograms"]["never_used_bytes"]))' "$tmp/alive.json")"
 	with PEERPIN_SUMMARY=none PEERPIN_STATS_FILE="$tmp/used.json" "$client" adapter allocated=1 sent=1 allocated=19 settled sent=20 exit
-	for expected in never_used=0 never_used_bytes=0 never_used_ns=0 never_used_pinned=0; do
+	for expected in never_used=0 never_used_bytes=0 never_used_ns=0; do
 		same "JSON, all used: $expected" "$expected" "${expected%%=*}=$(number "${expected%%=*}" "$tmp/used.json")"
 	done
 	same 'with all used, the histogram is empty' '[]' "$(python3 -c '

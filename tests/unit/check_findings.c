@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_findings.c -- faults of clients: client MRs that outlive their memory, repeat or leak */
+/* check_findings.c -- faults of clients: client MRs that outlive their memory, or leak */
 #include "suite.h"
 
 #include "hits_fixture.h"
@@ -38,16 +38,6 @@ TEST(client_mrs, that_outlive_their_memory_are_found_with_their_caller)
 	registration_count_leaked();
 	ck_assert_uint_eq(found(FINDING_outlived), 2);
 	ck_assert_uint_eq(found(FINDING_leaked), 1);
-}
-
-TEST(client_mrs, in_memory_that_was_requested_before_are_found)
-{
-	registration_pd_called_by(&pd, callers_number((const void *)set_up_with_pin_limit));
-	begin(buffer(0), BLOCK);
-	ck_assert_uint_ne(ask(0, buffer(0), 4096), 0);
-	ck_assert_uint_eq(found(FINDING_repeated), 0);
-	ck_assert_uint_ne(ask(1, buffer(0), 4096), 0);
-	ck_assert_uint_eq(found(FINDING_repeated), 1);
 }
 
 TEST(client_mrs, of_a_device_that_is_closed_were_leaked)

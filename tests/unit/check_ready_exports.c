@@ -31,6 +31,7 @@ static CUresult get_device(CUdevice *device)
 /* ---- dma-bufs: files of this name ---- */
 
 static _Atomic unsigned int exported;
+static int least_descriptor; /* of the worker's exports */
 static void (*during_export)(void);
 static struct registration_method method;
 
@@ -40,8 +41,14 @@ static void export_for_worker(struct pin_request *request)
 
 	standin_called();
 	fd = memfd_create("ready", MFD_CLOEXEC);
+	if (least_descriptor) {
+		int low = fd;
+
+		fd = fcntl(low, F_DUPFD_CLOEXEC, least_descriptor);
+		close(low);
+	}
 	exported++;
-	request->source = (struct dma_buf){ held_file_of(fd), request->base, request->length };
+	request->source = (struct dma_buf){ dma_buf_opened(fd), request->base, request->length };
 	if (during_export)
 		during_export();
 }
@@ -495,6 +502,27 @@ TEST(ready_exports, a_forked_child_has_none_of_the_files)
 	ck_assert_uint_eq(open_in_child(), 1);
 	ck_assert_uint_eq(open_dma_bufs(), 3);
 	ck_assert(!close(fd) && is_ready(HOME, BLOCK) && is_ready(HOME + BLOCK, BLOCK));
+}
+
+/* A child would not close it. */
+TEST(ready_exports, a_file_above_the_table_of_descriptors_is_not_kept)
+{
+	struct rlimit limit;
+
+	ck_assert(!getrlimit(RLIMIT_NOFILE, &limit));
+	if (limit.rlim_max <= DMA_BUF_DESCRIPTORS)
+		return;
+	limit_descriptors(DMA_BUF_DESCRIPTORS + 1);
+	least_descriptor = DMA_BUF_DESCRIPTORS;
+	begin(HOME, BLOCK);
+	ck_assert_int_eq(fcntl(DMA_BUF_DESCRIPTORS, F_GETFD), -1);
+	least_descriptor--;
+	begin(HOME + BLOCK, BLOCK);
+	ck_assert_int_eq(fcntl(DMA_BUF_DESCRIPTORS - 1, F_GETFD), FD_CLOEXEC);
+	ck_assert_uint_eq(exported, 2);
+	end(HOME + BLOCK);
+	ck_assert_int_eq(fcntl(DMA_BUF_DESCRIPTORS - 1, F_GETFD), -1);
+	limit_descriptors(LIMIT);
 }
 
 TEST(ready_exports, a_child_forked_while_a_region_ends_has_not_its_file)

@@ -223,7 +223,7 @@ static void export_for_worker(struct pin_request *request)
 {
 	standin_called();
 	exported++;
-	request->source = (struct dma_buf){ held_file_of(memfd_create("ready", MFD_CLOEXEC)),
+	request->source = (struct dma_buf){ dma_buf_opened(memfd_create("ready", MFD_CLOEXEC)),
 					    request->base, request->length };
 }
 

@@ -36,7 +36,7 @@ static void export_home(struct pin_request *request)
 	standin_called();
 	if (request->base != HOME)
 		return;
-	request->source = (struct dma_buf){ held_file_of(memfd_create("dma-buf", MFD_CLOEXEC)),
+	request->source = (struct dma_buf){ dma_buf_opened(memfd_create("dma-buf", MFD_CLOEXEC)),
 					    request->base, request->length };
 	exported_file = request->source.file.inode;
 	exported = request->source.file.fd;

@@ -368,7 +368,8 @@ static const char *const first[] = { "cuMemAlloc", "cuMemAllocPitch", "cuMemFree
 /* After the first intercepted call, queries are forwarded. */
 static const char *const last[] = { "cuCtxCreate", NULL };
 static const char *const finds_missed_frees[] = { "cuMemPoolTrimTo", "cuMemPoolDestroy",
-						  "cuDeviceGraphMemTrim", NULL };
+						  "cuDeviceGraphMemTrim", "cuMemAddressReserve",
+						  NULL };
 
 static bool passes(const struct test *test)
 {

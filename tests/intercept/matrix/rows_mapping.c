@@ -22,12 +22,21 @@ static bool unmap(CUdeviceptr address, CUmemGenericAllocationHandle handle)
 	       OK(driver.cuMemAddressFree(address, 2 * UNIT));
 }
 
+/* A record in the range is of memory whose free peerpin missed. */
 bool test_cuMemAddressReserve(void)
 {
-	CUdeviceptr address;
+	CUresult (*unmap_past)(CUdeviceptr, size_t) =
+		(CUresult(*)(CUdeviceptr, size_t))bypass("cuMemUnmap");
+	CUresult (*free_past)(CUdeviceptr, size_t) =
+		(CUresult(*)(CUdeviceptr, size_t))bypass("cuMemAddressFree");
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr address, again;
 
-	NEED(RISES("reservations", f->cuMemAddressReserve(&address, UNIT, 0, 0, 0)));
-	return OK(driver.cuMemAddressFree(address, UNIT));
+	NEED(map(&address, &handle) && OK(unmap_past(address, UNIT)) &&
+	     OK(free_past(address, 2 * UNIT)) && OK(driver.cuMemRelease(handle)));
+	NEED(RISES("missed_frees", f->cuMemAddressReserve(&again, 2 * UNIT, 0, address, 0)) &&
+	     again == address);
+	return OK(driver.cuMemAddressFree(again, 2 * UNIT));
 }
 
 bool test_cuMemMap(void)

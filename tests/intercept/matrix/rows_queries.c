@@ -44,6 +44,21 @@ bool test_cuMemGetAddressRange_v2(void)
 	return OK(driver.cuMemFree_v2(address));
 }
 
+bool test_cuMemRetainAllocationHandle(void)
+{
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr address;
+	CUresult result;
+
+	NEED(OK(driver.cuMemAlloc_v2(&address, SIZE)));
+	NEED(RISES("queries_answered", ({
+			   result = f->cuMemRetainAllocationHandle(&handle, (void *)address);
+			   CUDA_SUCCESS;
+		   })) &&
+	     result == CUDA_ERROR_INVALID_VALUE);
+	return OK(driver.cuMemFree_v2(address));
+}
+
 bool test_cuMemGetInfo_v2(void)
 {
 	__typeof__(cuMemGetInfo_v2) *read = (__typeof__(read))bypass("cuMemGetInfo_v2");

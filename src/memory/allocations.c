@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* free.c -- ends of allocations: by free, by context end, or no longer reported by the driver; tag
- * checks */
+/* allocations.c -- begins and ends of allocations: their records, events and tag checks
+ *
+ * An allocation ends by a free, by the end of its context, by a later allocation at its address, or
+ * because the driver no longer reports it.
+ */
 #include "memory/memory.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stddef.h>
 
@@ -10,10 +14,209 @@
 #include "base/config.h"
 #include "base/log.h"
 #include "base/pool.h"
+#include "base/process.h"
 #include "memory/keep.h"
+#include "memory/kept.h"
 #include "memory/queries.h"
 #include "memory/table.h"
+#include "report/errors.h"
 #include "report/statistics.h"
+#include "report/trace.h"
+
+/* ---- events: to the layers above, the log, the trace and the statistics ---- */
+
+/* Names of a kind in the log, and in the trace. */
+static const char events_kinds[][12] = {
+#define KIND(kind, name) #name,
+	ALLOCATION_KINDS(KIND)
+#undef KIND
+		"host"
+};
+static const char events_traced_kinds[][20] = {
+#define KIND(kind, name) #name " memory",
+	ALLOCATION_KINDS(KIND)
+#undef KIND
+		"host memory"
+};
+
+/* The trace has the program's allocations and frees: kept memory is freed memory. Snapshots of the
+ * statistics are due in the time of these calls. */
+static void events_trace(const struct allocation *allocation, bool begins)
+{
+	if (trace_is_on())
+		trace_allocation(begins, allocation->event_id, allocation->base, allocation->size,
+				 allocation->device, events_traced_kinds[allocation->kind]);
+	statistics_snapshot();
+}
+
+void events_emit(enum memory_event event, const struct allocation *allocation)
+{
+	static const char names[][12] = { "allocated", "freeing", "keeping", "reused",
+					  "releasing" };
+	bool concerns = memory_is_for_adapters(allocation);
+
+	log_message(LOG_TRACE, "%s 0x%llx %llu %s id %llu%s", names[event],
+		    (unsigned long long)allocation->base, (unsigned long long)allocation->size,
+		    events_kinds[allocation->kind], (unsigned long long)allocation->event_id,
+		    concerns ? "" : ", not for adapters");
+	if (!concerns)
+		return;
+	if (event == MEMORY_FREEING || event == MEMORY_KEEPING)
+		events_trace(allocation, false);
+	memory_hook(event, allocation);
+	if (event == MEMORY_ALLOCATED || event == MEMORY_REUSED)
+		events_trace(allocation, true);
+}
+
+void events_count_allocation(enum allocation_kind kind, uint64_t size)
+{
+	if (kind == ALLOCATION_HOST) {
+		statistics_count(host_allocations);
+		return;
+	}
+	statistics_count(allocations);
+	statistics_add(allocated_bytes, size);
+	statistics_sort(allocation_bytes, size);
+	switch (kind) {
+#define KIND(kind, name)                                                                           \
+	case ALLOCATION_##kind:                                                                    \
+		statistics_count(allocations_##name);                                              \
+		break;
+		ALLOCATION_KINDS(KIND)
+#undef KIND
+	case ALLOCATION_HOST:
+		break;
+	}
+}
+
+void events_count_free(const struct allocation *ended, int number)
+{
+	if (ended->kind == ALLOCATION_HOST)
+		statistics_add(host_frees, number);
+	else
+		statistics_add(frees, number);
+}
+
+void memory_report_refused(const char *what)
+{
+	int error = exchange_relaxed(&pool_refused, 0);
+	struct errors_text refusal;
+	char description[256];
+
+	if (!error)
+		return;
+	refusal = errors_look_up(ERRORS_GROWTH, error);
+	errors_describe(&refusal, description, sizeof(description));
+	log_once(LOG_WARN,
+		 "GPU memory is not %s: %s. Client registrations of this memory are forwarded. %s",
+		 what, description, refusal.fix);
+}
+
+void events_untracked(const struct allocation *allocation, int error)
+{
+	statistics_count(untracked);
+	log_message(LOG_INFO, "memory at 0x%llx, %llu bytes, is not recorded: %s",
+		    (unsigned long long)allocation->base, (unsigned long long)allocation->size,
+		    error == -ENOMEM ? "out of memory" : "unusual address");
+	if (error == -ENOMEM)
+		memory_report_refused("recorded");
+}
+
+/* ---- begins: a record, after the ends of stale ones that it overlaps ---- */
+
+void memory_renew(void)
+{
+	table_renew();
+	exports_renew();
+	kept_renew();
+}
+
+void memory_missed_free(const struct allocation *ended)
+{
+	statistics_count(missed_frees);
+	log_once(LOG_WARN,
+		 "memory at 0x%llx: peerpin missed its free, and ends its registrations now. "
+		 "Please report how the program frees GPU memory.",
+		 (unsigned long long)ended->base);
+	events_ending(ended);
+}
+
+static bool allocate_is_recorded(const struct allocation *allocation)
+{
+	struct allocation recorded;
+
+	return memory_find(allocation->base, &recorded) && recorded.base == allocation->base &&
+	       recorded.buffer_id == allocation->buffer_id;
+}
+
+/* Insert a record and end the stale records in its range. Retry, because other threads may insert
+ * there, too. -EALREADY: another thread, or an intercepted call nested in the current call, has
+ * recorded this very memory. */
+static int allocate_insert(struct allocation *allocation)
+{
+	struct allocation ended;
+	int error;
+
+	while ((error = table_insert(allocation)) == -EEXIST) {
+		if (allocate_is_recorded(allocation))
+			return -EALREADY;
+		if (!table_take_overlapping(allocation->base, allocation->size, &ended))
+			continue;
+		memory_missed_free(&ended);
+	}
+	return error;
+}
+
+bool memory_insert(struct allocation *allocation)
+{
+	int error = allocate_insert(allocation);
+
+	if (error == -EALREADY)
+		return false;
+	if (error)
+		events_untracked(allocation, error);
+	else
+		events_emit(MEMORY_ALLOCATED, allocation);
+	return true;
+}
+
+void memory_reserved(uint64_t base, uint64_t size)
+{
+	struct allocation ended;
+
+	while (table_take_overlapping(base, size, &ended))
+		memory_missed_free(&ended);
+}
+
+void memory_allocated(enum allocation_kind kind, uint64_t base, uint64_t size)
+{
+	/* A later call makes VMM memory accessible. */
+	struct allocation allocation = {
+		.base = base, .size = size, .kind = kind, .accessible = kind != ALLOCATION_MAPPED
+	};
+
+	process_activate();
+	if (config_get()->verify)
+		store_relaxed(&memory_verify_mode, true);
+	if (!attributes_read(base, &allocation)) {
+		/* A captured allocation is no memory before its graph runs (measured): no client
+		 * can use it, and stale records there end. */
+		if (kind == ALLOCATION_POOL)
+			statistics_count(graph_allocations);
+		else
+			statistics_count(untracked);
+		/* Without a BUFFER_ID, no later check could identify the memory. */
+		memory_reserved(base, size);
+		return;
+	}
+	allocation.integrated = kind == ALLOCATION_HOST && attributes_integrated(allocation.device);
+	if (memory_insert(&allocation))
+		events_count_allocation(kind, size);
+	if (kind == ALLOCATION_POOL && allocation.described && keep_is_on())
+		keep_pool_allocated(allocation.device);
+}
+
+/* ---- ends ---- */
 
 __thread unsigned int memory_frees_here __attribute__((tls_model("initial-exec")));
 
