@@ -332,8 +332,20 @@ void other_calls(void)
 	struct mlx5dv_devx_umem *expected = (struct mlx5dv_devx_umem *)(address + 1);
 	uint64_t forwarded = statistic("forwarded_form"), requests = statistic("requests");
 	uint64_t imports = statistic("imports");
+	struct {
+		struct ib_uverbs_reg_mr_resp resp;
+		uint64_t more;
+	} longer;
+	struct verbs_mr vmr = { 0 };
+	struct ibv_reg_mr cmd;
 	char host[64];
 
+	trap("private", "a request with data of the provider's own is the kernel's, and counted",
+	     PART(!ibv_cmd_reg_mr(pd, (void *)address, SIZE, address, ACCESS, &vmr, &cmd,
+				  sizeof(cmd), &longer.resp, sizeof(longer))) &&
+		     PART(own(&vmr.ibv_mr, address, SIZE)) &&
+		     PART(statistic("forwarded_private") == 1) && PART(!ibv_cmd_dereg_mr(&vmr)));
+	requests = statistic("requests");
 	trap("umem",
 	     "memory without a key is the driver's to register, and counted where it is a GPU's",
 	     PART(mlx5dv_devx_umem_reg(device, (void *)address, SIZE, 0) == expected) &&
