@@ -12,7 +12,7 @@ endif
 # The tests run in the order of these files.
 tests_contract_check_driver_SOURCES = tests/contract/check_driver.c tests/contract/driver.h tests/contract/driver.c \
 	tests/contract/memory.c tests/contract/devices.c tests/contract/host.c tests/contract/pointers.c \
-	tests/contract/queries.c tests/contract/query_threads.c tests/contract/streams.c tests/contract/pools.c \
+	tests/contract/queries.c tests/contract/streams.c tests/contract/pools.c \
 	tests/contract/mappings.c tests/contract/captures.c tests/contract/capture_calls.c tests/contract/imports.c tests/contract/contexts.c \
 	tests/contract/modules.c tests/contract/proc_address.c
 tests_contract_check_driver_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Tests of interception: the built library, and programs that run under it on the simulated driver.
 intercept_checks = \
-	tests/intercept/check_adapter.sh \
-	tests/intercept/check_ends.sh \
+	tests/intercept/check_calls.sh \
 	tests/intercept/check_layers.sh \
 	tests/intercept/check_table.sh \
 	tests/intercept/check_coverage.sh \
@@ -14,16 +13,14 @@ intercept_checks = \
 	tests/intercept/check_replaced.sh \
 	tests/intercept/check_reload.sh \
 	tests/intercept/check_first.sh \
-	tests/intercept/check_effects.sh \
 	tests/intercept/check_providers.sh \
 	tests/intercept/check_matrix.sh \
 	tests/intercept/check_queries.sh \
 	tests/intercept/check_public.sh \
-	tests/intercept/check_keep.sh \
 	tests/intercept/check_traps.sh \
 	tests/intercept/check_old_driver.sh \
 	tests/intercept/check_verbs_versions.sh
-EXTRA_DIST += tests/intercept/check_aarch64 tests/intercept/traps/traps_list.sh docs/internals/coverage.md docs/internals/registration.md tests/intercept/check_cuda_h.py tests/intercept/check_entries.py tests/intercept/matrix/matrix.py tests/unit/preload.h $(intercept_checks) \
+EXTRA_DIST += tests/intercept/check_aarch64 tests/intercept/traps/traps_list.sh docs/internals/coverage.md docs/internals/registration.md tests/intercept/check_cuda_h.py tests/intercept/check_entries.py tests/intercept/matrix/matrix.py tests/unit/preload.h tests/intercept/calls/rows $(intercept_checks) \
 	tests/intercept/lookup_library.c tests/intercept/lookup_library.h \
 	tests/intercept/replaced/replacement.c \
 	tests/intercept/old/driver.c tests/intercept/old_driver.c tests/intercept/check_sim.c
@@ -87,22 +84,11 @@ tests_intercept_matrix_paths_LDADD = tests/intercept/librows.la src/sim/libcuda.
 tests_intercept_exporter_SOURCES = tests/intercept/matrix/exporter.c
 tests_intercept_exporter_LDADD = src/sim/libcuda.la
 
-check_PROGRAMS += tests/intercept/ends/ends
-tests_intercept_ends_ends_SOURCES = tests/intercept/ends/ends.c tests/intercept/ends/ends.h \
-	tests/intercept/ends/memory.c tests/intercept/ends/domains.c tests/intercept/ends/processes.c \
-	tests/intercept/ends/exits.c tests/intercept/ends/threads.c tests/intercept/ends/worker.c \
-	tests/intercept/ends/settings.c tests/intercept/ends/clients.c tests/intercept/ends/primary.c \
-	tests/intercept/ends/expected.c tests/intercept/ends/exports.c
-tests_intercept_ends_ends_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -lpthread -ldl
-
-check_PROGRAMS += tests/intercept/keep/keep
-tests_intercept_keep_keep_SOURCES = tests/intercept/ends/ends.c tests/intercept/ends/ends.h \
-	tests/intercept/keep/keep.c tests/intercept/keep/keep.h tests/intercept/keep/calls.c \
-	tests/intercept/keep/pressure.c tests/intercept/keep/pools.c tests/intercept/keep/contexts.c \
-	tests/intercept/keep/events.c tests/intercept/keep/regions.c \
-	src/base/loaded.c src/base/kernel.c
-tests_intercept_keep_keep_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests/intercept/keep
-tests_intercept_keep_keep_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -lpthread -ldl
+check_PROGRAMS += tests/intercept/calls/calls
+tests_intercept_calls_calls_SOURCES = tests/intercept/calls/main.c tests/intercept/calls/calls.h \
+	tests/intercept/calls/language.c tests/intercept/calls/events.c src/base/loaded.c src/base/kernel.c
+tests_intercept_calls_calls_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/include # no use of libcore
+tests_intercept_calls_calls_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -lpthread -ldl
 
 # Clients of libibverbs: libfabric, inside another library, a provider plug-in by its symbol and by its name; UCX, also
 # inside another library; another client; an object that allocates protection domains for others.
@@ -143,11 +129,6 @@ tests_intercept_fabric_libshim_la_SOURCES = $(fabric_sources)
 tests_intercept_fabric_libshim_la_CPPFLAGS = $(AM_CPPFLAGS) -DDEFINES=rdma_create_id
 tests_intercept_fabric_libshim_la_LDFLAGS = $(fabric_ldflags)
 tests_intercept_fabric_libshim_la_LIBADD = src/sim/adapter/libibverbs.la
-
-check_PROGRAMS += tests/intercept/adapter
-tests_intercept_adapter_SOURCES = tests/intercept/adapter.h tests/intercept/adapter.c tests/intercept/uses.c \
-	tests/intercept/ends/ends.c tests/intercept/ends/ends.h
-tests_intercept_adapter_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -lpthread -ldl
 
 check_LTLIBRARIES += tests/intercept/verbs/known/libibverbs.la
 tests_intercept_verbs_known_libibverbs_la_SOURCES = $(verbs_sources)
@@ -299,12 +280,6 @@ tests_intercept_verbs_newest_libibverbs_la_CFLAGS = $(verbs_cflags)
 tests_intercept_verbs_newest_libibverbs_la_CPPFLAGS = $(AM_CPPFLAGS) -DSTANDIN_KNOWS_ATTRIBUTES -DPROVIDER_FRONT_MORE=48
 tests_intercept_verbs_newest_libibverbs_la_LDFLAGS = $(verbs_ldflags)65.map
 tests_intercept_verbs_newest_libibverbs_la_DEPENDENCIES = tests/intercept/verbs/version_65.map
-check_PROGRAMS += tests/intercept/effects
-tests_intercept_effects_SOURCES = tests/intercept/effects.c
-tests_intercept_effects_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
-tests_intercept_effects_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
-tests_intercept_effects_LDADD = tests/intercept/verbs/known/libibverbs.la src/sim/libcuda.la $(CHECK_LIBS) -lpthread -ldl
-
 # check_public.sh: linked with the library, as clients of the public interface may be.
 check_PROGRAMS += tests/intercept/public/public
 tests_intercept_public_public_SOURCES = tests/intercept/public/public.c tests/intercept/public/ledger.c \

@@ -6,5 +6,5 @@ check_SCRIPTS += tests/site/run
 TESTS += tests/site/run
 endif
 .PHONY: check-site
-check-site: all tests/launcher/empty.so tests/tools/client tests/intercept/ends/ends
+check-site: all tests/launcher/empty.so tests/tools/client tests/intercept/calls/calls
 	srcdir=$(srcdir) $(srcdir)/tests/site/run --services

@@ -139,11 +139,11 @@ TEST(log, a_line_says_who)
 	char expected[256];
 
 	config_get();
-	setenv("PMI_RANK", "3", 1);
+	setenv("PMI_RANK", "0", 1);
 	errno = 77;
 	log_message(LOG_WARN, "%s and %d", "text", 5);
 	ck_assert_int_eq(errno, 77);
-	snprintf(expected, sizeof(expected), "peerpin: <warn> [%s:%d rank 3] text and 5\n",
+	snprintf(expected, sizeof(expected), "peerpin: <warn> [%s:%d rank 0] text and 5\n",
 		 identity_host(), (int)getpid());
 	ck_assert_str_eq(text_of(output), expected);
 }

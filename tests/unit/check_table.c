@@ -148,6 +148,15 @@ TEST(single, an_id_never_comes_back)
 	ck_assert(!memory_is_live(&first));
 	ck_assert(!table_take(HOME, first.id, &taken));
 	ck_assert(!table_mark_used(&first));
+	/* What was noted about it does not either, in its slot. */
+	table_set_keep_key(HOME, 7);
+	ck_assert(table_take(HOME, second.id, &taken));
+	ck_assert_uint_eq(taken.keep_key, 7);
+	ck_assert_int_eq(table_insert(&first), 0);
+	ck_assert_uint_eq(first.slot, second.slot);
+	ck_assert(table_take(HOME, first.id, &taken));
+	ck_assert_uint_eq(taken.keep_key, 0);
+	ck_assert_int_eq(table_insert(&second), 0);
 	ck_assert(table_mark_used(&second));
 }
 

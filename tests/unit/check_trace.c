@@ -60,6 +60,7 @@ static void *end(void *unused)
 static void set_up(void)
 {
 	setenv("PEERPIN_TRACE_FILE", "/a/trace", 1);
+	setenv("PMI_RANK", "0", 1);
 	trace_begin();
 	sem_init(&held, 0, 0);
 	sem_init(&let_go, 0, 0);
@@ -84,6 +85,11 @@ TEST(trace, who_comes_after_the_end_writes_nothing)
 	ck_assert(ends_with("}\n]\n"));
 	ck_assert_ptr_nonnull(strstr(text, "0x1000"));
 	ck_assert_ptr_null(strstr(text, "0x2000"));
+}
+
+TEST(trace, a_process_is_named_with_its_rank)
+{
+	ck_assert_ptr_nonnull(strstr(text, "\"args\":{\"name\":\"rank 0 "));
 }
 
 TEST(trace, a_reason_is_a_text_of_json)

@@ -2,7 +2,7 @@
 /* fabric.c -- a client of libibverbs that defines the symbol DEFINES
  *
  * Built as libfabric, as another library that contains libfabric, as its provider plug-ins, and as
- * other clients, each linked to libibverbs: ends/clients.c
+ * other clients, each linked to libibverbs: calls/rows
  */
 struct ibv_context;
 struct ibv_pd *ibv_alloc_pd(struct ibv_context *context);

@@ -490,12 +490,12 @@ static void subscribe_now(void)
 	ck_assert_int_eq(scene_open(&scene), 0);
 }
 
-static bool preregister_is_sync(void)
+static bool preregister_is_eager(void)
 {
-	return preregister_is("sync");
+	return preregister_is("eager");
 }
 
-CASE(sync, .set_up = set_up, .applies = preregister_is_sync);
+CASE(eager, .set_up = set_up, .applies = preregister_is_eager);
 
 /* Allocations of SIZE are registered in the domain of ACCESS from now on. */
 static void enable(void)
@@ -506,7 +506,7 @@ static void enable(void)
 	ck_cuda(cuMemFree_v2(address));
 }
 
-TEST(sync, an_allocation_that_a_subscription_delivered_is_not_delivered_again)
+TEST(eager, an_allocation_that_a_subscription_delivered_is_not_delivered_again)
 {
 	CUdeviceptr address;
 
@@ -535,7 +535,7 @@ static void free_now(void)
 		sched_yield();
 }
 
-TEST(sync, memory_freed_before_its_delivery_is_not_delivered_as_allocated)
+TEST(eager, memory_freed_before_its_delivery_is_not_delivered_as_allocated)
 {
 	expected = allocate(SIZE);
 	ck_cuda(cuMemFree_v2(expected));

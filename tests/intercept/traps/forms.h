@@ -54,6 +54,7 @@ void other_access_flags(void);
 void other_ranges(void);
 void other_files(void);
 void other_attributes(void);
+void other_calls(void);
 
 /* forms_in_time.c: events after a registration. */
 void numbers_come_back(void);

@@ -323,3 +323,40 @@ void other_attributes(void)
 	close(mapped);
 	cuMemFree_v2(address);
 }
+
+/* libmlx5's memory without a key, by address or by a struct. */
+void other_calls(void)
+{
+	CUdeviceptr address = allocate();
+	struct mlx5dv_devx_umem_in in = { .addr = (void *)address, .size = SIZE };
+	struct mlx5dv_devx_umem *expected = (struct mlx5dv_devx_umem *)(address + 1);
+	uint64_t forwarded = statistic("forwarded_form"), requests = statistic("requests");
+	uint64_t imports = statistic("imports");
+	struct {
+		struct ib_uverbs_reg_mr_resp resp;
+		uint64_t more;
+	} longer;
+	struct verbs_mr vmr = { 0 };
+	struct ibv_reg_mr cmd;
+	char host[64];
+
+	trap("private", "a request with data of the provider's own is the kernel's, and counted",
+	     PART(!ibv_cmd_reg_mr(pd, (void *)address, SIZE, address, ACCESS, &vmr, &cmd,
+				  sizeof(cmd), &longer.resp, sizeof(longer))) &&
+		     PART(own(&vmr.ibv_mr, address, SIZE)) &&
+		     PART(statistic("forwarded_private") == 1) && PART(!ibv_cmd_dereg_mr(&vmr)));
+	requests = statistic("requests");
+	trap("umem",
+	     "memory without a key is the driver's to register, and counted where it is a GPU's",
+	     PART(mlx5dv_devx_umem_reg(device, (void *)address, SIZE, 0) == expected) &&
+		     PART(mlx5dv_devx_umem_reg_ex(device, &in) == expected) &&
+		     PART(statistic("forwarded_form") == forwarded + 2) &&
+		     PART(statistic("requests") == requests + 2) &&
+		     PART(mlx5dv_devx_umem_reg(device, host, sizeof(host), 0) ==
+			  (void *)(host + 1)) &&
+		     PART(statistic("forwarded_form") == forwarded + 2));
+	trap("import", "an import of another process's registration is counted",
+	     PART(ibv_import_mr(pd, 55)->handle == 55) &&
+		     PART(statistic("imports") == imports + 1));
+	cuMemFree_v2(address);
+}

@@ -80,5 +80,6 @@ int main(void)
 	left_alone();
 	room_made();
 	other_attributes();
+	other_calls();
 	return 0;
 }
