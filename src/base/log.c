@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* log.c -- formats a message with its origin and writes it at once, within a rate limit */
+/* log.c -- formats a message with its origin and writes it at once */
 #include "base/log.h"
 
 #include <stdarg.h>
@@ -15,10 +15,7 @@
 #include "base/process.h"
 #include "base/signal_safe_write.h"
 #include "base/start.h"
-#include "base/system.h"
 #include "base/text.h"
-
-#define LINES_PER_SECOND 1000
 
 AT_START_DATA _Atomic unsigned char log_limit;
 
@@ -133,54 +130,6 @@ int log_take(void *unused, const char *bytes, size_t length)
 	return pattern ? own_file_write(&file, pattern, bytes, length) : -EBADF;
 }
 
-/* ---- rate limit ---- */
-
-struct log_window {
-	_Atomic uint64_t second;
-	_Atomic uint32_t written, suppressed;
-};
-
-/* Separate windows: debug and info messages must not crowd out warnings and errors. */
-static struct log_window windows[2];
-
-static void log_report_suppressed(struct log_window *window, enum log_level level)
-{
-	uint32_t suppressed = exchange_relaxed(&window->suppressed, 0);
-	struct line line;
-
-	if (!suppressed)
-		return;
-	log_begin_line(&line, level);
-	log_add(&line, "suppressed %u messages: more than %d came in a second", suppressed,
-		LINES_PER_SECOND);
-	log_put(&line, level, NULL);
-}
-
-/* Level trace has no rate limit. */
-static bool log_is_over_limit(enum log_level level)
-{
-	struct log_window *window = &windows[level <= LOG_WARN];
-	uint64_t second = load_relaxed(&window->second), now;
-
-	if (log_is_on(LOG_TRACE))
-		return false;
-	now = system_clock() / 1000000000u;
-	if (now != second && replace_seq_cst(&window->second, &second, now)) {
-		store_relaxed(&window->written, 0);
-		log_report_suppressed(window, level);
-	}
-	if (add_relaxed(&window->written, 1) < LINES_PER_SECOND)
-		return false;
-	add_relaxed(&window->suppressed, 1);
-	return true;
-}
-
-void log_finish(void)
-{
-	log_report_suppressed(&windows[0], LOG_INFO);
-	log_report_suppressed(&windows[1], LOG_WARN);
-}
-
 /* ---- messages ---- */
 
 void log_write(enum log_level level, bool once, const char *format, ...)
@@ -189,7 +138,7 @@ void log_write(enum log_level level, bool once, const char *format, ...)
 	va_list arguments;
 
 	/* A child has its parent's log, and may wait for a thread that it lacks. */
-	if (process_is_forked() || (!once && log_is_over_limit(level)))
+	if (process_is_forked())
 		return;
 	log_begin_line(&line, level);
 	va_start(arguments, format);

@@ -43,16 +43,12 @@ static inline void log_set_limit_early(enum log_level level)
 	replace_seq_cst(&log_limit, &unset, (unsigned char)(level + 1));
 }
 
-/* Messages are equal by text, and rate-limited unless LOG_TRACE is on; `once`: equal by format, and
- * not rate-limited. */
+/* Equal messages of a host's ranks are equal by text; `once`: by format. */
 void log_write(enum log_level level, bool once, const char *format, ...)
 	__attribute__((format(printf, 3, 4), cold));
 
-/* Log the number of suppressed messages. Call at exit. */
-void log_finish(void);
-
-/* Print text that is no message (a `take` of report/output.h): to standard error; where descriptor 2
- * is another file, to PEERPIN_LOG_FILE. Return 0 or -errno; -EBADF: to neither. */
+/* Print text that is no message (a `take` of report/output.h): to standard error; where descriptor
+ * 2 is another file, to PEERPIN_LOG_FILE. Return 0 or -errno; -EBADF: to neither. */
 int log_take(void *unused, const char *bytes, size_t length);
 
 #define log_message(level, ...)                                                                    \

@@ -2,7 +2,6 @@
 /* library.c -- connects the layers; start and exit of the program */
 #include "base/config.h"
 #include "base/loaded.h"
-#include "base/log.h"
 #include "base/process.h"
 #include "base/start.h"
 #include "intercept/bypass.h"
@@ -86,5 +85,4 @@ static AT_START __attribute__((destructor)) void library_finish(void)
 		statistics_count(ucx_unhooked);
 	trace_end();
 	statistics_finish();
-	log_finish();
 }

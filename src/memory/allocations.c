@@ -229,11 +229,11 @@ static void free_verify(const struct allocation *ended)
 	if (attributes_match(ended))
 		return;
 	statistics_count(verify_disagreements);
-	log_message(LOG_ERROR,
-		    "verification: the record at 0x%llx differs from the driver: peerpin missed a "
-		    "free or an allocation. "
-		    "Please report how the program allocates memory.",
-		    (unsigned long long)ended->base);
+	log_once(LOG_ERROR,
+		 "verification: the record at 0x%llx differs from the driver: peerpin missed a "
+		 "free or an allocation. "
+		 "Please report how the program allocates memory.",
+		 (unsigned long long)ended->base);
 }
 
 static bool free_ends_kind(enum memory_free call, enum allocation_kind kind)
@@ -475,10 +475,10 @@ bool memory_check(const struct allocation *allocation)
 	if (!table_take(allocation->base, allocation->id, &ended))
 		return false; /* freed meanwhile by an intercepted call */
 	statistics_count(verify_disagreements);
-	log_message(LOG_ERROR,
-		    "verification: the record at 0x%llx differs from the driver, and ends now. "
-		    "Please report how the program allocates memory.",
-		    (unsigned long long)allocation->base);
+	log_once(LOG_ERROR,
+		 "verification: the record at 0x%llx differs from the driver, and ends now. "
+		 "Please report how the program allocates memory.",
+		 (unsigned long long)allocation->base);
 	memory_missed_free(&ended);
 	return false;
 }

@@ -114,11 +114,11 @@ static void queries_compared(const struct query_target *target, CUdeviceptr addr
 	if (same)
 		return;
 	statistics_count(verify_disagreements);
-	log_message(LOG_ERROR,
-		    "verification: peerpin's answer to a pointer query at 0x%llx differs from the "
-		    "driver's; the client got the driver's. Run with PEERPIN_DISABLE=1, and "
-		    "please report it.",
-		    (unsigned long long)address);
+	log_once(LOG_ERROR,
+		 "verification: peerpin's answer to a pointer query at 0x%llx differs from the "
+		 "driver's; the client got the driver's. Run with PEERPIN_DISABLE=1, and "
+		 "please report it.",
+		 (unsigned long long)address);
 }
 
 /* The client gets the driver's answer, by a query of its own. */
