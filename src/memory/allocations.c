@@ -328,17 +328,17 @@ struct release {
 	unsigned int unchanged;
 };
 
-/* Ends the context's allocations. With `release`: only those of the program that no client uses,
- * until a retain begins. Memory of pools and VMM memory has no context, and outlives all contexts
- * (measured). */
-static struct pending_frees *free_context(CUcontext context, const struct release *release)
+/* Adds the context's allocations to the list, ended. With `release`: only those of the program that
+ * no client uses, until a retain begins. Memory of pools and VMM memory has no context, and outlives
+ * all contexts (measured). */
+static struct pending_frees *free_walk(struct pending_frees *frees, CUcontext context,
+				       const struct release *release)
 {
 	struct allocation batch[WALK_BATCH], ended;
 	uint32_t cursor = 0;
-	struct pending_frees *frees = NULL;
 	unsigned int count;
 
-	while (context && (count = memory_next(&cursor, batch, WALK_BATCH)) &&
+	while ((count = memory_next(&cursor, batch, WALK_BATCH)) &&
 	       (!release || load_seq_cst(release->retains) == release->unchanged)) {
 		for (unsigned int i = 0; i < count; i++) {
 			if (batch[i].context == context &&
@@ -347,6 +347,24 @@ static struct pending_frees *free_context(CUcontext context, const struct releas
 				frees = free_add(frees, &ended);
 		}
 	}
+	return frees;
+}
+
+#define WALKS_MAX 8 /* a subscriber may allocate at each free */
+
+/* A walk does not see what another thread, or a subscriber, allocates behind it, and the worker may
+ * register that before the driver's call: walks until one ends nothing. */
+static struct pending_frees *free_context(CUcontext context, const struct release *release)
+{
+	struct pending_frees *frees = NULL, *before;
+	unsigned int walks = 0;
+
+	if (!context)
+		return NULL;
+	do {
+		before = frees;
+		frees = free_walk(frees, context, release);
+	} while (frees != before && ++walks < WALKS_MAX);
 	return frees;
 }
 
