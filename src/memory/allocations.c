@@ -329,8 +329,8 @@ struct release {
 };
 
 /* Adds the context's allocations to the list, ended. With `release`: only those of the program that
- * no client uses, until a retain begins. Memory of pools and VMM memory has no context, and outlives
- * all contexts (measured). */
+ * no client uses, until a retain begins. Memory of pools and VMM memory has no context, and
+ * outlives all contexts (measured). */
 static struct pending_frees *free_walk(struct pending_frees *frees, CUcontext context,
 				       const struct release *release)
 {

@@ -9,6 +9,8 @@ static const size_t small_large_small[] = { BLOCK, 10 * BLOCK, BLOCK };
 /* Begins inside the first mapping, ends inside the last. */
 #define INSIDE_FIRST 777
 #define INSIDE_LAST  (11 * BLOCK + 5001)
+/* Offsets from which that length ends in the last mapping, in whole pages, too. */
+#define INSIDE_OFFSETS (BLOCK - 2 * PAGE)
 
 FORM_RUN(vmm)
 {
@@ -22,7 +24,7 @@ FORM_RUN(span)
 	CUdeviceptr base = map(&vmm_rdma, small_large_small, 3);
 
 	(void)size;
-	exact_rounds(base + 1 + random_below(BLOCK - 1), INSIDE_LAST, ACCESS);
+	exact_rounds(base + 1 + random_below(INSIDE_OFFSETS), INSIDE_LAST, ACCESS);
 }
 
 static void buf_rounds(CUdeviceptr address, size_t size)
@@ -40,7 +42,7 @@ FORM_RUN(span_buf)
 	CUdeviceptr base = map(&vmm_rdma, small_large_small, 3);
 
 	(void)size;
-	buf_rounds(base + 1 + random_below(BLOCK - 1), INSIDE_LAST);
+	buf_rounds(base + 1 + random_below(INSIDE_OFFSETS), INSIDE_LAST);
 }
 
 FORM_RUN(span_pages)
@@ -48,7 +50,7 @@ FORM_RUN(span_pages)
 	CUdeviceptr base = map(&vmm_rdma, small_large_small, 3), from;
 
 	(void)size;
-	from = base + round_down(random_below(BLOCK), PAGE);
+	from = base + round_down(random_below(INSIDE_OFFSETS), PAGE);
 	buf_rounds(from, round_up(INSIDE_LAST, PAGE));
 }
 
