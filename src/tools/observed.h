@@ -17,9 +17,17 @@
 /* True if the file is one of peerpin observe. */
 bool observed_is_file(const char *path);
 
-/* Merge the processes of `count` files into one object of sums, a new reference. Reports files that
+struct observed_files {
+	const char **paths; /* of malloc */
+	size_t count;
+};
+
+/* Adds the words, in place of a folder the files of peerpin observe in it, if any. */
+void observed_list(struct observed_files *files, char *const *words, int count);
+
+/* Merge the processes of the files into one object of sums, a new reference. Reports files that
  * cannot be used on standard error; `*problems` is their number. */
-json_t *observed_read(char **files, int count, int *problems);
+json_t *observed_read(const struct observed_files *files, int *problems);
 
 /* What peerpin would save of the time in calls, in nanoseconds over all processes: computed by the
  * library's own rules over the recorded calls. */

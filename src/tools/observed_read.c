@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* observed_read.c -- reads files of peerpin observe, and adds them up */
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,6 +52,33 @@ bool observed_is_file(const char *path)
 		return false;
 	close(fd);
 	return true;
+}
+
+static void observed_list_one(struct observed_files *files, const char *path)
+{
+	files->paths = grown(files->paths, files->count, sizeof(*files->paths));
+	files->paths[files->count++] = path;
+}
+
+/* The texts last until texts_free(). */
+void observed_list(struct observed_files *files, char *const *words, int count)
+{
+	for (int i = 0; i < count; i++) {
+		struct dirent **entries = NULL;
+		int found = scandir(words[i], &entries, NULL, alphasort);
+		size_t before = files->count;
+
+		for (int k = 0; k < found; k++) {
+			const char *path = text_of("%s/%s", words[i], entries[k]->d_name);
+
+			if (observed_is_file(path))
+				observed_list_one(files, path);
+			free(entries[k]);
+		}
+		free(entries);
+		if (files->count == before)
+			observed_list_one(files, words[i]);
+	}
 }
 
 static json_t *observed_load(const char *path, const char **reason)
@@ -363,7 +391,7 @@ static void observed_keep_timeline(json_t *timelines, const json_t *json)
 	json_array_append(timelines, timeline);
 }
 
-json_t *observed_read(char **files, int count, int *problems)
+json_t *observed_read(const struct observed_files *files, int *problems)
 {
 	json_t *sums = json_object(), *timelines = json_array(), *json;
 	const char *reason;
@@ -372,12 +400,12 @@ json_t *observed_read(char **files, int count, int *problems)
 		json_object_set_new(sums, lists[i].list, json_array());
 	json_object_set_new(sums, "saving", json_object());
 	*problems = 0;
-	for (int i = 0; i < count; i++) {
-		json = observed_load(files[i], &reason);
+	for (size_t i = 0; i < files->count; i++) {
+		json = observed_load(files->paths[i], &reason);
 		if (json)
 			reason = observed_check(json);
 		if (reason) {
-			fprintf(stderr, "peerpin report: %s: %s\n", clean(files[i]), reason);
+			fprintf(stderr, "peerpin report: %s: %s\n", clean(files->paths[i]), reason);
 			++*problems;
 		} else {
 			observed_add(sums, json);

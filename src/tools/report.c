@@ -25,8 +25,9 @@ static const char help[] =
 	"PEERPIN_STATS_FILE, a snapshot of a process, or a folder of both. Without FILE: the snapshots\n"
 	"of your processes on this host. Those of ended ranks of the same job are added to files.\n"
 	"\n"
-	"OBSERVED is a file of peerpin observe: what the program did with GPU memory and registrations,\n"
-	"what is wrong there, and what peerpin would save. Files behind -- are compared with those before.\n"
+	"OBSERVED is a file of peerpin observe, or a folder of these: what the program did with GPU\n"
+	"memory and registrations, what is wrong there, and what peerpin would save. Files behind -- are\n"
+	"compared with those before.\n"
 	"\n"
 	"  --csv         print a row of numbers in place of the report on observed processes\n"
 	"  --html FILE   also write one page with charts, which needs no network\n"
@@ -191,20 +192,22 @@ static bool report_page(const json_t *report)
 	return true;
 }
 
-/* Return the exit status. The last `behind` files are the later run. */
-static int report_observed(char **files, int count, int behind)
+static json_t *report_judge(const struct observed_files *files, int *problems)
+{
+	json_t *sums = observed_read(files, problems), *report = observed_judge(sums);
+
+	json_decref(sums);
+	return report;
+}
+
+/* Return the exit status. `later`: of the run to compare with, if any. */
+static int report_observed(const struct observed_files *files, const struct observed_files *later)
 {
 	int problems, more = 0;
-	json_t *before, *after = NULL, *sums = observed_read(files, count - behind, &problems);
+	json_t *before = report_judge(files, &problems);
+	json_t *after = later->count ? report_judge(later, &more) : NULL;
 	bool printed;
 
-	before = observed_judge(sums);
-	json_decref(sums);
-	if (behind) {
-		sums = observed_read(files + count - behind, behind, &more);
-		after = observed_judge(sums);
-		json_decref(sums);
-	}
 	if (json) {
 		json_dumpf(before, stdout, JSON_INDENT(1));
 		putchar('\n');
@@ -226,6 +229,7 @@ int main(int count, char **words)
 {
 	struct records records = { 0 };
 	struct jobs jobs = { 0 };
+	struct observed_files observed = { 0 }, later = { 0 };
 	json_t *report;
 	bool printed, all;
 	int behind = report_count_behind(count, words);
@@ -233,9 +237,16 @@ int main(int count, char **words)
 
 	if (status >= 0)
 		return status;
-	if (words[optind] && observed_is_file(words[optind]))
-		return report_observed(words + optind, count - optind,
-				       behind < count - optind ? behind : 0);
+	if (behind >= count - optind)
+		behind = 0;
+	observed_list(&observed, words + optind, count - optind - behind);
+	observed_list(&later, words + count - behind, behind);
+	if (observed.count && observed_is_file(observed.paths[0]))
+		status = report_observed(&observed, &later);
+	free(observed.paths);
+	free(later.paths);
+	if (status >= 0)
+		return status;
 	if (csv)
 		return options_refuse(&tool, "--csv requires files of peerpin observe", "");
 	report_read_all(&records, words + optind);

@@ -102,6 +102,8 @@ results_are_the_drivers() {
 }
 
 the_command_names_the_file() {
+	same 'memory that is freed under a registration ends no simulated run' '' \
+		"$(env -u PEERPIN_SIM_ADAPTER_OUTLIVE -C "$tmp" "$peerpin" observe --sim "$client" adapter allocated=1 held=1 free exit 2>&1)"
 	afresh
 	(
 		mkdir "$tmp/there" && cd "$tmp/there"
@@ -230,11 +232,14 @@ the_report_explains() {
 	same 'their members' 'advice bytes caller count id ns text' \
 		"$("$peerpin" report --json "$file" | jq -r '[.findings[0] | keys[]] | join(" ")')"
 	same 'two processes add up' '6 2' "$("$peerpin" report --json "$file" "$file" | jq -r '"\(.findings[1].count) \(.processes)"')"
+	mkdir "$tmp/folder" && cp "$file" "$tmp/folder/a.json" && cp "$file" "$tmp/folder/b.json" && echo other >"$tmp/folder/c"
+	same 'those in a folder, and a file' '9 3' \
+		"$("$peerpin" report --json "$tmp/folder" "$file" | jq -r '"\(.findings[1].count) \(.processes)"')"
 	same 'a table of numbers' 'client 1 5 4' "$("$peerpin" report --csv "$file" | python3 -c '
 import csv, sys
 row = next(csv.DictReader(sys.stdin))
 print(row["program"], row["processes"], row["registrations"], row["deregistrations"])')"
-	matches 'a comparison' '*registrations 5 10 +100.0 %*' "$("$peerpin" report "$file" -- "$file" "$file" | tr -s ' ')"
+	matches 'a comparison' '*registrations 5 10 +100.0 %*' "$("$peerpin" report "$file" -- "$tmp/folder" | tr -s ' ')"
 	observe allocated=1 host=1
 	matches 'a program for which it is nothing' 'peerpin would save nothing here: it registers host memory alone.*' "$("$peerpin" report "$file")"
 	echo '{}' >"$file.wrong"
