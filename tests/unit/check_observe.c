@@ -317,7 +317,7 @@ TEST(observe, the_timeline_has_all_of_the_run_in_a_bounded_number_of_intervals)
 	ck_assert_uint_eq(registrations, 5);
 	ck_assert_uint_eq(memory, 5 * MIB);
 	ck_assert_uint_eq(pinned, 5 * MIB);
-	/* What is drawn and what is printed have one count. */
+	/* The drawn and the printed peak have one count. */
 	ck_assert_uint_eq(pinned, observe_conclude()->pinned_peak);
 	ck_assert_uint_eq(memory, observe_conclude()->memory_peak);
 	ck_assert_uint_eq(timeline->level.memory, 4 * MIB);

@@ -192,7 +192,7 @@ static bool value_of(const char *word, uint64_t *value)
 	return !*word;
 }
 
-/* What is no value is a text. */
+/* A word that is no value is a text. */
 static unsigned int read_arguments(const char **at, const char *end, bool has_place,
 				   uint64_t *arguments)
 {
@@ -239,7 +239,7 @@ static bool reading_holds(const char *name, const char *at, const char *end)
 	return *sign == '<' ? found < value : found == value;
 }
 
-/* False also for what is no check. */
+/* False also for a word that is no check. */
 static bool holds(const char *at, const char *end)
 {
 	uint64_t arguments[ARGUMENTS], unused;
