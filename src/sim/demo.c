@@ -388,9 +388,10 @@ static void demo_print(const struct side sides[2], const char *delay)
 	       "(" DELAY ").\n"
 	       "A program allocates %u buffers of 1 MiB, computes, requests a registration of "
 	       "each,\n"
-	       "receives data, deregisters all but one, and frees them: %u rounds, after a first\n"
-	       "round in which peerpin learns which memory the program sends; each side runs "
-	       "twice.\n\n",
+	       "receives data, deregisters all but one, and frees them: %u rounds, after a first "
+	       "one\n"
+	       "that is not counted; each side runs twice. The first request of a run begins\n"
+	       "background registration.\n\n",
 	       delay, DEMO_BUFFERS, DEMO_ROUNDS);
 	printf("%-43s%12s%15s\n", "time, us", "without", "with peerpin");
 	demo_print_times("a request for a registration, median", without->request_ns,
@@ -415,21 +416,21 @@ static void demo_print(const struct side sides[2], const char *delay)
 
 static void demo_explain(const char *summary)
 {
-	printf("The summary that peerpin prints when such a program exits. It is of one of the two runs,\n"
-	       "and counts the first round, too:\n\n%s\n"
+	printf("The summary that peerpin prints when such a program exits. It is of the last run, "
+	       "and\n"
+	       "counts its first round, too: %u rounds of %u requests, with hits of their "
+	       "own.\n\n%s\n"
 	       "GPUDirect RDMA  whether GPU memory was registered with an adapter, and how\n"
 	       "requests        registrations that the program requested: a hit took none, "
 	       "\"waited\" "
 	       "is\n"
 	       "                for one that had begun\n"
-	       "registrations   those that peerpin made: before a request, or inside one (the "
-	       "first\n"
-	       "                request shows peerpin which memory the program sends)\n"
+	       "registrations   those that peerpin made: before a request, or inside one\n"
 	       "frees           each ends the registrations of its memory first, and then frees\n"
 	       "                it; missed must be 0\n\n"
 	       "Next: peerpin doctor    whether GPUDirect RDMA works on this host\n"
 	       "      peerpin mpirun -n 4 ./app\n",
-	       summary);
+	       DEMO_ROUNDS + 1, DEMO_BUFFERS, summary);
 }
 
 /* Reports the first fault. */
