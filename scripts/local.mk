@@ -25,7 +25,7 @@ EXTRA_DIST += scripts/install-packages scripts/build scripts/demo scripts/test s
 
 launcher_checks = tests/launcher/check_peerpin.sh tests/launcher/check_launchers.sh \
 	tests/launcher/check_programs.sh tests/launcher/check_settings.sh tests/launcher/check_completion.sh \
-	tests/launcher/check_inert.sh tests/launcher/check_packages.sh tests/launcher/check_demo.sh tests/launcher/check_readme.sh
+	tests/launcher/check_inert.sh tests/launcher/check_packages.sh tests/launcher/check_demo.sh tests/launcher/check_pages.sh
 # These preload the library into programs that were built without a sanitizer.
 if !SANITIZER
 check_SCRIPTS += $(launcher_checks)

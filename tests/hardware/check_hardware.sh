@@ -105,6 +105,23 @@ same 'the build itself, without an adapter' 3 "$status"
 matches 'the simulated driver is detected' '*GPU driver: simulated  adapter: none (none)*' "$(<"$tmp/output")"
 matches 'the adapter that was named is missing' 'NOT POSSIBLE: no-such is not active here*' "$(step methods)"
 
+# ---- make check-hardware, and the archive for a host without a compiler ----
+
+export MAKEFLAGS=
+matches 'the target runs the build' "*tests/hardware/run --build $PWD*" "$(make -n check-hardware 2>&1)"
+if [[ -x src/tools/peerpin-doctor ]] && make -s hardware-archive >"$tmp/output" 2>&1; then
+	cp peerpin-hardware.tar.gz "$tmp"
+	(cd "$tmp" && tar -xzf peerpin-hardware.tar.gz)
+	status=0
+	(cd "$tmp" && peerpin-hardware/tests/hardware/run --output "$tmp/archive" --simulated --adapter no-such --only doctor,readings) \
+		>"$tmp/output" 2>&1 </dev/null || status=$?
+	same 'the archive runs from its own folder' 3 "$status"
+	file=$(echo "$tmp"/archive/peerpin-hardware-*.tar.*)
+	matches 'its doctor has read the host' 'OK: readings.txt, *' "$(step readings)"
+else
+	skip "the archive: $(tail -n 1 "$tmp/output")"
+fi
+
 # ---- steps and verdict ----
 
 pretend

@@ -304,6 +304,8 @@ links_lead_somewhere() {
 		find . -name '*.md' | while read -r page; do
 			of "$page" '\]\([^)#:]+' "$page" | sed 's/ \](/ /'
 		done)
+	MAKEFLAGS='' make -s DESTDIR="$made" docdir=/doc uninstall >/dev/null 2>"$tmp/install" || cat "$tmp/install"
+	same 'make uninstall leaves none' '' "$(find "$made" -type f)"
 }
 
 options_are_explained
