@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_traps.sh -- the 36 traps of other interceptors (T1 to T36), and those of registrations (letters):
-# each has a test, which fails without its fix
+# check_traps.sh -- traps of other interceptors: each has a test, which fails without its fix. Those without look-ups
+# are rows of calls/.
 set -u
 [ -x tests/intercept/ordinary ] || exit 77
 source=${srcdir:-.}
@@ -68,10 +68,7 @@ rm -r "$copies"
 LD_AUDIT=$libs/auditor.so under 'loads: auditor' "$known:$sim" with_loads auditor
 FIRST=$libs/reaching.so under 'loads: overridden' "$known:$sim:$libs" with_loads_linked overridden
 FIRST=$sim/libcuda.so.1 under 'loads: behind' "$known:$sim" with_loads behind
-# Counts are of requests: no background registration.
-PEERPIN_PREREGISTER=off MORE=$libs/mapped.so under 'forms' "$known:$PWD/tests/intercept/verbs/mlx5/.libs:$sim" with_forms
-
-for number in $(seq -f T%g 36) T23{c..k} T29b 'trap '{a..h} 'trap '{k..o}; do
+for number in T{1..13} T{18..20} T22 T23{c..k} T{24..26} T{28..32} T36 T29b; do
     [ "$(grep -cE "^(ok|FAILED:) $number " "$out")" -eq 1 ] || echo "FAILED: $number was not tried once" >>"$out"
 done
 grep -v '^ok' "$out"

@@ -23,7 +23,7 @@ intercept_checks = \
 EXTRA_DIST += tests/intercept/check_aarch64 tests/intercept/traps/traps_list.sh docs/internals/coverage.md docs/internals/registration.md tests/intercept/check_cuda_h.py tests/intercept/check_entries.py tests/intercept/matrix/matrix.py tests/unit/preload.h tests/intercept/calls/rows $(intercept_checks) \
 	tests/intercept/lookup_library.c tests/intercept/lookup_library.h \
 	tests/intercept/replaced/replacement.c \
-	tests/intercept/old/driver.c tests/intercept/old_driver.c tests/intercept/check_sim.c
+	tests/intercept/old/driver.c tests/intercept/old_driver.c
 
 # A libibverbs of the oldest and of the newest known version, and one of an unknown version.
 verbs_sources = tests/intercept/verbs/libibverbs.h tests/intercept/verbs/kernel.c tests/intercept/verbs/provider.c \
@@ -144,8 +144,8 @@ tests_intercept_cache_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests/apps/inclu
 tests_intercept_cache_LDADD = tests/intercept/verbs/known/libibverbs.la src/sim/libcuda.la -lpthread -ldl
 
 check_LTLIBRARIES += tests/intercept/verbs/mlx5/libmlx5.la
-tests_intercept_verbs_mlx5_libmlx5_la_SOURCES = tests/intercept/verbs/libmlx5.c tests/intercept/verbs/libibverbs.h
-tests_intercept_verbs_mlx5_libmlx5_la_LIBADD = tests/intercept/verbs/known/libibverbs.la
+tests_intercept_verbs_mlx5_libmlx5_la_SOURCES = tests/intercept/verbs/libmlx5.c
+tests_intercept_verbs_mlx5_libmlx5_la_LIBADD = src/sim/adapter/libibverbs.la
 tests_intercept_verbs_mlx5_libmlx5_la_LDFLAGS = -shared -version-info 1:0:0 -rpath /nowhere \
 	-Wl,--version-script=$(top_srcdir)/tests/intercept/verbs/libmlx5.map
 
@@ -157,15 +157,13 @@ tests_intercept_check_queries_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests/in
 tests_intercept_check_queries_LDADD = -lpthread -ldl
 
 # check_traps.sh: programs on ordinary and on special drivers.
-check_PROGRAMS += tests/intercept/ordinary tests/intercept/with_shim tests/intercept/with_verbs tests/intercept/with_mpi \
-	tests/intercept/with_forms tests/intercept/with_loads tests/intercept/with_loads_linked \
+check_PROGRAMS += tests/intercept/ordinary tests/intercept/with_shim tests/intercept/with_mpi \
+	tests/intercept/with_loads tests/intercept/with_loads_linked \
 	tests/intercept/local tests/intercept/runpath tests/intercept/gpu_only
 tests_intercept_ordinary_SOURCES = tests/intercept/traps/ordinary.c tests/intercept/traps/traps.h
 tests_intercept_ordinary_CFLAGS = $(AM_CFLAGS) -fno-builtin
 tests_intercept_ordinary_LDFLAGS = -rdynamic
 tests_intercept_ordinary_LDADD = src/sim/libcuda.la -lpthread -ldl
-tests_intercept_with_verbs_SOURCES = tests/intercept/traps/with_verbs.c
-tests_intercept_with_verbs_LDADD = tests/intercept/verbs/known/libibverbs.la src/sim/libcuda.la -ldl
 tests_intercept_with_loads_SOURCES = tests/intercept/traps/with_loads.c
 tests_intercept_with_loads_LDADD = tests/intercept/verbs/known/libibverbs.la -ldl
 tests_intercept_with_loads_linked_SOURCES = tests/intercept/traps/with_loads.c
@@ -174,9 +172,6 @@ tests_intercept_with_loads_linked_LDADD = tests/intercept/verbs/known/libibverbs
 check_LTLIBRARIES += tests/intercept/auditor.la
 tests_intercept_auditor_la_SOURCES = tests/intercept/traps/auditor.c
 tests_intercept_auditor_la_LDFLAGS = -module -shared -avoid-version -rpath /nowhere
-tests_intercept_with_forms_SOURCES = tests/intercept/traps/with_forms.c tests/intercept/traps/forms.h \
-	tests/intercept/traps/forms_kept_apart.c tests/intercept/traps/forms_in_time.c
-tests_intercept_with_forms_LDADD = tests/intercept/verbs/known/libibverbs.la src/sim/libcuda.la -lpthread -ldl
 tests_intercept_with_mpi_SOURCES = tests/intercept/traps/with_mpi.c
 tests_intercept_with_mpi_LDADD = tests/intercept/libmpi_hook.la src/sim/libcuda.la -ldl
 tests_intercept_local_SOURCES = tests/intercept/traps/local.c
@@ -185,7 +180,7 @@ tests_intercept_local_LDADD = -ldl
 tests_intercept_gpu_only_SOURCES = tests/intercept/traps/gpu_only.c
 tests_intercept_gpu_only_LDADD = src/sim/libcuda.la
 check_LTLIBRARIES += tests/intercept/deepbind.la tests/intercept/libmpi_hook.la tests/intercept/mapped.la
-tests_intercept_mapped_la_SOURCES = tests/intercept/traps/mapped.c
+tests_intercept_mapped_la_SOURCES = tests/intercept/calls/mapped.c
 tests_intercept_mapped_la_LDFLAGS = -module -shared -avoid-version -rpath /nowhere
 tests_intercept_mapped_la_LIBADD = -ldl
 tests_intercept_deepbind_la_SOURCES = tests/intercept/traps/deepbind.c
@@ -280,16 +275,6 @@ tests_intercept_verbs_newest_libibverbs_la_CFLAGS = $(verbs_cflags)
 tests_intercept_verbs_newest_libibverbs_la_CPPFLAGS = $(AM_CPPFLAGS) -DSTANDIN_KNOWS_ATTRIBUTES -DPROVIDER_FRONT_MORE=48
 tests_intercept_verbs_newest_libibverbs_la_LDFLAGS = $(verbs_ldflags)65.map
 tests_intercept_verbs_newest_libibverbs_la_DEPENDENCIES = tests/intercept/verbs/version_65.map
-# check_public.sh: linked with the library, as clients of the public interface may be.
-check_PROGRAMS += tests/intercept/public/public
-tests_intercept_public_public_SOURCES = tests/intercept/public/public.c tests/intercept/public/ledger.c \
-	tests/intercept/public/ledger.h
-tests_intercept_public_public_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests -I$(top_srcdir)/tests/intercept
-tests_intercept_public_public_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
-tests_intercept_public_public_LDADD = src/.libs/libpeerpin.so tests/intercept/verbs/known/libibverbs.la \
-	src/sim/libcuda.la $(CHECK_LIBS) -lpthread -ldl
-src/.libs/libpeerpin.so: src/libpeerpin.la
-
 check_PROGRAMS += tests/intercept/verbs_versions
 tests_intercept_verbs_versions_SOURCES = tests/intercept/verbs_versions.c
 tests_intercept_verbs_versions_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
@@ -306,12 +291,5 @@ tests_intercept_old_driver_SOURCES = tests/intercept/old_driver.c
 tests_intercept_old_driver_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
 tests_intercept_old_driver_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_intercept_old_driver_LDADD = $(CHECK_LIBS) -lpthread -ldl
-
-check_PROGRAMS += tests/intercept/check_sim
-TESTS += tests/intercept/check_sim
-tests_intercept_check_sim_SOURCES = tests/intercept/check_sim.c
-tests_intercept_check_sim_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
-tests_intercept_check_sim_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
-tests_intercept_check_sim_LDADD = src/sim/libcuda.la $(CHECK_LIBS) -lpthread
 endif
 endif

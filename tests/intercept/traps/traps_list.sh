@@ -25,7 +25,6 @@ traps_runs() {
 
     "$1" traps "$sim" ordinary
     "$1" 'traps on a special driver' "$PWD/tests/intercept/shim:$PWD/tests/intercept/inner" with_shim
-    "$1" 'traps with verbs' "$known:$sim" with_verbs
     for way in plain deep libc version namespace; do
         "$1" "loads: $way" "$known:$sim" with_loads "$way"
     done

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* mapped.c -- between the preload and a driver without flags for dma-bufs: adds them; a hook
- * between the driver's export and the library's record of it */
+/* mapped.c -- behind peerpin: a hook between the driver's export and the library's record of it */
 #include <dlfcn.h>
 #include <stddef.h>
 
@@ -14,9 +13,8 @@ CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address, size_t
 {
 	__typeof__(cuMemGetHandleForAddressRange) *next =
 		(__typeof__(next))dlsym(RTLD_NEXT, "cuMemGetHandleForAddressRange");
-	CUresult result = next(handle, address, size, type, 0);
+	CUresult result = next(handle, address, size, type, flags);
 
-	(void)flags;
 	if (mapped_exported)
 		mapped_exported();
 	return result;
