@@ -8,7 +8,7 @@ set -euo pipefail
 
 source=${srcdir:-.}
 library=$PWD/src/.libs/libpeerpin.so
-standins=$PWD/tests/intercept/verbs/known/.libs:$PWD/src/sim/.libs
+standins=$PWD/src/sim/adapter/.libs:$PWD/src/sim/.libs
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 for name in ${!PEERPIN_@}; do unset "$name"; done

@@ -63,11 +63,11 @@ say T30 'there is nothing in the library that could end the program' $?
 traps_runs under
 copies=$(mktemp -d)
 cp -L "$sim/libcuda.so.1" "$copies/libcuda.so.1"
-TRAPS_COPY=$copies/libcuda.so.1 under 'loads: copy' "$known:$sim" with_loads copy
+TRAPS_COPY=$copies/libcuda.so.1 under 'loads: copy' "$adapter:$sim" with_loads copy
 rm -r "$copies"
-LD_AUDIT=$libs/auditor.so under 'loads: auditor' "$known:$sim" with_loads auditor
-FIRST=$libs/reaching.so under 'loads: overridden' "$known:$sim:$libs" with_loads_linked overridden
-FIRST=$sim/libcuda.so.1 under 'loads: behind' "$known:$sim" with_loads behind
+LD_AUDIT=$libs/auditor.so under 'loads: auditor' "$adapter:$sim" with_loads auditor
+FIRST=$libs/reaching.so under 'loads: overridden' "$adapter:$sim:$libs" with_loads_linked overridden
+FIRST=$sim/libcuda.so.1 under 'loads: behind' "$adapter:$sim" with_loads behind
 for number in T{1..13} T{18..20} T22 T23{c..k} T{24..26} T{28..32} T36 T29b; do
     [ "$(grep -cE "^(ok|FAILED:) $number " "$out")" -eq 1 ] || echo "FAILED: $number was not tried once" >>"$out"
 done

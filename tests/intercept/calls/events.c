@@ -339,6 +339,12 @@ EVENT(mark_readings)
 	return 0;
 }
 
+/* count NAME READING */
+EVENT(count_now)
+{
+	return !read_now(TEXT(a[1]), POINTER(a[0]));
+}
+
 EVENT(let)
 {
 	require(count == 2);
@@ -889,11 +895,6 @@ EVENT(parent)
 	return !*(uint64_t *)POINTER(a[0]);
 }
 
-EVENT(drop_again)
-{
-	return (uint64_t)ibv_cmd_dereg_mr(POINTER(a[0]));
-}
-
 EVENT(open_device)
 {
 	*(uint64_t *)POINTER(a[0]) = (uintptr_t)open_adapter((unsigned int)a[1]);
@@ -930,7 +931,7 @@ EVENT(client)
 	void *handle;
 
 	if (strcmp(TEXT(a[1]), "program") != 0) {
-		snprintf(path, sizeof(path), "tests/intercept/fabric/.libs/lib%s.so.1", TEXT(a[1]));
+		snprintf(path, sizeof(path), "tests/intercept/fabric/lib%s.so.1", TEXT(a[1]));
 		handle = dlopen(path, RTLD_LAZY | (*mode == 'g' ? RTLD_GLOBAL : RTLD_LOCAL) |
 					      (*mode == 'd' ? RTLD_DEEPBIND : 0));
 		require(handle);
@@ -1608,6 +1609,7 @@ static const struct event list[] = {
 	{ "files", CALL, nothing },
 	{ "behind", CALL, nothing },
 	{ "mark", CALL, mark_readings },
+	{ "count", PLACE, count_now },
 	{ "let", PLACE, let },
 	{ "store", CALL, store },
 	{ "is", CHECK, equal },
@@ -1670,7 +1672,6 @@ static const struct event list[] = {
 	{ "stale", CHECK, is_stale },
 	{ "over-pcie", CHECK, is_over_pcie },
 	{ "parent", PLACE, parent },
-	{ "drop-again", CALL, drop_again },
 	{ "open", PLACE, open_device },
 	{ "named", CHECK, is_named },
 	{ "transport", CALL, transport },

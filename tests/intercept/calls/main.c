@@ -246,6 +246,12 @@ static void put_settings(const char *settings, const char *behind)
 
 		if (!strcmp(one, "alone"))
 			preload = false;
+		if (!strncmp(one, "VERBS=", 6)) {
+			snprintf(libraries, sizeof(libraries), "tests/intercept/verbs/%s/.libs:%s",
+				 one + 6, getenv("LD_LIBRARY_PATH"));
+			require(!setenv("LD_LIBRARY_PATH", libraries, 1));
+			continue;
+		}
 		if (!strchr(one, '='))
 			continue;
 		snprintf(text, sizeof(text), "%s%s", is_foreign ? "" : "PEERPIN_", one);

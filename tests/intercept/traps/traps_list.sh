@@ -4,7 +4,7 @@
 library=$PWD/src/.libs/libpeerpin.so
 libs=$PWD/tests/intercept/.libs
 sim=$PWD/src/sim/.libs
-known=$PWD/tests/intercept/verbs/known/.libs
+adapter=$PWD/src/sim/adapter/.libs
 
 # Environment of every run. Each script adds MATRIX_EXPORTER, a command.
 traps_settings=(
@@ -26,7 +26,7 @@ traps_runs() {
     "$1" traps "$sim" ordinary
     "$1" 'traps on a special driver' "$PWD/tests/intercept/shim:$PWD/tests/intercept/inner" with_shim
     for way in plain deep libc version namespace; do
-        "$1" "loads: $way" "$known:$sim" with_loads "$way"
+        "$1" "loads: $way" "$adapter:$sim" with_loads "$way"
     done
     "$1" 'an MPI library of its own' "$libs:$sim" with_mpi
     "$1" 'a plug-in alone' "$sim" local "$libs/matrix_plugin.so" "$libs/librows.so"
