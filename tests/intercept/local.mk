@@ -59,8 +59,7 @@ matrix_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)/tests/intercept/matrix
 check_LTLIBRARIES += tests/intercept/librows.la tests/intercept/libucm_bypass.la tests/intercept/libucm_linked.la \
 	tests/intercept/matrix_plugin.la
 tests_intercept_librows_la_SOURCES = tests/intercept/matrix/rows.c tests/intercept/matrix/rows.h \
-	tests/intercept/matrix/rows_pool.c tests/intercept/matrix/rows_mapping.c tests/intercept/matrix/rows_shared.c \
-	tests/intercept/matrix/rows_host.c tests/intercept/matrix/rows_queries.c tests/intercept/matrix/rows_repeated.c tests/intercept/matrix/steps.h
+	tests/intercept/matrix/rows_repeated.c tests/intercept/matrix/steps.h tests/intercept/matrix/table.c
 tests_intercept_librows_la_CPPFLAGS = $(matrix_cppflags)
 tests_intercept_librows_la_LDFLAGS = -shared -avoid-version -rpath /nowhere
 tests_intercept_librows_la_LIBADD = -ldl

@@ -31,3 +31,8 @@ traps_runs() {
     "$1" 'an MPI library of its own' "$libs:$sim" with_mpi
     "$1" 'a plug-in alone' "$sim" local "$libs/matrix_plugin.so" "$libs/librows.so"
 }
+
+# functions_of DRIVER: input of `names`
+functions_of() {
+    readelf --dyn-syms -W "$1" | awk '$4 == "FUNC" && $7 != "UND" && $8 ~ /^cu/ { sub(/@.*/, "", $8); print $2, $8 }'
+}

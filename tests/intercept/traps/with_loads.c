@@ -115,11 +115,11 @@ static open_function *of_a_version(void)
 /* 1: a preload in front of peerpin or an audit library has set the flag before. */
 static uint64_t preceding;
 
-/* A missed free, then a request: the record is stale. */
+/* A missed free, then a request: the record is stale, and the kernel refuses the address. */
 static bool is_stale(free_function *bypassing_free, CUdeviceptr address)
 {
 	return PART(bypassing_free) && PART(bypassing_free(address) == CUDA_SUCCESS) &&
-	       PART(request(address)) && PART(statistic("missed_frees") == 1) &&
+	       PART(!request(address)) && PART(statistic("missed_frees") == 1) &&
 	       PART(live_regions() == 0);
 }
 
