@@ -147,8 +147,7 @@ tests_intercept_check_queries_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests/in
 tests_intercept_check_queries_LDADD = -lpthread -ldl
 
 # check_traps.sh: programs on ordinary and on special drivers.
-check_PROGRAMS += tests/intercept/ordinary tests/intercept/with_shim tests/intercept/with_mpi \
-	tests/intercept/with_loads tests/intercept/with_loads_linked \
+check_PROGRAMS += tests/intercept/ordinary tests/intercept/with_shim tests/intercept/with_loads tests/intercept/with_loads_linked \
 	tests/intercept/local tests/intercept/runpath tests/intercept/gpu_only
 tests_intercept_ordinary_SOURCES = tests/intercept/traps/ordinary.c tests/intercept/traps/traps.h
 tests_intercept_ordinary_CFLAGS = $(AM_CFLAGS) -fno-builtin
@@ -162,23 +161,18 @@ tests_intercept_with_loads_linked_LDADD = src/sim/adapter/libibverbs.la src/sim/
 check_LTLIBRARIES += tests/intercept/auditor.la
 tests_intercept_auditor_la_SOURCES = tests/intercept/traps/auditor.c
 tests_intercept_auditor_la_LDFLAGS = -module -shared -avoid-version -rpath /nowhere
-tests_intercept_with_mpi_SOURCES = tests/intercept/traps/with_mpi.c
-tests_intercept_with_mpi_LDADD = tests/intercept/libmpi_hook.la src/sim/libcuda.la -ldl
 tests_intercept_local_SOURCES = tests/intercept/traps/local.c
 tests_intercept_local_CPPFLAGS = $(matrix_cppflags)
 tests_intercept_local_LDADD = -ldl
 tests_intercept_gpu_only_SOURCES = tests/intercept/traps/gpu_only.c
 tests_intercept_gpu_only_LDADD = src/sim/libcuda.la
-check_LTLIBRARIES += tests/intercept/deepbind.la tests/intercept/libmpi_hook.la tests/intercept/mapped.la
-tests_intercept_mapped_la_SOURCES = tests/intercept/calls/mapped.c
-tests_intercept_mapped_la_LDFLAGS = -module -shared -avoid-version -rpath /nowhere
-tests_intercept_mapped_la_LIBADD = -ldl
+check_LTLIBRARIES += tests/intercept/deepbind.la tests/intercept/hooks.la
+tests_intercept_hooks_la_SOURCES = tests/intercept/calls/hooks.c tests/intercept/calls/calls.h
+tests_intercept_hooks_la_LDFLAGS = -module -shared -avoid-version -rpath /nowhere
+tests_intercept_hooks_la_LIBADD = -ldl
 tests_intercept_deepbind_la_SOURCES = tests/intercept/traps/deepbind.c
 tests_intercept_deepbind_la_LDFLAGS = -module -shared -avoid-version -rpath /nowhere -Wl,-z,lazy
 tests_intercept_deepbind_la_LIBADD = src/sim/libcuda.la
-tests_intercept_libmpi_hook_la_SOURCES = tests/intercept/traps/mpi.c
-tests_intercept_libmpi_hook_la_LDFLAGS = -shared -avoid-version -rpath /nowhere
-tests_intercept_libmpi_hook_la_LIBADD = src/sim/libcuda.la -ldl
 
 # A driver in front of another, which must have another name; and a library on a run path. libtool
 # can build neither.

@@ -1262,11 +1262,6 @@ static void at_fork(void)
 	language_at(AT_FORK);
 }
 
-static void at_exported(void)
-{
-	language_at(AT_EXPORTED);
-}
-
 static _Atomic uint64_t calloc_after; /* requests until the statements run; 0: never */
 
 static uint64_t calloc_fails; /* number of the call from now on that fails; 0: none */
@@ -1292,16 +1287,16 @@ EVENT(fail_calloc)
 
 EVENT(at_occasion)
 {
-	void (**when_exported)(void);
+	void (**hook)(enum occasion);
 	uint64_t requests;
 
 	if (a[0] == AT_EXIT)
 		return (uint64_t)atexit(at_exit);
 	if (a[0] == AT_FORK)
 		return (uint64_t)pthread_atfork(at_fork, NULL, NULL);
-	if (a[0] == AT_EXPORTED) {
-		when_exported = (void (**)(void))dlsym(RTLD_DEFAULT, "mapped_exported");
-		*when_exported = at_exported;
+	if (a[0] >= AT_EXPORTED) {
+		hook = (void (**)(enum occasion))dlsym(RTLD_DEFAULT, "driver_hook");
+		*hook = language_at;
 		return 0;
 	}
 	require(read_now("requests", &requests));

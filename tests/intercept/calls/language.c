@@ -436,8 +436,10 @@ static void begin_rank(unsigned int number, const char *from, const char *to)
 
 static enum occasion occasion_of(const char *word)
 {
-	static const char *const names[] = { "allocated", "freeing", "exit",
-					     "fork",	  "calloc",  "exported" };
+	static const char *const names[] = {
+		"allocated", "freeing",		 "exit",	"fork", "calloc",
+		"exported",  "driver-allocates", "driver-frees"
+	};
 	unsigned int i = 0;
 
 	while (i < OCCASIONS && strcmp(names[i], word) != 0)

@@ -122,8 +122,8 @@ static void t7(void)
 	error = dlerror();
 	kept &= PART(error && strstr(error, "cuMemFree_v2") && strstr(error, "libc.so.6"));
 	kept &= PART(dlsym(library, "cuMemFree_v2")) && PART(!dlerror());
-	other = dlsym(dlopen(getenv("TRAPS_MPI"), RTLD_NOW | RTLD_LOCAL), "cuMemFree_v2");
-	kept &= PART(other && dladdr(other, &object) && strstr(object.dli_fname, "mpi_hook"));
+	other = dlsym(dlopen(getenv("TRAPS_HOOKS"), RTLD_NOW | RTLD_LOCAL), "cuMemFree_v2");
+	kept &= PART(other && dladdr(other, &object) && strstr(object.dli_fname, "hooks"));
 	trap("T7", "what is not there is not found, and the error is the linker's own", kept);
 }
 

@@ -10,7 +10,7 @@ adapter=$PWD/src/sim/adapter/.libs
 traps_settings=(
     PEERPIN_SUMMARY=0 PEERPIN_LOG_LEVEL=error PEERPIN_KEEP_HOST=4K
     "MATRIX_BYPASS=$libs/libucm_bypass.so" "MATRIX_PLUGIN=$libs/matrix_plugin.so"
-    "TRAPS_MPI=$libs/libmpi_hook.so" "TRAPS_LINKED=$libs/libucm_linked.so" "TRAPS_DEEPBIND=$libs/deepbind.so"
+    "TRAPS_HOOKS=$libs/hooks.so" "TRAPS_LINKED=$libs/libucm_linked.so" "TRAPS_DEEPBIND=$libs/deepbind.so"
     "TRAPS_DRIVER=$sim/libcuda.so.1" "TRAPS_INNER=$PWD/tests/intercept/inner/libinner.so"
 )
 
@@ -28,7 +28,6 @@ traps_runs() {
     for way in plain deep libc version namespace; do
         "$1" "loads: $way" "$adapter:$sim" with_loads "$way"
     done
-    "$1" 'an MPI library of its own' "$libs:$sim" with_mpi
     "$1" 'a plug-in alone' "$sim" local "$libs/matrix_plugin.so" "$libs/librows.so"
 }
 
