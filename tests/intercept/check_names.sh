@@ -3,6 +3,7 @@
 # check_names.sh -- names.c on the simulated driver, and on a toolkit's driver stub, if any, which
 # has every name of the real driver
 [ -x tests/intercept/names ] || exit 77
+# shellcheck source=tests/intercept/traps/traps_list.sh
 . "${srcdir:-.}/tests/intercept/traps/traps_list.sh"
 export PEERPIN_SUMMARY=0 PEERPIN_LOG_LEVEL=error
 status=0
