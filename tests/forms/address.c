@@ -7,10 +7,7 @@
 
 #include "../vmm.h"
 
-FORM_RUN(exact)
-{
-	exact_rounds(allocate(size), size, ACCESS);
-}
+FORM_IS(exact, exact_rounds(allocate(size), size, ACCESS))
 
 FORM_RUN(exact_inner)
 {
@@ -26,15 +23,8 @@ static void rounded(CUdeviceptr address, size_t size, uint64_t unit, int access)
 	rounds(round_down(address, unit), round_up(address + size, unit), address, size, access);
 }
 
-FORM_RUN(ucx_16)
-{
-	rounded(allocate(size), size, 16, ACCESS);
-}
-
-FORM_RUN(pages_large)
-{
-	rounded(allocate(size), size, PAGE, ACCESS | RELAXED);
-}
+FORM_IS(ucx_16, rounded(allocate(size), size, 16, ACCESS))
+FORM_IS(pages_large, rounded(allocate(size), size, PAGE, ACCESS | RELAXED))
 
 /* Ends in a page that the driver may use for a neighbour. */
 FORM_RUN(pages_small)
@@ -79,52 +69,26 @@ FORM_RUN(iova_0)
 FORM_RUN(iova_alias)
 {
 	CUmemGenericAllocationHandle handle;
-	CUdeviceptr address, alias;
+	CUdeviceptr address;
 
 	size = round_up(size, BLOCK);
 	require_cuda(cuMemCreate(&handle, size, &vmm_rdma, 0));
-	require_cuda(cuMemAddressReserve(&address, size, 0, 0, 0));
-	require_cuda(cuMemAddressReserve(&alias, size, 0, 0, 0));
-	require_cuda(cuMemMap(address, size, 0, handle, 0));
-	require_cuda(cuMemMap(alias, size, 0, handle, 0));
-	require_cuda(cuMemSetAccess(address, size, &vmm_access, 1));
-	require_cuda(cuMemSetAccess(alias, size, &vmm_access, 1));
-	shifted(address, size, alias, ACCESS);
+	address = map_handle(handle, size);
+	shifted(address, size, map_handle(handle, size), ACCESS);
 }
 
 /* ---- access flags ---- */
 
-FORM_RUN(on_demand)
-{
-	exact_rounds(allocate(size), size, ACCESS | IBV_ACCESS_ON_DEMAND);
-}
-
-FORM_RUN(window_binding)
-{
-	exact_rounds(allocate(size), size, ACCESS | IBV_ACCESS_MW_BIND);
-}
+FORM_IS(on_demand, exact_rounds(allocate(size), size, ACCESS | IBV_ACCESS_ON_DEMAND))
+FORM_IS(window_binding, exact_rounds(allocate(size), size, ACCESS | IBV_ACCESS_MW_BIND))
 
 /* IBV_ACCESS_FLUSH_GLOBAL, which adapter_verbs.h lacks. */
-FORM_RUN(flush)
-{
-	exact_rounds(allocate(size), size, ACCESS | 1 << 8);
-}
+FORM_IS(flush, exact_rounds(allocate(size), size, ACCESS | 1 << 8))
 
 /* Of the optional range, unknown so far: kernels ignore these. */
-FORM_RUN(optional_flag)
-{
-	exact_rounds(allocate(size), size, ACCESS | 1 << 25);
-}
-
-FORM_RUN(read_only)
-{
-	exact_rounds(allocate(size), size, 0);
-}
-
-FORM_RUN(local_write)
-{
-	exact_rounds(allocate(size), size, IBV_ACCESS_LOCAL_WRITE);
-}
+FORM_IS(optional_flag, exact_rounds(allocate(size), size, ACCESS | 1 << 25))
+FORM_IS(read_only, exact_rounds(allocate(size), size, 0))
+FORM_IS(local_write, exact_rounds(allocate(size), size, IBV_ACCESS_LOCAL_WRITE))
 
 /* Both at once. */
 FORM_RUN(two_flags)
@@ -160,14 +124,10 @@ FORM_RUN(all_flags)
 	for (int i = 0; i < ROUNDS; i++) {
 		for (int flags = 0; flags < 32; flags++) {
 			int access = (flags & 15) | (flags & 16 ? RELAXED : 0);
-			struct ibv_mr *mr;
-
 			if (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC) &&
 			    !(access & IBV_ACCESS_LOCAL_WRITE))
 				continue;
-			mr = by_address(pd, address, size, access);
-			check_bytes(mr, address, address, size);
-			drop(mr);
+			message(address, size, access);
 		}
 	}
 }
@@ -184,7 +144,6 @@ FORM_RUN(zero_length)
 
 FORM_RUN(implicit)
 {
-	(void)size;
 	for (int i = 0; i < ROUNDS; i++)
 		drop(by_address(pd, 0, SIZE_MAX, ACCESS | IBV_ACCESS_ON_DEMAND));
 }
@@ -206,10 +165,7 @@ FORM_RUN(pinned_host)
 		drop(by_address(pd, (CUdeviceptr)address, size, ACCESS));
 }
 
-FORM_RUN(pool_address)
-{
-	exact_rounds(allocate_from_pool(size), size, ACCESS);
-}
+FORM_IS(pool_address, exact_rounds(allocate_from_pool(size), size, ACCESS))
 
 FORM_RUN(pitched)
 {
@@ -225,12 +181,8 @@ FORM_RUN(parent_domain)
 	struct ibv_pd *parent = sim_adapter_parent_domain(pd);
 	CUdeviceptr address = allocate(size);
 
-	for (int i = 0; i < ROUNDS; i++) {
-		struct ibv_mr *mr = by_address(parent, address, size, ACCESS);
-
-		check_bytes(mr, address, address, size);
-		drop(mr);
-	}
+	for (int i = 0; i < ROUNDS; i++)
+		check_and_drop(by_address(parent, address, size, ACCESS), address, size);
 	errno = ibv_dealloc_pd(parent);
 	record(!errno, false);
 }

@@ -146,14 +146,34 @@ void check_bytes(const struct ibv_mr *mr, uint64_t label, CUdeviceptr memory, si
 	client_check_at(mr, label + middle, memory + middle);
 }
 
+void check_and_drop(struct ibv_mr *mr, CUdeviceptr memory, size_t length)
+{
+	check_bytes(mr, memory, memory, length);
+	drop(mr);
+}
+
 void rounds(CUdeviceptr from, CUdeviceptr to, CUdeviceptr buffer, size_t size, int access)
 {
-	for (int i = 0; i < ROUNDS; i++) {
-		struct ibv_mr *mr = by_address(pd, from, to - from, access);
+	for (int i = 0; i < ROUNDS; i++)
+		check_and_drop(by_address(pd, from, to - from, access), buffer, size);
+}
 
-		check_bytes(mr, buffer, buffer, size);
-		drop(mr);
-	}
+void exact_rounds(CUdeviceptr buffer, size_t size, int access)
+{
+	rounds(buffer, buffer + size, buffer, size, access);
+}
+
+void buf_rounds(CUdeviceptr buffer, size_t size)
+{
+	for (int i = 0; i < ROUNDS; i++)
+		buf_message(buffer, size);
+}
+
+void fd_rounds(int fd, CUdeviceptr buffer, size_t size)
+{
+	for (int i = 0; i < ROUNDS; i++)
+		check_and_drop(by_dma_buf(pd, fd, 0, size, buffer, ACCESS), buffer, size);
+	close(fd);
 }
 
 /* ---- the preload ---- */

@@ -74,15 +74,8 @@ static struct dma_form dma_from(CUdeviceptr address, size_t size, uint64_t unit)
 				  .size = size };
 }
 
-FORM_RUN(buf_exact)
-{
-	dma_rounds(dma_pages(allocate(size), size));
-}
-
-FORM_RUN(buf_exact_small)
-{
-	dma_rounds(dma_pages(allocate_small(size), size));
-}
+FORM_IS(buf_exact, dma_rounds(dma_pages(allocate(size), size)))
+FORM_IS(buf_exact_small, dma_rounds(dma_pages(allocate_small(size), size)))
 
 FORM_RUN(buf_16)
 {
@@ -112,15 +105,8 @@ static void over_pcie_first(uint64_t size)
 	}
 }
 
-FORM_RUN(buf_pcie)
-{
-	over_pcie_first(size);
-}
-
-FORM_RUN(buf_pcie_c2c)
-{
-	over_pcie_first(size);
-}
+FORM_IS(buf_pcie, over_pcie_first(size))
+FORM_IS(buf_pcie_c2c, over_pcie_first(size))
 
 FORM_RUN(buf_pages)
 {
@@ -155,10 +141,7 @@ FORM_RUN(buf_iova_shifted)
 	dma_rounds(form);
 }
 
-FORM_RUN(buf_block)
-{
-	dma_rounds(dma_from(allocate(size), size, BLOCK));
-}
+FORM_IS(buf_block, dma_rounds(dma_from(allocate(size), size, BLOCK)))
 
 FORM_RUN(buf_64k_pages)
 {
@@ -184,8 +167,8 @@ FORM_RUN(buf_allocation)
 	dma_rounds(form);
 }
 
-/* UCX 1.22: the pages of the whole allocation, exported once for the query of the memory's attributes
- * and once for the registration, which takes the allocation rounded to 16 bytes. */
+/* UCX 1.22: the pages of the whole allocation, exported once for the query of the memory's
+ * attributes and once for the registration, which takes the allocation rounded to 16 bytes. */
 FORM_RUN(buf_whole_twice)
 {
 	CUdeviceptr base, address = allocate(size) + 8 * random_below(size / 32);
@@ -250,10 +233,7 @@ FORM_RUN(buf_no_context)
 	close(fd);
 }
 
-FORM_RUN(buf_pool)
-{
-	dma_rounds(dma_pages(allocate_from_pool(size), size));
-}
+FORM_IS(buf_pool, dma_rounds(dma_pages(allocate_from_pool(size), size)))
 
 FORM_RUN(buf_pool_pages)
 {
@@ -266,7 +246,6 @@ FORM_RUN(buf_pool_pages)
 
 FORM_RUN(probe)
 {
-	(void)size;
 	for (int i = 0; i < ROUNDS; i++) {
 		by_dma_buf(pd, -1, 0, PAGE, 0, ACCESS);
 		if (errno != EBADF)
@@ -313,23 +292,9 @@ static void extended_rounds(uint64_t mask, size_t size)
 	}
 }
 
-FORM_RUN(extended)
-{
-	extended_rounds(IBV_REG_MR_MASK_ADDR, size);
-}
-
-FORM_RUN(extended_buf)
-{
+FORM_IS(extended, extended_rounds(IBV_REG_MR_MASK_ADDR, size))
+FORM_IS(extended_buf,
 	extended_rounds(IBV_REG_MR_MASK_FD | IBV_REG_MR_MASK_FD_OFFSET | IBV_REG_MR_MASK_IOVA,
-			size);
-}
-
-FORM_RUN(extended_buf_no_iova)
-{
-	extended_rounds(IBV_REG_MR_MASK_FD | IBV_REG_MR_MASK_FD_OFFSET, size);
-}
-
-FORM_RUN(extended_handle)
-{
-	extended_rounds(IBV_REG_MR_MASK_ADDR | IBV_REG_MR_MASK_DMAH, size);
-}
+			size))
+FORM_IS(extended_buf_no_iova, extended_rounds(IBV_REG_MR_MASK_FD | IBV_REG_MR_MASK_FD_OFFSET, size))
+FORM_IS(extended_handle, extended_rounds(IBV_REG_MR_MASK_ADDR | IBV_REG_MR_MASK_DMAH, size))

@@ -37,7 +37,13 @@
 
 #define FORM_RUN(name)                                                                             \
 	void form_##name(size_t size);                                                             \
-	void form_##name(size_t size)
+	void form_##name(size_t size __attribute__((unused)))
+/* A form of one statement. */
+#define FORM_IS(name, statement)                                                                   \
+	FORM_RUN(name)                                                                             \
+	{                                                                                          \
+		statement;                                                                         \
+	}
 
 extern struct ibv_context *device;
 extern struct ibv_pd *pd;
@@ -66,6 +72,7 @@ CUdeviceptr allocate_from_pool(size_t size);
 /* Adjacent mappings of `sizes`, multiples of BLOCK; of one handle's memory if `aliased`. */
 CUdeviceptr map(const CUmemAllocationProp *properties, const size_t *sizes, unsigned int count);
 CUdeviceptr map_equal(size_t size, unsigned int count, bool aliased);
+CUdeviceptr map_handle(CUmemGenericAllocationHandle handle, size_t size);
 void unmap(CUdeviceptr address, size_t size);
 
 /* ---- the client's calls; each is recorded with its errno ---- */
@@ -92,12 +99,26 @@ void drop(struct ibv_mr *mr);
 void check_bytes(const struct ibv_mr *mr, uint64_t label, CUdeviceptr memory, size_t length);
 void report_wrong(const char *what);
 
-/* ROUNDS registrations of [from, to), for the bytes of a buffer. */
-void rounds(CUdeviceptr from, CUdeviceptr to, CUdeviceptr buffer, size_t size, int access);
-static inline void exact_rounds(CUdeviceptr buffer, size_t size, int access)
+/* Check the bytes by a registration under the memory's own address, and drop it. */
+void check_and_drop(struct ibv_mr *mr, CUdeviceptr memory, size_t length);
+
+/* A message: register, check the bytes, drop. */
+static inline void message(CUdeviceptr address, size_t size, int access)
 {
-	rounds(buffer, buffer + size, buffer, size, access);
+	check_and_drop(by_address(pd, address, size, access), address, size);
 }
+
+static inline void buf_message(CUdeviceptr address, size_t size)
+{
+	check_and_drop(by_own_dma_buf(pd, address, size, ACCESS), address, size);
+}
+
+/* ROUNDS messages; rounds(): registrations of [from, to), for the bytes of a buffer. */
+void rounds(CUdeviceptr from, CUdeviceptr to, CUdeviceptr buffer, size_t size, int access);
+void exact_rounds(CUdeviceptr buffer, size_t size, int access);
+void buf_rounds(CUdeviceptr buffer, size_t size);
+/* By the descriptor of an export that begins with the buffer. */
+void fd_rounds(int fd, CUdeviceptr buffer, size_t size);
 
 /* ---- the preload ---- */
 

@@ -108,30 +108,19 @@ static CUdeviceptr pitched_allocate(size_t size)
 
 /* ---- requests ---- */
 
-static void request(CUdeviceptr address, size_t size, int access)
-{
-	struct ibv_mr *mr = by_address(pd, address, size, access);
-
-	check_bytes(mr, address, address, size);
-	drop(mr);
-}
-
 static void request_exact(CUdeviceptr address, size_t size)
 {
-	request(address, size, ACCESS);
+	message(address, size, ACCESS);
 }
 
 static void request_16(CUdeviceptr address, size_t size)
 {
-	struct ibv_mr *mr = by_address(pd, address, round_up(size, 16), ACCESS);
-
-	check_bytes(mr, address, address, size);
-	drop(mr);
+	check_and_drop(by_address(pd, address, round_up(size, 16), ACCESS), address, size);
 }
 
 static void request_inside(CUdeviceptr address, size_t size)
 {
-	request(address + size / 7, size / 2, ACCESS);
+	message(address + size / 7, size / 2, ACCESS);
 }
 
 static void request_repeated(CUdeviceptr address, size_t size)
@@ -141,8 +130,8 @@ static void request_repeated(CUdeviceptr address, size_t size)
 
 static void request_both(CUdeviceptr address, size_t size)
 {
-	request(address, size, ACCESS | RELAXED);
-	request(address, size, ACCESS);
+	message(address, size, ACCESS | RELAXED);
+	message(address, size, ACCESS);
 }
 
 static void request_iova_0(CUdeviceptr address, size_t size)
@@ -153,29 +142,15 @@ static void request_iova_0(CUdeviceptr address, size_t size)
 	drop(mr);
 }
 
-static void request_buf(CUdeviceptr address, size_t size)
-{
-	struct ibv_mr *mr = by_own_dma_buf(pd, address, size, ACCESS);
-
-	check_bytes(mr, address, address, size);
-	drop(mr);
-}
-
 static void request_buf_inside(CUdeviceptr address, size_t size)
 {
-	request_buf(address + size / 7, size / 2);
-}
-
-static void request_buf_8(CUdeviceptr address, size_t size)
-{
-	for (int i = 0; i < 8; i++)
-		request_buf(address, size);
+	buf_message(address + size / 7, size / 2);
 }
 
 static void request_span(CUdeviceptr address, size_t size)
 {
 	(void)size;
-	request_buf(address + 777, 3000001);
+	buf_message(address + 777, 3000001);
 }
 
 /* ---- forms ---- */
@@ -192,9 +167,9 @@ FRESH(new_16, device_allocate, request_16, device_free, 1)
 FRESH(new_inside, device_allocate, request_inside, device_free, 1)
 FRESH(new_two_flags, device_allocate, request_both, device_free, 2)
 FRESH(new_iova_0, device_allocate, request_iova_0, device_free, 0)
-FRESH(new_buf, device_allocate, request_buf, device_free, 1)
-FRESH(new_pool, pool_allocate, request_buf, pool_free, 1)
-FRESH(new_pool_8, pool_allocate, request_buf_8, pool_free, 0)
+FRESH(new_buf, device_allocate, buf_message, device_free, 1)
+FRESH(new_pool, pool_allocate, buf_message, pool_free, 1)
+FRESH(new_pool_8, pool_allocate, buf_rounds, pool_free, 0)
 FRESH(new_vmm, vmm_allocate, request_inside, vmm_free, 1)
 FRESH(new_vmm_buf, vmm_allocate, request_buf_inside, vmm_free, 1)
 FRESH(new_vmm_no_flag, vmm_allocate_plain, request_buf_inside, vmm_free, 1)
@@ -212,8 +187,5 @@ static size_t any_size(size_t given)
 	return given / 2 + random_below(given);
 }
 
-FORM_RUN(new_sizes)
-{
-	fresh_run(&(struct fresh){ device_allocate, request_exact, device_free, 1 }, any_size,
-		  size);
-}
+FORM_IS(new_sizes, fresh_run(&(struct fresh){ device_allocate, request_exact, device_free, 1 },
+			     any_size, size))

@@ -40,15 +40,8 @@ static void pieces_rounds(size_t size, bool dma_buf)
 		pieces_held(address, total, piece, dma_buf);
 }
 
-FORM_RUN(pieces)
-{
-	pieces_rounds(size, false);
-}
-
-FORM_RUN(pieces_buf)
-{
-	pieces_rounds(size, true);
-}
+FORM_IS(pieces, pieces_rounds(size, false))
+FORM_IS(pieces_buf, pieces_rounds(size, true))
 
 #define CHUNKS 9
 #define CHUNK  ((size_t)64 << 20)
@@ -99,23 +92,13 @@ static void messages_rounds(CUdeviceptr address, size_t size)
 {
 	for (int round = 0; round < ROUNDS; round++) {
 		for (size_t at = 0; at + size <= (size_t)64 << 20; at += size) {
-			struct ibv_mr *mr = by_own_dma_buf(pd, address + at, size, ACCESS);
-
-			check_bytes(mr, address + at, address + at, size);
-			drop(mr);
+			buf_message(address + at, size);
 		}
 	}
 }
 
-FORM_RUN(messages)
-{
-	messages_rounds(allocate((size_t)64 << 20), size);
-}
-
-FORM_RUN(messages_pool)
-{
-	messages_rounds(allocate_from_pool((size_t)64 << 20), size);
-}
+FORM_IS(messages, messages_rounds(allocate((size_t)64 << 20), size))
+FORM_IS(messages_pool, messages_rounds(allocate_from_pool((size_t)64 << 20), size))
 
 /* `count` messages at fixed places; `window`: held until so many later ones. */
 static void arena_rounds(size_t size, unsigned int count, unsigned int window)
@@ -135,20 +118,9 @@ static void arena_rounds(size_t size, unsigned int count, unsigned int window)
 		drop(held[i]);
 }
 
-FORM_RUN(arena)
-{
-	arena_rounds(size % 100000 + 5001, 100, 1);
-}
-
-FORM_RUN(arena_window)
-{
-	arena_rounds(size % 100000 + 5001, 100, 4);
-}
-
-FORM_RUN(arena_off)
-{
-	arena_rounds(size % 100000 + 5001, 100, 1);
-}
+FORM_IS(arena, arena_rounds(size % 100000 + 5001, 100, 1))
+FORM_IS(arena_window, arena_rounds(size % 100000 + 5001, 100, 4))
+FORM_IS(arena_off, arena_rounds(size % 100000 + 5001, 100, 1))
 
 /* From one address. */
 FORM_RUN(lengths)
@@ -157,10 +129,7 @@ FORM_RUN(lengths)
 
 	for (int round = 0; round < ROUNDS; round++) {
 		for (size_t i = 1; i <= 100; i++) {
-			struct ibv_mr *mr = by_address(pd, address, i * 600001, ACCESS);
-
-			check_bytes(mr, address, address, i * 600001);
-			drop(mr);
+			message(address, i * 600001, ACCESS);
 		}
 	}
 }
@@ -198,13 +167,10 @@ FORM_RUN(exports)
 				      round_up(addresses[i] + size, PAGE), 0);
 	}
 	for (int round = 0; round < ROUNDS; round++) {
-		for (int i = 0; i < COUNT; i++) {
-			struct ibv_mr *mr = by_dma_buf(pd, fds[i], addresses[i] % PAGE, size,
-						       addresses[i], ACCESS);
-
-			check_bytes(mr, addresses[i], addresses[i], size);
-			drop(mr);
-		}
+		for (int i = 0; i < COUNT; i++)
+			check_and_drop(by_dma_buf(pd, fds[i], addresses[i] % PAGE, size,
+						  addresses[i], ACCESS),
+				       addresses[i], size);
 	}
 	for (int i = 0; i < COUNT; i++)
 		close(fds[i]);
@@ -223,12 +189,8 @@ static void domains_rounds(size_t size, struct ibv_context **devices, struct ibv
 	for (unsigned int i = 0; i < count; i++)
 		pds[i] = ibv_alloc_pd(devices ? devices[i] : device);
 	for (int round = 0; round < ROUNDS; round++) {
-		for (unsigned int i = 0; i < count; i++) {
-			struct ibv_mr *mr = by_address(pds[i], address, size, ACCESS);
-
-			check_bytes(mr, address, address, size);
-			drop(mr);
-		}
+		for (unsigned int i = 0; i < count; i++)
+			check_and_drop(by_address(pds[i], address, size, ACCESS), address, size);
 	}
 	for (unsigned int i = 0; i < count; i++)
 		record(!ibv_dealloc_pd(pds[i]), false);
@@ -261,10 +223,8 @@ FORM_RUN(domain_per_message)
 
 	for (int i = 0; i < 4 * ROUNDS; i++) {
 		struct ibv_pd *one = ibv_alloc_pd(device);
-		struct ibv_mr *mr = by_address(one, address, size, ACCESS);
 
-		check_bytes(mr, address, address, size);
-		drop(mr);
+		check_and_drop(by_address(one, address, size, ACCESS), address, size);
 		record(!ibv_dealloc_pd(one), false);
 	}
 }

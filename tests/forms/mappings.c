@@ -23,25 +23,13 @@ FORM_RUN(span)
 {
 	CUdeviceptr base = map(&vmm_rdma, small_large_small, 3);
 
-	(void)size;
 	exact_rounds(base + 1 + random_below(INSIDE_OFFSETS), INSIDE_LAST, ACCESS);
-}
-
-static void buf_rounds(CUdeviceptr address, size_t size)
-{
-	for (int i = 0; i < ROUNDS; i++) {
-		struct ibv_mr *mr = by_own_dma_buf(pd, address, size, ACCESS);
-
-		check_bytes(mr, address, address, size);
-		drop(mr);
-	}
 }
 
 FORM_RUN(span_buf)
 {
 	CUdeviceptr base = map(&vmm_rdma, small_large_small, 3);
 
-	(void)size;
 	buf_rounds(base + 1 + random_below(INSIDE_OFFSETS), INSIDE_LAST);
 }
 
@@ -49,7 +37,6 @@ FORM_RUN(span_pages)
 {
 	CUdeviceptr base = map(&vmm_rdma, small_large_small, 3), from;
 
-	(void)size;
 	from = base + round_down(random_below(INSIDE_OFFSETS), PAGE);
 	buf_rounds(from, round_up(INSIDE_LAST, PAGE));
 }
@@ -61,7 +48,6 @@ FORM_RUN(span_longer)
 	CUdeviceptr base = map_equal(BLOCK, COUNT, false);
 	struct ibv_mr *mrs[COUNT];
 
-	(void)size;
 	for (int round = 0; round < ROUNDS; round++) {
 		for (unsigned int i = 2; i < COUNT; i++) {
 			size_t length = i * BLOCK - INSIDE_FIRST - random_below(1000);
@@ -79,13 +65,9 @@ FORM_RUN(span_overlapping)
 {
 	CUdeviceptr base = map_equal(BLOCK, 8, false);
 
-	(void)size;
 	for (int round = 0; round < ROUNDS; round++) {
 		for (size_t at = 1; at + 3000001 <= 8 * BLOCK; at += 1000001) {
-			struct ibv_mr *mr = by_address(pd, base + at, 3000001, ACCESS);
-
-			check_bytes(mr, base + at, base + at, 3000001);
-			drop(mr);
+			message(base + at, 3000001, ACCESS);
 		}
 	}
 }
@@ -100,10 +82,7 @@ FORM_RUN(span_bounds)
 	for (int round = 0; round < ROUNDS; round++) {
 		for (unsigned int i = 1; i < COUNT; i++) {
 			CUdeviceptr at = base + i * BLOCK - size / 2;
-			struct ibv_mr *mr = by_address(pd, at, size, ACCESS);
-
-			check_bytes(mr, at, at, size);
-			drop(mr);
+			message(at, size, ACCESS);
 		}
 	}
 }
@@ -117,25 +96,13 @@ static void across_one(size_t length_of_last, size_t length)
 		for (size_t i = 1; i <= 40; i++) {
 			CUdeviceptr at = bound - i * 400001;
 			size_t bytes = length ? length : i * 400001 + length_of_last;
-			struct ibv_mr *mr = by_address(pd, at, bytes, ACCESS);
-
-			check_bytes(mr, at, at, bytes);
-			drop(mr);
+			message(at, bytes, ACCESS);
 		}
 	}
 }
 
-FORM_RUN(span_nested)
-{
-	(void)size;
-	across_one(5001 + random_below(5000), 0);
-}
-
-FORM_RUN(span_equal)
-{
-	(void)size;
-	across_one(0, 17000001 + random_below(1000));
-}
+FORM_IS(span_nested, across_one(5001 + random_below(5000), 0))
+FORM_IS(span_equal, across_one(0, 17000001 + random_below(1000)))
 
 /* ---- handles ---- */
 
@@ -149,13 +116,7 @@ FORM_RUN(vmm_access_again)
 	base = map(&vmm_rdma, &size, 1);
 	fd = export_range(base, base + size, 0);
 	require_cuda(cuMemSetAccess(base, size, &vmm_access, 1));
-	for (int i = 0; i < ROUNDS; i++) {
-		struct ibv_mr *mr = by_dma_buf(pd, fd, 0, size, base, ACCESS);
-
-		check_bytes(mr, base, base, size);
-		drop(mr);
-	}
-	close(fd);
+	fd_rounds(fd, base, size);
 }
 
 /* A second mapping joins the first; then both are exported. */
@@ -163,7 +124,6 @@ FORM_RUN(vmm_grown)
 {
 	CUmemGenericAllocationHandle handle;
 	CUdeviceptr base;
-	int fd;
 
 	size = round_up(size, BLOCK);
 	require_cuda(cuMemAddressReserve(&base, 2 * size, 0, 0, 0));
@@ -173,20 +133,12 @@ FORM_RUN(vmm_grown)
 		require_cuda(cuMemRelease(handle));
 		require_cuda(cuMemSetAccess(base + half * size, size, &vmm_access, 1));
 	}
-	fd = export_range(base, base + 2 * size, 0);
-	for (int i = 0; i < ROUNDS; i++) {
-		struct ibv_mr *mr = by_dma_buf(pd, fd, 0, 2 * size, base, ACCESS);
-
-		check_bytes(mr, base, base, 2 * size);
-		drop(mr);
-	}
-	close(fd);
+	fd_rounds(export_range(base, base + 2 * size, 0), base, 2 * size);
 }
 
 static CUdeviceptr map_imported(size_t size)
 {
 	CUmemGenericAllocationHandle handle, imported;
-	CUdeviceptr base;
 	int fd;
 
 	require_cuda(cuMemCreate(&handle, size, &vmm_shared, 0));
@@ -195,35 +147,21 @@ static CUdeviceptr map_imported(size_t size)
 	require_cuda(cuMemImportFromShareableHandle(&imported, (void *)(intptr_t)fd,
 						    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
 	close(fd);
-	require_cuda(cuMemAddressReserve(&base, size, 0, 0, 0));
-	require_cuda(cuMemMap(base, size, 0, imported, 0));
-	require_cuda(cuMemSetAccess(base, size, &vmm_access, 1));
-	return base;
+	return map_handle(imported, size);
 }
 
-FORM_RUN(vmm_imported)
-{
-	exact_rounds(map_imported(round_up(size, BLOCK)), size, ACCESS);
-}
-
-FORM_RUN(vmm_imported_buf)
-{
-	buf_rounds(map_imported(round_up(size, BLOCK)), size);
-}
+FORM_IS(vmm_imported, exact_rounds(map_imported(round_up(size, BLOCK)), size, ACCESS))
+FORM_IS(vmm_imported_buf, buf_rounds(map_imported(round_up(size, BLOCK)), size))
 
 /* CU_MEM_LOCATION_TYPE_HOST_NUMA: the simulated driver has none. */
 FORM_RUN(vmm_host)
 {
 	CUmemAllocationProp properties = vmm_plain;
 	CUmemGenericAllocationHandle handle;
-	CUdeviceptr base;
 
 	size = round_up(size, BLOCK);
 	properties.location.type = (__typeof__(properties.location.type))3;
 	if (!record(!cuMemCreate(&handle, size, &properties, 0), true))
 		return;
-	require_cuda(cuMemAddressReserve(&base, size, 0, 0, 0));
-	require_cuda(cuMemMap(base, size, 0, handle, 0));
-	require_cuda(cuMemSetAccess(base, size, &vmm_access, 1));
-	exact_rounds(base, size, ACCESS);
+	exact_rounds(map_handle(handle, size), size, ACCESS);
 }

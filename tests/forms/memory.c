@@ -109,6 +109,15 @@ CUdeviceptr map_equal(size_t size, unsigned int count, bool aliased)
 	return base;
 }
 
+CUdeviceptr map_handle(CUmemGenericAllocationHandle handle, size_t size)
+{
+	CUdeviceptr base = memory_reserve(size);
+
+	require_cuda(cuMemMap(base, size, 0, handle, 0));
+	require_cuda(cuMemSetAccess(base, size, &vmm_access, 1));
+	return base;
+}
+
 void unmap(CUdeviceptr address, size_t size)
 {
 	require_cuda(cuMemUnmap(address, size));

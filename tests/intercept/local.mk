@@ -18,24 +18,22 @@ intercept_checks = \
 	tests/intercept/check_queries.sh \
 	tests/intercept/check_public.sh \
 	tests/intercept/check_traps.sh \
-	tests/intercept/check_old_driver.sh \
-	tests/intercept/check_verbs_versions.sh
+	tests/intercept/check_old_driver.sh
 EXTRA_DIST += tests/intercept/check_aarch64 tests/intercept/traps/traps_list.sh docs/internals/coverage.md docs/internals/registration.md tests/intercept/check_cuda_h.py tests/intercept/check_entries.py tests/intercept/matrix/matrix.py tests/unit/preload.h tests/intercept/calls/rows $(intercept_checks) \
 	tests/intercept/lookup_library.c tests/intercept/lookup_library.h \
 	tests/intercept/replaced/replacement.c \
-	tests/intercept/old/driver.c tests/intercept/old_driver.c tests/intercept/check_sim.c
+	tests/intercept/old/driver.c tests/intercept/old_driver.c
 
-# A libibverbs of the oldest and of the newest known version, and one of an unknown version.
-verbs_sources = tests/intercept/verbs/libibverbs.h tests/intercept/verbs/kernel.c tests/intercept/verbs/provider.c \
-	src/sim/adapter_alone.c src/sim/adapter_library.c src/sim/adapter_faults.c
-# Like the real libibverbs, it calls its own functions through the dynamic linker.
+# A libibverbs of the oldest and of the newest known version, and one of an unknown version. Like the real one, each
+# calls its own functions through the dynamic linker.
+verbs_sources = tests/intercept/verbs/libibverbs.c
 verbs_cflags = $(AM_CFLAGS) -fsemantic-interposition
 verbs_ldflags = -shared -version-info 1:0:0 -rpath /nowhere -Wl,--version-script=tests/intercept/verbs/version_
-tests/intercept/verbs/version_%.map: tests/intercept/verbs/version.map
-	$(AM_V_GEN)$(MKDIR_P) $(@D) && sed 's/NUMBER/$*/' $(top_srcdir)/tests/intercept/verbs/version.map >$@
+verbs_libadd = tests/intercept/verbs/libadapter.la -lpthread -ldl
+tests/intercept/verbs/version_%.map: src/sim/adapter.map
+	$(AM_V_GEN)$(MKDIR_P) $(@D) && sed 's/PRIVATE_59/PRIVATE_$*/' $(top_srcdir)/src/sim/adapter.map >$@
 CLEANFILES += tests/intercept/verbs/version_34.map tests/intercept/verbs/version_65.map tests/intercept/verbs/version_99.map
-EXTRA_DIST += $(verbs_sources) tests/intercept/verbs_versions.c \
-	tests/intercept/verbs/version.map tests/intercept/verbs/libmlx5.map
+EXTRA_DIST += $(verbs_sources) tests/intercept/verbs/libmlx5.map
 
 check_PROGRAMS += tests/intercept/coverage
 tests_intercept_coverage_SOURCES = tests/intercept/coverage.c
@@ -61,8 +59,7 @@ matrix_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)/tests/intercept/matrix
 check_LTLIBRARIES += tests/intercept/librows.la tests/intercept/libucm_bypass.la tests/intercept/libucm_linked.la \
 	tests/intercept/matrix_plugin.la
 tests_intercept_librows_la_SOURCES = tests/intercept/matrix/rows.c tests/intercept/matrix/rows.h \
-	tests/intercept/matrix/rows_pool.c tests/intercept/matrix/rows_mapping.c tests/intercept/matrix/rows_shared.c \
-	tests/intercept/matrix/rows_host.c tests/intercept/matrix/rows_queries.c tests/intercept/matrix/rows_repeated.c tests/intercept/matrix/steps.h
+	tests/intercept/matrix/rows_repeated.c tests/intercept/matrix/steps.h tests/intercept/matrix/table.c
 tests_intercept_librows_la_CPPFLAGS = $(matrix_cppflags)
 tests_intercept_librows_la_LDFLAGS = -shared -avoid-version -rpath /nowhere
 tests_intercept_librows_la_LIBADD = -ldl
@@ -92,60 +89,53 @@ tests_intercept_calls_calls_LDADD = src/sim/adapter/libibverbs.la src/sim/libcud
 
 # Clients of libibverbs: libfabric, inside another library, a provider plug-in by its symbol and by its name; UCX, also
 # inside another library; another client; an object that allocates protection domains for others.
-check_LTLIBRARIES += tests/intercept/fabric/libfabric.la tests/intercept/fabric/libmpi_fabric.la \
-	tests/intercept/fabric/libplugin.la tests/intercept/fabric/libname-fi.la tests/intercept/fabric/libother.la \
-	tests/intercept/fabric/libshim.la tests/intercept/fabric/libuct_ib.la tests/intercept/fabric/libmpi_ucx.la
-fabric_sources = tests/intercept/fabric/fabric.c
-fabric_ldflags = -shared -version-info 1:0:0 -rpath /nowhere
-tests_intercept_fabric_libfabric_la_SOURCES = $(fabric_sources)
-tests_intercept_fabric_libfabric_la_CPPFLAGS = $(AM_CPPFLAGS) -DDEFINES=fi_getinfo
-tests_intercept_fabric_libfabric_la_LDFLAGS = $(fabric_ldflags)
-tests_intercept_fabric_libfabric_la_LIBADD = src/sim/adapter/libibverbs.la
-tests_intercept_fabric_libmpi_fabric_la_SOURCES = $(fabric_sources)
-tests_intercept_fabric_libmpi_fabric_la_CPPFLAGS = $(AM_CPPFLAGS) -DDEFINES=fi_getinfo
-tests_intercept_fabric_libmpi_fabric_la_LDFLAGS = $(fabric_ldflags)
-tests_intercept_fabric_libmpi_fabric_la_LIBADD = src/sim/adapter/libibverbs.la
-tests_intercept_fabric_libplugin_la_SOURCES = $(fabric_sources)
-tests_intercept_fabric_libplugin_la_CPPFLAGS = $(AM_CPPFLAGS) -DDEFINES=fi_prov_ini
-tests_intercept_fabric_libplugin_la_LDFLAGS = $(fabric_ldflags)
-tests_intercept_fabric_libplugin_la_LIBADD = src/sim/adapter/libibverbs.la
-tests_intercept_fabric_libname_fi_la_SOURCES = $(fabric_sources)
-tests_intercept_fabric_libname_fi_la_CPPFLAGS = $(AM_CPPFLAGS) -DDEFINES=other
-tests_intercept_fabric_libname_fi_la_LDFLAGS = $(fabric_ldflags)
-tests_intercept_fabric_libname_fi_la_LIBADD = src/sim/adapter/libibverbs.la
-tests_intercept_fabric_libuct_ib_la_SOURCES = $(fabric_sources)
-tests_intercept_fabric_libuct_ib_la_CPPFLAGS = $(AM_CPPFLAGS) -DDEFINES=other
-tests_intercept_fabric_libuct_ib_la_LDFLAGS = $(fabric_ldflags)
-tests_intercept_fabric_libuct_ib_la_LIBADD = src/sim/adapter/libibverbs.la
-tests_intercept_fabric_libmpi_ucx_la_SOURCES = $(fabric_sources)
-tests_intercept_fabric_libmpi_ucx_la_CPPFLAGS = $(AM_CPPFLAGS) -DDEFINES=uct_ib_md_open_common
-tests_intercept_fabric_libmpi_ucx_la_LDFLAGS = $(fabric_ldflags)
-tests_intercept_fabric_libmpi_ucx_la_LIBADD = src/sim/adapter/libibverbs.la
-tests_intercept_fabric_libother_la_SOURCES = $(fabric_sources)
-tests_intercept_fabric_libother_la_CPPFLAGS = $(AM_CPPFLAGS) -DDEFINES=other
-tests_intercept_fabric_libother_la_LDFLAGS = $(fabric_ldflags)
-tests_intercept_fabric_libother_la_LIBADD = src/sim/adapter/libibverbs.la
-tests_intercept_fabric_libshim_la_SOURCES = $(fabric_sources)
-tests_intercept_fabric_libshim_la_CPPFLAGS = $(AM_CPPFLAGS) -DDEFINES=rdma_create_id
-tests_intercept_fabric_libshim_la_LDFLAGS = $(fabric_ldflags)
-tests_intercept_fabric_libshim_la_LIBADD = src/sim/adapter/libibverbs.la
+fabric_libraries = tests/intercept/fabric/libfabric.so.1 tests/intercept/fabric/libmpi_fabric.so.1 \
+	tests/intercept/fabric/libplugin.so.1 tests/intercept/fabric/libname-fi.so.1 tests/intercept/fabric/libother.so.1 \
+	tests/intercept/fabric/libshim.so.1 tests/intercept/fabric/libuct_ib.so.1 tests/intercept/fabric/libmpi_ucx.so.1
+EXTRA_DIST += tests/intercept/fabric/fabric.c
+tests/intercept/fabric/lib%.so.1: tests/intercept/fabric/fabric.c src/sim/adapter/libibverbs.la
+	$(AM_V_CCLD)$(MKDIR_P) $(@D) && case $* in \
+		*fabric) defines=fi_getinfo ;; plugin) defines=fi_prov_ini ;; mpi_ucx) defines=uct_ib_md_open_common ;; \
+		shim) defines=rdma_create_id ;; *) defines=other ;; esac && \
+		$(CC) $(AM_CPPFLAGS) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -DDEFINES=$$defines -shared -fPIC \
+		-Wl,-soname,$(@F) -o $@ $(top_srcdir)/tests/intercept/fabric/fabric.c src/sim/adapter/.libs/libibverbs.so
+check_DATA += $(fabric_libraries)
+CLEANFILES += $(fabric_libraries)
 
-check_LTLIBRARIES += tests/intercept/verbs/known/libibverbs.la
+check_LTLIBRARIES += tests/intercept/verbs/libadapter.la tests/intercept/verbs/known/libibverbs.la \
+	tests/intercept/verbs/newest/libibverbs.la tests/intercept/verbs/unknown/libibverbs.la
+tests_intercept_verbs_libadapter_la_SOURCES = src/sim/adapter_access.c src/sim/adapter_checks.c src/sim/adapter_domain.c \
+	src/sim/adapter_driver.c src/sim/adapter_faults.c src/sim/adapter_kernel.c src/sim/adapter_library.c \
+	src/sim/adapter_memory.c src/sim/adapter_alone.c
+tests_intercept_verbs_libadapter_la_CFLAGS = $(verbs_cflags)
 tests_intercept_verbs_known_libibverbs_la_SOURCES = $(verbs_sources)
 tests_intercept_verbs_known_libibverbs_la_CFLAGS = $(verbs_cflags)
 tests_intercept_verbs_known_libibverbs_la_LDFLAGS = $(verbs_ldflags)34.map
-tests_intercept_verbs_known_libibverbs_la_DEPENDENCIES = tests/intercept/verbs/version_34.map
+tests_intercept_verbs_known_libibverbs_la_LIBADD = $(verbs_libadd)
+EXTRA_tests_intercept_verbs_known_libibverbs_la_DEPENDENCIES = tests/intercept/verbs/version_34.map
+tests_intercept_verbs_newest_libibverbs_la_SOURCES = $(verbs_sources)
+tests_intercept_verbs_newest_libibverbs_la_CFLAGS = $(verbs_cflags)
+tests_intercept_verbs_newest_libibverbs_la_CPPFLAGS = $(AM_CPPFLAGS) -DKNOWS_ATTRIBUTES -DPROVIDER_FRONT_MORE=48
+tests_intercept_verbs_newest_libibverbs_la_LDFLAGS = $(verbs_ldflags)65.map
+tests_intercept_verbs_newest_libibverbs_la_LIBADD = $(verbs_libadd)
+EXTRA_tests_intercept_verbs_newest_libibverbs_la_DEPENDENCIES = tests/intercept/verbs/version_65.map
+tests_intercept_verbs_unknown_libibverbs_la_SOURCES = $(verbs_sources)
+tests_intercept_verbs_unknown_libibverbs_la_CFLAGS = $(verbs_cflags)
+tests_intercept_verbs_unknown_libibverbs_la_CPPFLAGS = $(AM_CPPFLAGS) -DKNOWS_ATTRIBUTES
+tests_intercept_verbs_unknown_libibverbs_la_LDFLAGS = $(verbs_ldflags)99.map
+tests_intercept_verbs_unknown_libibverbs_la_LIBADD = $(verbs_libadd)
+EXTRA_tests_intercept_verbs_unknown_libibverbs_la_DEPENDENCIES = tests/intercept/verbs/version_99.map
 
 # The example, with declarations of the stand-in's few functions; check_public.sh also compiles it
 # with the real ones.
 check_PROGRAMS += tests/intercept/cache
 tests_intercept_cache_SOURCES = docs/examples/cache.c tests/apps/include/infiniband/verbs.h
 tests_intercept_cache_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests/apps/include
-tests_intercept_cache_LDADD = tests/intercept/verbs/known/libibverbs.la src/sim/libcuda.la -lpthread -ldl
+tests_intercept_cache_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -lpthread -ldl
 
 check_LTLIBRARIES += tests/intercept/verbs/mlx5/libmlx5.la
-tests_intercept_verbs_mlx5_libmlx5_la_SOURCES = tests/intercept/verbs/libmlx5.c tests/intercept/verbs/libibverbs.h
-tests_intercept_verbs_mlx5_libmlx5_la_LIBADD = tests/intercept/verbs/known/libibverbs.la
+tests_intercept_verbs_mlx5_libmlx5_la_SOURCES = tests/intercept/verbs/libmlx5.c
+tests_intercept_verbs_mlx5_libmlx5_la_LIBADD = -ldl
 tests_intercept_verbs_mlx5_libmlx5_la_LDFLAGS = -shared -version-info 1:0:0 -rpath /nowhere \
 	-Wl,--version-script=$(top_srcdir)/tests/intercept/verbs/libmlx5.map
 
@@ -157,43 +147,32 @@ tests_intercept_check_queries_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests/in
 tests_intercept_check_queries_LDADD = -lpthread -ldl
 
 # check_traps.sh: programs on ordinary and on special drivers.
-check_PROGRAMS += tests/intercept/ordinary tests/intercept/with_shim tests/intercept/with_verbs tests/intercept/with_mpi \
-	tests/intercept/with_forms tests/intercept/with_loads tests/intercept/with_loads_linked \
+check_PROGRAMS += tests/intercept/ordinary tests/intercept/with_shim tests/intercept/with_loads tests/intercept/with_loads_linked \
 	tests/intercept/local tests/intercept/runpath tests/intercept/gpu_only
 tests_intercept_ordinary_SOURCES = tests/intercept/traps/ordinary.c tests/intercept/traps/traps.h
 tests_intercept_ordinary_CFLAGS = $(AM_CFLAGS) -fno-builtin
 tests_intercept_ordinary_LDFLAGS = -rdynamic
 tests_intercept_ordinary_LDADD = src/sim/libcuda.la -lpthread -ldl
-tests_intercept_with_verbs_SOURCES = tests/intercept/traps/with_verbs.c
-tests_intercept_with_verbs_LDADD = tests/intercept/verbs/known/libibverbs.la src/sim/libcuda.la -ldl
 tests_intercept_with_loads_SOURCES = tests/intercept/traps/with_loads.c
-tests_intercept_with_loads_LDADD = tests/intercept/verbs/known/libibverbs.la -ldl
+tests_intercept_with_loads_LDADD = src/sim/adapter/libibverbs.la -ldl
 tests_intercept_with_loads_linked_SOURCES = tests/intercept/traps/with_loads.c
 tests_intercept_with_loads_linked_CPPFLAGS = $(AM_CPPFLAGS) -DLINKED
-tests_intercept_with_loads_linked_LDADD = tests/intercept/verbs/known/libibverbs.la src/sim/libcuda.la -ldl
+tests_intercept_with_loads_linked_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -ldl
 check_LTLIBRARIES += tests/intercept/auditor.la
 tests_intercept_auditor_la_SOURCES = tests/intercept/traps/auditor.c
 tests_intercept_auditor_la_LDFLAGS = -module -shared -avoid-version -rpath /nowhere
-tests_intercept_with_forms_SOURCES = tests/intercept/traps/with_forms.c tests/intercept/traps/forms.h \
-	tests/intercept/traps/forms_kept_apart.c tests/intercept/traps/forms_in_time.c
-tests_intercept_with_forms_LDADD = tests/intercept/verbs/known/libibverbs.la src/sim/libcuda.la -lpthread -ldl
-tests_intercept_with_mpi_SOURCES = tests/intercept/traps/with_mpi.c
-tests_intercept_with_mpi_LDADD = tests/intercept/libmpi_hook.la src/sim/libcuda.la -ldl
 tests_intercept_local_SOURCES = tests/intercept/traps/local.c
 tests_intercept_local_CPPFLAGS = $(matrix_cppflags)
 tests_intercept_local_LDADD = -ldl
 tests_intercept_gpu_only_SOURCES = tests/intercept/traps/gpu_only.c
 tests_intercept_gpu_only_LDADD = src/sim/libcuda.la
-check_LTLIBRARIES += tests/intercept/deepbind.la tests/intercept/libmpi_hook.la tests/intercept/mapped.la
-tests_intercept_mapped_la_SOURCES = tests/intercept/traps/mapped.c
-tests_intercept_mapped_la_LDFLAGS = -module -shared -avoid-version -rpath /nowhere
-tests_intercept_mapped_la_LIBADD = -ldl
+check_LTLIBRARIES += tests/intercept/deepbind.la tests/intercept/hooks.la
+tests_intercept_hooks_la_SOURCES = tests/intercept/calls/hooks.c tests/intercept/calls/calls.h
+tests_intercept_hooks_la_LDFLAGS = -module -shared -avoid-version -rpath /nowhere
+tests_intercept_hooks_la_LIBADD = -ldl
 tests_intercept_deepbind_la_SOURCES = tests/intercept/traps/deepbind.c
 tests_intercept_deepbind_la_LDFLAGS = -module -shared -avoid-version -rpath /nowhere -Wl,-z,lazy
 tests_intercept_deepbind_la_LIBADD = src/sim/libcuda.la
-tests_intercept_libmpi_hook_la_SOURCES = tests/intercept/traps/mpi.c
-tests_intercept_libmpi_hook_la_LDFLAGS = -shared -avoid-version -rpath /nowhere
-tests_intercept_libmpi_hook_la_LIBADD = src/sim/libcuda.la -ldl
 
 # A driver in front of another, which must have another name; and a library on a run path. libtool
 # can build neither.
@@ -268,35 +247,6 @@ tests_intercept_first_plugin_la_LDFLAGS = -module -shared -avoid-version -rpath 
 tests_intercept_first_plugin_la_LIBADD = src/sim/libcuda.la -lpthread
 
 if HAVE_CHECK
-check_LTLIBRARIES += tests/intercept/verbs/unknown/libibverbs.la
-tests_intercept_verbs_unknown_libibverbs_la_SOURCES = $(verbs_sources)
-tests_intercept_verbs_unknown_libibverbs_la_CFLAGS = $(verbs_cflags)
-tests_intercept_verbs_unknown_libibverbs_la_CPPFLAGS = $(AM_CPPFLAGS) -DSTANDIN_KNOWS_ATTRIBUTES
-tests_intercept_verbs_unknown_libibverbs_la_LDFLAGS = $(verbs_ldflags)99.map
-tests_intercept_verbs_unknown_libibverbs_la_DEPENDENCIES = tests/intercept/verbs/version_99.map
-check_LTLIBRARIES += tests/intercept/verbs/newest/libibverbs.la
-tests_intercept_verbs_newest_libibverbs_la_SOURCES = $(verbs_sources)
-tests_intercept_verbs_newest_libibverbs_la_CFLAGS = $(verbs_cflags)
-tests_intercept_verbs_newest_libibverbs_la_CPPFLAGS = $(AM_CPPFLAGS) -DSTANDIN_KNOWS_ATTRIBUTES -DPROVIDER_FRONT_MORE=48
-tests_intercept_verbs_newest_libibverbs_la_LDFLAGS = $(verbs_ldflags)65.map
-tests_intercept_verbs_newest_libibverbs_la_DEPENDENCIES = tests/intercept/verbs/version_65.map
-# check_public.sh: linked with the library, as clients of the public interface may be.
-check_PROGRAMS += tests/intercept/public/public
-tests_intercept_public_public_SOURCES = tests/intercept/public/public.c tests/intercept/public/ledger.c \
-	tests/intercept/public/ledger.h
-tests_intercept_public_public_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests -I$(top_srcdir)/tests/intercept
-tests_intercept_public_public_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
-tests_intercept_public_public_LDADD = src/.libs/libpeerpin.so tests/intercept/verbs/known/libibverbs.la \
-	src/sim/libcuda.la $(CHECK_LIBS) -lpthread -ldl
-src/.libs/libpeerpin.so: src/libpeerpin.la
-
-check_PROGRAMS += tests/intercept/verbs_versions
-tests_intercept_verbs_versions_SOURCES = tests/intercept/verbs_versions.c
-tests_intercept_verbs_versions_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
-tests_intercept_verbs_versions_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
-tests_intercept_verbs_versions_LDADD = tests/intercept/verbs/known/libibverbs.la src/sim/libcuda.la \
-	$(CHECK_LIBS) -lpthread -ldl
-
 check_LTLIBRARIES += tests/intercept/old/libcuda.la
 tests_intercept_old_libcuda_la_SOURCES = tests/intercept/old/driver.c
 tests_intercept_old_libcuda_la_LDFLAGS = -shared -version-info 1:0:0 -rpath /nowhere -export-symbols-regex '^cu[A-Z]' \
@@ -306,12 +256,5 @@ tests_intercept_old_driver_SOURCES = tests/intercept/old_driver.c
 tests_intercept_old_driver_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
 tests_intercept_old_driver_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_intercept_old_driver_LDADD = $(CHECK_LIBS) -lpthread -ldl
-
-check_PROGRAMS += tests/intercept/check_sim
-TESTS += tests/intercept/check_sim
-tests_intercept_check_sim_SOURCES = tests/intercept/check_sim.c
-tests_intercept_check_sim_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
-tests_intercept_check_sim_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
-tests_intercept_check_sim_LDADD = src/sim/libcuda.la $(CHECK_LIBS) -lpthread
 endif
 endif

@@ -42,8 +42,22 @@ void language_run(const char *text, const char *name, unsigned int line);
  */
 uint64_t *variable(const char *name);
 
+/* errno after the thread's last call, which begins with UNTOUCHED. */
+#define UNTOUCHED 12345
+extern __thread int call_errno;
+
 /* Statements that "at" has registered for an occasion; each list runs once. */
-enum occasion { AT_ALLOCATED, AT_FREEING, AT_EXIT, AT_FORK, AT_CALLOC, OCCASIONS };
+enum occasion {
+	AT_ALLOCATED,
+	AT_FREEING,
+	AT_EXIT,
+	AT_FORK,
+	AT_CALLOC,
+	AT_EXPORTED, /* this and later ones: by hooks.c */
+	AT_DRIVER_ALLOCATES,
+	AT_DRIVER_FREES,
+	OCCASIONS
+};
 void language_at(enum occasion occasion);
 bool language_awaits(enum occasion occasion);
 

@@ -106,8 +106,29 @@ bool reading(const char *name, bool since_mark, uint64_t *value)
 	return true;
 }
 
+/* What a hook of libc's function has seen since mark(). */
+static uintptr_t advised_from, advised_to;
+
+int madvise(void *address, size_t length, int advice)
+{
+	if (advice == MADV_REMOVE || advice == MADV_DONTNEED) {
+		if ((uintptr_t)address < advised_from)
+			advised_from = (uintptr_t)address;
+		if ((uintptr_t)address + length > advised_to)
+			advised_to = (uintptr_t)address + length;
+	}
+	return (int)syscall(SYS_madvise, address, length, advice);
+}
+
+EVENT(is_advised)
+{
+	return advised_from <= a[0] && a[0] + a[1] <= advised_to;
+}
+
 void mark(void)
 {
+	advised_from = UINTPTR_MAX;
+	advised_to = 0;
 	for (unsigned int i = 0; i < NAMES; i++) {
 		marked[i] = 0;
 		read_now(names[i], &marked[i]);
@@ -173,7 +194,11 @@ bool constant(const char *name, uint64_t *value)
 		{ "RELAXED_ORDER", IBV_ACCESS_RELAXED_ORDERING },
 		{ "REFUSED", (uint32_t)IBV_REREG_MR_ERR_CMD },
 		{ "ANY_DOMAIN", ADAPTER_ANY_DOMAIN },
+		{ "UNTOUCHED", UNTOUCHED },
 		{ "EBUSY", EBUSY },
+		{ "ENOSPC", ENOSPC },
+		{ "E2BIG", E2BIG },
+		{ "EINPROGRESS", EINPROGRESS },
 		{ "EINVAL", EINVAL },
 		{ "ENOMEM", ENOMEM },
 		{ "EFAULT", EFAULT },
@@ -314,6 +339,12 @@ EVENT(mark_readings)
 	return 0;
 }
 
+/* count NAME READING */
+EVENT(count_now)
+{
+	return !read_now(TEXT(a[1]), POINTER(a[0]));
+}
+
 EVENT(let)
 {
 	require(count == 2);
@@ -321,10 +352,23 @@ EVENT(let)
 	return 0;
 }
 
+/* 8 bytes of memory of the process */
+EVENT(store)
+{
+	memcpy(POINTER(a[0]), &a[1], sizeof(a[1]));
+	return 0;
+}
+
 EVENT(equal)
 {
 	require(count == 2);
 	return a[0] == a[1];
+}
+
+/* errno of the call before */
+EVENT(error)
+{
+	return (uint64_t)call_errno == a[0];
 }
 
 EVENT(set)
@@ -493,6 +537,24 @@ EVENT(dma_bufs)
 	}
 	require(read_now("live", &live));
 	return open - live == a[0];
+}
+
+/* gpu-bytes LEAST MOST: that the kernel keeps for device memory */
+EVENT(gpu_bytes)
+{
+	char path[32], name[64];
+	uint64_t bytes = 0;
+	struct stat file;
+	ssize_t length;
+
+	for (int fd = 0; fd < 256; fd++) {
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		length = readlink(path, name, sizeof(name) - 1);
+		name[length < 0 ? 0 : length] = '\0';
+		if (strstr(name, "peerpin-sim-gpu") && !fstat(fd, &file))
+			bytes += (uint64_t)file.st_blocks * 512;
+	}
+	return bytes >= a[0] && bytes <= a[1];
 }
 
 EVENT(open_files)
@@ -766,6 +828,17 @@ EVENT(starts_at)
 	return mr->addr == POINTER(a[1]) && (count < 3 || mr->length == a[2]);
 }
 
+/* filled MR LENGTH ADDRESS PD KIND ACCESS: fields that a provider's call fills, and leaves */
+EVENT(filled)
+{
+	const struct verbs_mr *vmr = POINTER(a[0]);
+	const struct ibv_mr *mr = &vmr->ibv_mr;
+
+	return mr->context == device() && mr->lkey == mr->rkey && mr->length == a[1] &&
+	       mr->addr == POINTER(a[2]) && mr->pd == POINTER(a[3]) && vmr->mr_type == a[4] &&
+	       vmr->access == (int)a[5];
+}
+
 EVENT(import)
 {
 	struct ibv_mr *of = POINTER(a[1]);
@@ -822,11 +895,6 @@ EVENT(parent)
 	return !*(uint64_t *)POINTER(a[0]);
 }
 
-EVENT(drop_again)
-{
-	return (uint64_t)ibv_cmd_dereg_mr(POINTER(a[0]));
-}
-
 EVENT(open_device)
 {
 	*(uint64_t *)POINTER(a[0]) = (uintptr_t)open_adapter((unsigned int)a[1]);
@@ -863,7 +931,7 @@ EVENT(client)
 	void *handle;
 
 	if (strcmp(TEXT(a[1]), "program") != 0) {
-		snprintf(path, sizeof(path), "tests/intercept/fabric/.libs/lib%s.so.1", TEXT(a[1]));
+		snprintf(path, sizeof(path), "tests/intercept/fabric/lib%s.so.1", TEXT(a[1]));
 		handle = dlopen(path, RTLD_LAZY | (*mode == 'g' ? RTLD_GLOBAL : RTLD_LOCAL) |
 					      (*mode == 'd' ? RTLD_DEEPBIND : 0));
 		require(handle);
@@ -945,22 +1013,26 @@ EVENT(access_copy)
 
 /* ---- subscribers ---- */
 
-static struct {
+#define EVENTS_MAX (1u << 16)
+
+static struct logged {
+	void *place; /* of the subscription */
 	bool allocated;
 	struct peerpin_allocation of;
 	bool exists, seen;
 	unsigned long long access;
-} log_of_events[64];
+} log_of_events[EVENTS_MAX];
 static _Atomic unsigned int events_logged;
 
-static void record(const struct peerpin_allocation *allocation, bool allocated)
+static void record(const struct peerpin_allocation *allocation, void *place, bool allocated)
 {
 	CUmemLocation location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 };
 	unsigned int i = events_logged++;
 
-	require(i < 64);
+	require(i < EVENTS_MAX);
 	log_of_events[i].allocated = allocated;
 	log_of_events[i].of = *allocation;
+	log_of_events[i].place = place;
 	log_of_events[i].exists = raw_tag(allocation->base) != 0;
 	log_of_events[i].seen = tag_by(cuPointerGetAttributes, allocation->base) != 0;
 	if (allocation->kind == PEERPIN_MAPPED)
@@ -968,16 +1040,14 @@ static void record(const struct peerpin_allocation *allocation, bool allocated)
 	language_at(allocated ? AT_ALLOCATED : AT_FREEING);
 }
 
-static void on_allocated(const struct peerpin_allocation *allocation, void *unused)
+static void on_allocated(const struct peerpin_allocation *allocation, void *place)
 {
-	(void)unused;
-	record(allocation, true);
+	record(allocation, place, true);
 }
 
-static void on_freeing(const struct peerpin_allocation *allocation, void *unused)
+static void on_freeing(const struct peerpin_allocation *allocation, void *place)
 {
-	(void)unused;
-	record(allocation, false);
+	record(allocation, place, false);
 }
 
 #define PUBLIC(name) ((__typeof__(name) *)dlsym(RTLD_DEFAULT, #name))
@@ -985,13 +1055,72 @@ static void on_freeing(const struct peerpin_allocation *allocation, void *unused
 EVENT(subscribe)
 {
 	const struct peerpin_subscriber subscriber = { .struct_size = sizeof(subscriber),
+						       .context = POINTER(a[0]),
 						       .allocated = on_allocated,
 						       .freeing = on_freeing };
-	int number;
+	int number = 0, error;
 
-	require(!PUBLIC(peerpin_subscribe)(&subscriber, &number));
+	for (unsigned int i = 0; i < events_logged; i++) {
+		if (log_of_events[i].place == POINTER(a[0]))
+			log_of_events[i].place = NULL;
+	}
+	error = PUBLIC(peerpin_subscribe)(&subscriber, &number);
 	*(uint64_t *)POINTER(a[0]) = (uint64_t)number;
-	return 0;
+	return (uint64_t)error;
+}
+
+/* The event of the subscription that reported the memory as allocated before; NULL: none. */
+static const struct logged *allocation_of(const struct logged *event)
+{
+	for (const struct logged *each = log_of_events; each < event; each++) {
+		if (each->place == event->place && each->allocated && each->of.id == event->of.id)
+			return each;
+	}
+	return NULL;
+}
+
+static bool is_as_for_driver(const struct peerpin_allocation *allocation)
+{
+	CUdeviceptr base;
+	size_t size;
+
+	return allocation->struct_size == sizeof(*allocation) && allocation->id &&
+	       allocation->device == 0 && allocation->kind == PEERPIN_DEVICE &&
+	       !cuMemGetAddressRange_v2(&base, &size, allocation->base) &&
+	       base == allocation->base && size == allocation->size;
+}
+
+/* delivered &SUBSCRIPTION [LIVE]: its events are of each allocation once, and once of its free, the
+ * same; so many were not freed, and are as for the driver. A free before the report is reported
+ * alone. */
+EVENT(delivered)
+{
+	uint64_t live = 0;
+
+	for (unsigned int i = 0; i < events_logged; i++) {
+		const struct logged *event = &log_of_events[i], *freed = NULL, *before;
+
+		if (event->place != POINTER(a[0]))
+			continue;
+		before = allocation_of(event);
+		if (!event->allocated) {
+			require(!before || !memcmp(&before->of, &event->of, sizeof(event->of)));
+			continue;
+		}
+		require(!before);
+		for (unsigned int j = 0; j < events_logged; j++) {
+			const struct logged *other = &log_of_events[j];
+
+			if (other->place != event->place || other->allocated ||
+			    other->of.id != event->of.id)
+				continue;
+			require(!freed && j > i);
+			freed = other;
+		}
+		require(freed || count < 2 || is_as_for_driver(&event->of));
+		live += !freed;
+	}
+	return count < 2 || live == a[1];
 }
 
 /* Of no consequence: a thread holds the list's lock meanwhile. A look-up takes the linker's lock,
@@ -1135,6 +1264,8 @@ static void at_fork(void)
 
 static _Atomic uint64_t calloc_after; /* requests until the statements run; 0: never */
 
+static uint64_t calloc_fails; /* number of the call from now on that fails; 0: none */
+
 void *__libc_calloc(size_t size, size_t times);
 
 void *calloc(size_t times, size_t size)
@@ -1145,17 +1276,29 @@ void *calloc(size_t times, size_t size)
 		calloc_after = 0;
 		language_at(AT_CALLOC);
 	}
-	return __libc_calloc(times, size);
+	return calloc_fails && !--calloc_fails ? NULL : __libc_calloc(times, size);
+}
+
+EVENT(fail_calloc)
+{
+	calloc_fails = a[0];
+	return 0;
 }
 
 EVENT(at_occasion)
 {
+	void (**hook)(enum occasion);
 	uint64_t requests;
 
 	if (a[0] == AT_EXIT)
 		return (uint64_t)atexit(at_exit);
 	if (a[0] == AT_FORK)
 		return (uint64_t)pthread_atfork(at_fork, NULL, NULL);
+	if (a[0] >= AT_EXPORTED) {
+		hook = (void (**)(enum occasion))dlsym(RTLD_DEFAULT, "driver_hook");
+		*hook = language_at;
+		return 0;
+	}
 	require(read_now("requests", &requests));
 	calloc_after = requests + 1;
 	return 0;
@@ -1459,9 +1602,13 @@ static const struct event list[] = {
 	{ "as", CALL, nothing },
 	{ "bound", CALL, nothing },
 	{ "files", CALL, nothing },
+	{ "behind", CALL, nothing },
 	{ "mark", CALL, mark_readings },
+	{ "count", PLACE, count_now },
 	{ "let", PLACE, let },
+	{ "store", CALL, store },
 	{ "is", CHECK, equal },
+	{ "error", CHECK, error },
 	{ "set", CALL, set },
 	{ "at-", CALL, at_occasion },
 	{ "allocate", PLACE, allocate },
@@ -1481,6 +1628,8 @@ static const struct event list[] = {
 	{ "dma-buf", CHECK, is_dma_buf },
 	{ "one-file", CHECK, is_one_file },
 	{ "dma-bufs", CHECK, dma_bufs },
+	{ "gpu-bytes", CHECK, gpu_bytes },
+	{ "advised", CHECK, is_advised },
 	{ "open-files", PLACE, open_files },
 	{ "pages", PLACE, pages },
 	{ "poke", CALL, poke },
@@ -1510,6 +1659,7 @@ static const struct event list[] = {
 	{ "same-key", CHECK, same_key },
 	{ "of-pd", CHECK, is_of_pd },
 	{ "starts-at", CHECK, starts_at },
+	{ "filled", CHECK, filled },
 	{ "import", PLACE, import },
 	{ "reads", CHECK, reads },
 	{ "read", CALL, read_by },
@@ -1517,7 +1667,6 @@ static const struct event list[] = {
 	{ "stale", CHECK, is_stale },
 	{ "over-pcie", CHECK, is_over_pcie },
 	{ "parent", PLACE, parent },
-	{ "drop-again", CALL, drop_again },
 	{ "open", PLACE, open_device },
 	{ "named", CHECK, is_named },
 	{ "transport", CALL, transport },
@@ -1532,6 +1681,7 @@ static const struct event list[] = {
 	{ "subscribe-once", CALL, subscribe_once },
 	{ "unsubscribe", CALL, unsubscribe },
 	{ "events", CHECK, events },
+	{ "delivered", CHECK, delivered },
 	{ "event", CHECK, event_is },
 	{ "event-accessible", CHECK, event_accessible },
 	{ "event-visible", CHECK, event_visible },
@@ -1543,6 +1693,7 @@ static const struct event list[] = {
 	{ "cancel", CALL, cancel },
 	{ "signal", CALL, signal_thread },
 	{ "let-go-when-waiting", CALL, let_go_when_waiting },
+	{ "fail-calloc", CALL, fail_calloc },
 	{ "worker", CHECK, has_worker },
 	{ "worker-asleep", CHECK, worker_sleeps },
 	{ "end", CALL, end },

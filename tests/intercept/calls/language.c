@@ -4,6 +4,7 @@
 
 #include <ctype.h>
 #include <dlfcn.h>
+#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,7 @@
 static const char *row_text, *row_name;
 static unsigned int row_line;
 static __thread uint64_t turn; /* `i` of the loop */
+__thread int call_errno;
 
 static struct job jobs[JOBS];
 static struct {
@@ -292,7 +294,7 @@ static uint64_t check_all(const char *at, const char *end)
 /* Functions of the driver and of libibverbs take whole numbers and addresses: on x86-64 and aarch64
  * each in a register of its own, or in a place of 8 bytes, whatever its type. */
 typedef uint64_t function(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f,
-			  uint64_t g, uint64_t h);
+			  uint64_t g, uint64_t h, uint64_t i, uint64_t j);
 
 static uint64_t call(const char *at, const char *end, const char *name, const uint64_t *a)
 {
@@ -301,7 +303,7 @@ static uint64_t call(const char *at, const char *end, const char *name, const ui
 
 	if (!found)
 		fail(at, end, "no such call");
-	return found(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7]);
+	return found(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9]);
 }
 
 /* [any] [NAME =] CALL ARGUMENT... [: CHECK, ...] */
@@ -326,7 +328,9 @@ static void run_call(const char *at, const char *end)
 	}
 	event = event_find(word);
 	count = read_arguments(&at, end, event && event->kind == PLACE, arguments);
+	errno = UNTOUCHED;
 	result = event ? event->act(arguments, count) : call(begins, end, word, arguments);
+	call_errno = errno;
 	if (place)
 		*place = result;
 	else
@@ -432,7 +436,10 @@ static void begin_rank(unsigned int number, const char *from, const char *to)
 
 static enum occasion occasion_of(const char *word)
 {
-	static const char *const names[] = { "allocated", "freeing", "exit", "fork", "calloc" };
+	static const char *const names[] = {
+		"allocated", "freeing",		 "exit",	"fork", "calloc",
+		"exported",  "driver-allocates", "driver-frees"
+	};
 	unsigned int i = 0;
 
 	while (i < OCCASIONS && strcmp(names[i], word) != 0)
@@ -482,8 +489,7 @@ static bool run_block(const char *word, const char *at, const char *end)
 	} else if (!strcmp(word, "at")) {
 		occasions[occasion_of(operand)].to = to;
 		occasions[occasion_of(operand)].from = from;
-		if (!strcmp(operand, "exit") || !strcmp(operand, "fork") ||
-		    !strcmp(operand, "calloc"))
+		if (occasion_of(operand) >= AT_EXIT)
 			event_find("at-")->act((uint64_t[]){ occasion_of(operand) }, 1);
 	} else if (!strcmp(word, "forever")) {
 		while (!*variable("Stop"))

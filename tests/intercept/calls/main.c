@@ -233,10 +233,11 @@ static void bind_to_first(void)
 	require(!sched_setaffinity(0, sizeof(first), &first));
 }
 
-/* Names of peerpin's settings are without their prefix. */
-static void put_settings(const char *settings)
+/* Names of peerpin's settings are without their prefix. `behind`: a module behind
+ * peerpin, or NULL. */
+static void put_settings(const char *settings, const char *behind)
 {
-	char *copy = strdup(settings), text[256];
+	char *copy = strdup(settings), text[256], libraries[512];
 	bool preload = true;
 
 	for (char *one = strtok(copy, " "); one; one = strtok(NULL, " ")) {
@@ -245,13 +246,22 @@ static void put_settings(const char *settings)
 
 		if (!strcmp(one, "alone"))
 			preload = false;
+		if (!strncmp(one, "VERBS=", 6)) {
+			snprintf(libraries, sizeof(libraries), "tests/intercept/verbs/%s/.libs:%s",
+				 one + 6, getenv("LD_LIBRARY_PATH"));
+			require(!setenv("LD_LIBRARY_PATH", libraries, 1));
+			continue;
+		}
 		if (!strchr(one, '='))
 			continue;
 		snprintf(text, sizeof(text), "%s%s", is_foreign ? "" : "PEERPIN_", one);
 		require(!putenv(strdup(text)));
 	}
+	snprintf(libraries, sizeof(libraries), "%s%s%.*s", getenv("CALLS_LIBRARY"),
+		 behind ? ":tests/intercept/.libs/" : "", behind ? (int)strcspn(behind, "\n") : 0,
+		 behind ? behind : "");
 	if (preload)
-		require(!setenv("LD_PRELOAD", getenv("CALLS_LIBRARY"), 1));
+		require(!setenv("LD_PRELOAD", libraries, 1));
 }
 
 static void put_files(void)
@@ -269,7 +279,7 @@ static void become(const struct program *program, unsigned int number, int outpu
 	char text[16], name[64];
 
 	dup2(output, STDERR_FILENO);
-	put_settings(program->settings);
+	put_settings(program->settings, directive(program, "behind "));
 	if (directive(program, "bound\n"))
 		bind_to_first();
 	if (directive(program, "files\n"))

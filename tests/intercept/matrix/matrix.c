@@ -125,24 +125,6 @@ static void linked(const char *path)
 	run(path);
 }
 
-static void dlsym_on_a_handle(const char *path)
-{
-	fill(&functions, by_handle);
-	run(path);
-}
-
-static void dlsym_default(const char *path)
-{
-	fill(&functions, by_default);
-	run(path);
-}
-
-static void dlsym_next(const char *path)
-{
-	fill(&functions, by_next);
-	run(path);
-}
-
 /* The driver's symbols have no versions: dlvsym finds none, with and without the library. */
 static void dlvsym_on_a_handle(const char *path)
 {
@@ -155,18 +137,6 @@ static void dlvsym_on_a_handle(const char *path)
 			printf("FAILED: dlvsym finds %s\n", rows[i].symbol);
 		*(none ? &passed : &failed) += 1;
 	}
-}
-
-static void get_proc_address_v2(const char *path)
-{
-	fill(&functions, by_proc_address_v2);
-	run(path);
-}
-
-static void get_proc_address_v1(const char *path)
-{
-	fill(&functions, by_proc_address_v1);
-	run(path);
 }
 
 /* Before the program uses CUDA and before its constructors. */
@@ -195,7 +165,6 @@ static void on_a_thread(const char *path)
 {
 	pthread_t other;
 
-	fill(&functions, by_handle);
 	if (pthread_create(&other, NULL, thread, (void *)(uintptr_t)path) ||
 	    pthread_join(other, NULL))
 		exit(99);
@@ -240,23 +209,25 @@ static void after_fork(const char *path)
 	exit(WIFEXITED(status) ? WEXITSTATUS(status) : 99);
 }
 
+/* What fills `functions`, and what runs; NULL: nothing, and run(). */
 static const struct path {
 	const char *name;
+	void *(*find)(const struct row *row);
 	void (*run)(const char *path);
 } paths[] = {
-	{ "linked", linked },
-	{ "dlsym on a handle", dlsym_on_a_handle },
-	{ "dlsym RTLD_DEFAULT", dlsym_default },
-	{ "dlsym RTLD_NEXT", dlsym_next },
-	{ "dlvsym", dlvsym_on_a_handle },
-	{ "cuGetProcAddress", get_proc_address_v1 },
-	{ "cuGetProcAddress_v2", get_proc_address_v2 },
-	{ "kept pointer", kept_pointer },
-	{ "constructor", in_a_constructor },
-	{ "exit handler", in_an_exit_handler },
-	{ "thread", on_a_thread },
-	{ "RTLD_LOCAL plug-in", in_a_local_plugin },
-	{ "after fork", after_fork },
+	{ "linked", NULL, linked },
+	{ "dlsym on a handle", by_handle, NULL },
+	{ "dlsym RTLD_DEFAULT", by_default, NULL },
+	{ "dlsym RTLD_NEXT", by_next, NULL },
+	{ "dlvsym", NULL, dlvsym_on_a_handle },
+	{ "cuGetProcAddress", by_proc_address_v1, NULL },
+	{ "cuGetProcAddress_v2", by_proc_address_v2, NULL },
+	{ "kept pointer", NULL, kept_pointer },
+	{ "constructor", NULL, in_a_constructor },
+	{ "exit handler", by_handle, in_an_exit_handler },
+	{ "thread", by_handle, on_a_thread },
+	{ "RTLD_LOCAL plug-in", NULL, in_a_local_plugin },
+	{ "after fork", NULL, after_fork },
 };
 
 static void at_exit(void)
@@ -270,7 +241,6 @@ static void at_exit(void)
 static void in_an_exit_handler(const char *path)
 {
 	(void)path;
-	fill(&functions, by_handle);
 	atexit(at_exit);
 	exit(0);
 }
@@ -319,7 +289,9 @@ int main(int count, char **arguments)
 		return run_all(arguments[0]);
 	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
 		if (!strcmp(paths[i].name, arguments[1])) {
-			paths[i].run(paths[i].name);
+			if (paths[i].find)
+				fill(&functions, paths[i].find);
+			(paths[i].run ? paths[i].run : run)(paths[i].name);
 			report();
 			return failed != 0;
 		}

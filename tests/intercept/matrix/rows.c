@@ -4,7 +4,6 @@
  * The tests take contexts, streams and physical memory from the driver by dlsym, and only the rows
  * from the path under test.
  */
-#include "peerpin.h"
 #include "steps.h"
 
 #include <dlfcn.h>
@@ -83,246 +82,40 @@ void *bypass(const char *symbol)
 	return find(symbol);
 }
 
-/* ---- memory of a context ---- */
+/* ---- shared by rows ---- */
 
-bool test_cuMemAlloc_v2(void)
+CUresult describe_resource(CUdevResourceDesc *description)
 {
-	CUdeviceptr address;
+	_Alignas(64) static unsigned char resource[1024];
 
-	NEED(RISES("allocations", f->cuMemAlloc_v2(&address, SIZE)));
-	return OK(driver.cuMemFree_v2(address));
+	return driver.cuDeviceGetDevResource(device, (CUdevResource *)resource,
+					     CU_DEV_RESOURCE_TYPE_SM)
+		       ?: driver.cuDevResourceGenerateDesc(description, (CUdevResource *)resource,
+							   1);
 }
 
-bool test_cuMemAllocPitch_v2(void)
+static FILE *exporter;
+
+/* Another process exports, and holds the memory until this one closes the pipe. */
+bool get_handle(CUipcMemHandle *handle)
 {
-	CUdeviceptr address;
-	size_t pitch;
+	static CUipcMemHandle exported;
+	const char *program = getenv("MATRIX_EXPORTER");
 
-	NEED(RISES("allocations", f->cuMemAllocPitch_v2(&address, &pitch, 1000, 10, 4)));
-	return OK(driver.cuMemFree_v2(address));
-}
-
-bool test_cuMemAllocManaged(void)
-{
-	CUdeviceptr address;
-
-	NEED(RISES("allocations", f->cuMemAllocManaged(&address, SIZE, CU_MEM_ATTACH_GLOBAL)));
-	return OK(driver.cuMemFree_v2(address));
-}
-
-bool test_cuMemFree_v2(void)
-{
-	CUdeviceptr address;
-
-	NEED(OK(driver.cuMemAlloc_v2(&address, SIZE)));
-	return RISES("frees", f->cuMemFree_v2(address));
-}
-
-/* ---- the old interface: calls are intercepted, memory is not recorded ---- */
-
-/* By a bypassing call: after an intercepted one, queries are forwarded. */
-bool in_old_context(bool (*run)(void))
-{
-	__typeof__(cuCtxCreate) *create = (__typeof__(create))bypass("cuCtxCreate");
-	CUcontext old;
-	bool good;
-
-	NEED(OK(create(&old, 0, device)));
-	good = run();
-	return OK(driver.cuCtxDestroy_v2(old)) && good;
-}
-
-static bool old_allocate(void)
-{
-	CUdeviceptr_v1 address;
-
-	NEED(RISES("untracked", f->cuMemAlloc(&address, 4096)));
-	return OK(driver.cuMemFree(address));
-}
-
-static bool old_allocate_pitch(void)
-{
-	CUdeviceptr_v1 address;
-	unsigned int pitch;
-
-	NEED(RISES("untracked", f->cuMemAllocPitch(&address, &pitch, 1000, 10, 4)));
-	return OK(driver.cuMemFree(address));
-}
-
-static bool old_free(void)
-{
-	CUdeviceptr_v1 address;
-
-	NEED(OK(driver.cuMemAlloc(&address, 4096)));
-	return RISES("untracked_frees", f->cuMemFree(address));
-}
-
-bool test_cuMemAlloc(void)
-{
-	return in_old_context(old_allocate);
-}
-
-bool test_cuMemAllocPitch(void)
-{
-	return in_old_context(old_allocate_pitch);
-}
-
-bool test_cuMemFree(void)
-{
-	return in_old_context(old_free);
-}
-
-/* ---- contexts ---- */
-
-static bool make_context(CUcontext *context)
-{
-	CUdeviceptr address;
-
-	return OK(driver.cuCtxCreate_v2(context, 0, device)) &&
-	       OK(driver.cuMemAlloc_v2(&address, SIZE));
-}
-
-bool test_cuCtxDestroy_v2(void)
-{
-	CUcontext context;
-
-	NEED(make_context(&context));
-	return RISES("frees", f->cuCtxDestroy_v2(context));
-}
-
-bool test_cuCtxDestroy(void)
-{
-	CUcontext context;
-
-	NEED(make_context(&context));
-	return RISES("frees", f->cuCtxDestroy(context));
-}
-
-bool test_cuCtxDetach(void)
-{
-	CUcontext context;
-
-	NEED(make_context(&context));
-	return RISES("frees", f->cuCtxDetach(context));
-}
-
-static bool use_primary(void)
-{
-	CUcontext primary;
-	CUdeviceptr address;
-
-	return OK(driver.cuDevicePrimaryCtxRetain(&primary, device)) &&
-	       OK(driver.cuCtxPushCurrent_v2(primary)) &&
-	       OK(driver.cuMemAlloc_v2(&address, SIZE)) && OK(driver.cuCtxPopCurrent_v2(NULL));
-}
-
-static unsigned int reported_frees;
-
-static void report_free(const struct peerpin_allocation *allocation, void *unused)
-{
-	(void)allocation;
-	(void)unused;
-	reported_frees++;
-}
-
-/* Memory ends before a release that seems to be the last, and goes on if another retain is left. */
-bool test_cuDevicePrimaryCtxRetain(void)
-{
-	__typeof__(peerpin_subscribe) *subscribe =
-		(__typeof__(subscribe))dlsym(RTLD_DEFAULT, "peerpin_subscribe");
-	__typeof__(peerpin_unsubscribe) *unsubscribe =
-		(__typeof__(unsubscribe))dlsym(RTLD_DEFAULT, "peerpin_unsubscribe");
-	__typeof__(cuDevicePrimaryCtxRetain) *retain_unseen =
-		(__typeof__(retain_unseen))bypass("cuDevicePrimaryCtxRetain");
-	const struct peerpin_subscriber subscriber = { .struct_size = sizeof(subscriber),
-						       .freeing = report_free };
-	CUdeviceptr address;
-	CUcontext primary;
-	int subscription;
-
-	NEED(OK(f->cuDevicePrimaryCtxRetain(&primary, device)));
-	NEED(OK(retain_unseen(&primary, device)) && OK(driver.cuCtxPushCurrent_v2(primary)) &&
-	     OK(driver.cuMemAlloc_v2(&address, SIZE)) && OK(driver.cuCtxPopCurrent_v2(NULL)));
-	NEED(!subscribe(&subscriber, &subscription));
-	reported_frees = 0;
-	NEED(OK(driver.cuDevicePrimaryCtxRelease_v2(device)));
-	NEED(!unsubscribe(subscription) && reported_frees == 1);
-	NEED(RISES("frees", driver.cuMemFree_v2(address)));
-	return OK(driver.cuDevicePrimaryCtxRelease_v2(device));
-}
-
-bool test_cuDevicePrimaryCtxRelease_v2(void)
-{
-	NEED(use_primary());
-	return RISES("frees", f->cuDevicePrimaryCtxRelease_v2(device));
-}
-
-bool test_cuDevicePrimaryCtxRelease(void)
-{
-	NEED(use_primary());
-	return RISES("frees", f->cuDevicePrimaryCtxRelease(device));
-}
-
-bool test_cuDevicePrimaryCtxReset_v2(void)
-{
-	NEED(use_primary());
-	NEED(RISES("frees", f->cuDevicePrimaryCtxReset_v2(device)));
-	return OK(driver.cuDevicePrimaryCtxRelease_v2(device));
-}
-
-bool test_cuDevicePrimaryCtxReset(void)
-{
-	NEED(use_primary());
-	NEED(RISES("frees", f->cuDevicePrimaryCtxReset(device)));
-	/* A real driver does not release the context after this variant of a reset (measured). */
-	driver.cuDevicePrimaryCtxRelease_v2(device);
+	if (!exporter) {
+		exporter = popen(program ? program : "tests/intercept/exporter", "r");
+		if (!exporter || fread(&exported, sizeof(exported), 1, exporter) != 1)
+			return false;
+	}
+	*handle = exported;
 	return true;
 }
 
-bool test_cuGreenCtxDestroy(void)
+static void end_exporter(void)
 {
-	_Alignas(64) static unsigned char resource[1024];
-	CUdevResourceDesc description;
-	CUdeviceptr address;
-	CUcontext context;
-	CUgreenCtx green;
-
-	NEED(OK(driver.cuDeviceGetDevResource(device, (CUdevResource *)resource,
-					      CU_DEV_RESOURCE_TYPE_SM)) &&
-	     OK(driver.cuDevResourceGenerateDesc(&description, (CUdevResource *)resource, 1)) &&
-	     OK(driver.cuGreenCtxCreate(&green, description, device,
-					CU_GREEN_CTX_DEFAULT_STREAM)) &&
-	     OK(driver.cuCtxFromGreenCtx(&context, green)));
-	NEED(OK(driver.cuCtxPushCurrent_v2(context)) && OK(driver.cuMemAlloc_v2(&address, SIZE)) &&
-	     OK(driver.cuCtxPopCurrent_v2(NULL)));
-	return RISES("frees", f->cuGreenCtxDestroy(green));
-}
-
-/* ---- look-ups: returned functions are intercepted, too ---- */
-
-static bool frees_seen(void *function)
-{
-	__typeof__(cuMemFree_v2) *found = (__typeof__(cuMemFree_v2) *)function;
-	CUdeviceptr address;
-
-	NEED(found && OK(driver.cuMemAlloc_v2(&address, SIZE)));
-	return RISES("frees", found(address));
-}
-
-bool test_cuGetProcAddress_v2(void)
-{
-	void *found = NULL;
-
-	NEED(OK(f->cuGetProcAddress_v2("cuMemFree", &found, 12000, 0, NULL)));
-	return frees_seen(found);
-}
-
-bool test_cuGetProcAddress(void)
-{
-	void *found = NULL;
-
-	NEED(OK(f->cuGetProcAddress("cuMemFree", &found, 12000, 0)));
-	return frees_seen(found);
+	if (exporter)
+		pclose(exporter);
+	exporter = NULL;
 }
 
 /* ---- all rows ---- */

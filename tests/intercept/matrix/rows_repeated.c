@@ -159,14 +159,11 @@ CONTEXT_REPEATED(cuCtxCreate_v4, &context, NULL, 0, device)
 
 static CUresult create_green(void)
 {
-	_Alignas(8) static char resource[512];
-	CUdevResource *of = (CUdevResource *)(void *)resource;
 	CUdevResourceDesc description;
 
-	if (!OK(driver.cuDeviceGetDevResource(device, of, CU_DEV_RESOURCE_TYPE_SM)) ||
-	    !OK(driver.cuDevResourceGenerateDesc(&description, of, 1)))
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	return f->cuGreenCtxCreate(&green, description, device, CU_GREEN_CTX_DEFAULT_STREAM);
+	return describe_resource(&description)
+		       ?: f->cuGreenCtxCreate(&green, description, device,
+					      CU_GREEN_CTX_DEFAULT_STREAM);
 }
 
 bool test_cuGreenCtxCreate(void)

@@ -10,7 +10,6 @@
 #include "rows.h"
 
 #define UNIT ((size_t)2 << 20)
-#define SIZE ((size_t)100000)
 
 struct driver {
 #define FUNCTION(symbol, ...) CUresult (*symbol)(__VA_ARGS__);
@@ -30,11 +29,11 @@ uint64_t count(const char *name);
 /* The driver's function: a bypassing call. */
 void *bypass(const char *symbol);
 
-/* Run it in a context of the interface before CUDA 3.2. */
-bool in_old_context(bool (*run)(void));
+/* All multiprocessors of the GPU, for a green context. */
+CUresult describe_resource(CUdevResourceDesc *description);
 
-/* End the exporting process, if any. */
-void end_exporter(void);
+/* Memory of another process; false: there is none. */
+bool get_handle(CUipcMemHandle *handle);
 
 #define OK(call) ((call) == CUDA_SUCCESS)
 

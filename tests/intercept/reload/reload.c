@@ -164,6 +164,7 @@ static bool second_copy(char **arguments, bool elsewhere)
 static bool verbs(char **arguments)
 {
 	void *library = dlopen(arguments[1], RTLD_NOW);
+	void (*subscribe)(void *);
 	CUdeviceptr address = 0;
 	struct life life;
 
@@ -174,8 +175,12 @@ static bool verbs(char **arguments)
 	/* The driver stays: twice more, with memory. */
 	for (int i = 0; i < 2; i++) {
 		library = dlopen(arguments[2 - i], RTLD_NOW);
-		if (!PART(library) || !use_adapter(library, address) ||
-		    !leave(library, "libibverbs.so.1", true))
+		if (!PART(library) || !use_adapter(library, address))
+			return false;
+		/* The simulated driver calls the simulated adapter at each free. */
+		subscribe = (void (*)(void *))dlsym(life.driver, "sim_driver_subscribe");
+		subscribe(NULL);
+		if (!leave(library, "libibverbs.so.1", true))
 			return false;
 	}
 	return PART(!life.give_back(address));

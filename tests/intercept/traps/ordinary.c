@@ -4,12 +4,8 @@
 
 #include <pthread.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "memory/cuda_abi.h"
-
-#define UNIT ((size_t)2 << 20)
 
 static void *library;
 static void *(*real)(const char *symbol); /* the driver's own */
@@ -126,8 +122,8 @@ static void t7(void)
 	error = dlerror();
 	kept &= PART(error && strstr(error, "cuMemFree_v2") && strstr(error, "libc.so.6"));
 	kept &= PART(dlsym(library, "cuMemFree_v2")) && PART(!dlerror());
-	other = dlsym(dlopen(getenv("TRAPS_MPI"), RTLD_NOW | RTLD_LOCAL), "cuMemFree_v2");
-	kept &= PART(other && dladdr(other, &object) && strstr(object.dli_fname, "mpi_hook"));
+	other = dlsym(dlopen(getenv("TRAPS_HOOKS"), RTLD_NOW | RTLD_LOCAL), "cuMemFree_v2");
+	kept &= PART(other && dladdr(other, &object) && strstr(object.dli_fname, "hooks"));
 	trap("T7", "what is not there is not found, and the error is the linker's own", kept);
 }
 
@@ -245,183 +241,11 @@ static void t8(void)
 		     PART(statistic("frees") == frees + 1));
 }
 
-/* ---- frees and failures ---- */
-
-static bool is_known(CUdeviceptr address)
-{
-	uint64_t id;
-
-	return cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, address) == CUDA_SUCCESS;
-}
-
-static void t14(void)
-{
-	__typeof__(cuMemAlloc_v2) *allocate = (__typeof__(allocate))real("cuMemAlloc_v2");
-	CUdeviceptr address = 0;
-	bool kept;
-
-	kept = PART(allocate(&address, 4096) == CUDA_SUCCESS) && PART(is_known(address)) &&
-	       PART(cuMemFree_v2(address) == CUDA_SUCCESS) && PART(!is_known(address)) &&
-	       PART(cuMemFree_v2(address) == CUDA_ERROR_INVALID_VALUE) &&
-	       PART(cuMemFree_v2(0x1234) == CUDA_ERROR_INVALID_VALUE) &&
-	       PART(cuMemFree_v2(0) == CUDA_SUCCESS);
-	trap("T14", "what is not tracked is freed by the driver all the same", kept);
-}
-
-static void t15(void)
-{
-	CUDA_MEM_ALLOC_NODE_PARAMS parameters = { .bytesize = 100000 };
-	uint64_t missed = statistic("missed_frees"), frees = statistic("frees");
-	CUdeviceptr kinds[6];
-	CUgraphExec exec;
-	CUgraphNode node;
-	CUgraph graph;
-	size_t pitch;
-	bool kept;
-
-	parameters.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-	parameters.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-	kept = PART(cuMemAlloc_v2(&kinds[0], 4096) == CUDA_SUCCESS) &&
-	       PART(cuMemAllocPitch_v2(&kinds[1], &pitch, 1000, 10, 4) == CUDA_SUCCESS) &&
-	       PART(cuMemAllocManaged(&kinds[2], 4096, CU_MEM_ATTACH_GLOBAL) == CUDA_SUCCESS) &&
-	       PART(cuMemAllocAsync(&kinds[3], 4096, NULL) == CUDA_SUCCESS) &&
-	       PART(cuMemAllocAsync_ptsz(&kinds[4], 4096, NULL) == CUDA_SUCCESS) &&
-	       PART(cuStreamSynchronize(NULL) == CUDA_SUCCESS);
-	kept &= PART(cuGraphCreate(&graph, 0) == CUDA_SUCCESS) &&
-		PART(cuGraphAddMemAllocNode(&node, graph, NULL, 0, &parameters) == CUDA_SUCCESS) &&
-		PART(cuGraphInstantiateWithFlags(&exec, graph, 0) == CUDA_SUCCESS) &&
-		PART(cuGraphLaunch(exec, NULL) == CUDA_SUCCESS);
-	kinds[5] = parameters.dptr;
-	for (int i = 0; i < 6; i++)
-		kept &= PART(is_known(kinds[i])) && PART(cuMemFree_v2(kinds[i]) == CUDA_SUCCESS) &&
-			PART(!is_known(kinds[i]));
-	kept &= PART(statistic("frees") == frees + 5) && PART(statistic("missed_frees") == missed);
-	trap("T15", "one free ends memory of every kind", kept);
-}
-
-static void t17(void)
-{
-	__typeof__(cuMemFree) *old = (__typeof__(old))dlsym(library, "cuMemFree");
-	CUdeviceptr address = 0;
-
-	trap("T17", "each form of a name is forwarded to that form",
-	     PART(old(0x1000) == CUDA_ERROR_INVALID_CONTEXT) &&
-		     PART(cuMemFree(0x1000) == CUDA_ERROR_INVALID_CONTEXT) &&
-		     PART(cuMemAlloc_v2(&address, 4096) == CUDA_SUCCESS) &&
-		     PART(cuMemFree_v2(address) == CUDA_SUCCESS));
-}
-
-static void t21(void)
-{
-	CUmemGenericAllocationHandle *no_handle = NULL;
-	uint64_t allocations, untracked;
-	CUdeviceptr living, address;
-	CUipcMemHandle nothing = { { 0 } };
-	size_t pitch = 7;
-	bool kept;
-
-	cuMemAlloc_v2(&living, 40960);
-	allocations = statistic("allocations");
-	untracked = statistic("untracked");
-	kept = PART(cuMemAlloc_v2(NULL, 4096) != CUDA_SUCCESS) &&
-	       PART(cuMemAllocAsync(NULL, 4096, NULL) != CUDA_SUCCESS) &&
-	       PART(cuMemAllocAsync_ptsz(NULL, 4096, NULL) != CUDA_SUCCESS) &&
-	       PART(cuMemAllocManaged(NULL, 4096, CU_MEM_ATTACH_GLOBAL) != CUDA_SUCCESS) &&
-	       PART(cuMemAllocPitch_v2(&address, NULL, 100, 10, 4) != CUDA_SUCCESS) &&
-	       PART(cuMemAllocPitch_v2(NULL, &pitch, 100, 10, 4) != CUDA_SUCCESS) &&
-	       PART(cuMemAllocFromPoolAsync(NULL, 4096, NULL, NULL) != CUDA_SUCCESS) &&
-	       PART(cuMemAddressReserve(NULL, UNIT, 0, 0, 0) != CUDA_SUCCESS) &&
-	       PART(cuIpcOpenMemHandle_v2(NULL, nothing, 1) != CUDA_SUCCESS) &&
-	       PART(cuExternalMemoryGetMappedBuffer(&address, NULL, NULL) != CUDA_SUCCESS) &&
-	       PART(cuMemCreate(no_handle, UNIT, NULL, 0) != CUDA_SUCCESS) &&
-	       PART(cuMemSetAccess(0x1000, UNIT, NULL, 3) != CUDA_SUCCESS) &&
-	       PART(cuMemGetHandleForAddressRange(NULL, living, 4096,
-						  CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
-						  0) != CUDA_SUCCESS) &&
-	       PART(cuGetProcAddress_v2("cuMemFree", NULL, 12000, 0, NULL) != CUDA_SUCCESS) &&
-	       PART(cuGetProcAddress_v2(NULL, (void **)&address, 12000, 0, NULL) != CUDA_SUCCESS);
-	/* A failed call allocates nothing. */
-	address = living;
-	kept &= PART(cuMemAlloc_v2(&address, 0) != CUDA_SUCCESS);
-	address = living + 512;
-	kept &= PART(cuIpcOpenMemHandle_v2(&address, nothing, 1) != CUDA_SUCCESS);
-	address = living;
-	kept &= PART(cuMemAllocManaged(&address, 4096, 9) != CUDA_SUCCESS);
-	kept &= PART(statistic("allocations") == allocations) &&
-		PART(statistic("untracked") == untracked) && PART(statistic("missed_frees") == 0);
-	cuMemFree_v2(living);
-	trap("T21", "null and failed outputs are left to the driver", kept);
-}
-
-/* ---- mappings ---- */
-
-static void mappings(void)
-{
-	CUmemAllocationProp *properties =
-		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	CUmemAccessDesc access = { .location = { CU_MEM_LOCATION_TYPE_DEVICE, device },
-				   .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
-	CUmemGenericAllocationHandle handles[2];
-	unsigned int capable = 9;
-	CUdeviceptr address = 0;
-	uint64_t bytes, allocations;
-	bool kept;
-
-	properties->type = CU_MEM_ALLOCATION_TYPE_PINNED;
-	properties->location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-	properties->location.id = device;
-	/* A wrapper that set a flag here would fail. */
-	mprotect(properties, 4096, PROT_READ);
-	kept = PART(cuMemCreate(&handles[0], UNIT, properties, 0) == CUDA_SUCCESS) &&
-	       PART(cuMemCreate(&handles[1], UNIT, properties, 0) == CUDA_SUCCESS) &&
-	       PART(cuMemAddressReserve(&address, 4 * UNIT, 0, 0, 0) == CUDA_SUCCESS);
-	allocations = statistic("allocations");
-	bytes = statistic("allocated_bytes");
-	kept &= PART(cuMemMap(address, UNIT, 0, handles[0], 0) == CUDA_SUCCESS) &&
-		PART(cuMemMap(address + UNIT, UNIT, 0, handles[1], 0) == CUDA_SUCCESS) &&
-		PART(cuMemSetAccess(address, 2 * UNIT, &access, 1) == CUDA_SUCCESS);
-	kept &= PART(!cuPointerGetAttribute(
-			&capable, CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, address)) &&
-		PART(capable == 0);
-	trap("T33", "attributes of memory are forwarded unchanged", kept);
-	kept = PART(statistic("allocations") == allocations + 2) &&
-	       PART(statistic("allocated_bytes") == bytes + 2 * UNIT) &&
-	       PART(cuMemUnmap(address, 4 * UNIT) == CUDA_SUCCESS) &&
-	       PART(cuMemAddressFree(address, 4 * UNIT) == CUDA_SUCCESS) &&
-	       PART(statistic("missed_frees") == 0);
-	trap("T34", "each mapping is recorded as it was made", kept);
-	cuMemRelease(handles[0]);
-	cuMemRelease(handles[1]);
-}
-
-/* ---- before anything has begun ---- */
-
-static void *free_early(void *result)
-{
-	*(CUresult *)result = cuMemFree_v2(0x1000);
-	return NULL;
-}
-
-static void t16(void)
-{
-	CUresult results[8];
-	pthread_t threads[8];
-	bool kept = true;
-
-	for (int i = 0; i < 8; i++)
-		kept &= !pthread_create(&threads[i], NULL, free_early, &results[i]);
-	for (int i = 0; i < 8; i++)
-		kept &= !pthread_join(threads[i], NULL) &&
-			PART(results[i] == CUDA_ERROR_NOT_INITIALIZED);
-	trap("T16", "a free before everything is the driver's to answer, on any thread", kept);
-}
-
 int main(void)
 {
 	void *plugin = dlopen(getenv("MATRIX_BYPASS"), RTLD_NOW | RTLD_LOCAL), *linked;
 	void *(*next)(const char *);
 
-	t16();
 	library = dlopen("libcuda.so.1", RTLD_NOW);
 	real = plugin ? (void *(*)(const char *))dlsym(plugin, "driver_function") : NULL;
 	if (!library || !real || cuInit(0) || cuDeviceGet(&device, 0) ||
@@ -432,11 +256,6 @@ int main(void)
 	t7();
 	t8();
 	proc_address();
-	t14();
-	t15();
-	t17();
-	t21();
-	mappings();
 	t31();
 	linked = dlopen(getenv("TRAPS_LINKED"), RTLD_NOW | RTLD_LOCAL);
 	next = linked ? (void *(*)(const char *))dlsym(linked, "next_function") : NULL;

@@ -56,24 +56,15 @@ CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device)
 	return INNER(cuCtxCreate_v2)(context, flags, device);
 }
 
-CUresult cuCtxSetCurrent(CUcontext context)
-{
-	return INNER(cuCtxSetCurrent)(context);
-}
-
 CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t size)
 {
 	shim.allocations++;
-	if (shim.in_allocate)
-		shim.in_allocate();
 	return INNER(cuMemAlloc_v2)(address, size);
 }
 
 CUresult cuMemFree_v2(CUdeviceptr address)
 {
 	shim.frees++;
-	if (shim.in_free)
-		shim.in_free();
 	return INNER(cuMemFree_v2)(address);
 }
 

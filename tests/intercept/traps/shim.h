@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* shim.h -- a driver that records its calls, and calls a hook inside them */
+/* shim.h -- a driver that records its calls */
 #ifndef PEERPIN_TESTS_SHIM_H
 #define PEERPIN_TESTS_SHIM_H
 
@@ -10,9 +10,6 @@
 struct shim {
 	bool finds_itself; /* its look-up of its own function returned that function */
 	unsigned int inits, allocations, frees, queries, settings, exports;
-	/* Called inside the call of that name; NULL: nothing. */
-	void (*in_allocate)(void);
-	void (*in_free)(void);
 };
 
 extern struct shim shim;

@@ -4,13 +4,13 @@
 library=$PWD/src/.libs/libpeerpin.so
 libs=$PWD/tests/intercept/.libs
 sim=$PWD/src/sim/.libs
-known=$PWD/tests/intercept/verbs/known/.libs
+adapter=$PWD/src/sim/adapter/.libs
 
 # Environment of every run. Each script adds MATRIX_EXPORTER, a command.
 traps_settings=(
     PEERPIN_SUMMARY=0 PEERPIN_LOG_LEVEL=error PEERPIN_KEEP_HOST=4K
     "MATRIX_BYPASS=$libs/libucm_bypass.so" "MATRIX_PLUGIN=$libs/matrix_plugin.so"
-    "TRAPS_MPI=$libs/libmpi_hook.so" "TRAPS_LINKED=$libs/libucm_linked.so" "TRAPS_DEEPBIND=$libs/deepbind.so"
+    "TRAPS_HOOKS=$libs/hooks.so" "TRAPS_LINKED=$libs/libucm_linked.so" "TRAPS_DEEPBIND=$libs/deepbind.so"
     "TRAPS_DRIVER=$sim/libcuda.so.1" "TRAPS_INNER=$PWD/tests/intercept/inner/libinner.so"
 )
 
@@ -25,10 +25,13 @@ traps_runs() {
 
     "$1" traps "$sim" ordinary
     "$1" 'traps on a special driver' "$PWD/tests/intercept/shim:$PWD/tests/intercept/inner" with_shim
-    "$1" 'traps with verbs' "$known:$sim" with_verbs
     for way in plain deep libc version namespace; do
-        "$1" "loads: $way" "$known:$sim" with_loads "$way"
+        "$1" "loads: $way" "$adapter:$sim" with_loads "$way"
     done
-    "$1" 'an MPI library of its own' "$libs:$sim" with_mpi
     "$1" 'a plug-in alone' "$sim" local "$libs/matrix_plugin.so" "$libs/librows.so"
+}
+
+# functions_of DRIVER: input of `names`
+functions_of() {
+    readelf --dyn-syms -W "$1" | awk '$4 == "FUNC" && $7 != "UND" && $8 ~ /^cu/ { sub(/@.*/, "", $8); print $2, $8 }'
 }
