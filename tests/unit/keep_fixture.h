@@ -34,14 +34,17 @@ static __thread CUcontext stack[4];
 static __thread unsigned int depth;
 static __thread CUstreamCaptureMode capture_mode;
 
+/* Functions in which a test does what another thread might do meanwhile. */
+enum driver_point { IN_VERSION, IN_EVENT, IN_RECORD, IN_WAIT, IN_INFO, IN_FREE, DRIVER_POINTS };
+
 static struct {
 	CUresult wait_result, record_result, query_result, free_result, info_result;
 	unsigned int flags;			  /* of the contexts */
 	unsigned int version;			  /* of their interface */
 	_Atomic unsigned int events, event_flags; /* events that exist; flags of the last */
 	unsigned int probes, queries, pushes;
-	void (*in_version)(void), (*before_record)(void), (*in_record)(void), (*in_wait)(void);
-	void (*in_free)(uint64_t address);
+	unsigned int records;
+	void (*pass)(enum driver_point point); /* called inside each of these functions */
 	uint64_t total, unused; /* memory of the first GPU; the second has half of it */
 	uint64_t freed[FREES];	/* addresses, in order */
 	_Atomic unsigned int frees;
@@ -74,15 +77,16 @@ static CUresult get_device(CUdevice *device)
 	return state();
 }
 
+static void pass(enum driver_point point)
+{
+	if (gpu.pass)
+		gpu.pass(point);
+}
+
 static CUresult get_version(CUcontext context, unsigned int *version)
 {
-	void (*hook)(void) = gpu.in_version;
-
 	ck_assert_ptr_null(context);
-	if (hook) {
-		gpu.in_version = NULL;
-		hook();
-	}
+	pass(IN_VERSION);
 	*version = gpu.version;
 	return state();
 }
@@ -102,12 +106,10 @@ static CUresult pop(CUcontext *context)
 	return CUDA_SUCCESS;
 }
 
-static void call(void (*hook)(void))
+static void call(void)
 {
 	standin_called();
 	require(capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED);
-	if (hook)
-		hook();
 }
 
 static CUresult get_flags(unsigned int *flags)
@@ -120,7 +122,8 @@ static CUresult create_event(CUevent *event, unsigned int flags)
 {
 	static __thread struct CUevent_st own;
 
-	call(gpu.before_record);
+	call();
+	pass(IN_EVENT);
 	require(!own.of && state() == CUDA_SUCCESS);
 	own = (struct CUevent_st){ .of = stack[depth - 1] };
 	gpu.events++;
@@ -131,7 +134,9 @@ static CUresult create_event(CUevent *event, unsigned int flags)
 
 static CUresult record_event(CUcontext context, CUevent event)
 {
-	call(gpu.in_record);
+	call();
+	gpu.records++;
+	pass(IN_RECORD);
 	require(event->of == context);
 	event->recorded = context;
 	return gpu.record_result;
@@ -139,14 +144,15 @@ static CUresult record_event(CUcontext context, CUevent event)
 
 static CUresult synchronize_event(CUevent event)
 {
-	call(gpu.in_wait);
+	call();
+	pass(IN_WAIT);
 	event->recorded->waits++;
 	return gpu.wait_result;
 }
 
 static CUresult query_event(CUevent event)
 {
-	call(NULL);
+	call();
 	require(event->recorded);
 	gpu.queries++;
 	return gpu.query_result;
@@ -154,7 +160,7 @@ static CUresult query_event(CUevent event)
 
 static CUresult destroy_event(CUevent event)
 {
-	call(NULL);
+	call();
 	event->of = NULL;
 	gpu.events--;
 	return CUDA_SUCCESS;
@@ -165,7 +171,7 @@ static CUresult destroy_event(CUevent event)
 
 static CUresult allocate_probe(CUdeviceptr *address, size_t size)
 {
-	call(NULL);
+	call();
 	require(size > 0);
 	*address = PROBE;
 	return state();
@@ -173,7 +179,8 @@ static CUresult allocate_probe(CUdeviceptr *address, size_t size)
 
 static CUresult free_probe(CUdeviceptr address)
 {
-	call(gpu.in_wait);
+	call();
+	pass(IN_WAIT);
 	require(address == PROBE && state() == CUDA_SUCCESS);
 	gpu.probes++;
 	stack[depth - 1]->waits++;
@@ -182,7 +189,8 @@ static CUresult free_probe(CUdeviceptr address)
 
 static CUresult get_info(size_t *unused, size_t *total)
 {
-	call(NULL);
+	call();
+	pass(IN_INFO);
 	*unused = gpu.unused;
 	*total = stack[depth - 1]->device == 1 ? gpu.total / 2 : gpu.total;
 	return gpu.info_result;
@@ -197,21 +205,26 @@ static CUresult exchange_mode(CUstreamCaptureMode *mode)
 	return CUDA_SUCCESS;
 }
 
-static CUresult free_device(CUdeviceptr address)
+static CUresult free_any(CUdeviceptr address)
 {
-	standin_called();
-	require(capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED);
-	if (gpu.in_free)
-		gpu.in_free(address);
+	call();
+	pass(IN_FREE);
 	gpu.freed[gpu.frees++ % FREES] = address;
 	if (gpu.free_result == CUDA_SUCCESS)
 		standin_free(address);
 	return gpu.free_result;
 }
 
+/* In the memory's context. */
+static CUresult free_device(CUdeviceptr address)
+{
+	require(depth && stack[depth - 1] == standin_context(address));
+	return free_any(address);
+}
+
 static CUresult free_host(void *address)
 {
-	return free_device((uintptr_t)address);
+	return free_any((uintptr_t)address);
 }
 
 const struct keep_targets keep_targets = { free_device, free_host };
