@@ -25,12 +25,6 @@ static void keep_one(unsigned int number, uint64_t size)
 	keep_one_of(&first, number, size);
 }
 
-static void keep_one_of_host(unsigned int number, uint64_t size)
-{
-	allocate_host(at(number), size, 0);
-	ck_assert(keeps_host(at(number)));
-}
-
 static bool keeps_or_ends_one(unsigned int number, uint64_t size)
 {
 	allocate(at(number), size);
@@ -81,97 +75,6 @@ LOOP_TEST(shares, a_share_is_of_the_gpu_s_memory_or_of_what_is_free, 0, 3)
 	/* The limit may have been determined while the memory was neither free nor kept. */
 	ck_assert_uint_ge(kept_limit(0, 0), limit);
 	ck_assert_uint_le(kept_limit(0, 0), limit + MIB);
-}
-
-/* ---- the worth of bins ---- */
-
-static void set_up_room(void)
-{
-	set_up_with("256M", "inf");
-}
-
-CASE(worth, .set_up = set_up_room);
-
-static void have_had(uint64_t bytes)
-{
-	struct allocation ended;
-
-	allocate(at(5000), bytes);
-	ck_assert(memory_freeing(FREE_DEVICE, at(5000), &ended));
-}
-
-static unsigned int last; /* number of blocks of the last size */
-
-/* Number of those that are kept, of so many sizes that have not been before. The hashes of some may
- * be equal. */
-static unsigned int kept_of(unsigned int sizes)
-{
-	unsigned int number = 0;
-
-	for (unsigned int i = 0; i < sizes; i++, last++)
-		number += keeps_or_ends_one(last + 1, (last + 1) * BLOCK);
-	return number;
-}
-
-TEST(worth, sizes_that_never_repeat_are_kept_until_16_were_released_more_than_reused)
-{
-	unsigned int frees, small = 0;
-
-	have_had(1024 * MIB);
-	for (int i = 0; i < 60 && gpu.frees < 16; i++)
-		kept_of(1);
-	ck_assert_uint_ge(gpu.frees, 16);
-	frees = gpu.frees;
-	ck_assert_uint_le(kept_of(20), 5);
-	ck_assert_uint_le(gpu.frees, frees + 10);
-	/* Host memory and small memory are judged apart. */
-	keep_one_of_host(300, 4096);
-	for (unsigned int i = 0; i < 8; i++)
-		small += keeps_or_ends_one(310 + i, (i + 1) * 512);
-	ck_assert_uint_ge(small, 3);
-	/* Memory that repeats makes others worth a try. */
-	keep_in_the_end(at(302), BLOCK);
-	for (int i = 0; i < 40; i++) {
-		require(reuse(BLOCK) == at(302));
-		require(keeps(at(302)));
-	}
-	ck_assert_uint_ge(kept_of(10), 3);
-}
-
-/* _i: a program with half of a peak of 128 MiB, or that has little. */
-LOOP_TEST(worth, beyond_the_trial_only_what_is_reused_time_and_again_is_kept, 0, 2)
-{
-	unsigned int times;
-
-	have_had((_i ? 4 : 128) * MIB);
-	ck_assert_uint_eq(kept_trial(0), (_i ? 32 : 64) * MIB);
-	keep_one(0, (_i ? 14 : 30) * MIB);
-	keep_one(1, (_i ? 18 : 34) * MIB);
-	times = keep_in_the_end(at(2), 2 * MIB);
-	ck_assert_uint_gt(times, 2);
-	ck_assert_uint_lt(times, 20);
-	ck_assert_uint_eq(reuse(2 * MIB), at(2));
-	ck_assert(keeps(at(2)));
-	ck_assert_uint_eq(gpu.frees, _i); /* beyond the room */
-}
-
-/* At most 1.5 times the 128 MiB that the program has had. */
-TEST(worth, an_allocation_releases_nothing_and_the_next_free_what_is_beyond_half_more)
-{
-	const uint64_t order[] = { at(0) };
-
-	keep_in_the_end(at(0), 64 * MIB);
-	ck_assert_uint_eq(reuse(64 * MIB), at(0));
-	allocate(at(1), 64 * MIB);
-	ck_assert(keeps(at(0)) && keeps(at(1)));
-	ck_assert_uint_eq(reuse(127 * MIB), 0);
-	allocate(at(2), 127 * MIB);
-	allocate(at(3), 512);
-	for (unsigned int i = 0; i < 100; i++)
-		require(!reuse(i * 8192));
-	ck_assert_uint_eq(gpu.frees, 0);
-	ck_assert(!keeps(at(3)));
-	must_have_freed(1, order);
 }
 
 /* ---- releases ---- */

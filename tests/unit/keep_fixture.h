@@ -286,20 +286,6 @@ static inline uint64_t reuse(uint64_t size)
 	return reuse_request(ALLOCATION_DEVICE, 0, size);
 }
 
-/* Free and allocate until memory of that size is kept, also beyond kept_trial(). Returns the number
- * of frees that kept nothing. */
-static inline unsigned int keep_in_the_end(uint64_t base, uint64_t size)
-{
-	unsigned int times = 0;
-
-	allocate(base, size);
-	while (!keeps_or_ends(base)) {
-		require(times++ < 100 && !reuse(size));
-		allocate(base, size);
-	}
-	return times;
-}
-
 static inline bool is_found(uint64_t base)
 {
 	struct allocation found;
