@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_pinning.c -- registration methods, in rows: choice, fallbacks, contexts of exports; messages */
+/* check_pinning.c -- registration methods, in rows: choice, fallbacks, contexts of exports;
+ * messages */
 #include "suite.h"
 
 #include <pthread.h>
@@ -31,8 +32,8 @@ static const struct variable {
 	VARIABLE("export-result", gpu.result),
 	VARIABLE("exports", gpu.exports),
 	VARIABLE("exports-over-pcie", gpu.exports_over_pcie),
-	VARIABLE("pushes", gpu.pushes),
-	VARIABLE("pop-fails-once-dead", gpu.pop_fails_once_dead),
+	VARIABLE("pushes", pushes),
+	VARIABLE("pop-fails-once-dead", pop_fails_once_dead),
 	VARIABLE("own-alive", own.alive),
 	VARIABLE("other-alive", other.alive),
 	VARIABLE("primary-alive", primary.alive),

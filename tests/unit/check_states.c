@@ -792,7 +792,7 @@ static bool read_keep(const char *name, uint64_t *value)
 			 { "waits_of_second", second.waits },
 			 { "events", gpu.events },
 			 { "event_flags", gpu.event_flags },
-			 { "pushes", gpu.pushes },
+			 { "pushes", pushes },
 			 { "probes", gpu.probes },
 			 { "depth", depth },
 			 { "calls", calls },

@@ -12,27 +12,18 @@
 #include "memory/kept.h"
 #include "memory/table.h"
 #include "report/statistics.h"
-#include "standin.h"
+#include "contexts_fixture.h"
 
 #define HOME  ((uint64_t)0x7f1200000000)
 #define BLOCK ((uint64_t)2 << 20)
 #define MIB   ((uint64_t)1 << 20)
 #define FREES 8192
 
-struct CUctx_st {
-	int device;
-	bool alive;
-	_Atomic unsigned int waits;
-};
-
 struct CUevent_st {
 	CUcontext of, recorded;
 };
 
 static struct CUctx_st first, second, of_second_gpu;
-static __thread CUcontext stack[4];
-static __thread unsigned int depth;
-static __thread CUstreamCaptureMode capture_mode;
 
 /* Functions in which a test does what another thread might do meanwhile. */
 enum driver_point { IN_VERSION, IN_EVENT, IN_RECORD, IN_WAIT, IN_INFO, IN_FREE, DRIVER_POINTS };
@@ -42,7 +33,7 @@ static struct {
 	unsigned int flags;			  /* of the contexts */
 	unsigned int version;			  /* of their interface */
 	_Atomic unsigned int events, event_flags; /* events that exist; flags of the last */
-	unsigned int probes, queries, pushes;
+	unsigned int probes, queries;
 	unsigned int records;
 	void (*pass)(enum driver_point point); /* called inside each of these functions */
 	uint64_t total, unused; /* memory of the first GPU; the second has half of it */
@@ -54,27 +45,6 @@ static void enter(CUcontext context)
 {
 	stack[0] = context;
 	depth = context != NULL;
-}
-
-static CUresult state(void)
-{
-	if (!depth)
-		return CUDA_ERROR_INVALID_CONTEXT;
-	return stack[depth - 1]->alive ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
-}
-
-static CUresult get_current(CUcontext *context)
-{
-	standin_called();
-	*context = depth ? stack[depth - 1] : NULL;
-	return CUDA_SUCCESS;
-}
-
-static CUresult get_device(CUdevice *device)
-{
-	if (state() == CUDA_SUCCESS)
-		*device = stack[depth - 1]->device;
-	return state();
 }
 
 static void pass(enum driver_point point)
@@ -89,21 +59,6 @@ static CUresult get_version(CUcontext context, unsigned int *version)
 	pass(IN_VERSION);
 	*version = gpu.version;
 	return state();
-}
-
-static CUresult push(CUcontext context)
-{
-	if (!context->alive)
-		return CUDA_ERROR_INVALID_CONTEXT;
-	stack[depth++] = context;
-	gpu.pushes++;
-	return CUDA_SUCCESS;
-}
-
-static CUresult pop(CUcontext *context)
-{
-	*context = stack[--depth];
-	return CUDA_SUCCESS;
 }
 
 static void call(void)
@@ -194,15 +149,6 @@ static CUresult get_info(size_t *unused, size_t *total)
 	*unused = gpu.unused;
 	*total = stack[depth - 1]->device == 1 ? gpu.total / 2 : gpu.total;
 	return gpu.info_result;
-}
-
-static CUresult exchange_mode(CUstreamCaptureMode *mode)
-{
-	CUstreamCaptureMode before = capture_mode;
-
-	capture_mode = *mode;
-	*mode = before;
-	return CUDA_SUCCESS;
 }
 
 static CUresult free_any(CUdeviceptr address)
@@ -310,12 +256,9 @@ static inline void set_up_with(const char *keep, const char *keep_host)
 	gpu.version = 3020;
 	first = second = (struct CUctx_st){ .alive = true };
 	of_second_gpu = (struct CUctx_st){ .device = 1, .alive = true };
+	set_up_contexts();
 	enter(&first);
-	standin_driver.cuCtxGetCurrent = get_current;
-	standin_driver.cuCtxGetDevice = get_device;
 	standin_driver.cuCtxGetApiVersion = get_version;
-	standin_driver.cuCtxPushCurrent_v2 = push;
-	standin_driver.cuCtxPopCurrent_v2 = pop;
 	standin_driver.cuCtxGetFlags = get_flags;
 	standin_driver.cuEventCreate = create_event;
 	standin_driver.cuCtxRecordEvent = record_event;
@@ -325,7 +268,6 @@ static inline void set_up_with(const char *keep, const char *keep_host)
 	standin_driver.cuMemAlloc_v2 = allocate_probe;
 	standin_driver.cuMemFree_v2 = free_probe;
 	standin_driver.cuMemGetInfo_v2 = get_info;
-	standin_driver.cuThreadExchangeStreamCaptureMode = exchange_mode;
 	ck_assert(keep_is_on());
 }
 

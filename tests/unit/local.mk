@@ -46,7 +46,7 @@ $(UNIT_CHECKS): tests/unit/libstandin.la src/libcore.la
 
 noinst_LTLIBRARIES += tests/unit/libstandin.la
 tests_unit_libstandin_la_SOURCES = tests/unit/standin.h tests/unit/standin.c tests/unit/standin_adapter.c
-EXTRA_DIST += tests/unit/suite.h tests/unit/forbid.h tests/unit/hits_fixture.h tests/unit/job_fixture.h tests/unit/keep_fixture.h tests/unit/pinning_fixture.h \
+EXTRA_DIST += tests/unit/suite.h tests/unit/contexts_fixture.h tests/unit/forbid.h tests/unit/hits_fixture.h tests/unit/job_fixture.h tests/unit/keep_fixture.h tests/unit/pinning_fixture.h \
 	tests/unit/registration_fixture.h tests/unit/sysfs_fixture.h tests/forks.h tests/worker_thread.h tests/sleeps.h tests/pointer_attributes.h tests/vmm.h
 
 # Linked without the stand-ins: these tests define functions of the layers themselves.
