@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_states.c -- the rows of tests/unit/states: events, and the registrations that they leave
+/* check_states.c -- the rows of tests/unit/states: events, and the memory and registrations that
+ * they leave
  *
  * The head of that file explains its words. Each row runs in a process of its own.
  */
