@@ -92,212 +92,148 @@ TEST(config, what_is_built_in_holds_in_an_empty_environment)
 	ck_assert_int_eq(places[CONFIG_ROW_log_level].origin, CONFIG_BUILT_IN);
 }
 
-TEST(config, values_are_read)
+/* ---- one variable: its complaint, or its value ---- */
+
+#define SIZE_OF_4K "(a size of at least 4K, such as 1.5G or inf; 0: none): it is ignored"
+#define SHARE	   "or a percentage from 1% to 100%; 0: none): it is ignored"
+#define LIMIT	   "(auto, or a size of at least 4K, such as "
+#define GONE	   " is no longer a setting, and is ignored"
+
+static const struct {
+	const char *variable; /* without PEERPIN_ */
+	uint64_t value;
+	const char *complaint; /* part of it; NULL: none */
+} rows[] = {
+	/* Sizes have units, fractions and words. */
+	{ "KEEP_HOST=2M", 2 << 20, NULL },
+	{ "KEEP_HOST=65536", 65536, NULL },
+	{ "KEEP_HOST=1G", 1 << 30, NULL },
+	{ "PIN_LIMIT=0", 0, NULL },
+	{ "PIN_LIMIT=4K", 4096, NULL },
+	{ "PIN_LIMIT=8192b", 8192, NULL },
+	{ "PIN_LIMIT=64KB", 64 << 10, NULL },
+	{ "PIN_LIMIT=64kib", 64 << 10, NULL },
+	{ "PIN_LIMIT=1.5G", UINT64_C(3) << 29, NULL },
+	{ "PIN_LIMIT=4.5K", 4608, NULL },
+	{ "PIN_LIMIT=1.25T", UINT64_C(5) << 38, NULL },
+	{ "PIN_LIMIT=1024t", CONFIG_SIZE_MOST, NULL },
+	{ "PIN_LIMIT=2.000000001M", 2 << 20, NULL },
+	{ "PIN_LIMIT=inf", CONFIG_SIZE_MOST, NULL },
+	{ "PIN_LIMIT=auto", CONFIG_AUTO, NULL },
+	/* A share is a size or a percentage. */
+	{ "KEEP=0", 0, NULL },
+	{ "KEEP=0%", 0, NULL },
+	{ "KEEP=4G", UINT64_C(4) << 30, NULL },
+	{ "KEEP=2M", 2 << 20, NULL },
+	{ "KEEP=1%", CONFIG_SHARE | 1, NULL },
+	{ "KEEP=10%", CONFIG_SHARE | 10, NULL },
+	{ "KEEP=100%", CONFIG_SHARE | 100, NULL },
+	{ "KEEP=inf", CONFIG_SIZE_MOST, NULL },
+	{ "KEEP=Auto", CONFIG_AUTO, NULL },
+	{ "KEEP=101%", 0, SHARE },
+	{ "KEEP=lots", 0, SHARE },
+	{ "KEEP=%", 0, SHARE },
+	{ "KEEP=-1%", 0, SHARE },
+	{ "KEEP=10%%", 0, SHARE },
+	{ "KEEP=10.5%", 0, SHARE },
+	{ "KEEP=10 %", 0, SHARE },
+	{ "KEEP=10%G", 0, SHARE },
+	{ "KEEP=", 0, SHARE },
+	{ "KEEP=18446744073709551617%", 0, SHARE },
+	{ "KEEP_HOST=10%", 0, SIZE_OF_4K },
+	/* The summary has words, and is yes or no. */
+	{ "SUMMARY=none", SUMMARY_NONE, NULL },
+	{ "SUMMARY=auto", SUMMARY_AUTO, NULL },
+	{ "SUMMARY=table", SUMMARY_TABLE, NULL },
+	{ "SUMMARY=line", SUMMARY_LINE, NULL },
+	{ "SUMMARY=0", SUMMARY_NONE, NULL },
+	{ "SUMMARY=Off", SUMMARY_NONE, NULL },
+	{ "SUMMARY=1", SUMMARY_AUTO, NULL },
+	{ "SUMMARY=yes", SUMMARY_AUTO, NULL },
+	{ "SUMMARY=2", SUMMARY_AUTO, "SUMMARY=2 is not allowed (" },
+	{ "PREREGISTER=eager", PREREGISTER_EAGER, NULL },
+	{ "PREREGISTER=sync", PREREGISTER_AUTO,
+	  "environment: PEERPIN_PREREGISTER=sync is not allowed (auto, eager or off): it is "
+	  "ignored" },
+	{ "DISABLE=yes", true, NULL },
+	/* A number without a unit is one of bytes, and can be a mistake: peerpin --keep 4. */
+	{ "KEEP=4", 0,
+	  "KEEP=4 (4 bytes) is not allowed (auto; or a size of at least 2M, such as 1.5G or "
+	  "inf; " },
+	{ "KEEP=1", 0, "KEEP=1 (1 byte) is not allowed (" },
+	{ "KEEP=2047K", 0, "KEEP=2047K (2096128 bytes) is not allowed (" },
+	{ "KEEP_HOST=16", 0, "KEEP_HOST=16 (16 bytes) is not allowed " SIZE_OF_4K },
+	{ "PIN_LIMIT=4095", CONFIG_AUTO, "PIN_LIMIT=4095 (4095 bytes) is not allowed " LIMIT },
+	/* No size. */
+	{ "KEEP_HOST=2X", 0, SIZE_OF_4K },
+	{ "KEEP_HOST=-1", 0, SIZE_OF_4K },
+	{ "KEEP_HOST=", 0, SIZE_OF_4K },
+	{ "KEEP_HOST=99999999999999999999", 0, SIZE_OF_4K },
+	{ "KEEP_HOST=17179869184G", 0, SIZE_OF_4K },
+	{ "KEEP_HOST=1025T", 0, SIZE_OF_4K },
+	{ "KEEP_HOST=1125899906842625", 0, SIZE_OF_4K },
+	{ "KEEP_HOST=1KK", 0, SIZE_OF_4K },
+	{ "KEEP_HOST=1.5", 0, SIZE_OF_4K },
+	{ "KEEP_HOST=1.G", 0, SIZE_OF_4K },
+	{ "KEEP_HOST=.5G", 0, SIZE_OF_4K },
+	{ "KEEP_HOST=1.5i", 0, SIZE_OF_4K },
+	{ "KEEP_HOST=auto", 0, SIZE_OF_4K },
+	/* A setting of a former version is named with what to use, by its whole name only. */
+	{ "EAGER=1", 0, "PEERPIN_EAGER" GONE ": use PEERPIN_PREREGISTER=eager" },
+	{ "POINTER_QUERIES=0", 0, "PEERPIN_POINTER_QUERIES" GONE },
+	{ "EAGERLY=1", 0, "PEERPIN_EAGERLY is unknown" },
+	/* An unknown name gets the nearest one. */
+	{ "KEEPHOST=1", 0,
+	  "environment: PEERPIN_KEEPHOST is unknown: did you mean PEERPIN_KEEP_HOST?" },
+	{ "CONFIG_FIL=1", 0, "did you mean PEERPIN_CONFIG_FILE?" },
+	{ "SOMETHING_ELSE=1", 0, "ignored" },
+	{ "SYSROOTS=/x", 0, "PEERPIN_SYSROOTS" },
+	{ "SIM_MEMORY=1G", 0, NULL },
+	{ "CONFIG_FILE=/x", 0, NULL },
+	{ "SYSROOT=/x", 0, NULL },
+	/* What stands for itself in a file's name is named. */
+	{ "STATS_FILE=/x/%d.json", 0,
+	  "environment: PEERPIN_STATS_FILE=/x/%d.json: %d stands for itself (allowed: a file name; "
+	  "%h host, %p process, %r rank, %j job, %e program, %u user, %q{VAR} a variable, %% "
+	  "percent)" },
+	{ "TRACE_FILE=%q{A", 0, "%q{A" },
+	{ "LOG_FILE=%h-%q{A}-%%d", 0, NULL },
+	{ "INCLUDE=%d", 0, NULL },
+};
+
+/* Of the settings that the rows judge by a value; 0: of another one. */
+static uint64_t value_of(const char *variable)
 {
-	ck_assert_uint_eq(read_variable("PEERPIN_PREREGISTER=eager"), 0);
-	ck_assert_int_eq(config.preregister, PREREGISTER_EAGER);
-	ck_assert_int_eq(places[CONFIG_ROW_preregister].origin, CONFIG_FROM_ENVIRONMENT);
-	ck_assert_uint_eq(read_variable("PEERPIN_DISABLE=yes"), 0);
-	ck_assert(config.disable);
-	ck_assert_uint_eq(read_variable("PEERPIN_KEEP_HOST=2M"), 0);
-	ck_assert_uint_eq(config.keep_host, 2u << 20);
-	ck_assert_uint_eq(read_variable("PEERPIN_KEEP_HOST=65536"), 0);
-	ck_assert_uint_eq(config.keep_host, 65536);
-	ck_assert_uint_eq(read_variable("PEERPIN_PIN_LIMIT=1024t"), 0);
-	ck_assert_uint_eq(config.pin_limit, CONFIG_SIZE_MOST);
+	return text_begins(variable, "KEEP_HOST=")     ? config.keep_host
+	       : text_begins(variable, "PIN_LIMIT=")   ? config.pin_limit
+	       : text_begins(variable, "KEEP=")	       ? config.keep
+	       : text_begins(variable, "SUMMARY=")     ? config.summary
+	       : text_begins(variable, "PREREGISTER=") ? config.preregister
+	       : text_begins(variable, "DISABLE=")     ? config.disable
+						       : 0;
+}
+
+LOOP_TEST(config, a_variable_has_its_value_or_a_complaint_with_what_is_allowed, 0,
+	  sizeof(rows) / sizeof(*rows))
+{
+	const char *wanted = rows[_i].complaint;
+	char variable[64];
+
+	snprintf(variable, sizeof(variable), "PEERPIN_%s", rows[_i].variable);
+	ck_assert_uint_eq(read_variable(variable), wanted != NULL);
+	ck_assert_uint_eq(value_of(rows[_i].variable), rows[_i].value);
+	ck_assert_msg(!wanted || strstr(complaint, wanted), "%s", complaint);
+	/* A bad value is in its complaint. */
+	ck_assert(!wanted || !strstr(complaint, "not allowed") || strstr(complaint, variable));
+}
+
+TEST(config, the_name_of_a_file_stays_as_it_is)
+{
 	ck_assert_uint_eq(read_variable("PEERPIN_STATS_FILE=/x/%r"), 0);
 	ck_assert_str_eq(config.stats_file, "/x/%r");
-}
-
-TEST(config, sizes_have_units_fractions_and_words)
-{
-	static const struct {
-		const char *value;
-		uint64_t size;
-	} cases[] = { { "0", 0 },
-		      { "8192b", 8192 },
-		      { "64KB", 64 << 10 },
-		      { "64kib", 64 << 10 },
-		      { "1.5G", UINT64_C(3) << 29 },
-		      { "4.5K", 4608 },
-		      { "1.25T", UINT64_C(5) << 38 },
-		      { "2.000000001M", 2 << 20 },
-		      { "inf", CONFIG_SIZE_MOST },
-		      { "auto", CONFIG_AUTO } };
-	char variable[64];
-
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		snprintf(variable, sizeof(variable), "PEERPIN_PIN_LIMIT=%s", cases[i].value);
-		ck_assert_uint_eq(read_variable(variable), 0);
-		ck_assert_uint_eq(config.pin_limit, cases[i].size);
-	}
-}
-
-TEST(config, a_share_is_a_size_or_a_percentage)
-{
-	static const struct {
-		const char *value;
-		uint64_t share;
-	} cases[] = {
-		{ "0", 0 },
-		{ "0%", 0 },
-		{ "4G", UINT64_C(4) << 30 },
-		{ "2M", 2 << 20 },
-		{ "1%", CONFIG_SHARE | 1 },
-		{ "10%", CONFIG_SHARE | 10 },
-		{ "100%", CONFIG_SHARE | 100 },
-		{ "inf", CONFIG_SIZE_MOST },
-	};
-	static char *const bad[] = { "PEERPIN_KEEP=101%", "PEERPIN_KEEP=lots",
-				     "PEERPIN_KEEP=%",	  "PEERPIN_KEEP=-1%",
-				     "PEERPIN_KEEP=10%%", "PEERPIN_KEEP=10.5%",
-				     "PEERPIN_KEEP=10 %", "PEERPIN_KEEP=10%G",
-				     "PEERPIN_KEEP=",	  "PEERPIN_KEEP=18446744073709551617%" };
-	char variable[64];
-
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		snprintf(variable, sizeof(variable), "PEERPIN_KEEP=%s", cases[i].value);
-		ck_assert_uint_eq(read_variable(variable), 0);
-		ck_assert_uint_eq(config.keep, cases[i].share);
-	}
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		ck_assert_uint_eq(read_variable(bad[i]), 1);
-		ck_assert_uint_eq(config.keep, 0);
-		ck_assert_ptr_nonnull(strstr(complaint, bad[i]));
-		ck_assert_ptr_nonnull(
-			strstr(complaint, "or a percentage from 1% to 100%; 0: none"));
-	}
-	ck_assert_uint_eq(read_variable("PEERPIN_KEEP=Auto"), 0);
-	ck_assert_uint_eq(config.keep, CONFIG_AUTO);
-	ck_assert_uint_eq(read_variable("PEERPIN_KEEP_HOST=1G"), 0);
-	ck_assert_uint_eq(config.keep_host, UINT64_C(1) << 30);
-	ck_assert_uint_eq(read_variable("PEERPIN_KEEP_HOST=10%"), 1);
-	ck_assert_uint_eq(config.keep_host, 0);
-}
-
-TEST(config, the_summary_has_words_and_is_still_yes_or_no)
-{
-	static const struct {
-		char *variable;
-		enum summary_mode mode;
-	} cases[] = { { "PEERPIN_SUMMARY=none", SUMMARY_NONE },
-		      { "PEERPIN_SUMMARY=auto", SUMMARY_AUTO },
-		      { "PEERPIN_SUMMARY=table", SUMMARY_TABLE },
-		      { "PEERPIN_SUMMARY=line", SUMMARY_LINE },
-		      { "PEERPIN_SUMMARY=0", SUMMARY_NONE },
-		      { "PEERPIN_SUMMARY=Off", SUMMARY_NONE },
-		      { "PEERPIN_SUMMARY=1", SUMMARY_AUTO },
-		      { "PEERPIN_SUMMARY=yes", SUMMARY_AUTO } };
-
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		ck_assert_uint_eq(read_variable(cases[i].variable), 0);
-		ck_assert_int_eq(config.summary, cases[i].mode);
-	}
-	ck_assert_uint_eq(read_variable("PEERPIN_SUMMARY=2"), 1);
-}
-
-/* A number without a unit is one of bytes: peerpin --keep 4. */
-TEST(config, a_size_that_can_only_be_a_mistake_is_named_with_its_meaning_and_is_ignored)
-{
-	static const struct {
-		char *variable;
-		const char *complaint;
-	} bad[] = {
-		{ "PEERPIN_KEEP=4",
-		  "PEERPIN_KEEP=4 (4 bytes) is not allowed (auto; or a size of at "
-		  "least 2M, such as 1.5G or inf; " },
-		{ "PEERPIN_KEEP=1", "PEERPIN_KEEP=1 (1 byte) is not allowed (" },
-		{ "PEERPIN_KEEP=2047K", "PEERPIN_KEEP=2047K (2096128 bytes) is not allowed (" },
-		{ "PEERPIN_KEEP_HOST=16", "PEERPIN_KEEP_HOST=16 (16 bytes) is not allowed (a size "
-					  "of at least 4K, such as 1.5G or inf; 0: none)" },
-		{ "PEERPIN_PIN_LIMIT=4095", "PEERPIN_PIN_LIMIT=4095 (4095 bytes) is not allowed "
-					    "(auto, or a size of at least 4K, such as " },
-	};
-
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		ck_assert_uint_eq(read_variable(bad[i].variable), 1);
-		ck_assert_ptr_nonnull(strstr(complaint, bad[i].complaint));
-		ck_assert_ptr_nonnull(strstr(complaint, ": it is ignored"));
-	}
-	ck_assert_uint_eq(config.keep, 0);
-	ck_assert_uint_eq(config.keep_host, 0);
-	ck_assert_uint_eq(config.pin_limit, CONFIG_AUTO);
-	ck_assert_uint_eq(read_variable("PEERPIN_PIN_LIMIT=4K"), 0);
-	ck_assert_uint_eq(config.pin_limit, 4096);
-	ck_assert_uint_eq(read_variable("PEERPIN_PIN_LIMIT=0"), 0);
-	ck_assert_uint_eq(config.pin_limit, 0);
-}
-
-TEST(config, a_setting_of_a_former_version_is_named_with_what_to_use)
-{
-	ck_assert_uint_eq(read_variable("PEERPIN_EAGER=1"), 1);
-	ck_assert_ptr_nonnull(strstr(complaint,
-				     "PEERPIN_EAGER is no longer a setting, and is ignored: use "
-				     "PEERPIN_PREREGISTER=eager"));
-	ck_assert_int_eq(config.preregister, PREREGISTER_AUTO);
-	ck_assert_uint_eq(read_variable("PEERPIN_POINTER_QUERIES=0"), 1);
-	ck_assert_ptr_nonnull(strstr(complaint, "PEERPIN_POINTER_QUERIES is no longer a setting"));
-	/* Only the whole name. */
-	ck_assert_uint_eq(read_variable("PEERPIN_EAGERLY=1"), 1);
-	ck_assert_ptr_null(strstr(complaint, "no longer"));
-}
-
-TEST(config, a_bad_value_is_named_with_what_is_allowed_and_is_ignored)
-{
-	static char *const bad[] = { "PEERPIN_KEEP_HOST=2X",
-				     "PEERPIN_KEEP_HOST=-1",
-				     "PEERPIN_KEEP_HOST=",
-				     "PEERPIN_KEEP_HOST=99999999999999999999",
-				     "PEERPIN_KEEP_HOST=17179869184G",
-				     "PEERPIN_KEEP_HOST=1025T",
-				     "PEERPIN_KEEP_HOST=1125899906842625",
-				     "PEERPIN_KEEP_HOST=1KK",
-				     "PEERPIN_KEEP_HOST=1.5",
-				     "PEERPIN_KEEP_HOST=1.G",
-				     "PEERPIN_KEEP_HOST=.5G",
-				     "PEERPIN_KEEP_HOST=1.5i",
-				     "PEERPIN_KEEP_HOST=auto" };
-
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		ck_assert_uint_eq(read_variable(bad[i]), 1);
-		ck_assert_uint_eq(config.keep_host, 0);
-		ck_assert_ptr_nonnull(strstr(complaint, bad[i]));
-		ck_assert_ptr_nonnull(strstr(complaint, "a size of at least 4K, such as 1.5G or inf"));
-	}
-	ck_assert_uint_eq(read_variable("PEERPIN_PREREGISTER=sync"), 1);
-	ck_assert_int_eq(config.preregister, PREREGISTER_AUTO);
-	ck_assert_str_eq(complaint, "environment: PEERPIN_PREREGISTER=sync is not allowed "
-				    "(auto, eager or off): it is ignored");
-}
-
-TEST(config, what_stands_for_itself_in_a_file_s_name_is_named_and_stays)
-{
+	ck_assert_int_eq(places[CONFIG_ROW_stats_file].origin, CONFIG_FROM_ENVIRONMENT);
 	ck_assert_uint_eq(read_variable("PEERPIN_STATS_FILE=/x/%d.json"), 1);
 	ck_assert_str_eq(config.stats_file, "/x/%d.json");
-	ck_assert_str_eq(
-		complaint,
-		"environment: PEERPIN_STATS_FILE=/x/%d.json: %d stands for itself (allowed: a file "
-		"name; %h host, %p process, %r rank, %j job, %e program, %u user, %q{VAR} a variable, "
-		"%% percent)");
-	ck_assert_uint_eq(read_variable("PEERPIN_TRACE_FILE=%q{A"), 1);
-	ck_assert_uint_eq(read_variable("PEERPIN_LOG_FILE=%h-%q{A}-%%d"), 0);
-	ck_assert_uint_eq(read_variable("PEERPIN_INCLUDE=%d"), 0);
-}
-
-TEST(config, an_unknown_name_gets_the_nearest_one)
-{
-	ck_assert_uint_eq(read_variable("PEERPIN_KEEPHOST=1"), 1);
-	ck_assert_str_eq(
-		complaint,
-		"environment: PEERPIN_KEEPHOST is unknown: did you mean PEERPIN_KEEP_HOST?");
-	ck_assert_uint_eq(read_variable("PEERPIN_CONFIG_FIL=1"), 1);
-	ck_assert_ptr_nonnull(strstr(complaint, "did you mean PEERPIN_CONFIG_FILE?"));
-	ck_assert_uint_eq(read_variable("PEERPIN_SOMETHING_ELSE=1"), 1);
-	ck_assert_ptr_nonnull(strstr(complaint, "ignored"));
-	ck_assert_uint_eq(read_variable("PEERPIN_SIM_MEMORY=1G"), 0);
-	ck_assert_uint_eq(read_variable("PEERPIN_CONFIG_FILE=/x"), 0);
-	ck_assert_uint_eq(read_variable("PEERPIN_SYSROOT=/x"), 0);
-	ck_assert_uint_eq(read_variable("PEERPIN_SYSROOTS=/x"), 1);
 }
 
 TEST(config, a_file_has_lines_of_name_and_value)

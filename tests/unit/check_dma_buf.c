@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_dma_buf.c -- dma-buf exports: the context that is current, the thread's state afterwards */
+/* check_dma_buf.c -- dma-buf exports: descriptors that the program closes, children, forbidden calls */
 #include "suite.h"
 
 #include <pthread.h>
@@ -9,60 +9,6 @@
 #include "pinning_fixture.h"
 
 CASE(dma_buf, .set_up = set_up, .tear_down = tear_down);
-
-LOOP_TEST(dma_buf, the_allocation_s_context_is_current_during_the_export_alone, 0, 3)
-{
-	static const CUcontext before[] = { NULL, &other, &of_other_device };
-
-	if (before[_i])
-		stack[depth++] = before[_i];
-	ck_assert_int_eq(pin(&own), 0);
-	ck_assert_uint_eq(nic.dma_bufs, 1);
-	ck_assert_uint_eq(gpu.pushes, 1);
-	ck_assert_uint_eq(retains, 1);
-}
-
-/* The client's export, before and behind the range. */
-static void set_source(int64_t before, int64_t behind)
-{
-	source_fd = memfd_create("client", MFD_CLOEXEC);
-	request.context = &own;
-	request.source = (struct dma_buf){ { .fd = source_fd },
-					   HOME - (uint64_t)before,
-					   BLOCK + (uint64_t)(before + behind) };
-}
-
-static const int64_t around[][2] = { { 0, 0 }, { 4096, 0 }, { 0, 4096 }, { 8192, 4096 } };
-
-LOOP_TEST(dma_buf, a_client_s_own_dma_buf_of_the_range_is_registered_without_an_export, 0, 4)
-{
-	set_source(around[_i][0], around[_i][1]);
-	ck_assert_int_eq(pin_by(dma_buf_pin, &request), 0);
-	ck_assert_uint_eq(gpu.exports, 0);
-	ck_assert_uint_eq(nic.sources, 1);
-	/* It is the client's to close. */
-	ck_assert_int_ge(fcntl(source_fd, F_GETFD), 0);
-}
-
-static const int64_t short_of[][2] = { { -4096, 0 }, { 0, -1 }, { -(int64_t)BLOCK, 0 } };
-
-LOOP_TEST(dma_buf, a_client_s_own_dma_buf_of_less_than_the_range_is_not_used, 0, 3)
-{
-	set_source(short_of[_i][0], short_of[_i][1]);
-	ck_assert_int_eq(pin_by(dma_buf_pin, &request), 0);
-	ck_assert_uint_eq(gpu.exports, 1);
-	ck_assert_uint_eq(nic.sources, 0);
-}
-
-LOOP_TEST(dma_buf, a_failure_of_a_client_s_own_dma_buf_is_followed_by_an_export, 0, 2)
-{
-	set_source(0, 0);
-	nic.dma_buf = _i ? ENOMEM : EINVAL;
-	ck_assert_int_eq(pin_by(dma_buf_pin, &request), -nic.dma_buf);
-	/* Lack of memory has other causes. */
-	ck_assert_uint_eq(gpu.exports, _i ? 0 : 1);
-	ck_assert_uint_eq(nic.dma_bufs, _i ? 1 : 2);
-}
 
 /* ---- descriptors that the program closes meanwhile ---- */
 
@@ -205,92 +151,6 @@ LOOP_TEST(dma_buf, a_profile_forbids_one_call_or_the_failure_names_it, 0, 3)
 	ck_assert_int_eq(dup(STDERR_FILENO), unused);
 }
 
-TEST(dma_buf, a_destroyed_context_stays_current)
-{
-	stack[depth++] = &other;
-	other.alive = false;
-	ck_assert_int_eq(pin(&own), 0);
-	ck_assert_int_eq(pin(NULL), 0);
-	ck_assert_uint_eq(nic.dma_bufs, 2);
-}
-
-TEST(dma_buf, what_is_current_already_is_not_pushed)
-{
-	stack[depth++] = &own;
-	ck_assert_int_eq(pin(&own), 0);
-	ck_assert_uint_eq(gpu.pushes, 0);
-}
-
-static void destroy_own(void)
-{
-	own.alive = false;
-}
-
-LOOP_TEST(dma_buf, a_context_that_is_destroyed_meanwhile_does_not_stay_current, 0, 2)
-{
-	stack[depth++] = &other;
-	gpu.during = destroy_own;
-	gpu.pop_fails_once_dead = _i;
-	ck_assert_int_eq(pin(&own), 0);
-}
-
-TEST(dma_buf, memory_of_a_destroyed_context_is_not_exported)
-{
-	stack[depth++] = &other;
-	own.alive = false;
-	request.context = &own;
-	ck_assert_int_eq(pin_by(dma_buf_pin, &request), PINNING_NO_CONTEXT);
-	ck_assert_uint_eq(gpu.exports, 0);
-}
-
-TEST(dma_buf, memory_without_a_context_takes_the_current_one_of_its_device)
-{
-	stack[depth++] = &other;
-	ck_assert_int_eq(pin(NULL), 0);
-	ck_assert_uint_eq(gpu.pushes, 0);
-	ck_assert_uint_eq(nic.dma_bufs, 1);
-}
-
-LOOP_TEST(dma_buf, otherwise_it_takes_the_primary_one, 0, 2)
-{
-	if (_i)
-		stack[depth++] = &of_other_device;
-	ck_assert_int_eq(pin(NULL), 0);
-	ck_assert_uint_eq(gpu.pushes, 1);
-	ck_assert_uint_eq(retains, 1);
-	ck_assert_uint_eq(nic.dma_bufs, 1);
-}
-
-TEST(dma_buf, nobody_brings_a_primary_context_to_life)
-{
-	primary.alive = false;
-	retains = 0;
-	request.context = NULL;
-	ck_assert_int_eq(pin_by(dma_buf_pin, &request), PINNING_NO_CONTEXT);
-	ck_assert_uint_eq(gpu.exports, 0);
-	ck_assert(!primary.alive);
-	/* A missing context does not mark dma-buf as failed for the pair (GPU, adapter). */
-	ck_assert_int_eq(pin(NULL), 0);
-	ck_assert_uint_eq(nic.peers, 1);
-	ck_assert_int_eq(pin(&own), 0);
-	ck_assert_uint_eq(nic.dma_bufs, 1);
-}
-
-TEST(dma_buf, a_driver_that_lacks_contexts_calls_exports_in_the_current_one)
-{
-	standin_driver.cuCtxPushCurrent_v2 = NULL;
-	standin_driver.cuDevicePrimaryCtxRetain = NULL;
-	stack[depth++] = &own;
-	ck_assert_int_eq(pin(&own), 0);
-	ck_assert_int_eq(pin(NULL), 0);
-	ck_assert_uint_eq(nic.dma_bufs, 2);
-	request.context = &other;
-	ck_assert_int_eq(pin_by(dma_buf_pin, &request), PINNING_NO_CONTEXT);
-	depth = 0;
-	request.context = NULL;
-	ck_assert_int_eq(pin_by(dma_buf_pin, &request), PINNING_NO_CONTEXT);
-}
-
 static void program_releases(void)
 {
 	release(0);
@@ -324,79 +184,6 @@ TEST(dma_buf, memory_that_our_own_release_has_ended_is_not_recorded_any_longer)
 	ck_assert_uint_eq(standin_events.freeing, 1);
 }
 
-TEST(dma_buf, captures_are_not_disturbed_where_the_driver_knows_them)
-{
-	standin_driver.cuThreadExchangeStreamCaptureMode = NULL;
-	ck_assert_int_eq(pin(&own), 0);
-	ck_assert_uint_eq(nic.dma_bufs, 1);
-}
-
-TEST(dma_buf, only_whole_pages_are_exported)
-{
-	request.context = &own;
-	request.length = BLOCK - 1000;
-	ck_assert_int_eq(pin_by(dma_buf_pin, &request), -EINVAL);
-	ck_assert_int_eq((int)pinned.failure.call, ERRORS_EXPORT);
-	ck_assert_int_eq(pinned.failure.number, CUDA_ERROR_INVALID_VALUE);
-	request.length = BLOCK;
-	request.base = HOME + 512;
-	ck_assert_int_eq(pin_by(dma_buf_pin, &request), -EINVAL);
-	ck_assert_uint_eq(gpu.exports, 0);
-}
-
 /* ---- clients that register by address ---- */
-
-TEST(dma_buf, no_export_for_a_client_by_address_where_peer_memory_is_expected)
-{
-	ck_assert_int_eq(pin(&own), 0);
-	ck_assert_uint_eq(gpu.exports, 1);
-	request.by_address = true;
-	ck_assert_int_eq(pin(&own), 0);
-	ck_assert_str_eq(pinned.method->name, "peer memory");
-	ck_assert_uint_eq(gpu.exports, 1);
-	/* Background registrations of the pair stay as they are. */
-	request.by_address = false;
-	ck_assert_int_eq(pin(&own), 0);
-	ck_assert_uint_eq(gpu.exports, 2);
-}
-
-TEST(dma_buf, an_export_for_a_client_by_address_once_peer_memory_has_failed)
-{
-	request.by_address = true;
-	nic.peer = EFAULT;
-	ck_assert_int_eq(pin(&own), 0);
-	ck_assert_uint_eq(nic.peers, 1);
-	ck_assert_uint_eq(gpu.exports, 1);
-	nic.peer = 0;
-	ck_assert_int_eq(pin(&own), 0);
-	ck_assert_uint_eq(nic.peers, 1);
-	ck_assert_uint_eq(gpu.exports, 2);
-}
-
-TEST(dma_buf, no_memory_for_a_client_by_address_is_returned)
-{
-	request.by_address = true;
-	nic.peer = ENOMEM;
-	ck_assert_int_eq(pin(&own), -ENOMEM);
-	ck_assert_uint_eq(gpu.exports, 0);
-	nic.peer = 0;
-	ck_assert_int_eq(pin(&own), 0);
-	ck_assert_uint_eq(nic.peers, 2);
-}
-
-/* No module; the GPU's peer memory without VMM memory; memory that the driver reports incapable. */
-LOOP_TEST(dma_buf, an_export_for_a_client_by_address_where_peer_memory_is_not_expected, 0, 3)
-{
-	request.by_address = true;
-	if (_i == 0)
-		sysfs_remove("module");
-	gpu.peer_mapped = _i != 1;
-	request.dma_buf_only = _i == 2;
-	depth = 0;
-	stack[depth++] = &own;
-	ck_assert_int_eq(pin(_i == 1 ? NULL : &own), 0);
-	ck_assert_uint_eq(nic.peers, 0);
-	ck_assert_uint_eq(gpu.exports, 1);
-}
 
 SUITE("dma-buf")

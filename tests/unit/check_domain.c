@@ -38,63 +38,7 @@ TEST(sync, an_allocation_during_a_rescan_is_registered_before_it_returns)
 	ck_assert_uint_eq(own_pins, 1);
 }
 
-/* ---- closing ---- */
-
-static void *ask_first(void *unused)
-{
-	ask(0, HOME, 4096);
-	return unused;
-}
-
-static _Atomic bool pinning, let_end;
-
-/* Like dma_buf.c after the last release of the primary context: it frees other memory. */
-static int pin_and_end_another(const struct pin_request *request, struct pin_result *result)
-{
-	if (request->base == HOME) {
-		pinning = true;
-		while (!let_end)
-			sched_yield();
-		end(HOME + 4 * BLOCK);
-	}
-	return standin_method.pin(request, result);
-}
-
-static void *close_on_thread(void *unused)
-{
-	/* Busy while the other thread has a client MR. */
-	while (!registration_pd_closing(&pd))
-		sched_yield();
-	return unused;
-}
-
 CASE(off, .set_up = set_up_off, .timeout = 300);
-
-TEST(off, a_free_inside_of_a_registration_does_not_meet_a_close)
-{
-	struct registration_method method = { .name = "ending",
-					      .pin = pin_and_end_another,
-					      .unpin = standin_method.unpin };
-	pthread_t first, closing;
-
-	registration_forced_method = &method;
-	begin(HOME, BLOCK);
-	begin(HOME + 4 * BLOCK, BLOCK);
-	begin(HOME + 8 * BLOCK, BLOCK);
-	pthread_create(&first, NULL, ask_first, NULL);
-	while (!pinning)
-		sched_yield();
-	ck_assert_uint_ne(ask(1, HOME + 4 * BLOCK, 4096), 0);
-	registration_drop(&client_mrs[1]);
-	pthread_create(&closing, NULL, close_on_thread, NULL);
-	/* The closing thread holds the lock, ends one region and waits for the other. */
-	while (!statistics_get(forwarded_domain))
-		ask(2, HOME + 8 * BLOCK, 4096), registration_drop(&client_mrs[2]);
-	let_end = true;
-	pthread_join(first, NULL);
-	pthread_join(closing, NULL);
-	ck_assert_uint_eq(standin_registered(), 0);
-}
 
 /* ---- fork ---- */
 

@@ -217,49 +217,6 @@ START_TEST(a_thread_that_leaves_a_hit_by_siglongjmp_costs_at_most_its_hold)
 }
 END_TEST
 
-#define ROUNDS 1000u /* check_hit_steps.c interrupts each instruction */
-
-static _Atomic unsigned int begun, removed, done;
-
-/* Another thread deregisters the same client MR. */
-static void *deregister_at_once(void *unused)
-{
-	for (unsigned int round = 1; round <= ROUNDS; round++) {
-		while (begun != round)
-			sched_yield();
-		if (registration_drop_once(AT(0), &client_mrs[0].handle))
-			removed++;
-		else
-			wrong +=
-				__atomic_load_n(&client_mrs[0].handle, __ATOMIC_RELAXED) != UINT32_MAX;
-		done++;
-	}
-	return unused;
-}
-
-START_TEST(a_client_mr_that_two_threads_deregister_at_once_is_dropped_once)
-{
-	pthread_t threads[2];
-
-	ck_assert_uint_ne(get(AT(1), 0), 0);
-	for (int i = 0; i < 2; i++)
-		ck_assert(!pthread_create(&threads[i], NULL, deregister_at_once, NULL));
-	for (unsigned int round = 1; round <= ROUNDS; round++) {
-		client_mrs[0].handle = round;
-		require(hit(AT(0), 0));
-		begun = round;
-		while (done != 2 * round)
-			sched_yield();
-		ck_assert_uint_eq(removed, round);
-		ck_assert(!evict_all());
-	}
-	for (int i = 0; i < 2; i++)
-		ck_assert(!pthread_join(threads[i], NULL));
-	ck_assert_uint_eq(wrong, 0);
-	ck_assert(registration_drop(AT(1)) && evict_all());
-}
-END_TEST
-
 int main(void)
 {
 	Suite *suite;
@@ -275,7 +232,6 @@ int main(void)
 	races = tcase_create("races");
 	tcase_set_timeout(races, 600);
 	tcase_add_checked_fixture(races, set_up_with_pin_limit, NULL);
-	tcase_add_test(races, a_client_mr_that_two_threads_deregister_at_once_is_dropped_once);
 	tcase_add_loop_test(
 		races,
 		a_held_region_stays_and_a_freed_one_is_revoked_wherever_threads_are_interrupted, 0,

@@ -31,22 +31,6 @@ static void *hit_and_hold_buffer_0(void *at)
 	return NULL;
 }
 
-TEST(hits, a_hit_and_its_deregistration_need_no_lock_and_count)
-{
-	uint64_t hits;
-
-	prime(0);
-	hits = statistics_tallied(TALLY_hits);
-	pthread_mutex_lock(&registration_mutex);
-	for (unsigned int i = 0; i < 1000; i++) {
-		ck_assert(standin_covers(hit(AT(i % 200), 0), buffer(0)));
-		ck_assert(registration_drop(AT(i % 200)));
-	}
-	pthread_mutex_unlock(&registration_mutex);
-	ck_assert_uint_eq(statistics_tallied(TALLY_hits), hits + 1000);
-	ck_assert(!registration_holds(AT(0)) && !registration_drop(AT(0)));
-}
-
 TEST(hits, a_claim_fails_while_held_and_an_ended_generation_is_dropped_and_not_taken)
 {
 	struct region_hits *hits;
@@ -153,35 +137,6 @@ TEST(hits, a_struct_at_an_address_that_the_table_lacks_makes_its_request_forward
 	ck_assert_uint_eq(statistics_get(forwarded_failed), 1);
 	ck_assert(!registration_holds(high) && !registration_drop(high));
 	ck_assert(evict_all());
-}
-
-/* In the child, without the lock, which another thread of the parent may have. */
-static bool child_knows_them(void)
-{
-	for (unsigned int i = 0; i < 8; i++) {
-		if (!registration_holds(AT(i)) || !registration_drop(AT(i)) ||
-		    registration_drop(AT(i)))
-			return false;
-	}
-	return !registration_drop(AT(8)) && standin_registered() == 1;
-}
-
-TEST(hits, a_forked_child_has_the_client_mrs_of_its_parent)
-{
-	int status;
-	pid_t child;
-
-	for (unsigned int i = 0; i < 8; i++)
-		ck_assert_uint_ne(get(AT(i), 0), 0);
-	pthread_mutex_lock(&registration_mutex);
-	child = fork();
-	if (!child)
-		_exit(!child_knows_them());
-	pthread_mutex_unlock(&registration_mutex);
-	ck_assert_int_eq(waitpid(child, &status, 0), child);
-	ck_assert_int_eq(status, 0);
-	for (unsigned int i = 0; i < 8; i++)
-		drop_it(AT(i));
 }
 
 SUITE("hits")

@@ -36,28 +36,6 @@ TEST(keep, memory_in_the_bin_of_another_request_is_told_apart)
 		require(reuse_request(ALLOCATION_HOST, 0, i) == HOME + i * 8192);
 }
 
-static bool inner_keeps;
-
-static void free_beside(void)
-{
-	inner_keeps = keeps(HOME);
-}
-
-/* _i: the second begins before the first has hidden the memory, or while it waits. */
-LOOP_TEST(keep, of_two_frees_of_an_address_one_succeeds, 0, 2)
-{
-	allocate(HOME, 4096);
-	if (_i)
-		gpu.in_wait = free_beside;
-	else
-		gpu.in_version = free_beside;
-	ck_assert(keeps(HOME) == (_i == 1));
-	ck_assert(inner_keeps == (_i == 0));
-	ck_assert_uint_eq(statistics_get(kept), 1);
-	ck_assert_uint_eq(reuse(4096), HOME);
-	ck_assert_uint_eq(reuse(4096), 0);
-}
-
 static void must_be_the_program_s_again(void)
 {
 	struct allocation *freed = &standin_program_events.last_freeing;
@@ -74,31 +52,6 @@ static void must_be_the_program_s_again(void)
 	ck_assert_uint_eq(again->id, freed->id);
 	ck_assert_uint_eq(standin_events.freeing, 0);
 	ck_assert_uint_eq(standin_events.allocated, 1);
-}
-
-static struct keep_refusal refusal;
-
-static void refuse_another_call(void)
-{
-	keep_retry(&refusal, 0, 0);
-}
-
-/* Another thread wants the memory by now. */
-TEST(keep, after_a_wait_in_vain_the_driver_s_free_decides)
-{
-	struct allocation ended;
-
-	allocate(HOME, 4096);
-	gpu.in_wait = refuse_another_call;
-	ck_assert(!keeps(HOME));
-	must_be_the_program_s_again();
-	ck_assert_uint_eq(keep_visible(HOME), HOME);
-	ck_assert(memory_freeing(FREE_DEVICE, HOME, &ended));
-	ck_assert_uint_eq(standin_events.freeing, 1);
-	ck_assert_uint_eq(standin_program_events.freeing, 2);
-	ck_assert_uint_eq(standin_program_events.last_freeing.event_id,
-			  standin_program_events.last_allocated.event_id);
-	ck_assert_uint_eq(statistics_get(frees), 1);
 }
 
 TEST(keep, without_memory_for_an_entry_the_driver_s_free_decides)

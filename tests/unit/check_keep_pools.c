@@ -17,7 +17,7 @@ static bool is_canceled;
 
 static CUresult get_default(CUmemoryPool *pool, CUdevice device)
 {
-	call(NULL);
+	call();
 	ck_assert_int_eq(device, 0);
 	*pool = POOL;
 	return CUDA_SUCCESS;
@@ -25,7 +25,7 @@ static CUresult get_default(CUmemoryPool *pool, CUdevice device)
 
 static CUresult get(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
 {
-	call(NULL);
+	call();
 	ck_assert(pool == POOL);
 	*(uint64_t *)value = attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD	 ? threshold
 			     : attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ? reserved
@@ -37,7 +37,7 @@ static CUresult get(CUmemoryPool pool, CUmemPool_attribute attribute, void *valu
 
 static CUresult set(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
 {
-	call(NULL);
+	call();
 	ck_assert(pool == POOL && attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD);
 	threshold = *(uint64_t *)value;
 	sets++;
@@ -46,7 +46,7 @@ static CUresult set(CUmemoryPool pool, CUmemPool_attribute attribute, void *valu
 
 static CUresult trim(CUmemoryPool pool, size_t bytes)
 {
-	call(NULL);
+	call();
 	ck_assert(pool == POOL && !bytes);
 	reserved = in_use;
 	return CUDA_SUCCESS;

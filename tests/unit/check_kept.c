@@ -5,7 +5,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "../sleeps.h"
 #include "base/job_file.h"
 #include "job_fixture.h"
 #include "keep_fixture.h"
@@ -26,12 +25,6 @@ static void keep_one(unsigned int number, uint64_t size)
 	keep_one_of(&first, number, size);
 }
 
-static void keep_one_of_host(unsigned int number, uint64_t size)
-{
-	allocate_host(at(number), size, 0);
-	ck_assert(keeps_host(at(number)));
-}
-
 static bool keeps_or_ends_one(unsigned int number, uint64_t size)
 {
 	allocate(at(number), size);
@@ -46,27 +39,6 @@ static void set_up(void)
 CASE(kept, .set_up = set_up);
 
 /* ---- limits ---- */
-
-TEST(kept, each_gpu_and_the_host_have_limits_of_their_own)
-{
-	struct CUctx_st high = { .device = 64, .alive = true }, higher = high;
-	const uint64_t order[] = { at(2), at(5) };
-
-	higher.device = 1000;
-	keep_one(0, 8 * MIB);
-	keep_one_of(&of_second_gpu, 1, 8 * MIB);
-	/* High ordinals share the last limit. */
-	keep_one_of(&high, 2, 4 * MIB);
-	keep_one_of(&higher, 3, 4 * MIB);
-	ck_assert_uint_eq(gpu.frees, 0);
-	keep_one_of(&high, 4, 2 * MIB);
-	must_have_freed(1, order);
-	keep_one_of_host(5, MIB);
-	keep_one_of_host(6, 2 * MIB);
-	must_have_freed(2, order);
-	ck_assert_uint_eq(statistics_get(kept_bytes), 22 * MIB);
-	ck_assert_uint_eq(statistics_get(kept_host_bytes), 2 * MIB);
-}
 
 CASE(shares, .tear_down = remove_folder);
 
@@ -105,153 +77,7 @@ LOOP_TEST(shares, a_share_is_of_the_gpu_s_memory_or_of_what_is_free, 0, 3)
 	ck_assert_uint_le(kept_limit(0, 0), limit + MIB);
 }
 
-/* ---- the worth of bins ---- */
-
-static void set_up_room(void)
-{
-	set_up_with("256M", "inf");
-}
-
-CASE(worth, .set_up = set_up_room);
-
-static void have_had(uint64_t bytes)
-{
-	struct allocation ended;
-
-	allocate(at(5000), bytes);
-	ck_assert(memory_freeing(FREE_DEVICE, at(5000), &ended));
-}
-
-static unsigned int last; /* number of blocks of the last size */
-
-/* Number of those that are kept, of so many sizes that have not been before. The hashes of some may
- * be equal. */
-static unsigned int kept_of(unsigned int sizes)
-{
-	unsigned int number = 0;
-
-	for (unsigned int i = 0; i < sizes; i++, last++)
-		number += keeps_or_ends_one(last + 1, (last + 1) * BLOCK);
-	return number;
-}
-
-TEST(worth, sizes_that_never_repeat_are_kept_until_16_were_released_more_than_reused)
-{
-	unsigned int frees, small = 0;
-
-	have_had(1024 * MIB);
-	for (int i = 0; i < 60 && gpu.frees < 16; i++)
-		kept_of(1);
-	ck_assert_uint_ge(gpu.frees, 16);
-	frees = gpu.frees;
-	ck_assert_uint_le(kept_of(20), 5);
-	ck_assert_uint_le(gpu.frees, frees + 10);
-	/* Host memory and small memory are judged apart. */
-	keep_one_of_host(300, 4096);
-	for (unsigned int i = 0; i < 8; i++)
-		small += keeps_or_ends_one(310 + i, (i + 1) * 512);
-	ck_assert_uint_ge(small, 3);
-	/* Memory that repeats makes others worth a try. */
-	keep_in_the_end(at(302), BLOCK);
-	for (int i = 0; i < 40; i++) {
-		require(reuse(BLOCK) == at(302));
-		require(keeps(at(302)));
-	}
-	ck_assert_uint_ge(kept_of(10), 3);
-}
-
-/* _i: a program with half of a peak of 128 MiB, or that has little. */
-LOOP_TEST(worth, beyond_the_trial_only_what_is_reused_time_and_again_is_kept, 0, 2)
-{
-	unsigned int times;
-
-	have_had((_i ? 4 : 128) * MIB);
-	ck_assert_uint_eq(kept_trial(0), (_i ? 32 : 64) * MIB);
-	keep_one(0, (_i ? 14 : 30) * MIB);
-	keep_one(1, (_i ? 18 : 34) * MIB);
-	times = keep_in_the_end(at(2), 2 * MIB);
-	ck_assert_uint_gt(times, 2);
-	ck_assert_uint_lt(times, 20);
-	ck_assert_uint_eq(reuse(2 * MIB), at(2));
-	ck_assert(keeps(at(2)));
-	ck_assert_uint_eq(gpu.frees, _i); /* beyond the room */
-}
-
-/* At most 1.5 times the 128 MiB that the program has had. */
-TEST(worth, an_allocation_releases_nothing_and_the_next_free_what_is_beyond_half_more)
-{
-	const uint64_t order[] = { at(0) };
-
-	keep_in_the_end(at(0), 64 * MIB);
-	ck_assert_uint_eq(reuse(64 * MIB), at(0));
-	allocate(at(1), 64 * MIB);
-	ck_assert(keeps(at(0)) && keeps(at(1)));
-	ck_assert_uint_eq(reuse(127 * MIB), 0);
-	allocate(at(2), 127 * MIB);
-	allocate(at(3), 512);
-	for (unsigned int i = 0; i < 100; i++)
-		require(!reuse(i * 8192));
-	ck_assert_uint_eq(gpu.frees, 0);
-	ck_assert(!keeps(at(3)));
-	must_have_freed(1, order);
-}
-
 /* ---- releases ---- */
-
-static void *look(void *released)
-{
-	uint64_t address = *(uint64_t *)released;
-
-	require(keep_visible(address) == KEEP_ABSENT);
-	require(keep_visible(address + 4095) == KEEP_ABSENT);
-	require(keep_visible(address + 4096) == address + 4096);
-	require(keep_visible(address - 1) == address - 1);
-	return NULL;
-}
-
-/* A hook in the driver's free sees the memory. */
-static void look_while_releasing(uint64_t address)
-{
-	pthread_t other;
-
-	require(address == at(0));
-	require(standin_events.freeing == 1);
-	require(!table_is_address_hidden(address));
-	require(keep_visible(address) == address && keep_visible(address + 4095) == address + 4095);
-	require(!pthread_create(&other, NULL, look, &address) && !pthread_join(other, NULL));
-}
-
-TEST(kept, an_address_stays_hidden_until_the_driver_has_freed_it)
-{
-	keep_one(0, 4096);
-	ck_assert_uint_eq(keep_visible(at(0)), KEEP_ABSENT);
-	ck_assert_uint_eq(keep_visible(at(0) + 4096), at(0) + 4096);
-	gpu.in_free = look_while_releasing;
-	keep_release_context(&first);
-	ck_assert_uint_eq(gpu.frees, 1);
-	ck_assert_uint_eq(keep_visible(at(0)), at(0));
-}
-
-static void must_be_entered(uint64_t address)
-{
-	require(stack[depth - 1] == (address == at(0) ? &first : &of_second_gpu));
-}
-
-/* _i: no context is current; another one; a destroyed one. */
-LOOP_TEST(kept, memory_is_released_in_its_context, 0, 3)
-{
-	CUcontext current[] = { NULL, &first, &second };
-
-	keep_one(0, 4096);
-	keep_one_of(&of_second_gpu, 1, 4096);
-	second.alive = false;
-	enter(current[_i]);
-	gpu.in_free = must_be_entered;
-	ck_assert(keep_release(KEEP_DEVICES));
-	ck_assert_uint_eq(gpu.frees, 2);
-	ck_assert_uint_eq(depth, _i > 0);
-	ck_assert(!_i || stack[0] == current[_i]);
-}
 
 TEST(kept, failed_frees_are_counted_and_logged_once)
 {
@@ -323,110 +149,6 @@ TEST(kept, a_driver_that_refuses_for_ever_is_not_called_for_ever_though_others_f
 	is_done = true;
 	for (int i = 0; i < 2; i++)
 		ck_assert(!pthread_join(threads[i], NULL));
-}
-
-/* ---- releases by two threads ---- */
-
-static _Atomic pid_t other_thread;
-static _Atomic bool release_begins, other_returned;
-static unsigned int frees_seen;
-
-/* In the release: until the other thread waits for it, or has not. */
-static void let_other_wait(uint64_t address)
-{
-	(void)address;
-	release_begins = true;
-	for (unsigned int seen = 0; seen < 1000 && !other_returned; usleep(0))
-		seen += other_thread && sleeps(other_thread);
-}
-
-/* The end of a context, or a refused call. */
-static void *want_release(void *ended)
-{
-	enter(&first);
-	while (!release_begins)
-		usleep(0);
-	other_thread = gettid();
-	if (!ended)
-		require(calls(0, 0) == 2);
-	else
-		keep_release_context(ended);
-	frees_seen = gpu.frees;
-	other_returned = true;
-	return NULL;
-}
-
-/* _i: the end of another context does not wait. */
-LOOP_TEST(kept, ends_of_contexts_and_refused_calls_wait_for_releases_by_other_threads, 0, 3)
-{
-	CUcontext ends[] = { NULL, &first, &second };
-	pthread_t thread;
-
-	keep_one(0, 8 * MIB);
-	gpu.in_free = let_other_wait;
-	ck_assert(!pthread_create(&thread, NULL, want_release, ends[_i]));
-	ck_assert(keep_release(KEEP_DEVICES));
-	pthread_join(thread, NULL);
-	ck_assert_uint_eq(frees_seen, _i < 2);
-	ck_assert_uint_eq(gpu.frees, 1);
-}
-
-/* ---- a free begins to release while a refused call counts what could come back ---- */
-
-static _Atomic bool free_goes_on;
-
-static void wait_in_free(uint64_t address)
-{
-	(void)address;
-	release_begins = true;
-	while (!free_goes_on)
-		usleep(0);
-}
-
-static void *free_beside(void *unused)
-{
-	enter(&first);
-	gpu.in_free = wait_in_free;
-	require(!keeps(at(2)));
-	return unused;
-}
-
-static pthread_t freeing_thread;
-
-/* All that is kept is neither free nor kept from now on. */
-static CUresult count_beside(size_t *unused, size_t *total)
-{
-	if (!release_begins)
-		require(!pthread_create(&freeing_thread, NULL, free_beside, NULL));
-	while (!release_begins)
-		usleep(0);
-	*unused = 0;
-	*total = gpu.total;
-	return CUDA_SUCCESS;
-}
-
-static void *let_free_go_on(void *waiting)
-{
-	while (!sleeps(*(int *)waiting))
-		usleep(0);
-	free_goes_on = true;
-	return waiting;
-}
-
-TEST(kept, a_refused_call_waits_for_a_release_that_begins_while_it_counts)
-{
-	struct keep_refusal refusal = { 0 };
-	pthread_t other;
-	int self = gettid();
-
-	keep_one(0, 4 * MIB);
-	allocate(at(2), 4096);
-	standin_driver.cuMemGetInfo_v2 = count_beside;
-	ck_assert(!pthread_create(&other, NULL, let_free_go_on, &self));
-	ck_assert(keep_retry(&refusal, 0, 4 * MIB));
-	free_goes_on = true;
-	ck_assert(!pthread_join(freeing_thread, NULL) && !pthread_join(other, NULL));
-	ck_assert_uint_eq(gpu.frees, 1);
 }
 
 /* ---- ranks of a job ---- */

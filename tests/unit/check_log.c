@@ -178,13 +178,11 @@ TEST(log, the_first_line_tells_what_differs_from_the_defaults)
 	process_activate();
 	process_activate();
 	ck_assert_uint_eq(lines_with(output, "peerpin: <info>"), 1);
-	ck_assert_uint_eq(
-		lines_with(
-			output,
-			"settings other than the defaults: PEERPIN_PREREGISTER=eager "
-			"PEERPIN_KEEP_HOST=2097152 "
-			"PEERPIN_LOG_LEVEL=info PEERPIN_STATS_FILE=/x\n"),
-		1);
+	ck_assert_uint_eq(lines_with(output,
+				     "settings other than the defaults: PEERPIN_PREREGISTER=eager "
+				     "PEERPIN_KEEP_HOST=2097152 "
+				     "PEERPIN_LOG_LEVEL=info PEERPIN_STATS_FILE=/x\n"),
+			  1);
 }
 
 TEST(log, who_asks_for_everything_gets_everything)
@@ -726,25 +724,14 @@ TEST(log, without_a_private_folder_there_is_none)
 	ck_assert_int_ne(access("relative", F_OK), 0);
 }
 
-/* ---- the job's file ---- */
+/* ---- the job's file, in rows ----
+ *
+ * EVENT:NUMBER=RESULT, of this process; start:RANK=EVENT,NUMBER: in another rank, until end:RANK;
+ * child( ... ): in a process of its own. "job": a launcher names it. */
 
 static void claim(uint64_t hash)
 {
 	require(job_file_claim(hash));
-}
-
-TEST(log, of_the_ranks_of_a_job_one_claims_a_message)
-{
-	pid_t rank;
-
-	be_rank_of("f1");
-	rank = start_rank(claim, 5);
-	ck_assert(!job_file_claim(5));
-	ck_assert(job_file_claim(6));
-	ck_assert(!job_file_claim(6));
-	/* Also of one that has ended. */
-	end_rank(rank);
-	ck_assert(!job_file_claim(5));
 }
 
 static void want(uint64_t gpu)
@@ -752,138 +739,181 @@ static void want(uint64_t gpu)
 	require(job_file_want(gpu));
 }
 
-static int claim_five(void)
-{
-	return !job_file_claim(5);
-}
-
-TEST(log, what_a_former_job_of_that_name_said_is_forgotten)
-{
-	pid_t rank, other;
-
-	be_rank_of("f1");
-	rank = start_rank(claim, 5);
-	other = start_rank(want, 7);
-	end_rank(rank);
-	ck_assert_int_ne(in_a_process(claim_five), 0);
-	end_rank(other);
-	ck_assert_int_eq(in_a_process(claim_five), 0);
-	ck_assert(job_file_claim(5));
-	ck_assert_uint_eq(job_file_wanted(7), 0);
-}
-
-static void use(uint64_t gpu)
+static void share(uint64_t gpu)
 {
 	job_file_share(gpu);
-}
-
-TEST(log, live_ranks_of_a_gpu_are_counted)
-{
-	pid_t ranks[3];
-
-	be_rank_of("f1");
-	for (int i = 0; i < 3; i++)
-		ranks[i] = start_rank(use, i < 2 ? 7 : 8);
-	ck_assert_uint_eq(job_file_ranks(), 4);
-	ck_assert_uint_eq(job_file_share(7), 3);
-	ck_assert_uint_eq(job_file_share(8), 2);
-	ck_assert_uint_eq(job_file_share(9), 1);
-	end_rank(ranks[0]);
-	ck_assert_uint_eq(job_file_share(7), 2);
-	ck_assert_uint_eq(job_file_ranks(), 3);
-}
-
-TEST(log, a_rank_that_wants_memory_raises_the_number_of_its_gpu)
-{
-	uint64_t before;
-
-	be_rank_of("f1");
-	ck_assert_uint_eq(job_file_wanted(7), 0);
-	start_rank(want, 7);
-	before = job_file_wanted(7);
-	ck_assert_uint_gt(before, 0);
-	ck_assert_uint_eq(job_file_wanted(8), 0);
-	ck_assert_uint_eq(job_file_want(7), before + 1);
-	ck_assert_uint_eq(job_file_wanted(7), before + 1);
-}
-
-TEST(log, without_a_job_each_process_is_alone)
-{
-	start_rank(use, 7);
-	ck_assert_uint_eq(job_file_share(7), 1);
-	ck_assert_uint_eq(job_file_want(7), 0);
-	ck_assert_uint_eq(job_file_wanted(7), 0);
-	ck_assert(!exists(in_folder("peerpin")));
-}
-
-/* The kernel finds the lock of the process that locked first, not of the first byte. */
-TEST(log, locks_are_found_in_any_order)
-{
-	pid_t ranks[RANKS];
-
-	be_rank_of("f1");
-	for (int i = RANKS; i--;)
-		ranks[i] = start_rank(use, 7);
-	ck_assert_uint_eq(job_file_share(7), RANKS + 1);
-	end_rank(ranks[1]);
-	ck_assert_uint_eq(job_file_share(7), RANKS);
 }
 
 static void clean(void)
 {
 	int runtime = runtime_folder(NULL);
 
-	ck_assert_int_ge(runtime, 0);
+	require(runtime >= 0);
 	runtime_clean(runtime);
 	close(runtime);
+}
+
+/* Of the same folder: no file of a former job is removed that is none, or new. */
+static void make_others(void)
+{
+	close(open(in_folder("peerpin/job.other"), O_WRONLY | O_CREAT, 0600));
+	close(open(lock_file("f2"), O_WRONLY | O_CREAT, 0600));
 }
 
 static void make_old(void)
 {
 	const struct timespec long_ago[2] = { { .tv_sec = 1000 }, { .tv_sec = 1000 } };
 
-	ck_assert_int_eq(utimensat(AT_FDCWD, lock_file("f1"), long_ago, 0), 0);
-}
-
-TEST(log, files_of_former_jobs_are_removed)
-{
-	pid_t rank;
-
-	be_rank_of("f1");
-	rank = start_rank(claim, 5);
-	close(open(in_folder("peerpin/job.other"), O_WRONLY | O_CREAT, 0600));
-	close(open(lock_file("f2"), O_WRONLY | O_CREAT, 0600));
-	/* Not while a rank of the job is live. */
-	make_old();
-	clean();
-	ck_assert(exists(lock_file("f1")));
-	end_rank(rank);
-	clean();
-	ck_assert(!exists(lock_file("f1")));
-	ck_assert(exists(lock_file("f2")));
-	ck_assert(exists(in_folder("peerpin/job.other")));
-}
-
-static int find_no_lock(void)
-{
-	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
-
-	return fcntl(open(lock_file("f1"), O_RDWR), F_GETLK, &lock) || lock.l_type == F_UNLCK;
+	require(!utimensat(AT_FDCWD, lock_file("f1"), long_ago, 0));
 }
 
 /* Each close of the file would drop all locks of the process. */
-TEST(log, a_rank_that_cleans_keeps_its_locks)
+static bool finds_lock(void)
 {
-	pid_t rank;
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
 
-	be_rank_of("f1");
-	rank = start_rank(claim, 6);
-	make_old();
-	ck_assert_uint_eq(job_file_share(7), 1); /* opens it, and writes nothing */
-	end_rank(rank);
-	clean();
-	ck_assert(exists(lock_file("f1")));
-	ck_assert_int_eq(in_a_process(find_no_lock), 0);
+	return !fcntl(open(lock_file("f1"), O_RDWR), F_GETLK, &lock) && lock.l_type != F_UNLCK;
+}
+
+static int own_file;
+
+/* The program closes all, and opens files of its own. */
+static void reuse_descriptors(void)
+{
+	for (int fd = 3; fd < 64; fd++)
+		close(fd);
+	for (int fd = 3; fd < 64; fd++) {
+		own_file = open(in_folder("own"), O_RDWR | O_CREAT, 0600);
+		require(own_file == fd && pwrite(own_file, "x", 1, 0) == 1);
+	}
+}
+
+static bool is_own_file_whole(void)
+{
+	char byte = 0;
+
+	return lseek(own_file, 0, SEEK_END) == 1 && pread(own_file, &byte, 1, 0) == 1 &&
+	       byte == 'x';
+}
+
+static pid_t ranks_of_row[4];
+
+static void start_other(char name, const char *act)
+{
+	static void (*const acts[])(uint64_t) = { ['c'] = claim, ['w'] = want, ['s'] = share };
+
+	ranks_of_row[name - 'A'] =
+		start_rank(acts[(int)*act], strtoul(strchr(act, ',') + 1, NULL, 10));
+}
+
+/* The event's result; -1: it has none. */
+static int64_t run_event(const char *event, uint64_t number, const char *argument)
+{
+	struct rlimit limit = { number, number };
+
+	if (!strcmp(event, "job"))
+		be_rank_of("f1");
+	else if (!strcmp(event, "clean"))
+		clean();
+	else if (!strcmp(event, "others"))
+		make_others();
+	else if (!strcmp(event, "old"))
+		make_old();
+	else if (!strcmp(event, "leave"))
+		job_file_leave();
+	else if (!strcmp(event, "truncate"))
+		require(!truncate(lock_file("f1"), 0));
+	else if (!strcmp(event, "reuse"))
+		reuse_descriptors();
+	else if (!strcmp(event, "limit"))
+		require(!setrlimit(RLIMIT_FSIZE, &limit));
+	else if (!strcmp(event, "end"))
+		end_rank(ranks_of_row[*argument - 'A']);
+	else
+		return !strcmp(event, "claim")	  ? job_file_claim(number)
+		       : !strcmp(event, "want")	  ? (int64_t)job_file_want(number)
+		       : !strcmp(event, "wanted") ? (int64_t)job_file_wanted(number)
+		       : !strcmp(event, "share")  ? (int64_t)job_file_share(number)
+		       : !strcmp(event, "ranks")  ? (int64_t)job_file_ranks()
+		       : !strcmp(event, "folder") ? exists(in_folder("peerpin"))
+		       : !strcmp(event, "file")	  ? exists(lock_file("f1"))
+		       : !strcmp(event, "other")
+			       ? exists(lock_file("f2")) && exists(in_folder("peerpin/job.other"))
+		       : !strcmp(event, "locked") ? finds_lock()
+		       : !strcmp(event, "own")	  ? is_own_file_whole()
+						  : -2;
+	return -1;
+}
+
+/* Returns what is behind the text, or behind its ")". */
+static const char *run_job_row(const char *promise, const char *text)
+{
+	char word[64], *argument, *result;
+	int length, status;
+
+	while (sscanf(text, "%63s%n", word, &length) == 1) {
+		text += length;
+		if (!strcmp(word, ")"))
+			return text;
+		if (!strcmp(word, "child(")) {
+			if (!fork()) {
+				run_job_row(promise, text);
+				_exit(0);
+			}
+			wait(&status);
+			ck_assert_int_eq(status, 0);
+			text = strchr(text, ')') + 1;
+			continue;
+		}
+		if ((result = strchr(word, '=')))
+			*result++ = '\0';
+		if ((argument = strchr(word, ':')))
+			*argument++ = '\0';
+		if (!strcmp(word, "start"))
+			start_other(*argument, result);
+		else if (run_event(word, argument ? strtoul(argument, NULL, 10) : 0, argument) !=
+			 (result ? strtol(result, NULL, 10) : -1))
+			ck_abort_msg("%s: not so: %s, before \"%s\"", promise, word, text);
+	}
+	return text;
+}
+
+static const char *const job_rows[][2] = {
+	{ "of the ranks of a job one claims a message, also of one that has ended",
+	  "job start:A=claim,5 claim:5=0 claim:6=1 claim:6=0 end:A claim:5=0" },
+	{ "what a former job of that name said is forgotten",
+	  "job start:A=claim,5 start:B=want,7 end:A child( claim:5=0 ) end:B child( claim:5=1 ) "
+	  "claim:5=1 wanted:7=0" },
+	{ "live ranks of a GPU are counted",
+	  "job start:A=share,7 start:B=share,7 start:C=share,8 ranks=4 share:7=3 share:8=2 "
+	  "share:9=1 end:A share:7=2 ranks=3" },
+	{ "a rank that wants memory raises the number of its GPU",
+	  "job wanted:7=0 start:A=want,7 wanted:7=1 wanted:8=0 want:7=2 wanted:7=2" },
+	{ "without a job each process is alone",
+	  "start:A=share,7 share:7=1 want:7=0 wanted:7=0 folder=0" },
+	/* The kernel finds the lock of the process that locked first, not of the first byte. */
+	{ "locks are found in any order",
+	  "job start:D=share,7 start:C=share,7 start:B=share,7 start:A=share,7 share:7=5 end:B "
+	  "share:7=4" },
+	{ "files of former jobs are removed, and not while a rank of the job is live",
+	  "job start:A=claim,5 others old clean file=1 end:A clean file=0 other=1" },
+	{ "a rank that cleans keeps its locks",
+	  "job start:A=claim,6 old share:7=1 end:A clean file=1 child( locked=1 )" },
+	{ "the last rank removes the file",
+	  "job start:A=claim,6 child( claim:5=1 leave ) file=1 end:A child( claim:5=1 leave ) "
+	  "file=0" },
+	/* SIGXFSZ would end the program. */
+	{ "without room no number is raised", "job child( limit:4 claim:5=1 want:5=0 ) file=1" },
+	/* Any process of the user can truncate the file. */
+	{ "a truncated job file works on",
+	  "job claim:5=1 want:7=1 truncate claim:5=1 claim:5=0 wanted:7=0 want:7=1" },
+	{ "a number is not written to a file of the program",
+	  "job child( want:5=1 reuse want:6=0 claim:6=1 own=1 )" },
+};
+
+LOOP_TEST(log, run_job_rows, 0, sizeof(job_rows) / sizeof(*job_rows))
+{
+	run_job_row(job_rows[_i][0], job_rows[_i][1]);
 }
 
 /* A rank opens the file while another process holds the lock of it all and removes it. */
@@ -907,80 +937,6 @@ TEST(log, a_rank_does_not_join_by_a_removed_file)
 	ck_assert(job_file_claim(5));
 	wait(NULL);
 	ck_assert(exists(lock_file("f1")) || job_file_want(5) == 0);
-}
-
-static int claim_and_leave(void)
-{
-	if (!job_file_claim(5))
-		return 1;
-	job_file_leave();
-	return 0;
-}
-
-TEST(log, the_last_rank_removes_the_file)
-{
-	pid_t rank;
-
-	be_rank_of("f1");
-	rank = start_rank(claim, 6);
-	ck_assert_int_eq(in_a_process(claim_and_leave), 0);
-	ck_assert(exists(lock_file("f1")));
-	end_rank(rank);
-	ck_assert_int_eq(in_a_process(claim_and_leave), 0);
-	ck_assert(!exists(lock_file("f1")));
-}
-
-static int want_without_room(void)
-{
-	struct rlimit limit = { 4, 4 };
-
-	return setrlimit(RLIMIT_FSIZE, &limit) || !job_file_claim(5) || job_file_want(5);
-}
-
-/* SIGXFSZ would end the program. */
-TEST(log, without_room_no_number_is_raised)
-{
-	be_rank_of("f1");
-	ck_assert_int_eq(in_a_process(want_without_room), 0);
-	ck_assert(exists(lock_file("f1")));
-}
-
-/* Any process of the user can truncate the file. */
-TEST(log, a_truncated_job_file_works_on)
-{
-	be_rank_of("f1");
-	ck_assert(job_file_claim(5));
-	ck_assert_uint_eq(job_file_want(7), 1);
-	ck_assert_int_eq(truncate(lock_file("f1"), 0), 0);
-	ck_assert(job_file_claim(5));
-	ck_assert(!job_file_claim(5));
-	ck_assert_uint_eq(job_file_wanted(7), 0);
-	ck_assert_uint_eq(job_file_want(7), 1);
-}
-
-static int close_all_and_want(void)
-{
-	char byte = 0;
-	int own;
-
-	if (!job_file_want(5))
-		return 1;
-	for (int fd = 3; fd < 64; fd++)
-		close(fd);
-	for (int fd = 3; fd < 64; fd++) {
-		own = open(in_folder("own"), O_RDWR | O_CREAT, 0600);
-		if (own != fd || pwrite(own, "x", 1, 0) != 1)
-			return 2;
-	}
-	if (job_file_want(6) || !job_file_claim(6) || lseek(own, 0, SEEK_END) != 1)
-		return 3;
-	return pread(own, &byte, 1, 0) == 1 && byte == 'x' ? 0 : 4;
-}
-
-TEST(log, a_number_is_not_written_to_a_file_of_the_program)
-{
-	be_rank_of("f1");
-	ck_assert_int_eq(in_a_process(close_all_and_want), 0);
 }
 
 SUITE("log")

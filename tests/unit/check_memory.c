@@ -32,47 +32,6 @@ static bool is_tracked(uint64_t base)
 
 CASE(memory, .set_up = standin_reset);
 
-TEST(memory, an_allocation_is_recorded_with_what_the_driver_says)
-{
-	uint64_t id = standin_allocate(HOME, 5000, FIRST, true);
-	struct allocation found;
-
-	memory_allocated(ALLOCATION_DEVICE, HOME, 5000);
-	ck_assert(memory_find(HOME + 4999, &found));
-	ck_assert_uint_eq(found.buffer_id, id);
-	ck_assert_ptr_eq(found.context, FIRST);
-	ck_assert_int_eq(found.device, 0);
-	ck_assert(found.rdma_capable);
-	ck_assert_uint_eq(standin_events.allocated, 1);
-	ck_assert_uint_eq(standin_events.last_allocated.base, HOME);
-}
-
-TEST(memory, what_no_adapter_may_have_is_recorded_and_told_to_nobody)
-{
-	struct allocation found;
-
-	standin_allocate(HOME, 5000, FIRST, false);
-	memory_allocated(ALLOCATION_MANAGED, HOME, 5000);
-	ck_assert(memory_find(HOME + 4999, &found));
-	ck_assert(!found.rdma_capable);
-	ck_assert_uint_eq(standin_events.allocated, 0);
-	ck_assert(memory_freeing(FREE_DEVICE, HOME, &found));
-	ck_assert_uint_eq(standin_events.freeing, 0);
-}
-
-TEST(memory, what_only_a_dma_buf_reaches_is_told)
-{
-	struct allocation found;
-
-	standin_allocate(HOME, 5000, NULL, false);
-	memory_allocated(ALLOCATION_POOL, HOME, 5000);
-	ck_assert_uint_eq(standin_events.allocated, 1);
-	ck_assert(!memory_is_registrable(&standin_events.last_allocated));
-	ck_assert(memory_is_exportable(&standin_events.last_allocated));
-	ck_assert(memory_freeing(FREE_DEVICE, HOME, &found));
-	ck_assert_uint_eq(standin_events.freeing, 1);
-}
-
 static int integrated;
 static unsigned int questions;
 
@@ -122,109 +81,6 @@ TEST(memory, where_the_driver_does_not_say_the_host_s_memory_is_not_for_adapters
 {
 	ck_assert(!host_memory(HOME).integrated);
 	ck_assert_uint_eq(standin_events.allocated, 0);
-}
-
-TEST(memory, what_the_driver_does_not_know_is_not_tracked)
-{
-	memory_allocated(ALLOCATION_DEVICE, HOME, 5000);
-	ck_assert(!is_tracked(HOME));
-	ck_assert_uint_eq(standin_events.allocated, 0);
-	ck_assert_uint_eq(statistics_get(untracked), 1);
-}
-
-TEST(memory, an_allocation_told_twice_counts_once)
-{
-	begin(HOME, 5000, FIRST);
-	memory_allocated(ALLOCATION_DEVICE, HOME, 5000);
-	ck_assert_uint_eq(standin_events.allocated, 1);
-	ck_assert_uint_eq(statistics_get(missed_frees), 0);
-}
-
-TEST(memory, an_allocation_over_living_records_ends_them_as_missed_frees)
-{
-	begin(HOME, 5000, FIRST);
-	begin(HOME + 8192, 5000, FIRST);
-	standin_free(HOME);
-	standin_free(HOME + 8192);
-	begin(HOME + 512, 20000, FIRST);
-	ck_assert_uint_eq(statistics_get(missed_frees), 2);
-	ck_assert_uint_eq(standin_events.freeing, 2);
-	ck_assert(!is_tracked(HOME));
-	ck_assert(is_tracked(HOME + 512));
-}
-
-TEST(memory, the_same_address_with_another_buffer_id_is_another_allocation)
-{
-	begin(HOME, 5000, FIRST);
-	standin_free(HOME);
-	begin(HOME, 5000, FIRST);
-	ck_assert_uint_eq(statistics_get(missed_frees), 1);
-	ck_assert_uint_eq(standin_events.allocated, 2);
-}
-
-TEST(memory, a_free_is_told_before_the_driver_frees)
-{
-	struct allocation ended;
-
-	begin(HOME, 5000, FIRST);
-	ck_assert(!memory_freeing(FREE_DEVICE, HOME + 512, &ended));
-	ck_assert(!memory_freeing(FREE_DEVICE, HOME + 8192, &ended));
-	ck_assert(memory_freeing(FREE_DEVICE, HOME, &ended));
-	ck_assert_uint_eq(standin_events.freeing, 1);
-	ck_assert_uint_eq(ended.size, 5000);
-	ck_assert(!is_tracked(HOME));
-	ck_assert(!memory_freeing(FREE_DEVICE, HOME, &ended));
-}
-
-TEST(memory, a_refused_free_brings_the_allocation_back_if_the_driver_still_knows_it)
-{
-	struct allocation ended;
-
-	begin(HOME, 5000, FIRST);
-	ck_assert(memory_freeing(FREE_DEVICE, HOME, &ended));
-	memory_free_refused(&ended);
-	ck_assert(is_tracked(HOME));
-	ck_assert(memory_freeing(FREE_DEVICE, HOME, &ended));
-	standin_free(HOME);
-	memory_free_refused(&ended);
-	ck_assert(!is_tracked(HOME));
-}
-
-static unsigned int opens_at; /* queries until the concurrent open; 0: none */
-
-/* During the query, another thread opens the same memory and records the allocation. */
-static CUresult answer_while_it_is_opened(unsigned int count, CUpointer_attribute *attributes,
-					  void **data, CUdeviceptr address)
-{
-	(void)address;
-	for (unsigned int i = 0; i < count; i++) {
-		if (attributes[i] == CU_POINTER_ATTRIBUTE_BUFFER_ID)
-			*(uint64_t *)data[i] = 7;
-		else if (attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
-			*(int *)data[i] = 0;
-	}
-	if (opens_at && !--opens_at)
-		memory_allocated(ALLOCATION_SHARED, HOME, 5000);
-	return CUDA_SUCCESS;
-}
-
-/* Shared memory that is opened twice has one address, one BUFFER_ID and one record. */
-TEST(memory, what_two_threads_open_or_close_at_once_is_no_missed_free)
-{
-	struct allocation ended;
-
-	standin_attributes = answer_while_it_is_opened;
-	opens_at = 1;
-	memory_allocated(ALLOCATION_SHARED, HOME, 5000);
-	ck_assert_uint_eq(statistics_get(allocations), 1);
-	ck_assert(memory_freeing(FREE_SHARED, HOME, &ended));
-	opens_at = 1;
-	memory_free_refused(&ended);
-	ck_assert_uint_eq(statistics_get(missed_frees), 0);
-	ck_assert_uint_eq(statistics_get(allocations), 2);
-	ck_assert_uint_eq(statistics_get(frees), 1);
-	ck_assert(memory_freeing(FREE_SHARED, HOME, &ended));
-	ck_assert(!is_tracked(HOME));
 }
 
 /* The driver reports the larger range, as for memory suballocated from the middle of a block. */
@@ -280,50 +136,6 @@ TEST(memory, only_a_device_s_pools_and_mappings_are_described)
 	}
 }
 
-TEST(memory, a_context_takes_its_own_memory_and_no_more)
-{
-	begin(HOME, 5000, FIRST);
-	begin(HOME + 8192, 5000, OTHER);
-	begin(HOME + 16384, 5000, FIRST);
-	memory_context_freeing(FIRST);
-	ck_assert(!is_tracked(HOME));
-	ck_assert(is_tracked(HOME + 8192));
-	ck_assert(!is_tracked(HOME + 16384));
-	ck_assert_uint_eq(statistics_get(frees), 2);
-}
-
-/* Addresses may belong to another thread's allocation as soon as the driver has freed them. */
-TEST(memory, of_addresses_that_were_given_back_only_what_the_driver_has_forgotten_ends)
-{
-	begin(HOME, 5000, FIRST);
-	begin(HOME + 8192, 5000, FIRST);
-	begin(HOME + 16384, 5000, FIRST);
-	standin_free(HOME);
-	standin_free(HOME + 16384);
-	memory_range_gone(HOME, 16384);
-	ck_assert(!is_tracked(HOME));
-	ck_assert(is_tracked(HOME + 8192));
-	ck_assert(is_tracked(HOME + 16384));
-	ck_assert_uint_eq(standin_events.freeing, 1);
-	ck_assert_uint_eq(statistics_get(frees), 1);
-}
-
-TEST(memory, the_driver_has_the_last_word_on_what_ended)
-{
-	enum { COUNT = 300 }; /* more than one batch */
-
-	for (uint64_t i = 0; i < COUNT; i++)
-		begin(HOME + i * 8192, 5000, FIRST);
-	for (uint64_t i = 0; i < COUNT; i += 3)
-		standin_free(HOME + i * 8192);
-	/* Freed and reused: the address is valid, the record is stale. */
-	standin_free(HOME + 8192);
-	standin_allocate(HOME + 8192, 5000, FIRST, true);
-	memory_end_unreported();
-	for (uint64_t i = 0; i < COUNT; i++)
-		ck_assert_int_eq(is_tracked(HOME + i * 8192), i % 3 != 0 && i != 1);
-}
-
 #ifndef __SANITIZE_THREAD__ /* ThreadSanitizer needs memory of its own. */
 static CUresult tell_access(unsigned long long *flags, const CUmemLocation *location,
 			    CUdeviceptr address)
@@ -369,32 +181,6 @@ TEST(memory, what_cannot_be_recorded_again_when_its_access_ends_is_told_as_freei
 	ck_assert_uint_eq(statistics_get(untracked), 2);
 }
 #endif
-
-TEST(memory, sync_memops_is_set_once_and_not_at_allocation)
-{
-	struct allocation found;
-
-	begin(HOME, 5000, FIRST);
-	ck_assert_uint_eq(standin_sync_memops(), 0);
-	ck_assert(memory_find(HOME, &found));
-	memory_used_by_adapter(&found);
-	memory_used_by_adapter(&found);
-	ck_assert_uint_eq(standin_sync_memops(), 1);
-	ck_assert_uint_eq(statistics_get(sync_missing), 0);
-}
-
-TEST(memory, an_allocation_in_use_without_sync_memops_counts_once)
-{
-	struct allocation found;
-
-	standin_allocate(HOME, 2 << 20, FIRST, true);
-	memory_allocated(ALLOCATION_MAPPED, HOME, 2 << 20);
-	ck_assert(memory_find(HOME, &found));
-	memory_used_by_adapter(&found);
-	memory_used_by_adapter(&found);
-	ck_assert_uint_eq(standin_sync_memops(), 0);
-	ck_assert_uint_eq(statistics_get(sync_missing), 1);
-}
 
 #define DRIVERS_ID 77
 

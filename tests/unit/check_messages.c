@@ -3,7 +3,9 @@
  * operations at the info, debug and trace levels */
 #include "suite.h"
 
+#include <dlfcn.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -37,6 +39,11 @@ static void set_up_warn(void)
 static void set_up_background(void)
 {
 	listen_at("warn", "eager");
+}
+
+static void set_up_worker(void)
+{
+	listen_at("warn", "auto");
 }
 
 static void set_up_info(void)
@@ -211,6 +218,43 @@ LOOP_TEST(background, a_failure_is_logged_when_a_client_notices_it, 0, 2)
 	ck_assert_uint_eq(logged("peerpin: ", ""), 0);
 	ck_assert_uint_eq(ask(0, buffer(0), BLOCK), 0);
 	ck_assert_uint_eq(logged("<warn>", "forwarded. "), 1);
+}
+
+/* Overrides libc's: peerpin starts the worker through dlsym. */
+static _Atomic bool refusing;
+static _Atomic unsigned int refused;
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+		   void *argument)
+{
+	__typeof__(pthread_create) *next = (__typeof__(next))dlsym(RTLD_NEXT, "pthread_create");
+
+	if (!refusing)
+		return next(thread, attributes, run, argument);
+	refused++;
+	return EAGAIN;
+}
+
+CASE(worker, .set_up = set_up_worker, .tear_down = tear_down, .timeout = 300);
+
+TEST(worker, a_thread_that_cannot_be_started_is_tried_again)
+{
+	unsigned int allocations = 0;
+
+	refusing = true;
+	enable_domain();
+	ck_assert_uint_eq(logged("<warn>", "pthread_create: EAGAIN (11)"), 1);
+	ck_assert_uint_eq(refused, 1);
+	while (allocations < 1000)
+		begin(buffer(1000 + allocations++), BLOCK);
+	/* Retries with increasing intervals. */
+	ck_assert_uint_ge(refused, 5);
+	ck_assert_uint_le(refused, 12);
+	ck_assert_uint_eq(statistics_get(registrations_background), 0);
+	refusing = false;
+	while (allocations < 3000)
+		begin(buffer(1000 + allocations++), BLOCK);
+	await("registrations_background", 3000);
 }
 
 static int pin_by_stand_in(const struct pin_request *request, struct pin_result *result)

@@ -69,176 +69,146 @@ static void set_up(void)
 
 CASE(observe, .set_up = set_up);
 
-TEST(observe, a_registration_counts_until_its_end)
+/* ---- rows: calls of a program, and what they add up to ----
+ *
+ * Places and lengths are in KiB. begin:PLACE,LENGTH and end:PLACE of memory (map: VMM memory);
+ * freeing:PLACE, then freed or refused; use:MR,PLACE,LENGTH; drop:MR; close: the device.
+ * NUMBER=VALUE: a finding's count, or a sum; reused=SIZE,VALUE: allocations that kept memory would
+ * have served. "N*" repeats. */
+
+static const struct {
+	const char *name;
+	enum finding finding;
+} findings[] = { { "repeated", FINDING_repeated },
+		 { "outlived", FINDING_outlived },
+		 { "leaked", FINDING_leaked },
+		 { "oversized", FINDING_oversized },
+		 { "sync-missing", FINDING_sync_missing } };
+
+static uint64_t reused(uint64_t size)
 {
-	int mr[3];
+	uint64_t sum = 0;
 
-	begin(HOME, 4 * MIB);
-	use(&mr[0], HOME, MIB);
-	observe_deregistered(&mr[0], 50);
-	use(&mr[1], HOME + MIB, MIB);
-	observe_deregistered(&mr[1], 50);
-	use(&mr[0], HOME, MIB);
-	observe_deregistered(&mr[0], 50);
-	ck_assert(end(HOME));
-	ck_assert_uint_eq(found(FINDING_repeated).count, 1);
-	ck_assert_uint_eq(found(FINDING_repeated).ns, 150);
-	ck_assert_uint_eq(found(FINDING_outlived).count, 0);
-	ck_assert_uint_eq(found(FINDING_leaked).count, 0);
-	ck_assert_uint_eq(observe_conclude()->kinds[0].made.count, 3);
-	ck_assert_uint_eq(observe_conclude()->kinds[0].ended.count, 3);
-	ck_assert_uint_eq(observe_conclude()->pinned, 0);
-	ck_assert_uint_eq(observe_conclude()->pinned_peak, MIB);
-	ck_assert_uint_eq(observe_conclude()->memory, 0);
-}
-
-/* As UCX does in its hook of the free. */
-TEST(observe, a_deregistration_inside_the_free_is_in_time)
-{
-	struct observed_free pending;
-	int mr;
-
-	begin(HOME, MIB);
-	use(&mr, HOME, MIB);
-	observe_freeing(HOME, &pending);
-	observe_deregistered(&mr, 50);
-	observe_freed(&pending, true, 10, false, 0);
-	ck_assert_uint_eq(found(FINDING_outlived).count, 0);
-}
-
-TEST(observe, a_refused_free_changes_nothing)
-{
-	struct observed_free pending;
-	int mr;
-
-	begin(HOME, MIB);
-	observe_freeing(HOME, &pending);
-	observe_freed(&pending, false, 10, false, 0);
-	use(&mr, HOME, MIB);
-	ck_assert(end(HOME));
-	ck_assert_uint_eq(found(FINDING_outlived).count, 1);
-	ck_assert_uint_eq(observe_conclude()->freed[ALLOCATION_DEVICE].count, 1);
-}
-
-TEST(observe, memory_at_an_address_of_other_memory_ends_it)
-{
-	int mr[2];
-
-	begin(HOME, 2 * MIB);
-	use(&mr[0], HOME, MIB);
-	begin(HOME + MIB, 2 * MIB);
-	use(&mr[1], HOME + MIB, MIB);
-	ck_assert(!end(HOME));
-	ck_assert(end(HOME + MIB));
-	/* Of the first memory no free was seen. */
-	ck_assert_uint_eq(found(FINDING_outlived).count, 1);
-	ck_assert_uint_eq(observe_conclude()->unknown_frees, 1);
-}
-
-TEST(observe, one_range_over_several_mappings_is_not_oversized)
-{
-	int mr[2];
-
-	observe_allocated(ALLOCATION_MAPPED, HOME, 2 * MIB, 10);
-	observe_allocated(ALLOCATION_MAPPED, HOME + 2 * MIB, 2 * MIB, 10);
-	use(&mr[0], HOME, 4 * MIB);
-	ck_assert_uint_eq(found(FINDING_oversized).count, 0);
-	use(&mr[1], HOME, 5 * MIB);
-	ck_assert_uint_eq(found(FINDING_oversized).count, 1);
-	ck_assert_uint_eq(found(FINDING_sync_missing).count, 0);
-}
-
-TEST(observe, a_closed_device_leaks_what_it_has)
-{
-	int mr[2];
-
-	begin(HOME, MIB);
-	use(&mr[0], HOME, MIB);
-	observe_device_closing(&device, 1);
-	ck_assert_uint_eq(found(FINDING_leaked).count, 1);
-	ck_assert_uint_eq(observe_conclude()->pinned, 0);
-}
-
-/* What peerpin would serve: parts of one allocation that a region covers. */
-TEST(observe, the_saving_follows_the_ranges_of_peerpin)
-{
-	const struct observed_saving *saving = &observe_conclude()->saving;
-	int mr[4];
-
-	begin(HOME, 64 * MIB);
-	for (int i = 0; i < 4; i++)
-		use(&mr[i], HOME + (uint64_t)i * 65536, 65536);
-	/* Small parts beside each other join. */
-	ck_assert_uint_eq(saving->first.count, 4);
-	use(&mr[0], HOME, 4 * 65536);
-	ck_assert_uint_eq(saving->served.count, 1);
-	/* A large part is the whole. */
-	use(&mr[1], HOME, 32 * MIB);
-	use(&mr[2], HOME + 63 * MIB, MIB);
-	ck_assert_uint_eq(saving->served.count, 2);
-}
-
-TEST(observe, kept_memory_serves_equal_sizes)
-{
-	const struct observed *observed;
-
-	for (int i = 0; i < 10; i++) {
-		begin(HOME, 3 * MIB);
-		ck_assert(end(HOME));
-	}
-	/* One of these finds kept memory. */
-	begin(HOME, 3 * MIB);
-	begin(HOME + 8 * MIB, 3 * MIB);
-	begin(HOME + 64 * MIB, 64 * MIB);
-	observed = observe_conclude();
 	for (uint32_t i = 0; i < SIZES; i++) {
-		if (observed->sizes[i].size == 4 * MIB)
-			ck_assert_uint_eq(observed->sizes[i].reused.count, 10);
-		else
-			ck_assert_uint_eq(observed->sizes[i].reused.count, 0);
+		if (!size || observe_conclude()->sizes[i].size == size)
+			sum += observe_conclude()->sizes[i].reused.count;
 	}
+	return sum;
 }
 
-/* Freed memory is kept, and no longer the program's. */
-TEST(observe, all_memory_of_a_program_that_frees_all_is_kept)
+static uint64_t number_of(const char *name)
 {
 	const struct observed *observed = observe_conclude();
-	uint64_t reused = 0;
+	const struct {
+		const char *name;
+		uint64_t value;
+	} numbers[] = { { "made", observed->kinds[0].made.count },
+			{ "ended", observed->kinds[0].ended.count },
+			{ "pinned", observed->pinned >> 10 },
+			{ "pinned-peak", observed->pinned_peak >> 10 },
+			{ "memory", observed->memory >> 10 },
+			{ "freed", observed->freed[ALLOCATION_DEVICE].count },
+			{ "unknown-frees", observed->unknown_frees },
+			{ "first", observed->saving.first.count },
+			{ "served", observed->saving.served.count },
+			{ "repeated-ns", found(FINDING_repeated).ns } };
 
-	begin(HOME, MIB);
-	ck_assert(end(HOME));
-	for (int round = 0; round < 3; round++) {
-		begin(HOME, 64 * MIB);
-		begin(HOME + 64 * MIB, 64 * MIB);
-		ck_assert(end(HOME) && end(HOME + 64 * MIB));
+	for (size_t i = 0; i < sizeof(findings) / sizeof(*findings); i++) {
+		if (!strcmp(findings[i].name, name))
+			return found(findings[i].finding).count;
 	}
-	for (uint32_t i = 0; i < SIZES; i++)
-		reused += observed->sizes[i].reused.count;
-	ck_assert_uint_eq(reused, 4);
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++) {
+		if (!strcmp(numbers[i].name, name))
+			return numbers[i].value;
+	}
+	ck_abort_msg("%s is no number", name);
+	return 0;
 }
 
-/* As kept memory does, sizes of a former phase give way. */
-TEST(observe, memory_that_was_freed_long_ago_is_no_longer_kept)
+/* False: not so. */
+static bool run_word(const char *word)
 {
-	const struct observed *observed = observe_conclude();
+	static struct observed_free pending;
+	static char mrs[8];
+	unsigned long a = 0, b = 0, c = 0;
+	char name[32] = "", sign = 0;
 
-	for (uint64_t i = 0; i < 4; i++)
-		begin(HOME + i * 64 * MIB, 64 * MIB);
-	for (uint64_t i = 0; i < 4; i++)
-		ck_assert(end(HOME + i * 64 * MIB));
-	for (int round = 0; round < 8; round++) {
-		begin(HOME, 200 * MIB);
-		ck_assert(end(HOME));
-	}
-	for (uint32_t i = 0; i < SIZES; i++) {
-		if (observed->sizes[i].size == 200 * MIB)
-			ck_assert_uint_eq(observed->sizes[i].reused.count, 7);
-	}
-	ck_assert_uint_le(observed->kept, 3 * 128 * MIB);
-	begin(HOME, 64 * MIB);
-	for (uint32_t i = 0; i < SIZES; i++) {
-		if (observed->sizes[i].size == 64 * MIB)
-			ck_assert_uint_eq(observed->sizes[i].reused.count, 1);
+	require(sscanf(word, "%31[a-z-]%c%lu,%lu,%lu", name, &sign, &a, &b, &c) >= 1);
+	if (sign == '=')
+		return !strcmp(name, "reused") ? reused(a << 10) == b
+		       : !strcmp(name, "kept-at-most")
+			       ? observe_conclude()->kept <= (uint64_t)a << 10
+			       : number_of(name) == a;
+	if (!strcmp(name, "begin") || !strcmp(name, "map"))
+		observe_allocated(*name == 'm' ? ALLOCATION_MAPPED : ALLOCATION_DEVICE,
+				  HOME + (a << 10), b << 10, 10);
+	else if (!strcmp(name, "end"))
+		end(HOME + (a << 10));
+	else if (!strcmp(name, "freeing"))
+		observe_freeing(HOME + (a << 10), &pending);
+	else if (!strcmp(name, "freed") || !strcmp(name, "refused"))
+		observe_freed(&pending, *name == 'f', 10, false, 0);
+	else if (!strcmp(name, "use"))
+		use(&mrs[a], HOME + (b << 10), c << 10);
+	else if (!strcmp(name, "drop"))
+		observe_deregistered(&mrs[a], 50);
+	else if (!strcmp(name, "close"))
+		observe_device_closing(&device, 1);
+	else
+		return false;
+	return true;
+}
+
+static const char *const rows[][2] = {
+	{ "a registration counts until its end",
+	  "begin:0,4096 use:0,0,1024 drop:0 use:1,1024,1024 drop:1 use:0,0,1024 drop:0 end:0 "
+	  "repeated=1 repeated-ns=150 outlived=0 leaked=0 made=3 ended=3 pinned=0 "
+	  "pinned-peak=1024 memory=0" },
+	/* As UCX does in its hook of the free. */
+	{ "a deregistration inside the free is in time",
+	  "begin:0,1024 use:0,0,1024 freeing:0 drop:0 freed outlived=0" },
+	{ "a refused free changes nothing",
+	  "begin:0,1024 freeing:0 refused use:0,0,1024 end:0 outlived=1 freed=1" },
+	{ "memory at an address of other memory ends it, without a free",
+	  "begin:0,2048 use:0,0,1024 begin:1024,2048 use:1,1024,1024 end:0 end:1024 "
+	  "freed=1 outlived=1 unknown-frees=1" },
+	{ "one range over several mappings is not oversized",
+	  "map:0,2048 map:2048,2048 use:0,0,4096 oversized=0 use:1,0,5120 oversized=1 "
+	  "sync-missing=0" },
+	{ "a closed device leaks what it has",
+	  "begin:0,1024 use:0,0,1024 close leaked=1 pinned=0" },
+	/* Small parts beside each other join; a large part is the whole. */
+	{ "the saving follows the ranges of peerpin",
+	  "begin:0,65536 use:0,0,64 use:1,64,64 use:2,128,64 use:3,192,64 first=4 use:0,0,256 "
+	  "served=1 use:1,0,32768 use:2,64512,1024 served=2" },
+	{ "kept memory serves equal sizes",
+	  "10*begin:0,3072+end:0 begin:0,3072 begin:8192,3072 begin:65536,65536 reused=4096,10 "
+	  "reused=0,10" },
+	{ "all memory of a program that frees all is kept",
+	  "begin:0,1024 end:0 3*begin:0,65536+begin:65536,65536+end:0+end:65536 reused=0,4" },
+	/* As kept memory does, sizes of a former phase give way. */
+	{ "memory that was freed long ago is no longer kept",
+	  "begin:0,65536 begin:65536,65536 begin:131072,65536 begin:196608,65536 end:0 end:65536 "
+	  "end:131072 end:196608 8*begin:0,204800+end:0 reused=204800,7 kept-at-most=393216 "
+	  "begin:0,65536 reused=65536,1" },
+};
+
+LOOP_TEST(observe, run_rows, 0, sizeof(rows) / sizeof(*rows))
+{
+	char word[128];
+	int length = 0;
+
+	for (const char *text = rows[_i][1]; sscanf(text, "%127s%n", word, &length) == 1;
+	     text += length) {
+		const char *repeated = strchr(word, '*') ? strchr(word, '*') + 1 : word;
+
+		for (int times = repeated == word ? 1 : atoi(word); times; times--) {
+			for (const char *at = repeated - 1; at; at = strchr(at + 1, '+')) {
+				if (!run_word(at + 1))
+					ck_abort_msg("%s: not so: %s, before \"%s\"", rows[_i][0],
+						     word, text + length);
+			}
+		}
 	}
 }
 

@@ -206,27 +206,6 @@ TEST(snapshot, a_folder_that_is_gone_is_not_made_again)
 	ck_assert_int_eq(mkdir(folder, 0700), 0);
 }
 
-/* A process begins and ends; errno: 10, its last snapshot is there; 11: its file is gone. */
-static void end_in_child(void (*before)(void))
-{
-	int status;
-	pid_t child = fork();
-
-	ck_assert_int_ge(child, 0);
-	if (!child) {
-		statistics_begin();
-		before();
-		if (!is_whole(read_file()))
-			_exit(1);
-		statistics_finish();
-		_exit(strlen(read_file()) ? file_says("\"ended\": \"exit\"") ? 10 : 2 : 11);
-	}
-	ck_assert_int_eq(waitpid(child, &status, 0), child);
-	ck_assert(WIFEXITED(status));
-	ck_assert_int_ge(WEXITSTATUS(status), 10);
-	errno = WEXITSTATUS(status);
-}
-
 static void use_an_adapter(void)
 {
 	statistics_count(protection_domains);
@@ -236,75 +215,59 @@ static void use_none(void)
 {
 }
 
-TEST(snapshot, the_last_one_stays_for_a_report)
-{
-	end_in_child(use_an_adapter);
-	ck_assert_int_eq(errno, 10);
-}
-
-TEST(snapshot, a_program_without_an_adapter_leaves_none)
-{
-	end_in_child(use_none);
-	ck_assert_int_eq(errno, 11);
-}
-
-TEST(snapshot, a_program_with_a_statistics_file_leaves_none)
-{
-	char name[64];
-
-	snprintf(name, sizeof(name), "%s/results.json", folder);
-	setenv("PEERPIN_STATS_FILE", name, 1);
-	end_in_child(use_an_adapter);
-	ck_assert_int_eq(errno, 11);
-}
-
-TEST(snapshot, it_stays_if_the_statistics_file_cannot_be_written)
-{
-	setenv("PEERPIN_STATS_FILE", "/nowhere/results.json", 1);
-	setenv("PEERPIN_LOG_LEVEL", "none", 1);
-	end_in_child(use_none);
-	ck_assert_int_eq(errno, 10);
-}
-
 static void fail_renames(void)
 {
 	use_an_adapter();
-	if (!forbid(SYS_renameat, EIO))
-		_exit(3);
-}
-
-TEST(snapshot, a_failed_write_leaves_the_last_one)
-{
-	int status;
-	pid_t child = fork();
-
-	if (!child) {
-		statistics_begin();
-		fail_renames();
-		statistics_finish();
-		_exit(file_says("\"ended\": \"running\"") && is_whole(read_file()) ? 10 : 4);
-	}
-	ck_assert_int_eq(waitpid(child, &status, 0), child);
-	ck_assert_int_eq(WEXITSTATUS(status), 10);
+	require(forbid(SYS_renameat, EIO));
 }
 
 /* SIGXFSZ would end the program. */
-TEST(snapshot, a_limit_on_file_sizes_leaves_the_counters)
+static void limit_files(void)
 {
 	const struct rlimit limit = { 100, 100 };
-	int status;
-	pid_t child = fork();
 
+	use_an_adapter();
+	require(!setrlimit(RLIMIT_FSIZE, &limit) && !truncate(file_name(), 0));
+}
+
+static const struct {
+	const char *promise;
+	void (*run)(void);
+	const char *statistics_file, *ended; /* in the last snapshot; NULL: none, "": empty */
+} ends[] = {
+	{ "the last one stays for a report", use_an_adapter, NULL, "\"ended\": \"exit\"" },
+	{ "a program without an adapter leaves none", use_none, NULL, NULL },
+	{ "a program with a statistics file leaves none", use_an_adapter, "results.json", NULL },
+	{ "it stays if the statistics file cannot be written", use_none, "nowhere/results.json",
+	  "\"ended\": \"exit\"" },
+	{ "a failed write leaves the last one", fail_renames, NULL, "\"ended\": \"running\"" },
+	{ "a limit on the sizes of files ends nobody", limit_files, NULL, "" },
+};
+
+LOOP_TEST(snapshot, what_the_end_of_a_process_leaves, 0, sizeof(ends) / sizeof(ends[0]))
+{
+	const char *wanted = ends[_i].ended;
+	char name[64];
+	int status;
+	pid_t child;
+
+	setenv("PEERPIN_LOG_LEVEL", "none", 1);
+	snprintf(name, sizeof(name), "%s/%s", folder,
+		 ends[_i].statistics_file ? ends[_i].statistics_file : "");
+	if (ends[_i].statistics_file)
+		setenv("PEERPIN_STATS_FILE", name, 1);
+	child = fork();
 	if (!child) {
-		if (setrlimit(RLIMIT_FSIZE, &limit))
-			_exit(3);
 		statistics_begin();
-		use_an_adapter();
+		require(is_whole(read_file()));
+		ends[_i].run();
 		statistics_finish();
-		_exit(*read_file() || statistics_get(protection_domains) != 1 ? 4 : 10);
+		_exit(!wanted	? access(file_name(), F_OK) != -1
+		      : *wanted ? !file_says(wanted) || !is_whole(read_file())
+				: *read_file() || statistics_get(protection_domains) != 1);
 	}
 	ck_assert_int_eq(waitpid(child, &status, 0), child);
-	ck_assert_int_eq(WEXITSTATUS(status), 10);
+	ck_assert_msg(!status, "%s", ends[_i].promise);
 }
 
 /* The number of an ended process has come back; the other file is one of a container. */

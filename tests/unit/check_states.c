@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_states.c -- the rows of tests/unit/states: events, and the registrations that they leave
+/* check_states.c -- the rows of tests/unit/states: events, and the memory and registrations that
+ * they leave
  *
  * The head of that file explains its words. Each row runs in a process of its own.
  */
@@ -7,6 +8,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -26,7 +28,7 @@
 
 #define PLACES	 0x7d0000000000u /* A, B, ...: 128 GiB each */
 #define ROWS	 512
-#define SECTIONS 32
+#define SECTIONS 64
 #define WORD	 64
 
 static struct row {
@@ -144,6 +146,116 @@ static const char *read_value(const char *at, uint64_t *value)
 	return at;
 }
 
+/* ---- events inside functions of driver and adapter ---- */
+
+enum {
+	IN_ATTRIBUTE = DRIVER_POINTS,
+	IN_QUERY,
+	IN_MEMOPS,
+	IN_EXPORT,
+	IN_PIN,
+	IN_UNPIN,
+	IN_FREEING,
+	POINTS
+};
+
+static const char *run(const char *at);
+static const char *end_of(const char *at);
+
+static struct point {
+	const char *name;
+	_Atomic(const char *) text; /* for the next call */
+	_Atomic bool held;
+	_Atomic unsigned int inside;
+} points[POINTS] = { [IN_VERSION] = { "version" }, [IN_EVENT] = { "event" },
+		     [IN_RECORD] = { "record" },   [IN_WAIT] = { "wait" },
+		     [IN_INFO] = { "info" },	   [IN_FREE] = { "driver-free" },
+		     [IN_MEMOPS] = { "memops" },   [IN_ATTRIBUTE] = { "attribute" },
+		     [IN_QUERY] = { "query" },	   [IN_EXPORT] = { "export" },
+		     [IN_PIN] = { "pin" },	   [IN_UNPIN] = { "unpin" },
+		     [IN_FREEING] = { "freeing" } };
+
+/* The statement of "in" is a part of the caller's. */
+static void pass_point(unsigned int which)
+{
+	struct point *point = &points[which];
+	const char *text = atomic_exchange(&point->text, NULL);
+	uint64_t outer = turn, forwarded = forwarded_before;
+	unsigned int before = pins_before;
+
+	point->inside++;
+	if (text)
+		run(text);
+	while (point->held)
+		sched_yield();
+	point->inside--;
+	turn = outer;
+	pins_before = before;
+	forwarded_before = forwarded;
+}
+
+static void pass_driver_point(enum driver_point which)
+{
+	pass_point(which);
+}
+
+static const char *read_point(const char *at, struct point **point)
+{
+	char word[WORD];
+
+	at = read_word(at, word);
+	for (*point = points; *point < points + POINTS; ++*point) {
+		if (!strcmp((*point)->name, word))
+			return at;
+	}
+	fail_at(at, "%s is no function", word);
+	return at;
+}
+
+static CUresult get_no_attribute(int *value, CUdevice_attribute attribute, CUdevice device)
+{
+	(void)value, (void)attribute, (void)device;
+	pass_point(IN_ATTRIBUTE);
+	return CUDA_ERROR_INVALID_VALUE;
+}
+
+static __typeof__(cuPointerGetAttributes) *query;
+
+/* The driver's answer is from before the event. */
+static CUresult query_and_pass(unsigned int count, CUpointer_attribute *attributes, void **data,
+			       CUdeviceptr address)
+{
+	CUresult result = query(count, attributes, data, address);
+
+	pass_point(IN_QUERY);
+	return result;
+}
+
+static CUresult (*set_memops)(const void *value, CUpointer_attribute attribute,
+			      CUdeviceptr address);
+
+static CUresult set_memops_later(const void *value, CUpointer_attribute attribute,
+				 CUdeviceptr address)
+{
+	pass_point(IN_MEMOPS);
+	return set_memops(value, attribute, address);
+}
+
+static void pass_freeing(void)
+{
+	pass_point(IN_FREEING);
+}
+
+static void watch_functions(void)
+{
+	standin_in_freeing = pass_freeing;
+	gpu.pass = pass_driver_point;
+	query = standin_driver.cuPointerGetAttributes;
+	standin_driver.cuPointerGetAttributes = query_and_pass;
+	set_memops = standin_driver.cuPointerSetAttribute;
+	standin_driver.cuPointerSetAttribute = set_memops_later;
+}
+
 /* ---- the adapter ---- */
 
 static _Atomic uint64_t last_length, refused_above = UINT64_MAX;
@@ -153,6 +265,7 @@ static _Atomic uint64_t without_access[64]; /* addresses of mappings */
 
 static int pin(const struct pin_request *request, struct pin_result *result)
 {
+	pass_point(IN_PIN);
 	pins++;
 	last_length = request->length;
 	last_own_blocks = request->own_blocks;
@@ -199,6 +312,7 @@ static int error_of(const char *word)
 
 static bool with_dma_bufs;
 static unsigned int exported, open_at_deregistration;
+static int least_number; /* of the worker's exports */
 static CUdevice current_device;
 static CUresult device_result;
 
@@ -213,18 +327,33 @@ static bool is_dma_buf(int fd)
 static unsigned int open_dma_bufs(void)
 {
 	unsigned int open = 0;
+	struct rlimit limit;
 
-	for (int fd = 0; fd < 1024; fd++)
+	require(!getrlimit(RLIMIT_NOFILE, &limit));
+	for (int fd = 0; fd < (int)limit.rlim_cur; fd++)
 		open += is_dma_buf(fd);
 	return open;
 }
 
+static int last_dma_buf(void)
+{
+	int fd = DESCRIPTORS;
+
+	while (fd >= 0 && !is_dma_buf(fd))
+		fd--;
+	return fd;
+}
+
 static void export_for_worker(struct pin_request *request)
 {
+	int low = memfd_create("ready", MFD_CLOEXEC), fd;
+
 	standin_called();
+	fd = fcntl(low, F_DUPFD_CLOEXEC, least_number);
+	close(low);
 	exported++;
-	request->source = (struct dma_buf){ dma_buf_opened(memfd_create("ready", MFD_CLOEXEC)),
-					    request->base, request->length };
+	request->source = (struct dma_buf){ dma_buf_opened(fd), request->base, request->length };
+	pass_point(IN_EXPORT);
 }
 
 static bool accept_all(const struct pin_request *request)
@@ -240,9 +369,11 @@ static int pin_from_dma_buf(const struct pin_request *request, struct pin_result
 	return error;
 }
 
-static int unpin_and_count(struct ibv_mr *mr)
+static int unpin(struct ibv_mr *mr)
 {
-	open_at_deregistration = open_dma_bufs();
+	pass_point(IN_UNPIN);
+	if (with_dma_bufs)
+		open_at_deregistration = open_dma_bufs();
 	return standin_method.unpin(mr);
 }
 
@@ -253,18 +384,46 @@ static CUresult get_current_device(CUdevice *device)
 	return device_result;
 }
 
-/* Valgrind refuses a change of the hard limit. */
-static void limit_descriptors(rlim_t most)
+/* Valgrind refuses a change of the hard limit. False: the limit is lower. */
+static bool limit_descriptors(rlim_t most)
 {
 	struct rlimit limit;
 
 	require(!getrlimit(RLIMIT_NOFILE, &limit));
+	if (limit.rlim_max < most)
+		return false;
 	limit.rlim_cur = most;
 	require(!setrlimit(RLIMIT_NOFILE, &limit));
+	return true;
 }
 
-/* "export ADDRESS SIZE [pcie]": by a client. True: peerpin answers, with a descriptor of its own.
- */
+/* A dma-buf's number is another file's now, which the program has locked. */
+static int program_fd = -1;
+
+static void reuse_number_of_dma_buf(void)
+{
+	struct flock lock = { .l_type = F_WRLCK };
+
+	program_fd = last_dma_buf();
+	require(dup2(memfd_create("program's", MFD_CLOEXEC), program_fd) == program_fd);
+	require(!fcntl(program_fd, F_SETLK, &lock));
+}
+
+/* A close of any descriptor of it ends the lock. */
+static bool is_program_file_locked(void)
+{
+	struct flock lock = { .l_type = F_WRLCK };
+	int status;
+	pid_t child = fork();
+
+	if (!child)
+		_exit(!fcntl(program_fd, F_GETLK, &lock) && lock.l_type == F_WRLCK);
+	require(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+/* "export ADDRESS SIZE [pcie or stays]": by a client. True: peerpin answers, with a descriptor of
+ * its own. */
 static const char *export_as_client(const char *at)
 {
 	struct found_export wanted = { 0 }, found;
@@ -280,9 +439,40 @@ static const char *export_as_client(const char *at)
 	if (succeeded)
 		require(is_dma_buf(fd) && memory_find_export(fd, &found) &&
 			found.address == wanted.address && found.size == wanted.size &&
-			found.pcie == wanted.pcie && found.youngest == memory_youngest() &&
-			!close(fd));
-	return wanted.pcie ? after : at;
+			found.pcie == wanted.pcie && found.youngest &&
+			fcntl(fd, F_GETFD) == FD_CLOEXEC &&
+			(fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDWR);
+	if (succeeded && strcmp(word, "stays"))
+		require(!close(fd));
+	return wanted.pcie || !strcmp(word, "stays") ? after : at;
+}
+
+static const char *run_descriptor_event(const char *at, const char *word)
+{
+	uint64_t value = 0;
+
+	if (!strcmp(word, "export"))
+		return export_as_client(at);
+	if (!strcmp(word, "descriptors") || !strcmp(word, "exports-from")) {
+		at = read_value(at, &value);
+		if (*word == 'e')
+			least_number = (int)value;
+		else if (!limit_descriptors(value))
+			return strchr(at, '\0'); /* of the row */
+	} else if (!strcmp(word, "reuse-dma-buf")) {
+		reuse_number_of_dma_buf();
+	} else if (!strcmp(word, "close-dma-buf")) {
+		require(!close(last_dma_buf()));
+	} else if (!strcmp(word, "close-input")) {
+		require(!close(STDIN_FILENO));
+	} else if (!strcmp(word, "fill-descriptors")) {
+		require(limit_descriptors((rlim_t)last_dma_buf() + 1));
+		while (dup(STDERR_FILENO) >= 0)
+			;
+	} else {
+		return NULL;
+	}
+	return at;
 }
 
 /* ---- events of memory ---- */
@@ -292,7 +482,7 @@ static const char *allocate_as(const char *at, bool mapping)
 	uint64_t address, size;
 	char word[WORD];
 	enum allocation_kind kind = mapping ? ALLOCATION_MAPPED : ALLOCATION_DEVICE;
-	bool capable = true, described = mapping;
+	bool capable = true, described = mapping, known = true;
 	CUcontext context = NULL;
 	int device = 0;
 
@@ -304,6 +494,12 @@ static const char *allocate_as(const char *at, bool mapping)
 			kind = ALLOCATION_POOL, capable = described = false;
 		else if (!strcmp(word, "external"))
 			kind = ALLOCATION_EXTERNAL;
+		else if (!strcmp(word, "shared"))
+			kind = ALLOCATION_SHARED;
+		else if (!strcmp(word, "managed"))
+			kind = ALLOCATION_MANAGED, capable = false;
+		else if (!strcmp(word, "reported"))
+			known = false;
 		else if (!strcmp(word, "incapable"))
 			capable = false;
 		else if (!strcmp(word, "context"))
@@ -313,7 +509,8 @@ static const char *allocate_as(const char *at, bool mapping)
 		else
 			fail_at(at, "%s is no kind of memory", word);
 	}
-	standin_allocate(address, size, context, capable);
+	if (known)
+		standin_allocate(address, size, context, capable);
 	if (described)
 		standin_describe(address, device, false);
 	memory_allocated(kind, address, size);
@@ -361,19 +558,38 @@ static struct allocation found_at(uint64_t address)
 
 /* ---- events of kept memory ---- */
 
+/* Ordinals beyond the GPUs of a host. */
+static struct CUctx_st of_gpu_64 = { .device = 64, .alive = true };
+static struct CUctx_st of_gpu_1000 = { .device = 1000, .alive = true };
+
 /* "" in the rows: the program's first context. */
 static CUcontext context_of(const char *word)
 {
 	static const struct {
 		const char *name;
 		CUcontext context;
-	} contexts[] = { { "first", &first }, { "second", &second }, { "gpu1", &of_second_gpu } };
+	} contexts[] = { { "first", &first },
+			 { "second", &second },
+			 { "gpu1", &of_second_gpu },
+			 { "gpu64", &of_gpu_64 },
+			 { "gpu1000", &of_gpu_1000 } };
 
 	for (size_t i = 0; i < sizeof(contexts) / sizeof(*contexts); i++) {
 		if (!strcmp(contexts[i].name, word))
 			return contexts[i].context;
 	}
 	return NULL;
+}
+
+static void captures_begin_without_a_pause(void)
+{
+	struct rusage before, after;
+	bool counted;
+
+	require(!getrusage(RUSAGE_THREAD, &before));
+	counted = captures_begin();
+	require(!getrusage(RUSAGE_THREAD, &after) && after.ru_nvcsw == before.ru_nvcsw);
+	captures_begun(counted, CUDA_SUCCESS);
 }
 
 static bool is_host(const char *word, uint64_t *flags)
@@ -481,6 +697,8 @@ static const char *change_driver(const char *at)
 		gpu.wait_result = (CUresult)value;
 	else if (!strcmp(word, "record_result"))
 		gpu.record_result = (CUresult)value;
+	else if (!strcmp(word, "free_result"))
+		gpu.free_result = (CUresult)value;
 	else if (!strcmp(word, "info_result"))
 		gpu.info_result = (CUresult)value;
 	else if (!strcmp(word, "flags"))
@@ -522,6 +740,8 @@ static const char *run_keep_event(const char *at, const char *word)
 		keep_forget_ended();
 	} else if (!strcmp(word, "capture")) {
 		captures_begun(captures_begin(), CUDA_SUCCESS);
+	} else if (!strcmp(word, "capture-at-once")) {
+		captures_begin_without_a_pause();
 	} else if (!strcmp(word, "captured")) {
 		captures_ended();
 	} else if (!strcmp(word, "capturing")) {
@@ -573,12 +793,13 @@ static bool read_keep(const char *name, uint64_t *value)
 			 { "waits_of_second", second.waits },
 			 { "events", gpu.events },
 			 { "event_flags", gpu.event_flags },
-			 { "pushes", gpu.pushes },
+			 { "pushes", pushes },
 			 { "probes", gpu.probes },
 			 { "depth", depth },
 			 { "calls", calls },
 			 { "exported", exported },
 			 { "open_at_deregistration", open_at_deregistration },
+			 { "records", gpu.records },
 			 { "size", found_size },
 			 { "program_allocated", standin_program_events.allocated },
 			 { "program_freeing", standin_program_events.freeing },
@@ -593,6 +814,10 @@ static bool read_keep(const char *name, uint64_t *value)
 	}
 	if (!strcmp(name, "dma_bufs"))
 		*value = open_dma_bufs();
+	else if (!strcmp(name, "program_file"))
+		*value = is_program_file_locked();
+	else if (!strcmp(name, "input"))
+		*value = fcntl(STDIN_FILENO, F_GETFD) >= 0;
 	else if (!strcmp(name, "free_bytes"))
 		*value = keep_free_bytes();
 	else if (!strcmp(name, "room"))
@@ -637,12 +862,39 @@ static bool has_entry(uint64_t address)
 	return has;
 }
 
+static bool is_first_closing(void)
+{
+	struct domain *domain;
+	bool is;
+
+	registration_lock();
+	domain = domain_after(NULL, 0);
+	is = !domain || domain->owner->closing;
+	registration_unlock();
+	return is;
+}
+
 static bool all_covered(unsigned int client)
 {
 	uint64_t address = clients[client].address, length = clients[client].length;
 
 	return standin_covers(clients[client].keys.lkey, address) &&
 	       standin_covers(clients[client].keys.lkey, address + length - 1);
+}
+
+static int own_fd = -1;
+
+/* The client's own dma-buf, of the pages of the range: as UCX, which exports, and registers by it.
+ */
+static void set_own_source(struct registration_request *request)
+{
+	uint64_t base = request->address / 4096 * 4096;
+	uint64_t end = (request->address + request->length + 4095) / 4096 * 4096;
+
+	own_fd = memfd_create("ready", MFD_CLOEXEC);
+	request->dma_buf = true;
+	request->youngest = memory_youngest();
+	request->source = (struct dma_buf){ { .fd = own_fd }, base, end - base };
 }
 
 /* `request` with the words behind its range. */
@@ -674,6 +926,8 @@ static const char *read_request(const char *at, struct registration_request *req
 		else if (!strcmp(word, "pcie"))
 			request->dma_buf = request->pcie = true,
 			request->youngest = memory_youngest();
+		else if (!strcmp(word, "own"))
+			set_own_source(request);
 		else if (!strncmp(word, "youngest=", 9))
 			request->dma_buf = true,
 			request->youngest = found_at(value_of(word + 9)).id;
@@ -694,6 +948,8 @@ static const char *make_request(const char *at, unsigned int client, bool drop)
 	/* Requests by a dma-buf are no hits without the lock. */
 	was_fast = !request.dma_buf && registration_hit(&request, &keys);
 	succeeded = was_fast || registration_request(&request, &keys);
+	if (request.source.length)
+		require(!close(own_fd));
 	if (!succeeded)
 		return at;
 	clients[client].address = request.address;
@@ -702,6 +958,18 @@ static const char *make_request(const char *at, unsigned int client, bool drop)
 	if (!all_covered(client))
 		fail_at(at, "the key does not reach all of the range");
 	if (drop)
+		require(registration_drop(&client_mrs[client]));
+	return at;
+}
+
+/* Beside other threads that end the memory: the keys may be of a revoked client MR. */
+static const char *make_and_drop(const char *at, unsigned int client)
+{
+	struct registration_request request = { .client_mr = &client_mrs[client] };
+	struct registration_keys keys;
+
+	at = read_request(at, &request);
+	if (registration_hit(&request, &keys) || registration_request(&request, &keys))
 		require(registration_drop(&client_mrs[client]));
 	return at;
 }
@@ -838,9 +1106,6 @@ static const char *check_result(const char *at)
 
 /* ---- events ---- */
 
-static const char *run(const char *at);
-static const char *end_of(const char *at);
-
 static struct state_thread {
 	pthread_t thread;
 	_Atomic int id; /* 0: begins; negative: has run its text */
@@ -862,6 +1127,7 @@ static void *run_thread(void *number)
 /* Conditions of other threads' calls. */
 static const char *await_result(const char *at)
 {
+	struct point *point;
 	char word[WORD];
 	uint64_t value;
 
@@ -876,6 +1142,16 @@ static const char *await_result(const char *at)
 	} else if (!strcmp(word, "asleep")) {
 		at = read_value(at, &value);
 		while (threads[value].id >= 0 && !sleeps(threads[value].id))
+			sched_yield();
+	} else if (!strcmp(word, "capturing")) {
+		while (!captures_may_be_open())
+			sched_yield();
+	} else if (!strcmp(word, "closing")) {
+		while (!is_first_closing())
+			sched_yield();
+	} else if (!strcmp(word, "inside")) {
+		at = read_point(at, &point);
+		while (!point->inside)
 			sched_yield();
 	} else if (!strcmp(word, "entry") || !strcmp(word, "no-entry")) {
 		at = read_value(at, &value);
@@ -918,6 +1194,10 @@ static const char *run_client_event(const char *at, const char *word)
 	if (!strcmp(word, "request")) {
 		at = read_value(at, &client);
 		return make_request(at, (unsigned int)client, false);
+	}
+	if (!strcmp(word, "try")) {
+		at = read_value(at, &client);
+		return make_and_drop(at, (unsigned int)client);
 	}
 	if (!strcmp(word, "use"))
 		return make_request(at, 254, true);
@@ -972,8 +1252,12 @@ static const char *run_client_event(const char *at, const char *word)
 static const char *run_adapter_event(const char *at, const char *word)
 {
 	uint64_t value = 0;
+	struct point *point;
 	char error[WORD];
+	const char *after = run_descriptor_event(at, word);
 
+	if (after)
+		return after;
 	if (!strcmp(word, "fail")) {
 		at = read_word(at, error);
 		standin_fail_with(error_of(error));
@@ -991,21 +1275,27 @@ static const char *run_adapter_event(const char *at, const char *word)
 		standin_block_at(value);
 	} else if (!strcmp(word, "block-deregistrations")) {
 		standin_block_unpin(true);
-	} else if (!strcmp(word, "export")) {
-		at = export_as_client(at);
-	} else if (!strcmp(word, "descriptors")) {
-		at = read_value(at, &value);
-		limit_descriptors(value);
 	} else if (!strcmp(word, "device")) {
 		at = read_value(at, &value);
 		current_device = (CUdevice)value;
 	} else if (!strcmp(word, "device-result")) {
 		at = read_value(at, &value);
 		device_result = (CUresult)value;
+	} else if (!strcmp(word, "in")) {
+		at = read_point(at, &point);
+		if (point == &points[IN_ATTRIBUTE])
+			standin_driver.cuDeviceGetAttribute = get_no_attribute;
+		point->text = at;
+		at = end_of(at);
+	} else if (!strcmp(word, "hold") || !strcmp(word, "let")) {
+		at = read_point(at, &point);
+		point->held = *word == 'h';
 	} else if (!strcmp(word, "go-on")) {
 		standin_block(false);
 		standin_block_at(0);
 		standin_block_unpin(false);
+		for (point = points; point < points + POINTS; point++)
+			point->held = false;
 	} else {
 		return run_client_event(at, word);
 	}
@@ -1014,8 +1304,10 @@ static const char *run_adapter_event(const char *at, const char *word)
 
 static const char *run_event(const char *at, const char *word)
 {
-	uint64_t value;
+	static struct allocation ending;
+	uint64_t value, size;
 	struct allocation found;
+	char name[WORD];
 	const char *after = run_keep_event(at, word);
 
 	if (after)
@@ -1025,6 +1317,17 @@ static const char *run_event(const char *at, const char *word)
 	if (!strcmp(word, "free")) {
 		at = read_value(at, &value);
 		end(value);
+	} else if (!strcmp(word, "freeing")) {
+		at = read_value(at, &value);
+		succeeded = memory_freeing(FREE_DEVICE, value, &ending);
+	} else if (!strcmp(word, "not-freed")) {
+		memory_free_refused(&ending);
+	} else if (!strcmp(word, "context-freeing")) {
+		at = read_word(at, name);
+		memory_context_freeing(context_of(name));
+	} else if (!strcmp(word, "range-gone")) {
+		at = read_value(read_value(at, &value), &size);
+		memory_range_gone(value, size);
 	} else if (!strcmp(word, "replace")) { /* a free that peerpin misses */
 		at = read_value(at, &value);
 		found = found_at(value);
@@ -1063,6 +1366,10 @@ static const char *run_event(const char *at, const char *word)
 		return await_result(at);
 	} else if (!strcmp(word, "child")) {
 		return fork_child(at);
+	} else if (!strcmp(word, "locked")) { /* as by another thread */
+		pthread_mutex_lock(&registration_mutex);
+		at = run(at);
+		pthread_mutex_unlock(&registration_mutex);
 	} else if (!strcmp(word, "join")) {
 		at = read_value(at, &value);
 		require(!pthread_join(threads[value].thread, NULL));
@@ -1190,20 +1497,27 @@ START_TEST(run_row)
 	}
 	method = standin_method;
 	method.pin = pin;
+	method.unpin = unpin;
+	watch_functions();
 	if (with_dma_bufs) {
 		limit_descriptors(DESCRIPTORS);
 		standin_driver.cuCtxGetDevice = get_current_device;
 		method.prepare = export_for_worker;
 		method.accepts = accept_all;
 		method.pin = pin_from_dma_buf;
-		method.unpin = unpin_and_count;
 	}
 	registration_forced_method = &method;
 	standin_driver.cuMemGetAccess = get_access;
+	threads[0].id = gettid();
 	for (at = row->text; *at;) {
 		at = run(at);
 		if (*at)
 			at++;
+	}
+	for (unsigned int i = 0; i < POINTS; i++) {
+		if (points[i].text)
+			ck_abort_msg("tests/unit/states:%u: %s: there is no call of \"%s\"",
+				     row->line, row->name, points[i].name);
 	}
 	ck_assert_uint_eq(statistics_get(internal_errors), 0);
 }

@@ -85,46 +85,6 @@ TEST(single, every_address_inside_is_found_and_none_outside)
 	ck_assert_uint_eq(base_of(UINT64_MAX), 0);
 }
 
-TEST(single, what_is_taken_is_gone_and_its_neighbours_stay)
-{
-	struct allocation taken;
-
-	ck_assert_int_eq(put(HOME, 1000), 0);
-	ck_assert_int_eq(put(HOME + 1024, 1000), 0);
-	ck_assert_int_eq(put(HOME + 2048, 4 * BLOCK), 0);
-	ck_assert(!table_take(HOME + 512, 0, &taken));
-	ck_assert(table_take(HOME + 1024, 0, &taken));
-	ck_assert_uint_eq(taken.size, 1000);
-	ck_assert_uint_eq(base_of(HOME + 1024), 0);
-	ck_assert_uint_eq(base_of(HOME + 999), HOME);
-	ck_assert(table_take(HOME + 2048, 0, &taken));
-	for (int i = 0; i <= 4; i++)
-		ck_assert_uint_eq(base_of(HOME + 2048 + i * BLOCK), 0);
-	ck_assert_int_eq(put(HOME + 512 * 3, 4 * BLOCK), 0);
-}
-
-TEST(single, an_overlap_is_refused_and_found)
-{
-	static const struct {
-		uint64_t base, size;
-	} overlaps[] = {
-		{ HOME + BLOCK, 512 },	   { HOME + BLOCK - 512, 1024 },
-		{ HOME + 2 * BLOCK, 512 }, { HOME + 4 * BLOCK - 512, 512 },
-		{ HOME, 8 * BLOCK },	   { HOME + 4 * BLOCK + 512, 4 * BLOCK },
-	};
-	struct allocation taken;
-
-	ck_assert_int_eq(put(HOME + BLOCK, 3 * BLOCK), 0);
-	ck_assert_int_eq(put(HOME + 5 * BLOCK + 512, 1000), 0);
-	for (size_t i = 0; i < sizeof(overlaps) / sizeof(overlaps[0]); i++)
-		ck_assert_int_eq(put(overlaps[i].base, overlaps[i].size), -EEXIST);
-	ck_assert(table_take_overlapping(HOME, 8 * BLOCK, &taken));
-	ck_assert_uint_eq(taken.base, HOME + BLOCK);
-	ck_assert(table_take_overlapping(HOME, 8 * BLOCK, &taken));
-	ck_assert_uint_eq(taken.base, HOME + 5 * BLOCK + 512);
-	ck_assert(!table_take_overlapping(HOME, 8 * BLOCK, &taken));
-}
-
 TEST(single, unusual_addresses_are_refused)
 {
 	ck_assert_int_eq(put(HOME, 0), -EINVAL);

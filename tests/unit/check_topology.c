@@ -91,51 +91,33 @@ static bool is_near(struct ibv_context *context)
 
 CASE(topology, .set_up = set_up, .tear_down = tear_down);
 
-TEST(topology, the_adapter_behind_the_gpu_s_switch_is_near_and_another_is_not)
-{
-	sysfs_make_adapter("mlx5_0", NEAR);
-	sysfs_make_adapter("mlx5_1", FAR);
-	ck_assert(is_near(&near));
-	ck_assert(!is_near(&far));
-}
-
-TEST(topology, the_nearest_adapter_is_near_however_far_it_is)
-{
-	sysfs_make_adapter("mlx5_1", FAR);
-	ck_assert(is_near(&far));
-}
-
-TEST(topology, adapters_at_the_same_distance_are_both_near)
-{
-	sysfs_make_adapter("mlx5_0", NEAR);
+/* Two adapters, and whether each is near. */
+static const struct {
+	const char *promise, *first, *second;
+	bool first_is_near, second_is_near;
+} pairs[] = {
+	{ "the adapter behind the GPU's switch is near, and another is not", NEAR, FAR, true,
+	  false },
+	{ "the nearest adapter is near, however far it is", NULL, FAR, true, true },
 	/* A subfunction of the adapter: a longer sysfs path, the same PCIe distance. */
-	sysfs_make_adapter("mlx5_1", NEAR "/mlx5_core.sf.4");
-	ck_assert(is_near(&near));
-	ck_assert(is_near(&far));
-}
+	{ "adapters at the same distance are both near", NEAR, NEAR "/mlx5_core.sf.4", true, true },
+	{ "behind other root complexes all are equally far", "devices/pci0000:40/0000:40:01.0", FAR,
+	  true, true },
+	{ "names that begin alike are not the same place",
+	  "devices/pci0000:00/0000:00:01.00/0000:04:00.0",
+	  "devices/pci0000:00/0000:00:02.0/0000:05:00.0", true, true },
+	{ "the root complex of the GPU is nearer than another",
+	  "devices/pci0000:00/0000:00:02.0/0000:05:00.0", FAR, true, false },
+};
 
-TEST(topology, behind_other_root_complexes_all_are_equally_far)
+LOOP_TEST(topology, the_nearest_adapters_are_near, 0, sizeof(pairs) / sizeof(pairs[0]))
 {
-	sysfs_make_adapter("mlx5_0", "devices/pci0000:40/0000:40:01.0");
-	sysfs_make_adapter("mlx5_1", FAR);
-	ck_assert(is_near(&near));
-	ck_assert(is_near(&far));
-}
-
-TEST(topology, names_that_begin_alike_are_not_the_same_place)
-{
-	sysfs_make_adapter("mlx5_0", "devices/pci0000:00/0000:00:01.00/0000:04:00.0");
-	sysfs_make_adapter("mlx5_1", "devices/pci0000:00/0000:00:02.0/0000:05:00.0");
-	ck_assert(is_near(&near));
-	ck_assert(is_near(&far));
-}
-
-TEST(topology, the_root_complex_of_the_gpu_is_nearer_than_another)
-{
-	sysfs_make_adapter("mlx5_0", "devices/pci0000:00/0000:00:02.0/0000:05:00.0");
-	sysfs_make_adapter("mlx5_1", FAR);
-	ck_assert(is_near(&near));
-	ck_assert(!is_near(&far));
+	if (pairs[_i].first)
+		sysfs_make_adapter("mlx5_0", pairs[_i].first);
+	sysfs_make_adapter("mlx5_1", pairs[_i].second);
+	ck_assert_msg((!pairs[_i].first || is_near(&near) == pairs[_i].first_is_near) &&
+			      is_near(&far) == pairs[_i].second_is_near,
+		      "%s", pairs[_i].promise);
 }
 
 static const struct {

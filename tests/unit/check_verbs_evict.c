@@ -75,33 +75,40 @@ static unsigned int calls(uint64_t bytes, int error)
 
 CASE(verbs_evict, .set_up = set_up);
 
-TEST(verbs_evict, it_is_repeated_three_times_for_twice_as_much_each_time)
-{
-	ck_assert_uint_eq(calls(1000, ENOMEM), 4);
-	ck_assert_uint_eq(times, 3);
-	ck_assert_uint_eq(asked[0], 1000);
-	ck_assert_uint_eq(asked[1], 2000);
-	ck_assert_uint_eq(asked[2], 4000);
-}
+static const struct {
+	const char *promise;
+	bool evicts, keeping, releases;
+	uint64_t bytes;
+	int error;
+	unsigned int calls, evictions, releases_of_kept;
+	uint64_t last_bytes;
+} rows[] = {
+	{ "a refusal is repeated 3 times, for twice as much each time", true, false, false, 1000,
+	  ENOMEM, 4, 3, 0, 4000 },
+	{ "a request beyond all memory evicts all", true, false, false, UINT64_MAX - 1, ENOMEM, 4,
+	  3, 0, UINT64_MAX },
+	{ "without an eviction there is no repeat", false, false, true, 1000, ENOMEM, 1, 1, 0,
+	  1000 },
+	{ "nothing is evicted for another error", true, false, false, 1000, EINVAL, 1, 0, 0, 0 },
+	{ "nothing is evicted for a success", true, false, false, 1000, 0, 1, 0, 0, 0 },
+	{ "kept memory is released where no region is idle", false, true, true, 1000, ENOMEM, 4, 3,
+	  6, 4000 },
+	{ "without kept memory there is no repeat", false, true, false, 1000, ENOMEM, 1, 1, 2,
+	  1000 },
+	{ "kept memory is released before the last attempt", true, true, true, 1000, ENOMEM, 4, 3,
+	  2, 4000 },
+};
 
-TEST(verbs_evict, what_reaches_over_all_memory_asks_for_all_that_there_is)
+LOOP_TEST(verbs_evict, room_is_made_for_a_refused_registration, 0, sizeof(rows) / sizeof(*rows))
 {
-	ck_assert_uint_eq(calls(UINT64_MAX - 1, ENOMEM), 4);
-	ck_assert_uint_eq(asked[2], UINT64_MAX);
-}
-
-TEST(verbs_evict, it_is_not_repeated_if_nothing_made_way)
-{
-	gives = false;
-	ck_assert_uint_eq(calls(1000, ENOMEM), 1);
-	ck_assert_uint_eq(times, 1);
-}
-
-TEST(verbs_evict, nothing_makes_way_for_another_error_or_a_success)
-{
-	ck_assert_uint_eq(calls(1000, EINVAL), 1);
-	ck_assert_uint_eq(calls(1000, 0), 1);
-	ck_assert_uint_eq(times, 0);
+	gives = rows[_i].evicts;
+	keeps = rows[_i].releases;
+	if (rows[_i].keeping)
+		store_relaxed(&keep_mode, KEEP_ON);
+	ck_assert_uint_eq(calls(rows[_i].bytes, rows[_i].error), rows[_i].calls);
+	ck_assert_uint_eq(times, rows[_i].evictions);
+	ck_assert_uint_eq(releases, rows[_i].releases_of_kept);
+	ck_assert_uint_eq(times ? asked[times - 1] : 0, rows[_i].last_bytes);
 }
 
 TEST(verbs_evict, nothing_makes_way_for_our_own_or_a_forwarded_request)
@@ -114,31 +121,6 @@ TEST(verbs_evict, nothing_makes_way_for_our_own_or_a_forwarded_request)
 	verbs_end_forwarding();
 	ck_assert_uint_eq(times, 0);
 	ck_assert_uint_eq(calls(1000, ENOMEM), 4);
-}
-
-TEST(verbs_evict, kept_memory_is_released_where_no_region_is_idle)
-{
-	store_relaxed(&keep_mode, KEEP_ON);
-	gives = false;
-	ck_assert_uint_eq(calls(1000, ENOMEM), 4);
-	ck_assert_uint_eq(releases, 3 * 2);
-	keeps = false;
-	ck_assert_uint_eq(calls(1000, ENOMEM), 1);
-}
-
-TEST(verbs_evict, kept_memory_is_released_before_the_last_attempt)
-{
-	store_relaxed(&keep_mode, KEEP_ON);
-	ck_assert_uint_eq(calls(1000, ENOMEM), 4);
-	ck_assert_uint_eq(times, 3);
-	ck_assert_uint_eq(releases, 2);
-}
-
-TEST(verbs_evict, without_peerpin_keep_nothing_is_released)
-{
-	gives = false;
-	ck_assert_uint_eq(calls(1000, ENOMEM), 1);
-	ck_assert_uint_eq(releases, 0);
 }
 
 SUITE("verbs_evict")

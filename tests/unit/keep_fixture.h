@@ -12,36 +12,30 @@
 #include "memory/kept.h"
 #include "memory/table.h"
 #include "report/statistics.h"
-#include "standin.h"
+#include "contexts_fixture.h"
 
 #define HOME  ((uint64_t)0x7f1200000000)
 #define BLOCK ((uint64_t)2 << 20)
 #define MIB   ((uint64_t)1 << 20)
 #define FREES 8192
 
-struct CUctx_st {
-	int device;
-	bool alive;
-	_Atomic unsigned int waits;
-};
-
 struct CUevent_st {
 	CUcontext of, recorded;
 };
 
 static struct CUctx_st first, second, of_second_gpu;
-static __thread CUcontext stack[4];
-static __thread unsigned int depth;
-static __thread CUstreamCaptureMode capture_mode;
+
+/* Functions in which a test does what another thread might do meanwhile. */
+enum driver_point { IN_VERSION, IN_EVENT, IN_RECORD, IN_WAIT, IN_INFO, IN_FREE, DRIVER_POINTS };
 
 static struct {
 	CUresult wait_result, record_result, query_result, free_result, info_result;
 	unsigned int flags;			  /* of the contexts */
 	unsigned int version;			  /* of their interface */
 	_Atomic unsigned int events, event_flags; /* events that exist; flags of the last */
-	unsigned int probes, queries, pushes;
-	void (*in_version)(void), (*before_record)(void), (*in_record)(void), (*in_wait)(void);
-	void (*in_free)(uint64_t address);
+	unsigned int probes, queries;
+	unsigned int records;
+	void (*pass)(enum driver_point point); /* called inside each of these functions */
 	uint64_t total, unused; /* memory of the first GPU; the second has half of it */
 	uint64_t freed[FREES];	/* addresses, in order */
 	_Atomic unsigned int frees;
@@ -53,61 +47,24 @@ static void enter(CUcontext context)
 	depth = context != NULL;
 }
 
-static CUresult state(void)
+static void pass(enum driver_point point)
 {
-	if (!depth)
-		return CUDA_ERROR_INVALID_CONTEXT;
-	return stack[depth - 1]->alive ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
-}
-
-static CUresult get_current(CUcontext *context)
-{
-	standin_called();
-	*context = depth ? stack[depth - 1] : NULL;
-	return CUDA_SUCCESS;
-}
-
-static CUresult get_device(CUdevice *device)
-{
-	if (state() == CUDA_SUCCESS)
-		*device = stack[depth - 1]->device;
-	return state();
+	if (gpu.pass)
+		gpu.pass(point);
 }
 
 static CUresult get_version(CUcontext context, unsigned int *version)
 {
-	void (*hook)(void) = gpu.in_version;
-
 	ck_assert_ptr_null(context);
-	if (hook) {
-		gpu.in_version = NULL;
-		hook();
-	}
+	pass(IN_VERSION);
 	*version = gpu.version;
 	return state();
 }
 
-static CUresult push(CUcontext context)
-{
-	if (!context->alive)
-		return CUDA_ERROR_INVALID_CONTEXT;
-	stack[depth++] = context;
-	gpu.pushes++;
-	return CUDA_SUCCESS;
-}
-
-static CUresult pop(CUcontext *context)
-{
-	*context = stack[--depth];
-	return CUDA_SUCCESS;
-}
-
-static void call(void (*hook)(void))
+static void call(void)
 {
 	standin_called();
 	require(capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED);
-	if (hook)
-		hook();
 }
 
 static CUresult get_flags(unsigned int *flags)
@@ -120,7 +77,8 @@ static CUresult create_event(CUevent *event, unsigned int flags)
 {
 	static __thread struct CUevent_st own;
 
-	call(gpu.before_record);
+	call();
+	pass(IN_EVENT);
 	require(!own.of && state() == CUDA_SUCCESS);
 	own = (struct CUevent_st){ .of = stack[depth - 1] };
 	gpu.events++;
@@ -131,7 +89,9 @@ static CUresult create_event(CUevent *event, unsigned int flags)
 
 static CUresult record_event(CUcontext context, CUevent event)
 {
-	call(gpu.in_record);
+	call();
+	gpu.records++;
+	pass(IN_RECORD);
 	require(event->of == context);
 	event->recorded = context;
 	return gpu.record_result;
@@ -139,14 +99,15 @@ static CUresult record_event(CUcontext context, CUevent event)
 
 static CUresult synchronize_event(CUevent event)
 {
-	call(gpu.in_wait);
+	call();
+	pass(IN_WAIT);
 	event->recorded->waits++;
 	return gpu.wait_result;
 }
 
 static CUresult query_event(CUevent event)
 {
-	call(NULL);
+	call();
 	require(event->recorded);
 	gpu.queries++;
 	return gpu.query_result;
@@ -154,7 +115,7 @@ static CUresult query_event(CUevent event)
 
 static CUresult destroy_event(CUevent event)
 {
-	call(NULL);
+	call();
 	event->of = NULL;
 	gpu.events--;
 	return CUDA_SUCCESS;
@@ -165,7 +126,7 @@ static CUresult destroy_event(CUevent event)
 
 static CUresult allocate_probe(CUdeviceptr *address, size_t size)
 {
-	call(NULL);
+	call();
 	require(size > 0);
 	*address = PROBE;
 	return state();
@@ -173,7 +134,8 @@ static CUresult allocate_probe(CUdeviceptr *address, size_t size)
 
 static CUresult free_probe(CUdeviceptr address)
 {
-	call(gpu.in_wait);
+	call();
+	pass(IN_WAIT);
 	require(address == PROBE && state() == CUDA_SUCCESS);
 	gpu.probes++;
 	stack[depth - 1]->waits++;
@@ -182,36 +144,33 @@ static CUresult free_probe(CUdeviceptr address)
 
 static CUresult get_info(size_t *unused, size_t *total)
 {
-	call(NULL);
+	call();
+	pass(IN_INFO);
 	*unused = gpu.unused;
 	*total = stack[depth - 1]->device == 1 ? gpu.total / 2 : gpu.total;
 	return gpu.info_result;
 }
 
-static CUresult exchange_mode(CUstreamCaptureMode *mode)
+static CUresult free_any(CUdeviceptr address)
 {
-	CUstreamCaptureMode before = capture_mode;
-
-	capture_mode = *mode;
-	*mode = before;
-	return CUDA_SUCCESS;
-}
-
-static CUresult free_device(CUdeviceptr address)
-{
-	standin_called();
-	require(capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED);
-	if (gpu.in_free)
-		gpu.in_free(address);
+	call();
+	pass(IN_FREE);
 	gpu.freed[gpu.frees++ % FREES] = address;
 	if (gpu.free_result == CUDA_SUCCESS)
 		standin_free(address);
 	return gpu.free_result;
 }
 
+/* In the memory's context. */
+static CUresult free_device(CUdeviceptr address)
+{
+	require(depth && stack[depth - 1] == standin_context(address));
+	return free_any(address);
+}
+
 static CUresult free_host(void *address)
 {
-	return free_device((uintptr_t)address);
+	return free_any((uintptr_t)address);
 }
 
 const struct keep_targets keep_targets = { free_device, free_host };
@@ -273,20 +232,6 @@ static inline uint64_t reuse(uint64_t size)
 	return reuse_request(ALLOCATION_DEVICE, 0, size);
 }
 
-/* Free and allocate until memory of that size is kept, also beyond kept_trial(). Returns the number
- * of frees that kept nothing. */
-static inline unsigned int keep_in_the_end(uint64_t base, uint64_t size)
-{
-	unsigned int times = 0;
-
-	allocate(base, size);
-	while (!keeps_or_ends(base)) {
-		require(times++ < 100 && !reuse(size));
-		allocate(base, size);
-	}
-	return times;
-}
-
 static inline bool is_found(uint64_t base)
 {
 	struct allocation found;
@@ -311,12 +256,9 @@ static inline void set_up_with(const char *keep, const char *keep_host)
 	gpu.version = 3020;
 	first = second = (struct CUctx_st){ .alive = true };
 	of_second_gpu = (struct CUctx_st){ .device = 1, .alive = true };
+	set_up_contexts();
 	enter(&first);
-	standin_driver.cuCtxGetCurrent = get_current;
-	standin_driver.cuCtxGetDevice = get_device;
 	standin_driver.cuCtxGetApiVersion = get_version;
-	standin_driver.cuCtxPushCurrent_v2 = push;
-	standin_driver.cuCtxPopCurrent_v2 = pop;
 	standin_driver.cuCtxGetFlags = get_flags;
 	standin_driver.cuEventCreate = create_event;
 	standin_driver.cuCtxRecordEvent = record_event;
@@ -326,7 +268,6 @@ static inline void set_up_with(const char *keep, const char *keep_host)
 	standin_driver.cuMemAlloc_v2 = allocate_probe;
 	standin_driver.cuMemFree_v2 = free_probe;
 	standin_driver.cuMemGetInfo_v2 = get_info;
-	standin_driver.cuThreadExchangeStreamCaptureMode = exchange_mode;
 	ck_assert(keep_is_on());
 }
 

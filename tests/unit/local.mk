@@ -18,13 +18,11 @@ UNIT_CHECKS = \
 	tests/unit/check_snapshot \
 	tests/unit/check_keep \
 	tests/unit/check_keep_pools \
-	tests/unit/check_keep_wait \
 	tests/unit/check_kept \
 	tests/unit/check_log \
 	tests/unit/check_messages \
 	tests/unit/check_methods \
 	tests/unit/check_pinning \
-	tests/unit/check_ready_exports \
 	tests/unit/check_states \
 	tests/unit/check_statistics \
 	tests/unit/check_table \
@@ -34,7 +32,6 @@ UNIT_CHECKS = \
 	tests/unit/check_observe \
 	tests/unit/check_registration \
 	tests/unit/check_verbs_evict \
-	tests/unit/check_worker \
 	tests/unit/check_worker_rests
 if HAVE_CHECK
 check_PROGRAMS += $(UNIT_CHECKS)
@@ -49,8 +46,8 @@ $(UNIT_CHECKS): tests/unit/libstandin.la src/libcore.la
 
 noinst_LTLIBRARIES += tests/unit/libstandin.la
 tests_unit_libstandin_la_SOURCES = tests/unit/standin.h tests/unit/standin.c tests/unit/standin_adapter.c
-EXTRA_DIST += tests/unit/suite.h tests/unit/forbid.h tests/unit/hits_fixture.h tests/unit/job_fixture.h tests/unit/keep_fixture.h tests/unit/pinning_fixture.h \
-	tests/unit/registration_fixture.h tests/unit/spans_fixture.h tests/unit/sysfs_fixture.h tests/forks.h tests/worker_thread.h tests/sleeps.h tests/pointer_attributes.h tests/vmm.h
+EXTRA_DIST += tests/unit/suite.h tests/unit/contexts_fixture.h tests/unit/forbid.h tests/unit/hits_fixture.h tests/unit/job_fixture.h tests/unit/keep_fixture.h tests/unit/pinning_fixture.h \
+	tests/unit/registration_fixture.h tests/unit/sysfs_fixture.h tests/forks.h tests/worker_thread.h tests/sleeps.h tests/pointer_attributes.h tests/vmm.h
 
 # Linked without the stand-ins: these tests define functions of the layers themselves.
 tests_unit_check_snapshot_LDADD = $(unit_ldadd)
@@ -68,4 +65,4 @@ EXTRA_DIST += tests/unit/states
 tests_unit_check_states_CPPFLAGS = $(AM_CPPFLAGS) -DSTATES='"$(abs_top_srcdir)/tests/unit/states"'
 tests_unit_check_states_CFLAGS = $(unit_cflags)
 # Its pthread_create overrides libc's for dlsym too.
-tests_unit_check_worker_LDFLAGS = -rdynamic
+tests_unit_check_messages_LDFLAGS = -rdynamic

@@ -18,7 +18,7 @@
 #include "registration/methods.h"
 #include "registration/pinning.h"
 #include "report/statistics.h"
-#include "standin.h"
+#include "contexts_fixture.h"
 #include "sysfs_fixture.h"
 
 #define HOME   ((uint64_t)0x7f1200000000)
@@ -28,76 +28,20 @@
 
 /* ---- driver ---- */
 
-struct CUctx_st {
-	int device;
-	bool alive;
-};
-
 static struct CUctx_st own, other, of_other_device, primary;
-static __thread CUcontext stack[4];
-static __thread unsigned int depth;
-static __thread CUstreamCaptureMode capture_mode;
 static unsigned int retains; /* of the primary context, the program's among them */
 
 static struct {
 	_Atomic int dma_buf, peer, peer_mapped; /* attributes of the GPU */
-	_Atomic unsigned int exports, pushes, exports_over_pcie;
-	CUresult result;	  /* of exports */
-	void (*during)(void);	  /* called during an export */
-	bool pop_fails_once_dead; /* no pop of a destroyed context */
+	_Atomic unsigned int exports, exports_over_pcie;
+	CUresult result;      /* of exports */
+	void (*during)(void); /* called during an export */
 } gpu;
-
-static CUcontext current(void)
-{
-	return depth ? stack[depth - 1] : NULL;
-}
-
-static CUresult get_current(CUcontext *context)
-{
-	*context = current();
-	return CUDA_SUCCESS;
-}
-
-static CUresult get_device(CUdevice *device)
-{
-	if (!current())
-		return CUDA_ERROR_INVALID_CONTEXT;
-	*device = current()->device;
-	return CUDA_SUCCESS;
-}
-
-static CUresult push(CUcontext context)
-{
-	gpu.pushes++;
-	if (!context->alive)
-		return CUDA_ERROR_INVALID_CONTEXT;
-	stack[depth++] = context;
-	return CUDA_SUCCESS;
-}
-
-static CUresult pop(CUcontext *context)
-{
-	if (!depth)
-		return CUDA_ERROR_INVALID_CONTEXT;
-	if (gpu.pop_fails_once_dead && !current()->alive)
-		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-	*context = stack[--depth];
-	return CUDA_SUCCESS;
-}
 
 static CUresult set_current(CUcontext context)
 {
 	depth -= depth > 0;
 	return context ? push(context) : CUDA_SUCCESS;
-}
-
-static CUresult exchange_mode(CUstreamCaptureMode *mode)
-{
-	CUstreamCaptureMode before = capture_mode;
-
-	capture_mode = *mode;
-	*mode = before;
-	return CUDA_SUCCESS;
 }
 
 static CUresult get_state(CUdevice device, unsigned int *flags, int *active)
@@ -299,7 +243,7 @@ static void set_up(void)
 	pinning_device_closed(&second_adapter);
 	own = other = primary = (struct CUctx_st){ .alive = true };
 	of_other_device = (struct CUctx_st){ .device = 1, .alive = true };
-	depth = 0;
+	set_up_contexts();
 	retains = 1;
 	capture_mode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
 	memset(&gpu, 0, sizeof(gpu));
@@ -309,12 +253,7 @@ static void set_up(void)
 	request = (struct pin_request){
 		.pd = &pd, .base = HOME, .length = BLOCK, .access = RIGHTS, .own_blocks = true
 	};
-	standin_driver.cuCtxGetCurrent = get_current;
-	standin_driver.cuCtxGetDevice = get_device;
-	standin_driver.cuCtxPushCurrent_v2 = push;
-	standin_driver.cuCtxPopCurrent_v2 = pop;
 	standin_driver.cuCtxSetCurrent = set_current;
-	standin_driver.cuThreadExchangeStreamCaptureMode = exchange_mode;
 	standin_driver.cuDevicePrimaryCtxGetState = get_state;
 	standin_driver.cuDevicePrimaryCtxRetain = retain;
 	standin_driver.cuDevicePrimaryCtxRelease_v2 = release;

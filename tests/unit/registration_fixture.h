@@ -144,12 +144,4 @@ static inline void enable_domain(void)
 	ck_assert_uint_ne(ask(255, HOME + 1000 * BLOCK, 4096), 0);
 }
 
-/* The worker alone is held up, until standin_block_at(0). */
-static inline void hold_up_worker(void)
-{
-	standin_block_at(HOME + 1002 * BLOCK);
-	begin(HOME + 1002 * BLOCK, BLOCK);
-	standin_await_blocked(1);
-}
-
 #endif

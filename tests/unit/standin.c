@@ -97,6 +97,19 @@ void standin_describe(uint64_t base, int device, bool host)
 	pthread_mutex_unlock(&lock);
 }
 
+CUcontext standin_context(uint64_t base)
+{
+	CUcontext context = NULL;
+
+	pthread_mutex_lock(&lock);
+	for (size_t i = 0; i < MEMORIES; i++) {
+		if (memories[i].size && memories[i].base == base)
+			context = memories[i].context;
+	}
+	pthread_mutex_unlock(&lock);
+	return context;
+}
+
 void standin_free(uint64_t base)
 {
 	pthread_mutex_lock(&lock);
@@ -199,6 +212,7 @@ __attribute__((weak)) const struct keep_targets keep_targets = { NULL, NULL };
 
 struct standin_events standin_events, standin_program_events;
 bool standin_with_registration, standin_with_threads;
+void (*standin_in_freeing)(void);
 
 /* Tests with registration have threads. */
 static void count(_Atomic unsigned int *events, struct allocation *last,
@@ -219,6 +233,8 @@ static void allocated(const struct allocation *allocation)
 static void freeing(const struct allocation *allocation)
 {
 	count(&standin_events.freeing, &standin_events.last_freeing, allocation);
+	if (standin_in_freeing)
+		standin_in_freeing();
 	if (standin_with_registration)
 		registration_freeing(allocation);
 }

@@ -20,6 +20,7 @@
 uint64_t standin_allocate(uint64_t base, uint64_t size, CUcontext context, bool rdma_capable);
 /* Make the driver report all attributes of the memory: its range, GPU and type. */
 void standin_describe(uint64_t base, int device, bool host);
+CUcontext standin_context(uint64_t base);
 /* Remove memory from the driver. */
 void standin_free(uint64_t base);
 /* If not NULL, answers instead of the driver, for more memory than the driver has. */
@@ -40,6 +41,8 @@ struct standin_events {
 extern struct standin_events standin_events;
 extern struct standin_events standin_program_events; /* of the program's events */
 extern bool standin_with_registration;
+/* Called, unless NULL, between the end of a record and registration_freeing(). */
+extern void (*standin_in_freeing)(void);
 
 /* The last allocations are not stored, since threads allocate and free. */
 extern bool standin_with_threads;
