@@ -15,7 +15,7 @@ tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 client=$PWD/$(built tests/stacks/witness_client)
 export CLIENT=$client STACKS_BUILD=$PWD STACKS_SUITES=$tmp SUITES_TESTS=$tmp/tests SUITES_ADAPTER=$tmp/adapter
-export LD_LIBRARY_PATH=$PWD/src/sim/.libs:$PWD/src/sim/adapter/.libs:$PWD/tests/stacks/.libs
+export LD_LIBRARY_PATH=$PWD/src/sim/.libs:$PWD/src/sim/adapter/.libs
 export RDMA_TEST_DEVICE=none RDMA_TEST_GID_INDEX=0
 mkdir -p "$tmp/install/bin" "$tmp/ucx/test/gtest"
 

@@ -18,14 +18,12 @@ struct extended {
 	void *dmah;
 };
 
-/* The first 5 are also in the file by phase. */
-#define PHASE_COUNTS 5
+/* The first 3 are also in the file by phase. */
+#define PHASE_COUNTS 3
 #define WITNESS_COUNTS(X)                                                                          \
 	X(gpu_by_program)                                                                          \
 	X(gpu_by_worker)                                                                           \
-	X(gpu_program_ns)                                                                          \
 	X(gpu_deregistrations)                                                                     \
-	X(gpu_request_ns)                                                                          \
 	X(host)                                                                                    \
 	X(alloc_pd)                                                                                \
 	X(dealloc_pd)                                                                              \
@@ -33,13 +31,9 @@ struct extended {
 	X(deregistered)                                                                            \
 	X(reregistered)                                                                            \
 	X(failed)                                                                                  \
-	X(send_path)                                                                               \
-	X(send_path_gpu)                                                                           \
-	X(send_path_ns)                                                                            \
 	X(asked)                                                                                   \
 	X(asked_gpu)                                                                               \
-	X(asked_gpu_beside_libfabric)                                                              \
-	X(posted)
+	X(asked_gpu_beside_libfabric)
 
 struct witness_counts {
 #define X(name) unsigned long name;
@@ -51,12 +45,6 @@ struct witness_counts {
 
 extern struct witness_counts counts[PHASES]; /* changed atomically, in verbs_witness.c alone */
 extern int phase;			     /* changed atomically, in verbs_witness_result.c */
-
-/* Of any memory, of GPU memory. */
-extern struct first_send {
-	uint64_t asked_at; /* time of the first request; ~0: its send was timed */
-	unsigned long ns;
-} first_send[2];
 
 /* Write the counts, for a process that may be killed; only with VERBS_WITNESS_LIVE. */
 void write_live(void);
@@ -74,9 +62,6 @@ void *witness_found(const char *name, void *next);
 #define next_if_any(name) witness_sought(name, dlsym(RTLD_NEXT, name))
 void *witness_sought(const char *name, void *next);
 
-/* Of the monotonic clock. */
-uint64_t now_ns(void);
-
 /* According to the loaded driver; false without one. */
 bool is_gpu_memory(const void *addr);
 
@@ -86,8 +71,5 @@ bool on_worker(void);
 /* The live registrations of GPU memory: replace one; `from` NULL: add `to`. False: `from` is none,
  * or there is no room. */
 bool live_replace(void *from, void *to);
-
-/* VERBS_WITNESS_US */
-void spend_added_time(void);
 
 #endif

@@ -98,7 +98,6 @@ static void write_counts(FILE *file)
 	fprintf(file, "{\n  \"pid\": %d", (int)getpid());
 	for (size_t i = 0; i < COUNT(names); i++)
 		write_number(file, "", names[i], total_of(i));
-	write_number(file, "", "first_send_ns", first_send[first_send[1].asked_at != 0].ns);
 	write_statistics(file, (statistic_fn *)dlsym(RTLD_DEFAULT, "peerpin_statistic"), "peerpin_",
 			 peerpin_names, COUNT(peerpin_names));
 	write_statistics(file, (statistic_fn *)next_if_any("sim_adapter_statistic"), "sim_",

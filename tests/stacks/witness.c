@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* witness.c -- memory type of a registration, its thread, and its time */
+/* witness.c -- memory type of a registration, and its thread */
 #include "stacks/verbs_witness.h"
 
 #include <dlfcn.h>
@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <time.h>
 
 #define MAX_LIVE	   8192
 #define MEMORY_TYPE	   2 /* CU_POINTER_ATTRIBUTE_MEMORY_TYPE */
@@ -35,14 +34,6 @@ void *witness_found(const char *name, void *next)
 		abort();
 	}
 	return next;
-}
-
-uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000000000ULL + now.tv_nsec;
 }
 
 bool is_gpu_memory(const void *addr)
@@ -84,25 +75,4 @@ bool live_replace(void *from, void *to)
 	}
 	pthread_mutex_unlock(&live_lock);
 	return found;
-}
-
-/* Time of the thread on a processor. */
-static uint64_t thread_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-	return now.tv_sec * 1000000000ULL + now.tv_nsec;
-}
-
-void spend_added_time(void)
-{
-	const char *added = getenv("VERBS_WITNESS_US");
-	uint64_t until;
-
-	if (!added)
-		return;
-	until = thread_ns() + strtoull(added, NULL, 10) * 1000;
-	while (thread_ns() < until)
-		;
 }
