@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* bench.c -- options, rows, goals; measure.c has the clock */
+/* bench.c -- options and rows; measure.c has the clock */
 #include "bench.h"
 
 #include <errno.h>
@@ -42,8 +42,7 @@ static void help(void)
 	       "  --only PATTERN  only cases whose name has PATTERN in it; * and ? are as in a "
 	       "shell\n"
 	       "  --threads LIST  numbers of threads, with commas between them\n"
-	       "  --quick         few operations: whether it works, not how fast; no goals are "
-	       "judged\n"
+	       "  --quick         few operations: whether it works, not how fast\n"
 	       "  --help          this text\n",
 	       bench->name, bench->about);
 }
@@ -213,13 +212,7 @@ struct bench_row bench_row(const char *name, uint64_t live, unsigned int threads
 				 .ns = NAN,
 				 .min_ns = NAN,
 				 .max_ns = NAN,
-				 .peer_ns = NAN,
-				 .bytes = NAN,
-				 .alone_ratio = NAN,
-				 .goal_ns = NAN,
-				 .goal_ratio = NAN,
-				 .goal_alone_ratio = NAN,
-				 .goal_bytes = NAN };
+				 .peer_ns = NAN };
 
 	snprintf(row.name, sizeof(row.name), "%s", name);
 	return row;
@@ -233,44 +226,6 @@ void bench_measure(const struct bench_operation *ours, const struct bench_operat
 			   (unsigned long long)row->live, row->threads);
 }
 
-/* ---- goals ---- */
-
-static bool within(uint64_t value, uint64_t from, uint64_t to)
-{
-	return value >= from && (!to || value <= to);
-}
-
-static void set_goals(struct bench_row *row)
-{
-	const struct bench_goal *goal = bench->goals;
-
-	while (goal->pattern && !(!fnmatch(goal->pattern, row->name, 0) &&
-				  within(row->threads, goal->threads_from, goal->threads_to) &&
-				  within(row->live, goal->live_from, goal->live_to)))
-		goal++;
-	if (!goal->pattern)
-		return;
-	if (goal->ns > 0)
-		row->goal_ns = goal->ns;
-	if (goal->over_peer > 0)
-		row->goal_ns = row->peer_ns + goal->over_peer;
-	if (goal->ratio > 0)
-		row->goal_ratio = goal->ratio;
-	if (goal->alone_ratio > 0 && row->threads > 1)
-		row->goal_alone_ratio = goal->alone_ratio;
-	if (goal->bytes > 0)
-		row->goal_bytes = goal->bytes;
-}
-
-static void set_alone_ratio(struct bench_row *row)
-{
-	for (unsigned int i = 0; i < row_count && row->threads > 1; i++) {
-		if (rows[i].threads == 1 && rows[i].live == row->live &&
-		    !strcmp(rows[i].name, row->name))
-			row->alone_ratio = row->ns / rows[i].ns;
-	}
-}
-
 void bench_report(struct bench_row row)
 {
 	if (!row.threads)
@@ -281,9 +236,6 @@ void bench_report(struct bench_row row)
 		return;
 	}
 	bench_require(row_count < ROWS, "too many rows");
-	if (!quick)
-		set_goals(&row);
-	set_alone_ratio(&row);
 	if (!row_count)
 		print_header(json ? stderr : stdout, bench->name);
 	rows[row_count++] = row;
@@ -317,23 +269,6 @@ static void await_part(pid_t child, const char *name)
 	if (status)
 		bench_fail("a part of the bench%s%s failed, with status 0x%x", *name ? ", " : "",
 			   name, (unsigned int)status);
-}
-
-void bench_apart(void (*part)(void *argument), void *argument)
-{
-	struct bench_row row;
-	int rows_from = -1;
-	pid_t child = start_part(&rows_from);
-
-	if (!child) {
-		part(argument);
-		fflush(NULL);
-		_exit(failed);
-	}
-	while (read(rows_from, &row, sizeof(row)) == sizeof(row))
-		bench_report(row);
-	close(rows_from);
-	await_part(child, "");
 }
 
 static void change_environment(const char *const *changes)

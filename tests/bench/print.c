@@ -16,63 +16,30 @@ static double ratio_of(const struct bench_row *row)
 /* ---- the table ---- */
 
 /* `value` in `text`, or a dash. */
-static const char *number(char *text, size_t size, double value, const char *unit)
+static const char *number(char *text, size_t size, double value)
 {
 	if (isnan(value))
 		return "-";
-	snprintf(text, size, "%.*f%s", value < 100 ? 1 : 0, value, unit);
+	snprintf(text, size, "%.*f", value < 100 ? 1 : 0, value);
 	return text;
-}
-
-/* Append a goal to the met ones, words[0], or the missed, words[1]. Unknown values are not judged.
- */
-static void judge(char (*words)[160], double goal, double excess, const char *format)
-{
-	char *to = words[excess > 0];
-	size_t used = strlen(to);
-
-	if (isnan(goal) || isnan(excess))
-		return;
-	if (used)
-		used += (size_t)snprintf(to + used, sizeof(words[0]) - used, ", ");
-	snprintf(to + used, sizeof(words[0]) - used, format, goal);
-}
-
-static void print_goals(FILE *file, const struct bench_row *row)
-{
-	char words[2][160] = { "", "" };
-
-	judge(words, row->goal_ns, row->ns - row->goal_ns, "%.1f ns");
-	judge(words, row->goal_ratio, row->goal_ratio - ratio_of(row), "ratio %.2g");
-	judge(words, row->goal_alone_ratio, row->alone_ratio - row->goal_alone_ratio,
-	      "%.1f of alone");
-	judge(words, row->goal_bytes, row->bytes - row->goal_bytes, "%.0f B");
-	if (words[0][0])
-		fprintf(file, "  met: %s", words[0]);
-	if (words[1][0])
-		fprintf(file, "  MISSED: %s", words[1]);
 }
 
 void print_header(FILE *file, const char *bench)
 {
-	fprintf(file, "%-50s %8s %3s %9s %17s %9s %6s %6s\n", bench, "live", "thr", "ns",
-		"min to max", "peer ns", "ratio", "alone");
+	fprintf(file, "%-50s %8s %3s %9s %17s %9s %6s\n", bench, "live", "thr", "ns", "min to max",
+		"peer ns", "ratio");
 }
 
 void print_row(FILE *file, const struct bench_row *row)
 {
-	char ns[24], range[48] = "-", peer[48], ratio[24], alone[24];
+	char ns[24], range[48] = "-", peer[48], ratio[24];
 
 	if (!isnan(row->min_ns))
 		snprintf(range, sizeof(range), "%.1f to %.1f", row->min_ns, row->max_ns);
-	fprintf(file, "%-50s %8llu %3u %9s %17s %9s %6s %6s", row->name,
-		(unsigned long long)row->live, row->threads,
-		isnan(row->bytes) ? number(ns, sizeof(ns), row->ns, "")
-				  : number(ns, sizeof(ns), row->bytes, " B"),
-		range, number(peer, sizeof(peer), row->peer_ns, ""),
-		number(ratio, sizeof(ratio), ratio_of(row), ""),
-		number(alone, sizeof(alone), row->alone_ratio, ""));
-	print_goals(file, row);
+	fprintf(file, "%-50s %8llu %3u %9s %17s %9s %6s", row->name, (unsigned long long)row->live,
+		row->threads, number(ns, sizeof(ns), row->ns), range,
+		number(peer, sizeof(peer), row->peer_ns),
+		number(ratio, sizeof(ratio), ratio_of(row)));
 	fputc('\n', file);
 	fflush(file);
 }
@@ -99,12 +66,6 @@ static void print_number(const char *name, double value)
 		printf(", \"%s\": %.3f", name, value);
 }
 
-static void print_known(const char *name, double value)
-{
-	if (!isnan(value))
-		print_number(name, value);
-}
-
 static void print_json_row(const struct bench_row *row)
 {
 	putchar('{');
@@ -120,12 +81,6 @@ static void print_json_row(const struct bench_row *row)
 		printf("\"peer\": null");
 	print_number("peer_ns", row->peer_ns);
 	print_number("ratio", ratio_of(row));
-	print_number("goal_ns", row->goal_ns);
-	print_number("goal_ratio", row->goal_ratio);
-	print_known("alone_ratio", row->alone_ratio);
-	print_known("goal_alone_ratio", row->goal_alone_ratio);
-	print_known("bytes", row->bytes);
-	print_known("goal_bytes", row->goal_bytes);
 	putchar('}');
 }
 
