@@ -185,22 +185,6 @@ LOOP_TEST(clients, a_rounded_range_is_a_hit_and_its_key_is_dead_after_the_free, 
 	ck_assert_int_eq(ibv_dereg_mr(source), 0);
 }
 
-TEST(clients, allocations_after_the_first_request_are_registered_in_the_background)
-{
-	uint64_t first, later[4];
-
-	first = gpu_allocate(MIB);
-	ck_assert_int_eq(ibv_dereg_mr(must_register(loopback.pd, first, MIB)), 0);
-	for (size_t i = 0; i < 4; i++)
-		later[i] = gpu_allocate((i + 1) * MIB);
-	await_statistic("registrations_background", 4);
-	for (size_t i = 0; i < 4; i++)
-		ck_assert_int_eq(ibv_dereg_mr(must_register(loopback.pd, later[i], (i + 1) * MIB)),
-				 0);
-	ck_assert_uint_eq(statistic("hits"), 4);
-	ck_assert_uint_eq(statistic("synchronous"), 1);
-}
-
 TEST(clients, registered_memory_does_not_keep_a_protection_domain_busy)
 {
 	struct ibv_mr *held;

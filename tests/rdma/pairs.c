@@ -211,6 +211,48 @@ void pairs_end(struct ibv_qp **pairs)
 	}
 }
 
+void pairs_side(unsigned int self, size_t size, const struct connection *connection,
+		void (*body)(struct side *side))
+{
+	struct side side = { .self = self };
+
+	device_open(&side.device, size);
+	pairs_mesh(&side.device, self, side.pairs, NULL, connection);
+	if (processes_count() == 2) {
+		side.pair = side.pairs[!self];
+		side.peer = &board->cards[!self][self];
+	}
+	body(&side);
+	processes_meet();
+	pairs_end(side.pairs);
+	device_close(&side.device);
+}
+
+static struct {
+	size_t size;
+	const struct connection *connection;
+	void (*body)(struct side *side);
+} run; /* of the test, for its processes */
+
+static void side_run(unsigned int self)
+{
+	pairs_side(self, run.size, run.connection, run.body);
+}
+
+void pairs_start(unsigned int count, size_t size, const struct connection *connection,
+		 void (*body)(struct side *side))
+{
+	run = (__typeof__(run)){ size, connection, body };
+	processes_start(count, side_run);
+}
+
+void pairs_run(unsigned int count, size_t size, const struct connection *connection,
+	       void (*body)(struct side *side))
+{
+	pairs_start(count, size, connection, body);
+	processes_end();
+}
+
 /* ---- work requests ---- */
 
 /* Return the number of pieces. */
@@ -248,6 +290,15 @@ struct work work_write(const struct device *device, const struct card *to, uint6
 			      .lkey = device->mr->lkey,
 			      .remote = to->address + offset,
 			      .rkey = to->key };
+}
+
+struct work side_work(const struct side *side, enum ibv_wr_opcode opcode, uint64_t offset,
+		      uint32_t length)
+{
+	struct work work = work_write(&side->device, side->peer, offset, length);
+
+	work.opcode = opcode;
+	return work;
 }
 
 int pair_try_post(struct ibv_qp *pair, const struct work *work)

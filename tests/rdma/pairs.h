@@ -56,6 +56,26 @@ void pair_connect(struct ibv_qp *pair, const struct card *to, const struct conne
 void pair_start_datagrams(struct ibv_qp *pair);
 struct ibv_ah *device_address(const struct device *device, const struct card *to);
 
+/* One of a test's processes, with a queue pair to each other one. */
+struct side {
+	unsigned int self;
+	struct device device;
+	struct ibv_qp *pairs[PROCESSES_MOST]; /* pairs[self] is NULL */
+	/* Of two processes: the other one. */
+	struct ibv_qp *pair;
+	const struct card *peer;
+};
+
+/* processes_run() and processes_start() with sides of `size` bytes, connected before `body` and
+ * closed when all have returned from it. */
+void pairs_run(unsigned int count, size_t size, const struct connection *connection,
+	       void (*body)(struct side *side));
+void pairs_start(unsigned int count, size_t size, const struct connection *connection,
+		 void (*body)(struct side *side));
+/* One of the sides, in a process of processes_run(). */
+void pairs_side(unsigned int self, size_t size, const struct connection *connection,
+		void (*body)(struct side *side));
+
 /* A queue pair to each other process, connected. All processes call it. pairs[self] is NULL. */
 void pairs_mesh(const struct device *device, unsigned int self, struct ibv_qp **pairs,
 		struct ibv_srq *srq, const struct connection *connection);
@@ -74,7 +94,10 @@ struct work {
 	uint64_t compare_add, swap;
 };
 
-/* Signaled works from the start of the device's memory; a WRITE goes to the card's, at `offset`. */
+/* Signaled works from the start of the device's memory; a WRITE goes to the card's, at `offset`,
+ * and a side's work to the other side's. */
+struct work side_work(const struct side *side, enum ibv_wr_opcode opcode, uint64_t offset,
+		      uint32_t length);
 struct work work_send(const struct device *device, uint64_t id, uint32_t length);
 struct work work_write(const struct device *device, const struct card *to, uint64_t offset,
 		       uint32_t length);
