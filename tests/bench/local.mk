@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The benches: "make bench" runs those that this machine can run, "make check" checks that they work.
-bench_sources = tests/bench/bench.h tests/bench/bench.c tests/bench/measure.h tests/bench/measure.c \
-	tests/bench/print.h tests/bench/print.c
+bench_sources = tests/bench/bench.h tests/bench/bench.c
 
 # Not with a sanitizer: times would be meaningless, and UCX is not built with it.
 if !SANITIZER
