@@ -42,8 +42,7 @@ tests_stacks_gpu_maps_la_CPPFLAGS = $(AM_CPPFLAGS) -DGPU_MAPS
 tests_stacks_gpu_maps_la_CFLAGS = $(tests_stacks_gpu_buffers_la_CFLAGS)
 tests_stacks_gpu_maps_la_LDFLAGS = $(stacks_module)
 tests_stacks_gpu_maps_la_LIBADD = $(tests_stacks_gpu_buffers_la_LIBADD)
-tests_stacks_verbs_witness_la_SOURCES = tests/stacks/verbs_witness.c tests/stacks/verbs_witness.h \
-	tests/stacks/verbs_witness_result.c tests/stacks/witness.c
+tests_stacks_verbs_witness_la_SOURCES = tests/stacks/verbs_witness.c tests/stacks/verbs_witness.h
 tests_stacks_verbs_witness_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
 tests_stacks_verbs_witness_la_CFLAGS = $(AM_CFLAGS) -fvisibility=hidden
 tests_stacks_verbs_witness_la_LDFLAGS = $(stacks_module)
@@ -54,7 +53,7 @@ if HAVE_VERBS
 if !SANITIZER
 check_DATA += tests/stacks/verbs_witness.la
 check_PROGRAMS += tests/stacks/witness_client
-tests_stacks_witness_client_SOURCES = tests/stacks/witness_client.c tests/stacks/verbs_witness.h tests/stacks/witness.c
+tests_stacks_witness_client_SOURCES = tests/stacks/witness_client.c tests/stacks/verbs_witness.h
 tests_stacks_witness_client_CPPFLAGS = $(AM_CPPFLAGS) $(exchange_cppflags) -I$(top_srcdir)/tests
 tests_stacks_witness_client_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -ldl -lpthread
 endif

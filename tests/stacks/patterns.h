@@ -95,10 +95,10 @@ void check(CUdeviceptr buffer, size_t bytes, struct message message);
 void check_sum(CUdeviceptr buffer, size_t bytes, const struct message *messages, int count);
 
 struct counts {
-	uint64_t messages, checked_bytes, wrong;
-	uint64_t allocations, allocation_ns; /* including frees */
-	uint64_t addresses_reused;	     /* allocations at an address that was freed before */
-	int rounds; /* done after round 0: fewer than requested if a job dies */
+	uint64_t checked_bytes, wrong;
+	uint64_t allocation_ns;	   /* of allocations and frees */
+	uint64_t addresses_reused; /* allocations at an address that was freed before */
+	int rounds;		   /* done after round 0: fewer than requested if a job dies */
 	uint64_t send_ns[MAX_ROUNDS + 1];
 };
 

@@ -23,6 +23,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
 #include <infiniband/verbs.h>
 
@@ -59,8 +61,260 @@ reg_dmabuf_fn ibv_cmd_reg_dmabuf_mr;
 reg_ex_fn ibv_cmd_reg_mr_ex;
 rereg_fn ibv_cmd_rereg_mr;
 
-struct witness_counts counts[PHASES];
+/* The first 3 are also in the file by phase. */
+#define PHASE_COUNTS 3
+#define WITNESS_COUNTS(X)                                                                          \
+	X(gpu_by_program)                                                                          \
+	X(gpu_by_worker)                                                                           \
+	X(gpu_deregistrations)                                                                     \
+	X(host)                                                                                    \
+	X(alloc_pd)                                                                                \
+	X(dealloc_pd)                                                                              \
+	X(registered)                                                                              \
+	X(deregistered)                                                                            \
+	X(reregistered)                                                                            \
+	X(failed)                                                                                  \
+	X(asked)                                                                                   \
+	X(asked_gpu)                                                                               \
+	X(asked_gpu_beside_libfabric)
+
+struct witness_counts {
+#define X(name) unsigned long name;
+	WITNESS_COUNTS(X)
+#undef X
+};
+
+static struct witness_counts counts[PHASES]; /* changed atomically */
+static int phase;			     /* changed atomically */
 static __thread int inside_front; /* libibverbs' functions call each other by their public names */
+
+/* ---- memory, threads and functions ---- */
+
+#define MAX_LIVE	   8192
+#define MEMORY_TYPE	   2 /* CU_POINTER_ATTRIBUTE_MEMORY_TYPE */
+#define MEMORY_TYPE_DEVICE 2 /* CU_MEMORYTYPE_DEVICE */
+
+typedef int attribute_fn(void *data, int attribute, unsigned long long ptr);
+
+/* The next definition of a function of libibverbs behind the caller's own; aborts without one. A
+ * macro, since dlsym depends on its caller. */
+#define next_definition(name) witness_found(name, dlsym(RTLD_NEXT, name))
+/* The same, or NULL without one. */
+#define next_if_any(name) witness_sought(name, dlsym(RTLD_NEXT, name))
+
+/* Open MPI loads libibverbs outside of RTLD_NEXT's scope. */
+static void *witness_sought(const char *name, void *next)
+{
+	void *library;
+
+	if (next)
+		return next;
+	library = dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_NOLOAD);
+	return library ? dlsym(library, name) : NULL;
+}
+
+static void *witness_found(const char *name, void *next)
+{
+	next = witness_sought(name, next);
+	if (!next) {
+		fprintf(stderr, "witness: no %s behind this one\n", name);
+		abort();
+	}
+	return next;
+}
+
+/* According to the loaded driver; false without one. */
+static bool is_gpu_memory(const void *addr)
+{
+	void *cuda = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+	attribute_fn *attribute;
+	unsigned int type = 0;
+	bool gpu;
+
+	if (!cuda)
+		return false;
+	attribute = (attribute_fn *)dlsym(cuda, "cuPointerGetAttribute");
+	gpu = attribute && !attribute(&type, MEMORY_TYPE, (uintptr_t)addr) &&
+	      type == MEMORY_TYPE_DEVICE;
+	dlclose(cuda);
+	return gpu;
+}
+
+/* Whether this is a thread of peerpin's, by its name. */
+static bool on_worker(void)
+{
+	char name[16] = "";
+
+	prctl(PR_GET_NAME, name);
+	return !strncmp(name, "peerpin", strlen("peerpin"));
+}
+
+static void *live_gpu[MAX_LIVE]; /* under live_lock */
+static pthread_mutex_t live_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Replace one; `from` NULL: add `to`. False: `from` is none, or there is no room. */
+static bool live_replace(void *from, void *to)
+{
+	bool found = false;
+
+	pthread_mutex_lock(&live_lock);
+	for (int i = 0; i < MAX_LIVE && !found; i++) {
+		found = live_gpu[i] == from;
+		if (found)
+			live_gpu[i] = to;
+	}
+	pthread_mutex_unlock(&live_lock);
+	return found;
+}
+
+/* ---- the file ---- */
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+/* peerpin_statistic, sim_adapter_statistic */
+typedef int statistic_fn(const char *name, uint64_t *value);
+
+static const char *const names[] = {
+#define X(name) #name,
+	WITNESS_COUNTS(X)
+#undef X
+};
+
+/* A process without GPU memory leaves no file of peerpin's. */
+static const char *const peerpin_names[] = { "requests",      "hits",	"registrations",
+					     "host_requests", "waited", "synchronous_queued" };
+static const char *const sim_names[] = { "stale_keys", "stale_memory", "outlived" };
+
+static int last_phase;
+/* peerpin's, at the end of the phase */
+static uint64_t noted[PHASES][COUNT(peerpin_names)];
+static bool has_noted[PHASES];
+
+static void write_number(FILE *file, const char *of, const char *name, uint64_t value)
+{
+	fprintf(file, ",\n  \"%s%s\": %llu", of, name, (unsigned long long)value);
+}
+
+EXPORT int MPI_Pcontrol(const int level, ...)
+{
+	statistic_fn *statistic = (statistic_fn *)dlsym(RTLD_DEFAULT, "peerpin_statistic");
+
+	if (level >= PHASES) {
+		/* Later counts would belong to another phase. */
+		fprintf(stderr,
+			"verbs_witness: there is room for %d phases, and none for phase %d\n",
+			PHASES, level);
+		abort();
+	}
+	if (level <= 0)
+		return 0;
+	has_noted[phase] = statistic != NULL;
+	for (size_t i = 0; statistic && i < COUNT(peerpin_names); i++)
+		if (statistic(peerpin_names[i], &noted[phase][i]))
+			fprintf(stderr, "verbs_witness: peerpin counts no %s\n", peerpin_names[i]);
+	__atomic_store_n(&phase, level, __ATOMIC_RELAXED);
+	last_phase = level > last_phase ? level : last_phase;
+	return 0;
+}
+
+static unsigned long count_of(int number, size_t i)
+{
+	return ((const unsigned long *)&counts[number])[i];
+}
+
+static unsigned long total_of(size_t i)
+{
+	unsigned long total = 0;
+
+	for (int number = 0; number <= last_phase; number++)
+		total += count_of(number, i);
+	return total;
+}
+
+static void write_phase(FILE *file, int number)
+{
+	char of[24];
+
+	snprintf(of, sizeof(of), "phase%d_", number);
+	for (size_t i = 0; i < PHASE_COUNTS; i++)
+		write_number(file, of, names[i], count_of(number, i));
+	snprintf(of, sizeof(of), "phase%d_peerpin_", number);
+	for (size_t i = 0; has_noted[number] && i < COUNT(peerpin_names); i++)
+		write_number(file, of, peerpin_names[i], noted[number][i]);
+}
+
+static void write_statistics(FILE *file, statistic_fn *statistic, const char *of,
+			     const char *const *wanted, size_t count)
+{
+	uint64_t value;
+
+	for (size_t i = 0; statistic && i < count; i++)
+		if (!statistic(wanted[i], &value))
+			write_number(file, of, wanted[i], value);
+}
+
+static void write_counts(FILE *file)
+{
+	fprintf(file, "{\n  \"pid\": %d", (int)getpid());
+	for (size_t i = 0; i < COUNT(names); i++)
+		write_number(file, "", names[i], total_of(i));
+	write_statistics(file, (statistic_fn *)dlsym(RTLD_DEFAULT, "peerpin_statistic"), "peerpin_",
+			 peerpin_names, COUNT(peerpin_names));
+	write_statistics(file, (statistic_fn *)next_if_any("sim_adapter_statistic"), "sim_",
+			 sim_names, COUNT(sim_names));
+	for (int number = 0; last_phase && number <= last_phase; number++)
+		write_phase(file, number);
+	fprintf(file, "\n}\n");
+}
+
+static bool has_counts(void)
+{
+	for (int number = 0; number <= last_phase; number++)
+		if (counts[number].alloc_pd + counts[number].registered + counts[number].asked)
+			return true;
+	return false;
+}
+
+/* Atomic, even if the process is killed. */
+static void write_result(void)
+{
+	const char *pattern = getenv("VERBS_WITNESS");
+	char name[4096], partial[4200];
+	FILE *file;
+
+	if (!pattern || !has_counts())
+		return;
+	snprintf(name, sizeof(name), "%s.%d", pattern, (int)getpid());
+	snprintf(partial, sizeof(partial), "%s-partial", name);
+	file = fopen(partial, "w");
+	if (!file) {
+		perror(partial);
+		return;
+	}
+	write_counts(file);
+	fclose(file);
+	if (rename(partial, name))
+		perror(name);
+}
+
+/* For a process that may be killed; only with VERBS_WITNESS_LIVE. */
+static void write_live(void)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+	if (!getenv("VERBS_WITNESS_LIVE"))
+		return;
+	pthread_mutex_lock(&lock);
+	write_result();
+	pthread_mutex_unlock(&lock);
+}
+
+static __attribute__((destructor)) void write_at_exit(void)
+{
+	write_result();
+}
+
+/* ---- counting ---- */
 
 #define NOW (&counts[__atomic_load_n(&phase, __ATOMIC_RELAXED)])
 
@@ -76,11 +330,6 @@ static __thread int inside_front; /* libibverbs' functions call each other by th
 static void count(unsigned long *number, unsigned long by)
 {
 	__atomic_fetch_add(number, by, __ATOMIC_RELAXED);
-}
-
-static bool only_times(void)
-{
-	return getenv("VERBS_WITNESS_TIMES") != NULL;
 }
 
 /* ---- in front: requests ---- */
@@ -101,7 +350,7 @@ static void enter_front(const void *addr, bool dma_buf)
 	gpu = dma_buf || is_gpu_memory(addr);
 	count(&NOW->asked, 1);
 	count(&NOW->asked_gpu, gpu);
-	if (gpu && !only_times())
+	if (gpu && !getenv("VERBS_WITNESS_TIMES"))
 		count(&NOW->asked_gpu_beside_libfabric, dl_iterate_phdr(is_libfabric, NULL));
 }
 
