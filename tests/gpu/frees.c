@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #include "memory/cuda_abi.h"
 #include "rdma/pairs.h"
@@ -57,14 +56,6 @@ static void disconnect(struct ibv_qp *pair)
 	must(!ibv_destroy_qp(pair));
 }
 
-static time_t now(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return time.tv_sec;
-}
-
 /* ---- the peer ---- */
 
 /* True: all succeeded. Another error than that of a key that has ended is none that may be. */
@@ -72,7 +63,7 @@ static bool move(const struct device *device, struct ibv_qp *pair, const struct 
 		 int count)
 {
 	struct work work = work_write(device, &board->cards[0][1], 0, SIZE);
-	time_t end = now() + PATIENCE;
+	time_t end = pairs_seconds() + PATIENCE;
 	struct ibv_wc done;
 	bool good = true;
 	int found;
@@ -85,7 +76,7 @@ static bool move(const struct device *device, struct ibv_qp *pair, const struct 
 		pair_post(pair, &work);
 	while (count) {
 		found = ibv_poll_cq(device->cq, 1, &done);
-		must(found >= 0 && now() < end);
+		must(found >= 0 && pairs_seconds() < end);
 		if (!found)
 			continue;
 		must(done.status == IBV_WC_SUCCESS ||
@@ -139,11 +130,11 @@ static CUdeviceptr allocate(unsigned char fill)
 /* Until the first bytes have moved: of a READ they are in the peer's buffer. */
 static void await_first_bytes(CUdeviceptr memory)
 {
-	time_t end = now() + PATIENCE;
+	time_t end = pairs_seconds() + PATIENCE;
 	unsigned char byte;
 
 	do {
-		must(now() < end);
+		must(pairs_seconds() < end);
 		if (writes)
 			must_cuda(cuMemcpyDtoH_v2(&byte, memory, 1));
 		else

@@ -270,20 +270,6 @@ static void reuse(const char *name, void (*free)(CUdeviceptr address), size_t si
 	must_cuda(cuMemFree_v2(again));
 }
 
-static void reuse_pitched(size_t size)
-{
-	CUdeviceptr address, again;
-	size_t pitch, pitch_again;
-
-	must_cuda(cuMemAllocPitch_v2(&address, &pitch, size / 64 - 100, 64, 4));
-	work_launch(writer, address, pitch * 64 / sizeof(*copy), OLD, WORK_NS);
-	must_cuda(cuMemFree_v2(address));
-	must_cuda(cuMemAllocPitch_v2(&again, &pitch_again, size / 64 - 100, 64, 4));
-	must(pitch == pitch_again);
-	report("pitched", size, again == address, fill_and_check(again, size / 64 * 63));
-	must_cuda(cuMemFree_v2(again));
-}
-
 /* The work writes by way of the bus. */
 static void reuse_host(size_t size)
 {
@@ -398,7 +384,6 @@ static int reuse_all(bool waits)
 			reuse("freed with another context", free_in_other_context, sizes[i]);
 		}
 		if (waits) {
-			reuse_pitched(2 * MIB);
 			reuse_host(2 * MIB);
 			reuse_host(64 << 10);
 			wait_for_work("an event of the context", wait_for_event);

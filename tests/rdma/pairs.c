@@ -43,6 +43,14 @@ static uint8_t gid_index(void)
 	return index ? (uint8_t)atoi(index) : 0;
 }
 
+time_t pairs_seconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec;
+}
+
 /* ---- the device ---- */
 
 void device_open(struct device *device, size_t size)
@@ -76,6 +84,17 @@ void device_close(struct device *device)
 	must(!ibv_destroy_comp_channel(device->channel));
 	must(!ibv_dealloc_pd(device->pd));
 	must(!ibv_close_device(device->context));
+}
+
+void device_expect_event(const struct device *device, enum ibv_event_type type, const void *element)
+{
+	struct ibv_async_event event;
+
+	do {
+		must(!ibv_get_async_event(device->context, &event));
+		ibv_ack_async_event(&event);
+	} while (event.event_type == IBV_EVENT_COMM_EST);
+	must(event.event_type == type && (const void *)event.element.qp == element);
 }
 
 /* ---- queue pairs ---- */
@@ -301,7 +320,7 @@ struct work side_work(const struct side *side, enum ibv_wr_opcode opcode, uint64
 	return work;
 }
 
-int pair_try_post(struct ibv_qp *pair, const struct work *work)
+void pair_post(struct ibv_qp *pair, const struct work *work)
 {
 	struct ibv_sge pieces[PIECES];
 	struct ibv_send_wr *bad, request = { .wr_id = work->id,
@@ -322,12 +341,7 @@ int pair_try_post(struct ibv_qp *pair, const struct work *work)
 		request.wr.rdma.remote_addr = work->remote;
 		request.wr.rdma.rkey = work->rkey;
 	}
-	return ibv_post_send(pair, &request, &bad);
-}
-
-void pair_post(struct ibv_qp *pair, const struct work *work)
-{
-	must(!(errno = pair_try_post(pair, work)));
+	must(!(errno = ibv_post_send(pair, &request, &bad)));
 }
 
 void pair_receive(struct ibv_qp *pair, uint64_t id, void *memory, uint32_t length, uint32_t lkey,

@@ -6,6 +6,8 @@
 #ifndef PEERPIN_TESTS_PAIRS_H
 #define PEERPIN_TESTS_PAIRS_H
 
+#include <time.h>
+
 #include "forks.h"
 #include "processes.h"
 
@@ -42,9 +44,16 @@ bool pairs_simulated(void);
 bool pairs_soft_roce(void);
 enum ibv_wc_status pairs_local_error(enum ibv_wc_status status);
 
+/* Of the monotonic clock. */
+time_t pairs_seconds(void);
+
 /* Open RDMA_TEST_DEVICE, or the first device, and register `size` bytes. */
 void device_open(struct device *device, size_t size);
 void device_close(struct device *device);
+
+/* The next event but that a connection is there is this one, of a queue pair or receive queue. */
+void device_expect_event(const struct device *device, enum ibv_event_type type,
+			 const void *element);
 
 /* A queue pair in the state INIT. */
 struct ibv_qp *device_pair(const struct device *device, enum ibv_qp_type type, struct ibv_srq *srq,
@@ -103,7 +112,6 @@ struct work work_write(const struct device *device, const struct card *to, uint6
 		       uint32_t length);
 
 /* The pieces of a work's local memory differ in size, and lie one after another. */
-int pair_try_post(struct ibv_qp *pair, const struct work *work);
 void pair_post(struct ibv_qp *pair, const struct work *work);
 void pair_receive(struct ibv_qp *pair, uint64_t id, void *memory, uint32_t length, uint32_t lkey,
 		  unsigned int pieces);

@@ -2,10 +2,8 @@
 /* pairs_ends.c -- processes that are killed, or come and go */
 #include <errno.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "fabric.h"
@@ -16,14 +14,6 @@ CASE(ends);
 
 #define SIZE 20000u
 #define LONG (3 * MIB)
-
-static time_t seconds(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec;
-}
 
 /* Process 0 writes to 1, which is killed; 2 and 3 write to each other and go on. */
 static void one_is_killed(unsigned int self)
@@ -44,11 +34,11 @@ static void one_is_killed(unsigned int self)
 		for (uint32_t i = 1; completion.status == IBV_WC_SUCCESS; i++) {
 			pair_post(pairs[1], &work);
 			board_set(WORD_STAGE, i);
-			killed = seconds();
+			killed = pairs_seconds();
 			cq_next(device.cq, &completion);
 		}
 		must(completion.status == IBV_WC_RETRY_EXC_ERR);
-		must(seconds() - killed < 10);
+		must(pairs_seconds() - killed < 10);
 		must(pair_state(pairs[1]) == IBV_QPS_ERR);
 		/* The connections to others live. */
 		work = work_write(&device, &board->cards[2][0], 0, LONG);

@@ -125,18 +125,6 @@ static uint32_t target_key(const struct device *device, struct ibv_mr **target)
 	return attempt->flaw == WRONG_KEY ? key ^ 0x40 : key;
 }
 
-static void await_event(const struct device *device, const struct ibv_qp *pair)
-{
-	struct ibv_async_event event;
-
-	do {
-		must(!ibv_get_async_event(device->context, &event));
-		ibv_ack_async_event(&event);
-	} while (event.event_type == IBV_EVENT_COMM_EST);
-	must((int)event.event_type == attempt->event);
-	must(event.element.qp == pair);
-}
-
 /* Its local ranges are checked with each packet. */
 static bool moves_parts(void)
 {
@@ -160,7 +148,7 @@ static void suffer(const struct device *device, struct ibv_qp *pair)
 		must(pair_state(pair) == IBV_QPS_ERR);
 	}
 	if (attempt->event >= 0 && !pairs_soft_roce())
-		await_event(device, pair);
+		device_expect_event(device, (enum ibv_event_type)attempt->event, pair);
 	processes_meet();
 	if (!attempt->remote)
 		must(pair_state(pair) == IBV_QPS_RTS);

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* pairs_receives.c -- receives that are late, too short, or shared by several queue pairs */
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "pairs.h"
 #include "unit/suite.h"
@@ -217,18 +215,6 @@ TEST(receives, queue_pairs_share_a_receive_queue_that_is_busy_while_they_use_it)
 }
 END_TEST
 
-static void expect_event(const struct device *device, enum ibv_event_type type, const void *element)
-{
-	struct ibv_async_event event;
-
-	do {
-		must(!ibv_get_async_event(device->context, &event));
-		ibv_ack_async_event(&event);
-	} while (event.event_type == IBV_EVENT_COMM_EST);
-	must(event.event_type == type);
-	must((const void *)event.element.qp == element);
-}
-
 static void limit(unsigned int self)
 {
 	struct ibv_srq_attr attributes = { .srq_limit = 4 };
@@ -248,12 +234,12 @@ static void limit(unsigned int self)
 		processes_meet();
 		for (uint64_t i = 0; i < 3; i++)
 			cq_expect(device.cq, i, IBV_WC_SUCCESS);
-		expect_event(&device, IBV_EVENT_SRQ_LIMIT_REACHED, srq);
+		device_expect_event(&device, IBV_EVENT_SRQ_LIMIT_REACHED, srq);
 		must(!ibv_query_srq(srq, &attributes));
 		must(!attributes.srq_limit); /* disarmed */
 		must(!ibv_modify_qp(pairs[0], &error, IBV_QP_STATE));
 		if (!pairs_soft_roce())
-			expect_event(&device, IBV_EVENT_QP_LAST_WQE_REACHED, pairs[0]);
+			device_expect_event(&device, IBV_EVENT_QP_LAST_WQE_REACHED, pairs[0]);
 	} else {
 		struct work work = work_send(&device, 0, 100);
 

@@ -186,37 +186,6 @@ LOOP_TEST(sim, every_byte_moves_with_little_memory_for_files, 0, 3)
 }
 END_TEST
 
-/* The first process begins the fabric while there is no room, all others come when there is. */
-static void move_after_growth(unsigned int self)
-{
-	struct device device;
-
-	must(!setenv("PEERPIN_SIM_ADAPTER_SEGMENT", other_fabric(), 1));
-	if (!self) {
-		device_open(&device, MIB);
-		must(!ibv_destroy_qp(device_pair(&device, IBV_QPT_RC, NULL, &pairs_defaults)));
-		device_close(&device);
-		must(!mount("small", "/dev/shm", "tmpfs", MS_REMOUNT, "size=16m"));
-		board_set(WORD_STAGE, 1);
-	}
-	board_await(WORD_STAGE, 1);
-	pairs_side(self, ALL_PARTS, &pairs_defaults, move_among_all);
-}
-
-TEST(sim, a_fabric_stays_where_it_began)
-{
-	int error = mount_small("size=64k");
-
-	if (error) {
-		printf("not run with a small /dev/shm: no mount namespace: %s\n", strerror(error));
-		return;
-	}
-	fabric_remove(other_fabric());
-	processes_run(2, move_after_growth);
-	fabric_remove(other_fabric());
-}
-END_TEST
-
 /* ---- programs that close what they do not know ---- */
 
 static void without_descriptors(unsigned int self)

@@ -54,13 +54,9 @@ static void *post_and_poll(void *argument)
 {
 	struct job *job = argument;
 	char *memory = job->device->memory + job->index * SLOT;
-	struct work work = { .opcode = IBV_WR_RDMA_WRITE,
-			     .flags = IBV_SEND_SIGNALED,
-			     .local = memory,
-			     .lkey = job->device->mr->lkey,
-			     .remote = job->peer->address + (THREADS + job->index) * SLOT,
-			     .rkey = job->peer->key };
+	struct work work = work_write(job->device, job->peer, (THREADS + job->index) * SLOT, 0);
 
+	work.local = memory;
 	bytes_fill(memory, SLOT, job->index);
 	for (uint32_t i = 0; i < requests(); i++) {
 		work.length = i + 1 < requests() ? i % SLOT : SLOT;
