@@ -97,7 +97,7 @@ static int arena_reserve(struct arena *arena)
 }
 
 /* Growth doubles the arena up to 2 MiB, then adds whole huge pages. Address translation dominates
- * random look-ups in a large table (measured: tests/bench/lookup). */
+ * random look-ups in a large table. */
 int arena_commit(struct arena *arena, uint32_t count)
 {
 	size_t ready = (size_t)arena->ready * arena->size, target = (size_t)count * arena->size,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* bench.h -- the harness of the benches: options, threads, times, goals, tables
+/* bench.h -- the harness of the benches: options, threads, times, tables
  *
  * A bench measures operations: nine runs of at least 20 ms on each thread, calibrated beforehand.
  * The result is the median, with minimum and maximum. Runs of the comparison alternate with them,
@@ -22,9 +22,8 @@ struct bench_operation {
 	void *context;
 };
 
-/* A row of the table. Set name, live and, without a time, bytes; bench_measure() and
- * bench_report() fill in the rest. Unknown: NAN, or an empty text. No pointers: rows travel between
- * processes. */
+/* A row of the table. Set name and live; bench_measure() and bench_report() fill in the rest.
+ * Unknown: NAN, or an empty text. No pointers: rows travel between processes. */
 struct bench_row {
 	char name[96];
 	uint64_t live;	      /* allocations */
@@ -32,26 +31,12 @@ struct bench_row {
 	double ns, min_ns, max_ns;
 	char peer[32];
 	double peer_ns;
-	double bytes;	    /* of memory, for each allocation */
-	double alone_ratio; /* ratio of ns to the row with one thread */
-	double goal_ns, goal_ratio, goal_alone_ratio, goal_bytes;
-};
-
-/* A row's goal: the first with a pattern (as of a shell) that matches the name and bounds that
- * match the row. 0: no bound, no goal. */
-struct bench_goal {
-	const char *pattern;
-	unsigned int threads_from, threads_to;
-	uint64_t live_from, live_to;
-	double ns, ratio, alone_ratio, bytes;
-	double over_peer; /* ns at most so many more than the peer's */
 };
 
 struct bench {
 	const char *name;
-	const char *about;		/* text for --help, ending with a line feed */
-	const struct bench_goal *goals; /* ended by one without a pattern */
-	const unsigned int *threads;	/* default list, ended by 0; limited to the CPUs */
+	const char *about;	     /* text for --help, ending with a line feed */
+	const unsigned int *threads; /* default list, ended by 0; limited to the CPUs */
 	const char *(*add_to_machine)(
 		void); /* NULL, or a text about the machine; may return NULL */
 };
@@ -74,9 +59,6 @@ void bench_measure(const struct bench_operation *ours, const struct bench_operat
 		   struct bench_row *row);
 
 void bench_report(struct bench_row row);
-
-/* Run `part` in a forked process; this process reports its rows. */
-void bench_apart(void (*part)(void *argument), void *argument);
 
 /* Start this program again with `changes` to its environment ("NAME=value", or "NAME" to unset;
  * ended by NULL). There bench_part() is `part`, and its rows go to `receive` here. */

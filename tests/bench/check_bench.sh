@@ -4,7 +4,7 @@
 #
 # On the simulated driver; times are not checked.
 set -u
-[ -x tests/bench/lookup ] && [ -x tests/bench/queries ] && [ -x tests/bench/registration ] || exit 77
+[ -x tests/bench/queries ] && [ -x tests/bench/registration ] || exit 77
 here=${srcdir:-.}/tests/bench
 folder=$(mktemp -d)
 trap 'rm -r "$folder"' EXIT
@@ -14,24 +14,16 @@ trap 'rm -r "$folder"' EXIT
 ulimit -S -n "$(ulimit -H -n)" 2>/dev/null || :
 
 ends 'all benches run' 0 'tests/bench/run: registration' "$here/run" --sim "$folder/results" --quick
-for result in lookup queries registration; do
+for result in queries registration; do
 	ends "$result has left its result" 0 '"rows": [' cat "$folder/results/$result.json"
 done
 # Every kind of row: hits with and without the preload, times of the driver's functions, counts.
 ends 'hits have something beside them' 0 '"case": ' grep -E '"case": "hit, 64KiB".*"peer": "without peerpin", "peer_ns": [1-9]' \
 	"$folder/results/registration.json"
-ends 'and so has the part of them that is the provider'"'"'s' 0 '"case": ' grep -E "\"case\": \"of these, the provider's struct: calloc and free\".*\"ns\": [0-9.]*[1-9].*\"peer\": \"without peerpin\", \"peer_ns\": [0-9.]*[1-9]" \
-	"$folder/results/registration.json"
-ends 'each thread hits a buffer of its own' 0 '"case": ' grep -E '"case": "hit, 64KiB, own buffer".*"ns": [1-9]' \
-	"$folder/results/registration.json"
 for mode in off auto; do
 	ends "first requests have something beside them, $mode" 0 '"case": ' grep -E \
 		"\"case\": \"first request by address, 64KiB of 256MiB, $mode\".*\"peer\": \"without peerpin\", \"peer_ns\": [1-9]" "$folder/results/registration.json"
 done
-ends 'exports after an allocation have something beside them' 0 '"case": ' grep -E \
-	'"case": "export of 64KiB of 256MiB, first, again without peerpin".*"peer_ns": [1-9]' "$folder/results/registration.json"
-ends 'a free beside hits is beside one without' 0 '"case": ' grep -E \
-	'"case": "cuMemFree, registered, others hit".*"peer": "no thread hits", "peer_ns": [1-9]' "$folder/results/registration.json"
 if grep -q '^#define HAVE_UCX 1' config.h; then
 	ends 'hits are beside the cache of UCX' 0 '"case": ' grep -E \
 		'"case": "hit, 64KiB, beside UCX.s cache", "live": 10000,.*"peer": "UCX [0-9.]*", "peer_ns": [1-9]' \
@@ -51,7 +43,8 @@ ends 'a part that fails makes the bench fail' 1 'a part of the bench, hits faile
 	"${bare[@]}" PEERPIN_SIM_ADAPTER_FAIL_AT=100 tests/bench/registration --quick --only 'hit, 1MiB' --threads 1
 ends 'where addresses cannot be registered, dma-bufs are' 0 'hit, 1MiB' \
 	"${bare[@]}" PEERPIN_SIM_ADAPTER_PEER=0 tests/bench/registration --quick --only 'hit*' --threads 1
-ends 'only what is asked for' 0 'hot, mixed' tests/bench/lookup --quick --only 'hot, mix*' --threads 1
-ends 'a case that there is not' 1 "no case has --only's pattern" tests/bench/lookup --quick --only nothing
-ends 'a number that is none' 2 'wanted are numbers' tests/bench/lookup --threads 1,x
+queries=("${bare[@]}" tests/bench/queries --quick --threads 1)
+ends 'only what is asked for' 0 'GPU: BUFFER_ID' "${queries[@]}" --only 'GPU: BUF*'
+ends 'a case that there is not' 1 "no case has --only's pattern" "${queries[@]}" --only nothing
+ends 'a number that is none' 2 'wanted are numbers' "${queries[@]}" --threads 1,x
 finish

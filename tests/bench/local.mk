@@ -1,15 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The benches: "make bench" runs those that this machine can run, "make check" checks that they work.
-bench_sources = tests/bench/bench.h tests/bench/bench.c tests/bench/measure.h tests/bench/measure.c \
-	tests/bench/print.h tests/bench/print.c
+bench_sources = tests/bench/bench.h tests/bench/bench.c
 
 # Not with a sanitizer: times would be meaningless, and UCX is not built with it.
 if !SANITIZER
-BENCHES = tests/bench/lookup tests/bench/queries tests/bench/registration
+BENCHES = tests/bench/queries tests/bench/registration
 check_PROGRAMS += $(BENCHES)
-tests_bench_lookup_SOURCES = $(bench_sources) tests/bench/lookup.c tests/bench/peer.h \
-	tests/bench/population.h tests/bench/population.c
-tests_bench_lookup_LDADD = tests/unit/libstandin.la src/libcore.la -lpthread -ldl -lm
 # For GPU machines too: of the library it has only the reader of symbol tables.
 tests_bench_queries_SOURCES = $(bench_sources) tests/bench/queries.c
 tests_bench_queries_LDADD = src/libcore.la -lpthread -ldl
@@ -20,7 +16,6 @@ tests_bench_registration_SOURCES = $(bench_sources) tests/bench/registration.h t
 tests_bench_registration_CPPFLAGS = $(AM_CPPFLAGS) # no use of libcore
 tests_bench_registration_LDADD = -lpthread -ldl -lm
 if HAVE_UCX
-tests_bench_lookup_SOURCES += tests/bench/peer_ucx.c
 tests_bench_registration_SOURCES += tests/bench/peer_ucx.c
 endif
 endif
@@ -44,4 +39,4 @@ performance:
 	$(top_srcdir)/tests/stacks/worth_plot $(plotted) >worth.svg.tmp
 	mv worth.svg.tmp $(top_srcdir)/docs/performance/worth.svg
 .PHONY: bench performance
-CLEANFILES += bench/lookup.json bench/queries.json bench/registration.json
+CLEANFILES += bench/queries.json bench/registration.json

@@ -15,19 +15,6 @@
 #define SKIPPED 77
 #define BARE	"without peerpin"
 
-/* First match. */
-static const struct bench_goal goals[] = {
-	{ .pattern = "hit, 64KiB, own buffer", .alone_ratio = 1.3 },
-	{ .pattern = "hit, 64KiB", .threads_to = 2, .live_from = 10000, .alone_ratio = 1.2 },
-	{ .pattern = "hit, 64KiB", .threads_from = 16, .live_from = 10000, .ns = 400 },
-	{ .pattern = "cuMemFree, registered, others hit", .over_peer = 1000 },
-	/* At most 5 % longer. */
-	{ .pattern = "first request by dma-buf, *, off", .ratio = 1 / 1.05 },
-	{ .pattern = "first request by dma-buf, *, auto", .ratio = 1 / 1.05 },
-	{ .pattern = "cuMemAlloc added, *, auto", .ns = 1000 },
-	{ 0 },
-};
-
 /* ---- the runs ---- */
 
 #define BARE_ROWS 128
@@ -151,7 +138,6 @@ int main(int argc, char **argv)
 			 "of what they take more than the driver's own, called in turn with\n"
 			 "them; not least and most are beside it, but between what it lies with "
 			 "95 % certainty.\n",
-		.goals = goals,
 		.threads = threads,
 		.add_to_machine = add_to_machine,
 	};

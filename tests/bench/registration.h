@@ -89,8 +89,6 @@ void client_use(struct ibv_pd *pd, const struct buffer *buffer, size_t offset, s
 struct ibv_pd *client_domain(void);
 uint64_t client_statistic(const char *name);
 
-void client_pause(uint64_t microseconds);
-
 double client_now(void); /* ns */
 void client_sort(double *times, unsigned int count);
 

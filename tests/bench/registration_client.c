@@ -244,12 +244,3 @@ void client_set_times(struct bench_row *row, double *times, unsigned int count)
 	row->min_ns = times[0];
 	row->max_ns = times[count - 1];
 }
-
-void client_pause(uint64_t microseconds)
-{
-	struct timespec time = { .tv_sec = (time_t)(microseconds / 1000000),
-				 .tv_nsec = (long)(microseconds % 1000000) * 1000 };
-
-	while (nanosleep(&time, &time))
-		;
-}

@@ -7,7 +7,7 @@
  * SYNC_MEMOPS at the first use, unless the client has set it before, as UCX and libfabric do.
  *
  * The simulated adapter takes the same time for each registration. A real one's runs in the
- * driver, which is slower just after a large allocation: the rows of exports show by how much.
+ * driver, which is slower just after a large allocation.
  */
 #include "registration.h"
 
@@ -51,14 +51,6 @@ static bool has_memory(size_t size)
 	       client.cuMemFree_v2(address) == CUDA_SUCCESS;
 }
 
-/* `usual` 0: REQUESTS. */
-static unsigned int count_of(unsigned int usual)
-{
-	if (bench_is_quick())
-		return QUICK;
-	return usual ? usual : REQUESTS;
-}
-
 static double time_request(const struct first *first, struct ibv_pd *pd)
 {
 	struct buffer buffer = client_allocate(first->size);
@@ -84,7 +76,9 @@ static double time_request(const struct first *first, struct ibv_pd *pd)
 static void measure(const struct first *first)
 {
 	struct bench_row row = bench_row(first->name, 0, 1);
-	unsigned int count = count_of(first->requests);
+	unsigned int count = bench_is_quick()  ? QUICK
+			     : first->requests ? first->requests
+					       : REQUESTS;
 	struct ibv_pd *pd = client_domain();
 	double times[REQUESTS];
 
@@ -96,67 +90,12 @@ static void measure(const struct first *first)
 	bench_require(!client.ibv_dealloc_pd(pd), "a protection domain could not be ended");
 }
 
-/* ---- exports, after an allocation ---- */
-
-static const struct export
-{
-	const char *first, *fifth;
-	size_t size;		  /* of the allocation */
-	unsigned int allocations; /* 0: REQUESTS */
-}
-exports[] = {
-	{ "export of 64KiB of 256MiB, first", "export of 64KiB of 256MiB, fifth", 256 * MIB, 0 },
-	{ "export of 64KiB of 100GiB, first", "export of 64KiB of 100GiB, fifth", 100 * GIB, 20 },
-};
-
-/* Exports after the first one, until the time of an export is steady. */
-#define AGAIN 4
-
-static double time_export(struct buffer *buffer)
-{
-	double start = client_now(), end;
-
-	client_export(buffer);
-	end = client_now();
-	client_end_export(buffer);
-	return end - start;
-}
-
-static void measure_exports(const struct export *export)
-{
-	struct bench_row first = bench_row(export->first, 0, 1);
-	struct bench_row fifth = bench_row(export->fifth, 0, 1);
-	unsigned int count = count_of(export->allocations);
-	double firsts[REQUESTS], fifths[REQUESTS];
-	CUdeviceptr address;
-
-	for (unsigned int i = 0; i < count; i++) {
-		struct buffer part = { .size = 64 * KIB };
-
-		bench_require(client.cuMemAlloc_v2(&address, export->size) == CUDA_SUCCESS,
-			      "no GPU memory");
-		part.address = address + export->size / 2;
-		firsts[i] = time_export(&part);
-		for (unsigned int j = 0; j < AGAIN; j++)
-			fifths[i] = time_export(&part);
-		bench_require(client.cuMemFree_v2(address) == CUDA_SUCCESS,
-			      "GPU memory could not be freed");
-	}
-	client_set_times(&first, firsts, count);
-	bench_report(first);
-	client_set_times(&fifth, fifths, count);
-	bench_report(fifth);
-}
-
 bool first_is_wanted(const char *mode)
 {
 	bool wanted = false;
 
 	for (unsigned int i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
 		wanted |= bench_wants_in(cases[i].name, mode);
-	for (unsigned int i = 0; i < sizeof(exports) / sizeof(exports[0]); i++)
-		wanted |= bench_wants_in(exports[i].first, mode) ||
-			  bench_wants_in(exports[i].fifth, mode);
 	return wanted;
 }
 
@@ -168,10 +107,5 @@ void run_first_requests(void)
 		client.by_dmabuf = cases[i].by_dmabuf;
 		if ((cases[i].by_dmabuf || !only_dmabuf) && has_memory(cases[i].size))
 			measure(&cases[i]);
-	}
-	client.by_dmabuf = true;
-	for (unsigned int i = 0; i < sizeof(exports) / sizeof(exports[0]); i++) {
-		if (has_memory(exports[i].size))
-			measure_exports(&exports[i]);
 	}
 }

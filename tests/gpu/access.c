@@ -25,8 +25,6 @@
 #define SIZE   ((size_t)300000)
 #define ROUNDS 2000
 
-#define must_cuda(call) must((call) == CUDA_SUCCESS)
-
 static struct ibv_context *device;
 static struct ibv_pd *pd;
 static CUcontext context;

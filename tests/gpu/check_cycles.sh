@@ -17,7 +17,7 @@ preload=$PWD/src/.libs/libpeerpin.so
 
 status=0
 env -u PEERPIN_STATS_FILE PEERPIN_VERIFY=1 PEERPIN_SUMMARY=0 LD_LIBRARY_PATH="$libraries" LD_PRELOAD="$preload" "$program" \
-	--cycles 20 fixed reallocated freed-beside-another mapped windows threads || status=1
+	--cycles 20 fixed reallocated freed-beside-another mapped threads || status=1
 env -u PEERPIN_STATS_FILE PEERPIN_SUMMARY=0 LD_LIBRARY_PATH="$libraries" LD_PRELOAD="$preload" "$program" \
 	--cycles 200 unrequested || status=1
 PEERPIN_SUMMARY=0 LD_LIBRARY_PATH=$libraries LD_PRELOAD=$preload "$program" --cycles "${GPU_CYCLES:-$cycles}" "$@" || status=1

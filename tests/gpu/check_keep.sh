@@ -29,13 +29,9 @@ keep() {
 
 found=$(keep reuse)
 matches 'frees wait' $'*\nok a free that keeps memory waits for work on it\n*5 passed, 0 failed, 0 skipped\n=> 0' "$found"
-matches 'each wait waits' $'*\n1 passed, 0 failed, 0 skipped\n=> 0' "$(keep waits)"
-matches 'captures beside frees' $'*\nok no capture is lost with PEERPIN_KEEP=1G\n*\nok no capture is lost with PEERPIN_KEEP_HOST=1G\n*\n12 passed, 0 failed, 0 skipped\n=> 0' \
-	"$(keep KEEP_CAPTURES=30000 captures)"
-found=$(keep memory)
-matches 'memory is complete' $'*\n8 passed, 0 failed, 0 skipped\n=> 0' "$found"
-matches 'each call that allocates has been tried' $'result of cuCtxCreate\t0' "$(grep 'of cuCtxCreate' "$folder/out/memory.kept")"
+matches 'memory is complete' $'*\n8 passed, 0 failed, 0 skipped\n=> 0' "$(keep memory)"
 matches 'calls that need memory for themselves' $'*\n4 passed, 0 failed, 0 skipped\n=> 0' "$(keep PEERPIN_SIM_MEMORY=512M refused)"
+matches 'each call that allocates has been tried' $'cuMemAlloc, half of the memory\t0' "$(grep '^cuMemAlloc,' "$folder/out/refused.kept")"
 matches 'times on the simulated driver: every case only has to run' \
 	'*cuMemAlloc + cuMemFree, 1 GiB *driver ns*cuMemHostAlloc + cuMemFreeHost, 64 MiB *' \
 	"$(keep latency | sed '/^# cuMemAlloc + cuMemFree, 1 GiB/s/$/ driver ns/')"
@@ -66,21 +62,6 @@ matches 'too slow' $'*an allocation *MISSED: 2400 ns\n0 goals met, 1 missed\n=> 
 latencies 400 60000 2401 >/dev/null
 sed -i '/^kept\tan/d' "$folder/measured"
 matches 'a case without one side' $'*not every case has both sides\n=> 1' "$(outcome "$here/gpu/keep_latencies" --from "$folder/measured")"
-
-# ---- recorded allocations ----
-
-# replay TEXT: its lines as a file
-replay() {
-	printf '%b' "$1" >"$folder/lines.txt"
-	outcome env GPU_BUILD="$PWD" LD_LIBRARY_PATH="$PWD/src/sim/.libs" "$here/gpu/replay" --json "$folder/replay.json" "$folder/lines.txt"
-}
-
-matches 'recorded allocations' $'lines matched 50.0 % held 1.00 time *\n=> 0' \
-	"$(replay 'a 1 4194304 0 9\nf 1 1 9\na 2 4194304 2 9\nf 2 3 9\nh 3 4096 4 9\ng 3 5 9\nh 4 4096\ng 4\n')"
-matches 'memory that is kept beside other memory' $'lines matched 0.0 % held 1.48 time *\n=> 0' \
-	"$(replay 'a 1 1000001\nf 1\na 2 2000000\n')"
-gzip -kf "$folder/lines.txt"
-matches 'a line that is none' $'replay: *lines.txt, side \'driver\', status 2: line *neither "a ID SIZE" nor*\n=> 1' "$(replay 'a 1 0\n')"
 
 # ---- mock programs ----
 

@@ -67,8 +67,6 @@ if [[ -x tests/gpu/latency && ! -e /dev/nvidiactl ]]; then
 		'copy to device, async, 16 MiB' 'copy to host, async, 8 B' 'copy inside, async, 64 KiB'; do
 		matches "measured: $case" "*[ke] *$case*" "$(<"$folder/out")"
 	done
-	matches 'measured: pairs' '*[ke] *allocate and free, 64 KiB *allocate and free, 4 GiB *' \
-		"$(GPU_BUILD=$PWD LD_LIBRARY_PATH=$PWD/src/sim/.libs "$here/gpu/latencies" --pairs --rounds 1 --seconds 0 2>&1)"
 	matches 'what is lacking is said' '*skipped: kernel launch: not with this driver*' "$(<"$folder/out")"
 	matches 'all is counted' '*passed, * failed, * skipped' "$(tail -n 1 "$folder/out")"
 	matches 'a program that is not there' '*No such file*' "$(GPU_BUILD=/nowhere "$here/gpu/latencies" --rounds 1 2>&1)"

@@ -88,6 +88,10 @@ matches 'the JSON of a bench' '*"case": "halo 4096 B, memory of one GPU, UCX 1.2
 matches 'a table of Markdown' $'*\n## 2 ranks, 500 µs a registration\n\n| pattern, 4 KiB | UCX | empty preload | peerpin | *\n| halo | 1.22.0, dma-bufs | 1.00 | 1.00 | 1.00 | 1.00 | 1.00 |\n*' \
 	$'\n'"$("$here/gpu/mpi_table" --table "$folder/out/mpi.json")"
 
+matches 'UCX without its hooks' $'*\n# halo 4096 B, us and without / it: *\n1 passed, 0 failed, 0 skipped\n=> 0' \
+	"$(mpi '[[ ! ${UCX_MEM_CUDA_HOOK_MODE-unset} ]] || status=3' MPI_WAYS=unhooked-1.13.1 pair)"
+matches 'which its rows say' '*"case": "halo 4096 B, memory of one GPU, UCX 1.13.1, without hooks, 500 us a registration, *' "$(<"$folder/out/mpi.json")"
+
 fails() { # fails NAME TEXT MOCK PART
 	matches "$1" "*"$'\n'"not ok $2*=> 1" $'\n'"$(mpi "$3" "$4")"
 }

@@ -104,42 +104,26 @@ TEXT
 # expandable [VARIABLE=VALUE...]: the result of that row
 expandable() {
 	env "$@" PATH="$folder/bin:$PATH" PYTHONPATH="$folder/torch" GPU_DEVICE_FILE=/dev/null GPU_BUILD="$PWD" CUDA_HOME="$folder/cuda" \
-		LD_LIBRARY_PATH="$PWD/src/sim/.libs" GPU_ROW_SECONDS=1 "$here/gpu/run" expandable 2>&1
+		LD_LIBRARY_PATH="$PWD/src/sim/.libs" "$here/gpu/run" expandable 2>&1
 	echo "=> $?"
 }
 
 matches 'tensors over several mappings are hits' $'*expandable *yes * 72 hits of 84 requests*\n1 passed, 0 failed*=> 0' "$(expandable)"
 
-# ---- times ----
+# ---- output ----
 
-# A mock clock: each run advances it by the next time of its side; the last time repeats.
-cat >"$folder/bin/date" <<TEXT
+# beside TEXT: the row of a sample that prints the text under the preload, and "same" without
+beside() {
+	row <<TEXT
 #!/bin/sh
-cat "$folder/clock"
-TEXT
-chmod +x "$folder/bin/date"
-
-# times WITHOUT WITH [VARIABLE=VALUE...]: the row's result; milliseconds, separated by spaces
-times() {
-	echo 0 >"$folder/clock"
-	echo "$1" >"$folder/without"
-	echo "$2" >"$folder/with"
-	row "${@:3}" <<TEXT
-#!/bin/bash
-side=$folder/without
-[[ -z \${LD_PRELOAD:-} ]] || side=$folder/with
-[[ -z \${ORACLE_LOG:-} ]] || echo "begin 0x0 0 oracle \$\$" >"\$ORACLE_LOG"
-unset LD_PRELOAD
-read -r time rest <"\$side"
-[[ -z \$rest ]] || echo "\$rest" >"\$side"
-read -r now <"$folder/clock"
-echo \$((now + time * 1000000)) >"$folder/clock"
+[ -z "\$ORACLE_LOG" ] || echo "begin 0x0 0 oracle \$\$" >"\$ORACLE_LOG"
+$1
+echo same
 TEXT
 }
 
-matches 'the same time' $'*vectorAdd yes *1.00 *5 runs each\n1 passed, *=> 0' "$(times 1000 1000)"
-matches 'much slower' $'*vectorAdd no *slower than every run without it, by a quarter and more\n0 passed, 1 failed*=> 1' \
-	"$(times 200 700)"
-matches 'a tenth slower' $'*vectorAdd no *1.10 *10 runs each, slower than every run without it\n0 passed, 1 failed*=> 1' \
-	"$(times 1000 1100)"
+matches 'the same output' $'*vectorAdd yes *1 passed, *=> 0' "$(beside :)"
+matches 'other output with peerpin' $'*vectorAdd no *other output with peerpin: > more\n*=> 1' "$(beside '[ -z "$LD_PRELOAD" ] || echo more')"
+matches 'another status' $'*vectorAdd no *it fails with peerpin*=> 1' "$(beside '[ -z "$LD_PRELOAD" ] || exit 3')"
+matches 'an error of peerpin' $'*vectorAdd no *peerpin: an error*=> 1' "$(beside '[ -z "$LD_PRELOAD" ] || echo "peerpin: an error" >&2')"
 finish

@@ -9,12 +9,9 @@
 #include <errno.h>
 #include <link.h>
 #include <pthread.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/loaded.h"
@@ -30,20 +27,12 @@
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
 	 IBV_ACCESS_REMOTE_ATOMIC)
 
-#define must_cuda(call) must((call) == CUDA_SUCCESS)
-
 #define WARM_UP 40
 #define TRIES                                                                                      \
 	3 /* measurements of free memory: other processes use the GPU too, and a leak shows each   \
 	     time */
-#define THREADS	      4
-#define CONTEXTS      5 /* a context takes as long as a thousand cycles */
-#define HELD	      (64 * MIB)
-#define CYCLES_A_FREE 5000 /* a process's start on a GPU takes as long as thousands of cycles */
-#define PATIENCE_S    600  /* for the process to register */
-#define RELEASE_S                                                                                  \
-	10 /* for the driver, which may free the memory of an ended process after wait() */
-#define REGISTERED "registered\n"
+#define THREADS	 4
+#define CONTEXTS 5 /* a context takes as long as a thousand cycles */
 
 /* ---- the client ---- */
 
@@ -217,86 +206,6 @@ static void client_end(void)
 	     !statistic("internal_errors"));
 }
 
-/* ---- a rank dies with GPU memory registered
- *
- * For the simulated driver another process is another GPU: there the test covers that process's
- * free and this one's survival.
- */
-
-static void __attribute__((noreturn)) crash_child(void)
-{
-	CUdeviceptr held, busy;
-
-	/* Ends the child if its parent dies first. */
-	alarm(PATIENCE_S);
-	client_begin();
-	held = client_obtain(HELD);
-	client_register(client_pd, held, HELD, false);
-	must(statistic("registrations_dma_buf") && !statistic("registrations_peer_memory"));
-	fputs(REGISTERED, stdout);
-	fflush(stdout);
-	for (;;) {
-		busy = client_obtain(2 * MIB);
-		client_use(busy, 2 * MIB, false);
-		client_free(busy);
-	}
-}
-
-/* Returns once it has registered. */
-static pid_t start(void)
-{
-	char *const arguments[] = { "cycles", "--die", NULL };
-	posix_spawn_file_actions_t actions;
-	bool registered = false;
-	char line[256];
-	int ends[2];
-	pid_t pid;
-	FILE *from;
-
-	must(!pipe(ends));
-	must(!posix_spawn_file_actions_init(&actions));
-	must(!posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO));
-	must(!posix_spawn_file_actions_addclose(&actions, ends[0]));
-	must(!posix_spawn_file_actions_addclose(&actions, ends[1]));
-	must(!posix_spawn(&pid, "/proc/self/exe", &actions, NULL, arguments, environ));
-	must(!posix_spawn_file_actions_destroy(&actions));
-	must(!close(ends[1]));
-	from = fdopen(ends[0], "r");
-	must(from);
-	while (!registered && fgets(line, sizeof(line), from)) {
-		registered = !strcmp(line, REGISTERED);
-		if (!registered && line[0] != '#')
-			printf("# the process that is to die: %s", line);
-	}
-	must(registered);
-	must(!fclose(from));
-	return pid;
-}
-
-static void crash(int cycles)
-{
-	CUdeviceptr kept = client_obtain(4 * MIB);
-	struct ibv_mr *mr = client_register(client_pd, kept, 4 * MIB, false);
-
-	for (int cycle = 0; cycle < cycles; cycle += CYCLES_A_FREE) {
-		size_t before = client_free_memory();
-		pid_t pid = start();
-		double end;
-		int status;
-
-		must(!kill(pid, SIGKILL));
-		must(waitpid(pid, &status, 0) == pid && WIFSIGNALED(status) &&
-		     WTERMSIG(status) == SIGKILL);
-		end = seconds() + RELEASE_S;
-		while (client_free_memory() != before && seconds() < end)
-			usleep(10000);
-		client_reach(mr);
-		client_use(kept, 4 * MIB, true);
-	}
-	must(!ibv_dereg_mr(mr));
-	client_free(kept);
-}
-
 /* ---- patterns: each does its cycles and leaves nothing ---- */
 
 static void fixed(int cycles)
@@ -443,34 +352,6 @@ static void unrequested(int cycles)
 	}
 }
 
-/* Each window is new: registered as a whole, also for remote atomics, and used in parts. */
-static void windows(int cycles)
-{
-	enum { PARTS = 4 };
-	static const size_t size = 16 * MIB, part = size / PARTS;
-	struct ibv_mr *whole, *parts[PARTS];
-
-	for (int cycle = 0; cycle < cycles; cycle++) {
-		CUdeviceptr window = client_obtain(size);
-
-		client_look(window, false);
-		whole = client_register(client_pd, window, size, false);
-		for (size_t i = 0; i < PARTS; i++)
-			parts[i] = client_register(client_pd, window + i * part, part, true);
-		if (!cycle)
-			client_reach(parts[PARTS - 1]);
-		client_look(window + size - 1, true);
-		/* The parts last as long as the window, or longer. */
-		if (cycle % 2)
-			must(!ibv_dereg_mr(whole));
-		for (size_t i = 0; i < PARTS; i++)
-			must(!ibv_dereg_mr(parts[i]));
-		if (!(cycle % 2))
-			must(!ibv_dereg_mr(whole));
-		client_free(window);
-	}
-}
-
 struct thread {
 	pthread_t id;
 	int number, cycles;
@@ -529,9 +410,7 @@ static const struct pattern {
 	{ .name = "pooled", .run = pooled },
 	{ .name = "ended-contexts", .run = ended_contexts },
 	{ .name = "unrequested", .run = unrequested, .by_name = true },
-	{ .name = "windows", .run = windows },
 	{ .name = "threads", .run = threads },
-	{ .name = "crash", .run = crash },
 	{ .name = NULL },
 };
 
@@ -673,8 +552,6 @@ int main(int count, char **arguments)
 
 	if (count > 1 && !strcmp(arguments[1], "--help"))
 		return usage(stdout);
-	if (count > 1 && !strcmp(arguments[1], "--die"))
-		crash_child();
 	if (count > first && !strcmp(arguments[first], "--beside-others")) {
 		beside_others = true;
 		first++;

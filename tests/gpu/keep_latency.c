@@ -6,9 +6,10 @@
  * the mean, because new blocks for small memory are few and slow. Sizes that this GPU lacks are
  * skipped.
  */
+#include <stdbool.h>
 #include <string.h>
 
-#include "keep.h"
+#include "memory/cuda_abi.h"
 #include "statistic.h"
 
 #define SAMPLES 501

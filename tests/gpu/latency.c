@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* latency.c -- latency of kernel launches, copies and events in one process, or with the argument
- * "pairs" of allocations with their frees; tests/gpu/latencies compares processes
+/* latency.c -- latency of kernel launches, copies and events in one process; tests/gpu/latencies
+ * compares processes
  *
  * A line for each case: its name and the ns of a call. Cases that this driver lacks (the simulated
  * one has no kernels) are reported and skipped. Needs a driver and libc alone.
@@ -8,7 +8,7 @@
  * Load on the other half of a core makes a call a fifth slower, for minutes (measured: means of
  * processes spread by 8 % anywhere, by 4 % on a quiet processor, by 12 % on another). So each case
  * is measured on several processors; the result is the least of the medians. Extra cost on some of
- * them only is not detected: tests/gpu/run compares whole programs.
+ * them only is not detected.
  */
 #include <dlfcn.h>
 #include <sched.h>
@@ -142,14 +142,6 @@ static void query(void)
 	must_cuda(cuda.cuEventQuery(event));
 }
 
-static void allocate_and_free(void)
-{
-	CUdeviceptr address;
-
-	must_cuda(cuda.cuMemAlloc_v2(&address, size));
-	must_cuda(cuda.cuMemFree_v2(address));
-}
-
 static const struct kind {
 	const char *name;
 	void (*call)(void);
@@ -271,31 +263,6 @@ static void measure_kind(const struct kind *kind)
 	}
 }
 
-static void measure_pairs(void)
-{
-	static const struct {
-		const char *name;
-		size_t size;
-	} pairs[] = { { "64 KiB", 65536 },
-		      { "1 MiB", (size_t)1 << 20 },
-		      { "48 MiB", (size_t)48 << 20 }, /* no gap between the driver's mappings */
-		      { "256 MiB", (size_t)256 << 20 },
-		      { "4 GiB", (size_t)4 << 30 } };
-	char name[80];
-	CUdeviceptr address;
-
-	for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
-		size = pairs[i].size;
-		snprintf(name, sizeof(name), "allocate and free, %s", pairs[i].name);
-		if (cuda.cuMemAlloc_v2(&address, size)) {
-			printf("# %s: not on this GPU\n", name);
-			continue;
-		}
-		must_cuda(cuda.cuMemFree_v2(address));
-		measure(name, allocate_and_free);
-	}
-}
-
 /* ---- */
 
 static void find(void *library)
@@ -365,9 +332,8 @@ static void find_places(void)
 	}
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
-	bool pairs = argc > 1 && !strcmp(argv[1], "pairs");
 	void *library = dlopen("libcuda.so.1", RTLD_NOW);
 
 	if (!library) {
@@ -378,10 +344,8 @@ int main(int argc, char **argv)
 	find_places();
 	prepare();
 	printf("# peerpin: %s\n", dlsym(RTLD_DEFAULT, "peerpin_statistic") ? "yes" : "no");
-	for (size_t i = 0; !pairs && i < sizeof(kinds) / sizeof(kinds[0]); i++)
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
 		measure_kind(&kinds[i]);
-	if (pairs)
-		measure_pairs();
 	must_cuda(cuda.cuMemFree_v2(here));
 	must_cuda(cuda.cuMemFree_v2(there));
 	must_cuda(cuda.cuMemFreeHost(pinned));

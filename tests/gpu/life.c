@@ -33,8 +33,6 @@
 #define VIEWS	    1265
 #define FIGURES_MAX 5
 
-#define must_cuda(call) must((call) == CUDA_SUCCESS)
-
 static struct {
 	_Atomic unsigned long arrived;
 } * shared;

@@ -21,6 +21,16 @@
 		}                                                                                  \
 	} while (0)
 
+#define must_cuda(call)                                                                            \
+	do {                                                                                       \
+		int result_ = (int)(call);                                                         \
+		if (result_) {                                                                     \
+			printf("not ok %s, line %d: %s: error %d\n", __FILE__, __LINE__, #call,    \
+			       result_);                                                           \
+			exit(1);                                                                   \
+		}                                                                                  \
+	} while (0)
+
 static inline uint64_t statistic(const char *name)
 {
 	static int (*peerpin_statistic)(const char *name, uint64_t *value);

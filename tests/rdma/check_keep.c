@@ -7,7 +7,6 @@
 #include <check.h>
 #include <errno.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "gpu.h"
@@ -113,35 +112,6 @@ TEST(keys, a_client_mr_held_across_free_and_reuse_reaches_the_new_allocation)
 	gpu_free(address);
 }
 
-TEST(keys, a_registration_without_client_mrs_serves_the_next_allocation)
-{
-	uint64_t address;
-	struct ibv_mr *mr;
-	uint32_t key;
-
-	address = gpu_allocate(PIECE);
-	mr = must_register(address, PIECE);
-	key = mr->rkey;
-	/* In the order of a program that deregisters first. */
-	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
-	gpu_free(address);
-	allocate_again(address);
-	mr = must_register(address, PIECE);
-	ck_assert_uint_eq(mr->rkey, key);
-	ck_assert_uint_eq(statistic("hits"), 1);
-	/* One that frees first: a client MR of kept memory. */
-	gpu_free(address);
-	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
-	allocate_again(address);
-	mr = must_register(address, PIECE);
-	ck_assert_int_eq(write_by(mr->rkey, address, 0xa0), IBV_WC_SUCCESS);
-	ck_assert_uint_eq(statistic("hits"), 2);
-	ck_assert_uint_eq(statistic("registrations"), 1);
-	ck_assert_uint_eq(statistic("deregistrations"), 0);
-	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
-	gpu_free(address);
-}
-
 /* ---- releases: the key is dead at the adapter; the deregistration of the client MR succeeds ----
  */
 
@@ -240,27 +210,6 @@ TEST(limit, kept_memory_takes_no_room_from_registrations)
 	ck_assert_int_eq(ibv_dereg_mr(held), 0);
 	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
 	gpu_free(larger);
-}
-
-TEST(keys, a_forked_child_leaves_kept_memory_and_its_registration_alone)
-{
-	uint64_t address;
-	struct ibv_mr *mr;
-	int status;
-	pid_t child;
-
-	address = gpu_allocate(PIECE);
-	mr = must_register(address, PIECE);
-	gpu_free(address);
-	child = fork();
-	if (!child)
-		_exit(ibv_dereg_mr(mr) ? 1 : 0);
-	ck_assert_int_eq(waitpid(child, &status, 0), child);
-	ck_assert_int_eq(status, 0);
-	allocate_again(address);
-	ck_assert_int_eq(write_by(mr->rkey, address, 0xa0), IBV_WC_SUCCESS);
-	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
-	gpu_free(address);
 }
 
 SUITE("kept memory on a real adapter")

@@ -128,28 +128,6 @@ LOOP_TEST(clients, a_stale_address_gets_a_new_registration_and_the_old_key_is_de
 	ck_assert_int_eq(loopback_kernel_regions(), 0);
 }
 
-TEST(clients, a_hit_reaches_no_kernel_object_of_its_own)
-{
-	struct ibv_mr *handles[8];
-	uint64_t address;
-
-	address = gpu_allocate(4 * MIB);
-	for (int i = 0; i < 8; i++) {
-		handles[i] =
-			must_register(loopback.pd, address + (size_t)i * 4096, 4096 + (size_t)i);
-		ck_assert_uint_eq(handles[i]->lkey, handles[0]->lkey);
-		for (int j = 0; j < i; j++)
-			ck_assert_ptr_ne(handles[i], handles[j]);
-	}
-	ck_assert_uint_eq(statistic("hits"), 7);
-	ck_assert_int_eq(loopback_kernel_regions(), 1);
-	for (int i = 0; i < 8; i++)
-		ck_assert_int_eq(ibv_dereg_mr(handles[i]), 0);
-	ck_assert_int_eq(loopback_kernel_regions(), 1);
-	gpu_free(address);
-	ck_assert_int_eq(loopback_kernel_regions(), 0);
-}
-
 /* Sizes of arrays, rounded as UCX does to 16 bytes, and the last one as NCCL does to pages. */
 LOOP_TEST(clients, a_rounded_range_is_a_hit_and_its_key_is_dead_after_the_free, 0, 4)
 {
@@ -183,22 +161,6 @@ LOOP_TEST(clients, a_rounded_range_is_a_hit_and_its_key_is_dead_after_the_free, 
 	ck_assert_int_eq(ibv_dereg_mr(first), 0);
 	ck_assert_int_eq(ibv_dereg_mr(second), 0);
 	ck_assert_int_eq(ibv_dereg_mr(source), 0);
-}
-
-TEST(clients, allocations_after_the_first_request_are_registered_in_the_background)
-{
-	uint64_t first, later[4];
-
-	first = gpu_allocate(MIB);
-	ck_assert_int_eq(ibv_dereg_mr(must_register(loopback.pd, first, MIB)), 0);
-	for (size_t i = 0; i < 4; i++)
-		later[i] = gpu_allocate((i + 1) * MIB);
-	await_statistic("registrations_background", 4);
-	for (size_t i = 0; i < 4; i++)
-		ck_assert_int_eq(ibv_dereg_mr(must_register(loopback.pd, later[i], (i + 1) * MIB)),
-				 0);
-	ck_assert_uint_eq(statistic("hits"), 4);
-	ck_assert_uint_eq(statistic("synchronous"), 1);
 }
 
 TEST(clients, registered_memory_does_not_keep_a_protection_domain_busy)
@@ -367,6 +329,8 @@ LOOP_TEST(devices, a_client_by_dlopen_hits_like_a_linked_one, 0, 3)
 				   : client.reg_mr_iova2(pd, from, 4096, (uintptr_t)from, ACCESS);
 		ck_assert_ptr_nonnull(handles[i]);
 		ck_assert_ptr_eq(handles[i]->addr, from);
+		for (size_t j = 0; j < i; j++)
+			ck_assert_ptr_ne(handles[i], handles[j]);
 		ck_assert_uint_eq(handles[i]->length, 4096);
 		ck_assert_uint_eq(handles[i]->lkey, handles[0]->lkey);
 	}

@@ -2,8 +2,7 @@
 # Tests over verbs: "make check-rdma-long" runs them all with one real adapter, "make check-rdma" those that are short on
 # Soft-RoCE in an emulated machine.
 EXTRA_DIST += tests/rdma/run tests/rdma/vm tests/rdma/adapter tests/rdma/each tests/rdma/check_rdma.sh \
-	tests/rdma/check_pressure.sh tests/rdma/check_keep.sh tests/rdma/check_simulated.sh tests/rdma/check_pairs.sh \
-	tests/rdma/bench_registration
+	tests/rdma/check_pressure.sh tests/rdma/check_keep.sh tests/rdma/check_simulated.sh tests/rdma/check_pairs.sh
 
 # Programs and scripts, by their paths in the build folder; each prints its own counts.
 RDMA_TESTS =
@@ -63,12 +62,4 @@ check-rdma: all $(rdma_programs) $(hardware_programs)
 check-rdma-long: all $(rdma_programs) $(hardware_programs)
 	$(srcdir)/tests/rdma/run --timeout 3600 $(srcdir)/tests/rdma/each $(RDMA_TESTS) $(RDMA_LONG_TESTS)
 
-# Without peerpin the time is the adapter's; with Soft-RoCE in a virtual machine only ratios count.
-if !SANITIZER
-bench-rdma: all tests/bench/registration
-	$(MKDIR_P) bench
-	$(srcdir)/tests/rdma/run $(srcdir)/tests/rdma/bench_registration --json >bench/registration-rdma.json.tmp
-	mv bench/registration-rdma.json.tmp bench/registration-rdma.json
-endif
-CLEANFILES += bench/registration-rdma.json
-.PHONY: check-rdma check-rdma-long bench-rdma
+.PHONY: check-rdma check-rdma-long

@@ -43,6 +43,14 @@ static uint8_t gid_index(void)
 	return index ? (uint8_t)atoi(index) : 0;
 }
 
+time_t pairs_seconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec;
+}
+
 /* ---- the device ---- */
 
 void device_open(struct device *device, size_t size)
@@ -76,6 +84,17 @@ void device_close(struct device *device)
 	must(!ibv_destroy_comp_channel(device->channel));
 	must(!ibv_dealloc_pd(device->pd));
 	must(!ibv_close_device(device->context));
+}
+
+void device_expect_event(const struct device *device, enum ibv_event_type type, const void *element)
+{
+	struct ibv_async_event event;
+
+	do {
+		must(!ibv_get_async_event(device->context, &event));
+		ibv_ack_async_event(&event);
+	} while (event.event_type == IBV_EVENT_COMM_EST);
+	must(event.event_type == type && (const void *)event.element.qp == element);
 }
 
 /* ---- queue pairs ---- */
@@ -211,6 +230,48 @@ void pairs_end(struct ibv_qp **pairs)
 	}
 }
 
+void pairs_side(unsigned int self, size_t size, const struct connection *connection,
+		void (*body)(struct side *side))
+{
+	struct side side = { .self = self };
+
+	device_open(&side.device, size);
+	pairs_mesh(&side.device, self, side.pairs, NULL, connection);
+	if (processes_count() == 2) {
+		side.pair = side.pairs[!self];
+		side.peer = &board->cards[!self][self];
+	}
+	body(&side);
+	processes_meet();
+	pairs_end(side.pairs);
+	device_close(&side.device);
+}
+
+static struct {
+	size_t size;
+	const struct connection *connection;
+	void (*body)(struct side *side);
+} run; /* of the test, for its processes */
+
+static void side_run(unsigned int self)
+{
+	pairs_side(self, run.size, run.connection, run.body);
+}
+
+void pairs_start(unsigned int count, size_t size, const struct connection *connection,
+		 void (*body)(struct side *side))
+{
+	run = (__typeof__(run)){ size, connection, body };
+	processes_start(count, side_run);
+}
+
+void pairs_run(unsigned int count, size_t size, const struct connection *connection,
+	       void (*body)(struct side *side))
+{
+	pairs_start(count, size, connection, body);
+	processes_end();
+}
+
 /* ---- work requests ---- */
 
 /* Return the number of pieces. */
@@ -250,7 +311,16 @@ struct work work_write(const struct device *device, const struct card *to, uint6
 			      .rkey = to->key };
 }
 
-int pair_try_post(struct ibv_qp *pair, const struct work *work)
+struct work side_work(const struct side *side, enum ibv_wr_opcode opcode, uint64_t offset,
+		      uint32_t length)
+{
+	struct work work = work_write(&side->device, side->peer, offset, length);
+
+	work.opcode = opcode;
+	return work;
+}
+
+void pair_post(struct ibv_qp *pair, const struct work *work)
 {
 	struct ibv_sge pieces[PIECES];
 	struct ibv_send_wr *bad, request = { .wr_id = work->id,
@@ -271,12 +341,7 @@ int pair_try_post(struct ibv_qp *pair, const struct work *work)
 		request.wr.rdma.remote_addr = work->remote;
 		request.wr.rdma.rkey = work->rkey;
 	}
-	return ibv_post_send(pair, &request, &bad);
-}
-
-void pair_post(struct ibv_qp *pair, const struct work *work)
-{
-	must(!(errno = pair_try_post(pair, work)));
+	must(!(errno = ibv_post_send(pair, &request, &bad)));
 }
 
 void pair_receive(struct ibv_qp *pair, uint64_t id, void *memory, uint32_t length, uint32_t lkey,

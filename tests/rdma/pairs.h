@@ -6,6 +6,8 @@
 #ifndef PEERPIN_TESTS_PAIRS_H
 #define PEERPIN_TESTS_PAIRS_H
 
+#include <time.h>
+
 #include "forks.h"
 #include "processes.h"
 
@@ -42,9 +44,16 @@ bool pairs_simulated(void);
 bool pairs_soft_roce(void);
 enum ibv_wc_status pairs_local_error(enum ibv_wc_status status);
 
+/* Of the monotonic clock. */
+time_t pairs_seconds(void);
+
 /* Open RDMA_TEST_DEVICE, or the first device, and register `size` bytes. */
 void device_open(struct device *device, size_t size);
 void device_close(struct device *device);
+
+/* The next event but that a connection is there is this one, of a queue pair or receive queue. */
+void device_expect_event(const struct device *device, enum ibv_event_type type,
+			 const void *element);
 
 /* A queue pair in the state INIT. */
 struct ibv_qp *device_pair(const struct device *device, enum ibv_qp_type type, struct ibv_srq *srq,
@@ -55,6 +64,26 @@ void pair_connect(struct ibv_qp *pair, const struct card *to, const struct conne
 /* Datagrams: from INIT to RTS, and an address. */
 void pair_start_datagrams(struct ibv_qp *pair);
 struct ibv_ah *device_address(const struct device *device, const struct card *to);
+
+/* One of a test's processes, with a queue pair to each other one. */
+struct side {
+	unsigned int self;
+	struct device device;
+	struct ibv_qp *pairs[PROCESSES_MOST]; /* pairs[self] is NULL */
+	/* Of two processes: the other one. */
+	struct ibv_qp *pair;
+	const struct card *peer;
+};
+
+/* processes_run() and processes_start() with sides of `size` bytes, connected before `body` and
+ * closed when all have returned from it. */
+void pairs_run(unsigned int count, size_t size, const struct connection *connection,
+	       void (*body)(struct side *side));
+void pairs_start(unsigned int count, size_t size, const struct connection *connection,
+		 void (*body)(struct side *side));
+/* One of the sides, in a process of processes_run(). */
+void pairs_side(unsigned int self, size_t size, const struct connection *connection,
+		void (*body)(struct side *side));
 
 /* A queue pair to each other process, connected. All processes call it. pairs[self] is NULL. */
 void pairs_mesh(const struct device *device, unsigned int self, struct ibv_qp **pairs,
@@ -74,13 +103,15 @@ struct work {
 	uint64_t compare_add, swap;
 };
 
-/* Signaled works from the start of the device's memory; a WRITE goes to the card's, at `offset`. */
+/* Signaled works from the start of the device's memory; a WRITE goes to the card's, at `offset`,
+ * and a side's work to the other side's. */
+struct work side_work(const struct side *side, enum ibv_wr_opcode opcode, uint64_t offset,
+		      uint32_t length);
 struct work work_send(const struct device *device, uint64_t id, uint32_t length);
 struct work work_write(const struct device *device, const struct card *to, uint64_t offset,
 		       uint32_t length);
 
 /* The pieces of a work's local memory differ in size, and lie one after another. */
-int pair_try_post(struct ibv_qp *pair, const struct work *work);
 void pair_post(struct ibv_qp *pair, const struct work *work);
 void pair_receive(struct ibv_qp *pair, uint64_t id, void *memory, uint32_t length, uint32_t lkey,
 		  unsigned int pieces);

@@ -59,25 +59,22 @@ static void check_bytes(const char *target, uint32_t seed)
 	must(bytes_all(target + size, GUARD, UNUSED));
 }
 
-static void move_actively(const struct device *device, struct ibv_qp *pair, const struct card *peer,
-			  enum ibv_wr_opcode opcode, const struct variant *variant, uint32_t seed)
+static void move_actively(const struct side *side, enum ibv_wr_opcode opcode,
+			  const struct variant *variant, uint32_t seed)
 {
 	bool reads = opcode == IBV_WR_RDMA_READ;
-	struct work work = { .opcode = opcode,
-			     .id = seed,
-			     .flags = variant->flags,
-			     .immediate = seed * 5,
-			     .local = device->memory + (reads ? GUARD : SOURCE),
-			     .length = size,
-			     .lkey = device->mr->lkey,
-			     .pieces = variant->pieces,
-			     .remote = peer->address + (reads ? SOURCE : GUARD),
-			     .rkey = peer->key };
+	const struct device *device = &side->device;
+	struct work work = side_work(side, opcode, reads ? SOURCE : GUARD, size);
 
+	work.id = seed;
+	work.flags = variant->flags;
+	work.immediate = seed * 5;
+	work.local = device->memory + (reads ? GUARD : SOURCE);
+	work.pieces = variant->pieces;
 	memset(device->memory, UNUSED, size + 2 * GUARD);
 	bytes_fill(device->memory + SOURCE, size, seed);
 	processes_meet();
-	pair_post(pair, &work);
+	pair_post(side->pair, &work);
 	/* Inline data belongs to the client again. */
 	if (work.flags & IBV_SEND_INLINE)
 		memset(device->memory + SOURCE, 0, size);
@@ -87,7 +84,7 @@ static void move_actively(const struct device *device, struct ibv_qp *pair, cons
 		work.flags = IBV_SEND_SIGNALED;
 		work.length = 0;
 		work.id = 99;
-		pair_post(pair, &work);
+		pair_post(side->pair, &work);
 	}
 	cq_expect(device->cq, work.id, IBV_WC_SUCCESS);
 	if (reads)
@@ -95,148 +92,113 @@ static void move_actively(const struct device *device, struct ibv_qp *pair, cons
 	processes_meet();
 }
 
-static void move_passively(const struct device *device, struct ibv_qp *pair,
-			   enum ibv_wr_opcode opcode, const struct variant *variant, uint32_t seed)
+static void move_passively(const struct side *side, enum ibv_wr_opcode opcode,
+			   const struct variant *variant, uint32_t seed)
 {
+	const struct device *device = &side->device;
 	struct ibv_wc completion;
 
 	memset(device->memory, UNUSED, size + 2 * GUARD);
 	bytes_fill(device->memory + SOURCE, size, seed + 1);
 	if (receives(opcode))
-		pair_receive(pair, 77, device->memory + GUARD, size, device->mr->lkey,
+		pair_receive(side->pair, 77, device->memory + GUARD, size, device->mr->lkey,
 			     variant->pieces);
 	processes_meet();
 	if (receives(opcode)) {
 		cq_next(device->cq, &completion);
-		check_received(&completion, opcode, seed * 5, pair->qp_num);
+		check_received(&completion, opcode, seed * 5, side->pair->qp_num);
 	}
 	processes_meet();
 	if (opcode != IBV_WR_RDMA_READ)
 		check_bytes(device->memory + GUARD, seed);
 }
 
-static void move_all(unsigned int self)
+static void move_all(struct side *side)
 {
-	struct ibv_qp *pairs[2];
-	struct device device;
 	uint32_t seed = 100;
 
-	device_open(&device, 8 * MIB);
-	pairs_mesh(&device, self, pairs, NULL, &pairs_defaults);
 	for (size_t i = 0; i < COUNT(opcodes) * COUNT(variants); i++, seed += 2) {
 		enum ibv_wr_opcode opcode = opcodes[i / COUNT(variants)];
 		const struct variant *variant = &variants[i % COUNT(variants)];
 
 		if (variant->flags & IBV_SEND_INLINE && (size > 64 || opcode == IBV_WR_RDMA_READ))
 			continue;
-		if (self)
-			move_passively(&device, pairs[0], opcode, variant, seed);
+		if (side->self)
+			move_passively(side, opcode, variant, seed);
 		else
-			move_actively(&device, pairs[1], &board->cards[1][0], opcode, variant,
-				      seed);
+			move_actively(side, opcode, variant, seed);
 		processes_meet();
 	}
-	pairs_end(pairs);
-	device_close(&device);
 }
 
 LOOP_TEST(bytes, every_operation_moves_every_byte_and_no_other, 0, COUNT(sizes))
 {
 	size = sizes[_i];
-	processes_run(2, move_all);
+	pairs_run(2, 8 * MIB, &pairs_defaults, move_all);
 }
 END_TEST
 
 /* ---- atomics ---- */
 
-static uint64_t operate(const struct device *device, struct ibv_qp *pair, enum ibv_wr_opcode opcode,
-			uint64_t operand, uint64_t swap)
+static uint64_t operate(const struct side *side, enum ibv_wr_opcode opcode, uint64_t operand,
+			uint64_t swap)
 {
-	const struct card *peer = &board->cards[1][0];
-	struct work work = { .opcode = opcode,
-			     .id = 5,
-			     .flags = IBV_SEND_SIGNALED,
-			     .local = device->memory,
-			     .length = 8,
-			     .lkey = device->mr->lkey,
-			     .remote = peer->address + 64,
-			     .rkey = peer->key,
-			     .compare_add = operand,
-			     .swap = swap };
+	struct work work = side_work(side, opcode, 64, 8);
 	struct ibv_wc completion;
 
-	pair_post(pair, &work);
-	cq_next(device->cq, &completion);
+	work.compare_add = operand;
+	work.swap = swap;
+	pair_post(side->pair, &work);
+	cq_next(side->device.cq, &completion);
 	must(completion.status == IBV_WC_SUCCESS);
 	must(completion.opcode ==
 	     (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ? IBV_WC_FETCH_ADD : IBV_WC_COMP_SWAP));
-	return *(uint64_t *)(uintptr_t)device->memory;
+	return *(uint64_t *)(uintptr_t)side->device.memory;
 }
 
-static void operate_all(unsigned int self)
+static void operate_all(struct side *side)
 {
-	struct ibv_qp *pairs[2];
-	struct device device;
-	uint64_t *word;
+	uint64_t *word = (uint64_t *)(uintptr_t)(side->device.memory + 64);
 
-	device_open(&device, MIB);
-	word = (uint64_t *)(uintptr_t)(device.memory + 64);
 	*word = SUM;
-	pairs_mesh(&device, self, pairs, NULL, &pairs_defaults);
-	if (!self) {
-		must(operate(&device, pairs[1], IBV_WR_ATOMIC_FETCH_AND_ADD, 3, 0) == SUM);
-		must(operate(&device, pairs[1], IBV_WR_ATOMIC_CMP_AND_SWP, SUM, 4) == SUM + 3);
-		must(operate(&device, pairs[1], IBV_WR_ATOMIC_CMP_AND_SWP, SUM + 3, SECOND) ==
-		     SUM + 3);
-		must(operate(&device, pairs[1], IBV_WR_ATOMIC_FETCH_AND_ADD, (uint64_t)-1, 0) ==
-		     SECOND);
+	processes_meet();
+	if (!side->self) {
+		must(operate(side, IBV_WR_ATOMIC_FETCH_AND_ADD, 3, 0) == SUM);
+		must(operate(side, IBV_WR_ATOMIC_CMP_AND_SWP, SUM, 4) == SUM + 3);
+		must(operate(side, IBV_WR_ATOMIC_CMP_AND_SWP, SUM + 3, SECOND) == SUM + 3);
+		must(operate(side, IBV_WR_ATOMIC_FETCH_AND_ADD, (uint64_t)-1, 0) == SECOND);
 	}
 	processes_meet();
-	if (self) {
-		must(*word == SECOND - 1);
-		must(!word[-1] && !word[1]);
-	}
-	pairs_end(pairs);
-	device_close(&device);
+	if (side->self)
+		must(*word == SECOND - 1 && !word[-1] && !word[1]);
 }
 
 TEST(bytes, atomic_operations_answer_the_former_value_and_change_eight_bytes)
 {
-	processes_run(2, operate_all);
+	pairs_run(2, MIB, &pairs_defaults, operate_all);
 }
 END_TEST
 
 #define ADDITIONS 500
 
-static void add_from_all(unsigned int self)
+static void add_from_all(struct side *side)
 {
-	struct ibv_qp *pairs[PROCESSES_MOST];
-	struct device device;
-	struct work work = { .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD,
-			     .flags = IBV_SEND_SIGNALED,
-			     .length = 8,
-			     .compare_add = 1 };
+	struct work work = work_write(&side->device, &board->cards[0][side->self], 0, 8);
 
-	device_open(&device, MIB);
-	pairs_mesh(&device, self, pairs, NULL, &pairs_defaults);
-	for (int i = 0; self && i < ADDITIONS; i++) {
-		work.local = device.memory;
-		work.lkey = device.mr->lkey;
-		work.remote = board->cards[0][self].address;
-		work.rkey = board->cards[0][self].key;
-		pair_post(pairs[0], &work);
-		cq_expect(device.cq, 0, IBV_WC_SUCCESS);
+	work.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
+	work.compare_add = 1;
+	for (int i = 0; side->self && i < ADDITIONS; i++) {
+		pair_post(side->pairs[0], &work);
+		cq_expect(side->device.cq, 0, IBV_WC_SUCCESS);
 	}
 	processes_meet();
-	if (!self)
-		must(*(uint64_t *)(uintptr_t)device.memory == 3 * ADDITIONS);
-	pairs_end(pairs);
-	device_close(&device);
+	if (!side->self)
+		must(*(uint64_t *)(uintptr_t)side->device.memory == 3 * ADDITIONS);
 }
 
 TEST(bytes, atomic_operations_of_several_processes_lose_none)
 {
-	processes_run(4, add_from_all);
+	pairs_run(4, MIB, &pairs_defaults, add_from_all);
 }
 END_TEST
 

@@ -29,22 +29,16 @@ static bool ending_is_target(unsigned int self)
 	return (ending->opcode == IBV_WR_RDMA_READ) == !self;
 }
 
-static enum ibv_wc_status transfer(const struct device *device, struct ibv_qp *pair, uint32_t lkey,
-				   uint32_t seed)
+static enum ibv_wc_status transfer(const struct side *side, uint32_t lkey, uint32_t seed)
 {
-	const struct card *peer = &board->cards[1][0];
-	struct work work = { .opcode = ending->opcode,
-			     .id = seed,
-			     .flags = IBV_SEND_SIGNALED,
-			     .local = device->memory,
-			     .length = LONG,
-			     .lkey = lkey,
-			     .remote = peer->address,
-			     .rkey = board->keys[1][0] };
+	struct work work = side_work(side, ending->opcode, 0, LONG);
 	struct ibv_wc completion;
 
-	pair_post(pair, &work);
-	cq_next(device->cq, &completion);
+	work.id = seed;
+	work.lkey = lkey;
+	work.rkey = board->keys[1][0];
+	pair_post(side->pair, &work);
+	cq_next(side->device.cq, &completion);
 	return pairs_local_error(completion.status);
 }
 
@@ -73,11 +67,10 @@ static void *end_after_a_while(void *argument)
 	return NULL;
 }
 
-static void transfer_until_refused(const struct device *device, struct ibv_qp *pair,
-				   struct ibv_mr *mr)
+static void transfer_until_refused(struct side *side, struct ibv_mr *mr)
 {
 	enum ibv_wc_status status = IBV_WC_SUCCESS;
-	void *both[] = { (void *)(uintptr_t)device, mr };
+	void *both[] = { &side->device, mr };
 	uint32_t lkey = mr->lkey; /* the other thread ends the registration */
 	pthread_t thread;
 
@@ -85,7 +78,7 @@ static void transfer_until_refused(const struct device *device, struct ibv_qp *p
 		must(!pthread_create(&thread, NULL, end_after_a_while, both));
 	for (uint32_t i = 1; status == IBV_WC_SUCCESS; i++) {
 		board_set(WORD_STAGE, i);
-		status = transfer(device, pair, lkey, i);
+		status = transfer(side, lkey, i);
 	}
 	if (ending->local)
 		must(!pthread_join(thread, NULL));
@@ -101,34 +94,28 @@ static void fill_without(char *memory)
 		memory[i] = (char)(i % 0xdd);
 }
 
-static void end_during_transfers(unsigned int self)
+static void end_during_transfers(struct side *side)
 {
-	bool ends = ending->local == !self;
-	struct ibv_qp *pairs[2];
-	struct device device;
+	bool ends = ending->local == !side->self;
+	struct device *device = &side->device;
 	struct ibv_mr *mr;
 
-	device_open(&device, LONG);
-	fill_without(device.memory);
-	must((mr = ibv_reg_mr(device.pd, device.memory, LONG, ALL_ACCESS)));
-	board->keys[self][0] = mr->rkey;
-	pairs_mesh(&device, self, pairs, NULL, &pairs_defaults);
-	if (self)
-		for (uint64_t i = 0; ending->opcode == IBV_WR_SEND && i < 1000; i++)
-			pair_receive(pairs[0], i, device.memory, LONG, mr->lkey, 1);
+	fill_without(device->memory);
+	must((mr = ibv_reg_mr(device->pd, device->memory, LONG, ALL_ACCESS)));
+	board->keys[side->self][0] = mr->rkey;
+	for (uint64_t i = 0; side->self && ending->opcode == IBV_WR_SEND && i < 1000; i++)
+		pair_receive(side->pair, i, device->memory, LONG, mr->lkey, 1);
 	processes_meet();
-	if (!self) {
-		transfer_until_refused(&device, pairs[1], mr);
+	if (!side->self) {
+		transfer_until_refused(side, mr);
 	} else if (ends) {
 		board_await(WORD_STAGE, 3);
-		end_registration(&device, mr);
+		end_registration(device, mr);
 	}
 	processes_meet();
-	end_check(&device, self, ends);
+	end_check(device, side->self, ends);
 	if (!ends)
 		must(!ibv_dereg_mr(mr));
-	pairs_end(pairs);
-	device_close(&device);
 }
 
 LOOP_TEST(ended_keys, a_key_that_ends_during_transfers_moves_no_byte_afterwards, 0,
@@ -138,6 +125,6 @@ LOOP_TEST(ended_keys, a_key_that_ends_during_transfers_moves_no_byte_afterwards,
 	/* Soft-RoCE does not answer such a READ at times. */
 	if (pairs_soft_roce() && ending->opcode == IBV_WR_RDMA_READ)
 		return;
-	processes_run(2, end_during_transfers);
+	pairs_run(2, LONG, &pairs_defaults, end_during_transfers);
 }
 END_TEST

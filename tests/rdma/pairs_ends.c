@@ -2,10 +2,8 @@
 /* pairs_ends.c -- processes that are killed, or come and go */
 #include <errno.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "fabric.h"
@@ -16,14 +14,6 @@ CASE(ends);
 
 #define SIZE 20000u
 #define LONG (3 * MIB)
-
-static time_t seconds(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec;
-}
 
 /* Process 0 writes to 1, which is killed; 2 and 3 write to each other and go on. */
 static void one_is_killed(unsigned int self)
@@ -44,11 +34,11 @@ static void one_is_killed(unsigned int self)
 		for (uint32_t i = 1; completion.status == IBV_WC_SUCCESS; i++) {
 			pair_post(pairs[1], &work);
 			board_set(WORD_STAGE, i);
-			killed = seconds();
+			killed = pairs_seconds();
 			cq_next(device.cq, &completion);
 		}
 		must(completion.status == IBV_WC_RETRY_EXC_ERR);
-		must(seconds() - killed < 10);
+		must(pairs_seconds() - killed < 10);
 		must(pair_state(pairs[1]) == IBV_QPS_ERR);
 		/* The connections to others live. */
 		work = work_write(&device, &board->cards[2][0], 0, LONG);
@@ -91,40 +81,34 @@ END_TEST
 
 /* ---- a requester that is killed in the middle of its messages ---- */
 
-static void requester_is_killed(unsigned int self)
+static void requester_is_killed(struct side *side)
 {
-	struct ibv_qp *pairs[3];
-	struct device device;
+	struct work work = work_write(&side->device, &board->cards[0][side->self], 0, LONG);
 	struct ibv_wc completion;
-	struct work work;
 
-	device_open(&device, LONG);
-	pairs_mesh(&device, self, pairs, NULL, &pairs_defaults);
-	if (self == 1) {
-		work = work_write(&device, &board->cards[0][1], 0, LONG);
-		for (uint32_t i = 1;; i++) {
-			pair_post(pairs[0], &work);
-			board_set(WORD_STAGE, i);
-			cq_next(device.cq, &completion);
-		}
-	} else if (self == 2) {
+	for (uint32_t i = 1; side->self == 1; i++) {
+		pair_post(side->pairs[0], &work);
+		board_set(WORD_STAGE, i);
+		cq_next(side->device.cq, &completion);
+	}
+	if (side->self == 2) {
 		board_await(WORD_DONE, 1);
-		work = work_write(&device, &board->cards[0][2], 0, LONG);
 		for (uint64_t i = 0; i < 20; i++) {
-			pair_post(pairs[0], &work);
-			cq_expect(device.cq, 0, IBV_WC_SUCCESS);
+			pair_post(side->pairs[0], &work);
+			cq_expect(side->device.cq, 0, IBV_WC_SUCCESS);
 		}
 		board_set(WORD_DONE, 2);
-	} else {
-		board_await(WORD_DONE, 2);
 	}
-	pairs_end(pairs);
-	device_close(&device);
+	board_await(WORD_DONE, 2);
+	/* The killed one meets nobody. */
+	pairs_end(side->pairs);
+	device_close(&side->device);
+	_exit(0);
 }
 
 LOOP_TEST(ends, a_target_whose_requester_was_killed_serves_others, 0, 4)
 {
-	processes_start(3, requester_is_killed);
+	pairs_start(3, LONG, &pairs_defaults, requester_is_killed);
 	board_await(WORD_STAGE, 3);
 	processes_kill(1, true);
 	board_set(WORD_DONE, 1);

@@ -13,18 +13,6 @@ CASE(events);
 #define SIZE   20000u
 #define ROUNDS 200u
 
-static struct work work_to(const struct device *device, const struct card *to,
-			   enum ibv_wr_opcode opcode)
-{
-	return (struct work){ .opcode = opcode,
-			      .flags = IBV_SEND_SIGNALED,
-			      .local = device->memory,
-			      .length = SIZE,
-			      .lkey = device->mr->lkey,
-			      .remote = to->address,
-			      .rkey = to->key };
-}
-
 /* Wait without a poll, then take the one completion that there is. */
 static void wait_for(const struct device *device, uint64_t id)
 {
@@ -41,35 +29,28 @@ static void wait_for(const struct device *device, uint64_t id)
 }
 
 /* Neither process polls before it is woken. The queue is armed before its completion can come. */
-static void wake_each_other(unsigned int self)
+static void wake_each_other(struct side *side)
 {
-	struct ibv_qp *pairs[2];
-	struct device device;
-	struct work work;
+	struct device *device = &side->device;
+	struct work work = side_work(side, IBV_WR_SEND, 0, SIZE);
 
-	device_open(&device, MIB);
-	pairs_mesh(&device, self, pairs, NULL, &pairs_defaults);
-	work = work_to(&device, &board->cards[!self][self], IBV_WR_SEND);
 	work.flags = 0;
-	must(!ibv_req_notify_cq(device.cq, 0));
+	must(!ibv_req_notify_cq(device->cq, 0));
 	for (uint32_t i = 0; i < ROUNDS; i++)
-		pair_receive(pairs[!self], i, device.memory + SIZE, SIZE, device.mr->lkey, 1);
+		pair_receive(side->pair, i, device->memory + SIZE, SIZE, device->mr->lkey, 1);
 	processes_meet();
 	for (uint32_t i = 0; i < ROUNDS; i++) {
-		if (!self)
-			pair_post(pairs[1], &work);
-		wait_for(&device, i);
-		if (self)
-			pair_post(pairs[0], &work);
+		if (!side->self)
+			pair_post(side->pair, &work);
+		wait_for(device, i);
+		if (side->self)
+			pair_post(side->pair, &work);
 	}
-	processes_meet();
-	pairs_end(pairs);
-	device_close(&device);
 }
 
 TEST(events, a_process_that_waits_for_events_and_never_polls_gets_each)
 {
-	processes_run(2, wake_each_other);
+	pairs_run(2, MIB, &pairs_defaults, wake_each_other);
 }
 END_TEST
 
@@ -80,24 +61,20 @@ static bool channel_is_readable(const struct device *device, int timeout)
 	return poll(&descriptor, 1, timeout) == 1;
 }
 
-static void solicit(unsigned int self)
+static void solicit(struct side *side)
 {
-	struct ibv_qp *pairs[2];
-	struct device device;
-	struct work work;
+	struct device *device = &side->device;
+	struct work work = side_work(side, IBV_WR_SEND, 0, SIZE);
 	struct ibv_cq *cq;
 	void *cq_context;
 
-	device_open(&device, MIB);
-	pairs_mesh(&device, self, pairs, NULL, &pairs_defaults);
-	if (self) {
+	if (side->self) {
 		for (uint64_t i = 0; i < 4; i++)
-			pair_receive(pairs[0], i, device.memory, SIZE, device.mr->lkey, 1);
-		must(!ibv_req_notify_cq(device.cq, 1));
+			pair_receive(side->pair, i, device->memory, SIZE, device->mr->lkey, 1);
+		must(!ibv_req_notify_cq(device->cq, 1));
 	}
 	processes_meet();
-	if (!self) {
-		work = work_to(&device, &board->cards[1][0], IBV_WR_SEND);
+	if (!side->self) {
 		for (uint64_t i = 0; i < 4; i++) {
 			work.id = i;
 			if (i == 3) {
@@ -106,102 +83,82 @@ static void solicit(unsigned int self)
 				processes_meet();
 				work.flags |= IBV_SEND_SOLICITED;
 			}
-			pair_post(pairs[1], &work);
-			cq_expect(device.cq, i, IBV_WC_SUCCESS);
+			pair_post(side->pair, &work);
+			cq_expect(device->cq, i, IBV_WC_SUCCESS);
 		}
 	} else {
 		processes_meet();
-		must(!channel_is_readable(&device, 0));
+		must(!channel_is_readable(device, 0));
 		processes_meet();
-		must(channel_is_readable(&device, -1));
-		must(!ibv_get_cq_event(device.channel, &cq, &cq_context));
+		must(channel_is_readable(device, -1));
+		must(!ibv_get_cq_event(device->channel, &cq, &cq_context));
 		ibv_ack_cq_events(cq, 1);
 		for (uint64_t i = 0; i < 4; i++)
-			cq_expect(device.cq, i, IBV_WC_SUCCESS);
+			cq_expect(device->cq, i, IBV_WC_SUCCESS);
 	}
-	processes_meet();
-	pairs_end(pairs);
-	device_close(&device);
 }
 
 TEST(events, a_queue_armed_for_solicited_completions_wakes_for_no_others)
 {
-	processes_run(2, solicit);
+	pairs_run(2, MIB, &pairs_defaults, solicit);
 }
 END_TEST
 
 /* ---- targets that call nothing ---- */
 
-static void serve_without_calls(unsigned int self)
+static void serve_without_calls(struct side *side)
 {
-	struct ibv_qp *pairs[2];
-	struct device device;
+	struct device *device = &side->device;
 	struct work work;
 
-	device_open(&device, MIB);
-	bytes_fill(device.memory, SIZE, 7);
-	pairs_mesh(&device, self, pairs, NULL, &pairs_defaults);
-	if (!self) {
+	if (!side->self) {
 		for (uint32_t i = 0; i < 100; i++) {
-			work = work_to(&device, &board->cards[1][0], IBV_WR_RDMA_WRITE);
-			work.remote += 2 * SIZE;
-			bytes_fill(device.memory, SIZE, i);
-			pair_post(pairs[1], &work);
+			work = side_work(side, IBV_WR_RDMA_WRITE, 2 * SIZE, SIZE);
+			bytes_fill(device->memory, SIZE, i);
+			pair_post(side->pair, &work);
 			work.opcode = IBV_WR_RDMA_READ;
-			work.local = device.memory + 2 * SIZE;
-			pair_post(pairs[1], &work);
-			cq_expect(device.cq, 0, IBV_WC_SUCCESS);
-			cq_expect(device.cq, 0, IBV_WC_SUCCESS);
-			must(bytes_are(device.memory + 2 * SIZE, SIZE, i));
+			work.local = device->memory + 2 * SIZE;
+			pair_post(side->pair, &work);
+			cq_expect(device->cq, 0, IBV_WC_SUCCESS);
+			cq_expect(device->cq, 0, IBV_WC_SUCCESS);
+			must(bytes_are(device->memory + 2 * SIZE, SIZE, i));
 		}
 		board_set(WORD_STAGE, 1);
 	} else {
 		board_await(WORD_STAGE, 1);
-		must(bytes_are(device.memory + 2 * SIZE, SIZE, 99));
+		must(bytes_are(device->memory + 2 * SIZE, SIZE, 99));
 	}
-	processes_meet();
-	pairs_end(pairs);
-	device_close(&device);
 }
 
 TEST(events, a_target_that_calls_no_verbs_serves_reads_and_writes)
 {
-	processes_run(2, serve_without_calls);
+	pairs_run(2, MIB, &pairs_defaults, serve_without_calls);
 }
 END_TEST
 
 /* As programs that measure latency do. */
-static void watch_memory(unsigned int self)
+static void watch_memory(struct side *side)
 {
-	struct ibv_qp *pairs[2];
-	struct device device;
-	volatile char *last;
-	struct work work;
+	char *memory = side->device.memory;
+	volatile char *last = memory + 2 * SIZE - 1;
+	struct work work = side_work(side, IBV_WR_RDMA_WRITE, SIZE, SIZE);
 
-	device_open(&device, MIB);
-	pairs_mesh(&device, self, pairs, NULL, &pairs_defaults);
-	last = device.memory + 2 * SIZE - 1;
 	for (int i = 1; i <= 50; i++) {
-		work = work_to(&device, &board->cards[!self][self], IBV_WR_RDMA_WRITE);
-		work.remote += SIZE;
-		memset(device.memory, i, SIZE);
-		if (!self)
-			pair_post(pairs[1], &work);
+		memset(memory, i, SIZE);
+		if (!side->self)
+			pair_post(side->pair, &work);
 		while (*last != i)
 			;
 		/* The other process answers, and writes anew, only after this. */
-		must(bytes_all(device.memory + SIZE, SIZE, i));
-		if (self)
-			pair_post(pairs[0], &work);
-		cq_expect(device.cq, 0, IBV_WC_SUCCESS);
+		must(bytes_all(memory + SIZE, SIZE, i));
+		if (side->self)
+			pair_post(side->pair, &work);
+		cq_expect(side->device.cq, 0, IBV_WC_SUCCESS);
 	}
-	processes_meet();
-	pairs_end(pairs);
-	device_close(&device);
 }
 
 TEST(events, the_last_byte_of_a_write_is_stored_last)
 {
-	processes_run(2, watch_memory);
+	pairs_run(2, MIB, &pairs_defaults, watch_memory);
 }
 END_TEST

@@ -124,32 +124,21 @@ static void make_child(struct device *device, struct ibv_qp *pair)
 }
 
 /* The other process writes to this one all the while. */
-static void with_children(unsigned int self)
+static void with_children(struct side *side)
 {
-	struct ibv_qp *pairs[2];
-	struct device device;
-	struct work work;
+	struct work work = side_work(side, IBV_WR_RDMA_WRITE, SIZE, SIZE);
 
-	device_open(&device, MIB);
-	pairs_mesh(&device, self, pairs, NULL, &pairs_defaults);
-	work = work_write(&device, &board->cards[!self][self], SIZE, SIZE);
-	if (self) {
-		while (!board_get(WORD_DONE)) {
-			pair_post(pairs[0], &work);
-			cq_expect(device.cq, 0, IBV_WC_SUCCESS);
-		}
-	} else {
-		for (uint32_t i = 0; i < 10; i++) {
-			make_child(&device, pairs[1]);
-			work.id = i;
-			pair_post(pairs[1], &work);
-			cq_expect(device.cq, i, IBV_WC_SUCCESS);
-		}
-		board_set(WORD_DONE, 1);
+	while (side->self && !board_get(WORD_DONE)) {
+		pair_post(side->pair, &work);
+		cq_expect(side->device.cq, 0, IBV_WC_SUCCESS);
 	}
-	processes_meet();
-	pairs_end(pairs);
-	device_close(&device);
+	for (uint32_t i = 0; !side->self && i < 10; i++) {
+		make_child(&side->device, side->pair);
+		work.id = i;
+		pair_post(side->pair, &work);
+		cq_expect(side->device.cq, i, IBV_WC_SUCCESS);
+	}
+	board_set(WORD_DONE, 1);
 }
 
 LOOP_TEST(forks, children_do_not_disturb_the_traffic_of_their_parent, 0, FORK_WAYS *CHILDREN)
@@ -162,7 +151,7 @@ LOOP_TEST(forks, children_do_not_disturb_the_traffic_of_their_parent, 0, FORK_WA
 		return;
 	if (PAIRS_SLOW && child == CHILD_OPENS)
 		return; /* ThreadSanitizer allows no threads to a child */
-	processes_run(2, with_children);
+	pairs_run(2, MIB, &pairs_defaults, with_children);
 }
 END_TEST
 

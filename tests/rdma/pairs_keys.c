@@ -125,18 +125,6 @@ static uint32_t target_key(const struct device *device, struct ibv_mr **target)
 	return attempt->flaw == WRONG_KEY ? key ^ 0x40 : key;
 }
 
-static void await_event(const struct device *device, const struct ibv_qp *pair)
-{
-	struct ibv_async_event event;
-
-	do {
-		must(!ibv_get_async_event(device->context, &event));
-		ibv_ack_async_event(&event);
-	} while (event.event_type == IBV_EVENT_COMM_EST);
-	must((int)event.event_type == attempt->event);
-	must(event.element.qp == pair);
-}
-
 /* Its local ranges are checked with each packet. */
 static bool moves_parts(void)
 {
@@ -160,7 +148,7 @@ static void suffer(const struct device *device, struct ibv_qp *pair)
 		must(pair_state(pair) == IBV_QPS_ERR);
 	}
 	if (attempt->event >= 0 && !pairs_soft_roce())
-		await_event(device, pair);
+		device_expect_event(device, (enum ibv_event_type)attempt->event, pair);
 	processes_meet();
 	if (!attempt->remote)
 		must(pair_state(pair) == IBV_QPS_RTS);
@@ -197,59 +185,52 @@ static void work_spoil(struct work *work, const struct device *device)
 }
 
 /* Two requests follow in the same call. */
-static void offend(const struct device *device, struct ibv_qp *pair)
+static void offend(struct side *side)
 {
+	const struct device *device = &side->device;
+	struct work work =
+		side_work(side, attempt->opcode, TARGET, is_atomic(attempt->opcode) ? 8 : SIZE);
 	struct ibv_mr *local;
-	struct work work = { .opcode = attempt->opcode,
-			     .id = 1,
-			     .flags = IBV_SEND_SIGNALED,
-			     .local = device->memory,
-			     .length = is_atomic(attempt->opcode) ? 8 : SIZE,
-			     .remote = board->cards[1][0].address + TARGET };
 
 	must((local = ibv_reg_mr(device->pd, device->memory, device->size,
 				 attempt->flaw == LOCAL_READ_ONLY ? 0 : ALL_ACCESS)));
 	memset(device->memory, UNUSED + 1, device->size);
 	processes_meet();
+	work.id = 1;
 	work.lkey = local->lkey;
 	work.rkey = board->keys[1][0];
 	work_spoil(&work, device);
-	pair_post(pair, &work);
+	pair_post(side->pair, &work);
 	/* A queue pair in the error state may refuse or flush them. */
-	work = (struct work){ .opcode = IBV_WR_SEND,
-			      .id = 2,
-			      .local = device->memory,
-			      .length = 8,
-			      .lkey = device->mr->lkey };
-	pair_post(pair, &work);
+	work = work_send(device, 2, 8);
+	work.flags = 0;
+	pair_post(side->pair, &work);
 	work.id = 3;
-	pair_post(pair, &work);
+	pair_post(side->pair, &work);
 	cq_expect(device->cq, 1, attempt->status);
 	cq_expect(device->cq, 2, IBV_WC_WR_FLUSH_ERR);
 	cq_expect(device->cq, 3, IBV_WC_WR_FLUSH_ERR);
-	must(pair_state(pair) == IBV_QPS_ERR);
+	must(pair_state(side->pair) == IBV_QPS_ERR);
 	processes_meet();
 	must(moves_parts() || bytes_all(device->memory, device->size, UNUSED + 1));
 	must(!ibv_dereg_mr(local));
 }
 
+static void attempt_side(struct side *side)
+{
+	if (side->self)
+		suffer(&side->device, side->pair);
+	else
+		offend(side);
+}
+
 static void attempt_run(unsigned int self)
 {
 	struct connection connection = pairs_defaults;
-	struct ibv_qp *pairs[2];
-	struct device device;
 
 	if (self && attempt->flaw == PAIR_MISSING_FLAG)
 		connection.access &= ~flag_of(attempt->opcode);
-	device_open(&device, 128 * 1024);
-	pairs_mesh(&device, self, pairs, NULL, &connection);
-	if (self)
-		suffer(&device, pairs[0]);
-	else
-		offend(&device, pairs[1]);
-	processes_meet();
-	pairs_end(pairs);
-	device_close(&device);
+	pairs_side(self, 128 * 1024, &connection, attempt_side);
 }
 
 LOOP_TEST(keys, a_forbidden_access_moves_no_byte_and_ends_both_queue_pairs, 0, COUNT(attempts))
@@ -265,37 +246,28 @@ END_TEST
 /* ---- earlier requests ---- */
 
 /* A READ is under way while a later request turns out to be wrong on this side. */
-static void read_then_fail(unsigned int self)
+static void read_then_fail(struct side *side)
 {
-	struct ibv_qp *pairs[2];
-	struct device device;
-	struct work work = { .opcode = IBV_WR_RDMA_READ, .id = 1, .flags = IBV_SEND_SIGNALED };
+	struct device *device = &side->device;
+	struct work work = side_work(side, IBV_WR_RDMA_READ, 0, 3 * MIB);
 
-	device_open(&device, 4 * MIB);
-	bytes_fill(device.memory, device.size, self);
-	pairs_mesh(&device, self, pairs, NULL, &pairs_defaults);
-	if (!self) {
-		work.local = device.memory;
-		work.length = 3 * MIB;
-		work.lkey = device.mr->lkey;
-		work.remote = board->cards[1][0].address;
-		work.rkey = board->cards[1][0].key;
-		pair_post(pairs[1], &work);
-		work.opcode = IBV_WR_RDMA_WRITE;
-		work.id = 2;
-		work.lkey ^= 0x40;
-		pair_post(pairs[1], &work);
-		cq_expect(device.cq, 1, IBV_WC_SUCCESS);
-		must(bytes_are(device.memory, 3 * MIB, 1));
-		cq_expect(device.cq, 2, IBV_WC_LOC_PROT_ERR);
-	}
+	bytes_fill(device->memory, device->size, side->self);
 	processes_meet();
-	pairs_end(pairs);
-	device_close(&device);
+	if (side->self)
+		return;
+	work.id = 1;
+	pair_post(side->pair, &work);
+	work.opcode = IBV_WR_RDMA_WRITE;
+	work.id = 2;
+	work.lkey ^= 0x40;
+	pair_post(side->pair, &work);
+	cq_expect(device->cq, 1, IBV_WC_SUCCESS);
+	must(bytes_are(device->memory, 3 * MIB, 1));
+	cq_expect(device->cq, 2, IBV_WC_LOC_PROT_ERR);
 }
 
 TEST(keys, a_wrong_local_key_fails_after_the_requests_before_it_are_complete)
 {
-	processes_run(2, read_then_fail);
+	pairs_run(2, 4 * MIB, &pairs_defaults, read_then_fail);
 }
 END_TEST

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* pairs_receives.c -- receives that are late, too short, or shared by several queue pairs */
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "pairs.h"
 #include "unit/suite.h"
@@ -17,131 +15,110 @@ CASE(receives);
 static enum ibv_wr_opcode late_opcode;
 
 /* Each message has bytes and an immediate of its own. */
-static void late(unsigned int self)
+static void late(struct side *side)
 {
-	struct ibv_qp *pairs[2];
-	struct device device;
+	struct device *device = &side->device;
 	struct ibv_wc completion;
 	struct work work;
 
-	device_open(&device, MIB);
 	for (uint32_t i = 0; i < 10; i++)
-		bytes_fill(device.memory + i * SIZE, SIZE, self ? 99 : i);
-	pairs_mesh(&device, self, pairs, NULL, &pairs_defaults);
-	if (!self) {
+		bytes_fill(device->memory + i * SIZE, SIZE, side->self ? 99 : i);
+	processes_meet();
+	if (!side->self) {
 		for (uint64_t i = 0; i < 10; i++) {
-			work = work_send(&device, i, SIZE);
-			work.opcode = late_opcode;
-			work.local = device.memory + i * SIZE;
+			work = side_work(side, late_opcode, 0, SIZE);
+			work.id = i;
+			work.local = device->memory + i * SIZE;
 			work.immediate = (uint32_t)i;
-			work.remote = board->cards[1][0].address;
-			work.rkey = board->cards[1][0].key;
-			pair_post(pairs[1], &work);
+			pair_post(side->pair, &work);
 		}
 		/* Refusals come back meanwhile. */
 		for (int i = 0; i < 10000; i++)
-			must(!ibv_poll_cq(device.cq, 1, &completion));
+			must(!ibv_poll_cq(device->cq, 1, &completion));
 		board_set(WORD_STAGE, 1);
 		for (uint64_t i = 0; i < 10; i++)
-			cq_expect(device.cq, i, IBV_WC_SUCCESS);
-	} else {
-		board_await(WORD_STAGE, 1);
-		for (uint64_t i = 0; i < 10; i++) {
-			pair_receive(pairs[0], i, device.memory, SIZE, device.mr->lkey, 1);
-			cq_next(device.cq, &completion);
-			must(completion.status == IBV_WC_SUCCESS && completion.wr_id == i);
-			must(completion.imm_data == i);
-			must(late_opcode != IBV_WR_SEND_WITH_IMM ||
-			     bytes_are(device.memory, SIZE, (uint32_t)i));
-		}
+			cq_expect(device->cq, i, IBV_WC_SUCCESS);
+		return;
 	}
-	processes_meet();
-	pairs_end(pairs);
-	device_close(&device);
+	board_await(WORD_STAGE, 1);
+	for (uint64_t i = 0; i < 10; i++) {
+		pair_receive(side->pair, i, device->memory, SIZE, device->mr->lkey, 1);
+		cq_next(device->cq, &completion);
+		must(completion.status == IBV_WC_SUCCESS && completion.wr_id == i);
+		must(completion.imm_data == i);
+		must(late_opcode != IBV_WR_SEND_WITH_IMM ||
+		     bytes_are(device->memory, SIZE, (uint32_t)i));
+	}
 }
 
 LOOP_TEST(receives, with_rnr_retry_7_requests_wait_for_a_late_receive, 0, 2)
 {
 	late_opcode = _i ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_SEND_WITH_IMM;
-	processes_run(2, late);
+	pairs_run(2, MIB, &pairs_defaults, late);
 }
 END_TEST
 
-static void never(unsigned int self)
+static void never(struct side *side)
 {
-	struct connection connection = pairs_defaults;
-	struct ibv_qp *pairs[2];
-	struct device device;
-	struct work work;
+	struct work work = work_send(&side->device, 1, SIZE);
 
-	connection.rnr_retry = 2;
-	connection.rnr_timer = 1; /* 10 us */
-	device_open(&device, MIB);
-	pairs_mesh(&device, self, pairs, NULL, &connection);
-	if (!self) {
-		work = work_send(&device, 1, SIZE);
-		pair_post(pairs[1], &work);
+	if (!side->self) {
+		pair_post(side->pair, &work);
 		work.id = 2;
-		pair_post(pairs[1], &work);
-		cq_expect(device.cq, 1, IBV_WC_RNR_RETRY_EXC_ERR);
-		cq_expect(device.cq, 2, IBV_WC_WR_FLUSH_ERR);
-		must(pair_state(pairs[1]) == IBV_QPS_ERR);
+		pair_post(side->pair, &work);
+		cq_expect(side->device.cq, 1, IBV_WC_RNR_RETRY_EXC_ERR);
+		cq_expect(side->device.cq, 2, IBV_WC_WR_FLUSH_ERR);
 	}
 	processes_meet();
-	must(self == 0 || pair_state(pairs[0]) == IBV_QPS_RTS);
-	pairs_end(pairs);
-	device_close(&device);
+	must(pair_state(side->pair) == (side->self ? IBV_QPS_RTS : IBV_QPS_ERR));
 }
 
 TEST(receives, a_small_rnr_retry_is_exceeded_without_a_receive)
 {
-	processes_run(2, never);
+	struct connection connection = pairs_defaults;
+
+	connection.rnr_retry = 2;
+	connection.rnr_timer = 1; /* 10 us */
+	pairs_run(2, MIB, &connection, never);
 }
 END_TEST
 
 /* ---- too short ones ---- */
 
-static void too_long(unsigned int self)
+static void too_long(struct side *side)
 {
-	struct ibv_qp *pairs[2];
-	struct device device;
+	struct device *device = &side->device;
+	struct work work = work_send(device, 1, SIZE);
 	struct ibv_wc completion;
-	struct work work;
 
-	device_open(&device, MIB);
-	memset(device.memory, 1 + (int)self, MIB);
-	pairs_mesh(&device, self, pairs, NULL, &pairs_defaults);
-	if (self)
-		pair_receive(pairs[0], 1, device.memory, SIZE - 1, device.mr->lkey, 1);
+	memset(device->memory, 1 + (int)side->self, MIB);
+	if (side->self)
+		pair_receive(side->pair, 1, device->memory, SIZE - 1, device->mr->lkey, 1);
 	processes_meet();
-	if (!self) {
-		work = work_send(&device, 1, SIZE);
-		pair_post(pairs[1], &work);
+	if (!side->self) {
+		pair_post(side->pair, &work);
 		work.id = 2;
-		pair_post(pairs[1], &work);
-		cq_next(device.cq, &completion);
+		pair_post(side->pair, &work);
+		cq_next(device->cq, &completion);
 		must(completion.wr_id == 1);
 		must(completion.status == IBV_WC_REM_INV_REQ_ERR ||
 		     (!pairs_simulated() && completion.status == IBV_WC_REM_OP_ERR));
-		cq_expect(device.cq, 2, IBV_WC_WR_FLUSH_ERR);
+		cq_expect(device->cq, 2, IBV_WC_WR_FLUSH_ERR);
 	} else {
-		cq_next(device.cq, &completion);
+		cq_next(device->cq, &completion);
 		must(completion.wr_id == 1);
 		/* Soft-RoCE has other names for both statuses, and moves the first packets. */
 		must(completion.status == IBV_WC_LOC_LEN_ERR ||
 		     (!pairs_simulated() && completion.status));
-		must(bytes_all(device.memory + SIZE - 1, MIB - SIZE + 1, 2));
-		must(!pairs_simulated() || bytes_all(device.memory, MIB, 2));
+		must(bytes_all(device->memory + SIZE - 1, MIB - SIZE + 1, 2));
+		must(!pairs_simulated() || bytes_all(device->memory, MIB, 2));
 	}
-	must(pair_state(pairs[!self]) == IBV_QPS_ERR);
-	processes_meet();
-	pairs_end(pairs);
-	device_close(&device);
+	must(pair_state(side->pair) == IBV_QPS_ERR);
 }
 
 TEST(receives, a_message_that_is_too_long_for_its_receive_ends_both_queue_pairs)
 {
-	processes_run(2, too_long);
+	pairs_run(2, MIB, &pairs_defaults, too_long);
 }
 END_TEST
 
@@ -238,18 +215,6 @@ TEST(receives, queue_pairs_share_a_receive_queue_that_is_busy_while_they_use_it)
 }
 END_TEST
 
-static void expect_event(const struct device *device, enum ibv_event_type type, const void *element)
-{
-	struct ibv_async_event event;
-
-	do {
-		must(!ibv_get_async_event(device->context, &event));
-		ibv_ack_async_event(&event);
-	} while (event.event_type == IBV_EVENT_COMM_EST);
-	must(event.event_type == type);
-	must((const void *)event.element.qp == element);
-}
-
 static void limit(unsigned int self)
 {
 	struct ibv_srq_attr attributes = { .srq_limit = 4 };
@@ -269,12 +234,12 @@ static void limit(unsigned int self)
 		processes_meet();
 		for (uint64_t i = 0; i < 3; i++)
 			cq_expect(device.cq, i, IBV_WC_SUCCESS);
-		expect_event(&device, IBV_EVENT_SRQ_LIMIT_REACHED, srq);
+		device_expect_event(&device, IBV_EVENT_SRQ_LIMIT_REACHED, srq);
 		must(!ibv_query_srq(srq, &attributes));
 		must(!attributes.srq_limit); /* disarmed */
 		must(!ibv_modify_qp(pairs[0], &error, IBV_QP_STATE));
 		if (!pairs_soft_roce())
-			expect_event(&device, IBV_EVENT_QP_LAST_WQE_REACHED, pairs[0]);
+			device_expect_event(&device, IBV_EVENT_QP_LAST_WQE_REACHED, pairs[0]);
 	} else {
 		struct work work = work_send(&device, 0, 100);
 

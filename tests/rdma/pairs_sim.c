@@ -138,30 +138,28 @@ END_TEST
 
 /* ---- little memory for files ---- */
 
-static void move_among_all(unsigned int self)
+#define ALL_PARTS ((PROCESSES_MOST + 1) * (size_t)SIZE)
+
+static void move_among_all(struct side *side)
 {
-	struct ibv_qp *pairs[PROCESSES_MOST];
-	struct device device;
+	struct device *device = &side->device;
 	struct work work;
 
-	device_open(&device, (PROCESSES_MOST + 1) * (size_t)SIZE);
-	bytes_fill(device.memory, SIZE, self);
-	pairs_mesh(&device, self, pairs, NULL, &pairs_defaults);
+	bytes_fill(device->memory, SIZE, side->self);
+	processes_meet();
 	for (unsigned int to = 0; to < processes_count(); to++) {
-		if (to == self)
+		if (to == side->self)
 			continue;
-		work = work_write(&device, &board->cards[to][self], SIZE, SIZE);
-		work.remote += (size_t)self * SIZE;
-		pair_post(pairs[to], &work);
+		work = work_write(device, &board->cards[to][side->self],
+				  (size_t)(side->self + 1) * SIZE, SIZE);
+		pair_post(side->pairs[to], &work);
 	}
 	for (unsigned int i = 1; i < processes_count(); i++)
-		cq_expect(device.cq, 0, IBV_WC_SUCCESS);
+		cq_expect(device->cq, 0, IBV_WC_SUCCESS);
 	processes_meet();
 	for (unsigned int from = 0; from < processes_count(); from++)
-		must(from == self ||
-		     bytes_are(device.memory + (from + 1) * (size_t)SIZE, SIZE, from));
-	pairs_end(pairs);
-	device_close(&device);
+		must(from == side->self ||
+		     bytes_are(device->memory + (from + 1) * (size_t)SIZE, SIZE, from));
 }
 
 /* 0 or an errno. */
@@ -183,39 +181,8 @@ LOOP_TEST(sim, every_byte_moves_with_little_memory_for_files, 0, 3)
 		printf("not run with a small /dev/shm: no mount namespace: %s\n", strerror(error));
 		return;
 	}
-	processes_run(4, move_among_all);
+	pairs_run(4, ALL_PARTS, &pairs_defaults, move_among_all);
 	ck_assert_int_eq(fabric_files(), 0);
-}
-END_TEST
-
-/* The first process begins the fabric while there is no room, all others come when there is. */
-static void move_after_growth(unsigned int self)
-{
-	struct device device;
-
-	must(!setenv("PEERPIN_SIM_ADAPTER_SEGMENT", other_fabric(), 1));
-	if (!self) {
-		device_open(&device, MIB);
-		must(!ibv_destroy_qp(device_pair(&device, IBV_QPT_RC, NULL, &pairs_defaults)));
-		device_close(&device);
-		must(!mount("small", "/dev/shm", "tmpfs", MS_REMOUNT, "size=16m"));
-		board_set(WORD_STAGE, 1);
-	}
-	board_await(WORD_STAGE, 1);
-	move_among_all(self);
-}
-
-TEST(sim, a_fabric_stays_where_it_began)
-{
-	int error = mount_small("size=64k");
-
-	if (error) {
-		printf("not run with a small /dev/shm: no mount namespace: %s\n", strerror(error));
-		return;
-	}
-	fabric_remove(other_fabric());
-	processes_run(2, move_after_growth);
-	fabric_remove(other_fabric());
 }
 END_TEST
 

@@ -34,60 +34,47 @@ static void leave(struct ibv_qp **pair)
 /* What another queue pair of the two processes reads is right. */
 static void read_by_another(const struct device *device, struct ibv_qp *pair)
 {
-	struct work work = work_send(device, 7, SIZE);
+	struct work work = work_write(device, &board->cards[1][1], LONG, SIZE);
 
 	work.opcode = IBV_WR_RDMA_READ;
-	work.remote = board->cards[1][1].address + LONG;
-	work.rkey = board->cards[1][1].key;
+	work.id = 7;
 	pair_post(pair, &work);
 	cq_expect(device->cq, 7, IBV_WC_SUCCESS);
 	must(bytes_are(device->memory, SIZE, 5));
 }
 
 /* Requests of 3 MiB are under way when the other queue pair ends: the time of retries is short. */
-static void left(unsigned int self)
+static void left(struct side *side)
 {
-	struct connection connection = pairs_defaults;
+	struct work work = side_work(side, left_opcode, 0, LONG);
 	struct ibv_wc completion = { .status = IBV_WC_SUCCESS };
-	struct ibv_qp *pairs[2], *another;
-	struct device device;
-	struct work work;
+	struct device *device = &side->device;
+	unsigned int self = side->self;
+	struct ibv_qp *another = device_pair(device, IBV_QPT_RC, NULL, &pairs_defaults);
 
-	connection.timeout = 14; /* 67 ms */
-	connection.retries = 1;
-	device_open(&device, LONG + SIZE);
-	another = device_pair(&device, IBV_QPT_RC, NULL, &pairs_defaults);
-	device_card(&device, another, &board->cards[self][self]);
-	pairs_mesh(&device, self, pairs, NULL, &connection);
+	device_card(device, another, &board->cards[self][self]);
+	for (uint64_t i = 0; self && i < 1000 && left_opcode == IBV_WR_SEND; i++)
+		pair_receive(side->pair, i, device->memory, LONG, device->mr->lkey, 1);
+	processes_meet();
 	pair_connect(another, &board->cards[!self][!self], &pairs_defaults);
-	if (self) {
-		for (uint64_t i = 0; i < 1000 && left_opcode == IBV_WR_SEND; i++)
-			pair_receive(pairs[0], i, device.memory, LONG, device.mr->lkey, 1);
-	}
 	processes_meet();
 	if (!self) {
-		work = work_send(&device, 1, LONG);
-		work.opcode = left_opcode;
-		work.remote = board->cards[1][0].address;
-		work.rkey = board->cards[1][0].key;
 		for (uint32_t i = 1; completion.status == IBV_WC_SUCCESS; i++) {
-			pair_post(pairs[1], &work);
+			pair_post(side->pair, &work);
 			board_set(WORD_STAGE, i);
-			cq_next(device.cq, &completion);
+			cq_next(device->cq, &completion);
 		}
 		must(completion.status == IBV_WC_RETRY_EXC_ERR);
 	} else {
 		board_await(WORD_STAGE, 3);
-		leave(&pairs[0]);
-		bytes_fill(device.memory + LONG, SIZE, 5);
+		leave(&side->pairs[0]);
+		bytes_fill(device->memory + LONG, SIZE, 5);
 	}
 	processes_meet();
 	if (!self)
-		read_by_another(&device, another);
+		read_by_another(device, another);
 	processes_meet();
 	must(!ibv_destroy_qp(another));
-	pairs_end(pairs);
-	device_close(&device);
 }
 
 LOOP_TEST(states, requests_to_a_queue_pair_that_ends_meanwhile_fail, 0,
@@ -95,10 +82,13 @@ LOOP_TEST(states, requests_to_a_queue_pair_that_ends_meanwhile_fail, 0,
 {
 	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_SEND, IBV_WR_RDMA_WRITE,
 						      IBV_WR_RDMA_READ };
+	struct connection connection = pairs_defaults;
 
 	left_opcode = opcodes[_i % 3];
 	leaving = _i / 3 % LEAVINGS;
-	processes_run(2, left);
+	connection.timeout = 14; /* 67 ms */
+	connection.retries = 1;
+	pairs_run(2, LONG + SIZE, &connection, left);
 }
 END_TEST
 

@@ -54,13 +54,9 @@ static void *post_and_poll(void *argument)
 {
 	struct job *job = argument;
 	char *memory = job->device->memory + job->index * SLOT;
-	struct work work = { .opcode = IBV_WR_RDMA_WRITE,
-			     .flags = IBV_SEND_SIGNALED,
-			     .local = memory,
-			     .lkey = job->device->mr->lkey,
-			     .remote = job->peer->address + (THREADS + job->index) * SLOT,
-			     .rkey = job->peer->key };
+	struct work work = work_write(job->device, job->peer, (THREADS + job->index) * SLOT, 0);
 
+	work.local = memory;
 	bytes_fill(memory, SLOT, job->index);
 	for (uint32_t i = 0; i < requests(); i++) {
 		work.length = i + 1 < requests() ? i % SLOT : SLOT;
@@ -141,38 +137,24 @@ static void *make_and_end(void *argument)
 	return NULL;
 }
 
-static void objects_beside_traffic(unsigned int self)
+static void objects_beside_traffic(struct side *side)
 {
-	struct ibv_qp *pairs[2];
-	struct device device;
-	struct job job = { .device = &device, .peer = &board->cards[!self][self] };
-	struct work work;
+	struct job job = { .device = &side->device, .peer = side->peer };
+	struct work work = side_work(side, IBV_WR_RDMA_WRITE, MIB / 2, MIB / 2);
 
-	device_open(&device, MIB);
-	pairs_mesh(&device, self, pairs, NULL, &pairs_defaults);
 	must(!pthread_create(&job.thread, NULL, make_and_end, &job));
-	work = (struct work){ .opcode = IBV_WR_RDMA_WRITE,
-			      .flags = IBV_SEND_SIGNALED,
-			      .local = device.memory,
-			      .length = MIB / 2,
-			      .lkey = device.mr->lkey,
-			      .remote = job.peer->address + MIB / 2,
-			      .rkey = job.peer->key };
 	for (uint32_t i = 0; i < requests() / 10; i++) {
-		pair_post(pairs[!self], &work);
-		cq_expect(device.cq, 0, IBV_WC_SUCCESS);
+		pair_post(side->pair, &work);
+		cq_expect(side->device.cq, 0, IBV_WC_SUCCESS);
 	}
 	processes_meet();
 	board_set(WORD_DONE, 1);
 	must(!pthread_join(job.thread, NULL));
-	processes_meet();
-	pairs_end(pairs);
-	device_close(&device);
 }
 
 TEST(threads, a_thread_makes_and_ends_objects_beside_the_traffic_of_another)
 {
-	processes_run(2, objects_beside_traffic);
+	pairs_run(2, MIB, &pairs_defaults, objects_beside_traffic);
 }
 END_TEST
 
@@ -197,37 +179,23 @@ static void *wait_for_events(void *argument)
 	return NULL;
 }
 
-static void wait_and_post(unsigned int self)
+static void wait_and_post(struct side *side)
 {
-	struct ibv_qp *pairs[2];
-	struct device device;
-	struct job job = { .device = &device, .index = self };
-	struct work work;
+	struct job job = { .device = &side->device, .index = side->self };
+	struct work work = side_work(side, IBV_WR_RDMA_WRITE, SLOT, SLOT);
 
-	device_open(&device, MIB);
-	pairs_mesh(&device, self, pairs, NULL, &pairs_defaults);
-	must(!ibv_req_notify_cq(device.cq, 0));
+	must(!ibv_req_notify_cq(side->device.cq, 0));
 	must(!pthread_create(&job.thread, NULL, wait_for_events, &job));
-	work = (struct work){ .opcode = IBV_WR_RDMA_WRITE,
-			      .flags = IBV_SEND_SIGNALED,
-			      .local = device.memory,
-			      .length = SLOT,
-			      .lkey = device.mr->lkey,
-			      .remote = board->cards[!self][self].address + SLOT,
-			      .rkey = board->cards[!self][self].key };
 	for (uint32_t i = 0; i < requests(); i++) {
 		if (i > IN_FLIGHT)
-			board_await((enum board_word)self, i - IN_FLIGHT);
-		pair_post(pairs[!self], &work);
+			board_await((enum board_word)side->self, i - IN_FLIGHT);
+		pair_post(side->pair, &work);
 	}
 	must(!pthread_join(job.thread, NULL));
-	processes_meet();
-	pairs_end(pairs);
-	device_close(&device);
 }
 
 TEST(threads, a_thread_that_waits_for_events_takes_the_completions_of_another)
 {
-	processes_run(2, wait_and_post);
+	pairs_run(2, MIB, &pairs_defaults, wait_and_post);
 }
 END_TEST

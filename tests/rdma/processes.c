@@ -106,11 +106,6 @@ unsigned int processes_count(void)
 	return count;
 }
 
-pid_t processes_pid(unsigned int process)
-{
-	return pids[process];
-}
-
 void processes_kill(unsigned int process, bool reap)
 {
 	siginfo_t info;

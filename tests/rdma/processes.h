@@ -41,7 +41,6 @@ void processes_run(unsigned int count, void (*body)(unsigned int self));
 void processes_start(unsigned int count, void (*body)(unsigned int self));
 void processes_kill(unsigned int process, bool reap);
 void processes_end(void);
-pid_t processes_pid(unsigned int process);
 unsigned int processes_count(void);
 
 /* Wait in a process until all have called it equally often. */

@@ -1,10 +1,33 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* allocating.c -- patterns with changing buffers: in every iteration, many small ones, of any size,
- * while others send
+/* allocating.c -- patterns with fixed buffers, and with changing ones: in every iteration, many
+ * small ones, of any size, while others send
  *
  * A driver reuses the last freed address. A stale registration would send or receive freed memory.
  */
 #include "patterns.h"
+
+/* A message to and from each neighbour in the ring. Number 0 goes up, number 1 down: with two ranks
+ * both neighbours are the same. */
+int run_halo(void)
+{
+	int above = (job.rank + 1) % job.ranks, below = (job.rank + job.ranks - 1) % job.ranks;
+	struct channel halo[2];
+
+	for (int i = 0; i < 2; i++)
+		halo[i] = (struct channel){
+			.bytes = job.bytes,
+			.to = i ? below : above,
+			.from = i ? above : below,
+			.number = i,
+		};
+	allocate_channels(halo, 2);
+	for (int round = 0; round <= job.rounds; round++) {
+		begin_round(round);
+		exchange_channels(halo, 2, round);
+	}
+	release_channels(halo, 2);
+	return 0;
+}
 
 /* Even rounds get the previous round's addresses. In odd rounds an allocation of the same size
  * comes first and moves the buffers. */
@@ -140,9 +163,9 @@ static void free_under_way(struct channel *channels, int round)
 	prepare_channels(longer, 1, round);
 	begin_sending();
 	MPI(MPI_Irecv((void *)(uintptr_t)longer->receive, (int)longer->bytes, MPI_BYTE,
-		      longer->from, longer->tag, longer->communicator, &requests[0]));
+		      longer->from, longer->number, MPI_COMM_WORLD, &requests[0]));
 	MPI(MPI_Isend((void *)(uintptr_t)longer->send, (int)longer->bytes, MPI_BYTE, longer->to,
-		      longer->tag, longer->communicator, &requests[1]));
+		      longer->number, MPI_COMM_WORLD, &requests[1]));
 	use_channels(early, 1);
 	check_channels(early, 1, round);
 	release_channels(early, 1);

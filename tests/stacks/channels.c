@@ -8,16 +8,7 @@ struct channel pair_channel(size_t bytes, int number)
 {
 	int peer = job.rank ^ 1;
 
-	return (struct channel){
-		.bytes = bytes,
-		.communicator = MPI_COMM_WORLD,
-		.to = peer,
-		.from = peer,
-		.world_to = peer,
-		.world_from = peer,
-		.number = number,
-		.tag = number,
-	};
+	return (struct channel){ .bytes = bytes, .to = peer, .from = peer, .number = number };
 }
 
 void allocate_channels(struct channel *channels, int count)
@@ -38,12 +29,12 @@ void release_channels(struct channel *channels, int count)
 
 static struct message outgoing(const struct channel *channel, int round)
 {
-	return (struct message){ job.rank, channel->world_to, round, channel->number };
+	return (struct message){ job.rank, channel->to, round, channel->number };
 }
 
 static struct message incoming(const struct channel *channel, int round)
 {
-	return (struct message){ channel->world_from, job.rank, round, channel->number };
+	return (struct message){ channel->from, job.rank, round, channel->number };
 }
 
 void prepare_channels(const struct channel *channels, int count, int round)
@@ -62,11 +53,11 @@ void use_channels(const struct channel *channels, int count)
 		fail("use_channels", "too many channels");
 	for (int i = 0; i < count; i++)
 		MPI(MPI_Irecv((void *)(uintptr_t)channels[i].receive, (int)channels[i].bytes,
-			      MPI_BYTE, channels[i].from, channels[i].tag, channels[i].communicator,
+			      MPI_BYTE, channels[i].from, channels[i].number, MPI_COMM_WORLD,
 			      &requests[i]));
 	for (int i = 0; i < count; i++)
 		MPI(MPI_Isend((void *)(uintptr_t)channels[i].send, (int)channels[i].bytes, MPI_BYTE,
-			      channels[i].to, channels[i].tag, channels[i].communicator,
+			      channels[i].to, channels[i].number, MPI_COMM_WORLD,
 			      &requests[count + i]));
 	MPI(MPI_Waitall(2 * count, requests, MPI_STATUSES_IGNORE));
 }

@@ -57,9 +57,9 @@ same 'nor in messages of sizes that programs have' "$((5 * (${#names[@]} - 1)))"
 same 'where the last four bytes are checked, too' '1, collectives halo windows ' \
 	"$(job halo,windows,collectives --rounds 2 --bytes 4 --spoil), $(found)"
 matches 'other sizes are refused' "*--bytes '1002': a multiple of 4*=> 2" "$(outcome "$program" halo --bytes 1002)"
-# Some addresses return, in as many rounds as in tests/stacks/worth.
+# Some addresses return.
 anew=''
-for file in "$tmp"/all.{allocating,pool,small,sizes,threads,communicators,freeing,persistent,windows,collectives}.65536.0.{0,1}; do
+for file in "$tmp"/all.{allocating,pool,small,sizes,threads,freeing,windows,collectives}.65536.0.{0,1}; do
 	(($(number addresses_reused "$file") > 0)) || anew+=" ${file##*/all.}"
 done
 same 'where buffers come and go some have addresses that others had' '' "$anew"
@@ -78,20 +78,6 @@ same 'as it says' 'patterns: crash: rank 1 dies in round 1 by SIGKILL' "$(grep '
 same 'receive buffers that are larger change nothing else' 0 \
 	"$(job halo,allocating --rounds 2 --bytes 65536 --receive-more 4096)"
 matches 'and must be larger' '*--receive-more*0*a number from 1*=> 2' "$(outcome "$program" halo --receive-more 0)"
-
-# More turns than cases. Held open here, so that no byte is lost.
-for rank in 0 1; do
-	mkfifo "$tmp/from.$rank" "$tmp/to.$rank"
-	exec {from}<>"$tmp/from.$rank" {to}<>"$tmp/to.$rank"
-	printf 12345 >&"$from"
-	froms+=("$from") tos+=("$to")
-done
-same 'jobs under comparison take turns' 0 \
-	"$(job halo,small --rounds 1 --bytes 65536 --turn-from "$tmp/from" --turn-to "$tmp/to")"
-same 'one for each case, and one to end' '45 45' \
-	"$(for from in "${froms[@]}"; do read -rN2 -t 1 -u "$from" rest; echo "$rest"; done | paste -sd' ')"
-same 'it reports its start and the end of each case' 'ttt ttt' \
-	"$(for to in "${tos[@]}"; do read -rN9 -t 1 -u "$to" ends; echo "$ends"; done | paste -sd' ')"
 
 # An MPI library without threads, by a preload.
 if [[ -e tests/stacks/.libs/one_thread.so ]]; then

@@ -6,16 +6,6 @@ enum { BROADCAST, GATHERED, EXCHANGED, SUM };
 
 #define RANKS_MAX 64
 
-static void *pointer(CUdeviceptr at)
-{
-	return (void *)(uintptr_t)at;
-}
-
-static struct message message(int sender, int receiver, int round, int number)
-{
-	return (struct message){ sender, receiver, round, number };
-}
-
 static CUdeviceptr part(CUdeviceptr buffer, int rank)
 {
 	return buffer + (CUdeviceptr)rank * job.bytes;

@@ -15,9 +15,9 @@ static void die_under_way(const struct channel *channel)
 	MPI_Request requests[2];
 
 	MPI(MPI_Irecv((void *)(uintptr_t)channel->receive, (int)channel->bytes, MPI_BYTE,
-		      channel->from, channel->tag, channel->communicator, &requests[0]));
+		      channel->from, channel->number, MPI_COMM_WORLD, &requests[0]));
 	MPI(MPI_Isend((void *)(uintptr_t)channel->send, (int)channel->bytes, MPI_BYTE, channel->to,
-		      channel->tag, channel->communicator, &requests[1]));
+		      channel->number, MPI_COMM_WORLD, &requests[1]));
 	if (job.by_abort)
 		abort();
 	raise(SIGKILL);

@@ -8,10 +8,10 @@ EXTRA_DIST += tests/stacks/cuda/build tests/stacks/cuda/rows \
 EXTRA_DIST += tests/stacks/run tests/stacks/inside tests/stacks/pyverbs tests/stacks/rows tests/stacks/pattern_rows tests/stacks/judge \
 	tests/stacks/check_stacks.sh \
 	tests/stacks/check_ends.sh tests/stacks/check_patterns.sh tests/stacks/check_witness.sh \
-	tests/stacks/check_worth.sh tests/stacks/suites tests/stacks/suites_build tests/stacks/suites_run \
+	tests/stacks/suites tests/stacks/suites_build tests/stacks/suites_run \
 	tests/stacks/suites_tests tests/stacks/check_suites.sh
 TESTS += tests/stacks/check_stacks.sh tests/stacks/check_ends.sh tests/stacks/check_patterns.sh \
-	tests/stacks/check_witness.sh tests/stacks/check_worth.sh tests/stacks/check_suites.sh
+	tests/stacks/check_witness.sh tests/stacks/check_suites.sh
 
 # The simulated driver with the entries of drivers 575 and newer.
 check_LTLIBRARIES += tests/stacks/newer/libcuda.la
@@ -42,8 +42,7 @@ tests_stacks_gpu_maps_la_CPPFLAGS = $(AM_CPPFLAGS) -DGPU_MAPS
 tests_stacks_gpu_maps_la_CFLAGS = $(tests_stacks_gpu_buffers_la_CFLAGS)
 tests_stacks_gpu_maps_la_LDFLAGS = $(stacks_module)
 tests_stacks_gpu_maps_la_LIBADD = $(tests_stacks_gpu_buffers_la_LIBADD)
-tests_stacks_verbs_witness_la_SOURCES = tests/stacks/verbs_witness.c tests/stacks/verbs_witness.h \
-	tests/stacks/verbs_witness_result.c tests/stacks/witness.c
+tests_stacks_verbs_witness_la_SOURCES = tests/stacks/verbs_witness.c tests/stacks/verbs_witness.h
 tests_stacks_verbs_witness_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
 tests_stacks_verbs_witness_la_CFLAGS = $(AM_CFLAGS) -fvisibility=hidden
 tests_stacks_verbs_witness_la_LDFLAGS = $(stacks_module)
@@ -53,16 +52,10 @@ tests_stacks_verbs_witness_la_LIBADD = -ldl -lpthread
 if HAVE_VERBS
 if !SANITIZER
 check_DATA += tests/stacks/verbs_witness.la
-check_LTLIBRARIES += tests/stacks/libwitness_queue.la
-tests_stacks_libwitness_queue_la_SOURCES = tests/stacks/witness_queue.c
-tests_stacks_libwitness_queue_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
-tests_stacks_libwitness_queue_la_LDFLAGS = -shared -avoid-version -rpath /nowhere
 check_PROGRAMS += tests/stacks/witness_client
-tests_stacks_witness_client_SOURCES = tests/stacks/witness_client.c tests/stacks/verbs_witness.h tests/stacks/witness.c
+tests_stacks_witness_client_SOURCES = tests/stacks/witness_client.c tests/stacks/verbs_witness.h
 tests_stacks_witness_client_CPPFLAGS = $(AM_CPPFLAGS) $(exchange_cppflags) -I$(top_srcdir)/tests
-# Its queue pair precedes the adapter's.
-tests_stacks_witness_client_LDADD = tests/stacks/libwitness_queue.la src/sim/adapter/libibverbs.la src/sim/libcuda.la \
-	-ldl -lpthread
+tests_stacks_witness_client_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -ldl -lpthread
 endif
 endif
 

@@ -41,11 +41,8 @@ static const struct {
 	{ "random", run_random, "buffers of any size up to N bytes, of which some are replaced in each round" },
 	{ "threads", run_threads,
 	  "four threads with buffers of their own (skipped where MPI does not allow it)" },
-	{ "communicators", run_communicators,
-	  "two communicators at once, one set of buffers changing" },
 	{ "freeing", run_freeing,
 	  "a buffer freed and its address used again while a message is under way" },
-	{ "persistent", run_persistent, "persistent requests" },
 	{ "windows", run_windows,
 	  "one-sided operations with fences and locks, a window for each round" },
 	{ "collectives", run_collectives,
@@ -74,11 +71,6 @@ static void print_usage(void)
 	       "beyond its "
 	       "message (default 0)\n"
 	       "  --repeat N    all of it N times (default 1)\n"
-	       "  --turn-from FILE  do a case for each byte that comes from the named pipe "
-	       "FILE.RANK\n"
-	       "  --turn-to FILE    and report its end by a byte to FILE.RANK, as before the first "
-	       "case;\n"
-	       "                    after the last one wait for one more byte\n"
 	       "  --crash HOW   how the last rank of the pattern crash dies: abort (default) or "
 	       "kill\n"
 	       "  --context-stays  leave the context to the end of the process\n"
@@ -154,8 +146,6 @@ static void read_options(int argc, char **argv)
 		{ "spoil", no_argument, NULL, 's' },
 		{ "list", no_argument, NULL, 'l' },
 		{ "repeat", required_argument, NULL, 'n' },
-		{ "turn-from", required_argument, NULL, 'f' },
-		{ "turn-to", required_argument, NULL, 't' },
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
@@ -182,12 +172,6 @@ static void read_options(int argc, char **argv)
 			break;
 		case 'n':
 			repeats = (int)read_number("--repeat", optarg, 100);
-			break;
-		case 'f':
-			job.turn_from = optarg;
-			break;
-		case 't':
-			job.turn_to = optarg;
 			break;
 		case 'k':
 			context_stays = true;
@@ -283,10 +267,8 @@ static int run_all(void)
 		job.bytes = sizes[i / chosen_count % size_count];
 		job.repeat = i / chosen_count / size_count;
 		job.number = i;
-		if (i) {
-			yield_turn();
+		if (i)
 			MPI_Pcontrol(2 * i);
-		}
 		reset_counts();
 		if (patterns[pattern].run() == STATUS_SKIPPED)
 			continue;
@@ -304,9 +286,6 @@ int main(int argc, char **argv)
 
 	read_options(argc, argv);
 	read_patterns(argc, argv);
-	if (!job.turn_from != !job.turn_to)
-		refuse("option", job.turn_from ? "--turn-from" : "--turn-to",
-		       "it goes with the other one");
 	MPI_Init_thread(&argc, &argv, wanted_threads(), &provided);
 	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
 	MPI_Comm_rank(MPI_COMM_WORLD, &job.rank);
@@ -318,9 +297,7 @@ int main(int argc, char **argv)
 	}
 	open_gpu();
 	connect_ranks();
-	begin_turns();
 	status = run_all();
-	yield_turn();
 	if (!context_stays)
 		close_gpu();
 	MPI_Finalize();

@@ -35,7 +35,6 @@ struct job {
 	bool by_abort;	     /* how the pattern "crash" ends its last rank; 0: SIGKILL */
 	bool spoil;	     /* the last rank spoils a byte before the check, which must find it */
 	const char *json;
-	const char *turn_from, *turn_to; /* NULL: no turns */
 };
 
 extern struct job job;
@@ -55,13 +54,6 @@ void check_mpi(int result, const char *call);
 /* Write each rank's results to its file, if any. One thread. */
 void write_results(void);
 
-/* ---- turns.c: jobs that are to be compared do a case each, one after the other ---- */
-
-/* Report that this job is ready and wait for its first turn; without turns nothing. */
-void begin_turns(void);
-/* Report the end of a turn and wait for the next one; a job ends with one that has no case. */
-void yield_turn(void);
-
 /* ---- buffers.c ---- */
 
 struct message {
@@ -69,6 +61,16 @@ struct message {
 	int round;
 	int number; /* number among the messages of this sender and receiver in this round */
 };
+
+static inline struct message message(int sender, int receiver, int round, int number)
+{
+	return (struct message){ sender, receiver, round, number };
+}
+
+static inline void *pointer(CUdeviceptr at)
+{
+	return (void *)(uintptr_t)at;
+}
 
 void open_gpu(void);
 void use_gpu(void); /* of a further thread */
@@ -93,10 +95,10 @@ void check(CUdeviceptr buffer, size_t bytes, struct message message);
 void check_sum(CUdeviceptr buffer, size_t bytes, const struct message *messages, int count);
 
 struct counts {
-	uint64_t messages, checked_bytes, wrong;
-	uint64_t allocations, allocation_ns; /* including frees */
-	uint64_t addresses_reused;	     /* allocations at an address that was freed before */
-	int rounds; /* done after round 0: fewer than requested if a job dies */
+	uint64_t checked_bytes, wrong;
+	uint64_t allocation_ns;	   /* of allocations and frees */
+	uint64_t addresses_reused; /* allocations at an address that was freed before */
+	int rounds;		   /* done after round 0: fewer than requested if a job dies */
 	uint64_t send_ns[MAX_ROUNDS + 1];
 };
 
@@ -116,10 +118,8 @@ void end_sending(void);
 struct channel {
 	CUdeviceptr send, receive;
 	size_t bytes;
-	MPI_Comm communicator;
-	int to, from;		  /* in the communicator */
-	int world_to, world_from; /* the same ranks in MPI_COMM_WORLD */
-	int number, tag;	  /* of both messages */
+	int to, from; /* ranks */
+	int number;   /* and tag of both messages */
 };
 
 /* With the other rank of the pair, in MPI_COMM_WORLD; `number` is the tag too. Without buffers. */
@@ -137,8 +137,6 @@ void exchange_channels(const struct channel *channels, int count, int round);
 /* ---- the patterns: each runs all rounds and returns 0, or STATUS_SKIPPED ---- */
 
 int run_halo(void);
-int run_communicators(void);
-int run_persistent(void);
 int run_allocating(void);
 int run_small(void);
 int run_sizes(void);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* verbs_witness.h -- counts of verbs_witness.c, and their file */
+/* verbs_witness.h -- what verbs_witness.c and its client share */
 #ifndef PEERPIN_TESTS_STACKS_VERBS_WITNESS_H
 #define PEERPIN_TESTS_STACKS_VERBS_WITNESS_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,76 +17,9 @@ struct extended {
 	void *dmah;
 };
 
-/* The first 5 are also in the file by phase. */
-#define PHASE_COUNTS 5
-#define WITNESS_COUNTS(X)                                                                          \
-	X(gpu_by_program)                                                                          \
-	X(gpu_by_worker)                                                                           \
-	X(gpu_program_ns)                                                                          \
-	X(gpu_deregistrations)                                                                     \
-	X(gpu_request_ns)                                                                          \
-	X(host)                                                                                    \
-	X(alloc_pd)                                                                                \
-	X(dealloc_pd)                                                                              \
-	X(registered)                                                                              \
-	X(deregistered)                                                                            \
-	X(reregistered)                                                                            \
-	X(failed)                                                                                  \
-	X(send_path)                                                                               \
-	X(send_path_gpu)                                                                           \
-	X(send_path_ns)                                                                            \
-	X(asked)                                                                                   \
-	X(asked_gpu)                                                                               \
-	X(asked_gpu_beside_libfabric)                                                              \
-	X(posted)
-
-struct witness_counts {
-#define X(name) unsigned long name;
-	WITNESS_COUNTS(X)
-#undef X
-};
-
 #define PHASES 2048
-
-extern struct witness_counts counts[PHASES]; /* changed atomically, in verbs_witness.c alone */
-extern int phase;			     /* changed atomically, in verbs_witness_result.c */
-
-/* Of any memory, of GPU memory. */
-extern struct first_send {
-	uint64_t asked_at; /* time of the first request; ~0: its send was timed */
-	unsigned long ns;
-} first_send[2];
-
-/* Write the counts, for a process that may be killed; only with VERBS_WITNESS_LIVE. */
-void write_live(void);
 
 /* Its level starts a phase. */
 int MPI_Pcontrol(const int level, ...);
-
-/* ---- witness.c ---- */
-
-/* The next definition of a function of libibverbs behind the caller's own; aborts without one. A
- * macro, since dlsym depends on its caller. */
-#define next_definition(name) witness_found(name, dlsym(RTLD_NEXT, name))
-void *witness_found(const char *name, void *next);
-/* The same, or NULL without one. */
-#define next_if_any(name) witness_sought(name, dlsym(RTLD_NEXT, name))
-void *witness_sought(const char *name, void *next);
-
-/* Of the monotonic clock. */
-uint64_t now_ns(void);
-
-/* According to the loaded driver; false without one. */
-bool is_gpu_memory(const void *addr);
-
-/* Whether this is a thread of peerpin's, by its name. */
-bool on_worker(void);
-
-/* The live registrations of GPU memory: replace one; `from` NULL: add `to`. False: `from` is none,
- * or there is no room. */
-bool live_replace(void *from, void *to);
-
-/* VERBS_WITNESS_US */
-void spend_added_time(void);
 
 #endif

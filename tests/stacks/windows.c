@@ -18,11 +18,6 @@ static int below(void)
 	return (job.rank + job.ranks - 1) % job.ranks;
 }
 
-static struct message message(int sender, int receiver, int round, int number)
-{
-	return (struct message){ sender, receiver, round, number };
-}
-
 /* Initial sum: a message of this rank to itself. */
 static struct message own(int round)
 {
@@ -39,11 +34,6 @@ static void check_own_sum(CUdeviceptr at, int round)
 	};
 
 	check_sum(at, job.bytes, added, 3);
-}
-
-static void *pointer(CUdeviceptr at)
-{
-	return (void *)(uintptr_t)at;
 }
 
 struct memory {

@@ -6,16 +6,44 @@ rank has eight sizes from 32 MiB to 2 GiB. It allocates blocks of three of them 
 in another order, and begins again with others. What the ranks keep of freed memory would not fit beside what the others
 allocate.
 """
+import ctypes
 import os
 import random
 import subprocess
 import sys
 import time
 
-from keep_calls import allocate, begin, free, free_memory
-
 RANKS = 8
 MIB = 1 << 20
+cuda = ctypes.CDLL("libcuda.so.1")
+
+
+def check(result):
+    if result:
+        sys.exit(f"the driver returned {result}")
+
+
+def begin():
+    context = ctypes.c_void_p()
+    check(cuda.cuInit(0))
+    check(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
+    check(cuda.cuCtxSetCurrent(context))
+
+
+def allocate(size):
+    """The driver's result, and the address."""
+    address = ctypes.c_uint64()
+    return cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(size)), address
+
+
+def free(address):
+    check(cuda.cuMemFree_v2(address))
+
+
+def free_memory():
+    unused, total = ctypes.c_size_t(), ctypes.c_size_t()
+    check(cuda.cuMemGetInfo_v2(ctypes.byref(unused), ctypes.byref(total)))
+    return unused.value
 
 
 def rank(number, part, seconds):
