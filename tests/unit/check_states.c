@@ -312,6 +312,7 @@ static int error_of(const char *word)
 
 static bool with_dma_bufs;
 static unsigned int exported, open_at_deregistration;
+static bool ignores_source;
 static int least_number; /* of the worker's exports */
 static CUdevice current_device;
 static CUresult device_result;
@@ -346,11 +347,13 @@ static int last_dma_buf(void)
 
 static void export_for_worker(struct pin_request *request)
 {
-	int low = memfd_create("ready", MFD_CLOEXEC), fd;
+	int fd = memfd_create("ready", MFD_CLOEXEC), low = fd;
 
 	standin_called();
-	fd = fcntl(low, F_DUPFD_CLOEXEC, least_number);
-	close(low);
+	if (least_number) {
+		fd = fcntl(low, F_DUPFD_CLOEXEC, least_number);
+		close(low);
+	}
 	exported++;
 	request->source = (struct dma_buf){ dma_buf_opened(fd), request->base, request->length };
 	pass_point(IN_EXPORT);
@@ -365,7 +368,7 @@ static int pin_from_dma_buf(const struct pin_request *request, struct pin_result
 {
 	int error = pin(request, result);
 
-	result->from_source = !error && request->source.length;
+	result->from_source = !error && request->source.length && !ignores_source;
 	return error;
 }
 
@@ -461,6 +464,8 @@ static const char *run_descriptor_event(const char *at, const char *word)
 			return strchr(at, '\0'); /* of the row */
 	} else if (!strcmp(word, "reuse-dma-buf")) {
 		reuse_number_of_dma_buf();
+	} else if (!strcmp(word, "ignore-source")) { /* the adapter registers otherwise */
+		ignores_source = true;
 	} else if (!strcmp(word, "close-dma-buf")) {
 		require(!close(last_dma_buf()));
 	} else if (!strcmp(word, "close-input")) {
