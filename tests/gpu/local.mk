@@ -29,7 +29,7 @@ tests_gpu_access_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -ldl
 tests_gpu_frees_SOURCES = tests/gpu/frees.c tests/rdma/pairs.h tests/rdma/pairs.c tests/rdma/processes.h tests/rdma/processes.c
 tests_gpu_frees_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
 tests_gpu_frees_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
-tests_gpu_frees_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la $(CHECK_LIBS) -lpthread -ldl
+tests_gpu_frees_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la $(CHECK_STATIC_LIBS) -lpthread -ldl
 # Reads the driver's symbol table, not the preload's wrappers.
 tests_gpu_cycles_SOURCES = tests/gpu/statistic.h tests/gpu/cycles.c src/base/loaded.c src/base/kernel.c
 tests_gpu_cycles_CPPFLAGS = $(AM_CPPFLAGS) # no use of libcore
