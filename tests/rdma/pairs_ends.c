@@ -100,7 +100,7 @@ static void requester_is_killed(struct side *side)
 		board_set(WORD_DONE, 2);
 	}
 	board_await(WORD_DONE, 2);
-	/* The killed one meets nobody. */
+	/* The killed process has no peer. */
 	pairs_end(side->pairs);
 	device_close(&side->device);
 	_exit(0);

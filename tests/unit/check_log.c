@@ -845,7 +845,7 @@ static int64_t run_event(const char *event, uint64_t number, const char *argumen
 	return -1;
 }
 
-/* Returns what is behind the text, or behind its ")". */
+/* Returns the rest behind the text, or behind its ")". */
 static const char *run_job_row(const char *promise, const char *text)
 {
 	char word[64], *argument, *result;

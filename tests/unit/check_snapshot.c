@@ -242,7 +242,7 @@ static const struct {
 	{ "it stays if the statistics file cannot be written", use_none, "nowhere/results.json",
 	  "\"ended\": \"exit\"" },
 	{ "a failed write leaves the last one", fail_renames, NULL, "\"ended\": \"running\"" },
-	{ "a limit on the sizes of files ends nobody", limit_files, NULL, "" },
+	{ "a limit on the sizes of files ends no process", limit_files, NULL, "" },
 };
 
 LOOP_TEST(snapshot, what_the_end_of_a_process_leaves, 0, sizeof(ends) / sizeof(ends[0]))
