@@ -310,12 +310,13 @@ static int error_of(const char *word)
 
 #define DESCRIPTORS 1000
 
+/* Written by events, read by the worker. */
 static bool with_dma_bufs;
-static unsigned int exported, open_at_deregistration;
-static bool ignores_source;
-static int least_number; /* of the worker's exports */
-static CUdevice current_device;
-static CUresult device_result;
+static _Atomic unsigned int exported, open_at_deregistration;
+static _Atomic bool ignores_source;
+static _Atomic int least_number; /* of the worker's exports */
+static _Atomic CUdevice current_device;
+static _Atomic CUresult device_result;
 
 static bool is_dma_buf(int fd)
 {

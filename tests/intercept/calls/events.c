@@ -230,15 +230,19 @@ static int read_raw(struct dl_phdr_info *object, size_t size, void *driver)
 	       object_read(object, &raw_tables);
 }
 
-/* Without dlsym, which peerpin intercepts. */
+static void find_driver(void)
+{
+	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+
+	require(driver && dl_iterate_phdr(read_raw, driver));
+}
+
+/* Without dlsym, which peerpin intercepts. Threads of a row call it at once. */
 void *raw_function(const char *name)
 {
-	static void *driver;
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-	if (!driver) {
-		driver = dlopen("libcuda.so.1", RTLD_NOW);
-		require(driver && dl_iterate_phdr(read_raw, driver));
-	}
+	pthread_once(&once, find_driver);
 	return object_find(&raw_tables, name);
 }
 
