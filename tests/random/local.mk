@@ -24,6 +24,11 @@ check-units check-threads:
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(SHORT)' check_PROGRAMS='$(SHORT)'
 .PHONY: check-units check-threads
 
+# "make check" with ThreadSanitizer: the doctor has one thread, and its tests run it thousands of times.
+check-threads-long:
+	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(filter-out tests/doctor/%,$(TESTS))'
+.PHONY: check-threads-long
+
 # Eight threads, kept memory, and evictions at a limit of regions; without the worker, which takes most of the time.
 LONG_OPERATIONS = 10000000
 LONG_SETTINGS = PEERPIN_PREREGISTER=off,PEERPIN_KEEP=8M,CHECK_RANDOM_REGIONS=88,CHECK_RANDOM_ADAPTERS=1

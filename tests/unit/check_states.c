@@ -1159,9 +1159,9 @@ static const char *await_result(const char *at)
 		at = read_point(at, &point);
 		while (!point->inside)
 			sched_yield();
-	} else if (!strcmp(word, "entry") || !strcmp(word, "no-entry")) {
+	} else if (!strcmp(word, "entry")) {
 		at = read_value(at, &value);
-		while (has_entry(value) != (*word == 'e'))
+		while (!has_entry(value))
 			sched_yield();
 	} else {
 		at = read_value(at, &value);

@@ -33,8 +33,7 @@ static struct {
 	unsigned int flags;			  /* of the contexts */
 	unsigned int version;			  /* of their interface */
 	_Atomic unsigned int events, event_flags; /* events that exist; flags of the last */
-	unsigned int probes, queries;
-	unsigned int records;
+	_Atomic unsigned int probes, queries, records;
 	void (*pass)(enum driver_point point); /* called inside each of these functions */
 	uint64_t total, unused; /* memory of the first GPU; the second has half of it */
 	uint64_t freed[FREES];	/* addresses, in order */
