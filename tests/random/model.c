@@ -56,11 +56,6 @@ bool model_overlaps(struct client *client, uint64_t base, uint64_t size)
 	return false;
 }
 
-bool model_holds(const struct model_memory *memory, uint64_t address, uint64_t length)
-{
-	return length <= memory->size - (address - memory->base);
-}
-
 bool model_serves(const struct model_memory *memory, uint64_t address, uint64_t length)
 {
 	bool has_last_page = memory->size > BLOCK && memory->kind != ALLOCATION_POOL;

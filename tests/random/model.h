@@ -103,9 +103,6 @@ struct model_memory *model_memory_at(struct client *client, uint64_t address);
 struct model_memory *model_unused_memory(struct client *client);
 bool model_overlaps(struct client *client, uint64_t base, uint64_t size);
 
-/* Whether the memory holds the range, whose first byte it holds. */
-bool model_holds(const struct model_memory *memory, uint64_t address, uint64_t length);
-
 /* Whether a request for the range, whose first byte the memory holds, needs this memory alone:
  * clients round the end. */
 bool model_serves(const struct model_memory *memory, uint64_t address, uint64_t length);

@@ -59,7 +59,6 @@ enum occasion {
 	OCCASIONS
 };
 void language_at(enum occasion occasion);
-bool language_awaits(enum occasion occasion);
 
 /* A thread of a row ("thread N"). */
 struct job {

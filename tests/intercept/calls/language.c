@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -25,7 +26,8 @@ __thread int call_errno;
 
 static struct job jobs[JOBS];
 static struct {
-	const char *from, *to; /* NULL: none */
+	_Atomic(const char *) from; /* NULL: none. Set after `to`; a thread takes it. */
+	const char *to;
 } occasions[OCCASIONS];
 
 static void run(const char *at, const char *end);
@@ -448,16 +450,10 @@ static enum occasion occasion_of(const char *word)
 	return (enum occasion)i;
 }
 
-bool language_awaits(enum occasion occasion)
-{
-	return occasions[occasion].from;
-}
-
 void language_at(enum occasion occasion)
 {
-	const char *from = occasions[occasion].from;
+	const char *from = atomic_exchange(&occasions[occasion].from, NULL);
 
-	occasions[occasion].from = NULL;
 	if (from)
 		run(from, occasions[occasion].to);
 }
