@@ -15,9 +15,8 @@ tests_random_check_random_SOURCES = tests/random/check_random.c $(random_sources
 tests_random_check_random_CPPFLAGS = $(random_cppflags)
 tests_random_check_random_LDADD = src/libcore.la -lpthread
 
-# The tests for "make check" with sanitizers; check-threads: those with threads. The longest come first. hit_steps copies
-# the process after each instruction, of which there are many with a sanitizer.
-check-units: SHORT = tests/random/check_random $(UNIT_CHECKS:tests/unit/check_hit_steps=) $(PLANE_CHECKS)
+# The tests for "make check" with sanitizers; check-threads: those with threads. The longest come first.
+check-units: SHORT = tests/random/check_random $(UNIT_CHECKS) $(PLANE_CHECKS)
 check-threads: SHORT = tests/random/check_random tests/unit/check_hit_races tests/unit/check_table tests/unit/check_log \
 	tests/unit/check_hits tests/unit/check_states tests/unit/check_registration tests/unit/check_statistics $(PLANE_CHECKS)
 check-units check-threads:
