@@ -19,14 +19,12 @@ tests_random_check_random_LDADD = src/libcore.la -lpthread
 check-units: SHORT = tests/random/check_random $(UNIT_CHECKS) $(PLANE_CHECKS)
 check-threads: SHORT = tests/random/check_random tests/unit/check_hit_races tests/unit/check_table tests/unit/check_log \
 	tests/unit/check_hits tests/unit/check_states tests/unit/check_registration tests/unit/check_statistics $(PLANE_CHECKS)
-check-units check-threads:
-	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(SHORT)' check_PROGRAMS='$(SHORT)'
-.PHONY: check-units check-threads
-
-# "make check" with ThreadSanitizer: the doctor has one thread, and its tests run it thousands of times.
-check-threads-long:
-	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(filter-out tests/doctor/%,$(TESTS))'
-.PHONY: check-threads-long
+# The tools have one thread.
+check-threads-long: SHORT = tests/random/check_random tests/random/check_fuzz $(UNIT_CHECKS) $(PLANE_CHECKS)
+check-threads-long: SCRIPT = tests/contract/check_driver
+check-units check-threads check-threads-long:
+	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(SHORT) $(SCRIPT:=.sh)' check_PROGRAMS='$(SHORT) $(SCRIPT)'
+.PHONY: check-units check-threads check-threads-long
 
 # Eight threads, kept memory, and evictions at a limit of regions; without the worker, which takes most of the time.
 LONG_OPERATIONS = 10000000
