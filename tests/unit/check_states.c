@@ -310,8 +310,8 @@ static int error_of(const char *word)
 
 #define DESCRIPTORS 1000
 
-/* Written by events, read by the worker. */
 static bool with_dma_bufs;
+/* Written by events or by the worker, read by the other. */
 static _Atomic unsigned int exported, open_at_deregistration;
 static _Atomic bool ignores_source;
 static _Atomic int least_number; /* of the worker's exports */
