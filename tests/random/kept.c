@@ -299,7 +299,8 @@ struct world_reused world_reuse(uint64_t base, CUcontext context,
 	kept_count(memory, false);
 	reused = (struct world_reused){ .size = memory->size,
 					.own = base >= HOME + SHARED_BLOCKS * BLOCK,
-					.rdma_capable = memory->rdma_capable };
+					.rdma_capable = memory->rdma_capable,
+					.failures = failures };
 	/* A failure lowers the pin limit, which may evict later. With other threads the eviction
 	 * may follow. */
 	if (!failures || (is_alone() && memory->kept.evictions == statistics_get(evictions)))
@@ -387,6 +388,16 @@ void world_may_evict(void)
 	pthread_mutex_lock(&world_lock);
 	failures++;
 	pthread_mutex_unlock(&world_lock);
+}
+
+uint64_t world_failures(void)
+{
+	uint64_t count;
+
+	pthread_mutex_lock(&world_lock);
+	count = failures;
+	pthread_mutex_unlock(&world_lock);
+	return count;
 }
 
 /* ---- hidden memory ---- */

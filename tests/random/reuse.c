@@ -50,22 +50,24 @@ static bool is_never_evicted(void)
 	return config_get()->pin_limit == CONFIG_AUTO && !world_region_limit();
 }
 
-/* A request of the range that is registered needs no registration. */
-static void request_again(struct client *client, const struct world_keys *keys)
+/* A request of the range that is registered needs no registration, unless a failure in another
+ * thread, which may evict, came in between. */
+static void request_again(struct client *client, const struct world_reused *reused)
 {
+	const struct world_keys *keys = &reused->keys;
 	const char *why = world_reaches(keys->lkey, keys->rkey, keys->pd, keys->access,
 					keys->address, keys->length);
 	unsigned int pd = keys->pd != &client->pds[0]->pd;
 	uint64_t pins = world_watched_pins;
 
-	if (why)
+	if (why && world_failures() == reused->failures)
 		broken("reused memory at 0x%llx, %llu bytes, is not registered: %s",
 		       (unsigned long long)keys->address, (unsigned long long)keys->length, why);
 	world_watched = keys;
 	call_request(client, 0, false, pd, false, keys->address, keys->length, keys->address,
 		     keys->access);
 	world_watched = NULL;
-	if (world_watched_pins != pins)
+	if (world_watched_pins != pins && world_failures() == reused->failures)
 		broken("reused memory at 0x%llx, %llu bytes, is registered again",
 		       (unsigned long long)keys->address, (unsigned long long)keys->length);
 }
@@ -272,7 +274,7 @@ static void see_reused(struct client *client, struct model_memory *memory,
 		client->totals.allocations++;
 	must_be_whole(request, base, reused.size);
 	if (reused.keys.pd && is_never_evicted())
-		request_again(client, &reused.keys);
+		request_again(client, &reused);
 }
 
 bool call_reuse(struct client *client, struct model_memory *memory,

@@ -205,6 +205,7 @@ struct world_reused {
 	uint64_t size; /* of the whole memory, as the driver has it */
 	bool own, rdma_capable;
 	struct world_keys keys; /* registered still */
+	uint64_t failures;	/* so far */
 };
 struct world_reused world_reuse(uint64_t base, CUcontext context,
 				const struct keep_request *request);
@@ -225,6 +226,7 @@ void world_record_ended(uint64_t base, uint64_t id);
 
 /* An eviction, or a failure of a registration: idle regions may end, now or soon. */
 void world_may_evict(void);
+uint64_t world_failures(void); /* how often so far */
 
 /* keep_end() has returned. */
 extern _Atomic bool world_keeps_no_more;
