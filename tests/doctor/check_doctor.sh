@@ -117,7 +117,9 @@ if [ -e "$PWD/src/sim/.libs/libcuda.so.1" ] && [ -e "$PWD/src/sim/adapter/.libs/
 	for check in gpu verbs dma-buf program; do
 		matches "without time $check is unknown" "*[?] *$check *no time was left*" "$found"
 	done
-	same 'without time no check fails, and the conclusion is undecided' '=> 3' "$(grep -e ^FAIL -e '^=>' <<<"$found")"
+	# A host with an empty /dev/infiniband lacks the simulated adapter's device, which is seen without time.
+	same 'without time no check fails, and the conclusion is undecided' '=> 3' \
+		"$(grep -e ^FAIL -e '^=>' <<<"$found" | grep -v '^FAIL  uverbs .*/dev/infiniband has no uverbs device')"
 	for async in 0 1; do
 		matches "copies without SYNC_MEMOPS, asynchronous $async" "*OK *probe *old data in $((4 * async)) of 4 rounds, with SYNC_MEMOPS in 0*GPU0-sim0 dma-buf  *peerpin saves, *64.0 KiB*1.00 GiB*=> 0" \
 			"$(PEERPIN_SIM_DEVICES=1 PEERPIN_SIM_ADAPTER_DEVICES=1 PEERPIN_SIM_ASYNC=$async LD_LIBRARY_PATH=$simulated outcome "$doctor" --deep --limit 1200 --only probe)"
