@@ -31,7 +31,7 @@ if grep -q '^#define HAVE_UCX 1' config.h; then
 fi
 bare=(env PEERPIN_SUMMARY=0 "LD_LIBRARY_PATH=$PWD/src/sim/.libs:$PWD/src/sim/adapter/.libs")
 added=$(grep -c '"case": "cuMem\(Alloc\|Free\) added, .*", "live": 0, "threads": 1, "ns": -\?[0-9.]*, "min_ns": -\?[0-9.]*' "$folder/results/registration.json")
-ends 'what is added to each function is told for each mode, number of domains and pace' 0 '64 rows' echo "$added rows"
+ends 'the added time of each function stands for each mode, number of domains and pace' 0 '64 rows' echo "$added rows"
 ends 'and is not added where there is no preload' 1 "no case has --only's pattern" "${bare[@]}" tests/bench/registration --quick --only 'added'
 for mode in off sync auto all; do
 	ends "cuMemAlloc has been timed, $mode" 0 '"case": ' grep -E \
@@ -44,7 +44,7 @@ ends 'a part that fails makes the bench fail' 1 'a part of the bench, hits faile
 ends 'where addresses cannot be registered, dma-bufs are' 0 'hit, 1MiB' \
 	"${bare[@]}" PEERPIN_SIM_ADAPTER_PEER=0 tests/bench/registration --quick --only 'hit*' --threads 1
 queries=("${bare[@]}" tests/bench/queries --quick --threads 1)
-ends 'only what is asked for' 0 'GPU: BUFFER_ID' "${queries[@]}" --only 'GPU: BUF*'
+ends '--only runs the named cases' 0 'GPU: BUFFER_ID' "${queries[@]}" --only 'GPU: BUF*'
 ends 'a case that there is not' 1 "no case has --only's pattern" "${queries[@]}" --only nothing
 ends 'a number that is none' 2 'wanted are numbers' "${queries[@]}" --threads 1,x
 finish

@@ -137,7 +137,7 @@ library_reads() {
 	same 'included' $'\n=> 0' "$(run PEERPIN_CONFIG_FILE="$tmp/one.conf" PEERPIN_INCLUDE='bash,gpu_only')"
 	matches 'so that it is written' '*"allocations": 1*' "$(cat "$tmp/one.json")"
 	printf 'PEERPIN_PREREGISTER = never\nPEERPIN_LOGG = info\n' >"$tmp/bad.conf"
-	matches 'what is wrong in a file is told, with its line' \
+	matches 'an error in a file is reported with its line' \
 		"*<warn>* $tmp/bad.conf:1: PEERPIN_PREREGISTER=never is not *<warn>* $tmp/bad.conf:2: PEERPIN_LOGG is unknown*=> 0" \
 		"$(run PEERPIN_CONFIG_FILE="$tmp/bad.conf")"
 	same 'once' 2 "$(run PEERPIN_CONFIG_FILE="$tmp/bad.conf" | grep -c warn)"
@@ -171,13 +171,13 @@ trusts_nobody() {
 	local program=$tmp/other
 
 	if [[ $(id -u) -ne 0 ]] || ! command -v setpriv gcc >/dev/null; then
-		skip 'a set-uid program gets what is built in: it takes root, gcc and setpriv'
+		skip 'a set-uid program gets the built-in settings: it takes root, gcc and setpriv'
 		return
 	fi
 	printf '#include "base/config.h"\n#include <stdio.h>\nint main(void) { printf("%%d %%d", config_is_disabled_early(), config_get()->preregister); return 0; }\n' \
 		>"$tmp/other.c"
 	if ! gcc -I"${srcdir:-..}/src" -o "$program" "$tmp/other.c" src/.libs/libcore.a -lpthread 2>"$tmp/errors"; then
-		skip "a set-uid program gets what is built in: $(head -n 1 "$tmp/errors")"
+		skip "a set-uid program gets the built-in settings: $(head -n 1 "$tmp/errors")"
 		return
 	fi
 	printf 'PEERPIN_PREREGISTER = off\n' >"$tmp/off.conf"
@@ -187,7 +187,7 @@ trusts_nobody() {
 	same 'and the file later' $'0 2\n=> 0' "$(PEERPIN_CONFIG_FILE=$tmp/off.conf outcome "$program")"
 	chmod 4755 "$program"
 	if [[ $(setpriv --reuid 65534 --clear-groups sh -c "id -u; exec $program" 2>&1) != 65534* ]]; then
-		skip 'a set-uid program gets what is built in: others cannot run it'
+		skip 'a set-uid program gets the built-in settings: others cannot run it'
 		return
 	fi
 	same 'a set-uid program heeds neither' $'0 0\n=> 0' "$(PEERPIN_DISABLE=1 PEERPIN_PREREGISTER=eager PEERPIN_CONFIG_FILE=$tmp/off.conf \

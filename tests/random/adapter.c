@@ -163,7 +163,7 @@ static int unpin(struct ibv_mr *mr)
 	pthread_mutex_lock(&world_lock);
 	if (region < regions || region >= regions + ever_given ||
 	    mr != &regions[region - regions].mr)
-		broken("what is deregistered has never been registered");
+		broken("a registration is deregistered that was never made");
 	if (region->state != LIVING)
 		broken("region %u is deregistered twice", mr->handle);
 	region->state = ENDING;

@@ -57,7 +57,7 @@ same 'which memory is capable' '= 1 = 1 = 0 = 0' "$(value cuda/1/capable/device)
 	value cuda/1/capable/mapped_plain) $(value cuda/1/capable/pool)"
 same 'which memory is exported' '= ok = ok = ok = ok' "$(value cuda/1/export/device) $(value cuda/1/export/mapped) $(
 	value cuda/1/export/mapped_plain) $(value cuda/1/export/pool)"
-same 'what is not exported' \
+same 'memory that is not exported' \
 	'= cuMemGetHandleForAddressRange CUDA_ERROR_NOT_SUPPORTED' "$(value cuda/1/export/device_pcie)"
 same 'adapters' '= sim0|sim1' "$(value verbs/devices)"
 same 'an adapter that takes dma-bufs' '= EBADF' "$(value verbs/sim1/dmabuf)"

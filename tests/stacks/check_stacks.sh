@@ -249,7 +249,7 @@ program() {
 	printf '#!/bin/sh\necho "%s"\n' "${2-}" >"$1"
 	chmod +x "$1"
 }
-matches 'a row says what is missing, and what mends it' 'verbs_witness.so is not built: *, then configure anew)' "$(reason rc_pingpong)"
+matches 'a row names the missing build and its fix' 'verbs_witness.so is not built: *, then configure anew)' "$(reason rc_pingpong)"
 : >"$tmp/built/tests/stacks/.libs/verbs_witness.so"
 same 'also of a program' 'no ibv_rc_pingpong (scripts/install-packages stacks)' "$(reason rc_pingpong)"
 program "$tmp/path/ibv_rc_pingpong"
@@ -308,7 +308,7 @@ if [[ -e tests/stacks/.libs/gpu_buffers.so && -x tests/stacks/allocate ]]; then
 			LD_PRELOAD=$PWD/src/.libs/libpeerpin.so:$PWD/tests/stacks/.libs/${preload%:*}.so tests/stacks/allocate 2>&1)
 		matches "${preload%:*}: buffers come from the driver, and go back" \
 			"*${preload#*:} of ${preload#*:} allocations  0 deregistrations  0 missed*" "$text"
-		matches "and hold what is written to them" "*all kept*" "$text"
+		matches "and hold the bytes written to them" "*all kept*" "$text"
 	done
 else
 	skip 'gpu_buffers: not built'

@@ -300,7 +300,7 @@ links_lead_somewhere() {
 	# shellcheck disable=SC2086 # words
 	MAKEFLAGS='' make -s DESTDIR="$made" docdir=/doc $targets >/dev/null 2>"$tmp/install" || cat "$tmp/install"
 	is_installed() { [[ -e $made/doc/$(dirname "$1")/$2 ]]; }
-	each 'links of installed documents lead to what is installed' 15 is_installed < <(cd "$made/doc" &&
+	each 'links of installed documents lead to installed files' 15 is_installed < <(cd "$made/doc" &&
 		find . -name '*.md' | while read -r page; do
 			of "$page" '\]\([^)#:]+' "$page" | sed 's/ \](/ /'
 		done)

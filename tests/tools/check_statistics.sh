@@ -233,7 +233,7 @@ without_a_folder() {
 			mount -t tmpfs -o size=8k none "$1" && "$2" adapter allocated=3 exit; echo "=> $? $(ls "$1/peerpin")"' \
 			- "$tmp/run" "$client" 2>&1)"$'\n'
 		# Files of 100 recently killed processes almost fill the file system.
-		same 'what is left is not let grow where there is little room' '64 PID.stats' "$(with unshare -rm bash -c '
+		same 'files of ended processes are removed where there is little room' '64 PID.stats' "$(with unshare -rm bash -c '
 			mount -t tmpfs -o size=16m none "$1" && mkdir -m 700 "$1/peerpin" && cd "$1/peerpin" || exit
 			"$2" allocated=1 _exit
 			own=$(echo *.stats)

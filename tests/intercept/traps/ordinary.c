@@ -124,7 +124,7 @@ static void t7(void)
 	kept &= PART(dlsym(library, "cuMemFree_v2")) && PART(!dlerror());
 	other = dlsym(dlopen(getenv("TRAPS_HOOKS"), RTLD_NOW | RTLD_LOCAL), "cuMemFree_v2");
 	kept &= PART(other && dladdr(other, &object) && strstr(object.dli_fname, "hooks"));
-	trap("T7", "what is not there is not found, and the error is the linker's own", kept);
+	trap("T7", "a missing symbol is not found, and the error is the linker's own", kept);
 }
 
 /* ---- cuGetProcAddress ---- */

@@ -184,7 +184,7 @@ int main(int argc, char **argv)
 	       PART(statistic("bypasses") == preceding);
 	if (!strcmp(way, "plain"))
 		trap("T23c",
-		     "what is loaded plainly is seen, and hits go on, also after look-ups of "
+		     "a plain dlopen() is intercepted, and hits go on, also after look-ups of "
 		     "dlopen",
 		     kept && plain_is_seen(address));
 	else if (!strcmp(way, "deep"))
@@ -213,7 +213,7 @@ int main(int argc, char **argv)
 		     kept && is_found(open_deep(of_libc()), address));
 	else if (!strcmp(way, "behind"))
 		trap("T23k",
-		     "what is loaded plainly is found where the driver stands in front of us",
+		     "a plain dlopen() is found where the driver stands in front of peerpin",
 		     kept && is_found(open_plainly(), address));
 	else
 		return 99;
