@@ -38,10 +38,8 @@ bool verbs_evicted(struct verbs_evict *eviction, int error)
 		return false;
 	evicted = registration_evict(eviction->context, eviction->bytes);
 	/* Regions of kept memory are not idle while a client caches its client MRs. */
-	if ((!evicted || eviction->times == ATTEMPTS) && keep_is_on()) {
-		evicted |= keep_release(KEEP_DEVICES);
-		evicted |= keep_release(KEEP_HOST);
-	}
+	if ((!evicted || eviction->times == ATTEMPTS) && keep_is_on() && keep_release_idle())
+		evicted = true;
 	eviction->bytes = eviction->bytes > UINT64_MAX / 2 ? UINT64_MAX : eviction->bytes * 2;
 	errno = saved_errno;
 	return evicted;

@@ -383,18 +383,21 @@ static void keep_free_in_driver(const struct allocation *allocation)
 {
 	const struct driver_calls *driver = driver_calls();
 	CUcontext context = allocation->context;
-	bool entered =
-		driver->cuCtxPushCurrent_v2 && driver->cuCtxPushCurrent_v2(context) == CUDA_SUCCESS;
 	CUstreamCaptureMode mode;
-	bool relaxed = driver_relax_capture(&mode);
-	CUresult result = allocation->kind == ALLOCATION_HOST
-				  ? keep_targets.free_host((void *)(uintptr_t)allocation->base)
-				  : keep_targets.free_device(allocation->base);
+	CUresult result;
+	bool relaxed;
 
-	driver_restore_capture(relaxed, &mode);
-	if (entered)
-		driver->cuCtxPopCurrent_v2(&context);
+	/* Another thread has ended the context, and the memory: other memory may have the
+	 * address. */
+	if (driver->cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
+		return;
 	statistics_count(kept_released);
+	relaxed = driver_relax_capture(&mode);
+	result = allocation->kind == ALLOCATION_HOST
+			 ? keep_targets.free_host((void *)(uintptr_t)allocation->base)
+			 : keep_targets.free_device(allocation->base);
+	driver_restore_capture(relaxed, &mode);
+	driver->cuCtxPopCurrent_v2(&context);
 	if (result != CUDA_SUCCESS)
 		log_once(LOG_WARN,
 			 "kept memory at 0x%llx, %llu bytes, could not be freed: the driver "
@@ -462,6 +465,18 @@ static bool keep_is_of(const struct kept_part *part, const struct allocation *al
 
 	return list >= part->from && list < part->to &&
 	       (!part->context || allocation->context == part->context);
+}
+
+CUcontext kept_first_context(unsigned int list)
+{
+	const struct entry *entry;
+	CUcontext context;
+
+	pthread_mutex_lock(&keep_lock);
+	entry = TAILQ_FIRST(&lists[list].order);
+	context = entry ? entry->allocation.context : NULL;
+	pthread_mutex_unlock(&keep_lock);
+	return context;
 }
 
 bool kept_release(const struct kept_part *part)
@@ -750,8 +765,12 @@ uint64_t keep_visible_slowly(uint64_t address)
 
 uint64_t keep_exported_slowly(uint64_t address, uint64_t size)
 {
-	bool hidden =
-		size ? table_is_range_hidden(address, size) : table_is_address_hidden(address);
+	bool hides;
 
-	return hidden || keep_is_releasing(address) ? KEEP_ABSENT : address;
+	if (!size)
+		return keep_visible_slowly(address);
+	/* Memory of the program beside memory that another thread releases is exported, too. */
+	if (table_shows(address, size, &hides))
+		return address;
+	return hides || keep_is_releasing(address) ? KEEP_ABSENT : address;
 }

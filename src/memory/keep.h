@@ -16,7 +16,8 @@
  * then REUSED with a new event_id, or RELEASING before the driver frees the memory in the end.
  *
  * An allocation, or another call that needs memory, waits for the GPU in one case alone: the driver
- * refused it for want of memory. All other releases are part of frees, which wait anyway.
+ * refused it for want of memory. A client's registration without room on the adapter waits for 1 s
+ * at most. All other releases are part of frees, which wait anyway.
  *
  * Whatever is in doubt is forwarded: the driver frees and allocates during a capture, with a
  * context that is not usable, and for memory that does not fit within the limit. After a bypassing
@@ -131,8 +132,10 @@ bool keep_await_current(void);
 #define KEEP_DEVICES (-3) /* all devices */
 #define KEEP_POOL    (-4) /* the current device, then all: the driver does not report a pool's */
 
-/* Release all that is kept there: on a device, KEEP_HOST or KEEP_DEVICES. False: nothing was. */
-bool keep_release(int device);
+/* For a client's registration without room: the GPU's work may wait for this thread. Release the
+ * kept memory of each device, and of the host, whose context has no work, or none after 1 s. False:
+ * nothing was. */
+bool keep_release_idle(void);
 
 /* Number of releases that have ended, by all threads. */
 extern _Atomic uint64_t keep_releases_ended;

@@ -183,6 +183,20 @@ bool keep_release(int device)
 	return kept_release(&part);
 }
 
+bool keep_release_idle(void)
+{
+	bool releases = false;
+
+	for (unsigned int i = 0; i < KEPT_LISTS; i++) {
+		CUcontext context = kept_first_context(i);
+
+		if (context && keep_becomes_idle(context) &&
+		    kept_release(&(struct kept_part){ i, i + 1, context }))
+			releases = true;
+	}
+	return releases;
+}
+
 /* True if the driver could have so many bytes there beside those of the program. */
 static bool limits_may_fit(int device, uint64_t bytes)
 {

@@ -6,9 +6,14 @@
  * context splits it into a record, which ends captures too, but is short enough to hold them off,
  * and a wait for the event, which ends none (measured).
  */
+#include "base/kernel.h"
+#include "base/system.h"
 #include "memory/memory.h"
 #include "memory/driver.h"
 #include "memory/kept.h"
+
+#define PATIENCE   ((uint64_t)1000 * 1000 * 1000) /* ns */
+#define POLL_EVERY (100 * 1000)			  /* ns */
 
 /* The event waits as the context does. */
 static unsigned int keep_wait_flags(const struct driver_calls *driver)
@@ -78,7 +83,10 @@ static CUresult keep_wait_in_current(const struct driver_calls *driver, CUcontex
 	return result;
 }
 
-CUresult keep_wait(CUcontext context)
+/* What `in_current` returns with the context current. */
+static CUresult keep_wait_in(CUcontext context,
+			     CUresult (*in_current)(const struct driver_calls *driver,
+						    CUcontext context))
 {
 	const struct driver_calls *driver = driver_calls();
 	CUcontext current = NULL;
@@ -87,25 +95,63 @@ CUresult keep_wait(CUcontext context)
 	if (!driver->cuCtxGetCurrent || driver->cuCtxGetCurrent(&current) != CUDA_SUCCESS)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	if (current == context)
-		return keep_wait_in_current(driver, context);
+		return in_current(driver, context);
 	result = driver->cuCtxPushCurrent_v2(context);
 	if (result != CUDA_SUCCESS)
 		return result;
-	result = keep_wait_in_current(driver, context);
+	result = in_current(driver, context);
 	driver->cuCtxPopCurrent_v2(&current);
 	return result;
 }
 
-bool keep_is_idle(CUcontext current)
+CUresult keep_wait(CUcontext context)
+{
+	return keep_wait_in(context, keep_wait_in_current);
+}
+
+static CUresult keep_wait_poll(CUevent event)
 {
 	const struct driver_calls *driver = driver_calls();
+	uint64_t end = system_clock() + PATIENCE;
+	CUresult result;
+
+	while ((result = driver->cuEventQuery(event)) == CUDA_ERROR_NOT_READY &&
+	       system_clock() < end)
+		kernel_sleep(POLL_EVERY);
+	return result;
+}
+
+static CUresult keep_wait_query(const struct driver_calls *driver, CUcontext context,
+				__typeof__(cuEventQuery) *query)
+{
 	CUstreamCaptureMode mode;
 	bool relaxed = driver_relax_capture(&mode);
 	CUresult result;
-	bool known = keep_wait_by_event(driver, current, driver->cuEventQuery, &result);
 
+	if (!keep_wait_by_event(driver, context, query, &result))
+		result = CUDA_ERROR_NOT_SUPPORTED;
 	driver_restore_capture(relaxed, &mode);
-	return known && result == CUDA_SUCCESS;
+	return result;
+}
+
+static CUresult keep_wait_ask(const struct driver_calls *driver, CUcontext context)
+{
+	return keep_wait_query(driver, context, driver->cuEventQuery);
+}
+
+static CUresult keep_wait_briefly(const struct driver_calls *driver, CUcontext context)
+{
+	return keep_wait_query(driver, context, driver->cuEventQuery ? keep_wait_poll : NULL);
+}
+
+bool keep_is_idle(CUcontext context)
+{
+	return keep_wait_in(context, keep_wait_ask) == CUDA_SUCCESS;
+}
+
+bool keep_becomes_idle(CUcontext context)
+{
+	return keep_wait_in(context, keep_wait_briefly) == CUDA_SUCCESS;
 }
 
 bool keep_await_current(void)

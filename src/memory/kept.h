@@ -53,6 +53,12 @@ struct kept_part {
 /* Release it. False: nothing was kept there. */
 bool kept_release(const struct kept_part *part);
 
+/* Release all that is kept there: on a device, KEEP_HOST or KEEP_DEVICES. False: nothing was. */
+bool keep_release(int device);
+
+/* The context of the memory that was kept first in the list; NULL: none is kept. */
+CUcontext kept_first_context(unsigned int list);
+
 /* Wait until other threads have released what they began to release of it before. */
 void kept_await_releases(const struct kept_part *part);
 
@@ -90,9 +96,10 @@ bool kept_is_asked(void);
  * own free has to decide. */
 CUresult keep_wait(CUcontext context);
 
-/* True if the calling thread's current context has no work now: a release waits for work alone that
- * another thread adds meanwhile. */
-bool keep_is_idle(CUcontext current);
+/* True if the context has no work now, or becomes so within 1 s: a release waits for work alone
+ * that another thread adds meanwhile. False, too, if the driver has no events of contexts. */
+bool keep_is_idle(CUcontext context);
+bool keep_becomes_idle(CUcontext context);
 
 /* ---- pools ---- */
 

@@ -334,16 +334,17 @@ static bool table_shows_locked(struct range range, bool *hides)
 	return false;
 }
 
-bool table_is_range_hidden(uint64_t base, uint64_t size)
+bool table_shows(uint64_t base, uint64_t size, bool *hides)
 {
-	bool hides = false, shows;
+	bool shows;
 
+	*hides = false;
 	if (!table_is_valid_range(base, size))
 		return false;
 	pthread_mutex_lock(&table_lock);
-	shows = table_shows_locked((struct range){ base, base + size - 1 }, &hides);
+	shows = table_shows_locked((struct range){ base, base + size - 1 }, hides);
 	pthread_mutex_unlock(&table_lock);
-	return hides && !shows;
+	return shows;
 }
 
 /* An id follows the driver's success: what the driver is called for later finds the memory of each

@@ -49,8 +49,9 @@ bool table_show(struct allocation *allocation);
 /* True if `address` lies in a hidden allocation. Wait-free. */
 bool table_is_address_hidden(uint64_t address);
 
-/* True if [base, base + size) has bytes of hidden allocations, and none of others. */
-bool table_is_range_hidden(uint64_t base, uint64_t size);
+/* True if [base, base + size) has bytes of allocations that are not hidden. False: *hides is true if
+ * it has bytes of hidden ones. */
+bool table_shows(uint64_t base, uint64_t size, bool *hides);
 
 /* Set keep_key of the allocation that begins at `base`; not of VMM memory. */
 void table_set_keep_key(uint64_t base, uint64_t key);

@@ -42,8 +42,11 @@ bool call_reuse(struct client *client, struct model_memory *memory,
 		const struct keep_request *request, CUcontext context);
 
 /* The driver refused a call for want of memory: true if it is to be repeated, until call_settled().
- * `refusal` NULL: an adapter lacks room. */
+ */
 bool call_release(struct keep_refusal *refusal, int device, uint64_t bytes);
+
+/* An adapter lacks room. */
+void call_release_idle(void);
 void call_settled(const struct keep_refusal *refusal);
 
 /* Nothing more is kept from now on. */

@@ -173,7 +173,7 @@ CUresult context_pop(CUcontext *context)
 
 struct CUevent_st {
 	CUcontext of;
-	bool recorded;
+	bool recorded, polled;
 };
 
 CUresult context_create_event(CUevent *event, unsigned int flags)
@@ -218,6 +218,18 @@ CUresult context_synchronize_event(CUevent event)
 {
 	if (!event->recorded)
 		broken("a wait for an event that is not recorded");
+	return context_wait(event->of);
+}
+
+/* The work ends before the second query. */
+CUresult context_query_event(CUevent event)
+{
+	if (!event->recorded)
+		broken("a query of an event that is not recorded");
+	if (!event->polled) {
+		event->polled = true;
+		return CUDA_ERROR_NOT_READY;
+	}
 	return context_wait(event->of);
 }
 

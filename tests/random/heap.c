@@ -340,6 +340,7 @@ const struct driver_calls world_driver = {
 	.cuEventCreate = context_create_event,
 	.cuCtxRecordEvent = context_record_event,
 	.cuEventSynchronize = context_synchronize_event,
+	.cuEventQuery = context_query_event,
 	.cuEventDestroy_v2 = context_destroy_event,
 	.cuMemAlloc_v2 = context_allocate,
 	.cuMemFree_v2 = context_free,

@@ -45,6 +45,7 @@ CUresult context_push(CUcontext context);
 CUresult context_pop(CUcontext *context);
 CUresult context_create_event(CUevent *event, unsigned int flags);
 CUresult context_record_event(CUcontext context, CUevent event);
+CUresult context_query_event(CUevent event);
 CUresult context_synchronize_event(CUevent event);
 CUresult context_destroy_event(CUevent event);
 CUresult context_allocate(CUdeviceptr *address, size_t size);

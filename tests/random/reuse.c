@@ -187,7 +187,7 @@ _Atomic uint64_t world_refused, world_settled;
 bool call_release(struct keep_refusal *refusal, int device, uint64_t bytes)
 {
 	uint64_t kept = world_kept_at(device), left = kept;
-	bool first = refusal && !refusal->tries, must = kept, releases;
+	bool first = !refusal->tries, must = kept, releases;
 	size_t unused, total;
 
 	if (bytes && device == KEEP_CURRENT &&
@@ -195,7 +195,7 @@ bool call_release(struct keep_refusal *refusal, int device, uint64_t bytes)
 		/* This driver counts sizes, of which blocks are at most twice. */
 		must = must && unused + kept / 2 >= bytes;
 	world_keep_begin();
-	releases = refusal ? keep_retry(refusal, device, bytes) : keep_release(device);
+	releases = keep_retry(refusal, device, bytes);
 	world_keep_end();
 	world_refused += first;
 	/* Pools have memory that may come back, too. */
@@ -208,6 +208,23 @@ bool call_release(struct keep_refusal *refusal, int device, uint64_t bytes)
 		       (unsigned long long)bytes, (unsigned long long)kept,
 		       (unsigned long long)world_kept_at(device));
 	return releases;
+}
+
+void call_release_idle(void)
+{
+	uint64_t kept = world_kept_at(KEEP_DEVICES) + world_kept_at(KEEP_HOST), left;
+	bool releases;
+
+	world_keep_begin();
+	releases = keep_release_idle();
+	world_keep_end();
+	left = world_kept_at(KEEP_DEVICES) + world_kept_at(KEEP_HOST);
+	/* Other threads release, and keep, meanwhile; a capture may be open, and a wait may fail.
+	 */
+	if (world_threads == 1 && releases != (left < kept))
+		broken("%s is released of %llu kept bytes, and %llu stay",
+		       releases ? "some" : "nothing", (unsigned long long)kept,
+		       (unsigned long long)left);
 }
 
 void call_settled(const struct keep_refusal *refusal)

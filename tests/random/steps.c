@@ -211,7 +211,7 @@ static void release(struct client *client)
 		return;
 	world_enter(choose_own_context(client));
 	if (one_in(source, 4)) {
-		call_release(NULL, devices[choose(source, 2)], 0);
+		call_release_idle();
 		return;
 	}
 	call_release(&refusal, devices[choose(source, 3)], choose(source, 8 * (uint32_t)BLOCK));

@@ -167,13 +167,13 @@ static struct point {
 	_Atomic(const char *) text; /* for the next call */
 	_Atomic bool held;
 	_Atomic unsigned int inside;
-} points[POINTS] = { [IN_VERSION] = { "version" }, [IN_EVENT] = { "event" },
-		     [IN_RECORD] = { "record" },   [IN_WAIT] = { "wait" },
-		     [IN_INFO] = { "info" },	   [IN_FREE] = { "driver-free" },
-		     [IN_MEMOPS] = { "memops" },   [IN_ATTRIBUTE] = { "attribute" },
-		     [IN_QUERY] = { "query" },	   [IN_EXPORT] = { "export" },
-		     [IN_PIN] = { "pin" },	   [IN_UNPIN] = { "unpin" },
-		     [IN_FREEING] = { "freeing" } };
+} points[POINTS] = { [IN_VERSION] = { "version" },     [IN_EVENT] = { "event" },
+		     [IN_RECORD] = { "record" },       [IN_WAIT] = { "wait" },
+		     [IN_POLL] = { "poll" },	       [IN_INFO] = { "info" },
+		     [IN_FREE] = { "driver-free" },    [IN_MEMOPS] = { "memops" },
+		     [IN_ATTRIBUTE] = { "attribute" }, [IN_QUERY] = { "query" },
+		     [IN_EXPORT] = { "export" },       [IN_PIN] = { "pin" },
+		     [IN_UNPIN] = { "unpin" },	       [IN_FREEING] = { "freeing" } };
 
 /* The statement of "in" is a part of the caller's. */
 static void pass_point(unsigned int which)
@@ -703,6 +703,8 @@ static const char *change_driver(const char *at)
 		gpu.wait_result = (CUresult)value;
 	else if (!strcmp(word, "record_result"))
 		gpu.record_result = (CUresult)value;
+	else if (!strcmp(word, "query_result"))
+		gpu.query_result = (CUresult)value;
 	else if (!strcmp(word, "free_result"))
 		gpu.free_result = (CUresult)value;
 	else if (!strcmp(word, "info_result"))
@@ -761,6 +763,8 @@ static const char *run_keep_event(const char *at, const char *word)
 	} else if (!strcmp(word, "release")) {
 		at = read_word(at, name);
 		succeeded = keep_release(device_of(name));
+	} else if (!strcmp(word, "release-idle")) {
+		succeeded = keep_release_idle();
 	} else if (!strcmp(word, "exportable")) {
 		at = read_value(read_value(at, &value), &size);
 		succeeded = keep_exported(value, size) != KEEP_ABSENT;
@@ -806,6 +810,7 @@ static bool read_keep(const char *name, uint64_t *value)
 			 { "exported", exported },
 			 { "open_at_deregistration", open_at_deregistration },
 			 { "records", gpu.records },
+			 { "queries", gpu.queries },
 			 { "size", found_size },
 			 { "program_allocated", standin_program_events.allocated },
 			 { "program_freeing", standin_program_events.freeing },

@@ -26,7 +26,16 @@ struct CUevent_st {
 static struct CUctx_st first, second, of_second_gpu;
 
 /* Functions in which a test does what another thread might do meanwhile. */
-enum driver_point { IN_VERSION, IN_EVENT, IN_RECORD, IN_WAIT, IN_INFO, IN_FREE, DRIVER_POINTS };
+enum driver_point {
+	IN_VERSION,
+	IN_EVENT,
+	IN_RECORD,
+	IN_WAIT,
+	IN_POLL,
+	IN_INFO,
+	IN_FREE,
+	DRIVER_POINTS
+};
 
 static struct {
 	CUresult wait_result, record_result, query_result, free_result, info_result;
@@ -106,10 +115,13 @@ static CUresult synchronize_event(CUevent event)
 
 static CUresult query_event(CUevent event)
 {
+	CUresult result = gpu.query_result;
+
 	call();
 	require(event->recorded);
 	gpu.queries++;
-	return gpu.query_result;
+	pass(IN_POLL);
+	return result;
 }
 
 static CUresult destroy_event(CUevent event)
