@@ -206,7 +206,6 @@ static CUresult dma_buf_export_range(const struct pin_request *request, int *fd)
 
 	if (request->base % PAGE || request->length % PAGE)
 		return CUDA_ERROR_INVALID_VALUE;
-	dma_buf_expect_forks();
 	relaxed = driver_relax_capture(&mode);
 	result = dma_buf_export_in_any(request, fd);
 	driver_restore_capture(relaxed, &mode);

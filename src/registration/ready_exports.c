@@ -17,6 +17,8 @@
  */
 #include "registration/ready_exports.h"
 
+#include <sys/select.h>
+
 #include "registration/lock.h"
 #include "registration/methods.h"
 
@@ -43,13 +45,20 @@ bool ready_exports_are_expected(void)
 	return load_relaxed(&most_files) > 0;
 }
 
+/* Of a kept file: select() takes no number above FD_SETSIZE, so that the program needs those
+ * below. A standard stream that the program has closed may be opened again. */
+static int ready_exports_lowest(void)
+{
+	return load_relaxed(&most_files) < (int)(2 * FD_SETSIZE / FILES_SHARE) ? STDERR_FILENO + 1
+									       : FD_SETSIZE;
+}
+
 void ready_exports_expect(void)
 {
 	struct rlimit limit = { .rlim_cur = 0 };
 
 	if (load_relaxed(&most_files) >= 0)
 		return;
-	dma_buf_expect_forks();
 	kernel_limit(RLIMIT_NOFILE, &limit);
 	limit.rlim_cur /= FILES_SHARE;
 	store_relaxed(&most_files, limit.rlim_cur < DMA_BUF_DESCRIPTORS ? (int)limit.rlim_cur
@@ -85,11 +94,21 @@ static void ready_exports_add(struct region *region, const struct held_file *fil
 	files++;
 }
 
-/* A forked child closes it. Not a standard stream's number: a program that has closed the stream
- * may open it again. */
-static bool ready_exports_may_keep(int fd)
+/* Another descriptor of the file, of that number at least; negative: none. The program may have
+ * closed the first one, and its number may be another file's, from before or during the call. A
+ * close of any descriptor ends this process's record locks of its file: compare before, too. */
+static int ready_exports_duplicate(const struct held_file *file, int lowest)
 {
-	return fd > STDERR_FILENO && fd < DMA_BUF_DESCRIPTORS;
+	int fd;
+
+	if (!held_file_is_open(file))
+		return -1;
+	fd = (int)kernel_call(SYS_fcntl, file->fd, F_DUPFD_CLOEXEC, lowest);
+	if (fd >= 0 && kernel_check_file(fd, file->device, file->inode)) {
+		kernel_close(fd);
+		fd = -1;
+	}
+	return fd;
 }
 
 bool ready_export_fits(const struct region *region, const struct dma_buf *source)
@@ -97,47 +116,34 @@ bool ready_export_fits(const struct region *region, const struct dma_buf *source
 	registration_assert_held();
 	return ready_exports_are_expected() && region->domain->exports && !region->spans &&
 	       region->from_source && source->base == region->base &&
-	       source->length == region->length &&
-	       (!source->file.inode || ready_exports_may_keep(source->file.fd));
+	       source->length == region->length;
 }
 
 void ready_export_keep(struct region *region, struct dma_buf *source)
 {
-	struct held_file file = source->file;
+	int lowest = ready_exports_lowest();
+	bool own = source->file.inode;
+	struct held_file file;
 
 	registration_assert_held();
 	if (!ready_export_fits(region, source))
 		return;
-	/* The client's own, which is open during the client's call. */
-	if (!file.inode)
-		file = dma_buf_opened(
-			(int)kernel_call(SYS_fcntl, file.fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
-	if (!ready_exports_may_keep(file.fd)) {
+	/* The client's is open during the client's call. */
+	file = dma_buf_opened(
+		own ? ready_exports_duplicate(&source->file, lowest)
+		    : (int)kernel_call(SYS_fcntl, source->file.fd, F_DUPFD_CLOEXEC, lowest));
+	/* A forked child would not close it. */
+	if (file.fd >= DMA_BUF_DESCRIPTORS)
 		dma_buf_close(&file);
+	if (file.fd < 0)
 		return;
-	}
 	ready_exports_add(region, &file);
+	if (own)
+		dma_buf_close(&source->file);
 	source->length = 0;
 }
 
 /* ---- the client's export ---- */
-
-/* Another descriptor of the file; negative: none. The program may have closed the first one, and
- * its number may be another file's, from before or during the call. A close of any descriptor ends
- * this process's record locks of its file: compare before, too. */
-static int ready_exports_duplicate(const struct held_file *file)
-{
-	int fd;
-
-	if (!held_file_is_open(file))
-		return -1;
-	fd = (int)kernel_call(SYS_fcntl, file->fd, F_DUPFD_CLOEXEC, 0);
-	if (fd >= 0 && kernel_check_file(fd, file->device, file->inode)) {
-		kernel_close(fd);
-		fd = -1;
-	}
-	return fd;
-}
 
 static bool ready_exports_fits(const struct region *region, const struct found_export *wanted,
 			       int device)
@@ -156,7 +162,7 @@ int ready_export_copy(const struct found_export *wanted, int device, struct held
 		if (!ready_exports_fits(region, wanted, device))
 			continue;
 		*file = region->ready;
-		fd = ready_exports_duplicate(file);
+		fd = ready_exports_duplicate(file, 0);
 		TAILQ_REMOVE(&order, region, in_ready);
 		TAILQ_INSERT_TAIL(&order, region, in_ready);
 	}

@@ -5,7 +5,7 @@
 
 #include "registration/objects.h"
 
-/* A client brings its own dma-bufs. Where dma_buf_expect_forks() may be called. */
+/* A client brings its own dma-bufs. */
 void ready_exports_expect(void);
 
 /* True if a client has, and files may be kept. */

@@ -1039,6 +1039,8 @@ static enum outcome requests_try(struct serving *serving, struct registration_ke
 	const struct allocation *allocation = &serving->allocation;
 	enum outcome outcome;
 
+	/* The first flight of the process is behind its first request. */
+	dma_buf_expect_forks();
 	if (request->dma_buf)
 		ready_exports_expect();
 	registration_lock();

@@ -92,6 +92,7 @@ static void fork_with(int fd)
 /* It would keep memory allocated that the parent frees. */
 LOOP_TEST(dma_buf, a_child_forked_during_a_registration_has_no_export, 0, 2)
 {
+	dma_buf_expect_forks();
 	request.context = &own;
 	if (_i)
 		prepare_source();

@@ -339,8 +339,11 @@ static unsigned int open_dma_bufs(void)
 
 static int last_dma_buf(void)
 {
-	int fd = DESCRIPTORS;
+	struct rlimit limit;
+	int fd;
 
+	require(!getrlimit(RLIMIT_NOFILE, &limit));
+	fd = (int)limit.rlim_cur;
 	while (fd >= 0 && !is_dma_buf(fd))
 		fd--;
 	return fd;
@@ -825,6 +828,8 @@ static bool read_keep(const char *name, uint64_t *value)
 	}
 	if (!strcmp(name, "dma_bufs"))
 		*value = open_dma_bufs();
+	else if (!strcmp(name, "last_dma_buf"))
+		*value = (uint64_t)last_dma_buf();
 	else if (!strcmp(name, "program_file"))
 		*value = is_program_file_locked();
 	else if (!strcmp(name, "input"))

@@ -533,7 +533,7 @@ EVENT(dma_bufs)
 	uint64_t live, open = 0;
 	ssize_t length;
 
-	for (int fd = 0; fd < 256; fd++) {
+	for (int fd = 0; fd < FD_SETSIZE + 256; fd++) {
 		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 		length = readlink(path, name, sizeof(name) - 1);
 		name[length < 0 ? 0 : length] = '\0';
