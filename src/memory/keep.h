@@ -17,7 +17,7 @@
  *
  * An allocation, or another call that needs memory, waits for the GPU in one case alone: the driver
  * refused it for want of memory. A client's registration without room on the adapter waits for 1 s
- * at most. All other releases are part of frees, which wait anyway.
+ * for each GPU at most. All other releases are part of frees, which wait anyway.
  *
  * Whatever is in doubt is forwarded: the driver frees and allocates during a capture, with a
  * context that is not usable, and for memory that does not fit within the limit. After a bypassing
