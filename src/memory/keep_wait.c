@@ -121,14 +121,15 @@ static CUresult keep_wait_poll(CUevent event)
 	return result;
 }
 
-static CUresult keep_wait_query(const struct driver_calls *driver, CUcontext context,
-				__typeof__(cuEventQuery) *query)
+/* By an event alone. */
+static CUresult keep_wait_event(const struct driver_calls *driver, CUcontext context,
+				__typeof__(cuEventSynchronize) *wait)
 {
 	CUstreamCaptureMode mode;
 	bool relaxed = driver_relax_capture(&mode);
 	CUresult result;
 
-	if (!keep_wait_by_event(driver, context, query, &result))
+	if (!keep_wait_by_event(driver, context, wait, &result))
 		result = CUDA_ERROR_NOT_SUPPORTED;
 	driver_restore_capture(relaxed, &mode);
 	return result;
@@ -136,12 +137,12 @@ static CUresult keep_wait_query(const struct driver_calls *driver, CUcontext con
 
 static CUresult keep_wait_ask(const struct driver_calls *driver, CUcontext context)
 {
-	return keep_wait_query(driver, context, driver->cuEventQuery);
+	return keep_wait_event(driver, context, driver->cuEventQuery);
 }
 
 static CUresult keep_wait_briefly(const struct driver_calls *driver, CUcontext context)
 {
-	return keep_wait_query(driver, context, driver->cuEventQuery ? keep_wait_poll : NULL);
+	return keep_wait_event(driver, context, driver->cuEventQuery ? keep_wait_poll : NULL);
 }
 
 bool keep_is_idle(CUcontext context)
@@ -158,16 +159,10 @@ bool keep_await_current(void)
 {
 	const struct driver_calls *driver = driver_calls();
 	CUcontext current = NULL;
-	CUstreamCaptureMode mode;
-	CUresult result;
-	bool relaxed, waited;
 
 	/* Captures of callers that bypass are not known. */
 	if (captures_may_be_open() || memory_is_verified() || !driver->cuCtxGetCurrent ||
 	    driver->cuCtxGetCurrent(&current) != CUDA_SUCCESS || !current)
 		return false;
-	relaxed = driver_relax_capture(&mode);
-	waited = keep_wait_by_event(driver, current, driver->cuEventSynchronize, &result);
-	driver_restore_capture(relaxed, &mode);
-	return waited && result == CUDA_SUCCESS;
+	return keep_wait_event(driver, current, driver->cuEventSynchronize) == CUDA_SUCCESS;
 }

@@ -41,8 +41,7 @@ bool call_keep(struct client *client, struct model_memory *memory);
 bool call_reuse(struct client *client, struct model_memory *memory,
 		const struct keep_request *request, CUcontext context);
 
-/* The driver refused a call for want of memory: true if it is to be repeated, until call_settled().
- */
+/* The driver refused a call for want of memory: true if it is to repeat, until call_settled(). */
 bool call_release(struct keep_refusal *refusal, int device, uint64_t bytes);
 
 /* An adapter lacks room. */
