@@ -13,7 +13,7 @@
 #define LOOKED_AT 64 /* a search of the library's may skip this much other memory */
 
 __thread uint64_t world_own_pins, world_watched_pins, world_own_releases;
-__thread const struct world_keys *world_watched;
+__thread const struct world_region *world_watched;
 
 static unsigned int active; /* calls that may change kept memory */
 static uint64_t serial, failures;
@@ -129,7 +129,7 @@ bool world_is_keepable(uint64_t base)
 
 /* ---- frees ---- */
 
-uint64_t world_give_up(uint64_t base, const struct world_keys *keys)
+uint64_t world_give_up(uint64_t base, const struct world_region *region)
 {
 	struct memory *memory;
 	uint64_t number;
@@ -138,7 +138,7 @@ uint64_t world_give_up(uint64_t base, const struct world_keys *keys)
 	memory = heap_at(base);
 	memory->kept.given_up = true;
 	memory->kept.surely = false;
-	memory->kept.keys = *keys;
+	memory->kept.region = *region;
 	memory->kept.evictions = statistics_get(evictions);
 	memory->kept.serial = number = ++serial;
 	freeing = memory->context;
@@ -304,7 +304,7 @@ struct world_reused world_reuse(uint64_t base, CUcontext context,
 	/* A failure lowers the pin limit, which may evict later. With other threads the eviction
 	 * may follow. */
 	if (!failures || (is_alone() && memory->kept.evictions == statistics_get(evictions)))
-		reused.keys = memory->kept.keys;
+		reused.region = memory->kept.region;
 	pthread_mutex_unlock(&world_lock);
 	return reused;
 }

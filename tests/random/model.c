@@ -128,8 +128,8 @@ void model_memory_ending(struct client *client, struct model_memory *memory)
 	}
 }
 
-void model_memory_kept(struct client *client, const struct model_memory *memory, uint64_t buffer_id,
-		       uint64_t record)
+void model_memory_kept(struct client *client, const struct model_memory *memory,
+		       const struct allocation *record)
 {
 	for (unsigned int i = 0; i < HANDLES; i++) {
 		struct model_handle *handle = &client->handles[i];
@@ -138,8 +138,7 @@ void model_memory_kept(struct client *client, const struct model_memory *memory,
 			continue;
 		handle->kept = true;
 		handle->memory = NULL;
-		handle->buffer_id = buffer_id;
-		handle->record = record;
+		handle->record = *record;
 	}
 }
 

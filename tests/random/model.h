@@ -35,12 +35,12 @@ struct model_memory {
 };
 
 struct model_handle {
-	bool known; /* served, not yet deregistered */
-	bool alive; /* memory and protection domain are live */
+	bool known;   /* served, not yet deregistered */
+	bool alive;   /* memory and protection domain are live */
 	bool perhaps; /* its memory has ended; other memory of its region may be live */
 	/* The program has freed the memory, and it was kept: it is live until its release. */
 	bool kept;
-	uint64_t buffer_id, record;
+	struct allocation record;
 	struct model_memory *memory;
 	const struct ibv_pd *pd;
 	uint64_t address, length;
@@ -124,8 +124,8 @@ void model_memory_ending(struct client *client, struct model_memory *memory);
 void model_memory_freed(struct client *client, struct model_memory *memory);
 
 /* The memory was freed, and kept: its registrations stay. */
-void model_memory_kept(struct client *client, const struct model_memory *memory, uint64_t buffer_id,
-		       uint64_t record);
+void model_memory_kept(struct client *client, const struct model_memory *memory,
+		       const struct allocation *record);
 
 /* The registrations in this protection domain that the client has not deregistered. */
 unsigned int model_held_in(const struct client *client, const struct ibv_pd *pd);

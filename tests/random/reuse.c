@@ -10,11 +10,16 @@
 
 /* ---- registrations of kept memory ---- */
 
+/* The next allocation of the record's slot ends the regions, maybe before the event of the release
+ * does: the record has ended before both. */
 enum world_life call_life(const struct model_handle *held)
 {
-	return held->known && held->alive && held->kept
-		       ? world_life(held->address, held->buffer_id, held->record)
-		       : WORLD_GONE;
+	const struct allocation *record = &held->record;
+	enum world_life life = held->known && held->alive && held->kept
+				       ? world_life(held->address, record->buffer_id, record->id)
+				       : WORLD_GONE;
+
+	return life == WORLD_LIVES && !memory_is_live(record) ? WORLD_ENDING : life;
 }
 
 void call_settle_kept(struct client *client, const struct model_handle *held,
@@ -30,18 +35,18 @@ void call_settle_kept(struct client *client, const struct model_handle *held,
 	}
 }
 
-/* Keys of the memory in a protection domain of all threads, which stays open. */
-static struct world_keys keys_of(struct client *client, const struct model_memory *memory)
+/* A region of the memory in a protection domain of all threads, which stays open. */
+static struct world_region region_of(struct client *client, const struct model_memory *memory)
 {
 	const struct model_handle *held = client->handles;
 
 	for (unsigned int i = 0; i < HANDLES; i++, held++) {
 		if (held->known && held->alive && held->memory == memory && !held->kept &&
 		    (held->pd == &client->pds[0]->pd || held->pd == &client->pds[1]->pd))
-			return (struct world_keys){ held->pd,	  held->access, held->address,
-						    held->length, held->lkey,	held->rkey };
+			return (struct world_region){ held->pd, held->access, held->address,
+						      held->length };
 	}
-	return (struct world_keys){ 0 };
+	return (struct world_region){ 0 };
 }
 
 /* Idle regions end only by an eviction. */
@@ -51,25 +56,21 @@ static bool is_never_evicted(void)
 }
 
 /* A request of the range that is registered needs no registration, unless a failure in another
- * thread, which may evict, came in between. */
+ * thread, which may evict, came in between. The keys may be others: the worker may have registered
+ * the whole in place of a part. */
 static void request_again(struct client *client, const struct world_reused *reused)
 {
-	const struct world_keys *keys = &reused->keys;
-	const char *why = world_reaches(keys->lkey, keys->rkey, keys->pd, keys->access,
-					keys->address, keys->length);
-	unsigned int pd = keys->pd != &client->pds[0]->pd;
+	const struct world_region *region = &reused->region;
+	unsigned int pd = region->pd != &client->pds[0]->pd;
 	uint64_t pins = world_watched_pins;
 
-	if (why && world_failures() == reused->failures)
-		broken("reused memory at 0x%llx, %llu bytes, is not registered: %s",
-		       (unsigned long long)keys->address, (unsigned long long)keys->length, why);
-	world_watched = keys;
-	call_request(client, 0, false, pd, false, keys->address, keys->length, keys->address,
-		     keys->access);
+	world_watched = region;
+	call_request(client, 0, false, pd, false, region->address, region->length, region->address,
+		     region->access);
 	world_watched = NULL;
 	if (world_watched_pins != pins && world_failures() == reused->failures)
 		broken("reused memory at 0x%llx, %llu bytes, is registered again",
-		       (unsigned long long)keys->address, (unsigned long long)keys->length);
+		       (unsigned long long)region->address, (unsigned long long)region->length);
 }
 
 /* ---- events ---- */
@@ -125,7 +126,7 @@ static void see_kept(struct client *client, struct model_memory *memory, uint64_
 		broken("memory at 0x%llx is kept without a wait for its context",
 		       (unsigned long long)base);
 	world_has_kept(base, number);
-	model_memory_kept(client, memory, found->buffer_id, found->id);
+	model_memory_kept(client, memory, found);
 	model_memory_freed(client, memory);
 	client->totals.kept++;
 	if (own)
@@ -135,7 +136,7 @@ static void see_kept(struct client *client, struct model_memory *memory, uint64_
 bool call_keep(struct client *client, struct model_memory *memory)
 {
 	bool is_host = memory->kind == ALLOCATION_HOST, fails = one_in(&client->source, 32);
-	struct world_keys keys = keys_of(client, memory);
+	struct world_region region = region_of(client, memory);
 	struct world_events before = world_events;
 	struct allocation found;
 	bool must, keeps, unwanted, ended = world_keeps_no_more;
@@ -155,7 +156,7 @@ bool call_keep(struct client *client, struct model_memory *memory)
 	world_fail_waits(fails);
 	world_waited = NULL;
 	world_keep_begin();
-	number = world_give_up(memory->base, &keys);
+	number = world_give_up(memory->base, &region);
 	keeps = keep_free(is_host ? FREE_HOST : FREE_DEVICE, memory->base);
 	unwanted = ended || refused > world_settled;
 	if (keeps && !may_be_kept(memory, unwanted))
@@ -290,7 +291,7 @@ static void see_reused(struct client *client, struct model_memory *memory,
 	else
 		client->totals.allocations++;
 	must_be_whole(request, base, reused.size);
-	if (reused.keys.pd && is_never_evicted())
+	if (reused.region.pd && is_never_evicted())
 		request_again(client, &reused);
 }
 

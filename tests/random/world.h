@@ -159,12 +159,11 @@ void world_context_settled(CUcontext context);
 
 /* ---- kept memory (kept.c) ---- */
 
-/* Keys of a region of the memory, in a protection domain that stays open. */
-struct world_keys {
+/* A range of the memory that is registered, in a protection domain that stays open. */
+struct world_region {
 	const struct ibv_pd *pd; /* NULL: none */
 	int access;
 	uint64_t address, length;
-	uint32_t lkey, rkey;
 };
 
 struct world_kept {
@@ -173,7 +172,7 @@ struct world_kept {
 	uint64_t serial;
 	uint64_t ending, ended; /* records of the memory, until this id */
 	uint64_t evictions;	/* until it was given up */
-	struct world_keys keys;
+	struct world_region region;
 };
 
 /* Bracket calls that may change kept memory. Between them nothing changes: the counters are then
@@ -185,7 +184,7 @@ void world_keep_end(void);
 bool world_is_keepable(uint64_t base);
 
 /* The program frees it, and the library may keep it. Returns its number. */
-uint64_t world_give_up(uint64_t base, const struct world_keys *keys);
+uint64_t world_give_up(uint64_t base, const struct world_region *region);
 void world_take_back(uint64_t base);
 void world_has_kept(uint64_t base, uint64_t number);
 
@@ -204,8 +203,8 @@ void world_reuse_ends(CUcontext context);
 struct world_reused {
 	uint64_t size; /* of the whole memory, as the driver has it */
 	bool own, rdma_capable;
-	struct world_keys keys; /* registered still */
-	uint64_t failures;	/* so far */
+	struct world_region region; /* registered still */
+	uint64_t failures;	    /* so far */
 };
 struct world_reused world_reuse(uint64_t base, CUcontext context,
 				const struct keep_request *request);
@@ -242,9 +241,9 @@ uint64_t world_kept_at(int device);
 extern _Atomic uint64_t world_released;
 extern __thread uint64_t world_own_releases;
 
-/* Registrations by this thread: all, and those of the watched keys' memory in their domain. */
+/* Registrations by this thread: all, and those of the watched memory in their domain. */
 extern __thread uint64_t world_own_pins, world_watched_pins;
-extern __thread const struct world_keys *world_watched; /* NULL: none */
+extern __thread const struct world_region *world_watched; /* NULL: none */
 
 /* Program's events of this thread. */
 extern __thread struct world_events {
