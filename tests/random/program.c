@@ -8,7 +8,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/config.h"
 #include "report/statistics.h"
 #include "random/calls.h"
 #include "random/steps.h"
@@ -117,8 +116,7 @@ static void check_counters(const struct model_totals *totals)
 	must_count("forwarded_domain", totals->domain, forwarded);
 	must_count("forwarded_freed", totals->ended, forwarded);
 	/* Another thread's memory may end within the check. */
-	must_count("forwarded_verify", 0,
-		   world_threads == 1 || !config_get()->keep ? 0 : forwarded);
+	must_count("forwarded_verify", 0, world_threads == 1 ? 0 : forwarded);
 	must_count("revoked", totals->revoked, totals->revoked + totals->perhaps);
 	must_count("late_deregistrations", totals->late, totals->late + totals->perhaps);
 	/* After a failure for lack of room, retry. */
