@@ -40,6 +40,8 @@ static const char *const settings[] = {
 	"PEERPIN_PREREGISTER=off,PEERPIN_KEEP=8M,CHECK_RANDOM_REGIONS=88,CHECK_RANDOM_ADAPTERS=1",
 	"PEERPIN_PREREGISTER=eager,PEERPIN_KEEP=16M,PEERPIN_KEEP_HOST=16M,CHECK_RANDOM_KEEP_END="
 	"3000",
+	"PEERPIN_PREREGISTER=auto,PEERPIN_KEEP=16M,CHECK_RANDOM_DELAYS=64",
+	"PEERPIN_PREREGISTER=auto,PEERPIN_VERIFY=1,CHECK_RANDOM_DELAYS=64",
 };
 static const unsigned int thread_counts[] = { 1, 2, 4, 8 };
 /* Seeds of every run; each run adds a new one. */
@@ -105,6 +107,7 @@ static void run_here(const char *list)
 		 (unsigned long long)program.operations, program.threads,
 		 (unsigned long long)program.seed, list);
 	world_repeat = repeat;
+	delays_begin(world_from_environment("CHECK_RANDOM_DELAYS", 0));
 	program_run(&program, &totals);
 	counts = world_counts();
 	printf("ok %s: %u threads, seed %llu, %llu operations in %.2f s: "

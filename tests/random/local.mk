@@ -11,7 +11,8 @@ EXTRA_DIST += tests/random/valgrind.supp
 
 check_PROGRAMS += tests/random/check_random
 TESTS += tests/random/check_random
-tests_random_check_random_SOURCES = tests/random/check_random.c $(random_sources)
+tests_random_check_random_SOURCES = tests/random/check_random.c tests/random/delays.c $(random_sources)
+tests_random_check_random_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=pthread_mutex_lock,--wrap=pthread_mutex_unlock
 tests_random_check_random_CPPFLAGS = $(random_cppflags)
 tests_random_check_random_LDADD = src/libcore.la -lpthread
 

@@ -19,4 +19,8 @@ struct program {
  * equal *totals, which starts with the process. */
 void program_run(const struct program *program, struct model_totals *totals);
 
+/* Threads are delayed at one of so many calls that take or release a lock; 0: at none (delays.c).
+ */
+void delays_begin(unsigned int one_in_so_many);
+
 #endif
