@@ -101,7 +101,7 @@ OBSERVED_ALLOCATION(cuMemHostAlloc, ALLOCATION_HOST, (address, size, flags),
 		(void)caller;                                                                      \
 		observe_freeing((uint64_t)(address), &pending_);                                   \
 		sampled_ = (samples) && pending_.memory && observe_samples_free() &&               \
-			   keep_await_current();                                                   \
+			   keep_await_free((uint64_t)(address));                                   \
 		if (sampled_) {                                                                    \
 			waited_ = system_clock() - begun_;                                         \
 			begun_ += waited_;                                                         \

@@ -432,7 +432,8 @@ static bool free_is_selected(const struct allocation *allocation, const struct s
 		selection->base - allocation->base < allocation->size);
 }
 
-/* Call `end` for each selected record that the driver no longer reports. */
+/* Call `end` for each selected record that the driver no longer reports. The worker gets no answer
+ * once exit has begun. */
 static void free_end_unreported(const struct selection *selection,
 				void (*end)(const struct allocation *ended))
 {
@@ -443,7 +444,7 @@ static void free_end_unreported(const struct selection *selection,
 	while ((count = memory_next(&cursor, batch, WALK_BATCH))) {
 		for (unsigned int i = 0; i < count; i++) {
 			if (free_is_selected(&batch[i], selection) &&
-			    !attributes_match(&batch[i]) &&
+			    !attributes_match(&batch[i]) && !own_thread_is_done() &&
 			    table_take(batch[i].base, batch[i].id, &ended))
 				end(&ended);
 		}

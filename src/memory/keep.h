@@ -121,9 +121,10 @@ static inline uint64_t keep_exported(uint64_t address, uint64_t size)
 uint64_t keep_free_bytes(void);
 void keep_return_pool(void);
 
-/* Wait for the work of the calling thread's current context, as a free does, by an event. False: a
- * stream may be captured, or the driver has no events of contexts. */
-bool keep_await_current(void);
+/* Wait as a free of the memory at `address` does, by an event, where that is memory of the calling
+ * thread's current context: a free of other memory does not wait for that context. False: it is
+ * other memory, a stream may be captured, or the driver has no events of contexts. */
+bool keep_await_free(uint64_t address);
 
 /* ---- want of memory ---- */
 

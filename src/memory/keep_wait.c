@@ -11,6 +11,7 @@
 #include "memory/memory.h"
 #include "memory/driver.h"
 #include "memory/kept.h"
+#include "memory/table.h"
 
 #define PATIENCE   ((uint64_t)1000 * 1000 * 1000) /* ns */
 #define POLL_EVERY (100 * 1000)			  /* ns */
@@ -155,14 +156,16 @@ bool keep_becomes_idle(CUcontext context)
 	return keep_wait_in(context, keep_wait_briefly) == CUDA_SUCCESS;
 }
 
-bool keep_await_current(void)
+bool keep_await_free(uint64_t address)
 {
 	const struct driver_calls *driver = driver_calls();
+	struct allocation memory = { .kind = ALLOCATION_DEVICE };
 	CUcontext current = NULL;
 
 	/* Captures of callers that bypass are not known. */
 	if (captures_may_be_open() || memory_is_verified() || !driver->cuCtxGetCurrent ||
-	    driver->cuCtxGetCurrent(&current) != CUDA_SUCCESS || !current)
+	    driver->cuCtxGetCurrent(&current) != CUDA_SUCCESS || !current ||
+	    !attributes_read(address, &memory) || memory.context != current)
 		return false;
 	return keep_wait_event(driver, current, driver->cuEventSynchronize) == CUDA_SUCCESS;
 }

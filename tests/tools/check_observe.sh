@@ -66,9 +66,10 @@ counts_are_exact() {
 	same 'host memory' 'host 2 2' "$(value '.allocations[] | select(.kind == "host") | "\(.kind) \(.count) \(.freed_count)"')"
 }
 
-# traced FILE [NAME=VALUE...]: the driver calls and adapter statistics of a run
+# traced FILE [NAME=VALUE...]: the driver calls and adapter statistics of a run of $words
+words=(adapter allocated=30 synced sent=30 sent=20 mapped=5 host=2 locked=2 free allocated=4 held=1 exit)
 traced() {
-	local trace=$1 words=(adapter allocated=30 synced sent=30 sent=20 mapped=5 host=2 locked=2 free allocated=4 held=1 exit)
+	local trace=$1
 
 	shift
 	rm -f "$trace" "$trace.adapter"
@@ -77,7 +78,7 @@ traced() {
 }
 
 no_call_changes() {
-	local waits='cuCtxGetCurrent|cuThreadExchangeStreamCaptureMode|cuCtxGetFlags|cuEventCreate|cuCtxRecordEvent|cuEventSynchronize|cuEventDestroy_v2'
+	local waits='cuCtxGetCurrent|cuPointerGetAttributes|cuThreadExchangeStreamCaptureMode|cuCtxGetFlags|cuEventCreate|cuCtxRecordEvent|cuEventSynchronize|cuEventDestroy_v2'
 
 	[[ -e $build/tests/tools/traced/.libs/libcuda.so.1 ]] || { skip 'calls of the driver: entries for x86-64'; return; }
 	# A first linked call finds out whether the driver is initialised, also in a disabled process.
@@ -92,6 +93,22 @@ no_call_changes() {
 		"$(jq -c 'del(.pid)' "$tmp/observed.adapter")"
 	traced "$tmp/served" LD_PRELOAD="$library" PEERPIN_SUMMARY=none
 	same 'a difference would be found' differs "$(diff -q "$tmp/without" "$tmp/served" >/dev/null || echo differs)"
+}
+
+# waits_of WORD...: before the frees of the observed client
+waits_of() {
+	local words=("$@" exit)
+
+	traced "$tmp/waits" LD_PRELOAD="$library" PEERPIN_OBSERVE="$file.traced"
+	grep -c '^cuCtxRecordEvent' "$tmp/waits" || :
+}
+
+# The driver's free of other memory does not wait for the current context, whose work may wait for this thread.
+waits_are_the_driver_s() {
+	[[ -e $build/tests/tools/traced/.libs/libcuda.so.1 ]] || { skip 'calls of the driver: entries for x86-64'; return; }
+	same 'frees of memory of the current context' 3 "$(waits_of allocated=40 free)"
+	same 'of memory of another context' 0 "$(waits_of allocated=40 elsewhere free)"
+	same 'of pool memory' 0 "$(waits_of pooled=40 free)"
 }
 
 # Each lookup path of the driver's functions, and results in each state of the driver.
@@ -253,6 +270,7 @@ print(row["program"], row["processes"], row["registrations"], row["deregistratio
 findings_are_exact
 counts_are_exact
 no_call_changes
+waits_are_the_driver_s
 results_are_the_drivers
 the_command_names_the_file
 a_file_is_whole

@@ -18,6 +18,8 @@
  *   host=N       registers and deregisters N buffers of host memory
  *   locked=N     allocates and frees N buffers of page-locked host memory, one by one
  *   export       exports the newest buffer as a dma-buf
+ *   pooled=N     allocates N buffers of the device's pool
+ *   elsewhere    makes another context current
  *   free         frees all buffers
  *   to=FOLDER    changes the working folder
  *   own          closes the standard streams; its files own-1 and own-2 get the numbers 1 and 2
@@ -97,6 +99,23 @@ static void allocate(unsigned int number)
 		require(allocated < BUFFERS);
 		require(cuMemAlloc_v2(&buffers[allocated++], size) == CUDA_SUCCESS);
 	}
+}
+
+static void allocate_pooled(unsigned int number)
+{
+	open_gpu();
+	for (; number; number--) {
+		require(allocated < BUFFERS);
+		require(cuMemAllocAsync(&buffers[allocated++], size, NULL) == CUDA_SUCCESS);
+	}
+}
+
+static void enter_another_context(void)
+{
+	CUcontext context;
+
+	open_gpu();
+	require(cuCtxCreate_v2(&context, 0, 0) == CUDA_SUCCESS);
 }
 
 static void send_newest(unsigned int number)
@@ -362,6 +381,8 @@ static void do_word(const char *word)
 
 	if (!strncmp(word, "allocated=", 10))
 		allocate((unsigned int)number);
+	else if (!strncmp(word, "pooled=", 7))
+		allocate_pooled((unsigned int)number);
 	else if (!strncmp(word, "size=", 5))
 		size = number;
 	else if (!strncmp(word, "sent=", 5))
@@ -394,6 +415,8 @@ static void do_word(const char *word)
 		open_own();
 	else if (!strcmp(word, "export"))
 		export_newest();
+	else if (!strcmp(word, "elsewhere"))
+		enter_another_context();
 	else if (!strcmp(word, "free"))
 		free_all();
 	else if (!strcmp(word, "ready"))
