@@ -133,12 +133,15 @@ void memory_renew(void)
 
 void memory_missed_free(const struct allocation *ended)
 {
+	struct allocation gone = *ended;
+
+	gone.gone = true;
 	statistics_count(missed_frees);
 	log_once(LOG_WARN,
 		 "memory at 0x%llx: peerpin missed its free, and ends its registrations now. "
 		 "Please report how the program frees GPU memory.",
 		 (unsigned long long)ended->base);
-	events_ending(ended);
+	events_ending(&gone);
 }
 
 static bool allocate_is_recorded(const struct allocation *allocation)
@@ -443,10 +446,12 @@ static void free_end_unreported(const struct selection *selection,
 
 	while ((count = memory_next(&cursor, batch, WALK_BATCH))) {
 		for (unsigned int i = 0; i < count; i++) {
-			if (free_is_selected(&batch[i], selection) &&
-			    !attributes_match(&batch[i]) && !own_thread_is_done() &&
-			    table_take(batch[i].base, batch[i].id, &ended))
-				end(&ended);
+			if (!free_is_selected(&batch[i], selection) ||
+			    attributes_match(&batch[i]) || own_thread_is_done() ||
+			    !table_take(batch[i].base, batch[i].id, &ended))
+				continue;
+			ended.gone = true;
+			end(&ended);
 		}
 	}
 }

@@ -62,6 +62,7 @@ struct allocation {
 			bool integrated : 1; /* host memory for an integrated GPU: adapters may
 						register it */
 			bool hidden : 1;     /* freed by the program, and kept (keep.h) */
+			bool gone : 1;	     /* of a record that ends: freed before by the driver */
 		};
 	};
 };

@@ -87,6 +87,7 @@ struct region {
 	bool used;	  /* a client has requested it */
 	bool spans;	  /* over several mappings */
 	bool listed;	  /* in the list of its entry, or of spans */
+	bool shared;	  /* further allocations find it */
 	bool counted;	  /* part of the pinned bytes */
 	bool evicted;	  /* ended by an eviction */
 	bool freed;	  /* ended by a free */

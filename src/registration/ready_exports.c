@@ -23,6 +23,7 @@
 #include "registration/methods.h"
 
 #define FILES_SHARE 16u /* of RLIMIT_NOFILE */
+#define FILES_MOST  (DMA_BUF_DESCRIPTORS - FD_SETSIZE)
 #define BUCKETS	    (1u << 12)
 
 /* Negative: no client has brought a dma-buf. */
@@ -61,8 +62,7 @@ void ready_exports_expect(void)
 		return;
 	kernel_limit(RLIMIT_NOFILE, &limit);
 	limit.rlim_cur /= FILES_SHARE;
-	store_relaxed(&most_files, limit.rlim_cur < DMA_BUF_DESCRIPTORS ? (int)limit.rlim_cur
-									: DMA_BUF_DESCRIPTORS);
+	store_relaxed(&most_files, limit.rlim_cur < FILES_MOST ? (int)limit.rlim_cur : FILES_MOST);
 }
 
 void ready_export_end(struct region *region)

@@ -194,25 +194,42 @@ static struct region **region_bucket(const struct domain *domain, uint64_t base)
 		       RANGES];
 }
 
-struct region *region_find_shared(const struct domain *domain, const struct region_range *range)
+/* A block of the driver is of one context. So where the contexts differ, the driver has freed the
+ * block that the region reaches, and the event is late. */
+struct region *region_find_shared(const struct domain *domain, CUcontext context,
+				  const struct region_range *range)
 {
 	struct region *region = region_may_be_shared(domain, range->length)
 					? *region_bucket(domain, range->base)
 					: NULL;
 
 	registration_assert_held();
-	while (region && (!region_is_of(region, range) || region->domain != domain))
+	while (region && (!region_is_of(region, range) || region->domain != domain ||
+			  region->context != context))
 		region = region->range_next;
 	return region;
 }
 
-static void region_unlink_shared(struct region *region)
+static void region_share(struct region *region)
+{
+	struct region **bucket = region_bucket(region->domain, region->base);
+
+	region->range_next = *bucket;
+	*bucket = region;
+	region->shared = true;
+}
+
+void region_unshare(struct region *region)
 {
 	struct region **link = region_bucket(region->domain, region->base);
 
+	registration_assert_held();
+	if (!region->shared)
+		return;
 	while (*link != region)
 		link = &(*link)->range_next;
 	*link = region->range_next;
+	region->shared = false;
 }
 
 /* ---- use by clients ---- */
@@ -323,10 +340,8 @@ void region_enter(struct region *region)
 	region->entered = true;
 	TAILQ_REMOVE(&flights, region, in_list);
 	TAILQ_INSERT_HEAD(&region->domain->regions, region, in_list);
-	if (region_may_be_shared(region->domain, region->length)) {
-		region->range_next = *region_bucket(region->domain, region->base);
-		*region_bucket(region->domain, region->base) = region;
-	}
+	if (region_may_be_shared(region->domain, region->length))
+		region_share(region);
 	if (region->spans) {
 		LIST_INSERT_HEAD(&region->domain->spans, region, in_entry);
 		region->listed = true;
@@ -482,8 +497,7 @@ void region_report_ended(const struct region *region, int error, uint64_t start)
 
 static void region_leave_indexes(struct region *region)
 {
-	if (region_may_be_shared(region->domain, region->length))
-		region_unlink_shared(region);
+	region_unshare(region);
 	if (region->listed)
 		LIST_REMOVE(region, in_entry);
 	TAILQ_REMOVE(&region->domain->regions, region, in_list);

@@ -64,8 +64,12 @@ void region_enter(struct region *region);
 
 /* ---- regions ---- */
 
-/* The region of exactly that range, for another allocation; NULL: none. */
-struct region *region_find_shared(const struct domain *domain, const struct region_range *range);
+/* The region of exactly that range, for another allocation of the context; NULL: none. */
+struct region *region_find_shared(const struct domain *domain, CUcontext context,
+				  const struct region_range *range);
+
+/* From now on no other allocation finds it. */
+void region_unshare(struct region *region);
 
 /* No longer speculative: a client requests the region, or may use it unobserved. */
 void region_set_used(struct region *region);

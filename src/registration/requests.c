@@ -151,6 +151,8 @@ static void domain_enable_expect(const struct ibv_pd *pd, int access, bool is_li
 	int saved_errno = errno;
 	bool go = false;
 
+	/* Flights in the expected domain may come before the first request. */
+	dma_buf_expect_forks();
 	registration_lock();
 	owner = protection_domain_find(pd->context, pd->handle);
 	if (owner && !is_like)
@@ -226,16 +228,17 @@ static struct region *choice_find(const struct domain *domain, const struct entr
 	return best;
 }
 
-/* Likewise, or a neighbour's region of that range, which the entry names from now on. */
-static struct region *choice_find_or_share(struct domain *domain, struct entry *entry,
-					   uint64_t address, uint64_t length,
+/* Likewise, or a neighbour's region of that range, which the entry names from now on. Not where
+ * calls bypass peerpin: the neighbour's record is not compared with the driver. */
+static struct region *choice_find_or_share(struct domain *domain, CUcontext context,
+					   struct entry *entry, uint64_t address, uint64_t length,
 					   const struct region_range *range, struct region **ending)
 {
 	struct region *region = choice_find(domain, entry, address, length);
 
-	if (region)
+	if (region || memory_is_verified())
 		return region;
-	region = region_find_shared(domain, range);
+	region = region_find_shared(domain, context, range);
 	return region && entry_name(domain, entry, region, range, ending) ? region : NULL;
 }
 
@@ -578,8 +581,8 @@ static struct region *miss_find_other(const struct miss *miss, struct entry *ent
 
 	if (!entry || range->spans || miss->domain->owner->own_keys)
 		return NULL;
-	return choice_find_or_share(miss->domain, entry, range->base, range->length, range,
-				    miss->ending);
+	return choice_find_or_share(miss->domain, miss->allocation->context, entry, range->base,
+				    range->length, range, miss->ending);
 }
 
 /* Without a client: exports the memory first. Requests do not wait for that, and register. */
@@ -770,8 +773,8 @@ static enum look requests_look(struct miss *miss, struct entry *entry, bool part
 	if (request->length < allocation->size)
 		part = region_range_of(allocation, miss->domain, request->address, request->length);
 	miss->range = part;
-	*found = choice_find_or_share(miss->domain, entry, request->address, request->length, &part,
-				      miss->ending);
+	*found = choice_find_or_share(miss->domain, allocation->context, entry, request->address,
+				      request->length, &part, miss->ending);
 	if (*found)
 		return FOUND;
 	if (requests_is_flying(miss->domain, &part))
@@ -1039,7 +1042,7 @@ static enum outcome requests_try(struct serving *serving, struct registration_ke
 	const struct allocation *allocation = &serving->allocation;
 	enum outcome outcome;
 
-	/* The first flight of the process is behind its first request. */
+	/* Without an expected domain the first flight of the process follows. */
 	dma_buf_expect_forks();
 	if (request->dma_buf)
 		ready_exports_expect();

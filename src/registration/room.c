@@ -80,9 +80,15 @@ uint64_t room_bar1(int device)
 	return room_gpu(device)->bar1;
 }
 
+/* `limit`: 0 if there is none. */
+static bool room_fits_within(uint64_t limit, uint64_t pinned, uint64_t length)
+{
+	return !limit || (length <= limit && pinned <= limit - length);
+}
+
 static bool room_fits_beside(const struct gpu *gpu, uint64_t pinned, uint64_t length)
 {
-	return !gpu->pin_limit || (length <= gpu->pin_limit && pinned <= gpu->pin_limit - length);
+	return room_fits_within(gpu->pin_limit, pinned, length);
 }
 
 static bool room_adapter_allows(const struct adapter *adapter)
@@ -293,11 +299,12 @@ bool room_make_for(const struct region *region, struct region **ending)
 {
 	struct adapter *adapter = region->owner->adapter;
 	struct eviction_order *order = room_order(region->device);
+	const struct gpu *gpu = room_gpu(region->device);
 	uint64_t excess = room_excess(region->device, region->length), evicted = 0, one = 1;
 
 	registration_assert_held();
-	/* PEERPIN_PIN_LIMIT is strict. An estimated limit is no reason to refuse a client, nor to
-	 * evict every idle region before an attempt. */
+	/* PEERPIN_PIN_LIMIT is strict. A limit that was estimated, or learnt, is no reason to
+	 * refuse a client, nor to evict every idle region before an attempt. */
 	if (eviction_has_idle(order, excess)) {
 		while (evicted < excess && (one = room_evict_one(order, NULL, ending)))
 			evicted += one;
@@ -305,7 +312,8 @@ bool room_make_for(const struct region *region, struct region **ending)
 		one = 0;
 	}
 	/* Hits may have taken some meanwhile. */
-	if (!one && config_get()->pin_limit != CONFIG_AUTO)
+	if (!one && config_get()->pin_limit != CONFIG_AUTO &&
+	    !room_fits_within(gpu->limit, gpu->pinned - evicted, region->length))
 		return false;
 	if (!room_adapter_allows(adapter) && !evicted)
 		room_evict_from(adapter, -1, 1, ending);

@@ -178,7 +178,7 @@ int main(void)
 	       "- A library that defines `dlopen` itself, and opens with RTLD_DEEPBIND by its own "
 	       "RTLD_NEXT.\n"
 	       "- Programs that are linked statically to libc, or setuid, ignore `LD_PRELOAD`.\n"
-	       "- Another process calls `cuCheckpointProcess*`.\n"
+	       "- A process, mostly another one, calls `cuCheckpointProcess*`.\n"
 	       "- peerpin finds a missed free at the next allocation at its address, at the next "
 	       "trim of a pool, or with\n"
 	       "  `PEERPIN_VERIFY=1`, and counts it as `missed_frees`.\n");
