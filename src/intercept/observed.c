@@ -102,10 +102,8 @@ OBSERVED_ALLOCATION(cuMemHostAlloc, ALLOCATION_HOST, (address, size, flags),
 		observe_freeing((uint64_t)(address), &pending_);                                   \
 		sampled_ = (samples) && pending_.memory && observe_samples_free() &&               \
 			   keep_await_free((uint64_t)(address));                                   \
-		if (sampled_) {                                                                    \
-			waited_ = system_clock() - begun_;                                         \
-			begun_ += waited_;                                                         \
-		}                                                                                  \
+		waited_ = system_clock() - begun_;                                                 \
+		begun_ += waited_;                                                                 \
 		result_ = forward arguments;                                                       \
 		observe_freed(&pending_, result_ == CUDA_SUCCESS, system_clock() - begun_,         \
 			      sampled_, waited_);                                                  \

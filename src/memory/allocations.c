@@ -279,8 +279,10 @@ void memory_freed(const struct allocation *allocation)
 {
 	struct allocation ended;
 
-	if (table_take(allocation->base, allocation->id, &ended))
-		free_end(&ended);
+	if (!table_take(allocation->base, allocation->id, &ended))
+		return;
+	ended.gone = true;
+	free_end(&ended);
 }
 
 void memory_free_refused(const struct allocation *ended)

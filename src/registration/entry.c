@@ -75,17 +75,13 @@ struct region *entry_whole(const struct domain *domain, const struct entry *entr
 	return region;
 }
 
-/* The allocation has been freed. `gone`: the driver may have freed its block before, and other
- * memory may be there. What others name stays theirs: they may live, and have client MRs. */
-static void entry_unname(struct entry *entry, struct region *region, bool gone,
-			 struct region **ending)
+/* The allocation has been freed, or the place is for another region. */
+static void entry_unname(struct entry *entry, struct region *region, struct region **ending)
 {
 	if (holds_hits(load_relaxed(&entry->hold)) == region->hits)
 		store_release(&entry->hold, 0);
 	if (!--region->entries)
 		region_end(region, ending);
-	else if (gone)
-		region_unshare(region);
 }
 
 static bool entry_is_idle(uint64_t hold)
@@ -179,8 +175,7 @@ void entry_end_parts(const struct domain *domain, const struct entry *entry,
 /* ---- begin and end of an entry ---- */
 
 /* True: it named a region. */
-static bool entry_end(const struct domain *domain, struct entry *entry, bool gone,
-		      struct region **ending)
+static bool entry_end(const struct domain *domain, struct entry *entry, struct region **ending)
 {
 	struct entry_walk walk = entry_walk(domain, entry);
 	struct region *region;
@@ -191,7 +186,7 @@ static bool entry_end(const struct domain *domain, struct entry *entry, bool gon
 	while ((region = entry_next(&walk))) {
 		any = true;
 		region->freed = region->entries == 1;
-		entry_unname(entry, region, gone, ending);
+		entry_unname(entry, region, ending);
 	}
 	for (unsigned int i = 0; i < PLACES; i++)
 		entry->regions[i] = 0;
@@ -212,7 +207,7 @@ struct entry *entry_claim(struct domain *domain, const struct allocation *alloca
 	if (load_relaxed(&entry->allocation) > allocation->id)
 		return NULL;
 	if (load_relaxed(&entry->allocation) != allocation->id) {
-		entry_end(domain, entry, true, ending);
+		entry_end(domain, entry, ending);
 		store_release(&entry->allocation, allocation->id);
 	}
 	return entry;
@@ -252,9 +247,11 @@ bool entry_end_all(const struct allocation *allocation, struct region **ending, 
 
 	registration_assert_held();
 	while ((domain = domain_after(domain, domain ? domain->number : 0))) {
+		if (allocation->gone)
+			region_unshare_around(domain, allocation);
 		entry = entry_of(domain, allocation);
 		before = *ending;
-		any |= entry && entry_end(domain, entry, allocation->gone, ending);
+		any |= entry && entry_end(domain, entry, ending);
 		any |= entry_end_spans(domain, allocation, ending);
 		if (!*since && *ending != before)
 			*since = system_clock();

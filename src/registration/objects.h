@@ -88,6 +88,7 @@ struct region {
 	bool spans;	  /* over several mappings */
 	bool listed;	  /* in the list of its entry, or of spans */
 	bool shared;	  /* further allocations find it */
+	bool alone;	  /* in flight: they will not */
 	bool counted;	  /* part of the pinned bytes */
 	bool evicted;	  /* ended by an eviction */
 	bool freed;	  /* ended by a free */

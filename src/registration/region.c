@@ -219,17 +219,42 @@ static void region_share(struct region *region)
 	region->shared = true;
 }
 
-void region_unshare(struct region *region)
+static void region_unshare(struct region *region)
 {
 	struct region **link = region_bucket(region->domain, region->base);
 
-	registration_assert_held();
 	if (!region->shared)
 		return;
 	while (*link != region)
 		link = &(*link)->range_next;
 	*link = region->range_next;
 	region->shared = false;
+}
+
+static void region_unshare_in(const struct domain *domain, uint64_t granule,
+			      const struct allocation *allocation)
+{
+	struct region *region = *region_bucket(domain, granule * GRANULE), *next;
+
+	for (; region; region = next) {
+		next = region->range_next;
+		if (region->domain == domain &&
+		    region_overlaps(region, allocation->base, allocation->size))
+			region_unshare(region);
+	}
+}
+
+/* Regions of others reach its two ends alone, and begin in one of two granules there. */
+void region_unshare_around(const struct domain *domain, const struct allocation *allocation)
+{
+	uint64_t first = allocation->base / GRANULE;
+	uint64_t last = (allocation->base + allocation->size - 1) / GRANULE;
+
+	registration_assert_held();
+	region_unshare_in(domain, first - 1, allocation);
+	region_unshare_in(domain, first, allocation);
+	region_unshare_in(domain, last - 1, allocation);
+	region_unshare_in(domain, last, allocation);
 }
 
 /* ---- use by clients ---- */
@@ -340,7 +365,7 @@ void region_enter(struct region *region)
 	region->entered = true;
 	TAILQ_REMOVE(&flights, region, in_list);
 	TAILQ_INSERT_HEAD(&region->domain->regions, region, in_list);
-	if (region_may_be_shared(region->domain, region->length))
+	if (region_may_be_shared(region->domain, region->length) && !region->alone)
 		region_share(region);
 	if (region->spans) {
 		LIST_INSERT_HEAD(&region->domain->spans, region, in_entry);
@@ -364,8 +389,11 @@ bool region_end_flights(const struct allocation *allocation)
 
 	registration_assert_held();
 	TAILQ_FOREACH(region, &flights, in_list) {
-		if (region->allocation != allocation->id &&
-		    !(region->spans && region_overlaps(region, allocation->base, allocation->size)))
+		bool overlaps = region_overlaps(region, allocation->base, allocation->size);
+
+		/* As region_unshare_around(). */
+		region->alone |= allocation->gone && overlaps;
+		if (region->allocation != allocation->id && !(region->spans && overlaps))
 			continue;
 		region->ended = region->freed = true;
 		any = true;

@@ -68,8 +68,10 @@ void region_enter(struct region *region);
 struct region *region_find_shared(const struct domain *domain, CUcontext context,
 				  const struct region_range *range);
 
-/* From now on no other allocation finds it. */
-void region_unshare(struct region *region);
+/* From now on no other allocation finds what reaches the allocation. The driver has freed that,
+ * maybe with its whole block, and may have put other pages there. Client MRs stay: their memory may
+ * live. */
+void region_unshare_around(const struct domain *domain, const struct allocation *allocation);
 
 /* No longer speculative: a client requests the region, or may use it unobserved. */
 void region_set_used(struct region *region);

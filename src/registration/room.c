@@ -110,14 +110,12 @@ bool room_fits(const struct region *region)
 	return room_has(region->owner->adapter, region->device, region->length);
 }
 
-static uint64_t room_excess(int device, uint64_t length)
+/* Bytes to evict for the region; UINT64_MAX: it does not fit. */
+static uint64_t room_excess(uint64_t limit, uint64_t pinned, uint64_t length)
 {
-	const struct gpu *gpu = room_gpu(device);
-
-	registration_assert_held();
-	if (room_fits_beside(gpu, gpu->pinned, length))
+	if (room_fits_within(limit, pinned, length))
 		return 0;
-	return length > gpu->pin_limit ? UINT64_MAX : gpu->pinned - (gpu->pin_limit - length);
+	return length > limit ? UINT64_MAX : pinned - (limit - length);
 }
 
 static struct eviction_order *room_order(int device)
@@ -300,20 +298,21 @@ bool room_make_for(const struct region *region, struct region **ending)
 	struct adapter *adapter = region->owner->adapter;
 	struct eviction_order *order = room_order(region->device);
 	const struct gpu *gpu = room_gpu(region->device);
-	uint64_t excess = room_excess(region->device, region->length), evicted = 0, one = 1;
+	bool strict = config_get()->pin_limit != CONFIG_AUTO;
+	uint64_t length = region->length, evicted = 0, one;
+	uint64_t excess = room_excess(gpu->pin_limit, gpu->pinned, length);
 
 	registration_assert_held();
 	/* PEERPIN_PIN_LIMIT is strict. A limit that was estimated, or learnt, is no reason to
 	 * refuse a client, nor to evict every idle region before an attempt. */
-	if (eviction_has_idle(order, excess)) {
-		while (evicted < excess && (one = room_evict_one(order, NULL, ending)))
-			evicted += one;
-	} else {
-		one = 0;
-	}
+	if (!eviction_has_idle(order, excess))
+		excess = strict ? room_excess(gpu->limit, gpu->pinned, length) : 0;
+	if (!eviction_has_idle(order, excess))
+		return false;
+	while (evicted < excess && (one = room_evict_one(order, NULL, ending)))
+		evicted += one;
 	/* Hits may have taken some meanwhile. */
-	if (!one && config_get()->pin_limit != CONFIG_AUTO &&
-	    !room_fits_within(gpu->limit, gpu->pinned - evicted, region->length))
+	if (strict && !room_fits_within(gpu->limit, gpu->pinned - evicted, length))
 		return false;
 	if (!room_adapter_allows(adapter) && !evicted)
 		room_evict_from(adapter, -1, 1, ending);
