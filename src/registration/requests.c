@@ -228,15 +228,14 @@ static struct region *choice_find(const struct domain *domain, const struct entr
 	return best;
 }
 
-/* Likewise, or a neighbour's region of that range, which the entry names from now on. Not where
- * calls bypass peerpin: the neighbour's record is not compared with the driver. */
+/* Likewise, or a neighbour's region of that range, which the entry names from now on. */
 static struct region *choice_find_or_share(struct domain *domain, CUcontext context,
 					   struct entry *entry, uint64_t address, uint64_t length,
 					   const struct region_range *range, struct region **ending)
 {
 	struct region *region = choice_find(domain, entry, address, length);
 
-	if (region || memory_is_verified())
+	if (region)
 		return region;
 	region = region_find_shared(domain, context, range);
 	return region && entry_name(domain, entry, region, range, ending) ? region : NULL;
